@@ -1,0 +1,60 @@
+# Settings and helpers of this tree's own build. Out-of-tree plugins use sdk/cmake only.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+# Checks stay on in every build type; Release is optimised and keeps no assert from libraries.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG")
+
+find_program(TENON_CCACHE ccache)
+if(TENON_CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER ${TENON_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${TENON_CCACHE})
+endif()
+
+add_compile_options(-Wall -Wextra -Wno-missing-field-initializers)
+add_link_options(-fuse-ld=lld)
+if(TENON_SANITIZE)
+  # -O1 -g1 keeps a sanitizer build of the whole tree within minutes on two cores.
+  add_compile_options(-fsanitize=${TENON_SANITIZE} -fno-omit-frame-pointer -O1 -g1)
+  add_link_options(-fsanitize=${TENON_SANITIZE})
+  if(TENON_SANITIZE MATCHES "undefined")
+    add_compile_options(-fno-sanitize-recover=undefined)
+  endif()
+endif()
+
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+include(GNUInstallDirs)
+
+# tenon_core_library(NAME SOURCE...): one room of core/, an object library that libtenon.so collects.
+# Unit tests beside the source are named foo_test.cpp and listed with tenon_unit_test.
+function(tenon_core_library name)
+  add_library(tenon_${name} STATIC ${ARGN})
+  target_include_directories(tenon_${name} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/include)
+  target_compile_definitions(tenon_${name} PRIVATE TENON_COMPONENT="${name}")
+endfunction()
+
+# tenon_unit_test(NAME SOURCES a_test.cpp ... LINK lib ... [LABELS l ...]): one GoogleTest executable,
+# one ctest entry per executable.
+function(tenon_unit_test name)
+  if(NOT TENON_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(T "" "" "SOURCES;LINK;LABELS" ${ARGN})
+  add_executable(${name} ${T_SOURCES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/include)
+  target_link_libraries(${name} PRIVATE ${T_LINK} GTest::gtest GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS "unit;${T_LABELS}")
+endfunction()

@@ -1,0 +1,47 @@
+# tenon_add_plugin(NAME SOURCES file... [MANIFEST file] [KERNELGEN] [PLAN] [LINK lib...])
+#
+# Builds one plugin: a module with hidden visibility that exports tenon_plugin_query alone, and its
+# manifest NAME.plugin.json beside it. MANIFEST is the hand-written part (default: manifest.json.in
+# beside the CMakeLists); the build adds `provides`, `build` and `library` from what the code declares.
+# KERNELGEN and PLAN compile the SDK's source components into the plugin.
+function(tenon_add_plugin name)
+  cmake_parse_arguments(P "KERNELGEN;PLAN;NO_INSTALL" "MANIFEST;OUTPUT_DIRECTORY" "SOURCES;LINK" ${ARGN})
+  if(NOT P_MANIFEST)
+    set(P_MANIFEST ${CMAKE_CURRENT_SOURCE_DIR}/manifest.json.in)
+  endif()
+  if(NOT P_OUTPUT_DIRECTORY)
+    if(TENON_IN_TREE)
+      set(P_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/tenon/plugins.d)
+    else()
+      set(P_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
+    endif()
+  endif()
+  set(target tenon_plugin_${name})
+  add_library(${target} MODULE ${P_SOURCES})
+  set_target_properties(${target} PROPERTIES
+    PREFIX "" OUTPUT_NAME ${name}
+    LIBRARY_OUTPUT_DIRECTORY ${P_OUTPUT_DIRECTORY}
+    CXX_VISIBILITY_PRESET hidden C_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+    CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON C_STANDARD 11)
+  if(P_KERNELGEN)
+    target_link_libraries(${target} PRIVATE Tenon::kernelgen)
+  endif()
+  if(P_PLAN)
+    target_link_libraries(${target} PRIVATE Tenon::plan)
+  endif()
+  target_link_libraries(${target} PRIVATE Tenon::sdk ${P_LINK})
+  target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,now -Wl,--gc-sections)
+  add_custom_command(TARGET ${target} POST_BUILD
+    COMMAND Tenon::manifest --library $<TARGET_FILE:${target}> --input ${P_MANIFEST}
+            --output ${P_OUTPUT_DIRECTORY}/${name}.plugin.json
+    VERBATIM)
+  set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${P_MANIFEST})
+  if(TENON_IN_TREE)
+    add_dependencies(${target} tenon-manifest)
+    if(NOT P_NO_INSTALL)
+      install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/tenon/plugins.d)
+      install(FILES ${P_OUTPUT_DIRECTORY}/${name}.plugin.json
+              DESTINATION ${CMAKE_INSTALL_LIBDIR}/tenon/plugins.d)
+    endif()
+  endif()
+endfunction()
