@@ -1,0 +1,203 @@
+/* Tenon ABI: operators as data (tenon.ops/1). Standard and third-party ops are the same thing: a static array of
+ * tenon_op_def_t. From it come verifier, builders, documentation, manifest entries and the derived tests.
+ *
+ * Literal text in this header (examples, negatives) is the expression form of .tir:
+ *     add(f32[2] [1, 2], f32[2] [3, 4]) -> f32[2] [4, 6]
+ *     slice(f32[5] [0, 1, 2, 3, 4]) {start = [1], limit = [4]} -> f32[3] [1, 2, 3]
+ * Operands are `type literal`; in negatives a bare `type` is enough.
+ *
+ * Users: plugins/ops (in C++), tests/plugins (in C).
+ */
+#ifndef TENON_ABI_OPS_H_
+#define TENON_ABI_OPS_H_
+
+#include "tenon/abi/graph.h"
+#include "tenon/abi/scalar.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TENON_OPS_ID "tenon.ops/1"
+
+/* ---- Schema ------------------------------------------------------------------------------------------------ */
+
+/* Bit (1 << dtype) for each accepted element type. */
+typedef uint32_t tenon_dtypes_t;
+#define TENON_DTYPES_ANY 0xffffffffu
+
+#define TENON_OPERAND_OPTIONAL 1u /* may be absent (TENON_NONE); only at the end */
+#define TENON_OPERAND_VARIADIC 2u /* zero or more; only the last */
+
+typedef struct tenon_operand_def_t {
+  tenon_str_t name, doc;
+  tenon_dtypes_t dtypes;
+  uint32_t flags;
+  uint32_t dtype_group; /* operands of one group (not 0) have equal element types */
+  uint32_t rank_min, rank_max;
+} tenon_operand_def_t;
+
+#define TENON_ATTR_REQUIRED 1u
+
+/* An attribute. Without REQUIRED its default is the field of its kind; list kinds default to empty. */
+typedef struct tenon_attr_def_t {
+  tenon_str_t name, doc;
+  uint32_t kind;  /* TENON_ATTR_* */
+  uint32_t flags;
+  int64_t default_i;
+  double default_f;
+  tenon_str_t default_s;
+  tenon_str_t choices; /* STRING: "clip|fill|in_bounds"; empty: any */
+} tenon_attr_def_t;
+
+/* A rule that inference checks, labelled so that diagnostics, docs and tests can name it. */
+typedef struct tenon_constraint_def_t {
+  tenon_str_t label;    /* "C1" */
+  tenon_str_t text;     /* "every start is in [0, dim]" */
+  tenon_str_t negative; /* an expression that breaks this rule and no other */
+} tenon_constraint_def_t;
+
+typedef struct tenon_result_def_t { tenon_str_t name, doc; } tenon_result_def_t;
+
+/* ---- Traits -------------------------------------------------------------------------------------------------- */
+
+#define TENON_TRAIT_PURE (1ull << 0)
+#define TENON_TRAIT_ELEMENTWISE (1ull << 1) /* equal shapes (a rank-0 predicate of select excepted), has a scalar program */
+#define TENON_TRAIT_COMMUTATIVE (1ull << 2)
+#define TENON_TRAIT_IDEMPOTENT (1ull << 3)
+#define TENON_TRAIT_COMPOSITE (1ull << 4)   /* has a decomposition; legalize inlines what nobody claims */
+#define TENON_TRAIT_DEFINES_SYMBOL (1ull << 5)
+#define TENON_TRAIT_ORDERED (1ull << 6)     /* effects through tokens; never removed or reordered */
+#define TENON_TRAIT_NO_RECOMPUTE (1ull << 7)
+#define TENON_TRAIT_SHAPE_ONLY (1ull << 8)  /* moves elements without computing: reshape, transpose, slice */
+#define TENON_TRAIT_PRIMITIVE (1ull << 9)   /* member of the closed set */
+
+#define TENON_COST_FREE 0u
+#define TENON_COST_ELEMENTWISE 1u
+#define TENON_COST_TRANSCENDENTAL 2u
+#define TENON_COST_REDUCTION 3u
+#define TENON_COST_CONTRACTION 4u
+#define TENON_COST_DATA_MOVEMENT 5u
+
+/* ---- Inference --------------------------------------------------------------------------------------------------- */
+
+typedef struct tenon_op_def_t tenon_op_def_t;
+
+/* A question to infer or value_of: the types and attributes of a node that may not exist yet. Borrowed. */
+typedef struct tenon_infer_t {
+  uint32_t size_bytes;
+  uint32_t operand_count, attr_count, region_count;
+  const tenon_op_def_t* op;
+  tenon_graph_t* graph;           /* owner of the dims; tenon.host.graph/1 makes and compares them */
+  const tenon_type_t* operands;   /* kind TENSOR with dtype NONE: an absent optional operand */
+  const tenon_attr_t* attrs;      /* one per declared attribute, in declared order, defaults filled in */
+  const tenon_region_t* regions;
+  void* host;
+  /* Elements of an operand that is known at compile time as dims (constants and shape arithmetic): at most 4096.
+   * NOT_FOUND when it is not known; that is no failure by itself. Borrowed until the call to infer returns. */
+  tenon_code_t (*value_of)(void* host, uint32_t operand, const tenon_dim_t** out_dims, uint64_t* out_count);
+  /* Appends a result type; dims are copied. */
+  tenon_code_t (*result)(void* host, tenon_dtype_t dtype, const tenon_dim_t* dims, uint32_t rank);
+  /* Records that constraint `label` is broken; `text` says how, with both values. Returns INVALID_ARGUMENT. */
+  tenon_code_t (*fail)(void* host, tenon_str_t label, tenon_str_t text);
+  /* Requires dims to be equal or in a relation. YES passes; NO fails with `label`; MAYBE records symbol_assert and passes. */
+  tenon_code_t (*require)(void* host, tenon_str_t label, uint32_t rel, tenon_dim_t a, tenon_dim_t b, tenon_str_t what);
+} tenon_infer_t;
+
+/* ---- Reference evaluation ------------------------------------------------------------------------------------------ */
+
+/* A dense or strided array in host memory. Strides are in bytes and may be 0 or negative. Borrowed. */
+typedef struct tenon_array_t {
+  uint32_t size_bytes;
+  tenon_dtype_t dtype;
+  uint16_t reserved;
+  uint32_t rank;
+  uint32_t reserved2;
+  void* data;
+  const int64_t* dims;
+  const int64_t* strides_bytes;
+} tenon_array_t;
+
+typedef struct tenon_eval_t {
+  uint32_t size_bytes;
+  uint32_t input_count, output_count, attr_count;
+  const tenon_op_def_t* op;
+  const tenon_array_t* inputs;  /* data null and dtype NONE: absent */
+  tenon_array_t* outputs;       /* contiguous, allocated from the inferred types; data null when a dim is data-dependent */
+  const tenon_attr_t* attrs;    /* as in tenon_infer_t, with DIMS evaluated: every dim is constant */
+  void* host;
+  /* Allocates a data-dependent output and updates outputs[i]. */
+  tenon_code_t (*alloc_output)(void* host, uint32_t i, const int64_t* dims, uint32_t rank);
+  /* Runs region i of the node on arrays; outputs are allocated by the host and live until the eval returns. */
+  tenon_code_t (*run_region)(void* host, uint32_t region, const tenon_array_t* inputs, uint32_t input_count,
+                             tenon_array_t* outputs, uint32_t output_count);
+  uint32_t (*cancelled)(void* host);
+} tenon_eval_t;
+
+/* ---- The declaration -------------------------------------------------------------------------------------------------- */
+
+/* A rewrite that the host drives: called for nodes of `root` in no particular order until nothing changes or the bound is met.
+ * match_and_build builds the replacement before `node` and sets out_results (one value per result); out_matched 0: no match,
+ * nothing built. State in a comment why it never loops. */
+typedef struct tenon_rewrite_t {
+  uint32_t size_bytes;
+  uint32_t benefit; /* higher first */
+  tenon_str_t name;
+  tenon_str_t root; /* op name; empty: any */
+  void* self;
+  tenon_code_t (*match_and_build)(void* self, const tenon_builder_t* builder, tenon_node_t node,
+                                  tenon_value_t* out_results, uint32_t* out_matched);
+} tenon_rewrite_t;
+
+struct tenon_op_def_t {
+  uint32_t size_bytes;
+  uint32_t version; /* of the meaning; a graph names it */
+  uint32_t since;   /* ABI minor that first had this version */
+  uint32_t cost_class;
+  tenon_str_t name, summary, doc;
+  void* self;
+  uint64_t traits;
+
+  const tenon_operand_def_t* operands;
+  const tenon_result_def_t* results; /* documentation; the number is inference's */
+  const tenon_attr_def_t* attrs;
+  const tenon_constraint_def_t* constraints;
+  const tenon_str_t* examples;
+  uint32_t operand_count, result_count, attr_count, constraint_count, example_count;
+
+  uint32_t scalar_words;
+  const uint32_t* scalar; /* see scalar.h; the result has the shape of the operands */
+  double tolerance;       /* factor on the tests' tolerance for this op; 0 means 1 */
+
+  /* Required. Appends the result types or fails naming a constraint. Pure; safe. */
+  tenon_code_t (*infer)(void* self, const tenon_infer_t* query);
+  /* Optional: shape arithmetic. Elements of `result` as dims where they are known; out_dims: caller's array of the
+   * result's element count (at most 4096). NOT_FOUND when unknown. */
+  tenon_code_t (*value_of)(void* self, const tenon_infer_t* query, uint32_t result, tenon_dim_t* out_dims);
+  /* Required unless there is a scalar program or a decomposition. Obvious before fast. Safe. */
+  tenon_code_t (*reference)(void* self, const tenon_eval_t* eval);
+  /* Builds an equivalent of smaller ops before the node. out_results: one value per result. */
+  tenon_code_t (*decompose)(void* self, const tenon_builder_t* builder, tenon_node_t node, tenon_value_t* out_results);
+  /* Simplifies one node, as a rewrite: out_matched 0 when there is nothing to do. Constants are folded by the
+   * host through `reference`; this is for x+0, transpose of transpose. */
+  tenon_code_t (*fold)(void* self, const tenon_builder_t* builder, tenon_node_t node, tenon_value_t* out_results,
+                       uint32_t* out_matched);
+  const tenon_rewrite_t* rewrites;
+  uint64_t rewrite_count;
+  /* Reserved for the passes that use them; null. */
+  const void* jvp;
+  const void* transpose;
+  const void* batch;
+};
+
+typedef struct tenon_ops_t {
+  uint32_t size_bytes;
+  void* self;
+  const tenon_op_def_t* const* ops; /* static */
+  uint64_t op_count;
+} tenon_ops_t;
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif
