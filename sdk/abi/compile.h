@@ -1,0 +1,136 @@
+/* Tenon ABI: compiling devices (tenon.compile/1). Three objects: a target is plain text and needs no device; an artifact
+ * is bytes; an executable is loaded on an open device.
+ *
+ * The host partitions the graph by claims, extracts one subgraph per device, and hands it over frozen: its arguments are
+ * the inputs, its yields the outputs, its constants those of the original. Subgraphs have no regions' captures of the outside.
+ *
+ * Users: plugins/reference (interprets), cpu (native code), sim (asynchronous), samples/opencl.
+ */
+#ifndef TENON_ABI_COMPILE_H_
+#define TENON_ABI_COMPILE_H_
+
+#include "tenon/abi/device.h"
+#include "tenon/abi/graph.h"
+#include "tenon/abi/queue.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TENON_COMPILE_ID "tenon.compile/1"
+
+typedef struct tenon_artifact_t tenon_artifact_t;     /* immutable; safe */
+typedef struct tenon_executable_t tenon_executable_t; /* execute is reentrant */
+
+/* Receives claims and refusals during the call to claim. */
+typedef struct tenon_claim_sink_t {
+  void* self;
+  /* These nodes can be compiled together. cost_ns: estimate of one run, for the partitioner; symbolic dims at their hint or 1.
+   * A node may be in several claims; the host chooses. */
+  tenon_code_t (*claim)(void* self, const tenon_node_t* nodes, uint32_t count, double cost_ns);
+  /* Why a node is not taken: UNIMPLEMENTED and a reason that names types ("conv with f16 operands"). Optional but expected. */
+  tenon_code_t (*refuse)(void* self, tenon_node_t node, tenon_code_t code, tenon_str_t reason);
+} tenon_claim_sink_t;
+
+typedef struct tenon_compile_options_t {
+  uint32_t size_bytes;
+  uint32_t deterministic; /* 1: the same results on every instruction set */
+  const tenon_key_value_t* options;
+  uint32_t option_count;
+} tenon_compile_options_t;
+
+/* Concrete sizes of one call: values of the subgraph's main region symbols, in the order of its region view. */
+typedef struct tenon_symbols_t {
+  const int64_t* values;
+  uint32_t count;
+} tenon_symbols_t;
+
+#define TENON_NO_ALIAS 0xffffffffu
+
+typedef struct tenon_output_need_t {
+  uint64_t size_bytes_max; /* bytes to allocate: exact unless a dim is data-dependent */
+  int64_t* dims;           /* caller's array of the output's rank: the dims, data-dependent ones at their upper bound */
+  uint32_t alias_input;    /* the output may share this input's memory if the caller gives it up; or TENON_NO_ALIAS */
+} tenon_output_need_t;
+
+typedef struct tenon_needs_t {
+  uint32_t size_bytes;
+  uint32_t output_count;        /* filled by the caller */
+  tenon_output_need_t* outputs; /* caller's array */
+  uint64_t workspace_bytes;     /* device memory for the time of one execute */
+  uint64_t lower_bound_bytes;   /* most bytes live at once in it: how good the plan is */
+} tenon_needs_t;
+
+typedef struct tenon_span_t {
+  tenon_buffer_t* buffer;
+  uint64_t offset_bytes; /* a multiple of the device's alignment */
+} tenon_span_t;
+
+/* Called when one timed piece of an execution is done. Times in ns of the device's steady clock. */
+typedef struct tenon_profile_sink_t {
+  void* self;
+  void (*event)(void* self, tenon_str_t name, tenon_str_t origins, uint64_t begin_ns, uint64_t end_ns, double flops,
+                double bytes, uint32_t lane);
+} tenon_profile_sink_t;
+
+/* One execution. All arrays are contiguous row-major in device memory. Borrowed until the signal (without a queue:
+ * until execute returns). */
+typedef struct tenon_call_t {
+  uint32_t size_bytes;
+  uint32_t input_count, output_count;
+  tenon_symbols_t symbols;
+  const tenon_span_t* inputs;
+  const tenon_span_t* outputs;
+  tenon_span_t workspace; /* buffer null when workspace_bytes is 0 */
+  tenon_queue_t* queue;   /* null: complete before returning */
+  const tenon_fence_point_t* waits;
+  uint32_t wait_count;
+  uint32_t out_symbol_count;
+  tenon_fence_point_t signal;
+  int64_t* out_symbols;   /* values of symbols defined inside that outputs mention; in order of definition */
+  const tenon_profile_sink_t* profile; /* null: not asked */
+} tenon_call_t;
+
+typedef struct tenon_executable_info_t {
+  uint32_t size_bytes;
+  uint32_t kernel_count;        /* launches of one execution */
+  uint32_t kernels_compiled;    /* distinct kernels that compile built... */
+  uint32_t kernels_from_cache;  /* ...and found ready */
+  uint64_t code_bytes;
+  uint64_t constant_bytes;      /* packed copies held by the device */
+} tenon_executable_info_t;
+
+typedef struct tenon_compile_api_t {
+  uint32_t size_bytes;
+  void* self;
+
+  /* Offers to take nodes of a frozen graph. target: tenon_device_info_t::target. Safe. */
+  tenon_code_t (*claim)(void* self, tenon_str_t target, tenon_graph_t* graph, const tenon_claim_sink_t* sink);
+  /* Compiles a frozen subgraph whose nodes were all claimed. Polls cancelled. Safe, several at once. */
+  tenon_code_t (*compile)(void* self, tenon_str_t target, tenon_graph_t* graph, const tenon_compile_options_t* options,
+                          tenon_artifact_t** out_artifact);
+  void (*artifact_release)(void* self, tenon_artifact_t* artifact);
+  /* The portable bytes: code and plan, no constants. */
+  tenon_code_t (*artifact_bytes)(void* self, tenon_artifact_t* artifact, const tenon_sink_t* sink);
+  /* OK when bytes run on this target with this plugin; else FAILED_PRECONDITION with the reason. Checks bytes as hostile. */
+  tenon_code_t (*fits)(void* self, tenon_str_t target, const void* bytes, uint64_t size_bytes);
+  /* Loads on an open device. constants: blobs of the subgraph's constants in order of value index; the plugin retains those it keeps
+   * and may share packed forms by digest. */
+  tenon_code_t (*load)(void* self, tenon_device_t* device, const void* bytes, uint64_t size_bytes,
+                       tenon_blob_t* const* constants, uint32_t constant_count, tenon_executable_t** out_executable);
+  void (*executable_release)(void* self, tenon_executable_t* executable); /* no execution in flight */
+  tenon_code_t (*executable_info)(void* self, tenon_executable_t* executable, tenon_executable_info_t* out_info);
+  /* Sizes for concrete symbols. Cheap: called before every execution with new sizes; the host keeps answers. Safe. */
+  tenon_code_t (*needs)(void* self, tenon_executable_t* executable, tenon_symbols_t symbols, tenon_needs_t* needs);
+  /* Runs. An error that is found later (on a queue) comes through the signal. Safe, reentrant. */
+  tenon_code_t (*execute)(void* self, tenon_executable_t* executable, const tenon_call_t* call);
+
+  /* ---- Optional ---- */
+  /* Generated text for people: what is "l1", "l2", "source", "plan" or "asm". NOT_FOUND for others. */
+  tenon_code_t (*dump)(void* self, tenon_artifact_t* artifact, tenon_str_t what, const tenon_sink_t* sink);
+} tenon_compile_api_t;
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif

@@ -1,0 +1,103 @@
+/* Tenon ABI: kernel sets (tenon.kernels/1): single ops on some device, the plugin's own or another's. The host makes plans of
+ * them for devices that do not compile, and offers them as candidates to those that do (tenon.host.kernels/1).
+ *
+ * A call is an anchor op with an epilogue graph, operand types and layouts, never a bare op: a kernel set may take the anchor
+ * alone by refusing calls whose epilogue is not empty. simple_kernels.h makes the table from {op, dtypes, function}.
+ *
+ * Users: plugins/null. Unstable: one user so far.
+ */
+#ifndef TENON_ABI_KERNELS_H_
+#define TENON_ABI_KERNELS_H_
+
+#include "tenon/abi/device.h"
+#include "tenon/abi/graph.h"
+#include "tenon/abi/queue.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TENON_KERNELS_ID "tenon.kernels/1"
+#define TENON_HOST_KERNELS_ID "tenon.host.kernels/1"
+
+typedef struct tenon_kernel_t tenon_kernel_t;
+
+#define TENON_LAYOUT_ROW_MAJOR 0u
+#define TENON_LAYOUT_PACKED 1u /* the kernel's own, made by prepack */
+
+typedef struct tenon_kernel_operand_t {
+  tenon_type_t type;
+  uint32_t layout;
+  uint32_t constant; /* 1: known at load, may be prepacked */
+} tenon_kernel_operand_t;
+
+typedef struct tenon_kernel_call_t {
+  uint32_t size_bytes;
+  tenon_node_t anchor;
+  tenon_graph_t* graph;        /* frozen; holds the anchor */
+  const tenon_node_t* epilogue; /* nodes after the anchor in order; the last one's result is the output */
+  uint32_t epilogue_count;
+  uint32_t operand_count, result_count;
+  const tenon_kernel_operand_t* operands;
+  const tenon_type_t* results;
+} tenon_kernel_call_t;
+
+typedef struct tenon_kernel_candidate_t {
+  uint32_t size_bytes;
+  uint32_t epilogue_taken; /* how many of the epilogue's nodes */
+  uint32_t prepack_mask;   /* bit i: wants operand i PACKED */
+  uint32_t part_count;     /* pieces that may run at once; at least 1 */
+  double cost_ns;
+  uint64_t workspace_bytes;
+  tenon_str_t name;
+} tenon_kernel_candidate_t;
+
+typedef struct tenon_kernel_args_t {
+  uint32_t size_bytes;
+  uint32_t input_count, output_count;
+  uint32_t part_index, part_count;
+  const tenon_buffer_t* const* inputs;
+  tenon_buffer_t* const* outputs;
+  const uint64_t* input_offsets_bytes;
+  const uint64_t* output_offsets_bytes;
+  const int64_t* const* input_dims;  /* concrete */
+  const int64_t* const* output_dims;
+  tenon_buffer_t* workspace;
+  tenon_queue_t* queue;
+} tenon_kernel_args_t;
+
+typedef struct tenon_kernels_api_t {
+  uint32_t size_bytes;
+  void* self;
+  tenon_str_t device_kind; /* whose buffers the kernels take */
+  /* OK: candidate filled. UNIMPLEMENTED with a reason: not taken. Safe. */
+  tenon_code_t (*query)(void* self, tenon_str_t target, const tenon_kernel_call_t* call,
+                        tenon_kernel_candidate_t* out_candidate);
+  tenon_code_t (*create)(void* self, tenon_device_t* device, const tenon_kernel_call_t* call,
+                         tenon_kernel_t** out_kernel);
+  void (*destroy)(void* self, tenon_kernel_t* kernel);
+  tenon_code_t (*run)(void* self, tenon_kernel_t* kernel, const tenon_kernel_args_t* args); /* safe */
+  /* ---- Optional ---- */
+  tenon_code_t (*prepack)(void* self, tenon_kernel_t* kernel, uint32_t operand, const void* data, uint64_t size_bytes,
+                          const tenon_sink_t* sink);
+  tenon_code_t (*save)(void* self, tenon_kernel_t* kernel, const tenon_sink_t* sink);
+  tenon_code_t (*restore)(void* self, tenon_device_t* device, const void* bytes, uint64_t size_bytes,
+                          tenon_kernel_t** out_kernel);
+} tenon_kernels_api_t;
+
+/* tenon.host.kernels/1: candidates of all loaded kernel sets for one call on a device kind. */
+typedef struct tenon_host_kernels_t {
+  uint32_t size_bytes;
+  void* self;
+  /* Calls `visit` for every set of that device kind, best cost first; `api` lives as long as the process. */
+  tenon_code_t (*candidates)(void* self, tenon_str_t device_kind, tenon_str_t target, const tenon_kernel_call_t* call,
+                             void* context,
+                             void (*visit)(void* context, const tenon_kernels_api_t* api,
+                                           const tenon_kernel_candidate_t* candidate, tenon_code_t code,
+                                           tenon_str_t reason));
+} tenon_host_kernels_t;
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif

@@ -1,0 +1,49 @@
+/* Tenon ABI: asynchronous queues and timeline fences (tenon.queue/1). A device without it completes everything before
+ * it returns.
+ *
+ * A fence is a 64-bit counter that only grows. Work waits until a fence has reached a value and signals a value when done.
+ * A failed piece of work fails its signal: the fence then reports that code to every waiter of that value or a later one.
+ *
+ * Users: plugins/sim, samples/opencl. Unstable until a second vendor's device uses it.
+ */
+#ifndef TENON_ABI_QUEUE_H_
+#define TENON_ABI_QUEUE_H_
+
+#include "tenon/abi/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TENON_QUEUE_ID "tenon.queue/1"
+
+typedef struct tenon_queue_t tenon_queue_t;
+typedef struct tenon_fence_t tenon_fence_t;
+
+typedef struct tenon_fence_point_t {
+  tenon_fence_t* fence; /* null: no point */
+  uint64_t value;
+} tenon_fence_point_t;
+
+typedef struct tenon_queue_api_t {
+  uint32_t size_bytes;
+  void* self;
+  /* Work on one queue runs in order of submission; queues are ordered only by fences. */
+  tenon_code_t (*queue_create)(void* self, tenon_device_t* device, tenon_queue_t** out_queue);
+  tenon_code_t (*queue_destroy)(void* self, tenon_queue_t* queue); /* waits for its work */
+  /* Submits a copy; host memory it names stays valid until the signal. One at a time per queue. */
+  tenon_code_t (*copy_async)(void* self, tenon_queue_t* queue, const tenon_copy_t* copy, const tenon_fence_point_t* waits,
+                             uint32_t wait_count, tenon_fence_point_t signal);
+  tenon_code_t (*fence_create)(void* self, tenon_device_t* device, uint64_t initial, tenon_fence_t** out_fence);
+  tenon_code_t (*fence_destroy)(void* self, tenon_fence_t* fence); /* no work refers to it any more */
+  /* Current value; the code of failed work when there was one. Safe. */
+  tenon_code_t (*fence_query)(void* self, tenon_fence_t* fence, uint64_t* out_value);
+  tenon_code_t (*fence_signal)(void* self, tenon_fence_t* fence, uint64_t value); /* from the host; safe */
+  /* DEADLINE_EXCEEDED after timeout_ns; UINT64_MAX waits for good. Safe. */
+  tenon_code_t (*fence_wait)(void* self, tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns);
+} tenon_queue_api_t;
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif

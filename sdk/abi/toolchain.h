@@ -1,0 +1,55 @@
+/* Tenon ABI: toolchains (tenon.toolchain/1): C-family text to object bytes, object bytes to callables. The cpu plugin offers one
+ * with clang; sim, kernels written in Python and packages use it.
+ *
+ * Users: plugins/cpu offers it; plugins/sim and plugins/cpu call it.
+ */
+#ifndef TENON_ABI_TOOLCHAIN_H_
+#define TENON_ABI_TOOLCHAIN_H_
+
+#include "tenon/abi/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TENON_TOOLCHAIN_ID "tenon.toolchain/1"
+
+typedef struct tenon_module_t tenon_module_t;
+
+/* Dialects. "opencl-c": for every kernel NAME the module has NAME__run with the signature tenon_opencl_run_t, which runs the work
+ * items of [begin, end) one after another; barriers are refused. "c++": freestanding, no headers. */
+#define TENON_DIALECT_CPP "c++"
+#define TENON_DIALECT_OPENCL_C "opencl-c"
+
+typedef void (*tenon_opencl_run_t)(void* const* args, const uint64_t global_size[3], const uint64_t begin[3],
+                                   const uint64_t end[3]);
+
+typedef struct tenon_toolchain_options_t {
+  uint32_t size_bytes;
+  uint32_t optimise; /* 0..3; the first tier is 1 */
+  uint32_t isolated; /* 1: in a helper process, for text that users wrote */
+  uint32_t reserved;
+  const tenon_key_value_t* options;
+  uint32_t option_count;
+} tenon_toolchain_options_t;
+
+typedef struct tenon_toolchain_api_t {
+  uint32_t size_bytes;
+  void* self;
+  tenon_str_t name;     /* "clang" */
+  tenon_str_t dialects; /* comma-separated */
+  /* target: tenon_device_info_t::target of the device that shall run it; empty: this machine. INVALID_ARGUMENT with diagnostics for
+   * text that does not compile. Answers from the cache without opening the compiler when it can. Safe. */
+  tenon_code_t (*build)(void* self, tenon_str_t target, tenon_str_t dialect, tenon_str_t text,
+                        const tenon_toolchain_options_t* options, const tenon_sink_t* object,
+                        const tenon_sink_t* diagnostics);
+  tenon_code_t (*load)(void* self, const void* bytes, uint64_t size_bytes, tenon_module_t** out_module);
+  /* Lives as long as the module. NOT_FOUND. */
+  tenon_code_t (*symbol)(void* self, tenon_module_t* module, tenon_str_t name, void** out_address);
+  void (*release)(void* self, tenon_module_t* module); /* nothing of it is running */
+} tenon_toolchain_api_t;
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif
