@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Runs build/bin/tenon on every case of the hostile corpus and judges how it answers.
+
+    python3 tests/hostile/run.py [--tenon PATH] [--filter TEXT] [--jobs N] [--keep FOLDER] [-v]
+
+Whatever the case: no signal, no hang (5 s), at most 1 GiB of resident memory, exit status 0 or 2,
+stderr valid UTF-8 without control characters, and when the status is 2 one message that carries one
+stable code; no file written but the outputs asked for. The outcome itself is told by the case.
+"""
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import make_onnx
+
+SECONDS = 5.0
+RESIDENT_BYTES = 1 << 30
+ADDRESS_SPACE_BYTES = 16 << 30
+STDERR_BYTES = 64 << 10
+CODE = re.compile(r"\b[TP]\d{4}\b")
+INTERNAL = ("Traceback", "terminate called", "Assertion", "AddressSanitizer", "runtime error:",
+            "std::bad_alloc", "check failed")
+
+
+def limit():
+    if not os.environ.get("TENON_HOSTILE_SANITIZED"):    # sanitizers reserve terabytes
+        resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def start(command, folder, out, err, environment):
+    return subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                            env=environment, preexec_fn=limit)
+
+
+def wait(process, seconds):
+    """Exit status (negative: signal; None: still running at the end of its time) and peak bytes."""
+    end = time.monotonic() + seconds
+    while True:
+        pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+        if pid:
+            process.returncode = os.waitstatus_to_exitcode(status)
+            return process.returncode, usage.ru_maxrss * 1024
+        if time.monotonic() > end:
+            process.kill()
+            os.wait4(process.pid, 0)
+            process.returncode = -9
+            return None, 0
+        time.sleep(0.002)
+
+
+def listing(folder):
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*"))
+
+
+def judge(case, status, peak, stderr, outputs, stray):
+    """What is wrong with the answer, or nothing."""
+    if status is None:
+        yield f"hangs: no answer within {SECONDS:.0f} s"
+        return
+    if status not in (0, 2):
+        yield f"exit status {status}" if status >= 0 else f"killed by signal {-status}"
+    if peak > RESIDENT_BYTES:
+        yield f"takes {peak >> 20} MiB"
+    if stray:
+        yield "leaves files: " + ", ".join(stray[:4])
+    if len(stderr) > STDERR_BYTES:
+        yield f"{len(stderr)} bytes on stderr"
+    try:
+        text = stderr.decode("utf-8")
+    except UnicodeDecodeError as error:
+        yield f"stderr is not UTF-8: {error}"
+        return
+    if re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text):
+        yield "control characters on stderr"
+    for word in INTERNAL:
+        if word in text:
+            yield f"internal talk on stderr: {word!r}"
+    allowed = case.expect.split("|")
+    if status == 0 and "OK" not in allowed:
+        yield "accepted"
+    if status == 2:
+        if allowed == ["OK"]:
+            yield "refused"
+        if not CODE.search(text):
+            yield "no stable code on stderr"
+        if "L" in allowed and "E" not in allowed and "limit" not in text:
+            yield "the limit is not named"
+        if not re.search(case.mentions, text, re.S):
+            yield f"does not mention {case.mentions!r}"
+    if status == 0:
+        for name, tail in case.outputs.items():
+            if not outputs.get(name, b"").endswith(tail):
+                yield f"wrong values in output {name!r}"
+
+
+def run(case, folder, tenon, cache):
+    make_onnx.write(case, folder)
+    out, err = folder.with_suffix(".stdout"), folder.with_suffix(".stderr")
+    results = folder.with_suffix(".out")
+    args = [*case.args] + (["--output-dir", str(results)] if case.outputs else [])
+    environment = dict(os.environ, TENON_CACHE_DIR=str(cache), TENON_NUM_THREADS="1",
+                       HOME=str(cache))
+    before = listing(folder)
+    with open(out, "wb") as stdout, open(err, "wb") as stderr:
+        status, peak = wait(start([tenon, *args], folder, stdout, stderr, environment), SECONDS)
+    stray = [f for f in listing(folder) if f not in before]
+    outputs = {n: (results / f"{n}.npy").read_bytes() for n in case.outputs
+               if (results / f"{n}.npy").exists()}
+    text = err.read_bytes()
+    return case, list(judge(case, status, peak, text, outputs, stray)), text
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    root = pathlib.Path(__file__).resolve().parents[2]
+    parser.add_argument("--tenon", default=str(root / "build/bin/tenon"))
+    parser.add_argument("--filter", default="", help="only cases whose name holds this")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--keep", help="leave the files of all cases in this folder")
+    parser.add_argument("-v", action="store_true", help="show every message")
+    options = parser.parse_args()
+    if not os.access(options.tenon, os.X_OK):
+        sys.exit(f"{options.tenon} is not there: build it first, or give --tenon PATH")
+
+    place = pathlib.Path(options.keep or tempfile.mkdtemp(prefix="hostile."))
+    place.mkdir(parents=True, exist_ok=True)
+    cache = place / "cache"
+    cache.mkdir(mode=0o700, exist_ok=True)
+    chosen = [c for c in make_onnx.cases() if options.filter in c.name]
+    failed = 0
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        tasks = [pool.submit(run, c, place / c.name, options.tenon, cache) for c in chosen]
+        for task in tasks:
+            case, wrong, stderr = task.result()
+            failed += bool(wrong)
+            if wrong or options.v:
+                print(f"{'FAIL' if wrong else 'ok  '} {case.name} (expected {case.expect})"
+                      f"{': ' if wrong else ''}{'; '.join(wrong)}")
+                print("     | " + repr(stderr[:400].decode("utf-8", "replace")))
+    if not options.keep:
+        shutil.rmtree(place, ignore_errors=True)
+    print(f"{len(chosen) - failed} passed, {failed} failed")
+    return 1 if failed or not chosen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
