@@ -1,7 +1,7 @@
 /* Tenon ABI: passes (tenon.pass/1). A pass is a record and either `run`, which may do anything to a graph, or rewrites that the
  * host drives and bounds.
  *
- * Users: passes/*, tests/plugins.
+ * Users: every pass of passes/, tests/plugins.
  */
 #ifndef TENON_ABI_PASS_H_
 #define TENON_ABI_PASS_H_
