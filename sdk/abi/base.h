@@ -110,6 +110,20 @@ typedef struct tenon_type_t {
   tenon_sym_t object; /* kind OBJECT only */
 } tenon_type_t;
 
+/* ---- Arrays ---------------------------------------------------------------------------------------- */
+
+/* A dense or strided array in host memory. Strides are in bytes and may be 0 or negative. Borrowed. */
+typedef struct tenon_array_t {
+  uint32_t size_bytes;
+  tenon_dtype_t dtype;
+  uint16_t reserved;
+  uint32_t rank;
+  uint32_t reserved2;
+  void* data;
+  const int64_t* dims;
+  const int64_t* strides_bytes;
+} tenon_array_t;
+
 /* ---- Blobs ------------------------------------------------------------------------------------------ */
 
 /* Bytes of a constant: inline, splat, or a range of a mapped file that is read on first use. Made, retained,

@@ -106,18 +106,6 @@ typedef struct tenon_infer_t {
 
 /* ---- Reference evaluation ------------------------------------------------------------------------------------------ */
 
-/* A dense or strided array in host memory. Strides are in bytes and may be 0 or negative. Borrowed. */
-typedef struct tenon_array_t {
-  uint32_t size_bytes;
-  tenon_dtype_t dtype;
-  uint16_t reserved;
-  uint32_t rank;
-  uint32_t reserved2;
-  void* data;
-  const int64_t* dims;
-  const int64_t* strides_bytes;
-} tenon_array_t;
-
 typedef struct tenon_eval_t {
   uint32_t size_bytes;
   uint32_t input_count, output_count, attr_count;
