@@ -1,0 +1,25 @@
+// Compiling one unit of text with clang in this process. See compiler.h for the contract.
+#ifndef TENON_PLUGINS_CPU_COMPILER_CLANG_BUILD_H_
+#define TENON_PLUGINS_CPU_COMPILER_CLANG_BUILD_H_
+
+#include <string>
+#include <string_view>
+
+#include "compiler.h"
+
+namespace tenon::cpu::compiler {
+
+// Registers the x86 target once. Every entry of the library calls it first.
+void initialize_targets();
+
+int32_t build_text(std::string_view text, const tenon_clang_options_t& options,
+                   std::string& output, std::string& diagnostics);
+
+// Text put before an OpenCL C unit: work-item functions and the builtins that this compiler gives.
+extern const std::string_view kOpenclPrelude;
+
+// clang's opencl-c-base.h (types and constants of the language), taken in at build time.
+extern const std::string_view kOpenclBaseHeader;
+
+}  // namespace tenon::cpu::compiler
+#endif

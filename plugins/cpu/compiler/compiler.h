@@ -1,0 +1,87 @@
+/* The border between the cpu plugin and libtenon-clang.so.
+ *
+ * libtenon-clang.so holds clang 19 and lld, linked statically and hidden, and exports one function,
+ * tenon_clang_query. It is opened on a miss of the object cache only, so a warm process never maps
+ * it. This header is internal to the cpu plugin: plain C, so that the library can be built once and
+ * serve every configuration (a sanitizer build too). Other plugins use tenon.toolchain/1.
+ *
+ * Threads: `build` is safe from any number of threads at once. `link` may be called from any thread
+ * and serialises itself, since lld keeps its state in globals.
+ * Safety: text that clang accepts can still abort its code generator, which ends the process. Text
+ * that users wrote is therefore compiled by the program tenon-cc (compiler_process.h).
+ */
+#ifndef TENON_PLUGINS_CPU_COMPILER_COMPILER_H_
+#define TENON_PLUGINS_CPU_COMPILER_COMPILER_H_
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TENON_CLANG_ABI 1u
+#define TENON_CLANG_QUERY_NAME "tenon_clang_query"
+
+/* Not terminated; borrowed for the call. */
+typedef struct {
+  const char* data;
+  uint64_t size;
+} tenon_clang_str_t;
+
+/* Receives bytes, possibly in several pieces, during the call that it was given to. */
+typedef void (*tenon_clang_sink_fn)(void* context, const char* data, uint64_t size);
+
+enum { TENON_CLANG_CXX = 0, TENON_CLANG_OPENCL_C = 1 };
+enum { TENON_CLANG_OBJECT = 0, TENON_CLANG_ASSEMBLY = 1, TENON_CLANG_LLVM_IR = 2 };
+enum {
+  TENON_CLANG_OK = 0,
+  TENON_CLANG_BAD_ARGUMENT = 1, /* an option that this library does not know */
+  TENON_CLANG_BAD_TEXT = 2,     /* the text has errors; the diagnostics tell */
+  TENON_CLANG_BROKEN = 3        /* lld failed in a way that forbids another link in this process */
+};
+
+typedef struct {
+  uint32_t size_bytes;
+  uint32_t dialect;         /* TENON_CLANG_CXX (C++20) or TENON_CLANG_OPENCL_C (2.0) */
+  uint32_t opt_level;       /* 0 to 3; 1 is the first tier: the emitter shapes the hot loops */
+  uint32_t output;          /* TENON_CLANG_OBJECT, ... */
+  tenon_clang_str_t cpu;    /* as -march: "x86-64-v4" */
+  tenon_clang_str_t features; /* comma separated: "+avx512bf16,-fma"; may be empty */
+  tenon_clang_str_t name;   /* file name in diagnostics; empty: "kernel" */
+} tenon_clang_options_t;
+
+typedef struct {
+  uint32_t size_bytes;
+  uint32_t abi; /* TENON_CLANG_ABI of the library */
+  /* Names compiler and build, for the keys of caches. */
+  tenon_clang_str_t version;
+
+  /* Compiles one unit of text to a freestanding, position-independent object (or to text, see
+   * options.output). Nothing is read from or written to disk. Warnings and errors go to
+   * `diagnostics` as clang prints them.
+   *
+   * OpenCL C: for every kernel NAME(args...) the unit gets also
+   *   void NAME__run(void* const* args, const uint64_t* global_size, const uint64_t* local_size,
+   *                  const uint64_t* begin, const uint64_t* end)
+   * which runs the work items of the box begin..end (three dims each) one after another on the
+   * calling thread. args[i] is the buffer itself for a pointer parameter (__local ones too: the
+   * caller gives the memory) and the address of the value otherwise. It is reentrant and safe from
+   * several threads. barrier() is refused, since items do not run together. */
+  int32_t (*build)(tenon_clang_str_t text, const tenon_clang_options_t* options,
+                   tenon_clang_sink_fn output, void* output_context,
+                   tenon_clang_sink_fn diagnostics, void* diagnostics_context);
+
+  /* Links objects to a small shared object, written to `output_path` by a temporary file beside it
+   * and a rename. Undefined symbols are left to the loader (memcpy and the mathematics library). */
+  int32_t (*link)(const tenon_clang_str_t* objects, uint64_t object_count,
+                  tenon_clang_str_t output_path, tenon_clang_sink_fn diagnostics,
+                  void* diagnostics_context);
+} tenon_clang_t;
+
+/* The one exported symbol. Gives null when the library cannot serve `abi`. Thread safe. */
+typedef const tenon_clang_t* (*tenon_clang_query_fn)(uint32_t abi);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* TENON_PLUGINS_CPU_COMPILER_COMPILER_H_ */
