@@ -1,0 +1,51 @@
+# What Tenon is built and tested with, in one place. Sourced by quickstart and check.
+# Usage: . scripts/packages.sh; install_packages "${TENON_BUILD_PACKAGES[@]}"
+
+TENON_BUILD_PACKAGES=(
+  cmake ninja-build clang-19 lld-19 llvm-19-dev libclang-19-dev liblld-19-dev libpolly-19-dev
+  zlib1g-dev libzstd-dev libxml2-dev
+  libboost-dev libboost-filesystem-dev libboost-system-dev
+  nlohmann-json3-dev libprotozero-dev libcli11-dev libfmt-dev libxxhash-dev
+)
+TENON_TEST_PACKAGES=(
+  llvm-19-tools libgtest-dev libclang-rt-19-dev ccache python3-venv
+  pocl-opencl-icd ocl-icd-opencl-dev opencl-c-headers ocl-icd-libopencl1
+)
+# Pinned: a test tool that changes under us is no test tool.
+TENON_TEST_PYTHON=(lit==18.1.8 numpy==2.4.6)
+
+# Installs the Debian packages that are missing; says nothing when none is.
+install_packages() {
+  local missing=() name
+  for name in "$@"; do
+    dpkg-query -W -f '${Status}' "$name" 2>/dev/null | grep -q 'ok installed' || missing+=("$name")
+  done
+  [ ${#missing[@]} -eq 0 ] && return 0
+  local sudo=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || { echo "error: missing packages: ${missing[*]}; install them as root, then run this again" >&2; return 2; }
+    sudo=(sudo)
+  fi
+  echo "installing ${missing[*]}" >&2
+  "${sudo[@]}" apt-get update -qq >&2
+  DEBIAN_FRONTEND=noninteractive "${sudo[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
+}
+
+# A virtual environment with the Python packages of the tests, made once per list.
+python_environment() {
+  local venv=$1 stamp
+  stamp="$venv/.installed-$(echo "${TENON_TEST_PYTHON[*]}" | tr -c 'A-Za-z0-9.\n' '_')"
+  if [ ! -e "$stamp" ]; then
+    rm -rf "$venv"
+    python3 -m venv "$venv"
+    "$venv/bin/pip" install -q --disable-pip-version-check "${TENON_TEST_PYTHON[@]}" >&2
+    touch "$stamp"
+  fi
+}
+
+# configure BUILD_DIR [cmake options...]
+configure() {
+  local dir=$1; shift
+  cmake -G Ninja -S . -B "$dir" -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 "$@" >"$dir.configure.log" 2>&1 ||
+    { cat "$dir.configure.log" >&2; return 1; }
+}
