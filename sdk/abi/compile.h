@@ -91,13 +91,18 @@ typedef struct tenon_call_t {
   const tenon_profile_sink_t* profile; /* null: not asked */
 } tenon_call_t;
 
+typedef struct tenon_artifact_info_t {
+  uint32_t size_bytes;
+  uint32_t kernels_compiled;   /* distinct kernels that compile built... */
+  uint32_t kernels_from_cache; /* ...and found ready */
+  uint32_t reserved;
+  uint64_t code_bytes;
+} tenon_artifact_info_t;
+
 typedef struct tenon_executable_info_t {
   uint32_t size_bytes;
-  uint32_t kernel_count;        /* launches of one execution */
-  uint32_t kernels_compiled;    /* distinct kernels that compile built... */
-  uint32_t kernels_from_cache;  /* ...and found ready */
-  uint64_t code_bytes;
-  uint64_t constant_bytes;      /* packed copies held by the device */
+  uint32_t kernel_count;   /* launches of one execution */
+  uint64_t constant_bytes; /* packed copies held by the device */
 } tenon_executable_info_t;
 
 typedef struct tenon_compile_api_t {
@@ -110,6 +115,7 @@ typedef struct tenon_compile_api_t {
   tenon_code_t (*compile)(void* self, tenon_str_t target, tenon_graph_t* graph, const tenon_compile_options_t* options,
                           tenon_artifact_t** out_artifact);
   void (*artifact_release)(void* self, tenon_artifact_t* artifact);
+  tenon_code_t (*artifact_info)(void* self, tenon_artifact_t* artifact, tenon_artifact_info_t* out_info);
   /* The portable bytes: code and plan, no constants. */
   tenon_code_t (*artifact_bytes)(void* self, tenon_artifact_t* artifact, const tenon_sink_t* sink);
   /* OK when bytes run on this target with this plugin; else FAILED_PRECONDITION with the reason. Checks bytes as hostile. */
