@@ -33,9 +33,9 @@ std::vector<std::string> frontend_arguments(const tenon_clang_options_t& options
   const bool opencl = options.dialect == TENON_CLANG_OPENCL_C;
   std::vector<std::string> args = {
       "-triple", kTriple, "-emit-obj", "-disable-free", "-main-file-name", file,
-      "-mrelocation-model", "pic", "-pic-level", "2", "-mframe-pointer=none",
-      "-funwind-tables=2", "-ffreestanding", "-nostdsysteminc", "-nobuiltininc",
-      "-ffp-contract=fast", "-fmax-type-align=16", "-fno-verbose-asm", "-ferror-limit", "20",
+      "-mrelocation-model", "pic", "-pic-level", "2", "-mframe-pointer=none", "-funwind-tables=2",
+      "-ffreestanding", "-nostdsysteminc", "-nobuiltininc", "-ffp-contract=fast",
+      "-fmax-type-align=16", "-fno-verbose-asm", "-ferror-limit", "20",
       // Explicit 512-bit vectors are the emitter's choice: x86-64-v4 alone would halve them.
       "-mprefer-vector-width=512", "-Wno-psabi"};
   args.push_back("-O" + std::to_string(options.opt_level));
@@ -145,9 +145,8 @@ class KernelWrappers : public clang::ASTConsumer {
     const std::string name = kernel.getNameAsString();
     text_ += "\nvoid " + name +
              "__run(__private void* const __private* args, const __private ulong* global_size,"
-             " const __private ulong* local_size, const __private ulong* begin,"
-             " const __private ulong* end) {\n"
-             "  __tenon_enter(global_size, local_size);\n"
+             " const __private ulong* begin, const __private ulong* end) {\n"
+             "  __tenon_enter(global_size);\n"
              "  for (ulong z = begin[2]; z < end[2]; ++z)\n"
              "    for (ulong y = begin[1]; y < end[1]; ++y)\n"
              "      for (ulong x = begin[0]; x < end[0]; ++x) {\n"
@@ -210,8 +209,8 @@ void initialize_targets() {
   });
 }
 
-int32_t build_text(std::string_view text, const tenon_clang_options_t& options,
-                   std::string& output, std::string& diagnostics) {
+int32_t build_text(std::string_view text, const tenon_clang_options_t& options, std::string& output,
+                   std::string& diagnostics) {
   const bool opencl = options.dialect == TENON_CLANG_OPENCL_C;
   if (options.dialect > TENON_CLANG_OPENCL_C || options.output > TENON_CLANG_LLVM_IR ||
       options.opt_level > 3) {

@@ -12,8 +12,8 @@ namespace tenon::cpu::compiler {
 // Registers the x86 target once. Every entry of the library calls it first.
 void initialize_targets();
 
-int32_t build_text(std::string_view text, const tenon_clang_options_t& options,
-                   std::string& output, std::string& diagnostics);
+int32_t build_text(std::string_view text, const tenon_clang_options_t& options, std::string& output,
+                   std::string& diagnostics);
 
 // Text put before an OpenCL C unit: work-item functions and the builtins that this compiler gives.
 extern const std::string_view kOpenclPrelude;

@@ -42,12 +42,12 @@ enum {
 
 typedef struct {
   uint32_t size_bytes;
-  uint32_t dialect;         /* TENON_CLANG_CXX (C++20) or TENON_CLANG_OPENCL_C (2.0) */
-  uint32_t opt_level;       /* 0 to 3; 1 is the first tier: the emitter shapes the hot loops */
-  uint32_t output;          /* TENON_CLANG_OBJECT, ... */
-  tenon_clang_str_t cpu;    /* as -march: "x86-64-v4" */
+  uint32_t dialect;           /* TENON_CLANG_CXX (C++20) or TENON_CLANG_OPENCL_C (2.0) */
+  uint32_t opt_level;         /* 0 to 3; 1 is the first tier: the emitter shapes the hot loops */
+  uint32_t output;            /* TENON_CLANG_OBJECT, ... */
+  tenon_clang_str_t cpu;      /* as -march: "x86-64-v4" */
   tenon_clang_str_t features; /* comma separated: "+avx512bf16,-fma"; may be empty */
-  tenon_clang_str_t name;   /* file name in diagnostics; empty: "kernel" */
+  tenon_clang_str_t name;     /* file name in diagnostics; empty: "kernel" */
 } tenon_clang_options_t;
 
 typedef struct {
@@ -61,12 +61,13 @@ typedef struct {
    * `diagnostics` as clang prints them.
    *
    * OpenCL C: for every kernel NAME(args...) the unit gets also
-   *   void NAME__run(void* const* args, const uint64_t* global_size, const uint64_t* local_size,
-   *                  const uint64_t* begin, const uint64_t* end)
+   *   void NAME__run(void* const* args, const uint64_t* global_size, const uint64_t* begin,
+   *                  const uint64_t* end)
    * which runs the work items of the box begin..end (three dims each) one after another on the
-   * calling thread. args[i] is the buffer itself for a pointer parameter (__local ones too: the
-   * caller gives the memory) and the address of the value otherwise. It is reentrant and safe from
-   * several threads. barrier() is refused, since items do not run together. */
+   * calling thread, each a group of its own. args[i] is the buffer itself for a pointer parameter
+   * (__local ones too: the caller gives the memory) and the address of the value otherwise. It is
+   * reentrant and safe from several threads. barrier() is refused, since items do not run together.
+   */
   int32_t (*build)(tenon_clang_str_t text, const tenon_clang_options_t* options,
                    tenon_clang_sink_fn output, void* output_context,
                    tenon_clang_sink_fn diagnostics, void* diagnostics_context);

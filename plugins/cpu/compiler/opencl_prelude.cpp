@@ -1,9 +1,9 @@
 // What an OpenCL C unit can call. Builtins that are not here give clang's plain "undeclared
 // function" error: nothing is declared that would fail later, at link or load time.
 //
-// The mathematics is overloadable functions over scalars and vectors. What LLVM has an intrinsic for
-// becomes one; the rest calls the C mathematics library lane by lane. Both are accurate, not fast:
-// fast kernels bring their own polynomials.
+// The mathematics is overloadable functions over scalars and vectors. What LLVM has an intrinsic
+// for becomes one; the rest calls the C mathematics library lane by lane. Both are accurate, not
+// fast: fast kernels bring their own polynomials.
 #include "clang_build.h"
 
 namespace tenon::cpu::compiler {
@@ -12,15 +12,11 @@ const std::string_view kOpenclPrelude = R"CL(
 #include "opencl-c-base.h"
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
-typedef struct { ulong global_size[3], local_size[3], id[3]; } __tenon_item_t;
+typedef struct { ulong global_size[3], id[3]; } __tenon_item_t;
 static __global __tenon_item_t __tenon_item;
 #define __TENON_FN static inline __attribute__((overloadable, always_inline))
-static inline __attribute__((always_inline)) void __tenon_enter(
-    const __private ulong* g, const __private ulong* l) {
-  for (int i = 0; i < 3; ++i) {
-    __tenon_item.global_size[i] = g[i];
-    __tenon_item.local_size[i] = l && l[i] ? l[i] : 1;
-  }
+static inline __attribute__((always_inline)) void __tenon_enter(const __private ulong* g) {
+  for (int i = 0; i < 3; ++i) __tenon_item.global_size[i] = g[i];
 }
 static inline __attribute__((always_inline)) void __tenon_at(ulong x, ulong y, ulong z) {
   __tenon_item.id[0] = x; __tenon_item.id[1] = y; __tenon_item.id[2] = z;
@@ -29,17 +25,10 @@ __TENON_FN uint get_work_dim(void) { return 3; }
 __TENON_FN size_t get_global_size(uint d) { return d < 3 ? __tenon_item.global_size[d] : 1; }
 __TENON_FN size_t get_global_id(uint d) { return d < 3 ? __tenon_item.id[d] : 0; }
 __TENON_FN size_t get_global_offset(uint d) { return 0; }
-__TENON_FN size_t get_local_size(uint d) { return d < 3 ? __tenon_item.local_size[d] : 1; }
-__TENON_FN size_t get_local_id(uint d) {
-  return d < 3 ? __tenon_item.id[d] % __tenon_item.local_size[d] : 0;
-}
-__TENON_FN size_t get_group_id(uint d) {
-  return d < 3 ? __tenon_item.id[d] / __tenon_item.local_size[d] : 0;
-}
-__TENON_FN size_t get_num_groups(uint d) {
-  return d < 3 ? (__tenon_item.global_size[d] + __tenon_item.local_size[d] - 1) /
-                     __tenon_item.local_size[d] : 1;
-}
+__TENON_FN size_t get_local_size(uint d) { return 1; }
+__TENON_FN size_t get_local_id(uint d) { return 0; }
+__TENON_FN size_t get_group_id(uint d) { return get_global_id(d); }
+__TENON_FN size_t get_num_groups(uint d) { return get_global_size(d); }
 void __attribute__((unavailable("work items run one after another here, so they cannot meet at a "
                                 "barrier; write the kernel without one"))) barrier(uint flags);
 __TENON_FN void mem_fence(uint flags) {}
@@ -149,7 +138,7 @@ __TENON_SELECT(uint, int) __TENON_SELECT(long, long) __TENON_SELECT(ulong, long)
   __TENON_VLOAD(S##8, 8, S) __TENON_VLOAD(S##16, 16, S)
 __TENON_VMEMORY(float) __TENON_VMEMORY(double) __TENON_VMEMORY(int) __TENON_VMEMORY(uint)
 )CL"
-R"CL(
+                                        R"CL(
 __TENON_FN float vload_half(size_t i, const __global half* p) { return (float)p[i]; }
 __TENON_FN void vstore_half(float v, size_t i, __global half* p) { p[i] = (half)v; }
 #line 1

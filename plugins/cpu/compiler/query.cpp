@@ -87,25 +87,34 @@ int32_t run_lld(const std::vector<std::string>& args, std::string& messages) {
   // lld leaves by exit() on a fatal error (a full disk at the last write) unless recovery is on.
   // It is on during the link only, since it takes the process's signal handlers.
   llvm::CrashRecoveryContext::Enable();
-  const lld::Result result =
-      lld::lldMain(pointers, stream, stream, {{lld::Gnu, &lld::elf::link}});
+  const lld::Result result = lld::lldMain(pointers, stream, stream, {{lld::Gnu, &lld::elf::link}});
   llvm::CrashRecoveryContext::Disable();
   broken = !result.canRunAgain;
   return result.retCode == 0 ? TENON_CLANG_OK : TENON_CLANG_BAD_TEXT;
 }
 
-int32_t link(const tenon_clang_str_t* objects, uint64_t object_count,
-             tenon_clang_str_t output_path, tenon_clang_sink_fn diagnostics,
-             void* diagnostics_context) {
+int32_t link(const tenon_clang_str_t* objects, uint64_t object_count, tenon_clang_str_t output_path,
+             tenon_clang_sink_fn diagnostics, void* diagnostics_context) {
   if (!objects || object_count == 0 || !output_path.data) {
     give(diagnostics, diagnostics_context, "nothing to link, or no path to write to");
     return TENON_CLANG_BAD_ARGUMENT;
   }
   initialize_targets();
   // One thread: the work is a third of a millisecond, and lld would start a pool of its own.
-  std::vector<std::string> args = {"ld.lld", "-shared", "-m", "elf_x86_64", "--threads=1",
-                                   "-z", "now", "-z", "noexecstack", "--hash-style=gnu",
-                                   "--eh-frame-hdr", "-Bsymbolic", "--build-id=fast", "-o",
+  std::vector<std::string> args = {"ld.lld",
+                                   "-shared",
+                                   "-m",
+                                   "elf_x86_64",
+                                   "--threads=1",
+                                   "-z",
+                                   "now",
+                                   "-z",
+                                   "noexecstack",
+                                   "--hash-style=gnu",
+                                   "--eh-frame-hdr",
+                                   "-Bsymbolic",
+                                   "--build-id=fast",
+                                   "-o",
                                    std::string(output_path.data, output_path.size)};
   std::vector<MemoryFile> files;
   files.reserve(object_count);
@@ -123,8 +132,8 @@ int32_t link(const tenon_clang_str_t* objects, uint64_t object_count,
   return code;
 }
 
-constexpr tenon_clang_t kTable = {sizeof(tenon_clang_t), TENON_CLANG_ABI,
-                                  {kVersion.data(), kVersion.size()}, &build, &link};
+constexpr tenon_clang_t kTable = {
+    sizeof(tenon_clang_t), TENON_CLANG_ABI, {kVersion.data(), kVersion.size()}, &build, &link};
 
 }  // namespace
 }  // namespace tenon::cpu::compiler
