@@ -1,0 +1,220 @@
+// Unit tests of the small parts of core/base.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cstdio>
+#include <set>
+#include <thread>
+
+#include "core/base/checked.h"
+#include "core/base/environment.h"
+#include "core/base/error_codes.h"
+#include "core/base/failure.h"
+#include "core/base/intern.h"
+#include "core/base/limits.h"
+#include "core/base/log.h"
+#include "core/base/operation.h"
+#include "core/base/status.h"
+#include "core/base/str.h"
+
+namespace tenon {
+namespace {
+
+Status fail() { return error(TENON_INVALID_ARGUMENT, "T0110", "value {} is wrong", 7); }
+Status pass_on() {
+  TENON_RETURN_IF_ERROR(fail(), "reading {}", "x.onnx");
+  return Status();
+}
+Result<int> number(bool good) {
+  if (!good) return fail();
+  return 42;
+}
+Result<std::string> use(bool good) {
+  TENON_ASSIGN_OR_RETURN(int n, number(good), "asking for a number");
+  TENON_ASSIGN_OR_RETURN(const int m, number(good));
+  return std::to_string(n + m);
+}
+
+TEST(Status, TextHasCodeMessageAndContext) {
+  EXPECT_TRUE(Status().ok());
+  Status status = pass_on();
+  EXPECT_EQ(status.code(), TENON_INVALID_ARGUMENT);
+  EXPECT_EQ(status.text(), "T0110: value 7 is wrong (while reading x.onnx)");
+  status.add_context("running").add("limit", "7");
+  EXPECT_EQ(status.text(), "T0110: value 7 is wrong (while running; while reading x.onnx)");
+  EXPECT_EQ(status.evidence_value("limit"), "7");
+  EXPECT_NE(status.text_with_advice().find("\n  "), std::string::npos);
+}
+
+TEST(Status, ResultCarriesValueOrFailure) {
+  EXPECT_EQ(use(true).value(), "84");
+  Result<std::string> bad = use(false);
+  EXPECT_FALSE(bad.ok());
+  EXPECT_EQ(bad.status().text(), "T0110: value 7 is wrong (while asking for a number)");
+  Result<std::unique_ptr<int>> moved = std::make_unique<int>(3);
+  EXPECT_EQ(*std::move(moved).value(), 3);
+  EXPECT_DEATH((void)number(false).value(), "value.. of a failed Result: T0110");
+}
+
+TEST(Failure, CrossesTheBorder) {
+  tenon_key_value_t pair = {to_abi_str("device"), to_abi_str("null:0")};
+  record_failure(TENON_UNAVAILABLE, "P0601: no card\x1b[0m", {&pair, 1});
+  Status status = from_abi(TENON_UNAVAILABLE, "plugin `null`: open");
+  EXPECT_EQ(status.text(), "P0601: no card\\x1b[0m");
+  EXPECT_EQ(status.evidence_value("device"), "null:0");
+  EXPECT_EQ(from_abi(TENON_UNAVAILABLE, "plugin `null`: open").text(),
+            "T0002: plugin `null`: open failed with UNAVAILABLE and gave no reason");
+  EXPECT_EQ(to_abi(fail()), TENON_INVALID_ARGUMENT);
+  EXPECT_EQ(from_abi(TENON_OK, "").ok(), true);
+}
+
+TEST(ErrorCodes, SortedUniqueAndComplete) {
+  std::string_view previous;
+  for (const ErrorEntry& entry : error_entries()) {
+    EXPECT_EQ(entry.id.size(), 5u) << entry.id;
+    // T codes come first, P codes after them.
+    if (!previous.empty() && previous[0] == entry.id[0]) EXPECT_LT(previous, entry.id);
+    previous = entry.id;
+    EXPECT_FALSE(entry.title.empty() || entry.explanation.empty() || entry.what_to_do.empty()) << entry.id;
+  }
+  EXPECT_NE(find_error_entry("t0102"), nullptr);
+  EXPECT_EQ(find_error_entry("T9999"), nullptr);
+}
+
+TEST(Str, QuotedIsSafeToShow) {
+  EXPECT_EQ(quoted("a\n\x1b[31m\xff\x7f"), "`a\\n\\x1b[31m\\xff\\x7f`");
+  EXPECT_EQ(quoted("z\xc3\xbc"), "`z\xc3\xbc`");
+  EXPECT_EQ(quoted("\xc2\x9b"), "`\\u009b`");
+  std::string cut = quoted(std::string(1000, 'x'));
+  EXPECT_EQ(cut, "`" + std::string(256, 'x') + "...`");
+  std::string wide;
+  for (int i = 0; i < 200; ++i) wide += "\xe2\x82\xac";
+  EXPECT_TRUE(is_valid_utf8(quoted(wide)));
+  EXPECT_FALSE(is_valid_utf8("\xed\xa0\x80"));
+  EXPECT_FALSE(is_valid_utf8("\xc0\x80"));
+  EXPECT_EQ(json_quoted("a\"\\\n\x01\xff"), "\"a\\\"\\\\\\n\\u0001\xEF\xBF\xBD\"");
+}
+
+TEST(Str, Globs) {
+  EXPECT_TRUE(glob_match("cpu", "CPU"));
+  EXPECT_TRUE(glob_match("o*cl", "opencl"));
+  EXPECT_TRUE(glob_match("*", ""));
+  EXPECT_TRUE(glob_match("sim[0-9]", "sim3"));
+  EXPECT_FALSE(glob_match("sim[!0-9]", "sim3"));
+  EXPECT_FALSE(glob_match("cp", "cpu"));
+  EXPECT_TRUE(glob_match("c?u", "cpu"));
+  EXPECT_TRUE(glob_match("[", "["));
+  std::string many(200, 'a');
+  EXPECT_FALSE(glob_match("*a*a*a*a*a*a*a*a*b", many));
+}
+
+TEST(Str, SuggestionsAndNumbers) {
+  std::vector<std::string> names = {"fold", "canonicalize", "cse"};
+  EXPECT_EQ(did_you_mean("canonicalise", std::span<const std::string>(names)), "; did you mean `canonicalize`?");
+  EXPECT_EQ(did_you_mean("zzzzzz", std::span<const std::string>(names)), "");
+  uint64_t value = 0;
+  EXPECT_TRUE(parse_u64(" 2g ", &value));
+  EXPECT_EQ(value, uint64_t{2} << 30);
+  EXPECT_FALSE(parse_u64("-1", &value));
+  EXPECT_FALSE(parse_u64("99999999999999999999", &value));
+  EXPECT_FALSE(parse_u64("99999999999g", &value));
+  EXPECT_EQ(split(" a,, b ,", ',').size(), 2u);
+}
+
+TEST(Checked, Sizes) {
+  std::vector<int64_t> huge = {int64_t{1} << 32, int64_t{1} << 32};
+  EXPECT_EQ(element_count(huge).status().error_code(), "T0110");
+  std::vector<int64_t> zero = {int64_t{1} << 62, 0, int64_t{1} << 62};
+  EXPECT_EQ(element_count(zero).value(), 0u);
+  EXPECT_FALSE(element_count(std::vector<int64_t>{-4}).ok());
+  EXPECT_EQ(packed_bytes(3, 4).value(), 2u);
+  EXPECT_FALSE(packed_bytes(UINT64_MAX, 8).ok());
+  EXPECT_TRUE(range_inside(8, 0, 8));
+  EXPECT_FALSE(range_inside(UINT64_MAX, 8, 8));
+}
+
+TEST(Limits, NamedInTheError) {
+  set_limit(Limit::kDepth, 4);
+  Status status = check_limit(Limit::kDepth, 5, "model `x`");
+  EXPECT_EQ(status.text(),
+            "T0102: model `x` asks for 5 levels of nesting, and the limit is 4 (set by TENON_LIMIT_DEPTH)");
+  EXPECT_EQ(status.code(), TENON_RESOURCE_EXHAUSTED);
+  set_limit(Limit::kDepth, 64);
+}
+
+TEST(Intern, ManyThreadsAgree) {
+  constexpr int kNames = 20000, kThreads = 4;
+  std::vector<tenon_sym_t> seen[kThreads];
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&seen, t] {
+      for (int i = 0; i < kNames; ++i) seen[t].push_back(intern("name" + std::to_string(i)));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int t = 1; t < kThreads; ++t) EXPECT_EQ(seen[0], seen[t]);
+  EXPECT_EQ(std::set<tenon_sym_t>(seen[0].begin(), seen[0].end()).size(), size_t{kNames});
+  EXPECT_EQ(sym_text(seen[0][777]), "name777");
+  EXPECT_EQ(intern(""), 0u);
+  EXPECT_EQ(sym_text(0), "");
+  EXPECT_EQ(sym_text(UINT32_MAX), "");
+  EXPECT_EQ(find_interned("never said"), 0u);
+}
+
+TEST(Environment, UnknownVariablesAreNamed) {
+  setenv("TENON_NUM_THREAD", "2", 1);
+  setenv("TENON_SPECIAL", "2", 1);
+  std::vector<std::string> more = {"TENON_SPECIAL"};
+  EXPECT_EQ(unknown_variables(more), std::vector<std::string>{"TENON_NUM_THREAD"});
+  unsetenv("TENON_NUM_THREAD");
+  unsetenv("TENON_SPECIAL");
+  setenv("TENON_PLUGIN_STRICT", "on", 1);
+  EXPECT_TRUE(env_flag("TENON_PLUGIN_STRICT", false));
+  unsetenv("TENON_PLUGIN_STRICT");
+  EXPECT_FALSE(env_flag("TENON_PLUGIN_STRICT", false));
+}
+
+struct Captured {
+  std::vector<std::string> lines;
+  Captured() {
+    set_log_receiver(
+        [](void* self, std::string_view component, LogLevel, std::string_view text) {
+          static_cast<Captured*>(self)->lines.push_back(std::string(component) + ": " + std::string(text));
+        },
+        this);
+  }
+  ~Captured() {
+    set_log_receiver(nullptr, nullptr);
+    set_logs("");
+  }
+};
+
+TEST(Log, ChosenByComponent) {
+  Captured captured;
+  set_logs("+codegen,-dispatch,plugns");
+  log_detail("codegen", "a {}", 1);
+  log_detail("ir", "b");
+  log_warning("dispatch", "c");
+  log_error("dispatch", "d\x1b");
+  EXPECT_EQ(captured.lines, (std::vector<std::string>{"codegen: a 1", "dispatch: d\\x1b"}));
+  captured.lines.clear();
+  warn_unknown_log_names({});
+  warn_unknown_log_names({});
+  ASSERT_EQ(captured.lines.size(), 1u);
+  EXPECT_NE(captured.lines[0].find("`plugns`, which is no component; did you mean `plugins`?"), std::string::npos);
+}
+
+TEST(Log, CheckAborts) {
+  EXPECT_DEATH(TENON_CHECK(1 == 2, "x is {}", 3), "check failed at base_test.cpp:[0-9]+: 1 == 2: x is 3");
+}
+
+TEST(Operation, CancelIsSeen) {
+  Operation operation;
+  EXPECT_FALSE(cancelled());
+  OperationScope scope(&operation);
+  operation.cancel_requested = true;
+  EXPECT_EQ(check_cancelled().error_code(), "T0001");
+}
+
+}  // namespace
+}  // namespace tenon

@@ -1,0 +1,56 @@
+#include "core/base/failure.h"
+
+#include "core/base/str.h"
+
+namespace tenon {
+namespace {
+
+thread_local Status tls_failure;
+
+constexpr size_t kFailureTextMax = 16 * 1024;  // a plugin may not fill memory with its excuse
+
+bool is_error_code(std::string_view text) {
+  if (text.size() < 5 || (text[0] != 'T' && text[0] != 'P')) return false;
+  for (size_t i = 1; i < 5; ++i) {
+    if (text[i] < '0' || text[i] > '9') return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void record_failure(tenon_code_t code, std::string_view text, std::span<const tenon_key_value_t> evidence) {
+  std::string_view id;
+  if (is_error_code(text) && text.substr(5, 2) == ": ") {
+    id = text.substr(0, 5);
+    text.remove_prefix(7);
+  }
+  Status status(code == TENON_OK ? TENON_UNKNOWN : code, id, printable(text, kFailureTextMax));
+  for (const tenon_key_value_t& pair : evidence) {
+    status.add(from_abi_str(pair.key), from_abi_str(pair.value));
+  }
+  tls_failure = std::move(status);
+}
+
+tenon_code_t to_abi(const Status& status) {
+  if (!status.ok()) tls_failure = status;
+  return status.code();
+}
+
+Status from_abi(tenon_code_t code, std::string_view who) {
+  Status recorded = std::exchange(tls_failure, Status());
+  if (code == TENON_OK) return Status();
+  if (!recorded.ok() && recorded.code() == code) return recorded;
+  if (!recorded.ok()) {
+    // The function returned another code than it recorded: keep its words, trust its return value.
+    Status status(code, recorded.error_code(), std::string(recorded.message()));
+    for (const KeyValue& pair : recorded.evidence()) status.add(pair.key, pair.value);
+    return status;
+  }
+  if (code == TENON_CANCELLED) return error(code, "T0001", "{} was cancelled", who);
+  return error(code, "T0002", "{} failed with {} and gave no reason", who, code_name(code));
+}
+
+void clear_failure() { tls_failure = Status(); }
+
+}  // namespace tenon

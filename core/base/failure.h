@@ -1,0 +1,32 @@
+// The bridge between Status and the ABI's way of failing: a code is returned, and details lie in a record of
+// the calling thread until the host takes them. Everything that implements an ABI table uses these two.
+#pragma once
+#include <span>
+#include <string_view>
+
+#include "core/base/status.h"
+
+namespace tenon {
+
+// Stores the details of a failure in this thread's record, replacing what is there. `text` may begin with its
+// stable code ("P0305: ..."), which is then split off. This is what tenon_host_t::fail does.
+void record_failure(tenon_code_t code, std::string_view text, std::span<const tenon_key_value_t> evidence);
+
+// Stores a failed status in the record and returns its code: the last line of a function called through the
+// ABI. Returns TENON_OK for an OK status and leaves the record alone.
+tenon_code_t to_abi(const Status& status);
+
+// Turns the code that a plugin's function returned into a Status, taking the record. `who` names the plugin
+// and function, for when there are no details: "plugin `null`: open". Clears the record in any case.
+Status from_abi(tenon_code_t code, std::string_view who);
+
+// Forgets this thread's record. Called before a call whose details matter.
+void clear_failure();
+
+// As text in a Status: borrowed views of std strings and back.
+inline tenon_str_t to_abi_str(std::string_view text) { return {text.data(), text.size()}; }
+inline std::string_view from_abi_str(tenon_str_t text) {
+  return text.data == nullptr ? std::string_view() : std::string_view(text.data, text.size);
+}
+
+}  // namespace tenon

@@ -1,0 +1,238 @@
+#include "core/base/str.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+
+#include <fmt/core.h>
+
+namespace tenon {
+namespace {
+
+constexpr size_t kNameShownMax = 256;
+constexpr size_t kSuggestNameMax = 128;  // edit distance is quadratic
+
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
+
+// Length of the well-formed UTF-8 sequence at `i`, 0 if malformed. Table 3-7 of the Unicode standard.
+size_t utf8_length(std::string_view s, size_t i) {
+  auto byte = [&](size_t k) -> unsigned { return k < s.size() ? static_cast<unsigned char>(s[k]) : 0u; };
+  auto tail = [&](size_t k) { return (byte(k) & 0xC0u) == 0x80u; };
+  unsigned b = byte(i);
+  if (b < 0x80) return 1;
+  if (b >= 0xC2 && b <= 0xDF) return tail(i + 1) ? 2 : 0;
+  if (b >= 0xE0 && b <= 0xEF) {
+    unsigned low = b == 0xE0 ? 0xA0 : 0x80, high = b == 0xED ? 0x9F : 0xBF;
+    return byte(i + 1) >= low && byte(i + 1) <= high && tail(i + 2) ? 3 : 0;
+  }
+  if (b >= 0xF0 && b <= 0xF4) {
+    unsigned low = b == 0xF0 ? 0x90 : 0x80, high = b == 0xF4 ? 0x8F : 0xBF;
+    return byte(i + 1) >= low && byte(i + 1) <= high && tail(i + 2) && tail(i + 3) ? 4 : 0;
+  }
+  return 0;
+}
+
+void append_escaped(std::string& out, std::string_view text, size_t max_bytes, bool keep_newlines) {
+  for (size_t i = 0; i < text.size();) {
+    size_t length = utf8_length(text, i);
+    unsigned char c = static_cast<unsigned char>(text[i]);
+    if (i + std::max<size_t>(length, 1) > max_bytes) {
+      out += "...";
+      return;
+    }
+    bool c1_control = length == 2 && c == 0xC2 && static_cast<unsigned char>(text[i + 1]) < 0xA0;
+    if (c == '\n' && !keep_newlines) {
+      out += "\\n";
+    } else if (c == '\n') {
+      out += '\n';
+    } else if (length == 0 || c < 0x20 || c == 0x7F) {
+      out += fmt::format("\\x{:02x}", c);
+      length = 1;
+    } else if (c1_control) {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned char>(text[i + 1]));
+    } else {
+      out.append(text.substr(i, length));
+    }
+    i += std::max<size_t>(length, 1);
+  }
+}
+
+template <typename S>
+std::string_view nearest_of(std::string_view name, std::span<const S> candidates) {
+  if (name.empty() || name.size() > kSuggestNameMax) return {};
+  std::string_view best;
+  size_t best_distance = std::max<size_t>(name.size() / 3, 1) + 1;
+  std::vector<size_t> row;
+  for (std::string_view candidate : candidates) {
+    if (candidate.size() > kSuggestNameMax) continue;
+    row.resize(candidate.size() + 1);
+    for (size_t j = 0; j < row.size(); ++j) row[j] = j;
+    for (size_t i = 0; i < name.size(); ++i) {
+      size_t diagonal = row[0];
+      row[0] = i + 1;
+      for (size_t j = 0; j < candidate.size(); ++j) {
+        size_t change = diagonal + (lower(name[i]) != lower(candidate[j]));
+        diagonal = row[j + 1];
+        row[j + 1] = std::min({change, row[j] + 1, row[j + 1] + 1});
+      }
+    }
+    if (row.back() < best_distance) {
+      best_distance = row.back();
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+std::string quoted(std::string_view text) {
+  std::string out = "`";
+  append_escaped(out, text, kNameShownMax, false);
+  return out += '`';
+}
+
+std::string printable(std::string_view text, size_t max_bytes) {
+  std::string out;
+  append_escaped(out, text, max_bytes, true);
+  return out;
+}
+
+bool is_valid_utf8(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    size_t length = utf8_length(text, i);
+    if (length == 0) return false;
+    i += length;
+  }
+  return true;
+}
+
+std::string json_quoted(std::string_view text) {
+  std::string out = "\"";
+  for (size_t i = 0; i < text.size();) {
+    size_t length = utf8_length(text, i);
+    unsigned char c = static_cast<unsigned char>(text[i]);
+    if (length == 0) {
+      out += "\xEF\xBF\xBD";
+      length = 1;
+    } else if (c == '"' || c == '\\') {
+      out += '\\';
+      out += static_cast<char>(c);
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (c < 0x20 || c == 0x7F) {
+      out += fmt::format("\\u{:04x}", c);
+    } else {
+      out.append(text.substr(i, length));
+    }
+    i += length;
+  }
+  return out += '"';
+}
+
+bool equals_ignoring_case(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return lower(x) == lower(y); });
+}
+
+namespace {
+// Matches one pattern element at p against c; advances p past it.
+bool match_one(std::string_view pattern, size_t& p, char c) {
+  if (pattern[p] != '[') return lower(pattern[p]) == lower(c) || pattern[p] == '?' ? (++p, true) : false;
+  size_t end = pattern.find(']', p + 2);
+  if (end == std::string_view::npos) return lower(c) == '[' ? (++p, true) : false;
+  bool negated = pattern[p + 1] == '!' || pattern[p + 1] == '^', found = false;
+  for (size_t i = p + 1 + negated; i < end; ++i) {
+    if (i + 2 < end && pattern[i + 1] == '-') {
+      found |= lower(c) >= lower(pattern[i]) && lower(c) <= lower(pattern[i + 2]);
+      i += 2;
+    } else {
+      found |= lower(c) == lower(pattern[i]);
+    }
+  }
+  if (found != negated) p = end + 1;
+  return found != negated;
+}
+}  // namespace
+
+bool glob_match(std::string_view pattern, std::string_view text) {
+  size_t p = 0, t = 0, star = std::string_view::npos, star_text = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      star_text = t;
+    } else if (p < pattern.size() && match_one(pattern, p, text[t])) {
+      ++t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++star_text;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+std::string_view trim(std::string_view text) {
+  size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    size_t end = text.find(separator);
+    std::string_view part = trim(text.substr(0, end));
+    if (!part.empty()) parts.push_back(part);
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + 1);
+  }
+  return parts;
+}
+
+bool parse_u64(std::string_view text, uint64_t* out) {
+  text = trim(text);
+  unsigned shift = 0;
+  if (!text.empty()) {
+    char last = lower(text.back());
+    shift = last == 'k' ? 10 : last == 'm' ? 20 : last == 'g' ? 30 : 0;
+    if (shift != 0) text.remove_suffix(1);
+  }
+  uint64_t value = 0;
+  auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || problem != std::errc() || end != text.data() + text.size()) return false;
+  if (shift != 0 && value > (UINT64_MAX >> shift)) return false;
+  *out = value << shift;
+  return true;
+}
+
+std::string_view nearest(std::string_view name, std::span<const std::string_view> candidates) {
+  return nearest_of(name, candidates);
+}
+std::string_view nearest(std::string_view name, std::span<const std::string> candidates) {
+  return nearest_of(name, candidates);
+}
+
+std::string did_you_mean(std::string_view name, std::span<const std::string_view> candidates) {
+  std::string_view best = nearest(name, candidates);
+  return best.empty() ? std::string() : fmt::format("; did you mean {}?", quoted(best));
+}
+std::string did_you_mean(std::string_view name, std::span<const std::string> candidates) {
+  std::string_view best = nearest(name, candidates);
+  return best.empty() ? std::string() : fmt::format("; did you mean {}?", quoted(best));
+}
+
+std::string join_names(std::span<const std::string> names, size_t max_items) {
+  std::string out;
+  for (size_t i = 0; i < names.size() && i < max_items; ++i) {
+    if (i != 0) out += ", ";
+    out += printable(names[i]);
+  }
+  if (names.size() > max_items) out += fmt::format(" and {} more", names.size() - max_items);
+  return out;
+}
+
+}  // namespace tenon
