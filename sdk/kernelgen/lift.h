@@ -1,0 +1,55 @@
+// From a graph to a level 1 program: what a compiling device does with the subgraph it was given. The only place of
+// kernelgen that knows ops by name; element-wise ops need no entry here, their scalar program says it all.
+//
+// Users: every device plugin that generates code (cpu, sim, out-of-tree OpenCL).
+#ifndef TENON_KERNELGEN_LIFT_H_
+#define TENON_KERNELGEN_LIFT_H_
+
+#include <string>
+#include <vector>
+
+#include "tenon/abi/graph.h"
+#include "tenon/abi/host.h"
+#include "tenon/abi/plugin.h"
+#include "tenon/kernelgen/ir.h"
+
+namespace tenon::kernelgen {
+
+// The host's tables that lifting reads. Borrowed; they live as long as the process.
+struct LiftHost {
+  const tenon_host_t* host = nullptr;
+  const tenon_host_graph_t* graph = nullptr;
+  const tenon_host_registry_t* registry = nullptr;
+};
+// Asks the host for them. The code of the first that is missing; the host has the reason.
+tenon_code_t lift_host(const tenon_host_t* host, LiftHost* out);
+
+// What a device can compute in, and leave out.
+struct LiftLimits {
+  uint32_t dtypes = 0xffffffffu;  // bit (1 << dtype)
+  bool data_dependent = false;    // symbols defined inside: not lifted by any device yet
+};
+
+// Whether lift() would take this node. Safe on a frozen graph. False: `*why` names the op, its types and the
+// reason; it is what a claim's refusal says.
+bool can_lift(const LiftHost& host, tenon_graph_t* graph, tenon_node_t node, const LiftLimits& limits,
+              std::string* why);
+
+// The program of a whole subgraph. Extents are the symbols of the main region, in its order.
+struct Lifted {
+  Kernel program;
+  std::vector<uint32_t> inputs;     // buffer of each argument; ~0u: not used
+  std::vector<uint32_t> constants;  // buffer of each constant in order of value index; ~0u: not used
+  std::vector<uint32_t> outputs;    // buffer of each yield; all different
+  std::vector<tenon_value_t> constant_values;
+  std::vector<tenon_node_t> nodes;  // Stage::origins are ordinals here
+};
+bool lift(const LiftHost& host, tenon_graph_t* graph, Lifted* out, std::string* why);
+
+// A rough time of one node for claims: bytes moved and operations done against the given rates. Symbolic dims count
+// with their hint, or 1.
+double node_cost_ns(const LiftHost& host, tenon_graph_t* graph, tenon_node_t node, double gigabytes_per_second,
+                    double gigaflops_per_second, double launch_ns);
+
+}  // namespace tenon::kernelgen
+#endif
