@@ -1,0 +1,288 @@
+// Declaring an op: one expression with every facet, turned by the compiler into a static tenon_op_def_t.
+//
+//     constexpr auto relu() {
+//       return op("relu", kPureElementwise | TENON_TRAIT_COMPOSITE)
+//           .summary("max(x, 0), with NaN kept.")
+//           .operand("x", "the input", kFloat)
+//           .example("relu(f32[3] [-1, 0, 2]) -> f32[3] [0, 0, 2]")
+//           .infer<infer_same>()
+//           .scalar(max(arg(0), 0));
+//     }
+//     TENON_OPS(relu, relu)
+//
+// What is missing does not compile: summary, infer, an example, and one of scalar, reference or decompose; each may be
+// declined with a reason, as in .none_example("its result is random").
+#ifndef TENON_CPP_OP_HPP_
+#define TENON_CPP_OP_HPP_
+
+#include <array>
+
+#include "tenon/abi/ops.h"
+#include "tenon/cpp/eval.hpp"
+#include "tenon/cpp/graph.hpp"
+#include "tenon/cpp/infer.hpp"
+#include "tenon/cpp/scalar.hpp"
+
+namespace tenon {
+
+using InferFunction = Status (*)(const InferQuery& query);
+using ValueOfFunction = Status (*)(const InferQuery& query, uint32_t result, tenon_dim_t* out_dims);
+using ReferenceFunction = Status (*)(const Eval& eval);
+// Ends with `return builder.finish(out, {results...})`.
+using DecomposeFunction = Status (*)(Builder& builder, const Node& node, tenon_value_t* out_results);
+// Gives the replacement of a one-result node, or an invalid value when there is nothing to do.
+using FoldFunction = Value (*)(Builder& builder, const Node& node);
+
+namespace detail {
+template <InferFunction Function>
+tenon_code_t run_infer(void*, const tenon_infer_t* query) noexcept {
+  return guarded(context().host, [&] { return Function(InferQuery(query)); });
+}
+template <ValueOfFunction Function>
+tenon_code_t run_value_of(void*, const tenon_infer_t* query, uint32_t result, tenon_dim_t* out) noexcept {
+  return guarded(context().host, [&] { return Function(InferQuery(query), result, out); });
+}
+template <ReferenceFunction Function>
+tenon_code_t run_reference(void*, const tenon_eval_t* eval) noexcept {
+  return guarded(context().host, [&] { return Function(Eval(eval)); });
+}
+template <DecomposeFunction Function>
+tenon_code_t run_decompose(void*, const tenon_builder_t* at, tenon_node_t node, tenon_value_t* out) noexcept {
+  return guarded(context().host, [&] {
+    Builder builder(*at);
+    return Function(builder, Node(at->graph, node), out);
+  });
+}
+template <FoldFunction Function>
+tenon_code_t run_fold(void*, const tenon_builder_t* at, tenon_node_t node, tenon_value_t* out,
+                      uint32_t* out_matched) noexcept {
+  return guarded(context().host, [&]() -> Status {
+    Builder builder(*at);
+    *out_matched = 0;
+    const Value replacement = Function(builder, Node(at->graph, node));
+    TENON_TRY(builder.status());
+    if (replacement.valid()) {
+      *out = replacement.id();
+      *out_matched = 1;
+    }
+    return {};
+  });
+}
+
+// Not constexpr on purpose: reached while compiling a declaration, the compiler stops and shows the text.
+inline void declaration_error(const char*) {}
+}  // namespace detail
+
+inline constexpr uint64_t kPure = TENON_TRAIT_PURE;
+inline constexpr uint64_t kPrimitive = TENON_TRAIT_PURE | TENON_TRAIT_PRIMITIVE;
+inline constexpr uint64_t kElementwise = TENON_TRAIT_PURE | TENON_TRAIT_ELEMENTWISE;
+inline constexpr uint64_t kPrimitiveElementwise = kElementwise | TENON_TRAIT_PRIMITIVE;
+inline constexpr uint64_t kComposite = TENON_TRAIT_PURE | TENON_TRAIT_COMPOSITE;
+inline constexpr uint64_t kCompositeElementwise = kElementwise | TENON_TRAIT_COMPOSITE;
+
+// The declaration while it is written. Bounds are generous; a longer list does not compile.
+struct OpDraft {
+  tenon_op_def_t def = {};
+  std::array<tenon_operand_def_t, 8> operands = {};
+  std::array<tenon_result_def_t, 4> results = {};
+  std::array<tenon_attr_def_t, 20> attrs = {};
+  std::array<tenon_constraint_def_t, 16> constraints = {};
+  std::array<tenon_str_t, 8> examples = {};
+  scalar::Expr program;
+  bool examples_declined = false;
+
+  constexpr OpDraft(std::string_view name, uint64_t traits, uint32_t version) {
+    def.size_bytes = sizeof def;
+    def.version = version;
+    def.since = TENON_ABI_MINOR;
+    def.name = str(name);
+    def.traits = traits;
+    def.cost_class = TENON_COST_ELEMENTWISE;
+  }
+
+  // ---- Words ----
+  constexpr OpDraft& summary(std::string_view text) { return def.summary = str(text), *this; }
+  constexpr OpDraft& doc(std::string_view text) { return def.doc = str(text), *this; }
+  constexpr OpDraft& example(std::string_view expression) {
+    examples[def.example_count++] = str(expression);
+    return *this;
+  }
+  constexpr OpDraft& none_example(std::string_view) { return examples_declined = true, *this; }
+
+  // ---- Schema ----
+  constexpr OpDraft& operand(std::string_view name, std::string_view doc, uint32_t dtypes, uint32_t group = 0,
+                             uint32_t rank_min = 0, uint32_t rank_max = TENON_RANK_MAX) {
+    operands[def.operand_count++] = {str(name), str(doc), dtypes, 0, group, rank_min, rank_max};
+    return *this;
+  }
+  constexpr OpDraft& optional(std::string_view name, std::string_view doc, uint32_t dtypes, uint32_t group = 0,
+                              uint32_t rank_min = 0, uint32_t rank_max = TENON_RANK_MAX) {
+    operands[def.operand_count++] = {str(name),  str(doc), dtypes,  TENON_OPERAND_OPTIONAL, group,
+                                     rank_min, rank_max};
+    return *this;
+  }
+  constexpr OpDraft& variadic(std::string_view name, std::string_view doc, uint32_t dtypes, uint32_t group = 0,
+                              uint32_t rank_min = 0) {
+    operands[def.operand_count++] = {str(name),  str(doc), dtypes,  TENON_OPERAND_VARIADIC, group,
+                                     rank_min, TENON_RANK_MAX};
+    return *this;
+  }
+  constexpr OpDraft& result(std::string_view name, std::string_view doc) {
+    results[def.result_count++] = {str(name), str(doc)};
+    return *this;
+  }
+  constexpr OpDraft& attr_i64(std::string_view name, std::string_view doc, int64_t otherwise) {
+    return attr({str(name), str(doc), TENON_ATTR_I64, 0, otherwise, 0, {}, {}});
+  }
+  constexpr OpDraft& attr_f64(std::string_view name, std::string_view doc, double otherwise) {
+    return attr({str(name), str(doc), TENON_ATTR_F64, 0, 0, otherwise, {}, {}});
+  }
+  constexpr OpDraft& attr_string(std::string_view name, std::string_view doc, std::string_view otherwise,
+                                 std::string_view choices) {
+    return attr({str(name), str(doc), TENON_ATTR_STRING, 0, 0, 0, str(otherwise), str(choices)});
+  }
+  // An element type; `otherwise` NONE means what the doc says.
+  constexpr OpDraft& attr_dtype(std::string_view name, std::string_view doc,
+                                tenon_dtype_t otherwise = TENON_DTYPE_NONE) {
+    return attr({str(name), str(doc), TENON_ATTR_DTYPE, 0, otherwise, 0, {}, {}});
+  }
+  constexpr OpDraft& attr_i64s(std::string_view name, std::string_view doc) {
+    return attr({str(name), str(doc), TENON_ATTR_I64S, 0, 0, 0, {}, {}});
+  }
+  constexpr OpDraft& attr_dims(std::string_view name, std::string_view doc) {
+    return attr({str(name), str(doc), TENON_ATTR_DIMS, 0, 0, 0, {}, {}});
+  }
+  // Makes the attribute declared last required.
+  constexpr OpDraft& required() {
+    attrs[def.attr_count - 1].flags |= TENON_ATTR_REQUIRED;
+    return *this;
+  }
+  constexpr OpDraft& attr(const tenon_attr_def_t& declared) {
+    attrs[def.attr_count++] = declared;
+    return *this;
+  }
+  constexpr OpDraft& constraint(std::string_view label, std::string_view text, std::string_view negative) {
+    constraints[def.constraint_count++] = {str(label), str(text), str(negative)};
+    return *this;
+  }
+
+  // ---- Meaning ----
+  template <InferFunction Function>
+  constexpr OpDraft& infer() {
+    def.infer = &detail::run_infer<Function>;
+    return *this;
+  }
+  template <ValueOfFunction Function>
+  constexpr OpDraft& value_of() {
+    def.value_of = &detail::run_value_of<Function>;
+    return *this;
+  }
+  constexpr OpDraft& scalar(const tenon::scalar::Expr& expression) {
+    program = expression;
+    return *this;
+  }
+  template <ReferenceFunction Function>
+  constexpr OpDraft& reference() {
+    def.reference = &detail::run_reference<Function>;
+    return *this;
+  }
+  template <DecomposeFunction Function>
+  constexpr OpDraft& decompose() {
+    def.decompose = &detail::run_decompose<Function>;
+    return *this;
+  }
+  template <FoldFunction Function>
+  constexpr OpDraft& fold() {
+    def.fold = &detail::run_fold<Function>;
+    return *this;
+  }
+
+  // ---- Properties ----
+  constexpr OpDraft& cost(uint32_t cost_class) { return def.cost_class = cost_class, *this; }
+  constexpr OpDraft& tolerance(double factor) { return def.tolerance = factor, *this; }
+  constexpr OpDraft& traits(uint64_t more) { return def.traits |= more, *this; }
+
+  // Every facet is there or was declined.
+  constexpr bool complete() const {
+    if (def.summary.size == 0) detail::declaration_error("the op has no summary");
+    if (def.infer == nullptr) detail::declaration_error("the op has no infer");
+    if (def.example_count == 0 && !examples_declined) detail::declaration_error("the op has no example");
+    if (program.count == 0 && def.reference == nullptr && def.decompose == nullptr) {
+      detail::declaration_error("the op has no meaning: give scalar, reference or decompose");
+    }
+    if ((def.traits & TENON_TRAIT_ELEMENTWISE) != 0 && program.count == 0) {
+      detail::declaration_error("an element-wise op needs a scalar program");
+    }
+    if ((def.traits & TENON_TRAIT_COMPOSITE) != 0 && def.decompose == nullptr) {
+      detail::declaration_error("a composite op needs a decomposition");
+    }
+    for (uint32_t i = 0; i < def.constraint_count; ++i) {
+      if (constraints[i].negative.size == 0) detail::declaration_error("a constraint has no negative");
+    }
+    return true;
+  }
+};
+
+// Starts a declaration. `version` is the version of the meaning.
+constexpr OpDraft op(std::string_view name, uint64_t traits, uint32_t version = 1) {
+  return OpDraft(name, traits, version);
+}
+
+namespace detail {
+template <size_t Count, class T, size_t Bound>
+constexpr std::array<T, Count> first(const std::array<T, Bound>& from) {
+  std::array<T, Count> out = {};
+  for (size_t i = 0; i < Count; ++i) out[i] = from[i];
+  return out;
+}
+
+// Static storage of one declaration, cut to what it holds.
+template <auto Declare>
+struct OpStorage {
+  static constexpr OpDraft kDraft = Declare();
+  static_assert(kDraft.complete());
+  static constexpr auto operands = first<kDraft.def.operand_count>(kDraft.operands);
+  static constexpr auto results = first<kDraft.def.result_count>(kDraft.results);
+  static constexpr auto attrs = first<kDraft.def.attr_count>(kDraft.attrs);
+  static constexpr auto constraints = first<kDraft.def.constraint_count>(kDraft.constraints);
+  static constexpr auto examples = first<kDraft.def.example_count>(kDraft.examples);
+  static constexpr auto words = [] {
+    std::array<uint32_t, kDraft.program.count> out = {};
+    for (size_t i = 0; i < out.size(); ++i) out[i] = kDraft.program.words[i];
+    return out;
+  }();
+  static constexpr tenon_op_def_t make() {
+    tenon_op_def_t def = kDraft.def;
+    def.operands = operands.data();
+    def.results = results.data();
+    def.attrs = attrs.data();
+    def.constraints = constraints.data();
+    def.examples = examples.data();
+    def.scalar = words.empty() ? nullptr : words.data();
+    def.scalar_words = static_cast<uint32_t>(words.size());
+    return def;
+  }
+  static constexpr tenon_op_def_t kDef = make();
+};
+}  // namespace detail
+
+// The ops of one file.
+struct OpList {
+  const tenon_op_def_t* const* ops;
+  size_t count;
+};
+
+template <auto... Declare>
+inline constexpr std::array<const tenon_op_def_t*, sizeof...(Declare)> kOpPointers = {
+    &detail::OpStorage<Declare>::kDef...};
+
+}  // namespace tenon
+
+// Publishes the ops of a file under the file's name: the build makes the plugin's table from the names of its files.
+// `...` are the constexpr functions that declare them.
+#define TENON_OPS(file, ...)                                                                  \
+  extern const ::tenon::OpList tenon_ops_of_##file;                                           \
+  constinit const ::tenon::OpList tenon_ops_of_##file = {::tenon::kOpPointers<__VA_ARGS__>.data(), \
+                                                         ::tenon::kOpPointers<__VA_ARGS__>.size()};
+
+#endif
