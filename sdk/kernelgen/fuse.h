@@ -1,0 +1,26 @@
+// Level 1 to level 1: which stages run together.
+//
+// inline_maps: a Map that only moves data, is cheap, or is used once disappears into its consumers; a guard of the
+// load that is replaced goes with every load it brings.
+// partition: stages in order join the kernel of their producers when they share lead axes (softmax is one kernel,
+// layer norm is one kernel), and element-wise stages join the Contract they follow. A join never makes a row that
+// exceeds half of L2, never more buffers than 24 per kernel, and never crosses a data-dependent extent.
+#ifndef TENON_KERNELGEN_FUSE_H_
+#define TENON_KERNELGEN_FUSE_H_
+
+#include <vector>
+
+#include "tenon/kernelgen/ir.h"
+#include "tenon/kernelgen/schedule.h"
+
+namespace tenon::kernelgen {
+
+void inline_maps(Kernel& program);
+
+// Splits a program into kernels, in an order that respects their data. Does inline_maps first. Temps that one kernel
+// writes and another reads become Out and In there: the caller gives them memory (program buffer ids in
+// Kernel::buffer_origin).
+std::vector<Kernel> partition(Kernel program, const Target& target);
+
+}  // namespace tenon::kernelgen
+#endif

@@ -1,0 +1,273 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "tenon/kernelgen/ir.h"
+
+namespace tenon::kernelgen {
+namespace {
+
+std::string number_text(double v) {
+  if (std::isnan(v)) return "nan";
+  if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
+  char buf[40];
+  for (int digits : {6, 9, 17}) {
+    std::snprintf(buf, sizeof buf, "%.*g", digits, v);
+    if (std::strtod(buf, nullptr) == v || digits == 17) break;
+  }
+  return buf;
+}
+
+const char* infix(uint16_t op) {
+  switch (op) {
+    case TENON_S_ADD: return " + ";
+    case TENON_S_SUB: return " - ";
+    case TENON_S_MUL: return "*";
+    case TENON_S_DIV: return " / ";
+    case kFloorDiv: return " // ";
+    case kMod: return " % ";
+    case TENON_S_AND: return " & ";
+    case TENON_S_OR: return " | ";
+    default: return nullptr;
+  }
+}
+
+constexpr const char* kRelations[] = {" == ", " != ", " < ", " <= ", " > ", " >= "};
+
+void write(const Pool& p, E e, std::string* out);
+
+void write_list(const Pool& p, std::span<const E> list, std::string* out) {
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (i) *out += ", ";
+    write(p, list[i], out);
+  }
+}
+
+void write_operand(const Pool& p, E e, std::string* out) {
+  const Expr& x = p.at(e);
+  const bool paren = x.kind == X::kOp && (infix(x.op) || x.op == TENON_S_CMP) && x.op != TENON_S_MUL;
+  if (paren) *out += '(';
+  write(p, e, out);
+  if (paren) *out += ')';
+}
+
+void write_op(const Pool& p, E e, std::string* out) {
+  const Expr& x = p.at(e);
+  const char* text = x.op == TENON_S_CMP ? kRelations[x.ref % 6] : infix(x.op);
+  if (text && x.args_count == 2) {
+    const bool sum = x.op == TENON_S_ADD && p.at(p.arg(e, 0)).kind == X::kOp && p.at(p.arg(e, 0)).op == TENON_S_ADD;
+    if (sum) {
+      write(p, p.arg(e, 0), out);
+    } else {
+      write_operand(p, p.arg(e, 0), out);
+    }
+    *out += text;
+    write_operand(p, p.arg(e, 1), out);
+    return;
+  }
+  *out += name_of_op(x.op);
+  if (x.op == TENON_S_CONVERT || x.op == kRound || x.op == TENON_S_BITCAST_RESULT || x.op == TENON_S_CONVERT_WRAP) {
+    *out += '<';
+    *out += name_of(x.type);
+    *out += '>';
+  }
+  *out += '(';
+  write_list(p, p.args(e), out);
+  *out += ')';
+}
+
+void write(const Pool& p, E e, std::string* out) {
+  if (e == kNone) {
+    *out += "none";
+    return;
+  }
+  const Expr& x = p.at(e);
+  switch (x.kind) {
+    case X::kConst:
+      if (x.type == TENON_PRED) {
+        *out += x.bits ? "true" : "false";
+      } else {
+        *out += is_float(x.type) ? number_text(p.number_value(e)) : std::to_string(x.bits);
+      }
+      break;
+    case X::kExtent: *out += "n" + std::to_string(x.ref); break;
+    case X::kAxis: *out += "i" + std::to_string(x.ref); break;
+    case X::kState: *out += "s" + std::to_string(x.ref); break;
+    case X::kOp: write_op(p, e, out); break;
+    case X::kLoad:
+      *out += "b" + std::to_string(x.ref) + "[";
+      write_list(p, p.args(e).subspan(2), out);
+      *out += "]";
+      if (p.arg(e, 0) != kNone) {
+        *out += "{if ";
+        write(p, p.arg(e, 0), out);
+        *out += " else ";
+        write(p, p.arg(e, 1), out);
+        *out += "}";
+      }
+      break;
+  }
+}
+
+std::string axis_list(const std::vector<uint32_t>& axes) {
+  std::string s = "[";
+  for (size_t i = 0; i < axes.size(); ++i) s += (i ? ", i" : "i") + std::to_string(axes[i]);
+  return s + "]";
+}
+
+std::string expr_list(const Pool& p, const std::vector<E>& list) {
+  std::string s;
+  write_list(p, list, &s);
+  return s;
+}
+
+std::string store_text(const Pool& p, const View& v) {
+  std::string s = "b" + std::to_string(v.buffer) + "[" + expr_list(p, v.index) + "]";
+  if (v.guard != kNone) s += "{if " + p.text(v.guard) + "}";
+  return s;
+}
+
+std::string stage_text(const Kernel& k, size_t i) {
+  const Stage& s = k.stages[i];
+  const Pool& p = k.pool;
+  static constexpr const char* kNames[] = {"Map", "Reduce", "Contract"};
+  std::string out = "  stage " + std::to_string(i) + " " + kNames[static_cast<int>(s.kind)] + " over " +
+                    axis_list(s.space);
+  if (s.kind != StageKind::kMap) out += " reduce " + axis_list(s.reduce);
+  out += "\n";
+  if (s.kind == StageKind::kReduce) {
+    out += "    init " + expr_list(p, s.init) + "; step " + expr_list(p, s.step) + "; merge " + expr_list(p, s.merge) +
+           "\n";
+  }
+  if (s.kind == StageKind::kContract) out += "    s0 = sum(" + p.text(s.a) + " * " + p.text(s.b) + ")\n";
+  const std::vector<E>& results = s.kind == StageKind::kMap ? s.value : s.final;
+  for (size_t j = 0; j < s.store.size(); ++j) {
+    out += "    " + store_text(p, s.store[j]) + " = " + p.text(results[j]) + "\n";
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string Pool::text(E e) const {
+  std::string out;
+  write(*this, e, &out);
+  return out;
+}
+
+std::string to_text(const Kernel& k) {
+  static constexpr const char* kRoles[] = {"in", "out", "temp", "constant"};
+  std::string out = "kernel lead " + axis_list(k.lead) + " {\n";
+  std::vector<bool> used(k.pool.axes().size());
+  for (const Stage& s : k.stages) {
+    for (uint32_t a : s.space) used[a] = true;
+    for (uint32_t a : s.reduce) used[a] = true;
+  }
+  for (uint32_t a : k.lead) used[a] = true;
+  for (size_t i = 0; i < used.size(); ++i) {
+    if (used[i]) out += "  axis i" + std::to_string(i) + " < " + k.pool.text(k.pool.axes()[i].extent) + "\n";
+  }
+  for (size_t i = 0; i < k.buffers.size(); ++i) {
+    const Buffer& b = k.buffers[i];
+    out += "  buffer b" + std::to_string(i) + " " + std::string(name_of(b.type)) + "[" + expr_list(k.pool, b.dims) +
+           "] strides [" + expr_list(k.pool, b.strides) + "] " + kRoles[static_cast<int>(b.role)];
+    if (b.offset != kNone && !k.pool.is_const(b.offset, 0)) out += " offset " + k.pool.text(b.offset);
+    if (b.alias_of >= 0) out += " in b" + std::to_string(b.alias_of);
+    out += "\n";
+  }
+  for (size_t i = 0; i < k.stages.size(); ++i) out += stage_text(k, i);
+  return out + "}\n";
+}
+
+// ---- Verifier ------------------------------------------------------------------------------------------------
+
+namespace {
+
+struct Checker {
+  const Kernel& k;
+  size_t stage = 0;
+  std::string* why;
+
+  bool bad(const std::string& text) {
+    *why = "stage " + std::to_string(stage) + ": " + text;
+    return false;
+  }
+
+  bool expr(E e, const std::vector<uint32_t>& axes, uint32_t states, std::vector<bool>* seen) {
+    if (e == kNone) return true;
+    if ((*seen)[e]) return true;
+    (*seen)[e] = true;
+    const Expr& x = k.pool.at(e);
+    if (x.kind == X::kAxis && std::find(axes.begin(), axes.end(), x.ref) == axes.end()) {
+      return bad("axis i" + std::to_string(x.ref) + " is not one of its axes");
+    }
+    if (x.kind == X::kState && x.ref >= states) return bad("state s" + std::to_string(x.ref) + " does not exist here");
+    if (x.kind == X::kLoad) {
+      if (x.ref >= k.buffers.size()) return bad("load of unknown buffer b" + std::to_string(x.ref));
+      const Buffer& b = k.buffers[x.ref];
+      if (b.type != x.type) return bad("load of b" + std::to_string(x.ref) + " has another type than the buffer");
+      if (x.args_count != b.dims.size() + 2) {
+        return bad("load of b" + std::to_string(x.ref) + " has " + std::to_string(x.args_count - 2) +
+                   " indices, the buffer has " + std::to_string(b.dims.size()) + " dims");
+      }
+    }
+    for (E a : k.pool.args(e)) {
+      if (!expr(a, axes, states, seen)) return false;
+    }
+    return true;
+  }
+
+  bool all(const std::vector<E>& list, const std::vector<uint32_t>& axes, uint32_t states) {
+    std::vector<bool> seen(k.pool.size());
+    for (E e : list) {
+      if (e == kNone) return bad("an expression is missing");
+      if (!expr(e, axes, states, &seen)) return false;
+    }
+    return true;
+  }
+
+  bool results(const std::vector<E>& values, const Stage& s) {
+    if (values.size() != s.store.size() || values.empty()) return bad("results and stores differ in number");
+    for (size_t i = 0; i < values.size(); ++i) {
+      const View& v = s.store[i];
+      if (v.buffer >= k.buffers.size()) return bad("stores to unknown buffer b" + std::to_string(v.buffer));
+      const Buffer& b = k.buffers[v.buffer];
+      if (b.role == Role::kIn || b.role == Role::kConstant) return bad("stores to an input");
+      if (b.dims.size() != v.index.size()) return bad("store to b" + std::to_string(v.buffer) + " has another rank");
+      if (k.pool.type(values[i]) != b.type) {
+        return bad("stores " + std::string(name_of(k.pool.type(values[i]))) + " to b" + std::to_string(v.buffer) +
+                   " of type " + std::string(name_of(b.type)));
+      }
+      if (size_of(b.type) == 0) return bad("kernelgen does not store " + std::string(name_of(b.type)));
+      if (!all(v.index, s.space, 0)) return false;
+    }
+    return true;
+  }
+
+  bool check(const Stage& s) {
+    std::vector<uint32_t> axes = s.space;
+    axes.insert(axes.end(), s.reduce.begin(), s.reduce.end());
+    if (s.kind == StageKind::kMap) return all(s.value, s.space, 0) && results(s.value, s);
+    if (s.kind == StageKind::kContract) {
+      if (s.a == kNone || s.b == kNone || k.pool.type(s.a) != k.pool.type(s.b)) return bad("operand types differ");
+      return all({s.a, s.b}, axes, 0) && all(s.final, s.space, 1) && results(s.final, s);
+    }
+    const uint32_t n = static_cast<uint32_t>(s.init.size());
+    if (s.step.size() != n || s.merge.size() != n) return bad("init, step and merge differ in number");
+    return all(s.init, {}, 0) && all(s.step, axes, n) && all(s.merge, {}, 2 * n) && all(s.final, s.space, n) &&
+           results(s.final, s);
+  }
+};
+
+}  // namespace
+
+bool verify(const Kernel& k, std::string* why) {
+  Checker c{k, 0, why};
+  for (size_t i = 0; i < k.stages.size(); ++i) {
+    c.stage = i;
+    if (!c.check(k.stages[i])) return false;
+  }
+  return true;
+}
+
+}  // namespace tenon::kernelgen

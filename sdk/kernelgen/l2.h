@@ -1,0 +1,92 @@
+// Level 2 of kernelgen: the loop tree that a printer walks. Everything is decided here: lanes of every value, which
+// load is contiguous, strided or masked, where a partial result lives. A printer only spells it.
+#ifndef TENON_KERNELGEN_L2_H_
+#define TENON_KERNELGEN_L2_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tenon/kernelgen/ir.h"
+#include "tenon/kernelgen/schedule.h"
+
+namespace tenon::kernelgen {
+
+// A value of the tree. Scalars have 1 lane. Assigned once unless declared by kVar.
+using V = uint32_t;
+inline constexpr V kNoValue = ~0u;
+
+struct Value {
+  DType type = TENON_DTYPE_NONE;
+  uint32_t lanes = 1;
+};
+
+// Where the elements of a memory operand are.
+enum class Space : uint8_t { kBuffer, kScratch, kLocal };
+
+enum class Bind : uint8_t { kSerial, kRange, kVector, kUnroll, kLane };
+
+enum class N : uint8_t {
+  kLoop,     // for dst = args[0]; dst < args[1] (or dst + step <= args[1] when `full`); dst += step: body
+  kIf,       // args[0]: body, else `other`
+  kConst,    // dst = bits as type
+  kExt,      // dst = ext[ref]
+  kOp,       // dst = op(args); ref: CMP relation. Integer index arithmetic too.
+  kSplat,    // dst = all lanes args[0]
+  kIota,     // dst = args[0] + lane, i64 or i32
+  kShuffle,  // dst lane l = args[0] lane (l + ref) mod lanes
+  kLane,     // dst = lane 0 of args[0]
+  kLoad,     // dst = memory[args[0] ...]; lanes 1: scalar; contiguous lanes unless `stride`; mask args[1], else args[2]
+  kStore,    // memory[args[0] ...] = args[1]; mask args[2]
+  kVar,      // declares mutable dst = args[0]
+  kSet,      // dst = args[0], dst declared by kVar
+  kLocal,    // declares the local array `ref` of `bits` elements of `type`
+  kTranspose,// local tile dst_ref[lane][row] from rows of memory: see lower.cpp
+  kComment,  // text: the stage and part (Init, Step, Merge, Final, Map, Pack) that follows
+};
+
+struct Node {
+  N kind = N::kComment;
+  Bind bind = Bind::kSerial;
+  V dst = kNoValue;
+  uint16_t op = 0;
+  uint32_t ref = 0;
+  Space space = Space::kBuffer;
+  DType type = TENON_DTYPE_NONE;  // of memory
+  V args[4] = {kNoValue, kNoValue, kNoValue, kNoValue};
+  V stride = kNoValue;            // kLoad, kStore: distance of lanes in elements, when not 1
+  int64_t bits = 0;               // kConst: pattern; kLoop: step; kLocal: elements
+  bool full = false;
+  std::string text;
+  std::vector<Node> body, other;
+};
+
+struct LoopTree {
+  std::string name;
+  std::vector<Value> values;
+  std::vector<Node> body;          // inside: values named begin and end
+  V begin = kNoValue, end = kNoValue;
+  uint32_t lanes = 1;
+  struct Argument {
+    uint32_t buffer;               // ordinal in the kernel
+    DType type;
+    bool written;
+  };
+  std::vector<Argument> buffers;   // in argument order; Node::ref of memory nodes indexes it
+  uint32_t extent_count = 0;
+  // Items of the range, items worth a thread, bytes of scratch that one call of the kernel needs (OpenCL: that one
+  // work item needs).
+  SizeProgram range, scratch_bytes;
+  int64_t grain = 1;
+};
+
+std::string to_text(const LoopTree& tree);
+
+// Lowers a scheduled kernel. False: `*why` says what cannot be expressed.
+bool lower(Kernel& kernel, const Schedule& schedule, const Target& target, LoopTree* out, std::string* why);
+
+// The printers. They decide nothing. print_prelude gives the helper functions for the printed kernels.
+class Printer;
+
+}  // namespace tenon::kernelgen
+#endif

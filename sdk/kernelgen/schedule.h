@@ -1,0 +1,65 @@
+// How a kernel runs: a plain struct, printable, the key of tuning. One function per shape chooses it from the
+// kernel and the target; nothing later decides anything.
+#ifndef TENON_KERNELGEN_SCHEDULE_H_
+#define TENON_KERNELGEN_SCHEDULE_H_
+
+#include <string>
+
+#include "tenon/kernelgen/ir.h"
+
+namespace tenon::kernelgen {
+
+enum class Dialect : uint8_t { kCpp, kOpenCl };
+
+// What a schedule must know of a device. Speed only, except `dialect`, `isa`, `fp64`: those choose the text.
+struct Target {
+  Dialect dialect = Dialect::kCpp;
+  std::string isa = "scalar";  // avx512 | avx2 | baseline | generic (16-byte vectors, any cpu) | scalar
+  uint32_t vector_bytes = 0;   // 0: one element at a time
+  uint32_t registers = 16;     // vector registers
+  int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20;
+  bool fma = false;
+  bool fp64 = true;
+
+  static Target avx512();
+  static Target avx2();
+  static Target baseline();  // x86-64 with SSE2
+  static Target generic();
+  static Target scalar();
+  static Target opencl(bool fp64);
+};
+
+enum class Shape : uint8_t { kPointwise, kRowReduction, kColumnReduction, kTranspose, kContraction };
+std::string_view name_of(Shape shape);
+
+struct Schedule {
+  Shape shape = Shape::kPointwise;
+  // Lanes run along `vector_axis`: a lead axis (each lane its own row), or ~0u: the innermost axis of each stage.
+  uint32_t vector_axis = ~0u;
+  uint32_t lanes = 1;
+  uint32_t unroll = 1;       // vectors per step: independent accumulators of a reduction, columns of a column block
+  int64_t block = 0;         // elements of the vector axis in one range item; 0: all
+  int64_t grain = 1;         // range items that are worth handing to another thread
+  // Contraction.
+  std::vector<uint32_t> rows, columns;  // axes of the register tile; the other space axes are outer
+  bool swapped = false;      // a runs along columns
+  uint32_t mr = 0, nr = 0;   // rows, and columns in vectors
+  int64_t row_block = 0;     // rows per range item; B is packed once for them
+  int64_t k_block = 0;       // reduction steps per pass; 0: all
+  bool pack_a = false, pack_b = false, transpose_b = false;
+  // Transpose: loads that are contiguous along this axis go through a square tile.
+  uint32_t tile_axis = ~0u;
+};
+
+std::string to_text(const Schedule& schedule);
+
+// Chooses. False: no shape fits, `*why` says what stands in the way.
+bool schedule_kernel(Kernel& kernel, const Target& target, Schedule* out, std::string* why);
+
+// The shapes, also for tuning and tests.
+bool schedule_pointwise(Kernel& kernel, const Target& target, Schedule* out, std::string* why);
+bool schedule_reduction(Kernel& kernel, const Target& target, Schedule* out, std::string* why);
+bool schedule_contraction(Kernel& kernel, const Target& target, Schedule* out, std::string* why);
+
+}  // namespace tenon::kernelgen
+#endif
