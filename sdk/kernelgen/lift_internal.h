@@ -1,0 +1,72 @@
+// Shared by lift.cpp and the files of op lowerings. Not installed API: included within this folder only.
+#ifndef TENON_KERNELGEN_LIFT_INTERNAL_H_
+#define TENON_KERNELGEN_LIFT_INTERNAL_H_
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tenon/kernelgen/builder.h"
+#include "tenon/kernelgen/lift.h"
+
+namespace tenon::kernelgen {
+
+// Extents for symbols, and dims of the graph as expressions over them.
+class DimMap {
+ public:
+  DimMap(const LiftHost& host, tenon_graph_t* graph, Builder* builder) : host_(host), graph_(graph), builder_(builder) {}
+  // Declares the symbols of `region` as extents, in order.
+  bool add_symbols(tenon_region_t region, std::string* why);
+  // kNone when the dim mentions a symbol that is not an extent (data-dependent) or nests too deep.
+  E expression(tenon_dim_t dim, int depth = 0);
+  bool expressions(const tenon_dim_t* dims, uint64_t count, std::vector<E>* out);
+  // Declares a symbol met outside the main region's list, for trying single nodes.
+  void set_open(bool open) { open_ = open; }
+
+ private:
+  E symbol(tenon_symbol_t s);
+  LiftHost host_;
+  tenon_graph_t* graph_;
+  Builder* builder_;
+  std::vector<std::pair<tenon_symbol_t, E>> extents_;
+  bool open_ = false;
+};
+
+// One node being lowered: its operands as tensors, its attributes by name, its result types.
+struct LoweringSite {
+  const LiftHost& host;
+  tenon_graph_t* graph;
+  Builder& b;
+  DimMap& dims;
+  const tenon_op_def_t* op;
+  tenon_node_view_t node;
+  std::vector<Tensor> in;  // invalid: an absent optional operand
+  std::vector<tenon_type_t> result_types;
+  std::string* why;
+
+  const tenon_attr_t* attr(std::string_view name) const;
+  int64_t integer(std::string_view name, int64_t otherwise = 0) const;
+  std::string_view text(std::string_view name) const;
+  std::vector<int64_t> integers(std::string_view name) const;
+  std::vector<uint32_t> ordinals(std::string_view name) const { return to_ordinals(integers(name)); }
+  static std::vector<uint32_t> to_ordinals(const std::vector<int64_t>& values);
+  // A DIMS or I64S attribute as expressions; false when one is data-dependent.
+  bool sizes(std::string_view name, std::vector<E>* out) const;
+  // A DIMS or I64S attribute whose entries must be constants.
+  bool constants(std::string_view name, std::vector<int64_t>* out) const;
+  bool result_dims(uint32_t i, std::vector<E>* out) const;
+  std::vector<Tensor> refuse(std::string reason) const;
+};
+
+// Gives one tensor per result; empty: refused, `*site.why` says why.
+using LoweringFn = std::vector<Tensor> (*)(LoweringSite& site);
+struct Lowering {
+  std::string_view op;
+  LoweringFn fn;
+};
+std::span<const Lowering> movement_lowerings();   // lift_movement.cpp
+std::span<const Lowering> reduction_lowerings();  // lift_reductions.cpp
+
+}  // namespace tenon::kernelgen
+#endif
