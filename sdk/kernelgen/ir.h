@@ -211,6 +211,9 @@ struct Hash128 {
   bool operator==(const Hash128&) const = default;
 };
 Hash128 structural_hash(const Kernel& kernel);
+// Also the correspondence: kernels of equal hash are the same kernel when buffer_order[i] of one stands for
+// buffer_order[i] of the other, extents likewise. Buffers and extents that no stage mentions are left out.
+Hash128 structural_hash(const Kernel& kernel, std::vector<uint32_t>* buffer_order, std::vector<uint32_t>* extent_order);
 
 // A size as data that outlives its pool: artifacts keep it. evaluate() needs the kernel's ext[] in order.
 struct SizeProgram {

@@ -24,8 +24,17 @@ class Hasher {
     return h_;
   }
 
+  std::vector<uint32_t> buffer_order() const { return by_name(buffers_); }
+  std::vector<uint32_t> extent_order() const { return by_name(extents_); }
+
  private:
   using Names = std::unordered_map<uint32_t, uint64_t>;
+
+  static std::vector<uint32_t> by_name(const Names& names) {
+    std::vector<uint32_t> out(names.size());
+    for (const auto& [id, name] : names) out[name] = id;
+    return out;
+  }
 
   void word(uint64_t v) {
     h_.lo = mix(h_.lo + 0x243f6a8885a308d3ull, v);
@@ -127,5 +136,13 @@ class Hasher {
 }  // namespace
 
 Hash128 structural_hash(const Kernel& kernel) { return Hasher(kernel).run(); }
+
+Hash128 structural_hash(const Kernel& kernel, std::vector<uint32_t>* buffer_order, std::vector<uint32_t>* extent_order) {
+  Hasher hasher(kernel);
+  const Hash128 hash = hasher.run();
+  *buffer_order = hasher.buffer_order();
+  *extent_order = hasher.extent_order();
+  return hash;
+}
 
 }  // namespace tenon::kernelgen
