@@ -37,6 +37,12 @@ tenon_code_t to_abi(const Status& status) {
   return status.code();
 }
 
+tenon_code_t to_abi(Status&& status) {
+  tenon_code_t code = status.code();
+  if (code != TENON_OK) tls_failure = std::move(status);
+  return code;
+}
+
 Status from_abi(tenon_code_t code, std::string_view who) {
   Status recorded = std::exchange(tls_failure, Status());
   if (code == TENON_OK) return Status();
@@ -50,6 +56,8 @@ Status from_abi(tenon_code_t code, std::string_view who) {
   if (code == TENON_CANCELLED) return error(code, "T0001", "{} was cancelled", who);
   return error(code, "T0002", "{} failed with {} and gave no reason", who, code_name(code));
 }
+
+const Status& last_failure() { return tls_failure; }
 
 void clear_failure() { tls_failure = Status(); }
 

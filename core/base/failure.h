@@ -15,10 +15,14 @@ void record_failure(tenon_code_t code, std::string_view text, std::span<const te
 // Stores a failed status in the record and returns its code: the last line of a function called through the
 // ABI. Returns TENON_OK for an OK status and leaves the record alone.
 tenon_code_t to_abi(const Status& status);
+tenon_code_t to_abi(Status&& status);
 
 // Turns the code that a plugin's function returned into a Status, taking the record. `who` names the plugin
 // and function, for when there are no details: "plugin `null`: open". Clears the record in any case.
 Status from_abi(tenon_code_t code, std::string_view who);
+
+// This thread's record, OK if there is none. Good until the thread's next call of any function here.
+const Status& last_failure();
 
 // Forgets this thread's record. Called before a call whose details matter.
 void clear_failure();

@@ -267,6 +267,21 @@ Result<std::string> read_all(const File& file, uint64_t max_bytes, std::string_v
   return contents;
 }
 
+Result<std::string> read_system_file(std::string_view path, size_t max_bytes) {
+  TENON_ASSIGN_OR_RETURN(File file, open_user_file(path));
+  std::string contents(max_bytes, '\0');
+  size_t done = 0;
+  while (done < max_bytes) {
+    ssize_t got = ::read(file.descriptor(), contents.data() + done, max_bytes - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return errno_status(errno, "read", path);
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  contents.resize(done);
+  return contents;
+}
+
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
     : descriptor_(std::exchange(other.descriptor_, -1)),
       path_(std::move(other.path_)),

@@ -80,6 +80,9 @@ Result<std::shared_ptr<const MappedRegion>> map_file(const File& file);
 // Reads a whole file of at most `max_bytes` (T0102 with `what` otherwise).
 Result<std::string> read_all(const File& file, uint64_t max_bytes, std::string_view what);
 
+// The first `max_bytes` of a file whose size stat does not know (/proc, /sys). T0101.
+Result<std::string> read_system_file(std::string_view path, size_t max_bytes = 64 * 1024);
+
 // A file that appears whole or not at all: written under a temporary name in the same folder, renamed by
 // commit(), removed if never committed. The target may exist (it is replaced) but be no symbolic link (T0109).
 class AtomicFile {
