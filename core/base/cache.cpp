@@ -1,0 +1,285 @@
+#include "core/base/cache.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "core/base/checked.h"
+#include "core/base/environment.h"
+#include "core/base/limits.h"
+#include "core/base/log.h"
+#include "core/base/str.h"
+
+namespace tenon {
+namespace {
+
+constexpr char kMagic[8] = {'T', 'E', 'N', 'O', 'N', 'C', '1', '\n'};
+constexpr uint64_t kAlignment = 64;
+constexpr int64_t kTemporaryAgeNs = int64_t{3600} * 1000000000;
+constexpr int64_t kTouchAfterNs = int64_t{3600} * 1000000000;  // use times are kept to the hour: reads stay reads
+
+struct Header {
+  char magic[8];
+  uint64_t key_bytes, payload_bytes;
+  uint64_t kind_hash;
+  uint64_t key_digest[2];
+  uint64_t payload_digest[2];
+};
+static_assert(sizeof(Header) == kAlignment);
+
+XXH128_hash_t digest(std::span<const std::byte> bytes) { return XXH3_128bits(bytes.data(), bytes.size()); }
+
+std::string hex(XXH128_hash_t hash) { return fmt::format("{:016x}{:016x}", hash.high64, hash.low64); }
+
+Header make_header(std::string_view kind, std::span<const std::byte> key, std::span<const std::byte> payload) {
+  Header header;
+  std::memcpy(header.magic, kMagic, sizeof(kMagic));
+  header.key_bytes = key.size();
+  header.payload_bytes = payload.size();
+  header.kind_hash = XXH3_64bits(kind.data(), kind.size());
+  XXH128_hash_t of_key = digest(key), of_payload = digest(payload);
+  header.key_digest[0] = of_key.low64;
+  header.key_digest[1] = of_key.high64;
+  header.payload_digest[0] = of_payload.low64;
+  header.payload_digest[1] = of_payload.high64;
+  return header;
+}
+
+// The payload of a file's bytes if everything about it is right; else why not.
+const char* check_entry(std::span<const std::byte> bytes, std::string_view kind, std::span<const std::byte> key,
+                        std::span<const std::byte>* out_payload) {
+  Header header;
+  if (bytes.size() < sizeof(header)) return "it is cut short";
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) return "it is no cache entry of this version";
+  uint64_t begin = 0, end = 0;
+  if (!checked_add(uint64_t{sizeof(header)}, header.key_bytes, &begin) ||
+      !checked_align_up(begin, kAlignment, &begin) || !checked_add(begin, header.payload_bytes, &end) ||
+      end != bytes.size()) {
+    return "its size is not what its header says";
+  }
+  if (header.key_bytes != key.size() || std::memcmp(bytes.data() + sizeof(header), key.data(), key.size()) != 0) {
+    return "it belongs to another key";
+  }
+  std::span<const std::byte> payload = bytes.subspan(begin, header.payload_bytes);
+  Header expected = make_header(kind, key, payload);
+  if (std::memcmp(&header, &expected, sizeof(header)) != 0) return "its digest does not match";
+  *out_payload = payload;
+  return nullptr;
+}
+
+// Why the folder must not be used; empty if it may.
+std::string why_unusable(const std::string& folder) {
+  if (Status made = make_folders(folder, 0700); !made.ok()) return made.text();
+  Result<FileIdentity> identity = identify_link(folder);
+  if (!identity.ok()) return identity.status().text();
+  if (S_ISLNK(identity->mode)) return "it is a symbolic link";
+  if (!S_ISDIR(identity->mode)) return "it is no folder";
+  if (identity->owner != ::geteuid()) return fmt::format("it belongs to user {}", identity->owner);
+  if ((identity->mode & 0022) != 0) return "other users may write to it";
+  return {};
+}
+
+std::string default_folder() {
+  if (auto chosen = env("TENON_CACHE_DIR")) return std::string(*chosen);
+  if (is_privileged_process()) return {};
+  if (auto xdg = env("XDG_CACHE_HOME"); xdg && xdg->starts_with('/')) return join_path(*xdg, "tenon");
+  if (auto home = env("HOME"); home && home->starts_with('/')) return join_path(*home, ".cache/tenon");
+  return {};
+}
+
+int64_t wall_ns() {
+  timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  return t.tv_sec * int64_t{1000000000} + t.tv_nsec;
+}
+
+}  // namespace
+
+std::string content_name(std::span<const std::byte> bytes) { return hex(digest(bytes)); }
+
+Cache::Cache(std::string folder) : folder_(std::move(folder)) {
+  if (folder_.empty()) return;
+  std::string trouble = folder_[0] == '/' ? why_unusable(folder_) : "its path is not absolute";
+  root_ = join_path(folder_, "v1");
+  if (trouble.empty()) {
+    if (Status made = make_folders(root_, 0700); !made.ok()) {
+      // A read-only cache that has entries is still worth reading.
+      if (!identify(root_).ok()) trouble = made.text();
+    }
+  }
+  usable_ = trouble.empty();
+  if (!usable_) {
+    log_warning("cache", "T0801: the cache folder {} is not used: {}", quoted(folder_), trouble);
+  }
+}
+
+Cache& Cache::process() {
+  static Cache* instance = new Cache(default_folder());  // never destroyed: threads may ask during exit
+  return *instance;
+}
+
+std::string Cache::entry_path(std::string_view kind, std::span<const std::byte> key) const {
+  std::string name = content_name(key);
+  return fmt::format("{}/{}/{}/{}", root_, kind, name.substr(0, 2), name);
+}
+
+Result<CacheEntry> Cache::get(std::string_view kind, std::span<const std::byte> key) {
+  auto not_found = [&] { return error(TENON_NOT_FOUND, "T0802", "no cached {} under this key", kind); };
+  if (!usable_) return not_found();
+  std::string path = entry_path(kind, key);
+  Result<File> file = open_no_follow(path);
+  if (!file.ok()) return not_found();
+  const char* trouble = nullptr;
+  CacheEntry entry;
+  if (file->identity().owner != ::geteuid()) {
+    trouble = "it belongs to another user";
+  } else if (file->size_bytes() > limit(Limit::kCacheBytes)) {
+    trouble = "it is larger than the cache may be";
+  } else {
+    TENON_ASSIGN_OR_RETURN(entry.region, map_file(*file));
+    trouble = check_entry(entry.region->bytes(), kind, key, &entry.bytes);
+  }
+  if (trouble != nullptr) {
+    log_warning("cache", "T0802: the cached file {} is ignored and removed: {}", quoted(path), trouble);
+    (void)remove_file(path);
+    return not_found();
+  }
+  if (wall_ns() - file->identity().mtime_ns > kTouchAfterNs) {
+    (void)::futimens(file->descriptor(), nullptr);
+  }
+  return entry;
+}
+
+bool Cache::put(std::string_view kind, std::span<const std::byte> key, std::span<const std::byte> payload) {
+  if (!usable_) return false;
+  auto write = [&]() -> Status {
+    std::string path = entry_path(kind, key);
+    TENON_RETURN_IF_ERROR(make_folders(folder_of(path), 0700));
+    TENON_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path, 0600));
+    Header header = make_header(kind, key, payload);
+    static constexpr std::byte kPadding[kAlignment] = {};
+    TENON_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(&header, 1))));
+    TENON_RETURN_IF_ERROR(file.write(key));
+    TENON_RETURN_IF_ERROR(file.write(std::span(kPadding).first((kAlignment - key.size() % kAlignment) % kAlignment)));
+    TENON_RETURN_IF_ERROR(file.write(payload));
+    return file.commit();
+  };
+  Status status = check_limit(Limit::kCacheBytes, payload.size(), "a cache entry");
+  if (status.ok()) status = write();
+  if (!status.ok()) {
+    if (log_once(fmt::format("cache write {}", folder_))) {
+      log_warning("cache", "T0803: nothing is written to the cache {}: {}", quoted(folder_), status.text());
+    }
+    return false;
+  }
+  count_written(payload.size());
+  return true;
+}
+
+void Cache::count_written(uint64_t bytes) {
+  // The bound is looked after every 64 MB that a process writes, since listing the folder costs a walk.
+  constexpr uint64_t kCheckEvery = uint64_t{64} << 20;
+  static std::atomic<uint64_t> written{0};
+  const uint64_t step = std::min(kCheckEvery, limit(Limit::kCacheBytes) / 4 + 1);
+  const uint64_t before = written.fetch_add(bytes);
+  if (before / step != (before + bytes) / step) prune(limit(Limit::kCacheBytes));
+}
+
+void Cache::drop(std::string_view kind, std::span<const std::byte> key) {
+  if (usable_) (void)remove_file(entry_path(kind, key));
+}
+
+namespace {
+template <typename Visit>
+void each_file(const std::string& root, Visit visit) {
+  std::vector<std::string> none;
+  for (const std::string& kind : list_folder(root).value_or(none)) {
+    std::string kind_folder = join_path(root, kind);
+    for (const std::string& part : list_folder(kind_folder).value_or(none)) {
+      std::string folder = join_path(kind_folder, part);
+      for (const std::string& name : list_folder(folder).value_or(none)) visit(kind, join_path(folder, name), name);
+    }
+  }
+}
+}  // namespace
+
+std::vector<CacheListing> Cache::list() const {
+  std::vector<CacheListing> entries;
+  if (!usable_) return entries;
+  each_file(root_, [&](const std::string& kind, std::string path, const std::string& name) {
+    Result<FileIdentity> identity = identify_link(path);
+    if (!identity.ok() || !S_ISREG(identity->mode) || name.starts_with('.')) return;
+    entries.push_back({kind, std::move(path), identity->size_bytes, identity->mtime_ns});
+  });
+  std::sort(entries.begin(), entries.end(), [](const CacheListing& a, const CacheListing& b) {
+    return a.used_ns != b.used_ns ? a.used_ns < b.used_ns : a.path < b.path;
+  });
+  return entries;
+}
+
+uint64_t Cache::prune(uint64_t max_bytes) {
+  if (!usable_) return 0;
+  uint64_t total = 0, removed = 0;
+  std::vector<CacheListing> entries = list();
+  for (const CacheListing& entry : entries) total += entry.size_bytes;
+  for (const CacheListing& entry : entries) {
+    if (total - removed <= max_bytes) break;
+    if (remove_file(entry.path).ok()) removed += entry.size_bytes;
+  }
+  each_file(root_, [&](const std::string&, const std::string& path, const std::string& name) {
+    if (!name.starts_with(".tmp.")) return;
+    Result<FileIdentity> identity = identify_link(path);
+    if (identity.ok() && wall_ns() - identity->mtime_ns > kTemporaryAgeNs) (void)remove_file(path);
+  });
+  return removed;
+}
+
+namespace {
+std::string& scratch_path() {
+  static std::string* path = new std::string;
+  return *path;
+}
+pid_t scratch_owner = 0;
+
+void remove_scratch() {
+  if (scratch_owner != ::getpid()) return;
+  const std::string& folder = scratch_path();
+  for (const std::string& name : list_folder(folder).value_or({})) (void)remove_file(join_path(folder, name));
+  ::rmdir(folder.c_str());
+}
+}  // namespace
+
+Result<std::string> scratch_folder() {
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  if (scratch_owner == ::getpid()) return scratch_path();
+  Cache& cache = Cache::process();
+  std::string tried;
+  for (std::string parent : {cache.usable() ? cache.folder() : std::string(), std::string(env("TMPDIR").value_or("")),
+                             std::string("/tmp"), std::string("/dev/shm")}) {
+    if (parent.empty() || parent[0] != '/') continue;
+    std::string pattern = join_path(parent, "scratch.XXXXXX");
+    if (::mkdtemp(pattern.data()) == nullptr) {
+      tried += (tried.empty() ? "" : ", ") + parent;
+      continue;
+    }
+    scratch_path() = pattern;
+    if (scratch_owner == 0) std::atexit(remove_scratch);
+    scratch_owner = ::getpid();
+    return pattern;
+  }
+  return error(TENON_UNAVAILABLE, "T0107", "no folder for temporary files can be written; tried {}", tried);
+}
+
+}  // namespace tenon
