@@ -14,7 +14,7 @@ SOURCE = {".h", ".hpp", ".c", ".cpp"}
 MAY_INCLUDE = {
     "sdk/abi": ["tenon/abi/"],
     "sdk/cpp": ["tenon/abi/", "tenon/cpp/"],
-    "sdk/kernelgen": ["tenon/abi/", "tenon/cpp/", "tenon/kernelgen/"],
+    "sdk/kernelgen": ["tenon/abi/", "tenon/cpp/", "tenon/kernelgen/", "tenon/plan/"],
     "sdk/plan": ["tenon/abi/", "tenon/cpp/", "tenon/plan/"],
     "plugins": ["tenon/"],
     "passes": ["tenon/"],
