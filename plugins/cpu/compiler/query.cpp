@@ -16,7 +16,7 @@ LLD_HAS_DRIVER(elf)
 namespace tenon::cpu::compiler {
 namespace {
 
-constexpr std::string_view kVersion = "clang-" TENON_CLANG_VERSION "-tenon-" TENON_CLANG_BUILD;
+constexpr std::string_view kVersion = "clang-" TENON_CLANG_VERSION;
 
 void give(tenon_clang_sink_fn sink, void* context, std::string_view bytes) {
   if (sink && !bytes.empty()) {
@@ -106,6 +106,8 @@ int32_t link(const tenon_clang_str_t* objects, uint64_t object_count, tenon_clan
                                    "-m",
                                    "elf_x86_64",
                                    "--threads=1",
+                                   "-z",
+                                   "muldefs",  // Batches from the cache may share a kernel.
                                    "-z",
                                    "now",
                                    "-z",

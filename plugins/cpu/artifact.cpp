@@ -1,0 +1,78 @@
+#include "artifact.h"
+
+#include <cstring>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "object_cache.h"
+#include "tenon/cpp/plugin.hpp"
+
+namespace tenon::cpu {
+namespace {
+
+constexpr char kMagic[8] = {'T', 'N', 'C', 'P', 'U', '0', '0', '1'};
+
+struct Header {
+  char magic[8];
+  char version[32];  // code_version(): kernels of another build have other arguments.
+  uint32_t isa, reserved;
+  uint64_t program_bytes, code_bytes;
+  uint64_t digest[2];  // XXH3-128 of everything behind the header.
+};
+
+void digest_of(std::string_view bytes, uint64_t out[2]) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  out[0] = hash.low64;
+  out[1] = hash.high64;
+}
+
+}  // namespace
+
+std::string artifact_pack(const ArtifactParts& parts) {
+  Header header = {};
+  memcpy(header.magic, kMagic, sizeof kMagic);
+  const std::string_view version = code_version().substr(0, sizeof header.version);
+  memcpy(header.version, version.data(), version.size());
+  header.isa = static_cast<uint32_t>(parts.isa);
+  header.program_bytes = parts.program.size();
+  header.code_bytes = parts.code.size();
+  std::string out(sizeof header, '\0');
+  out.append(parts.program).append(parts.code);
+  digest_of(std::string_view(out).substr(sizeof header), header.digest);
+  memcpy(out.data(), &header, sizeof header);
+  return out;
+}
+
+Status artifact_unpack(std::string_view bytes, ArtifactParts& out) {
+  Header header;
+  if (bytes.size() < sizeof header || memcmp(bytes.data(), kMagic, sizeof kMagic) != 0) {
+    return fail(TENON_FAILED_PRECONDITION, "These bytes are not an artifact of the cpu device.");
+  }
+  memcpy(&header, bytes.data(), sizeof header);
+  const std::string_view rest = bytes.substr(sizeof header);
+  if (std::string_view(header.version, sizeof header.version) != code_version()) {
+    return fail(TENON_FAILED_PRECONDITION,
+                "The artifact was compiled by another build of the cpu plugin; compile it again.");
+  }
+  if (header.program_bytes > rest.size() || header.code_bytes != rest.size() - header.program_bytes) {
+    return fail(TENON_DATA_LOSS, cat("The artifact is cut short or too long: it has ", rest.size(),
+                                     " bytes behind its header, which promises ",
+                                     header.program_bytes, " and ", header.code_bytes, "."));
+  }
+  uint64_t digest[2];
+  digest_of(rest, digest);
+  if (memcmp(digest, header.digest, sizeof digest) != 0) {
+    return fail(TENON_DATA_LOSS, "The artifact's digest does not match its bytes.");
+  }
+  if (header.isa > static_cast<uint32_t>(detected_isa())) {
+    return fail(TENON_FAILED_PRECONDITION,
+                "The artifact uses an instruction set that this processor does not have.");
+  }
+  out.isa = static_cast<Isa>(header.isa);
+  out.program = rest.substr(0, header.program_bytes);
+  out.code = rest.substr(header.program_bytes);
+  return {};
+}
+
+}  // namespace tenon::cpu

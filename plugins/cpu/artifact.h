@@ -1,0 +1,29 @@
+// A compiled subgraph as bytes: a header, kernelgen's record (buffers, kernels, steps), and the
+// shared object with the code.
+#ifndef TENON_PLUGINS_CPU_ARTIFACT_H_
+#define TENON_PLUGINS_CPU_ARTIFACT_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "isa.h"
+#include "tenon/cpp/status.hpp"
+
+namespace tenon::cpu {
+
+struct ArtifactParts {
+  Isa isa = Isa::kBaseline;
+  std::string_view program;  // DeviceProgram::bytes()
+  std::string_view code;     // A shared object; empty when there is no kernel.
+};
+
+std::string artifact_pack(const ArtifactParts& parts);
+
+// Checks everything but the record itself: lengths, digest, version of the plugin, whether this
+// processor has the instruction set. Views into `bytes`. FAILED_PRECONDITION or DATA_LOSS with the
+// reason recorded.
+Status artifact_unpack(std::string_view bytes, ArtifactParts& out);
+
+}  // namespace tenon::cpu
+#endif

@@ -1,0 +1,40 @@
+// From a frozen subgraph to an artifact: kernelgen writes the text of its distinct kernels in
+// batches, clang compiles the batches on all cores, lld links them.
+#ifndef TENON_PLUGINS_CPU_CODEGEN_COMPILE_GRAPH_H_
+#define TENON_PLUGINS_CPU_CODEGEN_COMPILE_GRAPH_H_
+
+#include <cstdint>
+#include <string>
+
+#include "../isa.h"
+#include "tenon/abi/graph.h"
+#include "tenon/cpp/status.hpp"
+#include "tenon/kernelgen/lift.h"
+#include "tenon/kernelgen/schedule.h"
+
+namespace tenon::cpu {
+
+struct CompileSettings {
+  Isa isa = Isa::kBaseline;
+  uint32_t opt_level = 1;
+};
+
+struct CompiledGraph {
+  std::string artifact;  // artifact_pack()
+  uint32_t kernels_compiled = 0, kernels_from_cache = 0;
+};
+
+// Answers from the cache without opening the compiler when it can: the whole artifact, or single
+// kernels that another subgraph brought. Safe.
+Status compile_graph(const kernelgen::LiftHost& host, tenon_graph_t* graph,
+                     const CompileSettings& settings, CompiledGraph& out);
+
+// Text for people: "l1" and "l2" (kernelgen's explanation), "source", "asm", "plan".
+// NOT_FOUND for others.
+Status explain_graph(const kernelgen::LiftHost& host, tenon_graph_t* graph,
+                     const CompileSettings& settings, std::string_view what, std::string& out);
+
+kernelgen::Target target_of(Isa isa);
+
+}  // namespace tenon::cpu
+#endif

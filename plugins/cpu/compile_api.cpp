@@ -1,0 +1,177 @@
+#include "compile_api.h"
+
+#include <vector>
+
+#include "artifact.h"
+#include "codegen/compile_graph.h"
+#include "device.h"
+#include "executable.h"
+#include "support.h"
+#include "tenon/cpp/plugin.hpp"
+
+// The graph is kept for dump: explanations are made when somebody asks.
+struct tenon_artifact_t {
+  tenon_graph_t* graph = nullptr;
+  tenon::cpu::CompileSettings settings;
+  tenon::cpu::CompiledGraph compiled;
+};
+
+struct tenon_executable_t {
+  std::unique_ptr<tenon::cpu::Executable> executable;
+};
+
+namespace tenon::cpu {
+namespace {
+
+Status host_tables(kernelgen::LiftHost& out) { return lift_host(context().host, &out); }
+
+Status isa_for(tenon_str_t target, Isa& out) {
+  if (const std::optional<Isa> isa = isa_of_target(view(target))) {
+    out = *isa;
+    return {};
+  }
+  return fail(TENON_INVALID_ARGUMENT, cat("The cpu device compiles for \"cpu isa=avx512\", "
+                                          "\"cpu isa=avx2\" and \"cpu isa=baseline\", not for ",
+                                          quoted(view(target)), "."));
+}
+
+Status settings_for(tenon_str_t target, const tenon_compile_options_t* options,
+                    CompileSettings& out) {
+  TENON_TRY(isa_for(target, out.isa));
+  if (!options) {
+    return {};
+  }
+  if (options->deterministic) {
+    out.isa = Isa::kBaseline;  // One instruction set has one way of rounding sums.
+  }
+  for (uint32_t i = 0; i < options->option_count; ++i) {
+    const std::string_view key = view(options->options[i].key);
+    const std::string_view value = view(options->options[i].value);
+    if (!key.starts_with("cpu.")) {
+      continue;  // Another device's.
+    }
+    if (key != "cpu.opt" || value.size() != 1 || value[0] < '0' || value[0] > '3') {
+      return fail(TENON_INVALID_ARGUMENT,
+                  cat("The cpu device has one option, cpu.opt=0..3; it was given ",
+                      quoted(cat(key, "=", value)), "."));
+    }
+    out.opt_level = static_cast<uint32_t>(value[0] - '0');
+  }
+  return {};
+}
+
+Status claim(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_claim_sink_t* sink) {
+  Isa isa;
+  TENON_TRY(isa_for(target, isa));
+  kernelgen::LiftHost host;
+  TENON_TRY(host_tables(host));
+  return claim_nodes(host, graph, isa, *sink);
+}
+
+Status compile(void*, tenon_str_t target, tenon_graph_t* graph,
+               const tenon_compile_options_t* options, tenon_artifact_t** out_artifact) {
+  auto artifact = std::make_unique<tenon_artifact_t>();
+  TENON_TRY(settings_for(target, options, artifact->settings));
+  kernelgen::LiftHost host;
+  TENON_TRY(host_tables(host));
+  TENON_TRY(compile_graph(host, graph, artifact->settings, artifact->compiled));
+  artifact->graph = graph;
+  context().graph->retain(context().graph->self, graph);
+  *out_artifact = artifact.release();
+  return {};
+}
+
+void artifact_release(void*, tenon_artifact_t* artifact) {
+  if (artifact) {
+    context().graph->release(context().graph->self, artifact->graph);
+    delete artifact;
+  }
+}
+
+Status artifact_info(void*, tenon_artifact_t* artifact, tenon_artifact_info_t* out) {
+  *out = {};
+  out->size_bytes = sizeof *out;
+  out->kernels_compiled = artifact->compiled.kernels_compiled;
+  out->kernels_from_cache = artifact->compiled.kernels_from_cache;
+  ArtifactParts parts;
+  TENON_TRY(artifact_unpack(artifact->compiled.artifact, parts));
+  out->code_bytes = parts.code.size();
+  return {};
+}
+
+Status write(const tenon_sink_t* sink, std::string_view bytes) {
+  return sink->write(sink->self, bytes.data(), bytes.size());
+}
+
+Status artifact_bytes(void*, tenon_artifact_t* artifact, const tenon_sink_t* sink) {
+  return write(sink, artifact->compiled.artifact);
+}
+
+Status fits(void*, tenon_str_t target, const void* bytes, uint64_t size_bytes) {
+  Isa isa;
+  TENON_TRY(isa_for(target, isa));
+  ArtifactParts parts;
+  TENON_TRY(artifact_unpack({static_cast<const char*>(bytes), size_bytes}, parts));
+  if (parts.isa > isa) {
+    return fail(TENON_FAILED_PRECONDITION, cat("The artifact was compiled for ", name_of(parts.isa),
+                                               ", the target has ", name_of(isa), "."));
+  }
+  kernelgen::DeviceProgram program;
+  std::string why;
+  if (!kernelgen::DeviceProgram::read(parts.program.data(), parts.program.size(), &program, &why)) {
+    return fail(TENON_FAILED_PRECONDITION, cat("The artifact's record is malformed: ", why, "."));
+  }
+  return {};
+}
+
+Status load(void*, tenon_device_t*, const void* bytes, uint64_t size_bytes,
+            tenon_blob_t* const* constants, uint32_t constant_count,
+            tenon_executable_t** out_executable) {
+  auto made = std::make_unique<tenon_executable_t>();
+  TENON_TRY(Executable::load({static_cast<const char*>(bytes), size_bytes},
+                             {constants, constant_count}, made->executable));
+  *out_executable = made.release();
+  return {};
+}
+
+void executable_release(void*, tenon_executable_t* executable) { delete executable; }
+
+Status executable_info(void*, tenon_executable_t* executable, tenon_executable_info_t* out) {
+  executable->executable->info(out);
+  return {};
+}
+
+Status needs(void*, tenon_executable_t* executable, tenon_symbols_t symbols, tenon_needs_t* needs) {
+  return executable->executable->needs(symbols, needs);
+}
+
+Status execute(void*, tenon_executable_t* executable, const tenon_call_t* call) {
+  return executable->executable->execute(*call);
+}
+
+Status dump(void*, tenon_artifact_t* artifact, tenon_str_t what, const tenon_sink_t* sink) {
+  kernelgen::LiftHost host;
+  TENON_TRY(host_tables(host));
+  std::string text;
+  TENON_TRY(explain_graph(host, artifact->graph, artifact->settings, view(what), text));
+  return write(sink, text);
+}
+
+}  // namespace
+
+const tenon_compile_api_t kCompileTable = {sizeof(tenon_compile_api_t),
+                                           nullptr,
+                                           entry<claim>,
+                                           entry<compile>,
+                                           &artifact_release,
+                                           entry<artifact_info>,
+                                           entry<artifact_bytes>,
+                                           entry<fits>,
+                                           entry<load>,
+                                           &executable_release,
+                                           entry<executable_info>,
+                                           entry<needs>,
+                                           entry<execute>,
+                                           entry<dump>};
+
+}  // namespace tenon::cpu

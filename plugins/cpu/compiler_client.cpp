@@ -1,0 +1,160 @@
+#include "compiler_client.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <mutex>
+#include <vector>
+
+#include "compiler_process.h"
+#include "tenon/cpp/status.hpp"
+
+namespace tenon::cpu {
+namespace {
+
+std::atomic<bool> opened{false};
+
+struct Library {
+  const tenon_clang_t* table = nullptr;
+  std::string why;
+};
+
+Library open_library() {
+  const std::string path = library_folder() + "/libtenon-clang.so";
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (!handle) {
+    const char* reason = dlerror();
+    return {nullptr, cat("The compiler library cannot be opened: ", reason ? reason : path,
+                         ". Reinstall Tenon, or disable the cpu plugin (TENON_PLUGINS_DISABLE=cpu).")};
+  }
+  opened = true;
+  auto query =
+      reinterpret_cast<tenon_clang_query_fn>(dlsym(handle, TENON_CLANG_QUERY_NAME));
+  const tenon_clang_t* table = query ? query(TENON_CLANG_ABI) : nullptr;
+  if (!table) {
+    return {nullptr, cat("The compiler library ", path, " is of another version than the plugin.")};
+  }
+  return {table, {}};
+}
+
+const Library& library() {
+  static const Library instance = open_library();
+  return instance;
+}
+
+tenon_clang_str_t clang_str(std::string_view text) { return {text.data(), text.size()}; }
+
+void append(void* context, const char* data, uint64_t size) {
+  static_cast<std::string*>(context)->append(data, size);
+}
+
+// The whole of a file that lld has just written.
+bool read_file(const std::string& path, std::string& out) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) {
+    return false;
+  }
+  char buffer[1 << 16];
+  ssize_t n = 0;
+  while ((n = read(fd, buffer, sizeof buffer)) > 0) {
+    out.append(buffer, static_cast<size_t>(n));
+  }
+  close(fd);
+  return n == 0;
+}
+
+// A private folder for the linker's output, which lld can only write to a path.
+class LinkFolder {
+ public:
+  LinkFolder() {
+    const char* base = secure_getenv("TMPDIR");
+    path_ = cat(base && *base ? base : "/tmp", "/tenon-link-XXXXXX");
+    if (!mkdtemp(path_.data())) {
+      path_.clear();
+    }
+  }
+  ~LinkFolder() {
+    if (!path_.empty()) {
+      unlink(file().c_str());
+      rmdir(path_.c_str());
+    }
+  }
+  LinkFolder(const LinkFolder&) = delete;
+  LinkFolder& operator=(const LinkFolder&) = delete;
+  bool valid() const { return !path_.empty(); }
+  std::string file() const { return path_ + "/kernels.so"; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+const std::string& library_folder() {
+  static const std::string folder = [] {
+    Dl_info info;
+    std::string path;
+    if (dladdr(reinterpret_cast<const void*>(&library_folder), &info) && info.dli_fname) {
+      path = info.dli_fname;
+    }
+    for (int up = 0; up < 2; ++up) {  // The plugin is in FOLDER/plugins.d/cpu.so.
+      const size_t slash = path.rfind('/');
+      path.resize(slash == std::string::npos ? 0 : slash);
+    }
+    return path.empty() ? std::string("..") : path;
+  }();
+  return folder;
+}
+
+bool compiler_was_opened() { return opened; }
+
+BuildResult build_unit(const BuildRequest& request) {
+  if (request.isolated) {
+    return build_in_process_of_its_own(library_folder(), request);
+  }
+  BuildResult result;
+  const Library& clang = library();
+  if (!clang.table) {
+    return {TENON_NOT_FOUND, {}, clang.why};
+  }
+  tenon_clang_options_t options = {};
+  options.size_bytes = sizeof options;
+  options.dialect = request.dialect;
+  options.opt_level = request.opt_level;
+  options.output = request.output;
+  options.cpu = clang_str(clang_cpu(request.isa));
+  const int32_t code = clang.table->build(clang_str(request.text), &options, &append, &result.bytes,
+                                          &append, &result.messages);
+  result.code = code == TENON_CLANG_OK ? TENON_OK : TENON_INVALID_ARGUMENT;
+  return result;
+}
+
+BuildResult link_units(std::span<const std::string> objects) {
+  BuildResult result;
+  const Library& clang = library();
+  if (!clang.table) {
+    return {TENON_NOT_FOUND, {}, clang.why};
+  }
+  LinkFolder folder;
+  if (!folder.valid()) {
+    return {TENON_RESOURCE_EXHAUSTED, {},
+            "The linker needs a folder for its output and TMPDIR (or /tmp) cannot be written to."};
+  }
+  std::vector<tenon_clang_str_t> spans;
+  for (const std::string& object : objects) {
+    spans.push_back(clang_str(object));
+  }
+  const int32_t code = clang.table->link(spans.data(), spans.size(), clang_str(folder.file()),
+                                         &append, &result.messages);
+  if (code != TENON_CLANG_OK) {
+    result.code = TENON_INTERNAL;
+  } else if (!read_file(folder.file(), result.bytes)) {
+    result = {TENON_RESOURCE_EXHAUSTED, {}, "The linker's output in TMPDIR cannot be read back."};
+  }
+  return result;
+}
+
+}  // namespace tenon::cpu

@@ -1,0 +1,228 @@
+#include "device.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <new>
+
+#include "tenon/cpp/plugin.hpp"
+
+// The cpu is always open; there is nothing to keep.
+struct tenon_device_t {
+  std::atomic<uint64_t> used_bytes{0};
+  std::atomic<uint64_t> peak_bytes{0};
+};
+
+namespace tenon::cpu {
+namespace {
+
+constexpr uint64_t kHugePageBytes = 2 << 20;
+
+tenon_device_t g_device;
+
+uint64_t physical_bytes() {
+  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  return pages > 0 && page > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page) : 0;
+}
+
+Status count(void*, uint32_t* out_count) {
+  Isa isa;
+  TENON_TRY(current_isa(isa));
+  *out_count = 1;
+  return {};
+}
+
+Status check_ordinal(uint32_t ordinal) {
+  return ordinal == 0 ? Status()
+                      : fail(TENON_NOT_FOUND, cat("There is one cpu device, cpu:0; cpu:", ordinal,
+                                                  " was asked for."));
+}
+
+Status info(void*, uint32_t ordinal, tenon_device_info_t* out) {
+  TENON_TRY(check_ordinal(ordinal));
+  Isa isa;
+  TENON_TRY(current_isa(isa));
+  static const std::string target = target_text(isa);
+  static const std::string description = cat(processor_name(), ", ", name_of(isa));
+  *out = {};
+  out->size_bytes = sizeof *out;
+  out->threading = TENON_THREADING_FREE;
+  out->kind = str("cpu");
+  out->description = str(description);
+  out->target = str(target);
+  out->memory_bytes = physical_bytes();
+  out->alignment_bytes = kAlignmentBytes;
+  return {};
+}
+
+Status open(void*, uint32_t ordinal, tenon_device_t** out_device) {
+  TENON_TRY(check_ordinal(ordinal));
+  Isa isa;
+  TENON_TRY(current_isa(isa));
+  *out_device = &g_device;
+  return {};
+}
+
+Status close(void*, tenon_device_t*) { return {}; }
+
+Status alloc(void*, tenon_device_t* device, uint64_t size_bytes, tenon_buffer_t** out_buffer) {
+  const uint64_t limit = physical_bytes();
+  // Larger than the machine: the system would promise it and end the process later.
+  if (limit != 0 && size_bytes > limit) {
+    return fail(TENON_RESOURCE_EXHAUSTED, cat("The cpu device was asked for ", size_bytes,
+                                              " bytes; this machine has ", limit, "."));
+  }
+  const bool huge = size_bytes >= 2 * kHugePageBytes;
+  const uint64_t align = huge ? kHugePageBytes : kAlignmentBytes;
+  void* data = nullptr;
+  // A multiple of the alignment, never 0: vectors may be read whole past the last element's line.
+  const uint64_t rounded = (size_bytes + kAlignmentBytes) & ~(kAlignmentBytes - 1);
+  if (posix_memalign(&data, align, rounded) != 0) {
+    return fail(TENON_RESOURCE_EXHAUSTED,
+                cat("There are not ", size_bytes, " bytes of memory left for the cpu device."));
+  }
+  if (huge) {
+    madvise(data, rounded, MADV_HUGEPAGE);  // For speed only; refusal is fine.
+  }
+  auto* buffer = new (std::nothrow) tenon_buffer_t{static_cast<char*>(data), size_bytes, true};
+  if (!buffer) {
+    ::free(data);
+    return fail(TENON_RESOURCE_EXHAUSTED, "There is no memory left for a buffer's record.");
+  }
+  const uint64_t used = device->used_bytes.fetch_add(size_bytes) + size_bytes;
+  uint64_t peak = device->peak_bytes.load();
+  while (used > peak && !device->peak_bytes.compare_exchange_weak(peak, used)) {
+  }
+  *out_buffer = buffer;
+  return {};
+}
+
+Status free_buffer(void*, tenon_device_t* device, tenon_buffer_t* buffer) {
+  if (buffer && buffer->owned) {
+    device->used_bytes -= buffer->size_bytes;
+    ::free(buffer->data);
+  }
+  delete buffer;
+  return {};
+}
+
+Status check_range(const tenon_buffer_t* buffer, uint64_t offset, uint64_t length,
+                   std::string_view side) {
+  if (!buffer) {
+    return fail(TENON_INVALID_ARGUMENT, cat("A copy has no ", side, " buffer."));
+  }
+  if (offset > buffer->size_bytes || length > buffer->size_bytes - offset) {
+    return fail(TENON_OUT_OF_RANGE,
+                cat("A copy of ", length, " bytes at offset ", offset, " goes beyond the ", side,
+                    " buffer of ", buffer->size_bytes, " bytes."));
+  }
+  return {};
+}
+
+void move(void* to, const void* from, uint64_t length) {
+  if (length != 0) {
+    memcpy(to, from, length);
+  }
+}
+
+Status fill(const tenon_copy_t& copy) {
+  const uint32_t width = copy.pattern_bytes;
+  if ((width != 1 && width != 2 && width != 4 && width != 8) || copy.length_bytes % width != 0) {
+    return fail(TENON_INVALID_ARGUMENT,
+                cat("A fill needs a pattern of 1, 2, 4 or 8 bytes that divides its length; it has ",
+                    width, " and ", copy.length_bytes, "."));
+  }
+  TENON_TRY(check_range(copy.to, copy.to_offset_bytes, copy.length_bytes, "target"));
+  char* to = copy.to->data + copy.to_offset_bytes;
+  if (width == 1) {
+    memset(to, static_cast<int>(copy.pattern & 0xff), copy.length_bytes);
+    return {};
+  }
+  for (uint64_t i = 0; i < copy.length_bytes; i += width) {
+    memcpy(to + i, &copy.pattern, width);
+  }
+  return {};
+}
+
+Status copy(void*, tenon_device_t*, const tenon_copy_t* c) {
+  switch (c->direction) {
+    case TENON_COPY_HOST_TO_DEVICE:
+      TENON_TRY(check_range(c->to, c->to_offset_bytes, c->length_bytes, "target"));
+      move(c->to->data + c->to_offset_bytes, c->host_from, c->length_bytes);
+      return {};
+    case TENON_COPY_DEVICE_TO_HOST:
+      TENON_TRY(check_range(c->from, c->from_offset_bytes, c->length_bytes, "source"));
+      move(c->host_to, c->from->data + c->from_offset_bytes, c->length_bytes);
+      return {};
+    case TENON_COPY_DEVICE_TO_DEVICE:
+      TENON_TRY(check_range(c->from, c->from_offset_bytes, c->length_bytes, "source"));
+      TENON_TRY(check_range(c->to, c->to_offset_bytes, c->length_bytes, "target"));
+      move(c->to->data + c->to_offset_bytes, c->from->data + c->from_offset_bytes,
+           c->length_bytes);
+      return {};
+    case TENON_COPY_FILL: return fill(*c);
+    default:
+      return fail(TENON_INVALID_ARGUMENT, cat("The cpu device knows no copy direction ",
+                                              c->direction, "."));
+  }
+}
+
+Status sync(void*, tenon_device_t*) { return {}; }
+
+Status map(void*, tenon_device_t*, tenon_buffer_t* buffer, void** out_data) {
+  *out_data = buffer->data;
+  return {};
+}
+
+Status import(void*, tenon_device_t*, void* data, uint64_t size_bytes, tenon_buffer_t** out_buffer) {
+  // Generated code reads vectors from any address but elements from their natural one.
+  if (reinterpret_cast<uintptr_t>(data) % alignof(uint64_t) != 0) {
+    return fail(TENON_UNIMPLEMENTED, "The memory is not aligned to 8 bytes; it has to be copied.");
+  }
+  *out_buffer = new tenon_buffer_t{static_cast<char*>(data), size_bytes, false};
+  return {};
+}
+
+Status memory(void*, tenon_device_t* device, uint64_t* out_used, uint64_t* out_peak) {
+  *out_used = device->used_bytes;
+  *out_peak = device->peak_bytes;
+  return {};
+}
+
+}  // namespace
+
+Status current_isa(Isa& out) {
+  struct Choice {
+    std::optional<Isa> isa;
+    std::string why;
+  };
+  static const Choice choice = [] {
+    Choice made;
+    made.isa = chosen_isa(setting("TENON_CPU_ISA"), made.why);
+    return made;
+  }();
+  if (!choice.isa) {
+    return fail(TENON_INVALID_ARGUMENT, choice.why + ".");
+  }
+  out = *choice.isa;
+  return {};
+}
+
+const tenon_device_api_t kDeviceTable = {sizeof(tenon_device_api_t),
+                                         nullptr,
+                                         entry<count>,
+                                         entry<info>,
+                                         entry<open>,
+                                         entry<close>,
+                                         entry<alloc>,
+                                         entry<free_buffer>,
+                                         entry<copy>,
+                                         entry<sync>,
+                                         entry<map>,
+                                         entry<import>,
+                                         entry<memory>};
+
+}  // namespace tenon::cpu

@@ -1,0 +1,27 @@
+// tenon.device/1 of the cpu: one device, the host's own memory.
+#ifndef TENON_PLUGINS_CPU_DEVICE_H_
+#define TENON_PLUGINS_CPU_DEVICE_H_
+
+#include "isa.h"
+#include "tenon/abi/device.h"
+#include "tenon/cpp/status.hpp"
+
+// A block of host memory; `owned` is false for imported ones.
+struct tenon_buffer_t {
+  char* data;
+  uint64_t size_bytes;
+  bool owned;
+};
+
+namespace tenon::cpu {
+
+inline constexpr uint64_t kAlignmentBytes = 64;  // A cache line, and the widest vector.
+
+// The instruction set in force: cpuid and TENON_CPU_ISA. A bad value of the variable is recorded as
+// the failure. Cheap after the first call.
+Status current_isa(Isa& out);
+
+extern const tenon_device_api_t kDeviceTable;
+
+}  // namespace tenon::cpu
+#endif

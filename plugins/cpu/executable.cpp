@@ -1,0 +1,353 @@
+#include "executable.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "artifact.h"
+#include "device.h"
+#include "tenon/cpp/plugin.hpp"
+#include "tenon/plan/memory_planner.h"
+
+namespace tenon::cpu {
+namespace {
+
+using kernelgen::BufferKind;
+using kernelgen::ProgramBuffer;
+using kernelgen::ProgramStep;
+
+constexpr size_t kMaxPlans = 64;                     // Shapes of one model that are kept planned.
+constexpr int64_t kMaxBytes = int64_t{1} << 62;      // Size programs saturate far above this.
+
+const tenon_host_threads_t* host_threads() {
+  static const auto* table = context().query<tenon_host_threads_t>(TENON_HOST_THREADS_ID);
+  return table;
+}
+
+Status too_large(std::string_view what) {
+  return fail(TENON_RESOURCE_EXHAUSTED,
+              cat("With these sizes ", what, " is larger than any memory; check the dims."));
+}
+
+std::vector<int64_t> extents_of(const ProgramStep& step, std::span<const int64_t> symbols) {
+  std::vector<int64_t> extents;
+  for (uint32_t symbol : step.extents) {
+    extents.push_back(symbols[symbol]);
+  }
+  return extents;
+}
+
+struct Profiler {
+  const tenon_profile_sink_t* sink;
+  const kernelgen::DeviceProgram* program;
+  const ShapePlan* shape;
+};
+
+void report(void* context_pointer, const plan::Step& step, uint64_t begin_ns, uint64_t end_ns) {
+  const Profiler& profiler = *static_cast<const Profiler*>(context_pointer);
+  const ProgramStep& source = profiler.program->steps[step.name];
+  profiler.sink->event(profiler.sink->self, str(source.name), str(source.origins), begin_ns, end_ns,
+                       step.flops, step.bytes, 0);
+}
+
+}  // namespace
+
+Status Executable::load(std::string_view artifact, std::span<tenon_blob_t* const> constants,
+                        std::unique_ptr<Executable>& out) {
+  ArtifactParts parts;
+  TENON_TRY(artifact_unpack(artifact, parts));
+  std::unique_ptr<Executable> made(new Executable);
+  std::string why;
+  if (!kernelgen::DeviceProgram::read(parts.program.data(), parts.program.size(), &made->program_,
+                                      &why)) {
+    return fail(TENON_DATA_LOSS, cat("The artifact's record is malformed: ", why, "."));
+  }
+  if (!parts.code.empty()) {
+    made->module_ = Module::open(parts.code, why);
+    if (!made->module_) {
+      return fail(TENON_INTERNAL, cat("Generated code cannot be loaded: ", why, "."));
+    }
+  }
+  TENON_TRY(made->find_kernels());
+  TENON_TRY(made->adopt_constants(constants));
+  out = std::move(made);
+  return {};
+}
+
+Executable::~Executable() {
+  const tenon_host_graph_t& graph = *context().graph;
+  for (tenon_blob_t* blob : blobs_) {
+    if (blob) {
+      graph.blob_release(graph.self, blob);
+    }
+  }
+}
+
+Status Executable::find_kernels() {
+  for (const kernelgen::ProgramKernel& kernel : program_.kernels) {
+    void* address = module_ ? module_->symbol(kernel.entry) : nullptr;
+    if (!address) {
+      return fail(TENON_DATA_LOSS,
+                  cat("The artifact's code lacks the kernel ", quoted(kernel.entry), "."));
+    }
+    kernels_.push_back(reinterpret_cast<plan::KernelFn>(address));
+  }
+  return {};
+}
+
+Status Executable::adopt_constants(std::span<tenon_blob_t* const> constants) {
+  if (constants.size() != program_.constant_count) {
+    return fail(TENON_INVALID_ARGUMENT, cat("The artifact needs ", program_.constant_count,
+                                            " constants and was given ", constants.size(), "."));
+  }
+  const tenon_host_graph_t& graph = *context().graph;
+  blobs_.resize(constants.size());
+  constant_data_.resize(constants.size());
+  constant_bytes_.resize(constants.size());
+  for (const ProgramBuffer& buffer : program_.buffers) {
+    if (buffer.kind != BufferKind::kConstant || blobs_[buffer.index]) {
+      continue;
+    }
+    tenon_blob_t* blob = constants[buffer.index];
+    graph.blob_retain(graph.self, blob);
+    blobs_[buffer.index] = blob;
+    const void* data = nullptr;
+    uint64_t size = 0;
+    TENON_TRY(graph.blob_data(graph.self, blob, &data, &size));
+    const uint64_t element = kernelgen::size_of(buffer.type);
+    if (element > 1 && reinterpret_cast<uintptr_t>(data) % element != 0) {
+      // A model file may put its weights at any byte; loads of elements need their own alignment.
+      copies_.push_back(std::make_unique<char[]>(size));
+      memcpy(copies_.back().get(), data, size);
+      data = copies_.back().get();
+      copied_bytes_ += size;
+    }
+    constant_data_[buffer.index] = data;
+    constant_bytes_[buffer.index] = size;
+  }
+  return {};
+}
+
+void Executable::info(tenon_executable_info_t* out) const {
+  *out = {};
+  out->size_bytes = sizeof *out;
+  out->kernel_count = static_cast<uint32_t>(program_.steps.size());
+  out->constant_bytes = copied_bytes_;
+}
+
+Status Executable::plan_for(tenon_symbols_t symbols, std::shared_ptr<const ShapePlan>& out) {
+  if (symbols.count != program_.symbol_count) {
+    return fail(TENON_INVALID_ARGUMENT, cat("The executable has ", program_.symbol_count,
+                                            " symbols and was given ", symbols.count, "."));
+  }
+  const std::span<const int64_t> values(symbols.values, symbols.count);
+  for (int64_t value : values) {
+    if (value < 0) {
+      return fail(TENON_INVALID_ARGUMENT, cat("A size is ", value, "; sizes are not negative."));
+    }
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (auto it = plans_.begin(); it != plans_.end(); ++it) {
+    if (std::equal(values.begin(), values.end(), (*it)->symbols.begin())) {
+      plans_.splice(plans_.begin(), plans_, it);
+      out = plans_.front();
+      return {};
+    }
+  }
+  TENON_TRY(make_plan(values, out));
+  plans_.push_front(out);
+  if (plans_.size() > kMaxPlans) {
+    plans_.pop_back();
+  }
+  return {};
+}
+
+Status Executable::size_buffers(ShapePlan& shape) const {
+  shape.sizes_bytes.resize(program_.buffers.size());
+  shape.arena_offsets.resize(program_.buffers.size());
+  shape.output_dims.resize(program_.output_count);
+  for (size_t i = 0; i < program_.buffers.size(); ++i) {
+    const ProgramBuffer& buffer = program_.buffers[i];
+    const int64_t bytes = buffer.bytes.evaluate(shape.symbols);
+    if (bytes < 0 || bytes > kMaxBytes) {
+      return too_large("a tensor");
+    }
+    shape.sizes_bytes[i] = static_cast<uint64_t>(bytes);
+    if (buffer.kind == BufferKind::kOutput) {
+      std::vector<int64_t>& dims = shape.output_dims[buffer.index];
+      for (const kernelgen::SizeProgram& dim : buffer.dims) {
+        dims.push_back(dim.evaluate(shape.symbols));
+      }
+    }
+    if (buffer.kind == BufferKind::kConstant &&
+        shape.sizes_bytes[i] > constant_bytes_[buffer.index]) {
+      return fail(TENON_INVALID_ARGUMENT,
+                  cat("Constant ", buffer.index, " has ", constant_bytes_[buffer.index],
+                      " bytes; the code reads ", shape.sizes_bytes[i], "."));
+    }
+  }
+  return {};
+}
+
+Status Executable::place_temps(ShapePlan& shape) const {
+  std::vector<plan::Lifetime> lives(program_.buffers.size());
+  std::vector<bool> used(program_.buffers.size());
+  for (uint32_t s = 0; s < program_.steps.size(); ++s) {
+    for (uint32_t buffer : program_.steps[s].buffers) {
+      plan::Lifetime& life = lives[buffer];
+      life.first_step = used[buffer] ? life.first_step : s;
+      life.last_step = s;
+      used[buffer] = true;
+    }
+  }
+  for (size_t i = 0; i < lives.size(); ++i) {
+    const bool temp = used[i] && program_.buffers[i].kind == BufferKind::kTemp;
+    lives[i].size_bytes = temp ? shape.sizes_bytes[i] : 0;
+  }
+  plan::MemoryPlan memory;
+  if (plan::plan_memory(lives, memory) != plan::MemoryError::kNone) {
+    return too_large("the workspace");
+  }
+  shape.arena_offsets = std::move(memory.offsets);
+  shape.arena_bytes = memory.arena_bytes;
+  shape.lower_bound_bytes = memory.lower_bound_bytes;
+  return {};
+}
+
+Status Executable::make_plan(std::span<const int64_t> symbols,
+                             std::shared_ptr<const ShapePlan>& out) const {
+  auto shape = std::make_shared<ShapePlan>();
+  shape->symbols.assign(symbols.begin(), symbols.end());
+  TENON_TRY(size_buffers(*shape));
+  TENON_TRY(place_temps(*shape));
+  for (uint32_t s = 0; s < program_.steps.size(); ++s) {
+    const ProgramStep& source = program_.steps[s];
+    const kernelgen::ProgramKernel& kernel = program_.kernels[source.kernel];
+    const std::vector<int64_t> extents = extents_of(source, symbols);
+    const int64_t scratch = kernel.scratch_bytes.evaluate(extents);
+    plan::Step step;
+    step.kernel = kernels_[source.kernel];
+    step.name = s;
+    step.range = kernel.range.evaluate(extents);
+    step.grain = std::max<int64_t>(1, kernel.grain);
+    step.flops = source.flops;
+    if (step.range < 0 || step.range > kMaxBytes || scratch < 0 || scratch > kMaxBytes / 4096) {
+      return too_large("a kernel");
+    }
+    step.scratch_bytes = static_cast<uint64_t>(scratch);
+    for (uint32_t buffer : source.buffers) {
+      step.bytes += static_cast<double>(shape->sizes_bytes[buffer]);
+    }
+    shape->plan.add(step, source.buffers, extents);
+  }
+  shape->scratch_stride_bytes = shape->plan.scratch_stride_bytes();
+  out = std::move(shape);
+  return {};
+}
+
+Status Executable::needs(tenon_symbols_t symbols, tenon_needs_t* needs) {
+  std::shared_ptr<const ShapePlan> shape;
+  TENON_TRY(plan_for(symbols, shape));
+  if (needs->output_count != program_.output_count) {
+    return fail(TENON_INVALID_ARGUMENT, cat("The executable has ", program_.output_count,
+                                            " outputs; ", needs->output_count, " were asked for."));
+  }
+  for (size_t i = 0; i < program_.buffers.size(); ++i) {
+    const ProgramBuffer& buffer = program_.buffers[i];
+    if (buffer.kind != BufferKind::kOutput) {
+      continue;
+    }
+    tenon_output_need_t& need = needs->outputs[buffer.index];
+    need.size_bytes_max = shape->sizes_bytes[i];
+    need.alias_input = TENON_NO_ALIAS;
+    if (need.dims) {
+      std::ranges::copy(shape->output_dims[buffer.index], need.dims);
+    }
+  }
+  needs->workspace_bytes =
+      shape->arena_bytes + shape->scratch_stride_bytes * plan::worker_count(host_threads());
+  needs->lower_bound_bytes = shape->lower_bound_bytes;
+  return {};
+}
+
+Status Executable::fill_slots(const tenon_call_t& call, const ShapePlan& shape, void** slots) const {
+  auto place = [&](const tenon_span_t& span, uint64_t bytes, std::string_view what,
+                   void*& out) -> Status {
+    if (!span.buffer || span.offset_bytes > span.buffer->size_bytes ||
+        bytes > span.buffer->size_bytes - span.offset_bytes) {
+      return fail(TENON_OUT_OF_RANGE, cat("The buffer of an ", what, " is smaller than the ", bytes,
+                                          " bytes that the execution needs."));
+    }
+    out = span.buffer->data + span.offset_bytes;
+    return {};
+  };
+  for (size_t i = 0; i < program_.buffers.size(); ++i) {
+    const ProgramBuffer& buffer = program_.buffers[i];
+    const uint64_t bytes = shape.sizes_bytes[i];
+    switch (buffer.kind) {
+      case BufferKind::kInput:
+        TENON_TRY(place(call.inputs[buffer.index], bytes, "input", slots[i]));
+        break;
+      case BufferKind::kOutput:
+        TENON_TRY(place(call.outputs[buffer.index], bytes, "output", slots[i]));
+        break;
+      case BufferKind::kConstant:
+        // Kernels read constants only.
+        slots[i] = const_cast<void*>(constant_data_[buffer.index]);
+        break;
+      case BufferKind::kTemp:
+        slots[i] = call.workspace.buffer ? call.workspace.buffer->data + call.workspace.offset_bytes +
+                                               shape.arena_offsets[i]
+                                         : nullptr;
+        break;
+    }
+  }
+  return {};
+}
+
+Status Executable::execute(const tenon_call_t& call) {
+  if (call.queue || call.wait_count != 0) {
+    return fail(TENON_UNIMPLEMENTED, "The cpu device has no queues.");
+  }
+  if (call.input_count != program_.input_count || call.output_count != program_.output_count) {
+    return fail(TENON_INVALID_ARGUMENT,
+                cat("The executable has ", program_.input_count, " inputs and ",
+                    program_.output_count, " outputs; the call brings ", call.input_count, " and ",
+                    call.output_count, "."));
+  }
+  std::shared_ptr<const ShapePlan> shape;
+  TENON_TRY(plan_for(call.symbols, shape));
+  const uint64_t scratch_bytes =
+      shape->scratch_stride_bytes * plan::worker_count(host_threads());
+  const uint64_t workspace_bytes = shape->arena_bytes + scratch_bytes;
+  const tenon_span_t& workspace = call.workspace;
+  if (workspace_bytes != 0 &&
+      (!workspace.buffer || workspace.offset_bytes > workspace.buffer->size_bytes ||
+       workspace_bytes > workspace.buffer->size_bytes - workspace.offset_bytes)) {
+    return fail(TENON_OUT_OF_RANGE, cat("The workspace is smaller than the ", workspace_bytes,
+                                        " bytes that needs() tells."));
+  }
+  void* inline_slots[128];
+  std::vector<void*> heap_slots;
+  void** slots = inline_slots;
+  if (program_.buffers.size() > std::size(inline_slots)) {
+    heap_slots.resize(program_.buffers.size());
+    slots = heap_slots.data();
+  }
+  TENON_TRY(fill_slots(call, *shape, slots));
+  plan::PlanRun run;
+  run.slots = {slots, program_.buffers.size()};
+  run.threads = host_threads();
+  if (scratch_bytes != 0) {
+    run.scratch = workspace.buffer->data + workspace.offset_bytes + shape->arena_bytes;
+  }
+  Profiler profiler = {call.profile, &program_, shape.get()};
+  if (call.profile) {
+    run.profile = &report;
+    run.context = &profiler;
+  }
+  run.cancelled = [](void*) -> uint32_t { return cancelled() ? 1 : 0; };
+  const tenon_code_t code = run_plan(shape->plan, run);
+  return code == TENON_CANCELLED ? fail(code, "The execution was cancelled.") : Status(code);
+}
+
+}  // namespace tenon::cpu

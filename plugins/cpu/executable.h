@@ -1,0 +1,66 @@
+// A loaded artifact: code, constants and a bounded set of plans, one per tuple of symbol values.
+#ifndef TENON_PLUGINS_CPU_EXECUTABLE_H_
+#define TENON_PLUGINS_CPU_EXECUTABLE_H_
+
+#include <list>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "module.h"
+#include "tenon/abi/compile.h"
+#include "tenon/cpp/status.hpp"
+#include "tenon/kernelgen/device_program.h"
+#include "tenon/plan/flat_plan.h"
+
+namespace tenon::cpu {
+
+// Everything about one tuple of symbol values. Immutable.
+struct ShapePlan {
+  std::vector<int64_t> symbols;
+  plan::Plan plan;
+  std::vector<uint64_t> sizes_bytes;     // Of every buffer of the program.
+  std::vector<uint64_t> arena_offsets;   // Of every buffer; of temps only it means something.
+  std::vector<std::vector<int64_t>> output_dims;
+  uint64_t arena_bytes = 0, lower_bound_bytes = 0;
+  uint64_t scratch_stride_bytes = 0;
+};
+
+class Executable {
+ public:
+  // Opens the code and retains the constants that the kernels read.
+  static Status load(std::string_view artifact, std::span<tenon_blob_t* const> constants,
+                     std::unique_ptr<Executable>& out);
+  ~Executable();
+
+  void info(tenon_executable_info_t* out) const;
+  Status needs(tenon_symbols_t symbols, tenon_needs_t* needs);
+  Status execute(const tenon_call_t& call);  // Reentrant.
+
+ private:
+  Executable() = default;
+  Status adopt_constants(std::span<tenon_blob_t* const> constants);
+  Status find_kernels();
+  Status plan_for(tenon_symbols_t symbols, std::shared_ptr<const ShapePlan>& out);
+  Status make_plan(std::span<const int64_t> symbols, std::shared_ptr<const ShapePlan>& out) const;
+  Status size_buffers(ShapePlan& shape) const;
+  Status place_temps(ShapePlan& shape) const;
+  Status fill_slots(const tenon_call_t& call, const ShapePlan& shape, void** slots) const;
+
+  kernelgen::DeviceProgram program_;
+  std::unique_ptr<Module> module_;
+  std::vector<plan::KernelFn> kernels_;
+  std::vector<tenon_blob_t*> blobs_;          // Retained; null where no kernel reads it.
+  std::vector<const void*> constant_data_;
+  std::vector<uint64_t> constant_bytes_;
+  std::vector<std::unique_ptr<char[]>> copies_;  // Of constants that were not aligned.
+  uint64_t copied_bytes_ = 0;
+
+  std::mutex mutex_;
+  std::list<std::shared_ptr<const ShapePlan>> plans_;  // Most recently used first.
+};
+
+}  // namespace tenon::cpu
+#endif

@@ -1,0 +1,110 @@
+#include "isa.h"
+
+#include <cpuid.h>
+
+#include <cstring>
+
+#include "tenon/cpp/status.hpp"
+
+namespace tenon::cpu {
+namespace {
+
+constexpr Isa kAll[] = {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512};
+constexpr std::string_view kTargetPrefix = "cpu isa=";
+
+std::string choices(Isa best) {
+  std::string out;
+  for (Isa isa : kAll) {
+    if (isa <= best) {
+      out = std::string(name_of(isa)) + (out.empty() ? "" : ", ") + out;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string_view name_of(Isa isa) {
+  switch (isa) {
+    case Isa::kBaseline: return "baseline";
+    case Isa::kAvx2: return "avx2";
+    case Isa::kAvx512: return "avx512";
+  }
+  return "";
+}
+
+std::optional<Isa> isa_named(std::string_view name) {
+  for (Isa isa : kAll) {
+    if (name == name_of(isa)) {
+      return isa;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string_view clang_cpu(Isa isa) {
+  switch (isa) {
+    case Isa::kBaseline: return "x86-64";
+    case Isa::kAvx2: return "x86-64-v3";
+    case Isa::kAvx512: return "x86-64-v4";
+  }
+  return "";
+}
+
+Isa detected_isa() {
+  // The compiler's own test also asks whether the operating system saves the wide registers.
+  __builtin_cpu_init();
+  const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                  __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+  const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                  __builtin_cpu_supports("avx512cd");
+  return v4 ? Isa::kAvx512 : v3 ? Isa::kAvx2 : Isa::kBaseline;
+}
+
+std::optional<Isa> chosen_isa(std::string_view setting, std::string& why) {
+  const Isa best = detected_isa();
+  if (setting.empty()) {
+    return best;
+  }
+  const std::optional<Isa> asked = isa_named(setting);
+  if (!asked) {
+    why = cat("TENON_CPU_ISA is ", quoted(setting), ", which names no instruction set; use one of ",
+              choices(best), ", or unset it");
+    return std::nullopt;
+  }
+  if (*asked > best) {
+    why = cat("TENON_CPU_ISA asks for ", name_of(*asked),
+              ", which this processor does not have; use one of ", choices(best), ", or unset it");
+    return std::nullopt;
+  }
+  return asked;
+}
+
+std::string target_text(Isa isa) { return cat(kTargetPrefix, name_of(isa)); }
+
+std::optional<Isa> isa_of_target(std::string_view target) {
+  if (!target.starts_with(kTargetPrefix)) {
+    return std::nullopt;
+  }
+  return isa_named(target.substr(kTargetPrefix.size()));
+}
+
+std::string processor_name() {
+  unsigned words[12] = {};
+  if (__get_cpuid_max(0x80000000u, nullptr) < 0x80000004u) {
+    return "x86-64 processor";
+  }
+  for (unsigned i = 0; i < 3; ++i) {
+    __get_cpuid(0x80000002u + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2],
+                &words[4 * i + 3]);
+  }
+  char text[sizeof words + 1] = {};
+  std::memcpy(text, words, sizeof words);
+  std::string_view name(text);
+  while (!name.empty() && name.front() == ' ') name.remove_prefix(1);
+  while (!name.empty() && name.back() == ' ') name.remove_suffix(1);
+  return std::string(name);
+}
+
+}  // namespace tenon::cpu
