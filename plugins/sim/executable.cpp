@@ -1,0 +1,322 @@
+// tenon.compile/1 of the simulated device: subgraphs become OpenCL C through kernelgen, the host's toolchain for that dialect makes
+// them callable, and a queue's thread runs the work items one after another.
+#include "executable.h"
+
+#include <chrono>
+#include <cstring>
+#include <memory>
+
+#include "device.h"
+#include "tenon/abi/host.h"
+#include "tenon/abi/toolchain.h"
+#include "tenon/cpp/plugin.hpp"
+#include "tenon/kernelgen/device_program.h"
+#include "tenon/kernelgen/program_layout.h"
+
+namespace tenon::sim {
+namespace {
+
+namespace kg = tenon::kernelgen;
+
+// Rough and only for the partitioner: a simulated device should lose against a real one.
+constexpr double kGigabytesPerSecond = 2, kGigaflopsPerSecond = 1, kLaunchNs = 20000;
+
+struct Artifact {
+  std::string program;  // DeviceProgram::bytes
+  std::string object;
+  std::string text, explanation;  // for dump
+  uint32_t kernels = 0;
+};
+
+struct Executable {
+  Device* device = nullptr;
+  kg::DeviceProgram program;
+  const tenon_toolchain_api_t* toolchain = nullptr;
+  tenon_module_t* module = nullptr;
+  std::vector<tenon_opencl_run_t> entries;  // per kernel
+  std::vector<uint64_t> constants;          // handles
+  uint64_t constant_bytes = 0;
+
+  ~Executable() {
+    for (uint64_t handle : constants) (void)device->memory.free(handle);
+    if (module != nullptr) toolchain->release(toolchain->self, module);
+  }
+};
+
+Artifact* artifact_of(tenon_artifact_t* a) { return reinterpret_cast<Artifact*>(a); }
+Executable* executable_of(tenon_executable_t* e) { return reinterpret_cast<Executable*>(e); }
+
+Status lift_host(kg::LiftHost* out) { return kg::lift_host(context().host, out); }
+
+Status toolchain(const tenon_toolchain_api_t** out) {
+  const auto* registry = context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID);
+  if (registry == nullptr) return fail(TENON_FAILED_PRECONDITION, "sim: this host has no registry");
+  return registry->plugin_interface(registry->self, str("toolchain"), str(TENON_DIALECT_OPENCL_C), str(TENON_TOOLCHAIN_ID),
+                                    reinterpret_cast<const void**>(out));
+}
+
+tenon_code_t append(void* self, const void* data, uint64_t size_bytes) {
+  static_cast<std::string*>(self)->append(static_cast<const char*>(data), size_bytes);
+  return TENON_OK;
+}
+tenon_sink_t sink_to(std::string* out) { return {out, append}; }
+
+std::vector<tenon_node_t> nodes_of(const kg::LiftHost& host, tenon_graph_t* graph) {
+  tenon_graph_view_t g{};
+  g.size_bytes = sizeof g;
+  tenon_region_view_t main{};
+  main.size_bytes = sizeof main;
+  host.graph->graph_view(host.graph->self, graph, &g);
+  host.graph->region_view(host.graph->self, graph, g.main, &main);
+  return {main.nodes, main.nodes + main.node_count};
+}
+
+Status claim(void*, tenon_str_t, tenon_graph_t* graph, const tenon_claim_sink_t* sink) {
+  kg::LiftHost host;
+  TENON_TRY(lift_host(&host));
+  for (tenon_node_t node : nodes_of(host, graph)) {
+    std::string why;
+    if (kg::can_lift(host, graph, node, {}, &why)) {
+      TENON_TRY(sink->claim(sink->self, &node, 1,
+                            kg::node_cost_ns(host, graph, node, kGigabytesPerSecond, kGigaflopsPerSecond, kLaunchNs)));
+    } else {
+      TENON_TRY(sink->refuse(sink->self, node, TENON_UNIMPLEMENTED, str(why)));
+    }
+  }
+  return {};
+}
+
+Status compile(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_compile_options_t*, tenon_artifact_t** out) {
+  kg::LiftHost host;
+  const tenon_toolchain_api_t* tools = nullptr;
+  TENON_TRY(lift_host(&host));
+  TENON_TRY(toolchain(&tools));
+  const kg::Target opencl = kg::Target::opencl(true);
+  kg::BuiltProgram built;
+  auto artifact = std::make_unique<Artifact>();
+  std::string why, diagnostics;
+  if (!kg::build_program(host, graph, opencl, &built, &why) ||
+      !kg::generate_batch(&built, 0, static_cast<uint32_t>(built.kernels.size()), opencl, &artifact->text, &why) ||
+      !kg::explain_program(&built, opencl, &artifact->explanation, &why)) {
+    return fail(TENON_UNIMPLEMENTED, cat("sim: ", why));
+  }
+  tenon_toolchain_options_t options{};
+  options.size_bytes = sizeof options;
+  options.optimise = 1;
+  const tenon_sink_t object = sink_to(&artifact->object), notes = sink_to(&diagnostics);
+  (void)target;  // the toolchain builds for the machine that plays the device
+  TENON_TRY(tools->build(tools->self, str(""), str(TENON_DIALECT_OPENCL_C), str(artifact->text), &options, &object, &notes));
+  artifact->program = built.program.bytes();
+  artifact->kernels = static_cast<uint32_t>(built.kernels.size());
+  *out = reinterpret_cast<tenon_artifact_t*>(artifact.release());
+  return {};
+}
+
+void artifact_release(void*, tenon_artifact_t* artifact) { delete artifact_of(artifact); }
+
+Status artifact_info(void*, tenon_artifact_t* artifact, tenon_artifact_info_t* out) {
+  *out = {sizeof *out, artifact_of(artifact)->kernels, 0, 0, artifact_of(artifact)->object.size()};
+  return {};
+}
+
+// Bytes: length of the program, program, object.
+Status artifact_bytes(void*, tenon_artifact_t* artifact, const tenon_sink_t* sink) {
+  const Artifact& a = *artifact_of(artifact);
+  const uint64_t length = a.program.size();
+  TENON_TRY(sink->write(sink->self, &length, sizeof length));
+  TENON_TRY(sink->write(sink->self, a.program.data(), a.program.size()));
+  return sink->write(sink->self, a.object.data(), a.object.size());
+}
+
+Status split(const void* bytes, uint64_t size_bytes, kg::DeviceProgram* program, std::string_view* object) {
+  uint64_t length = 0;
+  if (size_bytes < sizeof length) return fail(TENON_FAILED_PRECONDITION, "sim: the artifact is cut short");
+  std::memcpy(&length, bytes, sizeof length);
+  const char* at = static_cast<const char*>(bytes) + sizeof length;
+  const uint64_t left = size_bytes - sizeof length;
+  std::string why;
+  if (length > left || !kg::DeviceProgram::read(at, length, program, &why)) {
+    return fail(TENON_FAILED_PRECONDITION, cat("sim: the artifact does not fit: ", why));
+  }
+  *object = {at + length, left - length};
+  return {};
+}
+
+Status fits(void*, tenon_str_t, const void* bytes, uint64_t size_bytes) {
+  kg::DeviceProgram program;
+  std::string_view object;
+  return split(bytes, size_bytes, &program, &object);
+}
+
+Status resolve_kernels(Executable* exe, std::string_view object) {
+  TENON_TRY(exe->toolchain->load(exe->toolchain->self, object.data(), object.size(), &exe->module));
+  for (const kg::ProgramKernel& kernel : exe->program.kernels) {
+    void* address = nullptr;
+    TENON_TRY(exe->toolchain->symbol(exe->toolchain->self, exe->module, str(kernel.entry + "__run"), &address));
+    exe->entries.push_back(reinterpret_cast<tenon_opencl_run_t>(address));
+  }
+  return {};
+}
+
+Status upload_constants(Executable* exe, tenon_blob_t* const* blobs, uint32_t count) {
+  if (count != exe->program.constant_count) return fail(TENON_INVALID_ARGUMENT, "sim: the artifact belongs to another set of constants");
+  std::vector<bool> used(count, false);
+  for (const kg::ProgramBuffer& b : exe->program.buffers) {
+    if (b.kind == kg::BufferKind::kConstant) used[b.index] = true;
+  }
+  const tenon_host_graph_t& graph = *context().graph;
+  for (uint32_t i = 0; i < count; ++i) {
+    const void* data = nullptr;
+    uint64_t size = 0;
+    if (used[i]) TENON_TRY(graph.blob_data(graph.self, blobs[i], &data, &size));
+    uint64_t handle = 0;
+    TENON_TRY(exe->device->memory.alloc(size, &handle));
+    exe->constants.push_back(handle);
+    exe->constant_bytes += size;
+    void* to = nullptr;
+    const DeviceMemory::Access access(exe->device->memory);
+    TENON_TRY(exe->device->memory.translate(handle, 0, size, &to));
+    if (size != 0) std::memcpy(to, data, size);
+  }
+  return {};
+}
+
+Status load(void*, tenon_device_t* device, const void* bytes, uint64_t size_bytes, tenon_blob_t* const* constants,
+            uint32_t constant_count, tenon_executable_t** out) {
+  auto exe = std::make_unique<Executable>();
+  exe->device = device_of(device);
+  std::string_view object;
+  TENON_TRY(split(bytes, size_bytes, &exe->program, &object));
+  TENON_TRY(toolchain(&exe->toolchain));
+  if (!exe->program.kernels.empty()) TENON_TRY(resolve_kernels(exe.get(), object));
+  TENON_TRY(upload_constants(exe.get(), constants, constant_count));
+  *out = reinterpret_cast<tenon_executable_t*>(exe.release());
+  return {};
+}
+
+void executable_release(void*, tenon_executable_t* exe) { delete executable_of(exe); }
+
+Status executable_info(void*, tenon_executable_t* exe, tenon_executable_info_t* out) {
+  *out = {sizeof *out, static_cast<uint32_t>(executable_of(exe)->program.steps.size()), executable_of(exe)->constant_bytes};
+  return {};
+}
+
+Status layout_of(const Executable& exe, tenon_symbols_t symbols, kg::ProgramLayout* out) {
+  std::string why;
+  if (!kg::layout_program(exe.program, {symbols.values, symbols.count}, kg::ScratchPer::kItem, out, &why)) {
+    return fail(TENON_INVALID_ARGUMENT, cat("sim: ", why));
+  }
+  return {};
+}
+
+Status needs(void*, tenon_executable_t* e, tenon_symbols_t symbols, tenon_needs_t* out) {
+  const Executable& exe = *executable_of(e);
+  kg::ProgramLayout layout;
+  TENON_TRY(layout_of(exe, symbols, &layout));
+  if (!kg::fill_needs(exe.program, layout, {symbols.values, symbols.count}, out)) {
+    return fail(TENON_INVALID_ARGUMENT, "sim: the call has another number of outputs");
+  }
+  return {};
+}
+
+// Everything one execution refers to, owned, since it runs later on the queue's thread.
+struct Run {
+  const Executable* exe;
+  kg::ProgramLayout layout;
+  std::vector<std::pair<uint64_t, uint64_t>> inputs, outputs;  // handle, offset
+  std::pair<uint64_t, uint64_t> workspace;
+  const tenon_profile_sink_t* profile;
+};
+
+std::pair<uint64_t, uint64_t> span_of(const tenon_span_t& s) { return {handle_of(s.buffer), s.offset_bytes}; }
+
+uint64_t now_ns() {
+  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
+}
+
+Status address_of(const Run& run, uint32_t buffer, void** out) {
+  const kg::ProgramBuffer& b = run.exe->program.buffers[buffer];
+  const uint64_t bytes = run.layout.bytes[buffer];
+  std::pair<uint64_t, uint64_t> at;
+  switch (b.kind) {
+    case kg::BufferKind::kInput: at = run.inputs[b.index]; break;
+    case kg::BufferKind::kOutput: at = run.outputs[b.index]; break;
+    case kg::BufferKind::kConstant: at = {run.exe->constants[b.index], 0}; break;
+    case kg::BufferKind::kTemp: at = {run.workspace.first, run.workspace.second + run.layout.temp_offsets[buffer]}; break;
+  }
+  return run.exe->device->memory.translate(at.first, at.second, bytes, out);
+}
+
+Status launch(const Run& run, size_t index) {
+  const kg::ProgramStep& step = run.exe->program.steps[index];
+  const kg::ProgramLayout::Launch& l = run.layout.launches[index];
+  std::vector<void*> args;
+  for (uint32_t b : step.buffers) {
+    void* address = nullptr;
+    TENON_TRY(address_of(run, b, &address));
+    args.push_back(address);
+  }
+  std::vector<int64_t> extents = l.extents;
+  for (int64_t& e : extents) args.push_back(&e);
+  if (l.scratch_bytes != 0) {
+    void* scratch = nullptr;
+    TENON_TRY(run.exe->device->memory.translate(run.workspace.first, run.workspace.second + run.layout.scratch_offset,
+                                                l.scratch_bytes * static_cast<uint64_t>(l.range), &scratch));
+    args.push_back(scratch);
+  }
+  const uint64_t size[3] = {static_cast<uint64_t>(l.range), 1, 1}, begin[3] = {0, 0, 0};
+  if (l.range > 0) run.exe->entries[step.kernel](args.data(), size, begin, size);
+  return {};
+}
+
+Status perform(const Run& run) {
+  const DeviceMemory::Access access(run.exe->device->memory);
+  for (size_t i = 0; i < run.exe->program.steps.size(); ++i) {
+    if (cancelled()) return fail(TENON_CANCELLED, "sim: stopped");
+    const uint64_t begin = now_ns();
+    TENON_TRY(launch(run, i));
+    if (run.profile != nullptr) {
+      const kg::ProgramStep& step = run.exe->program.steps[i];
+      run.profile->event(run.profile->self, str(step.name), str(step.origins), begin, now_ns(), step.flops, 0, 0);
+    }
+  }
+  return {};
+}
+
+Status execute(void*, tenon_executable_t* e, const tenon_call_t* call) {
+  Executable& exe = *executable_of(e);
+  if (call->input_count != exe.program.input_count || call->output_count != exe.program.output_count) {
+    return fail(TENON_INVALID_ARGUMENT, "sim: the call has another number of inputs or outputs");
+  }
+  auto run = std::make_shared<Run>();
+  run->exe = &exe;
+  TENON_TRY(layout_of(exe, call->symbols, &run->layout));
+  for (uint32_t i = 0; i < call->input_count; ++i) run->inputs.push_back(span_of(call->inputs[i]));
+  for (uint32_t i = 0; i < call->output_count; ++i) run->outputs.push_back(span_of(call->outputs[i]));
+  run->workspace = span_of(call->workspace);
+  run->profile = call->profile;
+  if (call->queue != nullptr) {
+    queue_of(call->queue)->queue.submit(points_of(call->waits, call->wait_count), point_of(call->signal),
+                                        [run] { return perform(*run); });
+    return {};
+  }
+  Fence done(0);
+  exe.device->default_queue.submit({}, {&done, 1}, [run] { return perform(*run); });
+  return done.wait(1, UINT64_MAX);
+}
+
+Status dump(void*, tenon_artifact_t* artifact, tenon_str_t what, const tenon_sink_t* sink) {
+  const Artifact& a = *artifact_of(artifact);
+  const std::string* text = view(what) == "source" ? &a.text : view(what) == "l1" || view(what) == "l2" ? &a.explanation : nullptr;
+  if (text == nullptr) return fail(TENON_NOT_FOUND, "sim: there are the dumps l1, l2 and source");
+  return sink->write(sink->self, text->data(), text->size());
+}
+
+}  // namespace
+
+const tenon_compile_api_t kCompileTable = {
+    sizeof(tenon_compile_api_t), nullptr,         entry<claim>,       entry<compile>,        artifact_release, entry<artifact_info>,
+    entry<artifact_bytes>,       entry<fits>,     entry<load>,        executable_release,    entry<executable_info>,
+    entry<needs>,                entry<execute>,  entry<dump>};
+
+}  // namespace tenon::sim

@@ -1,0 +1,108 @@
+#include "memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "tenon/cpp/plugin.hpp"
+
+namespace tenon::sim {
+namespace {
+uint64_t rounded(uint64_t size) { return (std::max<uint64_t>(size, 1) + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes; }
+}  // namespace
+
+Status DeviceMemory::reserve() {
+  void* p = mmap(nullptr, capacity_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) return fail(TENON_UNAVAILABLE, cat("sim: no address space for ", capacity_, " bytes of device memory"));
+  base_ = static_cast<char*>(p);
+  gaps_[0] = capacity_;
+  return {};
+}
+
+DeviceMemory::~DeviceMemory() {
+  if (base_ != nullptr) munmap(base_, capacity_);
+}
+
+bool DeviceMemory::place(uint64_t reserved, uint64_t* out_offset) {
+  for (auto it = gaps_.begin(); it != gaps_.end(); ++it) {
+    if (it->second < reserved) continue;
+    const auto [offset, size] = *it;
+    gaps_.erase(it);
+    if (size > reserved) gaps_[offset + reserved] = size - reserved;
+    *out_offset = offset;
+    return true;
+  }
+  return false;
+}
+
+Status DeviceMemory::alloc(uint64_t size_bytes, uint64_t* out_handle) {
+  const std::lock_guard lock(mutex_);
+  uint64_t offset = 0;
+  if (size_bytes > capacity_ || !place(rounded(size_bytes), &offset)) {
+    return fail(TENON_RESOURCE_EXHAUSTED,
+                cat("sim: ", size_bytes, " bytes asked, ", capacity_ - used_, " of ", capacity_, " bytes free"));
+  }
+  *out_handle = next_handle_++;
+  blocks_[*out_handle] = {offset, size_bytes, rounded(size_bytes)};
+  used_ += rounded(size_bytes);
+  peak_ = std::max(peak_, used_);
+  return {};
+}
+
+Status DeviceMemory::free(uint64_t handle) {
+  const std::lock_guard lock(mutex_);
+  const auto it = blocks_.find(handle);
+  if (it == blocks_.end()) return fail(TENON_INVALID_ARGUMENT, "sim: this buffer was freed before, or never allocated");
+  auto [offset, size, reserved] = it->second;
+  blocks_.erase(it);
+  used_ -= reserved;
+  auto next = gaps_.lower_bound(offset);
+  if (next != gaps_.end() && next->first == offset + reserved) {
+    reserved += next->second;
+    next = gaps_.erase(next);
+  }
+  if (next != gaps_.begin()) {
+    const auto before = std::prev(next);
+    if (before->first + before->second == offset) {
+      before->second += reserved;
+      return {};
+    }
+  }
+  gaps_[offset] = reserved;
+  return {};
+}
+
+Status DeviceMemory::translate(uint64_t handle, uint64_t offset_bytes, uint64_t length_bytes, void** out) {
+  const std::lock_guard lock(mutex_);
+  const auto it = blocks_.find(handle);
+  if (it == blocks_.end()) return fail(TENON_INVALID_ARGUMENT, "sim: this buffer was freed before, or never allocated");
+  const Block& block = it->second;
+  if (offset_bytes > block.size || length_bytes > block.size - offset_bytes) {
+    return fail(TENON_OUT_OF_RANGE, cat("sim: bytes [", offset_bytes, ", ", offset_bytes, " + ", length_bytes,
+                                        ") lie outside a buffer of ", block.size, " bytes"));
+  }
+  *out = base_ + block.offset + offset_bytes;
+  return {};
+}
+
+uint64_t DeviceMemory::used_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return used_;
+}
+
+uint64_t DeviceMemory::peak_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return peak_;
+}
+
+void DeviceMemory::open() {
+  const std::lock_guard lock(access_mutex_);
+  if (++accesses_ == 1) mprotect(base_, capacity_, PROT_READ | PROT_WRITE);
+}
+
+void DeviceMemory::close() {
+  const std::lock_guard lock(access_mutex_);
+  if (--accesses_ == 0) mprotect(base_, capacity_, PROT_NONE);
+}
+
+}  // namespace tenon::sim

@@ -1,0 +1,66 @@
+// The memory of one simulated device: an address space of its own, whose pages are closed while no command of the device runs, so
+// that a host that touches device memory by mistake faults instead of working by luck.
+//
+// Threads: alloc, free and translate are safe; an Access keeps the pages open for as long as it lives.
+#ifndef TENON_PLUGINS_SIM_MEMORY_H_
+#define TENON_PLUGINS_SIM_MEMORY_H_
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+
+#include "tenon/cpp/status.hpp"
+
+namespace tenon::sim {
+
+inline constexpr uint64_t kAlignmentBytes = 256;  // unlike the host's 64, so that nobody assumes it
+
+class DeviceMemory {
+ public:
+  explicit DeviceMemory(uint64_t capacity_bytes) : capacity_(capacity_bytes) {}
+  ~DeviceMemory();
+  DeviceMemory(const DeviceMemory&) = delete;
+
+  Status reserve();  // UNAVAILABLE when the address space cannot be had
+  // A handle, never an address. Size 0 gives a handle too.
+  Status alloc(uint64_t size_bytes, uint64_t* out_handle);
+  Status free(uint64_t handle);
+  // The address of a range, to be used under an Access. OUT_OF_RANGE beyond the buffer's end.
+  Status translate(uint64_t handle, uint64_t offset_bytes, uint64_t length_bytes, void** out);
+
+  uint64_t used_bytes() const;
+  uint64_t peak_bytes() const;
+  uint64_t capacity_bytes() const { return capacity_; }
+
+  // Opens the pages while at least one lives.
+  class Access {
+   public:
+    explicit Access(DeviceMemory& memory) : memory_(memory) { memory_.open(); }
+    ~Access() { memory_.close(); }
+    Access(const Access&) = delete;
+
+   private:
+    DeviceMemory& memory_;
+  };
+
+ private:
+  struct Block {
+    uint64_t offset, size, reserved;
+  };
+  void open();
+  void close();
+  bool place(uint64_t reserved, uint64_t* out_offset);
+
+  const uint64_t capacity_;
+  char* base_ = nullptr;
+  mutable std::mutex mutex_;
+  std::unordered_map<uint64_t, Block> blocks_;
+  std::map<uint64_t, uint64_t> gaps_;  // offset -> size, never adjacent
+  uint64_t next_handle_ = 1, used_ = 0, peak_ = 0;
+  std::mutex access_mutex_;
+  int accesses_ = 0;
+};
+
+}  // namespace tenon::sim
+#endif

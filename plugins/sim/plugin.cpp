@@ -1,0 +1,15 @@
+// A simulated accelerator: what a device with its own memory and asynchronous queues asks of the framework, where there is none.
+#include "tenon/cpp/plugin.hpp"
+
+#include "device.h"
+#include "executable.h"
+
+namespace {
+const tenon_interface_t kInterfaces[] = {
+    tenon::offer(TENON_DEVICE_ID, tenon::sim::kDeviceTable),
+    tenon::offer(TENON_QUEUE_ID, tenon::sim::kQueueTable),
+    tenon::offer(TENON_COMPILE_ID, tenon::sim::kCompileTable),
+};
+}
+
+TENON_PLUGIN("sim", "0.1.0", kInterfaces)

@@ -1,0 +1,121 @@
+#include "queue.h"
+
+#include <chrono>
+#include <utility>
+
+#include "tenon/cpp/plugin.hpp"
+
+namespace tenon::sim {
+namespace {
+
+Fault last_fault(tenon_code_t code) {
+  tenon_failure_t failure{};
+  failure.size_bytes = sizeof failure;
+  const tenon_host_t* host = context().host;
+  if (host->last_failure(host->self, &failure) == TENON_OK && failure.code == code) {
+    return {code, std::string(view(failure.message))};
+  }
+  return {code, "sim: a command failed"};
+}
+
+}  // namespace
+
+void Fence::signal(uint64_t value) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (value > value_) value_ = value;
+  }
+  changed_.notify_all();
+}
+
+void Fence::fail(uint64_t value, Fault fault) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (value < failed_at_) {
+      failed_at_ = value;
+      fault_ = std::move(fault);
+    }
+  }
+  changed_.notify_all();
+}
+
+Status Fence::query(uint64_t* out_value) const {
+  const std::lock_guard lock(mutex_);
+  *out_value = value_;
+  return failed_at_ == UINT64_MAX ? Status() : tenon::fail(fault_.code, fault_.message);
+}
+
+Status Fence::wait(uint64_t value, uint64_t timeout_ns) const {
+  std::unique_lock lock(mutex_);
+  const auto done = [&] { return value_ >= value || failed_at_ <= value; };
+  if (timeout_ns == UINT64_MAX) {
+    changed_.wait(lock, done);
+  } else if (!changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), done)) {
+    return tenon::fail(TENON_DEADLINE_EXCEEDED, cat("sim: the fence stands at ", value_, " and did not reach ", value, " within ",
+                                                  timeout_ns, " ns"));
+  }
+  return failed_at_ <= value ? tenon::fail(fault_.code, fault_.message) : Status();
+}
+
+Fault Fence::wait_quietly(uint64_t value) const {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return value_ >= value || failed_at_ <= value; });
+  return failed_at_ <= value ? fault_ : Fault{};
+}
+
+Queue::Queue() : thread_([this] { work(); }) {}
+
+Queue::~Queue() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  submitted_.notify_all();
+  thread_.join();
+}
+
+void Queue::submit(std::vector<FencePoint> waits, FencePoint signal, Command run) {
+  {
+    const std::lock_guard lock(mutex_);
+    items_.push_back({std::move(waits), signal, std::move(run)});
+  }
+  submitted_.notify_one();
+}
+
+Fault Queue::drain() {
+  std::unique_lock lock(mutex_);
+  idle_.wait(lock, [&] { return items_.empty() && !busy_; });
+  return std::exchange(fault_, Fault{});
+}
+
+Fault Queue::perform(Item& item) {
+  for (const FencePoint& point : item.waits) {
+    if (point.fence == nullptr) continue;
+    if (Fault fault = point.fence->wait_quietly(point.value); fault.code != TENON_OK) return fault;
+  }
+  const tenon_code_t code = detail::guarded(context().host, [&] { return item.run(); });
+  return code == TENON_OK ? Fault{} : last_fault(code);
+}
+
+void Queue::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    submitted_.wait(lock, [&] { return stopping_ || !items_.empty(); });
+    if (items_.empty()) return;
+    Item item = std::move(items_.front());
+    items_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    Fault fault = perform(item);
+    if (item.signal.fence != nullptr) {
+      fault.code == TENON_OK ? item.signal.fence->signal(item.signal.value)
+                             : item.signal.fence->fail(item.signal.value, fault);
+    }
+    lock.lock();
+    if (fault_.code == TENON_OK) fault_ = std::move(fault);
+    busy_ = false;
+    if (items_.empty()) idle_.notify_all();
+  }
+}
+
+}  // namespace tenon::sim

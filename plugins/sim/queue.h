@@ -1,0 +1,79 @@
+// Timeline fences and asynchronous queues. A queue is a thread that runs commands in order: it waits for a command's fence
+// points, runs it, and signals. A failed command fails its signal; commands that wait for it fail with the same fault and do not run.
+#ifndef TENON_PLUGINS_SIM_QUEUE_H_
+#define TENON_PLUGINS_SIM_QUEUE_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tenon/abi/queue.h"
+#include "tenon/cpp/status.hpp"
+
+namespace tenon::sim {
+
+// What went wrong on a queue's thread, to be told again on the thread that waits.
+struct Fault {
+  tenon_code_t code = TENON_OK;
+  std::string message;
+};
+
+// Safe.
+class Fence {
+ public:
+  explicit Fence(uint64_t initial) : value_(initial) {}
+  void signal(uint64_t value);
+  void fail(uint64_t value, Fault fault);
+  Status query(uint64_t* out_value) const;
+  Status wait(uint64_t value, uint64_t timeout_ns) const;
+  // As wait without an end, but keeps the fault instead of telling the host of it.
+  Fault wait_quietly(uint64_t value) const;
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  uint64_t value_;
+  uint64_t failed_at_ = UINT64_MAX;
+  Fault fault_;
+};
+
+struct FencePoint {
+  Fence* fence = nullptr;
+  uint64_t value = 0;
+};
+
+class Queue {
+ public:
+  Queue();
+  ~Queue();  // waits for its work
+  Queue(const Queue&) = delete;
+
+  using Command = std::function<Status()>;
+  void submit(std::vector<FencePoint> waits, FencePoint signal, Command run);
+  // Waits until everything submitted is done; the first failure since the last drain.
+  Fault drain();
+
+ private:
+  struct Item {
+    std::vector<FencePoint> waits;
+    FencePoint signal;
+    Command run;
+  };
+  void work();
+  Fault perform(Item& item);
+
+  std::mutex mutex_;
+  std::condition_variable submitted_, idle_;
+  std::deque<Item> items_;
+  bool busy_ = false, stopping_ = false;
+  Fault fault_;
+  std::thread thread_;  // last: it uses the rest
+};
+
+}  // namespace tenon::sim
+#endif
