@@ -32,10 +32,10 @@ std::vector<std::string> frontend_arguments(const tenon_clang_options_t& options
                                             const std::string& file) {
   const bool opencl = options.dialect == TENON_CLANG_OPENCL_C;
   std::vector<std::string> args = {
-      "-triple", kTriple, "-emit-obj", "-disable-free", "-main-file-name", file,
-      "-mrelocation-model", "pic", "-pic-level", "2", "-mframe-pointer=none", "-funwind-tables=2",
-      "-ffreestanding", "-nostdsysteminc", "-nobuiltininc", "-ffp-contract=fast",
-      "-fmax-type-align=16", "-fno-verbose-asm", "-ferror-limit", "20",
+      "-triple", kTriple, "-emit-obj", "-main-file-name", file, "-mrelocation-model", "pic",
+      "-pic-level", "2", "-mframe-pointer=none", "-funwind-tables=2", "-ffreestanding",
+      "-nostdsysteminc", "-nobuiltininc", "-ffp-contract=fast", "-fmax-type-align=16",
+      "-fno-verbose-asm", "-ferror-limit", "20",
       // Explicit 512-bit vectors are the emitter's choice: x86-64-v4 alone would halve them.
       "-mprefer-vector-width=512", "-Wno-psabi"};
   args.push_back("-O" + std::to_string(options.opt_level));
