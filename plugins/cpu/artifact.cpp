@@ -55,7 +55,8 @@ Status artifact_unpack(std::string_view bytes, ArtifactParts& out) {
     return fail(TENON_FAILED_PRECONDITION,
                 "The artifact was compiled by another build of the cpu plugin; compile it again.");
   }
-  if (header.program_bytes > rest.size() || header.code_bytes != rest.size() - header.program_bytes) {
+  if (header.program_bytes > rest.size() ||
+      header.code_bytes != rest.size() - header.program_bytes) {
     return fail(TENON_DATA_LOSS, cat("The artifact is cut short or too long: it has ", rest.size(),
                                      " bytes behind its header, which promises ",
                                      header.program_bytes, " and ", header.code_bytes, "."));

@@ -23,7 +23,9 @@ struct tenon_executable_t {
 namespace tenon::cpu {
 namespace {
 
-Status host_tables(kernelgen::LiftHost& out) { return lift_host(context().host, &out); }
+Status host_tables(kernelgen::LiftHost& out) {
+  return lift_host(context().host, &out);
+}
 
 Status isa_for(tenon_str_t target, Isa& out) {
   if (const std::optional<Isa> isa = isa_of_target(view(target))) {
@@ -134,7 +136,9 @@ Status load(void*, tenon_device_t*, const void* bytes, uint64_t size_bytes,
   return {};
 }
 
-void executable_release(void*, tenon_executable_t* executable) { delete executable; }
+void executable_release(void*, tenon_executable_t* executable) {
+  delete executable;
+}
 
 Status executable_info(void*, tenon_executable_t* executable, tenon_executable_info_t* out) {
   executable->executable->info(out);

@@ -27,12 +27,12 @@ Library open_library() {
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (!handle) {
     const char* reason = dlerror();
-    return {nullptr, cat("The compiler library cannot be opened: ", reason ? reason : path,
-                         ". Reinstall Tenon, or disable the cpu plugin (TENON_PLUGINS_DISABLE=cpu).")};
+    return {nullptr,
+            cat("The compiler library cannot be opened: ", reason ? reason : path,
+                ". Reinstall Tenon, or disable the cpu plugin (TENON_PLUGINS_DISABLE=cpu).")};
   }
   opened = true;
-  auto query =
-      reinterpret_cast<tenon_clang_query_fn>(dlsym(handle, TENON_CLANG_QUERY_NAME));
+  auto query = reinterpret_cast<tenon_clang_query_fn>(dlsym(handle, TENON_CLANG_QUERY_NAME));
   const tenon_clang_t* table = query ? query(TENON_CLANG_ABI) : nullptr;
   if (!table) {
     return {nullptr, cat("The compiler library ", path, " is of another version than the plugin.")};
@@ -45,7 +45,9 @@ const Library& library() {
   return instance;
 }
 
-tenon_clang_str_t clang_str(std::string_view text) { return {text.data(), text.size()}; }
+tenon_clang_str_t clang_str(std::string_view text) {
+  return {text.data(), text.size()};
+}
 
 void append(void* context, const char* data, uint64_t size) {
   static_cast<std::string*>(context)->append(data, size);
@@ -109,7 +111,9 @@ const std::string& library_folder() {
   return folder;
 }
 
-bool compiler_was_opened() { return opened; }
+bool compiler_was_opened() {
+  return opened;
+}
 
 BuildResult build_unit(const BuildRequest& request) {
   if (request.isolated) {
@@ -140,7 +144,8 @@ BuildResult link_units(std::span<const std::string> objects) {
   }
   LinkFolder folder;
   if (!folder.valid()) {
-    return {TENON_RESOURCE_EXHAUSTED, {},
+    return {TENON_RESOURCE_EXHAUSTED,
+            {},
             "The linker needs a folder for its output and TMPDIR (or /tmp) cannot be written to."};
   }
   std::vector<tenon_clang_str_t> spans;

@@ -24,13 +24,14 @@ struct BuildRequest {
 
 struct BuildResult {
   tenon_code_t code = TENON_OK;
-  std::string bytes;     // On OK only.
-  std::string messages;  // The compiler's diagnostics, or one sentence for a failure of another kind.
+  std::string bytes;  // On OK only.
+  std::string
+      messages;  // The compiler's diagnostics, or one sentence for a failure of another kind.
 };
 
-// Compiles one unit. INVALID_ARGUMENT: the text does not compile. NOT_FOUND: the library or tenon-cc
-// is not beside the plugin. ABORTED: the isolated compiler died on the text. DEADLINE_EXCEEDED: it
-// took longer than a minute. Safe.
+// Compiles one unit. INVALID_ARGUMENT: the text does not compile. NOT_FOUND: the library or
+// tenon-cc is not beside the plugin. ABORTED: the isolated compiler died on the text.
+// DEADLINE_EXCEEDED: it took longer than a minute. Safe.
 BuildResult build_unit(const BuildRequest& request);
 
 // Links objects to the bytes of a shared object. Safe.

@@ -125,9 +125,12 @@ BuildResult parse_answer(const std::string& answer) {
 
 BuildResult build_in_process_of_its_own(const std::string& folder, const BuildRequest& request) {
   MemoryFile in("tenon-cc-request"), out("tenon-cc-answer"), err("tenon-cc-errors");
-  const ProcessRequest head = {kProcessMagic,     request.dialect,
-                               request.output,    request.opt_level,
-                               static_cast<uint32_t>(request.isa), 0,
+  const ProcessRequest head = {kProcessMagic,
+                               request.dialect,
+                               request.output,
+                               request.opt_level,
+                               static_cast<uint32_t>(request.isa),
+                               0,
                                request.text.size()};
   if (out.fd() < 0 || err.fd() < 0 || !in.write_all(&head, sizeof head) ||
       !in.write_all(request.text.data(), request.text.size()) || !in.rewind()) {
@@ -145,15 +148,15 @@ BuildResult build_in_process_of_its_own(const std::string& folder, const BuildRe
                    "The isolated compiler took longer than 60 s and was stopped.");
   }
   if (WIFSIGNALED(status)) {
-    return failure(TENON_ABORTED,
-                   cat("The compiler died of signal ", WTERMSIG(status), " (",
-                       strsignal(WTERMSIG(status)), ") on this text. Its last words: ",
-                       err.contents().substr(0, kMaxStderr)));
+    return failure(
+        TENON_ABORTED,
+        cat("The compiler died of signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)),
+            ") on this text. Its last words: ", err.contents().substr(0, kMaxStderr)));
   }
   if (WEXITSTATUS(status) != 0) {
-    return failure(TENON_ABORTED, cat("The isolated compiler ended with status ",
-                                      WEXITSTATUS(status), ": ",
-                                      err.contents().substr(0, kMaxStderr)));
+    return failure(TENON_ABORTED,
+                   cat("The isolated compiler ended with status ", WEXITSTATUS(status), ": ",
+                       err.contents().substr(0, kMaxStderr)));
   }
   return parse_answer(out.contents());
 }

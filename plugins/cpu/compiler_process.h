@@ -8,8 +8,8 @@
 namespace tenon::cpu {
 
 // Runs `folder`/tenon-cc for one unit. The request goes through a file in memory on its standard
-// input, the answer through one on its standard output; nothing is written to disk. Limits: 60 s and
-// 4 GB. Safe.
+// input, the answer through one on its standard output; nothing is written to disk. Limits: 60 s
+// and 4 GB. Safe.
 BuildResult build_in_process_of_its_own(const std::string& folder, const BuildRequest& request);
 
 // The request as tenon-cc reads it: these words, then the text.

@@ -13,8 +13,8 @@ BuildRequest request(std::string_view text) {
 }
 
 TEST(IsolatedCompiler, BuildsAnObject) {
-  BuildResult result = build_in_process_of_its_own(
-      TENON_CPU_FOLDER, request("extern \"C\" int f() { return 7; }"));
+  BuildResult result =
+      build_in_process_of_its_own(TENON_CPU_FOLDER, request("extern \"C\" int f() { return 7; }"));
   ASSERT_EQ(result.code, TENON_OK) << result.messages;
   EXPECT_EQ(result.bytes.substr(1, 3), "ELF");
 }

@@ -66,7 +66,9 @@ Status open(void*, uint32_t ordinal, tenon_device_t** out_device) {
   return {};
 }
 
-Status close(void*, tenon_device_t*) { return {}; }
+Status close(void*, tenon_device_t*) {
+  return {};
+}
 
 Status alloc(void*, tenon_device_t* device, uint64_t size_bytes, tenon_buffer_t** out_buffer) {
   const uint64_t limit = physical_bytes();
@@ -160,24 +162,27 @@ Status copy(void*, tenon_device_t*, const tenon_copy_t* c) {
     case TENON_COPY_DEVICE_TO_DEVICE:
       TENON_TRY(check_range(c->from, c->from_offset_bytes, c->length_bytes, "source"));
       TENON_TRY(check_range(c->to, c->to_offset_bytes, c->length_bytes, "target"));
-      move(c->to->data + c->to_offset_bytes, c->from->data + c->from_offset_bytes,
-           c->length_bytes);
+      move(c->to->data + c->to_offset_bytes, c->from->data + c->from_offset_bytes, c->length_bytes);
       return {};
-    case TENON_COPY_FILL: return fill(*c);
+    case TENON_COPY_FILL:
+      return fill(*c);
     default:
-      return fail(TENON_INVALID_ARGUMENT, cat("The cpu device knows no copy direction ",
-                                              c->direction, "."));
+      return fail(TENON_INVALID_ARGUMENT,
+                  cat("The cpu device knows no copy direction ", c->direction, "."));
   }
 }
 
-Status sync(void*, tenon_device_t*) { return {}; }
+Status sync(void*, tenon_device_t*) {
+  return {};
+}
 
 Status map(void*, tenon_device_t*, tenon_buffer_t* buffer, void** out_data) {
   *out_data = buffer->data;
   return {};
 }
 
-Status import(void*, tenon_device_t*, void* data, uint64_t size_bytes, tenon_buffer_t** out_buffer) {
+Status import(void*, tenon_device_t*, void* data, uint64_t size_bytes,
+              tenon_buffer_t** out_buffer) {
   // Generated code reads vectors from any address but elements from their natural one.
   if (reinterpret_cast<uintptr_t>(data) % alignof(uint64_t) != 0) {
     return fail(TENON_UNIMPLEMENTED, "The memory is not aligned to 8 bytes; it has to be copied.");

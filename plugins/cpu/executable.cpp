@@ -15,8 +15,8 @@ using kernelgen::BufferKind;
 using kernelgen::ProgramBuffer;
 using kernelgen::ProgramStep;
 
-constexpr size_t kMaxPlans = 64;                     // Shapes of one model that are kept planned.
-constexpr int64_t kMaxBytes = int64_t{1} << 62;      // Size programs saturate far above this.
+constexpr size_t kMaxPlans = 64;                 // Shapes of one model that are kept planned.
+constexpr int64_t kMaxBytes = int64_t{1} << 62;  // Size programs saturate far above this.
 
 const tenon_host_threads_t* host_threads() {
   static const auto* table = context().query<tenon_host_threads_t>(TENON_HOST_THREADS_ID);
@@ -67,6 +67,7 @@ Status Executable::load(std::string_view artifact, std::span<tenon_blob_t* const
       return fail(TENON_INTERNAL, cat("Generated code cannot be loaded: ", why, "."));
     }
   }
+  made->find_used_buffers();
   TENON_TRY(made->find_kernels());
   TENON_TRY(made->adopt_constants(constants));
   out = std::move(made);
@@ -79,6 +80,18 @@ Executable::~Executable() {
     if (blob) {
       graph.blob_release(graph.self, blob);
     }
+  }
+}
+
+void Executable::find_used_buffers() {
+  used_.resize(program_.buffers.size());
+  for (const ProgramStep& step : program_.steps) {
+    for (uint32_t buffer : step.buffers) {
+      used_[buffer] = true;
+    }
+  }
+  for (size_t i = 0; i < used_.size(); ++i) {
+    used_[i] = used_[i] || program_.buffers[i].kind == BufferKind::kOutput;
   }
 }
 
@@ -103,8 +116,9 @@ Status Executable::adopt_constants(std::span<tenon_blob_t* const> constants) {
   blobs_.resize(constants.size());
   constant_data_.resize(constants.size());
   constant_bytes_.resize(constants.size());
-  for (const ProgramBuffer& buffer : program_.buffers) {
-    if (buffer.kind != BufferKind::kConstant || blobs_[buffer.index]) {
+  for (size_t i = 0; i < program_.buffers.size(); ++i) {
+    const ProgramBuffer& buffer = program_.buffers[i];
+    if (!used_[i] || buffer.kind != BufferKind::kConstant || blobs_[buffer.index]) {
       continue;
     }
     tenon_blob_t* blob = constants[buffer.index];
@@ -167,6 +181,9 @@ Status Executable::size_buffers(ShapePlan& shape) const {
   shape.output_dims.resize(program_.output_count);
   for (size_t i = 0; i < program_.buffers.size(); ++i) {
     const ProgramBuffer& buffer = program_.buffers[i];
+    if (!used_[i]) {
+      continue;  // Fused away: it needs no memory, however large it would be.
+    }
     const int64_t bytes = buffer.bytes.evaluate(shape.symbols);
     if (bytes < 0 || bytes > kMaxBytes) {
       return too_large("a tensor");
@@ -190,18 +207,15 @@ Status Executable::size_buffers(ShapePlan& shape) const {
 
 Status Executable::place_temps(ShapePlan& shape) const {
   std::vector<plan::Lifetime> lives(program_.buffers.size());
-  std::vector<bool> used(program_.buffers.size());
   for (uint32_t s = 0; s < program_.steps.size(); ++s) {
     for (uint32_t buffer : program_.steps[s].buffers) {
       plan::Lifetime& life = lives[buffer];
-      life.first_step = used[buffer] ? life.first_step : s;
+      if (life.size_bytes == 0 && program_.buffers[buffer].kind == BufferKind::kTemp) {
+        life.size_bytes = shape.sizes_bytes[buffer];
+        life.first_step = s;
+      }
       life.last_step = s;
-      used[buffer] = true;
     }
-  }
-  for (size_t i = 0; i < lives.size(); ++i) {
-    const bool temp = used[i] && program_.buffers[i].kind == BufferKind::kTemp;
-    lives[i].size_bytes = temp ? shape.sizes_bytes[i] : 0;
   }
   plan::MemoryPlan memory;
   if (plan::plan_memory(lives, memory) != plan::MemoryError::kNone) {
@@ -269,7 +283,8 @@ Status Executable::needs(tenon_symbols_t symbols, tenon_needs_t* needs) {
   return {};
 }
 
-Status Executable::fill_slots(const tenon_call_t& call, const ShapePlan& shape, void** slots) const {
+Status Executable::fill_slots(const tenon_call_t& call, const ShapePlan& shape,
+                              void** slots) const {
   auto place = [&](const tenon_span_t& span, uint64_t bytes, std::string_view what,
                    void*& out) -> Status {
     if (!span.buffer || span.offset_bytes > span.buffer->size_bytes ||
@@ -283,6 +298,10 @@ Status Executable::fill_slots(const tenon_call_t& call, const ShapePlan& shape, 
   for (size_t i = 0; i < program_.buffers.size(); ++i) {
     const ProgramBuffer& buffer = program_.buffers[i];
     const uint64_t bytes = shape.sizes_bytes[i];
+    slots[i] = nullptr;
+    if (!used_[i]) {
+      continue;
+    }
     switch (buffer.kind) {
       case BufferKind::kInput:
         TENON_TRY(place(call.inputs[buffer.index], bytes, "input", slots[i]));
@@ -295,8 +314,8 @@ Status Executable::fill_slots(const tenon_call_t& call, const ShapePlan& shape, 
         slots[i] = const_cast<void*>(constant_data_[buffer.index]);
         break;
       case BufferKind::kTemp:
-        slots[i] = call.workspace.buffer ? call.workspace.buffer->data + call.workspace.offset_bytes +
-                                               shape.arena_offsets[i]
+        slots[i] = call.workspace.buffer ? call.workspace.buffer->data +
+                                               call.workspace.offset_bytes + shape.arena_offsets[i]
                                          : nullptr;
         break;
     }
@@ -309,15 +328,14 @@ Status Executable::execute(const tenon_call_t& call) {
     return fail(TENON_UNIMPLEMENTED, "The cpu device has no queues.");
   }
   if (call.input_count != program_.input_count || call.output_count != program_.output_count) {
-    return fail(TENON_INVALID_ARGUMENT,
-                cat("The executable has ", program_.input_count, " inputs and ",
-                    program_.output_count, " outputs; the call brings ", call.input_count, " and ",
-                    call.output_count, "."));
+    return fail(
+        TENON_INVALID_ARGUMENT,
+        cat("The executable has ", program_.input_count, " inputs and ", program_.output_count,
+            " outputs; the call brings ", call.input_count, " and ", call.output_count, "."));
   }
   std::shared_ptr<const ShapePlan> shape;
   TENON_TRY(plan_for(call.symbols, shape));
-  const uint64_t scratch_bytes =
-      shape->scratch_stride_bytes * plan::worker_count(host_threads());
+  const uint64_t scratch_bytes = shape->scratch_stride_bytes * plan::worker_count(host_threads());
   const uint64_t workspace_bytes = shape->arena_bytes + scratch_bytes;
   const tenon_span_t& workspace = call.workspace;
   if (workspace_bytes != 0 &&

@@ -21,8 +21,8 @@ namespace tenon::cpu {
 struct ShapePlan {
   std::vector<int64_t> symbols;
   plan::Plan plan;
-  std::vector<uint64_t> sizes_bytes;     // Of every buffer of the program.
-  std::vector<uint64_t> arena_offsets;   // Of every buffer; of temps only it means something.
+  std::vector<uint64_t> sizes_bytes;    // Of every buffer of the program.
+  std::vector<uint64_t> arena_offsets;  // Of every buffer; of temps only it means something.
   std::vector<std::vector<int64_t>> output_dims;
   uint64_t arena_bytes = 0, lower_bound_bytes = 0;
   uint64_t scratch_stride_bytes = 0;
@@ -43,6 +43,7 @@ class Executable {
   Executable() = default;
   Status adopt_constants(std::span<tenon_blob_t* const> constants);
   Status find_kernels();
+  void find_used_buffers();
   Status plan_for(tenon_symbols_t symbols, std::shared_ptr<const ShapePlan>& out);
   Status make_plan(std::span<const int64_t> symbols, std::shared_ptr<const ShapePlan>& out) const;
   Status size_buffers(ShapePlan& shape) const;
@@ -52,7 +53,8 @@ class Executable {
   kernelgen::DeviceProgram program_;
   std::unique_ptr<Module> module_;
   std::vector<plan::KernelFn> kernels_;
-  std::vector<tenon_blob_t*> blobs_;          // Retained; null where no kernel reads it.
+  std::vector<bool> used_;  // By buffer: some step reads or writes it, or it is an output.
+  std::vector<tenon_blob_t*> blobs_;  // Retained; null where no kernel reads it.
   std::vector<const void*> constant_data_;
   std::vector<uint64_t> constant_bytes_;
   std::vector<std::unique_ptr<char[]>> copies_;  // Of constants that were not aligned.

@@ -26,9 +26,12 @@ std::string choices(Isa best) {
 
 std::string_view name_of(Isa isa) {
   switch (isa) {
-    case Isa::kBaseline: return "baseline";
-    case Isa::kAvx2: return "avx2";
-    case Isa::kAvx512: return "avx512";
+    case Isa::kBaseline:
+      return "baseline";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512:
+      return "avx512";
   }
   return "";
 }
@@ -44,9 +47,12 @@ std::optional<Isa> isa_named(std::string_view name) {
 
 std::string_view clang_cpu(Isa isa) {
   switch (isa) {
-    case Isa::kBaseline: return "x86-64";
-    case Isa::kAvx2: return "x86-64-v3";
-    case Isa::kAvx512: return "x86-64-v4";
+    case Isa::kBaseline:
+      return "x86-64";
+    case Isa::kAvx2:
+      return "x86-64-v3";
+    case Isa::kAvx512:
+      return "x86-64-v4";
   }
   return "";
 }
@@ -81,7 +87,9 @@ std::optional<Isa> chosen_isa(std::string_view setting, std::string& why) {
   return asked;
 }
 
-std::string target_text(Isa isa) { return cat(kTargetPrefix, name_of(isa)); }
+std::string target_text(Isa isa) {
+  return cat(kTargetPrefix, name_of(isa));
+}
 
 std::optional<Isa> isa_of_target(std::string_view target) {
   if (!target.starts_with(kTargetPrefix)) {

@@ -21,8 +21,8 @@ std::string_view clang_cpu(Isa isa);
 // The best that this processor and its operating system can run.
 Isa detected_isa();
 
-// detected_isa(), forced down by `setting` (the value of TENON_CPU_ISA; empty: not set). Nullopt with
-// a sentence in `why` for a name that is none or a set that this processor lacks.
+// detected_isa(), forced down by `setting` (the value of TENON_CPU_ISA; empty: not set). Nullopt
+// with a sentence in `why` for a name that is none or a set that this processor lacks.
 std::optional<Isa> chosen_isa(std::string_view setting, std::string& why);
 
 // "cpu isa=avx2", the target of the device, and back; nullopt for a text of another device.

@@ -41,6 +41,8 @@ Module::~Module() {
   close(fd_);
 }
 
-void* Module::symbol(const std::string& name) const { return dlsym(handle_, name.c_str()); }
+void* Module::symbol(const std::string& name) const {
+  return dlsym(handle_, name.c_str());
+}
 
 }  // namespace tenon::cpu

@@ -11,8 +11,8 @@ namespace tenon::cpu {
 // Code that is mapped as long as this lives. Nothing of it may run when it goes. Symbols: safe.
 class Module {
  public:
-  // Null with a sentence in `why` when the loader refuses the bytes. The bytes must be trusted (from
-  // this plugin's compiler, through a cache that checks them): opening runs them.
+  // Null with a sentence in `why` when the loader refuses the bytes. The bytes must be trusted
+  // (from this plugin's compiler, through a cache that checks them): opening runs them.
   static std::unique_ptr<Module> open(std::string_view bytes, std::string& why);
   ~Module();
   Module(const Module&) = delete;
@@ -22,8 +22,8 @@ class Module {
 
  private:
   Module(int fd, void* handle) : fd_(fd), handle_(handle) {}
-  // Kept open as long as the library: the loader knows libraries by path, and the number of a closed
-  // file would name the next one.
+  // Kept open as long as the library: the loader knows libraries by path, and the number of a
+  // closed file would name the next one.
   int fd_;
   void* handle_;
 };

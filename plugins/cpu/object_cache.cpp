@@ -12,10 +12,14 @@ namespace {
 
 std::string_view name_of(CacheKind kind) {
   switch (kind) {
-    case CacheKind::kArtifact: return "cpu-artifact";
-    case CacheKind::kKernel: return "cpu-kernel";
-    case CacheKind::kObject: return "cpu-object";
-    case CacheKind::kModule: return "cpu-module";
+    case CacheKind::kArtifact:
+      return "cpu-artifact";
+    case CacheKind::kKernel:
+      return "cpu-kernel";
+    case CacheKind::kObject:
+      return "cpu-object";
+    case CacheKind::kModule:
+      return "cpu-module";
   }
   return "";
 }
@@ -33,7 +37,9 @@ void append_hash(std::string& out, std::string_view bytes) {
 
 }  // namespace
 
-std::string_view code_version() { return TENON_CPU_DIGEST; }
+std::string_view code_version() {
+  return TENON_CPU_DIGEST;
+}
 
 std::string cache_key(CacheKind kind, Isa isa, std::string_view options, std::string_view content) {
   std::string key;

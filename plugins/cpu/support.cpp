@@ -1,7 +1,5 @@
 #include "support.h"
 
-#include <vector>
-
 #include "tenon/cpp/plugin.hpp"
 
 namespace tenon::cpu {
@@ -14,9 +12,12 @@ struct Rates {
 
 Rates rates_of(Isa isa) {
   switch (isa) {
-    case Isa::kAvx512: return {30, 100, 50};
-    case Isa::kAvx2: return {30, 60, 50};
-    case Isa::kBaseline: break;
+    case Isa::kAvx512:
+      return {30, 100, 50};
+    case Isa::kAvx2:
+      return {30, 60, 50};
+    case Isa::kBaseline:
+      break;
   }
   return {20, 15, 50};
 }
@@ -34,23 +35,19 @@ Status claim_nodes(const kernelgen::LiftHost& host, tenon_graph_t* graph, Isa is
   TENON_TRY(api.region_view(api.self, graph, graph_view.main, &region));
   const Rates rates = rates_of(isa);
   const kernelgen::LiftLimits limits;
-  std::vector<tenon_node_t> taken;
-  double cost_ns = 0;
   for (uint32_t i = 0; i < region.node_count; ++i) {
     const tenon_node_t node = region.nodes[i];
     std::string why;
     if (can_lift(host, graph, node, limits, &why)) {
-      taken.push_back(node);
-      cost_ns += node_cost_ns(host, graph, node, rates.gigabytes_per_second,
-                              rates.gigaflops_per_second, rates.launch_ns);
+      // One claim a node: any set of them compiles together, and the partitioner sees each cost.
+      const double cost_ns = node_cost_ns(host, graph, node, rates.gigabytes_per_second,
+                                          rates.gigaflops_per_second, rates.launch_ns);
+      TENON_TRY(sink.claim(sink.self, &node, 1, cost_ns));
     } else if (sink.refuse) {
       TENON_TRY(sink.refuse(sink.self, node, TENON_UNIMPLEMENTED, str(why)));
     }
   }
-  if (taken.empty()) {
-    return {};
-  }
-  return sink.claim(sink.self, taken.data(), static_cast<uint32_t>(taken.size()), cost_ns);
+  return {};
 }
 
 }  // namespace tenon::cpu

@@ -9,8 +9,7 @@
 
 namespace tenon::cpu {
 
-// One claim over all nodes of the main region that kernelgen can lift, and a refusal with a reason
-// for each of the others.
+// Claims each node of the main region that kernelgen can lift and refuses the others with a reason.
 Status claim_nodes(const kernelgen::LiftHost& host, tenon_graph_t* graph, Isa isa,
                    const tenon_claim_sink_t& sink);
 

@@ -6,8 +6,8 @@
 #include "object_cache.h"
 #include "tenon/cpp/plugin.hpp"
 
-// The bytes that build gives are a shared object, so that load needs no linker: a warm process never
-// opens the compiler library.
+// The bytes that build gives are a shared object, so that load needs no linker: a warm process
+// never opens the compiler library.
 struct tenon_module_t {
   std::unique_ptr<tenon::cpu::Module> module;
 };
@@ -25,7 +25,8 @@ Status isa_for(std::string_view target, Isa& out) {
   if (!isa) {
     return fail(TENON_INVALID_ARGUMENT,
                 cat("The clang toolchain compiles for \"cpu isa=avx512\", \"cpu isa=avx2\" and "
-                    "\"cpu isa=baseline\", not for ", quoted(target), "."));
+                    "\"cpu isa=baseline\", not for ",
+                    quoted(target), "."));
   }
   out = *isa;
   return {};
@@ -40,7 +41,8 @@ Status request_for(tenon_str_t target, tenon_str_t dialect, tenon_str_t text,
     out.dialect = TENON_CLANG_OPENCL_C;
   } else {
     return fail(TENON_INVALID_ARGUMENT, cat("The clang toolchain knows the dialects c++ and "
-                                            "opencl-c, not ", quoted(view(dialect)), "."));
+                                            "opencl-c, not ",
+                                            quoted(view(dialect)), "."));
   }
   if (text.size > kMaxTextBytes) {
     return fail(TENON_INVALID_ARGUMENT, cat("A unit of ", text.size, " bytes is longer than the ",
@@ -49,8 +51,8 @@ Status request_for(tenon_str_t target, tenon_str_t dialect, tenon_str_t text,
   out.text = view(text);
   if (options) {
     if (options->optimise > 3) {
-      return fail(TENON_INVALID_ARGUMENT, cat("Optimisation levels are 0 to 3, not ",
-                                              options->optimise, "."));
+      return fail(TENON_INVALID_ARGUMENT,
+                  cat("Optimisation levels are 0 to 3, not ", options->optimise, "."));
     }
     if (options->option_count != 0) {
       return fail(TENON_INVALID_ARGUMENT, cat("The clang toolchain has no option ",
@@ -88,9 +90,8 @@ Status build(void*, tenon_str_t target, tenon_str_t dialect, tenon_str_t text,
              const tenon_sink_t* diagnostics) {
   BuildRequest request;
   TENON_TRY(request_for(target, dialect, text, options, request));
-  const std::string key =
-      cache_key(CacheKind::kModule, request.isa, cat(view(dialect), " O", request.opt_level),
-                request.text);
+  const std::string key = cache_key(CacheKind::kModule, request.isa,
+                                    cat(view(dialect), " O", request.opt_level), request.text);
   if (std::optional<std::string> cached = cache_get(CacheKind::kModule, key)) {
     return give(object, *cached);
   }
@@ -102,8 +103,7 @@ Status build(void*, tenon_str_t target, tenon_str_t dialect, tenon_str_t text,
 
 Status load(void*, const void* bytes, uint64_t size_bytes, tenon_module_t** out_module) {
   std::string why;
-  std::unique_ptr<Module> module =
-      Module::open({static_cast<const char*>(bytes), size_bytes}, why);
+  std::unique_ptr<Module> module = Module::open({static_cast<const char*>(bytes), size_bytes}, why);
   if (!module) {
     return fail(TENON_INVALID_ARGUMENT, cat("The code cannot be loaded: ", why, "."));
   }
@@ -120,7 +120,9 @@ Status symbol(void*, tenon_module_t* module, tenon_str_t name, void** out_addres
   return {};
 }
 
-void release(void*, tenon_module_t* module) { delete module; }
+void release(void*, tenon_module_t* module) {
+  delete module;
+}
 
 }  // namespace
 

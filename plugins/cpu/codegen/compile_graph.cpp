@@ -18,8 +18,8 @@ namespace {
 using kernelgen::BuiltProgram;
 using kernelgen::DeviceProgram;
 
-// More kernels to a unit share the cost of the prelude; fewer keep all cores busy and are found again
-// by other models one by one.
+// More kernels to a unit share the cost of the prelude; fewer keep all cores busy and are found
+// again by other models one by one.
 constexpr uint32_t kMaxBatch = 8;
 
 struct Batch {
@@ -53,9 +53,8 @@ std::string artifact_key(tenon_graph_t* graph, const CompileSettings& settings) 
 // Looks for a kernel's object; true when it is in work.objects.
 bool find_kernel(Work& work, uint32_t index) {
   const kernelgen::Hash128& hash = work.built.program.kernels[index].hash;
-  work.kernel_keys[index] =
-      cache_key(CacheKind::kKernel, work.settings.isa, work.options(),
-                {reinterpret_cast<const char*>(&hash), sizeof hash});
+  work.kernel_keys[index] = cache_key(CacheKind::kKernel, work.settings.isa, work.options(),
+                                      {reinterpret_cast<const char*>(&hash), sizeof hash});
   std::optional<std::string> object_key = cache_get(CacheKind::kKernel, work.kernel_keys[index]);
   if (!object_key) {
     return false;
@@ -103,8 +102,7 @@ void build_batch(Work& work, Batch& batch) {
   if (batch.ready) {
     return;
   }
-  batch.object_key =
-      cache_key(CacheKind::kObject, work.settings.isa, work.options(), batch.text);
+  batch.object_key = cache_key(CacheKind::kObject, work.settings.isa, work.options(), batch.text);
   if (std::optional<std::string> object = cache_get(CacheKind::kObject, batch.object_key)) {
     batch.object = std::move(*object);
     batch.from_cache = true;
@@ -171,7 +169,8 @@ Status link(Work& work, CompiledGraph& out, std::string& code) {
   }
   BuildResult linked = link_units(objects);
   if (linked.code != TENON_OK) {
-    return fail(linked.code, cat("Generated code does not link: ", linked.messages.substr(0, 4000)));
+    return fail(linked.code,
+                cat("Generated code does not link: ", linked.messages.substr(0, 4000)));
   }
   code = std::move(linked.bytes);
   return {};
@@ -181,15 +180,16 @@ Status lift_and_fuse(const kernelgen::LiftHost& host, tenon_graph_t* graph, Isa 
                      BuiltProgram& out) {
   std::string why;
   if (!build_program(host, graph, target_of(isa), &out, &why)) {
-    return fail(TENON_UNIMPLEMENTED, cat("The cpu device cannot compile this subgraph: ", why, "."));
+    return fail(TENON_UNIMPLEMENTED,
+                cat("The cpu device cannot compile this subgraph: ", why, "."));
   }
   return {};
 }
 
 std::string plan_text(const DeviceProgram& program) {
-  std::string out = cat("symbols ", program.symbol_count, ", inputs ", program.input_count,
-                        ", outputs ", program.output_count, ", constants ",
-                        program.constant_count, "\n");
+  std::string out =
+      cat("symbols ", program.symbol_count, ", inputs ", program.input_count, ", outputs ",
+          program.output_count, ", constants ", program.constant_count, "\n");
   constexpr std::string_view kinds[] = {"input", "output", "constant", "temp"};
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     const kernelgen::ProgramBuffer& buffer = program.buffers[i];
@@ -211,9 +211,12 @@ std::string plan_text(const DeviceProgram& program) {
 
 kernelgen::Target target_of(Isa isa) {
   switch (isa) {
-    case Isa::kAvx512: return kernelgen::Target::avx512();
-    case Isa::kAvx2: return kernelgen::Target::avx2();
-    case Isa::kBaseline: break;
+    case Isa::kAvx512:
+      return kernelgen::Target::avx512();
+    case Isa::kAvx2:
+      return kernelgen::Target::avx2();
+    case Isa::kBaseline:
+      break;
   }
   return kernelgen::Target::baseline();
 }
