@@ -1,0 +1,471 @@
+// What is known of dims: ranges by interval arithmetic, divisibility, comparisons with the help of asserted
+// facts. Everything here answers "maybe" rather than search long: the optimiser then takes the general path.
+#include <algorithm>
+#include <numeric>
+
+#include "core/base/str.h"
+#include "core/ir/dims.h"
+#include "core/ir/dims_internal.h"
+
+namespace tenon::ir {
+namespace {
+
+constexpr int64_t kLowest = INT64_MIN, kHighest = INT64_MAX;
+constexpr int64_t kAnyMultiple = int64_t{1} << 62;
+
+bool finite(int64_t v) { return v != kLowest && v != kHighest; }
+
+int64_t saturating_add(int64_t a, int64_t b) {
+  // Bounds of one side never mix the two infinities.
+  if (!finite(a)) return a;
+  if (!finite(b)) return b;
+  int64_t r;
+  if (__builtin_add_overflow(a, b, &r)) return a < 0 ? kLowest : kHighest;
+  return r;
+}
+
+int64_t saturating_mul(int64_t a, int64_t b) {
+  if (a == 0 || b == 0) return 0;
+  int64_t r;
+  if (!finite(a) || !finite(b) || __builtin_mul_overflow(a, b, &r)) {
+    return (a < 0) != (b < 0) ? kLowest : kHighest;
+  }
+  return r;
+}
+
+DimRange times(DimRange a, DimRange b) {
+  const int64_t c[] = {saturating_mul(a.lo, b.lo), saturating_mul(a.lo, b.hi), saturating_mul(a.hi, b.lo),
+                       saturating_mul(a.hi, b.hi)};
+  return {*std::min_element(c, c + 4), *std::max_element(c, c + 4)};
+}
+
+int64_t saturating_gcd(int64_t a, int64_t b) {
+  if (a == kLowest || b == kLowest) return 1;
+  return std::gcd(a, b);
+}
+
+}  // namespace
+
+// ---- Ranges and multiples ----------------------------------------------------------------------
+
+DimRange DimTable::range_of_atom(uint32_t index) const {
+  const Atom& atom = atoms_[index];
+  if (atom.kind == AtomKind::kSymbol) return {symbols_[atom.symbol].lo, symbols_[atom.symbol].hi};
+  const DimRange a = range(atom.args[0]);
+  const DimRange b = range(atom.args[1]);
+  switch (atom.kind) {
+    case AtomKind::kFloorDiv: {
+      // The divisor is positive wherever the dim has a value.
+      const int64_t blo = std::max<int64_t>(b.lo, 1);
+      auto divide = [](int64_t x, int64_t y) {
+        if (!finite(x)) return x;
+        return y == kHighest ? (x < 0 ? int64_t{-1} : int64_t{0}) : floor_div(x, y);
+      };
+      return {a.lo < 0 ? divide(a.lo, blo) : divide(a.lo, b.hi),
+              a.hi < 0 ? divide(a.hi, b.hi) : divide(a.hi, blo)};
+    }
+    case AtomKind::kMod: {
+      int64_t hi = b.hi == kHighest ? kHighest : b.hi - 1;
+      if (a.lo >= 0) hi = std::min(hi, a.hi);
+      return {0, hi};
+    }
+    default: {
+      DimRange out = a;
+      for (size_t i = 1; i < atom.args.size(); ++i) {
+        const DimRange r = range(atom.args[i]);
+        if (atom.kind == AtomKind::kMin) {
+          out = {std::min(out.lo, r.lo), std::min(out.hi, r.hi)};
+        } else {
+          out = {std::max(out.lo, r.lo), std::max(out.hi, r.hi)};
+        }
+      }
+      return out;
+    }
+  }
+}
+
+DimRange DimTable::range_of(const DimPoly& poly) const {
+  DimRange sum{poly.constant, poly.constant};
+  for (const DimTerm& t : poly.terms) {
+    DimRange product{t.coeff, t.coeff};
+    for (uint32_t a : t.atoms) product = times(product, range_of_atom(a));
+    sum = {saturating_add(sum.lo, product.lo), saturating_add(sum.hi, product.hi)};
+  }
+  return sum;
+}
+
+DimRange DimTable::range(Dim dim) const {
+  if (dim >= 0) return {dim, dim};
+  return range_of(entries_[static_cast<size_t>(~dim)].poly);
+}
+
+int64_t DimTable::multiple_of_atom(uint32_t index) const {
+  const Atom& atom = atoms_[index];
+  if (atom.kind == AtomKind::kSymbol) return symbols_[atom.symbol].multiple_of;
+  const int64_t a = multiple_of(atom.args[0]);
+  if (atom.kind == AtomKind::kFloorDiv) {
+    return atom.args[1] > 0 && a % atom.args[1] == 0 ? std::max<int64_t>(a / atom.args[1], 1) : 1;
+  }
+  int64_t g = a;
+  for (size_t i = 1; i < atom.args.size(); ++i) g = saturating_gcd(g, multiple_of(atom.args[i]));
+  return g;
+}
+
+int64_t DimTable::multiple_of_term(const DimTerm& term) const {
+  if (term.coeff == kLowest) return 1;
+  int64_t m = std::abs(term.coeff);
+  for (uint32_t a : term.atoms) {
+    int64_t product;
+    // A divisor of the true divisor is right too.
+    if (!__builtin_mul_overflow(m, multiple_of_atom(a), &product)) m = product;
+  }
+  return m;
+}
+
+int64_t DimTable::multiple_of_poly(const DimPoly& poly) const {
+  int64_t g = poly.constant == kLowest ? 1 : std::abs(poly.constant);
+  for (const DimTerm& t : poly.terms) g = saturating_gcd(g, multiple_of_term(t));
+  return g == 0 ? kAnyMultiple : g;
+}
+
+int64_t DimTable::multiple_of(Dim dim) const { return multiple_of_poly(poly_of(dim)); }
+
+// ---- Equalities --------------------------------------------------------------------------------
+
+bool DimTable::mentions_atom(const DimPoly& poly, uint32_t wanted) const {
+  for (const DimTerm& t : poly.terms) {
+    for (uint32_t a : t.atoms) {
+      if (a == wanted) return true;
+      if (atoms_[a].kind == AtomKind::kSymbol) continue;
+      for (Dim d : atoms_[a].args) {
+        if (mentions_atom(poly_of(d), wanted)) return true;
+      }
+    }
+  }
+  return false;
+}
+
+DimTable::MaybePoly DimTable::replace_atom(const DimPoly& poly, uint32_t atom, const DimPoly& by) {
+  DimPoly sum{poly.constant, {}};
+  for (const DimTerm& t : poly.terms) {
+    DimPoly product{0, {}};
+    DimTerm rest{t.coeff, {}};
+    uint32_t power = 0;
+    for (uint32_t a : t.atoms) {
+      if (a == atom) ++power;
+      else rest.atoms.push_back(a);
+    }
+    if (rest.atoms.empty()) product.constant = rest.coeff;
+    else product.terms.push_back(rest);
+    for (uint32_t i = 0; i < power; ++i) {
+      MaybePoly next = mul(product, by);
+      if (!next) return {};
+      product = std::move(*next);
+    }
+    MaybePoly next = add(sum, product, 1);
+    if (!next) return {};
+    sum = std::move(*next);
+  }
+  return sum;
+}
+
+// The polynomial with every atom replaced by what it is known to equal.
+DimTable::MaybePoly DimTable::canon(const DimPoly& poly) const {
+  if (equalities_.empty()) return poly;
+  DimPoly sum{poly.constant, {}};
+  for (const DimTerm& t : poly.terms) {
+    DimPoly product{t.coeff, {}};
+    for (uint32_t a : t.atoms) {
+      const DimPoly self{0, {{1, {a}}}};
+      MaybePoly next = mul(product, atoms_[a].canon ? *atoms_[a].canon : self);
+      if (!next) return {};
+      product = std::move(*next);
+    }
+    MaybePoly next = add(sum, product, 1);
+    if (!next) return {};
+    sum = std::move(*next);
+  }
+  return settle(std::move(sum));
+}
+
+Result<DimPoly> DimTable::canon_of_atom(uint32_t index) {
+  const Atom atom = atoms_[index];
+  DimPoly out{0, {{1, {index}}}};
+  if (atom.kind != AtomKind::kSymbol) {
+    bool changed = false;
+    std::vector<DimPoly> args;
+    for (Dim d : atom.args) {
+      const DimPoly before = poly_of(d);
+      const MaybePoly after = canon(before);
+      args.push_back(after ? *after : before);
+      changed = changed || args.back() != before;
+    }
+    if (changed) {
+      static constexpr uint32_t kOps[] = {0, TENON_DIM_FLOORDIV, TENON_DIM_MOD, TENON_DIM_MIN, TENON_DIM_MAX};
+      DimPoly made = args[0];
+      for (size_t i = 1; i < args.size(); ++i) {
+        TENON_ASSIGN_OR_RETURN(made, make_poly(kOps[static_cast<size_t>(atom.kind)], made, args[i]));
+      }
+      out = std::move(made);
+    }
+  }
+  for (const auto& [replaced, by] : equalities_) {
+    MaybePoly next = replace_atom(out, replaced, by);
+    if (next) out = std::move(*next);
+  }
+  return out;
+}
+
+Status DimTable::refresh_canon() {
+  // Arguments have lower numbers than what mentions them, so one pass in order is enough; atoms that are made
+  // on the way are born canonical.
+  for (uint32_t i = 0; i < atoms_.size(); ++i) {
+    TENON_ASSIGN_OR_RETURN(DimPoly canon, canon_of_atom(i));
+    const bool self = canon.constant == 0 && canon.terms.size() == 1 && canon.terms[0].coeff == 1 &&
+                      canon.terms[0].atoms == std::vector<uint32_t>{i};
+    if (self) atoms_[i].canon.reset();
+    else atoms_[i].canon = std::move(canon);
+  }
+  return {};
+}
+
+// Solves zero == 0 for one atom and remembers the solution.
+Status DimTable::learn_equality(const DimPoly& zero) {
+  uint32_t best = TENON_NONE;
+  bool best_symbol = false;
+  int64_t sign = 1;
+  for (const DimTerm& t : zero.terms) {
+    if (t.atoms.size() != 1 || (t.coeff != 1 && t.coeff != -1)) continue;
+    const uint32_t a = t.atoms[0];
+    const bool symbol = atoms_[a].kind == AtomKind::kSymbol;
+    // The youngest symbol is expressed by older ones, so that inputs explain what comes later.
+    if (best != TENON_NONE && (best_symbol && !symbol)) continue;
+    if (best != TENON_NONE && best_symbol == symbol && a < best) continue;
+    DimPoly rest = zero;
+    std::erase_if(rest.terms, [&](const DimTerm& x) { return x.atoms == t.atoms; });
+    if (mentions_atom(rest, a)) continue;
+    best = a;
+    best_symbol = symbol;
+    sign = t.coeff;
+  }
+  if (best == TENON_NONE) {
+    zeros_.push_back(zero);
+    return {};
+  }
+  DimPoly solution = zero;
+  std::erase_if(solution.terms, [&](const DimTerm& x) { return x.atoms == std::vector<uint32_t>{best}; });
+  const MaybePoly flipped = mul(solution, DimPoly{-sign, {}});
+  if (!flipped) return error(TENON_OUT_OF_RANGE, "T0303", "a symbolic dim does not fit in 64 bits");
+  solution = *flipped;
+  for (auto& [atom, by] : equalities_) {
+    MaybePoly next = replace_atom(by, best, solution);
+    if (next) by = std::move(*next);
+  }
+  equalities_.emplace_back(best, solution);
+  if (best_symbol) {
+    // What was known of the symbol is now known of the solution.
+    const SymbolData s = symbols_[atoms_[best].symbol];
+    if (s.lo != kLowest) {
+      if (const MaybePoly p = add(solution, DimPoly{s.lo, {}}, -1)) TENON_RETURN_IF_ERROR(narrow(*p));
+    }
+    if (s.hi != kHighest) {
+      if (const MaybePoly p = add(DimPoly{s.hi, {}}, solution, -1)) TENON_RETURN_IF_ERROR(narrow(*p));
+    }
+    const DimRange r = range_of(solution);
+    SymbolData& mine = symbols_[atoms_[best].symbol];
+    mine.lo = std::max(mine.lo, r.lo);
+    mine.hi = std::min(mine.hi, r.hi);
+    const bool single = solution.constant == 0 && solution.terms.size() == 1 &&
+                        solution.terms[0].coeff == 1 && solution.terms[0].atoms.size() == 1 &&
+                        atoms_[solution.terms[0].atoms[0]].kind == AtomKind::kSymbol;
+    if (single) {
+      SymbolData& other = symbols_[atoms_[solution.terms[0].atoms[0]].symbol];
+      int64_t lcm;
+      const int64_t part = s.multiple_of / std::gcd(s.multiple_of, other.multiple_of);
+      if (!__builtin_mul_overflow(part, other.multiple_of, &lcm)) other.multiple_of = lcm;
+    }
+    mine.multiple_of = std::max(mine.multiple_of, std::min(multiple_of_poly(solution), kAnyMultiple));
+  }
+  return refresh_canon();
+}
+
+// poly >= 0 is known: a bound of one symbol is kept in its range, anything else as a fact to prove with.
+Status DimTable::narrow(const DimPoly& poly) {
+  if (range_of(poly).lo >= 0) return {};
+  if (poly.terms.size() == 1 && poly.terms[0].atoms.size() == 1 &&
+      atoms_[poly.terms[0].atoms[0]].kind == AtomKind::kSymbol && poly.constant != kLowest) {
+    SymbolData& s = symbols_[atoms_[poly.terms[0].atoms[0]].symbol];
+    const int64_t c = poly.terms[0].coeff;
+    // c*s + k >= 0: s >= ceil(-k / c) for c > 0, s <= floor(k / -c) for c < 0.
+    if (c > 0) s.lo = std::max(s.lo, -floor_div(poly.constant, c));
+    else if (c != kLowest) s.hi = std::min(s.hi, floor_div(poly.constant, -c));
+    return {};
+  }
+  if (nonneg_.size() < kDimFactsMax) nonneg_.push_back(poly);
+  return {};
+}
+
+// ---- Proving -----------------------------------------------------------------------------------
+
+// True when poly >= 0 follows from ranges, facts, and the bounds that floordiv, min and max give their
+// arguments. `depth` and `budget` bound the search.
+bool DimTable::prove_nonneg(const DimPoly& poly, int depth, int* budget) const {
+  if (range_of(poly).lo >= 0) return true;
+  if (depth == 0 || --*budget < 0) return false;
+  for (const DimTerm& t : poly.terms) {
+    if (t.atoms.size() != 1) continue;  // other factors might be negative
+    const uint32_t index = t.atoms[0];
+    const Atom& atom = atoms_[index];
+    if (atom.kind == AtomKind::kMin || atom.kind == AtomKind::kMax) {
+      // c * min(x, y): the minimum is at most each argument, and equals one of them.
+      const bool any = (t.coeff < 0) == (atom.kind == AtomKind::kMin);
+      bool proved = !any;
+      for (Dim d : atom.args) {
+        const MaybePoly p = replace_atom(poly, index, poly_of(d));
+        const bool one = p && prove_nonneg(*p, depth - 1, budget);
+        if (any && one) return true;
+        proved = proved && one;
+      }
+      if (proved) return true;
+    } else if (atom.kind == AtomKind::kFloorDiv && atom.args[1] > 0) {
+      // d * floordiv(p, d) lies in [p - d + 1, p]: multiply everything by d and put the bound in.
+      const int64_t d = atom.args[1];
+      DimPoly rest = poly;
+      std::erase_if(rest.terms, [&](const DimTerm& x) { return x.atoms == t.atoms; });
+      const MaybePoly scaled = mul(rest, DimPoly{d, {}});
+      DimPoly bound = poly_of(atom.args[0]);
+      if (t.coeff > 0 && __builtin_sub_overflow(bound.constant, d - 1, &bound.constant)) continue;
+      const MaybePoly sum = scaled ? add(*scaled, bound, t.coeff) : MaybePoly();
+      if (sum && prove_nonneg(*sum, depth - 1, budget)) return true;
+    }
+  }
+  for (const DimPoly& known : nonneg_) {
+    // Only facts that share a term can help.
+    bool related = false;
+    for (const DimTerm& t : known.terms) {
+      for (const DimTerm& u : poly.terms) related = related || (t.atoms == u.atoms && (t.coeff < 0) == (u.coeff < 0));
+    }
+    if (!related) continue;
+    const MaybePoly rest = add(poly, known, -1);
+    if (rest && prove_nonneg(*rest, depth - 1, budget)) return true;
+    if (*budget < 0) return false;
+  }
+  return false;
+}
+
+bool DimTable::nonneg(const DimPoly& poly) const {
+  int budget = 400;
+  return prove_nonneg(poly, 4, &budget);
+}
+
+uint32_t DimTable::divisible(const DimPoly& a, const DimPoly& b) const {
+  if (divide_exactly(a, b)) return TENON_YES;
+  if (b.is_constant()) {
+    if (b.constant == 0) return a.is_constant() ? TENON_NO : TENON_MAYBE;
+    const int64_t d = b.constant < 0 ? -b.constant : b.constant;
+    if (d <= 0) return TENON_MAYBE;
+    if (multiple_of_poly(a) % d == 0) return TENON_YES;
+    bool others_vanish = true;
+    for (const DimTerm& t : a.terms) others_vanish = others_vanish && multiple_of_term(t) % d == 0;
+    if (others_vanish) return TENON_NO;
+    const DimRange r = range_of(a);
+    if (r.lo > 0 && r.hi < d) return TENON_NO;
+  }
+  for (const DimFact& f : facts_) {
+    if (f.rel != TENON_REL_DIVISIBLE) continue;
+    const MaybePoly fa = canon(poly_of(f.a));
+    const MaybePoly fb = canon(poly_of(f.b));
+    if (!fa || !fb || !divide_exactly(*fb, b)) continue;
+    const MaybePoly rest = add(a, *fa, -1);
+    if (rest && (divide_exactly(*rest, b) || (b.is_constant() && multiple_of_poly(*rest) % b.constant == 0))) {
+      return TENON_YES;
+    }
+  }
+  return TENON_MAYBE;
+}
+
+uint32_t DimTable::compare(uint32_t rel, Dim a, Dim b) const {
+  if (!valid(a) || !valid(b)) return TENON_MAYBE;
+  if (rel == TENON_REL_EQ && a == b) return TENON_YES;
+  if (rel == TENON_REL_DIVISIBLE && a >= 0 && b > 0) return a % b == 0 ? TENON_YES : TENON_NO;
+  if (rel != TENON_REL_DIVISIBLE && a >= 0 && b >= 0) {
+    const bool holds = rel == TENON_REL_EQ ? a == b : rel == TENON_REL_LT ? a < b : a <= b;
+    return holds ? TENON_YES : TENON_NO;
+  }
+  const MaybePoly pa = canon(poly_of(a));
+  const MaybePoly pb = canon(poly_of(b));
+  if (!pa || !pb) return TENON_MAYBE;
+  if (rel == TENON_REL_DIVISIBLE) return divisible(*pa, *pb);
+  MaybePoly diff = add(*pb, *pa, -1);  // b - a
+  if (diff) diff = settle(std::move(*diff));
+  if (!diff) return TENON_MAYBE;
+  const MaybePoly minus = mul(*diff, DimPoly{-1, {}});
+  if (!minus) return TENON_MAYBE;
+  auto shifted = [](const DimPoly& p) {  // p - 1
+    return add(p, DimPoly{1, {}}, -1);
+  };
+  const MaybePoly above = shifted(*diff), below = shifted(*minus);
+  if (!above || !below) return TENON_MAYBE;
+  if (rel == TENON_REL_EQ) {
+    if (diff->is_constant()) return diff->constant == 0 ? TENON_YES : TENON_NO;
+    for (const DimPoly& zero : zeros_) {
+      const MaybePoly z = canon(zero);
+      if (z && (*z == *diff || *z == *minus)) return TENON_YES;
+    }
+    int64_t g = 0;
+    for (const DimTerm& t : diff->terms) g = saturating_gcd(g, multiple_of_term(t));
+    if (g > 1 && diff->constant % g != 0) return TENON_NO;
+    if (nonneg(*above) || nonneg(*below)) return TENON_NO;
+    if (nonneg(*diff) && nonneg(*minus)) return TENON_YES;
+    return TENON_MAYBE;
+  }
+  if (rel == TENON_REL_LE) return nonneg(*diff) ? TENON_YES : nonneg(*below) ? TENON_NO : TENON_MAYBE;
+  if (rel == TENON_REL_LT) return nonneg(*above) ? TENON_YES : nonneg(*minus) ? TENON_NO : TENON_MAYBE;
+  return TENON_MAYBE;
+}
+
+// ---- Asserting ---------------------------------------------------------------------------------
+
+Status DimTable::assert_fact(uint32_t rel, Dim a, Dim b) {
+  if (rel > TENON_REL_DIVISIBLE || !valid(a) || !valid(b)) {
+    return error(TENON_INVALID_ARGUMENT, "T0301", "{} is no relation of two dims of this graph", rel);
+  }
+  const uint32_t known = compare(rel, a, b);
+  if (known == TENON_YES) return {};
+  if (known == TENON_NO) {
+    static constexpr const char* kWords[] = {"==", "<", "<=", "is a multiple of"};
+    return error(TENON_INVALID_ARGUMENT, "T0306", "`{} {} {}` contradicts what is known of these dims", text(a),
+                 kWords[rel], text(b));
+  }
+  if (read_only_) return error(TENON_FAILED_PRECONDITION, "T0302", "the graph is frozen");
+  if (facts_.size() >= kDimFactsMax) {
+    return error(TENON_RESOURCE_EXHAUSTED, "T0305", "a graph has more than {} facts about its dims", kDimFactsMax);
+  }
+  const MaybePoly pa = canon(poly_of(a));
+  const MaybePoly pb = canon(poly_of(b));
+  if (!pa || !pb) return error(TENON_OUT_OF_RANGE, "T0303", "a symbolic dim does not fit in 64 bits");
+  facts_.push_back({rel, a, b});
+  if (rel == TENON_REL_DIVISIBLE) {
+    const bool symbol = pa->constant == 0 && pa->terms.size() == 1 && pa->terms[0].coeff == 1 &&
+                        pa->terms[0].atoms.size() == 1 &&
+                        atoms_[pa->terms[0].atoms[0]].kind == AtomKind::kSymbol;
+    if (symbol && pb->is_constant() && pb->constant > 0) {
+      SymbolData& s = symbols_[atoms_[pa->terms[0].atoms[0]].symbol];
+      int64_t lcm;
+      if (!__builtin_mul_overflow(s.multiple_of / std::gcd(s.multiple_of, pb->constant), pb->constant, &lcm)) {
+        s.multiple_of = lcm;
+      }
+    }
+    return {};
+  }
+  MaybePoly diff = add(*pb, *pa, -1);
+  if (!diff) return error(TENON_OUT_OF_RANGE, "T0303", "a symbolic dim does not fit in 64 bits");
+  if (rel == TENON_REL_EQ) return learn_equality(*diff);
+  if (rel == TENON_REL_LT) {
+    diff = add(*diff, DimPoly{1, {}}, -1);
+    if (!diff) return error(TENON_OUT_OF_RANGE, "T0303", "a symbolic dim does not fit in 64 bits");
+  }
+  return narrow(*diff);
+}
+
+}  // namespace tenon::ir

@@ -1,0 +1,37 @@
+// The serial forms of graphs: .tir text (docs/guide/tir.md) and a versioned binary form.
+//
+// Reading answers any bytes with a graph that passed the verifier or with a located failure; it runs no code,
+// opens no file, and is bounded by the limits of core/base/limits.h.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/ir/graph.h"
+
+namespace tenon::ir {
+
+// Constants above TENON_TEXT_INLINE_BYTES_MAX appear in the text as digest and offset into `sidecar`, which
+// belongs beside the text under its name + ".bin". Offsets are multiples of 64; equal blobs are stored once.
+struct SidecarPart {
+  uint64_t offset = 0;
+  Ref<Blob> blob;
+};
+struct TextForm {
+  std::string text;
+  std::vector<SidecarPart> sidecar;  // in order of offset; gaps are zeros
+  uint64_t sidecar_bytes = 0;
+};
+
+Result<TextForm> write_text(const Graph& graph);
+Result<std::string> write_binary(const Graph& graph);
+// The bytes of a text form's sidecar, whole.
+Result<std::string> sidecar_bytes(const TextForm& form);
+
+// Recognises the form. `name` is for diagnostics; `sidecar` may be null when the text needs none.
+Result<Ref<Graph>> read_graph(Ref<Blob> bytes, std::string_view name, Ref<Blob> sidecar);
+Result<Ref<Graph>> read_text(std::string_view text, std::string_view name, Ref<Blob> sidecar);
+Result<Ref<Graph>> read_binary(Ref<Blob> bytes, std::string_view name);
+
+}  // namespace tenon::ir
