@@ -1,0 +1,215 @@
+#include "core/dispatch/partition.h"
+
+#include <algorithm>
+
+namespace tenon::dispatch {
+namespace {
+
+// A border between two devices costs at least this, even in shared memory: two executions instead of one, and
+// no fusion across. Keeps equal-cost devices from alternating.
+constexpr double kBorderNs = 3000;
+constexpr int kSweepsMax = 8;
+
+class Search {
+ public:
+  explicit Search(const PartitionProblem& problem) : problem_(problem), touched_(problem.node_count) {
+    for (uint32_t v = 0; v < problem.values.size(); ++v) {
+      const PartitionValue& value = problem.values[v];
+      if (value.producer != kHost) touched_[value.producer].push_back(v);
+      for (uint32_t c : value.consumers) touched_[c].push_back(v);
+    }
+    for (auto& list : touched_) {
+      std::sort(list.begin(), list.end());
+      list.erase(std::unique(list.begin(), list.end()), list.end());
+    }
+  }
+
+  double copies(uint32_t v, std::span<const uint32_t> at) const {
+    const PartitionValue& value = problem_.values[v];
+    const uint32_t from = value.producer == kHost ? kHost : at[value.producer];
+    if (from == kUnplaced) return 0;
+    double cost = 0;
+    uint64_t seen = 0;
+    for (uint32_t c : value.consumers) {
+      const uint32_t to = at[c];
+      if (to == from || to == kUnplaced || (seen >> to & 1) != 0) continue;
+      seen |= uint64_t{1} << to;
+      cost += copy(from, to, value.bytes);
+    }
+    if (value.output && from != kHost) cost += copy(from, kHost, value.bytes);
+    return cost;
+  }
+
+  double total(std::span<const uint32_t> at) const {
+    double cost = 0;
+    for (uint32_t n = 0; n < problem_.node_count; ++n) {
+      if (at[n] != kUnplaced) cost += problem_.devices[at[n]].cost_ns[n];
+    }
+    for (uint32_t v = 0; v < problem_.values.size(); ++v) cost += copies(v, at);
+    return cost;
+  }
+
+  // Moves single nodes, then whole connected groups, as long as the total falls.
+  void improve(std::vector<uint32_t>* at) const {
+    for (int sweep = 0; sweep < kSweepsMax; ++sweep) {
+      bool moved = false;
+      for (uint32_t n = 0; n < problem_.node_count; ++n) moved |= try_moves({&n, 1}, at);
+      for (const std::vector<uint32_t>& group : groups(*at)) moved |= try_moves(group, at);
+      if (!moved) return;
+    }
+  }
+
+ private:
+  double copy(uint32_t from, uint32_t to, double bytes) const {
+    return leg(from, bytes) + leg(to, bytes) + (from != kHost && to != kHost ? kBorderNs : 0);
+  }
+  double leg(uint32_t device, double bytes) const {
+    if (device == kHost) return 0;
+    const PartitionDevice& d = problem_.devices[device];
+    return d.bytes_per_ns <= 0 ? 0 : d.latency_ns + bytes / d.bytes_per_ns;
+  }
+
+  bool try_moves(std::span<const uint32_t> nodes, std::vector<uint32_t>* at) const {
+    const uint32_t from = (*at)[nodes[0]];
+    if (from == kUnplaced || problem_.devices[from].fallback) return false;
+    bool moved = false;
+    for (uint32_t to = 0; to < problem_.devices.size(); ++to) {
+      if (to != (*at)[nodes[0]] && !problem_.devices[to].fallback) moved |= try_move(nodes, to, at);
+    }
+    return moved;
+  }
+
+  bool try_move(std::span<const uint32_t> nodes, uint32_t to, std::vector<uint32_t>* at) const {
+    const uint32_t from = (*at)[nodes[0]];
+    double gain = 0;
+    std::vector<uint32_t> values;
+    for (uint32_t n : nodes) {
+      if (problem_.devices[to].cost_ns[n] == kNotClaimed) return false;
+      gain += problem_.devices[from].cost_ns[n] - problem_.devices[to].cost_ns[n];
+      values.insert(values.end(), touched_[n].begin(), touched_[n].end());
+    }
+    std::sort(values.begin(), values.end());
+    values.erase(std::unique(values.begin(), values.end()), values.end());
+    for (uint32_t v : values) gain += copies(v, *at);
+    for (uint32_t n : nodes) (*at)[n] = to;
+    for (uint32_t v : values) gain -= copies(v, *at);
+    // A gain below rounding noise is none, else two equal placements could take turns.
+    if (gain > 1e-3) return true;
+    for (uint32_t n : nodes) (*at)[n] = from;
+    return false;
+  }
+
+  // Connected nodes of one device.
+  std::vector<std::vector<uint32_t>> groups(std::span<const uint32_t> at) const {
+    std::vector<uint32_t> root(problem_.node_count);
+    for (uint32_t n = 0; n < root.size(); ++n) root[n] = n;
+    auto find = [&root](uint32_t n) {
+      while (root[n] != n) n = root[n] = root[root[n]];
+      return n;
+    };
+    for (const PartitionValue& value : problem_.values) {
+      if (value.producer == kHost) continue;
+      for (uint32_t c : value.consumers) {
+        if (at[c] == at[value.producer]) root[find(c)] = find(value.producer);
+      }
+    }
+    std::vector<std::vector<uint32_t>> by_root(problem_.node_count), out;
+    for (uint32_t n = 0; n < root.size(); ++n) by_root[find(n)].push_back(n);
+    for (auto& group : by_root) {
+      if (group.size() > 1) out.push_back(std::move(group));
+    }
+    return out;
+  }
+
+  const PartitionProblem& problem_;
+  std::vector<std::vector<uint32_t>> touched_;  // values that a node makes or reads
+};
+
+// Cheapest device of each node; `favourite` wins wherever it claims.
+std::vector<uint32_t> cheapest(const PartitionProblem& problem, uint32_t favourite) {
+  std::vector<uint32_t> at(problem.node_count, kUnplaced);
+  for (uint32_t n = 0; n < problem.node_count; ++n) {
+    for (bool fallback : {false, true}) {
+      for (uint32_t d = 0; d < problem.devices.size() && !(fallback && at[n] != kUnplaced); ++d) {
+        const PartitionDevice& device = problem.devices[d];
+        if (device.fallback != fallback || device.cost_ns[n] == kNotClaimed) continue;
+        const bool better = at[n] == kUnplaced || device.cost_ns[n] < problem.devices[at[n]].cost_ns[n];
+        if ((better && at[n] != favourite) || d == favourite) at[n] = d;
+      }
+    }
+  }
+  return at;
+}
+
+}  // namespace
+
+std::vector<uint32_t> assign_by_preference(const PartitionProblem& problem) {
+  std::vector<uint32_t> at(problem.node_count, kUnplaced);
+  for (bool fallback : {false, true}) {
+    for (uint32_t d = 0; d < problem.devices.size(); ++d) {
+      if (problem.devices[d].fallback != fallback) continue;
+      for (uint32_t n = 0; n < problem.node_count; ++n) {
+        if (at[n] == kUnplaced && problem.devices[d].cost_ns[n] != kNotClaimed) at[n] = d;
+      }
+    }
+  }
+  return at;
+}
+
+std::vector<uint32_t> assign_by_cost(const PartitionProblem& problem) {
+  const Search search(problem);
+  std::vector<uint32_t> best = cheapest(problem, kHost);  // no favourite
+  search.improve(&best);
+  double best_cost = search.total(best);
+  for (uint32_t d = 0; d < problem.devices.size(); ++d) {
+    if (problem.devices[d].fallback) continue;
+    std::vector<uint32_t> at = cheapest(problem, d);
+    search.improve(&at);
+    const double cost = search.total(at);
+    if (cost < best_cost) {
+      best_cost = cost;
+      best = std::move(at);
+    }
+  }
+  return best;
+}
+
+double total_cost(const PartitionProblem& problem, std::span<const uint32_t> assignment) {
+  return Search(problem).total(assignment);
+}
+
+std::vector<Segment> make_segments(const PartitionProblem& problem, std::span<const uint32_t> assignment) {
+  // Level of a node: how many times data changed device on the way to it. Every edge between segments raises the
+  // level, so there is no cycle.
+  std::vector<std::vector<uint32_t>> reads(problem.node_count);
+  for (uint32_t v = 0; v < problem.values.size(); ++v) {
+    for (uint32_t c : problem.values[v].consumers) reads[c].push_back(v);
+  }
+  std::vector<uint32_t> level(problem.node_count, 0);
+  for (uint32_t n = 0; n < problem.node_count; ++n) {
+    for (uint32_t v : reads[n]) {
+      const uint32_t p = problem.values[v].producer;
+      if (p == kHost) continue;
+      level[n] = std::max(level[n], level[p] + (assignment[p] == assignment[n] ? 0u : 1u));
+    }
+  }
+  std::vector<uint32_t> order(problem.node_count);
+  for (uint32_t n = 0; n < order.size(); ++n) order[n] = n;
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    if (level[a] != level[b]) return level[a] < level[b];
+    return assignment[a] != assignment[b] ? assignment[a] < assignment[b] : a < b;
+  });
+  std::vector<Segment> segments;
+  uint32_t last_level = 0;
+  for (uint32_t n : order) {
+    if (assignment[n] == kUnplaced) continue;
+    if (segments.empty() || last_level != level[n] || segments.back().device != assignment[n]) {
+      segments.push_back({assignment[n], {}});
+      last_level = level[n];
+    }
+    segments.back().nodes.push_back(n);
+  }
+  return segments;
+}
+
+}  // namespace tenon::dispatch

@@ -1,0 +1,136 @@
+#include "core/dispatch/partition.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace tenon::dispatch {
+namespace {
+
+PartitionDevice device(std::vector<double> costs, double bytes_per_ns = 0, double latency_ns = 0) {
+  PartitionDevice d;
+  d.cost_ns = std::move(costs);
+  d.bytes_per_ns = bytes_per_ns;
+  d.latency_ns = latency_ns;
+  return d;
+}
+
+// input -> 0 -> 1 -> ... -> output
+PartitionProblem chain(uint32_t n, double bytes) {
+  PartitionProblem p;
+  p.node_count = n;
+  for (uint32_t i = 0; i <= n; ++i) {
+    PartitionValue v;
+    v.producer = i == 0 ? kHost : i - 1;
+    v.bytes = bytes;
+    v.output = i == n;
+    if (i < n) v.consumers = {i};
+    p.values.push_back(v);
+  }
+  return p;
+}
+
+void expect_runnable(const PartitionProblem& p, const std::vector<Segment>& segments) {
+  std::vector<uint32_t> when(p.node_count, kUnplaced);
+  for (uint32_t s = 0; s < segments.size(); ++s) {
+    for (uint32_t n : segments[s].nodes) when[n] = s;
+  }
+  for (const PartitionValue& v : p.values) {
+    if (v.producer == kHost) continue;
+    for (uint32_t c : v.consumers) EXPECT_LE(when[v.producer], when[c]);
+  }
+}
+
+TEST(Partition, PreferenceTakesAllClaimedWhateverTheCost) {
+  PartitionProblem p = chain(3, 4);
+  p.devices = {device({1e9, kNotClaimed, 1e9}, 0.001, 1e6), device({1, 1, 1})};
+  EXPECT_EQ(assign_by_preference(p), (std::vector<uint32_t>{0, 1, 0}));
+}
+
+TEST(Partition, FallbackTakesOnlyTheRest) {
+  PartitionProblem p = chain(3, 4);
+  p.devices = {device({1, 1, 1}), device({100, kNotClaimed, 100})};
+  p.devices[0].fallback = true;
+  EXPECT_EQ(assign_by_preference(p), (std::vector<uint32_t>{1, 0, 1}));
+  EXPECT_EQ(assign_by_cost(p), (std::vector<uint32_t>{1, 0, 1}));
+}
+
+TEST(Partition, UnclaimedStaysUnplaced) {
+  PartitionProblem p = chain(2, 4);
+  p.devices = {device({1, kNotClaimed})};
+  EXPECT_EQ(assign_by_cost(p), (std::vector<uint32_t>{0, kUnplaced}));
+}
+
+TEST(Partition, CopiesKeepASmallGainAtHome) {
+  PartitionProblem p = chain(3, 1000);
+  p.devices = {device({100, 100, 100}), device({100, 50, 100}, 1.0, 5000)};
+  EXPECT_EQ(assign_by_cost(p), (std::vector<uint32_t>{0, 0, 0}));
+}
+
+TEST(Partition, ALargeGainPaysTheCopies) {
+  PartitionProblem p = chain(3, 1000);
+  p.devices = {device({100, 1e6, 100}), device({100, 50, 100}, 1.0, 5000)};
+  const std::vector<uint32_t> at = assign_by_cost(p);
+  EXPECT_EQ(at[1], 1u);
+}
+
+TEST(Partition, ZigzagSettlesOnOneDevice) {
+  PartitionProblem p = chain(40, 1e6);
+  std::vector<double> a(40), b(40);
+  for (int i = 0; i < 40; ++i) {
+    a[i] = i % 2 == 0 ? 1000 : 1500;
+    b[i] = i % 2 == 0 ? 1500 : 1000;
+  }
+  p.devices = {device(a), device(b, 1.0, 5000)};
+  const std::vector<uint32_t> at = assign_by_cost(p);
+  for (uint32_t d : at) EXPECT_EQ(d, at[0]);
+  EXPECT_EQ(at, assign_by_cost(p));
+}
+
+TEST(Partition, SegmentsOfADiamondHaveNoCycle) {
+  // 0 on A feeds 1 on B and 2 on A; 3 on A reads both: 2 may join 0, 3 may not.
+  PartitionProblem p;
+  p.node_count = 4;
+  p.values.resize(4);
+  p.values[0] = {0, 4, false, {1, 2}};
+  p.values[1] = {1, 4, false, {3}};
+  p.values[2] = {2, 4, false, {3}};
+  p.values[3] = {3, 4, true, {}};
+  p.devices = {device({1, kNotClaimed, 1, 1}), device({kNotClaimed, 1, kNotClaimed, kNotClaimed})};
+  const std::vector<Segment> s = make_segments(p, assign_by_preference(p));
+  ASSERT_EQ(s.size(), 3u);
+  EXPECT_EQ(s[0].nodes, (std::vector<uint32_t>{0, 2}));
+  EXPECT_EQ(s[1].nodes, (std::vector<uint32_t>{1}));
+  EXPECT_EQ(s[2].nodes, (std::vector<uint32_t>{3}));
+  expect_runnable(p, s);
+}
+
+TEST(Partition, RandomGraphsAreRunnableAndNeverWorseThanOneDevice) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 50; ++round) {
+    PartitionProblem p;
+    p.node_count = 60;
+    for (uint32_t d = 0; d < 3; ++d) {
+      PartitionDevice dev = device({}, d == 0 ? 0 : 1.0, d * 1000.0);
+      for (uint32_t n = 0; n < 60; ++n) dev.cost_ns.push_back(d > 0 && random() % 3 == 0 ? kNotClaimed : random() % 10000);
+      p.devices.push_back(dev);
+    }
+    for (uint32_t n = 0; n < 60; ++n) {
+      PartitionValue v;
+      v.producer = n;
+      v.bytes = random() % 100000;
+      for (uint32_t c = n + 1; c < 60; ++c) {
+        if (random() % 12 == 0) v.consumers.push_back(c);
+      }
+      v.output = v.consumers.empty();
+      p.values.push_back(v);
+    }
+    const std::vector<uint32_t> at = assign_by_cost(p);
+    EXPECT_LE(total_cost(p, at), total_cost(p, std::vector<uint32_t>(60, 0)));
+    expect_runnable(p, make_segments(p, at));
+    expect_runnable(p, make_segments(p, assign_by_preference(p)));
+  }
+}
+
+}  // namespace
+}  // namespace tenon::dispatch

@@ -1,0 +1,187 @@
+#include "core/runtime/device.h"
+
+#include <bit>
+
+#include "core/base/failure.h"
+#include "core/base/limits.h"
+#include "core/base/str.h"
+
+namespace tenon::runtime {
+namespace {
+
+std::atomic<uint64_t> g_memory_in_use{0};
+
+// Above this an alignment is a garbled record, not hardware.
+constexpr uint64_t kAlignmentMax = uint64_t{1} << 21;
+
+}  // namespace
+
+uint64_t memory_in_use() { return g_memory_in_use.load(std::memory_order_relaxed); }
+
+Status memory_reserve(uint64_t bytes, std::string_view what) {
+  const uint64_t allowed = limit(Limit::kMemoryBytes);
+  uint64_t used = g_memory_in_use.load(std::memory_order_relaxed);
+  do {
+    if (bytes > allowed || used > allowed - bytes) {
+      return error(TENON_RESOURCE_EXHAUSTED, "T0609", "{} needs {} bytes; {} are in use and TENON_MEMORY_LIMIT is {}", what,
+                   bytes, used, allowed);
+    }
+  } while (!g_memory_in_use.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
+  return {};
+}
+
+void memory_return(uint64_t bytes) { g_memory_in_use.fetch_sub(bytes, std::memory_order_relaxed); }
+
+Result<std::shared_ptr<Device>> Device::create(const DeviceApis& apis, uint32_t ordinal) {
+  std::shared_ptr<Device> device(new Device(apis, ordinal));
+  device->info_.size_bytes = sizeof(tenon_device_info_t);
+  clear_failure();
+  TENON_RETURN_IF_ERROR(from_abi(apis.device->info(apis.device->self, ordinal, &device->info_),
+                                 fmt::format("plugin {}: info of device {}", quoted(apis.plugin), ordinal)));
+  const tenon_device_info_t& info = device->info_;
+  if (info.kind.size == 0 || !std::has_single_bit(info.alignment_bytes) || info.alignment_bytes > kAlignmentMax ||
+      info.threading > TENON_THREADING_FREE) {
+    return error(TENON_INTERNAL, "T0503",
+                 "plugin {} describes device {} with an empty kind, an alignment of {} or a threading of {}",
+                 quoted(apis.plugin), ordinal, info.alignment_bytes, info.threading);
+  }
+  device->name_ = printable(from_abi_str(info.kind));
+  if (ordinal != 0) device->name_ += fmt::format(":{}", ordinal);
+  return device;
+}
+
+Device::~Device() {
+  if (handle_ != nullptr) (void)apis_.device->close(apis_.device->self, handle_);
+}
+
+Status Device::open() {
+  std::lock_guard lock(open_mutex_);
+  TENON_RETURN_IF_ERROR(alive());
+  if (handle_ != nullptr) return {};
+  clear_failure();
+  tenon_device_t* handle = nullptr;
+  Status status = check(apis_.device->open(apis_.device->self, ordinal_, &handle), "open");
+  if (!status.ok()) {
+    return error(status.code(), "T0503", "device {} cannot be used: {}", quoted(name_), status.message());
+  }
+  if (handle == nullptr) return error(TENON_INTERNAL, "T0503", "plugin {} opened device {} as nothing", quoted(apis_.plugin), name_);
+  handle_ = handle;
+  return {};
+}
+
+Status Device::check(tenon_code_t code, std::string_view what) {
+  if (code == TENON_OK) [[likely]] return {};
+  if (code == TENON_DEVICE_LOST) lost_.store(true, std::memory_order_release);
+  Status status = from_abi(code, fmt::format("device {} ({})", quoted(name_), what));
+  return std::move(status).with("device", name_);
+}
+
+Status Device::alive() const {
+  if (!lost_.load(std::memory_order_acquire)) [[likely]] return {};
+  return error(TENON_DEVICE_LOST, "T0611", "device {} was lost and gives no results until the process is started again",
+               quoted(name_));
+}
+
+std::unique_lock<std::mutex> Device::serialise() {
+  if (info_.threading != TENON_THREADING_SERIAL) return {};
+  return std::unique_lock(serial_mutex_);
+}
+
+std::unique_lock<std::mutex> Device::serialise_execution(bool on_queue) {
+  const bool free = info_.threading == TENON_THREADING_FREE || (info_.threading == TENON_THREADING_PER_QUEUE && on_queue);
+  if (free) return {};
+  return std::unique_lock(serial_mutex_);
+}
+
+Status Device::copy(const tenon_copy_t& copy) {
+  TENON_RETURN_IF_ERROR(alive());
+  auto guard = serialise();
+  clear_failure();
+  return check(apis_.device->copy(apis_.device->self, handle_, &copy), "copy");
+}
+
+Status Device::sync() {
+  TENON_RETURN_IF_ERROR(alive());
+  auto guard = serialise();
+  clear_failure();
+  return check(apis_.device->sync(apis_.device->self, handle_), "sync");
+}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  if (this == &other) return *this;
+  reset();
+  device_ = std::move(other.device_);
+  handle_ = std::exchange(other.handle_, nullptr);
+  host_ = std::exchange(other.host_, nullptr);
+  size_bytes_ = std::exchange(other.size_bytes_, 0);
+  counted_bytes_ = std::exchange(other.counted_bytes_, 0);
+  return *this;
+}
+
+void Buffer::reset() {
+  if (handle_ != nullptr) {
+    auto guard = device_->serialise();
+    const tenon_device_api_t* api = device_->apis().device;
+    (void)api->free(api->self, device_->handle(), handle_);
+    memory_return(counted_bytes_);
+  }
+  handle_ = nullptr;
+  host_ = nullptr;
+  size_bytes_ = counted_bytes_ = 0;
+  device_.reset();
+}
+
+Result<Buffer> Buffer::allocate(std::shared_ptr<Device> device, uint64_t size_bytes) {
+  TENON_RETURN_IF_ERROR(device->open());
+  TENON_RETURN_IF_ERROR(memory_reserve(size_bytes, fmt::format("a tensor on device {}", quoted(device->name()))));
+  Buffer buffer;
+  buffer.counted_bytes_ = size_bytes;
+  buffer.size_bytes_ = size_bytes;
+  const tenon_device_api_t* api = device->apis().device;
+  Status status;
+  {
+    auto guard = device->serialise();
+    clear_failure();
+    status = device->check(api->alloc(api->self, device->handle(), size_bytes, &buffer.handle_), "alloc");
+    if (status.ok() && buffer.handle_ == nullptr) {
+      status = error(TENON_INTERNAL, "T0612", "device {} gave no buffer for {} bytes", quoted(device->name()), size_bytes);
+    }
+    if (status.ok() && api->map != nullptr) {
+      status = device->check(api->map(api->self, device->handle(), buffer.handle_, &buffer.host_), "map");
+    }
+  }
+  buffer.device_ = std::move(device);
+  if (status.ok()) return buffer;
+  if (buffer.handle_ == nullptr) memory_return(size_bytes);
+  if (status.code() == TENON_RESOURCE_EXHAUSTED) {
+    return error(TENON_RESOURCE_EXHAUSTED, "T0609", "{} bytes: {}", size_bytes, status.message());
+  }
+  return status;
+}
+
+Result<Buffer> Buffer::import(std::shared_ptr<Device> device, const void* data, uint64_t size_bytes) {
+  TENON_RETURN_IF_ERROR(device->open());
+  const tenon_device_api_t* api = device->apis().device;
+  Buffer buffer;
+  if (api->import == nullptr || data == nullptr || size_bytes == 0 ||
+      reinterpret_cast<uintptr_t>(data) % device->info().alignment_bytes != 0) {
+    return buffer;
+  }
+  auto guard = device->serialise();
+  clear_failure();
+  tenon_buffer_t* handle = nullptr;
+  const tenon_code_t code =
+      api->import(api->self, device->handle(), const_cast<void*>(data), size_bytes, &handle);
+  if (code == TENON_UNIMPLEMENTED || (code == TENON_OK && handle == nullptr)) {
+    clear_failure();
+    return buffer;
+  }
+  TENON_RETURN_IF_ERROR(device->check(code, "import"));
+  buffer.handle_ = handle;
+  buffer.size_bytes_ = size_bytes;
+  buffer.host_ = device->host_visible() ? const_cast<void*>(data) : nullptr;
+  buffer.device_ = std::move(device);
+  return buffer;
+}
+
+}  // namespace tenon::runtime

@@ -1,0 +1,107 @@
+// One device as the host sees it: the plugin's tables, its record, and, once something runs there, the open
+// handle. Shared by the whole process. Claiming and compiling need no open device.
+//
+// Threads: safe. Calls into a plugin that asked for it (TENON_THREADING_SERIAL) are serialised here.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include <tenon/abi/compile.h>
+#include <tenon/abi/device.h>
+#include <tenon/abi/kernels.h>
+#include <tenon/abi/queue.h>
+
+#include "core/base/status.h"
+
+namespace tenon::runtime {
+
+// Full-size tables that live as long as the process. `compile` is never null: a device that only has kernels gets
+// the adapter of core/dispatch.
+struct DeviceApis {
+  std::string plugin;
+  const tenon_device_api_t* device = nullptr;
+  const tenon_compile_api_t* compile = nullptr;
+  const tenon_queue_api_t* queue = nullptr;  // null: everything completes before it returns
+};
+
+class Device : public std::enable_shared_from_this<Device> {
+ public:
+  // Reads the record of one ordinal; opens nothing. T0503 when the plugin refuses or its record makes no sense.
+  static Result<std::shared_ptr<Device>> create(const DeviceApis& apis, uint32_t ordinal);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const std::string& name() const { return name_; }  // "cpu", "sim:1"
+  const DeviceApis& apis() const { return apis_; }
+  const tenon_device_info_t& info() const { return info_; }
+  tenon_str_t target() const { return info_.target; }
+  bool host_visible() const { return apis_.device->map != nullptr; }
+  bool has_queue() const { return apis_.queue != nullptr; }
+
+  // Opens on first use. T0503 with the plugin's reason.
+  Status open();
+  tenon_device_t* handle() const { return handle_; }  // null before open()
+
+  // Turns a code of this device's plugin into a Status that names the device and `what`; TENON_DEVICE_LOST marks it.
+  Status check(tenon_code_t code, std::string_view what);
+  // T0611 once the device was lost: it gives no results any more.
+  Status alive() const;
+
+  // Held around calls that the plugin wants one at a time; empty when it does not care.
+  std::unique_lock<std::mutex> serialise();
+  std::unique_lock<std::mutex> serialise_execution(bool on_queue);
+
+  Status copy(const tenon_copy_t& copy);
+  Status sync();
+
+ private:
+  Device(const DeviceApis& apis, uint32_t ordinal) : apis_(apis), ordinal_(ordinal) {}
+  DeviceApis apis_;
+  uint32_t ordinal_;
+  std::string name_;
+  tenon_device_info_t info_{};
+  std::mutex open_mutex_, serial_mutex_;
+  tenon_device_t* handle_ = nullptr;
+  std::atomic<bool> lost_{false};
+};
+
+// Memory of one device. Movable; frees itself. Counts against TENON_MEMORY_LIMIT unless imported.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(Buffer&& other) noexcept { *this = std::move(other); }
+  Buffer& operator=(Buffer&& other) noexcept;
+  ~Buffer() { reset(); }
+
+  // T0609 when TENON_MEMORY_LIMIT or the device has not enough. The device is opened.
+  static Result<Buffer> allocate(std::shared_ptr<Device> device, uint64_t size_bytes);
+  // Wraps host memory that outlives the buffer, which nobody writes through it. An empty buffer when the device
+  // cannot, or the address does not suit it: the caller copies.
+  static Result<Buffer> import(std::shared_ptr<Device> device, const void* data, uint64_t size_bytes);
+
+  explicit operator bool() const { return handle_ != nullptr; }
+  tenon_buffer_t* handle() const { return handle_; }
+  uint64_t size_bytes() const { return size_bytes_; }
+  void* host() const { return host_; }  // null: the host cannot touch it
+  Device& device() const { return *device_; }
+  void reset();
+
+ private:
+  std::shared_ptr<Device> device_;
+  tenon_buffer_t* handle_ = nullptr;
+  void* host_ = nullptr;
+  uint64_t size_bytes_ = 0, counted_bytes_ = 0;
+};
+
+// Bytes of tensors that all devices of the process hold now.
+uint64_t memory_in_use();
+
+// Reserves bytes against TENON_MEMORY_LIMIT: T0609, or OK and to be given back.
+Status memory_reserve(uint64_t bytes, std::string_view what);
+void memory_return(uint64_t bytes);
+
+}  // namespace tenon::runtime

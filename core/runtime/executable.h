@@ -1,0 +1,65 @@
+// A piece of a program loaded on a device, and what it needs for given sizes.
+//
+// Threads: safe.
+#pragma once
+#include <list>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "core/runtime/device.h"
+
+namespace tenon::runtime {
+
+struct Needs {
+  struct Output {
+    uint64_t size_bytes = 0;
+    std::vector<int64_t> dims;
+  };
+  uint64_t workspace_bytes = 0, lower_bound_bytes = 0;
+  std::vector<Output> outputs;
+};
+
+// Answers for the last shapes: a plan per tuple of symbol values, the oldest forgotten.
+class NeedsCache {
+ public:
+  static constexpr size_t kEntriesMax = 64;
+  std::shared_ptr<const Needs> find(std::span<const int64_t> symbols);
+  void put(std::span<const int64_t> symbols, std::shared_ptr<const Needs> needs);
+  size_t size() const { return entries_.size(); }
+
+ private:
+  struct Entry {
+    std::vector<int64_t> symbols;
+    std::shared_ptr<const Needs> needs;
+  };
+  std::list<Entry> entries_;  // newest first
+};
+
+class Executable {
+ public:
+  // Loads `bytes`; opens the device. constants: in order of value index of the subgraph, borrowed.
+  // output_ranks: one per output.
+  static Result<std::unique_ptr<Executable>> load(std::shared_ptr<Device> device, std::span<const std::byte> bytes,
+                                                  std::span<tenon_blob_t* const> constants,
+                                                  std::vector<uint32_t> output_ranks);
+  ~Executable();
+  Executable(const Executable&) = delete;
+
+  const tenon_executable_info_t& info() const { return info_; }
+  // Cached. T0612 when the plugin answers with sizes that make no sense.
+  Result<std::shared_ptr<const Needs>> needs(std::span<const int64_t> symbols);
+  Status execute(const tenon_call_t& call);
+
+ private:
+  explicit Executable(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  std::shared_ptr<Device> device_;
+  tenon_executable_t* handle_ = nullptr;
+  tenon_executable_info_t info_{};
+  std::vector<uint32_t> output_ranks_;
+  std::mutex mutex_;
+  NeedsCache cache_;
+};
+
+}  // namespace tenon::runtime

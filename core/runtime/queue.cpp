@@ -1,0 +1,53 @@
+#include "core/runtime/queue.h"
+
+#include "core/base/failure.h"
+#include "core/base/operation.h"
+
+namespace tenon::runtime {
+
+// How often a waiting thread looks whether it was cancelled.
+constexpr uint64_t kPollNs = 50'000'000;
+
+Result<std::unique_ptr<Queue>> Queue::create(std::shared_ptr<Device> device) {
+  TENON_RETURN_IF_ERROR(device->open());
+  std::unique_ptr<Queue> out(new Queue(device));
+  const tenon_queue_api_t* api = device->apis().queue;
+  auto guard = device->serialise();
+  clear_failure();
+  TENON_RETURN_IF_ERROR(device->check(api->queue_create(api->self, device->handle(), &out->queue_), "queue"));
+  TENON_RETURN_IF_ERROR(device->check(api->fence_create(api->self, device->handle(), 0, &out->fence_), "fence"));
+  return out;
+}
+
+Queue::~Queue() {
+  const tenon_queue_api_t* api = device_->apis().queue;
+  auto guard = device_->serialise();
+  if (queue_ != nullptr) (void)api->queue_destroy(api->self, queue_);
+  if (fence_ != nullptr) (void)api->fence_destroy(api->self, fence_);
+}
+
+Status Queue::copy(const tenon_copy_t& copy) {
+  TENON_RETURN_IF_ERROR(device_->alive());
+  const tenon_queue_api_t* api = device_->apis().queue;
+  auto guard = device_->serialise();
+  clear_failure();
+  Status status = device_->check(api->copy_async(api->self, queue_, &copy, nullptr, 0, next_signal()), "copy");
+  if (!status.ok()) retract_signal();
+  return status;
+}
+
+Status Queue::wait() {
+  if (waited_ == submitted_) return failed_ ? device_->alive() : Status();
+  const tenon_queue_api_t* api = device_->apis().queue;
+  tenon_code_t code;
+  do {
+    clear_failure();
+    code = api->fence_wait(api->self, fence_, submitted_, kPollNs);
+  } while (code == TENON_DEADLINE_EXCEEDED);
+  waited_ = submitted_;
+  Status status = device_->check(code, "run");
+  failed_ = failed_ || !status.ok();
+  return status.ok() ? check_cancelled() : status;
+}
+
+}  // namespace tenon::runtime

@@ -1,0 +1,439 @@
+#include "core/runtime/run.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "core/base/checked.h"
+#include "core/base/failure.h"
+#include "core/base/log.h"
+#include "core/base/operation.h"
+#include "core/base/str.h"
+
+namespace tenon::runtime {
+namespace {
+
+constexpr uint64_t kHostAlignment = 64;
+// A free buffer serves a smaller request unless it wastes more than it holds.
+constexpr uint64_t kSlackMin = 4096;
+
+bool is_dense(const tenon_array_t& array) {
+  if (array.strides_bytes == nullptr) return true;
+  int64_t expected = dtype_bits(array.dtype) / 8;
+  for (uint32_t i = array.rank; i-- > 0;) {
+    if (array.dims[i] == 0) return true;
+    if (array.dims[i] != 1 && array.strides_bytes[i] != expected) return false;
+    expected *= array.dims[i];
+  }
+  return true;
+}
+
+void pack(const tenon_array_t& array, std::byte* out) {
+  const uint64_t item = dtype_bits(array.dtype) / 8;
+  std::vector<int64_t> index(array.rank, 0);
+  const auto* from = static_cast<const std::byte*>(array.data);
+  while (true) {
+    std::memcpy(out, from, item);
+    out += item;
+    uint32_t axis = array.rank;
+    for (; axis-- > 0; index[axis] = 0) {
+      from += array.strides_bytes[axis];
+      if (++index[axis] < array.dims[axis]) break;
+      from -= array.strides_bytes[axis] * array.dims[axis];
+    }
+    if (axis == UINT32_MAX) return;
+  }
+}
+
+std::string kernel_context(const Device& device) { return fmt::format("running on device {}", device.name()); }
+
+}  // namespace
+
+// ---- Buffers ------------------------------------------------------------------------------------------------
+
+Result<std::shared_ptr<Buffer>> BufferPool::take(uint64_t size_bytes) {
+  Free* best = nullptr;
+  for (Free& free : free_) {
+    const uint64_t have = free.buffer->size_bytes();
+    if (have < size_bytes || have - size_bytes > std::max(size_bytes, kSlackMin)) continue;
+    if (best == nullptr || have < best->buffer->size_bytes()) best = &free;
+  }
+  if (best != nullptr) {
+    std::shared_ptr<Buffer> buffer = std::move(best->buffer);
+    *best = std::move(free_.back());
+    free_.pop_back();
+    return buffer;
+  }
+  auto made = Buffer::allocate(device_, size_bytes);
+  if (!made.ok() && made.status().code() == TENON_RESOURCE_EXHAUSTED && !free_.empty()) {
+    // What lies unused here may be what is missing.
+    for (const Free& free : free_) held_bytes_ -= free.buffer->size_bytes();
+    free_.clear();
+    made = Buffer::allocate(device_, size_bytes);
+  }
+  TENON_ASSIGN_OR_RETURN(Buffer buffer, std::move(made));
+  held_bytes_ += size_bytes;
+  return std::make_shared<Buffer>(std::move(buffer));
+}
+
+void BufferPool::give_back(std::shared_ptr<Buffer> buffer) { free_.push_back({std::move(buffer), true}); }
+
+void BufferPool::end_run() {
+  for (size_t i = 0; i < free_.size();) {
+    if (free_[i].used) {
+      free_[i++].used = false;
+      continue;
+    }
+    held_bytes_ -= free_[i].buffer->size_bytes();
+    free_[i] = std::move(free_.back());
+    free_.pop_back();
+  }
+}
+
+// ---- State --------------------------------------------------------------------------------------------------
+
+struct Runner::Place {
+  std::shared_ptr<Buffer> buffer;  // null: the value is not there
+  bool pooled = false;             // else imported: freed, never used again
+};
+
+struct Runner::DeviceState {
+  BufferPool pool;
+  std::unique_ptr<Queue> queue;
+};
+
+struct Runner::SlotState {
+  std::vector<Place> places;  // one per device
+  const void* host = nullptr;
+  std::shared_ptr<void> host_owner;  // null: the caller's or the graph's memory
+  bool has_host = false;
+  bool stable_host = false;          // host memory that stays until the run ends
+};
+
+Runner::Runner(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {
+  for (const auto& device : plan_->devices) devices_.push_back({BufferPool(device), nullptr});
+  slots_.resize(plan_->slots.size());
+  for (SlotState& slot : slots_) slot.places.resize(plan_->devices.size());
+}
+
+Runner::~Runner() {
+  for (DeviceState& device : devices_) {
+    if (device.queue != nullptr) (void)device.queue->wait();
+  }
+  drop_run_state();
+}
+
+void Runner::drop_run_state() {
+  for (SlotState& slot : slots_) {
+    for (size_t d = 0; d < slot.places.size(); ++d) {
+      Place& place = slot.places[d];
+      if (place.buffer != nullptr && place.pooled) devices_[d].pool.give_back(std::move(place.buffer));
+      place = {};
+    }
+    slot.host = nullptr;
+    slot.host_owner.reset();
+    slot.has_host = slot.stable_host = false;
+  }
+  outputs_.clear();
+}
+
+Status Runner::bytes_of(uint32_t slot, uint64_t* out) const {
+  std::vector<int64_t> dims;
+  TENON_RETURN_IF_ERROR(plan_->shapes.evaluate(plan_->slots[slot].dims, symbols_, &dims));
+  TENON_ASSIGN_OR_RETURN(const uint64_t count, element_count(dims));
+  TENON_ASSIGN_OR_RETURN(*out, packed_bytes(count, dtype_bits(plan_->slots[slot].dtype)));
+  return {};
+}
+
+Status Runner::take_host(uint64_t size_bytes, std::shared_ptr<std::byte>* out) {
+  TENON_RETURN_IF_ERROR(memory_reserve(size_bytes, "a tensor on the host"));
+  uint64_t rounded = 0;
+  void* data = nullptr;
+  if (checked_align_up(std::max<uint64_t>(size_bytes, 1), kHostAlignment, &rounded)) {
+    data = std::aligned_alloc(kHostAlignment, rounded);
+  }
+  if (data == nullptr) {
+    memory_return(size_bytes);
+    return error(TENON_RESOURCE_EXHAUSTED, "T0111", "the system gave no {} bytes for a tensor", size_bytes);
+  }
+  *out = std::shared_ptr<std::byte>(static_cast<std::byte*>(data), [size_bytes](std::byte* p) {
+    std::free(p);
+    memory_return(size_bytes);
+  });
+  return {};
+}
+
+// ---- A run --------------------------------------------------------------------------------------------------
+
+Status Runner::run(std::span<const tenon_array_t* const> inputs) {
+  const uint64_t begin = now_ns();
+  drop_run_state();
+  statistics_ = {};
+  sinks_.clear();
+  for (const auto& device : plan_->devices) sinks_.push_back(std::make_unique<TraceSink>(trace_, device->name()));
+  Status status = run_steps(inputs);
+  // Also after a failure: nothing may be in flight when memory goes back.
+  Status waited = wait_all();
+  if (status.ok()) status = std::move(waited);
+  if (status.ok()) status = take_outputs();
+  if (!status.ok()) {
+    drop_run_state();
+    for (DeviceState& device : devices_) {
+      if (device.queue != nullptr && device.queue->failed()) device.queue.reset();
+    }
+  }
+  for (DeviceState& device : devices_) {
+    statistics_.arena_bytes += device.pool.held_bytes();
+    device.pool.end_run();
+  }
+  statistics_.run_ms = static_cast<double>(now_ns() - begin) / 1e6;
+  return status;
+}
+
+Status Runner::run_steps(std::span<const tenon_array_t* const> inputs) {
+  TENON_RETURN_IF_ERROR(place_inputs(inputs));
+  for (uint32_t i = 0; i < plan_->steps.size(); ++i) {
+    const Step& step = plan_->steps[i];
+    TENON_RETURN_IF_ERROR(check_cancelled());
+    const uint64_t begin = trace_ != nullptr ? now_ns() : 0;
+    if (step.kind == Step::Kind::kExecute) {
+      TENON_RETURN_IF_ERROR(execute(step), "{}", kernel_context(*plan_->devices[step.device]));
+    } else if (step.device == kHostPlace) {
+      TENON_RETURN_IF_ERROR(copy_to_host(step.slot));
+    } else {
+      TENON_RETURN_IF_ERROR(copy_to_device(step.slot, step.device));
+    }
+    if (trace_ != nullptr) {
+      const bool copy = step.kind == Step::Kind::kCopy;
+      const std::string place = step.device == kHostPlace ? "host" : plan_->devices[step.device]->name();
+      trace_->add({copy ? fmt::format("copy to {}", place) : fmt::format("run on {}", place), "", "host", copy ? "copy" : "run",
+                   begin, now_ns(), 0, 0, 0});
+    }
+    release_dead(i);
+  }
+  return {};
+}
+
+Status Runner::place_inputs(std::span<const tenon_array_t* const> inputs) {
+  std::vector<std::span<const int64_t>> dims;
+  for (const tenon_array_t* array : inputs) dims.emplace_back(array->dims, array->rank);
+  TENON_RETURN_IF_ERROR(plan_->shapes.solve(dims, &symbols_));
+  for (size_t s = 0; s < slots_.size(); ++s) {
+    const Slot& slot = plan_->slots[s];
+    SlotState& state = slots_[s];
+    if (slot.source == Slot::Source::kConstant) {
+      uint64_t size = 0;
+      TENON_RETURN_IF_ERROR(from_abi(plan_->api->blob_data(plan_->api->self, slot.constant, &state.host, &size), "constant"));
+      state.has_host = state.stable_host = true;
+    } else if (slot.source == Slot::Source::kInput) {
+      const tenon_array_t& array = *inputs[slot.input];
+      state.host = array.data;
+      state.has_host = state.stable_host = true;
+      if (is_dense(array)) continue;
+      uint64_t bytes = 0;
+      std::shared_ptr<std::byte> packed;
+      TENON_RETURN_IF_ERROR(bytes_of(static_cast<uint32_t>(s), &bytes));
+      TENON_RETURN_IF_ERROR(take_host(bytes, &packed));
+      pack(array, packed.get());
+      state.host = packed.get();
+      state.host_owner = packed;
+    }
+  }
+  return {};
+}
+
+Status Runner::execute(const Step& step) {
+  DeviceState& state = devices_[step.device];
+  const std::shared_ptr<Device>& device = plan_->devices[step.device];
+  Executable& executable = *plan_->executables[step.executable];
+  std::vector<int64_t> symbols;
+  for (tenon_symbol_t s : step.symbols) symbols.push_back(symbols_[s]);
+  TENON_ASSIGN_OR_RETURN(const std::shared_ptr<const Needs> needs, executable.needs(symbols));
+
+  std::vector<tenon_span_t> inputs, outputs;
+  for (uint32_t slot : step.inputs) {
+    TENON_CHECK(slots_[slot].places[step.device].buffer != nullptr, "a step reads slot {} before it is there", slot);
+    inputs.push_back({slots_[slot].places[step.device].buffer->handle(), 0});
+  }
+  for (size_t i = 0; i < step.outputs.size(); ++i) {
+    uint64_t bytes = 0;
+    if (step.out_symbols.empty()) TENON_RETURN_IF_ERROR(bytes_of(step.outputs[i], &bytes));
+    if (needs->outputs[i].size_bytes < bytes) {
+      return error(TENON_INTERNAL, "T0612", "device {} asks {} bytes for an output of {}", quoted(device->name()),
+                   needs->outputs[i].size_bytes, bytes);
+    }
+    TENON_ASSIGN_OR_RETURN(auto buffer, state.pool.take(needs->outputs[i].size_bytes));
+    outputs.push_back({buffer->handle(), 0});
+    slots_[step.outputs[i]].places[step.device] = {std::move(buffer), true};
+  }
+  std::shared_ptr<Buffer> workspace;
+  if (needs->workspace_bytes != 0) {
+    TENON_ASSIGN_OR_RETURN(workspace, state.pool.take(needs->workspace_bytes));
+  }
+  statistics_.arena_lower_bound_bytes = std::max(statistics_.arena_lower_bound_bytes, needs->lower_bound_bytes);
+
+  std::vector<int64_t> out_symbols(step.out_symbols.size(), -1);
+  tenon_call_t call{};
+  call.size_bytes = sizeof(call);
+  call.input_count = static_cast<uint32_t>(inputs.size());
+  call.output_count = static_cast<uint32_t>(outputs.size());
+  call.symbols = {symbols.data(), static_cast<uint32_t>(symbols.size())};
+  call.inputs = inputs.data();
+  call.outputs = outputs.data();
+  if (workspace != nullptr) call.workspace = {workspace->handle(), 0};
+  call.out_symbols = out_symbols.data();
+  call.out_symbol_count = static_cast<uint32_t>(out_symbols.size());
+  if (trace_ != nullptr) call.profile = sinks_[step.device]->get();
+  if (device->has_queue()) {
+    if (state.queue == nullptr) {
+      TENON_ASSIGN_OR_RETURN(state.queue, Queue::create(device));
+    }
+    call.queue = state.queue->handle();
+    call.signal = state.queue->next_signal();
+  }
+  Status status = executable.execute(call);
+  if (!status.ok() && call.queue != nullptr) state.queue->retract_signal();
+  // Later work of the device runs after this one, so that it may use the workspace again.
+  if (workspace != nullptr) state.pool.give_back(std::move(workspace));
+  TENON_RETURN_IF_ERROR(std::move(status));
+  if (step.out_symbols.empty()) return {};
+  TENON_RETURN_IF_ERROR(wait(step.device));
+  for (size_t i = 0; i < out_symbols.size(); ++i) {
+    if (out_symbols[i] < 0) return error(TENON_INTERNAL, "T0612", "device {} left a data-dependent dim unset", quoted(device->name()));
+    symbols_[step.out_symbols[i]] = out_symbols[i];
+  }
+  for (size_t i = 0; i < step.outputs.size(); ++i) {
+    uint64_t bytes = 0;
+    TENON_RETURN_IF_ERROR(bytes_of(step.outputs[i], &bytes));
+    if (bytes > needs->outputs[i].size_bytes) {
+      return error(TENON_INTERNAL, "T0612", "device {} made {} bytes in a buffer of {}", quoted(device->name()), bytes,
+                   needs->outputs[i].size_bytes);
+    }
+  }
+  return {};
+}
+
+Status Runner::copy_to_device(uint32_t slot, uint32_t device_index) {
+  SlotState& slot_state = slots_[slot];
+  DeviceState& state = devices_[device_index];
+  const std::shared_ptr<Device>& device = plan_->devices[device_index];
+  uint64_t bytes = 0;
+  TENON_RETURN_IF_ERROR(bytes_of(slot, &bytes));
+  TENON_RETURN_IF_ERROR(copy_to_host(slot));
+  if (slot_state.stable_host || !device->has_queue()) {
+    TENON_ASSIGN_OR_RETURN(Buffer imported, Buffer::import(device, slot_state.host, bytes));
+    if (imported) {
+      slot_state.places[device_index] = {std::make_shared<Buffer>(std::move(imported)), false};
+      return {};
+    }
+  }
+  TENON_ASSIGN_OR_RETURN(auto buffer, state.pool.take(bytes));
+  slot_state.places[device_index] = {buffer, true};
+  if (bytes == 0) return {};
+  if (buffer->host() != nullptr && !device->has_queue()) {
+    std::memcpy(buffer->host(), slot_state.host, bytes);
+    return {};
+  }
+  tenon_copy_t copy{};
+  copy.size_bytes = sizeof(copy);
+  copy.direction = TENON_COPY_HOST_TO_DEVICE;
+  copy.to = buffer->handle();
+  copy.length_bytes = bytes;
+  copy.host_from = slot_state.host;
+  statistics_.transferred_bytes += bytes;
+  if (!device->has_queue()) return device->copy(copy);
+  if (state.queue == nullptr) {
+    TENON_ASSIGN_OR_RETURN(state.queue, Queue::create(device));
+  }
+  TENON_RETURN_IF_ERROR(state.queue->copy(copy));
+  // Another device may use its buffer again at once: the copy must be over before.
+  return slot_state.stable_host ? Status() : wait(device_index);
+}
+
+// After it the value can be read through SlotState::host.
+Status Runner::copy_to_host(uint32_t slot) {
+  SlotState& slot_state = slots_[slot];
+  if (slot_state.has_host) return {};
+  uint32_t from = 0;
+  while (from < slot_state.places.size() && slot_state.places[from].buffer == nullptr) ++from;
+  TENON_CHECK(from < slot_state.places.size(), "slot {} is nowhere", slot);
+  const std::shared_ptr<Device>& device = plan_->devices[from];
+  Buffer& buffer = *slot_state.places[from].buffer;
+  if (buffer.host() != nullptr) {
+    TENON_RETURN_IF_ERROR(wait(from));
+    slot_state.host = buffer.host();
+    slot_state.has_host = true;
+    return {};
+  }
+  uint64_t bytes = 0;
+  TENON_RETURN_IF_ERROR(bytes_of(slot, &bytes));
+  std::shared_ptr<std::byte> memory;
+  TENON_RETURN_IF_ERROR(take_host(bytes, &memory));
+  if (bytes != 0) {
+    tenon_copy_t copy{};
+    copy.size_bytes = sizeof(copy);
+    copy.direction = TENON_COPY_DEVICE_TO_HOST;
+    copy.from = buffer.handle();
+    copy.length_bytes = bytes;
+    copy.host_to = memory.get();
+    statistics_.transferred_bytes += bytes;
+    if (device->has_queue()) {
+      Status submitted = devices_[from].queue->copy(copy);
+      // The memory must stay until the queue is done, also when the wait fails.
+      slot_state.host_owner = memory;
+      TENON_RETURN_IF_ERROR(std::move(submitted));
+      TENON_RETURN_IF_ERROR(wait(from));
+    } else {
+      TENON_RETURN_IF_ERROR(device->copy(copy));
+    }
+  }
+  slot_state.host = memory.get();
+  slot_state.host_owner = std::move(memory);
+  slot_state.has_host = slot_state.stable_host = true;
+  return {};
+}
+
+Status Runner::wait(uint32_t device) {
+  if (devices_[device].queue == nullptr) return {};
+  return devices_[device].queue->wait();
+}
+
+Status Runner::wait_all() {
+  Status first;
+  for (uint32_t d = 0; d < devices_.size(); ++d) {
+    Status status = wait(d);
+    if (first.ok() && !status.ok()) first = std::move(status).with_context(kernel_context(*plan_->devices[d]));
+  }
+  return first;
+}
+
+Status Runner::take_outputs() {
+  for (uint32_t slot : plan_->output_slots) {
+    TENON_RETURN_IF_ERROR(copy_to_host(slot));
+    OutputArray out;
+    out.dtype = plan_->slots[slot].dtype;
+    TENON_RETURN_IF_ERROR(plan_->shapes.evaluate(plan_->slots[slot].dims, symbols_, &out.dims));
+    out.data = slots_[slot].host;
+    outputs_.push_back(std::move(out));
+  }
+  return {};
+}
+
+void Runner::release_dead(uint32_t step) {
+  for (size_t s = 0; s < slots_.size(); ++s) {
+    if (plan_->slots[s].last_step != step) continue;
+    for (size_t d = 0; d < devices_.size(); ++d) {
+      Place& place = slots_[s].places[d];
+      if (place.buffer == nullptr) continue;
+      if (place.pooled) {
+        devices_[d].pool.give_back(std::move(place.buffer));
+        place = {};
+      } else if (!plan_->devices[d]->has_queue()) {
+        place = {};
+      }
+    }
+  }
+}
+
+}  // namespace tenon::runtime

@@ -1,0 +1,90 @@
+// Runs a plan: places inputs, walks the steps, keeps memory between runs.
+//
+// Threads: one at a time per Runner; several Runners of one plan may run at once.
+#pragma once
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/runtime/plan.h"
+#include "core/runtime/queue.h"
+#include "core/runtime/trace.h"
+
+namespace tenon::runtime {
+
+struct RunStatistics {
+  uint64_t arena_bytes = 0;              // device memory that this run used
+  uint64_t arena_lower_bound_bytes = 0;  // most bytes live at once, as far as devices say
+  uint64_t transferred_bytes = 0;
+  double run_ms = 0;
+};
+
+// Buffers of one device for one Runner, used again by later steps and runs.
+class BufferPool {
+ public:
+  explicit BufferPool(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  Result<std::shared_ptr<Buffer>> take(uint64_t size_bytes);
+  void give_back(std::shared_ptr<Buffer> buffer);
+  // Frees what the run just ended did not use.
+  void end_run();
+  uint64_t held_bytes() const { return held_bytes_; }
+
+ private:
+  struct Free {
+    std::shared_ptr<Buffer> buffer;
+    bool used = true;  // in this run
+  };
+  std::shared_ptr<Device> device_;
+  std::vector<Free> free_;
+  uint64_t held_bytes_ = 0;
+};
+
+struct OutputArray {
+  const void* data = nullptr;
+  std::vector<int64_t> dims;
+  tenon_dtype_t dtype = TENON_DTYPE_NONE;
+};
+
+class Runner {
+ public:
+  explicit Runner(std::shared_ptr<const Plan> plan);
+  ~Runner();
+
+  // Runs to the end. inputs: one per input, checked by Shapes::check_input; borrowed for the call. After a failure the
+  // Runner, its devices (unless lost) and the process are usable.
+  Status run(std::span<const tenon_array_t* const> inputs);
+  // Dense outputs of the last run that succeeded; valid until the next.
+  const std::vector<OutputArray>& outputs() const { return outputs_; }
+  const RunStatistics& statistics() const { return statistics_; }
+  void set_trace(Trace* trace) { trace_ = trace; }  // null: no profile
+
+ private:
+  struct Place;
+  struct DeviceState;
+  struct SlotState;
+
+  Status run_steps(std::span<const tenon_array_t* const> inputs);
+  Status place_inputs(std::span<const tenon_array_t* const> inputs);
+  Status execute(const Step& step);
+  Status copy_to_device(uint32_t slot, uint32_t device);
+  Status copy_to_host(uint32_t slot);
+  Status wait(uint32_t device);
+  Status wait_all();
+  Status take_outputs();
+  void release_dead(uint32_t step);
+  void drop_run_state();
+  Status bytes_of(uint32_t slot, uint64_t* out) const;
+  Status take_host(uint64_t size_bytes, std::shared_ptr<std::byte>* out);
+
+  std::shared_ptr<const Plan> plan_;
+  std::vector<DeviceState> devices_;
+  std::vector<SlotState> slots_;
+  std::vector<int64_t> symbols_;
+  std::vector<OutputArray> outputs_;
+  RunStatistics statistics_;
+  Trace* trace_ = nullptr;
+  std::vector<std::unique_ptr<TraceSink>> sinks_;  // one per device
+};
+
+}  // namespace tenon::runtime

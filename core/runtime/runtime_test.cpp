@@ -1,0 +1,354 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+
+#include "core/base/failure.h"
+#include "core/base/limits.h"
+#include "core/base/str.h"
+#include "core/runtime/run.h"
+
+namespace tenon::runtime {
+namespace {
+
+// ---- A toy device: host memory, an executable that adds all inputs of i32 ------------------------------------------
+
+struct Toy {
+  bool hidden = false;  // the host cannot touch its memory
+  bool queued = false;
+  tenon_code_t fail_execute = TENON_OK;
+  int buffers = 0, executions = 0, imports = 0;
+  uint64_t fence_value = 0;
+  tenon_code_t fence_code = TENON_OK;
+};
+
+struct ToyBuffer {
+  std::vector<std::byte> own;
+  std::byte* data;
+};
+
+tenon_code_t toy_count(void*, uint32_t* out) { return *out = 1, TENON_OK; }
+tenon_code_t toy_info(void*, uint32_t, tenon_device_info_t* out) {
+  out->kind = {"toy", 3};
+  out->target = {"toy", 3};
+  out->alignment_bytes = 16;
+  out->threading = TENON_THREADING_SERIAL;
+  return TENON_OK;
+}
+tenon_code_t toy_open(void* self, uint32_t, tenon_device_t** out) {
+  *out = reinterpret_cast<tenon_device_t*>(self);
+  return TENON_OK;
+}
+tenon_code_t toy_close(void*, tenon_device_t*) { return TENON_OK; }
+tenon_code_t toy_alloc(void* self, tenon_device_t*, uint64_t size, tenon_buffer_t** out) {
+  auto* b = new ToyBuffer{std::vector<std::byte>(size), nullptr};
+  b->data = b->own.data();
+  ++static_cast<Toy*>(self)->buffers;
+  *out = reinterpret_cast<tenon_buffer_t*>(b);
+  return TENON_OK;
+}
+tenon_code_t toy_free(void* self, tenon_device_t*, tenon_buffer_t* buffer) {
+  --static_cast<Toy*>(self)->buffers;
+  delete reinterpret_cast<ToyBuffer*>(buffer);
+  return TENON_OK;
+}
+tenon_code_t toy_copy(void*, tenon_device_t*, const tenon_copy_t* c) {
+  if (c->direction == TENON_COPY_HOST_TO_DEVICE) {
+    std::memcpy(reinterpret_cast<ToyBuffer*>(c->to)->data + c->to_offset_bytes, c->host_from, c->length_bytes);
+  } else {
+    std::memcpy(c->host_to, reinterpret_cast<ToyBuffer*>(c->from)->data + c->from_offset_bytes, c->length_bytes);
+  }
+  return TENON_OK;
+}
+tenon_code_t toy_sync(void*, tenon_device_t*) { return TENON_OK; }
+tenon_code_t toy_map(void*, tenon_device_t*, tenon_buffer_t* buffer, void** out) {
+  *out = reinterpret_cast<ToyBuffer*>(buffer)->data;
+  return TENON_OK;
+}
+tenon_code_t toy_import(void* self, tenon_device_t*, void* data, uint64_t, tenon_buffer_t** out) {
+  auto* toy = static_cast<Toy*>(self);
+  ++toy->imports;
+  ++toy->buffers;
+  *out = reinterpret_cast<tenon_buffer_t*>(new ToyBuffer{{}, static_cast<std::byte*>(data)});
+  return TENON_OK;
+}
+
+tenon_code_t toy_load(void* self, tenon_device_t*, const void*, uint64_t, tenon_blob_t* const*, uint32_t,
+                      tenon_executable_t** out) {
+  *out = reinterpret_cast<tenon_executable_t*>(self);
+  return TENON_OK;
+}
+void toy_release(void*, tenon_executable_t*) {}
+tenon_code_t toy_executable_info(void*, tenon_executable_t*, tenon_executable_info_t*) { return TENON_OK; }
+tenon_code_t toy_needs(void*, tenon_executable_t*, tenon_symbols_t, tenon_needs_t* needs) {
+  for (uint32_t i = 0; i < needs->output_count; ++i) {
+    needs->outputs[i].size_bytes_max = 16;
+    needs->outputs[i].dims[0] = 4;
+  }
+  needs->workspace_bytes = 64;
+  needs->lower_bound_bytes = 32;
+  return TENON_OK;
+}
+tenon_code_t toy_execute(void* self, tenon_executable_t*, const tenon_call_t* call) {
+  auto* toy = static_cast<Toy*>(self);
+  ++toy->executions;
+  if (toy->fail_execute != TENON_OK && !toy->queued) return toy->fail_execute;
+  auto at = [](const tenon_span_t& s) {
+    return reinterpret_cast<int32_t*>(reinterpret_cast<ToyBuffer*>(s.buffer)->data + s.offset_bytes);
+  };
+  for (int i = 0; i < 4; ++i) {
+    int32_t sum = 1;
+    for (uint32_t k = 0; k < call->input_count; ++k) sum += at(call->inputs[k])[i];
+    for (uint32_t k = 0; k < call->output_count; ++k) at(call->outputs[k])[i] = sum;
+  }
+  if (call->profile != nullptr) call->profile->event(call->profile->self, {"add\"1", 5}, {"n", 1}, 10, 30, 4, 16, 2);
+  toy->fence_value = call->signal.value;
+  toy->fence_code = toy->fail_execute;
+  return TENON_OK;
+}
+tenon_code_t toy_queue(void* self, tenon_device_t*, tenon_queue_t** out) {
+  *out = static_cast<tenon_queue_t*>(self);
+  return TENON_OK;
+}
+tenon_code_t toy_queue_destroy(void*, tenon_queue_t*) { return TENON_OK; }
+tenon_code_t toy_copy_async(void* self, tenon_queue_t*, const tenon_copy_t* c, const tenon_fence_point_t*, uint32_t,
+                            tenon_fence_point_t signal) {
+  static_cast<Toy*>(self)->fence_value = signal.value;
+  return toy_copy(self, nullptr, c);
+}
+tenon_code_t toy_fence(void* self, tenon_device_t*, uint64_t, tenon_fence_t** out) {
+  *out = static_cast<tenon_fence_t*>(self);
+  static_cast<Toy*>(self)->fence_code = TENON_OK;
+  return TENON_OK;
+}
+tenon_code_t toy_fence_destroy(void*, tenon_fence_t*) { return TENON_OK; }
+tenon_code_t toy_fence_wait(void* self, tenon_fence_t*, uint64_t value, uint64_t) {
+  auto* toy = static_cast<Toy*>(self);
+  if (toy->fence_code != TENON_OK) return toy->fence_code;
+  return toy->fence_value >= value ? TENON_OK : TENON_DEADLINE_EXCEEDED;
+}
+
+// ---- A graph of three arguments, enough of the table for Shapes ----------------------------------------------------
+
+struct Fixture : testing::Test {
+  Toy toy;
+  tenon_device_api_t device_api{sizeof(device_api), &toy, toy_count, toy_info, toy_open, toy_close, toy_alloc, toy_free,
+                                toy_copy, toy_sync, toy_map, toy_import, nullptr};
+  tenon_compile_api_t compile_api{};
+  tenon_queue_api_t queue_api{sizeof(queue_api), &toy, toy_queue, toy_queue_destroy, toy_copy_async, toy_fence,
+                              toy_fence_destroy, nullptr, nullptr, toy_fence_wait};
+  tenon_host_graph_t graph_api{};
+  tenon_value_t arguments[2] = {0, 1}, yields[1] = {2};
+  tenon_dim_t four[1] = {4};
+
+  void SetUp() override {
+    compile_api.size_bytes = sizeof(compile_api);
+    compile_api.self = &toy;
+    compile_api.load = toy_load;
+    compile_api.executable_release = toy_release;
+    compile_api.executable_info = toy_executable_info;
+    compile_api.needs = toy_needs;
+    compile_api.execute = toy_execute;
+    graph_api.self = this;
+    graph_api.graph_view = [](void*, tenon_graph_t*, tenon_graph_view_t* v) { return v->main = 0, TENON_OK; };
+    graph_api.region_view = [](void* self, tenon_graph_t*, tenon_region_t, tenon_region_view_t* v) -> tenon_code_t {
+      auto* f = static_cast<Fixture*>(self);
+      v->argument_count = 2;
+      v->arguments = f->arguments;
+      v->yield_count = 1;
+      v->yields = f->yields;
+      return TENON_OK;
+    };
+    graph_api.value_view = [](void* self, tenon_graph_t*, tenon_value_t, tenon_value_view_t* v) -> tenon_code_t {
+      v->type = {TENON_I32, TENON_KIND_TENSOR, 1, static_cast<Fixture*>(self)->four, 0};
+      return TENON_OK;
+    };
+  }
+
+  std::shared_ptr<Device> make_device() {
+    if (toy.hidden) device_api.map = nullptr, device_api.import = nullptr;
+    auto made = Device::create({"toy-plugin", &device_api, &compile_api, toy.queued ? &queue_api : nullptr}, 0);
+    EXPECT_TRUE(made.ok());
+    return *made;
+  }
+
+  // out = (a + b + 1) + 1, the second execution on another device.
+  std::shared_ptr<Plan> make_plan(std::shared_ptr<Device> first, std::shared_ptr<Device> second) {
+    auto plan = std::make_shared<Plan>();
+    plan->api = &graph_api;
+    plan->shapes = *Shapes::create(graph_api, nullptr, {});
+    plan->devices = {first, second};
+    for (const auto& d : plan->devices) {
+      auto loaded = Executable::load(d, {}, {}, {1});
+      EXPECT_TRUE(loaded.ok());
+      plan->executables.push_back(std::move(*loaded));
+    }
+    auto slot = [](Slot::Source source, uint32_t input, uint32_t last) {
+      Slot s;
+      s.source = source;
+      s.input = input;
+      s.dtype = TENON_I32;
+      s.dims = {4};
+      s.last_step = last;
+      return s;
+    };
+    plan->slots = {slot(Slot::Source::kInput, 0, 2), slot(Slot::Source::kInput, 1, 2),
+                   slot(Slot::Source::kSegment, 0, 4), slot(Slot::Source::kSegment, 0, UINT32_MAX)};
+    auto copy = [](uint32_t s, uint32_t d) {
+      Step step;
+      step.kind = Step::Kind::kCopy;
+      step.slot = s;
+      step.device = d;
+      return step;
+    };
+    Step one, two;
+    one.inputs = {0, 1};
+    one.outputs = {2};
+    two.device = 1;
+    two.executable = 1;
+    two.inputs = {2};
+    two.outputs = {3};
+    plan->steps = {copy(0, 0), copy(1, 0), one, copy(2, 1), two};
+    plan->output_slots = {3};
+    return plan;
+  }
+
+  alignas(16) int32_t a[4] = {1, 2, 3, 4};
+  alignas(16) int32_t b[4] = {10, 20, 30, 40};
+  int64_t dims[1] = {4};
+  tenon_array_t array(void* data) { return {sizeof(tenon_array_t), TENON_I32, 0, 1, 0, data, dims, nullptr}; }
+
+  Status run(Runner& runner) {
+    const tenon_array_t x = array(a), y = array(b);
+    const tenon_array_t* inputs[] = {&x, &y};
+    return runner.run(inputs);
+  }
+  void expect_right(const Runner& runner) {
+    ASSERT_EQ(runner.outputs().size(), 1u);
+    const auto* out = static_cast<const int32_t*>(runner.outputs()[0].data);
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(out[i], a[i] + b[i] + 2);
+  }
+};
+
+TEST_F(Fixture, SharedMemoryIsImportedAndBuffersComeBack) {
+  const uint64_t before = memory_in_use();
+  {
+    Runner runner(make_plan(make_device(), make_device()));
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_TRUE(run(runner).ok());
+      expect_right(runner);
+    }
+    EXPECT_EQ(toy.imports, 9);  // two inputs and the value between the devices, each run
+    EXPECT_EQ(runner.statistics().transferred_bytes, 0u);
+    EXPECT_EQ(runner.statistics().arena_lower_bound_bytes, 32u);
+  }
+  EXPECT_EQ(toy.buffers, 0);
+  EXPECT_EQ(memory_in_use(), before);
+}
+
+TEST_F(Fixture, HiddenMemoryIsCopiedAndCounted) {
+  toy.hidden = true;
+  Runner runner(make_plan(make_device(), make_device()));
+  ASSERT_TRUE(run(runner).ok());
+  expect_right(runner);
+  EXPECT_EQ(runner.statistics().transferred_bytes, 16u * 5);  // two in, one out and in again, one out
+}
+
+TEST_F(Fixture, QueuesGiveTheSame) {
+  toy.hidden = toy.queued = true;
+  Runner runner(make_plan(make_device(), make_device()));
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(run(runner).ok());
+    expect_right(runner);
+  }
+}
+
+TEST_F(Fixture, FailureOfQueuedWorkIsToldAndTheNextRunIsRight) {
+  toy.hidden = toy.queued = true;
+  Runner runner(make_plan(make_device(), make_device()));
+  toy.fail_execute = TENON_INTERNAL;
+  EXPECT_EQ(run(runner).code(), TENON_INTERNAL);
+  EXPECT_TRUE(runner.outputs().empty());
+  toy.fail_execute = TENON_OK;
+  ASSERT_TRUE(run(runner).ok());
+  expect_right(runner);
+}
+
+TEST_F(Fixture, LostDeviceStaysLost) {
+  Runner runner(make_plan(make_device(), make_device()));
+  toy.fail_execute = TENON_DEVICE_LOST;
+  EXPECT_EQ(run(runner).code(), TENON_DEVICE_LOST);
+  toy.fail_execute = TENON_OK;
+  const Status again = run(runner);
+  EXPECT_EQ(again.code(), TENON_DEVICE_LOST);
+  EXPECT_EQ(again.error_code(), "T0611");
+}
+
+TEST_F(Fixture, MemoryLimitIsAnErrorAndPasses) {
+  Runner runner(make_plan(make_device(), make_device()));
+  const uint64_t old = limit(Limit::kMemoryBytes);
+  set_limit(Limit::kMemoryBytes, memory_in_use() + 70);
+  const Status status = run(runner);
+  EXPECT_EQ(status.error_code(), "T0609") << status.text();
+  set_limit(Limit::kMemoryBytes, old);
+  ASSERT_TRUE(run(runner).ok());
+  expect_right(runner);
+}
+
+TEST_F(Fixture, StridedInputIsPacked) {
+  int32_t wide[8] = {1, 0, 2, 0, 3, 0, 4, 0};
+  const int64_t strides[1] = {8};
+  Runner runner(make_plan(make_device(), make_device()));
+  tenon_array_t x = array(wide);
+  x.strides_bytes = strides;
+  const tenon_array_t y = array(b);
+  const tenon_array_t* inputs[] = {&x, &y};
+  ASSERT_TRUE(runner.run(inputs).ok());
+  expect_right(runner);
+}
+
+TEST_F(Fixture, WrongInputsAreNamed) {
+  const Shapes shapes = *Shapes::create(graph_api, nullptr, {});
+  tenon_array_t x = array(a);
+  EXPECT_TRUE(shapes.check_input(0, x).ok());
+  x.dtype = TENON_F32;
+  EXPECT_EQ(shapes.check_input(0, x).error_code(), "T0603");
+  x = array(a);
+  x.rank = 0;
+  EXPECT_EQ(shapes.check_input(0, x).error_code(), "T0604");
+  const int64_t five[1] = {5};
+  x = array(a);
+  x.dims = five;
+  EXPECT_EQ(shapes.check_input(0, x).error_code(), "T0605");
+  x = array(nullptr);
+  EXPECT_EQ(shapes.check_input(0, x).error_code(), "T0613");
+}
+
+TEST_F(Fixture, TraceIsJsonAndTheTableIsSorted) {
+  Trace trace;
+  Runner runner(make_plan(make_device(), make_device()));
+  runner.set_trace(&trace);
+  ASSERT_TRUE(run(runner).ok());
+  std::string text;
+  const tenon_sink_t sink{&text, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
+                            static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
+                            return TENON_OK;
+                          }};
+  ASSERT_TRUE(trace.write_perfetto(sink).ok());
+  EXPECT_NE(text.find("\"traceEvents\":["), std::string::npos);
+  EXPECT_NE(text.find("add\\\"1"), std::string::npos);
+  text.clear();
+  ASSERT_TRUE(trace.write_table(sink).ok());
+  EXPECT_NE(text.find("\"count\":2"), std::string::npos) << text;
+}
+
+TEST(NeedsCache, ForgetsTheOldest) {
+  NeedsCache cache;
+  for (int64_t i = 0; i < 100; ++i) cache.put(std::vector<int64_t>{i}, std::make_shared<Needs>());
+  EXPECT_EQ(cache.size(), NeedsCache::kEntriesMax);
+  EXPECT_EQ(cache.find(std::vector<int64_t>{0}), nullptr);
+  EXPECT_NE(cache.find(std::vector<int64_t>{99}), nullptr);
+}
+
+}  // namespace
+}  // namespace tenon::runtime

@@ -1,0 +1,287 @@
+#include "core/runtime/shapes.h"
+
+#include <array>
+
+#include "core/base/checked.h"
+#include "core/base/failure.h"
+#include "core/base/intern.h"
+#include "core/base/limits.h"
+#include "core/base/log.h"
+#include "core/base/str.h"
+
+namespace tenon::runtime {
+namespace {
+
+constexpr size_t kProblemsMax = 20;
+
+struct DtypeInfo {
+  std::string_view name;
+  uint32_t bits;
+};
+constexpr std::array<DtypeInfo, TENON_DTYPE_COUNT> kDtypes = {{
+    {"none", 0}, {"pred", 8},   {"i4", 4},     {"u4", 4},  {"i8", 8},   {"i16", 16}, {"i32", 32},
+    {"i64", 64}, {"u8", 8},     {"u16", 16},   {"u32", 32}, {"u64", 64}, {"f8e4m3fn", 8}, {"f8e5m2", 8},
+    {"f16", 16}, {"bf16", 16},  {"f32", 32},   {"f64", 64}, {"c64", 64}, {"c128", 128},
+}};
+
+tenon_dim_view_t view_of(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_dim_t dim) {
+  tenon_dim_view_t view{};
+  view.size_bytes = sizeof(view);
+  const tenon_code_t code = api.dim_view(api.self, graph, dim, &view);
+  TENON_CHECK(code == TENON_OK, "a dim of a verified graph has no view");
+  return view;
+}
+
+// Joins what is wrong into one status with the code of the first problem ("T0605: ...").
+Status joined(const std::vector<std::string>& wrong) {
+  if (wrong.empty()) return {};
+  std::string text = wrong[0].substr(7);
+  for (size_t i = 1; i < wrong.size() && i < kProblemsMax; ++i) text += "; " + wrong[i].substr(7);
+  if (wrong.size() > kProblemsMax) text += fmt::format("; and {} more", wrong.size() - kProblemsMax);
+  return Status(TENON_INVALID_ARGUMENT, std::string_view(wrong[0]).substr(0, 5), std::move(text));
+}
+
+bool holds(uint32_t rel, int64_t a, int64_t b) {
+  switch (rel) {
+    case TENON_REL_EQ: return a == b;
+    case TENON_REL_LT: return a < b;
+    case TENON_REL_LE: return a <= b;
+    default: return b != 0 && (b == -1 || a % b == 0);
+  }
+}
+
+std::string_view rel_text(uint32_t rel) {
+  switch (rel) {
+    case TENON_REL_EQ: return "equal to";
+    case TENON_REL_LT: return "less than";
+    case TENON_REL_LE: return "at most";
+    default: return "a multiple of";
+  }
+}
+
+std::string text_of_dim(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_dim_t dim, int depth) {
+  if (dim >= 0) return std::to_string(dim);
+  if (depth > 16) return "...";
+  const tenon_dim_view_t v = view_of(api, graph, dim);
+  if (v.op == TENON_DIM_CONSTANT) return std::to_string(v.constant);
+  if (v.op == TENON_DIM_SYMBOL) {
+    tenon_symbol_view_t symbol{};
+    symbol.size_bytes = sizeof(symbol);
+    if (api.symbol_view(api.self, graph, v.symbol, &symbol) != TENON_OK) return "?";
+    return std::string(sym_text(symbol.name));
+  }
+  const std::string a = text_of_dim(api, graph, v.a, depth + 1), b = text_of_dim(api, graph, v.b, depth + 1);
+  auto inner = [](const std::string& text) { return text.find_first_of("+ ") == std::string::npos ? text : "(" + text + ")"; };
+  switch (v.op) {
+    case TENON_DIM_ADD: return b.starts_with('-') ? a + " - " + b.substr(1) : a + " + " + b;
+    case TENON_DIM_MUL: return inner(a) + "*" + inner(b);
+    case TENON_DIM_FLOORDIV: return "floordiv(" + a + ", " + b + ")";
+    case TENON_DIM_MOD: return "mod(" + a + ", " + b + ")";
+    case TENON_DIM_MIN: return "min(" + a + ", " + b + ")";
+    default: return "max(" + a + ", " + b + ")";
+  }
+}
+
+}  // namespace
+
+std::string dim_text(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_dim_t dim) {
+  return text_of_dim(api, graph, dim, 0);
+}
+
+std::string_view dtype_name(tenon_dtype_t dtype) { return dtype < kDtypes.size() ? kDtypes[dtype].name : "?"; }
+uint32_t dtype_bits(tenon_dtype_t dtype) { return dtype < kDtypes.size() ? kDtypes[dtype].bits : 0; }
+
+Result<Port> Shapes::read_port(tenon_value_t value, std::string name) const {
+  tenon_value_view_t view{};
+  view.size_bytes = sizeof(view);
+  TENON_RETURN_IF_ERROR(from_abi(api_->value_view(api_->self, graph_, value, &view), "value_view"));
+  if (view.type.kind != TENON_KIND_TENSOR) {
+    return error(TENON_UNIMPLEMENTED, "T0506", "{} is no tensor; only tensors cross the border of a program", quoted(name));
+  }
+  Port port{std::move(name), value, view.type.dtype, {view.type.dims, view.type.dims + view.type.rank}, {}};
+  for (tenon_dim_t dim : port.dims) port.dim_texts.push_back(dim_text(*api_, graph_, dim));
+  return port;
+}
+
+Result<Shapes> Shapes::create(const tenon_host_graph_t& api, tenon_graph_t* graph, std::vector<Assertion> assertions) {
+  Shapes s;
+  s.api_ = &api;
+  s.graph_ = graph;
+  tenon_graph_view_t view{};
+  view.size_bytes = sizeof(view);
+  TENON_RETURN_IF_ERROR(from_abi(api.graph_view(api.self, graph, &view), "graph_view"));
+  s.symbol_limit_ = view.symbol_limit;
+  tenon_region_view_t main{};
+  main.size_bytes = sizeof(main);
+  TENON_RETURN_IF_ERROR(from_abi(api.region_view(api.self, graph, view.main, &main), "region_view"));
+  for (uint32_t i = 0; i < main.argument_count; ++i) {
+    tenon_value_view_t value{};
+    value.size_bytes = sizeof(value);
+    TENON_RETURN_IF_ERROR(from_abi(api.value_view(api.self, graph, main.arguments[i], &value), "value_view"));
+    std::string name(sym_text(value.name));
+    TENON_ASSIGN_OR_RETURN(Port port, s.read_port(main.arguments[i], name.empty() ? fmt::format("input{}", i) : name));
+    s.inputs_.push_back(std::move(port));
+  }
+  for (uint32_t i = 0; i < main.yield_count; ++i) {
+    std::string name(main.output_names != nullptr ? sym_text(main.output_names[i]) : "");
+    TENON_ASSIGN_OR_RETURN(Port port, s.read_port(main.yields[i], name.empty() ? fmt::format("output{}", i) : name));
+    s.outputs_.push_back(std::move(port));
+  }
+  s.assertions_ = std::move(assertions);
+  return s;
+}
+
+Status Shapes::check_input(uint32_t input, const tenon_array_t& array) const {
+  const Port& port = inputs_[input];
+  if (array.dtype != port.dtype) {
+    return error(TENON_INVALID_ARGUMENT, "T0603", "input {} is {}, and {} was given", quoted(port.name),
+                 dtype_name(port.dtype), dtype_name(array.dtype));
+  }
+  if (array.rank != port.dims.size() || (array.rank != 0 && array.dims == nullptr)) {
+    return error(TENON_INVALID_ARGUMENT, "T0604", "input {} has rank {} ([{}]), and an array of rank {} was given",
+                 quoted(port.name), port.dims.size(), join_names(port.dim_texts), array.rank);
+  }
+  for (uint32_t i = 0; i < array.rank; ++i) {
+    const bool wrong = array.dims[i] < 0 || (port.dims[i] >= 0 && port.dims[i] != array.dims[i]);
+    if (wrong) {
+      return error(TENON_INVALID_ARGUMENT, "T0605", "dim {} of input {} is {}, expected {}", i, quoted(port.name),
+                   array.dims[i], port.dim_texts[i]);
+    }
+  }
+  TENON_ASSIGN_OR_RETURN(const uint64_t count, element_count({array.dims, array.rank}));
+  TENON_RETURN_IF_ERROR(check_limit(Limit::kElements, count, fmt::format("input {}", quoted(port.name))));
+  TENON_ASSIGN_OR_RETURN(const uint64_t bytes, packed_bytes(count, dtype_bits(array.dtype)));
+  if (bytes != 0 && array.data == nullptr) {
+    return error(TENON_INVALID_ARGUMENT, "T0613", "input {} needs {} bytes and has no data", quoted(port.name), bytes);
+  }
+  return {};
+}
+
+bool Shapes::known(tenon_dim_t dim, const std::vector<bool>& bound) const {
+  if (dim >= 0) return true;
+  const tenon_dim_view_t v = view_of(*api_, graph_, dim);
+  if (v.op == TENON_DIM_CONSTANT) return true;
+  if (v.op == TENON_DIM_SYMBOL) return bound[v.symbol];
+  return known(v.a, bound) && known(v.b, bound);
+}
+
+// Finds the one unknown symbol of sums and products; false when there is no or no whole solution.
+bool Shapes::invert(tenon_dim_t dim, int64_t target, std::vector<bool>* bound, std::vector<int64_t>* symbols) const {
+  if (dim >= 0) return dim == target;
+  const tenon_dim_view_t v = view_of(*api_, graph_, dim);
+  if (v.op == TENON_DIM_SYMBOL && !(*bound)[v.symbol]) {
+    (*symbols)[v.symbol] = target;
+    (*bound)[v.symbol] = true;
+    return true;
+  }
+  if (v.op != TENON_DIM_ADD && v.op != TENON_DIM_MUL) return false;
+  const bool a_known = known(v.a, *bound), b_known = known(v.b, *bound);
+  if (a_known == b_known) return false;
+  int64_t other = 0, rest = 0;
+  if (api_->dim_evaluate(api_->self, graph_, a_known ? v.a : v.b, symbols->data(), symbol_limit_, &other) != TENON_OK) {
+    clear_failure();
+    return false;
+  }
+  if (v.op == TENON_DIM_ADD) {
+    if (!checked_sub(target, other, &rest)) return false;
+  } else {
+    if (other <= 0 || target % other != 0) return false;
+    rest = target / other;
+  }
+  return invert(a_known ? v.b : v.a, rest, bound, symbols);
+}
+
+Status Shapes::solve(std::span<const std::span<const int64_t>> dims, std::vector<int64_t>* out_symbols) const {
+  std::vector<int64_t> symbols(symbol_limit_, 0);
+  std::vector<bool> bound(symbol_limit_, false);
+  // Plain symbols first, whichever input brings them; then expressions with one unknown left.
+  for (int pass = 0; pass < 2; ++pass) {
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      for (size_t j = 0; j < inputs_[i].dims.size(); ++j) {
+        const tenon_dim_t dim = inputs_[i].dims[j];
+        if (dim >= 0 || known(dim, bound)) continue;
+        const bool plain = view_of(*api_, graph_, dim).op == TENON_DIM_SYMBOL;
+        if (plain == (pass == 0)) (void)invert(dim, dims[i][j], &bound, &symbols);
+      }
+    }
+  }
+  std::vector<std::string> wrong;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const Port& port = inputs_[i];
+    for (size_t j = 0; j < port.dims.size(); ++j) {
+      int64_t expected = port.dims[j];
+      if (expected < 0) {
+        const bool fits = known(expected, bound) &&
+                          api_->dim_evaluate(api_->self, graph_, port.dims[j], symbols.data(), symbol_limit_, &expected) == TENON_OK;
+        if (!fits) {
+          clear_failure();
+          wrong.push_back(fmt::format("T0606: dim {} of input {} is {}, which no value of {} gives", j, quoted(port.name),
+                                      dims[i][j], port.dim_texts[j]));
+          continue;
+        }
+      }
+      if (expected == dims[i][j]) continue;
+      wrong.push_back(port.dims[j] >= 0
+                          ? fmt::format("T0605: dim {} of input {} is {}, expected {}", j, quoted(port.name), dims[i][j], expected)
+                          : fmt::format("T0606: dim {} of input {} is {}, expected {} since {} is bound by the other dims", j,
+                                        quoted(port.name), dims[i][j], expected, port.dim_texts[j]));
+    }
+  }
+  check_symbols(bound, symbols, &wrong);
+  if (wrong.empty()) check_assertions(bound, symbols, &wrong);
+  TENON_RETURN_IF_ERROR(joined(wrong));
+  *out_symbols = std::move(symbols);
+  return {};
+}
+
+void Shapes::check_symbols(const std::vector<bool>& bound, std::span<const int64_t> symbols,
+                           std::vector<std::string>* wrong) const {
+  for (uint32_t s = 0; s < symbol_limit_; ++s) {
+    tenon_symbol_view_t view{};
+    view.size_bytes = sizeof(view);
+    if (!bound[s] || api_->symbol_view(api_->self, graph_, s, &view) != TENON_OK) continue;
+    const int64_t value = symbols[s];
+    if (value >= view.lo && value <= view.hi && (view.multiple_of <= 1 || value % view.multiple_of == 0)) continue;
+    std::string rule = fmt::format("at least {}", view.lo);
+    if (view.hi != INT64_MAX) rule += fmt::format(" and at most {}", view.hi);
+    if (view.multiple_of > 1) rule += fmt::format(" and a multiple of {}", view.multiple_of);
+    wrong->push_back(fmt::format("T0608: dim {} is {}, and the model wants it {}", quoted(sym_text(view.name)), value, rule));
+  }
+}
+
+void Shapes::check_assertions(const std::vector<bool>& bound, std::span<const int64_t> symbols,
+                              std::vector<std::string>* wrong) const {
+  for (const Assertion& fact : assertions_) {
+    if (!known(fact.a, bound) || !known(fact.b, bound)) continue;
+    int64_t a = 0, b = 0;
+    if (api_->dim_evaluate(api_->self, graph_, fact.a, symbols.data(), symbol_limit_, &a) != TENON_OK ||
+        api_->dim_evaluate(api_->self, graph_, fact.b, symbols.data(), symbol_limit_, &b) != TENON_OK) {
+      clear_failure();
+      wrong->push_back(fmt::format("T0608: {} or {} cannot be computed for these inputs", dim_text(*api_, graph_, fact.a),
+                                   dim_text(*api_, graph_, fact.b)));
+    } else if (!holds(fact.rel, a, b)) {
+      wrong->push_back(fmt::format("T0607: the model needs {} {} {}, and these inputs give {} and {}",
+                                   dim_text(*api_, graph_, fact.a), rel_text(fact.rel), dim_text(*api_, graph_, fact.b), a, b));
+    }
+  }
+}
+
+Status Shapes::evaluate(std::span<const tenon_dim_t> dims, std::span<const int64_t> symbols, std::vector<int64_t>* out) const {
+  out->resize(dims.size());
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] >= 0) {
+      (*out)[i] = dims[i];
+      continue;
+    }
+    TENON_RETURN_IF_ERROR(from_abi(
+        api_->dim_evaluate(api_->self, graph_, dims[i], symbols.data(), static_cast<uint32_t>(symbols.size()), &(*out)[i]),
+        "dim_evaluate"));
+    if ((*out)[i] < 0) {
+      return error(TENON_INVALID_ARGUMENT, "T0608", "dim {} comes out as {} for these inputs", dim_text(*api_, graph_, dims[i]),
+                   (*out)[i]);
+    }
+  }
+  return {};
+}
+
+}  // namespace tenon::runtime

@@ -1,0 +1,70 @@
+// Concrete sizes from the caller's arrays: checks inputs against a graph's arguments, solves the symbols of its
+// main region, and evaluates dims. All that is wrong with the inputs is said at once.
+//
+// Threads: const after create; safe.
+#pragma once
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tenon/abi/graph.h>
+
+#include "core/base/status.h"
+
+namespace tenon::runtime {
+
+// A relation that holds at every run (symbol_assert).
+struct Assertion {
+  uint32_t rel = TENON_REL_EQ;
+  tenon_dim_t a = 0, b = 0;
+};
+
+struct Port {
+  std::string name;
+  tenon_value_t value = TENON_NONE;
+  tenon_dtype_t dtype = TENON_DTYPE_NONE;
+  std::vector<tenon_dim_t> dims;
+  std::vector<std::string> dim_texts;
+};
+
+// The text of a dim as people write it: "2*n + 1".
+std::string dim_text(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_dim_t dim);
+
+std::string_view dtype_name(tenon_dtype_t dtype);  // "f32"; "dtype 77" is "?"
+uint32_t dtype_bits(tenon_dtype_t dtype);          // 0 for none
+
+class Shapes {
+ public:
+  // Reads the ports of a frozen graph, which must outlive this. assertions: all of the graph's; those that mention
+  // symbols of nodes are left out here.
+  static Result<Shapes> create(const tenon_host_graph_t& api, tenon_graph_t* graph, std::vector<Assertion> assertions);
+
+  const std::vector<Port>& inputs() const { return inputs_; }
+  const std::vector<Port>& outputs() const { return outputs_; }
+  uint32_t symbol_limit() const { return symbol_limit_; }
+
+  // Checks one input by itself: dtype, rank, constant dims, data and strides. T0603, T0604, T0605, T0613.
+  Status check_input(uint32_t input, const tenon_array_t& array) const;
+  // Values of all symbols that inputs decide (others 0), one per symbol index. `dims[i]` are the dims of input i.
+  // T0605, T0606, T0607, T0608: one status naming every disagreement.
+  Status solve(std::span<const std::span<const int64_t>> dims, std::vector<int64_t>* out_symbols) const;
+  // Concrete dims; T0110 and T0608 when the arithmetic fails or a dim comes out negative.
+  Status evaluate(std::span<const tenon_dim_t> dims, std::span<const int64_t> symbols, std::vector<int64_t>* out) const;
+
+ private:
+  Result<Port> read_port(tenon_value_t value, std::string name) const;
+  bool known(tenon_dim_t dim, const std::vector<bool>& bound) const;
+  bool invert(tenon_dim_t dim, int64_t target, std::vector<bool>* bound, std::vector<int64_t>* symbols) const;
+  void check_symbols(const std::vector<bool>& bound, std::span<const int64_t> symbols, std::vector<std::string>* wrong) const;
+  void check_assertions(const std::vector<bool>& bound, std::span<const int64_t> symbols,
+                        std::vector<std::string>* wrong) const;
+
+  const tenon_host_graph_t* api_ = nullptr;
+  tenon_graph_t* graph_ = nullptr;
+  uint32_t symbol_limit_ = 0;
+  std::vector<Port> inputs_, outputs_;
+  std::vector<Assertion> assertions_;
+};
+
+}  // namespace tenon::runtime

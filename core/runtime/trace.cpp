@@ -1,0 +1,116 @@
+#include "core/runtime/trace.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "core/base/failure.h"
+#include "core/base/str.h"
+
+namespace tenon::runtime {
+namespace {
+
+Status write(const tenon_sink_t& sink, std::string_view text) {
+  return from_abi(sink.write(sink.self, text.data(), text.size()), "writing a trace");
+}
+
+// JSON knows no infinity; a device that reports one reports nothing.
+double finite(double value) { return std::isfinite(value) ? value : 0; }
+
+}  // namespace
+
+uint64_t now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+void Trace::add(TraceEvent event) {
+  std::lock_guard lock(mutex_);
+  events_.push_back(std::move(event));
+}
+
+void Trace::clear() {
+  std::lock_guard lock(mutex_);
+  events_.clear();
+}
+
+std::vector<TraceEvent> Trace::events() const {
+  std::lock_guard lock(mutex_);
+  return events_;
+}
+
+Status Trace::write_perfetto(const tenon_sink_t& sink) const {
+  const std::vector<TraceEvent> events = this->events();
+  std::map<std::string, int> processes;
+  uint64_t start = UINT64_MAX;
+  for (const TraceEvent& e : events) {
+    processes.emplace(e.device, 0);
+    start = std::min(start, e.begin_ns);
+  }
+  TENON_RETURN_IF_ERROR(write(sink, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":["));
+  int next = 0;
+  for (auto& [device, pid] : processes) {
+    pid = ++next;
+    TENON_RETURN_IF_ERROR(write(sink, fmt::format("{}\n{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{},\"tid\":0,\"args\":{{\"name\":{}}}}}",
+                                                  pid == 1 ? "" : ",", pid, json_quoted(device))));
+  }
+  for (const TraceEvent& e : events) {
+    const uint64_t length = e.end_ns > e.begin_ns ? e.end_ns - e.begin_ns : 0;
+    TENON_RETURN_IF_ERROR(write(
+        sink, fmt::format(",\n{{\"ph\":\"X\",\"name\":{},\"cat\":{},\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f},"
+                          "\"args\":{{\"origins\":{},\"flops\":{:.0f},\"bytes\":{:.0f}}}}}",
+                          json_quoted(e.name), json_quoted(e.category), processes[e.device], e.lane,
+                          static_cast<double>(e.begin_ns - start) / 1e3, static_cast<double>(length) / 1e3,
+                          json_quoted(e.origins), finite(e.flops), finite(e.bytes))));
+  }
+  return write(sink, "\n]}\n");
+}
+
+Status Trace::write_table(const tenon_sink_t& sink) const {
+  struct Row {
+    TraceEvent sum;
+    uint64_t count = 0, total_ns = 0;
+  };
+  std::map<std::pair<std::string, std::string>, Row> by_name;
+  uint64_t total = 0;
+  for (TraceEvent& e : events()) {
+    if (e.category == "run") continue;
+    Row& row = by_name[{e.device, e.name}];
+    const uint64_t length = e.end_ns > e.begin_ns ? e.end_ns - e.begin_ns : 0;
+    row.total_ns += length;
+    total += length;
+    const double flops = row.sum.flops + finite(e.flops), bytes = row.sum.bytes + finite(e.bytes);
+    if (row.count++ == 0) row.sum = std::move(e);
+    row.sum.flops = flops;
+    row.sum.bytes = bytes;
+  }
+  std::vector<const Row*> rows;
+  for (const auto& [key, row] : by_name) rows.push_back(&row);
+  std::sort(rows.begin(), rows.end(), [](const Row* a, const Row* b) {
+    return a->total_ns != b->total_ns ? a->total_ns > b->total_ns : a->sum.name < b->sum.name;
+  });
+  TENON_RETURN_IF_ERROR(write(sink, fmt::format("{{\"schema\":1,\"total_ns\":{},\"kernels\":[", total)));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Row& r = *rows[i];
+    TENON_RETURN_IF_ERROR(write(
+        sink, fmt::format("{}\n{{\"name\":{},\"device\":{},\"kind\":{},\"origins\":{},\"count\":{},\"total_ns\":{},\"share\":{:.6f},"
+                          "\"flops\":{:.0f},\"bytes\":{:.0f}}}",
+                          i == 0 ? "" : ",", json_quoted(r.sum.name), json_quoted(r.sum.device), json_quoted(r.sum.category),
+                          json_quoted(r.sum.origins), r.count, r.total_ns,
+                          total == 0 ? 0.0 : static_cast<double>(r.total_ns) / static_cast<double>(total), r.sum.flops,
+                          r.sum.bytes)));
+  }
+  return write(sink, "\n]}\n");
+}
+
+void TraceSink::event(void* self, tenon_str_t name, tenon_str_t origins, uint64_t begin_ns, uint64_t end_ns, double flops,
+                      double bytes, uint32_t lane) {
+  auto* sink = static_cast<TraceSink*>(self);
+  sink->trace_->add({std::string(from_abi_str(name)), std::string(from_abi_str(origins)), sink->device_, "kernel", begin_ns,
+                     end_ns, finite(flops), finite(bytes), lane});
+}
+
+}  // namespace tenon::runtime
