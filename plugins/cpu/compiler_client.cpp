@@ -96,6 +96,9 @@ class LinkFolder {
 }  // namespace
 
 const std::string& library_folder() {
+#ifdef TENON_CPU_FOLDER  // Unit tests are no plugin in a folder.
+  static const std::string folder = TENON_CPU_FOLDER;
+#else
   static const std::string folder = [] {
     Dl_info info;
     std::string path;
@@ -108,6 +111,7 @@ const std::string& library_folder() {
     }
     return path.empty() ? std::string("..") : path;
   }();
+#endif
   return folder;
 }
 
