@@ -203,7 +203,7 @@ Status executable_info(void*, tenon_executable_t* exe, tenon_executable_info_t* 
 
 Status layout_of(const Executable& exe, tenon_symbols_t symbols, kg::ProgramLayout* out) {
   std::string why;
-  if (!kg::layout_program(exe.program, {symbols.values, symbols.count}, kg::ScratchPer::kItem, out, &why)) {
+  if (!kg::layout_program(exe.program, {symbols.values, symbols.count}, {kg::ScratchPer::kItem, kAlignmentBytes}, out, &why)) {
     return fail(TENON_INVALID_ARGUMENT, cat("sim: ", why));
   }
   return {};

@@ -39,7 +39,7 @@ bool lay_launches(const DeviceProgram& program, std::span<const int64_t> symbols
 }
 
 std::vector<plan::Lifetime> temp_lifetimes(const DeviceProgram& program, const ProgramLayout& layout,
-                                           std::vector<uint32_t>* temps) {
+                                           uint64_t alignment_bytes, std::vector<uint32_t>* temps) {
   std::vector<plan::Lifetime> out;
   std::vector<uint32_t> slot(program.buffers.size(), ~0u);
   for (uint32_t s = 0; s < program.steps.size(); ++s) {
@@ -48,7 +48,9 @@ std::vector<plan::Lifetime> temp_lifetimes(const DeviceProgram& program, const P
       if (slot[b] == ~0u) {
         slot[b] = static_cast<uint32_t>(out.size());
         temps->push_back(b);
-        out.push_back({layout.bytes[b], s, s, plan::kNoAlias});
+        // The planner packs at ends of other buffers: sizes that are multiples give offsets that are.
+        const uint64_t size = (layout.bytes[b] + alignment_bytes - 1) / alignment_bytes * alignment_bytes;
+        out.push_back({size, s, s, plan::kNoAlias});
       }
       out[slot[b]].last_step = s;
     }
@@ -58,8 +60,8 @@ std::vector<plan::Lifetime> temp_lifetimes(const DeviceProgram& program, const P
 
 }  // namespace
 
-bool layout_program(const DeviceProgram& program, std::span<const int64_t> symbols, ScratchPer scratch, ProgramLayout* out,
-                    std::string* why) {
+bool layout_program(const DeviceProgram& program, std::span<const int64_t> symbols, const LayoutOptions& options,
+                    ProgramLayout* out, std::string* why) {
   *out = ProgramLayout{};
   if (symbols.size() != program.symbol_count) return *why = "the call has another number of symbols", false;
   for (uint32_t i = 0; i < program.buffers.size(); ++i) {
@@ -70,9 +72,9 @@ bool layout_program(const DeviceProgram& program, std::span<const int64_t> symbo
     out->bytes.push_back(bytes);
   }
   uint64_t scratch_max = 0;
-  if (!lay_launches(program, symbols, scratch, out, &scratch_max, why)) return false;
+  if (!lay_launches(program, symbols, options.scratch, out, &scratch_max, why)) return false;
   std::vector<uint32_t> temps;
-  const std::vector<plan::Lifetime> lifetimes = temp_lifetimes(program, *out, &temps);
+  const std::vector<plan::Lifetime> lifetimes = temp_lifetimes(program, *out, options.alignment_bytes, &temps);
   plan::MemoryPlan memory;
   if (plan::plan_memory(lifetimes, memory) != plan::MemoryError::kNone) {
     return *why = "the intermediate results together overflow", false;

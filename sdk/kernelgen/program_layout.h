@@ -31,9 +31,14 @@ struct ProgramLayout {
 // How a device lays scratch out: range * scratch_bytes for work items that run at once, or scratch_bytes alone.
 enum class ScratchPer : uint8_t { kItem, kWorker };
 
+struct LayoutOptions {
+  ScratchPer scratch = ScratchPer::kItem;
+  uint64_t alignment_bytes = 64;  // of temps in the workspace; a power of two, at least 64
+};
+
 // symbols: the values of the program's symbols. False: `*why` names what does not fit.
-bool layout_program(const DeviceProgram& program, std::span<const int64_t> symbols, ScratchPer scratch, ProgramLayout* out,
-                    std::string* why);
+bool layout_program(const DeviceProgram& program, std::span<const int64_t> symbols, const LayoutOptions& options,
+                    ProgramLayout* out, std::string* why);
 
 // Answers tenon_compile_api_t::needs from a layout. False: the caller's record has another number of outputs.
 bool fill_needs(const DeviceProgram& program, const ProgramLayout& layout, std::span<const int64_t> symbols,

@@ -1,0 +1,33 @@
+// The OpenCL functions that this plugin calls, looked up at run time in the system's ICD loader, so that the plugin loads and
+// reports on machines without OpenCL. The only file that includes the vendor's header.
+#ifndef OPENCL_SAMPLE_SYMBOLS_H_
+#define OPENCL_SAMPLE_SYMBOLS_H_
+
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+
+#include <string>
+
+namespace opencl_sample {
+
+#define OPENCL_SAMPLE_FUNCTIONS(F)                                                                          \
+  F(clGetPlatformIDs) F(clGetDeviceIDs) F(clGetDeviceInfo) F(clCreateContext) F(clReleaseContext)           \
+  F(clCreateCommandQueue) F(clReleaseCommandQueue) F(clCreateBuffer) F(clCreateSubBuffer)                   \
+  F(clReleaseMemObject) F(clEnqueueReadBuffer) F(clEnqueueWriteBuffer) F(clEnqueueCopyBuffer)               \
+  F(clEnqueueFillBuffer) F(clFinish) F(clCreateProgramWithSource) F(clBuildProgram) F(clGetProgramBuildInfo) \
+  F(clReleaseProgram) F(clCreateKernel) F(clReleaseKernel) F(clSetKernelArg) F(clEnqueueNDRangeKernel)
+
+struct Functions {
+#define OPENCL_SAMPLE_MEMBER(name) decltype(&::name) name = nullptr;
+  OPENCL_SAMPLE_FUNCTIONS(OPENCL_SAMPLE_MEMBER)
+#undef OPENCL_SAMPLE_MEMBER
+};
+
+// Null and a reason when there is no OpenCL here. Safe; looks once.
+const Functions* functions(std::string* why);
+
+// "CL_OUT_OF_RESOURCES (-5)"; the name of the common ones, else the number.
+std::string error_text(cl_int code);
+
+}  // namespace opencl_sample
+#endif
