@@ -1,0 +1,208 @@
+// The only file that knows CLI11. What it throws is caught here.
+#include <CLI/CLI.hpp>
+
+#include <tenon/abi/base.h>
+
+#include "core/tools/console.h"
+#include "core/tools/options.h"
+
+#ifndef TENON_VERSION
+#error "the build gives TENON_VERSION"
+#endif
+
+namespace tenon::tools {
+namespace {
+
+constexpr const char* kFooter =
+    "\nMODEL is anything a frontend takes (.onnx, .tir). Exit status: 0 success, 1 wrong result,\n"
+    "2 usage or input error, 3 a plugin or device failed, 130 interrupted.\n"
+    "`tenon COMMAND --help` tells the options, `tenon explain CODE` what an error code means.";
+
+void add_shared(CLI::App* command, RunOptions& o) {
+  command->add_option("MODEL", o.model, "model file")->required();
+  command->add_option("--device", o.device, "NAME[:N]: gets every node it claims; several by preference: a,b");
+  command->add_option("--input", o.inputs, "NAME=FILE: read an input from a file; repeatable")
+      ->take_all()
+      ->allow_extra_args(false);
+  command->add_option("--dim", o.dims, "NAME=N: size of a symbolic dim of random inputs; repeatable")
+      ->take_all()
+      ->allow_extra_args(false);
+  command->add_option("--option", o.device_options, "KEY=VALUE: option of a device; repeatable")
+      ->take_all()
+      ->allow_extra_args(false);
+  command->add_option("--passes", o.pipeline, "passes before placement instead of the standard ones; \"none\"");
+  command->add_option("--threads", o.threads, "size of the thread pool (TENON_NUM_THREADS)")
+      ->check(CLI::Range(int64_t{1}, int64_t{4096}));
+  command->add_flag("--no-fallback", o.no_fallback, "an error when the device does not take every node");
+  command->add_flag("--json", o.json, "one JSON object on stdout");
+}
+
+CLI::App* add_run(CLI::App& app, RunOptions& o) {
+  CLI::App* run = app.add_subcommand("run", "run a model and print its outputs");
+  add_shared(run, o);
+  run->add_option("--seed", o.seed, "random values for inputs that have no file");
+  run->add_option("--output-dir", o.output_dir, "write each output as DIR/NAME.npy");
+  run->add_option("--check", o.check, "DEVICE: run there too and compare");
+  run->add_option("--tolerance", o.tolerance, "of --check, times the largest |value| (default by element type)")
+      ->check(CLI::NonNegativeNumber);
+  run->add_option("--top", o.top, "the N largest entries of each row of an output")->check(CLI::PositiveNumber);
+  run->add_option("--profile", o.profile, "FILE: timeline for Perfetto; also prints the costliest kernels");
+  run->add_option("--dump", o.dump, "print a stage and stop: graph, partition, DEVICE/l1, ...");
+  return run;
+}
+
+CLI::App* add_bench(CLI::App& app, RunOptions& o) {
+  CLI::App* bench = app.add_subcommand("bench", "measure compile, first and repeated runs");
+  add_shared(bench, o);
+  bench->add_option("--seed", o.seed, "of the random inputs");
+  bench->add_option("--runs", o.runs, "number of measured runs (default: one second, at least ten)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1000000}));
+  bench->add_option("--top", o.top, "the N costliest kernels")->check(CLI::PositiveNumber);
+  return bench;
+}
+
+CLI::App* add_opt(CLI::App& app, OptOptions& o) {
+  CLI::App* opt = app.add_subcommand("opt", "run passes over a graph and print it");
+  opt->add_option("FILE", o.file, "graph, or - for standard input");
+  opt->add_option("--passes", o.passes, "\"a,b{opt=1},c\"");
+  opt->add_option("--print-after", o.print_after, "print to stderr after these passes, or \"all\"");
+  opt->add_option("-o,--output", o.output, "write here instead of stdout");
+  opt->add_flag("--verify-each", o.verify_each, "verify after each pass");
+  opt->add_flag("--timing", o.timing, "statistics and time of each pass, on stderr");
+  opt->add_flag("--binary", o.binary, "write the binary form");
+  opt->add_flag("--split-input", o.split_input, "the file holds several graphs, between lines `// -----`");
+  opt->add_flag("--list", o.list, "list the passes with their options");
+  return opt;
+}
+
+CLI::App* add_ops(CLI::App& app, OpsOptions& o) {
+  CLI::App* ops = app.add_subcommand("ops", "list operators, or tell about one");
+  ops->add_option("NAME", o.name, "operator");
+  ops->add_flag("--explain", o.explain, "which device takes it, and why the others do not");
+  ops->add_flag("--markdown", o.markdown, "as a page; without NAME the table of all");
+  ops->add_option("--output-dir", o.output_dir, "with --markdown: write every page here");
+  ops->add_flag("--json", o.json, "one JSON object on stdout");
+  return ops;
+}
+
+CLI::App* add_plugins(CLI::App& app, PluginsOptions& o) {
+  CLI::App* plugins = app.add_subcommand("plugins", "what was found, what was loaded, and why not");
+  CLI::App* list = plugins->add_subcommand("list", "one line per plugin");
+  CLI::App* explain = plugins->add_subcommand("explain", "every candidate with the gates it passed");
+  explain->add_option("NAME", o.name, "plugin, or a glob");
+  for (CLI::App* command : {plugins, list, explain}) {
+    command->add_flag("--json", o.json, "one JSON object on stdout");
+  }
+  plugins->require_subcommand(0, 1);
+  return plugins;
+}
+
+std::vector<std::string> subcommand_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// The deepest subcommand that was named.
+const CLI::App& current(const CLI::App& app) {
+  const auto parsed = app.get_subcommands();
+  return parsed.empty() ? app : current(*parsed.back());
+}
+
+std::string command_path(const CLI::App& app) {
+  const CLI::App* parent = app.get_parent();
+  return (parent != nullptr ? command_path(*parent) + " " : "") + app.get_name();
+}
+
+int usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App& at = current(app);
+  const std::string advice = fmt::format("`{} --help` shows what it takes.", command_path(at));
+  if (error.get_name() == "ExtrasError") {
+    const auto extras = app.remaining(true);
+    const std::string extra = extras.empty() ? "" : extras.front();
+    if (extra.starts_with("-")) {
+      const std::string name = extra.substr(0, extra.find('='));
+      return fail(kUsage, "T0004", fmt::format("unknown option {} of `{}`{}", in_quotes(name), command_path(at),
+                                               did_you_mean(name, option_names(at))), advice);
+    }
+    const auto commands = subcommand_names(at);
+    if (!commands.empty()) {
+      return fail(kUsage, "T0004", fmt::format("unknown command {}{}", in_quotes(extra), did_you_mean(extra, commands)),
+                  advice);
+    }
+    return fail(kUsage, "T0004", fmt::format("`{}` takes no further argument {}.", command_path(at), in_quotes(extra)),
+                advice);
+  }
+  std::string message = error.what();
+  if (!message.empty() && message.back() != '.') message += '.';
+  return fail(kUsage, "T0004", message, advice);
+}
+
+Command::Kind kind_of(const std::string& name) {
+  if (name == "run") return Command::Kind::Run;
+  if (name == "bench") return Command::Kind::Bench;
+  if (name == "opt") return Command::Kind::Opt;
+  if (name == "ops") return Command::Kind::Ops;
+  if (name == "plugins") return Command::Kind::Plugins;
+  if (name == "explain") return Command::Kind::Explain;
+  return Command::Kind::Doctor;
+}
+
+}  // namespace
+
+Command parse_command_line(int argc, char** argv) {
+  Command command;
+  CLI::App app("Tenon runs and compiles array programs on the devices that its plugins bring.", "tenon");
+  app.set_version_flag("--version", fmt::format("tenon {} (ABI {}.{})", TENON_VERSION, TENON_ABI_MAJOR,
+                                                TENON_ABI_MINOR));
+  app.set_help_all_flag("--help-all", "help of every command");
+  app.get_formatter()->column_width(26);
+  app.get_formatter()->label("REQUIRED", "");
+  app.footer(kFooter);
+  CLI::App* run = add_run(app, command.run);
+  CLI::App* bench = add_bench(app, command.run);
+  add_opt(app, command.opt);
+  add_ops(app, command.ops);
+  CLI::App* plugins = add_plugins(app, command.plugins);
+  CLI::App* explain = app.add_subcommand("explain", "what an error code means and what to do");
+  explain->add_option("CODE", command.explain.code, "T0301, P0305; without it, all codes");
+  explain->add_flag("--json", command.explain.json, "one JSON object on stdout");
+  CLI::App* doctor = app.add_subcommand("doctor", "devices, plugins and settings, and what to fix");
+  doctor->add_flag("--json", command.json, "one JSON object on stdout");
+  app.require_subcommand(0, 1);
+  try {
+    app.parse(argc, argv);
+    command.run.seed_given = (*run)["--seed"]->count() + (*bench)["--seed"]->count() > 0;
+    command.run.tolerance_given = (*run)["--tolerance"]->count() > 0;
+    const auto parsed = app.get_subcommands();
+    if (parsed.empty()) {
+      write_err(app.help());
+      command.status = kUsage;
+      return command;
+    }
+    command.kind = kind_of(parsed.back()->get_name());
+    command.plugins.explain = plugins->got_subcommand("explain");
+  } catch (const CLI::CallForVersion& version) {
+    write_out(std::string(version.what()) + "\n");
+  } catch (const CLI::CallForAllHelp&) {
+    write_out(app.help("", CLI::AppFormatMode::All));
+  } catch (const CLI::CallForHelp&) {
+    write_out(current(app).help());
+  } catch (const CLI::ParseError& error) {
+    command.status = usage_error(app, error);
+  } catch (const std::exception& error) {
+    command.status = fail(kUsage, "T0004", error.what());
+  }
+  return command;
+}
+
+}  // namespace tenon::tools

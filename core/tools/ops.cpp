@@ -1,0 +1,208 @@
+// tenon ops: the registered operators, their pages, and who takes them.
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/tools/console.h"
+#include "core/tools/host.h"
+#include "core/tools/op_page.h"
+#include "core/tools/options.h"
+
+namespace tenon::tools {
+namespace {
+
+using Json = nlohmann::json;
+
+struct Registered {
+  const tenon_op_def_t* op;
+  std::string plugin;
+};
+
+class Ops {
+ public:
+  Ops(const Host& host, const OpsOptions& options) : host_(host), options_(options) {}
+
+  int all() {
+    if (int s = collect()) return s;
+    if (!options_.name.empty()) return one();
+    if (options_.explain) return fail(kUsage, "T0004", "`tenon ops --explain` needs the NAME of an operator.");
+    if (options_.markdown) return pages();
+    return options_.json ? json_list() : list();
+  }
+
+ private:
+  int collect() {
+    const tenon_code_t code = host_.registry->op_each(
+        host_.registry->self, this, [](void* self, const tenon_op_def_t* op, tenon_str_t plugin) {
+          static_cast<Ops*>(self)->ops_.push_back({op, std::string(view(plugin))});
+        });
+    return code == TENON_OK ? kOk : report(host_, code);
+  }
+
+  int one() {
+    std::vector<std::string> names;
+    for (const Registered& r : ops_) {
+      if (view(r.op->name) == options_.name) return about(r);
+      names.emplace_back(view(r.op->name));
+    }
+    return fail(kUsage, "T0008",
+                fmt::format("there is no operator {}{}", in_quotes(options_.name), did_you_mean(options_.name, names)),
+                names.empty() ? "No plugin offers operators: `tenon plugins explain` tells why."
+                              : "`tenon ops` lists them.");
+  }
+
+  int about(const Registered& r) {
+    if (options_.explain) return who_takes(r);
+    if (options_.json) {
+      write_out(to_json(r).dump(2) + "\n");
+      return kOk;
+    }
+    write_out(options_.markdown ? op_markdown(*r.op) : op_text(*r.op, r.plugin));
+    return kOk;
+  }
+
+  int list() {
+    for (const Registered& r : ops_) out("{:<20} {}\n", view(r.op->name), view(r.op->summary));
+    talk("{} operators\n", ops_.size());
+    return kOk;
+  }
+
+  static Json to_json(const Registered& r) {
+    const tenon_op_def_t& op = *r.op;
+    Json operands = Json::array(), attrs = Json::array(), constraints = Json::array(), examples = Json::array();
+    for (uint32_t i = 0; i < op.operand_count; ++i) operands.push_back(view(op.operands[i].name));
+    for (uint32_t i = 0; i < op.attr_count; ++i) attrs.push_back(view(op.attrs[i].name));
+    for (uint32_t i = 0; i < op.constraint_count; ++i) {
+      constraints.push_back({{"label", view(op.constraints[i].label)}, {"text", view(op.constraints[i].text)}});
+    }
+    for (uint32_t i = 0; i < op.example_count; ++i) examples.push_back(view(op.examples[i]));
+    return {{"name", view(op.name)},   {"version", op.version},        {"summary", view(op.summary)},
+            {"plugin", r.plugin},      {"signature", op_signature(op)}, {"operands", operands},
+            {"attributes", attrs},     {"constraints", constraints},    {"examples", examples},
+            {"scalar", op.scalar_words > 0}, {"reference", op.reference != nullptr},
+            {"decomposition", op.decompose != nullptr}};
+  }
+  int json_list() {
+    Json list = Json::array();
+    for (const Registered& r : ops_) list.push_back(to_json(r));
+    write_out(Json({{"schema", 1}, {"ops", list}}).dump(2) + "\n");
+    return kOk;
+  }
+
+  std::string coverage() const {
+    std::string text = fmt::format(
+        "# Operators\n\n{} operators. This page and its neighbours are written by "
+        "`tenon ops --markdown --output-dir docs/generated/ops`.\n\n",
+        ops_.size());
+    text += coverage_head();
+    for (const Registered& r : ops_) text += coverage_row(*r.op);
+    return text;
+  }
+  int pages() {
+    if (options_.output_dir.empty()) {
+      write_out(coverage());
+      return kOk;
+    }
+    if (mkdir(options_.output_dir.c_str(), 0777) != 0 && errno != EEXIST) {
+      return fail(kUsage, "T0107",
+                  fmt::format("the folder {} cannot be made: {}.", in_quotes(options_.output_dir), strerror(errno)));
+    }
+    for (const Registered& r : ops_) {
+      const std::string path = fmt::format("{}/{}.md", options_.output_dir, view(r.op->name));
+      if (int s = write_file(host_, path, op_markdown(*r.op))) return s;
+    }
+    return write_file(host_, options_.output_dir + "/README.md", coverage());
+  }
+
+  // Compiles the op's first example for each device in turn and tells from the placement who took it.
+  int who_takes(const Registered& r) {
+    if (r.op->example_count == 0) {
+      return fail(kUsage, "T0008", fmt::format("the operator {} has no example to ask the devices about.",
+                                               in_quotes(options_.name)));
+    }
+    std::string text;
+    if (int s = explain(host_, "devices", "", text)) return s;
+    const Json devices = Json::parse(text, nullptr, false);
+    if (!devices.is_object() || !devices.contains("devices")) return kOk;
+    Model model(host_);
+    if (int s = example_model(*r.op, model)) return s;
+    Json rows = Json::array();
+    for (const Json& device : devices["devices"]) rows.push_back(ask(model, device.value("name", "")));
+    if (options_.json) {
+      write_out(Json({{"schema", 1}, {"op", options_.name}, {"example", view(r.op->examples[0])}, {"devices", rows}})
+                    .dump(2) + "\n");
+      return kOk;
+    }
+    out("{}\n", view(r.op->examples[0]));
+    for (const Json& row : rows) {
+      out("  {:<12} {:<8} {}\n", safe(row.value("device", "")), row.value("answer", ""),
+          safe(row.value("reason", ""), 400));
+    }
+    return kOk;
+  }
+
+  int example_model(const tenon_op_def_t& op, Model& model) {
+    const std::string_view text = view(op.examples[0]);
+    tenon_blob_t* blob = nullptr;
+    tenon_code_t code = host_.graph->blob_bytes(host_.graph->self, text.data(), text.size(), &blob);
+    if (code != TENON_OK) return report(host_, code);
+    code = host_.session->model_load_bytes(host_.session->self, blob, str("example.tir"), str(""), model.out());
+    const int status = code == TENON_OK ? kOk : report(host_, code);
+    host_.graph->blob_release(host_.graph->self, blob);
+    return status;
+  }
+
+  Json ask(const Model& model, const std::string& device) {
+    Program program(host_);
+    tenon_session_options_t options = {};
+    options.size_bytes = sizeof options;
+    options.claim_all = 1;
+    options.device = str(device);
+    options.pipeline = str("none");
+    tenon_code_t code = host_.session->compile(host_.session->self, model.get(), &options, program.out());
+    Text text;
+    const tenon_sink_t sink = text.sink();
+    if (code == TENON_OK) code = host_.session->placement(host_.session->self, program.get(), &sink);
+    if (code != TENON_OK) {
+      tenon_failure_t failure = {};
+      failure.size_bytes = sizeof failure;
+      host_.host->last_failure(host_.host->self, &failure);
+      return {{"device", device}, {"answer", "failed"}, {"reason", view(failure.message)}};
+    }
+    return answer(device, Json::parse(text.text, nullptr, false));
+  }
+
+  // Taken when every node of that op stands on the device; otherwise the first refusal with its reason.
+  Json answer(const std::string& device, const Json& placement) const {
+    bool seen = false;
+    for (const Json& node : placement.is_object() ? placement.value("nodes", Json::array()) : Json::array()) {
+      if (node.value("op", "") != options_.name) continue;
+      seen = true;
+      const std::string on = node.value("device", "");
+      if (on == device || on == device + ":0") continue;
+      for (const Json& refusal : node.value("refusals", Json::array())) {
+        const std::string by = refusal.value("device", "");
+        if (by != device && by != device + ":0") continue;
+        return {{"device", device}, {"answer", "refused"}, {"reason", refusal.value("reason", "")}};
+      }
+      return {{"device", device}, {"answer", "refused"}, {"reason", "no reason given; it ran on " + on}};
+    }
+    return {{"device", device}, {"answer", seen ? "taken" : "unused"}, {"reason", ""}};
+  }
+
+  const Host& host_;
+  const OpsOptions& options_;
+  std::vector<Registered> ops_;
+};
+
+}  // namespace
+
+int command_ops(const OpsOptions& options) {
+  Host host;
+  if (int s = host_open(host)) return s;
+  return Ops(host, options).all();
+}
+
+}  // namespace tenon::tools

@@ -1,0 +1,85 @@
+// What the command line said, as plain values, and the commands that take it. Only cli.cpp knows CLI11.
+#pragma once
+#include <stdint.h>
+
+#include <string>
+#include <vector>
+
+namespace tenon::tools {
+
+struct RunOptions {  // run and bench
+  std::string model;
+  std::string device;
+  std::vector<std::string> inputs;          // NAME=FILE, or FILE alone for a model with one input
+  std::vector<std::string> dims;            // NAME=N
+  std::vector<std::string> device_options;  // KEY=VALUE, "cpu.opt=2"
+  std::string pipeline;
+  std::string output_dir;
+  std::string check;
+  std::string profile;
+  std::string dump;
+  uint64_t seed = 0;
+  bool seed_given = false;
+  double tolerance = 0;
+  bool tolerance_given = false;
+  bool no_fallback = false;
+  bool json = false;
+  int64_t top = 0;
+  int64_t threads = 0;
+  int64_t runs = 0;  // bench: exactly so many; 0 decides by time
+};
+
+struct OptOptions {
+  std::string file;
+  std::string passes;
+  std::string print_after;
+  std::string output;
+  bool verify_each = false;
+  bool timing = false;
+  bool list = false;
+  bool binary = false;
+  bool split_input = false;
+};
+
+struct OpsOptions {
+  std::string name;
+  std::string output_dir;  // --markdown: one page per op here
+  bool explain = false;
+  bool markdown = false;
+  bool json = false;
+};
+
+struct PluginsOptions {
+  std::string name;
+  bool explain = false;
+  bool json = false;
+};
+
+struct ExplainOptions {
+  std::string code;
+  bool json = false;
+};
+
+struct Command {
+  enum class Kind { Done, Run, Bench, Opt, Ops, Plugins, Explain, Doctor } kind = Kind::Done;
+  int status = 0;  // Done: what to exit with; help or a usage error was printed
+  bool json = false;
+  RunOptions run;
+  OptOptions opt;
+  OpsOptions ops;
+  PluginsOptions plugins;
+  ExplainOptions explain;
+};
+
+Command parse_command_line(int argc, char** argv);
+
+// The commands. Each opens the host, does its work and returns the exit status; messages are out already.
+int command_run(const RunOptions& options);
+int command_bench(const RunOptions& options);
+int command_opt(const OptOptions& options);
+int command_ops(const OpsOptions& options);
+int command_plugins(const PluginsOptions& options);
+int command_explain(const ExplainOptions& options);
+int command_doctor(bool json);
+
+}  // namespace tenon::tools

@@ -1,0 +1,183 @@
+// tenon plugins, explain and doctor: what the host knows, as JSON or laid out for people.
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/tools/console.h"
+#include "core/tools/host.h"
+#include "core/tools/options.h"
+
+namespace tenon::tools {
+namespace {
+
+using Json = nlohmann::json;
+
+// A field as text: strings bare, lists joined, the rest as JSON.
+std::string field(const Json& row, const char* key) {
+  if (!row.is_object() || !row.contains(key)) return "";
+  const Json& value = row[key];
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_array()) return value.is_null() ? "" : value.dump();
+  std::string text;
+  for (const Json& item : value) {
+    text += (text.empty() ? "" : ", ") + (item.is_string() ? item.get<std::string>() : item.dump());
+  }
+  return text;
+}
+Json rows_of(const Json& json, const char* key) {
+  return json.is_object() && json.contains(key) && json[key].is_array() ? json[key] : Json::array();
+}
+
+int ask(const Host& host, const char* what, std::string_view filter, Json& json) {
+  std::string text;
+  if (int s = explain(host, what, filter, text)) return s;
+  json = Json::parse(text, nullptr, false);
+  if (json.is_discarded()) return fail(kDevice, "T0003", fmt::format("the report on {} is no JSON.", what));
+  return kOk;
+}
+
+// "devices cpu; ops add, sub and 90 more".
+std::string provides_text(const Json& plugin) {
+  if (!plugin.contains("provides") || !plugin["provides"].is_object()) return field(plugin, "provides");
+  std::string text;
+  for (const auto& [kind, names] : plugin["provides"].items()) {
+    if (!names.is_array() || names.empty()) continue;
+    text += (text.empty() ? "" : "; ") + kind + " ";
+    size_t shown = 0;
+    for (const Json& name : names) {
+      if (++shown > 4) continue;
+      text += (shown > 1 ? ", " : "") + (name.is_string() ? name.get<std::string>() : name.value("name", name.dump()));
+    }
+    if (shown > 4) text += fmt::format(" and {} more", shown - 4);
+  }
+  return text;
+}
+
+void print_plugin_line(const Json& plugin) {
+  out("{:<14} {:<10} {:<12} {}\n", safe(field(plugin, "name")), safe(field(plugin, "version")),
+      safe(field(plugin, "state")), safe(provides_text(plugin), 400));
+  const std::string reason = field(plugin, "reason");
+  if (!reason.empty()) out("{:<14} {}\n", "", safe(reason, 400));
+}
+
+void print_plugin_gates(const Json& plugin) {
+  out("{} {}: {}\n", safe(field(plugin, "name")), safe(field(plugin, "version")), safe(field(plugin, "state")));
+  out("  manifest {}\n", safe(field(plugin, "manifest"), 1024));
+  if (const std::string text = provides_text(plugin); !text.empty()) out("  provides {}\n", safe(text, 1024));
+  for (const Json& gate : rows_of(plugin, "gates")) {
+    out("  {:<12} {:<8} {}\n", safe(field(gate, "gate")), safe(field(gate, "result")),
+        safe(field(gate, "evidence"), 1024));
+    if (const std::string code = field(gate, "code"); !code.empty()) out("  {:<12} {}\n", "", safe(code));
+    if (const std::string fix = field(gate, "fix"); !fix.empty()) out("  {:<12} fix: {}\n", "", safe(fix, 1024));
+  }
+  if (const std::string reason = field(plugin, "reason"); !reason.empty()) out("  because {}\n", safe(reason, 1024));
+}
+
+}  // namespace
+
+int command_plugins(const PluginsOptions& options) {
+  Host host;
+  Json json;
+  if (int s = host_open(host)) return s;
+  if (int s = ask(host, "plugins", options.name, json)) return s;
+  const Json plugins = rows_of(json, "plugins");
+  if (!options.name.empty() && plugins.empty()) {
+    Json all;
+    if (int s = ask(host, "plugins", "", all)) return s;
+    std::vector<std::string> names;
+    for (const Json& plugin : rows_of(all, "plugins")) names.push_back(field(plugin, "name"));
+    return fail(kUsage, "T0008",
+                fmt::format("there is no plugin {}{}", in_quotes(options.name), did_you_mean(options.name, names)),
+                "`tenon plugins list` shows them; TENON_PLUGIN_ADD adds a folder.");
+  }
+  if (options.json) {
+    write_out(json.dump(2) + "\n");
+    return kOk;
+  }
+  for (const Json& plugin : plugins) options.explain ? print_plugin_gates(plugin) : print_plugin_line(plugin);
+  if (options.explain) {
+    for (const Json& folder : rows_of(json, "searched")) {
+      out("searched {}\n", safe(folder.is_string() ? folder.get<std::string>() : field(folder, "path"), 1024));
+    }
+  }
+  if (plugins.empty()) {
+    talk("no plugin was found; `tenon plugins explain` tells where it looked, TENON_PLUGIN_ADD adds a folder\n");
+  }
+  return kOk;
+}
+
+int command_explain(const ExplainOptions& options) {
+  Host host;
+  Json json;
+  if (int s = host_open(host)) return s;
+  if (int s = ask(host, "errors", "", json)) return s;
+  std::vector<std::string> codes;
+  Json found = Json::array();
+  std::string wanted = options.code;
+  for (char& c : wanted) c = static_cast<char>(toupper(static_cast<unsigned char>(c)));
+  for (const Json& error : rows_of(json, "errors")) {
+    codes.push_back(field(error, "code"));
+    if (wanted.empty() || codes.back() == wanted) found.push_back(error);
+  }
+  if (found.empty()) {
+    return fail(kUsage, "T0008", fmt::format("there is no error code {}{}", in_quotes(options.code),
+                                             did_you_mean(wanted, codes)),
+                "`tenon explain` lists all codes.");
+  }
+  if (options.json) {
+    write_out(Json({{"schema", 1}, {"errors", found}}).dump(2) + "\n");
+    return kOk;
+  }
+  for (const Json& error : found) {
+    out("{}: {}\n", field(error, "code"), field(error, "title"));
+    if (wanted.empty()) continue;
+    out("\n{}\n{}\n", field(error, "explanation"), field(error, "what_to_do"));
+  }
+  return kOk;
+}
+
+int command_doctor(bool as_json) {
+  Host host;
+  Json devices, plugins, settings;
+  if (int s = host_open(host)) return s;
+  if (int s = ask(host, "devices", "", devices)) return s;
+  if (int s = ask(host, "plugins", "", plugins)) return s;
+  if (int s = ask(host, "settings", "", settings)) return s;
+  const uint32_t threads = host.threads->count(host.threads->self);
+  if (as_json) {
+    write_out(Json({{"schema", 1},
+                    {"threads", threads},
+                    {"devices", rows_of(devices, "devices")},
+                    {"plugins", rows_of(plugins, "plugins")},
+                    {"settings", rows_of(settings, "settings")}})
+                  .dump(2) + "\n");
+    return kOk;
+  }
+  out("threads   {} (TENON_NUM_THREADS, cgroup and affinity decide)\n\ndevices\n", threads);
+  for (const Json& device : rows_of(devices, "devices")) {
+    out("  {:<12} {:<12} {}\n", safe(field(device, "name")), safe(field(device, "state")),
+        safe(field(device, "description") + field(device, "reason"), 400));
+  }
+  out("\nplugins\n");
+  for (const Json& plugin : rows_of(plugins, "plugins")) {
+    write_out("  ");
+    print_plugin_line(plugin);
+  }
+  out("\nsettings\n");
+  for (const Json& setting : rows_of(settings, "settings")) {
+    const std::string value = field(setting, "value");
+    out("  {:<26} {}\n", safe(field(setting, "name")), value.empty() ? "-" : safe(value));
+  }
+  size_t troubles = 0;
+  for (const Json& plugin : rows_of(plugins, "plugins")) {
+    for (const Json& gate : rows_of(plugin, "gates")) {
+      if (const std::string fix = field(gate, "fix"); !fix.empty()) {
+        out("{}{}: {}\n", troubles++ == 0 ? "\nto fix\n  " : "  ", safe(field(plugin, "name")), safe(fix, 400));
+      }
+    }
+  }
+  return kOk;
+}
+
+}  // namespace tenon::tools
