@@ -1,0 +1,253 @@
+#include "core/pass/manager.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "core/base/cache.h"
+#include "core/base/environment.h"
+#include "core/base/failure.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
+#include "core/base/operation.h"
+#include "core/base/str.h"
+#include "core/pass/pipeline.h"
+
+namespace tenon::pass {
+namespace {
+
+using Properties = std::set<std::string, std::less<>>;
+
+struct Step {
+  const Pass* pass = nullptr;
+  std::string name, text;  // text: the call as it is written in a pipeline
+  std::vector<tenon_attr_t> options;
+};
+
+Properties properties_of(tenon_str_t list) {
+  Properties properties;
+  for (const std::string_view name : split(from_abi_str(list), ',')) properties.emplace(name);
+  return properties;
+}
+
+std::string call_text(const PassCall& call) {
+  std::string text = call.name;
+  for (size_t i = 0; i < call.options.size(); ++i) {
+    text += fmt::format("{}{}=\"{}\"", i == 0 ? "{" : ",", call.options[i].name, call.options[i].value);
+  }
+  return text + (call.options.empty() ? "" : "}");
+}
+
+class Run {
+ public:
+  Run(const HostTables& tables, Registry& registry, tenon_graph_t* graph, const Settings& settings)
+      : tables_(tables), registry_(registry), graph_(graph), settings_(settings) {}
+  ~Run() {
+    if (start_ != nullptr) tables_.graph->release(tables_.graph->self, start_);
+  }
+
+  Status all(std::string_view pipeline) {
+    TENON_RETURN_IF_ERROR(prepare(pipeline));
+    TENON_RETURN_IF_ERROR(check_print_names());
+    if (steps_.empty()) return {};
+    // The graph as it was, for a reproducer: passes change it in place.
+    TENON_RETURN_IF_ERROR(from_abi(tables_.graph->clone(tables_.graph->self, graph_, &start_), "clone"));
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      TENON_RETURN_IF_ERROR(check_cancelled());
+      Status status = step(i);
+      if (!status.ok()) return with_reproducer(std::move(status), i);
+    }
+    return {};
+  }
+  std::vector<Report> take_reports() { return std::move(reports_); }
+
+ private:
+  Status prepare(std::string_view pipeline) {
+    TENON_ASSIGN_OR_RETURN(const std::vector<PassCall> calls, parse_pipeline(pipeline));
+    for (const PassCall& call : calls) {
+      Step& step = steps_.emplace_back();
+      step.name = call.name;
+      step.text = call_text(call);
+      TENON_ASSIGN_OR_RETURN(step.pass, registry_.find(call.name));
+      TENON_ASSIGN_OR_RETURN(step.options, resolve_options(step.pass->def, call, texts_));
+    }
+    return check_properties();
+  }
+
+  // A pass whose requirements nothing before it established is refused before anything runs.
+  Status check_properties() const {
+    Properties held;
+    for (const Step& step : steps_) {
+      for (const std::string& required : properties_of(step.pass->def.requires_)) {
+        if (held.contains(required)) continue;
+        return error(TENON_FAILED_PRECONDITION, "T0408",
+                     "the pass {} requires the property {}, which no pass before it establishes", quoted(step.name),
+                     quoted(required));
+      }
+      const Properties preserved = properties_of(step.pass->def.preserves);
+      std::erase_if(held, [&](const std::string& name) { return !preserved.contains(name); });
+      held.merge(properties_of(step.pass->def.establishes));
+    }
+    return {};
+  }
+
+  Status check_print_names() {
+    for (const std::string_view name : split(settings_.print_after, ',')) {
+      if (name == "all") {
+        print_all_ = true;
+        continue;
+      }
+      std::vector<std::string> names;
+      for (const Step& step : steps_) names.push_back(step.name);
+      if (std::find(names.begin(), names.end(), name) == names.end()) {
+        return error(TENON_INVALID_ARGUMENT, "T0401", "print-after names the pass {}, which is not in the pipeline{}",
+                     quoted(name), did_you_mean(name, names));
+      }
+      print_.emplace(name);
+    }
+    return {};
+  }
+
+  Status step(size_t i) {
+    const Step& step = steps_[i];
+    Report& report = reports_.emplace_back();
+    report.pass = step.name;
+    const auto start = std::chrono::steady_clock::now();
+    std::map<std::string, int64_t> counts;
+    TENON_RETURN_IF_ERROR(run(step, graph_, counts));
+    report.ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    report.statistics.assign(counts.begin(), counts.end());
+    if (log_enabled("pass", LogLevel::kDetail)) log_report(report);
+    if (settings_.verify_each) {
+      Status status = from_abi(tables_.graph->verify(tables_.graph->self, graph_), "verify");
+      if (!status.ok()) {
+        return error(TENON_INTERNAL, "T0409", "the graph is broken after the pass {}: {}", quoted(step.name),
+                     status.text());
+      }
+    }
+    if (print_all_ || print_.contains(step.name)) TENON_RETURN_IF_ERROR(print(step));
+    return {};
+  }
+
+  static void log_report(const Report& report) {
+    std::string text = fmt::format("{}: {:.3f} ms", report.pass, report.ms);
+    for (const auto& [name, count] : report.statistics) text += fmt::format(", {} {}", count, name);
+    log_write("pass", LogLevel::kDetail, text);
+  }
+
+  struct Context {
+    std::map<std::string, int64_t>* counts;
+    const Settings* settings;
+  };
+
+  Status run(const Step& step, tenon_graph_t* graph, std::map<std::string, int64_t>& counts) const {
+    const tenon_pass_def_t& def = step.pass->def;
+    if (def.run == nullptr) {
+      return named(step, drive_rewrites(tables_, graph, step.pass->rewrites, &counts));
+    }
+    Context mine = {&counts, &settings_};
+    tenon_pass_context_t context = {};
+    context.size_bytes = sizeof context;
+    context.option_count = def.option_count;
+    context.options = step.options.data();
+    context.host = &mine;
+    context.count = [](void* host, tenon_str_t name, int64_t amount) {
+      (*static_cast<Context*>(host)->counts)[std::string(from_abi_str(name))] += amount;
+    };
+    context.claimed = [](void* host, tenon_node_t node) -> uint32_t {
+      const auto& claimed = static_cast<Context*>(host)->settings->claimed;
+      return claimed && claimed(node) ? TENON_YES : TENON_NO;
+    };
+    clear_failure();
+    const tenon_code_t code = def.run(def.self, graph, &context);
+    return code == TENON_OK ? Status() : named(step, from_abi(code, "run"));
+  }
+
+  static Status named(const Step& step, Status status) {
+    return std::move(status).with_context(fmt::format("the pass {}", quoted(step.name)));
+  }
+
+  static tenon_sink_t sink_of(std::string& text) {
+    return {&text, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
+              static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
+              return TENON_OK;
+            }};
+  }
+
+  Status print(const Step& step) const {
+    if (settings_.prints == nullptr) return {};
+    std::string text = fmt::format("// after {}\n", step.text);
+    const tenon_sink_t sink = sink_of(text);
+    TENON_RETURN_IF_ERROR(
+        from_abi(tables_.graph->graph_write(tables_.graph->self, graph_, TENON_FORMAT_TEXT, &sink), "graph_write"));
+    return from_abi(settings_.prints->write(settings_.prints->self, text.data(), text.size()), "print-after");
+  }
+
+  // ---- Reproducer ----
+
+  static std::string reproducer_folder() {
+    if (const auto folder = env("TENON_REPRODUCER_DIR")) return std::string(*folder);
+    const Cache& cache = Cache::process();
+    return cache.usable() ? join_path(cache.folder(), "reproducers") : "";
+  }
+
+  // Runs the passes before the failing one again on the graph as it was, so that only that one is left to run.
+  Status with_reproducer(Status status, size_t failing) const {
+    if (status.code() == TENON_CANCELLED) return status;
+    const std::string folder = reproducer_folder();
+    if (folder.empty()) return status;
+    std::map<std::string, int64_t> ignored;
+    for (size_t i = 0; i < failing; ++i) {
+      if (!run(steps_[i], start_, ignored).ok()) return status;
+    }
+    std::string text = fmt::format(
+        "// Reproduces: {}\n// RUN: tenon opt THIS --verify-each --passes '{}'\n", printable(status.text(), 1000),
+        steps_[failing].text);
+    std::replace(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(text.find("\n// RUN")), '\n', ' ');
+    const tenon_sink_t sink = sink_of(text);
+    if (tables_.graph->graph_write(tables_.graph->self, start_, TENON_FORMAT_TEXT, &sink) != TENON_OK) return status;
+    const std::string path = join_path(folder, fmt::format("{}-{}.tir", steps_[failing].name, getpid()));
+    if (!make_folders(folder, 0700).ok() || !write_file(path, text, 0600).ok()) return status;
+    return std::move(status).with("reproducer", path);
+  }
+
+  const HostTables& tables_;
+  Registry& registry_;
+  tenon_graph_t* graph_;
+  const Settings& settings_;
+  tenon_graph_t* start_ = nullptr;
+  std::deque<std::string> texts_;
+  std::vector<Step> steps_;
+  std::vector<Report> reports_;
+  Properties print_;
+  bool print_all_ = false;
+};
+
+}  // namespace
+
+Result<std::vector<Report>> run_pipeline(const HostTables& tables, Registry& registry, tenon_graph_t* graph,
+                                         std::string_view pipeline, const Settings& settings) {
+  Run run(tables, registry, graph, settings);
+  TENON_RETURN_IF_ERROR(run.all(pipeline));
+  return run.take_reports();
+}
+
+std::string reports_json(const std::vector<Report>& reports) {
+  std::string json = "{\"schema\": 1, \"passes\": [";
+  for (size_t i = 0; i < reports.size(); ++i) {
+    json += fmt::format("{}{{\"pass\": {}, \"ms\": {:.3f}, \"statistics\": {{", i == 0 ? "" : ", ",
+                        json_quoted(reports[i].pass), reports[i].ms);
+    for (size_t s = 0; s < reports[i].statistics.size(); ++s) {
+      const auto& [name, count] = reports[i].statistics[s];
+      json += fmt::format("{}{}: {}", s == 0 ? "" : ", ", json_quoted(name), count);
+    }
+    json += "}}";
+  }
+  return json + "]}";
+}
+
+}  // namespace tenon::pass

@@ -1,0 +1,38 @@
+// Pipelines as text: "canonicalize,fold{max_bytes=64},cse".
+#pragma once
+#include <tenon/abi/pass.h>
+
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/status.h"
+
+namespace tenon::pass {
+
+// What a compilation runs before placement when nobody says otherwise. After legalize the parts of what no device
+// took whole are simplified once more.
+inline constexpr std::string_view kStandardPipeline =
+    "canonicalize,fold,cse,dce,legalize,canonicalize,fold,cse,dce";
+
+struct OptionText {
+  std::string name, value;
+  size_t column = 0;
+};
+struct PassCall {
+  std::string name;
+  std::vector<OptionText> options;
+  size_t column = 0;  // 1-based, in the pipeline's text
+};
+
+// Blanks are allowed between all parts; a value may stand in double quotes. "" and "none" are the empty pipeline.
+// INVALID_ARGUMENT T0403 with the column and the text around it.
+Result<std::vector<PassCall>> parse_pipeline(std::string_view text);
+
+// The options of one call, one attribute per declared option, defaults filled in. `texts` keeps the strings.
+// T0404 for an unknown option (with a suggestion), one given twice, or a value of another kind.
+Result<std::vector<tenon_attr_t>> resolve_options(const tenon_pass_def_t& def, const PassCall& call,
+                                                  std::deque<std::string>& texts);
+
+}  // namespace tenon::pass

@@ -1,0 +1,54 @@
+// Passes by name: full-size copies of the records that plugins offer in tenon.pass/1. Used by core/session.
+// It opens no plugin itself: a Source does.
+#pragma once
+#include <tenon/abi/pass.h>
+
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/status.h"
+
+namespace tenon::pass {
+
+// Where passes come from: manifests tell the names, and the plugin is loaded when one is used.
+class Source {
+ public:
+  virtual ~Source() = default;
+  // The tenon.pass/1 table of the plugin that provides `pass`; fails with the reasons of all candidates when one
+  // is known but unusable, with NOT_FOUND when nobody provides it.
+  virtual Result<const tenon_passes_t*> table(std::string_view pass) = 0;
+  // The names of all provided passes, sorted. Loads nothing.
+  virtual std::vector<std::string> names() = 0;
+};
+
+// A pass as the host keeps it: records are full-size whatever the plugin was compiled with. Lives as long as the
+// registry.
+struct Pass {
+  tenon_pass_def_t def = {};
+  std::vector<tenon_rewrite_t> rewrites;  // benefit order; def.rewrites points here
+};
+
+// Threads: safe.
+class Registry {
+ public:
+  explicit Registry(Source& source) : source_(source) {}
+  // T0401 with a suggestion for an unknown name, T0402 for a record that is unusable.
+  Result<const Pass*> find(std::string_view name);
+  // Every provided pass that loads, in order of name; those that do not are left out.
+  std::vector<const Pass*> all();
+  // {"schema":1,"standard":"...","passes":[{"name","summary","description","options":[{"name","doc","kind",
+  // "default"}],"statistics","requires","preserves","establishes","before","after"}]}
+  std::string json(std::string_view filter);
+
+ private:
+  Status adopt(const tenon_passes_t& table);
+  Source& source_;
+  std::mutex mutex_;
+  std::map<std::string, Pass, std::less<>> passes_;
+};
+
+}  // namespace tenon::pass
