@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Builds samples/opencl against an install prefix alone, in a folder of its own, and uses it through every public door:
+# found, listed, explained, disabled by a glob, and right on real models.
+#   opencl.sh BUILD_DIR SOURCE_DIR
+set -euo pipefail
+build=$1 source=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+say() { echo "-- $*"; }
+expect() { grep -q -- "$2" <<<"$1" || { echo "expected '$2' in:"; echo "$1"; exit 1; }; }
+
+say "install"
+cmake --install "$build" --prefix "$work/prefix" >"$work/install.log"
+cp -r "$source/samples/opencl" "$work/opencl"   # what a vendor has: a folder of its own
+cp -r "$source/samples/digits" "$source/tests/models" "$work/"
+
+say "build out of tree"
+cmake -G Ninja -S "$work/opencl" -B "$work/plugin" -DCMAKE_PREFIX_PATH="$work/prefix" \
+  -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 -DCMAKE_BUILD_TYPE=Release >"$work/configure.log"
+cmake --build "$work/plugin" >"$work/build.log" || { tail -40 "$work/build.log"; exit 1; }
+exports=$(nm -D --defined-only "$work/plugin/opencl.so" | awk '{print $3}')
+[ "$exports" = tenon_plugin_query ] || { echo "exports: $exports"; exit 1; }
+
+export TENON_PLUGIN_ADD="$work/plugin" TENON_CACHE_DIR="$work/cache"
+tenon="$work/prefix/bin/tenon"
+
+say "listed, explained, disabled by a glob"
+expect "$("$tenon" plugins list)" opencl
+expect "$("$tenon" plugins explain opencl)" opencl
+if disabled=$(TENON_PLUGINS_DISABLE='open*' "$tenon" run "$work/digits/digits.onnx" --device opencl --seed 1 2>&1); then
+  echo "a disabled device was used"; exit 1
+fi
+expect "$disabled" opencl
+
+say "right on real models"
+for model in "$work/digits/digits.onnx" "$work"/models/*.onnx; do
+  "$tenon" run "$model" --device opencl --seed 1 --check reference
+done
+echo "out of tree: all checks passed"
