@@ -1,4 +1,4 @@
-// The plugin's three kinds of entries in tenon.host.cache/1. Keys carry the instruction set and a
+// The plugin's kinds of entries in tenon.host.cache/1. Keys carry the instruction set and a
 // digest of everything that shapes code (this plugin, kernelgen, clang's version), so that a new
 // build never meets an old entry.
 #ifndef TENON_PLUGINS_CPU_OBJECT_CACHE_H_
@@ -17,6 +17,7 @@ enum class CacheKind : uint8_t {
   kArtifact,  // A whole compiled subgraph, by the hash of the graph.
   kKernel,    // Where a kernel's code is: by its structural hash, the key of an object.
   kObject,    // The object of a batch of kernels, by the hash of its text.
+  kAttempt,   // That an object was being compiled, under the object's key.
   kModule,    // A shared object that tenon.toolchain/1 made, by the hash of its text.
 };
 
