@@ -18,6 +18,8 @@ std::string_view name_of(CacheKind kind) {
       return "cpu-kernel";
     case CacheKind::kObject:
       return "cpu-object";
+    case CacheKind::kAttempt:
+      return "cpu-attempt";
     case CacheKind::kModule:
       return "cpu-module";
   }

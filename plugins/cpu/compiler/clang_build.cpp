@@ -224,6 +224,7 @@ int32_t build_text(std::string_view text, const tenon_clang_options_t& options, 
   if (opencl) {
     Unit first(text, options, file, diagnostics);
     std::string wrappers;
+    first.instance().getFrontendOpts().SkipFunctionBodies = true;  // The second run reads them.
     FindKernels action(wrappers);
     if (!first.run(action)) {
       return TENON_CLANG_BAD_TEXT;
