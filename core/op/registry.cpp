@@ -1,0 +1,229 @@
+// Registration and lookup.
+#include "core/op/registry.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "core/base/failure.h"
+#include "core/base/intern.h"
+#include "core/base/str.h"
+
+namespace tenon::op {
+
+Registry& Registry::instance() {
+  static Registry* const registry = [] {
+    Registry* r = new Registry();  // lives as long as the process: plugins' records point into it
+    ir::set_op_set(r);
+    return r;
+  }();
+  return *registry;
+}
+
+void Registry::set_loader(OpLoader* loader) {
+  std::unique_lock lock(mutex_);
+  loader_ = loader;
+}
+
+Status Registry::register_ops(const tenon_ops_t& ops, std::string_view provider) {
+  std::string refused;
+  tenon_code_t code = TENON_OK;
+  auto refuse = [&](const Status& s) {
+    if (code == TENON_OK) code = s.code();
+    refused += (refused.empty() ? "" : "\n") + std::string(s.message());
+  };
+  for (uint64_t i = 0; i < ops.op_count; ++i) {
+    const tenon_op_def_t* given = ops.ops[i];
+    if (given == nullptr || given->size_bytes < offsetof(tenon_op_def_t, value_of)) {
+      refuse(error(TENON_INVALID_ARGUMENT, "T0320", "declaration {} of {} is shorter than the first version of the table", i,
+                   quoted(provider)));
+      continue;
+    }
+    OpRecord record;
+    std::memcpy(&record.def, given, std::min<size_t>(given->size_bytes, sizeof record.def));
+    record.def.size_bytes = sizeof record.def;
+    record.provider = provider;
+    const uint64_t rewrites = record.def.rewrites == nullptr ? 0 : record.def.rewrite_count;
+    if (rewrites != 0 && record.def.rewrites->size_bytes != sizeof(tenon_rewrite_t)) {
+      const auto* at = reinterpret_cast<const std::byte*>(record.def.rewrites);
+      const size_t stride = record.def.rewrites->size_bytes;
+      for (uint64_t k = 0; k < rewrites; ++k) {
+        tenon_rewrite_t full = {};
+        std::memcpy(&full, at + k * stride, std::min(stride, sizeof full));
+        full.size_bytes = sizeof full;
+        record.rewrites.push_back(full);
+      }
+    }
+    if (Status s = check_declaration(record.def); !s.ok()) {
+      refuse(s);
+      continue;
+    }
+    record.name = intern(from_abi_str(record.def.name));
+    std::unique_lock lock(mutex_);
+    std::vector<const OpRecord*>& versions = by_name_[record.name];
+    const bool taken = std::any_of(versions.begin(), versions.end(),
+                                   [&](const OpRecord* r) { return r->def.version == record.def.version; });
+    if (taken) {
+      refuse(error(TENON_ALREADY_EXISTS, "T0320", "{} declares the op {}@{}, which {} provides already", quoted(provider),
+                   from_abi_str(record.def.name), record.def.version, quoted(versions[0]->provider)));
+      continue;
+    }
+    records_.push_back(std::move(record));
+    OpRecord& stored = records_.back();
+    if (!stored.rewrites.empty()) stored.def.rewrites = stored.rewrites.data();
+    versions.push_back(&stored);
+    std::sort(versions.begin(), versions.end(),
+              [](const OpRecord* a, const OpRecord* b) { return a->def.version > b->def.version; });
+  }
+  return code == TENON_OK ? Status() : Status(code, "T0320", refused);
+}
+
+const OpRecord* Registry::lookup(tenon_sym_t name, uint32_t version) {
+  std::shared_lock lock(mutex_);
+  const auto it = by_name_.find(name);
+  if (it == by_name_.end() || it->second.empty()) return nullptr;
+  if (version == 0) return it->second.front();
+  for (const OpRecord* r : it->second) {
+    if (r->def.version == version) return r;
+  }
+  return nullptr;
+}
+
+const OpRecord* Registry::record(tenon_sym_t name, uint32_t version) {
+  if (const OpRecord* found = lookup(name, version)) return found;
+  OpLoader* loader;
+  {
+    std::shared_lock lock(mutex_);
+    loader = loader_;
+  }
+  if (loader == nullptr || !loader->load(sym_text(name)).ok()) return nullptr;
+  return lookup(name, version);
+}
+
+const tenon_op_def_t* Registry::find(tenon_sym_t name, uint32_t version) {
+  const OpRecord* r = record(name, version);
+  return r == nullptr ? nullptr : &r->def;
+}
+
+Status Registry::unknown(tenon_sym_t name, uint32_t version) {
+  const std::string_view text = sym_text(name);
+  if (const OpRecord* other = record(name, 0)) {
+    return error(TENON_NOT_FOUND, "T0308", "the op {} has no version {} here; the newest is {}", quoted(text), version,
+                 other->def.version);
+  }
+  std::vector<std::string> names;
+  OpLoader* loader;
+  {
+    std::shared_lock lock(mutex_);
+    loader = loader_;
+    for (const auto& [sym, versions] : by_name_) names.emplace_back(sym_text(sym));
+  }
+  std::string why;
+  if (loader != nullptr) {
+    loader->names(&names);
+    const Status s = loader->load(text);
+    if (!s.ok() && !s.message().empty()) why = "; " + s.text();
+  }
+  return error(TENON_NOT_FOUND, "T0308", "there is no op {}{}{}", quoted(text), did_you_mean(text, names), why);
+}
+
+std::vector<const OpRecord*> Registry::records() {
+  std::vector<const OpRecord*> out;
+  std::shared_lock lock(mutex_);
+  for (const OpRecord& r : records_) out.push_back(&r);
+  std::sort(out.begin(), out.end(), [](const OpRecord* a, const OpRecord* b) {
+    const std::string_view x = sym_text(a->name), y = sym_text(b->name);
+    return x != y ? x < y : a->def.version < b->def.version;
+  });
+  return out;
+}
+
+std::vector<const OpRecord*> Registry::all_records() {
+  OpLoader* loader;
+  {
+    std::shared_lock lock(mutex_);
+    loader = loader_;
+  }
+  if (loader != nullptr) loader->load_all();
+  return records();
+}
+
+// ---- Declarations --------------------------------------------------------------------------------------
+
+namespace {
+
+bool is_op_name(std::string_view name) {
+  if (name.empty() || name.size() > 128 || name[0] < 'a' || name[0] > 'z') return false;
+  return std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+  });
+}
+
+bool has_choice(std::string_view choices, std::string_view wanted) {
+  for (std::string_view one : split(choices, '|')) {
+    if (one == wanted) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Status check_scalar(const tenon_op_def_t& def);  // scalar_check.cpp
+
+Status check_declaration(const tenon_op_def_t& def) {
+  const std::string_view name = from_abi_str(def.name);
+  auto bad = [&](std::string why) { return Status(TENON_INVALID_ARGUMENT, "T0320", fmt::format("op {}: {}", quoted(name), why)); };
+  if (!is_op_name(name)) return bad("a name is a lower-case word of letters, digits, `_` and `.`");
+  if (def.version == 0) return bad("versions begin at 1");
+  if (def.infer == nullptr) return bad("it has no inference");
+  if (def.reference == nullptr && def.scalar == nullptr && def.decompose == nullptr) {
+    return bad("it has neither reference, scalar program nor decomposition");
+  }
+  if ((def.traits & TENON_TRAIT_ELEMENTWISE) && def.scalar == nullptr) return bad("it is element-wise without a scalar program");
+  if ((def.traits & TENON_TRAIT_COMPOSITE) && def.decompose == nullptr) return bad("it is composite without a decomposition");
+  for (uint32_t i = 0; i < def.operand_count; ++i) {
+    const tenon_operand_def_t& o = def.operands[i];
+    const bool last = i + 1 == def.operand_count;
+    if (o.name.size == 0) return bad(fmt::format("operand {} has no name", i));
+    if ((o.flags & TENON_OPERAND_VARIADIC) && !last) return bad("only the last operand may be variadic");
+    if (!last && (o.flags & TENON_OPERAND_OPTIONAL) && !(def.operands[i + 1].flags & 3)) {
+      return bad("optional operands come last");
+    }
+    if (o.dtypes == 0 || o.rank_min > o.rank_max || o.rank_max > TENON_RANK_MAX) {
+      return bad(fmt::format("operand {} accepts nothing", quoted(from_abi_str(o.name))));
+    }
+    for (uint32_t k = 0; k < i; ++k) {
+      if (from_abi_str(def.operands[k].name) == from_abi_str(o.name)) {
+        return bad(fmt::format("two operands are named {}", quoted(from_abi_str(o.name))));
+      }
+    }
+  }
+  for (uint32_t i = 0; i < def.attr_count; ++i) {
+    const tenon_attr_def_t& a = def.attrs[i];
+    const std::string_view attr = from_abi_str(a.name);
+    if (attr.empty() || a.kind < TENON_ATTR_I64 || a.kind > TENON_ATTR_DTYPE) {
+      return bad(fmt::format("attribute {} {} has the unknown kind {}", i, quoted(attr), a.kind));
+    }
+    for (uint32_t k = 0; k < i; ++k) {
+      if (from_abi_str(def.attrs[k].name) == attr) return bad(fmt::format("two attributes are named {}", quoted(attr)));
+    }
+    const std::string_view choices = from_abi_str(a.choices);
+    if (choices.empty()) continue;
+    if (a.kind != TENON_ATTR_STRING) return bad(fmt::format("attribute {} has choices but is no string", quoted(attr)));
+    if (!(a.flags & TENON_ATTR_REQUIRED) && !has_choice(choices, from_abi_str(a.default_s))) {
+      return bad(fmt::format("the default of {} is none of its choices", quoted(attr)));
+    }
+  }
+  for (uint32_t i = 0; i < def.constraint_count; ++i) {
+    for (uint32_t k = 0; k < i; ++k) {
+      if (from_abi_str(def.constraints[k].label) == from_abi_str(def.constraints[i].label)) {
+        return bad(fmt::format("two constraints are labelled {}", quoted(from_abi_str(def.constraints[i].label))));
+      }
+    }
+  }
+  return def.scalar == nullptr ? Status() : check_scalar(def);
+}
+
+}  // namespace tenon::op

@@ -1,0 +1,84 @@
+// The operators of the process: declarations copied from plugins, looked up by name and version, and the rules
+// that hold for all of them (operand counts, element types, ranks, attributes) before an op's own inference.
+//
+// Threads: safe, unless said otherwise.
+#pragma once
+#include <tenon/abi/ops.h>
+
+#include <deque>
+#include <memory>
+#include <shared_mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/ir/graph.h"
+
+namespace tenon::op {
+
+// A declaration, full-size: fields that the plugin did not know are zero.
+struct OpRecord {
+  tenon_op_def_t def = {};
+  tenon_sym_t name = 0;
+  std::string provider;
+  std::vector<tenon_rewrite_t> rewrites;  // full-size copies when the plugin's are older
+};
+
+// Brings in ops that manifests promise but nobody loaded. Implemented by core/host. Safe.
+class OpLoader {
+ public:
+  virtual ~OpLoader() = default;
+  // Registers the ops of the plugin that provides `name`, if there is one. The failure of a plugin that does
+  // provide it is the answer; NOT_FOUND with an empty message when none does.
+  virtual Status load(std::string_view name) = 0;
+  // Names that load() knows, for suggestions.
+  virtual void names(std::vector<std::string>* out) = 0;
+  // Loads everything.
+  virtual void load_all() = 0;
+};
+
+class Registry final : public ir::OpSet {
+ public:
+  // The process's. The first call makes it the OpSet of all graphs.
+  static Registry& instance();
+
+  // Copies the declarations of one table. A bad declaration (T0320) or a taken name and version (T0320,
+  // ALREADY_EXISTS) refuses that op; the others are registered, and all refusals are in the Status.
+  Status register_ops(const tenon_ops_t& ops, std::string_view provider);
+  // `loader` lives as long as the process; null for none.
+  void set_loader(OpLoader* loader);
+
+  // ---- OpSet ----
+  const tenon_op_def_t* find(tenon_sym_t name, uint32_t version) override;
+  Status unknown(tenon_sym_t name, uint32_t version) override;
+  Result<ir::Inferred> infer(ir::Graph& graph, const ir::NodeDraft& draft) override;
+
+  const OpRecord* record(tenon_sym_t name, uint32_t version);
+  // Every registered op, sorted by name, then version; without loading anything.
+  std::vector<const OpRecord*> records();
+  // The same after loading all that manifests promise.
+  std::vector<const OpRecord*> all_records();
+
+ private:
+  const OpRecord* lookup(tenon_sym_t name, uint32_t version);
+
+  std::shared_mutex mutex_;
+  std::deque<OpRecord> records_;
+  std::unordered_map<tenon_sym_t, std::vector<const OpRecord*>> by_name_;  // newest first
+  OpLoader* loader_ = nullptr;
+};
+
+// T0320 with what is wrong, or OK. `def` is full-size.
+Status check_declaration(const tenon_op_def_t& def);
+
+// The attributes of a node in the op's declared order, with defaults; entries borrow from the node.
+std::vector<tenon_attr_t> declared_attrs(const tenon_op_def_t& def, std::span<const tenon_attr_t> attrs);
+
+// Elements of an integer value that is known at compile time, as dims of its graph: constants, and shape
+// arithmetic through value_of. Empty when it is not known, or above 4096 elements. May intern dims; not for
+// frozen graphs that other threads read.
+std::optional<std::vector<ir::Dim>> known_value(ir::Graph& graph, ir::Value value);
+
+}  // namespace tenon::op
