@@ -1,0 +1,221 @@
+// Loading and running models from a C++ program, over tenon.host.session/1. Link against libtenon.so.
+//
+//     tenon::Session session;
+//     TENON_TRY(session.open());
+//     tenon::Model model;       TENON_TRY(session.load("model.onnx", &model));
+//     tenon::Program program;   TENON_TRY(model.compile({.device = "cpu"}, &program));
+//     tenon::Binding binding;   TENON_TRY(program.bind(&binding));
+//     TENON_TRY(binding.input("x", tenon::ArrayView::of(x, {1, 64})));
+//     TENON_TRY(binding.run());
+//     tenon::ArrayView y;       TENON_TRY(binding.output("y", &y));
+//
+// Handles release what they hold and may be moved. When a call fails, failure_text() says why. Threads: as session.h says of
+// each object.
+#ifndef TENON_CPP_SESSION_HPP_
+#define TENON_CPP_SESSION_HPP_
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tenon/abi/host.h"
+#include "tenon/abi/session.h"
+#include "tenon/cpp/plugin.hpp"
+
+namespace tenon {
+
+// A dense row-major array in host memory, borrowed.
+struct ArrayView {
+  tenon_dtype_t dtype = TENON_DTYPE_NONE;
+  std::vector<int64_t> dims;
+  const void* data = nullptr;
+
+  static ArrayView of(std::span<const float> values, std::vector<int64_t> dims) {
+    return {TENON_F32, std::move(dims), values.data()};
+  }
+  int64_t element_count() const {
+    int64_t n = 1;
+    for (int64_t d : dims) n *= d;
+    return n;
+  }
+  template <class T>
+  std::span<const T> as() const {
+    return {static_cast<const T*>(data), static_cast<size_t>(element_count())};
+  }
+};
+
+struct CompileOptions {
+  std::string_view device;  // "cpu", "sim:1", "sim,cpu"; empty: TENON_DEVICE, else by cost
+  std::string_view pipeline;
+  bool no_fallback = false;
+  std::vector<std::pair<std::string_view, std::string_view>> options;
+};
+
+namespace detail {
+
+// What every handle needs, found once by Session::open.
+inline const tenon_host_session_t* g_session = nullptr;
+
+inline tenon_code_t append_to(void* self, const void* data, uint64_t size_bytes) {
+  static_cast<std::string*>(self)->append(static_cast<const char*>(data), size_bytes);
+  return TENON_OK;
+}
+
+template <class T, auto Release>
+class Handle {
+ public:
+  Handle() = default;
+  Handle(Handle&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Handle() {
+    if (object_ != nullptr) (g_session->*Release)(g_session->self, object_);
+  }
+  T* get() const { return object_; }
+  // For calls that make one; releases what was held.
+  T** out() {
+    *this = Handle();
+    return &object_;
+  }
+
+ protected:
+  T* object_ = nullptr;
+};
+
+}  // namespace detail
+
+// A sink that appends to a string.
+inline tenon_sink_t sink_to(std::string* out) { return {out, detail::append_to}; }
+
+// The last failure of this thread: one or more whole sentences, beginning with a stable code.
+inline std::string failure_text() {
+  tenon_failure_t failure{};
+  failure.size_bytes = sizeof failure;
+  if (context().host == nullptr) return "libtenon could not be started";
+  context().host->last_failure(context().host->self, &failure);
+  std::string text(view(failure.message));
+  const std::string_view id = view(failure.id);
+  return id.empty() || text.starts_with(id) ? text : cat(id, ": ", text);
+}
+
+// Inputs and outputs of one run after another.
+class Binding : public detail::Handle<tenon_binding_t, &tenon_host_session_t::binding_release> {
+ public:
+  // The data stays the caller's and must live until another is bound or this is gone.
+  Status input(std::string_view name, const ArrayView& array) {
+    const int64_t width = width_bytes(array.dtype);
+    std::vector<int64_t> strides(array.dims.size());
+    int64_t stride = width;
+    for (size_t i = array.dims.size(); i-- > 0; stride *= array.dims[i]) strides[i] = stride;
+    tenon_array_t raw{};
+    raw.size_bytes = sizeof raw;
+    raw.dtype = array.dtype;
+    raw.rank = static_cast<uint32_t>(array.dims.size());
+    raw.data = const_cast<void*>(array.data);
+    raw.dims = array.dims.data();
+    raw.strides_bytes = strides.data();
+    return detail::g_session->bind_input(detail::g_session->self, object_, str(name), &raw);
+  }
+  Status run() { return detail::g_session->run(detail::g_session->self, object_); }
+  // Valid until the next run.
+  Status output(std::string_view name, ArrayView* out) {
+    tenon_array_t raw{};
+    raw.size_bytes = sizeof raw;
+    TENON_TRY(detail::g_session->output(detail::g_session->self, object_, str(name), &raw));
+    *out = {raw.dtype, {raw.dims, raw.dims + raw.rank}, raw.data};
+    return {};
+  }
+  Status info(tenon_run_info_t* out) {
+    *out = {};
+    out->size_bytes = sizeof *out;
+    return detail::g_session->run_info(detail::g_session->self, object_, out);
+  }
+
+  static int64_t width_bytes(tenon_dtype_t dtype) {
+    switch (dtype) {
+      case TENON_I16: case TENON_U16: case TENON_F16: case TENON_BF16: return 2;
+      case TENON_I32: case TENON_U32: case TENON_F32: return 4;
+      case TENON_I64: case TENON_U64: case TENON_F64: case TENON_C64: return 8;
+      case TENON_C128: return 16;
+      default: return 1;
+    }
+  }
+};
+
+// Compiled and loaded on its devices.
+class Program : public detail::Handle<tenon_program_t, &tenon_host_session_t::program_release> {
+ public:
+  Status bind(Binding* out) const {
+    return detail::g_session->binding_create(detail::g_session->self, object_, out->out());
+  }
+  Status info(tenon_program_info_t* out) const {
+    *out = {};
+    out->size_bytes = sizeof *out;
+    return detail::g_session->program_info(detail::g_session->self, object_, out);
+  }
+  Status placement(std::string* json) const {
+    const tenon_sink_t sink = sink_to(json);
+    return detail::g_session->placement(detail::g_session->self, object_, &sink);
+  }
+  Status summary(std::string* text) const {
+    const tenon_sink_t sink = sink_to(text);
+    return detail::g_session->placement_summary(detail::g_session->self, object_, &sink);
+  }
+  Status dump(std::string_view what, std::string* text) const {
+    const tenon_sink_t sink = sink_to(text);
+    return detail::g_session->dump(detail::g_session->self, object_, str(what), &sink);
+  }
+};
+
+class Model : public detail::Handle<tenon_model_t, &tenon_host_session_t::model_release> {
+ public:
+  Status info(tenon_model_info_t* out) const {
+    *out = {};
+    out->size_bytes = sizeof *out;
+    return detail::g_session->model_info(detail::g_session->self, object_, out);
+  }
+  Status compile(const CompileOptions& options, Program* out) const {
+    std::vector<tenon_key_value_t> pairs;
+    for (const auto& [key, value] : options.options) pairs.push_back({str(key), str(value)});
+    tenon_session_options_t raw{};
+    raw.size_bytes = sizeof raw;
+    raw.no_fallback = options.no_fallback ? 1 : 0;
+    raw.device = str(options.device);
+    raw.pipeline = str(options.pipeline);
+    raw.options = pairs.data();
+    raw.option_count = static_cast<uint32_t>(pairs.size());
+    return detail::g_session->compile(detail::g_session->self, object_, &raw, out->out());
+  }
+};
+
+// The process's one session with the host.
+class Session {
+ public:
+  Status open() {
+    const tenon_host_t* host = nullptr;
+    TENON_TRY(tenon_host_open(TENON_ABI_VERSION, &host));
+    attach(host);
+    detail::g_session = context().query<tenon_host_session_t>(TENON_HOST_SESSION_ID);
+    return detail::g_session == nullptr ? Status(TENON_FAILED_PRECONDITION) : Status();
+  }
+  const tenon_host_session_t& api() const { return *detail::g_session; }
+
+  Status load(std::string_view path, Model* out) const { return api().model_load(api().self, str(path), nullptr, 0, out->out()); }
+  // A model from .tir text or any format that a frontend recognises.
+  Status load_bytes(std::string_view bytes, std::string_view name, Model* out) const {
+    tenon_blob_t* blob = nullptr;
+    const tenon_host_graph_t& graph = *context().graph;
+    TENON_TRY(graph.blob_bytes(graph.self, bytes.data(), bytes.size(), &blob));
+    const tenon_code_t code = api().model_load_bytes(api().self, blob, str(name), {}, out->out());
+    graph.blob_release(graph.self, blob);
+    return code;
+  }
+};
+
+}  // namespace tenon
+
+#endif
