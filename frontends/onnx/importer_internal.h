@@ -1,0 +1,74 @@
+// The driver's own state; included by importer.cpp and node_context.cpp only.
+#ifndef FRONTENDS_ONNX_IMPORTER_INTERNAL_H_
+#define FRONTENDS_ONNX_IMPORTER_INTERNAL_H_
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "importer.h"
+#include "limits.h"
+
+namespace tenon::onnx {
+
+// The host's last failure as text without its code; the code goes to *id when that is not null.
+std::string host_failure(std::string* id);
+
+class Importer {
+ public:
+  Importer(const ModelProto& model, const Source& source, Problems* problems);
+  bool run(Graph* out);
+
+ private:
+  friend class NodeContext;
+  using Scope = std::unordered_map<std::string_view, Item*>;
+  // A function being inlined: where its attribute references are looked up.
+  struct Frame {
+    const NodeProto* caller;
+    const Frame* parent;
+  };
+
+  bool check_header();
+  bool tell_host(std::string_view what);
+  Item* new_item();
+  bool add_initializers(const GraphProto& graph, Scope* scope);
+  bool add_inputs(const GraphProto& graph, Scope* scope);
+  bool add_input(const ValueProto& input, Item* item);
+  bool add_outputs(const GraphProto& graph, const Scope& scope);
+  bool check_output(const ValueProto& output, const Item& item);
+  Dim symbol(const ValueProto& input, size_t axis);
+  bool check_elements(const Dims& dims, std::string_view where);
+
+  void run_nodes(std::span<const NodeProto> nodes, const OpsetVersions& versions, Scope* scope, const Frame* frame);
+  void run_node(const NodeProto& node, const OpsetVersions& versions, Scope* scope, const Frame* frame);
+  bool check_attributes(const NodeProto& node);
+  void locate(const NodeProto& node);
+  bool call(const FunctionProto& function, const NodeProto& node, const std::vector<Item*>& inputs, Scope* scope,
+            const Frame* frame);
+  const AttributeProto* attribute(const NodeProto& node, std::string_view name, const Frame* frame) const;
+
+  bool resolve(Item* item);
+  void set_constant(Item* item, std::shared_ptr<Constant> constant);
+  const Extents* known(Item* item);
+  Value value_of(Item* item);
+  Value build_elements(const Item& item);
+  Value dim_value(Dim dim, size_t depth);
+
+  const ModelProto& model_;
+  const Source& source_;
+  Problems* problems_;
+  Graph graph_;
+  Region region_;
+  std::optional<Builder> builder_;
+  std::deque<Item> items_;  // stable addresses
+  std::unordered_map<std::string, Dim> symbols_;
+  std::unordered_map<tenon_dim_t, std::pair<Value, int64_t>> sources_;  // symbol -> an input and its axis
+  const Frame* frame_ = nullptr;
+};
+
+}  // namespace tenon::onnx
+
+#endif  // FRONTENDS_ONNX_IMPORTER_INTERNAL_H_

@@ -1,0 +1,304 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "importer_internal.h"
+
+namespace tenon::onnx {
+
+Builder& NodeContext::builder() { return *importer_->builder_; }
+tenon_graph_t* NodeContext::graph() { return importer_->graph_.get(); }
+
+bool NodeContext::fail(std::string_view code, std::string_view text) {
+  if (ok_) importer_->problems_->add(code, fmt::format("{}: {}", node_text(node_), text));
+  ok_ = false;
+  return false;
+}
+
+// ---- Operands ----
+
+bool NodeContext::arity(size_t least, size_t most, size_t most_outputs) {
+  if (inputs_.size() < least || inputs_.size() > most) {
+    const std::string expected = least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most);
+    return fail("T0709", fmt::format("it has {} inputs, and takes {}", inputs_.size(), expected));
+  }
+  for (size_t i = 0; i < least; ++i) {
+    if (inputs_[i] == nullptr) return fail("T0709", fmt::format("its input {} is absent, and is required", i));
+  }
+  if (node_.outputs.empty() || node_.outputs.size() > most_outputs) {
+    return fail("T0709", fmt::format("it has {} outputs, and gives 1 to {}", node_.outputs.size(), most_outputs));
+  }
+  return ok_;
+}
+
+const Item& NodeContext::item(size_t i) {
+  static const Item kNone;
+  if (has(i)) return *inputs_[i];
+  fail("T0709", fmt::format("its input {} is absent, and is required", i));
+  return kNone;
+}
+
+Value NodeContext::value(size_t i) { return has(i) && ok_ ? importer_->value_of(inputs_[i]) : Value(); }
+
+const Extents* NodeContext::known(size_t i) { return has(i) ? importer_->known(inputs_[i]) : nullptr; }
+
+const Extents* NodeContext::need(size_t i, std::string_view what) {
+  item(i);
+  if (!ok_) return nullptr;
+  const Extents* elements = known(i);
+  if (elements == nullptr) {
+    fail("T0714", fmt::format("{} (input {}) is computed when the model runs; it must be a constant or follow from shapes", what, i));
+  }
+  return elements;
+}
+
+std::optional<std::vector<int64_t>> NodeContext::need_numbers(size_t i, std::string_view what) {
+  const Extents* elements = need(i, what);
+  if (elements == nullptr) return {};
+  std::vector<int64_t> out;
+  for (const Extent& element : *elements) {
+    if (!element.is_number()) {
+      fail("T0714", fmt::format("{} (input {}) depends on a symbolic dim; it must be constant", what, i));
+      return {};
+    }
+    out.push_back(element.number);
+  }
+  return out;
+}
+
+std::optional<std::vector<double>> NodeContext::constants(size_t i) {
+  if (!has(i)) return {};
+  const Item& operand = *inputs_[i];
+  std::vector<double> out;
+  if (operand.constant != nullptr && is_in(operand.dtype, kNumber | kPred)) {
+    const std::span<const std::byte> bytes = blob_bytes(operand.constant->blob.get());
+    const size_t width = dtype_bytes(operand.dtype);
+    if (bytes.size() / width > kMaxKnownElements) return {};
+    for (size_t at = 0; at < bytes.size(); at += width) out.push_back(load_double(operand.dtype, &bytes[at]));
+    return out;
+  }
+  const Extents* elements = known(i);
+  if (elements == nullptr) return {};
+  for (const Extent& element : *elements) {
+    if (!element.is_number()) return {};
+    out.push_back(static_cast<double>(element.number));
+  }
+  return out;
+}
+
+std::optional<double> NodeContext::constant(size_t i) {
+  const auto all = constants(i);
+  if (!all.has_value() || all->size() != 1) return {};
+  return all->front();
+}
+
+// ---- Attributes ----
+
+const AttributeProto* NodeContext::find(std::string_view name) {
+  read_attributes_.push_back(name);
+  return importer_->attribute(node_, name, importer_->frame_);
+}
+
+const AttributeProto* NodeContext::typed(std::string_view name, int32_t type, std::string_view kind) {
+  const AttributeProto* attribute = find(name);
+  if (attribute == nullptr || attribute->type == type) return attribute;
+  fail("T0708", fmt::format("its attribute {} must be {}", quote(name), kind));
+  return nullptr;
+}
+
+int64_t NodeContext::integer(std::string_view name, int64_t otherwise) {
+  const AttributeProto* attribute = typed(name, kAttrInt, "an integer");
+  return attribute == nullptr ? otherwise : attribute->i;
+}
+double NodeContext::number(std::string_view name, double otherwise) {
+  const AttributeProto* attribute = typed(name, kAttrFloat, "a number");
+  return attribute == nullptr ? otherwise : static_cast<double>(attribute->f);
+}
+std::string_view NodeContext::text(std::string_view name, std::string_view otherwise) {
+  const AttributeProto* attribute = typed(name, kAttrString, "a text");
+  return attribute == nullptr ? otherwise : attribute->s;
+}
+std::vector<int64_t> NodeContext::integers(std::string_view name) {
+  const AttributeProto* attribute = typed(name, kAttrInts, "a list of integers");
+  return attribute == nullptr ? std::vector<int64_t>() : attribute->ints;
+}
+std::vector<double> NodeContext::numbers(std::string_view name) {
+  const AttributeProto* attribute = typed(name, kAttrFloats, "a list of numbers");
+  return attribute == nullptr ? std::vector<double>() : std::vector<double>(attribute->floats.begin(), attribute->floats.end());
+}
+const TensorProto* NodeContext::tensor(std::string_view name) {
+  const AttributeProto* attribute = typed(name, kAttrTensor, "a tensor");
+  return attribute == nullptr ? nullptr : attribute->tensor.get();
+}
+
+bool NodeContext::read(const TensorProto& tensor, Constant* out) {
+  if (!read_tensor(tensor, importer_->source_, fmt::format("{}: its tensor", node_text(node_)), importer_->problems_, out)) {
+    ok_ = false;
+  }
+  return ok_;
+}
+
+int64_t NodeContext::axis(int64_t given, int64_t rank, int64_t end) {
+  const int64_t bound = rank + end;
+  if (given >= -bound && given < bound) return given < 0 ? given + bound : given;
+  fail("T0713", fmt::format("axis {} does not exist: the rank is {}", given, rank));
+  return -1;
+}
+
+std::vector<int64_t> NodeContext::axes(std::vector<int64_t> given, int64_t rank) {
+  for (int64_t& a : given) a = axis(a, rank);
+  std::sort(given.begin(), given.end());
+  if (std::adjacent_find(given.begin(), given.end()) != given.end()) fail("T0713", "an axis is named twice");
+  return ok_ ? given : std::vector<int64_t>();
+}
+
+// ---- Building ----
+
+Value NodeContext::build(std::string_view op, std::initializer_list<Value> operands, std::initializer_list<Attr> attrs) {
+  return ok_ ? builder().build(op, operands, attrs) : Value();
+}
+Value NodeContext::build(std::string_view op, const std::vector<Value>& operands, std::initializer_list<Attr> attrs) {
+  return ok_ ? builder().build(op, operands, attrs) : Value();
+}
+
+Value NodeContext::reshape(Value x, const Dims& shape) {
+  if (!ok_ || !x.valid()) return Value();
+  const Dims from = x.dims();
+  if (from == shape) return x;
+  return build("reshape", {x}, {{"shape", shape}});
+}
+
+Value NodeContext::transpose(Value x, const std::vector<int64_t>& perm) {
+  for (size_t i = 0; i < perm.size(); ++i) {
+    if (perm[i] != static_cast<int64_t>(i)) return build("transpose", {x}, {{"perm", perm}});
+  }
+  return x;
+}
+
+Dim NodeContext::product(std::span<const Dim> dims) {
+  Dim out = dim(1);
+  for (const Dim d : dims) out = out * d;
+  if (!out.valid()) fail("T0713", "the product of its dims is beyond 64 bits");
+  return out;
+}
+
+bool NodeContext::require_equal(Dim a, Dim b, std::string_view what) {
+  if (!ok_) return false;
+  const uint32_t answer = compare(TENON_REL_EQ, a, b);
+  if (answer == TENON_YES) return true;
+  const auto shown = [](Dim d) { return d.is_constant() ? std::to_string(d.constant()) : std::string("a symbolic dim"); };
+  const tenon_host_graph_t& api = graph_api();
+  if (answer == TENON_NO ||
+      api.symbol_assert(api.self, graph(), TENON_REL_EQ, a.raw(), b.raw()) != TENON_OK) {
+    return fail("T0713", fmt::format("{} differ: {} and {}", what, shown(a), shown(b)));
+  }
+  return true;
+}
+
+std::optional<Dims> NodeContext::broadcast_dims(const Dims& a, const Dims& b) {
+  const Dims& longer = a.size() >= b.size() ? a : b;
+  const Dims& shorter = a.size() >= b.size() ? b : a;
+  const size_t lead = longer.size() - shorter.size();
+  Dims out = longer;
+  for (size_t i = 0; i < shorter.size(); ++i) {
+    const Dim x = longer[lead + i], y = shorter[i];
+    if (y.is(1) || x == y) continue;
+    if (x.is(1)) {
+      out[lead + i] = y;
+      continue;
+    }
+    if (!require_equal(x, y, "dims to be broadcast against each other")) return {};
+    out[lead + i] = x.is_constant() ? x : y.is_constant() ? y : x;
+  }
+  return out;
+}
+
+Value NodeContext::broadcast_to(Value x, const Dims& shape) {
+  if (!ok_ || !x.valid()) return Value();
+  const Dims from = x.dims();
+  if (from == shape) return x;
+  if (from.size() > shape.size()) {
+    fail("T0713", fmt::format("a value of rank {} cannot be broadcast to rank {}", from.size(), shape.size()));
+    return Value();
+  }
+  return build("broadcast", {x}, {{"shape", shape}});
+}
+
+std::vector<Value> NodeContext::broadcast(std::vector<Value> values) {
+  Dims shape;
+  for (const Value v : values) {
+    if (!v.valid()) return {};
+    const auto joined = broadcast_dims(shape, v.dims());
+    if (!joined) return {};
+    shape = *joined;
+  }
+  for (Value& v : values) v = broadcast_to(v, shape);
+  return ok_ ? values : std::vector<Value>();
+}
+
+bool NodeContext::same_types(size_t first) {
+  tenon_dtype_t type = TENON_DTYPE_NONE;
+  for (size_t i = first; i < inputs_.size(); ++i) {
+    if (!has(i)) continue;
+    if (type == TENON_DTYPE_NONE) type = dtype(i);
+    if (dtype(i) != type) {
+      return fail("T0710", fmt::format("its inputs have the element types {} and {}, and must have one", dtype_name(type),
+                                       dtype_name(dtype(i))));
+    }
+  }
+  return ok_;
+}
+
+// ---- Results ----
+
+bool NodeContext::set(size_t i, Value value) {
+  if (!ok_ || !value.valid()) return ok_;
+  Item item;
+  item.value = value;
+  const TypeView type = value.type();
+  item.dtype = type.dtype();
+  item.dims = type.dims();
+  return set(i, std::move(item));
+}
+
+bool NodeContext::set(size_t i, Item item) {
+  if (!ok_ || !wants(i)) return ok_;
+  if (!importer_->check_elements(item.dims, node_text(node_))) return ok_ = false;
+  outputs_[i] = std::move(item);
+  outputs_[i].failed = false;
+  return true;
+}
+
+bool NodeContext::set_known(size_t i, Extents elements, Dims dims, tenon_dtype_t dtype) {
+  Item item;
+  item.dtype = dtype;
+  item.dims = std::move(dims);
+  item.elements = std::make_shared<Extents>(std::move(elements));
+  return set(i, std::move(item));
+}
+
+bool NodeContext::finish(bool result) {
+  const Status status = builder().status();
+  if (!status.ok()) {
+    std::string id;
+    const std::string text = host_failure(&id);
+    fail(id.empty() ? "T0715" : id, text);
+    Builder fresh(graph(), importer_->region_.id());
+    *importer_->builder_ = fresh;
+  }
+  if (!ok_) return false;
+  if (!result) return fail("T0715", "it could not be imported");
+  for (const AttributeProto& attribute : node_.attributes) {
+    if (std::find(read_attributes_.begin(), read_attributes_.end(), attribute.name) == read_attributes_.end()) {
+      return fail("T0708", fmt::format("it has the attribute {}, which opset {} does not know", quote(attribute.name), version_));
+    }
+  }
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    if (wants(i) && outputs_[i].dtype == TENON_DTYPE_NONE) {
+      return fail("T0714", fmt::format("its output {} ({}) is not supported", i, quote(node_.outputs[i])));
+    }
+  }
+  return true;
+}
+
+}  // namespace tenon::onnx

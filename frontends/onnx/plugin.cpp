@@ -1,0 +1,61 @@
+// tenon.frontend/1 for ONNX models.
+#include <new>
+
+#include <tenon/abi/frontend.h>
+#include <tenon/abi/host.h>
+#include <tenon/cpp/plugin.hpp>
+
+#include "importer.h"
+#include "model.h"
+
+namespace tenon::onnx {
+namespace {
+
+uint32_t accepts(void*, tenon_str_t name, const void* head, uint64_t head_bytes) {
+  if (view(name).ends_with(".onnx")) return 80;
+  // A model begins with its small IR version, then usually the producer's name or the opset.
+  const auto* bytes = static_cast<const unsigned char*>(head);
+  const bool alike = head_bytes >= 3 && bytes[0] == 0x08 && bytes[1] >= 3 && bytes[1] < 32 && (bytes[2] == 0x12 || bytes[2] == 0x42);
+  return alike ? 20 : 0;
+}
+
+Status load(void*, const tenon_source_t* given, tenon_graph_t** out_graph) {
+  const std::span<const std::byte> bytes = blob_bytes(given->bytes);
+  Source source;
+  source.name = view(given->name);
+  source.folder = given->folder;
+  source.file = given->bytes;
+  source.bytes = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  source.files = context().query<tenon_host_files_t>(TENON_HOST_FILES_ID);
+  Problems problems;
+  try {
+    ModelProto model;
+    Graph graph;
+    if (parse_model(source.bytes, &model, &problems) && import_model(model, source, &problems, &graph)) {
+      *out_graph = graph.release();
+      return {};
+    }
+  } catch (const std::bad_alloc&) {
+    return fail(TENON_RESOURCE_EXHAUSTED, cat("T0111: ", quote(source.name), ": there is not enough memory to read the model"));
+  }
+  return fail(TENON_INVALID_ARGUMENT, problems.text(source.name));
+}
+
+constexpr tenon_frontend_api_t kFrontend = {
+    .size_bytes = sizeof(tenon_frontend_api_t),
+    .self = nullptr,
+    .name = str("onnx"),
+    .extensions = str(".onnx"),
+    .accepts = accepts,
+    .load = entry<load>,
+    .read_tensors = nullptr,
+    .write_tensor = nullptr,
+    .cases = nullptr,
+};
+
+constexpr tenon_interface_t kInterfaces[] = {offer(TENON_FRONTEND_ID, kFrontend)};
+
+}  // namespace
+}  // namespace tenon::onnx
+
+TENON_PLUGIN("onnx", "0.1.0", tenon::onnx::kInterfaces)

@@ -1,0 +1,41 @@
+// Everything wrong with a model, collected so that one error tells all of it.
+#ifndef FRONTENDS_ONNX_PROBLEMS_H_
+#define FRONTENDS_ONNX_PROBLEMS_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "limits.h"
+
+namespace tenon::onnx {
+
+// Text from the model for use in a message: quoted, unprintable and ill-formed bytes replaced, cut at 256 bytes.
+std::string quote(std::string_view text);
+
+// Well-formed UTF-8 without NUL.
+bool is_name_text(std::string_view text);
+
+class Problems {
+ public:
+  // One problem: a stable code such as "T0706" and whole sentences without the code. Returns false, so that a
+  // function writes `return problems.add(...)`.
+  bool add(std::string_view code, std::string text) {
+    if (first_code_.empty()) first_code_ = code;
+    if (texts_.size() < kMaxProblems) texts_.push_back(std::string(code) + ": " + std::move(text));
+    ++count_;
+    return false;
+  }
+  bool empty() const { return count_ == 0; }
+  // "T0706: 'model.onnx': ..."; with several, one a line.
+  std::string text(std::string_view model) const;
+
+ private:
+  std::string first_code_;
+  std::vector<std::string> texts_;
+  size_t count_ = 0;
+};
+
+}  // namespace tenon::onnx
+
+#endif  // FRONTENDS_ONNX_PROBLEMS_H_

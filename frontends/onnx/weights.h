@@ -1,0 +1,44 @@
+// Tensors of the file as constants: ranges of the mapped file where its bytes are usable as they stand, so that weights are
+// not copied. Every size is checked before memory is taken.
+#ifndef FRONTENDS_ONNX_WEIGHTS_H_
+#define FRONTENDS_ONNX_WEIGHTS_H_
+
+#include <string>
+#include <vector>
+
+#include <tenon/abi/frontend.h>
+#include <tenon/abi/host.h>
+#include <tenon/cpp/graph.hpp>
+
+#include "model.h"
+
+namespace tenon::onnx {
+
+// Where a model came from. Borrowed for the time of one load.
+struct Source {
+  Text name;
+  tenon_str_t folder = {};
+  tenon_blob_t* file = nullptr;
+  Text bytes;  // of file
+  const tenon_host_files_t* files = nullptr;  // null: external data is refused
+};
+
+struct Constant {
+  tenon_dtype_t dtype = TENON_DTYPE_NONE;
+  std::vector<int64_t> dims;
+  Blob blob;
+};
+
+// TENON_DTYPE_NONE for types that no tensor of ours has (strings) and for unknown numbers.
+tenon_dtype_t dtype_of_onnx(int32_t data_type);
+
+// Product of the dims; -1 when one is negative or the limit of elements is passed.
+int64_t element_count(const std::vector<int64_t>& dims);
+
+// `where` begins the problem's sentence: "initializer 'w'". False with the problem told.
+bool read_tensor(const TensorProto& tensor, const Source& source, const std::string& where, Problems* problems,
+                 Constant* out);
+
+}  // namespace tenon::onnx
+
+#endif  // FRONTENDS_ONNX_WEIGHTS_H_
