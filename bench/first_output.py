@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""Milliseconds from process start to the end of `tenon run` on the digits, with a cold and with a warm cache.
+
+    bench/first_output.py [--tenon build/bin/tenon] [--runs 20]
+
+The whole process is timed, so the figure is an upper bound of the time to the first output.
+"""
+import argparse
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+DIGITS = os.path.join(ROOT, "samples", "digits")
+
+
+def run_ms(tenon, cache):
+    command = [tenon, "run", os.path.join(DIGITS, "digits.onnx"), "--input",
+               "image=" + os.path.join(DIGITS, "example.npy")]
+    begin = time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True, env={**os.environ, "TENON_CACHE_DIR": cache})
+    return (time.perf_counter() - begin) * 1e3
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tenon", default=os.path.join(ROOT, "build", "bin", "tenon"))
+    parser.add_argument("--runs", type=int, default=20)
+    args = parser.parse_args()
+    cold = []
+    for _ in range(3):
+        with tempfile.TemporaryDirectory() as cache:
+            cold.append(run_ms(args.tenon, cache))
+    with tempfile.TemporaryDirectory() as cache:
+        run_ms(args.tenon, cache)
+        warm = [run_ms(args.tenon, cache) for _ in range(args.runs)]
+    print(f"cold ms: median {statistics.median(cold):.1f} of {len(cold)}")
+    print(f"warm ms: median {statistics.median(warm):.1f}, min {min(warm):.1f}, max {max(warm):.1f} of {len(warm)}")
+
+
+if __name__ == "__main__":
+    main()
