@@ -1,0 +1,105 @@
+#include <unordered_map>
+
+#include "common.h"
+
+namespace tenon::passes {
+namespace {
+
+constexpr tenon_str_t kStatistics[] = {str("op-fold"), str("op-rewrite"), str("constant-right")};
+
+// Calls a function of an op's declaration that builds one value per result.
+template <class Call>
+Status ask(const Node& node, std::vector<Value>* out, Call call) {
+  std::vector<tenon_value_t> built(node.result_count(), TENON_NONE);
+  uint32_t matched = 0;
+  TENON_TRY(call(built.data(), &matched));
+  for (const tenon_value_t value : built) {
+    if (matched != 0) out->push_back(Value(node.graph(), value));
+  }
+  return {};
+}
+
+// The op's own simplification. Each declares, where it is written, why it ends.
+Status op_fold(Builder& builder, const Node& node, std::vector<Value>* out) {
+  const tenon_op_def_t* op = op_of(node);
+  if (op == nullptr || op->fold == nullptr) return {};
+  return ask(node, out, [&](tenon_value_t* built, uint32_t* matched) {
+    return op->fold(op->self, &builder.raw(), node.id(), built, matched);
+  });
+}
+
+using Rewrites = std::unordered_map<tenon_sym_t, std::vector<const tenon_rewrite_t*>>;
+
+// The rewrites of all ops by the op they start from, which need not be the one that declares them.
+const Rewrites& all_rewrites() {
+  static const Rewrites table = [] {
+    Rewrites found;
+    (void)registry().op_each(registry().self, &found, [](void* self, const tenon_op_def_t* op, tenon_str_t) {
+      const char* record = reinterpret_cast<const char*>(op->rewrites);
+      for (uint64_t i = 0; i < op->rewrite_count; ++i) {
+        const auto* rewrite = reinterpret_cast<const tenon_rewrite_t*>(record);
+        const tenon_sym_t root = rewrite->root.size == 0 ? 0 : intern(view(rewrite->root));
+        (*static_cast<Rewrites*>(self))[root].push_back(rewrite);
+        record += rewrite->size_bytes;
+      }
+    });
+    return found;
+  }();
+  return table;
+}
+
+Status op_rewrite(Builder& builder, const Node& node, std::vector<Value>* out) {
+  for (const tenon_sym_t root : {node.view().op, tenon_sym_t{0}}) {
+    const auto found = all_rewrites().find(root);
+    if (found == all_rewrites().end()) continue;
+    for (const tenon_rewrite_t* rewrite : found->second) {
+      TENON_TRY(ask(node, out, [&](tenon_value_t* built, uint32_t* matched) {
+        return rewrite->match_and_build(rewrite->self, &builder.raw(), node.id(), built, matched);
+      }));
+      if (!out->empty()) return {};
+    }
+  }
+  return {};
+}
+
+// A constant left of a commutative op goes right, where patterns look for it. Ends: afterwards the left one is not
+// constant.
+Status constant_right(Builder& builder, const Node& node, std::vector<Value>* out) {
+  if (node.operand_count() != 2 || !node.operand(0).is_constant() || node.operand(1).is_constant()) return {};
+  if (!has_trait(op_of(node), TENON_TRAIT_COMMUTATIVE)) return {};
+  const tenon_node_view_t& view = node.view();
+  const tenon_value_t operands[] = {view.operands[1], view.operands[0]};
+  tenon_node_spec_t spec = {};
+  spec.size_bytes = sizeof spec;
+  spec.op = view.op;
+  spec.op_version = view.op_version;
+  spec.loc = view.loc;
+  spec.operands = operands;
+  spec.operand_count = 2;
+  spec.attrs = view.attrs;
+  spec.attr_count = view.attr_count;
+  tenon_node_t built = TENON_NONE;
+  TENON_TRY(graph_api().node_build(graph_api().self, &builder.raw(), &spec, &built));
+  const Node swapped(node.graph(), built);
+  for (uint32_t i = 0; i < swapped.result_count(); ++i) out->push_back(swapped.result(i));
+  return {};
+}
+
+constexpr tenon_rewrite_t kRewrites[] = {
+    rewrite<op_fold>("op-fold", "", 3),
+    rewrite<op_rewrite>("op-rewrite", "", 2),
+    rewrite<constant_right>("constant-right", "", 1),
+};
+
+constexpr auto kPass =
+    pass("canonicalize", "Applies the simplifications that ops declare.")
+        .describe("Runs the fold and the rewrites of every op until nothing changes: x + 0, transpose of transpose, a "
+                  "reshape to the same shape. Constants of commutative ops go to the right.")
+        .example("", "")
+        .statistics(kStatistics)
+        .rewrites(kRewrites);
+
+}  // namespace
+}  // namespace tenon::passes
+
+TENON_PASS(canonicalize, tenon::passes::kPass)

@@ -1,0 +1,42 @@
+#include "common.h"
+
+namespace tenon::passes {
+namespace {
+
+constexpr tenon_str_t kStatistics[] = {str("removed")};
+
+// Regions inside come first, and nodes are visited backwards, so that one visit removes whole chains.
+Status sweep(Region region, const PassContext& context) {
+  const std::vector<tenon_node_t> ids = region.node_ids();
+  for (auto id = ids.rbegin(); id != ids.rend(); ++id) {
+    const Node node(region.graph(), *id);
+    bool used = false;
+    for (uint32_t i = 0; i < node.result_count(); ++i) used |= node.result(i).use_count() > 0;
+    const bool dead = !used && is_removable(op_of(node));
+    // The host refuses to erase a node whose symbols stand in somebody's type: those definitions stay.
+    if (dead && erase(node).ok()) {
+      context.count("removed");
+      continue;
+    }
+    const tenon_node_view_t& view = node.view();
+    const std::vector<tenon_region_t> inner(view.regions, view.regions + view.region_count);
+    for (const tenon_region_t r : inner) TENON_TRY(sweep(Region(region.graph(), r), context));
+  }
+  return {};
+}
+
+Status run(tenon_graph_t* graph, const PassContext& context) { return sweep(main_region(graph), context); }
+
+constexpr auto kPass =
+    pass("dce", "Removes nodes whose results nobody uses.")
+        .describe("A node stays when it has an effect, when it is ordered by tokens, or when it defines a symbol that "
+                  "a type mentions. Bodies of control flow are swept too.")
+        .example("", "")
+        .statistics(kStatistics)
+        .preserves("legal, folded")
+        .run<run>();
+
+}  // namespace
+}  // namespace tenon::passes
+
+TENON_PASS(dce, tenon::passes::kPass)

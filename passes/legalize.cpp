@@ -1,0 +1,62 @@
+#include "common.h"
+
+namespace tenon::passes {
+namespace {
+
+constexpr tenon_str_t kStatistics[] = {str("inlined")};
+
+// A composite made of composites made of ...: deeper than this is a cycle of declarations.
+constexpr int kRoundsMax = 64;
+
+void composites(Region region, std::vector<tenon_node_t>* out) {
+  for (const tenon_node_t id : region.node_ids()) {
+    const Node node(region.graph(), id);
+    const tenon_op_def_t* op = op_of(node);
+    if (op != nullptr && op->decompose != nullptr && has_trait(op, TENON_TRAIT_COMPOSITE)) out->push_back(id);
+    const tenon_node_view_t view = node.view();
+    const std::vector<tenon_region_t> inner(view.regions, view.regions + view.region_count);
+    for (const tenon_region_t r : inner) composites(Region(region.graph(), r), out);
+  }
+}
+
+Status inline_node(const Node& node, const PassContext& context) {
+  const tenon_op_def_t* op = op_of(node);
+  const tenon_builder_t at = {node.graph(), node.view().parent, node.id(), node.view().loc};
+  std::vector<Value> results;
+  for (uint32_t i = 0; i < node.result_count(); ++i) results.push_back(node.result(i));
+  std::vector<tenon_value_t> built(results.size(), TENON_NONE);
+  TENON_TRY(op->decompose(op->self, &at, node.id(), built.data()));
+  for (size_t i = 0; i < results.size(); ++i) TENON_TRY(replace(results[i], Value(node.graph(), built[i])));
+  context.count("inlined");
+  return erase(Node(node.graph(), node.id()));
+}
+
+// In rounds, all questions before all changes: the devices look at one graph per round, not at one per node.
+// It ends because decompositions are made of smaller ops, and the rounds are bounded for when they are not.
+Status run(tenon_graph_t* graph, const PassContext& context) {
+  for (int round = 0; round < kRoundsMax; ++round) {
+    std::vector<tenon_node_t> found, unclaimed;
+    composites(main_region(graph), &found);
+    for (const tenon_node_t id : found) {
+      if (!context.claimed(Node(graph, id))) unclaimed.push_back(id);
+    }
+    if (unclaimed.empty()) return {};
+    for (const tenon_node_t id : unclaimed) TENON_TRY(inline_node(Node(graph, id), context));
+  }
+  return fail(TENON_INTERNAL, "T0405: decompositions did not end after 64 rounds: an op decomposes into itself");
+}
+
+constexpr auto kPass =
+    pass("legalize", "Inlines composites that no planned device takes whole.")
+        .describe("Each composite (softmax, layer_norm, ...) that no device claims is replaced by its decomposition, "
+                  "until only claimed composites and smaller ops are left. Without devices, as in `tenon opt`, every "
+                  "composite is inlined.")
+        .example("", "")
+        .statistics(kStatistics)
+        .establishes("legal")
+        .run<run>();
+
+}  // namespace
+}  // namespace tenon::passes
+
+TENON_PASS(legalize, tenon::passes::kPass)
