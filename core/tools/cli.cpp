@@ -14,7 +14,7 @@ namespace tenon::tools {
 namespace {
 
 constexpr const char* kFooter =
-    "\nMODEL is anything a frontend takes (.onnx, .tir). Exit status: 0 success, 1 wrong result,\n"
+    "\nMODEL is anything a frontend takes, or .tir. Exit status: 0 success, 1 wrong result,\n"
     "2 usage or input error, 3 a plugin or device failed, 130 interrupted.\n"
     "`tenon COMMAND --help` tells the options, `tenon explain CODE` what an error code means.";
 
@@ -41,7 +41,7 @@ CLI::App* add_run(CLI::App& app, RunOptions& o) {
   CLI::App* run = app.add_subcommand("run", "run a model and print its outputs");
   add_shared(run, o);
   run->add_option("--seed", o.seed, "random values for inputs that have no file");
-  run->add_option("--output-dir", o.output_dir, "write each output as DIR/NAME.npy");
+  run->add_option("--output-dir", o.output_dir, "write each output as a file DIR/NAME" TENON_OUTPUT_EXTENSION);
   run->add_option("--check", o.check, "DEVICE: run there too and compare");
   run->add_option("--tolerance", o.tolerance, "of --check, times the largest |value| (default by element type)")
       ->check(CLI::NonNegativeNumber);

@@ -107,7 +107,7 @@ class Run {
                         c == '.' || c == '-';
       result += kept ? c : '_';
     }
-    return result + ".npy";
+    return result + TENON_OUTPUT_EXTENSION;
   }
 
   // Before any work: the folder exists, and no two outputs want one file.

@@ -1,0 +1,32 @@
+"""lit over the text tests: graphs and the command line. Usage: lit -sv tests -Dbuild=BUILD_DIR [--filter RE]"""
+import os
+import pathlib
+
+import lit.formats
+
+root = pathlib.Path(__file__).resolve().parent.parent
+build = pathlib.Path(lit_config.params.get("build", root / "build")).resolve()
+
+config.name = "tenon"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".tir", ".test"]
+config.excludes = ["hostile", "models", "out_of_tree", "Inputs"]
+config.test_source_root = str(root / "tests")
+config.test_exec_root = str(build / "tests" / "lit")
+
+llvm = os.environ.get("TENON_LLVM_BIN", "/usr/lib/llvm-19/bin")
+config.environment["PATH"] = os.pathsep.join([str(build / "bin"), llvm, os.environ["PATH"]])
+config.environment["TENON_CACHE_DIR"] = str(build / "tests" / "cache")
+config.environment["NO_COLOR"] = "1"
+for name in ("ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "LANG", "LC_ALL", "TMPDIR"):
+    if name in os.environ:
+        config.environment[name] = os.environ[name]
+
+config.substitutions.append(("%root", str(root)))
+config.substitutions.append(("%build", str(build)))
+
+config.available_features.add("tenon")
+if (build / "lib/tenon/plugins.d/cpu.plugin.json").exists():
+    config.available_features.add("cpu")
+if (build / "lib/tenon/plugins.d/sim.plugin.json").exists():
+    config.available_features.add("sim")
