@@ -12,21 +12,16 @@
 #include "tenon/cpp/plugin.hpp"
 #include "tenon/kernelgen/device_program.h"
 #include "tenon/kernelgen/program_layout.h"
+#include "tenon/kernelgen/text_device.h"
 
 namespace tenon::sim {
 namespace {
 
 namespace kg = tenon::kernelgen;
 
-// Rough and only for the partitioner: a simulated device should lose against a real one.
-constexpr double kGigabytesPerSecond = 2, kGigaflopsPerSecond = 1, kLaunchNs = 20000;
-
-struct Artifact {
-  std::string program;  // DeviceProgram::bytes
-  std::string object;
-  std::string text, explanation;  // for dump
-  uint32_t kernels = 0;
-};
+constexpr std::string_view kName = "sim";
+// A simulated device should lose against a real one.
+constexpr kg::DeviceRates kRates{2, 1, 20000};
 
 struct Executable {
   Device* device = nullptr;
@@ -43,7 +38,7 @@ struct Executable {
   }
 };
 
-Artifact* artifact_of(tenon_artifact_t* a) { return reinterpret_cast<Artifact*>(a); }
+kg::TextArtifact* artifact_of(tenon_artifact_t* a) { return reinterpret_cast<kg::TextArtifact*>(a); }
 Executable* executable_of(tenon_executable_t* e) { return reinterpret_cast<Executable*>(e); }
 
 Status lift_host(kg::LiftHost* out) { return kg::lift_host(context().host, out); }
@@ -61,53 +56,26 @@ tenon_code_t append(void* self, const void* data, uint64_t size_bytes) {
 }
 tenon_sink_t sink_to(std::string* out) { return {out, append}; }
 
-std::vector<tenon_node_t> nodes_of(const kg::LiftHost& host, tenon_graph_t* graph) {
-  tenon_graph_view_t g{};
-  g.size_bytes = sizeof g;
-  tenon_region_view_t main{};
-  main.size_bytes = sizeof main;
-  host.graph->graph_view(host.graph->self, graph, &g);
-  host.graph->region_view(host.graph->self, graph, g.main, &main);
-  return {main.nodes, main.nodes + main.node_count};
-}
-
 Status claim(void*, tenon_str_t, tenon_graph_t* graph, const tenon_claim_sink_t* sink) {
   kg::LiftHost host;
   TENON_TRY(lift_host(&host));
-  for (tenon_node_t node : nodes_of(host, graph)) {
-    std::string why;
-    if (kg::can_lift(host, graph, node, {}, &why)) {
-      TENON_TRY(sink->claim(sink->self, &node, 1,
-                            kg::node_cost_ns(host, graph, node, kGigabytesPerSecond, kGigaflopsPerSecond, kLaunchNs)));
-    } else {
-      TENON_TRY(sink->refuse(sink->self, node, TENON_UNIMPLEMENTED, str(why)));
-    }
-  }
-  return {};
+  return kg::claim_nodes(host, graph, {}, kRates, sink);
 }
 
-Status compile(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_compile_options_t*, tenon_artifact_t** out) {
+// The toolchain builds for the machine that plays the device, whatever the target says.
+Status compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_options_t*, tenon_artifact_t** out) {
   kg::LiftHost host;
   const tenon_toolchain_api_t* tools = nullptr;
   TENON_TRY(lift_host(&host));
   TENON_TRY(toolchain(&tools));
-  const kg::Target opencl = kg::Target::opencl(true);
-  kg::BuiltProgram built;
-  auto artifact = std::make_unique<Artifact>();
-  std::string why, diagnostics;
-  if (!kg::build_program(host, graph, opencl, &built, &why) ||
-      !kg::generate_batch(&built, 0, static_cast<uint32_t>(built.kernels.size()), opencl, &artifact->text, &why) ||
-      !kg::explain_program(&built, opencl, &artifact->explanation, &why)) {
-    return fail(TENON_UNIMPLEMENTED, cat("sim: ", why));
-  }
+  auto artifact = std::make_unique<kg::TextArtifact>();
+  TENON_TRY(kg::build_text(host, kName, graph, kg::Target::opencl(true), artifact.get()));
   tenon_toolchain_options_t options{};
   options.size_bytes = sizeof options;
   options.optimise = 1;
-  const tenon_sink_t object = sink_to(&artifact->object), notes = sink_to(&diagnostics);
-  (void)target;  // the toolchain builds for the machine that plays the device
+  std::string diagnostics;
+  const tenon_sink_t object = sink_to(&artifact->code), notes = sink_to(&diagnostics);
   TENON_TRY(tools->build(tools->self, str(""), str(TENON_DIALECT_OPENCL_C), str(artifact->text), &options, &object, &notes));
-  artifact->program = built.program.bytes();
-  artifact->kernels = static_cast<uint32_t>(built.kernels.size());
   *out = reinterpret_cast<tenon_artifact_t*>(artifact.release());
   return {};
 }
@@ -115,37 +83,20 @@ Status compile(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_comp
 void artifact_release(void*, tenon_artifact_t* artifact) { delete artifact_of(artifact); }
 
 Status artifact_info(void*, tenon_artifact_t* artifact, tenon_artifact_info_t* out) {
-  *out = {sizeof *out, artifact_of(artifact)->kernels, 0, 0, artifact_of(artifact)->object.size()};
+  *out = {sizeof *out, artifact_of(artifact)->kernel_count, 0, 0, artifact_of(artifact)->code.size()};
   return {};
 }
 
-// Bytes: length of the program, program, object.
 Status artifact_bytes(void*, tenon_artifact_t* artifact, const tenon_sink_t* sink) {
-  const Artifact& a = *artifact_of(artifact);
-  const uint64_t length = a.program.size();
-  TENON_TRY(sink->write(sink->self, &length, sizeof length));
-  TENON_TRY(sink->write(sink->self, a.program.data(), a.program.size()));
-  return sink->write(sink->self, a.object.data(), a.object.size());
-}
-
-Status split(const void* bytes, uint64_t size_bytes, kg::DeviceProgram* program, std::string_view* object) {
-  uint64_t length = 0;
-  if (size_bytes < sizeof length) return fail(TENON_FAILED_PRECONDITION, "sim: the artifact is cut short");
-  std::memcpy(&length, bytes, sizeof length);
-  const char* at = static_cast<const char*>(bytes) + sizeof length;
-  const uint64_t left = size_bytes - sizeof length;
-  std::string why;
-  if (length > left || !kg::DeviceProgram::read(at, length, program, &why)) {
-    return fail(TENON_FAILED_PRECONDITION, cat("sim: the artifact does not fit: ", why));
-  }
-  *object = {at + length, left - length};
-  return {};
+  return kg::write_artifact(*artifact_of(artifact), sink);
 }
 
 Status fits(void*, tenon_str_t, const void* bytes, uint64_t size_bytes) {
+  kg::LiftHost host;
   kg::DeviceProgram program;
   std::string_view object;
-  return split(bytes, size_bytes, &program, &object);
+  TENON_TRY(lift_host(&host));
+  return kg::read_artifact(host, kName, bytes, size_bytes, &program, &object);
 }
 
 Status resolve_kernels(Executable* exe, std::string_view object) {
@@ -158,25 +109,18 @@ Status resolve_kernels(Executable* exe, std::string_view object) {
   return {};
 }
 
-Status upload_constants(Executable* exe, tenon_blob_t* const* blobs, uint32_t count) {
-  if (count != exe->program.constant_count) return fail(TENON_INVALID_ARGUMENT, "sim: the artifact belongs to another set of constants");
-  std::vector<bool> used(count, false);
-  for (const kg::ProgramBuffer& b : exe->program.buffers) {
-    if (b.kind == kg::BufferKind::kConstant) used[b.index] = true;
-  }
-  const tenon_host_graph_t& graph = *context().graph;
-  for (uint32_t i = 0; i < count; ++i) {
-    const void* data = nullptr;
-    uint64_t size = 0;
-    if (used[i]) TENON_TRY(graph.blob_data(graph.self, blobs[i], &data, &size));
+Status upload_constants(const kg::LiftHost& host, Executable* exe, tenon_blob_t* const* blobs, uint32_t count) {
+  std::vector<std::string_view> constants;
+  TENON_TRY(kg::constant_bytes(host, kName, exe->program, blobs, count, &constants));
+  const DeviceMemory::Access access(exe->device->memory);
+  for (std::string_view bytes : constants) {
     uint64_t handle = 0;
-    TENON_TRY(exe->device->memory.alloc(size, &handle));
-    exe->constants.push_back(handle);
-    exe->constant_bytes += size;
     void* to = nullptr;
-    const DeviceMemory::Access access(exe->device->memory);
-    TENON_TRY(exe->device->memory.translate(handle, 0, size, &to));
-    if (size != 0) std::memcpy(to, data, size);
+    TENON_TRY(exe->device->memory.alloc(bytes.size(), &handle));
+    exe->constants.push_back(handle);
+    exe->constant_bytes += bytes.size();
+    TENON_TRY(exe->device->memory.translate(handle, 0, bytes.size(), &to));
+    if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
   }
   return {};
 }
@@ -185,11 +129,13 @@ Status load(void*, tenon_device_t* device, const void* bytes, uint64_t size_byte
             uint32_t constant_count, tenon_executable_t** out) {
   auto exe = std::make_unique<Executable>();
   exe->device = device_of(device);
+  kg::LiftHost host;
   std::string_view object;
-  TENON_TRY(split(bytes, size_bytes, &exe->program, &object));
+  TENON_TRY(lift_host(&host));
+  TENON_TRY(kg::read_artifact(host, kName, bytes, size_bytes, &exe->program, &object));
   TENON_TRY(toolchain(&exe->toolchain));
   if (!exe->program.kernels.empty()) TENON_TRY(resolve_kernels(exe.get(), object));
-  TENON_TRY(upload_constants(exe.get(), constants, constant_count));
+  TENON_TRY(upload_constants(host, exe.get(), constants, constant_count));
   *out = reinterpret_cast<tenon_executable_t*>(exe.release());
   return {};
 }
@@ -306,10 +252,9 @@ Status execute(void*, tenon_executable_t* e, const tenon_call_t* call) {
 }
 
 Status dump(void*, tenon_artifact_t* artifact, tenon_str_t what, const tenon_sink_t* sink) {
-  const Artifact& a = *artifact_of(artifact);
-  const std::string* text = view(what) == "source" ? &a.text : view(what) == "l1" || view(what) == "l2" ? &a.explanation : nullptr;
-  if (text == nullptr) return fail(TENON_NOT_FOUND, "sim: there are the dumps l1, l2 and source");
-  return sink->write(sink->self, text->data(), text->size());
+  kg::LiftHost host;
+  TENON_TRY(lift_host(&host));
+  return kg::dump_artifact(host, kName, *artifact_of(artifact), what, sink);
 }
 
 }  // namespace

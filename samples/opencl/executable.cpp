@@ -11,6 +11,7 @@
 #include "device.h"
 #include "tenon/kernelgen/device_program.h"
 #include "tenon/kernelgen/program_layout.h"
+#include "tenon/kernelgen/text_device.h"
 
 namespace opencl_sample {
 namespace {
@@ -24,12 +25,8 @@ using tenon::Status;
 using tenon::str;
 using tenon::view;
 
-constexpr double kGigabytesPerSecond = 10, kGigaflopsPerSecond = 10, kLaunchNs = 50000;
-
-struct Artifact {
-  std::string program, text, explanation;
-  uint32_t kernels = 0;
-};
+constexpr std::string_view kName = "opencl";
+constexpr kg::DeviceRates kRates{10, 10, 50000};
 
 struct Executable {
   Device* device = nullptr;
@@ -47,49 +44,28 @@ struct Executable {
   }
 };
 
-Artifact* artifact_of(tenon_artifact_t* a) { return reinterpret_cast<Artifact*>(a); }
+kg::TextArtifact* artifact_of(tenon_artifact_t* a) { return reinterpret_cast<kg::TextArtifact*>(a); }
 Executable* executable_of(tenon_executable_t* e) { return reinterpret_cast<Executable*>(e); }
 
 bool has_fp64(tenon_str_t target) { return view(target).find("fp64=1") != std::string_view::npos; }
 
+Status lift_host(kg::LiftHost* out) { return kg::lift_host(context().host, out); }
+
 Status claim(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_claim_sink_t* sink) {
   kg::LiftHost host;
-  TENON_TRY(kg::lift_host(context().host, &host));
+  TENON_TRY(lift_host(&host));
   kg::LiftLimits limits;
   if (!has_fp64(target)) limits.dtypes &= ~(1u << TENON_F64);
-  tenon_graph_view_t g{};
-  g.size_bytes = sizeof g;
-  tenon_region_view_t main{};
-  main.size_bytes = sizeof main;
-  TENON_TRY(host.graph->graph_view(host.graph->self, graph, &g));
-  TENON_TRY(host.graph->region_view(host.graph->self, graph, g.main, &main));
-  for (uint32_t i = 0; i < main.node_count; ++i) {
-    const tenon_node_t node = main.nodes[i];
-    std::string why;
-    if (kg::can_lift(host, graph, node, limits, &why)) {
-      TENON_TRY(sink->claim(sink->self, &node, 1,
-                            kg::node_cost_ns(host, graph, node, kGigabytesPerSecond, kGigaflopsPerSecond, kLaunchNs)));
-    } else {
-      TENON_TRY(sink->refuse(sink->self, node, TENON_UNIMPLEMENTED, str(why)));
-    }
-  }
-  return {};
+  return kg::claim_nodes(host, graph, limits, kRates, sink);
 }
 
+// The code of the artifact is the text: the driver compiles it at load.
 Status compile(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_compile_options_t*, tenon_artifact_t** out) {
   kg::LiftHost host;
-  TENON_TRY(kg::lift_host(context().host, &host));
-  const kg::Target opencl = kg::Target::opencl(has_fp64(target));
-  kg::BuiltProgram built;
-  auto artifact = std::make_unique<Artifact>();
-  std::string why;
-  if (!kg::build_program(host, graph, opencl, &built, &why) ||
-      !kg::generate_batch(&built, 0, static_cast<uint32_t>(built.kernels.size()), opencl, &artifact->text, &why) ||
-      !kg::explain_program(&built, opencl, &artifact->explanation, &why)) {
-    return fail(TENON_UNIMPLEMENTED, cat("opencl: ", why));
-  }
-  artifact->program = built.program.bytes();
-  artifact->kernels = static_cast<uint32_t>(built.kernels.size());
+  TENON_TRY(lift_host(&host));
+  auto artifact = std::make_unique<kg::TextArtifact>();
+  TENON_TRY(kg::build_text(host, kName, graph, kg::Target::opencl(has_fp64(target)), artifact.get()));
+  artifact->code = artifact->text;
   *out = reinterpret_cast<tenon_artifact_t*>(artifact.release());
   return {};
 }
@@ -97,36 +73,20 @@ Status compile(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_comp
 void artifact_release(void*, tenon_artifact_t* artifact) { delete artifact_of(artifact); }
 
 Status artifact_info(void*, tenon_artifact_t* artifact, tenon_artifact_info_t* out) {
-  *out = {sizeof *out, artifact_of(artifact)->kernels, 0, 0, artifact_of(artifact)->text.size()};
+  *out = {sizeof *out, artifact_of(artifact)->kernel_count, 0, 0, artifact_of(artifact)->code.size()};
   return {};
 }
 
 Status artifact_bytes(void*, tenon_artifact_t* artifact, const tenon_sink_t* sink) {
-  const Artifact& a = *artifact_of(artifact);
-  const uint64_t length = a.program.size();
-  TENON_TRY(sink->write(sink->self, &length, sizeof length));
-  TENON_TRY(sink->write(sink->self, a.program.data(), a.program.size()));
-  return sink->write(sink->self, a.text.data(), a.text.size());
-}
-
-Status split(const void* bytes, uint64_t size_bytes, kg::DeviceProgram* program, std::string_view* text) {
-  uint64_t length = 0;
-  if (size_bytes < sizeof length) return fail(TENON_FAILED_PRECONDITION, "opencl: the artifact is cut short");
-  std::memcpy(&length, bytes, sizeof length);
-  const char* at = static_cast<const char*>(bytes) + sizeof length;
-  const uint64_t left = size_bytes - sizeof length;
-  std::string why;
-  if (length > left || !kg::DeviceProgram::read(at, length, program, &why)) {
-    return fail(TENON_FAILED_PRECONDITION, cat("opencl: the artifact does not fit: ", why));
-  }
-  *text = {at + length, left - length};
-  return {};
+  return kg::write_artifact(*artifact_of(artifact), sink);
 }
 
 Status fits(void*, tenon_str_t, const void* bytes, uint64_t size_bytes) {
+  kg::LiftHost host;
   kg::DeviceProgram program;
   std::string_view text;
-  return split(bytes, size_bytes, &program, &text);
+  TENON_TRY(lift_host(&host));
+  return kg::read_artifact(host, kName, bytes, size_bytes, &program, &text);
 }
 
 std::string build_log(const Executable& exe) {
@@ -154,24 +114,19 @@ Status build(Executable* exe, std::string_view text) {
   return {};
 }
 
-Status upload_constants(Executable* exe, tenon_blob_t* const* blobs, uint32_t count) {
-  if (count != exe->program.constant_count) return fail(TENON_INVALID_ARGUMENT, "opencl: the artifact belongs to another set of constants");
-  const tenon_host_graph_t& graph = *context().graph;
+Status upload_constants(const kg::LiftHost& host, Executable* exe, tenon_blob_t* const* blobs, uint32_t count) {
+  std::vector<std::string_view> constants;
+  TENON_TRY(kg::constant_bytes(host, kName, exe->program, blobs, count, &constants));
   const Functions& cl = *exe->device->cl;
-  std::vector<bool> used(count, false);
-  for (const kg::ProgramBuffer& b : exe->program.buffers) {
-    if (b.kind == kg::BufferKind::kConstant) used[b.index] = true;
-  }
-  for (uint32_t i = 0; i < count; ++i) {
-    const void* data = nullptr;
-    uint64_t size = 0;
-    if (used[i]) TENON_TRY(graph.blob_data(graph.self, blobs[i], &data, &size));
+  for (std::string_view bytes : constants) {
     cl_int code = CL_SUCCESS;
-    exe->constants.push_back(cl.clCreateBuffer(exe->device->context, CL_MEM_READ_ONLY, size == 0 ? 1 : size, nullptr, &code));
-    TENON_TRY(check(code, cat("allocating ", size, " bytes of constants")));
-    exe->constant_bytes += size;
-    if (size == 0) continue;
-    TENON_TRY(check(cl.clEnqueueWriteBuffer(exe->device->queue, exe->constants.back(), CL_TRUE, 0, size, data, 0, nullptr, nullptr),
+    const size_t size = bytes.empty() ? 1 : bytes.size();  // OpenCL has no buffers of size 0
+    exe->constants.push_back(cl.clCreateBuffer(exe->device->context, CL_MEM_READ_ONLY, size, nullptr, &code));
+    TENON_TRY(check(code, cat("allocating ", bytes.size(), " bytes of constants")));
+    exe->constant_bytes += bytes.size();
+    if (bytes.empty()) continue;
+    TENON_TRY(check(cl.clEnqueueWriteBuffer(exe->device->queue, exe->constants.back(), CL_TRUE, 0, bytes.size(), bytes.data(), 0,
+                                            nullptr, nullptr),
                     "writing constants"));
   }
   return {};
@@ -181,10 +136,12 @@ Status load(void*, tenon_device_t* device, const void* bytes, uint64_t size_byte
             uint32_t constant_count, tenon_executable_t** out) {
   auto exe = std::make_unique<Executable>();
   exe->device = device_of(device);
+  kg::LiftHost host;
   std::string_view text;
-  TENON_TRY(split(bytes, size_bytes, &exe->program, &text));
+  TENON_TRY(lift_host(&host));
+  TENON_TRY(kg::read_artifact(host, kName, bytes, size_bytes, &exe->program, &text));
   if (!exe->program.kernels.empty()) TENON_TRY(build(exe.get(), text));
-  TENON_TRY(upload_constants(exe.get(), constants, constant_count));
+  TENON_TRY(upload_constants(host, exe.get(), constants, constant_count));
   *out = reinterpret_cast<tenon_executable_t*>(exe.release());
   return {};
 }
@@ -310,10 +267,9 @@ Status execute(void*, tenon_executable_t* e, const tenon_call_t* call) {
 }
 
 Status dump(void*, tenon_artifact_t* artifact, tenon_str_t what, const tenon_sink_t* sink) {
-  const Artifact& a = *artifact_of(artifact);
-  const std::string* text = view(what) == "source" ? &a.text : view(what) == "l1" || view(what) == "l2" ? &a.explanation : nullptr;
-  if (text == nullptr) return fail(TENON_NOT_FOUND, "opencl: there are the dumps l1, l2 and source");
-  return sink->write(sink->self, text->data(), text->size());
+  kg::LiftHost host;
+  TENON_TRY(lift_host(&host));
+  return kg::dump_artifact(host, kName, *artifact_of(artifact), what, sink);
 }
 
 }  // namespace

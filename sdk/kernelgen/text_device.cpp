@@ -1,0 +1,103 @@
+#include "tenon/kernelgen/text_device.h"
+
+#include <cstring>
+
+namespace tenon::kernelgen {
+namespace {
+
+tenon_code_t fail(const LiftHost& host, tenon_code_t code, std::string_view device, std::string_view reason) {
+  const std::string text = std::string(device) + ": " + std::string(reason);
+  return host.host->fail(host.host->self, code, {text.data(), text.size()}, nullptr, 0);
+}
+
+}  // namespace
+
+tenon_code_t claim_nodes(const LiftHost& host, tenon_graph_t* graph, const LiftLimits& limits, const DeviceRates& rates,
+                         const tenon_claim_sink_t* sink) {
+  tenon_graph_view_t g{};
+  g.size_bytes = sizeof g;
+  tenon_region_view_t main{};
+  main.size_bytes = sizeof main;
+  tenon_code_t code = host.graph->graph_view(host.graph->self, graph, &g);
+  if (code == TENON_OK) code = host.graph->region_view(host.graph->self, graph, g.main, &main);
+  for (uint32_t i = 0; code == TENON_OK && i < main.node_count; ++i) {
+    const tenon_node_t node = main.nodes[i];
+    std::string why;
+    if (can_lift(host, graph, node, limits, &why)) {
+      const double cost = node_cost_ns(host, graph, node, rates.gigabytes_per_second, rates.gigaflops_per_second, rates.launch_ns);
+      code = sink->claim(sink->self, &node, 1, cost);
+    } else if (sink->refuse != nullptr) {
+      code = sink->refuse(sink->self, node, TENON_UNIMPLEMENTED, {why.data(), why.size()});
+    }
+  }
+  return code;
+}
+
+tenon_code_t build_text(const LiftHost& host, std::string_view device, tenon_graph_t* graph, const Target& target,
+                        TextArtifact* out) {
+  BuiltProgram built;
+  std::string why;
+  if (!build_program(host, graph, target, &built, &why) ||
+      !generate_batch(&built, 0, static_cast<uint32_t>(built.kernels.size()), target, &out->text, &why) ||
+      !explain_program(&built, target, &out->explanation, &why)) {
+    return fail(host, TENON_UNIMPLEMENTED, device, why);
+  }
+  out->program = built.program.bytes();
+  out->kernel_count = static_cast<uint32_t>(built.kernels.size());
+  return TENON_OK;
+}
+
+// Length of the program, program, code.
+tenon_code_t write_artifact(const TextArtifact& artifact, const tenon_sink_t* sink) {
+  const uint64_t length = artifact.program.size();
+  tenon_code_t code = sink->write(sink->self, &length, sizeof length);
+  if (code == TENON_OK) code = sink->write(sink->self, artifact.program.data(), artifact.program.size());
+  if (code == TENON_OK) code = sink->write(sink->self, artifact.code.data(), artifact.code.size());
+  return code;
+}
+
+tenon_code_t read_artifact(const LiftHost& host, std::string_view device, const void* bytes, uint64_t size_bytes,
+                           DeviceProgram* program, std::string_view* code) {
+  uint64_t length = 0;
+  if (size_bytes < sizeof length) return fail(host, TENON_FAILED_PRECONDITION, device, "the artifact is cut short");
+  std::memcpy(&length, bytes, sizeof length);
+  const char* at = static_cast<const char*>(bytes) + sizeof length;
+  const uint64_t left = size_bytes - sizeof length;
+  std::string why;
+  if (length > left) return fail(host, TENON_FAILED_PRECONDITION, device, "the artifact is cut short");
+  if (!DeviceProgram::read(at, length, program, &why)) return fail(host, TENON_FAILED_PRECONDITION, device, why);
+  *code = {at + length, left - length};
+  return TENON_OK;
+}
+
+tenon_code_t dump_artifact(const LiftHost& host, std::string_view device, const TextArtifact& artifact, tenon_str_t what,
+                           const tenon_sink_t* sink) {
+  const std::string_view name(what.data, what.size);
+  const std::string* text = name == "source"                 ? &artifact.text
+                            : name == "l1" || name == "l2" ? &artifact.explanation
+                                                           : nullptr;
+  if (text == nullptr) return fail(host, TENON_NOT_FOUND, device, "there are the dumps l1, l2 and source");
+  return sink->write(sink->self, text->data(), text->size());
+}
+
+tenon_code_t constant_bytes(const LiftHost& host, std::string_view device, const DeviceProgram& program,
+                            tenon_blob_t* const* blobs, uint32_t count, std::vector<std::string_view>* out) {
+  if (count != program.constant_count) {
+    return fail(host, TENON_INVALID_ARGUMENT, device, "the artifact belongs to another set of constants");
+  }
+  out->assign(count, {});
+  for (const ProgramBuffer& b : program.buffers) {
+    if (b.kind != BufferKind::kConstant || !(*out)[b.index].empty()) continue;
+    const void* data = nullptr;
+    uint64_t size = 0;
+    const tenon_code_t code = host.graph->blob_data(host.graph->self, blobs[b.index], &data, &size);
+    if (code != TENON_OK) return code;
+    if (static_cast<int64_t>(size) != b.bytes.evaluate({})) {
+      return fail(host, TENON_DATA_LOSS, device, "a constant has another size than the code was compiled for");
+    }
+    (*out)[b.index] = {static_cast<const char*>(data), size};
+  }
+  return TENON_OK;
+}
+
+}  // namespace tenon::kernelgen
