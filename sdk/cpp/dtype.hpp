@@ -23,8 +23,8 @@ inline constexpr uint32_t kInt = kSigned | kUnsigned;
 inline constexpr uint32_t kFloat = 1u << TENON_F16 | 1u << TENON_BF16 | 1u << TENON_F32 | 1u << TENON_F64;
 inline constexpr uint32_t kNumber = kInt | kFloat;
 inline constexpr uint32_t kIndex = 1u << TENON_I32 | 1u << TENON_I64;
-// Every element type.
-inline constexpr uint32_t kAny = 0xffffffffu;
+// What is stored in whole bytes: i4 and u4 are not.
+inline constexpr uint32_t kWhole = 0xffffffffu & ~(1u << TENON_I4 | 1u << TENON_U4);
 
 constexpr bool is_in(tenon_dtype_t dtype, uint32_t set) { return (set >> dtype & 1u) != 0; }
 constexpr bool is_float(tenon_dtype_t dtype) { return is_in(dtype, kFloat); }

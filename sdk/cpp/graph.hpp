@@ -496,6 +496,9 @@ class Builder {
 
   // Ends a decomposition: hands over the results, or the first failure.
   Status finish(tenon_value_t* out_results, std::initializer_list<Value> results) {
+    return finish(out_results, std::span<const Value>(results.begin(), results.size()));
+  }
+  Status finish(tenon_value_t* out_results, std::span<const Value> results) {
     if (!status_.ok()) return status_;
     for (Value v : results) *out_results++ = v.id();
     return {};

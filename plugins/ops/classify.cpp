@@ -1,0 +1,34 @@
+// is_nan, is_inf, is_finite: questions about floats, answered with pred.
+#include "common.h"
+
+namespace tenon::ops::classify {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+constexpr OpDraft base(std::string_view name, std::string_view summary, std::string_view example,
+                       const scalar::Expr& program) {
+  OpDraft draft = op(name, kPrimitiveElementwise);
+  draft.summary(summary)
+      .operand("x", "the input", kFloat)
+      .result("y", "pred, shape of x")
+      .example(example)
+      .infer<infer_elementwise_pred>()
+      .scalar(program);
+  return draft;
+}
+constexpr OpDraft is_nan() {
+  return base("is_nan", "Whether x is not a number.", "is_nan(f32[3] [1, nan, inf]) -> pred[3] [0, 1, 0]",
+              scalar::is_nan(arg(0)));
+}
+constexpr OpDraft is_inf() {
+  return base("is_inf", "Whether x is infinite.", "is_inf(f32[4] [1, nan, inf, -inf]) -> pred[4] [0, 0, 1, 1]",
+              abs(arg(0)) == kInfinity);
+}
+constexpr OpDraft is_finite() {
+  return base("is_finite", "Whether x is neither infinite nor NaN.",
+              "is_finite(f32[4] [1, nan, inf, -inf]) -> pred[4] [1, 0, 0, 0]", abs(arg(0)) < kInfinity);
+}
+
+TENON_OPS(classify, is_nan, is_inf, is_finite)
+
+}  // namespace tenon::ops::classify

@@ -1,0 +1,135 @@
+// What several op files share: axes, folding helpers, the usual steps of decompositions.
+#ifndef TENON_PLUGINS_OPS_COMMON_H_
+#define TENON_PLUGINS_OPS_COMMON_H_
+
+#include "tenon/cpp/op.hpp"
+
+namespace tenon::ops {
+
+using scalar::arg;
+using scalar::attr;
+using Axes = std::vector<int64_t>;
+
+inline Axes range(int64_t begin, int64_t end) {
+  Axes out;
+  for (int64_t i = begin; i < end; ++i) out.push_back(i);
+  return out;
+}
+// The axes of `rank` that are not in `axes`, in order.
+inline Axes others(int64_t rank, std::span<const int64_t> axes) {
+  Axes out;
+  for (int64_t i = 0; i < rank; ++i) {
+    bool given = false;
+    for (int64_t axis : axes) given |= axis == i;
+    if (!given) out.push_back(i);
+  }
+  return out;
+}
+inline bool is_identity(std::span<const int64_t> perm) {
+  for (size_t i = 0; i < perm.size(); ++i) {
+    if (perm[i] != static_cast<int64_t>(i)) return false;
+  }
+  return true;
+}
+inline bool all_equal(std::span<const int64_t> list, int64_t value) {
+  for (int64_t v : list) {
+    if (v != value) return false;
+  }
+  return true;
+}
+// A list attribute, or `count` times `otherwise` when it is empty.
+inline Axes list_or(std::span<const int64_t> list, size_t count, int64_t otherwise) {
+  return list.empty() ? Axes(count, otherwise) : Axes(list.begin(), list.end());
+}
+
+// ---- Decompositions ----------------------------------------------------------------------------------------------
+
+inline bool is_narrow(tenon_dtype_t dtype) { return dtype == TENON_F16 || dtype == TENON_BF16; }
+// f16 and bf16 as f32: norms and softmax compute there.
+inline Value widen(Builder& b, Value x) { return is_narrow(x.dtype()) ? b.convert(x, TENON_F32) : x; }
+
+inline Value reduce(Builder& b, std::string_view op, Value x, std::span<const int64_t> axes) {
+  return b.build(op, {x}, {{"dims", axes}});
+}
+// A reduced value spread over the dims of `like` again.
+inline Value spread(Builder& b, Value reduced, Value like, std::span<const int64_t> axes) {
+  return b.broadcast(reduced, like.dims(), others(like.rank(), axes));
+}
+// A value of rank 1 along `axis` of `like`.
+inline Value along(Builder& b, Value x, Value like, int64_t axis) {
+  return b.broadcast(x, like.dims(), Axes{axis});
+}
+// How many elements a reduction over `axes` takes together, as a rank-0 value of `dtype`.
+inline Value count_along(Builder& b, Value x, std::span<const int64_t> axes, tenon_dtype_t dtype) {
+  Dim count = b.dim(1);
+  for (int64_t axis : axes) count = count * x.dim(static_cast<uint32_t>(axis));
+  if (count.is_constant()) return b.scalar(dtype, static_cast<double>(count.constant()));
+  Value product;
+  for (int64_t axis : axes) {
+    const Value size = b.build("dim_size", {x}, {{"dim", axis}});
+    product = product ? b.build("mul", {product, size}) : size;
+  }
+  return b.convert(product, dtype);
+}
+inline Value mean_along(Builder& b, Value x, std::span<const int64_t> axes) {
+  const Value sum = reduce(b, "reduce_sum", x, axes);
+  return b.build("div", {sum, b.splat(count_along(b, x, axes, x.dtype()), sum.dims())});
+}
+inline Value add_number(Builder& b, Value x, double number) {
+  return number == 0 ? x : b.build("add", {x, b.full_like(x, number)});
+}
+
+inline constexpr std::string_view kActivations = "none|relu|gelu|gelu_tanh|silu|tanh|logistic";
+inline Value activate(Builder& b, Value x, std::string_view activation) {
+  return activation == "none" || activation.empty() ? x : b.build(activation, {x});
+}
+
+// ---- Inference --------------------------------------------------------------------------------------------------------
+
+inline Status require_dim(const InferQuery& q, std::string_view label, int64_t dim, size_t rank) {
+  if (dim >= 0 && dim < static_cast<int64_t>(rank)) return {};
+  return q.fail(label, cat("dim ", dim, " is outside of rank ", rank));
+}
+inline Status require_length(const InferQuery& q, std::string_view label, std::string_view name, size_t length,
+                             size_t wanted) {
+  if (length == wanted) return {};
+  return q.fail(label, cat(name, " has ", length, " entries, but ", wanted, " are needed"));
+}
+
+// ---- Shape arithmetic ---------------------------------------------------------------------------------------------------
+
+// An operand whose elements are known as dims, with its constant shape.
+struct Known {
+  std::vector<Dim> values;
+  std::vector<int64_t> dims;
+};
+inline std::optional<Known> known(const InferQuery& q, uint32_t operand) {
+  const TypeView type = q.type(operand);
+  if (!is_in(type.dtype(), kInt | kPred) || !type.is_static()) return {};
+  const auto raw = q.value_of(operand);
+  if (!raw) return {};
+  Known out;
+  for (tenon_dim_t d : *raw) out.values.push_back(Dim(q.raw().graph, d));
+  for (uint32_t i = 0; i < type.rank(); ++i) out.dims.push_back(type.dim(i).constant());
+  return out;
+}
+// A dim that has a negative constant is an expression of its own, so ask the graph.
+inline std::optional<int64_t> constant_of(Dim d) {
+  if (d.is_constant()) return d.constant();
+  tenon_dim_view_t view = {};
+  view.size_bytes = sizeof view;
+  if (!d.valid() || graph_api().dim_view(graph_api().self, d.graph(), d.raw(), &view) != TENON_OK) return {};
+  if (view.op != TENON_DIM_CONSTANT) return {};
+  return view.constant;
+}
+inline Status answer(std::span<const Dim> values, tenon_dim_t* out) {
+  for (Dim d : values) {
+    if (!d.valid()) return TENON_NOT_FOUND;
+    *out++ = d.raw();
+  }
+  return {};
+}
+
+}  // namespace tenon::ops
+
+#endif

@@ -1,0 +1,95 @@
+// cumsum, cumprod, cummax, cummin: running reductions along a dim.
+#include "common.h"
+
+namespace tenon::ops::cumulative {
+
+enum class Kind { kSum, kProd, kMax, kMin };
+
+Status infer(const InferQuery& q) {
+  TENON_TRY(require_dim(q, "C1", q.i64("dim"), q.rank(0)));
+  return q.result(q.dtype(0), q.dims(0));
+}
+
+template <Kind kKind, class Number>
+Number step(Number a, Number b) {
+  if constexpr (kKind == Kind::kSum) return a + b;
+  if constexpr (kKind == Kind::kProd) return a * b;
+  if constexpr (kKind == Kind::kMax) return max_of(a, b);
+  return min_of(a, b);
+}
+
+template <Kind kKind>
+Status reference(const Eval& e) {
+  const Array x = e.input(0), y = e.output();
+  const auto dim = static_cast<size_t>(e.i64("dim"));
+  const bool reverse = e.i64("reverse") != 0, exclusive = e.i64("exclusive") != 0;
+  return with_number(x.dtype(), [&]<class Found>(Found) -> Status {
+    constexpr bool kWraps = std::is_same_v<Found, int64_t> && (kKind == Kind::kSum || kKind == Kind::kProd);
+    using Number = std::conditional_t<kWraps, uint64_t, Found>;
+    const Number neutral = kKind == Kind::kSum    ? Number{0}
+                           : kKind == Kind::kProd ? Number{1}
+                           : kKind == Kind::kMax  ? lowest_of<Number>(x.dtype())
+                                                  : highest_of<Number>(x.dtype());
+    std::vector<Number> values = x.read<Number>();
+    const auto strides = strides_of(x.dims());
+    Axes lines(x.dims().begin(), x.dims().end());
+    const int64_t length = lines[dim];
+    if (length == 0) return {};
+    lines[dim] = 1;
+    each_index(lines, [&](const Index& i) {
+      const int64_t base = offset_of(i, strides);
+      Number running = neutral;
+      for (int64_t k = 0; k < length; ++k) {
+        Number& at = values[static_cast<size_t>(base + (reverse ? length - 1 - k : k) * strides[dim])];
+        const Number next = step<kKind, Number>(running, at);
+        at = exclusive ? running : next;
+        running = next;
+      }
+    });
+    y.write(values);
+    return {};
+  });
+}
+
+template <Kind kKind>
+constexpr OpDraft base(std::string_view name, std::string_view summary, std::string_view example,
+                       std::string_view negative) {
+  OpDraft draft = op(name, kPrimitive);
+  draft.summary(summary)
+      .operand("x", "the input", kNumber, 0, 1)
+      .result("y", "same type as x")
+      .attr_i64("dim", "the dim along which it runs", 0)
+      .attr_i64("reverse", "1: from the end", 0)
+      .attr_i64("exclusive", "1: without the element itself", 0)
+      .constraint("C1", "dim is a dim of x", negative)
+      .example(example)
+      .infer<infer>()
+      .template reference<reference<kKind>>()
+      .cost(TENON_COST_REDUCTION);
+  if (kKind == Kind::kSum || kKind == Kind::kProd) {
+    draft.attr_dtype("acc", "the type that is computed in; none: f32 for f16 and bf16, else the type of x");
+  }
+  return draft;
+}
+
+constexpr OpDraft cumsum() {
+  return base<Kind::kSum>("cumsum", "The running sum.", "cumsum(f32[3] [1, 2, 3]) {dim = 0} -> f32[3] [1, 3, 6]",
+                          "cumsum(f32[3]) {dim = 1}")
+      .example("cumsum(f32[3] [1, 2, 3]) {dim = 0, reverse = 1, exclusive = 1} -> f32[3] [5, 3, 0]");
+}
+constexpr OpDraft cumprod() {
+  return base<Kind::kProd>("cumprod", "The running product.", "cumprod(i32[3] [2, 3, 4]) {dim = 0} -> i32[3] [2, 6, 24]",
+                           "cumprod(f32[3]) {dim = 1}");
+}
+constexpr OpDraft cummax() {
+  return base<Kind::kMax>("cummax", "The largest so far; NaN stays.", "cummax(f32[3] [1, 3, 2]) {dim = 0} -> f32[3] [1, 3, 3]",
+                          "cummax(f32[3]) {dim = 1}");
+}
+constexpr OpDraft cummin() {
+  return base<Kind::kMin>("cummin", "The smallest so far; NaN stays.",
+                          "cummin(f32[3] [2, 3, 1]) {dim = 0} -> f32[3] [2, 2, 1]", "cummin(f32[3]) {dim = 1}");
+}
+
+TENON_OPS(cumulative, cumsum, cumprod, cummax, cummin)
+
+}  // namespace tenon::ops::cumulative

@@ -1,0 +1,121 @@
+// dot_general: the contraction that matmul, linear and attention are made of.
+#include "common.h"
+
+namespace tenon::ops::dot_general {
+
+// Whether a sum of products of `x` may be kept in acc and given as `result`.
+Status require_result_types(const InferQuery& q, std::string_view label) {
+  for (std::string_view name : {"acc", "dtype"}) {
+    const tenon_dtype_t chosen = q.dtype(name);
+    if (chosen != TENON_DTYPE_NONE && (!is_in(chosen, kNumber) || is_float(chosen) != is_float(q.dtype(0)))) {
+      return q.fail(label, cat(name, " is ", dtype_name(chosen), ", the operands have ", dtype_name(q.dtype(0))));
+    }
+  }
+  return {};
+}
+
+Axes joined(std::span<const int64_t> a, std::span<const int64_t> b) {
+  Axes out(a.begin(), a.end());
+  out.insert(out.end(), b.begin(), b.end());
+  return out;
+}
+
+Status infer(const InferQuery& q) {
+  const auto a_batch = q.i64s("a_batch"), b_batch = q.i64s("b_batch");
+  const auto a_contract = q.i64s("a_contract"), b_contract = q.i64s("b_contract");
+  TENON_TRY(q.require_axes("C1", joined(a_batch, a_contract), q.rank(0)));
+  TENON_TRY(q.require_axes("C1", joined(b_batch, b_contract), q.rank(1)));
+  TENON_TRY(require_length(q, "C2", "b_batch", b_batch.size(), a_batch.size()));
+  TENON_TRY(require_length(q, "C2", "b_contract", b_contract.size(), a_contract.size()));
+  const auto pair = [&](int64_t a, int64_t b) {
+    return q.require_equal("C3", q.dim(0, static_cast<uint32_t>(a)), q.dim(1, static_cast<uint32_t>(b)),
+                           cat("dim ", a, " of a and dim ", b, " of b"));
+  };
+  for (size_t i = 0; i < a_batch.size(); ++i) TENON_TRY(pair(a_batch[i], b_batch[i]));
+  for (size_t i = 0; i < a_contract.size(); ++i) TENON_TRY(pair(a_contract[i], b_contract[i]));
+  TENON_TRY(require_result_types(q, "C4"));
+  Dims dims;
+  for (int64_t d : a_batch) dims.push_back(q.dim(0, static_cast<uint32_t>(d)));
+  for (Dim d : without(q.dims(0), joined(a_batch, a_contract))) dims.push_back(d);
+  for (Dim d : without(q.dims(1), joined(b_batch, b_contract))) dims.push_back(d);
+  return q.result(q.dtype("dtype") != TENON_DTYPE_NONE ? q.dtype("dtype") : q.dtype(0), dims);
+}
+
+// Offsets of all elements along `axes`, row-major.
+std::vector<int64_t> offsets(const Array& x, const Axes& axes) {
+  const auto strides = strides_of(x.dims());
+  Axes dims, steps;
+  for (int64_t d : axes) {
+    dims.push_back(x.dim(static_cast<size_t>(d)));
+    steps.push_back(strides[static_cast<size_t>(d)]);
+  }
+  std::vector<int64_t> out;
+  each_index(dims, [&](const Index& i) { out.push_back(offset_of(i, steps)); });
+  return out;
+}
+
+Status reference(const Eval& e) {
+  const Array a = e.input(0), b = e.input(1), y = e.output();
+  const auto a_batch = offsets(a, joined(e.i64s("a_batch"), {})), b_batch = offsets(b, joined(e.i64s("b_batch"), {}));
+  const auto a_sum = offsets(a, joined(e.i64s("a_contract"), {})), b_sum = offsets(b, joined(e.i64s("b_contract"), {}));
+  const auto a_free = offsets(a, others(a.rank(), joined(e.i64s("a_batch"), e.i64s("a_contract"))));
+  const auto b_free = offsets(b, others(b.rank(), joined(e.i64s("b_batch"), e.i64s("b_contract"))));
+  return with_number(a.dtype(), [&]<class Found>(Found) -> Status {
+    using Number = std::conditional_t<std::is_same_v<Found, double>, double, uint64_t>;  // integers wrap
+    const auto left = a.read<Number>(), right = b.read<Number>();
+    std::vector<Number> out;
+    out.reserve(static_cast<size_t>(y.count()));
+    for (size_t n = 0; n < a_batch.size(); ++n) {
+      for (int64_t i : a_free) {
+        if (e.cancelled()) return TENON_CANCELLED;
+        for (int64_t j : b_free) {
+          Number sum = 0;
+          for (size_t k = 0; k < a_sum.size(); ++k) {
+            sum += left[static_cast<size_t>(a_batch[n] + i + a_sum[k])] *
+                   right[static_cast<size_t>(b_batch[n] + j + b_sum[k])];
+          }
+          out.push_back(sum);
+        }
+      }
+    }
+    y.write(out);
+    return {};
+  });
+}
+
+constexpr OpDraft declare() {
+  OpDraft draft = op("dot_general", kPrimitive);
+  draft.summary("Sums of products over contracted dims, for each index of the batch dims.")
+      .doc("The result has the batch dims, the other dims of a, the other dims of b, each in order.")
+      .operand("a", "the left side", kNumber, 1)
+      .operand("b", "the right side, same element type as a", kNumber, 1)
+      .result("y", "element type dtype, or that of a")
+      .attr_i64s("a_batch", "dims of a that go along with b_batch")
+      .attr_i64s("b_batch", "dims of b that go along with a_batch")
+      .attr_i64s("a_contract", "dims of a that are summed over with b_contract")
+      .attr_i64s("b_contract", "dims of b that are summed over with a_contract")
+      .attr_dtype("acc", "the type sums are kept in; none: f32 for f16 and bf16, i32 for 8 and 16 bit integers, else as a")
+      .attr_dtype("dtype", "the element type of the result; none: as a")
+      .constraint("C1", "the batch and contracted dims of each side are distinct dims of it",
+                  "dot_general(f32[2, 3], f32[3, 2]) {a_contract = [2], b_contract = [0]}")
+      .constraint("C2", "both sides have as many batch and as many contracted dims",
+                  "dot_general(f32[2, 3], f32[3, 2]) {a_contract = [1], b_contract = []}")
+      .constraint("C3", "dims that go together are equal",
+                  "dot_general(f32[2, 3], f32[4, 2]) {a_contract = [1], b_contract = [0]}")
+      .constraint("C4", "acc and dtype are floats for floats, integers for integers",
+                  "dot_general(f32[3], f32[3]) {a_contract = [0], b_contract = [0], dtype = i32}")
+      .example("dot_general(f32[2, 2] [[1, 2], [3, 4]], f32[2, 1] [[5], [6]]) {a_contract = [1], b_contract = [0]} -> "
+               "f32[2, 1] [[17], [39]]")
+      .example("dot_general(i8[2] [100, 100], i8[2] [100, 100]) {a_contract = [0], b_contract = [0], dtype = i32} -> "
+               "i32[] 20000")
+      .infer<infer>()
+      .reference<reference>()
+      .cost(TENON_COST_CONTRACTION)
+      .traits(TENON_TRAIT_NO_RECOMPUTE)
+      .tolerance(4);
+  return draft;
+}
+
+TENON_OPS(dot_general, declare)
+
+}  // namespace tenon::ops::dot_general

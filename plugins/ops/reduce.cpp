@@ -1,0 +1,147 @@
+// Reductions: sum, prod, max, min, and, or over some dims, which the result has not.
+#include "common.h"
+
+namespace tenon::ops::reduce_op {
+
+enum class Kind { kSum, kProd, kMax, kMin, kAnd, kOr };
+
+Status infer(const InferQuery& q) {
+  TENON_TRY(q.require_axes("C1", q.i64s("dims"), q.rank(0)));
+  return q.result(q.dtype(0), without(q.dims(0), q.i64s("dims")));
+}
+Status infer_acc(const InferQuery& q) {
+  const tenon_dtype_t acc = q.dtype("acc");
+  if (acc != TENON_DTYPE_NONE && (is_float(acc) != is_float(q.dtype(0)) || !is_in(acc, kNumber))) {
+    return q.fail("C2", cat("acc is ", dtype_name(acc), ", x has ", dtype_name(q.dtype(0))));
+  }
+  return infer(q);
+}
+
+template <Kind kKind, class Number>
+Number neutral(tenon_dtype_t dtype) {
+  if (kKind == Kind::kProd) return 1;
+  if (kKind == Kind::kMax) return lowest_of<Number>(dtype);
+  if (kKind == Kind::kMin) return highest_of<Number>(dtype);
+  if (kKind == Kind::kAnd) return static_cast<Number>(dtype == TENON_PRED ? 1 : -1);
+  return 0;
+}
+template <Kind kKind, class Number>
+Number step(Number a, Number b) {
+  if constexpr (kKind == Kind::kSum) return a + b;
+  if constexpr (kKind == Kind::kProd) return a * b;
+  if constexpr (kKind == Kind::kMax) return max_of(a, b);
+  if constexpr (kKind == Kind::kMin) return min_of(a, b);
+  if constexpr (!std::is_same_v<Number, double>) {
+    if constexpr (kKind == Kind::kAnd) return a & b;
+    if constexpr (kKind == Kind::kOr) return a | b;
+  }
+  return a;
+}
+
+template <Kind kKind>
+Status reference(const Eval& e) {
+  const Array x = e.input(0), y = e.output();
+  const Axes kept = others(x.rank(), e.i64s("dims"));
+  // Signed sums wrap, so they are computed without sign.
+  return with_number(x.dtype(), [&]<class Found>(Found) -> Status {
+    constexpr bool kWraps = std::is_same_v<Found, int64_t> && (kKind == Kind::kSum || kKind == Kind::kProd);
+    using Number = std::conditional_t<kWraps, uint64_t, Found>;
+    std::vector<Number> sums(static_cast<size_t>(y.count()), neutral<kKind, Number>(x.dtype()));
+    const auto strides = strides_of(y.dims());
+    const std::vector<Number> values = x.read<Number>();
+    size_t k = 0;
+    each_index(x.dims(), [&](const Index& i) {
+      int64_t to = 0;
+      for (size_t d = 0; d < kept.size(); ++d) to += i[static_cast<size_t>(kept[d])] * strides[d];
+      Number& sum = sums[static_cast<size_t>(to)];
+      sum = step<kKind, Number>(sum, values[k++]);
+    });
+    y.write(sums);
+    return {};
+  });
+}
+
+// The number of elements of a shape: a product of sizes.
+template <Kind kKind>
+Status value_of(const InferQuery& q, uint32_t, tenon_dim_t* out) {
+  const auto x = known(q, 0);
+  if (!x || q.i64s("dims").size() != x->dims.size()) return TENON_NOT_FOUND;
+  Dim total = q.constant(kKind == Kind::kProd ? 1 : 0);
+  for (size_t i = 0; i < x->values.size(); ++i) {
+    const Dim d = x->values[i];
+    if (kKind == Kind::kSum) total = total + d;
+    if (kKind == Kind::kProd) total = total * d;
+    if (kKind == Kind::kMax) total = i == 0 ? d : max(total, d);
+    if (kKind == Kind::kMin) total = i == 0 ? d : min(total, d);
+  }
+  if (x->values.empty() && (kKind == Kind::kMax || kKind == Kind::kMin)) return TENON_NOT_FOUND;
+  return answer({&total, 1}, out);
+}
+
+// Over no dims, or over dims of extent 1, nothing is combined.
+Value fold(Builder& b, const Node& node) {
+  const Value x = node.operand(0);
+  for (int64_t axis : node.i64s("dims")) {
+    if (!x.dim(static_cast<uint32_t>(axis)).is(1)) return {};
+  }
+  return node.i64s("dims").empty() ? x : b.build("reshape", {x}, {{"shape", node.result().dims()}});
+}
+
+template <Kind kKind>
+constexpr OpDraft base(std::string_view name, std::string_view summary, uint32_t dtypes, std::string_view example,
+                       std::string_view negative) {
+  OpDraft draft = op(name, kPrimitive);
+  draft.summary(summary)
+      .operand("x", "the input", dtypes)
+      .result("y", "element type of x, without dims")
+      .attr_i64s("dims", "the dims that go away")
+      .constraint("C1", "dims are distinct dims of x", negative)
+      .example(example)
+      .template reference<reference<kKind>>()
+      .template fold<fold>()
+      .cost(TENON_COST_REDUCTION);
+  if constexpr (kKind == Kind::kSum || kKind == Kind::kProd) {
+    draft.attr_dtype("acc", "the type that is computed in; none: f32 for f16 and bf16, else the type of x").infer<infer_acc>();
+  } else {
+    draft.infer<infer>();
+  }
+  if constexpr (kKind != Kind::kAnd && kKind != Kind::kOr) draft.template value_of<value_of<kKind>>();
+  return draft;
+}
+
+constexpr OpDraft reduce_sum() {
+  return base<Kind::kSum>("reduce_sum", "The sum over some dims; 0 over none.", kNumber,
+                          "reduce_sum(f32[2, 2] [[1, 2], [3, 4]]) {dims = [1]} -> f32[2] [3, 7]",
+                          "reduce_sum(f32[2, 3]) {dims = [2]}")
+      .constraint("C2", "acc is a float for floats, an integer for integers", "reduce_sum(f32[2]) {dims = [0], acc = i32}")
+      .example("reduce_sum(u8[2] [200, 100]) {dims = [0]} -> u8[] 44");
+}
+constexpr OpDraft reduce_prod() {
+  return base<Kind::kProd>("reduce_prod", "The product over some dims; 1 over none.", kNumber,
+                           "reduce_prod(f32[2, 2] [[1, 2], [3, 4]]) {dims = [0, 1]} -> f32[] 24",
+                           "reduce_prod(f32[2, 3]) {dims = [0, 0]}")
+      .constraint("C2", "acc is a float for floats, an integer for integers", "reduce_prod(i32[2]) {dims = [0], acc = f32}");
+}
+constexpr OpDraft reduce_max() {
+  return base<Kind::kMax>("reduce_max", "The largest element over some dims; NaN wins; -inf or the lowest over none.",
+                          kNumber | kPred, "reduce_max(f32[2, 2] [[1, 2], [nan, 4]]) {dims = [1]} -> f32[2] [2, nan]",
+                          "reduce_max(f32[2, 3]) {dims = [-1]}");
+}
+constexpr OpDraft reduce_min() {
+  return base<Kind::kMin>("reduce_min", "The smallest element over some dims; NaN wins; inf or the highest over none.",
+                          kNumber | kPred, "reduce_min(i32[2, 2] [[1, 2], [-3, 4]]) {dims = [0]} -> i32[2] [-3, 2]",
+                          "reduce_min(f32[2, 3]) {dims = [2]}");
+}
+constexpr OpDraft reduce_and() {
+  return base<Kind::kAnd>("reduce_and", "All of them: logical for pred, bitwise for integers; all ones over none.",
+                          kPred | kInt, "reduce_and(pred[2, 2] [[1, 1], [0, 1]]) {dims = [1]} -> pred[2] [1, 0]",
+                          "reduce_and(pred[2]) {dims = [1]}");
+}
+constexpr OpDraft reduce_or() {
+  return base<Kind::kOr>("reduce_or", "Any of them: logical for pred, bitwise for integers; 0 over none.", kPred | kInt,
+                         "reduce_or(i8[2] [1, 4]) {dims = [0]} -> i8[] 5", "reduce_or(pred[2]) {dims = [1]}");
+}
+
+TENON_OPS(reduce, reduce_sum, reduce_prod, reduce_max, reduce_min, reduce_and, reduce_or)
+
+}  // namespace tenon::ops::reduce_op

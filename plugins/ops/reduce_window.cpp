@@ -1,0 +1,105 @@
+// reduce_window: sum, max or min over a window that slides over every dim.
+#include "common.h"
+
+namespace tenon::ops::reduce_window {
+
+struct Window {
+  Axes window, strides, low, high, base_dilation, dilation;
+};
+template <class Source>
+Window window_of(const Source& q, size_t rank) {
+  return {list_or(q.i64s("window"), rank, 1),   list_or(q.i64s("strides"), rank, 1),
+          list_or(q.i64s("pad_low"), rank, 0),  list_or(q.i64s("pad_high"), rank, 0),
+          list_or(q.i64s("base_dilation"), rank, 1), list_or(q.i64s("dilation"), rank, 1)};
+}
+
+Status infer(const InferQuery& q) {
+  const size_t rank = q.rank(0);
+  const Window w = window_of(q, rank);
+  constexpr int64_t kBound = int64_t{1} << 31;  // keeps every sum below in range
+  for (const Axes* list : {&w.window, &w.strides, &w.low, &w.high, &w.base_dilation, &w.dilation}) {
+    TENON_TRY(require_length(q, "C1", "a window attribute", list->size(), rank));
+  }
+  for (const Axes* list : {&w.window, &w.strides, &w.base_dilation, &w.dilation}) {
+    for (int64_t v : *list) {
+      if (v < 1 || v > kBound) return q.fail("C2", cat("a window, stride or dilation is ", v));
+    }
+  }
+  for (const Axes* list : {&w.low, &w.high}) {
+    for (int64_t v : *list) {
+      if (v < -kBound || v > kBound) return q.fail("C2", cat("a padding is ", v));
+    }
+  }
+  const tenon_dtype_t acc = q.dtype("acc");
+  if (acc != TENON_DTYPE_NONE && (!is_in(acc, kNumber) || is_float(acc) != is_float(q.dtype(0)))) {
+    return q.fail("C3", cat("acc is ", dtype_name(acc), ", x has ", dtype_name(q.dtype(0))));
+  }
+  Dims dims;
+  for (uint32_t i = 0; i < rank; ++i) {
+    dims.push_back(window_extent(q.dim(0, i), w.base_dilation[i], w.low[i], w.high[i], w.window[i], w.dilation[i],
+                                 w.strides[i]));
+  }
+  return q.result(q.dtype(0), dims);
+}
+
+Status reference(const Eval& e) {
+  const Array x = e.input(0), y = e.output();
+  const Window w = window_of(e, x.rank());
+  const std::string_view kind = e.text("kind");
+  return with_number(x.dtype(), [&]<class Number>(Number) -> Status {
+    const auto values = x.read<Number>();
+    const auto strides = strides_of(x.dims());
+    std::vector<Number> out;
+    each_index(y.dims(), [&](const Index& o) {
+      Number result = kind == "sum"   ? Number{0}
+                      : kind == "max" ? lowest_of<Number>(x.dtype())
+                                      : highest_of<Number>(x.dtype());
+      each_index(w.window, [&](const Index& k) {
+        int64_t at = 0;
+        for (size_t d = 0; d < k.size(); ++d) {
+          const int64_t position = o[d] * w.strides[d] + k[d] * w.dilation[d] - w.low[d];
+          if (position < 0 || position % w.base_dilation[d] != 0 || position / w.base_dilation[d] >= x.dim(d)) return;
+          at += position / w.base_dilation[d] * strides[d];
+        }
+        const Number element = values[static_cast<size_t>(at)];
+        result = kind == "sum" ? result + element : kind == "max" ? max_of(result, element) : min_of(result, element);
+      });
+      out.push_back(result);
+    });
+    y.write(out);
+    return {};
+  });
+}
+
+constexpr OpDraft declare() {
+  OpDraft draft = op("reduce_window", kPrimitive);
+  draft.summary("The sum, the largest or the smallest element of a window that slides over x.")
+      .doc("All lists have one entry per dim of x. What lies outside of x, or between its elements with base_dilation, "
+           "takes no part: 0 for sums, the lowest value for max, the highest for min.")
+      .operand("x", "the input", kNumber)
+      .result("y", "element type of x")
+      .attr_string("kind", "what is computed", "sum", "sum|max|min")
+      .attr_i64s("window", "extent of the window; empty: 1")
+      .attr_i64s("strides", "step of the window; empty: 1")
+      .attr_i64s("pad_low", "border before x, may be negative; empty: 0")
+      .attr_i64s("pad_high", "border behind x, may be negative; empty: 0")
+      .attr_i64s("base_dilation", "distance of the elements of x; empty: 1")
+      .attr_i64s("dilation", "distance of the elements of the window; empty: 1")
+      .attr_dtype("acc", "the type sums are kept in; none: f32 for f16 and bf16, else the type of x")
+      .constraint("C1", "every list is empty or has one entry per dim of x", "reduce_window(f32[4]) {window = [2, 2]}")
+      .constraint("C2", "windows, strides and dilations are at least 1, all below 2^31",
+                  "reduce_window(f32[4]) {window = [0]}")
+      .constraint("C3", "acc is a float for floats, an integer for integers",
+                  "reduce_window(f32[4]) {window = [2], acc = i64}")
+      .example("reduce_window(f32[4] [1, 2, 3, 4]) {window = [2]} -> f32[3] [3, 5, 7]")
+      .example("reduce_window(i32[4] [1, 7, 3, 4]) {kind = \"max\", window = [3], strides = [2], pad_low = [1]} -> "
+               "i32[2] [7, 7]")
+      .infer<infer>()
+      .reference<reference>()
+      .cost(TENON_COST_REDUCTION);
+  return draft;
+}
+
+TENON_OPS(reduce_window, declare)
+
+}  // namespace tenon::ops::reduce_window
