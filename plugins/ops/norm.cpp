@@ -1,0 +1,169 @@
+// layer_norm and rms_norm over the last dims, batch_norm and group_norm over channels.
+#include "common.h"
+
+namespace tenon::ops::norm {
+
+// Operands from `first` on have the dims of x from `dim` on.
+Status infer_last(const InferQuery& q) {
+  const int64_t dim = q.i64("dim");
+  TENON_TRY(require_dim(q, "C1", dim, q.rank(0)));
+  const auto begin = static_cast<uint32_t>(dim);
+  for (uint32_t i = 1; i < q.operand_count(); ++i) {
+    if (!q.has(i)) continue;
+    if (q.rank(i) != q.rank(0) - begin) {
+      return q.fail("C2", cat("operand ", i, " has rank ", q.rank(i), ", x has ", q.rank(0) - begin, " dims from dim on"));
+    }
+    for (uint32_t k = 0; k < q.rank(i); ++k) {
+      TENON_TRY(q.require_equal("C2", q.dim(i, k), q.dim(0, begin + k), cat("dim ", k, " of operand ", i, " and of x")));
+    }
+  }
+  return q.result(q.dtype(0), q.dims(0));
+}
+// Operands after x have one entry per channel.
+Status infer_channels(const InferQuery& q) {
+  TENON_TRY(require_dim(q, "C1", q.i64("dim"), q.rank(0)));
+  for (uint32_t i = 1; i < q.operand_count(); ++i) {
+    TENON_TRY(q.require_equal("C2", q.dim(i, 0), q.dim(0, static_cast<uint32_t>(q.i64("dim"))),
+                              cat("operand ", i, " and the channels of x")));
+  }
+  return q.result(q.dtype(0), q.dims(0));
+}
+Status infer_groups(const InferQuery& q) {
+  TENON_TRY(infer_channels(q));
+  if (q.i64("groups") < 1) return q.fail("C3", cat("groups is ", q.i64("groups")));
+  return q.require("C3", TENON_REL_DIVISIBLE, q.dim(0, static_cast<uint32_t>(q.i64("dim"))),
+                   q.constant(q.i64("groups")), "channels and groups");
+}
+
+// y scale + bias, where the optional operands lie along `axes` of y.
+Value scale_and_shift(Builder& b, Value y, const Node& node, std::span<const int64_t> axes) {
+  if (const Value scale = node.operand(1)) {
+    y = b.build("mul", {y, b.broadcast(b.convert(scale, y.dtype()), y.dims(), axes)});
+  }
+  if (const Value bias = node.operand(2)) {
+    y = b.build("add", {y, b.broadcast(b.convert(bias, y.dtype()), y.dims(), axes)});
+  }
+  return y;
+}
+// (x - mean) / sqrt(var + epsilon) over axes.
+Value standardise(Builder& b, Value x, std::span<const int64_t> axes, double epsilon) {
+  const Value distance = b.build("sub", {x, spread(b, mean_along(b, x, axes), x, axes)});
+  const Value var = mean_along(b, b.build("mul", {distance, distance}), axes);
+  const Value factor = b.build("rsqrt", {add_number(b, var, epsilon)});
+  return b.build("mul", {distance, spread(b, factor, x, axes)});
+}
+
+Status decompose_layer(Builder& b, const Node& node, tenon_value_t* out) {
+  const Value x = widen(b, node.operand(0));
+  const tenon_dtype_t dtype = node.operand(0).dtype();
+  const Axes axes = range(node.i64("dim"), x.rank());
+  const Value y = standardise(b, x, axes, node.f64("epsilon"));
+  return b.finish(out, {b.convert(scale_and_shift(b, y, node, axes), dtype)});
+}
+Status decompose_rms(Builder& b, const Node& node, tenon_value_t* out) {
+  const Value x = widen(b, node.operand(0));
+  const tenon_dtype_t dtype = node.operand(0).dtype();
+  const Axes axes = range(node.i64("dim"), x.rank());
+  const Value mean = mean_along(b, b.build("mul", {x, x}), axes);
+  const Value factor = b.build("rsqrt", {add_number(b, mean, node.f64("epsilon"))});
+  const Value y = b.build("mul", {x, spread(b, factor, x, axes)});
+  return b.finish(out, {b.convert(scale_and_shift(b, y, node, axes), dtype)});
+}
+// The factor and the offset are computed per channel, so that the large tensor is read once.
+Status decompose_batch(Builder& b, const Node& node, tenon_value_t* out) {
+  const Value x = widen(b, node.operand(0));
+  const tenon_dtype_t dtype = node.operand(0).dtype();
+  const auto wide = [&](uint32_t i) { return b.convert(node.operand(i), x.dtype()); };
+  const Value scale = wide(1), bias = wide(2), mean = wide(3), var = wide(4);
+  const Value factor = b.build("mul", {scale, b.build("rsqrt", {add_number(b, var, node.f64("epsilon"))})});
+  const Value offset = b.build("sub", {bias, b.build("mul", {mean, factor})});
+  const int64_t dim = node.i64("dim");
+  const Value y = b.build("add", {b.build("mul", {x, along(b, factor, x, dim)}), along(b, offset, x, dim)});
+  return b.finish(out, {b.convert(y, dtype)});
+}
+Status decompose_group(Builder& b, const Node& node, tenon_value_t* out) {
+  const Value x = widen(b, node.operand(0));
+  const tenon_dtype_t dtype = node.operand(0).dtype();
+  const int64_t dim = node.i64("dim");
+  const Dim groups = b.dim(node.i64("groups"));
+  Dims split = x.dims();
+  const Dim channels = split[static_cast<size_t>(dim)];
+  split[static_cast<size_t>(dim)] = groups;
+  split.insert(split.begin() + dim + 1, channels / groups);
+  const Value grouped = b.build("reshape", {x}, {{"shape", split}});
+  // Everything but what comes before the channels, and the group itself, is normalised together.
+  const Axes axes = range(dim + 1, static_cast<int64_t>(split.size()));
+  const Value y = standardise(b, grouped, axes, node.f64("epsilon"));
+  const Value flat = b.build("reshape", {y}, {{"shape", x.dims()}});
+  return b.finish(out, {b.convert(scale_and_shift(b, flat, node, Axes{dim}), dtype)});
+}
+
+constexpr OpDraft base(std::string_view name, std::string_view summary) {
+  OpDraft draft = op(name, kComposite);
+  draft.summary(summary)
+      .operand("x", "the input", kFloat, 1, 1)
+      .result("y", "same type as x")
+      .cost(TENON_COST_REDUCTION)
+      .tolerance(8);
+  return draft;
+}
+constexpr OpDraft layer_norm() {
+  return base("layer_norm", "x normalised to mean 0 and variance 1 over the last dims, then scaled and shifted.")
+      .optional("scale", "dims of x from dim on", kFloat, 1, 1)
+      .optional("bias", "dims of x from dim on", kFloat, 1, 1)
+      .attr_i64("dim", "the first dim that is normalised", 0)
+      .required()
+      .attr_f64("epsilon", "added to the variance", 1e-5)
+      .constraint("C1", "dim is a dim of x", "layer_norm(f32[2, 3]) {dim = 2}")
+      .constraint("C2", "scale and bias have the dims of x from dim on", "layer_norm(f32[2, 3], f32[2]) {dim = 1}")
+      .example("layer_norm(f32[1, 2] [[1, 3]], f32[2] [1, 2], f32[2] [0, 1]) {dim = 1, epsilon = 0.0} -> f32[1, 2] [[-1, 3]]")
+      .infer<infer_last>()
+      .decompose<decompose_layer>();
+}
+constexpr OpDraft rms_norm() {
+  return base("rms_norm", "x divided by its root mean square over the last dims, then scaled.")
+      .optional("scale", "dims of x from dim on", kFloat, 1, 1)
+      .attr_i64("dim", "the first dim that is normalised", 0)
+      .required()
+      .attr_f64("epsilon", "added to the mean square", 1e-5)
+      .constraint("C1", "dim is a dim of x", "rms_norm(f32[2, 3]) {dim = 2}")
+      .constraint("C2", "scale has the dims of x from dim on", "rms_norm(f32[2, 3], f32[2]) {dim = 1}")
+      .example("rms_norm(f32[2] [1, 7], f32[2] [5, 10]) {dim = 0, epsilon = 0.0} -> f32[2] [1, 14]")
+      .infer<infer_last>()
+      .decompose<decompose_rms>();
+}
+constexpr OpDraft batch_norm() {
+  return base("batch_norm", "(x - mean) / sqrt(var + epsilon) scale + bias, per channel, with given mean and variance.")
+      .operand("scale", "one per channel", kFloat, 1, 1, 1)
+      .operand("bias", "one per channel", kFloat, 1, 1, 1)
+      .operand("mean", "one per channel", kFloat, 1, 1, 1)
+      .operand("var", "one per channel", kFloat, 1, 1, 1)
+      .attr_i64("dim", "the dim of channels", 1)
+      .attr_f64("epsilon", "added to the variance", 1e-5)
+      .constraint("C1", "dim is a dim of x", "batch_norm(f32[2], f32[2], f32[2], f32[2], f32[2])")
+      .constraint("C2", "scale, bias, mean and var have one entry per channel",
+                  "batch_norm(f32[1, 2], f32[2], f32[2], f32[2], f32[3])")
+      .example("batch_norm(f32[1, 2] [[1, 2]], f32[2] [1, 2], f32[2] [0, 1], f32[2] [3, 0], f32[2] [4, 1]) {epsilon = 0.0} "
+               "-> f32[1, 2] [[-1, 5]]")
+      .infer<infer_channels>()
+      .decompose<decompose_batch>();
+}
+constexpr OpDraft group_norm() {
+  return base("group_norm", "x normalised over groups of channels and all dims behind, then scaled and shifted per channel.")
+      .operand("scale", "one per channel", kFloat, 1, 1, 1)
+      .operand("bias", "one per channel", kFloat, 1, 1, 1)
+      .attr_i64("groups", "how many groups; as many as channels: instance norm", 1)
+      .attr_i64("dim", "the dim of channels", 1)
+      .attr_f64("epsilon", "added to the variance", 1e-5)
+      .constraint("C1", "dim is a dim of x", "group_norm(f32[2], f32[2], f32[2]) {dim = 1}")
+      .constraint("C2", "scale and bias have one entry per channel", "group_norm(f32[1, 2], f32[2], f32[3])")
+      .constraint("C3", "groups is at least 1 and divides the channels", "group_norm(f32[1, 3], f32[3], f32[3]) {groups = 2}")
+      .example("group_norm(f32[1, 2, 2] [[[1, 3], [5, 9]]], f32[2] [1, 2], f32[2] [0, 1]) {groups = 2, epsilon = 0.0} -> "
+               "f32[1, 2, 2] [[[-1, 1], [-1, 3]]]")
+      .infer<infer_groups>()
+      .decompose<decompose_group>();
+}
+
+TENON_OPS(norm, layer_norm, rms_norm, batch_norm, group_norm)
+
+}  // namespace tenon::ops::norm
