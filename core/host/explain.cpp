@@ -1,0 +1,112 @@
+// The report on every plugin: which gates it passed, and where it stopped, why, and what to do.
+#include <nlohmann/json.hpp>
+
+#include "core/base/error_codes.h"
+#include "core/base/str.h"
+#include "core/host/plugin_host.h"
+
+namespace tenon::host {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string_view outcome_name(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kPassed: return "passed";
+    case Outcome::kFailed: return "failed";
+    default: return "not reached";
+  }
+}
+
+std::string advice_of(const Candidate& c) {
+  const GateResult* stopped = c.stopped_by();
+  const ErrorEntry* entry = stopped == nullptr ? nullptr : find_error_entry(stopped->code);
+  return entry == nullptr ? std::string() : std::string(entry->what_to_do);
+}
+
+Json provides_of(const Candidate& c) {
+  Json provides = Json::object();
+  for (const Provided& p : c.manifest.provides) provides[p.kind].push_back(p.name);
+  return provides;
+}
+
+Json to_json(const Candidate& c) {
+  Json gates = Json::array();
+  for (size_t i = 0; i < static_cast<size_t>(Gate::kCount); ++i) {
+    const GateResult& result = c.gates[i];
+    Json gate = {{"gate", gate_name(static_cast<Gate>(i))}, {"outcome", outcome_name(result.outcome)}};
+    if (!result.code.empty()) gate["code"] = result.code;
+    if (!result.text.empty()) gate["text"] = result.text;
+    gates.push_back(std::move(gate));
+  }
+  Json out = {{"name", c.name()},
+              {"version", c.manifest.version},
+              {"state", state_name(c.state)},
+              {"manifest", c.manifest_path},
+              {"library", c.library_path},
+              {"origin", c.origin},
+              {"summary", c.manifest.summary},
+              {"provides", provides_of(c)},
+              {"gates", std::move(gates)}};
+  if (std::string advice = advice_of(c); !advice.empty()) out["advice"] = advice;
+  if (!c.manifest.unknown_keys.empty()) out["unknown_keys"] = c.manifest.unknown_keys;
+  return out;
+}
+
+std::string one_line(const Candidate& c) {
+  std::string line = fmt::format("{:<14} {:<9} {:<8} ", printable(c.name(), 64), state_name(c.state),
+                                 printable(c.manifest.version, 32));
+  std::string rest;
+  if (c.stopped_by() != nullptr) {
+    rest = c.reason();
+  } else {
+    Json provides = provides_of(c);
+    for (const auto& [kind, names] : provides.items()) {
+      if (!rest.empty()) rest += "; ";
+      rest += names.size() > 6 ? fmt::format("{} {}s", names.size(), kind) : fmt::format("{} ", kind);
+      for (size_t i = 0; names.size() <= 6 && i < names.size(); ++i) {
+        rest += (i == 0 ? "" : ", ") + printable(names[i].get<std::string>(), 64);
+      }
+    }
+  }
+  return line + rest + "\n";
+}
+
+std::string in_full(const Candidate& c) {
+  std::string out = fmt::format("{} {} ({})\n  manifest {}\n  library  {}\n  found by {}\n", printable(c.name(), 64),
+                                printable(c.manifest.version, 32), state_name(c.state), printable(c.manifest_path, 1024),
+                                c.library_path.empty() ? "-" : printable(c.library_path, 1024), c.origin);
+  for (size_t i = 0; i < static_cast<size_t>(Gate::kCount); ++i) {
+    const GateResult& result = c.gates[i];
+    std::string text = result.code.empty() ? result.text : result.code + ": " + result.text;
+    out += fmt::format("  {:<13} {:<12} {}\n", gate_name(static_cast<Gate>(i)), outcome_name(result.outcome), text);
+    if (result.outcome == Outcome::kFailed) break;
+  }
+  if (std::string advice = advice_of(c); !advice.empty()) out += "  -> " + advice + "\n";
+  if (!c.manifest.unknown_keys.empty()) out += "  unknown keys: " + join_names(c.manifest.unknown_keys) + "\n";
+  return out;
+}
+
+}  // namespace
+
+std::string PluginHost::explain_json(std::string_view filter) const {
+  std::lock_guard lock(mutex_);
+  Json plugins = Json::array();
+  for (const auto& candidate : candidates_) {
+    if (filter.empty() || glob_match(filter, candidate->name())) plugins.push_back(to_json(*candidate));
+  }
+  Json report = {{"schema", 1}, {"plugins", std::move(plugins)}};
+  return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string PluginHost::explain_text(std::string_view filter) const {
+  std::lock_guard lock(mutex_);
+  std::string out;
+  for (const auto& candidate : candidates_) {
+    if (filter.empty()) out += one_line(*candidate);
+    if (!filter.empty() && glob_match(filter, candidate->name())) out += in_full(*candidate);
+  }
+  return out;
+}
+
+}  // namespace tenon::host

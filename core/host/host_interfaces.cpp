@@ -1,0 +1,133 @@
+#include "core/host/host_interfaces.h"
+
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "core/base/environment.h"
+#include "core/base/failure.h"
+#include "core/base/intern.h"
+#include "core/base/log.h"
+#include "core/base/operation.h"
+#include "core/base/str.h"
+
+namespace tenon::host {
+namespace {
+
+struct Registered {
+  uint32_t minor;
+  const void* table;
+};
+
+struct Registry {
+  std::shared_mutex mutex;
+  std::map<std::string, Registered, std::less<>> interfaces;
+  std::map<std::string, tenon_sym_t, std::less<>> settings;  // interned: texts live as long as the process
+};
+
+Registry& registry() {
+  static Registry* instance = new Registry;
+  return *instance;
+}
+
+tenon_code_t query(void*, tenon_str_t id, uint32_t minor, const void** out_table) {
+  const void* table = find_host_interface(from_abi_str(id), minor);
+  if (table == nullptr) {
+    return to_abi(error(TENON_NOT_FOUND, "P0906", "this host has no interface {} of minor {} or later",
+                        quoted(from_abi_str(id)), minor));
+  }
+  *out_table = table;
+  return TENON_OK;
+}
+
+tenon_code_t fail(void*, tenon_code_t code, tenon_str_t message, const tenon_key_value_t* details, uint32_t count) {
+  record_failure(code, from_abi_str(message), {details, details == nullptr ? 0 : count});
+  return code == TENON_OK ? TENON_UNKNOWN : code;
+}
+
+tenon_code_t read_last_failure(void*, tenon_failure_t* out) {
+  // The views must outlive this call, and the record may not.
+  thread_local Status kept;
+  thread_local std::vector<tenon_key_value_t> details;
+  thread_local std::string message;
+  kept = last_failure();
+  details.clear();
+  for (const KeyValue& pair : kept.evidence()) details.push_back({to_abi_str(pair.key), to_abi_str(pair.value)});
+  message.clear();
+  if (!kept.ok()) {
+    std::string text = kept.text();
+    message = kept.error_code().empty() ? text : text.substr(kept.error_code().size() + 2);
+  }
+  tenon_failure_t full = {};
+  full.size_bytes = sizeof(full);
+  full.code = kept.code();
+  full.id = to_abi_str(kept.error_code());
+  full.message = to_abi_str(message);
+  full.details = details.data();
+  full.detail_count = static_cast<uint32_t>(details.size());
+  *out = full;
+  return TENON_OK;
+}
+
+LogLevel level_of(uint32_t level) { return level > TENON_LOG_DEBUG ? LogLevel::kDetail : static_cast<LogLevel>(level); }
+
+uint32_t log_is_enabled(void*, tenon_str_t component, uint32_t level) {
+  return log_enabled(from_abi_str(component), level_of(level)) ? 1 : 0;
+}
+void log_text(void*, tenon_str_t component, uint32_t level, tenon_str_t text) {
+  if (log_enabled(from_abi_str(component), level_of(level))) {
+    log_write(from_abi_str(component), level_of(level), from_abi_str(text));
+  }
+}
+tenon_sym_t intern_text(void*, tenon_str_t text) { return intern(from_abi_str(text)); }
+tenon_str_t text_of_sym(void*, tenon_sym_t sym) { return to_abi_str(sym_text(sym)); }
+uint32_t is_cancelled(void*) { return cancelled() ? 1 : 0; }
+void progress(void*, tenon_str_t phase, uint64_t done, uint64_t total) {
+  report_progress(from_abi_str(phase), done, total);
+}
+tenon_str_t read_setting(void*, tenon_str_t name) { return to_abi_str(setting(from_abi_str(name))); }
+
+constexpr tenon_host_t kHost = {sizeof(tenon_host_t), TENON_ABI_VERSION, nullptr,    query,       fail,
+                                read_last_failure,    log_is_enabled,    log_text,   intern_text, text_of_sym,
+                                is_cancelled,         progress,          read_setting};
+
+}  // namespace
+
+void register_host_interface(std::string_view id, uint32_t minor, const void* table) {
+  std::unique_lock lock(registry().mutex);
+  registry().interfaces[std::string(id)] = {minor, table};
+}
+
+const void* find_host_interface(std::string_view id, uint32_t minor) {
+  std::shared_lock lock(registry().mutex);
+  auto found = registry().interfaces.find(id);
+  return found == registry().interfaces.end() || found->second.minor < minor ? nullptr : found->second.table;
+}
+
+const tenon_host_t* host_table() {
+  static const bool registered = (register_host_interface(TENON_HOST_ID, 0, &kHost), true);
+  (void)registered;
+  return &kHost;
+}
+
+void set_setting(std::string_view name, std::string_view value) {
+  std::unique_lock lock(registry().mutex);
+  if (value.empty()) {
+    if (auto found = registry().settings.find(name); found != registry().settings.end()) registry().settings.erase(found);
+    return;
+  }
+  registry().settings[std::string(name)] = intern(value);
+}
+
+std::string_view setting(std::string_view name) {
+  {
+    std::shared_lock lock(registry().mutex);
+    if (auto found = registry().settings.find(name); found != registry().settings.end()) return sym_text(found->second);
+  }
+  auto value = env(name);
+  return value ? sym_text(intern(*value)) : std::string_view();
+}
+
+}  // namespace tenon::host

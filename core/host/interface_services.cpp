@@ -1,0 +1,109 @@
+// tenon.host.threads/1, tenon.host.cache/1 and tenon.host.files/1: thin tables over core/base.
+#include <tenon/abi/host.h>
+
+#include "core/base/cache.h"
+#include "core/base/failure.h"
+#include "core/base/file.h"
+#include "core/base/str.h"
+#include "core/base/thread_pool.h"
+#include "core/host/host_interfaces.h"
+#include "core/ir/blob.h"
+
+namespace tenon::host {
+namespace {
+
+std::span<const std::byte> bytes_of(const void* data, uint64_t size) {
+  return {static_cast<const std::byte*>(data), data == nullptr ? 0 : size};
+}
+
+// ---- Threads -----------------------------------------------------------------------------------------------
+
+tenon_code_t threads_parallel(void*, tenon_range_fn_t fn, void* context, int64_t n, int64_t grain) {
+  return parallel(fn, context, n, grain);
+}
+uint32_t threads_count(void*) { return thread_count(); }
+constexpr tenon_host_threads_t kThreads = {sizeof(kThreads), nullptr, threads_parallel, threads_count};
+
+// ---- Cache -------------------------------------------------------------------------------------------------
+
+bool is_kind(std::string_view kind) {
+  if (kind.empty() || kind.size() > 32) return false;
+  for (char c : kind) {
+    if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-')) return false;
+  }
+  return true;
+}
+Status check_kind(std::string_view kind) {
+  if (is_kind(kind)) return Status();
+  return error(TENON_INVALID_ARGUMENT, "T0804", "the kind {} of a cache entry must be 1 to 32 of a-z 0-9 -", quoted(kind));
+}
+
+tenon_code_t cache_get(void*, tenon_str_t kind, const void* key, uint64_t key_bytes, tenon_blob_t** out_blob) {
+  if (Status status = check_kind(from_abi_str(kind)); !status.ok()) return to_abi(std::move(status));
+  Result<CacheEntry> entry = Cache::process().get(from_abi_str(kind), bytes_of(key, key_bytes));
+  if (!entry.ok()) return to_abi(entry.status());
+  const std::byte* base = entry->region->bytes().data();
+  Result<ir::Ref<ir::Blob>> blob = ir::blob_range(ir::blob_mapped(entry->region),
+                                                  static_cast<uint64_t>(entry->bytes.data() - base), entry->bytes.size());
+  if (!blob.ok()) return to_abi(blob.status());
+  *out_blob = std::move(blob).value().detach()->abi();
+  return TENON_OK;
+}
+
+tenon_code_t cache_put(void*, tenon_str_t kind, const void* key, uint64_t key_bytes, const void* data,
+                       uint64_t size_bytes) {
+  if (Status status = check_kind(from_abi_str(kind)); !status.ok()) return to_abi(std::move(status));
+  (void)Cache::process().put(from_abi_str(kind), bytes_of(key, key_bytes), bytes_of(data, size_bytes));
+  return TENON_OK;
+}
+
+tenon_code_t cache_scratch_path(void*, tenon_str_t name, const tenon_sink_t* out_path) {
+  std::string_view text = from_abi_str(name);
+  if (text.empty() || text.size() > 200 || text.find('/') != std::string_view::npos || text[0] == '.' ||
+      text.find('\0') != std::string_view::npos) {
+    return to_abi(error(TENON_INVALID_ARGUMENT, "T0104", "{} is no plain file name", quoted(text)));
+  }
+  Result<std::string> folder = scratch_folder();
+  if (!folder.ok()) return to_abi(folder.status());
+  std::string path = join_path(*folder, text);
+  return out_path->write(out_path->self, path.data(), path.size());
+}
+constexpr tenon_host_cache_t kCache = {sizeof(kCache), nullptr, cache_get, cache_put, cache_scratch_path};
+
+// ---- Files -------------------------------------------------------------------------------------------------
+
+tenon_code_t give_mapped(Result<std::shared_ptr<const MappedRegion>> region, tenon_blob_t** out_blob) {
+  if (!region.ok()) return to_abi(region.status());
+  *out_blob = ir::blob_mapped(std::move(region).value()).detach()->abi();
+  return TENON_OK;
+}
+
+tenon_code_t files_map(void*, tenon_str_t path, tenon_blob_t** out_blob) {
+  Result<File> file = open_user_file(from_abi_str(path));
+  if (!file.ok()) return to_abi(file.status());
+  return give_mapped(map_file(*file), out_blob);
+}
+
+tenon_code_t files_map_beneath(void*, tenon_str_t folder, tenon_str_t name, uint64_t offset, uint64_t size_bytes,
+                               tenon_blob_t** out_blob) {
+  std::string_view where = from_abi_str(folder);
+  Result<File> file = open_beneath(where.empty() ? "." : where, from_abi_str(name));
+  if (!file.ok()) return to_abi(file.status());
+  if (size_bytes == UINT64_MAX && offset <= file->size_bytes()) size_bytes = file->size_bytes() - offset;
+  return give_mapped(map_region(*file, offset, size_bytes), out_blob);
+}
+
+tenon_code_t files_write(void*, tenon_str_t path, const void* data, uint64_t size_bytes) {
+  return to_abi(write_file(from_abi_str(path), {static_cast<const char*>(data), data == nullptr ? 0 : size_bytes}));
+}
+constexpr tenon_host_files_t kFiles = {sizeof(kFiles), nullptr, files_map, files_map_beneath, files_write};
+
+}  // namespace
+
+void register_service_interfaces() {
+  register_host_interface(TENON_HOST_THREADS_ID, 0, &kThreads);
+  register_host_interface(TENON_HOST_CACHE_ID, 0, &kCache);
+  register_host_interface(TENON_HOST_FILES_ID, 0, &kFiles);
+}
+
+}  // namespace tenon::host

@@ -1,0 +1,357 @@
+#include "core/host/plugin_host.h"
+
+#include <algorithm>
+#include <set>
+
+#include "core/base/environment.h"
+#include "core/base/failure.h"
+#include "core/base/limits.h"
+#include "core/base/log.h"
+#include "core/base/str.h"
+#include "core/host/host_interfaces.h"
+#include "core/host/library.h"
+#include "core/host/places.h"
+#include "core/host/probe.h"
+#include "core/host/requirements.h"
+#include "core/host/selection.h"
+
+namespace tenon::host {
+namespace {
+
+// Which gate a manifest's failure belongs to.
+Gate gate_of(std::string_view error_code) {
+  if (error_code == "P0201" || error_code == "P0202" || error_code == "P0203") return Gate::kParsed;
+  return Gate::kSchema;
+}
+
+std::string stem_of(std::string_view path) {
+  std::string_view name = file_name_of(path);
+  if (size_t end = name.find(".plugin.json"); end != std::string_view::npos) name = name.substr(0, end);
+  return printable(name, 128);
+}
+
+void report_failure(const Candidate& candidate) {
+  log_warning("plugins", "the plugin {} ({}) is skipped: {}", quoted(candidate.name()), candidate.manifest_path,
+              candidate.reason());
+}
+
+Result<Manifest> read_manifest(const std::string& path) {
+  Result<File> file = open_user_file(path);
+  if (!file.ok()) return error(file.status().code(), "P0201", "{}", file.status().message());
+  Result<std::string> text = read_all(*file, limit(Limit::kManifestBytes), "a manifest");
+  if (!text.ok()) return error(text.status().code(), "P0202", "{}", text.status().message());
+  return parse_manifest(*text, path);
+}
+
+}  // namespace
+
+const void* Plugin::interface(std::string_view id) const {
+  for (const AdoptedInterface& offered : adopted.interfaces) {
+    if (offered.id == id) return offered.table;
+  }
+  return nullptr;
+}
+
+PluginHost::PluginHost(Options options) : host_(options.host != nullptr ? options.host : host_table()) { scan(options); }
+
+PluginHost& PluginHost::process() {
+  static PluginHost* instance = [] {
+    auto* made = new PluginHost(Options{});
+    warn_unknown_variables(made->environment_names());
+    warn_unknown_log_names(made->plugin_names());
+    return made;
+  }();
+  return *instance;
+}
+
+void PluginHost::scan(const Options& options) {
+  std::vector<Place> places;
+  if (options.only_paths) {
+    for (const std::string& path : options.paths) places.push_back({path, "the program", true, false});
+  } else {
+    places = search_places(options.paths);
+  }
+  std::set<std::string> seen;  // a folder may be named twice
+  for (const Place& place : places) {
+    for (const FoundManifest& found : manifests_in(place)) {
+      if (seen.insert(found.path).second) add_manifest(found);
+    }
+  }
+  check_names();
+  check_requirements_of_all();
+  for (const auto& candidate : candidates_) {
+    if (candidate->state == State::kFailed) report_failure(*candidate);
+  }
+}
+
+void PluginHost::add_manifest(const FoundManifest& found) {
+  Candidate& c = *candidates_.emplace_back(std::make_unique<Candidate>());
+  c.manifest_path = found.path;
+  c.origin = found.origin;
+  c.named_explicitly = found.named_explicitly;
+  c.in_prefix = found.in_prefix;
+  c.manifest.name = stem_of(found.path);
+  if (!found.status.ok()) return c.fail(Gate::kFound, found.status);
+  c.pass(Gate::kFound, "named by " + found.origin);
+  Result<Manifest> manifest = read_manifest(found.path);
+  if (!manifest.ok()) {
+    const Gate gate = gate_of(manifest.status().error_code());
+    if (gate == Gate::kSchema) c.pass(Gate::kParsed);
+    return c.fail(gate, manifest.status());
+  }
+  c.pass(Gate::kParsed);
+  c.manifest = std::move(manifest).value();
+  Result<std::string> library = library_path(found.path, c.manifest.library);
+  if (!library.ok()) return c.fail(Gate::kSchema, library.status());
+  c.library_path = std::move(library).value();
+  c.pass(Gate::kSchema);
+  if (Status status = check_platform(c.manifest); !status.ok()) return c.fail(Gate::kPlatform, status);
+  c.pass(Gate::kPlatform);
+  if (Status status = check_abi(c.manifest); !status.ok()) return c.fail(Gate::kAbi, status);
+  c.pass(Gate::kAbi);
+}
+
+void PluginHost::check_names() {
+  Selection selection = read_selection();
+  std::vector<std::string> names = plugin_names();
+  warn_unmatched(selection, names);
+  std::set<std::string> taken;
+  for (auto& candidate : candidates_) {
+    Candidate& c = *candidate;
+    if (c.state != State::kAvailable) continue;
+    if (Status status = is_selected(selection, c); !status.ok()) {
+      c.fail(Gate::kDisabled, status, State::kOff);
+      taken.insert(c.name());  // a disabled plugin is not replaced by a namesake further on
+    } else if (!taken.insert(c.name()).second) {
+      c.fail(Gate::kDisabled,
+             error(TENON_ALREADY_EXISTS, "P0406", "an earlier manifest has the name {} too", quoted(c.name())), State::kOff);
+    } else {
+      c.pass(Gate::kDisabled);
+    }
+  }
+}
+
+void PluginHost::check_requirements_of_all() {
+  for (auto& candidate : candidates_) {
+    Candidate& c = *candidate;
+    if (c.state != State::kAvailable) continue;
+    Status status = check_requirements(c.manifest);
+    // What is not on this machine is no trouble worth a warning: the plugin is off.
+    if (!status.ok()) {
+      c.fail(Gate::kRequirements, status, State::kOff);
+    } else {
+      c.pass(Gate::kRequirements);
+    }
+  }
+  for (auto& candidate : candidates_) {
+    Candidate& c = *candidate;
+    if (c.state != State::kAvailable) continue;
+    for (const std::string& name : c.manifest.required_plugins) {
+      if (usable_candidate(name) != nullptr) continue;
+      c.fail(Gate::kRequirements, error(TENON_UNAVAILABLE, "P0501", "it requires the plugin {}, which cannot be used",
+                                        quoted(name)),
+             State::kOff);
+      break;
+    }
+  }
+}
+
+Candidate* PluginHost::usable_candidate(std::string_view plugin_name) const {
+  for (const auto& candidate : candidates_) {
+    if (candidate->name() == plugin_name && (candidate->state == State::kAvailable || candidate->state == State::kLoaded)) {
+      return candidate.get();
+    }
+  }
+  return nullptr;
+}
+
+std::vector<Provider> PluginHost::providers(std::string_view kind) const {
+  std::lock_guard lock(mutex_);
+  std::vector<Provider> out;
+  for (const auto& candidate : candidates_) {
+    if (candidate->state != State::kAvailable && candidate->state != State::kLoaded) continue;
+    for (const Provided& provided : candidate->manifest.provides) {
+      if (kind.empty() || provided.kind == kind) out.push_back({provided.kind, provided.name, candidate->name()});
+    }
+  }
+  return out;
+}
+
+std::vector<std::string> PluginHost::provided_names(std::string_view kind) const {
+  std::set<std::string> names;
+  for (Provider& provider : providers(kind)) names.insert(std::move(provider.name));
+  return {names.begin(), names.end()};
+}
+
+Result<const Plugin*> PluginHost::load(std::string_view plugin_name) {
+  std::lock_guard lock(mutex_);
+  if (Candidate* usable = usable_candidate(plugin_name)) {
+    TENON_RETURN_IF_ERROR(load_candidate(*usable), "loading the plugin {}", quoted(plugin_name));
+    return static_cast<const Plugin*>(usable->plugin);
+  }
+  for (const auto& candidate : candidates_) {
+    if (candidate->name() == plugin_name) {
+      return error(TENON_UNAVAILABLE, "P0902", "the plugin {} cannot be used: {}", quoted(plugin_name), candidate->reason());
+    }
+  }
+  return error(TENON_NOT_FOUND, "P0903", "there is no plugin {}{}; there are {}", quoted(plugin_name),
+               did_you_mean(plugin_name, std::span<const std::string>(plugin_names())), join_names(plugin_names()));
+}
+
+Result<const Plugin*> PluginHost::load_provider(std::string_view kind, std::string_view name) {
+  std::lock_guard lock(mutex_);
+  for (const auto& candidate : candidates_) {
+    if (candidate->state != State::kAvailable && candidate->state != State::kLoaded) continue;
+    for (const Provided& provided : candidate->manifest.provides) {
+      if (provided.kind != kind || provided.name != name) continue;
+      if (load_candidate(*candidate).ok()) return static_cast<const Plugin*>(candidate->plugin);
+      break;  // the next provider may be fine
+    }
+  }
+  return unusable(kind, name);
+}
+
+// Why nobody provides (kind, name): who could and what stopped them, or what there is instead.
+Status PluginHost::unusable(std::string_view kind, std::string_view name) const {
+  std::string reasons;
+  for (const auto& candidate : candidates_) {
+    for (const Provided& provided : candidate->manifest.provides) {
+      if (provided.kind != kind || provided.name != name) continue;
+      reasons += fmt::format("{}plugin {}: {}", reasons.empty() ? "" : "; ", quoted(candidate->name()), candidate->reason());
+      break;
+    }
+  }
+  if (!reasons.empty()) {
+    return error(TENON_UNAVAILABLE, "P0902", "the {} {} cannot be used: {}", kind, quoted(name), reasons);
+  }
+  // A manifest that could not be read tells nothing of what it provides: its own name is the best hint.
+  for (const auto& candidate : candidates_) {
+    if (candidate->name() == name && candidate->state == State::kFailed) {
+      return error(TENON_UNAVAILABLE, "P0902", "the {} {} cannot be used: plugin {}: {}", kind, quoted(name),
+                   quoted(candidate->name()), candidate->reason());
+    }
+  }
+  std::vector<std::string> names = provided_names(kind);
+  std::string there_are = names.empty() ? fmt::format("no plugin provides any {}", kind)
+                                        : fmt::format("there are {}", join_names(names));
+  return error(TENON_NOT_FOUND, "P0901", "no plugin provides the {} {}{}; {}", kind, quoted(name),
+               did_you_mean(name, std::span<const std::string>(names)), there_are);
+}
+
+Result<const void*> PluginHost::find_interface(std::string_view kind, std::string_view name, std::string_view interface_id) {
+  TENON_ASSIGN_OR_RETURN(const Plugin* plugin, load_provider(kind, name));
+  const void* table = plugin->interface(interface_id);
+  if (table == nullptr) {
+    return error(TENON_NOT_FOUND, "P0904", "the plugin {} of {} {} has no interface {}", quoted(plugin->name()), kind,
+                 quoted(name), quoted(interface_id));
+  }
+  return table;
+}
+
+std::vector<const Plugin*> PluginHost::load_all(std::string_view kind) {
+  std::lock_guard lock(mutex_);
+  std::vector<const Plugin*> plugins;
+  for (const auto& candidate : candidates_) {
+    if (candidate->state != State::kAvailable && candidate->state != State::kLoaded) continue;
+    const std::vector<Provided>& provides = candidate->manifest.provides;
+    bool wanted = std::any_of(provides.begin(), provides.end(), [&](const Provided& p) { return p.kind == kind; });
+    if (wanted && load_candidate(*candidate).ok()) plugins.push_back(candidate->plugin);
+  }
+  return plugins;
+}
+
+// Under the lock.
+Status PluginHost::load_candidate(Candidate& c) {
+  if (c.state == State::kLoaded) return Status();
+  if (c.state != State::kAvailable) {
+    return error(TENON_UNAVAILABLE, "P0902", "the plugin {} cannot be used: {}", quoted(c.name()), c.reason());
+  }
+  Status status = open_candidate(c);
+  if (!status.ok()) {
+    report_failure(c);
+    return status;
+  }
+  c.state = State::kLoaded;
+  c.pass(Gate::kSelected);
+  log_info("plugins", "loaded {} {} from {}", c.name(), c.plugin->adopted.version, c.library_path);
+  for (const std::string& id : c.plugin->adopted.unknown_interfaces) {
+    log_info("plugins", "the plugin {} offers {}, which this host does not know", quoted(c.name()), quoted(id));
+  }
+  return Status();
+}
+
+Status PluginHost::open_candidate(Candidate& c) {
+  auto stop = [&](Gate gate, Status status) {
+    c.fail(gate, status);
+    return status;
+  };
+  if (Status status = check_required_libraries(c.manifest); !status.ok()) return stop(Gate::kRequirements, std::move(status));
+  if (!c.manifest.sha256.empty()) {
+    if (Status status = check_digest(c.library_path, c.manifest.sha256); !status.ok()) return stop(Gate::kProbe, std::move(status));
+  }
+  if (!c.in_prefix && probe_mode() == ProbeMode::kChild) {
+    Status status = probe_library(c.library_path, c.name());
+    if (!status.ok()) {
+      // What the helper found by asking belongs to the gate that asks; what it did not survive is the probe's own.
+      std::string_view code = status.error_code();
+      Gate gate = code.starts_with("P07") ? Gate::kLoaded : code.starts_with("P06") ? Gate::kProbe : Gate::kInitialised;
+      if (gate != Gate::kProbe) c.pass(Gate::kProbe);
+      if (gate == Gate::kInitialised) c.pass(Gate::kLoaded);
+      return stop(gate, std::move(status));
+    }
+    c.pass(Gate::kProbe, "answered in a helper process");
+  } else {
+    c.pass(Gate::kProbe, c.in_prefix ? "part of the installation" : "not probed, as TENON_PLUGIN_PROBE says");
+  }
+  Result<tenon_plugin_query_t> query = open_library(c.library_path);
+  if (!query.ok()) return stop(Gate::kLoaded, query.status());
+  c.pass(Gate::kLoaded);
+  Result<const tenon_plugin_t*> record = ask_plugin(*query, host_, c.name());
+  if (!record.ok()) return stop(Gate::kInitialised, record.status());
+  Result<AdoptedPlugin> adopted = adopt_plugin(*record, c.name());
+  if (!adopted.ok()) return stop(Gate::kInitialised, adopted.status());
+  c.plugin = new Plugin{std::move(adopted).value()};  // never freed: its tables live as long as the process
+  c.pass(Gate::kInitialised);
+  return Status();
+}
+
+Status PluginHost::strict_status() const {
+  if (!env_flag("TENON_PLUGIN_STRICT", false)) return Status();
+  std::lock_guard lock(mutex_);
+  for (const auto& candidate : candidates_) {
+    if (candidate->state == State::kFailed) {
+      return error(TENON_FAILED_PRECONDITION, "P0905", "the plugin {} failed, and TENON_PLUGIN_STRICT is set: {}",
+                   quoted(candidate->name()), candidate->reason());
+    }
+  }
+  return Status();
+}
+
+std::vector<std::string> PluginHost::plugin_names() const {
+  std::set<std::string> names;
+  for (const auto& candidate : candidates_) names.insert(candidate->name());
+  return {names.begin(), names.end()};
+}
+
+std::vector<std::string> PluginHost::environment_names() const {
+  std::vector<std::string> names;
+  for (const auto& candidate : candidates_) {
+    const std::vector<std::string>& own = candidate->manifest.environment;
+    names.insert(names.end(), own.begin(), own.end());
+  }
+  return names;
+}
+
+void PluginHost::shutdown() {
+  std::lock_guard lock(mutex_);
+  for (const auto& candidate : candidates_) {
+    if (candidate->plugin == nullptr) continue;
+    tenon_plugin_t& record = candidate->plugin->adopted.record;
+    if (record.shutdown == nullptr) continue;
+    auto call = std::exchange(record.shutdown, nullptr);
+    Status status = from_abi(call(record.self), fmt::format("plugin {}: shutdown", quoted(candidate->name())));
+    if (!status.ok()) log_warning("plugins", "{}", status.text());
+  }
+}
+
+}  // namespace tenon::host

@@ -1,0 +1,112 @@
+// The plugins of a process: found by their manifests, loaded on first use of what they provide, and explained.
+//
+// Reading manifests opens no library. A plugin that fails is recorded with the gate that stopped it and never stops
+// the others.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/host/candidate.h"
+#include "core/host/tables.h"
+
+namespace tenon::host {
+
+// A loaded plugin. Never unloaded, never freed.
+struct Plugin {
+  AdoptedPlugin adopted;
+  const std::string& name() const { return adopted.name; }
+  // The full-size table, or null. A vendor's own interface is given as the plugin made it.
+  const void* interface(std::string_view id) const;
+  template <typename Table>
+  const Table* table(std::string_view id) const {
+    return static_cast<const Table*>(interface(id));
+  }
+};
+
+// Something that a usable manifest provides.
+struct Provider {
+  std::string kind, name, plugin;
+};
+
+class PluginHost {
+ public:
+  struct Options {
+    std::vector<std::string> paths;           // manifests or folders, searched first
+    const tenon_host_t* host = nullptr;       // null: host_table()
+    bool only_paths = false;                  // for tests: nothing but `paths` is searched
+  };
+  // Scans the search path.
+  explicit PluginHost(Options options);
+  PluginHost(const PluginHost&) = delete;
+  PluginHost& operator=(const PluginHost&) = delete;
+
+  // The process's, scanned on first use. Threads: safe.
+  static PluginHost& process();
+
+  // Every manifest that was found, in search order. The vector does not change; gates and states do (lock with
+  // explain_json for a consistent picture).
+  const std::vector<std::unique_ptr<Candidate>>& candidates() const { return candidates_; }
+
+  // What the usable manifests provide, in search order; kind as in manifest.h, empty for all. A plugin that failed to
+  // load provides nothing any more.
+  std::vector<Provider> providers(std::string_view kind = {}) const;
+  // The names of one kind, sorted, each once.
+  std::vector<std::string> provided_names(std::string_view kind) const;
+
+  // Loads a plugin by name, or gives the loaded one. P0903 no such plugin; P0902 with the reason if it cannot be used.
+  // Threads: safe; queries never run at the same time.
+  Result<const Plugin*> load(std::string_view plugin_name);
+
+  // The plugin that provides (kind, name), loaded. P0901 nobody does, with did-you-mean and what to do; P0902 who could
+  // and why not. The first in search order that can be loaded wins.
+  Result<const Plugin*> load_provider(std::string_view kind, std::string_view name);
+
+  // The table `interface_id` of whoever provides (kind, name). P0904 if that plugin lacks the interface.
+  Result<const void*> find_interface(std::string_view kind, std::string_view name, std::string_view interface_id);
+  template <typename Table>
+  Result<const Table*> find(std::string_view kind, std::string_view name, std::string_view interface_id) {
+    TENON_ASSIGN_OR_RETURN(const void* table, find_interface(kind, name, interface_id));
+    return static_cast<const Table*>(table);
+  }
+
+  // Loads every usable plugin that provides something of this kind; failures are recorded and logged. For registries
+  // that want all ops or all passes.
+  std::vector<const Plugin*> load_all(std::string_view kind);
+
+  // With TENON_PLUGIN_STRICT=1: the first failure of any plugin so far (P0905), else OK.
+  Status strict_status() const;
+
+  // {"schema":1,"plugins":[{"name","version","state","manifest","library","origin","provides":{kind:[names]},
+  //  "gates":[{"gate","outcome","code","text"}],"advice","unknown_keys"}]}. `filter`: a glob on names, empty for all.
+  std::string explain_json(std::string_view filter) const;
+  // The same for people: a line for each plugin, and its gates when `filter` names it.
+  std::string explain_text(std::string_view filter) const;
+
+  // Names of all plugins that were found, loaded or not; their manifests' `environment` variables.
+  std::vector<std::string> plugin_names() const;
+  std::vector<std::string> environment_names() const;
+
+  // Calls every loaded plugin's shutdown once. Before a normal end of the process, when nothing is in flight.
+  void shutdown();
+
+ private:
+  void scan(const Options& options);
+  void add_manifest(const struct FoundManifest& found);
+  void check_names();
+  void check_requirements_of_all();
+  Status load_candidate(Candidate& candidate);
+  Status open_candidate(Candidate& candidate);
+  Candidate* usable_candidate(std::string_view plugin_name) const;
+  Status unusable(std::string_view kind, std::string_view name) const;
+
+  const tenon_host_t* host_;
+  mutable std::recursive_mutex mutex_;  // a plugin's query may ask for another plugin's interface
+  std::vector<std::unique_ptr<Candidate>> candidates_;
+};
+
+}  // namespace tenon::host

@@ -1,0 +1,29 @@
+// Trying a library that changed in a process of its own, so that a crash, an abort or an endless loop in a plugin's
+// query costs that process and a line in the report. Results are kept in the cache by what stat says of the file.
+#pragma once
+#include <string>
+
+#include <tenon/abi/plugin.h>
+
+#include "core/base/status.h"
+
+namespace tenon::host {
+
+enum class ProbeMode { kChild, kInProcess, kOff };
+
+// TENON_PLUGIN_PROBE; child by default, with a warning for other words.
+ProbeMode probe_mode();
+
+// OK if the library answered its query with complete tables in a helper process, now or before. P0601 crashed, P0602
+// took too long, P0603 the helper cannot be started, or the code that loading it would give. Cost: about 2 ms the first
+// time, a file lookup afterwards. Threads: safe.
+Status probe_library(const std::string& library, const std::string& plugin_name);
+
+// P0604 unless the library's digest is `sha256`. Kept like a probe's result.
+Status check_digest(const std::string& library, const std::string& sha256);
+
+// A host table for processes that ask a plugin only what it offers: names, logs and failures work, and every other
+// interface answers with UNAVAILABLE.
+const tenon_host_t* listing_host();
+
+}  // namespace tenon::host

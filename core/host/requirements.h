@@ -1,0 +1,23 @@
+// What a manifest says about where it can work, compared with this machine. Looks, and loads nothing.
+#pragma once
+#include "core/host/manifest.h"
+
+namespace tenon::host {
+
+// P0301 operating system or processor, P0302 libc, P0303 sanitizer.
+Status check_platform(const Manifest& manifest);
+
+// P0305 newer ABI major or minor, P0304 older major.
+Status check_abi(const Manifest& manifest);
+
+// P0502 CPU feature, P0503 path, P0504 PCI device. `requires.plugins` is looked after by the host, and
+// `requires.libraries` when the plugin is loaded.
+Status check_requirements(const Manifest& manifest);
+
+// P0505 unless the system's loader finds every library of `requires.libraries`. Opens them.
+Status check_required_libraries(const Manifest& manifest);
+
+// The sanitizers that this host is compiled with: "address", "thread", or empty.
+std::string_view host_sanitizer();
+
+}  // namespace tenon::host

@@ -1,0 +1,56 @@
+// Negotiation: what a plugin answered becomes full-size tables. The known prefix of every table is copied into a
+// zeroed one of this host's size, so that nobody downstream compares sizes: a slot that the plugin does not know
+// is null. Tables that lack a required slot are refused with its name.
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tenon/abi/plugin.h>
+
+#include "core/base/status.h"
+
+namespace tenon::host {
+
+// A slot that must not be null.
+struct RequiredSlot {
+  uint32_t offset;
+  const char* name;
+};
+
+// An interface that this host knows.
+struct InterfaceInfo {
+  std::string_view id;
+  uint32_t size_bytes;
+  std::span<const RequiredSlot> required;
+};
+std::span<const InterfaceInfo> known_interfaces();
+
+// One interface of a loaded plugin; `table` is full-size and never freed.
+struct AdoptedInterface {
+  std::string id;
+  uint32_t minor = 0;
+  const void* table = nullptr;
+};
+
+struct AdoptedPlugin {
+  tenon_plugin_t record = {};  // full-size
+  std::string name, version, build_id;
+  std::vector<AdoptedInterface> interfaces;      // known ids, in the plugin's order
+  std::vector<std::string> unknown_interfaces;   // ignored
+};
+
+// Copies a record and its tables. P0802 null record, P0803 name differs from `expected_name` (empty: any), P0304 or
+// P0305 ABI, P0805 a required slot is null, P0806 a count or size makes no sense.
+Result<AdoptedPlugin> adopt_plugin(const tenon_plugin_t* record, std::string_view expected_name);
+
+// What the tables say that the plugin provides, as the manifest's `provides` has it: (kind, name). Calls into the
+// plugin for device kinds.
+struct OfferedName {
+  std::string kind, name;
+};
+std::vector<OfferedName> offered_names(const AdoptedPlugin& plugin);
+
+}  // namespace tenon::host
