@@ -15,11 +15,11 @@ struct Name {
 };
 
 // NumPy has no bf16 of its own; ml_dtypes writes its arrays as raw two-byte elements, "V2".
-constexpr Name kNames[] = {
-    {"b1", TENON_PRED, 1}, {"i1", TENON_I8, 1},  {"i2", TENON_I16, 2},  {"i4", TENON_I32, 4},
-    {"i8", TENON_I64, 8},  {"u1", TENON_U8, 1},  {"u2", TENON_U16, 2},  {"u4", TENON_U32, 4},
-    {"u8", TENON_U64, 8},  {"f2", TENON_F16, 2}, {"f4", TENON_F32, 4},  {"f8", TENON_F64, 8},
-    {"c8", TENON_C64, 8},  {"c16", TENON_C128, 16}, {"V2", TENON_BF16, 2}};
+constexpr Name kNames[] = {{"b1", TENON_PRED, 1}, {"i1", TENON_I8, 1},     {"i2", TENON_I16, 2},
+                           {"i4", TENON_I32, 4},  {"i8", TENON_I64, 8},    {"u1", TENON_U8, 1},
+                           {"u2", TENON_U16, 2},  {"u4", TENON_U32, 4},    {"u8", TENON_U64, 8},
+                           {"f2", TENON_F16, 2},  {"f4", TENON_F32, 4},    {"f8", TENON_F64, 8},
+                           {"c8", TENON_C64, 8},  {"c16", TENON_C128, 16}, {"V2", TENON_BF16, 2}};
 
 constexpr std::string_view kMagic("\x93NUMPY", 6);
 
@@ -35,8 +35,8 @@ std::string quoted(std::string_view text) {
   return out + (text.size() > 64 ? "...'" : "'");
 }
 
-// Reads the one dict literal that NumPy writes. No expression is evaluated: what is not a string, True, False or a
-// tuple of decimal numbers is refused.
+// Reads the one dict literal that NumPy writes. No expression is evaluated: what is not a string,
+// True, False or a tuple of decimal numbers is refused.
 class Literal {
  public:
   explicit Literal(std::string_view text) : text_(text) {}
@@ -76,8 +76,9 @@ class Literal {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) ++at_;
   }
   std::string wrong(std::string_view expected) const {
-    return fmt::format("T0123: the header is no array header: at its byte {} stands {}, expected {}", at_,
-                       quoted(text_.substr(at_, 16)), expected);
+    return fmt::format(
+        "T0123: the header is no array header: at its byte {} stands {}, expected {}", at_,
+        quoted(text_.substr(at_, 16)), expected);
   }
   bool string(std::string_view* out) {
     const char quote = peek();
@@ -92,7 +93,8 @@ class Literal {
   std::string value(std::string_view key, Header* out) {
     const int bit = key == "descr" ? 1 : key == "fortran_order" ? 2 : key == "shape" ? 4 : 0;
     if (bit == 0) return fmt::format("T0123: the header has the unknown key {}", quoted(key));
-    if ((seen_ & bit) != 0) return fmt::format("T0123: the header has the key {} twice", quoted(key));
+    if ((seen_ & bit) != 0)
+      return fmt::format("T0123: the header has the key {} twice", quoted(key));
     seen_ |= bit;
     if (bit == 1) return descr(out);
     if (bit == 4) return shape(out);
@@ -111,12 +113,16 @@ class Literal {
       text.remove_prefix(1);
     }
     if (text.starts_with('O')) {
-      return "T0124: it holds pickled Python objects, which are code and are never loaded; save an array of numbers";
+      return "T0124: it holds pickled Python objects, which are code and are never loaded; save an "
+             "array of numbers";
     }
-    const auto* name = std::find_if(std::begin(kNames), std::end(kNames), [&](const Name& n) { return n.descr == text; });
+    const auto* name = std::find_if(std::begin(kNames), std::end(kNames),
+                                    [&](const Name& n) { return n.descr == text; });
     if (name == std::end(kNames)) {
-      return fmt::format("T0124: the element type {} is not one of b1, i1..i8, u1..u8, f2, f4, f8, c8, c16 or V2 (bf16)",
-                         quoted(whole));
+      return fmt::format(
+          "T0124: the element type {} is not one of b1, i1..i8, u1..u8, f2, f4, f8, c8, c16 or V2 "
+          "(bf16)",
+          quoted(whole));
     }
     out->dtype = name->dtype;
     out->element_bytes = name->bytes;
@@ -130,7 +136,8 @@ class Literal {
       int64_t dim = 0;
       const size_t begin = (skip_space(), at_);
       for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
-        if (__builtin_mul_overflow(dim, 10, &dim) || __builtin_add_overflow(dim, text_[at_] - '0', &dim)) {
+        if (__builtin_mul_overflow(dim, 10, &dim) ||
+            __builtin_add_overflow(dim, text_[at_] - '0', &dim)) {
           return "T0102: a dim is beyond the limit of 2^63-1";
         }
       }
@@ -158,7 +165,8 @@ std::string check_size(std::string_view file, Header* out) {
   }
   const uint64_t there = file.size() - out->data_offset;
   if (bytes != there) {
-    return fmt::format("T0125: the shape needs {} bytes of elements, the file holds {}", bytes, there);
+    return fmt::format("T0125: the shape needs {} bytes of elements, the file holds {}", bytes,
+                       there);
   }
   out->data_bytes = bytes;
   return {};
@@ -167,27 +175,34 @@ std::string check_size(std::string_view file, Header* out) {
 }  // namespace
 
 std::string parse_header(std::string_view file, Header* out) {
-  if (file.starts_with("PK\x03\x04")) return "T0121: it is a .npz archive; unpack it and give one of its .npy files";
+  if (file.starts_with("PK\x03\x04"))
+    return "T0121: it is a .npz archive; unpack it and give one of its .npy files";
   if (file.starts_with("\x80") && !file.starts_with(kMagic)) {
-    return "T0121: it is a Python pickle, which is code and is never loaded; save the array with numpy.save";
+    return "T0121: it is a Python pickle, which is code and is never loaded; save the array with "
+           "numpy.save";
   }
-  if (!file.starts_with(kMagic)) return "T0121: it is no .npy file: it does not begin with \\x93NUMPY";
+  if (!file.starts_with(kMagic))
+    return "T0121: it is no .npy file: it does not begin with \\x93NUMPY";
   if (file.size() < 10) return "T0122: the file ends within its header";
   const auto major = static_cast<unsigned char>(file[6]);
-  if (major < 1 || major > 3) return fmt::format("T0122: format version {} is unknown; 1 to 3 are read", major);
+  if (major < 1 || major > 3)
+    return fmt::format("T0122: format version {} is unknown; 1 to 3 are read", major);
   const uint64_t width = major == 1 ? 2 : 4;
   if (file.size() < 8 + width) return "T0122: the file ends within its header";
   uint64_t length = 0;
-  for (uint64_t i = 0; i < width; ++i) length |= uint64_t{static_cast<unsigned char>(file[8 + i])} << (8 * i);
+  for (uint64_t i = 0; i < width; ++i)
+    length |= uint64_t{static_cast<unsigned char>(file[8 + i])} << (8 * i);
   if (length > file.size() - 8 - width) {
-    return fmt::format("T0122: the header's length is {}, the file has {} bytes left", length, file.size() - 8 - width);
+    return fmt::format("T0122: the header's length is {}, the file has {} bytes left", length,
+                       file.size() - 8 - width);
   }
   if (length > kMaxHeaderBytes) {
     return fmt::format("T0102: the header has {} bytes, the limit is {}", length, kMaxHeaderBytes);
   }
   *out = Header();
   out->data_offset = 8 + width + length;
-  if (std::string error = Literal(file.substr(8 + width, length)).parse(out); !error.empty()) return error;
+  if (std::string error = Literal(file.substr(8 + width, length)).parse(out); !error.empty())
+    return error;
   return check_size(file, out);
 }
 
@@ -218,7 +233,8 @@ std::vector<char> to_row_major(std::string_view data, const Header& header) {
   if (header.big_endian) {
     const bool complex = header.dtype == TENON_C64 || header.dtype == TENON_C128;
     const uint64_t part = complex ? size / 2 : size;
-    for (uint64_t at = 0; at + part <= out.size(); at += part) std::reverse(&out[at], &out[at] + part);
+    for (uint64_t at = 0; at + part <= out.size(); at += part)
+      std::reverse(&out[at], &out[at] + part);
   }
   return out;
 }
@@ -231,10 +247,11 @@ uint64_t element_bytes(tenon_dtype_t dtype) {
 }
 
 std::string make_header(tenon_dtype_t dtype, const int64_t* dims, uint32_t rank) {
-  const auto* name = std::find_if(std::begin(kNames), std::end(kNames), [&](const Name& n) { return n.dtype == dtype; });
+  const auto* name = std::find_if(std::begin(kNames), std::end(kNames),
+                                  [&](const Name& n) { return n.dtype == dtype; });
   if (name == std::end(kNames)) return {};
-  std::string header = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': (", name->bytes > 1 ? '<' : '|',
-                                   name->descr);
+  std::string header = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': (",
+                                   name->bytes > 1 ? '<' : '|', name->descr);
   for (uint32_t i = 0; i < rank; ++i) header += fmt::format("{}{}", i == 0 ? "" : ", ", dims[i]);
   if (rank == 1) header += ',';
   header += "), }";

@@ -1,5 +1,5 @@
-// The .npy format: a header that names element type, order and shape, then the elements. Nothing here knows
-// the host: bytes in, bytes or a sentence out.
+// The .npy format: a header that names element type, order and shape, then the elements. Nothing
+// here knows the host: bytes in, bytes or a sentence out.
 #ifndef FRONTENDS_NPY_FORMAT_H_
 #define FRONTENDS_NPY_FORMAT_H_
 
@@ -25,15 +25,15 @@ struct Header {
   uint64_t data_bytes = 0;  // product of dims times element_bytes, checked against the file's size
 };
 
-// Reads the header of a whole file. Returns an empty text, or what is wrong as "T01nn: sentence" without the
-// file's name. `file` may hold anything.
+// Reads the header of a whole file. Returns an empty text, or what is wrong as "T01nn: sentence"
+// without the file's name. `file` may hold anything.
 std::string parse_header(std::string_view file, Header* out);
 
 // Elements in row-major order and the machine's byte order, for headers that say otherwise.
 std::vector<char> to_row_major(std::string_view data, const Header& header);
 
-// The header, padded so that the data begins at a multiple of 64 bytes. Returns an empty text for element
-// types that .npy has no name for (i4, u4, f8).
+// The header, padded so that the data begins at a multiple of 64 bytes. Returns an empty text for
+// element types that .npy has no name for (i4, u4, f8).
 std::string make_header(tenon_dtype_t dtype, const int64_t* dims, uint32_t rank);
 
 // Bytes of one element; 0 for types that .npy cannot hold.

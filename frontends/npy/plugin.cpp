@@ -1,4 +1,5 @@
-// tenon.frontend/1 for .npy files: one tensor a file, read without copying when the file's order is ours.
+// tenon.frontend/1 for .npy files: one tensor a file, read without copying when the file's order is
+// ours.
 #include <cstring>
 #include <new>
 #include <string>
@@ -19,8 +20,12 @@ struct State {
 };
 State state;
 
-constexpr tenon_str_t str(std::string_view text) { return {text.data(), text.size()}; }
-std::string_view view(tenon_str_t text) { return {text.data, text.size}; }
+constexpr tenon_str_t str(std::string_view text) {
+  return {text.data(), text.size()};
+}
+std::string_view view(tenon_str_t text) {
+  return {text.data, text.size};
+}
 
 tenon_code_t fail(tenon_code_t code, const std::string& text) {
   return state.host->fail(state.host->self, code, str(text), nullptr, 0);
@@ -31,12 +36,14 @@ uint32_t accepts(void*, tenon_str_t name, const void* head, uint64_t head_bytes)
   return view(name).ends_with(".npy") ? 50 : 0;
 }
 
-tenon_code_t make_blob(const tenon_source_t& source, std::string_view file, const Header& header, tenon_blob_t** out) {
+tenon_code_t make_blob(const tenon_source_t& source, std::string_view file, const Header& header,
+                       tenon_blob_t** out) {
   const std::string_view data = file.substr(header.data_offset, header.data_bytes);
   if (header.dtype == TENON_PRED) {
     for (const char c : data) {
       if (c != 0 && c != 1) {
-        return fail(TENON_INVALID_ARGUMENT, "T0125: '" + std::string(view(source.name)) + "': a boolean is neither 0 nor 1");
+        return fail(TENON_INVALID_ARGUMENT, "T0125: '" + std::string(view(source.name)) +
+                                                "': a boolean is neither 0 nor 1");
       }
     }
   }
@@ -44,27 +51,33 @@ tenon_code_t make_blob(const tenon_source_t& source, std::string_view file, cons
     const std::vector<char> rows = tenon::npy::to_row_major(data, header);
     return state.graph->blob_bytes(state.graph->self, rows.data(), rows.size(), out);
   }
-  // An element that straddles its alignment would trap or be slow on some device: those files are copied.
+  // An element that straddles its alignment would trap or be slow on some device: those files are
+  // copied.
   if (header.data_offset % header.element_bytes != 0 || data.empty()) {
     return state.graph->blob_bytes(state.graph->self, data.data(), data.size(), out);
   }
-  return state.graph->blob_range(state.graph->self, source.bytes, header.data_offset, header.data_bytes, out);
+  return state.graph->blob_range(state.graph->self, source.bytes, header.data_offset,
+                                 header.data_bytes, out);
 }
 
 tenon_code_t read(const tenon_source_t& source, const tenon_tensor_sink_t& sink) {
   const void* data = nullptr;
   uint64_t size = 0;
-  if (const tenon_code_t code = state.graph->blob_data(state.graph->self, source.bytes, &data, &size); code != TENON_OK) {
+  if (const tenon_code_t code =
+          state.graph->blob_data(state.graph->self, source.bytes, &data, &size);
+      code != TENON_OK) {
     return code;
   }
   const std::string_view file(static_cast<const char*>(data), size);
   Header header;
   if (const std::string error = tenon::npy::parse_header(file, &header); !error.empty()) {
     // "T01nn: what" becomes "T01nn: 'file': what".
-    return fail(TENON_INVALID_ARGUMENT, error.substr(0, 7) + "'" + std::string(view(source.name)) + "': " + error.substr(7));
+    return fail(TENON_INVALID_ARGUMENT, error.substr(0, 7) + "'" + std::string(view(source.name)) +
+                                            "': " + error.substr(7));
   }
   tenon_blob_t* blob = nullptr;
-  if (const tenon_code_t code = make_blob(source, file, header, &blob); code != TENON_OK) return code;
+  if (const tenon_code_t code = make_blob(source, file, header, &blob); code != TENON_OK)
+    return code;
   tenon_tensor_t tensor = {};
   tensor.size_bytes = sizeof tensor;
   tensor.dtype = header.dtype;
@@ -80,7 +93,8 @@ tenon_code_t read_tensors(void*, const tenon_source_t* source, const tenon_tenso
   try {
     return read(*source, *sink);
   } catch (const std::bad_alloc&) {
-    return fail(TENON_RESOURCE_EXHAUSTED, "T0111: there is not enough memory to read '" + std::string(view(source->name)) + "'");
+    return fail(TENON_RESOURCE_EXHAUSTED, "T0111: there is not enough memory to read '" +
+                                              std::string(view(source->name)) + "'");
   }
 }
 
@@ -88,15 +102,21 @@ tenon_code_t write_tensor(void*, const tenon_tensor_t* tensor, const tenon_sink_
   try {
     const std::string header = tenon::npy::make_header(tensor->dtype, tensor->dims, tensor->rank);
     if (header.empty()) {
-      return fail(TENON_UNIMPLEMENTED, "T0124: .npy has no element type for 4-bit integers and 8-bit floats; convert the "
-                                       "tensor to f32 or i8 first");
+      return fail(
+          TENON_UNIMPLEMENTED,
+          "T0124: .npy has no element type for 4-bit integers and 8-bit floats; convert the "
+          "tensor to f32 or i8 first");
     }
     const void* data = nullptr;
     uint64_t size = 0;
-    if (const tenon_code_t code = state.graph->blob_data(state.graph->self, tensor->blob, &data, &size); code != TENON_OK) {
+    if (const tenon_code_t code =
+            state.graph->blob_data(state.graph->self, tensor->blob, &data, &size);
+        code != TENON_OK) {
       return code;
     }
-    if (const tenon_code_t code = sink->write(sink->self, header.data(), header.size()); code != TENON_OK) return code;
+    if (const tenon_code_t code = sink->write(sink->self, header.data(), header.size());
+        code != TENON_OK)
+      return code;
     return size == 0 ? TENON_OK : sink->write(sink->self, data, size);
   } catch (const std::bad_alloc&) {
     return fail(TENON_RESOURCE_EXHAUSTED, "T0111: there is not enough memory to write a tensor");
@@ -131,9 +151,12 @@ constexpr tenon_plugin_t kPlugin = {
 
 }  // namespace
 
-extern "C" tenon_code_t tenon_plugin_query(uint32_t, const tenon_host_t* host, const tenon_plugin_t** out) {
+extern "C" tenon_code_t tenon_plugin_query(uint32_t, const tenon_host_t* host,
+                                           const tenon_plugin_t** out) {
   const void* table = nullptr;
-  if (const tenon_code_t code = host->query(host->self, str(TENON_HOST_GRAPH_ID), 0, &table); code != TENON_OK) return code;
+  if (const tenon_code_t code = host->query(host->self, str(TENON_HOST_GRAPH_ID), 0, &table);
+      code != TENON_OK)
+    return code;
   state = {host, static_cast<const tenon_host_graph_t*>(table)};
   *out = &kPlugin;
   return TENON_OK;

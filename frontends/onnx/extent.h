@@ -1,6 +1,7 @@
-// One integer that shape arithmetic follows: a number, which may be negative, or a symbolic dim. Exporters compute the
-// arguments of Reshape, Slice or Expand with ordinary nodes (Shape, Gather, Mul, Concat ...); following these values here
-// turns such chains into dims, so that no shape is computed when the model runs.
+// One integer that shape arithmetic follows: a number, which may be negative, or a symbolic dim.
+// Exporters compute the arguments of Reshape, Slice or Expand with ordinary nodes (Shape, Gather,
+// Mul, Concat ...); following these values here turns such chains into dims, so that no shape is
+// computed when the model runs.
 #ifndef FRONTENDS_ONNX_EXTENT_H_
 #define FRONTENDS_ONNX_EXTENT_H_
 
@@ -18,20 +19,25 @@ struct Extent {
   std::optional<Dim> symbolic;  // then `number` has no meaning
 
   static Extent of(int64_t number) { return {number, {}}; }
-  static Extent of(Dim dim) { return dim.is_constant() ? Extent{dim.constant(), {}} : Extent{0, dim}; }
+  static Extent of(Dim dim) {
+    return dim.is_constant() ? Extent{dim.constant(), {}} : Extent{0, dim};
+  }
   bool is_number() const { return !symbolic.has_value(); }
   bool is(int64_t n) const { return is_number() && number == n; }
   // Invalid for negative numbers.
-  Dim dim(tenon_graph_t* graph) const { return symbolic ? *symbolic : number < 0 ? Dim::invalid() : Dim(graph, number); }
+  Dim dim(tenon_graph_t* graph) const {
+    return symbolic ? *symbolic : number < 0 ? Dim::invalid() : Dim(graph, number);
+  }
 };
 
 using Extents = std::vector<Extent>;
 
 enum class Arithmetic { kAdd, kSub, kMul, kDiv, kMod, kMin, kMax };
 
-// Integers of 64 bits wrap, division truncates, x/0 = -1 and x%0 = x, as when the model runs. Nothing when symbols make the
-// result unknown.
-std::optional<Extent> compute(tenon_graph_t* graph, Arithmetic op, const Extent& a, const Extent& b);
+// Integers of 64 bits wrap, division truncates, x/0 = -1 and x%0 = x, as when the model runs.
+// Nothing when symbols make the result unknown.
+std::optional<Extent> compute(tenon_graph_t* graph, Arithmetic op, const Extent& a,
+                              const Extent& b);
 
 }  // namespace tenon::onnx
 

@@ -14,7 +14,8 @@ std::string host_failure(std::string* id) {
   if (id != nullptr) *id = view(failure.id);
   std::string text(view(failure.message));
   // The message may carry its code in front.
-  if (failure.id.size > 0 && text.starts_with(view(failure.id))) text.erase(0, std::min(text.size(), failure.id.size + 2));
+  if (failure.id.size > 0 && text.starts_with(view(failure.id)))
+    text.erase(0, std::min(text.size(), failure.id.size + 2));
   return text;
 }
 
@@ -22,8 +23,8 @@ const OpImporter* find_importer(std::string_view domain, std::string_view op, in
   using Table = std::unordered_map<std::string_view, std::vector<const OpImporter*>>;
   static const Table kTable = [] {
     Table table;
-    for (const auto& importers : {elementwise_importers(), shape_importers(), index_importers(), reduce_importers(),
-                                  nn_importers()}) {
+    for (const auto& importers : {elementwise_importers(), shape_importers(), index_importers(),
+                                  reduce_importers(), nn_importers()}) {
       for (const OpImporter& importer : importers) table[importer.op].push_back(&importer);
     }
     return table;
@@ -47,10 +48,13 @@ bool Importer::run(Graph* out) {
   if (!check_ops(model_, versions, problems_)) return false;
   const GraphProto& main = *model_.graph;
   if (!main.sparse_initializers.empty()) {
-    return problems_->add("T0714", fmt::format("it has {} sparse initializers, which are not supported; export them dense",
-                                               main.sparse_initializers.size()));
+    return problems_->add(
+        "T0714",
+        fmt::format("it has {} sparse initializers, which are not supported; export them dense",
+                    main.sparse_initializers.size()));
   }
-  if (!Graph::create(main.name.empty() ? "main" : main.name, &graph_).ok()) return tell_host("the graph");
+  if (!Graph::create(main.name.empty() ? "main" : main.name, &graph_).ok())
+    return tell_host("the graph");
   region_ = main_region(graph_.get());
   builder_.emplace(graph_.get(), region_.id());
   Scope scope;
@@ -65,7 +69,8 @@ bool Importer::check_header() {
   if (model_.graph == nullptr) return problems_->add("T0702", "it has no graph");
   if (model_.ir_version < 1) return problems_->add("T0702", "it has no IR version, or one below 1");
   if (model_.ir_version > 1000) {
-    return problems_->add("T0702", fmt::format("its IR version {} is not known", model_.ir_version));
+    return problems_->add("T0702",
+                          fmt::format("its IR version {} is not known", model_.ir_version));
   }
   if (model_.opsets.empty()) return problems_->add("T0702", "it names no opset");
   return true;
@@ -77,7 +82,9 @@ bool Importer::tell_host(std::string_view what) {
   return problems_->add(id.empty() ? "T0715" : id, fmt::format("{}: {}", what, text));
 }
 
-Item* Importer::new_item() { return &items_.emplace_back(); }
+Item* Importer::new_item() {
+  return &items_.emplace_back();
+}
 
 bool Importer::add_initializers(const GraphProto& graph, Scope* scope) {
   bool ok = true;
@@ -87,7 +94,8 @@ bool Importer::add_initializers(const GraphProto& graph, Scope* scope) {
     if (tensor.name.empty()) {
       ok = problems_->add("T0705", "an initializer has no name");
     } else if (!scope->try_emplace(tensor.name, item).second) {
-      ok = problems_->add("T0705", fmt::format("two initializers have the name {}", quote(tensor.name)));
+      ok = problems_->add("T0705",
+                          fmt::format("two initializers have the name {}", quote(tensor.name)));
     }
   }
   return ok;
@@ -97,7 +105,9 @@ bool Importer::add_inputs(const GraphProto& graph, Scope* scope) {
   bool ok = true;
   for (const ValueProto& input : graph.inputs) {
     // Before IR version 4 every initializer was an input too.
-    if (const auto at = scope->find(input.name); at != scope->end() && at->second->pending != nullptr) continue;
+    if (const auto at = scope->find(input.name);
+        at != scope->end() && at->second->pending != nullptr)
+      continue;
     Item* item = new_item();
     if (input.name.empty()) {
       ok = problems_->add("T0705", "an input has no name");
@@ -112,13 +122,19 @@ bool Importer::add_inputs(const GraphProto& graph, Scope* scope) {
 
 bool Importer::add_input(const ValueProto& input, Item* item) {
   const std::string where = fmt::format("input {}", quote(input.name));
-  if (!input.is_tensor) return problems_->add("T0710", fmt::format("{} is no tensor, and only tensors are supported", where));
+  if (!input.is_tensor)
+    return problems_->add("T0710",
+                          fmt::format("{} is no tensor, and only tensors are supported", where));
   item->dtype = dtype_of_onnx(input.elem_type);
   if (item->dtype == TENON_DTYPE_NONE) {
-    return problems_->add("T0710", fmt::format("{} has element type {}, which is not supported", where, input.elem_type));
+    return problems_->add("T0710", fmt::format("{} has element type {}, which is not supported",
+                                               where, input.elem_type));
   }
   if (!input.has_shape) {
-    return problems_->add("T0713", fmt::format("{} has no shape; export the model with shapes (symbolic dims are fine)", where));
+    return problems_->add(
+        "T0713",
+        fmt::format("{} has no shape; export the model with shapes (symbolic dims are fine)",
+                    where));
   }
   for (size_t i = 0; i < input.dims.size(); ++i) {
     const DimProto& dim = input.dims[i];
@@ -129,9 +145,11 @@ bool Importer::add_input(const ValueProto& input, Item* item) {
     if (!item->dims.back().valid()) return tell_host(where);
   }
   if (!check_elements(item->dims, where)) return false;
-  if (!argument(region_, Type{item->dtype, item->dims}, input.name, &item->value).ok()) return tell_host(where);
+  if (!argument(region_, Type{item->dtype, item->dims}, input.name, &item->value).ok())
+    return tell_host(where);
   for (size_t i = 0; i < item->dims.size(); ++i) {
-    if (!item->dims[i].is_constant()) sources_.try_emplace(item->dims[i].raw(), item->value, static_cast<int64_t>(i));
+    if (!item->dims[i].is_constant())
+      sources_.try_emplace(item->dims[i].raw(), item->value, static_cast<int64_t>(i));
   }
   return true;
 }
@@ -143,14 +161,16 @@ Dim Importer::symbol(const ValueProto& input, size_t axis) {
   std::string name = key.empty() ? fmt::format("{}_{}", input.name, axis) : key;
   // Names of symbols are words of the text form.
   for (char& c : name) {
-    if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_')) c = '_';
+    if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'))
+      c = '_';
   }
   if (name[0] >= '0' && name[0] <= '9') name.insert(0, "_");
   tenon_symbol_t id = 0;
   tenon_symbol_view_t view = {};
   view.size_bytes = sizeof view;
   const tenon_host_graph_t& api = graph_api();
-  if (api.symbol_define(api.self, graph_.get(), region_.id(), str(name), 0, INT64_MAX, 1, -1, &id) != TENON_OK ||
+  if (api.symbol_define(api.self, graph_.get(), region_.id(), str(name), 0, INT64_MAX, 1, -1,
+                        &id) != TENON_OK ||
       api.symbol_view(api.self, graph_.get(), id, &view) != TENON_OK) {
     return Dim::invalid();
   }
@@ -166,15 +186,19 @@ bool Importer::check_elements(const Dims& dims, std::string_view where) {
   }
   for (const Dim d : dims) {
     if (!d.is_constant()) continue;
-    if (__builtin_mul_overflow(count, d.constant(), &count) || static_cast<uint64_t>(count) > limits().elements) {
-      return problems_->add("T0102", fmt::format("{} has more elements than the limit of {}; TENON_LIMIT_ELEMENTS raises it",
-                                                 where, limits().elements));
+    if (__builtin_mul_overflow(count, d.constant(), &count) ||
+        static_cast<uint64_t>(count) > limits().elements) {
+      return problems_->add(
+          "T0102",
+          fmt::format("{} has more elements than the limit of {}; TENON_LIMIT_ELEMENTS raises it",
+                      where, limits().elements));
     }
   }
   return true;
 }
 
-void Importer::run_nodes(std::span<const NodeProto> nodes, const OpsetVersions& versions, Scope* scope, const Frame* frame) {
+void Importer::run_nodes(std::span<const NodeProto> nodes, const OpsetVersions& versions,
+                         Scope* scope, const Frame* frame) {
   std::vector<const NodeProto*> order;
   if (!order_nodes(nodes, *scope, problems_, &order)) return;
   scope->reserve(scope->size() + order.size());
@@ -187,7 +211,8 @@ void Importer::run_nodes(std::span<const NodeProto> nodes, const OpsetVersions& 
   }
 }
 
-void Importer::run_node(const NodeProto& node, const OpsetVersions& versions, Scope* scope, const Frame* frame) {
+void Importer::run_node(const NodeProto& node, const OpsetVersions& versions, Scope* scope,
+                        const Frame* frame) {
   std::vector<Item*> inputs;
   bool failed = !check_attributes(node);
   for (const Text name : node.inputs) {
@@ -205,7 +230,8 @@ void Importer::run_node(const NodeProto& node, const OpsetVersions& versions, Sc
   frame_ = frame;
   NodeContext n(this, node, versions.of(node.domain), std::move(inputs));
   if (!failed) {
-    const OpImporter* importer = find_importer(node.domain == "ai.onnx" ? "" : node.domain, node.op_type, n.version());
+    const OpImporter* importer =
+        find_importer(node.domain == "ai.onnx" ? "" : node.domain, node.op_type, n.version());
     locate(node);
     failed = !n.finish(importer->import(n));
   }
@@ -222,7 +248,8 @@ bool Importer::check_attributes(const NodeProto& node) {
   for (size_t i = 0; i < node.attributes.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
       if (node.attributes[i].name == node.attributes[j].name) {
-        return problems_->add("T0708", fmt::format("{} has the attribute {} twice", node_text(node), quote(node.attributes[i].name)));
+        return problems_->add("T0708", fmt::format("{} has the attribute {} twice", node_text(node),
+                                                   quote(node.attributes[i].name)));
       }
     }
   }
@@ -230,26 +257,30 @@ bool Importer::check_attributes(const NodeProto& node) {
 }
 
 void Importer::locate(const NodeProto& node) {
-  const std::string name = node.name.empty() ? fmt::format("{}#{}", node.op_type, node.index) : std::string(node.name);
+  const std::string name =
+      node.name.empty() ? fmt::format("{}#{}", node.op_type, node.index) : std::string(node.name);
   tenon_loc_t loc = 0;
-  if (graph_api().loc_make(graph_api().self, graph_.get(), str(source_.name), str(name), 0, &loc) != TENON_OK) loc = 0;
+  if (graph_api().loc_make(graph_api().self, graph_.get(), str(source_.name), str(name), 0, &loc) !=
+      TENON_OK)
+    loc = 0;
   builder_->set_loc(loc);
 }
 
-bool Importer::call(const FunctionProto& function, const NodeProto& node, const std::vector<Item*>& inputs, Scope* scope,
-                    const Frame* frame) {
+bool Importer::call(const FunctionProto& function, const NodeProto& node,
+                    const std::vector<Item*>& inputs, Scope* scope, const Frame* frame) {
   if (inputs.size() > function.inputs.size() || node.outputs.size() > function.outputs.size()) {
-    return problems_->add("T0709", fmt::format("{} has {} inputs and {} outputs, its function {} and {}", node_text(node),
-                                               inputs.size(), node.outputs.size(), function.inputs.size(),
-                                               function.outputs.size()));
+    return problems_->add("T0709",
+                          fmt::format("{} has {} inputs and {} outputs, its function {} and {}",
+                                      node_text(node), inputs.size(), node.outputs.size(),
+                                      function.inputs.size(), function.outputs.size()));
   }
   OpsetVersions versions;
   if (!read_opsets(function.opsets, &versions, problems_)) return false;
   Scope inner;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i] != nullptr && !inner.try_emplace(function.inputs[i], inputs[i]).second) {
-      return problems_->add("T0705", fmt::format("function {} has the input {} twice", quote(function.name),
-                                                 quote(function.inputs[i])));
+      return problems_->add("T0705", fmt::format("function {} has the input {} twice",
+                                                 quote(function.name), quote(function.inputs[i])));
     }
   }
   const Frame callee{&node, frame};
@@ -259,8 +290,8 @@ bool Importer::call(const FunctionProto& function, const NodeProto& node, const 
     const auto at = inner.find(function.outputs[i]);
     if (at == inner.end()) {
       if (problems_->empty()) {
-        problems_->add("T0706", fmt::format("function {} has the output {}, which nothing defines", quote(function.name),
-                                            quote(function.outputs[i])));
+        problems_->add("T0706", fmt::format("function {} has the output {}, which nothing defines",
+                                            quote(function.name), quote(function.outputs[i])));
       }
       return false;
     }
@@ -269,11 +300,13 @@ bool Importer::call(const FunctionProto& function, const NodeProto& node, const 
   return true;
 }
 
-const AttributeProto* Importer::attribute(const NodeProto& node, std::string_view name, const Frame* frame) const {
+const AttributeProto* Importer::attribute(const NodeProto& node, std::string_view name,
+                                          const Frame* frame) const {
   for (const AttributeProto& attribute : node.attributes) {
     if (attribute.name != name) continue;
     if (attribute.reference.empty()) return &attribute;
-    return frame == nullptr ? nullptr : this->attribute(*frame->caller, attribute.reference, frame->parent);
+    return frame == nullptr ? nullptr
+                            : this->attribute(*frame->caller, attribute.reference, frame->parent);
   }
   return nullptr;
 }
@@ -283,7 +316,8 @@ bool Importer::resolve(Item* item) {
   const TensorProto& tensor = *item->pending;
   item->pending = nullptr;
   auto constant = std::make_shared<Constant>();
-  if (!read_tensor(tensor, source_, fmt::format("initializer {}", quote(tensor.name)), problems_, constant.get())) {
+  if (!read_tensor(tensor, source_, fmt::format("initializer {}", quote(tensor.name)), problems_,
+                   constant.get())) {
     item->failed = true;
     return false;
   }
@@ -303,7 +337,8 @@ const Extents* Importer::known(Item* item) {
     const size_t width = dtype_bytes(item->dtype);
     if (bytes.size() / width > kMaxKnownElements) return nullptr;
     auto elements = std::make_shared<Extents>();
-    for (size_t at = 0; at < bytes.size(); at += width) elements->push_back(Extent::of(load_int(item->dtype, &bytes[at])));
+    for (size_t at = 0; at < bytes.size(); at += width)
+      elements->push_back(Extent::of(load_int(item->dtype, &bytes[at])));
     item->elements = std::move(elements);
   }
   return item->elements.get();
@@ -323,10 +358,12 @@ Value Importer::value_of(Item* item) {
 
 Value Importer::build_elements(const Item& item) {
   const Extents& elements = *item.elements;
-  if (std::all_of(elements.begin(), elements.end(), [](const Extent& e) { return e.is_number(); })) {
+  if (std::all_of(elements.begin(), elements.end(),
+                  [](const Extent& e) { return e.is_number(); })) {
     const size_t width = dtype_bytes(item.dtype);
     std::vector<std::byte> bytes(elements.size() * width);
-    for (size_t i = 0; i < elements.size(); ++i) store_int(item.dtype, &bytes[i * width], elements[i].number);
+    for (size_t i = 0; i < elements.size(); ++i)
+      store_int(item.dtype, &bytes[i * width], elements[i].number);
     std::vector<int64_t> dims;
     for (const Dim d : item.dims) dims.push_back(d.constant());
     return builder_->constant(item.dtype, dims, bytes.data(), bytes.size());
@@ -334,7 +371,8 @@ Value Importer::build_elements(const Item& item) {
   std::vector<Value> parts;
   const Dims one = {Dim(graph_.get(), 1)};
   for (const Extent& element : elements) {
-    const Value number = element.is_number() ? builder_->scalar_int(TENON_I64, element.number) : dim_value(*element.symbolic, 0);
+    const Value number = element.is_number() ? builder_->scalar_int(TENON_I64, element.number)
+                                             : dim_value(*element.symbolic, 0);
     parts.push_back(builder_->build("reshape", {number}, {{"shape", one}}));
   }
   Value all = parts.size() == 1 ? parts[0] : builder_->build("concat", parts, {{"dim", 0}});
@@ -349,11 +387,14 @@ Value Importer::dim_value(Dim dim, size_t depth) {
   }
   tenon_dim_view_t view = {};
   view.size_bytes = sizeof view;
-  static constexpr std::string_view kOps[] = {"", "", "add", "", "mul", "floor_div", "floor_mod", "min", "max"};
-  const bool seen = graph_api().dim_view(graph_api().self, graph_.get(), dim.raw(), &view) == TENON_OK;
+  static constexpr std::string_view kOps[] = {"",          "",          "add", "",   "mul",
+                                              "floor_div", "floor_mod", "min", "max"};
+  const bool seen =
+      graph_api().dim_view(graph_api().self, graph_.get(), dim.raw(), &view) == TENON_OK;
   if (seen && view.op == TENON_DIM_CONSTANT) return builder_->scalar_int(TENON_I64, view.constant);
   if (!seen || depth > limits().depth || view.op >= std::size(kOps) || kOps[view.op].empty()) {
-    builder_->note(fail(TENON_UNIMPLEMENTED, "T0714: a size that no input's shape gives is needed as a number"));
+    builder_->note(fail(TENON_UNIMPLEMENTED,
+                        "T0714: a size that no input's shape gives is needed as a number"));
     return Value();
   }
   const Value a = dim_value(Dim(graph_.get(), view.a), depth + 1);
@@ -371,7 +412,8 @@ bool Importer::add_outputs(const GraphProto& graph, const Scope& scope) {
   for (const ValueProto& output : graph.outputs) {
     const auto at = scope.find(output.name);
     if (at == scope.end()) {
-      ok = problems_->add("T0706", fmt::format("the output {} is defined by nothing", quote(output.name)));
+      ok = problems_->add("T0706",
+                          fmt::format("the output {} is defined by nothing", quote(output.name)));
       continue;
     }
     if (std::find(names.begin(), names.end(), output.name) != names.end()) {
@@ -394,10 +436,12 @@ bool Importer::check_output(const ValueProto& output, const Item& item) {
   if (!output.is_tensor) return true;  // a type is optional
   const tenon_dtype_t dtype = dtype_of_onnx(output.elem_type);
   if (output.elem_type != 0 && dtype != item.dtype) {
-    return problems_->add("T0710", fmt::format("output {} is declared with element type {}, but is {}", quote(output.name),
-                                               dtype == TENON_DTYPE_NONE ? std::to_string(output.elem_type)
-                                                                         : std::string(dtype_name(dtype)),
-                                               dtype_name(item.dtype)));
+    return problems_->add(
+        "T0710",
+        fmt::format("output {} is declared with element type {}, but is {}", quote(output.name),
+                    dtype == TENON_DTYPE_NONE ? std::to_string(output.elem_type)
+                                              : std::string(dtype_name(dtype)),
+                    dtype_name(item.dtype)));
   }
   if (!output.has_shape) return true;
   bool fits = output.dims.size() == item.dims.size();
@@ -405,7 +449,10 @@ bool Importer::check_output(const ValueProto& output, const Item& item) {
     const DimProto& dim = output.dims[i];
     fits = !dim.has_value || !item.dims[i].is_constant() || item.dims[i].is(dim.value);
   }
-  return fits || problems_->add("T0713", fmt::format("output {} is declared with another shape than its node gives", quote(output.name)));
+  return fits ||
+         problems_->add("T0713",
+                        fmt::format("output {} is declared with another shape than its node gives",
+                                    quote(output.name)));
 }
 
 bool import_model(const ModelProto& model, const Source& source, Problems* problems, Graph* out) {

@@ -1,12 +1,14 @@
 // The importers' view of one node, and the table that finds an importer.
 //
-// An importer is a function for one op from one opset version on; the table of each ops_*.cpp names them. It reads
-// operands and attributes through its NodeContext, builds nodes of ours, and sets the results:
+// An importer is a function for one op from one opset version on; the table of each ops_*.cpp names
+// them. It reads operands and attributes through its NodeContext, builds nodes of ours, and sets
+// the results:
 //
 //     bool relu(NodeContext& n) { return n.set(0, n.build("relu", {n.value(0)})); }
 //
-// Failures are told through fail() and are sticky: whatever is asked afterwards gives empty answers, so an importer
-// may write straight on. Nothing is read or built for a node whose operands failed before.
+// Failures are told through fail() and are sticky: whatever is asked afterwards gives empty
+// answers, so an importer may write straight on. Nothing is read or built for a node whose operands
+// failed before.
 #ifndef FRONTENDS_ONNX_IMPORTER_H_
 #define FRONTENDS_ONNX_IMPORTER_H_
 
@@ -30,8 +32,8 @@ namespace tenon::onnx {
 
 // What an ONNX name stands for: a value of the graph, integers that are known without one, or both.
 struct Item {
-  Value value;  // invalid until something needs it as a tensor
-  std::shared_ptr<Constant> constant;  // data from the file
+  Value value;                           // invalid until something needs it as a tensor
+  std::shared_ptr<Constant> constant;    // data from the file
   const TensorProto* pending = nullptr;  // an initializer that nothing has used yet
   tenon_dtype_t dtype = TENON_DTYPE_NONE;
   Dims dims;
@@ -62,8 +64,8 @@ const OpImporter* find_importer(std::string_view domain, std::string_view op, in
 // "node 'x' (Op)", or "node #3 (Op)" when it has no name.
 std::string node_text(const NodeProto& node);
 
-// Whole-model checks before anything is built: every op is known (all unknown ones are told at once), functions do
-// not call each other in a circle, and inlining them stays within the limits.
+// Whole-model checks before anything is built: every op is known (all unknown ones are told at
+// once), functions do not call each other in a circle, and inlining them stays within the limits.
 struct OpsetVersions {
   std::unordered_map<std::string_view, int64_t> by_domain;  // "ai.onnx" is kept as ""
   int64_t of(std::string_view domain) const;                // 0: not imported
@@ -72,17 +74,23 @@ bool read_opsets(std::span<const OpsetProto> opsets, OpsetVersions* out, Problem
 const FunctionProto* find_function(const ModelProto& model, const NodeProto& node);
 bool check_ops(const ModelProto& model, const OpsetVersions& versions, Problems* problems);
 
-// The nodes in an order in which every value is defined before it is used; the file's own where that is one. `defined` holds
-// what is visible at the start. False after duplicate definitions, undefined inputs or cycles, with the problems told.
-bool order_nodes(std::span<const NodeProto> nodes, const std::unordered_map<std::string_view, Item*>& defined,
-                 Problems* problems, std::vector<const NodeProto*>* out);
+// The nodes in an order in which every value is defined before it is used; the file's own where
+// that is one. `defined` holds what is visible at the start. False after duplicate definitions,
+// undefined inputs or cycles, with the problems told.
+bool order_nodes(std::span<const NodeProto> nodes,
+                 const std::unordered_map<std::string_view, Item*>& defined, Problems* problems,
+                 std::vector<const NodeProto*>* out);
 
 class Importer;
 
 class NodeContext {
  public:
   NodeContext(Importer* importer, const NodeProto& node, int64_t version, std::vector<Item*> inputs)
-      : importer_(importer), node_(node), version_(version), inputs_(std::move(inputs)), outputs_(node.outputs.size()) {}
+      : importer_(importer),
+        node_(node),
+        version_(version),
+        inputs_(std::move(inputs)),
+        outputs_(node.outputs.size()) {}
 
   int64_t version() const { return version_; }
   std::string_view op() const { return node_.op_type; }
@@ -101,7 +109,9 @@ class NodeContext {
   bool arity(size_t least, size_t most, size_t most_outputs = 1);
   const Item& item(size_t i);  // of an operand that is there
   Value value(size_t i);       // as a tensor; invalid for an absent one
-  tenon_dtype_t dtype(size_t i) { return has(i) ? inputs_[i]->dtype : tenon_dtype_t{TENON_DTYPE_NONE}; }
+  tenon_dtype_t dtype(size_t i) {
+    return has(i) ? inputs_[i]->dtype : tenon_dtype_t{TENON_DTYPE_NONE};
+  }
   const Dims& dims(size_t i) { return item(i).dims; }
   int64_t rank(size_t i) { return static_cast<int64_t>(dims(i).size()); }
   // Integers known at import, or nothing.
@@ -109,7 +119,8 @@ class NodeContext {
   // The same where they are needed: fails when they are only known at run time.
   const Extents* need(size_t i, std::string_view what);
   std::optional<std::vector<int64_t>> need_numbers(size_t i, std::string_view what);
-  // The one number of a constant of any element type; nothing when it is no constant of one element.
+  // The one number of a constant of any element type; nothing when it is no constant of one
+  // element.
   std::optional<double> constant(size_t i);
   // Constant operand i as numbers, at most kMaxKnownElements.
   std::optional<std::vector<double>> constants(size_t i);
@@ -124,13 +135,16 @@ class NodeContext {
   const TensorProto* tensor(std::string_view name);
   bool read(const TensorProto& tensor, Constant* out);
 
-  // An axis, negative ones counted from the end, checked against [0, rank) or [0, rank] when `end` is 1. -1 on failure.
+  // An axis, negative ones counted from the end, checked against [0, rank) or [0, rank] when `end`
+  // is 1. -1 on failure.
   int64_t axis(int64_t given, int64_t rank, int64_t end = 0);
   std::vector<int64_t> axes(std::vector<int64_t> given, int64_t rank);
 
   // ---- Building ----
-  Value build(std::string_view op, std::initializer_list<Value> operands, std::initializer_list<Attr> attrs = {});
-  Value build(std::string_view op, const std::vector<Value>& operands, std::initializer_list<Attr> attrs = {});
+  Value build(std::string_view op, std::initializer_list<Value> operands,
+              std::initializer_list<Attr> attrs = {});
+  Value build(std::string_view op, const std::vector<Value>& operands,
+              std::initializer_list<Attr> attrs = {});
   Value scalar(tenon_dtype_t dtype, double value) { return builder().scalar(dtype, value); }
   Value full_like(Value x, double value) { return builder().full_like(x, value); }
   Value reshape(Value x, const Dims& shape);
@@ -138,7 +152,8 @@ class NodeContext {
   Value convert(Value x, tenon_dtype_t to) { return x.valid() ? builder().convert(x, to) : x; }
   Dim dim(int64_t n) { return Dim(graph(), n); }
   Dim product(std::span<const Dim> dims);
-  // NumPy's rule for shapes; fails when they cannot agree. Symbolic dims that might disagree are asserted equal.
+  // NumPy's rule for shapes; fails when they cannot agree. Symbolic dims that might disagree are
+  // asserted equal.
   std::optional<Dims> broadcast_dims(const Dims& a, const Dims& b);
   Value broadcast_to(Value x, const Dims& shape);
   // All brought to one shape.

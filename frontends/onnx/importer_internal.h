@@ -42,13 +42,16 @@ class Importer {
   Dim symbol(const ValueProto& input, size_t axis);
   bool check_elements(const Dims& dims, std::string_view where);
 
-  void run_nodes(std::span<const NodeProto> nodes, const OpsetVersions& versions, Scope* scope, const Frame* frame);
-  void run_node(const NodeProto& node, const OpsetVersions& versions, Scope* scope, const Frame* frame);
+  void run_nodes(std::span<const NodeProto> nodes, const OpsetVersions& versions, Scope* scope,
+                 const Frame* frame);
+  void run_node(const NodeProto& node, const OpsetVersions& versions, Scope* scope,
+                const Frame* frame);
   bool check_attributes(const NodeProto& node);
   void locate(const NodeProto& node);
-  bool call(const FunctionProto& function, const NodeProto& node, const std::vector<Item*>& inputs, Scope* scope,
-            const Frame* frame);
-  const AttributeProto* attribute(const NodeProto& node, std::string_view name, const Frame* frame) const;
+  bool call(const FunctionProto& function, const NodeProto& node, const std::vector<Item*>& inputs,
+            Scope* scope, const Frame* frame);
+  const AttributeProto* attribute(const NodeProto& node, std::string_view name,
+                                  const Frame* frame) const;
 
   bool resolve(Item* item);
   void set_constant(Item* item, std::shared_ptr<Constant> constant);
@@ -65,7 +68,8 @@ class Importer {
   std::optional<Builder> builder_;
   std::deque<Item> items_;  // stable addresses
   std::unordered_map<std::string, Dim> symbols_;
-  std::unordered_map<tenon_dim_t, std::pair<Value, int64_t>> sources_;  // symbol -> an input and its axis
+  std::unordered_map<tenon_dim_t, std::pair<Value, int64_t>>
+      sources_;  // symbol -> an input and its axis
   const Frame* frame_ = nullptr;
 };
 

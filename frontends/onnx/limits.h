@@ -1,5 +1,5 @@
-// What a model may be, at most. Each limit is named in the error that it causes, with the variable that raises it. They bound
-// work and memory before any of it is spent; real models stay far below.
+// What a model may be, at most. Each limit is named in the error that it causes, with the variable
+// that raises it. They bound work and memory before any of it is spent; real models stay far below.
 #ifndef FRONTENDS_ONNX_LIMITS_H_
 #define FRONTENDS_ONNX_LIMITS_H_
 
@@ -10,20 +10,22 @@ namespace tenon::onnx {
 
 // Variables and defaults are those of the whole project; limits.cpp reads them.
 struct Limits {
-  uint64_t nodes = 2'000'000;             // TENON_LIMIT_NODES, functions inlined
-  uint64_t operands = 100'000;            // TENON_LIMIT_OPERANDS, of one node; also its results and the model's inputs
-  uint64_t depth = 64;                    // TENON_LIMIT_DEPTH, graphs in attributes, functions in functions
+  uint64_t nodes = 2'000'000;  // TENON_LIMIT_NODES, functions inlined
+  uint64_t operands =
+      100'000;  // TENON_LIMIT_OPERANDS, of one node; also its results and the model's inputs
+  uint64_t depth = 64;  // TENON_LIMIT_DEPTH, graphs in attributes, functions in functions
   uint64_t name_bytes = 64 << 10;         // TENON_LIMIT_NAME_BYTES
   uint64_t elements = uint64_t{1} << 36;  // TENON_LIMIT_ELEMENTS, of one tensor
 };
 // Read once from the host's settings. Threads: safe.
 const Limits& limits();
 
-inline constexpr size_t kMaxAttributes = 256;        // of one node
+inline constexpr size_t kMaxAttributes = 256;          // of one node
 inline constexpr size_t kMaxAttributeItems = 1 << 20;  // numbers in one attribute
-inline constexpr size_t kMaxKnownElements = 4'096;   // of a tensor whose values shape arithmetic follows
-inline constexpr size_t kMaxProblems = 20;           // listed in one error
-inline constexpr size_t kMaxListed = 8;              // node names listed for one unknown op
+inline constexpr size_t kMaxKnownElements =
+    4'096;                                  // of a tensor whose values shape arithmetic follows
+inline constexpr size_t kMaxProblems = 20;  // listed in one error
+inline constexpr size_t kMaxListed = 8;     // node names listed for one unknown op
 // Opset versions of ai.onnx that the importers were written for.
 inline constexpr int64_t kOldestOpset = 7;
 inline constexpr int64_t kNewestOpset = 26;

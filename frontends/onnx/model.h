@@ -1,5 +1,5 @@
-// An ONNX file as parsed: views into the mapped bytes, nothing decoded that need not be, nothing believed. Lives no
-// longer than those bytes.
+// An ONNX file as parsed: views into the mapped bytes, nothing decoded that need not be, nothing
+// believed. Lives no longer than those bytes.
 #ifndef FRONTENDS_ONNX_MODEL_H_
 #define FRONTENDS_ONNX_MODEL_H_
 
@@ -19,9 +19,26 @@ using Text = std::string_view;
 
 // TensorProto.DataType
 enum : int32_t {
-  kFloat = 1, kUint8 = 2, kInt8 = 3, kUint16 = 4, kInt16 = 5, kInt32 = 6, kInt64 = 7, kString = 8, kBool = 9,
-  kFloat16 = 10, kDouble = 11, kUint32 = 12, kUint64 = 13, kComplex64 = 14, kComplex128 = 15, kBfloat16 = 16,
-  kFloat8E4M3FN = 17, kFloat8E5M2 = 19, kUint4 = 21, kInt4 = 22,
+  kFloat = 1,
+  kUint8 = 2,
+  kInt8 = 3,
+  kUint16 = 4,
+  kInt16 = 5,
+  kInt32 = 6,
+  kInt64 = 7,
+  kString = 8,
+  kBool = 9,
+  kFloat16 = 10,
+  kDouble = 11,
+  kUint32 = 12,
+  kUint64 = 13,
+  kComplex64 = 14,
+  kComplex128 = 15,
+  kBfloat16 = 16,
+  kFloat8E4M3FN = 17,
+  kFloat8E5M2 = 19,
+  kUint4 = 21,
+  kInt4 = 22,
 };
 
 struct TensorProto {
@@ -41,8 +58,17 @@ struct GraphProto;
 
 // AttributeProto.AttributeType
 enum : int32_t {
-  kAttrFloat = 1, kAttrInt = 2, kAttrString = 3, kAttrTensor = 4, kAttrGraph = 5, kAttrFloats = 6, kAttrInts = 7,
-  kAttrStrings = 8, kAttrTensors = 9, kAttrGraphs = 10, kAttrSparse = 11,
+  kAttrFloat = 1,
+  kAttrInt = 2,
+  kAttrString = 3,
+  kAttrTensor = 4,
+  kAttrGraph = 5,
+  kAttrFloats = 6,
+  kAttrInts = 7,
+  kAttrStrings = 8,
+  kAttrTensors = 9,
+  kAttrGraphs = 10,
+  kAttrSparse = 11,
 };
 
 struct AttributeProto {
@@ -106,7 +132,8 @@ struct ModelProto {
   std::vector<FunctionProto> functions;
 };
 
-// Parses a whole file. False with the problems told; *out is then of no use. `bytes` may hold anything.
+// Parses a whole file. False with the problems told; *out is then of no use. `bytes` may hold
+// anything.
 bool parse_model(Text bytes, ModelProto* out, Problems* problems);
 
 }  // namespace tenon::onnx

@@ -6,8 +6,12 @@
 
 namespace tenon::onnx {
 
-Builder& NodeContext::builder() { return *importer_->builder_; }
-tenon_graph_t* NodeContext::graph() { return importer_->graph_.get(); }
+Builder& NodeContext::builder() {
+  return *importer_->builder_;
+}
+tenon_graph_t* NodeContext::graph() {
+  return importer_->graph_.get();
+}
 
 bool NodeContext::fail(std::string_view code, std::string_view text) {
   if (ok_) importer_->problems_->add(code, fmt::format("{}: {}", node_text(node_), text));
@@ -19,14 +23,17 @@ bool NodeContext::fail(std::string_view code, std::string_view text) {
 
 bool NodeContext::arity(size_t least, size_t most, size_t most_outputs) {
   if (inputs_.size() < least || inputs_.size() > most) {
-    const std::string expected = least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most);
+    const std::string expected =
+        least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most);
     return fail("T0709", fmt::format("it has {} inputs, and takes {}", inputs_.size(), expected));
   }
   for (size_t i = 0; i < least; ++i) {
-    if (inputs_[i] == nullptr) return fail("T0709", fmt::format("its input {} is absent, and is required", i));
+    if (inputs_[i] == nullptr)
+      return fail("T0709", fmt::format("its input {} is absent, and is required", i));
   }
   if (node_.outputs.empty() || node_.outputs.size() > most_outputs) {
-    return fail("T0709", fmt::format("it has {} outputs, and gives 1 to {}", node_.outputs.size(), most_outputs));
+    return fail("T0709", fmt::format("it has {} outputs, and gives 1 to {}", node_.outputs.size(),
+                                     most_outputs));
   }
   return ok_;
 }
@@ -38,16 +45,22 @@ const Item& NodeContext::item(size_t i) {
   return kNone;
 }
 
-Value NodeContext::value(size_t i) { return has(i) && ok_ ? importer_->value_of(inputs_[i]) : Value(); }
+Value NodeContext::value(size_t i) {
+  return has(i) && ok_ ? importer_->value_of(inputs_[i]) : Value();
+}
 
-const Extents* NodeContext::known(size_t i) { return has(i) ? importer_->known(inputs_[i]) : nullptr; }
+const Extents* NodeContext::known(size_t i) {
+  return has(i) ? importer_->known(inputs_[i]) : nullptr;
+}
 
 const Extents* NodeContext::need(size_t i, std::string_view what) {
   item(i);
   if (!ok_) return nullptr;
   const Extents* elements = known(i);
   if (elements == nullptr) {
-    fail("T0714", fmt::format("{} (input {}) is computed when the model runs; it must be a constant or follow from shapes", what, i));
+    fail("T0714", fmt::format("{} (input {}) is computed when the model runs; it must be a "
+                              "constant or follow from shapes",
+                              what, i));
   }
   return elements;
 }
@@ -58,7 +71,8 @@ std::optional<std::vector<int64_t>> NodeContext::need_numbers(size_t i, std::str
   std::vector<int64_t> out;
   for (const Extent& element : *elements) {
     if (!element.is_number()) {
-      fail("T0714", fmt::format("{} (input {}) depends on a symbolic dim; it must be constant", what, i));
+      fail("T0714",
+           fmt::format("{} (input {}) depends on a symbolic dim; it must be constant", what, i));
       return {};
     }
     out.push_back(element.number);
@@ -74,7 +88,8 @@ std::optional<std::vector<double>> NodeContext::constants(size_t i) {
     const std::span<const std::byte> bytes = blob_bytes(operand.constant->blob.get());
     const size_t width = dtype_bytes(operand.dtype);
     if (bytes.size() / width > kMaxKnownElements) return {};
-    for (size_t at = 0; at < bytes.size(); at += width) out.push_back(load_double(operand.dtype, &bytes[at]));
+    for (size_t at = 0; at < bytes.size(); at += width)
+      out.push_back(load_double(operand.dtype, &bytes[at]));
     return out;
   }
   const Extents* elements = known(i);
@@ -99,7 +114,8 @@ const AttributeProto* NodeContext::find(std::string_view name) {
   return importer_->attribute(node_, name, importer_->frame_);
 }
 
-const AttributeProto* NodeContext::typed(std::string_view name, int32_t type, std::string_view kind) {
+const AttributeProto* NodeContext::typed(std::string_view name, int32_t type,
+                                         std::string_view kind) {
   const AttributeProto* attribute = find(name);
   if (attribute == nullptr || attribute->type == type) return attribute;
   fail("T0708", fmt::format("its attribute {} must be {}", quote(name), kind));
@@ -124,7 +140,9 @@ std::vector<int64_t> NodeContext::integers(std::string_view name) {
 }
 std::vector<double> NodeContext::numbers(std::string_view name) {
   const AttributeProto* attribute = typed(name, kAttrFloats, "a list of numbers");
-  return attribute == nullptr ? std::vector<double>() : std::vector<double>(attribute->floats.begin(), attribute->floats.end());
+  return attribute == nullptr
+             ? std::vector<double>()
+             : std::vector<double>(attribute->floats.begin(), attribute->floats.end());
 }
 const TensorProto* NodeContext::tensor(std::string_view name) {
   const AttributeProto* attribute = typed(name, kAttrTensor, "a tensor");
@@ -132,7 +150,8 @@ const TensorProto* NodeContext::tensor(std::string_view name) {
 }
 
 bool NodeContext::read(const TensorProto& tensor, Constant* out) {
-  if (!read_tensor(tensor, importer_->source_, fmt::format("{}: its tensor", node_text(node_)), importer_->problems_, out)) {
+  if (!read_tensor(tensor, importer_->source_, fmt::format("{}: its tensor", node_text(node_)),
+                   importer_->problems_, out)) {
     ok_ = false;
   }
   return ok_;
@@ -148,16 +167,19 @@ int64_t NodeContext::axis(int64_t given, int64_t rank, int64_t end) {
 std::vector<int64_t> NodeContext::axes(std::vector<int64_t> given, int64_t rank) {
   for (int64_t& a : given) a = axis(a, rank);
   std::sort(given.begin(), given.end());
-  if (std::adjacent_find(given.begin(), given.end()) != given.end()) fail("T0713", "an axis is named twice");
+  if (std::adjacent_find(given.begin(), given.end()) != given.end())
+    fail("T0713", "an axis is named twice");
   return ok_ ? given : std::vector<int64_t>();
 }
 
 // ---- Building ----
 
-Value NodeContext::build(std::string_view op, std::initializer_list<Value> operands, std::initializer_list<Attr> attrs) {
+Value NodeContext::build(std::string_view op, std::initializer_list<Value> operands,
+                         std::initializer_list<Attr> attrs) {
   return ok_ ? builder().build(op, operands, attrs) : Value();
 }
-Value NodeContext::build(std::string_view op, const std::vector<Value>& operands, std::initializer_list<Attr> attrs) {
+Value NodeContext::build(std::string_view op, const std::vector<Value>& operands,
+                         std::initializer_list<Attr> attrs) {
   return ok_ ? builder().build(op, operands, attrs) : Value();
 }
 
@@ -186,7 +208,9 @@ bool NodeContext::require_equal(Dim a, Dim b, std::string_view what) {
   if (!ok_) return false;
   const uint32_t answer = compare(TENON_REL_EQ, a, b);
   if (answer == TENON_YES) return true;
-  const auto shown = [](Dim d) { return d.is_constant() ? std::to_string(d.constant()) : std::string("a symbolic dim"); };
+  const auto shown = [](Dim d) {
+    return d.is_constant() ? std::to_string(d.constant()) : std::string("a symbolic dim");
+  };
   const tenon_host_graph_t& api = graph_api();
   if (answer == TENON_NO ||
       api.symbol_assert(api.self, graph(), TENON_REL_EQ, a.raw(), b.raw()) != TENON_OK) {
@@ -218,7 +242,8 @@ Value NodeContext::broadcast_to(Value x, const Dims& shape) {
   const Dims from = x.dims();
   if (from == shape) return x;
   if (from.size() > shape.size()) {
-    fail("T0713", fmt::format("a value of rank {} cannot be broadcast to rank {}", from.size(), shape.size()));
+    fail("T0713", fmt::format("a value of rank {} cannot be broadcast to rank {}", from.size(),
+                              shape.size()));
     return Value();
   }
   return build("broadcast", {x}, {{"shape", shape}});
@@ -242,8 +267,9 @@ bool NodeContext::same_types(size_t first) {
     if (!has(i)) continue;
     if (type == TENON_DTYPE_NONE) type = dtype(i);
     if (dtype(i) != type) {
-      return fail("T0710", fmt::format("its inputs have the element types {} and {}, and must have one", dtype_name(type),
-                                       dtype_name(dtype(i))));
+      return fail("T0710",
+                  fmt::format("its inputs have the element types {} and {}, and must have one",
+                              dtype_name(type), dtype_name(dtype(i))));
     }
   }
   return ok_;
@@ -289,13 +315,16 @@ bool NodeContext::finish(bool result) {
   if (!ok_) return false;
   if (!result) return fail("T0715", "it could not be imported");
   for (const AttributeProto& attribute : node_.attributes) {
-    if (std::find(read_attributes_.begin(), read_attributes_.end(), attribute.name) == read_attributes_.end()) {
-      return fail("T0708", fmt::format("it has the attribute {}, which opset {} does not know", quote(attribute.name), version_));
+    if (std::find(read_attributes_.begin(), read_attributes_.end(), attribute.name) ==
+        read_attributes_.end()) {
+      return fail("T0708", fmt::format("it has the attribute {}, which opset {} does not know",
+                                       quote(attribute.name), version_));
     }
   }
   for (size_t i = 0; i < outputs_.size(); ++i) {
     if (wants(i) && outputs_[i].dtype == TENON_DTYPE_NONE) {
-      return fail("T0714", fmt::format("its output {} ({}) is not supported", i, quote(node_.outputs[i])));
+      return fail("T0714",
+                  fmt::format("its output {} ({}) is not supported", i, quote(node_.outputs[i])));
     }
   }
   return true;

@@ -10,18 +10,28 @@ namespace {
 using Names = std::pair<std::string_view, std::string_view>;
 
 // ONNX op -> ours, for unary ops without attributes.
-constexpr Names kUnary[] = {
-    {"Abs", "abs"}, {"Neg", "neg"}, {"Sign", "sign"}, {"Floor", "floor"}, {"Ceil", "ceil"}, {"Round", "round_even"},
-    {"Sqrt", "sqrt"}, {"Exp", "exp"}, {"Log", "log"}, {"Sin", "sin"}, {"Cos", "cos"}, {"Tan", "tan"}, {"Asin", "asin"},
-    {"Acos", "acos"}, {"Atan", "atan"}, {"Sinh", "sinh"}, {"Cosh", "cosh"}, {"Asinh", "asinh"}, {"Acosh", "acosh"},
-    {"Atanh", "atanh"}, {"Tanh", "tanh"}, {"Sigmoid", "logistic"}, {"Erf", "erf"}, {"Reciprocal", "reciprocal"},
-    {"Relu", "relu"}, {"Softplus", "softplus"}, {"Softsign", "softsign"}, {"HardSwish", "hard_swish"}, {"Mish", "mish"},
-    {"Not", "not"}, {"BitwiseNot", "not"}, {"IsNaN", "is_nan"}};
+constexpr Names kUnary[] = {{"Abs", "abs"},           {"Neg", "neg"},
+                            {"Sign", "sign"},         {"Floor", "floor"},
+                            {"Ceil", "ceil"},         {"Round", "round_even"},
+                            {"Sqrt", "sqrt"},         {"Exp", "exp"},
+                            {"Log", "log"},           {"Sin", "sin"},
+                            {"Cos", "cos"},           {"Tan", "tan"},
+                            {"Asin", "asin"},         {"Acos", "acos"},
+                            {"Atan", "atan"},         {"Sinh", "sinh"},
+                            {"Cosh", "cosh"},         {"Asinh", "asinh"},
+                            {"Acosh", "acosh"},       {"Atanh", "atanh"},
+                            {"Tanh", "tanh"},         {"Sigmoid", "logistic"},
+                            {"Erf", "erf"},           {"Reciprocal", "reciprocal"},
+                            {"Relu", "relu"},         {"Softplus", "softplus"},
+                            {"Softsign", "softsign"}, {"HardSwish", "hard_swish"},
+                            {"Mish", "mish"},         {"Not", "not"},
+                            {"BitwiseNot", "not"},    {"IsNaN", "is_nan"}};
 
-constexpr Names kBinary[] = {
-    {"Add", "add"}, {"Sub", "sub"}, {"Mul", "mul"}, {"Div", "div"}, {"And", "and"}, {"Or", "or"}, {"Xor", "xor"},
-    {"BitwiseAnd", "and"}, {"BitwiseOr", "or"}, {"BitwiseXor", "xor"}, {"Max", "max"}, {"Min", "min"}, {"Sum", "add"},
-    {"Mean", "add"}};
+constexpr Names kBinary[] = {{"Add", "add"},        {"Sub", "sub"},        {"Mul", "mul"},
+                             {"Div", "div"},        {"And", "and"},        {"Or", "or"},
+                             {"Xor", "xor"},        {"BitwiseAnd", "and"}, {"BitwiseOr", "or"},
+                             {"BitwiseXor", "xor"}, {"Max", "max"},        {"Min", "min"},
+                             {"Sum", "add"},        {"Mean", "add"}};
 
 std::string_view ours(std::span<const Names> names, std::string_view op) {
   for (const auto& [onnx, name] : names) {
@@ -39,18 +49,21 @@ bool unary(NodeContext& n) {
 
 std::optional<Arithmetic> arithmetic(std::string_view op) {
   constexpr std::pair<std::string_view, Arithmetic> kOps[] = {
-      {"Add", Arithmetic::kAdd}, {"Sub", Arithmetic::kSub}, {"Mul", Arithmetic::kMul}, {"Div", Arithmetic::kDiv},
-      {"Mod", Arithmetic::kMod}, {"Min", Arithmetic::kMin}, {"Max", Arithmetic::kMax}};
+      {"Add", Arithmetic::kAdd}, {"Sub", Arithmetic::kSub}, {"Mul", Arithmetic::kMul},
+      {"Div", Arithmetic::kDiv}, {"Mod", Arithmetic::kMod}, {"Min", Arithmetic::kMin},
+      {"Max", Arithmetic::kMax}};
   for (const auto& [name, found] : kOps) {
     if (name == op) return found;
   }
   return {};
 }
 
-// True when the result was known: both sides are, and one of them is a single number or the shapes are equal.
+// True when the result was known: both sides are, and one of them is a single number or the shapes
+// are equal.
 bool try_known(NodeContext& n) {
   const auto op = arithmetic(n.op());
-  if (!op || n.input_count() != 2 || n.dtype(0) != TENON_I64 || n.dtype(1) != TENON_I64) return false;
+  if (!op || n.input_count() != 2 || n.dtype(0) != TENON_I64 || n.dtype(1) != TENON_I64)
+    return false;
   const Extents* a = n.known(0);
   const Extents* b = n.known(1);
   if (a == nullptr || b == nullptr) return false;
@@ -58,7 +71,8 @@ bool try_known(NodeContext& n) {
   if (n.rank(0) > 1 || n.rank(1) > 1 || a->empty() || b->empty()) return false;
   Extents out;
   for (size_t i = 0; i < std::max(a->size(), b->size()); ++i) {
-    const auto element = compute(n.graph(), *op, (*a)[a->size() == 1 ? 0 : i], (*b)[b->size() == 1 ? 0 : i]);
+    const auto element =
+        compute(n.graph(), *op, (*a)[a->size() == 1 ? 0 : i], (*b)[b->size() == 1 ? 0 : i]);
     if (!element) return false;
     out.push_back(*element);
   }
@@ -75,7 +89,9 @@ bool pairwise(NodeContext& n, std::string_view op) {
   return v.size() == 2 ? n.set(0, n.build(op, v)) : n.ok();
 }
 
-bool binary(NodeContext& n) { return pairwise(n, ours(kBinary, n.op())); }
+bool binary(NodeContext& n) {
+  return pairwise(n, ours(kBinary, n.op()));
+}
 
 bool variadic(NodeContext& n) {
   if (!n.arity(1, SIZE_MAX) || !n.same_types()) return false;
@@ -132,7 +148,9 @@ bool try_known_where(NodeContext& n) {
     size = std::max(size, parts[i]->size());
     vector |= n.rank(i) == 1;
   }
-  const auto at = [&](size_t part, size_t i) { return (*parts[part])[parts[part]->size() == 1 ? 0 : i]; };
+  const auto at = [&](size_t part, size_t i) {
+    return (*parts[part])[parts[part]->size() == 1 ? 0 : i];
+  };
   Extents out;
   for (size_t i = 0; i < size; ++i) out.push_back(at(0, i).is(0) ? at(2, i) : at(1, i));
   n.set_known(0, std::move(out), vector ? Dims{n.dim(static_cast<int64_t>(size))} : Dims());
@@ -162,13 +180,15 @@ bool power(NodeContext& n) {
 
 bool modulo(NodeContext& n) {
   const int64_t fmod = n.integer("fmod", 0);
-  if (fmod == 0 && is_float(n.dtype(0))) return n.fail("T0708", "attribute 'fmod' must be 1 for floats");
+  if (fmod == 0 && is_float(n.dtype(0)))
+    return n.fail("T0708", "attribute 'fmod' must be 1 for floats");
   return pairwise(n, fmod != 0 ? "rem" : "floor_mod");
 }
 
 bool bit_shift(NodeContext& n) {
   const std::string_view direction = n.text("direction", "");
-  if (direction != "LEFT" && direction != "RIGHT") return n.fail("T0708", "attribute 'direction' must be LEFT or RIGHT");
+  if (direction != "LEFT" && direction != "RIGHT")
+    return n.fail("T0708", "attribute 'direction' must be LEFT or RIGHT");
   return pairwise(n, direction == "LEFT" ? "shl" : "shr_logical");
 }
 
@@ -182,27 +202,33 @@ bool where(NodeContext& n) {
 // ---- Activations with attributes ----
 
 bool leaky_relu(NodeContext& n) {
-  return n.arity(1, 1) && n.set(0, n.build("leaky_relu", {n.value(0)}, {{"alpha", n.number("alpha", 0.01f)}}));
+  return n.arity(1, 1) &&
+         n.set(0, n.build("leaky_relu", {n.value(0)}, {{"alpha", n.number("alpha", 0.01f)}}));
 }
 bool elu(NodeContext& n) {
-  return n.arity(1, 1) && n.set(0, n.build("elu", {n.value(0)}, {{"alpha", n.number("alpha", 1.0)}}));
+  return n.arity(1, 1) &&
+         n.set(0, n.build("elu", {n.value(0)}, {{"alpha", n.number("alpha", 1.0)}}));
 }
 bool celu(NodeContext& n) {
-  return n.arity(1, 1) && n.set(0, n.build("celu", {n.value(0)}, {{"alpha", n.number("alpha", 1.0)}}));
+  return n.arity(1, 1) &&
+         n.set(0, n.build("celu", {n.value(0)}, {{"alpha", n.number("alpha", 1.0)}}));
 }
 bool selu(NodeContext& n) {
   const double alpha = n.number("alpha", 1.67326319217681884765625);
   const double gamma = n.number("gamma", 1.05070102214813232421875);
-  return n.arity(1, 1) && n.set(0, n.build("selu", {n.value(0)}, {{"alpha", alpha}, {"gamma", gamma}}));
+  return n.arity(1, 1) &&
+         n.set(0, n.build("selu", {n.value(0)}, {{"alpha", alpha}, {"gamma", gamma}}));
 }
 bool hard_sigmoid(NodeContext& n) {
   const double alpha = n.number("alpha", 0.2f), beta = n.number("beta", 0.5);
-  return n.arity(1, 1) && n.set(0, n.build("hard_sigmoid", {n.value(0)}, {{"alpha", alpha}, {"beta", beta}}));
+  return n.arity(1, 1) &&
+         n.set(0, n.build("hard_sigmoid", {n.value(0)}, {{"alpha", alpha}, {"beta", beta}}));
 }
 bool thresholded_relu(NodeContext& n) {
   if (!n.arity(1, 1)) return false;
   const Value x = n.value(0);
-  const Value above = n.build("compare", {x, n.full_like(x, n.number("alpha", 1.0))}, {{"direction", 4}});
+  const Value above =
+      n.build("compare", {x, n.full_like(x, n.number("alpha", 1.0))}, {{"direction", 4}});
   return n.set(0, n.build("select", {above, x, n.full_like(x, 0)}));
 }
 bool prelu(NodeContext& n) {
@@ -211,7 +237,8 @@ bool prelu(NodeContext& n) {
 }
 bool gelu(NodeContext& n) {
   const std::string_view form = n.text("approximate", "none");
-  if (form != "none" && form != "tanh") return n.fail("T0708", "attribute 'approximate' must be none or tanh");
+  if (form != "none" && form != "tanh")
+    return n.fail("T0708", "attribute 'approximate' must be none or tanh");
   return n.arity(1, 1) && n.set(0, n.build(form == "tanh" ? "gelu_tanh" : "gelu", {n.value(0)}));
 }
 bool swish(NodeContext& n) {
@@ -219,26 +246,30 @@ bool swish(NodeContext& n) {
   const double alpha = n.number("alpha", 1.0);
   const Value x = n.value(0);
   if (alpha == 1.0) return n.set(0, n.build("silu", {x}));
-  return n.set(0, n.build("mul", {x, n.build("logistic", {n.build("mul", {x, n.full_like(x, alpha)})})}));
+  return n.set(
+      0, n.build("mul", {x, n.build("logistic", {n.build("mul", {x, n.full_like(x, alpha)})})}));
 }
 
 bool is_inf(NodeContext& n) {
-  const bool negative = n.integer("detect_negative", 1) != 0, positive = n.integer("detect_positive", 1) != 0;
+  const bool negative = n.integer("detect_negative", 1) != 0,
+             positive = n.integer("detect_positive", 1) != 0;
   if (!n.arity(1, 1)) return false;
   const Value x = n.value(0);
   if (negative && positive) return n.set(0, n.build("is_inf", {x}));
   const double bound = std::numeric_limits<double>::infinity();
   if (!negative && !positive) return n.set(0, n.build("compare", {x, x}, {{"direction", 2}}));
-  return n.set(0, n.build("compare", {x, n.full_like(x, negative ? -bound : bound)}, {{"direction", 0}}));
+  return n.set(
+      0, n.build("compare", {x, n.full_like(x, negative ? -bound : bound)}, {{"direction", 0}}));
 }
 
 // ---- Clip ----
 
-// Bounds that are constants become attributes, which a double holds for all types but large 64-bit integers; others become
-// max and min.
+// Bounds that are constants become attributes, which a double holds for all types but large 64-bit
+// integers; others become max and min.
 bool clip_bounds(NodeContext& n, std::optional<double> low, std::optional<double> high) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  return n.set(0, n.build("clamp", {n.value(0)}, {{"min", low.value_or(-kInfinity)}, {"max", high.value_or(kInfinity)}}));
+  return n.set(0, n.build("clamp", {n.value(0)},
+                          {{"min", low.value_or(-kInfinity)}, {"max", high.value_or(kInfinity)}}));
 }
 
 bool clip_attributes(NodeContext& n) {
@@ -266,18 +297,22 @@ bool clip(NodeContext& n) {
 // ---- Types ----
 
 bool cast_to(NodeContext& n, tenon_dtype_t to) {
-  if (to == TENON_DTYPE_NONE) return n.fail("T0710", "it converts to an element type that is not supported");
+  if (to == TENON_DTYPE_NONE)
+    return n.fail("T0710", "it converts to an element type that is not supported");
   const Extents* elements = n.known(0);
-  if (elements != nullptr && n.dtype(0) == TENON_I64 && (to == TENON_I64 || to == TENON_I32) && n.rank(0) <= 1) {
+  if (elements != nullptr && n.dtype(0) == TENON_I64 && (to == TENON_I64 || to == TENON_I32) &&
+      n.rank(0) <= 1) {
     // Shape arithmetic stays known through the casts that exporters put around it.
     bool fits = true;
-    for (const Extent& e : *elements) fits &= to == TENON_I64 || !e.is_number() || static_cast<int32_t>(e.number) == e.number;
+    for (const Extent& e : *elements)
+      fits &= to == TENON_I64 || !e.is_number() || static_cast<int32_t>(e.number) == e.number;
     if (fits) return n.set_known(0, *elements, n.dims(0), to);
   }
   if (elements != nullptr && n.dtype(0) == TENON_I32 && to == TENON_I64 && n.rank(0) <= 1) {
     return n.set_known(0, *elements, n.dims(0), to);
   }
-  return n.set(0, n.dtype(0) == to ? n.value(0) : n.build("convert", {n.value(0)}, {{"dtype", dtype(to)}}));
+  return n.set(
+      0, n.dtype(0) == to ? n.value(0) : n.build("convert", {n.value(0)}, {{"dtype", dtype(to)}}));
 }
 
 bool cast(NodeContext& n) {
@@ -286,7 +321,8 @@ bool cast(NodeContext& n) {
   if (!n.arity(1, 1)) return false;
   if (!n.has_attribute("to")) return n.fail("T0708", "attribute 'to' is missing");
   const int64_t to = n.integer("to", 0);
-  return n.ok() && cast_to(n, to > 0 && to < 1000 ? dtype_of_onnx(static_cast<int32_t>(to)) : tenon_dtype_t{TENON_DTYPE_NONE});
+  return n.ok() && cast_to(n, to > 0 && to < 1000 ? dtype_of_onnx(static_cast<int32_t>(to))
+                                                  : tenon_dtype_t{TENON_DTYPE_NONE});
 }
 bool cast_like(NodeContext& n) {
   n.integer("saturate", 1);
@@ -294,28 +330,87 @@ bool cast_like(NodeContext& n) {
   return n.arity(2, 2) && cast_to(n, n.dtype(1));
 }
 
-bool identity(NodeContext& n) { return n.arity(1, 1) && n.set(0, n.item(0)); }
+bool identity(NodeContext& n) {
+  return n.arity(1, 1) && n.set(0, n.item(0));
+}
 
 constexpr auto kTable = std::to_array<OpImporter>({
-    {"Abs", 6, unary}, {"Neg", 6, unary}, {"Sign", 9, unary}, {"Floor", 6, unary}, {"Ceil", 6, unary}, {"Round", 11, unary},
-    {"Sqrt", 6, unary}, {"Exp", 6, unary}, {"Log", 6, unary}, {"Sin", 7, unary}, {"Cos", 7, unary}, {"Tan", 7, unary},
-    {"Asin", 7, unary}, {"Acos", 7, unary}, {"Atan", 7, unary}, {"Sinh", 9, unary}, {"Cosh", 9, unary}, {"Asinh", 9, unary},
-    {"Acosh", 9, unary}, {"Atanh", 9, unary}, {"Tanh", 6, unary}, {"Sigmoid", 6, unary}, {"Erf", 9, unary},
-    {"Reciprocal", 6, unary}, {"Relu", 6, unary}, {"Softplus", 1, unary}, {"Softsign", 1, unary}, {"HardSwish", 14, unary},
-    {"Mish", 18, unary}, {"Not", 1, unary}, {"BitwiseNot", 18, unary}, {"IsNaN", 9, unary},
-    {"Add", 7, binary}, {"Sub", 7, binary}, {"Mul", 7, binary}, {"Div", 7, binary}, {"And", 7, binary}, {"Or", 7, binary},
-    {"Xor", 7, binary}, {"BitwiseAnd", 18, binary}, {"BitwiseOr", 18, binary}, {"BitwiseXor", 18, binary},
-    {"Max", 6, variadic}, {"Min", 6, variadic}, {"Sum", 6, variadic}, {"Mean", 6, variadic},
-    {"Equal", 7, comparison}, {"Less", 7, comparison}, {"LessOrEqual", 12, comparison}, {"Greater", 7, comparison},
-    {"GreaterOrEqual", 12, comparison}, {"Pow", 7, power}, {"Mod", 10, modulo}, {"BitShift", 11, bit_shift}, {"Where", 9, where},
-    {"LeakyRelu", 6, leaky_relu}, {"Elu", 6, elu}, {"Celu", 12, celu}, {"Selu", 6, selu}, {"HardSigmoid", 6, hard_sigmoid},
-    {"ThresholdedRelu", 10, thresholded_relu}, {"PRelu", 7, prelu}, {"Gelu", 20, gelu}, {"Swish", 24, swish},
-    {"IsInf", 10, is_inf}, {"Clip", 6, clip_attributes}, {"Clip", 11, clip}, {"Cast", 6, cast}, {"CastLike", 15, cast_like},
+    {"Abs", 6, unary},
+    {"Neg", 6, unary},
+    {"Sign", 9, unary},
+    {"Floor", 6, unary},
+    {"Ceil", 6, unary},
+    {"Round", 11, unary},
+    {"Sqrt", 6, unary},
+    {"Exp", 6, unary},
+    {"Log", 6, unary},
+    {"Sin", 7, unary},
+    {"Cos", 7, unary},
+    {"Tan", 7, unary},
+    {"Asin", 7, unary},
+    {"Acos", 7, unary},
+    {"Atan", 7, unary},
+    {"Sinh", 9, unary},
+    {"Cosh", 9, unary},
+    {"Asinh", 9, unary},
+    {"Acosh", 9, unary},
+    {"Atanh", 9, unary},
+    {"Tanh", 6, unary},
+    {"Sigmoid", 6, unary},
+    {"Erf", 9, unary},
+    {"Reciprocal", 6, unary},
+    {"Relu", 6, unary},
+    {"Softplus", 1, unary},
+    {"Softsign", 1, unary},
+    {"HardSwish", 14, unary},
+    {"Mish", 18, unary},
+    {"Not", 1, unary},
+    {"BitwiseNot", 18, unary},
+    {"IsNaN", 9, unary},
+    {"Add", 7, binary},
+    {"Sub", 7, binary},
+    {"Mul", 7, binary},
+    {"Div", 7, binary},
+    {"And", 7, binary},
+    {"Or", 7, binary},
+    {"Xor", 7, binary},
+    {"BitwiseAnd", 18, binary},
+    {"BitwiseOr", 18, binary},
+    {"BitwiseXor", 18, binary},
+    {"Max", 6, variadic},
+    {"Min", 6, variadic},
+    {"Sum", 6, variadic},
+    {"Mean", 6, variadic},
+    {"Equal", 7, comparison},
+    {"Less", 7, comparison},
+    {"LessOrEqual", 12, comparison},
+    {"Greater", 7, comparison},
+    {"GreaterOrEqual", 12, comparison},
+    {"Pow", 7, power},
+    {"Mod", 10, modulo},
+    {"BitShift", 11, bit_shift},
+    {"Where", 9, where},
+    {"LeakyRelu", 6, leaky_relu},
+    {"Elu", 6, elu},
+    {"Celu", 12, celu},
+    {"Selu", 6, selu},
+    {"HardSigmoid", 6, hard_sigmoid},
+    {"ThresholdedRelu", 10, thresholded_relu},
+    {"PRelu", 7, prelu},
+    {"Gelu", 20, gelu},
+    {"Swish", 24, swish},
+    {"IsInf", 10, is_inf},
+    {"Clip", 6, clip_attributes},
+    {"Clip", 11, clip},
+    {"Cast", 6, cast},
+    {"CastLike", 15, cast_like},
     {"Identity", 1, identity},
 });
 
 }  // namespace
 
-std::span<const OpImporter> elementwise_importers() { return kTable; }
+std::span<const OpImporter> elementwise_importers() {
+  return kTable;
+}
 
 }  // namespace tenon::onnx

@@ -37,30 +37,39 @@ Dim bound(NodeContext& n, const Extent& given, Dim size) {
   return compare(TENON_REL_LE, n.dim(at), size) == TENON_YES ? n.dim(at) : min(n.dim(at), size);
 }
 
-bool forward(NodeContext& n, const Extent& start, const Extent& end, int64_t step, Dim size, Range* out) {
+bool forward(NodeContext& n, const Extent& start, const Extent& end, int64_t step, Dim size,
+             Range* out) {
   out->start = bound(n, start, size);
   out->limit = bound(n, end, size);
   out->stride = step;
-  if (!out->start.valid() || !out->limit.valid()) return n.fail("T0713", "its bounds are beyond 64 bits");
-  if (compare(TENON_REL_LE, out->start, out->limit) != TENON_YES) out->limit = max(out->start, out->limit);
+  if (!out->start.valid() || !out->limit.valid())
+    return n.fail("T0713", "its bounds are beyond 64 bits");
+  if (compare(TENON_REL_LE, out->start, out->limit) != TENON_YES)
+    out->limit = max(out->start, out->limit);
   return out->limit.valid() || n.fail("T0713", "its bounds are beyond 64 bits");
 }
 
 // A negative step walks the reversed dim forwards.
-bool backward(NodeContext& n, const Extent& start, const Extent& end, int64_t step, Dim size, Range* out) {
-  if (!start.is_number() || !end.is_number()) return n.fail("T0714", "a negative step with symbolic bounds is not supported");
+bool backward(NodeContext& n, const Extent& start, const Extent& end, int64_t step, Dim size,
+              Range* out) {
+  if (!start.is_number() || !end.is_number())
+    return n.fail("T0714", "a negative step with symbolic bounds is not supported");
   if (step == INT64_MIN) return n.fail("T0713", "its step is beyond 64 bits");
   out->reverse = true;
   out->stride = -step;
   if (!size.is_constant()) {
-    const bool whole = (start.number == -1 || start.number >= INT32_MAX) && end.number <= -INT32_MAX;
-    if (!whole) return n.fail("T0714", "a negative step over part of a symbolic dim is not supported");
+    const bool whole =
+        (start.number == -1 || start.number >= INT32_MAX) && end.number <= -INT32_MAX;
+    if (!whole)
+      return n.fail("T0714", "a negative step over part of a symbolic dim is not supported");
     out->start = n.dim(0);
     out->limit = size;
     return true;
   }
   const int64_t d = size.constant();
-  const auto place = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? std::max<int64_t>(at, -d - 1) + d : at, -1, d - 1); };
+  const auto place = [&](int64_t at) {
+    return std::clamp<int64_t>(at < 0 ? std::max<int64_t>(at, -d - 1) + d : at, -1, d - 1);
+  };
   const int64_t from = d - 1 - place(start.number), to = d - 1 - place(end.number);
   out->start = n.dim(std::min(from, d));
   out->limit = n.dim(std::max(std::min(from, d), to));
@@ -81,13 +90,15 @@ bool slice_known(NodeContext& n, const Range& range) {
   return true;
 }
 
-bool slice_by(NodeContext& n, const Extents& starts, const Extents& ends, std::vector<int64_t> axes, std::vector<int64_t> steps) {
+bool slice_by(NodeContext& n, const Extents& starts, const Extents& ends, std::vector<int64_t> axes,
+              std::vector<int64_t> steps) {
   if (axes.empty()) {
     axes.resize(starts.size());
     std::iota(axes.begin(), axes.end(), 0);
   }
   if (steps.empty()) steps.assign(starts.size(), 1);
-  if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size()) {
+  if (ends.size() != starts.size() || axes.size() != starts.size() ||
+      steps.size() != starts.size()) {
     return n.fail("T0713", "its starts, ends, axes and steps differ in number");
   }
   n.axes(axes, n.rank(0));  // each once
@@ -122,7 +133,8 @@ Extents extents(const std::vector<int64_t>& numbers) {
 
 bool slice_attributes(NodeContext& n) {
   if (!n.arity(1, 1)) return false;
-  return slice_by(n, extents(n.integers("starts")), extents(n.integers("ends")), n.integers("axes"), {});
+  return slice_by(n, extents(n.integers("starts")), extents(n.integers("ends")), n.integers("axes"),
+                  {});
 }
 
 bool slice(NodeContext& n) {
@@ -136,11 +148,12 @@ bool slice(NodeContext& n) {
 
 // ---- Gather ----
 
-// Indices count from the end where they are negative. Constant ones are checked here; those computed when the model runs
-// are clamped into the dim by the op.
+// Indices count from the end where they are negative. Constant ones are checked here; those
+// computed when the model runs are clamped into the dim by the op.
 Value indices(NodeContext& n, size_t operand, Dim size) {
   if (!is_in(n.dtype(operand), kIndex)) {
-    n.fail("T0710", cat("its indices have element type ", dtype_name(n.dtype(operand)), ", and need i32 or i64"));
+    n.fail("T0710", cat("its indices have element type ", dtype_name(n.dtype(operand)),
+                        ", and need i32 or i64"));
     return Value();
   }
   const Extents* known = n.known(operand);
@@ -158,9 +171,11 @@ Value indices(NodeContext& n, size_t operand, Dim size) {
   if (!negative || !raw.valid()) return raw;
   const tenon_dtype_t type = raw.dtype();
   Value extent = size.is_constant() ? n.builder().scalar_int(type, size.constant()) : Value();
-  return extent.valid() ? n.build("select", {n.build("compare", {raw, n.full_like(raw, 0)}, {{"direction", 2}}),
-                                             n.build("add", {raw, n.broadcast_to(extent, raw.dims())}), raw})
-                        : raw;
+  return extent.valid()
+             ? n.build("select",
+                       {n.build("compare", {raw, n.full_like(raw, 0)}, {{"direction", 2}}),
+                        n.build("add", {raw, n.broadcast_to(extent, raw.dims())}), raw})
+             : raw;
 }
 
 // The same where the dim may be symbolic: its size is read from the operand.
@@ -169,7 +184,9 @@ Value wrapped(NodeContext& n, size_t operand, Value x, int64_t axis) {
   const Value raw = indices(n, operand, size);
   if (!n.ok() || !raw.valid() || size.is_constant()) return raw;
   const Extents* known = n.known(operand);
-  if (known != nullptr && std::all_of(known->begin(), known->end(), [](const Extent& e) { return !e.is_number() || e.number >= 0; })) {
+  if (known != nullptr && std::all_of(known->begin(), known->end(), [](const Extent& e) {
+        return !e.is_number() || e.number >= 0;
+      })) {
     return raw;
   }
   const Value extent = n.convert(n.build("dim_size", {x}, {{"dim", axis}}), raw.dtype());
@@ -178,14 +195,16 @@ Value wrapped(NodeContext& n, size_t operand, Value x, int64_t axis) {
 }
 
 bool gather_known(NodeContext& n, int64_t axis) {
-  const Extents* from = n.rank(0) == 1 && axis == 0 && is_in(n.dtype(0), kIndex) ? n.known(0) : nullptr;
+  const Extents* from =
+      n.rank(0) == 1 && axis == 0 && is_in(n.dtype(0), kIndex) ? n.known(0) : nullptr;
   const Extents* at = from != nullptr && n.rank(1) <= 1 ? n.known(1) : nullptr;
   if (at == nullptr) return false;
   Extents out;
   for (const Extent& e : *at) {
     if (!e.is_number()) return false;
     const auto size = static_cast<int64_t>(from->size());
-    if (e.number < -size || e.number >= size) return n.fail("T0713", cat("its index ", e.number, " is outside a dim of ", size)), true;
+    if (e.number < -size || e.number >= size)
+      return n.fail("T0713", cat("its index ", e.number, " is outside a dim of ", size)), true;
     out.push_back((*from)[e.number < 0 ? e.number + size : e.number]);
   }
   n.set_known(0, std::move(out), n.dims(1), n.dtype(0));
@@ -232,7 +251,8 @@ Value index_vectors(NodeContext& n, size_t operand, int64_t count, int64_t first
   const Dims dims = n.dims(operand);
   std::vector<Value> sizes;
   for (int64_t i = 0; i < count; ++i) {
-    const Value size = n.convert(n.build("dim_size", {n.value(0)}, {{"dim", first_dim + i}}), raw.dtype());
+    const Value size =
+        n.convert(n.build("dim_size", {n.value(0)}, {{"dim", first_dim + i}}), raw.dtype());
     sizes.push_back(n.reshape(size, {n.dim(1)}));
   }
   const Value all = sizes.size() == 1 ? sizes[0] : n.build("concat", sizes, {{"dim", 0}});
@@ -248,13 +268,15 @@ std::vector<int64_t> count_up(int64_t from, int64_t to) {
 
 // The length of the index vectors; -1 after a failure.
 int64_t vector_length(NodeContext& n, int64_t batch) {
-  if (n.rank(1) < 1 || batch < 0 || batch >= n.rank(1) || batch >= n.rank(0) || !n.dims(1).back().is_constant()) {
+  if (n.rank(1) < 1 || batch < 0 || batch >= n.rank(1) || batch >= n.rank(0) ||
+      !n.dims(1).back().is_constant()) {
     n.fail("T0713", "its indices must end in a constant dim, and batch dims lie before it");
     return -1;
   }
   const int64_t length = n.dims(1).back().constant();
   if (length < 1 || length > n.rank(0) - batch) {
-    n.fail("T0713", cat("its index vectors have ", length, " entries, the data has ", n.rank(0), " dims"));
+    n.fail("T0713",
+           cat("its index vectors have ", length, " entries, the data has ", n.rank(0), " dims"));
     return -1;
   }
   return length;
@@ -270,16 +292,20 @@ bool gather_nd(NodeContext& n) {
   const int64_t lead = n.rank(1) - 1, rest = n.rank(0) - batch - length;
   const Value at = index_vectors(n, 1, length, batch);
   return n.set(0, n.build("gather", {n.value(0), at},
-                          {{"sizes", sizes}, {"offset_dims", count_up(lead, lead + rest)},
-                           {"collapsed_dims", count_up(batch, batch + length)}, {"index_map", count_up(batch, batch + length)},
-                           {"batch_dims", count_up(0, batch)}, {"index_batch_dims", count_up(0, batch)},
+                          {{"sizes", sizes},
+                           {"offset_dims", count_up(lead, lead + rest)},
+                           {"collapsed_dims", count_up(batch, batch + length)},
+                           {"index_map", count_up(batch, batch + length)},
+                           {"batch_dims", count_up(0, batch)},
+                           {"index_batch_dims", count_up(0, batch)},
                            {"index_vector_dim", lead}}));
 }
 
 bool scatter_nd(NodeContext& n) {
   if (!n.arity(3, 3)) return false;
   const std::string_view reduction = n.text("reduction", "none");
-  if (reduction != "none" && reduction != "add" && reduction != "mul" && reduction != "max" && reduction != "min") {
+  if (reduction != "none" && reduction != "add" && reduction != "mul" && reduction != "max" &&
+      reduction != "min") {
     return n.fail("T0708", "attribute 'reduction' is none of none, add, mul, max and min");
   }
   const int64_t length = vector_length(n, 0);
@@ -288,8 +314,10 @@ bool scatter_nd(NodeContext& n) {
   const Value at = index_vectors(n, 1, length, 0);
   return n.set(0, n.build("scatter", {n.value(0), at, n.value(2)},
                           {{"kind", reduction == "none" ? std::string_view("set") : reduction},
-                           {"window_dims", count_up(lead, lead + rest)}, {"inserted_dims", count_up(0, length)},
-                           {"index_map", count_up(0, length)}, {"index_vector_dim", lead}}));
+                           {"window_dims", count_up(lead, lead + rest)},
+                           {"inserted_dims", count_up(0, length)},
+                           {"index_map", count_up(0, length)},
+                           {"index_vector_dim", lead}}));
 }
 
 // ---- From indices ----
@@ -299,22 +327,27 @@ bool one_hot(NodeContext& n) {
   const int64_t axis = n.axis(n.integer("axis", -1), n.rank(0), 1);
   const Extents* depth = n.need(1, "the depth");
   if (!n.ok()) return false;
-  if (depth->size() != 1 || ((*depth)[0].is_number() && (*depth)[0].number < 1)) return n.fail("T0713", "its depth must be one positive number");
-  if (n.dims(2).size() != 1 || !n.dims(2)[0].is(2)) return n.fail("T0713", "its values must be two: off and on");
+  if (depth->size() != 1 || ((*depth)[0].is_number() && (*depth)[0].number < 1))
+    return n.fail("T0713", "its depth must be one positive number");
+  if (n.dims(2).size() != 1 || !n.dims(2)[0].is(2))
+    return n.fail("T0713", "its values must be two: off and on");
   const Dim size = (*depth)[0].dim(n.graph());
   Value at = n.value(0);
   if (!is_in(at.dtype(), kInt)) at = n.convert(at, TENON_I64);
   if (!size.is_constant()) return n.fail("T0714", "its depth must be constant");
   // -depth .. -1 count from the end; what lies outside on either side stays off.
-  const Value extent = n.builder().splat(n.builder().scalar_int(at.dtype(), size.constant()), at.dims());
-  at = n.build("select", {n.build("compare", {at, n.full_like(at, 0)}, {{"direction", 2}}), n.build("add", {at, extent}), at});
+  const Value extent =
+      n.builder().splat(n.builder().scalar_int(at.dtype(), size.constant()), at.dims());
+  at = n.build("select", {n.build("compare", {at, n.full_like(at, 0)}, {{"direction", 2}}),
+                          n.build("add", {at, extent}), at});
   Value hot = n.build("one_hot", {at}, {{"depth", Dims{size}}, {"dtype", dtype(TENON_F32)}});
   std::vector<int64_t> perm = count_up(0, n.rank(0));
   perm.insert(perm.begin() + axis, n.rank(0));
   hot = n.transpose(hot, perm);
   if (!hot.valid()) return n.ok();
   const auto pick = [&](int64_t i) {
-    const Value v = n.build("slice", {n.value(2)}, {{"start", Dims{n.dim(i)}}, {"limit", Dims{n.dim(i + 1)}}});
+    const Value v =
+        n.build("slice", {n.value(2)}, {{"start", Dims{n.dim(i)}}, {"limit", Dims{n.dim(i + 1)}}});
     return n.broadcast_to(n.reshape(v, {}), hot.dims());
   };
   const Value is_on = n.build("compare", {hot, n.full_like(hot, 0)}, {{"direction", 1}});
@@ -326,8 +359,10 @@ bool cumsum(NodeContext& n) {
   const auto given = n.need_numbers(1, "the axis");
   if (!given || given->size() != 1) return n.fail("T0713", "its axis must be one number");
   const int64_t axis = n.axis(given->front(), n.rank(0));
-  return n.ok() && n.set(0, n.build("cumsum", {n.value(0)}, {{"dim", axis}, {"reverse", n.integer("reverse", 0)},
-                                                            {"exclusive", n.integer("exclusive", 0)}}));
+  return n.ok() && n.set(0, n.build("cumsum", {n.value(0)},
+                                    {{"dim", axis},
+                                     {"reverse", n.integer("reverse", 0)},
+                                     {"exclusive", n.integer("exclusive", 0)}}));
 }
 
 bool trilu(NodeContext& n) {
@@ -343,23 +378,33 @@ bool trilu(NodeContext& n) {
   if (rank < 2) return n.fail("T0713", "it needs an input of rank 2 or more");
   const Dims dims = n.dims(0);
   const auto index = [&](int64_t dim) {
-    return n.build("iota", std::vector<Value>(), {{"shape", dims}, {"dim", dim}, {"dtype", dtype(TENON_I64)}});
+    return n.build("iota", std::vector<Value>(),
+                   {{"shape", dims}, {"dim", dim}, {"dtype", dtype(TENON_I64)}});
   };
   const Value row = index(rank - 2), column = index(rank - 1);
   if (!row.valid()) return n.ok();
-  const Value edge = n.build("add", {row, n.builder().splat(n.builder().scalar_int(TENON_I64, k), dims)});
+  const Value edge =
+      n.build("add", {row, n.builder().splat(n.builder().scalar_int(TENON_I64, k), dims)});
   const Value keep = n.build("compare", {column, edge}, {{"direction", upper ? 5 : 3}});
   return n.set(0, n.build("select", {keep, n.value(0), n.full_like(n.value(0), 0)}));
 }
 
 constexpr auto kTable = std::to_array<OpImporter>({
-    {"Slice", 1, slice_attributes}, {"Slice", 10, slice}, {"Gather", 1, gather}, {"GatherElements", 11, gather_elements},
-    {"GatherND", 11, gather_nd}, {"ScatterND", 11, scatter_nd}, {"OneHot", 9, one_hot}, {"CumSum", 11, cumsum},
+    {"Slice", 1, slice_attributes},
+    {"Slice", 10, slice},
+    {"Gather", 1, gather},
+    {"GatherElements", 11, gather_elements},
+    {"GatherND", 11, gather_nd},
+    {"ScatterND", 11, scatter_nd},
+    {"OneHot", 9, one_hot},
+    {"CumSum", 11, cumsum},
     {"Trilu", 14, trilu},
 });
 
 }  // namespace
 
-std::span<const OpImporter> index_importers() { return kTable; }
+std::span<const OpImporter> index_importers() {
+  return kTable;
+}
 
 }  // namespace tenon::onnx

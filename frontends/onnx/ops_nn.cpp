@@ -15,7 +15,8 @@ bool matmul(NodeContext& n) {
   if (n.rank(0) < 1 || n.rank(1) < 1) return n.fail("T0713", "its inputs need rank 1 or more");
   const Dim inner = n.dims(1)[n.rank(1) == 1 ? 0 : n.rank(1) - 2];
   if (!n.require_equal(n.dims(0).back(), inner, "the inner dims")) return false;
-  // Leading dims of 1 that only one side has are broadcast by matmul itself; others are made equal here.
+  // Leading dims of 1 that only one side has are broadcast by matmul itself; others are made equal
+  // here.
   return n.set(0, n.build("matmul", {n.value(0), n.value(1)}));
 }
 
@@ -40,19 +41,23 @@ bool gemm(NodeContext& n) {
   if (!n.arity(2, 3) || !n.same_types()) return false;
   if (n.rank(0) != 2 || n.rank(1) != 2) return n.fail("T0713", "its first two inputs need rank 2");
   if (n.has(2) && n.rank(2) > 2) return n.fail("T0713", "its third input needs rank 2 or less");
-  if (!n.require_equal(n.dims(0)[trans_a ? 0 : 1], n.dims(1)[trans_b ? 1 : 0], "the inner dims")) return false;
+  if (!n.require_equal(n.dims(0)[trans_a ? 0 : 1], n.dims(1)[trans_b ? 1 : 0], "the inner dims"))
+    return false;
   const Value a = trans_a ? n.transpose(n.value(0), {1, 0}) : n.value(0);
   const Dim rows = n.dims(0)[trans_a ? 1 : 0], columns = n.dims(1)[trans_b ? 0 : 1];
   if (alpha == 1.0) {
     const Value bias = n.has(2) && beta != 0 ? column_bias(n, columns) : Value();
     if (!n.ok()) return false;
     if (bias.valid()) {
-      return n.set(0, n.build("linear", {a, n.value(1), scaled(n, bias, beta)}, {{"transpose_w", trans_b ? 1 : 0}}));
+      return n.set(0, n.build("linear", {a, n.value(1), scaled(n, bias, beta)},
+                              {{"transpose_w", trans_b ? 1 : 0}}));
     }
   }
-  const Value product = scaled(n, n.build("linear", {a, n.value(1)}, {{"transpose_w", trans_b ? 1 : 0}}), alpha);
+  const Value product =
+      scaled(n, n.build("linear", {a, n.value(1)}, {{"transpose_w", trans_b ? 1 : 0}}), alpha);
   if (!n.has(2) || beta == 0) return n.set(0, product);
-  return n.set(0, n.build("add", {product, scaled(n, n.broadcast_to(n.value(2), {rows, columns}), beta)}));
+  return n.set(
+      0, n.build("add", {product, scaled(n, n.broadcast_to(n.value(2), {rows, columns}), beta)}));
 }
 
 // ---- Windows of Conv and the pools ----
@@ -65,10 +70,12 @@ std::vector<int64_t> per_dim(NodeContext& n, std::string_view name, size_t spati
   std::vector<int64_t> out = n.integers(name);
   if (!n.has_attribute(name)) out.assign(spatial, 1);
   if (out.size() != spatial) {
-    n.fail("T0708", cat("attribute '", name, "' has ", out.size(), " entries, and needs ", spatial));
+    n.fail("T0708",
+           cat("attribute '", name, "' has ", out.size(), " entries, and needs ", spatial));
   }
   for (const int64_t v : out) {
-    if (v < least) n.fail("T0708", cat("attribute '", name, "' has the entry ", v, ", the least is ", least));
+    if (v < least)
+      n.fail("T0708", cat("attribute '", name, "' has the entry ", v, ", the least is ", least));
   }
   return out;
 }
@@ -76,9 +83,10 @@ std::vector<int64_t> per_dim(NodeContext& n, std::string_view name, size_t spati
 // Elements that a window spans along dim i; -1 and a failure beyond the limit.
 int64_t span(NodeContext& n, const Window& w, size_t i) {
   int64_t out = 0;
-  if (__builtin_mul_overflow(w.dilations[i], w.size[i] - 1, &out) || __builtin_add_overflow(out, 1, &out) ||
-      static_cast<uint64_t>(out) > limits().elements) {
-    n.fail("T0102", cat("its window spans more elements than the limit of ", limits().elements, "; TENON_LIMIT_ELEMENTS raises it"));
+  if (__builtin_mul_overflow(w.dilations[i], w.size[i] - 1, &out) ||
+      __builtin_add_overflow(out, 1, &out) || static_cast<uint64_t>(out) > limits().elements) {
+    n.fail("T0102", cat("its window spans more elements than the limit of ", limits().elements,
+                        "; TENON_LIMIT_ELEMENTS raises it"));
     return -1;
   }
   return out;
@@ -88,12 +96,14 @@ bool explicit_pads(NodeContext& n, size_t spatial, Window* w) {
   std::vector<int64_t> pads = n.integers("pads");
   if (!n.has_attribute("pads")) pads.assign(2 * spatial, 0);
   if (pads.size() != 2 * spatial) {
-    return n.fail("T0708", cat("attribute 'pads' has ", pads.size(), " entries, and needs ", 2 * spatial));
+    return n.fail("T0708",
+                  cat("attribute 'pads' has ", pads.size(), " entries, and needs ", 2 * spatial));
   }
   for (const int64_t p : pads) {
     if (p < 0) return n.fail("T0708", cat("attribute 'pads' has the negative entry ", p));
     if (static_cast<uint64_t>(p) > limits().elements) {
-      return n.fail("T0102", cat("its padding of ", p, " is beyond the limit of ", limits().elements, "; TENON_LIMIT_ELEMENTS raises it"));
+      return n.fail("T0102", cat("its padding of ", p, " is beyond the limit of ",
+                                 limits().elements, "; TENON_LIMIT_ELEMENTS raises it"));
     }
   }
   w->low.assign(pads.begin(), pads.begin() + spatial);
@@ -101,13 +111,15 @@ bool explicit_pads(NodeContext& n, size_t spatial, Window* w) {
   return true;
 }
 
-// SAME: as many outputs as inputs over the stride, the odd element of padding at the end (UPPER) or the beginning.
+// SAME: as many outputs as inputs over the stride, the odd element of padding at the end (UPPER) or
+// the beginning.
 bool same_pads(NodeContext& n, bool upper, std::span<const Dim> dims, Window* w) {
   for (size_t i = 0; i < dims.size(); ++i) {
     int64_t total = span(n, *w, i) - 1;
     if (!n.ok()) return false;
     if (w->strides[i] != 1) {
-      if (!dims[i].is_constant()) return n.fail("T0714", "auto_pad over symbolic dims with strides is not supported");
+      if (!dims[i].is_constant())
+        return n.fail("T0714", "auto_pad over symbolic dims with strides is not supported");
       const int64_t in = dims[i].constant();
       const int64_t rest = in % w->strides[i];
       total = std::max<int64_t>(0, total + 1 - (rest == 0 ? w->strides[i] : rest));
@@ -128,7 +140,8 @@ bool pads(NodeContext& n, std::span<const Dim> dims, Window* w) {
     return true;
   }
   if (kind != "SAME_UPPER" && kind != "SAME_LOWER") {
-    return n.fail("T0708", "attribute 'auto_pad' is none of NOTSET, SAME_UPPER, SAME_LOWER and VALID");
+    return n.fail("T0708",
+                  "attribute 'auto_pad' is none of NOTSET, SAME_UPPER, SAME_LOWER and VALID");
   }
   return same_pads(n, kind == "SAME_UPPER", dims, w);
 }
@@ -138,8 +151,8 @@ bool fits(NodeContext& n, std::span<const Dim> dims, const Window& w) {
     const int64_t need = span(n, w, i);
     if (!n.ok()) return false;
     if (dims[i].is_constant() && need > dims[i].constant() + w.low[i] + w.high[i]) {
-      return n.fail("T0713", cat("its window spans ", need, " elements of a dim that has ", dims[i].constant(), " and ",
-                                 w.low[i] + w.high[i], " of padding"));
+      return n.fail("T0713", cat("its window spans ", need, " elements of a dim that has ",
+                                 dims[i].constant(), " and ", w.low[i] + w.high[i], " of padding"));
     }
   }
   return true;
@@ -151,18 +164,24 @@ bool conv(NodeContext& n) {
   if (!n.arity(2, 3) || !n.same_types()) return false;
   const Dims x = n.dims(0), w_dims = n.dims(1);
   if (x.size() < 3 || w_dims.size() != x.size()) {
-    return n.fail("T0713", cat("its inputs have the ranks ", x.size(), " and ", w_dims.size(), ", and need one rank of 3 or more"));
+    return n.fail("T0713", cat("its inputs have the ranks ", x.size(), " and ", w_dims.size(),
+                               ", and need one rank of 3 or more"));
   }
   const size_t spatial = x.size() - 2;
   const int64_t groups = n.integer("group", 1);
-  if (groups < 1) return n.fail("T0708", cat("attribute 'group' is ", groups, ", and must be positive"));
+  if (groups < 1)
+    return n.fail("T0708", cat("attribute 'group' is ", groups, ", and must be positive"));
   if (w_dims[0].is_constant() && w_dims[0].constant() % groups != 0) {
-    return n.fail("T0713", cat("its ", w_dims[0].constant(), " filters cannot be divided into ", groups, " groups"));
+    return n.fail("T0713", cat("its ", w_dims[0].constant(), " filters cannot be divided into ",
+                               groups, " groups"));
   }
-  if (!n.require_equal(x[1], w_dims[1] * n.dim(groups), "the channels of its input and of its filters")) return false;
+  if (!n.require_equal(x[1], w_dims[1] * n.dim(groups),
+                       "the channels of its input and of its filters"))
+    return false;
   Window w;
   for (size_t i = 0; i < spatial; ++i) {
-    if (!w_dims[i + 2].is_constant()) return n.fail("T0714", "filters of symbolic size are not supported");
+    if (!w_dims[i + 2].is_constant())
+      return n.fail("T0714", "filters of symbolic size are not supported");
     w.size.push_back(w_dims[i + 2].constant());
     if (w.size.back() < 1) return n.fail("T0713", "its filters have a dim of 0");
   }
@@ -173,23 +192,31 @@ bool conv(NodeContext& n) {
   w.dilations = per_dim(n, "dilations", spatial, 1);
   const std::span<const Dim> dims = std::span(x).subspan(2);
   if (!n.ok() || !pads(n, dims, &w) || !fits(n, dims, w)) return false;
-  if (n.has(2) && (n.rank(2) != 1 || !n.require_equal(n.dims(2)[0], w_dims[0], "the numbers of biases and of filters"))) {
+  if (n.has(2) && (n.rank(2) != 1 || !n.require_equal(n.dims(2)[0], w_dims[0],
+                                                      "the numbers of biases and of filters"))) {
     return n.fail("T0713", "its bias needs rank 1");
   }
   std::vector<Value> operands = {n.value(0), n.value(1)};
   if (n.has(2)) operands.push_back(n.value(2));
-  return n.set(0, n.build("conv_bias", operands, {{"strides", w.strides}, {"pad_low", w.low}, {"pad_high", w.high},
-                                                  {"w_dilation", w.dilations}, {"groups", groups}}));
+  return n.set(0, n.build("conv_bias", operands,
+                          {{"strides", w.strides},
+                           {"pad_low", w.low},
+                           {"pad_high", w.high},
+                           {"w_dilation", w.dilations},
+                           {"groups", groups}}));
 }
 
 // ---- Pools ----
 
-// Rounding up adds a last window that hangs over the end, unless it would begin beyond the data and the leading padding.
+// Rounding up adds a last window that hangs over the end, unless it would begin beyond the data and
+// the leading padding.
 bool round_up(NodeContext& n, std::span<const Dim> dims, Window* w, bool* grown) {
   for (size_t i = 0; i < dims.size(); ++i) {
     if (w->strides[i] == 1) continue;
-    if (!dims[i].is_constant()) return n.fail("T0714", "ceil_mode over symbolic dims is not supported");
-    const int64_t in = dims[i].constant(), covered = in + w->low[i] + w->high[i], need = span(n, *w, i);
+    if (!dims[i].is_constant())
+      return n.fail("T0714", "ceil_mode over symbolic dims is not supported");
+    const int64_t in = dims[i].constant(), covered = in + w->low[i] + w->high[i],
+                  need = span(n, *w, i);
     int64_t windows = (covered - need + w->strides[i] - 1) / w->strides[i] + 1;
     if ((windows - 1) * w->strides[i] >= in + w->low[i]) --windows;
     const int64_t more = (windows - 1) * w->strides[i] + need - covered;
@@ -205,33 +232,48 @@ bool pool(NodeContext& n) {
   const bool average = n.op() == "AveragePool";
   if (!n.arity(1, 1, 2)) return false;
   const Dims x = n.dims(0);
-  if (x.size() < 3) return n.fail("T0713", cat("its input has rank ", x.size(), ", and needs 3 or more"));
+  if (x.size() < 3)
+    return n.fail("T0713", cat("its input has rank ", x.size(), ", and needs 3 or more"));
   const size_t spatial = x.size() - 2;
-  if (!n.has_attribute("kernel_shape")) return n.fail("T0708", "attribute 'kernel_shape' is missing");
+  if (!n.has_attribute("kernel_shape"))
+    return n.fail("T0708", "attribute 'kernel_shape' is missing");
   Window w;
   w.size = per_dim(n, "kernel_shape", spatial, 1);
   w.strides = per_dim(n, "strides", spatial, 1);
   w.dilations = per_dim(n, "dilations", spatial, 1);
   const int64_t count_pad = average ? n.integer("count_include_pad", 0) : 0;
-  if (!average && n.integer("storage_order", 0) != 0) return n.fail("T0714", "column-major indices are not supported");
+  if (!average && n.integer("storage_order", 0) != 0)
+    return n.fail("T0714", "column-major indices are not supported");
   if (n.wants(1)) return n.fail("T0714", "its output of indices is not supported");
   const std::span<const Dim> dims = std::span(x).subspan(2);
   if (!n.ok() || !pads(n, dims, &w) || !fits(n, dims, w)) return false;
   bool grown = false;
   if (n.integer("ceil_mode", 0) != 0 && !round_up(n, dims, &w, &grown)) return false;
-  if (grown && count_pad != 0) return n.fail("T0714", "ceil_mode together with count_include_pad is not supported");
+  if (grown && count_pad != 0)
+    return n.fail("T0714", "ceil_mode together with count_include_pad is not supported");
   if (average) {
-    return n.set(0, n.build("avg_pool", {n.value(0)}, {{"window", w.size}, {"strides", w.strides}, {"pad_low", w.low}, {"pad_high", w.high},
-                                                      {"dilation", w.dilations}, {"count_pad", count_pad}}));
+    return n.set(0, n.build("avg_pool", {n.value(0)},
+                            {{"window", w.size},
+                             {"strides", w.strides},
+                             {"pad_low", w.low},
+                             {"pad_high", w.high},
+                             {"dilation", w.dilations},
+                             {"count_pad", count_pad}}));
   }
-  return n.set(0, n.build("max_pool", {n.value(0)}, {{"window", w.size}, {"strides", w.strides}, {"pad_low", w.low}, {"pad_high", w.high},
-                                                    {"dilation", w.dilations}}));
+  return n.set(0, n.build("max_pool", {n.value(0)},
+                          {{"window", w.size},
+                           {"strides", w.strides},
+                           {"pad_low", w.low},
+                           {"pad_high", w.high},
+                           {"dilation", w.dilations}}));
 }
 
 bool global_pool(NodeContext& n) {
   if (!n.arity(1, 1)) return false;
-  if (n.rank(0) < 3) return n.fail("T0713", cat("its input has rank ", n.rank(0), ", and needs 3 or more"));
-  return n.set(0, n.build(n.op() == "GlobalMaxPool" ? "global_max_pool" : "global_avg_pool", {n.value(0)}));
+  if (n.rank(0) < 3)
+    return n.fail("T0713", cat("its input has rank ", n.rank(0), ", and needs 3 or more"));
+  return n.set(
+      0, n.build(n.op() == "GlobalMaxPool" ? "global_max_pool" : "global_avg_pool", {n.value(0)}));
 }
 
 // ---- Normalizations ----
@@ -241,11 +283,13 @@ bool batch_norm(NodeContext& n) {
   n.number("momentum", 0.9f);  // matters in training only
   if (!n.arity(5, 5, 5)) return false;
   if (n.integer("training_mode", 0) != 0) return n.fail("T0714", "training mode is not supported");
-  if (n.version() < 9 && n.integer("spatial", 1) == 0) return n.fail("T0714", "statistics for each activation are not supported");
+  if (n.version() < 9 && n.integer("spatial", 1) == 0)
+    return n.fail("T0714", "statistics for each activation are not supported");
   if (n.rank(0) < 2) return n.fail("T0713", "its input needs rank 2 or more");
   std::vector<Value> operands = {n.value(0)};
   for (size_t i = 1; i < 5; ++i) {
-    if (n.rank(i) != 1 || !n.require_equal(n.dims(i)[0], n.dims(0)[1], "the numbers of statistics and of channels")) {
+    if (n.rank(i) != 1 ||
+        !n.require_equal(n.dims(i)[0], n.dims(0)[1], "the numbers of statistics and of channels")) {
       return n.fail("T0713", "its statistics need rank 1");
     }
     operands.push_back(n.convert(n.value(i), n.dtype(0)));
@@ -265,7 +309,8 @@ bool layer_norm(NodeContext& n) {
   for (size_t i = 1; i < n.input_count(); ++i) {
     if (n.has(i)) operands.push_back(n.broadcast_to(n.convert(n.value(i), n.dtype(0)), normalized));
   }
-  return n.set(0, n.build(rms ? "rms_norm" : "layer_norm", operands, {{"dim", axis}, {"epsilon", epsilon}}));
+  return n.set(
+      0, n.build(rms ? "rms_norm" : "layer_norm", operands, {{"dim", axis}, {"epsilon", epsilon}}));
 }
 
 bool group_norm(NodeContext& n) {
@@ -273,18 +318,25 @@ bool group_norm(NodeContext& n) {
   const double epsilon = n.number("epsilon", 1e-5f);
   n.integer("stash_type", 1);
   if (!n.arity(3, 3)) return false;
-  if (n.rank(0) < 2 || !n.dims(0)[1].is_constant()) return n.fail("T0714", "its channels must be a constant dim");
+  if (n.rank(0) < 2 || !n.dims(0)[1].is_constant())
+    return n.fail("T0714", "its channels must be a constant dim");
   const int64_t channels = n.dims(0)[1].constant();
   const int64_t groups = instance ? channels : n.integer("num_groups", 0);
-  if (!instance && !n.has_attribute("num_groups")) return n.fail("T0708", "attribute 'num_groups' is missing");
-  if (groups < 1 || channels % groups != 0) return n.fail("T0713", cat(channels, " channels cannot be divided into ", groups, " groups"));
-  return n.set(0, n.build("group_norm", {n.value(0), n.convert(n.value(1), n.dtype(0)), n.convert(n.value(2), n.dtype(0))},
-                          {{"groups", groups}, {"epsilon", epsilon}}));
+  if (!instance && !n.has_attribute("num_groups"))
+    return n.fail("T0708", "attribute 'num_groups' is missing");
+  if (groups < 1 || channels % groups != 0)
+    return n.fail("T0713", cat(channels, " channels cannot be divided into ", groups, " groups"));
+  return n.set(
+      0, n.build("group_norm",
+                 {n.value(0), n.convert(n.value(1), n.dtype(0)), n.convert(n.value(2), n.dtype(0))},
+                 {{"groups", groups}, {"epsilon", epsilon}}));
 }
 
-// Local response normalization: x / (bias + alpha/size * sum of squares over neighbouring channels)^beta.
+// Local response normalization: x / (bias + alpha/size * sum of squares over neighbouring
+// channels)^beta.
 bool lrn(NodeContext& n) {
-  const double alpha = n.number("alpha", 1e-4f), beta = n.number("beta", 0.75), bias = n.number("bias", 1.0);
+  const double alpha = n.number("alpha", 1e-4f), beta = n.number("beta", 0.75),
+               bias = n.number("bias", 1.0);
   const int64_t size = n.integer("size", 0);
   if (!n.arity(1, 1)) return false;
   if (size < 1 || size > 65536) return n.fail("T0708", "attribute 'size' must be positive");
@@ -294,21 +346,35 @@ bool lrn(NodeContext& n) {
   window[1] = size;
   low[1] = (size - 1) / 2;
   high[1] = size / 2;
-  const Value squares = n.build("reduce_window", {n.build("mul", {x, x})}, {{"kind", "sum"}, {"window", window}, {"pad_low", low}, {"pad_high", high}});
+  const Value squares =
+      n.build("reduce_window", {n.build("mul", {x, x})},
+              {{"kind", "sum"}, {"window", window}, {"pad_low", low}, {"pad_high", high}});
   if (!squares.valid()) return n.ok();
-  const Value base = n.build("add", {scaled(n, squares, alpha / static_cast<double>(size)), n.full_like(x, bias)});
+  const Value base =
+      n.build("add", {scaled(n, squares, alpha / static_cast<double>(size)), n.full_like(x, bias)});
   return n.set(0, n.build("div", {x, n.build("pow", {base, n.full_like(x, beta)})}));
 }
 
 constexpr auto kTable = std::to_array<OpImporter>({
-    {"MatMul", 1, matmul}, {"Gemm", 7, gemm}, {"Conv", 1, conv}, {"MaxPool", 1, pool}, {"AveragePool", 1, pool},
-    {"GlobalAveragePool", 1, global_pool}, {"GlobalMaxPool", 1, global_pool}, {"BatchNormalization", 7, batch_norm},
-    {"LayerNormalization", 17, layer_norm}, {"RMSNormalization", 23, layer_norm}, {"InstanceNormalization", 6, group_norm},
-    {"GroupNormalization", 21, group_norm}, {"LRN", 1, lrn},
+    {"MatMul", 1, matmul},
+    {"Gemm", 7, gemm},
+    {"Conv", 1, conv},
+    {"MaxPool", 1, pool},
+    {"AveragePool", 1, pool},
+    {"GlobalAveragePool", 1, global_pool},
+    {"GlobalMaxPool", 1, global_pool},
+    {"BatchNormalization", 7, batch_norm},
+    {"LayerNormalization", 17, layer_norm},
+    {"RMSNormalization", 23, layer_norm},
+    {"InstanceNormalization", 6, group_norm},
+    {"GroupNormalization", 21, group_norm},
+    {"LRN", 1, lrn},
 });
 
 }  // namespace
 
-std::span<const OpImporter> nn_importers() { return kTable; }
+std::span<const OpImporter> nn_importers() {
+  return kTable;
+}
 
 }  // namespace tenon::onnx

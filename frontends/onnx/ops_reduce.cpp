@@ -72,7 +72,8 @@ bool arg(NodeContext& n) {
   const int64_t axis = n.axis(n.integer("axis", 0), n.rank(0));
   if (!n.ok()) return false;
   if (n.dims(0)[axis].is(0)) return n.fail("T0713", "its axis has no elements to choose from");
-  Value out = n.build(n.op() == "ArgMax" ? "argmax" : "argmin", {n.value(0)}, {{"dim", axis}, {"last_index", last}});
+  Value out = n.build(n.op() == "ArgMax" ? "argmax" : "argmin", {n.value(0)},
+                      {{"dim", axis}, {"last_index", last}});
   if (keep) {
     Dims kept = n.dims(0);
     kept[axis] = n.dim(1);
@@ -91,8 +92,10 @@ Value one_axis(NodeContext& n, Value x, int64_t axis) {
   if (!best.valid()) return Value();
   Dims kept = dims;
   kept[axis] = n.dim(1);
-  const Value index = n.build("iota", std::vector<Value>(), {{"shape", dims}, {"dim", axis}, {"dtype", dtype(TENON_I64)}});
-  const Value is_best = n.build("compare", {index, n.broadcast_to(n.reshape(best, kept), dims)}, {{"direction", 0}});
+  const Value index = n.build("iota", std::vector<Value>(),
+                              {{"shape", dims}, {"dim", axis}, {"dtype", dtype(TENON_I64)}});
+  const Value is_best =
+      n.build("compare", {index, n.broadcast_to(n.reshape(best, kept), dims)}, {{"direction", 0}});
   return n.convert(is_best, x.dtype());
 }
 
@@ -109,25 +112,47 @@ bool softmax_flattened(NodeContext& n) {
   if (!n.ok()) return false;
   const Dims dims = n.dims(0);
   if (axis == n.rank(0) - 1) return n.set(0, one_axis(n, n.value(0), axis));
-  const Dim rows = n.product(std::span(dims).first(axis)), columns = n.product(std::span(dims).subspan(axis));
+  const Dim rows = n.product(std::span(dims).first(axis)),
+            columns = n.product(std::span(dims).subspan(axis));
   if (!n.ok()) return false;
   return n.set(0, n.reshape(one_axis(n, n.reshape(n.value(0), {rows, columns}), 1), dims));
 }
 
 constexpr auto kTable = std::to_array<OpImporter>({
-    {"ReduceSum", 1, reduce_attribute}, {"ReduceSum", 13, reduce_input}, {"ReduceMean", 1, reduce_attribute},
-    {"ReduceMean", 18, reduce_input}, {"ReduceMax", 1, reduce_attribute}, {"ReduceMax", 18, reduce_input},
-    {"ReduceMin", 1, reduce_attribute}, {"ReduceMin", 18, reduce_input}, {"ReduceProd", 1, reduce_attribute},
-    {"ReduceProd", 18, reduce_input}, {"ReduceL1", 1, reduce_attribute}, {"ReduceL1", 18, reduce_input},
-    {"ReduceL2", 1, reduce_attribute}, {"ReduceL2", 18, reduce_input}, {"ReduceSumSquare", 1, reduce_attribute},
-    {"ReduceSumSquare", 18, reduce_input}, {"ReduceLogSum", 1, reduce_attribute}, {"ReduceLogSum", 18, reduce_input},
-    {"ReduceLogSumExp", 1, reduce_attribute}, {"ReduceLogSumExp", 18, reduce_input}, {"ArgMax", 1, arg}, {"ArgMin", 1, arg},
-    {"Softmax", 1, softmax_flattened}, {"Softmax", 13, softmax}, {"LogSoftmax", 1, softmax_flattened},
-    {"LogSoftmax", 13, softmax}, {"Hardmax", 1, softmax_flattened}, {"Hardmax", 13, softmax},
+    {"ReduceSum", 1, reduce_attribute},
+    {"ReduceSum", 13, reduce_input},
+    {"ReduceMean", 1, reduce_attribute},
+    {"ReduceMean", 18, reduce_input},
+    {"ReduceMax", 1, reduce_attribute},
+    {"ReduceMax", 18, reduce_input},
+    {"ReduceMin", 1, reduce_attribute},
+    {"ReduceMin", 18, reduce_input},
+    {"ReduceProd", 1, reduce_attribute},
+    {"ReduceProd", 18, reduce_input},
+    {"ReduceL1", 1, reduce_attribute},
+    {"ReduceL1", 18, reduce_input},
+    {"ReduceL2", 1, reduce_attribute},
+    {"ReduceL2", 18, reduce_input},
+    {"ReduceSumSquare", 1, reduce_attribute},
+    {"ReduceSumSquare", 18, reduce_input},
+    {"ReduceLogSum", 1, reduce_attribute},
+    {"ReduceLogSum", 18, reduce_input},
+    {"ReduceLogSumExp", 1, reduce_attribute},
+    {"ReduceLogSumExp", 18, reduce_input},
+    {"ArgMax", 1, arg},
+    {"ArgMin", 1, arg},
+    {"Softmax", 1, softmax_flattened},
+    {"Softmax", 13, softmax},
+    {"LogSoftmax", 1, softmax_flattened},
+    {"LogSoftmax", 13, softmax},
+    {"Hardmax", 1, softmax_flattened},
+    {"Hardmax", 13, softmax},
 });
 
 }  // namespace
 
-std::span<const OpImporter> reduce_importers() { return kTable; }
+std::span<const OpImporter> reduce_importers() {
+  return kTable;
+}
 
 }  // namespace tenon::onnx

@@ -50,7 +50,8 @@ bool shape(NodeContext& n) {
     return std::clamp<int64_t>(at < 0 ? std::max<int64_t>(at, -rank) + rank : at, 0, rank);
   };
   const int64_t start = clamp(n.integer("start", 0));
-  const int64_t end = clamp(n.has_attribute("end") ? n.integer("end", 0) : static_cast<int64_t>(dims.size()));
+  const int64_t end =
+      clamp(n.has_attribute("end") ? n.integer("end", 0) : static_cast<int64_t>(dims.size()));
   Extents out;
   for (int64_t i = start; i < end; ++i) out.push_back(Extent::of(dims[i]));
   const auto count = static_cast<int64_t>(out.size());
@@ -77,8 +78,10 @@ bool constant(NodeContext& n) {
     item.constant = std::move(data);
     return n.set(0, std::move(item));
   }
-  if (n.has_attribute("value_int")) return n.set_known(0, {Extent::of(n.integer("value_int", 0))}, {});
-  if (n.has_attribute("value_float")) return n.set(0, n.scalar(TENON_F32, n.number("value_float", 0)));
+  if (n.has_attribute("value_int"))
+    return n.set_known(0, {Extent::of(n.integer("value_int", 0))}, {});
+  if (n.has_attribute("value_float"))
+    return n.set(0, n.scalar(TENON_F32, n.number("value_float", 0)));
   if (n.has_attribute("value_ints")) {
     Extents out;
     for (const int64_t i : n.integers("value_ints")) out.push_back(Extent::of(i));
@@ -89,9 +92,12 @@ bool constant(NodeContext& n) {
     const std::vector<double> numbers = n.numbers("value_floats");
     std::vector<float> data(numbers.begin(), numbers.end());
     const int64_t count = static_cast<int64_t>(data.size());
-    return n.set(0, n.builder().constant(TENON_F32, {&count, 1}, data.data(), data.size() * sizeof(float)));
+    return n.set(
+        0, n.builder().constant(TENON_F32, {&count, 1}, data.data(), data.size() * sizeof(float)));
   }
-  return n.fail("T0714", "it needs one of the attributes value, value_int, value_float, value_ints and value_floats");
+  return n.fail(
+      "T0714",
+      "it needs one of the attributes value, value_int, value_float, value_ints and value_floats");
 }
 
 bool constant_of_shape(NodeContext& n) {
@@ -100,17 +106,21 @@ bool constant_of_shape(NodeContext& n) {
   data.dtype = TENON_F32;
   if (const TensorProto* tensor = n.has_attribute("value") ? n.tensor("value") : nullptr) {
     if (!n.read(*tensor, &data)) return false;
-    if (element_count(data.dims) != 1) return n.fail("T0708", "attribute 'value' must have one element");
+    if (element_count(data.dims) != 1)
+      return n.fail("T0708", "attribute 'value' must have one element");
   }
   const Extents* extents = n.need(0, "the shape");
   const auto dims = extents == nullptr ? std::nullopt : sizes(n, *extents, "the size");
   if (!dims) return false;
-  const bool small = dims->size() <= 1 && (dims->empty() || ((*dims)[0].is_constant() && (*dims)[0].constant() <= 64));
+  const bool small = dims->size() <= 1 &&
+                     (dims->empty() || ((*dims)[0].is_constant() && (*dims)[0].constant() <= 64));
   if (data.blob && data.dtype == TENON_I64 && small) {
     const int64_t value = load_int(TENON_I64, blob_bytes(data.blob.get()).data());
-    return n.set_known(0, Extents(dims->empty() ? 1 : (*dims)[0].constant(), Extent::of(value)), *dims);
+    return n.set_known(0, Extents(dims->empty() ? 1 : (*dims)[0].constant(), Extent::of(value)),
+                       *dims);
   }
-  const Value element = data.blob ? n.builder().constant(data.dtype, {}, data.blob.get()) : n.scalar(TENON_F32, 0);
+  const Value element =
+      data.blob ? n.builder().constant(data.dtype, {}, data.blob.get()) : n.scalar(TENON_F32, 0);
   return n.set(0, n.builder().splat(element, *dims));
 }
 
@@ -118,7 +128,8 @@ bool constant_of_shape(NodeContext& n) {
 std::optional<int64_t> range_count(NodeContext& n, double start, double limit, double delta) {
   const double count = std::ceil((limit - start) / delta);
   if (!(count < static_cast<double>(limits().elements))) {
-    n.fail("T0102", cat("it has more elements than the limit of ", limits().elements, "; TENON_LIMIT_ELEMENTS raises it"));
+    n.fail("T0102", cat("it has more elements than the limit of ", limits().elements,
+                        "; TENON_LIMIT_ELEMENTS raises it"));
     return {};
   }
   return count > 0 ? static_cast<int64_t>(count) : 0;
@@ -128,9 +139,12 @@ bool range_numbers(NodeContext& n, int64_t start, int64_t limit, int64_t delta) 
   if (delta == 0) return n.fail("T0713", "the step is 0");
   const __int128 span = static_cast<__int128>(limit) - start;
   const __int128 steps = (span + delta + (delta > 0 ? -1 : 1)) / delta;
-  const int64_t count = steps <= 0 ? 0 : steps > INT64_MAX ? INT64_MAX : static_cast<int64_t>(steps);
+  const int64_t count = steps <= 0          ? 0
+                        : steps > INT64_MAX ? INT64_MAX
+                                            : static_cast<int64_t>(steps);
   if (static_cast<uint64_t>(count) > limits().elements) {
-    return n.fail("T0102", cat("it has ", count, " elements, the limit is ", limits().elements, "; TENON_LIMIT_ELEMENTS raises it"));
+    return n.fail("T0102", cat("it has ", count, " elements, the limit is ", limits().elements,
+                               "; TENON_LIMIT_ELEMENTS raises it"));
   }
   if (count <= 64) {
     Extents out;
@@ -138,8 +152,11 @@ bool range_numbers(NodeContext& n, int64_t start, int64_t limit, int64_t delta) 
     return n.set_known(0, std::move(out), {n.dim(count)}, n.dtype(0));
   }
   const Dims dims = {n.dim(count)};
-  Value out = n.build("iota", std::vector<Value>(), {{"shape", dims}, {"dtype", dtype(n.dtype(0))}});
-  const auto all = [&](int64_t value) { return n.builder().splat(n.builder().scalar_int(n.dtype(0), value), dims); };
+  Value out =
+      n.build("iota", std::vector<Value>(), {{"shape", dims}, {"dtype", dtype(n.dtype(0))}});
+  const auto all = [&](int64_t value) {
+    return n.builder().splat(n.builder().scalar_int(n.dtype(0), value), dims);
+  };
   if (delta != 1) out = n.build("mul", {out, all(delta)});
   return n.set(0, start != 0 ? n.build("add", {out, all(start)}) : out);
 }
@@ -149,21 +166,27 @@ bool range(NodeContext& n) {
   const tenon_dtype_t type = n.dtype(0);
   if (is_float(type)) {
     const auto start = n.constant(0), limit = n.constant(1), delta = n.constant(2);
-    if (!start || !limit || !delta) return n.fail("T0714", "its bounds are computed when the model runs; they must be constant");
+    if (!start || !limit || !delta)
+      return n.fail("T0714", "its bounds are computed when the model runs; they must be constant");
     if (*delta == 0) return n.fail("T0713", "the step is 0");
     const auto count = range_count(n, *start, *limit, *delta);
     if (!count) return false;
     const Dims dims = {n.dim(*count)};
-    const Value steps = n.build("iota", std::vector<Value>(), {{"shape", dims}, {"dtype", dtype(type)}});
+    const Value steps =
+        n.build("iota", std::vector<Value>(), {{"shape", dims}, {"dtype", dtype(type)}});
     const Value scaled = n.build("mul", {steps, n.full_like(steps, *delta)});
     return n.set(0, n.build("add", {scaled, n.full_like(steps, *start)}));
   }
-  const Extents *start = n.need(0, "the start"), *limit = n.need(1, "the limit"), *delta = n.need(2, "the step");
-  if (!n.ok() || start->size() != 1 || limit->size() != 1 || delta->size() != 1) return n.fail("T0713", "its inputs must be single numbers");
+  const Extents *start = n.need(0, "the start"), *limit = n.need(1, "the limit"),
+                *delta = n.need(2, "the step");
+  if (!n.ok() || start->size() != 1 || limit->size() != 1 || delta->size() != 1)
+    return n.fail("T0713", "its inputs must be single numbers");
   const Extent &a = (*start)[0], &b = (*limit)[0], &d = (*delta)[0];
-  if (a.is_number() && b.is_number() && d.is_number()) return range_numbers(n, a.number, b.number, d.number);
+  if (a.is_number() && b.is_number() && d.is_number())
+    return range_numbers(n, a.number, b.number, d.number);
   const auto count = d.is(1) ? compute(n.graph(), Arithmetic::kSub, b, a) : std::nullopt;
-  if (!count || !count->dim(n.graph()).valid()) return n.fail("T0714", "with symbolic bounds its step must be 1");
+  if (!count || !count->dim(n.graph()).valid())
+    return n.fail("T0714", "with symbolic bounds its step must be 1");
   const Dims dims = {count->dim(n.graph())};
   Value out = n.build("iota", std::vector<Value>(), {{"shape", dims}, {"dtype", dtype(type)}});
   if (!a.is(0)) out = n.build("add", {out, n.broadcast_to(n.reshape(n.value(0), {}), dims)});
@@ -172,8 +195,8 @@ bool range(NodeContext& n) {
 
 // ---- Reshape ----
 
-// What -1 stands for: the input's elements over those of the other dims, equal factors cancelled first, so that symbols
-// that stay as they are need no division.
+// What -1 stands for: the input's elements over those of the other dims, equal factors cancelled
+// first, so that symbols that stay as they are need no division.
 Dim quotient(NodeContext& n, Dims over, Dims under) {
   for (auto at = under.begin(); at != under.end();) {
     const auto same = std::find(over.begin(), over.end(), *at);
@@ -193,9 +216,9 @@ Dim quotient(NodeContext& n, Dims over, Dims under) {
   }
   const uint32_t fits = compare(TENON_REL_DIVISIBLE, total, known);
   const tenon_host_graph_t& api = graph_api();
-  if (fits == TENON_NO ||
-      (fits == TENON_MAYBE && known.is_constant() &&
-       api.symbol_assert(api.self, n.graph(), TENON_REL_DIVISIBLE, total.raw(), known.raw()) != TENON_OK)) {
+  if (fits == TENON_NO || (fits == TENON_MAYBE && known.is_constant() &&
+                           api.symbol_assert(api.self, n.graph(), TENON_REL_DIVISIBLE, total.raw(),
+                                             known.raw()) != TENON_OK)) {
     n.fail("T0713", "its elements cannot be divided into the given dims");
     return Dim::invalid();
   }
@@ -210,7 +233,9 @@ bool reshape(NodeContext& n) {
   const Extents* target = n.need(1, "the shape");
   if (target == nullptr) return false;
   const Dims from = n.dims(0);
-  if (target->size() > TENON_RANK_MAX) return n.fail("T0102", cat("its result has rank ", target->size(), ", the limit is ", TENON_RANK_MAX));
+  if (target->size() > TENON_RANK_MAX)
+    return n.fail("T0102",
+                  cat("its result has rank ", target->size(), ", the limit is ", TENON_RANK_MAX));
   Dims to, others;
   int64_t open = -1;
   for (size_t i = 0; i < target->size(); ++i) {
@@ -221,9 +246,12 @@ bool reshape(NodeContext& n) {
       to.push_back(Dim());
       continue;
     }
-    if (e.is_number() && e.number < 0) return n.fail("T0713", cat("its shape has the dim ", e.number));
+    if (e.is_number() && e.number < 0)
+      return n.fail("T0713", cat("its shape has the dim ", e.number));
     if (e.is(0) && !keep_zero) {
-      if (i >= from.size()) return n.fail("T0713", cat("dim ", i, " is to be copied from an input of rank ", from.size()));
+      if (i >= from.size())
+        return n.fail("T0713",
+                      cat("dim ", i, " is to be copied from an input of rank ", from.size()));
       to.push_back(from[i]);
     } else {
       to.push_back(e.dim(n.graph()));
@@ -234,7 +262,8 @@ bool reshape(NodeContext& n) {
     to[open] = quotient(n, from, others);
   } else {
     const Dim before = n.product(from), after = n.product(to);
-    if (!n.ok() || !n.require_equal(before, after, "the numbers of elements before and after")) return false;
+    if (!n.ok() || !n.require_equal(before, after, "the numbers of elements before and after"))
+      return false;
   }
   return n.ok() && set_reshaped(n, to);
 }
@@ -246,7 +275,8 @@ bool flatten(NodeContext& n) {
   // Flatten counts negative axes from the rank, where Unsqueeze counts from the rank plus one.
   const int64_t given = n.integer("axis", 1);
   const int64_t at = given < 0 ? given + n.rank(0) : axis;
-  if (at < 0) return n.fail("T0713", cat("axis ", given, " does not exist: the rank is ", n.rank(0)));
+  if (at < 0)
+    return n.fail("T0713", cat("axis ", given, " does not exist: the rank is ", n.rank(0)));
   const std::span<const Dim> dims(n.dims(0));
   const Dim rows = n.product(dims.first(at)), columns = n.product(dims.subspan(at));
   return n.ok() && n.set(0, n.reshape(n.value(0), {rows, columns}));
@@ -266,7 +296,8 @@ bool squeeze_axes(NodeContext& n, std::optional<std::vector<int64_t>> given) {
   if (!n.ok()) return false;
   Dims to;
   for (size_t i = 0; i < from.size(); ++i) {
-    if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) == axes.end()) to.push_back(from[i]);
+    if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) == axes.end())
+      to.push_back(from[i]);
   }
   return set_reshaped(n, to);
 }
@@ -274,7 +305,8 @@ bool squeeze_axes(NodeContext& n, std::optional<std::vector<int64_t>> given) {
 bool unsqueeze_axes(NodeContext& n, const std::vector<int64_t>& given) {
   const Dims from = n.dims(0);
   const size_t rank = from.size() + given.size();
-  if (rank > TENON_RANK_MAX) return n.fail("T0102", cat("its result has rank ", rank, ", the limit is ", TENON_RANK_MAX));
+  if (rank > TENON_RANK_MAX)
+    return n.fail("T0102", cat("its result has rank ", rank, ", the limit is ", TENON_RANK_MAX));
   const std::vector<int64_t> axes = n.axes(given, static_cast<int64_t>(rank));
   if (!n.ok()) return false;
   Dims to = from;
@@ -284,7 +316,8 @@ bool unsqueeze_axes(NodeContext& n, const std::vector<int64_t>& given) {
 
 bool squeeze_attribute(NodeContext& n) {
   if (!n.arity(1, 1)) return false;
-  return squeeze_axes(n, n.has_attribute("axes") ? std::optional(n.integers("axes")) : std::nullopt);
+  return squeeze_axes(n,
+                      n.has_attribute("axes") ? std::optional(n.integers("axes")) : std::nullopt);
 }
 bool squeeze(NodeContext& n) {
   if (!n.arity(1, 2)) return false;
@@ -311,7 +344,8 @@ bool transpose(NodeContext& n) {
     for (int64_t i = rank; i-- > 0;) perm.push_back(i);
   }
   if (static_cast<int64_t>(perm.size()) != rank) {
-    return n.fail("T0713", cat("its permutation has ", perm.size(), " entries, the rank is ", rank));
+    return n.fail("T0713",
+                  cat("its permutation has ", perm.size(), " entries, the rank is ", rank));
   }
   n.axes(perm, rank);  // each once
   for (const int64_t p : perm) {
@@ -333,7 +367,8 @@ bool tile(NodeContext& n) {
   const Extents* target = n.need(1, "the repeats");
   const auto repeats = target == nullptr ? std::nullopt : sizes(n, *target, "the repeat");
   if (!repeats) return false;
-  if (repeats->size() != n.dims(0).size()) return n.fail("T0713", "it needs one repeat for each dim");
+  if (repeats->size() != n.dims(0).size())
+    return n.fail("T0713", "it needs one repeat for each dim");
   // The limit is told before a product of dims overflows.
   double elements = 1;
   for (size_t i = 0; i < repeats->size(); ++i) {
@@ -341,7 +376,8 @@ bool tile(NodeContext& n) {
     if (n.dims(0)[i].is_constant()) elements *= static_cast<double>(n.dims(0)[i].constant());
   }
   if (elements > static_cast<double>(limits().elements)) {
-    return n.fail("T0102", cat("its result has more elements than the limit of ", limits().elements, "; TENON_LIMIT_ELEMENTS raises it"));
+    return n.fail("T0102", cat("its result has more elements than the limit of ", limits().elements,
+                               "; TENON_LIMIT_ELEMENTS raises it"));
   }
   return n.set(0, n.build("tile", {n.value(0)}, {{"repeats", *repeats}}));
 }
@@ -367,9 +403,11 @@ bool concat(NodeContext& n) {
   }
   std::vector<Value> values;
   for (size_t i = 0; i < n.input_count(); ++i) {
-    if (n.rank(i) != n.rank(0)) return n.fail("T0713", cat("its inputs have the ranks ", n.rank(0), " and ", n.rank(i)));
+    if (n.rank(i) != n.rank(0))
+      return n.fail("T0713", cat("its inputs have the ranks ", n.rank(0), " and ", n.rank(i)));
     for (int64_t d = 0; d < n.rank(0); ++d) {
-      if (d != axis && !n.require_equal(n.dims(0)[d], n.dims(i)[d], "dims of its inputs")) return false;
+      if (d != axis && !n.require_equal(n.dims(0)[d], n.dims(i)[d], "dims of its inputs"))
+        return false;
     }
     values.push_back(n.value(i));
   }
@@ -379,7 +417,8 @@ bool concat(NodeContext& n) {
 bool split_into(NodeContext& n, int64_t axis, const Dims& parts) {
   if (!n.ok()) return false;
   if (parts.size() != n.output_count()) {
-    return n.fail("T0713", cat("it splits into ", parts.size(), " parts, and has ", n.output_count(), " outputs"));
+    return n.fail("T0713", cat("it splits into ", parts.size(), " parts, and has ",
+                               n.output_count(), " outputs"));
   }
   Dim total = n.dim(0);
   for (const Dim p : parts) total = total + p;
@@ -402,7 +441,8 @@ bool split_evenly(NodeContext& n, int64_t axis, bool last_smaller) {
   }
   const int64_t each = whole.constant() / count + (whole.constant() % count != 0 ? 1 : 0);
   if (!last_smaller && each * count != whole.constant()) {
-    return n.fail("T0713", cat("a dim of ", whole.constant(), " cannot be split into ", count, " equal parts"));
+    return n.fail("T0713", cat("a dim of ", whole.constant(), " cannot be split into ", count,
+                               " equal parts"));
   }
   Dims parts;
   int64_t left = whole.constant();
@@ -424,14 +464,17 @@ bool split_attribute(NodeContext& n) {
   if (!n.arity(1, 1, SIZE_MAX)) return false;
   const int64_t axis = n.axis(n.integer("axis", 0), n.rank(0));
   if (!n.ok()) return false;
-  return n.has_attribute("split") ? split_sizes(n, axis, n.integers("split")) : split_evenly(n, axis, false);
+  return n.has_attribute("split") ? split_sizes(n, axis, n.integers("split"))
+                                  : split_evenly(n, axis, false);
 }
 bool split(NodeContext& n) {
   if (!n.arity(1, 2, SIZE_MAX)) return false;
   const int64_t axis = n.axis(n.integer("axis", 0), n.rank(0));
   const int64_t count = n.integer("num_outputs", static_cast<int64_t>(n.output_count()));
   if (!n.ok()) return false;
-  if (count != static_cast<int64_t>(n.output_count())) return n.fail("T0713", cat("'num_outputs' is ", count, ", and it has ", n.output_count(), " outputs"));
+  if (count != static_cast<int64_t>(n.output_count()))
+    return n.fail("T0713",
+                  cat("'num_outputs' is ", count, ", and it has ", n.output_count(), " outputs"));
   if (!n.has(1)) return split_evenly(n, axis, n.version() >= 18);
   const auto given = n.need_numbers(1, "the sizes of the parts");
   return given && split_sizes(n, axis, *given);
@@ -439,26 +482,32 @@ bool split(NodeContext& n) {
 
 // ---- Pad ----
 
-bool pad_by(NodeContext& n, const std::vector<int64_t>& low, const std::vector<int64_t>& high, Value value) {
+bool pad_by(NodeContext& n, const std::vector<int64_t>& low, const std::vector<int64_t>& high,
+            Value value) {
   const Dims dims = n.dims(0);
   bool none = true;
   for (size_t i = 0; i < dims.size(); ++i) {
     none &= low[i] == 0 && high[i] == 0;
     int64_t grown = 0;
-    if (__builtin_add_overflow(low[i], high[i], &grown)) return n.fail("T0713", "its paddings are beyond 64 bits");
+    if (__builtin_add_overflow(low[i], high[i], &grown))
+      return n.fail("T0713", "its paddings are beyond 64 bits");
     if (!dims[i].is_constant()) continue;
     const int64_t d = dims[i].constant();
     if (low[i] < -d || high[i] < -d || __builtin_add_overflow(grown, d, &grown) || grown < 0) {
-      return n.fail("T0713", cat("a dim of ", d, " cannot be padded by ", low[i], " and ", high[i]));
+      return n.fail("T0713",
+                    cat("a dim of ", d, " cannot be padded by ", low[i], " and ", high[i]));
     }
     if (static_cast<uint64_t>(grown) > limits().elements) {
-      return n.fail("T0102", cat("its result has more elements than the limit of ", limits().elements, "; TENON_LIMIT_ELEMENTS raises it"));
+      return n.fail("T0102", cat("its result has more elements than the limit of ",
+                                 limits().elements, "; TENON_LIMIT_ELEMENTS raises it"));
     }
   }
   const std::string_view mode = n.text("mode", "constant");
   if (none) return n.set(0, n.value(0));
-  if (mode == "reflect" || mode == "edge" || mode == "wrap") return n.fail("T0714", cat("padding by ", mode, " is not supported"));
-  if (mode != "constant") return n.fail("T0708", "attribute 'mode' is none of constant, reflect, edge and wrap");
+  if (mode == "reflect" || mode == "edge" || mode == "wrap")
+    return n.fail("T0714", cat("padding by ", mode, " is not supported"));
+  if (mode != "constant")
+    return n.fail("T0708", "attribute 'mode' is none of constant, reflect, edge and wrap");
   return n.set(0, n.build("pad", {n.value(0), value}, {{"low", low}, {"high", high}}));
 }
 
@@ -466,8 +515,11 @@ bool pad_attributes(NodeContext& n) {
   if (!n.arity(1, 1)) return false;
   const std::vector<int64_t> pads = n.integers("pads");
   const size_t rank = n.dims(0).size();
-  if (pads.size() != 2 * rank) return n.fail("T0713", cat("it has ", pads.size(), " paddings, and needs two for each of ", rank, " dims"));
-  return pad_by(n, {pads.begin(), pads.begin() + rank}, {pads.begin() + rank, pads.end()}, n.scalar(n.dtype(0), n.number("value", 0)));
+  if (pads.size() != 2 * rank)
+    return n.fail("T0713", cat("it has ", pads.size(), " paddings, and needs two for each of ",
+                               rank, " dims"));
+  return pad_by(n, {pads.begin(), pads.begin() + rank}, {pads.begin() + rank, pads.end()},
+                n.scalar(n.dtype(0), n.number("value", 0)));
 }
 
 bool pad(NodeContext& n) {
@@ -483,14 +535,18 @@ bool pad(NodeContext& n) {
     for (int64_t i = 0; i < n.rank(0); ++i) axes.push_back(i);
   }
   if (!pads || !n.ok()) return false;
-  if (pads->size() != 2 * axes.size()) return n.fail("T0713", cat("it has ", pads->size(), " paddings, and needs two for each of ", axes.size(), " dims"));
+  if (pads->size() != 2 * axes.size())
+    return n.fail("T0713", cat("it has ", pads->size(), " paddings, and needs two for each of ",
+                               axes.size(), " dims"));
   std::vector<int64_t> low(n.rank(0)), high(n.rank(0));
   for (size_t i = 0; i < axes.size(); ++i) {
     low[axes[i]] = (*pads)[i];
     high[axes[i]] = (*pads)[axes.size() + i];
   }
-  if (n.has(2) && n.dtype(2) != n.dtype(0)) return n.fail("T0710", "its value has another element type than its data");
-  return pad_by(n, low, high, n.has(2) ? n.reshape(n.value(2), {}) : n.builder().scalar_int(n.dtype(0), 0));
+  if (n.has(2) && n.dtype(2) != n.dtype(0))
+    return n.fail("T0710", "its value has another element type than its data");
+  return pad_by(n, low, high,
+                n.has(2) ? n.reshape(n.value(2), {}) : n.builder().scalar_int(n.dtype(0), 0));
 }
 
 // ---- Others ----
@@ -506,8 +562,10 @@ bool depth_to_space(NodeContext& n) {
   const Dim block = n.dim(b), rest = quotient(n, {d[1]}, {block, block});
   if (!n.ok()) return false;
   const bool dcr = mode == "DCR";
-  const Value split = n.reshape(n.value(0), dcr ? Dims{d[0], block, block, rest, d[2], d[3]} : Dims{d[0], rest, block, block, d[2], d[3]});
-  const Value moved = n.transpose(split, dcr ? std::vector<int64_t>{0, 3, 4, 1, 5, 2} : std::vector<int64_t>{0, 1, 4, 2, 5, 3});
+  const Value split = n.reshape(n.value(0), dcr ? Dims{d[0], block, block, rest, d[2], d[3]}
+                                                : Dims{d[0], rest, block, block, d[2], d[3]});
+  const Value moved = n.transpose(
+      split, dcr ? std::vector<int64_t>{0, 3, 4, 1, 5, 2} : std::vector<int64_t>{0, 1, 4, 2, 5, 3});
   return n.set(0, n.reshape(moved, {d[0], rest, d[2] * block, d[3] * block}));
 }
 
@@ -519,7 +577,8 @@ bool space_to_depth(NodeContext& n) {
   if (d.size() != 4) return n.fail("T0713", "it needs an input of rank 4");
   const Dim block = n.dim(b), h = quotient(n, {d[2]}, {block}), w = quotient(n, {d[3]}, {block});
   if (!n.ok()) return false;
-  const Value moved = n.transpose(n.reshape(n.value(0), {d[0], d[1], h, block, w, block}), {0, 3, 5, 1, 2, 4});
+  const Value moved =
+      n.transpose(n.reshape(n.value(0), {d[0], d[1], h, block, w, block}), {0, 3, 5, 1, 2, 4});
   return n.set(0, n.reshape(moved, {d[0], d[1] * block * block, h, w}));
 }
 
@@ -537,16 +596,34 @@ bool dropout(NodeContext& n) {
 }
 
 constexpr auto kTable = std::to_array<OpImporter>({
-    {"Shape", 1, shape}, {"Size", 1, size}, {"Constant", 1, constant}, {"ConstantOfShape", 9, constant_of_shape},
-    {"Range", 11, range}, {"Reshape", 5, reshape}, {"Flatten", 1, flatten}, {"Squeeze", 1, squeeze_attribute},
-    {"Squeeze", 13, squeeze}, {"Unsqueeze", 1, unsqueeze_attribute}, {"Unsqueeze", 13, unsqueeze},
-    {"Transpose", 1, transpose}, {"Expand", 8, expand}, {"Tile", 6, tile}, {"Concat", 4, concat},
-    {"Split", 2, split_attribute}, {"Split", 13, split}, {"Pad", 2, pad_attributes}, {"Pad", 11, pad},
-    {"DepthToSpace", 1, depth_to_space}, {"SpaceToDepth", 1, space_to_depth}, {"Dropout", 7, dropout},
+    {"Shape", 1, shape},
+    {"Size", 1, size},
+    {"Constant", 1, constant},
+    {"ConstantOfShape", 9, constant_of_shape},
+    {"Range", 11, range},
+    {"Reshape", 5, reshape},
+    {"Flatten", 1, flatten},
+    {"Squeeze", 1, squeeze_attribute},
+    {"Squeeze", 13, squeeze},
+    {"Unsqueeze", 1, unsqueeze_attribute},
+    {"Unsqueeze", 13, unsqueeze},
+    {"Transpose", 1, transpose},
+    {"Expand", 8, expand},
+    {"Tile", 6, tile},
+    {"Concat", 4, concat},
+    {"Split", 2, split_attribute},
+    {"Split", 13, split},
+    {"Pad", 2, pad_attributes},
+    {"Pad", 11, pad},
+    {"DepthToSpace", 1, depth_to_space},
+    {"SpaceToDepth", 1, space_to_depth},
+    {"Dropout", 7, dropout},
 });
 
 }  // namespace
 
-std::span<const OpImporter> shape_importers() { return kTable; }
+std::span<const OpImporter> shape_importers() {
+  return kTable;
+}
 
 }  // namespace tenon::onnx

@@ -1,5 +1,6 @@
-// The wire format, through protozero: one switch per message. Fields of unexpected kinds are skipped, as protobuf
-// does; lengths, groups and varints are checked by protozero, whose exceptions end here.
+// The wire format, through protozero: one switch per message. Fields of unexpected kinds are
+// skipped, as protobuf does; lengths, groups and varints are checked by protozero, whose exceptions
+// end here.
 #define PROTOZERO_USE_VIEW std::string_view
 #include <fmt/format.h>
 
@@ -16,9 +17,15 @@ namespace {
 using protozero::pbf_reader;
 using protozero::pbf_wire_type;
 
-constexpr uint32_t number(uint32_t field) { return protozero::tag_and_type(field, pbf_wire_type::varint); }
-constexpr uint32_t bytes(uint32_t field) { return protozero::tag_and_type(field, pbf_wire_type::length_delimited); }
-constexpr uint32_t word(uint32_t field) { return protozero::tag_and_type(field, pbf_wire_type::fixed32); }
+constexpr uint32_t number(uint32_t field) {
+  return protozero::tag_and_type(field, pbf_wire_type::varint);
+}
+constexpr uint32_t bytes(uint32_t field) {
+  return protozero::tag_and_type(field, pbf_wire_type::length_delimited);
+}
+constexpr uint32_t word(uint32_t field) {
+  return protozero::tag_and_type(field, pbf_wire_type::fixed32);
+}
 
 constexpr std::string_view kNoVariable = "";
 constexpr std::string_view kNodes = "; TENON_LIMIT_NODES raises it";
@@ -31,14 +38,21 @@ class Parser {
   void model(pbf_reader m, ModelProto* out) {
     while (ok_ && m.next()) {
       switch (m.tag_and_type()) {
-        case number(1): out->ir_version = m.get_int64(); break;
-        case bytes(8): opset(m.get_message(), &out->opsets.emplace_back()); break;
+        case number(1):
+          out->ir_version = m.get_int64();
+          break;
+        case bytes(8):
+          opset(m.get_message(), &out->opsets.emplace_back());
+          break;
         case bytes(7):
           out->graph = std::make_unique<GraphProto>();
           graph(m.get_message(), out->graph.get(), 0);
           break;
-        case bytes(25): function(m.get_message(), &out->functions.emplace_back()); break;
-        default: m.skip();
+        case bytes(25):
+          function(m.get_message(), &out->functions.emplace_back());
+          break;
+        default:
+          m.skip();
       }
     }
   }
@@ -46,7 +60,8 @@ class Parser {
 
  private:
   void limit(std::string_view what, size_t is, size_t most, std::string_view variable) {
-    if (ok_) problems_->add("T0102", fmt::format("{} {}, the limit is {}{}", what, is, most, variable));
+    if (ok_)
+      problems_->add("T0102", fmt::format("{} {}, the limit is {}{}", what, is, most, variable));
     ok_ = false;
   }
 
@@ -54,9 +69,12 @@ class Parser {
   Text name(pbf_reader& m, std::string_view what) {
     const Text text = m.get_view();
     if (text.size() > limits().name_bytes) {
-      limit(fmt::format("a {} is too long ({}): its bytes are", what, quote(text.substr(0, 32))), text.size(), limits().name_bytes, "; TENON_LIMIT_NAME_BYTES raises it");
+      limit(fmt::format("a {} is too long ({}): its bytes are", what, quote(text.substr(0, 32))),
+            text.size(), limits().name_bytes, "; TENON_LIMIT_NAME_BYTES raises it");
     } else if (!is_name_text(text)) {
-      if (ok_) problems_->add("T0701", fmt::format("the {} {} is not UTF-8 text without NUL", what, quote(text)));
+      if (ok_)
+        problems_->add("T0701",
+                       fmt::format("the {} {} is not UTF-8 text without NUL", what, quote(text)));
       ok_ = false;
     }
     return text;
@@ -64,8 +82,10 @@ class Parser {
 
   // One more item in a list that a limit bounds.
   template <class T>
-  T* grow(std::vector<T>* list, std::string_view what, size_t most, std::string_view variable = kNoVariable) {
-    if (list->size() == most) limit(fmt::format("there are too many {}: at least", what), most + 1, most, variable);
+  T* grow(std::vector<T>* list, std::string_view what, size_t most,
+          std::string_view variable = kNoVariable) {
+    if (list->size() == most)
+      limit(fmt::format("there are too many {}: at least", what), most + 1, most, variable);
     if (!ok_) list->clear();  // what follows is parsed into a list that nobody reads
     return &list->emplace_back();
   }
@@ -88,43 +108,81 @@ class Parser {
   void opset(pbf_reader m, OpsetProto* out) {
     while (m.next()) {
       switch (m.tag_and_type()) {
-        case bytes(1): out->domain = name(m, "domain"); break;
-        case number(2): out->version = m.get_int64(); break;
-        default: m.skip();
+        case bytes(1):
+          out->domain = name(m, "domain");
+          break;
+        case number(2):
+          out->version = m.get_int64();
+          break;
+        default:
+          m.skip();
       }
     }
   }
 
   void graph(pbf_reader m, GraphProto* out, size_t depth) {
-    if (depth > limits().depth) return limit("graphs are nested too deep: the levels are at least", depth, limits().depth, "; TENON_LIMIT_DEPTH raises it");
+    if (depth > limits().depth)
+      return limit("graphs are nested too deep: the levels are at least", depth, limits().depth,
+                   "; TENON_LIMIT_DEPTH raises it");
     while (ok_ && m.next()) {
       switch (m.tag_and_type()) {
-        case bytes(1): node(m.get_message(), grow(&out->nodes, "nodes", limits().nodes, kNodes), depth); break;
-        case bytes(2): out->name = name(m, "graph name"); break;
-        case bytes(5): tensor(m.get_view(), grow(&out->initializers, "initializers", limits().nodes, kNodes)); break;
-        case bytes(11): value(m.get_message(), grow(&out->inputs, "inputs", limits().operands, kOperands)); break;
-        case bytes(12): value(m.get_message(), grow(&out->outputs, "outputs", limits().operands, kOperands)); break;
-        case bytes(15): *grow(&out->sparse_initializers, "sparse initializers", limits().nodes, kNodes) = m.get_view(); break;
-        default: m.skip();
+        case bytes(1):
+          node(m.get_message(), grow(&out->nodes, "nodes", limits().nodes, kNodes), depth);
+          break;
+        case bytes(2):
+          out->name = name(m, "graph name");
+          break;
+        case bytes(5):
+          tensor(m.get_view(), grow(&out->initializers, "initializers", limits().nodes, kNodes));
+          break;
+        case bytes(11):
+          value(m.get_message(), grow(&out->inputs, "inputs", limits().operands, kOperands));
+          break;
+        case bytes(12):
+          value(m.get_message(), grow(&out->outputs, "outputs", limits().operands, kOperands));
+          break;
+        case bytes(15):
+          *grow(&out->sparse_initializers, "sparse initializers", limits().nodes, kNodes) =
+              m.get_view();
+          break;
+        default:
+          m.skip();
       }
     }
     for (size_t i = 0; i < out->nodes.size(); ++i) out->nodes[i].index = static_cast<uint32_t>(i);
   }
 
   void node(pbf_reader m, NodeProto* out, size_t depth) {
-    if (++nodes_ > limits().nodes) return limit("there are too many nodes: at least", nodes_, limits().nodes, kNodes);
+    if (++nodes_ > limits().nodes)
+      return limit("there are too many nodes: at least", nodes_, limits().nodes, kNodes);
     while (ok_ && m.next()) {
       switch (m.tag_and_type()) {
-        case bytes(1): *grow(&out->inputs, "inputs of one node", limits().operands, kOperands) = name(m, "value name"); break;
-        case bytes(2): *grow(&out->outputs, "outputs of one node", limits().operands, kOperands) = name(m, "value name"); break;
-        case bytes(3): out->name = name(m, "node name"); break;
-        case bytes(4): out->op_type = name(m, "op"); break;
-        case bytes(5):
-          attribute(m.get_message(), grow(&out->attributes, "attributes of one node", kMaxAttributes), depth);
+        case bytes(1):
+          *grow(&out->inputs, "inputs of one node", limits().operands, kOperands) =
+              name(m, "value name");
           break;
-        case bytes(7): out->domain = name(m, "domain"); break;
-        case bytes(8): out->overload = name(m, "overload"); break;
-        default: m.skip();
+        case bytes(2):
+          *grow(&out->outputs, "outputs of one node", limits().operands, kOperands) =
+              name(m, "value name");
+          break;
+        case bytes(3):
+          out->name = name(m, "node name");
+          break;
+        case bytes(4):
+          out->op_type = name(m, "op");
+          break;
+        case bytes(5):
+          attribute(m.get_message(),
+                    grow(&out->attributes, "attributes of one node", kMaxAttributes), depth);
+          break;
+        case bytes(7):
+          out->domain = name(m, "domain");
+          break;
+        case bytes(8):
+          out->overload = name(m, "overload");
+          break;
+        default:
+          m.skip();
       }
     }
   }
@@ -132,10 +190,18 @@ class Parser {
   void attribute(pbf_reader m, AttributeProto* out, size_t depth) {
     while (ok_ && m.next()) {
       switch (m.tag_and_type()) {
-        case bytes(1): out->name = name(m, "attribute name"); break;
-        case word(2): out->f = m.get_float(); break;
-        case number(3): out->i = m.get_int64(); break;
-        case bytes(4): out->s = m.get_view(); break;
+        case bytes(1):
+          out->name = name(m, "attribute name");
+          break;
+        case word(2):
+          out->f = m.get_float();
+          break;
+        case number(3):
+          out->i = m.get_int64();
+          break;
+        case bytes(4):
+          out->s = m.get_view();
+          break;
         case bytes(5):
           out->tensor = std::make_unique<TensorProto>();
           tensor(m.get_view(), out->tensor.get());
@@ -145,16 +211,30 @@ class Parser {
           out->graphs.push_back(std::make_unique<GraphProto>());
           graph(m.get_message(), out->graphs.back().get(), depth + 1);
           break;
-        case word(7): *grow(&out->floats, "numbers in an attribute", kMaxAttributeItems) = m.get_float(); break;
+        case word(7):
+          *grow(&out->floats, "numbers in an attribute", kMaxAttributeItems) = m.get_float();
+          break;
         case bytes(7):
-          for (const float f : m.get_packed_float()) *grow(&out->floats, "numbers in an attribute", kMaxAttributeItems) = f;
+          for (const float f : m.get_packed_float())
+            *grow(&out->floats, "numbers in an attribute", kMaxAttributeItems) = f;
           break;
         case number(8):
-        case bytes(8): ints(m, &out->ints, kMaxAttributeItems, "there are too many numbers in an attribute: at least"); break;
-        case bytes(9): *grow(&out->strings, "texts in an attribute", limits().operands, kOperands) = m.get_view(); break;
-        case number(20): out->type = m.get_int32(); break;
-        case bytes(21): out->reference = name(m, "attribute name"); break;
-        default: m.skip();
+        case bytes(8):
+          ints(m, &out->ints, kMaxAttributeItems,
+               "there are too many numbers in an attribute: at least");
+          break;
+        case bytes(9):
+          *grow(&out->strings, "texts in an attribute", limits().operands, kOperands) =
+              m.get_view();
+          break;
+        case number(20):
+          out->type = m.get_int32();
+          break;
+        case bytes(21):
+          out->reference = name(m, "attribute name");
+          break;
+        default:
+          m.skip();
       }
     }
   }
@@ -165,19 +245,43 @@ class Parser {
     while (ok_ && m.next()) {
       switch (m.tag_and_type()) {
         case number(1):
-        case bytes(1): ints(m, &out->dims, TENON_RANK_MAX, "the rank of a tensor is too high: at least"); break;
-        case number(2): out->data_type = m.get_int32(); break;
-        case bytes(3): out->segmented = true, m.skip(); break;
-        case bytes(8): out->name = name(m, "tensor name"); break;
-        case bytes(9): out->has_raw = true, out->raw = m.get_view(); break;
-        case bytes(13): entry(m.get_message(), grow(&out->external, "external data keys", 64)); break;
-        case number(14): out->is_external = m.get_int32() == 1; break;
-        case word(4): case bytes(4): case number(5): case bytes(5): case bytes(6): case number(7): case bytes(7):
-        case bytes(10): case protozero::tag_and_type(10, pbf_wire_type::fixed64): case number(11): case bytes(11):
+        case bytes(1):
+          ints(m, &out->dims, TENON_RANK_MAX, "the rank of a tensor is too high: at least");
+          break;
+        case number(2):
+          out->data_type = m.get_int32();
+          break;
+        case bytes(3):
+          out->segmented = true, m.skip();
+          break;
+        case bytes(8):
+          out->name = name(m, "tensor name");
+          break;
+        case bytes(9):
+          out->has_raw = true, out->raw = m.get_view();
+          break;
+        case bytes(13):
+          entry(m.get_message(), grow(&out->external, "external data keys", 64));
+          break;
+        case number(14):
+          out->is_external = m.get_int32() == 1;
+          break;
+        case word(4):
+        case bytes(4):
+        case number(5):
+        case bytes(5):
+        case bytes(6):
+        case number(7):
+        case bytes(7):
+        case bytes(10):
+        case protozero::tag_and_type(10, pbf_wire_type::fixed64):
+        case number(11):
+        case bytes(11):
           out->typed_fields |= 1u << m.tag();
           m.skip();
           break;
-        default: m.skip();
+        default:
+          m.skip();
       }
     }
   }
@@ -185,9 +289,14 @@ class Parser {
   void entry(pbf_reader m, std::pair<Text, Text>* out) {
     while (m.next()) {
       switch (m.tag_and_type()) {
-        case bytes(1): out->first = m.get_view(); break;
-        case bytes(2): out->second = m.get_view(); break;
-        default: m.skip();
+        case bytes(1):
+          out->first = m.get_view();
+          break;
+        case bytes(2):
+          out->second = m.get_view();
+          break;
+        default:
+          m.skip();
       }
     }
   }
@@ -195,9 +304,14 @@ class Parser {
   void value(pbf_reader m, ValueProto* out) {
     while (ok_ && m.next()) {
       switch (m.tag_and_type()) {
-        case bytes(1): out->name = name(m, "value name"); break;
-        case bytes(2): type(m.get_message(), out); break;
-        default: m.skip();
+        case bytes(1):
+          out->name = name(m, "value name");
+          break;
+        case bytes(2):
+          type(m.get_message(), out);
+          break;
+        default:
+          m.skip();
       }
     }
   }
@@ -212,12 +326,15 @@ class Parser {
       pbf_reader t = m.get_message();
       while (ok_ && t.next()) {
         switch (t.tag_and_type()) {
-          case number(1): out->elem_type = t.get_int32(); break;
+          case number(1):
+            out->elem_type = t.get_int32();
+            break;
           case bytes(2):
             out->has_shape = true;
             shape(t.get_message(), out);
             break;
-          default: t.skip();
+          default:
+            t.skip();
         }
       }
     }
@@ -230,16 +347,21 @@ class Parser {
         continue;
       }
       if (out->dims.size() == TENON_RANK_MAX) {
-        return limit(fmt::format("the rank of {} is too high: at least", quote(out->name)), TENON_RANK_MAX + 1, TENON_RANK_MAX,
-                     kNoVariable);
+        return limit(fmt::format("the rank of {} is too high: at least", quote(out->name)),
+                     TENON_RANK_MAX + 1, TENON_RANK_MAX, kNoVariable);
       }
       DimProto& dim = out->dims.emplace_back();
       pbf_reader d = m.get_message();
       while (ok_ && d.next()) {
         switch (d.tag_and_type()) {
-          case number(1): dim.has_value = true, dim.value = d.get_int64(); break;
-          case bytes(2): dim.param = name(d, "symbolic dim"); break;
-          default: d.skip();
+          case number(1):
+            dim.has_value = true, dim.value = d.get_int64();
+            break;
+          case bytes(2):
+            dim.param = name(d, "symbolic dim");
+            break;
+          default:
+            d.skip();
         }
       }
     }
@@ -248,14 +370,31 @@ class Parser {
   void function(pbf_reader m, FunctionProto* out) {
     while (ok_ && m.next()) {
       switch (m.tag_and_type()) {
-        case bytes(1): out->name = name(m, "function name"); break;
-        case bytes(4): *grow(&out->inputs, "inputs of a function", limits().operands, kOperands) = name(m, "value name"); break;
-        case bytes(5): *grow(&out->outputs, "outputs of a function", limits().operands, kOperands) = name(m, "value name"); break;
-        case bytes(7): node(m.get_message(), grow(&out->nodes, "nodes", limits().nodes, kNodes), 1); break;
-        case bytes(9): opset(m.get_message(), &out->opsets.emplace_back()); break;
-        case bytes(10): out->domain = name(m, "domain"); break;
-        case bytes(13): out->overload = name(m, "overload"); break;
-        default: m.skip();
+        case bytes(1):
+          out->name = name(m, "function name");
+          break;
+        case bytes(4):
+          *grow(&out->inputs, "inputs of a function", limits().operands, kOperands) =
+              name(m, "value name");
+          break;
+        case bytes(5):
+          *grow(&out->outputs, "outputs of a function", limits().operands, kOperands) =
+              name(m, "value name");
+          break;
+        case bytes(7):
+          node(m.get_message(), grow(&out->nodes, "nodes", limits().nodes, kNodes), 1);
+          break;
+        case bytes(9):
+          opset(m.get_message(), &out->opsets.emplace_back());
+          break;
+        case bytes(10):
+          out->domain = name(m, "domain");
+          break;
+        case bytes(13):
+          out->overload = name(m, "overload");
+          break;
+        default:
+          m.skip();
       }
     }
     for (size_t i = 0; i < out->nodes.size(); ++i) out->nodes[i].index = static_cast<uint32_t>(i);
@@ -276,7 +415,8 @@ bool parse_model(Text bytes, ModelProto* out, Problems* problems) {
     return parser.ok();
   } catch (const protozero::exception&) {
     return problems->add("T0701",
-                         "it is not an ONNX model, or is cut or damaged: its protobuf structure is broken. Export it "
+                         "it is not an ONNX model, or is cut or damaged: its protobuf structure is "
+                         "broken. Export it "
                          "again, or check the download");
   }
 }

@@ -12,8 +12,12 @@ std::string varint(uint64_t value) {
   for (; value >= 0x80; value >>= 7) out += static_cast<char>(value & 0x7f | 0x80);
   return out + static_cast<char>(value);
 }
-std::string number(uint32_t field, uint64_t value) { return varint(field << 3) + varint(value); }
-std::string data(uint32_t field, const std::string& value) { return varint(field << 3 | 2) + varint(value.size()) + value; }
+std::string number(uint32_t field, uint64_t value) {
+  return varint(field << 3) + varint(value);
+}
+std::string data(uint32_t field, const std::string& value) {
+  return varint(field << 3 | 2) + varint(value.size()) + value;
+}
 
 std::string relu_model() {
   const std::string node = data(1, "x") + data(2, "y") + data(3, "n") + data(4, "Relu");
@@ -66,8 +70,11 @@ TEST(OnnxParse, AnyCutAndAnyFlipIsAnswered) {
 
 TEST(OnnxParse, RefusesWithTheRightCode) {
   std::string deep = data(4, "If");
-  for (int i = 0; i < 100; ++i) deep = data(4, "If") + data(5, data(1, "then_branch") + data(6, data(1, deep)));
-  const struct { std::string bytes, code; } cases[] = {
+  for (int i = 0; i < 100; ++i)
+    deep = data(4, "If") + data(5, data(1, "then_branch") + data(6, data(1, deep)));
+  const struct {
+    std::string bytes, code;
+  } cases[] = {
       {"", "T0701"},
       {"no model at all", "T0701"},
       {number(1, 8) + varint(7 << 3 | 2) + varint(~uint64_t{0}) + "x", "T0701"},

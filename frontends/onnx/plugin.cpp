@@ -15,7 +15,8 @@ uint32_t accepts(void*, tenon_str_t name, const void* head, uint64_t head_bytes)
   if (view(name).ends_with(".onnx")) return 80;
   // A model begins with its small IR version, then usually the producer's name or the opset.
   const auto* bytes = static_cast<const unsigned char*>(head);
-  const bool alike = head_bytes >= 3 && bytes[0] == 0x08 && bytes[1] >= 3 && bytes[1] < 32 && (bytes[2] == 0x12 || bytes[2] == 0x42);
+  const bool alike = head_bytes >= 3 && bytes[0] == 0x08 && bytes[1] >= 3 && bytes[1] < 32 &&
+                     (bytes[2] == 0x12 || bytes[2] == 0x42);
   return alike ? 20 : 0;
 }
 
@@ -31,12 +32,14 @@ Status load(void*, const tenon_source_t* given, tenon_graph_t** out_graph) {
   try {
     ModelProto model;
     Graph graph;
-    if (parse_model(source.bytes, &model, &problems) && import_model(model, source, &problems, &graph)) {
+    if (parse_model(source.bytes, &model, &problems) &&
+        import_model(model, source, &problems, &graph)) {
       *out_graph = graph.release();
       return {};
     }
   } catch (const std::bad_alloc&) {
-    return fail(TENON_RESOURCE_EXHAUSTED, cat("T0111: ", quote(source.name), ": there is not enough memory to read the model"));
+    return fail(TENON_RESOURCE_EXHAUSTED, cat("T0111: ", quote(source.name),
+                                              ": there is not enough memory to read the model"));
   }
   return fail(TENON_INVALID_ARGUMENT, problems.text(source.name));
 }

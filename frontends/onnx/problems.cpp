@@ -9,7 +9,9 @@ constexpr size_t kQuoteBytes = 256;
 
 // Length of the well-formed UTF-8 sequence at the front, 0 when there is none.
 size_t sequence(std::string_view text) {
-  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const auto byte = [&](size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
+  };
   const auto follows = [&](size_t i) { return (byte(i) & 0xc0) == 0x80; };
   const unsigned first = byte(0);
   if (first < 0x80) return 1;
@@ -60,7 +62,8 @@ std::string Problems::text(std::string_view model) const {
     // "T0706: 'model.onnx': ..." keeps the code in front.
     return first_code_ + ": " + quote(model) + ": " + texts_[0].substr(first_code_.size() + 2);
   }
-  std::string out = fmt::format("{}: {}: the model has {} problems:", first_code_, quote(model), count_);
+  std::string out =
+      fmt::format("{}: {}: the model has {} problems:", first_code_, quote(model), count_);
   for (const std::string& text : texts_) out += "\n  " + text;
   if (count_ > texts_.size()) out += fmt::format("\n  and {} more", count_ - texts_.size());
   return out;

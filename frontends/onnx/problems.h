@@ -10,7 +10,8 @@
 
 namespace tenon::onnx {
 
-// Text from the model for use in a message: quoted, unprintable and ill-formed bytes replaced, cut at 256 bytes.
+// Text from the model for use in a message: quoted, unprintable and ill-formed bytes replaced, cut
+// at 256 bytes.
 std::string quote(std::string_view text);
 
 // Well-formed UTF-8 without NUL.
@@ -18,8 +19,8 @@ bool is_name_text(std::string_view text);
 
 class Problems {
  public:
-  // One problem: a stable code such as "T0706" and whole sentences without the code. Returns false, so that a
-  // function writes `return problems.add(...)`.
+  // One problem: a stable code such as "T0706" and whole sentences without the code. Returns false,
+  // so that a function writes `return problems.add(...)`.
   bool add(std::string_view code, std::string text) {
     if (first_code_.empty()) first_code_ = code;
     if (texts_.size() < kMaxProblems) texts_.push_back(std::string(code) + ": " + std::move(text));

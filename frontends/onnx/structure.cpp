@@ -1,4 +1,5 @@
-// What must hold of a model before any of it is built: opsets, known ops, functions without circles, order.
+// What must hold of a model before any of it is built: opsets, known ops, functions without
+// circles, order.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,8 +11,12 @@
 namespace tenon::onnx {
 namespace {
 
-std::string_view canonical(std::string_view domain) { return domain == "ai.onnx" ? "" : domain; }
-std::string_view shown(std::string_view domain) { return domain.empty() ? "ai.onnx" : domain; }
+std::string_view canonical(std::string_view domain) {
+  return domain == "ai.onnx" ? "" : domain;
+}
+std::string_view shown(std::string_view domain) {
+  return domain.empty() ? "ai.onnx" : domain;
+}
 
 // ---- Ops and functions ----
 
@@ -25,9 +30,11 @@ class OpCheck {
     tell_unknown();
     if (failed_) return false;
     if (nodes > limits().nodes) {
-      return problems_->add("T0102", fmt::format("with its functions inlined the model has {} nodes, the limit is {}; "
-                                                 "TENON_LIMIT_NODES raises it",
-                                                 nodes, limits().nodes));
+      return problems_->add(
+          "T0102",
+          fmt::format("with its functions inlined the model has {} nodes, the limit is {}; "
+                      "TENON_LIMIT_NODES raises it",
+                      nodes, limits().nodes));
     }
     return true;
   }
@@ -49,7 +56,8 @@ class OpCheck {
         size = inlined(*function, node, depth);
       } else {
         const int64_t version = versions.of(node.domain);
-        if (version == 0 || find_importer(canonical(node.domain), node.op_type, version) == nullptr) {
+        if (version == 0 ||
+            find_importer(canonical(node.domain), node.op_type, version) == nullptr) {
           note(node, version);
         }
       }
@@ -66,15 +74,18 @@ class OpCheck {
     if (!fresh) {
       if (at->second == kOpen && !failed_) {
         failed_ = true;
-        problems_->add("T0707", fmt::format("the function {} calls itself, by {}", quote(function.name), node_text(caller)));
+        problems_->add("T0707", fmt::format("the function {} calls itself, by {}",
+                                            quote(function.name), node_text(caller)));
       }
       return at->second == kOpen ? 0 : at->second;
     }
     if (depth >= limits().depth) {
       if (!failed_) {
-        problems_->add("T0102", fmt::format("functions are nested too deep: the levels are more than the limit of {}; "
-                                            "TENON_LIMIT_DEPTH raises it",
-                                            limits().depth));
+        problems_->add(
+            "T0102",
+            fmt::format("functions are nested too deep: the levels are more than the limit of {}; "
+                        "TENON_LIMIT_DEPTH raises it",
+                        limits().depth));
       }
       failed_ = true;
       return 0;
@@ -88,7 +99,9 @@ class OpCheck {
 
   void note(const NodeProto& node, int64_t version) {
     const std::string_view domain = canonical(node.domain);
-    auto same = [&](const Unknown& u) { return u.domain == domain && u.op == node.op_type && u.version == version; };
+    auto same = [&](const Unknown& u) {
+      return u.domain == domain && u.op == node.op_type && u.version == version;
+    };
     auto at = std::find_if(unknown_.begin(), unknown_.end(), same);
     if (at == unknown_.end()) {
       if (unknown_.size() == kMaxProblems * 4) return;
@@ -102,13 +115,15 @@ class OpCheck {
   void tell_unknown() {
     if (unknown_.empty()) return;
     failed_ = true;
-    std::string text = unknown_.size() == 1 ? "one op is not known:" : fmt::format("{} ops are not known:", unknown_.size());
+    std::string text = unknown_.size() == 1 ? "one op is not known:"
+                                            : fmt::format("{} ops are not known:", unknown_.size());
     for (const Unknown& u : unknown_) {
       const std::string opset =
           u.version == 0 ? "which the model does not import" : fmt::format("opset {}", u.version);
-      text += fmt::format("\n  {} of domain {}, {}: {} {}{}", quote(u.op), quote(shown(u.domain)), opset,
-                          u.count == 1 ? "node" : "nodes", fmt::join(u.nodes, ", "),
-                          u.count > u.nodes.size() ? fmt::format(" and {} more", u.count - u.nodes.size()) : "");
+      text += fmt::format(
+          "\n  {} of domain {}, {}: {} {}{}", quote(u.op), quote(shown(u.domain)), opset,
+          u.count == 1 ? "node" : "nodes", fmt::join(u.nodes, ", "),
+          u.count > u.nodes.size() ? fmt::format(" and {} more", u.count - u.nodes.size()) : "");
     }
     problems_->add("T0704", text);
   }
@@ -126,7 +141,8 @@ class OpCheck {
 
 class Order {
  public:
-  Order(std::span<const NodeProto> nodes, const std::unordered_map<std::string_view, Item*>& defined, Problems* problems)
+  Order(std::span<const NodeProto> nodes,
+        const std::unordered_map<std::string_view, Item*>& defined, Problems* problems)
       : nodes_(nodes), defined_(defined), problems_(problems) {}
 
   bool run(std::vector<const NodeProto*>* out) {
@@ -143,11 +159,13 @@ class Order {
       for (const Text output : nodes_[i].outputs) {
         if (output.empty()) continue;
         if (defined_.contains(output)) {
-          ok = problems_->add("T0705", fmt::format("{} defines {}, which is already an input or an initializer",
-                                                   node_text(nodes_[i]), quote(output)));
+          ok = problems_->add(
+              "T0705", fmt::format("{} defines {}, which is already an input or an initializer",
+                                   node_text(nodes_[i]), quote(output)));
         } else if (const auto [at, fresh] = producer_.try_emplace(output, i); !fresh) {
-          ok = problems_->add("T0705", fmt::format("{} defines {}, which {} defines too", node_text(nodes_[i]),
-                                                   quote(output), node_text(nodes_[at->second])));
+          ok = problems_->add(
+              "T0705", fmt::format("{} defines {}, which {} defines too", node_text(nodes_[i]),
+                                   quote(output), node_text(nodes_[at->second])));
         }
       }
     }
@@ -162,7 +180,8 @@ class Order {
         if (input.empty() || defined_.contains(input)) continue;
         const auto at = producer_.find(input);
         if (at == producer_.end()) {
-          ok = problems_->add("T0706", fmt::format("{} uses {}, which nothing defines", node_text(nodes_[i]), quote(input)));
+          ok = problems_->add("T0706", fmt::format("{} uses {}, which nothing defines",
+                                                   node_text(nodes_[i]), quote(input)));
         } else {
           ++waits_[i];
         }
@@ -184,7 +203,8 @@ class Order {
     for (uint32_t i = 0; i < nodes_.size(); ++i) {
       if (waits_[i] == 0) ready.push(i);
       for (const Text input : nodes_[i].inputs) {
-        if (const auto at = producer_.find(input); at != producer_.end() && !input.empty()) users[at->second].push_back(i);
+        if (const auto at = producer_.find(input); at != producer_.end() && !input.empty())
+          users[at->second].push_back(i);
       }
     }
     while (!ready.empty()) {
@@ -243,8 +263,9 @@ class Order {
 }  // namespace
 
 std::string node_text(const NodeProto& node) {
-  return node.name.empty() ? fmt::format("node #{} ({})", node.index, quote(node.op_type))
-                           : fmt::format("node {} (#{}, {})", quote(node.name), node.index, quote(node.op_type));
+  return node.name.empty()
+             ? fmt::format("node #{} ({})", node.index, quote(node.op_type))
+             : fmt::format("node {} (#{}, {})", quote(node.name), node.index, quote(node.op_type));
 }
 
 int64_t OpsetVersions::of(std::string_view domain) const {
@@ -256,15 +277,20 @@ bool read_opsets(std::span<const OpsetProto> opsets, OpsetVersions* out, Problem
   for (const OpsetProto& opset : opsets) {
     const std::string_view domain = canonical(opset.domain);
     if (!out->by_domain.try_emplace(domain, opset.version).second) {
-      return problems->add("T0703", fmt::format("the opset of domain {} is named twice", quote(shown(domain))));
+      return problems->add(
+          "T0703", fmt::format("the opset of domain {} is named twice", quote(shown(domain))));
     }
     if (opset.version < 1) {
-      return problems->add("T0703", fmt::format("opset {} of domain {} is no version", opset.version, quote(shown(domain))));
+      return problems->add("T0703", fmt::format("opset {} of domain {} is no version",
+                                                opset.version, quote(shown(domain))));
     }
     if (domain.empty() && (opset.version < kOldestOpset || opset.version > kNewestOpset)) {
-      return problems->add("T0703", fmt::format("opset {} of domain 'ai.onnx' is not known; {} to {} are. Convert the model with "
-                                                "onnx.version_converter, or export it for opset 17",
-                                                opset.version, kOldestOpset, kNewestOpset));
+      return problems->add(
+          "T0703",
+          fmt::format(
+              "opset {} of domain 'ai.onnx' is not known; {} to {} are. Convert the model with "
+              "onnx.version_converter, or export it for opset 17",
+              opset.version, kOldestOpset, kNewestOpset));
     }
   }
   return true;
@@ -272,7 +298,9 @@ bool read_opsets(std::span<const OpsetProto> opsets, OpsetVersions* out, Problem
 
 const FunctionProto* find_function(const ModelProto& model, const NodeProto& node) {
   for (const FunctionProto& f : model.functions) {
-    if (f.name == node.op_type && canonical(f.domain) == canonical(node.domain) && f.overload == node.overload) return &f;
+    if (f.name == node.op_type && canonical(f.domain) == canonical(node.domain) &&
+        f.overload == node.overload)
+      return &f;
   }
   return nullptr;
 }
@@ -281,8 +309,9 @@ bool check_ops(const ModelProto& model, const OpsetVersions& versions, Problems*
   return OpCheck(model, versions, problems).run();
 }
 
-bool order_nodes(std::span<const NodeProto> nodes, const std::unordered_map<std::string_view, Item*>& defined,
-                 Problems* problems, std::vector<const NodeProto*>* out) {
+bool order_nodes(std::span<const NodeProto> nodes,
+                 const std::unordered_map<std::string_view, Item*>& defined, Problems* problems,
+                 std::vector<const NodeProto*>* out) {
   return Order(nodes, defined, problems).run(out);
 }
 

@@ -17,16 +17,25 @@ struct DataType {
   uint32_t field;  // the typed field that may hold its elements
   std::string_view name;
 };
-constexpr DataType kDataTypes[] = {
-    {kFloat, TENON_F32, 4, "FLOAT"},         {kUint8, TENON_U8, 5, "UINT8"},
-    {kInt8, TENON_I8, 5, "INT8"},            {kUint16, TENON_U16, 5, "UINT16"},
-    {kInt16, TENON_I16, 5, "INT16"},         {kInt32, TENON_I32, 5, "INT32"},
-    {kInt64, TENON_I64, 7, "INT64"},         {kBool, TENON_PRED, 5, "BOOL"},
-    {kFloat16, TENON_F16, 5, "FLOAT16"},     {kDouble, TENON_F64, 10, "DOUBLE"},
-    {kUint32, TENON_U32, 11, "UINT32"},      {kUint64, TENON_U64, 11, "UINT64"},
-    {kComplex64, TENON_C64, 4, "COMPLEX64"}, {kComplex128, TENON_C128, 10, "COMPLEX128"},
-    {kBfloat16, TENON_BF16, 5, "BFLOAT16"},  {kFloat8E4M3FN, TENON_F8E4M3FN, 5, "FLOAT8E4M3FN"},
-    {kFloat8E5M2, TENON_F8E5M2, 5, "FLOAT8E5M2"}, {kUint4, TENON_U4, 5, "UINT4"}, {kInt4, TENON_I4, 5, "INT4"}};
+constexpr DataType kDataTypes[] = {{kFloat, TENON_F32, 4, "FLOAT"},
+                                   {kUint8, TENON_U8, 5, "UINT8"},
+                                   {kInt8, TENON_I8, 5, "INT8"},
+                                   {kUint16, TENON_U16, 5, "UINT16"},
+                                   {kInt16, TENON_I16, 5, "INT16"},
+                                   {kInt32, TENON_I32, 5, "INT32"},
+                                   {kInt64, TENON_I64, 7, "INT64"},
+                                   {kBool, TENON_PRED, 5, "BOOL"},
+                                   {kFloat16, TENON_F16, 5, "FLOAT16"},
+                                   {kDouble, TENON_F64, 10, "DOUBLE"},
+                                   {kUint32, TENON_U32, 11, "UINT32"},
+                                   {kUint64, TENON_U64, 11, "UINT64"},
+                                   {kComplex64, TENON_C64, 4, "COMPLEX64"},
+                                   {kComplex128, TENON_C128, 10, "COMPLEX128"},
+                                   {kBfloat16, TENON_BF16, 5, "BFLOAT16"},
+                                   {kFloat8E4M3FN, TENON_F8E4M3FN, 5, "FLOAT8E4M3FN"},
+                                   {kFloat8E5M2, TENON_F8E5M2, 5, "FLOAT8E5M2"},
+                                   {kUint4, TENON_U4, 5, "UINT4"},
+                                   {kInt4, TENON_I4, 5, "INT4"}};
 
 const DataType* find(int32_t onnx) {
   for (const DataType& type : kDataTypes) {
@@ -35,18 +44,21 @@ const DataType* find(int32_t onnx) {
   return nullptr;
 }
 
-// Tensors this small are copied when the file does not align them; larger ones are used where they stand.
+// Tensors this small are copied when the file does not align them; larger ones are used where they
+// stand.
 constexpr uint64_t kCopyBytes = 64 << 10;
 
 class Reader {
  public:
-  Reader(const TensorProto& tensor, const Source& source, const std::string& where, Problems* problems, Constant* out)
+  Reader(const TensorProto& tensor, const Source& source, const std::string& where,
+         Problems* problems, Constant* out)
       : tensor_(tensor), source_(source), where_(where), problems_(problems), out_(out) {}
 
   bool read() {
     type_ = find(tensor_.data_type);
     if (type_ == nullptr) {
-      const char* what = tensor_.data_type == kString ? "strings, which no device computes with" : "an unknown element type";
+      const char* what = tensor_.data_type == kString ? "strings, which no device computes with"
+                                                      : "an unknown element type";
       return wrong("T0710", fmt::format("has element type {}, {}", tensor_.data_type, what));
     }
     out_->dtype = type_->dtype;
@@ -55,17 +67,24 @@ class Reader {
       if (dim < 0) return wrong("T0711", fmt::format("has the negative dim {}", dim));
     }
     count_ = element_count(tensor_.dims);
-    if (count_ < 0) return wrong("T0102", fmt::format("has more elements than the limit of {}; TENON_LIMIT_ELEMENTS raises it", limits().elements));
+    if (count_ < 0)
+      return wrong(
+          "T0102",
+          fmt::format("has more elements than the limit of {}; TENON_LIMIT_ELEMENTS raises it",
+                      limits().elements));
     size_ = (static_cast<uint64_t>(count_) * dtype_bits(type_->dtype) + 7) / 8;
     if (tensor_.segmented) return wrong("T0711", "is cut into segments, which no exporter writes");
     if (tensor_.is_external) return external();
-    if (!tensor_.external.empty()) return wrong("T0712", "names external data but says that its data is inside");
+    if (!tensor_.external.empty())
+      return wrong("T0712", "names external data but says that its data is inside");
     if (tensor_.has_raw) return raw();
     return typed();
   }
 
  private:
-  bool wrong(std::string_view code, std::string_view text) { return problems_->add(code, fmt::format("{} {}", where_, text)); }
+  bool wrong(std::string_view code, std::string_view text) {
+    return problems_->add(code, fmt::format("{} {}", where_, text));
+  }
 
   bool set(Blob blob) {
     if (!blob) return wrong("T0111", fmt::format("takes {} bytes, which could not be had", size_));
@@ -91,14 +110,17 @@ class Reader {
   bool raw() {
     if (tensor_.typed_fields != 0) return wrong("T0711", "has its data twice, raw and typed");
     if (tensor_.raw.size() != size_) {
-      return wrong("T0711", fmt::format("has {} bytes of data, its type and shape need {}", tensor_.raw.size(), size_));
+      return wrong("T0711", fmt::format("has {} bytes of data, its type and shape need {}",
+                                        tensor_.raw.size(), size_));
     }
     if (!check_bool(std::as_bytes(std::span(tensor_.raw)))) return false;
     const auto offset = static_cast<uint64_t>(tensor_.raw.data() - source_.bytes.data());
     const uint64_t element = std::max<uint64_t>(1, dtype_bytes(type_->dtype));
-    if (size_ == 0 || (offset % element != 0 && size_ <= kCopyBytes)) return set(Blob::bytes(tensor_.raw.data(), size_));
+    if (size_ == 0 || (offset % element != 0 && size_ <= kCopyBytes))
+      return set(Blob::bytes(tensor_.raw.data(), size_));
     tenon_blob_t* blob = nullptr;
-    if (graph_api().blob_range(graph_api().self, source_.file, offset, size_, &blob) != TENON_OK) return host_failed("T0711");
+    if (graph_api().blob_range(graph_api().self, source_.file, offset, size_, &blob) != TENON_OK)
+      return host_failed("T0711");
     return set(Blob(blob));
   }
 
@@ -109,7 +131,8 @@ class Reader {
       return size_ == 0 ? set(Blob::bytes(nullptr, 0)) : wrong("T0711", "has no data");
     }
     if (tensor_.typed_fields != 1u << type_->field) {
-      return wrong("T0711", fmt::format("has element type {}, but data of another type", type_->name));
+      return wrong("T0711",
+                   fmt::format("has element type {}, but data of another type", type_->name));
     }
     std::vector<char> bytes;
     bytes.reserve(std::min<uint64_t>(size_, tensor_.message.size() * 8));
@@ -122,9 +145,11 @@ class Reader {
       }
     }
     if (bytes.size() != size_) {
-      return wrong("T0711", fmt::format("has {} bytes of data, its type and shape need {}", bytes.size(), size_));
+      return wrong("T0711", fmt::format("has {} bytes of data, its type and shape need {}",
+                                        bytes.size(), size_));
     }
-    return check_bool(std::as_bytes(std::span(bytes))) && set(Blob::bytes(bytes.data(), bytes.size()));
+    return check_bool(std::as_bytes(std::span(bytes))) &&
+           set(Blob::bytes(bytes.data(), bytes.size()));
   }
 
   template <class T>
@@ -160,31 +185,44 @@ class Reader {
     std::vector<Text> seen;
     for (const auto& [key, value] : tensor_.external) {
       for (const Text before : seen) {
-        if (before == key) return wrong("T0712", fmt::format("has the external data key {} twice", quote(key)));
+        if (before == key)
+          return wrong("T0712", fmt::format("has the external data key {} twice", quote(key)));
       }
       seen.push_back(key);
       if (key == "location") {
         location = value;
         has_location = true;
       } else if (key == "offset") {
-        if (!whole(value, &offset)) return wrong("T0712", fmt::format("has the external offset {}, which is no number of bytes", quote(value)));
+        if (!whole(value, &offset))
+          return wrong(
+              "T0712",
+              fmt::format("has the external offset {}, which is no number of bytes", quote(value)));
       } else if (key == "length") {
         has_length = true;
-        if (!whole(value, &length)) return wrong("T0712", fmt::format("has the external length {}, which is no number of bytes", quote(value)));
+        if (!whole(value, &length))
+          return wrong(
+              "T0712",
+              fmt::format("has the external length {}, which is no number of bytes", quote(value)));
       } else if (key != "checksum") {
         return wrong("T0712", fmt::format("has the unknown external data key {}", quote(key)));
       }
     }
-    if (!has_location || location.empty()) return wrong("T0712", "has external data without a location");
-    if (tensor_.has_raw || tensor_.typed_fields != 0) return wrong("T0712", "has its data twice, inside and external");
+    if (!has_location || location.empty())
+      return wrong("T0712", "has external data without a location");
+    if (tensor_.has_raw || tensor_.typed_fields != 0)
+      return wrong("T0712", "has its data twice, inside and external");
     if (has_length && length != size_) {
-      return wrong("T0712", fmt::format("has {} bytes of external data, its type and shape need {}", length, size_));
+      return wrong("T0712", fmt::format("has {} bytes of external data, its type and shape need {}",
+                                        length, size_));
     }
     if (source_.files == nullptr || source_.folder.size == 0) {
-      return wrong("T0712", fmt::format("has its data in the file {}; models from memory cannot have that", quote(location)));
+      return wrong("T0712",
+                   fmt::format("has its data in the file {}; models from memory cannot have that",
+                               quote(location)));
     }
     tenon_blob_t* blob = nullptr;
-    if (source_.files->map_beneath(source_.files->self, source_.folder, str(location), offset, size_, &blob) != TENON_OK) {
+    if (source_.files->map_beneath(source_.files->self, source_.folder, str(location), offset,
+                                   size_, &blob) != TENON_OK) {
       return host_failed("T0712");
     }
     out_->blob = Blob(blob);
@@ -222,13 +260,15 @@ int64_t element_count(const std::vector<int64_t>& dims) {
   }
   if (none) return 0;
   for (const int64_t dim : dims) {
-    if (__builtin_mul_overflow(count, dim, &count) || static_cast<uint64_t>(count) > limits().elements) return -1;
+    if (__builtin_mul_overflow(count, dim, &count) ||
+        static_cast<uint64_t>(count) > limits().elements)
+      return -1;
   }
   return count;
 }
 
-bool read_tensor(const TensorProto& tensor, const Source& source, const std::string& where, Problems* problems,
-                 Constant* out) {
+bool read_tensor(const TensorProto& tensor, const Source& source, const std::string& where,
+                 Problems* problems, Constant* out) {
   try {
     return Reader(tensor, source, where, problems, out).read();
   } catch (const protozero::exception&) {

@@ -1,5 +1,5 @@
-// Tensors of the file as constants: ranges of the mapped file where its bytes are usable as they stand, so that weights are
-// not copied. Every size is checked before memory is taken.
+// Tensors of the file as constants: ranges of the mapped file where its bytes are usable as they
+// stand, so that weights are not copied. Every size is checked before memory is taken.
 #ifndef FRONTENDS_ONNX_WEIGHTS_H_
 #define FRONTENDS_ONNX_WEIGHTS_H_
 
@@ -19,7 +19,7 @@ struct Source {
   Text name;
   tenon_str_t folder = {};
   tenon_blob_t* file = nullptr;
-  Text bytes;  // of file
+  Text bytes;                                 // of file
   const tenon_host_files_t* files = nullptr;  // null: external data is refused
 };
 
@@ -36,8 +36,8 @@ tenon_dtype_t dtype_of_onnx(int32_t data_type);
 int64_t element_count(const std::vector<int64_t>& dims);
 
 // `where` begins the problem's sentence: "initializer 'w'". False with the problem told.
-bool read_tensor(const TensorProto& tensor, const Source& source, const std::string& where, Problems* problems,
-                 Constant* out);
+bool read_tensor(const TensorProto& tensor, const Source& source, const std::string& where,
+                 Problems* problems, Constant* out);
 
 }  // namespace tenon::onnx
 
