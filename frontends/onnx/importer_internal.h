@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "importer.h"
-#include "limits.h"
+#include "model_limits.h"
 
 namespace tenon::onnx {
 

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "importer.h"
-#include "limits.h"
+#include "model_limits.h"
 
 namespace tenon::onnx {
 namespace {

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "importer.h"
-#include "limits.h"
+#include "model_limits.h"
 
 namespace tenon::onnx {
 namespace {

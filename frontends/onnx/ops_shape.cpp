@@ -5,7 +5,7 @@
 #include <string>
 
 #include "importer.h"
-#include "limits.h"
+#include "model_limits.h"
 
 namespace tenon::onnx {
 namespace {

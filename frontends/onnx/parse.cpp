@@ -8,8 +8,8 @@
 
 #include <string_view>
 
-#include "limits.h"
 #include "model.h"
+#include "model_limits.h"
 
 namespace tenon::onnx {
 namespace {

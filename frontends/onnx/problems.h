@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "limits.h"
+#include "model_limits.h"
 
 namespace tenon::onnx {
 

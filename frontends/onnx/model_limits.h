@@ -1,14 +1,14 @@
 // What a model may be, at most. Each limit is named in the error that it causes, with the variable
 // that raises it. They bound work and memory before any of it is spent; real models stay far below.
-#ifndef FRONTENDS_ONNX_LIMITS_H_
-#define FRONTENDS_ONNX_LIMITS_H_
+#ifndef FRONTENDS_ONNX_MODEL_LIMITS_H_
+#define FRONTENDS_ONNX_MODEL_LIMITS_H_
 
 #include <cstddef>
 #include <cstdint>
 
 namespace tenon::onnx {
 
-// Variables and defaults are those of the whole project; limits.cpp reads them.
+// Variables and defaults are those of the whole project; model_limits.cpp reads them.
 struct Limits {
   uint64_t nodes = 2'000'000;  // TENON_LIMIT_NODES, functions inlined
   uint64_t operands =
@@ -32,4 +32,4 @@ inline constexpr int64_t kNewestOpset = 26;
 
 }  // namespace tenon::onnx
 
-#endif  // FRONTENDS_ONNX_LIMITS_H_
+#endif  // FRONTENDS_ONNX_MODEL_LIMITS_H_

@@ -1,4 +1,4 @@
-#include "limits.h"
+#include "model_limits.h"
 
 #include <charconv>
 #include <string_view>
