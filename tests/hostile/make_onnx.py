@@ -82,9 +82,10 @@ def container():
     yield one("015-domain-not-imported", "E",
               simple([node("Relu", ["x"], ["y"], domain="org.nowhere")]))
     yield one("016-two-opsets", "E", simple(RELU, opsets=[opset(17), opset(13)]))
-    yield one("016-two-opsets-two-names", "E", simple(RELU, opsets=[opset(17), opset(13, "ai.onnx")]))
-    yield one("016-unknown-ops", "E", simple([node("Foo", ["x"], ["a"]), node("Bar", ["a"], ["y"])]),
-              mentions="Foo.*Bar")
+    yield one("016-two-opsets-two-names", "E",
+              simple(RELU, opsets=[opset(17), opset(13, "ai.onnx")]))
+    yield one("016-unknown-ops", "E",
+              simple([node("Foo", ["x"], ["a"]), node("Bar", ["a"], ["y"])]), mentions="Foo.*Bar")
     yield one("016-terminal-codes", "E",
               simple([node("\x1b[31mFoo\n", ["x"], ["y"], name="a\x1b]0;t\x07\n")]))
 
@@ -306,7 +307,8 @@ def growth():
                                   node("Relu", ["b"], ["y"])])
     yield plain("057-cycle-self", "E", [node("Add", ["x", "y"], ["y"])])
     yield plain("058-twice", "E", [node("Relu", ["x"], ["y"]), node("Neg", ["x"], ["y"])])
-    yield plain("058-node-writes-input", "E", [node("Relu", ["x"], ["x"]), node("Neg", ["x"], ["y"])])
+    yield plain("058-node-writes-input", "E",
+                [node("Relu", ["x"], ["x"]), node("Neg", ["x"], ["y"])])
     yield plain("058-initializers-twice", "E", [node("Add", ["x", "w"], ["y"])],
                 [tensor("w", FLOAT, [2, 3], X)] * 2)
     yield plain("058-inputs-twice", "E", RELU, inputs=[value("x", [2, 3])] * 2)
@@ -400,7 +402,8 @@ def growth():
                                  ("kernel-2-40", {"kernel_shape": [1 << 40, 1 << 40]}),
                                  ("kernel-count", {"kernel_shape": [2]}), ("kernel-none", {}),
                                  ("auto-pad", {"kernel_shape": [2, 2], "auto_pad": "SOMEHOW"})):
-            yield plain(f"075-{kind.lower()}-{name}", "E|L", [node(kind, ["x"], ["y"], **attributes)],
+            yield plain(f"075-{kind.lower()}-{name}", "E|L",
+                        [node(kind, ["x"], ["y"], **attributes)],
                         inputs=[value("x", [1, 1, 5, 5])])
     for name, sizes in (("sum", [1, 1]), ("count", [1, 1, 1]), ("negative", [-1, 4]),
                         ("overflow", [MIN64, MIN64])):

@@ -1,6 +1,7 @@
 """Writes ONNX files and .npy files byte by byte, the wrong ones too.
 
-Not the onnx package: it refuses much of what the corpus needs. Field numbers are those of onnx.proto.
+Not the onnx package: it refuses much of what the corpus needs. Field numbers are those of
+onnx.proto.
 """
 import struct
 
@@ -132,4 +133,5 @@ def npy(header, body=b"", version=(1, 0), magic=b"\x93NUMPY", length=None, align
 
 def array(descr, shape, body, fortran=False, **rest):
     dims = "(" + "".join(f"{d}, " for d in shape) + ")"
-    return npy(f"{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {dims}, }}", body, **rest)
+    header = f"{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {dims}, }}"
+    return npy(header, body, **rest)
