@@ -183,7 +183,7 @@ inline std::span<const std::byte> blob_bytes(tenon_blob_t* blob) {
 // ---- Attributes --------------------------------------------------------------------------------------------------
 
 // An attribute on its way into a node: {"dim", 1}, {"dims", {0, 1}}, {"shape", dims}, {"dtype", dtype(TENON_F32)}.
-// Borrows lists and texts until the end of the full expression. Whole numbers become I64, floating ones F64;
+// Borrows lists and texts until the end of the full expression; a node's own list is copied first. Whole numbers become I64, floating ones F64;
 // symbolic lists are Dims.
 struct DType {
   tenon_dtype_t value;
@@ -280,39 +280,50 @@ class Value {
 class Node {
  public:
   Node() = default;
-  Node(tenon_graph_t* graph, tenon_node_t id) : graph_(graph), id_(id) {
-    view_.size_bytes = sizeof view_;
-    view_.parent = TENON_NONE;
-    if (id != TENON_NONE && graph_api().node_view(graph_api().self, graph, id, &view_) != TENON_OK) id_ = TENON_NONE;
-  }
+  Node(tenon_graph_t* graph, tenon_node_t id) : graph_(graph), id_(id) {}
   tenon_node_t id() const { return id_; }
   tenon_graph_t* graph() const { return graph_; }
   bool valid() const { return id_ != TENON_NONE; }
   explicit operator bool() const { return valid(); }
-  bool erased() const { return view_.parent == TENON_NONE; }
+  bool erased() const { return view().parent == TENON_NONE; }
 
-  // Borrowed until the graph's next mutation: take what is needed before building.
-  const tenon_node_view_t& view() const { return view_; }
-  std::string_view op() const { return valid() ? sym_text(view_.op) : std::string_view(); }
+  // Asked anew at each call (about a nanosecond), so that a node may be read while its graph is built; what the view
+  // points to is borrowed until the graph's next mutation. Zeroed for an invalid node.
+  tenon_node_view_t view() const {
+    tenon_node_view_t out = {};
+    out.size_bytes = sizeof out;
+    out.parent = TENON_NONE;
+    if (valid() && graph_api().node_view(graph_api().self, graph_, id_, &out) != TENON_OK) {
+      out = {};
+      out.parent = TENON_NONE;
+    }
+    return out;
+  }
+  std::string_view op() const { return valid() ? sym_text(view().op) : std::string_view(); }
   bool is(std::string_view name) const { return op() == name; }
-  uint32_t operand_count() const { return view_.operand_count; }
-  uint32_t result_count() const { return view_.result_count; }
+  uint32_t operand_count() const { return view().operand_count; }
+  uint32_t result_count() const { return view().result_count; }
   // Invalid beyond the end and for an absent optional operand.
   Value operand(uint32_t i) const {
-    return i < view_.operand_count ? Value(graph_, view_.operands[i]) : Value(graph_, TENON_NONE);
+    const tenon_node_view_t v = view();
+    return i < v.operand_count ? Value(graph_, v.operands[i]) : Value(graph_, TENON_NONE);
   }
   std::vector<Value> operands() const {
+    const tenon_node_view_t v = view();
     std::vector<Value> out;
-    for (uint32_t i = 0; i < view_.operand_count; ++i) out.push_back(operand(i));
+    for (uint32_t i = 0; i < v.operand_count; ++i) out.push_back(Value(graph_, v.operands[i]));
     return out;
   }
   Value result(uint32_t i = 0) const {
-    return i < view_.result_count ? Value(graph_, view_.results[i]) : Value(graph_, TENON_NONE);
+    const tenon_node_view_t v = view();
+    return i < v.result_count ? Value(graph_, v.results[i]) : Value(graph_, TENON_NONE);
   }
 
+  // Borrowed until the graph's next mutation.
   const tenon_attr_t* attr(std::string_view name) const {
-    for (uint32_t i = 0; i < view_.attr_count; ++i) {
-      if (sym_text(view_.attrs[i].name) == name) return &view_.attrs[i];
+    const tenon_node_view_t v = view();
+    for (uint32_t i = 0; i < v.attr_count; ++i) {
+      if (sym_text(v.attrs[i].name) == name) return &v.attrs[i];
     }
     return nullptr;
   }
@@ -345,7 +356,6 @@ class Node {
  private:
   tenon_graph_t* graph_ = nullptr;
   tenon_node_t id_ = TENON_NONE;
-  tenon_node_view_t view_ = {};
 };
 
 inline Node Value::node() const { return Node(graph_, view().node); }
@@ -406,7 +416,8 @@ class Builder {
   Builder(tenon_graph_t* graph, tenon_region_t region) : at_{graph, region, TENON_NONE, 0} {}
   // Before a node, with its location.
   static Builder before(const Node& node) {
-    return Builder(tenon_builder_t{node.graph(), node.view().parent, node.id(), node.view().loc});
+    const tenon_node_view_t v = node.view();
+    return Builder(tenon_builder_t{node.graph(), v.parent, node.id(), v.loc});
   }
 
   tenon_graph_t* graph() const { return at_.graph; }
