@@ -11,7 +11,7 @@
 
 #include "tenon/abi/base.h"
 
-namespace tenon {
+namespace tenon::inline sdk {
 
 constexpr uint32_t dtype_bit(tenon_dtype_t dtype) { return 1u << dtype; }
 inline constexpr uint32_t kPred = 1u << TENON_PRED;
@@ -176,6 +176,6 @@ inline void store_double(tenon_dtype_t dtype, void* at, double value) {
   }
 }
 
-}  // namespace tenon
+}  // namespace tenon::inline sdk
 
 #endif

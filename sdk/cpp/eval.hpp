@@ -10,7 +10,7 @@
 #include "tenon/cpp/dtype.hpp"
 #include "tenon/cpp/graph.hpp"
 
-namespace tenon {
+namespace tenon::inline sdk {
 
 using Index = std::vector<int64_t>;
 
@@ -185,6 +185,6 @@ inline int64_t offset_of(std::span<const int64_t> index, std::span<const int64_t
   return offset;
 }
 
-}  // namespace tenon
+}  // namespace tenon::inline sdk
 
 #endif

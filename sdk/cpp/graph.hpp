@@ -27,7 +27,7 @@
 #include "tenon/cpp/plugin.hpp"
 #include "tenon/cpp/status.hpp"
 
-namespace tenon {
+namespace tenon::inline sdk {
 
 inline const tenon_host_graph_t& graph_api() { return *context().graph; }
 
@@ -726,6 +726,6 @@ bool match(const Node& node, const Pattern& pattern) {
   return pattern.node(node);
 }
 
-}  // namespace tenon
+}  // namespace tenon::inline sdk
 
 #endif

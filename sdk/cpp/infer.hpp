@@ -5,7 +5,7 @@
 #include "tenon/abi/ops.h"
 #include "tenon/cpp/graph.hpp"
 
-namespace tenon {
+namespace tenon::inline sdk {
 
 // Wraps tenon_infer_t for the length of one call. Attributes are asked for by name and always there.
 class InferQuery {
@@ -141,6 +141,6 @@ inline Dim window_extent(Dim input, int64_t base_dilation, int64_t low, int64_t 
   return grown / c(stride);
 }
 
-}  // namespace tenon
+}  // namespace tenon::inline sdk
 
 #endif

@@ -23,7 +23,7 @@
 #include "tenon/cpp/infer.hpp"
 #include "tenon/cpp/scalar.hpp"
 
-namespace tenon {
+namespace tenon::inline sdk {
 
 using InferFunction = Status (*)(const InferQuery& query);
 using ValueOfFunction = Status (*)(const InferQuery& query, uint32_t result, tenon_dim_t* out_dims);
@@ -386,7 +386,7 @@ inline Status decompose_program(Builder& b, const Node& node, std::span<const ui
 }
 }  // namespace detail
 
-}  // namespace tenon
+}  // namespace tenon::inline sdk
 
 // Publishes the ops of a file under the file's name: the build makes the plugin's table from the names of its files.
 // `...` are the constexpr functions that declare them.

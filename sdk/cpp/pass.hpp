@@ -19,7 +19,7 @@
 #include "tenon/abi/pass.h"
 #include "tenon/cpp/graph.hpp"
 
-namespace tenon {
+namespace tenon::inline sdk {
 
 // What a pass is told and may ask for.
 class PassContext {
@@ -112,6 +112,6 @@ class PassRecord {
 };
 constexpr PassRecord pass(std::string_view name, std::string_view summary) { return PassRecord(name, summary); }
 
-}  // namespace tenon
+}  // namespace tenon::inline sdk
 
 #endif

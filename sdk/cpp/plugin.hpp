@@ -13,7 +13,7 @@
 #include "tenon/abi/plugin.h"
 #include "tenon/cpp/status.hpp"
 
-namespace tenon {
+namespace tenon::inline sdk {
 
 // What the host handed in. Set once by the entry, read by all threads afterwards.
 struct PluginContext {
@@ -98,7 +98,7 @@ constexpr tenon_interface_t offer(std::string_view id, const Table& table, uint3
   return {str(id), minor, 0, &table};
 }
 
-}  // namespace tenon
+}  // namespace tenon::inline sdk
 
 // Defines the plugin's only exported symbol. `interfaces` is an array of tenon_interface_t; `accept` (optional) is a
 // function `tenon::Status()` that looks whether the plugin can work here and refuses with a reason.

@@ -12,7 +12,7 @@
 
 #include "tenon/abi/scalar.h"
 
-namespace tenon::scalar {
+namespace tenon::inline sdk::scalar {
 
 inline constexpr uint32_t kWordsMax = 192;
 
@@ -118,6 +118,6 @@ constexpr Expr operator<=(const Expr& x, const Expr& y) { return binary(TENON_S_
 constexpr Expr operator>(const Expr& x, const Expr& y) { return binary(TENON_S_CMP, x, y, TENON_CMP_GT); }
 constexpr Expr operator>=(const Expr& x, const Expr& y) { return binary(TENON_S_CMP, x, y, TENON_CMP_GE); }
 
-}  // namespace tenon::scalar
+}  // namespace tenon::inline sdk::scalar
 
 #endif

@@ -24,7 +24,7 @@
 #include "tenon/abi/session.h"
 #include "tenon/cpp/plugin.hpp"
 
-namespace tenon {
+namespace tenon::inline sdk {
 
 // A dense row-major array in host memory, borrowed.
 struct ArrayView {
@@ -216,6 +216,6 @@ class Session {
   }
 };
 
-}  // namespace tenon
+}  // namespace tenon::inline sdk
 
 #endif

@@ -15,7 +15,7 @@
 #include "tenon/abi/base.h"
 #include "tenon/abi/plugin.h"
 
-namespace tenon {
+namespace tenon::inline sdk {
 
 // ---- Strings ---------------------------------------------------------------------------------------------------
 
@@ -111,6 +111,6 @@ tenon_code_t guarded(const tenon_host_t* host, Body&& body) noexcept {
 }
 }  // namespace detail
 
-}  // namespace tenon
+}  // namespace tenon::inline sdk
 
 #endif
