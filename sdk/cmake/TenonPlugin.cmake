@@ -31,6 +31,10 @@ function(tenon_add_plugin name)
   endif()
   target_link_libraries(${target} PRIVATE Tenon::sdk ${P_LINK})
   target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,now -Wl,--gc-sections)
+  # A symbol that is missing is an error here and not at the user's. Sanitizer runtimes come from the host program.
+  if(NOT TENON_SANITIZE AND NOT "${CMAKE_CXX_FLAGS}${CMAKE_C_FLAGS}" MATCHES "-fsanitize")
+    target_link_options(${target} PRIVATE -Wl,-z,defs)
+  endif()
   add_custom_command(TARGET ${target} POST_BUILD
     COMMAND Tenon::manifest --library $<TARGET_FILE:${target}> --input ${P_MANIFEST}
             --output ${P_OUTPUT_DIRECTORY}/${name}.plugin.json
