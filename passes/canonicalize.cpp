@@ -91,11 +91,28 @@ constexpr tenon_rewrite_t kRewrites[] = {
     rewrite<constant_right>("constant-right", "", 1),
 };
 
+constexpr std::string_view kBefore = R"(tenon.tir 1
+graph @g(%x: f32[2]) -> (y: f32[2]) {
+  %0 = const f32[2] [1, 2]
+  %1 = const f32[2] splat 1
+  %2 = add(%0, %x) : f32[2]
+  %3 = mul(%1, %2) : f32[2]
+  yield %3
+}
+)";
+constexpr std::string_view kAfter = R"(tenon.tir 1
+graph @g(%x: f32[2]) -> (y: f32[2]) {
+  %0 = const f32[2] [1, 2]
+  %1 = add(%x, %0) : f32[2]
+  yield %1
+}
+)";
+
 constexpr auto kPass =
     pass("canonicalize", "Applies the simplifications that ops declare.")
         .describe("Runs the fold and the rewrites of every op until nothing changes: x + 0, transpose of transpose, a "
                   "reshape to the same shape. Constants of commutative ops go to the right.")
-        .example("", "")
+        .example(kBefore, kAfter)
         .statistics(kStatistics)
         .rewrites(kRewrites);
 

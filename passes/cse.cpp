@@ -144,12 +144,28 @@ Status run(tenon_graph_t* graph, const PassContext& context) {
   return Cse(graph, context).visit(main_region(graph));
 }
 
+constexpr std::string_view kBefore = R"(tenon.tir 1
+graph @g(%x: f32[2], %y: f32[2]) -> (z: f32[2]) {
+  %0 = add(%x, %y) : f32[2]
+  %1 = add(%y, %x) : f32[2]
+  %2 = mul(%0, %1) : f32[2]
+  yield %2
+}
+)";
+constexpr std::string_view kAfter = R"(tenon.tir 1
+graph @g(%x: f32[2], %y: f32[2]) -> (z: f32[2]) {
+  %0 = add(%x, %y) : f32[2]
+  %1 = mul(%0, %0) : f32[2]
+  yield %1
+}
+)";
+
 constexpr auto kPass =
     pass("cse", "Computes equal things once.")
         .describe("Merges nodes with the same op, attributes and operands (in either order for commutative ops) where "
                   "the first is visible from the second, and constants with equal bytes. Ops with effects and ops that "
                   "define a symbol are never merged.")
-        .example("", "")
+        .example(kBefore, kAfter)
         .statistics(kStatistics)
         .preserves("legal, folded")
         .run<run>();

@@ -27,11 +27,26 @@ Status sweep(Region region, const PassContext& context) {
 
 Status run(tenon_graph_t* graph, const PassContext& context) { return sweep(main_region(graph), context); }
 
+constexpr std::string_view kBefore = R"(tenon.tir 1
+graph @g(%x: f32[2]) -> (y: f32[2]) {
+  %0 = neg(%x) : f32[2]
+  %1 = exp(%0) : f32[2]
+  %2 = sin(%1) : f32[2]
+  yield %0
+}
+)";
+constexpr std::string_view kAfter = R"(tenon.tir 1
+graph @g(%x: f32[2]) -> (y: f32[2]) {
+  %0 = neg(%x) : f32[2]
+  yield %0
+}
+)";
+
 constexpr auto kPass =
     pass("dce", "Removes nodes whose results nobody uses.")
         .describe("A node stays when it has an effect, when it is ordered by tokens, or when it defines a symbol that "
                   "a type mentions. Bodies of control flow are swept too.")
-        .example("", "")
+        .example(kBefore, kAfter)
         .statistics(kStatistics)
         .preserves("legal, folded")
         .run<run>();

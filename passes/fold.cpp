@@ -127,11 +127,28 @@ Status visit(Region region, const PassContext& context) {
 
 Status run(tenon_graph_t* graph, const PassContext& context) { return visit(main_region(graph), context); }
 
+constexpr std::string_view kBefore = R"(tenon.tir 1
+graph @g(%x: f32[2]) -> (y: f32[2]) {
+  %0 = const f32[2] [1, 2]
+  %1 = const f32[2] [3, 5]
+  %2 = add(%0, %1) : f32[2]
+  %3 = mul(%x, %2) : f32[2]
+  yield %3
+}
+)";
+constexpr std::string_view kAfter = R"(tenon.tir 1
+graph @g(%x: f32[2]) -> (y: f32[2]) {
+  %0 = const f32[2] [4, 7]
+  %1 = mul(%x, %0) : f32[2]
+  yield %1
+}
+)";
+
 constexpr auto kPass =
     pass("fold", "Evaluates what depends on constants only.")
         .describe("Nodes whose operands are all constant are evaluated by the meaning of their op. No constant becomes "
                   "larger than max_bytes, and none above 4096 bytes larger than what it is made of.")
-        .example("", "")
+        .example(kBefore, kAfter)
         .options(kOptions)
         .statistics(kStatistics)
         .preserves("legal")

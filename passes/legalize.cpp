@@ -46,12 +46,25 @@ Status run(tenon_graph_t* graph, const PassContext& context) {
   return fail(TENON_INTERNAL, "T0405: decompositions did not end after 64 rounds: an op decomposes into itself");
 }
 
+constexpr std::string_view kBefore = R"(tenon.tir 1
+graph @g(%x: f32[2]) -> (y: f32[2]) {
+  %0 = square(%x) : f32[2]
+  yield %0
+}
+)";
+constexpr std::string_view kAfter = R"(tenon.tir 1
+graph @g(%x: f32[2]) -> (y: f32[2]) {
+  %0 = mul(%x, %x) : f32[2]
+  yield %0
+}
+)";
+
 constexpr auto kPass =
     pass("legalize", "Inlines composites that no planned device takes whole.")
         .describe("Each composite (softmax, layer_norm, ...) that no device claims is replaced by its decomposition, "
                   "until only claimed composites and smaller ops are left. Without devices, as in `tenon opt`, every "
                   "composite is inlined.")
-        .example("", "")
+        .example(kBefore, kAfter)
         .statistics(kStatistics)
         .establishes("legal")
         .run<run>();

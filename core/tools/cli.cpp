@@ -72,6 +72,7 @@ CLI::App* add_opt(CLI::App& app, OptOptions& o) {
   opt->add_flag("--binary", o.binary, "write the binary form");
   opt->add_flag("--split-input", o.split_input, "the file holds several graphs, between lines `// -----`");
   opt->add_flag("--list", o.list, "list the passes with their options");
+  opt->add_flag("--json", o.json, "with --list: one JSON object on stdout");
   return opt;
 }
 

@@ -153,6 +153,10 @@ class Opt {
   int list_passes() {
     std::string text;
     if (int s = explain(host_, "passes", "", text)) return s;
+    if (options_.json) {
+      write_out(text + "\n");
+      return kOk;
+    }
     const Json json = Json::parse(text, nullptr, false);
     if (!json.is_object() || !json.contains("passes")) return kOk;
     for (const Json& pass : json["passes"]) {

@@ -37,6 +37,7 @@ struct OptOptions {
   bool verify_each = false;
   bool timing = false;
   bool list = false;
+  bool json = false;
   bool binary = false;
   bool split_input = false;
 };

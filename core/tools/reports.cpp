@@ -54,24 +54,36 @@ std::string provides_text(const Json& plugin) {
   return text;
 }
 
+// "P0402: it is disabled", from the gate that stopped a candidate.
+std::string stopped_by(const Json& plugin) {
+  for (const Json& gate : rows_of(plugin, "gates")) {
+    if (field(gate, "outcome") != "failed") continue;
+    const std::string code = field(gate, "code");
+    return (code.empty() ? "" : code + ": ") + field(gate, "text");
+  }
+  return "";
+}
+
 void print_plugin_line(const Json& plugin) {
-  out("{:<14} {:<10} {:<12} {}\n", safe(field(plugin, "name")), safe(field(plugin, "version")),
-      safe(field(plugin, "state")), safe(provides_text(plugin), 400));
-  const std::string reason = field(plugin, "reason");
-  if (!reason.empty()) out("{:<14} {}\n", "", safe(reason, 400));
+  const std::string reason = stopped_by(plugin);
+  out("{:<14} {:<10} {:<9} {}\n", safe(field(plugin, "name")), safe(field(plugin, "version")),
+      safe(field(plugin, "state")), safe(reason.empty() ? provides_text(plugin) : reason, 400));
 }
 
 void print_plugin_gates(const Json& plugin) {
-  out("{} {}: {}\n", safe(field(plugin, "name")), safe(field(plugin, "version")), safe(field(plugin, "state")));
-  out("  manifest {}\n", safe(field(plugin, "manifest"), 1024));
-  if (const std::string text = provides_text(plugin); !text.empty()) out("  provides {}\n", safe(text, 1024));
+  out("{} {}: {}\n  manifest      {}\n  library       {}\n", safe(field(plugin, "name")),
+      safe(field(plugin, "version")), safe(field(plugin, "state")), safe(field(plugin, "manifest"), 1024),
+      safe(field(plugin, "library"), 1024));
+  if (const std::string origin = field(plugin, "origin"); !origin.empty()) out("  found by      {}\n", safe(origin));
+  if (const std::string text = provides_text(plugin); !text.empty()) out("  provides      {}\n", safe(text, 1024));
   for (const Json& gate : rows_of(plugin, "gates")) {
-    out("  {:<12} {:<8} {}\n", safe(field(gate, "gate")), safe(field(gate, "result")),
-        safe(field(gate, "evidence"), 1024));
-    if (const std::string code = field(gate, "code"); !code.empty()) out("  {:<12} {}\n", "", safe(code));
-    if (const std::string fix = field(gate, "fix"); !fix.empty()) out("  {:<12} fix: {}\n", "", safe(fix, 1024));
+    const std::string code = field(gate, "code");
+    out("  {:<13} {:<12} {}{}\n", safe(field(gate, "gate")), safe(field(gate, "outcome")),
+        code.empty() ? "" : code + ": ", safe(field(gate, "text"), 1024));
+    if (field(gate, "outcome") == "failed") break;
   }
-  if (const std::string reason = field(plugin, "reason"); !reason.empty()) out("  because {}\n", safe(reason, 1024));
+  if (const std::string advice = field(plugin, "advice"); !advice.empty()) out("  -> {}\n", safe(advice, 1024));
+  if (const std::string keys = field(plugin, "unknown_keys"); !keys.empty()) out("  unknown keys: {}\n", safe(keys));
 }
 
 }  // namespace
@@ -96,11 +108,6 @@ int command_plugins(const PluginsOptions& options) {
     return kOk;
   }
   for (const Json& plugin : plugins) options.explain ? print_plugin_gates(plugin) : print_plugin_line(plugin);
-  if (options.explain) {
-    for (const Json& folder : rows_of(json, "searched")) {
-      out("searched {}\n", safe(folder.is_string() ? folder.get<std::string>() : field(folder, "path"), 1024));
-    }
-  }
   if (plugins.empty()) {
     talk("no plugin was found; `tenon plugins explain` tells where it looked, TENON_PLUGIN_ADD adds a folder\n");
   }
@@ -171,11 +178,9 @@ int command_doctor(bool as_json) {
   }
   size_t troubles = 0;
   for (const Json& plugin : rows_of(plugins, "plugins")) {
-    for (const Json& gate : rows_of(plugin, "gates")) {
-      if (const std::string fix = field(gate, "fix"); !fix.empty()) {
-        out("{}{}: {}\n", troubles++ == 0 ? "\nto fix\n  " : "  ", safe(field(plugin, "name")), safe(fix, 400));
-      }
-    }
+    const std::string advice = field(plugin, "advice");
+    if (stopped_by(plugin).empty() || advice.empty()) continue;
+    out("{}{}: {}\n", troubles++ == 0 ? "\nto fix\n  " : "  ", safe(field(plugin, "name")), safe(advice, 400));
   }
   return kOk;
 }
