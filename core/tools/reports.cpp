@@ -124,7 +124,7 @@ int command_explain(const ExplainOptions& options) {
   std::string wanted = options.code;
   for (char& c : wanted) c = static_cast<char>(toupper(static_cast<unsigned char>(c)));
   for (const Json& error : rows_of(json, "errors")) {
-    codes.push_back(field(error, "code"));
+    codes.push_back(field(error, "id"));
     if (wanted.empty() || codes.back() == wanted) found.push_back(error);
   }
   if (found.empty()) {
@@ -137,7 +137,7 @@ int command_explain(const ExplainOptions& options) {
     return kOk;
   }
   for (const Json& error : found) {
-    out("{}: {}\n", field(error, "code"), field(error, "title"));
+    out("{}: {}\n", field(error, "id"), field(error, "title"));
     if (wanted.empty()) continue;
     out("\n{}\n{}\n", field(error, "explanation"), field(error, "what_to_do"));
   }
@@ -163,8 +163,8 @@ int command_doctor(bool as_json) {
   }
   out("threads   {} (TENON_NUM_THREADS, cgroup and affinity decide)\n\ndevices\n", threads);
   for (const Json& device : rows_of(devices, "devices")) {
-    out("  {:<12} {:<12} {}\n", safe(field(device, "name")), safe(field(device, "state")),
-        safe(field(device, "description") + field(device, "reason"), 400));
+    out("  {:<12} {} ({})\n", safe(field(device, "name")), safe(field(device, "description"), 400),
+        safe(field(device, "target"), 200));
   }
   out("\nplugins\n");
   for (const Json& plugin : rows_of(plugins, "plugins")) {
