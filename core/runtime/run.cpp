@@ -10,8 +10,12 @@
 #include "core/base/log.h"
 #include "core/base/operation.h"
 #include "core/base/str.h"
+#include "core/ir/dtype.h"
 
 namespace tenon::runtime {
+
+using ir::dtype_bits;
+
 namespace {
 
 constexpr uint64_t kHostAlignment = 64;

@@ -1,28 +1,20 @@
 #include "core/runtime/shapes.h"
 
-#include <array>
-
 #include "core/base/checked.h"
 #include "core/base/failure.h"
 #include "core/base/intern.h"
 #include "core/base/limits.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
+#include "core/ir/dtype.h"
 
 namespace tenon::runtime {
+
+using ir::dtype_bits;
+
 namespace {
 
 constexpr size_t kProblemsMax = 20;
-
-struct DtypeInfo {
-  std::string_view name;
-  uint32_t bits;
-};
-constexpr std::array<DtypeInfo, TENON_DTYPE_COUNT> kDtypes = {{
-    {"none", 0}, {"pred", 8},   {"i4", 4},     {"u4", 4},  {"i8", 8},   {"i16", 16}, {"i32", 32},
-    {"i64", 64}, {"u8", 8},     {"u16", 16},   {"u32", 32}, {"u64", 64}, {"f8e4m3fn", 8}, {"f8e5m2", 8},
-    {"f16", 16}, {"bf16", 16},  {"f32", 32},   {"f64", 64}, {"c64", 64}, {"c128", 128},
-}};
 
 tenon_dim_view_t view_of(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_dim_t dim) {
   tenon_dim_view_t view{};
@@ -39,6 +31,10 @@ Status joined(const std::vector<std::string>& wrong) {
   for (size_t i = 1; i < wrong.size() && i < kProblemsMax; ++i) text += "; " + wrong[i].substr(7);
   if (wrong.size() > kProblemsMax) text += fmt::format("; and {} more", wrong.size() - kProblemsMax);
   return Status(TENON_INVALID_ARGUMENT, std::string_view(wrong[0]).substr(0, 5), std::move(text));
+}
+
+std::string dtype_text(tenon_dtype_t dtype) {
+  return ir::dtype_valid(dtype) ? std::string(ir::dtype_name(dtype)) : fmt::format("of no known element type ({})", dtype);
 }
 
 bool holds(uint32_t rel, int64_t a, int64_t b) {
@@ -88,9 +84,6 @@ std::string dim_text(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_
   return text_of_dim(api, graph, dim, 0);
 }
 
-std::string_view dtype_name(tenon_dtype_t dtype) { return dtype < kDtypes.size() ? kDtypes[dtype].name : "?"; }
-uint32_t dtype_bits(tenon_dtype_t dtype) { return dtype < kDtypes.size() ? kDtypes[dtype].bits : 0; }
-
 Result<Port> Shapes::read_port(tenon_value_t value, std::string name) const {
   tenon_value_view_t view{};
   view.size_bytes = sizeof(view);
@@ -135,7 +128,7 @@ Status Shapes::check_input(uint32_t input, const tenon_array_t& array) const {
   const Port& port = inputs_[input];
   if (array.dtype != port.dtype) {
     return error(TENON_INVALID_ARGUMENT, "T0603", "input {} is {}, and {} was given", quoted(port.name),
-                 dtype_name(port.dtype), dtype_name(array.dtype));
+                 ir::dtype_name(port.dtype), dtype_text(array.dtype));
   }
   if (array.rank != port.dims.size() || (array.rank != 0 && array.dims == nullptr)) {
     return error(TENON_INVALID_ARGUMENT, "T0604", "input {} has rank {} ([{}]), and an array of rank {} was given",
@@ -151,6 +144,10 @@ Status Shapes::check_input(uint32_t input, const tenon_array_t& array) const {
   TENON_ASSIGN_OR_RETURN(const uint64_t count, element_count({array.dims, array.rank}));
   TENON_RETURN_IF_ERROR(check_limit(Limit::kElements, count, fmt::format("input {}", quoted(port.name))));
   TENON_ASSIGN_OR_RETURN(const uint64_t bytes, packed_bytes(count, dtype_bits(array.dtype)));
+  if (array.strides_bytes != nullptr && dtype_bits(array.dtype) < 8) {
+    return error(TENON_INVALID_ARGUMENT, "T0613", "input {} has strides, and elements of {} share bytes", quoted(port.name),
+                 ir::dtype_name(port.dtype));
+  }
   if (bytes != 0 && array.data == nullptr) {
     return error(TENON_INVALID_ARGUMENT, "T0613", "input {} needs {} bytes and has no data", quoted(port.name), bytes);
   }

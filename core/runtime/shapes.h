@@ -31,9 +31,6 @@ struct Port {
 // The text of a dim as people write it: "2*n + 1".
 std::string dim_text(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_dim_t dim);
 
-std::string_view dtype_name(tenon_dtype_t dtype);  // "f32"; "dtype 77" is "?"
-uint32_t dtype_bits(tenon_dtype_t dtype);          // 0 for none
-
 class Shapes {
  public:
   // Reads the ports of a frozen graph, which must outlive this. assertions: all of the graph's; those that mention

@@ -1,0 +1,31 @@
+// What each device says about each node of a graph: claimed at which cost, or refused and why. Every refusal is
+// kept, since it is the answer to "why not there".
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/dispatch/partition.h"
+#include "core/runtime/device.h"
+#include "core/runtime/views.h"
+
+namespace tenon::dispatch {
+
+struct Refusal {
+  tenon_code_t code = TENON_UNIMPLEMENTED;
+  std::string reason;
+};
+
+// One device's answer, by node index of the graph.
+struct Claims {
+  std::shared_ptr<runtime::Device> device;
+  std::vector<double> cost_ns;      // kNotClaimed where not
+  std::vector<Refusal> refusals;    // reason empty where claimed
+  bool claimed(tenon_node_t node) const { return node < cost_ns.size() && cost_ns[node] != kNotClaimed; }
+};
+
+// Asks a device about a frozen graph. A device that fails while claiming claims nothing: its failure is the
+// refusal of every node. Only nodes of the main region are kept.
+Claims collect_claims(std::shared_ptr<runtime::Device> device, const runtime::GraphRef& graph);
+
+}  // namespace tenon::dispatch

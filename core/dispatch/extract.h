@@ -1,0 +1,30 @@
+// Cuts a segment out of a graph as a graph of its own: what a device compiles.
+#pragma once
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/ir/graph.h"
+
+namespace tenon::dispatch {
+
+struct Subgraph {
+  ir::Ref<ir::Graph> graph;          // frozen
+  std::vector<ir::Value> inputs;     // of the original, one per argument
+  std::vector<ir::Value> outputs;    // of the original, one per yield
+  std::vector<ir::Symbol> symbols;   // of the original, in the order of the main region's symbols
+  // Symbols of the original that nodes inside define and outputs mention, in order of definition.
+  std::vector<ir::Symbol> out_symbols;
+};
+
+// nodes: of the main region of `from`, in order. outputs: results of them that somebody else reads.
+// Symbols of outside become symbols of the new main region, constants are shared, locations are kept.
+// T0506 for a value that is no tensor and crosses the border.
+Result<Subgraph> extract(const ir::Graph& from, std::span<const ir::Node> nodes, std::span<const ir::Value> outputs,
+                         std::string_view name);
+
+// The whole graph as one subgraph, nothing copied. False when its form does not allow it: an output that is an
+// argument or a constant, or the same value twice.
+bool take_whole(const ir::Graph& from, Subgraph* out);
+
+}  // namespace tenon::dispatch

@@ -1,0 +1,372 @@
+#include "core/dispatch/kernel_device.h"
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "core/base/checked.h"
+#include "core/base/failure.h"
+#include "core/base/intern.h"
+#include "core/base/operation.h"
+#include "core/base/str.h"
+#include "core/ir/dtype.h"
+#include "core/ir/graph.h"
+#include "core/ir/host_graph.h"
+#include "core/ir/serial.h"
+#include "core/runtime/shapes.h"
+#include "core/runtime/trace.h"
+
+namespace tenon::dispatch {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::Value;
+
+struct Adapter {
+  const tenon_device_api_t* device;
+  const tenon_kernels_api_t* kernels;
+  std::string plugin;
+  tenon_compile_api_t table;
+};
+
+// One node as a kernel set sees it: no epilogue, so that every set can take part.
+struct Call {
+  std::vector<tenon_kernel_operand_t> operands;
+  std::vector<tenon_type_t> results;
+  tenon_kernel_call_t record{};
+
+  Call(const Graph& graph, Node n) {
+    for (Value v : graph.operands(n)) {
+      tenon_kernel_operand_t operand{};
+      if (v != ir::kNone) {
+        operand.type = graph.type(v);
+        operand.constant = graph.value(v).kind == TENON_VALUE_CONSTANT ? 1 : 0;
+      }
+      operands.push_back(operand);
+    }
+    for (Value v : graph.results(n)) results.push_back(graph.type(v));
+    record.size_bytes = sizeof(record);
+    record.anchor = n;
+    record.graph = const_cast<Graph&>(graph).abi();
+    record.operand_count = static_cast<uint32_t>(operands.size());
+    record.result_count = static_cast<uint32_t>(results.size());
+    record.operands = operands.data();
+    record.results = results.data();
+  }
+  Call(const Call&) = delete;
+};
+
+struct Artifact {
+  std::string bytes;  // the graph in binary form
+};
+
+Result<tenon_kernel_candidate_t> query(const Adapter& adapter, tenon_str_t target, const Call& call) {
+  tenon_kernel_candidate_t candidate{};
+  candidate.size_bytes = sizeof(candidate);
+  candidate.part_count = 1;
+  clear_failure();
+  TENON_RETURN_IF_ERROR(from_abi(adapter.kernels->query(adapter.kernels->self, target, &call.record, &candidate),
+                                 fmt::format("kernels of plugin {}", quoted(adapter.plugin))));
+  return candidate;
+}
+
+// ---- Executable -------------------------------------------------------------------------------------------------
+
+// Device memory of the adapter's own: constants and the kernels' workspace.
+class OwnBuffer {
+ public:
+  OwnBuffer(const tenon_device_api_t* api, tenon_device_t* device) : api_(api), device_(device) {}
+  OwnBuffer(OwnBuffer&& o) noexcept : api_(o.api_), device_(o.device_), handle(std::exchange(o.handle, nullptr)) {}
+  ~OwnBuffer() {
+    if (handle != nullptr) (void)api_->free(api_->self, device_, handle);
+  }
+  Status allocate(uint64_t bytes) { return from_abi(api_->alloc(api_->self, device_, bytes, &handle), "alloc"); }
+  Status upload(const void* data, uint64_t bytes) {
+    if (bytes == 0) return {};
+    tenon_copy_t copy{};
+    copy.size_bytes = sizeof(copy);
+    copy.direction = TENON_COPY_HOST_TO_DEVICE;
+    copy.to = handle;
+    copy.length_bytes = bytes;
+    copy.host_from = data;
+    return from_abi(api_->copy(api_->self, device_, &copy), "copy");
+  }
+
+ private:
+  const tenon_device_api_t* api_;
+  tenon_device_t* device_;
+
+ public:
+  tenon_buffer_t* handle = nullptr;
+};
+
+class KernelProgram {
+ public:
+  static Result<std::unique_ptr<KernelProgram>> load(const Adapter& adapter, tenon_device_t* device, std::string_view bytes) {
+    std::unique_ptr<KernelProgram> p(new KernelProgram(adapter));
+    TENON_ASSIGN_OR_RETURN(ir::Ref<ir::Blob> blob, ir::blob_bytes(std::as_bytes(std::span(bytes))));
+    TENON_ASSIGN_OR_RETURN(p->graph_, ir::read_graph(std::move(blob), "an artifact", {}));
+    p->graph_->freeze();
+    TENON_ASSIGN_OR_RETURN(p->shapes_, runtime::Shapes::create(*ir::host_graph_table(), p->graph_->abi(), {}));
+    for (Value v = 0; v < p->graph_->value_limit(); ++v) TENON_RETURN_IF_ERROR(p->upload_constant(device, v));
+    for (Node n : p->graph_->nodes(p->graph_->main())) TENON_RETURN_IF_ERROR(p->create_kernel(device, n));
+    tenon_device_info_t info{};
+    info.size_bytes = sizeof(info);
+    TENON_RETURN_IF_ERROR(from_abi(adapter.device->info(adapter.device->self, 0, &info), "info"));
+    p->alignment_ = info.alignment_bytes;
+    p->workspace_.emplace_back(adapter.device, device);
+    if (p->workspace_bytes_ != 0) TENON_RETURN_IF_ERROR(p->workspace_[0].allocate(p->workspace_bytes_));
+    return p;
+  }
+  ~KernelProgram() {
+    for (const Launch& launch : launches_) adapter_.kernels->destroy(adapter_.kernels->self, launch.kernel);
+  }
+
+  void info(tenon_executable_info_t* out) const {
+    out->kernel_count = static_cast<uint32_t>(launches_.size());
+    out->constant_bytes = constant_bytes_;
+  }
+
+  Status needs(std::span<const int64_t> symbols, tenon_needs_t* out) const {
+    std::vector<uint64_t> offsets;
+    TENON_RETURN_IF_ERROR(layout(symbols, &offsets, &out->workspace_bytes));
+    out->lower_bound_bytes = out->workspace_bytes;
+    for (uint32_t i = 0; i < out->output_count; ++i) {
+      std::vector<int64_t> dims;
+      TENON_RETURN_IF_ERROR(dims_of(shapes_.outputs()[i].value, symbols, &dims));
+      TENON_RETURN_IF_ERROR(bytes_of(shapes_.outputs()[i].value, dims, &out->outputs[i].size_bytes_max));
+      std::copy(dims.begin(), dims.end(), out->outputs[i].dims);
+      out->outputs[i].alias_input = TENON_NO_ALIAS;
+    }
+    return {};
+  }
+
+  Status execute(const tenon_call_t& call) {
+    const std::span<const int64_t> symbols(call.symbols.values, call.symbols.count);
+    std::vector<uint64_t> offsets;
+    uint64_t workspace = 0;
+    TENON_RETURN_IF_ERROR(layout(symbols, &offsets, &workspace));
+    std::unordered_map<Value, tenon_span_t> places;
+    for (uint32_t i = 0; i < call.input_count; ++i) places[shapes_.inputs()[i].value] = call.inputs[i];
+    for (const auto& [v, buffer] : constants_) places[v] = {buffer.handle, 0};
+    for (Value v = 0; v < offsets.size(); ++v) {
+      if (offsets[v] != UINT64_MAX) places[v] = {call.workspace.buffer, call.workspace.offset_bytes + offsets[v]};
+    }
+    for (uint32_t i = 0; i < call.output_count; ++i) places[shapes_.outputs()[i].value] = call.outputs[i];
+    // The kernels' workspace is one buffer per executable.
+    std::lock_guard lock(mutex_);
+    for (const Launch& launch : launches_) {
+      TENON_RETURN_IF_ERROR(check_cancelled());
+      TENON_RETURN_IF_ERROR(run(launch, symbols, places, call.profile));
+    }
+    return {};
+  }
+
+ private:
+  struct Launch {
+    Node node;
+    tenon_kernel_t* kernel;
+    uint32_t part_count;
+    std::string name;
+  };
+  explicit KernelProgram(const Adapter& adapter) : adapter_(adapter) {}
+
+  Status dims_of(Value v, std::span<const int64_t> symbols, std::vector<int64_t>* out) const {
+    const tenon_type_t& type = graph_->type(v);
+    // Symbols of the main region stand at their index in the graph.
+    std::vector<int64_t> values(graph_->dims().symbol_count(), 0);
+    const std::vector<ir::Symbol>& main = graph_->region(graph_->main()).symbols;
+    for (size_t i = 0; i < main.size() && i < symbols.size(); ++i) values[main[i]] = symbols[i];
+    return shapes_.evaluate({type.dims, type.rank}, values, out);
+  }
+  Status bytes_of(Value v, std::span<const int64_t> dims, uint64_t* out) const {
+    TENON_ASSIGN_OR_RETURN(const uint64_t count, element_count(dims));
+    TENON_ASSIGN_OR_RETURN(*out, packed_bytes(count, ir::dtype_bits(graph_->type(v).dtype)));
+    return {};
+  }
+
+  // Offsets of what lives in the workspace, one after the other; UINT64_MAX for other values.
+  Status layout(std::span<const int64_t> symbols, std::vector<uint64_t>* offsets, uint64_t* total) const {
+    offsets->assign(graph_->value_limit(), UINT64_MAX);
+    *total = 0;
+    for (const Launch& launch : launches_) {
+      for (Value v : graph_->results(launch.node)) {
+        const bool output = std::any_of(shapes_.outputs().begin(), shapes_.outputs().end(),
+                                        [v](const runtime::Port& port) { return port.value == v; });
+        if (output) continue;
+        std::vector<int64_t> dims;
+        uint64_t bytes = 0, end = 0;
+        TENON_RETURN_IF_ERROR(dims_of(v, symbols, &dims));
+        TENON_RETURN_IF_ERROR(bytes_of(v, dims, &bytes));
+        (*offsets)[v] = *total;
+        if (!checked_add(*total, bytes, &end) || !checked_align_up(end, alignment_, total)) {
+          return error(TENON_RESOURCE_EXHAUSTED, "T0110", "the workspace does not fit in 64 bits");
+        }
+      }
+    }
+    return {};
+  }
+
+  Status upload_constant(tenon_device_t* device, Value v) {
+    if (graph_->value(v).kind != TENON_VALUE_CONSTANT) return {};
+    TENON_ASSIGN_OR_RETURN(const void* data, graph_->value(v).blob->data());
+    const uint64_t bytes = graph_->value(v).blob->size_bytes();
+    OwnBuffer buffer(adapter_.device, device);
+    TENON_RETURN_IF_ERROR(buffer.allocate(bytes));
+    TENON_RETURN_IF_ERROR(buffer.upload(data, bytes));
+    constant_bytes_ += bytes;
+    constants_.emplace(v, std::move(buffer));
+    return {};
+  }
+
+  Status create_kernel(tenon_device_t* device, Node n) {
+    const Call call(*graph_, n);
+    tenon_device_info_t info{};
+    info.size_bytes = sizeof(info);
+    TENON_RETURN_IF_ERROR(from_abi(adapter_.device->info(adapter_.device->self, 0, &info), "info"));
+    TENON_ASSIGN_OR_RETURN(const tenon_kernel_candidate_t candidate, query(adapter_, info.target, call));
+    tenon_kernel_t* kernel = nullptr;
+    clear_failure();
+    TENON_RETURN_IF_ERROR(from_abi(adapter_.kernels->create(adapter_.kernels->self, device, &call.record, &kernel),
+                                   fmt::format("kernels of plugin {}: create", quoted(adapter_.plugin))));
+    std::string name(from_abi_str(candidate.name));
+    launches_.push_back({n, kernel, std::max(candidate.part_count, 1u), name.empty() ? std::string(graph_->op_name(n)) : name});
+    workspace_bytes_ = std::max(workspace_bytes_, candidate.workspace_bytes);
+    return {};
+  }
+
+  // Buffers, offsets and dims of one side of a call.
+  struct Side {
+    std::vector<tenon_buffer_t*> buffers;
+    std::vector<uint64_t> offsets;
+    std::vector<std::vector<int64_t>> dims;
+    std::vector<const int64_t*> dim_pointers;
+  };
+  Status gather(std::span<const Value> values, std::span<const int64_t> symbols,
+                const std::unordered_map<Value, tenon_span_t>& places, Side* out) const {
+    for (Value v : values) {
+      const auto it = v == ir::kNone ? places.end() : places.find(v);
+      out->buffers.push_back(it == places.end() ? nullptr : it->second.buffer);
+      out->offsets.push_back(it == places.end() ? 0 : it->second.offset_bytes);
+      out->dims.emplace_back();
+      if (v != ir::kNone) TENON_RETURN_IF_ERROR(dims_of(v, symbols, &out->dims.back()));
+    }
+    for (const auto& dims : out->dims) out->dim_pointers.push_back(dims.data());
+    return {};
+  }
+
+  Status run(const Launch& launch, std::span<const int64_t> symbols, const std::unordered_map<Value, tenon_span_t>& places,
+             const tenon_profile_sink_t* profile) const {
+    Side in, out;
+    TENON_RETURN_IF_ERROR(gather(graph_->operands(launch.node), symbols, places, &in));
+    TENON_RETURN_IF_ERROR(gather(graph_->results(launch.node), symbols, places, &out));
+    tenon_kernel_args_t args{};
+    args.size_bytes = sizeof(args);
+    args.input_count = static_cast<uint32_t>(in.buffers.size());
+    args.output_count = static_cast<uint32_t>(out.buffers.size());
+    args.part_count = launch.part_count;
+    args.inputs = in.buffers.data();
+    args.outputs = out.buffers.data();
+    args.input_offsets_bytes = in.offsets.data();
+    args.output_offsets_bytes = out.offsets.data();
+    args.input_dims = in.dim_pointers.data();
+    args.output_dims = out.dim_pointers.data();
+    args.workspace = workspace_[0].handle;
+    const uint64_t begin = profile != nullptr ? runtime::now_ns() : 0;
+    for (args.part_index = 0; args.part_index < args.part_count; ++args.part_index) {
+      clear_failure();
+      TENON_RETURN_IF_ERROR(from_abi(adapter_.kernels->run(adapter_.kernels->self, launch.kernel, &args),
+                                     fmt::format("kernel {} of plugin {}", quoted(launch.name), quoted(adapter_.plugin))));
+    }
+    if (profile != nullptr) {
+      const std::string origins = graph_->node(launch.node).loc == 0 ? "" : graph_->loc_text(graph_->node(launch.node).loc);
+      profile->event(profile->self, to_abi_str(launch.name), to_abi_str(origins), begin, runtime::now_ns(), 0, 0, 0);
+    }
+    return {};
+  }
+
+  const Adapter& adapter_;
+  ir::Ref<Graph> graph_;
+  runtime::Shapes shapes_;
+  std::unordered_map<Value, OwnBuffer> constants_;
+  std::vector<Launch> launches_;
+  std::vector<OwnBuffer> workspace_;
+  uint64_t workspace_bytes_ = 0, constant_bytes_ = 0, alignment_ = 1;
+  std::mutex mutex_;
+};
+
+// ---- The table ----------------------------------------------------------------------------------------------------
+
+const Adapter& of(void* self) { return *static_cast<const Adapter*>(self); }
+KernelProgram& program(tenon_executable_t* e) { return *reinterpret_cast<KernelProgram*>(e); }
+
+tenon_code_t claim(void* self, tenon_str_t target, tenon_graph_t* handle, const tenon_claim_sink_t* sink) {
+  const Graph& graph = *Graph::from(handle);
+  for (Node n : graph.nodes(graph.main())) {
+    tenon_code_t code;
+    if (!graph.regions(n).empty() || !graph.symbols(n).empty()) {
+      const std::string reason = fmt::format("{} has regions or data-dependent dims, which single kernels do not take",
+                                             printable(graph.op_name(n)));
+      code = sink->refuse(sink->self, n, TENON_UNIMPLEMENTED, to_abi_str(reason));
+    } else if (auto candidate = query(of(self), target, Call(graph, n)); candidate.ok()) {
+      code = sink->claim(sink->self, &n, 1, candidate->cost_ns);
+    } else {
+      const std::string reason(candidate.status().message());
+      code = sink->refuse(sink->self, n, candidate.status().code(), to_abi_str(reason));
+    }
+    if (code != TENON_OK) return code;
+  }
+  return TENON_OK;
+}
+
+tenon_code_t compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_options_t*, tenon_artifact_t** out) {
+  Result<std::string> bytes = ir::write_binary(*Graph::from(graph));
+  if (!bytes.ok()) return to_abi(bytes.status());
+  *out = reinterpret_cast<tenon_artifact_t*>(new Artifact{std::move(*bytes)});
+  return TENON_OK;
+}
+void artifact_release(void*, tenon_artifact_t* artifact) { delete reinterpret_cast<Artifact*>(artifact); }
+tenon_code_t artifact_info(void*, tenon_artifact_t*, tenon_artifact_info_t*) { return TENON_OK; }  // compiles nothing
+tenon_code_t artifact_bytes(void*, tenon_artifact_t* artifact, const tenon_sink_t* sink) {
+  const std::string& bytes = reinterpret_cast<Artifact*>(artifact)->bytes;
+  return sink->write(sink->self, bytes.data(), bytes.size());
+}
+tenon_code_t fits(void*, tenon_str_t, const void* data, uint64_t size) {
+  Result<ir::Ref<ir::Blob>> blob = ir::blob_bytes({static_cast<const std::byte*>(data), size});
+  if (!blob.ok()) return to_abi(blob.status());
+  const Result<ir::Ref<Graph>> graph = ir::read_graph(std::move(*blob), "an artifact", {});
+  return graph.ok() ? TENON_OK : to_abi(error(TENON_FAILED_PRECONDITION, "T0210", "{}", graph.status().message()));
+}
+tenon_code_t load(void* self, tenon_device_t* device, const void* bytes, uint64_t size, tenon_blob_t* const*, uint32_t,
+                  tenon_executable_t** out) {
+  auto loaded = KernelProgram::load(of(self), device, {static_cast<const char*>(bytes), size});
+  if (!loaded.ok()) return to_abi(loaded.status());
+  *out = reinterpret_cast<tenon_executable_t*>(loaded->release());
+  return TENON_OK;
+}
+void executable_release(void*, tenon_executable_t* e) { delete &program(e); }
+tenon_code_t executable_info(void*, tenon_executable_t* e, tenon_executable_info_t* out) {
+  program(e).info(out);
+  return TENON_OK;
+}
+tenon_code_t needs(void*, tenon_executable_t* e, tenon_symbols_t symbols, tenon_needs_t* out) {
+  return to_abi(program(e).needs({symbols.values, symbols.count}, out));
+}
+tenon_code_t execute(void*, tenon_executable_t* e, const tenon_call_t* call) { return to_abi(program(e).execute(*call)); }
+
+}  // namespace
+
+const tenon_compile_api_t* compile_from_kernels(const tenon_device_api_t* device, const tenon_kernels_api_t* kernels,
+                                                std::string_view plugin) {
+  // One per plugin, for the process: tables live that long.
+  auto* adapter = new Adapter{device, kernels, std::string(plugin), {}};
+  adapter->table = tenon_compile_api_t{sizeof(tenon_compile_api_t), adapter, claim, compile, artifact_release,
+                                       artifact_info, artifact_bytes, fits, load, executable_release, executable_info, needs, execute,
+                                       nullptr};
+  return &adapter->table;
+}
+
+}  // namespace tenon::dispatch

@@ -1,0 +1,42 @@
+// Where every node of a graph runs, and why: claims of the candidates, the partition, and the reports on it.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/dispatch/claims.h"
+#include "core/dispatch/partition.h"
+#include "core/ir/graph.h"
+
+namespace tenon::dispatch {
+
+struct Candidates {
+  std::vector<std::shared_ptr<runtime::Device>> devices;  // in order of preference
+  bool by_preference = false;                             // the first that claims a node gets it
+  bool no_fallback = false;                               // T0504 instead of asking a fallback
+  // Asked in order while some node has no device. A failure is kept as the reason why that fallback did not help.
+  std::vector<std::pair<std::string, std::function<Result<std::shared_ptr<runtime::Device>>()>>> fallbacks;
+};
+
+struct Placement {
+  std::vector<Claims> asked;             // candidates, then the fallbacks that were asked
+  std::vector<std::string> unavailable;  // "reference: reason" of fallbacks that could not be asked
+  std::vector<uint32_t> at;              // by node index: index into `asked`; kUnplaced outside the main region
+  std::vector<Segment> segments;         // nodes are graph nodes; device is an index into `asked`
+};
+
+// Places a frozen, verified graph. T0501 naming every node that nobody takes with each device's reason; T0504.
+Result<Placement> place(const runtime::GraphRef& graph, const Candidates& candidates);
+
+// The partition problem of a graph: costs and bytes with symbols at their hint, else 1.
+PartitionProblem make_problem(const ir::Graph& graph, std::span<const Claims> asked, size_t fallbacks_from);
+
+// One value per symbol: its hint, else its least value but at least 1. For costs and reports only.
+std::vector<int64_t> likely_sizes(const ir::Graph& graph);
+double likely_bytes(const ir::Graph& graph, ir::Value value, std::span<const int64_t> likely);
+
+// "add(f32[2, n], f32[2, n]) at model.onnx: node": a node for people.
+std::string node_text(const ir::Graph& graph, ir::Node node);
+
+}  // namespace tenon::dispatch

@@ -1,0 +1,120 @@
+#include "core/session/binding.h"
+
+#include "core/base/str.h"
+#include "core/ir/dtype.h"
+
+namespace tenon::session {
+namespace {
+
+std::vector<std::string> names_of(std::span<const runtime::Port> ports) {
+  std::vector<std::string> names;
+  for (const runtime::Port& port : ports) names.push_back(port.name);
+  return names;
+}
+
+Status unknown_port(std::string_view what, std::string_view name, std::span<const runtime::Port> ports) {
+  const std::vector<std::string> names = names_of(ports);
+  return error(TENON_NOT_FOUND, "T0602", "there is no {} {}{} ({}s: {})", what, quoted(name), did_you_mean(name, names), what,
+               names.empty() ? "none" : join_names(names));
+}
+
+}  // namespace
+
+Binding::Binding(std::shared_ptr<Program> program)
+    : program_(std::move(program)), inputs_(program_->plan()->shapes.inputs().size()), runner_(program_->plan()) {}
+
+// Symbols that two inputs share must agree: told when the second is bound, not at the run.
+Status Binding::check_against_bound(size_t index, const tenon_array_t& array) const {
+  const std::vector<runtime::Port>& ports = program_->plan()->shapes.inputs();
+  for (uint32_t i = 0; i < array.rank; ++i) {
+    const tenon_dim_t dim = ports[index].dims[i];
+    if (dim >= 0) continue;
+    for (size_t other = 0; other < inputs_.size(); ++other) {
+      if (other == index || !inputs_[other].bound) continue;
+      for (size_t j = 0; j < ports[other].dims.size(); ++j) {
+        if (ports[other].dims[j] != dim || inputs_[other].dims[j] == array.dims[i]) continue;
+        return error(TENON_INVALID_ARGUMENT, "T0606", "dim {} of input {} is {}, expected {}: it is `{}`, as dim {} of input {}",
+                     i, quoted(ports[index].name), array.dims[i], inputs_[other].dims[j], ports[index].dim_texts[i], j,
+                     quoted(ports[other].name));
+      }
+    }
+  }
+  return {};
+}
+
+Status Binding::bind_input(std::string_view name, const tenon_array_t& array) {
+  const runtime::Shapes& shapes = program_->plan()->shapes;
+  for (size_t i = 0; i < shapes.inputs().size(); ++i) {
+    if (shapes.inputs()[i].name != name) continue;
+    TENON_RETURN_IF_ERROR(shapes.check_input(static_cast<uint32_t>(i), array));
+    // Another array of the same input replaces the one before, so that a whole new set of sizes can be bound in turn.
+    inputs_[i].bound = false;
+    TENON_RETURN_IF_ERROR(ran_ ? Status() : check_against_bound(i, array));
+    Input& input = inputs_[i];
+    input.dims.assign(array.dims, array.dims + array.rank);
+    input.strides.clear();
+    if (array.strides_bytes != nullptr) input.strides.assign(array.strides_bytes, array.strides_bytes + array.rank);
+    input.array = array;
+    input.array.dims = input.dims.data();
+    input.array.strides_bytes = input.strides.empty() ? nullptr : input.strides.data();
+    input.bound = true;
+    return {};
+  }
+  return unknown_port("input", name, shapes.inputs());
+}
+
+Status Binding::run() {
+  std::vector<std::string> missing;
+  std::vector<const tenon_array_t*> arrays;
+  const std::vector<runtime::Port>& ports = program_->plan()->shapes.inputs();
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    arrays.push_back(&inputs_[i].array);
+    if (!inputs_[i].bound) {
+      missing.push_back(fmt::format("{}: {}[{}]", quoted(ports[i].name), ir::dtype_name(ports[i].dtype), join_names(ports[i].dim_texts)));
+    }
+  }
+  if (!missing.empty()) {
+    return error(TENON_INVALID_ARGUMENT, "T0601", "{} of {} inputs are not bound: {}", missing.size(), inputs_.size(),
+                 join_names(missing));
+  }
+  ran_ = true;
+  return runner_.run(arrays);
+}
+
+Status Binding::output(std::string_view name, tenon_array_t* out) const {
+  const std::vector<runtime::Port>& ports = program_->plan()->shapes.outputs();
+  for (size_t i = 0; i < ports.size(); ++i) {
+    if (ports[i].name != name) continue;
+    if (runner_.outputs().size() != ports.size()) {
+      return error(TENON_FAILED_PRECONDITION, "T0614", "output {} has no value yet: the program has not run, or its run failed",
+                   quoted(name));
+    }
+    const runtime::OutputArray& array = runner_.outputs()[i];
+    *out = {};
+    out->size_bytes = sizeof(*out);
+    out->dtype = array.dtype;
+    out->rank = static_cast<uint32_t>(array.dims.size());
+    out->data = const_cast<void*>(array.data);
+    out->dims = array.dims.data();
+    return {};
+  }
+  return unknown_port("output", name, ports);
+}
+
+tenon_run_info_t Binding::run_info() const {
+  const runtime::RunStatistics& s = runner_.statistics();
+  tenon_run_info_t info{};
+  info.size_bytes = sizeof(info);
+  info.arena_bytes = s.arena_bytes;
+  info.arena_lower_bound_bytes = s.arena_lower_bound_bytes;
+  info.transferred_bytes = s.transferred_bytes;
+  info.run_ms = s.run_ms;
+  return info;
+}
+
+void Binding::enable_profile(bool on) {
+  if (on) trace_.clear();
+  runner_.set_trace(on ? &trace_ : nullptr);
+}
+
+}  // namespace tenon::session

@@ -1,0 +1,48 @@
+// Inputs and outputs of runs of one program.
+//
+// Threads: one at a time per binding.
+#pragma once
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include <tenon/abi/session.h>
+
+#include "core/runtime/run.h"
+#include "core/session/program.h"
+
+namespace tenon::session {
+
+class Binding {
+ public:
+  explicit Binding(std::shared_ptr<Program> program);
+
+  // T0602 with did-you-mean; T0603 to T0606, T0613 for an array that does not fit.
+  Status bind_input(std::string_view name, const tenon_array_t& array);
+  // T0601 naming all inputs that are missing; T0605 to T0608 for sizes that disagree; what devices fail with.
+  Status run();
+  // T0602, T0614. Borrowed until the next run.
+  Status output(std::string_view name, tenon_array_t* out) const;
+  tenon_run_info_t run_info() const;
+
+  void enable_profile(bool on);
+  const runtime::Trace& trace() const { return trace_; }
+
+ private:
+  struct Input {
+    tenon_array_t array{};
+    std::vector<int64_t> dims, strides;
+    bool bound = false;
+  };
+  Status check_against_bound(size_t index, const tenon_array_t& array) const;
+
+  std::shared_ptr<Program> program_;
+  std::deque<Input> inputs_;
+  runtime::Runner runner_;
+  runtime::Trace trace_;
+  bool ran_ = false;
+};
+
+}  // namespace tenon::session

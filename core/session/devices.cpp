@@ -1,0 +1,122 @@
+#include "core/session/devices.h"
+
+#include <map>
+#include <mutex>
+
+#include "core/base/environment.h"
+#include "core/base/failure.h"
+#include "core/base/log.h"
+#include "core/base/str.h"
+#include "core/dispatch/kernel_device.h"
+#include "core/session/plugins.h"
+
+namespace tenon::session {
+namespace {
+
+// The device that runs every op by its meaning: the last resort, never a candidate by cost.
+constexpr std::string_view kLastResort = "reference";
+// The device that takes what a named device does not.
+constexpr std::string_view kGeneral = "cpu";
+
+std::mutex g_mutex;
+std::map<std::string, std::shared_ptr<runtime::Device>, std::less<>>& cache() {
+  // Never destroyed: plugins may be gone by then.
+  static auto* devices = new std::map<std::string, std::shared_ptr<runtime::Device>, std::less<>>();
+  return *devices;
+}
+
+Result<uint32_t> count_of(const runtime::DeviceApis& apis, std::string_view kind) {
+  uint32_t count = 0;
+  clear_failure();
+  TENON_RETURN_IF_ERROR(from_abi(apis.device->count(apis.device->self, &count), fmt::format("device {}: count", quoted(kind))));
+  return count;
+}
+
+Result<std::shared_ptr<runtime::Device>> make_device(std::string_view kind, uint32_t ordinal) {
+  TENON_ASSIGN_OR_RETURN(runtime::DeviceApis apis, device_apis(kind));
+  TENON_ASSIGN_OR_RETURN(const uint32_t count, count_of(apis, kind));
+  if (count == 0) {
+    return error(TENON_UNAVAILABLE, "T0503", "plugin {} finds no device {} on this machine", quoted(apis.plugin), quoted(kind));
+  }
+  if (ordinal >= count) {
+    return error(TENON_NOT_FOUND, "T0502", "there is no device {}:{}; {} has the ordinals 0 to {}", printable(kind), ordinal,
+                 quoted(kind), count - 1);
+  }
+  return runtime::Device::create(apis, ordinal);
+}
+
+std::vector<std::string> names_in(std::string_view list) {
+  std::vector<std::string> names;
+  for (std::string_view name : split(list, ',')) names.emplace_back(name);
+  return names;
+}
+
+void add_fallback(std::string_view name, dispatch::Candidates* out) {
+  out->fallbacks.emplace_back(std::string(name), [name] { return find_device(name); });
+}
+
+}  // namespace
+
+Result<std::shared_ptr<runtime::Device>> find_device(std::string_view name) {
+  std::string_view kind = name;
+  uint64_t ordinal = 0;
+  if (const size_t colon = name.rfind(':'); colon != std::string_view::npos) {
+    kind = name.substr(0, colon);
+    if (!parse_u64(name.substr(colon + 1), &ordinal) || ordinal > UINT32_MAX) {
+      return error(TENON_INVALID_ARGUMENT, "T0502", "{} is no device name: after the colon stands a number, as in `sim:1`",
+                   quoted(name));
+    }
+  }
+  const std::string key = fmt::format("{}:{}", kind, ordinal);
+  std::lock_guard lock(g_mutex);
+  if (auto it = cache().find(key); it != cache().end()) return it->second;
+  TENON_ASSIGN_OR_RETURN(std::shared_ptr<runtime::Device> device, make_device(kind, static_cast<uint32_t>(ordinal)));
+  cache().emplace(key, device);
+  return device;
+}
+
+std::vector<std::shared_ptr<runtime::Device>> all_devices() {
+  std::vector<std::shared_ptr<runtime::Device>> devices;
+  for (const std::string& kind : device_kinds(false)) {
+    for (uint32_t ordinal = 0; ordinal < dispatch::kDevicesMax; ++ordinal) {
+      Result<std::shared_ptr<runtime::Device>> device = find_device(fmt::format("{}:{}", kind, ordinal));
+      if (device.ok()) {
+        devices.push_back(*device);
+        continue;
+      }
+      if (ordinal == 0) log_warning("dispatch", "device {} is left out: {}", kind, device.status().text());
+      break;
+    }
+  }
+  return devices;
+}
+
+Result<dispatch::Candidates> candidates_for(std::string_view device, bool no_fallback) {
+  dispatch::Candidates out;
+  out.no_fallback = no_fallback;
+  if (device.empty()) device = env("TENON_DEVICE").value_or("");
+  if (!trim(device).empty()) {
+    out.by_preference = true;
+    for (const std::string& name : names_in(device)) {
+      TENON_ASSIGN_OR_RETURN(std::shared_ptr<runtime::Device> found, find_device(name));
+      out.devices.push_back(std::move(found));
+    }
+    add_fallback(kGeneral, &out);
+    add_fallback(kLastResort, &out);
+    return out;
+  }
+  for (const std::string& kind : device_kinds(true)) {
+    if (kind == kLastResort) continue;
+    Result<std::shared_ptr<runtime::Device>> found = find_device(kind);
+    if (found.ok()) {
+      out.devices.push_back(std::move(*found));
+    } else {
+      log_warning("dispatch", "device {} is left out: {}", kind, found.status().text());
+    }
+  }
+  out.no_fallback = no_fallback && !out.devices.empty();
+  add_fallback(kLastResort, &out);
+  return out;
+}
+
+}  // namespace tenon::session

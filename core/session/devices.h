@@ -1,0 +1,24 @@
+// The devices of the process: made once each, shared by all programs.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/dispatch/placement.h"
+#include "core/runtime/device.h"
+
+namespace tenon::session {
+
+// "cpu", "sim:1". T0502 for an unknown kind or ordinal with the known names, T0503 when it cannot be used.
+// Loads the plugin; opens nothing. Threads: safe.
+Result<std::shared_ptr<runtime::Device>> find_device(std::string_view name);
+
+// All devices that enabled plugins provide, loading them; those that fail are left out with a warning.
+std::vector<std::shared_ptr<runtime::Device>> all_devices();
+
+// The candidates that a session's options name. device: "sim,cpu", or empty for TENON_DEVICE, else every automatic
+// device by cost.
+Result<dispatch::Candidates> candidates_for(std::string_view device, bool no_fallback);
+
+}  // namespace tenon::session

@@ -1,0 +1,38 @@
+// The one function that libtenon.so exports.
+#include <mutex>
+
+#include "core/base/failure.h"
+#include "core/host/host_interfaces.h"
+#include "core/host/plugin_host.h"
+#include "core/ir/host_graph.h"
+#include "core/session/host_kernels.h"
+#include "core/session/session.h"
+
+namespace tenon::session {
+
+void start_host() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    host::register_service_interfaces();
+    host::register_host_interface(TENON_HOST_GRAPH_ID, 0, ir::host_graph_table());
+    host::register_host_interface(TENON_HOST_REGISTRY_ID, 0, host_registry_table());
+    host::register_host_interface(TENON_HOST_KERNELS_ID, 0, host_kernels_table());
+    host::register_host_interface(TENON_HOST_SESSION_ID, 0, host_session_table());
+    (void)host::PluginHost::process();
+  });
+}
+
+}  // namespace tenon::session
+
+extern "C" tenon_code_t tenon_host_open(uint32_t abi, const tenon_host_t** out_host) {
+  using namespace tenon;  // NOLINT: the one place where C meets C++
+  clear_failure();
+  if (out_host == nullptr) return TENON_INVALID_ARGUMENT;
+  session::start_host();
+  *out_host = host::host_table();  // also on failure, so that the caller can read why
+  if (abi >> 16 != TENON_ABI_MAJOR) {
+    return to_abi(error(TENON_FAILED_PRECONDITION, "P0305", "the program speaks ABI {}.{}, and libtenon.so speaks {}.{}", abi >> 16,
+                        abi & 0xffff, TENON_ABI_MAJOR, TENON_ABI_MINOR));
+  }
+  return to_abi(host::PluginHost::process().strict_status());
+}

@@ -1,0 +1,184 @@
+#include "core/session/model.h"
+
+#include <algorithm>
+
+#include "core/base/failure.h"
+#include "core/base/file.h"
+#include "core/base/intern.h"
+#include "core/base/limits.h"
+#include "core/base/str.h"
+#include "core/ir/host_graph.h"
+#include "core/ir/serial.h"
+#include "core/session/plugins.h"
+
+namespace tenon::session {
+namespace {
+
+constexpr size_t kHeadBytes = 4096;
+
+bool is_tir(std::string_view path, std::span<const std::byte> head) {
+  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+  return path.ends_with(".tir") || path.ends_with(".tirb") || text.starts_with("TENONIR");
+}
+
+Result<std::span<const std::byte>> bytes_of(ir::Blob& blob) {
+  TENON_ASSIGN_OR_RETURN(const void* data, blob.data());
+  return std::span(static_cast<const std::byte*>(data), blob.size_bytes());
+}
+
+Result<ir::Ref<ir::Blob>> map_user_file(std::string_view path) {
+  TENON_ASSIGN_OR_RETURN(const File file, open_user_file(path));
+  TENON_ASSIGN_OR_RETURN(auto region, map_file(file));
+  return ir::blob_mapped(std::move(region));
+}
+
+// FILE.tir.bin beside FILE.tir; null when there is none, which the reader complains of if it needs it.
+Result<ir::Ref<ir::Blob>> sidecar_of(std::string_view name, std::string_view folder) {
+  if (folder.empty()) return ir::Ref<ir::Blob>();
+  Result<File> file = open_beneath(folder, std::string(file_name_of(name)) + ".bin");
+  if (!file.ok()) {
+    if (file.status().code() == TENON_NOT_FOUND) return ir::Ref<ir::Blob>();
+    return std::move(file).status();
+  }
+  TENON_ASSIGN_OR_RETURN(auto region, map_file(*file));
+  return ir::blob_mapped(std::move(region));
+}
+
+// The frontend that is surest that `head` is its format.
+Result<Frontend> choose(std::string_view path, std::span<const std::byte> head, bool tensors) {
+  TENON_ASSIGN_OR_RETURN(const std::vector<Frontend> all, frontends_for(path));
+  const Frontend* best = nullptr;
+  uint32_t best_answer = 0;
+  std::string names;
+  for (const Frontend& frontend : all) {
+    const bool able = tensors ? frontend.api->read_tensors != nullptr : frontend.api->load != nullptr;
+    names += (names.empty() ? "" : ", ") + frontend.name;
+    if (!able) continue;
+    const uint32_t answer =
+        frontend.api->accepts(frontend.api->self, to_abi_str(path), head.data(), std::min(head.size(), kHeadBytes));
+    if (answer > best_answer) {
+      best = &frontend;
+      best_answer = answer;
+    }
+  }
+  if (best != nullptr) return *best;
+  return error(TENON_INVALID_ARGUMENT, "T0791", "no frontend takes {} as {} (asked: {})", quoted(path),
+               tensors ? "tensors" : "a model", names);
+}
+
+tenon_source_t source_of(std::string_view name, std::string_view folder, ir::Blob& bytes,
+                         std::span<const tenon_key_value_t> options) {
+  tenon_source_t source{};
+  source.size_bytes = sizeof(source);
+  source.name = to_abi_str(name);
+  source.folder = to_abi_str(folder);
+  source.bytes = bytes.abi();
+  source.options = options.data();
+  source.option_count = static_cast<uint32_t>(options.size());
+  return source;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Model>> Model::create(ir::Ref<ir::Graph> graph) {
+  if (!graph->frozen()) {
+    TENON_RETURN_IF_ERROR(graph->verify());
+    graph->freeze();
+  }
+  std::shared_ptr<Model> model(new Model());
+  model->graph_ = std::move(graph);
+  TENON_ASSIGN_OR_RETURN(model->shapes_, runtime::Shapes::create(*ir::host_graph_table(), model->graph_->abi(), {}));
+  model->describe();
+  return model;
+}
+
+void Model::describe_ports(std::span<const runtime::Port> ports, std::vector<tenon_port_t>* out) {
+  for (const runtime::Port& port : ports) {
+    std::vector<tenon_str_t>& texts = dim_texts_.emplace_back();
+    std::vector<int64_t>& dims = dims_.emplace_back();
+    for (size_t i = 0; i < port.dims.size(); ++i) {
+      texts.push_back(to_abi_str(port.dim_texts[i]));
+      dims.push_back(port.dims[i] >= 0 ? port.dims[i] : -1);
+    }
+    tenon_port_t record{};
+    record.size_bytes = sizeof(record);
+    record.dtype = port.dtype;
+    record.rank = static_cast<uint32_t>(port.dims.size());
+    record.name = to_abi_str(port.name);
+    record.dim_texts = texts.data();
+    record.dims = dims.data();
+    out->push_back(record);
+  }
+}
+
+void Model::describe() {
+  describe_ports(shapes_.inputs(), &inputs_);
+  describe_ports(shapes_.outputs(), &outputs_);
+  for (ir::Symbol s : graph_->region(graph_->main()).symbols) {
+    symbol_names_.push_back(to_abi_str(sym_text(graph_->dims().symbol(s).name)));
+  }
+  info_.size_bytes = sizeof(info_);
+  info_.input_count = static_cast<uint32_t>(inputs_.size());
+  info_.output_count = static_cast<uint32_t>(outputs_.size());
+  info_.symbol_count = static_cast<uint32_t>(symbol_names_.size());
+  info_.inputs = inputs_.data();
+  info_.outputs = outputs_.data();
+  info_.symbol_names = symbol_names_.data();
+  info_.node_count = graph_->live_node_count();
+  for (ir::Value v = 0; v < graph_->value_limit(); ++v) {
+    if (graph_->value(v).kind == TENON_VALUE_CONSTANT) info_.constant_bytes += graph_->value(v).blob->size_bytes();
+  }
+}
+
+Result<std::shared_ptr<Model>> Model::load(std::string_view path, std::span<const tenon_key_value_t> options) {
+  TENON_ASSIGN_OR_RETURN(ir::Ref<ir::Blob> bytes, map_user_file(path));
+  return load_bytes(std::move(bytes), path, folder_of(path), options);
+}
+
+Result<std::shared_ptr<Model>> Model::load_bytes(ir::Ref<ir::Blob> bytes, std::string_view name, std::string_view folder,
+                                                 std::span<const tenon_key_value_t> options) {
+  TENON_ASSIGN_OR_RETURN(const std::span<const std::byte> head, bytes_of(*bytes));
+  if (is_tir(name, head)) {
+    TENON_RETURN_IF_ERROR(check_limit(Limit::kTextBytes, bytes->size_bytes(), quoted(name)));
+    TENON_ASSIGN_OR_RETURN(ir::Ref<ir::Blob> sidecar, sidecar_of(name, folder));
+    TENON_ASSIGN_OR_RETURN(ir::Ref<ir::Graph> graph, ir::read_graph(std::move(bytes), name, std::move(sidecar)));
+    return create(std::move(graph));
+  }
+  TENON_ASSIGN_OR_RETURN(const Frontend frontend, choose(name, head, false));
+  const tenon_source_t source = source_of(name, folder, *bytes, options);
+  tenon_graph_t* graph = nullptr;
+  clear_failure();
+  TENON_RETURN_IF_ERROR(from_abi(frontend.api->load(frontend.api->self, &source, &graph),
+                                 fmt::format("frontend {}: load", quoted(frontend.name))));
+  if (graph == nullptr) return error(TENON_INTERNAL, "T0792", "frontend {} loaded nothing", quoted(frontend.name));
+  return create(ir::Ref<ir::Graph>::adopt(ir::Graph::from(graph)));
+}
+
+Status read_tensors(std::string_view path, const tenon_tensor_sink_t& sink) {
+  TENON_ASSIGN_OR_RETURN(const ir::Ref<ir::Blob> bytes, map_user_file(path));
+  TENON_ASSIGN_OR_RETURN(const std::span<const std::byte> head, bytes_of(*bytes));
+  TENON_ASSIGN_OR_RETURN(const Frontend frontend, choose(path, head, true));
+  const tenon_source_t source = source_of(path, folder_of(path), *bytes, {});
+  clear_failure();
+  return from_abi(frontend.api->read_tensors(frontend.api->self, &source, &sink),
+                  fmt::format("frontend {}: read_tensors", quoted(frontend.name)));
+}
+
+Status write_tensor(std::string_view path, const tenon_tensor_t& tensor) {
+  TENON_ASSIGN_OR_RETURN(const std::vector<Frontend> all, frontends_for(path));
+  for (const Frontend& frontend : all) {
+    if (frontend.api->write_tensor == nullptr) continue;
+    std::string bytes;
+    const tenon_sink_t sink{&bytes, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
+                              static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
+                              return TENON_OK;
+                            }};
+    clear_failure();
+    TENON_RETURN_IF_ERROR(from_abi(frontend.api->write_tensor(frontend.api->self, &tensor, &sink),
+                                   fmt::format("frontend {}: write_tensor", quoted(frontend.name))));
+    return write_file(path, bytes);
+  }
+  return error(TENON_INVALID_ARGUMENT, "T0791", "no frontend writes tensors as {}", quoted(path));
+}
+
+}  // namespace tenon::session

@@ -1,0 +1,50 @@
+// A loaded model: a frozen graph and what it tells of its ports. And the ways to get one.
+//
+// Threads: immutable; safe.
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tenon/abi/session.h>
+
+#include "core/ir/graph.h"
+#include "core/runtime/shapes.h"
+
+namespace tenon::session {
+
+class Model {
+ public:
+  // Verifies and freezes; the graph is not to be changed afterwards.
+  static Result<std::shared_ptr<Model>> create(ir::Ref<ir::Graph> graph);
+  // Any file that a frontend or .tir takes.
+  static Result<std::shared_ptr<Model>> load(std::string_view path, std::span<const tenon_key_value_t> options);
+  // name: for diagnostics and the extension; folder: for files beside it, may be empty.
+  static Result<std::shared_ptr<Model>> load_bytes(ir::Ref<ir::Blob> bytes, std::string_view name, std::string_view folder,
+                                                   std::span<const tenon_key_value_t> options);
+
+  const ir::Ref<ir::Graph>& graph() const { return graph_; }
+  const tenon_model_info_t& info() const { return info_; }  // borrows from this
+
+ private:
+  Model() = default;
+  void describe();
+  void describe_ports(std::span<const runtime::Port> ports, std::vector<tenon_port_t>* out);
+
+  ir::Ref<ir::Graph> graph_;
+  runtime::Shapes shapes_;
+  std::deque<std::vector<tenon_str_t>> dim_texts_;
+  std::deque<std::vector<int64_t>> dims_;
+  std::vector<tenon_port_t> inputs_, outputs_;
+  std::vector<tenon_str_t> symbol_names_;
+  tenon_model_info_t info_{};
+};
+
+// Tensors of a file through the frontends, in file order.
+Status read_tensors(std::string_view path, const tenon_tensor_sink_t& sink);
+// Writes a file by its extension.
+Status write_tensor(std::string_view path, const tenon_tensor_t& tensor);
+
+}  // namespace tenon::session

@@ -1,0 +1,74 @@
+#include "core/session/pipeline.h"
+
+#include "core/ir/host_graph.h"
+#include "core/pass/pipeline.h"
+#include "core/host/host_interfaces.h"
+#include "core/session/pass_source.h"
+
+namespace tenon::session {
+namespace {
+
+// Answers whether a candidate takes a node of a graph that is being changed. Devices are asked about a frozen copy
+// (same indices); the copy is made again when a node is asked about that it does not have, or that changed.
+class ClaimOracle {
+ public:
+  ClaimOracle(const ir::Ref<ir::Graph>& graph, const dispatch::Candidates& candidates)
+      : graph_(graph), candidates_(candidates) {}
+
+  bool operator()(tenon_node_t node) {
+    if (candidates_.devices.empty()) return false;
+    if (copy_ == nullptr || !same(node)) ask();
+    for (const dispatch::Claims& claims : claims_) {
+      if (claims.claimed(node)) return true;
+    }
+    return false;
+  }
+
+ private:
+  bool same(ir::Node n) const {
+    const ir::Graph& copy = *ir::Graph::from(copy_->get());
+    if (n >= copy.node_limit() || !copy.node_live(n) || copy.node(n).op != graph_->node(n).op) return false;
+    const std::span<const ir::Value> a = copy.operands(n), b = graph_->operands(n);
+    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+  }
+  void ask() {
+    ir::Ref<ir::Graph> clone = graph_->clone();
+    clone->freeze();
+    copy_ = std::make_unique<runtime::GraphRef>(ir::host_graph_table(), clone.detach()->abi());
+    claims_.clear();
+    for (const auto& device : candidates_.devices) claims_.push_back(dispatch::collect_claims(device, *copy_));
+  }
+
+  const ir::Ref<ir::Graph>& graph_;
+  const dispatch::Candidates& candidates_;
+  std::unique_ptr<runtime::GraphRef> copy_;
+  std::vector<dispatch::Claims> claims_;
+};
+
+}  // namespace
+
+pass::Registry& pass_registry() {
+  static auto* registry = new pass::Registry(pass_source());
+  return *registry;
+}
+
+const pass::HostTables& host_tables() {
+  static const pass::HostTables tables = [] {
+    pass::HostTables t{};
+    t.graph = ir::host_graph_table();
+    t.host = host::host_table();
+    return t;
+  }();
+  return tables;
+}
+
+Status run_pipeline(const ir::Ref<ir::Graph>& graph, std::string_view pipeline, const dispatch::Candidates& candidates) {
+  ClaimOracle oracle(graph, candidates);
+  pass::Settings settings;
+  settings.claimed = [&oracle](tenon_node_t node) { return oracle(node); };
+  Result<std::vector<pass::Report>> reports = pass::run_pipeline(
+      host_tables(), pass_registry(), graph->abi(), pipeline.empty() ? pass::kStandardPipeline : pipeline, settings);
+  return reports.ok() ? Status() : std::move(reports).status();
+}
+
+}  // namespace tenon::session

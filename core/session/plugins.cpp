@@ -1,0 +1,157 @@
+#include "core/session/plugins.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "core/base/file.h"
+#include "core/base/str.h"
+#include "core/dispatch/kernel_device.h"
+#include "core/host/plugin_host.h"
+#include "core/session/pass_source.h"
+
+namespace tenon::session {
+
+using host::Candidate;
+using host::PluginHost;
+
+namespace {
+
+bool provides(const Candidate& candidate, std::string_view kind, std::string_view name) {
+  return std::any_of(candidate.manifest.provides.begin(), candidate.manifest.provides.end(), [&](const host::Provided& p) {
+    return p.kind == kind && (name.empty() || p.name == name);
+  });
+}
+
+int64_t priority_of(std::string_view plugin) {
+  for (const auto& candidate : PluginHost::process().candidates()) {
+    if (candidate->name() == plugin) return candidate->manifest.priority;
+  }
+  return 0;
+}
+
+// "cpu (P0401: disabled by ...)" for each plugin that is out and provides (kind, name).
+std::vector<std::string> left_out(std::string_view kind, std::string_view name) {
+  std::vector<std::string> lines;
+  for (const auto& candidate : PluginHost::process().candidates()) {
+    if (candidate->state != host::State::kOff && candidate->state != host::State::kFailed) continue;
+    if (provides(*candidate, kind, name)) lines.push_back(fmt::format("plugin {}: {}", quoted(candidate->name()), candidate->reason()));
+  }
+  return lines;
+}
+
+std::string suffix(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += "; " + line;
+  return text;
+}
+
+// The last extension, with its dot, in lower case: ".onnx".
+std::string extension_of(std::string_view path) {
+  const std::string_view name = file_name_of(path);
+  const size_t dot = name.rfind('.');
+  std::string extension(dot == std::string_view::npos ? "" : name.substr(dot));
+  for (char& c : extension) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return extension;
+}
+
+class PassSource final : public pass::Source {
+ public:
+  Result<const tenon_passes_t*> table(std::string_view name) override {
+    Result<const tenon_passes_t*> found = PluginHost::process().find<tenon_passes_t>("pass", name, TENON_PASS_ID);
+    if (found.ok() || found.status().error_code() != "P0901") return found;
+    // Nobody provides it: the pass registry makes a better sentence, with a suggestion.
+    return error(TENON_NOT_FOUND, "P0901", "{}", found.status().message());
+  }
+  std::vector<std::string> names() override { return PluginHost::process().provided_names("pass"); }
+};
+
+}  // namespace
+
+pass::Source& pass_source() {
+  static auto* source = new PassSource();
+  return *source;
+}
+
+std::vector<std::string> device_kinds(bool only_automatic) {
+  std::vector<std::string> kinds;
+  for (const host::Provider& provider : PluginHost::process().providers("device")) {
+    if (only_automatic && priority_of(provider.plugin) < 0) continue;
+    if (std::find(kinds.begin(), kinds.end(), provider.name) == kinds.end()) kinds.push_back(provider.name);
+  }
+  return kinds;
+}
+
+Result<runtime::DeviceApis> device_apis(std::string_view kind) {
+  static std::mutex mutex;
+  static auto* known = new std::map<std::string, runtime::DeviceApis, std::less<>>();
+  std::lock_guard lock(mutex);
+  if (auto it = known->find(kind); it != known->end()) return it->second;
+  const std::vector<std::string> kinds = device_kinds(false);
+  if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) {
+    const std::vector<std::string> out = left_out("device", kind);
+    const std::string sentence = out.empty() ? fmt::format("there is no device {}{}", quoted(kind), did_you_mean(kind, kinds))
+                                             : fmt::format("device {} is not available{}", quoted(kind), suffix(out));
+    return error(TENON_NOT_FOUND, "T0502", "{} (devices: {})", sentence, kinds.empty() ? "none" : join_names(kinds));
+  }
+  Result<const host::Plugin*> plugin = PluginHost::process().load_provider("device", kind);
+  if (!plugin.ok()) {
+    return error(TENON_UNAVAILABLE, "T0503", "device {} cannot be used: {}", quoted(kind), plugin.status().message());
+  }
+  const host::Plugin& p = **plugin;
+  runtime::DeviceApis apis;
+  apis.plugin = p.name();
+  apis.device = p.table<tenon_device_api_t>(TENON_DEVICE_ID);
+  apis.compile = p.table<tenon_compile_api_t>(TENON_COMPILE_ID);
+  apis.queue = p.table<tenon_queue_api_t>(TENON_QUEUE_ID);
+  if (apis.device == nullptr) {
+    return error(TENON_UNAVAILABLE, "T0503", "plugin {} provides device {} and has no {}", quoted(p.name()), quoted(kind), TENON_DEVICE_ID);
+  }
+  if (apis.compile == nullptr) {
+    const auto* kernels = p.table<tenon_kernels_api_t>(TENON_KERNELS_ID);
+    if (kernels == nullptr) {
+      return error(TENON_UNAVAILABLE, "T0503", "plugin {} provides device {} with neither {} nor {}", quoted(p.name()), quoted(kind),
+                   TENON_COMPILE_ID, TENON_KERNELS_ID);
+    }
+    apis.compile = dispatch::compile_from_kernels(apis.device, kernels, p.name());
+    apis.queue = nullptr;  // single kernels are complete when they return
+  }
+  known->emplace(kind, apis);
+  return apis;
+}
+
+std::string devices_left_out() {
+  std::string text;
+  for (const std::string& line : left_out("device", "")) text += "\n  " + line;
+  return text;
+}
+
+Result<std::vector<Frontend>> frontends_for(std::string_view path) {
+  PluginHost& plugins = PluginHost::process();
+  const std::string extension = extension_of(path);
+  std::vector<const host::Plugin*> loaded;
+  std::string failures;
+  for (const host::Provider& provider : plugins.providers("extension")) {
+    if (provider.name != extension) continue;
+    Result<const host::Plugin*> plugin = plugins.load(provider.plugin);
+    if (!plugin.ok()) {
+      failures += "; " + plugin.status().text();
+    } else if (std::find(loaded.begin(), loaded.end(), *plugin) == loaded.end()) {
+      loaded.push_back(*plugin);
+    }
+  }
+  // A file whose extension somebody owns is not offered to others: better a clear refusal than a lucky guess.
+  const std::vector<std::string> out = left_out("extension", extension);
+  if (loaded.empty() && out.empty() && failures.empty()) loaded = plugins.load_all("frontend");
+  std::vector<Frontend> frontends;
+  for (const host::Plugin* plugin : loaded) {
+    const auto* api = plugin->table<tenon_frontend_api_t>(TENON_FRONTEND_ID);
+    if (api != nullptr) frontends.push_back({plugin->name(), api});
+  }
+  if (!frontends.empty()) return frontends;
+  const std::vector<std::string> extensions = plugins.provided_names("extension");
+  return error(TENON_NOT_FOUND, "T0790", "no frontend that is enabled reads {}{}{} (extensions: .tir{}{})", quoted(path), suffix(out), failures,
+               extensions.empty() ? "" : ", ", join_names(extensions));
+}
+
+}  // namespace tenon::session

@@ -1,0 +1,35 @@
+// What sessions ask of the plugin host: devices and frontends by name. The only file of this room that knows
+// core/host.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tenon/abi/frontend.h>
+
+#include "core/base/status.h"
+#include "core/runtime/device.h"
+
+namespace tenon::session {
+
+// Kinds of devices that enabled plugins provide ("cpu", "sim"), in the host's order. Loads nothing.
+// only_automatic: leaves out those of plugins with a negative priority, which are used when they are named.
+std::vector<std::string> device_kinds(bool only_automatic);
+
+// The tables of a device kind; loads its plugin. NOT_FOUND T0502 with did-you-mean and the reasons of plugins that
+// would provide it, UNAVAILABLE T0503 when its plugin cannot be used.
+Result<runtime::DeviceApis> device_apis(std::string_view kind);
+
+// One line per plugin that provides a device and is left out: "cpu: P0401: disabled by TENON_PLUGINS_DISABLE=cpu".
+std::string devices_left_out();
+
+struct Frontend {
+  std::string name;
+  const tenon_frontend_api_t* api = nullptr;
+};
+
+// The frontends that may take a file, those that list its extension first. Loads those that do; the others only when
+// none does. T0790 when there is none, with the frontends left out and why.
+Result<std::vector<Frontend>> frontends_for(std::string_view path);
+
+}  // namespace tenon::session

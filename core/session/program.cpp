@@ -1,0 +1,261 @@
+#include "core/session/program.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "core/base/failure.h"
+#include "core/base/intern.h"
+#include "core/base/operation.h"
+#include "core/base/str.h"
+#include "core/ir/host_graph.h"
+#include "core/runtime/trace.h"
+#include "core/session/devices.h"
+#include "core/session/pipeline.h"
+
+namespace tenon::session {
+
+using dispatch::Subgraph;
+using ir::Graph;
+using ir::Node;
+using ir::Value;
+
+class ProgramBuilder {
+ public:
+  ProgramBuilder(const Graph& model, const CompileOptions& options)
+      : options_(options), program_(new Program()), plan_(std::make_shared<runtime::Plan>()) {
+    program_->graph_ = model.clone();
+  }
+
+  Result<std::shared_ptr<Program>> run() {
+    const uint64_t begin = runtime::now_ns();
+    TENON_ASSIGN_OR_RETURN(const dispatch::Candidates candidates, candidates_for(options_.device, options_.no_fallback));
+    TENON_RETURN_IF_ERROR(run_pipeline(program_->graph_, options_.pipeline, candidates));
+    program_->graph_->freeze();
+    const tenon_host_graph_t* api = ir::host_graph_table();
+    api->retain(api->self, program_->graph_->abi());
+    const runtime::GraphRef ref(api, program_->graph_->abi());
+    TENON_ASSIGN_OR_RETURN(program_->placement_, dispatch::place(ref, candidates));
+    TENON_RETURN_IF_ERROR(cut());
+    TENON_RETURN_IF_ERROR(compile_segments());
+    TENON_RETURN_IF_ERROR(make_plan());
+    program_->plan_ = plan_;
+    program_->compile_ms_ = static_cast<double>(runtime::now_ns() - begin) / 1e6;
+    return program_;
+  }
+
+ private:
+  const Graph& graph() const { return *program_->graph_; }
+
+  uint32_t plan_device(uint32_t asked) {
+    const std::shared_ptr<runtime::Device>& device = program_->placement_.asked[asked].device;
+    const auto it = std::find(plan_->devices.begin(), plan_->devices.end(), device);
+    if (it == plan_->devices.end()) plan_->devices.push_back(device);
+    return static_cast<uint32_t>(std::find(plan_->devices.begin(), plan_->devices.end(), device) - plan_->devices.begin());
+  }
+
+  // ---- Segments ----
+  Status cut() {
+    std::vector<uint32_t> segment_of(graph().node_limit(), ir::kNone);
+    const std::vector<dispatch::Segment>& segments = program_->placement_.segments;
+    for (uint32_t s = 0; s < segments.size(); ++s) {
+      for (Node n : segments[s].nodes) segment_of[n] = s;
+    }
+    const std::vector<bool> crosses = crossing_values(segment_of);
+    for (const dispatch::Segment& segment : segments) {
+      CompiledSegment out;
+      out.device = plan_device(segment.device);
+      out.owner = plan_->devices[out.device];
+      out.nodes = segment.nodes;
+      if (segments.size() != 1 || !dispatch::take_whole(graph(), &out.subgraph)) {
+        std::vector<Value> outputs;
+        for (Node n : segment.nodes) {
+          for (Value v : graph().results(n)) {
+            if (crosses[v]) outputs.push_back(v);
+          }
+        }
+        TENON_ASSIGN_OR_RETURN(out.subgraph, dispatch::extract(graph(), segment.nodes, outputs, graph().name()));
+      }
+      program_->segments_.push_back(std::move(out));
+    }
+    return {};
+  }
+
+  // Values that another segment or the program's caller reads.
+  std::vector<bool> crossing_values(std::span<const uint32_t> segment_of) const {
+    std::vector<bool> crosses(graph().value_limit(), false);
+    auto read = [&](Value v, uint32_t by) {
+      if (v == ir::kNone || graph().value(v).kind != TENON_VALUE_RESULT) return;
+      const uint32_t maker = segment_of[graph().value(v).node];
+      if (maker != by) crosses[v] = true;
+    };
+    for (Node n : graph().nodes(graph().main())) {
+      for (Value v : graph().operands(n)) read(v, segment_of[n]);
+      for (ir::Region r : graph().regions(n)) {
+        for (Value v : graph().captures(r)) read(v, segment_of[n]);
+      }
+    }
+    for (Value v : graph().region(graph().main()).yields) read(v, ir::kNone);
+    return crosses;
+  }
+
+  Status compile_segments() {
+    std::vector<CompiledSegment>& segments = program_->segments_;
+    for (size_t i = 0; i < segments.size(); ++i) {
+      TENON_RETURN_IF_ERROR(check_cancelled());
+      report_progress("compile", i, segments.size());
+      TENON_RETURN_IF_ERROR(compile_segment(&segments[i]), "compiling {} nodes for device {}", segments[i].nodes.size(),
+                            plan_->devices[segments[i].device]->name());
+    }
+    report_progress("compile", segments.size(), segments.size());
+    return {};
+  }
+
+  Status compile_segment(CompiledSegment* segment) {
+    const std::shared_ptr<runtime::Device>& device = plan_->devices[segment->device];
+    const tenon_compile_api_t* api = device->apis().compile;
+    std::vector<tenon_key_value_t> options;
+    for (const auto& [key, value] : options_.options) {
+      if (key.starts_with(std::string(from_abi_str(device->info().kind)) + ".")) {
+        options.push_back({to_abi_str(key), to_abi_str(value)});
+      }
+    }
+    tenon_compile_options_t record{};
+    record.size_bytes = sizeof(record);
+    record.deterministic = options_.deterministic ? 1 : 0;
+    record.options = options.data();
+    record.option_count = static_cast<uint32_t>(options.size());
+    std::string bytes;
+    const tenon_sink_t sink{&bytes, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
+                              static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
+                              return TENON_OK;
+                            }};
+    {
+      auto guard = device->serialise();
+      clear_failure();
+      TENON_RETURN_IF_ERROR(device->check(
+          api->compile(api->self, device->target(), segment->subgraph.graph->abi(), &record, &segment->artifact), "compile"));
+      if (segment->artifact == nullptr) {
+        return error(TENON_INTERNAL, "T0505", "device {} compiled to nothing", quoted(device->name()));
+      }
+      segment->info.size_bytes = sizeof(segment->info);
+      TENON_RETURN_IF_ERROR(device->check(api->artifact_info(api->self, segment->artifact, &segment->info), "artifact_info"));
+      TENON_RETURN_IF_ERROR(device->check(api->artifact_bytes(api->self, segment->artifact, &sink), "artifact_bytes"));
+    }
+    const Graph& sub = *segment->subgraph.graph;
+    std::vector<tenon_blob_t*> constants;
+    for (Value v = 0; v < sub.value_limit(); ++v) {
+      if (sub.value(v).kind == TENON_VALUE_CONSTANT) constants.push_back(sub.value(v).blob->abi());
+    }
+    std::vector<uint32_t> ranks;
+    for (Value v : segment->subgraph.outputs) ranks.push_back(graph().type(v).rank);
+    TENON_ASSIGN_OR_RETURN(auto executable, runtime::Executable::load(device, std::as_bytes(std::span(bytes)), constants,
+                                                                      std::move(ranks)));
+    plan_->executables.push_back(std::move(executable));
+    return {};
+  }
+
+  // ---- Plan ----
+  Status make_plan() {
+    plan_->api = ir::host_graph_table();
+    std::vector<runtime::Assertion> assertions;
+    for (const ir::DimFact& fact : graph().facts()) assertions.push_back({fact.rel, fact.a, fact.b});
+    TENON_ASSIGN_OR_RETURN(plan_->shapes, runtime::Shapes::create(*plan_->api, program_->graph_->abi(), std::move(assertions)));
+    likely_ = dispatch::likely_sizes(graph());
+    for (uint32_t s = 0; s < program_->segments_.size(); ++s) add_segment(s);
+    for (Value v : graph().region(graph().main()).yields) {
+      const uint32_t slot = slot_of(v);
+      plan_->output_slots.push_back(slot);
+      bring(slot, runtime::kHostPlace, v);
+    }
+    for (uint32_t i = 0; i < plan_->steps.size(); ++i) {
+      const runtime::Step& step = plan_->steps[i];
+      if (step.kind == runtime::Step::Kind::kCopy) plan_->slots[step.slot].last_step = i;
+      for (uint32_t slot : step.inputs) plan_->slots[slot].last_step = i;
+      for (uint32_t slot : step.outputs) plan_->slots[slot].last_step = i;
+    }
+    for (uint32_t slot : plan_->output_slots) plan_->slots[slot].last_step = UINT32_MAX;
+    return {};
+  }
+
+  void add_segment(uint32_t index) {
+    const CompiledSegment& segment = program_->segments_[index];
+    runtime::Step step;
+    step.device = segment.device;
+    step.executable = index;
+    for (Value v : segment.subgraph.inputs) {
+      const uint32_t slot = slot_of(v);
+      bring(slot, segment.device, v);
+      step.inputs.push_back(slot);
+    }
+    for (Value v : segment.subgraph.outputs) {
+      const uint32_t slot = slot_of(v);
+      places_[slot].push_back(segment.device);
+      step.outputs.push_back(slot);
+    }
+    step.symbols = segment.subgraph.symbols;
+    step.out_symbols = segment.subgraph.out_symbols;
+    plan_->steps.push_back(std::move(step));
+  }
+
+  uint32_t slot_of(Value v) {
+    auto [it, fresh] = slots_.try_emplace(v, static_cast<uint32_t>(plan_->slots.size()));
+    if (!fresh) return it->second;
+    const ir::ValueData& data = graph().value(v);
+    runtime::Slot slot;
+    slot.dtype = graph().type(v).dtype;
+    slot.dims.assign(graph().type(v).dims, graph().type(v).dims + graph().type(v).rank);
+    if (data.kind == TENON_VALUE_ARGUMENT) {
+      slot.source = runtime::Slot::Source::kInput;
+      slot.input = data.index;
+    } else if (data.kind == TENON_VALUE_CONSTANT) {
+      slot.source = runtime::Slot::Source::kConstant;
+      slot.constant = data.blob->abi();
+    }
+    plan_->slots.push_back(std::move(slot));
+    places_.emplace_back();
+    if (data.kind != TENON_VALUE_RESULT) places_.back().push_back(runtime::kHostPlace);
+    return it->second;
+  }
+
+  // A copy step unless the value is there already.
+  void bring(uint32_t slot, uint32_t place, Value v) {
+    std::vector<uint32_t>& places = places_[slot];
+    if (std::find(places.begin(), places.end(), place) != places.end()) return;
+    runtime::Step step;
+    step.kind = runtime::Step::Kind::kCopy;
+    step.slot = slot;
+    step.device = place;
+    const uint32_t from = places.front();
+    const bool shared = shares_host(from) && shares_host(place);
+    const bool between_devices = from != runtime::kHostPlace && place != runtime::kHostPlace;
+    if (!shared || between_devices) program_->copies_.push_back({v, place_name(from), place_name(place), bytes_of(v)});
+    plan_->steps.push_back(std::move(step));
+    places.push_back(place);
+  }
+
+  bool shares_host(uint32_t place) const { return place == runtime::kHostPlace || plan_->devices[place]->host_visible(); }
+  std::string place_name(uint32_t place) const { return place == runtime::kHostPlace ? "host" : plan_->devices[place]->name(); }
+
+  double bytes_of(Value v) const { return dispatch::likely_bytes(graph(), v, likely_); }
+
+  const CompileOptions& options_;
+  std::shared_ptr<Program> program_;
+  std::shared_ptr<runtime::Plan> plan_;
+  std::unordered_map<Value, uint32_t> slots_;
+  std::vector<std::vector<uint32_t>> places_;  // by slot: where the value is
+  std::vector<int64_t> likely_;
+};
+
+Result<std::shared_ptr<Program>> Program::compile(const Graph& model, const CompileOptions& options) {
+  return ProgramBuilder(model, options).run();
+}
+
+Program::~Program() {
+  for (CompiledSegment& segment : segments_) {
+    if (segment.artifact == nullptr) continue;
+    const tenon_compile_api_t* api = segment.owner->apis().compile;
+    api->artifact_release(api->self, segment.artifact);
+  }
+}
+
+}  // namespace tenon::session

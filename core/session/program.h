@@ -1,0 +1,71 @@
+// A model compiled for devices: placement, segments, executables and the plan that ties them.
+//
+// Threads: immutable once made; safe.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/dispatch/extract.h"
+#include "core/dispatch/placement.h"
+#include "core/runtime/plan.h"
+
+namespace tenon::session {
+
+struct CompileOptions {
+  std::string device, pipeline;
+  bool no_fallback = false, deterministic = false;
+  std::vector<std::pair<std::string, std::string>> options;  // "cpu.opt" = "2"
+};
+
+// One segment with what the device made of it.
+struct CompiledSegment {
+  uint32_t device = 0;  // of the plan
+  std::shared_ptr<runtime::Device> owner;
+  std::vector<ir::Node> nodes;
+  dispatch::Subgraph subgraph;
+  tenon_artifact_t* artifact = nullptr;  // kept for dumps
+  tenon_artifact_info_t info{};
+};
+
+// A copy between places, for the report.
+struct CopyRecord {
+  ir::Value value = ir::kNone;
+  std::string from, to;
+  double bytes = 0;  // with symbols at their hints
+};
+
+class Program {
+ public:
+  // Passes, placement, compilation and loading. Errors of each with what was being done.
+  static Result<std::shared_ptr<Program>> compile(const ir::Graph& model, const CompileOptions& options);
+  ~Program();
+  Program(const Program&) = delete;
+
+  const ir::Graph& graph() const { return *graph_; }
+  const std::shared_ptr<const runtime::Plan>& plan() const { return plan_; }
+  const dispatch::Placement& placement() const { return placement_; }
+  const std::vector<CompiledSegment>& segments() const { return segments_; }
+  const std::vector<CopyRecord>& copies() const { return copies_; }
+  double compile_ms() const { return compile_ms_; }
+
+  std::string placement_json() const;
+  std::string placement_summary() const;
+  // T0508 listing what there is.
+  Result<std::string> dump(std::string_view what) const;
+
+ private:
+  friend class ProgramBuilder;
+  Program() = default;
+  Result<std::string> dump_device(std::string_view device, std::string_view what) const;
+
+  ir::Ref<ir::Graph> graph_;
+  dispatch::Placement placement_;
+  std::vector<CompiledSegment> segments_;
+  std::vector<CopyRecord> copies_;
+  std::shared_ptr<const runtime::Plan> plan_;
+  double compile_ms_ = 0;
+};
+
+}  // namespace tenon::session

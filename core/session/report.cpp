@@ -1,0 +1,139 @@
+// What a program says about itself: placement as JSON, the one line for people, dumps.
+#include <algorithm>
+#include <map>
+
+#include "core/base/failure.h"
+#include "core/base/str.h"
+#include "core/ir/serial.h"
+#include "core/session/program.h"
+
+namespace tenon::session {
+
+using ir::Node;
+
+namespace {
+
+constexpr size_t kOpsInSummary = 4;
+
+struct Text {
+  std::string text;
+  tenon_sink_t sink() {
+    return {this, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
+              static_cast<Text*>(self)->text.append(static_cast<const char*>(data), size);
+              return TENON_OK;
+            }};
+  }
+};
+
+std::string refusals_json(const dispatch::Placement& placement, Node n) {
+  std::string out;
+  for (const dispatch::Claims& claims : placement.asked) {
+    if (claims.claimed(n)) continue;
+    out += fmt::format("{}{{\"device\":{},\"code\":{},\"reason\":{}}}", out.empty() ? "" : ",",
+                       json_quoted(claims.device->name()), claims.refusals[n].code, json_quoted(claims.refusals[n].reason));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string Program::placement_json() const {
+  std::map<std::string, std::array<double, 2>> bytes;  // in, out
+  std::string copies;
+  for (const CopyRecord& copy : copies_) {
+    bytes[copy.to][0] += copy.bytes;
+    bytes[copy.from][1] += copy.bytes;
+    copies += fmt::format("{}{{\"value\":{},\"from\":{},\"to\":{},\"bytes\":{:.0f}}}", copies.empty() ? "" : ",", copy.value,
+                          json_quoted(copy.from), json_quoted(copy.to), copy.bytes);
+  }
+  std::string devices;
+  for (size_t d = 0; d < plan_->devices.size(); ++d) {
+    size_t nodes = 0;
+    for (const CompiledSegment& segment : segments_) nodes += segment.device == d ? segment.nodes.size() : 0;
+    const std::string& name = plan_->devices[d]->name();
+    devices += fmt::format("{}{{\"device\":{},\"nodes\":{},\"bytes_in\":{:.0f},\"bytes_out\":{:.0f}}}", d == 0 ? "" : ",",
+                           json_quoted(name), nodes, bytes[name][0], bytes[name][1]);
+  }
+  std::string nodes;
+  for (Node n : graph_->nodes(graph_->main())) {
+    nodes += fmt::format("{}\n{{\"node\":{},\"op\":{},\"device\":{},\"origins\":{},\"refusals\":[{}]}}", nodes.empty() ? "" : ",", n,
+                         json_quoted(graph_->op_name(n)), json_quoted(placement_.asked[placement_.at[n]].device->name()),
+                         json_quoted(graph_->node(n).loc == 0 ? "" : graph_->loc_text(graph_->node(n).loc)),
+                         refusals_json(placement_, n));
+  }
+  return fmt::format("{{\"schema\":1,\"devices\":[{}],\"nodes\":[{}],\"copies\":[{}]}}\n", devices, nodes, copies);
+}
+
+// "12 of 340 nodes on cpu: add, sort (sim: no sort here)". Names the devices that took the fewer nodes.
+std::string Program::placement_summary() const {
+  if (plan_->devices.size() < 2) return "";
+  const size_t total = graph_->nodes(graph_->main()).size();
+  std::vector<size_t> counts(plan_->devices.size(), 0);
+  for (const CompiledSegment& segment : segments_) counts[segment.device] += segment.nodes.size();
+  // The device that was asked first is the rule; the others are told.
+  std::string text;
+  for (size_t d = 0; d < counts.size(); ++d) {
+    const std::string& name = plan_->devices[d]->name();
+    if (name == placement_.asked[0].device->name()) continue;
+    std::map<std::string, size_t> ops;
+    std::string reason;
+    for (const CompiledSegment& segment : segments_) {
+      for (Node n : segment.device == d ? std::span<const Node>(segment.nodes) : std::span<const Node>()) {
+        ++ops[std::string(graph_->op_name(n))];
+        const dispatch::Refusal& refusal = placement_.asked[0].refusals[n];
+        if (reason.empty() && !refusal.reason.empty()) reason = refusal.reason;
+      }
+    }
+    text += fmt::format("{}{} of {} nodes on {}: ", text.empty() ? "" : "; ", counts[d], total, name);
+    size_t shown = 0;
+    for (const auto& [op, count] : ops) {
+      if (++shown <= kOpsInSummary) text += (shown == 1 ? "" : ", ") + printable(op);
+    }
+    if (ops.size() > kOpsInSummary) text += fmt::format(" and {} more", ops.size() - kOpsInSummary);
+    if (!reason.empty()) text += fmt::format(" ({}: {})", placement_.asked[0].device->name(), printable(reason));
+  }
+  return text + "\n";
+}
+
+Result<std::string> Program::dump(std::string_view what) const {
+  if (what == "graph") {
+    TENON_ASSIGN_OR_RETURN(ir::TextForm form, ir::write_text(*graph_));
+    return std::move(form.text);
+  }
+  if (what == "partition") {
+    std::string text;
+    for (size_t i = 0; i < segments_.size(); ++i) {
+      TENON_ASSIGN_OR_RETURN(const ir::TextForm form, ir::write_text(*segments_[i].subgraph.graph));
+      text += fmt::format("// segment {} on {}: {} nodes\n{}\n", i, segments_[i].owner->name(), segments_[i].nodes.size(), form.text);
+    }
+    return text;
+  }
+  const size_t slash = what.find('/');
+  if (slash != std::string_view::npos) return dump_device(what.substr(0, slash), what.substr(slash + 1));
+  return error(TENON_NOT_FOUND, "T0508", "a program has no part {}; it has `graph`, `partition` and, for each device, `DEVICE/l1`, "
+               "`DEVICE/l2`, `DEVICE/source`, `DEVICE/plan` and `DEVICE/asm` as far as the device knows them", quoted(what));
+}
+
+Result<std::string> Program::dump_device(std::string_view device, std::string_view what) const {
+  Text out;
+  bool found = false;
+  for (const CompiledSegment& segment : segments_) {
+    if (segment.owner->name() != device) continue;
+    found = true;
+    const tenon_compile_api_t* api = segment.owner->apis().compile;
+    if (api->dump == nullptr) return error(TENON_NOT_FOUND, "T0508", "device {} shows nothing of what it makes", quoted(device));
+    const tenon_sink_t sink = out.sink();
+    clear_failure();
+    const tenon_code_t code = api->dump(api->self, segment.artifact, to_abi_str(what), &sink);
+    if (code != TENON_OK) {
+      const Status why = from_abi(code, fmt::format("device {}: dump", quoted(device)));
+      return error(code, "T0508", "device {} has no {}: {}", quoted(device), quoted(what), why.message());
+    }
+  }
+  if (found) return std::move(out.text);
+  std::string names;
+  for (const auto& d : plan_->devices) names += (names.empty() ? "" : ", ") + d->name();
+  return error(TENON_NOT_FOUND, "T0508", "device {} takes no part in this program; these do: {}", quoted(device), names);
+}
+
+}  // namespace tenon::session

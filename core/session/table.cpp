@@ -1,0 +1,308 @@
+// The C table of sessions: every slot checks its arguments, calls the class behind the handle and records failures.
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "core/base/failure.h"
+#include "core/base/operation.h"
+#include "core/base/str.h"
+#include "core/session/binding.h"
+#include "core/session/model.h"
+#include "core/session/pipeline.h"
+#include "core/session/session.h"
+
+// What the opaque handles are.
+struct tenon_model_t {
+  std::shared_ptr<tenon::session::Model> model;
+};
+struct tenon_program_t {
+  std::shared_ptr<tenon::session::Program> program;
+};
+struct tenon_binding_t {
+  std::unique_ptr<tenon::session::Binding> binding;
+};
+
+namespace tenon::session {
+namespace {
+
+// Runs a slot's body: a failed Status becomes this thread's failure, and so does memory that is not there.
+template <typename F>
+tenon_code_t slot(F&& body) {
+  clear_failure();
+  try {
+    return to_abi(body());
+  } catch (const std::bad_alloc&) {
+    return to_abi(error(TENON_RESOURCE_EXHAUSTED, "T0111", "the system gave no more memory"));
+  }
+}
+
+Status null_argument(std::string_view what) {
+  return error(TENON_INVALID_ARGUMENT, "T0616", "{} was called without its {}", "the session", what);
+}
+#define TENON_REQUIRE(pointer, what) \
+  if ((pointer) == nullptr) return null_argument(what)
+
+// The known prefix of a record that may be older or newer than this host.
+template <typename T>
+T prefix_of(const T* record) {
+  T full{};
+  if (record == nullptr) return full;
+  std::memcpy(static_cast<void*>(&full), record, std::min<size_t>(record->size_bytes, sizeof(T)));
+  full.size_bytes = sizeof(T);
+  return full;
+}
+// Fills as much of the caller's record as it has room for.
+template <typename T>
+void fill(T* out, const T& from) {
+  const uint32_t size = out->size_bytes == 0 ? sizeof(T) : std::min<uint32_t>(out->size_bytes, sizeof(T));
+  std::memcpy(static_cast<void*>(out), &from, size);
+  out->size_bytes = size;
+}
+
+Status write(const tenon_sink_t* sink, std::string_view text) {
+  if (text.empty()) return {};
+  return from_abi(sink->write(sink->self, text.data(), text.size()), "writing to the caller");
+}
+
+// ---- Models ----
+
+Status give_model(Result<std::shared_ptr<Model>> model, tenon_model_t** out) {
+  TENON_RETURN_IF_ERROR(model.ok() ? Status() : std::move(model).status());
+  *out = new tenon_model_t{std::move(*model)};
+  return {};
+}
+
+tenon_code_t model_load(void*, tenon_str_t path, const tenon_key_value_t* options, uint32_t option_count,
+                        tenon_model_t** out) {
+  return slot([&]() -> Status {
+    TENON_REQUIRE(out, "out_model");
+    return give_model(Model::load(from_abi_str(path), {options, option_count}), out);
+  });
+}
+
+tenon_code_t model_load_bytes(void*, tenon_blob_t* bytes, tenon_str_t name, tenon_str_t folder, tenon_model_t** out) {
+  return slot([&]() -> Status {
+    TENON_REQUIRE(bytes, "bytes");
+    TENON_REQUIRE(out, "out_model");
+    return give_model(Model::load_bytes(ir::Ref<ir::Blob>::share(ir::Blob::from(bytes)), from_abi_str(name),
+                                        from_abi_str(folder), {}),
+                      out);
+  });
+}
+
+tenon_code_t model_from_graph(void*, tenon_graph_t* graph, tenon_model_t** out) {
+  return slot([&]() -> Status {
+    TENON_REQUIRE(graph, "graph");
+    TENON_REQUIRE(out, "out_model");
+    return give_model(Model::create(ir::Graph::from(graph)->clone()), out);
+  });
+}
+
+tenon_code_t model_info(void*, tenon_model_t* model, tenon_model_info_t* out) {
+  return slot([&]() -> Status {
+    TENON_REQUIRE(model, "model");
+    TENON_REQUIRE(out, "out_info");
+    fill(out, model->model->info());
+    return {};
+  });
+}
+
+tenon_code_t model_graph(void*, tenon_model_t* model, tenon_graph_t** out) {
+  return slot([&]() -> Status {
+    TENON_REQUIRE(model, "model");
+    TENON_REQUIRE(out, "out_graph");
+    ir::Ref<ir::Graph> graph = model->model->graph();
+    *out = graph.detach()->abi();
+    return {};
+  });
+}
+
+void model_release(void*, tenon_model_t* model) { delete model; }
+
+// ---- Programs ----
+
+tenon_code_t compile(void*, tenon_model_t* model, const tenon_session_options_t* options, tenon_program_t** out) {
+  return slot([&]() -> Status {
+    TENON_REQUIRE(model, "model");
+    TENON_REQUIRE(out, "out_program");
+    const tenon_session_options_t given = prefix_of(options);
+    CompileOptions o;
+    o.device = from_abi_str(given.device);
+    o.pipeline = from_abi_str(given.pipeline);
+    o.no_fallback = given.no_fallback != 0;
+    o.deterministic = given.deterministic != 0;
+    for (uint32_t i = 0; i < given.option_count; ++i) {
+      o.options.emplace_back(from_abi_str(given.options[i].key), from_abi_str(given.options[i].value));
+    }
+    TENON_ASSIGN_OR_RETURN(std::shared_ptr<Program> program, Program::compile(*model->model->graph(), o));
+    *out = new tenon_program_t{std::move(program)};
+    return {};
+  });
+}
+
+tenon_code_t program_info(void*, tenon_program_t* program, tenon_program_info_t* out) {
+  return slot([&]() -> Status {
+    TENON_REQUIRE(program, "program");
+    TENON_REQUIRE(out, "out_info");
+    const Program& p = *program->program;
+    tenon_program_info_t info{};
+    info.device_count = static_cast<uint32_t>(p.plan()->devices.size());
+    info.compile_ms = p.compile_ms();
+    for (const CompiledSegment& segment : p.segments()) {
+      info.kernels_compiled += segment.info.kernels_compiled;
+      info.kernels_from_cache += segment.info.kernels_from_cache;
+    }
+    for (const auto& executable : p.plan()->executables) info.kernel_count += executable->info().kernel_count;
+    info.node_count = p.graph().live_node_count();
+    info.copy_count = p.copies().size();
+    fill(out, info);
+    return {};
+  });
+}
+
+tenon_code_t placement(void*, tenon_program_t* program, const tenon_sink_t* json) {
+  return slot([&]() -> Status {
+    TENON_REQUIRE(program, "program");
+    TENON_REQUIRE(json, "sink");
+    return write(json, program->program->placement_json());
+  });
+}
+
+tenon_code_t placement_summary(void*, tenon_program_t* program, const tenon_sink_t* text) {
+  return slot([&]() -> Status {
+    TENON_REQUIRE(program, "program");
+    TENON_REQUIRE(text, "sink");
+    return write(text, program->program->placement_summary());
+  });
+}
+
+tenon_code_t dump(void*, tenon_program_t* program, tenon_str_t what, const tenon_sink_t* text) {
+  return slot([&]() -> Status {
+    TENON_REQUIRE(program, "program");
+    TENON_REQUIRE(text, "sink");
+    TENON_ASSIGN_OR_RETURN(const std::string dumped, program->program->dump(from_abi_str(what)));
+    return write(text, dumped);
+  });
+}
+
+void program_release(void*, tenon_program_t* program) { delete program; }
+
+// ---- Runs ----
+
+tenon_code_t binding_create(void*, tenon_program_t* program, tenon_binding_t** out) {
+  return slot([&]() -> Status {
+    TENON_REQUIRE(program, "program");
+    TENON_REQUIRE(out, "out_binding");
+    *out = new tenon_binding_t{std::make_unique<Binding>(program->program)};
+    return {};
+  });
+}
+
+tenon_code_t bind_input(void*, tenon_binding_t* binding, tenon_str_t name, const tenon_array_t* array) {
+  return slot([&]() -> Status {
+    TENON_REQUIRE(binding, "binding");
+    TENON_REQUIRE(array, "array");
+    return binding->binding->bind_input(from_abi_str(name), prefix_of(array));
+  });
+}
+
+tenon_code_t run(void*, tenon_binding_t* binding) {
+  return slot([&]() -> Status {
+    TENON_REQUIRE(binding, "binding");
+    return binding->binding->run();
+  });
+}
+
+tenon_code_t output(void*, tenon_binding_t* binding, tenon_str_t name, tenon_array_t* out) {
+  return slot([&]() -> Status {
+    TENON_REQUIRE(binding, "binding");
+    TENON_REQUIRE(out, "out_array");
+    tenon_array_t array{};
+    TENON_RETURN_IF_ERROR(binding->binding->output(from_abi_str(name), &array));
+    fill(out, array);
+    return {};
+  });
+}
+
+tenon_code_t run_info(void*, tenon_binding_t* binding, tenon_run_info_t* out) {
+  return slot([&]() -> Status {
+    TENON_REQUIRE(binding, "binding");
+    TENON_REQUIRE(out, "out_info");
+    fill(out, binding->binding->run_info());
+    return {};
+  });
+}
+
+tenon_code_t profile_enable(void*, tenon_binding_t* binding, uint32_t on) {
+  return slot([&]() -> Status {
+    TENON_REQUIRE(binding, "binding");
+    binding->binding->enable_profile(on != 0);
+    return {};
+  });
+}
+
+tenon_code_t profile_write(void*, tenon_binding_t* binding, uint32_t format, const tenon_sink_t* sink) {
+  return slot([&]() -> Status {
+    TENON_REQUIRE(binding, "binding");
+    TENON_REQUIRE(sink, "sink");
+    const runtime::Trace& trace = binding->binding->trace();
+    if (format == TENON_PROFILE_PERFETTO) return trace.write_perfetto(*sink);
+    if (format == TENON_PROFILE_TABLE) return trace.write_table(*sink);
+    return error(TENON_INVALID_ARGUMENT, "T0508", "a profile has no form {}; it has 1 (Perfetto) and 2 (table)", format);
+  });
+}
+
+void binding_release(void*, tenon_binding_t* binding) { delete binding; }
+
+// ---- Tensors, the process ----
+
+tenon_code_t tensors_read(void*, tenon_str_t path, const tenon_tensor_sink_t* sink) {
+  return slot([&]() -> Status {
+    TENON_REQUIRE(sink, "sink");
+    return read_tensors(from_abi_str(path), *sink);
+  });
+}
+
+tenon_code_t tensor_write(void*, tenon_str_t path, const tenon_tensor_t* tensor) {
+  return slot([&]() -> Status {
+    TENON_REQUIRE(tensor, "tensor");
+    return write_tensor(from_abi_str(path), prefix_of(tensor));
+  });
+}
+
+void cancel(void*, uint32_t on) { request_process_cancel(on != 0); }
+
+tenon_code_t explain_slot(void*, tenon_str_t what, tenon_str_t filter, const tenon_sink_t* json) {
+  return slot([&]() -> Status {
+    TENON_REQUIRE(json, "sink");
+    TENON_ASSIGN_OR_RETURN(const std::string text, explain(from_abi_str(what), from_abi_str(filter)));
+    return write(json, text);
+  });
+}
+
+tenon_code_t passes_run(void*, tenon_graph_t* graph, tenon_str_t passes, tenon_str_t print_after, uint32_t flags,
+                        const tenon_sink_t* prints, const tenon_sink_t* stats_json) {
+  return slot([&]() -> Status {
+    TENON_REQUIRE(graph, "graph");
+    pass::Settings settings;
+    settings.verify_each = (flags & TENON_PASSES_VERIFY_EACH) != 0;
+    settings.print_after = from_abi_str(print_after);
+    settings.prints = prints;
+    TENON_ASSIGN_OR_RETURN(const std::vector<pass::Report> reports,
+                           pass::run_pipeline(host_tables(), pass_registry(), graph, from_abi_str(passes), settings));
+    return stats_json == nullptr ? Status() : write(stats_json, pass::reports_json(reports));
+  });
+}
+
+}  // namespace
+
+const tenon_host_session_t* host_session_table() {
+  static const tenon_host_session_t table = {
+      sizeof(tenon_host_session_t), nullptr, model_load, model_load_bytes, model_from_graph, model_info, model_graph,
+      model_release, compile, program_info, placement, placement_summary, dump, program_release, binding_create, bind_input,
+      run, output, run_info, profile_enable, profile_write, binding_release, tensors_read, tensor_write, cancel, explain_slot,
+      passes_run};
+  return &table;
+}
+
+}  // namespace tenon::session

@@ -1,0 +1,130 @@
+#include "compile.h"
+
+#include <tenon/cpp/plugin.hpp>
+
+#include "interpreter.h"
+
+namespace tenon::reference {
+namespace {
+
+// An estimate that no device that means to be fast exceeds.
+constexpr double kNodeNs = 1e6;
+
+struct Artifact {
+  std::string bytes;  // the graph in binary form
+  std::string text;
+};
+Artifact* artifact_of(tenon_artifact_t* handle) { return reinterpret_cast<Artifact*>(handle); }
+Interpreter* interpreter_of(tenon_executable_t* handle) { return reinterpret_cast<Interpreter*>(handle); }
+
+tenon_code_t append(void* self, const void* data, uint64_t size) {
+  static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
+  return TENON_OK;
+}
+
+// Empty when the node can be evaluated, else why not.
+std::string obstacle(const tenon_node_view_t& node) {
+  const tenon_op_def_t* op = nullptr;
+  if (registry().op_find(registry().self, node.op, node.op_version, &op) != TENON_OK) {
+    return cat("no plugin declares ", quoted(sym_text(node.op)));
+  }
+  if (node.region_count != 0) return cat(view(op->name), " has regions");
+  if (op->reference != nullptr || op->scalar != nullptr || op->decompose != nullptr) return "";
+  return cat(view(op->name), " has no reference, scalar program or decomposition");
+}
+
+Status claim(void*, tenon_str_t, tenon_graph_t* graph, const tenon_claim_sink_t* sink) {
+  tenon_graph_view_t whole{};
+  whole.size_bytes = sizeof whole;
+  tenon_region_view_t main{};
+  main.size_bytes = sizeof main;
+  TENON_TRY(graph_api().graph_view(graph_api().self, graph, &whole));
+  TENON_TRY(graph_api().region_view(graph_api().self, graph, whole.main, &main));
+  for (uint32_t i = 0; i < main.node_count; ++i) {
+    const std::string reason = obstacle(Node(graph, main.nodes[i]).view());
+    if (reason.empty()) {
+      TENON_TRY(sink->claim(sink->self, &main.nodes[i], 1, kNodeNs));
+    } else {
+      TENON_TRY(sink->refuse(sink->self, main.nodes[i], TENON_UNIMPLEMENTED, str(reason)));
+    }
+  }
+  return {};
+}
+
+Status compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_options_t*, tenon_artifact_t** out) {
+  auto artifact = std::make_unique<Artifact>();
+  const tenon_sink_t bytes{&artifact->bytes, append}, text{&artifact->text, append};
+  TENON_TRY(graph_api().graph_write(graph_api().self, graph, TENON_FORMAT_BINARY, &bytes));
+  TENON_TRY(graph_api().graph_write(graph_api().self, graph, TENON_FORMAT_TEXT, &text));
+  *out = reinterpret_cast<tenon_artifact_t*>(artifact.release());
+  return {};
+}
+
+void artifact_release(void*, tenon_artifact_t* artifact) { delete artifact_of(artifact); }
+
+Status artifact_info(void*, tenon_artifact_t*, tenon_artifact_info_t* out) {
+  out->kernels_compiled = 0;
+  out->kernels_from_cache = 0;
+  out->code_bytes = 0;
+  return {};
+}
+
+Status artifact_bytes(void*, tenon_artifact_t* artifact, const tenon_sink_t* sink) {
+  const std::string& bytes = artifact_of(artifact)->bytes;
+  return sink->write(sink->self, bytes.data(), bytes.size());
+}
+
+Status fits(void*, tenon_str_t, const void* bytes, uint64_t size) {
+  std::unique_ptr<Interpreter> loaded;
+  if (!Interpreter::load(bytes, size, &loaded).ok()) return TENON_FAILED_PRECONDITION;
+  return {};
+}
+
+Status load(void*, tenon_device_t*, const void* bytes, uint64_t size, tenon_blob_t* const*, uint32_t,
+            tenon_executable_t** out) {
+  std::unique_ptr<Interpreter> loaded;
+  TENON_TRY(Interpreter::load(bytes, size, &loaded));
+  *out = reinterpret_cast<tenon_executable_t*>(loaded.release());
+  return {};
+}
+
+void executable_release(void*, tenon_executable_t* executable) { delete interpreter_of(executable); }
+
+Status executable_info(void*, tenon_executable_t* executable, tenon_executable_info_t* out) {
+  out->kernel_count = interpreter_of(executable)->node_count();
+  out->constant_bytes = interpreter_of(executable)->constant_bytes();
+  return {};
+}
+
+Status needs(void*, tenon_executable_t* executable, tenon_symbols_t symbols, tenon_needs_t* out) {
+  return interpreter_of(executable)->needs(symbols, out);
+}
+
+Status execute(void*, tenon_executable_t* executable, const tenon_call_t* call) {
+  return interpreter_of(executable)->execute(*call);
+}
+
+Status dump(void*, tenon_artifact_t* artifact, tenon_str_t what, const tenon_sink_t* sink) {
+  if (view(what) != "plan") return fail(TENON_NOT_FOUND, "The reference device shows its plan and nothing else.");
+  const std::string& text = artifact_of(artifact)->text;
+  return sink->write(sink->self, text.data(), text.size());
+}
+
+}  // namespace
+
+const tenon_compile_api_t kCompileApi = {sizeof(tenon_compile_api_t),
+                                         nullptr,
+                                         entry<claim>,
+                                         entry<compile>,
+                                         artifact_release,
+                                         entry<artifact_info>,
+                                         entry<artifact_bytes>,
+                                         entry<fits>,
+                                         entry<load>,
+                                         executable_release,
+                                         entry<executable_info>,
+                                         entry<needs>,
+                                         entry<execute>,
+                                         entry<dump>};
+
+}  // namespace tenon::reference

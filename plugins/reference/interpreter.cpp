@@ -1,0 +1,259 @@
+#include "interpreter.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "device.h"
+
+namespace tenon::reference {
+namespace {
+
+constexpr uint32_t kNever = 0xffffffffu;
+
+tenon_node_view_t node_view(tenon_graph_t* graph, tenon_node_t node) { return Node(graph, node).view(); }
+tenon_value_view_t value_view(tenon_graph_t* graph, tenon_value_t value) { return Value(graph, value).view(); }
+
+uint64_t now_ns() {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                   std::chrono::steady_clock::now().time_since_epoch())
+                                   .count());
+}
+
+uint64_t bytes_of(tenon_dtype_t dtype, std::span<const int64_t> dims) {
+  uint64_t bits = dtype_bits(dtype);
+  for (int64_t dim : dims) bits *= static_cast<uint64_t>(dim);
+  return (bits + 7) / 8;
+}
+
+}  // namespace
+
+const tenon_host_registry_t& registry() {
+  static const auto* table = context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID);
+  return *table;
+}
+
+// ---- Loading --------------------------------------------------------------------------------------------------------
+
+Status Interpreter::load(const void* bytes, uint64_t size_bytes, std::unique_ptr<Interpreter>* out) {
+  const Blob blob = Blob::bytes(bytes, size_bytes);
+  if (!blob) return TENON_RESOURCE_EXHAUSTED;
+  std::unique_ptr<Interpreter> made(new Interpreter());
+  TENON_TRY(made->read(blob.get()));
+  *out = std::move(made);
+  return {};
+}
+
+Status Interpreter::read(tenon_blob_t* bytes) {
+  const tenon_host_graph_t& api = graph_api();
+  TENON_TRY(api.graph_read(api.self, bytes, str("an artifact of the reference device"), nullptr, &graph_));
+  api.freeze(api.self, graph_);
+  whole_.size_bytes = sizeof whole_;
+  main_.size_bytes = sizeof main_;
+  TENON_TRY(api.graph_view(api.self, graph_, &whole_));
+  TENON_TRY(api.region_view(api.self, graph_, whole_.main, &main_));
+  find_last_uses();
+  for (tenon_value_t v = 0; v < whole_.value_limit; ++v) {
+    const tenon_value_view_t view = value_view(graph_, v);
+    if (view.kind == TENON_VALUE_CONSTANT) constant_bytes_ += blob_bytes(view.blob).size();
+  }
+  return {};
+}
+
+Interpreter::~Interpreter() {
+  if (graph_ != nullptr) graph_api().release(graph_api().self, graph_);
+}
+
+// Operands and what the node's regions take from outside.
+std::vector<tenon_value_t> Interpreter::reads_of(const tenon_node_view_t& node) const {
+  std::vector<tenon_value_t> reads(node.operands, node.operands + node.operand_count);
+  for (uint32_t i = 0; i < node.region_count; ++i) {
+    tenon_region_view_t region{};
+    region.size_bytes = sizeof region;
+    if (graph_api().region_view(graph_api().self, graph_, node.regions[i], &region) != TENON_OK) continue;
+    reads.insert(reads.end(), region.captures, region.captures + region.capture_count);
+  }
+  return reads;
+}
+
+void Interpreter::find_last_uses() {
+  last_use_.assign(whole_.value_limit, kNever);
+  std::vector<bool> mentioned(whole_.symbol_limit, false);
+  for (uint32_t i = 0; i < main_.node_count; ++i) {
+    const tenon_node_view_t node = node_view(graph_, main_.nodes[i]);
+    for (tenon_value_t v : reads_of(node)) {
+      if (v != TENON_NONE) last_use_[v] = i;
+    }
+  }
+  for (uint32_t i = 0; i < main_.yield_count; ++i) {
+    last_use_[main_.yields[i]] = kNever;
+    const tenon_value_view_t view = value_view(graph_, main_.yields[i]);
+    std::vector<tenon_dim_t> stack(view.type.dims, view.type.dims + view.type.rank);
+    while (!stack.empty()) {
+      const tenon_dim_t dim = stack.back();
+      stack.pop_back();
+      tenon_dim_view_t d{};
+      d.size_bytes = sizeof d;
+      if (dim >= 0 || graph_api().dim_view(graph_api().self, graph_, dim, &d) != TENON_OK) continue;
+      if (d.op == TENON_DIM_SYMBOL) mentioned[d.symbol] = true;
+      if (d.op > TENON_DIM_SYMBOL) stack.insert(stack.end(), {d.a, d.b});
+    }
+  }
+  for (uint32_t i = 0; i < main_.node_count; ++i) {
+    const tenon_node_view_t node = node_view(graph_, main_.nodes[i]);
+    for (uint32_t s = 0; s < node.symbol_count; ++s) {
+      if (mentioned[node.symbols[s]]) out_symbols_.push_back(node.symbols[s]);
+    }
+  }
+}
+
+// ---- Sizes ----------------------------------------------------------------------------------------------------------
+
+std::vector<int64_t> Interpreter::symbol_values(tenon_symbols_t symbols) const {
+  std::vector<int64_t> values(whole_.symbol_limit, 0);
+  for (uint32_t i = 0; i < main_.symbol_count && i < symbols.count; ++i) values[main_.symbols[i]] = symbols.values[i];
+  return values;
+}
+
+Status Interpreter::dims_of(const tenon_type_t& type, const std::vector<int64_t>& symbols, std::vector<int64_t>* out) const {
+  out->resize(type.rank);
+  for (uint32_t i = 0; i < type.rank; ++i) {
+    TENON_TRY(graph_api().dim_evaluate(graph_api().self, graph_, type.dims[i], symbols.data(),
+                                       static_cast<uint32_t>(symbols.size()), &(*out)[i]));
+  }
+  return {};
+}
+
+Status Interpreter::needs(tenon_symbols_t symbols, tenon_needs_t* out) const {
+  std::vector<int64_t> values = symbol_values(symbols);
+  for (tenon_symbol_t s : out_symbols_) {
+    tenon_symbol_view_t view{};
+    view.size_bytes = sizeof view;
+    TENON_TRY(graph_api().symbol_view(graph_api().self, graph_, s, &view));
+    if (view.hi == INT64_MAX) {
+      return fail(TENON_UNIMPLEMENTED, cat("The dim ", quoted(sym_text(view.name)), " is known only after the run and has no upper bound."));
+    }
+    values[s] = view.hi;
+  }
+  for (uint32_t i = 0; i < main_.yield_count && i < out->output_count; ++i) {
+    const tenon_value_view_t value = value_view(graph_, main_.yields[i]);
+    std::vector<int64_t> dims;
+    TENON_TRY(dims_of(value.type, values, &dims));
+    std::copy(dims.begin(), dims.end(), out->outputs[i].dims);
+    out->outputs[i].size_bytes_max = bytes_of(value.type.dtype, dims);
+    out->outputs[i].alias_input = TENON_NO_ALIAS;
+  }
+  out->workspace_bytes = 0;  // intermediate arrays are the host's
+  out->lower_bound_bytes = 0;
+  return {};
+}
+
+// ---- Running ----------------------------------------------------------------------------------------------------------
+
+struct Interpreter::Values {
+  explicit Values(uint32_t count) : arrays(count), dims(count), owned(count, false) {}
+  ~Values() {
+    for (size_t v = 0; v < arrays.size(); ++v) drop(v);
+  }
+  void drop(size_t v) {
+    if (owned[v]) registry().array_free(registry().self, &arrays[v]);
+    owned[v] = false;
+    arrays[v] = {};
+  }
+  void put(tenon_value_t v, tenon_dtype_t dtype, std::vector<int64_t> shape, void* data) {
+    dims[v] = std::move(shape);
+    arrays[v] = {};
+    arrays[v].size_bytes = sizeof(tenon_array_t);
+    arrays[v].dtype = dtype;
+    arrays[v].rank = static_cast<uint32_t>(dims[v].size());
+    arrays[v].data = data;
+    arrays[v].dims = dims[v].data();
+  }
+  std::vector<tenon_array_t> arrays;
+  std::vector<std::vector<int64_t>> dims;
+  std::vector<bool> owned;
+};
+
+Status Interpreter::execute(const tenon_call_t& call) const {
+  std::vector<int64_t> symbols = symbol_values(call.symbols);
+  Values values(whole_.value_limit);
+  for (uint32_t i = 0; i < main_.argument_count && i < call.input_count; ++i) {
+    const tenon_value_view_t view = value_view(graph_, main_.arguments[i]);
+    std::vector<int64_t> dims;
+    TENON_TRY(dims_of(view.type, symbols, &dims));
+    values.put(main_.arguments[i], view.type.dtype, std::move(dims),
+               buffer_of(call.inputs[i].buffer)->data + call.inputs[i].offset_bytes);
+  }
+  for (tenon_value_t v = 0; v < whole_.value_limit; ++v) {
+    const tenon_value_view_t view = value_view(graph_, v);
+    if (view.kind != TENON_VALUE_CONSTANT) continue;
+    const std::span<const std::byte> bytes = blob_bytes(view.blob);
+    values.put(v, view.type.dtype, {view.type.dims, view.type.dims + view.type.rank}, const_cast<std::byte*>(bytes.data()));
+  }
+  for (uint32_t i = 0; i < main_.node_count; ++i) {
+    if (cancelled()) return fail(TENON_CANCELLED, "T0001: The run was cancelled.");
+    TENON_TRY(run_node(i, &symbols, &values, call.profile));
+  }
+  for (uint32_t i = 0; i < main_.yield_count && i < call.output_count; ++i) {
+    const tenon_array_t& array = values.arrays[main_.yields[i]];
+    const uint64_t bytes = bytes_of(array.dtype, {array.dims, array.rank});
+    if (bytes != 0) std::memcpy(buffer_of(call.outputs[i].buffer)->data + call.outputs[i].offset_bytes, array.data, bytes);
+  }
+  for (uint32_t i = 0; i < call.out_symbol_count && i < out_symbols_.size(); ++i) call.out_symbols[i] = symbols[out_symbols_[i]];
+  return {};
+}
+
+Status Interpreter::run_node(uint32_t position, std::vector<int64_t>* symbols, Values* values,
+                             const tenon_profile_sink_t* profile) const {
+  const tenon_node_view_t node = node_view(graph_, main_.nodes[position]);
+  if (node.region_count != 0) return fail(TENON_UNIMPLEMENTED, "A node with regions is evaluated by no host function yet.");
+  std::vector<tenon_array_t> inputs, outputs(node.result_count);
+  for (uint32_t i = 0; i < node.operand_count; ++i) {
+    inputs.push_back(node.operands[i] == TENON_NONE ? tenon_array_t{} : values->arrays[node.operands[i]]);
+  }
+  const uint64_t begin = profile != nullptr ? now_ns() : 0;
+  TENON_TRY(registry().evaluate(registry().self, graph_, main_.nodes[position], symbols->data(),
+                                static_cast<uint32_t>(symbols->size()), inputs.data(), node.operand_count, outputs.data(),
+                                node.result_count));
+  if (profile != nullptr) {
+    std::string origins;
+    const tenon_sink_t sink{&origins, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
+                              static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
+                              return TENON_OK;
+                            }};
+    if (node.loc != 0) (void)graph_api().loc_text(graph_api().self, graph_, node.loc, &sink);
+    profile->event(profile->self, str(sym_text(node.op)), str(origins), begin, now_ns(), 0, 0, 0);
+  }
+  for (uint32_t i = 0; i < node.result_count; ++i) {
+    values->arrays[node.results[i]] = outputs[i];
+    values->owned[node.results[i]] = true;
+  }
+  TENON_TRY(bind_symbols(node, outputs, symbols));
+  for (tenon_value_t v : reads_of(node)) {
+    if (v != TENON_NONE && last_use_[v] == position) values->drop(v);
+  }
+  for (uint32_t i = 0; i < node.result_count; ++i) {
+    const bool yielded = std::find(main_.yields, main_.yields + main_.yield_count, node.results[i]) != main_.yields + main_.yield_count;
+    if (last_use_[node.results[i]] == kNever && !yielded) values->drop(node.results[i]);
+  }
+  return {};
+}
+
+// A symbol that the node defines is what its results turned out to be.
+Status Interpreter::bind_symbols(const tenon_node_view_t& node, std::span<const tenon_array_t> results,
+                                 std::vector<int64_t>* symbols) const {
+  for (uint32_t s = 0; s < node.symbol_count; ++s) {
+    tenon_symbol_view_t view{};
+    view.size_bytes = sizeof view;
+    TENON_TRY(graph_api().symbol_view(graph_api().self, graph_, node.symbols[s], &view));
+    for (uint32_t r = 0; r < node.result_count; ++r) {
+      const tenon_type_t type = value_view(graph_, node.results[r]).type;
+      for (uint32_t d = 0; d < type.rank; ++d) {
+        if (type.dims[d] == view.dim) (*symbols)[node.symbols[s]] = results[r].dims[d];
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace tenon::reference
