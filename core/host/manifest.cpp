@@ -176,9 +176,13 @@ bool read_key(Reader& reader, const std::string& key, const Json& value, Manifes
   if (key == "summary") return text_into(&m.summary);
   if (key == "library") return text_into(&m.library);
   if (key == "sha256") return text_into(&m.sha256);
+  if (key == "threading") return text_into(&m.threading);
+  if (key == "min_driver") return text_into(&m.min_driver);
+  if (key == "signature") return text_into(&m.signature);
+  if (key == "deprecates") return reader.texts(key, value, &m.deprecates), true;
   if (key == "environment") return reader.texts(key, value, &m.environment), true;
   if (key == "experimental") return reader.flag(key, value, &m.experimental), true;
-  if (key == "priority") {
+  if (key == "priority" || key == "score") {
     if (!value.is_number_integer()) return reader.wrong(key, "a whole number", value), true;
     return m.priority = value.get<int64_t>(), true;
   }

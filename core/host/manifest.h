@@ -41,6 +41,9 @@ struct Manifest {
   // probe: what must be there before it is worth loading
   std::vector<std::string> probe_paths, probe_pci;  // "10de:*" or "10de:2330"
   std::vector<std::string> environment;             // variables of its own
+  // Shown by the report and not acted upon by this host.
+  std::string threading, min_driver, signature;
+  std::vector<std::string> deprecates;
   int64_t priority = 0;
   bool experimental = false;
   std::vector<std::string> unknown_keys;

@@ -1,0 +1,100 @@
+/* The smallest device: host memory that complains about nothing, and one kernel. The template of a device in C, and the first to
+ * break when the ABI changes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tenon/abi/simple_kernels.h"
+
+#define STR(text) {text, sizeof(text) - 1}
+struct tenon_buffer_t { uint64_t size_bytes; unsigned char* data; };
+static const tenon_host_t* host;
+
+static tenon_code_t fail(tenon_code_t code, const char* text) {
+  tenon_str_t message = {text, strlen(text)};
+  return host->fail(host->self, code, message, NULL, 0);
+}
+
+static tenon_code_t count(void* self, uint32_t* out) { (void)self; *out = 1; return TENON_OK; }
+
+static tenon_code_t info(void* self, uint32_t ordinal, tenon_device_info_t* out) {
+  static const tenon_device_info_t kInfo = {
+      .size_bytes = sizeof(tenon_device_info_t), .threading = TENON_THREADING_FREE, .kind = STR("null"),
+      .description = STR("host memory and one kernel"), .target = STR("null"), .alignment_bytes = 64};
+  (void)self;
+  if (ordinal != 0) return fail(TENON_NOT_FOUND, "there is one null device");
+  *out = kInfo;
+  return TENON_OK;
+}
+
+static tenon_code_t open(void* self, uint32_t ordinal, tenon_device_t** out) {
+  (void)ordinal;
+  *out = self; /* nothing to remember: any address that is not null */
+  return TENON_OK;
+}
+
+static tenon_code_t close_or_sync(void* self, tenon_device_t* device) { (void)self, (void)device; return TENON_OK; }
+
+static tenon_code_t alloc(void* self, tenon_device_t* device, uint64_t size_bytes, tenon_buffer_t** out) {
+  tenon_buffer_t* buffer = malloc(sizeof *buffer);
+  (void)self, (void)device;
+  if (buffer == NULL || size_bytes > SIZE_MAX / 2 ||
+      (buffer->data = aligned_alloc(64, (size_bytes / 64 + 1) * 64)) == NULL) {
+    free(buffer);
+    return fail(TENON_RESOURCE_EXHAUSTED, "the host has not so much memory");
+  }
+  buffer->size_bytes = size_bytes;
+  *out = buffer;
+  return TENON_OK;
+}
+
+static tenon_code_t release(void* self, tenon_device_t* device, tenon_buffer_t* buffer) {
+  (void)self, (void)device;
+  free(buffer->data);
+  free(buffer);
+  return TENON_OK;
+}
+
+static int outside(const tenon_buffer_t* buffer, uint64_t offset, uint64_t length) {
+  return buffer != NULL && (offset > buffer->size_bytes || length > buffer->size_bytes - offset);
+}
+
+static tenon_code_t copy(void* self, tenon_device_t* device, const tenon_copy_t* c) {
+  (void)self, (void)device;
+  if (outside(c->from, c->from_offset_bytes, c->length_bytes) || outside(c->to, c->to_offset_bytes, c->length_bytes))
+    return fail(TENON_OUT_OF_RANGE, "the range is not inside the buffer");
+  const void* from = c->from != NULL ? c->from->data + c->from_offset_bytes : c->host_from;
+  unsigned char* to = c->to != NULL ? c->to->data + c->to_offset_bytes : c->host_to;
+  if (c->direction != TENON_COPY_FILL && c->length_bytes != 0) memcpy(to, from, c->length_bytes);
+  if (c->direction == TENON_COPY_FILL)
+    for (uint64_t i = 0; i < c->length_bytes; ++i) to[i] = (unsigned char)(c->pattern >> 8 * (i % c->pattern_bytes));
+  return TENON_OK;
+}
+
+static tenon_code_t map(void* self, tenon_device_t* device, tenon_buffer_t* buffer, void** out) {
+  (void)self, (void)device;
+  *out = buffer->data;
+  return TENON_OK;
+}
+
+static tenon_code_t add_f32(const tenon_kernel_args_t* args, uint64_t n) {
+  const float* a = (const float*)(args->inputs[0]->data + args->input_offsets_bytes[0]);
+  const float* b = (const float*)(args->inputs[1]->data + args->input_offsets_bytes[1]);
+  float* out = (float*)(args->outputs[0]->data + args->output_offsets_bytes[0]);
+  for (uint64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
+  return TENON_OK;
+}
+
+tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* host_, const tenon_plugin_t** out) {
+  static const tenon_simple_kernel_t kKernels[] = {{"add", 1u << TENON_F32, add_f32}};
+  static tenon_kernels_api_t kernels;
+  static const tenon_device_api_t device = {.size_bytes = sizeof device, .self = (void*)&device, .count = count, .info = info,
+      .open = open, .close = close_or_sync, .alloc = alloc, .free = release, .copy = copy, .sync = close_or_sync, .map = map};
+  static const tenon_interface_t interfaces[] = {{STR(TENON_DEVICE_ID), 0, 0, &device}, {STR(TENON_KERNELS_ID), 0, 0, &kernels}};
+  static const tenon_plugin_t plugin = {.size_bytes = sizeof plugin, .abi = TENON_ABI_VERSION, .name = STR("null"),
+      .version = STR("0.1.0"), .build_id = STR(__VERSION__), .interfaces = interfaces, .interface_count = 2};
+  (void)max_abi;
+  host = host_;
+  tenon_code_t code = tenon_simple_kernels(host, "null", kKernels, 1, &kernels);
+  if (code == TENON_OK) *out = &plugin;
+  return code;
+}

@@ -1,0 +1,144 @@
+/* A family of plugins that are right, odd or broken, one for each FAKE_ macro. The host must take the first kind, name
+ * what is wrong with the others, and survive all of them. */
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tenon/abi/device.h"
+#include "tenon/abi/pass.h"
+#include "tenon/abi/plugin.h"
+
+#define STR(text) {text, sizeof(text) - 1}
+
+#if defined(FAKE_DATA_SYMBOL)
+TENON_EXPORT int tenon_plugin_query_data __asm__("tenon_plugin_query") = 42;
+#elif defined(FAKE_NO_SYMBOL)
+TENON_EXPORT int something_else(void) { return 0; }
+#else
+
+#if defined(FAKE_ABORTS_WHEN_OPENED)
+__attribute__((constructor)) static void too_early(void) { abort(); }
+#endif
+
+static tenon_code_t run_pass(void* self, tenon_graph_t* graph, const tenon_pass_context_t* context) {
+  (void)self, (void)graph, (void)context;
+  return TENON_OK;
+}
+
+/* What a plugin compiled against a longer pass record hands in. */
+typedef struct longer_pass_t {
+  tenon_pass_def_t known;
+  uint64_t future[8];
+} longer_pass_t;
+static const longer_pass_t longer_pass = {
+    {.size_bytes = sizeof(longer_pass_t), .name = STR("fake-pass"), .summary = STR("does nothing"), .run = run_pass}, {1, 2, 3}};
+/* And against one that ends before `rewrites`. */
+static const tenon_pass_def_t pass = {
+#if defined(FAKE_SHORT_TABLES)
+    .size_bytes = offsetof(tenon_pass_def_t, rewrites), .rewrites = (const tenon_rewrite_t*)1,
+#else
+    .size_bytes = sizeof(tenon_pass_def_t),
+#endif
+    .name = STR("fake-pass"), .summary = STR("does nothing"),
+#if !defined(FAKE_PASS_WITHOUT_RUN)
+    .run = run_pass,
+#endif
+};
+static const tenon_pass_def_t* const passes[] = {
+#if defined(FAKE_LONG_TABLES)
+    &longer_pass.known,
+#else
+    &pass,
+#endif
+};
+static const tenon_passes_t pass_table = {.size_bytes = sizeof(tenon_passes_t), .passes = passes,
+#if defined(FAKE_GARBAGE_COUNT)
+                                          .pass_count = 0x4141414141414141,
+#else
+                                          .pass_count = 1,
+#endif
+};
+
+static tenon_code_t device_count(void* self, uint32_t* out) { (void)self; *out = 0; return TENON_OK; }
+/* A device table that was never finished. */
+static const tenon_device_api_t device_table = {.size_bytes = sizeof(tenon_device_api_t), .count = device_count};
+
+static const int vendor_table[4] = {16, 1, 2, 3};
+
+static const tenon_interface_t interfaces[] = {
+    {STR(TENON_PASS_ID), 0, 0, &pass_table},
+#if defined(FAKE_NULL_SLOT)
+    {STR(TENON_DEVICE_ID), 0, 0, &device_table},
+#endif
+#if defined(FAKE_NULL_TABLE)
+    {STR(TENON_DEVICE_ID), 0, 0, NULL},
+#endif
+    {STR("vendor.feature/1"), 7, 0, vendor_table},
+};
+
+static tenon_code_t shut_down(void* self) {
+  (void)self;
+#if defined(FAKE_SHUTDOWN_FAILS)
+  return TENON_INTERNAL;
+#else
+  return TENON_OK;
+#endif
+}
+
+static const tenon_plugin_t record = {
+#if defined(FAKE_SHORT_TABLES)
+    .size_bytes = offsetof(tenon_plugin_t, shutdown),
+#elif defined(FAKE_GARBAGE_SIZE)
+    .size_bytes = 0xdeadbeef,
+#else
+    .size_bytes = sizeof(tenon_plugin_t),
+#endif
+#if defined(FAKE_NEWER_MAJOR)
+    .abi = 9u << 16,
+#else
+    .abi = TENON_ABI_VERSION,
+#endif
+#if defined(FAKE_WRONG_NAME)
+    .name = STR("somebody-else"),
+#else
+    .name = STR(FAKE_NAME),
+#endif
+    .version = STR("1.0.0"), .build_id = STR("test"), .interfaces = interfaces,
+#if defined(FAKE_GARBAGE_INTERFACES)
+    .interface_count = 1ull << 40,
+#else
+    .interface_count = sizeof interfaces / sizeof interfaces[0],
+#endif
+    .shutdown = shut_down};
+
+TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* host, const tenon_plugin_t** out) {
+  (void)max_abi, (void)host, (void)device_table;
+#if defined(FAKE_REFUSES)
+  tenon_str_t why = STR("there is no card in this machine");
+  tenon_str_t key = STR("bus"), value = STR("pci");
+  tenon_key_value_t detail = {key, value};
+  return host->fail(host->self, TENON_UNAVAILABLE, why, &detail, 1);
+#elif defined(FAKE_REFUSES_SILENTLY)
+  return TENON_UNAVAILABLE;
+#elif defined(FAKE_CRASHES)
+  *(volatile int*)8 = 1;
+#elif defined(FAKE_HANGS)
+  for (;;) pause();
+#elif defined(FAKE_EXITS)
+  _exit(0);
+#elif defined(FAKE_NULL_RECORD)
+  *out = NULL;
+  return TENON_OK;
+#elif defined(FAKE_ASKS_TOO_MUCH)
+  {
+    const void* table = NULL;
+    tenon_str_t id = STR("tenon.host.nonsense/1");
+    tenon_code_t code = host->query(host->self, id, 0, &table);
+    if (code != TENON_OK) return code;
+  }
+#endif
+  *out = &record;
+  return TENON_OK;
+}
+#endif
