@@ -89,6 +89,28 @@ bool pairwise(NodeContext& n, std::string_view op) {
   return v.size() == 2 ? n.set(0, n.build(op, v)) : n.ok();
 }
 
+// Before opset 7 only the second operand was broadcast, when asked for, its dims placed from `axis`
+// on.
+bool binary_placed(NodeContext& n) {
+  const bool broadcast = n.integer("broadcast", 0) != 0;
+  const bool placed = n.has_attribute("axis");
+  const int64_t given = n.integer("axis", 0);
+  n.integers("consumed_inputs");
+  if (!n.arity(2, 2) || !n.same_types()) return false;
+  Value y = n.value(1);
+  if (broadcast && placed && y.valid()) {
+    const int64_t axis = n.axis(given, n.rank(0), 1);
+    if (!n.ok()) return false;
+    Dims shape = n.dims(1);
+    if (axis + n.rank(1) > n.rank(0))
+      return n.fail("T0713", "its second input does not fit from that axis on");
+    shape.resize(n.rank(0) - axis, n.dim(1));
+    y = n.reshape(y, shape);
+  }
+  const auto v = n.broadcast({n.value(0), y});
+  return v.size() == 2 ? n.set(0, n.build(ours(kBinary, n.op()), v)) : n.ok();
+}
+
 bool binary(NodeContext& n) {
   return pairwise(n, ours(kBinary, n.op()));
 }
@@ -171,6 +193,7 @@ bool comparison(NodeContext& n) {
 }
 
 bool power(NodeContext& n) {
+  if (n.version() < 7) n.integer("broadcast", 0);  // trailing dims only
   if (!n.arity(2, 2)) return false;
   // From opset 12 on the exponent may have another type; the result has the base's.
   const tenon_dtype_t type = n.dtype(0);
@@ -180,7 +203,7 @@ bool power(NodeContext& n) {
 
 bool modulo(NodeContext& n) {
   const int64_t fmod = n.integer("fmod", 0);
-  if (fmod == 0 && is_float(n.dtype(0)))
+  if (fmod == 0 && n.version() < 28 && is_float(n.dtype(0)))
     return n.fail("T0708", "attribute 'fmod' must be 1 for floats");
   return pairwise(n, fmod != 0 ? "rem" : "floor_mod");
 }
@@ -189,7 +212,9 @@ bool bit_shift(NodeContext& n) {
   const std::string_view direction = n.text("direction", "");
   if (direction != "LEFT" && direction != "RIGHT")
     return n.fail("T0708", "attribute 'direction' must be LEFT or RIGHT");
-  return pairwise(n, direction == "LEFT" ? "shl" : "shr_logical");
+  return pairwise(n, direction == "LEFT"          ? "shl"
+                     : is_in(n.dtype(0), kSigned) ? "shr_arith"
+                                                  : "shr_logical");
 }
 
 bool where(NodeContext& n) {
@@ -233,7 +258,14 @@ bool thresholded_relu(NodeContext& n) {
 }
 bool prelu(NodeContext& n) {
   if (!n.arity(2, 2) || !n.same_types()) return false;
-  return n.set(0, n.build("prelu", {n.value(0), n.broadcast_to(n.value(1), n.dims(0))}));
+  Value slope = n.value(1);
+  if (n.version() < 7 && n.rank(1) == 1 && n.rank(0) > 1) {
+    // One slope for each channel.
+    Dims shape(n.rank(0) - 1, n.dim(1));
+    shape[0] = n.dims(1)[0];
+    slope = n.reshape(slope, shape);
+  }
+  return n.set(0, n.build("prelu", {n.value(0), n.broadcast_to(slope, n.dims(0))}));
 }
 bool gelu(NodeContext& n) {
   const std::string_view form = n.text("approximate", "none");
@@ -248,6 +280,19 @@ bool swish(NodeContext& n) {
   if (alpha == 1.0) return n.set(0, n.build("silu", {x}));
   return n.set(
       0, n.build("mul", {x, n.build("logistic", {n.build("mul", {x, n.full_like(x, alpha)})})}));
+}
+
+bool shrink(NodeContext& n) {
+  const double lambda = n.number("lambd", 0.5), bias = n.number("bias", 0);
+  if (!n.arity(1, 1)) return false;
+  const Value x = n.value(0);
+  if (!x.valid()) return n.ok();
+  const Value below = n.build("compare", {x, n.full_like(x, -lambda)}, {{"direction", 2}});
+  const Value above = n.build("compare", {x, n.full_like(x, lambda)}, {{"direction", 4}});
+  const Value up = n.build("add", {x, n.full_like(x, bias)});
+  const Value down = n.build("sub", {x, n.full_like(x, bias)});
+  const Value rest = n.build("select", {above, down, n.full_like(x, 0)});
+  return n.set(0, n.build("select", {below, up, rest}));
 }
 
 bool is_inf(NodeContext& n) {
@@ -367,6 +412,13 @@ constexpr auto kTable = std::to_array<OpImporter>({
     {"Not", 1, unary},
     {"BitwiseNot", 18, unary},
     {"IsNaN", 9, unary},
+    {"Add", 6, binary_placed},
+    {"Sub", 6, binary_placed},
+    {"Mul", 6, binary_placed},
+    {"Div", 6, binary_placed},
+    {"And", 1, binary_placed},
+    {"Or", 1, binary_placed},
+    {"Xor", 1, binary_placed},
     {"Add", 7, binary},
     {"Sub", 7, binary},
     {"Mul", 7, binary},
@@ -386,7 +438,7 @@ constexpr auto kTable = std::to_array<OpImporter>({
     {"LessOrEqual", 12, comparison},
     {"Greater", 7, comparison},
     {"GreaterOrEqual", 12, comparison},
-    {"Pow", 7, power},
+    {"Pow", 1, power},
     {"Mod", 10, modulo},
     {"BitShift", 11, bit_shift},
     {"Where", 9, where},
@@ -396,10 +448,11 @@ constexpr auto kTable = std::to_array<OpImporter>({
     {"Selu", 6, selu},
     {"HardSigmoid", 6, hard_sigmoid},
     {"ThresholdedRelu", 10, thresholded_relu},
-    {"PRelu", 7, prelu},
+    {"PRelu", 6, prelu},
     {"Gelu", 20, gelu},
     {"Swish", 24, swish},
     {"IsInf", 10, is_inf},
+    {"Shrink", 9, shrink},
     {"Clip", 6, clip_attributes},
     {"Clip", 11, clip},
     {"Cast", 6, cast},

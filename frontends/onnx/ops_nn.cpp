@@ -39,6 +39,7 @@ bool gemm(NodeContext& n) {
   const double alpha = n.number("alpha", 1.0), beta = n.number("beta", 1.0);
   const bool trans_a = n.integer("transA", 0) != 0, trans_b = n.integer("transB", 0) != 0;
   if (!n.arity(2, 3) || !n.same_types()) return false;
+  if (n.version() < 7) n.integer("broadcast", 0);
   if (n.rank(0) != 2 || n.rank(1) != 2) return n.fail("T0713", "its first two inputs need rank 2");
   if (n.has(2) && n.rank(2) > 2) return n.fail("T0713", "its third input needs rank 2 or less");
   if (!n.require_equal(n.dims(0)[trans_a ? 0 : 1], n.dims(1)[trans_b ? 1 : 0], "the inner dims"))
@@ -281,6 +282,8 @@ bool global_pool(NodeContext& n) {
 bool batch_norm(NodeContext& n) {
   const double epsilon = n.number("epsilon", 1e-5f);
   n.number("momentum", 0.9f);  // matters in training only
+  n.integers("consumed_inputs");
+  if (n.version() < 7) n.integer("is_test", 1);
   if (!n.arity(5, 5, 5)) return false;
   if (n.integer("training_mode", 0) != 0) return n.fail("T0714", "training mode is not supported");
   if (n.version() < 9 && n.integer("spatial", 1) == 0)
@@ -297,6 +300,21 @@ bool batch_norm(NodeContext& n) {
   return n.set(0, n.build("batch_norm", operands, {{"epsilon", epsilon}}));
 }
 
+// The further outputs: the mean and the inverse of the standard deviation, dims kept.
+void layer_statistics(NodeContext& n, int64_t axis, double epsilon) {
+  std::vector<int64_t> dims;
+  Dims kept = n.dims(0);
+  for (int64_t i = axis; i < n.rank(0); ++i) {
+    dims.push_back(i);
+    kept[i] = n.dim(1);
+  }
+  const Value x = n.convert(n.value(0), TENON_F32);
+  n.set(1, n.reshape(n.build("mean", {x}, {{"dims", dims}}), kept));
+  const Value var = n.build("var", {x}, {{"dims", dims}});
+  if (!var.valid()) return;
+  n.set(2, n.reshape(n.build("rsqrt", {n.build("add", {var, n.full_like(var, epsilon)})}), kept));
+}
+
 bool layer_norm(NodeContext& n) {
   const bool rms = n.op() == "RMSNormalization";
   const double epsilon = n.number("epsilon", 1e-5f);
@@ -305,6 +323,7 @@ bool layer_norm(NodeContext& n) {
   const int64_t axis = n.axis(n.integer("axis", -1), n.rank(0));
   if (!n.ok()) return false;
   const Dims normalized(n.dims(0).begin() + axis, n.dims(0).end());
+  if (!rms && (n.wants(1) || n.wants(2))) layer_statistics(n, axis, epsilon);
   std::vector<Value> operands = {n.value(0)};
   for (size_t i = 1; i < n.input_count(); ++i) {
     if (n.has(i)) operands.push_back(n.broadcast_to(n.convert(n.value(i), n.dtype(0)), normalized));
@@ -326,10 +345,16 @@ bool group_norm(NodeContext& n) {
     return n.fail("T0708", "attribute 'num_groups' is missing");
   if (groups < 1 || channels % groups != 0)
     return n.fail("T0713", cat(channels, " channels cannot be divided into ", groups, " groups"));
-  return n.set(
-      0, n.build("group_norm",
-                 {n.value(0), n.convert(n.value(1), n.dtype(0)), n.convert(n.value(2), n.dtype(0))},
-                 {{"groups", groups}, {"epsilon", epsilon}}));
+  // Opset 18 had one scale and bias for each group.
+  const auto per_channel = [&](size_t i) {
+    const Value v = n.convert(n.value(i), n.dtype(0));
+    if (instance || n.version() >= 21) return v;
+    const Value wide = n.broadcast_to(n.reshape(v, {n.dim(groups), n.dim(1)}),
+                                      {n.dim(groups), n.dim(channels / groups)});
+    return n.reshape(wide, {n.dim(channels)});
+  };
+  return n.set(0, n.build("group_norm", {n.value(0), per_channel(1), per_channel(2)},
+                          {{"groups", groups}, {"epsilon", epsilon}}));
 }
 
 // Local response normalization: x / (bias + alpha/size * sum of squares over neighbouring
@@ -357,17 +382,17 @@ bool lrn(NodeContext& n) {
 
 constexpr auto kTable = std::to_array<OpImporter>({
     {"MatMul", 1, matmul},
-    {"Gemm", 7, gemm},
+    {"Gemm", 6, gemm},
     {"Conv", 1, conv},
     {"MaxPool", 1, pool},
     {"AveragePool", 1, pool},
     {"GlobalAveragePool", 1, global_pool},
     {"GlobalMaxPool", 1, global_pool},
-    {"BatchNormalization", 7, batch_norm},
+    {"BatchNormalization", 6, batch_norm},
     {"LayerNormalization", 17, layer_norm},
     {"RMSNormalization", 23, layer_norm},
     {"InstanceNormalization", 6, group_norm},
-    {"GroupNormalization", 21, group_norm},
+    {"GroupNormalization", 18, group_norm},
     {"LRN", 1, lrn},
 });
 

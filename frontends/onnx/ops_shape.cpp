@@ -162,6 +162,7 @@ bool range_numbers(NodeContext& n, int64_t start, int64_t limit, int64_t delta) 
 }
 
 bool range(NodeContext& n) {
+  n.integer("stash_type", 1);  // elements are products of an index here, which accumulate no error
   if (!n.arity(3, 3) || !n.same_types()) return false;
   const tenon_dtype_t type = n.dtype(0);
   if (is_float(type)) {
@@ -482,6 +483,38 @@ bool split(NodeContext& n) {
 
 // ---- Pad ----
 
+// Which element stands at place `at` (which may be negative) beyond a dim of `size`.
+int64_t mirrored(int64_t at, int64_t size, std::string_view mode) {
+  if (mode == "edge" || size == 1) return std::clamp<int64_t>(at, 0, size - 1);
+  const int64_t period = mode == "wrap" ? size : 2 * (size - 1);
+  const int64_t in = (at % period + period) % period;
+  return in < size ? in : period - in;
+}
+
+// Padding with the input's own elements: one gather by constant indices for each padded dim.
+bool pad_by_index(NodeContext& n, const std::vector<int64_t>& low, const std::vector<int64_t>& high,
+                  std::string_view mode) {
+  constexpr int64_t kMost = 1 << 24;  // indices are held in memory
+  Value out = n.value(0);
+  for (size_t i = 0; i < low.size() && n.ok(); ++i) {
+    if (low[i] == 0 && high[i] == 0) continue;
+    const Dim dim = n.dims(0)[i];
+    if (!dim.is_constant())
+      return n.fail("T0714", cat("padding a symbolic dim by ", mode, " is not supported"));
+    const int64_t size = dim.constant(), result = size + low[i] + high[i];
+    if (size == 0) return n.fail("T0713", cat("a dim of 0 cannot be padded by ", mode));
+    if (result > kMost)
+      return n.fail("T0102", cat("its result has a dim of ", result, ", the limit for padding by ",
+                                 mode, " is ", kMost));
+    std::vector<int64_t> index;
+    for (int64_t at = 0; at < result; ++at) index.push_back(mirrored(at - low[i], size, mode));
+    const Value indices =
+        n.builder().constant(TENON_I64, {&result, 1}, index.data(), index.size() * sizeof(int64_t));
+    out = n.build("take", {out, indices}, {{"dim", i}});
+  }
+  return n.set(0, out);
+}
+
 bool pad_by(NodeContext& n, const std::vector<int64_t>& low, const std::vector<int64_t>& high,
             Value value) {
   const Dims dims = n.dims(0);
@@ -505,7 +538,7 @@ bool pad_by(NodeContext& n, const std::vector<int64_t>& low, const std::vector<i
   const std::string_view mode = n.text("mode", "constant");
   if (none) return n.set(0, n.value(0));
   if (mode == "reflect" || mode == "edge" || mode == "wrap")
-    return n.fail("T0714", cat("padding by ", mode, " is not supported"));
+    return pad_by_index(n, low, high, mode);
   if (mode != "constant")
     return n.fail("T0708", "attribute 'mode' is none of constant, reflect, edge and wrap");
   return n.set(0, n.build("pad", {n.value(0), value}, {{"low", low}, {"high", high}}));
@@ -572,19 +605,23 @@ bool depth_to_space(NodeContext& n) {
 bool space_to_depth(NodeContext& n) {
   if (!n.arity(1, 1)) return false;
   const int64_t b = n.integer("blocksize", 0);
+  const std::string_view mode = n.text("mode", "DCR");
+  if (mode != "DCR" && mode != "CRD") return n.fail("T0708", "attribute 'mode' must be DCR or CRD");
   const Dims d = n.dims(0);
   if (b < 1 || b > 65536) return n.fail("T0708", "attribute 'blocksize' must be positive");
   if (d.size() != 4) return n.fail("T0713", "it needs an input of rank 4");
   const Dim block = n.dim(b), h = quotient(n, {d[2]}, {block}), w = quotient(n, {d[3]}, {block});
   if (!n.ok()) return false;
-  const Value moved =
-      n.transpose(n.reshape(n.value(0), {d[0], d[1], h, block, w, block}), {0, 3, 5, 1, 2, 4});
+  const Value moved = n.transpose(n.reshape(n.value(0), {d[0], d[1], h, block, w, block}),
+                                  mode == "DCR" ? std::vector<int64_t>{0, 3, 5, 1, 2, 4}
+                                                : std::vector<int64_t>{0, 1, 3, 5, 2, 4});
   return n.set(0, n.reshape(moved, {d[0], d[1] * block * block, h, w}));
 }
 
 // Inference only: the input as it is, and a mask that keeps all of it.
 bool dropout(NodeContext& n) {
   n.number("ratio", 0.5);
+  if (n.version() < 7) n.integer("is_test", 1);
   n.integer("seed", 0);
   if (!n.arity(1, 3, 2)) return false;
   if (n.has(2)) {
@@ -617,7 +654,7 @@ constexpr auto kTable = std::to_array<OpImporter>({
     {"Pad", 11, pad},
     {"DepthToSpace", 1, depth_to_space},
     {"SpaceToDepth", 1, space_to_depth},
-    {"Dropout", 7, dropout},
+    {"Dropout", 1, dropout},
 });
 
 }  // namespace
