@@ -48,7 +48,8 @@ def main():
     parser.add_argument("--filter", default="", help="only models whose name holds this")
     options = parser.parse_args()
     passed = failed = 0
-    for model in sorted(HERE.glob(f"*{options.filter}*.onnx")):
+    models = [m for m in sorted(HERE.glob("*.onnx")) if options.filter in m.name]
+    for model in models:
         for device in options.devices.split(","):
             wrong = check(options.tenon, model, device)
             print(f"{'FAIL' if wrong else 'ok  '} {model.stem} on {device}{': ' if wrong else ''}{wrong}")
