@@ -108,6 +108,7 @@ class Builder {
   Stage& add_stage(StageKind kind);
   std::vector<E> fresh_axes(const std::vector<E>& dims, std::vector<uint32_t>* ids);
   E widened(E x, DType acc);
+  Tensor finish_contract(Stage s, DType out, std::vector<E> dims, std::vector<E> store);
   bool fold_parts(Fold fold, DType acc, DType out, E x, E position, Stage* s);
 
   Kernel kernel_;

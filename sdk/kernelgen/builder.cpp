@@ -1,0 +1,550 @@
+#include "tenon/kernelgen/builder.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace tenon::kernelgen {
+namespace {
+
+constexpr uint32_t kNoOrigin = ~0u;
+
+DType default_acc(DType t) {
+  if (t == TENON_F16 || t == TENON_BF16) return TENON_F32;
+  return t;
+}
+
+double float_top() { return std::numeric_limits<double>::infinity(); }
+
+E least(Pool& p, DType t) {
+  if (is_float(t)) return p.number(-float_top(), t);
+  if (!is_signed(t)) return p.integer(0, t);
+  return p.integer(size_of(t) == 8 ? INT64_MIN : -(int64_t{1} << (size_of(t) * 8 - 1)), t);
+}
+
+E greatest(Pool& p, DType t) {
+  if (is_float(t)) return p.number(float_top(), t);
+  if (t == TENON_PRED) return p.boolean(true);
+  const int bits = static_cast<int>(size_of(t)) * 8;
+  if (!is_signed(t)) return p.integer(-1, t);
+  return p.integer(bits == 64 ? INT64_MAX : (int64_t{1} << (bits - 1)) - 1, t);
+}
+
+E identity(Pool& p, Fold fold, DType t) {
+  switch (fold) {
+    case Fold::kSum: case Fold::kOr: return p.number(0, t);
+    case Fold::kProd: return p.number(1, t);
+    case Fold::kAnd: return is_integer(t) ? p.integer(-1, t) : p.boolean(true);
+    case Fold::kMax: case Fold::kArgMax: return least(p, t);
+    default: return greatest(p, t);
+  }
+}
+
+std::vector<E> row_major(Pool& p, const std::vector<E>& dims) {
+  std::vector<E> strides(dims.size());
+  E s = p.integer(1);
+  for (size_t i = dims.size(); i-- > 0;) {
+    strides[i] = s;
+    s = p.mul(s, dims[i]);
+  }
+  return strides;
+}
+
+}  // namespace
+
+Tensor Builder::fail(std::string why) {
+  if (why_.empty()) why_ = std::move(why);
+  return {};
+}
+
+E Builder::extent(Extent info) { return kernel_.pool.extent(kernel_.pool.add_extent(info)); }
+
+Tensor Builder::add_buffer(DType type, std::vector<E> dims, Role role) {
+  if (size_of(type) == 0) return fail("kernelgen has no elements of type " + std::string(name_of(type)));
+  Tensor t{static_cast<uint32_t>(kernel_.buffers.size()), type, dims};
+  std::vector<E> strides = row_major(kernel_.pool, dims);
+  kernel_.buffers.push_back({type, std::move(dims), std::move(strides), kNone, role, -1});
+  return t;
+}
+
+Tensor Builder::input(DType type, std::vector<E> dims, std::vector<E> strides, E offset) {
+  Tensor t = add_buffer(type, std::move(dims), Role::kIn);
+  if (t.valid() && !strides.empty()) kernel_.buffers.back().strides = std::move(strides);
+  if (t.valid()) kernel_.buffers.back().offset = offset;
+  return t;
+}
+
+Tensor Builder::constant(DType type, std::vector<E> dims) { return add_buffer(type, std::move(dims), Role::kConstant); }
+
+void Builder::output(const Tensor& t) {
+  if (!t.valid()) return;
+  if (kernel_.buffers[t.buffer].role == Role::kTemp) kernel_.buffers[t.buffer].role = Role::kOut;
+}
+
+Stage& Builder::add_stage(StageKind kind) {
+  Stage& s = kernel_.stages.emplace_back();
+  s.kind = kind;
+  if (origin_ != kNoOrigin) s.origins.push_back(origin_);
+  return s;
+}
+
+// Axes of extent 1 are the constant 0 and never appear in a stage.
+std::vector<E> Builder::fresh_axes(const std::vector<E>& dims, std::vector<uint32_t>* ids) {
+  std::vector<E> axes;
+  for (E d : dims) {
+    if (pool().is_const(d, 1)) {
+      axes.push_back(pool().integer(0));
+      continue;
+    }
+    ids->push_back(pool().add_axis(d));
+    axes.push_back(pool().axis(ids->back()));
+  }
+  return axes;
+}
+
+E Builder::load(const Tensor& t, std::span<const E> index, E guard, E other) {
+  return pool().load(t.buffer, t.type, index, guard, other);
+}
+
+E Builder::widened(E x, DType acc) { return pool().convert(x, acc); }
+
+std::vector<Tensor> Builder::map(std::span<const uint32_t> program, std::span<const Tensor> operands,
+                                 std::span<const ScalarAttr> attrs, std::span<const DType> results) {
+  std::vector<Tensor> out(results.size());
+  if (operands.empty()) {
+    fail("an element-wise op without operands has no shape");
+    return out;
+  }
+  for (const Tensor& t : operands) {
+    if (!t.valid()) return out;
+    if (t.rank() != operands[0].rank()) {
+      fail("operands of an element-wise op differ in rank");
+      return out;
+    }
+  }
+  std::vector<uint32_t> ids;
+  const std::vector<E> axes = fresh_axes(operands[0].dims, &ids);
+  std::vector<E> args, values;
+  for (const Tensor& t : operands) args.push_back(load(t, axes));
+  std::string why;
+  if (!append_scalar_program(pool(), program, args, attrs, results, &values, &why)) {
+    fail(why);
+    return out;
+  }
+  for (size_t i = 0; i < results.size(); ++i) out[i] = add_buffer(results[i], operands[0].dims, Role::kTemp);
+  if (!ok()) return std::vector<Tensor>(results.size());
+  Stage& s = add_stage(StageKind::kMap);
+  s.space = ids;
+  s.value = values;
+  for (const Tensor& t : out) s.store.push_back({t.buffer, axes, kNone});
+  return out;
+}
+
+Tensor Builder::map(DType type, std::vector<E> dims, const Body& body) {
+  if (!ok()) return {};
+  std::vector<uint32_t> ids;
+  const std::vector<E> axes = fresh_axes(dims, &ids);
+  const E value = body(axes);
+  if (!ok()) return {};
+  if (pool().type(value) != type) return fail("a body gives another type than its tensor");
+  Tensor t = add_buffer(type, std::move(dims), Role::kTemp);
+  if (!t.valid()) return t;
+  Stage& s = add_stage(StageKind::kMap);
+  s.space = ids;
+  s.value = {value};
+  s.store = {{t.buffer, axes, kNone}};
+  return t;
+}
+
+// ---- Data movement -------------------------------------------------------------------------------------------
+
+Tensor Builder::broadcast(const Tensor& t, std::vector<E> dims, std::span<const uint32_t> dim_of_operand) {
+  if (!t.valid()) return {};
+  if (dim_of_operand.size() != t.rank()) return fail("broadcast maps another number of dims than its operand has");
+  return map(t.type, std::move(dims), [&](std::span<const E> axes) {
+    std::vector<E> index;
+    for (size_t i = 0; i < t.rank(); ++i) {
+      index.push_back(pool().is_const(t.dims[i], 1) ? pool().integer(0) : axes[dim_of_operand[i]]);
+    }
+    return load(t, index);
+  });
+}
+
+Tensor Builder::transpose(const Tensor& t, std::span<const uint32_t> permutation) {
+  if (!t.valid()) return {};
+  if (permutation.size() != t.rank()) return fail("transpose permutes another number of dims than its operand has");
+  std::vector<E> dims;
+  for (uint32_t p : permutation) dims.push_back(t.dims[p]);
+  return map(t.type, dims, [&](std::span<const E> axes) {
+    std::vector<E> index(t.rank());
+    for (size_t i = 0; i < permutation.size(); ++i) index[permutation[i]] = axes[i];
+    return load(t, index);
+  });
+}
+
+// Dims are matched from the right in groups of equal products, so that most reshapes keep their plain axes; inside
+// a group the index goes through one linear number.
+Tensor Builder::reshape(const Tensor& t, std::vector<E> dims) {
+  if (!t.valid()) return {};
+  Pool& p = pool();
+  const std::vector<E> to = dims;
+  return map(t.type, std::move(dims), [&](std::span<const E> axes) {
+    std::vector<E> index(t.rank(), p.integer(0));
+    size_t i = t.rank(), j = to.size();
+    while (i > 0 || j > 0) {
+      const size_t i1 = i, j1 = j;
+      E a = p.integer(1), b = p.integer(1);
+      do {
+        // Take from the side that is behind; when sizes are not comparable take both.
+        const bool behind_a = p.range(a).hi < p.range(b).lo, behind_b = p.range(b).hi < p.range(a).lo;
+        const bool take_a = i > 0 && (!behind_b || j == 0);
+        const bool take_b = j > 0 && (!behind_a || i == 0);
+        if (take_a) a = p.mul(a, t.dims[--i]);
+        if (take_b && (!take_a || a != b)) b = p.mul(b, to[--j]);
+        if (!take_a && !take_b) break;
+      } while (a != b && (i > 0 || j > 0));
+      E linear = p.integer(0);
+      for (size_t d = j; d < j1; ++d) linear = p.add(p.mul(linear, to[d]), axes[d]);
+      E inner = p.integer(1);
+      for (size_t d = i1; d-- > i;) {
+        E x = p.floordiv(linear, inner);
+        if (d > i) x = p.mod(x, t.dims[d]);
+        index[d] = x;
+        inner = p.mul(inner, t.dims[d]);
+      }
+    }
+    return load(t, index);
+  });
+}
+
+Tensor Builder::slice(const Tensor& t, std::span<const E> start, std::span<const int64_t> step, std::vector<E> dims) {
+  if (!t.valid()) return {};
+  if (start.size() != t.rank() || step.size() != t.rank() || dims.size() != t.rank()) {
+    return fail("slice has bounds for another number of dims than its operand has");
+  }
+  return map(t.type, std::move(dims), [&](std::span<const E> axes) {
+    std::vector<E> index;
+    for (size_t i = 0; i < axes.size(); ++i) {
+      index.push_back(pool().add(start[i], pool().mul(axes[i], pool().integer(step[i]))));
+    }
+    return load(t, index);
+  });
+}
+
+Tensor Builder::pad(const Tensor& t, const Tensor& value, std::span<const int64_t> low,
+                    std::span<const int64_t> interior, std::vector<E> dims) {
+  if (!t.valid() || !value.valid()) return {};
+  if (value.rank() != 0 || value.type != t.type) return fail("pad needs one element of its operand's type");
+  Pool& p = pool();
+  return map(t.type, std::move(dims), [&](std::span<const E> axes) {
+    std::vector<E> index;
+    E guard = kNone;
+    for (size_t i = 0; i < axes.size(); ++i) {
+      const int64_t gap = interior.empty() ? 1 : interior[i] + 1;
+      E x = p.sub(axes[i], p.integer(low[i]));
+      guard = p.both(guard, p.cmp(TENON_CMP_GE, x, p.integer(0)));
+      if (gap > 1) guard = p.both(guard, p.cmp(TENON_CMP_EQ, p.mod(x, p.integer(gap)), p.integer(0)));
+      x = p.floordiv(x, p.integer(gap));
+      guard = p.both(guard, p.cmp(TENON_CMP_LT, x, t.dims[i]));
+      index.push_back(x);
+    }
+    return load(t, index, guard, load(value, {}));
+  });
+}
+
+Tensor Builder::concat(std::span<const Tensor> parts, uint32_t axis) {
+  if (parts.empty()) return fail("concat of nothing");
+  for (const Tensor& t : parts) {
+    if (!t.valid()) return {};
+    if (t.rank() != parts[0].rank() || t.type != parts[0].type) return fail("concat of unlike tensors");
+  }
+  Pool& p = pool();
+  std::vector<E> dims = parts[0].dims;
+  std::vector<E> begin;
+  E total = p.integer(0);
+  for (const Tensor& t : parts) {
+    begin.push_back(total);
+    total = p.add(total, t.dims[axis]);
+  }
+  dims[axis] = total;
+  return map(parts[0].type, std::move(dims), [&](std::span<const E> axes) {
+    E value = kNone;
+    for (size_t i = parts.size(); i-- > 0;) {
+      std::vector<E> index(axes.begin(), axes.end());
+      index[axis] = p.sub(axes[axis], begin[i]);
+      const E end = p.add(begin[i], parts[i].dims[axis]);
+      const E guard = p.both(p.cmp(TENON_CMP_LE, begin[i], axes[axis]), p.cmp(TENON_CMP_LT, axes[axis], end));
+      value = load(parts[i], index, guard, value);
+    }
+    return value;
+  });
+}
+
+Tensor Builder::reverse(const Tensor& t, std::span<const uint32_t> dims) {
+  if (!t.valid()) return {};
+  return map(t.type, t.dims, [&](std::span<const E> axes) {
+    std::vector<E> index(axes.begin(), axes.end());
+    for (uint32_t d : dims) index[d] = pool().sub(pool().sub(t.dims[d], pool().integer(1)), axes[d]);
+    return load(t, index);
+  });
+}
+
+Tensor Builder::iota(DType type, std::vector<E> dims, uint32_t axis) {
+  return map(type, std::move(dims), [&](std::span<const E> axes) {
+    if (type != TENON_F16 && type != TENON_BF16) return pool().convert(axes[axis], type);
+    return pool().convert(pool().convert(axes[axis], TENON_F32), type, kRound);
+  });
+}
+
+Tensor Builder::fill(DType type, std::vector<E> dims, double value) {
+  return map(type, std::move(dims), [&](std::span<const E>) { return pool().number(value, type); });
+}
+
+Tensor Builder::convert(const Tensor& t, DType to) {
+  if (!t.valid()) return {};
+  return map(to, t.dims, [&](std::span<const E> axes) {
+    const E x = load(t, axes);
+    const bool via = (t.type == TENON_F16 || t.type == TENON_BF16) && to != TENON_F32;
+    return pool().convert(via ? pool().convert(x, TENON_F32) : x, to);
+  });
+}
+
+Tensor Builder::take(const Tensor& t, const Tensor& indices, uint32_t axis, Outside outside) {
+  if (!t.valid() || !indices.valid()) return {};
+  if (!is_integer(indices.type)) return fail("take needs integer indices");
+  Pool& p = pool();
+  std::vector<E> dims(t.dims.begin(), t.dims.begin() + axis);
+  dims.insert(dims.end(), indices.dims.begin(), indices.dims.end());
+  dims.insert(dims.end(), t.dims.begin() + axis + 1, t.dims.end());
+  return map(t.type, std::move(dims), [&](std::span<const E> axes) {
+    const size_t n = indices.rank();
+    E at = p.convert(load(indices, axes.subspan(axis, n)), TENON_I64);
+    std::vector<E> index(axes.begin(), axes.begin() + axis);
+    E guard = kNone;
+    if (outside == Outside::kClip) {
+      at = p.max(p.integer(0), p.min(at, p.sub(t.dims[axis], p.integer(1))));
+    } else if (outside == Outside::kFill) {
+      guard = p.both(p.cmp(TENON_CMP_GE, at, p.integer(0)), p.cmp(TENON_CMP_LT, at, t.dims[axis]));
+    }
+    index.push_back(at);
+    index.insert(index.end(), axes.begin() + axis + n, axes.end());
+    return load(t, index, guard);
+  });
+}
+
+// ---- Reductions ----------------------------------------------------------------------------------------------
+
+bool Builder::fold_parts(Fold fold, DType acc, DType out, E x, E position, Stage* s) {
+  Pool& p = pool();
+  const E a = p.state(0, acc);
+  if (fold != Fold::kArgMax && fold != Fold::kArgMin) {
+    static constexpr uint16_t kCodes[] = {TENON_S_ADD, TENON_S_MUL, TENON_S_MAX, TENON_S_MIN, TENON_S_AND, TENON_S_OR};
+    const uint16_t code = kCodes[static_cast<int>(fold)];
+    s->init = {identity(p, fold, acc)};
+    s->step = {p.op(code, {a, x})};
+    s->merge = {p.op(code, {a, p.state(1, acc)})};
+    const bool half = out == TENON_F16 || out == TENON_BF16;
+    s->final = {p.convert(a, out, half ? kRound : TENON_S_CONVERT)};
+    return true;
+  }
+  if (!is_integer(out)) return false;
+  const bool max = fold == Fold::kArgMax;
+  // Second better than first: greater, or NaN against a number, or equal and earlier.
+  auto better = [&](E v0, E i0, E v1, E i1) {
+    E yes = p.cmp(max ? TENON_CMP_GT : TENON_CMP_LT, v1, v0);
+    E same = p.cmp(TENON_CMP_EQ, v1, v0);
+    if (is_float(acc)) {
+      const E n0 = p.op(TENON_S_IS_NAN, {v0}), n1 = p.op(TENON_S_IS_NAN, {v1});
+      yes = p.op(TENON_S_OR, {yes, p.op(TENON_S_AND, {n1, p.op(TENON_S_NOT, {n0})})});
+      same = p.op(TENON_S_OR, {same, p.op(TENON_S_AND, {n0, n1})});
+    }
+    return p.op(TENON_S_OR, {yes, p.op(TENON_S_AND, {same, p.cmp(TENON_CMP_LT, i1, i0)})});
+  };
+  const E i = p.state(1, out);
+  const E at = p.convert(position, out);
+  s->init = {identity(p, fold, acc), greatest(p, out)};
+  const E b = better(a, i, x, at);
+  s->step = {p.op(TENON_S_SELECT, {b, x, a}), p.op(TENON_S_SELECT, {b, at, i})};
+  const E a1 = p.state(2, acc), i1 = p.state(3, out);
+  const E m = better(a, i, a1, i1);
+  s->merge = {p.op(TENON_S_SELECT, {m, a1, a}), p.op(TENON_S_SELECT, {m, i1, i})};
+  s->final = {i};
+  return true;
+}
+
+Tensor Builder::reduce(const Tensor& t, std::span<const uint32_t> dims, Fold fold, DType acc, DType out) {
+  if (!t.valid()) return {};
+  Pool& p = pool();
+  if (acc == TENON_DTYPE_NONE) acc = default_acc(t.type);
+  if (out == TENON_DTYPE_NONE) out = t.type;
+  Stage s;
+  s.kind = StageKind::kReduce;
+  std::vector<E> index(t.rank()), store, out_dims;
+  E position = p.integer(0);
+  for (uint32_t d = 0; d < t.rank(); ++d) {
+    const bool reduced = std::find(dims.begin(), dims.end(), d) != dims.end();
+    index[d] = fresh_axes({t.dims[d]}, reduced ? &s.reduce : &s.space)[0];
+    if (reduced) {
+      position = p.add(p.mul(position, t.dims[d]), index[d]);
+    } else {
+      store.push_back(index[d]);
+      out_dims.push_back(t.dims[d]);
+    }
+  }
+  if (!fold_parts(fold, acc, out, widened(load(t, index), acc), position, &s)) {
+    return fail("an arg reduction gives integers");
+  }
+  Tensor r = add_buffer(out, out_dims, Role::kTemp);
+  if (!r.valid()) return r;
+  s.store = {{r.buffer, store, kNone}};
+  Stage& added = add_stage(s.kind);
+  s.origins = added.origins;
+  added = std::move(s);
+  return r;
+}
+
+Tensor Builder::reduce_window(const Tensor& t, std::span<const WindowDim> window, Fold fold, std::vector<E> dims,
+                              DType acc, DType out) {
+  if (!t.valid()) return {};
+  if (window.size() != t.rank() || dims.size() != t.rank()) return fail("reduce_window needs one window per dim");
+  Pool& p = pool();
+  if (acc == TENON_DTYPE_NONE) acc = default_acc(t.type);
+  if (out == TENON_DTYPE_NONE) out = t.type;
+  Stage s;
+  s.kind = StageKind::kReduce;
+  const std::vector<E> axes = fresh_axes(dims, &s.space);
+  std::vector<E> index;
+  E guard = kNone, position = p.integer(0);
+  for (size_t d = 0; d < t.rank(); ++d) {
+    const WindowDim& w = window[d];
+    const E k = fresh_axes({p.integer(w.size)}, &s.reduce)[0];
+    E x = p.add(p.mul(axes[d], p.integer(w.stride)), p.sub(p.mul(k, p.integer(w.dilation)), p.integer(w.pad_low)));
+    guard = p.both(guard, p.cmp(TENON_CMP_GE, x, p.integer(0)));
+    if (w.base_dilation > 1) {
+      guard = p.both(guard, p.cmp(TENON_CMP_EQ, p.mod(x, p.integer(w.base_dilation)), p.integer(0)));
+      x = p.floordiv(x, p.integer(w.base_dilation));
+    }
+    guard = p.both(guard, p.cmp(TENON_CMP_LT, x, t.dims[d]));
+    index.push_back(x);
+    position = p.add(p.mul(position, p.integer(w.size)), k);
+  }
+  const E x = widened(load(t, index, guard, identity(p, fold, t.type)), acc);
+  if (!fold_parts(fold, acc, out, x, position, &s)) return fail("an arg reduction gives integers");
+  Tensor r = add_buffer(out, dims, Role::kTemp);
+  if (!r.valid()) return r;
+  s.store = {{r.buffer, axes, kNone}};
+  Stage& added = add_stage(s.kind);
+  s.origins = added.origins;
+  added = std::move(s);
+  return r;
+}
+
+// ---- Contractions --------------------------------------------------------------------------------------------
+
+static DType contract_acc(DType t) {
+  if (t == TENON_F16 || t == TENON_BF16) return TENON_F32;
+  return t == TENON_I8 || t == TENON_U8 ? TENON_I32 : t;
+}
+
+Tensor Builder::finish_contract(Stage s, DType out, std::vector<E> dims, std::vector<E> store) {
+  Pool& p = pool();
+  const DType acc = p.type(s.a);
+  Tensor r = add_buffer(out, std::move(dims), Role::kTemp);
+  if (!r.valid()) return r;
+  const bool half = out == TENON_F16 || out == TENON_BF16;
+  auto result = [&](E x) { return p.convert(x, out, half ? kRound : TENON_S_CONVERT); };
+  if (s.reduce.empty()) {
+    s.kind = StageKind::kMap;
+    s.value = {result(p.op(TENON_S_MUL, {s.a, s.b}))};
+    s.a = s.b = kNone;
+  } else {
+    s.final = {result(p.state(0, acc))};
+  }
+  s.store = {{r.buffer, std::move(store), kNone}};
+  Stage& added = add_stage(s.kind);
+  s.origins = added.origins;
+  added = std::move(s);
+  return r;
+}
+
+Tensor Builder::dot(const Tensor& a, const Tensor& b, std::span<const uint32_t> batch_a,
+                    std::span<const uint32_t> batch_b, std::span<const uint32_t> sum_a,
+                    std::span<const uint32_t> sum_b, DType acc, DType out) {
+  if (!a.valid() || !b.valid()) return {};
+  if (a.type != b.type) return fail("dot of unlike types");
+  if (batch_a.size() != batch_b.size() || sum_a.size() != sum_b.size()) return fail("dot pairs dims unevenly");
+  if (acc == TENON_DTYPE_NONE) acc = contract_acc(a.type);
+  if (out == TENON_DTYPE_NONE) out = a.type;
+  Stage s;
+  s.kind = StageKind::kContract;
+  std::vector<E> ia(a.rank(), kNone), ib(b.rank(), kNone), dims, store;
+  for (size_t i = 0; i < batch_a.size(); ++i) {
+    const E d = a.dims[batch_a[i]];
+    ia[batch_a[i]] = ib[batch_b[i]] = fresh_axes({d}, &s.space)[0];
+    dims.push_back(d);
+    store.push_back(ia[batch_a[i]]);
+  }
+  for (size_t i = 0; i < sum_a.size(); ++i) {
+    ia[sum_a[i]] = ib[sum_b[i]] = fresh_axes({a.dims[sum_a[i]]}, &s.reduce)[0];
+  }
+  auto free_dims = [&](const Tensor& t, std::vector<E>* index) {
+    for (size_t i = 0; i < t.rank(); ++i) {
+      if ((*index)[i] != kNone) continue;
+      (*index)[i] = fresh_axes({t.dims[i]}, &s.space)[0];
+      dims.push_back(t.dims[i]);
+      store.push_back((*index)[i]);
+    }
+  };
+  free_dims(a, &ia);
+  free_dims(b, &ib);
+  s.a = widened(load(a, ia), acc);
+  s.b = widened(load(b, ib), acc);
+  return finish_contract(std::move(s), out, std::move(dims), std::move(store));
+}
+
+Tensor Builder::conv(const Tensor& x, const Tensor& w, const ConvDims& n, std::span<const WindowDim> window,
+                     int64_t groups, std::vector<E> dims, DType acc, DType out) {
+  if (!x.valid() || !w.valid()) return {};
+  if (x.type != w.type) return fail("convolution of unlike types");
+  const size_t spatial = window.size();
+  if (n.x_spatial.size() != spatial || n.w_spatial.size() != spatial || n.out_spatial.size() != spatial ||
+      dims.size() != x.rank() || x.rank() != spatial + 2 || w.rank() != spatial + 2) {
+    return fail("convolution dims do not fit its window");
+  }
+  Pool& p = pool();
+  if (acc == TENON_DTYPE_NONE) acc = contract_acc(x.type);
+  if (out == TENON_DTYPE_NONE) out = x.type;
+  Stage s;
+  s.kind = StageKind::kContract;
+  const E g_count = p.integer(groups);
+  const E out_per_group = p.floordiv(dims[n.out_feature], g_count);
+  const E batch = fresh_axes({dims[n.out_batch]}, &s.space)[0];
+  const E group = fresh_axes({g_count}, &s.space)[0];
+  const E feature = fresh_axes({out_per_group}, &s.space)[0];
+  const E in = fresh_axes({w.dims[n.w_in]}, &s.reduce)[0];
+  std::vector<E> ix(x.rank()), iw(w.rank()), store(x.rank());
+  ix[n.x_batch] = store[n.out_batch] = batch;
+  ix[n.x_feature] = p.add(p.mul(group, w.dims[n.w_in]), in);
+  iw[n.w_out] = store[n.out_feature] = p.add(p.mul(group, out_per_group), feature);
+  iw[n.w_in] = in;
+  E guard = kNone;
+  for (size_t i = 0; i < spatial; ++i) {
+    const WindowDim& v = window[i];
+    const E o = fresh_axes({dims[n.out_spatial[i]]}, &s.space)[0];
+    const E k = fresh_axes({w.dims[n.w_spatial[i]]}, &s.reduce)[0];
+    E at = p.add(p.mul(o, p.integer(v.stride)), p.sub(p.mul(k, p.integer(v.dilation)), p.integer(v.pad_low)));
+    guard = p.both(guard, p.cmp(TENON_CMP_GE, at, p.integer(0)));
+    if (v.base_dilation > 1) {
+      guard = p.both(guard, p.cmp(TENON_CMP_EQ, p.mod(at, p.integer(v.base_dilation)), p.integer(0)));
+      at = p.floordiv(at, p.integer(v.base_dilation));
+    }
+    guard = p.both(guard, p.cmp(TENON_CMP_LT, at, x.dims[n.x_spatial[i]]));
+    ix[n.x_spatial[i]] = at;
+    iw[n.w_spatial[i]] = k;
+    store[n.out_spatial[i]] = o;
+  }
+  s.a = widened(load(w, iw), acc);
+  s.b = widened(load(x, ix, guard), acc);
+  return finish_contract(std::move(s), out, std::move(dims), std::move(store));
+}
+
+}  // namespace tenon::kernelgen

@@ -1,0 +1,379 @@
+#include "tenon/kernelgen/lower_internal.h"
+
+#include <algorithm>
+
+namespace tenon::kernelgen {
+
+Emitter::Emitter(Prepared& prepared, const Target& target, LoopTree* out)
+    : prepared_(prepared), k_(prepared.kernel), p_(prepared.kernel.pool), target_(target), out_(out) {
+  written_.assign(k_.buffers.size(), false);
+  for (const Stage& s : k_.stages) {
+    for (const View& v : s.store) written_[v.buffer] = true;
+  }
+  open();
+}
+
+void Emitter::open() {
+  scopes_.push_back(std::make_unique<Scope>());
+  scopes_.back()->nodes = &scopes_.back()->own;
+}
+
+std::vector<Node> Emitter::close() {
+  std::vector<Node> n = std::move(scopes_.back()->own);
+  const uint32_t gone = depth();
+  std::erase_if(splats_, [&](const auto& s) { return s.second.depth >= gone; });
+  scopes_.pop_back();
+  return n;
+}
+
+void Emitter::open_alias() {
+  std::vector<Node>* nodes = scopes_.back()->nodes;
+  scopes_.push_back(std::make_unique<Scope>());
+  scopes_.back()->nodes = nodes;
+}
+
+void Emitter::close_alias() { close(); }
+
+void Emitter::bind(uint32_t axis, Val v) {
+  scopes_.back()->axes[uint64_t{axis} << 8 | (axis == vector_axis ? copy : 0)] = v;
+}
+
+V Emitter::value(DType type, uint32_t lanes) {
+  out_->values.push_back({type, lanes});
+  return static_cast<V>(out_->values.size() - 1);
+}
+
+V Emitter::emit(uint32_t depth, Node n) {
+  const V dst = n.dst;
+  scopes_[depth]->nodes->push_back(std::move(n));
+  return dst;
+}
+
+void Emitter::comment(const std::string& text) {
+  Node n;
+  n.kind = N::kComment;
+  n.text = text;
+  emit(depth(), n);
+}
+
+static Val join(Val a, Val b) { return {a.v, std::max(a.depth, b.depth), a.varies || b.varies}; }
+
+Val Emitter::splat(Val v, uint32_t n) {
+  if (n == 1 || lanes(v.v) == n) return v;
+  const uint64_t id = uint64_t{v.v} << 16 | n;
+  if (auto it = splats_.find(id); it != splats_.end()) return it->second;
+  Node node;
+  node.kind = N::kSplat;
+  node.dst = value(type(v.v), n);
+  node.args[0] = v.v;
+  const Val r{emit(v.depth, node), v.depth, v.varies};
+  // A mutable scalar must be splat anew each time; those are only States.
+  bool state = false;
+  for (const Val& s : states) state |= s.v == v.v;
+  if (!state) splats_[id] = r;
+  return r;
+}
+
+Val Emitter::as_type(Val v, DType t) {
+  if (type(v.v) == t) return v;
+  return apply(TENON_S_CONVERT, t, {v});
+}
+
+Val Emitter::apply(uint16_t code, DType t, std::vector<Val> args, uint32_t relation) {
+  uint32_t n = 1;
+  for (const Val& a : args) n = std::max(n, lanes(a.v));
+  Val r;
+  Node node;
+  node.kind = N::kOp;
+  node.op = code;
+  node.ref = relation;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const Val a = splat(args[i], n);
+    node.args[i] = a.v;
+    r = join(r, a);
+  }
+  const bool pred = code == TENON_S_CMP || code == TENON_S_IS_NAN;
+  node.type = t;
+  node.dst = value(pred ? DType{TENON_PRED} : t, n);
+  r.v = emit(r.depth, node);
+  return r;
+}
+
+V Emitter::declare(Val init) {
+  Node n;
+  n.kind = N::kVar;
+  n.args[0] = init.v;
+  n.dst = value(type(init.v), lanes(init.v));
+  return emit(depth(), n);
+}
+
+void Emitter::set(V var, Val v) {
+  Node n;
+  n.kind = N::kSet;
+  n.dst = var;
+  n.args[0] = splat(v, lanes(var)).v;
+  emit(depth(), n);
+}
+
+// ---- Expressions ---------------------------------------------------------------------------------------------
+
+Val Emitter::eval(E e, bool as_vector) {
+  if (width == 1) as_vector = false;
+  for (size_t i = scopes_.size(); i-- > 0;) {
+    const auto& memo = scopes_[i]->memo;
+    if (auto it = memo.find(key(e, as_vector, false)); it != memo.end()) return it->second;
+    if (auto it = memo.find(key(e, as_vector, true)); it != memo.end()) return it->second;
+  }
+  const Val r = eval_new(e, as_vector);
+  scopes_[r.depth]->memo[key(e, as_vector, r.varies)] = r;
+  return r;
+}
+
+Val Emitter::constant(E e) {
+  Node n;
+  n.kind = N::kConst;
+  n.type = p_.type(e);
+  n.bits = p_.at(e).bits;
+  n.dst = value(n.type, 1);
+  return {emit(0, n), 0, false};
+}
+
+bool Emitter::fits32(E e) const {
+  const Interval r = p_.range(e);
+  return r.lo >= INT32_MIN && r.hi <= INT32_MAX;
+}
+
+Val Emitter::eval_new(E e, bool as_vector) {
+  const Expr& x = p_.at(e);
+  switch (x.kind) {
+    case X::kConst: return constant(e);
+    case X::kExtent: {
+      Node n;
+      n.kind = N::kExt;
+      n.ref = x.ref;
+      n.dst = value(TENON_I64, 1);
+      return {emit(0, n), 0, false};
+    }
+    case X::kAxis: {
+      const uint64_t id = uint64_t{x.ref} << 8 | (x.ref == vector_axis ? copy : 0);
+      Val base;
+      for (size_t i = scopes_.size(); i-- > 0 && base.v == kNoValue;) {
+        if (auto it = scopes_[i]->axes.find(id); it != scopes_[i]->axes.end()) base = it->second;
+      }
+      if (!as_vector || x.ref != vector_axis) return base;
+      Node n;
+      n.kind = N::kIota;
+      n.args[0] = base.v;
+      n.dst = value(fits32(e) ? DType{TENON_I32} : DType{TENON_I64}, width);
+      return {emit(base.depth, n), base.depth, true};
+    }
+    case X::kState: {
+      Val s = states[x.ref];
+      s.depth = depth();
+      s.varies = true;
+      return s;
+    }
+    case X::kLoad: return load(e, as_vector);
+    case X::kOp: return eval_op(e, as_vector);
+  }
+  return {};
+}
+
+Val Emitter::eval_op(E e, bool as_vector) {
+  const Expr x = p_.at(e);
+  const std::vector<E> in(p_.args(e).begin(), p_.args(e).end());
+  std::vector<Val> args;
+  uint32_t n = 1;
+  for (E a : in) {
+    args.push_back(eval(a, as_vector));
+    n = std::max(n, lanes(args.back().v));
+  }
+  const bool index = x.type == TENON_I64 || p_.type(in[0]) == TENON_I64;
+  if (n > 1 && index && x.op != TENON_S_CONVERT && x.op != TENON_S_CONVERT_WRAP && x.op != TENON_S_BITCAST_RESULT) {
+    // Vectors of indices are 32 bits wide wherever that is known to be enough.
+    bool narrow = x.op == TENON_S_CMP ? true : fits32(e);
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (p_.type(in[i]) == TENON_I64) narrow = narrow && fits32(in[i]);
+    }
+    const DType t = narrow ? TENON_I32 : TENON_I64;
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (p_.type(in[i]) == TENON_I64) args[i] = as_type(args[i], t);
+    }
+    return apply(x.op, x.type == TENON_PRED ? x.type : t, args, x.ref);
+  }
+  for (size_t i = 0; i < in.size(); ++i) args[i] = as_type(args[i], p_.type(in[i]));
+  return apply(x.op, x.type, args, x.ref);
+}
+
+// ---- Memory --------------------------------------------------------------------------------------------------
+
+uint32_t Emitter::argument(uint32_t buffer, bool written) {
+  auto [it, fresh] = arguments_.try_emplace(buffer, static_cast<uint32_t>(out_->buffers.size()));
+  if (fresh) out_->buffers.push_back({buffer, k_.buffers[buffer].type, false});
+  if (written) out_->buffers[it->second].written = true;
+  return it->second;
+}
+
+bool Emitter::is_scratch(uint32_t buffer) const { return k_.buffers[buffer].role == Role::kTemp; }
+
+E Emitter::reserve(E elements, DType t, uint32_t multiple) {
+  const E at = scratch_ == kNone ? p_.integer(0) : scratch_;
+  const E bytes = p_.mul(elements, p_.integer(int64_t{size_of(t)} * multiple));
+  scratch_ = p_.add(at, p_.mul(p_.floordiv(p_.add(bytes, p_.integer(63)), p_.integer(64)), p_.integer(64)));
+  out_->scratch_bytes = size_program(p_, scratch_);
+  return at;
+}
+
+Val Emitter::load_at(Space space, uint32_t ref, DType t, Val at, uint32_t n, V m, V other, V stride) {
+  Node node;
+  node.kind = N::kLoad;
+  node.space = space;
+  node.ref = ref;
+  node.type = t;
+  node.args[0] = at.v;
+  node.args[1] = m;
+  node.args[2] = other;
+  node.stride = stride;
+  node.dst = value(t, n);
+  return {emit(at.depth, node), at.depth, at.varies};
+}
+
+void Emitter::store_at(Space space, uint32_t ref, DType t, Val at, Val v, V m, V stride) {
+  Node node;
+  node.kind = N::kStore;
+  node.space = space;
+  node.ref = ref;
+  node.type = t;
+  node.args[0] = at.v;
+  node.args[1] = v.v;
+  node.args[2] = m;
+  node.stride = stride;
+  emit(depth(), node);
+}
+
+Emitter::Address Emitter::address(uint32_t buffer, E offset, bool as_vector, bool masked_by_lane) {
+  Address a;
+  if (is_scratch(buffer)) {
+    const DType t = k_.buffers[buffer].type;
+    const uint32_t slots = lanes_are_rows ? width * temp_copies : 1;
+    if (!temp_offset_.count(buffer)) temp_offset_[buffer] = reserve(prepared_.temp_elements[buffer], t, slots);
+    const Val base = scalar(p_.floordiv(temp_offset_[buffer], p_.integer(size_of(t))));
+    if (lanes_are_rows) {
+      a.at = add(base, add(mul(scalar(offset), integer(slots)), integer(int64_t{copy} * width)));
+      a.at.varies = true;
+      a.lanes = as_vector ? width : 1;
+      return a;
+    }
+    a = {};
+    std::vector<E> c;
+    E rest;
+    const uint32_t axes[] = {vector_axis};
+    a.at = add(base, scalar(offset));
+    if (as_vector && p_.uses_axis(offset, vector_axis)) {
+      a.lanes = width;
+      if (!p_.affine(offset, axes, &c, &rest)) {
+        a.at = add(base, vector(offset));
+      } else if (!p_.is_const(c[0], 1)) {
+        a.stride = scalar(c[0]).v;
+      }
+    }
+    return a;
+  }
+  if (!as_vector || !p_.uses_axis(offset, vector_axis)) {
+    a.at = scalar(offset);
+    if (as_vector && masked_by_lane) {
+      a.lanes = width;
+      a.stride = integer(0).v;
+    }
+    return a;
+  }
+  a.lanes = width;
+  std::vector<E> c;
+  E rest;
+  const uint32_t axes[] = {vector_axis};
+  if (!p_.affine(offset, axes, &c, &rest)) {
+    a.at = vector(offset);
+    return a;
+  }
+  a.at = scalar(offset);
+  if (p_.is_const(c[0], 1)) return a;
+  const Val stride = scalar(c[0]);
+  a.at.depth = std::max(a.at.depth, stride.depth);
+  a.stride = stride.v;
+  return a;
+}
+
+Val Emitter::load(E e, bool as_vector) {
+  const Expr x = p_.at(e);
+  const E guard = p_.arg(e, 0), other = p_.arg(e, 1), offset = p_.arg(e, 2);
+  Val m, o;
+  if (guard != kNone) m = eval(guard, as_vector);
+  const bool lane_guard = m.v != kNoValue && lanes(m.v) > 1;
+  Address a = address(x.ref, offset, as_vector, lane_guard);
+  if (guard != kNone) {
+    o = as_type(eval(other, as_vector), x.type);
+    if (lanes(o.v) > a.lanes) {
+      // A scalar element with a vector alternative.
+      a.lanes = width;
+      a.stride = integer(0).v;
+    }
+  }
+  if (a.lanes > 1 && mask != kNoValue) {
+    const Val tail{mask, mask_depth, true};
+    m = m.v == kNoValue ? tail : apply(TENON_S_AND, TENON_PRED, {m, tail});
+  }
+  Val at = a.at;
+  if (m.v != kNoValue) {
+    m = splat(m, a.lanes);
+    at = {at.v, std::max(at.depth, m.depth), at.varies || m.varies};
+  }
+  if (o.v != kNoValue) {
+    o = splat(o, a.lanes);
+    at = {at.v, std::max(at.depth, o.depth), at.varies || o.varies};
+  }
+  if (written_[x.ref]) at.depth = std::max(at.depth, row_depth);
+  const bool scratch = is_scratch(x.ref);
+  return load_at(scratch ? Space::kScratch : Space::kBuffer, scratch ? 0 : argument(x.ref, false), x.type, at, a.lanes,
+                 m.v, o.v, a.stride);
+}
+
+void Emitter::store(const View& view, Val v, bool as_vector) {
+  const bool scratch = is_scratch(view.buffer);
+  if (scratch && !prepared_.temp_memory[view.buffer]) return;
+  Address a = address(view.buffer, view.index[0], as_vector, false);
+  Val m;
+  if (view.guard != kNone) m = splat(eval(view.guard, as_vector), a.lanes);
+  if (a.lanes > 1 && mask != kNoValue && !(scratch && lanes_are_rows)) {
+    const Val tail{mask, mask_depth, true};
+    m = m.v == kNoValue ? tail : apply(TENON_S_AND, TENON_PRED, {m, tail});
+  }
+  store_at(scratch ? Space::kScratch : Space::kBuffer, scratch ? 0 : argument(view.buffer, true),
+           k_.buffers[view.buffer].type, a.at, splat(v, a.lanes), m.v, a.stride);
+}
+
+void Emitter::forward(uint32_t buffer, E offset, Val v, bool as_vector) {
+  const E index[] = {offset};
+  const E l = p_.load(buffer, k_.buffers[buffer].type, index);
+  v.depth = depth();
+  const bool varies = v.varies || as_vector;
+  v.varies = varies;
+  // A scalar row value is the same in both readings.
+  scopes_.back()->memo[key(l, true, varies)] = v;
+  scopes_.back()->memo[key(l, false, varies)] = v;
+}
+
+void decode(Emitter& e, Val item, const std::vector<uint32_t>& axes) {
+  Pool& p = e.pool();
+  Val rest = item;
+  for (size_t i = axes.size(); i-- > 0;) {
+    if (i == 0) {
+      e.bind(axes[0], rest);
+      break;
+    }
+    const Val n = e.scalar(p.axes()[axes[i]].extent);
+    e.bind(axes[i], e.apply(kMod, TENON_I64, {rest, n}));
+    rest = e.apply(kFloorDiv, TENON_I64, {rest, n});
+  }
+}
+
+}  // namespace tenon::kernelgen

@@ -1,0 +1,558 @@
+#include "tenon/kernelgen/fuse.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace tenon::kernelgen {
+namespace {
+
+// ---- Facts about stages --------------------------------------------------------------------------------------
+
+std::vector<E*> slots(Stage& s) {
+  std::vector<E*> out;
+  for (auto* list : {&s.value, &s.init, &s.step, &s.merge, &s.final}) {
+    for (E& e : *list) out.push_back(&e);
+  }
+  if (s.a != kNone) out.push_back(&s.a);
+  if (s.b != kNone) out.push_back(&s.b);
+  for (View& v : s.store) {
+    for (E& e : v.index) out.push_back(&e);
+    if (v.guard != kNone) out.push_back(&v.guard);
+  }
+  return out;
+}
+
+std::vector<E> loads_of(const Pool& p, const Stage& s) {
+  std::vector<E> out;
+  for (E* e : slots(const_cast<Stage&>(s))) p.loads(*e, &out);
+  return out;
+}
+
+void rewrite(Pool& p, Stage& s, const std::unordered_map<E, E>& map) {
+  for (E* e : slots(s)) *e = p.substitute(*e, map);
+}
+
+// Rough cycles of one element, loads beyond the first included. 0: only moves data.
+struct Cost {
+  int ops = 0, loads = 0, nodes = 0;
+};
+
+void count(const Pool& p, E e, std::vector<bool>* seen, Cost* c) {
+  if (e == kNone || (*seen)[e]) return;
+  (*seen)[e] = true;
+  const Expr& x = p.at(e);
+  ++c->nodes;
+  if (x.kind == X::kLoad) ++c->loads;
+  if (x.kind == X::kOp && x.type != TENON_I64) {
+    switch (x.op) {
+      case TENON_S_CONVERT: case kRound: case TENON_S_BITCAST_RESULT: break;
+      case TENON_S_DIV: case TENON_S_SQRT: case TENON_S_RSQRT: c->ops += 5; break;
+      case TENON_S_LGAMMA: case TENON_S_DIGAMMA: case TENON_S_ERF_INV: case TENON_S_POW: c->ops += 60; break;
+      default: c->ops += x.op >= TENON_S_EXP && x.op <= TENON_S_ERFC ? 12 : 1;
+    }
+  }
+  // Indices cost little unless they divide.
+  if (x.kind == X::kOp && x.type == TENON_I64 && (x.op == kFloorDiv || x.op == kMod)) c->ops += 1;
+  for (E a : p.args(e)) count(p, a, seen, c);
+}
+
+Cost cost_of(const Pool& p, const std::vector<E>& values) {
+  std::vector<bool> seen(p.size());
+  Cost c;
+  for (E v : values) count(p, v, &seen, &c);
+  return c;
+}
+
+bool plain_store(const Kernel& k, const Stage& s, const View& v) {
+  const Pool& p = k.pool;
+  if (v.guard != kNone) return false;
+  std::vector<uint32_t> seen;
+  for (E e : v.index) {
+    const Expr& x = p.at(e);
+    if (p.is_const(e, 0)) continue;
+    if (x.kind != X::kAxis || std::find(seen.begin(), seen.end(), x.ref) != seen.end()) return false;
+    seen.push_back(x.ref);
+  }
+  return seen.size() == s.space.size();
+}
+
+// ---- Inlining ------------------------------------------------------------------------------------------------
+
+class Inliner {
+ public:
+  explicit Inliner(Kernel& k) : k_(k), p_(k.pool) {}
+
+  void run() {
+    for (size_t i = 0; i < k_.stages.size(); ++i) {
+      for (size_t r = 0; r < k_.stages[i].store.size(); ++r) consider(i, r);
+    }
+    drop_dead();
+  }
+
+ private:
+  void consider(size_t producer, size_t result) {
+    const Stage& s = k_.stages[producer];
+    const View& v = s.store[result];
+    if (s.kind != StageKind::kMap || k_.buffers[v.buffer].role != Role::kTemp || !plain_store(k_, s, v)) return;
+    std::vector<std::pair<size_t, E>> uses;
+    for (size_t i = producer + 1; i < k_.stages.size(); ++i) {
+      for (E l : loads_of(p_, k_.stages[i])) {
+        if (p_.at(l).ref == v.buffer) uses.push_back({i, l});
+      }
+    }
+    const Cost c = cost_of(p_, {s.value[result]});
+    for (auto& [i, l] : uses) {
+      if (!wanted(c, uses.size(), k_.stages[i], l)) return;
+    }
+    std::vector<size_t> consumers;
+    for (auto& u : uses) {
+      if (consumers.empty() || consumers.back() != u.first) consumers.push_back(u.first);
+    }
+    for (size_t i : consumers) replace(k_.stages[i], s, result);
+  }
+
+  // Repeated: the consumer visits points that read the same element again.
+  bool repeated(const Stage& consumer, E load) const {
+    for (const auto* list : {&consumer.space, &consumer.reduce}) {
+      for (uint32_t a : *list) {
+        bool used = false;
+        for (E e : p_.args(load).subspan(2)) used |= p_.uses_axis(e, a);
+        if (!used) return true;
+      }
+    }
+    return false;
+  }
+
+  bool wanted(const Cost& c, size_t uses, const Stage& consumer, E load) const {
+    constexpr int kCheap = 3;
+    const Cost there = cost_of(p_, consumer.kind == StageKind::kMap ? consumer.value : consumer.step);
+    // The stop rule: more streams than a core prefetches, or text nobody can read.
+    if (there.loads + c.loads > 14 || there.nodes + c.nodes > 400) return c.ops == 0 && c.loads <= 1;
+    if (consumer.kind == StageKind::kContract) return c.ops <= 1 && c.loads <= 2;
+    if (c.ops == 0) return true;
+    if (c.ops + c.loads - 1 <= kCheap && uses <= 3) return true;
+    return uses == 1 && !repeated(consumer, load);
+  }
+
+  void replace(Stage& consumer, const Stage& producer, size_t result) {
+    const View& v = producer.store[result];
+    std::vector<E> loads = loads_of(p_, consumer);
+    // Inner loads first: E numbers grow from arguments to users.
+    std::sort(loads.begin(), loads.end());
+    std::unordered_map<E, E> map;
+    for (E l : loads) {
+      if (p_.at(l).ref != v.buffer) continue;
+      const std::vector<E> args(p_.args(l).begin(), p_.args(l).end());
+      std::unordered_map<E, E> axes;
+      for (size_t d = 0; d < v.index.size(); ++d) {
+        if (p_.at(v.index[d]).kind == X::kAxis) axes[v.index[d]] = p_.substitute(args[d + 2], map);
+      }
+      const E guard = p_.substitute(args[0], map);
+      E value = p_.substitute(producer.value[result], axes, guard);
+      if (guard != kNone) value = p_.op(TENON_S_SELECT, {guard, value, p_.substitute(args[1], map)});
+      map[l] = value;
+    }
+    rewrite(p_, consumer, map);
+    consumer.origins.insert(consumer.origins.begin(), producer.origins.begin(), producer.origins.end());
+    std::sort(consumer.origins.begin(), consumer.origins.end());
+    consumer.origins.erase(std::unique(consumer.origins.begin(), consumer.origins.end()), consumer.origins.end());
+  }
+
+  void drop_dead() {
+    for (size_t i = k_.stages.size(); i-- > 0;) {
+      bool live = false;
+      for (const View& v : k_.stages[i].store) {
+        live |= k_.buffers[v.buffer].role == Role::kOut;
+        for (size_t j = i + 1; j < k_.stages.size() && !live; ++j) {
+          for (E l : loads_of(p_, k_.stages[j])) live |= p_.at(l).ref == v.buffer;
+        }
+      }
+      if (!live) k_.stages.erase(k_.stages.begin() + static_cast<int64_t>(i));
+    }
+  }
+
+  Kernel& k_;
+  Pool& p_;
+};
+
+// ---- Joining -------------------------------------------------------------------------------------------------
+
+struct Group {
+  std::vector<size_t> stages;
+  std::vector<uint32_t> lead;
+  bool contract = false, reduces = false;
+};
+
+class Partition {
+ public:
+  Partition(Kernel k, const Target& target) : k_(std::move(k)), p_(k_.pool), target_(target) {}
+
+  std::vector<Kernel> run() {
+    writer_.assign(k_.buffers.size(), -1);
+    for (size_t i = 0; i < k_.stages.size(); ++i) place(i);
+    std::vector<Kernel> out;
+    for (const Group& g : groups_) out.push_back(extract(g));
+    return out;
+  }
+
+ private:
+  void place(size_t i) {
+    Stage& s = k_.stages[i];
+    int64_t last = -1;
+    for (E l : loads_of(p_, s)) {
+      const int64_t w = writer_[p_.at(l).ref];
+      if (w >= 0) last = std::max<int64_t>(last, group_of_[w]);
+    }
+    size_t home = groups_.size();
+    if (last >= 0 && s.kind != StageKind::kContract && join(groups_[last], s)) {
+      home = static_cast<size_t>(last);
+    } else {
+      Group g;
+      g.lead = s.space;
+      g.contract = s.kind == StageKind::kContract;
+      groups_.push_back(g);
+    }
+    Group& g = groups_[home];
+    g.stages.push_back(i);
+    g.reduces |= s.kind == StageKind::kReduce;
+    group_of_.resize(k_.stages.size());
+    group_of_[i] = home;
+    for (const View& v : s.store) writer_[v.buffer] = static_cast<int64_t>(i);
+  }
+
+  // Which axis of `s` runs along each lead axis of the group, from how s reads what the group wrote.
+  bool lead_map(const Group& g, const Stage& s, std::unordered_map<uint32_t, uint32_t>* out) {
+    std::unordered_map<uint32_t, uint32_t> map;
+    std::vector<uint32_t> lost;
+    for (E l : loads_of(p_, s)) {
+      const int64_t w = writer_[p_.at(l).ref];
+      if (w < 0 || std::find(g.stages.begin(), g.stages.end(), static_cast<size_t>(w)) == g.stages.end()) continue;
+      if (p_.arg(l, 0) != kNone) return false;
+      const View* store = nullptr;
+      for (const View& v : k_.stages[w].store) {
+        if (v.buffer == p_.at(l).ref) store = &v;
+      }
+      for (uint32_t lead : g.lead) {
+        const E axis = p_.axis(lead);
+        uint32_t found = ~0u;
+        for (size_t d = 0; d < store->index.size(); ++d) {
+          const Expr& x = p_.at(p_.arg(l, static_cast<uint32_t>(d + 2)));
+          if (store->index[d] == axis && x.kind == X::kAxis) found = x.ref;
+        }
+        const bool space = std::find(s.space.begin(), s.space.end(), found) != s.space.end();
+        if (!space || p_.axes()[found].extent != p_.axes()[lead].extent) {
+          lost.push_back(lead);
+          continue;
+        }
+        auto [it, fresh] = map.try_emplace(lead, found);
+        if (!fresh && it->second != found) lost.push_back(lead);
+      }
+    }
+    for (uint32_t l : lost) map.erase(l);
+    // Two lead axes on one axis of s would read a diagonal.
+    std::vector<uint32_t> images;
+    for (auto& [l, a] : map) images.push_back(a);
+    std::sort(images.begin(), images.end());
+    if (std::adjacent_find(images.begin(), images.end()) != images.end()) return false;
+    *out = map;
+    return true;
+  }
+
+  int64_t likely(E e) const {
+    std::vector<int64_t> ext;
+    for (const Extent& x : p_.extents()) ext.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 1024));
+    return p_.evaluate(e, ext);
+  }
+
+  int64_t points(const std::vector<uint32_t>& axes, const std::vector<uint32_t>& except) const {
+    int64_t n = 1;
+    for (uint32_t a : axes) {
+      if (std::find(except.begin(), except.end(), a) != except.end()) continue;
+      const int64_t d = std::max<int64_t>(1, likely(p_.axes()[a].extent));
+      n = n > INT64_MAX / d ? INT64_MAX / 2 : n * d;
+    }
+    return n;
+  }
+
+  bool join(Group& g, Stage& s) {
+    std::unordered_map<uint32_t, uint32_t> map;
+    if (!lead_map(g, s, &map)) return false;
+    std::vector<uint32_t> lead;
+    for (uint32_t l : g.lead) {
+      if (map.count(l)) lead.push_back(l);
+    }
+    if (g.contract) {
+      // Only an epilogue: element-wise over exactly the contraction's result.
+      if (s.kind != StageKind::kMap || lead.size() != g.lead.size() || s.space.size() != lead.size()) return false;
+      if (!same_elements(g, s, map)) return false;
+    } else if (lead.size() != g.lead.size() && !worth_shrinking(g, s, lead)) {
+      return false;
+    } else if (s.kind == StageKind::kMap && !g.reduces && s.space.size() != lead.size()) {
+      // A broadcast of something costly: a kernel of its own keeps both simple.
+      return false;
+    }
+    if (buffers_of(g, s) > 24 || row_bytes(g, lead) > target_.l2_bytes / 2) return false;
+    std::unordered_map<E, E> rename;
+    for (uint32_t l : lead) rename[p_.axis(map[l])] = p_.axis(l);
+    rewrite(p_, s, rename);
+    for (uint32_t l : lead) std::replace(s.space.begin(), s.space.end(), map[l], l);
+    g.lead = lead;
+    return true;
+  }
+
+  bool same_elements(const Group& g, const Stage& s, const std::unordered_map<uint32_t, uint32_t>& map) {
+    std::unordered_map<E, E> rename;
+    for (auto& [l, a] : map) rename[p_.axis(a)] = p_.axis(l);
+    for (E l : loads_of(p_, s)) {
+      const int64_t w = writer_[p_.at(l).ref];
+      if (w < 0 || std::find(g.stages.begin(), g.stages.end(), static_cast<size_t>(w)) == g.stages.end()) continue;
+      const E renamed = p_.substitute(l, rename);
+      bool same = false;
+      for (const View& v : k_.stages[w].store) {
+        const auto args = p_.args(renamed).subspan(2);
+        same |= v.buffer == p_.at(l).ref && std::equal(args.begin(), args.end(), v.index.begin(), v.index.end());
+      }
+      if (!same) return false;
+    }
+    return true;
+  }
+
+  bool worth_shrinking(const Group& g, const Stage& s, const std::vector<uint32_t>& lead) const {
+    if (!g.reduces && s.kind != StageKind::kReduce) return false;
+    const int64_t rows = points(lead, {});
+    const int64_t row = points(g.lead, lead);
+    // Too few rows would leave threads idle; small work does not need them.
+    return (rows >= 8 || row <= 16384) && (!lead.empty() || row <= 16384);
+  }
+
+  size_t buffers_of(const Group& g, const Stage& s) const {
+    std::vector<uint32_t> ids;
+    auto add = [&](const Stage& t) {
+      for (E l : loads_of(p_, t)) ids.push_back(p_.at(l).ref);
+      for (const View& v : t.store) ids.push_back(v.buffer);
+    };
+    for (size_t i : g.stages) add(k_.stages[i]);
+    add(s);
+    std::sort(ids.begin(), ids.end());
+    return static_cast<size_t>(std::unique(ids.begin(), ids.end()) - ids.begin());
+  }
+
+  int64_t row_bytes(const Group& g, const std::vector<uint32_t>& lead) const {
+    if (g.contract) return 0;
+    int64_t bytes = 0;
+    auto add = [&](const Stage& t) {
+      if (t.kind != StageKind::kMap) return;
+      for (const View& v : t.store) {
+        const int64_t n = points(t.space, lead);
+        bytes += std::min<int64_t>(n, INT64_MAX / 64) * size_of(k_.buffers[v.buffer].type);
+      }
+    };
+    for (size_t i : g.stages) add(k_.stages[i]);
+    return bytes;
+  }
+
+  // ---- Cutting a group out into a kernel of its own ----
+
+  struct Import {
+    const Kernel& from;
+    Kernel& to;
+    std::unordered_map<uint32_t, uint32_t> axes, buffers, extents;
+    std::unordered_map<E, E> memo;
+
+    uint32_t axis(uint32_t a) {
+      if (auto it = axes.find(a); it != axes.end()) return it->second;
+      const uint32_t id = to.pool.add_axis(expr(from.pool.axes()[a].extent));
+      return axes[a] = id;
+    }
+    uint32_t buffer(uint32_t b) {
+      if (auto it = buffers.find(b); it != buffers.end()) return it->second;
+      const Buffer& src = from.buffers[b];
+      Buffer dst{src.type, {}, {}, expr(src.offset), src.role, -1};
+      for (E e : src.dims) dst.dims.push_back(expr(e));
+      for (E e : src.strides) dst.strides.push_back(expr(e));
+      const uint32_t id = static_cast<uint32_t>(to.buffers.size());
+      to.buffers.push_back(dst);
+      to.buffer_origin.push_back(b);
+      return buffers[b] = id;
+    }
+    E expr(E e) {
+      if (e == kNone) return kNone;
+      if (auto it = memo.find(e); it != memo.end()) return it->second;
+      const Expr& x = from.pool.at(e);
+      E r = kNone;
+      std::vector<E> args;
+      for (E a : from.pool.args(e)) args.push_back(expr(a));
+      switch (x.kind) {
+        case X::kConst:
+          r = is_float(x.type) ? to.pool.number(from.pool.number_value(e), x.type) : to.pool.integer(x.bits, x.type);
+          break;
+        case X::kExtent:
+          if (!extents.count(x.ref)) {
+            extents[x.ref] = to.pool.add_extent(from.pool.extents()[x.ref]);
+            to.extent_origin.push_back(x.ref);
+          }
+          r = to.pool.extent(extents[x.ref]);
+          break;
+        case X::kAxis: r = to.pool.axis(axis(x.ref)); break;
+        case X::kState: r = to.pool.state(x.ref, x.type); break;
+        case X::kLoad:
+          r = to.pool.load(buffer(x.ref), x.type, std::span<const E>(args).subspan(2), args[0], args[1]);
+          break;
+        case X::kOp:
+          if (x.op == TENON_S_CONVERT || x.op == kRound || x.op == TENON_S_CONVERT_WRAP) {
+            r = to.pool.convert(args[0], x.type, x.op);
+          } else if (x.op == TENON_S_BITCAST_RESULT) {
+            r = to.pool.bitcast(args[0], x.type);
+          } else {
+            r = to.pool.op(x.op, args, x.ref);
+          }
+      }
+      return memo[e] = r;
+    }
+    void stage(const Stage& s) {
+      Stage& d = to.stages.emplace_back();
+      d.kind = s.kind;
+      d.origins = s.origins;
+      for (uint32_t a : s.space) d.space.push_back(axis(a));
+      for (uint32_t a : s.reduce) d.reduce.push_back(axis(a));
+      for (E e : s.value) d.value.push_back(expr(e));
+      for (E e : s.init) d.init.push_back(expr(e));
+      for (E e : s.step) d.step.push_back(expr(e));
+      for (E e : s.merge) d.merge.push_back(expr(e));
+      for (E e : s.final) d.final.push_back(expr(e));
+      d.a = expr(s.a);
+      d.b = expr(s.b);
+      for (const View& v : s.store) {
+        View w{buffer(v.buffer), {}, expr(v.guard)};
+        for (E e : v.index) w.index.push_back(expr(e));
+        d.store.push_back(w);
+      }
+    }
+  };
+
+  Kernel extract(const Group& g) {
+    Kernel out;
+    Import import{k_, out, {}, {}, {}, {}};
+    for (uint32_t a : g.lead) out.lead.push_back(import.axis(a));
+    if (g.contract) {
+      import.stage(with_epilogue(g));
+    } else {
+      for (size_t i : g.stages) import.stage(k_.stages[i]);
+    }
+    for (size_t b = 0; b < out.buffers.size(); ++b) {
+      const uint32_t origin = out.buffer_origin[b];
+      const int64_t w = writer_[origin];
+      const bool inside = w >= 0 && std::find(g.stages.begin(), g.stages.end(), static_cast<size_t>(w)) != g.stages.end();
+      if (w >= 0 && !inside) out.buffers[b].role = Role::kIn;
+      if (inside && out.buffers[b].role == Role::kTemp && read_outside(g, origin)) out.buffers[b].role = Role::kOut;
+    }
+    for (size_t b = 0; b < out.buffers.size(); ++b) {
+      if (out.buffers[b].role == Role::kTemp) out.buffer_origin[b] = ~0u;
+    }
+    share_memory(out);
+    return out;
+  }
+
+  // The element-wise stages after a contraction become its final values: loads of what the group wrote are replaced
+  // by the values themselves.
+  Stage with_epilogue(const Group& g) {
+    Stage out = k_.stages[g.stages[0]];
+    std::unordered_map<E, E> known;
+    std::vector<E> values = out.final;
+    std::vector<View> stores = out.store;
+    auto remember = [&](const View& v, E value) {
+      known[p_.load(v.buffer, k_.buffers[v.buffer].type, v.index)] = value;
+    };
+    remember(stores[0], values[0]);
+    for (size_t n = 1; n < g.stages.size(); ++n) {
+      const Stage& s = k_.stages[g.stages[n]];
+      for (size_t r = 0; r < s.store.size(); ++r) {
+        values.push_back(p_.substitute(s.value[r], known));
+        stores.push_back(s.store[r]);
+        remember(stores.back(), values.back());
+      }
+      out.origins.insert(out.origins.end(), s.origins.begin(), s.origins.end());
+    }
+    out.final.clear();
+    out.store.clear();
+    for (size_t i = 0; i < stores.size(); ++i) {
+      if (k_.buffers[stores[i].buffer].role != Role::kOut && !read_outside(g, stores[i].buffer)) continue;
+      out.final.push_back(values[i]);
+      out.store.push_back(stores[i]);
+    }
+    return out;
+  }
+
+  bool read_outside(const Group& g, uint32_t buffer) const {
+    for (size_t i = 0; i < k_.stages.size(); ++i) {
+      if (std::find(g.stages.begin(), g.stages.end(), i) != g.stages.end()) continue;
+      for (E l : loads_of(p_, k_.stages[i])) {
+        if (p_.at(l).ref == buffer) return true;
+      }
+    }
+    return false;
+  }
+
+  // A temp row may live in the row of an output of the same form that is written after its last use: softmax keeps
+  // exp(x - max) where the quotient will be.
+  static void share_memory(Kernel& k) {
+    for (size_t t = 0; t < k.buffers.size(); ++t) {
+      Buffer& temp = k.buffers[t];
+      if (temp.role != Role::kTemp) continue;
+      for (size_t o = 0; o < k.buffers.size(); ++o) {
+        const Buffer& out = k.buffers[o];
+        if (out.role != Role::kOut || out.type != temp.type || out.dims != temp.dims) continue;
+        if (taken(k, o) || !lives_before(k, static_cast<uint32_t>(t), static_cast<uint32_t>(o))) continue;
+        temp.alias_of = static_cast<int32_t>(o);
+        break;
+      }
+    }
+  }
+
+  static bool taken(const Kernel& k, size_t out) {
+    for (const Buffer& b : k.buffers) {
+      if (b.alias_of == static_cast<int32_t>(out)) return true;
+    }
+    return false;
+  }
+
+  // Every load of temp t is in a stage before out o is written, or in that stage at the very element it writes.
+  static bool lives_before(const Kernel& k, uint32_t t, uint32_t o) {
+    size_t written = k.stages.size();
+    for (size_t i = 0; i < k.stages.size(); ++i) {
+      for (const View& v : k.stages[i].store) {
+        if (v.buffer == o) written = i;
+      }
+    }
+    if (written == k.stages.size() || k.stages[written].kind != StageKind::kMap) return false;
+    if (k.stages[written].store.size() != 1) return false;
+    for (size_t i = 0; i < k.stages.size(); ++i) {
+      for (E l : loads_of(k.pool, k.stages[i])) {
+        if (k.pool.at(l).ref == o) return false;
+        if (k.pool.at(l).ref != t || i < written) continue;
+        if (i > written) return false;
+        const auto args = k.pool.args(l).subspan(2);
+        if (!std::equal(args.begin(), args.end(), k.stages[i].store[0].index.begin())) return false;
+      }
+    }
+    return true;
+  }
+
+  Kernel k_;
+  Pool& p_;
+  const Target& target_;
+  std::vector<int64_t> writer_;   // stage that wrote a buffer, -1: none
+  std::vector<size_t> group_of_;  // by stage
+  std::vector<Group> groups_;
+};
+
+}  // namespace
+
+void inline_maps(Kernel& program) { Inliner(program).run(); }
+
+std::vector<Kernel> partition(Kernel program, const Target& target) {
+  inline_maps(program);
+  return Partition(std::move(program), target).run();
+}
+
+}  // namespace tenon::kernelgen

@@ -1,0 +1,397 @@
+// Pointwise kernels and reductions: rows of the lead axes, passes inside them.
+#include <algorithm>
+
+#include "tenon/kernelgen/lower_internal.h"
+
+namespace tenon::kernelgen {
+namespace {
+
+bool contains(const std::vector<uint32_t>& v, uint32_t x) { return std::find(v.begin(), v.end(), x) != v.end(); }
+
+class Rows {
+ public:
+  Rows(Emitter& e, const Schedule& s, const Target& t)
+      : e_(e), s_(s), t_(t), p_(e.pool()), k_(e.prepared().kernel) {}
+
+  bool run(std::string* why) {
+    for (const Stage& s : k_.stages) {
+      if (s.kind == StageKind::kContract) {
+        *why = "a contraction cannot run as rows";
+        return false;
+      }
+    }
+    e_.width = s_.lanes;
+    const bool lead_lanes = s_.vector_axis != ~0u;
+    e_.lanes_are_rows = lead_lanes;
+    e_.temp_copies = s_.unroll;
+    std::vector<uint32_t> outer = k_.lead;
+    if (lead_lanes) outer.erase(std::find(outer.begin(), outer.end(), s_.vector_axis));
+    E items = p_.integer(1);
+    for (uint32_t a : outer) items = p_.mul(items, p_.axes()[a].extent);
+    E blocks = p_.integer(1);
+    if (lead_lanes && s_.block > 0) blocks = p_.ceildiv(p_.axes()[s_.vector_axis].extent, s_.block);
+    e_.tree().range = size_program(p_, p_.mul(items, blocks));
+    e_.tree().grain = s_.grain;
+    const Val begin{e_.tree().begin, 0, false}, end{e_.tree().end, 0, false};
+    e_.loop(Bind::kRange, begin, end, 1, false, [&](Val item) { row(item, outer, blocks, lead_lanes); });
+    return true;
+  }
+
+ private:
+  void row(Val item, const std::vector<uint32_t>& outer, E blocks, bool lead_lanes) {
+    if (!lead_lanes) {
+      decode(e_, item, outer);
+      e_.row_depth = e_.depth();
+      passes();
+      return;
+    }
+    e_.vector_axis = s_.vector_axis;
+    const Val n = e_.scalar(p_.axes()[s_.vector_axis].extent);
+    Val lo = e_.integer(0), hi = n;
+    if (!p_.is_const(blocks, 1)) {
+      const Val count = e_.scalar(blocks);
+      Val block = item;
+      if (!outer.empty()) {
+        block = e_.apply(kMod, TENON_I64, {item, count});
+        decode(e_, e_.apply(kFloorDiv, TENON_I64, {item, count}), outer);
+      }
+      lo = e_.mul(block, e_.integer(s_.block));
+      hi = e_.apply(TENON_S_MIN, TENON_I64, {n, e_.add(lo, e_.integer(s_.block))});
+    } else {
+      decode(e_, item, outer);
+    }
+    const auto extent = p_.value(p_.axes()[s_.vector_axis].extent);
+    const bool whole = extent && p_.is_const(blocks, 1);
+    lanes_loop(lo, hi, whole ? extent : std::nullopt, s_.unroll, [&] {
+      e_.row_depth = e_.depth();
+      passes();
+    });
+  }
+
+  // for each lane group of [lo, hi): main loop of `unroll` vectors, then the rest one masked vector at a time. body
+  // runs with copies_ set.
+  template <class F>
+  void lanes_loop(Val lo, Val hi, std::optional<int64_t> extent, uint32_t unroll, F body) {
+    const uint32_t axis = e_.vector_axis;
+    const int64_t w = e_.width;
+    const int64_t step = w * unroll;
+    auto run = [&](Val at, uint32_t copies, bool masked, Val limit) {
+      copies_ = copies;
+      for (uint32_t c = 0; c < copies; ++c) {
+        e_.copy = c;
+        Val base = c == 0 ? at : e_.add(at, e_.integer(c * w));
+        base.varies = true;
+        e_.bind(axis, base);
+      }
+      e_.copy = 0;
+      if (masked) {
+        const E x = p_.axis(axis);
+        e_.mask_depth = e_.depth();
+        e_.mask = e_.less(e_.vector(x), e_.as_type(limit, e_.type(e_.vector(x).v))).v;
+      }
+      body();
+      e_.mask = kNoValue;
+      e_.copy = 0;
+      copies_ = 1;
+    };
+    if (w == 1 && unroll == 1) {
+      e_.loop(Bind::kSerial, lo, hi, 1, false, [&](Val at) { run(at, 1, false, hi); });
+      return;
+    }
+    Val rest = lo;
+    if (!extent || *extent >= step) {
+      e_.loop(Bind::kVector, lo, hi, step, true, [&](Val at) { run(at, unroll, false, hi); });
+      if (extent && *extent % step == 0) return;
+      const Val n = e_.sub(hi, lo);
+      rest = e_.add(lo, e_.sub(n, e_.apply(kMod, TENON_I64, {n, e_.integer(step)})));
+    }
+    const bool masked = w > 1 && !(extent && *extent % w == 0);
+    e_.loop(Bind::kVector, rest, hi, w, false, [&](Val at) { run(at, 1, masked, hi); });
+  }
+
+  void passes() {
+    const uint32_t lead_axis = e_.vector_axis;
+    for (const Pass& pass : e_.prepared().passes) {
+      if (s_.vector_axis == ~0u) e_.vector_axis = e_.width > 1 ? inner_vector_axis(pass) : ~0u;
+      one_pass(pass);
+      e_.vector_axis = lead_axis;
+    }
+  }
+
+  // The inner axis that most accesses walk contiguously.
+  uint32_t inner_vector_axis(const Pass& pass) {
+    std::vector<uint32_t> axes = pass.space;
+    axes.insert(axes.end(), pass.reduce.begin(), pass.reduce.end());
+    uint32_t best = ~0u;
+    int64_t best_score = INT64_MIN;
+    for (uint32_t a : axes) {
+      int64_t score = 0;
+      for (size_t i : pass.stages) score += contiguity(p_, k_.stages[i], a);
+      if (score >= best_score) {
+        best = a;
+        best_score = score;
+      }
+    }
+    return best;
+  }
+
+ public:
+  static int64_t contiguity(Pool& p, const Stage& s, uint32_t axis) {
+    std::vector<E> offsets, loads;
+    for (const auto* list : {&s.value, &s.step, &s.final}) {
+      for (E e : *list) p.loads(e, &loads);
+    }
+    for (E l : loads) offsets.push_back(p.arg(l, 2));
+    for (const View& v : s.store) offsets.push_back(v.index[0]);
+    int64_t score = 0;
+    for (E off : offsets) {
+      std::vector<E> c;
+      E rest;
+      const uint32_t axes[] = {axis};
+      if (!p.uses_axis(off, axis)) continue;
+      if (!p.affine(off, axes, &c, &rest)) {
+        score -= 6;
+      } else {
+        score += p.is_const(c[0], 1) ? 3 : -4;
+      }
+    }
+    return score;
+  }
+
+ private:
+  struct States {
+    std::vector<std::vector<V>> vars;  // [copy][state]
+  };
+
+  template <class F>
+  void serial_loops(const std::vector<uint32_t>& axes, size_t at, F body) {
+    if (at == axes.size()) {
+      body();
+      return;
+    }
+    const uint32_t a = axes[at];
+    if (a == e_.vector_axis) {
+      const Val n = e_.scalar(p_.axes()[a].extent);
+      lanes_loop(e_.integer(0), n, p_.value(p_.axes()[a].extent), inner_unroll_, [&] { serial_loops(axes, at + 1, body); });
+      return;
+    }
+    e_.loop(Bind::kSerial, e_.integer(0), e_.scalar(p_.axes()[a].extent), 1, false, [&](Val v) {
+      v.varies = false;
+      e_.bind(a, v);
+      serial_loops(axes, at + 1, body);
+    });
+  }
+
+  std::vector<uint32_t> ordered(const std::vector<uint32_t>& axes) const {
+    std::vector<uint32_t> out;
+    for (uint32_t a : axes) {
+      if (a != e_.vector_axis) out.push_back(a);
+    }
+    if (contains(axes, e_.vector_axis)) out.push_back(e_.vector_axis);
+    return out;
+  }
+
+  void one_pass(const Pass& pass) {
+    std::vector<uint32_t> outer, inner;
+    bool reduces = false, nested = false;
+    for (size_t i : pass.stages) {
+      reduces |= k_.stages[i].kind == StageKind::kReduce;
+      nested |= k_.stages[i].kind == StageKind::kReduce && !pass.space.empty();
+    }
+    (nested ? outer : inner) = ordered(pass.space);
+    const std::vector<uint32_t> sum = ordered(pass.reduce);
+    inner.insert(inner.end(), sum.begin(), sum.end());
+    inner = ordered(inner);
+    across_ = reduces && contains(inner, e_.vector_axis);
+    inner_unroll_ = across_ ? s_.unroll : 1;
+    if (s_.vector_axis != ~0u) inner_unroll_ = 1;
+    serial_loops(outer, 0, [&] {
+      std::vector<States> states(pass.stages.size());
+      const uint32_t copies = across_ ? inner_unroll_ : copies_;
+      declare_states(pass, copies, &states);
+      const uint32_t saved = copies_;
+      serial_loops(inner, 0, [&] { body(pass, states); });
+      copies_ = saved;
+      finish(pass, states, copies);
+    });
+  }
+
+  void declare_states(const Pass& pass, uint32_t copies, std::vector<States>* states) {
+    for (size_t n = 0; n < pass.stages.size(); ++n) {
+      const Stage& s = k_.stages[pass.stages[n]];
+      if (s.kind != StageKind::kReduce) continue;
+      e_.comment(label(pass.stages[n], "Init"));
+      for (uint32_t c = 0; c < copies; ++c) {
+        std::vector<V> vars;
+        for (E init : s.init) {
+          Val v = e_.scalar(init);
+          if (e_.vector_axis != ~0u && e_.width > 1) v = e_.splat(v, e_.width);
+          vars.push_back(e_.declare(v));
+        }
+        (*states)[n].vars.push_back(vars);
+      }
+    }
+  }
+
+  static std::string label(size_t stage, const char* part) { return "stage " + std::to_string(stage) + " " + part; }
+
+  void body(const Pass& pass, const std::vector<States>& states) {
+    for (size_t n = 0; n < pass.stages.size(); ++n) {
+      const Stage& s = k_.stages[pass.stages[n]];
+      e_.comment(label(pass.stages[n], s.kind == StageKind::kMap ? "Map" : "Step"));
+      for (uint32_t c = 0; c < copies_; ++c) {
+        e_.copy = c;
+        if (s.kind == StageKind::kMap) {
+          map(s);
+        } else {
+          step(s, states[n].vars[c]);
+        }
+      }
+      e_.copy = 0;
+    }
+  }
+
+  void map(const Stage& s) {
+    for (size_t r = 0; r < s.store.size(); ++r) {
+      const Val v = e_.vector(s.value[r]);
+      e_.forward(s.store[r].buffer, s.store[r].index[0], v, e_.lanes(v.v) > 1);
+      e_.store(s.store[r], v, e_.vector_axis != ~0u);
+    }
+  }
+
+  void bind_states(const std::vector<V>& vars) {
+    e_.states.clear();
+    for (V v : vars) e_.states.push_back({v, e_.depth(), true});
+  }
+
+  void step(const Stage& s, const std::vector<V>& vars) {
+    e_.open_alias();
+    bind_states(vars);
+    std::vector<Val> next;
+    for (E x : s.step) next.push_back(e_.vector(x));
+    for (size_t i = 0; i < vars.size(); ++i) {
+      Val v = e_.splat(next[i], e_.lanes(vars[i]));
+      if (e_.mask != kNoValue && across_) {
+        const Val m{e_.mask, e_.mask_depth, true};
+        v = e_.apply(TENON_S_SELECT, e_.type(vars[i]), {m, v, Val{vars[i], e_.depth(), true}});
+      }
+      next[i] = v;
+    }
+    for (size_t i = 0; i < vars.size(); ++i) {
+      if (next[i].v != vars[i]) e_.set(vars[i], next[i]);
+    }
+    e_.states.clear();
+    e_.close_alias();
+  }
+
+  // (a, b) to merge(a, b), as fresh values.
+  std::vector<Val> merge(const Stage& s, const std::vector<Val>& a, const std::vector<Val>& b) {
+    e_.open_alias();
+    e_.states = a;
+    e_.states.insert(e_.states.end(), b.begin(), b.end());
+    std::vector<Val> out;
+    for (E x : s.merge) {
+      Val v = e_.vector(x);
+      v.depth = e_.depth() - 1;
+      out.push_back(v);
+    }
+    e_.states.clear();
+    e_.close_alias();
+    return out;
+  }
+
+  std::vector<Val> current(const std::vector<V>& vars) const {
+    std::vector<Val> out;
+    for (V v : vars) out.push_back({v, e_.depth(), true});
+    return out;
+  }
+
+  // Lanes meet by halving: lane l takes lane l + h.
+  std::vector<Val> across_lanes(const Stage& s, std::vector<Val> a) {
+    for (uint32_t h = e_.width / 2; h >= 1; h /= 2) {
+      std::vector<Val> b;
+      for (const Val& v : a) {
+        Node n;
+        n.kind = N::kShuffle;
+        n.args[0] = v.v;
+        n.ref = h;
+        n.dst = e_.value(e_.type(v.v), e_.width);
+        b.push_back({e_.emit(e_.depth(), n), e_.depth(), true});
+      }
+      a = merge(s, a, b);
+    }
+    std::vector<Val> out;
+    for (const Val& v : a) {
+      Node n;
+      n.kind = N::kLane;
+      n.args[0] = v.v;
+      n.dst = e_.value(e_.type(v.v), 1);
+      out.push_back({e_.emit(e_.depth(), n), e_.depth(), false});
+    }
+    return out;
+  }
+
+  void finish(const Pass& pass, const std::vector<States>& states, uint32_t copies) {
+    for (size_t n = 0; n < pass.stages.size(); ++n) {
+      const Stage& s = k_.stages[pass.stages[n]];
+      if (s.kind != StageKind::kReduce) continue;
+      if (!across_) {
+        e_.comment(label(pass.stages[n], "Final"));
+        for (uint32_t c = 0; c < copies; ++c) {
+          e_.copy = c;
+          final(s, current(states[n].vars[c]), e_.vector_axis != ~0u);
+        }
+        e_.copy = 0;
+        continue;
+      }
+      e_.comment(label(pass.stages[n], "Merge"));
+      std::vector<std::vector<Val>> parts;
+      for (uint32_t c = 0; c < copies; ++c) parts.push_back(current(states[n].vars[c]));
+      while (parts.size() > 1) {
+        std::vector<std::vector<Val>> next;
+        for (size_t i = 0; i + 1 < parts.size(); i += 2) next.push_back(merge(s, parts[i], parts[i + 1]));
+        if (parts.size() % 2) next.push_back(parts.back());
+        parts = next;
+      }
+      const std::vector<Val> result = e_.width > 1 ? across_lanes(s, parts[0]) : parts[0];
+      e_.comment(label(pass.stages[n], "Final"));
+      const uint32_t axis = e_.vector_axis;
+      e_.vector_axis = ~0u;
+      final(s, result, false);
+      e_.vector_axis = axis;
+    }
+  }
+
+  void final(const Stage& s, const std::vector<Val>& states, bool as_vector) {
+    std::vector<Val> values;
+    e_.open_alias();
+    e_.states = states;
+    for (E x : s.final) values.push_back(as_vector ? e_.vector(x) : e_.scalar(x));
+    e_.states.clear();
+    e_.close_alias();
+    for (size_t r = 0; r < s.store.size(); ++r) {
+      // A state that is its own result must not change behind the name it is given.
+      Val v = values[r];
+      v.depth = e_.depth();
+      e_.forward(s.store[r].buffer, s.store[r].index[0], v, as_vector);
+      e_.store(s.store[r], v, as_vector);
+    }
+  }
+
+  Emitter& e_;
+  const Schedule& s_;
+  const Target& t_;
+  Pool& p_;
+  Kernel& k_;
+  uint32_t copies_ = 1;
+  uint32_t inner_unroll_ = 1;
+  bool across_ = false;
+};
+
+}  // namespace
+
+bool lower_rows(Emitter& e, const Schedule& s, const Target& t, std::string* why) { return Rows(e, s, t).run(why); }
+
+int64_t access_score(Pool& p, const Stage& s, uint32_t axis) { return Rows::contiguity(p, s, axis); }
+
+}  // namespace tenon::kernelgen

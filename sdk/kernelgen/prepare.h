@@ -1,0 +1,31 @@
+// Between level 1 and a schedule: one number per memory access, as few axes as possible, and which stages share
+// loops. Internal to kernelgen.
+#ifndef TENON_KERNELGEN_PREPARE_H_
+#define TENON_KERNELGEN_PREPARE_H_
+
+#include <string>
+#include <vector>
+
+#include "tenon/kernelgen/ir.h"
+
+namespace tenon::kernelgen {
+
+// Stages that run in one loop nest inside the lead axes.
+struct Pass {
+  std::vector<size_t> stages;
+  std::vector<uint32_t> space, reduce;  // inner axes; Maps beside a Reduce run along its reduce axes
+};
+
+// After prepare(): every load and store has exactly one index, the offset in elements. Temps of the kernel are dense
+// over their inner dims (lead axes have stride 0), or their accesses name the output whose memory they use.
+struct Prepared {
+  Kernel kernel;
+  std::vector<Pass> passes;
+  std::vector<E> temp_elements;   // by buffer: elements per row of a temp; kNone for others
+  std::vector<bool> temp_memory;  // by buffer: read in another pass than the one that writes it
+};
+
+Prepared prepare(const Kernel& kernel);
+
+}  // namespace tenon::kernelgen
+#endif
