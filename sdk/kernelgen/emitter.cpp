@@ -4,8 +4,8 @@
 
 namespace tenon::kernelgen {
 
-Emitter::Emitter(Prepared& prepared, const Target& target, LoopTree* out)
-    : prepared_(prepared), k_(prepared.kernel), p_(prepared.kernel.pool), target_(target), out_(out) {
+Emitter::Emitter(Prepared& prepared, LoopTree* out)
+    : prepared_(prepared), k_(prepared.kernel), p_(prepared.kernel.pool), out_(out) {
   written_.assign(k_.buffers.size(), false);
   for (const Stage& s : k_.stages) {
     for (const View& v : s.store) written_[v.buffer] = true;
@@ -79,7 +79,7 @@ Val Emitter::as_type(Val v, DType t) {
   return apply(TENON_S_CONVERT, t, {v});
 }
 
-Val Emitter::apply(uint16_t code, DType t, std::vector<Val> args, uint32_t relation) {
+Val Emitter::apply(uint16_t code, DType t, std::vector<Val> args, uint32_t relation, bool index) {
   uint32_t n = 1;
   for (const Val& a : args) n = std::max(n, lanes(a.v));
   Val r;
@@ -87,6 +87,7 @@ Val Emitter::apply(uint16_t code, DType t, std::vector<Val> args, uint32_t relat
   node.kind = N::kOp;
   node.op = code;
   node.ref = relation;
+  node.bits = index ? 1 : 0;
   for (size_t i = 0; i < args.size(); ++i) {
     const Val a = splat(args[i], n);
     node.args[i] = a.v;
@@ -202,7 +203,20 @@ Val Emitter::eval_op(E e, bool as_vector) {
     return apply(x.op, x.type == TENON_PRED ? x.type : t, args, x.ref);
   }
   for (size_t i = 0; i < in.size(); ++i) args[i] = as_type(args[i], p_.type(in[i]));
-  return apply(x.op, x.type, args, x.ref);
+  // Plain words for index arithmetic; what came from memory may wrap, what may be negative must round down.
+  bool plain = x.type == TENON_I64 && !has_data(e);
+  if (x.op == kFloorDiv || x.op == kMod) plain = plain && p_.range(in[0]).lo >= 0 && p_.range(in[1]).lo >= 0;
+  return apply(x.op, x.type, args, x.ref, plain);
+}
+
+bool Emitter::has_data(E e) const {
+  if (e == kNone) return false;
+  const X kind = p_.at(e).kind;
+  if (kind == X::kLoad || kind == X::kState) return true;
+  for (E a : p_.args(e)) {
+    if (has_data(a)) return true;
+  }
+  return false;
 }
 
 // ---- Memory --------------------------------------------------------------------------------------------------
@@ -359,7 +373,7 @@ void Emitter::forward(uint32_t buffer, E offset, Val v, bool as_vector) {
   v.varies = varies;
   // A scalar row value is the same in both readings.
   scopes_.back()->memo[key(l, true, varies)] = v;
-  scopes_.back()->memo[key(l, false, varies)] = v;
+  if (lanes(v.v) == 1) scopes_.back()->memo[key(l, false, varies)] = v;
 }
 
 void decode(Emitter& e, Val item, const std::vector<uint32_t>& axes) {
@@ -371,8 +385,8 @@ void decode(Emitter& e, Val item, const std::vector<uint32_t>& axes) {
       break;
     }
     const Val n = e.scalar(p.axes()[axes[i]].extent);
-    e.bind(axes[i], e.apply(kMod, TENON_I64, {rest, n}));
-    rest = e.apply(kFloorDiv, TENON_I64, {rest, n});
+    e.bind(axes[i], e.mod(rest, n));
+    rest = e.div(rest, n);
   }
 }
 

@@ -220,11 +220,23 @@ class Partition {
     for (const View& v : s.store) writer_[v.buffer] = static_cast<int64_t>(i);
   }
 
+  // A data-dependent index from what the group itself computes.
+  bool indexed_by_own(const Group& g, E load) const {
+    std::vector<E> inner;
+    for (E a : p_.args(load).subspan(2)) p_.loads(a, &inner);
+    for (E l : inner) {
+      const int64_t w = writer_[p_.at(l).ref];
+      if (w >= 0 && std::find(g.stages.begin(), g.stages.end(), static_cast<size_t>(w)) != g.stages.end()) return true;
+    }
+    return false;
+  }
+
   // Which axis of `s` runs along each lead axis of the group, from how s reads what the group wrote.
   bool lead_map(const Group& g, const Stage& s, std::unordered_map<uint32_t, uint32_t>* out) {
     std::unordered_map<uint32_t, uint32_t> map;
     std::vector<uint32_t> lost;
     for (E l : loads_of(p_, s)) {
+      if (indexed_by_own(g, l)) return false;
       const int64_t w = writer_[p_.at(l).ref];
       if (w < 0 || std::find(g.stages.begin(), g.stages.end(), static_cast<size_t>(w)) == g.stages.end()) continue;
       if (p_.arg(l, 0) != kNone) return false;

@@ -31,7 +31,7 @@ enum class N : uint8_t {
   kIf,       // args[0]: body, else `other`
   kConst,    // dst = bits as type
   kExt,      // dst = ext[ref]
-  kOp,       // dst = op(args); ref: CMP relation. Integer index arithmetic too.
+  kOp,       // dst = op(args); ref: CMP relation; bits 1: index arithmetic that cannot overflow or be negative
   kSplat,    // dst = all lanes args[0]
   kIota,     // dst = args[0] + lane, i64 or i32
   kShuffle,  // dst lane l = args[0] lane (l + ref) mod lanes
@@ -82,11 +82,10 @@ struct LoopTree {
 
 std::string to_text(const LoopTree& tree);
 
-// Lowers a scheduled kernel. False: `*why` says what cannot be expressed.
-bool lower(Kernel& kernel, const Schedule& schedule, const Target& target, LoopTree* out, std::string* why);
+struct Prepared;
 
-// The printers. They decide nothing. print_prelude gives the helper functions for the printed kernels.
-class Printer;
+// Lowers a prepared and scheduled kernel. False: `*why` says what cannot be expressed.
+bool lower(Prepared& prepared, const Schedule& schedule, const Target& target, LoopTree* out, std::string* why);
 
 }  // namespace tenon::kernelgen
 #endif

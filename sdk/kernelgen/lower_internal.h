@@ -25,7 +25,7 @@ struct Val {
 
 class Emitter {
  public:
-  Emitter(Prepared& prepared, const Target& target, LoopTree* out);
+  Emitter(Prepared& prepared, LoopTree* out);
 
   // ---- Scopes ----
   void open();                      // a new innermost list of nodes
@@ -43,10 +43,14 @@ class Emitter {
   Val integer(int64_t v) { return scalar(p_.integer(v)); }
   Val scalar(E e) { return eval(e, false); }
   Val vector(E e) { return eval(e, true); }
-  Val apply(uint16_t code, DType type, std::vector<Val> args, uint32_t relation = 0);
-  Val add(Val a, Val b) { return apply(TENON_S_ADD, TENON_I64, {a, b}); }
-  Val sub(Val a, Val b) { return apply(TENON_S_SUB, TENON_I64, {a, b}); }
-  Val mul(Val a, Val b) { return apply(TENON_S_MUL, TENON_I64, {a, b}); }
+  Val apply(uint16_t code, DType type, std::vector<Val> args, uint32_t relation = 0, bool index = false);
+  Val add(Val a, Val b) { return apply(TENON_S_ADD, TENON_I64, {a, b}, 0, true); }
+  Val sub(Val a, Val b) { return apply(TENON_S_SUB, TENON_I64, {a, b}, 0, true); }
+  Val mul(Val a, Val b) { return apply(TENON_S_MUL, TENON_I64, {a, b}, 0, true); }
+  Val div(Val a, Val b) { return apply(kFloorDiv, TENON_I64, {a, b}, 0, true); }
+  Val mod(Val a, Val b) { return apply(kMod, TENON_I64, {a, b}, 0, true); }
+  Val min(Val a, Val b) { return apply(TENON_S_MIN, TENON_I64, {a, b}); }
+  Val max(Val a, Val b) { return apply(TENON_S_MAX, TENON_I64, {a, b}); }
   Val less(Val a, Val b) { return apply(TENON_S_CMP, TENON_I64, {a, b}, TENON_CMP_LT); }
   Val splat(Val v, uint32_t lanes);
   Val as_type(Val v, DType t);
@@ -112,6 +116,7 @@ class Emitter {
   Val eval_op(E e, bool as_vector);
   Val constant(E e);
   bool fits32(E e) const;
+  bool has_data(E e) const;
   uint64_t key(E e, bool as_vector, bool varies) const {
     return uint64_t{e} << 8 | uint64_t{varies ? copy + 1 : 0} << 1 | (as_vector ? 1 : 0);
   }
@@ -126,7 +131,6 @@ class Emitter {
   Prepared& prepared_;
   Kernel& k_;
   Pool& p_;
-  const Target& target_;
   LoopTree* out_;
   std::vector<std::unique_ptr<Scope>> scopes_;
   std::unordered_map<uint32_t, uint32_t> arguments_;
@@ -136,7 +140,7 @@ class Emitter {
   E scratch_ = kNone;
 };
 
-bool lower_rows(Emitter& e, const Schedule& s, const Target& t, std::string* why);
+bool lower_rows(Emitter& e, const Schedule& s, std::string* why);
 bool lower_contraction(Emitter& e, const Schedule& s, const Target& t, std::string* why);
 
 // Splits a linear item into axis values, last axis fastest; binds them in the innermost scope.

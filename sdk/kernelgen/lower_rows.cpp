@@ -10,8 +10,7 @@ bool contains(const std::vector<uint32_t>& v, uint32_t x) { return std::find(v.b
 
 class Rows {
  public:
-  Rows(Emitter& e, const Schedule& s, const Target& t)
-      : e_(e), s_(s), t_(t), p_(e.pool()), k_(e.prepared().kernel) {}
+  Rows(Emitter& e, const Schedule& s) : e_(e), s_(s), p_(e.pool()), k_(e.prepared().kernel) {}
 
   bool run(std::string* why) {
     for (const Stage& s : k_.stages) {
@@ -52,11 +51,11 @@ class Rows {
       const Val count = e_.scalar(blocks);
       Val block = item;
       if (!outer.empty()) {
-        block = e_.apply(kMod, TENON_I64, {item, count});
-        decode(e_, e_.apply(kFloorDiv, TENON_I64, {item, count}), outer);
+        block = e_.mod(item, count);
+        decode(e_, e_.div(item, count), outer);
       }
       lo = e_.mul(block, e_.integer(s_.block));
-      hi = e_.apply(TENON_S_MIN, TENON_I64, {n, e_.add(lo, e_.integer(s_.block))});
+      hi = e_.min(n, e_.add(lo, e_.integer(s_.block)));
     } else {
       decode(e_, item, outer);
     }
@@ -103,7 +102,7 @@ class Rows {
       e_.loop(Bind::kVector, lo, hi, step, true, [&](Val at) { run(at, unroll, false, hi); });
       if (extent && *extent % step == 0) return;
       const Val n = e_.sub(hi, lo);
-      rest = e_.add(lo, e_.sub(n, e_.apply(kMod, TENON_I64, {n, e_.integer(step)})));
+      rest = e_.add(lo, e_.sub(n, e_.mod(n, e_.integer(step))));
     }
     const bool masked = w > 1 && !(extent && *extent % w == 0);
     e_.loop(Bind::kVector, rest, hi, w, false, [&](Val at) { run(at, 1, masked, hi); });
@@ -380,7 +379,6 @@ class Rows {
 
   Emitter& e_;
   const Schedule& s_;
-  const Target& t_;
   Pool& p_;
   Kernel& k_;
   uint32_t copies_ = 1;
@@ -390,7 +388,7 @@ class Rows {
 
 }  // namespace
 
-bool lower_rows(Emitter& e, const Schedule& s, const Target& t, std::string* why) { return Rows(e, s, t).run(why); }
+bool lower_rows(Emitter& e, const Schedule& s, std::string* why) { return Rows(e, s).run(why); }
 
 int64_t access_score(Pool& p, const Stage& s, uint32_t axis) { return Rows::contiguity(p, s, axis); }
 

@@ -53,7 +53,7 @@ struct Schedule {
 
 std::string to_text(const Schedule& schedule);
 
-// Chooses. False: no shape fits, `*why` says what stands in the way.
+// Chooses for a kernel as prepare() gives it (its axes are what a schedule names). False: no shape fits, `*why` says what stands in the way.
 bool schedule_kernel(Kernel& kernel, const Target& target, Schedule* out, std::string* why);
 
 // The shapes, also for tuning and tests.

@@ -1,0 +1,317 @@
+// Generated C++ against the meaning of level 1, for every instruction set of this machine.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tenon/kernelgen/test_support.h"
+
+namespace tenon::kernelgen {
+namespace {
+
+using testing::Data;
+using testing::Session;
+
+std::vector<Target> targets() {
+  std::vector<Target> all = {Target::avx512(), Target::avx2(), Target::baseline(), Target::scalar()};
+  std::erase_if(all, [](const Target& t) { return !testing::machine_has(t); });
+  return all;
+}
+
+struct Case {
+  Builder b;
+  std::vector<int64_t> ext;
+  std::vector<std::pair<uint32_t, double>> special;  // a buffer to fill with a constant
+  double tolerance = 2e-5;
+  bool odd_values = false;  // NaN, infinities, denormals among the inputs
+  double low = -2, high = 2;
+  size_t kernels = 0;       // expected number; 0: any
+};
+
+size_t elements(const Kernel& k, uint32_t b, const std::vector<int64_t>& ext) {
+  int64_t n = 1, top = 1;
+  for (size_t d = 0; d < k.buffers[b].dims.size(); ++d) {
+    const int64_t dim = k.pool.evaluate(k.buffers[b].dims[d], ext);
+    n *= dim;
+    top += std::max<int64_t>(0, dim - 1) * k.pool.evaluate(k.buffers[b].strides[d], ext);
+  }
+  if (k.buffers[b].offset != kNone) top += k.pool.evaluate(k.buffers[b].offset, ext);
+  return static_cast<size_t>(std::max(n, top));
+}
+
+double random_value(DType t, const Case& c, std::mt19937& rng) {
+  std::uniform_real_distribution<double> u(c.low, c.high);
+  if (t == TENON_PRED) return u(rng) > (c.low + c.high) / 2;
+  if (!is_float(t)) return std::floor(is_signed(t) ? 20 * u(rng) : 20 * std::fabs(u(rng)));
+  if (c.odd_values) {
+    switch (rng() % 23) {
+      case 0: return NAN;
+      case 1: return INFINITY;
+      case 2: return -INFINITY;
+      case 3: return 1e-41;
+      case 4: return -0.0;
+      default: break;
+    }
+  }
+  return u(rng);
+}
+
+void check(Case& c) {
+  ASSERT_TRUE(c.b.ok()) << c.b.why();
+  const Kernel program = c.b.take_program();
+  std::string why;
+  ASSERT_TRUE(verify(program, &why)) << why;
+  std::mt19937 rng(7);
+  std::vector<Data> input;
+  std::vector<std::vector<double>> meaning;
+  for (uint32_t b = 0; b < program.buffers.size(); ++b) {
+    Data d(program.buffers[b].type, elements(program, b, c.ext));
+    const bool given = program.buffers[b].role == Role::kIn || program.buffers[b].role == Role::kConstant;
+    for (size_t i = 0; i < d.size(); ++i) d.set(i, given ? random_value(d.type, c, rng) : 0);
+    for (auto& [buffer, v] : c.special) {
+      for (size_t i = 0; i < d.size() && buffer == b; ++i) d.set(i, v);
+    }
+    input.push_back(d);
+    meaning.emplace_back();
+    for (size_t i = 0; i < d.size(); ++i) meaning.back().push_back(d.get(i));
+  }
+  testing::Oracle(program, c.ext, &meaning).run();
+  for (const Target& target : targets()) {
+    SCOPED_TRACE(target.isa);
+    Session s;
+    ASSERT_TRUE(s.build(program, target, c.ext)) << s.why << "\n" << s.module.text;
+    if (c.kernels) EXPECT_EQ(s.kernels.size(), c.kernels) << to_text(s.kernels[0]);
+    std::vector<Data> first;
+    for (int64_t pieces : {1, 3, 16}) {
+      std::vector<Data> memory = input;
+      s.run(&memory, pieces);
+      if (first.empty()) first = memory;
+      for (uint32_t b = 0; b < program.buffers.size(); ++b) {
+        if (program.buffers[b].role != Role::kOut) continue;
+        ASSERT_EQ(memory[b].bytes, first[b].bytes) << "buffer " << b << " depends on the split";
+        double scale = 0;
+        for (double v : meaning[b]) scale = std::isfinite(v) ? std::max(scale, std::fabs(v)) : scale;
+        for (size_t i = 0; i < memory[b].size(); ++i) {
+          const double got = memory[b].get(i), want = meaning[b][i];
+          if (std::isnan(want) || std::isinf(want)) {
+            ASSERT_TRUE(std::isnan(want) ? std::isnan(got) : got == want) << "buffer " << b << " element " << i << ": " << got << ", not " << want;
+          } else {
+            ASSERT_NEAR(got, want, c.tolerance * std::max(scale, 1e-30)) << "buffer " << b << " element " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+std::vector<E> dims(Builder& b, std::initializer_list<int64_t> list) {
+  std::vector<E> out;
+  for (int64_t d : list) out.push_back(b.dim(d));
+  return out;
+}
+
+// Element-wise ops by hand, as lowering would make them from scalar programs.
+Tensor unary(Builder& b, uint32_t op, const Tensor& x) {
+  const uint32_t program[] = {TENON_SCALAR_WORD(TENON_S_ARG, 0), TENON_SCALAR_WORD(op, 0)};
+  const DType t[] = {x.type};
+  return b.map(program, std::span(&x, 1), {}, t)[0];
+}
+Tensor binary(Builder& b, uint32_t op, const Tensor& x, const Tensor& y) {
+  const uint32_t program[] = {TENON_SCALAR_WORD(TENON_S_ARG, 0), TENON_SCALAR_WORD(TENON_S_ARG, 1), TENON_SCALAR_WORD(op, 0)};
+  const DType t[] = {x.type};
+  const Tensor in[] = {x, y};
+  return b.map(program, in, {}, t)[0];
+}
+Tensor rows(Builder& b, const Tensor& x, std::vector<E> dims) {  // [r] to [r, n]
+  const uint32_t at[] = {0};
+  return b.broadcast(x, std::move(dims), at);
+}
+
+Tensor softmax(Builder& b, const Tensor& x, const Tensor& scale, const Tensor& mask) {
+  const Tensor t = binary(b, TENON_S_ADD, binary(b, TENON_S_MUL, x, b.broadcast(scale, x.dims, {})), mask);
+  const uint32_t last[] = {1};
+  const Tensor mx = b.reduce(t, last, Fold::kMax);
+  const Tensor e = unary(b, TENON_S_EXP, binary(b, TENON_S_SUB, t, rows(b, mx, x.dims)));
+  const Tensor sum = b.reduce(e, last, Fold::kSum);
+  return binary(b, TENON_S_DIV, e, rows(b, sum, x.dims));
+}
+
+void softmax_case(Case& c, DType type, E r, E n) {
+  Builder& b = c.b;
+  const Tensor x = b.input(type, {r, n}), scale = b.input(type, {}), mask = b.input(type, {r, n});
+  b.output(softmax(b, x, scale, mask));
+  c.kernels = 1;
+}
+
+TEST(Rows, SoftmaxStatic) {
+  Case c;
+  softmax_case(c, TENON_F32, c.b.dim(5), c.b.dim(77));
+  check(c);
+}
+TEST(Rows, SoftmaxSymbolic) {
+  for (int64_t n : {1, 3, 16, 64, 129}) {
+    Case c;
+    const E r = c.b.extent(), e = c.b.extent();
+    softmax_case(c, TENON_F32, r, e);
+    c.ext = {4, n};
+    check(c);
+  }
+}
+TEST(Rows, SoftmaxOddValues) {
+  Case c;
+  softmax_case(c, TENON_F32, c.b.dim(40), c.b.dim(19));
+  c.odd_values = true;
+  check(c);
+}
+TEST(Rows, SoftmaxOtherTypes) {
+  for (DType t : {TENON_F64, TENON_F16, TENON_BF16}) {
+    Case c;
+    softmax_case(c, static_cast<DType>(t), c.b.dim(5), c.b.dim(37));
+    c.tolerance = t == TENON_F64 ? 1e-13 : t == TENON_F16 ? 2e-3 : 1e-2;
+    check(c);
+  }
+}
+
+TEST(Rows, LayerNorm) {
+  Case c;
+  Builder& b = c.b;
+  const Tensor x = b.input(TENON_F32, dims(b, {3, 4, 100}));
+  const Tensor gamma = b.input(TENON_F32, dims(b, {100})), beta = b.input(TENON_F32, dims(b, {100}));
+  const uint32_t last[] = {2}, lead[] = {0, 1}, column[] = {2};
+  const Tensor n = b.fill(TENON_F32, dims(b, {3, 4}), 100), eps = b.fill(TENON_F32, dims(b, {3, 4}), 1e-5);
+  const Tensor mean = binary(b, TENON_S_DIV, b.reduce(x, last, Fold::kSum), n);
+  const Tensor d = binary(b, TENON_S_SUB, x, b.broadcast(mean, x.dims, lead));
+  const Tensor var = binary(b, TENON_S_DIV, b.reduce(binary(b, TENON_S_MUL, d, d), last, Fold::kSum), n);
+  const Tensor r = unary(b, TENON_S_RSQRT, binary(b, TENON_S_ADD, var, eps));
+  const Tensor y = binary(b, TENON_S_MUL, d, b.broadcast(r, x.dims, lead));
+  b.output(binary(b, TENON_S_ADD, binary(b, TENON_S_MUL, y, b.broadcast(gamma, x.dims, column)), b.broadcast(beta, x.dims, column)));
+  c.kernels = 1;
+  check(c);
+}
+
+TEST(Rows, FullReduction) {
+  Case c;
+  const Tensor x = c.b.input(TENON_F32, dims(c.b, {7, 33}));
+  const uint32_t all[] = {0, 1};
+  for (Fold f : {Fold::kSum, Fold::kMax, Fold::kMin, Fold::kProd}) c.b.output(c.b.reduce(x, all, f));
+  check(c);
+}
+
+TEST(Rows, ColumnReduction) {
+  for (int64_t n : {3, 16, 100, 257}) {
+    Case c;
+    const Tensor x = c.b.input(TENON_F32, {c.b.extent(), c.b.extent()});
+    c.ext = {37, n};
+    const uint32_t first[] = {0};
+    c.b.output(c.b.reduce(x, first, Fold::kSum));
+    c.b.output(c.b.reduce(x, first, Fold::kMax));
+    check(c);
+  }
+}
+
+TEST(Rows, MiddleSoftmaxIsOneKernel) {
+  Case c;
+  Builder& b = c.b;
+  const Tensor x = b.input(TENON_F32, dims(b, {2, 9, 21}));
+  const uint32_t mid[] = {1}, outer[] = {0, 2};
+  const Tensor mx = b.reduce(x, mid, Fold::kMax);
+  const Tensor e = unary(b, TENON_S_EXP, binary(b, TENON_S_SUB, x, b.broadcast(mx, x.dims, outer)));
+  b.output(binary(b, TENON_S_DIV, e, b.broadcast(b.reduce(e, mid, Fold::kSum), x.dims, outer)));
+  c.kernels = 1;
+  check(c);
+}
+
+TEST(Rows, ArgMaxFirstOfEqualsNanWins) {
+  for (DType out : {TENON_I32, TENON_I64}) {
+    Case c;
+    const Tensor x = c.b.input(TENON_F32, dims(c.b, {9, 50}));
+    const uint32_t last[] = {1}, first[] = {0};
+    c.b.output(c.b.reduce(x, last, Fold::kArgMax, 0, static_cast<DType>(out)));
+    c.b.output(c.b.reduce(x, first, Fold::kArgMin, 0, static_cast<DType>(out)));
+    c.odd_values = true;
+    c.low = 0;
+    c.tolerance = 0;
+    check(c);
+  }
+}
+
+TEST(Rows, IntegersAndPredicates) {
+  Case c;
+  Builder& b = c.b;
+  const Tensor x = b.input(TENON_I32, dims(b, {6, 45})), p = b.input(TENON_PRED, dims(b, {6, 45}));
+  const Tensor u = b.input(TENON_U8, dims(b, {6, 45})), l = b.input(TENON_I64, dims(b, {6, 45}));
+  const uint32_t last[] = {1};
+  b.output(b.reduce(x, last, Fold::kSum));
+  b.output(b.reduce(x, last, Fold::kMin));
+  b.output(b.reduce(l, last, Fold::kMax));
+  b.output(b.reduce(p, last, Fold::kOr));
+  b.output(b.reduce(p, last, Fold::kAnd));
+  b.output(b.convert(u, TENON_F32));
+  b.output(b.convert(x, TENON_PRED));
+  b.output(b.convert(p, TENON_F32));
+  b.output(b.convert(x, TENON_I64));
+  c.tolerance = 0;
+  check(c);
+}
+
+TEST(Pointwise, BroadcastsAndSymbols) {
+  Case c;
+  Builder& b = c.b;
+  const E m = b.extent(), n = b.extent();
+  const Tensor x = b.input(TENON_F32, {m, n}), bias = b.input(TENON_F32, {n}), col = b.input(TENON_F32, {m});
+  const uint32_t at1[] = {1}, at0[] = {0};
+  const Tensor s = binary(b, TENON_S_ADD, x, b.broadcast(bias, x.dims, at1));
+  b.output(unary(b, TENON_S_TANH, binary(b, TENON_S_MUL, s, b.broadcast(col, x.dims, at0))));
+  c.ext = {13, 47};
+  c.kernels = 1;
+  check(c);
+}
+
+TEST(Pointwise, DataMovement) {
+  Case c;
+  Builder& b = c.b;
+  const Tensor x = b.input(TENON_F32, dims(b, {4, 6, 10})), y = b.input(TENON_F32, dims(b, {4, 3, 10}));
+  const Tensor zero = b.input(TENON_F32, {});
+  const uint32_t perm[] = {2, 0, 1}, rev[] = {2};
+  b.output(b.transpose(x, perm));
+  b.output(b.reshape(x, dims(b, {8, 30})));
+  b.output(b.reshape(x, dims(b, {24, 2, 5})));
+  b.output(b.reshape(b.transpose(x, perm), dims(b, {60, 4})));
+  const Tensor parts[] = {x, y, x};
+  b.output(b.concat(parts, 1));
+  b.output(b.reverse(x, rev));
+  const E start[] = {b.dim(1), b.dim(0), b.dim(2)};
+  const int64_t step[] = {2, 1, 3};
+  b.output(b.slice(x, start, step, dims(b, {2, 6, 3})));
+  const int64_t low[] = {1, -1, 2}, interior[] = {0, 0, 1};
+  b.output(b.pad(x, zero, low, interior, dims(b, {6, 7, 22})));
+  b.output(b.iota(TENON_F32, dims(b, {5, 37}), 1));
+  b.output(b.iota(TENON_I64, dims(b, {5, 37}), 0));
+  c.tolerance = 0;
+  check(c);
+}
+
+TEST(Pointwise, Take) {
+  for (auto outside : {Builder::Outside::kClip, Builder::Outside::kFill}) {
+    Case c;
+    Builder& b = c.b;
+    const Tensor x = b.input(TENON_F32, dims(b, {25, 33})), i = b.input(TENON_I32, dims(b, {4, 7}));
+    b.output(b.take(x, i, 0, outside));
+    b.output(b.take(x, i, 1, outside));
+    c.tolerance = 0;
+    check(c);
+  }
+}
+
+TEST(Rows, ReduceWindow) {
+  Case c;
+  Builder& b = c.b;
+  const Tensor x = b.input(TENON_F32, dims(b, {2, 3, 13, 17}));
+  const WindowDim pool2[] = {{}, {}, {2, 2}, {2, 2}};
+  b.output(b.reduce_window(x, pool2, Fold::kMax, dims(b, {2, 3, 6, 8})));
+  const WindowDim pool3[] = {{}, {}, {3, 2, 1, 1}, {3, 2, 1, 1}};
+  b.output(b.reduce_window(x, pool3, Fold::kSum, dims(b, {2, 3, 7, 9})));
+  check(c);
+}
+
+}  // namespace
+}  // namespace tenon::kernelgen

@@ -1,0 +1,210 @@
+#include "tenon/kernelgen/schedule.h"
+
+#include <algorithm>
+
+#include "tenon/kernelgen/prepare.h"
+
+namespace tenon::kernelgen {
+
+int64_t access_score(Pool& p, const Stage& s, uint32_t axis);
+
+namespace {
+
+bool contains(const std::vector<uint32_t>& v, uint32_t x) { return std::find(v.begin(), v.end(), x) != v.end(); }
+
+Target cpp(const char* isa, uint32_t bytes, uint32_t registers, bool fma) {
+  Target t;
+  t.isa = isa;
+  t.vector_bytes = bytes;
+  t.registers = registers;
+  t.fma = fma;
+  return t;
+}
+
+// The widest element that vectors of this kernel hold. Index arithmetic does not count: it is narrowed.
+uint32_t widest_element(const Kernel& k) {
+  uint32_t bytes = 4;
+  std::vector<E> todo;
+  for (const Stage& s : k.stages) {
+    for (const auto* list : {&s.value, &s.init, &s.step, &s.merge, &s.final}) todo.insert(todo.end(), list->begin(), list->end());
+    if (s.a != kNone) todo.insert(todo.end(), {s.a, s.b});
+    for (const View& v : s.store) bytes = std::max(bytes, size_of(k.buffers[v.buffer].type));
+  }
+  std::vector<bool> seen(k.pool.size());
+  while (!todo.empty()) {
+    const E e = todo.back();
+    todo.pop_back();
+    if (e == kNone || seen[e]) continue;
+    seen[e] = true;
+    const Expr& x = k.pool.at(e);
+    if (x.kind == X::kLoad || x.kind == X::kState || (x.kind == X::kOp && x.type != TENON_I64)) bytes = std::max(bytes, size_of(x.type));
+    for (E a : k.pool.args(e)) todo.push_back(a);
+  }
+  return bytes;
+}
+
+int64_t likely(const Pool& p, E e) {
+  std::vector<int64_t> ext;
+  for (const Extent& x : p.extents()) ext.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 1024));
+  return std::max<int64_t>(1, p.evaluate(e, ext));
+}
+
+// Rough operations of one step or element; decides how far to unroll.
+int64_t weight(const Pool& p, const Stage& s) {
+  std::vector<E> todo = s.kind == StageKind::kMap ? s.value : s.step;
+  std::vector<bool> seen(p.size());
+  int64_t n = 0;
+  while (!todo.empty()) {
+    const E e = todo.back();
+    todo.pop_back();
+    if (e == kNone || seen[e]) continue;
+    seen[e] = true;
+    const Expr& x = p.at(e);
+    if (x.kind == X::kOp && x.type != TENON_I64) n += x.op >= TENON_S_EXP && x.op <= TENON_S_DIGAMMA ? 12 : 1;
+    for (E a : p.args(e)) todo.push_back(a);
+  }
+  return n;
+}
+
+std::vector<uint32_t> inner_axes(const Kernel& k, const Stage& s) {
+  std::vector<uint32_t> out;
+  for (const auto* list : {&s.space, &s.reduce}) {
+    for (uint32_t a : *list) {
+      if (!contains(k.lead, a)) out.push_back(a);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Target Target::avx512() { return cpp("avx512", 64, 32, true); }
+Target Target::avx2() { return cpp("avx2", 32, 16, true); }
+Target Target::baseline() { return cpp("baseline", 16, 16, false); }
+Target Target::generic() { return cpp("generic", 16, 32, false); }
+Target Target::scalar() { return cpp("scalar", 0, 16, false); }
+Target Target::opencl(bool fp64) {
+  Target t = cpp("opencl", 0, 64, false);
+  t.dialect = Dialect::kOpenCl;
+  t.fp64 = fp64;
+  return t;
+}
+
+std::string_view name_of(Shape shape) {
+  static constexpr std::string_view kNames[] = {"pointwise", "row reduction", "column reduction", "transpose", "contraction"};
+  return kNames[static_cast<int>(shape)];
+}
+
+std::string to_text(const Schedule& s) {
+  std::string out = "schedule " + std::string(name_of(s.shape)) + " {\n  lanes " + std::to_string(s.lanes);
+  if (s.shape != Shape::kContraction) {
+    out += s.vector_axis == ~0u ? " along each stage's innermost axis" : " along i" + std::to_string(s.vector_axis);
+  }
+  out += ", unroll " + std::to_string(s.unroll) + "\n  block " + std::to_string(s.block) + ", grain " + std::to_string(s.grain) + "\n";
+  if (s.shape == Shape::kContraction) {
+    auto list = [](const std::vector<uint32_t>& axes) {
+      std::string t;
+      for (uint32_t a : axes) t += (t.empty() ? "i" : ", i") + std::to_string(a);
+      return t;
+    };
+    out += "  tile " + std::to_string(s.mr) + " rows of [" + list(s.rows) + "] x " + std::to_string(s.nr) + " vectors of [" +
+           list(s.columns) + "]" + (s.swapped ? ", operands swapped" : "") + "\n  row block " + std::to_string(s.row_block) +
+           ", k block " + std::to_string(s.k_block) + "\n  a " + (s.pack_a ? "packed" : "direct") + ", b " +
+           (s.pack_b ? (s.transpose_b ? "packed through transposed tiles" : "packed") : "direct") + "\n";
+  }
+  if (s.tile_axis != ~0u) out += "  tiles along i" + std::to_string(s.tile_axis) + "\n";
+  return out + "}\n";
+}
+
+uint32_t lanes_of(const Kernel& k, const Target& t) {
+  return t.vector_bytes == 0 ? 1 : std::max<uint32_t>(1, t.vector_bytes / widest_element(k));
+}
+
+bool schedule_pointwise(Kernel& k, const Target& t, Schedule* out, std::string*) {
+  Pool& p = k.pool;
+  Schedule s;
+  s.shape = Shape::kPointwise;
+  s.lanes = lanes_of(k, t);
+  if (t.dialect == Dialect::kOpenCl || k.lead.empty()) {
+    s.lanes = 1;
+    s.grain = 256;
+    *out = s;
+    return true;
+  }
+  int64_t best = INT64_MIN;
+  for (uint32_t a : k.lead) {
+    int64_t score = 0;
+    for (const Stage& st : k.stages) score += access_score(p, st, a);
+    if (likely(p, p.axes()[a].extent) < s.lanes) score -= 2;
+    if (score >= best) {
+      best = score;
+      s.vector_axis = a;
+    }
+  }
+  // A block is about as much as one item should do; the grain makes up for small rows.
+  const int64_t extent = likely(p, p.axes()[s.vector_axis].extent);
+  s.block = 1024;
+  s.grain = std::max<int64_t>(1, 16384 / std::min<int64_t>(extent, s.block));
+  *out = s;
+  return true;
+}
+
+bool schedule_reduction(Kernel& k, const Target& t, Schedule* out, std::string*) {
+  Pool& p = k.pool;
+  Schedule s;
+  s.shape = Shape::kRowReduction;
+  s.lanes = lanes_of(k, t);
+  int64_t row = 1, steps = 0;
+  int64_t along_inner = 0;
+  for (const Stage& st : k.stages) {
+    steps = std::max(steps, weight(p, st));
+    int64_t points = 1, best = INT64_MIN;
+    for (uint32_t a : inner_axes(k, st)) {
+      const int64_t n = likely(p, p.axes()[a].extent);
+      points = std::min<int64_t>(INT32_MAX, points * n);
+      best = std::max(best, access_score(p, st, a) - (n < s.lanes ? 8 : 0));
+    }
+    row = std::max(row, points);
+    if (best != INT64_MIN) along_inner += best;
+  }
+  s.grain = std::max<int64_t>(1, 8192 / row);
+  if (t.dialect == Dialect::kOpenCl) {
+    s.lanes = 1;
+    s.grain = 64;
+    *out = s;
+    return true;
+  }
+  int64_t along_lead = INT64_MIN;
+  uint32_t lead = ~0u;
+  for (uint32_t a : k.lead) {
+    int64_t score = 0;
+    for (const Stage& st : k.stages) score += access_score(p, st, a);
+    if (likely(p, p.axes()[a].extent) < s.lanes) score -= 8;
+    if (score >= along_lead) {
+      along_lead = score;
+      lead = a;
+    }
+  }
+  s.unroll = s.lanes == 1 ? 1 : steps <= 8 ? 4 : 2;
+  if (lead != ~0u && along_lead > along_inner) {
+    s.shape = Shape::kColumnReduction;
+    s.vector_axis = lead;
+    const int64_t extent = likely(p, p.axes()[lead].extent);
+    while (s.unroll > 1 && extent < int64_t{s.lanes} * s.unroll) s.unroll /= 2;
+    s.block = int64_t{s.lanes} * s.unroll;
+    s.grain = std::max<int64_t>(1, 8192 / (row * s.block));
+  }
+  *out = s;
+  return true;
+}
+
+bool schedule_kernel(Kernel& k, const Target& t, Schedule* out, std::string* why) {
+  bool inner = false;
+  for (const Stage& s : k.stages) {
+    if (s.kind == StageKind::kContract) return schedule_contraction(k, t, out, why);
+    inner |= s.kind == StageKind::kReduce || !inner_axes(k, s).empty();
+  }
+  return inner ? schedule_reduction(k, t, out, why) : schedule_pointwise(k, t, out, why);
+}
+
+}  // namespace tenon::kernelgen
