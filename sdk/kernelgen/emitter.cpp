@@ -121,7 +121,9 @@ void Emitter::set(V var, Val v) {
 Val Emitter::eval(E e, bool as_vector) {
   if (width == 1) as_vector = false;
   for (size_t i = scopes_.size(); i-- > 0;) {
-    const auto& memo = scopes_[i]->memo;
+    const auto &memo = scopes_[i]->memo, &forwards = scopes_[i]->forwards;
+    if (auto it = forwards.find(key(e, as_vector, false)); it != forwards.end()) return it->second;
+    if (auto it = forwards.find(key(e, as_vector, true)); it != forwards.end()) return it->second;
     if (auto it = memo.find(key(e, as_vector, false)); it != memo.end()) return it->second;
     if (auto it = memo.find(key(e, as_vector, true)); it != memo.end()) return it->second;
   }
@@ -171,7 +173,6 @@ Val Emitter::eval_new(E e, bool as_vector) {
     case X::kState: {
       Val s = states[x.ref];
       s.depth = depth();
-      s.varies = true;
       return s;
     }
     case X::kLoad: return load(e, as_vector);
@@ -369,11 +370,13 @@ void Emitter::forward(uint32_t buffer, E offset, Val v, bool as_vector) {
   const E index[] = {offset};
   const E l = p_.load(buffer, k_.buffers[buffer].type, index);
   v.depth = depth();
-  const bool varies = v.varies || as_vector;
-  v.varies = varies;
+  v.varies = as_vector;
+  Scope& scope = *scopes_.back();
+  // The element was read before under the same name (two temps in one row): what followed from it is history.
+  if (scope.memo.count(key(l, true, as_vector)) || scope.memo.count(key(l, false, as_vector))) scope.memo.clear();
+  scope.forwards[key(l, true, as_vector)] = v;
   // A scalar row value is the same in both readings.
-  scopes_.back()->memo[key(l, true, varies)] = v;
-  if (lanes(v.v) == 1) scopes_.back()->memo[key(l, false, varies)] = v;
+  if (lanes(v.v) == 1) scope.forwards[key(l, false, as_vector)] = v;
 }
 
 void decode(Emitter& e, Val item, const std::vector<uint32_t>& axes) {

@@ -514,18 +514,39 @@ class Partition {
       for (size_t o = 0; o < k.buffers.size(); ++o) {
         const Buffer& out = k.buffers[o];
         if (out.role != Role::kOut || out.type != temp.type || out.dims != temp.dims) continue;
-        if (taken(k, o) || !lives_before(k, static_cast<uint32_t>(t), static_cast<uint32_t>(o))) continue;
+        if (!lives_before(k, static_cast<uint32_t>(t), static_cast<uint32_t>(o))) continue;
+        if (!after_others(k, static_cast<uint32_t>(t), static_cast<uint32_t>(o))) continue;
         temp.alias_of = static_cast<int32_t>(o);
         break;
       }
     }
   }
 
-  static bool taken(const Kernel& k, size_t out) {
-    for (const Buffer& b : k.buffers) {
-      if (b.alias_of == static_cast<int32_t>(out)) return true;
+  static size_t writer(const Kernel& k, uint32_t b) {
+    size_t w = k.stages.size();
+    for (size_t i = 0; i < k.stages.size(); ++i) {
+      for (const View& v : k.stages[i].store) {
+        if (v.buffer == b) w = i;
+      }
     }
-    return false;
+    return w;
+  }
+
+  // Temps that already live in o are not read any more once t is written, except by t's own stage at that element.
+  static bool after_others(const Kernel& k, uint32_t t, uint32_t o) {
+    const size_t w = writer(k, t);
+    for (uint32_t u = 0; u < k.buffers.size(); ++u) {
+      if (k.buffers[u].alias_of != static_cast<int32_t>(o)) continue;
+      if (k.stages[w].kind != StageKind::kMap || writer(k, u) >= w || k.stages[w].store.size() != 1) return false;
+      for (size_t i = w; i < k.stages.size(); ++i) {
+        for (E l : loads_of(k.pool, k.stages[i])) {
+          if (k.pool.at(l).ref != u) continue;
+          const auto args = k.pool.args(l).subspan(2);
+          if (i > w || !std::equal(args.begin(), args.end(), k.stages[w].store[0].index.begin())) return false;
+        }
+      }
+    }
+    return true;
   }
 
   // Every load of temp t is in a stage before out o is written, or in that stage at the very element it writes.

@@ -107,7 +107,7 @@ class Emitter {
   struct Scope {
     std::vector<Node> own;
     std::vector<Node>* nodes = nullptr;
-    std::unordered_map<uint64_t, Val> memo;
+    std::unordered_map<uint64_t, Val> memo, forwards;
     std::unordered_map<uint64_t, Val> axes;
   };
 

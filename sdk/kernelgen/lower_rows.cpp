@@ -253,7 +253,7 @@ class Rows {
   void map(const Stage& s) {
     for (size_t r = 0; r < s.store.size(); ++r) {
       const Val v = e_.vector(s.value[r]);
-      e_.forward(s.store[r].buffer, s.store[r].index[0], v, e_.lanes(v.v) > 1);
+      e_.forward(s.store[r].buffer, s.store[r].index[0], v, e_.vector_axis != ~0u);
       e_.store(s.store[r], v, e_.vector_axis != ~0u);
     }
   }

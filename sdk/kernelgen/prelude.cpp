@@ -232,7 +232,7 @@ Masked masked_builtin(const Target& target, DType t, uint32_t lanes) {
     m.store = "__builtin_ia32_store" + kind + w + "_mask";
     const char* element = f ? (bytes == 4 ? "float" : "double")
                             : (bytes == 4 ? "int" : bytes == 8 ? "long long" : bytes == 2 ? "short" : "char");
-    m.pointer = element;
+    m.pointer = total == 64 && bytes >= 4 ? element : "G";
     m.vector = element;
     // The lane mask is i32 x lanes.
     if (lanes == 16) m.mask = "(unsigned short)__builtin_ia32_cvtd2mask512((gi16)m)";

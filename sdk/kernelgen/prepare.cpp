@@ -257,6 +257,14 @@ class Flattener {
     std::sort(mine.begin(), mine.end());
     std::sort(theirs.begin(), theirs.end());
     if (mine != theirs || mine.empty()) return false;
+    // One memory written twice in a loop would give one name to two values.
+    for (size_t i : pass.stages) {
+      for (const View& v : k_.stages[i].store) {
+        for (const View& w : s.store) {
+          if (v.buffer == w.buffer) return false;
+        }
+      }
+    }
     std::vector<E> loads;
     for_each_slot(const_cast<Stage&>(s), [&](E& e) { p_.loads(e, &loads); });
     for (E l : loads) {
