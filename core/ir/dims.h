@@ -116,6 +116,8 @@ class DimTable {
   // ---- Facts ----
   // INVALID_ARGUMENT when it contradicts what is known. What is known already is not recorded again.
   Status assert_fact(uint32_t rel, Dim a, Dim b);
+  // The same, but keeps what is known already too, once: what a file says is written out again.
+  Status record_fact(uint32_t rel, Dim a, Dim b);
   const std::vector<DimFact>& facts() const { return facts_; }
 
  private:
@@ -170,7 +172,7 @@ class DimTable {
   bool mentions_atom(const DimPoly& poly, uint32_t atom) const;
   Status learn_equality(const DimPoly& zero);
   Status refresh_canon();
-  Status narrow(const DimPoly& nonneg);
+  Status narrow(const DimPoly& nonneg, bool* absorbed = nullptr);
   uint32_t divisible(const DimPoly& a, const DimPoly& b) const;
 
   std::string text_of(const DimPoly& poly, int precedence) const;

@@ -290,7 +290,7 @@ Status DimTable::learn_equality(const DimPoly& zero) {
 }
 
 // poly >= 0 is known: a bound of one symbol is kept in its range, anything else as a fact to prove with.
-Status DimTable::narrow(const DimPoly& poly) {
+Status DimTable::narrow(const DimPoly& poly, bool* absorbed) {
   if (range_of(poly).lo >= 0) return {};
   if (poly.terms.size() == 1 && poly.terms[0].atoms.size() == 1 &&
       atoms_[poly.terms[0].atoms[0]].kind == AtomKind::kSymbol && poly.constant != kLowest) {
@@ -299,6 +299,7 @@ Status DimTable::narrow(const DimPoly& poly) {
     // c*s + k >= 0: s >= ceil(-k / c) for c > 0, s <= floor(k / -c) for c < 0.
     if (c > 0) s.lo = std::max(s.lo, -floor_div(poly.constant, c));
     else if (c != kLowest) s.hi = std::min(s.hi, floor_div(poly.constant, -c));
+    if (absorbed != nullptr) *absorbed = true;
     return {};
   }
   if (nonneg_.size() < kDimFactsMax) nonneg_.push_back(poly);
@@ -320,8 +321,11 @@ bool DimTable::prove_nonneg(const DimPoly& poly, int depth, int* budget) const {
       // c * min(x, y): the minimum is at most each argument, and equals one of them.
       const bool any = (t.coeff < 0) == (atom.kind == AtomKind::kMin);
       bool proved = !any;
+      DimPoly rest = poly;
+      std::erase_if(rest.terms, [&](const DimTerm& x) { return x.atoms == t.atoms; });
       for (Dim d : atom.args) {
-        const MaybePoly p = replace_atom(poly, index, poly_of(d));
+        // A bound may stand for this one term; that it equals an argument holds for every occurrence.
+        const MaybePoly p = any ? add(rest, poly_of(d), t.coeff) : replace_atom(poly, index, poly_of(d));
         const bool one = p && prove_nonneg(*p, depth - 1, budget);
         if (any && one) return true;
         proved = proved && one;
@@ -444,7 +448,7 @@ Status DimTable::assert_fact(uint32_t rel, Dim a, Dim b) {
   const MaybePoly pa = canon(poly_of(a));
   const MaybePoly pb = canon(poly_of(b));
   if (!pa || !pb) return error(TENON_OUT_OF_RANGE, "T0303", "a symbolic dim does not fit in 64 bits");
-  facts_.push_back({rel, a, b});
+  // What a symbol's own range can say is kept there and nowhere else.
   if (rel == TENON_REL_DIVISIBLE) {
     const bool symbol = pa->constant == 0 && pa->terms.size() == 1 && pa->terms[0].coeff == 1 &&
                         pa->terms[0].atoms.size() == 1 &&
@@ -454,18 +458,42 @@ Status DimTable::assert_fact(uint32_t rel, Dim a, Dim b) {
       int64_t lcm;
       if (!__builtin_mul_overflow(s.multiple_of / std::gcd(s.multiple_of, pb->constant), pb->constant, &lcm)) {
         s.multiple_of = lcm;
+        return {};
       }
     }
+    facts_.push_back({rel, a, b});
     return {};
   }
   MaybePoly diff = add(*pb, *pa, -1);
   if (!diff) return error(TENON_OUT_OF_RANGE, "T0303", "a symbolic dim does not fit in 64 bits");
-  if (rel == TENON_REL_EQ) return learn_equality(*diff);
+  if (rel == TENON_REL_EQ) {
+    facts_.push_back({rel, a, b});
+    return learn_equality(*diff);
+  }
   if (rel == TENON_REL_LT) {
     diff = add(*diff, DimPoly{1, {}}, -1);
     if (!diff) return error(TENON_OUT_OF_RANGE, "T0303", "a symbolic dim does not fit in 64 bits");
   }
-  return narrow(*diff);
+  bool absorbed = false;
+  TENON_RETURN_IF_ERROR(narrow(*diff, &absorbed));
+  if (!absorbed) facts_.push_back({rel, a, b});
+  return {};
+}
+
+Status DimTable::record_fact(uint32_t rel, Dim a, Dim b) {
+  const size_t before = facts_.size();
+  TENON_RETURN_IF_ERROR(assert_fact(rel, a, b));
+  if (facts_.size() != before || !(mentions_symbols(a) || mentions_symbols(b))) return {};
+  // Bounds of one symbol live in its range.
+  std::vector<Symbol> mentioned;
+  symbols_of(a, &mentioned);
+  symbols_of(b, &mentioned);
+  if (rel != TENON_REL_EQ && mentioned.size() == 1) return {};
+  for (const DimFact& f : facts_) {
+    if (f.rel == rel && f.a == a && f.b == b) return {};
+  }
+  if (facts_.size() < kDimFactsMax) facts_.push_back({rel, a, b});
+  return {};
 }
 
 }  // namespace tenon::ir

@@ -289,6 +289,8 @@ class Graph {
   // A symbol that a node or region will define by build_raw or adopt_symbol.
   Result<Symbol> add_symbol(std::string_view name, int64_t lo, int64_t hi, int64_t multiple_of, int64_t hint);
   Status adopt_symbol(Region r, Symbol s);
+  // Writes the result types of a node as given; each must not surely differ from what it was. T0313.
+  Status declare_results(Node n, std::span<const tenon_type_t> types);
   Status mutable_or_fail() const;
 
  private:

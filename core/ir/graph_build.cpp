@@ -440,6 +440,33 @@ Result<Node> Graph::build_raw(Place place, const RawNode& raw) {
   return insert(place, raw, types, def->traits);
 }
 
+Status Graph::declare_results(Node n, std::span<const tenon_type_t> types) {
+  TENON_RETURN_IF_ERROR(mutable_or_fail());
+  if (!node_live(n)) return bad("node", n);
+  if (types.size() != nodes_[n].result_count) {
+    return error(TENON_INVALID_ARGUMENT, "T0313", "the op has {} results; {} are declared", nodes_[n].result_count, types.size());
+  }
+  for (uint32_t i = 0; i < types.size(); ++i) {
+    const Value v = nodes_[n].results[i];
+    const tenon_type_t have = type(v);
+    bool agree = have.kind == types[i].kind && have.dtype == types[i].dtype && have.rank == types[i].rank &&
+                 have.object == types[i].object;
+    for (uint32_t k = 0; agree && k < have.rank; ++k) {
+      agree = dims_.compare(TENON_REL_EQ, have.dims[k], types[i].dims[k]) != TENON_NO;
+    }
+    if (!agree) {
+      return error(TENON_INVALID_ARGUMENT, "T0313", "result {} is declared as {} but inferred as {}", i, type_text(types[i]),
+                   type_text(have));
+    }
+    TENON_ASSIGN_OR_RETURN(const uint32_t t, intern_type(types[i]));
+    count_symbols(have, -1);
+    values_[v].type = t;
+    count_symbols(*types_[t], 1);
+  }
+  touch();
+  return {};
+}
+
 Result<Value> Graph::add_constant(const tenon_type_t& type, Ref<Blob> blob, std::string_view name, Loc loc) {
   TENON_RETURN_IF_ERROR(mutable_or_fail());
   TENON_RETURN_IF_ERROR(check_type(type));

@@ -3,18 +3,17 @@
 
 #include <cstring>
 
+#include "core/base/limits.h"
 #include "core/base/str.h"
 
 namespace tenon::ir {
 
-Result<TextForm> write_text(const Graph&) {
-  return error(TENON_UNIMPLEMENTED, "T0201", "the text form is not built into this revision");
-}
-Result<std::string> write_binary(const Graph&) {
-  return error(TENON_UNIMPLEMENTED, "T0201", "the binary form is not built into this revision");
-}
-Result<Ref<Graph>> read_graph(Ref<Blob>, std::string_view, Ref<Blob>) {
-  return error(TENON_UNIMPLEMENTED, "T0201", "the text form is not built into this revision");
+Result<Ref<Graph>> read_graph(Ref<Blob> bytes, std::string_view name, Ref<Blob> sidecar) {
+  if (!bytes) return error(TENON_INVALID_ARGUMENT, "T0209", "no bytes were given to read a graph from");
+  TENON_ASSIGN_OR_RETURN(const void* data, bytes->data());
+  const std::string_view text(static_cast<const char*>(data), bytes->size_bytes());
+  if (text.substr(0, kBinaryMagic.size()) == kBinaryMagic) return read_binary(std::move(bytes), name);
+  return read_text(text, name, std::move(sidecar));
 }
 
 }  // namespace tenon::ir

@@ -24,6 +24,9 @@ struct TextForm {
   uint64_t sidecar_bytes = 0;
 };
 
+// First bytes of the binary form.
+inline constexpr std::string_view kBinaryMagic("\x89TIR\r\n\x1a\n", 8);
+
 Result<TextForm> write_text(const Graph& graph);
 Result<std::string> write_binary(const Graph& graph);
 // The bytes of a text form's sidecar, whole.

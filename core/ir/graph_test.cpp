@@ -1,0 +1,240 @@
+// Building and changing graphs, and the rules of symbols.
+#include "core/ir/graph.h"
+
+#include <gtest/gtest.h>
+
+#include "core/ir/serial.h"
+#include "core/ir/test_ops.h"
+
+namespace tenon::ir {
+namespace {
+
+class GraphTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    test::use_test_ops();
+    g = Graph::create("g");
+    n = *g->define_symbol(0, "n", 0, INT64_MAX, 1, -1);
+    x = arg("x", {g->dims().symbol(n).dim});
+  }
+  Value arg(std::string_view name, std::vector<Dim> dims, tenon_dtype_t dtype = TENON_F32) {
+    const tenon_type_t t{dtype, TENON_KIND_TENSOR, static_cast<uint32_t>(dims.size()), dims.data(), 0};
+    Result<Value> v = g->add_argument(0, t, name);
+    EXPECT_TRUE(v.ok()) << v.status().text();
+    return *v;
+  }
+  Result<Node> try_op(std::string_view op, std::vector<Value> operands, Place place = {}) {
+    NodeDraft d;
+    d.op = intern(op);
+    d.operands = operands;
+    return g->build(place, d);
+  }
+  Value op(std::string_view name, std::vector<Value> operands, Place place = {}) {
+    Result<Node> made = try_op(name, operands, place);
+    EXPECT_TRUE(made.ok()) << made.status().text();
+    return g->results(*made)[0];
+  }
+  Node def(Value v) { return g->value(v).node; }
+  Status yield(std::vector<Value> values) { return g->set_yields(0, values, {}); }
+
+  Ref<Graph> g;
+  Symbol n;
+  Value x;
+};
+
+TEST_F(GraphTest, NodesStandInOrderAndKeepTheirUses) {
+  const Value a = op("plus", {x, x}), c = op("plus", {a, x});
+  const Value b = op("plus", {a, a}, {0, def(c)});
+  EXPECT_EQ(std::vector<Node>(g->nodes(0).begin(), g->nodes(0).end()), (std::vector<Node>{def(a), def(b), def(c)}));
+  EXPECT_EQ(g->uses(a).size(), 3u);
+  ASSERT_TRUE(g->replace(a, x).ok());
+  EXPECT_EQ(g->uses(a).size(), 0u);
+  EXPECT_EQ(g->uses(x).size(), 6u);
+  ASSERT_TRUE(g->erase(def(a)).ok());
+  EXPECT_FALSE(g->value_live(a));
+  EXPECT_EQ(g->uses(x).size(), 4u);
+  ASSERT_TRUE(yield({c}).ok());
+  EXPECT_EQ(g->erase(def(c)).error_code(), "T0315");
+  EXPECT_TRUE(g->verify().ok()) << g->verify().text();
+  EXPECT_EQ(try_op("plus", {c, c}, {0, def(b)}).status().error_code(), "T0314");
+}
+
+TEST_F(GraphTest, ManyInsertionsAtOnePlaceStayOrdered) {
+  const Value last = op("plus", {x, x});
+  std::vector<Node> made;
+  for (int i = 0; i < 3000; ++i) {
+    const Node before = i % 2 == 0 || made.empty() ? def(last) : made.back();
+    const Value v = op("plus", {x, x}, {0, before});
+    made.push_back(def(v));
+  }
+  const std::span<const Node> order = g->nodes(0);
+  ASSERT_EQ(order.size(), 3001u);
+  for (size_t i = 1; i < order.size(); ++i) ASSERT_TRUE(g->comes_before(order[i - 1], order[i]));
+  ASSERT_TRUE(g->move(def(last), order[0]).ok());
+  EXPECT_EQ(g->nodes(0)[0], def(last));
+}
+
+TEST_F(GraphTest, FrozenGraphsRefuseAndTheirClonesDoNot) {
+  const Value a = op("plus", {x, x});
+  ASSERT_TRUE(yield({a}).ok());
+  g->freeze();
+  EXPECT_EQ(try_op("plus", {x, x}).status().error_code(), "T0302");
+  EXPECT_EQ(g->replace(a, x).error_code(), "T0302");
+  EXPECT_TRUE(g->verify().ok());
+  const Ref<Graph> c = g->clone();
+  EXPECT_EQ(*c->structural_hash(), *g->structural_hash());
+  EXPECT_TRUE(c->replace(a, x).ok());
+  EXPECT_NE(*c->structural_hash(), *g->structural_hash());
+}
+
+TEST_F(GraphTest, SymbolOfANodeKeepsItAlive) {
+  const Value found = op("find", {x});
+  ASSERT_EQ(g->symbols(def(found)).size(), 1u);
+  const Symbol u = g->symbols(def(found))[0];
+  const Dim shape[] = {g->dims().symbol(u).dim};
+  tenon_attr_t attr = {intern("shape"), TENON_ATTR_DIMS, 1, {.dims = shape}};
+  NodeDraft d;
+  d.op = intern("reshape_to");
+  d.operands = {&x, 1};
+  d.attrs = {&attr, 1};
+  const Node user = *g->build({}, d);
+  EXPECT_EQ(g->erase(def(found)).error_code(), "T0315");  // no operand uses it, a type does
+  ASSERT_TRUE(g->erase(user).ok());
+  EXPECT_TRUE(g->erase(def(found)).ok());
+}
+
+TEST_F(GraphTest, VerifierFindsASymbolUsedBeforeItsDefinition) {
+  const Value found = op("find", {x});
+  const Dim shape[] = {g->dims().symbol(g->symbols(def(found))[0]).dim};
+  tenon_attr_t attr = {intern("shape"), TENON_ATTR_DIMS, 1, {.dims = shape}};
+  NodeDraft d;
+  d.op = intern("reshape_to");
+  d.operands = {&x, 1};
+  d.attrs = {&attr, 1};
+  const Node user = *g->build({}, d);
+  ASSERT_TRUE(yield({g->results(user)[0]}).ok());
+  EXPECT_TRUE(g->verify().ok()) << g->verify().text();
+  ASSERT_TRUE(g->move(user, def(found)).ok());
+  EXPECT_EQ(g->verify().error_code(), "T0318") << g->verify().text();
+}
+
+TEST_F(GraphTest, VerifierCollectsEveryBrokenRule) {
+  const Value a = op("plus", {x, x}), b = op("plus", {a, a}), c = op("plus", {b, b});
+  ASSERT_TRUE(yield({c}).ok());
+  ASSERT_TRUE(g->move(def(c), def(a)).ok());
+  ASSERT_TRUE(g->move(def(b), def(a)).ok());
+  const Status s = g->verify();
+  EXPECT_EQ(s.error_code(), "T0314");
+  EXPECT_EQ(s.evidence_value("diagnostics"), "4") << s.text();
+}
+
+TEST_F(GraphTest, VerifierWantsTokensInOneLine) {
+  const tenon_type_t token{TENON_DTYPE_NONE, TENON_KIND_TOKEN, 0, nullptr, 0};
+  const Value t = *g->add_argument(0, token, "t");
+  const Value a = op("print", {t, x}), b = op("print", {t, x});
+  ASSERT_TRUE(yield({a, b}).ok());
+  EXPECT_EQ(g->verify().error_code(), "T0323");
+  ASSERT_TRUE(g->set_operand(def(b), 0, a).ok());
+  EXPECT_TRUE(g->verify().ok()) << g->verify().text();
+}
+
+TEST_F(GraphTest, RegionsCaptureAndCloneRenamesSymbols) {
+  const Region r = *g->begin_region({});
+  const Symbol k = *g->define_symbol(r, "k", 0, INT64_MAX, 1, -1);
+  const Dim kd[] = {g->dims().symbol(k).dim};
+  const Value inner = *g->add_argument(r, {TENON_F32, TENON_KIND_TENSOR, 1, kd, 0}, "v");
+  const Value sum = op("plus", {inner, inner}, {r, kNone});
+  const Value found = op("find", {x}, {r, kNone});
+  const Value yields[] = {sum, found};
+  ASSERT_TRUE(g->set_yields(r, yields, {}).ok());
+  EXPECT_EQ(std::vector<Value>(g->captures(r).begin(), g->captures(r).end()), std::vector<Value>{x});
+  const Value eight = arg("eight", {8});
+  const Value given[] = {eight, x};
+  Value out[2];
+  ASSERT_TRUE(g->clone_region({}, *g, r, given, out).ok());
+  EXPECT_EQ(g->type(out[0]).dims[0], 8);                                // the argument's type decides k
+  EXPECT_NE(g->type(out[1]).dims[1], g->type(found).dims[1]);           // the body's symbol is a fresh one
+  const Value wrong[] = {x};
+  EXPECT_EQ(g->clone_region({}, *g, r, wrong, out).error_code(), "T0317");
+  Ref<Graph> other = Graph::create("other");
+  const Dim five[] = {5};
+  const Value other_x = *other->add_argument(0, {TENON_F32, TENON_KIND_TENSOR, 1, five, 0}, "x");
+  const Value other_given[] = {other_x, other_x};
+  ASSERT_TRUE(other->clone_region({}, *g, r, other_given, out).ok());
+  ASSERT_TRUE(other->set_yields(0, out, {}).ok());
+  EXPECT_TRUE(other->verify().ok()) << other->verify().text();
+}
+
+TEST_F(GraphTest, HashIgnoresNamesAndSymbolNames) {
+  const char* texts[] = {
+      "tenon.tir 1 graph @a<n, m>(%x: f32[n, m], %y: f32[m]) -> (o: f32[n, m]) { %0 = plus(%x, %x) %1 = find(%y) <u> : i64[1, u] yield %0 }",
+      "tenon.tir 1 graph @b<k, j>(%p: f32[k, j], %q: f32[j]) -> (f32[k, j]) { %s = plus(%p, %p) loc(\"f\") %r = find(%q) <k2> : i64[1, k2] yield %s }",
+      "tenon.tir 1 graph @b<k, j>(%p: f32[j, k], %q: f32[j]) -> (f32[j, k]) { %s = plus(%p, %p) %r = find(%q) <k2> : i64[1, k2] yield %s }"};
+  Digest h[3];
+  for (int i = 0; i < 3; ++i) {
+    Result<Ref<Graph>> read = read_text(texts[i], "t", {});
+    ASSERT_TRUE(read.ok()) << read.status().text();
+    h[i] = *(*read)->structural_hash();
+  }
+  EXPECT_EQ(h[0], h[1]);
+  EXPECT_NE(h[0], h[2]);
+}
+
+TEST_F(GraphTest, MaybeEqualDimsAreAssumedAndRemembered) {
+  const Symbol m = *g->define_symbol(0, "m", 0, INT64_MAX, 1, -1);
+  const Value y = arg("y", {g->dims().symbol(m).dim});
+  op("plus", {x, y});
+  ASSERT_EQ(g->facts().size(), 1u);
+  EXPECT_TRUE(g->replace(y, x).ok());  // provably equal now
+  const Value z = arg("z", {3}), w = arg("w", {4});
+  EXPECT_EQ(try_op("plus", {z, w}).status().error_code(), "T0312");
+}
+
+TEST_F(GraphTest, KnownValuesReachInference) {
+  NodeDraft d;
+  d.op = intern("size");
+  d.operands = {&x, 1};
+  const Value size = g->results(*g->build({}, d))[0];
+  const Value filled = op("filled", {size});
+  EXPECT_EQ(g->type(filled).dims[0], g->dims().symbol(n).dim);
+  const Value unknown = arg("u", {}, TENON_I64);
+  EXPECT_EQ(try_op("filled", {unknown}).status().error_code(), "T0312");
+}
+
+TEST_F(GraphTest, LocationsSurviveFusion) {
+  const Loc a = *g->make_loc(Origin{intern("m.onnx"), intern("a"), 3});
+  const Loc b = *g->make_loc(Origin{intern("m.onnx"), intern("b"), 0});
+  const Loc both[] = {a, b, a};
+  const Loc fused = *g->fuse_locs(both);
+  EXPECT_EQ(g->loc_text(fused), "m.onnx: `a`:3, m.onnx: `b`");
+  EXPECT_EQ(*g->fuse_locs(both), fused);
+  NodeDraft d;
+  d.op = intern("plus");
+  d.loc = a;
+  EXPECT_NE(g->build({}, d).status().text().find("m.onnx: `a`:3"), std::string::npos);
+}
+
+TEST_F(GraphTest, TheTableRefusesWhatDoesNotExist) {
+  const tenon_host_graph_t* api = host_graph_table();
+  tenon_node_view_t node = {sizeof node};
+  tenon_value_view_t value = {sizeof value};
+  EXPECT_EQ(api->node_view(api->self, g->abi(), 99, &node), TENON_INVALID_ARGUMENT);
+  EXPECT_EQ(api->value_view(api->self, g->abi(), 99, &value), TENON_INVALID_ARGUMENT);
+  tenon_dim_t d;
+  EXPECT_EQ(api->dim_make(api->self, g->abi(), TENON_DIM_ADD, -77, 1, &d), TENON_INVALID_ARGUMENT);
+  const tenon_type_t bad{77, TENON_KIND_TENSOR, 0, nullptr, 0};
+  tenon_value_t v;
+  EXPECT_EQ(api->argument_add(api->self, g->abi(), 0, &bad, {}, &v), TENON_INVALID_ARGUMENT);
+  const tenon_type_t f32{TENON_F32, TENON_KIND_TENSOR, 0, nullptr, 0};
+  EXPECT_EQ(api->argument_add(api->self, g->abi(), 0, &f32, {"x", 1}, &v), TENON_ALREADY_EXISTS);
+  tenon_blob_t* blob;
+  ASSERT_EQ(api->blob_bytes(api->self, "abc", 3, &blob), TENON_OK);
+  EXPECT_EQ(api->constant(api->self, g->abi(), &f32, blob, &v), TENON_INVALID_ARGUMENT);
+  tenon_blob_t* part;
+  EXPECT_EQ(api->blob_range(api->self, blob, 2, 2, &part), TENON_OUT_OF_RANGE);
+  api->blob_release(api->self, blob);
+  for (size_t i = 2; i < sizeof *api / sizeof(void*); ++i) EXPECT_NE(reinterpret_cast<void* const*>(api)[i], nullptr);
+}
+
+}  // namespace
+}  // namespace tenon::ir
