@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""The node tests of the onnx package: values of every imported op against ONNX's own.
+
+    pip install onnx numpy
+    python3 tests/models/onnx_nodes.py [--tenon PATH] [--device reference] [--filter TEXT] [-v]
+
+Each case of the package that uses only ops with an importer is run and compared within the case's
+own tolerance. A case whose form is refused with the code for that (T0704 unknown op, T0710 element
+type, T0714 form, T0310 and T0312 operand of an op) is counted apart; every other answer than the
+right one fails. Operands that must be constant here (shapes, axes, paddings) are given inside the
+model, as exporters do.
+"""
+import argparse
+import collections
+import concurrent.futures
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import warnings
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+REFUSALS = {"T0310", "T0312", "T0704", "T0710", "T0714", "T0124"}
+# Operands that exporters write as constants, by op.
+CONSTANT_OPERANDS = {
+    "Reshape": [1], "Expand": [1], "Tile": [1], "Pad": [1, 2, 3], "Slice": [1, 2, 3, 4],
+    "Split": [1], "Squeeze": [1], "Unsqueeze": [1], "CumSum": [1], "Trilu": [1],
+    "ConstantOfShape": [0], "Range": [0, 1, 2], "OneHot": [1], "Dropout": [1, 2]}
+# Cases whose answer ONNX leaves open, or where Tenon's own rule differs, with the reason.
+OTHER_RULES = {}
+
+
+def cases():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.case.node import collect_testcases
+        return collect_testcases(None)
+
+
+def fold_operands(model, values):
+    """Makes initializers of the operands that must be constant; gives the other inputs."""
+    node = model.graph.node[0]
+    wanted = [1] if node.op_type.startswith("Reduce") else CONSTANT_OPERANDS.get(node.op_type, [])
+    names = {node.input[i] for i in wanted if i < len(node.input)}
+    feeds = {}
+    for info, value in zip(list(model.graph.input), values):
+        if info.name in names:
+            model.graph.initializer.append(numpy_helper.from_array(np.asarray(value), info.name))
+            model.graph.input.remove(info)
+        else:
+            feeds[info.name] = np.asarray(value)
+    return feeds
+
+
+def compare(case, name, got, want):
+    want = np.asarray(want)
+    if got.dtype != want.dtype and got.dtype.kind != "V":
+        return f"{name} is {got.dtype}, expected {want.dtype}"
+    if got.shape != want.shape:
+        return f"{name} has shape {got.shape}, expected {want.shape}"
+    if got.dtype.kind == "V":
+        got = got.view(want.dtype)
+    with np.errstate(all="ignore"):
+        got, want = got.astype(np.complex128), want.astype(np.complex128)
+        fits = np.isclose(got, want, rtol=case.rtol, atol=case.atol, equal_nan=True)
+    if fits.all():
+        return ""
+    at = np.unravel_index(np.argmin(fits), fits.shape) if fits.shape else ()
+    return f"{name}{list(map(int, at))} is {got[at]}, expected {want[at]} ({(~fits).sum()} differ)"
+
+
+def run(case, tenon, device):
+    """("ok" | "refused" | "failed", text)."""
+    inputs, outputs = case.data_sets[0]
+    if any(isinstance(v, (list, dict)) or v is None for v in [*inputs, *outputs]):
+        return "refused", "no tensors"
+    if any(np.asarray(v).dtype.kind in "OUS" for v in [*inputs, *outputs]):
+        return "refused", "strings"
+    model = onnx.ModelProto()
+    model.CopyFrom(case.model)
+    feeds = fold_operands(model, inputs)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.onnx")
+        onnx.save(model, path)
+        command = [tenon, "run", path, "--device", device, "--output-dir", folder]
+        for i, (name, value) in enumerate(feeds.items()):
+            file = os.path.join(folder, f"input{i}.npy")
+            np.save(file, value)
+            command += ["--input", f"{name}={file}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode != 0:
+            codes = re.findall(r"\b[TP]\d{4}\b", done.stderr)
+            kind = "refused" if codes and codes[0] in REFUSALS else "failed"
+            return kind, f"exit status {done.returncode}: {done.stderr.strip()[:300]}"
+        for info, want in zip(model.graph.output, outputs):
+            file = re.sub(r"[^A-Za-z0-9_.-]", "_", info.name) + ".npy"
+            wrong = compare(case, info.name, np.load(os.path.join(folder, file)), want)
+            if wrong:
+                return "failed", wrong
+    return "ok", ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tenon", default=str(ROOT / "build/bin/tenon"))
+    parser.add_argument("--device", default="reference")
+    parser.add_argument("--filter", default="")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("-v", action="store_true", help="show refusals too")
+    options = parser.parse_args()
+    chosen = [c for c in cases() if options.filter in c.name and c.name not in OTHER_RULES]
+    count = collections.Counter()
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        tasks = [(c, pool.submit(run, c, options.tenon, options.device)) for c in chosen]
+        for case, task in tasks:
+            kind, text = task.result()
+            count[kind] += 1
+            if kind == "failed" or (options.v and kind == "refused"):
+                print(f"{kind} {case.name}: {text}")
+    print(f"{count['refused']} refused as not supported, {len(OTHER_RULES)} left out by rule")
+    print(f"{count['ok']} passed, {count['failed']} failed")
+    return 1 if count["failed"] or not count["ok"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
