@@ -1,0 +1,462 @@
+#!/usr/bin/env python3
+"""Writes values.cases: for every op a few calls with the results that NumPy, SciPy or ONNX's reference give.
+
+    python3 tests/ops/oracle.py > tests/ops/values.cases
+
+The file is kept in the tree and read by derived_test; this script runs only when ops are added. One case is one line in
+the expression form of .tir: op(type literal, ...) {attributes} -> type literal. Nothing here may look at Tenon's own code.
+"""
+import sys
+
+import numpy as np
+import onnx
+import onnx.helper
+import onnx.reference
+import scipy.special
+
+NAMES = {np.dtype(t): n for t, n in [
+    (np.bool_, "pred"), (np.int8, "i8"), (np.int16, "i16"), (np.int32, "i32"), (np.int64, "i64"), (np.uint8, "u8"),
+    (np.uint16, "u16"), (np.uint32, "u32"), (np.uint64, "u64"), (np.float16, "f16"), (np.float32, "f32"),
+    (np.float64, "f64")]}
+RNG = np.random.default_rng(20240229)
+f32, f64, i32, i64 = np.float32, np.float64, np.int32, np.int64
+
+
+class Raw(str):
+    """An attribute that is written without quotes: an element type."""
+
+
+def number(v):
+    if isinstance(v, (bool, np.bool_)):
+        return "1" if v else "0"
+    if isinstance(v, (np.integer, int)):
+        return str(int(v))
+    if np.isnan(v):
+        return "nan"
+    if np.isinf(v):
+        return "inf" if v > 0 else "-inf"
+    return np.format_float_scientific(v, unique=True) if v != 0 and not 1e-4 <= abs(float(v)) < 1e7 else \
+        np.format_float_positional(v, unique=True, trim="0")
+
+
+def literal(a):
+    a = np.asarray(a)
+    if a.ndim == 0:
+        return number(a[()])
+    return "[" + ", ".join(literal(x) for x in a) + "]"
+
+
+def typed(a):
+    a = np.asarray(a)
+    return f"{NAMES[a.dtype]}[{', '.join(map(str, a.shape))}] {literal(a)}"
+
+
+def attribute(v):
+    if isinstance(v, Raw):
+        return str(v)
+    if isinstance(v, str):
+        return f'"{v}"'
+    if isinstance(v, (list, tuple)):
+        return "[" + ", ".join(attribute(x) for x in v) + "]"
+    if isinstance(v, float):
+        return number(v)
+    return str(int(v))
+
+
+def case(op, operands, results, **attrs):
+    if not isinstance(results, tuple):
+        results = (results,)
+    text = f"{op}({', '.join(typed(o) for o in operands)})"
+    if attrs:
+        text += " {" + ", ".join(f"{k} = {attribute(v)}" for k, v in attrs.items()) + "}"
+    print(text + " -> " + ", ".join(typed(r) for r in results))
+
+
+def floats(*shape, low=-3.0, high=3.0, dtype=f32):
+    return (RNG.random(shape) * (high - low) + low).astype(dtype)
+
+
+def ints(*shape, low=-9, high=10, dtype=i32):
+    return RNG.integers(low, high, shape).astype(dtype)
+
+
+def through_onnx(op, inputs, opset=20, outputs=1, **attrs):
+    """One ONNX node, run by ONNX's own reference implementation."""
+    names = [f"x{i}" for i in range(len(inputs))]
+    outs = [f"y{i}" for i in range(outputs)]
+    node = onnx.helper.make_node(op, [n if a is not None else "" for n, a in zip(names, inputs)], outs, **attrs)
+    values = [onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+              for n, a in zip(names, inputs) if a is not None]
+    graph = onnx.helper.make_graph([node], "g", values,
+                                   [onnx.helper.make_tensor_value_info(o, onnx.TensorProto.UNDEFINED, None) for o in outs])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
+    found = onnx.reference.ReferenceEvaluator(model).run(None, {n: a for n, a in zip(names, inputs) if a is not None})
+    return found[0] if outputs == 1 else tuple(found)
+
+
+def unary():
+    edge = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.3, -2.7, 100.0], f32)
+    wide = np.array([-80.0, -5.0, -0.5, -1e-4, 1e-4, 0.75, 6.0, 80.0], f64)
+    functions = {
+        "neg": np.negative, "abs": np.abs, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round_even": np.rint,
+        "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "exp": np.exp, "expm1": np.expm1, "log": np.log,
+        "log1p": np.log1p, "tanh": np.tanh, "logistic": scipy.special.expit, "erf": scipy.special.erf,
+        "erfc": scipy.special.erfc}
+    with np.errstate(all="ignore"):
+        for name, f in functions.items():
+            case(name, [edge], f(edge.astype(f64)).astype(f32))
+            case(name, [wide], f(wide))
+        half = floats(6, dtype=np.float16)
+        case("exp", [half], np.exp(half.astype(f32)).astype(np.float16))
+        case("sqrt", [abs(half)], np.sqrt(abs(half).astype(f32)).astype(np.float16))
+        for name, f in {"sin": np.sin, "cos": np.cos}.items():
+            x = np.array([0.0, 0.5, -1.5, 3.0, 100.0, np.inf, np.nan], f32)
+            case(name, [x], f(x.astype(f64)).astype(f32))
+            case(name, [wide], f(wide))
+        case("sign", [edge], np.sign(edge))
+        x = np.array([-0.9, -0.1, 0.0, 0.5, 0.99], f64)
+        case("erf_inv", [x], scipy.special.erfinv(x))
+        x = np.array([0.1, 1.0, 2.5, 10.0, 50.0, -0.5], f64)
+        case("lgamma", [x], scipy.special.gammaln(x))
+        case("digamma", [x], scipy.special.digamma(x))
+        for dtype in (np.int8, i32, i64, np.uint8):
+            x = np.array([0, 1, 5, 127, 3], dtype)
+            case("neg", [x], -x)
+            case("not", [x], ~x)
+            case("popcount", [x], np.array([bin(int(v)).count("1") for v in x], dtype))
+            width = x.dtype.itemsize * 8
+            case("clz", [x], np.array([width - int(v).bit_length() for v in x], dtype))
+        x = np.array([-128, -1, 0, 7], np.int8)
+        case("abs", [x], np.abs(x))
+        case("sign", [x], np.sign(x))
+        case("not", [np.array([True, False])], np.array([False, True]))
+        for name, f in {"is_nan": np.isnan, "is_inf": np.isinf, "is_finite": np.isfinite}.items():
+            case(name, [edge], f(edge))
+            case(name, [np.array([1, np.nan, np.inf, -np.inf, 65504], np.float16)],
+                 f(np.array([1, np.nan, np.inf, -np.inf, 65504], np.float16)))
+
+
+def binary():
+    a = np.array([1.5, -2.0, 0.0, -0.0, np.inf, np.nan, 7.25, -7.25], f32)
+    b = np.array([2.0, 3.0, -0.0, 0.0, -np.inf, 1.0, 2.0, 2.0], f32)
+    with np.errstate(all="ignore"):
+        for name, f in {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "rem": np.fmod,
+                        "max": np.maximum, "min": np.minimum, "atan2": np.arctan2}.items():
+            case(name, [a, b], f(a, b))
+            x, y = floats(2, 3, dtype=f64), floats(2, 3, dtype=f64)
+            case(name, [x, y], f(x, y))
+        x, y = np.array([2.0, -2.0, 0.0, 9.0, 0.5, -8.0], f32), np.array([3.0, 3.0, 0.0, 0.5, -2.0, 1 / 3], f32)
+        case("pow", [x, y], np.power(x.astype(f64), y).astype(f32))
+        case("pow", [np.array([2, -3, 5], i32), np.array([10, 3, 0], i32)], np.array([1024, -27, 1], i32))
+        for dtype in (np.int8, i32, i64, np.uint8, np.uint32):
+            low = 0 if np.dtype(dtype).kind == "u" else -9
+            x, y = ints(7, low=low, dtype=dtype), ints(7, low=1, dtype=dtype)
+            for name, f in {"add": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
+                            "rem": np.fmod, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+                            "floor_div": np.floor_divide, "floor_mod": np.mod}.items():
+                case(name, [x, y], f(x, y))
+            case("div", [x, y], np.trunc(x.astype(f64) / y).astype(dtype))
+        x, y = np.array([7.5, -7.5, 7.5, -7.5, 6.0], f32), np.array([2.0, 2.0, -2.0, -2.0, 3.0], f32)
+        case("floor_div", [x, y], np.floor_divide(x, y))
+        case("floor_mod", [x, y], np.mod(x, y))
+        x, y = np.array([1, -128, 5, 127], np.int8), np.array([3, 1, 7, 2], np.int8)
+        case("shl", [x, y], np.left_shift(x, y))
+        case("shr_arith", [x, y], np.right_shift(x, y))
+        case("shr_logical", [x, y], np.right_shift(x.view(np.uint8), y.view(np.uint8)).view(np.int8))
+        p, q = np.array([True, True, False, False]), np.array([True, False, True, False])
+        for name, f in {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor, "max": np.maximum,
+                        "min": np.minimum}.items():
+            case(name, [p, q], f(p, q))
+        for d, f in enumerate([np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal]):
+            case("compare", [a, b], f(a, b), direction=d)
+            x, y = ints(6, low=-2, high=3, dtype=np.int8), ints(6, low=-2, high=3, dtype=np.int8)
+            case("compare", [x, y], f(x, y), direction=d)
+            case("compare", [x.view(np.uint8), y.view(np.uint8)], f(x.view(np.uint8), y.view(np.uint8)), direction=d)
+        p, x, y = RNG.random((2, 3)) < 0.5, floats(2, 3), floats(2, 3)
+        case("select", [p, x, y], np.where(p, x, y))
+        case("select", [np.bool_(True), x, y], x)
+        m, n = ints(2, 3, dtype=i64), ints(2, 3, dtype=i64)
+        case("select", [p, m, n], np.where(p, m, n))
+
+
+def conversions():
+    x = np.array([0.0, 1.5, -1.5, 2.5, 126.7, -128.9, 3e9, -3e9, np.inf, -np.inf, np.nan], f32)
+
+    def saturate(v, dtype):
+        info = np.iinfo(dtype)
+        v = np.trunc(np.nan_to_num(v.astype(f64), nan=0.0, posinf=1e30, neginf=-1e30))
+        return np.array([min(max(int(t), info.min), info.max) for t in v], dtype)
+
+    for dtype in (np.int8, np.int16, i32, i64, np.uint8, np.uint16, np.uint32):
+        case("convert", [x], saturate(x, dtype), dtype=Raw(NAMES[np.dtype(dtype)]))
+    with np.errstate(all="ignore"):
+        case("convert", [x], x.astype(np.float16), dtype=Raw("f16"))
+        case("convert", [x], x.astype(f64), dtype=Raw("f64"))
+        case("convert", [x], x != 0, dtype=Raw("pred"))
+        y = ints(6, low=-1000, high=1000, dtype=i32)
+        for dtype in (np.int8, np.uint8, i64, np.uint16, f32, np.float16):
+            case("convert", [y], y.astype(dtype), dtype=Raw(NAMES[np.dtype(dtype)]))
+        case("convert", [np.array([True, False])], np.array([1, 0], f32), dtype=Raw("f32"))
+        z = np.array([0.1, 1.0001, 65519.9, 65520.0, 5.96e-8, 2.9e-8, 6.1e-5], f64)
+        case("convert", [z], z.astype(np.float16), dtype=Raw("f16"))
+        w = np.array([1.9, -1.9, 255.0, 256.5, -257.0, 70000.25], f32)
+        case("convert_wrap", [w], np.trunc(w).astype(i64).astype(np.uint8), dtype=Raw("u8"))
+        case("convert_wrap", [w], np.trunc(w).astype(i64).astype(np.int16), dtype=Raw("i16"))
+        v = floats(4)
+        case("bitcast", [v], v.view(i32), dtype=Raw("i32"))
+        case("bitcast", [v.view(np.uint32)], v, dtype=Raw("f32"))
+
+
+def movement():
+    x = floats(2, 3)
+    case("broadcast", [x], np.broadcast_to(x, (4, 2, 3)), shape=[4, 2, 3])
+    case("broadcast", [x], np.broadcast_to(x[:, None, :], (2, 2, 3)), shape=[2, 2, 3], dims=[0, 2])
+    case("broadcast", [x[:, :1]], np.broadcast_to(x[:, :1], (2, 4)), shape=[2, 4])
+    case("reshape", [x], x.reshape(3, 2), shape=[3, 2])
+    case("reshape", [x], x.reshape(1, 6, 1), shape=[1, 6, 1])
+    y = ints(2, 3, 4)
+    case("transpose", [y], y.transpose(2, 0, 1), perm=[2, 0, 1])
+    case("transpose", [x], x.T, perm=[1, 0])
+    case("slice", [y], y[0:2, 1:3, 0:4:3], start=[0, 1, 0], limit=[2, 3, 4], stride=[1, 1, 3])
+    case("slice", [x], x[1:1, :], start=[1, 0], limit=[1, 3])
+    case("pad", [x, f32(9)], np.pad(x, ((1, 0), (2, 1)), constant_values=9), low=[1, 2], high=[0, 1])
+    case("pad", [x, f32(0)], np.pad(x[:, 1:], ((0, 0), (0, 2))), low=[0, -1], high=[0, 2])
+    spaced = np.zeros((2, 5), f32)
+    spaced[:, ::2] = x
+    case("pad", [x, f32(0)], spaced[:, 1:], low=[0, -1], high=[0, 0], interior=[0, 1])
+    case("concat", [x, floats(0, 3), x], np.concatenate([x, x]), dim=0)
+    case("concat", [y, y[:, :, :1]], np.concatenate([y, y[:, :, :1]], 2), dim=2)
+    case("reverse", [y], y[::-1, :, ::-1], dims=[0, 2])
+    case("iota", [], np.arange(4, dtype=i64), shape=[4])
+    case("iota", [], np.broadcast_to(np.arange(3, dtype=f32), (2, 3)), shape=[2, 3], dim=1, dtype=Raw("f32"))
+    case("dynamic_slice", [x, np.array([1, 1], i64)], x[1:2, 1:3], sizes=[1, 2])
+    case("dynamic_slice", [x, np.array([5, -3], i32)], x[1:2, 0:2], sizes=[1, 2])
+    u = floats(1, 2)
+    z = x.copy()
+    z[1:2, 1:3] = u
+    case("dynamic_update_slice", [x, u, np.array([1, 7], i64)], z)
+    case("dim_size", [x], np.int64(3), dim=1)
+    case("tile", [x], np.tile(x, (2, 3)), repeats=[2, 3])
+    case("split", [y], tuple(np.split(y, [1, 3], 2)), dim=2, sizes=[1, 2, 1])
+
+
+def indexing():
+    x = floats(4, 3)
+    i = np.array([[3, 0], [1, 3]], i64)
+    for axis in (0, 1):
+        j = i % x.shape[axis]
+        case("take", [x, j], np.take(x, j, axis), dim=axis)
+    case("take", [x, np.int32(2)], x[2], dim=0)
+    case("take", [x, np.array([-5, 99, 1], i64)], np.take(x, [0, 3, 1], 0), dim=0)
+    filled = np.stack([np.zeros(3, f32), np.zeros(3, f32), x[1]])
+    case("take", [x, np.array([-5, 99, 1], i64)], filled, dim=0, mode="fill")
+    j = RNG.integers(0, 3, (4, 2))
+    case("take_along", [x, j], np.take_along_axis(x, j, 1), dim=1)
+    case("embedding", [x, i], x[i])
+    case("one_hot", [np.array([0, 2, 5, 1], i32)], np.eye(6, 3, dtype=f32)[[0, 2, 5, 1]], depth=[3])
+    case("gather", [x, np.array([[3, 2], [0, 1]], i64)], x[[3, 0], [2, 1]], sizes=[1, 1], collapsed_dims=[0, 1],
+         index_map=[0, 1], index_vector_dim=1)
+    case("gather", [x, np.array([[2, 0], [9, 9]], i64)], np.stack([x[2:4, 0:2], x[2:4, 1:3]]), sizes=[2, 2],
+         offset_dims=[1, 2], index_map=[0, 1], index_vector_dim=1)
+    b = floats(2, 3, 2)
+    k = np.array([[2, 0], [1, 1]], i64)
+    case("gather", [b, k], np.stack([b[n][k[n]] for n in range(2)]), sizes=[1, 1, 2], offset_dims=[2],
+         collapsed_dims=[1], index_map=[1], batch_dims=[0], index_batch_dims=[0])
+    u = floats(3, 3)
+    rows = np.array([2, 0, 2], i64)
+    for kind, f in {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}.items():
+        y = x.copy()
+        f.at(y, rows, u)
+        case("scatter", [x, rows, u], y, kind=kind, window_dims=[1], inserted_dims=[0], index_map=[0])
+    y = x.copy()
+    for n, r in enumerate(rows):
+        y[r] = u[n]
+    case("scatter", [x, rows, u], y, window_dims=[1], inserted_dims=[0], index_map=[0])
+    y = x.copy()
+    y[[3, 0], [2, 1]] += u[0, :2]
+    case("scatter", [x, np.array([[3, 2], [0, 1]], i64), u[0, :2]], y, kind="add", inserted_dims=[0, 1], index_map=[0, 1],
+         index_vector_dim=1)
+    y = x.copy()
+    y[2:4, 1:3] = u[:2, :2]
+    case("scatter", [x, np.array([9, 9], i64), u[:2, :2]], y, mode="clip", window_dims=[0, 1], index_map=[0, 1],
+         index_vector_dim=0)
+
+
+def reductions():
+    x = floats(3, 4, 2)
+    n = x.copy()
+    n[1, 2, 0] = np.nan
+    y = ints(3, 4, dtype=i32)
+    for name, f in {"reduce_sum": np.sum, "reduce_prod": np.prod, "reduce_max": np.max, "reduce_min": np.min}.items():
+        for dims in ([0], [1, 2], [0, 1, 2], [2]):
+            case(name, [x], f(x.astype(f64), axis=tuple(dims)).astype(f32), dims=dims)
+        case(name, [n], f(n, axis=1), dims=[1])
+        case(name, [y], f(y, axis=0).astype(i32), dims=[0])
+        u = ints(5, low=0, high=255, dtype=np.uint8)
+        case(name, [u], f(u, axis=0, **({"dtype": np.uint8} if name in ("reduce_sum", "reduce_prod") else {})), dims=[0])
+    case("reduce_sum", [floats(0, 2)], np.zeros(2, f32), dims=[0])
+    case("reduce_max", [floats(0, 2)], np.full(2, -np.inf, f32), dims=[0])
+    case("reduce_min", [np.zeros((0, 2), i32)], np.full(2, np.iinfo(i32).max, i32), dims=[0])
+    half = np.full(3000, 1.0, np.float16)
+    case("reduce_sum", [half], np.float16(3000), dims=[0])
+    p = RNG.random((3, 4)) < 0.7
+    case("reduce_and", [p], np.all(p, 1), dims=[1])
+    case("reduce_or", [p], np.any(p, 0), dims=[0])
+    case("reduce_and", [y], np.bitwise_and.reduce(y, 1), dims=[1])
+    case("reduce_or", [y], np.bitwise_or.reduce(y, 1), dims=[1])
+    t = np.array([[1, 3, 3, 0], [2, 2, 2, 2]], f32)
+    for name, f in {"argmax": np.argmax, "argmin": np.argmin}.items():
+        case(name, [x], f(x, 1), dim=1)
+        case(name, [n], f(n, 1), dim=1)
+        case(name, [t], f(t, 1), dim=1)
+        case(name, [t], 3 - f(t[:, ::-1], 1), dim=1, last_index=1)
+        case(name, [y], f(y, 0).astype(i32), dim=0, index_dtype=Raw("i32"))
+    for name, f in {"cumsum": np.cumsum, "cumprod": np.cumprod, "cummax": np.maximum.accumulate,
+                    "cummin": np.minimum.accumulate}.items():
+        case(name, [x], f(x.astype(f64), axis=1).astype(f32), dim=1)
+        case(name, [y], f(y, axis=0).astype(i32), dim=0)
+        case(name, [x], f(x[::-1].astype(f64), axis=0)[::-1].astype(f32), dim=0, reverse=1)
+    z = floats(4)
+    case("cumsum", [z], np.concatenate([[0], np.cumsum(z.astype(f64))[:-1]]).astype(f32), dim=0, exclusive=1)
+    case("mean", [x], x.astype(f64).mean((0, 2)).astype(f32), dims=[0, 2])
+    case("var", [x], x.astype(f64).var(1).astype(f32), dims=[1])
+    case("var", [x], x.astype(f64).var(1, ddof=1).astype(f32), dims=[1], correction=1)
+    case("var", [x + 1000], (x + 1000).astype(f64).var(1).astype(f32), dims=[1])
+    case("logsumexp", [x * 50], scipy.special.logsumexp(x.astype(f64) * 50, 1).astype(f32), dims=[1])
+    case("logsumexp", [np.array([-np.inf, -np.inf], f32)], f32(-np.inf), dims=[0])
+    for dim in (0, 1, 2):
+        case("softmax", [x], scipy.special.softmax(x.astype(f64), dim).astype(f32), dim=dim)
+        case("log_softmax", [x], scipy.special.log_softmax(x.astype(f64), dim).astype(f32), dim=dim)
+    half = floats(2, 5, dtype=np.float16)
+    case("softmax", [half], scipy.special.softmax(half.astype(f64), 1).astype(np.float16), dim=1)
+
+
+def activations():
+    x = np.array([-30.0, -4.0, -1.0, -0.5, -0.0, 0.0, 0.25, 1.0, 3.0, 30.0, np.nan], f32)
+    d = x.astype(f64)
+    with np.errstate(all="ignore"):
+        case("relu", [x], np.maximum(x, 0))
+        case("relu", [np.array([-3, 4], i32)], np.array([0, 4], i32))
+        for name, op, attrs in [("leaky_relu", "LeakyRelu", {"alpha": 0.1}), ("elu", "Elu", {"alpha": 0.5}), ("selu", "Selu", {}),
+                                ("celu", "Celu", {"alpha": 2.0}), ("softplus", "Softplus", {}),
+                                ("softsign", "Softsign", {}), ("hard_sigmoid", "HardSigmoid", {}),
+                                ("hard_swish", "HardSwish", {}), ("mish", "Mish", {}), ("gelu", "Gelu", {})]:
+            y = x if name in ("leaky_relu", "softsign") else x[:-1]
+            case(name, [y], through_onnx(op, [y.astype(f64) if name not in ("celu",) else y], **attrs).astype(f32), **attrs)
+        case("gelu_tanh", [x[:-1]], through_onnx("Gelu", [x[:-1].astype(f64)], approximate="tanh").astype(f32))
+        case("silu", [x], (d * scipy.special.expit(d)).astype(f32))
+        s = np.full_like(x, 0.25)
+        case("prelu", [x, s], np.where(x >= 0, x, x * s))
+        case("clamp", [x], np.clip(x, -1, 2), min=-1.0, max=2.0)
+        case("clamp", [np.array([-5, 3, 9], i32)], np.array([0, 3, 6], i32), min=0.0, max=6.0)
+        case("clamp", [x], np.maximum(x, 0), min=0.0)
+        u = np.array([-0.99, -0.5, 0.0, 1e-3, 0.7], f64)
+        w = np.array([-12.0, -1.5, 0.0, 1e-5, 0.25, 20.0], f64)
+        for name, f, v in [("tan", np.tan, w), ("asin", np.arcsin, u), ("acos", np.arccos, u), ("atan", np.arctan, w),
+                           ("sinh", np.sinh, w), ("cosh", np.cosh, w), ("asinh", np.arcsinh, w),
+                           ("acosh", np.arccosh, 1 + abs(w)), ("atanh", np.arctanh, u), ("exp2", np.exp2, w),
+                           ("log2", np.log2, abs(w)), ("log10", np.log10, abs(w)), ("square", np.square, w)]:
+            case(name, [v], f(v))
+            case(name, [v.astype(f32)], f(v.astype(f32).astype(f64)).astype(f32))
+        case("reciprocal", [x], (1 / d).astype(f32))
+        big = np.array([-1e20, 1e20, 1e-20], f32)
+        case("asinh", [big], np.arcsinh(big.astype(f64)).astype(f32))
+
+
+def norms():
+    x = floats(2, 4, 3)
+    scale, bias = floats(3), floats(3)
+    case("layer_norm", [x, scale, bias], through_onnx("LayerNormalization", [x, scale, bias], axis=-1), dim=2)
+    s2, b2 = floats(4, 3), floats(4, 3)
+    case("layer_norm", [x, s2, b2], through_onnx("LayerNormalization", [x, s2, b2], axis=1, epsilon=0.1), dim=1, epsilon=0.1)
+    d = x.astype(f64)
+    case("layer_norm", [x], ((d - d.mean(2, keepdims=True)) / np.sqrt(d.var(2, keepdims=True) + 1e-5)).astype(f32), dim=2)
+    case("rms_norm", [x, scale], (d / np.sqrt((d * d).mean(2, keepdims=True) + 1e-5) * scale).astype(f32), dim=2)
+    c = [floats(4), floats(4), floats(4), floats(4, low=0.1)]
+    case("batch_norm", [x] + c, through_onnx("BatchNormalization", [x] + c))
+    c = [floats(4), floats(4)]
+    g = (d.reshape(2, 2, -1) - d.reshape(2, 2, -1).mean(2, keepdims=True)) / \
+        np.sqrt(d.reshape(2, 2, -1).var(2, keepdims=True) + 1e-5)
+    case("group_norm", [x] + c, (g.reshape(d.shape) * c[0][:, None] + c[1][:, None]).astype(f32), groups=2)
+    case("group_norm", [x] + c, through_onnx("InstanceNormalization", [x] + c), groups=4)
+
+
+def contractions():
+    a, b = floats(2, 3, 4), floats(2, 4, 5)
+    for x, y in [(a, b), (a[0], b[0]), (a, b[0]), (a[0, 0], b), (a, b[0, :, 0]), (a[0, 0], b[0, :, 0]), (a[0], b),
+                 (a[:1], b), (a[:, None], b[None])]:
+        case("matmul", [x, y], np.matmul(x.astype(f64), y).astype(f32))
+    i, j = ints(2, 3, low=-100, high=100, dtype=np.int8), ints(3, 2, low=-100, high=100, dtype=np.int8)
+    case("matmul", [i, j], i.astype(i32) @ j.astype(i32), dtype=Raw("i32"))
+    case("dot_general", [a, b], np.einsum("bij,bjk->bik", a.astype(f64), b).astype(f32), a_batch=[0], b_batch=[0],
+         a_contract=[2], b_contract=[1])
+    case("dot_general", [a, a], np.einsum("abc,dbc->ad", a.astype(f64), a).astype(f32), a_contract=[1, 2],
+         b_contract=[1, 2])
+    x, y = floats(2), floats(3)
+    case("dot_general", [x, y], np.outer(x, y))
+    half = floats(2, 64, dtype=np.float16)
+    case("dot_general", [half, half], (half.astype(f64) @ half.astype(f64).T).astype(np.float16), a_contract=[1],
+         b_contract=[1])
+    x, w, bias = floats(2, 3, 4), floats(4, 5), floats(5)
+    y = x.astype(f64) @ w + bias
+    case("linear", [x, w, bias], y.astype(f32))
+    case("linear", [x, w.T.copy(), bias], np.maximum(y, 0).astype(f32), transpose_w=1, activation="relu")
+    case("linear", [x, w], np.tanh(x.astype(f64) @ w).astype(f32), activation="tanh")
+
+
+def windows():
+    x, w = floats(2, 4, 6), floats(6, 4, 3)
+    case("conv", [x, w], through_onnx("Conv", [x, w]))
+    case("conv", [x, w], through_onnx("Conv", [x, w], pads=[1, 2], strides=[2], dilations=[2]), pad_low=[1], pad_high=[2],
+         strides=[2], w_dilation=[2])
+    x, w = floats(1, 4, 5, 6), floats(6, 2, 3, 2)
+    case("conv", [x, w], through_onnx("Conv", [x, w], group=2, pads=[1, 0, 1, 1], strides=[1, 2]), groups=2,
+         pad_low=[1, 0], pad_high=[1, 1], strides=[1, 2])
+    d = floats(4, 1, 3, 3)
+    case("conv", [x, d], through_onnx("Conv", [x, d], group=4), groups=4)
+    w = floats(3, 4, 2, 2)
+    y = through_onnx("Conv", [x, w])
+    case("conv", [x.transpose(0, 2, 3, 1).copy(), w.transpose(2, 3, 1, 0).copy()], y.transpose(0, 2, 3, 1).copy(),
+         x_dims=[0, 3, 1, 2], w_dims=[3, 2, 0, 1], out_dims=[0, 3, 1, 2])
+    case("conv", [x, w], through_onnx("Conv", [x, w[:, :, ::-1, :].copy()]), reversal=[1, 0])
+    t = floats(4, 3, 2, 2)
+    case("conv", [x, t.transpose(1, 0, 2, 3).copy()], through_onnx("ConvTranspose", [x, t], strides=[2, 2]),
+         x_dilation=[2, 2], pad_low=[1, 1], pad_high=[1, 1], reversal=[1, 1])
+    xb, wb = floats(4, 2, 5), floats(6, 2, 2)
+    halves = [through_onnx("Conv", [xb[2 * g:2 * g + 2].copy(), wb[3 * g:3 * g + 3].copy()]) for g in range(2)]
+    case("conv", [xb, wb], np.concatenate(halves, 1), batch_groups=2)
+    bias, residual = floats(3), floats(*y.shape)
+    case("conv_bias", [x, w, bias], through_onnx("Conv", [x, w, bias]))
+    case("conv_bias", [x, w, bias, residual], np.maximum(through_onnx("Conv", [x, w, bias]) + residual, 0), activation="relu")
+    i = ints(1, 1, 5, dtype=i32)
+    k = ints(1, 1, 2, dtype=i32)
+    case("conv", [i, k], np.array([[np.correlate(i[0, 0], k[0, 0], "valid")]], i32))
+    case("max_pool", [x], through_onnx("MaxPool", [x], kernel_shape=[2, 3], strides=[2, 1], pads=[1, 0, 0, 1]),
+         window=[2, 3], strides=[2, 1], pad_low=[1, 0], pad_high=[0, 1])
+    case("max_pool", [x], through_onnx("MaxPool", [x], kernel_shape=[2, 2], dilations=[2, 2]), window=[2, 2],
+         dilation=[2, 2])
+    for count in (0, 1):
+        case("avg_pool", [x], through_onnx("AveragePool", [x], kernel_shape=[3, 2], strides=[2, 2], pads=[1, 1, 1, 0],
+                                           count_include_pad=count),
+             window=[3, 2], strides=[2, 2], pad_low=[1, 1], pad_high=[1, 0], count_pad=count)
+    case("global_avg_pool", [x], through_onnx("GlobalAveragePool", [x]))
+    case("global_max_pool", [x], through_onnx("GlobalMaxPool", [x]))
+    s = floats(5)
+    case("reduce_window", [s], np.convolve(s, np.ones(3), "valid").astype(f32), window=[3])
+    m = floats(4, 4)
+    blocks = m.reshape(2, 2, 2, 2)
+    case("reduce_window", [m], blocks.min((1, 3)), kind="min", window=[2, 2], strides=[2, 2])
+    e = np.array([1, 2, 3], f32)
+    case("reduce_window", [e], np.array([1, 2, 2, 3, 3], f32), kind="max",
+         window=[2], base_dilation=[2], pad_high=[1])
+
+
+def main():
+    print("# Written by oracle.py; do not edit.")
+    for family in (unary, binary, conversions, movement, indexing, reductions, activations, norms, contractions, windows):
+        print(f"# {family.__name__}")
+        family()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
