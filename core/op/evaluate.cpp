@@ -1,0 +1,364 @@
+#include "core/op/evaluate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <unordered_map>
+
+#include "core/base/checked.h"
+#include "core/base/failure.h"
+#include "core/base/operation.h"
+#include "core/base/str.h"
+#include "core/ir/dtype.h"
+#include "core/op/registry.h"
+
+namespace tenon::op {
+namespace {
+
+using ir::Graph;
+using ir::Node;
+using ir::Value;
+
+constexpr int kDepthMax = 32;  // composites in composites, regions in regions
+
+// What one evaluation of a node stands on; its address is the `host` of the op's callbacks.
+struct Call {
+  Graph* graph;
+  Node node;
+  const tenon_op_def_t* def;
+  std::span<const int64_t> symbols;
+  std::span<const tenon_array_t> inputs;
+  std::vector<tenon_attr_t> attrs;             // dims evaluated
+  std::deque<std::vector<int64_t>> storage;    // what attrs point to
+  std::vector<HostArray> outputs;
+  tenon_array_t* given = nullptr;              // what the reference sees of outputs
+  std::deque<std::vector<HostArray>> regions;  // outputs of run_region, good until the evaluation ends
+  Status failure;
+  int depth;
+};
+
+Result<std::vector<HostArray>> evaluate_at(Graph& graph, Node node, std::span<const int64_t> symbols,
+                                           std::span<const tenon_array_t> inputs, Meaning meaning, int depth);
+
+Status evaluate_attrs(Call& call) {
+  const ir::NodeData node = call.graph->node(call.node);
+  call.attrs = declared_attrs(*call.def, {node.attrs, node.attr_count});
+  for (tenon_attr_t& a : call.attrs) {
+    if (a.kind != TENON_ATTR_DIMS) continue;
+    std::vector<int64_t>& values = call.storage.emplace_back(a.count);
+    for (uint64_t i = 0; i < a.count; ++i) {
+      TENON_RETURN_IF_ERROR(call.graph->dims().evaluate(a.u.dims[i], call.symbols, &values[i]));
+    }
+    a.u.dims = values.data();
+  }
+  return {};
+}
+
+// Allocates the results whose dims are known before; the op allocates the others.
+Status allocate_outputs(Call& call) {
+  const std::span<const ir::Symbol> own = call.graph->symbols(call.node);
+  for (Value v : call.graph->results(call.node)) {
+    const tenon_type_t& type = call.graph->type(v);
+    bool known = type.kind == TENON_KIND_TENSOR;
+    std::vector<int64_t> dims(type.rank);
+    for (uint32_t d = 0; d < type.rank && known; ++d) {
+      std::vector<ir::Symbol> used;
+      call.graph->dims().symbols_of(type.dims[d], &used);
+      for (ir::Symbol s : used) known = known && std::find(own.begin(), own.end(), s) == own.end();
+      if (known) TENON_RETURN_IF_ERROR(call.graph->dims().evaluate(type.dims[d], call.symbols, &dims[d]));
+    }
+    if (known) {
+      TENON_ASSIGN_OR_RETURN(HostArray array, HostArray::create(type.dtype, dims));
+      call.outputs.push_back(std::move(array));
+    } else {
+      HostArray absent;
+      absent.view().size_bytes = sizeof(tenon_array_t);
+      absent.view().dtype = type.dtype;
+      call.outputs.push_back(std::move(absent));
+    }
+  }
+  return {};
+}
+
+// ---- By reference -----------------------------------------------------------------------------------------------------
+
+tenon_code_t alloc_output(void* host, uint32_t i, const int64_t* dims, uint32_t rank) {
+  Call& call = *static_cast<Call*>(host);
+  if (i >= call.outputs.size()) return to_abi(internal_error("a reference allocates a result that it has not"));
+  Result<HostArray> array = HostArray::create(call.outputs[i].view().dtype, {dims, rank});
+  if (!array.ok()) return to_abi(array.status());
+  call.outputs[i] = std::move(*array);
+  call.given[i] = call.outputs[i].view();
+  return TENON_OK;
+}
+uint32_t is_cancelled(void*) { return cancelled() ? 1 : 0; }
+tenon_code_t run_region(void* host, uint32_t region, const tenon_array_t* inputs, uint32_t input_count,
+                        tenon_array_t* outputs, uint32_t output_count);
+
+Status by_reference(Call& call) {
+  std::vector<tenon_array_t> outputs;
+  for (HostArray& o : call.outputs) outputs.push_back(o.view());
+  tenon_eval_t eval = {};
+  eval.size_bytes = sizeof eval;
+  eval.input_count = static_cast<uint32_t>(call.inputs.size());
+  eval.output_count = static_cast<uint32_t>(outputs.size());
+  eval.attr_count = static_cast<uint32_t>(call.attrs.size());
+  eval.op = call.def;
+  eval.inputs = call.inputs.data();
+  eval.outputs = outputs.data();
+  eval.attrs = call.attrs.data();
+  eval.host = &call;
+  eval.alloc_output = alloc_output;
+  call.given = outputs.data();
+  eval.run_region = run_region;
+  eval.cancelled = is_cancelled;
+  clear_failure();
+  const tenon_code_t code = call.def->reference(call.def->self, &eval);
+  if (!call.failure.ok()) return call.failure;
+  return from_abi(code, fmt::format("the reference of {}", from_abi_str(call.def->name)));
+}
+
+// ---- By decomposition, and whole bodies ----------------------------------------------------------------------------------
+
+// Evaluates the nodes of a region one after another; keeps what they made until the end.
+class Body {
+ public:
+  Body(Graph& graph, std::span<const int64_t> symbols, int depth)
+      : graph_(graph), symbols_(symbols.begin(), symbols.end()), depth_(depth) {}
+
+  void bind(Value value, const tenon_array_t& array) { arrays_[value] = array; }
+
+  Result<tenon_array_t> array(Value value) {
+    if (value == ir::kNone) return tenon_array_t{};
+    if (const auto it = arrays_.find(value); it != arrays_.end()) return it->second;
+    if (graph_.value(value).kind != TENON_VALUE_CONSTANT) {
+      return error(TENON_UNIMPLEMENTED, "T0321",
+                   "a body that uses values from outside of itself cannot be evaluated on its own; make them arguments");
+    }
+    TENON_ASSIGN_OR_RETURN(tenon_array_t found, constant_array(graph_, value, &shapes_.emplace_back()));
+    arrays_[value] = found;
+    return found;
+  }
+
+  Status run(Node node) {
+    TENON_RETURN_IF_ERROR(check_cancelled());
+    std::vector<tenon_array_t> inputs;
+    for (Value v : graph_.operands(node)) {
+      TENON_ASSIGN_OR_RETURN(tenon_array_t input, array(v));
+      inputs.push_back(input);
+    }
+    TENON_ASSIGN_OR_RETURN(std::vector<HostArray> outputs,
+                           evaluate_at(graph_, node, symbols_, inputs, Meaning::kFirst, depth_ + 1));
+    const auto results = graph_.results(node);
+    std::vector<HostArray>& kept = made_.emplace_back(std::move(outputs));
+    for (size_t i = 0; i < kept.size(); ++i) {
+      arrays_[results[i]] = kept[i].view();
+      TENON_RETURN_IF_ERROR(learn_symbols(results[i], kept[i].dims()));
+    }
+    return {};
+  }
+
+ private:
+  // A plain symbol that a result's shape decides.
+  Status learn_symbols(Value value, std::span<const int64_t> dims) {
+    const tenon_type_t& type = graph_.type(value);
+    symbols_.resize(std::max<size_t>(symbols_.size(), graph_.dims().symbol_count()), 0);
+    for (ir::Symbol s : graph_.symbols(graph_.value(value).node)) {
+      for (uint32_t d = 0; d < type.rank; ++d) {
+        std::vector<ir::Symbol> used;
+        graph_.dims().symbols_of(type.dims[d], &used);
+        if (used.size() == 1 && used[0] == s) symbols_[s] = dims[d];
+      }
+    }
+    return {};
+  }
+
+  Graph& graph_;
+  std::vector<int64_t> symbols_;
+  int depth_;
+  std::unordered_map<Value, tenon_array_t> arrays_;
+  std::deque<std::vector<HostArray>> made_;
+  std::deque<std::vector<int64_t>> shapes_;
+};
+
+Result<HostArray> copy_of(const tenon_array_t& from) {
+  TENON_ASSIGN_OR_RETURN(HostArray to, HostArray::create(from.dtype, {from.dims, from.rank}));
+  const size_t width = ir::dtype_bits(from.dtype) / 8;
+  if (width == 0 || to.size_bytes() == 0) return to;
+  std::vector<int64_t> index(from.rank, 0);
+  auto* out = static_cast<std::byte*>(to.view().data);
+  for (uint64_t n = to.size_bytes() / width; n-- > 0; out += width) {
+    const std::byte* in = static_cast<const std::byte*>(from.data);
+    for (uint32_t d = 0; d < from.rank; ++d) in += index[d] * from.strides_bytes[d];
+    std::memcpy(out, in, width);
+    for (uint32_t d = from.rank; d-- > 0;) {
+      if (++index[d] < from.dims[d]) break;
+      index[d] = 0;
+    }
+  }
+  return to;
+}
+
+tenon_code_t run_region(void* host, uint32_t region, const tenon_array_t* inputs, uint32_t input_count,
+                        tenon_array_t* outputs, uint32_t output_count) {
+  Call& call = *static_cast<Call*>(host);
+  const auto run = [&]() -> Status {
+    const auto regions = call.graph->regions(call.node);
+    if (region >= regions.size()) return internal_error("a reference runs a region that its node has not");
+    const ir::RegionData& data = call.graph->region(regions[region]);
+    if (data.arguments.size() != input_count || data.yields.size() != output_count) {
+      return internal_error("a reference runs a region with a wrong number of values");
+    }
+    Body body(*call.graph, call.symbols, call.depth);
+    for (uint32_t i = 0; i < input_count; ++i) body.bind(data.arguments[i], inputs[i]);
+    for (Node n : call.graph->nodes(regions[region])) TENON_RETURN_IF_ERROR(body.run(n));
+    std::vector<HostArray>& kept = call.regions.emplace_back();
+    for (uint32_t i = 0; i < output_count; ++i) {
+      TENON_ASSIGN_OR_RETURN(tenon_array_t found, body.array(data.yields[i]));
+      TENON_ASSIGN_OR_RETURN(HostArray copy, copy_of(found));
+      kept.push_back(std::move(copy));
+      outputs[i] = kept.back().view();
+    }
+    return {};
+  };
+  call.failure = run();
+  return call.failure.code();
+}
+
+// Builds the node alone, on arguments of the given shapes, decomposes it there and evaluates the result.
+Status by_decomposition(Call& call) {
+  ir::Ref<Graph> scratch = Graph::create("decomposition");
+  std::vector<Value> operands;
+  for (const tenon_array_t& a : call.inputs) {
+    if (a.dtype == TENON_DTYPE_NONE) {
+      operands.push_back(ir::kNone);
+      continue;
+    }
+    const tenon_type_t type = {a.dtype, TENON_KIND_TENSOR, a.rank, a.dims, 0};
+    TENON_ASSIGN_OR_RETURN(Value argument, scratch->add_argument(scratch->main(), type, {}));
+    operands.push_back(argument);
+  }
+  ir::NodeDraft draft;
+  draft.op = call.graph->node(call.node).op;
+  draft.op_version = call.graph->node(call.node).op_version;
+  draft.operands = operands;
+  draft.attrs = call.attrs;
+  TENON_ASSIGN_OR_RETURN(Node whole, scratch->build({scratch->main(), ir::kNone}, draft));
+  const tenon_builder_t builder = {scratch->abi(), scratch->main(), whole, 0};
+  std::vector<Value> results(call.graph->results(call.node).size(), ir::kNone);
+  clear_failure();
+  const tenon_code_t code = call.def->decompose(call.def->self, &builder, whole, results.data());
+  TENON_RETURN_IF_ERROR(from_abi(code, fmt::format("the decomposition of {}", from_abi_str(call.def->name))));
+
+  Body body(*scratch, {}, call.depth);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i] != ir::kNone) body.bind(operands[i], call.inputs[i]);
+  }
+  const auto nodes = scratch->nodes(scratch->main());
+  for (Node n : std::vector<Node>(nodes.begin(), nodes.end())) {
+    if (n != whole) TENON_RETURN_IF_ERROR(body.run(n));
+  }
+  call.outputs.clear();
+  for (Value v : results) {
+    if (!scratch->value_live(v)) {
+      return internal_error(fmt::format("the decomposition of {} leaves a result out", from_abi_str(call.def->name)));
+    }
+    TENON_ASSIGN_OR_RETURN(tenon_array_t found, body.array(v));
+    TENON_ASSIGN_OR_RETURN(HostArray copy, copy_of(found));
+    call.outputs.push_back(std::move(copy));
+  }
+  return {};
+}
+
+Result<std::vector<HostArray>> evaluate_at(Graph& graph, Node node, std::span<const int64_t> symbols,
+                                           std::span<const tenon_array_t> inputs, Meaning meaning, int depth) {
+  if (depth > kDepthMax) return error(TENON_RESOURCE_EXHAUSTED, "T0321", "composites are nested deeper than {}", kDepthMax);
+  Call call = {};
+  call.graph = &graph;
+  call.node = node;
+  call.symbols = symbols;
+  call.inputs = inputs;
+  call.depth = depth;
+  call.def = ir::op_set()->find(graph.node(node).op, graph.node(node).op_version);
+  if (call.def == nullptr) return ir::op_set()->unknown(graph.node(node).op, graph.node(node).op_version);
+  const tenon_op_def_t& def = *call.def;
+  if (meaning == Meaning::kFirst) {
+    meaning = def.reference != nullptr  ? Meaning::kReference
+              : def.scalar_words != 0   ? Meaning::kScalar
+                                        : Meaning::kDecomposition;
+  }
+  const bool has = meaning == Meaning::kReference ? def.reference != nullptr
+                   : meaning == Meaning::kScalar  ? def.scalar_words != 0
+                                                  : def.decompose != nullptr;
+  if (!has) {
+    return error(TENON_FAILED_PRECONDITION, "T0321", "the op {} has no {}", quoted(from_abi_str(def.name)),
+                 meaning == Meaning::kReference ? "reference" : meaning == Meaning::kScalar ? "scalar program" : "decomposition");
+  }
+  TENON_RETURN_IF_ERROR(evaluate_attrs(call));
+  TENON_RETURN_IF_ERROR(allocate_outputs(call));
+  Status done = meaning == Meaning::kReference ? by_reference(call)
+                : meaning == Meaning::kScalar  ? run_scalar(def, call.attrs, inputs, call.outputs)
+                                               : by_decomposition(call);
+  TENON_RETURN_IF_ERROR(std::move(done));
+  return std::move(call.outputs);
+}
+
+}  // namespace
+
+Result<HostArray> HostArray::create(tenon_dtype_t dtype, std::span<const int64_t> dims) {
+  TENON_ASSIGN_OR_RETURN(uint64_t count, element_count(dims));
+  TENON_ASSIGN_OR_RETURN(uint64_t bytes, packed_bytes(count, ir::dtype_bits(dtype)));
+  HostArray out;
+  out.size_bytes_ = bytes;
+  out.shape_ = std::make_unique<int64_t[]>(2 * dims.size());
+  out.data_.reset(new (std::nothrow) std::byte[std::max<uint64_t>(bytes, 1)]());
+  if (!out.data_) return error(TENON_RESOURCE_EXHAUSTED, "T0111", "there is no memory for an array of {} bytes", bytes);
+  int64_t stride = ir::dtype_bits(dtype) / 8;
+  for (size_t d = dims.size(); d-- > 0;) {
+    out.shape_[d] = dims[d];
+    out.shape_[dims.size() + d] = stride;
+    stride *= std::max<int64_t>(dims[d], 1);
+  }
+  out.view_.size_bytes = sizeof(tenon_array_t);
+  out.view_.dtype = dtype;
+  out.view_.rank = static_cast<uint32_t>(dims.size());
+  out.view_.data = out.data_.get();
+  out.view_.dims = out.shape_.get();
+  out.view_.strides_bytes = out.shape_.get() + dims.size();
+  return out;
+}
+
+Result<tenon_array_t> constant_array(const Graph& graph, Value value, std::vector<int64_t>* shape) {
+  const tenon_type_t& type = graph.type(value);
+  ir::Blob& blob = *graph.value(value).blob;
+  const std::span<const std::byte> splat = blob.splat_element();
+  tenon_array_t out = {};
+  out.size_bytes = sizeof out;
+  out.dtype = type.dtype;
+  out.rank = type.rank;
+  shape->resize(2 * type.rank);
+  int64_t stride = ir::dtype_bits(type.dtype) / 8;
+  for (uint32_t d = type.rank; d-- > 0;) {
+    (*shape)[d] = type.dims[d];
+    (*shape)[type.rank + d] = splat.empty() ? stride : 0;
+    stride *= std::max<int64_t>(type.dims[d], 1);
+  }
+  out.dims = shape->data();
+  out.strides_bytes = shape->data() + type.rank;
+  if (!splat.empty()) {
+    out.data = const_cast<std::byte*>(splat.data());
+    return out;
+  }
+  TENON_ASSIGN_OR_RETURN(const void* data, blob.data());
+  out.data = const_cast<void*>(data);
+  return out;
+}
+
+Result<std::vector<HostArray>> evaluate(Graph& graph, Node node, std::span<const int64_t> symbols,
+                                        std::span<const tenon_array_t> inputs, Meaning meaning) {
+  return evaluate_at(graph, node, symbols, inputs, meaning, 0);
+}
+
+}  // namespace tenon::op

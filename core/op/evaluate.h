@@ -1,0 +1,50 @@
+// Evaluates one node on arrays in host memory: the meaning of an op, run. By its reference, its scalar program or its
+// decomposition, whichever it has first in that order. Used by the registry interface of the host (the reference device,
+// constant folding, tests). Correct before fast.
+//
+// Threads: safe on a frozen graph; else one thread per graph.
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/base/status.h"
+#include "core/ir/graph.h"
+#include "tenon/abi/ops.h"
+
+namespace tenon::op {
+
+// A dense array that owns its elements and dims.
+class HostArray {
+ public:
+  // Zeroed elements. T0110 when the size overflows, T0111 when memory is short.
+  static Result<HostArray> create(tenon_dtype_t dtype, std::span<const int64_t> dims);
+  const tenon_array_t& view() const { return view_; }
+  tenon_array_t& view() { return view_; }
+  std::span<const int64_t> dims() const { return {view_.dims, view_.rank}; }
+  uint64_t size_bytes() const { return size_bytes_; }
+
+ private:
+  tenon_array_t view_ = {};
+  uint64_t size_bytes_ = 0;
+  std::unique_ptr<int64_t[]> shape_;  // dims, then strides
+  std::unique_ptr<std::byte[]> data_;
+};
+
+enum class Meaning { kFirst, kReference, kScalar, kDecomposition };
+
+// Evaluates a node. `inputs`: one per operand, absent ones with dtype NONE. `symbols`: one value per symbol index of the
+// graph, for dims. FAILED_PRECONDITION when the op has not the meaning that is asked for.
+Result<std::vector<HostArray>> evaluate(ir::Graph& graph, ir::Node node, std::span<const int64_t> symbols,
+                                        std::span<const tenon_array_t> inputs, Meaning meaning = Meaning::kFirst);
+
+// The elements of a constant as an array, with strides of 0 for a splat. Borrowed from the blob; `shape` holds dims and
+// strides.
+Result<tenon_array_t> constant_array(const ir::Graph& graph, ir::Value value, std::vector<int64_t>* shape);
+
+// Runs a scalar program over equally shaped arrays (or rank-0 ones). `attrs`: in declared order.
+Status run_scalar(const tenon_op_def_t& def, std::span<const tenon_attr_t> attrs, std::span<const tenon_array_t> inputs,
+                  std::span<HostArray> outputs);
+
+}  // namespace tenon::op

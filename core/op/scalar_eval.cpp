@@ -1,0 +1,507 @@
+// Scalar programs (tenon/abi/scalar.h), run over blocks of elements: the type is looked at once per instruction and block.
+// Floats are computed in double and rounded to their type after each instruction, integers in 64 bits and wrapped.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <limits>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/base/failure.h"
+#include "core/base/operation.h"
+#include "core/base/str.h"
+#include "core/ir/dtype.h"
+#include "core/op/evaluate.h"
+#include "core/op/special_functions.h"
+
+namespace tenon::op {
+namespace {
+
+constexpr int64_t kBlock = 256;
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+bool is_float(tenon_dtype_t d) { return ir::dtype_is_float(d); }
+bool is_unsigned(tenon_dtype_t d) { return d >= TENON_U8 && d <= TENON_U64; }
+uint32_t bits_of(tenon_dtype_t d) { return ir::dtype_bits(d); }
+tenon_dtype_t working(tenon_dtype_t d) { return is_float(d) && bits_of(d) < 32 ? TENON_F32 : d; }
+
+// One stack entry for a block of elements. Floats use `f`, everything else `i`.
+struct Lanes {
+  tenon_dtype_t type = TENON_DTYPE_NONE;
+  tenon_dtype_t stored = TENON_DTYPE_NONE;  // what it had in memory, for bitcast
+  double f[kBlock];
+  int64_t i[kBlock];
+};
+
+// ---- One element ---------------------------------------------------------------------------------------------------
+
+template <class T>
+T load(const std::byte* p) {
+  T v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+template <class T>
+void store(std::byte* p, T v) {
+  std::memcpy(p, &v, sizeof v);
+}
+
+// To the nearest value of a float type, once.
+double round_to(tenon_dtype_t type, double x) {
+  switch (type) {
+    case TENON_F64: return x;
+    case TENON_F32: return static_cast<float>(x);
+    case TENON_F16: return ir::f16_to_f32(f16_from_double(x));
+    case TENON_BF16: return ir::bf16_to_f32(bf16_from_double(x));
+    case TENON_F8E4M3FN: return ir::f8e4m3fn_to_f32(ir::f32_to_f8e4m3fn(static_cast<float>(x)));
+    default: return ir::f8e5m2_to_f32(ir::f32_to_f8e5m2(static_cast<float>(x)));
+  }
+}
+int64_t wrap(tenon_dtype_t type, int64_t x) {
+  switch (type) {
+    case TENON_PRED: return x != 0;
+    case TENON_I8: return static_cast<int8_t>(x);
+    case TENON_I16: return static_cast<int16_t>(x);
+    case TENON_I32: return static_cast<int32_t>(x);
+    case TENON_U8: return static_cast<uint8_t>(x);
+    case TENON_U16: return static_cast<uint16_t>(x);
+    case TENON_U32: return static_cast<uint32_t>(x);
+    default: return x;
+  }
+}
+int64_t lowest(tenon_dtype_t type) {
+  if (type == TENON_PRED || is_unsigned(type)) return 0;
+  return std::numeric_limits<int64_t>::min() >> (64 - bits_of(type));
+}
+int64_t highest(tenon_dtype_t type) {  // u64: its pattern
+  if (type == TENON_PRED) return 1;
+  if (is_unsigned(type)) return static_cast<int64_t>(~uint64_t{0} >> (64 - bits_of(type)));
+  return std::numeric_limits<int64_t>::max() >> (64 - bits_of(type));
+}
+// Truncates and saturates; NaN gives 0.
+int64_t saturate(tenon_dtype_t type, double x) {
+  if (std::isnan(x)) return 0;
+  if (type == TENON_U64) return x <= 0 ? 0 : x >= 0x1p64 ? -1 : static_cast<int64_t>(static_cast<uint64_t>(x));
+  const int64_t lo = lowest(type), hi = highest(type);
+  if (x <= static_cast<double>(lo)) return lo;
+  return x >= static_cast<double>(hi) ? hi : static_cast<int64_t>(x);
+}
+// Truncates and takes modulo 2^n; NaN and infinities give 0.
+int64_t wrap_float(tenon_dtype_t type, double x) {
+  if (!std::isfinite(x)) return 0;
+  const double rest = std::fmod(std::trunc(x), 0x1p64);
+  const uint64_t magnitude = static_cast<uint64_t>(std::fabs(rest));
+  return wrap(type, static_cast<int64_t>(rest < 0 ? 0 - magnitude : magnitude));
+}
+
+double load_float(tenon_dtype_t type, const std::byte* p) {
+  switch (type) {
+    case TENON_F64: return load<double>(p);
+    case TENON_F32: return load<float>(p);
+    case TENON_F16: return ir::f16_to_f32(load<uint16_t>(p));
+    case TENON_BF16: return ir::bf16_to_f32(load<uint16_t>(p));
+    case TENON_F8E4M3FN: return ir::f8e4m3fn_to_f32(load<uint8_t>(p));
+    default: return ir::f8e5m2_to_f32(load<uint8_t>(p));
+  }
+}
+int64_t load_int(tenon_dtype_t type, const std::byte* p) {
+  switch (bits_of(type)) {
+    case 8: return wrap(type, load<int8_t>(p));
+    case 16: return wrap(type, load<int16_t>(p));
+    case 32: return wrap(type, load<int32_t>(p));
+    default: return load<int64_t>(p);
+  }
+}
+void store_float(tenon_dtype_t type, std::byte* p, double x) {
+  switch (type) {
+    case TENON_F64: return store(p, x);
+    case TENON_F32: return store(p, static_cast<float>(x));
+    case TENON_F16: return store(p, f16_from_double(x));
+    case TENON_BF16: return store(p, bf16_from_double(x));
+    case TENON_F8E4M3FN: return store(p, ir::f32_to_f8e4m3fn(static_cast<float>(x)));
+    default: return store(p, ir::f32_to_f8e5m2(static_cast<float>(x)));
+  }
+}
+void store_int(tenon_dtype_t type, std::byte* p, int64_t x) {
+  switch (bits_of(type)) {
+    case 8: return store(p, static_cast<int8_t>(x));
+    case 16: return store(p, static_cast<int16_t>(x));
+    case 32: return store(p, static_cast<int32_t>(x));
+    default: return store(p, x);
+  }
+}
+
+// ---- Instructions ------------------------------------------------------------------------------------------------------
+
+double sign_of(double x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
+double float_max(double a, double b) {
+  if (std::isnan(a) || std::isnan(b)) return kNan;
+  if (a == 0 && b == 0) return std::signbit(a) ? b : a;
+  return a < b ? b : a;
+}
+double float_min(double a, double b) {
+  if (std::isnan(a) || std::isnan(b)) return kNan;
+  if (a == 0 && b == 0) return std::signbit(a) ? a : b;
+  return b < a ? b : a;
+}
+
+using FloatUnary = double (*)(double);
+FloatUnary float_unary(uint32_t op) {
+  switch (op) {
+    case TENON_S_NEG: return [](double x) { return -x; };
+    case TENON_S_ABS: return [](double x) { return std::fabs(x); };
+    case TENON_S_SIGN: return sign_of;
+    case TENON_S_FLOOR: return [](double x) { return std::floor(x); };
+    case TENON_S_CEIL: return [](double x) { return std::ceil(x); };
+    case TENON_S_TRUNC: return [](double x) { return std::trunc(x); };
+    case TENON_S_ROUND_EVEN: return [](double x) { return std::nearbyint(x); };
+    case TENON_S_SQRT: return [](double x) { return std::sqrt(x); };
+    case TENON_S_RSQRT: return [](double x) { return 1 / std::sqrt(x); };
+    case TENON_S_EXP: return [](double x) { return std::exp(x); };
+    case TENON_S_EXPM1: return [](double x) { return std::expm1(x); };
+    case TENON_S_LOG: return [](double x) { return std::log(x); };
+    case TENON_S_LOG1P: return [](double x) { return std::log1p(x); };
+    case TENON_S_SIN: return [](double x) { return std::sin(x); };
+    case TENON_S_COS: return [](double x) { return std::cos(x); };
+    case TENON_S_TANH: return [](double x) { return std::tanh(x); };
+    case TENON_S_LOGISTIC: return [](double x) { return 1 / (1 + std::exp(-x)); };
+    case TENON_S_ERF: return [](double x) { return std::erf(x); };
+    case TENON_S_ERFC: return [](double x) { return std::erfc(x); };
+    case TENON_S_ERF_INV: return erf_inv;
+    case TENON_S_LGAMMA: return log_gamma;
+    case TENON_S_DIGAMMA: return digamma;
+    default: return nullptr;
+  }
+}
+int64_t int_unary(uint32_t op, tenon_dtype_t type, int64_t x) {
+  const uint64_t pattern = static_cast<uint64_t>(x) & (~uint64_t{0} >> (64 - bits_of(type)));
+  switch (op) {
+    case TENON_S_NEG: return static_cast<int64_t>(0 - static_cast<uint64_t>(x));
+    case TENON_S_ABS: return !is_unsigned(type) && x < 0 ? static_cast<int64_t>(0 - static_cast<uint64_t>(x)) : x;
+    case TENON_S_SIGN: return x == 0 ? 0 : !is_unsigned(type) && x < 0 ? -1 : 1;
+    case TENON_S_NOT: return type == TENON_PRED ? x == 0 : ~x;
+    case TENON_S_POPCOUNT: return std::popcount(pattern);
+    case TENON_S_CLZ: return std::countl_zero(pattern) - (64 - static_cast<int64_t>(bits_of(type)));
+    default: return x;  // FLOOR and its like change no integer
+  }
+}
+
+double float_binary(uint32_t op, double a, double b) {
+  switch (op) {
+    case TENON_S_ADD: return a + b;
+    case TENON_S_SUB: return a - b;
+    case TENON_S_MUL: return a * b;
+    case TENON_S_DIV: return a / b;
+    case TENON_S_REM: return std::fmod(a, b);
+    case TENON_S_POW: return std::pow(a, b);
+    case TENON_S_ATAN2: return std::atan2(a, b);
+    case TENON_S_MAX: return float_max(a, b);
+    default: return float_min(a, b);
+  }
+}
+int64_t int_div(tenon_dtype_t type, int64_t a, int64_t b) {
+  if (b == 0) return -1;
+  if (is_unsigned(type)) return static_cast<int64_t>(static_cast<uint64_t>(a) / static_cast<uint64_t>(b));
+  return b == -1 ? static_cast<int64_t>(0 - static_cast<uint64_t>(a)) : a / b;
+}
+int64_t int_rem(tenon_dtype_t type, int64_t a, int64_t b) {
+  if (b == 0) return a;
+  if (is_unsigned(type)) return static_cast<int64_t>(static_cast<uint64_t>(a) % static_cast<uint64_t>(b));
+  return b == -1 ? 0 : a % b;
+}
+// Wraps; a negative exponent is 1 divided by the power.
+int64_t int_pow(tenon_dtype_t type, int64_t a, int64_t b) {
+  const bool negative = !is_unsigned(type) && b < 0;
+  uint64_t base = static_cast<uint64_t>(a), power = 1;
+  for (uint64_t n = negative ? 0 - static_cast<uint64_t>(b) : static_cast<uint64_t>(b); n != 0; n >>= 1) {
+    if ((n & 1) != 0) power *= base;
+    base *= base;
+  }
+  const int64_t result = wrap(type, static_cast<int64_t>(power));
+  return negative ? int_div(type, 1, result) : result;
+}
+int64_t int_shift(uint32_t op, tenon_dtype_t type, int64_t a, int64_t b) {
+  const int64_t width = bits_of(type);
+  const bool far = b < 0 || b >= width;  // a u64 count beyond 2^63 looks negative
+  const uint64_t pattern = static_cast<uint64_t>(a) & (~uint64_t{0} >> (64 - width));
+  if (op == TENON_S_SHL) return far ? 0 : static_cast<int64_t>(pattern << b);
+  if (op == TENON_S_SHR_L || is_unsigned(type)) return far ? 0 : static_cast<int64_t>(pattern >> b);
+  return far ? (a < 0 ? -1 : 0) : a >> b;
+}
+int64_t int_binary(uint32_t op, tenon_dtype_t type, int64_t a, int64_t b) {
+  const uint64_t x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
+  const bool below = is_unsigned(type) ? x < y : a < b;
+  switch (op) {
+    case TENON_S_ADD: return static_cast<int64_t>(x + y);
+    case TENON_S_SUB: return static_cast<int64_t>(x - y);
+    case TENON_S_MUL: return static_cast<int64_t>(x * y);
+    case TENON_S_DIV: return int_div(type, a, b);
+    case TENON_S_REM: return int_rem(type, a, b);
+    case TENON_S_POW: return int_pow(type, a, b);
+    case TENON_S_MAX: return below ? b : a;
+    case TENON_S_MIN: return below ? a : b;
+    case TENON_S_AND: return a & b;
+    case TENON_S_OR: return a | b;
+    case TENON_S_XOR: return a ^ b;
+    default: return int_shift(op, type, a, b);
+  }
+}
+template <class T>
+bool compare(uint32_t direction, T a, T b) {
+  switch (direction) {
+    case TENON_CMP_EQ: return a == b;
+    case TENON_CMP_NE: return a != b;
+    case TENON_CMP_LT: return a < b;
+    case TENON_CMP_LE: return a <= b;
+    case TENON_CMP_GT: return a > b;
+    default: return a >= b;
+  }
+}
+
+void convert(Lanes& x, tenon_dtype_t to, int64_t n, bool wraps) {
+  const tenon_dtype_t from = x.type;
+  for (int64_t k = 0; k < n; ++k) {
+    if (is_float(from) && is_float(to)) {
+      x.f[k] = round_to(to, x.f[k]);
+    } else if (is_float(from)) {
+      x.i[k] = to == TENON_PRED ? x.f[k] != 0 : wraps ? wrap_float(to, x.f[k]) : saturate(to, x.f[k]);
+    } else if (is_float(to)) {
+      const bool large = from == TENON_U64 && x.i[k] < 0;
+      const double wide = large ? static_cast<double>(static_cast<uint64_t>(x.i[k])) : static_cast<double>(x.i[k]);
+      const float narrow = large ? static_cast<float>(static_cast<uint64_t>(x.i[k])) : static_cast<float>(x.i[k]);
+      x.f[k] = to == TENON_F32 ? narrow : round_to(to, wide);
+    } else {
+      x.i[k] = wrap(to, x.i[k]);
+    }
+  }
+  x.type = x.stored = to;
+}
+void bitcast(Lanes& x, tenon_dtype_t to, int64_t n) {
+  const tenon_dtype_t from = x.stored != TENON_DTYPE_NONE ? x.stored : x.type;
+  std::byte element[16] = {};
+  for (int64_t k = 0; k < n; ++k) {
+    is_float(from) ? store_float(from, element, x.f[k]) : store_int(from, element, x.i[k]);
+    is_float(to) ? void(x.f[k] = load_float(to, element)) : void(x.i[k] = load_int(to, element));
+  }
+  x.type = x.stored = to;
+}
+
+// ---- The machine ----------------------------------------------------------------------------------------------------------
+
+// Walks an array in row-major order of the common dims.
+struct Cursor {
+  const tenon_array_t* array;
+  std::vector<int64_t> index;
+  const std::byte* at;
+  bool scalar;
+  explicit Cursor(const tenon_array_t& a)
+      : array(&a), index(a.rank, 0), at(static_cast<const std::byte*>(a.data)), scalar(a.rank == 0) {}
+  void advance() {
+    if (scalar) return;
+    for (uint32_t d = array->rank; d-- > 0;) {
+      at += array->strides_bytes[d];
+      if (++index[d] < array->dims[d]) return;
+      at -= array->strides_bytes[d] * array->dims[d];
+      index[d] = 0;
+    }
+  }
+};
+
+class Machine {
+ public:
+  Machine(const tenon_op_def_t& def, std::span<const tenon_attr_t> attrs, std::span<const tenon_array_t> inputs,
+          std::span<HostArray> outputs)
+      : def_(def), attrs_(attrs), inputs_(inputs), outputs_(outputs) {
+    for (const tenon_array_t& a : inputs) cursors_.emplace_back(a);
+  }
+
+  Status run() {
+    const tenon_array_t& shape = outputs_[0].view();
+    int64_t total = 1;
+    for (uint32_t d = 0; d < shape.rank; ++d) total *= shape.dims[d];
+    for (int64_t done = 0; done < total; done += kBlock) {
+      TENON_RETURN_IF_ERROR(check_cancelled());
+      n_ = std::min(kBlock, total - done);
+      load_block();
+      depth_ = 0;
+      work_ = inputs_.empty() ? TENON_DTYPE_NONE : working(inputs_[0].dtype);
+      for (uint32_t at = 0; at < def_.scalar_words;) at += step(def_.scalar + at);
+      for (size_t r = 0; r < outputs_.size(); ++r) store_block(r, done);
+    }
+    return {};
+  }
+
+ private:
+  void load_block() {
+    arguments_.resize(inputs_.size());
+    for (size_t a = 0; a < inputs_.size(); ++a) {
+      Lanes& lanes = arguments_[a];
+      lanes.stored = inputs_[a].dtype;
+      lanes.type = working(inputs_[a].dtype);
+      for (int64_t k = 0; k < n_; ++k, cursors_[a].advance()) {
+        if (is_float(lanes.type)) {
+          lanes.f[k] = load_float(lanes.stored, cursors_[a].at);
+        } else {
+          lanes.i[k] = load_int(lanes.stored, cursors_[a].at);
+        }
+      }
+    }
+  }
+  void store_block(size_t result, int64_t done) {
+    const tenon_array_t& out = outputs_[result].view();
+    const int64_t bytes = bits_of(out.dtype) / 8;
+    std::byte* to = static_cast<std::byte*>(out.data) + done * bytes;
+    Lanes& lanes = stack_[result];
+    // A program may leave a value of the wide type; the result's type is rounded to once.
+    if (is_float(lanes.type) != is_float(out.dtype)) convert(lanes, out.dtype, n_, false);
+    for (int64_t k = 0; k < n_; ++k, to += bytes) {
+      is_float(out.dtype) ? store_float(out.dtype, to, lanes.f[k]) : store_int(out.dtype, to, lanes.i[k]);
+    }
+  }
+
+  Lanes& push(tenon_dtype_t type) {
+    if (depth_ == stack_.size()) stack_.emplace_back();
+    Lanes& lanes = stack_[depth_++];
+    lanes.type = type;
+    lanes.stored = TENON_DTYPE_NONE;
+    return lanes;
+  }
+  Lanes& top(size_t below = 0) { return stack_[depth_ - 1 - below]; }
+  void fill(double f) {
+    Lanes& lanes = push(work_);
+    const double rounded = is_float(work_) ? round_to(work_, f) : 0;
+    const int64_t integer = is_float(work_) ? 0 : work_ == TENON_PRED ? f != 0 : saturate(work_, f);
+    std::fill_n(lanes.f, n_, rounded);
+    std::fill_n(lanes.i, n_, integer);
+  }
+  void fill_int(int64_t i) {
+    Lanes& lanes = push(work_);
+    std::fill_n(lanes.f, n_, is_float(work_) ? round_to(work_, static_cast<double>(i)) : 0);
+    std::fill_n(lanes.i, n_, wrap(work_, i));
+  }
+
+  // Runs one instruction; gives the number of its words. The registry has checked the program.
+  uint32_t step(const uint32_t* words) {
+    const uint32_t op = words[0] & 255, a = words[0] >> 8;
+    if (op == TENON_S_CONST_F || op == TENON_S_CONST_I) {
+      const uint64_t bits = words[1] | static_cast<uint64_t>(words[2]) << 32;
+      op == TENON_S_CONST_F ? fill(std::bit_cast<double>(bits)) : fill_int(static_cast<int64_t>(bits));
+      return 3;
+    }
+    if (op < TENON_S_NEG) {
+      leaf(op, a);
+    } else if (op < TENON_S_ADD) {
+      unary(op, a);
+    } else if (op < TENON_S_SELECT) {
+      binary(op, a);
+    } else {
+      select();
+    }
+    return 1;
+  }
+  void leaf(uint32_t op, uint32_t a) {
+    switch (op) {
+      case TENON_S_ARG: push(TENON_DTYPE_NONE) = arguments_[a]; break;
+      case TENON_S_ATTR: attrs_[a].kind == TENON_ATTR_F64 ? fill(attrs_[a].u.f) : fill_int(attrs_[a].u.i); break;
+      case TENON_S_PICK: {
+        const Lanes copy = top(a);
+        push(copy.type) = copy;
+        break;
+      }
+      case TENON_S_WORK: work_ = working(inputs_[a].dtype); break;
+      default: {
+        const bool low = op == TENON_S_CONST_MIN;
+        const double limit = work_ == TENON_F64 ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
+        is_float(work_) ? fill(low ? -limit : limit) : fill_int(low ? lowest(work_) : highest(work_));
+      }
+    }
+  }
+  void unary(uint32_t op, uint32_t a) {
+    Lanes& x = top();
+    switch (op) {
+      case TENON_S_CONVERT: return convert(x, static_cast<tenon_dtype_t>(a), n_, false);
+      case TENON_S_CONVERT_RESULT: return convert(x, outputs_[a].view().dtype, n_, false);
+      case TENON_S_CONVERT_WRAP: return convert(x, outputs_[a].view().dtype, n_, true);
+      case TENON_S_BITCAST_RESULT: return bitcast(x, outputs_[a].view().dtype, n_);
+      case TENON_S_IS_NAN:
+        for (int64_t k = 0; k < n_; ++k) x.i[k] = is_float(x.type) && std::isnan(x.f[k]);
+        x.type = TENON_PRED;
+        return;
+      default: break;
+    }
+    if (!is_float(x.type)) {
+      for (int64_t k = 0; k < n_; ++k) x.i[k] = wrap(x.type, int_unary(op, x.type, x.i[k]));
+      return;
+    }
+    const FloatUnary function = float_unary(op);
+    for (int64_t k = 0; k < n_; ++k) x.f[k] = round_to(x.type, function(x.f[k]));
+    x.stored = TENON_DTYPE_NONE;
+  }
+  void binary(uint32_t op, uint32_t a) {
+    Lanes& x = top(1);
+    const Lanes& y = top();
+    --depth_;
+    if (op == TENON_S_CMP || op == TENON_S_CMP_ATTR) {
+      const uint32_t direction = op == TENON_S_CMP ? a : static_cast<uint32_t>(attrs_[a].u.i);
+      for (int64_t k = 0; k < n_; ++k) {
+        if (is_float(x.type)) {
+          x.i[k] = compare(direction, x.f[k], y.f[k]);
+        } else if (is_unsigned(x.type)) {
+          x.i[k] = compare(direction, static_cast<uint64_t>(x.i[k]), static_cast<uint64_t>(y.i[k]));
+        } else {
+          x.i[k] = compare(direction, x.i[k], y.i[k]);
+        }
+      }
+      x.type = TENON_PRED;
+      return;
+    }
+    for (int64_t k = 0; k < n_; ++k) {
+      if (is_float(x.type)) {
+        x.f[k] = round_to(x.type, float_binary(op, x.f[k], y.f[k]));
+      } else {
+        x.i[k] = wrap(x.type, int_binary(op, x.type, x.i[k], y.i[k]));
+      }
+    }
+    x.stored = TENON_DTYPE_NONE;
+  }
+  void select() {
+    Lanes& p = top(2);
+    const Lanes &x = top(1), &y = top();
+    depth_ -= 2;
+    for (int64_t k = 0; k < n_; ++k) {
+      const Lanes& chosen = p.i[k] != 0 ? x : y;
+      p.f[k] = chosen.f[k];
+      p.i[k] = chosen.i[k];
+    }
+    p.type = x.type;
+    p.stored = TENON_DTYPE_NONE;
+  }
+
+  const tenon_op_def_t& def_;
+  std::span<const tenon_attr_t> attrs_;
+  std::span<const tenon_array_t> inputs_;
+  std::span<HostArray> outputs_;
+  std::vector<Cursor> cursors_;
+  std::vector<Lanes> arguments_;
+  std::deque<Lanes> stack_;  // references stay good while it grows
+  size_t depth_ = 0;
+  int64_t n_ = 0;
+  tenon_dtype_t work_ = TENON_DTYPE_NONE;
+};
+
+}  // namespace
+
+Status run_scalar(const tenon_op_def_t& def, std::span<const tenon_attr_t> attrs, std::span<const tenon_array_t> inputs,
+                  std::span<HostArray> outputs) {
+  for (const tenon_array_t& a : inputs) {
+    if (a.rank != 0 && a.rank != outputs[0].view().rank) {
+      return internal_error(fmt::format("the scalar program of {} has operands of unequal rank", from_abi_str(def.name)));
+    }
+  }
+  return Machine(def, attrs, inputs, outputs).run();
+}
+
+}  // namespace tenon::op
