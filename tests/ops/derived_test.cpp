@@ -1,0 +1,307 @@
+// Tests that nobody writes: for every registered op its examples, one negative per labelled constraint, the round trip
+// through text, decomposition and scalar program against the reference, inferred against computed shapes. And the values of
+// NumPy, SciPy and ONNX in values.cases.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <set>
+
+#include "core/base/failure.h"
+#include "core/base/intern.h"
+#include "core/ir/dtype.h"
+#include "core/ir/expression.h"
+#include "core/ir/host_graph.h"
+#include "core/ir/serial.h"
+#include "core/op/evaluate.h"
+#include "core/op/registry.h"
+#include "tenon/abi/plugin.h"
+
+namespace tenon {
+namespace {
+
+using op::HostArray;
+using op::Meaning;
+
+// ---- The ops plugin, without the door ---------------------------------------------------------------------------------
+
+const tenon_host_t* test_host() {
+  static const tenon_host_t host = [] {
+    tenon_host_t h = {};
+    h.size_bytes = sizeof h;
+    h.abi = TENON_ABI_VERSION;
+    h.query = [](void*, tenon_str_t id, uint32_t, const void** out) -> tenon_code_t {
+      if (from_abi_str(id) != TENON_HOST_GRAPH_ID) return TENON_NOT_FOUND;
+      *out = ir::host_graph_table();
+      return TENON_OK;
+    };
+    h.fail = [](void*, tenon_code_t code, tenon_str_t text, const tenon_key_value_t* evidence, uint32_t count) -> tenon_code_t {
+      record_failure(code, from_abi_str(text), {evidence, count});
+      return code;
+    };
+    h.intern = [](void*, tenon_str_t text) -> tenon_sym_t { return intern(from_abi_str(text)); };
+    h.sym_text = [](void*, tenon_sym_t sym) -> tenon_str_t { return to_abi_str(sym_text(sym)); };
+    return h;
+  }();
+  return &host;
+}
+
+const std::vector<const op::OpRecord*>& ops() {
+  static const std::vector<const op::OpRecord*> all = [] {
+    const tenon_plugin_t* plugin = nullptr;
+    EXPECT_EQ(tenon_plugin_query(TENON_ABI_VERSION, test_host(), &plugin), TENON_OK);
+    const auto& table = *static_cast<const tenon_ops_t*>(plugin->interfaces[0].table);
+    const Status registered = op::Registry::instance().register_ops(table, "ops");
+    EXPECT_TRUE(registered.ok()) << registered.text();
+    return op::Registry::instance().records();
+  }();
+  return all;
+}
+
+// ---- Arrays ---------------------------------------------------------------------------------------------------------------
+
+std::vector<double> numbers(const tenon_array_t& a) {
+  std::vector<double> out;
+  std::vector<int64_t> index(a.rank, 0);
+  int64_t count = 1;
+  for (uint32_t d = 0; d < a.rank; ++d) count *= a.dims[d];
+  for (int64_t n = 0; n < count; ++n) {
+    const std::byte* p = static_cast<const std::byte*>(a.data);
+    for (uint32_t d = 0; d < a.rank; ++d) p += index[d] * a.strides_bytes[d];
+    const auto load = [p](auto zero) {
+      std::memcpy(&zero, p, sizeof zero);
+      return zero;
+    };
+    switch (a.dtype) {
+      case TENON_PRED:
+      case TENON_U8: out.push_back(load(uint8_t{})); break;
+      case TENON_I8: out.push_back(load(int8_t{})); break;
+      case TENON_I16: out.push_back(load(int16_t{})); break;
+      case TENON_U16: out.push_back(load(uint16_t{})); break;
+      case TENON_I32: out.push_back(load(int32_t{})); break;
+      case TENON_U32: out.push_back(load(uint32_t{})); break;
+      case TENON_I64: out.push_back(static_cast<double>(load(int64_t{}))); break;
+      case TENON_U64: out.push_back(static_cast<double>(load(uint64_t{}))); break;
+      case TENON_F16: out.push_back(ir::f16_to_f32(load(uint16_t{}))); break;
+      case TENON_BF16: out.push_back(ir::bf16_to_f32(load(uint16_t{}))); break;
+      case TENON_F32: out.push_back(load(float{})); break;
+      case TENON_F64: out.push_back(load(double{})); break;
+      default: ADD_FAILURE() << "no numbers of " << ir::dtype_name(a.dtype);
+    }
+    for (uint32_t d = a.rank; d-- > 0;) {
+      if (++index[d] < a.dims[d]) break;
+      index[d] = 0;
+    }
+  }
+  return out;
+}
+
+// The first difference as text; empty when there is none. `factor` multiplies the tolerance of the element type.
+std::string difference(const tenon_array_t& got, const tenon_array_t& wanted, double factor) {
+  if (got.dtype != wanted.dtype) return "element types differ";
+  if (got.rank != wanted.rank || !std::equal(got.dims, got.dims + got.rank, wanted.dims)) return "shapes differ";
+  const double narrow = got.dtype == TENON_F16 ? 2e-3 : got.dtype == TENON_BF16 ? 1.6e-2 : 0;
+  const double tolerance = factor * (got.dtype == TENON_F32 ? 2e-6 : got.dtype == TENON_F64 ? 1e-13 : narrow);
+  const std::vector<double> a = numbers(got), b = numbers(wanted);
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
+    // Sums lose relative accuracy where they cancel, so small results may differ by that of numbers of size 1.
+    const bool both = std::isfinite(a[i]) && std::isfinite(b[i]);
+    if (both && std::fabs(a[i] - b[i]) <= tolerance * std::max(std::fabs(b[i]), 1.0)) continue;
+    return "element " + std::to_string(i) + " is " + std::to_string(a[i]) + ", not " + std::to_string(b[i]);
+  }
+  return {};
+}
+
+// ---- Expressions ------------------------------------------------------------------------------------------------------------
+
+struct Built {
+  ir::Expression expression;
+  ir::Node node = ir::kNone;
+  std::vector<std::vector<int64_t>> shapes;
+  std::vector<tenon_array_t> inputs;
+};
+
+// Parses, builds, and makes arrays of the operands' literals.
+Result<Built> build(std::string_view text) {
+  TENON_ASSIGN_OR_RETURN(ir::Expression expression, ir::parse_expression(text, "expression"));
+  Built out;
+  out.expression = std::move(expression);
+  TENON_ASSIGN_OR_RETURN(out.node, ir::build_expression(out.expression));
+  for (const ir::ExpressionValue& v : out.expression.operands) {
+    tenon_array_t array = {};
+    if (v.value != ir::kNone && v.blob) {
+      out.shapes.emplace_back();
+      TENON_ASSIGN_OR_RETURN(array, op::constant_array(*out.expression.graph, v.value, &out.shapes.back()));
+    }
+    out.inputs.push_back(array);
+  }
+  return out;
+}
+
+Result<std::vector<HostArray>> evaluate(const Built& b, Meaning meaning = Meaning::kFirst) {
+  return op::evaluate(*b.expression.graph, b.node, {}, b.inputs, meaning);
+}
+
+// The literal of a result as an array.
+HostArray literal(const ir::ExpressionValue& v) {
+  Result<HostArray> out = HostArray::create(v.type.dtype, v.type.dims);
+  EXPECT_TRUE(out.ok());
+  Result<const void*> data = v.blob ? v.blob->data() : Result<const void*>(Status(TENON_NOT_FOUND, "T0201", "no literal"));
+  EXPECT_TRUE(data.ok());
+  if (data.ok()) std::memcpy(out->view().data, *data, out->size_bytes());
+  return std::move(*out);
+}
+
+double tolerance_of(const tenon_op_def_t& def) { return def.tolerance > 0 ? def.tolerance : 1; }
+
+// Runs an expression in every meaning that its op has and compares with the results it states.
+void check_values(std::string_view text, double factor) {
+  Result<Built> b = build(text);
+  ASSERT_TRUE(b.ok()) << text << "\n" << b.status().text();
+  const ir::Graph& graph = *b->expression.graph;
+  const tenon_op_def_t* def = ir::op_set()->find(graph.node(b->node).op, 0);
+  ASSERT_TRUE(b->expression.has_results) << text;
+  const auto results = graph.results(b->node);
+  ASSERT_EQ(b->expression.results.size(), results.size()) << text;
+  for (size_t i = 0; i < results.size(); ++i) {
+    EXPECT_TRUE(graph.types_agree(graph.type(results[i]), b->expression.results[i].type.view()))
+        << text << "\ninference gives " << graph.type_text(graph.type(results[i]));
+  }
+  for (Meaning meaning : {Meaning::kReference, Meaning::kScalar, Meaning::kDecomposition}) {
+    const bool has = meaning == Meaning::kReference ? def->reference != nullptr
+                     : meaning == Meaning::kScalar  ? def->scalar_words != 0
+                                                    : def->decompose != nullptr;
+    if (!has) continue;
+    Result<std::vector<HostArray>> got = evaluate(*b, meaning);
+    ASSERT_TRUE(got.ok()) << text << "\nmeaning " << static_cast<int>(meaning) << ": " << got.status().text();
+    for (size_t i = 0; i < results.size(); ++i) {
+      const HostArray wanted = literal(b->expression.results[i]);
+      EXPECT_EQ(difference((*got)[i].view(), wanted.view(), factor * tolerance_of(*def)), "")
+          << text << "\nmeaning " << static_cast<int>(meaning) << ", result " << i;
+    }
+  }
+}
+
+// ---- The tests ---------------------------------------------------------------------------------------------------------------
+
+TEST(Derived, EveryOpIsDeclaredWhole) {
+  ASSERT_GE(ops().size(), 80u);
+  for (const op::OpRecord* r : ops()) {
+    const std::string name(from_abi_str(r->def.name));
+    EXPECT_GT(r->def.summary.size, 0u) << name;
+    EXPECT_GT(r->def.example_count, 0u) << name;
+    for (uint32_t i = 0; i < r->def.operand_count; ++i) EXPECT_GT(r->def.operands[i].doc.size, 0u) << name;
+    for (uint32_t i = 0; i < r->def.attr_count; ++i) EXPECT_GT(r->def.attrs[i].doc.size, 0u) << name;
+  }
+}
+
+TEST(Derived, ExamplesComeTrue) {
+  for (const op::OpRecord* r : ops()) {
+    for (uint32_t i = 0; i < r->def.example_count; ++i) check_values(from_abi_str(r->def.examples[i]), 1);
+  }
+}
+
+TEST(Derived, EachNegativeBreaksItsConstraintAlone) {
+  for (const op::OpRecord* r : ops()) {
+    for (uint32_t i = 0; i < r->def.constraint_count; ++i) {
+      const tenon_constraint_def_t& c = r->def.constraints[i];
+      const std::string_view text = from_abi_str(c.negative);
+      Result<ir::Expression> parsed = ir::parse_expression(text, "negative");
+      ASSERT_TRUE(parsed.ok()) << text << "\n" << parsed.status().text();
+      EXPECT_EQ(sym_text(parsed->op), from_abi_str(r->def.name)) << text;
+      Result<ir::Node> built = ir::build_expression(*parsed);
+      ASSERT_FALSE(built.ok()) << text << " is accepted, but breaks " << from_abi_str(c.label);
+      EXPECT_EQ(built.status().evidence_value("constraint"), from_abi_str(c.label)) << text << "\n" << built.status().text();
+    }
+  }
+}
+
+TEST(Derived, GraphsOfExamplesReadBackAsWritten) {
+  for (const op::OpRecord* r : ops()) {
+    for (uint32_t i = 0; i < r->def.example_count; ++i) {
+      const std::string_view text = from_abi_str(r->def.examples[i]);
+      Result<Built> b = build(text);
+      ASSERT_TRUE(b.ok()) << text << "\n" << b.status().text();
+      ir::Graph& graph = *b->expression.graph;
+      const auto results = graph.results(b->node);
+      ASSERT_TRUE(graph.set_yields(graph.main(), results, {}).ok()) << text;
+      const Status valid = graph.verify();
+      ASSERT_TRUE(valid.ok()) << text << "\n" << valid.text();
+      const Result<ir::TextForm> first = ir::write_text(graph);
+      ASSERT_TRUE(first.ok()) << text << "\n" << first.status().text();
+      Result<ir::Ref<ir::Graph>> again = ir::read_text(first->text, "round trip", {});
+      ASSERT_TRUE(again.ok()) << text << "\n" << first->text << "\n" << again.status().text();
+      const Result<ir::TextForm> second = ir::write_text(**again);
+      ASSERT_TRUE(second.ok()) << second.status().text();
+      EXPECT_EQ(second->text, first->text) << text;
+    }
+  }
+}
+
+// Random operands for the types of an example: the decomposition, the scalar program and the reference agree.
+TEST(Derived, MeaningsAgreeOnRandomOperands) {
+  std::mt19937_64 random(7);
+  for (const op::OpRecord* r : ops()) {
+    const int meanings = (r->def.reference != nullptr) + (r->def.scalar_words != 0) + (r->def.decompose != nullptr);
+    if (meanings < 2) continue;
+    for (uint32_t i = 0; i < r->def.example_count; ++i) {
+      const std::string_view text = from_abi_str(r->def.examples[i]);
+      Result<Built> b = build(text);
+      ASSERT_TRUE(b.ok()) << text << "\n" << b.status().text();
+      std::vector<HostArray> owned;
+      for (tenon_array_t& a : b->inputs) {
+        if (a.dtype == TENON_DTYPE_NONE) continue;
+        Result<HostArray> made = HostArray::create(a.dtype, {a.dims, a.rank});
+        ASSERT_TRUE(made.ok());
+        const uint32_t width = ir::dtype_bits(a.dtype) / 8;
+        for (uint64_t at = 0; at < made->size_bytes(); at += width) {
+          auto* p = static_cast<std::byte*>(made->view().data) + at;
+          const double x = std::uniform_real_distribution<double>(0.05, 0.95)(random);
+          const float narrow = static_cast<float>(x);
+          const int64_t integer = static_cast<int64_t>(random() % 4);
+          if (a.dtype == TENON_F64) std::memcpy(p, &x, 8);
+          if (a.dtype == TENON_F32) std::memcpy(p, &narrow, 4);
+          if (!ir::dtype_is_float(a.dtype)) std::memcpy(p, &integer, width);
+          if (a.dtype == TENON_PRED) *p &= std::byte{1};
+        }
+        owned.push_back(std::move(*made));
+        a = owned.back().view();
+      }
+      std::vector<std::vector<HostArray>> found;
+      for (Meaning m : {Meaning::kReference, Meaning::kScalar, Meaning::kDecomposition}) {
+        Result<std::vector<HostArray>> got = evaluate(*b, m);
+        if (!got.ok() && got.status().code() == TENON_FAILED_PRECONDITION) continue;
+        ASSERT_TRUE(got.ok()) << text << "\n" << got.status().text();
+        found.push_back(std::move(*got));
+      }
+      for (size_t m = 1; m < found.size(); ++m) {
+        for (size_t k = 0; k < found[0].size(); ++k) {
+          EXPECT_EQ(difference(found[m][k].view(), found[0][k].view(), 4 * tolerance_of(r->def)), "") << text;
+        }
+      }
+    }
+  }
+}
+
+TEST(Values, AgreeWithNumPyAndOnnx) {
+  ops();
+  std::ifstream file(TENON_VALUE_CASES);
+  ASSERT_TRUE(file.good()) << TENON_VALUE_CASES;
+  std::set<std::string> seen;
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    seen.insert(line.substr(0, line.find('(')));
+    check_values(line, 4);
+  }
+  for (const op::OpRecord* r : ops()) {
+    const std::string name(from_abi_str(r->def.name));
+    EXPECT_TRUE(seen.count(name)) << "values.cases has no case of " << name << "; add one to oracle.py";
+  }
+}
+
+}  // namespace
+}  // namespace tenon
