@@ -120,7 +120,7 @@ int kernel_table(const Host& host, const Binding& binding, int64_t n, std::strin
   text = fmt::format("{:>6} {:>10} {:>8} {:>9} {:>9}  {}\n", "share", "time", "calls", "GFLOP/s", "GB/s", "kernel");
   for (const Json& row : json["kernels"]) {
     if (n-- == 0) break;
-    const double us = number(row, "us"), calls = number(row, "calls");
+    const double us = number(row, "total_ns") / 1e3, calls = number(row, "count");
     const double per_second = us > 0 ? 1e-3 / us : 0;  // units per us to 1e9 units per second
     text += fmt::format("{:>5.1f}% {:>7.1f} us {:>8} {:>9.2f} {:>9.2f}  {}", number(row, "share") * 100, us,
                         static_cast<int64_t>(calls), number(row, "flops") * per_second,
