@@ -1,11 +1,14 @@
 // tenon.host.registry/1: ops from core/op, other plugins' interfaces from core/host.
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 
 #include "core/base/failure.h"
 #include "core/base/intern.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/host/plugin_host.h"
+#include "core/op/evaluate.h"
 #include "core/op/registry.h"
 #include "core/session/session.h"
 
@@ -69,11 +72,49 @@ tenon_code_t node_attrs(void*, tenon_graph_t* graph, tenon_node_t node, tenon_at
   return TENON_OK;
 }
 
-tenon_code_t evaluate(void*, tenon_graph_t*, tenon_node_t, const int64_t*, uint32_t, const tenon_array_t*, uint32_t,
-                      tenon_array_t*, uint32_t) {
-  return to_abi(error(TENON_UNIMPLEMENTED, "T0321", "core/op evaluates no nodes yet"));
+// Hands an array out as one block that array_free knows by its dims: dims, strides, elements.
+Status give(const op::HostArray& array, tenon_array_t* out) {
+  const size_t shape_bytes = (2 * sizeof(int64_t) * array.dims().size() + 63) / 64 * 64 + 64;
+  auto* block = static_cast<std::byte*>(std::malloc(shape_bytes + array.size_bytes()));
+  if (block == nullptr) {
+    return error(TENON_RESOURCE_EXHAUSTED, "T0111", "there is no memory for a result of {} bytes", array.size_bytes());
+  }
+  auto* shape = reinterpret_cast<int64_t*>(block);
+  std::copy_n(array.view().dims, array.dims().size(), shape);
+  std::copy_n(array.view().strides_bytes, array.dims().size(), shape + array.dims().size());
+  std::memcpy(block + shape_bytes, array.view().data, array.size_bytes());
+  *out = array.view();
+  out->data = block + shape_bytes;
+  out->dims = shape;
+  out->strides_bytes = shape + array.dims().size();
+  return {};
 }
-void array_free(void*, tenon_array_t*) {}
+
+tenon_code_t evaluate(void*, tenon_graph_t* graph, tenon_node_t node, const int64_t* symbols, uint32_t symbol_count,
+                      const tenon_array_t* inputs, uint32_t input_count, tenon_array_t* outputs, uint32_t output_count) {
+  clear_failure();
+  ir::Graph& g = *ir::Graph::from(graph);
+  if (!g.node_live(node)) return to_abi(error(TENON_INVALID_ARGUMENT, "T0301", "there is no node {}", node));
+  if (input_count != g.operands(node).size() || output_count != g.results(node).size()) {
+    return to_abi(error(TENON_INVALID_ARGUMENT, "T0321", "{} has {} operands and {} results; {} and {} arrays are given",
+                        g.op_name(node), g.operands(node).size(), g.results(node).size(), input_count, output_count));
+  }
+  Result<std::vector<op::HostArray>> made = op::evaluate(g, node, {symbols, symbol_count}, {inputs, input_count});
+  if (!made.ok()) return to_abi(std::move(made).status().with_context(g.loc_text(g.node(node).loc)));
+  for (uint32_t i = 0; i < output_count; ++i) {
+    const op::HostArray& array = (*made)[i];
+    if (outputs[i].data != nullptr) {
+      std::memcpy(outputs[i].data, array.view().data, array.size_bytes());
+    } else if (Status s = give(array, &outputs[i]); !s.ok()) {
+      return to_abi(s);
+    }
+  }
+  return TENON_OK;
+}
+void array_free(void*, tenon_array_t* array) {
+  std::free(const_cast<int64_t*>(array->dims));
+  *array = {};
+}
 
 tenon_code_t plugin_interface(void*, tenon_str_t kind, tenon_str_t name, tenon_str_t id, const void** out) {
   clear_failure();
