@@ -87,11 +87,19 @@ struct Pool {
   alignas(64) std::atomic<uint32_t> sleepers{0};
   std::atomic<int64_t> no_spin_until{0};
   Slot slots[kSlotCount];
+  Pool* retired_before = nullptr;
 };
 
 std::atomic<Pool*> g_pool{nullptr};
 std::atomic<bool> g_making{false};
 std::atomic<uint32_t> g_requested{0};
+// Pools are not freed: a region or a worker may still look at one. They are few, one for each change of size.
+std::atomic<Pool*> g_retired{nullptr};
+void retire(Pool* pool) {
+  pool->retired_before = g_retired.load();
+  while (!g_retired.compare_exchange_weak(pool->retired_before, pool)) {
+  }
+}
 
 // Spins while `done` is false, as long as that is polite. Returns done's last answer.
 template <typename Done>
@@ -245,7 +253,7 @@ uint32_t wanted_threads() {
 
 // In a forked child only the forking thread lives: the old pool is left as it is, and a new one made when asked.
 void after_fork_in_child() {
-  g_pool.store(nullptr);
+  if (Pool* old = g_pool.exchange(nullptr)) retire(old);
   g_making.store(false);
 }
 
@@ -328,8 +336,8 @@ void set_thread_count(uint32_t count) {
   g_requested.store(count);
   Pool* old = g_pool.exchange(nullptr);
   if (old == nullptr) return;
-  // The old pool is not freed: a region may be in flight. Its threads end when they next look.
-  old->stop.store(true);
+  retire(old);
+  old->stop.store(true);  // its threads end when they next look
   old->epoch.fetch_add(1);
   futex_wake(&old->epoch, kThreadsMax);
 }

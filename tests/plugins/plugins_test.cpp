@@ -5,6 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <thread>
+#include <vector>
+
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/host/host_interfaces.h"
@@ -312,6 +316,29 @@ TEST_F(PluginsTest, ChangedLibraryIsProbedAgain) {
             0);
   PluginHost host(here());
   EXPECT_TRUE(host.load("good").ok()) << log_;
+}
+
+TEST_F(PluginsTest, ManyThreadsAskAtOnce) {
+  install("good");
+  install("short_tables");
+  install("crashes");
+  PluginHost host(here());
+  std::vector<std::thread> threads;
+  std::atomic<const Plugin*> seen{nullptr};
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) {
+        const Plugin* plugin = host.load("good").value();
+        const Plugin* before = seen.exchange(plugin);
+        EXPECT_TRUE(before == nullptr || before == plugin);
+        EXPECT_FALSE(host.load("crashes").ok());
+        EXPECT_TRUE(host.load_provider("pass", "fake-pass").ok());
+        EXPECT_FALSE(host.explain_json("*").empty());
+        EXPECT_GE(host.providers("pass").size(), 2u);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST_F(PluginsTest, HostTable) {
