@@ -22,8 +22,9 @@ struct Entry {
 };
 
 struct Table {
-  explicit Table(size_t capacity_) : capacity(capacity_), slots(new std::atomic<const Entry*>[capacity_]()) {}
+  explicit Table(size_t capacity_, Table* smaller_) : capacity(capacity_), smaller(smaller_), slots(new std::atomic<const Entry*>[capacity_]()) {}
   size_t capacity;  // power of two
+  Table* smaller;   // what it grew from, kept for readers
   std::unique_ptr<std::atomic<const Entry*>[]> slots;
 };
 
@@ -32,7 +33,7 @@ constexpr uint32_t kBlockBits = 12, kBlockSize = 1u << kBlockBits, kBlockCount =
 
 struct Interner {
   std::mutex mutex;
-  std::atomic<Table*> table{new Table(kFirstCapacity)};
+  std::atomic<Table*> table{new Table(kFirstCapacity, nullptr)};
   std::atomic<std::atomic<const Entry*>*> blocks[kBlockCount] = {};
   uint32_t count = 1;  // 0 is the empty name
 };
@@ -59,7 +60,7 @@ void insert(Table& table, const Entry* entry) {
 void grow_if_needed(Interner& names) {
   Table* old = names.table.load(std::memory_order_relaxed);
   if (names.count * size_t{2} < old->capacity) return;
-  Table* bigger = new Table(old->capacity * 2);
+  Table* bigger = new Table(old->capacity * 2, old);
   for (size_t i = 0; i < old->capacity; ++i) {
     if (const Entry* entry = old->slots[i].load(std::memory_order_relaxed)) insert(*bigger, entry);
   }

@@ -310,7 +310,8 @@ Status PluginHost::open_candidate(Candidate& c) {
   if (!record.ok()) return stop(Gate::kInitialised, record.status());
   Result<AdoptedPlugin> adopted = adopt_plugin(*record, c.name());
   if (!adopted.ok()) return stop(Gate::kInitialised, adopted.status());
-  c.plugin = new Plugin{std::move(adopted).value()};  // never freed: its tables live as long as the process
+  c.plugin = new Plugin{std::move(adopted).value()};  // its tables live as long as the process
+  keep_for_process(c.plugin);
   c.pass(Gate::kInitialised);
   return Status();
 }

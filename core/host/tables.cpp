@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <mutex>
 
 #include <tenon/abi/compile.h>
 #include <tenon/abi/device.h>
@@ -79,6 +80,7 @@ void* copy_prefix(const void* from, uint32_t full_bytes) {
   uint32_t size = 0;
   std::memcpy(&size, from, sizeof(size));
   auto* full = static_cast<std::byte*>(::operator new(full_bytes, std::align_val_t{16}));
+  keep_for_process(full);
   std::memset(full, 0, full_bytes);
   std::memcpy(full, from, std::min(size, full_bytes));
   std::memcpy(full, &full_bytes, sizeof(full_bytes));
@@ -117,6 +119,7 @@ Result<const tenon_rewrite_t*> adopt_rewrites(const tenon_rewrite_t* from, uint6
   if (count == 0) return static_cast<const tenon_rewrite_t*>(nullptr);
   TENON_RETURN_IF_ERROR(check_size(from, fmt::format("of the rewrites of {}", owner)));
   auto* full = new tenon_rewrite_t[count]();
+  keep_for_process(full);
   for (uint64_t i = 0; i < count; ++i) {
     const auto* source = reinterpret_cast<const std::byte*>(from) + i * from->size_bytes;
     std::memcpy(&full[i], source, std::min<size_t>(from->size_bytes, sizeof(tenon_rewrite_t)));
@@ -131,6 +134,7 @@ Result<const tenon_rewrite_t*> adopt_rewrites(const tenon_rewrite_t* from, uint6
 Status adopt_ops(tenon_ops_t* table) {
   TENON_RETURN_IF_ERROR(check_count(table->op_count, table->ops, "the table " TENON_OPS_ID));
   auto** ops = new const tenon_op_def_t*[table->op_count + 1]();
+  keep_for_process(ops);
   for (uint64_t i = 0; i < table->op_count; ++i) {
     TENON_RETURN_IF_ERROR(check_size(table->ops[i], fmt::format("of op {}", i)));
     tenon_op_def_t* op = copy_record(table->ops[i]);
@@ -156,6 +160,7 @@ Status adopt_ops(tenon_ops_t* table) {
 Status adopt_passes(tenon_passes_t* table) {
   TENON_RETURN_IF_ERROR(check_count(table->pass_count, table->passes, "the table " TENON_PASS_ID));
   auto** passes = new const tenon_pass_def_t*[table->pass_count + 1]();
+  keep_for_process(passes);
   for (uint64_t i = 0; i < table->pass_count; ++i) {
     TENON_RETURN_IF_ERROR(check_size(table->passes[i], fmt::format("of pass {}", i)));
     tenon_pass_def_t* pass = copy_record(table->passes[i]);
@@ -210,6 +215,13 @@ Status check_record_abi(uint32_t abi) {
 }
 
 }  // namespace
+
+void keep_for_process(const void* memory) {
+  static std::mutex mutex;
+  static auto* kept = new std::vector<const void*>;
+  std::lock_guard lock(mutex);
+  kept->push_back(memory);
+}
 
 std::span<const InterfaceInfo> known_interfaces() { return kKnown; }
 

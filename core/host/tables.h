@@ -42,6 +42,9 @@ struct AdoptedPlugin {
   std::vector<std::string> unknown_interfaces;   // ignored
 };
 
+// Remembers what is never freed, since plugins are never closed, so that leak checkers see it as in use.
+void keep_for_process(const void* memory);
+
 // Copies a record and its tables. P0802 null record, P0803 name differs from `expected_name` (empty: any), P0304 or
 // P0305 ABI, P0805 a required slot is null, P0806 a count or size makes no sense.
 Result<AdoptedPlugin> adopt_plugin(const tenon_plugin_t* record, std::string_view expected_name);
