@@ -358,7 +358,20 @@ Result<tenon_array_t> constant_array(const Graph& graph, Value value, std::vecto
 
 Result<std::vector<HostArray>> evaluate(Graph& graph, Node node, std::span<const int64_t> symbols,
                                         std::span<const tenon_array_t> inputs, Meaning meaning) {
-  return evaluate_at(graph, node, symbols, inputs, meaning, 0);
+  // Arrays without strides are dense; ops are given strides always.
+  std::vector<tenon_array_t> strided(inputs.begin(), inputs.end());
+  std::deque<std::vector<int64_t>> storage;
+  for (tenon_array_t& a : strided) {
+    if (a.strides_bytes != nullptr) continue;
+    std::vector<int64_t>& strides = storage.emplace_back(a.rank);
+    int64_t stride = ir::dtype_bits(a.dtype) / 8;
+    for (uint32_t d = a.rank; d-- > 0;) {
+      strides[d] = stride;
+      stride *= std::max<int64_t>(a.dims[d], 1);
+    }
+    a.strides_bytes = strides.data();
+  }
+  return evaluate_at(graph, node, symbols, strided, meaning, 0);
 }
 
 }  // namespace tenon::op

@@ -34,7 +34,7 @@ class HostArray {
 
 enum class Meaning { kFirst, kReference, kScalar, kDecomposition };
 
-// Evaluates a node. `inputs`: one per operand, absent ones with dtype NONE. `symbols`: one value per symbol index of the
+// Evaluates a node. `inputs`: one per operand, absent ones with dtype NONE; without strides they are dense. `symbols`: one value per symbol index of the
 // graph, for dims. FAILED_PRECONDITION when the op has not the meaning that is asked for.
 Result<std::vector<HostArray>> evaluate(ir::Graph& graph, ir::Node node, std::span<const int64_t> symbols,
                                         std::span<const tenon_array_t> inputs, Meaning meaning = Meaning::kFirst);
