@@ -286,7 +286,7 @@ Result<uint32_t> DimTable::atom(AtomKind kind, std::vector<Dim> args) {
   atoms_.push_back(std::move(atom));
   atom_by_hash_[h].push_back(index);
   if (!equalities_.empty()) {
-    TENON_ASSIGN_OR_RETURN(DimPoly canon, canon_of_atom(index));
+    DimPoly canon = canon_of_atom(index);
     atoms_[index].canon = std::move(canon);
   }
   return index;

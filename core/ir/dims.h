@@ -165,13 +165,13 @@ class DimTable {
   int64_t multiple_of_poly(const DimPoly& poly) const;
   int64_t multiple_of_term(const DimTerm& term) const;
   MaybePoly canon(const DimPoly& poly) const;
-  Result<DimPoly> canon_of_atom(uint32_t atom);
+  DimPoly canon_of_atom(uint32_t atom);
   static MaybePoly replace_atom(const DimPoly& poly, uint32_t atom, const DimPoly& by);
   bool prove_nonneg(const DimPoly& poly, int depth, int* budget) const;
   bool nonneg(const DimPoly& poly) const;
   bool mentions_atom(const DimPoly& poly, uint32_t atom) const;
   Status learn_equality(const DimPoly& zero);
-  Status refresh_canon();
+  void refresh_canon();
   Status narrow(const DimPoly& nonneg, bool* absorbed = nullptr);
   uint32_t divisible(const DimPoly& a, const DimPoly& b) const;
 

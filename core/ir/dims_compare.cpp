@@ -188,7 +188,7 @@ DimTable::MaybePoly DimTable::canon(const DimPoly& poly) const {
   return settle(std::move(sum));
 }
 
-Result<DimPoly> DimTable::canon_of_atom(uint32_t index) {
+DimPoly DimTable::canon_of_atom(uint32_t index) {
   const Atom atom = atoms_[index];
   DimPoly out{0, {{1, {index}}}};
   if (atom.kind != AtomKind::kSymbol) {
@@ -203,10 +203,14 @@ Result<DimPoly> DimTable::canon_of_atom(uint32_t index) {
     if (changed) {
       static constexpr uint32_t kOps[] = {0, TENON_DIM_FLOORDIV, TENON_DIM_MOD, TENON_DIM_MIN, TENON_DIM_MAX};
       DimPoly made = args[0];
-      for (size_t i = 1; i < args.size(); ++i) {
-        TENON_ASSIGN_OR_RETURN(made, make_poly(kOps[static_cast<size_t>(atom.kind)], made, args[i]));
+      bool whole = true;
+      for (size_t i = 1; i < args.size() && whole; ++i) {
+        Result<DimPoly> next = make_poly(kOps[static_cast<size_t>(atom.kind)], made, args[i]);
+        whole = next.ok();
+        if (whole) made = std::move(*next);
       }
-      out = std::move(made);
+      // A limit, or a divisor that turns out never to be positive: the atom is left as it is.
+      if (whole) out = std::move(made);
     }
   }
   for (const auto& [replaced, by] : equalities_) {
@@ -216,17 +220,16 @@ Result<DimPoly> DimTable::canon_of_atom(uint32_t index) {
   return out;
 }
 
-Status DimTable::refresh_canon() {
+void DimTable::refresh_canon() {
   // Arguments have lower numbers than what mentions them, so one pass in order is enough; atoms that are made
   // on the way are born canonical.
   for (uint32_t i = 0; i < atoms_.size(); ++i) {
-    TENON_ASSIGN_OR_RETURN(DimPoly canon, canon_of_atom(i));
+    DimPoly canon = canon_of_atom(i);
     const bool self = canon.constant == 0 && canon.terms.size() == 1 && canon.terms[0].coeff == 1 &&
                       canon.terms[0].atoms == std::vector<uint32_t>{i};
     if (self) atoms_[i].canon.reset();
     else atoms_[i].canon = std::move(canon);
   }
-  return {};
 }
 
 // Solves zero == 0 for one atom and remembers the solution.
@@ -286,7 +289,8 @@ Status DimTable::learn_equality(const DimPoly& zero) {
     }
     mine.multiple_of = std::max(mine.multiple_of, std::min(multiple_of_poly(solution), kAnyMultiple));
   }
-  return refresh_canon();
+  refresh_canon();
+  return {};
 }
 
 // poly >= 0 is known: a bound of one symbol is kept in its range, anything else as a fact to prove with.

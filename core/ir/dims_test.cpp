@@ -208,7 +208,12 @@ TEST_F(DimsTest, RandomFactsNeverProveWhatIsFalse) {
           int64_t u, v;
           if (!x.evaluate(p, &u) || !y.evaluate(p, &v)) continue;
           const bool holds = rel == TENON_REL_EQ ? u == v : rel == TENON_REL_LT ? u < v : u <= v;
-          ASSERT_EQ(holds, answer == TENON_YES) << "round " << round << ": " << t.text(*a) << " rel " << rel << " " << t.text(*b);
+          std::string known;
+          if (holds != (answer == TENON_YES)) {
+            for (const DimFact& f : t.facts()) known += "; " + t.text(f.a) + " rel " + std::to_string(f.rel) + " " + t.text(f.b);
+            for (Symbol s = 0; s < 3; ++s) known += "; in " + std::to_string(t.symbol(s).lo) + ".." + std::to_string(t.symbol(s).hi) + " % " + std::to_string(t.symbol(s).multiple_of);
+          }
+          ASSERT_EQ(holds, answer == TENON_YES) << "round " << round << ": " << t.text(*a) << " rel " << rel << " " << t.text(*b) << known;
         }
       }
     }
