@@ -151,7 +151,7 @@ Status Interpreter::needs(tenon_symbols_t symbols, tenon_needs_t* out) const {
 // ---- Running ----------------------------------------------------------------------------------------------------------
 
 struct Interpreter::Values {
-  explicit Values(uint32_t count) : arrays(count), dims(count), owned(count, false) {}
+  explicit Values(uint32_t count) : arrays(count), dims(count), strides(count), owned(count, false) {}
   ~Values() {
     for (size_t v = 0; v < arrays.size(); ++v) drop(v);
   }
@@ -162,15 +162,19 @@ struct Interpreter::Values {
   }
   void put(tenon_value_t v, tenon_dtype_t dtype, std::vector<int64_t> shape, void* data) {
     dims[v] = std::move(shape);
+    strides[v].resize(dims[v].size());
+    int64_t step = dtype_bytes(dtype);
+    for (size_t d = dims[v].size(); d-- > 0; step *= dims[v][d]) strides[v][d] = step;
     arrays[v] = {};
     arrays[v].size_bytes = sizeof(tenon_array_t);
     arrays[v].dtype = dtype;
     arrays[v].rank = static_cast<uint32_t>(dims[v].size());
     arrays[v].data = data;
     arrays[v].dims = dims[v].data();
+    arrays[v].strides_bytes = strides[v].data();
   }
   std::vector<tenon_array_t> arrays;
-  std::vector<std::vector<int64_t>> dims;
+  std::vector<std::vector<int64_t>> dims, strides;
   std::vector<bool> owned;
 };
 
