@@ -2,6 +2,7 @@
 // what `tenon plugins explain` shows.
 #pragma once
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -52,7 +53,8 @@ struct Candidate {
   Manifest manifest;               // name is the file's until it was read
   std::string library_path;        // absolute, without links
   std::array<GateResult, static_cast<size_t>(Gate::kCount)> gates;
-  State state = State::kAvailable;
+  // Set after the gates that explain it, so that whoever sees it may read them without a lock.
+  std::atomic<State> state{State::kAvailable};
   Plugin* plugin = nullptr;        // once loaded
 
   const std::string& name() const { return manifest.name; }
