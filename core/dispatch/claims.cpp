@@ -1,5 +1,7 @@
 #include "core/dispatch/claims.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "core/base/failure.h"
@@ -43,9 +45,17 @@ tenon_code_t take_refusal(void* self, tenon_node_t node, tenon_code_t code, teno
   return TENON_OK;
 }
 
+bool offered(const std::vector<std::string>& globs, std::string_view op) {
+  for (const std::string& glob : globs) {
+    if (glob_match(glob, op)) return true;
+  }
+  return globs.empty();
+}
+
 }  // namespace
 
-Claims collect_claims(std::shared_ptr<runtime::Device> device, const runtime::GraphRef& graph) {
+Claims collect_claims(std::shared_ptr<runtime::Device> device, const runtime::GraphRef& graph,
+                      const std::vector<std::string>& offered_ops) {
   const runtime::GraphReader reader = graph.reader();
   const uint32_t limit = reader.whole().node_limit;
   Claims claims{device, std::vector<double>(limit, kNotClaimed), std::vector<Refusal>(limit)};
@@ -64,7 +74,11 @@ Claims collect_claims(std::shared_ptr<runtime::Device> device, const runtime::Gr
   if (!collector.bad.ok()) status = collector.bad;
   for (uint32_t i = 0; i < main.node_count; ++i) {
     const tenon_node_t n = main.nodes[i];
-    if (!status.ok()) {
+    if (!offered(offered_ops, sym_text(reader.node(n).op))) {
+      claims.cost_ns[n] = kNotClaimed;
+      claims.refusals[n] = {TENON_UNIMPLEMENTED, fmt::format("not offered: the option {}.ops names {}", device->name(),
+                                                             fmt::join(offered_ops, ","))};
+    } else if (!status.ok()) {
       claims.cost_ns[n] = kNotClaimed;
       claims.refusals[n] = {status.code(), "claiming failed: " + status.text()};
     } else if (!claims.claimed(n) && claims.refusals[n].reason.empty()) {

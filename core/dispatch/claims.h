@@ -25,7 +25,9 @@ struct Claims {
 };
 
 // Asks a device about a frozen graph. A device that fails while claiming claims nothing: its failure is the
-// refusal of every node. Only nodes of the main region are kept.
-Claims collect_claims(std::shared_ptr<runtime::Device> device, const runtime::GraphRef& graph);
+// refusal of every node. Only nodes of the main region are kept. offered_ops: globs of the ops that the user lets this
+// device have; empty: all.
+Claims collect_claims(std::shared_ptr<runtime::Device> device, const runtime::GraphRef& graph,
+                      const std::vector<std::string>& offered_ops = {});
 
 }  // namespace tenon::dispatch

@@ -169,7 +169,11 @@ Result<Placement> place(const runtime::GraphRef& ref, const Candidates& candidat
                  candidates.devices.size(), kDevicesMax);
   }
   Placement placement;
-  for (const auto& device : candidates.devices) placement.asked.push_back(collect_claims(device, ref));
+  for (size_t i = 0; i < candidates.devices.size(); ++i) {
+    placement.asked.push_back(i < candidates.offered_ops.size()
+                                  ? collect_claims(candidates.devices[i], ref, candidates.offered_ops[i])
+                                  : collect_claims(candidates.devices[i], ref));
+  }
   const size_t named = placement.asked.size();
   TENON_RETURN_IF_ERROR(ask_fallbacks(ref, candidates, &placement));
 

@@ -15,6 +15,8 @@ struct Candidates {
   std::vector<std::shared_ptr<runtime::Device>> devices;  // in order of preference
   bool by_preference = false;                             // the first that claims a node gets it
   bool no_fallback = false;                               // T0504 instead of asking a fallback
+  // By device of `devices`: globs of the ops that it may have; empty: all. The user's options NAME.ops.
+  std::vector<std::vector<std::string>> offered_ops;
   // Asked in order while some node has no device. A failure is kept as the reason why that fallback did not help.
   std::vector<std::pair<std::string, std::function<Result<std::shared_ptr<runtime::Device>>()>>> fallbacks;
 };

@@ -36,7 +36,9 @@ class ClaimOracle {
     clone->freeze();
     copy_ = std::make_unique<runtime::GraphRef>(ir::host_graph_table(), clone.detach()->abi());
     claims_.clear();
-    for (const auto& device : candidates_.devices) claims_.push_back(dispatch::collect_claims(device, *copy_));
+    for (size_t i = 0; i < candidates_.devices.size(); ++i) {
+      claims_.push_back(dispatch::collect_claims(candidates_.devices[i], *copy_, candidates_.offered_ops[i]));
+    }
   }
 
   const ir::Ref<ir::Graph>& graph_;

@@ -28,7 +28,8 @@ class ProgramBuilder {
 
   Result<std::shared_ptr<Program>> run() {
     const uint64_t begin = runtime::now_ns();
-    TENON_ASSIGN_OR_RETURN(const dispatch::Candidates candidates, candidates_for(options_.device, options_.no_fallback));
+    TENON_ASSIGN_OR_RETURN(dispatch::Candidates candidates, candidates_for(options_.device, options_.no_fallback));
+    candidates.offered_ops = offered_ops(candidates);
     TENON_RETURN_IF_ERROR(run_pipeline(program_->graph_, options_.pipeline, candidates));
     program_->graph_->freeze();
     const tenon_host_graph_t* api = ir::host_graph_table();
@@ -45,6 +46,18 @@ class ProgramBuilder {
 
  private:
   const Graph& graph() const { return *program_->graph_; }
+
+  // The options NAME.ops, by candidate: what the user lets each device have.
+  std::vector<std::vector<std::string>> offered_ops(const dispatch::Candidates& candidates) const {
+    std::vector<std::vector<std::string>> out(candidates.devices.size());
+    for (size_t i = 0; i < out.size(); ++i) {
+      for (const auto& [key, value] : options_.options) {
+        if (key != candidates.devices[i]->name() + ".ops") continue;
+        for (std::string_view glob : split(value, ',')) out[i].emplace_back(glob);
+      }
+    }
+    return out;
+  }
 
   uint32_t plan_device(uint32_t asked) {
     const std::shared_ptr<runtime::Device>& device = program_->placement_.asked[asked].device;
