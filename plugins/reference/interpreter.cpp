@@ -151,7 +151,7 @@ Status Interpreter::needs(tenon_symbols_t symbols, tenon_needs_t* out) const {
 // ---- Running ----------------------------------------------------------------------------------------------------------
 
 struct Interpreter::Values {
-  explicit Values(uint32_t count) : arrays(count), dims(count), strides(count), owned(count, false) {}
+  explicit Values(uint32_t count) : arrays(count), shapes(count), owned(count, false) {}
   ~Values() {
     for (size_t v = 0; v < arrays.size(); ++v) drop(v);
   }
@@ -160,21 +160,23 @@ struct Interpreter::Values {
     owned[v] = false;
     arrays[v] = {};
   }
-  void put(tenon_value_t v, tenon_dtype_t dtype, std::vector<int64_t> shape, void* data) {
-    dims[v] = std::move(shape);
-    strides[v].resize(dims[v].size());
-    int64_t step = dtype_bytes(dtype);
-    for (size_t d = dims[v].size(); d-- > 0; step *= dims[v][d]) strides[v][d] = step;
+  // A dense array in memory of somebody else.
+  void put(tenon_value_t v, tenon_dtype_t dtype, const std::vector<int64_t>& dims, void* data) {
+    const size_t rank = dims.size();
+    shapes[v] = dims;
+    shapes[v].resize(rank * 2);
+    int64_t stride = dtype_bits(dtype) / 8;
+    for (size_t i = rank; i-- > 0; stride *= std::max<int64_t>(dims[i], 1)) shapes[v][rank + i] = stride;
     arrays[v] = {};
     arrays[v].size_bytes = sizeof(tenon_array_t);
     arrays[v].dtype = dtype;
-    arrays[v].rank = static_cast<uint32_t>(dims[v].size());
+    arrays[v].rank = static_cast<uint32_t>(rank);
     arrays[v].data = data;
-    arrays[v].dims = dims[v].data();
-    arrays[v].strides_bytes = strides[v].data();
+    arrays[v].dims = shapes[v].data();
+    arrays[v].strides_bytes = shapes[v].data() + rank;
   }
   std::vector<tenon_array_t> arrays;
-  std::vector<std::vector<int64_t>> dims, strides;
+  std::vector<std::vector<int64_t>> shapes;  // dims, then strides
   std::vector<bool> owned;
 };
 
@@ -185,7 +187,7 @@ Status Interpreter::execute(const tenon_call_t& call) const {
     const tenon_value_view_t view = value_view(graph_, main_.arguments[i]);
     std::vector<int64_t> dims;
     TENON_TRY(dims_of(view.type, symbols, &dims));
-    values.put(main_.arguments[i], view.type.dtype, std::move(dims),
+    values.put(main_.arguments[i], view.type.dtype, dims,
                buffer_of(call.inputs[i].buffer)->data + call.inputs[i].offset_bytes);
   }
   for (tenon_value_t v = 0; v < whole_.value_limit; ++v) {
@@ -210,7 +212,6 @@ Status Interpreter::execute(const tenon_call_t& call) const {
 Status Interpreter::run_node(uint32_t position, std::vector<int64_t>* symbols, Values* values,
                              const tenon_profile_sink_t* profile) const {
   const tenon_node_view_t node = node_view(graph_, main_.nodes[position]);
-  if (node.region_count != 0) return fail(TENON_UNIMPLEMENTED, "A node with regions is evaluated by no host function yet.");
   std::vector<tenon_array_t> inputs, outputs(node.result_count);
   for (uint32_t i = 0; i < node.operand_count; ++i) {
     inputs.push_back(node.operands[i] == TENON_NONE ? tenon_array_t{} : values->arrays[node.operands[i]]);

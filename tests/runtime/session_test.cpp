@@ -1,0 +1,215 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <thread>
+
+#include <tenon/cpp/session.hpp>
+
+namespace {
+
+using tenon::ArrayView;
+
+constexpr std::string_view kModel = R"(tenon.tir 1
+graph @g<n in [1, 64]>(%x: f32[n, 3], %z: f32[n, 3]) -> (e: f32[n, 3], y: f32[n, 3], again: f32[n, 3], same: f32[n, 3]) {
+  %y = add(%x, %z) : f32[n, 3]
+  %m = mul(%y, %z) : f32[n, 3]
+  %e = exp(%m) : f32[n, 3]
+  yield %e, %y, %y, %x
+}
+)";
+
+class SessionTest : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(session.open().ok());
+    ASSERT_TRUE(session.load_bytes(kModel, "g.tir", &model).ok()) << tenon::failure_text();
+    fill(4);
+  }
+  void fill(int64_t rows) {
+    n = rows;
+    x.resize(rows * 3);
+    z.resize(rows * 3);
+    for (int64_t i = 0; i < rows * 3; ++i) {
+      x[i] = 0.25f * static_cast<float>(i % 7) - 1;
+      z[i] = 0.5f - 0.125f * static_cast<float>(i % 5);
+    }
+  }
+  bool compile(std::string_view device, tenon::Program* out, bool no_fallback = false) {
+    return model.compile({.device = device, .no_fallback = no_fallback}, out).ok();
+  }
+  void bind(tenon::Binding* b) {
+    ASSERT_TRUE(b->input("x", ArrayView::of(x, {n, 3})).ok()) << tenon::failure_text();
+    ASSERT_TRUE(b->input("z", ArrayView::of(z, {n, 3})).ok()) << tenon::failure_text();
+  }
+  void expect_right(tenon::Binding* b) {
+    ArrayView e, y, again, same;
+    ASSERT_TRUE(b->output("e", &e).ok()) << tenon::failure_text();
+    ASSERT_TRUE(b->output("y", &y).ok());
+    ASSERT_TRUE(b->output("again", &again).ok());
+    ASSERT_TRUE(b->output("same", &same).ok());
+    ASSERT_EQ(e.dims, (std::vector<int64_t>{n, 3}));
+    for (int64_t i = 0; i < n * 3; ++i) {
+      const float sum = x[i] + z[i];
+      ASSERT_FLOAT_EQ(y.as<float>()[i], sum);
+      ASSERT_FLOAT_EQ(again.as<float>()[i], sum);
+      ASSERT_FLOAT_EQ(same.as<float>()[i], x[i]);
+      ASSERT_NEAR(e.as<float>()[i], std::exp(sum * z[i]), 1e-5);
+    }
+  }
+  tenon::Session session;
+  tenon::Model model;
+  std::vector<float> x, z;
+  int64_t n = 0;
+};
+
+TEST_P(SessionTest, RunsWithChangingSizes) {
+  tenon::Program program;
+  ASSERT_TRUE(compile(GetParam(), &program)) << tenon::failure_text();
+  tenon::Binding b;
+  ASSERT_TRUE(program.bind(&b).ok());
+  for (int64_t rows : {4, 64, 1, 4}) {
+    fill(rows);
+    bind(&b);
+    ASSERT_TRUE(b.run().ok()) << tenon::failure_text();
+    expect_right(&b);
+  }
+}
+
+TEST_P(SessionTest, RunsFromManyThreads) {
+  tenon::Program program;
+  ASSERT_TRUE(compile(GetParam(), &program)) << tenon::failure_text();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      tenon::Binding b;
+      ASSERT_TRUE(program.bind(&b).ok());
+      bind(&b);
+      for (int i = 0; i < 5; ++i) {
+        ASSERT_TRUE(b.run().ok()) << tenon::failure_text();
+        expect_right(&b);
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+}
+
+TEST_P(SessionTest, EveryKindOfWrongInputIsNamedAndTheBindingStaysUsable) {
+  tenon::Program program;
+  ASSERT_TRUE(compile(GetParam(), &program)) << tenon::failure_text();
+  tenon::Binding b;
+  ASSERT_TRUE(program.bind(&b).ok());
+  ArrayView out;
+  EXPECT_FALSE(b.output("e", &out).ok());
+  EXPECT_TRUE(tenon::failure_text().starts_with("T0614")) << tenon::failure_text();
+  EXPECT_FALSE(b.run().ok());
+  EXPECT_TRUE(tenon::failure_text().starts_with("T0601")) << tenon::failure_text();
+  EXPECT_NE(tenon::failure_text().find("`x`"), std::string::npos);
+  EXPECT_NE(tenon::failure_text().find("`z`"), std::string::npos);
+  EXPECT_FALSE(b.input("xx", ArrayView::of(x, {n, 3})).ok());
+  EXPECT_NE(tenon::failure_text().find("did you mean `x`"), std::string::npos) << tenon::failure_text();
+  EXPECT_FALSE(b.input("x", {TENON_I32, {n, 3}, x.data()}).ok());
+  EXPECT_TRUE(tenon::failure_text().starts_with("T0603")) << tenon::failure_text();
+  EXPECT_FALSE(b.input("x", ArrayView::of(x, {n * 3})).ok());
+  EXPECT_TRUE(tenon::failure_text().starts_with("T0604")) << tenon::failure_text();
+  EXPECT_FALSE(b.input("x", ArrayView::of(x, {6, 2})).ok());
+  EXPECT_TRUE(tenon::failure_text().starts_with("T0605")) << tenon::failure_text();
+  ASSERT_TRUE(b.input("x", ArrayView::of(x, {4, 3})).ok());
+  EXPECT_FALSE(b.input("z", ArrayView::of(z, {2, 3})).ok());
+  EXPECT_TRUE(tenon::failure_text().starts_with("T0606")) << tenon::failure_text();
+  std::vector<float> large(65 * 3);
+  tenon::Binding wide;
+  ASSERT_TRUE(program.bind(&wide).ok());
+  ASSERT_TRUE(wide.input("x", ArrayView::of(large, {65, 3})).ok());
+  ASSERT_TRUE(wide.input("z", ArrayView::of(large, {65, 3})).ok());
+  EXPECT_FALSE(wide.run().ok());
+  EXPECT_TRUE(tenon::failure_text().starts_with("T0608")) << tenon::failure_text();
+  bind(&b);
+  ASSERT_TRUE(b.run().ok()) << tenon::failure_text();
+  expect_right(&b);
+}
+
+TEST_P(SessionTest, CancelledRunsStopAndTheNextIsRight) {
+  tenon::Program program;
+  ASSERT_TRUE(compile(GetParam(), &program)) << tenon::failure_text();
+  tenon::Binding b;
+  ASSERT_TRUE(program.bind(&b).ok());
+  bind(&b);
+  session.api().cancel(session.api().self, 1);
+  EXPECT_EQ(b.run().code(), TENON_CANCELLED);
+  session.api().cancel(session.api().self, 0);
+  ASSERT_TRUE(b.run().ok()) << tenon::failure_text();
+  expect_right(&b);
+}
+
+TEST_P(SessionTest, ProfileNamesTheDevice) {
+  tenon::Program program;
+  ASSERT_TRUE(compile(GetParam(), &program)) << tenon::failure_text();
+  tenon::Binding b;
+  ASSERT_TRUE(program.bind(&b).ok());
+  bind(&b);
+  ASSERT_EQ(session.api().profile_enable(session.api().self, b.get(), 1), TENON_OK);
+  ASSERT_TRUE(b.run().ok()) << tenon::failure_text();
+  std::string text;
+  const tenon_sink_t sink = tenon::sink_to(&text);
+  ASSERT_EQ(session.api().profile_write(session.api().self, b.get(), TENON_PROFILE_PERFETTO, &sink), TENON_OK);
+  EXPECT_NE(text.find("\"cat\":\"kernel\""), std::string::npos) << text;
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, SessionTest, testing::Values("reference", "cpu", "sim", "null", "null,sim", "sim,cpu,null"));
+
+TEST_F(SessionTest, PlacementTellsWhoTookWhat) {
+  tenon::Program program;
+  ASSERT_TRUE(compile("null", &program)) << tenon::failure_text();
+  std::string json, line;
+  ASSERT_TRUE(program.placement(&json).ok());
+  EXPECT_NE(json.find("\"schema\":1"), std::string::npos);
+  EXPECT_NE(json.find("\"device\":\"null\",\"code\":12"), std::string::npos) << json;
+  ASSERT_TRUE(program.summary(&line).ok());
+  EXPECT_TRUE(line.starts_with("2 of 3 nodes on cpu: exp, mul")) << line;
+  tenon::Program refused;
+  EXPECT_FALSE(compile("null", &refused, true));
+  EXPECT_TRUE(tenon::failure_text().starts_with("T0504")) << tenon::failure_text();
+  EXPECT_NE(tenon::failure_text().find("exp("), std::string::npos) << tenon::failure_text();
+}
+
+TEST_F(SessionTest, UnknownDevicesAreErrorsThatListTheKnown) {
+  tenon::Program program;
+  EXPECT_EQ(model.compile({.device = "cpuu"}, &program).code(), TENON_NOT_FOUND);
+  EXPECT_NE(tenon::failure_text().find("did you mean `cpu`"), std::string::npos) << tenon::failure_text();
+  EXPECT_NE(tenon::failure_text().find("reference"), std::string::npos);
+  EXPECT_EQ(model.compile({.device = "cpu:7"}, &program).code(), TENON_NOT_FOUND);
+  EXPECT_EQ(model.compile({.device = "cpu:x"}, &program).code(), TENON_INVALID_ARGUMENT);
+}
+
+TEST_F(SessionTest, DumpsAndExplanations) {
+  tenon::Program program;
+  ASSERT_TRUE(compile("null", &program)) << tenon::failure_text();
+  std::string text;
+  ASSERT_TRUE(program.dump("graph", &text).ok()) << tenon::failure_text();
+  EXPECT_NE(text.find("add("), std::string::npos);
+  text.clear();
+  ASSERT_TRUE(program.dump("partition", &text).ok());
+  EXPECT_NE(text.find("// segment 1 on cpu: 2 nodes"), std::string::npos) << text;
+  EXPECT_EQ(program.dump("nothing", &text).code(), TENON_NOT_FOUND);
+  EXPECT_TRUE(tenon::failure_text().starts_with("T0508"));
+  for (const char* what : {"plugins", "devices", "ops", "passes", "frontends", "settings", "errors"}) {
+    text.clear();
+    const tenon_sink_t sink = tenon::sink_to(&text);
+    EXPECT_EQ(session.api().explain(session.api().self, tenon::str(what), {}, &sink), TENON_OK) << tenon::failure_text();
+    EXPECT_NE(text.find(std::string("\"") + what + "\""), std::string::npos) << text;
+  }
+  const tenon_sink_t sink = tenon::sink_to(&text);
+  EXPECT_EQ(session.api().explain(session.api().self, tenon::str("devicess"), {}, &sink), TENON_NOT_FOUND);
+}
+
+TEST_F(SessionTest, GarbageIsRefused) {
+  tenon::Model bad;
+  EXPECT_FALSE(session.load_bytes("tenon.tir 1\ngraph @g(%x: f32[2", "bad.tir", &bad).ok());
+  EXPECT_FALSE(session.load_bytes("", "empty.tir", &bad).ok());
+  EXPECT_FALSE(session.load_bytes("abc", "x.unknown", &bad).ok());
+  EXPECT_TRUE(tenon::failure_text().starts_with("T079")) << tenon::failure_text();
+  EXPECT_FALSE(session.load("/nonexistent/m.onnx", &bad).ok());
+  EXPECT_TRUE(tenon::failure_text().starts_with("T0101")) << tenon::failure_text();
+}
+
+}  // namespace
