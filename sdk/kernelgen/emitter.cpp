@@ -373,7 +373,9 @@ void Emitter::forward(uint32_t buffer, E offset, Val v, bool as_vector) {
   v.varies = as_vector;
   Scope& scope = *scopes_.back();
   // The element was read before under the same name (two temps in one row): what followed from it is history.
-  if (scope.memo.count(key(l, true, as_vector)) || scope.memo.count(key(l, false, as_vector))) scope.memo.clear();
+  bool read = false;
+  for (bool x : {false, true}) read = read || scope.memo.count(key(l, x, false)) || scope.memo.count(key(l, x, true));
+  if (read) scope.memo.clear();
   scope.forwards[key(l, true, as_vector)] = v;
   // A scalar row value is the same in both readings.
   if (lanes(v.v) == 1) scope.forwards[key(l, false, as_vector)] = v;

@@ -286,18 +286,48 @@ class Partition {
     return n;
   }
 
+  // An element-wise stage over exactly what a contraction wrote, whatever its own names for those elements are.
+  bool join_epilogue(Group& g, Stage& s) {
+    if (s.kind != StageKind::kMap) return false;
+    std::unordered_map<E, E> rename;
+    for (E l : loads_of(p_, s)) {
+      if (indexed_by_own(g, l)) return false;
+      const int64_t w = writer_[p_.at(l).ref];
+      if (w < 0 || std::find(g.stages.begin(), g.stages.end(), static_cast<size_t>(w)) == g.stages.end()) continue;
+      if (p_.arg(l, 0) != kNone) return false;
+      for (const View& v : k_.stages[w].store) {
+        if (v.buffer != p_.at(l).ref) continue;
+        for (size_t d = 0; d < v.index.size(); ++d) {
+          const E at = p_.arg(l, static_cast<uint32_t>(d + 2));
+          if (p_.is_const(at, 0) && p_.is_const(v.index[d], 0)) continue;
+          if (p_.at(at).kind != X::kAxis || p_.axes()[p_.at(at).ref].extent != k_.buffers[v.buffer].dims[d]) return false;
+          auto [it, fresh] = rename.try_emplace(at, v.index[d]);
+          if (!fresh && it->second != v.index[d]) return false;
+        }
+      }
+    }
+    for (uint32_t a : s.space) {
+      if (!rename.count(p_.axis(a))) return false;
+    }
+    // Two axes of s on one of the contraction would write a diagonal.
+    std::vector<E> images;
+    for (auto& [axis, e] : rename) images.push_back(e);
+    std::sort(images.begin(), images.end());
+    if (std::adjacent_find(images.begin(), images.end()) != images.end() || buffers_of(g, s) > 24) return false;
+    rewrite(p_, s, rename);
+    s.space = g.lead;
+    return true;
+  }
+
   bool join(Group& g, Stage& s) {
+    if (g.contract) return join_epilogue(g, s);
     std::unordered_map<uint32_t, uint32_t> map;
     if (!lead_map(g, s, &map)) return false;
     std::vector<uint32_t> lead;
     for (uint32_t l : g.lead) {
       if (map.count(l)) lead.push_back(l);
     }
-    if (g.contract) {
-      // Only an epilogue: element-wise over exactly the contraction's result.
-      if (s.kind != StageKind::kMap || lead.size() != g.lead.size() || s.space.size() != lead.size()) return false;
-      if (!same_elements(g, s, map)) return false;
-    } else if (lead.size() != g.lead.size() && !worth_shrinking(g, s, lead)) {
+    if (lead.size() != g.lead.size() && !worth_shrinking(g, s, lead)) {
       return false;
     } else if (s.kind == StageKind::kMap && !g.reduces && s.space.size() != lead.size()) {
       // A broadcast of something costly: a kernel of its own keeps both simple.
@@ -309,23 +339,6 @@ class Partition {
     rewrite(p_, s, rename);
     for (uint32_t l : lead) std::replace(s.space.begin(), s.space.end(), map[l], l);
     g.lead = lead;
-    return true;
-  }
-
-  bool same_elements(const Group& g, const Stage& s, const std::unordered_map<uint32_t, uint32_t>& map) {
-    std::unordered_map<E, E> rename;
-    for (auto& [l, a] : map) rename[p_.axis(a)] = p_.axis(l);
-    for (E l : loads_of(p_, s)) {
-      const int64_t w = writer_[p_.at(l).ref];
-      if (w < 0 || std::find(g.stages.begin(), g.stages.end(), static_cast<size_t>(w)) == g.stages.end()) continue;
-      const E renamed = p_.substitute(l, rename);
-      bool same = false;
-      for (const View& v : k_.stages[w].store) {
-        const auto args = p_.args(renamed).subspan(2);
-        same |= v.buffer == p_.at(l).ref && std::equal(args.begin(), args.end(), v.index.begin(), v.index.end());
-      }
-      if (!same) return false;
-    }
     return true;
   }
 

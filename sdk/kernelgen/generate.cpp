@@ -20,12 +20,12 @@ bool to_tree(Kernel& kernel, const Target& target, Schedule* schedule, LoopTree*
   Prepared prepared = prepare(kernel);
   if (!schedule_kernel(prepared.kernel, target, schedule, why)) return false;
   tree->name = entry_name(kernel);
-  return lower(prepared, *schedule, target, tree, why);
+  return lower(prepared, *schedule, tree, why);
 }
 
 }  // namespace
 
-bool lower(Prepared& prepared, const Schedule& schedule, const Target& target, LoopTree* out, std::string* why) {
+bool lower(Prepared& prepared, const Schedule& schedule, LoopTree* out, std::string* why) {
   out->extent_count = static_cast<uint32_t>(prepared.kernel.pool.extents().size());
   out->lanes = schedule.lanes;
   out->values.push_back({TENON_I64, 1});
@@ -33,7 +33,7 @@ bool lower(Prepared& prepared, const Schedule& schedule, const Target& target, L
   out->begin = 0;
   out->end = 1;
   Emitter e(prepared, out);
-  const bool ok = schedule.shape == Shape::kContraction ? lower_contraction(e, schedule, target, why)
+  const bool ok = schedule.shape == Shape::kContraction ? lower_contraction(e, schedule, why)
                                                         : lower_rows(e, schedule, why);
   if (!ok) return false;
   out->body = e.close();

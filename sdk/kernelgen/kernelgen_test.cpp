@@ -1,6 +1,7 @@
 // Generated C++ against the meaning of level 1, for every instruction set of this machine.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <random>
 
 #include "tenon/kernelgen/test_support.h"
@@ -312,6 +313,99 @@ TEST(Rows, ReduceWindow) {
   b.output(b.reduce_window(x, pool3, Fold::kSum, dims(b, {2, 3, 7, 9})));
   check(c);
 }
+
+void dot_case(DType type, int64_t m, int64_t n, int64_t k, bool ta, bool tb, double tolerance) {
+  SCOPED_TRACE(std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k) + (ta ? " a^T" : "") + (tb ? " b^T" : ""));
+  Case c;
+  Builder& b = c.b;
+  const Tensor x = b.input(type, ta ? dims(b, {k, m}) : dims(b, {m, k})), y = b.input(type, tb ? dims(b, {n, k}) : dims(b, {k, n}));
+  const uint32_t ka[] = {ta ? 0u : 1u}, kb[] = {tb ? 1u : 0u};
+  b.output(b.dot(x, y, {}, {}, ka, kb));
+  c.tolerance = tolerance;
+  c.kernels = 1;
+  check(c);
+}
+
+TEST(Contraction, Shapes) {
+  const int64_t shapes[][3] = {{1, 10, 64}, {7, 33, 19}, {64, 64, 64}, {70, 130, 65}, {5, 1, 9}, {13, 8, 1}, {96, 96, 40}};
+  for (auto& s : shapes) {
+    for (int t = 0; t < 4; ++t) dot_case(TENON_F32, s[0], s[1], s[2], t & 1, t & 2, 2e-5);
+  }
+}
+TEST(Contraction, Types) {
+  for (int t = 0; t < 4; ++t) {
+    dot_case(TENON_F64, 70, 33, 21, t & 1, t & 2, 1e-12);
+    dot_case(TENON_F16, 70, 33, 21, t & 1, t & 2, 2e-3);
+    dot_case(TENON_BF16, 13, 40, 21, t & 1, t & 2, 1e-2);
+    dot_case(TENON_I32, 70, 33, 21, t & 1, t & 2, 0);
+  }
+}
+TEST(Contraction, BatchSymbolicEpilogue) {
+  Case c;
+  Builder& b = c.b;
+  const E batch = b.extent(), m = b.extent(), n = b.extent();
+  const Tensor x = b.input(TENON_F32, {batch, m, b.dim(24)}), y = b.input(TENON_F32, {batch, b.dim(24), n});
+  const Tensor bias = b.input(TENON_F32, {n});
+  const uint32_t zero[] = {0}, one[] = {1}, two[] = {2};
+  const Tensor d = b.dot(x, y, zero, zero, two, one);
+  const Tensor s = binary(b, TENON_S_ADD, d, b.broadcast(bias, d.dims, two));
+  b.output(binary(b, TENON_S_MUL, s, unary(b, TENON_S_ERF, s)));
+  c.ext = {3, 17, 37};
+  c.kernels = 1;
+  check(c);
+}
+TEST(Contraction, AttentionHeads) {
+  // [B, S, H * D] split into heads, scores by head: reshapes and transposes disappear into the operands.
+  Case c;
+  Builder& b = c.b;
+  const Tensor q = b.input(TENON_F32, dims(b, {2, 11, 24})), k = b.input(TENON_F32, dims(b, {2, 11, 24}));
+  const uint32_t perm[] = {0, 2, 1, 3};
+  const Tensor qh = b.transpose(b.reshape(q, dims(b, {2, 11, 3, 8})), perm), kh = b.transpose(b.reshape(k, dims(b, {2, 11, 3, 8})), perm);
+  const uint32_t batch[] = {0, 1}, sum[] = {3};
+  const Tensor scores = b.dot(qh, kh, batch, batch, sum, sum);
+  const Tensor v = b.dot(scores, kh, batch, batch, std::array{3u}, std::array{2u});
+  b.output(b.reshape(b.transpose(v, perm), dims(b, {2, 11, 24})));
+  check(c);
+}
+
+void conv_case(std::vector<int64_t> x_dims, std::vector<int64_t> w_dims, WindowDim h, WindowDim v, int64_t groups, bool nhwc) {
+  Case c;
+  Builder& b = c.b;
+  std::vector<E> xd, wd;
+  for (int64_t d : x_dims) xd.push_back(b.dim(d));
+  for (int64_t d : w_dims) wd.push_back(b.dim(d));
+  ConvDims n;
+  n.x_spatial = n.out_spatial = nhwc ? std::vector<uint32_t>{1, 2} : std::vector<uint32_t>{2, 3};
+  n.w_spatial = nhwc ? std::vector<uint32_t>{0, 1} : std::vector<uint32_t>{2, 3};
+  if (nhwc) {
+    n.x_feature = n.out_feature = 3;
+    n.w_in = 2;
+    n.w_out = 3;
+  }
+  const WindowDim window[] = {h, v};
+  auto out = [](int64_t d, const WindowDim& w) { return (d + w.pad_low + w.pad_high - (w.size - 1) * w.dilation - 1) / w.stride + 1; };
+  const int64_t oh = out(x_dims[n.x_spatial[0]], h), ow = out(x_dims[n.x_spatial[1]], v), oc = w_dims[n.w_out];
+  const Tensor x = b.input(TENON_F32, xd), w = b.input(TENON_F32, wd), bias = b.input(TENON_F32, dims(b, {oc}));
+  const Tensor y = b.conv(x, w, n, window, groups, nhwc ? dims(b, {x_dims[0], oh, ow, oc}) : dims(b, {x_dims[0], oc, oh, ow}));
+  ASSERT_TRUE(b.ok()) << b.why();
+  const uint32_t feature[] = {n.out_feature};
+  const Tensor z = binary(b, TENON_S_ADD, y, b.broadcast(bias, y.dims, feature));
+  b.output(binary(b, TENON_S_MAX, z, b.fill(TENON_F32, z.dims, 0)));
+  c.kernels = 1;
+  check(c);
+}
+
+TEST(Convolution, Nchw) {
+  conv_case({2, 3, 9, 11}, {8, 3, 3, 3}, {3, 1, 1, 1}, {3, 1, 1, 1}, 1, false);
+  conv_case({1, 4, 14, 14}, {20, 4, 3, 3}, {3, 2, 1, 1}, {3, 2, 1, 1}, 1, false);
+  conv_case({2, 5, 7, 7}, {9, 5, 1, 1}, {1}, {1}, 1, false);
+  conv_case({1, 4, 10, 12}, {6, 4, 3, 2}, {3, 1, 2, 2, 2}, {2, 1, 0, 1}, 1, false);
+}
+TEST(Convolution, Groups) {
+  conv_case({2, 6, 9, 19}, {8, 3, 3, 3}, {3, 1, 1, 1}, {3, 1, 1, 1}, 2, false);
+  conv_case({1, 6, 9, 33}, {6, 1, 3, 3}, {3, 1, 1, 1}, {3, 1, 1, 1}, 6, false);
+}
+TEST(Convolution, Nhwc) { conv_case({2, 9, 11, 5}, {3, 3, 5, 18}, {3, 1, 1, 1}, {3, 1, 1, 1}, 1, true); }
 
 }  // namespace
 }  // namespace tenon::kernelgen

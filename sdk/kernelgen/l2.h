@@ -41,7 +41,7 @@ enum class N : uint8_t {
   kVar,      // declares mutable dst = args[0]
   kSet,      // dst = args[0], dst declared by kVar
   kLocal,    // declares the local array `ref` of `bits` elements of `type`
-  kTranspose,// local tile dst_ref[lane][row] from rows of memory: see lower.cpp
+  kTranspose,// scratch[args[1] + l * args[2] + r] = memory[args[0] + r * stride + l] for r, l < bits
   kComment,  // text: the stage and part (Init, Step, Merge, Final, Map, Pack) that follows
 };
 
@@ -85,7 +85,7 @@ std::string to_text(const LoopTree& tree);
 struct Prepared;
 
 // Lowers a prepared and scheduled kernel. False: `*why` says what cannot be expressed.
-bool lower(Prepared& prepared, const Schedule& schedule, const Target& target, LoopTree* out, std::string* why);
+bool lower(Prepared& prepared, const Schedule& schedule, LoopTree* out, std::string* why);
 
 }  // namespace tenon::kernelgen
 #endif

@@ -83,7 +83,7 @@ struct Writer {
       case N::kVar: def("var " + v(n.args[0])); break;
       case N::kSet: line("set " + v(n.dst) + " = " + v(n.args[0])); break;
       case N::kLocal: line("local" + std::to_string(n.ref) + " " + std::string(name_of(n.type)) + "[" + std::to_string(n.bits) + "]"); break;
-      case N::kTranspose: line("transpose " + place(n) + " to local" + std::to_string(n.op)); break;
+      case N::kTranspose: line("transpose " + place(n) + " to scratch[" + v(n.args[1]) + " by " + v(n.args[2]) + "]"); break;
       case N::kComment: line("do " + n.text); break;
     }
   }

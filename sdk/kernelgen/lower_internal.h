@@ -83,7 +83,7 @@ class Emitter {
     n.full = full;
     n.dst = value(TENON_I64, 1);
     open();
-    body(Val{n.dst, depth(), true});
+    body(Val{n.dst, depth(), false});
     n.body = close();
     if (add_after) scopes_.back()->nodes->push_back(std::move(n));
   }
@@ -141,7 +141,7 @@ class Emitter {
 };
 
 bool lower_rows(Emitter& e, const Schedule& s, std::string* why);
-bool lower_contraction(Emitter& e, const Schedule& s, const Target& t, std::string* why);
+bool lower_contraction(Emitter& e, const Schedule& s, std::string* why);
 
 // Splits a linear item into axis values, last axis fastest; binds them in the innermost scope.
 void decode(Emitter& e, Val item, const std::vector<uint32_t>& axes);

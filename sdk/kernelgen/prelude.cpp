@@ -81,7 +81,7 @@ std::string Prelude::header() const {
     return s;
   }
   return "typedef signed char i8; typedef unsigned char u8; typedef short i16; typedef unsigned short u16;\n"
-         "typedef int i32; typedef unsigned u32; typedef long long i64; typedef unsigned long long u64;\n"
+         "typedef int i32; typedef unsigned u32; typedef long i64; typedef unsigned long u64;\n"
          "typedef float f32; typedef double f64;\n"
          "#define FN static inline __attribute__((always_inline, unused))\n"
          "#define SEL(T, m, a, b) ((m) ? (T)(a) : (T)(b))\n"
@@ -286,6 +286,28 @@ std::string Prelude::memory_text(std::string_view f, DType t, uint32_t lanes) {
     return "";
   }
   const std::string each = "for (int l = 0; l < " + N + "; ++l) ";
+  if (f == "tile") {
+    // Exchange of halves of pairs at distance 1, 2, 4...: a square is turned over in log2 steps.
+    std::string body = "FN void " + n + "(const " + E + "* p, i64 s, " + E + "* q, i64 d) { ";
+    for (uint32_t r = 0; r < lanes; ++r) body += T + " r" + number(r) + " = *(const " + T + "_u*)(p + s * " + number(r) + "); ";
+    body += T + " t; ";
+    for (uint32_t h = 1; h < lanes; h *= 2) {
+      for (uint32_t r = 0; r < lanes; ++r) {
+        if (r & h) continue;
+        std::string low, high;
+        for (uint32_t l = 0; l < lanes; ++l) {
+          low += ", " + number(l & h ? lanes + l - h : l);
+          high += ", " + number(l & h ? lanes + l : l + h);
+        }
+        const std::string a = "r" + number(r), b = "r" + number(r + h);
+        body += "t = __builtin_shufflevector(" + a + ", " + b + low + "); " + b + " = __builtin_shufflevector(" + a + ", " + b +
+                high + "); " + a + " = t; ";
+      }
+      body += "\n  ";
+    }
+    for (uint32_t r = 0; r < lanes; ++r) body += "*(" + T + "_u*)(q + d * " + number(r) + ") = r" + number(r) + "; ";
+    return body + "}\n";
+  }
   if (f == "ld") return "FN " + T + " " + n + "(const " + E + "* p) { return *(const " + T + "_u*)p; }\n";
   if (f == "st") return "FN void " + n + "(" + E + "* p, " + T + " v) { *(" + T + "_u*)p = v; }\n";
   if (f == "lds") return "FN " + T + " " + n + "(const " + E + "* p, i64 s) { " + T + " r; " + each + "r[l] = p[l * s]; return r; }\n";
@@ -356,7 +378,7 @@ std::string Prelude::need(std::string_view f, DType t, uint32_t lanes) {
     functions_ += "FN " + T + " " + name + "(" + P + " m, " + T + " a, " + T + " b) { return " + m + " ? a : b; }\n";
     return name;
   }
-  static constexpr std::string_view kMemory[] = {"ld", "st", "ldm", "stm", "lds", "ldsm", "stsm", "gam", "scm"};
+  static constexpr std::string_view kMemory[] = {"ld", "st", "ldm", "stm", "lds", "ldsm", "stsm", "gam", "scm", "tile"};
   for (std::string_view m : kMemory) {
     if (f == m) {
       functions_ += expand(memory_text(f, t, lanes), t, lanes);

@@ -162,7 +162,7 @@ constexpr Function kF64[] = {
      "e = $S((x != x) | (y != y), x + y, e); return $S((x == ($F)1) | (y == ($F)0), 1.0, e); }\n"},
     // Arguments beyond 2^20: the quotient by pi/2 modulo 4 from the bits of 2/pi, lane by lane.
     {"reduce1",
-     "FN f64 reduce1_$n(f64 x, i64* quadrant) { static const u64 bits[20] = {TWO_OVER_PI}; u64 b = BITS(u64, x); "
+     "FN f64 reduce1_$n(f64 x, i64* quadrant) { static const u64 bits[20] = {0xa2f9836e4e441529ull, 0xfc2757d1f534ddc0ull, 0xdb6295993c439041ull, 0xfe5163abdebbc561ull, 0xb7246e3a424dd2e0ull, 0x06492eea09d1921cull, 0xfe1deb1cb129a73eull, 0xe88235f52ebb4484ull, 0xe99c7026b45f7e41ull, 0x3991d639835339f4ull, 0x9c845f8bbdf9283bull, 0x1ff897ffde05980full, 0xef2f118b5a0a6d1full, 0x6d367ecf27cb09b7ull, 0x4f463f669e5fea2dull, 0x7527bac7ebe5f17bull, 0x3d0739f78a5292eaull, 0x6bfb5fb11f8d5d08ull, 0x56033046fc7b6babull, 0xf0cfbc209af4361dull}; u64 b = BITS(u64, x); "
      "i64 e = (i64)(b >> 52 & 2047) - 1075; u64 m = (b & 0xfffffffffffffull) | 0x10000000000000ull; "
      "i64 at = e - 2 < 0 ? 0 : e - 2; i64 word = at >> 6; u64 sh = at & 63; u64 w[4]; "
      "for (int i = 0; i < 4; ++i) { u64 lo = word + i + 1 < 20 ? bits[word + i + 1] : 0; "
@@ -210,6 +210,81 @@ constexpr Function kF64[] = {
      "$F q = $S(both, 1.0, ay / ax); q = $S((ay == ($F)0) & (ax == ($F)0), 0.0, q); $F r = @atan(q); "
      "$M left = $B($I, x) < ($I)0; r = $S(left, 3.14159265358979323846 - (r - 1.2246467991473531772e-16), r); "
      "return $S((x != x) | (y != y), x + y, @copysign(r, y)); }\n"},
+    // erf(x) / x over x^2 on [0, 1], and exp(x^2) erfc(x) (1 + 2 x) over (x - 3) / (x + 3) on [1, 28]: Chebyshev fits.
+    {"erfs",
+     "FN $F erfs_$n($F x) { $F z = x * x; $F p = ($F)5.957176147748911404e-11; "
+     "p = p * z + -1.137284885679167367e-9; p = p * z + 1.465977527404743581e-8; "
+     "p = p * z + -1.635031270105469501e-7; p = p * z + 1.646100048412136803e-6; "
+     "p = p * z + -0.00001492559526683118157; p = p * z + 0.0001205533111164271092; "
+     "p = p * z + -0.0008548326980833789905; p = p * z + 0.005223977624818014467; "
+     "p = p * z + -0.02686617064507679325; p = p * z + 0.1128379167095487867; "
+     "p = p * z + -0.3761263890318374806; p = p * z + 1.128379167095512574; return x * p; "
+     "}\n"},
+    {"erfcp",
+     "FN $F erfcp_$n($F x) { $F u = (x - 3.0) / (x + 3.0); "
+     "u = (u - 0.153225806451612903) * 1.53086419753086419753; $F p = ($F)4.345222915646862168e-13; "
+     "p = p * u + -2.451735619265352558e-12; p = p * u + -8.843789421887663535e-12; "
+     "p = p * u + 3.443215261272436164e-11; p = p * u + 1.204364074646901514e-10; "
+     "p = p * u + -3.435197206333450222e-10; p = p * u + -1.459068593427327363e-9; "
+     "p = p * u + 3.732406572005400897e-9; p = p * u + 1.706889440994904293e-8; "
+     "p = p * u + -5.228123657607416922e-8; p = p * u + -1.868551964969990757e-7; "
+     "p = p * u + 9.154675294210946868e-7; p = p * u + 1.31799229512580583e-6; "
+     "p = p * u + -0.00001696334242435611136; p = p * u + 0.00002571290833754416529; "
+     "p = p * u + 0.0002112596422936413278; p = p * u + -0.001558428627282714114; "
+     "p = p * u + 0.005712114428959617271; p = p * u + -0.01364285865726505981; "
+     "p = p * u + 0.01976949081361388504; p = p * u + -0.001068196529363419594; "
+     "p = p * u + -0.09315327640320651947; p = p * u + 1.231516844260439458; $F h = @hi(x); "
+     "$F e = @exp(-(h * h)) * @exp((h - x) * (h + x)); "
+     "return $S(x > ($F)27.3, 0.0, e * p / (1.0 + 2.0 * x)); "
+     "}\n"},
+    {"erf",
+     "FN $F erf_$n($F x) { $F a = @abs(x); $F b = $S(a < ($F)1, 1.0, $S(a > ($F)6.5, 6.5, a)); "
+     "$F r = @copysign(1.0 - @erfcp(b), x); r = $S(a < ($F)1, @erfs($S(a < ($F)1, x, 0.0)), r); return $S(x != x, x, r); }\n"},
+    {"erfc",
+     "FN $F erfc_$n($F x) { $F a = @abs(x); $F b = $S(a < ($F)1, 1.0, $S(a > ($F)28, 28.0, a)); $F r = @erfcp(b); "
+     "r = $S(x < ($F)0, 2.0 - r, r); r = $S(a < ($F)1, 1.0 - @erfs($S(a < ($F)1, x, 0.0)), r); return $S(x != x, x, r); }\n"},
+    // M. Giles's start, then Newton on erf, or on erfc where 1 - |x| is small.
+    {"erf_inv",
+     "FN $F erf_inv_$n($F x) { $F a = @abs(x); $F w = -@log((1.0 - a) * (1.0 + a)); $F v = w - 2.5; "
+     "$F p = 2.81022636e-08 * v + 3.43273939e-07; p = p * v - 3.5233877e-06; p = p * v - 4.39150654e-06; "
+     "p = p * v + 0.00021858087; p = p * v - 0.00125372503; p = p * v - 0.00417768164; p = p * v + 0.246640727; "
+     "p = p * v + 1.50140941; $F s = @sqrt(w) - 3.0; $F q = -0.000200214257 * s + 0.000100950558; "
+     "q = q * s + 0.00134934322; q = q * s - 0.00367342844; q = q * s + 0.00573950773; q = q * s - 0.0076224613; "
+     "q = q * s + 0.00943887047; q = q * s + 1.00167406; q = q * s + 2.83297682; $F y = $S(w < ($F)5, p, q) * a; "
+     "y = $S(y < ($F)6.2, y, 6.2); $F c = 1.0 - a; "
+     "for (int i = 0; i < 3; ++i) { $F f = $S(a < ($F)0.5, @erf(y) - a, c - @erfc(y)); $F d = f * @exp(y * y) * 0.88622692545275801365; "
+     "y = y - d / (1.0 + y * d); } "
+     "y = $S(a == ($F)1, $INF, y); y = $S(a > ($F)1, $NAN, y); y = $S(a == ($F)0, a, y); return $S(x != x, x, @copysign(y, x)); }\n"},
+    // sin(pi x) and cos(pi x) with exact reduction.
+    {"sinpi", "FN $F sinpi_$n($F x) { $F n = @round_even(x + x); $F r = (x - 0.5 * n) * 3.14159265358979323846; "
+              "$F m = n - 4.0 * @floor(n * 0.25); return @sinr(r, @int(m)); }\n"},
+    {"cospi", "FN $F cospi_$n($F x) { $F n = @round_even(x + x); $F r = (x - 0.5 * n) * 3.14159265358979323846; "
+              "$F m = n - 4.0 * @floor(n * 0.25); return @sinr(r, @int(m) + 1); }\n"},
+    // log gamma of x >= 1/2: Stirling's series from 10 on, below it by the product x (x + 1) ... that leads there.
+    // Absolute error 4e-15 near the zeros at 1 and 2.
+    {"lgammap",
+     "FN $F lgammap_$n($F x) { $F p = $B($F, ($I)($B($I, x) & 0)) + 1.0; $F y = x; "
+     "for (int i = 0; i < 10; ++i) { $M low = y < ($F)10; p = $S(low, p * y, p); y = $S(low, y + 1.0, y); } "
+     "$F z = 1.0 / y, w = z * z; "
+     "$F s = 1.7964437236883057e-1 - w * 1.3924322169059011; s = -2.9550653594771241e-2 + w * s; "
+     "s = 6.4102564102564103e-3 + w * s; s = -1.9175269175269175e-3 + w * s; s = 8.4175084175084175e-4 + w * s; "
+     "s = -5.9523809523809524e-4 + w * s; s = 7.9365079365079365e-4 + w * s; s = -2.7777777777777778e-3 + w * s; "
+     "s = (8.3333333333333333e-2 + w * s) * z; $F r = (y - 0.5) * @log(y) - y + 0.91893853320467274178 + s; "
+     "r = r - @log(p); r = $S(y > ($F)1e15, y * (@log(y) - 1.0), r); "
+     "return $S((x == ($F)1) | (x == ($F)2), 0.0, $S(x == $INF, x, r)); }\n"},
+    {"lgamma",
+     "FN $F lgamma_$n($F x) { $M low = x < ($F)0.5; $F r = @lgammap($S(low, 1.0 - x, x)); "
+     "$F s = @abs(@sinpi(x)); $F q = 1.14472988584940017414 - @log(s) - r; q = $S(@floor(x) == x, $INF, q); "
+     "q = $S(@abs(x) < ($F)1e-10, -@log(@abs(x)), q); r = $S(low, q, r); "
+     "return $S(x != x, x, $S(x == -$INF, $INF, r)); }\n"},
+    {"digamma",
+     "FN $F digamma_$n($F x) { $M low = x < ($F)0.5; $F y = $S(low, 1.0 - x, x); $F r = y * 0.0; r = $S(y == $INF, 0.0, r); "
+     "for (int i = 0; i < 10; ++i) { $M small = y < ($F)10; r = $S(small, r - 1.0 / y, r); y = $S(small, y + 1.0, y); } "
+     "$F w = 1.0 / (y * y); $F s = 8.3333333333333333e-2; s = -2.1092796092796093e-2 + w * s; s = 7.5757575757575758e-3 + w * s; "
+     "s = -4.1666666666666667e-3 + w * s; s = 3.9682539682539683e-3 + w * s; s = -8.3333333333333333e-3 + w * s; "
+     "s = 8.3333333333333333e-2 + w * s; r = r + @log(y) - 0.5 / y - w * s; "
+     "$F c = 3.14159265358979323846 * @cospi(x) / @sinpi(x); r = $S(low, r - c, r); "
+     "r = $S((x <= ($F)0) & (@floor(x) == x), $NAN, r); return $S(x != x, x, r); }\n"},
     {"round_even0",
      "FN $F round_even0_$n($F x) { $F a = @abs(x); $F r = (a + 4503599627370496.0) - 4503599627370496.0; "
      "return $S(a < ($F)4503599627370496.0, @copysign(r, x), x); }\n"},

@@ -26,6 +26,7 @@ class Flattener {
   explicit Flattener(Prepared& out) : o_(out), k_(out.kernel), p_(out.kernel.pool) {}
 
   void run() {
+    one_sided_contractions();
     lay_out_temps();
     unify_inner_axes();
     for (Stage& s : k_.stages) flatten(s);
@@ -36,6 +37,26 @@ class Flattener {
   }
 
  private:
+  // A contraction with one free side (a matrix times a vector, a depthwise convolution) is a sum of products.
+  void one_sided_contractions() {
+    for (Stage& s : k_.stages) {
+      if (s.kind != StageKind::kContract) continue;
+      bool only_a = false, only_b = false;
+      for (uint32_t axis : s.space) {
+        const bool a = p_.uses_axis(s.a, axis), b = p_.uses_axis(s.b, axis);
+        only_a |= a && !b;
+        only_b |= b && !a;
+      }
+      if (only_a && only_b) continue;
+      const DType t = p_.type(s.a);
+      s.kind = StageKind::kReduce;
+      s.init = {p_.number(0, t)};
+      s.step = {p_.op(TENON_S_ADD, {p_.state(0, t), p_.op(TENON_S_MUL, {s.a, s.b})})};
+      s.merge = {p_.op(TENON_S_ADD, {p_.state(0, t), p_.state(1, t)})};
+      s.a = s.b = kNone;
+    }
+  }
+
   // Temps lose their lead dims, or become the output whose memory they share.
   void lay_out_temps() {
     o_.temp_elements.assign(k_.buffers.size(), kNone);

@@ -308,8 +308,8 @@ class Text {
       case N::kSet: line(v(n.dst) + " = " + v(n.args[0]) + ";"); break;
       case N::kLocal: line(p_.memory_type(n.type) + " l" + std::to_string(n.ref) + "[" + std::to_string(n.bits) + "] " + (opencl_ ? "" : "__attribute__((aligned(64)))") + ";"); break;
       case N::kTranspose:
-        line(p_.need("tile", n.type, static_cast<uint32_t>(n.bits)) + "(" + pointer(n, true) + ", " + v(n.stride) + ", l" +
-             std::to_string(n.op) + ", " + v(n.args[1]) + ", " + v(n.args[2]) + ");");
+        line(p_.need("tile", n.type, static_cast<uint32_t>(n.bits)) + "(" + pointer(n, true) + ", " + v(n.stride) + ", ((" +
+             p_.memory_type(n.type) + "*)scratch) + " + v(n.args[1]) + ", " + v(n.args[2]) + ");");
         break;
       case N::kComment: line("// " + n.text); break;
     }

@@ -1,0 +1,193 @@
+#include <algorithm>
+
+#include "tenon/kernelgen/contraction.h"
+#include "tenon/kernelgen/schedule.h"
+
+namespace tenon::kernelgen {
+
+uint32_t lanes_of(const Kernel& k, const Target& t);
+
+bool plain_load(const Pool& p, E e, DType acc) {
+  return p.at(e).kind == X::kLoad && p.arg(e, 0) == kNone && p.type(e) == acc;
+}
+
+bool chain(Pool& p, E offset, std::vector<uint32_t>* axes, E* step, E* rest) {
+  std::vector<E> c;
+  if (!p.affine(offset, *axes, &c, rest)) return false;
+  // Innermost first: the axis whose coefficient is the step, then each that continues where the last ended.
+  std::vector<uint32_t> order;
+  std::vector<bool> used(axes->size());
+  for (size_t first = 0; first < axes->size(); ++first) {
+    order = {static_cast<uint32_t>(first)};
+    std::fill(used.begin(), used.end(), false);
+    used[first] = true;
+    E next = p.mul(c[first], p.axes()[(*axes)[first]].extent);
+    for (bool found = true; found && order.size() < axes->size();) {
+      found = false;
+      for (size_t i = 0; i < axes->size() && !found; ++i) {
+        if (used[i] || c[i] != next) continue;
+        found = used[i] = true;
+        order.push_back(static_cast<uint32_t>(i));
+        next = p.mul(next, p.axes()[(*axes)[i]].extent);
+      }
+    }
+    if (order.size() == axes->size()) {
+      *step = c[first];
+      std::vector<uint32_t> sorted;
+      for (size_t i = order.size(); i-- > 0;) sorted.push_back((*axes)[order[i]]);
+      *axes = sorted;
+      return true;
+    }
+  }
+  return false;
+}
+
+namespace {
+
+int64_t likely(const Pool& p, E e) {
+  std::vector<int64_t> ext;
+  for (const Extent& x : p.extents()) ext.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 256));
+  return std::max<int64_t>(1, p.evaluate(e, ext));
+}
+
+E coefficient(Pool& p, E offset, uint32_t axis) {
+  std::vector<E> c;
+  E rest;
+  const uint32_t axes[] = {axis};
+  return p.affine(offset, axes, &c, &rest) ? c[0] : kNone;
+}
+
+// All accesses of the epilogue walk (outer, inner) like one axis, or not at all.
+bool epilogue_walks_as_one(Pool& p, const Stage& s, uint32_t outer, uint32_t inner) {
+  std::vector<E> offsets, loads;
+  for (E e : s.final) p.loads(e, &loads);
+  for (E l : loads) {
+    if (p.arg(l, 0) != kNone) return false;
+    offsets.push_back(p.arg(l, 2));
+  }
+  for (const View& v : s.store) offsets.push_back(v.index[0]);
+  for (E off : offsets) {
+    const E o = coefficient(p, off, outer), i = coefficient(p, off, inner);
+    if (o == kNone || i == kNone || o != p.mul(i, p.axes()[inner].extent)) return false;
+  }
+  // Values must not use the axes themselves.
+  std::vector<E> todo = s.final;
+  while (!todo.empty()) {
+    const E e = todo.back();
+    todo.pop_back();
+    if (e == kNone || p.at(e).kind == X::kLoad) continue;
+    if (p.at(e).kind == X::kAxis && (p.at(e).ref == outer || p.at(e).ref == inner)) return false;
+    for (E a : p.args(e)) todo.push_back(a);
+  }
+  return true;
+}
+
+}  // namespace
+
+bool schedule_contraction(Kernel& k, const Target& t, Schedule* out, std::string* why) {
+  Pool& p = k.pool;
+  if (k.stages.size() != 1 || k.stages[0].kind != StageKind::kContract) {
+    *why = "a contraction runs with its epilogue only";
+    return false;
+  }
+  const Stage& st = k.stages[0];
+  Schedule s;
+  s.shape = Shape::kContraction;
+  s.lanes = lanes_of(k, t);
+  std::vector<uint32_t> only_a, only_b;
+  for (uint32_t axis : st.space) {
+    const bool a = p.uses_axis(st.a, axis), b = p.uses_axis(st.b, axis);
+    if (a && !b) only_a.push_back(axis);
+    if (b && !a) only_b.push_back(axis);
+  }
+  if (only_a.empty() || only_b.empty()) {
+    *why = "a contraction with one free side is a reduction";
+    return false;
+  }
+  const E store = st.store[0].index[0];
+  auto unit = [&](const std::vector<uint32_t>& list) {
+    for (uint32_t axis : list) {
+      if (p.is_const(coefficient(p, store, axis), 1)) return axis;
+    }
+    return ~0u;
+  };
+  uint32_t column = unit(only_b);
+  if (column == ~0u && unit(only_a) != ~0u) {
+    s.swapped = true;
+    std::swap(only_a, only_b);
+    column = unit(only_b);
+  }
+  if (column == ~0u) column = only_b.back();
+  s.columns = {column};
+  const E a = s.swapped ? st.b : st.a, b = s.swapped ? st.a : st.b;
+  const DType acc = p.type(a);
+
+  const bool plain_b = plain_load(p, b, acc);
+  E step = kNone, rest = kNone;
+  const bool unit_b = plain_b && p.is_const(coefficient(p, p.arg(b, 2), column), 1);
+  for (uint32_t outer : only_b) {
+    if (outer != column && s.columns.size() == 1 && !unit_b && epilogue_walks_as_one(p, st, outer, column)) {
+      s.columns = {outer, column};
+    }
+    // A guarded or strided operand is packed anyway; a plain one with two column axes too when one alone is short.
+    if (outer != column && s.columns.size() == 1 && unit_b && likely(p, p.axes()[column].extent) < 4 * int64_t{s.lanes} &&
+        epilogue_walks_as_one(p, st, outer, column)) {
+      s.columns = {outer, column};
+    }
+  }
+  uint32_t row = only_a[0];
+  for (uint32_t axis : only_a) {
+    if (likely(p, p.axes()[axis].extent) > likely(p, p.axes()[row].extent)) row = axis;
+  }
+  s.rows = {row};
+
+  E columns = p.integer(1);
+  for (uint32_t c : s.columns) columns = p.mul(columns, p.axes()[c].extent);
+  const E rows = p.axes()[row].extent;
+  const auto n = p.value(columns);
+  const bool vectors = s.lanes > 1;
+  s.mr = vectors ? (t.registers >= 32 ? 6 : 4) : 4;
+  s.nr = vectors ? (t.registers >= 32 ? 4 : 2) : 4;
+  if (t.isa == "avx2") s.mr = 6;
+  // Narrow results take fewer vectors; panels of equal width waste least.
+  const int64_t wide = n ? *n : likely(p, columns);
+  const int64_t need = (wide + s.lanes - 1) / s.lanes;
+  if (need < s.nr) s.nr = static_cast<uint32_t>(need);
+  if (n && need > s.nr) {
+    for (uint32_t nr = s.nr; nr >= 2 && nr + 1 >= s.nr; --nr) {
+      if (need % nr == 0) {
+        s.nr = nr;
+        break;
+      }
+    }
+  }
+  if (const auto m = p.value(rows); m && *m < s.mr) s.mr = static_cast<uint32_t>(std::max<int64_t>(1, *m));
+
+  std::vector<uint32_t> order = st.reduce;
+  const bool chain_a = plain_load(p, a, acc) && chain(p, p.arg(a, 2), &order, &step, &rest);
+  if (!vectors) {
+    s.row_block = s.mr;
+    s.grain = 16;
+    *out = s;
+    return true;
+  }
+  const bool aligned = n && *n % (int64_t{s.nr} * s.lanes) == 0;
+  const bool direct = unit_b && s.columns.size() == 1 && (aligned || t.isa == "avx512");
+  s.pack_b = !direct || (likely(p, rows) >= 64 && (p.value(rows) || direct));
+  if (direct && !p.value(rows)) s.pack_b = likely(p, rows) >= 64;
+  if (s.pack_b) {
+    s.pack_a = !chain_a;
+    s.row_block = std::max<int64_t>(s.mr, 192 / s.mr * s.mr);
+    // Contiguous along the reduction instead of along columns: whole square tiles are turned over in registers.
+    if (plain_b && s.columns.size() == 1 && !unit_b && acc == TENON_F32 && !st.reduce.empty()) {
+      std::vector<uint32_t> k_order = s.pack_a ? st.reduce : order;
+      s.transpose_b = p.is_const(coefficient(p, p.arg(b, 2), k_order.back()), 1) && coefficient(p, p.arg(b, 2), column) != kNone;
+    }
+  } else {
+    s.row_block = int64_t{s.mr} * 8;
+  }
+  *out = s;
+  return true;
+}
+
+}  // namespace tenon::kernelgen
