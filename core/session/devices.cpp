@@ -114,6 +114,13 @@ Result<dispatch::Candidates> candidates_for(std::string_view device, bool no_fal
       log_warning("dispatch", "device {} is left out: {}", kind, found.status().text());
     }
   }
+  // The last resort is all there is: better said now than node by node.
+  if (out.devices.empty()) {
+    Result<std::shared_ptr<runtime::Device>> last = find_device(kLastResort);
+    if (!last.ok()) {
+      return error(TENON_NOT_FOUND, "T0502", "no device is enabled that could run a model:{}", devices_left_out());
+    }
+  }
   out.no_fallback = no_fallback && !out.devices.empty();
   add_fallback(kLastResort, &out);
   return out;

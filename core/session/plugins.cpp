@@ -35,7 +35,9 @@ std::vector<std::string> left_out(std::string_view kind, std::string_view name) 
   std::vector<std::string> lines;
   for (const auto& candidate : PluginHost::process().candidates()) {
     if (candidate->state != host::State::kOff && candidate->state != host::State::kFailed) continue;
-    if (provides(*candidate, kind, name)) lines.push_back(fmt::format("plugin {}: {}", quoted(candidate->name()), candidate->reason()));
+    if (!provides(*candidate, kind, name)) continue;
+    const std::string_view way_back = candidate->state == host::State::kOff ? " (take that back to get it)" : "";
+    lines.push_back(fmt::format("plugin {}: {}{}", quoted(candidate->name()), candidate->reason(), way_back));
   }
   return lines;
 }
