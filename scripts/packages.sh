@@ -12,7 +12,7 @@ TENON_TEST_PACKAGES=(
   pocl-opencl-icd ocl-icd-opencl-dev opencl-c-headers ocl-icd-libopencl1
 )
 # Pinned: a test tool that changes under us is no test tool.
-TENON_TEST_PYTHON=(lit==18.1.8 numpy==2.4.6)
+TENON_TEST_PYTHON=(lit==18.1.8 numpy==2.4.6 onnx==1.23.2)
 
 # Installs the Debian packages that are missing; says nothing when none is.
 install_packages() {

@@ -27,7 +27,7 @@ inline constexpr size_t kMaxKnownElements =
 inline constexpr size_t kMaxProblems = 20;  // listed in one error
 inline constexpr size_t kMaxListed = 8;     // node names listed for one unknown op
 // Opset versions of ai.onnx that the importers were written for.
-inline constexpr int64_t kOldestOpset = 6;
+inline constexpr int64_t kOldestOpset = 1;
 inline constexpr int64_t kNewestOpset = 28;
 
 }  // namespace tenon::onnx
