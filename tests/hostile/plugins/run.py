@@ -216,7 +216,7 @@ def group_7():
             cache = folder / "cache"
             environment = {"TENON_CACHE_DIR": str(cache)}
             subprocess.run([TENON, *run], cwd=folder, env={**os.environ, **environment}, capture_output=True, check=True)
-            entries = [p for p in cache.rglob("*") if p.is_file() and "/object/" in str(p)]
+            entries = [p for p in cache.rglob("*") if p.is_file() and "/v1/cpu-" in str(p)]
             if not entries:
                 raise RuntimeError("the run left no cached object")
             for entry in entries:
