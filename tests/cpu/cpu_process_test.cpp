@@ -1,5 +1,5 @@
-// Warm starts and instruction sets of the cpu device. The test starts itself as a child for each case: the
-// environment is read once a process, and so is the compiler library opened.
+// Warm starts and instruction sets of the cpu device. The test starts itself as a child for each
+// case: the environment is read once a process, and so is the compiler library opened.
 #include <gtest/gtest.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,8 @@
 
 namespace {
 
-// ---- The child -------------------------------------------------------------------------------------------------
+// ---- The child
+// -------------------------------------------------------------------------------------------------
 
 bool mapped(const char* name) {
   FILE* maps = fopen("/proc/self/maps", "r");
@@ -63,20 +64,24 @@ int child(const char* device) {
   }
   if (!model.compile({.device = device}, &program).ok() || !program.info(&info).ok() ||
       !program.bind(&binding).ok() ||
-      !binding.input(tenon::view(model_info.inputs[0].name), tenon::ArrayView::of(image, dims)).ok() ||
-      !binding.run().ok() || !binding.output(tenon::view(model_info.outputs[0].name), &scores).ok()) {
+      !binding.input(tenon::view(model_info.inputs[0].name), tenon::ArrayView::of(image, dims))
+           .ok() ||
+      !binding.run().ok() ||
+      !binding.output(tenon::view(model_info.outputs[0].name), &scores).ok()) {
     return complain();
   }
   const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
-  printf("ms %.3f\ncompiled %d\ncached %d\ncompiler %d\n", ms.count(), static_cast<int>(info.kernels_compiled),
-         static_cast<int>(info.kernels_from_cache), mapped("libtenon-clang") ? 1 : 0);
+  printf("ms %.3f\ncompiled %d\ncached %d\ncompiler %d\n", ms.count(),
+         static_cast<int>(info.kernels_compiled), static_cast<int>(info.kernels_from_cache),
+         mapped("libtenon-clang") ? 1 : 0);
   for (float score : scores.as<float>()) {
     printf("score %.9g\n", static_cast<double>(score));
   }
   return 0;
 }
 
-// ---- The parent ------------------------------------------------------------------------------------------------
+// ---- The parent
+// ------------------------------------------------------------------------------------------------
 
 struct Outcome {
   int status = -1;
@@ -98,8 +103,8 @@ class CpuProcess : public testing::Test {
   Outcome run(const std::string& device, const std::string& environment = "") {
     char self[4096] = {};
     EXPECT_GT(readlink("/proc/self/exe", self, sizeof self - 1), 0);
-    const std::string command =
-        "TENON_CACHE_DIR='" + cache_ + "' " + environment + " '" + self + "' --child " + device + " 2>&1";
+    const std::string command = "TENON_CACHE_DIR='" + cache_ + "' " + environment + " '" + self +
+                                "' --child " + device + " 2>&1";
     Outcome out;
     FILE* pipe = popen(command.c_str(), "r");
     char line[4096];
@@ -147,7 +152,8 @@ TEST_F(CpuProcess, EveryInstructionSetAgreesWithTheReference) {
     ASSERT_EQ(cpu.scores.size(), reference.scores.size());
     EXPECT_GT(cpu.compiled, 0) << "sets share no code";
     for (size_t i = 0; i < cpu.scores.size(); ++i) {
-      EXPECT_NEAR(cpu.scores[i], reference.scores[i], 1e-4 * (1 + std::fabs(reference.scores[i]))) << isa;
+      EXPECT_NEAR(cpu.scores[i], reference.scores[i], 1e-4 * (1 + std::fabs(reference.scores[i])))
+          << isa;
     }
   }
 }
