@@ -254,6 +254,8 @@ Val Emitter::load_at(Space space, uint32_t ref, DType t, Val at, uint32_t n, V m
 }
 
 void Emitter::store_at(Space space, uint32_t ref, DType t, Val at, Val v, V m, V stride) {
+  // An index vector may be narrower than the memory it goes to (iota).
+  if (t == TENON_I64) v = as_type(v, t);
   Node node;
   node.kind = N::kStore;
   node.space = space;

@@ -472,10 +472,11 @@ std::string Prelude::need_convert(DType from, DType to, uint32_t lanes, bool wra
   if (wrap) {
     // Modulo 2^n: what is left after whole multiples of 2^64 are taken out.
     const std::string D = type(TENON_F64, lanes);
-    const std::string fl = need("floor", TENON_F64, lanes), tr = need("trunc", TENON_F64, lanes);
-    emit(D + " d = " + tr + "(" + cast(D, "a") + "); " + D + " q = " + fl + "(d * 0x1p-64); d = d - q * 0x1p64; " + D +
-         " z = SEL(" + D + ", d - d == (" + D + ")0.0, d, (" + D + ")0.0); z = SEL(" + D + ", z >= (" + D + ")0x1p63, z - 0x1p64, z); return " +
-         cast(R, cast(type(TENON_I64, lanes), "z")) + ";");
+    // Towards zero, so that the rest of a small negative number is itself and not rounded to 2^64.
+    const std::string tr = need("trunc", TENON_F64, lanes);
+    emit(D + " d = " + tr + "(" + cast(D, "a") + "); " + D + " q = " + tr + "(d * 0x1p-64); d = d - q * 0x1p64; " + D +
+         " z = SEL(" + D + ", d - d == (" + D + ")0.0, d, (" + D + ")0.0); z = SEL(" + D + ", z >= (" + D + ")0x1p63, z - 0x1p64, z); z = SEL(" +
+         D + ", z < (" + D + ")-0x1p63, z + 0x1p64, z); return " + cast(R, cast(type(TENON_I64, lanes), "z")) + ";");
     return name;
   }
   const bool s = is_signed(to);

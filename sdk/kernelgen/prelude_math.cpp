@@ -155,7 +155,7 @@ constexpr Function kF64[] = {
      "q = $S(@abs(q) < ($F)1.0, q, 0.0); $F e = @exp(p); e = $S(e - e == ($F)0, e + e * q, e); "
      "e = $S(a == ($F)0, $S(y < ($F)0, $INF, 0.0), e); e = $S(a == $INF, $S(y < ($F)0, 0.0, $INF), e); "
      "$M whole = (@abs(y) >= ($F)0x1p53) | (@round_even(y) == y); "
-     "$F half = y * 0.5; $M odd = whole & (@abs(y) < ($F)0x1p53) & (@round_even(half) != half); "
+     "$F halved = y * 0.5; $M odd = whole & (@abs(y) < ($F)0x1p53) & (@round_even(halved) != halved); "
      "$M negative = $B($I, x) < ($I)0; e = $S(negative & odd, -e, e); "
      "e = $S((x < ($F)0) & (a != $INF) & (whole == 0), $NAN, e); "
      "e = $S((a == ($F)1) & (@abs(y) == $INF), 1.0, e); "
