@@ -5,6 +5,9 @@
 #include <random>
 
 #include "tenon/kernelgen/test_support.h"
+#ifdef TENON_TEST_OPENCL
+#include "tenon/kernelgen/test_opencl.h"
+#endif
 
 namespace tenon::kernelgen {
 namespace {
@@ -56,6 +59,19 @@ double random_value(DType t, const Case& c, std::mt19937& rng) {
   return u(rng);
 }
 
+void compare(const Data& got_data, const std::vector<double>& meaning, double tolerance, uint32_t b) {
+  double scale = 0;
+  for (double v : meaning) scale = std::isfinite(v) ? std::max(scale, std::fabs(v)) : scale;
+  for (size_t i = 0; i < got_data.size(); ++i) {
+    const double got = got_data.get(i), want = meaning[i];
+    if (std::isnan(want) || std::isinf(want)) {
+      ASSERT_TRUE(std::isnan(want) ? std::isnan(got) : got == want) << "buffer " << b << " element " << i << ": " << got << ", not " << want;
+    } else {
+      ASSERT_NEAR(got, want, tolerance * std::max(scale, 1e-30)) << "buffer " << b << " element " << i;
+    }
+  }
+}
+
 void check(Case& c) {
   ASSERT_TRUE(c.b.ok()) << c.b.why();
   const Kernel program = c.b.take_program();
@@ -76,6 +92,20 @@ void check(Case& c) {
     for (size_t i = 0; i < d.size(); ++i) meaning.back().push_back(d.get(i));
   }
   testing::Oracle(program, c.ext, &meaning).run();
+#ifdef TENON_TEST_OPENCL
+  static testing::OpenCl opencl;
+  if (opencl.present()) {
+    SCOPED_TRACE("opencl");
+    std::vector<Data> memory = input;
+    std::string reason;
+    ASSERT_TRUE(opencl.run(program, c.ext, &memory, &reason)) << reason;
+    for (uint32_t b = 0; b < program.buffers.size(); ++b) {
+      if (program.buffers[b].role != Role::kOut) continue;
+      compare(memory[b], meaning[b], c.tolerance, b);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
+#endif
   for (const Target& target : targets()) {
     SCOPED_TRACE(target.isa);
     Session s;
@@ -89,16 +119,8 @@ void check(Case& c) {
       for (uint32_t b = 0; b < program.buffers.size(); ++b) {
         if (program.buffers[b].role != Role::kOut) continue;
         ASSERT_EQ(memory[b].bytes, first[b].bytes) << "buffer " << b << " depends on the split";
-        double scale = 0;
-        for (double v : meaning[b]) scale = std::isfinite(v) ? std::max(scale, std::fabs(v)) : scale;
-        for (size_t i = 0; i < memory[b].size(); ++i) {
-          const double got = memory[b].get(i), want = meaning[b][i];
-          if (std::isnan(want) || std::isinf(want)) {
-            ASSERT_TRUE(std::isnan(want) ? std::isnan(got) : got == want) << "buffer " << b << " element " << i << ": " << got << ", not " << want;
-          } else {
-            ASSERT_NEAR(got, want, c.tolerance * std::max(scale, 1e-30)) << "buffer " << b << " element " << i;
-          }
-        }
+        compare(memory[b], meaning[b], c.tolerance, b);
+        if (::testing::Test::HasFatalFailure()) return;
       }
     }
   }
