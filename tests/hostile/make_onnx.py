@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The hostile corpus of models, weights and inputs: groups 1 to 4 and 9, and broken .npy files.
 
-    python3 tests/hostile/make_onnx.py FOLDER      writes every case below FOLDER and lists them
+    python3 tests/hostile/make_onnx.py FOLDER          writes every case below FOLDER and lists them
+    python3 tests/hostile/make_onnx.py --seeds FOLDER  writes small models for a fuzzer
 
 cases() is the table that run.py walks. Each case has its outcome:
 
@@ -12,6 +13,7 @@ cases() is the table that run.py walks. Each case has its outcome:
 """
 import os
 import pathlib
+import re
 import socket
 import stat
 import sys
@@ -476,7 +478,8 @@ def calls():
     turned = floats(1, 4, 2, 5, 3, 6)
     yield call("128-fortran", "OK", array("<f4", [2, 3], turned, fortran=True),
                outputs={"y": doubled})
-    # Indices that only a run knows are clamped, which is safe; an op that can refuse them comes later.
+    # Indices that only a run knows are clamped, which is safe; an op that can refuse them comes
+    # later.
     for name, index, expect in (("2-40", 1 << 40, "E"), ("min", MIN64, "E"), ("minus-2", -2, "OK"),
                                 ("minus-3", -3, "E"), ("2", 2, "E")):
         gather = simple([node("Gather", ["x", "i"], ["y"])],
@@ -574,7 +577,19 @@ def write(case, folder):
         make(path)
 
 
+def write_seeds(folder):
+    """Small models, one file each, for fuzzers to start from."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for case in cases():
+        body = next((b for n, b in case.files.items() if n.endswith(".onnx")), None)
+        if isinstance(body, bytes) and len(body) < 2048 and not re.search("cut|flip", case.name):
+            (folder / f"{case.name}.onnx").write_bytes(body)
+
+
 if __name__ == "__main__":
+    if len(sys.argv) == 3 and sys.argv[1] == "--seeds":
+        write_seeds(pathlib.Path(sys.argv[2]))
+        sys.exit()
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     for each in cases():

@@ -1,0 +1,32 @@
+// libFuzzer target: reading and importing any bytes against the real host. What is accepted must verify; what is
+// refused must be told.
+#include <cstdlib>
+
+#include <tenon/cpp/session.hpp>
+
+#include "importer.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace tenon;
+  using namespace tenon::onnx;
+  static const bool kOpen = [] {
+    static Session session;
+    return session.open().ok();
+  }();
+  if (!kOpen) std::abort();
+  const Blob file = Blob::bytes(data, size);
+  const std::span<const std::byte> bytes = blob_bytes(file.get());
+  Source source;
+  source.name = "fuzz.onnx";
+  source.file = file.get();
+  source.bytes = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  ModelProto model;
+  Problems problems;
+  Graph graph;
+  if (parse_model(source.bytes, &model, &problems) && import_model(model, source, &problems, &graph)) {
+    if (graph_api().verify(graph_api().self, graph.get()) != TENON_OK) std::abort();
+  } else if (problems.empty()) {
+    std::abort();
+  }
+  return 0;
+}
