@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <memory>
 
@@ -196,8 +197,14 @@ double tolerance_of(const tenon_op_def_t& def, tenon_dtype_t dtype) {
   return factor * (dtype == TENON_F32 ? 4e-6 : dtype == TENON_F64 ? 1e-12 : is_float(dtype) ? 2e-2 : 0);
 }
 
+// How many programs ran on the device that was asked for, and how many had to go elsewhere.
+struct Tally {
+  int whole = 0, elsewhere = 0;
+};
+
 // What is wrong, or nothing.
-std::string run(const Session& session, const tenon_op_def_t& def, const Example& example, std::string_view device) {
+std::string run(const Session& session, const tenon_op_def_t& def, const Example& example, std::string_view device,
+                Tally* tally) {
   Graph graph;
   if (!build(def, example, &graph).ok()) return failure_text();
   Model model;
@@ -205,6 +212,14 @@ std::string run(const Session& session, const tenon_op_def_t& def, const Example
   Program program;
   // Without passes: constant inputs and folds would leave the device nothing.
   if (!model.compile({.device = device, .pipeline = "none"}, &program).ok()) return failure_text();
+  tenon_program_info_t info;
+  if (!program.info(&info).ok()) return failure_text();
+  std::string placement;
+  if (!program.placement(&placement).ok()) return failure_text();
+  const std::string only = cat("\"devices\":[{\"device\":\"", device);
+  const size_t first = placement.find(only), nodes = placement.find("\"nodes\":[");
+  const bool whole = first != std::string::npos && placement.find("{\"device\"", first + only.size()) >= nodes;
+  ++(whole ? tally->whole : tally->elsewhere);
   Binding binding;
   if (!program.bind(&binding).ok()) return failure_text();
   std::vector<std::vector<std::byte>> data;
@@ -242,11 +257,34 @@ TEST_P(OnDevice, ExamplesComeTrue) {
                                }),
             TENON_OK);
   ASSERT_GE(ops.size(), 80u);
+  Tally tally;
   for (const tenon_op_def_t* def : ops) {
     for (uint32_t i = 0; i < def->example_count; ++i) {
       const Example example = Reader(view(def->examples[i])).example();
-      EXPECT_EQ(run(session, *def, example, GetParam()), "") << view(def->examples[i]) << " on " << GetParam();
+      EXPECT_EQ(run(session, *def, example, GetParam(), &tally), "") << view(def->examples[i]) << " on " << GetParam();
     }
+  }
+  RecordProperty("whole", tally.whole);
+  RecordProperty("elsewhere", tally.elsewhere);
+  EXPECT_GT(tally.whole, 100) << tally.elsewhere << " examples had to run elsewhere";
+}
+
+// The values of NumPy and ONNX: larger shapes and odder numbers than the examples.
+TEST_P(OnDevice, ValuesAgree) {
+  Session session;
+  ASSERT_TRUE(session.open().ok()) << failure_text();
+  std::ifstream file(TENON_VALUE_CASES);
+  ASSERT_TRUE(file.good()) << TENON_VALUE_CASES;
+  // A tenth of a second goes into each program that sim compiles, so it gets one of four.
+  const size_t step = std::string_view(GetParam()) == "sim" ? 4 : 1;
+  size_t count = 0;
+  Tally tally;
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line[0] == '#' || count++ % step != 0) continue;
+    const Example example = Reader(line).example();
+    const tenon_op_def_t* def = nullptr;
+    ASSERT_EQ(registry().op_find(registry().self, intern(example.op), 0, &def), TENON_OK) << line;
+    EXPECT_EQ(run(session, *def, example, GetParam(), &tally), "") << line << " on " << GetParam();
   }
 }
 
