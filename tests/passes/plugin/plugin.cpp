@@ -1,0 +1,48 @@
+// Passes that go wrong in every way the manager answers, for tests/passes/wrong.test.
+#include <tenon/cpp/pass.hpp>
+
+namespace {
+
+using tenon::Builder;
+using tenon::Node;
+using tenon::PassContext;
+using tenon::Status;
+using tenon::Value;
+
+// add(x, y) becomes add(y, x), for ever.
+Status flip(Builder& builder, const Node& node, std::vector<Value>* out) {
+  *out = {builder.build("add", {node.operand(1), node.operand(0)})};
+  return {};
+}
+// A result of another type.
+Status wrong_type(Builder& builder, const Node&, std::vector<Value>* out) {
+  *out = {builder.scalar(TENON_F32, 1)};
+  return {};
+}
+Status refuse(tenon_graph_t*, const PassContext&) { return tenon::fail(TENON_INTERNAL, "T0405: it never works"); }
+Status nothing(tenon_graph_t*, const PassContext& context) {
+  context.count("looked");
+  return {};
+}
+
+constexpr std::string_view kGraph = R"(tenon.tir 1
+graph @g(%x: f32[2]) -> (y: f32[2]) {
+  yield %x
+}
+)";
+constexpr tenon_rewrite_t kFlip[] = {tenon::rewrite<flip>("flip", "add")};
+constexpr tenon_rewrite_t kWrong[] = {tenon::rewrite<wrong_type>("shrink", "add")};
+constexpr tenon_str_t kLooked[] = {tenon::str("looked")};
+
+constexpr auto kEndless = tenon::pass("endless", "Never settles.").example(kGraph, kGraph).rewrites(kFlip);
+constexpr auto kMistyped = tenon::pass("mistyped", "Builds another type.").example(kGraph, kGraph).rewrites(kWrong);
+constexpr auto kRefusing = tenon::pass("refusing", "Fails.").example(kGraph, kGraph).run<refuse>();
+constexpr auto kNeedy =
+    tenon::pass("needy", "Requires folded.").example(kGraph, kGraph).statistics(kLooked).needs("folded").run<nothing>();
+constexpr const tenon_pass_def_t* kPasses[] = {&kEndless.def, &kMistyped.def, &kRefusing.def, &kNeedy.def};
+constexpr tenon_passes_t kTable = {sizeof(tenon_passes_t), nullptr, kPasses, std::size(kPasses)};
+constexpr tenon_interface_t kInterfaces[] = {tenon::offer(TENON_PASS_ID, kTable)};
+
+}  // namespace
+
+TENON_PLUGIN("wrong-passes", "0.1.0", kInterfaces)
