@@ -10,7 +10,7 @@ build = pathlib.Path(lit_config.params.get("build", root / "build")).resolve()
 config.name = "tenon"
 config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".tir", ".test"]
-config.excludes = ["hostile", "models", "out_of_tree", "plugin", "Inputs"]
+config.excludes = ["hostile", "models", "out_of_tree", "plugin", "plugins", "abi", "random", "Inputs"]
 config.test_source_root = str(root / "tests")
 config.test_exec_root = str(build / "tests" / "lit")
 
@@ -24,6 +24,7 @@ for name in ("ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "L
 
 config.substitutions.append(("%root", str(root)))
 config.substitutions.append(("%build", str(build)))
+config.substitutions.append(("%status", f"python3 {root}/tests/status.py"))
 
 config.available_features.add("tenon")
 if (build / "lib/tenon/plugins.d/cpu.plugin.json").exists():

@@ -46,20 +46,26 @@ class Opt {
   int from_bytes() {
     std::string text;
     if (int s = options_.file == "-" ? read_stdin(text) : read_file(text)) return s;
-    if (!options_.split_input) return one_text(text, "<stdin>");
+    const std::string name = options_.file == "-" ? "stdin.tir" : options_.file;
+    if (!options_.split_input) return one_text(text, name);
     int worst = kOk;
     size_t part = 0;
     for (size_t begin = 0; begin <= text.size(); ++part) {
       const size_t end = std::min(text.find("\n// -----", begin), text.size());
       const size_t line_end = end == text.size() ? end : std::min(text.find('\n', end + 1), text.size());
       // Every part is tried, so that one file can hold many errors.
-      const int status = one_text(std::string_view(text).substr(begin, end - begin),
-                                  fmt::format("{}#{}", options_.file == "-" ? "<stdin>" : options_.file, part + 1));
+      const int status = one_text(std::string_view(text).substr(begin, end - begin), part_name(name, part + 1));
       worst = std::max(worst, status);
       emit("// -----\n");
       begin = line_end + 1;
     }
     return worst;
+  }
+
+  // "graphs.2.tir": the extension tells the format.
+  static std::string part_name(const std::string& name, size_t part) {
+    const size_t dot = std::min(name.rfind('.'), name.size());
+    return fmt::format("{}.{}{}", name.substr(0, dot), part, name.substr(dot));
   }
 
   int read_stdin(std::string& text) {
@@ -143,7 +149,8 @@ class Opt {
     if (!json.is_object() || !json.contains("passes")) return;
     for (const Json& pass : json["passes"]) {
       std::string line = fmt::format("{:>10.3f} ms  {:<16}", pass.value("ms", 0.0), pass.value("pass", ""));
-      for (const auto& [name, count] : pass.value("statistics", Json::object()).items()) {
+      const Json statistics = pass.value("statistics", Json::object());
+      for (const auto& [name, count] : statistics.items()) {
         line += fmt::format("  {} {}", count.dump(), name);
       }
       talk("{}\n", line);

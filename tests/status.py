@@ -1,0 +1,7 @@
+"""status.py STATUS COMMAND...: runs the command and fails unless it ends with exactly that exit status."""
+import subprocess
+import sys
+
+found = subprocess.run(sys.argv[2:]).returncode
+if found != int(sys.argv[1]):
+    sys.exit(f"exit status {found} instead of {sys.argv[1]}: {' '.join(sys.argv[2:])}")
