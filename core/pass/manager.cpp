@@ -205,9 +205,9 @@ class Run {
       if (!run(steps_[i], start_, ignored).ok()) return status;
     }
     std::string text = fmt::format(
-        "// Reproduces: {}\n// RUN: tenon opt THIS --verify-each --passes '{}'\n", printable(status.text(), 1000),
+        "// Reproduces: {}\n// tenon opt THIS --verify-each --passes '{}'\n", printable(status.text(), 1000),
         steps_[failing].text);
-    std::replace(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(text.find("\n// RUN")), '\n', ' ');
+    std::replace(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(text.find("\n// tenon opt")), '\n', ' ');
     const tenon_sink_t sink = sink_of(text);
     if (tables_.graph->graph_write(tables_.graph->self, start_, TENON_FORMAT_TEXT, &sink) != TENON_OK) return status;
     const std::string path = join_path(folder, fmt::format("{}-{}.tir", steps_[failing].name, getpid()));

@@ -1,6 +1,8 @@
 // The only file that knows CLI11. What it throws is caught here.
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+
 #include <tenon/abi/base.h>
 
 #include "core/tools/console.h"
@@ -124,12 +126,20 @@ std::string command_path(const CLI::App& app) {
   return (parent != nullptr ? command_path(*parent) + " " : "") + app.get_name();
 }
 
-int usage_error(const CLI::App& app, const CLI::ParseError& error) {
+// The first argument on the command line that nobody took.
+std::string first_extra(const CLI::App& app, int argc, char** argv) {
+  const std::vector<std::string> extras = app.remaining(true);
+  for (int i = 1; i < argc; ++i) {
+    if (std::find(extras.begin(), extras.end(), argv[i]) != extras.end()) return argv[i];
+  }
+  return extras.empty() ? "" : extras.front();
+}
+
+int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   const CLI::App& at = current(app);
   const std::string advice = fmt::format("`{} --help` shows what it takes.", command_path(at));
-  if (error.get_name() == "ExtrasError") {
-    const auto extras = app.remaining(true);
-    const std::string extra = extras.empty() ? "" : extras.front();
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
+    const std::string extra = first_extra(app, argc, argv);
     if (extra.starts_with("-")) {
       const std::string name = extra.substr(0, extra.find('='));
       return fail(kUsage, "T0004", fmt::format("unknown option {} of `{}`{}", in_quotes(name), command_path(at),
@@ -199,7 +209,7 @@ Command parse_command_line(int argc, char** argv) {
   } catch (const CLI::CallForHelp&) {
     write_out(current(app).help());
   } catch (const CLI::ParseError& error) {
-    command.status = usage_error(app, error);
+    command.status = usage_error(app, error, argc, argv);
   } catch (const std::exception& error) {
     command.status = fail(kUsage, "T0004", error.what());
   }

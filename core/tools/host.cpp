@@ -67,8 +67,9 @@ int report(const Host& host, tenon_code_t code) {
   }
   std::string details;
   for (uint32_t i = 0; i < failure.detail_count; ++i) {
-    details += fmt::format("{}{}: {}", i == 0 ? "" : "\n  ", view(failure.details[i].key),
-                           safe(view(failure.details[i].value), 1024));
+    const std::string_view value = view(failure.details[i].value);
+    if (view(failure.message).find(value) != std::string_view::npos) continue;  // the sentence has it already
+    details += fmt::format("{}{}: {}", details.empty() ? "" : "\n  ", view(failure.details[i].key), safe(value, 1024));
   }
   return fail(status_of(code), view(failure.id), view(failure.message), details);
 }
