@@ -7,6 +7,7 @@
 
 #include "core/tools/console.h"
 #include "core/tools/host.h"
+#include "core/tools/op_example.h"
 #include "core/tools/op_page.h"
 #include "core/tools/options.h"
 
@@ -143,15 +144,19 @@ class Ops {
     return kOk;
   }
 
+  // With operands as inputs, and as constants for ops that need their values.
   int example_model(const tenon_op_def_t& op, Model& model) {
-    const std::string_view text = view(op.examples[0]);
-    tenon_blob_t* blob = nullptr;
-    tenon_code_t code = host_.graph->blob_bytes(host_.graph->self, text.data(), text.size(), &blob);
-    if (code != TENON_OK) return report(host_, code);
-    code = host_.session->model_load_bytes(host_.session->self, blob, str("example.tir"), str(""), model.out());
-    const int status = code == TENON_OK ? kOk : report(host_, code);
-    host_.graph->blob_release(host_.graph->self, blob);
-    return status;
+    tenon_code_t code = TENON_OK;
+    for (const bool constants : {false, true}) {
+      const std::string text = example_graph(view(op.examples[0]), constants);
+      tenon_blob_t* blob = nullptr;
+      code = host_.graph->blob_bytes(host_.graph->self, text.data(), text.size(), &blob);
+      if (code != TENON_OK) break;
+      code = host_.session->model_load_bytes(host_.session->self, blob, str("example.tir"), str(""), model.out());
+      host_.graph->blob_release(host_.graph->self, blob);
+      if (code == TENON_OK) return kOk;
+    }
+    return report(host_, code);
   }
 
   Json ask(const Model& model, const std::string& device) {
