@@ -33,11 +33,11 @@ class Generator {
   Generator(uint64_t seed, const tenon_host_registry_t& registry, Generated* out)
       : random_(seed), registry_(registry), out_(out) {}
 
-  Status begin() {
+  Status begin(bool symbolic) {
     TENON_TRY(Graph::create("random", &out_->graph));
     graph_ = out_->graph.get();
     main_ = main_region(graph_).id();
-    if (chance(3)) TENON_TRY(define_symbol());
+    if (symbolic && chance(3)) TENON_TRY(define_symbol());
     for (int i = 0, count = 1 + below(3); i < count; ++i) new_input(pick_dtype(), pick_shape());
     return status_;
   }
@@ -72,6 +72,14 @@ class Generator {
     return graph_api().verify(graph_api().self, graph_);
   }
   uint64_t nodes() const { return nodes_; }
+  // An op that was tried may have asserted what this graph's size of the symbol breaks; such facts stay.
+  bool symbol_holds() const {
+    if (symbol_size_ == 0) return true;
+    tenon_symbol_view_t seen = {};
+    seen.size_bytes = sizeof seen;
+    if (graph_api().symbol_view(graph_api().self, graph_, symbol_, &seen) != TENON_OK) return false;
+    return seen.lo <= symbol_size_ && symbol_size_ <= seen.hi && symbol_size_ % seen.multiple_of == 0;
+  }
 
  private:
   // ---- Choices ----
@@ -102,12 +110,11 @@ class Generator {
   }
 
   Status define_symbol() {
-    tenon_symbol_t symbol = 0;
     symbol_size_ = pick(std::vector<int64_t>{1, 2, 3, 7, 16});
-    TENON_TRY(graph_api().symbol_define(graph_api().self, graph_, main_, str("n"), 1, INT64_MAX, 1, -1, &symbol));
+    TENON_TRY(graph_api().symbol_define(graph_api().self, graph_, main_, str("n"), 1, INT64_MAX, 1, -1, &symbol_));
     tenon_symbol_view_t seen = {};
     seen.size_bytes = sizeof seen;
-    TENON_TRY(graph_api().symbol_view(graph_api().self, graph_, symbol, &seen));
+    TENON_TRY(graph_api().symbol_view(graph_api().self, graph_, symbol_, &seen));
     symbol_dim_ = seen.dim;
     return {};
   }
@@ -533,6 +540,7 @@ class Generator {
   tenon_graph_t* graph_ = nullptr;
   tenon_region_t main_ = 0;
   int64_t symbol_size_ = 0;
+  tenon_symbol_t symbol_ = 0;
   tenon_dim_t symbol_dim_ = 0;
   std::vector<Known> values_;
   std::deque<std::vector<int64_t>> storage_;
@@ -553,10 +561,12 @@ std::vector<const tenon_op_def_t*> usable_ops(const tenon_host_registry_t& regis
   return ops;
 }
 
-Status generate(uint64_t seed, const tenon_host_registry_t& registry, const std::vector<const tenon_op_def_t*>& ops,
-                std::vector<uint64_t>* used, Generated* out) {
+namespace {
+
+Status fill(uint64_t seed, bool symbolic, const tenon_host_registry_t& registry,
+            const std::vector<const tenon_op_def_t*>& ops, std::vector<uint64_t>* used, Generated* out, bool* holds) {
   Generator generator(seed, registry, out);
-  TENON_TRY(generator.begin());
+  TENON_TRY(generator.begin(symbolic));
   std::mt19937_64 random(seed ^ 0x5bd1e995u);
   const uint64_t wanted = 1 + random() % 14;
   for (int tries = 0; tries < 100 && generator.nodes() < wanted; ++tries) {
@@ -565,7 +575,19 @@ Status generate(uint64_t seed, const tenon_host_registry_t& registry, const std:
     if (generator.add(*ops[i])) ++(*used)[i];
   }
   out->nodes = generator.nodes();
+  *holds = generator.symbol_holds();
   return generator.end();
+}
+
+}  // namespace
+
+Status generate(uint64_t seed, const tenon_host_registry_t& registry, const std::vector<const tenon_op_def_t*>& ops,
+                std::vector<uint64_t>* used, Generated* out) {
+  bool holds = true;
+  TENON_TRY(fill(seed, true, registry, ops, used, out, &holds));
+  if (holds) return {};
+  *out = Generated();
+  return fill(seed, false, registry, ops, used, out, &holds);
 }
 
 }  // namespace tenon::random_graphs
