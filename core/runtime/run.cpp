@@ -119,6 +119,10 @@ Runner::Runner(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {
   for (const auto& device : plan_->devices) devices_.push_back({BufferPool(device), nullptr});
   slots_.resize(plan_->slots.size());
   for (SlotState& slot : slots_) slot.places.resize(plan_->devices.size());
+  dead_after_.resize(plan_->steps.size());
+  for (uint32_t s = 0; s < plan_->slots.size(); ++s) {
+    if (plan_->slots[s].last_step < dead_after_.size()) dead_after_[plan_->slots[s].last_step].push_back(s);
+  }
 }
 
 Runner::~Runner() {
@@ -425,8 +429,7 @@ Status Runner::take_outputs() {
 }
 
 void Runner::release_dead(uint32_t step) {
-  for (size_t s = 0; s < slots_.size(); ++s) {
-    if (plan_->slots[s].last_step != step) continue;
+  for (uint32_t s : dead_after_[step]) {
     for (size_t d = 0; d < devices_.size(); ++d) {
       Place& place = slots_[s].places[d];
       if (place.buffer == nullptr) continue;

@@ -85,6 +85,7 @@ class Runner {
   RunStatistics statistics_;
   Trace* trace_ = nullptr;
   std::vector<std::unique_ptr<TraceSink>> sinks_;  // one per device
+  std::vector<std::vector<uint32_t>> dead_after_;  // by step: slots that nobody reads any more
 };
 
 }  // namespace tenon::runtime

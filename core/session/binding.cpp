@@ -1,5 +1,6 @@
 #include "core/session/binding.h"
 
+#include "core/base/float_state.h"
 #include "core/base/str.h"
 #include "core/ir/dtype.h"
 
@@ -78,6 +79,8 @@ Status Binding::run() {
                  join_names(missing));
   }
   ran_ = true;
+  // Whatever rounding the caller has set, results are those of IEEE 754's defaults; its own state comes back.
+  const FloatScope floats(region_float_control());
   return runner_.run(arrays);
 }
 

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "core/base/failure.h"
+#include "core/base/float_state.h"
 #include "core/base/intern.h"
 #include "core/base/operation.h"
 #include "core/base/str.h"
@@ -28,6 +29,7 @@ class ProgramBuilder {
 
   Result<std::shared_ptr<Program>> run() {
     const uint64_t begin = runtime::now_ns();
+    const FloatScope floats(region_float_control());  // folding evaluates
     TENON_ASSIGN_OR_RETURN(dispatch::Candidates candidates, candidates_for(options_.device, options_.no_fallback));
     candidates.offered_ops = offered_ops(candidates);
     TENON_RETURN_IF_ERROR(run_pipeline(program_->graph_, options_.pipeline, candidates));

@@ -1,6 +1,7 @@
 // The C table of sessions: every slot checks its arguments, calls the class behind the handle and records failures.
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <new>
 
 #include "core/base/failure.h"
@@ -33,6 +34,8 @@ tenon_code_t slot(F&& body) {
     return to_abi(body());
   } catch (const std::bad_alloc&) {
     return to_abi(error(TENON_RESOURCE_EXHAUSTED, "T0111", "the system gave no more memory"));
+  } catch (const std::exception& e) {
+    return to_abi(internal_error(fmt::format("an exception reached the session: {}", e.what())));
   }
 }
 

@@ -11,8 +11,11 @@ namespace {
 constexpr double kNodeNs = 1e6;
 
 struct Artifact {
+  explicit Artifact(tenon_graph_t* of) : graph(of) { graph_api().retain(graph_api().self, graph); }
+  ~Artifact() { graph_api().release(graph_api().self, graph); }
+  Artifact(const Artifact&) = delete;
+  tenon_graph_t* graph;
   std::string bytes;  // the graph in binary form
-  std::string text;
 };
 Artifact* artifact_of(tenon_artifact_t* handle) { return reinterpret_cast<Artifact*>(handle); }
 Interpreter* interpreter_of(tenon_executable_t* handle) { return reinterpret_cast<Interpreter*>(handle); }
@@ -58,10 +61,9 @@ Status claim(void*, tenon_str_t, tenon_graph_t* graph, const tenon_claim_sink_t*
 }
 
 Status compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_options_t*, tenon_artifact_t** out) {
-  auto artifact = std::make_unique<Artifact>();
-  const tenon_sink_t bytes{&artifact->bytes, append}, text{&artifact->text, append};
+  auto artifact = std::make_unique<Artifact>(graph);
+  const tenon_sink_t bytes{&artifact->bytes, append};
   TENON_TRY(graph_api().graph_write(graph_api().self, graph, TENON_FORMAT_BINARY, &bytes));
-  TENON_TRY(graph_api().graph_write(graph_api().self, graph, TENON_FORMAT_TEXT, &text));
   *out = reinterpret_cast<tenon_artifact_t*>(artifact.release());
   return {};
 }
@@ -112,8 +114,7 @@ Status execute(void*, tenon_executable_t* executable, const tenon_call_t* call) 
 
 Status dump(void*, tenon_artifact_t* artifact, tenon_str_t what, const tenon_sink_t* sink) {
   if (view(what) != "plan") return fail(TENON_NOT_FOUND, "The reference device shows its plan and nothing else.");
-  const std::string& text = artifact_of(artifact)->text;
-  return sink->write(sink->self, text.data(), text.size());
+  return graph_api().graph_write(graph_api().self, artifact_of(artifact)->graph, TENON_FORMAT_TEXT, sink);
 }
 
 }  // namespace

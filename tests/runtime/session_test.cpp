@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cfenv>
 #include <cmath>
 #include <thread>
 
@@ -156,6 +157,68 @@ TEST_P(SessionTest, ProfileNamesTheDevice) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, SessionTest, testing::Values("reference", "cpu", "sim", "null", "null,sim", "sim,cpu,null"));
+
+// Graphs that go to and fro between devices: `null` adds and nothing else.
+std::string random_graph(uint32_t seed, int nodes) {
+  std::string text = "tenon.tir 1\ngraph @r<n in [1, 64]>(%v0: f32[n, 3], %v1: f32[n, 3]) -> (a: f32[n, 3], b: f32[n, 3]) {\n";
+  const char* const ops[] = {"add", "add", "sub", "max", "min"};
+  uint32_t state = seed;
+  auto next = [&state](uint32_t n) {
+    state = state * 1664525u + 1013904223u;
+    return (state >> 8) % n;
+  };
+  for (int i = 2; i < nodes + 2; ++i) {
+    const uint32_t recent = static_cast<uint32_t>(i);
+    text += tenon::cat("  %v", i, " = ", ops[next(5)], "(%v", next(recent), ", %v", next(recent), ") : f32[n, 3]\n");
+  }
+  return text + tenon::cat("  yield %v", nodes + 1, ", %v", nodes, "\n}\n");
+}
+
+TEST_F(SessionTest, RandomGraphsOnMixedDevicesEqualTheReference) {
+  for (uint32_t seed = 1; seed <= 12; ++seed) {
+    tenon::Model random;
+    ASSERT_TRUE(session.load_bytes(random_graph(seed, 30), "random.tir", &random).ok()) << tenon::failure_text();
+    std::vector<float> expected[2];
+    for (const char* device : {"reference", "null,reference", "null,cpu", "null,sim", "sim,null,cpu"}) {
+      tenon::Program program;
+      ASSERT_TRUE(random.compile({.device = device}, &program).ok()) << device << ": " << tenon::failure_text();
+      tenon::Binding b;
+      ASSERT_TRUE(program.bind(&b).ok());
+      for (int run = 0; run < 2; ++run) {
+        ASSERT_TRUE(b.input("v0", ArrayView::of(x, {n, 3})).ok()) << tenon::failure_text();
+        ASSERT_TRUE(b.input("v1", ArrayView::of(z, {n, 3})).ok());
+        ASSERT_TRUE(b.run().ok()) << device << ": " << tenon::failure_text();
+        for (int o = 0; o < 2; ++o) {
+          ArrayView out;
+          ASSERT_TRUE(b.output(o == 0 ? "a" : "b", &out).ok());
+          const auto values = out.as<float>();
+          if (expected[o].empty()) expected[o].assign(values.begin(), values.end());
+          for (size_t i = 0; i < values.size(); ++i) ASSERT_FLOAT_EQ(values[i], expected[o][i]) << device << " seed " << seed;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(SessionTest, TheCallersRoundingChangesNothingAndComesBack) {
+  tenon::Program program;
+  ASSERT_TRUE(compile("reference", &program)) << tenon::failure_text();
+  tenon::Binding b;
+  ASSERT_TRUE(program.bind(&b).ok());
+  for (float& v : x) v += 1e-7f;
+  bind(&b);
+  ArrayView y;
+  ASSERT_TRUE(b.run().ok());
+  ASSERT_TRUE(b.output("y", &y).ok());
+  const std::vector<float> nearest(y.as<float>().begin(), y.as<float>().end());
+  ASSERT_EQ(std::fesetround(FE_UPWARD), 0);
+  const bool ran = b.run().ok();
+  EXPECT_EQ(std::fegetround(), FE_UPWARD);
+  std::fesetround(FE_TONEAREST);
+  ASSERT_TRUE(ran);
+  ASSERT_TRUE(b.output("y", &y).ok());
+  for (size_t i = 0; i < nearest.size(); ++i) EXPECT_EQ(y.as<float>()[i], nearest[i]);
+}
 
 TEST_F(SessionTest, PlacementTellsWhoTookWhat) {
   tenon::Program program;
