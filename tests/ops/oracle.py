@@ -145,6 +145,8 @@ def binary():
             case(name, [a, b], f(a, b))
             x, y = floats(2, 3, dtype=f64), floats(2, 3, dtype=f64)
             case(name, [x, y], f(x, y))
+        x, y = np.array([3.0, -1e200, 1e-200, 0.0, np.inf, np.nan, 1.0], f64), np.array([-4.0, 1e200, 1e-200, 0.0, np.nan, 1.0, 0.0], f64)
+        case("hypot", [x, y], np.hypot(x, y))
         x, y = np.array([2.0, -2.0, 0.0, 9.0, 0.5, -8.0], f32), np.array([3.0, 3.0, 0.0, 0.5, -2.0, 1 / 3], f32)
         case("pow", [x, y], np.power(x.astype(f64), y).astype(f32))
         case("pow", [np.array([2, -3, 5], i32), np.array([10, 3, 0], i32)], np.array([1024, -27, 1], i32))

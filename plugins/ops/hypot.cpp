@@ -1,0 +1,33 @@
+// hypot: the length of the vector (x, y) without overflow on the way.
+#include "common.h"
+
+namespace tenon::ops::hypot {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// The larger side is taken out of the root. An infinite side wins over NaN, as in C.
+constexpr scalar::Expr length() {
+  const scalar::Expr a = abs(arg(0)), b = abs(arg(1));
+  const scalar::Expr large = max(a, b), ratio = min(a, b) / large;
+  const scalar::Expr finite = scalar::select(large == 0, large, large * sqrt(1 + ratio * ratio));
+  return scalar::select((a == kInfinity) | (b == kInfinity), kInfinity, finite);
+}
+
+constexpr OpDraft declare() {
+  OpDraft draft = op("hypot", kCompositeElementwise);
+  draft.summary("sqrt(x x + y y) without overflow or underflow on the way.")
+      .operand("x", "one side", kFloat, 1)
+      .operand("y", "the other side, same type as x", kFloat, 1)
+      .result("z", "same type as x")
+      .constraint("C1", "x and y have equal shapes", "hypot(f32[2], f32[3])")
+      .example("hypot(f32[2] [3, 1e30], f32[2] [4, 0]) -> f32[2] [5, 1e30]")
+      .infer<infer_elementwise>()
+      .scalar(length())
+      .decompose_scalar()
+      .tolerance(2);
+  return draft;
+}
+
+TENON_OPS(hypot, declare)
+
+}  // namespace tenon::ops::hypot
