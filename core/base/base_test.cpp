@@ -1,6 +1,7 @@
 // Unit tests of the small parts of core/base.
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <set>
@@ -170,6 +171,26 @@ TEST(Environment, UnknownVariablesAreNamed) {
   EXPECT_TRUE(env_flag("TENON_PLUGIN_STRICT", false));
   unsetenv("TENON_PLUGIN_STRICT");
   EXPECT_FALSE(env_flag("TENON_PLUGIN_STRICT", false));
+}
+
+// Runs this program again as a setuid copy: a privileged process must not listen to its user's variables.
+TEST(Environment, IgnoredWhenPrivileged) {
+  if (getenv("TENON_TEST_INNER") != nullptr) {
+    std::printf("privileged %d, sees %d\n", is_privileged_process(), env("TENON_TEST_INNER").has_value());
+    return;
+  }
+  if (geteuid() != 0) GTEST_SKIP() << "only root can make a program setuid to somebody else";
+  std::string command =
+      "d=$(mktemp -d) && cp /proc/" + std::to_string(getpid()) + "/exe $d/t && chown 65534 $d/t && chmod 4755 $d/t && chmod 755 $d && "
+      "TENON_TEST_INNER=1 $d/t --gtest_filter=Environment.IgnoredWhenPrivileged; rm -rf $d";
+  FILE* child = popen(command.c_str(), "r");
+  ASSERT_NE(child, nullptr);
+  std::string output;
+  char buffer[512];
+  while (fgets(buffer, sizeof(buffer), child) != nullptr) output += buffer;
+  pclose(child);
+  if (output.find("privileged 0") != std::string::npos) GTEST_SKIP() << "this file system ignores the setuid bit";
+  EXPECT_NE(output.find("privileged 1, sees 0"), std::string::npos) << output;
 }
 
 struct Captured {

@@ -199,13 +199,15 @@ Result<File> open_no_follow(std::string_view path) {
   return adopt_regular(descriptor, path);
 }
 
-Result<File> open_beneath(std::string_view folder, std::string_view relative) {
+namespace {
+template <typename Walk>
+Result<File> open_beneath_with(std::string_view folder, std::string_view relative, Walk walk) {
   TENON_RETURN_IF_ERROR(check_path(folder));
   TENON_RETURN_IF_ERROR(check_relative(relative));
   Descriptor base(open_retrying(AT_FDCWD, std::string(folder).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (base.get() < 0) return errno_status(errno, "open the folder", folder);
   std::string shown = join_path(folder, relative);
-  int descriptor = open_without_links(base.get(), std::string(relative));
+  int descriptor = walk(base.get(), std::string(relative));
   if (descriptor < 0 && errno == ELOOP) return link_refused(shown);
   if (descriptor < 0 && errno == EXDEV) {
     return error(TENON_INVALID_ARGUMENT, "T0104", "the file name {} leaves its folder", quoted(relative));
@@ -217,6 +219,15 @@ Result<File> open_beneath(std::string_view folder, std::string_view relative) {
                  file.identity().links);
   }
   return file;
+}
+}  // namespace
+
+Result<File> open_beneath(std::string_view folder, std::string_view relative) {
+  return open_beneath_with(folder, relative, open_without_links);
+}
+
+Result<File> detail::open_beneath_by_steps(std::string_view folder, std::string_view relative) {
+  return open_beneath_with(folder, relative, open_by_steps);
 }
 
 MappedRegion::~MappedRegion() {

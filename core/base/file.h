@@ -52,6 +52,11 @@ Result<File> open_user_file(std::string_view path);
 // The folder itself is the user's and may be reached through links.
 Result<File> open_beneath(std::string_view folder, std::string_view relative);
 
+namespace detail {
+// open_beneath on kernels without openat2, one folder after the other. Here for its test.
+Result<File> open_beneath_by_steps(std::string_view folder, std::string_view relative);
+}  // namespace detail
+
 // Opens a file of our own (cache, manifest): no symbolic link as last component.
 Result<File> open_no_follow(std::string_view path);
 

@@ -25,7 +25,11 @@ class FileTest : public testing::Test {
   void TearDown() override { ASSERT_EQ(system(("rm -rf " + outer_).c_str()), 0); }
   std::string refused(std::string_view name) {
     Result<File> file = open_beneath(folder_, name);
-    return file.ok() ? "opened" : std::string(file.status().error_code());
+    std::string answer = file.ok() ? "opened" : std::string(file.status().error_code());
+    // Kernels without openat2 must answer alike.
+    Result<File> stepwise = detail::open_beneath_by_steps(folder_, name);
+    EXPECT_EQ(stepwise.ok() ? "opened" : std::string(stepwise.status().error_code()), answer) << name;
+    return answer;
   }
   std::string outer_, folder_;
 };
