@@ -1,4 +1,5 @@
 // The one function that libtenon.so exports.
+#include <cstdlib>
 #include <mutex>
 
 #include "core/base/failure.h"
@@ -19,6 +20,8 @@ void start_host() {
     host::register_host_interface(TENON_HOST_KERNELS_ID, 0, host_kernels_table());
     host::register_host_interface(TENON_HOST_SESSION_ID, 0, host_session_table());
     (void)host::PluginHost::process();
+    // A normal end of the process; who calls exit while a call is in flight has asked for it.
+    (void)std::atexit([] { host::PluginHost::process().shutdown(); });
   });
 }
 

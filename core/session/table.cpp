@@ -79,6 +79,7 @@ tenon_code_t model_load(void*, tenon_str_t path, const tenon_key_value_t* option
                         tenon_model_t** out) {
   return slot([&]() -> Status {
     TENON_REQUIRE(out, "out_model");
+    if (option_count != 0) TENON_REQUIRE(options, "options");
     return give_model(Model::load(from_abi_str(path), {options, option_count}), out);
   });
 }
@@ -129,6 +130,7 @@ tenon_code_t compile(void*, tenon_model_t* model, const tenon_session_options_t*
     TENON_REQUIRE(model, "model");
     TENON_REQUIRE(out, "out_program");
     const tenon_session_options_t given = prefix_of(options);
+    if (given.option_count != 0) TENON_REQUIRE(given.options, "options");
     CompileOptions o;
     o.device = from_abi_str(given.device);
     o.pipeline = from_abi_str(given.pipeline);
