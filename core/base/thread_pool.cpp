@@ -239,7 +239,7 @@ void start_workers(Pool* pool) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-uint32_t wanted_threads() {
+uint32_t wanted_threads(uint32_t cpus) {
   if (uint32_t requested = g_requested.load()) return std::min(requested, kThreadsMax);
   if (auto text = env("TENON_NUM_THREADS")) {
     uint64_t value = 0;
@@ -248,7 +248,7 @@ uint32_t wanted_threads() {
       log_warning("threads", "TENON_NUM_THREADS={} is not a number from 1; the default is used", quoted(*text));
     }
   }
-  return std::min(available_cpus(), kThreadsMax);
+  return std::min(cpus, kThreadsMax);
 }
 
 // In a forked child only the forking thread lives: the old pool is left as it is, and a new one made when asked.
@@ -265,8 +265,9 @@ Pool& pool() {
   if (existing == nullptr) {
     static const bool registered = pthread_atfork(nullptr, nullptr, after_fork_in_child) == 0;
     (void)registered;
-    uint32_t threads = wanted_threads();
-    existing = new Pool(threads, threads <= available_cpus());
+    const uint32_t cpus = available_cpus();
+    const uint32_t threads = wanted_threads(cpus);
+    existing = new Pool(threads, threads <= cpus);
     start_workers(existing);
     g_pool.store(existing, std::memory_order_release);
   }
