@@ -42,6 +42,10 @@ function(tenon_core_library name)
   add_library(tenon_${name} STATIC ${ARGN})
   target_include_directories(tenon_${name} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/include)
   target_compile_definitions(tenon_${name} PRIVATE TENON_COMPONENT="${name}")
+  if(TENON_FUZZ)
+    # Without coverage of what is fuzzed, the fuzzer is blind.
+    target_compile_options(tenon_${name} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
 endfunction()
 
 # tenon_unit_test(NAME SOURCES a_test.cpp ... LINK lib ... [LABELS l ...]): one GoogleTest executable,

@@ -299,10 +299,9 @@ Result<DimPoly> DimTable::atom_poly(AtomKind kind, std::vector<Dim> args) {
   return out;
 }
 
-Dim DimTable::constant(int64_t value) {
+Result<Dim> DimTable::constant(int64_t value) {
   if (value >= 0) return value;
-  Result<Dim> made = intern(DimPoly{value, {}});
-  return made.ok() ? *made : 0;
+  return intern(DimPoly{value, {}});
 }
 
 // ---- floordiv, mod, min, max -------------------------------------------------------------------

@@ -70,7 +70,8 @@ struct SymbolData {
 class DimTable {
  public:
   // ---- Making ----
-  Dim constant(int64_t value);  // negative ones become table entries
+  // Negative ones become table entries; only a full or frozen table fails.
+  Result<Dim> constant(int64_t value);
   // OUT_OF_RANGE on overflow, INVALID_ARGUMENT for a divisor that is never positive or a bad op,
   // RESOURCE_EXHAUSTED for a limit above.
   Result<Dim> make(uint32_t op, Dim a, Dim b);

@@ -37,7 +37,7 @@ struct Tree {
 
   // Empty when the table refuses the expression.
   std::optional<Dim> build(DimTable& t) const {
-    if (op == TENON_DIM_CONSTANT) return t.constant(constant);
+    if (op == TENON_DIM_CONSTANT) return *t.constant(constant);
     if (op == TENON_DIM_SYMBOL) return t.symbol(symbol).dim;
     const auto a = args[0].build(t), b = args[1].build(t);
     if (!a || !b) return {};
@@ -225,7 +225,7 @@ TEST_F(DimsTest, OverflowAndLimitsAreErrors) {
   const Dim n = dim(add("n", 0, INT64_MAX));
   EXPECT_EQ(table.make(TENON_DIM_MUL, INT64_MAX, 2).status().error_code(), "T0303");
   EXPECT_EQ(table.make(TENON_DIM_FLOORDIV, n, 0).status().error_code(), "T0304");
-  EXPECT_EQ(table.make(TENON_DIM_MOD, n, table.constant(-3)).status().error_code(), "T0304");
+  EXPECT_EQ(table.make(TENON_DIM_MOD, n, *table.constant(-3)).status().error_code(), "T0304");
   EXPECT_EQ(table.make(99, n, n).status().error_code(), "T0301");
   EXPECT_EQ(table.make(TENON_DIM_ADD, n, ~Dim{1000000}).status().error_code(), "T0301");
   Dim power = n;

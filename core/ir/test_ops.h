@@ -99,11 +99,15 @@ inline tenon_code_t reference_nonzero(void*, const tenon_eval_t* e) {
   return TENON_OK;
 }
 
-// Runs the region that operand 0 chooses on the other operands.
+// Runs the region that operand 0 chooses on the other operands; one result of rank 1.
 inline tenon_code_t reference_branch(void*, const tenon_eval_t* e) {
   int64_t which;
   std::memcpy(&which, e->inputs[0].data, sizeof which);
-  return e->run_region(e->host, which != 0, e->inputs + 1, e->input_count - 1, e->outputs, e->output_count);
+  tenon_array_t out = {};
+  const tenon_code_t code = e->run_region(e->host, which != 0, e->inputs + 1, e->input_count - 1, &out, 1);
+  if (code != TENON_OK) return code;
+  std::memcpy(e->outputs[0].data, out.data, static_cast<size_t>(out.dims[0] * out.strides_bytes[0]));
+  return TENON_OK;
 }
 
 // double(x) is plus(x, x).

@@ -77,7 +77,9 @@ Known known_constant(Graph& graph, Value value, uint64_t count) {
   bool fits = true;
   for (uint64_t i = 0; i < count; ++i) {
     const int64_t v = integer_at(type.dtype, splat.empty() ? data + i * width : data, &fits);
-    out.push_back(graph.dims().constant(v));
+    const Result<Dim> d = graph.dims().constant(v);
+    if (!d.ok()) return {};
+    out.push_back(*d);
   }
   return fits ? Known(std::move(out)) : Known();
 }

@@ -496,6 +496,13 @@ class Machine {
 
 Status run_scalar(const tenon_op_def_t& def, std::span<const tenon_attr_t> attrs, std::span<const tenon_array_t> inputs,
                   std::span<HostArray> outputs) {
+  auto unfit = [](tenon_dtype_t d) { return ir::dtype_is_complex(d) || d == TENON_I4 || d == TENON_U4; };
+  for (size_t i = 0; i < inputs.size() + outputs.size(); ++i) {
+    const tenon_dtype_t d = i < inputs.size() ? inputs[i].dtype : outputs[i - inputs.size()].view().dtype;
+    if (!unfit(d)) continue;
+    return error(TENON_UNIMPLEMENTED, "T0321", "the scalar program of {} does not run on {} here", quoted(from_abi_str(def.name)),
+                 ir::dtype_name(d));
+  }
   for (const tenon_array_t& a : inputs) {
     if (a.rank != 0 && a.rank != outputs[0].view().rank) {
       return internal_error(fmt::format("the scalar program of {} has operands of unequal rank", from_abi_str(def.name)));

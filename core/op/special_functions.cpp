@@ -67,6 +67,7 @@ double erf_inv(double x) {
 double digamma(double x) {
   if (std::isnan(x) || x == -kInfinity) return kNan;
   if (x == kInfinity) return x;
+  if (x == 0) return std::copysign(kInfinity, -x);  // a pole with a sign, as in NumPy's and torch's
   if (x <= 0) {
     if (x == std::floor(x)) return kNan;
     return digamma(1 - x) - kPi / std::tan(kPi * x);
