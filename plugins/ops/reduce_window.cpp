@@ -62,7 +62,9 @@ Status reference(const Eval& e) {
           at += position / w.base_dilation[d] * strides[d];
         }
         const Number element = values[static_cast<size_t>(at)];
-        result = kind == "sum" ? result + element : kind == "max" ? max_of(result, element) : min_of(result, element);
+        // Signed sums wrap, so they are computed without sign.
+        using Wrapping = std::conditional_t<std::is_same_v<Number, double>, double, uint64_t>;
+        result = kind == "sum" ? static_cast<Number>(static_cast<Wrapping>(result) + static_cast<Wrapping>(element)) : kind == "max" ? max_of(result, element) : min_of(result, element);
       });
       out.push_back(result);
     });

@@ -34,8 +34,10 @@ Status infer(const InferQuery& q) {
 
 template <class Number>
 Number combine(std::string_view kind, Number old, Number update) {
-  if (kind == "add") return old + update;
-  if (kind == "mul") return old * update;
+  // Signed sums and products wrap, so they are computed without sign.
+  using Wrapping = std::conditional_t<std::is_same_v<Number, double>, double, uint64_t>;
+  if (kind == "add") return static_cast<Number>(static_cast<Wrapping>(old) + static_cast<Wrapping>(update));
+  if (kind == "mul") return static_cast<Number>(static_cast<Wrapping>(old) * static_cast<Wrapping>(update));
   if (kind == "min") return min_of(old, update);
   if (kind == "max") return max_of(old, update);
   return update;
