@@ -289,7 +289,7 @@ Emitter::Address Emitter::address(uint32_t buffer, E offset, bool as_vector, boo
     if (as_vector && p_.uses_axis(offset, vector_axis)) {
       a.lanes = width;
       if (!p_.affine(offset, axes, &c, &rest)) {
-        a.at = add(base, vector(offset));
+        a.at = add(base, as_type(vector(offset), type(base.v)));
       } else if (!p_.is_const(c[0], 1)) {
         a.stride = scalar(c[0]).v;
       }
