@@ -35,8 +35,8 @@ int64_t bytes_of(const tenon_type_t& type) {
   return type.kind == TENON_KIND_TENSOR && bits % 8 == 0 ? bits / 8 : -1;
 }
 
-// Constant operands, static results, and no constant that is large or larger than what it is made of: a broadcast
-// costs less as an op than as memory.
+// Constant operands, static results, and no constant that is large or, beyond a few kilobytes, larger than what it is
+// made of: a broadcast costs less as an op than as memory.
 bool worth_folding(const Node& node, const tenon_op_def_t* op, int64_t max_bytes) {
   if (!is_removable(op) || node.operand_count() == 0 || node.view().region_count > 0) return false;
   if (has_trait(op, TENON_TRAIT_DEFINES_SYMBOL | TENON_TRAIT_NO_RECOMPUTE)) return false;
@@ -52,7 +52,7 @@ bool worth_folding(const Node& node, const tenon_op_def_t* op, int64_t max_bytes
     to += bytes;
   }
   if (to > max_bytes) return false;
-  return to <= from || (to <= kSmallBytes && !has_trait(op, TENON_TRAIT_SHAPE_ONLY));
+  return to <= from || to <= kSmallBytes;
 }
 
 Status input_of(Value value, tenon_array_t* array) {

@@ -210,21 +210,27 @@ class Gather {
                               list_names(names)),
                   "Give --input NAME=FILE for each, or --seed N for random values.");
     }
-    std::vector<std::string> undecided;
+    std::string assumed;
     for (auto& [number, symbol] : symbols_) {
-      if (!symbol.value) undecided.push_back(symbol.name);
-      if (number < symbol_values_.size()) symbol_values_[number] = symbol.value.value_or(0);
+      if (!symbol.value) {
+        symbol.value = likely_size(symbol.view);
+        assumed += fmt::format("{}{}={}", assumed.empty() ? "" : ", ", safe(symbol.name), *symbol.value);
+      }
+      if (number < symbol_values_.size()) symbol_values_[number] = *symbol.value;
     }
-    if (!undecided.empty()) {
-      std::string advice = "Give";
-      for (const auto& name : undecided) advice += fmt::format(" --dim {}=N", safe(name));
-      return fail(kUsage, "T0006", "random inputs need a size for the symbolic dims " + list_names(undecided) + ".",
-                  advice + ".");
-    }
+    if (!assumed.empty()) talk("tenon: random inputs with {}; --dim NAME=N sets another size\n", assumed);
     for (const uint32_t index : missing) {
       if (int s = make_random(index)) return s;
     }
     return kOk;
+  }
+
+  // The hint, or the smallest size of at least 1 that is allowed.
+  static int64_t likely_size(const tenon_symbol_view_t& symbol) {
+    if (symbol.hint >= 0) return symbol.hint;
+    const int64_t step = std::max<int64_t>(symbol.multiple_of, 1);
+    const int64_t least = std::min(std::max<int64_t>(symbol.lo, 1), symbol.hi);
+    return std::min((least + step - 1) / step * step, symbol.hi);
   }
 
   int make_random(uint32_t index) {
