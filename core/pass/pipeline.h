@@ -14,7 +14,7 @@ namespace tenon::pass {
 // What a compilation runs before placement when nobody says otherwise. After legalize the parts of what no device
 // took whole are simplified once more.
 inline constexpr std::string_view kStandardPipeline =
-    "canonicalize,fold,cse,dce,legalize,canonicalize,fold,cse,dce";
+    "fold,canonicalize,cse,dce,legalize,fold,canonicalize,cse,dce";
 
 struct OptionText {
   std::string name, value;
