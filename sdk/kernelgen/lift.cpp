@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_map>
 
 #include "tenon/kernelgen/lift_internal.h"
 
@@ -134,11 +135,11 @@ class Lifter {
   DimMap& dims() { return dims_; }
   Builder& builder() { return builder_; }
 
-  void bind(tenon_value_t v, Tensor t) {
-    if (v >= values_.size()) values_.resize(v + 1);
-    values_[v] = std::move(t);
+  void bind(tenon_value_t v, Tensor t) { values_[v] = std::move(t); }
+  Tensor value(tenon_value_t v) const {
+    const auto it = values_.find(v);
+    return it == values_.end() ? Tensor{} : it->second;
   }
-  Tensor value(tenon_value_t v) const { return v < values_.size() ? values_[v] : Tensor{}; }
 
   bool node(tenon_node_t n, uint32_t origin) {
     tenon_node_view_t node = sized<tenon_node_view_t>();
@@ -177,7 +178,7 @@ class Lifter {
   Builder builder_;
   DimMap dims_;
   std::string* why_;
-  std::vector<Tensor> values_;
+  std::unordered_map<tenon_value_t, Tensor> values_;  // by value: one node of a large graph is tried at a time
 };
 
 // Operands become immediates or constants or inputs.
