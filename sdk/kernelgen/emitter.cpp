@@ -80,6 +80,9 @@ Val Emitter::as_type(Val v, DType t) {
 }
 
 Val Emitter::apply(uint16_t code, DType t, std::vector<Val> args, uint32_t relation, bool index) {
+  if (index) {
+    if (const Val r = folded(code, args); r.v != kNoValue) return r;
+  }
   uint32_t n = 1;
   for (const Val& a : args) n = std::max(n, lanes(a.v));
   Val r;
@@ -98,6 +101,29 @@ Val Emitter::apply(uint16_t code, DType t, std::vector<Val> args, uint32_t relat
   node.dst = value(pred ? DType{TENON_PRED} : t, n);
   r.v = emit(r.depth, node);
   return r;
+}
+
+// Index arithmetic on constants that loops and panels brought together.
+Val Emitter::folded(uint16_t code, const std::vector<Val>& args) {
+  const auto a = known_.find(args[0].v), b = known_.find(args[1].v);
+  const bool ka = a != known_.end(), kb = b != known_.end();
+  if (ka && kb) {
+    const int64_t x = a->second, y = b->second;
+    if (code == TENON_S_ADD) return integer(x + y);
+    if (code == TENON_S_SUB) return integer(x - y);
+    if (code == TENON_S_MUL) return integer(x * y);
+    if (code == TENON_S_MIN) return integer(std::min(x, y));
+    if (code == TENON_S_MAX) return integer(std::max(x, y));
+    if (y > 0 && x >= 0 && code == kFloorDiv) return integer(x / y);
+    if (y > 0 && x >= 0 && code == kMod) return integer(x % y);
+    return {};
+  }
+  if (kb && b->second == 0 && (code == TENON_S_ADD || code == TENON_S_SUB)) return args[0];
+  if (ka && a->second == 0 && code == TENON_S_ADD) return args[1];
+  if (kb && b->second == 1 && (code == TENON_S_MUL || code == kFloorDiv)) return args[0];
+  if (ka && a->second == 1 && code == TENON_S_MUL) return args[1];
+  if ((ka && a->second == 0 && code == TENON_S_MUL) || (kb && b->second == 0 && code == TENON_S_MUL)) return integer(0);
+  return {};
 }
 
 V Emitter::declare(Val init) {
@@ -138,6 +164,7 @@ Val Emitter::constant(E e) {
   n.type = p_.type(e);
   n.bits = p_.at(e).bits;
   n.dst = value(n.type, 1);
+  if (n.type == TENON_I64) known_[n.dst] = n.bits;
   return {emit(0, n), 0, false};
 }
 

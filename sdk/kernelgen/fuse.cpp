@@ -440,13 +440,13 @@ class Partition {
       d.origins = s.origins;
       for (uint32_t a : s.space) d.space.push_back(axis(a));
       for (uint32_t a : s.reduce) d.reduce.push_back(axis(a));
+      d.a = expr(s.a);
+      d.b = expr(s.b);
       for (E e : s.value) d.value.push_back(expr(e));
       for (E e : s.init) d.init.push_back(expr(e));
       for (E e : s.step) d.step.push_back(expr(e));
       for (E e : s.merge) d.merge.push_back(expr(e));
       for (E e : s.final) d.final.push_back(expr(e));
-      d.a = expr(s.a);
-      d.b = expr(s.b);
       for (const View& v : s.store) {
         View w{buffer(v.buffer), {}, expr(v.guard)};
         for (E e : v.index) w.index.push_back(expr(e));

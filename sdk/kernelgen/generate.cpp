@@ -1,5 +1,7 @@
 #include "tenon/kernelgen/generate.h"
 
+#include <set>
+
 #include "tenon/kernelgen/lower_internal.h"
 #include "tenon/kernelgen/print.h"
 
@@ -43,20 +45,21 @@ bool lower(Prepared& prepared, const Schedule& schedule, LoopTree* out, std::str
 bool generate(std::span<Kernel> kernels, const Target& target, Module* out, std::string* why) {
   Prelude prelude(target);
   std::string bodies;
+  std::set<std::string> printed;
   out->launches.clear();
   for (Kernel& k : kernels) {
     LoopTree tree;
     Schedule schedule;
     std::string reason;
     const bool ok = to_tree(k, target, &schedule, &tree, &reason);
-    if (ok) {
+    if (ok && printed.insert(tree.name).second) {
       if (target.dialect == Dialect::kOpenCl) {
         bodies += print_opencl(tree, prelude);
       } else {
         bodies += print_cpp(tree, prelude);
       }
-      reason = prelude.why();
     }
+    if (ok) reason = prelude.why();
     if (!ok || !reason.empty()) {
       *why = "kernel " + std::to_string(out->launches.size()) + ": " + reason;
       return false;

@@ -32,8 +32,8 @@ struct Module {
   std::vector<Launch> launches;   // one per kernel, same order
 };
 
-// Prints all kernels into one text. entry names are `k_<hash>`, so equal kernels of different programs agree; give
-// each structurally different kernel once. False: `*why` names the kernel that has no code and the reason.
+// Prints all kernels into one text. entry names are `k_<hash>`, so equal kernels of different programs agree, and
+// their text is printed once. False: `*why` names the kernel that has no code and the reason.
 bool generate(std::span<Kernel> kernels, const Target& target, Module* out, std::string* why);
 
 // One kernel's explanation: L1, schedule and L2 as text.

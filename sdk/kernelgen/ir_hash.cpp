@@ -112,13 +112,13 @@ class Hasher {
     word(static_cast<uint64_t>(s.kind));
     list(s.space, axes_);
     list(s.reduce, axes_);
+    word(expr(s.a));
+    word(expr(s.b));
     list(s.value);
     list(s.init);
     list(s.step);
     list(s.merge);
     list(s.final);
-    word(expr(s.a));
-    word(expr(s.b));
     for (const View& v : s.store) {
       word(buffer(v.buffer));
       list(v.index);

@@ -313,6 +313,21 @@ TEST(Pointwise, DataMovement) {
   check(c);
 }
 
+TEST(Pointwise, Transposes) {
+  for (DType t : {TENON_F32, TENON_F64, TENON_I32, TENON_F16}) {
+    Case c;
+    Builder& b = c.b;
+    const Tensor x = b.input(static_cast<DType>(t), dims(b, {3, 37, 50})), y = b.input(static_cast<DType>(t), {b.extent(), b.extent()});
+    c.ext = {35, 67};
+    const uint32_t perm[] = {0, 2, 1}, flip[] = {1, 0};
+    b.output(b.transpose(x, perm));
+    const Tensor z = b.transpose(y, flip);
+    b.output(binary(b, TENON_S_ADD, z, b.transpose(b.reshape(y, {c.b.dim(35), c.b.dim(67)}), flip)));
+    c.tolerance = t == TENON_F16 ? 1e-3 : 0;
+    check(c);
+  }
+}
+
 TEST(Pointwise, Take) {
   for (auto outside : {Builder::Outside::kClip, Builder::Outside::kFill}) {
     Case c;
@@ -349,7 +364,7 @@ void dot_case(DType type, int64_t m, int64_t n, int64_t k, bool ta, bool tb, dou
 }
 
 TEST(Contraction, Shapes) {
-  const int64_t shapes[][3] = {{1, 10, 64}, {7, 33, 19}, {64, 64, 64}, {70, 130, 65}, {5, 1, 9}, {13, 8, 1}, {96, 96, 40}};
+  const int64_t shapes[][3] = {{1, 10, 64}, {7, 33, 19}, {70, 130, 65}, {5, 1, 9}, {13, 8, 1}};
   for (auto& s : shapes) {
     for (int t = 0; t < 4; ++t) dot_case(TENON_F32, s[0], s[1], s[2], t & 1, t & 2, 2e-5);
   }

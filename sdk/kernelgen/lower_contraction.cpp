@@ -113,34 +113,38 @@ class Contraction {
 
   void pack_b() {
     e_.comment("stage 0 Pack b");
-    // A row may run over into the next, which is written later; the last needs the room.
-    b_at_ = e_.reserve(p_.add(p_.mul(k_, p_.integer(panel_)), p_.integer(w_)), acc_, 1);
+    // Whole vectors are stored; what runs over the end of a panel falls into a gap.
+    stride_ = s_.columns.size() == 1 ? panel_ : panel_ + w_;
+    b_at_ = e_.reserve(p_.add(p_.mul(k_, p_.integer(stride_)), p_.integer(w_)), acc_, 1);
     const Val base = scratch(b_at_);
     if (s_.transpose_b) return pack_b_transposed(base);
     pack_b_rows(base, order_.size());
   }
 
   void pack_b_rows(Val base, size_t depth) {
-    nest(order_, depth, [&] {
-      const Val row = e_.add(base, e_.mul(e_.scalar(linear_k()), e_.integer(panel_)));
-      if (s_.columns.size() == 1) {
+    if (s_.columns.size() == 1) {
+      nest(order_, depth, [&] {
+        const Val row = e_.add(base, e_.mul(e_.scalar(linear_k()), e_.integer(stride_)));
         const auto whole = p_.value(n_) && *p_.value(n_) % panel_ == 0 ? std::optional<int64_t>(panel_) : std::nullopt;
         lanes(s_.columns[0], j0_, jn_, whole, [&](Val at) {
           e_.store_at(Space::kScratch, 0, acc_, e_.add(row, e_.sub(at, j0_)), e_.splat(e_.vector(b_), s_.lanes));
         });
-        return;
-      }
-      // Two column axes: runs of the inner one.
-      const uint32_t outer = s_.columns[0], inner = s_.columns[1];
-      const Val c = e_.scalar(p_.axes()[inner].extent);
-      const Val first = e_.div(j0_, c), last = e_.add(e_.div(e_.sub(jn_, e_.integer(1)), c), e_.integer(1));
-      e_.loop(Bind::kSerial, first, last, 1, false, [&](Val d) {
-        e_.bind(outer, d);
-        const Val start = e_.mul(d, c);
-        const Val lo = e_.max(e_.integer(0), e_.sub(j0_, start)), hi = e_.min(c, e_.sub(jn_, start));
-        const Val to = e_.add(row, e_.sub(start, j0_));
+      });
+      return;
+    }
+    // Two column axes: the panel is cut into runs of the inner one, so that lanes never cross a row of the image.
+    const uint32_t outer = s_.columns[0], inner = s_.columns[1];
+    const Val c = e_.scalar(p_.axes()[inner].extent);
+    const Val first = e_.div(j0_, c), last = e_.add(e_.div(e_.sub(jn_, e_.integer(1)), c), e_.integer(1));
+    e_.loop(Bind::kSerial, first, last, 1, false, [&](Val d) {
+      e_.bind(outer, d);
+      const Val start = e_.mul(d, c);
+      const Val lo = e_.max(e_.integer(0), e_.sub(j0_, start)), hi = e_.min(c, e_.sub(jn_, start));
+      const Val to = e_.add(base, e_.sub(start, j0_));
+      nest(order_, depth, [&] {
+        const Val row = e_.add(to, e_.mul(e_.scalar(linear_k()), e_.integer(stride_)));
         lanes(inner, lo, hi, std::nullopt, [&](Val at) {
-          e_.store_at(Space::kScratch, 0, acc_, e_.add(to, at), e_.splat(e_.vector(b_), s_.lanes));
+          e_.store_at(Space::kScratch, 0, acc_, e_.add(row, at), e_.splat(e_.vector(b_), s_.lanes));
         });
       });
     });
@@ -266,7 +270,7 @@ class Contraction {
       e_.bind(kk, at);
       e_.comment("stage 0 Step");
       std::vector<Val> a, b;
-      const Val from = e_.add(scratch(b_at_), e_.mul(at, e_.integer(panel_)));
+      const Val from = e_.add(scratch(b_at_), e_.mul(at, e_.integer(stride_)));
       for (uint32_t v = 0; v < s_.nr; ++v) {
         b.push_back(e_.load_at(Space::kScratch, 0, acc_, v ? e_.add(from, e_.integer(int64_t{v} * w_)) : from, s_.lanes));
       }
@@ -395,7 +399,7 @@ class Contraction {
   E a_ = kNone, b_ = kNone, m_ = kNone, n_ = kNone, k_ = kNone;
   E a_step_ = kNone, a_rest_ = kNone, a_at_ = kNone, b_at_ = kNone;
   DType acc_ = TENON_DTYPE_NONE;
-  int64_t w_ = 1, panel_ = 1;
+  int64_t w_ = 1, panel_ = 1, stride_ = 1;
   std::vector<uint32_t> order_;
   uint32_t row_ = 0;
   Val j0_, jn_;

@@ -49,8 +49,8 @@ class Emitter {
   Val mul(Val a, Val b) { return apply(TENON_S_MUL, TENON_I64, {a, b}, 0, true); }
   Val div(Val a, Val b) { return apply(kFloorDiv, TENON_I64, {a, b}, 0, true); }
   Val mod(Val a, Val b) { return apply(kMod, TENON_I64, {a, b}, 0, true); }
-  Val min(Val a, Val b) { return apply(TENON_S_MIN, TENON_I64, {a, b}); }
-  Val max(Val a, Val b) { return apply(TENON_S_MAX, TENON_I64, {a, b}); }
+  Val min(Val a, Val b) { return apply(TENON_S_MIN, TENON_I64, {a, b}, 0, true); }
+  Val max(Val a, Val b) { return apply(TENON_S_MAX, TENON_I64, {a, b}, 0, true); }
   Val less(Val a, Val b) { return apply(TENON_S_CMP, TENON_I64, {a, b}, TENON_CMP_LT); }
   Val splat(Val v, uint32_t lanes);
   Val as_type(Val v, DType t);
@@ -117,6 +117,7 @@ class Emitter {
   Val constant(E e);
   bool fits32(E e) const;
   bool has_data(E e) const;
+  Val folded(uint16_t code, const std::vector<Val>& args);
   uint64_t key(E e, bool as_vector, bool varies) const {
     return uint64_t{e} << 8 | uint64_t{varies ? copy + 1 : 0} << 1 | (as_vector ? 1 : 0);
   }
@@ -135,6 +136,7 @@ class Emitter {
   std::vector<std::unique_ptr<Scope>> scopes_;
   std::unordered_map<uint32_t, uint32_t> arguments_;
   std::unordered_map<uint64_t, Val> splats_;
+  std::unordered_map<V, int64_t> known_;  // scalar i64 constants
   std::vector<bool> written_;
   std::unordered_map<uint32_t, E> temp_offset_;
   E scratch_ = kNone;

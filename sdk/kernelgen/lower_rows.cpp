@@ -23,6 +23,10 @@ class Rows {
     const bool lead_lanes = s_.vector_axis != ~0u;
     e_.lanes_are_rows = lead_lanes;
     e_.temp_copies = s_.unroll;
+    if (s_.tile_axis != ~0u) {
+      tiles();
+      return true;
+    }
     std::vector<uint32_t> outer = k_.lead;
     if (lead_lanes) outer.erase(std::find(outer.begin(), outer.end(), s_.vector_axis));
     E items = p_.integer(1);
@@ -64,6 +68,109 @@ class Rows {
     lanes_loop(lo, hi, whole ? extent : std::nullopt, s_.unroll, [&] {
       e_.row_depth = e_.depth();
       passes();
+    });
+  }
+
+  // ---- Transposes: lanes along one lead axis, squares along another ----
+
+  // Range over (other axes, blocks of `lanes` of the vector axis); inside, squares along the tile axis. A square of
+  // an operand that is contiguous along the tile axis is turned over into scratch; what does not fill a square is
+  // read with a stride.
+  void tiles() {
+    e_.lanes_are_rows = false;
+    e_.vector_axis = s_.vector_axis;
+    const int64_t w = e_.width;
+    std::vector<uint32_t> outer;
+    for (uint32_t a : k_.lead) {
+      if (a != s_.vector_axis && a != s_.tile_axis) outer.push_back(a);
+    }
+    const E extent = p_.axes()[s_.vector_axis].extent, blocks = p_.ceildiv(extent, w);
+    E items = blocks;
+    for (uint32_t a : outer) items = p_.mul(items, p_.axes()[a].extent);
+    e_.tree().range = size_program(p_, items);
+    e_.tree().grain = s_.grain;
+    const Val begin{e_.tree().begin, 0, false}, end{e_.tree().end, 0, false};
+    e_.loop(Bind::kRange, begin, end, 1, false, [&](Val item) {
+      e_.row_depth = e_.depth();
+      Val block = item;
+      if (!outer.empty()) {
+        block = e_.mod(item, e_.scalar(blocks));
+        decode(e_, e_.div(item, e_.scalar(blocks)), outer);
+      }
+      const Val lo = e_.mul(block, e_.integer(w)), n = e_.scalar(extent);
+      const Val tall = e_.scalar(p_.axes()[s_.tile_axis].extent);
+      Val base = lo;
+      base.varies = true;
+      e_.bind(s_.vector_axis, base);
+      const Val whole = e_.apply(TENON_S_CMP, TENON_I64, {e_.add(lo, e_.integer(w)), n}, TENON_CMP_LE);
+      Node branch;
+      branch.kind = N::kIf;
+      branch.args[0] = whole.v;
+      e_.open();
+      e_.loop(Bind::kSerial, e_.integer(0), tall, w, true, [&](Val at) { square(at); });
+      const Val done = e_.sub(tall, e_.mod(tall, e_.integer(w)));
+      e_.loop(Bind::kSerial, done, tall, 1, false, [&](Val at) { line(at, base, kNone); });
+      branch.body = e_.close();
+      e_.open();
+      e_.loop(Bind::kSerial, e_.integer(0), tall, 1, false, [&](Val at) { line(at, base, extent); });
+      branch.other = e_.close();
+      e_.emit(e_.depth(), branch);
+    });
+  }
+
+  // One line of lanes at point `at` of the tile axis.
+  void line(Val at, Val base, E limit) {
+    e_.bind(s_.tile_axis, at);
+    e_.bind(s_.vector_axis, base);
+    if (limit != kNone) {
+      const Val lane = e_.vector(p_.axis(s_.vector_axis));
+      e_.mask_depth = e_.depth();
+      e_.mask = e_.less(lane, e_.as_type(e_.scalar(limit), e_.type(lane.v))).v;
+    }
+    e_.comment(label(0, "Map"));
+    map(k_.stages[0]);
+    e_.mask = kNoValue;
+  }
+
+  void square(Val at) {
+    const Stage& s = k_.stages[0];
+    // The corner has a name of its own: an axis is bound once along any path of scopes.
+    const uint32_t corner = p_.add_axis(p_.axes()[s_.tile_axis].extent);
+    e_.bind(corner, at);
+    const int64_t w = e_.width;
+    std::vector<E> loads;
+    for (E v : s.value) p_.loads(v, &loads);
+    std::vector<std::pair<E, E>> turned;  // load, its place in scratch
+    const uint32_t axes[] = {s_.vector_axis, s_.tile_axis};
+    for (E l : loads) {
+      std::vector<E> c;
+      E rest;
+      const DType t = p_.type(l);
+      if (p_.arg(l, 0) != kNone || t == TENON_PRED || !p_.affine(p_.arg(l, 2), axes, &c, &rest)) continue;
+      if (!p_.is_const(c[1], 1) || p_.is_const(c[0], 0) || p_.is_const(c[0], 1)) continue;
+      if (size_of(t) * e_.width != 64 && size_of(t) * e_.width != 32 && size_of(t) * e_.width != 16) continue;
+      if (!tile_at_.count(l)) tile_at_[l] = e_.reserve(p_.integer(w * w), t, 1);
+      Node n;
+      n.kind = N::kTranspose;
+      n.ref = e_.argument(p_.at(l).ref, false);
+      n.type = t;
+      n.args[0] = e_.scalar(p_.substitute(p_.arg(l, 2), {{p_.axis(s_.tile_axis), p_.axis(corner)}})).v;
+      n.stride = e_.scalar(c[0]).v;
+      n.args[1] = e_.scalar(p_.floordiv(tile_at_[l], p_.integer(size_of(t)))).v;
+      n.args[2] = e_.integer(w).v;
+      n.bits = w;
+      e_.emit(e_.depth(), n);
+      turned.push_back({l, tile_at_[l]});
+    }
+    e_.loop(Bind::kSerial, e_.integer(0), e_.integer(w), 1, false, [&](Val r) {
+      e_.bind(s_.tile_axis, e_.add(at, r));
+      for (auto& [l, place] : turned) {
+        const DType t = p_.type(l);
+        const Val from = e_.add(e_.scalar(p_.floordiv(place, p_.integer(size_of(t)))), e_.mul(r, e_.integer(w)));
+        e_.forward(p_.at(l).ref, p_.arg(l, 2), e_.load_at(Space::kScratch, 0, t, from, e_.width), true);
+      }
+      e_.comment(label(0, "Map"));
+      map(s);
     });
   }
 
@@ -381,6 +488,7 @@ class Rows {
   const Schedule& s_;
   Pool& p_;
   Kernel& k_;
+  std::unordered_map<E, E> tile_at_;
   uint32_t copies_ = 1;
   uint32_t inner_unroll_ = 1;
   bool across_ = false;

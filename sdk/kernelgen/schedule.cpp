@@ -66,6 +66,38 @@ int64_t weight(const Pool& p, const Stage& s) {
   return n;
 }
 
+E coefficient(Pool& p, E offset, uint32_t axis) {
+  std::vector<E> c;
+  E rest;
+  const uint32_t axes[] = {axis};
+  return p.affine(offset, axes, &c, &rest) ? c[0] : kNone;
+}
+
+// One element-wise stage whose lanes walk some operand with a stride while another lead axis walks that operand
+// contiguously: squares of it are turned over in registers.
+bool transposes(Kernel& k, const Target& t, Schedule* s) {
+  if (k.stages.size() != 1 || s->lanes < 4 || t.vector_bytes == 0) return false;
+  Pool& p = k.pool;
+  std::vector<E> loads;
+  for (E v : k.stages[0].value) p.loads(v, &loads);
+  for (E l : loads) {
+    // Tiles are of f32-sized elements, one to a lane, without guards.
+    if (p.arg(l, 0) != kNone || size_of(p.type(l)) * s->lanes != t.vector_bytes || p.type(l) == TENON_PRED) continue;
+    const E along = coefficient(p, p.arg(l, 2), s->vector_axis);
+    if (along == kNone || p.is_const(along, 0) || p.is_const(along, 1)) continue;
+    for (uint32_t a : k.lead) {
+      if (a == s->vector_axis || !p.is_const(coefficient(p, p.arg(l, 2), a), 1)) continue;
+      if (likely(p, p.axes()[a].extent) < s->lanes || likely(p, p.axes()[s->vector_axis].extent) < s->lanes) continue;
+      s->shape = Shape::kTranspose;
+      s->tile_axis = a;
+      s->block = s->lanes;
+      s->grain = std::max<int64_t>(1, 16384 / (likely(p, p.axes()[a].extent) * s->block));
+      return true;
+    }
+  }
+  return false;
+}
+
 std::vector<uint32_t> inner_axes(const Kernel& k, const Stage& s) {
   std::vector<uint32_t> out;
   for (const auto* list : {&s.space, &s.reduce}) {
@@ -140,6 +172,10 @@ bool schedule_pointwise(Kernel& k, const Target& t, Schedule* out, std::string*)
       best = score;
       s.vector_axis = a;
     }
+  }
+  if (transposes(k, t, &s)) {
+    *out = s;
+    return true;
   }
   // A block is about as much as one item should do; the grain makes up for small rows.
   const int64_t extent = likely(p, p.axes()[s.vector_axis].extent);

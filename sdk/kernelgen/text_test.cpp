@@ -1,0 +1,196 @@
+// The texts of both levels and of C++ for the shapes that others build on. Assertions name the lines that matter, in
+// order; numbering of values is not asked.
+#include <gtest/gtest.h>
+
+#include "tenon/kernelgen/test_support.h"
+
+namespace tenon::kernelgen {
+namespace {
+
+// Every line occurs, each after the one before.
+void expect_in_order(const std::string& text, std::initializer_list<const char*> lines) {
+  size_t at = 0;
+  for (const char* line : lines) {
+    const size_t found = text.find(line, at);
+    if (found == std::string::npos) {
+      ADD_FAILURE() << "missing after what came before: " << line << "\nin\n" << text;
+      return;
+    }
+    at = found + 1;
+  }
+}
+
+size_t count(const std::string& text, const std::string& what) {
+  size_t n = 0;
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; ++at) ++n;
+  return n;
+}
+
+Tensor op(Builder& b, uint32_t code, std::initializer_list<Tensor> in) {
+  std::vector<Tensor> args(in);
+  std::vector<uint32_t> program;
+  for (uint32_t i = 0; i < args.size(); ++i) program.push_back(TENON_SCALAR_WORD(TENON_S_ARG, i));
+  program.push_back(TENON_SCALAR_WORD(code, 0));
+  const DType t[] = {args[0].type};
+  return b.map(program, args, {}, t)[0];
+}
+
+struct Texts {
+  std::vector<Kernel> kernels;
+  std::string levels, code;
+};
+
+Texts texts(Builder& b, const Target& target) {
+  EXPECT_TRUE(b.ok()) << b.why();
+  Texts t;
+  t.kernels = partition(b.take_program(), target);
+  std::string why;
+  EXPECT_EQ(t.kernels.size(), 1u);
+  EXPECT_TRUE(explain(t.kernels[0], target, &t.levels, &why)) << why;
+  Module m;
+  EXPECT_TRUE(generate(t.kernels, target, &m, &why)) << why;
+  t.code = m.text;
+  return t;
+}
+
+void softmax(Builder& b, E rows, E n) {
+  const Tensor x = b.input(TENON_F32, {rows, n}), scale = b.input(TENON_F32, {}), mask = b.input(TENON_F32, {rows, n});
+  const uint32_t last[] = {1}, row[] = {0};
+  const Tensor t = op(b, TENON_S_ADD, {op(b, TENON_S_MUL, {x, b.broadcast(scale, x.dims, {})}), mask});
+  const Tensor mx = b.reduce(t, last, Fold::kMax);
+  const Tensor e = op(b, TENON_S_EXP, {op(b, TENON_S_SUB, {t, b.broadcast(mx, x.dims, row)})});
+  const Tensor s = b.reduce(e, last, Fold::kSum);
+  b.output(op(b, TENON_S_DIV, {e, b.broadcast(s, x.dims, row)}));
+}
+
+TEST(Text, SoftmaxIsOneKernelOfThreeLoops) {
+  Builder b;
+  const E rows = b.extent(), n = b.extent();
+  softmax(b, rows, n);
+  const Texts t = texts(b, Target::avx512());
+  expect_in_order(t.levels, {
+      "kernel lead [i0] {",
+      "b0 f32[n0, n1] strides [n1, 1] in",
+      "temp in b7",  // x * scale + mask, then the exponentials, live in the result's row
+      "stage 0 Map over [i0, i1]", "= b0[i0, i1] + b1[]*b2[i0, i1]",
+      "stage 1 Reduce over [i0] reduce [i2]", "init -inf; step max(s0, b3[i0, i2]); merge max(s0, s1)",
+      "stage 2 Map over [i0, i3]", "= exp(b3[i0, i3] - b4[i0])",
+      "stage 3 Reduce over [i0] reduce [i4]", "init 0; step s0 + b5[i0, i4]; merge s0 + s1",
+      "stage 4 Map over [i0, i5]", "= b5[i0, i5] / b6[i0]",
+      "schedule row reduction {", "lanes 16 along each stage's innermost axis",
+      "range {", "do stage 1 Init", "vector full {", "do stage 0 Map", "do stage 1 Step", "do stage 1 Merge", "rotate",
+      "do stage 1 Final", "do stage 3 Init", "vector full {", "do stage 2 Map", "do stage 3 Step", "do stage 3 Final",
+      "vector full {", "do stage 4 Map"});
+  expect_in_order(t.code, {
+      "FN f32x16 exp_f32x16(f32x16 x)", "extern \"C\"", "void* const* buf, const i64* ext, i64 begin, i64 end, void* scratch)",
+      "= begin;", "= ld_f32x16(b0 + ", "= max_f32x16(", "= __builtin_shufflevector(", "= exp_f32x16(", " / ", "st_f32x16(b3 + "});
+  // One Range loop, three passes with a main loop and a masked rest each, and no scratch.
+  EXPECT_EQ(count(t.code.substr(t.code.find("extern")), "for ("), 7u) << t.code;
+  EXPECT_EQ(t.code.find("*)scratch"), std::string::npos);
+}
+
+TEST(Text, EqualKernelsOfDifferentProgramsHashEqual) {
+  Builder a, b;
+  softmax(a, a.dim(8), a.dim(64));
+  // The same after other inputs and another order of axes and extents.
+  b.input(TENON_I32, {b.extent()});
+  b.map(TENON_F32, {b.dim(5)}, [&](std::span<const E> axes) { return b.pool().convert(axes[0], TENON_F32); });
+  softmax(b, b.dim(8), b.dim(64));
+  const auto ka = partition(a.take_program(), Target::avx2()), kb = partition(b.take_program(), Target::avx2());
+  ASSERT_EQ(ka.size(), 1u);
+  ASSERT_EQ(kb.size(), 1u);
+  EXPECT_EQ(structural_hash(ka[0]), structural_hash(kb[0]));
+  Builder c;
+  softmax(c, c.dim(8), c.dim(65));
+  EXPECT_FALSE(structural_hash(partition(c.take_program(), Target::avx2())[0]) == structural_hash(ka[0]));
+}
+
+TEST(Text, GeluOfMatmulIsAnEpilogue) {
+  Builder b;
+  const Tensor x = b.input(TENON_F32, {b.dim(128), b.dim(96)}), w = b.input(TENON_F32, {b.dim(96), b.dim(256)});
+  const Tensor bias = b.input(TENON_F32, {b.dim(256)});
+  const uint32_t last[] = {1}, first[] = {0};
+  const Tensor d = b.dot(x, w, {}, {}, last, first);
+  const Tensor h = op(b, TENON_S_ADD, {d, b.broadcast(bias, d.dims, last)});
+  const Tensor one = b.fill(TENON_F32, d.dims, 1), half = b.fill(TENON_F32, d.dims, 0.5), root = b.fill(TENON_F32, d.dims, 0.70710678);
+  const Tensor erf = op(b, TENON_S_ERF, {op(b, TENON_S_MUL, {h, root})});
+  b.output(op(b, TENON_S_MUL, {op(b, TENON_S_MUL, {h, half}), op(b, TENON_S_ADD, {erf, one})}));
+  const Texts t = texts(b, Target::avx512());
+  expect_in_order(t.levels, {"stage 0 Contract over [i0, i1] reduce [i2]", "s0 = sum(b0[i0, i2] * b1[i2, i1])", "erf(",
+                             "schedule contraction {", "tile 6 rows of [i0] x 4 vectors of [i1]", "a direct, b packed",
+                             "do stage 0 Pack b", "local0 f32[384]", "do stage 0 Step", "store local0[", "do stage 0 Final"});
+  expect_in_order(t.code, {"st_f32x16(((f32*)scratch) + ", "l0[384]", "ld_f32x16(((f32*)scratch) + ", "erf_f32x16("});
+}
+
+TEST(Text, TransposeGoesThroughSquareTiles) {
+  Builder b;
+  const Tensor x = b.input(TENON_F32, {b.dim(100), b.dim(200)});
+  const uint32_t perm[] = {1, 0};
+  b.output(b.transpose(x, perm));
+  const Texts t = texts(b, Target::avx2());
+  expect_in_order(t.levels, {"schedule transpose {", "tiles along", "transpose b0["});
+}
+
+TEST(Text, ColumnReductionRunsLanesAlongColumns) {
+  Builder b;
+  const Tensor x = b.input(TENON_F32, {b.dim(100), b.dim(512)});
+  const uint32_t first[] = {0};
+  b.output(b.reduce(x, first, Fold::kSum));
+  const Texts t = texts(b, Target::avx2());
+  expect_in_order(t.levels, {"schedule column reduction {", "lanes 8 along i0, unroll 4", "do stage 0 Init", "serial", "do stage 0 Step"});
+  EXPECT_EQ(t.code.find("shufflevector"), std::string::npos);
+}
+
+TEST(Text, ConvolutionPacksItsWindow) {
+  Builder b;
+  const Tensor x = b.input(TENON_F32, {b.dim(1), b.dim(16), b.dim(28), b.dim(28)});
+  const Tensor w = b.input(TENON_F32, {b.dim(32), b.dim(16), b.dim(3), b.dim(3)});
+  ConvDims n;
+  n.x_spatial = n.w_spatial = n.out_spatial = {2, 3};
+  const WindowDim window[] = {{3, 1, 1, 1}, {3, 1, 1, 1}};
+  b.output(b.conv(x, w, n, window, 1, {b.dim(1), b.dim(32), b.dim(28), b.dim(28)}));
+  const Texts t = texts(b, Target::avx512());
+  expect_in_order(t.levels, {"Contract over [i0, i1, i2] reduce [i3, i4, i5]", "{if ", "else 0}", "vectors of [i1, i2]", "a direct, b packed",
+                             "do stage 0 Pack b"});
+}
+
+TEST(Text, OpenClIsScalarsAndOneItemPerRow) {
+  Builder b;
+  softmax(b, b.extent(), b.extent());
+  const Texts t = texts(b, Target::opencl(true));
+  expect_in_order(t.code, {"__kernel void k_", "__global const f32* b0", "__global f32* b3", "i64 n0", "get_global_id(0)", "exp_f32("});
+  EXPECT_EQ(t.code.find("f32x"), std::string::npos);
+  EXPECT_EQ(t.code.find("barrier"), std::string::npos);
+}
+
+TEST(Refusals, SayWhatAndWhy) {
+  Builder b;
+  EXPECT_FALSE(b.input(TENON_C64, {b.dim(2)}).valid());
+  EXPECT_EQ(b.why(), "kernelgen has no elements of type c64");
+  Builder c;
+  const Tensor x = c.input(TENON_F32, {c.dim(2)}), y = c.input(TENON_I32, {c.dim(2)});
+  const uint32_t program[] = {TENON_SCALAR_WORD(TENON_S_ARG, 0), TENON_SCALAR_WORD(TENON_S_ARG, 1), TENON_SCALAR_WORD(TENON_S_ADD, 0)};
+  const Tensor in[] = {x, y};
+  const DType t[] = {TENON_F32};
+  EXPECT_FALSE(c.map(program, in, {}, t)[0].valid());
+  EXPECT_EQ(c.why(), "scalar program: add of f32 and i32");
+}
+
+TEST(Index, ReshapesAndPadsFoldToPlainIndices) {
+  Pool p;
+  const E n = p.extent(p.add_extent({}));
+  const uint32_t i = p.add_axis(n), j = p.add_axis(p.integer(12));
+  const E linear = p.add(p.mul(p.axis(i), p.integer(12)), p.axis(j));
+  EXPECT_EQ(p.floordiv(linear, p.integer(12)), p.axis(i));
+  EXPECT_EQ(p.mod(linear, p.integer(12)), p.axis(j));
+  EXPECT_EQ(p.text(p.floordiv(linear, p.integer(4))), "i0*3 + (i1 // 4)");
+  // Symbolic: (j * n + i) / n with i < n.
+  const E symbolic = p.add(p.mul(p.axis(j), n), p.axis(i));
+  EXPECT_EQ(p.floordiv(symbolic, n), p.axis(j));
+  EXPECT_EQ(p.mod(symbolic, n), p.axis(i));
+  EXPECT_EQ(p.cmp(TENON_CMP_LT, p.axis(i), n), p.boolean(true));
+  EXPECT_EQ(p.cmp(TENON_CMP_GE, p.axis(j), p.integer(12)), p.boolean(false));
+}
+
+}  // namespace
+}  // namespace tenon::kernelgen
