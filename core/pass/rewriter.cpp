@@ -1,5 +1,7 @@
 #include "core/pass/rewriter.h"
 
+#include <tenon/abi/host.h>
+
 #include <algorithm>
 #include <unordered_map>
 #include <vector>
@@ -17,6 +19,10 @@ class Driver {
  public:
   Driver(const HostTables& tables, tenon_graph_t* graph, std::span<const tenon_rewrite_t> rewrites)
       : tables_(tables), api_(*tables.graph), graph_(graph), rewrites_(rewrites), applied_(rewrites.size()) {
+    const void* registry = nullptr;
+    if (tables.host->query(tables.host->self, to_abi_str(TENON_HOST_REGISTRY_ID), 0, &registry) == TENON_OK) {
+      registry_ = static_cast<const tenon_host_registry_t*>(registry);
+    }
     for (uint32_t i = 0; i < rewrites.size(); ++i) {
       const tenon_str_t root = rewrites[i].root;
       by_root_[root.size == 0 ? 0 : tables.host->intern(tables.host->self, root)].push_back(i);
@@ -113,7 +119,7 @@ class Driver {
     matched = true;
     for (size_t r = 0; r < results.size(); ++r) TENON_RETURN_IF_ERROR(replace(results[r], built[r]));
     TENON_RETURN_IF_ERROR(from_abi(api_.node_erase(api_.self, graph_, node), "erasing what was replaced"));
-    for (const tenon_value_t operand : operands) queue_definition(operand);
+    for (const tenon_value_t operand : operands) release(operand);
     for (tenon_node_t n = first_new; n < node_limit(); ++n) queue(n);
     return {};
   }
@@ -131,13 +137,44 @@ class Driver {
     return {};
   }
 
-  void queue_definition(tenon_value_t value) {
-    if (value == TENON_NONE) return;
+  // The node that defines a value; NONE for arguments and constants.
+  tenon_node_t definition(tenon_value_t value) const {
     tenon_value_view_t view = {};
     view.size_bytes = sizeof view;
-    if (api_.value_view(api_.self, graph_, value, &view) == TENON_OK && view.kind == TENON_VALUE_RESULT) {
-      queue(view.node);
+    if (value == TENON_NONE || api_.value_view(api_.self, graph_, value, &view) != TENON_OK) return TENON_NONE;
+    return view.kind == TENON_VALUE_RESULT ? view.node : TENON_NONE;
+  }
+  void queue_definition(tenon_value_t value) { queue(definition(value)); }
+
+  // A use of `value` is gone. What only served the replaced node goes too, so that patterns that ask for a single use
+  // see the truth; the rest is looked at again.
+  void release(tenon_value_t value) {
+    std::vector<tenon_value_t> freed = {value};
+    while (!freed.empty()) {
+      const tenon_node_t node = definition(freed.back());
+      freed.pop_back();
+      if (node == TENON_NONE) continue;
+      tenon_node_view_t view = {};
+      if (!look(node, view).ok() || view.parent == TENON_NONE) continue;
+      const std::vector<tenon_value_t> operands(view.operands, view.operands + view.operand_count);
+      if (is_dead(view) && api_.node_erase(api_.self, graph_, node) == TENON_OK) {
+        freed.insert(freed.end(), operands.begin(), operands.end());
+      } else {
+        queue(node);
+      }
     }
+  }
+
+  bool is_dead(const tenon_node_view_t& view) const {
+    const tenon_op_def_t* op = nullptr;
+    if (registry_ == nullptr || registry_->op_find(registry_->self, view.op, view.op_version, &op) != TENON_OK) return false;
+    if ((op->traits & TENON_TRAIT_PURE) == 0 || (op->traits & TENON_TRAIT_ORDERED) != 0) return false;
+    for (uint32_t i = 0; i < view.result_count; ++i) {
+      tenon_value_view_t result = {};
+      result.size_bytes = sizeof result;
+      if (api_.value_view(api_.self, graph_, view.results[i], &result) != TENON_OK || result.use_count > 0) return false;
+    }
+    return true;
   }
 
   tenon_node_t node_limit() const {
@@ -175,6 +212,7 @@ class Driver {
 
   const HostTables& tables_;
   const tenon_host_graph_t& api_;
+  const tenon_host_registry_t* registry_ = nullptr;
   tenon_graph_t* graph_;
   std::span<const tenon_rewrite_t> rewrites_;
   std::unordered_map<tenon_sym_t, std::vector<uint32_t>> by_root_;
