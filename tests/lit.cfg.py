@@ -10,7 +10,7 @@ build = pathlib.Path(lit_config.params.get("build", root / "build")).resolve()
 config.name = "tenon"
 config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".tir", ".test"]
-config.excludes = ["hostile", "models", "out_of_tree", "plugin", "plugins", "abi", "random", "Inputs"]
+config.excludes = ["fuzz", "seeds", "hostile", "models", "out_of_tree", "plugin", "plugins", "abi", "random", "Inputs"]
 config.test_source_root = str(root / "tests")
 config.test_exec_root = str(build / "tests" / "lit")
 
