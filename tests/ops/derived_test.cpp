@@ -126,7 +126,7 @@ HostArray literal(const ir::ExpressionValue& v) {
   EXPECT_TRUE(out.ok());
   Result<const void*> data = v.blob ? v.blob->data() : Result<const void*>(Status(TENON_NOT_FOUND, "T0201", "no literal"));
   EXPECT_TRUE(data.ok());
-  if (data.ok()) std::memcpy(out->view().data, *data, out->size_bytes());
+  if (data.ok() && out->size_bytes() != 0) std::memcpy(out->view().data, *data, out->size_bytes());
   return std::move(*out);
 }
 
