@@ -30,7 +30,11 @@ function(tenon_add_plugin name)
     target_link_libraries(${target} PRIVATE Tenon::plan)
   endif()
   target_link_libraries(${target} PRIVATE Tenon::sdk ${P_LINK})
-  target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,now -Wl,--gc-sections)
+  # Hidden visibility is not enough: templates of the standard library are declared with default visibility.
+  set(exports ${CMAKE_CURRENT_BINARY_DIR}/${name}.exports)
+  file(WRITE ${exports} "{ global: tenon_plugin_query; local: *; };\n")
+  target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,now -Wl,--gc-sections
+    -Wl,--version-script=${exports})
   # A symbol that is missing is an error here and not at the user's. Sanitizer runtimes come from the host program.
   if(NOT TENON_SANITIZE AND NOT "${CMAKE_CXX_FLAGS}${CMAKE_C_FLAGS}" MATCHES "-fsanitize")
     target_link_options(${target} PRIVATE -Wl,-z,defs)
