@@ -198,6 +198,12 @@ def group_7():
     """The cache folder as found by a run on the cpu, which compiles; only where that plugin was built."""
     run = ["run", "g.tir", "--seed", "1", "--device", "cpu"]
 
+    def fake_dependency(folder):
+        for library in ("libtenon-clang.so", "libtenon-clang.so.0", "cpu.so"):
+            shutil.copy(FAKES / "fake_aborts_when_opened.so", folder / library)
+        return {"LD_LIBRARY_PATH": str(folder)}  # and an empty cache: the compiler library is really opened
+    yield Case(135, "LD_LIBRARY_PATH with a fake compiler library", fake_dependency, run, (0,), prints="y: f32")
+
     def link(folder):
         (folder / "real").mkdir(mode=0o700)
         (folder / "cache").symlink_to("real")
