@@ -5,7 +5,8 @@
 namespace tenon::passes {
 namespace {
 
-constexpr tenon_str_t kStatistics[] = {str("op-fold"), str("op-rewrite"), str("constant-right")};
+constexpr tenon_str_t kStatistics[] = {str("op-fold"), str("op-rewrite"), str("idempotent"),
+                                         str("constant-right")};
 
 // Calls a function of an op's declaration that builds one value per result.
 template <class Call>
@@ -62,6 +63,14 @@ Status op_rewrite(Builder& builder, const Node& node, std::vector<Value>* out) {
   return {};
 }
 
+// relu of relu, floor of floor: the second changes nothing. Ends: one node fewer each time.
+Status idempotent(Builder&, const Node& node, std::vector<Value>* out) {
+  const Node inner = node.operand(0).node();
+  if (node.operand_count() != 1 || node.view().attr_count != 0 || !inner || inner.view().op != node.view().op) return {};
+  if (has_trait(op_of(node), TENON_TRAIT_IDEMPOTENT)) *out = {node.operand(0)};
+  return {};
+}
+
 // A constant left of a commutative op goes right, where patterns look for it. Ends: afterwards the left one is not
 // constant.
 Status constant_right(Builder& builder, const Node& node, std::vector<Value>* out) {
@@ -88,6 +97,7 @@ Status constant_right(Builder& builder, const Node& node, std::vector<Value>* ou
 constexpr tenon_rewrite_t kRewrites[] = {
     rewrite<op_fold>("op-fold", "", 3),
     rewrite<op_rewrite>("op-rewrite", "", 2),
+    rewrite<idempotent>("idempotent", "", 2),
     rewrite<constant_right>("constant-right", "", 1),
 };
 
@@ -111,7 +121,7 @@ graph @g(%x: f32[2]) -> (y: f32[2]) {
 constexpr auto kPass =
     pass("canonicalize", "Applies the simplifications that ops declare.")
         .describe("Runs the fold and the rewrites of every op until nothing changes: x + 0, transpose of transpose, a "
-                  "reshape to the same shape. Constants of commutative ops go to the right.")
+                  "reshape to the same shape. An idempotent op of itself is done once. Constants of commutative ops go to the right.")
         .example(kBefore, kAfter)
         .statistics(kStatistics)
         .rewrites(kRewrites);
