@@ -42,6 +42,8 @@ enum class N : uint8_t {
   kSet,      // dst = args[0], dst declared by kVar
   kLocal,    // declares the local array `ref` of `bits` elements of `type`
   kTranspose,// scratch[args[1] + l * args[2] + r] = memory[args[0] + r * stride + l] for r, l < bits
+  kMma,      // local `op` = sum over args[2] steps of rows x vectors: a at memory[list[r] + step * args[1]] of `space` and
+             // `ref`, b at args[0] + step * stride in scratch, or in buffer `b_buffer`; bits vectors of type x lanes
   kComment,  // text: the stage and part (Init, Step, Merge, Final, Map, Pack) that follows
 };
 
@@ -58,6 +60,9 @@ struct Node {
   int64_t bits = 0;               // kConst: pattern; kLoop: step; kLocal: elements
   bool full = false;
   std::string text;
+  std::vector<V> list;            // kMma: where each row of a begins
+  uint32_t lanes = 1;             // kMma
+  int32_t b_buffer = -1;          // kMma: -1 is scratch
   std::vector<Node> body, other;
 };
 

@@ -234,15 +234,16 @@ class Contraction {
       e_.bind(row[r], at);
     }
     if (s_.pack_a) pack_a(i, m);
+    if (s_.pack_b) {
+      mma(row);
+      epilogue(i, in);
+      return;
+    }
     e_.comment("stage 0 Init");
     std::vector<V> acc;
     const Val zero = e_.splat(e_.scalar(p_.number(0, acc_)), s_.lanes);
     for (uint32_t x = 0; x < s_.mr * s_.nr; ++x) acc.push_back(e_.declare(zero));
-    if (s_.pack_b) {
-      packed_loop(row, acc);
-    } else {
-      direct_loop(row, acc);
-    }
+    direct_loop(row, acc);
     e_.comment("stage 0 Step done, tile to L1");
     for (uint32_t r = 0; r < s_.mr; ++r) {
       for (uint32_t v = 0; v < s_.nr; ++v) {
@@ -251,6 +252,31 @@ class Contraction {
       }
     }
     epilogue(i, in);
+  }
+
+  // The tile as a function of its own, shared by all kernels of a text.
+  void mma(const std::vector<uint32_t>& row) {
+    e_.comment("stage 0 Step");
+    Node n;
+    n.kind = N::kMma;
+    n.type = acc_;
+    n.lanes = s_.lanes;
+    n.bits = s_.nr;
+    n.args[2] = e_.scalar(k_).v;
+    n.args[0] = scratch(b_at_).v;
+    n.stride = e_.integer(stride_).v;
+    n.space = s_.pack_a ? Space::kScratch : Space::kBuffer;
+    if (s_.pack_a) {
+      n.args[1] = e_.integer(1).v;
+      for (uint32_t r = 0; r < s_.mr; ++r) n.list.push_back(e_.add(scratch(a_at_), e_.mul(e_.scalar(k_), e_.integer(r))).v);
+    } else {
+      n.ref = e_.argument(p_.at(a_).ref, false);
+      n.args[1] = e_.scalar(a_step_).v;
+      for (uint32_t r = 0; r < s_.mr; ++r) {
+        n.list.push_back(e_.scalar(p_.substitute(a_rest_, {{p_.axis(row_), p_.axis(row[r])}})).v);
+      }
+    }
+    e_.emit(e_.depth(), n);
   }
 
   void accumulate(const std::vector<Val>& b, const std::vector<Val>& a, const std::vector<V>& acc) {
@@ -262,29 +288,6 @@ class Contraction {
         e_.set(into, e_.apply(TENON_S_ADD, acc_, {Val{into, e_.depth(), true}, product}));
       }
     }
-  }
-
-  void packed_loop(const std::vector<uint32_t>& row, const std::vector<V>& acc) {
-    const uint32_t kk = p_.add_axis(k_);
-    e_.loop(Bind::kSerial, e_.integer(0), e_.scalar(k_), 1, false, [&](Val at) {
-      e_.bind(kk, at);
-      e_.comment("stage 0 Step");
-      std::vector<Val> a, b;
-      const Val from = e_.add(scratch(b_at_), e_.mul(at, e_.integer(stride_)));
-      for (uint32_t v = 0; v < s_.nr; ++v) {
-        b.push_back(e_.load_at(Space::kScratch, 0, acc_, v ? e_.add(from, e_.integer(int64_t{v} * w_)) : from, s_.lanes));
-      }
-      for (uint32_t r = 0; r < s_.mr; ++r) {
-        if (s_.pack_a) {
-          const Val line = e_.add(scratch(a_at_), e_.mul(e_.scalar(k_), e_.integer(r)));
-          a.push_back(e_.load_at(Space::kScratch, 0, acc_, e_.add(line, at), 1));
-          continue;
-        }
-        const E off[] = {p_.substitute(p_.add(a_rest_, p_.mul(a_step_, p_.axis(kk))), {{p_.axis(row_), p_.axis(row[r])}})};
-        a.push_back(e_.scalar(p_.load(p_.at(a_).ref, acc_, off)));
-      }
-      accumulate(b, a, acc);
-    });
   }
 
   void direct_loop(const std::vector<uint32_t>& row, const std::vector<V>& acc) {

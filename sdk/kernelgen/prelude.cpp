@@ -400,6 +400,37 @@ std::string Prelude::need(std::string_view f, DType t, uint32_t lanes) {
   return name;
 }
 
+std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors) {
+  const std::string name = "mma" + number(rows) + "x" + number(vectors) + "_" + suffix(t, lanes);
+  if (!known_.insert(name).second) return name;
+  // Integers wrap.
+  const DType u = is_integer(t) ? unsigned_of(t) : t;
+  const std::string V = type(u, lanes), E = memory_type(u);
+  std::string s = "static __attribute__((noinline)) void " + name + "(";
+  for (uint32_t r = 0; r < rows; ++r) s += "const " + E + "* a" + number(r) + ", ";
+  s += "i64 as, const " + E + "* b, i64 bs, i64 k, " + E + "* c) {\n ";
+  auto acc = [](uint32_t r, uint32_t v) { return " c" + number(r) + "_" + number(v); };
+  for (uint32_t r = 0; r < rows; ++r) {
+    for (uint32_t v = 0; v < vectors; ++v) s += " " + V + acc(r, v) + " = (" + V + ")0;";
+  }
+  s += "\n  for (i64 i = 0; i < k; ++i) {\n    const i64 o = i * as; " + V + " x;";
+  for (uint32_t v = 0; v < vectors; ++v) {
+    s += " const " + V + " b" + number(v) + " = *(const " + V + "_u*)(b + " + number(int64_t{v} * lanes) + ");";
+  }
+  for (uint32_t r = 0; r < rows; ++r) {
+    s += "\n    x = (" + V + ")(a" + number(r) + "[o]);";
+    for (uint32_t v = 0; v < vectors; ++v) s += acc(r, v) + " += x * b" + number(v) + ";";
+  }
+  s += "\n    b += bs;\n  }\n ";
+  for (uint32_t r = 0; r < rows; ++r) {
+    for (uint32_t v = 0; v < vectors; ++v) {
+      s += " *(" + V + "_u*)(c + " + number(int64_t{r * vectors + v} * lanes) + ") =" + acc(r, v) + ";";
+    }
+  }
+  functions_ += s + "\n}\n";
+  return name;
+}
+
 std::string Prelude::need_convert(DType from, DType to, uint32_t lanes, bool wrap) {
   const std::string name = std::string(wrap ? "wrap_" : "cvt_") + std::string(name_of(from)) + "_" + suffix(to, lanes);
   if (!known_.insert(name).second) return name;

@@ -25,6 +25,9 @@ class Prelude {
   std::string need(std::string_view function, DType type, uint32_t lanes);
   // Conversion functions have two types.
   std::string need_convert(DType from, DType to, uint32_t lanes, bool wrap);
+  // The register tile: rows of a times vectors of b over steps, stored to a tile. Never inlined: its registers are
+  // its own.
+  std::string need_mma(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors);
   // Name of a type, declared if it is a vector.
   std::string type(DType t, uint32_t lanes);
   std::string memory_type(DType t) const;

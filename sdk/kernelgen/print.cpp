@@ -240,6 +240,17 @@ class Text {
     }
   }
 
+  void mma(const Node& n) {
+    const DType u = is_integer(n.type) ? static_cast<DType>(size_of(n.type) == 4 ? TENON_U32 : TENON_U64) : n.type;
+    const std::string e = p_.memory_type(u), scratch = "((const " + e + "*)scratch)";
+    auto at = [&](bool in_scratch, uint32_t buffer) { return in_scratch ? scratch : "((const " + e + "*)b" + std::to_string(buffer) + ")"; };
+    std::string s = p_.need_mma(n.type, n.lanes, static_cast<uint32_t>(n.list.size()), static_cast<uint32_t>(n.bits)) + "(";
+    for (V row : n.list) s += at(n.space == Space::kScratch, n.ref) + " + " + v(row) + ", ";
+    s += v(n.args[1]) + ", " + at(n.b_buffer < 0, static_cast<uint32_t>(n.b_buffer)) + " + " + v(n.args[0]) + ", " + v(n.stride) + ", " +
+         v(n.args[2]) + ", (" + e + "*)l" + std::to_string(n.op) + ");";
+    line(s);
+  }
+
   // ---- Control ----
 
   void loop(const Node& n) {
@@ -311,6 +322,7 @@ class Text {
         line(p_.need("tile", n.type, static_cast<uint32_t>(n.bits)) + "(" + pointer(n, true) + ", " + v(n.stride) + ", ((" +
              p_.memory_type(n.type) + "*)scratch) + " + v(n.args[1]) + ", " + v(n.args[2]) + ");");
         break;
+      case N::kMma: mma(n); break;
       case N::kComment: line("// " + n.text); break;
     }
   }

@@ -118,8 +118,8 @@ TEST(Text, GeluOfMatmulIsAnEpilogue) {
   const Texts t = texts(b, Target::avx512());
   expect_in_order(t.levels, {"stage 0 Contract over [i0, i1] reduce [i2]", "s0 = sum(b0[i0, i2] * b1[i2, i1])", "erf(",
                              "schedule contraction {", "tile 6 rows of [i0] x 4 vectors of [i1]", "a direct, b packed",
-                             "do stage 0 Pack b", "local0 f32[384]", "do stage 0 Step", "store local0[", "do stage 0 Final"});
-  expect_in_order(t.code, {"st_f32x16(((f32*)scratch) + ", "l0[384]", "ld_f32x16(((f32*)scratch) + ", "erf_f32x16("});
+                             "do stage 0 Pack b", "local0 f32[384]", "do stage 0 Step", "mma 6 rows x 4 vectors of f32x16", "do stage 0 Final"});
+  expect_in_order(t.code, {"mma6x4_f32x16(const f32* a0", "extern", "st_f32x16(((f32*)scratch) + ", "l0[384]", "mma6x4_f32x16(", "erf_f32x16("});
 }
 
 TEST(Text, TransposeGoesThroughSquareTiles) {
