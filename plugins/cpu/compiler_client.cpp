@@ -1,9 +1,6 @@
 #include "compiler_client.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <mutex>
@@ -53,46 +50,6 @@ void append(void* context, const char* data, uint64_t size) {
   static_cast<std::string*>(context)->append(data, size);
 }
 
-// The whole of a file that lld has just written.
-bool read_file(const std::string& path, std::string& out) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-  if (fd < 0) {
-    return false;
-  }
-  char buffer[1 << 16];
-  ssize_t n = 0;
-  while ((n = read(fd, buffer, sizeof buffer)) > 0) {
-    out.append(buffer, static_cast<size_t>(n));
-  }
-  close(fd);
-  return n == 0;
-}
-
-// A private folder for the linker's output, which lld can only write to a path.
-class LinkFolder {
- public:
-  LinkFolder() {
-    const char* base = secure_getenv("TMPDIR");
-    path_ = cat(base && *base ? base : "/tmp", "/tenon-link-XXXXXX");
-    if (!mkdtemp(path_.data())) {
-      path_.clear();
-    }
-  }
-  ~LinkFolder() {
-    if (!path_.empty()) {
-      unlink(file().c_str());
-      rmdir(path_.c_str());
-    }
-  }
-  LinkFolder(const LinkFolder&) = delete;
-  LinkFolder& operator=(const LinkFolder&) = delete;
-  bool valid() const { return !path_.empty(); }
-  std::string file() const { return path_ + "/kernels.so"; }
-
- private:
-  std::string path_;
-};
-
 }  // namespace
 
 const std::string& library_folder() {
@@ -126,7 +83,7 @@ BuildResult build_unit(const BuildRequest& request) {
   BuildResult result;
   const Library& clang = library();
   if (!clang.table) {
-    return {TENON_NOT_FOUND, {}, clang.why};
+    return {TENON_UNAVAILABLE, {}, clang.why};
   }
   tenon_clang_options_t options = {};
   options.size_bytes = sizeof options;
@@ -144,24 +101,16 @@ BuildResult link_units(std::span<const std::string> objects) {
   BuildResult result;
   const Library& clang = library();
   if (!clang.table) {
-    return {TENON_NOT_FOUND, {}, clang.why};
-  }
-  LinkFolder folder;
-  if (!folder.valid()) {
-    return {TENON_RESOURCE_EXHAUSTED,
-            {},
-            "The linker needs a folder for its output and TMPDIR (or /tmp) cannot be written to."};
+    return {TENON_UNAVAILABLE, {}, clang.why};
   }
   std::vector<tenon_clang_str_t> spans;
   for (const std::string& object : objects) {
     spans.push_back(clang_str(object));
   }
-  const int32_t code = clang.table->link(spans.data(), spans.size(), clang_str(folder.file()),
+  const int32_t code = clang.table->link(spans.data(), spans.size(), &append, &result.bytes,
                                          &append, &result.messages);
   if (code != TENON_CLANG_OK) {
-    result.code = TENON_INTERNAL;
-  } else if (!read_file(folder.file(), result.bytes)) {
-    result = {TENON_RESOURCE_EXHAUSTED, {}, "The linker's output in TMPDIR cannot be read back."};
+    result.code = code == TENON_CLANG_BAD_ARGUMENT ? TENON_RESOURCE_EXHAUSTED : TENON_INTERNAL;
   }
   return result;
 }

@@ -40,7 +40,7 @@ TEST(IsolatedCompiler, SurvivesACrashOfTheCompiler) {
 
 TEST(IsolatedCompiler, MissingProgramIsSaid) {
   BuildResult result = build_in_process_of_its_own("/nonexistent", request("int x;"));
-  EXPECT_EQ(result.code, TENON_NOT_FOUND);
+  EXPECT_EQ(result.code, TENON_UNAVAILABLE);
   EXPECT_NE(result.messages.find("/nonexistent/tenon-cc"), std::string::npos) << result.messages;
 }
 

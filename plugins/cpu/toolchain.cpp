@@ -74,7 +74,9 @@ Status make(const BuildRequest& request, const tenon_sink_t* diagnostics, std::s
   BuildResult object = build_unit(request);
   TENON_TRY(give(diagnostics, object.messages));
   if (object.code != TENON_OK) {
-    return fail(object.code, cat("The text does not compile: ", object.messages.substr(0, 4000)));
+    const bool wrong_text = object.code == TENON_INVALID_ARGUMENT;
+    return fail(object.code, cat(wrong_text ? "The text does not compile: " : "",
+                                 object.messages.substr(0, 4000)));
   }
   BuildResult linked = link_units({&object.bytes, 1});
   if (linked.code != TENON_OK) {

@@ -112,8 +112,8 @@ void build_batch(Work& work, Batch& batch) {
   request.isa = work.settings.isa;
   request.opt_level = work.settings.opt_level;
   request.text = batch.text;
-  // A mark without an object: the last process that compiled this text did not live to store it. The
-  // second attempt is made where a crash of the compiler harms nobody.
+  // A mark without an object: the last process that compiled this text did not live to store it.
+  // The second attempt is made where a crash of the compiler harms nobody.
   request.isolated = cache_get(CacheKind::kAttempt, batch.object_key).has_value();
   if (!request.isolated) {
     cache_put(CacheKind::kAttempt, batch.object_key, "1");
@@ -121,8 +121,10 @@ void build_batch(Work& work, Batch& batch) {
   BuildResult result = build_unit(request);
   if (result.code != TENON_OK) {
     // Generated text that does not compile is this project's error, not the user's.
-    batch.code = result.code == TENON_INVALID_ARGUMENT ? TENON_INTERNAL : result.code;
-    batch.messages = cat("Generated code does not compile: ", result.messages.substr(0, 4000));
+    const bool wrong_text = result.code == TENON_INVALID_ARGUMENT;
+    batch.code = wrong_text ? TENON_INTERNAL : result.code;
+    batch.messages =
+        cat(wrong_text ? "Generated code does not compile: " : "", result.messages.substr(0, 4000));
     return;
   }
   batch.object = std::move(result.bytes);

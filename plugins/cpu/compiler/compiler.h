@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define TENON_CLANG_ABI 1u
+#define TENON_CLANG_ABI 2u
 #define TENON_CLANG_QUERY_NAME "tenon_clang_query"
 
 /* Not terminated; borrowed for the call. */
@@ -72,11 +72,11 @@ typedef struct {
                    tenon_clang_sink_fn output, void* output_context,
                    tenon_clang_sink_fn diagnostics, void* diagnostics_context);
 
-  /* Links objects to a small shared object, written to `output_path` by a temporary file beside it
-   * and a rename. Undefined symbols are left to the loader (memcpy and the mathematics library). */
+  /* Links objects to the bytes of a small shared object. Nothing is written to disk. Undefined symbols are left to the
+   * loader (memcpy and the mathematics library). */
   int32_t (*link)(const tenon_clang_str_t* objects, uint64_t object_count,
-                  tenon_clang_str_t output_path, tenon_clang_sink_fn diagnostics,
-                  void* diagnostics_context);
+                  tenon_clang_sink_fn output, void* output_context,
+                  tenon_clang_sink_fn diagnostics, void* diagnostics_context);
 } tenon_clang_t;
 
 /* The one exported symbol. Gives null when the library cannot serve `abi`. Thread safe. */

@@ -1,4 +1,5 @@
 // The exported function of libtenon-clang.so and the linker behind it.
+#include <fcntl.h>
 #include <lld/Common/Driver.h>
 #include <llvm/Support/CrashRecoveryContext.h>
 #include <llvm/Support/raw_ostream.h>
@@ -7,6 +8,7 @@
 
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "clang_build.h"
@@ -93,44 +95,90 @@ int32_t run_lld(const std::vector<std::string>& args, std::string& messages) {
   return result.retCode == 0 ? TENON_CLANG_OK : TENON_CLANG_BAD_TEXT;
 }
 
-int32_t link(const tenon_clang_str_t* objects, uint64_t object_count, tenon_clang_str_t output_path,
-             tenon_clang_sink_fn diagnostics, void* diagnostics_context) {
-  if (!objects || object_count == 0 || !output_path.data) {
-    give(diagnostics, diagnostics_context, "nothing to link, or no path to write to");
+// Where lld writes to: a pipe, which it takes for a special file and opens as it is. A regular file
+// would have to lie on a disk that may be full or read-only.
+class OutputPipe {
+ public:
+  OutputPipe() {
+    if (pipe2(ends_, O_CLOEXEC) != 0) {
+      ends_[0] = ends_[1] = -1;
+      return;
+    }
+    reader_ = std::thread([this] {
+      char buffer[1 << 16];
+      ssize_t n = 0;
+      while ((n = read(ends_[0], buffer, sizeof buffer)) > 0) {
+        bytes_.append(buffer, static_cast<size_t>(n));
+      }
+    });
+  }
+  ~OutputPipe() { take(); }
+  bool valid() const { return ends_[0] >= 0; }
+  std::string path() const { return "/proc/self/fd/" + std::to_string(ends_[1]); }
+  // What was written. Ends the pipe.
+  std::string take() {
+    if (reader_.joinable()) {
+      close(ends_[1]);  // The last writer: the reader comes to its end.
+      reader_.join();
+      close(ends_[0]);
+    }
+    return std::move(bytes_);
+  }
+
+ private:
+  int ends_[2];
+  std::string bytes_;
+  std::thread reader_;
+};
+
+int32_t link(const tenon_clang_str_t* objects, uint64_t object_count, tenon_clang_sink_fn output,
+             void* output_context, tenon_clang_sink_fn diagnostics, void* diagnostics_context) {
+  if (!objects || object_count == 0) {
+    give(diagnostics, diagnostics_context, "nothing to link");
     return TENON_CLANG_BAD_ARGUMENT;
   }
   initialize_targets();
+  OutputPipe pipe;
+  std::vector<MemoryFile> files;
+  files.reserve(object_count);
+  bool held = pipe.valid();
+  for (uint64_t i = 0; held && i < object_count; ++i) {
+    files.emplace_back(objects[i]);
+    held = files.back().complete();
+  }
+  if (!held) {
+    give(diagnostics, diagnostics_context,
+         "there is no memory, or no file descriptor, to hand objects to the linker");
+    return TENON_CLANG_BAD_ARGUMENT;
+  }
   // One thread: the work is a third of a millisecond, and lld would start a pool of its own.
+  // "muldefs", since batches from the cache may share a kernel.
   std::vector<std::string> args = {"ld.lld",
                                    "-shared",
                                    "-m",
                                    "elf_x86_64",
                                    "--threads=1",
                                    "-z",
-                                   "muldefs",  // Batches from the cache may share a kernel.
-                                   "-z",
                                    "now",
                                    "-z",
                                    "noexecstack",
+                                   "-z",
+                                   "muldefs",
                                    "--hash-style=gnu",
                                    "--eh-frame-hdr",
                                    "-Bsymbolic",
                                    "--build-id=fast",
                                    "-o",
-                                   std::string(output_path.data, output_path.size)};
-  std::vector<MemoryFile> files;
-  files.reserve(object_count);
-  for (uint64_t i = 0; i < object_count; ++i) {
-    files.emplace_back(objects[i]);
-    if (!files.back().complete()) {
-      give(diagnostics, diagnostics_context, "cannot hold an object in memory for the linker");
-      return TENON_CLANG_BAD_ARGUMENT;
-    }
-    args.push_back(files.back().path());
+                                   pipe.path()};
+  for (const MemoryFile& file : files) {
+    args.push_back(file.path());
   }
   std::string messages;
   const int32_t code = run_lld(args, messages);
   give(diagnostics, diagnostics_context, messages);
+  if (code == TENON_CLANG_OK) {
+    give(output, output_context, pipe.take());
+  }
   return code;
 }
 

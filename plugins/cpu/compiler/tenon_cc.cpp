@@ -94,6 +94,7 @@ int main(int argc, char** argv) {
   const bool written = write_all(&answer, sizeof answer) &&
                        write_all(messages.data(), messages.size()) &&
                        write_all(output.data(), output.size());
-  // Leaves without the library's destructors: the answer is out, and they take longer than a compile.
+  // Leaves without the library's destructors: the answer is out, and they take longer than a
+  // compile.
   _exit(written ? 0 : 1);
 }
