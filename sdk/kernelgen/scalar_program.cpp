@@ -22,6 +22,19 @@ int64_t extreme(DType t, bool max) {
   return max ? (bits == 64 ? -1 : (int64_t{1} << bits) - 1) : 0;
 }
 
+// A number in the working type, converted as CONVERT does: truncated and saturated, NaN gives 0.
+E converted(Pool& pool, double v, DType type) {
+  if (is_float(type)) return pool.number(v, type);
+  if (v != v) return pool.integer(0, type);
+  for (const bool max : {false, true}) {
+    const int64_t end = extreme(type, max);
+    // The end of u64 is kept as -1; as a number it is 2^64.
+    const double at = end == -1 && max ? 0x1p64 : static_cast<double>(end);
+    if (max ? v >= at : v <= at) return pool.integer(end, type);
+  }
+  return pool.integer(v >= 0x1p63 ? static_cast<int64_t>(static_cast<uint64_t>(v)) : static_cast<int64_t>(v), type);
+}
+
 class Reader {
  public:
   Reader(Pool& pool, std::span<const uint32_t> words, std::span<const E> args, std::span<const ScalarAttr> attrs,
@@ -87,12 +100,12 @@ class Reader {
         if (size_of(t) == 0) return bad("kernelgen does not compute " + std::string(name_of(t)));
         return push(is_half(t) ? pool_.convert(args_[a], TENON_F32) : args_[a]);
       }
-      case TENON_S_CONST_F: return immediate(&v) && push(pool_.number(std::bit_cast<double>(v), work_));
+      case TENON_S_CONST_F: return immediate(&v) && push(converted(pool_, std::bit_cast<double>(v), work_));
       case TENON_S_CONST_I: return immediate(&v) && push(pool_.integer(v, work_));
       case TENON_S_ATTR: {
         if (a >= attrs_.size()) return bad("names attribute " + std::to_string(a));
         const ScalarAttr& at = attrs_[a];
-        return push(at.is_float ? pool_.number(at.f, work_) : pool_.integer(at.i, work_));
+        return push(at.is_float ? converted(pool_, at.f, work_) : pool_.integer(at.i, work_));
       }
       case TENON_S_PICK: return need(a + 1) && push(stack_[stack_.size() - 1 - a]);
       case TENON_S_WORK:
