@@ -313,6 +313,14 @@ E Pool::convert(E x, DType to, uint16_t code) {
 
 E Pool::op(uint16_t code, std::span<const E> in, uint32_t ref) {
   std::vector<E> args(in.begin(), in.end());
+  // Predicates have no order in a printer: in a vector mask true is all ones, below false.
+  if (code == TENON_S_CMP && type(args[0]) == TENON_PRED && ref >= TENON_CMP_LT) {
+    const bool less = ref == TENON_CMP_LT || ref == TENON_CMP_LE;
+    const size_t negated = less ? 0 : 1;
+    E flipped[] = {args[negated]};
+    E both[] = {op(TENON_S_NOT, flipped), args[1 - negated]};
+    return op(ref == TENON_CMP_LT || ref == TENON_CMP_GT ? TENON_S_AND : TENON_S_OR, both);
+  }
   if (commutes(code) && args[0] > args[1]) std::swap(args[0], args[1]);
   if (E e = simplify(code, args, ref)) return e;
   DType t = type(args[0]);
