@@ -17,6 +17,7 @@ struct Toy {
   bool hidden = false;  // the host cannot touch its memory
   bool queued = false;
   tenon_code_t fail_execute = TENON_OK;
+  int64_t found = 2;  // the value of symbols that an execution defines
   int buffers = 0, executions = 0, imports = 0;
   uint64_t fence_value = 0;
   tenon_code_t fence_code = TENON_OK;
@@ -101,6 +102,7 @@ tenon_code_t toy_execute(void* self, tenon_executable_t*, const tenon_call_t* ca
     for (uint32_t k = 0; k < call->input_count; ++k) sum += at(call->inputs[k])[i];
     for (uint32_t k = 0; k < call->output_count; ++k) at(call->outputs[k])[i] = sum;
   }
+  for (uint32_t k = 0; k < call->out_symbol_count; ++k) call->out_symbols[k] = toy->found;
   if (call->profile != nullptr) call->profile->event(call->profile->self, {"add\"1", 5}, {"n", 1}, 10, 30, 4, 16, 2);
   toy->fence_value = call->signal.value;
   toy->fence_code = toy->fail_execute;
@@ -305,6 +307,31 @@ TEST_F(Fixture, StridedInputIsPacked) {
   const tenon_array_t* inputs[] = {&x, &y};
   ASSERT_TRUE(runner.run(inputs).ok());
   expect_right(runner);
+}
+
+TEST_F(Fixture, DimsThatOnlyTheRunKnows) {
+  graph_api.graph_view = [](void*, tenon_graph_t*, tenon_graph_view_t* v) { return v->main = 0, v->symbol_limit = 1, TENON_OK; };
+  graph_api.symbol_view = [](void*, tenon_graph_t*, tenon_symbol_t, tenon_symbol_view_t*) -> tenon_code_t { return TENON_OK; };
+  graph_api.dim_evaluate = [](void*, tenon_graph_t*, tenon_dim_t, const int64_t* values, uint32_t, int64_t* out) -> tenon_code_t {
+    *out = values[0];
+    return TENON_OK;
+  };
+  for (bool queued : {false, true}) {
+    toy.queued = toy.hidden = queued;
+    std::shared_ptr<Plan> plan = make_plan(make_device(), make_device());
+    plan->slots[3].dims = {-1};
+    plan->steps[4].out_symbols = {0};
+    Runner runner(plan);
+    toy.found = 2;
+    const Status status = run(runner);
+    ASSERT_TRUE(status.ok()) << status.text();
+    EXPECT_EQ(runner.outputs()[0].dims, std::vector<int64_t>{2});
+    EXPECT_EQ(static_cast<const int32_t*>(runner.outputs()[0].data)[1], a[1] + b[1] + 2);
+    toy.found = 5;  // more than it said it needs
+    EXPECT_EQ(run(runner).error_code(), "T0612");
+    toy.found = -1;
+    EXPECT_EQ(run(runner).error_code(), "T0612");
+  }
 }
 
 TEST_F(Fixture, WrongInputsAreNamed) {
