@@ -1,0 +1,70 @@
+// Ops whose results' sizes are known only when they have run, and one with a body, for tests/ir/symbols.test.
+#include <tenon/cpp/op.hpp>
+
+namespace {
+
+using namespace tenon;
+
+// find(x): the indices of the elements that are not 0.
+Status infer_find(const InferQuery& q) {
+  const auto& api = graph_api();
+  tenon_symbol_t symbol;
+  TENON_TRY(api.symbol_fresh(api.self, q.raw().graph, 0, INT64_MAX, 1, &symbol));
+  tenon_symbol_view_t view = {};
+  view.size_bytes = sizeof view;
+  TENON_TRY(api.symbol_view(api.self, q.raw().graph, symbol, &view));
+  // At most as many as x has elements.
+  TENON_TRY(api.symbol_assert(api.self, q.raw().graph, TENON_REL_LE, view.dim, q.dim(0, 0).raw()));
+  return q.result(TENON_I64, {Dim(q.raw().graph, view.dim)});
+}
+Status reference_find(const Eval&) { return fail(TENON_UNIMPLEMENTED, "find is for tests of graphs only"); }
+
+constexpr OpDraft find() {
+  OpDraft draft = op("find", kPure | TENON_TRAIT_DEFINES_SYMBOL);
+  draft.summary("The indices of the elements of x that are not 0.")
+      .operand("x", "the elements", TENON_DTYPES_ANY & ~1u, 0, 1, 1)
+      .result("indices", "as many as there are")
+      .none_example("the size of the result is not known before it runs")
+      .infer<infer_find>()
+      .reference<reference_find>();
+  return draft;
+}
+
+// twice(x) with a body of one argument: the body of the body of x.
+Status infer_twice(const InferQuery& q) {
+  return q.result(q.raw().operands[0].dtype, {q.dim(0, 0)});
+}
+Status decompose_twice(Builder& b, const Node& node, tenon_value_t* out) {
+  const auto& api = graph_api();
+  const tenon_node_view_t view = node.view();
+  tenon_value_t value = view.operands[0];
+  for (int i = 0; i < 2; ++i) {
+    std::vector<tenon_value_t> values = {value};
+    const tenon_region_view_t now = Region(node.graph(), view.regions[0]).view();
+    values.insert(values.end(), now.captures, now.captures + now.capture_count);
+    TENON_TRY(api.region_clone(api.self, &b.raw(), node.graph(), view.regions[0], values.data(),
+                               static_cast<uint32_t>(values.size()), &value));
+  }
+
+  *out = value;
+  return {};
+}
+
+constexpr OpDraft twice() {
+  OpDraft draft = op("twice", kComposite);
+  draft.summary("Applies its body to x, and to what comes out.")
+      .operand("x", "given to the body", TENON_DTYPES_ANY & ~1u, 0, 1, 1)
+      .result("y", "of the type of x")
+      .none_example("a body has no form in one line")
+      .infer<infer_twice>()
+      .decompose<decompose_twice>();
+  return draft;
+}
+
+constexpr auto& kOps = kOpPointers<find, twice>;
+constexpr tenon_ops_t kTable = {sizeof(tenon_ops_t), nullptr, kOps.data(), kOps.size()};
+constexpr tenon_interface_t kInterfaces[] = {offer(TENON_OPS_ID, kTable)};
+
+}  // namespace
+
+TENON_PLUGIN("symbol-ops", "0.1.0", kInterfaces)
