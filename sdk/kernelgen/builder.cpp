@@ -101,6 +101,15 @@ std::vector<E> Builder::fresh_axes(const std::vector<E>& dims, std::vector<uint3
   return axes;
 }
 
+// Element-wise stages of one shape share their axes, so that a chain of them is inlined without renaming anything;
+// inline_maps gives every stage that is left axes of its own.
+std::vector<E> Builder::shared_axes(const std::vector<E>& dims, std::vector<uint32_t>* ids) {
+  auto [it, fresh] = shapes_.try_emplace(dims);
+  if (fresh) it->second.axes = fresh_axes(dims, &it->second.ids);
+  *ids = it->second.ids;
+  return it->second.axes;
+}
+
 E Builder::load(const Tensor& t, std::span<const E> index, E guard, E other) {
   return pool().load(t.buffer, t.type, index, guard, other);
 }
@@ -122,7 +131,7 @@ std::vector<Tensor> Builder::map(std::span<const uint32_t> program, std::span<co
     }
   }
   std::vector<uint32_t> ids;
-  const std::vector<E> axes = fresh_axes(operands[0].dims, &ids);
+  const std::vector<E> axes = shared_axes(operands[0].dims, &ids);
   std::vector<E> args, values;
   for (const Tensor& t : operands) args.push_back(load(t, axes));
   std::string why;

@@ -8,6 +8,7 @@
 #define TENON_KERNELGEN_BUILDER_H_
 
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -107,11 +108,18 @@ class Builder {
   Tensor add_buffer(DType type, std::vector<E> dims, Role role);
   Stage& add_stage(StageKind kind);
   std::vector<E> fresh_axes(const std::vector<E>& dims, std::vector<uint32_t>* ids);
+  std::vector<E> shared_axes(const std::vector<E>& dims, std::vector<uint32_t>* ids);
   E widened(E x, DType acc);
   Tensor finish_contract(Stage s, DType out, std::vector<E> dims, std::vector<E> store);
   bool fold_parts(Fold fold, DType acc, DType out, E x, E position, Stage* s);
 
+  struct Axes {
+    std::vector<E> axes;
+    std::vector<uint32_t> ids;
+  };
+
   Kernel kernel_;
+  std::map<std::vector<E>, Axes> shapes_;
   uint32_t origin_ = ~0u;
   std::string why_;
 };

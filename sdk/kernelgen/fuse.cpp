@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace tenon::kernelgen {
 namespace {
@@ -37,9 +38,8 @@ struct Cost {
   int ops = 0, loads = 0, nodes = 0;
 };
 
-void count(const Pool& p, E e, std::vector<bool>* seen, Cost* c) {
-  if (e == kNone || (*seen)[e]) return;
-  (*seen)[e] = true;
+void count(const Pool& p, E e, Cost* c) {
+  if (e == kNone || !p.first_visit(e)) return;
   const Expr& x = p.at(e);
   ++c->nodes;
   if (x.kind == X::kLoad) ++c->loads;
@@ -53,13 +53,13 @@ void count(const Pool& p, E e, std::vector<bool>* seen, Cost* c) {
   }
   // Indices cost little unless they divide.
   if (x.kind == X::kOp && x.type == TENON_I64 && (x.op == kFloorDiv || x.op == kMod)) c->ops += 1;
-  for (E a : p.args(e)) count(p, a, seen, c);
+  for (E a : p.args(e)) count(p, a, c);
 }
 
 Cost cost_of(const Pool& p, const std::vector<E>& values) {
-  std::vector<bool> seen(p.size());
   Cost c;
-  for (E v : values) count(p, v, &seen, &c);
+  p.begin_walk();
+  for (E v : values) count(p, v, &c);
   return c;
 }
 
@@ -83,19 +83,43 @@ class Inliner {
   explicit Inliner(Kernel& k) : k_(k), p_(k.pool) {}
 
   void run() {
+    readers_.resize(k_.buffers.size());
+    for (size_t i = 0; i < k_.stages.size(); ++i) note_reads(i);
     for (size_t i = 0; i < k_.stages.size(); ++i) {
       for (size_t r = 0; r < k_.stages[i].store.size(); ++r) consider(i, r);
     }
     drop_dead();
+    std::unordered_set<uint32_t> taken;
+    for (Stage& s : k_.stages) own_axes(s, &taken);
   }
 
  private:
+  void note_reads(size_t stage) {
+    for (E l : loads_of(p_, k_.stages[stage])) {
+      std::vector<size_t>& readers = readers_[p_.at(l).ref];
+      const auto at = std::lower_bound(readers.begin(), readers.end(), stage);
+      if (at == readers.end() || *at != stage) readers.insert(at, stage);
+    }
+  }
+
+  // Builders share axes among stages; from here on every stage has its own, which is what joining renames.
+  void own_axes(Stage& s, std::unordered_set<uint32_t>* taken) {
+    std::unordered_map<E, E> rename;
+    for (uint32_t& a : s.space) {
+      if (taken->insert(a).second) continue;
+      const uint32_t own = p_.add_axis(p_.axes()[a].extent);
+      rename[p_.axis(a)] = p_.axis(own);
+      a = own;
+    }
+    if (!rename.empty()) rewrite(p_, s, rename);
+  }
+
   void consider(size_t producer, size_t result) {
     const Stage& s = k_.stages[producer];
     const View& v = s.store[result];
     if (s.kind != StageKind::kMap || k_.buffers[v.buffer].role != Role::kTemp || !plain_store(k_, s, v)) return;
     std::vector<std::pair<size_t, E>> uses;
-    for (size_t i = producer + 1; i < k_.stages.size(); ++i) {
+    for (size_t i : readers_[v.buffer]) {
       for (E l : loads_of(p_, k_.stages[i])) {
         if (p_.at(l).ref == v.buffer) uses.push_back({i, l});
       }
@@ -108,7 +132,10 @@ class Inliner {
     for (auto& u : uses) {
       if (consumers.empty() || consumers.back() != u.first) consumers.push_back(u.first);
     }
-    for (size_t i : consumers) replace(k_.stages[i], s, result);
+    for (size_t i : consumers) {
+      replace(k_.stages[i], s, result);
+      note_reads(i);
+    }
   }
 
   // Repeated: the consumer visits points that read the same element again.
@@ -145,7 +172,8 @@ class Inliner {
       const std::vector<E> args(p_.args(l).begin(), p_.args(l).end());
       std::unordered_map<E, E> axes;
       for (size_t d = 0; d < v.index.size(); ++d) {
-        if (p_.at(v.index[d]).kind == X::kAxis) axes[v.index[d]] = p_.substitute(args[d + 2], map);
+        const E at = p_.substitute(args[d + 2], map);
+        if (p_.at(v.index[d]).kind == X::kAxis && at != v.index[d]) axes[v.index[d]] = at;
       }
       const E guard = p_.substitute(args[0], map);
       E value = p_.substitute(producer.value[result], axes, guard);
@@ -159,20 +187,24 @@ class Inliner {
   }
 
   void drop_dead() {
+    std::vector<bool> read(k_.buffers.size(), false), dead(k_.stages.size(), false);
     for (size_t i = k_.stages.size(); i-- > 0;) {
       bool live = false;
-      for (const View& v : k_.stages[i].store) {
-        live |= k_.buffers[v.buffer].role == Role::kOut;
-        for (size_t j = i + 1; j < k_.stages.size() && !live; ++j) {
-          for (E l : loads_of(p_, k_.stages[j])) live |= p_.at(l).ref == v.buffer;
-        }
-      }
-      if (!live) k_.stages.erase(k_.stages.begin() + static_cast<int64_t>(i));
+      for (const View& v : k_.stages[i].store) live |= k_.buffers[v.buffer].role == Role::kOut || read[v.buffer];
+      dead[i] = !live;
+      if (!live) continue;
+      for (E l : loads_of(p_, k_.stages[i])) read[p_.at(l).ref] = true;
     }
+    size_t kept = 0;
+    for (size_t i = 0; i < k_.stages.size(); ++i) {
+      if (!dead[i] && kept++ != i) k_.stages[kept - 1] = std::move(k_.stages[i]);
+    }
+    k_.stages.resize(kept);
   }
 
   Kernel& k_;
   Pool& p_;
+  std::vector<std::vector<size_t>> readers_;  // by buffer: stages that read it, in order
 };
 
 // ---- Joining -------------------------------------------------------------------------------------------------
@@ -189,6 +221,11 @@ class Partition {
 
   std::vector<Kernel> run() {
     writer_.assign(k_.buffers.size(), -1);
+    group_of_.assign(k_.stages.size(), SIZE_MAX);
+    readers_.resize(k_.buffers.size());
+    for (size_t i = 0; i < k_.stages.size(); ++i) {
+      for (E l : loads_of(p_, k_.stages[i])) readers_[p_.at(l).ref].push_back(i);
+    }
     for (size_t i = 0; i < k_.stages.size(); ++i) place(i);
     std::vector<Kernel> out;
     for (const Group& g : groups_) out.push_back(extract(g));
@@ -215,9 +252,12 @@ class Partition {
     Group& g = groups_[home];
     g.stages.push_back(i);
     g.reduces |= s.kind == StageKind::kReduce;
-    group_of_.resize(k_.stages.size());
     group_of_[i] = home;
     for (const View& v : s.store) writer_[v.buffer] = static_cast<int64_t>(i);
+  }
+
+  bool in_group(const Group& g, size_t stage) const {
+    return group_of_[stage] != SIZE_MAX && &groups_[group_of_[stage]] == &g;
   }
 
   // A data-dependent index from what the group itself computes.
@@ -226,7 +266,7 @@ class Partition {
     for (E a : p_.args(load).subspan(2)) p_.loads(a, &inner);
     for (E l : inner) {
       const int64_t w = writer_[p_.at(l).ref];
-      if (w >= 0 && std::find(g.stages.begin(), g.stages.end(), static_cast<size_t>(w)) != g.stages.end()) return true;
+      if (w >= 0 && in_group(g, static_cast<size_t>(w))) return true;
     }
     return false;
   }
@@ -238,7 +278,7 @@ class Partition {
     for (E l : loads_of(p_, s)) {
       if (indexed_by_own(g, l)) return false;
       const int64_t w = writer_[p_.at(l).ref];
-      if (w < 0 || std::find(g.stages.begin(), g.stages.end(), static_cast<size_t>(w)) == g.stages.end()) continue;
+      if (w < 0 || !in_group(g, static_cast<size_t>(w))) continue;
       if (p_.arg(l, 0) != kNone) return false;
       const View* store = nullptr;
       for (const View& v : k_.stages[w].store) {
@@ -293,7 +333,7 @@ class Partition {
     for (E l : loads_of(p_, s)) {
       if (indexed_by_own(g, l)) return false;
       const int64_t w = writer_[p_.at(l).ref];
-      if (w < 0 || std::find(g.stages.begin(), g.stages.end(), static_cast<size_t>(w)) == g.stages.end()) continue;
+      if (w < 0 || !in_group(g, static_cast<size_t>(w))) continue;
       if (p_.arg(l, 0) != kNone) return false;
       for (const View& v : k_.stages[w].store) {
         if (v.buffer != p_.at(l).ref) continue;
@@ -467,7 +507,7 @@ class Partition {
     for (size_t b = 0; b < out.buffers.size(); ++b) {
       const uint32_t origin = out.buffer_origin[b];
       const int64_t w = writer_[origin];
-      const bool inside = w >= 0 && std::find(g.stages.begin(), g.stages.end(), static_cast<size_t>(w)) != g.stages.end();
+      const bool inside = w >= 0 && in_group(g, static_cast<size_t>(w));
       if (w >= 0 && !inside) out.buffers[b].role = Role::kIn;
       if (inside && out.buffers[b].role == Role::kTemp && read_outside(g, origin)) out.buffers[b].role = Role::kOut;
     }
@@ -509,13 +549,7 @@ class Partition {
   }
 
   bool read_outside(const Group& g, uint32_t buffer) const {
-    for (size_t i = 0; i < k_.stages.size(); ++i) {
-      if (std::find(g.stages.begin(), g.stages.end(), i) != g.stages.end()) continue;
-      for (E l : loads_of(p_, k_.stages[i])) {
-        if (p_.at(l).ref == buffer) return true;
-      }
-    }
-    return false;
+    return std::any_of(readers_[buffer].begin(), readers_[buffer].end(), [&](size_t i) { return !in_group(g, i); });
   }
 
   // A temp row may live in the row of an output of the same form that is written after its last use: softmax keeps
@@ -588,7 +622,8 @@ class Partition {
   Pool& p_;
   const Target& target_;
   std::vector<int64_t> writer_;   // stage that wrote a buffer, -1: none
-  std::vector<size_t> group_of_;  // by stage
+  std::vector<size_t> group_of_;  // by stage; SIZE_MAX: not placed yet
+  std::vector<std::vector<size_t>> readers_;  // by buffer
   std::vector<Group> groups_;
 };
 

@@ -618,20 +618,33 @@ bool Pool::affine(E x, std::span<const uint32_t> axes, std::vector<E>* coefficie
 }
 
 E Pool::substitute(E e, const std::unordered_map<E, E>& map, E guard) {
+  if (map.empty() && guard == kNone) return e;
+  std::unordered_map<E, E> done(map);
+  return substitute_known(e, &done, guard);
+}
+
+// `done` grows: an expression that many others share is visited once, else squaring forty times would never end.
+E Pool::substitute_known(E e, std::unordered_map<E, E>* done, E guard) {
   if (e == kNone) return kNone;
-  if (auto it = map.find(e); it != map.end()) return it->second;
+  if (auto it = done->find(e); it != done->end()) return it->second;
+  if (at(e).args_count == 0) return e;
+  const E result = substitute_args(e, done, guard);
+  done->emplace(e, result);
+  return result;
+}
+
+E Pool::substitute_args(E e, std::unordered_map<E, E>* done, E guard) {
   const Expr x = at(e);
-  if (x.args_count == 0) return e;
   std::vector<E> in(args(e).begin(), args(e).end());
   if (x.kind == X::kLoad) {
     std::vector<E> index;
-    for (size_t i = 2; i < in.size(); ++i) index.push_back(substitute(in[i], map, guard));
-    const E inner = both(substitute(in[0], map, guard), guard);
-    return load(x.ref, x.type, index, inner, substitute(in[1], map, guard));
+    for (size_t i = 2; i < in.size(); ++i) index.push_back(substitute_known(in[i], done, guard));
+    const E inner = both(substitute_known(in[0], done, guard), guard);
+    return load(x.ref, x.type, index, inner, substitute_known(in[1], done, guard));
   }
   bool changed = false;
   for (E& a : in) {
-    const E b = substitute(a, map, guard);
+    const E b = substitute_known(a, done, guard);
     changed |= a != b;
     a = b;
   }
@@ -646,10 +659,31 @@ E Pool::bitcast(E x, DType to) {
   return type(x) == to ? x : intern({X::kOp, to, TENON_S_BITCAST_RESULT, 0, 0, 0, 0}, a);
 }
 
+void Pool::begin_walk() const {
+  if (visited_.size() < exprs_.size()) visited_.resize(exprs_.size(), 0);
+  if (++walk_ == 0) {
+    std::fill(visited_.begin(), visited_.end(), 0);
+    walk_ = 1;
+  }
+}
+
+bool Pool::first_visit(E e) const {
+  const bool first = visited_[e] != walk_;
+  visited_[e] = walk_;
+  return first;
+}
+
 void Pool::loads(E e, std::vector<E>* out) const {
-  if (e == kNone) return;
-  for (E a : args(e)) loads(a, out);
-  if (at(e).kind == X::kLoad && std::find(out->begin(), out->end(), e) == out->end()) out->push_back(e);
+  begin_walk();
+  for (E known : *out) first_visit(known);
+  loads_unseen(e, out);
+}
+
+// Arguments first, every shared expression once: else squaring forty times would never end.
+void Pool::loads_unseen(E e, std::vector<E>* out) const {
+  if (e == kNone || !first_visit(e)) return;
+  for (E a : args(e)) loads_unseen(a, out);
+  if (at(e).kind == X::kLoad) out->push_back(e);
 }
 
 int64_t Pool::evaluate(E e, std::span<const int64_t> ext) const { return size_program(*this, e).evaluate(ext); }

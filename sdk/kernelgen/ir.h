@@ -131,6 +131,9 @@ class Pool {
   E substitute(E e, const std::unordered_map<E, E>& map, E guard = kNone);
   // Calls f(load) once for every distinct load under e.
   void loads(E e, std::vector<E>* out) const;
+  // For walks that visit shared expressions once: begin_walk, then true for the first visit of each. One walk at a time.
+  void begin_walk() const;
+  bool first_visit(E e) const;
   // Value with the given extents; division by 0 gives 0. For sizes: no loads, no axes.
   int64_t evaluate(E e, std::span<const int64_t> ext) const;
 
@@ -141,6 +144,9 @@ class Pool {
 
  private:
   E intern(Expr e, std::span<const E> args);
+  E substitute_known(E e, std::unordered_map<E, E>* done, E guard);
+  E substitute_args(E e, std::unordered_map<E, E>* done, E guard);
+  void loads_unseen(E e, std::vector<E>* out) const;
   E fold(uint16_t code, std::span<const E> args, uint32_t ref);
   E simplify(uint16_t code, std::span<const E> args, uint32_t ref);
   E simplify_float(uint16_t code, std::span<const E> args);
@@ -150,6 +156,8 @@ class Pool {
   std::unordered_multimap<uint64_t, E> table_;
   std::vector<Axis> axes_;
   std::vector<Extent> extents_;
+  mutable std::vector<uint32_t> visited_;  // by expression: the walk that saw it last
+  mutable uint32_t walk_ = 0;
 };
 
 // Where an element is. guard false: a store is skipped (a load gives its `other`).
