@@ -233,7 +233,7 @@ Val Emitter::eval_op(E e, bool as_vector) {
   for (size_t i = 0; i < in.size(); ++i) args[i] = as_type(args[i], p_.type(in[i]));
   // Plain words for index arithmetic; what came from memory may wrap, what may be negative must round down.
   bool plain = x.type == TENON_I64 && !has_data(e);
-  if (x.op == kFloorDiv || x.op == kMod) plain = plain && p_.range(in[0]).lo >= 0 && p_.range(in[1]).lo >= 0;
+  if (x.op == kFloorDiv || x.op == kMod) plain = plain && p_.range(in[0]).lo >= 0 && p_.range(in[1]).lo >= 1;
   return apply(x.op, x.type, args, x.ref, plain);
 }
 
