@@ -205,6 +205,7 @@ Status Runner::run_steps(std::span<const tenon_array_t* const> inputs) {
     const Step& step = plan_->steps[i];
     TENON_RETURN_IF_ERROR(check_cancelled());
     const uint64_t begin = trace_ != nullptr ? now_ns() : 0;
+    const uint64_t moved = statistics_.transferred_bytes;
     if (step.kind == Step::Kind::kExecute) {
       TENON_RETURN_IF_ERROR(execute(step), "{}", kernel_context(*plan_->devices[step.device]));
     } else if (step.device == kHostPlace) {
@@ -216,7 +217,7 @@ Status Runner::run_steps(std::span<const tenon_array_t* const> inputs) {
       const bool copy = step.kind == Step::Kind::kCopy;
       const std::string place = step.device == kHostPlace ? "host" : plan_->devices[step.device]->name();
       trace_->add({copy ? fmt::format("copy to {}", place) : fmt::format("run on {}", place), "", "host", copy ? "copy" : "run",
-                   begin, now_ns(), 0, 0, 0});
+                   begin, now_ns(), 0, static_cast<double>(statistics_.transferred_bytes - moved), 0});
     }
     release_dead(i);
   }

@@ -94,6 +94,22 @@ TEST_P(SessionTest, RunsFromManyThreads) {
   for (std::thread& t : threads) t.join();
 }
 
+TEST_P(SessionTest, CompilesOnManyThreadsAtOnce) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&] {
+      tenon::Program program;
+      ASSERT_TRUE(compile(GetParam(), &program)) << tenon::failure_text();
+      tenon::Binding b;
+      ASSERT_TRUE(program.bind(&b).ok());
+      bind(&b);
+      ASSERT_TRUE(b.run().ok()) << tenon::failure_text();
+      expect_right(&b);
+    });
+  }
+  for (std::thread& t : threads) t.join();
+}
+
 TEST_P(SessionTest, EveryKindOfWrongInputIsNamedAndTheBindingStaysUsable) {
   tenon::Program program;
   ASSERT_TRUE(compile(GetParam(), &program)) << tenon::failure_text();
