@@ -461,7 +461,15 @@ Tensor Builder::finish_contract(Stage s, DType out, std::vector<E> dims, std::ve
   if (!r.valid()) return r;
   const bool half = out == TENON_F16 || out == TENON_BF16;
   auto result = [&](E x) { return p.convert(x, out, half ? kRound : TENON_S_CONVERT); };
-  if (s.reduce.empty()) {
+  const bool nothing = std::any_of(s.reduce.begin(), s.reduce.end(),
+                                   [&](uint32_t axis) { return p.is_const(p.axes()[axis].extent, 0); });
+  if (nothing) {
+    // A sum of no products: its operands have no elements, hence no strides to tell their sides apart by.
+    s.kind = StageKind::kMap;
+    s.reduce.clear();
+    s.value = {result(p.number(0, acc))};
+    s.a = s.b = kNone;
+  } else if (s.reduce.empty()) {
     s.kind = StageKind::kMap;
     s.value = {result(p.op(TENON_S_MUL, {s.a, s.b}))};
     s.a = s.b = kNone;
