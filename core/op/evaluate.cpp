@@ -30,17 +30,20 @@ struct Call {
   const tenon_op_def_t* def;
   std::span<const int64_t> symbols;
   std::span<const tenon_array_t> inputs;
-  std::vector<tenon_attr_t> attrs;             // dims evaluated
-  std::deque<std::vector<int64_t>> storage;    // what attrs point to
+  std::vector<tenon_attr_t> attrs;           // dims evaluated
+  std::deque<std::vector<int64_t>> storage;  // what attrs point to
   std::vector<HostArray> outputs;
-  tenon_array_t* given = nullptr;              // what the reference sees of outputs
-  std::deque<std::vector<HostArray>> regions;  // outputs of run_region, good until the evaluation ends
+  tenon_array_t* given = nullptr;  // what the reference sees of outputs
+  std::deque<std::vector<HostArray>>
+      regions;  // outputs of run_region, good until the evaluation ends
   Status failure;
   int depth;
 };
 
-Result<std::vector<HostArray>> evaluate_at(Graph& graph, Node node, std::span<const int64_t> symbols,
-                                           std::span<const tenon_array_t> inputs, Meaning meaning, int depth);
+Result<std::vector<HostArray>> evaluate_at(Graph& graph, Node node,
+                                           std::span<const int64_t> symbols,
+                                           std::span<const tenon_array_t> inputs, Meaning meaning,
+                                           int depth);
 
 Status evaluate_attrs(Call& call) {
   const ir::NodeData node = call.graph->node(call.node);
@@ -67,7 +70,8 @@ Status allocate_outputs(Call& call) {
       std::vector<ir::Symbol> used;
       call.graph->dims().symbols_of(type.dims[d], &used);
       for (ir::Symbol s : used) known = known && std::find(own.begin(), own.end(), s) == own.end();
-      if (known) TENON_RETURN_IF_ERROR(call.graph->dims().evaluate(type.dims[d], call.symbols, &dims[d]));
+      if (known)
+        TENON_RETURN_IF_ERROR(call.graph->dims().evaluate(type.dims[d], call.symbols, &dims[d]));
     }
     if (known) {
       TENON_ASSIGN_OR_RETURN(HostArray array, HostArray::create(type.dtype, dims));
@@ -82,20 +86,24 @@ Status allocate_outputs(Call& call) {
   return {};
 }
 
-// ---- By reference -----------------------------------------------------------------------------------------------------
+// ---- By reference
+// -----------------------------------------------------------------------------------------------------
 
 tenon_code_t alloc_output(void* host, uint32_t i, const int64_t* dims, uint32_t rank) {
   Call& call = *static_cast<Call*>(host);
-  if (i >= call.outputs.size()) return to_abi(internal_error("a reference allocates a result that it has not"));
+  if (i >= call.outputs.size())
+    return to_abi(internal_error("a reference allocates a result that it has not"));
   Result<HostArray> array = HostArray::create(call.outputs[i].view().dtype, {dims, rank});
   if (!array.ok()) return to_abi(array.status());
   call.outputs[i] = std::move(*array);
   call.given[i] = call.outputs[i].view();
   return TENON_OK;
 }
-uint32_t is_cancelled(void*) { return cancelled() ? 1 : 0; }
-tenon_code_t run_region(void* host, uint32_t region, const tenon_array_t* inputs, uint32_t input_count,
-                        tenon_array_t* outputs, uint32_t output_count);
+uint32_t is_cancelled(void*) {
+  return cancelled() ? 1 : 0;
+}
+tenon_code_t run_region(void* host, uint32_t region, const tenon_array_t* inputs,
+                        uint32_t input_count, tenon_array_t* outputs, uint32_t output_count);
 
 Status by_reference(Call& call) {
   std::vector<tenon_array_t> outputs;
@@ -120,7 +128,8 @@ Status by_reference(Call& call) {
   return from_abi(code, fmt::format("the reference of {}", from_abi_str(call.def->name)));
 }
 
-// ---- By decomposition, and whole bodies ----------------------------------------------------------------------------------
+// ---- By decomposition, and whole bodies
+// ----------------------------------------------------------------------------------
 
 // Evaluates the nodes of a region one after another; keeps what they made until the end.
 class Body {
@@ -135,9 +144,11 @@ class Body {
     if (const auto it = arrays_.find(value); it != arrays_.end()) return it->second;
     if (graph_.value(value).kind != TENON_VALUE_CONSTANT) {
       return error(TENON_UNIMPLEMENTED, "T0321",
-                   "a body that uses values from outside of itself cannot be evaluated on its own; make them arguments");
+                   "a body that uses values from outside of itself cannot be evaluated on its own; "
+                   "make them arguments");
     }
-    TENON_ASSIGN_OR_RETURN(tenon_array_t found, constant_array(graph_, value, &shapes_.emplace_back()));
+    TENON_ASSIGN_OR_RETURN(tenon_array_t found,
+                           constant_array(graph_, value, &shapes_.emplace_back()));
     arrays_[value] = found;
     return found;
   }
@@ -149,8 +160,9 @@ class Body {
       TENON_ASSIGN_OR_RETURN(tenon_array_t input, array(v));
       inputs.push_back(input);
     }
-    TENON_ASSIGN_OR_RETURN(std::vector<HostArray> outputs,
-                           evaluate_at(graph_, node, symbols_, inputs, Meaning::kFirst, depth_ + 1));
+    TENON_ASSIGN_OR_RETURN(
+        std::vector<HostArray> outputs,
+        evaluate_at(graph_, node, symbols_, inputs, Meaning::kFirst, depth_ + 1));
     const auto results = graph_.results(node);
     std::vector<HostArray>& kept = made_.emplace_back(std::move(outputs));
     for (size_t i = 0; i < kept.size(); ++i) {
@@ -201,12 +213,13 @@ Result<HostArray> copy_of(const tenon_array_t& from) {
   return to;
 }
 
-tenon_code_t run_region(void* host, uint32_t region, const tenon_array_t* inputs, uint32_t input_count,
-                        tenon_array_t* outputs, uint32_t output_count) {
+tenon_code_t run_region(void* host, uint32_t region, const tenon_array_t* inputs,
+                        uint32_t input_count, tenon_array_t* outputs, uint32_t output_count) {
   Call& call = *static_cast<Call*>(host);
   const auto run = [&]() -> Status {
     const auto regions = call.graph->regions(call.node);
-    if (region >= regions.size()) return internal_error("a reference runs a region that its node has not");
+    if (region >= regions.size())
+      return internal_error("a reference runs a region that its node has not");
     const ir::RegionData& data = call.graph->region(regions[region]);
     if (data.arguments.size() != input_count || data.yields.size() != output_count) {
       return internal_error("a reference runs a region with a wrong number of values");
@@ -227,7 +240,8 @@ tenon_code_t run_region(void* host, uint32_t region, const tenon_array_t* inputs
   return call.failure.code();
 }
 
-// Builds the node alone, on arguments of the given shapes, decomposes it there and evaluates the result.
+// Builds the node alone, on arguments of the given shapes, decomposes it there and evaluates the
+// result.
 Status by_decomposition(Call& call) {
   ir::Ref<Graph> scratch = Graph::create("decomposition");
   std::vector<Value> operands;
@@ -250,7 +264,8 @@ Status by_decomposition(Call& call) {
   std::vector<Value> results(call.graph->results(call.node).size(), ir::kNone);
   clear_failure();
   const tenon_code_t code = call.def->decompose(call.def->self, &builder, whole, results.data());
-  TENON_RETURN_IF_ERROR(from_abi(code, fmt::format("the decomposition of {}", from_abi_str(call.def->name))));
+  TENON_RETURN_IF_ERROR(
+      from_abi(code, fmt::format("the decomposition of {}", from_abi_str(call.def->name))));
 
   Body body(*scratch, {}, call.depth);
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -263,7 +278,8 @@ Status by_decomposition(Call& call) {
   call.outputs.clear();
   for (Value v : results) {
     if (!scratch->value_live(v)) {
-      return internal_error(fmt::format("the decomposition of {} leaves a result out", from_abi_str(call.def->name)));
+      return internal_error(
+          fmt::format("the decomposition of {} leaves a result out", from_abi_str(call.def->name)));
     }
     TENON_ASSIGN_OR_RETURN(tenon_array_t found, body.array(v));
     TENON_ASSIGN_OR_RETURN(HostArray copy, copy_of(found));
@@ -272,9 +288,13 @@ Status by_decomposition(Call& call) {
   return {};
 }
 
-Result<std::vector<HostArray>> evaluate_at(Graph& graph, Node node, std::span<const int64_t> symbols,
-                                           std::span<const tenon_array_t> inputs, Meaning meaning, int depth) {
-  if (depth > kDepthMax) return error(TENON_RESOURCE_EXHAUSTED, "T0321", "composites are nested deeper than {}", kDepthMax);
+Result<std::vector<HostArray>> evaluate_at(Graph& graph, Node node,
+                                           std::span<const int64_t> symbols,
+                                           std::span<const tenon_array_t> inputs, Meaning meaning,
+                                           int depth) {
+  if (depth > kDepthMax)
+    return error(TENON_RESOURCE_EXHAUSTED, "T0321", "composites are nested deeper than {}",
+                 kDepthMax);
   Call call = {};
   call.graph = &graph;
   call.node = node;
@@ -282,19 +302,23 @@ Result<std::vector<HostArray>> evaluate_at(Graph& graph, Node node, std::span<co
   call.inputs = inputs;
   call.depth = depth;
   call.def = ir::op_set()->find(graph.node(node).op, graph.node(node).op_version);
-  if (call.def == nullptr) return ir::op_set()->unknown(graph.node(node).op, graph.node(node).op_version);
+  if (call.def == nullptr)
+    return ir::op_set()->unknown(graph.node(node).op, graph.node(node).op_version);
   const tenon_op_def_t& def = *call.def;
   if (meaning == Meaning::kFirst) {
-    meaning = def.reference != nullptr  ? Meaning::kReference
-              : def.scalar_words != 0   ? Meaning::kScalar
-                                        : Meaning::kDecomposition;
+    meaning = def.reference != nullptr ? Meaning::kReference
+              : def.scalar_words != 0  ? Meaning::kScalar
+                                       : Meaning::kDecomposition;
   }
   const bool has = meaning == Meaning::kReference ? def.reference != nullptr
                    : meaning == Meaning::kScalar  ? def.scalar_words != 0
                                                   : def.decompose != nullptr;
   if (!has) {
-    return error(TENON_FAILED_PRECONDITION, "T0321", "the op {} has no {}", quoted(from_abi_str(def.name)),
-                 meaning == Meaning::kReference ? "reference" : meaning == Meaning::kScalar ? "scalar program" : "decomposition");
+    return error(TENON_FAILED_PRECONDITION, "T0321", "the op {} has no {}",
+                 quoted(from_abi_str(def.name)),
+                 meaning == Meaning::kReference ? "reference"
+                 : meaning == Meaning::kScalar  ? "scalar program"
+                                                : "decomposition");
   }
   TENON_RETURN_IF_ERROR(evaluate_attrs(call));
   TENON_RETURN_IF_ERROR(allocate_outputs(call));
@@ -314,7 +338,9 @@ Result<HostArray> HostArray::create(tenon_dtype_t dtype, std::span<const int64_t
   out.size_bytes_ = bytes;
   out.shape_ = std::make_unique<int64_t[]>(2 * dims.size());
   out.data_.reset(new (std::nothrow) std::byte[std::max<uint64_t>(bytes, 1)]());
-  if (!out.data_) return error(TENON_RESOURCE_EXHAUSTED, "T0111", "there is no memory for an array of {} bytes", bytes);
+  if (!out.data_)
+    return error(TENON_RESOURCE_EXHAUSTED, "T0111", "there is no memory for an array of {} bytes",
+                 bytes);
   int64_t stride = ir::dtype_bits(dtype) / 8;
   for (size_t d = dims.size(); d-- > 0;) {
     out.shape_[d] = dims[d];

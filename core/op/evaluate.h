@@ -1,6 +1,6 @@
-// Evaluates one node on arrays in host memory: the meaning of an op, run. By its reference, its scalar program or its
-// decomposition, whichever it has first in that order. Used by the registry interface of the host (the reference device,
-// constant folding, tests). Correct before fast.
+// Evaluates one node on arrays in host memory: the meaning of an op, run. By its reference, its
+// scalar program or its decomposition, whichever it has first in that order. Used by the registry
+// interface of the host (the reference device, constant folding, tests). Correct before fast.
 //
 // Threads: safe on a frozen graph; else one thread per graph.
 #pragma once
@@ -34,17 +34,21 @@ class HostArray {
 
 enum class Meaning { kFirst, kReference, kScalar, kDecomposition };
 
-// Evaluates a node. `inputs`: one per operand, absent ones with dtype NONE; without strides they are dense. `symbols`: one value per symbol index of the
-// graph, for dims. FAILED_PRECONDITION when the op has not the meaning that is asked for.
-Result<std::vector<HostArray>> evaluate(ir::Graph& graph, ir::Node node, std::span<const int64_t> symbols,
-                                        std::span<const tenon_array_t> inputs, Meaning meaning = Meaning::kFirst);
+// Evaluates a node. `inputs`: one per operand, absent ones with dtype NONE; without strides they
+// are dense. `symbols`: one value per symbol index of the graph, for dims. FAILED_PRECONDITION when
+// the op has not the meaning that is asked for.
+Result<std::vector<HostArray>> evaluate(ir::Graph& graph, ir::Node node,
+                                        std::span<const int64_t> symbols,
+                                        std::span<const tenon_array_t> inputs,
+                                        Meaning meaning = Meaning::kFirst);
 
-// The elements of a constant as an array, with strides of 0 for a splat. Borrowed from the blob; `shape` holds dims and
-// strides.
-Result<tenon_array_t> constant_array(const ir::Graph& graph, ir::Value value, std::vector<int64_t>* shape);
+// The elements of a constant as an array, with strides of 0 for a splat. Borrowed from the blob;
+// `shape` holds dims and strides.
+Result<tenon_array_t> constant_array(const ir::Graph& graph, ir::Value value,
+                                     std::vector<int64_t>* shape);
 
 // Runs a scalar program over equally shaped arrays (or rank-0 ones). `attrs`: in declared order.
-Status run_scalar(const tenon_op_def_t& def, std::span<const tenon_attr_t> attrs, std::span<const tenon_array_t> inputs,
-                  std::span<HostArray> outputs);
+Status run_scalar(const tenon_op_def_t& def, std::span<const tenon_attr_t> attrs,
+                  std::span<const tenon_array_t> inputs, std::span<HostArray> outputs);
 
 }  // namespace tenon::op

@@ -1,5 +1,6 @@
-// Scalar programs (tenon/abi/scalar.h), run over blocks of elements: the type is looked at once per instruction and block.
-// Floats are computed in double and rounded to their type after each instruction, integers in 64 bits and wrapped.
+// Scalar programs (tenon/abi/scalar.h), run over blocks of elements: the type is looked at once per
+// instruction and block. Floats are computed in double and rounded to their type after each
+// instruction, integers in 64 bits and wrapped.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -23,10 +24,18 @@ namespace {
 constexpr int64_t kBlock = 256;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-bool is_float(tenon_dtype_t d) { return ir::dtype_is_float(d); }
-bool is_unsigned(tenon_dtype_t d) { return d >= TENON_U8 && d <= TENON_U64; }
-uint32_t bits_of(tenon_dtype_t d) { return ir::dtype_bits(d); }
-tenon_dtype_t working(tenon_dtype_t d) { return is_float(d) && bits_of(d) < 32 ? TENON_F32 : d; }
+bool is_float(tenon_dtype_t d) {
+  return ir::dtype_is_float(d);
+}
+bool is_unsigned(tenon_dtype_t d) {
+  return d >= TENON_U8 && d <= TENON_U64;
+}
+uint32_t bits_of(tenon_dtype_t d) {
+  return ir::dtype_bits(d);
+}
+tenon_dtype_t working(tenon_dtype_t d) {
+  return is_float(d) && bits_of(d) < 32 ? TENON_F32 : d;
+}
 
 // One stack entry for a block of elements. Floats use `f`, everything else `i`.
 struct Lanes {
@@ -36,7 +45,8 @@ struct Lanes {
   int64_t i[kBlock];
 };
 
-// ---- One element ---------------------------------------------------------------------------------------------------
+// ---- One element
+// ---------------------------------------------------------------------------------------------------
 
 template <class T>
 T load(const std::byte* p) {
@@ -52,24 +62,38 @@ void store(std::byte* p, T v) {
 // To the nearest value of a float type, once.
 double round_to(tenon_dtype_t type, double x) {
   switch (type) {
-    case TENON_F64: return x;
-    case TENON_F32: return static_cast<float>(x);
-    case TENON_F16: return ir::f16_to_f32(f16_from_double(x));
-    case TENON_BF16: return ir::bf16_to_f32(bf16_from_double(x));
-    case TENON_F8E4M3FN: return ir::f8e4m3fn_to_f32(ir::f32_to_f8e4m3fn(static_cast<float>(x)));
-    default: return ir::f8e5m2_to_f32(ir::f32_to_f8e5m2(static_cast<float>(x)));
+    case TENON_F64:
+      return x;
+    case TENON_F32:
+      return static_cast<float>(x);
+    case TENON_F16:
+      return ir::f16_to_f32(f16_from_double(x));
+    case TENON_BF16:
+      return ir::bf16_to_f32(bf16_from_double(x));
+    case TENON_F8E4M3FN:
+      return ir::f8e4m3fn_to_f32(ir::f32_to_f8e4m3fn(static_cast<float>(x)));
+    default:
+      return ir::f8e5m2_to_f32(ir::f32_to_f8e5m2(static_cast<float>(x)));
   }
 }
 int64_t wrap(tenon_dtype_t type, int64_t x) {
   switch (type) {
-    case TENON_PRED: return x != 0;
-    case TENON_I8: return static_cast<int8_t>(x);
-    case TENON_I16: return static_cast<int16_t>(x);
-    case TENON_I32: return static_cast<int32_t>(x);
-    case TENON_U8: return static_cast<uint8_t>(x);
-    case TENON_U16: return static_cast<uint16_t>(x);
-    case TENON_U32: return static_cast<uint32_t>(x);
-    default: return x;
+    case TENON_PRED:
+      return x != 0;
+    case TENON_I8:
+      return static_cast<int8_t>(x);
+    case TENON_I16:
+      return static_cast<int16_t>(x);
+    case TENON_I32:
+      return static_cast<int32_t>(x);
+    case TENON_U8:
+      return static_cast<uint8_t>(x);
+    case TENON_U16:
+      return static_cast<uint16_t>(x);
+    case TENON_U32:
+      return static_cast<uint32_t>(x);
+    default:
+      return x;
   }
 }
 int64_t lowest(tenon_dtype_t type) {
@@ -84,7 +108,8 @@ int64_t highest(tenon_dtype_t type) {  // u64: its pattern
 // Truncates and saturates; NaN gives 0.
 int64_t saturate(tenon_dtype_t type, double x) {
   if (std::isnan(x)) return 0;
-  if (type == TENON_U64) return x <= 0 ? 0 : x >= 0x1p64 ? -1 : static_cast<int64_t>(static_cast<uint64_t>(x));
+  if (type == TENON_U64)
+    return x <= 0 ? 0 : x >= 0x1p64 ? -1 : static_cast<int64_t>(static_cast<uint64_t>(x));
   const int64_t lo = lowest(type), hi = highest(type);
   if (x <= static_cast<double>(lo)) return lo;
   return x >= static_cast<double>(hi) ? hi : static_cast<int64_t>(x);
@@ -99,44 +124,67 @@ int64_t wrap_float(tenon_dtype_t type, double x) {
 
 double load_float(tenon_dtype_t type, const std::byte* p) {
   switch (type) {
-    case TENON_F64: return load<double>(p);
-    case TENON_F32: return load<float>(p);
-    case TENON_F16: return ir::f16_to_f32(load<uint16_t>(p));
-    case TENON_BF16: return ir::bf16_to_f32(load<uint16_t>(p));
-    case TENON_F8E4M3FN: return ir::f8e4m3fn_to_f32(load<uint8_t>(p));
-    default: return ir::f8e5m2_to_f32(load<uint8_t>(p));
+    case TENON_F64:
+      return load<double>(p);
+    case TENON_F32:
+      return load<float>(p);
+    case TENON_F16:
+      return ir::f16_to_f32(load<uint16_t>(p));
+    case TENON_BF16:
+      return ir::bf16_to_f32(load<uint16_t>(p));
+    case TENON_F8E4M3FN:
+      return ir::f8e4m3fn_to_f32(load<uint8_t>(p));
+    default:
+      return ir::f8e5m2_to_f32(load<uint8_t>(p));
   }
 }
 int64_t load_int(tenon_dtype_t type, const std::byte* p) {
   switch (bits_of(type)) {
-    case 8: return wrap(type, load<int8_t>(p));
-    case 16: return wrap(type, load<int16_t>(p));
-    case 32: return wrap(type, load<int32_t>(p));
-    default: return load<int64_t>(p);
+    case 8:
+      return wrap(type, load<int8_t>(p));
+    case 16:
+      return wrap(type, load<int16_t>(p));
+    case 32:
+      return wrap(type, load<int32_t>(p));
+    default:
+      return load<int64_t>(p);
   }
 }
 void store_float(tenon_dtype_t type, std::byte* p, double x) {
   switch (type) {
-    case TENON_F64: return store(p, x);
-    case TENON_F32: return store(p, static_cast<float>(x));
-    case TENON_F16: return store(p, f16_from_double(x));
-    case TENON_BF16: return store(p, bf16_from_double(x));
-    case TENON_F8E4M3FN: return store(p, ir::f32_to_f8e4m3fn(static_cast<float>(x)));
-    default: return store(p, ir::f32_to_f8e5m2(static_cast<float>(x)));
+    case TENON_F64:
+      return store(p, x);
+    case TENON_F32:
+      return store(p, static_cast<float>(x));
+    case TENON_F16:
+      return store(p, f16_from_double(x));
+    case TENON_BF16:
+      return store(p, bf16_from_double(x));
+    case TENON_F8E4M3FN:
+      return store(p, ir::f32_to_f8e4m3fn(static_cast<float>(x)));
+    default:
+      return store(p, ir::f32_to_f8e5m2(static_cast<float>(x)));
   }
 }
 void store_int(tenon_dtype_t type, std::byte* p, int64_t x) {
   switch (bits_of(type)) {
-    case 8: return store(p, static_cast<int8_t>(x));
-    case 16: return store(p, static_cast<int16_t>(x));
-    case 32: return store(p, static_cast<int32_t>(x));
-    default: return store(p, x);
+    case 8:
+      return store(p, static_cast<int8_t>(x));
+    case 16:
+      return store(p, static_cast<int16_t>(x));
+    case 32:
+      return store(p, static_cast<int32_t>(x));
+    default:
+      return store(p, x);
   }
 }
 
-// ---- Instructions ------------------------------------------------------------------------------------------------------
+// ---- Instructions
+// ------------------------------------------------------------------------------------------------------
 
-double sign_of(double x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
+double sign_of(double x) {
+  return x > 0 ? 1 : x < 0 ? -1 : x;
+}
 double float_max(double a, double b) {
   if (std::isnan(a) || std::isnan(b)) return kNan;
   if (a == 0 && b == 0) return std::signbit(a) ? b : a;
@@ -151,72 +199,114 @@ double float_min(double a, double b) {
 using FloatUnary = double (*)(double);
 FloatUnary float_unary(uint32_t op) {
   switch (op) {
-    case TENON_S_NEG: return [](double x) { return -x; };
-    case TENON_S_ABS: return [](double x) { return std::fabs(x); };
-    case TENON_S_SIGN: return sign_of;
-    case TENON_S_FLOOR: return [](double x) { return std::floor(x); };
-    case TENON_S_CEIL: return [](double x) { return std::ceil(x); };
-    case TENON_S_TRUNC: return [](double x) { return std::trunc(x); };
-    case TENON_S_ROUND_EVEN: return [](double x) { return std::nearbyint(x); };
-    case TENON_S_SQRT: return [](double x) { return std::sqrt(x); };
-    case TENON_S_RSQRT: return [](double x) { return 1 / std::sqrt(x); };
-    case TENON_S_EXP: return [](double x) { return std::exp(x); };
-    case TENON_S_EXPM1: return [](double x) { return std::expm1(x); };
-    case TENON_S_LOG: return [](double x) { return std::log(x); };
-    case TENON_S_LOG1P: return [](double x) { return std::log1p(x); };
-    case TENON_S_SIN: return [](double x) { return std::sin(x); };
-    case TENON_S_COS: return [](double x) { return std::cos(x); };
-    case TENON_S_TANH: return [](double x) { return std::tanh(x); };
-    case TENON_S_LOGISTIC: return [](double x) { return 1 / (1 + std::exp(-x)); };
-    case TENON_S_ERF: return [](double x) { return std::erf(x); };
-    case TENON_S_ERFC: return [](double x) { return std::erfc(x); };
-    case TENON_S_ERF_INV: return erf_inv;
-    case TENON_S_LGAMMA: return log_gamma;
-    case TENON_S_DIGAMMA: return digamma;
-    default: return nullptr;
+    case TENON_S_NEG:
+      return [](double x) { return -x; };
+    case TENON_S_ABS:
+      return [](double x) { return std::fabs(x); };
+    case TENON_S_SIGN:
+      return sign_of;
+    case TENON_S_FLOOR:
+      return [](double x) { return std::floor(x); };
+    case TENON_S_CEIL:
+      return [](double x) { return std::ceil(x); };
+    case TENON_S_TRUNC:
+      return [](double x) { return std::trunc(x); };
+    case TENON_S_ROUND_EVEN:
+      return [](double x) { return std::nearbyint(x); };
+    case TENON_S_SQRT:
+      return [](double x) { return std::sqrt(x); };
+    case TENON_S_RSQRT:
+      return [](double x) { return 1 / std::sqrt(x); };
+    case TENON_S_EXP:
+      return [](double x) { return std::exp(x); };
+    case TENON_S_EXPM1:
+      return [](double x) { return std::expm1(x); };
+    case TENON_S_LOG:
+      return [](double x) { return std::log(x); };
+    case TENON_S_LOG1P:
+      return [](double x) { return std::log1p(x); };
+    case TENON_S_SIN:
+      return [](double x) { return std::sin(x); };
+    case TENON_S_COS:
+      return [](double x) { return std::cos(x); };
+    case TENON_S_TANH:
+      return [](double x) { return std::tanh(x); };
+    case TENON_S_LOGISTIC:
+      return [](double x) { return 1 / (1 + std::exp(-x)); };
+    case TENON_S_ERF:
+      return [](double x) { return std::erf(x); };
+    case TENON_S_ERFC:
+      return [](double x) { return std::erfc(x); };
+    case TENON_S_ERF_INV:
+      return erf_inv;
+    case TENON_S_LGAMMA:
+      return log_gamma;
+    case TENON_S_DIGAMMA:
+      return digamma;
+    default:
+      return nullptr;
   }
 }
 int64_t int_unary(uint32_t op, tenon_dtype_t type, int64_t x) {
   const uint64_t pattern = static_cast<uint64_t>(x) & (~uint64_t{0} >> (64 - bits_of(type)));
   switch (op) {
-    case TENON_S_NEG: return static_cast<int64_t>(0 - static_cast<uint64_t>(x));
-    case TENON_S_ABS: return !is_unsigned(type) && x < 0 ? static_cast<int64_t>(0 - static_cast<uint64_t>(x)) : x;
-    case TENON_S_SIGN: return x == 0 ? 0 : !is_unsigned(type) && x < 0 ? -1 : 1;
-    case TENON_S_NOT: return type == TENON_PRED ? x == 0 : ~x;
-    case TENON_S_POPCOUNT: return std::popcount(pattern);
-    case TENON_S_CLZ: return std::countl_zero(pattern) - (64 - static_cast<int64_t>(bits_of(type)));
-    default: return x;  // FLOOR and its like change no integer
+    case TENON_S_NEG:
+      return static_cast<int64_t>(0 - static_cast<uint64_t>(x));
+    case TENON_S_ABS:
+      return !is_unsigned(type) && x < 0 ? static_cast<int64_t>(0 - static_cast<uint64_t>(x)) : x;
+    case TENON_S_SIGN:
+      return x == 0 ? 0 : !is_unsigned(type) && x < 0 ? -1 : 1;
+    case TENON_S_NOT:
+      return type == TENON_PRED ? x == 0 : ~x;
+    case TENON_S_POPCOUNT:
+      return std::popcount(pattern);
+    case TENON_S_CLZ:
+      return std::countl_zero(pattern) - (64 - static_cast<int64_t>(bits_of(type)));
+    default:
+      return x;  // FLOOR and its like change no integer
   }
 }
 
 double float_binary(uint32_t op, double a, double b) {
   switch (op) {
-    case TENON_S_ADD: return a + b;
-    case TENON_S_SUB: return a - b;
-    case TENON_S_MUL: return a * b;
-    case TENON_S_DIV: return a / b;
-    case TENON_S_REM: return std::fmod(a, b);
-    case TENON_S_POW: return std::pow(a, b);
-    case TENON_S_ATAN2: return std::atan2(a, b);
-    case TENON_S_MAX: return float_max(a, b);
-    default: return float_min(a, b);
+    case TENON_S_ADD:
+      return a + b;
+    case TENON_S_SUB:
+      return a - b;
+    case TENON_S_MUL:
+      return a * b;
+    case TENON_S_DIV:
+      return a / b;
+    case TENON_S_REM:
+      return std::fmod(a, b);
+    case TENON_S_POW:
+      return std::pow(a, b);
+    case TENON_S_ATAN2:
+      return std::atan2(a, b);
+    case TENON_S_MAX:
+      return float_max(a, b);
+    default:
+      return float_min(a, b);
   }
 }
 int64_t int_div(tenon_dtype_t type, int64_t a, int64_t b) {
   if (b == 0) return -1;
-  if (is_unsigned(type)) return static_cast<int64_t>(static_cast<uint64_t>(a) / static_cast<uint64_t>(b));
+  if (is_unsigned(type))
+    return static_cast<int64_t>(static_cast<uint64_t>(a) / static_cast<uint64_t>(b));
   return b == -1 ? static_cast<int64_t>(0 - static_cast<uint64_t>(a)) : a / b;
 }
 int64_t int_rem(tenon_dtype_t type, int64_t a, int64_t b) {
   if (b == 0) return a;
-  if (is_unsigned(type)) return static_cast<int64_t>(static_cast<uint64_t>(a) % static_cast<uint64_t>(b));
+  if (is_unsigned(type))
+    return static_cast<int64_t>(static_cast<uint64_t>(a) % static_cast<uint64_t>(b));
   return b == -1 ? 0 : a % b;
 }
 // Wraps; a negative exponent is 1 divided by the power.
 int64_t int_pow(tenon_dtype_t type, int64_t a, int64_t b) {
   const bool negative = !is_unsigned(type) && b < 0;
   uint64_t base = static_cast<uint64_t>(a), power = 1;
-  for (uint64_t n = negative ? 0 - static_cast<uint64_t>(b) : static_cast<uint64_t>(b); n != 0; n >>= 1) {
+  for (uint64_t n = negative ? 0 - static_cast<uint64_t>(b) : static_cast<uint64_t>(b); n != 0;
+       n >>= 1) {
     if ((n & 1) != 0) power *= base;
     base *= base;
   }
@@ -235,29 +325,47 @@ int64_t int_binary(uint32_t op, tenon_dtype_t type, int64_t a, int64_t b) {
   const uint64_t x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
   const bool below = is_unsigned(type) ? x < y : a < b;
   switch (op) {
-    case TENON_S_ADD: return static_cast<int64_t>(x + y);
-    case TENON_S_SUB: return static_cast<int64_t>(x - y);
-    case TENON_S_MUL: return static_cast<int64_t>(x * y);
-    case TENON_S_DIV: return int_div(type, a, b);
-    case TENON_S_REM: return int_rem(type, a, b);
-    case TENON_S_POW: return int_pow(type, a, b);
-    case TENON_S_MAX: return below ? b : a;
-    case TENON_S_MIN: return below ? a : b;
-    case TENON_S_AND: return a & b;
-    case TENON_S_OR: return a | b;
-    case TENON_S_XOR: return a ^ b;
-    default: return int_shift(op, type, a, b);
+    case TENON_S_ADD:
+      return static_cast<int64_t>(x + y);
+    case TENON_S_SUB:
+      return static_cast<int64_t>(x - y);
+    case TENON_S_MUL:
+      return static_cast<int64_t>(x * y);
+    case TENON_S_DIV:
+      return int_div(type, a, b);
+    case TENON_S_REM:
+      return int_rem(type, a, b);
+    case TENON_S_POW:
+      return int_pow(type, a, b);
+    case TENON_S_MAX:
+      return below ? b : a;
+    case TENON_S_MIN:
+      return below ? a : b;
+    case TENON_S_AND:
+      return a & b;
+    case TENON_S_OR:
+      return a | b;
+    case TENON_S_XOR:
+      return a ^ b;
+    default:
+      return int_shift(op, type, a, b);
   }
 }
 template <class T>
 bool compare(uint32_t direction, T a, T b) {
   switch (direction) {
-    case TENON_CMP_EQ: return a == b;
-    case TENON_CMP_NE: return a != b;
-    case TENON_CMP_LT: return a < b;
-    case TENON_CMP_LE: return a <= b;
-    case TENON_CMP_GT: return a > b;
-    default: return a >= b;
+    case TENON_CMP_EQ:
+      return a == b;
+    case TENON_CMP_NE:
+      return a != b;
+    case TENON_CMP_LT:
+      return a < b;
+    case TENON_CMP_LE:
+      return a <= b;
+    case TENON_CMP_GT:
+      return a > b;
+    default:
+      return a >= b;
   }
 }
 
@@ -267,11 +375,15 @@ void convert(Lanes& x, tenon_dtype_t to, int64_t n, bool wraps) {
     if (is_float(from) && is_float(to)) {
       x.f[k] = round_to(to, x.f[k]);
     } else if (is_float(from)) {
-      x.i[k] = to == TENON_PRED ? x.f[k] != 0 : wraps ? wrap_float(to, x.f[k]) : saturate(to, x.f[k]);
+      x.i[k] = to == TENON_PRED ? x.f[k] != 0
+               : wraps          ? wrap_float(to, x.f[k])
+                                : saturate(to, x.f[k]);
     } else if (is_float(to)) {
       const bool large = from == TENON_U64 && x.i[k] < 0;
-      const double wide = large ? static_cast<double>(static_cast<uint64_t>(x.i[k])) : static_cast<double>(x.i[k]);
-      const float narrow = large ? static_cast<float>(static_cast<uint64_t>(x.i[k])) : static_cast<float>(x.i[k]);
+      const double wide =
+          large ? static_cast<double>(static_cast<uint64_t>(x.i[k])) : static_cast<double>(x.i[k]);
+      const float narrow =
+          large ? static_cast<float>(static_cast<uint64_t>(x.i[k])) : static_cast<float>(x.i[k]);
       x.f[k] = to == TENON_F32 ? narrow : round_to(to, wide);
     } else {
       x.i[k] = wrap(to, x.i[k]);
@@ -289,7 +401,8 @@ void bitcast(Lanes& x, tenon_dtype_t to, int64_t n) {
   x.type = x.stored = to;
 }
 
-// ---- The machine ----------------------------------------------------------------------------------------------------------
+// ---- The machine
+// ----------------------------------------------------------------------------------------------------------
 
 // Walks an array in row-major order of the common dims.
 struct Cursor {
@@ -298,7 +411,10 @@ struct Cursor {
   const std::byte* at;
   bool scalar;
   explicit Cursor(const tenon_array_t& a)
-      : array(&a), index(a.rank, 0), at(static_cast<const std::byte*>(a.data)), scalar(a.rank == 0) {}
+      : array(&a),
+        index(a.rank, 0),
+        at(static_cast<const std::byte*>(a.data)),
+        scalar(a.rank == 0) {}
   void advance() {
     if (scalar) return;
     for (uint32_t d = array->rank; d-- > 0;) {
@@ -312,8 +428,8 @@ struct Cursor {
 
 class Machine {
  public:
-  Machine(const tenon_op_def_t& def, std::span<const tenon_attr_t> attrs, std::span<const tenon_array_t> inputs,
-          std::span<HostArray> outputs)
+  Machine(const tenon_op_def_t& def, std::span<const tenon_attr_t> attrs,
+          std::span<const tenon_array_t> inputs, std::span<HostArray> outputs)
       : def_(def), attrs_(attrs), inputs_(inputs), outputs_(outputs) {
     for (const tenon_array_t& a : inputs) cursors_.emplace_back(a);
   }
@@ -358,7 +474,8 @@ class Machine {
     // A program may leave a value of the wide type; the result's type is rounded to once.
     if (is_float(lanes.type) != is_float(out.dtype)) convert(lanes, out.dtype, n_, false);
     for (int64_t k = 0; k < n_; ++k, to += bytes) {
-      is_float(out.dtype) ? store_float(out.dtype, to, lanes.f[k]) : store_int(out.dtype, to, lanes.i[k]);
+      is_float(out.dtype) ? store_float(out.dtype, to, lanes.f[k])
+                          : store_int(out.dtype, to, lanes.i[k]);
     }
   }
 
@@ -388,7 +505,8 @@ class Machine {
     const uint32_t op = words[0] & 255, a = words[0] >> 8;
     if (op == TENON_S_CONST_F || op == TENON_S_CONST_I) {
       const uint64_t bits = words[1] | static_cast<uint64_t>(words[2]) << 32;
-      op == TENON_S_CONST_F ? fill(std::bit_cast<double>(bits)) : fill_int(static_cast<int64_t>(bits));
+      op == TENON_S_CONST_F ? fill(std::bit_cast<double>(bits))
+                            : fill_int(static_cast<int64_t>(bits));
       return 3;
     }
     if (op < TENON_S_NEG) {
@@ -404,33 +522,46 @@ class Machine {
   }
   void leaf(uint32_t op, uint32_t a) {
     switch (op) {
-      case TENON_S_ARG: push(TENON_DTYPE_NONE) = arguments_[a]; break;
-      case TENON_S_ATTR: attrs_[a].kind == TENON_ATTR_F64 ? fill(attrs_[a].u.f) : fill_int(attrs_[a].u.i); break;
+      case TENON_S_ARG:
+        push(TENON_DTYPE_NONE) = arguments_[a];
+        break;
+      case TENON_S_ATTR:
+        attrs_[a].kind == TENON_ATTR_F64 ? fill(attrs_[a].u.f) : fill_int(attrs_[a].u.i);
+        break;
       case TENON_S_PICK: {
         const Lanes copy = top(a);
         push(copy.type) = copy;
         break;
       }
-      case TENON_S_WORK: work_ = working(inputs_[a].dtype); break;
+      case TENON_S_WORK:
+        work_ = working(inputs_[a].dtype);
+        break;
       default: {
         const bool low = op == TENON_S_CONST_MIN;
-        const double limit = work_ == TENON_F64 ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
-        is_float(work_) ? fill(low ? -limit : limit) : fill_int(low ? lowest(work_) : highest(work_));
+        const double limit = work_ == TENON_F64 ? std::numeric_limits<double>::max()
+                                                : std::numeric_limits<float>::max();
+        is_float(work_) ? fill(low ? -limit : limit)
+                        : fill_int(low ? lowest(work_) : highest(work_));
       }
     }
   }
   void unary(uint32_t op, uint32_t a) {
     Lanes& x = top();
     switch (op) {
-      case TENON_S_CONVERT: return convert(x, static_cast<tenon_dtype_t>(a), n_, false);
-      case TENON_S_CONVERT_RESULT: return convert(x, outputs_[a].view().dtype, n_, false);
-      case TENON_S_CONVERT_WRAP: return convert(x, outputs_[a].view().dtype, n_, true);
-      case TENON_S_BITCAST_RESULT: return bitcast(x, outputs_[a].view().dtype, n_);
+      case TENON_S_CONVERT:
+        return convert(x, static_cast<tenon_dtype_t>(a), n_, false);
+      case TENON_S_CONVERT_RESULT:
+        return convert(x, outputs_[a].view().dtype, n_, false);
+      case TENON_S_CONVERT_WRAP:
+        return convert(x, outputs_[a].view().dtype, n_, true);
+      case TENON_S_BITCAST_RESULT:
+        return bitcast(x, outputs_[a].view().dtype, n_);
       case TENON_S_IS_NAN:
         for (int64_t k = 0; k < n_; ++k) x.i[k] = is_float(x.type) && std::isnan(x.f[k]);
         x.type = TENON_PRED;
         return;
-      default: break;
+      default:
+        break;
     }
     if (!is_float(x.type)) {
       for (int64_t k = 0; k < n_; ++k) x.i[k] = wrap(x.type, int_unary(op, x.type, x.i[k]));
@@ -494,18 +625,22 @@ class Machine {
 
 }  // namespace
 
-Status run_scalar(const tenon_op_def_t& def, std::span<const tenon_attr_t> attrs, std::span<const tenon_array_t> inputs,
-                  std::span<HostArray> outputs) {
-  auto unfit = [](tenon_dtype_t d) { return ir::dtype_is_complex(d) || d == TENON_I4 || d == TENON_U4; };
+Status run_scalar(const tenon_op_def_t& def, std::span<const tenon_attr_t> attrs,
+                  std::span<const tenon_array_t> inputs, std::span<HostArray> outputs) {
+  auto unfit = [](tenon_dtype_t d) {
+    return ir::dtype_is_complex(d) || d == TENON_I4 || d == TENON_U4;
+  };
   for (size_t i = 0; i < inputs.size() + outputs.size(); ++i) {
-    const tenon_dtype_t d = i < inputs.size() ? inputs[i].dtype : outputs[i - inputs.size()].view().dtype;
+    const tenon_dtype_t d =
+        i < inputs.size() ? inputs[i].dtype : outputs[i - inputs.size()].view().dtype;
     if (!unfit(d)) continue;
-    return error(TENON_UNIMPLEMENTED, "T0321", "the scalar program of {} does not run on {} here", quoted(from_abi_str(def.name)),
-                 ir::dtype_name(d));
+    return error(TENON_UNIMPLEMENTED, "T0321", "the scalar program of {} does not run on {} here",
+                 quoted(from_abi_str(def.name)), ir::dtype_name(d));
   }
   for (const tenon_array_t& a : inputs) {
     if (a.rank != 0 && a.rank != outputs[0].view().rank) {
-      return internal_error(fmt::format("the scalar program of {} has operands of unequal rank", from_abi_str(def.name)));
+      return internal_error(fmt::format("the scalar program of {} has operands of unequal rank",
+                                        from_abi_str(def.name)));
     }
   }
   return Machine(def, attrs, inputs, outputs).run();

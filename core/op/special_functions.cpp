@@ -11,7 +11,8 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kPi = 3.14159265358979323846;
 
-// Magnitude to the nearest pattern of a binary format, halves to even; subnormals are multiples of one quantum.
+// Magnitude to the nearest pattern of a binary format, halves to even; subnormals are multiples of
+// one quantum.
 uint16_t pattern_of(double magnitude, int mantissa, int bias, uint16_t infinity) {
   if (magnitude == 0) return 0;
   int exponent = 0;
@@ -19,18 +20,21 @@ uint16_t pattern_of(double magnitude, int mantissa, int bias, uint16_t infinity)
   int e = exponent - 1;
   if (e < 1 - bias) e = 1 - bias;
   const double units = std::nearbyint(std::ldexp(magnitude, mantissa - e));
-  const auto pattern = static_cast<int64_t>(units) + (static_cast<int64_t>(e + bias - 1) << mantissa);
+  const auto pattern =
+      static_cast<int64_t>(units) + (static_cast<int64_t>(e + bias - 1) << mantissa);
   return pattern >= infinity ? infinity : static_cast<uint16_t>(pattern);
 }
 uint16_t narrow(double x, int mantissa, int bias, uint16_t infinity, uint16_t nan) {
   const uint16_t sign = std::signbit(x) ? 0x8000 : 0;
   if (std::isnan(x)) return sign | nan;
-  return static_cast<uint16_t>(sign | (std::isinf(x) ? infinity : pattern_of(std::fabs(x), mantissa, bias, infinity)));
+  return static_cast<uint16_t>(
+      sign | (std::isinf(x) ? infinity : pattern_of(std::fabs(x), mantissa, bias, infinity)));
 }
 
 }  // namespace
 
-// A first guess by Giles' polynomial for single precision, then Halley's steps on erf, which triple the digits.
+// A first guess by Giles' polynomial for single precision, then Halley's steps on erf, which triple
+// the digits.
 double erf_inv(double x) {
   if (std::isnan(x) || std::fabs(x) > 1) return kNan;
   if (std::fabs(x) == 1) return std::copysign(kInfinity, x);
@@ -39,22 +43,24 @@ double erf_inv(double x) {
   if (w < 5) {
     const double v = w - 2.5;
     y = 2.81022636e-08;
-    for (double c : {3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164,
-                     0.246640727, 1.50140941}) {
+    for (double c : {3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503,
+                     -0.00417768164, 0.246640727, 1.50140941}) {
       y = y * v + c;
     }
   } else {
     const double v = std::sqrt(w) - 3;
     y = -0.000200214257;
-    for (double c : {0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047,
-                     1.00167406, 2.83297682}) {
+    for (double c : {0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613,
+                     0.00943887047, 1.00167406, 2.83297682}) {
       y = y * v + c;
     }
   }
   y *= x;
   for (int i = 0; i < 3; ++i) {
     // erfc keeps the digits that erf loses near 1.
-    const double miss = x > 0.5 ? (1 - x) - std::erfc(y) : x < -0.5 ? std::erfc(-y) - (1 + x) : std::erf(y) - x;
+    const double miss = x > 0.5    ? (1 - x) - std::erfc(y)
+                        : x < -0.5 ? std::erfc(-y) - (1 + x)
+                                   : std::erf(y) - x;
     const double slope = 2 / std::sqrt(kPi) * std::exp(-y * y);
     if (slope == 0) break;
     const double step = miss / slope;
@@ -76,7 +82,9 @@ double digamma(double x) {
   for (; x < 10; x += 1) shift -= 1 / x;
   const double r = 1 / (x * x);
   const double series =
-      r * (1.0 / 12 - r * (1.0 / 120 - r * (1.0 / 252 - r * (1.0 / 240 - r * (1.0 / 132 - r * (691.0 / 32760 - r / 12))))));
+      r * (1.0 / 12 - r * (1.0 / 120 -
+                           r * (1.0 / 252 -
+                                r * (1.0 / 240 - r * (1.0 / 132 - r * (691.0 / 32760 - r / 12))))));
   return shift + std::log(x) - 0.5 / x - series;
 }
 
@@ -85,7 +93,11 @@ double log_gamma(double x) {
   return ::lgamma_r(x, &sign);
 }
 
-uint16_t f16_from_double(double x) { return narrow(x, 10, 15, 0x7c00, 0x7e00); }
-uint16_t bf16_from_double(double x) { return narrow(x, 7, 127, 0x7f80, 0x7fc0); }
+uint16_t f16_from_double(double x) {
+  return narrow(x, 10, 15, 0x7c00, 0x7e00);
+}
+uint16_t bf16_from_double(double x) {
+  return narrow(x, 7, 127, 0x7f80, 0x7fc0);
+}
 
 }  // namespace tenon::op

@@ -1,4 +1,5 @@
-// Functions that the C++ library has not, in double precision; and rounding of doubles to narrow floats in one step.
+// Functions that the C++ library has not, in double precision; and rounding of doubles to narrow
+// floats in one step.
 #pragma once
 #include <cstdint>
 

@@ -1,4 +1,5 @@
-// Activations: element-wise composites, each one scalar program; decomposed, they are the same program as nodes.
+// Activations: element-wise composites, each one scalar program; decomposed, they are the same
+// program as nodes.
 #include "common.h"
 
 namespace tenon::ops::activation {
@@ -9,8 +10,8 @@ using scalar::select;
 constexpr double kInvSqrt2 = 0.70710678118654752440;
 constexpr double kSqrt2OverPi = 0.79788456080286535588;
 
-constexpr OpDraft base(std::string_view name, std::string_view summary, const Expr& program, std::string_view example,
-                       uint32_t cost = TENON_COST_TRANSCENDENTAL) {
+constexpr OpDraft base(std::string_view name, std::string_view summary, const Expr& program,
+                       std::string_view example, uint32_t cost = TENON_COST_TRANSCENDENTAL) {
   OpDraft draft = op(name, kCompositeElementwise);
   draft.summary(summary)
       .operand("x", "the input", kFloat)
@@ -23,22 +24,28 @@ constexpr OpDraft base(std::string_view name, std::string_view summary, const Ex
   return draft;
 }
 
-constexpr Expr softplus_of(const Expr& x) { return max(x, 0) + log1p(exp(-abs(x))); }
-constexpr Expr unit_clamp(const Expr& x) { return min(max(x, 0), 1); }
+constexpr Expr softplus_of(const Expr& x) {
+  return max(x, 0) + log1p(exp(-abs(x)));
+}
+constexpr Expr unit_clamp(const Expr& x) {
+  return min(max(x, 0), 1);
+}
 
 constexpr OpDraft relu() {
-  OpDraft draft = base("relu", "max(x, 0); NaN stays.", max(arg(0), 0), "relu(f32[3] [-1, 0, 2]) -> f32[3] [0, 0, 2]",
-                       TENON_COST_ELEMENTWISE);
+  OpDraft draft = base("relu", "max(x, 0); NaN stays.", max(arg(0), 0),
+                       "relu(f32[3] [-1, 0, 2]) -> f32[3] [0, 0, 2]", TENON_COST_ELEMENTWISE);
   draft.operands[0].dtypes = kNumber;
   return draft.traits(TENON_TRAIT_IDEMPOTENT);
 }
 constexpr OpDraft leaky_relu() {
-  return base("leaky_relu", "x from 0 on, alpha x below.", select(arg(0) >= 0, arg(0), arg(0) * attr(0)),
+  return base("leaky_relu", "x from 0 on, alpha x below.",
+              select(arg(0) >= 0, arg(0), arg(0) * attr(0)),
               "leaky_relu(f32[2] [-2, 3]) {alpha = 0.5} -> f32[2] [-1, 3]", TENON_COST_ELEMENTWISE)
       .attr_f64("alpha", "the slope below 0", 0.01);
 }
 constexpr OpDraft elu() {
-  return base("elu", "x above 0, alpha (exp(x) - 1) below.", select(arg(0) > 0, arg(0), attr(0) * expm1(arg(0))),
+  return base("elu", "x above 0, alpha (exp(x) - 1) below.",
+              select(arg(0) > 0, arg(0), attr(0) * expm1(arg(0))),
               "elu(f32[2] [-1, 3]) {alpha = 2.0} -> f32[2] [-1.2642411, 3]")
       .attr_f64("alpha", "the factor below 0", 1);
 }
@@ -56,13 +63,16 @@ constexpr OpDraft celu() {
       .attr_f64("alpha", "the scale below 0", 1);
 }
 constexpr OpDraft gelu() {
-  return base("gelu", "x times the share of a normal distribution below x: x (1 + erf(x / sqrt 2)) / 2.",
-              arg(0) * 0.5 * (1 + erf(arg(0) * kInvSqrt2)), "gelu(f32[3] [-1, 0, 1]) -> f32[3] [-0.15865526, 0, 0.84134471]");
+  return base("gelu",
+              "x times the share of a normal distribution below x: x (1 + erf(x / sqrt 2)) / 2.",
+              arg(0) * 0.5 * (1 + erf(arg(0) * kInvSqrt2)),
+              "gelu(f32[3] [-1, 0, 1]) -> f32[3] [-0.15865526, 0, 0.84134471]");
 }
 constexpr OpDraft gelu_tanh() {
-  return base("gelu_tanh", "gelu by its tanh approximation.",
-              arg(0) * 0.5 * (1 + tanh(kSqrt2OverPi * (arg(0) + 0.044715 * arg(0) * arg(0) * arg(0)))),
-              "gelu_tanh(f32[3] [-1, 0, 1]) -> f32[3] [-0.158808, 0, 0.841192]");
+  return base(
+      "gelu_tanh", "gelu by its tanh approximation.",
+      arg(0) * 0.5 * (1 + tanh(kSqrt2OverPi * (arg(0) + 0.044715 * arg(0) * arg(0) * arg(0)))),
+      "gelu_tanh(f32[3] [-1, 0, 1]) -> f32[3] [-0.158808, 0, 0.841192]");
 }
 constexpr OpDraft silu() {
   return base("silu", "x times logistic(x).", arg(0) * logistic(arg(0)),
@@ -77,29 +87,32 @@ constexpr OpDraft softplus() {
               "softplus(f32[2] [0, 100]) -> f32[2] [0.6931472, 100]");
 }
 constexpr OpDraft softsign() {
-  return base("softsign", "x / (1 + |x|).", arg(0) / (1 + abs(arg(0))), "softsign(f32[2] [1, -3]) -> f32[2] [0.5, -0.75]",
-              TENON_COST_ELEMENTWISE);
+  return base("softsign", "x / (1 + |x|).", arg(0) / (1 + abs(arg(0))),
+              "softsign(f32[2] [1, -3]) -> f32[2] [0.5, -0.75]", TENON_COST_ELEMENTWISE);
 }
 constexpr OpDraft hard_sigmoid() {
-  return base("hard_sigmoid", "alpha x + beta, kept in [0, 1].", unit_clamp(attr(0) * arg(0) + attr(1)),
+  return base("hard_sigmoid", "alpha x + beta, kept in [0, 1].",
+              unit_clamp(attr(0) * arg(0) + attr(1)),
               "hard_sigmoid(f32[3] [-5, 0, 1]) -> f32[3] [0, 0.5, 0.7]", TENON_COST_ELEMENTWISE)
       .attr_f64("alpha", "the slope", 0.2)
       .attr_f64("beta", "the value at 0", 0.5);
 }
 constexpr OpDraft hard_swish() {
-  return base("hard_swish", "x times x / 6 + 1/2 kept in [0, 1].", arg(0) * unit_clamp(arg(0) * (1.0 / 6) + 0.5),
+  return base("hard_swish", "x times x / 6 + 1/2 kept in [0, 1].",
+              arg(0) * unit_clamp(arg(0) * (1.0 / 6) + 0.5),
               "hard_swish(f32[3] [-4, 3, 1]) -> f32[3] [0, 3, 0.6666667]", TENON_COST_ELEMENTWISE);
 }
 constexpr OpDraft prelu() {
-  OpDraft draft = base("prelu", "x from 0 on, slope x below.", select(arg(0) >= 0, arg(0), arg(0) * arg(1)),
-                       "prelu(f32[2] [-2, 3], f32[2] [0.5, 0.5]) -> f32[2] [-1, 3]", TENON_COST_ELEMENTWISE);
+  OpDraft draft =
+      base("prelu", "x from 0 on, slope x below.", select(arg(0) >= 0, arg(0), arg(0) * arg(1)),
+           "prelu(f32[2] [-2, 3], f32[2] [0.5, 0.5]) -> f32[2] [-1, 3]", TENON_COST_ELEMENTWISE);
   draft.operands[0].dtype_group = 1;
   return draft.operand("slope", "the slopes below 0, same type as x", kFloat, 1)
       .constraint("C1", "x and slope have equal shapes", "prelu(f32[2], f32[1])")
       .infer<infer_elementwise>();
 }
 
-TENON_OPS(activation, relu, leaky_relu, elu, selu, celu, gelu, gelu_tanh, silu, mish, softplus, softsign, hard_sigmoid,
-          hard_swish, prelu)
+TENON_OPS(activation, relu, leaky_relu, elu, selu, celu, gelu, gelu_tanh, silu, mish, softplus,
+          softsign, hard_sigmoid, hard_swish, prelu)
 
 }  // namespace tenon::ops::activation

@@ -52,23 +52,28 @@ Status reference(const Eval& e) {
 template <bool kMax>
 constexpr OpDraft declare() {
   OpDraft draft = op(kMax ? "argmax" : "argmin", kPrimitive);
-  draft.summary(kMax ? "The index of the largest element along a dim; NaN is largest."
-                     : "The index of the smallest element along a dim; NaN is smallest.")
+  draft
+      .summary(kMax ? "The index of the largest element along a dim; NaN is largest."
+                    : "The index of the smallest element along a dim; NaN is smallest.")
       .operand("x", "the input", kNumber, 0, 1)
       .result("y", "index_dtype, without dim")
       .attr_i64("dim", "the dim that goes away", 0)
       .attr_dtype("index_dtype", "i32 or i64", TENON_I64)
       .attr_i64("last_index", "1: of equal elements the last, 0: the first", 0)
-      .constraint("C1", "dim is a dim of x", kMax ? "argmax(f32[2]) {dim = 1}" : "argmin(f32[2]) {dim = 1}")
+      .constraint("C1", "dim is a dim of x",
+                  kMax ? "argmax(f32[2]) {dim = 1}" : "argmin(f32[2]) {dim = 1}")
       .constraint("C2", "index_dtype is i32 or i64",
-                  kMax ? "argmax(f32[2]) {dim = 0, index_dtype = f32}" : "argmin(f32[2]) {dim = 0, index_dtype = f32}")
-      .constraint("C3", "the dim is not empty", kMax ? "argmax(f32[0]) {dim = 0}" : "argmin(f32[0]) {dim = 0}")
+                  kMax ? "argmax(f32[2]) {dim = 0, index_dtype = f32}"
+                       : "argmin(f32[2]) {dim = 0, index_dtype = f32}")
+      .constraint("C3", "the dim is not empty",
+                  kMax ? "argmax(f32[0]) {dim = 0}" : "argmin(f32[0]) {dim = 0}")
       .infer<infer>()
       .reference<reference<kMax>>()
       .cost(TENON_COST_REDUCTION);
   if (kMax) {
     draft.example("argmax(f32[2, 3] [[1, 5, 5], [7, 2, 3]]) {dim = 1} -> i64[2] [1, 0]")
-        .example("argmax(f32[3] [1, 5, 5]) {dim = 0, last_index = 1, index_dtype = i32} -> i32[] 2");
+        .example(
+            "argmax(f32[3] [1, 5, 5]) {dim = 0, last_index = 1, index_dtype = i32} -> i32[] 2");
   } else {
     draft.example("argmin(f32[2, 2] [[1, 5], [0, 6]]) {dim = 0} -> i64[2] [1, 0]");
   }

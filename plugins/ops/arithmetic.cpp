@@ -1,5 +1,5 @@
-// Element-wise primitives with two operands of one type: each is one scalar instruction, with the identities that
-// fold, and shape arithmetic for those that sizes are computed with.
+// Element-wise primitives with two operands of one type: each is one scalar instruction, with the
+// identities that fold, and shape arithmetic for those that sizes are computed with.
 #include "common.h"
 
 namespace tenon::ops::arithmetic {
@@ -12,28 +12,41 @@ Status value_of(const InferQuery& q, uint32_t, tenon_dim_t* out) {
   const auto y = known(q, 1);
   if (!x || !y || x->values.size() != y->values.size()) return TENON_NOT_FOUND;
   std::vector<Dim> values;
-  for (size_t i = 0; i < x->values.size(); ++i) values.push_back(Function(x->values[i], y->values[i]));
+  for (size_t i = 0; i < x->values.size(); ++i)
+    values.push_back(Function(x->values[i], y->values[i]));
   return answer(values, out);
 }
-inline Dim dim_add(Dim a, Dim b) { return a + b; }
-inline Dim dim_sub(Dim a, Dim b) { return a - b; }
-inline Dim dim_mul(Dim a, Dim b) { return a * b; }
-inline Dim dim_max(Dim a, Dim b) { return max(a, b); }
-inline Dim dim_min(Dim a, Dim b) { return min(a, b); }
+inline Dim dim_add(Dim a, Dim b) {
+  return a + b;
+}
+inline Dim dim_sub(Dim a, Dim b) {
+  return a - b;
+}
+inline Dim dim_mul(Dim a, Dim b) {
+  return a * b;
+}
+inline Dim dim_max(Dim a, Dim b) {
+  return max(a, b);
+}
+inline Dim dim_min(Dim a, Dim b) {
+  return min(a, b);
+}
 // Truncating and floor division agree where the dividend is known not to be negative.
 inline Dim dim_div(Dim a, Dim b) {
   const auto divisor = constant_of(b);
-  if (!divisor || *divisor <= 0 || compare(TENON_REL_LE, Dim(a.graph(), 0), a) != TENON_YES) return Dim::invalid();
+  if (!divisor || *divisor <= 0 || compare(TENON_REL_LE, Dim(a.graph(), 0), a) != TENON_YES)
+    return Dim::invalid();
   return a / b;
 }
 inline Dim dim_rem(Dim a, Dim b) {
   const auto divisor = constant_of(b);
-  if (!divisor || *divisor <= 0 || compare(TENON_REL_LE, Dim(a.graph(), 0), a) != TENON_YES) return Dim::invalid();
+  if (!divisor || *divisor <= 0 || compare(TENON_REL_LE, Dim(a.graph(), 0), a) != TENON_YES)
+    return Dim::invalid();
   return a % b;
 }
 
-// x where y is the number that changes nothing, on the right side or (commutative) on either. -0 + 0 is +0; the fold
-// keeps -0, which compares equal.
+// x where y is the number that changes nothing, on the right side or (commutative) on either. -0 +
+// 0 is +0; the fold keeps -0, which compares equal.
 template <int kNeutral, bool kEitherSide>
 Value fold_neutral(Builder&, const Node& node) {
   const auto right = splat_of(node.operand(1));
@@ -57,14 +70,15 @@ Value fold_same(Builder&, const Node& node) {
   return node.operand(0) == node.operand(1) ? node.operand(0) : Value();
 }
 Value fold_sub(Builder& b, const Node& node) {
-  if (node.operand(0) == node.operand(1) && !is_float(node.operand(0).dtype())) return b.full_like(node.operand(0), 0);
+  if (node.operand(0) == node.operand(1) && !is_float(node.operand(0).dtype()))
+    return b.full_like(node.operand(0), 0);
   return fold_neutral<0, false>(b, node);
 }
 
 constexpr std::string_view kC1 = "x and y have equal shapes";
 
-constexpr OpDraft base(std::string_view name, std::string_view summary, uint32_t dtypes, uint32_t instruction,
-                       std::string_view example, std::string_view negative) {
+constexpr OpDraft base(std::string_view name, std::string_view summary, uint32_t dtypes,
+                       uint32_t instruction, std::string_view example, std::string_view negative) {
   OpDraft draft = op(name, kPrimitiveElementwise);
   draft.summary(summary)
       .operand("x", "the left side", dtypes, 1)
@@ -78,16 +92,16 @@ constexpr OpDraft base(std::string_view name, std::string_view summary, uint32_t
 }
 
 constexpr OpDraft add() {
-  return base("add", "x + y; integers wrap.", kNumber, TENON_S_ADD, "add(f32[2] [1, 2], f32[2] [3, 4]) -> f32[2] [4, 6]",
-              "add(f32[2], f32[3])")
+  return base("add", "x + y; integers wrap.", kNumber, TENON_S_ADD,
+              "add(f32[2] [1, 2], f32[2] [3, 4]) -> f32[2] [4, 6]", "add(f32[2], f32[3])")
       .traits(TENON_TRAIT_COMMUTATIVE)
       .example("add(u8[1] [200], u8[1] [100]) -> u8[1] [44]")
       .value_of<value_of<dim_add>>()
       .fold<fold_neutral<0, true>>();
 }
 constexpr OpDraft sub() {
-  return base("sub", "x - y; integers wrap.", kNumber, TENON_S_SUB, "sub(i32[2] [1, 2], i32[2] [3, 4]) -> i32[2] [-2, -2]",
-              "sub(f32[2], f32[2, 1])")
+  return base("sub", "x - y; integers wrap.", kNumber, TENON_S_SUB,
+              "sub(i32[2] [1, 2], i32[2] [3, 4]) -> i32[2] [-2, -2]", "sub(f32[2], f32[2, 1])")
       .value_of<value_of<dim_sub>>()
       .fold<fold_sub>();
 }
@@ -100,26 +114,31 @@ constexpr OpDraft mul() {
 }
 constexpr OpDraft div() {
   return base("div", "x / y; integers truncate, x / 0 = -1.", kNumber, TENON_S_DIV,
-              "div(i32[3] [7, -7, 1], i32[3] [2, 2, 0]) -> i32[3] [3, -3, -1]", "div(f32[2], f32[3])")
+              "div(i32[3] [7, -7, 1], i32[3] [2, 2, 0]) -> i32[3] [3, -3, -1]",
+              "div(f32[2], f32[3])")
       .example("div(f32[2] [1, 3], f32[2] [4, 2]) -> f32[2] [0.25, 1.5]")
       .value_of<value_of<dim_div>>()
       .fold<fold_neutral<1, false>>();
 }
 constexpr OpDraft rem() {
-  return base("rem", "The rest of the truncating division, with the sign of x (C fmod); x rem 0 = x for integers.",
-              kNumber, TENON_S_REM, "rem(i32[2] [7, -7], i32[2] [3, 3]) -> i32[2] [1, -1]", "rem(f32[2], f32[3])")
+  return base("rem",
+              "The rest of the truncating division, with the sign of x (C fmod); x rem 0 = x for "
+              "integers.",
+              kNumber, TENON_S_REM, "rem(i32[2] [7, -7], i32[2] [3, 3]) -> i32[2] [1, -1]",
+              "rem(f32[2], f32[3])")
       .value_of<value_of<dim_rem>>();
 }
 constexpr OpDraft pow() {
-  return base("pow", "x to the power of y.", kNumber, TENON_S_POW, "pow(f32[2] [2, 9], f32[2] [3, 0.5]) -> f32[2] [8, 3]",
-              "pow(f32[2], f32[3])")
+  return base("pow", "x to the power of y.", kNumber, TENON_S_POW,
+              "pow(f32[2] [2, 9], f32[2] [3, 0.5]) -> f32[2] [8, 3]", "pow(f32[2], f32[3])")
       .fold<fold_neutral<1, false>>()
       .cost(TENON_COST_TRANSCENDENTAL)
       .tolerance(4);
 }
 constexpr OpDraft atan2() {
-  return base("atan2", "The angle of the point (y, x), where operand 0 is the ordinate.", kFloat, TENON_S_ATAN2,
-              "atan2(f32[2] [0, 1], f32[2] [1, 0]) -> f32[2] [0, 1.5707964]", "atan2(f32[2], f32[3])")
+  return base("atan2", "The angle of the point (y, x), where operand 0 is the ordinate.", kFloat,
+              TENON_S_ATAN2, "atan2(f32[2] [0, 1], f32[2] [1, 0]) -> f32[2] [0, 1.5707964]",
+              "atan2(f32[2], f32[3])")
       .cost(TENON_COST_TRANSCENDENTAL);
 }
 constexpr OpDraft max() {
@@ -144,7 +163,8 @@ constexpr OpDraft and_() {
 }
 constexpr OpDraft or_() {
   return base("or", "Logical for pred, bitwise for integers.", kPred | kInt, TENON_S_OR,
-              "or(pred[3] [0, 0, 1], pred[3] [0, 1, 1]) -> pred[3] [0, 1, 1]", "or(pred[2], pred[3])")
+              "or(pred[3] [0, 0, 1], pred[3] [0, 1, 1]) -> pred[3] [0, 1, 1]",
+              "or(pred[2], pred[3])")
       .traits(TENON_TRAIT_COMMUTATIVE)
       .fold<fold_same>();
 }
@@ -154,21 +174,26 @@ constexpr OpDraft xor_() {
       .traits(TENON_TRAIT_COMMUTATIVE);
 }
 constexpr OpDraft shl() {
-  return base("shl", "x shifted left by y bits; 0 for y beyond the width or below 0.", kInt, TENON_S_SHL,
-              "shl(i32[3] [1, 3, 1], i32[3] [4, 1, 32]) -> i32[3] [16, 6, 0]", "shl(i32[2], i32[3])")
+  return base("shl", "x shifted left by y bits; 0 for y beyond the width or below 0.", kInt,
+              TENON_S_SHL, "shl(i32[3] [1, 3, 1], i32[3] [4, 1, 32]) -> i32[3] [16, 6, 0]",
+              "shl(i32[2], i32[3])")
       .fold<fold_neutral<0, false>>();
 }
 constexpr OpDraft shr_arith() {
-  return base("shr_arith", "x shifted right, the sign moves in; the sign for y beyond the width.", kInt, TENON_S_SHR_A,
-              "shr_arith(i8[3] [-8, 8, -1], i8[3] [1, 2, 9]) -> i8[3] [-4, 2, -1]", "shr_arith(i32[2], i32[3])")
+  return base("shr_arith", "x shifted right, the sign moves in; the sign for y beyond the width.",
+              kInt, TENON_S_SHR_A,
+              "shr_arith(i8[3] [-8, 8, -1], i8[3] [1, 2, 9]) -> i8[3] [-4, 2, -1]",
+              "shr_arith(i32[2], i32[3])")
       .fold<fold_neutral<0, false>>();
 }
 constexpr OpDraft shr_logical() {
-  return base("shr_logical", "x shifted right, zeros move in; 0 for y beyond the width.", kInt, TENON_S_SHR_L,
-              "shr_logical(i8[2] [-8, 8], i8[2] [1, 2]) -> i8[2] [124, 2]", "shr_logical(i32[2], i32[3])")
+  return base("shr_logical", "x shifted right, zeros move in; 0 for y beyond the width.", kInt,
+              TENON_S_SHR_L, "shr_logical(i8[2] [-8, 8], i8[2] [1, 2]) -> i8[2] [124, 2]",
+              "shr_logical(i32[2], i32[3])")
       .fold<fold_neutral<0, false>>();
 }
 
-TENON_OPS(arithmetic, add, sub, mul, div, rem, pow, atan2, max, min, and_, or_, xor_, shl, shr_arith, shr_logical)
+TENON_OPS(arithmetic, add, sub, mul, div, rem, pow, atan2, max, min, and_, or_, xor_, shl,
+          shr_arith, shr_logical)
 
 }  // namespace tenon::ops::arithmetic

@@ -37,7 +37,8 @@ Status reference(const Eval& e) {
   const Axes to = placement(e.i64s("dims"), x.rank(), y.rank());
   Index from(x.rank());
   each_index(y.dims(), [&](const Index& i) {
-    for (size_t k = 0; k < from.size(); ++k) from[k] = x.dim(k) == 1 ? 0 : i[static_cast<size_t>(to[k])];
+    for (size_t k = 0; k < from.size(); ++k)
+      from[k] = x.dim(k) == 1 ? 0 : i[static_cast<size_t>(to[k])];
     y.copy_from(i, x, from);
   });
   return {};
@@ -56,7 +57,8 @@ Status value_of(const InferQuery& q, uint32_t, tenon_dim_t* out) {
   std::vector<Dim> values;
   each_index(shape, [&](const Index& i) {
     int64_t offset = 0;
-    for (size_t k = 0; k < to.size(); ++k) offset += x->dims[k] == 1 ? 0 : i[static_cast<size_t>(to[k])] * strides[k];
+    for (size_t k = 0; k < to.size(); ++k)
+      offset += x->dims[k] == 1 ? 0 : i[static_cast<size_t>(to[k])] * strides[k];
     values.push_back(x->values[static_cast<size_t>(offset)]);
   });
   return answer(values, out);
@@ -80,18 +82,24 @@ Value fold(Builder& b, const Node& node) {
 constexpr OpDraft declare() {
   OpDraft draft = op("broadcast", kPrimitive | TENON_TRAIT_SHAPE_ONLY);
   draft.summary("Repeats x along new dims, and along its dims of extent 1.")
-      .doc("Dim i of x becomes dim dims[i] of the result. It has that extent, or is the constant 1 and repeats. Without "
-           "dims, the dims of x become the last ones. A symbolic dim never repeats.")
+      .doc(
+          "Dim i of x becomes dim dims[i] of the result. It has that extent, or is the constant 1 "
+          "and repeats. Without "
+          "dims, the dims of x become the last ones. A symbolic dim never repeats.")
       .operand("x", "the input", kWhole)
       .result("y", "element type of x, dims of shape")
       .attr_dims("shape", "the dims of the result")
-      .attr_i64s("dims", "for each dim of x its place in the result, increasing; empty: the last ones")
+      .attr_i64s("dims",
+                 "for each dim of x its place in the result, increasing; empty: the last ones")
       .constraint("C1", "dims is empty or has one entry per dim of x, and the rank does not fall",
                   "broadcast(f32[2]) {shape = [3, 2], dims = [0, 1]}")
-      .constraint("C2", "dims increases and stays within the result", "broadcast(f32[2]) {shape = [3, 2], dims = [2]}")
-      .constraint("C3", "every dim of x is 1 or equals its dim of shape", "broadcast(f32[2]) {shape = [3], dims = [0]}")
+      .constraint("C2", "dims increases and stays within the result",
+                  "broadcast(f32[2]) {shape = [3, 2], dims = [2]}")
+      .constraint("C3", "every dim of x is 1 or equals its dim of shape",
+                  "broadcast(f32[2]) {shape = [3], dims = [0]}")
       .example("broadcast(f32[] 5) {shape = [2]} -> f32[2] [5, 5]")
-      .example("broadcast(i32[2] [1, 2]) {shape = [2, 2], dims = [0]} -> i32[2, 2] [[1, 1], [2, 2]]")
+      .example(
+          "broadcast(i32[2] [1, 2]) {shape = [2, 2], dims = [0]} -> i32[2, 2] [[1, 1], [2, 2]]")
       .example("broadcast(i32[1, 2] [[1, 2]]) {shape = [2, 2]} -> i32[2, 2] [[1, 2], [1, 2]]")
       .infer<infer>()
       .value_of<value_of>()

@@ -17,16 +17,18 @@ constexpr OpDraft base(std::string_view name, std::string_view summary, std::str
   return draft;
 }
 constexpr OpDraft is_nan() {
-  return base("is_nan", "Whether x is not a number.", "is_nan(f32[3] [1, nan, inf]) -> pred[3] [0, 1, 0]",
-              scalar::is_nan(arg(0)));
+  return base("is_nan", "Whether x is not a number.",
+              "is_nan(f32[3] [1, nan, inf]) -> pred[3] [0, 1, 0]", scalar::is_nan(arg(0)));
 }
 constexpr OpDraft is_inf() {
-  return base("is_inf", "Whether x is infinite.", "is_inf(f32[4] [1, nan, inf, -inf]) -> pred[4] [0, 0, 1, 1]",
+  return base("is_inf", "Whether x is infinite.",
+              "is_inf(f32[4] [1, nan, inf, -inf]) -> pred[4] [0, 0, 1, 1]",
               abs(arg(0)) == kInfinity);
 }
 constexpr OpDraft is_finite() {
   return base("is_finite", "Whether x is neither infinite nor NaN.",
-              "is_finite(f32[4] [1, nan, inf, -inf]) -> pred[4] [1, 0, 0, 0]", abs(arg(0)) < kInfinity);
+              "is_finite(f32[4] [1, nan, inf, -inf]) -> pred[4] [1, 0, 0, 0]",
+              abs(arg(0)) < kInfinity);
 }
 
 TENON_OPS(classify, is_nan, is_inf, is_finite)

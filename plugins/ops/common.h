@@ -42,11 +42,16 @@ inline Axes list_or(std::span<const int64_t> list, size_t count, int64_t otherwi
   return list.empty() ? Axes(count, otherwise) : Axes(list.begin(), list.end());
 }
 
-// ---- Decompositions ----------------------------------------------------------------------------------------------
+// ---- Decompositions
+// ----------------------------------------------------------------------------------------------
 
-inline bool is_narrow(tenon_dtype_t dtype) { return dtype == TENON_F16 || dtype == TENON_BF16; }
+inline bool is_narrow(tenon_dtype_t dtype) {
+  return dtype == TENON_F16 || dtype == TENON_BF16;
+}
 // f16 and bf16 as f32: norms and softmax compute there.
-inline Value widen(Builder& b, Value x) { return is_narrow(x.dtype()) ? b.convert(x, TENON_F32) : x; }
+inline Value widen(Builder& b, Value x) {
+  return is_narrow(x.dtype()) ? b.convert(x, TENON_F32) : x;
+}
 
 inline Value reduce(Builder& b, std::string_view op, Value x, std::span<const int64_t> axes) {
   return b.build(op, {x}, {{"dims", axes}});
@@ -84,19 +89,21 @@ inline Value activate(Builder& b, Value x, std::string_view activation) {
   return activation == "none" || activation.empty() ? x : b.build(activation, {x});
 }
 
-// ---- Inference --------------------------------------------------------------------------------------------------------
+// ---- Inference
+// --------------------------------------------------------------------------------------------------------
 
 inline Status require_dim(const InferQuery& q, std::string_view label, int64_t dim, size_t rank) {
   if (dim >= 0 && dim < static_cast<int64_t>(rank)) return {};
   return q.fail(label, cat("dim ", dim, " is outside of rank ", rank));
 }
-inline Status require_length(const InferQuery& q, std::string_view label, std::string_view name, size_t length,
-                             size_t wanted) {
+inline Status require_length(const InferQuery& q, std::string_view label, std::string_view name,
+                             size_t length, size_t wanted) {
   if (length == wanted) return {};
   return q.fail(label, cat(name, " has ", length, " entries, but ", wanted, " are needed"));
 }
 
-// ---- Shape arithmetic ---------------------------------------------------------------------------------------------------
+// ---- Shape arithmetic
+// ---------------------------------------------------------------------------------------------------
 
 // An operand whose elements are known as dims, with its constant shape.
 struct Known {
@@ -118,7 +125,8 @@ inline std::optional<int64_t> constant_of(Dim d) {
   if (d.is_constant()) return d.constant();
   tenon_dim_view_t view = {};
   view.size_bytes = sizeof view;
-  if (!d.valid() || graph_api().dim_view(graph_api().self, d.graph(), d.raw(), &view) != TENON_OK) return {};
+  if (!d.valid() || graph_api().dim_view(graph_api().self, d.graph(), d.raw(), &view) != TENON_OK)
+    return {};
   if (view.op != TENON_DIM_CONSTANT) return {};
   return view.constant;
 }

@@ -24,7 +24,8 @@ Status value_of(const InferQuery& q, uint32_t, tenon_dim_t* out) {
                        : direction == TENON_CMP_LT || direction == TENON_CMP_GT ? TENON_REL_LT
                                                                                 : TENON_REL_LE;
   for (size_t i = 0; i < x->values.size(); ++i) {
-    const uint32_t found = swap ? compare(rel, y->values[i], x->values[i]) : compare(rel, x->values[i], y->values[i]);
+    const uint32_t found =
+        swap ? compare(rel, y->values[i], x->values[i]) : compare(rel, x->values[i], y->values[i]);
     if (found == TENON_MAYBE) return TENON_NOT_FOUND;
     *out++ = (found == TENON_YES) != negate ? 1 : 0;
   }
@@ -34,7 +35,9 @@ Status value_of(const InferQuery& q, uint32_t, tenon_dim_t* out) {
 constexpr OpDraft declare() {
   OpDraft draft = op("compare", kPrimitiveElementwise);
   draft.summary("Compares element by element; NaN is unequal to everything.")
-      .doc("direction: 0 equal, 1 not equal, 2 less, 3 less or equal, 4 greater, 5 greater or equal.")
+      .doc(
+          "direction: 0 equal, 1 not equal, 2 less, 3 less or equal, 4 greater, 5 greater or "
+          "equal.")
       .operand("x", "the left side", kNumber | kPred, 1)
       .operand("y", "the right side, same type as x", kNumber | kPred, 1)
       .result("z", "pred, shape of x")
@@ -42,7 +45,8 @@ constexpr OpDraft declare() {
       .required()
       .constraint("C1", "x and y have equal shapes", "compare(f32[2], f32[3]) {direction = 0}")
       .constraint("C2", "direction is one of 0 to 5", "compare(f32[2], f32[2]) {direction = 6}")
-      .example("compare(f32[3] [1, 2, nan], f32[3] [2, 2, nan]) {direction = 3} -> pred[3] [1, 1, 0]")
+      .example(
+          "compare(f32[3] [1, 2, nan], f32[3] [2, 2, nan]) {direction = 3} -> pred[3] [1, 1, 0]")
       .example("compare(i32[2] [1, 2], i32[2] [1, 3]) {direction = 1} -> pred[2] [0, 1]")
       .infer<infer>()
       .value_of<value_of>()

@@ -11,11 +11,13 @@ Status infer(const InferQuery& q) {
   const auto along = static_cast<uint32_t>(dim);
   for (uint32_t i = 1; i < q.operand_count(); ++i) {
     if (q.rank(i) != q.rank(0)) {
-      return q.fail("C3", cat("operand ", i, " has rank ", q.rank(i), ", operand 0 has rank ", q.rank(0)));
+      return q.fail(
+          "C3", cat("operand ", i, " has rank ", q.rank(i), ", operand 0 has rank ", q.rank(0)));
     }
     for (uint32_t k = 0; k < q.rank(0); ++k) {
       if (k == along) continue;
-      TENON_TRY(q.require_equal("C3", q.dim(0, k), q.dim(i, k), cat("dim ", k, " of operands 0 and ", i)));
+      TENON_TRY(q.require_equal("C3", q.dim(0, k), q.dim(i, k),
+                                cat("dim ", k, " of operands 0 and ", i)));
     }
     dims[along] = dims[along] + q.dim(i, along);
   }
@@ -70,7 +72,8 @@ constexpr OpDraft declare() {
       .attr_i64("dim", "the dim along which they are joined", 0)
       .constraint("C1", "there is at least one operand", "concat() {dim = 0}")
       .constraint("C2", "dim is a dim of the operands", "concat(f32[2]) {dim = 1}")
-      .constraint("C3", "ranks and the other dims are equal", "concat(f32[2, 3], f32[2, 4]) {dim = 0}")
+      .constraint("C3", "ranks and the other dims are equal",
+                  "concat(f32[2, 3], f32[2, 4]) {dim = 0}")
       .example("concat(f32[2] [1, 2], f32[1] [3]) {dim = 0} -> f32[3] [1, 2, 3]")
       .example("concat(i32[1, 2] [[1, 2]], i32[1, 1] [[3]]) {dim = 1} -> i32[1, 3] [[1, 2, 3]]")
       .infer<infer>()

@@ -8,8 +8,10 @@ Status infer(const InferQuery& q) {
   TENON_TRY(infer_conv(q, &dims));
   for (std::string_view name : {"acc", "dtype"}) {
     const tenon_dtype_t chosen = q.dtype(name);
-    if (chosen != TENON_DTYPE_NONE && (!is_in(chosen, kNumber) || is_float(chosen) != is_float(q.dtype(0)))) {
-      return q.fail("C7", cat(name, " is ", dtype_name(chosen), ", the operands have ", dtype_name(q.dtype(0))));
+    if (chosen != TENON_DTYPE_NONE &&
+        (!is_in(chosen, kNumber) || is_float(chosen) != is_float(q.dtype(0)))) {
+      return q.fail("C7", cat(name, " is ", dtype_name(chosen), ", the operands have ",
+                              dtype_name(q.dtype(0))));
     }
   }
   return q.result(q.dtype("dtype") != TENON_DTYPE_NONE ? q.dtype("dtype") : q.dtype(0), dims);
@@ -19,7 +21,8 @@ Status infer(const InferQuery& q) {
 Axes by_role(const Array& x, const Axes& dims, bool extents) {
   const auto strides = strides_of(x.dims());
   Axes out;
-  for (int64_t d : dims) out.push_back(extents ? x.dim(static_cast<size_t>(d)) : strides[static_cast<size_t>(d)]);
+  for (int64_t d : dims)
+    out.push_back(extents ? x.dim(static_cast<size_t>(d)) : strides[static_cast<size_t>(d)]);
   return out;
 }
 
@@ -40,12 +43,15 @@ void convolve(const ConvShape& c, const Array& x, const Array& w, const Array& y
       int64_t x_at = batch * xs[0] + feature * xs[1], w_at = o[1] * ws[0];
       for (size_t d = 0; d < k.size(); ++d) {
         const int64_t position = o[d + 2] * c.strides[d] + k[d] * c.w_dilation[d] - c.pad_low[d];
-        if (position < 0 || position % c.x_dilation[d] != 0 || position / c.x_dilation[d] >= xe[d + 2]) return;
+        if (position < 0 || position % c.x_dilation[d] != 0 ||
+            position / c.x_dilation[d] >= xe[d + 2])
+          return;
         x_at += position / c.x_dilation[d] * xs[d + 2];
         w_at += (c.reversal[d] != 0 ? we[d + 2] - 1 - k[d] : k[d]) * ws[d + 2];
       }
       for (int64_t i = 0; i < we[1]; ++i) {
-        sum += in[static_cast<size_t>(x_at + i * xs[1])] * weights[static_cast<size_t>(w_at + i * ws[1])];
+        sum += in[static_cast<size_t>(x_at + i * xs[1])] *
+               weights[static_cast<size_t>(w_at + i * ws[1])];
       }
     });
     out[static_cast<size_t>(offset_of(o, ys))] = sum;
@@ -72,21 +78,30 @@ constexpr std::string_view kNegatives[6] = {
 constexpr OpDraft declare() {
   OpDraft draft = op("conv", kPrimitive);
   draft.summary("Cross-correlation of x with w over the spatial dims.")
-      .doc("Each spatial dim of the result has floor((dilated x + pad_low + pad_high - dilated w) / stride) + 1 entries. "
-           "With groups, out feature f sees the in features of group f / (out features / groups). With batch_groups, out "
-           "feature f sees the part f / (out features / batch_groups) of the batch.")
+      .doc(
+          "Each spatial dim of the result has floor((dilated x + pad_low + pad_high - dilated w) / "
+          "stride) + 1 entries. "
+          "With groups, out feature f sees the in features of group f / (out features / groups). "
+          "With batch_groups, out "
+          "feature f sees the part f / (out features / batch_groups) of the batch.")
       .operand("x", "the input", kNumber, 1, 2)
       .operand("w", "the window, same element type as x", kNumber, 1, 2)
       .result("y", "element type dtype, or that of x");
   conv_attrs(draft)
-      .attr_dtype("acc", "the type sums are kept in; none: f32 for f16 and bf16, i32 for 8 and 16 bit integers, else as x")
+      .attr_dtype("acc",
+                  "the type sums are kept in; none: f32 for f16 and bf16, i32 for 8 and 16 bit "
+                  "integers, else as x")
       .attr_dtype("dtype", "the element type of the result; none: as x");
   conv_constraints(draft, kNegatives)
       .constraint("C7", "acc and dtype are floats for floats, integers for integers",
                   "conv(f32[1, 1, 4], f32[1, 1, 2]) {acc = i32}")
-      .example("conv(f32[1, 1, 4] [[[1, 2, 3, 4]]], f32[1, 1, 2] [[[1, 10]]]) -> f32[1, 1, 3] [[[21, 32, 43]]]")
-      .example("conv(f32[1, 2, 3] [[[1, 2, 3], [4, 5, 6]]], f32[2, 1, 1] [[[10]], [[1]]]) {groups = 2, pad_low = [1], "
-               "strides = [2]} -> f32[1, 2, 2] [[[0, 20], [0, 5]]]")
+      .example(
+          "conv(f32[1, 1, 4] [[[1, 2, 3, 4]]], f32[1, 1, 2] [[[1, 10]]]) -> f32[1, 1, 3] [[[21, "
+          "32, 43]]]")
+      .example(
+          "conv(f32[1, 2, 3] [[[1, 2, 3], [4, 5, 6]]], f32[2, 1, 1] [[[10]], [[1]]]) {groups = 2, "
+          "pad_low = [1], "
+          "strides = [2]} -> f32[1, 2, 2] [[[0, 20], [0, 5]]]")
       .infer<infer>()
       .reference<reference>()
       .cost(TENON_COST_CONTRACTION)

@@ -1,4 +1,5 @@
-// conv_bias: a convolution with bias, residual and activation, kept whole for backends that fuse it.
+// conv_bias: a convolution with bias, residual and activation, kept whole for backends that fuse
+// it.
 #include "conv_shape.h"
 
 namespace tenon::ops::conv_bias {
@@ -8,12 +9,14 @@ Status infer(const InferQuery& q) {
   TENON_TRY(infer_conv(q, &dims));
   const ConvShape c = conv_shape(q, q.rank(0));
   if (q.has(2)) {
-    TENON_TRY(q.require_equal("C7", q.dim(2, 0), dims[static_cast<size_t>(c.out_dims[1])], "bias and the out features"));
+    TENON_TRY(q.require_equal("C7", q.dim(2, 0), dims[static_cast<size_t>(c.out_dims[1])],
+                              "bias and the out features"));
   }
   if (q.has(3)) {
     TENON_TRY(require_length(q, "C8", "residual's rank", q.rank(3), dims.size()));
     for (uint32_t i = 0; i < dims.size(); ++i) {
-      TENON_TRY(q.require_equal("C8", q.dim(3, i), dims[i], cat("dim ", i, " of residual and of the result")));
+      TENON_TRY(q.require_equal("C8", q.dim(3, i), dims[i],
+                                cat("dim ", i, " of residual and of the result")));
     }
   }
   return q.result(q.dtype(0), dims);
@@ -23,9 +26,9 @@ Status decompose(Builder& b, const Node& node, tenon_value_t* out) {
   const Value bias = node.operand(2), residual = node.operand(3);
   const std::string activation = node.text("activation");
   const Axes out_dims = node.i64s("out_dims");
-  const Axes w = node.i64s("w_dims"), x = node.i64s("x_dims"), strides = node.i64s("strides"), low = node.i64s("pad_low"),
-             high = node.i64s("pad_high"), xd = node.i64s("x_dilation"), wd = node.i64s("w_dilation"),
-             reversal = node.i64s("reversal");
+  const Axes w = node.i64s("w_dims"), x = node.i64s("x_dims"), strides = node.i64s("strides"),
+             low = node.i64s("pad_low"), high = node.i64s("pad_high"), xd = node.i64s("x_dilation"),
+             wd = node.i64s("w_dilation"), reversal = node.i64s("reversal");
   Value y = b.build("conv", {node.operand(0), node.operand(1)},
                     {{"strides", strides},
                      {"pad_low", low},
@@ -65,10 +68,14 @@ constexpr OpDraft declare() {
       .attr_string("activation", "what is applied last", "none", kActivations)
       .attr_dtype("acc", "the type sums are kept in; none: as conv");
   conv_constraints(draft, kNegatives)
-      .constraint("C7", "bias has one entry per out feature", "conv_bias(f32[1, 1, 4], f32[1, 1, 2], f32[2])")
-      .constraint("C8", "residual has the result's shape", "conv_bias(f32[1, 1, 4], f32[1, 1, 2], f32[1], f32[1, 1, 4])")
-      .example("conv_bias(f32[1, 1, 3] [[[1, 2, 3]]], f32[1, 1, 2] [[[1, -1]]], f32[1] [0.5], f32[1, 1, 2] [[[0, 2]]]) "
-               "{activation = \"relu\"} -> f32[1, 1, 2] [[[0, 1.5]]]")
+      .constraint("C7", "bias has one entry per out feature",
+                  "conv_bias(f32[1, 1, 4], f32[1, 1, 2], f32[2])")
+      .constraint("C8", "residual has the result's shape",
+                  "conv_bias(f32[1, 1, 4], f32[1, 1, 2], f32[1], f32[1, 1, 4])")
+      .example(
+          "conv_bias(f32[1, 1, 3] [[[1, 2, 3]]], f32[1, 1, 2] [[[1, -1]]], f32[1] [0.5], f32[1, 1, "
+          "2] [[[0, 2]]]) "
+          "{activation = \"relu\"} -> f32[1, 1, 2] [[[0, 1.5]]]")
       .infer<infer>()
       .decompose<decompose>()
       .cost(TENON_COST_CONTRACTION)

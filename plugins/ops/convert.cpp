@@ -16,8 +16,8 @@ Status infer_wrap(const InferQuery& q) {
 Status infer_bitcast(const InferQuery& q) {
   const tenon_dtype_t to = q.dtype("dtype");
   if (dtype_bits(to) != dtype_bits(q.dtype(0)) || to == TENON_PRED || is_in(to, 1u << TENON_C64)) {
-    return q.fail("C1", cat(dtype_name(q.dtype(0)), " has ", dtype_bits(q.dtype(0)), " bits, ", dtype_name(to), " has ",
-                            dtype_bits(to)));
+    return q.fail("C1", cat(dtype_name(q.dtype(0)), " has ", dtype_bits(q.dtype(0)), " bits, ",
+                            dtype_name(to), " has ", dtype_bits(to)));
   }
   return q.result(to, q.dims(0));
 }
@@ -70,8 +70,10 @@ Value fold_bitcast(Builder& b, const Node& node) {
 constexpr OpDraft convert() {
   OpDraft draft = op("convert", kPrimitiveElementwise);
   draft.summary("The same number in another element type.")
-      .doc("Floats round to nearest even. Float to integer truncates and saturates, NaN gives 0. Integers wrap. To pred "
-           "it is x != 0, and NaN is true.")
+      .doc(
+          "Floats round to nearest even. Float to integer truncates and saturates, NaN gives 0. "
+          "Integers wrap. To pred "
+          "it is x != 0, and NaN is true.")
       .operand("x", "the input", kNumber | kPred)
       .result("y", "shape of x")
       .attr_dtype("dtype", "the element type of the result")
@@ -89,8 +91,10 @@ constexpr OpDraft convert() {
 constexpr OpDraft convert_wrap() {
   OpDraft draft = op("convert_wrap", kPrimitiveElementwise);
   draft.summary("A float to an integer, truncated and taken modulo 2^n.")
-      .doc("As convert, without saturation: for models whose exporter meant the machine's conversion. NaN and infinities "
-           "give 0.")
+      .doc(
+          "As convert, without saturation: for models whose exporter meant the machine's "
+          "conversion. NaN and infinities "
+          "give 0.")
       .operand("x", "the input", kFloat)
       .result("y", "shape of x")
       .attr_dtype("dtype", "the integer type of the result")

@@ -24,7 +24,8 @@ Status reference(const Eval& e) {
   const auto dim = static_cast<size_t>(e.i64("dim"));
   const bool reverse = e.i64("reverse") != 0, exclusive = e.i64("exclusive") != 0;
   return with_number(x.dtype(), [&]<class Found>(Found) -> Status {
-    constexpr bool kWraps = std::is_same_v<Found, int64_t> && (kKind == Kind::kSum || kKind == Kind::kProd);
+    constexpr bool kWraps =
+        std::is_same_v<Found, int64_t> && (kKind == Kind::kSum || kKind == Kind::kProd);
     using Number = std::conditional_t<kWraps, uint64_t, Found>;
     const Number neutral = kKind == Kind::kSum    ? Number{0}
                            : kKind == Kind::kProd ? Number{1}
@@ -40,7 +41,8 @@ Status reference(const Eval& e) {
       const int64_t base = offset_of(i, strides);
       Number running = neutral;
       for (int64_t k = 0; k < length; ++k) {
-        Number& at = values[static_cast<size_t>(base + (reverse ? length - 1 - k : k) * strides[dim])];
+        Number& at =
+            values[static_cast<size_t>(base + (reverse ? length - 1 - k : k) * strides[dim])];
         const Number next = step<kKind, Number>(running, at);
         at = exclusive ? running : next;
         running = next;
@@ -67,27 +69,33 @@ constexpr OpDraft base(std::string_view name, std::string_view summary, std::str
       .template reference<reference<kKind>>()
       .cost(TENON_COST_REDUCTION);
   if (kKind == Kind::kSum || kKind == Kind::kProd) {
-    draft.attr_dtype("acc", "the type that is computed in; none: f32 for f16 and bf16, else the type of x");
+    draft.attr_dtype(
+        "acc", "the type that is computed in; none: f32 for f16 and bf16, else the type of x");
   }
   return draft;
 }
 
 constexpr OpDraft cumsum() {
-  return base<Kind::kSum>("cumsum", "The running sum.", "cumsum(f32[3] [1, 2, 3]) {dim = 0} -> f32[3] [1, 3, 6]",
+  return base<Kind::kSum>("cumsum", "The running sum.",
+                          "cumsum(f32[3] [1, 2, 3]) {dim = 0} -> f32[3] [1, 3, 6]",
                           "cumsum(f32[3]) {dim = 1}")
-      .example("cumsum(f32[3] [1, 2, 3]) {dim = 0, reverse = 1, exclusive = 1} -> f32[3] [5, 3, 0]");
+      .example(
+          "cumsum(f32[3] [1, 2, 3]) {dim = 0, reverse = 1, exclusive = 1} -> f32[3] [5, 3, 0]");
 }
 constexpr OpDraft cumprod() {
-  return base<Kind::kProd>("cumprod", "The running product.", "cumprod(i32[3] [2, 3, 4]) {dim = 0} -> i32[3] [2, 6, 24]",
+  return base<Kind::kProd>("cumprod", "The running product.",
+                           "cumprod(i32[3] [2, 3, 4]) {dim = 0} -> i32[3] [2, 6, 24]",
                            "cumprod(f32[3]) {dim = 1}");
 }
 constexpr OpDraft cummax() {
-  return base<Kind::kMax>("cummax", "The largest so far; NaN stays.", "cummax(f32[3] [1, 3, 2]) {dim = 0} -> f32[3] [1, 3, 3]",
+  return base<Kind::kMax>("cummax", "The largest so far; NaN stays.",
+                          "cummax(f32[3] [1, 3, 2]) {dim = 0} -> f32[3] [1, 3, 3]",
                           "cummax(f32[3]) {dim = 1}");
 }
 constexpr OpDraft cummin() {
   return base<Kind::kMin>("cummin", "The smallest so far; NaN stays.",
-                          "cummin(f32[3] [2, 3, 1]) {dim = 0} -> f32[3] [2, 2, 1]", "cummin(f32[3]) {dim = 1}");
+                          "cummin(f32[3] [2, 3, 1]) {dim = 0} -> f32[3] [2, 2, 1]",
+                          "cummin(f32[3]) {dim = 1}");
 }
 
 TENON_OPS(cumulative, cumsum, cumprod, cummax, cummin)

@@ -7,8 +7,10 @@ namespace tenon::ops::dot_general {
 Status require_result_types(const InferQuery& q, std::string_view label) {
   for (std::string_view name : {"acc", "dtype"}) {
     const tenon_dtype_t chosen = q.dtype(name);
-    if (chosen != TENON_DTYPE_NONE && (!is_in(chosen, kNumber) || is_float(chosen) != is_float(q.dtype(0)))) {
-      return q.fail(label, cat(name, " is ", dtype_name(chosen), ", the operands have ", dtype_name(q.dtype(0))));
+    if (chosen != TENON_DTYPE_NONE &&
+        (!is_in(chosen, kNumber) || is_float(chosen) != is_float(q.dtype(0)))) {
+      return q.fail(label, cat(name, " is ", dtype_name(chosen), ", the operands have ",
+                               dtype_name(q.dtype(0))));
     }
   }
   return {};
@@ -28,7 +30,8 @@ Status infer(const InferQuery& q) {
   TENON_TRY(require_length(q, "C2", "b_batch", b_batch.size(), a_batch.size()));
   TENON_TRY(require_length(q, "C2", "b_contract", b_contract.size(), a_contract.size()));
   const auto pair = [&](int64_t a, int64_t b) {
-    return q.require_equal("C3", q.dim(0, static_cast<uint32_t>(a)), q.dim(1, static_cast<uint32_t>(b)),
+    return q.require_equal("C3", q.dim(0, static_cast<uint32_t>(a)),
+                           q.dim(1, static_cast<uint32_t>(b)),
                            cat("dim ", a, " of a and dim ", b, " of b"));
   };
   for (size_t i = 0; i < a_batch.size(); ++i) TENON_TRY(pair(a_batch[i], b_batch[i]));
@@ -56,12 +59,15 @@ std::vector<int64_t> offsets(const Array& x, const Axes& axes) {
 
 Status reference(const Eval& e) {
   const Array a = e.input(0), b = e.input(1), y = e.output();
-  const auto a_batch = offsets(a, joined(e.i64s("a_batch"), {})), b_batch = offsets(b, joined(e.i64s("b_batch"), {}));
-  const auto a_sum = offsets(a, joined(e.i64s("a_contract"), {})), b_sum = offsets(b, joined(e.i64s("b_contract"), {}));
+  const auto a_batch = offsets(a, joined(e.i64s("a_batch"), {})),
+             b_batch = offsets(b, joined(e.i64s("b_batch"), {}));
+  const auto a_sum = offsets(a, joined(e.i64s("a_contract"), {})),
+             b_sum = offsets(b, joined(e.i64s("b_contract"), {}));
   const auto a_free = offsets(a, others(a.rank(), joined(e.i64s("a_batch"), e.i64s("a_contract"))));
   const auto b_free = offsets(b, others(b.rank(), joined(e.i64s("b_batch"), e.i64s("b_contract"))));
   return with_number(a.dtype(), [&]<class Found>(Found) -> Status {
-    using Number = std::conditional_t<std::is_same_v<Found, double>, double, uint64_t>;  // integers wrap
+    using Number =
+        std::conditional_t<std::is_same_v<Found, double>, double, uint64_t>;  // integers wrap
     const auto left = a.read<Number>(), right = b.read<Number>();
     std::vector<Number> out;
     out.reserve(static_cast<size_t>(y.count()));
@@ -86,7 +92,8 @@ Status reference(const Eval& e) {
 constexpr OpDraft declare() {
   OpDraft draft = op("dot_general", kPrimitive);
   draft.summary("Sums of products over contracted dims, for each index of the batch dims.")
-      .doc("The result has the batch dims, the other dims of a, the other dims of b, each in order.")
+      .doc(
+          "The result has the batch dims, the other dims of a, the other dims of b, each in order.")
       .operand("a", "the left side", kNumber, 1)
       .operand("b", "the right side, same element type as a", kNumber, 1)
       .result("y", "element type dtype, or that of a")
@@ -94,7 +101,9 @@ constexpr OpDraft declare() {
       .attr_i64s("b_batch", "dims of b that go along with a_batch")
       .attr_i64s("a_contract", "dims of a that are summed over with b_contract")
       .attr_i64s("b_contract", "dims of b that are summed over with a_contract")
-      .attr_dtype("acc", "the type sums are kept in; none: f32 for f16 and bf16, i32 for 8 and 16 bit integers, else as a")
+      .attr_dtype("acc",
+                  "the type sums are kept in; none: f32 for f16 and bf16, i32 for 8 and 16 bit "
+                  "integers, else as a")
       .attr_dtype("dtype", "the element type of the result; none: as a")
       .constraint("C1", "the batch and contracted dims of each side are distinct dims of it",
                   "dot_general(f32[2, 3], f32[3, 2]) {a_contract = [2], b_contract = [0]}")
@@ -104,10 +113,14 @@ constexpr OpDraft declare() {
                   "dot_general(f32[2, 3], f32[4, 2]) {a_contract = [1], b_contract = [0]}")
       .constraint("C4", "acc and dtype are floats for floats, integers for integers",
                   "dot_general(f32[3], f32[3]) {a_contract = [0], b_contract = [0], dtype = i32}")
-      .example("dot_general(f32[2, 2] [[1, 2], [3, 4]], f32[2, 1] [[5], [6]]) {a_contract = [1], b_contract = [0]} -> "
-               "f32[2, 1] [[17], [39]]")
-      .example("dot_general(i8[2] [100, 100], i8[2] [100, 100]) {a_contract = [0], b_contract = [0], dtype = i32} -> "
-               "i32[] 20000")
+      .example(
+          "dot_general(f32[2, 2] [[1, 2], [3, 4]], f32[2, 1] [[5], [6]]) {a_contract = [1], "
+          "b_contract = [0]} -> "
+          "f32[2, 1] [[17], [39]]")
+      .example(
+          "dot_general(i8[2] [100, 100], i8[2] [100, 100]) {a_contract = [0], b_contract = [0], "
+          "dtype = i32} -> "
+          "i32[] 20000")
       .infer<infer>()
       .reference<reference>()
       .cost(TENON_COST_CONTRACTION)

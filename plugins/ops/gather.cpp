@@ -9,8 +9,8 @@ GatherDims dims_of(const Source& q, size_t index_rank) {
     const auto s = q.i64s(name);
     return Axes(s.begin(), s.end());
   };
-  GatherDims g = {list("offset_dims"),      list("collapsed_dims"),   list("index_map"), list("batch_dims"),
-                  list("index_batch_dims"), q.i64("index_vector_dim")};
+  GatherDims g = {list("offset_dims"), list("collapsed_dims"),   list("index_map"),
+                  list("batch_dims"),  list("index_batch_dims"), q.i64("index_vector_dim")};
   if (g.index_vector_dim == -1) g.index_vector_dim = static_cast<int64_t>(index_rank);
   return g;
 }
@@ -23,11 +23,13 @@ Status infer(const InferQuery& q) {
   const Dims sizes = q.dims("sizes");
   TENON_TRY(require_length(q, "C5", "sizes", sizes.size(), q.rank(0)));
   for (uint32_t i = 0; i < sizes.size(); ++i) {
-    TENON_TRY(q.require("C5", TENON_REL_LE, sizes[i], q.dim(0, i), cat("size and extent of dim ", i)));
+    TENON_TRY(
+        q.require("C5", TENON_REL_LE, sizes[i], q.dim(0, i), cat("size and extent of dim ", i)));
   }
   for (const Axes* list : {&g.collapsed_dims, &g.batch_dims}) {
     for (int64_t d : *list) {
-      TENON_TRY(q.require_equal("C6", sizes[static_cast<size_t>(d)], q.constant(1), cat("size of dim ", d)));
+      TENON_TRY(q.require_equal("C6", sizes[static_cast<size_t>(d)], q.constant(1),
+                                cat("size of dim ", d)));
     }
   }
   Dims dims(rank);
@@ -53,7 +55,8 @@ Status reference(const Eval& e) {
       [&](const Index& outer, Index& begin, const Index& window) {
         const bool inside = place_window(mode, x.dims(), e.i64s("sizes"), begin);
         if (!inside && mode == "in_bounds") {
-          status = fail(TENON_OUT_OF_RANGE, "gather: an index is outside of the operand, but mode is in_bounds.");
+          status = fail(TENON_OUT_OF_RANGE,
+                        "gather: an index is outside of the operand, but mode is in_bounds.");
         }
         if (!inside) {
           std::memset(y.at(outer), 0, y.element_bytes());
@@ -106,11 +109,16 @@ Status value_of(const InferQuery& q, uint32_t, tenon_dim_t* out) {
 constexpr OpDraft declare() {
   OpDraft draft = op("gather", kPrimitive);
   draft.summary("Windows of x at computed places.")
-      .doc("The result's dims offset_dims run, in order, over a window of `sizes` without collapsed_dims and batch_dims. "
-           "Its other dims run over the dims of indices without index_vector_dim. For each of these, component k of the "
-           "vector along index_vector_dim is the window's first index in dim index_map[k] of x, and dim batch_dims[k] of x "
-           "is where dim index_batch_dims[k] of indices is. mode: clip moves the window so that it fits, fill gives 0 for "
-           "a window that does not, in_bounds promises that it does.")
+      .doc(
+          "The result's dims offset_dims run, in order, over a window of `sizes` without "
+          "collapsed_dims and batch_dims. "
+          "Its other dims run over the dims of indices without index_vector_dim. For each of "
+          "these, component k of the "
+          "vector along index_vector_dim is the window's first index in dim index_map[k] of x, and "
+          "dim batch_dims[k] of x "
+          "is where dim index_batch_dims[k] of indices is. mode: clip moves the window so that it "
+          "fits, fill gives 0 for "
+          "a window that does not, in_bounds promises that it does.")
       .operand("x", "what is taken from", kWhole)
       .operand("indices", "where windows begin", kInt)
       .result("y", "element type of x")
@@ -120,25 +128,34 @@ constexpr OpDraft declare() {
       .attr_i64s("index_map", "per component of an index, the dim of x that it addresses")
       .attr_i64s("batch_dims", "dims of x that move with those of indices")
       .attr_i64s("index_batch_dims", "dims of indices that move with those of x")
-      .attr_i64("index_vector_dim", "the dim of indices that holds the components; -1: each index is one number", -1)
+      .attr_i64("index_vector_dim",
+                "the dim of indices that holds the components; -1: each index is one number", -1)
       .attr_string("mode", "what happens outside of x", "clip", "clip|fill|in_bounds")
       .constraint("C1", "index_map has one entry per component of an index",
                   "gather(f32[4], i64[2]) {sizes = [1], collapsed_dims = [0], index_map = []}")
       .constraint("C2", "collapsed_dims, batch_dims and index_map name distinct dims of x",
-                  "gather(f32[4], i64[2]) {sizes = [1], collapsed_dims = [1], index_map = [0], offset_dims = [0]}")
+                  "gather(f32[4], i64[2]) {sizes = [1], collapsed_dims = [1], index_map = [0], "
+                  "offset_dims = [0]}")
       .constraint("C3", "batch_dims and index_batch_dims pair equal dims",
-                  "gather(f32[2, 4], i64[3]) {sizes = [1, 1], collapsed_dims = [1], index_map = [1], batch_dims = [0], "
+                  "gather(f32[2, 4], i64[3]) {sizes = [1, 1], collapsed_dims = [1], index_map = "
+                  "[1], batch_dims = [0], "
                   "index_batch_dims = [0]}")
-      .constraint("C4", "offset_dims increases and has one entry per dim of the window",
-                  "gather(f32[4, 3], i64[2]) {sizes = [1, 3], collapsed_dims = [0], index_map = [0]}")
+      .constraint(
+          "C4", "offset_dims increases and has one entry per dim of the window",
+          "gather(f32[4, 3], i64[2]) {sizes = [1, 3], collapsed_dims = [0], index_map = [0]}")
       .constraint("C5", "sizes has one entry per dim of x and is no larger",
-                  "gather(f32[4, 3], i64[2]) {sizes = [1, 5], collapsed_dims = [0], index_map = [0], offset_dims = [1]}")
+                  "gather(f32[4, 3], i64[2]) {sizes = [1, 5], collapsed_dims = [0], index_map = "
+                  "[0], offset_dims = [1]}")
       .constraint("C6", "the window is 1 along collapsed_dims and batch_dims",
                   "gather(f32[4], i64[2]) {sizes = [2], collapsed_dims = [0], index_map = [0]}")
-      .example("gather(f32[4] [10, 20, 30, 40], i64[3] [3, 0, 9]) {sizes = [1], collapsed_dims = [0], index_map = [0]} -> "
-               "f32[3] [40, 10, 40]")
-      .example("gather(i32[3, 2] [[1, 2], [3, 4], [5, 6]], i64[2] [2, 7]) {sizes = [1, 2], collapsed_dims = [0], "
-               "index_map = [0], offset_dims = [1], mode = \"fill\"} -> i32[2, 2] [[5, 6], [0, 0]]")
+      .example(
+          "gather(f32[4] [10, 20, 30, 40], i64[3] [3, 0, 9]) {sizes = [1], collapsed_dims = [0], "
+          "index_map = [0]} -> "
+          "f32[3] [40, 10, 40]")
+      .example(
+          "gather(i32[3, 2] [[1, 2], [3, 4], [5, 6]], i64[2] [2, 7]) {sizes = [1, 2], "
+          "collapsed_dims = [0], "
+          "index_map = [0], offset_dims = [1], mode = \"fill\"} -> i32[2, 2] [[5, 6], [0, 0]]")
       .infer<infer>()
       .value_of<value_of>()
       .reference<reference>()

@@ -1,5 +1,5 @@
-// The dim numbers that gather and scatter share: how an index into the indices and an index into a window give an index
-// into the operand.
+// The dim numbers that gather and scatter share: how an index into the indices and an index into a
+// window give an index into the operand.
 #ifndef TENON_PLUGINS_OPS_GATHER_DIMS_H_
 #define TENON_PLUGINS_OPS_GATHER_DIMS_H_
 
@@ -8,11 +8,11 @@
 namespace tenon::ops {
 
 struct GatherDims {
-  Axes offset_dims;       // of the result (gather) or the updates (scatter): the window
-  Axes collapsed_dims;    // of the operand: window extent 1, not in the result
-  Axes index_map;         // of the operand: what each component of an index vector addresses
-  Axes batch_dims;        // of the operand, moving together with...
-  Axes index_batch_dims;  // ...these of the indices
+  Axes offset_dims;              // of the result (gather) or the updates (scatter): the window
+  Axes collapsed_dims;           // of the operand: window extent 1, not in the result
+  Axes index_map;                // of the operand: what each component of an index vector addresses
+  Axes batch_dims;               // of the operand, moving together with...
+  Axes index_batch_dims;         // ...these of the indices
   int64_t index_vector_dim = 0;  // of the indices; their rank: every index is one number
 
   // Dims of the operand that appear in the window, in order.
@@ -22,7 +22,9 @@ struct GatherDims {
     return others(static_cast<int64_t>(rank), dropped);
   }
   // Dims of the indices other than the vector's.
-  Axes index_axes(size_t index_rank) const { return others(static_cast<int64_t>(index_rank), Axes{index_vector_dim}); }
+  Axes index_axes(size_t index_rank) const {
+    return others(static_cast<int64_t>(index_rank), Axes{index_vector_dim});
+  }
 };
 
 // Calls visit(outer, window, begin, fits) for every element of the result or the updates:
@@ -31,8 +33,9 @@ struct GatherDims {
 //   window  the offset of the element in the operand's dims.
 // index_at(index) reads one number of the indices.
 template <class IndexAt, class Visit>
-void each_gathered(const GatherDims& g, std::span<const int64_t> operand, std::span<const int64_t> indices,
-                   std::span<const int64_t> outer_dims, IndexAt&& index_at, Visit&& visit) {
+void each_gathered(const GatherDims& g, std::span<const int64_t> operand,
+                   std::span<const int64_t> indices, std::span<const int64_t> outer_dims,
+                   IndexAt&& index_at, Visit&& visit) {
   const Axes window_axes = g.window_axes(operand.size());
   const Axes batch_axes = others(static_cast<int64_t>(outer_dims.size()), g.offset_dims);
   const Axes index_axes = g.index_axes(indices.size());
@@ -60,8 +63,8 @@ void each_gathered(const GatherDims& g, std::span<const int64_t> operand, std::s
 }
 
 // Applies the mode to the window's place. False: the element is outside (fill) and takes no part.
-inline bool place_window(std::string_view mode, std::span<const int64_t> operand, std::span<const int64_t> sizes,
-                         Index& begin) {
+inline bool place_window(std::string_view mode, std::span<const int64_t> operand,
+                         std::span<const int64_t> sizes, Index& begin) {
   bool fits = true;
   for (size_t k = 0; k < begin.size(); ++k) {
     const int64_t last = operand[k] - sizes[k];
@@ -71,16 +74,20 @@ inline bool place_window(std::string_view mode, std::span<const int64_t> operand
   return fits || mode == "clip";
 }
 
-// C1 to C4 of both ops. `window_rank`: entries of offset_dims; `outer_rank`: rank of result or updates.
+// C1 to C4 of both ops. `window_rank`: entries of offset_dims; `outer_rank`: rank of result or
+// updates.
 inline Status check_gather_dims(const InferQuery& q, const GatherDims& g, size_t outer_rank) {
   const size_t rank = q.rank(0), index_rank = q.rank(1);
   if (g.index_vector_dim < 0 || g.index_vector_dim > static_cast<int64_t>(index_rank)) {
-    return q.fail("C1", cat("index_vector_dim is ", g.index_vector_dim, ", the indices have rank ", index_rank));
+    return q.fail("C1", cat("index_vector_dim is ", g.index_vector_dim, ", the indices have rank ",
+                            index_rank));
   }
   const bool single = g.index_vector_dim == static_cast<int64_t>(index_rank);
-  const Dim components = single ? q.constant(1) : q.dim(1, static_cast<uint32_t>(g.index_vector_dim));
+  const Dim components =
+      single ? q.constant(1) : q.dim(1, static_cast<uint32_t>(g.index_vector_dim));
   if (!components.is(static_cast<int64_t>(g.index_map.size()))) {
-    return q.fail("C1", cat("index_map has ", g.index_map.size(), " entries, which is not the extent of index_vector_dim"));
+    return q.fail("C1", cat("index_map has ", g.index_map.size(),
+                            " entries, which is not the extent of index_vector_dim"));
   }
   Axes named = g.collapsed_dims;
   named.insert(named.end(), g.batch_dims.begin(), g.batch_dims.end());
@@ -89,17 +96,22 @@ inline Status check_gather_dims(const InferQuery& q, const GatherDims& g, size_t
   addressed.insert(addressed.end(), g.batch_dims.begin(), g.batch_dims.end());
   TENON_TRY(q.require_axes("C2", addressed, rank));
   TENON_TRY(q.require_axes("C3", g.index_batch_dims, index_rank));
-  TENON_TRY(require_length(q, "C3", "index_batch_dims", g.index_batch_dims.size(), g.batch_dims.size()));
+  TENON_TRY(
+      require_length(q, "C3", "index_batch_dims", g.index_batch_dims.size(), g.batch_dims.size()));
   for (size_t k = 0; k < g.batch_dims.size(); ++k) {
-    if (g.index_batch_dims[k] == g.index_vector_dim) return q.fail("C3", "index_batch_dims names index_vector_dim");
+    if (g.index_batch_dims[k] == g.index_vector_dim)
+      return q.fail("C3", "index_batch_dims names index_vector_dim");
     TENON_TRY(q.require_equal("C3", q.dim(0, static_cast<uint32_t>(g.batch_dims[k])),
-                              q.dim(1, static_cast<uint32_t>(g.index_batch_dims[k])), "batch dims of x and indices"));
+                              q.dim(1, static_cast<uint32_t>(g.index_batch_dims[k])),
+                              "batch dims of x and indices"));
   }
   TENON_TRY(q.require_axes("C4", g.offset_dims, outer_rank));
   for (size_t k = 1; k < g.offset_dims.size(); ++k) {
-    if (g.offset_dims[k] <= g.offset_dims[k - 1]) return q.fail("C4", "the window dims do not increase");
+    if (g.offset_dims[k] <= g.offset_dims[k - 1])
+      return q.fail("C4", "the window dims do not increase");
   }
-  return require_length(q, "C4", "the list of window dims", g.offset_dims.size(), rank - named.size());
+  return require_length(q, "C4", "the list of window dims", g.offset_dims.size(),
+                        rank - named.size());
 }
 
 }  // namespace tenon::ops

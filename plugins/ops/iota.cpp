@@ -6,7 +6,8 @@ namespace tenon::ops::iota_op {
 Status infer(const InferQuery& q) {
   const Dims shape = q.dims("shape");
   TENON_TRY(require_dim(q, "C1", q.i64("dim"), shape.size()));
-  if (!is_in(q.dtype("dtype"), kNumber)) return q.fail("C2", cat("dtype is ", dtype_name(q.dtype("dtype"))));
+  if (!is_in(q.dtype("dtype"), kNumber))
+    return q.fail("C2", cat("dtype is ", dtype_name(q.dtype("dtype"))));
   return q.result(q.dtype("dtype"), shape);
 }
 

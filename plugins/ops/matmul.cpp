@@ -6,8 +6,10 @@ namespace tenon::ops::matmul_op {
 Status require_types(const InferQuery& q, std::string_view label) {
   for (std::string_view name : {"acc", "dtype"}) {
     const tenon_dtype_t chosen = q.dtype(name);
-    if (chosen != TENON_DTYPE_NONE && (!is_in(chosen, kNumber) || is_float(chosen) != is_float(q.dtype(0)))) {
-      return q.fail(label, cat(name, " is ", dtype_name(chosen), ", the operands have ", dtype_name(q.dtype(0))));
+    if (chosen != TENON_DTYPE_NONE &&
+        (!is_in(chosen, kNumber) || is_float(chosen) != is_float(q.dtype(0)))) {
+      return q.fail(label, cat(name, " is ", dtype_name(chosen), ", the operands have ",
+                               dtype_name(q.dtype(0))));
     }
   }
   return {};
@@ -19,7 +21,8 @@ Status join_batch(const Dims& a, const Dims& b, Require&& require, Dims* out) {
   const size_t rank = std::max(a.size(), b.size());
   for (size_t i = 0; i < rank; ++i) {
     const bool in_a = i + a.size() >= rank, in_b = i + b.size() >= rank;
-    const Dim x = in_a ? a[i + a.size() - rank] : Dim(1), y = in_b ? b[i + b.size() - rank] : Dim(1);
+    const Dim x = in_a ? a[i + a.size() - rank] : Dim(1),
+              y = in_b ? b[i + b.size() - rank] : Dim(1);
     if (!in_a || x.is(1)) {
       out->push_back(y);
     } else {
@@ -29,14 +32,19 @@ Status join_batch(const Dims& a, const Dims& b, Require&& require, Dims* out) {
   }
   return {};
 }
-Dims leading(const Dims& dims) { return Dims(dims.begin(), dims.end() - std::min<ptrdiff_t>(2, static_cast<ptrdiff_t>(dims.size()))); }
+Dims leading(const Dims& dims) {
+  return Dims(dims.begin(),
+              dims.end() - std::min<ptrdiff_t>(2, static_cast<ptrdiff_t>(dims.size())));
+}
 
 Status infer_matmul(const InferQuery& q) {
   const Dims a = q.dims(0), b = q.dims(1);
-  TENON_TRY(q.require_equal("C1", a.back(), b.size() == 1 ? b[0] : b[b.size() - 2], "the last dim of a and that of b it meets"));
+  TENON_TRY(q.require_equal("C1", a.back(), b.size() == 1 ? b[0] : b[b.size() - 2],
+                            "the last dim of a and that of b it meets"));
   Dims dims;
   TENON_TRY(join_batch(
-      leading(a), leading(b), [&](Dim x, Dim y) { return q.require_equal("C2", x, y, "leading dims of a and b"); }, &dims));
+      leading(a), leading(b),
+      [&](Dim x, Dim y) { return q.require_equal("C2", x, y, "leading dims of a and b"); }, &dims));
   TENON_TRY(require_types(q, "C3"));
   if (a.size() > 1) dims.push_back(a[a.size() - 2]);
   if (b.size() > 1) dims.push_back(b.back());
@@ -60,12 +68,15 @@ Status decompose_matmul(Builder& b, const Node& node, tenon_value_t* out) {
   Axes batch;
   if (y.rank() > 2) {
     Dims joined;
-    TENON_TRY(join_batch(leading(x.dims()), leading(y.dims()), [](Dim, Dim) { return Status(); }, &joined));
-    x = x.rank() < 2 ? b.build("broadcast", {x}, {{"shape", [&] {
-                                                     Dims shape = joined;
-                                                     shape.push_back(x.dim(0));
-                                                     return shape;
-                                                   }()}})
+    TENON_TRY(join_batch(
+        leading(x.dims()), leading(y.dims()), [](Dim, Dim) { return Status(); }, &joined));
+    x = x.rank() < 2 ? b.build("broadcast", {x},
+                               {{"shape",
+                                 [&] {
+                                   Dims shape = joined;
+                                   shape.push_back(x.dim(0));
+                                   return shape;
+                                 }()}})
                      : expand(b, x, joined);
     y = expand(b, y, joined);
     batch = range(0, static_cast<int64_t>(joined.size()));
@@ -84,19 +95,27 @@ Status decompose_matmul(Builder& b, const Node& node, tenon_value_t* out) {
 constexpr OpDraft matmul() {
   OpDraft draft = op("matmul", kComposite);
   draft.summary("The matrix product with NumPy's rules.")
-      .doc("The last dim of a meets the last but one of b (its only one for rank 1). Dims before the last two are batch dims: "
-           "aligned at the end, equal, or absent or the constant 1 on one side, which then repeats.")
+      .doc(
+          "The last dim of a meets the last but one of b (its only one for rank 1). Dims before "
+          "the last two are batch dims: "
+          "aligned at the end, equal, or absent or the constant 1 on one side, which then repeats.")
       .operand("a", "the left side", kNumber, 1, 1)
       .operand("b", "the right side, same element type as a", kNumber, 1, 1)
       .result("y", "element type dtype, or that of a")
       .attr_dtype("acc", "the type sums are kept in; none: as dot_general")
       .attr_dtype("dtype", "the element type of the result; none: as a")
       .constraint("C1", "the dims that meet are equal", "matmul(f32[2, 3], f32[2, 3])")
-      .constraint("C2", "leading dims are equal, 1, or absent on one side", "matmul(f32[2, 2, 3], f32[3, 3, 2])")
-      .constraint("C3", "acc and dtype are floats for floats, integers for integers", "matmul(f32[2], f32[2]) {dtype = i8}")
-      .example("matmul(f32[2, 2] [[1, 2], [3, 4]], f32[2, 2] [[5, 6], [7, 8]]) -> f32[2, 2] [[19, 22], [43, 50]]")
+      .constraint("C2", "leading dims are equal, 1, or absent on one side",
+                  "matmul(f32[2, 2, 3], f32[3, 3, 2])")
+      .constraint("C3", "acc and dtype are floats for floats, integers for integers",
+                  "matmul(f32[2], f32[2]) {dtype = i8}")
+      .example(
+          "matmul(f32[2, 2] [[1, 2], [3, 4]], f32[2, 2] [[5, 6], [7, 8]]) -> f32[2, 2] [[19, 22], "
+          "[43, 50]]")
       .example("matmul(f32[2] [1, 2], f32[2] [3, 4]) -> f32[] 11")
-      .example("matmul(i32[2, 1, 2] [[[1, 2]], [[3, 4]]], i32[1, 2, 1] [[[1], [10]]]) -> i32[2, 1, 1] [[[21]], [[43]]]")
+      .example(
+          "matmul(i32[2, 1, 2] [[[1, 2]], [[3, 4]]], i32[1, 2, 1] [[[1], [10]]]) -> i32[2, 1, 1] "
+          "[[[21]], [[43]]]")
       .infer<infer_matmul>()
       .decompose<decompose_matmul>()
       .cost(TENON_COST_CONTRACTION)
@@ -109,9 +128,11 @@ Status infer_linear(const InferQuery& q) {
   const Dim in = q.dim(1, transposed ? 1 : 0), features = q.dim(1, transposed ? 0 : 1);
   Dims dims = q.dims(0);
   TENON_TRY(q.require_equal("C1", dims.back(), in, "the last dim of x and the in features of w"));
-  if (q.has(2)) TENON_TRY(q.require_equal("C2", q.dim(2, 0), features, "bias and the out features of w"));
+  if (q.has(2))
+    TENON_TRY(q.require_equal("C2", q.dim(2, 0), features, "bias and the out features of w"));
   if (q.text("activation") != "none" && !is_float(q.dtype(0)) && q.text("activation") != "relu") {
-    return q.fail("C3", cat("activation is ", q.text("activation"), ", x has ", dtype_name(q.dtype(0))));
+    return q.fail("C3",
+                  cat("activation is ", q.text("activation"), ", x has ", dtype_name(q.dtype(0))));
   }
   dims.back() = features;
   return q.result(q.dtype(0), dims);
@@ -120,8 +141,9 @@ Status decompose_linear(Builder& b, const Node& node, tenon_value_t* out) {
   const Value x = node.operand(0), w = node.operand(1), bias = node.operand(2);
   const std::string activation = node.text("activation");
   const int64_t last = x.rank() - 1, in = node.i64("transpose_w") != 0 ? 1 : 0;
-  Value y = b.build("dot_general", {x, w},
-                    {{"a_contract", {last}}, {"b_contract", {in}}, {"acc", dtype(node.dtype("acc"))}});
+  Value y =
+      b.build("dot_general", {x, w},
+              {{"a_contract", {last}}, {"b_contract", {in}}, {"acc", dtype(node.dtype("acc"))}});
   if (bias) y = b.build("add", {y, along(b, bias, y, last)});
   return b.finish(out, {activate(b, y, activation)});
 }
@@ -136,10 +158,14 @@ constexpr OpDraft linear() {
       .attr_string("activation", "what is applied last", "none", kActivations)
       .attr_dtype("acc", "the type sums are kept in; none: as dot_general")
       .constraint("C1", "the last dim of x is the in features of w", "linear(f32[2, 3], f32[2, 4])")
-      .constraint("C2", "bias has one entry per out feature", "linear(f32[2, 3], f32[3, 4], f32[3])")
-      .constraint("C3", "integers allow no activation but relu", "linear(i32[2], i32[2, 1]) {activation = \"gelu\"}")
-      .example("linear(f32[1, 2] [[1, 2]], f32[2, 2] [[1, 3], [2, -4]], f32[2] [10, 0]) {activation = \"relu\"} -> "
-               "f32[1, 2] [[15, 0]]")
+      .constraint("C2", "bias has one entry per out feature",
+                  "linear(f32[2, 3], f32[3, 4], f32[3])")
+      .constraint("C3", "integers allow no activation but relu",
+                  "linear(i32[2], i32[2, 1]) {activation = \"gelu\"}")
+      .example(
+          "linear(f32[1, 2] [[1, 2]], f32[2, 2] [[1, 3], [2, -4]], f32[2] [10, 0]) {activation = "
+          "\"relu\"} -> "
+          "f32[1, 2] [[15, 0]]")
       .example("linear(f32[2] [1, 2], f32[1, 2] [[3, 4]]) {transpose_w = 1} -> f32[1] [11]")
       .infer<infer_linear>()
       .decompose<decompose_linear>()

@@ -51,7 +51,8 @@ constexpr OpDraft base(std::string_view name, std::string_view summary, std::str
 }
 constexpr OpDraft mean() {
   return base("mean", "The mean over some dims; NaN over none.",
-              "mean(f32[2, 2] [[1, 2], [3, 5]]) {dims = [1]} -> f32[2] [1.5, 4]", "mean(f32[2]) {dims = [1]}")
+              "mean(f32[2, 2] [[1, 2], [3, 5]]) {dims = [1]} -> f32[2] [1.5, 4]",
+              "mean(f32[2]) {dims = [1]}")
       .decompose<decompose_mean>();
 }
 constexpr OpDraft var() {
@@ -63,7 +64,8 @@ constexpr OpDraft var() {
 }
 constexpr OpDraft logsumexp() {
   return base("logsumexp", "log of the sum of exp, without overflow.",
-              "logsumexp(f32[2] [1000, 1000]) {dims = [0]} -> f32[] 1000.6931", "logsumexp(f32[2]) {dims = [1]}")
+              "logsumexp(f32[2] [1000, 1000]) {dims = [0]} -> f32[] 1000.6931",
+              "logsumexp(f32[2]) {dims = [1]}")
       .decompose<decompose_logsumexp>()
       .tolerance(4);
 }

@@ -11,10 +11,12 @@ Status infer_last(const InferQuery& q) {
   for (uint32_t i = 1; i < q.operand_count(); ++i) {
     if (!q.has(i)) continue;
     if (q.rank(i) != q.rank(0) - begin) {
-      return q.fail("C2", cat("operand ", i, " has rank ", q.rank(i), ", x has ", q.rank(0) - begin, " dims from dim on"));
+      return q.fail("C2", cat("operand ", i, " has rank ", q.rank(i), ", x has ", q.rank(0) - begin,
+                              " dims from dim on"));
     }
     for (uint32_t k = 0; k < q.rank(i); ++k) {
-      TENON_TRY(q.require_equal("C2", q.dim(i, k), q.dim(0, begin + k), cat("dim ", k, " of operand ", i, " and of x")));
+      TENON_TRY(q.require_equal("C2", q.dim(i, k), q.dim(0, begin + k),
+                                cat("dim ", k, " of operand ", i, " and of x")));
     }
   }
   return q.result(q.dtype(0), q.dims(0));
@@ -75,10 +77,12 @@ Status decompose_batch(Builder& b, const Node& node, tenon_value_t* out) {
   const tenon_dtype_t dtype = node.operand(0).dtype();
   const auto wide = [&](uint32_t i) { return b.convert(node.operand(i), x.dtype()); };
   const Value scale = wide(1), bias = wide(2), mean = wide(3), var = wide(4);
-  const Value factor = b.build("mul", {scale, b.build("rsqrt", {add_number(b, var, node.f64("epsilon"))})});
+  const Value factor =
+      b.build("mul", {scale, b.build("rsqrt", {add_number(b, var, node.f64("epsilon"))})});
   const Value offset = b.build("sub", {bias, b.build("mul", {mean, factor})});
   const int64_t dim = node.i64("dim");
-  const Value y = b.build("add", {b.build("mul", {x, along(b, factor, x, dim)}), along(b, offset, x, dim)});
+  const Value y =
+      b.build("add", {b.build("mul", {x, along(b, factor, x, dim)}), along(b, offset, x, dim)});
   return b.finish(out, {b.convert(y, dtype)});
 }
 Status decompose_group(Builder& b, const Node& node, tenon_value_t* out) {
@@ -108,15 +112,19 @@ constexpr OpDraft base(std::string_view name, std::string_view summary) {
   return draft;
 }
 constexpr OpDraft layer_norm() {
-  return base("layer_norm", "x normalised to mean 0 and variance 1 over the last dims, then scaled and shifted.")
+  return base("layer_norm",
+              "x normalised to mean 0 and variance 1 over the last dims, then scaled and shifted.")
       .optional("scale", "dims of x from dim on", kFloat, 1, 1)
       .optional("bias", "dims of x from dim on", kFloat, 1, 1)
       .attr_i64("dim", "the first dim that is normalised", 0)
       .required()
       .attr_f64("epsilon", "added to the variance", 1e-5)
       .constraint("C1", "dim is a dim of x", "layer_norm(f32[2, 3]) {dim = 2}")
-      .constraint("C2", "scale and bias have the dims of x from dim on", "layer_norm(f32[2, 3], f32[2]) {dim = 1}")
-      .example("layer_norm(f32[1, 2] [[1, 3]], f32[2] [1, 2], f32[2] [0, 1]) {dim = 1, epsilon = 0.0} -> f32[1, 2] [[-1, 3]]")
+      .constraint("C2", "scale and bias have the dims of x from dim on",
+                  "layer_norm(f32[2, 3], f32[2]) {dim = 1}")
+      .example(
+          "layer_norm(f32[1, 2] [[1, 3]], f32[2] [1, 2], f32[2] [0, 1]) {dim = 1, epsilon = 0.0} "
+          "-> f32[1, 2] [[-1, 3]]")
       .infer<infer_last>()
       .decompose<decompose_layer>();
 }
@@ -127,13 +135,16 @@ constexpr OpDraft rms_norm() {
       .required()
       .attr_f64("epsilon", "added to the mean square", 1e-5)
       .constraint("C1", "dim is a dim of x", "rms_norm(f32[2, 3]) {dim = 2}")
-      .constraint("C2", "scale has the dims of x from dim on", "rms_norm(f32[2, 3], f32[2]) {dim = 1}")
+      .constraint("C2", "scale has the dims of x from dim on",
+                  "rms_norm(f32[2, 3], f32[2]) {dim = 1}")
       .example("rms_norm(f32[2] [1, 7], f32[2] [5, 10]) {dim = 0, epsilon = 0.0} -> f32[2] [1, 14]")
       .infer<infer_last>()
       .decompose<decompose_rms>();
 }
 constexpr OpDraft batch_norm() {
-  return base("batch_norm", "(x - mean) / sqrt(var + epsilon) scale + bias, per channel, with given mean and variance.")
+  return base("batch_norm",
+              "(x - mean) / sqrt(var + epsilon) scale + bias, per channel, with given mean and "
+              "variance.")
       .operand("scale", "one per channel", kFloat, 1, 1, 1)
       .operand("bias", "one per channel", kFloat, 1, 1, 1)
       .operand("mean", "one per channel", kFloat, 1, 1, 1)
@@ -143,23 +154,31 @@ constexpr OpDraft batch_norm() {
       .constraint("C1", "dim is a dim of x", "batch_norm(f32[2], f32[2], f32[2], f32[2], f32[2])")
       .constraint("C2", "scale, bias, mean and var have one entry per channel",
                   "batch_norm(f32[1, 2], f32[2], f32[2], f32[2], f32[3])")
-      .example("batch_norm(f32[1, 2] [[1, 2]], f32[2] [1, 2], f32[2] [0, 1], f32[2] [3, 0], f32[2] [4, 1]) {epsilon = 0.0} "
-               "-> f32[1, 2] [[-1, 5]]")
+      .example(
+          "batch_norm(f32[1, 2] [[1, 2]], f32[2] [1, 2], f32[2] [0, 1], f32[2] [3, 0], f32[2] [4, "
+          "1]) {epsilon = 0.0} "
+          "-> f32[1, 2] [[-1, 5]]")
       .infer<infer_channels>()
       .decompose<decompose_batch>();
 }
 constexpr OpDraft group_norm() {
-  return base("group_norm", "x normalised over groups of channels and all dims behind, then scaled and shifted per channel.")
+  return base("group_norm",
+              "x normalised over groups of channels and all dims behind, then scaled and shifted "
+              "per channel.")
       .operand("scale", "one per channel", kFloat, 1, 1, 1)
       .operand("bias", "one per channel", kFloat, 1, 1, 1)
       .attr_i64("groups", "how many groups; as many as channels: instance norm", 1)
       .attr_i64("dim", "the dim of channels", 1)
       .attr_f64("epsilon", "added to the variance", 1e-5)
       .constraint("C1", "dim is a dim of x", "group_norm(f32[2], f32[2], f32[2]) {dim = 1}")
-      .constraint("C2", "scale and bias have one entry per channel", "group_norm(f32[1, 2], f32[2], f32[3])")
-      .constraint("C3", "groups is at least 1 and divides the channels", "group_norm(f32[1, 3], f32[3], f32[3]) {groups = 2}")
-      .example("group_norm(f32[1, 2, 2] [[[1, 3], [5, 9]]], f32[2] [1, 2], f32[2] [0, 1]) {groups = 2, epsilon = 0.0} -> "
-               "f32[1, 2, 2] [[[-1, 1], [-1, 3]]]")
+      .constraint("C2", "scale and bias have one entry per channel",
+                  "group_norm(f32[1, 2], f32[2], f32[3])")
+      .constraint("C3", "groups is at least 1 and divides the channels",
+                  "group_norm(f32[1, 3], f32[3], f32[3]) {groups = 2}")
+      .example(
+          "group_norm(f32[1, 2, 2] [[[1, 3], [5, 9]]], f32[2] [1, 2], f32[2] [0, 1]) {groups = 2, "
+          "epsilon = 0.0} -> "
+          "f32[1, 2, 2] [[[-1, 1], [-1, 3]]]")
       .infer<infer_groups>()
       .decompose<decompose_group>();
 }

@@ -8,23 +8,29 @@ Status infer(const InferQuery& q) {
   const auto low = q.i64s("low"), high = q.i64s("high");
   TENON_TRY(require_length(q, "C1", "low", low.size(), rank));
   TENON_TRY(require_length(q, "C1", "high", high.size(), rank));
-  if (!q.i64s("interior").empty()) TENON_TRY(require_length(q, "C1", "interior", q.i64s("interior").size(), rank));
+  if (!q.i64s("interior").empty())
+    TENON_TRY(require_length(q, "C1", "interior", q.i64s("interior").size(), rank));
   const Axes interior = list_or(q.i64s("interior"), rank, 0);
   Dims dims;
   for (size_t i = 0; i < rank; ++i) {
     if (interior[i] < 0) return q.fail("C2", cat("interior[", i, "] is ", interior[i]));
     Dim extent = q.dim(0, static_cast<uint32_t>(i));
     if (interior[i] > 0) {
-      extent = max(extent + max(extent - q.constant(1), q.constant(0)) * q.constant(interior[i]), q.constant(0));
+      extent = max(extent + max(extent - q.constant(1), q.constant(0)) * q.constant(interior[i]),
+                   q.constant(0));
     }
     int64_t border = 0;
-    if (__builtin_add_overflow(low[i], high[i], &border) || border > INT64_MAX / 2 || border < -(INT64_MAX / 2)) {
+    if (__builtin_add_overflow(low[i], high[i], &border) || border > INT64_MAX / 2 ||
+        border < -(INT64_MAX / 2)) {
       return q.fail("C3", cat("low and high of dim ", i, " overflow"));
     }
     if (border < 0) {
-      TENON_TRY(q.require("C3", TENON_REL_LE, q.constant(-border), extent, cat("what is cut from dim ", i, " and its extent")));
+      TENON_TRY(q.require("C3", TENON_REL_LE, q.constant(-border), extent,
+                          cat("what is cut from dim ", i, " and its extent")));
     }
-    dims.push_back(border == 0 ? extent : border > 0 ? extent + q.constant(border) : extent - q.constant(-border));
+    dims.push_back(border == 0  ? extent
+                   : border > 0 ? extent + q.constant(border)
+                                : extent - q.constant(-border));
   }
   return q.result(q.dtype(0), dims);
 }
@@ -56,19 +62,26 @@ Value fold(Builder&, const Node& node) {
 constexpr OpDraft declare() {
   OpDraft draft = op("pad", kPrimitive);
   draft.summary("x with a border of one value before, behind and between its elements.")
-      .doc("Negative low and high cut elements off; interior puts as many values between each two elements, before the "
-           "border is added.")
+      .doc(
+          "Negative low and high cut elements off; interior puts as many values between each two "
+          "elements, before the "
+          "border is added.")
       .operand("x", "the input", kWhole, 1)
       .operand("value", "what the border holds", kWhole, 1, 0, 0)
       .result("y", "element type of x")
       .attr_i64s("low", "how many before, per dim")
       .attr_i64s("high", "how many behind, per dim")
       .attr_i64s("interior", "how many between, per dim; empty: none")
-      .constraint("C1", "low, high and interior have one entry per dim of x", "pad(f32[2], f32[]) {low = [1, 1], high = [0]}")
-      .constraint("C2", "interior is not negative", "pad(f32[2], f32[]) {low = [0], high = [0], interior = [-1]}")
-      .constraint("C3", "no more is cut than there is", "pad(f32[2], f32[]) {low = [-2], high = [-1]}")
+      .constraint("C1", "low, high and interior have one entry per dim of x",
+                  "pad(f32[2], f32[]) {low = [1, 1], high = [0]}")
+      .constraint("C2", "interior is not negative",
+                  "pad(f32[2], f32[]) {low = [0], high = [0], interior = [-1]}")
+      .constraint("C3", "no more is cut than there is",
+                  "pad(f32[2], f32[]) {low = [-2], high = [-1]}")
       .example("pad(f32[2] [1, 2], f32[] 0) {low = [1], high = [2]} -> f32[5] [0, 1, 2, 0, 0]")
-      .example("pad(i32[3] [1, 2, 3], i32[] 9) {low = [-1], high = [0], interior = [1]} -> i32[4] [9, 2, 9, 3]")
+      .example(
+          "pad(i32[3] [1, 2, 3], i32[] 9) {low = [-1], high = [0], interior = [1]} -> i32[4] [9, "
+          "2, 9, 3]")
       .infer<infer>()
       .reference<reference>()
       .fold<fold>()

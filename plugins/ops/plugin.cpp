@@ -14,7 +14,8 @@ Status gather() {
   size_t count = 0;
   for (unsigned long f = 0; f < kOpFileCount; ++f) {
     for (size_t i = 0; i < kOpFiles[f]->count; ++i) {
-      if (count == kOpsMax) return fail(TENON_INTERNAL, "The ops plugin has more ops than its table holds.");
+      if (count == kOpsMax)
+        return fail(TENON_INTERNAL, "The ops plugin has more ops than its table holds.");
       g_ops[count++] = kOpFiles[f]->ops[i];
     }
   }

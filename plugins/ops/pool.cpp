@@ -15,7 +15,8 @@ Status infer(const InferQuery& q) {
   TENON_TRY(require_length(q, "C1", "window", q.i64s("window").size(), rank - 2));
   constexpr int64_t kBound = int64_t{1} << 31;  // keeps every sum below in range
   for (std::string_view name : {"strides", "pad_low", "pad_high", "dilation"}) {
-    if (!q.i64s(name).empty()) TENON_TRY(require_length(q, "C1", name, q.i64s(name).size(), rank - 2));
+    if (!q.i64s(name).empty())
+      TENON_TRY(require_length(q, "C1", name, q.i64s(name).size(), rank - 2));
     for (int64_t v : q.i64s(name)) {
       if (v > kBound || v < -kBound) return q.fail("C2", cat(name, " holds ", v));
     }
@@ -25,12 +26,15 @@ Status infer(const InferQuery& q) {
              dilation = whole(q.i64s("dilation"), rank, 1);
   Dims dims;
   for (uint32_t i = 0; i < rank; ++i) {
-    if (window[i] < 1 || window[i] > kBound || strides[i] < 1 || dilation[i] < 1 || low[i] < 0 || high[i] < 0) {
-      return q.fail("C2", cat("spatial dim ", i - 2, " has window ", window[i], ", stride ", strides[i], ", dilation ",
-                              dilation[i], ", paddings ", low[i], " and ", high[i]));
+    if (window[i] < 1 || window[i] > kBound || strides[i] < 1 || dilation[i] < 1 || low[i] < 0 ||
+        high[i] < 0) {
+      return q.fail("C2",
+                    cat("spatial dim ", i - 2, " has window ", window[i], ", stride ", strides[i],
+                        ", dilation ", dilation[i], ", paddings ", low[i], " and ", high[i]));
     }
-    dims.push_back(i < 2 ? q.dim(0, i)
-                         : window_extent(q.dim(0, i), 1, low[i], high[i], window[i], dilation[i], strides[i]));
+    dims.push_back(
+        i < 2 ? q.dim(0, i)
+              : window_extent(q.dim(0, i), 1, low[i], high[i], window[i], dilation[i], strides[i]));
   }
   return q.result(q.dtype(0), dims);
 }
@@ -42,8 +46,10 @@ Status infer_global(const InferQuery& q) {
 
 Value slide(Builder& b, const Node& node, Value x, std::string_view kind) {
   const size_t rank = x.rank();
-  const Axes window = whole(node.i64s("window"), rank, 1), strides = whole(node.i64s("strides"), rank, 1),
-             low = whole(node.i64s("pad_low"), rank, 0), high = whole(node.i64s("pad_high"), rank, 0),
+  const Axes window = whole(node.i64s("window"), rank, 1),
+             strides = whole(node.i64s("strides"), rank, 1),
+             low = whole(node.i64s("pad_low"), rank, 0),
+             high = whole(node.i64s("pad_high"), rank, 0),
              dilation = whole(node.i64s("dilation"), rank, 1);
   return b.build("reduce_window", {x},
                  {{"kind", kind},
@@ -65,7 +71,8 @@ Status decompose_avg(Builder& b, const Node& node, tenon_value_t* out) {
   const bool constant = node.i64("count_pad") != 0 || !padded;
   const Value sum = slide(b, node, x, "sum");
   // Where borders do not count, the divisor differs at the edges: the same window over ones.
-  const Value divisor = constant ? b.full_like(sum, count) : slide(b, node, b.full_like(x, 1), "sum");
+  const Value divisor =
+      constant ? b.full_like(sum, count) : slide(b, node, b.full_like(x, 1), "sum");
   return b.finish(out, {b.convert(b.build("div", {sum, divisor}), dtype)});
 }
 Status decompose_global_avg(Builder& b, const Node& node, tenon_value_t* out) {
@@ -100,25 +107,39 @@ constexpr OpDraft& window_attrs(OpDraft& draft) {
       .infer<infer>();
 }
 constexpr OpDraft max_pool() {
-  OpDraft draft = base("max_pool", "The largest element of a window that slides over the spatial dims; borders take no part.",
-                       kNumber);
+  OpDraft draft = base(
+      "max_pool",
+      "The largest element of a window that slides over the spatial dims; borders take no part.",
+      kNumber);
   return window_attrs(draft)
-      .constraint("C1", "every list has one entry per spatial dim", "max_pool(f32[1, 1, 4]) {window = [2, 2]}")
-      .constraint("C2", "windows, strides and dilations are at least 1, paddings at least 0, all below 2^31",
-                  "max_pool(f32[1, 1, 4]) {window = [0]}")
-      .example("max_pool(f32[1, 1, 4] [[[1, 5, 2, 3]]]) {window = [2], strides = [2]} -> f32[1, 1, 2] [[[5, 3]]]")
+      .constraint("C1", "every list has one entry per spatial dim",
+                  "max_pool(f32[1, 1, 4]) {window = [2, 2]}")
+      .constraint(
+          "C2",
+          "windows, strides and dilations are at least 1, paddings at least 0, all below 2^31",
+          "max_pool(f32[1, 1, 4]) {window = [0]}")
+      .example(
+          "max_pool(f32[1, 1, 4] [[[1, 5, 2, 3]]]) {window = [2], strides = [2]} -> f32[1, 1, 2] "
+          "[[[5, 3]]]")
       .decompose<decompose_max>();
 }
 constexpr OpDraft avg_pool() {
-  OpDraft draft = base("avg_pool", "The mean of a window that slides over the spatial dims.", kFloat);
+  OpDraft draft =
+      base("avg_pool", "The mean of a window that slides over the spatial dims.", kFloat);
   return window_attrs(draft)
       .attr_i64("count_pad", "1: borders count as zeros, 0: they take no part", 0)
-      .constraint("C1", "every list has one entry per spatial dim", "avg_pool(f32[1, 1, 4]) {window = [2, 2]}")
-      .constraint("C2", "windows, strides and dilations are at least 1, paddings at least 0, all below 2^31",
-                  "avg_pool(f32[1, 1, 4]) {window = [2], strides = [0]}")
-      .example("avg_pool(f32[1, 1, 3] [[[2, 4, 6]]]) {window = [2], pad_low = [1]} -> f32[1, 1, 3] [[[2, 3, 5]]]")
-      .example("avg_pool(f32[1, 1, 3] [[[2, 4, 6]]]) {window = [2], pad_low = [1], count_pad = 1} -> "
-               "f32[1, 1, 3] [[[1, 3, 5]]]")
+      .constraint("C1", "every list has one entry per spatial dim",
+                  "avg_pool(f32[1, 1, 4]) {window = [2, 2]}")
+      .constraint(
+          "C2",
+          "windows, strides and dilations are at least 1, paddings at least 0, all below 2^31",
+          "avg_pool(f32[1, 1, 4]) {window = [2], strides = [0]}")
+      .example(
+          "avg_pool(f32[1, 1, 3] [[[2, 4, 6]]]) {window = [2], pad_low = [1]} -> f32[1, 1, 3] "
+          "[[[2, 3, 5]]]")
+      .example(
+          "avg_pool(f32[1, 1, 3] [[[2, 4, 6]]]) {window = [2], pad_low = [1], count_pad = 1} -> "
+          "f32[1, 1, 3] [[[1, 3, 5]]]")
       .decompose<decompose_avg>();
 }
 constexpr OpDraft global_avg_pool() {
@@ -128,7 +149,8 @@ constexpr OpDraft global_avg_pool() {
       .decompose<decompose_global_avg>();
 }
 constexpr OpDraft global_max_pool() {
-  return base("global_max_pool", "The largest element over all spatial dims, which become 1.", kNumber)
+  return base("global_max_pool", "The largest element over all spatial dims, which become 1.",
+              kNumber)
       .example("global_max_pool(f32[1, 2, 2] [[[1, 3], [5, 8]]]) -> f32[1, 2, 1] [[[3], [8]]]")
       .infer<infer_global>()
       .decompose<decompose_global_max>();

@@ -44,7 +44,8 @@ Status reference(const Eval& e) {
   const Axes kept = others(x.rank(), e.i64s("dims"));
   // Signed sums wrap, so they are computed without sign.
   return with_number(x.dtype(), [&]<class Found>(Found) -> Status {
-    constexpr bool kWraps = std::is_same_v<Found, int64_t> && (kKind == Kind::kSum || kKind == Kind::kProd);
+    constexpr bool kWraps =
+        std::is_same_v<Found, int64_t> && (kKind == Kind::kSum || kKind == Kind::kProd);
     using Number = std::conditional_t<kWraps, uint64_t, Found>;
     std::vector<Number> sums(static_cast<size_t>(y.count()), neutral<kKind, Number>(x.dtype()));
     const auto strides = strides_of(y.dims());
@@ -88,8 +89,8 @@ Value fold(Builder& b, const Node& node) {
 }
 
 template <Kind kKind>
-constexpr OpDraft base(std::string_view name, std::string_view summary, uint32_t dtypes, std::string_view example,
-                       std::string_view negative) {
+constexpr OpDraft base(std::string_view name, std::string_view summary, uint32_t dtypes,
+                       std::string_view example, std::string_view negative) {
   OpDraft draft = op(name, kPrimitive);
   draft.summary(summary)
       .operand("x", "the input", dtypes)
@@ -101,11 +102,15 @@ constexpr OpDraft base(std::string_view name, std::string_view summary, uint32_t
       .template fold<fold>()
       .cost(TENON_COST_REDUCTION);
   if constexpr (kKind == Kind::kSum || kKind == Kind::kProd) {
-    draft.attr_dtype("acc", "the type that is computed in; none: f32 for f16 and bf16, else the type of x").infer<infer_acc>();
+    draft
+        .attr_dtype("acc",
+                    "the type that is computed in; none: f32 for f16 and bf16, else the type of x")
+        .infer<infer_acc>();
   } else {
     draft.infer<infer>();
   }
-  if constexpr (kKind != Kind::kAnd && kKind != Kind::kOr) draft.template value_of<value_of<kKind>>();
+  if constexpr (kKind != Kind::kAnd && kKind != Kind::kOr)
+    draft.template value_of<value_of<kKind>>();
   return draft;
 }
 
@@ -113,33 +118,40 @@ constexpr OpDraft reduce_sum() {
   return base<Kind::kSum>("reduce_sum", "The sum over some dims; 0 over none.", kNumber,
                           "reduce_sum(f32[2, 2] [[1, 2], [3, 4]]) {dims = [1]} -> f32[2] [3, 7]",
                           "reduce_sum(f32[2, 3]) {dims = [2]}")
-      .constraint("C2", "acc is a float for floats, an integer for integers", "reduce_sum(f32[2]) {dims = [0], acc = i32}")
+      .constraint("C2", "acc is a float for floats, an integer for integers",
+                  "reduce_sum(f32[2]) {dims = [0], acc = i32}")
       .example("reduce_sum(u8[2] [200, 100]) {dims = [0]} -> u8[] 44");
 }
 constexpr OpDraft reduce_prod() {
   return base<Kind::kProd>("reduce_prod", "The product over some dims; 1 over none.", kNumber,
                            "reduce_prod(f32[2, 2] [[1, 2], [3, 4]]) {dims = [0, 1]} -> f32[] 24",
                            "reduce_prod(f32[2, 3]) {dims = [0, 0]}")
-      .constraint("C2", "acc is a float for floats, an integer for integers", "reduce_prod(i32[2]) {dims = [0], acc = f32}");
+      .constraint("C2", "acc is a float for floats, an integer for integers",
+                  "reduce_prod(i32[2]) {dims = [0], acc = f32}");
 }
 constexpr OpDraft reduce_max() {
-  return base<Kind::kMax>("reduce_max", "The largest element over some dims; NaN wins; -inf or the lowest over none.",
-                          kNumber | kPred, "reduce_max(f32[2, 2] [[1, 2], [nan, 4]]) {dims = [1]} -> f32[2] [2, nan]",
-                          "reduce_max(f32[2, 3]) {dims = [-1]}");
+  return base<Kind::kMax>(
+      "reduce_max", "The largest element over some dims; NaN wins; -inf or the lowest over none.",
+      kNumber | kPred, "reduce_max(f32[2, 2] [[1, 2], [nan, 4]]) {dims = [1]} -> f32[2] [2, nan]",
+      "reduce_max(f32[2, 3]) {dims = [-1]}");
 }
 constexpr OpDraft reduce_min() {
-  return base<Kind::kMin>("reduce_min", "The smallest element over some dims; NaN wins; inf or the highest over none.",
-                          kNumber | kPred, "reduce_min(i32[2, 2] [[1, 2], [-3, 4]]) {dims = [0]} -> i32[2] [-3, 2]",
-                          "reduce_min(f32[2, 3]) {dims = [2]}");
+  return base<Kind::kMin>(
+      "reduce_min", "The smallest element over some dims; NaN wins; inf or the highest over none.",
+      kNumber | kPred, "reduce_min(i32[2, 2] [[1, 2], [-3, 4]]) {dims = [0]} -> i32[2] [-3, 2]",
+      "reduce_min(f32[2, 3]) {dims = [2]}");
 }
 constexpr OpDraft reduce_and() {
-  return base<Kind::kAnd>("reduce_and", "All of them: logical for pred, bitwise for integers; all ones over none.",
-                          kPred | kInt, "reduce_and(pred[2, 2] [[1, 1], [0, 1]]) {dims = [1]} -> pred[2] [1, 0]",
-                          "reduce_and(pred[2]) {dims = [1]}");
+  return base<Kind::kAnd>(
+      "reduce_and", "All of them: logical for pred, bitwise for integers; all ones over none.",
+      kPred | kInt, "reduce_and(pred[2, 2] [[1, 1], [0, 1]]) {dims = [1]} -> pred[2] [1, 0]",
+      "reduce_and(pred[2]) {dims = [1]}");
 }
 constexpr OpDraft reduce_or() {
-  return base<Kind::kOr>("reduce_or", "Any of them: logical for pred, bitwise for integers; 0 over none.", kPred | kInt,
-                         "reduce_or(i8[2] [1, 4]) {dims = [0]} -> i8[] 5", "reduce_or(pred[2]) {dims = [1]}");
+  return base<Kind::kOr>("reduce_or",
+                         "Any of them: logical for pred, bitwise for integers; 0 over none.",
+                         kPred | kInt, "reduce_or(i8[2] [1, 4]) {dims = [0]} -> i8[] 5",
+                         "reduce_or(pred[2]) {dims = [1]}");
 }
 
 TENON_OPS(reduce, reduce_sum, reduce_prod, reduce_max, reduce_min, reduce_and, reduce_or)

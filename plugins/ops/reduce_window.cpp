@@ -8,8 +8,8 @@ struct Window {
 };
 template <class Source>
 Window window_of(const Source& q, size_t rank) {
-  return {list_or(q.i64s("window"), rank, 1),   list_or(q.i64s("strides"), rank, 1),
-          list_or(q.i64s("pad_low"), rank, 0),  list_or(q.i64s("pad_high"), rank, 0),
+  return {list_or(q.i64s("window"), rank, 1),        list_or(q.i64s("strides"), rank, 1),
+          list_or(q.i64s("pad_low"), rank, 0),       list_or(q.i64s("pad_high"), rank, 0),
           list_or(q.i64s("base_dilation"), rank, 1), list_or(q.i64s("dilation"), rank, 1)};
 }
 
@@ -36,8 +36,8 @@ Status infer(const InferQuery& q) {
   }
   Dims dims;
   for (uint32_t i = 0; i < rank; ++i) {
-    dims.push_back(window_extent(q.dim(0, i), w.base_dilation[i], w.low[i], w.high[i], w.window[i], w.dilation[i],
-                                 w.strides[i]));
+    dims.push_back(window_extent(q.dim(0, i), w.base_dilation[i], w.low[i], w.high[i], w.window[i],
+                                 w.dilation[i], w.strides[i]));
   }
   return q.result(q.dtype(0), dims);
 }
@@ -58,13 +58,18 @@ Status reference(const Eval& e) {
         int64_t at = 0;
         for (size_t d = 0; d < k.size(); ++d) {
           const int64_t position = o[d] * w.strides[d] + k[d] * w.dilation[d] - w.low[d];
-          if (position < 0 || position % w.base_dilation[d] != 0 || position / w.base_dilation[d] >= x.dim(d)) return;
+          if (position < 0 || position % w.base_dilation[d] != 0 ||
+              position / w.base_dilation[d] >= x.dim(d))
+            return;
           at += position / w.base_dilation[d] * strides[d];
         }
         const Number element = values[static_cast<size_t>(at)];
         // Signed sums wrap, so they are computed without sign.
         using Wrapping = std::conditional_t<std::is_same_v<Number, double>, double, uint64_t>;
-        result = kind == "sum" ? static_cast<Number>(static_cast<Wrapping>(result) + static_cast<Wrapping>(element)) : kind == "max" ? max_of(result, element) : min_of(result, element);
+        result = kind == "sum"   ? static_cast<Number>(static_cast<Wrapping>(result) +
+                                                       static_cast<Wrapping>(element))
+                 : kind == "max" ? max_of(result, element)
+                                 : min_of(result, element);
       });
       out.push_back(result);
     });
@@ -76,8 +81,10 @@ Status reference(const Eval& e) {
 constexpr OpDraft declare() {
   OpDraft draft = op("reduce_window", kPrimitive);
   draft.summary("The sum, the largest or the smallest element of a window that slides over x.")
-      .doc("All lists have one entry per dim of x. What lies outside of x, or between its elements with base_dilation, "
-           "takes no part: 0 for sums, the lowest value for max, the highest for min.")
+      .doc(
+          "All lists have one entry per dim of x. What lies outside of x, or between its elements "
+          "with base_dilation, "
+          "takes no part: 0 for sums, the lowest value for max, the highest for min.")
       .operand("x", "the input", kNumber)
       .result("y", "element type of x")
       .attr_string("kind", "what is computed", "sum", "sum|max|min")
@@ -87,15 +94,19 @@ constexpr OpDraft declare() {
       .attr_i64s("pad_high", "border behind x, may be negative; empty: 0")
       .attr_i64s("base_dilation", "distance of the elements of x; empty: 1")
       .attr_i64s("dilation", "distance of the elements of the window; empty: 1")
-      .attr_dtype("acc", "the type sums are kept in; none: f32 for f16 and bf16, else the type of x")
-      .constraint("C1", "every list is empty or has one entry per dim of x", "reduce_window(f32[4]) {window = [2, 2]}")
+      .attr_dtype("acc",
+                  "the type sums are kept in; none: f32 for f16 and bf16, else the type of x")
+      .constraint("C1", "every list is empty or has one entry per dim of x",
+                  "reduce_window(f32[4]) {window = [2, 2]}")
       .constraint("C2", "windows, strides and dilations are at least 1, all below 2^31",
                   "reduce_window(f32[4]) {window = [0]}")
       .constraint("C3", "acc is a float for floats, an integer for integers",
                   "reduce_window(f32[4]) {window = [2], acc = i64}")
       .example("reduce_window(f32[4] [1, 2, 3, 4]) {window = [2]} -> f32[3] [3, 5, 7]")
-      .example("reduce_window(i32[4] [1, 7, 3, 4]) {kind = \"max\", window = [3], strides = [2], pad_low = [1]} -> "
-               "i32[2] [7, 7]")
+      .example(
+          "reduce_window(i32[4] [1, 7, 3, 4]) {kind = \"max\", window = [3], strides = [2], "
+          "pad_low = [1]} -> "
+          "i32[2] [7, 7]")
       .infer<infer>()
       .reference<reference>()
       .cost(TENON_COST_REDUCTION);

@@ -7,7 +7,8 @@ Status infer(const InferQuery& q) {
   const Dims shape = q.dims("shape");
   Dim count = q.constant(1);
   for (Dim d : shape) count = count * d;
-  TENON_TRY(q.require_equal("C1", q.type(0).element_count(), count, "the number of elements of x and of shape"));
+  TENON_TRY(q.require_equal("C1", q.type(0).element_count(), count,
+                            "the number of elements of x and of shape"));
   return q.result(q.dtype(0), shape);
 }
 
@@ -41,7 +42,8 @@ constexpr OpDraft declare() {
       .operand("x", "the input", kWhole)
       .result("y", "element type of x, dims of shape")
       .attr_dims("shape", "the dims of the result")
-      .constraint("C1", "x and shape have the same number of elements", "reshape(f32[2, 3]) {shape = [5]}")
+      .constraint("C1", "x and shape have the same number of elements",
+                  "reshape(f32[2, 3]) {shape = [5]}")
       .example("reshape(i32[2, 2] [[1, 2], [3, 4]]) {shape = [4]} -> i32[4] [1, 2, 3, 4]")
       .example("reshape(f32[1] [7]) {shape = []} -> f32[] 7")
       .infer<infer>()

@@ -37,7 +37,8 @@ constexpr OpDraft declare() {
       .operand("y", "taken where false, same type as x", kNumber | kPred, 1)
       .result("z", "same type as x")
       .constraint("C1", "x and y have equal shapes", "select(pred[2], f32[2], f32[3])")
-      .constraint("C2", "the predicate has the shape of x or rank 0", "select(pred[3], f32[2], f32[2])")
+      .constraint("C2", "the predicate has the shape of x or rank 0",
+                  "select(pred[3], f32[2], f32[2])")
       .example("select(pred[2] [1, 0], f32[2] [1, 2], f32[2] [3, 4]) -> f32[2] [1, 4]")
       .example("select(pred[] 0, i32[2] [1, 2], i32[2] [3, 4]) -> i32[2] [3, 4]")
       .infer<infer>()

@@ -8,7 +8,8 @@ Status infer(const InferQuery& q) {
   const size_t rank = q.rank(0);
   TENON_TRY(require_length(q, "C1", "start", start.size(), rank));
   TENON_TRY(require_length(q, "C1", "limit", limit.size(), rank));
-  if (!q.i64s("stride").empty()) TENON_TRY(require_length(q, "C1", "stride", q.i64s("stride").size(), rank));
+  if (!q.i64s("stride").empty())
+    TENON_TRY(require_length(q, "C1", "stride", q.i64s("stride").size(), rank));
   const Axes stride = list_or(q.i64s("stride"), rank, 1);
   Dims dims;
   for (size_t i = 0; i < rank; ++i) {
@@ -16,8 +17,10 @@ Status infer(const InferQuery& q) {
     if (stride[i] < 1) return q.fail("C2", cat("stride[", i, "] is ", stride[i]));
     TENON_TRY(q.require("C3", TENON_REL_LE, start[i], limit[i], cat("start and limit of dim ", i)));
     TENON_TRY(q.require("C4", TENON_REL_LE, limit[i], extent, cat("limit and extent of dim ", i)));
-    const Dim length = limit[i] == extent && start[i].is(0) ? extent : q.constant(0) + limit[i] - start[i];
-    dims.push_back(stride[i] == 1 ? length : (length + q.constant(stride[i] - 1)) / q.constant(stride[i]));
+    const Dim length =
+        limit[i] == extent && start[i].is(0) ? extent : q.constant(0) + limit[i] - start[i];
+    dims.push_back(stride[i] == 1 ? length
+                                  : (length + q.constant(stride[i] - 1)) / q.constant(stride[i]));
   }
   return q.result(q.dtype(0), dims);
 }
@@ -48,7 +51,8 @@ Status value_of(const InferQuery& q, uint32_t, tenon_dim_t* out) {
   std::vector<Dim> values;
   each_index(dims, [&](const Index& i) {
     int64_t offset = 0;
-    for (size_t k = 0; k < i.size(); ++k) offset += (start[k].constant() + i[k] * stride[k]) * strides[k];
+    for (size_t k = 0; k < i.size(); ++k)
+      offset += (start[k].constant() + i[k] * stride[k]) * strides[k];
     values.push_back(x->values[static_cast<size_t>(offset)]);
   });
   return answer(values, out);
@@ -60,7 +64,8 @@ Value fold(Builder& b, const Node& node) {
   const Axes stride = node.i64s("stride");
   if (x.type() == node.result().type() && all_equal(stride, 1)) return x;
   const Node inner = x.node();
-  if (!inner || !inner.is("slice") || !all_equal(stride, 1) || !all_equal(inner.i64s("stride"), 1)) return {};
+  if (!inner || !inner.is("slice") || !all_equal(stride, 1) || !all_equal(inner.i64s("stride"), 1))
+    return {};
   const Dims offset = inner.dims("start");
   Dims start = node.dims("start"), limit = node.dims("limit");
   for (size_t i = 0; i < start.size(); ++i) {
@@ -80,11 +85,15 @@ constexpr OpDraft declare() {
       .attr_i64s("stride", "step per dim; empty: 1 everywhere")
       .constraint("C1", "start, limit and stride have one entry per dim of x",
                   "slice(f32[5]) {start = [1, 0], limit = [4]}")
-      .constraint("C2", "every stride is at least 1", "slice(f32[5]) {start = [1], limit = [4], stride = [0]}")
+      .constraint("C2", "every stride is at least 1",
+                  "slice(f32[5]) {start = [1], limit = [4], stride = [0]}")
       .constraint("C3", "start <= limit", "slice(f32[5]) {start = [4], limit = [1]}")
-      .constraint("C4", "limit <= the extent of the dim", "slice(f32[5]) {start = [1], limit = [6]}")
+      .constraint("C4", "limit <= the extent of the dim",
+                  "slice(f32[5]) {start = [1], limit = [6]}")
       .example("slice(f32[5] [0, 1, 2, 3, 4]) {start = [1], limit = [4]} -> f32[3] [1, 2, 3]")
-      .example("slice(i32[5] [0, 1, 2, 3, 4]) {start = [0], limit = [5], stride = [2]} -> i32[3] [0, 2, 4]")
+      .example(
+          "slice(i32[5] [0, 1, 2, 3, 4]) {start = [0], limit = [5], stride = [2]} -> i32[3] [0, 2, "
+          "4]")
       .infer<infer>()
       .value_of<value_of>()
       .reference<reference>()

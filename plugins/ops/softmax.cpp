@@ -50,7 +50,8 @@ constexpr OpDraft softmax() {
 }
 constexpr OpDraft log_softmax() {
   return base("log_softmax", "The logarithm of softmax, accurate where softmax is 0.",
-              "log_softmax(f32[2] [0, 1000]) {dim = 0} -> f32[2] [-1000, 0]", "log_softmax(f32[2]) {dim = 1}")
+              "log_softmax(f32[2] [0, 1000]) {dim = 0} -> f32[2] [-1000, 0]",
+              "log_softmax(f32[2]) {dim = 1}")
       .decompose<decompose_log_softmax>();
 }
 

@@ -37,7 +37,8 @@ Status value_of_take(const InferQuery& q, uint32_t, tenon_dim_t* out) {
   for (Dim d : indices->values) {
     const auto i = constant_of(d);
     if (!i || x->values.empty()) return TENON_NOT_FOUND;
-    values.push_back(x->values[static_cast<size_t>(std::max<int64_t>(0, std::min(*i, x->dims[0] - 1)))]);
+    values.push_back(
+        x->values[static_cast<size_t>(std::max<int64_t>(0, std::min(*i, x->dims[0] - 1)))]);
   }
   return answer(values, out);
 }
@@ -48,7 +49,8 @@ Status infer_along(const InferQuery& q) {
   TENON_TRY(require_length(q, "C2", "indices's rank", q.rank(1), q.rank(0)));
   for (uint32_t i = 0; i < q.rank(0); ++i) {
     if (i == static_cast<uint32_t>(dim)) continue;
-    TENON_TRY(q.require_equal("C2", q.dim(0, i), q.dim(1, i), cat("dim ", i, " of x and of indices")));
+    TENON_TRY(
+        q.require_equal("C2", q.dim(0, i), q.dim(1, i), cat("dim ", i, " of x and of indices")));
   }
   return q.result(q.dtype(0), q.dims(1));
 }
@@ -78,14 +80,18 @@ Status decompose_embedding(Builder& b, const Node& node, tenon_value_t* out) {
 
 constexpr OpDraft take() {
   OpDraft draft = op("take", kComposite);
-  draft.summary("Slices of x along a dim, chosen by indices; the dim is replaced by the dims of indices.")
+  draft
+      .summary(
+          "Slices of x along a dim, chosen by indices; the dim is replaced by the dims of indices.")
       .operand("x", "what is taken from", kWhole, 0, 1)
       .operand("indices", "which, from 0", kInt)
       .result("y", "element type of x")
       .attr_i64("dim", "the dim that is indexed", 0)
-      .attr_string("mode", "what happens outside of x, as for gather", "clip", "clip|fill|in_bounds")
+      .attr_string("mode", "what happens outside of x, as for gather", "clip",
+                   "clip|fill|in_bounds")
       .constraint("C1", "dim is a dim of x", "take(f32[2], i64[3]) {dim = 1}")
-      .example("take(f32[3] [10, 20, 30], i64[2, 2] [[2, 0], [1, 1]]) -> f32[2, 2] [[30, 10], [20, 20]]")
+      .example(
+          "take(f32[3] [10, 20, 30], i64[2, 2] [[2, 0], [1, 1]]) -> f32[2, 2] [[30, 10], [20, 20]]")
       .example("take(i32[2, 2] [[1, 2], [3, 4]], i32[] 1) {dim = 1} -> i32[2] [2, 4]")
       .infer<infer_take>()
       .value_of<value_of_take>()
@@ -100,10 +106,14 @@ constexpr OpDraft take_along() {
       .operand("indices", "which, from 0; dims as x but for dim", kInt, 0, 1)
       .result("y", "element type of x, dims of indices")
       .attr_i64("dim", "the dim that is indexed", 0)
-      .attr_string("mode", "what happens outside of x, as for gather", "clip", "clip|fill|in_bounds")
+      .attr_string("mode", "what happens outside of x, as for gather", "clip",
+                   "clip|fill|in_bounds")
       .constraint("C1", "dim is a dim of x", "take_along(f32[2], i64[3]) {dim = 1}")
-      .constraint("C2", "indices has the dims of x but for dim", "take_along(f32[2, 3], i64[3, 1]) {dim = 1}")
-      .example("take_along(f32[2, 2] [[1, 2], [3, 4]], i64[2, 1] [[1], [0]]) {dim = 1} -> f32[2, 1] [[2], [3]]")
+      .constraint("C2", "indices has the dims of x but for dim",
+                  "take_along(f32[2, 3], i64[3, 1]) {dim = 1}")
+      .example(
+          "take_along(f32[2, 2] [[1, 2], [3, 4]], i64[2, 1] [[1], [0]]) {dim = 1} -> f32[2, 1] "
+          "[[2], [3]]")
       .infer<infer_along>()
       .decompose<decompose_along>()
       .cost(TENON_COST_DATA_MOVEMENT);
@@ -115,7 +125,9 @@ constexpr OpDraft embedding() {
       .operand("table", "[rows, ...]", kWhole, 0, 1)
       .operand("indices", "which rows", kInt)
       .result("y", "dims of indices, then those of a row")
-      .example("embedding(f32[3, 2] [[1, 2], [3, 4], [5, 6]], i64[2] [2, 0]) -> f32[2, 2] [[5, 6], [1, 2]]")
+      .example(
+          "embedding(f32[3, 2] [[1, 2], [3, 4], [5, 6]], i64[2] [2, 0]) -> f32[2, 2] [[5, 6], [1, "
+          "2]]")
       .infer<infer_embedding>()
       .decompose<decompose_embedding>()
       .cost(TENON_COST_DATA_MOVEMENT);

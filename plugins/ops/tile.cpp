@@ -30,7 +30,8 @@ Status infer_split(const InferQuery& q) {
   const Dims sizes = q.dims("sizes");
   Dim total = q.constant(0);
   for (Dim d : sizes) total = total + d;
-  TENON_TRY(q.require_equal("C2", total, q.dim(0, static_cast<uint32_t>(dim)), "the sum of sizes and the extent of dim"));
+  TENON_TRY(q.require_equal("C2", total, q.dim(0, static_cast<uint32_t>(dim)),
+                            "the sum of sizes and the extent of dim"));
   for (Dim d : sizes) {
     Dims dims = q.dims(0);
     dims[static_cast<size_t>(dim)] = d;
@@ -58,7 +59,8 @@ constexpr OpDraft tile() {
       .result("y", "every dim times its repeats")
       .attr_dims("repeats", "how often, per dim")
       .constraint("C1", "repeats has one entry per dim of x", "tile(f32[2]) {repeats = [2, 2]}")
-      .example("tile(f32[1, 2] [[1, 2]]) {repeats = [2, 2]} -> f32[2, 4] [[1, 2, 1, 2], [1, 2, 1, 2]]")
+      .example(
+          "tile(f32[1, 2] [[1, 2]]) {repeats = [2, 2]} -> f32[2, 4] [[1, 2, 1, 2], [1, 2, 1, 2]]")
       .infer<infer_tile>()
       .decompose<decompose_tile>()
       .cost(TENON_COST_DATA_MOVEMENT);

@@ -60,7 +60,9 @@ constexpr OpDraft declare() {
       .attr_i64s("perm", "a permutation of the dims of x")
       .constraint("C1", "perm has one entry per dim of x", "transpose(f32[2, 3]) {perm = [0]}")
       .constraint("C2", "perm names every dim once", "transpose(f32[2, 3]) {perm = [1, 1]}")
-      .example("transpose(i32[2, 3] [[1, 2, 3], [4, 5, 6]]) {perm = [1, 0]} -> i32[3, 2] [[1, 4], [2, 5], [3, 6]]")
+      .example(
+          "transpose(i32[2, 3] [[1, 2, 3], [4, 5, 6]]) {perm = [1, 0]} -> i32[3, 2] [[1, 4], [2, "
+          "5], [3, 6]]")
       .infer<infer>()
       .value_of<value_of>()
       .reference<reference>()

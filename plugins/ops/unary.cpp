@@ -10,44 +10,56 @@ struct Row {
 
 constexpr uint32_t kE = TENON_COST_ELEMENTWISE, kT = TENON_COST_TRANSCENDENTAL;
 constexpr Row kRows[] = {
-    {"neg", "-x; integers wrap.", "neg(f32[2] [1, -2]) -> f32[2] [-1, 2]", TENON_S_NEG, kNumber, kE},
-    {"abs", "The magnitude of x; the lowest integer stays.", "abs(i32[2] [-3, 4]) -> i32[2] [3, 4]", TENON_S_ABS, kNumber,
+    {"neg", "-x; integers wrap.", "neg(f32[2] [1, -2]) -> f32[2] [-1, 2]", TENON_S_NEG, kNumber,
      kE},
-    {"sign", "-1, 0 or 1; keeps NaN and -0.", "sign(f32[3] [-2, 0, 5]) -> f32[3] [-1, 0, 1]", TENON_S_SIGN, kNumber, kE},
-    {"floor", "The next whole number towards minus infinity.", "floor(f32[2] [1.5, -1.5]) -> f32[2] [1, -2]",
-     TENON_S_FLOOR, kFloat, kE},
-    {"ceil", "The next whole number towards infinity.", "ceil(f32[2] [1.5, -1.5]) -> f32[2] [2, -1]", TENON_S_CEIL,
-     kFloat, kE},
-    {"trunc", "The next whole number towards zero.", "trunc(f32[2] [1.5, -1.5]) -> f32[2] [1, -1]", TENON_S_TRUNC,
-     kFloat, kE},
+    {"abs", "The magnitude of x; the lowest integer stays.", "abs(i32[2] [-3, 4]) -> i32[2] [3, 4]",
+     TENON_S_ABS, kNumber, kE},
+    {"sign", "-1, 0 or 1; keeps NaN and -0.", "sign(f32[3] [-2, 0, 5]) -> f32[3] [-1, 0, 1]",
+     TENON_S_SIGN, kNumber, kE},
+    {"floor", "The next whole number towards minus infinity.",
+     "floor(f32[2] [1.5, -1.5]) -> f32[2] [1, -2]", TENON_S_FLOOR, kFloat, kE},
+    {"ceil", "The next whole number towards infinity.",
+     "ceil(f32[2] [1.5, -1.5]) -> f32[2] [2, -1]", TENON_S_CEIL, kFloat, kE},
+    {"trunc", "The next whole number towards zero.", "trunc(f32[2] [1.5, -1.5]) -> f32[2] [1, -1]",
+     TENON_S_TRUNC, kFloat, kE},
     {"round_even", "The nearest whole number, halves to the even one.",
      "round_even(f32[3] [0.5, 1.5, 2.5]) -> f32[3] [0, 2, 2]", TENON_S_ROUND_EVEN, kFloat, kE},
-    {"sqrt", "The square root; NaN below 0.", "sqrt(f32[2] [4, 9]) -> f32[2] [2, 3]", TENON_S_SQRT, kFloat, kE},
-    {"rsqrt", "1 / sqrt(x).", "rsqrt(f32[2] [4, 16]) -> f32[2] [0.5, 0.25]", TENON_S_RSQRT, kFloat, kE},
-    {"exp", "e to the power of x.", "exp(f32[2] [0, 1]) -> f32[2] [1, 2.7182817]", TENON_S_EXP, kFloat, kT},
-    {"expm1", "exp(x) - 1, accurate near 0.", "expm1(f32[2] [0, 1]) -> f32[2] [0, 1.7182818]", TENON_S_EXPM1, kFloat, kT},
-    {"log", "The natural logarithm; -inf at 0, NaN below.", "log(f32[2] [1, 10]) -> f32[2] [0, 2.3025851]", TENON_S_LOG,
+    {"sqrt", "The square root; NaN below 0.", "sqrt(f32[2] [4, 9]) -> f32[2] [2, 3]", TENON_S_SQRT,
+     kFloat, kE},
+    {"rsqrt", "1 / sqrt(x).", "rsqrt(f32[2] [4, 16]) -> f32[2] [0.5, 0.25]", TENON_S_RSQRT, kFloat,
+     kE},
+    {"exp", "e to the power of x.", "exp(f32[2] [0, 1]) -> f32[2] [1, 2.7182817]", TENON_S_EXP,
      kFloat, kT},
-    {"log1p", "log(1 + x), accurate near 0.", "log1p(f32[2] [0, 1]) -> f32[2] [0, 0.6931472]", TENON_S_LOG1P, kFloat, kT},
-    {"sin", "The sine of an angle in radians.", "sin(f32[2] [0, 1]) -> f32[2] [0, 0.84147098]", TENON_S_SIN, kFloat, kT},
-    {"cos", "The cosine of an angle in radians.", "cos(f32[2] [0, 1]) -> f32[2] [1, 0.54030231]", TENON_S_COS, kFloat, kT},
-    {"tanh", "The hyperbolic tangent.", "tanh(f32[2] [0, 1]) -> f32[2] [0, 0.76159416]", TENON_S_TANH, kFloat, kT},
-    {"logistic", "1 / (1 + exp(-x)).", "logistic(f32[2] [0, 1]) -> f32[2] [0.5, 0.73105858]", TENON_S_LOGISTIC, kFloat,
-     kT},
-    {"erf", "The error function.", "erf(f32[2] [0, 1]) -> f32[2] [0, 0.84270079]", TENON_S_ERF, kFloat, kT},
-    {"erfc", "1 - erf(x), accurate for large x.", "erfc(f32[2] [0, 1]) -> f32[2] [1, 0.15729921]", TENON_S_ERFC, kFloat,
-     kT},
+    {"expm1", "exp(x) - 1, accurate near 0.", "expm1(f32[2] [0, 1]) -> f32[2] [0, 1.7182818]",
+     TENON_S_EXPM1, kFloat, kT},
+    {"log", "The natural logarithm; -inf at 0, NaN below.",
+     "log(f32[2] [1, 10]) -> f32[2] [0, 2.3025851]", TENON_S_LOG, kFloat, kT},
+    {"log1p", "log(1 + x), accurate near 0.", "log1p(f32[2] [0, 1]) -> f32[2] [0, 0.6931472]",
+     TENON_S_LOG1P, kFloat, kT},
+    {"sin", "The sine of an angle in radians.", "sin(f32[2] [0, 1]) -> f32[2] [0, 0.84147098]",
+     TENON_S_SIN, kFloat, kT},
+    {"cos", "The cosine of an angle in radians.", "cos(f32[2] [0, 1]) -> f32[2] [1, 0.54030231]",
+     TENON_S_COS, kFloat, kT},
+    {"tanh", "The hyperbolic tangent.", "tanh(f32[2] [0, 1]) -> f32[2] [0, 0.76159416]",
+     TENON_S_TANH, kFloat, kT},
+    {"logistic", "1 / (1 + exp(-x)).", "logistic(f32[2] [0, 1]) -> f32[2] [0.5, 0.73105858]",
+     TENON_S_LOGISTIC, kFloat, kT},
+    {"erf", "The error function.", "erf(f32[2] [0, 1]) -> f32[2] [0, 0.84270079]", TENON_S_ERF,
+     kFloat, kT},
+    {"erfc", "1 - erf(x), accurate for large x.", "erfc(f32[2] [0, 1]) -> f32[2] [1, 0.15729921]",
+     TENON_S_ERFC, kFloat, kT},
     {"erf_inv", "The inverse of erf; infinite at -1 and 1, NaN beyond.",
      "erf_inv(f32[2] [0, 0.5]) -> f32[2] [0, 0.47693628]", TENON_S_ERF_INV, kFloat, kT},
-    {"lgamma", "log |gamma(x)|.", "lgamma(f32[2] [1, 5]) -> f32[2] [0, 3.1780539]", TENON_S_LGAMMA, kFloat, kT},
-    {"digamma", "The derivative of lgamma.", "digamma(f32[2] [1, 2]) -> f32[2] [-0.57721567, 0.42278434]",
-     TENON_S_DIGAMMA, kFloat, kT},
-    {"not", "Logical for pred, bitwise for integers.", "not(i8[2] [0, 5]) -> i8[2] [-1, -6]", TENON_S_NOT, kPred | kInt,
-     kE},
-    {"popcount", "The number of bits that are set.", "popcount(u8[3] [0, 7, 255]) -> u8[3] [0, 3, 8]", TENON_S_POPCOUNT,
-     kInt, kE},
-    {"clz", "The number of leading zero bits; the width for 0.", "clz(u8[3] [0, 1, 128]) -> u8[3] [8, 7, 0]", TENON_S_CLZ,
-     kInt, kE},
+    {"lgamma", "log |gamma(x)|.", "lgamma(f32[2] [1, 5]) -> f32[2] [0, 3.1780539]", TENON_S_LGAMMA,
+     kFloat, kT},
+    {"digamma", "The derivative of lgamma.",
+     "digamma(f32[2] [1, 2]) -> f32[2] [-0.57721567, 0.42278434]", TENON_S_DIGAMMA, kFloat, kT},
+    {"not", "Logical for pred, bitwise for integers.", "not(i8[2] [0, 5]) -> i8[2] [-1, -6]",
+     TENON_S_NOT, kPred | kInt, kE},
+    {"popcount", "The number of bits that are set.",
+     "popcount(u8[3] [0, 7, 255]) -> u8[3] [0, 3, 8]", TENON_S_POPCOUNT, kInt, kE},
+    {"clz", "The number of leading zero bits; the width for 0.",
+     "clz(u8[3] [0, 1, 128]) -> u8[3] [8, 7, 0]", TENON_S_CLZ, kInt, kE},
 };
 
 // The inner operand when `outer(inner(x))` gives x.
@@ -82,17 +94,19 @@ constexpr OpDraft declare() {
   constexpr uint32_t s = row.instruction;
   if constexpr (s == TENON_S_NEG || s == TENON_S_NOT) draft.fold<fold_involution>();
   if constexpr (s == TENON_S_NEG) draft.value_of<neg_value_of>();
-  if constexpr (s == TENON_S_ABS || s == TENON_S_SIGN || (s >= TENON_S_FLOOR && s <= TENON_S_ROUND_EVEN)) {
+  if constexpr (s == TENON_S_ABS || s == TENON_S_SIGN ||
+                (s >= TENON_S_FLOOR && s <= TENON_S_ROUND_EVEN)) {
     draft.fold<fold_idempotent>().traits(TENON_TRAIT_IDEMPOTENT);
   }
   // Library functions of a few units in the last place on either side.
-  if constexpr (s == TENON_S_LGAMMA || s == TENON_S_DIGAMMA || s == TENON_S_ERF_INV) draft.tolerance(10);
+  if constexpr (s == TENON_S_LGAMMA || s == TENON_S_DIGAMMA || s == TENON_S_ERF_INV)
+    draft.tolerance(10);
   return draft;
 }
 
-TENON_OPS(unary, declare<0>, declare<1>, declare<2>, declare<3>, declare<4>, declare<5>, declare<6>, declare<7>,
-          declare<8>, declare<9>, declare<10>, declare<11>, declare<12>, declare<13>, declare<14>, declare<15>,
-          declare<16>, declare<17>, declare<18>, declare<19>, declare<20>, declare<21>, declare<22>, declare<23>,
-          declare<24>)
+TENON_OPS(unary, declare<0>, declare<1>, declare<2>, declare<3>, declare<4>, declare<5>, declare<6>,
+          declare<7>, declare<8>, declare<9>, declare<10>, declare<11>, declare<12>, declare<13>,
+          declare<14>, declare<15>, declare<16>, declare<17>, declare<18>, declare<19>, declare<20>,
+          declare<21>, declare<22>, declare<23>, declare<24>)
 
 }  // namespace tenon::ops::unary

@@ -1,8 +1,10 @@
-// Reference implementations in C++: arrays in host memory with obvious access. Correct and plain, not fast.
+// Reference implementations in C++: arrays in host memory with obvious access. Correct and plain,
+// not fast.
 //
-// Two ways to compute: ops that only move elements copy bytes (`at(index)`); ops that compute read a whole operand into
-// numbers (`read<double>()`, `read<int64_t>()`), compute there, and write back with one rounding. Integers of every
-// width live in int64_t (u64 as its pattern), floats in double.
+// Two ways to compute: ops that only move elements copy bytes (`at(index)`); ops that compute read
+// a whole operand into numbers (`read<double>()`, `read<int64_t>()`), compute there, and write back
+// with one rounding. Integers of every width live in int64_t (u64 as its pattern), floats in
+// double.
 #ifndef TENON_CPP_EVAL_HPP_
 #define TENON_CPP_EVAL_HPP_
 
@@ -54,7 +56,8 @@ class Array {
     for (size_t i = 0; i < index.size(); ++i) p += index[i] * raw_->strides_bytes[i];
     return p;
   }
-  void copy_from(std::span<const int64_t> to, const Array& source, std::span<const int64_t> from) const {
+  void copy_from(std::span<const int64_t> to, const Array& source,
+                 std::span<const int64_t> from) const {
     std::memcpy(at(to), source.at(from), element_bytes());
   }
 
@@ -93,7 +96,9 @@ class Eval {
   explicit Eval(const tenon_eval_t* raw) : raw_(raw) {}
   const tenon_eval_t& raw() const { return *raw_; }
   uint32_t input_count() const { return raw_->input_count; }
-  bool has(uint32_t i) const { return i < raw_->input_count && raw_->inputs[i].dtype != TENON_DTYPE_NONE; }
+  bool has(uint32_t i) const {
+    return i < raw_->input_count && raw_->inputs[i].dtype != TENON_DTYPE_NONE;
+  }
   Array input(uint32_t i) const { return Array(raw_->inputs[i]); }
   Array output(uint32_t i = 0) const { return Array(raw_->outputs[i]); }
 
@@ -115,7 +120,8 @@ class Eval {
   // The list, or `count` times `otherwise` when it is empty.
   std::vector<int64_t> i64s_or(std::string_view name, size_t count, int64_t otherwise) const {
     const auto list = i64s(name);
-    return list.empty() ? std::vector<int64_t>(count, otherwise) : std::vector<int64_t>(list.begin(), list.end());
+    return list.empty() ? std::vector<int64_t>(count, otherwise)
+                        : std::vector<int64_t>(list.begin(), list.end());
   }
   bool cancelled() const { return raw_->cancelled != nullptr && raw_->cancelled(raw_->host) != 0; }
 
@@ -123,8 +129,8 @@ class Eval {
   const tenon_eval_t* raw_;
 };
 
-// Calls body with a number of the type that computes for `dtype`: double for floats, uint64_t for unsigned
-// integers (division and order differ), int64_t for the others.
+// Calls body with a number of the type that computes for `dtype`: double for floats, uint64_t for
+// unsigned integers (division and order differ), int64_t for the others.
 template <class Body>
 Status with_number(tenon_dtype_t dtype, Body&& body) {
   if (is_float(dtype)) return body(double{});
@@ -132,7 +138,8 @@ Status with_number(tenon_dtype_t dtype, Body&& body) {
   return body(int64_t{});
 }
 
-// Lowest and highest value of an element type, as numbers of that computing type. Floats: infinities.
+// Lowest and highest value of an element type, as numbers of that computing type. Floats:
+// infinities.
 template <class Number>
 Number lowest_of(tenon_dtype_t dtype) {
   if constexpr (std::is_same_v<Number, double>) {

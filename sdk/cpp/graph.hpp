@@ -1,8 +1,8 @@
 // Graphs in C++: cheap typed handles over tenon.host.graph/1, a builder, and patterns.
 //
-// Handles are indices with their graph: copy them freely; they are good as long as the graph is. Failures are sticky
-// instead of thrown: an operation on an invalid handle gives an invalid handle, and the builder keeps the first code,
-// so a rule is written straight on and asks once:
+// Handles are indices with their graph: copy them freely; they are good as long as the graph is.
+// Failures are sticky instead of thrown: an operation on an invalid handle gives an invalid handle,
+// and the builder keeps the first code, so a rule is written straight on and asks once:
 //
 //     Value y = b.build("add", {x, b.build("mul", {x, z})});
 //     return b.finish(out, {y});
@@ -29,12 +29,15 @@
 
 namespace tenon::inline sdk {
 
-inline const tenon_host_graph_t& graph_api() { return *context().graph; }
+inline const tenon_host_graph_t& graph_api() {
+  return *context().graph;
+}
 
-// ---- Dims ------------------------------------------------------------------------------------------------------
+// ---- Dims
+// ------------------------------------------------------------------------------------------------------
 
-// A symbolic or constant extent. Arithmetic that fails (overflow, division by zero) gives an invalid dim, which every
-// later use refuses; the host keeps the reason.
+// A symbolic or constant extent. Arithmetic that fails (overflow, division by zero) gives an
+// invalid dim, which every later use refuses; the host keeps the reason.
 class Dim {
  public:
   constexpr Dim() = default;
@@ -64,7 +67,8 @@ class Dim {
     tenon_graph_t* graph = a.graph_ != nullptr ? a.graph_ : b.graph_;
     if (graph == nullptr) return invalid();  // two bare constants: give one of them a graph
     tenon_dim_t out = 0;
-    const tenon_code_t code = graph_api().dim_make(graph_api().self, graph, op, a.raw_, b.raw_, &out);
+    const tenon_code_t code =
+        graph_api().dim_make(graph_api().self, graph, op, a.raw_, b.raw_, &out);
     return code == TENON_OK ? Dim(graph, out) : invalid();
   }
   static constexpr Dim invalid() { return Dim(nullptr, kInvalid); }
@@ -85,19 +89,26 @@ inline uint32_t compare(uint32_t rel, Dim a, Dim b) {
   if (graph == nullptr) {
     const int64_t x = a.constant(), y = b.constant();
     switch (rel) {
-      case TENON_REL_EQ: return x == y ? TENON_YES : TENON_NO;
-      case TENON_REL_LT: return x < y ? TENON_YES : TENON_NO;
-      case TENON_REL_LE: return x <= y ? TENON_YES : TENON_NO;
-      default: return y != 0 && x % y == 0 ? TENON_YES : TENON_NO;
+      case TENON_REL_EQ:
+        return x == y ? TENON_YES : TENON_NO;
+      case TENON_REL_LT:
+        return x < y ? TENON_YES : TENON_NO;
+      case TENON_REL_LE:
+        return x <= y ? TENON_YES : TENON_NO;
+      default:
+        return y != 0 && x % y == 0 ? TENON_YES : TENON_NO;
     }
   }
   uint32_t answer = TENON_MAYBE;
   graph_api().dim_compare(graph_api().self, graph, rel, a.raw(), b.raw(), &answer);
   return answer;
 }
-inline bool surely_equal(Dim a, Dim b) { return compare(TENON_REL_EQ, a, b) == TENON_YES; }
+inline bool surely_equal(Dim a, Dim b) {
+  return compare(TENON_REL_EQ, a, b) == TENON_YES;
+}
 
-// ---- Types -----------------------------------------------------------------------------------------------------
+// ---- Types
+// -----------------------------------------------------------------------------------------------------
 
 // A borrowed type with its graph, so that its dims can be computed with.
 class TypeView {
@@ -129,7 +140,9 @@ class TypeView {
   }
   // Same element type and dims that are provably equal.
   friend bool operator==(const TypeView& a, const TypeView& b) {
-    if (a.type_.kind != b.type_.kind || a.type_.dtype != b.type_.dtype || a.type_.rank != b.type_.rank) return false;
+    if (a.type_.kind != b.type_.kind || a.type_.dtype != b.type_.dtype ||
+        a.type_.rank != b.type_.rank)
+      return false;
     for (uint32_t i = 0; i < a.type_.rank; ++i) {
       if (!surely_equal(a.dim(i), b.dim(i))) return false;
     }
@@ -141,7 +154,8 @@ class TypeView {
   tenon_type_t type_ = {};
 };
 
-// ---- Blobs -----------------------------------------------------------------------------------------------------
+// ---- Blobs
+// -----------------------------------------------------------------------------------------------------
 
 // Owns one reference to a blob.
 class Blob {
@@ -162,7 +176,8 @@ class Blob {
   }
   static Blob bytes(const void* data, uint64_t size_bytes) {
     tenon_blob_t* out = nullptr;
-    return graph_api().blob_bytes(graph_api().self, data, size_bytes, &out) == TENON_OK ? Blob(out) : Blob();
+    return graph_api().blob_bytes(graph_api().self, data, size_bytes, &out) == TENON_OK ? Blob(out)
+                                                                                        : Blob();
   }
   tenon_blob_t* get() const { return blob_; }
   tenon_blob_t* release() { return std::exchange(blob_, nullptr); }
@@ -172,39 +187,53 @@ class Blob {
   tenon_blob_t* blob_ = nullptr;
 };
 
-// The bytes of a blob, expanded or mapped on first use; empty on failure (the host keeps the reason).
+// The bytes of a blob, expanded or mapped on first use; empty on failure (the host keeps the
+// reason).
 inline std::span<const std::byte> blob_bytes(tenon_blob_t* blob) {
   const void* data = nullptr;
   uint64_t size = 0;
-  if (blob == nullptr || graph_api().blob_data(graph_api().self, blob, &data, &size) != TENON_OK) return {};
+  if (blob == nullptr || graph_api().blob_data(graph_api().self, blob, &data, &size) != TENON_OK)
+    return {};
   return {static_cast<const std::byte*>(data), size};
 }
 
-// ---- Attributes --------------------------------------------------------------------------------------------------
+// ---- Attributes
+// --------------------------------------------------------------------------------------------------
 
-// An attribute on its way into a node: {"dim", 1}, {"dims", {0, 1}}, {"shape", dims}, {"dtype", dtype(TENON_F32)}.
-// Borrows lists and texts until the end of the full expression; a node's own list is copied first. Whole numbers become I64, floating ones F64;
-// symbolic lists are Dims.
+// An attribute on its way into a node: {"dim", 1}, {"dims", {0, 1}}, {"shape", dims}, {"dtype",
+// dtype(TENON_F32)}. Borrows lists and texts until the end of the full expression; a node's own
+// list is copied first. Whole numbers become I64, floating ones F64; symbolic lists are Dims.
 struct DType {
   tenon_dtype_t value;
 };
-inline DType dtype(tenon_dtype_t value) { return {value}; }
+inline DType dtype(tenon_dtype_t value) {
+  return {value};
+}
 
 class Attr {
  public:
   template <std::integral T>
-  Attr(std::string_view name, T value) : Attr(name, TENON_ATTR_I64, 1) { attr_.u.i = static_cast<int64_t>(value); }
+  Attr(std::string_view name, T value) : Attr(name, TENON_ATTR_I64, 1) {
+    attr_.u.i = static_cast<int64_t>(value);
+  }
   Attr(std::string_view name, double value) : Attr(name, TENON_ATTR_F64, 1) { attr_.u.f = value; }
-  Attr(std::string_view name, DType value) : Attr(name, TENON_ATTR_DTYPE, 1) { attr_.u.i = value.value; }
-  Attr(std::string_view name, std::string_view value) : Attr(name, TENON_ATTR_STRING, 1) { attr_.u.s = str(value); }
+  Attr(std::string_view name, DType value) : Attr(name, TENON_ATTR_DTYPE, 1) {
+    attr_.u.i = value.value;
+  }
+  Attr(std::string_view name, std::string_view value) : Attr(name, TENON_ATTR_STRING, 1) {
+    attr_.u.s = str(value);
+  }
   Attr(std::string_view name, const char* value) : Attr(name, std::string_view(value)) {}
   Attr(std::string_view name, std::initializer_list<int64_t> values)
       : Attr(name, std::span<const int64_t>(values.begin(), values.size())) {}
-  Attr(std::string_view name, const std::vector<int64_t>& values) : Attr(name, std::span<const int64_t>(values)) {}
-  Attr(std::string_view name, std::span<const int64_t> values) : Attr(name, TENON_ATTR_I64S, values.size()) {
+  Attr(std::string_view name, const std::vector<int64_t>& values)
+      : Attr(name, std::span<const int64_t>(values)) {}
+  Attr(std::string_view name, std::span<const int64_t> values)
+      : Attr(name, TENON_ATTR_I64S, values.size()) {
     attr_.u.is = values.data();
   }
-  Attr(std::string_view name, const std::vector<double>& values) : Attr(name, TENON_ATTR_F64S, values.size()) {
+  Attr(std::string_view name, const std::vector<double>& values)
+      : Attr(name, TENON_ATTR_F64S, values.size()) {
     attr_.u.fs = values.data();
   }
   Attr(std::string_view name, const Dims& values) : Attr(name, TENON_ATTR_DIMS, values.size()) {
@@ -231,7 +260,8 @@ class Attr {
 };
 using Attrs = std::vector<Attr>;
 
-// ---- Values, nodes, regions -----------------------------------------------------------------------------------------
+// ---- Values, nodes, regions
+// -----------------------------------------------------------------------------------------
 
 class Node;
 
@@ -264,7 +294,7 @@ class Value {
   uint32_t use_count() const { return view().use_count; }
   bool is_constant() const { return view().kind == TENON_VALUE_CONSTANT; }
   tenon_blob_t* blob() const { return view().blob; }  // borrowed; null unless constant
-  inline Node node() const;                           // the defining node, invalid for arguments and constants
+  inline Node node() const;  // the defining node, invalid for arguments and constants
   std::span<const tenon_use_t> uses() const {
     const tenon_use_t* uses = nullptr;
     uint32_t count = 0;
@@ -287,8 +317,9 @@ class Node {
   explicit operator bool() const { return valid(); }
   bool erased() const { return view().parent == TENON_NONE; }
 
-  // Asked anew at each call (about a nanosecond), so that a node may be read while its graph is built; what the view
-  // points to is borrowed until the graph's next mutation. Zeroed for an invalid node.
+  // Asked anew at each call (about a nanosecond), so that a node may be read while its graph is
+  // built; what the view points to is borrowed until the graph's next mutation. Zeroed for an
+  // invalid node.
   tenon_node_view_t view() const {
     tenon_node_view_t out = {};
     out.size_bytes = sizeof out;
@@ -343,7 +374,8 @@ class Node {
   }
   std::vector<int64_t> i64s(std::string_view name) const {
     const tenon_attr_t* a = attr(name);
-    return a != nullptr ? std::vector<int64_t>(a->u.is, a->u.is + a->count) : std::vector<int64_t>();
+    return a != nullptr ? std::vector<int64_t>(a->u.is, a->u.is + a->count)
+                        : std::vector<int64_t>();
   }
   Dims dims(std::string_view name) const {
     Dims out;
@@ -358,7 +390,9 @@ class Node {
   tenon_node_t id_ = TENON_NONE;
 };
 
-inline Node Value::node() const { return Node(graph_, view().node); }
+inline Node Value::node() const {
+  return Node(graph_, view().node);
+}
 
 class Region {
  public:
@@ -401,7 +435,8 @@ class Region {
   tenon_region_t id_ = TENON_NONE;
 };
 
-// ---- Building ---------------------------------------------------------------------------------------------------------
+// ---- Building
+// ---------------------------------------------------------------------------------------------------------
 
 // A type to give to an argument or a constant.
 struct Type {
@@ -426,9 +461,10 @@ class Builder {
   Status status() const { return status_; }
   Dim dim(int64_t constant) const { return Dim(at_.graph, constant); }
 
-  // Builds one node; invalid once anything failed. Operands may be absent (Value()) where the op allows it.
-  Node build_node(std::string_view op, std::span<const Value> operands, std::span<const Attr> attrs = {},
-                  std::span<const Region> regions = {}) {
+  // Builds one node; invalid once anything failed. Operands may be absent (Value()) where the op
+  // allows it.
+  Node build_node(std::string_view op, std::span<const Value> operands,
+                  std::span<const Attr> attrs = {}, std::span<const Region> regions = {}) {
     if (!status_.ok()) return Node(at_.graph, TENON_NONE);
     std::vector<tenon_value_t> operand_ids;
     for (Value v : operands) operand_ids.push_back(v.id());
@@ -450,17 +486,20 @@ class Builder {
     return Node(at_.graph, status_.ok() ? out : TENON_NONE);
   }
   // The usual case: the first result.
-  Value build(std::string_view op, std::initializer_list<Value> operands, std::initializer_list<Attr> attrs = {}) {
+  Value build(std::string_view op, std::initializer_list<Value> operands,
+              std::initializer_list<Attr> attrs = {}) {
     return build_node(op, std::span<const Value>(operands.begin(), operands.size()),
                       std::span<const Attr>(attrs.begin(), attrs.size()))
         .result(0);
   }
-  Value build(std::string_view op, const std::vector<Value>& operands, std::initializer_list<Attr> attrs = {}) {
+  Value build(std::string_view op, const std::vector<Value>& operands,
+              std::initializer_list<Attr> attrs = {}) {
     return build_node(op, operands, std::span<const Attr>(attrs.begin(), attrs.size())).result(0);
   }
 
   // A constant from bytes in element order; dims must be static.
-  Value constant(tenon_dtype_t dtype, std::span<const int64_t> dims, const void* data, uint64_t size_bytes) {
+  Value constant(tenon_dtype_t dtype, std::span<const int64_t> dims, const void* data,
+                 uint64_t size_bytes) {
     if (!status_.ok()) return Value();
     tenon_blob_t* blob = nullptr;
     status_ = graph_api().blob_bytes(graph_api().self, data, size_bytes, &blob);
@@ -491,7 +530,9 @@ class Builder {
   }
   // `value` broadcast to the dims of `like`, which may be symbolic.
   Value full_like(Value like, double value) { return full(like.dtype(), like.dims(), value); }
-  Value full(tenon_dtype_t dtype, const Dims& dims, double value) { return splat(scalar(dtype, value), dims); }
+  Value full(tenon_dtype_t dtype, const Dims& dims, double value) {
+    return splat(scalar(dtype, value), dims);
+  }
   // A rank-0 value broadcast to dims.
   Value splat(Value scalar, const Dims& dims) {
     if (dims.empty()) return scalar;
@@ -572,7 +613,9 @@ inline tenon_graph_view_t graph_view(tenon_graph_t* graph) {
   graph_api().graph_view(graph_api().self, graph, &out);
   return out;
 }
-inline Region main_region(tenon_graph_t* graph) { return Region(graph, graph_view(graph).main); }
+inline Region main_region(tenon_graph_t* graph) {
+  return Region(graph, graph_view(graph).main);
+}
 
 // Appends an argument.
 inline Status argument(Region region, const Type& type, std::string_view name, Value* out) {
@@ -583,17 +626,20 @@ inline Status argument(Region region, const Type& type, std::string_view name, V
   raw.rank = static_cast<uint32_t>(dims.size());
   raw.dims = dims.data();
   tenon_value_t id = TENON_NONE;
-  TENON_TRY(graph_api().argument_add(graph_api().self, region.graph(), region.id(), &raw, str(name), &id));
+  TENON_TRY(graph_api().argument_add(graph_api().self, region.graph(), region.id(), &raw, str(name),
+                                     &id));
   *out = Value(region.graph(), id);
   return {};
 }
-inline Status yield(Region region, std::span<const Value> values, std::span<const std::string> names = {}) {
+inline Status yield(Region region, std::span<const Value> values,
+                    std::span<const std::string> names = {}) {
   std::vector<tenon_value_t> ids;
   for (Value v : values) ids.push_back(v.id());
   std::vector<tenon_str_t> texts;
   for (const std::string& n : names) texts.push_back(str(n));
   return graph_api().region_yield(graph_api().self, region.graph(), region.id(), ids.data(),
-                                  static_cast<uint32_t>(ids.size()), texts.empty() ? nullptr : texts.data());
+                                  static_cast<uint32_t>(ids.size()),
+                                  texts.empty() ? nullptr : texts.data());
 }
 inline Status replace(Value from, Value to) {
   return graph_api().value_replace(graph_api().self, from.graph(), from.id(), to.id());
@@ -602,9 +648,11 @@ inline Status erase(const Node& node) {
   return graph_api().node_erase(graph_api().self, node.graph(), node.id());
 }
 
-// ---- Reading constants --------------------------------------------------------------------------------------------------
+// ---- Reading constants
+// --------------------------------------------------------------------------------------------------
 
-// The number that every element equals: a splat constant, a one-element constant, or a broadcast of either.
+// The number that every element equals: a splat constant, a one-element constant, or a broadcast of
+// either.
 inline std::optional<double> splat_of(Value value) {
   for (Node n = value.node(); n && n.is("broadcast"); n = value.node()) value = n.operand(0);
   const tenon_value_view_t v = value.view();
@@ -624,7 +672,8 @@ inline std::optional<double> splat_of(Value value) {
   return load_double(v.type.dtype, bytes.data());
 }
 
-// ---- Patterns ----------------------------------------------------------------------------------------------------------
+// ---- Patterns
+// ----------------------------------------------------------------------------------------------------------
 
 // Small objects that look at a value and may capture. Nested, they match a tree:
 //
@@ -696,12 +745,24 @@ struct Op {
 };
 }  // namespace pattern
 
-inline pattern::Bind bind(Value* out) { return {out}; }
-inline pattern::Any any() { return {}; }
-inline pattern::Same same(const Value* as) { return {as}; }              // equals what was bound before
-inline pattern::Splat splat(double number) { return {number}; }          // every element is `number`
-inline pattern::SplatAny splat(double* out) { return {out}; }            // every element is equal
-inline pattern::Constant constant(Value* out) { return {out}; }
+inline pattern::Bind bind(Value* out) {
+  return {out};
+}
+inline pattern::Any any() {
+  return {};
+}
+inline pattern::Same same(const Value* as) {
+  return {as};
+}  // equals what was bound before
+inline pattern::Splat splat(double number) {
+  return {number};
+}  // every element is `number`
+inline pattern::SplatAny splat(double* out) {
+  return {out};
+}  // every element is equal
+inline pattern::Constant constant(Value* out) {
+  return {out};
+}
 template <class Inner>
 pattern::OneUse<Inner> one_use(Inner inner) {
   return {inner};

@@ -1,4 +1,5 @@
-// Inference in C++: what an op's `infer` and `value_of` ask of a node that may not exist yet, and the common answers.
+// Inference in C++: what an op's `infer` and `value_of` ask of a node that may not exist yet, and
+// the common answers.
 #ifndef TENON_CPP_INFER_HPP_
 #define TENON_CPP_INFER_HPP_
 
@@ -7,7 +8,8 @@
 
 namespace tenon::inline sdk {
 
-// Wraps tenon_infer_t for the length of one call. Attributes are asked for by name and always there.
+// Wraps tenon_infer_t for the length of one call. Attributes are asked for by name and always
+// there.
 class InferQuery {
  public:
   explicit InferQuery(const tenon_infer_t* raw) : raw_(raw) {}
@@ -20,7 +22,9 @@ class InferQuery {
   TypeView type(uint32_t operand) const { return TypeView(raw_->graph, raw_->operands[operand]); }
   tenon_dtype_t dtype(uint32_t operand) const { return raw_->operands[operand].dtype; }
   uint32_t rank(uint32_t operand) const { return raw_->operands[operand].rank; }
-  Dim dim(uint32_t operand, uint32_t i) const { return Dim(raw_->graph, raw_->operands[operand].dims[i]); }
+  Dim dim(uint32_t operand, uint32_t i) const {
+    return Dim(raw_->graph, raw_->operands[operand].dims[i]);
+  }
   Dims dims(uint32_t operand) const { return type(operand).dims(); }
   Dim constant(int64_t value) const { return Dim(raw_->graph, value); }
 
@@ -33,7 +37,9 @@ class InferQuery {
   }
   int64_t i64(std::string_view name) const { return attr(name).u.i; }
   double f64(std::string_view name) const { return attr(name).u.f; }
-  tenon_dtype_t dtype(std::string_view name) const { return static_cast<tenon_dtype_t>(attr(name).u.i); }
+  tenon_dtype_t dtype(std::string_view name) const {
+    return static_cast<tenon_dtype_t>(attr(name).u.i);
+  }
   std::string_view text(std::string_view name) const { return view(attr(name).u.s); }
   std::span<const int64_t> i64s(std::string_view name) const {
     const tenon_attr_t& a = attr(name);
@@ -46,23 +52,27 @@ class InferQuery {
     return out;
   }
 
-  // Elements of an operand that is known now; empty optional otherwise. Borrowed until the call ends.
+  // Elements of an operand that is known now; empty optional otherwise. Borrowed until the call
+  // ends.
   std::optional<std::span<const tenon_dim_t>> value_of(uint32_t operand) const {
     const tenon_dim_t* dims = nullptr;
     uint64_t count = 0;
-    if (raw_->value_of == nullptr || raw_->value_of(raw_->host, operand, &dims, &count) != TENON_OK) return {};
+    if (raw_->value_of == nullptr || raw_->value_of(raw_->host, operand, &dims, &count) != TENON_OK)
+      return {};
     return std::span<const tenon_dim_t>(dims, count);
   }
 
   Status result(tenon_dtype_t dtype, const Dims& dims) const {
     tenon_dim_t raw[TENON_RANK_MAX];
     if (dims.size() > TENON_RANK_MAX) {
-      return tenon::fail(TENON_RESOURCE_EXHAUSTED, cat("A result of rank ", dims.size(), " is above the limit of ",
-                                                TENON_RANK_MAX, "."));
+      return tenon::fail(
+          TENON_RESOURCE_EXHAUSTED,
+          cat("A result of rank ", dims.size(), " is above the limit of ", TENON_RANK_MAX, "."));
     }
     for (size_t i = 0; i < dims.size(); ++i) raw[i] = dims[i].raw();
     for (const Dim& d : dims) {
-      if (!d.valid()) return TENON_OUT_OF_RANGE;  // the host kept the reason when the arithmetic failed
+      if (!d.valid())
+        return TENON_OUT_OF_RANGE;  // the host kept the reason when the arithmetic failed
     }
     return raw_->result(raw_->host, dtype, raw, static_cast<uint32_t>(dims.size()));
   }
@@ -80,10 +90,12 @@ class InferQuery {
   // Equal rank and dims.
   Status require_same_shape(std::string_view label, uint32_t a, uint32_t b) const {
     if (rank(a) != rank(b)) {
-      return fail(label, cat("operand ", a, " has rank ", rank(a), ", operand ", b, " has rank ", rank(b)));
+      return fail(
+          label, cat("operand ", a, " has rank ", rank(a), ", operand ", b, " has rank ", rank(b)));
     }
     for (uint32_t i = 0; i < rank(a); ++i) {
-      TENON_TRY(require_equal(label, dim(a, i), dim(b, i), cat("dim ", i, " of operands ", a, " and ", b)));
+      TENON_TRY(require_equal(label, dim(a, i), dim(b, i),
+                              cat("dim ", i, " of operands ", a, " and ", b)));
     }
     return {};
   }
@@ -114,7 +126,9 @@ inline Status infer_elementwise_pred(const InferQuery& q) {
   return q.result(TENON_PRED, q.dims(0));
 }
 // The type of operand 0, without constraints of its own.
-inline Status infer_same(const InferQuery& q) { return q.result(q.dtype(0), q.dims(0)); }
+inline Status infer_same(const InferQuery& q) {
+  return q.result(q.dtype(0), q.dims(0));
+}
 
 // The dims of `in` without `axes`.
 inline Dims without(const Dims& in, std::span<const int64_t> axes) {
@@ -127,15 +141,16 @@ inline Dims without(const Dims& in, std::span<const int64_t> axes) {
   return out;
 }
 
-// Extent of a window that slides: floor((in_dilated + low + high - window_dilated) / stride) + 1, at least 0.
-// `input` is symbolic, the rest constants; low and high may be negative.
-inline Dim window_extent(Dim input, int64_t base_dilation, int64_t low, int64_t high, int64_t window,
-                         int64_t window_dilation, int64_t stride) {
+// Extent of a window that slides: floor((in_dilated + low + high - window_dilated) / stride) + 1,
+// at least 0. `input` is symbolic, the rest constants; low and high may be negative.
+inline Dim window_extent(Dim input, int64_t base_dilation, int64_t low, int64_t high,
+                         int64_t window, int64_t window_dilation, int64_t stride) {
   tenon_graph_t* graph = input.graph();
   const auto c = [graph](int64_t v) { return Dim(graph, v); };
   if (base_dilation != 1) input = max((input - c(1)) * c(base_dilation) + c(1), c(0));
   const int64_t span = window == 0 ? 0 : (window - 1) * window_dilation + 1;
-  // Padding and window are gathered into one constant so that a symbolic input keeps the simplest form.
+  // Padding and window are gathered into one constant so that a symbolic input keeps the simplest
+  // form.
   const int64_t shift = low + high - span + stride;
   const Dim grown = shift >= 0 ? input + c(shift) : max(input, c(-shift)) - c(-shift);
   return grown / c(stride);

@@ -1,4 +1,5 @@
-// Declaring an op: one expression with every facet, turned by the compiler into a static tenon_op_def_t.
+// Declaring an op: one expression with every facet, turned by the compiler into a static
+// tenon_op_def_t.
 //
 //     constexpr auto relu() {
 //       return op("relu", kPureElementwise | TENON_TRAIT_COMPOSITE)
@@ -10,8 +11,8 @@
 //     }
 //     TENON_OPS(relu, relu)
 //
-// What is missing does not compile: summary, infer, an example, and one of scalar, reference or decompose; each may be
-// declined with a reason, as in .none_example("its result is random").
+// What is missing does not compile: summary, infer, an example, and one of scalar, reference or
+// decompose; each may be declined with a reason, as in .none_example("its result is random").
 #ifndef TENON_CPP_OP_HPP_
 #define TENON_CPP_OP_HPP_
 
@@ -29,7 +30,8 @@ using InferFunction = Status (*)(const InferQuery& query);
 using ValueOfFunction = Status (*)(const InferQuery& query, uint32_t result, tenon_dim_t* out_dims);
 using ReferenceFunction = Status (*)(const Eval& eval);
 // Ends with `return builder.finish(out, {results...})`.
-using DecomposeFunction = Status (*)(Builder& builder, const Node& node, tenon_value_t* out_results);
+using DecomposeFunction = Status (*)(Builder& builder, const Node& node,
+                                     tenon_value_t* out_results);
 // Gives the replacement of a one-result node, or an invalid value when there is nothing to do.
 using FoldFunction = Value (*)(Builder& builder, const Node& node);
 
@@ -39,7 +41,8 @@ tenon_code_t run_infer(void*, const tenon_infer_t* query) noexcept {
   return guarded(context().host, [&] { return Function(InferQuery(query)); });
 }
 template <ValueOfFunction Function>
-tenon_code_t run_value_of(void*, const tenon_infer_t* query, uint32_t result, tenon_dim_t* out) noexcept {
+tenon_code_t run_value_of(void*, const tenon_infer_t* query, uint32_t result,
+                          tenon_dim_t* out) noexcept {
   return guarded(context().host, [&] { return Function(InferQuery(query), result, out); });
 }
 template <ReferenceFunction Function>
@@ -47,7 +50,8 @@ tenon_code_t run_reference(void*, const tenon_eval_t* eval) noexcept {
   return guarded(context().host, [&] { return Function(Eval(eval)); });
 }
 template <DecomposeFunction Function>
-tenon_code_t run_decompose(void*, const tenon_builder_t* at, tenon_node_t node, tenon_value_t* out) noexcept {
+tenon_code_t run_decompose(void*, const tenon_builder_t* at, tenon_node_t node,
+                           tenon_value_t* out) noexcept {
   return guarded(context().host, [&] {
     Builder builder(*at);
     return Function(builder, Node(at->graph, node), out);
@@ -71,21 +75,25 @@ tenon_code_t run_fold(void*, const tenon_builder_t* at, tenon_node_t node, tenon
 
 // The op whose scalar instruction is `opcode`; empty for leaves and conversions.
 inline std::string_view op_of_instruction(uint32_t opcode) {
-  constexpr std::string_view kUnary[] = {"neg",   "abs",  "sign", "floor", "ceil", "trunc",    "round_even", "sqrt",    "rsqrt",
-                                         "exp",   "expm1", "log",  "log1p", "sin",  "cos",      "tanh",       "logistic", "erf",
-                                         "erfc",  "erf_inv", "lgamma", "digamma", "not", "popcount", "clz", "is_nan"};
-  constexpr std::string_view kBinary[] = {"add", "sub", "mul", "div", "rem", "pow", "atan2",     "max",
-                                          "min", "and", "or",  "xor", "shl", "shr_arith", "shr_logical"};
+  constexpr std::string_view kUnary[] = {
+      "neg",  "abs",     "sign",   "floor",   "ceil", "trunc",    "round_even", "sqrt",     "rsqrt",
+      "exp",  "expm1",   "log",    "log1p",   "sin",  "cos",      "tanh",       "logistic", "erf",
+      "erfc", "erf_inv", "lgamma", "digamma", "not",  "popcount", "clz",        "is_nan"};
+  constexpr std::string_view kBinary[] = {"add", "sub",   "mul", "div",       "rem",
+                                          "pow", "atan2", "max", "min",       "and",
+                                          "or",  "xor",   "shl", "shr_arith", "shr_logical"};
   if (opcode >= TENON_S_NEG && opcode <= TENON_S_IS_NAN) return kUnary[opcode - TENON_S_NEG];
   if (opcode >= TENON_S_ADD && opcode <= TENON_S_SHR_L) return kBinary[opcode - TENON_S_ADD];
   return {};
 }
 
-// Writes a scalar program as nodes: one per distinct instruction. f16 and bf16 go through f32, as abi/scalar.h says.
+// Writes a scalar program as nodes: one per distinct instruction. f16 and bf16 go through f32, as
+// abi/scalar.h says.
 Status decompose_program(Builder& b, const Node& node, std::span<const uint32_t> words,
                          std::span<const tenon_attr_def_t> attrs, tenon_value_t* out_results);
 
-// Not constexpr on purpose: reached while compiling a declaration, the compiler stops and shows the text.
+// Not constexpr on purpose: reached while compiling a declaration, the compiler stops and shows the
+// text.
 inline void declaration_error(const char*) {}
 }  // namespace detail
 
@@ -127,21 +135,23 @@ struct OpDraft {
   constexpr OpDraft& none_example(std::string_view) { return examples_declined = true, *this; }
 
   // ---- Schema ----
-  constexpr OpDraft& operand(std::string_view name, std::string_view doc, uint32_t dtypes, uint32_t group = 0,
-                             uint32_t rank_min = 0, uint32_t rank_max = TENON_RANK_MAX) {
+  constexpr OpDraft& operand(std::string_view name, std::string_view doc, uint32_t dtypes,
+                             uint32_t group = 0, uint32_t rank_min = 0,
+                             uint32_t rank_max = TENON_RANK_MAX) {
     operands[def.operand_count++] = {str(name), str(doc), dtypes, 0, group, rank_min, rank_max};
     return *this;
   }
-  constexpr OpDraft& optional(std::string_view name, std::string_view doc, uint32_t dtypes, uint32_t group = 0,
-                              uint32_t rank_min = 0, uint32_t rank_max = TENON_RANK_MAX) {
-    operands[def.operand_count++] = {str(name),  str(doc), dtypes,  TENON_OPERAND_OPTIONAL, group,
-                                     rank_min, rank_max};
+  constexpr OpDraft& optional(std::string_view name, std::string_view doc, uint32_t dtypes,
+                              uint32_t group = 0, uint32_t rank_min = 0,
+                              uint32_t rank_max = TENON_RANK_MAX) {
+    operands[def.operand_count++] = {str(name), str(doc), dtypes,  TENON_OPERAND_OPTIONAL,
+                                     group,     rank_min, rank_max};
     return *this;
   }
-  constexpr OpDraft& variadic(std::string_view name, std::string_view doc, uint32_t dtypes, uint32_t group = 0,
-                              uint32_t rank_min = 0) {
-    operands[def.operand_count++] = {str(name),  str(doc), dtypes,  TENON_OPERAND_VARIADIC, group,
-                                     rank_min, TENON_RANK_MAX};
+  constexpr OpDraft& variadic(std::string_view name, std::string_view doc, uint32_t dtypes,
+                              uint32_t group = 0, uint32_t rank_min = 0) {
+    operands[def.operand_count++] = {str(name), str(doc), dtypes,        TENON_OPERAND_VARIADIC,
+                                     group,     rank_min, TENON_RANK_MAX};
     return *this;
   }
   constexpr OpDraft& result(std::string_view name, std::string_view doc) {
@@ -154,8 +164,8 @@ struct OpDraft {
   constexpr OpDraft& attr_f64(std::string_view name, std::string_view doc, double otherwise) {
     return attr({str(name), str(doc), TENON_ATTR_F64, 0, 0, otherwise, {}, {}});
   }
-  constexpr OpDraft& attr_string(std::string_view name, std::string_view doc, std::string_view otherwise,
-                                 std::string_view choices) {
+  constexpr OpDraft& attr_string(std::string_view name, std::string_view doc,
+                                 std::string_view otherwise, std::string_view choices) {
     return attr({str(name), str(doc), TENON_ATTR_STRING, 0, 0, 0, str(otherwise), str(choices)});
   }
   // An element type; `otherwise` NONE means what the doc says.
@@ -178,7 +188,8 @@ struct OpDraft {
     attrs[def.attr_count++] = declared;
     return *this;
   }
-  constexpr OpDraft& constraint(std::string_view label, std::string_view text, std::string_view negative) {
+  constexpr OpDraft& constraint(std::string_view label, std::string_view text,
+                                std::string_view negative) {
     constraints[def.constraint_count++] = {str(label), str(text), str(negative)};
     return *this;
   }
@@ -225,18 +236,21 @@ struct OpDraft {
   constexpr bool complete() const {
     if (def.summary.size == 0) detail::declaration_error("the op has no summary");
     if (def.infer == nullptr) detail::declaration_error("the op has no infer");
-    if (def.example_count == 0 && !examples_declined) detail::declaration_error("the op has no example");
+    if (def.example_count == 0 && !examples_declined)
+      detail::declaration_error("the op has no example");
     if (program.count == 0 && def.reference == nullptr && def.decompose == nullptr) {
       detail::declaration_error("the op has no meaning: give scalar, reference or decompose");
     }
     if ((def.traits & TENON_TRAIT_ELEMENTWISE) != 0 && program.count == 0) {
       detail::declaration_error("an element-wise op needs a scalar program");
     }
-    if ((def.traits & TENON_TRAIT_COMPOSITE) != 0 && def.decompose == nullptr && !decompose_by_scalar) {
+    if ((def.traits & TENON_TRAIT_COMPOSITE) != 0 && def.decompose == nullptr &&
+        !decompose_by_scalar) {
       detail::declaration_error("a composite op needs a decomposition");
     }
     for (uint32_t i = 0; i < def.constraint_count; ++i) {
-      if (constraints[i].negative.size == 0) detail::declaration_error("a constraint has no negative");
+      if (constraints[i].negative.size == 0)
+        detail::declaration_error("a constraint has no negative");
     }
     return true;
   }
@@ -270,7 +284,8 @@ struct OpStorage {
     for (size_t i = 0; i < out.size(); ++i) out[i] = kDraft.program.words[i];
     return out;
   }();
-  static tenon_code_t decompose(void*, const tenon_builder_t* at, tenon_node_t node, tenon_value_t* out) noexcept {
+  static tenon_code_t decompose(void*, const tenon_builder_t* at, tenon_node_t node,
+                                tenon_value_t* out) noexcept {
     return guarded(context().host, [&] {
       Builder builder(*at);
       return decompose_program(builder, Node(at->graph, node), words, attrs, out);
@@ -304,7 +319,8 @@ inline constexpr std::array<const tenon_op_def_t*, sizeof...(Declare)> kOpPointe
 
 namespace detail {
 inline Status decompose_program(Builder& b, const Node& node, std::span<const uint32_t> words,
-                                std::span<const tenon_attr_def_t> attrs, tenon_value_t* out_results) {
+                                std::span<const tenon_attr_def_t> attrs,
+                                tenon_value_t* out_results) {
   struct Made {
     uint32_t word;
     uint64_t immediate;
@@ -342,7 +358,8 @@ inline Status decompose_program(Builder& b, const Node& node, std::span<const ui
     if (opcode >= TENON_S_ADD) one.y = pop();
     if (opcode >= TENON_S_NEG) one.x = pop();
     for (const Made& m : made) {
-      if (m.word == one.word && m.immediate == one.immediate && m.x == one.x && m.y == one.y && m.z == one.z) {
+      if (m.word == one.word && m.immediate == one.immediate && m.x == one.x && m.y == one.y &&
+          m.z == one.z) {
         one.value = m.value;
       }
     }
@@ -351,8 +368,12 @@ inline Status decompose_program(Builder& b, const Node& node, std::span<const ui
       continue;
     }
     switch (opcode) {
-      case TENON_S_ARG: one.value = b.convert(node.operand(a), compute_type(node.operand(a).dtype())); break;
-      case TENON_S_CONST_F: one.value = b.full(work, like.dims(), std::bit_cast<double>(one.immediate)); break;
+      case TENON_S_ARG:
+        one.value = b.convert(node.operand(a), compute_type(node.operand(a).dtype()));
+        break;
+      case TENON_S_CONST_F:
+        one.value = b.full(work, like.dims(), std::bit_cast<double>(one.immediate));
+        break;
       case TENON_S_CONST_I:
         one.value = b.splat(b.scalar_int(work, static_cast<int64_t>(one.immediate)), like.dims());
         break;
@@ -364,14 +385,23 @@ inline Status decompose_program(Builder& b, const Node& node, std::span<const ui
                         : b.splat(b.scalar_int(work, attr->u.i), like.dims());
         break;
       }
-      case TENON_S_CMP: one.value = b.build("compare", {one.x, one.y}, {{"direction", a}}); break;
-      case TENON_S_CONVERT: one.value = b.convert(one.x, static_cast<tenon_dtype_t>(a)); break;
-      case TENON_S_CONVERT_RESULT: one.value = b.convert(one.x, node.result(a).dtype()); break;
-      case TENON_S_SELECT: one.value = b.build("select", {one.x, one.y, one.z}); break;
+      case TENON_S_CMP:
+        one.value = b.build("compare", {one.x, one.y}, {{"direction", a}});
+        break;
+      case TENON_S_CONVERT:
+        one.value = b.convert(one.x, static_cast<tenon_dtype_t>(a));
+        break;
+      case TENON_S_CONVERT_RESULT:
+        one.value = b.convert(one.x, node.result(a).dtype());
+        break;
+      case TENON_S_SELECT:
+        one.value = b.build("select", {one.x, one.y, one.z});
+        break;
       default: {
         const std::string_view name = op_of_instruction(opcode);
         if (name.empty()) {
-          return fail(TENON_INTERNAL, cat("Scalar instruction ", opcode, " of ", node.op(), " has no op of its own."));
+          return fail(TENON_INTERNAL, cat("Scalar instruction ", opcode, " of ", node.op(),
+                                          " has no op of its own."));
         }
         one.value = opcode >= TENON_S_ADD ? b.build(name, {one.x, one.y}) : b.build(name, {one.x});
       }
@@ -388,11 +418,12 @@ inline Status decompose_program(Builder& b, const Node& node, std::span<const ui
 
 }  // namespace tenon::inline sdk
 
-// Publishes the ops of a file under the file's name: the build makes the plugin's table from the names of its files.
+// Publishes the ops of a file under the file's name: the build makes the plugin's table from the
+// names of its files.
 // `...` are the constexpr functions that declare them.
-#define TENON_OPS(file, ...)                                                               \
-  extern "C" const ::tenon::OpList tenon_ops_of_##file;                                    \
-  constinit const ::tenon::OpList tenon_ops_of_##file = {                                  \
+#define TENON_OPS(file, ...)                              \
+  extern "C" const ::tenon::OpList tenon_ops_of_##file;   \
+  constinit const ::tenon::OpList tenon_ops_of_##file = { \
       ::tenon::kOpPointers<__VA_ARGS__>.data(), ::tenon::kOpPointers<__VA_ARGS__>.size()};
 
 #endif

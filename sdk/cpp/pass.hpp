@@ -1,9 +1,10 @@
 // Passes in C++: the record beside the function, in one file. A pass with a pattern:
 //
-//     tenon::Status double_neg(tenon::Builder&, const tenon::Node& node, std::vector<tenon::Value>* out) {
+//     tenon::Status double_neg(tenon::Builder&, const tenon::Node& node, std::vector<tenon::Value>*
+//     out) {
 //       tenon::Value x;
-//       if (match(node, match_op("neg", match_op("neg", bind(&x))))) *out = {x};   // one op fewer: ends
-//       return {};
+//       if (match(node, match_op("neg", match_op("neg", bind(&x))))) *out = {x};   // one op fewer:
+//       ends return {};
 //     }
 //     constexpr tenon_rewrite_t kRewrites[] = {tenon::rewrite<double_neg>("double-neg", "neg")};
 //     constexpr auto kPass = tenon::pass("double-neg", "Removes pairs of neg.")
@@ -28,7 +29,9 @@ class PassContext {
   int64_t i64(uint32_t option) const { return raw_->options[option].u.i; }
   double f64(uint32_t option) const { return raw_->options[option].u.f; }
   std::string_view text(uint32_t option) const { return view(raw_->options[option].u.s); }
-  void count(std::string_view statistic, int64_t amount = 1) const { raw_->count(raw_->host, str(statistic), amount); }
+  void count(std::string_view statistic, int64_t amount = 1) const {
+    raw_->count(raw_->host, str(statistic), amount);
+  }
   bool claimed(const Node& node) const { return raw_->claimed(raw_->host, node.id()) == TENON_YES; }
 
  private:
@@ -45,8 +48,8 @@ tenon_code_t run_pass(void*, tenon_graph_t* graph, const tenon_pass_context_t* r
   return guarded(context().host, [&]() -> Status { return Function(graph, PassContext(raw)); });
 }
 template <RewriteFunction Function>
-tenon_code_t run_rewrite(void*, const tenon_builder_t* at, tenon_node_t id, tenon_value_t* out_results,
-                         uint32_t* out_matched) noexcept {
+tenon_code_t run_rewrite(void*, const tenon_builder_t* at, tenon_node_t id,
+                         tenon_value_t* out_results, uint32_t* out_matched) noexcept {
   return guarded(context().host, [&]() -> Status {
     Builder builder(*at);
     std::vector<Value> results;
@@ -62,8 +65,10 @@ tenon_code_t run_rewrite(void*, const tenon_builder_t* at, tenon_node_t id, teno
 
 // One rewrite, for nodes of op `root` (empty: every op). State in a comment why it never loops.
 template <RewriteFunction Function>
-constexpr tenon_rewrite_t rewrite(std::string_view name, std::string_view root, uint32_t benefit = 1) {
-  return {sizeof(tenon_rewrite_t), benefit, str(name), str(root), nullptr, &detail::run_rewrite<Function>};
+constexpr tenon_rewrite_t rewrite(std::string_view name, std::string_view root,
+                                  uint32_t benefit = 1) {
+  return {sizeof(tenon_rewrite_t),       benefit, str(name), str(root), nullptr,
+          &detail::run_rewrite<Function>};
 }
 
 // Builds the record; use as a constexpr static object.
@@ -76,7 +81,9 @@ class PassRecord {
     def.name = str(name);
     def.summary = str(summary);
   }
-  constexpr PassRecord& describe(std::string_view text) { return def.description = str(text), *this; }
+  constexpr PassRecord& describe(std::string_view text) {
+    return def.description = str(text), *this;
+  }
   // run(before) prints `after`; executed as a test.
   constexpr PassRecord& example(std::string_view before, std::string_view after) {
     def.before = str(before);
@@ -95,9 +102,15 @@ class PassRecord {
     def.statistic_count = N;
     return *this;
   }
-  constexpr PassRecord& needs(std::string_view properties) { return def.requires_ = str(properties), *this; }
-  constexpr PassRecord& preserves(std::string_view properties) { return def.preserves = str(properties), *this; }
-  constexpr PassRecord& establishes(std::string_view properties) { return def.establishes = str(properties), *this; }
+  constexpr PassRecord& needs(std::string_view properties) {
+    return def.requires_ = str(properties), *this;
+  }
+  constexpr PassRecord& preserves(std::string_view properties) {
+    return def.preserves = str(properties), *this;
+  }
+  constexpr PassRecord& establishes(std::string_view properties) {
+    return def.establishes = str(properties), *this;
+  }
   template <PassFunction Function>
   constexpr PassRecord& run() {
     def.run = &detail::run_pass<Function>;
@@ -110,7 +123,9 @@ class PassRecord {
     return *this;
   }
 };
-constexpr PassRecord pass(std::string_view name, std::string_view summary) { return PassRecord(name, summary); }
+constexpr PassRecord pass(std::string_view name, std::string_view summary) {
+  return PassRecord(name, summary);
+}
 
 }  // namespace tenon::inline sdk
 

@@ -1,4 +1,5 @@
-// The entry of a plugin written in C++: the host's tables, found once, and the record that the plugin answers with.
+// The entry of a plugin written in C++: the host's tables, found once, and the record that the
+// plugin answers with.
 //
 //     constexpr tenon_interface_t kInterfaces[] = {tenon::offer(TENON_OPS_ID, kOpsTable)};
 //     TENON_PLUGIN("ops", "0.1.0", kInterfaces)
@@ -24,7 +25,8 @@ struct PluginContext {
   template <class Table>
   const Table* query(std::string_view id, uint32_t minor = 0) const {
     const void* table = nullptr;
-    if (host == nullptr || host->query(host->self, str(id), minor, &table) != TENON_OK) return nullptr;
+    if (host == nullptr || host->query(host->self, str(id), minor, &table) != TENON_OK)
+      return nullptr;
     return static_cast<const Table*>(table);
   }
 };
@@ -32,15 +34,20 @@ struct PluginContext {
 namespace detail {
 inline PluginContext g_context;
 }
-inline const PluginContext& context() { return detail::g_context; }
+inline const PluginContext& context() {
+  return detail::g_context;
+}
 
-// Adopts the host's tables: the entry does it; a program that uses sdk/cpp without being a plugin calls it itself.
+// Adopts the host's tables: the entry does it; a program that uses sdk/cpp without being a plugin
+// calls it itself.
 inline void attach(const tenon_host_t* host) {
   detail::g_context.host = host;
   detail::g_context.graph = detail::g_context.query<tenon_host_graph_t>(TENON_HOST_GRAPH_ID);
 }
 
-inline Status fail(tenon_code_t code, std::string_view message) { return fail(context().host, code, message); }
+inline Status fail(tenon_code_t code, std::string_view message) {
+  return fail(context().host, code, message);
+}
 
 inline tenon_sym_t intern(std::string_view text) {
   return context().host->intern(context().host->self, str(text));
@@ -48,12 +55,15 @@ inline tenon_sym_t intern(std::string_view text) {
 inline std::string_view sym_text(tenon_sym_t sym) {
   return view(context().host->sym_text(context().host->self, sym));
 }
-inline bool cancelled() { return context().host->cancelled(context().host->self) != 0; }
+inline bool cancelled() {
+  return context().host->cancelled(context().host->self) != 0;
+}
 inline std::string_view setting(std::string_view name) {
   return view(context().host->setting(context().host->self, str(name)));
 }
 
-// Logs when the component's level asks for it; the text is only built then: log("cpu", TENON_LOG_DEBUG, "built ", n).
+// Logs when the component's level asks for it; the text is only built then: log("cpu",
+// TENON_LOG_DEBUG, "built ", n).
 template <class... Parts>
 void log(std::string_view component, uint32_t level, const Parts&... parts) {
   const tenon_host_t* host = context().host;
@@ -61,7 +71,8 @@ void log(std::string_view component, uint32_t level, const Parts&... parts) {
   host->log(host->self, str(component), level, str(cat(parts...)));
 }
 
-// ---- C++ functions as slots of a table -----------------------------------------------------------------------------
+// ---- C++ functions as slots of a table
+// -----------------------------------------------------------------------------
 
 namespace detail {
 template <auto Function, class Signature>
@@ -75,20 +86,22 @@ struct Slot<Function, Result (*)(Args...)> {
 template <auto Function, class Class, class... Args>
 struct Slot<Function, Status (Class::*)(Args...)> {
   static tenon_code_t call(void* self, Args... args) noexcept {
-    return guarded(context().host, [&]() -> Status { return (static_cast<Class*>(self)->*Function)(args...); });
+    return guarded(context().host,
+                   [&]() -> Status { return (static_cast<Class*>(self)->*Function)(args...); });
   }
 };
 template <auto Function, class Class, class... Args>
 struct Slot<Function, Status (Class::*)(Args...) const> {
   static tenon_code_t call(void* self, Args... args) noexcept {
-    return guarded(context().host,
-                   [&]() -> Status { return (static_cast<const Class*>(self)->*Function)(args...); });
+    return guarded(context().host, [&]() -> Status {
+      return (static_cast<const Class*>(self)->*Function)(args...);
+    });
   }
 };
 }  // namespace detail
 
-// The C function that calls `Function` and lets no exception out. `Function` returns Status: a free function keeps its
-// arguments; a member function gains a leading `void* self`.
+// The C function that calls `Function` and lets no exception out. `Function` returns Status: a free
+// function keeps its arguments; a member function gains a leading `void* self`.
 template <auto Function>
 inline constexpr auto entry = &detail::Slot<Function, decltype(Function)>::call;
 
@@ -100,26 +113,22 @@ constexpr tenon_interface_t offer(std::string_view id, const Table& table, uint3
 
 }  // namespace tenon::inline sdk
 
-// Defines the plugin's only exported symbol. `interfaces` is an array of tenon_interface_t; `accept` (optional) is a
-// function `tenon::Status()` that looks whether the plugin can work here and refuses with a reason.
-#define TENON_PLUGIN(plugin_name, plugin_version, interfaces, ...)                                           \
-  extern "C" TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t, const tenon_host_t* host,                \
-                                                          const tenon_plugin_t** out) {                      \
-    ::tenon::attach(host);                                                                                   \
-    return ::tenon::detail::guarded(host, [&]() -> ::tenon::Status {                                         \
-      static const tenon_plugin_t record = {sizeof(tenon_plugin_t),                                          \
-                                            TENON_ABI_VERSION,                                               \
-                                            ::tenon::str(plugin_name),                                       \
-                                            ::tenon::str(plugin_version),                                    \
-                                            ::tenon::str(__VERSION__),                                       \
-                                            nullptr,                                                         \
-                                            std::data(interfaces),                                           \
-                                            std::size(interfaces),                                           \
-                                            nullptr};                                                        \
-      __VA_OPT__(TENON_TRY(__VA_ARGS__());)                                                                  \
-      *out = &record;                                                                                        \
-      return {};                                                                                             \
-    });                                                                                                      \
+// Defines the plugin's only exported symbol. `interfaces` is an array of tenon_interface_t;
+// `accept` (optional) is a function `tenon::Status()` that looks whether the plugin can work here
+// and refuses with a reason.
+#define TENON_PLUGIN(plugin_name, plugin_version, interfaces, ...)                            \
+  extern "C" TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t, const tenon_host_t* host, \
+                                                          const tenon_plugin_t** out) {       \
+    ::tenon::attach(host);                                                                    \
+    return ::tenon::detail::guarded(host, [&]() -> ::tenon::Status {                          \
+      static const tenon_plugin_t record = {                                                  \
+          sizeof(tenon_plugin_t),       TENON_ABI_VERSION,         ::tenon::str(plugin_name), \
+          ::tenon::str(plugin_version), ::tenon::str(__VERSION__), nullptr,                   \
+          std::data(interfaces),        std::size(interfaces),     nullptr};                  \
+      __VA_OPT__(TENON_TRY(__VA_ARGS__());)                                                   \
+      *out = &record;                                                                         \
+      return {};                                                                              \
+    });                                                                                       \
   }
 
 #endif

@@ -1,6 +1,6 @@
-// Tests that nobody writes: for every registered op its examples, one negative per labelled constraint, the round trip
-// through text, decomposition and scalar program against the reference, inferred against computed shapes. And the values of
-// NumPy, SciPy and ONNX in values.cases.
+// Tests that nobody writes: for every registered op its examples, one negative per labelled
+// constraint, the round trip through text, decomposition and scalar program against the reference,
+// inferred against computed shapes. And the values of NumPy, SciPy and ONNX in values.cases.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,8 @@ const std::vector<const op::OpRecord*>& ops() {
   return all;
 }
 
-// ---- Arrays ---------------------------------------------------------------------------------------------------------------
+// ---- Arrays
+// ---------------------------------------------------------------------------------------------------------------
 
 std::vector<double> numbers(const tenon_array_t& a) {
   std::vector<double> out;
@@ -51,19 +52,44 @@ std::vector<double> numbers(const tenon_array_t& a) {
     };
     switch (a.dtype) {
       case TENON_PRED:
-      case TENON_U8: out.push_back(load(uint8_t{})); break;
-      case TENON_I8: out.push_back(load(int8_t{})); break;
-      case TENON_I16: out.push_back(load(int16_t{})); break;
-      case TENON_U16: out.push_back(load(uint16_t{})); break;
-      case TENON_I32: out.push_back(load(int32_t{})); break;
-      case TENON_U32: out.push_back(load(uint32_t{})); break;
-      case TENON_I64: out.push_back(static_cast<double>(load(int64_t{}))); break;
-      case TENON_U64: out.push_back(static_cast<double>(load(uint64_t{}))); break;
-      case TENON_F16: out.push_back(ir::f16_to_f32(load(uint16_t{}))); break;
-      case TENON_BF16: out.push_back(ir::bf16_to_f32(load(uint16_t{}))); break;
-      case TENON_F32: out.push_back(load(float{})); break;
-      case TENON_F64: out.push_back(load(double{})); break;
-      default: ADD_FAILURE() << "no numbers of " << ir::dtype_name(a.dtype);
+      case TENON_U8:
+        out.push_back(load(uint8_t{}));
+        break;
+      case TENON_I8:
+        out.push_back(load(int8_t{}));
+        break;
+      case TENON_I16:
+        out.push_back(load(int16_t{}));
+        break;
+      case TENON_U16:
+        out.push_back(load(uint16_t{}));
+        break;
+      case TENON_I32:
+        out.push_back(load(int32_t{}));
+        break;
+      case TENON_U32:
+        out.push_back(load(uint32_t{}));
+        break;
+      case TENON_I64:
+        out.push_back(static_cast<double>(load(int64_t{})));
+        break;
+      case TENON_U64:
+        out.push_back(static_cast<double>(load(uint64_t{})));
+        break;
+      case TENON_F16:
+        out.push_back(ir::f16_to_f32(load(uint16_t{})));
+        break;
+      case TENON_BF16:
+        out.push_back(ir::bf16_to_f32(load(uint16_t{})));
+        break;
+      case TENON_F32:
+        out.push_back(load(float{}));
+        break;
+      case TENON_F64:
+        out.push_back(load(double{}));
+        break;
+      default:
+        ADD_FAILURE() << "no numbers of " << ir::dtype_name(a.dtype);
     }
     for (uint32_t d = a.rank; d-- > 0;) {
       if (++index[d] < a.dims[d]) break;
@@ -73,24 +99,31 @@ std::vector<double> numbers(const tenon_array_t& a) {
   return out;
 }
 
-// The first difference as text; empty when there is none. `factor` multiplies the tolerance of the element type.
+// The first difference as text; empty when there is none. `factor` multiplies the tolerance of the
+// element type.
 std::string difference(const tenon_array_t& got, const tenon_array_t& wanted, double factor) {
   if (got.dtype != wanted.dtype) return "element types differ";
-  if (got.rank != wanted.rank || !std::equal(got.dims, got.dims + got.rank, wanted.dims)) return "shapes differ";
+  if (got.rank != wanted.rank || !std::equal(got.dims, got.dims + got.rank, wanted.dims))
+    return "shapes differ";
   const double narrow = got.dtype == TENON_F16 ? 2e-3 : got.dtype == TENON_BF16 ? 1.6e-2 : 0;
-  const double tolerance = factor * (got.dtype == TENON_F32 ? 2e-6 : got.dtype == TENON_F64 ? 1e-13 : narrow);
+  const double tolerance = factor * (got.dtype == TENON_F32   ? 2e-6
+                                     : got.dtype == TENON_F64 ? 1e-13
+                                                              : narrow);
   const std::vector<double> a = numbers(got), b = numbers(wanted);
   for (size_t i = 0; i < a.size(); ++i) {
     if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
-    // Sums lose relative accuracy where they cancel, so small results may differ by that of numbers of size 1.
+    // Sums lose relative accuracy where they cancel, so small results may differ by that of numbers
+    // of size 1.
     const bool both = std::isfinite(a[i]) && std::isfinite(b[i]);
     if (both && std::fabs(a[i] - b[i]) <= tolerance * std::max(std::fabs(b[i]), 1.0)) continue;
-    return "element " + std::to_string(i) + " is " + std::to_string(a[i]) + ", not " + std::to_string(b[i]);
+    return "element " + std::to_string(i) + " is " + std::to_string(a[i]) + ", not " +
+           std::to_string(b[i]);
   }
   return {};
 }
 
-// ---- Expressions ------------------------------------------------------------------------------------------------------------
+// ---- Expressions
+// ------------------------------------------------------------------------------------------------------------
 
 struct Built {
   ir::Expression expression;
@@ -109,7 +142,8 @@ Result<Built> build(std::string_view text) {
     tenon_array_t array = {};
     if (v.value != ir::kNone && v.blob) {
       out.shapes.emplace_back();
-      TENON_ASSIGN_OR_RETURN(array, op::constant_array(*out.expression.graph, v.value, &out.shapes.back()));
+      TENON_ASSIGN_OR_RETURN(
+          array, op::constant_array(*out.expression.graph, v.value, &out.shapes.back()));
     }
     out.inputs.push_back(array);
   }
@@ -124,13 +158,16 @@ Result<std::vector<HostArray>> evaluate(const Built& b, Meaning meaning = Meanin
 HostArray literal(const ir::ExpressionValue& v) {
   Result<HostArray> out = HostArray::create(v.type.dtype, v.type.dims);
   EXPECT_TRUE(out.ok());
-  Result<const void*> data = v.blob ? v.blob->data() : Result<const void*>(Status(TENON_NOT_FOUND, "T0201", "no literal"));
+  Result<const void*> data =
+      v.blob ? v.blob->data() : Result<const void*>(Status(TENON_NOT_FOUND, "T0201", "no literal"));
   EXPECT_TRUE(data.ok());
   if (data.ok() && out->size_bytes() != 0) std::memcpy(out->view().data, *data, out->size_bytes());
   return std::move(*out);
 }
 
-double tolerance_of(const tenon_op_def_t& def) { return def.tolerance > 0 ? def.tolerance : 1; }
+double tolerance_of(const tenon_op_def_t& def) {
+  return def.tolerance > 0 ? def.tolerance : 1;
+}
 
 // Runs an expression in every meaning that its op has and compares with the results it states.
 void check_values(std::string_view text, double factor) {
@@ -151,7 +188,8 @@ void check_values(std::string_view text, double factor) {
                                                     : def->decompose != nullptr;
     if (!has) continue;
     Result<std::vector<HostArray>> got = evaluate(*b, meaning);
-    ASSERT_TRUE(got.ok()) << text << "\nmeaning " << static_cast<int>(meaning) << ": " << got.status().text();
+    ASSERT_TRUE(got.ok()) << text << "\nmeaning " << static_cast<int>(meaning) << ": "
+                          << got.status().text();
     for (size_t i = 0; i < results.size(); ++i) {
       const HostArray wanted = literal(b->expression.results[i]);
       EXPECT_EQ(difference((*got)[i].view(), wanted.view(), factor * tolerance_of(*def)), "")
@@ -160,7 +198,8 @@ void check_values(std::string_view text, double factor) {
   }
 }
 
-// ---- The tests ---------------------------------------------------------------------------------------------------------------
+// ---- The tests
+// ---------------------------------------------------------------------------------------------------------------
 
 TEST(Derived, EveryOpIsDeclaredWhole) {
   ASSERT_GE(ops().size(), 80u);
@@ -168,14 +207,17 @@ TEST(Derived, EveryOpIsDeclaredWhole) {
     const std::string name(from_abi_str(r->def.name));
     EXPECT_GT(r->def.summary.size, 0u) << name;
     EXPECT_GT(r->def.example_count, 0u) << name;
-    for (uint32_t i = 0; i < r->def.operand_count; ++i) EXPECT_GT(r->def.operands[i].doc.size, 0u) << name;
-    for (uint32_t i = 0; i < r->def.attr_count; ++i) EXPECT_GT(r->def.attrs[i].doc.size, 0u) << name;
+    for (uint32_t i = 0; i < r->def.operand_count; ++i)
+      EXPECT_GT(r->def.operands[i].doc.size, 0u) << name;
+    for (uint32_t i = 0; i < r->def.attr_count; ++i)
+      EXPECT_GT(r->def.attrs[i].doc.size, 0u) << name;
   }
 }
 
 TEST(Derived, ExamplesComeTrue) {
   for (const op::OpRecord* r : ops()) {
-    for (uint32_t i = 0; i < r->def.example_count; ++i) check_values(from_abi_str(r->def.examples[i]), 1);
+    for (uint32_t i = 0; i < r->def.example_count; ++i)
+      check_values(from_abi_str(r->def.examples[i]), 1);
   }
 }
 
@@ -189,7 +231,9 @@ TEST(Derived, EachNegativeBreaksItsConstraintAlone) {
       EXPECT_EQ(sym_text(parsed->op), from_abi_str(r->def.name)) << text;
       Result<ir::Node> built = ir::build_expression(*parsed);
       ASSERT_FALSE(built.ok()) << text << " is accepted, but breaks " << from_abi_str(c.label);
-      EXPECT_EQ(built.status().evidence_value("constraint"), from_abi_str(c.label)) << text << "\n" << built.status().text();
+      EXPECT_EQ(built.status().evidence_value("constraint"), from_abi_str(c.label))
+          << text << "\n"
+          << built.status().text();
     }
   }
 }
@@ -217,7 +261,8 @@ TEST(Derived, GraphsOfExamplesReadBackAsWritten) {
 }
 
 // A random array: floats in (0, 1), integers below 4, so that no op leaves its domain.
-HostArray random_array(tenon_dtype_t dtype, std::span<const int64_t> dims, std::mt19937_64* random) {
+HostArray random_array(tenon_dtype_t dtype, std::span<const int64_t> dims,
+                       std::mt19937_64* random) {
   Result<HostArray> made = HostArray::create(dtype, dims);
   EXPECT_TRUE(made.ok());
   const uint32_t width = ir::dtype_bits(dtype) / 8;
@@ -228,25 +273,34 @@ HostArray random_array(tenon_dtype_t dtype, std::span<const int64_t> dims, std::
     const uint16_t half = dtype == TENON_F16 ? ir::f32_to_f16(narrow) : ir::f32_to_bf16(narrow);
     const int64_t integer = static_cast<int64_t>((*random)() % (dtype == TENON_PRED ? 2 : 4));
     switch (dtype) {
-      case TENON_F64: std::memcpy(p, &x, 8); break;
-      case TENON_F32: std::memcpy(p, &narrow, 4); break;
+      case TENON_F64:
+        std::memcpy(p, &x, 8);
+        break;
+      case TENON_F32:
+        std::memcpy(p, &narrow, 4);
+        break;
       case TENON_F16:
-      case TENON_BF16: std::memcpy(p, &half, 2); break;
-      default: std::memcpy(p, &integer, std::min<size_t>(width, 8)); break;
+      case TENON_BF16:
+        std::memcpy(p, &half, 2);
+        break;
+      default:
+        std::memcpy(p, &integer, std::min<size_t>(width, 8));
+        break;
     }
   }
   return std::move(*made);
 }
 
-// The call of an example on arguments of other element types: `dtype` for every operand that goes with operand 0.
-// Empty when the op does not take them.
+// The call of an example on arguments of other element types: `dtype` for every operand that goes
+// with operand 0. Empty when the op does not take them.
 std::optional<Built> with_dtype(const tenon_op_def_t& def, const Built& from, tenon_dtype_t dtype) {
   Built out;
   out.expression.graph = ir::Graph::create("other types");
   std::vector<ir::Value> operands;
   for (size_t i = 0; i < from.inputs.size(); ++i) {
     const tenon_operand_def_t& o = def.operands[std::min<size_t>(i, def.operand_count - 1)];
-    const bool follows = i == 0 || (o.dtype_group != 0 && o.dtype_group == def.operands[0].dtype_group);
+    const bool follows =
+        i == 0 || (o.dtype_group != 0 && o.dtype_group == def.operands[0].dtype_group);
     tenon_array_t array = from.inputs[i];
     if (follows) array.dtype = dtype;
     if (!(o.dtypes >> array.dtype & 1)) return {};
@@ -266,8 +320,8 @@ std::optional<Built> with_dtype(const tenon_op_def_t& def, const Built& from, te
   return out;
 }
 
-// Random operands, in every element type that an op takes: the decomposition, the scalar program and the reference agree,
-// and give what inference says.
+// Random operands, in every element type that an op takes: the decomposition, the scalar program
+// and the reference agree, and give what inference says.
 TEST(Derived, MeaningsAgreeInEveryElementType) {
   std::mt19937_64 random(7);
   int calls = 0;
@@ -289,7 +343,8 @@ TEST(Derived, MeaningsAgreeInEveryElementType) {
         for (Meaning m : {Meaning::kReference, Meaning::kScalar, Meaning::kDecomposition}) {
           Result<std::vector<HostArray>> got = evaluate(*b, m);
           if (!got.ok() && got.status().code() == TENON_FAILED_PRECONDITION) continue;
-          ASSERT_TRUE(got.ok()) << text << " in " << ir::dtype_name(dtype) << "\n" << got.status().text();
+          ASSERT_TRUE(got.ok()) << text << " in " << ir::dtype_name(dtype) << "\n"
+                                << got.status().text();
           found.push_back(std::move(*got));
         }
         const ir::Graph& graph = *b->expression.graph;
@@ -320,7 +375,8 @@ TEST(Values, AgreeWithNumPyAndOnnx) {
   }
   for (const op::OpRecord* r : ops()) {
     const std::string name(from_abi_str(r->def.name));
-    EXPECT_TRUE(seen.count(name)) << "values.cases has no case of " << name << "; add one to oracle.py";
+    EXPECT_TRUE(seen.count(name)) << "values.cases has no case of " << name
+                                  << "; add one to oracle.py";
   }
 }
 

@@ -1,5 +1,6 @@
-// Every example of every op on every device that is there, through libtenon as a program uses it. A device gets the nodes
-// that it claims; what it refuses runs elsewhere, and the result has to be right all the same.
+// Every example of every op on every device that is there, through libtenon as a program uses it. A
+// device gets the nodes that it claims; what it refuses runs elsewhere, and the result has to be
+// right all the same.
 #include <gtest/gtest.h>
 
 #include <charconv>
@@ -17,7 +18,8 @@
 namespace tenon {
 namespace {
 
-// ---- Reading examples -----------------------------------------------------------------------------------------------
+// ---- Reading examples
+// -----------------------------------------------------------------------------------------------
 
 struct Tensor {
   tenon_dtype_t dtype = TENON_DTYPE_NONE;
@@ -25,7 +27,8 @@ struct Tensor {
   std::vector<double> numbers;
   std::vector<std::byte> bytes() const {
     std::vector<std::byte> out(numbers.size() * dtype_bytes(dtype));
-    for (size_t i = 0; i < numbers.size(); ++i) store_double(dtype, out.data() + i * dtype_bytes(dtype), numbers[i]);
+    for (size_t i = 0; i < numbers.size(); ++i)
+      store_double(dtype, out.data() + i * dtype_bytes(dtype), numbers[i]);
     return out;
   }
 };
@@ -35,7 +38,8 @@ struct Example {
   std::map<std::string, std::string, std::less<>> attrs;  // as written
 };
 
-// The expression form, as far as examples use it: op(type literal, ...) {name = value, ...} -> type literal, ...
+// The expression form, as far as examples use it: op(type literal, ...) {name = value, ...} -> type
+// literal, ...
 class Reader {
  public:
   explicit Reader(std::string_view text) : rest_(text) {}
@@ -74,8 +78,9 @@ class Reader {
   std::string word() {
     at(' ');
     size_t n = 0;
-    while (n < rest_.size() && (std::isalnum(static_cast<unsigned char>(rest_[n])) || rest_[n] == '_' ||
-                                rest_[n] == '.' || rest_[n] == '-' || rest_[n] == '+')) {
+    while (n < rest_.size() &&
+           (std::isalnum(static_cast<unsigned char>(rest_[n])) || rest_[n] == '_' ||
+            rest_[n] == '.' || rest_[n] == '-' || rest_[n] == '+')) {
       ++n;
     }
     const std::string out(rest_.substr(0, n));
@@ -123,9 +128,12 @@ class Reader {
   std::string_view rest_;
 };
 
-// ---- Building and running -----------------------------------------------------------------------------------------------
+// ---- Building and running
+// -----------------------------------------------------------------------------------------------
 
-const tenon_host_registry_t& registry() { return *context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID); }
+const tenon_host_registry_t& registry() {
+  return *context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID);
+}
 
 std::vector<int64_t> list(std::string_view text) {
   std::vector<int64_t> out;
@@ -141,11 +149,16 @@ std::vector<int64_t> list(std::string_view text) {
 Attr attribute(const tenon_attr_def_t& def, const std::string& text) {
   const std::string_view name = view(def.name);
   switch (def.kind) {
-    case TENON_ATTR_I64: return Attr(name, std::strtoll(text.c_str(), nullptr, 10));
-    case TENON_ATTR_F64: return Attr(name, std::strtod(text.c_str(), nullptr));
-    case TENON_ATTR_DTYPE: return Attr(name, dtype(dtype_of(text)));
-    case TENON_ATTR_STRING: return Attr(name, std::string_view(text).substr(1, text.size() - 2));
-    default: break;
+    case TENON_ATTR_I64:
+      return Attr(name, std::strtoll(text.c_str(), nullptr, 10));
+    case TENON_ATTR_F64:
+      return Attr(name, std::strtod(text.c_str(), nullptr));
+    case TENON_ATTR_DTYPE:
+      return Attr(name, dtype(dtype_of(text)));
+    case TENON_ATTR_STRING:
+      return Attr(name, std::string_view(text).substr(1, text.size() - 2));
+    default:
+      break;
   }
   ADD_FAILURE() << "no list attribute expected: " << name;
   return Attr(name, 0);
@@ -194,7 +207,10 @@ Status build(const tenon_op_def_t& def, const Example& example, Graph* out) {
 
 double tolerance_of(const tenon_op_def_t& def, tenon_dtype_t dtype) {
   const double factor = def.tolerance > 0 ? def.tolerance : 1;
-  return factor * (dtype == TENON_F32 ? 4e-6 : dtype == TENON_F64 ? 1e-12 : is_float(dtype) ? 2e-2 : 0);
+  return factor * (dtype == TENON_F32   ? 4e-6
+                   : dtype == TENON_F64 ? 1e-12
+                   : is_float(dtype)    ? 2e-2
+                                        : 0);
 }
 
 // How many programs ran on the device that was asked for, and how many had to go elsewhere.
@@ -203,12 +219,13 @@ struct Tally {
 };
 
 // What is wrong, or nothing.
-std::string run(const Session& session, const tenon_op_def_t& def, const Example& example, std::string_view device,
-                Tally* tally) {
+std::string run(const Session& session, const tenon_op_def_t& def, const Example& example,
+                std::string_view device, Tally* tally) {
   Graph graph;
   if (!build(def, example, &graph).ok()) return failure_text();
   Model model;
-  if (session.api().model_from_graph(session.api().self, graph.get(), model.out()) != TENON_OK) return failure_text();
+  if (session.api().model_from_graph(session.api().self, graph.get(), model.out()) != TENON_OK)
+    return failure_text();
   Program program;
   // Without passes: constant inputs and folds would leave the device nothing.
   if (!model.compile({.device = device, .pipeline = "none"}, &program).ok()) return failure_text();
@@ -218,14 +235,16 @@ std::string run(const Session& session, const tenon_op_def_t& def, const Example
   if (!program.placement(&placement).ok()) return failure_text();
   const std::string only = cat("\"devices\":[{\"device\":\"", device);
   const size_t first = placement.find(only), nodes = placement.find("\"nodes\":[");
-  const bool whole = first != std::string::npos && placement.find("{\"device\"", first + only.size()) >= nodes;
+  const bool whole =
+      first != std::string::npos && placement.find("{\"device\"", first + only.size()) >= nodes;
   ++(whole ? tally->whole : tally->elsewhere);
   Binding binding;
   if (!program.bind(&binding).ok()) return failure_text();
   std::vector<std::vector<std::byte>> data;
   for (size_t i = 0; i < example.operands.size(); ++i) {
     data.push_back(example.operands[i].bytes());
-    const ArrayView array = {example.operands[i].dtype, example.operands[i].dims, data.back().data()};
+    const ArrayView array = {example.operands[i].dtype, example.operands[i].dims,
+                             data.back().data()};
     if (!binding.input(cat("x", i), array).ok()) return failure_text();
   }
   if (!binding.run().ok()) return failure_text();
@@ -233,13 +252,17 @@ std::string run(const Session& session, const tenon_op_def_t& def, const Example
     const Tensor& wanted = example.results[r];
     ArrayView got;
     if (!binding.output(cat("y", r), &got).ok()) return failure_text();
-    if (got.dtype != wanted.dtype || got.dims != wanted.dims) return cat("result ", r, " has another type");
+    if (got.dtype != wanted.dtype || got.dims != wanted.dims)
+      return cat("result ", r, " has another type");
     const double tolerance = tolerance_of(def, wanted.dtype);
     for (size_t i = 0; i < wanted.numbers.size(); ++i) {
-      const double a = load_double(got.dtype, static_cast<const std::byte*>(got.data) + i * dtype_bytes(got.dtype));
-      const double b = load_double(wanted.dtype, wanted.bytes().data() + i * dtype_bytes(wanted.dtype));
+      const double a = load_double(
+          got.dtype, static_cast<const std::byte*>(got.data) + i * dtype_bytes(got.dtype));
+      const double b =
+          load_double(wanted.dtype, wanted.bytes().data() + i * dtype_bytes(wanted.dtype));
       if (a == b || (std::isnan(a) && std::isnan(b))) continue;
-      if (!(std::fabs(a - b) <= tolerance * std::max(std::fabs(b), 1.0))) return cat("element ", i, " is ", a, ", not ", b);
+      if (!(std::fabs(a - b) <= tolerance * std::max(std::fabs(b), 1.0)))
+        return cat("element ", i, " is ", a, ", not ", b);
     }
   }
   return {};
@@ -251,17 +274,20 @@ TEST_P(OnDevice, ExamplesComeTrue) {
   Session session;
   ASSERT_TRUE(session.open().ok()) << failure_text();
   std::vector<const tenon_op_def_t*> ops;
-  ASSERT_EQ(registry().op_each(registry().self, &ops,
-                               [](void* out, const tenon_op_def_t* op, tenon_str_t plugin) {
-                                 if (view(plugin) == "ops") static_cast<std::vector<const tenon_op_def_t*>*>(out)->push_back(op);
-                               }),
-            TENON_OK);
+  ASSERT_EQ(
+      registry().op_each(registry().self, &ops,
+                         [](void* out, const tenon_op_def_t* op, tenon_str_t plugin) {
+                           if (view(plugin) == "ops")
+                             static_cast<std::vector<const tenon_op_def_t*>*>(out)->push_back(op);
+                         }),
+      TENON_OK);
   ASSERT_GE(ops.size(), 80u);
   Tally tally;
   for (const tenon_op_def_t* def : ops) {
     for (uint32_t i = 0; i < def->example_count; ++i) {
       const Example example = Reader(view(def->examples[i])).example();
-      EXPECT_EQ(run(session, *def, example, GetParam(), &tally), "") << view(def->examples[i]) << " on " << GetParam();
+      EXPECT_EQ(run(session, *def, example, GetParam(), &tally), "")
+          << view(def->examples[i]) << " on " << GetParam();
     }
   }
   RecordProperty("whole", tally.whole);

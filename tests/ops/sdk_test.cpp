@@ -20,9 +20,10 @@ class Sdk : public testing::Test {
   void SetUp() override {
     ASSERT_TRUE(Graph::create("g", &graph_).ok());
     tenon_symbol_t n = 0;
-    ASSERT_EQ(graph_api().symbol_define(graph_api().self, graph_.get(), main_region(graph_.get()).id(), str("n"), 0, 1000, 1,
-                                        -1, &n),
-              TENON_OK);
+    ASSERT_EQ(
+        graph_api().symbol_define(graph_api().self, graph_.get(), main_region(graph_.get()).id(),
+                                  str("n"), 0, 1000, 1, -1, &n),
+        TENON_OK);
     tenon_symbol_view_t view = {};
     view.size_bytes = sizeof view;
     ASSERT_EQ(graph_api().symbol_view(graph_api().self, graph_.get(), n, &view), TENON_OK);
@@ -66,7 +67,8 @@ TEST_F(Sdk, PatternsMatchAndCapture) {
   Value found;
   double number = 0;
   EXPECT_FALSE(match(y.node(), match_op("add", match_op("neg", bind(&found)), any())));
-  EXPECT_TRUE(match(y.node(), match_commutative("add", match_op("neg", bind(&found)), splat(&number))));
+  EXPECT_TRUE(
+      match(y.node(), match_commutative("add", match_op("neg", bind(&found)), splat(&number))));
   EXPECT_EQ(found, x_);
   EXPECT_EQ(number, 1);
   EXPECT_TRUE(match(y.node(), match_op("add", splat(1.0), one_use(match_op("neg", same(&x_))))));
@@ -76,7 +78,9 @@ TEST_F(Sdk, PatternsMatchAndCapture) {
 
 TEST_F(Sdk, AttributesAreReadBack) {
   Builder b = builder();
-  const Value y = b.build("slice", {x_}, {{"start", Dims{Dim(0), Dim(1)}}, {"limit", Dims{n_, Dim(3)}}, {"stride", {1, 2}}});
+  const Value y =
+      b.build("slice", {x_},
+              {{"start", Dims{Dim(0), Dim(1)}}, {"limit", Dims{n_, Dim(3)}}, {"stride", {1, 2}}});
   ASSERT_TRUE(y.valid());
   EXPECT_EQ(y.node().i64s("stride"), (std::vector<int64_t>{1, 2}));
   EXPECT_EQ(y.node().dims("limit")[0], n_);
@@ -93,7 +97,7 @@ TEST(SdkNumbers, NarrowFloatsRoundTripAndRoundToEven) {
     if (!std::isnan(f16_to(half))) EXPECT_EQ(f16_from(f16_to(half)), half) << bits;
     if (!std::isnan(bf16_to(half))) EXPECT_EQ(bf16_from(bf16_to(half)), half) << bits;
   }
-  EXPECT_EQ(f16_from(1 + 0x1p-11), f16_from(1.0));              // half way: to the even one
+  EXPECT_EQ(f16_from(1 + 0x1p-11), f16_from(1.0));  // half way: to the even one
   EXPECT_EQ(f16_from(1 + 3 * 0x1p-11), f16_from(1 + 0x1p-9));
   EXPECT_EQ(f16_from(1 + 0x1p-11 + 0x1p-40), f16_from(1 + 0x1p-10));  // one rounding, not two
   EXPECT_EQ(f16_from(65519.999), 0x7bff);
@@ -115,7 +119,8 @@ TEST(SdkNumbers, WindowsHaveTheExtentOfTheFormula) {
           Graph graph;
           ASSERT_TRUE(Graph::create("g", &graph).ok());
           const Dim got = window_extent(Dim(graph.get(), in), 1, pad, 0, window, 1, stride);
-          EXPECT_TRUE(got.is(wanted)) << in << " " << window << " " << stride << " " << pad << ": " << got.raw();
+          EXPECT_TRUE(got.is(wanted))
+              << in << " " << window << " " << stride << " " << pad << ": " << got.raw();
         }
       }
     }
@@ -140,7 +145,8 @@ constexpr OpDraft declare() {
 }
 TEST(SdkOp, DeclarationsAreStaticTables) {
   constexpr const tenon_op_def_t& def = *kOpPointers<declare>[0];
-  static_assert(def.operand_count == 1 && def.attr_count == 1 && def.example_count == 1 && def.constraint_count == 0);
+  static_assert(def.operand_count == 1 && def.attr_count == 1 && def.example_count == 1 &&
+                def.constraint_count == 0);
   EXPECT_EQ(view(def.name), "halve");
   ASSERT_EQ(def.scalar_words, 3u);
   EXPECT_EQ(def.scalar[0], TENON_SCALAR_WORD(TENON_S_ARG, 0));

@@ -17,7 +17,8 @@ const tenon_host_t* test_host() {
       *out = ir::host_graph_table();
       return TENON_OK;
     };
-    h.fail = [](void*, tenon_code_t code, tenon_str_t text, const tenon_key_value_t* evidence, uint32_t count) -> tenon_code_t {
+    h.fail = [](void*, tenon_code_t code, tenon_str_t text, const tenon_key_value_t* evidence,
+                uint32_t count) -> tenon_code_t {
       record_failure(code, from_abi_str(text), {evidence, count});
       return code;
     };
@@ -37,7 +38,8 @@ const tenon_host_t* test_host() {
 
 std::string register_test_ops() {
   const tenon_plugin_t* plugin = nullptr;
-  if (tenon_plugin_query(TENON_ABI_VERSION, test_host(), &plugin) != TENON_OK) return "the plugin refuses";
+  if (tenon_plugin_query(TENON_ABI_VERSION, test_host(), &plugin) != TENON_OK)
+    return "the plugin refuses";
   const auto& table = *static_cast<const tenon_ops_t*>(plugin->interfaces[0].table);
   const Status registered = op::Registry::instance().register_ops(table, "ops");
   return registered.ok() ? std::string() : registered.text();

@@ -1,5 +1,5 @@
-// A host with graphs and nothing else, and the ops plugin linked in: the ops without the door. Plain C types, so that both
-// core's and the SDK's C++ can include it.
+// A host with graphs and nothing else, and the ops plugin linked in: the ops without the door.
+// Plain C types, so that both core's and the SDK's C++ can include it.
 #pragma once
 #include <string>
 
