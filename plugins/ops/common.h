@@ -42,8 +42,7 @@ inline Axes list_or(std::span<const int64_t> list, size_t count, int64_t otherwi
   return list.empty() ? Axes(count, otherwise) : Axes(list.begin(), list.end());
 }
 
-// ---- Decompositions
-// ----------------------------------------------------------------------------------------------
+// ---- Decompositions ------------------------------------------------------------------------------
 
 inline bool is_narrow(tenon_dtype_t dtype) {
   return dtype == TENON_F16 || dtype == TENON_BF16;
@@ -89,8 +88,7 @@ inline Value activate(Builder& b, Value x, std::string_view activation) {
   return activation == "none" || activation.empty() ? x : b.build(activation, {x});
 }
 
-// ---- Inference
-// --------------------------------------------------------------------------------------------------------
+// ---- Inference -----------------------------------------------------------------------------------
 
 inline Status require_dim(const InferQuery& q, std::string_view label, int64_t dim, size_t rank) {
   if (dim >= 0 && dim < static_cast<int64_t>(rank)) return {};
@@ -102,8 +100,7 @@ inline Status require_length(const InferQuery& q, std::string_view label, std::s
   return q.fail(label, cat(name, " has ", length, " entries, but ", wanted, " are needed"));
 }
 
-// ---- Shape arithmetic
-// ---------------------------------------------------------------------------------------------------
+// ---- Shape arithmetic ----------------------------------------------------------------------------
 
 // An operand whose elements are known as dims, with its constant shape.
 struct Known {

@@ -19,6 +19,7 @@
 #include <array>
 
 #include "tenon/abi/ops.h"
+#include "tenon/cpp/decompose.hpp"
 #include "tenon/cpp/eval.hpp"
 #include "tenon/cpp/graph.hpp"
 #include "tenon/cpp/infer.hpp"
@@ -72,25 +73,6 @@ tenon_code_t run_fold(void*, const tenon_builder_t* at, tenon_node_t node, tenon
     return {};
   });
 }
-
-// The op whose scalar instruction is `opcode`; empty for leaves and conversions.
-inline std::string_view op_of_instruction(uint32_t opcode) {
-  constexpr std::string_view kUnary[] = {
-      "neg",  "abs",     "sign",   "floor",   "ceil", "trunc",    "round_even", "sqrt",     "rsqrt",
-      "exp",  "expm1",   "log",    "log1p",   "sin",  "cos",      "tanh",       "logistic", "erf",
-      "erfc", "erf_inv", "lgamma", "digamma", "not",  "popcount", "clz",        "is_nan"};
-  constexpr std::string_view kBinary[] = {"add", "sub",   "mul", "div",       "rem",
-                                          "pow", "atan2", "max", "min",       "and",
-                                          "or",  "xor",   "shl", "shr_arith", "shr_logical"};
-  if (opcode >= TENON_S_NEG && opcode <= TENON_S_IS_NAN) return kUnary[opcode - TENON_S_NEG];
-  if (opcode >= TENON_S_ADD && opcode <= TENON_S_SHR_L) return kBinary[opcode - TENON_S_ADD];
-  return {};
-}
-
-// Writes a scalar program as nodes: one per distinct instruction. f16 and bf16 go through f32, as
-// abi/scalar.h says.
-Status decompose_program(Builder& b, const Node& node, std::span<const uint32_t> words,
-                         std::span<const tenon_attr_def_t> attrs, tenon_value_t* out_results);
 
 // Not constexpr on purpose: reached while compiling a declaration, the compiler stops and shows the
 // text.
@@ -316,105 +298,6 @@ struct OpList {
 template <auto... Declare>
 inline constexpr std::array<const tenon_op_def_t*, sizeof...(Declare)> kOpPointers = {
     &detail::OpStorage<Declare>::kDef...};
-
-namespace detail {
-inline Status decompose_program(Builder& b, const Node& node, std::span<const uint32_t> words,
-                                std::span<const tenon_attr_def_t> attrs,
-                                tenon_value_t* out_results) {
-  struct Made {
-    uint32_t word;
-    uint64_t immediate;
-    Value x, y, z;
-    Value value;
-  };
-  std::vector<Made> made;
-  std::vector<Value> stack;
-  const Value like = node.operand(0);
-  const auto compute_type = [](tenon_dtype_t d) {
-    return d == TENON_F16 || d == TENON_BF16 ? static_cast<tenon_dtype_t>(TENON_F32) : d;
-  };
-  tenon_dtype_t work = compute_type(like.dtype());
-  const auto pop = [&] {
-    const Value v = stack.back();
-    stack.pop_back();
-    return v;
-  };
-  for (size_t i = 0; i < words.size() && b.status().ok(); ++i) {
-    const uint32_t opcode = words[i] & 0xff, a = words[i] >> 8;
-    Made one = {words[i], 0, {}, {}, {}, {}};
-    if (opcode == TENON_S_WORK) {
-      work = compute_type(node.operand(a).dtype());
-      continue;
-    }
-    if (opcode == TENON_S_PICK) {
-      stack.push_back(stack[stack.size() - 1 - a]);
-      continue;
-    }
-    if (opcode == TENON_S_CONST_F || opcode == TENON_S_CONST_I) {
-      one.immediate = words[i + 1] | static_cast<uint64_t>(words[i + 2]) << 32;
-      i += 2;
-    }
-    if (opcode >= TENON_S_SELECT) one.z = pop();
-    if (opcode >= TENON_S_ADD) one.y = pop();
-    if (opcode >= TENON_S_NEG) one.x = pop();
-    for (const Made& m : made) {
-      if (m.word == one.word && m.immediate == one.immediate && m.x == one.x && m.y == one.y &&
-          m.z == one.z) {
-        one.value = m.value;
-      }
-    }
-    if (one.value.valid()) {
-      stack.push_back(one.value);
-      continue;
-    }
-    switch (opcode) {
-      case TENON_S_ARG:
-        one.value = b.convert(node.operand(a), compute_type(node.operand(a).dtype()));
-        break;
-      case TENON_S_CONST_F:
-        one.value = b.full(work, like.dims(), std::bit_cast<double>(one.immediate));
-        break;
-      case TENON_S_CONST_I:
-        one.value = b.splat(b.scalar_int(work, static_cast<int64_t>(one.immediate)), like.dims());
-        break;
-      case TENON_S_ATTR: {
-        const tenon_attr_t* attr = node.attr(view(attrs[a].name));
-        if (attr == nullptr) return TENON_INTERNAL;
-        one.value = attr->kind == TENON_ATTR_F64
-                        ? b.full(work, like.dims(), attr->u.f)
-                        : b.splat(b.scalar_int(work, attr->u.i), like.dims());
-        break;
-      }
-      case TENON_S_CMP:
-        one.value = b.build("compare", {one.x, one.y}, {{"direction", a}});
-        break;
-      case TENON_S_CONVERT:
-        one.value = b.convert(one.x, static_cast<tenon_dtype_t>(a));
-        break;
-      case TENON_S_CONVERT_RESULT:
-        one.value = b.convert(one.x, node.result(a).dtype());
-        break;
-      case TENON_S_SELECT:
-        one.value = b.build("select", {one.x, one.y, one.z});
-        break;
-      default: {
-        const std::string_view name = op_of_instruction(opcode);
-        if (name.empty()) {
-          return fail(TENON_INTERNAL, cat("Scalar instruction ", opcode, " of ", node.op(),
-                                          " has no op of its own."));
-        }
-        one.value = opcode >= TENON_S_ADD ? b.build(name, {one.x, one.y}) : b.build(name, {one.x});
-      }
-    }
-    made.push_back(one);
-    stack.push_back(one.value);
-  }
-  for (uint32_t i = 0; i < stack.size() && b.status().ok(); ++i) {
-    stack[i] = b.convert(stack[i], node.result(i).dtype());
-  }
-  return b.finish(out_results, stack);
-}
-}  // namespace detail
 
 }  // namespace tenon::inline sdk
 

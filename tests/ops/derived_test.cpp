@@ -35,8 +35,7 @@ const std::vector<const op::OpRecord*>& ops() {
   return all;
 }
 
-// ---- Arrays
-// ---------------------------------------------------------------------------------------------------------------
+// ---- Arrays --------------------------------------------------------------------------------------
 
 std::vector<double> numbers(const tenon_array_t& a) {
   std::vector<double> out;
@@ -122,8 +121,7 @@ std::string difference(const tenon_array_t& got, const tenon_array_t& wanted, do
   return {};
 }
 
-// ---- Expressions
-// ------------------------------------------------------------------------------------------------------------
+// ---- Expressions ---------------------------------------------------------------------------------
 
 struct Built {
   ir::Expression expression;
@@ -198,8 +196,7 @@ void check_values(std::string_view text, double factor) {
   }
 }
 
-// ---- The tests
-// ---------------------------------------------------------------------------------------------------------------
+// ---- The tests -----------------------------------------------------------------------------------
 
 TEST(Derived, EveryOpIsDeclaredWhole) {
   ASSERT_GE(ops().size(), 80u);

@@ -18,8 +18,7 @@
 namespace tenon {
 namespace {
 
-// ---- Reading examples
-// -----------------------------------------------------------------------------------------------
+// ---- Reading examples ----------------------------------------------------------------------------
 
 struct Tensor {
   tenon_dtype_t dtype = TENON_DTYPE_NONE;
@@ -128,8 +127,7 @@ class Reader {
   std::string_view rest_;
 };
 
-// ---- Building and running
-// -----------------------------------------------------------------------------------------------
+// ---- Building and running ------------------------------------------------------------------------
 
 const tenon_host_registry_t& registry() {
   return *context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID);
