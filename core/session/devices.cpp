@@ -13,11 +13,6 @@
 namespace tenon::session {
 namespace {
 
-// The device that runs every op by its meaning: the last resort, never a candidate by cost.
-constexpr std::string_view kLastResort = "reference";
-// The device that takes what a named device does not.
-constexpr std::string_view kGeneral = "cpu";
-
 std::mutex g_mutex;
 std::map<std::string, std::shared_ptr<runtime::Device>, std::less<>>& cache() {
   // Never destroyed: plugins may be gone by then.
@@ -51,8 +46,13 @@ std::vector<std::string> names_in(std::string_view list) {
   return names;
 }
 
-void add_fallback(std::string_view name, dispatch::Candidates* out) {
-  out->fallbacks.emplace_back(std::string(name), [name] { return find_device(name); });
+// Those that need not be named take what is left, best first; then the last resorts.
+void add_fallbacks(std::span<const DeviceKind> kinds, bool automatic, dispatch::Candidates* out) {
+  for (const DeviceKind& kind : kinds) {
+    if ((automatic && kind.priority >= 0) || kind.priority <= kLastResort) {
+      out->fallbacks.emplace_back(kind.name, [name = kind.name] { return find_device(name); });
+    }
+  }
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ Result<std::shared_ptr<runtime::Device>> find_device(std::string_view name) {
 
 std::vector<std::shared_ptr<runtime::Device>> all_devices() {
   std::vector<std::shared_ptr<runtime::Device>> devices;
-  for (const std::string& kind : device_kinds(false)) {
+  for (const auto& [kind, priority] : device_kinds()) {
     for (uint32_t ordinal = 0; ordinal < dispatch::kDevicesMax; ++ordinal) {
       Result<std::shared_ptr<runtime::Device>> device = find_device(fmt::format("{}:{}", kind, ordinal));
       if (device.ok()) {
@@ -92,6 +92,7 @@ std::vector<std::shared_ptr<runtime::Device>> all_devices() {
 }
 
 Result<dispatch::Candidates> candidates_for(std::string_view device, bool no_fallback) {
+  const std::vector<DeviceKind> kinds = device_kinds();
   dispatch::Candidates out;
   out.no_fallback = no_fallback;
   if (device.empty()) device = env("TENON_DEVICE").value_or("");
@@ -101,28 +102,23 @@ Result<dispatch::Candidates> candidates_for(std::string_view device, bool no_fal
       TENON_ASSIGN_OR_RETURN(std::shared_ptr<runtime::Device> found, find_device(name));
       out.devices.push_back(std::move(found));
     }
-    add_fallback(kGeneral, &out);
-    add_fallback(kLastResort, &out);
+    add_fallbacks(kinds, true, &out);
     return out;
   }
-  for (const std::string& kind : device_kinds(true)) {
-    if (kind == kLastResort) continue;
-    Result<std::shared_ptr<runtime::Device>> found = find_device(kind);
+  for (const DeviceKind& kind : kinds) {
+    if (kind.priority < 0) continue;
+    Result<std::shared_ptr<runtime::Device>> found = find_device(kind.name);
     if (found.ok()) {
       out.devices.push_back(std::move(*found));
     } else {
-      log_warning("dispatch", "device {} is left out: {}", kind, found.status().text());
+      log_warning("dispatch", "device {} is left out: {}", kind.name, found.status().text());
     }
   }
-  // The last resort is all there is: better said now than node by node.
-  if (out.devices.empty()) {
-    Result<std::shared_ptr<runtime::Device>> last = find_device(kLastResort);
-    if (!last.ok()) {
-      return error(TENON_NOT_FOUND, "T0502", "no device is enabled that could run a model:{}", devices_left_out());
-    }
+  add_fallbacks(kinds, false, &out);
+  if (out.devices.empty() && out.fallbacks.empty()) {
+    return error(TENON_NOT_FOUND, "T0502", "no device is enabled that could run a model:{}", devices_left_out());
   }
   out.no_fallback = no_fallback && !out.devices.empty();
-  add_fallback(kLastResort, &out);
   return out;
 }
 

@@ -75,11 +75,14 @@ pass::Source& pass_source() {
   return *source;
 }
 
-std::vector<std::string> device_kinds(bool only_automatic) {
-  std::vector<std::string> kinds;
+std::vector<DeviceKind> device_kinds() {
+  std::vector<DeviceKind> kinds;
   for (const host::Provider& provider : PluginHost::process().providers("device")) {
-    if (only_automatic && priority_of(provider.plugin) < 0) continue;
-    if (std::find(kinds.begin(), kinds.end(), provider.name) == kinds.end()) kinds.push_back(provider.name);
+    const bool known = std::any_of(kinds.begin(), kinds.end(), [&](const DeviceKind& k) { return k.name == provider.name; });
+    if (known) continue;
+    const int64_t priority = priority_of(provider.plugin);
+    const auto after = std::find_if(kinds.begin(), kinds.end(), [&](const DeviceKind& k) { return k.priority < priority; });
+    kinds.insert(after, {provider.name, priority});
   }
   return kinds;
 }
@@ -89,7 +92,8 @@ Result<runtime::DeviceApis> device_apis(std::string_view kind) {
   static auto* known = new std::map<std::string, runtime::DeviceApis, std::less<>>();
   std::lock_guard lock(mutex);
   if (auto it = known->find(kind); it != known->end()) return it->second;
-  const std::vector<std::string> kinds = device_kinds(false);
+  std::vector<std::string> kinds;
+  for (DeviceKind& k : device_kinds()) kinds.push_back(std::move(k.name));
   if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) {
     const std::vector<std::string> out = left_out("device", kind);
     const std::string sentence = out.empty() ? fmt::format("there is no device {}{}", quoted(kind), did_you_mean(kind, kinds))

@@ -12,9 +12,16 @@
 
 namespace tenon::session {
 
-// Kinds of devices that enabled plugins provide ("cpu", "sim"), in the host's order. Loads nothing.
-// only_automatic: leaves out those of plugins with a negative priority, which are used when they are named.
-std::vector<std::string> device_kinds(bool only_automatic);
+// When a device is used, by the priority of its plugin's manifest: from 0 on without being named, below 0 only when
+// it is named, from kLastResort down also when nobody else takes a node.
+inline constexpr int64_t kLastResort = -100;
+
+struct DeviceKind {
+  std::string name;
+  int64_t priority = 0;
+};
+// Kinds of devices that enabled plugins provide, highest priority first, else in the host's order. Loads nothing.
+std::vector<DeviceKind> device_kinds();
 
 // The tables of a device kind; loads its plugin. NOT_FOUND T0502 with did-you-mean and the reasons of plugins that
 // would provide it, UNAVAILABLE T0503 when its plugin cannot be used.
