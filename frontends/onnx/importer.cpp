@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_set>
 
 namespace tenon::onnx {
 
@@ -408,6 +409,7 @@ bool Importer::add_outputs(const GraphProto& graph, const Scope& scope) {
   bool ok = true;
   std::vector<Value> values;
   std::vector<std::string> names;
+  std::unordered_set<std::string_view> seen;
   if (graph.outputs.empty()) return problems_->add("T0702", "it has no outputs");
   for (const ValueProto& output : graph.outputs) {
     const auto at = scope.find(output.name);
@@ -416,7 +418,7 @@ bool Importer::add_outputs(const GraphProto& graph, const Scope& scope) {
                           fmt::format("the output {} is defined by nothing", quote(output.name)));
       continue;
     }
-    if (std::find(names.begin(), names.end(), output.name) != names.end()) {
+    if (!seen.insert(output.name).second) {
       ok = problems_->add("T0705", fmt::format("two outputs have the name {}", quote(output.name)));
       continue;
     }

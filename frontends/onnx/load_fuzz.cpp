@@ -1,5 +1,5 @@
-// libFuzzer target: reading and importing any bytes against the real host. What is accepted must verify; what is
-// refused must be told.
+// libFuzzer target: reading and importing any bytes against the real host. What is accepted must
+// verify; what is refused must be told.
 #include <cstdlib>
 
 #include <tenon/cpp/session.hpp>
@@ -23,7 +23,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   ModelProto model;
   Problems problems;
   Graph graph;
-  if (parse_model(source.bytes, &model, &problems) && import_model(model, source, &problems, &graph)) {
+  if (parse_model(source.bytes, &model, &problems) &&
+      import_model(model, source, &problems, &graph)) {
     if (graph_api().verify(graph_api().self, graph.get()) != TENON_OK) std::abort();
   } else if (problems.empty()) {
     std::abort();

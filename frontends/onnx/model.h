@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -130,7 +132,12 @@ struct ModelProto {
   std::vector<OpsetProto> opsets;
   std::unique_ptr<GraphProto> graph;
   std::vector<FunctionProto> functions;
+  // By function_key; filled by parse_model, which refuses two of one key.
+  std::unordered_map<std::string, const FunctionProto*> function_of;
 };
+
+// What tells functions apart. "ai.onnx" is the empty domain.
+std::string function_key(Text domain, Text name, Text overload);
 
 // Parses a whole file. False with the problems told; *out is then of no use. `bytes` may hold
 // anything.

@@ -405,14 +405,30 @@ class Parser {
   bool ok_ = true;
 };
 
+bool index_functions(ModelProto* model, Problems* problems) {
+  for (const FunctionProto& f : model->functions) {
+    if (!model->function_of.try_emplace(function_key(f.domain, f.name, f.overload), &f).second) {
+      return problems->add("T0705", fmt::format("two functions have the name {} and domain {}",
+                                                quote(f.name), quote(f.domain)));
+    }
+  }
+  return true;
+}
+
 }  // namespace
+
+std::string function_key(Text domain, Text name, Text overload) {
+  // Names hold no NUL, so that the parts cannot run into each other.
+  std::string key(domain == "ai.onnx" ? Text() : domain);
+  return key.append(1, '\0').append(name).append(1, '\0').append(overload);
+}
 
 bool parse_model(Text bytes, ModelProto* out, Problems* problems) {
   if (bytes.empty()) return problems->add("T0701", "the file is empty");
   try {
     Parser parser(problems);
     parser.model(pbf_reader(bytes), out);
-    return parser.ok();
+    return parser.ok() && index_functions(out, problems);
   } catch (const protozero::exception&) {
     return problems->add("T0701",
                          "it is not an ONNX model, or is cut or damaged: its protobuf structure is "

@@ -41,6 +41,7 @@ Status load(void*, const tenon_source_t* given, tenon_graph_t** out_graph) {
     return fail(TENON_RESOURCE_EXHAUSTED, cat("T0111: ", quote(source.name),
                                               ": there is not enough memory to read the model"));
   }
+  if (cancelled()) return fail(TENON_CANCELLED, "T0001: the operation was cancelled");
   return fail(TENON_INVALID_ARGUMENT, problems.text(source.name));
 }
 

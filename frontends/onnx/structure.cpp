@@ -297,12 +297,9 @@ bool read_opsets(std::span<const OpsetProto> opsets, OpsetVersions* out, Problem
 }
 
 const FunctionProto* find_function(const ModelProto& model, const NodeProto& node) {
-  for (const FunctionProto& f : model.functions) {
-    if (f.name == node.op_type && canonical(f.domain) == canonical(node.domain) &&
-        f.overload == node.overload)
-      return &f;
-  }
-  return nullptr;
+  if (model.functions.empty()) return nullptr;
+  const auto at = model.function_of.find(function_key(node.domain, node.op_type, node.overload));
+  return at == model.function_of.end() ? nullptr : at->second;
 }
 
 bool check_ops(const ModelProto& model, const OpsetVersions& versions, Problems* problems) {

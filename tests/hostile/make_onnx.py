@@ -341,6 +341,15 @@ def growth():
                                            functions=doubling))
     chain = [node("Relu", ["x" if i == 0 else f"v{i - 1}"], ["y" if i == 199999 else f"v{i}"],
                   name=f"r{i}") for i in range(200000)]
+    many = [function(f"F{i}", ["a"], ["b"], [node("Relu", ["a"], ["b"])]) for i in range(20000)]
+    calls_of = [node(f"F{i}", ["x" if i == 0 else f"v{i - 1}"], ["y" if i == 19999 else f"v{i}"],
+                     domain="own") for i in range(20000)]
+    yield one("065-functions-20000", "OK", simple(calls_of, opsets=own, functions=many))
+    yield one("065-function-twice", "E", simple(call, opsets=own, functions=[
+        function("F", ["a"], ["b"], [node("Relu", ["a"], ["b"])])] * 2))
+    yield one("067-outputs-50000", "OK|E|L", model(graph(
+        [node("Relu", ["x"], [f"y{i}"]) for i in range(50000)], [value("x", [2])],
+        [typed(f"y{i}") for i in range(50000)])))
     # Reading takes under a second; the time is that of all passes, of compilation and of the run.
     yield one("066-relu-200000", "OK", simple(chain), seconds=20.0)
     yield plain("067-inputs-1m", "L", [node("Max", ["x"] * 1000000, ["y"])])
