@@ -20,21 +20,27 @@ constexpr const char* kFooter =
     "2 usage or input error, 3 a plugin or device failed, 130 interrupted.\n"
     "`tenon COMMAND --help` tells the options, `tenon explain CODE` what an error code means.";
 
+// A validator that does not show in the help: the error tells what it wants.
+CLI::Validator quiet(CLI::Validator validator) { return validator.description(""); }
+
+// An option that may be repeated and takes one value each time.
+void repeatable(CLI::App* command, const char* name, std::vector<std::string>& values, const char* type,
+                const char* doc) {
+  command->add_option(name, values, doc)->take_all()->allow_extra_args(false)->type_name(type);
+}
+
 void add_shared(CLI::App* command, RunOptions& o) {
-  command->add_option("MODEL", o.model, "model file")->required();
-  command->add_option("--device", o.device, "NAME[:N]: gets every node it claims; several by preference: a,b");
-  command->add_option("--input", o.inputs, "NAME=FILE: read an input from a file; repeatable")
-      ->take_all()
-      ->allow_extra_args(false);
-  command->add_option("--dim", o.dims, "NAME=N: size of a symbolic dim of random inputs; repeatable")
-      ->take_all()
-      ->allow_extra_args(false);
-  command->add_option("--option", o.device_options, "KEY=VALUE: option of a device; repeatable")
-      ->take_all()
-      ->allow_extra_args(false);
-  command->add_option("--passes", o.pipeline, "passes before placement instead of the standard ones; \"none\"");
+  command->add_option("MODEL", o.model, "model file")->required()->type_name("");
+  command->add_option("--device", o.device, "gets every node it claims; several by preference: a,b")
+      ->type_name("NAME[:N]");
+  repeatable(command, "--input", o.inputs, "NAME=FILE", "read an input from a file; repeatable");
+  repeatable(command, "--dim", o.dims, "NAME=N", "size of a symbolic dim of random inputs; repeatable");
+  repeatable(command, "--option", o.device_options, "KEY=VALUE", "option of a device; repeatable");
+  command->add_option("--passes", o.pipeline, "instead of the standard ones before placement; \"none\"")
+      ->type_name("LIST");
   command->add_option("--threads", o.threads, "size of the thread pool (TENON_NUM_THREADS)")
-      ->check(CLI::Range(int64_t{1}, int64_t{4096}));
+      ->check(quiet(CLI::Range(int64_t{1}, int64_t{4096})))
+      ->type_name("N");
   command->add_flag("--no-fallback", o.no_fallback, "an error when the device does not take every node");
   command->add_flag("--json", o.json, "one JSON object on stdout");
 }
@@ -42,33 +48,39 @@ void add_shared(CLI::App* command, RunOptions& o) {
 CLI::App* add_run(CLI::App& app, RunOptions& o) {
   CLI::App* run = app.add_subcommand("run", "run a model and print its outputs");
   add_shared(run, o);
-  run->add_option("--seed", o.seed, "random values for inputs that have no file");
-  run->add_option("--output-dir", o.output_dir, "write each output as a file DIR/NAME" TENON_OUTPUT_EXTENSION);
-  run->add_option("--check", o.check, "DEVICE: run there too and compare");
+  run->add_option("--seed", o.seed, "random values for inputs that have no file")->type_name("N");
+  run->add_option("--output-dir", o.output_dir, "write each output as a file DIR/NAME" TENON_OUTPUT_EXTENSION)
+      ->type_name("DIR");
+  run->add_option("--check", o.check, "run there too and compare")->type_name("DEVICE");
   run->add_option("--tolerance", o.tolerance, "of --check, times the largest |value| (default by element type)")
-      ->check(CLI::NonNegativeNumber);
-  run->add_option("--top", o.top, "the N largest entries of each row of an output")->check(CLI::PositiveNumber);
-  run->add_option("--profile", o.profile, "FILE: timeline for Perfetto; also prints the costliest kernels");
-  run->add_option("--dump", o.dump, "print a stage and stop: graph, partition, DEVICE/l1, ...");
+      ->check(quiet(CLI::NonNegativeNumber))
+      ->type_name("T");
+  run->add_option("--top", o.top, "the N largest entries of each row of an output")
+      ->check(quiet(CLI::PositiveNumber))
+      ->type_name("N");
+  run->add_option("--profile", o.profile, "timeline for Perfetto; also prints the costliest kernels")
+      ->type_name("FILE");
+  run->add_option("--dump", o.dump, "print a stage and stop: graph, partition, DEVICE/l1, ...")->type_name("STAGE");
   return run;
 }
 
 CLI::App* add_bench(CLI::App& app, RunOptions& o) {
   CLI::App* bench = app.add_subcommand("bench", "measure compile, first and repeated runs");
   add_shared(bench, o);
-  bench->add_option("--seed", o.seed, "of the random inputs");
+  bench->add_option("--seed", o.seed, "of the random inputs")->type_name("N");
   bench->add_option("--runs", o.runs, "number of measured runs (default: one second, at least ten)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1000000}));
-  bench->add_option("--top", o.top, "the N costliest kernels")->check(CLI::PositiveNumber);
+      ->check(quiet(CLI::Range(int64_t{1}, int64_t{1000000})))
+      ->type_name("N");
+  bench->add_option("--top", o.top, "the N costliest kernels")->check(quiet(CLI::PositiveNumber))->type_name("N");
   return bench;
 }
 
 CLI::App* add_opt(CLI::App& app, OptOptions& o) {
   CLI::App* opt = app.add_subcommand("opt", "run passes over a graph and print it");
-  opt->add_option("FILE", o.file, "graph, or - for standard input");
-  opt->add_option("--passes", o.passes, "\"a,b{opt=1},c\"");
-  opt->add_option("--print-after", o.print_after, "print to stderr after these passes, or \"all\"");
-  opt->add_option("-o,--output", o.output, "write here instead of stdout");
+  opt->add_option("FILE", o.file, "graph, or - for standard input")->type_name("");
+  opt->add_option("--passes", o.passes, "as in \"a,b{opt=1},c\"")->type_name("LIST");
+  opt->add_option("--print-after", o.print_after, "print to stderr after these passes, or \"all\"")->type_name("LIST");
+  opt->add_option("-o,--output", o.output, "write here instead of stdout")->type_name("FILE");
   opt->add_flag("--verify-each", o.verify_each, "verify after each pass");
   opt->add_flag("--timing", o.timing, "statistics and time of each pass, on stderr");
   opt->add_flag("--binary", o.binary, "write the binary form");
@@ -80,10 +92,10 @@ CLI::App* add_opt(CLI::App& app, OptOptions& o) {
 
 CLI::App* add_ops(CLI::App& app, OpsOptions& o) {
   CLI::App* ops = app.add_subcommand("ops", "list operators, or tell about one");
-  ops->add_option("NAME", o.name, "operator");
+  ops->add_option("NAME", o.name, "operator")->type_name("");
   ops->add_flag("--explain", o.explain, "which device takes it, and why the others do not");
   ops->add_flag("--markdown", o.markdown, "as a page; without NAME the table of all");
-  ops->add_option("--output-dir", o.output_dir, "with --markdown: write every page here");
+  ops->add_option("--output-dir", o.output_dir, "with --markdown: write every page here")->type_name("DIR");
   ops->add_flag("--json", o.json, "one JSON object on stdout");
   return ops;
 }
@@ -92,7 +104,7 @@ CLI::App* add_plugins(CLI::App& app, PluginsOptions& o) {
   CLI::App* plugins = app.add_subcommand("plugins", "what was found, what was loaded, and why not");
   CLI::App* list = plugins->add_subcommand("list", "one line per plugin");
   CLI::App* explain = plugins->add_subcommand("explain", "every candidate with the gates it passed");
-  explain->add_option("NAME", o.name, "plugin, or a glob");
+  explain->add_option("NAME", o.name, "plugin, or a glob")->type_name("");
   for (CLI::App* command : {plugins, list, explain}) {
     command->add_flag("--json", o.json, "one JSON object on stdout");
   }
@@ -185,7 +197,7 @@ Command parse_command_line(int argc, char** argv) {
   add_ops(app, command.ops);
   CLI::App* plugins = add_plugins(app, command.plugins);
   CLI::App* explain = app.add_subcommand("explain", "what an error code means and what to do");
-  explain->add_option("CODE", command.explain.code, "T0301, P0305; without it, all codes");
+  explain->add_option("CODE", command.explain.code, "T0301, P0305; without it, all codes")->type_name("");
   explain->add_flag("--json", command.explain.json, "one JSON object on stdout");
   CLI::App* doctor = app.add_subcommand("doctor", "devices, plugins and settings, and what to fix");
   doctor->add_flag("--json", command.json, "one JSON object on stdout");
@@ -207,7 +219,8 @@ Command parse_command_line(int argc, char** argv) {
   } catch (const CLI::CallForAllHelp&) {
     write_out(app.help("", CLI::AppFormatMode::All));
   } catch (const CLI::CallForHelp&) {
-    write_out(current(app).help());
+    const CLI::App& at = current(app);
+    write_out(at.help(at.get_parent() != nullptr ? command_path(*at.get_parent()) : ""));
   } catch (const CLI::ParseError& error) {
     command.status = usage_error(app, error, argc, argv);
   } catch (const std::exception& error) {
