@@ -25,13 +25,14 @@ constexpr Function kBoth[] = {
     {"copysign",
      "FN $F copysign_$n($F a, $F b) { $U s = ($U)~(($U)~($U)0 >> 1); return $B($F, ($U)(($B($U, a) & ~s) | ($B($U, b) & s))); }\n"},
     {"sign", "FN $F sign_$n($F x) { return $S(x > ($F)0, 1, $S(x < ($F)0, -1, x)); }\n"},
-    // NaN wins; -0 is below +0.
+    // NaN wins; -0 is below +0. Only the comparisons with a wait for a: in a reduction that is the state. A NaN in a
+    // stays because the second operand of a maximum instruction does.
     {"max",
-     "FN $F max_$n($F a, $F b) { $F r = $S(a > b, a, b); r = $S(a == b, $B($F, ($U)($B($U, a) & $B($U, b))), r); "
-     "return $S(a != a, a, r); }\n"},
+     "FN $F max_$n($F a, $F b) { $F r = $S(b > a, b, a); r = $S(a == b, $B($F, ($U)($B($U, a) & $B($U, b))), r); "
+     "return $S(b != b, b, r); }\n"},
     {"min",
-     "FN $F min_$n($F a, $F b) { $F r = $S(a < b, a, b); r = $S(a == b, $B($F, ($U)($B($U, a) | $B($U, b))), r); "
-     "return $S(a != a, a, r); }\n"},
+     "FN $F min_$n($F a, $F b) { $F r = $S(b < a, b, a); r = $S(a == b, $B($F, ($U)($B($U, a) | $B($U, b))), r); "
+     "return $S(b != b, b, r); }\n"},
     {"rsqrt", "FN $F rsqrt_$n($F x) { return ($F)1 / @sqrt(x); }\n"},
     {"logistic",
      "FN $F logistic_$n($F x) { $F e = @exp(-@abs(x)); $F d = ($F)1 / (($F)1 + e); return $S(x >= ($F)0, d, e * d); }\n"},

@@ -221,7 +221,8 @@ bool schedule_reduction(Kernel& k, const Target& t, Schedule* out, std::string*)
       lead = a;
     }
   }
-  s.unroll = s.lanes == 1 ? 1 : steps <= 8 ? 4 : 2;
+  // Enough chains to hide a reduction's latency; heavy steps need registers for themselves.
+  s.unroll = s.lanes == 1 ? 1 : steps <= 8 || t.registers >= 32 ? 4 : 2;
   if (lead != ~0u && along_lead > along_inner) {
     s.shape = Shape::kColumnReduction;
     s.vector_axis = lead;
