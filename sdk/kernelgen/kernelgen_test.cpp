@@ -1,6 +1,7 @@
 // Generated C++ against the meaning of level 1, for every instruction set of this machine.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <random>
 
@@ -443,6 +444,142 @@ TEST(Convolution, Groups) {
   conv_case({1, 6, 9, 33}, {6, 1, 3, 3}, {3, 1, 1, 1}, {3, 1, 1, 1}, 6, false);
 }
 TEST(Convolution, Nhwc) { conv_case({2, 9, 11, 5}, {3, 3, 5, 18}, {3, 1, 1, 1}, {3, 1, 1, 1}, 1, true); }
+
+// ---- Random programs: fusion, schedules and lowering in combinations nobody thought of ----
+
+class RandomProgram {
+ public:
+  RandomProgram(Case& c, uint32_t seed) : c_(c), b_(c.b), rng_(seed) {}
+
+  void build() {
+    for (int i = 0; i < 3; ++i) {
+      std::vector<int64_t> shape;
+      for (uint32_t r = 1 + rng_() % 3; r > 0; --r) shape.push_back(size());
+      add(b_.input(TENON_F32, ends(shape)), shape);
+    }
+    for (int i = 0; i < 12; ++i) step();
+    for (size_t i = 0; i < pool_.size(); ++i) {
+      if (i + 1 == pool_.size() || rng_() % 4 == 0) b_.output(pool_[i].first);
+    }
+  }
+
+ private:
+  using Known = std::pair<Tensor, std::vector<int64_t>>;
+
+  int64_t size() {
+    const int64_t sizes[] = {1, 2, 3, 5, 8, 17, 19, 33};
+    return sizes[rng_() % std::size(sizes)];
+  }
+  // Some sizes are symbols.
+  E end(int64_t n) {
+    if (rng_() % 4) return b_.dim(n);
+    c_.ext.push_back(n);
+    return b_.extent();
+  }
+  std::vector<E> ends(const std::vector<int64_t>& shape) {
+    std::vector<E> out;
+    for (int64_t n : shape) out.push_back(end(n));
+    return out;
+  }
+  void add(const Tensor& t, std::vector<int64_t> shape) { pool_.push_back({t, std::move(shape)}); }
+  const Known& pick() { return pool_[rng_() % 2 ? pool_.size() - 1 : rng_() % pool_.size()]; }
+
+  void step() {
+    const Known x = pick();
+    const uint32_t rank = static_cast<uint32_t>(x.second.size());
+    switch (rng_() % 9) {
+      case 0: case 1: {
+        const uint32_t ops[] = {TENON_S_TANH, TENON_S_NEG, TENON_S_ABS, TENON_S_LOGISTIC, TENON_S_ERF};
+        return add(unary(b_, ops[rng_() % 5], x.first), x.second);
+      }
+      case 2: case 3: {
+        // Something broadcast along the tail of x.
+        for (const Known& y : pool_) {
+          if (y.second.size() > x.second.size() || rng_() % 3 == 0) continue;
+          std::vector<uint32_t> at;
+          bool fits = true;
+          for (uint32_t d = 0; d < y.second.size(); ++d) {
+            const uint32_t to = static_cast<uint32_t>(rank - y.second.size() + d);
+            at.push_back(to);
+            fits = fits && (y.first.dims[d] == x.first.dims[to] || b_.pool().is_const(y.first.dims[d], 1));
+          }
+          if (!fits) continue;
+          const uint32_t ops[] = {TENON_S_ADD, TENON_S_MUL, TENON_S_SUB, TENON_S_MAX};
+          return add(binary(b_, ops[rng_() % 4], x.first, b_.broadcast(y.first, x.first.dims, at)), x.second);
+        }
+        return;
+      }
+      case 4: {
+        if (rank == 0) return;
+        const uint32_t d[] = {static_cast<uint32_t>(rng_() % rank)};
+        const Fold folds[] = {Fold::kSum, Fold::kMax, Fold::kMin};
+        std::vector<int64_t> shape = x.second;
+        shape.erase(shape.begin() + d[0]);
+        return add(b_.reduce(x.first, d, folds[rng_() % 3]), shape);
+      }
+      case 5: {
+        // Normalise along one dim: x - mean.
+        if (rank == 0) return;
+        const uint32_t d = static_cast<uint32_t>(rng_() % rank);
+        std::vector<uint32_t> kept;
+        for (uint32_t i = 0; i < rank; ++i) {
+          if (i != d) kept.push_back(i);
+        }
+        const Tensor m = b_.reduce(x.first, std::array{d}, rng_() % 2 ? Fold::kSum : Fold::kMax);
+        return add(binary(b_, TENON_S_SUB, x.first, b_.broadcast(m, x.first.dims, kept)), x.second);
+      }
+      case 6: {
+        std::vector<uint32_t> perm(rank);
+        for (uint32_t i = 0; i < rank; ++i) perm[i] = i;
+        std::shuffle(perm.begin(), perm.end(), rng_);
+        std::vector<int64_t> shape;
+        for (uint32_t p : perm) shape.push_back(x.second[p]);
+        return add(b_.transpose(x.first, perm), shape);
+      }
+      case 7: {
+        if (rank == 0) return;
+        const Tensor parts[] = {x.first, x.first};
+        const uint32_t d = static_cast<uint32_t>(rng_() % rank);
+        std::vector<int64_t> shape = x.second;
+        shape[d] *= 2;
+        return add(b_.concat(parts, d), shape);
+      }
+      default: {
+        // x times something of its own last size, or its square.
+        if (rank == 0) return;
+        const uint32_t last[] = {rank - 1};
+        const int64_t n = size();
+        const Tensor w = b_.input(TENON_F32, rng_() % 2 ? std::vector<E>{x.first.dims[rank - 1], b_.dim(n)} : std::vector<E>{b_.dim(n), x.first.dims[rank - 1]});
+        const uint32_t sum[] = {w.dims[0] == x.first.dims[rank - 1] ? 0u : 1u};
+        std::vector<int64_t> shape = x.second;
+        shape.back() = n;
+        return add(b_.dot(x.first, w, {}, {}, last, sum), shape);
+      }
+    }
+  }
+
+  Case& c_;
+  Builder& b_;
+  std::mt19937 rng_;
+  std::vector<Known> pool_;
+};
+
+TEST(Random, Programs) {
+  const char* from = std::getenv("KERNELGEN_SEED");
+  const uint32_t first = from ? static_cast<uint32_t>(std::atoi(from)) : 0;
+  const char* number = std::getenv("KERNELGEN_COUNT");
+  const uint32_t count = number ? static_cast<uint32_t>(std::atoi(number)) : 8;
+  for (uint32_t seed = first; seed < first + count; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Case c;
+    RandomProgram(c, seed).build();
+    c.tolerance = 1e-4;
+    c.low = -1;
+    c.high = 1;
+    check(c);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
 
 }  // namespace
 }  // namespace tenon::kernelgen
