@@ -14,7 +14,7 @@ Status value_of(const InferQuery& q, uint32_t, tenon_dim_t* out) {
   std::vector<Dim> values;
   for (size_t i = 0; i < x->values.size(); ++i)
     values.push_back(Function(x->values[i], y->values[i]));
-  return answer(values, out);
+  return answer_in(q.dtype(0), values, out);
 }
 inline Dim dim_add(Dim a, Dim b) {
   return a + b;

@@ -127,12 +127,34 @@ inline std::optional<int64_t> constant_of(Dim d) {
   if (view.op != TENON_DIM_CONSTANT) return {};
   return view.constant;
 }
+// Whether `dtype` holds this number without wrapping. 64 bits hold every dim, since one that
+// overflows is invalid. A symbolic extent is taken to fit in i32: models that compute shapes in i32
+// have no dim of 2^31 elements, and asking for a bound would refuse them all.
+inline bool fits(tenon_dtype_t dtype, Dim d) {
+  if (dtype == TENON_I64) return true;
+  const int64_t width = dtype_bits(dtype);
+  if (!is_int(dtype) || dtype == TENON_U64) return false;
+  const int64_t hi = (int64_t{1} << (is_in(dtype, kSigned) ? width - 1 : width)) - 1;
+  const int64_t lo = is_in(dtype, kSigned) ? -hi - 1 : 0;
+  if (const auto number = constant_of(d)) return *number >= lo && *number <= hi;
+  if (dtype == TENON_I32) return d.valid();
+  return d.valid() && compare(TENON_REL_LE, d, Dim(d.graph(), hi)) == TENON_YES &&
+         compare(TENON_REL_LE, Dim(d.graph(), 0), d) == TENON_YES;
+}
 inline Status answer(std::span<const Dim> values, tenon_dim_t* out) {
   for (Dim d : values) {
     if (!d.valid()) return TENON_NOT_FOUND;
     *out++ = d.raw();
   }
   return {};
+}
+
+// The same for computed numbers, which wrap in their type.
+inline Status answer_in(tenon_dtype_t dtype, std::span<const Dim> values, tenon_dim_t* out) {
+  for (Dim d : values) {
+    if (!fits(dtype, d)) return TENON_NOT_FOUND;
+  }
+  return answer(values, out);
 }
 
 }  // namespace tenon::ops

@@ -26,7 +26,7 @@ Status value_of(const InferQuery& q, uint32_t, tenon_dim_t* out) {
   if (!is_in(q.dtype("dtype"), kIndex | kPred)) return TENON_NOT_FOUND;
   const auto x = known(q, 0);
   if (!x) return TENON_NOT_FOUND;
-  if (q.dtype("dtype") != TENON_PRED) return answer(x->values, out);
+  if (q.dtype("dtype") != TENON_PRED) return answer_in(q.dtype("dtype"), x->values, out);
   for (Dim d : x->values) {
     const auto number = constant_of(d);
     if (!number) return TENON_NOT_FOUND;

@@ -126,7 +126,7 @@ Status floor_div_value_of(const InferQuery& q, uint32_t, tenon_dim_t* out) {
     values.push_back(view(q.raw().op->name) == "floor_div" ? x->values[i] / y->values[i]
                                                            : x->values[i] % y->values[i]);
   }
-  return answer(values, out);
+  return answer_in(q.dtype(0), values, out);
 }
 constexpr OpDraft pair(std::string_view name, std::string_view summary, const Expr& program,
                        std::string_view example, std::string_view negative) {

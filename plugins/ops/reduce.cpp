@@ -76,7 +76,7 @@ Status value_of(const InferQuery& q, uint32_t, tenon_dim_t* out) {
     if (kKind == Kind::kMin) total = i == 0 ? d : min(total, d);
   }
   if (x->values.empty() && (kKind == Kind::kMax || kKind == Kind::kMin)) return TENON_NOT_FOUND;
-  return answer({&total, 1}, out);
+  return answer_in(q.dtype(0), {&total, 1}, out);
 }
 
 // Over no dims, or over dims of extent 1, nothing is combined.

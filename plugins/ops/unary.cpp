@@ -77,7 +77,7 @@ Status neg_value_of(const InferQuery& q, uint32_t, tenon_dim_t* out) {
   if (!x) return TENON_NOT_FOUND;
   std::vector<Dim> values;
   for (Dim d : x->values) values.push_back(q.constant(0) - d);
-  return answer(values, out);
+  return answer_in(q.dtype(0), values, out);
 }
 
 template <size_t I>

@@ -35,7 +35,8 @@ const std::vector<const op::OpRecord*>& ops() {
   return all;
 }
 
-// ---- Arrays --------------------------------------------------------------------------------------
+// ---- Arrays
+// --------------------------------------------------------------------------------------
 
 std::vector<double> numbers(const tenon_array_t& a) {
   std::vector<double> out;
@@ -121,7 +122,8 @@ std::string difference(const tenon_array_t& got, const tenon_array_t& wanted, do
   return {};
 }
 
-// ---- Expressions ---------------------------------------------------------------------------------
+// ---- Expressions
+// ---------------------------------------------------------------------------------
 
 struct Built {
   ir::Expression expression;
@@ -196,7 +198,8 @@ void check_values(std::string_view text, double factor) {
   }
 }
 
-// ---- The tests -----------------------------------------------------------------------------------
+// ---- The tests
+// -----------------------------------------------------------------------------------
 
 TEST(Derived, EveryOpIsDeclaredWhole) {
   ASSERT_GE(ops().size(), 80u);
@@ -358,6 +361,69 @@ TEST(Derived, MeaningsAgreeInEveryElementType) {
     }
   }
   EXPECT_GT(calls, 500);
+}
+
+// Shape arithmetic: what value_of says of constant integers is what the op computes.
+TEST(Derived, KnownValuesAreTheComputedOnes) {
+  std::mt19937_64 random(11);
+  std::set<std::string> known;
+  for (const op::OpRecord* r : ops()) {
+    if (r->def.value_of == nullptr) continue;
+    const std::string name(from_abi_str(r->def.name));
+    for (uint32_t i = 0; i < r->def.example_count; ++i) {
+      Result<Built> example = build(from_abi_str(r->def.examples[i]));
+      ASSERT_TRUE(example.ok()) << example.status().text();
+      ir::Graph& graph = *example->expression.graph;
+      // The operands as constants: those of operand 0's type as i64, the others as they are.
+      std::vector<ir::Value> operands;
+      std::vector<tenon_array_t> arrays;
+      std::deque<HostArray> owned;
+      bool fits = true;
+      for (size_t k = 0; k < example->inputs.size(); ++k) {
+        const tenon_operand_def_t& o =
+            r->def.operands[std::min<size_t>(k, r->def.operand_count - 1)];
+        const bool integral = ir::dtype_is_integer(example->inputs[k].dtype);
+        if (integral || example->inputs[k].dtype == TENON_PRED) {
+          operands.push_back(example->expression.operands[k].value);
+          arrays.push_back(example->inputs[k]);
+          continue;
+        }
+        fits = fits && (o.dtypes >> TENON_I64 & 1) != 0;
+        const tenon_array_t& from = example->inputs[k];
+        HostArray& made =
+            owned.emplace_back(random_array(TENON_I64, {from.dims, from.rank}, &random));
+        const tenon_type_t type = {TENON_I64, TENON_KIND_TENSOR, from.rank, from.dims, 0};
+        const std::span<const std::byte> bytes(static_cast<const std::byte*>(made.view().data),
+                                               made.size_bytes());
+        Result<ir::Ref<ir::Blob>> blob = ir::blob_bytes(bytes);
+        ASSERT_TRUE(blob.ok());
+        Result<ir::Value> constant = graph.add_constant(type, *blob);
+        ASSERT_TRUE(constant.ok()) << constant.status().text();
+        operands.push_back(*constant);
+        arrays.push_back(made.view());
+      }
+      ir::NodeDraft draft;
+      draft.op = example->expression.op;
+      draft.operands = operands;
+      draft.attrs = example->expression.attrs;
+      if (!fits) continue;
+      Result<ir::Node> node = graph.build({0, ir::kNone}, draft);
+      if (!node.ok()) continue;  // types that do not go together, such as i64 beside i32
+      const auto dims = op::known_value(graph, graph.results(*node)[0]);
+      if (!dims) continue;
+      Result<std::vector<HostArray>> got = op::evaluate(graph, *node, {}, arrays);
+      ASSERT_TRUE(got.ok()) << name << got.status().text();
+      const std::vector<double> wanted = numbers((*got)[0].view());
+      ASSERT_EQ(dims->size(), wanted.size()) << name;
+      for (size_t k = 0; k < wanted.size(); ++k) {
+        int64_t value = 0;
+        ASSERT_TRUE(graph.dims().evaluate((*dims)[k], {}, &value).ok()) << name;
+        EXPECT_EQ(static_cast<double>(value), wanted[k]) << name << " element " << k;
+      }
+      known.insert(name);
+    }
+  }
+  EXPECT_GE(known.size(), 18u) << "too few ops were asked";
 }
 
 TEST(Values, AgreeWithNumPyAndOnnx) {
