@@ -172,7 +172,7 @@ class DimTable {
   bool nonneg(const DimPoly& poly) const;
   bool mentions_atom(const DimPoly& poly, uint32_t atom) const;
   Status learn_equality(const DimPoly& zero);
-  void refresh_canon();
+  void refresh_canon(uint32_t solved);
   Status narrow(const DimPoly& nonneg, bool* absorbed = nullptr);
   uint32_t divisible(const DimPoly& a, const DimPoly& b) const;
 
@@ -193,6 +193,7 @@ class DimTable {
   std::unordered_map<std::string, Symbol> symbol_by_name_;
   std::vector<DimFact> facts_;
   std::vector<std::pair<uint32_t, DimPoly>> equalities_;  // atom == polynomial without it
+  std::unordered_map<uint32_t, size_t> equality_of_;     // atom to its place above
   std::vector<DimPoly> zeros_;                            // == 0, where no atom could be solved for
   std::vector<DimPoly> nonneg_;                           // >= 0
   bool read_only_ = false;

@@ -213,17 +213,30 @@ DimPoly DimTable::canon_of_atom(uint32_t index) {
       if (whole) out = std::move(made);
     }
   }
-  for (const auto& [replaced, by] : equalities_) {
-    MaybePoly next = replace_atom(out, replaced, by);
+  // Solutions mention no atom that has a solution itself, so one pass over what is here is enough.
+  std::vector<uint32_t> solved;
+  for (const DimTerm& t : out.terms) {
+    for (uint32_t a : t.atoms) {
+      if (equality_of_.contains(a) && std::find(solved.begin(), solved.end(), a) == solved.end()) solved.push_back(a);
+    }
+  }
+  for (uint32_t a : solved) {
+    MaybePoly next = replace_atom(out, a, equalities_[equality_of_[a]].second);
     if (next) out = std::move(*next);
   }
   return out;
 }
 
-void DimTable::refresh_canon() {
+void DimTable::refresh_canon(uint32_t solved) {
   // Arguments have lower numbers than what mentions them, so one pass in order is enough; atoms that are made
   // on the way are born canonical.
   for (uint32_t i = 0; i < atoms_.size(); ++i) {
+    if (atoms_[i].kind == AtomKind::kSymbol && i != solved) {
+      // A symbol changes only when what it equals mentions the atom that was just solved for.
+      const bool touched = atoms_[i].canon && std::any_of(atoms_[i].canon->terms.begin(), atoms_[i].canon->terms.end(),
+          [&](const DimTerm& t) { return std::binary_search(t.atoms.begin(), t.atoms.end(), solved); });
+      if (!touched) continue;
+    }
     DimPoly canon = canon_of_atom(i);
     const bool self = canon.constant == 0 && canon.terms.size() == 1 && canon.terms[0].coeff == 1 &&
                       canon.terms[0].atoms == std::vector<uint32_t>{i};
@@ -261,9 +274,14 @@ Status DimTable::learn_equality(const DimPoly& zero) {
   if (!flipped) return error(TENON_OUT_OF_RANGE, "T0303", "a symbolic dim does not fit in 64 bits");
   solution = *flipped;
   for (auto& [atom, by] : equalities_) {
+    const bool mentioned = std::any_of(by.terms.begin(), by.terms.end(), [&](const DimTerm& t) {
+      return std::binary_search(t.atoms.begin(), t.atoms.end(), best);
+    });
+    if (!mentioned) continue;
     MaybePoly next = replace_atom(by, best, solution);
     if (next) by = std::move(*next);
   }
+  equality_of_[best] = equalities_.size();
   equalities_.emplace_back(best, solution);
   if (best_symbol) {
     // What was known of the symbol is now known of the solution.
@@ -289,7 +307,7 @@ Status DimTable::learn_equality(const DimPoly& zero) {
     }
     mine.multiple_of = std::max(mine.multiple_of, std::min(multiple_of_poly(solution), kAnyMultiple));
   }
-  refresh_canon();
+  refresh_canon(best);
   return {};
 }
 
@@ -362,7 +380,7 @@ bool DimTable::prove_nonneg(const DimPoly& poly, int depth, int* budget) const {
 }
 
 bool DimTable::nonneg(const DimPoly& poly) const {
-  int budget = 400;
+  int budget = 120;
   return prove_nonneg(poly, 4, &budget);
 }
 

@@ -246,6 +246,16 @@ TEST_F(DimsTest, OverflowAndLimitsAreErrors) {
   EXPECT_EQ(last.error_code(), "T0305");
 }
 
+TEST_F(DimsTest, ThousandsOfFactsStayCheap) {
+  std::vector<Dim> symbols;
+  for (int i = 0; i < 2000; ++i) symbols.push_back(dim(add("s" + std::to_string(i), 0, INT64_MAX)));
+  for (size_t i = 1; i < symbols.size(); ++i) {
+    ASSERT_TRUE(table.assert_fact(TENON_REL_EQ, make(TENON_DIM_FLOORDIV, symbols[i], 1), symbols[i - 1]).ok());
+  }
+  EXPECT_EQ(table.compare(TENON_REL_EQ, symbols.front(), symbols.back()), TENON_YES);
+  EXPECT_EQ(table.compare(TENON_REL_EQ, make(TENON_DIM_FLOORDIV, symbols[5], 3), make(TENON_DIM_FLOORDIV, symbols[1500], 3)), TENON_YES);
+}
+
 TEST_F(DimsTest, FrozenTablesOnlyFind) {
   const Dim n = dim(add("n", 0, INT64_MAX));
   const Dim twice = make(TENON_DIM_MUL, n, 2);

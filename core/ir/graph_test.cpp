@@ -202,16 +202,16 @@ TEST_F(GraphTest, KnownValuesReachInference) {
 }
 
 TEST_F(GraphTest, LocationsSurviveFusion) {
-  const Loc a = *g->make_loc(Origin{intern("m.onnx"), intern("a"), 3});
-  const Loc b = *g->make_loc(Origin{intern("m.onnx"), intern("b"), 0});
+  const Loc a = *g->make_loc(Origin{intern("m.net"), intern("a"), 3});
+  const Loc b = *g->make_loc(Origin{intern("m.net"), intern("b"), 0});
   const Loc both[] = {a, b, a};
   const Loc fused = *g->fuse_locs(both);
-  EXPECT_EQ(g->loc_text(fused), "m.onnx: `a`:3, m.onnx: `b`");
+  EXPECT_EQ(g->loc_text(fused), "m.net: `a`:3, m.net: `b`");
   EXPECT_EQ(*g->fuse_locs(both), fused);
   NodeDraft d;
   d.op = intern("plus");
   d.loc = a;
-  EXPECT_NE(g->build({}, d).status().text().find("m.onnx: `a`:3"), std::string::npos);
+  EXPECT_NE(g->build({}, d).status().text().find("m.net: `a`:3"), std::string::npos);
 }
 
 TEST_F(GraphTest, TheTableRefusesWhatDoesNotExist) {

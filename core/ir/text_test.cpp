@@ -22,7 +22,7 @@ graph @main<n in [0, 4096] % 8 hint 128, m in [1, inf], "odd name"; n <= m>(%x: 
   %b = const pred[2] [true, false]
   %e = const f64[3] [inf, -inf, nan]
   %empty = const f32[0] []
-  %0 = plus(%x, %x) : f32[n, 128] loc("model.onnx" "gemm_1":12, "model.onnx" "relu_2")
+  %0 = plus(%x, %x) : f32[n, 128] loc("model.net" "first":12, "model.net" "second")
   %1 = reshape_to(%0) {shape = dims [2, n floordiv 2, min(m, n), (m + 1)*(n mod 3)]} : f32[2, n floordiv 2, min(m, n), m*(n mod 3) + (n mod 3)]
   %2 = find(%w) <u0 in [0, 2]> : i64[1, u0]
   %3 = every(%w) {b = hex "00ff", d = dims [n], f = 1e+300, fs = [0.5, inf], i = -3, is = [1, -2], mode = "fill", s = "a\nb", ss = ["x", "y"], ts = [], type = bf16} : f32[2]
@@ -73,7 +73,7 @@ TEST_F(TextTest, PrintParsePrintIsStable) {
   EXPECT_EQ(print(*g->clone()), first);
   EXPECT_EQ(*g->structural_hash(), *again->structural_hash());
   // Everything that was written is there.
-  for (const char* part : {"%\"12\" = print", "every@1(%w)", "%y#1", "hint 128", "; n <= m>", "loc(\"model.onnx\" \"gemm_1\":12, \"model.onnx\" \"relu_2\")",
+  for (const char* part : {"%\"12\" = print", "every@1(%w)", "%y#1", "hint 128", "; n <= m>", "loc(\"model.net\" \"first\":12, \"model.net\" \"second\")",
                            "type = bf16", "splat 0", "hex \"017e0000\"", "fs = [0.5, inf]", "maybe(%w, _)", "<u0 in [0, 2]>"}) {
     EXPECT_NE(first.find(part), std::string::npos) << part << "\n" << first;
   }
