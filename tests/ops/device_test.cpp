@@ -18,7 +18,8 @@
 namespace tenon {
 namespace {
 
-// ---- Reading examples ----------------------------------------------------------------------------
+// ---- Reading examples
+// ----------------------------------------------------------------------------
 
 struct Tensor {
   tenon_dtype_t dtype = TENON_DTYPE_NONE;
@@ -127,7 +128,8 @@ class Reader {
   std::string_view rest_;
 };
 
-// ---- Building and running ------------------------------------------------------------------------
+// ---- Building and running
+// ------------------------------------------------------------------------
 
 const tenon_host_registry_t& registry() {
   return *context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID);
@@ -216,9 +218,13 @@ struct Tally {
   int whole = 0, elsewhere = 0;
 };
 
-// What is wrong, or nothing.
+uint32_t graph_outputs(const Graph& graph) {
+  return static_cast<uint32_t>(main_region(graph.get()).yields().size());
+}
+
+// What is wrong, or nothing. With `collect`, gives the results instead of comparing them.
 std::string run(const Session& session, const tenon_op_def_t& def, const Example& example,
-                std::string_view device, Tally* tally) {
+                std::string_view device, Tally* tally, std::vector<Tensor>* collect = nullptr) {
   Graph graph;
   if (!build(def, example, &graph).ok()) return failure_text();
   Model model;
@@ -246,6 +252,17 @@ std::string run(const Session& session, const tenon_op_def_t& def, const Example
     if (!binding.input(cat("x", i), array).ok()) return failure_text();
   }
   if (!binding.run().ok()) return failure_text();
+  for (uint32_t r = 0; collect != nullptr && r < graph_outputs(graph); ++r) {
+    ArrayView got;
+    if (!binding.output(cat("y", r), &got).ok()) return failure_text();
+    Tensor tensor = {got.dtype, got.dims, {}};
+    for (int64_t i = 0; i < got.element_count(); ++i) {
+      tensor.numbers.push_back(load_double(
+          got.dtype, static_cast<const std::byte*>(got.data) + i * dtype_bytes(got.dtype)));
+    }
+    collect->push_back(std::move(tensor));
+  }
+  if (collect != nullptr) return {};
   for (size_t r = 0; r < example.results.size(); ++r) {
     const Tensor& wanted = example.results[r];
     ArrayView got;
@@ -266,19 +283,23 @@ std::string run(const Session& session, const tenon_op_def_t& def, const Example
   return {};
 }
 
+std::vector<const tenon_op_def_t*> standard_ops() {
+  std::vector<const tenon_op_def_t*> ops;
+  EXPECT_EQ(registry().op_each(registry().self, &ops,
+                               [](void* out, const tenon_op_def_t* op, tenon_str_t plugin) {
+                                 auto* list = static_cast<std::vector<const tenon_op_def_t*>*>(out);
+                                 if (view(plugin) == "ops") list->push_back(op);
+                               }),
+            TENON_OK);
+  return ops;
+}
+
 class OnDevice : public testing::TestWithParam<const char*> {};
 
 TEST_P(OnDevice, ExamplesComeTrue) {
   Session session;
   ASSERT_TRUE(session.open().ok()) << failure_text();
-  std::vector<const tenon_op_def_t*> ops;
-  ASSERT_EQ(
-      registry().op_each(registry().self, &ops,
-                         [](void* out, const tenon_op_def_t* op, tenon_str_t plugin) {
-                           if (view(plugin) == "ops")
-                             static_cast<std::vector<const tenon_op_def_t*>*>(out)->push_back(op);
-                         }),
-      TENON_OK);
+  const std::vector<const tenon_op_def_t*> ops = standard_ops();
   ASSERT_GE(ops.size(), 80u);
   Tally tally;
   for (const tenon_op_def_t* def : ops) {
@@ -309,6 +330,37 @@ TEST_P(OnDevice, ValuesAgree) {
     const tenon_op_def_t* def = nullptr;
     ASSERT_EQ(registry().op_find(registry().self, intern(example.op), 0, &def), TENON_OK) << line;
     EXPECT_EQ(run(session, *def, example, GetParam(), &tally), "") << line << " on " << GetParam();
+  }
+}
+
+// The examples in every other element type that the op takes, against the reference device.
+TEST_P(OnDevice, ElementTypesAgreeWithReference) {
+  if (std::string_view(GetParam()) != "cpu") return;
+  Session session;
+  ASSERT_TRUE(session.open().ok()) << failure_text();
+  Tally tally;
+  for (const tenon_op_def_t* def : standard_ops()) {
+    if (def->operand_count == 0) continue;
+    Example example = Reader(view(def->examples[0])).example();
+    for (tenon_dtype_t dtype = TENON_PRED; dtype <= TENON_F64; ++dtype) {
+      if (!is_in(dtype, kNumber | kPred) || example.operands.empty()) continue;
+      Example other = example;
+      bool takes = true;
+      for (size_t i = 0; i < other.operands.size(); ++i) {
+        const tenon_operand_def_t& o = def->operands[std::min<size_t>(i, def->operand_count - 1)];
+        const bool follows =
+            i == 0 || (o.dtype_group != 0 && o.dtype_group == def->operands[0].dtype_group);
+        if (follows) other.operands[i].dtype = dtype;
+        takes = takes && is_in(other.operands[i].dtype, o.dtypes);
+      }
+      other.results.clear();
+      if (!takes) continue;
+      const std::string wrong = run(session, *def, other, "reference", &tally, &other.results);
+      if (wrong.find("T03") != std::string::npos) continue;  // a constraint, such as acc
+      ASSERT_EQ(wrong, "") << view(def->examples[0]) << " in " << dtype_name(dtype);
+      EXPECT_EQ(run(session, *def, other, GetParam(), &tally), "")
+          << view(def->examples[0]) << " in " << dtype_name(dtype) << " on " << GetParam();
+    }
   }
 }
 
