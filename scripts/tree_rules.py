@@ -54,7 +54,8 @@ def room_of(relative):
 def check_includes(relative, text):
     room = room_of(relative)
     folder = relative.rsplit("/", 1)[0] + "/"
-    is_test = relative.endswith("_test.cpp")
+    name = relative.rsplit("/", 1)[1]
+    is_test = name.endswith("_test.cpp") or name.startswith("test_")
     for header in INCLUDE.findall(text):
         if header.startswith(OURS):
             own = header.startswith("/".join(relative.split("/")[:2]) + "/")
