@@ -49,8 +49,8 @@ Status settings_for(tenon_str_t target, const tenon_compile_options_t* options,
   for (uint32_t i = 0; i < options->option_count; ++i) {
     const std::string_view key = view(options->options[i].key);
     const std::string_view value = view(options->options[i].value);
-    if (!key.starts_with("cpu.")) {
-      continue;  // Another device's.
+    if (!key.starts_with("cpu.") || key == "cpu.ops") {
+      continue;  // Another device's, or the host's own: which ops it offers.
     }
     if (key != "cpu.opt" || value.size() != 1 || value[0] < '0' || value[0] > '3') {
       return fail(TENON_INVALID_ARGUMENT,
