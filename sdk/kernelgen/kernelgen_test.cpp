@@ -172,7 +172,7 @@ TEST(Rows, SoftmaxStatic) {
   check(c);
 }
 TEST(Rows, SoftmaxSymbolic) {
-  for (int64_t n : {1, 3, 16, 64, 129}) {
+  for (int64_t n : {1, 16, 129}) {
     Case c;
     const E r = c.b.extent(), e = c.b.extent();
     softmax_case(c, TENON_F32, r, e);
@@ -221,7 +221,7 @@ TEST(Rows, FullReduction) {
 }
 
 TEST(Rows, ColumnReduction) {
-  for (int64_t n : {3, 16, 100, 257}) {
+  for (int64_t n : {3, 257}) {
     Case c;
     const Tensor x = c.b.input(TENON_F32, {c.b.extent(), c.b.extent()});
     c.ext = {37, n};
@@ -367,11 +367,11 @@ void dot_case(DType type, int64_t m, int64_t n, int64_t k, bool ta, bool tb, dou
 TEST(Contraction, Shapes) {
   const int64_t shapes[][3] = {{1, 10, 64}, {7, 33, 19}, {70, 130, 65}, {5, 1, 9}, {13, 8, 1}};
   for (auto& s : shapes) {
-    for (int t = 0; t < 4; ++t) dot_case(TENON_F32, s[0], s[1], s[2], t & 1, t & 2, 2e-5);
+    for (int t : {0, 3}) dot_case(TENON_F32, s[0], s[1], s[2], t & 1, t & 2, 2e-5);
   }
 }
 TEST(Contraction, Types) {
-  for (int t = 0; t < 4; ++t) {
+  for (int t : {1, 2}) {
     dot_case(TENON_F64, 70, 33, 21, t & 1, t & 2, 1e-12);
     dot_case(TENON_F16, 70, 33, 21, t & 1, t & 2, 2e-3);
     dot_case(TENON_BF16, 13, 40, 21, t & 1, t & 2, 1e-2);

@@ -24,7 +24,7 @@ struct Value {
 // Where the elements of a memory operand are.
 enum class Space : uint8_t { kBuffer, kScratch, kLocal };
 
-enum class Bind : uint8_t { kSerial, kRange, kVector, kUnroll, kLane };
+enum class Bind : uint8_t { kSerial, kRange, kVector };
 
 enum class N : uint8_t {
   kLoop,     // for dst = args[0]; dst < args[1] (or dst + step <= args[1] when `full`); dst += step: body

@@ -31,7 +31,7 @@ struct Writer {
   }
 
   void loop(const Node& n) {
-    static constexpr const char* kBinds[] = {"serial", "range", "vector", "unroll", "lane"};
+    static constexpr const char* kBinds[] = {"serial", "range", "vector"};
     line("loop " + v(n.dst) + " from " + v(n.args[0]) + " to " + v(n.args[1]) + " step " + std::to_string(n.bits) + " " +
          kBinds[static_cast<int>(n.bind)] + (n.full ? " full" : "") + " {");
     ++depth;

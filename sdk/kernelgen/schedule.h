@@ -45,7 +45,6 @@ struct Schedule {
   bool swapped = false;      // a runs along columns
   uint32_t mr = 0, nr = 0;   // rows, and columns in vectors
   int64_t row_block = 0;     // rows per range item; B is packed once for them
-  int64_t k_block = 0;       // reduction steps per pass; 0: all
   bool pack_a = false, pack_b = false, transpose_b = false;
   // Transpose: loads that are contiguous along this axis go through a square tile.
   uint32_t tile_axis = ~0u;
