@@ -61,6 +61,12 @@ function(tenon_unit_test name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS "unit;${T_LABELS}")
+  if("tsan" IN_LIST T_LABELS)
+    if(NOT TARGET tests_tsan)
+      add_custom_target(tests_tsan)
+    endif()
+    add_dependencies(tests_tsan ${name})
+  endif()
 endfunction()
 
 # tenon_fuzz_test(NAME SOURCES ... [LINK lib ...] [SEEDS folder]): a libFuzzer target and a ctest entry
