@@ -36,4 +36,20 @@ say "right on real models"
 for model in "$work/digits/digits.onnx" "$work"/models/*.onnx; do
   "$tenon" run "$model" --device opencl --seed 1 --check reference
 done
+say "one graph on three devices"
+cat >"$work/mixed.tir" <<'TIR'
+tenon.tir 1
+graph @main(%x: f32[6, 40], %w: f32[40, 24], %b: f32[6, 24]) -> (y: f32[6, 24]) {
+  %0 = dot_general(%x, %w) {a_contract = [1], b_contract = [0]} : f32[6, 24]
+  %1 = add(%0, %b) : f32[6, 24]
+  %2 = tanh(%1) : f32[6, 24]
+  %3 = softmax(%2) {dim = 1} : f32[6, 24]
+  %4 = mul(%3, %b) : f32[6, 24]
+  yield %4
+}
+TIR
+mixed=$("$tenon" run "$work/mixed.tir" --seed 1 --check reference --device sim,opencl,cpu \
+  --option sim.ops=dot_general,exp --option opencl.ops=tanh,reduce_* 2>&1)
+expect "$mixed" "agrees with reference"
+for device in "on sim" "on opencl" "on cpu"; do expect "$mixed" "$device"; done
 echo "out of tree: all checks passed"
