@@ -31,6 +31,11 @@ inline constexpr uint32_t kDimDegreeMax = 16;          // factors of one term
 inline constexpr uint32_t kDimDepthMax = 32;           // floordiv inside min inside mod ...
 inline constexpr uint32_t kDimExpressionsMax = 1u << 20;
 inline constexpr uint32_t kDimFactsMax = 1u << 12;
+// Facts beyond these are kept for whoever checks them at run time, but prove nothing: a file of facts must not
+// cost more than it is worth.
+inline constexpr uint32_t kDimUsedTermsMax = 12;      // terms of a fact
+inline constexpr uint32_t kDimUsedFactsMax = 256;     // inequalities, and equalities that no atom solves
+inline constexpr uint32_t kDimRefreshMax = 20000;     // expressions rewritten by equalities, over all
 
 // A range; INT64_MIN and INT64_MAX mean unbounded on that side.
 struct DimRange {
@@ -196,6 +201,7 @@ class DimTable {
   std::unordered_map<uint32_t, size_t> equality_of_;     // atom to its place above
   std::vector<DimPoly> zeros_;                            // == 0, where no atom could be solved for
   std::vector<DimPoly> nonneg_;                           // >= 0
+  uint32_t refreshed_ = 0;
   bool read_only_ = false;
 };
 

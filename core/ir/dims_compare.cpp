@@ -236,6 +236,8 @@ void DimTable::refresh_canon(uint32_t solved) {
       const bool touched = atoms_[i].canon && std::any_of(atoms_[i].canon->terms.begin(), atoms_[i].canon->terms.end(),
           [&](const DimTerm& t) { return std::binary_search(t.atoms.begin(), t.atoms.end(), solved); });
       if (!touched) continue;
+    } else if (atoms_[i].kind != AtomKind::kSymbol && ++refreshed_ > kDimRefreshMax) {
+      continue;  // what is known of it stays true, and is all that will be known
     }
     DimPoly canon = canon_of_atom(i);
     const bool self = canon.constant == 0 && canon.terms.size() == 1 && canon.terms[0].coeff == 1 &&
@@ -264,8 +266,8 @@ Status DimTable::learn_equality(const DimPoly& zero) {
     best_symbol = symbol;
     sign = t.coeff;
   }
-  if (best == TENON_NONE) {
-    zeros_.push_back(zero);
+  if (best == TENON_NONE || zero.terms.size() > kDimUsedTermsMax) {
+    if (zeros_.size() < kDimUsedFactsMax && zero.terms.size() <= kDimUsedTermsMax) zeros_.push_back(zero);
     return {};
   }
   DimPoly solution = zero;
@@ -324,7 +326,7 @@ Status DimTable::narrow(const DimPoly& poly, bool* absorbed) {
     if (absorbed != nullptr) *absorbed = true;
     return {};
   }
-  if (nonneg_.size() < kDimFactsMax) nonneg_.push_back(poly);
+  if (nonneg_.size() < kDimUsedFactsMax && poly.terms.size() <= kDimUsedTermsMax) nonneg_.push_back(poly);
   return {};
 }
 
@@ -397,8 +399,10 @@ uint32_t DimTable::divisible(const DimPoly& a, const DimPoly& b) const {
     const DimRange r = range_of(a);
     if (r.lo > 0 && r.hi < d) return TENON_NO;
   }
+  uint32_t looked = 0;
   for (const DimFact& f : facts_) {
     if (f.rel != TENON_REL_DIVISIBLE) continue;
+    if (++looked > kDimUsedFactsMax) break;
     const MaybePoly fa = canon(poly_of(f.a));
     const MaybePoly fb = canon(poly_of(f.b));
     if (!fa || !fb || !divide_exactly(*fb, b)) continue;
@@ -435,7 +439,8 @@ uint32_t DimTable::compare(uint32_t rel, Dim a, Dim b) const {
   if (rel == TENON_REL_EQ) {
     if (diff->is_constant()) return diff->constant == 0 ? TENON_YES : TENON_NO;
     for (const DimPoly& zero : zeros_) {
-      const MaybePoly z = canon(zero);
+      if (zero == *diff || zero == *minus) return TENON_YES;
+      const MaybePoly z = zero.terms.size() == diff->terms.size() ? canon(zero) : MaybePoly();
       if (z && (*z == *diff || *z == *minus)) return TENON_YES;
     }
     int64_t g = 0;
