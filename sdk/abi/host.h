@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /* ---- tenon.host.registry/1: ops and other plugins' interfaces ---------------------------------------------------
- * Users: plugins/reference (evaluate), sdk/kernelgen's lift (op_find), plugins/sim (plugin_interface). */
+ * Users: plugins/reference and passes (evaluate), sdk/kernelgen's lift (op_find), plugins/sim (plugin_interface). */
 
 #define TENON_HOST_REGISTRY_ID "tenon.host.registry/1"
 
@@ -41,7 +41,7 @@ typedef struct tenon_host_registry_t {
 } tenon_host_registry_t;
 
 /* ---- tenon.host.threads/1: the one pool --------------------------------------------------------------------------
- * Users: plugins/cpu, plugins/reference, core itself. */
+ * Users: plugins/cpu, core/tools. */
 
 #define TENON_HOST_THREADS_ID "tenon.host.threads/1"
 
@@ -59,7 +59,7 @@ typedef struct tenon_host_threads_t {
 } tenon_host_threads_t;
 
 /* ---- tenon.host.cache/1: files by content ------------------------------------------------------------------------
- * Users: plugins/cpu, core/host (probe results). */
+ * Users: plugins/cpu. Unstable: one user so far. */
 
 #define TENON_HOST_CACHE_ID "tenon.host.cache/1"
 
@@ -77,7 +77,7 @@ typedef struct tenon_host_cache_t {
 } tenon_host_cache_t;
 
 /* ---- tenon.host.files/1: the one door to the file system ----------------------------------------------------------
- * Users: frontends/onnx (external data), plugins/cpu (compiler library beside the plugin). */
+ * Users: frontends/onnx (external data), core/tools (outputs, profiles). */
 
 #define TENON_HOST_FILES_ID "tenon.host.files/1"
 

@@ -4,7 +4,7 @@
  * A call is an anchor op with an epilogue graph, operand types and layouts, never a bare op: a kernel set may take the anchor
  * alone by refusing calls whose epilogue is not empty. simple_kernels.h makes the table from {op, dtypes, function}.
  *
- * Users: plugins/null. Unstable: one user so far.
+ * Users: plugins/null for tenon.kernels/1, none yet for tenon.host.kernels/1. Both unstable.
  */
 #ifndef TENON_ABI_KERNELS_H_
 #define TENON_ABI_KERNELS_H_

@@ -4,7 +4,7 @@
  * A fence is a 64-bit counter that only grows. Work waits until a fence has reached a value and signals a value when done.
  * A failed piece of work fails its signal: the fence then reports that code to every waiter of that value or a later one.
  *
- * Users: plugins/sim, samples/opencl. Unstable until a second vendor's device uses it.
+ * Users: plugins/sim. Unstable: one user so far.
  */
 #ifndef TENON_ABI_QUEUE_H_
 #define TENON_ABI_QUEUE_H_
