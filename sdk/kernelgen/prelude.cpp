@@ -191,7 +191,8 @@ std::string Prelude::integer_text(std::string_view f, DType t, uint32_t lanes) {
   if (f == "fdiv") return two("if (b <= 0) return 0; $F q = a / b; return q - (a % b < 0);");
   if (f == "fmod") return two("if (b <= 0) return 0; $F r = a % b; return r < 0 ? r + b : r;");
   if (f == "shl") return two("return ($U)b >= " + B + " ? ($F)0 : ($F)(($U)a << ($U)b);");
-  if (f == "shr_l") return two("return ($U)b >= " + B + " ? ($F)0 : ($F)(($U)a >> ($U)b);");
+  // An unsigned number has no sign to move in.
+  if (f == "shr_l" || (f == "shr_a" && !is_signed(t))) return two("return ($U)b >= " + B + " ? ($F)0 : ($F)(($U)a >> ($U)b);");
   if (f == "shr_a") return two("return ($I)a >> (($U)b >= " + B + " ? " + number(bits - 1) + " : ($I)b);");
   if (f == "popcount") {
     return one("$U x = ($U)a; $F n = 0; while (x) { x &= ($U)(x - 1); ++n; } return n;");

@@ -48,7 +48,9 @@ T meaning(uint32_t op, T a, T b) {
     case TENON_S_XOR: return a ^ b;
     case TENON_S_SHL: return wide_shift ? 0 : static_cast<T>(static_cast<U>(a) << b);
     case TENON_S_SHR_L: return wide_shift ? 0 : static_cast<T>(static_cast<U>(a) >> b);
-    case TENON_S_SHR_A: return static_cast<T>(static_cast<std::make_signed_t<T>>(a) >> (wide_shift ? kBits - 1 : static_cast<int>(b)));
+    case TENON_S_SHR_A:
+      if (!is_signed) return wide_shift ? 0 : static_cast<T>(static_cast<U>(a) >> b);
+      return static_cast<T>(static_cast<std::make_signed_t<T>>(a) >> (wide_shift ? kBits - 1 : static_cast<int>(b)));
     case TENON_S_NEG: return static_cast<T>(-static_cast<__int128>(a));
     case TENON_S_ABS: return a < 0 ? static_cast<T>(-static_cast<__int128>(a)) : a;
     case TENON_S_SIGN: return static_cast<T>((a > 0) - (a < 0));
