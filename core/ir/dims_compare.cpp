@@ -469,6 +469,9 @@ Status DimTable::assert_fact(uint32_t rel, Dim a, Dim b) {
                  kWords[rel], text(b));
   }
   if (read_only_) return error(TENON_FAILED_PRECONDITION, "T0302", "the graph is frozen");
+  for (const DimFact& f : facts_) {
+    if (f.rel == rel && f.a == a && f.b == b) return {};  // said before, though nothing could be proved from it
+  }
   if (facts_.size() >= kDimFactsMax) {
     return error(TENON_RESOURCE_EXHAUSTED, "T0305", "a graph has more than {} facts about its dims", kDimFactsMax);
   }
