@@ -6,7 +6,7 @@
  *     slice(f32[5] [0, 1, 2, 3, 4]) {start = [1], limit = [4]} -> f32[3] [1, 2, 3]
  * Operands are `type literal`; in negatives a bare `type` is enough.
  *
- * Users: plugins/ops (in C++), tests/plugins (in C).
+ * Users: plugins/ops (in C++), tests/ir/plugin.
  */
 #ifndef TENON_ABI_OPS_H_
 #define TENON_ABI_OPS_H_
