@@ -9,7 +9,7 @@ namespace {
 
 std::string varint(uint64_t value) {
   std::string out;
-  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value & 0x7f | 0x80);
+  for (; value >= 0x80; value >>= 7) out += static_cast<char>((value & 0x7f) | 0x80);
   return out + static_cast<char>(value);
 }
 std::string number(uint32_t field, uint64_t value) {

@@ -88,7 +88,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "usage: random_graphs [--device NAME] [--seed FIRST] [--count N]\n");
     return 2;
   }
-  const char* full = std::getenv("TENON_TEST_FULL");
+  const char* full = std::getenv("CHECK_FULL");
   if (full != nullptr && std::strcmp(full, "1") == 0) options.count *= 15;
   tenon::Session session;
   if (!session.open().ok()) {
