@@ -2,12 +2,15 @@
 //
 // Completes a hand-written manifest from what the library itself says: opens it, asks its query, and fills in
 // `library`, `abi`, `platform`, `build` and `provides`. What the hand wrote stays: a device that is not in the build
-// machine is listed by hand. With --digest the library's sha256 too.
+// machine is listed by hand. With --digest the library's sha256 too. A plugin that refuses on this machine keeps what
+// the hand wrote, if that says what it provides.
 #include <nlohmann/json.hpp>
 
 #include <cstdio>
 #include <cstring>
 #include <string>
+
+#include <tenon/abi/device.h>
 
 #include "core/base/file.h"
 #include "core/base/limits.h"
@@ -74,12 +77,30 @@ void fill_provides(Json& manifest, const tenon::host::AdoptedPlugin& plugin) {
   frontends.push_back({{"name", frontend}, {"extensions", extensions}});
 }
 
-void fill_build(Json& manifest, const tenon::host::AdoptedPlugin& plugin) {
+bool says_provides(const Json& manifest) {
+  return manifest.contains("provides") && manifest["provides"].is_object() && !manifest["provides"].empty();
+}
+
+void warn_without_devices(const Json& manifest, const tenon::host::AdoptedPlugin& plugin, const std::string& input) {
+  const Json& provides = manifest["provides"];
+  if (provides.contains("devices") && !provides["devices"].empty()) return;
+  for (const tenon::host::AdoptedInterface& offered : plugin.interfaces) {
+    if (offered.id != TENON_DEVICE_ID) continue;
+    std::fprintf(stderr, "tenon-manifest: warning: the plugin has %s and finds no device in this machine: nothing names the "
+                         "kinds that it drives; list them in %s as \"provides\": {\"devices\": [...]}\n",
+                 TENON_DEVICE_ID, input.c_str());
+  }
+}
+
+void fill_abi(Json& manifest, const tenon::host::AdoptedPlugin& plugin) {
   Json interfaces = Json::array();
   for (const tenon::host::AdoptedInterface& offered : plugin.interfaces) {
     interfaces.push_back({{"id", offered.id}, {"minor", offered.minor}});
   }
   manifest["abi"] = {{"major", plugin.record.abi >> 16}, {"min_minor", plugin.record.abi & 0xffff}, {"interfaces", interfaces}};
+}
+
+void fill_build(Json& manifest, const std::string& build_id) {
   Json& platform = manifest["platform"];
   if (!platform.contains("os")) platform["os"] = "linux";
 #if defined(__x86_64__)
@@ -88,7 +109,7 @@ void fill_build(Json& manifest, const tenon::host::AdoptedPlugin& plugin) {
   platform["arch"] = "aarch64";
 #endif
   Json& build = manifest["build"];
-  if (!build.contains("build_id")) build["build_id"] = plugin.build_id;
+  if (!build.contains("build_id")) build["build_id"] = build_id;
   if (!tenon::host::host_sanitizer().empty()) build["sanitizer"] = tenon::host::host_sanitizer();
 }
 
@@ -100,13 +121,25 @@ Status run(const Arguments& arguments) {
   const std::string name = manifest["name"].get<std::string>();
   TENON_ASSIGN_OR_RETURN(std::string library, tenon::real_path(arguments.library));
   TENON_ASSIGN_OR_RETURN(tenon_plugin_query_t query, tenon::host::open_library(library));
-  TENON_ASSIGN_OR_RETURN(const tenon_plugin_t* record, tenon::host::ask_plugin(query, tenon::host::listing_host(), name));
-  TENON_ASSIGN_OR_RETURN(tenon::host::AdoptedPlugin plugin, tenon::host::adopt_plugin(record, name));
+  Result<const tenon_plugin_t*> record = tenon::host::ask_plugin(query, tenon::host::listing_host(), name);
+  const bool refused = !record.ok() && record.status().error_code() == "P0801" && says_provides(manifest);
+  tenon::host::AdoptedPlugin plugin;
+  if (refused) {
+    std::fprintf(stderr, "tenon-manifest: warning: %s\ntenon-manifest: the manifest keeps what %s says\n",
+                 record.status().text().c_str(), arguments.input.c_str());
+  } else {
+    TENON_RETURN_IF_ERROR(record.status());
+    TENON_ASSIGN_OR_RETURN(plugin, tenon::host::adopt_plugin(*record, name));
+  }
   if (!manifest.contains("schema")) manifest["schema"] = 1;
-  if (!manifest.contains("version")) manifest["version"] = plugin.version;
+  if (!manifest.contains("version") && !refused) manifest["version"] = plugin.version;
   if (!manifest.contains("library")) manifest["library"] = "./" + std::string(tenon::file_name_of(arguments.library));
-  fill_build(manifest, plugin);
-  fill_provides(manifest, plugin);
+  if (!refused) {
+    fill_abi(manifest, plugin);
+    fill_provides(manifest, plugin);
+    warn_without_devices(manifest, plugin, arguments.input);
+  }
+  fill_build(manifest, plugin.build_id);
   if (arguments.digest) {
     TENON_ASSIGN_OR_RETURN(tenon::File file, tenon::open_user_file(library));
     TENON_ASSIGN_OR_RETURN(auto region, tenon::map_file(file));

@@ -108,7 +108,7 @@ void PluginHost::add_manifest(const FoundManifest& found) {
   if (Status status = check_platform(c.manifest); !status.ok()) return c.fail(Gate::kPlatform, status);
   c.pass(Gate::kPlatform);
   if (Status status = check_abi(c.manifest); !status.ok()) return c.fail(Gate::kAbi, status);
-  c.pass(Gate::kAbi);
+  c.pass(Gate::kAbi, c.manifest.has_abi ? "" : "not stated; the library is asked when it is loaded");
 }
 
 void PluginHost::check_names() {

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "core/base/cache.h"
@@ -60,6 +61,14 @@ Status from_text(std::string_view text) {
   return Status(static_cast<tenon_code_t>(code), text.substr(0, first), printable(text.substr(second + 1), 4096));
 }
 
+// A result is kept when the file alone decides it, and when asking again would crash or hang again. What the machine
+// decides (a driver or library that is missing now, the helper program) is asked every time.
+bool is_kept(std::string_view code) {
+  static constexpr std::string_view kKept[] = {"", "P0304", "P0305", "P0601", "P0602", "P0604", "P0702", "P0703",
+                                               "P0802", "P0803", "P0805", "P0806"};
+  return std::find(std::begin(kKept), std::end(kKept), code) != std::end(kKept);
+}
+
 template <typename Compute>
 Status kept_result(std::string_view what, const std::string& path, Compute compute) {
   Result<FileIdentity> identity = identify(path);
@@ -73,8 +82,7 @@ Status kept_result(std::string_view what, const std::string& path, Compute compu
     }
   }
   Status status = compute();
-  // Trouble with the helper is the machine's and not the library's.
-  if (results_kept() && status.error_code() != "P0603") (void)cache.put("probe", as_bytes(key), as_bytes(to_text(status)));
+  if (results_kept() && is_kept(status.error_code())) (void)cache.put("probe", as_bytes(key), as_bytes(to_text(status)));
   return status;
 }
 

@@ -1,5 +1,6 @@
 // Trying a library that changed in a process of its own, so that a crash, an abort or an endless loop in a plugin's
-// query costs that process and a line in the report. Results are kept in the cache by what stat says of the file.
+// query costs that process and a line in the report. Results that the file alone decides, and crashes and hangs, are kept in
+// the cache by what stat says of the file; a refusal is asked again, since a driver may have come.
 #pragma once
 #include <string>
 

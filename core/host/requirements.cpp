@@ -91,7 +91,7 @@ Status check_platform(const Manifest& m) {
 }
 
 Status check_abi(const Manifest& m) {
-  if (!m.has_abi) return Status();
+  if (!m.has_abi) return Status();  // adopt_plugin looks at the record in any case
   if (m.abi_major > TENON_ABI_MAJOR || (m.abi_major == TENON_ABI_MAJOR && m.abi_min_minor > TENON_ABI_MINOR)) {
     return error(TENON_FAILED_PRECONDITION, "P0305", "it needs ABI {}.{} and this host speaks {}.{}: update Tenon",
                  m.abi_major, m.abi_min_minor, TENON_ABI_MAJOR, TENON_ABI_MINOR);

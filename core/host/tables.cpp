@@ -65,11 +65,11 @@ constexpr InterfaceInfo kKnown[] = {
     {TENON_TOOLCHAIN_ID, sizeof(tenon_toolchain_api_t), kToolchainSlots},
 };
 
-Status check_size(const void* table, std::string_view what) {
+Status check_size(const void* table, std::string_view what, uint32_t least = 16) {
   if (table == nullptr) return error(TENON_INVALID_ARGUMENT, "P0805", "the table {} is null", what);
   uint32_t size = 0;
   std::memcpy(&size, table, sizeof(size));
-  if (size < 16 || size > kTableBytesMax) {
+  if (size < least || size > kTableBytesMax) {
     return error(TENON_INVALID_ARGUMENT, "P0806", "the table {} says that it has {} bytes", what, size);
   }
   return Status();
@@ -211,6 +211,15 @@ Status check_record_abi(uint32_t abi) {
     return error(TENON_FAILED_PRECONDITION, "P0304", "it was compiled for ABI {} and this host speaks {}", major,
                  TENON_ABI_MAJOR);
   }
+  const uint32_t minor = abi & 0xffff;
+  if (minor > TENON_ABI_MINOR) {
+    return error(TENON_FAILED_PRECONDITION, "P0305", "it was compiled for ABI {}.{} and this host speaks {}.{}", major, minor,
+                 TENON_ABI_MAJOR, TENON_ABI_MINOR);
+  }
+  if (TENON_ABI_MAJOR == 0 && minor < TENON_ABI_MINOR) {  // before 1.0 every minor is its own ABI
+    return error(TENON_FAILED_PRECONDITION, "P0304", "it was compiled for ABI {}.{} and this host speaks {}.{}", major, minor,
+                 TENON_ABI_MAJOR, TENON_ABI_MINOR);
+  }
   return Status();
 }
 
@@ -254,6 +263,7 @@ Result<AdoptedPlugin> adopt_plugin(const tenon_plugin_t* record, std::string_vie
     const InterfaceInfo* known = nullptr;
     for (const InterfaceInfo& info : kKnown) known = info.id == id ? &info : known;
     if (known == nullptr) {
+      TENON_RETURN_IF_ERROR(check_size(offered.table, id, sizeof(uint32_t)));
       plugin.unknown_interfaces.push_back(std::move(id));
       // Kept as it is for whoever asks by this id: a vendor's own interface.
       plugin.interfaces.push_back({plugin.unknown_interfaces.back(), offered.minor, offered.table});

@@ -28,7 +28,7 @@ struct InterfaceInfo {
 };
 std::span<const InterfaceInfo> known_interfaces();
 
-// One interface of a loaded plugin; `table` is full-size and never freed.
+// One interface of a loaded plugin; `table` is never freed, and full-size when this host knows the id.
 struct AdoptedInterface {
   std::string id;
   uint32_t minor = 0;
@@ -38,15 +38,15 @@ struct AdoptedInterface {
 struct AdoptedPlugin {
   tenon_plugin_t record = {};  // full-size
   std::string name, version, build_id;
-  std::vector<AdoptedInterface> interfaces;      // known ids, in the plugin's order
-  std::vector<std::string> unknown_interfaces;   // ignored
+  std::vector<AdoptedInterface> interfaces;      // in the plugin's order; tables of unknown ids as the plugin has them
+  std::vector<std::string> unknown_interfaces;   // a vendor's own, or of another Tenon
 };
 
 // Remembers what is never freed, since plugins are never closed, so that leak checkers see it as in use.
 void keep_for_process(const void* memory);
 
 // Copies a record and its tables. P0802 null record, P0803 name differs from `expected_name` (empty: any), P0304 or
-// P0305 ABI, P0805 a required slot is null, P0806 a count or size makes no sense.
+// P0305 ABI (before 1.0 of any other minor), P0805 a required slot is null, P0806 a count or size makes no sense.
 Result<AdoptedPlugin> adopt_plugin(const tenon_plugin_t* record, std::string_view expected_name);
 
 // What the tables say that the plugin provides, as the manifest's `provides` has it: (kind, name). Calls into the

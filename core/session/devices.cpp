@@ -31,7 +31,12 @@ Result<std::shared_ptr<runtime::Device>> make_device(std::string_view kind, uint
   TENON_ASSIGN_OR_RETURN(runtime::DeviceApis apis, device_apis(kind));
   TENON_ASSIGN_OR_RETURN(const uint32_t count, count_of(apis, kind));
   if (count == 0) {
-    return error(TENON_UNAVAILABLE, "T0503", "plugin {} finds no device {} on this machine", quoted(apis.plugin), quoted(kind));
+    // Asked about one all the same, a plugin says why: a driver that is not installed.
+    tenon_device_info_t info{};
+    info.size_bytes = sizeof info;
+    Status why = from_abi(apis.device->info(apis.device->self, 0, &info), "info");
+    return error(TENON_UNAVAILABLE, "T0503", "plugin {} finds no device {} on this machine{}", quoted(apis.plugin), quoted(kind),
+                 why.ok() ? std::string() : fmt::format(" ({})", why.message()));
   }
   if (ordinal >= count) {
     return error(TENON_NOT_FOUND, "T0502", "there is no device {}:{}; {} has the ordinals 0 to {}", printable(kind), ordinal,

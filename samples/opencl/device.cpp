@@ -73,6 +73,8 @@ const std::deque<Found>& found() {
 }
 
 Status at(uint32_t ordinal, const Found** out) {
+  std::string why;
+  if (functions(&why) == nullptr) return fail(TENON_UNAVAILABLE, cat("opencl: ", why));
   if (ordinal >= found().size()) return fail(TENON_OUT_OF_RANGE, cat("opencl: there are ", found().size(), " devices"));
   *out = &found()[ordinal];
   return {};

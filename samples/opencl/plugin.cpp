@@ -9,12 +9,6 @@ const tenon_interface_t kInterfaces[] = {
     tenon::offer(TENON_COMPILE_ID, opencl_sample::kCompileTable),
 };
 
-tenon::Status opencl_is_here() {
-  std::string why;
-  if (opencl_sample::functions(&why) == nullptr) return tenon::fail(TENON_UNAVAILABLE, tenon::cat("opencl: ", why));
-  return {};
-}
-
 }  // namespace
 
-TENON_PLUGIN("opencl", "0.1.0", kInterfaces, opencl_is_here)
+TENON_PLUGIN("opencl", "0.1.0", kInterfaces)

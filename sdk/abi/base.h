@@ -5,7 +5,10 @@
  *  - C11 and C++20; fixed-width integers, explicit-length strings, opaque handles; no bool, no enum in a
  *    struct, no exception and no allocator across the border.
  *  - Every table and every record that may grow begins with `uint32_t size_bytes`, set to sizeof by whoever
- *    fills it. The host copies the known prefix into a full-size zeroed one, so neither side compares sizes.
+ *    fills it. The host copies the known prefix of a table into a full-size zeroed one, so neither side compares sizes.
+ *  - The caller sets size_bytes of a record that it passes for output. Before 1.0 a host and a plugin of different
+ *    minors are refused, so a callee may write its full record.
+ *  - Fields named reserved are 0.
  *  - Every function returns tenon_code_t unless it cannot fail. Details go to tenon_host_t::fail.
  *  - Outputs come last and are named out_*. They are untouched on failure.
  *  - Borrowed means: valid until the call returns, unless the comment names a longer time.

@@ -37,6 +37,7 @@ typedef struct tenon_compile_options_t {
   uint32_t deterministic; /* 1: the same results on every instruction set */
   const tenon_key_value_t* options;
   uint32_t option_count;
+  uint32_t reserved;
 } tenon_compile_options_t;
 
 /* Concrete sizes of one call: values of the subgraph's main region symbols, in the order of its region view. */
@@ -78,6 +79,7 @@ typedef struct tenon_profile_sink_t {
 typedef struct tenon_call_t {
   uint32_t size_bytes;
   uint32_t input_count, output_count;
+  uint32_t reserved;
   tenon_symbols_t symbols;
   const tenon_span_t* inputs;
   const tenon_span_t* outputs;

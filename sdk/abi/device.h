@@ -51,6 +51,7 @@ typedef struct tenon_copy_t {
   void* host_to;         /* DEVICE_TO_HOST */
   uint64_t pattern;      /* FILL; little endian, lowest pattern_bytes used */
   uint32_t pattern_bytes;
+  uint32_t reserved;
 } tenon_copy_t;
 
 typedef struct tenon_device_api_t {

@@ -88,6 +88,7 @@ typedef struct tenon_graph_view_t {
   tenon_region_t main;
   /* One past the highest index handed out: sizes for side tables. */
   uint32_t node_limit, value_limit, region_limit, symbol_limit;
+  uint32_t reserved;
 } tenon_graph_view_t;
 
 /* A use of a value: operand `index` of `node`, or yield `index` of `region` when node is TENON_NONE. */
@@ -116,6 +117,7 @@ typedef struct tenon_dim_view_t {
   tenon_dim_t a, b;      /* arguments of the binary kinds */
   int64_t constant;      /* CONSTANT */
   tenon_symbol_t symbol; /* SYMBOL */
+  uint32_t reserved;
   int64_t lo, hi;        /* known range, INT64_MIN and INT64_MAX when unbounded */
   int64_t multiple_of;   /* at least 1 */
 } tenon_dim_view_t;

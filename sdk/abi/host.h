@@ -35,7 +35,9 @@ typedef struct tenon_host_registry_t {
                            tenon_array_t* outputs, uint32_t output_count);
   void (*array_free)(void* self, tenon_array_t* array);
   /* Looks up a plugin's interface through what manifests provide: kind "toolchain", "device", "frontend", name "opencl-c", "cpu".
-   * Loads it. `out_table` is full-size, slots the plugin lacks are null. NOT_FOUND with the reasons of all candidates. */
+   * Loads it. `out_table` of an interface of these headers is full-size, slots the plugin lacks are null. The table of any other id,
+   * a vendor's own, is the plugin's as it is: not null, its size_bytes at least 4, and the caller reads no further than that says.
+   * NOT_FOUND with the reasons of all candidates. */
   tenon_code_t (*plugin_interface)(void* self, tenon_str_t kind, tenon_str_t name, tenon_str_t interface_id,
                                    const void** out_table);
 } tenon_host_registry_t;

@@ -38,6 +38,7 @@ typedef struct tenon_kernel_call_t {
   const tenon_node_t* epilogue; /* nodes after the anchor in order; the last one's result is the output */
   uint32_t epilogue_count;
   uint32_t operand_count, result_count;
+  uint32_t reserved;
   const tenon_kernel_operand_t* operands;
   const tenon_type_t* results;
 } tenon_kernel_call_t;
@@ -56,6 +57,7 @@ typedef struct tenon_kernel_args_t {
   uint32_t size_bytes;
   uint32_t input_count, output_count;
   uint32_t part_index, part_count;
+  uint32_t reserved;
   const tenon_buffer_t* const* inputs;
   tenon_buffer_t* const* outputs;
   const uint64_t* input_offsets_bytes;

@@ -35,6 +35,7 @@ typedef struct tenon_failure_t {
   tenon_str_t message; /* whole sentences: what, where, what to do */
   const tenon_key_value_t* details;
   uint32_t detail_count;
+  uint32_t reserved;
 } tenon_failure_t;
 
 /* Lives as long as the process. All slots are safe and never null. */

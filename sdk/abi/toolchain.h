@@ -31,6 +31,7 @@ typedef struct tenon_toolchain_options_t {
   uint32_t reserved;
   const tenon_key_value_t* options;
   uint32_t option_count;
+  uint32_t reserved2;
 } tenon_toolchain_options_t;
 
 typedef struct tenon_toolchain_api_t {

@@ -64,12 +64,30 @@ static tenon_code_t device_count(void* self, uint32_t* out) { (void)self; *out =
 /* A device table that was never finished. */
 static const tenon_device_api_t device_table = {.size_bytes = sizeof(tenon_device_api_t), .count = device_count};
 
+#if defined(FAKE_NO_DEVICE)
+/* Complete, and for a machine that has none of its devices: only count is ever called. */
+static const tenon_device_api_t empty_device_table = {
+    .size_bytes = sizeof(tenon_device_api_t), .count = device_count, .info = (void*)device_count, .open = (void*)device_count,
+    .close = (void*)device_count, .alloc = (void*)device_count, .free = (void*)device_count, .copy = (void*)device_count,
+    .sync = (void*)device_count};
+#endif
+
+#if defined(FAKE_GARBAGE_VENDOR_SIZE)
+static const int vendor_table[4] = {0, 1, 2, 3};
+#else
 static const int vendor_table[4] = {16, 1, 2, 3};
+#endif
 
 static const tenon_interface_t interfaces[] = {
     {STR(TENON_PASS_ID), 0, 0, &pass_table},
 #if defined(FAKE_NULL_SLOT)
     {STR(TENON_DEVICE_ID), 0, 0, &device_table},
+#endif
+#if defined(FAKE_NO_DEVICE)
+    {STR(TENON_DEVICE_ID), 0, 0, &empty_device_table},
+#endif
+#if defined(FAKE_NULL_VENDOR_TABLE)
+    {STR("vendor.other/1"), 0, 0, NULL},
 #endif
 #if defined(FAKE_NULL_TABLE)
     {STR(TENON_DEVICE_ID), 0, 0, NULL},
@@ -96,6 +114,10 @@ static const tenon_plugin_t record = {
 #endif
 #if defined(FAKE_NEWER_MAJOR)
     .abi = 9u << 16,
+#elif defined(FAKE_NEWER_MINOR)
+    .abi = TENON_ABI_VERSION + 1,
+#elif defined(FAKE_OLDER_MINOR)
+    .abi = TENON_ABI_VERSION - 1,
 #else
     .abi = TENON_ABI_VERSION,
 #endif
@@ -118,7 +140,7 @@ TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_
   tenon_str_t why = STR("there is no card in this machine");
   tenon_str_t key = STR("bus"), value = STR("pci");
   tenon_key_value_t detail = {key, value};
-  return host->fail(host->self, TENON_UNAVAILABLE, why, &detail, 1);
+  if (getenv("FAKE_CARD") == NULL) return host->fail(host->self, TENON_UNAVAILABLE, why, &detail, 1);
 #elif defined(FAKE_REFUSES_SILENTLY)
   return TENON_UNAVAILABLE;
 #elif defined(FAKE_CRASHES)

@@ -75,6 +75,11 @@ TEST_F(NullDevice, RefusesWhatIsOutside) {
                   .host_to = bytes}),
             TENON_OUT_OF_RANGE);
   EXPECT_EQ(copy({.direction = TENON_COPY_FILL, .to = a, .to_offset_bytes = 16, .length_bytes = 0, .pattern_bytes = 1}), TENON_OK);
+  for (uint32_t pattern_bytes : {0u, 3u, 5u, 16u, UINT32_MAX}) {
+    EXPECT_EQ(copy({.direction = TENON_COPY_FILL, .to = a, .length_bytes = 16, .pattern_bytes = pattern_bytes}),
+              TENON_INVALID_ARGUMENT)
+        << pattern_bytes;
+  }
   tenon_buffer_t* huge = nullptr;
   EXPECT_EQ(api_->alloc(api_->self, device_, UINT64_MAX - 63, &huge), TENON_RESOURCE_EXHAUSTED);
   tenon_buffer_t* empty = alloc(0);

@@ -99,6 +99,8 @@ TEST_F(PluginsTest, BrokenOnesAreNamedAndSurvived) {
       {"garbage_count", "initialised P0806"}, {"garbage_size", "initialised P0806"},
       {"garbage_interfaces", "initialised P0806"}, {"no_symbol", "loaded P0702"},
       {"data_symbol", "loaded P0703"},        {"newer_major", "initialised P0305"},
+      {"newer_minor", "initialised P0305"},   {"older_minor", "initialised P0304"},
+      {"garbage_vendor_size", "initialised P0806"}, {"null_vendor_table", "initialised P0805"},
       {"wrong_name", "initialised P0803"},    {"pass_without_run", "initialised P0805"},
       {"throws", "initialised P0807"},        {"short_tables", "loaded"},
       {"long_tables", "loaded"},              {"shutdown_fails", "loaded"},
@@ -120,6 +122,48 @@ TEST_F(PluginsTest, RefusalGivesTheReason) {
   EXPECT_EQ(outcome("refuses"), "initialised P0801");
   EXPECT_EQ(last_, "it refused: there is no card in this machine");
   EXPECT_NE(log_.find("the plugin `refuses`"), std::string::npos);
+}
+
+TEST_F(PluginsTest, RefusalIsAskedAgain) {
+  EXPECT_EQ(outcome("refuses"), "initialised P0801");
+  // The card is there now; the file did not change.
+  setenv("FAKE_CARD", "1", 1);
+  PluginHost again(here());
+  EXPECT_TRUE(again.load("refuses").ok()) << log_;
+  unsetenv("FAKE_CARD");
+}
+
+TEST_F(PluginsTest, ManifestToolOnOtherMachines) {
+  auto complete = [&](const std::string& fake, const std::string& more, std::string* said) {
+    std::string input = write_manifest(fake, R"("library": "./fake_)" + fake + R"(.so")" + more);
+    int code = system((TENON_MANIFEST " --library " TENON_FAKES "/fake_" + fake + ".so --input " + input + " --output " + folder_ +
+                       "/out.json 2> " + folder_ + "/said")
+                          .c_str());
+    *said = read_all(*open_user_file(folder_ + "/said"), 1 << 16, "the log").value();
+    return code;
+  };
+  std::string said;
+  // A refusal stops the build unless the hand said what the plugin provides.
+  EXPECT_NE(complete("refuses", "", &said), 0);
+  EXPECT_EQ(complete("refuses", R"(, "provides": {"devices": ["card"]})", &said), 0);
+  EXPECT_NE(said.find("warning: P0801: it refused: there is no card"), std::string::npos) << said;
+  const std::string text = read_all(*open_user_file(folder_ + "/out.json"), 1 << 16, "a manifest").value();
+  Manifest manifest = parse_manifest(text, "/x/out.json").value();
+  ASSERT_EQ(manifest.provides.size(), 1u);
+  EXPECT_EQ(manifest.provides[0].name, "card");
+  EXPECT_FALSE(manifest.has_abi);
+  // A device table without a device names no kind.
+  EXPECT_EQ(complete("no_device", "", &said), 0);
+  EXPECT_NE(said.find("warning: the plugin has tenon.device/1 and finds no device"), std::string::npos) << said;
+  EXPECT_EQ(complete("no_device", R"(, "provides": {"devices": ["card"]})", &said), 0);
+  EXPECT_EQ(said, "");
+}
+
+TEST_F(PluginsTest, AbiThatTheManifestDoesNotStateIsTheRecords) {
+  install("newer_minor");
+  PluginHost host(here());
+  EXPECT_NE(host.explain_text("newer_minor").find("not stated; the library is asked when it is loaded"), std::string::npos);
+  EXPECT_FALSE(host.load("newer_minor").ok());
 }
 
 TEST_F(PluginsTest, ShortTablesAreFilledWithNull) {
