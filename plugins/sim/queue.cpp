@@ -20,21 +20,18 @@ Fault last_fault(tenon_code_t code) {
 
 }  // namespace
 
+// Both tell under the lock: whoever waited may destroy the fence as soon as it can take the lock.
 void Fence::signal(uint64_t value) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (value > value_) value_ = value;
-  }
+  const std::lock_guard lock(mutex_);
+  if (value > value_) value_ = value;
   changed_.notify_all();
 }
 
 void Fence::fail(uint64_t value, Fault fault) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (value < failed_at_) {
-      failed_at_ = value;
-      fault_ = std::move(fault);
-    }
+  const std::lock_guard lock(mutex_);
+  if (value < failed_at_) {
+    failed_at_ = value;
+    fault_ = std::move(fault);
   }
   changed_.notify_all();
 }

@@ -331,7 +331,9 @@ bool build_program(const LiftHost& host, tenon_graph_t* graph, const Target& tar
       k.hash = hash;
       program.kernels.push_back(std::move(k));
       out->kernels.push_back(std::move(kernel));
+      out->steps_of.emplace_back();
     }
+    out->steps_of[step.kernel].push_back(static_cast<uint32_t>(program.steps.size()));
     program.steps.push_back(std::move(step));
   }
   return true;
@@ -357,8 +359,8 @@ bool generate_batch(BuiltProgram* built, uint32_t begin, uint32_t end, const Tar
     kernel.buffer_count = static_cast<uint32_t>(launch.buffers.size());
     kernel.extent_count = launch.extent_count;
     const std::vector<uint32_t>&buffer_order = buffer_orders[k - begin], &extent_order = extent_orders[k - begin];
-    for (ProgramStep& step : built->program.steps) {
-      if (step.kernel != k) continue;
+    for (uint32_t s : built->steps_of[k]) {
+      ProgramStep& step = built->program.steps[s];
       const std::vector<uint32_t> buffers = std::move(step.buffers), extents = std::move(step.extents);
       step.buffers.clear();
       step.extents.assign(launch.extent_count, 0);

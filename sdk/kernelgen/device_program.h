@@ -61,6 +61,7 @@ struct DeviceProgram {
 struct BuiltProgram {
   DeviceProgram program;
   std::vector<Kernel> kernels;      // one per DeviceProgram::kernels
+  std::vector<std::vector<uint32_t>> steps_of;  // by kernel: the steps that launch it
 };
 
 // Lifts, fuses and schedules. Fills everything of DeviceProgram but entry, range, scratch_bytes and grain, which

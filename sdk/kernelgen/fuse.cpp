@@ -561,12 +561,36 @@ class Partition {
       for (size_t o = 0; o < k.buffers.size(); ++o) {
         const Buffer& out = k.buffers[o];
         if (out.role != Role::kOut || out.type != temp.type || out.dims != temp.dims) continue;
+        if (!same_rows(k, static_cast<uint32_t>(t), static_cast<uint32_t>(o))) continue;
         if (!lives_before(k, static_cast<uint32_t>(t), static_cast<uint32_t>(o))) continue;
         if (!after_others(k, static_cast<uint32_t>(t), static_cast<uint32_t>(o))) continue;
         temp.alias_of = static_cast<int32_t>(o);
         break;
       }
     }
+  }
+
+  static const View* store_of(const Kernel& k, uint32_t b) {
+    for (const Stage& s : k.stages) {
+      for (const View& v : s.store) {
+        if (v.buffer == b) return &v;
+      }
+    }
+    return nullptr;
+  }
+
+  // Each point of the lead axes writes the same elements of both: else a row of t would lie where another row, perhaps
+  // another thread, writes o (an output that is stored transposed).
+  static bool same_rows(const Kernel& k, uint32_t t, uint32_t o) {
+    const View *a = store_of(k, t), *b = store_of(k, o);
+    if (a == nullptr || b == nullptr || a->index.size() != b->index.size()) return false;
+    for (size_t d = 0; d < a->index.size(); ++d) {
+      for (uint32_t lead : k.lead) {
+        const bool used = k.pool.uses_axis(a->index[d], lead) || k.pool.uses_axis(b->index[d], lead);
+        if (used && a->index[d] != b->index[d]) return false;
+      }
+    }
+    return true;
   }
 
   static size_t writer(const Kernel& k, uint32_t b) {

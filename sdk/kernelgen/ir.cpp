@@ -575,11 +575,16 @@ Interval Pool::range(E e) const {
 }
 
 bool Pool::uses_axis(E e, uint32_t axis) const {
-  if (e == kNone) return false;
+  begin_walk();
+  return uses_axis_unseen(e, axis);
+}
+
+bool Pool::uses_axis_unseen(E e, uint32_t axis) const {
+  if (e == kNone || !first_visit(e)) return false;
   const Expr& x = at(e);
   if (x.kind == X::kAxis) return x.ref == axis;
   for (E a : args(e)) {
-    if (uses_axis(a, axis)) return true;
+    if (uses_axis_unseen(a, axis)) return true;
   }
   return false;
 }

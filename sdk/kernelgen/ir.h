@@ -147,6 +147,7 @@ class Pool {
   E substitute_known(E e, std::unordered_map<E, E>* done, E guard);
   E substitute_args(E e, std::unordered_map<E, E>* done, E guard);
   void loads_unseen(E e, std::vector<E>* out) const;
+  bool uses_axis_unseen(E e, uint32_t axis) const;
   E fold(uint16_t code, std::span<const E> args, uint32_t ref);
   E simplify(uint16_t code, std::span<const E> args, uint32_t ref);
   E simplify_float(uint16_t code, std::span<const E> args);

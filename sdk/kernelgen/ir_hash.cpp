@@ -66,6 +66,17 @@ class Hasher {
     return name;
   }
 
+  // Range and hint belong to the kernel: schedules and index widths follow from them.
+  uint64_t extent(uint32_t ordinal) {
+    auto [it, fresh] = extents_.try_emplace(ordinal, extents_.size());
+    const uint64_t name = it->second;
+    if (fresh) {
+      const Extent& info = k_.pool.extents()[ordinal];
+      for (int64_t fact : {info.lo, info.hi, info.multiple_of, info.hint}) word(static_cast<uint64_t>(fact));
+    }
+    return name;
+  }
+
   void list(const std::vector<uint32_t>& ids, Names&) {
     word(ids.size());
     for (uint32_t a : ids) {
@@ -85,7 +96,7 @@ class Hasher {
     uint64_t ref = x.ref;
     if (x.kind == X::kAxis) ref = axis(x.ref);
     if (x.kind == X::kLoad) ref = buffer(x.ref);
-    if (x.kind == X::kExtent) ref = extents_.try_emplace(x.ref, extents_.size()).first->second;
+    if (x.kind == X::kExtent) ref = extent(x.ref);
     const uint64_t head = static_cast<uint64_t>(x.kind) << 32 | uint64_t{x.op} << 16 | x.type;
     Hash128 r{mix(mix(head, ref), static_cast<uint64_t>(x.bits)), mix(mix(head + 77, ref), ~static_cast<uint64_t>(x.bits))};
     // The order of a commutative operation's arguments follows E numbers, which differ between pools.

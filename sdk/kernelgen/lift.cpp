@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "tenon/kernelgen/lift_internal.h"
 
@@ -250,20 +251,26 @@ E DimMap::symbol(tenon_symbol_t s) {
   tenon_symbol_view_t v = sized<tenon_symbol_view_t>();
   if (host_.graph->symbol_view(host_.graph->self, graph_, s, &v) != TENON_OK) return kNone;
   const E e = builder_->extent({v.lo < 0 ? 0 : v.lo, v.hi, v.multiple_of, v.hint > 0 ? v.hint : 0});
-  extents_.emplace_back(s, e);
+  extents_.emplace(s, e);
   return e;
 }
 
 E DimMap::expression(tenon_dim_t dim, int depth) {
   Pool& pool = builder_->pool();
   if (dim >= 0) return pool.integer(dim);
+  if (const auto it = known_.find(dim); it != known_.end()) return it->second;
+  const E e = compute(dim, depth);
+  if (e != kNone) known_.emplace(dim, e);
+  return e;
+}
+
+E DimMap::compute(tenon_dim_t dim, int depth) {
+  Pool& pool = builder_->pool();
   tenon_dim_view_t v = sized<tenon_dim_view_t>();
   if (depth > kDimDepthMax || host_.graph->dim_view(host_.graph->self, graph_, dim, &v) != TENON_OK) return kNone;
   if (v.op == TENON_DIM_CONSTANT) return pool.integer(v.constant);
   if (v.op == TENON_DIM_SYMBOL) {
-    for (const auto& [s, e] : extents_) {
-      if (s == v.symbol) return e;
-    }
+    if (const auto it = extents_.find(v.symbol); it != extents_.end()) return it->second;
     return open_ ? symbol(v.symbol) : kNone;
   }
   const E a = expression(v.a, depth + 1), b = expression(v.b, depth + 1);
@@ -407,18 +414,18 @@ bool lift(const LiftHost& host, tenon_graph_t* graph, Lifted* out, std::string* 
     if (!lifter.node(main.nodes[i], i)) return false;
   }
   // A yield that is an argument, a constant or yielded before needs memory of its own: a copy.
-  std::vector<uint32_t> taken;
+  std::unordered_set<uint32_t> taken;
   for (uint32_t i = 0; i < main.yield_count; ++i) {
     Tensor t = lifter.value(main.yields[i]);
     tenon_value_view_t v = sized<tenon_value_view_t>();
     host.graph->value_view(host.graph->self, graph, main.yields[i], &v);
-    const bool repeated = std::find(taken.begin(), taken.end(), t.buffer) != taken.end();
+    const bool repeated = taken.contains(t.buffer);
     if (v.kind != TENON_VALUE_RESULT || repeated) {
       Builder& b = lifter.builder();
       t = b.map(t.type, t.dims, [&b, t](std::span<const E> axes) { return b.load(t, axes); });
     }
     lifter.builder().output(t);
-    taken.push_back(t.buffer);
+    taken.insert(t.buffer);
     out->outputs.push_back(t.buffer);
   }
   if (!lifter.builder().ok()) return lifter.fail(lifter.builder().why());
@@ -430,10 +437,7 @@ bool lift(const LiftHost& host, tenon_graph_t* graph, Lifted* out, std::string* 
   return true;
 }
 
-double node_cost_ns(const LiftHost& host, tenon_graph_t* graph, tenon_node_t node, double gigabytes_per_second,
-                    double gigaflops_per_second, double launch_ns) {
-  tenon_node_view_t n = sized<tenon_node_view_t>();
-  if (host.graph->node_view(host.graph->self, graph, node, &n) != TENON_OK) return launch_ns;
+std::vector<int64_t> likely_symbols(const LiftHost& host, tenon_graph_t* graph) {
   tenon_graph_view_t g = sized<tenon_graph_view_t>();
   host.graph->graph_view(host.graph->self, graph, &g);
   std::vector<int64_t> symbols(g.symbol_limit, 1);
@@ -441,6 +445,13 @@ double node_cost_ns(const LiftHost& host, tenon_graph_t* graph, tenon_node_t nod
     tenon_symbol_view_t v = sized<tenon_symbol_view_t>();
     if (host.graph->symbol_view(host.graph->self, graph, s, &v) == TENON_OK && v.hint > 0) symbols[s] = v.hint;
   }
+  return symbols;
+}
+
+double node_cost_ns(const LiftHost& host, tenon_graph_t* graph, tenon_node_t node, const std::vector<int64_t>& symbols,
+                    double gigabytes_per_second, double gigaflops_per_second, double launch_ns) {
+  tenon_node_view_t n = sized<tenon_node_view_t>();
+  if (host.graph->node_view(host.graph->self, graph, node, &n) != TENON_OK) return launch_ns;
   auto elements = [&](tenon_value_t value, uint32_t* width) {
     tenon_value_view_t v = sized<tenon_value_view_t>();
     if (value == TENON_NONE || host.graph->value_view(host.graph->self, graph, value, &v) != TENON_OK) return 0.0;

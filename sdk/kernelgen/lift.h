@@ -46,10 +46,13 @@ struct Lifted {
 };
 bool lift(const LiftHost& host, tenon_graph_t* graph, Lifted* out, std::string* why);
 
-// A rough time of one node for claims: bytes moved and operations done against the given rates. Symbolic dims count
-// with their hint, or 1.
-double node_cost_ns(const LiftHost& host, tenon_graph_t* graph, tenon_node_t node, double gigabytes_per_second,
-                    double gigaflops_per_second, double launch_ns);
+// One value per symbol of the graph: its hint, or 1.
+std::vector<int64_t> likely_symbols(const LiftHost& host, tenon_graph_t* graph);
+
+// A rough time of one node for claims: bytes moved and operations done against the given rates. symbols: likely_symbols of the
+// graph, asked once for all its nodes.
+double node_cost_ns(const LiftHost& host, tenon_graph_t* graph, tenon_node_t node, const std::vector<int64_t>& symbols,
+                    double gigabytes_per_second, double gigaflops_per_second, double launch_ns);
 
 }  // namespace tenon::kernelgen
 #endif

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "tenon/kernelgen/builder.h"
@@ -29,7 +30,9 @@ class DimMap {
   LiftHost host_;
   tenon_graph_t* graph_;
   Builder* builder_;
-  std::vector<std::pair<tenon_symbol_t, E>> extents_;
+  E compute(tenon_dim_t dim, int depth);
+  std::unordered_map<tenon_symbol_t, E> extents_;
+  std::unordered_map<tenon_dim_t, E> known_;  // dims share parts: each is converted once
   bool open_ = false;
 };
 

@@ -144,12 +144,16 @@ class Flattener {
   // ---- Collapsing: two axes that every access walks like one ----
 
   bool bare(E e, uint32_t axis) const {  // mentioned outside of load offsets
-    if (e == kNone) return false;
+    p_.begin_walk();
+    return bare_unseen(e, axis);
+  }
+  bool bare_unseen(E e, uint32_t axis) const {
+    if (e == kNone || !p_.first_visit(e)) return false;
     const Expr& x = p_.at(e);
     if (x.kind == X::kAxis) return x.ref == axis;
-    if (x.kind == X::kLoad) return bare(p_.arg(e, 0), axis) || bare(p_.arg(e, 1), axis);
+    if (x.kind == X::kLoad) return bare_unseen(p_.arg(e, 0), axis) || bare_unseen(p_.arg(e, 1), axis);
     for (E a : p_.args(e)) {
-      if (bare(a, axis)) return true;
+      if (bare_unseen(a, axis)) return true;
     }
     return false;
   }

@@ -72,10 +72,11 @@ bool epilogue_walks_as_one(Pool& p, const Stage& s, uint32_t outer, uint32_t inn
   }
   // Values must not use the axes themselves.
   std::vector<E> todo = s.final;
+  p.begin_walk();
   while (!todo.empty()) {
     const E e = todo.back();
     todo.pop_back();
-    if (e == kNone || p.at(e).kind == X::kLoad) continue;
+    if (e == kNone || !p.first_visit(e) || p.at(e).kind == X::kLoad) continue;
     if (p.at(e).kind == X::kAxis && (p.at(e).ref == outer || p.at(e).ref == inner)) return false;
     for (E a : p.args(e)) todo.push_back(a);
   }

@@ -20,11 +20,13 @@ tenon_code_t claim_nodes(const LiftHost& host, tenon_graph_t* graph, const LiftL
   main.size_bytes = sizeof main;
   tenon_code_t code = host.graph->graph_view(host.graph->self, graph, &g);
   if (code == TENON_OK) code = host.graph->region_view(host.graph->self, graph, g.main, &main);
+  const std::vector<int64_t> symbols = likely_symbols(host, graph);
   for (uint32_t i = 0; code == TENON_OK && i < main.node_count; ++i) {
     const tenon_node_t node = main.nodes[i];
     std::string why;
     if (can_lift(host, graph, node, limits, &why)) {
-      const double cost = node_cost_ns(host, graph, node, rates.gigabytes_per_second, rates.gigaflops_per_second, rates.launch_ns);
+      const double cost = node_cost_ns(host, graph, node, symbols, rates.gigabytes_per_second, rates.gigaflops_per_second,
+                                       rates.launch_ns);
       code = sink->claim(sink->self, &node, 1, cost);
     } else if (sink->refuse != nullptr) {
       code = sink->refuse(sink->self, node, TENON_UNIMPLEMENTED, {why.data(), why.size()});
