@@ -335,15 +335,17 @@ Status Executable::execute(const tenon_call_t& call) {
   }
   std::shared_ptr<const ShapePlan> shape;
   TENON_TRY(plan_for(call.symbols, shape));
-  const uint64_t scratch_bytes = shape->scratch_stride_bytes * plan::worker_count(host_threads());
-  const uint64_t workspace_bytes = shape->arena_bytes + scratch_bytes;
+  const uint64_t stride = shape->scratch_stride_bytes;
   const tenon_span_t& workspace = call.workspace;
-  if (workspace_bytes != 0 &&
-      (!workspace.buffer || workspace.offset_bytes > workspace.buffer->size_bytes ||
-       workspace_bytes > workspace.buffer->size_bytes - workspace.offset_bytes)) {
-    return fail(TENON_OUT_OF_RANGE, cat("The workspace is smaller than the ", workspace_bytes,
-                                        " bytes that needs() tells."));
+  const uint64_t available = workspace.buffer && workspace.offset_bytes <= workspace.buffer->size_bytes
+                                 ? workspace.buffer->size_bytes - workspace.offset_bytes
+                                 : 0;
+  if (available < shape->arena_bytes + stride) {
+    return fail(TENON_OUT_OF_RANGE, cat("The workspace is smaller than the ", shape->arena_bytes + stride,
+                                        " bytes that one thread needs; needs() tells the size for all."));
   }
+  // The pool may have grown since needs() was asked (a child process with more cores): then one thread runs all.
+  const bool all_threads = available >= shape->arena_bytes + stride * plan::worker_count(host_threads());
   void* inline_slots[128];
   std::vector<void*> heap_slots;
   void** slots = inline_slots;
@@ -354,8 +356,8 @@ Status Executable::execute(const tenon_call_t& call) {
   TENON_TRY(fill_slots(call, *shape, slots));
   plan::PlanRun run;
   run.slots = {slots, program_.buffers.size()};
-  run.threads = host_threads();
-  if (scratch_bytes != 0) {
+  run.threads = all_threads ? host_threads() : nullptr;
+  if (stride != 0) {
     run.scratch = workspace.buffer->data + workspace.offset_bytes + shape->arena_bytes;
   }
   Profiler profiler = {call.profile, &program_, shape.get()};
