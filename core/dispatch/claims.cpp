@@ -17,7 +17,7 @@ struct Collector {
   Status bad;              // what the plugin did against the rules
 };
 
-tenon_code_t take_claim(void* self, const tenon_node_t* nodes, uint32_t count, double cost_ns) {
+tenon_code_t take_claim(void* self, const tenon_node_t* nodes, uint32_t count, double cost_ns) try {
   auto* c = static_cast<Collector*>(self);
   if (count == 0) return TENON_OK;
   if (!std::isfinite(cost_ns) || cost_ns < 0) {
@@ -36,13 +36,17 @@ tenon_code_t take_claim(void* self, const tenon_node_t* nodes, uint32_t count, d
     c->claims->refusals[nodes[i]] = {};
   }
   return TENON_OK;
+} catch (const std::exception&) {
+  return TENON_RESOURCE_EXHAUSTED;  // nothing passes through the plugin's frames
 }
 
-tenon_code_t take_refusal(void* self, tenon_node_t node, tenon_code_t code, tenon_str_t reason) {
+tenon_code_t take_refusal(void* self, tenon_node_t node, tenon_code_t code, tenon_str_t reason) try {
   auto* c = static_cast<Collector*>(self);
   if (node >= c->main.size() || !c->main[node] || c->claims->claimed(node)) return TENON_OK;
   c->claims->refusals[node] = {code, printable(from_abi_str(reason), 1024)};
   return TENON_OK;
+} catch (const std::exception&) {
+  return TENON_RESOURCE_EXHAUSTED;
 }
 
 bool offered(const std::vector<std::string>& globs, std::string_view op) {

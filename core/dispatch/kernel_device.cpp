@@ -70,6 +70,12 @@ Result<tenon_kernel_candidate_t> query(const Adapter& adapter, tenon_str_t targe
   clear_failure();
   TENON_RETURN_IF_ERROR(from_abi(adapter.kernels->query(adapter.kernels->self, target, &call.record, &candidate),
                                  fmt::format("kernels of plugin {}", quoted(adapter.plugin))));
+  if (candidate.prepack_mask != 0 || candidate.epilogue_taken != 0) {
+    // Running it all the same would give it operands in a layout that it does not read.
+    return error(TENON_UNIMPLEMENTED, "T0512",
+                 "kernels of plugin {} want packed operands (mask {:#x}) or an epilogue ({} nodes), and single kernels get neither",
+                 quoted(adapter.plugin), candidate.prepack_mask, candidate.epilogue_taken);
+  }
   return candidate;
 }
 
@@ -83,7 +89,13 @@ class OwnBuffer {
   ~OwnBuffer() {
     if (handle != nullptr) (void)api_->free(api_->self, device_, handle);
   }
-  Status allocate(uint64_t bytes) { return from_abi(api_->alloc(api_->self, device_, bytes, &handle), "alloc"); }
+  Status allocate(uint64_t bytes) {
+    tenon_buffer_t* made = nullptr;  // a local: what stands beside an error is not ours to free
+    TENON_RETURN_IF_ERROR(from_abi(api_->alloc(api_->self, device_, bytes, &made), "alloc"));
+    if (made == nullptr) return error(TENON_INTERNAL, "T0612", "the device gave no buffer for {} bytes", bytes);
+    handle = made;
+    return {};
+  }
   Status upload(const void* data, uint64_t bytes) {
     if (bytes == 0) return {};
     tenon_copy_t copy{};
@@ -232,6 +244,7 @@ class KernelProgram {
     clear_failure();
     TENON_RETURN_IF_ERROR(from_abi(adapter_.kernels->create(adapter_.kernels->self, device, &call.record, &kernel),
                                    fmt::format("kernels of plugin {}: create", quoted(adapter_.plugin))));
+    if (kernel == nullptr) return error(TENON_INTERNAL, "T0612", "plugin {} created no kernel", quoted(adapter_.plugin));
     std::string name(from_abi_str(candidate.name));
     launches_.push_back({n, kernel, std::max(candidate.part_count, 1u), name.empty() ? std::string(graph_->op_name(n)) : name});
     workspace_bytes_ = std::max(workspace_bytes_, candidate.workspace_bytes);

@@ -1,6 +1,7 @@
 #include "core/runtime/device.h"
 
 #include <bit>
+#include <cmath>
 
 #include "core/base/failure.h"
 #include "core/base/limits.h"
@@ -10,11 +11,33 @@ namespace tenon::runtime {
 namespace {
 
 std::atomic<uint64_t> g_memory_in_use{0};
+std::atomic<bool> g_shut_down{false};
 
 // Above this an alignment is a garbled record, not hardware.
 constexpr uint64_t kAlignmentMax = uint64_t{1} << 21;
 
+// Empty, or why the record makes no sense.
+std::string wrong_in(const tenon_device_info_t& info) {
+  for (const auto& [name, text] : {std::pair("kind", info.kind), std::pair("target", info.target),
+                                   std::pair("description", info.description)}) {
+    if (text.data == nullptr && text.size != 0) return fmt::format("a {} of {} bytes at null", name, text.size);
+  }
+  if (info.kind.size == 0) return "an empty kind";
+  if (!std::has_single_bit(info.alignment_bytes) || info.alignment_bytes > kAlignmentMax) {
+    return fmt::format("an alignment of {}", info.alignment_bytes);
+  }
+  if (info.threading > TENON_THREADING_FREE) return fmt::format("a threading of {}", info.threading);
+  // Costs are made of these two: one that is no number would spoil every comparison.
+  for (double value : {info.copy_gigabytes_per_second, info.copy_latency_ns}) {
+    if (!std::isfinite(value) || value < 0) return fmt::format("a copy bandwidth or latency of {}", value);
+  }
+  return "";
+}
+
 }  // namespace
+
+void set_plugins_shut_down() { g_shut_down.store(true, std::memory_order_release); }
+bool plugins_shut_down() { return g_shut_down.load(std::memory_order_acquire); }
 
 uint64_t memory_in_use() { return g_memory_in_use.load(std::memory_order_relaxed); }
 
@@ -32,26 +55,23 @@ Status memory_reserve(uint64_t bytes, std::string_view what) {
 
 void memory_return(uint64_t bytes) { g_memory_in_use.fetch_sub(bytes, std::memory_order_relaxed); }
 
-Result<std::shared_ptr<Device>> Device::create(const DeviceApis& apis, uint32_t ordinal) {
+Result<std::shared_ptr<Device>> Device::create(const DeviceApis& apis, uint32_t ordinal, uint32_t number) {
   std::shared_ptr<Device> device(new Device(apis, ordinal));
   device->info_.size_bytes = sizeof(tenon_device_info_t);
   clear_failure();
   TENON_RETURN_IF_ERROR(from_abi(apis.device->info(apis.device->self, ordinal, &device->info_),
                                  fmt::format("plugin {}: info of device {}", quoted(apis.plugin), ordinal)));
   const tenon_device_info_t& info = device->info_;
-  if (info.kind.size == 0 || !std::has_single_bit(info.alignment_bytes) || info.alignment_bytes > kAlignmentMax ||
-      info.threading > TENON_THREADING_FREE) {
-    return error(TENON_INTERNAL, "T0503",
-                 "plugin {} describes device {} with an empty kind, an alignment of {} or a threading of {}",
-                 quoted(apis.plugin), ordinal, info.alignment_bytes, info.threading);
+  if (const std::string wrong = wrong_in(info); !wrong.empty()) {
+    return error(TENON_INTERNAL, "T0503", "plugin {} describes device {} with {}", quoted(apis.plugin), ordinal, wrong);
   }
   device->name_ = printable(from_abi_str(info.kind));
-  if (ordinal != 0) device->name_ += fmt::format(":{}", ordinal);
+  if (number != 0) device->name_ += fmt::format(":{}", number);
   return device;
 }
 
 Device::~Device() {
-  if (handle_ != nullptr) (void)apis_.device->close(apis_.device->self, handle_);
+  if (handle_ != nullptr && !plugins_shut_down()) (void)apis_.device->close(apis_.device->self, handle_);
 }
 
 Status Device::open() {
@@ -120,9 +140,11 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 
 void Buffer::reset() {
   if (handle_ != nullptr) {
-    auto guard = device_->serialise();
-    const tenon_device_api_t* api = device_->apis().device;
-    (void)api->free(api->self, device_->handle(), handle_);
+    if (!plugins_shut_down()) {
+      auto guard = device_->serialise();
+      const tenon_device_api_t* api = device_->apis().device;
+      (void)api->free(api->self, device_->handle(), handle_);
+    }
     memory_return(counted_bytes_);
   }
   handle_ = nullptr;
@@ -142,12 +164,20 @@ Result<Buffer> Buffer::allocate(std::shared_ptr<Device> device, uint64_t size_by
   {
     auto guard = device->serialise();
     clear_failure();
-    status = device->check(api->alloc(api->self, device->handle(), size_bytes, &buffer.handle_), "alloc");
-    if (status.ok() && buffer.handle_ == nullptr) {
+    tenon_buffer_t* handle = nullptr;  // a local: what stands beside an error is not ours to free
+    status = device->check(api->alloc(api->self, device->handle(), size_bytes, &handle), "alloc");
+    if (status.ok()) buffer.handle_ = handle;
+    if (status.ok() && handle == nullptr) {
       status = error(TENON_INTERNAL, "T0612", "device {} gave no buffer for {} bytes", quoted(device->name()), size_bytes);
     }
     if (status.ok() && api->map != nullptr) {
-      status = device->check(api->map(api->self, device->handle(), buffer.handle_, &buffer.host_), "map");
+      void* host = nullptr;
+      const tenon_code_t code = api->map(api->self, device->handle(), handle, &host);
+      if (code == TENON_UNIMPLEMENTED) {
+        clear_failure();  // this one is not visible, and is copied from and to
+      } else if (status = device->check(code, "map"); status.ok()) {
+        buffer.host_ = host;
+      }
     }
   }
   buffer.device_ = std::move(device);
@@ -172,7 +202,8 @@ Result<Buffer> Buffer::import(std::shared_ptr<Device> device, const void* data, 
   tenon_buffer_t* handle = nullptr;
   const tenon_code_t code =
       api->import(api->self, device->handle(), const_cast<void*>(data), size_bytes, &handle);
-  if (code == TENON_UNIMPLEMENTED || (code == TENON_OK && handle == nullptr)) {
+  // Importing only saves a copy: whatever forbids it, the copy is made. A lost device would not make it either.
+  if (code == TENON_OK ? handle == nullptr : code != TENON_DEVICE_LOST) {
     clear_failure();
     return buffer;
   }

@@ -30,7 +30,9 @@ struct DeviceApis {
 class Device : public std::enable_shared_from_this<Device> {
  public:
   // Reads the record of one ordinal; opens nothing. T0503 when the plugin refuses or its record makes no sense.
-  static Result<std::shared_ptr<Device>> create(const DeviceApis& apis, uint32_t ordinal);
+  static Result<std::shared_ptr<Device>> create(const DeviceApis& apis, uint32_t ordinal) { return create(apis, ordinal, ordinal); }
+  // number: which of its kind it is, as its name says, where the ordinals of one table run through several kinds.
+  static Result<std::shared_ptr<Device>> create(const DeviceApis& apis, uint32_t ordinal, uint32_t number);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -96,6 +98,10 @@ class Buffer {
   void* host_ = nullptr;
   uint64_t size_bytes_ = 0, counted_bytes_ = 0;
 };
+
+// Once plugins were shut down nothing of theirs is called any more: what still lives is not released but left behind.
+void set_plugins_shut_down();
+bool plugins_shut_down();
 
 // Bytes of tensors that all devices of the process hold now.
 uint64_t memory_in_use();

@@ -30,18 +30,20 @@ Result<std::unique_ptr<Executable>> Executable::load(std::shared_ptr<Device> dev
   const tenon_compile_api_t* api = device->apis().compile;
   auto guard = device->serialise();
   clear_failure();
+  tenon_executable_t* handle = nullptr;  // a local: what stands beside an error is not ours to release
   TENON_RETURN_IF_ERROR(device->check(
       api->load(api->self, device->handle(), bytes.data(), bytes.size(), constants.data(),
-                static_cast<uint32_t>(constants.size()), &out->handle_),
+                static_cast<uint32_t>(constants.size()), &handle),
       "load"));
-  if (out->handle_ == nullptr) return error(TENON_INTERNAL, "T0612", "device {} loaded nothing", quoted(device->name()));
+  out->handle_ = handle;
+  if (handle == nullptr) return error(TENON_INTERNAL, "T0612", "device {} loaded nothing", quoted(device->name()));
   out->info_.size_bytes = sizeof(tenon_executable_info_t);
   TENON_RETURN_IF_ERROR(device->check(api->executable_info(api->self, out->handle_, &out->info_), "executable_info"));
   return out;
 }
 
 Executable::~Executable() {
-  if (handle_ == nullptr) return;
+  if (handle_ == nullptr || plugins_shut_down()) return;
   auto guard = device_->serialise();
   device_->apis().compile->executable_release(device_->apis().compile->self, handle_);
 }

@@ -2,6 +2,7 @@
 
 #include "core/base/failure.h"
 #include "core/base/operation.h"
+#include "core/base/str.h"
 
 namespace tenon::runtime {
 
@@ -14,12 +15,21 @@ Result<std::unique_ptr<Queue>> Queue::create(std::shared_ptr<Device> device) {
   const tenon_queue_api_t* api = device->apis().queue;
   auto guard = device->serialise();
   clear_failure();
-  TENON_RETURN_IF_ERROR(device->check(api->queue_create(api->self, device->handle(), &out->queue_), "queue"));
-  TENON_RETURN_IF_ERROR(device->check(api->fence_create(api->self, device->handle(), 0, &out->fence_), "fence"));
+  // Through locals: what stands beside an error is not ours to destroy.
+  tenon_queue_t* queue = nullptr;
+  TENON_RETURN_IF_ERROR(device->check(api->queue_create(api->self, device->handle(), &queue), "queue"));
+  out->queue_ = queue;
+  tenon_fence_t* fence = nullptr;
+  if (queue != nullptr) TENON_RETURN_IF_ERROR(device->check(api->fence_create(api->self, device->handle(), 0, &fence), "fence"));
+  out->fence_ = fence;
+  if (fence == nullptr) {
+    return error(TENON_INTERNAL, "T0612", "device {} made no {}", quoted(device->name()), queue == nullptr ? "queue" : "fence");
+  }
   return out;
 }
 
 Queue::~Queue() {
+  if (plugins_shut_down()) return;
   const tenon_queue_api_t* api = device_->apis().queue;
   auto guard = device_->serialise();
   if (queue_ != nullptr) (void)api->queue_destroy(api->self, queue_);
@@ -29,10 +39,16 @@ Queue::~Queue() {
 Status Queue::copy(const tenon_copy_t& copy) {
   TENON_RETURN_IF_ERROR(device_->alive());
   const tenon_queue_api_t* api = device_->apis().queue;
-  auto guard = device_->serialise();
-  clear_failure();
-  Status status = device_->check(api->copy_async(api->self, queue_, &copy, nullptr, 0, next_signal()), "copy");
-  if (!status.ok()) retract_signal();
+  Status status;
+  {
+    auto guard = device_->serialise();
+    clear_failure();
+    status = device_->check(api->copy_async(api->self, queue_, &copy, nullptr, 0, next_signal()), "copy");
+  }
+  if (!status.ok()) {
+    retract_signal();
+    (void)device_->sync();  // its memory is about to be used again
+  }
   return status;
 }
 

@@ -71,7 +71,8 @@ Result<std::shared_ptr<Buffer>> BufferPool::take(uint64_t size_bytes) {
   }
   auto made = Buffer::allocate(device_, size_bytes);
   if (!made.ok() && made.status().code() == TENON_RESOURCE_EXHAUSTED && !free_.empty()) {
-    // What lies unused here may be what is missing.
+    // What lies unused here may be what is missing. Queued work may still use it: buffers come back at submission.
+    TENON_RETURN_IF_ERROR(device_->sync());
     for (const Free& free : free_) held_bytes_ -= free.buffer->size_bytes();
     free_.clear();
     made = Buffer::allocate(device_, size_bytes);
@@ -126,9 +127,7 @@ Runner::Runner(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {
 }
 
 Runner::~Runner() {
-  for (DeviceState& device : devices_) {
-    if (device.queue != nullptr) (void)device.queue->wait();
-  }
+  for (DeviceState& device : devices_) device.queue.reset();  // waits, also for what follows failed work
   drop_run_state();
 }
 
@@ -144,6 +143,15 @@ void Runner::drop_run_state() {
     slot.has_host = slot.stable_host = false;
   }
   outputs_.clear();
+}
+
+// Inputs are borrowed for the run only. What was imported is also on the host, so that outputs lose nothing.
+void Runner::drop_imports() {
+  for (SlotState& slot : slots_) {
+    for (Place& place : slot.places) {
+      if (place.buffer != nullptr && !place.pooled) place = {};
+    }
+  }
 }
 
 Status Runner::bytes_of(uint32_t slot, uint64_t* out) const {
@@ -184,12 +192,16 @@ Status Runner::run(std::span<const tenon_array_t* const> inputs) {
   // Also after a failure: nothing may be in flight when memory goes back.
   Status waited = wait_all();
   if (status.ok()) status = std::move(waited);
-  if (status.ok()) status = take_outputs();
+  if (status.ok()) {
+    drop_imports();
+    status = take_outputs();
+  }
   if (!status.ok()) {
-    drop_run_state();
+    // Work behind the failed one may still run, in memory that the run's state owns: the end of the queue waits for it.
     for (DeviceState& device : devices_) {
       if (device.queue != nullptr && device.queue->failed()) device.queue.reset();
     }
+    drop_run_state();
   }
   for (DeviceState& device : devices_) {
     statistics_.arena_bytes += device.pool.held_bytes();
@@ -302,7 +314,10 @@ Status Runner::execute(const Step& step) {
     call.signal = state.queue->next_signal();
   }
   Status status = executable.execute(call);
-  if (!status.ok() && call.queue != nullptr) state.queue->retract_signal();
+  if (!status.ok() && call.queue != nullptr) {
+    state.queue->retract_signal();
+    (void)device->sync();  // nothing is used again on the plugin's word alone
+  }
   // Later work of the device runs after this one, so that it may use the workspace again.
   if (workspace != nullptr) state.pool.give_back(std::move(workspace));
   TENON_RETURN_IF_ERROR(std::move(status));

@@ -74,6 +74,7 @@ class Runner {
   Status take_outputs();
   void release_dead(uint32_t step);
   void drop_run_state();
+  void drop_imports();
   Status bytes_of(uint32_t slot, uint64_t* out) const;
   Status take_host(uint64_t size_bytes, std::shared_ptr<std::byte>* out);
 

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
 #include <thread>
 
 #include "core/base/failure.h"
@@ -18,7 +19,13 @@ struct Toy {
   bool queued = false;
   tenon_code_t fail_execute = TENON_OK;
   int64_t found = 2;  // the value of symbols that an execution defines
-  int buffers = 0, executions = 0, imports = 0;
+  int buffers = 0, executions = 0, imports = 0, imported = 0, syncs = 0, releases = 0;
+  int fail_allocs = 0;                                            // so many more fail
+  tenon_code_t fail_import = TENON_OK, fail_map = TENON_OK, fail_load = TENON_OK, refuse_execute = TENON_OK;
+  bool no_queue = false;                                          // OK, and null
+  double latency_ns = 0;
+  tenon_str_t description{};
+  uint64_t memory_at_queue_end = 0;
   uint64_t fence_value = 0;
   tenon_code_t fence_code = TENON_OK;
 };
@@ -29,11 +36,13 @@ struct ToyBuffer {
 };
 
 tenon_code_t toy_count(void*, uint32_t* out) { return *out = 1, TENON_OK; }
-tenon_code_t toy_info(void*, uint32_t, tenon_device_info_t* out) {
+tenon_code_t toy_info(void* self, uint32_t, tenon_device_info_t* out) {
   out->kind = {"toy", 3};
   out->target = {"toy", 3};
   out->alignment_bytes = 16;
   out->threading = TENON_THREADING_SERIAL;
+  out->copy_latency_ns = static_cast<Toy*>(self)->latency_ns;
+  out->description = static_cast<Toy*>(self)->description;
   return TENON_OK;
 }
 tenon_code_t toy_open(void* self, uint32_t, tenon_device_t** out) {
@@ -44,12 +53,19 @@ tenon_code_t toy_close(void*, tenon_device_t*) { return TENON_OK; }
 tenon_code_t toy_alloc(void* self, tenon_device_t*, uint64_t size, tenon_buffer_t** out) {
   auto* b = new ToyBuffer{std::vector<std::byte>(size), nullptr};
   b->data = b->own.data();
+  if (static_cast<Toy*>(self)->fail_allocs > 0) {
+    --static_cast<Toy*>(self)->fail_allocs;
+    delete b;
+    *out = reinterpret_cast<tenon_buffer_t*>(1);  // garbage beside an error
+    return TENON_RESOURCE_EXHAUSTED;
+  }
   ++static_cast<Toy*>(self)->buffers;
   *out = reinterpret_cast<tenon_buffer_t*>(b);
   return TENON_OK;
 }
 tenon_code_t toy_free(void* self, tenon_device_t*, tenon_buffer_t* buffer) {
   --static_cast<Toy*>(self)->buffers;
+  if (reinterpret_cast<ToyBuffer*>(buffer)->own.empty()) --static_cast<Toy*>(self)->imported;
   delete reinterpret_cast<ToyBuffer*>(buffer);
   return TENON_OK;
 }
@@ -61,14 +77,17 @@ tenon_code_t toy_copy(void*, tenon_device_t*, const tenon_copy_t* c) {
   }
   return TENON_OK;
 }
-tenon_code_t toy_sync(void*, tenon_device_t*) { return TENON_OK; }
-tenon_code_t toy_map(void*, tenon_device_t*, tenon_buffer_t* buffer, void** out) {
+tenon_code_t toy_sync(void* self, tenon_device_t*) { return ++static_cast<Toy*>(self)->syncs, TENON_OK; }
+tenon_code_t toy_map(void* self, tenon_device_t*, tenon_buffer_t* buffer, void** out) {
+  if (static_cast<Toy*>(self)->fail_map != TENON_OK) return static_cast<Toy*>(self)->fail_map;
   *out = reinterpret_cast<ToyBuffer*>(buffer)->data;
   return TENON_OK;
 }
 tenon_code_t toy_import(void* self, tenon_device_t*, void* data, uint64_t, tenon_buffer_t** out) {
   auto* toy = static_cast<Toy*>(self);
+  if (toy->fail_import != TENON_OK) return toy->fail_import;
   ++toy->imports;
+  ++toy->imported;
   ++toy->buffers;
   *out = reinterpret_cast<tenon_buffer_t*>(new ToyBuffer{{}, static_cast<std::byte*>(data)});
   return TENON_OK;
@@ -77,9 +96,9 @@ tenon_code_t toy_import(void* self, tenon_device_t*, void* data, uint64_t, tenon
 tenon_code_t toy_load(void* self, tenon_device_t*, const void*, uint64_t, tenon_blob_t* const*, uint32_t,
                       tenon_executable_t** out) {
   *out = reinterpret_cast<tenon_executable_t*>(self);
-  return TENON_OK;
+  return static_cast<Toy*>(self)->fail_load;
 }
-void toy_release(void*, tenon_executable_t*) {}
+void toy_release(void* self, tenon_executable_t*) { ++static_cast<Toy*>(self)->releases; }
 tenon_code_t toy_executable_info(void*, tenon_executable_t*, tenon_executable_info_t*) { return TENON_OK; }
 tenon_code_t toy_needs(void*, tenon_executable_t*, tenon_symbols_t, tenon_needs_t* needs) {
   for (uint32_t i = 0; i < needs->output_count; ++i) {
@@ -93,6 +112,7 @@ tenon_code_t toy_needs(void*, tenon_executable_t*, tenon_symbols_t, tenon_needs_
 tenon_code_t toy_execute(void* self, tenon_executable_t*, const tenon_call_t* call) {
   auto* toy = static_cast<Toy*>(self);
   ++toy->executions;
+  if (toy->refuse_execute != TENON_OK) return toy->refuse_execute;
   if (toy->fail_execute != TENON_OK && !toy->queued) return toy->fail_execute;
   auto at = [](const tenon_span_t& s) {
     return reinterpret_cast<int32_t*>(reinterpret_cast<ToyBuffer*>(s.buffer)->data + s.offset_bytes);
@@ -109,10 +129,13 @@ tenon_code_t toy_execute(void* self, tenon_executable_t*, const tenon_call_t* ca
   return TENON_OK;
 }
 tenon_code_t toy_queue(void* self, tenon_device_t*, tenon_queue_t** out) {
-  *out = static_cast<tenon_queue_t*>(self);
+  *out = static_cast<Toy*>(self)->no_queue ? nullptr : static_cast<tenon_queue_t*>(self);
   return TENON_OK;
 }
-tenon_code_t toy_queue_destroy(void*, tenon_queue_t*) { return TENON_OK; }
+tenon_code_t toy_queue_destroy(void* self, tenon_queue_t*) {
+  static_cast<Toy*>(self)->memory_at_queue_end = memory_in_use();
+  return TENON_OK;
+}
 tenon_code_t toy_copy_async(void* self, tenon_queue_t*, const tenon_copy_t* c, const tenon_fence_point_t*, uint32_t,
                             tenon_fence_point_t signal) {
   static_cast<Toy*>(self)->fence_value = signal.value;
@@ -274,6 +297,83 @@ TEST_F(Fixture, FailureOfQueuedWorkIsToldAndTheNextRunIsRight) {
   toy.fail_execute = TENON_OK;
   ASSERT_TRUE(run(runner).ok());
   expect_right(runner);
+}
+
+TEST_F(Fixture, FailedQueueEndsBeforeItsMemoryGoes) {
+  toy.hidden = toy.queued = true;
+  Runner runner(make_plan(make_device(), make_device()));
+  toy.fail_execute = TENON_INTERNAL;  // the copy to the host stands behind it
+  EXPECT_EQ(run(runner).code(), TENON_INTERNAL);
+  EXPECT_EQ(toy.memory_at_queue_end, memory_in_use() + 16);
+}
+
+TEST_F(Fixture, RefusedSubmissionIsSynced) {
+  toy.hidden = toy.queued = true;
+  Runner runner(make_plan(make_device(), make_device()));
+  toy.refuse_execute = TENON_INTERNAL;
+  EXPECT_EQ(run(runner).code(), TENON_INTERNAL);
+  EXPECT_EQ(toy.syncs, 1);
+  toy.refuse_execute = TENON_OK;
+  ASSERT_TRUE(run(runner).ok());
+  expect_right(runner);
+}
+
+TEST_F(Fixture, PoolIsSyncedBeforeItIsEmptied) {
+  BufferPool pool(make_device());
+  pool.give_back(*pool.take(16));
+  toy.fail_allocs = 1;
+  ASSERT_TRUE(pool.take(1 << 20).ok());
+  EXPECT_EQ(toy.syncs, 1);
+  EXPECT_EQ(pool.held_bytes(), uint64_t{1} << 20);
+}
+
+TEST_F(Fixture, ImportsEndWithTheRun) {
+  toy.queued = true;
+  Runner runner(make_plan(make_device(), make_device()));
+  ASSERT_TRUE(run(runner).ok());
+  EXPECT_GT(toy.imports, 0);
+  EXPECT_EQ(toy.imported, 0);
+  expect_right(runner);
+}
+
+TEST_F(Fixture, ImportThatFailsIsACopy) {
+  Runner runner(make_plan(make_device(), make_device()));
+  toy.fail_import = TENON_INTERNAL;
+  ASSERT_TRUE(run(runner).ok());
+  expect_right(runner);
+  toy.fail_import = TENON_DEVICE_LOST;
+  EXPECT_EQ(run(runner).code(), TENON_DEVICE_LOST);
+}
+
+TEST_F(Fixture, BufferThatCannotBeMappedIsCopied) {
+  Runner runner(make_plan(make_device(), make_device()));
+  toy.fail_import = toy.fail_map = TENON_UNIMPLEMENTED;
+  ASSERT_TRUE(run(runner).ok());
+  expect_right(runner);
+}
+
+TEST_F(Fixture, WhatStandsBesideAnErrorIsNotReleased) {
+  toy.fail_load = TENON_INTERNAL;
+  EXPECT_EQ(Executable::load(make_device(), {}, {}, {1}).status().code(), TENON_INTERNAL);
+  EXPECT_EQ(toy.releases, 0);
+  toy.fail_allocs = 1;
+  EXPECT_EQ(Buffer::allocate(make_device(), 16).status().code(), TENON_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(toy.buffers, 0);
+  toy.queued = toy.no_queue = true;
+  EXPECT_EQ(Queue::create(make_device()).status().error_code(), "T0612");
+}
+
+TEST_F(Fixture, GarbledRecordsAreRefused) {
+  const DeviceApis apis{"toy-plugin", &device_api, &compile_api, nullptr};
+  for (double wrong : {-1.0, std::numeric_limits<double>::quiet_NaN()}) {
+    toy.latency_ns = wrong;
+    EXPECT_EQ(Device::create(apis, 0).status().error_code(), "T0503");
+  }
+  toy.latency_ns = 0;
+  toy.description = {nullptr, 3};
+  EXPECT_EQ(Device::create(apis, 0).status().error_code(), "T0503");
+  toy.description = {};
+  EXPECT_EQ((*Device::create(apis, 4, 1))->name(), "toy:1");
 }
 
 TEST_F(Fixture, LostDeviceStaysLost) {

@@ -38,11 +38,21 @@ Result<std::shared_ptr<runtime::Device>> make_device(std::string_view kind, uint
     return error(TENON_UNAVAILABLE, "T0503", "plugin {} finds no device {} on this machine{}", quoted(apis.plugin), quoted(kind),
                  why.ok() ? std::string() : fmt::format(" ({})", why.message()));
   }
-  if (ordinal >= count) {
-    return error(TENON_NOT_FOUND, "T0502", "there is no device {}:{}; {} has the ordinals 0 to {}", printable(kind), ordinal,
-                 quoted(kind), count - 1);
+  // A table may list devices of several kinds: ordinals in names count those of one kind.
+  uint32_t found = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    tenon_device_info_t info{};
+    info.size_bytes = sizeof(info);
+    clear_failure();
+    TENON_RETURN_IF_ERROR(from_abi(apis.device->info(apis.device->self, i, &info), fmt::format("device {}: info", quoted(kind))));
+    if (info.kind.data == nullptr || from_abi_str(info.kind) != kind) continue;
+    if (found++ == ordinal) return runtime::Device::create(apis, i, ordinal);
   }
-  return runtime::Device::create(apis, ordinal);
+  if (found == 0) {
+    return error(TENON_UNAVAILABLE, "T0503", "plugin {} lists {} devices but none of kind {}", quoted(apis.plugin), count, quoted(kind));
+  }
+  return error(TENON_NOT_FOUND, "T0502", "there is no device {}:{}; {} has the ordinals 0 to {}", printable(kind), ordinal,
+               quoted(kind), found - 1);
 }
 
 std::vector<std::string> names_in(std::string_view list) {

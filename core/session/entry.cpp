@@ -6,6 +6,7 @@
 #include "core/host/host_interfaces.h"
 #include "core/host/plugin_host.h"
 #include "core/ir/host_graph.h"
+#include "core/runtime/device.h"
 #include "core/session/host_kernels.h"
 #include "core/session/session.h"
 
@@ -21,7 +22,10 @@ void start_host() {
     host::register_host_interface(TENON_HOST_SESSION_ID, 0, host_session_table());
     (void)host::PluginHost::process();
     // A normal end of the process; who calls exit while a call is in flight has asked for it.
-    (void)std::atexit([] { host::PluginHost::process().shutdown(); });
+    (void)std::atexit([] {
+      runtime::set_plugins_shut_down();
+      host::PluginHost::process().shutdown();
+    });
   });
 }
 

@@ -141,14 +141,20 @@ class ProgramBuilder {
     record.option_count = static_cast<uint32_t>(options.size());
     std::string bytes;
     const tenon_sink_t sink{&bytes, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
-                              static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
+                              try {
+                                static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
+                              } catch (const std::exception&) {
+                                return TENON_RESOURCE_EXHAUSTED;  // nothing passes through the plugin's frames
+                              }
                               return TENON_OK;
                             }};
     {
       auto guard = device->serialise();
       clear_failure();
+      tenon_artifact_t* artifact = nullptr;  // a local: what stands beside an error is not ours to release
       TENON_RETURN_IF_ERROR(device->check(
-          api->compile(api->self, device->target(), segment->subgraph.graph->abi(), &record, &segment->artifact), "compile"));
+          api->compile(api->self, device->target(), segment->subgraph.graph->abi(), &record, &artifact), "compile"));
+      segment->artifact = artifact;
       if (segment->artifact == nullptr) {
         return error(TENON_INTERNAL, "T0505", "device {} compiled to nothing", quoted(device->name()));
       }
@@ -267,7 +273,7 @@ Result<std::shared_ptr<Program>> Program::compile(const Graph& model, const Comp
 
 Program::~Program() {
   for (CompiledSegment& segment : segments_) {
-    if (segment.artifact == nullptr) continue;
+    if (segment.artifact == nullptr || runtime::plugins_shut_down()) continue;
     const tenon_compile_api_t* api = segment.owner->apis().compile;
     api->artifact_release(api->self, segment.artifact);
   }

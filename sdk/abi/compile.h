@@ -26,7 +26,8 @@ typedef struct tenon_executable_t tenon_executable_t; /* execute is reentrant */
 typedef struct tenon_claim_sink_t {
   void* self;
   /* These nodes can be compiled together. cost_ns: estimate of one run, for the partitioner; symbolic dims at their hint or 1.
-   * A node may be in several claims; the host chooses. */
+   * A node may be in several claims; the host chooses. Every claimed node compiles alone and together with any other
+   * claimed nodes; a claim of several nodes states their cost together, and the host may split it. */
   tenon_code_t (*claim)(void* self, const tenon_node_t* nodes, uint32_t count, double cost_ns);
   /* Why a node is not taken: UNIMPLEMENTED and a reason that names types ("conv with f16 operands"). Optional but expected. */
   tenon_code_t (*refuse)(void* self, tenon_node_t node, tenon_code_t code, tenon_str_t reason);
@@ -130,7 +131,8 @@ typedef struct tenon_compile_api_t {
   tenon_code_t (*executable_info)(void* self, tenon_executable_t* executable, tenon_executable_info_t* out_info);
   /* Sizes for concrete symbols. Cheap: called before every execution with new sizes; the host keeps answers. Safe. */
   tenon_code_t (*needs)(void* self, tenon_executable_t* executable, tenon_symbols_t symbols, tenon_needs_t* needs);
-  /* Runs. An error that is found later (on a queue) comes through the signal. Safe, reentrant. */
+  /* Runs. An error that is found later (on a queue) comes through the signal. On error nothing of
+   * this call is in flight and the signal is untouched. Safe, reentrant. */
   tenon_code_t (*execute)(void* self, tenon_executable_t* executable, const tenon_call_t* call);
 
   /* ---- Optional ---- */

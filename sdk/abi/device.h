@@ -66,6 +66,7 @@ typedef struct tenon_device_api_t {
   tenon_code_t (*close)(void* self, tenon_device_t* device); /* everything made on it is gone already */
   /* size 0 gives a buffer as well. RESOURCE_EXHAUSTED when there is not enough. Contents undefined. */
   tenon_code_t (*alloc)(void* self, tenon_device_t* device, uint64_t size_bytes, tenon_buffer_t** out_buffer);
+  /* No submitted work refers to the buffer any more. */
   tenon_code_t (*free)(void* self, tenon_device_t* device, tenon_buffer_t* buffer);
   /* Complete when it returns. Ordered after everything submitted before. OUT_OF_RANGE beyond a buffer's end. */
   tenon_code_t (*copy)(void* self, tenon_device_t* device, const tenon_copy_t* copy);
@@ -73,9 +74,11 @@ typedef struct tenon_device_api_t {
   tenon_code_t (*sync)(void* self, tenon_device_t* device);
 
   /* ---- Optional ---- */
-  /* The buffer's address for the host, valid until it is freed. Null slot: the host cannot touch this memory. */
+  /* The buffer's address for the host, valid until it is freed, coherent after sync, a fence wait or a synchronous return.
+   * UNIMPLEMENTED: the host cannot touch this buffer. Null slot: nor any other. */
   tenon_code_t (*map)(void* self, tenon_device_t* device, tenon_buffer_t* buffer, void** out_data);
-  /* Wraps host memory that outlives the buffer, without a copy; free does not free it. UNIMPLEMENTED: the host copies. */
+  /* Wraps host memory that outlives the buffer, without a copy; free does not free it. The memory
+   * may be read-only and must never be written. On UNIMPLEMENTED, or an error other than DEVICE_LOST, the host copies. */
   tenon_code_t (*import)(void* self, tenon_device_t* device, void* data, uint64_t size_bytes,
                          tenon_buffer_t** out_buffer);
   /* Bytes in use and the highest so far. */

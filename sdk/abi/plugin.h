@@ -95,8 +95,8 @@ typedef struct tenon_plugin_t {
   void* self;
   const tenon_interface_t* interfaces;
   uint64_t interface_count;
-  /* Optional. Called once before the process ends normally, when no call is in flight. Not a destructor: after
-   * it, or without it, the plugin is not called any more. */
+  /* Optional. Called once before the process ends normally, when no call is in flight. Not a destructor: devices
+   * and buffers may still be open, and after it the host calls the plugin no more, not even to release them. */
   tenon_code_t (*shutdown)(void* self);
 } tenon_plugin_t;
 

@@ -3,6 +3,7 @@
  *
  * A fence is a 64-bit counter that only grows. Work waits until a fence has reached a value and signals a value when done.
  * A failed piece of work fails its signal: the fence then reports that code to every waiter of that value or a later one.
+ * A failed wait does not mean that later work has stopped: only queue_destroy and sync guarantee that nothing is in flight.
  *
  * Users: plugins/sim. Unstable: one user so far.
  */
@@ -31,7 +32,8 @@ typedef struct tenon_queue_api_t {
   /* Work on one queue runs in order of submission; queues are ordered only by fences. */
   tenon_code_t (*queue_create)(void* self, tenon_device_t* device, tenon_queue_t** out_queue);
   tenon_code_t (*queue_destroy)(void* self, tenon_queue_t* queue); /* waits for its work */
-  /* Submits a copy; host memory it names stays valid until the signal. One at a time per queue. */
+  /* Submits a copy; host memory it names stays valid until the signal. One at a time per queue.
+   * On error nothing of this call is in flight and the signal is untouched. */
   tenon_code_t (*copy_async)(void* self, tenon_queue_t* queue, const tenon_copy_t* copy, const tenon_fence_point_t* waits,
                              uint32_t wait_count, tenon_fence_point_t signal);
   tenon_code_t (*fence_create)(void* self, tenon_device_t* device, uint64_t initial, tenon_fence_t** out_fence);
