@@ -266,6 +266,16 @@ Tensor Builder::concat(std::span<const Tensor> parts, uint32_t axis) {
     if (!t.valid()) return {};
     if (t.rank() != parts[0].rank() || t.type != parts[0].type) return fail("concat of unlike tensors");
   }
+  // A tree: one value that nests every part is too deep for those who walk it.
+  constexpr size_t kWidth = 32;
+  if (parts.size() > kWidth) {
+    std::vector<Tensor> joined;
+    for (size_t i = 0; i < parts.size(); i += kWidth) {
+      const auto chunk = parts.subspan(i, std::min(kWidth, parts.size() - i));
+      joined.push_back(chunk.size() == 1 ? chunk[0] : concat(chunk, axis));
+    }
+    return concat(joined, axis);
+  }
   Pool& p = pool();
   std::vector<E> dims = parts[0].dims;
   std::vector<E> begin;

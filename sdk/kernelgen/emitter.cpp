@@ -109,9 +109,10 @@ Val Emitter::folded(uint16_t code, const std::vector<Val>& args) {
   const bool ka = a != known_.end(), kb = b != known_.end();
   if (ka && kb) {
     const int64_t x = a->second, y = b->second;
-    if (code == TENON_S_ADD) return integer(x + y);
-    if (code == TENON_S_SUB) return integer(x - y);
-    if (code == TENON_S_MUL) return integer(x * y);
+    const uint64_t ux = static_cast<uint64_t>(x), uy = static_cast<uint64_t>(y);
+    if (code == TENON_S_ADD) return integer(static_cast<int64_t>(ux + uy));
+    if (code == TENON_S_SUB) return integer(static_cast<int64_t>(ux - uy));
+    if (code == TENON_S_MUL) return integer(static_cast<int64_t>(ux * uy));
     if (code == TENON_S_MIN) return integer(std::min(x, y));
     if (code == TENON_S_MAX) return integer(std::max(x, y));
     if (y > 0 && x >= 0 && code == kFloorDiv) return integer(x / y);
@@ -233,6 +234,8 @@ Val Emitter::eval_op(E e, bool as_vector) {
   for (size_t i = 0; i < in.size(); ++i) args[i] = as_type(args[i], p_.type(in[i]));
   // Plain words for index arithmetic; what came from memory may wrap, what may be negative must round down.
   bool plain = x.type == TENON_I64 && !has_data(e);
+  const Interval r = p_.range(e);
+  plain = plain && (r.lo != INT64_MIN || r.hi != INT64_MAX);
   if (x.op == kFloorDiv || x.op == kMod) plain = plain && p_.range(in[0]).lo >= 0 && p_.range(in[1]).lo >= 1;
   return apply(x.op, x.type, args, x.ref, plain);
 }

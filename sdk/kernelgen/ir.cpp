@@ -397,9 +397,25 @@ int64_t poly_low(const Pool& pool, const Poly& p) {
 
 static E raw_op(Pool& pool, uint16_t code, E a, E b);
 
+// The polynomial of e is its value: no sum of it wraps.
+static bool never_wraps(const Pool& pool, E e) {
+  const long double limit = 0x1p61L;
+  long double sum = 0;
+  for (auto& [k, c] : poly_of(pool, e)) {
+    long double term = std::fabs(static_cast<long double>(c));
+    for (E a : k) {
+      const Interval r = pool.range(a);
+      term *= std::max(std::fabs(static_cast<long double>(r.lo)), std::fabs(static_cast<long double>(r.hi)));
+    }
+    sum += term;
+  }
+  return sum < limit || pool.is_symbolic_index(e);
+}
+
 // a < b everywhere, as far as this can see.
 static bool provably_less(Pool& pool, E a, E b) {
   if (pool.range(a).hi < pool.range(b).lo) return true;
+  if (!never_wraps(pool, a) || !never_wraps(pool, b)) return false;
   Poly up;
   if (!upper_poly(pool, poly_of(pool, a), &up)) return false;
   return poly_low(pool, poly_sum(poly_of(pool, b), up, -1)) >= 1;
@@ -537,6 +553,36 @@ E Pool::raw_index_op(uint16_t code, E a, E b) {
   return intern({X::kOp, TENON_I64, code, 0, 0, 0, 0}, args);
 }
 
+// Integers wrap: beyond 64 bits nothing is known, but of an index into a tensor of symbolic size, which fits memory.
+Interval Pool::bounded(E e, __int128 lo, __int128 hi) const {
+  const bool fits = lo >= INT64_MIN && hi <= INT64_MAX;
+  return fits || is_symbolic_index(e) ? Interval{saturate(lo), saturate(hi)} : Interval{};
+}
+
+// Axes, extents and constants that a stride could be, some extent among them symbolic.
+bool Pool::is_symbolic_index(E e) const {
+  bool symbolic = false;
+  begin_walk();
+  return is_index_unseen(e, &symbolic) && symbolic;
+}
+
+bool Pool::is_index_unseen(E e, bool* symbolic) const {
+  if (e == kNone || !first_visit(e)) return true;
+  constexpr int64_t kMemory = int64_t{1} << 47;
+  const Expr& x = at(e);
+  switch (x.kind) {
+    case X::kConst: return x.type == TENON_I64 && x.bits > -kMemory && x.bits < kMemory;
+    case X::kExtent: return *symbolic = true;
+    case X::kAxis: return is_index_unseen(axes_[x.ref].extent, symbolic);
+    case X::kOp: break;
+    default: return false;
+  }
+  for (E a : args(e)) {
+    if (!is_index_unseen(a, symbolic)) return false;
+  }
+  return true;
+}
+
 Interval Pool::range(E e) const {
   if (e == kNone) return {};
   const Expr& x = at(e);
@@ -556,12 +602,11 @@ Interval Pool::range(E e) const {
   }
   const Interval a = range(arg(e, 0)), b = range(arg(e, 1));
   switch (x.op) {
-    case TENON_S_ADD: return {saturate(__int128{a.lo} + b.lo), saturate(__int128{a.hi} + b.hi)};
-    case TENON_S_SUB: return {saturate(__int128{a.lo} - b.hi), saturate(__int128{a.hi} - b.lo)};
+    case TENON_S_ADD: return bounded(e, __int128{a.lo} + b.lo, __int128{a.hi} + b.hi);
+    case TENON_S_SUB: return bounded(e, __int128{a.lo} - b.hi, __int128{a.hi} - b.lo);
     case TENON_S_MUL: {
-      const int64_t c[] = {saturate(__int128{a.lo} * b.lo), saturate(__int128{a.lo} * b.hi),
-                           saturate(__int128{a.hi} * b.lo), saturate(__int128{a.hi} * b.hi)};
-      return {*std::min_element(c, c + 4), *std::max_element(c, c + 4)};
+      const __int128 c[] = {__int128{a.lo} * b.lo, __int128{a.lo} * b.hi, __int128{a.hi} * b.lo, __int128{a.hi} * b.hi};
+      return bounded(e, *std::min_element(c, c + 4), *std::max_element(c, c + 4));
     }
     case TENON_S_MIN: return {std::min(a.lo, b.lo), std::min(a.hi, b.hi)};
     case TENON_S_MAX: return {std::max(a.lo, b.lo), std::max(a.hi, b.hi)};

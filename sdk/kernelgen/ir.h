@@ -123,6 +123,8 @@ class Pool {
   std::optional<int64_t> value(E e) const;  // of an integer Const
 
   Interval range(E e) const;
+  // Arithmetic on sizes and positions of a tensor whose extents are not all known: it fits 64 bits as memory does.
+  bool is_symbolic_index(E e) const;
   // True if the expression mentions the axis.
   bool uses_axis(E e, uint32_t axis) const;
   // x = sum(coefficient * axis) + rest for the listed axes, with coefficients free of them; false if x is not so.
@@ -148,6 +150,8 @@ class Pool {
   E substitute_args(E e, std::unordered_map<E, E>* done, E guard);
   void loads_unseen(E e, std::vector<E>* out) const;
   bool uses_axis_unseen(E e, uint32_t axis) const;
+  Interval bounded(E e, __int128 lo, __int128 hi) const;
+  bool is_index_unseen(E e, bool* symbolic) const;
   E fold(uint16_t code, std::span<const E> args, uint32_t ref);
   E simplify(uint16_t code, std::span<const E> args, uint32_t ref);
   E simplify_float(uint16_t code, std::span<const E> args);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <random>
 
 #include "tenon/kernelgen/test_support.h"
@@ -313,6 +314,71 @@ TEST(Pointwise, DataMovement) {
   c.tolerance = 0;
   check(c);
 }
+
+// Two thousand parts: neither depth nor time may grow with them as a chain's would.
+TEST(Pointwise, WideConcat) {
+  Builder b;
+  constexpr uint32_t kParts = 2000;
+  const DType t = TENON_F32;
+  std::vector<Tensor> parts;
+  for (uint32_t i = 0; i < kParts; ++i) parts.push_back(b.input(t, dims(b, {1 + i % 2, 2})));
+  const Tensor y = b.concat(parts, 0);
+  b.output(y);
+  ASSERT_TRUE(b.ok()) << b.why();
+  const Kernel program = b.take_program();
+  const auto start = std::chrono::steady_clock::now();
+  Session s;
+  ASSERT_TRUE(s.build(program, Target::scalar(), {}, "-O0")) << s.why;
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+  std::vector<Data> memory;
+  for (uint32_t i = 0; i < program.buffers.size(); ++i) memory.emplace_back(program.buffers[i].type, elements(program, i, {}));
+  std::vector<float> want;
+  for (uint32_t i = 0; i < kParts; ++i) {
+    for (size_t j = 0; j < memory[parts[i].buffer].size(); ++j) {
+      want.push_back(static_cast<float>(3 * i + j));
+      memory[parts[i].buffer].put(j, want.back());
+    }
+  }
+  s.run(&memory, 2);
+  ASSERT_EQ(memory[y.buffer].size(), want.size());
+  for (size_t i = 0; i < want.size(); ++i) ASSERT_EQ(memory[y.buffer].raw<float>(i), want[i]) << i;
+}
+
+#ifdef TENON_TEST_OPENCL
+// As Scalar.WideNumbersRoundToHalvesOnce and WideIntegersWrapWhereBoundsAreKnown, in OpenCL C.
+TEST(Pointwise, OpenClRoundsToHalvesOnceAndWraps) {
+  testing::OpenCl opencl;
+  if (!opencl.present()) GTEST_SKIP() << "no OpenCL platform";
+  Builder b;
+  const Tensor n = b.input(TENON_I32, dims(b, {2})), w = b.input(TENON_I64, dims(b, {2})), d = b.input(TENON_F64, dims(b, {2}));
+  const Tensor i = b.iota(TENON_I64, dims(b, {4}), 0);
+  constexpr uint64_t kFactor = 6364136223846793005;
+  const uint32_t program[] = {TENON_SCALAR_WORD(TENON_S_ARG, 0), TENON_SCALAR_WORD(TENON_S_CONST_I, 0), static_cast<uint32_t>(kFactor),
+                              static_cast<uint32_t>(kFactor >> 32), TENON_SCALAR_WORD(TENON_S_MUL, 0)};
+  const DType t[] = {TENON_I64};
+  const Tensor out[] = {b.convert(n, TENON_BF16), b.convert(w, TENON_BF16), b.convert(d, TENON_F16), b.map(program, std::span(&i, 1), {}, t)[0]};
+  for (const Tensor& x : out) b.output(x);
+  ASSERT_TRUE(b.ok()) << b.why();
+  const Kernel kernel = b.take_program();
+  std::vector<Data> memory;
+  for (uint32_t x = 0; x < kernel.buffers.size(); ++x) memory.emplace_back(kernel.buffers[x].type, elements(kernel, x, {}));
+  for (int k = 0; k < 2; ++k) {
+    const int sign = k ? -1 : 1;
+    memory[n.buffer].put<int32_t>(k, sign * 16842753);
+    memory[w.buffer].put<int64_t>(k, sign * ((int64_t{1} << 62) + (int64_t{1} << 54) + 1));
+    memory[d.buffer].put<double>(k, sign * (1 + 0x1p-11 + 0x1p-40));
+  }
+  std::string why;
+  ASSERT_TRUE(opencl.run(kernel, {}, &memory, &why)) << why;
+  for (int k = 0; k < 2; ++k) {
+    const int sign = k ? -1 : 1;
+    EXPECT_EQ(memory[out[0].buffer].get(k), sign * 16908288.0);
+    EXPECT_EQ(memory[out[1].buffer].get(k), sign * (0x1p62 + 0x1p55));
+    EXPECT_EQ(memory[out[2].buffer].get(k), sign * (1 + 0x1p-10));
+  }
+  for (uint64_t k = 0; k < 4; ++k) EXPECT_EQ(memory[out[3].buffer].raw<uint64_t>(k), k * kFactor) << k;
+}
+#endif
 
 TEST(Pointwise, Transposes) {
   for (DType t : {TENON_F32, TENON_F64, TENON_I32, TENON_F16}) {

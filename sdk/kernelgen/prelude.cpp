@@ -472,7 +472,27 @@ std::string Prelude::need_convert(DType from, DType to, uint32_t lanes, bool wra
   }
   if (is_half(to)) {
     if (from != TENON_F32) {
-      emit("return " + need_convert(TENON_F32, to, lanes, false) + "(" + need_convert(from, TENON_F32, lanes, false) + "(a));");
+      // One rounding: what the step to f32 loses stays visible in its lowest bit (round to odd).
+      const std::string narrow = need_convert(TENON_F32, to, lanes, false), step = need_convert(from, TENON_F32, lanes, false);
+      if (from == TENON_F64) {
+        auto mask = [&](const std::string& c) { return v ? "__builtin_convertvector(" + c + ", " + I + ")" : "(" + c + ")"; };
+        emit(F + " f = " + step + "(a); " + A + " b = " + cast(A, "f") + "; b = SEL(" + A + ", b < (" + A + ")0, -b, b); " + A +
+             " m = SEL(" + A + ", a < (" + A + ")0, -a, a); " + U + " x = BITS(" + U + ", f); " + U + " y = SEL(" + U + ", " +
+             mask("m > b") + ", x + 1u, x); y = SEL(" + U + ", " + mask("m < b") + ", x - 1u, y); x = SEL(" + U + ", (x & 1u) != (" +
+             U + ")0, x, y); return " + narrow + "(BITS(" + F + ", x));");
+        return name;
+      }
+      // An integer beyond 2^t keeps the bits from g on, the lowest of them odd if any below was set: f32 holds that.
+      std::string odd;
+      const int bits = static_cast<int>(size_of(from)) * 8;
+      for (int t = 24, g = 11; bits >= 32 && t < bits; t += 11, g += 11) {
+        const std::string T = "(" + A + ")" + number(int64_t{1} << t) + "L", low = "(" + A + ")" + number((int64_t{1} << g) - 1) + "L",
+                          one = "(" + A + ")" + number(int64_t{1} << g) + "L", zero = "(" + A + ")0";
+        const std::string beyond = is_signed(from) ? "(a >= " + T + ") | (a <= -" + T + ")" : "a >= " + T;
+        odd += "a = SEL(" + A + ", " + beyond + ", (a & ~" + low + ") | SEL(" + A + ", (a & " + low + ") != " + zero + ", " + one +
+               ", " + zero + "), a); ";
+      }
+      emit(odd + "return " + narrow + "(" + step + "(a));");
     } else if (to == TENON_BF16) {
       emit(U + " x = BITS(" + U + ", a); " + U + " r = (x + 0x7fffu + ((x >> 16) & 1u)) >> 16; " +
            U + " q = (x >> 16) | 0x40u; r = SEL(" + U + ", (x & 0x7fffffffu) > (" + U + ")0x7f800000u, q, r); return " +

@@ -191,6 +191,105 @@ TEST(Scalar, FloatsRoundToHalvesOnceKeepingDenormals) {
   }
 }
 
+// Data and positions used as data wrap; only arithmetic on indices may be taken not to.
+TEST(Scalar, WideIntegersWrapWhereBoundsAreKnown) {
+  constexpr int64_t kFactor = 6364136223846793005;
+  Builder b;
+  const Tensor at = b.iota(TENON_I64, {b.dim(4)}, 0), x = b.input(TENON_I64, {b.dim(4)});
+  const uint32_t low = static_cast<uint32_t>(kFactor), high = static_cast<uint32_t>(kFactor >> 32);
+  const uint32_t negative[] = {TENON_SCALAR_WORD(TENON_S_ARG, 0), TENON_SCALAR_WORD(TENON_S_CONST_I, 0), low, high,
+                               TENON_SCALAR_WORD(TENON_S_MUL, 0), TENON_SCALAR_WORD(TENON_S_CONST_I, 0), 0, 0,
+                               TENON_SCALAR_WORD(TENON_S_CMP, TENON_CMP_LT)};
+  const uint32_t next[] = {TENON_SCALAR_WORD(TENON_S_ARG, 0), TENON_SCALAR_WORD(TENON_S_CONST_I, 0), 0, 0,
+                           TENON_SCALAR_WORD(TENON_S_MAX, 0), TENON_SCALAR_WORD(TENON_S_CONST_I, 0), 1, 0,
+                           TENON_SCALAR_WORD(TENON_S_ADD, 0), TENON_SCALAR_WORD(TENON_S_CONST_I, 0), 0, 0,
+                           TENON_SCALAR_WORD(TENON_S_MAX, 0)};
+  const DType pred[] = {TENON_PRED}, wide[] = {TENON_I64};
+  b.output(b.map(negative, std::span(&at, 1), {}, pred)[0]);
+  const Tensor y = b.map(next, std::span(&x, 1), {}, wide)[0];
+  b.output(y);
+  ASSERT_TRUE(b.ok()) << b.why();
+  const uint32_t last = y.buffer;
+  const Kernel program = b.take_program();
+  for (const Target& target : targets()) {
+    testing::Session s;
+    ASSERT_TRUE(s.build(program, target, {})) << s.why;
+    std::vector<Data> memory;
+    uint32_t wraps = 0;
+    for (uint32_t i = 0; i < program.buffers.size(); ++i) {
+      memory.emplace_back(program.buffers[i].type, 4);
+      if (program.buffers[i].role == Role::kOut && program.buffers[i].type == TENON_PRED) wraps = i;
+    }
+    const int64_t values[] = {INT64_MAX, INT64_MAX - 1, -5, 7};
+    for (size_t i = 0; i < 4; ++i) memory[x.buffer].put(i, values[i]);
+    s.run(&memory, 1);
+    for (size_t i = 0; i < 4; ++i) {
+      const int64_t product = static_cast<int64_t>(i * static_cast<uint64_t>(kFactor));
+      EXPECT_EQ(memory[wraps].raw<uint8_t>(i), product < 0) << target.isa << " " << i;
+    }
+    const int64_t want[] = {0, INT64_MAX, 1, 8};
+    for (size_t i = 0; i < 4; ++i) EXPECT_EQ(memory[last].raw<int64_t>(i), want[i]) << target.isa << " " << i;
+  }
+}
+
+// The nearest half, ties to even, of a number given exactly.
+uint16_t nearest_half(DType half, long double v) {
+  const int digits = half == TENON_F16 ? 11 : 8, smallest = half == TENON_F16 ? -13 : -125;
+  int e = 0;
+  std::frexp(v, &e);
+  const int shift = std::max(e, smallest) - digits;
+  const long double rounded = std::ldexp(std::nearbyint(std::ldexp(v, -shift)), shift);
+  Data out(half, 1);
+  out.set(0, static_cast<double>(rounded));
+  return out.raw<uint16_t>(0);
+}
+
+template <class T>
+void rounds_once(DType from, const std::vector<T>& values) {
+  SCOPED_TRACE(name_of(from));
+  Data in(from, values.size());
+  for (size_t i = 0; i < values.size(); ++i) in.put(i, values[i]);
+  const DType to[] = {TENON_F16, TENON_BF16};
+  size_t isa = 0;
+  for (const auto& memory : convert_all(in, to)) {
+    SCOPED_TRACE(targets()[isa++].isa);
+    for (size_t i = 0; i < values.size(); ++i) {
+      for (int k = 0; k < 2; ++k) {
+        ASSERT_EQ(memory[k].raw<uint16_t>(i), nearest_half(to[k], static_cast<long double>(values[i])))
+            << name_of(to[k]) << " of " << values[i];
+      }
+    }
+  }
+}
+
+TEST(Scalar, WideNumbersRoundToHalvesOnce) {
+  std::mt19937_64 rng(5);
+  std::vector<double> doubles = {0, -0.0, 1 + 0x1p-11 + 0x1p-40, -1 - 0x1p-11 - 0x1p-40, 1 + 0x1p-11 - 0x1p-40, 1 + 0x1p-8 + 0x1p-40,
+                                 1e300, -1e300, 1e-300, 0x1p-25 + 0x1p-70, 65520 - 0x1p-30, 65520, INFINITY, -INFINITY};
+  std::vector<int32_t> narrow = {16842753, -16842753, 16842751, INT32_MAX, INT32_MIN, 65519, 65520, 1 << 24};
+  std::vector<uint32_t> natural = {16842753, UINT32_MAX, 0x80800001u};
+  std::vector<int64_t> wide = {16842753, -16842753, INT64_MAX, INT64_MIN, (int64_t{1} << 62) + (int64_t{1} << 54) + 1, -(int64_t{1} << 62) - (int64_t{1} << 54) - 1};
+  std::vector<uint64_t> whole = {UINT64_MAX, (uint64_t{1} << 63) + (uint64_t{1} << 55) + 1, 16842753};
+  for (int i = 0; i < 2000; ++i) {
+    // A tie of f16 or bf16, and a little beside it.
+    const int digits = i % 2 ? 11 : 8, exponent = static_cast<int>(rng() % 40) - 20;
+    const double tie = 1 + std::ldexp(static_cast<double>(2 * (rng() % (1u << (digits - 1))) + 1), -digits);
+    doubles.push_back(std::ldexp(tie + std::ldexp(static_cast<double>(static_cast<int>(rng() % 3)) - 1, -30 - static_cast<int>(rng() % 20)), exponent));
+    const int up = static_cast<int>(rng() % 55);
+    wide.push_back((static_cast<int64_t>(256 + rng() % 256) << up) + static_cast<int64_t>(rng() % 3) - 1);
+    wide.push_back(-wide.back());
+    whole.push_back((uint64_t{257 + 2 * (rng() % 128)} << (up + 1)) + rng() % 3 - 1);
+    narrow.push_back((static_cast<int32_t>(257 + 2 * (rng() % 128)) << (up % 22)) + static_cast<int32_t>(rng() % 3) - 1);
+    narrow.push_back(-narrow.back());
+    natural.push_back((uint32_t{257} + 2 * static_cast<uint32_t>(rng() % 128)) * (1u << (up % 24)) + static_cast<uint32_t>(rng() % 3) - 1);
+  }
+  rounds_once(TENON_F64, doubles);
+  rounds_once(TENON_I32, narrow);
+  rounds_once(TENON_U32, natural);
+  rounds_once(TENON_I64, wide);
+  rounds_once(TENON_U64, whole);
+}
+
 template <class T>
 T saturated(double x) {
   if (std::isnan(x)) return 0;

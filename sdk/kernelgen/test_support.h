@@ -251,7 +251,7 @@ inline Library compile(const std::string& text, const Target& t, const char* lev
   if (!mkdtemp(dir)) return lib;
   const std::string base = std::string(dir) + "/k";
   std::ofstream(base + ".cpp") << text;
-  const std::string command = "clang++-19 -std=c++20 " + std::string(level) + " -ffreestanding -fno-math-errno -fno-trapping-math -ffp-contract=fast "
+  const std::string command = "clang++-19 -std=c++20 " + std::string(level) + " -ffreestanding -fwrapv -fno-math-errno -fno-trapping-math -ffp-contract=fast "
       "-Wall -Werror -Wno-unused-but-set-variable -Wno-unused-variable -Wno-unused-function -Wno-psabi -Wno-bitwise-instead-of-logical -Wno-literal-range -nostdlib -fPIC -shared -Wl,-z,defs " + isa_flags(t) + " -o " + base + ".so " + base +
       ".cpp > " + base + ".log 2>&1";
   const int rc = std::system(command.c_str());

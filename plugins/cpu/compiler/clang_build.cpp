@@ -35,6 +35,8 @@ std::vector<std::string> frontend_arguments(const tenon_clang_options_t& options
       "-triple", kTriple, "-emit-obj", "-main-file-name", file, "-mrelocation-model", "pic",
       "-pic-level", "2", "-mframe-pointer=none", "-funwind-tables=2", "-ffreestanding",
       "-nostdsysteminc", "-nobuiltininc", "-ffp-contract=fast", "-fmax-type-align=16",
+      // Integers wrap (scalar.h), signed ones too.
+      "-fwrapv",
       "-fno-verbose-asm", "-ferror-limit", "20",
       // Explicit 512-bit vectors are the emitter's choice: x86-64-v4 alone would halve them.
       "-mprefer-vector-width=512", "-Wno-psabi"};
