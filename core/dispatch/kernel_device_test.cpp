@@ -26,11 +26,12 @@ Heard claim_with(tenon_kernel_candidate_t candidate) {
       "tenon.tir 1\ngraph @g(%x: f32[2]) -> (a: f32[2]) {\n  %a = plus(%x, %x) : f32[2]\n  yield %a\n}\n";
   const ir::Ref<ir::Graph> graph = *ir::read_text(kText, "test", {});
   graph->freeze();
-  const tenon_device_api_t device{};
-  tenon_kernels_api_t kernels{};
+  // The adapter of a plugin lives as long as the process: one for all calls.
+  static const tenon_device_api_t device{};
+  static tenon_kernels_api_t kernels{};
+  static const tenon_compile_api_t* const api = compile_from_kernels(&device, &kernels, "p");
   kernels.self = &candidate;
   kernels.query = query;
-  const tenon_compile_api_t* api = compile_from_kernels(&device, &kernels, "p");
   Heard heard;
   const tenon_claim_sink_t sink{
       &heard,
