@@ -90,6 +90,19 @@ inline Value activate(Builder& b, Value x, std::string_view activation) {
 
 // ---- Inference -----------------------------------------------------------------------------------
 
+// Whether a sum of products of operand 0 may be kept in `acc` and given as `dtype`: a number of the same kind.
+inline Status require_sum_types(const InferQuery& q, std::string_view label) {
+  for (std::string_view name : {"acc", "dtype"}) {
+    const tenon_dtype_t chosen = q.dtype(name);
+    if (chosen != TENON_DTYPE_NONE &&
+        (!is_in(chosen, kNumber) || is_float(chosen) != is_float(q.dtype(0)))) {
+      return q.fail(label, cat(name, " is ", dtype_name(chosen), ", the operands have ",
+                               dtype_name(q.dtype(0))));
+    }
+  }
+  return {};
+}
+
 inline Status require_dim(const InferQuery& q, std::string_view label, int64_t dim, size_t rank) {
   if (dim >= 0 && dim < static_cast<int64_t>(rank)) return {};
   return q.fail(label, cat("dim ", dim, " is outside of rank ", rank));

@@ -3,19 +3,6 @@
 
 namespace tenon::ops::dot_general {
 
-// Whether a sum of products of `x` may be kept in acc and given as `result`.
-Status require_result_types(const InferQuery& q, std::string_view label) {
-  for (std::string_view name : {"acc", "dtype"}) {
-    const tenon_dtype_t chosen = q.dtype(name);
-    if (chosen != TENON_DTYPE_NONE &&
-        (!is_in(chosen, kNumber) || is_float(chosen) != is_float(q.dtype(0)))) {
-      return q.fail(label, cat(name, " is ", dtype_name(chosen), ", the operands have ",
-                               dtype_name(q.dtype(0))));
-    }
-  }
-  return {};
-}
-
 Axes joined(std::span<const int64_t> a, std::span<const int64_t> b) {
   Axes out(a.begin(), a.end());
   out.insert(out.end(), b.begin(), b.end());
@@ -36,7 +23,7 @@ Status infer(const InferQuery& q) {
   };
   for (size_t i = 0; i < a_batch.size(); ++i) TENON_TRY(pair(a_batch[i], b_batch[i]));
   for (size_t i = 0; i < a_contract.size(); ++i) TENON_TRY(pair(a_contract[i], b_contract[i]));
-  TENON_TRY(require_result_types(q, "C4"));
+  TENON_TRY(require_sum_types(q, "C4"));
   Dims dims;
   for (int64_t d : a_batch) dims.push_back(q.dim(0, static_cast<uint32_t>(d)));
   for (Dim d : without(q.dims(0), joined(a_batch, a_contract))) dims.push_back(d);

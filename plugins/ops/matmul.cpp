@@ -3,18 +3,6 @@
 
 namespace tenon::ops::matmul_op {
 
-Status require_types(const InferQuery& q, std::string_view label) {
-  for (std::string_view name : {"acc", "dtype"}) {
-    const tenon_dtype_t chosen = q.dtype(name);
-    if (chosen != TENON_DTYPE_NONE &&
-        (!is_in(chosen, kNumber) || is_float(chosen) != is_float(q.dtype(0)))) {
-      return q.fail(label, cat(name, " is ", dtype_name(chosen), ", the operands have ",
-                               dtype_name(q.dtype(0))));
-    }
-  }
-  return {};
-}
-
 // Leading dims of two matrices, aligned at the end: a constant 1 and a missing dim repeat.
 template <class Require>
 Status join_batch(const Dims& a, const Dims& b, Require&& require, Dims* out) {
@@ -45,7 +33,7 @@ Status infer_matmul(const InferQuery& q) {
   TENON_TRY(join_batch(
       leading(a), leading(b),
       [&](Dim x, Dim y) { return q.require_equal("C2", x, y, "leading dims of a and b"); }, &dims));
-  TENON_TRY(require_types(q, "C3"));
+  TENON_TRY(require_sum_types(q, "C3"));
   if (a.size() > 1) dims.push_back(a[a.size() - 2]);
   if (b.size() > 1) dims.push_back(b.back());
   return q.result(q.dtype("dtype") != TENON_DTYPE_NONE ? q.dtype("dtype") : q.dtype(0), dims);
