@@ -126,11 +126,11 @@ Status fits(void*, tenon_str_t target, const void* bytes, uint64_t size_bytes) {
   return {};
 }
 
-Status load(void*, tenon_device_t*, const void* bytes, uint64_t size_bytes,
+Status load(void*, tenon_device_t* device, const void* bytes, uint64_t size_bytes,
             tenon_blob_t* const* constants, uint32_t constant_count,
             tenon_executable_t** out_executable) {
   auto made = std::make_unique<tenon_executable_t>();
-  TENON_TRY(Executable::load({static_cast<const char*>(bytes), size_bytes},
+  TENON_TRY(Executable::load(device, {static_cast<const char*>(bytes), size_bytes},
                              {constants, constant_count}, made->executable));
   *out_executable = made.release();
   return {};

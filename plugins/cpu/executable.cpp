@@ -51,11 +51,13 @@ void report(void* context_pointer, const plan::Step& step, uint64_t begin_ns, ui
 
 }  // namespace
 
-Status Executable::load(std::string_view artifact, std::span<tenon_blob_t* const> constants,
+Status Executable::load(tenon_device_t* device, std::string_view artifact,
+                        std::span<tenon_blob_t* const> constants,
                         std::unique_ptr<Executable>& out) {
   ArtifactParts parts;
   TENON_TRY(artifact_unpack(artifact, parts));
   std::unique_ptr<Executable> made(new Executable);
+  made->device_ = device;
   std::string why;
   if (!kernelgen::DeviceProgram::read(parts.program.data(), parts.program.size(), &made->program_,
                                       &why)) {
@@ -70,6 +72,7 @@ Status Executable::load(std::string_view artifact, std::span<tenon_blob_t* const
   made->find_used_buffers();
   TENON_TRY(made->find_kernels());
   TENON_TRY(made->adopt_constants(constants));
+  TENON_TRY(made->run_load_steps());
   out = std::move(made);
   return {};
 }
@@ -81,13 +84,19 @@ Executable::~Executable() {
       graph.blob_release(graph.self, blob);
     }
   }
+  for (tenon_buffer_t* buffer : persistents_) {
+    if (buffer) {
+      kDeviceTable.free(nullptr, device_, buffer);
+    }
+  }
 }
 
 void Executable::find_used_buffers() {
-  used_.resize(program_.buffers.size());
-  for (const ProgramStep& step : program_.steps) {
+  used_ = kernelgen::used_at_run(program_);
+  used_at_load_.resize(program_.buffers.size());
+  for (const ProgramStep& step : program_.load_steps) {
     for (uint32_t buffer : step.buffers) {
-      used_[buffer] = true;
+      used_at_load_[buffer] = true;
     }
   }
   for (size_t i = 0; i < used_.size(); ++i) {
@@ -116,9 +125,11 @@ Status Executable::adopt_constants(std::span<tenon_blob_t* const> constants) {
   blobs_.resize(constants.size());
   constant_data_.resize(constants.size());
   constant_bytes_.resize(constants.size());
+  copies_.resize(constants.size());
   for (size_t i = 0; i < program_.buffers.size(); ++i) {
     const ProgramBuffer& buffer = program_.buffers[i];
-    if (!used_[i] || buffer.kind != BufferKind::kConstant || blobs_[buffer.index]) {
+    const bool read = used_[i] || used_at_load_[i];
+    if (!read || buffer.kind != BufferKind::kConstant || blobs_[buffer.index]) {
       continue;
     }
     tenon_blob_t* blob = constants[buffer.index];
@@ -130,9 +141,9 @@ Status Executable::adopt_constants(std::span<tenon_blob_t* const> constants) {
     const uint64_t element = kernelgen::size_of(buffer.type);
     if (element > 1 && reinterpret_cast<uintptr_t>(data) % element != 0) {
       // A model file may put its weights at any byte; loads of elements need their own alignment.
-      copies_.push_back(std::make_unique<char[]>(size));
-      memcpy(copies_.back().get(), data, size);
-      data = copies_.back().get();
+      copies_[buffer.index] = std::make_unique<char[]>(size);
+      memcpy(copies_[buffer.index].get(), data, size);
+      data = copies_[buffer.index].get();
       copied_bytes_ += size;
     }
     constant_data_[buffer.index] = data;
@@ -141,11 +152,116 @@ Status Executable::adopt_constants(std::span<tenon_blob_t* const> constants) {
   return {};
 }
 
+Status Executable::allocate_persistents() {
+  persistents_.resize(program_.buffers.size());
+  for (size_t i = 0; i < program_.buffers.size(); ++i) {
+    const ProgramBuffer& buffer = program_.buffers[i];
+    if (buffer.kind != BufferKind::kPersistent || !(used_[i] || used_at_load_[i])) {
+      continue;
+    }
+    const int64_t bytes = buffer.bytes.evaluate({});
+    if (bytes < 0 || bytes > kMaxBytes) {
+      return too_large("a packed constant");
+    }
+    TENON_TRY(kDeviceTable.alloc(nullptr, device_, static_cast<uint64_t>(bytes), &persistents_[i]));
+    persistent_bytes_ += static_cast<uint64_t>(bytes);
+  }
+  return {};
+}
+
+Status Executable::load_plan(plan::Plan& out, std::vector<void*>& slots) const {
+  slots.resize(program_.buffers.size());
+  for (size_t i = 0; i < program_.buffers.size(); ++i) {
+    const ProgramBuffer& buffer = program_.buffers[i];
+    if (!used_at_load_[i]) {
+      continue;
+    }
+    if (buffer.kind == BufferKind::kPersistent) {
+      slots[i] = persistents_[i]->data;
+      continue;
+    }
+    const int64_t bytes = buffer.bytes.evaluate({});
+    if (bytes < 0 || static_cast<uint64_t>(bytes) > constant_bytes_[buffer.index]) {
+      return fail(TENON_INVALID_ARGUMENT,
+                  cat("Constant ", buffer.index, " has ", constant_bytes_[buffer.index],
+                      " bytes; the code reads ", bytes, "."));
+    }
+    // Kernels read constants only.
+    slots[i] = const_cast<void*>(constant_data_[buffer.index]);
+  }
+  for (uint32_t s = 0; s < program_.load_steps.size(); ++s) {
+    const ProgramStep& source = program_.load_steps[s];
+    const kernelgen::ProgramKernel& kernel = program_.kernels[source.kernel];
+    plan::Step step;
+    step.kernel = kernels_[source.kernel];
+    step.name = s;
+    step.range = kernel.range.evaluate({});
+    step.grain = std::max<int64_t>(1, kernel.grain);
+    const int64_t scratch = kernel.scratch_bytes.evaluate({});
+    if (step.range < 0 || step.range > kMaxBytes || scratch < 0 || scratch > kMaxBytes / 4096) {
+      return too_large("a kernel");
+    }
+    step.scratch_bytes = static_cast<uint64_t>(scratch);
+    out.add(step, source.buffers, {});
+  }
+  return {};
+}
+
+Status Executable::run_load_steps() {
+  TENON_TRY(allocate_persistents());
+  if (program_.load_steps.empty()) {
+    return {};
+  }
+  plan::Plan plan;
+  std::vector<void*> slots;
+  TENON_TRY(load_plan(plan, slots));
+  tenon_buffer_t* scratch = nullptr;
+  const uint64_t scratch_bytes =
+      plan.scratch_stride_bytes() * plan::worker_count(host_threads());
+  TENON_TRY(kDeviceTable.alloc(nullptr, device_, scratch_bytes, &scratch));
+  plan::PlanRun run;
+  run.slots = slots;
+  run.threads = host_threads();
+  run.scratch = scratch_bytes != 0 ? scratch->data : nullptr;
+  run.cancelled = [](void*) -> uint32_t { return cancelled() ? 1 : 0; };
+  const tenon_code_t code = run_plan(plan, run);
+  kDeviceTable.free(nullptr, device_, scratch);
+  if (code != TENON_OK) {
+    return code == TENON_CANCELLED ? fail(code, "The load was cancelled.") : Status(code);
+  }
+  drop_inputs_of_load();
+  return {};
+}
+
+void Executable::drop_inputs_of_load() {
+  const tenon_host_graph_t& graph = *context().graph;
+  for (size_t i = 0; i < program_.buffers.size(); ++i) {
+    const ProgramBuffer& buffer = program_.buffers[i];
+    if (used_[i]) {
+      continue;
+    }
+    if (buffer.kind == BufferKind::kPersistent && persistents_[i]) {
+      persistent_bytes_ -= persistents_[i]->size_bytes;
+      kDeviceTable.free(nullptr, device_, persistents_[i]);
+      persistents_[i] = nullptr;
+    }
+    if (buffer.kind == BufferKind::kConstant && blobs_[buffer.index]) {
+      graph.blob_release(graph.self, blobs_[buffer.index]);
+      blobs_[buffer.index] = nullptr;
+      constant_data_[buffer.index] = nullptr;
+      if (copies_[buffer.index]) {
+        copied_bytes_ -= constant_bytes_[buffer.index];
+        copies_[buffer.index].reset();
+      }
+    }
+  }
+}
+
 void Executable::info(tenon_executable_info_t* out) const {
   *out = {};
   out->size_bytes = sizeof *out;
   out->kernel_count = static_cast<uint32_t>(program_.steps.size());
-  out->constant_bytes = copied_bytes_;
+  out->constant_bytes = copied_bytes_ + persistent_bytes_;
 }
 
 Status Executable::plan_for(tenon_symbols_t symbols, std::shared_ptr<const ShapePlan>& out) {
@@ -243,14 +359,12 @@ Status Executable::make_plan(std::span<const int64_t> symbols,
     step.name = s;
     step.range = kernel.range.evaluate(extents);
     step.grain = std::max<int64_t>(1, kernel.grain);
-    step.flops = source.flops;
+    step.flops = static_cast<double>(kernel.flops.evaluate(extents));
+    step.bytes = static_cast<double>(kernel.bytes.evaluate(extents));
     if (step.range < 0 || step.range > kMaxBytes || scratch < 0 || scratch > kMaxBytes / 4096) {
       return too_large("a kernel");
     }
     step.scratch_bytes = static_cast<uint64_t>(scratch);
-    for (uint32_t buffer : source.buffers) {
-      step.bytes += static_cast<double>(shape->sizes_bytes[buffer]);
-    }
     shape->plan.add(step, source.buffers, extents);
   }
   shape->scratch_stride_bytes = shape->plan.scratch_stride_bytes();
@@ -312,6 +426,9 @@ Status Executable::fill_slots(const tenon_call_t& call, const ShapePlan& shape,
       case BufferKind::kConstant:
         // Kernels read constants only.
         slots[i] = const_cast<void*>(constant_data_[buffer.index]);
+        break;
+      case BufferKind::kPersistent:
+        slots[i] = persistents_[i]->data;
         break;
       case BufferKind::kTemp:
         slots[i] = call.workspace.buffer ? call.workspace.buffer->data +

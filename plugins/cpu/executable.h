@@ -30,9 +30,10 @@ struct ShapePlan {
 
 class Executable {
  public:
-  // Opens the code and retains the constants that the kernels read.
-  static Status load(std::string_view artifact, std::span<tenon_blob_t* const> constants,
-                     std::unique_ptr<Executable>& out);
+  // Opens the code, retains the constants that the kernels read and runs the load steps. Constants
+  // that no run reads are let go again.
+  static Status load(tenon_device_t* device, std::string_view artifact,
+                     std::span<tenon_blob_t* const> constants, std::unique_ptr<Executable>& out);
   ~Executable();
 
   void info(tenon_executable_info_t* out) const;
@@ -43,6 +44,10 @@ class Executable {
   Executable() = default;
   Status adopt_constants(std::span<tenon_blob_t* const> constants);
   Status find_kernels();
+  Status allocate_persistents();
+  Status run_load_steps();
+  Status load_plan(plan::Plan& out, std::vector<void*>& slots) const;
+  void drop_inputs_of_load();
   void find_used_buffers();
   Status plan_for(tenon_symbols_t symbols, std::shared_ptr<const ShapePlan>& out);
   Status make_plan(std::span<const int64_t> symbols, std::shared_ptr<const ShapePlan>& out) const;
@@ -53,11 +58,15 @@ class Executable {
   kernelgen::DeviceProgram program_;
   std::unique_ptr<Module> module_;
   std::vector<plan::KernelFn> kernels_;
-  std::vector<bool> used_;  // By buffer: some step reads or writes it, or it is an output.
+  tenon_device_t* device_ = nullptr;
+  // By buffer: some step of a run reads or writes it, or it is an output; the same at load.
+  std::vector<bool> used_, used_at_load_;
+  std::vector<tenon_buffer_t*> persistents_;  // By buffer; null for other kinds.
+  uint64_t persistent_bytes_ = 0;
   std::vector<tenon_blob_t*> blobs_;  // Retained; null where no kernel reads it.
   std::vector<const void*> constant_data_;
   std::vector<uint64_t> constant_bytes_;
-  std::vector<std::unique_ptr<char[]>> copies_;  // Of constants that were not aligned.
+  std::vector<std::unique_ptr<char[]>> copies_;  // By constant: of those that were not aligned.
   uint64_t copied_bytes_ = 0;
 
   std::mutex mutex_;

@@ -29,11 +29,16 @@ struct Executable {
   const tenon_toolchain_api_t* toolchain = nullptr;
   tenon_module_t* module = nullptr;
   std::vector<tenon_opencl_run_t> entries;  // per kernel
-  std::vector<uint64_t> constants;          // handles
+  std::vector<uint64_t> constants;          // handles; 0 where no step of a run reads it
+  std::vector<uint64_t> persistents;        // per buffer: what the load steps made; 0 elsewhere
   uint64_t constant_bytes = 0;
 
   ~Executable() {
-    for (uint64_t handle : constants) (void)device->memory.free(handle);
+    for (const auto* handles : {&constants, &persistents}) {
+      for (uint64_t handle : *handles) {
+        if (handle != 0) (void)device->memory.free(handle);
+      }
+    }
     if (module != nullptr) toolchain->release(toolchain->self, module);
   }
 };
@@ -125,6 +130,8 @@ Status upload_constants(const kg::LiftHost& host, Executable* exe, tenon_blob_t*
   return {};
 }
 
+Status run_load_steps(Executable* exe);
+
 Status load(void*, tenon_device_t* device, const void* bytes, uint64_t size_bytes, tenon_blob_t* const* constants,
             uint32_t constant_count, tenon_executable_t** out) {
   auto exe = std::make_unique<Executable>();
@@ -136,6 +143,7 @@ Status load(void*, tenon_device_t* device, const void* bytes, uint64_t size_byte
   TENON_TRY(toolchain(&exe->toolchain));
   if (!exe->program.kernels.empty()) TENON_TRY(resolve_kernels(exe.get(), object));
   TENON_TRY(upload_constants(host, exe.get(), constants, constant_count));
+  TENON_TRY(run_load_steps(exe.get()));
   *out = reinterpret_cast<tenon_executable_t*>(exe.release());
   return {};
 }
@@ -188,13 +196,13 @@ Status address_of(const Run& run, uint32_t buffer, void** out) {
     case kg::BufferKind::kInput: at = run.inputs[b.index]; break;
     case kg::BufferKind::kOutput: at = run.outputs[b.index]; break;
     case kg::BufferKind::kConstant: at = {run.exe->constants[b.index], 0}; break;
+    case kg::BufferKind::kPersistent: at = {run.exe->persistents[buffer], 0}; break;
     case kg::BufferKind::kTemp: at = {run.workspace.first, run.workspace.second + run.layout.temp_offsets[buffer]}; break;
   }
   return run.exe->device->memory.translate(at.first, at.second, bytes, out);
 }
 
-Status launch(const Run& run, size_t index) {
-  const kg::ProgramStep& step = run.exe->program.steps[index];
+Status launch(const Run& run, const kg::ProgramStep& step, size_t index) {
   const kg::ProgramLayout::Launch& l = run.layout.launches[index];
   std::vector<void*> args;
   for (uint32_t b : step.buffers) {
@@ -220,13 +228,52 @@ Status perform(const Run& run) {
   for (size_t i = 0; i < run.exe->program.steps.size(); ++i) {
     if (cancelled()) return fail(TENON_CANCELLED, "sim: stopped");
     const uint64_t begin = now_ns();
-    TENON_TRY(launch(run, i));
+    TENON_TRY(launch(run, run.exe->program.steps[i], i));
     if (run.profile != nullptr) {
       const kg::ProgramStep& step = run.exe->program.steps[i];
-      run.profile->event(run.profile->self, str(step.name), str(step.origins), begin, now_ns(), step.flops, 0, 0);
+      const kg::ProgramKernel& kernel = run.exe->program.kernels[step.kernel];
+      const std::vector<int64_t>& extents = run.layout.launches[i].extents;
+      run.profile->event(run.profile->self, str(step.name), str(step.origins), begin, now_ns(),
+                         static_cast<double>(kernel.flops.evaluate(extents)), static_cast<double>(kernel.bytes.evaluate(extents)), 0);
     }
   }
   return {};
+}
+
+// Before the executable is handed out, on the caller's thread: nothing else runs on what it touches.
+Status run_load_steps(Executable* exe) {
+  const kg::DeviceProgram& program = exe->program;
+  Run run{exe, {}, {}, {}, {}, nullptr};
+  std::string why;
+  if (!kg::layout_load_steps(program, {kg::ScratchPer::kItem, kAlignmentBytes}, &run.layout, &why)) {
+    return fail(TENON_RESOURCE_EXHAUSTED, cat("sim: ", why));
+  }
+  DeviceMemory& memory = exe->device->memory;
+  const std::vector<bool> used = kg::used_at_run(program);
+  exe->persistents.assign(program.buffers.size(), 0);
+  for (size_t b = 0; b < program.buffers.size(); ++b) {
+    if (program.buffers[b].kind != kg::BufferKind::kPersistent) continue;
+    TENON_TRY(memory.alloc(run.layout.bytes[b], &exe->persistents[b]));
+    exe->constant_bytes += run.layout.bytes[b];
+  }
+  if (run.layout.workspace_bytes != 0) TENON_TRY(memory.alloc(run.layout.workspace_bytes, &run.workspace.first));
+  Status done;
+  {
+    const DeviceMemory::Access access(memory);
+    for (size_t i = 0; done.ok() && i < program.load_steps.size(); ++i) done = launch(run, program.load_steps[i], i);
+  }
+  if (run.workspace.first != 0) TENON_TRY(memory.free(run.workspace.first));
+  for (size_t b = 0; b < program.buffers.size() && !program.load_steps.empty(); ++b) {
+    const kg::ProgramBuffer& buffer = program.buffers[b];
+    uint64_t* handle = buffer.kind == kg::BufferKind::kPersistent ? &exe->persistents[b]
+                       : buffer.kind == kg::BufferKind::kConstant ? &exe->constants[buffer.index]
+                                                                  : nullptr;
+    if (handle == nullptr || used[b] || *handle == 0) continue;
+    TENON_TRY(memory.free(*handle));
+    *handle = 0;
+    exe->constant_bytes -= run.layout.bytes[b];
+  }
+  return done;
 }
 
 Status execute(void*, tenon_executable_t* e, const tenon_call_t* call) {

@@ -33,12 +33,17 @@ struct Executable {
   kg::DeviceProgram program;
   cl_program module = nullptr;
   std::vector<cl_kernel> kernels;
-  std::vector<cl_mem> constants;
+  std::vector<cl_mem> constants;    // null where no step of a run reads it
+  std::vector<cl_mem> persistents;  // per buffer: what the load steps made; null elsewhere
   uint64_t constant_bytes = 0;
   std::mutex mutex;  // kernel arguments are state of the kernel object
 
   ~Executable() {
-    for (cl_mem m : constants) device->cl->clReleaseMemObject(m);
+    for (const auto* list : {&constants, &persistents}) {
+      for (cl_mem m : *list) {
+        if (m != nullptr) device->cl->clReleaseMemObject(m);
+      }
+    }
     for (cl_kernel k : kernels) device->cl->clReleaseKernel(k);
     if (module != nullptr) device->cl->clReleaseProgram(module);
   }
@@ -132,6 +137,8 @@ Status upload_constants(const kg::LiftHost& host, Executable* exe, tenon_blob_t*
   return {};
 }
 
+Status run_load_steps(Executable* exe);
+
 Status load(void*, tenon_device_t* device, const void* bytes, uint64_t size_bytes, tenon_blob_t* const* constants,
             uint32_t constant_count, tenon_executable_t** out) {
   auto exe = std::make_unique<Executable>();
@@ -142,6 +149,7 @@ Status load(void*, tenon_device_t* device, const void* bytes, uint64_t size_byte
   TENON_TRY(kg::read_artifact(host, kName, bytes, size_bytes, &exe->program, &text));
   if (!exe->program.kernels.empty()) TENON_TRY(build(exe.get(), text));
   TENON_TRY(upload_constants(host, exe.get(), constants, constant_count));
+  TENON_TRY(run_load_steps(exe.get()));
   *out = reinterpret_cast<tenon_executable_t*>(exe.release());
   return {};
 }
@@ -209,13 +217,13 @@ Status memory_of(Run& run, uint32_t buffer, cl_mem* out) {
     case kg::BufferKind::kInput: return run.views.at(run.call.inputs[b.index], 0, bytes, out);
     case kg::BufferKind::kOutput: return run.views.at(run.call.outputs[b.index], 0, bytes, out);
     case kg::BufferKind::kConstant: return *out = run.exe.constants[b.index], Status();
+    case kg::BufferKind::kPersistent: return *out = run.exe.persistents[buffer], Status();
     case kg::BufferKind::kTemp: return run.views.at(run.call.workspace, run.layout.temp_offsets[buffer], bytes, out);
   }
   return fail(TENON_INTERNAL, "opencl: a buffer of unknown kind");
 }
 
-Status launch(Run& run, size_t index) {
-  const kg::ProgramStep& step = run.exe.program.steps[index];
+Status launch(Run& run, const kg::ProgramStep& step, size_t index) {
   const kg::ProgramLayout::Launch& l = run.layout.launches[index];
   const Functions& cl = *run.exe.device->cl;
   cl_kernel kernel = run.exe.kernels[step.kernel];
@@ -246,6 +254,55 @@ uint64_t now_ns() {
   return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
 }
 
+// Memory of the device for a while; 0 bytes are none.
+Status allocate(const Executable& exe, uint64_t bytes, std::string_view what, cl_mem* out) {
+  cl_int code = CL_SUCCESS;
+  *out = exe.device->cl->clCreateBuffer(exe.device->context, CL_MEM_READ_WRITE, bytes == 0 ? 1 : bytes, nullptr, &code);
+  return check(code, cat("allocating ", bytes, " bytes of ", what));
+}
+
+// What runs have no use for any more.
+void drop_inputs_of_load(Executable* exe, const kg::ProgramLayout& layout) {
+  const std::vector<bool> used = kg::used_at_run(exe->program);
+  for (size_t b = 0; b < exe->program.buffers.size(); ++b) {
+    const kg::ProgramBuffer& buffer = exe->program.buffers[b];
+    cl_mem* memory = buffer.kind == kg::BufferKind::kPersistent ? &exe->persistents[b]
+                     : buffer.kind == kg::BufferKind::kConstant ? &exe->constants[buffer.index]
+                                                                : nullptr;
+    if (memory == nullptr || used[b] || *memory == nullptr) continue;
+    exe->device->cl->clReleaseMemObject(*memory);
+    *memory = nullptr;
+    exe->constant_bytes -= layout.bytes[b];
+  }
+}
+
+Status run_load_steps(Executable* exe) {
+  exe->persistents.assign(exe->program.buffers.size(), nullptr);
+  if (exe->program.load_steps.empty()) return {};
+  tenon_call_t call{};
+  Run run{*exe, call, {}, Views(*exe->device)};
+  std::string why;
+  if (!kg::layout_load_steps(exe->program, {kg::ScratchPer::kItem, exe->device->alignment_bytes}, &run.layout, &why)) {
+    return fail(TENON_RESOURCE_EXHAUSTED, cat("opencl: ", why));
+  }
+  for (size_t b = 0; b < exe->program.buffers.size(); ++b) {
+    if (exe->program.buffers[b].kind != kg::BufferKind::kPersistent) continue;
+    TENON_TRY(allocate(*exe, run.layout.bytes[b], "packed constants", &exe->persistents[b]));
+    exe->constant_bytes += run.layout.bytes[b];
+  }
+  Buffer scratch{};
+  TENON_TRY(allocate(*exe, run.layout.workspace_bytes, "scratch memory", &scratch.memory));
+  call.workspace = {reinterpret_cast<tenon_buffer_t*>(&scratch), 0};
+  Status done;
+  for (size_t i = 0; done.ok() && i < exe->program.load_steps.size(); ++i) done = launch(run, exe->program.load_steps[i], i);
+  const cl_int finished = exe->device->cl->clFinish(exe->device->queue);
+  exe->device->cl->clReleaseMemObject(scratch.memory);
+  TENON_TRY(done);
+  TENON_TRY(check(finished, "waiting for the kernels of the load"));
+  drop_inputs_of_load(exe, run.layout);
+  return {};
+}
+
 Status execute(void*, tenon_executable_t* e, const tenon_call_t* call) {
   Executable& exe = *executable_of(e);
   if (call->input_count != exe.program.input_count || call->output_count != exe.program.output_count) {
@@ -257,11 +314,14 @@ Status execute(void*, tenon_executable_t* e, const tenon_call_t* call) {
   for (size_t i = 0; i < exe.program.steps.size(); ++i) {
     if (tenon::cancelled()) return fail(TENON_CANCELLED, "opencl: stopped");
     const uint64_t begin = now_ns();
-    TENON_TRY(launch(run, i));
+    TENON_TRY(launch(run, exe.program.steps[i], i));
     if (call->profile == nullptr) continue;
     TENON_TRY(check(exe.device->cl->clFinish(exe.device->queue), "waiting for a kernel"));
     const kg::ProgramStep& step = exe.program.steps[i];
-    call->profile->event(call->profile->self, str(step.name), str(step.origins), begin, now_ns(), step.flops, 0, 0);
+    const kg::ProgramKernel& kernel = exe.program.kernels[step.kernel];
+    const std::vector<int64_t>& extents = run.layout.launches[i].extents;
+    call->profile->event(call->profile->self, str(step.name), str(step.origins), begin, now_ns(),
+                         static_cast<double>(kernel.flops.evaluate(extents)), static_cast<double>(kernel.bytes.evaluate(extents)), 0);
   }
   return check(exe.device->cl->clFinish(exe.device->queue), "waiting for the kernels");
 }

@@ -5,13 +5,14 @@
 #include <unordered_map>
 
 #include "tenon/kernelgen/fuse.h"
+#include "tenon/kernelgen/load_time.h"
 
 namespace tenon::kernelgen {
 namespace {
 
 // ---- Bytes ------------------------------------------------------------------------------------------------
 
-constexpr uint32_t kMagic = 0x31504454;  // "TDP1": the layout below; another layout gets another number
+constexpr uint32_t kMagic = 0x32504454;  // "TDP2": the layout below; another layout gets another number
 constexpr uint64_t kCountMax = 1u << 24; // of anything listed; real programs have thousands
 
 class Writer {
@@ -99,7 +100,7 @@ void write_buffer(Writer& w, const ProgramBuffer& b) {
 ProgramBuffer read_buffer(Reader& r) {
   ProgramBuffer b;
   const uint8_t kind = r.number<uint8_t>();
-  if (kind > static_cast<uint8_t>(BufferKind::kTemp)) r.fail();
+  if (kind > static_cast<uint8_t>(BufferKind::kPersistent)) r.fail();
   b.kind = static_cast<BufferKind>(kind);
   b.index = r.number<uint32_t>();
   b.type = r.number<DType>();
@@ -118,6 +119,8 @@ void write_kernel(Writer& w, const ProgramKernel& k) {
   w.size(k.range);
   w.size(k.scratch_bytes);
   w.number(k.grain);
+  w.size(k.flops);
+  w.size(k.bytes);
 }
 
 ProgramKernel read_kernel(Reader& r) {
@@ -131,6 +134,8 @@ ProgramKernel read_kernel(Reader& r) {
   k.scratch_bytes = r.size();
   k.grain = r.number<int64_t>();
   if (k.grain < 1) r.fail();
+  k.flops = r.size();
+  k.bytes = r.size();
   return k;
 }
 
@@ -141,7 +146,6 @@ void write_step(Writer& w, const ProgramStep& s) {
   w.list(s.extents);
   w.text(s.name);
   w.text(s.origins);
-  w.number(s.flops);
 }
 
 ProgramStep read_step(Reader& r) {
@@ -152,30 +156,56 @@ ProgramStep read_step(Reader& r) {
   s.extents = r.list();
   s.name = r.text();
   s.origins = r.text();
-  s.flops = r.number<double>();
   return s;
+}
+
+bool consistent_step(const DeviceProgram& p, const ProgramStep& s, std::string* why) {
+  if (s.kernel >= p.kernels.size()) return *why = "a step names a kernel that is not there", false;
+  const ProgramKernel& k = p.kernels[s.kernel];
+  if (s.buffers.size() != k.buffer_count || s.extents.size() != k.extent_count) {
+    return *why = "a step's arguments do not match its kernel", false;
+  }
+  for (uint32_t b : s.buffers) {
+    if (b >= p.buffers.size()) return *why = "a step names a buffer that is not there", false;
+  }
+  for (uint32_t e : s.extents) {
+    if (e >= p.symbol_count) return *why = "a step names a symbol that is not there", false;
+  }
+  return true;
+}
+
+// What was written at load is read only afterwards, and nothing of a run exists at load.
+bool consistent_times(const DeviceProgram& p, std::string* why) {
+  for (const ProgramStep& s : p.load_steps) {
+    if (!s.extents.empty()) return *why = "a step of the load depends on a size of a run", false;
+    for (size_t i = 0; i < s.buffers.size(); ++i) {
+      const BufferKind kind = p.buffers[s.buffers[i]].kind;
+      const bool fits = kind == BufferKind::kPersistent || (kind == BufferKind::kConstant && !s.written[i]);
+      if (!fits) return *why = "a step of the load uses a buffer that only a run has", false;
+    }
+  }
+  for (const ProgramStep& s : p.steps) {
+    for (size_t i = 0; i < s.buffers.size(); ++i) {
+      if (s.written[i] && p.buffers[s.buffers[i]].kind == BufferKind::kPersistent) {
+        return *why = "a step of a run writes what was made at load", false;
+      }
+    }
+  }
+  return true;
 }
 
 // Every index of a loaded record points inside it.
 bool consistent(const DeviceProgram& p, std::string* why) {
-  const uint32_t limit[] = {p.input_count, p.output_count, p.constant_count, ~0u};
+  const uint32_t limit[] = {p.input_count, p.output_count, p.constant_count, ~0u, ~0u};
   for (const ProgramBuffer& b : p.buffers) {
     if (b.index >= limit[static_cast<size_t>(b.kind)]) return *why = "a buffer names an operand that is not there", false;
   }
-  for (const ProgramStep& s : p.steps) {
-    if (s.kernel >= p.kernels.size()) return *why = "a step names a kernel that is not there", false;
-    const ProgramKernel& k = p.kernels[s.kernel];
-    if (s.buffers.size() != k.buffer_count || s.extents.size() != k.extent_count) {
-      return *why = "a step's arguments do not match its kernel", false;
-    }
-    for (uint32_t b : s.buffers) {
-      if (b >= p.buffers.size()) return *why = "a step names a buffer that is not there", false;
-    }
-    for (uint32_t e : s.extents) {
-      if (e >= p.symbol_count) return *why = "a step names a symbol that is not there", false;
+  for (const auto* steps : {&p.load_steps, &p.steps}) {
+    for (const ProgramStep& s : *steps) {
+      if (!consistent_step(p, s, why)) return false;
     }
   }
-  return true;
+  return consistent_times(p, why);
 }
 
 // ---- Building ---------------------------------------------------------------------------------------------
@@ -205,6 +235,9 @@ void describe_buffers(Lifted& lifted, DeviceProgram* out) {
   mark(lifted.inputs, BufferKind::kInput);
   mark(lifted.constants, BufferKind::kConstant);
   mark(lifted.outputs, BufferKind::kOutput);
+  for (size_t i = 0; i < k.buffers.size(); ++i) {
+    if (k.buffers[i].role == Role::kPersistent) out->buffers[i].kind = BufferKind::kPersistent;
+  }
   for (uint32_t id : lifted.outputs) {
     for (E d : k.buffers[id].dims) out->buffers[id].dims.push_back(size_program(k.pool, d));
   }
@@ -253,21 +286,97 @@ void name_step(const Naming& naming, const Kernel& kernel, ProgramStep* step) {
   if (step->name.size() > 256) step->name.resize(256);
 }
 
-double flops_of(const Kernel& kernel) {
-  const Pool& pool = kernel.pool;
-  std::vector<int64_t> hints;
-  for (const Extent& e : pool.extents()) hints.push_back(std::max<int64_t>(e.hint, 1));
-  auto points = [&](const std::vector<uint32_t>& axes) {
-    double n = 1;
-    for (uint32_t a : axes) n *= static_cast<double>(pool.evaluate(pool.axes()[a].extent, hints));
-    return n;
-  };
-  double flops = 0;
-  for (const Stage& s : kernel.stages) {
-    const double all = points(s.space) * points(s.reduce);
-    flops += s.kind == StageKind::kContract ? 2 * all : all;
+E points(Kernel& k, const std::vector<uint32_t>& axes) {
+  E n = k.pool.integer(1);
+  for (uint32_t a : axes) n = k.pool.mul(n, k.pool.axes()[a].extent);
+  return n;
+}
+
+// Operations on numbers under these expressions; what is shared counts once.
+int64_t operations(const Pool& pool, std::vector<E> todo) {
+  int64_t n = 0;
+  pool.begin_walk();
+  while (!todo.empty()) {
+    const E e = todo.back();
+    todo.pop_back();
+    if (e == kNone || !pool.first_visit(e)) continue;
+    const Expr& x = pool.at(e);
+    n += x.kind == X::kOp && x.type != TENON_I64;
+    for (E a : pool.args(e)) todo.push_back(a);
+  }
+  return n;
+}
+
+E flops_of(Kernel& k) {
+  Pool& pool = k.pool;
+  E flops = pool.integer(0);
+  auto add = [&](E count, int64_t each) { flops = pool.add(flops, pool.mul(count, pool.integer(each))); };
+  for (const Stage& s : k.stages) {
+    const E space = points(k, s.space), all = pool.mul(space, points(k, s.reduce));
+    if (s.kind == StageKind::kContract) add(all, 2);
+    if (s.kind == StageKind::kReduce) add(all, std::max<int64_t>(1, operations(pool, s.step)));
+    add(space, operations(pool, s.kind == StageKind::kMap ? s.value : s.final));
   }
   return flops;
+}
+
+// Of every buffer that is not the kernel's own: all of it, or what the stages can touch if that is less.
+E bytes_of(Kernel& k) {
+  Pool& pool = k.pool;
+  std::vector<E> touched(k.buffers.size(), pool.integer(0));
+  for (const Stage& s : k.stages) {
+    const E space = points(k, s.space), all = pool.mul(space, points(k, s.reduce));
+    std::vector<E> loads;
+    for (const auto* list : {&s.value, &s.step, &s.final}) {
+      for (E e : *list) pool.loads(e, &loads);
+    }
+    if (s.kind == StageKind::kContract) {
+      pool.loads(s.a, &loads);
+      pool.loads(s.b, &loads);
+    }
+    for (E l : loads) touched[pool.at(l).ref] = pool.add(touched[pool.at(l).ref], all);
+    for (const View& v : s.store) touched[v.buffer] = pool.add(touched[v.buffer], space);
+  }
+  E bytes = pool.integer(0);
+  for (size_t b = 0; b < k.buffers.size(); ++b) {
+    if (k.buffers[b].role == Role::kTemp || pool.is_const(touched[b], 0)) continue;
+    const E elements = pool.min(product(pool, k.buffers[b].dims), touched[b]);
+    bytes = pool.add(bytes, pool.mul(elements, pool.integer(size_of(k.buffers[b].type))));
+  }
+  return bytes;
+}
+
+// The kernel's number in the program; it is added if no equal one is there.
+class Distinct {
+ public:
+  explicit Distinct(BuiltProgram* out) : out_(out) {}
+
+  uint32_t find(Kernel kernel, const Hash128& hash) {
+    DeviceProgram& program = out_->program;
+    for (uint32_t k : by_hash_[hash.lo]) {
+      if (program.kernels[k].hash == hash) return k;
+    }
+    const uint32_t id = static_cast<uint32_t>(program.kernels.size());
+    by_hash_[hash.lo].push_back(id);
+    ProgramKernel k;
+    k.hash = hash;
+    k.flops = size_program(kernel.pool, flops_of(kernel));
+    k.bytes = size_program(kernel.pool, bytes_of(kernel));
+    program.kernels.push_back(std::move(k));
+    out_->kernels.push_back(std::move(kernel));
+    out_->steps_of.emplace_back();
+    out_->load_steps_of.emplace_back();
+    return id;
+  }
+
+ private:
+  BuiltProgram* out_;
+  std::unordered_map<uint64_t, std::vector<uint32_t>> by_hash_;
+};
+
+bool runs_at_load(const DeviceProgram& program, const Kernel& kernel) {
+  const uint32_t first = kernel.buffer_origin[kernel.stages[0].store[0].buffer];
+  return first != ~0u && program.buffers[first].kind == BufferKind::kPersistent;
 }
 
 }  // namespace
@@ -280,8 +389,10 @@ std::string DeviceProgram::bytes() const {
   for (const ProgramBuffer& b : buffers) write_buffer(w, b);
   w.number<uint64_t>(kernels.size());
   for (const ProgramKernel& k : kernels) write_kernel(w, k);
-  w.number<uint64_t>(steps.size());
-  for (const ProgramStep& s : steps) write_step(w, s);
+  for (const auto* list : {&load_steps, &steps}) {
+    w.number<uint64_t>(list->size());
+    for (const ProgramStep& s : *list) write_step(w, s);
+  }
   return w.take();
 }
 
@@ -295,11 +406,21 @@ bool DeviceProgram::read(const void* data, uint64_t size_bytes, DeviceProgram* o
   p.constant_count = r.number<uint32_t>();
   for (uint64_t i = 0, n = r.count(16); i < n && r.ok(); ++i) p.buffers.push_back(read_buffer(r));
   for (uint64_t i = 0, n = r.count(16); i < n && r.ok(); ++i) p.kernels.push_back(read_kernel(r));
-  for (uint64_t i = 0, n = r.count(16); i < n && r.ok(); ++i) p.steps.push_back(read_step(r));
+  for (auto* list : {&p.load_steps, &p.steps}) {
+    for (uint64_t i = 0, n = r.count(16); i < n && r.ok(); ++i) list->push_back(read_step(r));
+  }
   if (!r.ok() || !r.at_end()) return *why = "the device program is damaged", false;
   if (!consistent(p, why)) return false;
   *out = std::move(p);
   return true;
+}
+
+std::vector<bool> used_at_run(const DeviceProgram& program) {
+  std::vector<bool> used(program.buffers.size());
+  for (const ProgramStep& step : program.steps) {
+    for (uint32_t b : step.buffers) used[b] = true;
+  }
+  return used;
 }
 
 bool build_program(const LiftHost& host, tenon_graph_t* graph, const Target& target, BuiltProgram* out,
@@ -308,36 +429,44 @@ bool build_program(const LiftHost& host, tenon_graph_t* graph, const Target& tar
   if (!lift(host, graph, &lifted, why)) return false;
   *out = BuiltProgram{};
   DeviceProgram& program = out->program;
+  move_to_load(lifted.program, target);
   describe_buffers(lifted, &program);
   const Naming naming{host, graph, lifted.nodes};
-  std::unordered_map<uint64_t, std::vector<uint32_t>> by_hash;
+  Distinct distinct(out);
   for (Kernel& kernel : partition(std::move(lifted.program), target)) {
     std::vector<uint32_t> buffer_order, extent_order;
     const Hash128 hash = structural_hash(kernel, &buffer_order, &extent_order);
+    const bool at_load = runs_at_load(program, kernel);
     ProgramStep step;
     name_step(naming, kernel, &step);
-    step.flops = flops_of(kernel);
     // Until generate_batch: in order of the hash's correspondence, kernel-local temps as ~0u.
     for (uint32_t b : buffer_order) step.buffers.push_back(kernel.buffer_origin[b]);
     for (uint32_t e : extent_order) step.extents.push_back(kernel.extent_origin[e]);
-    step.kernel = ~0u;
-    for (uint32_t k : by_hash[hash.lo]) {
-      if (program.kernels[k].hash == hash) step.kernel = k;
-    }
-    if (step.kernel == ~0u) {
-      step.kernel = static_cast<uint32_t>(program.kernels.size());
-      by_hash[hash.lo].push_back(step.kernel);
-      ProgramKernel k;
-      k.hash = hash;
-      program.kernels.push_back(std::move(k));
-      out->kernels.push_back(std::move(kernel));
-      out->steps_of.emplace_back();
-    }
-    out->steps_of[step.kernel].push_back(static_cast<uint32_t>(program.steps.size()));
-    program.steps.push_back(std::move(step));
+    step.kernel = distinct.find(std::move(kernel), hash);
+    std::vector<ProgramStep>& steps = at_load ? program.load_steps : program.steps;
+    (at_load ? out->load_steps_of : out->steps_of)[step.kernel].push_back(static_cast<uint32_t>(steps.size()));
+    steps.push_back(std::move(step));
   }
   return true;
 }
+
+namespace {
+
+// From the order of the hash to the order of the kernel's arguments.
+void put_in_order(const Launch& launch, const std::vector<uint32_t>& buffer_order, const std::vector<uint32_t>& extent_order,
+                  ProgramStep* step) {
+  const std::vector<uint32_t> buffers = std::move(step->buffers), extents = std::move(step->extents);
+  step->buffers.clear();
+  step->extents.assign(launch.extent_count, 0);
+  for (uint32_t b : launch.buffers) {
+    const auto at = std::find(buffer_order.begin(), buffer_order.end(), b) - buffer_order.begin();
+    step->buffers.push_back(buffers[static_cast<size_t>(at)]);
+  }
+  step->written = launch.written;
+  for (size_t i = 0; i < extent_order.size(); ++i) step->extents[extent_order[i]] = extents[i];
+}
+
+}  // namespace
 
 bool generate_batch(BuiltProgram* built, uint32_t begin, uint32_t end, const Target& target, std::string* out_text,
                     std::string* why) {
@@ -359,18 +488,8 @@ bool generate_batch(BuiltProgram* built, uint32_t begin, uint32_t end, const Tar
     kernel.buffer_count = static_cast<uint32_t>(launch.buffers.size());
     kernel.extent_count = launch.extent_count;
     const std::vector<uint32_t>&buffer_order = buffer_orders[k - begin], &extent_order = extent_orders[k - begin];
-    for (uint32_t s : built->steps_of[k]) {
-      ProgramStep& step = built->program.steps[s];
-      const std::vector<uint32_t> buffers = std::move(step.buffers), extents = std::move(step.extents);
-      step.buffers.clear();
-      step.extents.assign(launch.extent_count, 0);
-      for (uint32_t b : launch.buffers) {
-        const auto at = std::find(buffer_order.begin(), buffer_order.end(), b) - buffer_order.begin();
-        step.buffers.push_back(buffers[static_cast<size_t>(at)]);
-      }
-      step.written = launch.written;
-      for (size_t i = 0; i < extent_order.size(); ++i) step.extents[extent_order[i]] = extents[i];
-    }
+    for (uint32_t s : built->load_steps_of[k]) put_in_order(launch, buffer_order, extent_order, &built->program.load_steps[s]);
+    for (uint32_t s : built->steps_of[k]) put_in_order(launch, buffer_order, extent_order, &built->program.steps[s]);
   }
   *out_text = std::move(module.text);
   return true;

@@ -4,6 +4,8 @@
 //   build():      graph -> lift -> partition -> distinct kernels -> text, and this record
 //   write/read:   bytes; reading checks them as hostile (counts, indices, lengths), so that a loaded record can be trusted
 //   needs/bind:   concrete sizes for a tuple of symbols
+//   at load:      the load steps run once, in order, and fill the persistent buffers; then constants and persistent
+//                 buffers that no step of a run reads can go (used_at_run)
 //
 // Users: plugins/cpu, plugins/sim, samples/opencl.
 #ifndef TENON_KERNELGEN_DEVICE_PROGRAM_H_
@@ -18,7 +20,8 @@
 
 namespace tenon::kernelgen {
 
-enum class BufferKind : uint8_t { kInput, kOutput, kConstant, kTemp };
+// kPersistent: written by the load steps, of a size that no symbol changes, read by every run.
+enum class BufferKind : uint8_t { kInput, kOutput, kConstant, kTemp, kPersistent };
 
 struct ProgramBuffer {
   BufferKind kind = BufferKind::kTemp;
@@ -34,6 +37,8 @@ struct ProgramKernel {
   uint32_t buffer_count = 0, extent_count = 0;
   SizeProgram range, scratch_bytes;  // over the kernel's extents
   int64_t grain = 1;
+  // Over the kernel's extents: operations, and bytes that have to move at least once. For profiles.
+  SizeProgram flops, bytes;
 };
 
 // One launch. Buffers and extents are in the order of the kernel's arguments.
@@ -44,24 +49,27 @@ struct ProgramStep {
   std::vector<uint32_t> extents;  // symbol ordinals
   std::string name;               // "softmax+add", for profiles
   std::string origins;            // the user's nodes
-  double flops = 0;               // at the symbols' hints
 };
 
 struct DeviceProgram {
   uint32_t symbol_count = 0, input_count = 0, output_count = 0, constant_count = 0;
   std::vector<ProgramBuffer> buffers;
   std::vector<ProgramKernel> kernels;
+  std::vector<ProgramStep> load_steps;  // read constants and persistent buffers, write persistent buffers; no extents
   std::vector<ProgramStep> steps;
 
   std::string bytes() const;
   static bool read(const void* data, uint64_t size_bytes, DeviceProgram* out, std::string* why);
 };
 
+// By buffer: some step of a run reads or writes it.
+std::vector<bool> used_at_run(const DeviceProgram& program);
+
 // Distinct kernels of a program, to be printed in batches of the caller's choice.
 struct BuiltProgram {
   DeviceProgram program;
   std::vector<Kernel> kernels;      // one per DeviceProgram::kernels
-  std::vector<std::vector<uint32_t>> steps_of;  // by kernel: the steps that launch it
+  std::vector<std::vector<uint32_t>> steps_of, load_steps_of;  // by kernel: the steps that launch it
 };
 
 // Lifts, fuses and schedules. Fills everything of DeviceProgram but entry, range, scratch_bytes and grain, which

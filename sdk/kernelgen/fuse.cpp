@@ -238,10 +238,11 @@ class Partition {
     int64_t last = -1;
     for (E l : loads_of(p_, s)) {
       const int64_t w = writer_[p_.at(l).ref];
-      if (w >= 0) last = std::max<int64_t>(last, group_of_[w]);
+      if (w >= 0 && !persistent(p_.at(l).ref)) last = std::max<int64_t>(last, group_of_[w]);
     }
     size_t home = groups_.size();
-    if (last >= 0 && s.kind != StageKind::kContract && join(groups_[last], s)) {
+    const bool at_load = persistent(s.store[0].buffer);
+    if (last >= 0 && s.kind != StageKind::kContract && !at_load && join(groups_[last], s)) {
       home = static_cast<size_t>(last);
     } else {
       Group g;
@@ -255,6 +256,8 @@ class Partition {
     group_of_[i] = home;
     for (const View& v : s.store) writer_[v.buffer] = static_cast<int64_t>(i);
   }
+
+  bool persistent(uint32_t buffer) const { return k_.buffers[buffer].role == Role::kPersistent; }
 
   bool in_group(const Group& g, size_t stage) const {
     return group_of_[stage] != SIZE_MAX && &groups_[group_of_[stage]] == &g;
@@ -510,6 +513,7 @@ class Partition {
       const bool inside = w >= 0 && in_group(g, static_cast<size_t>(w));
       if (w >= 0 && !inside) out.buffers[b].role = Role::kIn;
       if (inside && out.buffers[b].role == Role::kTemp && read_outside(g, origin)) out.buffers[b].role = Role::kOut;
+      if (inside && out.buffers[b].role == Role::kPersistent) out.buffers[b].role = Role::kOut;
     }
     for (size_t b = 0; b < out.buffers.size(); ++b) {
       if (out.buffers[b].role == Role::kTemp) out.buffer_origin[b] = ~0u;

@@ -4,7 +4,8 @@
 // load that is replaced goes with every load it brings.
 // partition: stages in order join the kernel of their producers when they share lead axes (softmax is one kernel,
 // layer norm is one kernel), and element-wise stages join the Contract they follow. A join never makes a row that
-// exceeds half of L2, never more buffers than 24 per kernel, and never crosses a data-dependent extent.
+// exceeds half of L2, never more buffers than 24 per kernel, and never crosses a data-dependent extent. A stage that
+// writes a persistent buffer is a kernel of its own.
 #ifndef TENON_KERNELGEN_FUSE_H_
 #define TENON_KERNELGEN_FUSE_H_
 

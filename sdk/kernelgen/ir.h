@@ -172,7 +172,9 @@ struct View {
   E guard = kNone;
 };
 
-enum class Role : uint8_t { kIn, kOut, kTemp, kConstant };
+// A persistent buffer is written once, when the program is loaded, from constants and other persistent buffers; every
+// run reads it. No stage is inlined through one and none joins the kernel of the stage that writes one.
+enum class Role : uint8_t { kIn, kOut, kTemp, kConstant, kPersistent };
 
 // Element (i...) lives at offset + sum(i * stride), in elements. Offset and strides let concat and slice work in
 // place. Temp buffers that stay inside one kernel need no memory of the caller.

@@ -156,7 +156,7 @@ std::string Pool::text(E e) const {
 }
 
 std::string to_text(const Kernel& k) {
-  static constexpr const char* kRoles[] = {"in", "out", "temp", "constant"};
+  static constexpr const char* kRoles[] = {"in", "out", "temp", "constant", "persistent"};
   std::string out = "kernel lead " + axis_list(k.lead) + " {\n";
   std::vector<bool> used(k.pool.axes().size());
   for (const Stage& s : k.stages) {

@@ -16,9 +16,9 @@ bool checked_size(int64_t value, uint64_t* out) {
   return true;
 }
 
-bool lay_launches(const DeviceProgram& program, std::span<const int64_t> symbols, ScratchPer scratch, ProgramLayout* out,
-                  uint64_t* scratch_max, std::string* why) {
-  for (const ProgramStep& step : program.steps) {
+bool lay_launches(const DeviceProgram& program, const std::vector<ProgramStep>& steps, std::span<const int64_t> symbols, ScratchPer scratch,
+                  ProgramLayout* out, uint64_t* scratch_max, std::string* why) {
+  for (const ProgramStep& step : steps) {
     const ProgramKernel& kernel = program.kernels[step.kernel];
     ProgramLayout::Launch launch;
     for (uint32_t e : step.extents) launch.extents.push_back(symbols[e]);
@@ -72,7 +72,7 @@ bool layout_program(const DeviceProgram& program, std::span<const int64_t> symbo
     out->bytes.push_back(bytes);
   }
   uint64_t scratch_max = 0;
-  if (!lay_launches(program, symbols, options.scratch, out, &scratch_max, why)) return false;
+  if (!lay_launches(program, program.steps, symbols, options.scratch, out, &scratch_max, why)) return false;
   std::vector<uint32_t> temps;
   const std::vector<plan::Lifetime> lifetimes = temp_lifetimes(program, *out, options.alignment_bytes, &temps);
   plan::MemoryPlan memory;
@@ -87,6 +87,20 @@ bool layout_program(const DeviceProgram& program, std::span<const int64_t> symbo
     return *why = "the workspace overflows", false;
   }
   return true;
+}
+
+bool layout_load_steps(const DeviceProgram& program, const LayoutOptions& options, ProgramLayout* out, std::string* why) {
+  *out = ProgramLayout{};
+  out->bytes.assign(program.buffers.size(), 0);
+  for (uint32_t i = 0; i < program.buffers.size(); ++i) {
+    const ProgramBuffer& b = program.buffers[i];
+    if (b.kind != BufferKind::kConstant && b.kind != BufferKind::kPersistent) continue;
+    if (!checked_size(b.bytes.evaluate({}), &out->bytes[i])) {
+      return *why = "buffer " + std::to_string(i) + " would take a negative size or more than 2^48 bytes", false;
+    }
+  }
+  out->temp_offsets.assign(program.buffers.size(), 0);
+  return lay_launches(program, program.load_steps, {}, options.scratch, out, &out->workspace_bytes, why);
 }
 
 bool fill_needs(const DeviceProgram& program, const ProgramLayout& layout, std::span<const int64_t> symbols,

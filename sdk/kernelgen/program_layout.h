@@ -40,6 +40,9 @@ struct LayoutOptions {
 bool layout_program(const DeviceProgram& program, std::span<const int64_t> symbols, const LayoutOptions& options,
                     ProgramLayout* out, std::string* why);
 
+// The load steps: sizes of constants and persistent buffers, launches, and scratch alone as the workspace.
+bool layout_load_steps(const DeviceProgram& program, const LayoutOptions& options, ProgramLayout* out, std::string* why);
+
 // Answers tenon_compile_api_t::needs from a layout. False: the caller's record has another number of outputs.
 bool fill_needs(const DeviceProgram& program, const ProgramLayout& layout, std::span<const int64_t> symbols,
                 tenon_needs_t* needs);

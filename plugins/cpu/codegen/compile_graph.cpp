@@ -198,19 +198,22 @@ std::string plan_text(const DeviceProgram& program) {
   std::string out =
       cat("symbols ", program.symbol_count, ", inputs ", program.input_count, ", outputs ",
           program.output_count, ", constants ", program.constant_count, "\n");
-  constexpr std::string_view kinds[] = {"input", "output", "constant", "temp"};
+  constexpr std::string_view kinds[] = {"input", "output", "constant", "temp", "persistent"};
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     const kernelgen::ProgramBuffer& buffer = program.buffers[i];
     out += cat("buffer ", i, ": ", kinds[static_cast<size_t>(buffer.kind)], " ", buffer.index, " ",
                kernelgen::name_of(buffer.type), "\n");
   }
-  for (size_t i = 0; i < program.steps.size(); ++i) {
-    const kernelgen::ProgramStep& step = program.steps[i];
-    out += cat("step ", i, ": ", program.kernels[step.kernel].entry, " (", step.name, ")");
-    for (size_t b = 0; b < step.buffers.size(); ++b) {
-      out += cat(" ", b < step.written.size() && step.written[b] ? "=" : "", step.buffers[b]);
+  for (const auto* steps : {&program.load_steps, &program.steps}) {
+    for (size_t i = 0; i < steps->size(); ++i) {
+      const kernelgen::ProgramStep& step = (*steps)[i];
+      out += cat(steps == &program.steps ? "step " : "load step ", i, ": ",
+                 program.kernels[step.kernel].entry, " (", step.name, ")");
+      for (size_t b = 0; b < step.buffers.size(); ++b) {
+        out += cat(" ", b < step.written.size() && step.written[b] ? "=" : "", step.buffers[b]);
+      }
+      out += "\n";
     }
-    out += "\n";
   }
   return out;
 }

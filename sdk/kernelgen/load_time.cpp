@@ -1,0 +1,184 @@
+#include "tenon/kernelgen/load_time.h"
+
+#include <algorithm>
+
+#include "tenon/kernelgen/fuse.h"
+
+namespace tenon::kernelgen {
+namespace {
+
+std::vector<E> expressions(const Stage& s) {
+  std::vector<E> out;
+  for (const auto* list : {&s.value, &s.init, &s.step, &s.merge, &s.final}) out.insert(out.end(), list->begin(), list->end());
+  for (E e : {s.a, s.b}) {
+    if (e != kNone) out.push_back(e);
+  }
+  for (const View& v : s.store) {
+    out.insert(out.end(), v.index.begin(), v.index.end());
+    if (v.guard != kNone) out.push_back(v.guard);
+  }
+  return out;
+}
+
+std::vector<E> loads_of(const Pool& p, const Stage& s) {
+  std::vector<E> out;
+  for (E e : expressions(s)) p.loads(e, &out);
+  return out;
+}
+
+// Mentions a size of a run, directly or as the extent of an axis.
+bool varies(const Pool& p, std::vector<E> todo) {
+  p.begin_walk();
+  while (!todo.empty()) {
+    const E e = todo.back();
+    todo.pop_back();
+    if (e == kNone || !p.first_visit(e)) continue;
+    const Expr& x = p.at(e);
+    if (x.kind == X::kExtent) return true;
+    if (x.kind == X::kAxis) todo.push_back(p.axes()[x.ref].extent);
+    for (E a : p.args(e)) todo.push_back(a);
+  }
+  return false;
+}
+
+bool varies(const Pool& p, const Stage& s) {
+  std::vector<E> all = expressions(s);
+  for (const auto* list : {&s.space, &s.reduce}) {
+    for (uint32_t a : *list) all.push_back(p.axes()[a].extent);
+  }
+  return varies(p, std::move(all));
+}
+
+int64_t known_elements(const Pool& p, const std::vector<E>& dims) {
+  __int128 n = 1;
+  for (E d : dims) n = std::min<__int128>(n * p.value(d).value_or(0), INT64_MAX / 2);
+  return static_cast<int64_t>(n);
+}
+
+// A load at a place that data decides.
+bool gathers(const Pool& p, E load) {
+  std::vector<E> inner;
+  for (E a : p.args(load).subspan(2)) p.loads(a, &inner);
+  return !inner.empty();
+}
+
+bool computes(const Pool& p, const std::vector<E>& values) {
+  std::vector<E> todo = values;
+  p.begin_walk();
+  while (!todo.empty()) {
+    const E e = todo.back();
+    todo.pop_back();
+    if (e == kNone || !p.first_visit(e)) continue;
+    if (p.at(e).kind == X::kOp && p.type(e) != TENON_I64) return true;
+    for (E a : p.args(e)) todo.push_back(a);
+  }
+  return false;
+}
+
+// Moves elements so that neighbours of the result were none before.
+bool turns_over(const Pool& p, const Stage& s, size_t result) {
+  const E v = s.value[result];
+  if (p.at(v).kind != X::kLoad || s.store[result].index.empty() || p.args(v).size() < 3) return false;
+  const E last = s.store[result].index.back();
+  return p.at(last).kind == X::kAxis && p.args(v).back() != last && !p.is_const(p.axes()[p.at(last).ref].extent, 1) &&
+         [&] {
+           for (E i : p.args(v).subspan(2)) {
+             if (p.uses_axis(i, p.at(last).ref)) return true;
+           }
+           return false;
+         }();
+}
+
+class Mover {
+ public:
+  explicit Mover(Kernel& k) : k_(k), p_(k.pool), fixed_(fixed_stages(k)), readers_(k.buffers.size()) {
+    for (size_t i = 0; i < k_.stages.size(); ++i) {
+      for (E l : loads_of(p_, k_.stages[i])) readers_[p_.at(l).ref].push_back({i, l});
+    }
+  }
+
+  // Before maps are inlined: what is worth keeping, although it could be inlined.
+  void keep_what_pays() {
+    for (size_t i = 0; i < k_.stages.size(); ++i) {
+      Stage& s = k_.stages[i];
+      for (size_t r = 0; fixed_[i] && s.kind == StageKind::kMap && r < s.store.size(); ++r) {
+        if (pays(s, r)) mark(s, r);
+      }
+    }
+  }
+
+  // Afterwards: what is left was not worth inlining.
+  void keep_the_rest() {
+    for (size_t i = 0; i < k_.stages.size(); ++i) {
+      for (size_t r = 0; fixed_[i] && r < k_.stages[i].store.size(); ++r) mark(k_.stages[i], r);
+    }
+  }
+
+ private:
+  struct Reader {
+    size_t stage;
+    E load;
+  };
+
+  // All results of a stage move or none: it runs once.
+  void mark(Stage& s, size_t) {
+    for (const View& v : s.store) {
+      if (k_.buffers[v.buffer].role == Role::kOut) return;
+    }
+    for (const View& v : s.store) k_.buffers[v.buffer].role = Role::kPersistent;
+  }
+
+  bool pays(const Stage& s, size_t result) {
+    if (!computes(p_, {s.value[result]}) && !turns_over(p_, s, result)) return false;
+    int64_t read = 0;
+    for (E l : loads_of(p_, s)) read += known_elements(p_, k_.buffers[p_.at(l).ref].dims);
+    if (known_elements(p_, k_.buffers[s.store[result].buffer].dims) > 2 * read) return false;
+    bool at_run = false;
+    for (const Reader& r : readers_[s.store[result].buffer]) {
+      if (fixed_[r.stage]) continue;
+      if (gathers(p_, r.load)) return false;
+      // A contraction's operand is packed with all that was done to it.
+      at_run |= k_.stages[r.stage].kind != StageKind::kContract;
+    }
+    return at_run;
+  }
+
+  Kernel& k_;
+  Pool& p_;
+  std::vector<bool> fixed_;
+  std::vector<std::vector<Reader>> readers_;  // by buffer
+};
+
+}  // namespace
+
+bool is_fixed(const Kernel& k, E e) {
+  std::vector<E> loads;
+  k.pool.loads(e, &loads);
+  if (loads.empty() || varies(k.pool, std::vector<E>{e})) return false;
+  return std::ranges::all_of(loads, [&](E l) {
+    const Role role = k.buffers[k.pool.at(l).ref].role;
+    return role == Role::kConstant || role == Role::kPersistent;
+  });
+}
+
+std::vector<bool> fixed_stages(const Kernel& k) {
+  std::vector<bool> fixed(k.stages.size()), by_fixed(k.buffers.size());
+  for (size_t i = 0; i < k.stages.size(); ++i) {
+    const std::vector<E> loads = loads_of(k.pool, k.stages[i]);
+    fixed[i] = !loads.empty() && !varies(k.pool, k.stages[i]);
+    for (E l : loads) {
+      const uint32_t b = k.pool.at(l).ref;
+      fixed[i] = fixed[i] && (k.buffers[b].role == Role::kConstant || k.buffers[b].role == Role::kPersistent || by_fixed[b]);
+    }
+    for (const View& v : k.stages[i].store) by_fixed[v.buffer] = fixed[i];
+  }
+  return fixed;
+}
+
+void move_to_load(Kernel& program, const Target&) {
+  Mover(program).keep_what_pays();
+  inline_maps(program);
+  Mover(program).keep_the_rest();
+}
+
+}  // namespace tenon::kernelgen
