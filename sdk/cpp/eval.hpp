@@ -117,6 +117,17 @@ class Eval {
     const tenon_attr_t& a = attr(name);
     return {a.u.is, static_cast<size_t>(a.count)};
   }
+  std::span<const double> f64s(std::string_view name) const {
+    const tenon_attr_t& a = attr(name);
+    return {a.u.fs, static_cast<size_t>(a.count)};
+  }
+  tenon_dtype_t dtype(std::string_view name) const {
+    return static_cast<tenon_dtype_t>(attr(name).u.i);
+  }
+  // Gives a result whose dims depend on data its memory.
+  Status alloc(uint32_t i, std::span<const int64_t> dims) const {
+    return raw_->alloc_output(raw_->host, i, dims.data(), static_cast<uint32_t>(dims.size()));
+  }
   // The list, or `count` times `otherwise` when it is empty.
   std::vector<int64_t> i64s_or(std::string_view name, size_t count, int64_t otherwise) const {
     const auto list = i64s(name);

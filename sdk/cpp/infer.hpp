@@ -45,6 +45,10 @@ class InferQuery {
     const tenon_attr_t& a = attr(name);
     return {a.u.is, static_cast<size_t>(a.count)};
   }
+  std::span<const double> f64s(std::string_view name) const {
+    const tenon_attr_t& a = attr(name);
+    return {a.u.fs, static_cast<size_t>(a.count)};
+  }
   Dims dims(std::string_view name) const {
     const tenon_attr_t& a = attr(name);
     Dims out;
@@ -62,6 +66,19 @@ class InferQuery {
     return std::span<const tenon_dim_t>(dims, count);
   }
 
+  // An extent in [lo, hi] that the node itself decides when it runs; the op has DEFINES_SYMBOL.
+  Dim fresh_symbol(int64_t lo, int64_t hi) const {
+    tenon_symbol_t symbol = 0;
+    if (graph_api().symbol_fresh(graph_api().self, raw_->graph, lo, hi, 1, &symbol) != TENON_OK)
+      return Dim::invalid();
+    tenon_symbol_view_t view = {};
+    view.size_bytes = sizeof view;
+    if (graph_api().symbol_view(graph_api().self, raw_->graph, symbol, &view) != TENON_OK)
+      return Dim::invalid();
+    return Dim(raw_->graph, view.dim);
+  }
+  // A token, which orders effects.
+  Status result_token() const { return raw_->result(raw_->host, TENON_DTYPE_NONE, nullptr, 0); }
   Status result(tenon_dtype_t dtype, const Dims& dims) const {
     tenon_dim_t raw[TENON_RANK_MAX];
     if (dims.size() > TENON_RANK_MAX) {

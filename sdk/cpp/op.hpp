@@ -158,6 +158,9 @@ struct OpDraft {
   constexpr OpDraft& attr_i64s(std::string_view name, std::string_view doc) {
     return attr({str(name), str(doc), TENON_ATTR_I64S, 0, 0, 0, {}, {}});
   }
+  constexpr OpDraft& attr_f64s(std::string_view name, std::string_view doc) {
+    return attr({str(name), str(doc), TENON_ATTR_F64S, 0, 0, 0, {}, {}});
+  }
   constexpr OpDraft& attr_dims(std::string_view name, std::string_view doc) {
     return attr({str(name), str(doc), TENON_ATTR_DIMS, 0, 0, 0, {}, {}});
   }

@@ -220,6 +220,10 @@ class Node {
     return a != nullptr ? std::vector<int64_t>(a->u.is, a->u.is + a->count)
                         : std::vector<int64_t>();
   }
+  std::vector<double> f64s(std::string_view name) const {
+    const tenon_attr_t* a = attr(name);
+    return a != nullptr ? std::vector<double>(a->u.fs, a->u.fs + a->count) : std::vector<double>();
+  }
   Dims dims(std::string_view name) const {
     Dims out;
     if (const tenon_attr_t* a = attr(name)) {

@@ -146,6 +146,18 @@ std::vector<int64_t> list(std::string_view text) {
   return out;
 }
 
+std::vector<double> number_list(std::string_view text) {
+  std::vector<double> out;
+  const std::string copy(text.substr(1));
+  for (const char* p = copy.c_str(); *p != '\0' && *p != ']';) {
+    char* end = nullptr;
+    const double v = std::strtod(p, &end);
+    if (end != p) out.push_back(v);
+    p = end != p ? end : p + 1;
+  }
+  return out;
+}
+
 Attr attribute(const tenon_attr_def_t& def, const std::string& text) {
   const std::string_view name = view(def.name);
   switch (def.kind) {
@@ -178,6 +190,8 @@ Status build(const tenon_op_def_t& def, const Example& example, Graph* out) {
   }
   std::vector<std::vector<int64_t>> lists;  // borrowed by the attributes below
   lists.reserve(def.attr_count);
+  std::vector<std::vector<double>> number_lists;
+  number_lists.reserve(def.attr_count);
   Attrs attrs;
   for (uint32_t i = 0; i < def.attr_count; ++i) {
     const auto found = example.attrs.find(view(def.attrs[i].name));
@@ -185,6 +199,9 @@ Status build(const tenon_op_def_t& def, const Example& example, Graph* out) {
     if (def.attrs[i].kind == TENON_ATTR_I64S) {
       lists.push_back(list(found->second));
       attrs.push_back(Attr(view(def.attrs[i].name), lists.back()));
+    } else if (def.attrs[i].kind == TENON_ATTR_F64S) {
+      number_lists.push_back(number_list(found->second));
+      attrs.push_back(Attr(view(def.attrs[i].name), number_lists.back()));
     } else if (def.attrs[i].kind == TENON_ATTR_DIMS) {
       Dims dims;
       for (int64_t d : list(found->second)) dims.push_back(Dim(out->get(), d));

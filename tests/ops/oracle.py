@@ -13,6 +13,7 @@ import onnx
 import onnx.helper
 import onnx.reference
 import scipy.special
+import torch
 
 NAMES = {np.dtype(t): n for t, n in [
     (np.bool_, "pred"), (np.int8, "i8"), (np.int16, "i16"), (np.int32, "i32"), (np.int64, "i64"), (np.uint8, "u8"),
@@ -453,9 +454,72 @@ def windows():
          window=[2], base_dilation=[2], pad_high=[1])
 
 
+def resampling():
+    x = floats(1, 2, 3, 4)
+    combos = [("nearest", "half_pixel", {}), ("nearest", "asymmetric", {"nearest_mode": "floor"}),
+              ("nearest", "align_corners", {"nearest_mode": "ceil"}),
+              ("nearest", "pytorch_half_pixel", {"nearest_mode": "round_prefer_ceil"}),
+              ("linear", "half_pixel", {}), ("linear", "align_corners", {}), ("linear", "asymmetric", {}),
+              ("linear", "half_pixel_symmetric", {}), ("linear", "pytorch_half_pixel", {}),
+              ("cubic", "half_pixel", {}), ("cubic", "asymmetric", {"cubic_coeff_a": -0.5}),
+              ("cubic", "half_pixel", {"exclude_outside": 1}), ("linear", "half_pixel", {"antialias": 1}),
+              ("cubic", "half_pixel", {"antialias": 1})]
+    names = {"nearest_mode": "nearest", "cubic_coeff_a": "cubic", "exclude_outside": "exclude_outside",
+             "antialias": "antialias"}
+    for mode, coordinates, more in combos:
+        for scales in ([1, 1, 0.6, 0.5], [1, 1, 2, 1.7]):
+            y = through_onnx("Resize", [x, None, np.array(scales, f32)], mode=mode,
+                             coordinate_transformation_mode=coordinates, **more)
+            case("resize", [x], y.astype(f32), sizes=list(y.shape), scales=[float(f32(v)) for v in scales], mode=mode,
+                 coordinates=coordinates, **{names[k]: v for k, v in more.items()})
+    y = through_onnx("Resize", [x, np.array([0, 0, 0.4, 0.6, 1, 1, 0.9, 1.2], f32), None, np.array([1, 2, 3, 3], i64)],
+                     mode="linear", coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=10.0)
+    case("resize", [x], y.astype(f32), sizes=[1, 2, 3, 3], roi=[float(f32(v)) for v in [0, 0, 0.4, 0.6, 1, 1, 0.9, 1.2]],
+         mode="linear", coordinates="tf_crop_and_resize", extrapolation=10.0)
+    x, w, bias = floats(1, 4, 3, 3), floats(4, 3, 2, 3), floats(6)
+    import torch.nn.functional as F
+    t = torch.from_numpy
+    case("conv_transpose", [x, w, bias],
+         F.conv_transpose2d(t(x), t(w), t(bias), stride=(2, 1), padding=(1, 0), output_padding=(1, 0), groups=2,
+                            dilation=(1, 2)).numpy(),
+         strides=[2, 1], pad_low=[1, 0], pad_high=[1, 0], output_padding=[1, 0], groups=2, dilation=[1, 2])
+    w = floats(4, 2, 2, 2)
+    case("conv_transpose", [x, w], F.conv_transpose2d(t(x), t(w), stride=2).numpy(), strides=[2, 2])
+    q, k, v = floats(2, 4, 3, 5), floats(2, 2, 4, 5), floats(2, 2, 4, 6)
+    attend = F.scaled_dot_product_attention
+    case("sdpa", [q, k, v], attend(t(q), t(k), t(v), enable_gqa=True).numpy())
+    k, v = floats(2, 4, 4, 5), floats(2, 4, 4, 6)
+    case("sdpa", [q, k, v], attend(t(q), t(k), t(v), is_causal=True, scale=0.3).numpy(), causal="first", scale=0.3)
+    mask = floats(2, 1, 3, 4)
+    case("sdpa", [q, k, v, mask], attend(t(q), t(k), t(v), attn_mask=t(mask)).numpy())
+    seen = RNG.random((1, 4, 3, 4)) < 0.6
+    seen[..., 0] = True
+    case("sdpa", [q, k, v, seen], attend(t(q), t(k), t(v), attn_mask=t(seen)).numpy())
+
+
+def ordering():
+    x = floats(3, 5)
+    case("sort", [x], np.sort(x, 1), dim=1)
+    case("sort", [x, np.argsort(x, 0).argsort(0)], (-np.sort(-x, 0), np.arange(5 * 0 + 3)[::-1, None].repeat(5, 1)), dim=0,
+         descending=[1])
+    a, b = ints(8, low=0, high=3), ints(8, low=0, high=3)
+    place = np.lexsort([np.arange(8), -b, a])
+    case("sort", [a, b, np.arange(8)], (a[place], b[place], place), keys=2, descending=[0, 1])
+    for largest in (1, 0):
+        values, where = torch.from_numpy(x).topk(3, 1, largest=bool(largest))
+        case("top_k", [x], (values.numpy(), where.numpy()), k=[3], dim=1, largest=largest)
+    x = floats(1, 2, 5, 4)
+    values, where = torch.nn.functional.max_pool2d(torch.from_numpy(x), (3, 2), stride=(2, 1), padding=(1, 1),
+                                                   return_indices=True)
+    where = where.numpy() + np.arange(2).reshape(1, 2, 1, 1) * 20
+    case("window_argmax", [x], (values.numpy(), where), window=[1, 1, 3, 2], strides=[1, 1, 2, 1], pad_low=[0, 0, 1, 1],
+         pad_high=[0, 0, 1, 1])
+
+
 def main():
     print("# Written by oracle.py; do not edit.")
-    for family in (unary, binary, conversions, movement, indexing, reductions, activations, norms, contractions, windows):
+    for family in (unary, binary, conversions, movement, indexing, reductions, activations, norms, contractions, windows,
+                   resampling, ordering):
         print(f"# {family.__name__}")
         family()
 

@@ -1,0 +1,117 @@
+// window_argmax: the largest element of a sliding window, and where it is.
+#include "common.h"
+
+namespace tenon::ops::window_argmax_op {
+
+constexpr int64_t kBound = int64_t{1} << 31;  // keeps every sum below in range
+
+struct Window {
+  Axes window, strides, low, high, dilation;
+};
+template <class Source>
+Window window_of(const Source& q, size_t rank) {
+  return {list_or(q.i64s("window"), rank, 1), list_or(q.i64s("strides"), rank, 1),
+          list_or(q.i64s("pad_low"), rank, 0), list_or(q.i64s("pad_high"), rank, 0),
+          list_or(q.i64s("dilation"), rank, 1)};
+}
+
+Status infer(const InferQuery& q) {
+  const size_t rank = q.rank(0);
+  const Window w = window_of(q, rank);
+  for (const Axes* list : {&w.window, &w.strides, &w.low, &w.high, &w.dilation})
+    TENON_TRY(require_length(q, "C1", "a window attribute", list->size(), rank));
+  Dims dims;
+  for (uint32_t i = 0; i < rank; ++i) {
+    for (int64_t v : {w.window[i], w.strides[i], w.dilation[i]}) {
+      if (v < 1 || v > kBound)
+        return q.fail("C2", cat("dim ", i, " has a window attribute of ", v));
+    }
+    // A window that lies in the border as a whole would have no element.
+    const int64_t reach = (w.window[i] - 1) * w.dilation[i];
+    if (w.low[i] < 0 || w.high[i] < 0 || w.low[i] > reach || w.high[i] > reach)
+      return q.fail("C3", cat("dim ", i, " has paddings ", w.low[i], " and ", w.high[i]));
+    dims.push_back(window_extent(q.dim(0, i), 1, w.low[i], w.high[i], w.window[i], w.dilation[i],
+                                 w.strides[i]));
+  }
+  if (!is_in(q.dtype("index_dtype"), kIndex))
+    return q.fail("C4", cat("index_dtype is ", dtype_name(q.dtype("index_dtype"))));
+  TENON_TRY(q.result(q.dtype(0), dims));
+  return q.result(q.dtype("index_dtype"), dims);
+}
+
+Status reference(const Eval& e) {
+  const Array x = e.input(0), y = e.output(0), index = e.output(1);
+  const Window w = window_of(e, x.rank());
+  return with_number(x.dtype(), [&]<class Number>(Number) -> Status {
+    const auto values = x.read<Number>();
+    const auto strides = strides_of(x.dims());
+    Index from(x.rank());
+    each_index(y.dims(), [&](const Index& o) {
+      int64_t best = -1;
+      each_index(w.window, [&](const Index& k) {
+        for (size_t d = 0; d < k.size(); ++d) {
+          const int64_t at = o[d] * w.strides[d] + k[d] * w.dilation[d] - w.low[d];
+          if (at < 0 || at >= x.dim(d)) return;
+          from[d] = at;
+        }
+        const int64_t at = offset_of(from, strides);
+        const auto value = [&](int64_t i) { return values[static_cast<size_t>(i)]; };
+        if constexpr (std::is_same_v<Number, double>) {
+          if (best >= 0 && std::isnan(value(best))) return;
+          if (std::isnan(value(at))) best = at;
+        }
+        if (best < 0 || value(best) < value(at)) best = at;
+      });
+      store_int(index.dtype(), index.at(o), best);
+      if (best < 0) {  // dilation jumps over a small x
+        if constexpr (std::is_same_v<Number, double>) {
+          store_double(y.dtype(), y.at(o), lowest_of<double>(x.dtype()));
+        } else {
+          store_int(y.dtype(), y.at(o), static_cast<int64_t>(lowest_of<Number>(x.dtype())));
+        }
+        return;
+      }
+      Index place(x.rank());
+      for (size_t d = 0; d < place.size(); ++d) place[d] = best / strides[d] % x.dim(d);
+      y.copy_from(o, x, place);
+    });
+    return {};
+  });
+}
+
+constexpr OpDraft declare() {
+  OpDraft draft = op("window_argmax", kPrimitive);
+  draft.summary("The largest element of a window that slides over x, and where in x it is.")
+      .doc(
+          "Lists have one entry per dim of x. Borders take no part. NaN is largest; of equal "
+          "elements the first in row-major order is taken. A window without any element gives the "
+          "lowest value and the index -1.")
+      .operand("x", "the input", kNumber)
+      .result("values", "element type of x")
+      .result("indices", "index_dtype: the place in x, counted in row-major order over all dims")
+      .attr_i64s("window", "extent of the window; empty: 1")
+      .attr_i64s("strides", "step of the window; empty: 1")
+      .attr_i64s("pad_low", "border before x; empty: 0")
+      .attr_i64s("pad_high", "border behind x; empty: 0")
+      .attr_i64s("dilation", "distance of the elements of the window; empty: 1")
+      .attr_dtype("index_dtype", "i32 or i64", TENON_I64)
+      .constraint("C1", "every list is empty or has one entry per dim of x",
+                  "window_argmax(f32[4]) {window = [2, 2]}")
+      .constraint("C2", "windows, strides and dilations are at least 1, all below 2^31",
+                  "window_argmax(f32[4]) {window = [0]}")
+      .constraint("C3", "paddings are at least 0 and less than the window spans",
+                  "window_argmax(f32[4]) {window = [2], pad_low = [2]}")
+      .constraint("C4", "index_dtype is i32 or i64",
+                  "window_argmax(f32[4]) {window = [2], index_dtype = f32}")
+      .example(
+          "window_argmax(f32[1, 4] [[1, 7, 7, 3]]) {window = [1, 2], strides = [1, 2]} -> f32[1, "
+          "2] [[7, 7]], i64[1, 2] [[1, 2]]")
+      .infer<infer>()
+      .reference<reference>()
+      .cost(TENON_COST_REDUCTION);
+  return draft;
+}
+
+TENON_OPS(window_argmax, declare)
+
+}  // namespace tenon::ops::window_argmax_op
