@@ -34,6 +34,16 @@ int64_t numbers(Arithmetic op, int64_t a, int64_t b) {
   return 0;
 }
 
+// Known to be, or from now on by an assertion that is checked at every run.
+bool is_positive(tenon_graph_t* graph, Dim y) {
+  const Dim zero(graph, 0);
+  const uint32_t answer = compare(TENON_REL_LT, zero, y);
+  const tenon_host_graph_t& api = graph_api();
+  return answer == TENON_YES ||
+         (answer == TENON_MAYBE &&
+          api.symbol_assert(api.self, graph, TENON_REL_LT, zero.raw(), y.raw()) == TENON_OK);
+}
+
 }  // namespace
 
 std::optional<Extent> compute(tenon_graph_t* graph, Arithmetic op, const Extent& a,
@@ -67,9 +77,10 @@ std::optional<Extent> compute(tenon_graph_t* graph, Arithmetic op, const Extent&
       break;
     case Arithmetic::kDiv:
     case Arithmetic::kMod:
-      // Floor and truncation agree for a dividend that cannot be negative.
+      // Floor and truncation agree for a dividend that cannot be negative. A size that is divided by is not 0: the model
+      // would have no meaning then.
       if (compare(TENON_REL_LE, Dim(graph, 0), x) != TENON_YES) return {};
-      if (compare(TENON_REL_LT, Dim(graph, 0), y) != TENON_YES) return {};
+      if (compare(TENON_REL_LE, Dim(graph, 0), y) != TENON_YES || !is_positive(graph, y)) return {};
       out = op == Arithmetic::kDiv ? x / y : x % y;
       break;
   }

@@ -139,10 +139,12 @@ bool Importer::add_input(const ValueProto& input, Item* item) {
   }
   for (size_t i = 0; i < input.dims.size(); ++i) {
     const DimProto& dim = input.dims[i];
-    if (dim.has_value && dim.value < 0) {
+    if (dim.has_value && dim.value < -1) {
       return problems_->add("T0713", fmt::format("{} has the negative dim {}", where, dim.value));
     }
-    item->dims.push_back(dim.has_value ? Dim(graph_.get(), dim.value) : symbol(input, i));
+    // Some exporters write -1 for a size that is not known.
+    const bool is_size = dim.has_value && dim.value >= 0;
+    item->dims.push_back(is_size ? Dim(graph_.get(), dim.value) : symbol(input, i));
     if (!item->dims.back().valid()) return tell_host(where);
   }
   if (!check_elements(item->dims, where)) return false;
@@ -157,7 +159,9 @@ bool Importer::add_input(const ValueProto& input, Item* item) {
 
 Dim Importer::symbol(const ValueProto& input, size_t axis) {
   const DimProto& dim = input.dims[axis];
-  const std::string key = dim.param.empty() ? std::string() : std::string(dim.param);
+  // A name says that dims agree; `?`, which some exporters write, says nothing.
+  const bool named = !dim.param.empty() && dim.param != "?";
+  const std::string key = named ? std::string(dim.param) : std::string();
   if (const auto at = symbols_.find(key); !key.empty() && at != symbols_.end()) return at->second;
   std::string name = key.empty() ? fmt::format("{}_{}", input.name, axis) : key;
   // Names of symbols are words of the text form.
@@ -449,7 +453,8 @@ bool Importer::check_output(const ValueProto& output, const Item& item) {
   bool fits = output.dims.size() == item.dims.size();
   for (size_t i = 0; fits && i < item.dims.size(); ++i) {
     const DimProto& dim = output.dims[i];
-    fits = !dim.has_value || !item.dims[i].is_constant() || item.dims[i].is(dim.value);
+    fits = !dim.has_value || dim.value == -1 || !item.dims[i].is_constant() ||
+           item.dims[i].is(dim.value);
   }
   return fits ||
          problems_->add("T0713",

@@ -40,14 +40,26 @@ struct Work {
   std::string options() const { return cat("O", settings.opt_level); }
 };
 
+// The graph's meaning, and the order of its constants: an artifact names constants by their place in that order, which two graphs
+// of one meaning need not share.
 std::string artifact_key(tenon_graph_t* graph, const CompileSettings& settings) {
-  uint64_t hash[2];
   const tenon_host_graph_t& api = *context().graph;
-  if (api.graph_hash(api.self, graph, hash) != TENON_OK) {
+  std::vector<uint64_t> parts(2);
+  tenon_graph_view_t all = {};
+  all.size_bytes = sizeof all;
+  if (api.graph_hash(api.self, graph, parts.data()) != TENON_OK || api.graph_view(api.self, graph, &all) != TENON_OK) {
     return {};
   }
+  for (tenon_value_t v = 0; v < all.value_limit; ++v) {
+    tenon_value_view_t value = {};
+    value.size_bytes = sizeof value;
+    if (api.value_view(api.self, graph, v, &value) != TENON_OK || value.kind != TENON_VALUE_CONSTANT) continue;
+    uint64_t digest[2] = {};
+    if (value.use_count > 0 && api.blob_digest(api.self, value.blob, digest) != TENON_OK) return {};
+    parts.insert(parts.end(), digest, digest + 2);
+  }
   return cache_key(CacheKind::kArtifact, settings.isa, cat("O", settings.opt_level),
-                   {reinterpret_cast<const char*>(hash), sizeof hash});
+                   {reinterpret_cast<const char*>(parts.data()), parts.size() * sizeof parts[0]});
 }
 
 // Looks for a kernel's object; true when it is in work.objects.
