@@ -1,8 +1,12 @@
-// tenon bench: compile time, first run, and the median of repeated runs on one binding.
+// tenon bench: times of loading, compiling and the first run, percentiles of repeated runs on one binding, the costliest kernels.
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <fstream>
+#include <iostream>
 
 #include "core/tools/console.h"
 #include "core/tools/execution.h"
@@ -15,12 +19,18 @@ double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-constexpr double kMeasureMs = 1000;
+constexpr double kMeasureMs = 1000, kMostRoundMs = 600e3;
 constexpr size_t kLeastRuns = 10, kMostRuns = 100000;
 
-struct Measured {
-  double compile_ms = 0, first_run_ms = 0, median_ms = 0, min_ms = 0;
+// Times of one round of runs, in ms.
+struct Round {
   size_t runs = 0;
+  double min = 0, median = 0, p90 = 0, p99 = 0;
+};
+
+struct Measured {
+  double load_ms = 0, compile_ms = 0, first_run_ms = 0;
+  Round round;
   tenon_program_info_t program = {};
   tenon_run_info_t run = {};
   std::string device;
@@ -35,23 +45,34 @@ int timed_run(const Host& host, const Binding& binding, double& ms) {
   return code == TENON_OK ? kOk : report(host, code);
 }
 
-int repeat(const Host& host, const RunOptions& options, const Binding& binding, Measured& m) {
+// By linear interpolation between the two nearest of the sorted times.
+double percentile(const std::vector<double>& sorted, double part) {
+  const double at = part * static_cast<double>(sorted.size() - 1);
+  const size_t below = static_cast<size_t>(at), above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] + (at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
+}
+
+// Exactly `wanted` runs; with 0, for `round_ms` and at least `least` runs.
+int repeat(const Host& host, const Binding& binding, size_t wanted, double round_ms, size_t least, Round& round) {
   std::vector<double> times;
   const auto start = Clock::now();
-  const size_t wanted = static_cast<size_t>(options.runs);
   const auto more = [&] {
     if (wanted > 0) return times.size() < wanted;
-    return times.size() < kMostRuns && (times.size() < kLeastRuns || ms_since(start) < kMeasureMs);
+    return times.size() < kMostRuns && (times.size() < least || ms_since(start) < round_ms);
   };
   while (more()) {
     if (int s = timed_run(host, binding, times.emplace_back())) return s;
   }
   std::sort(times.begin(), times.end());
-  m.runs = times.size();
-  m.min_ms = times.front();
-  m.median_ms = times.size() % 2 == 1 ? times[times.size() / 2]
-                                      : (times[times.size() / 2 - 1] + times[times.size() / 2]) / 2;
+  round = {times.size(), times.front(), percentile(times, 0.5), percentile(times, 0.9), percentile(times, 0.99)};
   return kOk;
+}
+
+// Memory of the process that is in RAM now; 0 where the system does not tell.
+uint64_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  uint64_t pages = 0, resident = 0;
+  return statm >> pages >> resident ? resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) : 0;
 }
 
 int inform(const Host& host, const Program& program, const Binding& binding, Measured& m) {
@@ -70,22 +91,46 @@ int inform(const Host& host, const Program& program, const Binding& binding, Mea
   return kOk;
 }
 
+std::string round_json(const Round& r) {
+  return fmt::format("\"runs\": {}, \"median_ms\": {:.6f}, \"min_ms\": {:.6f}, \"p90_ms\": {:.6f}, \"p99_ms\": {:.6f}, "
+                     "\"rss_bytes\": {}",
+                     r.runs, r.median, r.min, r.p90, r.p99, resident_bytes());
+}
+
 void print_json(const RunOptions& options, const Measured& m) {
-  out("{{\"schema\": 1, \"model\": {}, \"device\": {}, \"threads\": {}, \"compile_ms\": {:.3f}, \"first_run_ms\": "
-      "{:.3f}, \"median_ms\": {:.6f}, \"min_ms\": {:.6f}, \"runs\": {}, \"peak_rss_bytes\": {}, \"arena_bytes\": {}, "
-      "\"kernels_compiled\": {}, \"kernels_from_cache\": {}}}\n",
-      json_string(options.model), json_string(m.device), m.threads, m.compile_ms, m.first_run_ms, m.median_ms,
-      m.min_ms, m.runs, m.peak_rss_bytes, m.run.arena_bytes, m.program.kernels_compiled,
-      m.program.kernels_from_cache);
+  out("{{\"schema\": 1, \"model\": {}, \"device\": {}, \"threads\": {}, \"load_ms\": {:.3f}, \"compile_ms\": {:.3f}, "
+      "\"first_run_ms\": {:.3f}, {}, \"peak_rss_bytes\": {}, \"arena_bytes\": {}, \"kernels_compiled\": {}, "
+      "\"kernels_from_cache\": {}}}\n",
+      json_string(options.model), json_string(m.device), m.threads, m.load_ms, m.compile_ms, m.first_run_ms,
+      round_json(m.round), m.peak_rss_bytes, m.run.arena_bytes, m.program.kernels_compiled, m.program.kernels_from_cache);
 }
 
 void print_text(const RunOptions& options, const Measured& m) {
   out("model      {}\ndevice     {}, {} threads\n", safe(options.model), safe(m.device), m.threads);
-  out("compile    {:.1f} ms, {} kernels compiled, {} from the cache\n", m.compile_ms, m.program.kernels_compiled,
-      m.program.kernels_from_cache);
-  out("first run  {:.3f} ms\nmedian     {:.4f} ms\nminimum    {:.4f} ms of {} runs\n", m.first_run_ms, m.median_ms,
-      m.min_ms, m.runs);
+  out("load       {:.1f} ms\ncompile    {:.1f} ms, {} kernels compiled, {} from the cache\n", m.load_ms, m.compile_ms,
+      m.program.kernels_compiled, m.program.kernels_from_cache);
+  out("first run  {:.3f} ms\nmedian     {:.4f} ms\nminimum    {:.4f} ms of {} runs\n", m.first_run_ms, m.round.median,
+      m.round.min, m.round.runs);
+  out("90 %, 99 % {:.4f} ms, {:.4f} ms\n", m.round.p90, m.round.p99);
   out("memory     {} bytes workspace, {} bytes at most in the process\n", m.run.arena_bytes, m.peak_rss_bytes);
+}
+
+// Another round for every line of standard input, the line its seconds: so that a script can measure several programs in turn, all of
+// them loaded. One JSON object a round.
+int serve(const Host& host, const Binding& binding) {
+  for (std::string line; std::getline(std::cin, line);) {
+    double seconds = -1;
+    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), seconds);
+    if (error != std::errc() || end != line.data() + line.size() || !(seconds >= 0 && seconds * 1e3 <= kMostRoundMs)) {
+      return fail(kUsage, "T0004", fmt::format("{} is not the seconds of a round.", in_quotes(line)),
+                  "With --serve each line of standard input is a number from 0 to 600.");
+    }
+    Round round;
+    if (int s = repeat(host, binding, 0, seconds * 1e3, 1, round)) return s;
+    out("{{{}}}\n", round_json(round));
+    flush_out();
+  }
+  return kOk;
 }
 
 // The costliest kernels, from runs of their own: measuring changes the times. Talk when stdout carries JSON.
@@ -114,19 +159,26 @@ int command_bench(const RunOptions& options) {
   Program program(host);
   Binding binding(host);
   Measured m;
+  auto start = Clock::now();
   if (int s = load(host, options, model)) return s;
+  m.load_ms = ms_since(start);
   if (int s = gather_inputs(host, model.get(), options, true, inputs)) return s;
-  const auto start = Clock::now();
+  start = Clock::now();
   if (int s = compile(host, model, options, options.device, program)) return s;
   m.compile_ms = ms_since(start);
   if (int s = bind(host, program, inputs, binding)) return s;
   if (int s = timed_run(host, binding, m.first_run_ms)) return s;
-  if (int s = repeat(host, options, binding, m)) return s;
+  const size_t wanted = options.serve && options.runs == 0 ? 1 : static_cast<size_t>(options.runs);
+  if (int s = repeat(host, binding, wanted, kMeasureMs, kLeastRuns, m.round)) return s;
   if (int s = inform(host, program, binding, m)) return s;
-  if (options.json) {
+  if (options.json || options.serve) {
     print_json(options, m);
   } else {
     print_text(options, m);
+  }
+  flush_out();
+  if (options.serve) {
+    if (int s = serve(host, binding)) return s;
   }
   return options.top > 0 ? print_top(host, options, binding) : kOk;
 }

@@ -71,6 +71,7 @@ CLI::App* add_bench(CLI::App& app, RunOptions& o) {
   bench->add_option("--runs", o.runs, "number of measured runs (default: one second, at least ten)")
       ->check(quiet(CLI::Range(int64_t{1}, int64_t{1000000})))
       ->type_name("N");
+  bench->add_flag("--serve", o.serve, "then another round for each line on stdin (its seconds), as JSON");
   bench->add_option("--top", o.top, "the N costliest kernels")->check(quiet(CLI::PositiveNumber))->type_name("N");
   return bench;
 }

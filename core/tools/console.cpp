@@ -31,11 +31,6 @@ bool write_all(int fd, std::string_view text) {
   return true;
 }
 
-void flush_out() {
-  if (g_out_error == 0 && !write_all(STDOUT_FILENO, g_out_buffer)) g_out_error = errno;
-  g_out_buffer.clear();
-}
-
 void handle_interrupt(int) {
   if (g_interrupted.exchange(true)) _exit(kInterrupted);  // the second Ctrl-C waits for nothing
   if (auto* cancel = g_cancel.load()) cancel(g_cancel_self.load(), 1);
@@ -107,6 +102,11 @@ int console_finish(int status) {
     return fail(kUsage, "T0107", fmt::format("standard output cannot be written: {}.", strerror(g_out_error)));
   }
   return status;
+}
+
+void flush_out() {
+  if (g_out_error == 0 && !write_all(STDOUT_FILENO, g_out_buffer)) g_out_error = errno;
+  g_out_buffer.clear();
 }
 
 void write_out(std::string_view text) {

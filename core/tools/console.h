@@ -21,6 +21,8 @@ void console_start();
 int console_finish(int status);
 
 void write_out(std::string_view text);
+// What is written so far reaches its reader now; for programs that wait for a line.
+void flush_out();
 void write_err(std::string_view text);
 template <typename... Args>
 void out(fmt::format_string<Args...> format, Args&&... args) {
