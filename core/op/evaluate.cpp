@@ -34,8 +34,8 @@ struct Call {
   std::deque<std::vector<int64_t>> storage;  // what attrs point to
   std::vector<HostArray> outputs;
   tenon_array_t* given = nullptr;  // what the reference sees of outputs
-  std::deque<std::vector<HostArray>>
-      regions;  // outputs of run_region, good until the evaluation ends
+  // By region: outputs of its last two runs.
+  std::unordered_map<uint32_t, std::deque<std::vector<HostArray>>> regions;
   Status failure;
   int depth;
 };
@@ -64,23 +64,22 @@ Status allocate_outputs(Call& call) {
   const std::span<const ir::Symbol> own = call.graph->symbols(call.node);
   for (Value v : call.graph->results(call.node)) {
     const tenon_type_t& type = call.graph->type(v);
-    bool known = type.kind == TENON_KIND_TENSOR;
-    std::vector<int64_t> dims(type.rank);
-    for (uint32_t d = 0; d < type.rank && known; ++d) {
+    bool all_known = type.kind == TENON_KIND_TENSOR;
+    std::vector<int64_t> dims(type.rank, -1);
+    for (uint32_t d = 0; d < type.rank; ++d) {
       std::vector<ir::Symbol> used;
       call.graph->dims().symbols_of(type.dims[d], &used);
+      bool known = true;
       for (ir::Symbol s : used) known = known && std::find(own.begin(), own.end(), s) == own.end();
       if (known)
         TENON_RETURN_IF_ERROR(call.graph->dims().evaluate(type.dims[d], call.symbols, &dims[d]));
+      all_known = all_known && known;
     }
-    if (known) {
+    if (all_known) {
       TENON_ASSIGN_OR_RETURN(HostArray array, HostArray::create(type.dtype, dims));
       call.outputs.push_back(std::move(array));
     } else {
-      HostArray absent;
-      absent.view().size_bytes = sizeof(tenon_array_t);
-      absent.view().dtype = type.dtype;
-      call.outputs.push_back(std::move(absent));
+      call.outputs.push_back(HostArray::unknown(type.dtype, dims));
     }
   }
   return {};
@@ -109,7 +108,8 @@ Status by_reference(Call& call) {
   for (HostArray& o : call.outputs) outputs.push_back(o.view());
   tenon_eval_t eval = {};
   eval.size_bytes = sizeof eval;
-  eval.input_count = static_cast<uint32_t>(call.inputs.size());
+  eval.input_count = static_cast<uint32_t>(call.graph->operands(call.node).size());
+  eval.region_count = static_cast<uint32_t>(call.graph->regions(call.node).size());
   eval.output_count = static_cast<uint32_t>(outputs.size());
   eval.attr_count = static_cast<uint32_t>(call.attrs.size());
   eval.op = call.def;
@@ -154,7 +154,7 @@ class Body {
   Status run(Node node) {
     TENON_RETURN_IF_ERROR(check_cancelled());
     std::vector<tenon_array_t> inputs;
-    for (Value v : graph_.operands(node)) {
+    for (Value v : values_read(graph_, node)) {
       TENON_ASSIGN_OR_RETURN(tenon_array_t input, array(v));
       inputs.push_back(input);
     }
@@ -165,25 +165,24 @@ class Body {
     std::vector<HostArray>& kept = made_.emplace_back(std::move(outputs));
     for (size_t i = 0; i < kept.size(); ++i) {
       arrays_[results[i]] = kept[i].view();
-      TENON_RETURN_IF_ERROR(learn_symbols(results[i], kept[i].dims()));
+      learn_symbols(results[i], kept[i].dims(), graph_.symbols(node));
     }
     return {};
   }
 
- private:
-  // A plain symbol that a result's shape decides.
-  Status learn_symbols(Value value, std::span<const int64_t> dims) {
+  // Of `defined`, the symbols that are a dim of the value.
+  void learn_symbols(Value value, std::span<const int64_t> dims,
+                     std::span<const ir::Symbol> defined) {
     const tenon_type_t& type = graph_.type(value);
     symbols_.resize(std::max<size_t>(symbols_.size(), graph_.dims().symbol_count()), 0);
-    for (ir::Symbol s : graph_.symbols(graph_.value(value).node)) {
+    for (ir::Symbol s : defined) {
       for (uint32_t d = 0; d < type.rank; ++d) {
-        std::vector<ir::Symbol> used;
-        graph_.dims().symbols_of(type.dims[d], &used);
-        if (used.size() == 1 && used[0] == s) symbols_[s] = dims[d];
+        if (type.dims[d] == graph_.dims().symbol(s).dim) symbols_[s] = dims[d];
       }
     }
-    return {};
   }
+
+ private:
 
   Graph& graph_;
   std::vector<int64_t> symbols_;
@@ -223,9 +222,18 @@ tenon_code_t run_region(void* host, uint32_t region, const tenon_array_t* inputs
       return internal_error("a reference runs a region with a wrong number of values");
     }
     Body body(*call.graph, call.symbols, call.depth);
-    for (uint32_t i = 0; i < input_count; ++i) body.bind(data.arguments[i], inputs[i]);
+    for (uint32_t i = 0; i < input_count; ++i) {
+      body.bind(data.arguments[i], inputs[i]);
+      body.learn_symbols(data.arguments[i], {inputs[i].dims, inputs[i].rank}, data.symbols);
+    }
+    const std::vector<Value> reads = values_read(*call.graph, call.node);
+    for (size_t i = call.graph->operands(call.node).size(); i < reads.size(); ++i) {
+      body.bind(reads[i], call.inputs[i]);
+    }
     for (Node n : call.graph->nodes(regions[region])) TENON_RETURN_IF_ERROR(body.run(n));
-    std::vector<HostArray>& kept = call.regions.emplace_back();
+    std::deque<std::vector<HostArray>>& runs = call.regions[region];
+    if (runs.size() == 2) runs.pop_front();
+    std::vector<HostArray>& kept = runs.emplace_back();
     for (uint32_t i = 0; i < output_count; ++i) {
       TENON_ASSIGN_OR_RETURN(tenon_array_t found, body.array(data.yields[i]));
       TENON_ASSIGN_OR_RETURN(HostArray copy, copy_of(found));
@@ -238,9 +246,48 @@ tenon_code_t run_region(void* host, uint32_t region, const tenon_array_t* inputs
   return call.failure.code();
 }
 
+Status take_results(Call& call, const Graph& graph, Body& body, std::span<const Value> results) {
+  call.outputs.clear();
+  for (Value v : results) {
+    if (!graph.value_live(v)) {
+      return internal_error(
+          fmt::format("the decomposition of {} leaves a result out", from_abi_str(call.def->name)));
+    }
+    TENON_ASSIGN_OR_RETURN(tenon_array_t found, body.array(v));
+    TENON_ASSIGN_OR_RETURN(HostArray copy, copy_of(found));
+    call.outputs.push_back(std::move(copy));
+  }
+  return {};
+}
+
+// A node with regions is decomposed where it stands, in a copy of its graph.
+Status by_decomposition_in_place(Call& call) {
+  ir::Ref<Graph> scratch = call.graph->clone();
+  const ir::Region parent = scratch->node(call.node).parent;
+  const Node limit = scratch->node_limit();
+  const tenon_builder_t builder = {scratch->abi(), parent, call.node, 0};
+  std::vector<Value> results(call.graph->results(call.node).size(), ir::kNone);
+  clear_failure();
+  const tenon_code_t code =
+      call.def->decompose(call.def->self, &builder, call.node, results.data());
+  TENON_RETURN_IF_ERROR(
+      from_abi(code, fmt::format("the decomposition of {}", from_abi_str(call.def->name))));
+  Body body(*scratch, call.symbols, call.depth);
+  const std::vector<Value> reads = values_read(*call.graph, call.node);
+  for (size_t i = 0; i < reads.size(); ++i) {
+    if (reads[i] != ir::kNone) body.bind(reads[i], call.inputs[i]);
+  }
+  const auto nodes = scratch->nodes(parent);
+  for (Node n : std::vector<Node>(nodes.begin(), nodes.end())) {
+    if (n >= limit) TENON_RETURN_IF_ERROR(body.run(n));
+  }
+  return take_results(call, *scratch, body, results);
+}
+
 // Builds the node alone, on arguments of the given shapes, decomposes it there and evaluates the
 // result.
 Status by_decomposition(Call& call) {
+  if (!call.graph->regions(call.node).empty()) return by_decomposition_in_place(call);
   ir::Ref<Graph> scratch = Graph::create("decomposition");
   std::vector<Value> operands;
   for (const tenon_array_t& a : call.inputs) {
@@ -273,17 +320,7 @@ Status by_decomposition(Call& call) {
   for (Node n : std::vector<Node>(nodes.begin(), nodes.end())) {
     if (n != whole) TENON_RETURN_IF_ERROR(body.run(n));
   }
-  call.outputs.clear();
-  for (Value v : results) {
-    if (!scratch->value_live(v)) {
-      return internal_error(
-          fmt::format("the decomposition of {} leaves a result out", from_abi_str(call.def->name)));
-    }
-    TENON_ASSIGN_OR_RETURN(tenon_array_t found, body.array(v));
-    TENON_ASSIGN_OR_RETURN(HostArray copy, copy_of(found));
-    call.outputs.push_back(std::move(copy));
-  }
-  return {};
+  return take_results(call, *scratch, body, results);
 }
 
 Result<std::vector<HostArray>> evaluate_at(Graph& graph, Node node,
@@ -328,6 +365,27 @@ Result<std::vector<HostArray>> evaluate_at(Graph& graph, Node node,
 }
 
 }  // namespace
+
+std::vector<Value> values_read(const Graph& graph, Node node) {
+  const auto operands = graph.operands(node);
+  std::vector<Value> out(operands.begin(), operands.end());
+  for (ir::Region r : graph.regions(node)) {
+    const auto captures = graph.captures(r);
+    out.insert(out.end(), captures.begin(), captures.end());
+  }
+  return out;
+}
+
+HostArray HostArray::unknown(tenon_dtype_t dtype, std::span<const int64_t> dims) {
+  HostArray out;
+  out.shape_ = std::make_unique<int64_t[]>(2 * dims.size());
+  std::copy(dims.begin(), dims.end(), out.shape_.get());
+  out.view_.size_bytes = sizeof(tenon_array_t);
+  out.view_.dtype = dtype;
+  out.view_.rank = static_cast<uint32_t>(dims.size());
+  out.view_.dims = out.shape_.get();
+  return out;
+}
 
 Result<HostArray> HostArray::create(tenon_dtype_t dtype, std::span<const int64_t> dims) {
   TENON_ASSIGN_OR_RETURN(uint64_t count, element_count(dims));

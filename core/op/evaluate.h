@@ -20,6 +20,8 @@ class HostArray {
  public:
   // Zeroed elements. T0110 when the size overflows, T0111 when memory is short.
   static Result<HostArray> create(tenon_dtype_t dtype, std::span<const int64_t> dims);
+  // No elements yet: dims that are not known are -1.
+  static HostArray unknown(tenon_dtype_t dtype, std::span<const int64_t> dims);
   const tenon_array_t& view() const { return view_; }
   tenon_array_t& view() { return view_; }
   std::span<const int64_t> dims() const { return {view_.dims, view_.rank}; }
@@ -34,8 +36,12 @@ class HostArray {
 
 enum class Meaning { kFirst, kReference, kScalar, kDecomposition };
 
-// Evaluates a node. `inputs`: one per operand, absent ones with dtype NONE; without strides they
-// are dense. `symbols`: one value per symbol index of the graph, for dims. FAILED_PRECONDITION when
+// Everything that a node reads: its operands, then what its regions capture, region after region.
+std::vector<ir::Value> values_read(const ir::Graph& graph, ir::Node node);
+
+// Evaluates a node. `inputs`: one per operand, absent ones with dtype NONE, then one per value that
+// a region of the node captures, in the order of values_read; without strides they are dense.
+// `symbols`: one value per symbol index of the graph, for dims. FAILED_PRECONDITION when
 // the op has not the meaning that is asked for.
 Result<std::vector<HostArray>> evaluate(ir::Graph& graph, ir::Node node,
                                         std::span<const int64_t> symbols,

@@ -95,9 +95,10 @@ tenon_code_t evaluate(void*, tenon_graph_t* graph, tenon_node_t node, const int6
   clear_failure();
   ir::Graph& g = *ir::Graph::from(graph);
   if (!g.node_live(node)) return to_abi(error(TENON_INVALID_ARGUMENT, "T0301", "there is no node {}", node));
-  if (input_count != g.operands(node).size() || output_count != g.results(node).size()) {
-    return to_abi(error(TENON_INVALID_ARGUMENT, "T0321", "{} has {} operands and {} results; {} and {} arrays are given",
-                        g.op_name(node), g.operands(node).size(), g.results(node).size(), input_count, output_count));
+  const size_t reads = op::values_read(g, node).size();
+  if (input_count != reads || output_count != g.results(node).size()) {
+    return to_abi(error(TENON_INVALID_ARGUMENT, "T0321", "{} reads {} values and has {} results; {} and {} arrays are given",
+                        g.op_name(node), reads, g.results(node).size(), input_count, output_count));
   }
   Result<std::vector<op::HostArray>> made = op::evaluate(g, node, {symbols, symbol_count}, {inputs, input_count});
   if (!made.ok()) return to_abi(std::move(made).status().with_context(g.loc_text(g.node(node).loc)));

@@ -26,17 +26,10 @@ tenon_code_t append(void* self, const void* data, uint64_t size) {
 }
 
 // Empty when the node can be evaluated, else why not.
-std::string obstacle(tenon_graph_t* graph, const tenon_node_view_t& node) {
+std::string obstacle(const tenon_node_view_t& node) {
   const tenon_op_def_t* op = nullptr;
   if (registry().op_find(registry().self, node.op, node.op_version, &op) != TENON_OK) {
     return cat("no plugin declares ", quoted(sym_text(node.op)));
-  }
-  for (uint32_t i = 0; i < node.region_count; ++i) {
-    tenon_region_view_t region{};
-    region.size_bytes = sizeof region;
-    if (graph_api().region_view(graph_api().self, graph, node.regions[i], &region) != TENON_OK || region.capture_count != 0) {
-      return cat("a region of ", view(op->name), " reads values from around it");
-    }
   }
   if (op->reference != nullptr || op->scalar != nullptr || op->decompose != nullptr) return "";
   return cat(view(op->name), " has no reference, scalar program or decomposition");
@@ -50,7 +43,7 @@ Status claim(void*, tenon_str_t, tenon_graph_t* graph, const tenon_claim_sink_t*
   TENON_TRY(graph_api().graph_view(graph_api().self, graph, &whole));
   TENON_TRY(graph_api().region_view(graph_api().self, graph, whole.main, &main));
   for (uint32_t i = 0; i < main.node_count; ++i) {
-    const std::string reason = obstacle(graph, Node(graph, main.nodes[i]).view());
+    const std::string reason = obstacle(Node(graph, main.nodes[i]).view());
     if (reason.empty()) {
       TENON_TRY(sink->claim(sink->self, &main.nodes[i], 1, kNodeNs));
     } else {

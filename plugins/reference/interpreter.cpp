@@ -213,13 +213,11 @@ Status Interpreter::run_node(uint32_t position, std::vector<int64_t>* symbols, V
                              const tenon_profile_sink_t* profile) const {
   const tenon_node_view_t node = node_view(graph_, main_.nodes[position]);
   std::vector<tenon_array_t> inputs, outputs(node.result_count);
-  for (uint32_t i = 0; i < node.operand_count; ++i) {
-    inputs.push_back(node.operands[i] == TENON_NONE ? tenon_array_t{} : values->arrays[node.operands[i]]);
-  }
+  for (tenon_value_t v : reads_of(node)) inputs.push_back(v == TENON_NONE ? tenon_array_t{} : values->arrays[v]);
   const uint64_t begin = profile != nullptr ? now_ns() : 0;
   TENON_TRY(registry().evaluate(registry().self, graph_, main_.nodes[position], symbols->data(),
-                                static_cast<uint32_t>(symbols->size()), inputs.data(), node.operand_count, outputs.data(),
-                                node.result_count));
+                                static_cast<uint32_t>(symbols->size()), inputs.data(), static_cast<uint32_t>(inputs.size()),
+                                outputs.data(), node.result_count));
   if (profile != nullptr) {
     std::string origins;
     const tenon_sink_t sink{&origins, [](void* self, const void* data, uint64_t size) -> tenon_code_t {

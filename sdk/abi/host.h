@@ -29,7 +29,8 @@ typedef struct tenon_host_registry_t {
   tenon_code_t (*node_attrs)(void* self, tenon_graph_t* graph, tenon_node_t node, tenon_attr_t* out_attrs);
   /* Evaluates one node on host arrays by its reference, its scalar program or its decomposition, in this order. symbols:
    * one value per symbol index of the graph. Outputs are written densely into `outputs[i].data` when the caller gave memory;
-   * where data is null the host allocates, to be freed with array_free. Safe on a frozen graph. */
+   * where data is null the host allocates, to be freed with array_free. inputs: the operands, and for a node with regions after
+   * them what these capture, region after region in the order of their views. Safe on a frozen graph. */
   tenon_code_t (*evaluate)(void* self, tenon_graph_t* graph, tenon_node_t node, const int64_t* symbols,
                            uint32_t symbol_count, const tenon_array_t* inputs, uint32_t input_count,
                            tenon_array_t* outputs, uint32_t output_count);

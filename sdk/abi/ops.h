@@ -111,15 +111,18 @@ typedef struct tenon_eval_t {
   uint32_t input_count, output_count, attr_count;
   const tenon_op_def_t* op;
   const tenon_array_t* inputs;  /* data null and dtype NONE: absent */
-  tenon_array_t* outputs;       /* contiguous, allocated from the inferred types; data null when a dim is data-dependent */
+  tenon_array_t* outputs;       /* contiguous, allocated from the inferred types; data null when a dim is data-dependent: -1 */
   const tenon_attr_t* attrs;    /* as in tenon_infer_t, with DIMS evaluated: every dim is constant */
   void* host;
   /* Allocates a data-dependent output and updates outputs[i]. */
   tenon_code_t (*alloc_output)(void* host, uint32_t i, const int64_t* dims, uint32_t rank);
-  /* Runs region i of the node on arrays; outputs are allocated by the host and live until the eval returns. */
+  /* Runs region i of the node on arrays; outputs are allocated by the host and live until the region has run twice more, or the
+   * eval returns. What the region uses of its surroundings is the host's matter. */
   tenon_code_t (*run_region)(void* host, uint32_t region, const tenon_array_t* inputs, uint32_t input_count,
                              tenon_array_t* outputs, uint32_t output_count);
   uint32_t (*cancelled)(void* host);
+  uint32_t region_count;
+  uint32_t reserved;
 } tenon_eval_t;
 
 /* ---- The declaration -------------------------------------------------------------------------------------------------- */

@@ -128,6 +128,9 @@ class Reader {
   std::string_view rest_;
 };
 
+// A graph of its own for every region is more than this reader knows: tests/control runs such ops on devices.
+bool has_regions(std::string_view text) { return text.find(" regions {") != std::string_view::npos; }
+
 // ---- Building and running
 // ------------------------------------------------------------------------
 
@@ -321,6 +324,7 @@ TEST_P(OnDevice, ExamplesComeTrue) {
   Tally tally;
   for (const tenon_op_def_t* def : ops) {
     for (uint32_t i = 0; i < def->example_count; ++i) {
+      if (has_regions(view(def->examples[i]))) continue;
       const Example example = Reader(view(def->examples[i])).example();
       EXPECT_EQ(run(session, *def, example, GetParam(), &tally), "")
           << view(def->examples[i]) << " on " << GetParam();
@@ -342,7 +346,7 @@ TEST_P(OnDevice, ValuesAgree) {
   size_t count = 0;
   Tally tally;
   for (std::string line; std::getline(file, line);) {
-    if (line.empty() || line[0] == '#' || count++ % step != 0) continue;
+    if (line.empty() || line[0] == '#' || has_regions(line) || count++ % step != 0) continue;
     const Example example = Reader(line).example();
     const tenon_op_def_t* def = nullptr;
     ASSERT_EQ(registry().op_find(registry().self, intern(example.op), 0, &def), TENON_OK) << line;
@@ -357,7 +361,7 @@ TEST_P(OnDevice, ElementTypesAgreeWithReference) {
   ASSERT_TRUE(session.open().ok()) << failure_text();
   Tally tally;
   for (const tenon_op_def_t* def : standard_ops()) {
-    if (def->operand_count == 0) continue;
+    if (def->operand_count == 0 || has_regions(view(def->examples[0]))) continue;
     Example example = Reader(view(def->examples[0])).example();
     for (tenon_dtype_t dtype = TENON_PRED; dtype <= TENON_F64; ++dtype) {
       if (!is_in(dtype, kNumber | kPred) || example.operands.empty()) continue;

@@ -73,6 +73,14 @@ def case(op, operands, results, **attrs):
     print(text + " -> " + ", ".join(typed(r) for r in results))
 
 
+def raw(op, operands, regions, *results, **attrs):
+    """A case of an op with regions."""
+    text = f"{op}({', '.join(typed(o) for o in operands)})"
+    if attrs:
+        text += " {" + ", ".join(f"{k} = {attribute(v)}" for k, v in attrs.items()) + "}"
+    print(text + " regions { " + regions + " } -> " + ", ".join(typed(r) for r in results))
+
+
 def floats(*shape, low=-3.0, high=3.0, dtype=f32):
     return (RNG.random(shape) * (high - low) + low).astype(dtype)
 
@@ -516,10 +524,37 @@ def ordering():
          pad_high=[0, 0, 1, 1])
 
 
+def control():
+    """Regions are written as they stand; loops are run by Python and NumPy."""
+    x = floats(3, 4)
+    for p in (False, True):
+        raw("switch", [np.array(p), x], "(%a: f32[3, 4]) { %b = abs(%a) yield %b } (%c: f32[3, 4]) { %d = add(%c, %c) yield %d }",
+            x + x if p else np.abs(x))
+    for i in (-3, 0, 1, 9):
+        raw("switch", [np.array(i, i64)], "{ %a = const f32[2] [1, 2] yield %a } { %b = const f32[2] [3, 4] yield %b }",
+            np.array([1, 2] if i <= 0 else [3, 4], f32))
+    n, total = 0, np.zeros(4, f32)
+    while total[0] < 10:
+        n, total = n + 1, total + np.array([1, 2, 3, 4], f32)
+    raw("while", [np.array(0, i32), np.zeros(4, f32)],
+        "(%i: i32[], %s: f32[4]) { %z = slice(%s) {start = [0], limit = [1]} %y = reshape(%z) {shape = []} %t = const f32[] 10 "
+        "%c = compare(%y, %t) {direction = 2} yield %c } (%j: i32[], %r: f32[4]) { %o = const i32[] 1 %k = add(%j, %o) "
+        "%u = const f32[4] [1, 2, 3, 4] %w = add(%r, %u) yield %k, %w }", np.array(n, i32), total)
+    xs = floats(5, 3)
+    body = "(%a: f32[3], %b: f32[3]) { %c = add(%a, %b) %d = mul(%c, %b) yield %c, %d }"
+    sums = np.cumsum(xs, axis=0, dtype=f32)
+    raw("scan", [np.zeros(3, f32), xs], body, sums[-1], sums * xs, carry=1)
+    back = np.cumsum(xs[::-1], axis=0, dtype=f32)[::-1]
+    raw("scan", [np.zeros(3, f32), xs], body, back[0], back * xs, carry=1, reverse=1)
+    raw("scan", [np.array(1, i64)], "(%a: i64[]) { %b = add(%a, %a) yield %b, %a }", np.array(64, i64),
+        np.array([1, 2, 4, 8, 16, 32], i64), carry=1, length=[6])
+    raw("call", [x], "(%a: f32[3, 4]) { %b = neg(%a) yield %b, %a }", -x, x, name="minus")
+
+
 def main():
     print("# Written by oracle.py; do not edit.")
     for family in (unary, binary, conversions, movement, indexing, reductions, activations, norms, contractions, windows,
-                   resampling, ordering):
+                   resampling, ordering, control):
         print(f"# {family.__name__}")
         family()
 
