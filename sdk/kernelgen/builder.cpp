@@ -192,37 +192,41 @@ Tensor Builder::transpose(const Tensor& t, std::span<const uint32_t> permutation
 
 // Dims are matched from the right in groups of equal products, so that most reshapes keep their plain axes; inside
 // a group the index goes through one linear number.
+std::vector<E> relabel(Pool& p, std::span<const E> from, std::span<const E> at, std::span<const E> to) {
+  std::vector<E> index(to.size(), p.integer(0));
+  size_t i = to.size(), j = from.size();
+  while (i > 0 || j > 0) {
+    const size_t i1 = i, j1 = j;
+    E a = p.integer(1), b = p.integer(1);
+    do {
+      // Take from the side that is behind; when sizes are not comparable take both.
+      const bool behind_a = p.range(a).hi < p.range(b).lo, behind_b = p.range(b).hi < p.range(a).lo;
+      const bool take_a = i > 0 && (!behind_b || j == 0);
+      const bool take_b = j > 0 && (!behind_a || i == 0);
+      if (take_a) a = p.mul(a, to[--i]);
+      if (take_b && (!take_a || a != b)) b = p.mul(b, from[--j]);
+      if (!take_a && !take_b) break;
+    } while (a != b && (i > 0 || j > 0));
+    E linear = p.integer(0);
+    for (size_t d = j; d < j1; ++d) linear = p.add(p.mul(linear, from[d]), at[d]);
+    E inner = p.integer(1);
+    for (size_t d = i1; d-- > i;) {
+      E x = p.floordiv(linear, inner);
+      if (d > i) x = p.mod(x, to[d]);
+      index[d] = x;
+      inner = p.mul(inner, to[d]);
+    }
+  }
+  return index;
+}
+
 Tensor Builder::reshape(const Tensor& t, std::vector<E> dims) {
   if (!t.valid()) return {};
-  Pool& p = pool();
   const std::vector<E> to = dims;
-  return map(t.type, std::move(dims), [&](std::span<const E> axes) {
-    std::vector<E> index(t.rank(), p.integer(0));
-    size_t i = t.rank(), j = to.size();
-    while (i > 0 || j > 0) {
-      const size_t i1 = i, j1 = j;
-      E a = p.integer(1), b = p.integer(1);
-      do {
-        // Take from the side that is behind; when sizes are not comparable take both.
-        const bool behind_a = p.range(a).hi < p.range(b).lo, behind_b = p.range(b).hi < p.range(a).lo;
-        const bool take_a = i > 0 && (!behind_b || j == 0);
-        const bool take_b = j > 0 && (!behind_a || i == 0);
-        if (take_a) a = p.mul(a, t.dims[--i]);
-        if (take_b && (!take_a || a != b)) b = p.mul(b, to[--j]);
-        if (!take_a && !take_b) break;
-      } while (a != b && (i > 0 || j > 0));
-      E linear = p.integer(0);
-      for (size_t d = j; d < j1; ++d) linear = p.add(p.mul(linear, to[d]), axes[d]);
-      E inner = p.integer(1);
-      for (size_t d = i1; d-- > i;) {
-        E x = p.floordiv(linear, inner);
-        if (d > i) x = p.mod(x, t.dims[d]);
-        index[d] = x;
-        inner = p.mul(inner, t.dims[d]);
-      }
-    }
-    return load(t, index);
-  });
+  Tensor r = map(t.type, std::move(dims),
+                 [&](std::span<const E> axes) { return load(t, relabel(pool(), to, axes, t.dims)); });
+  if (r.valid()) kernel_.stages.back().relabels = true;
+  return r;
 }
 
 Tensor Builder::slice(const Tensor& t, std::span<const E> start, std::span<const int64_t> step, std::vector<E> dims) {

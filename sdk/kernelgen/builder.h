@@ -39,6 +39,9 @@ struct ConvDims {
   std::vector<uint32_t> x_spatial, w_spatial, out_spatial;
 };
 
+// The index under dims `to` of the element that `index` names under dims `from`, both row-major and of equal size.
+std::vector<E> relabel(Pool& pool, std::span<const E> from, std::span<const E> index, std::span<const E> to);
+
 class Builder {
  public:
   // Sizes: constants are baked into the code, extents are arguments in the order of these calls.

@@ -4,45 +4,43 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "tenon/kernelgen/fuse_internal.h"
+
 namespace tenon::kernelgen {
 namespace {
 
 // ---- Facts about stages --------------------------------------------------------------------------------------
-
-std::vector<E*> slots(Stage& s) {
-  std::vector<E*> out;
-  for (auto* list : {&s.value, &s.init, &s.step, &s.merge, &s.final}) {
-    for (E& e : *list) out.push_back(&e);
-  }
-  if (s.a != kNone) out.push_back(&s.a);
-  if (s.b != kNone) out.push_back(&s.b);
-  for (View& v : s.store) {
-    for (E& e : v.index) out.push_back(&e);
-    if (v.guard != kNone) out.push_back(&v.guard);
-  }
-  return out;
-}
-
-std::vector<E> loads_of(const Pool& p, const Stage& s) {
-  std::vector<E> out;
-  for (E* e : slots(const_cast<Stage&>(s))) p.loads(*e, &out);
-  return out;
-}
-
-void rewrite(Pool& p, Stage& s, const std::unordered_map<E, E>& map) {
-  for (E* e : slots(s)) *e = p.substitute(*e, map);
-}
 
 // Rough cycles of one element, loads beyond the first included. 0: only moves data.
 struct Cost {
   int ops = 0, loads = 0, nodes = 0;
 };
 
+// Where the element is comes from memory, at every point anew.
+bool gathers(const Pool& p, E load) {
+  for (E at : p.args(load).subspan(2)) {
+    if (p.at(at).kind == X::kAxis || p.is_const(at)) continue;
+    std::vector<E> todo{at};
+    while (!todo.empty()) {
+      const E e = todo.back();
+      todo.pop_back();
+      if (p.at(e).kind == X::kLoad) {
+        for (E a : p.args(e).subspan(2)) {
+          if (!p.is_const(a)) return true;
+        }
+      }
+      if (p.at(e).kind == X::kOp) todo.insert(todo.end(), p.args(e).begin(), p.args(e).end());
+    }
+  }
+  return false;
+}
+
 void count(const Pool& p, E e, Cost* c) {
   if (e == kNone || !p.first_visit(e)) return;
   const Expr& x = p.at(e);
   ++c->nodes;
   if (x.kind == X::kLoad) ++c->loads;
+  if (x.kind == X::kLoad && gathers(p, e)) c->ops += 4;
   if (x.kind == X::kOp && x.type != TENON_I64) {
     switch (x.op) {
       case TENON_S_CONVERT: case kRound: case TENON_S_BITCAST_RESULT: break;
@@ -63,19 +61,6 @@ Cost cost_of(const Pool& p, const std::vector<E>& values) {
   return c;
 }
 
-bool plain_store(const Kernel& k, const Stage& s, const View& v) {
-  const Pool& p = k.pool;
-  if (v.guard != kNone) return false;
-  std::vector<uint32_t> seen;
-  for (E e : v.index) {
-    const Expr& x = p.at(e);
-    if (p.is_const(e, 0)) continue;
-    if (x.kind != X::kAxis || std::find(seen.begin(), seen.end(), x.ref) != seen.end()) return false;
-    seen.push_back(x.ref);
-  }
-  return seen.size() == s.space.size();
-}
-
 // ---- Inlining ------------------------------------------------------------------------------------------------
 
 class Inliner {
@@ -84,11 +69,18 @@ class Inliner {
 
   void run() {
     readers_.resize(k_.buffers.size());
+    of_contraction_.assign(k_.buffers.size(), false);
     for (size_t i = 0; i < k_.stages.size(); ++i) note_reads(i);
     for (size_t i = 0; i < k_.stages.size(); ++i) {
+      const Stage& s = k_.stages[i];
+      if (s.kind == StageKind::kContract || in_epilogue(k_, s, of_contraction_)) {
+        for (const View& v : s.store) of_contraction_[v.buffer] = true;
+        continue;
+      }
       for (size_t r = 0; r < k_.stages[i].store.size(); ++r) consider(i, r);
     }
     drop_dead();
+    for (Stage& s : k_.stages) factor_out(s);
     std::unordered_set<uint32_t> taken;
     for (Stage& s : k_.stages) own_axes(s, &taken);
   }
@@ -99,6 +91,24 @@ class Inliner {
       std::vector<size_t>& readers = readers_[p_.at(l).ref];
       const auto at = std::lower_bound(readers.begin(), readers.end(), stage);
       if (at == readers.end() || *at != stage) readers.insert(at, stage);
+    }
+  }
+
+  // A factor that is one number leaves the sum of products: the operand is a plain load again.
+  void factor_out(Stage& s) {
+    if (s.kind != StageKind::kContract || p_.type(s.a) != TENON_F32) return;
+    for (E* side : {&s.a, &s.b}) {
+      const Expr x = p_.at(*side);
+      if (x.kind != X::kOp || x.op != TENON_S_MUL) continue;
+      for (uint32_t i = 0; i < 2; ++i) {
+        const E factor = p_.arg(*side, i), rest = p_.arg(*side, 1 - i);
+        if (!p_.is_const(factor) || p_.at(rest).kind != X::kLoad) continue;
+        const E state = p_.state(0, x.type);
+        const E scaled = p_.op(TENON_S_MUL, {state, factor});
+        for (E& f : s.final) f = p_.substitute(f, {{state, scaled}});
+        *side = rest;
+        break;
+      }
     }
   }
 
@@ -205,6 +215,7 @@ class Inliner {
   Kernel& k_;
   Pool& p_;
   std::vector<std::vector<size_t>> readers_;  // by buffer: stages that read it, in order
+  std::vector<bool> of_contraction_;          // by buffer: written by a contraction or its epilogue
 };
 
 // ---- Joining -------------------------------------------------------------------------------------------------
@@ -220,6 +231,7 @@ class Partition {
   Partition(Kernel k, const Target& target) : k_(std::move(k)), p_(k_.pool), target_(target) {}
 
   std::vector<Kernel> run() {
+    early_first();
     writer_.assign(k_.buffers.size(), -1);
     group_of_.assign(k_.stages.size(), SIZE_MAX);
     readers_.resize(k_.buffers.size());
@@ -233,6 +245,21 @@ class Partition {
   }
 
  private:
+  // What needs no sum runs before all sums (masks, positions): an epilogue may then read it.
+  void early_first() {
+    std::vector<bool> late(k_.buffers.size(), false);
+    auto early = [&](const Stage& s) {
+      bool wait = s.kind != StageKind::kMap;
+      for (E l : loads_of(p_, s)) wait = wait || late[p_.at(l).ref];
+      for (const View& v : s.store) late[v.buffer] = wait;
+      return !wait;
+    };
+    std::vector<Stage> first, then;
+    for (Stage& s : k_.stages) (early(s) ? first : then).push_back(std::move(s));
+    k_.stages = std::move(first);
+    for (Stage& s : then) k_.stages.push_back(std::move(s));
+  }
+
   void place(size_t i) {
     Stage& s = k_.stages[i];
     int64_t last = -1;
@@ -657,7 +684,10 @@ class Partition {
 
 }  // namespace
 
-void inline_maps(Kernel& program) { Inliner(program).run(); }
+void inline_maps(Kernel& program) {
+  place_stores(program);
+  Inliner(program).run();
+}
 
 std::vector<Kernel> partition(Kernel program, const Target& target) {
   inline_maps(program);

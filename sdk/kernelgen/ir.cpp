@@ -422,6 +422,35 @@ static bool provably_less(Pool& pool, E a, E b) {
 }
 
 
+// (x / c) * c + x mod c = x: what a reshape took apart and another joins. False: nothing to do.
+static bool rejoin(Pool& pool, Poly* sum) {
+  for (const auto& [key, factor] : *sum) {
+    for (size_t i = 0; i < key.size(); ++i) {
+      if (!is_index_op(pool, key[i], kMod)) continue;
+      const E x = pool.arg(key[i], 0), divisor = pool.arg(key[i], 1);
+      std::vector<E> atoms;
+      int64_t c = 0;
+      if (!monomial(poly_of(pool, divisor), &atoms, &c) || c > INT32_MAX || factor > INT32_MAX || factor < 0) continue;
+      std::vector<E> rest = key;
+      rest.erase(rest.begin() + static_cast<int64_t>(i));
+      const Poly whole = poly_product(poly_product(poly_of(pool, pool.floordiv(x, divisor)), Poly{{atoms, c}}), Poly{{rest, factor}});
+      bool present = !whole.empty();
+      for (const auto& [k, v] : whole) {
+        const auto at = sum->find(k);
+        present = present && at != sum->end() && at->second == v;
+      }
+      if (!present) continue;
+      const std::vector<E> gone = key;
+      const Poly joined = poly_product(poly_of(pool, x), Poly{{rest, factor}});
+      *sum = poly_sum(*sum, whole, -1);
+      sum->erase(gone);
+      *sum = poly_sum(*sum, joined, 1);
+      return true;
+    }
+  }
+  return false;
+}
+
 E Pool::fold(uint16_t code, std::span<const E> args, uint32_t ref) {
   const DType t = type(args[0]);
   if (is_float(t)) {
@@ -493,8 +522,10 @@ E Pool::simplify(uint16_t code, std::span<const E> args, uint32_t ref) {
   auto raw = [](Pool& p, uint16_t c, E a, E b) { return raw_op(p, c, a, b); };
   switch (code) {
     case TENON_S_ADD: case TENON_S_SUB: {
-      return from_poly(*this, poly_sum(poly_of(*this, args[0]), poly_of(*this, args[1]), code == TENON_S_ADD ? 1 : -1),
-                       raw);
+      Poly sum = poly_sum(poly_of(*this, args[0]), poly_of(*this, args[1]), code == TENON_S_ADD ? 1 : -1);
+      while (rejoin(*this, &sum)) {
+      }
+      return from_poly(*this, sum, raw);
     }
     case TENON_S_NEG: return from_poly(*this, poly_sum({}, poly_of(*this, args[0]), -1), raw);
     case TENON_S_MUL: {

@@ -199,6 +199,7 @@ struct Stage {
   std::vector<E> init, step, merge, final;
   E a = kNone, b = kNone;
   std::vector<View> store;
+  bool relabels = false;          // Map as built: its elements are its operand's, in the same order, under other dims
   std::vector<uint32_t> origins;  // the caller's ids of the operations this came from; fusion concatenates them
 };
 

@@ -469,6 +469,31 @@ TEST(Contraction, AttentionHeads) {
   const Tensor scores = b.dot(qh, kh, batch, batch, sum, sum);
   const Tensor v = b.dot(scores, kh, batch, batch, std::array{3u}, std::array{2u});
   b.output(b.reshape(b.transpose(v, perm), dims(b, {2, 11, 24})));
+  c.kernels = 2;
+  check(c);
+}
+TEST(Contraction, ProjectionsOfHeadsWithSymbols) {
+  // A projection's bias, a head split that a sum of products reads in place, a factor, and heads joined by the store.
+  Case c;
+  Builder& b = c.b;
+  const E n = b.extent(), s = b.extent();
+  const Tensor x = b.input(TENON_F32, {n, s, b.dim(24)}), w = b.input(TENON_F32, dims(b, {24, 48})), bias = b.input(TENON_F32, dims(b, {48}));
+  const uint32_t zero[] = {0}, two[] = {2}, perm[] = {0, 2, 1, 3}, batch[] = {0, 1}, three[] = {3};
+  const Tensor d = b.dot(x, w, {}, {}, two, zero);
+  const Tensor both = binary(b, TENON_S_ADD, d, b.broadcast(bias, d.dims, two));
+  auto head = [&](int64_t from) {
+    const int64_t step[] = {1, 1, 1};
+    const std::vector<E> start{b.dim(0), b.dim(0), b.dim(from)};
+    const Tensor part = b.slice(both, start, step, {n, s, b.dim(24)});
+    return b.transpose(b.reshape(part, {n, s, b.dim(3), b.dim(8)}), perm);
+  };
+  const Tensor q = head(0), k = head(24);
+  const Tensor scaled = binary(b, TENON_S_MUL, q, b.fill(TENON_F32, q.dims, 0.5));
+  const Tensor scores = b.dot(scaled, k, batch, batch, three, three);
+  const Tensor v = b.dot(scores, k, batch, batch, three, std::array{2u});
+  b.output(b.reshape(b.transpose(v, perm), {n, s, b.dim(24)}));
+  c.ext = {2, 13};
+  c.kernels = 3;
   check(c);
 }
 

@@ -122,6 +122,66 @@ TEST(Text, GeluOfMatmulIsAnEpilogue) {
   expect_in_order(t.code, {"mma6x4_f32x16(const f32* a0", "extern", "st_f32x16(((f32*)scratch) + ", "l0[384]", "mma6x4_f32x16(", "erf_f32x16("});
 }
 
+// Two projections, scores, sums of values and the last projection as a transformer's exporter writes them.
+void attention(Builder& b, E positions, E heads, E width) {
+  Pool& p = b.pool();
+  const E model = p.mul(heads, width);
+  const Tensor x = b.input(TENON_F32, {positions, model}), v = b.input(TENON_F32, {heads, positions, width});
+  const uint32_t zero[] = {0}, one[] = {1}, two[] = {2}, swap[] = {1, 0, 2}, turn[] = {1, 2, 0};
+  auto project = [&](const Tensor& t) {
+    const Tensor d = b.dot(t, b.constant(TENON_F32, {model, model}), {}, {}, one, zero);
+    return op(b, TENON_S_ADD, {d, b.broadcast(b.constant(TENON_F32, {model}), d.dims, one)});
+  };
+  const Tensor q = b.transpose(b.reshape(project(x), {positions, heads, width}), swap);
+  const Tensor k = b.transpose(b.reshape(project(x), {positions, heads, width}), turn);
+  const Tensor scale = b.fill(TENON_F32, {heads, positions, positions}, 0.125);
+  const Tensor scores = op(b, TENON_S_MUL, {b.dot(q, k, zero, zero, two, one), scale});
+  const Tensor sums = b.dot(scores, v, zero, zero, two, one);
+  b.output(project(b.reshape(b.transpose(sums, swap), {positions, model})));
+}
+
+TEST(Text, HeadsAreViewsOfContractions) {
+  Builder b;
+  attention(b, b.dim(128), b.dim(12), b.dim(64));
+  EXPECT_TRUE(b.ok()) << b.why();
+  std::vector<Kernel> kernels = partition(b.take_program(), Target::avx512());
+  // q, k, scores, sums, projection: no kernel moves data, no operand computes.
+  ASSERT_EQ(kernels.size(), 5u);
+  for (const Kernel& k : kernels) {
+    ASSERT_EQ(k.stages.size(), 1u);
+    EXPECT_EQ(k.stages[0].kind, StageKind::kContract);
+    EXPECT_EQ(k.pool.at(k.stages[0].a).kind, X::kLoad);
+    EXPECT_EQ(k.pool.at(k.stages[0].b).kind, X::kLoad);
+  }
+  EXPECT_NE(to_text(kernels[0]).find("= s0 + b2[i1]"), std::string::npos) << to_text(kernels[0]);
+  EXPECT_NE(to_text(kernels[2]).find("*64 + i3] * b1[i2, "), std::string::npos) << to_text(kernels[2]);
+  EXPECT_NE(to_text(kernels[3]).find("b2[i1, i0*64 + i2] = s0"), std::string::npos) << to_text(kernels[3]);
+}
+
+TEST(Text, AConstantFactorLeavesTheSum) {
+  Builder b;
+  const Tensor x = b.input(TENON_F32, {b.dim(64), b.dim(96)}), w = b.input(TENON_F32, {b.dim(96), b.dim(256)});
+  const uint32_t last[] = {1}, first[] = {0};
+  b.output(b.dot(op(b, TENON_S_MUL, {x, b.fill(TENON_F32, x.dims, 0.125)}), w, {}, {}, last, first));
+  const Texts t = texts(b, Target::avx512());
+  expect_in_order(t.levels, {"s0 = sum(b0[i0, i2] * b1[i2, i1])", "= 0.125*s0"});
+}
+
+TEST(Text, AMaskThatManyRowsReadIsComputedOnce) {
+  Builder b;
+  const E heads = b.dim(12), n = b.dim(128);
+  const Tensor q = b.input(TENON_F32, {heads, n, b.dim(64)}), k = b.input(TENON_F32, {heads, n, b.dim(64)});
+  const Tensor table = b.input(TENON_F32, {b.dim(512)}), ids = b.input(TENON_I64, {n, n});
+  const uint32_t zero[] = {0}, two[] = {2}, inner[] = {1, 2};
+  const Tensor scores = b.dot(q, k, zero, zero, two, two);
+  const Tensor mask = b.take(table, ids, 0, Builder::Outside::kClip);
+  b.output(op(b, TENON_S_ADD, {scores, b.broadcast(mask, scores.dims, inner)}));
+  const std::vector<Kernel> kernels = partition(b.take_program(), Target::avx512());
+  ASSERT_EQ(kernels.size(), 2u);  // the mask first, then the scores with the mask in their epilogue
+  EXPECT_EQ(kernels[0].stages[0].kind, StageKind::kMap);
+  EXPECT_EQ(kernels[1].stages[0].kind, StageKind::kContract);
+}
+
 TEST(Text, TransposeGoesThroughSquareTiles) {
   Builder b;
   const Tensor x = b.input(TENON_F32, {b.dim(100), b.dim(200)});
@@ -188,6 +248,11 @@ TEST(Index, ReshapesAndPadsFoldToPlainIndices) {
   const E symbolic = p.add(p.mul(p.axis(j), n), p.axis(i));
   EXPECT_EQ(p.floordiv(symbolic, n), p.axis(j));
   EXPECT_EQ(p.mod(symbolic, n), p.axis(i));
+  // Taken apart and joined.
+  const uint32_t a = p.add_axis(p.integer(768));
+  const E x = p.axis(a), c = p.integer(64);
+  EXPECT_EQ(p.add(p.mul(p.floordiv(x, c), c), p.mod(x, c)), x);
+  EXPECT_EQ(p.add(p.mul(p.floordiv(x, c), p.integer(640)), p.mul(p.mod(x, c), p.integer(10))), p.mul(x, p.integer(10)));
   EXPECT_EQ(p.cmp(TENON_CMP_LT, p.axis(i), n), p.boolean(true));
   EXPECT_EQ(p.cmp(TENON_CMP_GE, p.axis(j), p.integer(12)), p.boolean(false));
 }
