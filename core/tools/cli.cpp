@@ -178,6 +178,7 @@ Command::Kind kind_of(const std::string& name) {
   if (name == "ops") return Command::Kind::Ops;
   if (name == "plugins") return Command::Kind::Plugins;
   if (name == "explain") return Command::Kind::Explain;
+  if (name == "conform") return Command::Kind::Conform;
   return Command::Kind::Doctor;
 }
 
@@ -202,6 +203,9 @@ Command parse_command_line(int argc, char** argv) {
   explain->add_flag("--json", command.explain.json, "one JSON object on stdout");
   CLI::App* doctor = app.add_subcommand("doctor", "devices, plugins and settings, and what to fix");
   doctor->add_flag("--json", command.json, "one JSON object on stdout");
+  // A program of its own reads what follows, `--help` too.
+  CLI::App* conform = app.add_subcommand("conform", "check a plugin against what plugins must do");
+  conform->prefix_command()->set_help_flag();
   app.require_subcommand(0, 1);
   try {
     app.parse(argc, argv);
@@ -215,6 +219,7 @@ Command parse_command_line(int argc, char** argv) {
     }
     command.kind = kind_of(parsed.back()->get_name());
     command.plugins.explain = plugins->got_subcommand("explain");
+    command.conform = conform->remaining();
   } catch (const CLI::CallForVersion& version) {
     write_out(std::string(version.what()) + "\n");
   } catch (const CLI::CallForAllHelp&) {

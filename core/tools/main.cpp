@@ -1,5 +1,6 @@
 // The tenon command. Thin: it parses, calls libtenon through sdk/abi, and prints.
 #include "core/tools/console.h"
+#include "core/tools/helpers.h"
 #include "core/tools/options.h"
 
 namespace {
@@ -15,6 +16,7 @@ int dispatch(const tenon::tools::Command& command) {
     case Kind::Plugins: return tenon::tools::command_plugins(command.plugins);
     case Kind::Explain: return tenon::tools::command_explain(command.explain);
     case Kind::Doctor: return tenon::tools::command_doctor(command.json);
+    case Kind::Conform: return tenon::tools::become_helper("tenon-conform", command.conform);
   }
   return command.status;
 }

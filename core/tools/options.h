@@ -63,7 +63,7 @@ struct ExplainOptions {
 };
 
 struct Command {
-  enum class Kind { Done, Run, Bench, Opt, Ops, Plugins, Explain, Doctor } kind = Kind::Done;
+  enum class Kind { Done, Run, Bench, Opt, Ops, Plugins, Explain, Doctor, Conform } kind = Kind::Done;
   int status = 0;  // Done: what to exit with; help or a usage error was printed
   bool json = false;
   RunOptions run;
@@ -71,6 +71,7 @@ struct Command {
   OpsOptions ops;
   PluginsOptions plugins;
   ExplainOptions explain;
+  std::vector<std::string> conform;  // for the helper program, as they are
 };
 
 Command parse_command_line(int argc, char** argv);

@@ -26,7 +26,7 @@ static tenon_code_t info(void* self, uint32_t ordinal, tenon_device_info_t* out)
 }
 
 static tenon_code_t open(void* self, uint32_t ordinal, tenon_device_t** out) {
-  (void)ordinal;
+  if (ordinal != 0) return fail(TENON_NOT_FOUND, "there is one null device");
   *out = self; /* nothing to remember: any address that is not null */
   return TENON_OK;
 }
@@ -61,8 +61,9 @@ static tenon_code_t copy(void* self, tenon_device_t* device, const tenon_copy_t*
   (void)self, (void)device;
   if (outside(c->from, c->from_offset_bytes, c->length_bytes) || outside(c->to, c->to_offset_bytes, c->length_bytes))
     return fail(TENON_OUT_OF_RANGE, "the range is not inside the buffer");
-  if (c->direction == TENON_COPY_FILL && (c->pattern_bytes == 0 || c->pattern_bytes > 8 || 8 % c->pattern_bytes != 0))
-    return fail(TENON_INVALID_ARGUMENT, "a pattern has 1, 2, 4 or 8 bytes");
+  if (c->direction == 0 || c->direction > TENON_COPY_FILL ||
+      (c->direction == TENON_COPY_FILL && (c->pattern_bytes == 0 || c->pattern_bytes > 8 || 8 % c->pattern_bytes != 0)))
+    return fail(TENON_INVALID_ARGUMENT, "there are four directions of a copy, and a pattern has 1, 2, 4 or 8 bytes");
   const void* from = c->from != NULL ? c->from->data + c->from_offset_bytes : c->host_from;
   unsigned char* to = c->to != NULL ? c->to->data + c->to_offset_bytes : c->host_to;
   if (c->direction != TENON_COPY_FILL && c->length_bytes != 0) memcpy(to, from, c->length_bytes);
@@ -72,8 +73,7 @@ static tenon_code_t copy(void* self, tenon_device_t* device, const tenon_copy_t*
 }
 
 static tenon_code_t map(void* self, tenon_device_t* device, tenon_buffer_t* buffer, void** out) {
-  *out = buffer->data;
-  return (void)self, (void)device, TENON_OK;
+  return (void)self, (void)device, *out = buffer->data, TENON_OK;
 }
 
 static tenon_code_t add_f32(const tenon_kernel_args_t* args, uint64_t n) {

@@ -77,7 +77,9 @@ Status artifact_bytes(void*, tenon_artifact_t* artifact, const tenon_sink_t* sin
 
 Status fits(void*, tenon_str_t, const void* bytes, uint64_t size) {
   std::unique_ptr<Interpreter> loaded;
-  if (!Interpreter::load(bytes, size, &loaded).ok()) return TENON_FAILED_PRECONDITION;
+  if (!Interpreter::load(bytes, size, &loaded).ok()) {
+    return fail(TENON_FAILED_PRECONDITION, cat("These ", size, " bytes are no graph that this reference reads."));
+  }
   return {};
 }
 

@@ -1,0 +1,33 @@
+#include "core/conform/check.h"
+
+#include <algorithm>
+
+#include "core/conform/group_tables.h"
+
+namespace tenon::conform {
+
+std::string_view verdict_name(Verdict verdict) {
+  static constexpr std::string_view kNames[] = {"pass", "fail", "skip", "not offered"};
+  return kNames[static_cast<size_t>(verdict)];
+}
+
+std::span<const Group> groups() {
+  static const Group kGroups[] = {
+      {'A', "Manifest and packaging", 1, manifest_checks()},
+      {'B', "ABI hygiene", 1, abi_checks()},
+      {'C', "Device and memory", 2, device_checks()},
+  };
+  return kGroups;
+}
+
+int highest_level() {
+  int highest = 0;
+  for (const Group& group : groups()) highest = std::max(highest, group.level);
+  return highest;
+}
+
+std::string full_name(const Group& group, const Check& check) {
+  return fmt::format("{}.{}", group.letter, check.name);
+}
+
+}  // namespace tenon::conform

@@ -1,0 +1,708 @@
+// Group C: devices and their memory. Each check runs on every device of the plugin, at most two.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <thread>
+
+#include "core/base/file.h"
+#include "core/base/str.h"
+#include "core/conform/group_tables.h"
+#include "core/conform/open_device.h"
+#include "core/conform/session.h"
+
+namespace tenon::conform {
+namespace {
+
+constexpr uint32_t kDevicesMax = 64, kDevicesTried = 2;
+constexpr size_t kBufferBytes = 4096;
+
+using DeviceCheck = Outcome (*)(Session&, OpenDevice&);
+
+// A check of one open device, made one of the plugin.
+template <DeviceCheck kCheck>
+Outcome on_each(Session& s) {
+  const tenon_device_api_t* api = nullptr;
+  uint32_t count = 0;
+  CONFORM_TRY(find_devices(s, &api, &count));
+  for (uint32_t ordinal = 0; ordinal < std::min(count, kDevicesTried); ++ordinal) {
+    s.step(fmt::format("opening device {}", ordinal));
+    OpenDevice device(api, ordinal);
+    CONFORM_TRY(device.open());
+    Outcome outcome = kCheck(s, device);
+    if (outcome.verdict == Verdict::kFail)
+      outcome.text = fmt::format("device {}: {}", ordinal, outcome.text);
+    CONFORM_TRY(std::move(outcome));
+    CONFORM_TRY(device.close());
+  }
+  return pass();
+}
+
+Outcome alloc_filled(OpenDevice& d, const Bytes& bytes, tenon_buffer_t** out) {
+  CONFORM_TRY(d.alloc(bytes.size(), out));
+  return d.write(*out, bytes);
+}
+
+// ---- Enumeration
+// -------------------------------------------------------------------------------------------------------
+
+Outcome device_count(Session& s) {
+  CONFORM_TRY(s.load());
+  const auto* api = static_cast<const tenon_device_api_t*>(s.table(TENON_DEVICE_ID));
+  if (api == nullptr) return not_offered(TENON_DEVICE_ID);
+  if (api->count == nullptr) return skipped("count is null, as B.required-slots tells");
+  uint32_t first = 0;
+  for (int i = 0; i < 10; ++i) {
+    uint32_t count = 0xdead;
+    const tenon_code_t code = api->count(api->self, &count);
+    CONFORM_EXPECT(code == TENON_OK, "count gives {}", code_text(code));
+    CONFORM_EXPECT(count <= kDevicesMax, "it counts {} devices", count);
+    CONFORM_EXPECT(i == 0 || count == first, "it counts {} devices, and {} before", count, first);
+    first = count;
+  }
+  return pass();
+}
+
+Outcome info_of(const tenon_device_api_t* api, uint32_t ordinal, tenon_device_info_t* info) {
+  *info = {};
+  info->size_bytes = sizeof(*info);
+  const tenon_code_t code = api->info(api->self, ordinal, info);
+  CONFORM_EXPECT(code == TENON_OK, "info of device {} gives {}", ordinal, code_text(code));
+  return pass();
+}
+
+template <typename Visit>
+Outcome each_info(Session& s, Visit visit) {
+  const tenon_device_api_t* api = nullptr;
+  uint32_t count = 0;
+  CONFORM_TRY(find_devices(s, &api, &count));
+  for (uint32_t ordinal = 0; ordinal < std::min(count, kDevicesMax); ++ordinal) {
+    tenon_device_info_t info;
+    CONFORM_TRY(info_of(api, ordinal, &info));
+    CONFORM_TRY(visit(api, ordinal, info));
+  }
+  return pass();
+}
+
+Outcome device_info(Session& s) {
+  return each_info(
+      s,
+      [](const tenon_device_api_t*, uint32_t ordinal, const tenon_device_info_t& info) -> Outcome {
+        const std::string_view kind = view(info.kind);
+        const bool fine = !kind.empty() && std::all_of(kind.begin(), kind.end(), [](char c) {
+          return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+        });
+        CONFORM_EXPECT(fine, "the kind of device {} is {}", ordinal, quoted(kind));
+        CONFORM_EXPECT(info.description.size != 0, "device {} has no description", ordinal);
+        CONFORM_EXPECT(info.target.size != 0, "device {} has no target", ordinal);
+        return pass();
+      });
+}
+
+Outcome info_values(Session& s) {
+  return each_info(
+      s,
+      [](const tenon_device_api_t*, uint32_t ordinal, const tenon_device_info_t& info) -> Outcome {
+        const uint64_t a = info.alignment_bytes;
+        CONFORM_EXPECT(a >= 8 && (a & (a - 1)) == 0, "the alignment of device {} is {}", ordinal,
+                       a);
+        CONFORM_EXPECT(info.threading <= TENON_THREADING_FREE, "the threading of device {} is {}",
+                       ordinal, info.threading);
+        const double speed = info.copy_gigabytes_per_second, latency = info.copy_latency_ns;
+        CONFORM_EXPECT(std::isfinite(speed) && speed >= 0 && std::isfinite(latency) && latency >= 0,
+                       "device {} copies {} GB/s after {} ns", ordinal, speed, latency);
+        return pass();
+      });
+}
+
+std::string info_text(const tenon_device_info_t& info) {
+  return fmt::format("{} {} {} {} {} {} {} {}", info.threading, view(info.kind),
+                     view(info.description), view(info.target), info.memory_bytes,
+                     info.alignment_bytes, info.copy_gigabytes_per_second, info.copy_latency_ns);
+}
+
+Outcome info_stays(Session& s) {
+  return each_info(s,
+                   [&](const tenon_device_api_t* api, uint32_t ordinal,
+                       const tenon_device_info_t& first) -> Outcome {
+                     const std::string before = info_text(first);
+                     CONFORM_TRY(exercise_memory(s, api, 1));
+                     tenon_device_info_t again;
+                     CONFORM_TRY(info_of(api, ordinal, &again));
+                     CONFORM_EXPECT(info_text(again) == before,
+                                    "info of device {} says {}, and {} before", ordinal,
+                                    printable(info_text(again)), printable(before));
+                     CONFORM_EXPECT(info_text(first) == before,
+                                    "the texts of the first info of device {} changed", ordinal);
+                     return pass();
+                   });
+}
+
+Outcome beyond_the_last(Session& s) {
+  const tenon_device_api_t* api = nullptr;
+  uint32_t count = 0;
+  CONFORM_TRY(find_devices(s, &api, &count));
+  for (uint32_t ordinal : {count, count + 1, UINT32_MAX}) {
+    s.step(fmt::format("info and open of device {} of {}", ordinal, count));
+    tenon_device_info_t info = {};
+    info.size_bytes = sizeof(info);
+    CONFORM_EXPECT(api->info(api->self, ordinal, &info) != TENON_OK,
+                   "info of device {} of {} gives OK", ordinal, count);
+    tenon_device_t* device = nullptr;
+    CONFORM_EXPECT(api->open(api->self, ordinal, &device) != TENON_OK,
+                   "open of device {} of {} gives OK", ordinal, count);
+  }
+  return pass();
+}
+
+// ---- Opening
+// ------------------------------------------------------------------------------------------------------------
+
+Outcome open_again(Session& s) {
+  const tenon_device_api_t* api = nullptr;
+  uint32_t count = 0;
+  CONFORM_TRY(find_devices(s, &api, &count));
+  for (int round = 0; round < 5; ++round) {
+    s.step(fmt::format("opening for the {}. time", round + 1));
+    CONFORM_TRY(exercise_memory(s, api, count));
+  }
+  return pass();
+}
+
+Outcome open_twice(Session& s, OpenDevice& first) {
+  const Bytes bytes = pattern_bytes(kBufferBytes, 1);
+  tenon_buffer_t* buffer = nullptr;
+  CONFORM_TRY(alloc_filled(first, bytes, &buffer));
+  s.step("opening an open device");
+  OpenDevice second(&first.api(), first.ordinal());
+  if (second.open().verdict == Verdict::kPass) {
+    tenon_buffer_t* other = nullptr;
+    const Bytes others = pattern_bytes(kBufferBytes, 2);
+    CONFORM_TRY(alloc_filled(second, others, &other));
+    CONFORM_TRY(second.holds(other, others, "a buffer of the second device"));
+    CONFORM_TRY(second.close());
+  }
+  return first.holds(buffer, bytes, "a buffer of the first device, after a second open");
+}
+
+// ---- Allocation
+// ------------------------------------------------------------------------------------------------------------
+
+Outcome empty_buffers(Session& s, OpenDevice& d) {
+  s.step("alloc of 0 bytes");
+  for (int i = 0; i < 3; ++i) {
+    tenon_buffer_t* buffer = nullptr;
+    CONFORM_TRY(d.alloc(0, &buffer));
+    if (i != 1) CONFORM_TRY(d.free(buffer));
+  }
+  return pass();
+}
+
+Outcome buffers_apart(Session& s, OpenDevice& d) {
+  struct Live {
+    tenon_buffer_t* buffer;
+    Bytes bytes;
+  };
+  std::vector<Live> live;
+  for (uint32_t i = 0; i < 200; ++i) {
+    if (i % 3 == 2) {
+      s.step("freeing a buffer among others");
+      Live& gone = live[(i * 7) % live.size()];
+      CONFORM_TRY(d.free(gone.buffer));
+      std::swap(gone, live.back());
+      live.pop_back();
+    }
+    Live made{nullptr, pattern_bytes(1 + (i * 37) % 700, i)};
+    CONFORM_TRY(alloc_filled(d, made.bytes, &made.buffer));
+    live.push_back(std::move(made));
+  }
+  for (const Live& l : live)
+    CONFORM_TRY(d.holds(l.buffer, l.bytes,
+                        fmt::format("a buffer of {} bytes among {}", l.bytes.size(), live.size())));
+  return pass();
+}
+
+Outcome too_much(Session& s, OpenDevice& d) {
+  tenon_device_info_t info;
+  CONFORM_TRY(info_of(&d.api(), d.ordinal(), &info));
+  std::vector<uint64_t> sizes = {UINT64_MAX,        UINT64_MAX - 1,    UINT64_MAX - 62,
+                                 UINT64_MAX - 4096, uint64_t{1} << 63, uint64_t{1} << 62};
+  if (info.memory_bytes != 0 && info.memory_bytes < (uint64_t{1} << 60))
+    sizes.push_back(info.memory_bytes * 2);
+  const Bytes bytes = pattern_bytes(kBufferBytes, 3);
+  tenon_buffer_t* buffer = nullptr;
+  CONFORM_TRY(alloc_filled(d, bytes, &buffer));
+  for (uint64_t size : sizes) {
+    s.step(fmt::format("alloc of {} bytes", size));
+    tenon_buffer_t* out = nullptr;
+    const tenon_code_t code = d.api().alloc(d.api().self, d.device(), size, &out);
+    CONFORM_EXPECT(code == TENON_RESOURCE_EXHAUSTED, "alloc of {} bytes gives {}", size,
+                   code_text(code));
+  }
+  CONFORM_TRY(d.holds(buffer, bytes, "a buffer, after allocations that failed"));
+  return alloc_filled(d, bytes, &buffer);
+}
+
+// Pages of this process that are in memory.
+uint64_t resident_bytes() {
+  const std::string text = read_system_file("/proc/self/statm").value_or("");
+  const std::vector<std::string_view> fields = split(trim(text), ' ');
+  uint64_t pages = 0;
+  if (fields.size() > 1) (void)parse_u64(fields[1], &pages);
+  return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+Outcome memory_comes_back(Session& s, OpenDevice& d) {
+  constexpr size_t kBlock = size_t{1} << 20, kWarm = 64, kRounds = 512;
+  uint64_t before = 0;
+  const Bytes bytes = pattern_bytes(kBlock, 4);
+  for (size_t round = 0; round < kWarm + kRounds; ++round) {
+    if (round == kWarm) before = resident_bytes();
+    if (round % 64 == 0)
+      s.step(fmt::format("allocating and freeing 1 MiB for the {}. time", round + 1));
+    tenon_buffer_t* buffer = nullptr;
+    CONFORM_TRY(alloc_filled(d, bytes, &buffer));
+    CONFORM_TRY(d.free(buffer));
+  }
+  const uint64_t after = resident_bytes();
+  CONFORM_EXPECT(after < before + kRounds * kBlock / 4,
+                 "after {} times 1 MiB allocated and freed the process holds {} MiB more", kRounds,
+                 (after - before) >> 20);
+  return pass();
+}
+
+// ---- Copies
+// -----------------------------------------------------------------------------------------------------------------
+
+constexpr size_t kSizes[] = {1,  2,  3,  4,  5,   7,   8,   9,   15,  16,  17,   31,  32,
+                             33, 63, 64, 65, 100, 127, 128, 129, 255, 257, 1000, 4095};
+
+Outcome round_trip(Session& s, OpenDevice& d) {
+  const Bytes source = pattern_bytes(2 * kBufferBytes, 5);
+  tenon_buffer_t* buffer = nullptr;
+  CONFORM_TRY(d.alloc(2 * kBufferBytes, &buffer));
+  for (size_t size : kSizes) {
+    for (size_t offset : {0, 1, 2, 3, 4, 8, 63, 64, 65, 4096}) {
+      const size_t shift = (size + offset) % 17;  // alignment of host memory
+      s.step(fmt::format("a copy of {} bytes to offset {} and back", size, offset));
+      Bytes got(size + shift, 0xaa);
+      CONFORM_EXPECT(d.to_device(buffer, offset, source.data() + shift, size) == TENON_OK,
+                     "a copy of {} bytes to offset {} fails", size, offset);
+      CONFORM_EXPECT(d.to_host(got.data() + shift, buffer, offset, size) == TENON_OK,
+                     "a copy of {} bytes from offset {} fails", size, offset);
+      const Bytes expected(source.begin() + static_cast<ptrdiff_t>(shift),
+                           source.begin() + static_cast<ptrdiff_t>(shift + size));
+      got.erase(got.begin(), got.begin() + static_cast<ptrdiff_t>(shift));
+      const std::string difference = first_difference(got, expected);
+      CONFORM_EXPECT(difference.empty(), "{} bytes at offset {} came back wrong: {}", size, offset,
+                     difference);
+    }
+  }
+  return pass();
+}
+
+// `expected` with `length` bytes of `from` put at `at`.
+void overlay(Bytes& expected, size_t at, const Bytes& from, size_t from_at, size_t length) {
+  std::copy_n(from.begin() + static_cast<ptrdiff_t>(from_at), length,
+              expected.begin() + static_cast<ptrdiff_t>(at));
+}
+
+Outcome between_buffers(Session& s, OpenDevice& d) {
+  const Bytes a_bytes = pattern_bytes(kBufferBytes, 6);
+  Bytes b_bytes = pattern_bytes(kBufferBytes, 7);
+  tenon_buffer_t *a = nullptr, *b = nullptr;
+  CONFORM_TRY(alloc_filled(d, a_bytes, &a));
+  CONFORM_TRY(alloc_filled(d, b_bytes, &b));
+  for (size_t size : kSizes) {
+    const size_t from = (size * 13) % (kBufferBytes - size + 1),
+                 to = (size * 29) % (kBufferBytes - size + 1);
+    s.step(fmt::format("a copy of {} bytes between buffers", size));
+    const tenon_code_t code = d.between(b, to, a, from, size);
+    CONFORM_EXPECT(code == TENON_OK, "a copy of {} bytes between buffers gives {}", size,
+                   code_text(code));
+    overlay(b_bytes, to, a_bytes, from, size);
+    CONFORM_TRY(d.holds(b, b_bytes, fmt::format("after {} bytes from {} to {}", size, from, to)));
+  }
+  s.step("a copy inside one buffer");
+  CONFORM_EXPECT(d.between(b, 2048, b, 0, 1024) == TENON_OK,
+                 "a copy between parts of one buffer fails");
+  overlay(b_bytes, 2048, Bytes(b_bytes), 0, 1024);
+  CONFORM_TRY(d.holds(b, b_bytes, "after a copy between parts of one buffer"));
+  return d.holds(a, a_bytes, "the source of the copies");
+}
+
+Outcome copies_range_alone(Session& s, OpenDevice& d) {
+  constexpr size_t kBefore = 40, kLength = 100;
+  const Bytes around = pattern_bytes(256, 8), inner = pattern_bytes(kLength, 9);
+  tenon_buffer_t* buffer = nullptr;
+  CONFORM_TRY(alloc_filled(d, around, &buffer));
+  s.step("writing the middle of a buffer");
+  CONFORM_EXPECT(d.to_device(buffer, kBefore, inner.data(), kLength) == TENON_OK,
+                 "a copy into the middle of a buffer fails");
+  Bytes expected = around;
+  overlay(expected, kBefore, inner, 0, kLength);
+  CONFORM_TRY(d.holds(buffer, expected, "around a copy to the device"));
+  s.step("reading the middle of a buffer");
+  Bytes host(256, 0x5a), host_expected(256, 0x5a);
+  CONFORM_EXPECT(d.to_host(host.data() + 7, buffer, kBefore, kLength) == TENON_OK,
+                 "a copy from the middle of a buffer fails");
+  overlay(host_expected, 7, inner, 0, kLength);
+  const std::string difference = first_difference(host, host_expected);
+  CONFORM_EXPECT(difference.empty(), "host memory around a copy: {}", difference);
+  s.step("filling the middle of a buffer");
+  CONFORM_EXPECT(d.fill(buffer, kBefore, kLength, 0x11, 1) == TENON_OK,
+                 "a fill of the middle of a buffer fails");
+  overlay(expected, kBefore, Bytes(kLength, 0x11), 0, kLength);
+  return d.holds(buffer, expected, "around a fill");
+}
+
+Outcome fills(Session& s, OpenDevice& d) {
+  constexpr uint64_t kPattern = 0x8877665544332211ull;
+  Bytes expected = pattern_bytes(512, 10);
+  tenon_buffer_t* buffer = nullptr;
+  CONFORM_TRY(alloc_filled(d, expected, &buffer));
+  for (uint32_t width : {1u, 2u, 4u, 8u}) {
+    for (size_t offset : {size_t{0}, size_t{8}, size_t{24}, size_t{3} * width}) {
+      for (size_t repeats : {size_t{0}, size_t{1}, size_t{2}, size_t{17}}) {
+        s.step(fmt::format("a fill with {} bytes, {} times at {}", width, repeats, offset));
+        const tenon_code_t code = d.fill(buffer, offset, repeats * width, kPattern, width);
+        CONFORM_EXPECT(code == TENON_OK, "a fill with {} bytes, {} times at {} gives {}", width,
+                       repeats, offset, code_text(code));
+        for (size_t i = 0; i < repeats * width; ++i)
+          expected[offset + i] = static_cast<unsigned char>(kPattern >> 8 * (i % width));
+        CONFORM_TRY(d.holds(
+            buffer, expected,
+            fmt::format("after a fill with {} bytes, {} times at {}", width, repeats, offset)));
+      }
+    }
+  }
+  return pass();
+}
+
+Outcome fill_widths(Session& s, OpenDevice& d) {
+  tenon_buffer_t* buffer = nullptr;
+  CONFORM_TRY(d.alloc(kBufferBytes, &buffer));
+  for (uint32_t width : {0u, 3u, 5u, 6u, 7u, 16u, UINT32_MAX}) {
+    s.step(fmt::format("a fill with a pattern of {} bytes", width));
+    const tenon_code_t code = d.fill(buffer, 0, 240, 1, width);
+    CONFORM_EXPECT(code == TENON_INVALID_ARGUMENT, "a fill with a pattern of {} bytes gives {}",
+                   width, code_text(code));
+  }
+  return pass();
+}
+
+struct Range {
+  uint64_t offset, length;
+};
+constexpr Range kOutside[] = {{256, 1},
+                              {0, 257},
+                              {255, 2},
+                              {257, 0},
+                              {1, 256},
+                              {UINT64_MAX, 1},
+                              {8, UINT64_MAX - 7},
+                              {UINT64_MAX - 7, 8},
+                              {128, UINT64_MAX - 64}};
+
+Outcome outside(Session& s, OpenDevice& d) {
+  const Bytes a_bytes = pattern_bytes(256, 11), b_bytes = pattern_bytes(256, 12);
+  tenon_buffer_t *a = nullptr, *b = nullptr;
+  CONFORM_TRY(alloc_filled(d, a_bytes, &a));
+  CONFORM_TRY(alloc_filled(d, b_bytes, &b));
+  Bytes host(1024, 0x5a);
+  for (const Range& r : kOutside) {
+    const std::string what = fmt::format("{} bytes at {} of a buffer of 256", r.length, r.offset);
+    auto judge = [&](std::string_view how, tenon_code_t code) -> Outcome {
+      CONFORM_EXPECT(code == TENON_OUT_OF_RANGE, "{} {} gives {}", how, what, code_text(code));
+      return pass();
+    };
+    s.step("copying " + what);
+    CONFORM_TRY(judge("writing", d.to_device(a, r.offset, host.data(), r.length)));
+    CONFORM_TRY(judge("reading", d.to_host(host.data(), a, r.offset, r.length)));
+    CONFORM_TRY(judge("copying to another buffer", d.between(b, 0, a, r.offset, r.length)));
+    CONFORM_TRY(judge("copying from another buffer to", d.between(b, r.offset, a, 0, r.length)));
+    CONFORM_TRY(judge("filling", d.fill(a, r.offset, r.length, 1, 1)));
+  }
+  CONFORM_EXPECT(host == Bytes(1024, 0x5a), "a copy that failed wrote host memory");
+  CONFORM_TRY(d.holds(a, a_bytes, "a buffer, after copies that failed"));
+  return d.holds(b, b_bytes, "another buffer, after copies that failed");
+}
+
+Outcome empty_copies(Session& s, OpenDevice& d) {
+  const Bytes bytes = pattern_bytes(256, 13);
+  tenon_buffer_t *buffer = nullptr, *empty = nullptr;
+  CONFORM_TRY(alloc_filled(d, bytes, &buffer));
+  CONFORM_TRY(d.alloc(0, &empty));
+  for (tenon_buffer_t* b : {buffer, empty}) {
+    const uint64_t end = b == buffer ? 256 : 0;
+    for (uint64_t offset : {uint64_t{0}, end}) {
+      s.step(fmt::format("copies of 0 bytes at {}", offset));
+      CONFORM_EXPECT(d.to_device(b, offset, nullptr, 0) == TENON_OK,
+                     "writing 0 bytes at {} of {} fails", offset, end);
+      CONFORM_EXPECT(d.to_host(nullptr, b, offset, 0) == TENON_OK,
+                     "reading 0 bytes at {} of {} fails", offset, end);
+      CONFORM_EXPECT(d.between(b, offset, buffer, 256, 0) == TENON_OK,
+                     "copying 0 bytes to {} of {} fails", offset, end);
+      CONFORM_EXPECT(d.fill(b, offset, 0, 1, 4) == TENON_OK, "filling 0 bytes at {} of {} fails",
+                     offset, end);
+    }
+  }
+  return d.holds(buffer, bytes, "a buffer, after copies of 0 bytes");
+}
+
+Outcome complete_on_return(Session& s, OpenDevice& d) {
+  constexpr size_t kSize = size_t{1} << 20;
+  tenon_buffer_t* buffer = nullptr;
+  CONFORM_TRY(d.alloc(kSize, &buffer));
+  for (uint32_t round = 0; round < 20; ++round) {
+    const Bytes bytes = pattern_bytes(kSize, round);
+    Bytes source = bytes;
+    s.step("changing the source of a copy that returned");
+    CONFORM_TRY(d.write(buffer, source));
+    std::fill(source.begin(), source.end(), static_cast<unsigned char>(0xee));
+    CONFORM_TRY(d.holds(buffer, bytes, "a buffer whose source changed after the copy"));
+  }
+  return pass();
+}
+
+Outcome unknown_direction(Session& s, OpenDevice& d) {
+  tenon_buffer_t *a = nullptr, *b = nullptr;
+  CONFORM_TRY(d.alloc(256, &a));
+  CONFORM_TRY(d.alloc(256, &b));
+  Bytes host(512, 0);
+  for (uint32_t direction : {0u, 5u, 99u, UINT32_MAX}) {
+    tenon_copy_t copy = {};
+    copy.size_bytes = sizeof(copy);
+    copy.direction = direction;
+    copy.from = a;
+    copy.to = b;
+    copy.length_bytes = 64;
+    copy.host_from = host.data();
+    copy.host_to = host.data() + 256;
+    copy.pattern_bytes = 1;
+    s.step(fmt::format("a copy with direction {}", direction));
+    const tenon_code_t code = d.api().copy(d.api().self, d.device(), &copy);
+    CONFORM_EXPECT(code == TENON_INVALID_ARGUMENT, "a copy with direction {} gives {}", direction,
+                   code_text(code));
+  }
+  return pass();
+}
+
+Outcome idle_sync(Session& s, OpenDevice& d) {
+  s.step("sync without work");
+  for (int i = 0; i < 3; ++i) {
+    const tenon_code_t code = d.api().sync(d.api().self, d.device());
+    CONFORM_EXPECT(code == TENON_OK, "it gives {}", code_text(code));
+  }
+  return pass();
+}
+
+Outcome large_copies(Session& s, OpenDevice& d) {
+  constexpr size_t kSize = (size_t{24} << 20) + 13;
+  const Bytes bytes = pattern_bytes(kSize, 14);
+  tenon_buffer_t *a = nullptr, *b = nullptr;
+  s.step("copies of 24 MiB");
+  CONFORM_TRY(alloc_filled(d, bytes, &a));
+  CONFORM_TRY(d.alloc(kSize, &b));
+  CONFORM_EXPECT(d.between(b, 0, a, 0, kSize) == TENON_OK,
+                 "a copy of {} bytes between buffers fails", kSize);
+  return d.holds(b, bytes, fmt::format("{} bytes", kSize));
+}
+
+// ---- Optional slots
+// ------------------------------------------------------------------------------------------------------------
+
+// The address, or not offered.
+Outcome map_buffer(OpenDevice& d, tenon_buffer_t* buffer, unsigned char** out) {
+  if (d.api().map == nullptr) return not_offered("map");
+  void* address = nullptr;
+  const tenon_code_t code = d.api().map(d.api().self, d.device(), buffer, &address);
+  if (code == TENON_UNIMPLEMENTED) return not_offered("map of its buffers");
+  CONFORM_EXPECT(code == TENON_OK, "map gives {}", code_text(code));
+  CONFORM_EXPECT(address != nullptr, "map gives OK and null");
+  *out = static_cast<unsigned char*>(address);
+  return pass();
+}
+
+Outcome map_address(Session& s, OpenDevice& d) {
+  tenon_device_info_t info;
+  CONFORM_TRY(info_of(&d.api(), d.ordinal(), &info));
+  for (size_t size : {size_t{1}, size_t{8}, size_t{100}, size_t{4096}, size_t{100000}}) {
+    s.step(fmt::format("mapping a buffer of {} bytes", size));
+    tenon_buffer_t* buffer = nullptr;
+    unsigned char *first = nullptr, *again = nullptr;
+    CONFORM_TRY(d.alloc(size, &buffer));
+    CONFORM_TRY(map_buffer(d, buffer, &first));
+    const auto address = reinterpret_cast<uintptr_t>(first);
+    CONFORM_EXPECT(info.alignment_bytes == 0 || address % info.alignment_bytes == 0,
+                   "{} bytes are at {}, and the alignment is {}", size,
+                   static_cast<const void*>(first), info.alignment_bytes);
+    CONFORM_TRY(d.write(buffer, pattern_bytes(size, 15)));
+    CONFORM_TRY(map_buffer(d, buffer, &again));
+    CONFORM_EXPECT(first == again, "a second map gives another address");
+  }
+  return pass();
+}
+
+Outcome map_coherent(Session& s, OpenDevice& d) {
+  Bytes bytes = pattern_bytes(kBufferBytes, 16);
+  tenon_buffer_t* buffer = nullptr;
+  unsigned char* address = nullptr;
+  CONFORM_TRY(alloc_filled(d, bytes, &buffer));
+  CONFORM_TRY(map_buffer(d, buffer, &address));
+  s.step("reading and writing a mapped buffer");
+  CONFORM_EXPECT(d.api().sync(d.api().self, d.device()) == TENON_OK, "sync fails");
+  const std::string seen = first_difference(Bytes(address, address + kBufferBytes), bytes);
+  CONFORM_EXPECT(seen.empty(), "what was copied is not seen at the mapped address: {}", seen);
+  bytes = pattern_bytes(kBufferBytes, 17);
+  std::copy(bytes.begin(), bytes.end(), address);
+  return d.holds(buffer, bytes, "what was written at the mapped address");
+}
+
+Outcome imports(Session& s, OpenDevice& d) {
+  if (d.api().import == nullptr) return not_offered("import");
+  constexpr size_t kPages = 1 << 16;
+  auto* memory = static_cast<unsigned char*>(
+      ::mmap(nullptr, kPages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  if (memory == MAP_FAILED) return skipped("no memory to import");
+  const Bytes bytes = pattern_bytes(kPages, 18);
+  std::copy(bytes.begin(), bytes.end(), memory);
+  ::mprotect(memory, kPages, PROT_READ);
+  s.step("importing memory that may only be read");
+  tenon_buffer_t* buffer = nullptr;
+  const tenon_code_t code = d.api().import(d.api().self, d.device(), memory, kPages, &buffer);
+  if (code == TENON_UNIMPLEMENTED) return not_offered("import of this memory");
+  CONFORM_EXPECT(code == TENON_OK && buffer != nullptr, "import gives {}", code_text(code));
+  CONFORM_TRY(d.holds(buffer, bytes, "an imported buffer"));
+  tenon_buffer_t* copy = nullptr;
+  CONFORM_TRY(d.alloc(kPages, &copy));
+  CONFORM_EXPECT(d.between(copy, 0, buffer, 0, kPages) == TENON_OK,
+                 "a copy from an imported buffer fails");
+  CONFORM_TRY(d.holds(copy, bytes, "a copy of an imported buffer"));
+  s.step("freeing an imported buffer");
+  CONFORM_TRY(d.free(buffer));
+  const std::string difference = first_difference(Bytes(memory, memory + kPages), bytes);
+  CONFORM_EXPECT(difference.empty(), "imported memory after free: {}", difference);
+  ::munmap(memory, kPages);
+  return pass();
+}
+
+Outcome memory_counts(Session& s, OpenDevice& d) {
+  if (d.api().memory == nullptr) return not_offered("memory");
+  uint64_t used[3] = {}, peak[3] = {};
+  auto ask = [&](int i) -> Outcome {
+    s.step("asking for the memory in use");
+    const tenon_code_t code = d.api().memory(d.api().self, d.device(), &used[i], &peak[i]);
+    if (code == TENON_UNIMPLEMENTED) return not_offered("memory");
+    CONFORM_EXPECT(code == TENON_OK, "memory gives {}", code_text(code));
+    CONFORM_EXPECT(peak[i] >= used[i], "{} bytes are in use, and the peak is {}", used[i], peak[i]);
+    return pass();
+  };
+  constexpr size_t kSize = size_t{3} << 20;
+  tenon_buffer_t* buffer = nullptr;
+  CONFORM_TRY(ask(0));
+  CONFORM_TRY(d.alloc(kSize, &buffer));
+  CONFORM_TRY(ask(1));
+  CONFORM_EXPECT(used[1] >= used[0] + kSize, "{} bytes in use became {} with {} more", used[0],
+                 used[1], kSize);
+  CONFORM_TRY(d.free(buffer));
+  CONFORM_TRY(ask(2));
+  CONFORM_EXPECT(used[2] == used[0], "{} bytes were in use before, and {} after all was freed",
+                 used[0], used[2]);
+  CONFORM_EXPECT(peak[2] >= used[1], "{} bytes were in use, and the peak is {}", used[1], peak[2]);
+  return pass();
+}
+
+// ---- Several devices, several threads
+// ---------------------------------------------------------------------------------------------
+
+Outcome ordinals_apart(Session& s) {
+  const tenon_device_api_t* api = nullptr;
+  uint32_t count = 0;
+  CONFORM_TRY(find_devices(s, &api, &count));
+  if (count < 2) return skipped("there is one device");
+  OpenDevice first(api, 0), second(api, 1);
+  CONFORM_TRY(first.open());
+  CONFORM_TRY(second.open());
+  const Bytes ones = pattern_bytes(kBufferBytes, 19), twos = pattern_bytes(kBufferBytes, 20);
+  tenon_buffer_t *a = nullptr, *b = nullptr;
+  s.step("using two devices at once");
+  CONFORM_TRY(alloc_filled(first, ones, &a));
+  CONFORM_TRY(alloc_filled(second, twos, &b));
+  CONFORM_TRY(first.holds(a, ones, "device 0"));
+  CONFORM_TRY(second.holds(b, twos, "device 1"));
+  CONFORM_TRY(second.close());
+  return first.holds(a, ones, "device 0, after device 1 was closed");
+}
+
+Outcome one_thread_of_many(OpenDevice& d, uint32_t seed) {
+  for (uint32_t round = 0; round < 100; ++round) {
+    const Bytes bytes = pattern_bytes(500 + 700 * (round % 5), seed * 1000 + round);
+    tenon_buffer_t* buffer = nullptr;
+    CONFORM_EXPECT(d.api().alloc(d.api().self, d.device(), bytes.size(), &buffer) == TENON_OK,
+                   "alloc fails in one of several threads");
+    CONFORM_TRY(d.write(buffer, bytes));
+    CONFORM_TRY(d.holds(buffer, bytes, "a buffer of one of several threads"));
+    CONFORM_EXPECT(d.api().free(d.api().self, d.device(), buffer) == TENON_OK,
+                   "free fails in one of several threads");
+  }
+  return pass();
+}
+
+Outcome several_threads(Session& s, OpenDevice& d) {
+  tenon_device_info_t info;
+  CONFORM_TRY(info_of(&d.api(), d.ordinal(), &info));
+  if (info.threading == TENON_THREADING_SERIAL)
+    return skipped("the device wants one call at a time");
+  constexpr uint32_t kThreads = 4;
+  Outcome outcomes[kThreads];
+  s.step("allocating, copying and freeing in four threads");
+  {
+    std::vector<std::jthread> threads;
+    for (uint32_t i = 0; i < kThreads; ++i)
+      threads.emplace_back([&, i] { outcomes[i] = one_thread_of_many(d, i + 1); });
+  }
+  for (Outcome& outcome : outcomes) CONFORM_TRY(std::move(outcome));
+  return pass();
+}
+
+constexpr Check kChecks[] = {
+    {"R-C01", "count", device_count},
+    {"R-C02", "info", device_info},
+    {"R-C03", "info-values", info_values},
+    {"R-C04", "info-stays", info_stays},
+    {"R-C05", "beyond-the-last", beyond_the_last},
+    {"R-C06", "open-again", open_again},
+    {"R-C07", "open-twice", on_each<open_twice>},
+    {"R-C08", "alloc-empty", on_each<empty_buffers>},
+    {"R-C09", "alloc-apart", on_each<buffers_apart>},
+    {"R-C10", "alloc-too-much", on_each<too_much>},
+    {"R-C11", "alloc-again", on_each<memory_comes_back>},
+    {"R-C12", "copy-round-trip", on_each<round_trip>},
+    {"R-C13", "copy-between", on_each<between_buffers>},
+    {"R-C14", "copy-range", on_each<copies_range_alone>},
+    {"R-C15", "fill", on_each<fills>},
+    {"R-C16", "fill-width", on_each<fill_widths>},
+    {"R-C17", "copy-outside", on_each<outside>},
+    {"R-C18", "copy-empty", on_each<empty_copies>},
+    {"R-C19", "copy-complete", on_each<complete_on_return>},
+    {"R-C20", "copy-direction", on_each<unknown_direction>},
+    {"R-C21", "sync", on_each<idle_sync>},
+    {"R-C22", "map-address", on_each<map_address>},
+    {"R-C23", "map-coherent", on_each<map_coherent>},
+    {"R-C24", "import", on_each<imports>},
+    {"R-C25", "memory", on_each<memory_counts>},
+    {"R-C26", "two-devices", ordinals_apart},
+    {"R-C27", "threads", on_each<several_threads>},
+    {"R-C28", "copy-large", on_each<large_copies>},
+};
+
+}  // namespace
+
+std::span<const Check> device_checks() {
+  return kChecks;
+}
+
+}  // namespace tenon::conform

@@ -1,0 +1,13 @@
+// The tables of checks, one for each group.
+#pragma once
+#include <span>
+
+#include "core/conform/check.h"
+
+namespace tenon::conform {
+
+std::span<const Check> manifest_checks();  // A: group_manifest.cpp, group_packaging.cpp
+std::span<const Check> abi_checks();       // B: group_abi.cpp
+std::span<const Check> device_checks();    // C: group_device.cpp
+
+}  // namespace tenon::conform

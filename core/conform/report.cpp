@@ -1,0 +1,245 @@
+#include "core/conform/report.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+#include "core/base/str.h"
+
+namespace tenon::conform {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string name_of(const Finding& f) {
+  return full_name(*f.group, *f.check);
+}
+
+// What people read in the column of verdicts.
+std::string word_of(const Finding& f) {
+  if (f.stale()) return "stale";
+  if (f.outcome.verdict == Verdict::kFail) return f.known.empty() ? "FAIL" : "known";
+  return std::string(verdict_name(f.outcome.verdict));
+}
+
+std::string line_of(const Finding& f) {
+  std::string text = f.outcome.text;
+  if (f.stale()) text = "listed as a known failure (" + f.known + "), and it passes";
+  if (!f.known.empty() && !f.stale()) text += " (known: " + f.known + ")";
+  return fmt::format("{:<12} {} {}{}{}\n", word_of(f), f.check->requirement, name_of(f),
+                     text.empty() ? "" : ": ", text);
+}
+
+std::string sums(const RunRecord& r) {
+  const Counts c = count(r);
+  std::string text = fmt::format("{} passed, {} failed", c.passed, c.failed);
+  if (c.known != 0) text += fmt::format(", {} known failures", c.known);
+  if (c.stale != 0) text += fmt::format(", {} stale known failures", c.stale);
+  return text +
+         fmt::format(", {} skipped, {} not offered, {:.1f} s", c.skipped, c.not_offered, r.seconds);
+}
+
+// For HTML and XML alike; what is no text of either became harmless in printable() before.
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (char c : text) {
+    switch (c) {
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+Json check_json(const Finding& f) {
+  Json json = {{"check", name_of(f)},
+               {"requirement", f.check->requirement},
+               {"result", verdict_name(f.outcome.verdict)}};
+  if (!f.outcome.text.empty()) json["text"] = f.outcome.text;
+  if (!f.known.empty()) json["known"] = f.known;
+  if (f.stale()) json["stale"] = true;
+  json["seconds"] = f.seconds;
+  return json;
+}
+
+// The level as a label of two fields, drawn without a font of its own.
+std::string badge(int level) {
+  const char* colour = level == 0 ? "#b03030" : "#2e7d32";
+  const std::string right = level == 0 ? "not conforming" : fmt::format("level {}", level);
+  const size_t left_width = 110, right_width = level == 0 ? 110 : 60;
+  return fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"22\" role=\"img\" "
+      "aria-label=\"Tenon: {3}\">"
+      "<rect width=\"{1}\" height=\"22\" fill=\"#444\"/><rect x=\"{1}\" width=\"{2}\" "
+      "height=\"22\" fill=\"{4}\"/>"
+      "<g fill=\"#fff\" font-family=\"sans-serif\" font-size=\"12\"><text x=\"8\" y=\"15\">Tenon "
+      "conform</text>"
+      "<text x=\"{5}\" y=\"15\">{3}</text></g></svg>",
+      left_width + right_width, left_width, right_width, right, colour, left_width + 8);
+}
+
+std::string rows_of_group(const RunRecord& record, const Group& group) {
+  std::string rows;
+  for (const Finding& f : record.findings) {
+    if (f.group != &group) continue;
+    std::string kind = word_of(f);
+    std::replace(kind.begin(), kind.end(), ' ', '-');
+    rows += fmt::format("<tr class=\"{}\"><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+                        kind, f.check->requirement, escaped(f.check->name), word_of(f),
+                        escaped(f.outcome.text));
+  }
+  return rows;
+}
+
+}  // namespace
+
+Counts count(const RunRecord& record) {
+  Counts counts;
+  for (const Finding& f : record.findings) {
+    counts.stale += f.stale();
+    switch (f.outcome.verdict) {
+      case Verdict::kPass:
+        ++counts.passed;
+        break;
+      case Verdict::kFail:
+        ++(f.known.empty() ? counts.failed : counts.known);
+        break;
+      case Verdict::kSkip:
+        ++counts.skipped;
+        break;
+      case Verdict::kNotOffered:
+        ++counts.not_offered;
+        break;
+    }
+  }
+  return counts;
+}
+
+std::string text_report(const RunRecord& record, bool verbose) {
+  std::string text;
+  for (const Finding& f : record.findings) {
+    const bool quiet =
+        f.outcome.verdict == Verdict::kPass || f.outcome.verdict == Verdict::kNotOffered;
+    if (verbose || !quiet || f.stale()) text += line_of(f);
+  }
+  for (const KnownFailure& k : record.known) {
+    if (!k.used)
+      text += fmt::format("{:<12} {} matches no check that was run\n", "stale", quoted(k.glob));
+  }
+  text += fmt::format("{} {}: {}\n", record.subject.manifest.name, record.subject.manifest.version,
+                      sums(record));
+  if (record.partial) return text;
+  return text + (record.level == 0 ? "no level was reached\n"
+                                   : fmt::format("level {} was reached\n", record.level));
+}
+
+std::string json_report(const RunRecord& record) {
+  const Counts c = count(record);
+  Json checks = Json::array();
+  for (const Finding& f : record.findings) checks.push_back(check_json(f));
+  Json json = {{"schema", 1},
+               {"plugin",
+                {{"name", record.subject.manifest.name},
+                 {"version", record.subject.manifest.version},
+                 {"manifest", record.subject.manifest_path},
+                 {"library", record.subject.library_path},
+                 {"sha256", record.library_sha256}}},
+               {"tenon", TENON_VERSION},
+               {"level_asked", record.level_asked},
+               {"level", record.level},
+               {"counts",
+                {{"passed", c.passed},
+                 {"failed", c.failed},
+                 {"known", c.known},
+                 {"stale", c.stale},
+                 {"skipped", c.skipped},
+                 {"not_offered", c.not_offered}}},
+               {"seconds", record.seconds},
+               {"checks", checks}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string junit_report(const RunRecord& record) {
+  const Counts c = count(record);
+  std::string text = fmt::format(
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"{}\" tests=\"{}\" "
+      "failures=\"{}\" skipped=\"{}\" time=\"{:.3f}\">\n",
+      escaped(record.subject.manifest.name), record.findings.size(), c.failed + c.stale,
+      c.skipped + c.not_offered + c.known, record.seconds);
+  for (const Finding& f : record.findings) {
+    text += fmt::format("  <testcase classname=\"{}\" name=\"{} {}\" time=\"{:.3f}\">",
+                        f.group->letter, f.check->requirement, f.check->name, f.seconds);
+    if (f.counts())
+      text += fmt::format("<failure message=\"{}\"/>", escaped(f.outcome.text));
+    else if (f.stale())
+      text += fmt::format("<failure message=\"known failure that passes: {}\"/>", escaped(f.known));
+    else if (f.outcome.verdict != Verdict::kPass)
+      text += fmt::format("<skipped message=\"{}\"/>", escaped(f.outcome.text));
+    text += "</testcase>\n";
+  }
+  return text + "</testsuite>\n";
+}
+
+std::string html_report(const RunRecord& record) {
+  const host::Manifest& m = record.subject.manifest;
+  std::string text = fmt::format(
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0} {1}: "
+      "conformance</title>\n<style>"
+      "body{{font:14px/1.5 sans-serif;max-width:70em;margin:2em auto;padding:0 "
+      "1em}}table{{border-collapse:collapse;width:100%}}"
+      "td,th{{text-align:left;padding:.2em .6em;border-bottom:1px solid "
+      "#ddd;vertical-align:top}}code{{font-size:12px}}"
+      ".FAIL,.stale{{background:#fdd}}.known{{background:#fed}}.skip,.not-offered{{color:#666}}</"
+      "style></head><body>\n"
+      "<h1>{0} {1}</h1>\n<p>{2}</p>\n<p>{3}</p>\n<p>Tenon {4}, ABI {5}.{6}. Library sha256 "
+      "<code>{7}</code></p>\n",
+      escaped(m.name), escaped(m.version), badge(record.level), escaped(sums(record)),
+      TENON_VERSION, TENON_ABI_MAJOR, TENON_ABI_MINOR,
+      record.library_sha256.empty() ? "unknown" : record.library_sha256);
+  for (const Group& group : groups()) {
+    const std::string rows = rows_of_group(record, group);
+    if (rows.empty()) continue;
+    text += fmt::format(
+        "<h2>{} "
+        "{}</h2>\n<table><tr><th>Requirement</th><th>Check</th><th>Result</th><th></th></tr>\n{}</"
+        "table>\n",
+        group.letter, group.title, rows);
+  }
+  return text + "</body></html>\n";
+}
+
+std::string list_text() {
+  std::string text;
+  for (const Group& group : groups()) {
+    text += fmt::format("{} {} (level {})\n", group.letter, group.title, group.level);
+    for (const Check& check : group.checks)
+      text += fmt::format("  {} {}\n", check.requirement, full_name(group, check));
+  }
+  return text;
+}
+
+std::string list_json() {
+  Json checks = Json::array();
+  for (const Group& group : groups()) {
+    for (const Check& check : group.checks) {
+      checks.push_back({{"check", full_name(group, check)},
+                        {"requirement", check.requirement},
+                        {"level", group.level}});
+    }
+  }
+  return Json({{"schema", 1}, {"checks", checks}}).dump(2) + "\n";
+}
+
+}  // namespace tenon::conform

@@ -1,0 +1,57 @@
+// Runs checks, each in a process of its own with a time limit, several at once: a crash and a hang
+// are findings.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "core/conform/check.h"
+#include "core/conform/subject.h"
+
+namespace tenon::conform {
+
+// A failure that is known: a glob on full names, and why.
+struct KnownFailure {
+  std::string glob, reason;
+  bool used = false;  // some check that it names was run
+};
+
+struct Finding {
+  const Group* group = nullptr;
+  const Check* check = nullptr;
+  Outcome outcome;
+  double seconds = 0;
+  std::string known;  // reason of the known failure that covers it; empty: none
+  bool stale() const { return !known.empty() && outcome.verdict == Verdict::kPass; }
+  // Counts against the plugin.
+  bool counts() const { return outcome.verdict == Verdict::kFail && known.empty(); }
+};
+
+struct RunOptions {
+  int level = 0;       // groups up to this one
+  std::string filter;  // glob on full names; empty for all
+  unsigned jobs = 1;
+  double limit_seconds = 30;
+};
+
+// The checks that the options choose, in order.
+struct Selected {
+  const Group* group;
+  const Check* check;
+};
+std::vector<Selected> select_checks(const RunOptions& options);
+
+std::vector<Finding> run_checks(const Subject& subject, const RunOptions& options);
+
+// Marks findings that known failures cover. Lines are `GLOB reason`; empty ones and those that
+// begin with # are skipped.
+Result<std::vector<KnownFailure>> read_known_failures(const std::string& path);
+void apply_known_failures(std::vector<KnownFailure>& known, std::vector<Finding>& findings);
+
+// The level that these findings earn: all its groups were run, each with a pass and without a
+// failure. 0 for none.
+int level_of(const std::vector<Finding>& findings);
+
+// The child's side: runs one check and writes its outcome to descriptor 3. An exit status.
+int run_child(const std::string& manifest_path, const std::string& name);
+
+}  // namespace tenon::conform

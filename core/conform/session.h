@@ -1,0 +1,76 @@
+// What a check works with: the plugin as files, the plugin loaded under a host, and its tables as
+// this host sees them. Lives in the process of one check.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tenon/abi/device.h>
+
+#include "core/conform/check.h"
+#include "core/conform/stand_host.h"
+#include "core/conform/subject.h"
+
+namespace tenon::conform {
+
+// The slots of an interface as the host knows them: offsets of required and of optional ones.
+struct SlotList {
+  std::string id;
+  uint32_t size_bytes = 0;
+  std::vector<uint32_t> required, optional;
+};
+// Of every interface whose table consists of slots behind its head; ops and passes are lists and
+// have none.
+const std::vector<SlotList>& slot_lists();
+
+class Session {
+ public:
+  // step_descriptor: where steps are written, -1 for nowhere.
+  Session(Subject subject, int step_descriptor)
+      : subject_(std::move(subject)), step_descriptor_(step_descriptor) {}
+
+  const Subject& subject() const { return subject_; }
+
+  // Tells what is tried next: a crash or a hang is reported with it.
+  void step(std::string_view what);
+
+  // Opens the library alone. Failed with the linker's reason.
+  Outcome open();
+  // Opens and asks the query with this host, once per process. Skipped when the plugin does not get
+  // so far, since the checks that are about it report that.
+  Outcome load(HostShape shape = {});
+  // The same, with the code that the query gave. `record()` is what the query made of its output,
+  // untouched_record() at first.
+  Outcome ask(HostShape shape, uint32_t max_abi, tenon_code_t* out_code);
+
+  const tenon_plugin_t* record() const { return record_; }
+  // The host that the plugin was given.
+  const tenon_host_t* host() const { return host_; }
+  // An interface as the plugin has it, or null.
+  const tenon_interface_t* offered(std::string_view id) const;
+  // Its table, full-size and zeroed where the plugin has none, with only the first `optional_slots`
+  // optional ones kept. Null when it is not offered. Lives as long as the process.
+  const void* table(std::string_view id, size_t optional_slots = SIZE_MAX);
+
+  // Runs `what` in a fork of this process, which has opened no library yet: a query is asked once
+  // per process.
+  Outcome apart(const std::function<Outcome()>& what);
+
+ private:
+  Subject subject_;
+  int step_descriptor_;
+  void* library_ = nullptr;
+  const tenon_host_t* host_ = nullptr;
+  const tenon_plugin_t* record_ = nullptr;
+};
+
+// What `record()` is before the query and after one that kept its output.
+const tenon_plugin_t* untouched_record();
+
+std::string_view view(tenon_str_t text);
+// "RESOURCE_EXHAUSTED (8)"
+std::string code_text(tenon_code_t code);
+
+}  // namespace tenon::conform

@@ -1,0 +1,40 @@
+// The host that a plugin under test sees: the installed one, seen through a table of our own that
+// can be made to look newer, older, or without an interface. One per process.
+#pragma once
+#include <string>
+#include <vector>
+
+#include <tenon/abi/plugin.h>
+
+namespace tenon::conform {
+
+struct HostShape {
+  uint32_t abi = TENON_ABI_VERSION;
+  bool longer = false;  // tables have slots that nobody knows yet
+  std::string missing;  // an interface that this host does not have
+};
+
+// The installed host; null with `out_why` when it cannot be started.
+const tenon_host_t* installed_host(std::string* out_why);
+
+// A table in front of `installed`, which ends where its page ends: reading past it is a crash.
+// Lives as long as the process.
+const tenon_host_t* stand_host(const tenon_host_t* installed, HostShape shape);
+
+// What the stand-in heard.
+struct Heard {
+  std::vector<std::string> asked;  // interface ids, each once, in order
+};
+const Heard& heard();
+
+// The host's last failure of the calling thread since forget_failure(), whether the plugin reported
+// it or passed on a host's.
+struct HeardFailure {
+  bool any = false;
+  tenon_code_t code = TENON_OK;
+  std::string text;
+};
+const HeardFailure& heard_failure();
+void forget_failure();
+
+}  // namespace tenon::conform

@@ -1,0 +1,33 @@
+#!/usr/bin/env python3
+"""Every plugin of the build reaches the level that it can: 2 for devices, 1 for the others.
+
+    plugins.py TENON PLUGINS_FOLDER
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+
+def level(tenon, manifest, folder):
+    report = pathlib.Path(folder) / "report.json"
+    run = subprocess.run([tenon, "conform", manifest, "--json", report], capture_output=True, text=True)
+    return json.loads(report.read_text())["level"] if report.exists() else 0, run.stdout + run.stderr
+
+
+def main():
+    tenon, plugins = sys.argv[1:]
+    failures = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for manifest in sorted(pathlib.Path(plugins).glob("*.plugin.json")):
+            wanted = 2 if json.loads(manifest.read_text()).get("provides", {}).get("devices") else 1
+            reached, said = level(tenon, manifest, folder)
+            print(f"{manifest.name}: level {reached}")
+            if reached != wanted:
+                failures += 1
+                print(f"level {wanted} was expected:\n{said}")
+    return failures
+
+
+sys.exit(main())
