@@ -8,6 +8,9 @@
 
 namespace tenon::kernelgen {
 
+// Columns of a panel if e reads a packed operand; else 0.
+uint32_t panel_of(const Kernel& k, E e);
+
 // A load of that type without a guard.
 bool plain_load(const Pool& p, E e, DType acc);
 

@@ -462,7 +462,7 @@ class Partition {
     uint32_t buffer(uint32_t b) {
       if (auto it = buffers.find(b); it != buffers.end()) return it->second;
       const Buffer& src = from.buffers[b];
-      Buffer dst{src.type, {}, {}, expr(src.offset), src.role, -1};
+      Buffer dst{src.type, {}, {}, expr(src.offset), src.role, -1, src.panel};
       for (E e : src.dims) dst.dims.push_back(expr(e));
       for (E e : src.strides) dst.strides.push_back(expr(e));
       const uint32_t id = static_cast<uint32_t>(to.buffers.size());

@@ -184,6 +184,7 @@ struct Buffer {
   E offset = kNone;        // kNone: 0
   Role role = Role::kIn;
   int32_t alias_of = -1;   // another buffer whose memory this one may use (same element count and type)
+  uint32_t panel = 0;      // columns of a panel: a contraction's packed operand (pack.h); 0: none
 };
 
 enum class StageKind : uint8_t { kMap, kReduce, kContract };

@@ -57,7 +57,7 @@ class Hasher {
     const uint64_t name = it->second;
     if (fresh) {
       const Buffer& b = k_.buffers[id];
-      word(uint64_t{b.type} << 8 | static_cast<uint64_t>(b.role));
+      word(uint64_t{b.panel} << 32 | uint64_t{b.type} << 8 | static_cast<uint64_t>(b.role));
       for (E e : b.dims) word(expr(e));
       for (E e : b.strides) word(expr(e));
       word(expr(b.offset));

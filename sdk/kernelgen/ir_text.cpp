@@ -172,6 +172,7 @@ std::string to_text(const Kernel& k) {
     out += "  buffer b" + std::to_string(i) + " " + std::string(name_of(b.type)) + "[" + expr_list(k.pool, b.dims) +
            "] strides [" + expr_list(k.pool, b.strides) + "] " + kRoles[static_cast<int>(b.role)];
     if (b.offset != kNone && !k.pool.is_const(b.offset, 0)) out += " offset " + k.pool.text(b.offset);
+    if (b.panel != 0) out += " panels of " + std::to_string(b.panel);
     if (b.alias_of >= 0) out += " in b" + std::to_string(b.alias_of);
     out += "\n";
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tenon/kernelgen/fuse.h"
+#include "tenon/kernelgen/pack.h"
 
 namespace tenon::kernelgen {
 namespace {
@@ -175,10 +176,11 @@ std::vector<bool> fixed_stages(const Kernel& k) {
   return fixed;
 }
 
-void move_to_load(Kernel& program, const Target&) {
+void move_to_load(Kernel& program, const Target& target) {
   Mover(program).keep_what_pays();
   inline_maps(program);
   Mover(program).keep_the_rest();
+  pack_constants(program, target);
 }
 
 }  // namespace tenon::kernelgen

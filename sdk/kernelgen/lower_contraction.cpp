@@ -1,6 +1,7 @@
 // Contractions: a register tile of rows x vectors, operands packed into panels where that pays, and the final values
 // as loops over the tile while it is in L1. Convolution is this with a guarded affine operand: packing evaluates it.
 #include <algorithm>
+#include <span>
 
 #include "tenon/kernelgen/contraction.h"
 #include "tenon/kernelgen/lower_internal.h"
@@ -20,7 +21,7 @@ class Contraction {
     panel_ = int64_t{s_.nr} * w_;
     e_.width = s_.lanes;
     order_ = st_.reduce;
-    if (s_.pack_b && !s_.pack_a) chain(p_, p_.arg(a_, 2), &order_, &a_step_, &a_rest_);
+    if (tiled() && !s_.pack_a) chain(p_, p_.arg(a_, 2), &order_, &a_step_, &a_rest_);
     row_ = s_.rows[0];
     m_ = p_.axes()[row_].extent;
     n_ = p_.integer(1);
@@ -57,12 +58,26 @@ class Contraction {
     const Val i0 = e_.mul(block, e_.integer(s_.row_block));
     const Val in = e_.min(m, e_.add(i0, e_.integer(s_.row_block)));
     if (s_.pack_b) pack_b();
+    if (s_.packed) find_panel();
     Node tile;
     tile.kind = N::kLocal;
     tile.type = acc_;
     tile.bits = int64_t{s_.mr} * panel_;
     e_.emit(e_.depth(), tile);
     e_.loop(Bind::kSerial, i0, in, s_.mr, false, [&](Val i) { strip(i, in); });
+  }
+
+  // Whether the tile is a function over rows and a panel, or loops of this kernel over loads of any kind.
+  bool tiled() const { return s_.pack_b || s_.packed; }
+
+  // Where the panel of this item begins, and how far apart its steps lie.
+  void find_panel() {
+    const uint32_t first = p_.add_axis(n_);
+    e_.bind(first, j0_);
+    std::unordered_map<E, E> map = {{p_.axis(s_.columns[0]), p_.axis(first)}};
+    for (uint32_t r : st_.reduce) map[p_.axis(r)] = p_.integer(0);
+    panel_at_ = e_.scalar(p_.substitute(p_.arg(b_, 2), map));
+    stride_ = panel_of(e_.prepared().kernel, b_);
   }
 
   // ---- Packing: Maps into scratch ----
@@ -234,8 +249,8 @@ class Contraction {
       e_.bind(row[r], at);
     }
     if (s_.pack_a) pack_a(i, m);
-    if (s_.pack_b) {
-      mma(row);
+    if (tiled()) {
+      mma_of_height(e_.sub(in, i), row, heights());
       epilogue(i, in);
       return;
     }
@@ -254,8 +269,39 @@ class Contraction {
     epilogue(i, in);
   }
 
+  // Rows of the tiles that a strip chooses from, the tallest first: the last strip may have fewer rows than the others,
+  // and a matrix of few rows is read at the speed of memory, not of arithmetic.
+  std::vector<uint32_t> heights() const {
+    const auto m = p_.value(m_);
+    const uint32_t rest = m ? static_cast<uint32_t>(*m % s_.mr) : 0;
+    std::vector<uint32_t> out = {s_.mr};
+    if (m && rest == 0) return out;
+    uint32_t fits = 0;
+    for (uint32_t h : {4u, 2u, 1u}) {
+      if (h >= s_.mr) continue;
+      if (!m) out.push_back(h);
+      if (h >= rest) fits = h;
+    }
+    if (m && fits != 0) out.push_back(fits);
+    return out;
+  }
+
+  void mma_of_height(Val left, const std::vector<uint32_t>& row, std::span<const uint32_t> choices) {
+    if (choices.size() == 1) return mma(row, choices[0]);
+    Node branch;
+    branch.kind = N::kIf;
+    branch.args[0] = e_.apply(TENON_S_CMP, TENON_I64, {left, e_.integer(choices[1])}, TENON_CMP_GT).v;
+    e_.open();
+    mma(row, choices[0]);
+    branch.body = e_.close();
+    e_.open();
+    mma_of_height(left, row, choices.subspan(1));
+    branch.other = e_.close();
+    e_.emit(e_.depth(), branch);
+  }
+
   // The tile as a function of its own, shared by all kernels of a text.
-  void mma(const std::vector<uint32_t>& row) {
+  void mma(const std::vector<uint32_t>& row, uint32_t height) {
     e_.comment("stage 0 Step");
     Node n;
     n.kind = N::kMma;
@@ -263,16 +309,21 @@ class Contraction {
     n.lanes = s_.lanes;
     n.bits = s_.nr;
     n.args[2] = e_.scalar(k_).v;
-    n.args[0] = scratch(b_at_).v;
+    if (s_.packed) {
+      n.args[0] = panel_at_.v;
+      n.b_buffer = static_cast<int32_t>(e_.argument(p_.at(b_).ref, false));
+    } else {
+      n.args[0] = scratch(b_at_).v;
+    }
     n.stride = e_.integer(stride_).v;
     n.space = s_.pack_a ? Space::kScratch : Space::kBuffer;
     if (s_.pack_a) {
       n.args[1] = e_.integer(1).v;
-      for (uint32_t r = 0; r < s_.mr; ++r) n.list.push_back(e_.add(scratch(a_at_), e_.mul(e_.scalar(k_), e_.integer(r))).v);
+      for (uint32_t r = 0; r < height; ++r) n.list.push_back(e_.add(scratch(a_at_), e_.mul(e_.scalar(k_), e_.integer(r))).v);
     } else {
       n.ref = e_.argument(p_.at(a_).ref, false);
       n.args[1] = e_.scalar(a_step_).v;
-      for (uint32_t r = 0; r < s_.mr; ++r) {
+      for (uint32_t r = 0; r < height; ++r) {
         n.list.push_back(e_.scalar(p_.substitute(a_rest_, {{p_.axis(row_), p_.axis(row[r])}})).v);
       }
     }
@@ -405,7 +456,7 @@ class Contraction {
   int64_t w_ = 1, panel_ = 1, stride_ = 1;
   std::vector<uint32_t> order_;
   uint32_t row_ = 0;
-  Val j0_, jn_;
+  Val j0_, jn_, panel_at_;
 };
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "tenon/kernelgen/contraction.h"
+
 namespace tenon::kernelgen {
 namespace {
 
@@ -47,7 +49,8 @@ class Flattener {
         only_a |= a && !b;
         only_b |= b && !a;
       }
-      if (only_a && only_b) continue;
+      const bool packed = panel_of(k_, s.a) != 0 || panel_of(k_, s.b) != 0;
+      if ((only_a && only_b) || packed) continue;
       const DType t = p_.type(s.a);
       s.kind = StageKind::kReduce;
       s.init = {p_.number(0, t)};

@@ -142,7 +142,7 @@ std::string to_text(const Schedule& s) {
     out += "  tile " + std::to_string(s.mr) + " rows of [" + list(s.rows) + "] x " + std::to_string(s.nr) + " vectors of [" +
            list(s.columns) + "]" + (s.swapped ? ", operands swapped" : "") + "\n  row block " + std::to_string(s.row_block) +
            "\n  a " + (s.pack_a ? "packed" : "direct") + ", b " +
-           (s.pack_b ? (s.transpose_b ? "packed through transposed tiles" : "packed") : "direct") + "\n";
+           (s.packed ? "in panels since load" : s.pack_b ? (s.transpose_b ? "packed through transposed tiles" : "packed") : "direct") + "\n";
   }
   if (s.tile_axis != ~0u) out += "  tiles along i" + std::to_string(s.tile_axis) + "\n";
   return out + "}\n";

@@ -46,6 +46,7 @@ struct Schedule {
   uint32_t mr = 0, nr = 0;   // rows, and columns in vectors
   int64_t row_block = 0;     // rows per range item; B is packed once for them
   bool pack_a = false, pack_b = false, transpose_b = false;
+  bool packed = false;       // b lies in panels since load (pack.h)
   // Transpose: loads that are contiguous along this axis go through a square tile.
   uint32_t tile_axis = ~0u;
 };

@@ -7,6 +7,11 @@ namespace tenon::kernelgen {
 
 uint32_t lanes_of(const Kernel& k, const Target& t);
 
+uint32_t panel_of(const Kernel& k, E e) {
+  const Expr& x = k.pool.at(e);
+  return x.kind == X::kLoad && k.pool.arg(e, 0) == kNone ? k.buffers[x.ref].panel : 0;
+}
+
 bool plain_load(const Pool& p, E e, DType acc) {
   return p.at(e).kind == X::kLoad && p.arg(e, 0) == kNone && p.type(e) == acc;
 }
@@ -83,6 +88,53 @@ bool epilogue_walks_as_one(Pool& p, const Stage& s, uint32_t outer, uint32_t inn
   return true;
 }
 
+// Rows of one range item: enough items for threads to share, by shape alone, and no fewer rows than pay for fetching a
+// panel once more.
+int64_t rows_per_item(Pool& p, int64_t mr, E rows, int64_t others) {
+  const int64_t m = likely(p, rows), most = std::max<int64_t>(mr, 192 / mr * mr), least = std::max<int64_t>(mr, 48 / mr * mr);
+  int64_t block = most;
+  while (block / 2 >= least && others * ((m + block - 1) / block) < 32) block = (block / 2 + mr - 1) / mr * mr;
+  return block;
+}
+
+uint32_t longest(Pool& p, const std::vector<uint32_t>& axes) {
+  uint32_t best = axes[0];
+  for (uint32_t axis : axes) {
+    if (likely(p, p.axes()[axis].extent) > likely(p, p.axes()[best].extent)) best = axis;
+  }
+  return best;
+}
+
+// Both sides of the decision are pack.h's: the tile is as wide as a panel, or divides it.
+bool schedule_packed(Kernel& k, const Target& t, bool swapped, const std::vector<uint32_t>& row_axes, uint32_t column,
+                     Schedule s, Schedule* out) {
+  Pool& p = k.pool;
+  const Stage& st = k.stages[0];
+  const E a = swapped ? st.b : st.a, b = swapped ? st.a : st.b;
+  s.swapped = swapped;
+  s.packed = true;
+  s.columns = {column};
+  const uint32_t row = row_axes.empty() ? p.add_axis(p.integer(1)) : longest(p, row_axes);
+  s.rows = {row};
+  const int64_t panel = panel_of(k, b);
+  s.nr = static_cast<uint32_t>(std::min<int64_t>(t.registers >= 32 ? 4 : 2, panel / s.lanes));
+  while (panel % (int64_t{s.nr} * s.lanes) != 0) --s.nr;
+  s.mr = t.registers >= 32 || t.isa == "avx2" ? 6 : 4;
+  const auto m = p.value(p.axes()[row].extent);
+  if (m && *m < s.mr) s.mr = static_cast<uint32_t>(std::max<int64_t>(1, *m));
+  std::vector<uint32_t> order = st.reduce;
+  E step, rest;
+  const bool walks = plain_load(p, a, p.type(a)) && chain(p, p.arg(a, 2), &order, &step, &rest) && order == st.reduce;
+  s.pack_a = !walks;
+  int64_t others = likely(p, p.ceildiv(p.axes()[column].extent, int64_t{s.nr} * s.lanes));
+  for (uint32_t axis : st.space) {
+    if (axis != row && axis != column) others *= likely(p, p.axes()[axis].extent);
+  }
+  s.row_block = rows_per_item(p, s.mr, p.axes()[row].extent, others);
+  *out = s;
+  return true;
+}
+
 }  // namespace
 
 bool schedule_contraction(Kernel& k, const Target& t, Schedule* out, std::string* why) {
@@ -101,10 +153,13 @@ bool schedule_contraction(Kernel& k, const Target& t, Schedule* out, std::string
     if (a && !b) only_a.push_back(axis);
     if (b && !a) only_b.push_back(axis);
   }
-  if (only_a.empty() || only_b.empty()) {
+  // Packed weights own the columns; rows may be missing then (a vector times a matrix).
+  const bool packed_a = panel_of(k, st.a) != 0, packed = packed_a || panel_of(k, st.b) != 0;
+  if (!packed && (only_a.empty() || only_b.empty())) {
     *why = "a contraction with one free side is a reduction";
     return false;
   }
+  if (packed) return schedule_packed(k, t, packed_a, packed_a ? only_b : only_a, packed_a ? only_a[0] : only_b[0], s, out);
   const E store = st.store[0].index[0];
   auto unit = [&](const std::vector<uint32_t>& list) {
     for (uint32_t axis : list) {
