@@ -57,6 +57,8 @@ std::span<const OpImporter> shape_importers();
 std::span<const OpImporter> index_importers();
 std::span<const OpImporter> reduce_importers();
 std::span<const OpImporter> nn_importers();
+std::span<const OpImporter> vision_importers();
+std::span<const OpImporter> order_importers();
 
 // Null when no importer knows the op at this version.
 const OpImporter* find_importer(std::string_view domain, std::string_view op, int64_t version);

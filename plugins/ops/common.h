@@ -42,7 +42,8 @@ inline Axes list_or(std::span<const int64_t> list, size_t count, int64_t otherwi
   return list.empty() ? Axes(count, otherwise) : Axes(list.begin(), list.end());
 }
 
-// ---- Decompositions ------------------------------------------------------------------------------
+// ---- Decompositions
+// ------------------------------------------------------------------------------
 
 inline bool is_narrow(tenon_dtype_t dtype) {
   return dtype == TENON_F16 || dtype == TENON_BF16;
@@ -88,9 +89,11 @@ inline Value activate(Builder& b, Value x, std::string_view activation) {
   return activation == "none" || activation.empty() ? x : b.build(activation, {x});
 }
 
-// ---- Inference -----------------------------------------------------------------------------------
+// ---- Inference
+// -----------------------------------------------------------------------------------
 
-// Whether a sum of products of operand 0 may be kept in `acc` and given as `dtype`: a number of the same kind.
+// Whether a sum of products of operand 0 may be kept in `acc` and given as `dtype`: a number of the
+// same kind.
 inline Status require_sum_types(const InferQuery& q, std::string_view label) {
   for (std::string_view name : {"acc", "dtype"}) {
     const tenon_dtype_t chosen = q.dtype(name);
@@ -103,6 +106,7 @@ inline Status require_sum_types(const InferQuery& q, std::string_view label) {
   return {};
 }
 
+inline std::optional<int64_t> constant_of(Dim d);
 inline Status require_dim(const InferQuery& q, std::string_view label, int64_t dim, size_t rank) {
   if (dim >= 0 && dim < static_cast<int64_t>(rank)) return {};
   return q.fail(label, cat("dim ", dim, " is outside of rank ", rank));
@@ -113,7 +117,31 @@ inline Status require_length(const InferQuery& q, std::string_view label, std::s
   return q.fail(label, cat(name, " has ", length, " entries, but ", wanted, " are needed"));
 }
 
-// ---- Shape arithmetic ----------------------------------------------------------------------------
+// The smallest number that a dim surely does not exceed; INT64_MAX when there is none.
+inline int64_t upper_bound(Dim d) {
+  if (const auto number = constant_of(d)) return *number;
+  const auto within = [d](int64_t n) {
+    return compare(TENON_REL_LE, d, Dim(d.graph(), n)) == TENON_YES;
+  };
+  int64_t high = 1;
+  while (!within(high)) {
+    if (high > INT64_MAX / 2) return INT64_MAX;
+    high *= 2;
+  }
+  int64_t low = high / 2;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (within(middle)) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return high;
+}
+
+// ---- Shape arithmetic
+// ----------------------------------------------------------------------------
 
 // An operand whose elements are known as dims, with its constant shape.
 struct Known {

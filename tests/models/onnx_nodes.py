@@ -31,7 +31,8 @@ REFUSALS = {"T0310", "T0312", "T0704", "T0710", "T0714", "T0124"}
 CONSTANT_OPERANDS = {
     "Reshape": [1], "Expand": [1], "Tile": [1], "Pad": [1, 2, 3], "Slice": [1, 2, 3, 4],
     "Split": [1], "Squeeze": [1], "Unsqueeze": [1], "CumSum": [1], "Trilu": [1],
-    "ConstantOfShape": [0], "Range": [0, 1, 2], "OneHot": [1], "Dropout": [1, 2]}
+    "ConstantOfShape": [0], "Range": [0, 1, 2], "OneHot": [1], "Dropout": [1, 2], "Resize": [1, 2, 3],
+    "Upsample": [1], "TopK": [1]}
 # Cases whose answer ONNX leaves open, or where Tenon's own rule differs, with the reason.
 OTHER_RULES = {}
 

@@ -165,6 +165,18 @@ HostArray literal(const ir::ExpressionValue& v) {
   return std::move(*out);
 }
 
+// Whether a type is what inference says; a dim that the op itself defines may be anything.
+bool agrees(const ir::Graph& graph, ir::Node node, const tenon_type_t& inferred,
+            const tenon_type_t& found) {
+  if (inferred.dtype != found.dtype || inferred.rank != found.rank || inferred.kind != found.kind)
+    return false;
+  for (uint32_t d = 0; d < inferred.rank; ++d) {
+    const bool own = inferred.dims[d] < 0 && !graph.symbols(node).empty();
+    if (!own && !graph.dims().equal(inferred.dims[d], found.dims[d])) return false;
+  }
+  return true;
+}
+
 double tolerance_of(const tenon_op_def_t& def) {
   return def.tolerance > 0 ? def.tolerance : 1;
 }
@@ -179,7 +191,7 @@ void check_values(std::string_view text, double factor) {
   const auto results = graph.results(b->node);
   ASSERT_EQ(b->expression.results.size(), results.size()) << text;
   for (size_t i = 0; i < results.size(); ++i) {
-    EXPECT_TRUE(graph.types_agree(graph.type(results[i]), b->expression.results[i].type.view()))
+    EXPECT_TRUE(agrees(graph, b->node, graph.type(results[i]), b->expression.results[i].type.view()))
         << text << "\ninference gives " << graph.type_text(graph.type(results[i]));
   }
   for (Meaning meaning : {Meaning::kReference, Meaning::kScalar, Meaning::kDecomposition}) {
@@ -343,6 +355,8 @@ TEST(Derived, MeaningsAgreeInEveryElementType) {
         for (Meaning m : {Meaning::kReference, Meaning::kScalar, Meaning::kDecomposition}) {
           Result<std::vector<HostArray>> got = evaluate(*b, m);
           if (!got.ok() && got.status().code() == TENON_FAILED_PRECONDITION) continue;
+          // Random numbers may be no indices; the op says so.
+          if (!got.ok() && got.status().code() == TENON_OUT_OF_RANGE) continue;
           ASSERT_TRUE(got.ok()) << text << " in " << ir::dtype_name(dtype) << "\n"
                                 << got.status().text();
           found.push_back(std::move(*got));
@@ -352,7 +366,7 @@ TEST(Derived, MeaningsAgreeInEveryElementType) {
           for (size_t k = 0; k < found[m].size(); ++k) {
             const tenon_array_t& got = found[m][k].view();
             const tenon_type_t type = {got.dtype, TENON_KIND_TENSOR, got.rank, got.dims, 0};
-            EXPECT_TRUE(graph.types_agree(graph.type(graph.results(b->node)[k]), type)) << text;
+            EXPECT_TRUE(agrees(graph, b->node, graph.type(graph.results(b->node)[k]), type)) << text;
             EXPECT_EQ(difference(got, found[0][k].view(), 4 * tolerance_of(r->def)), "")
                 << text << " in " << ir::dtype_name(dtype);
           }

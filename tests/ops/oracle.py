@@ -42,6 +42,8 @@ def number(v):
 
 def literal(a):
     a = np.asarray(a)
+    if a.size == 0:
+        return "[]"
     if a.ndim == 0:
         return number(a[()])
     return "[" + ", ".join(literal(x) for x in a) + "]"
@@ -551,10 +553,93 @@ def control():
     raw("call", [x], "(%a: f32[3, 4]) { %b = neg(%a) yield %b, %a }", -x, x, name="minus")
 
 
+def data_dependent():
+    x = np.array([[0, 3, 0], [5, 0, 7]], f32)
+    case("nonzero", [x], np.array(np.nonzero(x), i64))
+    x, keep = floats(2, 4, 3), np.array([0, 1, 1, 0], bool)
+    case("compress", [x, keep], np.compress(keep, x, 1), dim=1)
+    case("dim_from_scalar", [np.array(5, i32)], np.zeros((5, 0), bool), lo=1, hi=9)
+    x = ints(12, low=0, high=5)
+    case("unique", [x], np.unique(x, return_index=True, return_inverse=True, return_counts=True))
+    y, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
+    order = np.argsort(first)
+    case("unique", [x], (y[order], first[order], np.argsort(order)[inverse], counts[order]), sorted=0)
+    x = np.array([[1, 2], [0, 5], [1, 2]], f32)
+    y, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=0)
+    case("unique", [x], (y, first, inverse.reshape(-1), counts))
+    line, values = np.sort(ints(7, low=0, high=9)), ints(2, 3, low=-1, high=11)
+    for side in ("left", "right"):
+        case("searchsorted", [line, values], np.searchsorted(line, values, side), right=side == "right")
+    boxes = np.concatenate([floats(2, 6, 2, low=0, high=1), floats(2, 6, 2, low=1, high=2)], 2)
+    scores = floats(2, 2, 6, low=0, high=1)
+    for center in (0, 1):
+        y = through_onnx("NonMaxSuppression", [boxes, scores, np.array([3], i64), np.array([0.4], f32),
+                                               np.array([0.2], f32)], center_point_box=center)
+        case("nms", [boxes, scores], y, most=3, overlap=0.4, score=0.2, form="center" if center else "corners")
+
+
+def places():
+    t = torch.from_numpy
+    x, at, u = floats(3, 4), ints(2, 4, low=0, high=3, dtype=i64), floats(2, 4)
+    for kind, name in (("add", "sum"), ("mul", "prod"), ("max", "amax"), ("min", "amin")):
+        case("scatter_elements", [x, at, u], t(x).scatter_reduce(0, t(at), t(u), name).numpy(), kind=kind)
+    at = np.array([[2, 0], [1, 3], [0, 1]], i64)
+    y = x.copy()
+    np.put_along_axis(y, at, u[:1, :2].repeat(3, 0), 1)
+    case("scatter_elements", [x, at, u[:1, :2].repeat(3, 0)], y, dim=1)
+    i, j, v = np.array([0, 2, 0], i64), np.array([1, 3, 1], i64), floats(3)
+    y = x.copy()
+    np.add.at(y, (i, j), v)
+    case("index_put", [x, v, i, j], y, accumulate=1)
+    x = floats(2, 3, 4)
+    case("diagonal", [x], np.diagonal(x, 1, 1, 2), offset=1, dim1=1, dim2=2)
+    case("diagonal", [x], np.diagonal(x, -1, 2, 0), offset=-1, dim1=2, dim2=0)
+    case("tril_triu", [x], np.tril(x, 1), diagonal=1)
+    case("tril_triu", [x], np.triu(x, -1), diagonal=-1, upper=1)
+    case("roll", [x], np.roll(x, (2, -5), (0, 2)), dims=[0, 2], shifts=[2, -5])
+    F = torch.nn.functional
+    x, grid = floats(2, 2, 3, 4), floats(2, 3, 2, 2, low=-1.3, high=1.3)
+    for mode, name in (("nearest", "nearest"), ("linear", "bilinear"), ("cubic", "bicubic")):
+        for padding in ("zeros", "border", "reflection"):
+            for corners in (0, 1):
+                y = F.grid_sample(t(x), t(grid), name, padding, bool(corners)).numpy()
+                case("grid_sample", [x, grid], y, mode=mode, padding=padding, align_corners=corners)
+    x, grid = floats(1, 2, 2, 3, 2), floats(1, 2, 1, 2, 3, low=-1.1, high=1.1)
+    case("grid_sample", [x, grid], F.grid_sample(t(x), t(grid), align_corners=False).numpy())
+    x = floats(2, 3, 5, 4)
+    y = F.unfold(t(x), (2, 3), dilation=(2, 1), padding=(1, 0), stride=(2, 1)).numpy()
+    attrs = dict(window=[2, 3], dilation=[2, 1], pad_low=[1, 0], pad_high=[1, 0], strides=[2, 1])
+    case("im2col", [x], y, **attrs)
+    case("col2im", [y], F.fold(t(y), (5, 4), (2, 3), dilation=(2, 1), padding=(1, 0), stride=(2, 1)).numpy(),
+         image=[5, 4], **attrs)
+    x = floats(1, 8, 2, 3)
+    case("pixel_shuffle", [x], F.pixel_shuffle(t(x), 2).numpy(), factor=2)
+    case("pixel_shuffle", [x], through_onnx("DepthToSpace", [x], blocksize=2, mode="DCR"), factor=2, order="blocks_first")
+    x = floats(1, 2, 4, 4)
+    y, at = F.max_pool2d(t(x), 2, return_indices=True)
+    z = F.max_unpool2d(y, at, 2).numpy()
+    case("max_unpool", [y.numpy(), at.numpy() + np.arange(2).reshape(1, 2, 1, 1) * 16], z, shape=[1, 2, 4, 4])
+    case("lp_pool", [x], F.lp_pool2d(t(x), 2, (2, 3), (1, 1)).numpy(), window=[2, 3])
+    case("lp_pool", [abs(x)], F.lp_pool2d(t(abs(x)), 3, 2, 2).numpy(), window=[2, 2], strides=[2, 2], p=3.0)
+    x = floats(1, 2, 5, 7)
+    case("adaptive_pool", [x], F.adaptive_avg_pool2d(t(x), (3, 2)).numpy(), sizes=[3, 2])
+    case("adaptive_pool", [x], F.adaptive_max_pool2d(t(x), (2, 4)).numpy(), sizes=[2, 4], kind="max")
+    x = floats(2, 5, 3)
+    case("lrn", [x], F.local_response_norm(t(x), 3, 0.5, 0.6, 1.5).numpy(), size=3, alpha=0.5,
+         beta=0.6, bias=1.5)
+    x, rois = floats(2, 2, 6, 6), np.array([[0, 0, 9, 9], [1.5, 2, 8, 4.5], [5, 5, 6, 6]], f32)
+    where = np.array([0, 1, 0], i64)
+    for mode, name in (("avg", "mean"), ("max", "max")):
+        for ratio in (2, 0):
+            y = through_onnx("RoiAlign", [x, rois, where], output_height=3, output_width=2, sampling_ratio=ratio,
+                             spatial_scale=0.6, mode=mode)
+            case("roi_align", [x, rois, where], y.astype(f32), sizes=[3, 2], samples=ratio, scale=float(f32(0.6)), kind=name)
+
+
 def main():
     print("# Written by oracle.py; do not edit.")
     for family in (unary, binary, conversions, movement, indexing, reductions, activations, norms, contractions, windows,
-                   resampling, ordering, control):
+                   resampling, ordering, control, data_dependent, places):
         print(f"# {family.__name__}")
         family()
 

@@ -1,0 +1,278 @@
+// Resampling and what belongs to images: Resize, Upsample, ConvTranspose, GridSample, RoiAlign,
+// MaxUnpool, Col2Im, LpPool.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "importer.h"
+
+namespace tenon::onnx {
+namespace {
+
+// ---- Resize, Upsample ----
+
+struct Resampling {
+  std::vector<int64_t> axes;
+  std::vector<double> scales;  // per axis; empty: sizes are given
+  Dims sizes;
+  std::vector<double> roi;  // starts, then ends, per axis; empty: all
+};
+
+// floor(dim * scale). A symbolic dim takes a scale that is a quotient of small numbers.
+Dim scaled_dim(NodeContext& n, Dim d, double scale) {
+  if (d.is_constant()) {
+    return n.dim(static_cast<int64_t>(std::floor(static_cast<double>(d.constant()) * scale)));
+  }
+  for (int64_t q = 1; q <= 64; ++q) {
+    const double p = scale * static_cast<double>(q), whole = std::round(p);
+    if (whole < 1 || whole > 65536 || std::fabs(p - whole) > 1e-6 * whole) continue;
+    return d * n.dim(static_cast<int64_t>(whole)) / n.dim(q);
+  }
+  n.fail("T0714", cat("a scale of ", scale, " over a symbolic dim is not supported"));
+  return Dim();
+}
+
+// Sizes of which one scale follows for all axes.
+bool keep_aspect(NodeContext& n, std::string_view policy, Resampling* r) {
+  if (policy != "not_larger" && policy != "not_smaller")
+    return n.fail("T0708",
+                  "attribute 'keep_aspect_ratio_policy' is none of stretch, not_larger "
+                  "and not_smaller");
+  const Dims x = n.dims(0);
+  double scale = 0;
+  for (size_t i = 0; i < r->axes.size(); ++i) {
+    const Dim from = x[r->axes[i]];
+    if (!from.is_constant() || !r->sizes[i].is_constant())
+      return n.fail("T0714", "keeping the aspect ratio of symbolic dims is not supported");
+    const double s =
+        static_cast<double>(r->sizes[i].constant()) / static_cast<double>(from.constant());
+    scale = i == 0 ? s : policy == "not_larger" ? std::min(scale, s) : std::max(scale, s);
+  }
+  for (size_t i = 0; i < r->axes.size(); ++i) {
+    const double size = scale * static_cast<double>(x[r->axes[i]].constant());
+    r->sizes[i] = n.dim(static_cast<int64_t>(std::floor(size + 0.5)));
+  }
+  r->scales.assign(r->axes.size(), scale);
+  return true;
+}
+
+bool read_scales(NodeContext& n, size_t operand, Resampling* r) {
+  const auto scales = n.constants(operand);
+  if (!scales)
+    return n.fail("T0714", "its scales are computed when the model runs; they must be constant");
+  if (scales->size() != r->axes.size())
+    return n.fail("T0713", cat("it has ", scales->size(), " scales for ", r->axes.size(), " dims"));
+  for (size_t i = 0; i < scales->size(); ++i) {
+    if (!((*scales)[i] > 0))
+      return n.fail("T0713", cat("its scale ", (*scales)[i], " is not positive"));
+    r->sizes.push_back(scaled_dim(n, n.dims(0)[r->axes[i]], (*scales)[i]));
+  }
+  r->scales = *scales;
+  return n.ok();
+}
+bool read_sizes(NodeContext& n, size_t operand, Resampling* r) {
+  const Extents* sizes = n.need(operand, "the sizes");
+  if (sizes == nullptr) return false;
+  if (sizes->size() != r->axes.size())
+    return n.fail("T0713", cat("it has ", sizes->size(), " sizes for ", r->axes.size(), " dims"));
+  for (const Extent& e : *sizes) {
+    r->sizes.push_back(e.dim(n.graph()));
+    if (!r->sizes.back().valid()) return n.fail("T0713", "one of its sizes is negative");
+  }
+  return true;
+}
+
+bool build_resize(NodeContext& n, const Resampling& r, std::string_view mode,
+                  std::string_view coordinates, std::string_view nearest) {
+  const Dims x = n.dims(0);
+  Dims sizes = x;
+  std::vector<double> scales(x.size(), 1), roi(2 * x.size(), 0);
+  std::fill(roi.begin() + static_cast<int64_t>(x.size()), roi.end(), 1);
+  for (size_t i = 0; i < r.axes.size(); ++i) {
+    const auto axis = static_cast<size_t>(r.axes[i]);
+    sizes[axis] = r.sizes[i];
+    if (!r.scales.empty()) scales[axis] = r.scales[i];
+    if (r.roi.empty()) continue;
+    roi[axis] = r.roi[i];
+    roi[x.size() + axis] = r.roi[r.axes.size() + i];
+  }
+  if (r.scales.empty()) scales.clear();
+  if (r.roi.empty()) roi.clear();
+  // Linear and cubic over integers go through f32, as the definition of the op computes.
+  Value in = n.value(0);
+  const tenon_dtype_t type = n.dtype(0);
+  if (mode != "nearest" && is_int(type)) in = n.convert(in, TENON_F32);
+  const Value y = n.build("resize", {in},
+                          {{"sizes", sizes},
+                           {"scales", scales},
+                           {"roi", roi},
+                           {"mode", mode},
+                           {"coordinates", coordinates},
+                           {"nearest", nearest},
+                           {"cubic", n.number("cubic_coeff_a", -0.75)},
+                           {"exclude_outside", n.integer("exclude_outside", 0)},
+                           {"antialias", n.integer("antialias", 0)},
+                           {"extrapolation", n.number("extrapolation_value", 0)}});
+  return n.set(0, y.valid() ? n.convert(y, type) : y);
+}
+
+Resampling all_dims(NodeContext& n) {
+  Resampling r;
+  r.axes.resize(n.dims(0).size());
+  std::iota(r.axes.begin(), r.axes.end(), 0);
+  return r;
+}
+bool known_mode(NodeContext& n, std::string_view mode) {
+  return mode == "nearest" || mode == "linear" || mode == "cubic" ||
+         n.fail("T0708", "attribute 'mode' is none of nearest, linear and cubic");
+}
+
+// Resize of opset 10 and Upsample, before coordinates could be chosen.
+bool upsample(NodeContext& n) {
+  std::string_view mode = n.text("mode", "nearest");
+  if (mode == "bilinear") mode = "linear";
+  const bool attribute = n.op() == "Upsample" && n.version() < 9;
+  if (!n.arity(attribute ? 1 : 2, attribute ? 1 : 2) || !known_mode(n, mode)) return false;
+  Resampling r = all_dims(n);
+  if (attribute) {
+    r.scales = n.numbers("scales");
+    if (r.scales.size() != r.axes.size())
+      return n.fail("T0708", "attribute 'scales' needs one entry per dim of its input");
+    for (size_t i = 0; i < r.axes.size() && n.ok(); ++i)
+      r.sizes.push_back(scaled_dim(n, n.dims(0)[i], r.scales[i]));
+  } else if (!read_scales(n, 1, &r)) {
+    return false;
+  }
+  return n.ok() && build_resize(n, r, mode, "asymmetric", "floor");
+}
+
+bool resize(NodeContext& n) {
+  if (!n.arity(1, 4)) return false;
+  const std::string_view mode = n.text("mode", "nearest");
+  std::string_view coordinates = n.text("coordinate_transformation_mode", "half_pixel");
+  const std::string_view policy = n.text("keep_aspect_ratio_policy", "stretch");
+  const std::string_view nearest = n.text("nearest_mode", "round_prefer_floor");
+  if (!known_mode(n, mode)) return false;
+  Resampling r = all_dims(n);
+  if (n.has_attribute("axes")) {
+    r.axes = n.integers("axes");
+    for (int64_t& a : r.axes) a = n.axis(a, n.rank(0));
+  }
+  // An empty tensor stands for an operand that is left out.
+  const auto given = [&](size_t i) { return n.has(i) && !(n.rank(i) == 1 && n.dims(i)[0].is(0)); };
+  if (!n.ok() || (given(2) == given(3))) return n.fail("T0713", "it needs either scales or sizes");
+  if (!(given(2) ? read_scales(n, 2, &r) : read_sizes(n, 3, &r))) return false;
+  if (given(3) && policy != "stretch" && !keep_aspect(n, policy, &r)) return false;
+  if (coordinates == "tf_half_pixel_for_nn") {
+    return n.fail("T0714", "the coordinates tf_half_pixel_for_nn are not supported");
+  }
+  if (coordinates == "tf_crop_and_resize") {
+    const auto roi = given(1) ? n.constants(1) : std::vector<double>();
+    if (!roi)
+      return n.fail("T0714", "its roi is computed when the model runs; it must be constant");
+    if (roi->size() != 2 * r.axes.size())
+      return n.fail("T0713", "its roi needs two entries per dim");
+    r.roi = *roi;
+  }
+  return build_resize(n, r, mode, coordinates, nearest);
+}
+
+// ---- ConvTranspose ----
+
+std::vector<int64_t> per_dim(NodeContext& n, std::string_view name, size_t count,
+                             int64_t otherwise) {
+  std::vector<int64_t> out = n.integers(name);
+  if (!n.has_attribute(name)) out.assign(count, otherwise);
+  if (out.size() != count) {
+    n.fail("T0708", cat("attribute '", name, "' has ", out.size(), " entries, and needs ", count));
+    out.assign(count, otherwise);
+  }
+  return out;
+}
+
+struct Transposed {
+  std::vector<int64_t> size, strides, dilations, more, low, high;
+};
+
+// Paddings from the wanted extents; the odd element goes to the front, but behind with SAME_UPPER.
+bool pads_for(NodeContext& n, std::span<const int64_t> wanted, std::span<const Dim> dims,
+              bool upper, Transposed* w) {
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (!dims[i].is_constant() && wanted.size() == dims.size())
+      return n.fail("T0714", "output_shape over symbolic dims is not supported");
+    // SAME: the result is the input times the stride, whatever the input is.
+    const int64_t reach = (w->size[i] - 1) * w->dilations[i] + 1 + w->more[i];
+    const int64_t total = wanted.empty()
+                              ? reach - w->strides[i]
+                              : w->strides[i] * (dims[i].constant() - 1) + reach - wanted[i];
+    const int64_t half = total >= 0 ? total / 2 : (total - 1) / 2;
+    w->low.push_back(upper ? half : total - half);
+    w->high.push_back(upper ? total - half : half);
+  }
+  return true;
+}
+
+bool conv_transpose(NodeContext& n) {
+  if (!n.arity(2, 3) || !n.same_types()) return false;
+  const Dims x = n.dims(0), filters = n.dims(1);
+  if (x.size() < 3 || filters.size() != x.size())
+    return n.fail("T0713", "its inputs need one rank of 3 or more");
+  const size_t spatial = x.size() - 2;
+  const std::span<const Dim> dims = std::span(x).subspan(2);
+  Transposed w;
+  for (size_t i = 0; i < spatial; ++i) {
+    if (!filters[i + 2].is_constant())
+      return n.fail("T0714", "filters of symbolic size are not supported");
+    w.size.push_back(filters[i + 2].constant());
+  }
+  if (n.has_attribute("kernel_shape") && n.integers("kernel_shape") != w.size)
+    return n.fail("T0708", "attribute 'kernel_shape' differs from the shape of its filters");
+  w.strides = per_dim(n, "strides", spatial, 1);
+  w.dilations = per_dim(n, "dilations", spatial, 1);
+  w.more = per_dim(n, "output_padding", spatial, 0);
+  const std::string_view kind = n.text("auto_pad", "NOTSET");
+  std::vector<int64_t> wanted = n.integers("output_shape");
+  if (wanted.size() == x.size()) wanted.erase(wanted.begin(), wanted.begin() + 2);
+  if (!wanted.empty() && wanted.size() != spatial)
+    return n.fail("T0708", "attribute 'output_shape' needs one entry per spatial dim");
+  const bool same = kind == "SAME_UPPER" || kind == "SAME_LOWER";
+  if (!same && kind != "NOTSET" && kind != "VALID")
+    return n.fail("T0708",
+                  "attribute 'auto_pad' is none of NOTSET, SAME_UPPER, SAME_LOWER and VALID");
+  if (!wanted.empty() || same) {
+    if (!n.ok() || !pads_for(n, wanted, dims, kind == "SAME_UPPER", &w)) return false;
+    n.integers("pads");
+  } else {
+    std::vector<int64_t> pads = n.integers("pads");
+    if (kind == "VALID" || !n.has_attribute("pads")) pads.assign(2 * spatial, 0);
+    if (pads.size() != 2 * spatial)
+      return n.fail("T0708", cat("attribute 'pads' needs ", 2 * spatial, " entries"));
+    w.low.assign(pads.begin(), pads.begin() + static_cast<int64_t>(spatial));
+    w.high.assign(pads.begin() + static_cast<int64_t>(spatial), pads.end());
+  }
+  std::vector<Value> operands = {n.value(0), n.value(1)};
+  if (n.has(2)) operands.push_back(n.value(2));
+  return n.set(0, n.build("conv_transpose", operands,
+                          {{"strides", w.strides},
+                           {"pad_low", w.low},
+                           {"pad_high", w.high},
+                           {"dilation", w.dilations},
+                           {"output_padding", w.more},
+                           {"groups", n.integer("group", 1)}}));
+}
+
+constexpr auto kTable = std::to_array<OpImporter>({
+    {"Upsample", 7, upsample},
+    {"Resize", 10, upsample},
+    {"Resize", 11, resize},
+    {"ConvTranspose", 1, conv_transpose},
+});
+
+}  // namespace
+
+std::span<const OpImporter> vision_importers() {
+  return kTable;
+}
+
+}  // namespace tenon::onnx
