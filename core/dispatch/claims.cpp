@@ -13,7 +13,7 @@ namespace {
 
 struct Collector {
   Claims* claims;
-  std::vector<bool> main;  // node stands in the main region
+  std::vector<bool> live;  // node stands in the graph; claims inside of regions tell passes what to keep whole
   Status bad;              // what the plugin did against the rules
 };
 
@@ -26,11 +26,11 @@ tenon_code_t take_claim(void* self, const tenon_node_t* nodes, uint32_t count, d
   }
   const double share = cost_ns / count;
   for (uint32_t i = 0; i < count; ++i) {
-    if (nodes[i] >= c->main.size()) {
-      c->bad = error(TENON_INTERNAL, "T0512", "it claims node {} of {}", nodes[i], c->main.size());
+    if (nodes[i] >= c->live.size()) {
+      c->bad = error(TENON_INTERNAL, "T0512", "it claims node {} of {}", nodes[i], c->live.size());
       return to_abi(c->bad);
     }
-    if (!c->main[nodes[i]]) continue;
+    if (!c->live[nodes[i]]) continue;
     double& cost = c->claims->cost_ns[nodes[i]];
     cost = std::min(cost, share);
     c->claims->refusals[nodes[i]] = {};
@@ -42,7 +42,7 @@ tenon_code_t take_claim(void* self, const tenon_node_t* nodes, uint32_t count, d
 
 tenon_code_t take_refusal(void* self, tenon_node_t node, tenon_code_t code, tenon_str_t reason) try {
   auto* c = static_cast<Collector*>(self);
-  if (node >= c->main.size() || !c->main[node] || c->claims->claimed(node)) return TENON_OK;
+  if (node >= c->live.size() || !c->live[node] || c->claims->claimed(node)) return TENON_OK;
   c->claims->refusals[node] = {code, printable(from_abi_str(reason), 1024)};
   return TENON_OK;
 } catch (const std::exception&) {
@@ -65,7 +65,7 @@ Claims collect_claims(std::shared_ptr<runtime::Device> device, const runtime::Gr
   Claims claims{device, std::vector<double>(limit, kNotClaimed), std::vector<Refusal>(limit)};
   Collector collector{&claims, std::vector<bool>(limit, false), {}};
   const tenon_region_view_t main = reader.main();
-  for (uint32_t i = 0; i < main.node_count; ++i) collector.main[main.nodes[i]] = true;
+  for (tenon_node_t n = 0; n < limit; ++n) collector.live[n] = reader.node(n).parent != TENON_NONE;
 
   const tenon_compile_api_t* api = device->apis().compile;
   const tenon_claim_sink_t sink{&collector, take_claim, take_refusal};

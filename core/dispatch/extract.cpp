@@ -26,10 +26,12 @@ class Extractor {
     symbol_state_.assign(from.dims().symbol_count(), State::kUnused);
   }
 
-  Result<Subgraph> run(std::span<const Node> nodes, std::span<const Value> outputs) {
+  Result<Subgraph> run(std::span<const Node> nodes, std::span<const Value> arguments, std::span<const Value> outputs) {
     nodes_ = nodes;
     for (Node n : nodes) scan_definitions(n);
+    for (Value v : arguments) use(v);
     for (Node n : nodes) scan_uses(n);
+    for (Value v : outputs) use(v);
     TENON_RETURN_IF_ERROR(define_symbols());
     for (Value v : inputs_) TENON_RETURN_IF_ERROR(add_input(v));
     for (Node n : nodes) TENON_RETURN_IF_ERROR(copy_node(n, {to_->main(), kNone}));
@@ -127,7 +129,8 @@ class Extractor {
     }
     TENON_ASSIGN_OR_RETURN(const ir::TypeDraft draft, type(from_.type(v)));
     TENON_ASSIGN_OR_RETURN(const ir::Loc where, loc(data.loc));
-    const std::string_view name = data.kind == TENON_VALUE_ARGUMENT ? sym_text(data.name) : "";
+    const bool named = data.kind == TENON_VALUE_ARGUMENT && data.region == from_.main();
+    const std::string_view name = named ? sym_text(data.name) : "";
     const tenon_type_t view = draft.view();
     TENON_ASSIGN_OR_RETURN(inside_[v], to_->add_argument(to_->main(), view, name, where));
     return {};
@@ -249,7 +252,8 @@ class Extractor {
         return error(TENON_UNIMPLEMENTED, "T0506", "a value of type {} would have to go from one device to another",
                      from_.type_text(from_.type(outputs[i])));
       }
-      yields.push_back(inside_.at(outputs[i]));
+      TENON_ASSIGN_OR_RETURN(const Value mapped, value(outputs[i]));
+      yields.push_back(mapped);
       names.push_back(fmt::format("out{}", i));
       for (Dim d : std::span(from_.type(outputs[i]).dims, from_.type(outputs[i]).rank)) {
         if (d < 0) from_.dims().symbols_of(d, &mentioned);
@@ -296,7 +300,12 @@ class Extractor {
 
 Result<Subgraph> extract(const Graph& from, std::span<const Node> nodes, std::span<const Value> outputs,
                          std::string_view name) {
-  return Extractor(from, name).run(nodes, outputs);
+  return Extractor(from, name).run(nodes, {}, outputs);
+}
+
+Result<Subgraph> extract_part(const Graph& from, std::span<const Node> nodes, std::span<const Value> arguments,
+                              std::span<const Value> yields, std::string_view name) {
+  return Extractor(from, name).run(nodes, arguments, yields);
 }
 
 bool take_whole(const Graph& from, Subgraph* out) {

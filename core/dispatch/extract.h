@@ -23,6 +23,10 @@ struct Subgraph {
 Result<Subgraph> extract(const ir::Graph& from, std::span<const ir::Node> nodes, std::span<const ir::Value> outputs,
                          std::string_view name);
 
+// The same of nodes of any one region, with any values as yields. `arguments` come first among the inputs, used or not.
+Result<Subgraph> extract_part(const ir::Graph& from, std::span<const ir::Node> nodes, std::span<const ir::Value> arguments,
+                              std::span<const ir::Value> yields, std::string_view name);
+
 // The whole graph as one subgraph, nothing copied. False when its form does not allow it: an output that is an
 // argument or a constant, or the same value twice.
 bool take_whole(const ir::Graph& from, Subgraph* out);

@@ -7,6 +7,7 @@
 #include "core/host/plugin_host.h"
 #include "core/ir/host_graph.h"
 #include "core/runtime/device.h"
+#include "core/session/host_extract.h"
 #include "core/session/host_kernels.h"
 #include "core/session/session.h"
 
@@ -18,6 +19,7 @@ void start_host() {
     host::register_service_interfaces();
     host::register_host_interface(TENON_HOST_GRAPH_ID, 0, ir::host_graph_table());
     host::register_host_interface(TENON_HOST_REGISTRY_ID, 0, host_registry_table());
+    host::register_host_interface(TENON_HOST_EXTRACT_ID, 0, host_extract_table());
     host::register_host_interface(TENON_HOST_KERNELS_ID, 0, host_kernels_table());
     host::register_host_interface(TENON_HOST_SESSION_ID, 0, host_session_table());
     (void)host::PluginHost::process();

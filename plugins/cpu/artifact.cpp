@@ -16,7 +16,7 @@ constexpr char kMagic[8] = {'T', 'N', 'C', 'P', 'U', '0', '0', '1'};
 struct Header {
   char magic[8];
   char version[32];  // code_version(): kernels of another build have other arguments.
-  uint32_t isa, reserved;
+  uint32_t isa, control;
   uint64_t program_bytes, code_bytes;
   uint64_t digest[2];  // XXH3-128 of everything behind the header.
 };
@@ -35,6 +35,7 @@ std::string artifact_pack(const ArtifactParts& parts) {
   const std::string_view version = code_version().substr(0, sizeof header.version);
   memcpy(header.version, version.data(), version.size());
   header.isa = static_cast<uint32_t>(parts.isa);
+  header.control = parts.control ? 1 : 0;
   header.program_bytes = parts.program.size();
   header.code_bytes = parts.code.size();
   std::string out(sizeof header, '\0');
@@ -71,6 +72,7 @@ Status artifact_unpack(std::string_view bytes, ArtifactParts& out) {
                 "The artifact uses an instruction set that this processor does not have.");
   }
   out.isa = static_cast<Isa>(header.isa);
+  out.control = header.control != 0;
   out.program = rest.substr(0, header.program_bytes);
   out.code = rest.substr(header.program_bytes);
   return {};

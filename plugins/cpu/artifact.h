@@ -14,8 +14,9 @@ namespace tenon::cpu {
 
 struct ArtifactParts {
   Isa isa = Isa::kBaseline;
-  std::string_view program;  // DeviceProgram::bytes()
+  std::string_view program;  // DeviceProgram::bytes(), or ControlProgram::bytes()
   std::string_view code;     // A shared object; empty when there is no kernel.
+  bool control = false;      // The program is one of control flow, with artifacts inside.
 };
 
 std::string artifact_pack(const ArtifactParts& parts);

@@ -3,7 +3,9 @@
 #include <vector>
 
 #include "artifact.h"
+#include "codegen/compile_control.h"
 #include "codegen/compile_graph.h"
+#include "control_executable.h"
 #include "device.h"
 #include "executable.h"
 #include "support.h"
@@ -16,8 +18,10 @@ struct tenon_artifact_t {
   tenon::cpu::CompiledGraph compiled;
 };
 
+// One of the two.
 struct tenon_executable_t {
   std::unique_ptr<tenon::cpu::Executable> executable;
+  std::unique_ptr<tenon::cpu::ControlExecutable> control;
 };
 
 namespace tenon::cpu {
@@ -76,7 +80,8 @@ Status compile(void*, tenon_str_t target, tenon_graph_t* graph,
   TENON_TRY(settings_for(target, options, artifact->settings));
   kernelgen::LiftHost host;
   TENON_TRY(host_tables(host));
-  TENON_TRY(compile_graph(host, graph, artifact->settings, artifact->compiled));
+  TENON_TRY(has_control(graph) ? compile_control(host, graph, artifact->settings, artifact->compiled)
+                               : compile_graph(host, graph, artifact->settings, artifact->compiled));
   artifact->graph = graph;
   context().graph->retain(context().graph->self, graph);
   *out_artifact = artifact.release();
@@ -118,6 +123,17 @@ Status fits(void*, tenon_str_t target, const void* bytes, uint64_t size_bytes) {
     return fail(TENON_FAILED_PRECONDITION, cat("The artifact was compiled for ", name_of(parts.isa),
                                                ", the target has ", name_of(isa), "."));
   }
+  if (parts.control) {
+    ControlProgram control;
+    TENON_TRY(ControlProgram::read(parts.program, control));
+    for (const std::string& artifact : control.artifacts) {
+      ArtifactParts inner;
+      TENON_TRY(artifact_unpack(artifact, inner));
+      if (inner.control) return fail(TENON_FAILED_PRECONDITION, "A part of the artifact holds parts again.");
+      TENON_TRY(fits(nullptr, target, artifact.data(), artifact.size()));
+    }
+    return {};
+  }
   kernelgen::DeviceProgram program;
   std::string why;
   if (!kernelgen::DeviceProgram::read(parts.program.data(), parts.program.size(), &program, &why)) {
@@ -130,8 +146,12 @@ Status load(void*, tenon_device_t* device, const void* bytes, uint64_t size_byte
             tenon_blob_t* const* constants, uint32_t constant_count,
             tenon_executable_t** out_executable) {
   auto made = std::make_unique<tenon_executable_t>();
-  TENON_TRY(Executable::load(device, {static_cast<const char*>(bytes), size_bytes},
-                             {constants, constant_count}, made->executable));
+  const std::string_view artifact(static_cast<const char*>(bytes), size_bytes);
+  ArtifactParts parts;
+  TENON_TRY(artifact_unpack(artifact, parts));
+  const std::span<tenon_blob_t* const> blobs(constants, constant_count);
+  TENON_TRY(parts.control ? ControlExecutable::load(device, artifact, blobs, made->control)
+                          : Executable::load(device, artifact, blobs, made->executable));
   *out_executable = made.release();
   return {};
 }
@@ -141,23 +161,29 @@ void executable_release(void*, tenon_executable_t* executable) {
 }
 
 Status executable_info(void*, tenon_executable_t* executable, tenon_executable_info_t* out) {
-  executable->executable->info(out);
+  if (executable->control) {
+    executable->control->info(out);
+  } else {
+    executable->executable->info(out);
+  }
   return {};
 }
 
 Status needs(void*, tenon_executable_t* executable, tenon_symbols_t symbols, tenon_needs_t* needs) {
-  return executable->executable->needs(symbols, needs);
+  return executable->control ? executable->control->needs(symbols, needs) : executable->executable->needs(symbols, needs);
 }
 
 Status execute(void*, tenon_executable_t* executable, const tenon_call_t* call) {
-  return executable->executable->execute(*call);
+  return executable->control ? executable->control->execute(*call) : executable->executable->execute(*call);
 }
 
 Status dump(void*, tenon_artifact_t* artifact, tenon_str_t what, const tenon_sink_t* sink) {
   kernelgen::LiftHost host;
   TENON_TRY(host_tables(host));
   std::string text;
-  TENON_TRY(explain_graph(host, artifact->graph, artifact->settings, view(what), text));
+  TENON_TRY(has_control(artifact->graph)
+                ? explain_control(host, artifact->graph, artifact->settings, view(what), text)
+                : explain_graph(host, artifact->graph, artifact->settings, view(what), text));
   return write(sink, text);
 }
 

@@ -1,5 +1,7 @@
 #include "support.h"
 
+#include "codegen/compile_control.h"
+#include "tenon/cpp/graph.hpp"
 #include "tenon/kernelgen/text_device.h"
 
 namespace tenon::cpu {
@@ -18,11 +20,73 @@ kernelgen::DeviceRates rates_of(Isa isa) {
   return {20, 15, 50};
 }
 
+// kernelgen knows no regions: nodes with some are looked at here.
+struct ControlClaims {
+  const kernelgen::LiftHost& host;
+  tenon_graph_t* graph;
+  Isa isa;
+  const tenon_claim_sink_t* sink;
+
+  static tenon_code_t claim(void* self, const tenon_node_t* nodes, uint32_t count, double cost_ns) {
+    const auto& claims = *static_cast<ControlClaims*>(self);
+    return claims.sink->claim(claims.sink->self, nodes, count, cost_ns);
+  }
+  static tenon_code_t refuse(void* self, tenon_node_t node, tenon_code_t code, tenon_str_t reason) {
+    const auto& claims = *static_cast<ControlClaims*>(self);
+    return detail::guarded(context().host, [&]() -> Status {
+      std::string why(view(reason));
+      if (Node(claims.graph, node).view().region_count != 0) {
+        if (can_compile_control(claims.host, claims.graph, node, {}, &why)) {
+          return claims.sink->claim(claims.sink->self, &node, 1, claims.cost_of(node, 0));
+        }
+      }
+      return claims.sink->refuse != nullptr ? claims.sink->refuse(claims.sink->self, node, code, str(why)) : TENON_OK;
+    });
+  }
+
+  // Some turns of everything inside.
+  double cost_of(tenon_node_t node, int depth) const {
+    constexpr double kTurns = 10;
+    const kernelgen::DeviceRates rates = rates_of(isa);
+    const std::vector<int64_t> symbols = kernelgen::likely_symbols(host, graph);
+    const tenon_node_view_t view = Node(graph, node).view();
+    if (view.region_count == 0 || depth > 8) {
+      return kernelgen::node_cost_ns(host, graph, node, symbols, rates.gigabytes_per_second, rates.gigaflops_per_second,
+                                     rates.launch_ns);
+    }
+    double cost = 0;
+    for (uint32_t r = 0; r < view.region_count; ++r) {
+      for (tenon_node_t inner : Region(graph, view.regions[r]).node_ids()) cost += cost_of(inner, depth + 1);
+    }
+    return cost * kTurns;
+  }
+
+  // Nodes inside of regions are told too: passes keep whole what a device takes whole.
+  Status claim_inside(const Region& region) const {
+    for (const Node& node : region.nodes()) {
+      const tenon_node_view_t view = node.view();
+      for (uint32_t r = 0; r < view.region_count; ++r) {
+        const Region inner(graph, view.regions[r]);
+        for (tenon_node_t n : inner.node_ids()) {
+          std::string why;
+          if (Node(graph, n).view().region_count != 0 || !kernelgen::can_lift(host, graph, n, {}, &why)) continue;
+          TENON_TRY(sink->claim(sink->self, &n, 1, cost_of(n, 0)));
+        }
+        TENON_TRY(claim_inside(inner));
+      }
+    }
+    return {};
+  }
+};
+
 }  // namespace
 
 Status claim_nodes(const kernelgen::LiftHost& host, tenon_graph_t* graph, Isa isa,
                    const tenon_claim_sink_t& sink) {
-  return kernelgen::claim_nodes(host, graph, {}, rates_of(isa), &sink);
+  const ControlClaims claims = {host, graph, isa, &sink};
+  const tenon_claim_sink_t all = {const_cast<ControlClaims*>(&claims), &ControlClaims::claim, &ControlClaims::refuse};
+  TENON_TRY(kernelgen::claim_nodes(host, graph, {}, rates_of(isa), &all));
+  return claims.claim_inside(main_region(graph));
 }
 
 }  // namespace tenon::cpu

@@ -1,0 +1,57 @@
+#include "core/session/host_extract.h"
+
+#include <memory>
+
+#include "core/base/failure.h"
+#include "core/base/str.h"
+#include "core/dispatch/extract.h"
+
+namespace tenon::session {
+namespace {
+
+Status check_spec(const ir::Graph& graph, const tenon_extract_spec_t& spec) {
+  for (uint32_t i = 0; i < spec.node_count; ++i) {
+    if (!graph.node_live(spec.nodes[i]) || graph.node(spec.nodes[i]).parent != graph.node(spec.nodes[0]).parent) {
+      return error(TENON_INVALID_ARGUMENT, "T0301", "there is no node {} in the region that is cut", spec.nodes[i]);
+    }
+  }
+  for (auto [values, count] : {std::pair(spec.arguments, spec.argument_count), std::pair(spec.yields, spec.yield_count)}) {
+    for (uint32_t i = 0; i < count; ++i) {
+      if (!graph.value_live(values[i])) return error(TENON_INVALID_ARGUMENT, "T0301", "there is no value {}", values[i]);
+    }
+  }
+  if (graph.frozen()) return {};
+  return error(TENON_FAILED_PRECONDITION, "T0301", "parts are cut out of frozen graphs only");
+}
+
+tenon_code_t extract(void*, tenon_graph_t* graph, const tenon_extract_spec_t* spec, tenon_extracted_t* out) {
+  clear_failure();
+  const ir::Graph& from = *ir::Graph::from(graph);
+  if (Status s = check_spec(from, *spec); !s.ok()) return to_abi(s);
+  Result<dispatch::Subgraph> made =
+      dispatch::extract_part(from, {spec->nodes, spec->node_count}, {spec->arguments, spec->argument_count},
+                             {spec->yields, spec->yield_count}, from_abi_str(spec->name));
+  if (!made.ok()) return to_abi(made.status());
+  auto kept = std::make_unique<dispatch::Subgraph>(std::move(*made));
+  out->argument_count = static_cast<uint32_t>(kept->inputs.size());
+  out->symbol_count = static_cast<uint32_t>(kept->symbols.size());
+  out->graph = kept->graph->abi();
+  out->arguments = kept->inputs.data();
+  out->symbols = kept->symbols.data();
+  out->storage = kept.release();
+  return TENON_OK;
+}
+
+void release(void*, tenon_extracted_t* extracted) {
+  delete static_cast<dispatch::Subgraph*>(extracted->storage);
+  *extracted = {};
+}
+
+}  // namespace
+
+const tenon_host_extract_t* host_extract_table() {
+  static const tenon_host_extract_t table = {sizeof(tenon_host_extract_t), nullptr, extract, release};
+  return &table;
+}
+
+}  // namespace tenon::session

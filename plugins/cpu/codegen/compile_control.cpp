@@ -1,0 +1,450 @@
+#include "compile_control.h"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "../artifact.h"
+#include "../control_program.h"
+#include "tenon/abi/extract.h"
+#include "tenon/cpp/graph.hpp"
+#include "tenon/kernelgen/lift.h"
+
+namespace tenon::cpu {
+namespace {
+
+constexpr int kDepthMax = 64;  // Of nested regions: the reader's limit.
+
+using Kind = ControlPart::Kind;
+
+bool kind_of(std::string_view op, Kind* out) {
+  constexpr std::pair<std::string_view, Kind> kKinds[] = {
+      {"switch", Kind::kSwitch}, {"while", Kind::kWhile}, {"scan", Kind::kScan}};
+  for (const auto& [name, kind] : kKinds) {
+    if (op != name) continue;
+    *out = kind;
+    return true;
+  }
+  return false;
+}
+
+std::string place_of(const Node& node) {
+  std::string out;
+  const tenon_sink_t sink{&out, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
+                            static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
+                            return TENON_OK;
+                          }};
+  const tenon_loc_t loc = node.view().loc;
+  if (loc == 0 || graph_api().loc_text(graph_api().self, node.graph(), loc, &sink) != TENON_OK) {
+    return std::string(node.op());
+  }
+  return cat(node.op(), " at ", out);
+}
+
+// A graph that stands alone, cut out of another.
+class Extracted {
+ public:
+  Extracted() { raw_.size_bytes = sizeof raw_; }
+  Extracted(const Extracted&) = delete;
+  ~Extracted() {
+    if (raw_.storage != nullptr) table()->release(table()->self, &raw_);
+  }
+  Status cut(tenon_graph_t* graph, const std::vector<tenon_node_t>& nodes, const std::vector<tenon_value_t>& yields) {
+    if (table() == nullptr) return TENON_UNIMPLEMENTED;
+    tenon_extract_spec_t spec = {};
+    spec.size_bytes = sizeof spec;
+    spec.nodes = nodes.data();
+    spec.node_count = static_cast<uint32_t>(nodes.size());
+    spec.yields = yields.data();
+    spec.yield_count = static_cast<uint32_t>(yields.size());
+    spec.name = str("part");
+    return table()->extract(table()->self, graph, &spec, &raw_);
+  }
+  const tenon_extracted_t& raw() const { return raw_; }
+
+ private:
+  static const tenon_host_extract_t* table() {
+    static const auto* found = context().query<tenon_host_extract_t>(TENON_HOST_EXTRACT_ID);
+    return found;
+  }
+  tenon_extracted_t raw_ = {};
+};
+
+// A dim as a program over the graph's symbols.
+bool size_of_dim(tenon_graph_t* graph, tenon_dim_t dim, kernelgen::Pool& pool, const std::vector<kernelgen::E>& symbols,
+                 kernelgen::E* out, int depth = 0) {
+  if (dim >= 0) {
+    *out = pool.integer(dim);
+    return true;
+  }
+  tenon_dim_view_t v = {};
+  v.size_bytes = sizeof v;
+  if (depth > kDepthMax || graph_api().dim_view(graph_api().self, graph, dim, &v) != TENON_OK) return false;
+  if (v.op == TENON_DIM_CONSTANT) {
+    *out = pool.integer(v.constant);
+    return true;
+  }
+  if (v.op == TENON_DIM_SYMBOL) {
+    *out = symbols[v.symbol];
+    return true;
+  }
+  kernelgen::E a, b;
+  if (!size_of_dim(graph, v.a, pool, symbols, &a, depth + 1) || !size_of_dim(graph, v.b, pool, symbols, &b, depth + 1)) {
+    return false;
+  }
+  switch (v.op) {
+    case TENON_DIM_ADD: *out = pool.add(a, b); break;
+    case TENON_DIM_SUB: *out = pool.sub(a, b); break;
+    case TENON_DIM_MUL: *out = pool.mul(a, b); break;
+    case TENON_DIM_FLOORDIV: *out = pool.floordiv(a, b); break;
+    case TENON_DIM_MOD: *out = pool.mod(a, b); break;
+    case TENON_DIM_MIN: *out = pool.min(a, b); break;
+    default: *out = pool.max(a, b); break;
+  }
+  return true;
+}
+
+void symbols_in(tenon_graph_t* graph, tenon_dim_t dim, std::vector<tenon_symbol_t>* out) {
+  if (dim >= 0) return;
+  tenon_dim_view_t v = {};
+  v.size_bytes = sizeof v;
+  if (graph_api().dim_view(graph_api().self, graph, dim, &v) != TENON_OK) return;
+  if (v.op == TENON_DIM_SYMBOL) out->push_back(v.symbol);
+  if (v.op <= TENON_DIM_SYMBOL) return;
+  symbols_in(graph, v.a, out);
+  symbols_in(graph, v.b, out);
+}
+
+std::vector<tenon_symbol_t> symbols_of(const Value& value) {
+  std::vector<tenon_symbol_t> out;
+  const tenon_type_t type = value.view().type;
+  for (uint32_t d = 0; d < type.rank; ++d) symbols_in(value.graph(), type.dims[d], &out);
+  return out;
+}
+
+// Makes the program and the graphs of its parts; compiles nothing.
+class Cutter {
+ public:
+  explicit Cutter(tenon_graph_t* graph) : graph_(graph) {
+    whole_.size_bytes = sizeof whole_;
+    (void)graph_api().graph_view(graph_api().self, graph, &whole_);
+  }
+
+  ControlProgram program;
+  std::vector<std::unique_ptr<Extracted>> parts;  // By artifact.
+
+  Status run() {
+    const Region main(graph_, whole_.main);
+    TENON_TRY(describe_symbols(main));
+    TENON_TRY(describe_values(main));
+    uint32_t index = 0;
+    TENON_TRY(add_region(main, nullptr, &index));
+    tell_symbols(main);
+    return {};
+  }
+
+ private:
+  // ---- Sizes and values ----
+  Status describe_symbols(const Region& main) {
+    program.symbol_count = whole_.symbol_limit;
+    program.bounds.assign(whole_.symbol_limit, std::numeric_limits<int64_t>::max());
+    late_.assign(whole_.symbol_limit, true);
+    const tenon_region_view_t view = main.view();
+    program.main_symbols.assign(view.symbols, view.symbols + view.symbol_count);
+    for (uint32_t s : program.main_symbols) late_[s] = false;
+    for (uint32_t s = 0; s < whole_.symbol_limit; ++s) {
+      tenon_symbol_view_t symbol = {};
+      symbol.size_bytes = sizeof symbol;
+      if (graph_api().symbol_view(graph_api().self, graph_, s, &symbol) == TENON_OK) program.bounds[s] = symbol.hi;
+      symbols_.push_back(pool_.extent(pool_.add_extent({})));
+    }
+    return {};
+  }
+  Status size(tenon_dim_t dim, kernelgen::SizeProgram* out) {
+    kernelgen::E e;
+    if (!size_of_dim(graph_, dim, pool_, symbols_, &e)) return fail(TENON_INTERNAL, "A dim cannot be read.");
+    *out = kernelgen::size_program(pool_, e);
+    return {};
+  }
+  Status describe_values(const Region& main) {
+    program.values.resize(whole_.value_limit);
+    for (tenon_value_t v = 0; v < whole_.value_limit; ++v) {
+      const tenon_value_view_t view = Value(graph_, v).view();
+      if (view.kind == 0) continue;
+      ControlValue& value = program.values[v];
+      value.kind = ControlValue::Kind::kLocal;
+      if (view.kind == TENON_VALUE_CONSTANT) {
+        value.kind = ControlValue::Kind::kConstant;
+        value.index = program.constant_count++;
+        constant_of_blob_.emplace(view.blob, value.index);
+      }
+      value.element_bytes = dtype_bits(view.type.dtype) / 8;
+      for (uint32_t d = 0; d < view.type.rank; ++d) TENON_TRY(size(view.type.dims[d], &value.dims.emplace_back()));
+      for (tenon_symbol_t s : symbols_of(Value(graph_, v))) value.late = value.late || late_[s];
+    }
+    for (const Value& v : main.arguments()) {
+      program.values[v.id()].kind = ControlValue::Kind::kInput;
+      program.values[v.id()].index = program.input_count++;
+    }
+    return {};
+  }
+  // Symbols that main's yields mention and nodes of it define, in order of definition.
+  void tell_symbols(const Region& main) {
+    std::vector<tenon_symbol_t> mentioned;
+    for (const Value& v : main.yields()) {
+      for (tenon_symbol_t s : symbols_of(v)) mentioned.push_back(s);
+    }
+    for (const Node& node : main.nodes()) {
+      const tenon_node_view_t view = node.view();
+      for (uint32_t i = 0; i < view.symbol_count; ++i) {
+        if (std::ranges::find(mentioned, view.symbols[i]) != mentioned.end()) program.out_symbols.push_back(view.symbols[i]);
+      }
+    }
+  }
+
+  // ---- Regions ----
+  // Symbols that stand as dims of `values`, out of those that `defined` holds.
+  void find_sizes(const std::vector<Value>& values, const tenon_symbol_t* defined, uint32_t count,
+                  std::vector<ControlSize>* out) const {
+    for (uint32_t i = 0; i < values.size(); ++i) {
+      const tenon_type_t type = values[i].view().type;
+      for (uint32_t d = 0; d < type.rank; ++d) {
+        for (uint32_t s = 0; s < count; ++s) {
+          tenon_symbol_view_t symbol = {};
+          symbol.size_bytes = sizeof symbol;
+          (void)graph_api().symbol_view(graph_api().self, graph_, defined[s], &symbol);
+          if (symbol.dim == type.dims[d]) out->push_back({defined[s], i, d});
+        }
+      }
+    }
+  }
+
+  Status add_region(const Region& region, const Node* owner, uint32_t* index) {
+    if (++depth_ > kDepthMax) return fail(TENON_RESOURCE_EXHAUSTED, "Regions are nested deeper than 64.");
+    *index = static_cast<uint32_t>(program.regions.size());
+    program.regions.emplace_back();
+    ControlRegion out;
+    for (const Value& v : region.arguments()) out.arguments.push_back(v.id());
+    for (const Value& v : region.yields()) out.yields.push_back(v.id());
+    if (owner != nullptr) {
+      const tenon_region_view_t view = region.view();
+      find_sizes(region.arguments(), view.symbols, view.symbol_count, &out.opens);
+      if (!owner->is("switch")) find_checks(region, &out);
+    }
+    TENON_TRY(add_parts(region, &out));
+    program.regions[*index] = std::move(out);
+    --depth_;
+    return {};
+  }
+
+  // Dims that the loop carries on and that are not known to stay.
+  void find_checks(const Region& region, ControlRegion* out) const {
+    const std::vector<Value> arguments = region.arguments(), yields = region.yields();
+    for (uint32_t i = 0; i < arguments.size() && i < yields.size(); ++i) {
+      const TypeView a = arguments[i].type(), y = yields[i].type();
+      for (uint32_t d = 0; d < a.rank() && a.rank() == y.rank(); ++d) {
+        const bool open = std::ranges::any_of(out->opens, [&](const ControlSize& s) { return s.index == i && s.dim == d; });
+        if (!open && !surely_equal(a.dim(d), y.dim(d))) out->checks.push_back({0, i, d});
+      }
+    }
+  }
+
+  // Nodes of control flow are at odd levels, what lies between them at even ones: a level compiles as one.
+  Status add_parts(const Region& region, ControlRegion* out) {
+    std::map<uint32_t, std::vector<tenon_node_t>> levels;
+    std::unordered_map<tenon_value_t, uint32_t> level_of;
+    std::unordered_map<tenon_symbol_t, uint32_t> level_of_symbol;
+    for (const Node& node : region.nodes()) {
+      const tenon_node_view_t view = node.view();
+      const bool control = view.region_count != 0;
+      uint32_t level = control ? 1 : 0;
+      const auto after = [&](uint32_t maker) { level = std::max(level, control || maker % 2 == 1 ? next(maker, control) : maker); };
+      for_each_read(node, [&](const Value& v) {
+        if (const auto it = level_of.find(v.id()); it != level_of.end()) after(it->second);
+        for (tenon_symbol_t s : symbols_of(v)) {
+          if (const auto it = level_of_symbol.find(s); it != level_of_symbol.end()) after(it->second);
+        }
+      });
+      for (uint32_t i = 0; i < view.result_count; ++i) {
+        for (tenon_symbol_t s : symbols_of(Value(graph_, view.results[i]))) {
+          if (const auto it = level_of_symbol.find(s); it != level_of_symbol.end()) after(it->second);
+        }
+        level_of[view.results[i]] = level;
+      }
+      for (uint32_t i = 0; i < view.symbol_count; ++i) level_of_symbol[view.symbols[i]] = level;
+      levels[level].push_back(node.id());
+    }
+    for (const auto& [level, nodes] : levels) {
+      if (level % 2 == 0) {
+        TENON_TRY(add_kernels(nodes, out));
+        continue;
+      }
+      for (tenon_node_t n : nodes) TENON_TRY(add_control(Node(graph_, n), out));
+    }
+    return {};
+  }
+  // The first level of its kind behind `maker`.
+  static uint32_t next(uint32_t maker, bool control) { return maker + (maker % 2 == (control ? 1u : 0u) ? 2 : 1); }
+
+  // Everything that a node reads, what its regions take from around included.
+  template <class Visit>
+  void for_each_read(const Node& node, Visit&& visit) const {
+    const tenon_node_view_t view = node.view();
+    for (uint32_t i = 0; i < view.operand_count; ++i) {
+      if (view.operands[i] != TENON_NONE) visit(Value(graph_, view.operands[i]));
+    }
+    for (uint32_t r = 0; r < view.region_count; ++r) {
+      const tenon_region_view_t region = Region(graph_, view.regions[r]).view();
+      for (uint32_t i = 0; i < region.capture_count; ++i) visit(Value(graph_, region.captures[i]));
+    }
+  }
+
+  // Whether somebody outside of `nodes` reads a value. Uses inside of nested regions are uses by another part.
+  bool leaves(const Value& value, const std::unordered_set<tenon_node_t>& nodes) const {
+    return std::ranges::any_of(value.uses(), [&](const tenon_use_t& use) { return !nodes.contains(use.node); });
+  }
+
+  Status add_kernels(const std::vector<tenon_node_t>& nodes, ControlRegion* out) {
+    std::vector<tenon_value_t> yields;
+    const std::unordered_set<tenon_node_t> inside(nodes.begin(), nodes.end());
+    for (tenon_node_t n : nodes) {
+      const tenon_node_view_t view = Node(graph_, n).view();
+      for (uint32_t i = 0; i < view.result_count; ++i) {
+        if (leaves(Value(graph_, view.results[i]), inside)) yields.push_back(view.results[i]);
+      }
+    }
+    if (yields.empty()) return {};  // Nobody reads it.
+    auto part = std::make_unique<Extracted>();
+    TENON_TRY(part->cut(graph_, nodes, yields));
+    const tenon_extracted_t& cut = part->raw();
+    ControlPart made;
+    made.artifact = static_cast<uint32_t>(parts.size());
+    made.inputs.assign(cut.arguments, cut.arguments + cut.argument_count);
+    made.outputs.assign(yields.begin(), yields.end());
+    made.symbols.assign(cut.symbols, cut.symbols + cut.symbol_count);
+    tenon_graph_view_t inner = {};
+    inner.size_bytes = sizeof inner;
+    TENON_TRY(graph_api().graph_view(graph_api().self, cut.graph, &inner));
+    for (tenon_value_t v = 0; v < inner.value_limit; ++v) {
+      const tenon_value_view_t view = Value(cut.graph, v).view();
+      if (view.kind != TENON_VALUE_CONSTANT) continue;
+      const auto found = constant_of_blob_.find(view.blob);
+      if (found == constant_of_blob_.end()) return fail(TENON_INTERNAL, "A part has a constant of its own.");
+      made.constants.push_back(found->second);
+    }
+    parts.push_back(std::move(part));
+    out->parts.push_back(std::move(made));
+    return {};
+  }
+
+  Status add_control(const Node& node, ControlRegion* out) {
+    const tenon_node_view_t view = node.view();
+    ControlPart made;
+    if (!kind_of(node.op(), &made.kind)) return fail(TENON_UNIMPLEMENTED, cat(node.op(), ": no code is generated for its regions."));
+    made.inputs.assign(view.operands, view.operands + view.operand_count);
+    made.outputs.assign(view.results, view.results + view.result_count);
+    made.place = place_of(node);
+    std::vector<Value> results;
+    for (uint32_t i = 0; i < view.result_count; ++i) results.push_back(node.result(i));
+    find_sizes(results, view.symbols, view.symbol_count, &made.defines);
+    if (made.kind == Kind::kWhile) made.max_trip = node.i64("max_trip");
+    if (made.kind == Kind::kScan) {
+      made.carried = static_cast<uint32_t>(node.i64("carry"));
+      made.reverse = node.i64("reverse") != 0;
+      const Dims length = node.dims("length");
+      TENON_TRY(size(length.empty() ? node.operand(made.carried).dim(0).raw() : length[0].raw(), &made.length));
+    }
+    const std::vector<tenon_region_t> regions(view.regions, view.regions + view.region_count);
+    for (tenon_region_t r : regions) TENON_TRY(add_region(Region(graph_, r), &node, &made.regions.emplace_back()));
+    out->parts.push_back(std::move(made));
+    return {};
+  }
+
+  tenon_graph_t* graph_;
+  tenon_graph_view_t whole_ = {};
+  kernelgen::Pool pool_;
+  std::vector<kernelgen::E> symbols_;  // By symbol, as an extent.
+  std::vector<bool> late_;             // By symbol: known only in a run.
+  std::unordered_map<tenon_blob_t*, uint32_t> constant_of_blob_;
+  int depth_ = 0;
+};
+
+std::string region_text(const ControlProgram& program, uint32_t index, int indent) {
+  constexpr std::string_view kNames[] = {"kernels", "switch", "while", "scan"};
+  std::string out;
+  for (const ControlPart& part : program.regions[index].parts) {
+    out += cat(std::string(static_cast<size_t>(indent) * 2, ' '), kNames[static_cast<size_t>(part.kind)]);
+    if (part.kind == Kind::kKernels) out += cat(" part ", part.artifact);
+    out += cat(" (", part.inputs.size(), " in, ", part.outputs.size(), " out)\n");
+    for (size_t i = 0; i < part.regions.size(); ++i) {
+      out += cat(std::string(static_cast<size_t>(indent) * 2 + 2, ' '), "region ", i, "\n");
+      out += region_text(program, part.regions[i], indent + 2);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+bool has_control(tenon_graph_t* graph) {
+  for (const Node& node : main_region(graph).nodes()) {
+    if (node.view().region_count != 0) return true;
+  }
+  return false;
+}
+
+bool can_compile_control(const kernelgen::LiftHost& host, tenon_graph_t* graph, tenon_node_t id,
+                         const kernelgen::LiftLimits& limits, std::string* why) {
+  const Node node(graph, id);
+  Kind kind;
+  if (!kind_of(node.op(), &kind)) {
+    *why = cat(node.op(), ": no code is generated for an op with regions of this name");
+    return false;
+  }
+  const tenon_node_view_t view = node.view();
+  for (uint32_t r = 0; r < view.region_count; ++r) {
+    for (const Node& inner : Region(graph, view.regions[r]).nodes()) {
+      std::string reason;
+      const bool can = inner.view().region_count != 0 ? can_compile_control(host, graph, inner.id(), limits, &reason)
+                                                      : kernelgen::can_lift(host, graph, inner.id(), limits, &reason);
+      if (can) continue;
+      *why = cat("in ", node.op(), ": ", reason);
+      return false;
+    }
+  }
+  return true;
+}
+
+Status compile_control(const kernelgen::LiftHost& host, tenon_graph_t* graph, const CompileSettings& settings,
+                       CompiledGraph& out) {
+  Cutter cutter(graph);
+  TENON_TRY(cutter.run());
+  for (const auto& part : cutter.parts) {
+    if (cancelled()) return fail(TENON_CANCELLED, "The compilation was cancelled.");
+    CompiledGraph compiled;
+    TENON_TRY(compile_graph(host, part->raw().graph, settings, compiled));
+    out.kernels_compiled += compiled.kernels_compiled;
+    out.kernels_from_cache += compiled.kernels_from_cache;
+    cutter.program.artifacts.push_back(std::move(compiled.artifact));
+  }
+  out.artifact = artifact_pack({settings.isa, cutter.program.bytes(), {}, true});
+  return {};
+}
+
+Status explain_control(const kernelgen::LiftHost& host, tenon_graph_t* graph, const CompileSettings& settings,
+                       std::string_view what, std::string& out) {
+  Cutter cutter(graph);
+  TENON_TRY(cutter.run());
+  if (what == "plan") out = region_text(cutter.program, 0, 0);
+  for (size_t i = 0; i < cutter.parts.size(); ++i) {
+    std::string text;
+    TENON_TRY(explain_graph(host, cutter.parts[i]->raw().graph, settings, what, text));
+    out += cat(what == "asm" ? "# part " : "// part ", i, "\n", text);
+  }
+  return {};
+}
+
+}  // namespace tenon::cpu
