@@ -113,6 +113,14 @@ CLI::App* add_plugins(CLI::App& app, PluginsOptions& o) {
   return plugins;
 }
 
+void add_new(CLI::App& app, NewOptions& o) {
+  CLI::App* make = app.add_subcommand("new", "start a plugin: a folder that builds, tests and conforms");
+  make->add_option("KIND", o.kind, "device, op, pass, frontend")->required()->type_name("");
+  make->add_option("NAME", o.name, "of the plugin: lower-case letters, digits and _")->required()->type_name("");
+  make->add_option("--language", o.language, "c or c++, where there are both (c)")->type_name("L");
+  make->add_option("--directory", o.directory, "where the folder NAME is made (here)")->type_name("DIR");
+}
+
 std::vector<std::string> subcommand_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
@@ -178,6 +186,7 @@ Command::Kind kind_of(const std::string& name) {
   if (name == "ops") return Command::Kind::Ops;
   if (name == "plugins") return Command::Kind::Plugins;
   if (name == "explain") return Command::Kind::Explain;
+  if (name == "new") return Command::Kind::New;
   if (name == "conform") return Command::Kind::Conform;
   return Command::Kind::Doctor;
 }
@@ -203,6 +212,7 @@ Command parse_command_line(int argc, char** argv) {
   explain->add_flag("--json", command.explain.json, "one JSON object on stdout");
   CLI::App* doctor = app.add_subcommand("doctor", "devices, plugins and settings, and what to fix");
   doctor->add_flag("--json", command.json, "one JSON object on stdout");
+  add_new(app, command.scaffold);
   // A program of its own reads what follows, `--help` too.
   CLI::App* conform = app.add_subcommand("conform", "check a plugin against what plugins must do");
   conform->prefix_command()->set_help_flag();

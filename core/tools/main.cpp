@@ -16,6 +16,7 @@ int dispatch(const tenon::tools::Command& command) {
     case Kind::Plugins: return tenon::tools::command_plugins(command.plugins);
     case Kind::Explain: return tenon::tools::command_explain(command.explain);
     case Kind::Doctor: return tenon::tools::command_doctor(command.json);
+    case Kind::New: return tenon::tools::command_new(command.scaffold);
     case Kind::Conform: return tenon::tools::become_helper("tenon-conform", command.conform);
   }
   return command.status;

@@ -62,8 +62,14 @@ struct ExplainOptions {
   bool json = false;
 };
 
+struct NewOptions {
+  std::string kind, name;
+  std::string language;   // empty: the one that there is, C if there are several
+  std::string directory;  // where the folder NAME is made
+};
+
 struct Command {
-  enum class Kind { Done, Run, Bench, Opt, Ops, Plugins, Explain, Doctor, Conform } kind = Kind::Done;
+  enum class Kind { Done, Run, Bench, Opt, Ops, Plugins, Explain, Doctor, Conform, New } kind = Kind::Done;
   int status = 0;  // Done: what to exit with; help or a usage error was printed
   bool json = false;
   RunOptions run;
@@ -71,6 +77,7 @@ struct Command {
   OpsOptions ops;
   PluginsOptions plugins;
   ExplainOptions explain;
+  NewOptions scaffold;
   std::vector<std::string> conform;  // for the helper program, as they are
 };
 
@@ -84,5 +91,6 @@ int command_ops(const OpsOptions& options);
 int command_plugins(const PluginsOptions& options);
 int command_explain(const ExplainOptions& options);
 int command_doctor(bool json);
+int command_new(const NewOptions& options);
 
 }  // namespace tenon::tools

@@ -1,0 +1,126 @@
+// tenon new KIND NAME: copies a template of share/tenon/templates. Which kinds there are is what
+// lies there.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "core/tools/console.h"
+#include "core/tools/helpers.h"
+#include "core/tools/options.h"
+
+namespace tenon::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPlaceholder = "@NAME@";
+constexpr size_t kNameMax = 40;  // keeps lines of the templates short
+
+struct Template {
+  std::string kind, language;
+};
+
+std::vector<Template> templates_in(const fs::path& folder) {
+  std::vector<Template> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename();
+    const size_t dash = name.rfind('-');
+    if (entry.is_directory(error) && dash != std::string::npos)
+      found.push_back({name.substr(0, dash), name.substr(dash + 1)});
+  }
+  std::sort(found.begin(), found.end(), [](const Template& a, const Template& b) {
+    return a.kind + a.language < b.kind + b.language;
+  });
+  return found;
+}
+
+bool is_name(const std::string& name) {
+  const bool letters = std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+  return letters && !name.empty() && name.size() <= kNameMax && name[0] >= 'a' && name[0] <= 'z';
+}
+
+std::string replaced(std::string text, const std::string& name) {
+  for (size_t at = 0; (at = text.find(kPlaceholder, at)) != std::string::npos; at += name.size())
+    text.replace(at, kPlaceholder.size(), name);
+  return text;
+}
+
+// The template that was asked for, or a message and an exit status.
+int choose(const NewOptions& o, const fs::path& folder, Template* out) {
+  std::set<std::string> kinds;
+  std::vector<std::string> languages;
+  for (const Template& t : templates_in(folder)) {
+    kinds.insert(t.kind);
+    if (t.kind == o.kind) languages.push_back(t.language);
+  }
+  if (languages.empty()) {
+    return fail(kUsage, "T0008",
+                fmt::format("there is no template for {}{}; there are {}", in_quotes(o.kind),
+                            did_you_mean(o.kind, kinds), list_names(kinds)),
+                "Kinds whose interface this version does not have cannot be started.");
+  }
+  const bool given = std::find(languages.begin(), languages.end(), o.language) != languages.end();
+  if (!o.language.empty() && !given) {
+    return fail(kUsage, "T0008",
+                fmt::format("a {} in {} has no template; there are {}", o.kind,
+                            in_quotes(o.language), list_names(languages)));
+  }
+  *out = {o.kind, o.language.empty() ? languages.front() : o.language};
+  return kOk;
+}
+
+int unwritable(const fs::path& path, std::string_view why) {
+  return fail(kUsage, "T0107",
+              fmt::format("{} cannot be written: {}", in_quotes(path.string()), why));
+}
+
+// Copies a folder's files with the name put in; an exit status.
+int copy_folder(const fs::path& from, const fs::path& to, const std::string& name) {
+  std::error_code error;
+  for (const auto& entry : fs::recursive_directory_iterator(from, error)) {
+    if (!entry.is_regular_file(error)) continue;
+    const fs::path target = to / replaced(fs::relative(entry.path(), from, error).string(), name);
+    fs::create_directories(target.parent_path(), error);
+    if (error) return unwritable(target.parent_path(), error.message());
+    std::ostringstream text;
+    text << std::ifstream(entry.path()).rdbuf();
+    std::ofstream file(target);
+    file << replaced(text.str(), name);
+    if (!file.flush()) return unwritable(target, "the disk is full or the folder is not yours");
+  }
+  return error ? unwritable(to, error.message()) : kOk;
+}
+
+}  // namespace
+
+int command_new(const NewOptions& options) {
+  const std::string folder = data_folder("templates");
+  if (folder.empty())
+    return fail(kDevice, "T0101", "the templates are not in share/tenon of this installation.");
+  if (!is_name(options.name)) {
+    return fail(kUsage, "T0004",
+                fmt::format("{} is no name for a plugin: a lower-case letter, then letters, digits "
+                            "and _, at most {}",
+                            in_quotes(options.name), kNameMax));
+  }
+  Template chosen;
+  if (int s = choose(options, folder, &chosen)) return s;
+  const fs::path target =
+      fs::path(options.directory.empty() ? "." : options.directory) / options.name;
+  std::error_code error;
+  if (fs::exists(target, error)) return unwritable(target, "it exists already");
+  for (const std::string& part : {std::string("common"), chosen.kind + "-" + chosen.language}) {
+    if (int s = copy_folder(fs::path(folder) / part, target, options.name)) return s;
+  }
+  out("{}\n", target.string());
+  talk("next: cmake -S {0} -B {0}/build && cmake --build {0}/build && ctest --test-dir {0}/build\n",
+       safe(target.string()));
+  return kOk;
+}
+
+}  // namespace tenon::tools

@@ -1,0 +1,160 @@
+// The device `@NAME@`: memory, copies and one kernel. What it does not take runs on the cpu, with
+// copies that the host inserts. Replace the bodies of alloc, copy and add_f32 by what your hardware
+// needs, and add kernels to the table at the end.
+#include <cstring>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include <tenon/abi/device.h>
+#include <tenon/abi/simple_kernels.h>
+#include <tenon/cpp/plugin.hpp>
+
+namespace {
+
+using tenon::fail;
+using tenon::Status;
+using tenon::str;
+
+constexpr uint64_t kAlignmentBytes = 64;
+
+struct Buffer {
+  std::unique_ptr<unsigned char[]> memory;
+  unsigned char* data;  // aligned, inside memory
+  uint64_t size_bytes;
+};
+Buffer* buffer_of(const tenon_buffer_t* b) {
+  return reinterpret_cast<Buffer*>(const_cast<tenon_buffer_t*>(b));
+}
+
+Status count(void*, uint32_t* out) {
+  *out = 1;
+  return {};
+}
+
+Status check_ordinal(uint32_t ordinal) {
+  return ordinal == 0 ? Status()
+                      : fail(TENON_NOT_FOUND,
+                             tenon::cat("there is one @NAME@ device, and no number ", ordinal));
+}
+
+Status info(void*, uint32_t ordinal, tenon_device_info_t* out) {
+  TENON_TRY(check_ordinal(ordinal));
+  *out = {.size_bytes = sizeof *out,
+          .threading = TENON_THREADING_FREE,
+          .kind = str("@NAME@"),
+          .description = str("host memory and one kernel"),
+          .target = str("@NAME@"),
+          .alignment_bytes = kAlignmentBytes};
+  return {};
+}
+
+Status open(void*, uint32_t ordinal, tenon_device_t** out) {
+  static char device;  // nothing to remember: any address will do
+  TENON_TRY(check_ordinal(ordinal));
+  *out = reinterpret_cast<tenon_device_t*>(&device);
+  return {};
+}
+Status close(void*, tenon_device_t*) {
+  return {};
+}
+Status sync(void*, tenon_device_t*) {
+  return {};
+}
+
+Status alloc(void*, tenon_device_t*, uint64_t size_bytes, tenon_buffer_t** out) {
+  if (size_bytes > UINT64_MAX / 4)
+    return fail(TENON_RESOURCE_EXHAUSTED, tenon::cat("nobody has ", size_bytes, " bytes"));
+  auto* memory = new (std::nothrow) unsigned char[size_bytes + kAlignmentBytes];
+  if (memory == nullptr)
+    return fail(TENON_RESOURCE_EXHAUSTED, tenon::cat("the system gives no ", size_bytes, " bytes"));
+  const uint64_t misaligned = reinterpret_cast<uintptr_t>(memory) % kAlignmentBytes;
+  auto buffer = std::make_unique<Buffer>();
+  *buffer = {std::unique_ptr<unsigned char[]>(memory), memory + (kAlignmentBytes - misaligned),
+             size_bytes};
+  *out = reinterpret_cast<tenon_buffer_t*>(buffer.release());
+  return {};
+}
+Status free_buffer(void*, tenon_device_t*, tenon_buffer_t* buffer) {
+  delete buffer_of(buffer);
+  return {};
+}
+
+// The address of a range of a buffer.
+Status range(tenon_buffer_t* handle, uint64_t offset, uint64_t length, unsigned char** out) {
+  if (handle == nullptr) return fail(TENON_INVALID_ARGUMENT, "a copy names no buffer");
+  const Buffer& buffer = *buffer_of(handle);
+  if (offset > buffer.size_bytes || length > buffer.size_bytes - offset)
+    return fail(TENON_OUT_OF_RANGE, tenon::cat(length, " bytes at ", offset, " leave a buffer of ",
+                                               buffer.size_bytes, " bytes"));
+  *out = buffer.data + offset;
+  return {};
+}
+
+Status fill(const tenon_copy_t& c, unsigned char* to) {
+  const uint32_t width = c.pattern_bytes;
+  if ((width != 1 && width != 2 && width != 4 && width != 8) || c.length_bytes % width != 0)
+    return fail(TENON_INVALID_ARGUMENT, tenon::cat("a pattern of ", width, " bytes does not fill ",
+                                                   c.length_bytes, " bytes"));
+  for (uint64_t i = 0; i < c.length_bytes; i += width) std::memcpy(to + i, &c.pattern, width);
+  return {};
+}
+
+Status copy(void*, tenon_device_t*, const tenon_copy_t* c) {
+  unsigned char *from = nullptr, *to = nullptr;
+  if (c->direction < TENON_COPY_HOST_TO_DEVICE || c->direction > TENON_COPY_FILL)
+    return fail(TENON_INVALID_ARGUMENT, tenon::cat("there is no copy direction ", c->direction));
+  if (c->direction == TENON_COPY_DEVICE_TO_HOST || c->direction == TENON_COPY_DEVICE_TO_DEVICE)
+    TENON_TRY(range(c->from, c->from_offset_bytes, c->length_bytes, &from));
+  if (c->direction != TENON_COPY_DEVICE_TO_HOST)
+    TENON_TRY(range(c->to, c->to_offset_bytes, c->length_bytes, &to));
+  if (c->direction == TENON_COPY_FILL) return fill(*c, to);
+  if (c->length_bytes == 0) return {};
+  std::memcpy(to != nullptr ? to : c->host_to, from != nullptr ? from : c->host_from,
+              c->length_bytes);
+  return {};
+}
+
+Status map(void*, tenon_device_t*, tenon_buffer_t* buffer, void** out) {
+  *out = buffer_of(buffer)->data;
+  return {};
+}
+
+tenon_code_t add_f32(const tenon_kernel_args_t* args, uint64_t n) {
+  auto at = [](const tenon_buffer_t* b, uint64_t offset) {
+    return reinterpret_cast<float*>(buffer_of(b)->data + offset);
+  };
+  const float* a = at(args->inputs[0], args->input_offsets_bytes[0]);
+  const float* b = at(args->inputs[1], args->input_offsets_bytes[1]);
+  float* out = at(args->outputs[0], args->output_offsets_bytes[0]);
+  for (uint64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
+  return TENON_OK;
+}
+
+constexpr tenon_device_api_t kDevice = {.size_bytes = sizeof(tenon_device_api_t),
+                                        .self = nullptr,
+                                        .count = tenon::entry<count>,
+                                        .info = tenon::entry<info>,
+                                        .open = tenon::entry<open>,
+                                        .close = tenon::entry<close>,
+                                        .alloc = tenon::entry<alloc>,
+                                        .free = tenon::entry<free_buffer>,
+                                        .copy = tenon::entry<copy>,
+                                        .sync = tenon::entry<sync>,
+                                        .map = tenon::entry<map>,
+                                        .import = nullptr,
+                                        .memory = nullptr};
+constexpr tenon_simple_kernel_t kKernelList[] = {{"add", 1u << TENON_F32, add_f32}};
+tenon_kernels_api_t g_kernels;
+const tenon_interface_t g_interfaces[] = {tenon::offer(TENON_DEVICE_ID, kDevice),
+                                          tenon::offer(TENON_KERNELS_ID, g_kernels)};
+
+// Runs in the entry, which is called once.
+Status start() {
+  return tenon_simple_kernels(tenon::context().host, "@NAME@", kKernelList, std::size(kKernelList),
+                              &g_kernels);
+}
+
+}  // namespace
+
+TENON_PLUGIN("@NAME@", "0.1.0", g_interfaces, start)
