@@ -575,6 +575,8 @@ Tensor Builder::conv(const Tensor& x, const Tensor& w, const ConvDims& n, std::s
   }
   s.a = widened(load(w, iw), acc);
   s.b = widened(load(x, ix, guard), acc);
+  s.x_channel = static_cast<int32_t>(n.x_feature);
+  s.out_channel = static_cast<int32_t>(n.out_feature);
   return finish_contract(std::move(s), out, std::move(dims), std::move(store));
 }
 

@@ -433,7 +433,7 @@ bool build_program(const LiftHost& host, tenon_graph_t* graph, const Target& tar
   describe_buffers(lifted, &program);
   const Naming naming{host, graph, lifted.nodes};
   Distinct distinct(out);
-  for (Kernel& kernel : partition(std::move(lifted.program), target)) {
+  for (Kernel& kernel : split(std::move(lifted.program), target)) {
     std::vector<uint32_t> buffer_order, extent_order;
     const Hash128 hash = structural_hash(kernel, &buffer_order, &extent_order);
     const bool at_load = runs_at_load(program, kernel);

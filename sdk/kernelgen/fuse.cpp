@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "tenon/kernelgen/fuse_internal.h"
+#include "tenon/kernelgen/layout.h"
 
 namespace tenon::kernelgen {
 namespace {
@@ -128,6 +129,7 @@ class Inliner {
     const Stage& s = k_.stages[producer];
     const View& v = s.store[result];
     if (s.kind != StageKind::kMap || k_.buffers[v.buffer].role != Role::kTemp || !plain_store(k_, s, v)) return;
+    if (k_.buffers[v.buffer].keep) return;
     std::vector<std::pair<size_t, E>> uses;
     for (size_t i : readers_[v.buffer]) {
       for (E l : loads_of(p_, k_.stages[i])) {
@@ -389,7 +391,17 @@ class Partition {
     return true;
   }
 
+  // What a layout wrote for its own sake is read in its own order.
+  bool reads_kept(const Group& g, const Stage& s) const {
+    for (E l : loads_of(p_, s)) {
+      const uint32_t b = p_.at(l).ref;
+      if (k_.buffers[b].keep && writer_[b] >= 0 && in_group(g, static_cast<size_t>(writer_[b]))) return true;
+    }
+    return false;
+  }
+
   bool join(Group& g, Stage& s) {
+    if (reads_kept(g, s)) return false;
     if (g.contract) return join_epilogue(g, s);
     std::unordered_map<uint32_t, uint32_t> map;
     if (!lead_map(g, s, &map)) return false;
@@ -507,6 +519,7 @@ class Partition {
     void stage(const Stage& s) {
       Stage& d = to.stages.emplace_back();
       d.kind = s.kind;
+      d.panel = s.panel;
       d.origins = s.origins;
       for (uint32_t a : s.space) d.space.push_back(axis(a));
       for (uint32_t a : s.reduce) d.reduce.push_back(axis(a));
@@ -689,9 +702,16 @@ void inline_maps(Kernel& program) {
   Inliner(program).run();
 }
 
-std::vector<Kernel> partition(Kernel program, const Target& target) {
+void lay_out(Kernel& program, const Target& target) {
   inline_maps(program);
-  return Partition(std::move(program), target).run();
+  choose_layouts(program, target);
+}
+
+std::vector<Kernel> split(Kernel program, const Target& target) { return Partition(std::move(program), target).run(); }
+
+std::vector<Kernel> partition(Kernel program, const Target& target) {
+  lay_out(program, target);
+  return split(std::move(program), target);
 }
 
 }  // namespace tenon::kernelgen

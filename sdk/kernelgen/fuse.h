@@ -18,9 +18,14 @@ namespace tenon::kernelgen {
 
 void inline_maps(Kernel& program);
 
-// Splits a program into kernels, in an order that respects their data. Does inline_maps first. Temps that one kernel
-// writes and another reads become Out and In there: the caller gives them memory (program buffer ids in
-// Kernel::buffer_origin).
+// inline_maps, then the order in memory of temps and the packed operands (layout.h). May add buffers and stages.
+void lay_out(Kernel& program, const Target& target);
+
+// Splits what lay_out gave into kernels, in an order that respects their data. Temps that one kernel writes and
+// another reads become Out and In there: the caller gives them memory (program buffer ids in Kernel::buffer_origin).
+std::vector<Kernel> split(Kernel program, const Target& target);
+
+// Both.
 std::vector<Kernel> partition(Kernel program, const Target& target);
 
 }  // namespace tenon::kernelgen

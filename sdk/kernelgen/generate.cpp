@@ -35,8 +35,9 @@ bool lower(Prepared& prepared, const Schedule& schedule, LoopTree* out, std::str
   out->begin = 0;
   out->end = 1;
   Emitter e(prepared, out);
-  const bool ok = schedule.shape == Shape::kContraction ? lower_contraction(e, schedule, why)
-                                                        : lower_rows(e, schedule, why);
+  const bool ok = schedule.shape == Shape::kContraction   ? lower_contraction(e, schedule, why)
+                  : schedule.shape == Shape::kConvolution ? lower_convolution(e, schedule, why)
+                                                          : lower_rows(e, schedule, why);
   if (!ok) return false;
   out->body = e.close();
   return true;

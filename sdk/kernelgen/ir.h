@@ -185,6 +185,7 @@ struct Buffer {
   Role role = Role::kIn;
   int32_t alias_of = -1;   // another buffer whose memory this one may use (same element count and type)
   uint32_t panel = 0;      // columns of a panel: a contraction's packed operand (pack.h); 0: none
+  bool keep = false;       // a temp that is written as it is: no reader gets its value instead
 };
 
 enum class StageKind : uint8_t { kMap, kReduce, kContract };
@@ -201,6 +202,11 @@ struct Stage {
   E a = kNone, b = kNone;
   std::vector<View> store;
   bool relabels = false;          // Map as built: its elements are its operand's, in the same order, under other dims
+  // Contract, when it is a convolution: which dim of b and which of the result holds the channels.
+  int32_t x_channel = -1, out_channel = -1;
+  // Contract: layout.h laid its operands out for register tiles. a lies in panels of this many columns; b is walked
+  // by rows that may be guarded, contiguous along one reduction axis. 0: not so.
+  uint32_t panel = 0;
   std::vector<uint32_t> origins;  // the caller's ids of the operations this came from; fusion concatenates them
 };
 

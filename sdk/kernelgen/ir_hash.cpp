@@ -120,7 +120,7 @@ class Hasher {
   }
 
   void stage(const Stage& s) {
-    word(static_cast<uint64_t>(s.kind));
+    word(static_cast<uint64_t>(s.kind) | uint64_t{s.panel} << 8);
     list(s.space, axes_);
     list(s.reduce, axes_);
     word(expr(s.a));

@@ -44,6 +44,10 @@ enum class N : uint8_t {
   kTranspose,// scratch[args[1] + l * args[2] + r] = memory[args[0] + r * stride + l] for r, l < bits
   kMma,      // local `op` = sum over args[2] steps of rows x vectors: a at memory[list[r] + step * args[1]] of `space` and
              // `ref`, b at args[0] + step * stride in scratch, or in buffer `b_buffer`; bits vectors of type x lanes
+  kAddress,  // dst = the address of memory[args[0]] as i64
+  kTaps,     // local `op` = sum over args[2] taps: rows at the addresses scratch i64[args[0] + tap * ref + row], weights at
+             // `b_buffer`[args[3] + i64 scratch[args[1] + tap]]. full: element-wise along list[0] columns, else sums of
+             // list[0] products, weights `stride` apart; ref rows, bits vectors of type x lanes
   kComment,  // text: the stage and part (Init, Step, Merge, Final, Map, Pack) that follows
 };
 

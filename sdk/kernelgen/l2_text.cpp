@@ -88,6 +88,12 @@ struct Writer {
         line("mma " + std::to_string(n.list.size()) + " rows x " + std::to_string(n.bits) + " vectors of " + std::string(name_of(n.type)) + "x" +
              std::to_string(n.lanes) + ", " + v(n.args[2]) + " steps, to local" + std::to_string(n.op));
         break;
+      case N::kAddress: def("address of " + place(n)); break;
+      case N::kTaps:
+        line(std::string(n.full ? "depthwise" : "mma") + " taps " + v(n.args[2]) + ", " + std::to_string(n.ref) + " rows x " + std::to_string(n.bits) +
+             " vectors of " + std::string(name_of(n.type)) + "x" + std::to_string(n.lanes) + ", " + v(n.list[0]) + (n.full ? " columns" : " steps") +
+             ", to local" + std::to_string(n.op));
+        break;
       case N::kComment: line("do " + n.text); break;
     }
   }

@@ -178,7 +178,7 @@ std::vector<bool> fixed_stages(const Kernel& k) {
 
 void move_to_load(Kernel& program, const Target& target) {
   Mover(program).keep_what_pays();
-  inline_maps(program);
+  lay_out(program, target);
   Mover(program).keep_the_rest();
   pack_constants(program, target);
 }

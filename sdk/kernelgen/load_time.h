@@ -21,7 +21,7 @@ std::vector<bool> fixed_stages(const Kernel& program);
 // has a known extent.
 bool is_fixed(const Kernel& program, E e);
 
-// Inlines maps and moves fixed work to load. Before partition().
+// lay_out() (fuse.h), and fixed work moves to load. Before split().
 void move_to_load(Kernel& program, const Target& target);
 
 }  // namespace tenon::kernelgen

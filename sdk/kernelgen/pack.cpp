@@ -35,7 +35,7 @@ class Packer {
 
   void run() {
     for (size_t i = 0; i < k_.stages.size(); ++i) {
-      if (k_.stages[i].kind == StageKind::kContract && pack(i)) ++i;
+      if (k_.stages[i].kind == StageKind::kContract && k_.stages[i].panel == 0 && pack(i)) ++i;
     }
   }
 

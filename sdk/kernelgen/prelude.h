@@ -28,6 +28,9 @@ class Prelude {
   // The register tile: rows of a times vectors of b over steps, stored to a tile. Never inlined: its registers are
   // its own.
   std::string need_mma(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors);
+  // The same for convolutions: rows at addresses per tap, `k` products each; or element-wise along the columns.
+  std::string need_taps(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors);
+  std::string need_depthwise(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors);
   // Name of a type, declared if it is a vector.
   std::string type(DType t, uint32_t lanes);
   std::string memory_type(DType t) const;

@@ -42,7 +42,7 @@ class Flattener {
   // A contraction with one free side (a matrix times a vector, a depthwise convolution) is a sum of products.
   void one_sided_contractions() {
     for (Stage& s : k_.stages) {
-      if (s.kind != StageKind::kContract) continue;
+      if (s.kind != StageKind::kContract || s.panel != 0) continue;
       bool only_a = false, only_b = false;
       for (uint32_t axis : s.space) {
         const bool a = p_.uses_axis(s.a, axis), b = p_.uses_axis(s.b, axis);

@@ -251,6 +251,14 @@ class Text {
     line(s);
   }
 
+  void taps(const Node& n) {
+    const std::string table = "((const i64*)scratch) + ";
+    const std::string name = n.full ? p_.need_depthwise(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits))
+                                    : p_.need_taps(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits));
+    line(name + "(" + table + v(n.args[0]) + ", " + table + v(n.args[1]) + ", b" + std::to_string(n.b_buffer) + " + " + v(n.args[3]) + ", " +
+         v(n.args[2]) + ", " + v(n.list[0]) + ", " + v(n.stride) + ", l" + std::to_string(n.op) + ");");
+  }
+
   // ---- Control ----
 
   void loop(const Node& n) {
@@ -323,6 +331,8 @@ class Text {
              p_.memory_type(n.type) + "*)scratch) + " + v(n.args[1]) + ", " + v(n.args[2]) + ");");
         break;
       case N::kMma: mma(n); break;
+      case N::kAddress: define(n.dst, "(i64)(" + pointer(n, true) + ")"); break;
+      case N::kTaps: taps(n); break;
       case N::kComment: line("// " + n.text); break;
     }
   }

@@ -123,13 +123,13 @@ Target Target::opencl(bool fp64) {
 }
 
 std::string_view name_of(Shape shape) {
-  static constexpr std::string_view kNames[] = {"pointwise", "row reduction", "column reduction", "transpose", "contraction"};
+  static constexpr std::string_view kNames[] = {"pointwise", "row reduction", "column reduction", "transpose", "contraction", "convolution"};
   return kNames[static_cast<int>(shape)];
 }
 
 std::string to_text(const Schedule& s) {
   std::string out = "schedule " + std::string(name_of(s.shape)) + " {\n  lanes " + std::to_string(s.lanes);
-  if (s.shape != Shape::kContraction) {
+  if (s.shape != Shape::kContraction && s.shape != Shape::kConvolution) {
     out += s.vector_axis == ~0u ? " along each stage's innermost axis" : " along i" + std::to_string(s.vector_axis);
   }
   out += ", unroll " + std::to_string(s.unroll) + "\n  block " + std::to_string(s.block) + ", grain " + std::to_string(s.grain) + "\n";
@@ -143,6 +143,11 @@ std::string to_text(const Schedule& s) {
            list(s.columns) + "]" + (s.swapped ? ", operands swapped" : "") + "\n  row block " + std::to_string(s.row_block) +
            "\n  a " + (s.pack_a ? "packed" : "direct") + ", b " +
            (s.packed ? "in panels since load" : s.pack_b ? (s.transpose_b ? "packed through transposed tiles" : "packed") : "direct") + "\n";
+  }
+  if (s.shape == Shape::kConvolution) {
+    out += "  " + std::string(s.depthwise ? "depthwise " : "") + "tile " + std::to_string(s.mr) + " rows x " + std::to_string(s.nr) +
+           " vectors of i" + std::to_string(s.columns[0]) + "\n  row block " + std::to_string(s.row_block) + ", panels " +
+           (s.panels == 0 ? "all" : std::to_string(s.panels)) + "\n";
   }
   if (s.tile_axis != ~0u) out += "  tiles along i" + std::to_string(s.tile_axis) + "\n";
   return out + "}\n";
@@ -173,10 +178,21 @@ bool schedule_pointwise(Kernel& k, const Target& t, Schedule* out, std::string*)
       s.vector_axis = a;
     }
   }
+  const uint32_t chosen = s.vector_axis;
   if (transposes(k, t, &s)) {
     *out = s;
     return true;
   }
+  // Reads that are turned over in registers cost less than stores that are strided.
+  for (uint32_t a : k.lead) {
+    if (a == chosen || k.stages.size() != 1 || !p.is_const(coefficient(p, k.stages[0].store[0].index[0], a), 1)) continue;
+    s.vector_axis = a;
+    if (transposes(k, t, &s)) {
+      *out = s;
+      return true;
+    }
+  }
+  s.vector_axis = chosen;
   // A block is about as much as one item should do; the grain makes up for small rows.
   const int64_t extent = likely(p, p.axes()[s.vector_axis].extent);
   s.block = 1024;
@@ -238,6 +254,7 @@ bool schedule_reduction(Kernel& k, const Target& t, Schedule* out, std::string*)
 bool schedule_kernel(Kernel& k, const Target& t, Schedule* out, std::string* why) {
   bool inner = false;
   for (const Stage& s : k.stages) {
+    if (s.panel != 0) return schedule_convolution(k, t, out, why);
     if (s.kind == StageKind::kContract) return schedule_contraction(k, t, out, why);
     inner |= s.kind == StageKind::kReduce || !inner_axes(k, s).empty();
   }

@@ -29,7 +29,7 @@ struct Target {
   static Target opencl(bool fp64);
 };
 
-enum class Shape : uint8_t { kPointwise, kRowReduction, kColumnReduction, kTranspose, kContraction };
+enum class Shape : uint8_t { kPointwise, kRowReduction, kColumnReduction, kTranspose, kContraction, kConvolution };
 std::string_view name_of(Shape shape);
 
 struct Schedule {
@@ -47,6 +47,9 @@ struct Schedule {
   int64_t row_block = 0;     // rows per range item; B is packed once for them
   bool pack_a = false, pack_b = false, transpose_b = false;
   bool packed = false;       // b lies in panels since load (pack.h)
+  // Convolution: mr, nr, rows, columns and row_block as above; panels of weights in one range item, 0: all.
+  int64_t panels = 0;
+  bool depthwise = false;    // lanes run along channels that do not meet
   // Transpose: loads that are contiguous along this axis go through a square tile.
   uint32_t tile_axis = ~0u;
 };
@@ -60,6 +63,7 @@ bool schedule_kernel(Kernel& kernel, const Target& target, Schedule* out, std::s
 bool schedule_pointwise(Kernel& kernel, const Target& target, Schedule* out, std::string* why);
 bool schedule_reduction(Kernel& kernel, const Target& target, Schedule* out, std::string* why);
 bool schedule_contraction(Kernel& kernel, const Target& target, Schedule* out, std::string* why);
+bool schedule_convolution(Kernel& kernel, const Target& target, Schedule* out, std::string* why);
 
 }  // namespace tenon::kernelgen
 #endif

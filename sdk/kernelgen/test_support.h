@@ -268,6 +268,7 @@ inline Library compile(const std::string& text, const Target& t, const char* lev
 
 // A program bound to sizes and memory.
 struct Session {
+  Kernel laid_out;  // the program with the buffers that its layout added
   std::vector<Kernel> kernels;
   Module module;
   Library library;
@@ -276,7 +277,9 @@ struct Session {
 
   bool build(const Kernel& program, const Target& target, std::vector<int64_t> sizes, const char* level = "-O1") {
     ext = std::move(sizes);
-    kernels = partition(program, target);
+    laid_out = program;
+    lay_out(laid_out, target);
+    kernels = split(laid_out, target);
     if (!generate(kernels, target, &module, &why)) return false;
     library = compile(module.text, target, level);
     why = library.log;
@@ -285,6 +288,11 @@ struct Session {
 
   // Runs kernel by kernel over `memory` (by program buffer). pieces: how ranges are cut.
   void run(std::vector<Data>* memory, int64_t pieces) const {
+    for (size_t b = memory->size(); b < laid_out.buffers.size(); ++b) {
+      int64_t n = 1;
+      for (E d : laid_out.buffers[b].dims) n *= laid_out.pool.evaluate(d, ext);
+      memory->emplace_back(laid_out.buffers[b].type, static_cast<size_t>(n));
+    }
     for (size_t i = 0; i < kernels.size(); ++i) {
       const Launch& l = module.launches[i];
       std::vector<void*> buf;

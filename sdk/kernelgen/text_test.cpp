@@ -201,17 +201,31 @@ TEST(Text, ColumnReductionRunsLanesAlongColumns) {
   EXPECT_EQ(t.code.find("shufflevector"), std::string::npos);
 }
 
-TEST(Text, ConvolutionPacksItsWindow) {
+// Two convolutions in the order of NCHW: turned over at the edges only, weights in panels, relu on the tile.
+TEST(Text, ConvolutionsAreChannelsLastBetweenTheEdges) {
   Builder b;
   const Tensor x = b.input(TENON_F32, {b.dim(1), b.dim(16), b.dim(28), b.dim(28)});
-  const Tensor w = b.input(TENON_F32, {b.dim(32), b.dim(16), b.dim(3), b.dim(3)});
+  const Tensor w = b.constant(TENON_F32, {b.dim(16), b.dim(16), b.dim(3), b.dim(3)});
   ConvDims n;
   n.x_spatial = n.w_spatial = n.out_spatial = {2, 3};
   const WindowDim window[] = {{3, 1, 1, 1}, {3, 1, 1, 1}};
-  b.output(b.conv(x, w, n, window, 1, {b.dim(1), b.dim(32), b.dim(28), b.dim(28)}));
-  const Texts t = texts(b, Target::avx512());
-  expect_in_order(t.levels, {"Contract over [i0, i1, i2] reduce [i3, i4, i5]", "{if ", "else 0}", "vectors of [i1, i2]", "a direct, b packed",
-                             "do stage 0 Pack b"});
+  const Tensor y = b.conv(x, w, n, window, 1, x.dims);
+  const Tensor z = op(b, TENON_S_MAX, {y, b.fill(TENON_F32, y.dims, 0)});
+  b.output(b.conv(z, w, n, window, 1, x.dims));
+  const Target target = Target::avx512();
+  std::vector<Kernel> kernels = partition(b.take_program(), target);
+  std::string levels, why;
+  for (Kernel& k : kernels) {
+    std::string one;
+    ASSERT_TRUE(explain(k, target, &one, &why)) << why;
+    levels += one;
+  }
+  EXPECT_EQ(count(levels, "schedule convolution {"), 2u) << levels;
+  EXPECT_EQ(count(levels, "Contract over"), 2u);
+  EXPECT_EQ(count(levels, "Map over"), 4u) << "two edges and two packs of weights\n" << levels;
+  expect_in_order(levels, {"strides [12544, 1, 448, 16] out", "Contract over", "max(", "schedule convolution {", "rows x 1 vectors", "panels all",
+                           "do stage 0 Pack zeros", "do stage 0 Pack addresses", "do stage 0 Step", "mma taps", "do stage 0 Final",
+                           "schedule convolution {", "schedule "});
 }
 
 TEST(Text, OpenClIsScalarsAndOneItemPerRow) {

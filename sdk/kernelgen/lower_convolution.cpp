@@ -1,0 +1,276 @@
+// Convolutions over operands in panels. A strip of rows gets a table of addresses, one per tap and row; taps that are
+// padding for the whole strip are left out, and where only some rows are outside their address is a row of zeros. One
+// call of the register tile sums all taps; the final values are a loop over the tile while it is in L1.
+#include <algorithm>
+
+#include "tenon/kernelgen/convolution.h"
+#include "tenon/kernelgen/lower_internal.h"
+
+namespace tenon::kernelgen {
+namespace {
+
+class Convolution {
+ public:
+  Convolution(Emitter& e, const Schedule& s) : e_(e), s_(s), p_(e.pool()), st_(e.prepared().kernel.stages[0]) {}
+
+  bool run(std::string* why) {
+    acc_ = p_.type(st_.a);
+    w_ = s_.lanes;
+    panel_ = st_.panel;
+    e_.width = s_.lanes;
+    column_ = s_.columns[0];
+    n_ = p_.axes()[column_].extent;
+    guard_ = p_.arg(st_.b, 0);
+    m_ = p_.integer(1);
+    for (uint32_t a : s_.rows) m_ = p_.mul(m_, p_.axes()[a].extent);
+    if (!find_inner(why)) return false;
+    std::vector<uint32_t> outer;
+    for (uint32_t a : st_.space) {
+      const bool row = std::find(s_.rows.begin(), s_.rows.end(), a) != s_.rows.end();
+      if (!row && a != column_) outer.push_back(a);
+    }
+    const E panels = s_.panels == 0 ? p_.integer(1) : p_.ceildiv(n_, panel_), blocks = p_.ceildiv(m_, s_.row_block);
+    E items = p_.mul(panels, blocks);
+    for (uint32_t a : outer) items = p_.mul(items, p_.axes()[a].extent);
+    e_.tree().range = size_program(p_, items);
+    e_.tree().grain = s_.grain;
+    reserve_tables();
+    const Val begin{e_.tree().begin, 0, false}, end{e_.tree().end, 0, false};
+    e_.loop(Bind::kRange, begin, end, 1, false, [&](Val item) {
+      e_.row_depth = e_.depth();
+      const Val nb = e_.scalar(blocks), np = e_.scalar(panels);
+      const Val block = p_.is_const(blocks, 1) ? e_.integer(0) : e_.mod(item, nb);
+      Val rest = p_.is_const(blocks, 1) ? item : e_.div(item, nb);
+      const Val panel = outer.empty() ? rest : e_.mod(rest, np);
+      if (!outer.empty()) decode(e_, e_.div(rest, np), outer);
+      one_item(block, panel);
+    });
+    return true;
+  }
+
+ private:
+  // The reduction axis along which both operands run: one call of the tile walks it. The others are taps.
+  bool find_inner(std::string* why) {
+    taps_ = st_.reduce;
+    if (s_.depthwise) {
+      length_ = p_.integer(1);
+    } else {
+      for (uint32_t a : st_.reduce) {
+        const uint32_t axes[] = {a};
+        std::vector<E> cx, cw;
+        E rest;
+        if (guard_ != kNone && p_.uses_axis(guard_, a)) continue;
+        if (!p_.affine(p_.arg(st_.b, 2), axes, &cx, &rest) || !p_.affine(p_.arg(st_.a, 2), axes, &cw, &rest)) continue;
+        if (!p_.is_const(cx[0], 1) || !p_.is_const(cw[0], panel_)) continue;
+        inner_ = a;
+        taps_.erase(std::find(taps_.begin(), taps_.end(), a));
+        break;
+      }
+      length_ = inner_ == ~0u ? p_.integer(1) : p_.axes()[inner_].extent;
+    }
+    tap_count_ = p_.integer(1);
+    for (uint32_t a : taps_) tap_count_ = p_.mul(tap_count_, p_.axes()[a].extent);
+    if (p_.arg(st_.a, 0) != kNone) *why = "weights in panels have no guard";
+    return why->empty();
+  }
+
+  Val scratch(E bytes, DType t) { return e_.scalar(p_.floordiv(bytes, p_.integer(size_of(t)))); }
+
+  void reserve_tables() {
+    table_at_ = e_.reserve(p_.mul(tap_count_, p_.integer(s_.mr)), TENON_I64, 1);
+    offsets_at_ = e_.reserve(tap_count_, TENON_I64, 1);
+    if (guard_ == kNone) return;
+    const E length = s_.depthwise ? n_ : length_;
+    zeros_at_ = e_.reserve(p_.add(length, p_.integer(w_)), acc_, 1);
+    e_.comment("stage 0 Pack zeros");
+    const Val base = scratch(zeros_at_, acc_), zero = e_.splat(e_.scalar(p_.number(0, acc_)), s_.lanes);
+    e_.loop(Bind::kVector, e_.integer(0), e_.scalar(length), w_, false, [&](Val at) {
+      e_.store_at(Space::kScratch, 0, acc_, e_.add(base, at), zero);
+    });
+    zeros_ = address(Space::kScratch, 0, base);
+  }
+
+  Val address(Space space, uint32_t ref, Val at) {
+    Node n;
+    n.kind = N::kAddress;
+    n.space = space;
+    n.ref = ref;
+    n.type = acc_;
+    n.args[0] = at.v;
+    n.dst = e_.value(TENON_I64, 1);
+    return {e_.emit(at.depth, n), at.depth, at.varies};
+  }
+
+  void one_item(Val block, Val panel) {
+    const Val m = e_.scalar(m_);
+    const Val i0 = e_.mul(block, e_.integer(s_.row_block));
+    const Val in = e_.min(m, e_.add(i0, e_.integer(s_.row_block)));
+    Node tile;
+    tile.kind = N::kLocal;
+    tile.type = acc_;
+    tile.bits = int64_t{s_.mr} * panel_;
+    e_.emit(e_.depth(), tile);
+    e_.loop(Bind::kSerial, i0, in, s_.mr, false, [&](Val i) {
+      const Val taps = table(i);
+      if (s_.panels == 0) {
+        e_.loop(Bind::kSerial, e_.integer(0), e_.scalar(p_.ceildiv(n_, panel_)), 1, false, [&](Val at) { one_panel(at, i, in, taps); });
+      } else {
+        one_panel(panel, i, in, taps);
+      }
+    });
+  }
+
+  template <class F>
+  void nest(const std::vector<uint32_t>& axes, F body, size_t at = 0) {
+    if (at == axes.size()) return body();
+    e_.loop(Bind::kSerial, e_.integer(0), e_.scalar(p_.axes()[axes[at]].extent), 1, false, [&](Val v) {
+      e_.bind(axes[at], v);
+      nest(axes, body, at + 1);
+    });
+  }
+
+  // Fills the table for the strip at row i; returns how many taps it has.
+  Val table(Val i) {
+    e_.comment("stage 0 Pack addresses");
+    const Val m = e_.scalar(m_), last = e_.sub(m, e_.integer(1));
+    std::vector<std::unordered_map<E, E>> rename(s_.mr);
+    for (uint32_t r = 0; r < s_.mr; ++r) {
+      // Rows beyond the last compute it again; they are not stored.
+      std::vector<uint32_t> own;
+      for (uint32_t a : s_.rows) {
+        own.push_back(p_.add_axis(p_.axes()[a].extent));
+        rename[r][p_.axis(a)] = p_.axis(own.back());
+      }
+      if (inner_ != ~0u) rename[r][p_.axis(inner_)] = p_.integer(0);
+      if (s_.depthwise) rename[r][p_.axis(column_)] = p_.integer(0);
+      if (!own.empty()) decode(e_, r == 0 ? i : e_.min(last, e_.add(i, e_.integer(r))), own);
+    }
+    const V count = e_.declare(e_.integer(0));
+    const Val base = scratch(table_at_, TENON_I64), offsets = scratch(offsets_at_, TENON_I64);
+    const uint32_t x = e_.argument(p_.at(st_.b).ref, false);
+    const E tap_offset = weights_at(p_.integer(0));
+    const E first = weight_base(p_.integer(0));
+    nest(taps_, [&] {
+      const Val at{count, e_.depth(), false};
+      const Val slot = e_.add(base, e_.mul(at, e_.integer(s_.mr)));
+      Val any;
+      for (uint32_t r = 0; r < s_.mr; ++r) {
+        Val to = address(Space::kBuffer, x, e_.scalar(p_.substitute(p_.arg(st_.b, 2), rename[r])));
+        if (guard_ != kNone) {
+          const Val inside = e_.scalar(p_.substitute(guard_, rename[r]));
+          to = e_.apply(TENON_S_SELECT, TENON_I64, {inside, to, zeros_});
+          any = r == 0 ? inside : e_.apply(TENON_S_OR, TENON_PRED, {any, inside});
+        }
+        e_.store_at(Space::kScratch, 0, TENON_I64, e_.add(slot, e_.integer(r)), to);
+      }
+      e_.store_at(Space::kScratch, 0, TENON_I64, e_.add(offsets, at), e_.scalar(p_.sub(tap_offset, first)));
+      const Val one = e_.integer(1);
+      e_.set(count, e_.add(at, guard_ == kNone ? one : e_.apply(TENON_S_SELECT, TENON_I64, {any, one, e_.integer(0)})));
+    });
+    return {count, e_.depth(), false};
+  }
+
+  // Offset in the weights with the column at `column` and the inner axis at its begin.
+  E weights_at(E column) {
+    std::unordered_map<E, E> map = {{p_.axis(column_), column}};
+    if (inner_ != ~0u) map[p_.axis(inner_)] = p_.integer(0);
+    return p_.substitute(p_.arg(st_.a, 2), map);
+  }
+  E weight_base(E column) {
+    std::unordered_map<E, E> map;
+    for (uint32_t a : taps_) map[p_.axis(a)] = p_.integer(0);
+    return p_.substitute(weights_at(column), map);
+  }
+
+  void one_panel(Val panel, Val i, Val in, Val taps) {
+    e_.comment("stage 0 Step");
+    const Val n = e_.scalar(n_);
+    j0_ = e_.mul(panel, e_.integer(panel_));
+    jn_ = e_.min(n, e_.add(j0_, e_.integer(panel_)));
+    const uint32_t column = p_.add_axis(n_);
+    e_.bind(column, j0_);
+    taps.depth = e_.depth();
+    Node node;
+    node.kind = N::kTaps;
+    node.type = acc_;
+    node.lanes = s_.lanes;
+    node.ref = s_.mr;
+    node.bits = s_.nr;
+    node.full = s_.depthwise;
+    node.args[0] = scratch(table_at_, TENON_I64).v;
+    node.args[1] = scratch(offsets_at_, TENON_I64).v;
+    node.args[2] = taps.v;
+    node.args[3] = e_.scalar(weight_base(p_.axis(column))).v;
+    node.b_buffer = static_cast<int32_t>(e_.argument(p_.at(st_.a).ref, false));
+    node.list = {s_.depthwise ? e_.sub(jn_, j0_).v : e_.scalar(length_).v};
+    node.stride = s_.depthwise ? j0_.v : e_.integer(panel_).v;
+    e_.emit(e_.depth(), node);
+    epilogue(i, in);
+  }
+
+  // for lanes of the column axis in [lo, hi): full vectors, then one masked.
+  template <class F>
+  void lanes(Val lo, Val hi, F body) {
+    e_.vector_axis = column_;
+    auto run = [&](Val at, bool masked) {
+      at.varies = true;
+      e_.bind(column_, at);
+      if (masked) {
+        e_.mask_depth = e_.depth();
+        const Val lane = e_.vector(p_.axis(column_));
+        e_.mask = e_.less(lane, e_.as_type(hi, e_.type(lane.v))).v;
+      }
+      body(at);
+      e_.mask = kNoValue;
+    };
+    const auto n = p_.value(n_);
+    const bool whole = n && *n % w_ == 0;
+    Val rest = lo;
+    if (!n || *n >= w_) {
+      e_.loop(Bind::kVector, lo, hi, w_, true, [&](Val at) { run(at, false); });
+      const Val count = e_.sub(hi, lo);
+      rest = e_.add(lo, e_.sub(count, e_.mod(count, e_.integer(w_))));
+    }
+    if (!whole) e_.loop(Bind::kVector, rest, hi, w_, false, [&](Val at) { run(at, true); });
+    e_.vector_axis = ~0u;
+  }
+
+  void epilogue(Val i, Val in) {
+    e_.comment("stage 0 Final");
+    const Val end = e_.min(in, e_.add(i, e_.integer(s_.mr)));
+    e_.loop(Bind::kSerial, i, end, 1, false, [&](Val r) {
+      if (!s_.rows.empty()) decode(e_, r, s_.rows);
+      const Val line = e_.mul(e_.sub(r, i), e_.integer(panel_));
+      lanes(j0_, jn_, [&](Val at) {
+        Val from = e_.add(line, e_.sub(at, j0_));
+        from.depth = e_.depth();
+        const Val x = e_.load_at(Space::kLocal, 0, acc_, from, s_.lanes);
+        e_.open_alias();
+        e_.states = {x};
+        std::vector<Val> values;
+        for (E f : st_.final) values.push_back(e_.vector(f));
+        e_.states.clear();
+        e_.close_alias();
+        for (size_t f = 0; f < st_.store.size(); ++f) e_.store(st_.store[f], values[f], true);
+      });
+    });
+  }
+
+  Emitter& e_;
+  const Schedule& s_;
+  Pool& p_;
+  const Stage& st_;
+  DType acc_ = TENON_DTYPE_NONE;
+  int64_t w_ = 1, panel_ = 1;
+  uint32_t column_ = 0, inner_ = ~0u;
+  std::vector<uint32_t> taps_;
+  E n_ = kNone, m_ = kNone, guard_ = kNone, length_ = kNone, tap_count_ = kNone;
+  E table_at_ = kNone, offsets_at_ = kNone, zeros_at_ = kNone;
+  Val zeros_, j0_, jn_;
+};
+
+}  // namespace
+
+bool lower_convolution(Emitter& e, const Schedule& s, std::string* why) { return Convolution(e, s).run(why); }
+
+}  // namespace tenon::kernelgen

@@ -1,0 +1,78 @@
+// Register tiles of convolutions. Rows are pixels, each with one address per tap of the filter, so that padding is an
+// address of zeros and neither borders nor strides are seen here. Text only: what a kernel calls is added once.
+#include "tenon/kernelgen/prelude.h"
+
+namespace tenon::kernelgen {
+namespace {
+
+std::string number(int64_t v) { return std::to_string(v); }
+
+std::string accumulator(uint32_t r, uint32_t v) { return "c" + number(r) + "_" + number(v); }
+
+std::string row_pointers(const std::string& element, uint32_t rows, const std::string& offset) {
+  std::string s;
+  for (uint32_t r = 0; r < rows; ++r) {
+    s += " const " + element + "* a" + number(r) + " = (const " + element + "*)ap[t * " + number(rows) + " + " + number(r) + "]" + offset + ";";
+  }
+  return s;
+}
+
+}  // namespace
+
+std::string Prelude::need_taps(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors) {
+  const std::string name = "taps" + number(rows) + "x" + number(vectors) + "_" + suffix(t, lanes);
+  if (!known_.insert(name).second) return name;
+  const std::string V = type(t, lanes), E = memory_type(t);
+  const std::string load = lanes > 1 ? "*(const " + V + "_u*)" : "*(const " + V + "*)";
+  std::string s = "static __attribute__((noinline)) void " + name + "(const i64* ap, const i64* bt, const " + E +
+                  "* b, i64 taps, i64 k, i64 bs, " + E + "* c) {\n ";
+  for (uint32_t r = 0; r < rows; ++r) {
+    for (uint32_t v = 0; v < vectors; ++v) s += " " + V + " " + accumulator(r, v) + " = (" + V + ")0;";
+  }
+  s += "\n  for (i64 t = 0; t < taps; ++t) {\n   " + row_pointers(E, rows, "") + "\n    const " + E + "* p = b + bt[t];";
+  s += "\n    for (i64 i = 0; i < k; ++i) {\n      " + V + " x;";
+  for (uint32_t v = 0; v < vectors; ++v) s += " const " + V + " b" + number(v) + " = " + load + "(p + " + number(int64_t{v} * lanes) + ");";
+  for (uint32_t r = 0; r < rows; ++r) {
+    s += "\n      x = (" + V + ")(a" + number(r) + "[i]);";
+    for (uint32_t v = 0; v < vectors; ++v) s += " " + accumulator(r, v) + " += x * b" + number(v) + ";";
+  }
+  s += "\n      p += bs;\n    }\n  }\n ";
+  for (uint32_t r = 0; r < rows; ++r) {
+    for (uint32_t v = 0; v < vectors; ++v) {
+      s += " *(" + V + (lanes > 1 ? "_u" : "") + "*)(c + " + number(int64_t{r * vectors + v} * lanes) + ") = " + accumulator(r, v) + ";";
+    }
+  }
+  functions_ += s + "\n}\n";
+  return name;
+}
+
+std::string Prelude::need_depthwise(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors) {
+  const std::string name = "channels" + number(rows) + "x" + number(vectors) + "_" + suffix(t, lanes);
+  if (!known_.insert(name).second) return name;
+  const std::string V = type(t, lanes), E = memory_type(t), M = type(TENON_PRED, lanes);
+  const std::string ld = need("ld", t, lanes), ldm = need("ldm", t, lanes);
+  std::string iota;
+  for (uint32_t l = 0; l < lanes; ++l) iota += (l ? ", " : "") + number(l);
+  auto step = [&](bool masked) {
+    std::string body = "  {\n   ";
+    for (uint32_t r = 0; r < rows; ++r) body += " " + V + " " + accumulator(r, 0) + " = (" + V + ")0;";
+    body += "\n    for (i64 t = 0; t < taps; ++t) {\n     " + row_pointers(E, rows, " + o + v");
+    body += "\n      const " + V + " w = " + ld + "(b + bt[t] + v);";
+    for (uint32_t r = 0; r < rows; ++r) {
+      const std::string a = "a" + number(r);
+      body += " " + accumulator(r, 0) + " += w * " + (masked ? ldm + "(" + a + ", m, (" + V + ")0)" : ld + "(" + a + ")") + ";";
+    }
+    body += "\n    }\n   ";
+    for (uint32_t r = 0; r < rows; ++r) {
+      body += " *(" + V + "_u*)(c + " + number(int64_t{r} * vectors * lanes) + " + v) = " + accumulator(r, 0) + ";";
+    }
+    return body + "\n  }\n";
+  };
+  functions_ += "static __attribute__((noinline)) void " + name + "(const i64* ap, const i64* bt, const " + E +
+                "* b, i64 taps, i64 n, i64 o, " + E + "* c) {\n  i64 v = 0;\n  for (; v + " + number(lanes) + " <= n; v += " +
+                number(lanes) + ")\n" + step(false) + "  if (v < n) {\n    const " + M + " m = (" + M + "){" + iota + "} < (" + M +
+                ")(i32)(n - v);\n" + step(true) + "  }\n}\n";
+  return name;
+}
+
+}  // namespace tenon::kernelgen
