@@ -11,10 +11,12 @@
 
 namespace tenon::pass {
 
-// What a compilation runs before placement when nobody says otherwise. After legalize the parts of what no device
+// What a compilation runs before placement when nobody says otherwise. Norms are recognised before fold, which may spread small scales
+// over their shape. After legalize the parts of what no device
 // took whole are simplified once more.
 inline constexpr std::string_view kStandardPipeline =
-    "fold,canonicalize,cse,dce,legalize,fold,canonicalize,cse,dce";
+    "canonicalize,cse,compose-activations,compose-norms,fold,canonicalize,cse,compose-attention,dce,"
+    "legalize,fold,canonicalize,cse,dce";
 
 struct OptionText {
   std::string name, value;

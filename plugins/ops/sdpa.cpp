@@ -42,6 +42,7 @@ Status reference(const Eval& e) {
       e.f64("scale") != 0 ? e.f64("scale") : 1 / std::sqrt(static_cast<double>(features));
   const double cap = e.f64("softcap");
   const std::string_view causal = e.text("causal");
+  const bool zero_nan = e.i64("zero_nan") != 0;
   each_index(y.dims(), [&](const Index& o) {
     const int64_t n = o[0], h = o[1], s = o[2];
     std::vector<double> score;
@@ -68,8 +69,11 @@ Status reference(const Eval& e) {
     }
     double sum = 0, result = 0;
     for (double& x : score) sum += x = std::exp(x - top);
-    for (int64_t t = 0; t < keys; ++t)
-      result += score[static_cast<size_t>(t)] / sum * at(v, vs, {n, h / group, t, o[3]});
+    for (int64_t t = 0; t < keys; ++t) {
+      double weight = score[static_cast<size_t>(t)] / sum;
+      if (zero_nan && std::isnan(weight)) weight = 0;
+      result += weight * at(v, vs, {n, h / group, t, o[3]});
+    }
     store_double(y.dtype(), y.at(o), result);
   });
   return {};
@@ -130,7 +134,8 @@ Status decompose(Builder& b, const Node& node, tenon_value_t* out) {
   }
   if (causal != "none")
     scores = where(visible(b, scores.dims(), causal == "first"), scores, hidden);
-  const Term weights = {b, b.build("softmax", {scores.v}, {{"dim", scores.rank() - 1}})};
+  Term weights = {b, b.build("softmax", {scores.v}, {{"dim", scores.rank() - 1}})};
+  if (node.i64("zero_nan") != 0) weights = where(!apply("is_nan", weights), weights, 0.0);
   const Term y = product(as(weights, type), v, 2, type);
   return b.finish(out, {reshape(y, result)});
 }
@@ -141,7 +146,8 @@ constexpr OpDraft declare() {
       .doc(
           "Several heads of q may share one of k and v: head h of q goes with head h / (heads of q "
           "/ heads of k). Scores and softmax are in f32 at least. A query that sees no key gives "
-          "NaN, as 0 / 0.")
+          "NaN, as 0 / 0, unless zero_nan turns weights that are NaN into 0, as PyTorch's exporters "
+          "do.")
       .operand("q", "[batch, heads, queries, features]", kFloat, 1, 4, 4)
       .operand("k", "[batch, key heads, keys, features]", kFloat, 1, 4, 4)
       .operand("v", "[batch, key heads, keys, value features]", kFloat, 1, 4, 4)
@@ -156,6 +162,7 @@ constexpr OpDraft declare() {
                    "first: query i sees keys to i; last: the last query sees all, the one before "
                    "all but one",
                    "none", "none|first|last")
+      .attr_i64("zero_nan", "1: weights that are NaN become 0", 0)
       .constraint("C1", "batches, key heads, features and keys agree",
                   "sdpa(f32[1, 1, 2, 4], f32[1, 1, 3, 5], f32[1, 1, 3, 2])")
       .constraint("C2", "the heads of q are a constant multiple of those of k",
@@ -170,6 +177,9 @@ constexpr OpDraft declare() {
       .example(
           "sdpa(f32[1, 1, 2, 1] [[[[0], [0]]]], f32[1, 1, 2, 1] [[[[1], [2]]]], f32[1, 1, 2, 1] "
           "[[[[1], [3]]]]) {causal = \"first\"} -> f32[1, 1, 2, 1] [[[[1], [2]]]]")
+      .example(
+          "sdpa(f32[1, 1, 1, 1] [[[[1]]]], f32[1, 1, 1, 1] [[[[1]]]], f32[1, 1, 1, 1] [[[[5]]]], "
+          "pred[1, 1, 1, 1] [[[[false]]]]) {zero_nan = 1} -> f32[1, 1, 1, 1] [[[[0]]]]")
       .infer<infer>()
       .reference<reference>()
       .decompose<decompose>()

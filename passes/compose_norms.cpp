@@ -1,0 +1,153 @@
+#include "compose.h"
+
+namespace tenon::passes {
+namespace {
+
+constexpr tenon_str_t kStatistics[] = {str("divided"), str("multiplied"), str("scaled"), str("shifted")};
+
+// What a mean over the trailing dims from `lead` on is taken of; invalid for anything else.
+Value mean_of(Value v, const Dims& full, size_t* lead) {
+  const Node mean = v.node();
+  if (!mean.is("mean")) return Value();
+  const std::vector<int64_t> dims = mean.i64s("dims");
+  if (dims.empty() || mean.operand(0).dims() != full) return Value();
+  *lead = full.size() - dims.size();
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] != static_cast<int64_t>(*lead + i)) return Value();
+  }
+  return mean.operand(0);
+}
+
+// The first mean below elementwise ops and what spreads them: where the reduced dims begin.
+std::optional<size_t> lead_below(Value v, const Dims& full) {
+  for (int steps = 0; steps < 8; ++steps) {
+    size_t lead = 0;
+    if (mean_of(v, full, &lead).valid()) return lead;
+    const Node n = v.node();
+    const bool passes = n.is("broadcast") || n.is("reshape") || n.is("sqrt") || n.is("rsqrt") || n.is("reciprocal");
+    if (passes) {
+      v = n.operand(0);
+    } else if (n.is("add")) {
+      v = n.operand(splat_of(n.operand(0)) ? 1 : 0);
+    } else if (n.is("div") && splat_of(n.operand(0))) {
+      v = n.operand(1);
+    } else {
+      return {};
+    }
+  }
+  return {};
+}
+
+struct Norm {
+  Value x;
+  double epsilon = 0;
+  size_t lead = 0;
+  bool centred = false;  // layer_norm, else rms_norm
+};
+
+// distance / sqrt(mean(distance^2) + epsilon): `root` is what stands under the square root.
+std::optional<Norm> read_norm(Value distance, Value root, size_t lead) {
+  const Dims full = distance.dims();
+  const Node add = below_spread(root, full, lead).node();
+  if (!add.is("add")) return {};
+  for (uint32_t i = 0; i < 2; ++i) {
+    const auto epsilon = splat_of(add.operand(i));
+    size_t at = 0;
+    const Value squares = mean_of(below_spread(add.operand(1 - i), full, lead), full, &at);
+    if (!epsilon || *epsilon < 0 || !squares.valid() || at != lead) continue;
+    if (!product_of(squares).is(1, {distance, distance}, distance.dtype())) return {};
+    Norm norm{distance, *epsilon, lead, false};
+    const Node sub = distance.node();
+    if (sub.is("sub") && mean_of(below_spread(sub.operand(1), full, lead), full, &at) == sub.operand(0) && at == lead) {
+      norm.x = sub.operand(0);
+      norm.centred = true;
+    }
+    return norm;
+  }
+  return {};
+}
+
+Status build(Builder& builder, const std::optional<Norm>& norm, std::vector<Value>* out) {
+  if (!norm || !is_float(norm->x.dtype())) return {};
+  *out = {builder.build(norm->centred ? "layer_norm" : "rms_norm", {norm->x}, {{"dim", norm->lead}, {"epsilon", norm->epsilon}})};
+  return {};
+}
+
+// Ends: one quotient fewer.
+Status divided(Builder& builder, const Node& node, std::vector<Value>* out) {
+  const Value distance = node.operand(0);
+  const auto lead = lead_below(node.operand(1), distance.dims());
+  if (!lead) return {};
+  const Node sqrt = below_spread(node.operand(1), distance.dims(), *lead).node();
+  return sqrt.is("sqrt") ? build(builder, read_norm(distance, sqrt.operand(0), *lead), out) : Status();
+}
+
+// Ends: one product fewer.
+Status multiplied(Builder& builder, const Node& node, std::vector<Value>* out) {
+  for (uint32_t i = 0; i < 2; ++i) {
+    const Value distance = node.operand(1 - i);
+    const auto lead = lead_below(node.operand(i), distance.dims());
+    if (!lead) continue;
+    const Node factor = below_spread(node.operand(i), distance.dims(), *lead).node();
+    Value root;
+    if (factor.is("rsqrt")) {
+      root = factor.operand(0);
+    } else if (factor.is("reciprocal") || (factor.is("div") && splat_of(factor.operand(0)) == 1.0)) {
+      const Node sqrt = below_spread(factor.operand(factor.operand_count() - 1), distance.dims(), *lead).node();
+      root = sqrt.is("sqrt") ? sqrt.operand(0) : Value();
+    }
+    if (root.valid()) return build(builder, read_norm(distance, root, *lead), out);
+  }
+  return {};
+}
+
+// The norm with one operand more. Ends: one node fewer.
+Status attach(Builder& builder, const Node& node, uint32_t place, std::vector<Value>* out) {
+  for (uint32_t i = 0; i < 2; ++i) {
+    const Node norm = node.operand(i).node();
+    const bool layer = norm.is("layer_norm"), rms = norm.is("rms_norm") && place == 1;
+    if ((!layer && !rms) || node.operand(i).use_count() != 1) continue;
+    if (norm.operand(place).valid() || norm.operand(2).valid()) continue;
+    const Value given = trailing_of(builder, node.operand(1 - i), node.operand(i).dims(), static_cast<size_t>(norm.i64("dim")));
+    if (!given.valid() || given.dtype() != norm.operand(0).dtype()) continue;
+    std::vector<Value> operands = {norm.operand(0), place == 1 ? given : norm.operand(1)};
+    if (place == 2) operands.push_back(given);
+    const std::vector<Attr> attrs = {{"dim", norm.i64("dim")}, {"epsilon", norm.f64("epsilon")}};
+    *out = {builder.build_node(norm.op(), operands, attrs).result()};
+    return {};
+  }
+  return {};
+}
+Status scaled(Builder& builder, const Node& node, std::vector<Value>* out) { return attach(builder, node, 1, out); }
+Status shifted(Builder& builder, const Node& node, std::vector<Value>* out) { return attach(builder, node, 2, out); }
+
+constexpr tenon_rewrite_t kRewrites[] = {rewrite<divided>("divided", "div"), rewrite<multiplied>("multiplied", "mul"),
+                                         rewrite<scaled>("scaled", "mul"), rewrite<shifted>("shifted", "add")};
+
+constexpr std::string_view kBefore = R"(tenon.tir 1
+graph @g(%x: f32[2, 4], %s: f32[4]) -> (y: f32[2, 4]) {
+  %0 = layer_norm(%x) {dim = 1, epsilon = 0.001} : f32[2, 4]
+  %1 = broadcast(%s) {shape = dims [2, 4]} : f32[2, 4]
+  %2 = mul(%0, %1) : f32[2, 4]
+  yield %2
+}
+)";
+constexpr std::string_view kAfter = R"(tenon.tir 1
+graph @g(%x: f32[2, 4], %s: f32[4]) -> (y: f32[2, 4]) {
+  %0 = layer_norm(%x, %s) {dim = 1, epsilon = 0.001} : f32[2, 4]
+  yield %0
+}
+)";
+
+constexpr auto kPass =
+    pass("compose-norms", "Recognises layer_norm and rms_norm that exporters wrote out.")
+        .describe("A difference from a mean over the last dims, divided by the root of the mean of its squares, becomes layer_norm; without "
+                  "the difference, rms_norm. A scale and a shift along the last dims become its operands.")
+        .example(kBefore, kAfter)
+        .statistics(kStatistics)
+        .rewrites(kRewrites);
+
+}  // namespace
+}  // namespace tenon::passes
+
+TENON_PASS(compose_norms, tenon::passes::kPass)
