@@ -218,7 +218,7 @@ bool gather(NodeContext& n) {
   if (gather_known(n, axis)) return n.ok();
   const Value x = n.value(0);
   const Value at = wrapped(n, 1, x, axis);
-  return n.set(0, n.build("take", {x, at}, {{"dim", axis}}));
+  return n.set(0, n.build("take", {x, at}, {{"dim", axis}, {"mode", "in_bounds"}}));
 }
 
 bool gather_elements(NodeContext& n) {
@@ -238,7 +238,7 @@ bool gather_elements(NodeContext& n) {
     cut = true;
   }
   if (cut) x = n.build("slice", {x}, {{"start", Dims(limit.size(), n.dim(0))}, {"limit", limit}});
-  return n.set(0, n.build("take_along", {x, at}, {{"dim", axis}}));
+  return n.set(0, n.build("take_along", {x, at}, {{"dim", axis}, {"mode", "in_bounds"}}));
 }
 
 // Vectors of indices into the first dims; each is wrapped by its own dim.
@@ -298,7 +298,8 @@ bool gather_nd(NodeContext& n) {
                            {"index_map", count_up(batch, batch + length)},
                            {"batch_dims", count_up(0, batch)},
                            {"index_batch_dims", count_up(0, batch)},
-                           {"index_vector_dim", lead}}));
+                           {"index_vector_dim", lead},
+                           {"mode", "in_bounds"}}));
 }
 
 bool scatter_nd(NodeContext& n) {

@@ -275,15 +275,19 @@ Status Executable::plan_for(tenon_symbols_t symbols, std::shared_ptr<const Shape
       return fail(TENON_INVALID_ARGUMENT, cat("A size is ", value, "; sizes are not negative."));
     }
   }
-  std::lock_guard<std::mutex> lock(mutex_);
-  for (auto it = plans_.begin(); it != plans_.end(); ++it) {
-    if (std::equal(values.begin(), values.end(), (*it)->symbols.begin())) {
-      plans_.splice(plans_.begin(), plans_, it);
-      out = plans_.front();
-      return {};
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (auto it = plans_.begin(); it != plans_.end(); ++it) {
+      if (std::equal(values.begin(), values.end(), (*it)->symbols.begin())) {
+        plans_.splice(plans_.begin(), plans_, it);
+        out = plans_.front();
+        return {};
+      }
     }
   }
+  // Outside of the lock: calls with other sizes go on. Two that plan one tuple at once keep both, which is harmless.
   TENON_TRY(make_plan(values, out));
+  std::lock_guard<std::mutex> lock(mutex_);
   plans_.push_front(out);
   if (plans_.size() > kMaxPlans) {
     plans_.pop_back();
@@ -333,6 +337,9 @@ Status Executable::place_temps(ShapePlan& shape) const {
       life.last_step = s;
     }
   }
+  for (const kernelgen::ProgramCheck& check : program_.checks) {
+    lives[check.buffer].last_step = static_cast<uint32_t>(program_.steps.size());  // Read when all is done.
+  }
   plan::MemoryPlan memory;
   if (plan::plan_memory(lives, memory) != plan::MemoryError::kNone) {
     return too_large("the workspace");
@@ -366,6 +373,13 @@ Status Executable::make_plan(std::span<const int64_t> symbols,
     }
     step.scratch_bytes = static_cast<uint64_t>(scratch);
     shape->plan.add(step, source.buffers, extents);
+  }
+  for (uint32_t c = 0; c < program_.checks.size(); ++c) {
+    const kernelgen::ProgramCheck& check = program_.checks[c];
+    if (check.count.evaluate(symbols) == 0) {
+      continue;
+    }
+    shape->checks.push_back({c, static_cast<uint64_t>(std::max<int64_t>(check.limit.evaluate(symbols), 0))});
   }
   shape->scratch_stride_bytes = shape->plan.scratch_stride_bytes();
   out = std::move(shape);
@@ -440,6 +454,27 @@ Status Executable::fill_slots(const tenon_call_t& call, const ShapePlan& shape,
   return {};
 }
 
+// Kernels clamp where they would leave a buffer, so whatever a run computed is harmless; it is not handed out.
+Status Executable::check_run(const ShapePlan& shape, void* const* slots) const {
+  for (const ShapePlan::Check& check : shape.checks) {
+    const kernelgen::ProgramCheck& source = program_.checks[check.index];
+    uint64_t found = 0;
+    if (slots[source.buffer] == nullptr) {
+      return fail(TENON_INTERNAL, cat("A check of ", source.origins, " has no memory."));
+    }
+    memcpy(&found, slots[source.buffer], sizeof found);
+    if (found < check.limit) {
+      continue;
+    }
+    if (!source.text.empty()) {
+      return fail(TENON_INVALID_ARGUMENT, cat("T0326: ", source.origins, ": ", source.text));
+    }
+    return fail(TENON_OUT_OF_RANGE, cat("T0325: ", source.origins, ": index ", static_cast<int64_t>(found),
+                                        " is outside of [0, ", check.limit, ")"));
+  }
+  return {};
+}
+
 Status Executable::execute(const tenon_call_t& call) {
   if (call.queue || call.wait_count != 0) {
     return fail(TENON_UNIMPLEMENTED, "The cpu device has no queues.");
@@ -484,7 +519,10 @@ Status Executable::execute(const tenon_call_t& call) {
   }
   run.cancelled = [](void*) -> uint32_t { return cancelled() ? 1 : 0; };
   const tenon_code_t code = run_plan(shape->plan, run);
-  return code == TENON_CANCELLED ? fail(code, "The execution was cancelled.") : Status(code);
+  if (code != TENON_OK) {
+    return code == TENON_CANCELLED ? fail(code, "The execution was cancelled.") : Status(code);
+  }
+  return shape->checks.empty() ? Status() : check_run(*shape, slots);
 }
 
 }  // namespace tenon::cpu

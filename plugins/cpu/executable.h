@@ -24,6 +24,11 @@ struct ShapePlan {
   std::vector<uint64_t> sizes_bytes;    // Of every buffer of the program.
   std::vector<uint64_t> arena_offsets;  // Of every buffer; of temps only it means something.
   std::vector<std::vector<int64_t>> output_dims;
+  struct Check {
+    uint32_t index;  // Of the program's checks.
+    uint64_t limit;
+  };
+  std::vector<Check> checks;  // Those that these sizes leave to be looked at.
   uint64_t arena_bytes = 0, lower_bound_bytes = 0;
   uint64_t scratch_stride_bytes = 0;
 };
@@ -53,6 +58,7 @@ class Executable {
   Status make_plan(std::span<const int64_t> symbols, std::shared_ptr<const ShapePlan>& out) const;
   Status size_buffers(ShapePlan& shape) const;
   Status place_temps(ShapePlan& shape) const;
+  Status check_run(const ShapePlan& shape, void* const* slots) const;
   Status fill_slots(const tenon_call_t& call, const ShapePlan& shape, void** slots) const;
 
   kernelgen::DeviceProgram program_;

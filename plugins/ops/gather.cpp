@@ -55,8 +55,7 @@ Status reference(const Eval& e) {
       [&](const Index& outer, Index& begin, const Index& window) {
         const bool inside = place_window(mode, x.dims(), e.i64s("sizes"), begin);
         if (!inside && mode == "in_bounds") {
-          status = fail(TENON_OUT_OF_RANGE,
-                        "gather: an index is outside of the operand, but mode is in_bounds.");
+          status = outside("gather", x.dims(), e.i64s("sizes"), begin);
         }
         if (!inside) {
           std::memset(y.at(outer), 0, y.element_bytes());

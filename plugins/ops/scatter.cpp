@@ -67,8 +67,7 @@ Status reference(const Eval& e) {
         [&](const Index& outer, Index& begin, const Index& window) {
           if (!place_window(mode, x.dims(), sizes, begin)) {
             if (mode == "in_bounds") {
-              status = fail(TENON_OUT_OF_RANGE,
-                            "scatter: an index is outside of the operand, but mode is in_bounds.");
+              status = outside("scatter", x.dims(), sizes, begin);
             }
             return;
           }

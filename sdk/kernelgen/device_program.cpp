@@ -12,7 +12,7 @@ namespace {
 
 // ---- Bytes ------------------------------------------------------------------------------------------------
 
-constexpr uint32_t kMagic = 0x32504454;  // "TDP2": the layout below; another layout gets another number
+constexpr uint32_t kMagic = 0x33504454;  // "TDP3": the layout below; another layout gets another number
 constexpr uint64_t kCountMax = 1u << 24; // of anything listed; real programs have thousands
 
 class Writer {
@@ -205,6 +205,9 @@ bool consistent(const DeviceProgram& p, std::string* why) {
       if (!consistent_step(p, s, why)) return false;
     }
   }
+  for (const ProgramCheck& c : p.checks) {
+    if (c.buffer >= p.buffers.size() || p.buffers[c.buffer].type != TENON_U64) return *why = "a check reads no number", false;
+  }
   return consistent_times(p, why);
 }
 
@@ -284,6 +287,24 @@ void name_step(const Naming& naming, const Kernel& kernel, ProgramStep* step) {
   }
   if (step->name.empty()) step->name = "copy";
   if (step->name.size() > 256) step->name.resize(256);
+}
+
+// Where a node of the user's is: "gather at model.onnx:Gather_3".
+std::string node_place(const Naming& naming, uint32_t ordinal) {
+  tenon_node_view_t n{};
+  n.size_bytes = sizeof n;
+  const LiftHost& h = naming.host;
+  if (ordinal >= naming.nodes.size() ||
+      h.graph->node_view(h.graph->self, naming.graph, naming.nodes[ordinal], &n) != TENON_OK) {
+    return "a node";
+  }
+  const tenon_str_t op = h.host->sym_text(h.host->self, n.op);
+  std::string place(op.data, op.size), origin;
+  const tenon_sink_t sink{&origin, append_text};
+  if (n.loc != 0 && h.graph->loc_text(h.graph->self, naming.graph, n.loc, &sink) == TENON_OK && !origin.empty()) {
+    place += " at " + origin;
+  }
+  return place;
 }
 
 E points(Kernel& k, const std::vector<uint32_t>& axes) {
@@ -393,6 +414,14 @@ std::string DeviceProgram::bytes() const {
     w.number<uint64_t>(list->size());
     for (const ProgramStep& s : *list) write_step(w, s);
   }
+  w.number<uint64_t>(checks.size());
+  for (const ProgramCheck& c : checks) {
+    w.number(c.buffer);
+    w.size(c.limit);
+    w.size(c.count);
+    w.text(c.origins);
+    w.text(c.text);
+  }
   return w.take();
 }
 
@@ -408,6 +437,14 @@ bool DeviceProgram::read(const void* data, uint64_t size_bytes, DeviceProgram* o
   for (uint64_t i = 0, n = r.count(16); i < n && r.ok(); ++i) p.kernels.push_back(read_kernel(r));
   for (auto* list : {&p.load_steps, &p.steps}) {
     for (uint64_t i = 0, n = r.count(16); i < n && r.ok(); ++i) list->push_back(read_step(r));
+  }
+  for (uint64_t i = 0, n = r.count(16); i < n && r.ok(); ++i) {
+    ProgramCheck& c = p.checks.emplace_back();
+    c.buffer = r.number<uint32_t>();
+    c.limit = r.size();
+    c.count = r.size();
+    c.origins = r.text();
+    c.text = r.text();
   }
   if (!r.ok() || !r.at_end()) return *why = "the device program is damaged", false;
   if (!consistent(p, why)) return false;
@@ -432,6 +469,10 @@ bool build_program(const LiftHost& host, tenon_graph_t* graph, const Target& tar
   move_to_load(lifted.program, target);
   describe_buffers(lifted, &program);
   const Naming naming{host, graph, lifted.nodes};
+  for (const LiftedCheck& c : lifted.checks) {
+    program.checks.push_back({c.buffer, size_program(lifted.program.pool, c.limit), size_program(lifted.program.pool, c.count),
+                              node_place(naming, c.origin), c.text});
+  }
   Distinct distinct(out);
   for (Kernel& kernel : split(std::move(lifted.program), target)) {
     std::vector<uint32_t> buffer_order, extent_order;

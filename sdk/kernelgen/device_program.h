@@ -51,12 +51,22 @@ struct ProgramStep {
   std::string origins;            // the user's nodes
 };
 
+// What a run is to be asked when its steps are done: the u64 that `buffer` holds is below `limit`, unless `count` is 0. Else the
+// run fails, for the user's node `origins`; `text` says what does not hold, empty: an index is outside of [0, limit).
+struct ProgramCheck {
+  uint32_t buffer = 0;
+  SizeProgram limit, count;  // over the symbols
+  std::string origins, text;
+};
+
 struct DeviceProgram {
   uint32_t symbol_count = 0, input_count = 0, output_count = 0, constant_count = 0;
   std::vector<ProgramBuffer> buffers;
   std::vector<ProgramKernel> kernels;
   std::vector<ProgramStep> load_steps;  // read constants and persistent buffers, write persistent buffers; no extents
   std::vector<ProgramStep> steps;
+
+  std::vector<ProgramCheck> checks;
 
   std::string bytes() const;
   static bool read(const void* data, uint64_t size_bytes, DeviceProgram* out, std::string* why);

@@ -149,7 +149,7 @@ class Lifter {
         host_.registry->op_find(host_.registry->self, node.op, node.op_version, &op) != TENON_OK) {
       return fail("the op is not registered");
     }
-    LoweringSite site{host_, graph_, builder_, dims_, op, node, {}, {}, why_};
+    LoweringSite site{host_, graph_, builder_, dims_, op, node, {}, {}, why_, &checks_, origin};
     for (uint32_t i = 0; i < node.operand_count; ++i) {
       site.in.push_back(node.operands[i] == TENON_NONE ? Tensor{} : value(node.operands[i]));
     }
@@ -172,8 +172,10 @@ class Lifter {
     *why_ = std::move(reason);
     return false;
   }
+  const std::vector<LiftedCheck>& checks() const { return checks_; }
 
  private:
+  std::vector<LiftedCheck> checks_;
   LiftHost host_;
   tenon_graph_t* graph_;
   Builder builder_;
@@ -350,6 +352,31 @@ bool LoweringSite::result_dims(uint32_t i, std::vector<E>* out) const {
   return dims.expressions(result_types[i].dims, result_types[i].rank, out);
 }
 
+bool LoweringSite::check_below(const Tensor& numbers, E limit, std::string text) {
+  E count = b.pool().integer(1);
+  std::vector<uint32_t> all;
+  for (uint32_t d = 0; d < numbers.rank(); ++d) {
+    count = b.pool().mul(count, numbers.dims[d]);
+    all.push_back(d);
+  }
+  Tensor worst = b.convert(numbers, TENON_U64);
+  if (!all.empty()) worst = b.reduce(worst, all, Fold::kMax);
+  if (!worst.valid()) return false;
+  if (worst.buffer == numbers.buffer) {
+    const Tensor same = worst;
+    worst = b.map(same.type, {}, [&](std::span<const E>) { return b.load(same, {}); });
+  }
+  checks->push_back({worst.buffer, limit, count, origin, std::move(text)});
+  b.output(worst);
+  return true;
+}
+
+tenon_blob_t* LoweringSite::constant_operand(uint32_t i) const {
+  tenon_value_view_t v = sized<tenon_value_view_t>();
+  if (i >= node.operand_count || host.graph->value_view(host.graph->self, graph, node.operands[i], &v) != TENON_OK) return nullptr;
+  return v.kind == TENON_VALUE_CONSTANT ? v.blob : nullptr;
+}
+
 std::vector<Tensor> LoweringSite::refuse(std::string reason) const {
   *why = std::string(op->name.data, op->name.size);
   for (uint32_t i = 0; i < node.operand_count && i < 2; ++i) {
@@ -429,6 +456,7 @@ bool lift(const LiftHost& host, tenon_graph_t* graph, Lifted* out, std::string* 
     out->outputs.push_back(t.buffer);
   }
   if (!lifter.builder().ok()) return lifter.fail(lifter.builder().why());
+  out->checks = lifter.checks();
   out->program = lifter.builder().take_program();
   // Constants that became immediates own no memory.
   for (uint32_t& c : out->constants) {

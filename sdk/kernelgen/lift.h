@@ -35,12 +35,22 @@ struct LiftLimits {
 bool can_lift(const LiftHost& host, tenon_graph_t* graph, tenon_node_t node, const LiftLimits& limits,
               std::string* why);
 
+// What a run has to satisfy besides computing: the u64 in `buffer` is below `limit`, unless `count` is 0. Kernels write it once; who
+// runs them reads it when they are done.
+struct LiftedCheck {
+  uint32_t buffer = 0;
+  E limit = kNone, count = kNone;
+  uint32_t origin = 0;  // an ordinal of Lifted::nodes
+  std::string text;     // empty: an index outside of [0, limit); else what does not hold
+};
+
 // The program of a whole subgraph. Extents are the symbols of the main region, in its order.
 struct Lifted {
   Kernel program;
   std::vector<uint32_t> inputs;     // buffer of each argument; ~0u: not used
   std::vector<uint32_t> constants;  // buffer of each constant in order of value index; ~0u: not used
   std::vector<uint32_t> outputs;    // buffer of each yield; all different
+  std::vector<LiftedCheck> checks;
   std::vector<tenon_value_t> constant_values;
   std::vector<tenon_node_t> nodes;  // Stage::origins are ordinals here
 };

@@ -47,6 +47,13 @@ struct LoweringSite {
   std::vector<Tensor> in;  // invalid: an absent optional operand
   std::vector<tenon_type_t> result_types;
   std::string* why;
+  std::vector<LiftedCheck>* checks;
+  uint32_t origin = 0;
+
+  // Asks for an error unless every element of `numbers` (integers, negative ones are large) is below `limit`.
+  bool check_below(const Tensor& numbers, E limit, std::string text);
+  // The constant that operand i is, null when it is none.
+  tenon_blob_t* constant_operand(uint32_t i) const;
 
   const tenon_attr_t* attr(std::string_view name) const;
   int64_t integer(std::string_view name, int64_t otherwise = 0) const;

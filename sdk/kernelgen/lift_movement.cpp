@@ -1,5 +1,7 @@
 // Lowerings of ops that move elements without computing.
 #include <algorithm>
+#include <cstring>
+#include <optional>
 
 #include "tenon/kernelgen/lift_internal.h"
 
@@ -131,6 +133,70 @@ bool contains(const std::vector<int64_t>& list, int64_t v, size_t* at = nullptr)
   return true;
 }
 
+// The values pass through; whether they may is asked when the run is done.
+std::vector<Tensor> lower_assert(LoweringSite& s) {
+  Pool& pool = s.b.pool();
+  const Tensor holds = s.in[0];
+  const Tensor broken = s.b.map(TENON_PRED, holds.dims, [&](std::span<const E> axes) {
+    return pool.cmp(TENON_CMP_EQ, s.b.load(holds, axes), pool.number(0, TENON_PRED));
+  });
+  const std::string_view message = s.text("message");
+  if (!broken.valid() || !s.check_below(broken, pool.integer(1), message.empty() ? "an assertion does not hold" : std::string(message))) {
+    return s.refuse(s.b.why());
+  }
+  std::vector<Tensor> out;
+  for (size_t i = 1; i < s.in.size(); ++i) {
+    const Tensor t = s.in[i];
+    out.push_back(s.b.map(t.type, t.dims, [&](std::span<const E> axes) { return s.b.load(t, axes); }));
+  }
+  return out;
+}
+
+// Constants are looked at now, so that a table of places costs nothing at a run.
+bool surely_inside(const LoweringSite& s, const Tensor& indices, std::optional<int64_t> limit) {
+  tenon_blob_t* blob = s.constant_operand(1);
+  const void* data = nullptr;
+  uint64_t bytes = 0;
+  const uint32_t width = size_of(indices.type);
+  if (blob == nullptr || !limit || (indices.type != TENON_I32 && indices.type != TENON_I64)) return false;
+  if (s.host.graph->blob_data(s.host.graph->self, blob, &data, &bytes) != TENON_OK) return false;
+  for (uint64_t at = 0; at < bytes; at += width) {
+    int64_t index = 0;
+    int32_t narrow = 0;
+    if (width == 4) {
+      std::memcpy(&narrow, static_cast<const char*>(data) + at, 4);
+      index = narrow;
+    } else {
+      std::memcpy(&index, static_cast<const char*>(data) + at, 8);
+    }
+    if (index < 0 || index >= *limit) return false;
+  }
+  return true;
+}
+
+// Every start lies in [0, dim - size].
+bool check_indices(LoweringSite& s, const Tensor& x, const Tensor& indices, const std::vector<int64_t>& index_map,
+                   const std::vector<E>& sizes, int64_t vector_dim) {
+  Pool& pool = s.b.pool();
+  for (size_t j = 0; j < index_map.size(); ++j) {
+    const auto d = static_cast<size_t>(index_map[j]);
+    const E limit = pool.add(pool.sub(x.dims[d], sizes[d]), pool.integer(1));
+    if (index_map.size() == 1 && surely_inside(s, indices, pool.value(limit))) continue;
+    Tensor one = indices;
+    if (vector_dim >= 0) {
+      std::vector<E> dims = indices.dims;
+      dims.erase(dims.begin() + vector_dim);
+      one = s.b.map(indices.type, dims, [&](std::span<const E> axes) {
+        std::vector<E> where(axes.begin(), axes.end());
+        where.insert(where.begin() + vector_dim, pool.integer(static_cast<int64_t>(j)));
+        return s.b.load(indices, where);
+      });
+    }
+    if (!one.valid() || !s.check_below(one, limit, "")) return false;
+  }
+  return true;
+}
+
 std::vector<Tensor> gather(LoweringSite& s) {
   std::vector<E> dims, sizes;
   if (!s.result_dims(0, &dims) || !s.sizes("sizes", &sizes)) return s.refuse("its size depends on data");
@@ -142,6 +208,9 @@ std::vector<Tensor> gather(LoweringSite& s) {
   const bool scalar_indices = vector_dim < 0 || vector_dim == static_cast<int64_t>(indices.rank());
   const bool fill = s.text("mode") == "fill";
   Pool& pool = s.b.pool();
+  if (s.text("mode") == "in_bounds" && !check_indices(s, x, indices, index_map, sizes, scalar_indices ? -1 : vector_dim)) {
+    return s.refuse(s.b.why());
+  }
   return {s.b.map(x.type, dims, [&](std::span<const E> axes) {
     const GatherAxes at = split_axes(axes, offset_dims);
     // The position axes follow the dims of `indices` without its vector dim.
@@ -184,6 +253,7 @@ constexpr Lowering kTable[] = {
     {"reverse", reverse},             {"iota", iota},
     {"dim_size", dim_size},           {"dynamic_slice", dynamic_slice},
     {"dynamic_update_slice", dynamic_update_slice}, {"gather", gather},
+    {"assert", lower_assert},
 };
 
 }  // namespace

@@ -550,6 +550,7 @@ def control():
     raw("scan", [np.zeros(3, f32), xs], body, back[0], back * xs, carry=1, reverse=1)
     raw("scan", [np.array(1, i64)], "(%a: i64[]) { %b = add(%a, %a) yield %b, %a }", np.array(64, i64),
         np.array([1, 2, 4, 8, 16, 32], i64), carry=1, length=[6])
+    case("assert", [np.array([True, True]), x], x, message="is sorted")
     raw("call", [x], "(%a: f32[3, 4]) { %b = neg(%a) yield %b, %a }", -x, x, name="minus")
 
 
