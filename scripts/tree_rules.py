@@ -16,6 +16,7 @@ MAY_INCLUDE = {
     "sdk/cpp": ["tenon/abi/", "tenon/cpp/"],
     "sdk/kernelgen": ["tenon/abi/", "tenon/cpp/", "tenon/kernelgen/", "tenon/plan/"],
     "sdk/plan": ["tenon/abi/", "tenon/cpp/", "tenon/plan/"],
+    "sdk/templates": ["tenon/"],
     "plugins": ["tenon/"],
     "passes": ["tenon/"],
     "frontends": ["tenon/"],
@@ -26,9 +27,9 @@ MAY_INCLUDE = {
 # A third-party header may be seen only by these rooms.
 ONLY_IN = {
     "boost/": ["core/host"],
-    "nlohmann/": ["core/host", "core/tools"],
+    "nlohmann/": ["core/conform", "core/host", "core/tools"],
     "protozero/": ["frontends/onnx"],
-    "CLI/": ["core/tools"],
+    "CLI/": ["core/conform", "core/tools"],
     "clang/": ["plugins/cpu/compiler"],
     "llvm/": ["plugins/cpu/compiler"],
     "lld/": ["plugins/cpu/compiler"],

@@ -1,0 +1,247 @@
+#!/usr/bin/env python3
+"""Every check of the runner is seen to fail: on a device that does one thing wrong, on a manifest that says one thing wrong, or on a library
+that was linked in one wrong way. And the good device passes all.
+
+    mutants.py TENON INCLUDE COMPILER [--filter TEXT] [-v]
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+# ---- One wrong thing in the code: CONFORM_MUTANT, and the check that has to catch it.
+CODE = """
+crash_open A.opens
+slow_open A.opens-fast
+loud_open A.quiet
+starts_thread A.no-threads
+signal_handler A.process-state
+rounding A.process-state
+mask A.process-state
+folder A.process-state
+descriptor A.descriptors
+null_record_ok B.query
+odd_code B.query
+refuses_silently B.query
+hangs B.query
+other_abi B.record-version
+short_table B.sizes
+long_record_size B.sizes
+null_slot B.required-slots
+id_without_major B.interface-ids
+id_twice B.interface-ids
+null_table B.interface-ids
+bad_utf8 B.texts
+control_text B.texts
+reserved_field B.reserved
+wants_exact_version B.newer-host
+old_host_crash B.older-host
+wants_exact_size B.longer-host
+ignores_missing B.poorer-host
+sleeps B.query-time
+query_writes_on_failure B.query-output
+alloc_changes_table B.static-tables
+needs_memory_slot B.no-optional-slots
+needs_memory_slot B.cut-tables
+silent_errors B.error-text
+other_code B.error-text
+silent_ranges B.error-text
+info_writes_on_failure B.error-outputs
+alloc_writes_on_failure B.error-outputs
+long_record B.record-borders
+shutdown_fails B.shutdown
+count_grows C.count
+odd_kind C.info
+odd_alignment C.info-values
+odd_threading C.info-values
+changing_description C.info-stays
+any_ordinal C.beyond-the-last
+opens_once C.open-again
+second_open_poisons C.open-twice
+no_empty_buffers C.alloc-empty
+shared_buffers C.alloc-apart
+wrong_exhaustion C.alloc-too-much
+wrapping_size C.alloc-too-much
+leaks C.alloc-again
+loses_last_byte C.copy-round-trip
+ignores_from_offset C.copy-between
+rounds_up C.copy-range
+rounds_up_reads C.copy-range
+fill_overshoots C.copy-range
+big_endian_fill C.fill
+any_width C.fill-width
+wrapping_ranges C.copy-outside
+no_empty_copies C.copy-empty
+late_copies C.copy-complete
+any_direction C.copy-direction
+sync_fails C.sync
+misaligned C.map-address
+moving_map C.map-address
+shadow_map C.map-coherent
+import_shifts C.import
+import_touches C.import
+free_writes_imports C.import
+forgets_use C.memory
+peak_stays C.memory
+second_device_drops C.two-devices
+shared_stage C.threads
+copies_at_most_16_mib C.copy-large
+"""
+
+# ---- One wrong thing in how the library is made.
+GOOD_LINK = ["-Wl,-z,now"]
+LINK = {
+    "no_symbol": (["-Dtenon_plugin_query=another_query"], GOOD_LINK, "A.exports"),
+    "second_symbol": (["-DEXTRA_EXPORT"], GOOD_LINK, "A.exports"),
+    "private_door": (["-DPRIVATE_DOOR"], ["-Wl,-z,lazy"], "A.no-private-door"),
+    "undefined_symbol": (["-DUNDEFINED_SYMBOL"], GOOD_LINK, "A.opens"),
+    "lazy": ([], ["-Wl,-z,lazy"], "A.binds-now"),
+    "executable_stack": ([], GOOD_LINK + ["-Wl,-z,execstack"], "A.stack"),
+    "text_relocation": (["-DTEXT_RELOCATION"], GOOD_LINK + ["-Wl,-z,notext"], "A.segments"),
+    "foreign_rpath": ([], GOOD_LINK + ["-Wl,-rpath,/opt/elsewhere"], "A.search-paths"),
+    "escaping_rpath": ([], GOOD_LINK + ["-Wl,-rpath,$ORIGIN/../.."], "A.search-paths"),
+    "needed_with_folder": ([], GOOD_LINK + ["NEEDED_WITH_FOLDER"], "A.needed-names"),
+    "sanitized": (["-fsanitize=address"], GOOD_LINK + ["-fsanitize=address", "-shared-libasan"], "A.sanitizer"),
+}
+
+MANIFEST = {
+    "schema": 1, "name": "mutant", "version": "0.1.0", "library": "./mutant.so",
+    "platform": {"os": "linux", "arch": os.uname().machine},
+    "abi": {"major": 0, "min_minor": 1, "interfaces": [{"id": "tenon.device/1", "minor": 0}, {"id": "tenon.kernels/1", "minor": 0}]},
+    "provides": {"devices": ["mutant"], "kernels": ["mutant"]},
+}
+
+
+def changed(**keys):
+    made = json.loads(json.dumps(MANIFEST)) | keys
+    return json.dumps({key: value for key, value in made.items() if value is not None})
+
+
+# ---- One wrong thing in the manifest: its text.
+TEXTS = {
+    "cut": (changed()[:-1], "A.manifest-json"),
+    "key_twice": (changed()[:-1] + ', "name": "mutant"}', "A.manifest-json"),
+    "too_deep": (changed(vendor_data="DEEP").replace('"DEEP"', "[" * 20 + "]" * 20), "A.manifest-json"),
+    "no_version": (changed(version=None), "A.manifest-keys"),
+    "schema_9": (changed(schema=9), "A.manifest-keys"),
+    "provides_text": (changed(provides={"devices": "mutant"}), "A.manifest-keys"),
+    "other_name": (changed(name="another"), "A.name"),
+    "short_version": (changed(version="1.0"), "A.version"),
+    "other_version": (changed(version="0.2.0"), "A.version"),
+    "bare_library": (changed(library="mutant.so"), "A.library-path"),
+    "escaping_library": (changed(library="../mutant.so"), "A.library-path"),
+    "other_arch": (changed(platform={"arch": "aarch64" if os.uname().machine == "x86_64" else "x86_64"}), "A.platform"),
+    "other_os": (changed(platform={"os": "plan9"}), "A.platform"),
+    "other_abi_minor": (changed(abi=MANIFEST["abi"] | {"min_minor": 7}), "A.abi-version"),
+    "interface_left_out": (changed(abi=MANIFEST["abi"] | {"interfaces": [{"id": "tenon.device/1", "minor": 0}]}), "A.interfaces"),
+    "interface_other_minor": (changed(abi={"major": 0, "min_minor": 1, "interfaces": [{"id": "tenon.device/1", "minor": 3},
+                                                                                      {"id": "tenon.kernels/1", "minor": 0}]}), "A.interfaces"),
+    "device_left_out": (changed(provides={"kernels": ["mutant"]}), "A.provides-all"),
+    "op_too_many": (changed(provides=MANIFEST["provides"] | {"ops": ["flip"]}), "A.provides-no-more"),
+    "wrong_digest": (changed(sha256="0" * 64), "A.digest"),
+}
+
+
+def build(compiler, include, folder, flags, link):
+    if "NEEDED_WITH_FOLDER" in link:
+        helper = folder / "libhelper.so"
+        subprocess.run([compiler, "-shared", "-x", "c", "/dev/null", "-o", helper], check=True)
+        link = [word if word != "NEEDED_WITH_FOLDER" else str(helper) for word in link]
+    command = [compiler, "-std=gnu11", "-O1", "-w", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{include}", *flags,
+               HERE / "mutants/mutant.c", "-o", folder / "mutant.so", "-pthread", "-lm", *link]
+    subprocess.run([str(word) for word in command], check=True)
+
+
+def results(tenon, manifest, folder, mutant="", check="", more=()):
+    report = folder / "report.json"
+    command = [tenon, "conform", manifest, "--json", report, "--jobs", "2", *(["--filter", check] if check else []), *more]
+    run = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=os.environ | {"CONFORM_MUTANT": mutant})
+    if not report.exists():
+        return {}, run.stdout + run.stderr
+    return {c["check"]: c["result"] for c in json.loads(report.read_text())["checks"]}, run.stdout + run.stderr
+
+
+class Mutant:
+    def __init__(self, name, check, text=None, flags=None, link=None, mutant="", prepare=None):
+        self.name, self.check, self.text, self.flags, self.link = name, check, text or changed(), flags, link
+        self.mutant, self.prepare = mutant, prepare
+
+
+def mutants():
+    for line in CODE.split("\n"):
+        if line.strip():
+            name, check = line.split()
+            yield Mutant(f"code {name}", check, mutant=name)
+    for name, (flags, link, check) in LINK.items():
+        yield Mutant(f"link {name}", check, flags=flags, link=link)
+    for name, (text, check) in TEXTS.items():
+        yield Mutant(f"manifest {name}", check, text=text)
+    yield Mutant("manifest absolute_library", "A.library-path", prepare=lambda folder: (folder / "mutant.plugin.json").write_text(
+        changed(library=str(folder / "mutant.so"))))
+    yield Mutant("manifest writable", "A.trusted-files", prepare=lambda folder: (folder / "mutant.plugin.json").chmod(0o666))
+    yield Mutant("library writable", "A.trusted-files", prepare=lambda folder: (folder / "mutant.so").chmod(0o777))
+
+
+def try_one(mutant, options, good, folder):
+    folder.mkdir(mode=0o755)
+    if mutant.flags is None:
+        shutil.copy(good, folder / "mutant.so")
+    else:
+        build(options.compiler, options.include, folder, mutant.flags, mutant.link)
+    (folder / "mutant.plugin.json").write_text(mutant.text)
+    if mutant.prepare:
+        mutant.prepare(folder)
+    more = ["--limit", "5"] if "hangs" in mutant.name else []
+    found, said = results(options.tenon, folder / "mutant.plugin.json", folder, mutant.mutant, mutant.check, more)
+    return found.get(mutant.check), said
+
+
+def listed_checks(tenon):
+    listed = subprocess.run([tenon, "conform", "--list", "--json", "-"], check=True, capture_output=True, text=True)
+    return [check["check"] for check in json.loads(listed.stdout)["checks"]]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("tenon")
+    parser.add_argument("include")
+    parser.add_argument("compiler")
+    parser.add_argument("--filter", default="")
+    parser.add_argument("-v", action="store_true")
+    options = parser.parse_args()
+    failures = 0
+    with tempfile.TemporaryDirectory() as work:
+        work = pathlib.Path(work)
+        good = work / "good"
+        good.mkdir()
+        build(options.compiler, options.include, good, [], GOOD_LINK)
+        (good / "mutant.plugin.json").write_text(changed())
+        found, said = results(options.tenon, good / "mutant.plugin.json", good)
+        if not found or "fail" in found.values():
+            failures += 1
+            print(f"the good device fails:\n{said}")
+        chosen = [m for m in mutants() if options.filter in m.name or options.filter == m.check]
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            tried = [(m, pool.submit(try_one, m, options, good / "mutant.so", work / str(i))) for i, m in enumerate(chosen)]
+            for m, result in tried:
+                verdict, said = result.result()
+                if verdict != "fail":
+                    failures += 1
+                if verdict != "fail" or options.v:
+                    print(f"{m.name}: {m.check}: {verdict}\n{said}")
+        missing = set(listed_checks(options.tenon)) - {m.check for m in mutants()}
+        if not options.filter:
+            failures += len(missing)
+            print("\n".join(f"no mutant for {check}" for check in sorted(missing)), end="\n" if missing else "")
+        print(f"{len(chosen)} mutants, {failures} problems")
+    return 1 if failures else 0
+
+
+sys.exit(main())

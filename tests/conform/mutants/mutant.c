@@ -1,0 +1,337 @@
+/* A good device, and with CONFORM_MUTANT=NAME one that does one thing wrong. Each name stands in mutants.py beside the check that has
+ * to catch it. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <fenv.h>
+#include <locale.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tenon/abi/simple_device.h"
+#include "tenon/abi/simple_kernels.h"
+
+#define SLOT_COUNT 2
+
+struct tenon_device_t { uint32_t ordinal, open_count; };
+struct tenon_buffer_t { uint64_t size_bytes; unsigned char *data, *shadow; int owned; };
+
+static const tenon_host_t* host;
+static tenon_device_t devices[SLOT_COUNT];
+static uint64_t used_bytes, peak_bytes, live_count;
+static tenon_buffer_t* last_buffer;
+static int was_closed, memory_was_asked, poisoned;
+static tenon_kernels_api_t kernels;
+static tenon_device_api_t device_api;
+
+static int is(const char* name) {
+  const char* mutant = getenv("CONFORM_MUTANT");
+  return mutant != NULL && strcmp(mutant, name) == 0;
+}
+
+static tenon_code_t fail(tenon_code_t code, const char* text) {
+  if (is("silent_errors")) return code;
+  if (is("other_code")) return tenon_simple_failure(host, TENON_UNKNOWN, text), code;
+  return tenon_simple_failure(host, code, text);
+}
+
+/* ---- What opening the library does ---- */
+
+static void handler(int signal) { (void)signal; }
+
+__attribute__((constructor)) static void constructor(void) {
+  if (is("slow_open")) {
+    struct timespec now = {0};
+    while (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now) == 0 && now.tv_sec < 1) continue;
+  }
+  if (is("loud_open")) puts("hello from a plugin");
+  if (is("crash_open")) abort();
+  if (is("signal_handler")) signal(SIGUSR1, handler);
+  if (is("rounding")) fesetround(FE_UPWARD);
+  if (is("mask")) umask(077);
+  if (is("folder") && chdir("/") != 0) abort();
+  if (is("descriptor") && open("/dev/null", O_RDONLY) < 0) abort();
+}
+
+static void* sleeper(void* unused) {
+  sleep(20);
+  return unused;
+}
+
+/* ---- Devices ---- */
+
+static tenon_code_t count(void* self, uint32_t* out) {
+  static uint32_t calls;
+  *out = is("count_grows") ? ++calls : is("no_devices") ? 0 : SLOT_COUNT;
+  return (void)self, TENON_OK;
+}
+
+static tenon_code_t check_ordinal(uint32_t ordinal) {
+  return ordinal < SLOT_COUNT || is("any_ordinal") ? TENON_OK : fail(TENON_NOT_FOUND, "there are two devices");
+}
+
+static tenon_code_t info(void* self, uint32_t ordinal, tenon_device_info_t* out) {
+  static char description[] = "two devices in host memory";
+  tenon_device_info_t record = {.size_bytes = sizeof record, .threading = TENON_THREADING_FREE, .kind = TENON_STR("mutant"),
+      .description = {description, sizeof description - 1}, .target = TENON_STR("mutant"), .alignment_bytes = 64};
+  tenon_code_t code = check_ordinal(ordinal);
+  if (code != TENON_OK) {
+    if (is("info_writes_on_failure")) *out = record;
+    return code;
+  }
+  if (is("odd_kind")) record.kind = (tenon_str_t)TENON_STR("My Device");
+  if (is("odd_alignment")) record.alignment_bytes = 48;
+  if (is("odd_threading")) record.threading = 9;
+  if (is("bad_utf8")) record.description = (tenon_str_t)TENON_STR("\xff\xfe");
+  if (is("changing_description")) description[0] ^= 1;
+  *out = record;
+  if (is("long_record")) memset((char*)out + sizeof record, 0, 8);
+  return (void)self, TENON_OK;
+}
+
+static tenon_code_t open_device(void* self, uint32_t ordinal, tenon_device_t** out) {
+  tenon_code_t code = check_ordinal(ordinal);
+  if (code != TENON_OK) return code;
+  if (is("opens_once") && was_closed) return fail(TENON_FAILED_PRECONDITION, "it was closed");
+  if (is("second_open_poisons") && devices[ordinal % SLOT_COUNT].open_count++ != 0) poisoned = 1;
+  devices[ordinal % SLOT_COUNT].ordinal = ordinal;
+  *out = &devices[ordinal % SLOT_COUNT];
+  return (void)self, TENON_OK;
+}
+
+static tenon_code_t close_device(void* self, tenon_device_t* device) {
+  was_closed = 1;
+  device->open_count = 0;
+  return (void)self, TENON_OK;
+}
+
+static tenon_code_t sync_device(void* self, tenon_device_t* device) {
+  if (is("sync_fails")) return fail(TENON_INTERNAL, "there was nothing to wait for");
+  return (void)self, (void)device, TENON_OK;
+}
+
+/* ---- Memory ---- */
+
+static tenon_code_t alloc(void* self, tenon_device_t* device, uint64_t size, tenon_buffer_t** out) {
+  (void)self, (void)device;
+  if (is("alloc_changes_table")) device_api.memory = NULL;
+  if (size == 0 && is("no_empty_buffers")) return fail(TENON_INVALID_ARGUMENT, "a buffer has at least one byte");
+  if (size > SIZE_MAX / 4) {
+    if (is("wrong_exhaustion")) return fail(TENON_INVALID_ARGUMENT, "so much memory there is not");
+    if (is("wrapping_size")) size = 64;
+    else {
+      if (is("alloc_writes_on_failure")) *out = NULL;
+      return fail(TENON_RESOURCE_EXHAUSTED, "so much memory there is not");
+    }
+  }
+  tenon_buffer_t* buffer = malloc(sizeof *buffer);
+  *buffer = (tenon_buffer_t){size, NULL, NULL, 1};
+  if (is("shared_buffers") && live_count > 20 && last_buffer != NULL && last_buffer->size_bytes >= size) {
+    buffer->data = last_buffer->data;
+    buffer->owned = 0;
+  } else {
+    buffer->data = (unsigned char*)aligned_alloc(64, (size / 64 + 2) * 64) + (is("misaligned") ? 16 : 0);
+    last_buffer = buffer;
+  }
+  __atomic_add_fetch(&live_count, 1, __ATOMIC_RELAXED);
+  uint64_t used = __atomic_add_fetch(&used_bytes, size, __ATOMIC_RELAXED);
+  if (used > peak_bytes && !is("peak_stays")) peak_bytes = used;
+  *out = buffer;
+  return TENON_OK;
+}
+
+static tenon_code_t release(void* self, tenon_device_t* device, tenon_buffer_t* buffer) {
+  (void)self, (void)device;
+  __atomic_sub_fetch(&live_count, 1, __ATOMIC_RELAXED);
+  if (buffer->owned && !is("forgets_use")) __atomic_sub_fetch(&used_bytes, buffer->size_bytes, __ATOMIC_RELAXED);
+  if (last_buffer == buffer) last_buffer = NULL;
+  if (is("leaks")) return TENON_OK;
+  if (is("free_writes_imports") && !buffer->owned) memset(buffer->data, 0, buffer->size_bytes);
+  if (buffer->owned && !is("misaligned") && !is("shared_buffers")) free(buffer->data);
+  free(buffer->shadow);
+  free(buffer);
+  return TENON_OK;
+}
+
+static struct { unsigned char* to; const void* from; uint64_t length; } late; /* the copy that late_copies has not made yet */
+
+static void make_late_copy(void) {
+  if (late.to != NULL) memcpy(late.to, late.from, late.length);
+  late.to = NULL;
+}
+
+static unsigned char stage[65536];
+
+static void move(const tenon_copy_t* c, unsigned char* to, const unsigned char* from) {
+  uint64_t length = c->length_bytes;
+  if (is("late_copies")) make_late_copy();
+  if (is("late_copies") && c->direction == TENON_COPY_HOST_TO_DEVICE) {
+    late.to = to, late.from = from, late.length = length;
+    return;
+  }
+  if (is("shared_stage") && length <= sizeof stage && c->direction != TENON_COPY_DEVICE_TO_DEVICE) {
+    memcpy(stage, from, length);
+    usleep(50);
+    from = stage;
+  }
+  if (is("loses_last_byte") && length > 33 && c->direction == TENON_COPY_HOST_TO_DEVICE) --length;
+  if (is("copies_at_most_16_mib") && length > (16u << 20)) length = 16u << 20;
+  if (is("rounds_up") && c->to != NULL && c->to_offset_bytes + length + 4 <= c->to->size_bytes) length = (length + 7) / 8 * 8;
+  if (is("rounds_up_reads") && c->direction == TENON_COPY_DEVICE_TO_HOST && length == 100) length += 8;
+  memmove(to, from, length);
+}
+
+static void fill(const tenon_copy_t* c, unsigned char* to) {
+  for (uint64_t i = 0; i < c->length_bytes; ++i) {
+    const uint64_t at = is("big_endian_fill") ? c->pattern_bytes - 1 - i % c->pattern_bytes : i % c->pattern_bytes;
+    to[i] = (unsigned char)(c->pattern >> 8 * (at % 8));
+  }
+  if (is("fill_overshoots") && c->length_bytes == 100) to[100] = 0;
+}
+
+static tenon_code_t check(const tenon_copy_t* c) {
+  const uint64_t from_size = c->from != NULL ? c->from->size_bytes : 0, to_size = c->to != NULL ? c->to->size_bytes : 0;
+  if (is("no_empty_copies") && c->length_bytes == 0) return fail(TENON_INVALID_ARGUMENT, "a copy has at least one byte");
+  if (is("any_width") && c->direction == TENON_COPY_FILL && c->pattern_bytes != 0) return TENON_OK;
+  if (is("any_direction") && (c->direction == 0 || c->direction > TENON_COPY_FILL)) return TENON_OK;
+  if (is("wrapping_ranges") || is("silent_ranges")) {
+    if ((c->from != NULL && c->from_offset_bytes + c->length_bytes > from_size) ||
+        (c->to != NULL && c->to_offset_bytes + c->length_bytes > to_size)) {
+      return is("silent_ranges") ? TENON_OUT_OF_RANGE : fail(TENON_OUT_OF_RANGE, "out of range");
+    }
+    return TENON_OK;
+  }
+  return tenon_simple_check_copy(host, c, from_size, to_size);
+}
+
+static tenon_code_t copy(void* self, tenon_device_t* device, const tenon_copy_t* c) {
+  (void)self;
+  if (is("needs_memory_slot") && !memory_was_asked) return fail(TENON_FAILED_PRECONDITION, "nobody asked for the memory in use");
+  tenon_code_t code = check(c);
+  if (code != TENON_OK || c->length_bytes == 0) return code;
+  if (c->direction == 0 || c->direction > TENON_COPY_FILL) return TENON_OK; /* any_direction */
+  if (is("second_device_drops") && device->ordinal == 1 && c->direction == TENON_COPY_HOST_TO_DEVICE) return TENON_OK;
+  const unsigned char* from = c->from != NULL ? c->from->data + c->from_offset_bytes : c->host_from;
+  unsigned char* to = c->to != NULL ? c->to->data + c->to_offset_bytes : c->host_to;
+  if (is("ignores_from_offset") && c->direction == TENON_COPY_DEVICE_TO_DEVICE) from = c->from->data;
+  if (poisoned && c->direction == TENON_COPY_DEVICE_TO_HOST) return memset(to, 0, c->length_bytes), TENON_OK;
+  if (c->direction == TENON_COPY_FILL) return fill(c, to), TENON_OK;
+  return move(c, to, from), TENON_OK;
+}
+
+/* ---- Optional slots ---- */
+
+static tenon_code_t map(void* self, tenon_device_t* device, tenon_buffer_t* buffer, void** out) {
+  (void)self, (void)device;
+  *out = buffer->data;
+  if (is("moving_map") || is("shadow_map")) {
+    unsigned char* shadow = aligned_alloc(64, (buffer->size_bytes / 64 + 2) * 64);
+    memcpy(shadow, buffer->data, buffer->size_bytes);
+    *out = shadow;
+    if (is("shadow_map")) {
+      if (buffer->shadow != NULL) free(shadow);
+      else buffer->shadow = shadow;
+      *out = buffer->shadow;
+    }
+  }
+  return TENON_OK;
+}
+
+static tenon_code_t import(void* self, tenon_device_t* device, void* data, uint64_t size, tenon_buffer_t** out) {
+  (void)self, (void)device;
+  tenon_buffer_t* buffer = malloc(sizeof *buffer);
+  *buffer = (tenon_buffer_t){size, data, NULL, 0};
+  if (is("import_shifts")) ++buffer->data, --buffer->size_bytes;
+  if (is("import_touches")) ++*(unsigned char*)data;
+  __atomic_add_fetch(&live_count, 1, __ATOMIC_RELAXED);
+  *out = buffer;
+  return TENON_OK;
+}
+
+static tenon_code_t memory(void* self, tenon_device_t* device, uint64_t* used, uint64_t* peak) {
+  memory_was_asked = 1;
+  *used = used_bytes;
+  *peak = peak_bytes;
+  return (void)self, (void)device, TENON_OK;
+}
+
+/* ---- The query ---- */
+
+static tenon_code_t shutdown(void* self) {
+  if (is("shutdown_fails")) return fail(TENON_INTERNAL, "it cannot end");
+  return (void)self, TENON_OK;
+}
+
+static tenon_code_t add_f32(const tenon_kernel_args_t* args, uint64_t n) {
+  const float* a = (const float*)(args->inputs[0]->data + args->input_offsets_bytes[0]);
+  const float* b = (const float*)(args->inputs[1]->data + args->input_offsets_bytes[1]);
+  float* out = (float*)(args->outputs[0]->data + args->output_offsets_bytes[0]);
+  for (uint64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
+  return TENON_OK;
+}
+
+static const tenon_simple_kernel_t kKernels[] = {{"add", 1u << TENON_F32, add_f32}};
+static tenon_interface_t interfaces[3] = {{TENON_STR(TENON_DEVICE_ID), 0, 0, &device_api},
+                                          {TENON_STR(TENON_KERNELS_ID), 0, 0, &kernels}};
+static tenon_plugin_t plugin = {sizeof plugin, TENON_ABI_VERSION, TENON_STR("mutant"), TENON_STR("0.1.0"),
+                                TENON_STR(__VERSION__), NULL, interfaces, 2, shutdown};
+
+#ifdef EXTRA_EXPORT
+__attribute__((visibility("default"))) int second_symbol(void) { return 1; }
+#endif
+#ifdef PRIVATE_DOOR
+tenon_code_t tenon_host_open(uint32_t abi, const tenon_host_t** out);
+static tenon_code_t private_door(const tenon_host_t** out) { return tenon_host_open(TENON_ABI_VERSION, out); }
+#endif
+#ifdef UNDEFINED_SYMBOL
+void nobody_defines_this(void);
+#endif
+#ifdef TEXT_RELOCATION
+__asm__(".text\n.quad tenon_plugin_query\n");
+#endif
+
+static void mutate_record(void) {
+  if (is("other_abi")) plugin.abi = 7;
+  if (is("short_table")) device_api.size_bytes = sizeof device_api - 8;
+  if (is("long_record_size")) plugin.size_bytes = sizeof plugin + 8;
+  if (is("null_slot")) device_api.sync = NULL;
+  if (is("id_without_major")) interfaces[1].id = (tenon_str_t)TENON_STR("tenon.kernels");
+  if (is("id_twice")) interfaces[2] = interfaces[0], plugin.interface_count = 3;
+  if (is("null_table")) interfaces[1].table = NULL;
+  if (is("reserved_field")) interfaces[0].reserved = 1;
+  if (is("control_text")) plugin.build_id = (tenon_str_t)TENON_STR("\x1b[31mred");
+}
+
+tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host, const tenon_plugin_t** out) {
+  pthread_t thread;
+  host = the_host;
+  device_api = (tenon_device_api_t){sizeof device_api, NULL, count, info, open_device, close_device, alloc, release, copy,
+                                    sync_device, map, import, memory};
+#ifdef PRIVATE_DOOR
+  if (is("never")) return private_door(&host);
+#endif
+#ifdef UNDEFINED_SYMBOL
+  if (is("never")) nobody_defines_this();
+#endif
+  if (is("null_record_ok")) return *out = NULL, TENON_OK;
+  if (is("odd_code")) return 77;
+  if (is("refuses_silently")) return TENON_UNAVAILABLE;
+  if (is("hangs")) for (;;) pause();
+  if (is("sleeps")) usleep(1300000);
+  if (is("old_host_crash") && max_abi < TENON_ABI_VERSION) abort();
+  if (is("wants_exact_version") && max_abi != TENON_ABI_VERSION) return fail(TENON_FAILED_PRECONDITION, "another version");
+  if (is("wants_exact_size") && host->size_bytes != sizeof *host) return fail(TENON_FAILED_PRECONDITION, "another size");
+  if (is("starts_thread")) pthread_create(&thread, NULL, sleeper, NULL);
+  tenon_code_t code = tenon_simple_kernels(host, "mutant", kKernels, 1, &kernels);
+  if (code != TENON_OK && is("ignores_missing")) abort();
+  if (code != TENON_OK && is("query_writes_on_failure")) *out = &plugin;
+  if (code != TENON_OK) return code;
+  mutate_record();
+  *out = &plugin;
+  return TENON_OK;
+}
