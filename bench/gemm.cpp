@@ -1,6 +1,6 @@
 // Matrix products of kernelgen against the multiply-add peak of the same minute.
 //
-//   bench_gemm [--type f32|bf16] [--isa avx512|avx2|baseline] [--threads N] [--only M,N,K] [--weights constant|input]
+//   bench_gemm [--type f32|bf16] [--isa avx512_bf16|avx512|avx2|baseline] [--threads N] [--only M,N,K] [--weights constant|input]
 //
 // One line a shape: time of the best of several repetitions, GFLOPS, share of the peak loop that ran just before, and
 // bytes per second (a vector times a matrix is bound by them). Random data: zeros draw less power and run faster.
@@ -22,7 +22,7 @@ using testing::Data;
 
 struct Options {
   DType type = TENON_F32;
-  Target target = Target::avx512();
+  Target target = Target::avx512_bf16();
   int threads = 1;
   bool constant = true;
   std::vector<int64_t> only;
@@ -52,7 +52,7 @@ double best_of(F f) {
 
 std::string peak_text(const Options& o) {
   const std::string bytes = std::to_string(o.target.vector_bytes);
-  const bool pairs = o.type == TENON_BF16;
+  const bool pairs = o.type == TENON_BF16 && o.target.bf16;
   std::string s = "typedef float F __attribute__((vector_size(" + bytes + ")));\n";
   if (pairs) s += "typedef __bf16 H __attribute__((vector_size(64)));\n";
   s += "extern \"C\" float peak(long n, float x) {\n  F a = (F){} + x;\n";
@@ -75,7 +75,7 @@ double peak_gflops(const Options& o) {
     std::exit(1);
   }
   const auto loop = reinterpret_cast<float (*)(long, float)>(dlsym(lib.handle, "peak"));
-  const bool pairs = o.type == TENON_BF16;
+  const bool pairs = o.type == TENON_BF16 && o.target.bf16;
   const long n = 2000000;
   const double t = best_of([&] {
     std::vector<std::thread> others;
@@ -173,7 +173,7 @@ Options parse(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string key = argv[i], value = argv[i + 1];
     if (key == "--type") o.type = value == "bf16" ? TENON_BF16 : TENON_F32;
-    if (key == "--isa") o.target = value == "avx2" ? Target::avx2() : value == "baseline" ? Target::baseline() : Target::avx512();
+    if (key == "--isa") o.target = value == "avx2" ? Target::avx2() : value == "baseline" ? Target::baseline() : value == "avx512" ? Target::avx512() : Target::avx512_bf16();
     if (key == "--threads") o.threads = std::max(1, std::atoi(value.c_str()));
     if (key == "--weights") o.constant = value == "constant";
     if (key == "--only") {

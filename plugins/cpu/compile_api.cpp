@@ -36,7 +36,7 @@ Status isa_for(tenon_str_t target, Isa& out) {
     out = *isa;
     return {};
   }
-  return fail(TENON_INVALID_ARGUMENT, cat("The cpu device compiles for \"cpu isa=avx512\", "
+  return fail(TENON_INVALID_ARGUMENT, cat("The cpu device compiles for \"cpu isa=avx512_bf16\", \"cpu isa=avx512\", "
                                           "\"cpu isa=avx2\" and \"cpu isa=baseline\", not for ",
                                           quoted(view(target)), "."));
 }

@@ -91,6 +91,7 @@ BuildResult build_unit(const BuildRequest& request) {
   options.opt_level = request.opt_level;
   options.output = request.output;
   options.cpu = clang_str(clang_cpu(request.isa));
+  options.features = clang_str(clang_features(request.isa));
   const int32_t code = clang.table->build(clang_str(request.text), &options, &append, &result.bytes,
                                           &append, &result.messages);
   result.code = code == TENON_CLANG_OK ? TENON_OK : TENON_INVALID_ARGUMENT;

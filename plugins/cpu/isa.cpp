@@ -9,7 +9,7 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr Isa kAll[] = {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512};
+constexpr Isa kAll[] = {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16};
 constexpr std::string_view kTargetPrefix = "cpu isa=";
 
 std::string choices(Isa best) {
@@ -32,6 +32,8 @@ std::string_view name_of(Isa isa) {
       return "avx2";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kAvx512Bf16:
+      return "avx512_bf16";
   }
   return "";
 }
@@ -52,9 +54,14 @@ std::string_view clang_cpu(Isa isa) {
     case Isa::kAvx2:
       return "x86-64-v3";
     case Isa::kAvx512:
+    case Isa::kAvx512Bf16:
       return "x86-64-v4";
   }
   return "";
+}
+
+std::string_view clang_features(Isa isa) {
+  return isa == Isa::kAvx512Bf16 ? "+avx512bf16" : "";
 }
 
 Isa detected_isa() {
@@ -65,6 +72,9 @@ Isa detected_isa() {
   const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                   __builtin_cpu_supports("avx512cd");
+  if (v4 && __builtin_cpu_supports("avx512bf16")) {
+    return Isa::kAvx512Bf16;
+  }
   return v4 ? Isa::kAvx512 : v3 ? Isa::kAvx2 : Isa::kBaseline;
 }
 

@@ -10,13 +10,15 @@
 namespace tenon::cpu {
 
 // In order: each includes those before it.
-enum class Isa : uint8_t { kBaseline, kAvx2, kAvx512 };
+enum class Isa : uint8_t { kBaseline, kAvx2, kAvx512, kAvx512Bf16 };
 
-std::string_view name_of(Isa isa);  // "baseline", "avx2", "avx512"
+std::string_view name_of(Isa isa);  // "baseline", "avx2", "avx512", "avx512_bf16"
 std::optional<Isa> isa_named(std::string_view name);
 
 // What clang calls it: "x86-64", "x86-64-v3", "x86-64-v4".
 std::string_view clang_cpu(Isa isa);
+// What it has beyond that: "+avx512bf16", or nothing.
+std::string_view clang_features(Isa isa);
 
 // The best that this processor and its operating system can run.
 Isa detected_isa();

@@ -8,8 +8,13 @@
 
 namespace tenon::kernelgen {
 
-// Columns of a panel if e reads a packed operand; else 0.
+// Columns of a panel if e reads a packed operand, widened or not; else 0.
 uint32_t panel_of(const Kernel& k, E e);
+
+// The bf16 number that e widens; kNone if it is another.
+E bf16_of(const Pool& p, E e);
+// Whether e reads a packed operand of bf16, which lies in pairs along the sum: [...][sum / 2][panel][2].
+bool in_pairs(const Kernel& k, E e);
 
 // A load of that type without a guard.
 bool plain_load(const Pool& p, E e, DType acc);

@@ -14,7 +14,7 @@ namespace {
 using testing::Data;
 
 std::vector<Target> targets() {
-  std::vector<Target> all = {Target::avx512(), Target::avx2(), Target::baseline(), Target::scalar()};
+  std::vector<Target> all = {Target::avx512_bf16(), Target::avx512(), Target::avx2(), Target::baseline(), Target::scalar()};
   std::erase_if(all, [](const Target& t) { return !testing::machine_has(t); });
   return all;
 }
@@ -103,6 +103,7 @@ Tensor op(Builder& b, uint32_t code, std::initializer_list<Tensor> in) {
 // Weights [n][k] or [k][n], constants or inputs, for a number of rows known at run time only: one kernel serves all.
 void linear_layers(DType type, bool constant, const Values& values, std::initializer_list<int64_t> rows) {
   for (const Target& target : targets()) {
+    if (target.bf16 && type != TENON_BF16) continue;  // as without
     SCOPED_TRACE(target.isa);
     Builder b;
     const E m = b.extent();
@@ -131,6 +132,8 @@ TEST(Contraction, PackedWeightsServeEveryNumberOfRows) {
 TEST(Contraction, WeightsOfARunServeEveryNumberOfRows) { linear_layers(TENON_F32, false, {}, {0, 1, 2, 5, 7, 77}); }
 TEST(Contraction, PackedDoubles) { linear_layers(TENON_F64, true, {false, 1e-13}, {1, 9}); }
 TEST(Contraction, PackedHalves) { linear_layers(TENON_F16, true, {false, 2e-3}, {1, 9}); }
+TEST(Contraction, PackedBf16) { linear_layers(TENON_BF16, true, {false, 1e-2}, {1, 9}); }
+TEST(Contraction, Bf16NanAndInfinitiesPropagate) { linear_layers(TENON_BF16, true, {true, 1e-2}, {7}); }
 TEST(Contraction, PackedIntegersAreExact) { linear_layers(TENON_I32, true, {false, 0}, {3, 8}); }
 TEST(Contraction, NanAndInfinitiesPropagate) { linear_layers(TENON_F32, true, {true}, {1, 6, 9}); }
 
@@ -186,6 +189,23 @@ TEST(PackConstants, LinearWeightsBecomePanelsOfTheTilesWidth) {
   ASSERT_TRUE(explain(kernels[1], Target::avx512(), &levels, &why)) << why;
   EXPECT_NE(levels.find("b in panels since load"), std::string::npos) << levels;
   EXPECT_NE(levels.find("tile 6 rows"), std::string::npos) << levels;
+}
+
+// Products of bf16 keep pairs where the cpu multiplies them; sums over two dims and odd ones count pairs in their order.
+TEST(PackConstants, Bf16StaysInPairs) {
+  for (const Target& target : targets()) {
+    SCOPED_TRACE(target.isa);
+    Builder b;
+    const uint32_t heads[] = {1, 2}, both[] = {0, 1};
+    const Tensor x = b.input(TENON_BF16, {b.dim(9), b.dim(5), b.dim(7)});
+    b.output(b.dot(x, b.constant(TENON_BF16, {b.dim(5), b.dim(7), b.dim(50)}), {}, {}, heads, both));
+    const Tensor y = b.input(TENON_BF16, {b.dim(9), b.dim(24)});
+    b.output(op(b, TENON_S_TANH, {linear(b, y, b.constant(TENON_BF16, {b.dim(24), b.dim(64)}), false)}));
+    Checked checked(b.take_program(), target);
+    checked.run({}, {false, 1e-2});
+    EXPECT_EQ(to_text(checked.moved()).find("bf16[1, 12, 64, 2]") != std::string::npos, target.bf16);
+    EXPECT_EQ(checked.text().find("dpbf16ps") != std::string::npos, target.bf16);
+  }
 }
 
 TEST(PackConstants, InputsAndDevicesWithoutVectorsAreLeftAlone) {

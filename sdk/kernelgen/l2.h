@@ -67,6 +67,7 @@ struct Node {
   std::vector<V> list;            // kMma: where each row of a begins
   uint32_t lanes = 1;             // kMma
   int32_t b_buffer = -1;          // kMma: -1 is scratch
+  bool pairs = false;             // kMma: operands are bf16, each step is two of the sum
   std::vector<Node> body, other;
 };
 

@@ -16,7 +16,13 @@ class Contraction {
   bool run() {
     a_ = s_.swapped ? st_.b : st_.a;
     b_ = s_.swapped ? st_.a : st_.b;
-    acc_ = p_.type(a_);
+    acc_ = read_ = p_.type(a_);
+    if (s_.pairs) {
+      read_ = TENON_BF16;
+      const E narrow = bf16_of(p_, a_);
+      a_ = narrow != kNone ? narrow : p_.convert(a_, TENON_BF16);
+      b_ = bf16_of(p_, b_);
+    }
     w_ = s_.lanes;
     panel_ = int64_t{s_.nr} * w_;
     e_.width = s_.lanes;
@@ -77,7 +83,7 @@ class Contraction {
     std::unordered_map<E, E> map = {{p_.axis(s_.columns[0]), p_.axis(first)}};
     for (uint32_t r : st_.reduce) map[p_.axis(r)] = p_.integer(0);
     panel_at_ = e_.scalar(p_.substitute(p_.arg(b_, 2), map));
-    stride_ = panel_of(e_.prepared().kernel, b_);
+    stride_ = int64_t{panel_of(e_.prepared().kernel, b_)} * (s_.pairs ? 2 : 1);
   }
 
   // ---- Packing: Maps into scratch ----
@@ -124,14 +130,14 @@ class Contraction {
     return k;
   }
 
-  Val scratch(E base_bytes) { return e_.scalar(p_.floordiv(base_bytes, p_.integer(size_of(acc_)))); }
+  Val scratch(E base_bytes, DType t) { return e_.scalar(p_.floordiv(base_bytes, p_.integer(size_of(t)))); }
 
   void pack_b() {
     e_.comment("stage 0 Pack b");
     // Whole vectors are stored; what runs over the end of a panel falls into a gap.
     stride_ = s_.columns.size() == 1 ? panel_ : panel_ + w_;
     b_at_ = e_.reserve(p_.add(p_.mul(k_, p_.integer(stride_)), p_.integer(w_)), acc_, 1);
-    const Val base = scratch(b_at_);
+    const Val base = scratch(b_at_, acc_);
     if (s_.transpose_b) return pack_b_transposed(base);
     pack_b_rows(base, order_.size());
   }
@@ -215,10 +221,13 @@ class Contraction {
     e_.emit(e_.depth(), branch);
   }
 
+  // Steps of one packed row of a.
+  E a_row() { return s_.pairs ? p_.mul(p_.ceildiv(k_, 2), p_.integer(2)) : k_; }
+
   void pack_a(Val i, Val m) {
     e_.comment("stage 0 Pack a");
-    if (a_at_ == kNone) a_at_ = e_.reserve(p_.add(p_.mul(k_, p_.integer(s_.mr)), p_.integer(w_)), acc_, 1);
-    const Val base = scratch(a_at_), k = e_.scalar(k_);
+    if (a_at_ == kNone) a_at_ = e_.reserve(p_.add(p_.mul(a_row(), p_.integer(s_.mr)), p_.integer(w_)), read_, 1);
+    const Val base = scratch(a_at_, read_), k = e_.scalar(a_row());
     const uint32_t last = order_.back();
     const Val last_row = e_.sub(m, e_.integer(1));
     e_.loop(Bind::kSerial, e_.integer(0), e_.integer(s_.mr), 1, false, [&](Val r) {
@@ -227,9 +236,13 @@ class Contraction {
       nest(order_, order_.size() - 1, [&] {
         const auto extent = p_.value(p_.axes()[last].extent);
         lanes(last, e_.integer(0), e_.scalar(p_.axes()[last].extent), extent, [&](Val) {
-          e_.store_at(Space::kScratch, 0, acc_, e_.add(to, e_.scalar(linear_k())), e_.splat(e_.vector(a_), s_.lanes));
+          e_.store_at(Space::kScratch, 0, read_, e_.add(to, e_.scalar(linear_k())), e_.splat(e_.vector(a_), s_.lanes));
         });
       });
+      // The other half of the last pair: b has a zero there, which may not meet what is no number.
+      if (a_row() != k_) {
+        e_.store_at(Space::kScratch, 0, read_, e_.add(to, e_.scalar(k_)), e_.scalar(p_.number(0, read_)));
+      }
     });
   }
 
@@ -308,21 +321,23 @@ class Contraction {
     n.type = acc_;
     n.lanes = s_.lanes;
     n.bits = s_.nr;
-    n.args[2] = e_.scalar(k_).v;
+    n.pairs = s_.pairs;
+    n.args[2] = e_.scalar(s_.pairs ? p_.ceildiv(k_, 2) : k_).v;
     if (s_.packed) {
       n.args[0] = panel_at_.v;
       n.b_buffer = static_cast<int32_t>(e_.argument(p_.at(b_).ref, false));
     } else {
-      n.args[0] = scratch(b_at_).v;
+      n.args[0] = scratch(b_at_, acc_).v;
     }
     n.stride = e_.integer(stride_).v;
     n.space = s_.pack_a ? Space::kScratch : Space::kBuffer;
     if (s_.pack_a) {
-      n.args[1] = e_.integer(1).v;
-      for (uint32_t r = 0; r < height; ++r) n.list.push_back(e_.add(scratch(a_at_), e_.mul(e_.scalar(k_), e_.integer(r))).v);
+      n.args[1] = e_.integer(s_.pairs ? 2 : 1).v;
+      const Val base = scratch(a_at_, read_), row_steps = e_.scalar(a_row());
+      for (uint32_t r = 0; r < height; ++r) n.list.push_back(e_.add(base, e_.mul(row_steps, e_.integer(r))).v);
     } else {
       n.ref = e_.argument(p_.at(a_).ref, false);
-      n.args[1] = e_.scalar(a_step_).v;
+      n.args[1] = s_.pairs ? e_.integer(2).v : e_.scalar(a_step_).v;
       for (uint32_t r = 0; r < height; ++r) {
         n.list.push_back(e_.scalar(p_.substitute(a_rest_, {{p_.axis(row_), p_.axis(row[r])}})).v);
       }
@@ -452,7 +467,7 @@ class Contraction {
   const Stage& st_;
   E a_ = kNone, b_ = kNone, m_ = kNone, n_ = kNone, k_ = kNone;
   E a_step_ = kNone, a_rest_ = kNone, a_at_ = kNone, b_at_ = kNone;
-  DType acc_ = TENON_DTYPE_NONE;
+  DType acc_ = TENON_DTYPE_NONE, read_ = TENON_DTYPE_NONE;  // of sums and of what the tile reads
   int64_t w_ = 1, panel_ = 1, stride_ = 1;
   std::vector<uint32_t> order_;
   uint32_t row_ = 0;

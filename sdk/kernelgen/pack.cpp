@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "tenon/kernelgen/contraction.h"
 #include "tenon/kernelgen/load_time.h"
 
 namespace tenon::kernelgen {
@@ -70,8 +71,11 @@ class Packer {
       const auto extent = p_.value(p_.axes()[axis].extent);
       if (!extent || *extent <= 0 || !p_.uses_axis(operand, axis)) return false;
     }
-    const Stage packed = packing(s, operand, column, *n, panel);
-    const E load = reading(s, operand, column, packed.store[0].buffer, panel);
+    const E narrow = bf16_of(p_, operand);
+    const bool pairs = target_.bf16 && narrow != kNone && bf16_of(p_, other) != kNone;
+    const Stage packed = packing(s, pairs ? narrow : operand, column, *n, panel, pairs);
+    E load = reading(s, pairs ? narrow : operand, column, packed.store[0].buffer, panel, pairs);
+    if (pairs) load = p_.convert(load, TENON_F32);
     (is_b ? k_.stages[at].b : k_.stages[at].a) = load;
     k_.stages.insert(k_.stages.begin() + static_cast<std::ptrdiff_t>(at), packed);
     return true;
@@ -85,8 +89,17 @@ class Packer {
     return out;
   }
 
-  // [batch...][panel][k][lane]; k counts the reduction axes in the order of the stage.
-  Stage packing(const Stage& s, E operand, uint32_t column, int64_t n, int64_t panel) {
+  // Splits the number of a step into the reduction axes, in the order of the stage.
+  void split(const std::vector<uint32_t>& reduce, E step, std::unordered_map<E, E>* map) {
+    for (size_t i = reduce.size(); i-- > 0;) {
+      const E extent = p_.axes()[reduce[i]].extent;
+      (*map)[p_.axis(reduce[i])] = i == 0 ? step : p_.mod(step, extent);
+      step = p_.floordiv(step, extent);
+    }
+  }
+
+  // [batch...][panel][k][lane]; k counts the reduction axes in the order of the stage. In pairs: [...][k / 2][lane][2].
+  Stage packing(const Stage& s, E operand, uint32_t column, int64_t n, int64_t panel, bool pairs) {
     Stage out;
     out.kind = StageKind::kMap;
     out.origins = s.origins;
@@ -107,23 +120,34 @@ class Packer {
     const E panels = p_.integer((n + panel - 1) / panel), wide = p_.integer(panel);
     const E q = axis_of(panels);
     E k = p_.integer(0), sum = p_.integer(1);
-    for (uint32_t a : s.reduce) {
-      const E extent = p_.axes()[a].extent, own = axis_of(extent);
-      map[p_.axis(a)] = own;
-      k = p_.add(p_.mul(k, extent), own);
-      sum = p_.mul(sum, extent);
+    for (uint32_t a : s.reduce) sum = p_.mul(sum, p_.axes()[a].extent);
+    if (pairs) {
+      k = axis_of(p_.ceildiv(sum, 2));
+    } else {
+      for (uint32_t a : s.reduce) {
+        const E extent = p_.axes()[a].extent, own = axis_of(extent);
+        map[p_.axis(a)] = own;
+        k = p_.add(p_.mul(k, extent), own);
+      }
     }
     const E lane = axis_of(wide), at = p_.add(p_.mul(q, wide), lane);
     map[p_.axis(column)] = at;
-    buffer.dims.insert(buffer.dims.end(), {panels, sum, wide});
+    buffer.dims.insert(buffer.dims.end(), {panels, pairs ? p_.ceildiv(sum, 2) : sum, wide});
     index.insert(index.end(), {q, k, lane});
+    E guard = n % panel == 0 ? kNone : p_.cmp(TENON_CMP_LT, at, p_.integer(n));
+    if (pairs) {
+      const E two = p_.integer(2), half = axis_of(two), step = p_.add(p_.mul(k, two), half);
+      buffer.dims.push_back(two);
+      index.push_back(half);
+      split(s.reduce, step, &map);
+      if (*p_.value(sum) % 2 != 0) guard = p_.both(guard, p_.cmp(TENON_CMP_LT, step, sum));
+    }
     E stride = p_.integer(1);
     buffer.strides.resize(buffer.dims.size());
     for (size_t d = buffer.dims.size(); d-- > 0;) {
       buffer.strides[d] = stride;
       stride = p_.mul(stride, buffer.dims[d]);
     }
-    const E guard = n % panel == 0 ? kNone : p_.cmp(TENON_CMP_LT, at, p_.integer(n));
     E value = p_.substitute(operand, map, guard);
     if (guard != kNone) value = padded(value, guard);
     out.value = {value};
@@ -142,13 +166,18 @@ class Packer {
     return p_.op(TENON_S_SELECT, {guard, value, zero});
   }
 
-  E reading(const Stage& s, E operand, uint32_t column, uint32_t buffer, int64_t panel) {
+  E reading(const Stage& s, E operand, uint32_t column, uint32_t buffer, int64_t panel, bool pairs) {
     std::vector<E> index;
     for (uint32_t a : batch_axes(s, operand, column)) index.push_back(p_.axis(a));
     E k = p_.integer(0);
     for (uint32_t a : s.reduce) k = p_.add(p_.mul(k, p_.axes()[a].extent), p_.axis(a));
     const E j = p_.axis(column), wide = p_.integer(panel);
-    index.insert(index.end(), {p_.floordiv(j, wide), k, p_.mod(j, wide)});
+    if (pairs) {
+      const E two = p_.integer(2);
+      index.insert(index.end(), {p_.floordiv(j, wide), p_.floordiv(k, two), p_.mod(j, wide), p_.mod(k, two)});
+    } else {
+      index.insert(index.end(), {p_.floordiv(j, wide), k, p_.mod(j, wide)});
+    }
     return p_.load(buffer, p_.type(operand), index);
   }
 

@@ -15,7 +15,8 @@ int64_t panel_columns(const Target& target, DType acc, int64_t n);
 
 // For every Contract one of whose operands depends on constants only and owns the columns of the result: a Map that
 // writes that operand as [batch...][columns / panel][sum][panel], zeros behind the last column, into a persistent
-// buffer (Buffer::panel), and the Contract reads that. After inline_maps, before partition.
+// buffer (Buffer::panel), and the Contract reads that. Where the target multiplies pairs of bf16, products of bf16
+// numbers keep them: [batch...][columns / panel][sum / 2][panel][2], with a zero behind an odd sum. After inline_maps, before partition.
 void pack_constants(Kernel& program, const Target& target);
 
 }  // namespace tenon::kernelgen

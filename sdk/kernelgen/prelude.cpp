@@ -401,26 +401,37 @@ std::string Prelude::need(std::string_view f, DType t, uint32_t lanes) {
   return name;
 }
 
-std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors) {
-  const std::string name = "mma" + number(rows) + "x" + number(vectors) + "_" + suffix(t, lanes);
+std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors, bool pairs) {
+  const std::string name = std::string(pairs ? "mmah" : "mma") + number(rows) + "x" + number(vectors) + "_" + suffix(t, lanes);
   if (!known_.insert(name).second) return name;
   // Integers wrap.
   const DType u = is_integer(t) ? unsigned_of(t) : t;
-  const std::string V = type(u, lanes), E = memory_type(u);
+  const std::string V = type(u, lanes), C = memory_type(u), E = pairs ? memory_type(TENON_BF16) : C;
+  if (pairs && known_.insert("bf16 pairs").second) {
+    types_ += "typedef __bf16 bf16x32 __attribute__((vector_size(64)));\n"
+              "typedef bf16x32 bf16x32_u __attribute__((aligned(1), may_alias));\n"
+              "typedef int word_u __attribute__((aligned(1), may_alias));\n"
+              "typedef int wordx16 __attribute__((vector_size(64)));\n";
+  }
   std::string s = "static __attribute__((noinline)) void " + name + "(";
   for (uint32_t r = 0; r < rows; ++r) s += "const " + E + "* a" + number(r) + ", ";
-  s += "i64 as, const " + E + "* b, i64 bs, i64 k, " + E + "* c) {\n ";
+  s += "i64 as, const " + E + "* b, i64 bs, i64 k, " + C + "* c) {\n ";
   auto acc = [](uint32_t r, uint32_t v) { return " c" + number(r) + "_" + number(v); };
   for (uint32_t r = 0; r < rows; ++r) {
     for (uint32_t v = 0; v < vectors; ++v) s += " " + V + acc(r, v) + " = (" + V + ")0;";
   }
-  s += "\n  for (i64 i = 0; i < k; ++i) {\n    const i64 o = i * as; " + V + " x;";
+  s += "\n  for (i64 i = 0; i < k; ++i) {\n    const i64 o = i * as; " + (pairs ? std::string("bf16x32") : V) + " x;";
   for (uint32_t v = 0; v < vectors; ++v) {
-    s += " const " + V + " b" + number(v) + " = *(const " + V + "_u*)(b + " + number(int64_t{v} * lanes) + ");";
+    const std::string B = pairs ? "bf16x32" : V;
+    s += " const " + B + " b" + number(v) + " = *(const " + B + "_u*)(b + " + number(int64_t{v} * lanes * (pairs ? 2 : 1)) + ");";
   }
   for (uint32_t r = 0; r < rows; ++r) {
-    s += "\n    x = (" + V + ")(a" + number(r) + "[o]);";
-    for (uint32_t v = 0; v < vectors; ++v) s += acc(r, v) + " += x * b" + number(v) + ";";
+    const std::string a = "a" + number(r);
+    s += pairs ? "\n    x = (bf16x32)((wordx16){} + *(const word_u*)(" + a + " + o));" : "\n    x = (" + V + ")(" + a + "[o]);";
+    for (uint32_t v = 0; v < vectors; ++v) {
+      const std::string c = acc(r, v), b = "b" + number(v);
+      s += pairs ? c + " = __builtin_ia32_dpbf16ps_512(" + c + ", x, " + b + ");" : c + " += x * " + b + ";";
+    }
   }
   s += "\n    b += bs;\n  }\n ";
   for (uint32_t r = 0; r < rows; ++r) {

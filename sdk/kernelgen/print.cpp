@@ -241,13 +241,13 @@ class Text {
   }
 
   void mma(const Node& n) {
-    const DType u = is_integer(n.type) ? static_cast<DType>(size_of(n.type) == 4 ? TENON_U32 : TENON_U64) : n.type;
-    const std::string e = p_.memory_type(u), scratch = "((const " + e + "*)scratch)";
+    const DType c = is_integer(n.type) ? static_cast<DType>(size_of(n.type) == 4 ? TENON_U32 : TENON_U64) : n.type;
+    const std::string e = p_.memory_type(n.pairs ? DType{TENON_BF16} : c), scratch = "((const " + e + "*)scratch)";
     auto at = [&](bool in_scratch, uint32_t buffer) { return in_scratch ? scratch : "((const " + e + "*)b" + std::to_string(buffer) + ")"; };
-    std::string s = p_.need_mma(n.type, n.lanes, static_cast<uint32_t>(n.list.size()), static_cast<uint32_t>(n.bits)) + "(";
+    std::string s = p_.need_mma(n.type, n.lanes, static_cast<uint32_t>(n.list.size()), static_cast<uint32_t>(n.bits), n.pairs) + "(";
     for (V row : n.list) s += at(n.space == Space::kScratch, n.ref) + " + " + v(row) + ", ";
     s += v(n.args[1]) + ", " + at(n.b_buffer < 0, static_cast<uint32_t>(n.b_buffer)) + " + " + v(n.args[0]) + ", " + v(n.stride) + ", " +
-         v(n.args[2]) + ", (" + e + "*)l" + std::to_string(n.op) + ");";
+         v(n.args[2]) + ", (" + p_.memory_type(c) + "*)l" + std::to_string(n.op) + ");";
     line(s);
   }
 

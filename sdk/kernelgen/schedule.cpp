@@ -111,6 +111,11 @@ std::vector<uint32_t> inner_axes(const Kernel& k, const Stage& s) {
 }  // namespace
 
 Target Target::avx512() { return cpp("avx512", 64, 32, true); }
+Target Target::avx512_bf16() {
+  Target t = avx512();
+  t.bf16 = true;
+  return t;
+}
 Target Target::avx2() { return cpp("avx2", 32, 16, true); }
 Target Target::baseline() { return cpp("baseline", 16, 16, false); }
 Target Target::generic() { return cpp("generic", 16, 32, false); }
@@ -142,7 +147,7 @@ std::string to_text(const Schedule& s) {
     out += "  tile " + std::to_string(s.mr) + " rows of [" + list(s.rows) + "] x " + std::to_string(s.nr) + " vectors of [" +
            list(s.columns) + "]" + (s.swapped ? ", operands swapped" : "") + "\n  row block " + std::to_string(s.row_block) +
            "\n  a " + (s.pack_a ? "packed" : "direct") + ", b " +
-           (s.packed ? "in panels since load" : s.pack_b ? (s.transpose_b ? "packed through transposed tiles" : "packed") : "direct") + "\n";
+           (s.packed ? std::string("in panels ") + (s.pairs ? "of bf16 pairs " : "") + "since load" : s.pack_b ? (s.transpose_b ? "packed through transposed tiles" : "packed") : "direct") + "\n";
   }
   if (s.shape == Shape::kConvolution) {
     out += "  " + std::string(s.depthwise ? "depthwise " : "") + "tile " + std::to_string(s.mr) + " rows x " + std::to_string(s.nr) +

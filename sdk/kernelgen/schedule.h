@@ -19,9 +19,11 @@ struct Target {
   uint32_t registers = 16;     // vector registers
   int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20;
   bool fma = false;
+  bool bf16 = false;           // multiplies pairs of bf16 into f32 (vdpbf16ps)
   bool fp64 = true;
 
   static Target avx512();
+  static Target avx512_bf16();  // isa "avx512" too
   static Target avx2();
   static Target baseline();  // x86-64 with SSE2
   static Target generic();
@@ -47,6 +49,7 @@ struct Schedule {
   int64_t row_block = 0;     // rows per range item; B is packed once for them
   bool pack_a = false, pack_b = false, transpose_b = false;
   bool packed = false;       // b lies in panels since load (pack.h)
+  bool pairs = false;        // of bf16, two steps of the sum to a lane
   // Convolution: mr, nr, rows, columns and row_block as above; panels of weights in one range item, 0: all.
   int64_t panels = 0;
   bool depthwise = false;    // lanes run along channels that do not meet

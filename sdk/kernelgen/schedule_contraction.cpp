@@ -8,9 +8,18 @@ namespace tenon::kernelgen {
 uint32_t lanes_of(const Kernel& k, const Target& t);
 
 uint32_t panel_of(const Kernel& k, E e) {
+  if (const E narrow = bf16_of(k.pool, e); narrow != kNone) e = narrow;
   const Expr& x = k.pool.at(e);
   return x.kind == X::kLoad && k.pool.arg(e, 0) == kNone ? k.buffers[x.ref].panel : 0;
 }
+
+E bf16_of(const Pool& p, E e) {
+  const Expr& x = p.at(e);
+  const bool widens = x.kind == X::kOp && x.type == TENON_F32 && (x.op == TENON_S_CONVERT || x.op == kRound);
+  return widens && p.type(p.arg(e, 0)) == TENON_BF16 ? p.arg(e, 0) : kNone;
+}
+
+bool in_pairs(const Kernel& k, E e) { return bf16_of(k.pool, e) != kNone && panel_of(k, e) != 0; }
 
 bool plain_load(const Pool& p, E e, DType acc) {
   return p.at(e).kind == X::kLoad && p.arg(e, 0) == kNone && p.type(e) == acc;
@@ -97,6 +106,13 @@ int64_t rows_per_item(Pool& p, int64_t mr, E rows, int64_t others) {
   return block;
 }
 
+// Steps of the reduction; 1 (odd) if they are not known.
+int64_t sum_of(Pool& p, const std::vector<uint32_t>& axes) {
+  int64_t n = 1;
+  for (uint32_t axis : axes) n *= p.value(p.axes()[axis].extent).value_or(1);
+  return n;
+}
+
 uint32_t longest(Pool& p, const std::vector<uint32_t>& axes) {
   uint32_t best = axes[0];
   for (uint32_t axis : axes) {
@@ -124,7 +140,12 @@ bool schedule_packed(Kernel& k, const Target& t, bool swapped, const std::vector
   if (m && *m < s.mr) s.mr = static_cast<uint32_t>(std::max<int64_t>(1, *m));
   std::vector<uint32_t> order = st.reduce;
   E step, rest;
-  const bool walks = plain_load(p, a, p.type(a)) && chain(p, p.arg(a, 2), &order, &step, &rest) && order == st.reduce;
+  s.pairs = in_pairs(k, b);
+  const E read = s.pairs && bf16_of(p, a) != kNone ? bf16_of(p, a) : a;
+  bool walks = plain_load(p, read, s.pairs ? DType{TENON_BF16} : p.type(a)) && chain(p, p.arg(read, 2), &order, &step, &rest) &&
+               order == st.reduce;
+  // Pairs are read as one word: side by side, and all of the row's.
+  if (walks && s.pairs) walks = p.is_const(step, 1) && sum_of(p, order) % 2 == 0;
   s.pack_a = !walks;
   int64_t others = likely(p, p.ceildiv(p.axes()[column].extent, int64_t{s.nr} * s.lanes));
   for (uint32_t axis : st.space) {

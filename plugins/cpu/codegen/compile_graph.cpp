@@ -234,6 +234,8 @@ std::string plan_text(const DeviceProgram& program) {
 
 kernelgen::Target target_of(Isa isa) {
   switch (isa) {
+    case Isa::kAvx512Bf16:
+      return kernelgen::Target::avx512_bf16();
     case Isa::kAvx512:
       return kernelgen::Target::avx512();
     case Isa::kAvx2:

@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
   }
   memcpy(&head, input.data(), sizeof head);
   if (head.magic != kProcessMagic || head.text_bytes != input.size() - sizeof head ||
-      head.isa > static_cast<uint32_t>(Isa::kAvx512)) {
+      head.isa > static_cast<uint32_t>(Isa::kAvx512Bf16)) {
     return fail("the request is malformed");
   }
   void* library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
@@ -85,6 +85,8 @@ int main(int argc, char** argv) {
   options.opt_level = head.opt_level;
   const std::string_view cpu = clang_cpu(static_cast<Isa>(head.isa));
   options.cpu = {cpu.data(), cpu.size()};
+  const std::string_view features = clang_features(static_cast<Isa>(head.isa));
+  options.features = {features.data(), features.size()};
   std::string output, messages;
   ProcessAnswer answer = {kProcessMagic, 0, 0, 0};
   answer.code = clang->build({input.data() + sizeof head, head.text_bytes}, &options, &append,
