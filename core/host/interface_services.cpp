@@ -1,9 +1,11 @@
 // tenon.host.threads/1, tenon.host.cache/1 and tenon.host.files/1: thin tables over core/base.
 #include <tenon/abi/host.h>
+#include <tenon/abi/memory.h>
 
 #include "core/base/cache.h"
 #include "core/base/failure.h"
 #include "core/base/file.h"
+#include "core/base/memory.h"
 #include "core/base/str.h"
 #include "core/base/thread_pool.h"
 #include "core/host/host_interfaces.h"
@@ -98,9 +100,18 @@ tenon_code_t files_write(void*, tenon_str_t path, const void* data, uint64_t siz
 }
 constexpr tenon_host_files_t kFiles = {sizeof(kFiles), nullptr, files_map, files_map_beneath, files_write};
 
+// ---- Memory ------------------------------------------------------------------------------------------------
+
+tenon_code_t count_memory(void*, uint64_t bytes, tenon_str_t what) {
+  return to_abi(memory_reserve(bytes, printable(from_abi_str(what))));
+}
+void return_memory(void*, uint64_t bytes) { memory_return(bytes); }
+constexpr tenon_host_memory_t kMemory = {sizeof(kMemory), nullptr, count_memory, return_memory};
+
 }  // namespace
 
 void register_service_interfaces() {
+  register_host_interface(TENON_HOST_MEMORY_ID, 0, &kMemory);
   register_host_interface(TENON_HOST_THREADS_ID, 0, &kThreads);
   register_host_interface(TENON_HOST_CACHE_ID, 0, &kCache);
   register_host_interface(TENON_HOST_FILES_ID, 0, &kFiles);

@@ -9,6 +9,7 @@
 
 #include "core/base/checked.h"
 #include "core/base/failure.h"
+#include "core/base/memory.h"
 #include "core/base/operation.h"
 #include "core/base/str.h"
 #include "core/ir/dtype.h"
@@ -376,6 +377,11 @@ std::vector<Value> values_read(const Graph& graph, Node node) {
   return out;
 }
 
+void FreeCounted::operator()(std::byte* data) const {
+  delete[] data;
+  memory_return(bytes);
+}
+
 HostArray HostArray::unknown(tenon_dtype_t dtype, std::span<const int64_t> dims) {
   HostArray out;
   out.shape_ = std::make_unique<int64_t[]>(2 * dims.size());
@@ -393,10 +399,14 @@ Result<HostArray> HostArray::create(tenon_dtype_t dtype, std::span<const int64_t
   HostArray out;
   out.size_bytes_ = bytes;
   out.shape_ = std::make_unique<int64_t[]>(2 * dims.size());
-  out.data_.reset(new (std::nothrow) std::byte[std::max<uint64_t>(bytes, 1)]());
-  if (!out.data_)
+  TENON_RETURN_IF_ERROR(memory_reserve(bytes, "an array of the reference"));
+  out.data_ = std::unique_ptr<std::byte[], FreeCounted>(
+      new (std::nothrow) std::byte[std::max<uint64_t>(bytes, 1)](), FreeCounted{bytes});
+  if (!out.data_) {
+    memory_return(bytes);
     return error(TENON_RESOURCE_EXHAUSTED, "T0111", "there is no memory for an array of {} bytes",
                  bytes);
+  }
   int64_t stride = ir::dtype_bits(dtype) / 8;
   for (size_t d = dims.size(); d-- > 0;) {
     out.shape_[d] = dims[d];

@@ -15,10 +15,16 @@
 
 namespace tenon::op {
 
+// Elements count against TENON_MEMORY_LIMIT as long as they are there.
+struct FreeCounted {
+  uint64_t bytes = 0;
+  void operator()(std::byte* data) const;
+};
+
 // A dense array that owns its elements and dims.
 class HostArray {
  public:
-  // Zeroed elements. T0110 when the size overflows, T0111 when memory is short.
+  // Zeroed elements. T0110 when the size overflows, T0111 or T0609 when memory is short.
   static Result<HostArray> create(tenon_dtype_t dtype, std::span<const int64_t> dims);
   // No elements yet: dims that are not known are -1.
   static HostArray unknown(tenon_dtype_t dtype, std::span<const int64_t> dims);
@@ -31,7 +37,7 @@ class HostArray {
   tenon_array_t view_ = {};
   uint64_t size_bytes_ = 0;
   std::unique_ptr<int64_t[]> shape_;  // dims, then strides
-  std::unique_ptr<std::byte[]> data_;
+  std::unique_ptr<std::byte[], FreeCounted> data_;
 };
 
 enum class Meaning { kFirst, kReference, kScalar, kDecomposition };

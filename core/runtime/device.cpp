@@ -10,7 +10,6 @@
 namespace tenon::runtime {
 namespace {
 
-std::atomic<uint64_t> g_memory_in_use{0};
 std::atomic<bool> g_shut_down{false};
 
 // Above this an alignment is a garbled record, not hardware.
@@ -38,22 +37,6 @@ std::string wrong_in(const tenon_device_info_t& info) {
 
 void set_plugins_shut_down() { g_shut_down.store(true, std::memory_order_release); }
 bool plugins_shut_down() { return g_shut_down.load(std::memory_order_acquire); }
-
-uint64_t memory_in_use() { return g_memory_in_use.load(std::memory_order_relaxed); }
-
-Status memory_reserve(uint64_t bytes, std::string_view what) {
-  const uint64_t allowed = limit(Limit::kMemoryBytes);
-  uint64_t used = g_memory_in_use.load(std::memory_order_relaxed);
-  do {
-    if (bytes > allowed || used > allowed - bytes) {
-      return error(TENON_RESOURCE_EXHAUSTED, "T0609", "{} needs {} bytes; {} are in use and TENON_MEMORY_LIMIT is {}", what,
-                   bytes, used, allowed);
-    }
-  } while (!g_memory_in_use.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
-  return {};
-}
-
-void memory_return(uint64_t bytes) { g_memory_in_use.fetch_sub(bytes, std::memory_order_relaxed); }
 
 Result<std::shared_ptr<Device>> Device::create(const DeviceApis& apis, uint32_t ordinal, uint32_t number) {
   std::shared_ptr<Device> device(new Device(apis, ordinal));
@@ -193,10 +176,7 @@ Result<Buffer> Buffer::import(std::shared_ptr<Device> device, const void* data, 
   TENON_RETURN_IF_ERROR(device->open());
   const tenon_device_api_t* api = device->apis().device;
   Buffer buffer;
-  if (api->import == nullptr || data == nullptr || size_bytes == 0 ||
-      reinterpret_cast<uintptr_t>(data) % device->info().alignment_bytes != 0) {
-    return buffer;
-  }
+  if (api->import == nullptr || data == nullptr || size_bytes == 0) return buffer;
   auto guard = device->serialise();
   clear_failure();
   tenon_buffer_t* handle = nullptr;

@@ -14,6 +14,7 @@
 #include <tenon/abi/kernels.h>
 #include <tenon/abi/queue.h>
 
+#include "core/base/memory.h"
 #include "core/base/status.h"
 
 namespace tenon::runtime {
@@ -103,11 +104,9 @@ class Buffer {
 void set_plugins_shut_down();
 bool plugins_shut_down();
 
-// Bytes of tensors that all devices of the process hold now.
-uint64_t memory_in_use();
-
-// Reserves bytes against TENON_MEMORY_LIMIT: T0609, or OK and to be given back.
-Status memory_reserve(uint64_t bytes, std::string_view what);
-void memory_return(uint64_t bytes);
+// What is counted, is counted for the whole process.
+using tenon::memory_in_use;
+using tenon::memory_reserve;
+using tenon::memory_return;
 
 }  // namespace tenon::runtime

@@ -6,8 +6,10 @@
 #include "core/base/failure.h"
 #include "core/base/intern.h"
 #include "core/base/log.h"
+#include "core/base/memory.h"
 #include "core/base/str.h"
 #include "core/host/plugin_host.h"
+#include "core/ir/dtype.h"
 #include "core/op/evaluate.h"
 #include "core/op/registry.h"
 #include "core/session/session.h"
@@ -75,8 +77,10 @@ tenon_code_t node_attrs(void*, tenon_graph_t* graph, tenon_node_t node, tenon_at
 // Hands an array out as one block that array_free knows by its dims: dims, strides, elements.
 Status give(const op::HostArray& array, tenon_array_t* out) {
   const size_t shape_bytes = (2 * sizeof(int64_t) * array.dims().size() + 63) / 64 * 64 + 64;
+  TENON_RETURN_IF_ERROR(memory_reserve(array.size_bytes(), "a result of the reference"));
   auto* block = static_cast<std::byte*>(std::malloc(shape_bytes + array.size_bytes()));
   if (block == nullptr) {
+    memory_return(array.size_bytes());
     return error(TENON_RESOURCE_EXHAUSTED, "T0111", "there is no memory for a result of {} bytes", array.size_bytes());
   }
   auto* shape = reinterpret_cast<int64_t*>(block);
@@ -113,6 +117,10 @@ tenon_code_t evaluate(void*, tenon_graph_t* graph, tenon_node_t node, const int6
   return TENON_OK;
 }
 void array_free(void*, tenon_array_t* array) {
+  // As it was counted: what give() made is dense.
+  uint64_t bits = ir::dtype_bits(array->dtype);
+  for (uint32_t d = 0; d < array->rank && array->dims != nullptr; ++d) bits *= static_cast<uint64_t>(array->dims[d]);
+  if (array->dims != nullptr) memory_return((bits + 7) / 8);
   std::free(const_cast<int64_t*>(array->dims));
   *array = {};
 }

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <new>
 
+#include "tenon/abi/memory.h"
 #include "tenon/cpp/plugin.hpp"
 
 // The cpu is always open; there is nothing to keep.
@@ -198,6 +199,24 @@ Status memory(void*, tenon_device_t* device, uint64_t* out_used, uint64_t* out_p
 }
 
 }  // namespace
+
+namespace {
+const tenon_host_memory_t* host_memory() {
+  static const auto* table = context().query<tenon_host_memory_t>(TENON_HOST_MEMORY_ID);
+  return table;
+}
+}  // namespace
+
+// An older host counts nothing.
+Status count_memory(uint64_t bytes, std::string_view what) {
+  const tenon_host_memory_t* memory = host_memory();
+  return memory ? Status(memory->reserve(memory->self, bytes, str(what))) : Status();
+}
+void return_memory(uint64_t bytes) {
+  if (const tenon_host_memory_t* memory = host_memory()) {
+    memory->give_back(memory->self, bytes);
+  }
+}
 
 Status current_isa(Isa& out) {
   struct Choice {

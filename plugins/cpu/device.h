@@ -17,6 +17,10 @@ namespace tenon::cpu {
 
 inline constexpr uint64_t kAlignmentBytes = 64;  // A cache line, and the widest vector.
 
+// Counts memory that the device keeps besides buffers of the host (tenon.host.memory/1); to be given back.
+Status count_memory(uint64_t bytes, std::string_view what);
+void return_memory(uint64_t bytes);
+
 // The instruction set in force: cpuid and TENON_CPU_ISA. A bad value of the variable is recorded as
 // the failure. Cheap after the first call.
 Status current_isa(Isa& out);

@@ -89,6 +89,7 @@ Executable::~Executable() {
       kDeviceTable.free(nullptr, device_, buffer);
     }
   }
+  return_memory(persistent_bytes_);
 }
 
 void Executable::find_used_buffers() {
@@ -163,8 +164,9 @@ Status Executable::allocate_persistents() {
     if (bytes < 0 || bytes > kMaxBytes) {
       return too_large("a packed constant");
     }
-    TENON_TRY(kDeviceTable.alloc(nullptr, device_, static_cast<uint64_t>(bytes), &persistents_[i]));
+    TENON_TRY(count_memory(static_cast<uint64_t>(bytes), "a packed constant"));
     persistent_bytes_ += static_cast<uint64_t>(bytes);
+    TENON_TRY(kDeviceTable.alloc(nullptr, device_, static_cast<uint64_t>(bytes), &persistents_[i]));
   }
   return {};
 }
@@ -242,6 +244,7 @@ void Executable::drop_inputs_of_load() {
     }
     if (buffer.kind == BufferKind::kPersistent && persistents_[i]) {
       persistent_bytes_ -= persistents_[i]->size_bytes;
+      return_memory(persistents_[i]->size_bytes);
       kDeviceTable.free(nullptr, device_, persistents_[i]);
       persistents_[i] = nullptr;
     }

@@ -78,7 +78,7 @@ typedef struct tenon_device_api_t {
    * UNIMPLEMENTED: the host cannot touch this buffer. Null slot: nor any other. */
   tenon_code_t (*map)(void* self, tenon_device_t* device, tenon_buffer_t* buffer, void** out_data);
   /* Wraps host memory that outlives the buffer, without a copy; free does not free it. The memory
-   * may be read-only and must never be written. On UNIMPLEMENTED, or an error other than DEVICE_LOST, the host copies. */
+   * may be read-only and must never be written, and may begin at any address: refuse one that does not suit. On UNIMPLEMENTED, or an error other than DEVICE_LOST, the host copies. */
   tenon_code_t (*import)(void* self, tenon_device_t* device, void* data, uint64_t size_bytes,
                          tenon_buffer_t** out_buffer);
   /* Bytes in use and the highest so far. */
