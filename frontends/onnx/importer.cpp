@@ -24,9 +24,9 @@ const OpImporter* find_importer(std::string_view domain, std::string_view op, in
   using Table = std::unordered_map<std::string_view, std::vector<const OpImporter*>>;
   static const Table kTable = [] {
     Table table;
-    for (const auto& importers :
-         {elementwise_importers(), shape_importers(), index_importers(), reduce_importers(),
-          nn_importers(), vision_importers(), order_importers()}) {
+    for (const auto& importers : {elementwise_importers(), shape_importers(), index_importers(),
+                                  reduce_importers(), nn_importers(), vision_importers(),
+                                  order_importers(), attention_importers(), loss_importers()}) {
       for (const OpImporter& importer : importers) table[importer.op].push_back(&importer);
     }
     return table;

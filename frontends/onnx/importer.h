@@ -59,6 +59,8 @@ std::span<const OpImporter> reduce_importers();
 std::span<const OpImporter> nn_importers();
 std::span<const OpImporter> vision_importers();
 std::span<const OpImporter> order_importers();
+std::span<const OpImporter> attention_importers();
+std::span<const OpImporter> loss_importers();
 
 // Null when no importer knows the op at this version.
 const OpImporter* find_importer(std::string_view domain, std::string_view op, int64_t version);

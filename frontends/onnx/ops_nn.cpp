@@ -229,6 +229,43 @@ bool round_up(NodeContext& n, std::span<const Dim> dims, Window* w, bool* grown)
   return true;
 }
 
+// The place of each largest element in the whole input; with storage_order 1, each image counts
+// its columns first.
+bool pool_with_indices(NodeContext& n, const Window& w, bool columns_first) {
+  const Dims x = n.dims(0);
+  const auto whole = [](const std::vector<int64_t>& list, int64_t neutral) {
+    std::vector<int64_t> out(2, neutral);
+    out.insert(out.end(), list.begin(), list.end());
+    return out;
+  };
+  const Value in = n.value(0);
+  if (!n.ok() || !in.valid()) return n.ok();
+  const std::vector<Value> operands = {in};
+  const std::vector<int64_t> window = whole(w.size, 1), strides = whole(w.strides, 1),
+                             low = whole(w.low, 0), high = whole(w.high, 0),
+                             dilation = whole(w.dilations, 1);
+  const std::vector<Attr> attrs = {Attr("window", window), Attr("strides", strides),
+                                   Attr("pad_low", low), Attr("pad_high", high),
+                                   Attr("dilation", dilation)};
+  const Node node = n.builder().build_node("window_argmax", operands, attrs);
+  Value at = node.result(1);
+  if (columns_first && at.valid()) {
+    if (x.size() != 4 || !x[2].is_constant() || !x[3].is_constant())
+      return n.fail("T0714", "column-major indices need images of constant size");
+    const Dims shape = at.dims();
+    const auto number = [&](int64_t v) {
+      return n.builder().splat(n.builder().scalar_int(TENON_I64, v), shape);
+    };
+    const int64_t rows = x[2].constant(), columns = x[3].constant();
+    const Value inside = n.build("rem", {at, number(rows * columns)});
+    const Value column = n.build("rem", {inside, number(columns)});
+    const Value row = n.build("div", {inside, number(columns)});
+    at = n.build("add", {n.build("sub", {at, inside}),
+                         n.build("add", {n.build("mul", {column, number(rows)}), row})});
+  }
+  return n.set(0, node.result(0)) && n.set(1, at);
+}
+
 bool pool(NodeContext& n) {
   const bool average = n.op() == "AveragePool";
   if (!n.arity(1, 1, 2)) return false;
@@ -243,9 +280,7 @@ bool pool(NodeContext& n) {
   w.strides = per_dim(n, "strides", spatial, 1);
   w.dilations = per_dim(n, "dilations", spatial, 1);
   const int64_t count_pad = average ? n.integer("count_include_pad", 0) : 0;
-  if (!average && n.integer("storage_order", 0) != 0)
-    return n.fail("T0714", "column-major indices are not supported");
-  if (n.wants(1)) return n.fail("T0714", "its output of indices is not supported");
+  const bool columns_first = !average && n.integer("storage_order", 0) != 0;
   const std::span<const Dim> dims = std::span(x).subspan(2);
   if (!n.ok() || !pads(n, dims, &w) || !fits(n, dims, w)) return false;
   bool grown = false;
@@ -261,6 +296,7 @@ bool pool(NodeContext& n) {
                              {"dilation", w.dilations},
                              {"count_pad", count_pad}}));
   }
+  if (n.wants(1)) return pool_with_indices(n, w, columns_first);
   return n.set(0, n.build("max_pool", {n.value(0)},
                           {{"window", w.size},
                            {"strides", w.strides},

@@ -262,11 +262,263 @@ bool conv_transpose(NodeContext& n) {
                            {"groups", n.integer("group", 1)}}));
 }
 
+// ---- Reading at places ----
+
+bool grid_sample(NodeContext& n) {
+  if (!n.arity(2, 2)) return false;
+  std::string_view mode = n.text("mode", "linear");
+  if (mode == "bilinear") mode = "linear";
+  if (mode == "bicubic") mode = "cubic";
+  const std::string_view padding = n.text("padding_mode", "zeros");
+  return n.set(0, n.build("grid_sample", {n.value(0), n.value(1)},
+                          {{"mode", mode},
+                           {"padding", padding},
+                           {"align_corners", n.integer("align_corners", 0)}}));
+}
+
+// Places of an image of given extents, moved by a matrix per batch.
+bool affine_grid(NodeContext& n) {
+  if (!n.arity(2, 2)) return false;
+  const bool corners = n.integer("align_corners", 0) != 0;
+  const auto size = n.need_numbers(1, "the size");
+  if (!size || size->size() < 4 || size->size() > 5)
+    return n.fail("T0713", "its size needs 4 or 5 numbers");
+  const std::vector<int64_t> extents(size->begin() + 2, size->end());
+  const auto spatial = static_cast<int64_t>(extents.size());
+  Dims image;
+  for (const int64_t e : extents) {
+    if (e < 1) return n.fail("T0713", "one of its extents is not positive");
+    image.push_back(n.dim(e));
+  }
+  const tenon_dtype_t type = n.dtype(0);
+  if (!is_float(type)) return n.fail("T0710", "its matrices need floats");
+  // The last dim comes first in a place, and 1 stands behind for the shift.
+  std::vector<Value> columns;
+  Dims column = image;
+  column.push_back(n.dim(1));
+  for (int64_t d = spatial - 1; d >= 0; --d) {
+    const double count = static_cast<double>(extents[d]);
+    const double step = !corners ? 2 / count : count > 1 ? 2 / (count - 1) : 0;
+    const double first = corners ? -1 : 1 / count - 1;
+    Value at = n.build("iota", std::vector<Value>(),
+                       {{"shape", image}, {"dim", d}, {"dtype", dtype(type)}});
+    if (!at.valid()) return n.ok();
+    at = n.build("add", {n.build("mul", {at, n.full_like(at, step)}), n.full_like(at, first)});
+    columns.push_back(n.reshape(at, column));
+  }
+  columns.push_back(n.builder().full(type, column, 1));
+  const Value places = n.build("concat", columns, {{"dim", spatial}});
+  // [batch, spatial + 1 rows] over [image..., spatial + 1]: batch, rows, image...
+  const Value moved = n.build("dot_general", {n.value(0), places},
+                              {{"a_contract", {2}}, {"b_contract", {spatial}}});
+  std::vector<int64_t> perm = {0};
+  for (int64_t d = 0; d < spatial; ++d) perm.push_back(2 + d);
+  perm.push_back(1);
+  return moved.valid() ? n.set(0, n.transpose(moved, perm)) : n.ok();
+}
+
+bool roi_align(NodeContext& n) {
+  if (!n.arity(3, 3)) return false;
+  const std::string_view mode = n.text("mode", "avg");
+  const std::string_view place = n.version() >= 16
+                                     ? n.text("coordinate_transformation_mode", "half_pixel")
+                                     : "output_half_pixel";
+  if ((mode != "avg" && mode != "max") || (place != "half_pixel" && place != "output_half_pixel"))
+    return n.fail("T0708",
+                  "attribute 'mode' or 'coordinate_transformation_mode' has an unknown value");
+  return n.set(0, n.build("roi_align", {n.value(0), n.value(1), n.value(2)},
+                          {{"sizes", {n.integer("output_height", 1), n.integer("output_width", 1)}},
+                           {"samples", n.integer("sampling_ratio", 0)},
+                           {"scale", n.number("spatial_scale", 1)},
+                           {"half_pixel", place == "half_pixel" ? 1 : 0},
+                           {"kind", mode == "max" ? "max" : "mean"}}));
+}
+
+// ---- Windows ----
+
+bool max_unpool(NodeContext& n) {
+  if (!n.arity(2, 3)) return false;
+  const Dims x = n.dims(0);
+  if (x.size() < 3) return n.fail("T0713", "its input needs rank 3 or more");
+  const size_t spatial = x.size() - 2;
+  const std::vector<int64_t> window = per_dim(n, "kernel_shape", spatial, 1),
+                             strides = per_dim(n, "strides", spatial, 1),
+                             pads = per_dim(n, "pads", 2 * spatial, 0);
+  Dims shape = {x[0], x[1]};
+  for (size_t i = 0; i < spatial && n.ok(); ++i) {
+    if (!x[i + 2].is_constant()) return n.fail("T0714", "symbolic spatial dims are not supported");
+    const int64_t size =
+        (x[i + 2].constant() - 1) * strides[i] + window[i] - pads[i] - pads[spatial + i];
+    if (size < 0) return n.fail("T0713", "its paddings are larger than its result");
+    shape.push_back(n.dim(size));
+  }
+  Value y = n.build("max_unpool", {n.value(0), n.value(1)}, {{"shape", shape}});
+  if (!n.has(2)) return n.set(0, y);
+  const auto wanted = n.need_numbers(2, "the shape of the result");
+  if (!wanted || wanted->size() != x.size())
+    return n.fail("T0713", "its shape needs one number per dim");
+  std::vector<int64_t> low(x.size(), 0), high(x.size(), 0);
+  for (size_t i = 2; i < x.size(); ++i) high[i] = (*wanted)[i] - shape[i].constant();
+  return n.set(0, n.build("pad", {y, n.scalar(n.dtype(0), 0)}, {{"low", low}, {"high", high}}));
+}
+
+bool col2im(NodeContext& n) {
+  if (!n.arity(3, 3)) return false;
+  const Extents* image = n.need(1, "the shape of the image");
+  const auto block = n.need_numbers(2, "the shape of a block");
+  if (image == nullptr || !block) return false;
+  const size_t spatial = block->size();
+  Dims dims;
+  for (const Extent& e : *image) dims.push_back(e.dim(n.graph()));
+  const std::vector<int64_t> strides = per_dim(n, "strides", spatial, 1),
+                             dilation = per_dim(n, "dilations", spatial, 1),
+                             pads = per_dim(n, "pads", 2 * spatial, 0);
+  const auto middle = pads.begin() + static_cast<int64_t>(spatial);
+  return n.ok() && n.set(0, n.build("col2im", {n.value(0)},
+                                    {{"image", dims},
+                                     {"window", *block},
+                                     {"strides", strides},
+                                     {"dilation", dilation},
+                                     {"pad_low", std::vector<int64_t>(pads.begin(), middle)},
+                                     {"pad_high", std::vector<int64_t>(middle, pads.end())}}));
+}
+
+// Paddings of a pool with constant dims: explicit, SAME or VALID, and a last window that may hang
+// over where the size is rounded up.
+bool pool_pads(NodeContext& n, std::span<const Dim> dims, Transposed* w) {
+  const size_t spatial = dims.size();
+  const std::string_view kind = n.text("auto_pad", "NOTSET");
+  const bool up = n.version() >= 18 && n.integer("ceil_mode", 0) != 0;
+  std::vector<int64_t> pads = per_dim(n, "pads", 2 * spatial, 0);
+  for (size_t i = 0; i < spatial && n.ok(); ++i) {
+    const int64_t reach = (w->size[i] - 1) * w->dilations[i] + 1;
+    w->low.push_back(kind == "NOTSET" ? pads[i] : 0);
+    w->high.push_back(kind == "NOTSET" ? pads[spatial + i] : 0);
+    const bool same = kind == "SAME_UPPER" || kind == "SAME_LOWER";
+    if (!same && !up) continue;
+    if (!dims[i].is_constant())
+      return n.fail("T0714", "auto_pad and ceil_mode over symbolic dims are not supported");
+    const int64_t in = dims[i].constant();
+    if (same) {
+      const int64_t count = (in + w->strides[i] - 1) / w->strides[i];
+      const int64_t total = std::max<int64_t>(0, (count - 1) * w->strides[i] + reach - in);
+      w->low.back() = kind == "SAME_UPPER" ? total / 2 : total - total / 2;
+      w->high.back() = total - w->low.back();
+    } else {
+      const int64_t rest = (in + w->low[i] + w->high[i] - reach) % w->strides[i];
+      if (rest > 0) w->high[i] += w->strides[i] - rest;
+    }
+  }
+  return n.ok();
+}
+
+bool lp_pool(NodeContext& n) {
+  if (!n.arity(1, 1)) return false;
+  const Dims x = n.dims(0);
+  if (x.size() < 3) return n.fail("T0713", "its input needs rank 3 or more");
+  const double p = n.version() >= 2 ? static_cast<double>(n.integer("p", 2)) : n.number("p", 2);
+  Transposed w;
+  w.size = per_dim(n, "kernel_shape", x.size() - 2, 1);
+  w.strides = per_dim(n, "strides", x.size() - 2, 1);
+  w.dilations = n.version() >= 18 ? per_dim(n, "dilations", x.size() - 2, 1)
+                                  : std::vector<int64_t>(x.size() - 2, 1);
+  if (!n.ok() || !pool_pads(n, std::span(x).subspan(2), &w)) return false;
+  return n.set(0, n.build("lp_pool", {n.value(0)},
+                          {{"p", p},
+                           {"window", w.size},
+                           {"strides", w.strides},
+                           {"dilation", w.dilations},
+                           {"pad_low", w.low},
+                           {"pad_high", w.high}}));
+}
+
+bool global_lp_pool(NodeContext& n) {
+  if (!n.arity(1, 1)) return false;
+  const double p = n.version() >= 2 ? static_cast<double>(n.integer("p", 2)) : n.number("p", 2);
+  Dims shape = n.dims(0);
+  std::vector<int64_t> axes;
+  for (size_t i = 2; i < shape.size(); ++i) {
+    axes.push_back(static_cast<int64_t>(i));
+    shape[i] = n.dim(1);
+  }
+  return n.set(0, n.reshape(n.build("norm", {n.value(0)}, {{"dims", axes}, {"p", p}}), shape));
+}
+
+bool center_crop_pad(NodeContext& n) {
+  if (!n.arity(2, 2)) return false;
+  const auto wanted = n.need_numbers(1, "the shape");
+  Resampling r = all_dims(n);
+  if (n.has_attribute("axes")) {
+    r.axes = n.integers("axes");
+    for (int64_t& a : r.axes) a = n.axis(a, n.rank(0));
+  }
+  if (!n.ok() || !wanted || wanted->size() != r.axes.size())
+    return n.fail("T0713", "its shape needs one number per axis");
+  const Dims x = n.dims(0);
+  std::vector<int64_t> low(x.size(), 0), high(x.size(), 0);
+  for (size_t i = 0; i < r.axes.size(); ++i) {
+    const Dim from = x[r.axes[i]];
+    if (!from.is_constant()) return n.fail("T0714", "symbolic dims are not supported");
+    // What is odd is cut, or added, behind.
+    const int64_t more = (*wanted)[i] - from.constant();
+    const int64_t before = more >= 0 ? more / 2 : -(-more / 2);
+    low[r.axes[i]] = before;
+    high[r.axes[i]] = more - before;
+  }
+  return n.set(
+      0, n.build("pad", {n.value(0), n.scalar(n.dtype(0), 0)}, {{"low", low}, {"high", high}}));
+}
+
+// ---- Normalizations by length or by all ----
+
+bool lp_normalization(NodeContext& n) {
+  if (!n.arity(1, 1)) return false;
+  const int64_t axis = n.axis(n.integer("axis", -1), n.rank(0));
+  const double p = static_cast<double>(n.integer("p", 2));
+  const Value x = n.value(0);
+  if (!n.ok() || !x.valid()) return n.ok();
+  Dims kept = n.dims(0);
+  kept[axis] = n.dim(1);
+  const Value length = n.broadcast_to(
+      n.reshape(n.build("norm", {x}, {{"dims", {axis}}, {"p", p}}), kept), n.dims(0));
+  if (!length.valid()) return n.ok();
+  // What has no length stays 0.
+  const Value none = n.build("compare", {length, n.full_like(length, 0)}, {{"direction", 0}});
+  return n.set(0, n.build("select", {none, n.full_like(x, 0), n.build("div", {x, length})}));
+}
+
+bool mean_variance(NodeContext& n) {
+  if (!n.arity(1, 1)) return false;
+  std::vector<int64_t> axes =
+      n.has_attribute("axes") ? n.integers("axes") : std::vector<int64_t>{0, 2, 3};
+  axes = n.axes(axes, n.rank(0));
+  const Value x = n.value(0);
+  if (!n.ok() || !x.valid()) return n.ok();
+  Dims kept = n.dims(0);
+  for (const int64_t a : axes) kept[a] = n.dim(1);
+  const auto whole = [&](Value v) { return n.broadcast_to(n.reshape(v, kept), n.dims(0)); };
+  const Value mean = whole(n.build("mean", {x}, {{"dims", axes}}));
+  const Value std = whole(n.build("std", {x}, {{"dims", axes}}));
+  if (!std.valid()) return n.ok();
+  return n.set(0, n.build("div", {n.build("sub", {x, mean}),
+                                  n.build("add", {std, n.full_like(std, 1e-9)})}));
+}
+
 constexpr auto kTable = std::to_array<OpImporter>({
     {"Upsample", 7, upsample},
     {"Resize", 10, upsample},
     {"Resize", 11, resize},
     {"ConvTranspose", 1, conv_transpose},
+    {"GridSample", 16, grid_sample},
+    {"AffineGrid", 20, affine_grid},
+    {"RoiAlign", 10, roi_align},
+    {"MaxUnpool", 9, max_unpool},
+    {"Col2Im", 18, col2im},
+    {"LpPool", 1, lp_pool},
+    {"GlobalLpPool", 1, global_lp_pool},
+    {"CenterCropPad", 18, center_crop_pad},
+    {"LpNormalization", 1, lp_normalization},
+    {"MeanVarianceNormalization", 9, mean_variance},
 });
 
 }  // namespace

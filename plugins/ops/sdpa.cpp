@@ -42,7 +42,7 @@ Status reference(const Eval& e) {
       e.f64("scale") != 0 ? e.f64("scale") : 1 / std::sqrt(static_cast<double>(features));
   const double cap = e.f64("softcap");
   const std::string_view causal = e.text("causal");
-  const bool zero_nan = e.i64("zero_nan") != 0;
+  const bool zero_nan = e.i64("zero_nan") != 0, zero_blind = e.i64("zero_blind") != 0;
   each_index(y.dims(), [&](const Index& o) {
     const int64_t n = o[0], h = o[1], s = o[2];
     std::vector<double> score;
@@ -67,6 +67,8 @@ Status reference(const Eval& e) {
       score.push_back(x);
       top = max_of(top, x);
     }
+    if (zero_blind && top == -std::numeric_limits<double>::infinity())
+      return store_double(y.dtype(), y.at(o), 0);
     double sum = 0, result = 0;
     for (double& x : score) sum += x = std::exp(x - top);
     for (int64_t t = 0; t < keys; ++t) {
@@ -136,6 +138,11 @@ Status decompose(Builder& b, const Node& node, tenon_value_t* out) {
     scores = where(visible(b, scores.dims(), causal == "first"), scores, hidden);
   Term weights = {b, b.build("softmax", {scores.v}, {{"dim", scores.rank() - 1}})};
   if (node.i64("zero_nan") != 0) weights = where(!apply("is_nan", weights), weights, 0.0);
+  if (node.i64("zero_blind") != 0) {
+    const Axes last = {scores.rank() - 1};
+    const Term blind = compare(reduced("reduce_max", scores, last), TENON_CMP_EQ, hidden);
+    weights = where(spread(blind, scores, last), 0, weights);
+  }
   const Term y = product(as(weights, type), v, 2, type);
   return b.finish(out, {reshape(y, result)});
 }
@@ -146,8 +153,9 @@ constexpr OpDraft declare() {
       .doc(
           "Several heads of q may share one of k and v: head h of q goes with head h / (heads of q "
           "/ heads of k). Scores and softmax are in f32 at least. A query that sees no key gives "
-          "NaN, as 0 / 0, unless zero_nan turns weights that are NaN into 0, as PyTorch's exporters "
-          "do.")
+          "NaN, as 0 / 0, unless zero_nan turns weights that are NaN into 0, as PyTorch's "
+          "exporters "
+          "do, or zero_blind gives 0 to such queries alone.")
       .operand("q", "[batch, heads, queries, features]", kFloat, 1, 4, 4)
       .operand("k", "[batch, key heads, keys, features]", kFloat, 1, 4, 4)
       .operand("v", "[batch, key heads, keys, value features]", kFloat, 1, 4, 4)
@@ -163,6 +171,7 @@ constexpr OpDraft declare() {
                    "all but one",
                    "none", "none|first|last")
       .attr_i64("zero_nan", "1: weights that are NaN become 0", 0)
+      .attr_i64("zero_blind", "1: a query that sees no key gives 0", 0)
       .constraint("C1", "batches, key heads, features and keys agree",
                   "sdpa(f32[1, 1, 2, 4], f32[1, 1, 3, 5], f32[1, 1, 3, 2])")
       .constraint("C2", "the heads of q are a constant multiple of those of k",
@@ -180,6 +189,9 @@ constexpr OpDraft declare() {
       .example(
           "sdpa(f32[1, 1, 1, 1] [[[[1]]]], f32[1, 1, 1, 1] [[[[1]]]], f32[1, 1, 1, 1] [[[[5]]]], "
           "pred[1, 1, 1, 1] [[[[false]]]]) {zero_nan = 1} -> f32[1, 1, 1, 1] [[[[0]]]]")
+      .example(
+          "sdpa(f32[1, 1, 1, 1] [[[[0]]]], f32[1, 1, 1, 1] [[[[1]]]], f32[1, 1, 1, 1] [[[[2]]]], "
+          "pred[1, 1, 1, 1] [[[[0]]]]) {zero_blind = 1} -> f32[1, 1, 1, 1] [[[[0]]]]")
       .infer<infer>()
       .reference<reference>()
       .decompose<decompose>()

@@ -637,10 +637,51 @@ def places():
             case("roi_align", [x, rois, where], y.astype(f32), sizes=[3, 2], samples=ratio, scale=float(f32(0.6)), kind=name)
 
 
+def equations_and_losses():
+    for text, shapes in (("ij,jk->ik", [(2, 3), (3, 4)]), ("bij,bjk", [(2, 2, 3), (2, 3, 2)]), ("ii->i", [(3, 3)]),
+                         ("...ij->...ji", [(2, 3, 4)]), ("i,j,k->kij", [(2,), (3,), (2,)]), ("ijk->j", [(2, 3, 2)]),
+                         ("b...d,b...d->b...", [(2, 1, 3), (2, 4, 3)]), ("iij,jk->ki", [(2, 2, 3), (3, 2)])):
+        operands = [floats(*shape) for shape in shapes]
+        case("einsum", operands, np.einsum(text, *[o.astype(f64) for o in operands]).astype(f32), equation=text)
+    t, F = torch.from_numpy, torch.nn.functional
+    x, target, weight = floats(3, 4, 2), ints(3, 2, low=0, high=4, dtype=i64), floats(4, low=0.1, high=2)
+    for reduction in ("none", "sum", "mean"):
+        y = F.nll_loss(t(x), t(target), t(weight), ignore_index=1, reduction=reduction).numpy()
+        case("nll_loss", [x, target, weight], y, ignore=1, reduction=reduction)
+        y = F.cross_entropy(t(x), t(target), reduction=reduction).numpy()
+        case("softmax_cross_entropy", [x, target], (y, F.log_softmax(t(x), 1).numpy()), reduction=reduction)
+    a, b = np.array([1, np.nan, -2, np.inf, 0.5], f32), np.array([np.nan, 2, -3, 1, 0.5], f32)
+    case("fmax", [a, b], np.fmax(a, b))
+    case("fmin", [a, b], np.fmin(a, b))
+    x = np.array([-27, -0.001, 0, 8, 1e30, np.inf, -np.inf, np.nan, 0.3], f32)
+    case("cbrt", [x], np.cbrt(x.astype(f64)).astype(f32))
+    x, y, z = floats(5), floats(5), floats(5)
+    case("fma", [x, y, z], (x.astype(f64) * y + z).astype(f32))
+    case("swiglu", [x, y], (x.astype(f64) * scipy.special.expit(x.astype(f64)) * y).astype(f32))
+    case("threshold", [x], F.threshold(t(x), 0.5, -7.0).numpy(), threshold=0.5, value=-7.0)
+    a = np.array([0, -0.0, 1, -1, 1e-45, np.nan, 3, 2], f32)
+    b = np.array([1, -1, 1, 0, 0, 1, np.inf, -np.inf], f32)
+    case("next_after", [a, b], np.nextafter(a, b))
+    case("next_after", [a.astype(f64), b.astype(f64)], np.nextafter(a.astype(f64), b.astype(f64)))
+    x = floats(2, 6)
+    case("glu", [x], F.glu(t(x), 1).numpy(), dim=1)
+    x = floats(2, 3, 4)
+    case("std", [x], np.std(x.astype(f64), (0, 2), ddof=1).astype(f32), dims=[0, 2], correction=1)
+    for p in (0.0, 1.0, 2.0, 3.0, np.inf):
+        case("norm", [x], np.linalg.vector_norm(x.astype(f64), axis=(1, 2), ord=p).astype(f32), dims=[1, 2], p=float(p))
+    case("l2_normalize", [x], F.normalize(t(x), dim=1).numpy(), dims=[1])
+    scale, bias, mean, var = floats(3), floats(3), floats(3), floats(3, low=0.5, high=2)
+    running_mean, running_var = t(mean.copy()), t(var.copy())
+    y = F.batch_norm(t(x), running_mean, running_var, t(scale), t(bias), True, 0.25).numpy()
+    case("batch_norm_train", [x, scale, bias, mean, var], (y, running_mean.numpy(), running_var.numpy()), momentum=0.75,
+         correction=1)
+
+
 def main():
     print("# Written by oracle.py; do not edit.")
     for family in (unary, binary, conversions, movement, indexing, reductions, activations, norms, contractions, windows,
-                   resampling, ordering, control, data_dependent, places):
+                   resampling, ordering, control, data_dependent, places,
+                   equations_and_losses):
         print(f"# {family.__name__}")
         family()
 
