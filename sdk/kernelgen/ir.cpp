@@ -496,6 +496,14 @@ E Pool::simplify_float(uint16_t code, std::span<const E> args) {
   auto is = [&](E e, double v) { return is_const(e) && is_float(type(e)) && number_value(e) == v; };
   if (code == TENON_S_MUL && is(args[0], 1)) return args[1];
   if ((code == TENON_S_MUL || code == TENON_S_DIV) && is(args[1], 1)) return args[0];
+  if (code == TENON_S_POW && (type(args[0]) == TENON_F32 || type(args[0]) == TENON_F64)) {
+    // Products, at most one rounding more than the power itself.
+    const E x = args[0];
+    if (is(args[1], 1)) return x;
+    if (is(args[1], 2)) return mul(x, x);
+    if (is(args[1], 3)) return mul(mul(x, x), x);
+    if (is(args[1], 4)) return mul(mul(x, x), mul(x, x));
+  }
   return kNone;
 }
 

@@ -250,6 +250,14 @@ TEST(Refusals, SayWhatAndWhy) {
   EXPECT_EQ(c.why(), "scalar program: add of f32 and i32");
 }
 
+TEST(Index, SmallPowersAreProducts) {
+  Pool p;
+  const E x = p.load(0, TENON_F32, {}), three = p.number(3, TENON_F32);
+  EXPECT_EQ(p.text(p.op(TENON_S_POW, {x, three})), "b0[]*b0[]*b0[]");
+  EXPECT_EQ(p.op(TENON_S_POW, {x, p.number(1, TENON_F32)}), x);
+  EXPECT_EQ(p.at(p.op(TENON_S_POW, {x, p.number(2.5, TENON_F32)})).op, TENON_S_POW);
+}
+
 TEST(Index, ReshapesAndPadsFoldToPlainIndices) {
   Pool p;
   const E n = p.extent(p.add_extent({}));
