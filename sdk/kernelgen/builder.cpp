@@ -87,6 +87,12 @@ Stage& Builder::add_stage(StageKind kind) {
   return s;
 }
 
+void Builder::append(Stage s) {
+  Stage& added = add_stage(s.kind);
+  s.origins = added.origins;
+  added = std::move(s);
+}
+
 // Axes of extent 1 are the constant 0 and never appear in a stage.
 std::vector<E> Builder::fresh_axes(const std::vector<E>& dims, std::vector<uint32_t>* ids) {
   std::vector<E> axes;
@@ -459,6 +465,167 @@ Tensor Builder::reduce_window(const Tensor& t, std::span<const WindowDim> window
   s.origins = added.origins;
   added = std::move(s);
   return r;
+}
+
+std::vector<Tensor> Builder::window_argmax(const Tensor& t, std::span<const WindowDim> window, std::vector<E> dims, DType index) {
+  if (!t.valid()) return {Tensor{}, Tensor{}};
+  Pool& p = pool();
+  const DType acc = default_acc(t.type);
+  Stage s;
+  s.kind = StageKind::kReduce;
+  const std::vector<E> axes = fresh_axes(dims, &s.space);
+  std::vector<E> at;
+  E guard = kNone, place = p.integer(0);
+  for (size_t d = 0; d < window.size(); ++d) {
+    const WindowDim& w = window[d];
+    const E k = fresh_axes({p.integer(w.size)}, &s.reduce)[0];
+    const E x = p.add(p.mul(axes[d], p.integer(w.stride)), p.sub(p.mul(k, p.integer(w.dilation)), p.integer(w.pad_low)));
+    guard = p.both(guard, p.both(p.cmp(TENON_CMP_GE, x, p.integer(0)), p.cmp(TENON_CMP_LT, x, t.dims[d])));
+    at.push_back(x);
+    place = p.add(p.mul(place, t.dims[d]), x);
+  }
+  // A place beyond all others loses against every element, as the state does that has seen none.
+  const E nowhere = p.integer(size_of(index) == 8 ? INT64_MAX : INT32_MAX);
+  if (guard != kNone && !p.is_const(guard)) place = p.op(TENON_S_SELECT, {guard, place, nowhere});
+  const E x = widened(load(t, at, guard, identity(p, Fold::kMax, t.type)), acc);
+  if (!fold_parts(Fold::kArgMax, acc, index, x, place, &s)) {
+    fail("a place is an integer");
+    return {Tensor{}, Tensor{}};
+  }
+  const E none = p.convert(nowhere, index), found = p.state(1, index);
+  const bool half = t.type == TENON_F16 || t.type == TENON_BF16;
+  s.final = {p.convert(p.state(0, acc), t.type, half ? kRound : TENON_S_CONVERT),
+             p.op(TENON_S_SELECT, {p.cmp(TENON_CMP_EQ, found, none), p.integer(-1, index), found})};
+  std::vector<Tensor> out{add_buffer(t.type, dims, Role::kTemp), add_buffer(index, dims, Role::kTemp)};
+  if (!ok()) return {Tensor{}, Tensor{}};
+  for (const Tensor& r : out) s.store.push_back({r.buffer, axes, kNone});
+  append(std::move(s));
+  return out;
+}
+
+// ---- In order ------------------------------------------------------------------------------------------------
+
+Tensor Builder::scan(const Tensor& t, uint32_t dim, Fold fold, bool reverse, bool exclusive, DType acc, DType out) {
+  if (!t.valid()) return {};
+  Pool& p = pool();
+  if (acc == TENON_DTYPE_NONE) acc = default_acc(t.type);
+  if (p.is_const(t.dims[dim], 1)) {
+    // One step: the element, or nothing before it.
+    return map(out, t.dims, [&](std::span<const E> axes) {
+      return exclusive ? identity(p, fold, out) : p.convert(widened(load(t, axes), acc), out);
+    });
+  }
+  Stage s;
+  s.kind = StageKind::kScan;
+  std::vector<E> index(t.rank());
+  for (uint32_t d = 0; d < t.rank(); ++d) index[d] = fresh_axes({t.dims[d]}, d == dim ? &s.reduce : &s.space)[0];
+  if (reverse) index[dim] = p.sub(p.sub(t.dims[dim], p.integer(1)), index[dim]);
+  static constexpr uint16_t kCodes[] = {TENON_S_ADD, TENON_S_MUL, TENON_S_MAX, TENON_S_MIN, TENON_S_AND, TENON_S_OR};
+  const uint16_t code = kCodes[static_cast<int>(fold)];
+  s.init = {identity(p, fold, acc)};
+  s.step = {p.op(code, {p.state(0, acc), widened(load(t, index), acc)})};
+  const bool half = out == TENON_F16 || out == TENON_BF16;
+  s.final = {p.convert(p.state(exclusive ? 0 : 1, acc), out, half ? kRound : TENON_S_CONVERT)};
+  Tensor r = add_buffer(out, t.dims, Role::kTemp);
+  if (!r.valid()) return r;
+  s.store = {{r.buffer, index, kNone}};
+  append(std::move(s));
+  return r;
+}
+
+Tensor Builder::scatter(const Tensor& x, std::vector<E> updates, const std::function<Place(std::span<const E>)>& place,
+                        const std::function<E(std::span<const E>, E old)>& combine) {
+  if (!x.valid()) return {};
+  Pool& p = pool();
+  Stage s;
+  s.kind = StageKind::kScatter;
+  std::vector<uint32_t> ids;
+  const std::vector<E> axes = fresh_axes(updates, &ids);
+  const Place to = place(axes);
+  if (!ok()) return {};
+  Tensor r = add_buffer(x.type, x.dims, Role::kTemp);
+  if (!r.valid()) return r;
+  // A dim of x that an axis of the updates runs through as a whole: its points have nothing to do with each other.
+  std::vector<E> from(x.rank(), kNone);
+  for (size_t d = 0; d < x.rank(); ++d) {
+    const Expr& e = p.at(to.index[d]);
+    const bool whole = e.kind == X::kAxis && p.axes()[e.ref].extent == x.dims[d] &&
+                       std::find(s.space.begin(), s.space.end(), e.ref) == s.space.end();
+    if (whole) s.space.push_back(e.ref);
+    from[d] = whole ? to.index[d] : fresh_axes({x.dims[d]}, &s.fill)[0];
+  }
+  for (uint32_t a : ids) {
+    if (std::find(s.space.begin(), s.space.end(), a) == s.space.end()) s.reduce.push_back(a);
+  }
+  s.init = {load(x, from)};
+  s.step = {combine(axes, p.state(0, x.type))};
+  s.store = {{r.buffer, from, kNone}, {r.buffer, to.index, to.guard}};
+  append(std::move(s));
+  return r;
+}
+
+// An unsigned number in the order of sorting.
+E Builder::sort_key(E x, bool descending) {
+  Pool& p = pool();
+  DType t = p.type(x);
+  if (t == TENON_F16 || t == TENON_BF16) x = p.convert(x, t = TENON_F32);
+  if (t == TENON_I8 || t == TENON_I16 || t == TENON_PRED) x = p.convert(x, t = TENON_I32);
+  if (t == TENON_U8 || t == TENON_U16) x = p.convert(x, t = TENON_U32);
+  const DType key = size_of(t) == 8 ? TENON_U64 : TENON_U32;
+  const E top = p.integer(static_cast<int64_t>(size_of(t) == 8 ? 1ull << 63 : 1ull << 31), key);
+  E k = t == key ? x : p.bitcast(x, key);
+  if (is_float(t)) {
+    const E negative = p.cmp(TENON_CMP_LT, x, p.number(0, t));
+    k = p.op(TENON_S_SELECT, {negative, p.op(TENON_S_NOT, {k}), p.op(TENON_S_OR, {k, top})});
+    k = p.op(TENON_S_SELECT, {p.cmp(TENON_CMP_EQ, x, p.number(0, t)), top, k});
+    k = p.op(TENON_S_SELECT, {p.op(TENON_S_IS_NAN, {x}), p.op(TENON_S_NOT, {p.integer(0, key)}), k});
+  } else if (is_signed(t)) {
+    k = p.op(TENON_S_XOR, {k, top});
+  }
+  return descending ? p.op(TENON_S_NOT, {k}) : k;
+}
+
+std::vector<Tensor> Builder::sort(std::span<const Tensor> operands, uint32_t dim, size_t keys, std::span<const int64_t> descending,
+                                  E length, DType index) {
+  Pool& p = pool();
+  std::vector<Tensor> out;
+  for (const Tensor& t : operands) {
+    if (!t.valid()) return {};
+  }
+  const Tensor& first = operands[0];
+  Stage s;
+  s.kind = StageKind::kSort;
+  std::vector<E> from(first.rank()), to(first.rank()), dims = first.dims;
+  dims[dim] = length;
+  for (uint32_t d = 0; d < first.rank(); ++d) {
+    if (d != dim) {
+      from[d] = to[d] = fresh_axes({first.dims[d]}, &s.space)[0];
+      continue;
+    }
+    // Axes of extent 1 are numbers; a line of one element is in order.
+    if (p.is_const(first.dims[d], 1) || p.is_const(length, 1)) {
+      s.reduce.push_back(p.add_axis(first.dims[d]));
+      s.fill.push_back(p.add_axis(length));
+      from[d] = p.axis(s.reduce[0]);
+      to[d] = p.axis(s.fill[0]);
+      continue;
+    }
+    from[d] = fresh_axes({first.dims[d]}, &s.reduce)[0];
+    to[d] = fresh_axes({length}, &s.fill)[0];
+  }
+  for (size_t k = 0; k < keys; ++k) s.step.push_back(sort_key(load(operands[k], from), k < descending.size() && descending[k] != 0));
+  for (const Tensor& t : operands) {
+    s.value.push_back(load(t, from));
+    out.push_back(add_buffer(t.type, dims, Role::kTemp));
+  }
+  if (index != TENON_DTYPE_NONE) {
+    s.value.push_back(p.convert(from[dim], index));
+    out.push_back(add_buffer(index, dims, Role::kTemp));
+  }
+  if (!ok()) return {};
+  for (const Tensor& r : out) s.store.push_back({r.buffer, to, kNone});
+  append(std::move(s));
+  return out;
 }
 
 // ---- Contractions --------------------------------------------------------------------------------------------

@@ -42,6 +42,12 @@ struct ConvDims {
 // The index under dims `to` of the element that `index` names under dims `from`, both row-major and of equal size.
 std::vector<E> relabel(Pool& pool, std::span<const E> from, std::span<const E> index, std::span<const E> to);
 
+// Where an update of a scatter goes; guard false (kNone: always true): nowhere.
+struct Place {
+  std::vector<E> index;
+  E guard = kNone;
+};
+
 class Builder {
  public:
   // Sizes: constants are baked into the code, extents are arguments in the order of these calls.
@@ -90,6 +96,18 @@ class Builder {
   Tensor reduce(const Tensor& t, std::span<const uint32_t> dims, Fold fold, DType acc = TENON_DTYPE_NONE,
                 DType out = TENON_DTYPE_NONE);
   // One WindowDim per dim of t. Padding counts as the identity of the fold.
+  // The running fold along a dim; exclusive: without the element itself.
+  Tensor scan(const Tensor& t, uint32_t dim, Fold fold, bool reverse, bool exclusive, DType acc, DType out);
+  // x with updates at places, in the order of the points of `updates`. combine gives the new element of the old one.
+  Tensor scatter(const Tensor& x, std::vector<E> updates, const std::function<Place(std::span<const E>)>& place,
+                 const std::function<E(std::span<const E>, E old)>& combine);
+  // Lines along dim in the order of the first `keys` operands; NaN is above all numbers, equal ones keep their order.
+  // The first `length` of each line of each operand, then, if index is a type, of their places.
+  std::vector<Tensor> sort(std::span<const Tensor> operands, uint32_t dim, size_t keys, std::span<const int64_t> descending,
+                           E length, DType index = TENON_DTYPE_NONE);
+  // The largest element of each window and its place in t in row-major order: first of equals, NaN largest, -1 and the
+  // lowest value where a window has none.
+  std::vector<Tensor> window_argmax(const Tensor& t, std::span<const WindowDim> window, std::vector<E> dims, DType index);
   Tensor reduce_window(const Tensor& t, std::span<const WindowDim> window, Fold fold, std::vector<E> dims,
                        DType acc = TENON_DTYPE_NONE, DType out = TENON_DTYPE_NONE);
 
@@ -110,6 +128,8 @@ class Builder {
   Tensor fail(std::string why);
   Tensor add_buffer(DType type, std::vector<E> dims, Role role);
   Stage& add_stage(StageKind kind);
+  void append(Stage s);
+  E sort_key(E x, bool descending);
   std::vector<E> fresh_axes(const std::vector<E>& dims, std::vector<uint32_t>* ids);
   std::vector<E> shared_axes(const std::vector<E>& dims, std::vector<uint32_t>* ids);
   E widened(E x, DType acc);

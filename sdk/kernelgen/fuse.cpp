@@ -225,7 +225,7 @@ class Inliner {
 struct Group {
   std::vector<size_t> stages;
   std::vector<uint32_t> lead;
-  bool contract = false, reduces = false;
+  bool contract = false, reduces = false, alone = false;
 };
 
 class Partition {
@@ -271,12 +271,13 @@ class Partition {
     }
     size_t home = groups_.size();
     const bool at_load = persistent(s.store[0].buffer);
-    if (last >= 0 && s.kind != StageKind::kContract && !at_load && join(groups_[last], s)) {
+    if (last >= 0 && s.kind != StageKind::kContract && !s.ordered() && !at_load && join(groups_[last], s)) {
       home = static_cast<size_t>(last);
     } else {
       Group g;
       g.lead = s.space;
       g.contract = s.kind == StageKind::kContract;
+      g.alone = s.ordered();
       groups_.push_back(g);
     }
     Group& g = groups_[home];
@@ -402,6 +403,7 @@ class Partition {
 
   bool join(Group& g, Stage& s) {
     if (reads_kept(g, s)) return false;
+    if (g.alone) return false;
     if (g.contract) return join_epilogue(g, s);
     std::unordered_map<uint32_t, uint32_t> map;
     if (!lead_map(g, s, &map)) return false;
@@ -523,6 +525,7 @@ class Partition {
       d.origins = s.origins;
       for (uint32_t a : s.space) d.space.push_back(axis(a));
       for (uint32_t a : s.reduce) d.reduce.push_back(axis(a));
+      for (uint32_t a : s.fill) d.fill.push_back(axis(a));
       d.a = expr(s.a);
       d.b = expr(s.b);
       for (E e : s.value) d.value.push_back(expr(e));

@@ -35,9 +35,11 @@ bool lower(Prepared& prepared, const Schedule& schedule, LoopTree* out, std::str
   out->begin = 0;
   out->end = 1;
   Emitter e(prepared, out);
-  const bool ok = schedule.shape == Shape::kContraction   ? lower_contraction(e, schedule, why)
-                  : schedule.shape == Shape::kConvolution ? lower_convolution(e, schedule, why)
-                                                          : lower_rows(e, schedule, why);
+  const auto shape = schedule.shape == Shape::kContraction   ? lower_contraction
+                     : schedule.shape == Shape::kConvolution ? lower_convolution
+                     : schedule.shape == Shape::kOrdered     ? lower_ordered
+                                                             : lower_rows;
+  const bool ok = shape(e, schedule, why);
   if (!ok) return false;
   out->body = e.close();
   return true;

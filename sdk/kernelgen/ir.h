@@ -188,15 +188,25 @@ struct Buffer {
   bool keep = false;       // a temp that is written as it is: no reader gets its value instead
 };
 
-enum class StageKind : uint8_t { kMap, kReduce, kContract };
+enum class StageKind : uint8_t { kMap, kReduce, kContract, kScan, kScatter, kSort };
 
 // Map:      store[i] = value[i] for every point of `space`.
 // Reduce:   a tuple of states starts as init, takes step for every point of `reduce`, partial tuples meet by merge;
 //           store[i] = final[i] (over State). The order of the points is free.
 // Contract: State 0 = sum over `reduce` of a * b in the type of a and b; store[0] = final[0].
+// Three kinds run in order along some axes; each is a kernel of its own:
+// Scan:     states start as init and take step for every point of `reduce` (one axis), in order; at every point
+//           store[i] = final[i], over the States before the step and then those after it.
+// Scatter:  store[0] = init[0] for every point of space and `fill`. Then for every point of `reduce`, in order, and of
+//           space, the element at store[1] of the same buffer becomes step[0], over State 0: what it was.
+// Sort:     the points of `reduce` (one axis) are put in order by the keys `step` (u32 or u64): the first that differ
+//           decide, equal ones keep their order. For point j of `fill` (one axis, not longer) store[i] = value[i] with
+//           the reduce axis at the j-th of them.
 struct Stage {
   StageKind kind = StageKind::kMap;
+  bool ordered() const { return kind >= StageKind::kScan; }
   std::vector<uint32_t> space, reduce;  // axis ids
+  std::vector<uint32_t> fill;           // Scatter, Sort
   std::vector<E> value;
   std::vector<E> init, step, merge, final;
   E a = kNone, b = kNone;

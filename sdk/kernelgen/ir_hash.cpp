@@ -123,6 +123,7 @@ class Hasher {
     word(static_cast<uint64_t>(s.kind) | uint64_t{s.panel} << 8);
     list(s.space, axes_);
     list(s.reduce, axes_);
+    list(s.fill, axes_);
     word(expr(s.a));
     word(expr(s.b));
     list(s.value);

@@ -130,17 +130,24 @@ std::string store_text(const Pool& p, const View& v) {
 std::string stage_text(const Kernel& k, size_t i) {
   const Stage& s = k.stages[i];
   const Pool& p = k.pool;
-  static constexpr const char* kNames[] = {"Map", "Reduce", "Contract"};
+  static constexpr const char* kNames[] = {"Map", "Reduce", "Contract", "Scan", "Scatter", "Sort"};
   std::string out = "  stage " + std::to_string(i) + " " + kNames[static_cast<int>(s.kind)] + " over " +
                     axis_list(s.space);
   if (s.kind != StageKind::kMap) out += " reduce " + axis_list(s.reduce);
+  if (!s.fill.empty()) out += " fill " + axis_list(s.fill);
   out += "\n";
   if (s.kind == StageKind::kReduce) {
     out += "    init " + expr_list(p, s.init) + "; step " + expr_list(p, s.step) + "; merge " + expr_list(p, s.merge) +
            "\n";
   }
   if (s.kind == StageKind::kContract) out += "    s0 = sum(" + p.text(s.a) + " * " + p.text(s.b) + ")\n";
-  const std::vector<E>& results = s.kind == StageKind::kMap ? s.value : s.final;
+  if (s.kind == StageKind::kScan) out += "    init " + expr_list(p, s.init) + "; step " + expr_list(p, s.step) + "\n";
+  if (s.kind == StageKind::kSort) out += "    keys " + expr_list(p, s.step) + "\n";
+  if (s.kind == StageKind::kScatter) {
+    return out + "    " + store_text(p, s.store[0]) + " = " + p.text(s.init[0]) + "\n    " + store_text(p, s.store[1]) + " = " +
+           p.text(s.step[0]) + "\n";
+  }
+  const std::vector<E>& results = s.kind == StageKind::kMap || s.kind == StageKind::kSort ? s.value : s.final;
   for (size_t j = 0; j < s.store.size(); ++j) {
     out += "    " + store_text(p, s.store[j]) + " = " + p.text(results[j]) + "\n";
   }
@@ -162,6 +169,7 @@ std::string to_text(const Kernel& k) {
   for (const Stage& s : k.stages) {
     for (uint32_t a : s.space) used[a] = true;
     for (uint32_t a : s.reduce) used[a] = true;
+    for (uint32_t a : s.fill) used[a] = true;
   }
   for (uint32_t a : k.lead) used[a] = true;
   for (size_t i = 0; i < used.size(); ++i) {
@@ -227,7 +235,8 @@ struct Checker {
     return true;
   }
 
-  bool results(const std::vector<E>& values, const Stage& s) {
+  bool results(const std::vector<E>& values, const Stage& s) { return results(values, s, s.space); }
+  bool results(const std::vector<E>& values, const Stage& s, const std::vector<uint32_t>& axes) {
     if (values.size() != s.store.size() || values.empty()) return bad("results and stores differ in number");
     for (size_t i = 0; i < values.size(); ++i) {
       const View& v = s.store[i];
@@ -240,7 +249,7 @@ struct Checker {
                    " of type " + std::string(name_of(b.type)));
       }
       if (size_of(b.type) == 0) return bad("kernelgen does not store " + std::string(name_of(b.type)));
-      if (!all(v.index, s.space, 0)) return false;
+      if (!all(v.index, axes, 0)) return false;
     }
     return true;
   }
@@ -254,6 +263,27 @@ struct Checker {
       return all({s.a, s.b}, axes, 0) && all(s.final, s.space, 1) && results(s.final, s);
     }
     const uint32_t n = static_cast<uint32_t>(s.init.size());
+    std::vector<uint32_t> filled = s.space;
+    filled.insert(filled.end(), s.fill.begin(), s.fill.end());
+    if (s.kind == StageKind::kScan) {
+      if (s.reduce.size() != 1 || s.step.size() != n) return bad("a scan runs along one axis and steps every state");
+      return all(s.init, {}, 0) && all(s.step, axes, n) && all(s.final, axes, 2 * n) && results(s.final, s, axes);
+    }
+    if (s.kind == StageKind::kSort) {
+      if (s.reduce.size() != 1 || s.fill.size() != 1 || s.step.empty()) return bad("a sort has one axis, one result axis and keys");
+      for (E key : s.step) {
+        if (k.pool.type(key) != TENON_U32 && k.pool.type(key) != TENON_U64) return bad("a key is neither u32 nor u64");
+      }
+      return all(s.step, axes, 0) && all(s.value, axes, 0) && results(s.value, s, filled);
+    }
+    if (s.kind == StageKind::kScatter) {
+      if (n != 1 || s.step.size() != 1 || s.store.size() != 2 || s.store[0].buffer != s.store[1].buffer) {
+        return bad("a scatter fills one buffer and updates it");
+      }
+      if (k.pool.type(s.step[0]) != k.buffers[s.store[1].buffer].type) return bad("an update has another type than the buffer");
+      return all(s.init, filled, 0) && all(s.store[0].index, filled, 0) && all(s.step, axes, 1) && all(s.store[1].index, axes, 0) &&
+             all({s.store[1].guard == kNone ? s.step[0] : s.store[1].guard}, axes, 1);
+    }
     if (s.step.size() != n || s.merge.size() != n) return bad("init, step and merge differ in number");
     return all(s.init, {}, 0) && all(s.step, axes, n) && all(s.merge, {}, 2 * n) && all(s.final, s.space, n) &&
            results(s.final, s);

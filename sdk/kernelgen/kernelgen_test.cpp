@@ -407,6 +407,71 @@ TEST(Pointwise, Take) {
   }
 }
 
+TEST(Ordered, Scans) {
+  for (const uint32_t dim : {0u, 1u, 2u}) {
+    for (const int mode : {0, 3}) {
+      Case c;
+      Builder& b = c.b;
+      const Tensor x = b.input(TENON_F32, {b.extent(), b.dim(5), b.dim(37)});
+      const Fold fold = mode & 1 ? Fold::kSum : Fold::kMax;
+      b.output(b.scan(unary(b, TENON_S_NEG, x), dim, fold, mode & 2, mode & 1, TENON_DTYPE_NONE, TENON_F32));
+      c.ext = {19};
+      c.kernels = 1;
+      check(c);
+    }
+  }
+}
+TEST(Ordered, ScatterAddsInOrder) {
+  // Rows into rows, with repeated and missing places; lanes run along the row.
+  for (const bool rows : {true, false}) {
+    Case c;
+    Builder& b = c.b;
+    Pool& p = b.pool();
+    const Tensor x = b.input(TENON_F32, {b.dim(7), b.dim(45)}), at = b.input(TENON_I64, {b.dim(11)});
+    const Tensor u = b.input(TENON_F32, rows ? dims(b, {11, 45}) : dims(b, {11}));
+    b.output(b.scatter(
+        x, u.dims,
+        [&](std::span<const E> axes) {
+          const E row = b.load(at, {axes.data(), 1});
+          const E inside = p.both(p.cmp(TENON_CMP_GE, row, p.integer(0)), p.cmp(TENON_CMP_LT, row, x.dims[0]));
+          return Place{{row, rows ? axes[1] : p.integer(3)}, inside};
+        },
+        [&](std::span<const E> axes, E old) { return p.op(TENON_S_ADD, {old, b.load(u, axes)}); }));
+    c.kernels = 1;
+    check(c);
+  }
+}
+TEST(Ordered, SortsKeepTheOrderOfEqualKeys) {
+  for (const int64_t n : {1, 2, 16, 17, 33, 200}) {
+    Case c;
+    Builder& b = c.b;
+    const Tensor x = b.input(TENON_F32, {b.extent(), b.dim(n), b.dim(3)}), y = b.input(TENON_I32, {x.dims});
+    const Tensor in[] = {y, x};
+    const int64_t descending[] = {1, 0};
+    for (const Tensor& t : b.sort(in, 1, 2, descending, b.dim(n), TENON_I64)) b.output(t);
+    c.ext = {4};
+    c.kernels = 1;
+    check(c);
+  }
+}
+TEST(Ordered, TopK) {
+  Case c;
+  Builder& b = c.b;
+  const E n = b.extent();
+  const Tensor x = b.input(TENON_F32, {b.dim(5), n});
+  const int64_t descending[] = {1};
+  for (const Tensor& t : b.sort({&x, 1}, 1, 1, descending, b.dim(4), TENON_I32)) b.output(t);
+  c.ext = {50};
+  check(c);
+}
+TEST(Rows, WindowArgMax) {
+  Case c;
+  Builder& b = c.b;
+  const Tensor x = b.input(TENON_F32, dims(b, {2, 9, 13}));
+  const WindowDim window[] = {{1, 1}, {3, 2, 1, 1}, {2, 3, 0, 1, 2}};
+  for (const Tensor& t : b.window_argmax(x, window, dims(b, {2, 5, 4}), TENON_I64)) b.output(t);
+  check(c);
+}
 TEST(Rows, ReduceWindow) {
   Case c;
   Builder& b = c.b;

@@ -48,6 +48,8 @@ enum class N : uint8_t {
   kTaps,     // local `op` = sum over args[2] taps: rows at the addresses scratch i64[args[0] + tap * ref + row], weights at
              // `b_buffer`[args[3] + i64 scratch[args[1] + tap]]. full: element-wise along list[0] columns, else sums of
              // list[0] products, weights `stride` apart; ref rows, bits vectors of type x lanes
+  kSort,     // scratch: puts `stride` keys of `type` at args[0] and what belongs to them, i64 at args[1], in order; equal
+             // keys keep theirs; room for as many at args[2] and args[3]
   kComment,  // text: the stage and part (Init, Step, Merge, Final, Map, Pack) that follows
 };
 

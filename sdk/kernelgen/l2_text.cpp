@@ -94,6 +94,7 @@ struct Writer {
              " vectors of " + std::string(name_of(n.type)) + "x" + std::to_string(n.lanes) + ", " + v(n.list[0]) + (n.full ? " columns" : " steps") +
              ", to local" + std::to_string(n.op));
         break;
+      case N::kSort: line("sort scratch[" + v(n.args[0]) + "] of " + v(n.stride) + " " + std::string(name_of(n.type)) + " with scratch[" + v(n.args[1]) + "]"); break;
       case N::kComment: line("do " + n.text); break;
     }
   }

@@ -66,7 +66,7 @@ bool uniform_value(const LiftHost& host, const tenon_value_view_t& v, double* ou
 }
 
 const LoweringFn* find_lowering(std::string_view op) {
-  for (std::span<const Lowering> table : {movement_lowerings(), reduction_lowerings()}) {
+  for (std::span<const Lowering> table : {movement_lowerings(), reduction_lowerings(), order_lowerings()}) {
     for (const Lowering& l : table) {
       if (l.op == op) return &l.fn;
     }

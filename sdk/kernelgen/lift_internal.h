@@ -77,6 +77,7 @@ struct Lowering {
 };
 std::span<const Lowering> movement_lowerings();   // lift_movement.cpp
 std::span<const Lowering> reduction_lowerings();  // lift_reductions.cpp
+std::span<const Lowering> order_lowerings();      // lift_order.cpp
 
 }  // namespace tenon::kernelgen
 #endif

@@ -44,7 +44,7 @@ bool varies(const Pool& p, std::vector<E> todo) {
 
 bool varies(const Pool& p, const Stage& s) {
   std::vector<E> all = expressions(s);
-  for (const auto* list : {&s.space, &s.reduce}) {
+  for (const auto* list : {&s.space, &s.reduce, &s.fill}) {
     for (uint32_t a : *list) all.push_back(p.axes()[a].extent);
   }
   return varies(p, std::move(all));

@@ -401,6 +401,24 @@ std::string Prelude::need(std::string_view f, DType t, uint32_t lanes) {
   return name;
 }
 
+std::string Prelude::need_sort(DType key) {
+  const std::string name = "sort_" + suffix(key, 1);
+  if (!known_.insert(name).second) return name;
+  const std::string K = (target_.dialect == Dialect::kOpenCl ? "__global " : "") + memory_type(key) + "*", e = memory_type(key);
+  const std::string V = std::string(target_.dialect == Dialect::kOpenCl ? "__global " : "") + "i64*";
+  functions_ +=
+      "static void " + name + "(" + K + " k, " + V + " v, " + K + " tk, " + V + " tv, i64 n) {\n"
+      "  for (i64 s = 0; s < n; s += 16) {\n    const i64 e = s + 16 < n ? s + 16 : n;\n"
+      "    for (i64 i = s + 1; i < e; ++i) {\n      const " + e + " x = k[i]; const i64 y = v[i]; i64 j = i;\n"
+      "      for (; j > s && k[j - 1] > x; --j) { k[j] = k[j - 1]; v[j] = v[j - 1]; }\n      k[j] = x; v[j] = y;\n    }\n  }\n"
+      "  for (i64 w = 16; w < n; w += w) {\n    for (i64 s = 0; s < n; s += w + w) {\n"
+      "      const i64 m = s + w < n ? s + w : n, e = m + w < n ? m + w : n; i64 i = s, j = m;\n"
+      "      for (i64 o = s; o < e; ++o) {\n        const i64 from = i < m && (j >= e || k[i] <= k[j]) ? i++ : j++;\n"
+      "        tk[o] = k[from]; tv[o] = v[from];\n      }\n    }\n"
+      "    for (i64 i = 0; i < n; ++i) { k[i] = tk[i]; v[i] = tv[i]; }\n  }\n}\n";
+  return name;
+}
+
 std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors, bool pairs) {
   const std::string name = std::string(pairs ? "mmah" : "mma") + number(rows) + "x" + number(vectors) + "_" + suffix(t, lanes);
   if (!known_.insert(name).second) return name;

@@ -32,6 +32,8 @@ class Prelude {
   // The same for convolutions: rows at addresses per tap, `k` products each; or element-wise along the columns.
   std::string need_taps(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors);
   std::string need_depthwise(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors);
+  // A stable merge sort of keys and the numbers that belong to them, with room for as many.
+  std::string need_sort(DType key);
   // Name of a type, declared if it is a vector.
   std::string type(DType t, uint32_t lanes);
   std::string memory_type(DType t) const;

@@ -30,6 +30,11 @@ class Flattener {
   void run() {
     one_sided_contractions();
     lay_out_temps();
+    if (k_.stages[0].ordered()) {
+      flatten(k_.stages[0]);
+      o_.temp_memory.assign(k_.buffers.size(), false);
+      return;
+    }
     unify_inner_axes();
     for (Stage& s : k_.stages) flatten(s);
     while (collapse_one()) {

@@ -333,6 +333,13 @@ class Text {
       case N::kMma: mma(n); break;
       case N::kAddress: define(n.dst, "(i64)(" + pointer(n, true) + ")"); break;
       case N::kTaps: taps(n); break;
+      case N::kSort: {
+        auto at = [&](const std::string& e, V x) { return std::string("((") + (opencl_ ? "__global " : "") + e + "*)scratch) + " + v(x); };
+        const std::string e = p_.memory_type(n.type);
+        line(p_.need_sort(n.type) + "(" + at(e, n.args[0]) + ", " + at("i64", n.args[1]) + ", " + at(e, n.args[2]) + ", " +
+             at("i64", n.args[3]) + ", " + v(n.stride) + ");");
+        break;
+      }
       case N::kComment: line("// " + n.text); break;
     }
   }

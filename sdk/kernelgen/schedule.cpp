@@ -128,7 +128,7 @@ Target Target::opencl(bool fp64) {
 }
 
 std::string_view name_of(Shape shape) {
-  static constexpr std::string_view kNames[] = {"pointwise", "row reduction", "column reduction", "transpose", "contraction", "convolution"};
+  static constexpr std::string_view kNames[] = {"pointwise", "row reduction", "column reduction", "transpose", "contraction", "convolution", "ordered"};
   return kNames[static_cast<int>(shape)];
 }
 
@@ -256,7 +256,33 @@ bool schedule_reduction(Kernel& k, const Target& t, Schedule* out, std::string*)
   return true;
 }
 
+bool schedule_ordered(Kernel& k, const Target& t, Schedule* out, std::string*) {
+  Pool& p = k.pool;
+  const Stage& st = k.stages[0];
+  Schedule s;
+  s.shape = Shape::kOrdered;
+  s.lanes = st.kind == StageKind::kSort || t.dialect == Dialect::kOpenCl ? 1 : lanes_of(k, t);
+  int64_t best = 0, line = 1;
+  for (uint32_t a : k.lead) {
+    const int64_t score = access_score(p, st, a);
+    if (s.lanes == 1 || score <= best || likely(p, p.axes()[a].extent) < s.lanes) continue;
+    best = score;
+    s.vector_axis = a;
+    s.block = s.lanes * 4;
+  }
+  for (const auto* list : {&st.reduce, &st.fill}) {
+    int64_t points = 1;
+    for (uint32_t a : *list) points = std::min<int64_t>(INT32_MAX, points * likely(p, p.axes()[a].extent));
+    line = std::max(line, points);
+  }
+  s.grain = std::max<int64_t>(1, 8192 / (line * std::max<int64_t>(1, s.block)));
+  if (s.vector_axis == ~0u && st.kind == StageKind::kScan) s.lanes = 1;
+  *out = s;
+  return true;
+}
+
 bool schedule_kernel(Kernel& k, const Target& t, Schedule* out, std::string* why) {
+  if (k.stages[0].ordered()) return schedule_ordered(k, t, out, why);
   bool inner = false;
   for (const Stage& s : k.stages) {
     if (s.panel != 0) return schedule_convolution(k, t, out, why);

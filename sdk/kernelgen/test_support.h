@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdio>
@@ -119,7 +120,7 @@ class Oracle {
   void run() {
     for (const Stage& s : k_.stages) {
       stage_ = &s;
-      points(s.space, 0, [&] { one(s); });
+      points(s.space, 0, [&] { s.ordered() ? in_order(s) : one(s); });
     }
   }
 
@@ -155,6 +156,47 @@ class Oracle {
     }
     for (size_t i = 0; i < values.size(); ++i) {
       buffers_[s.store[i].buffer][offset(s.store[i].buffer, s.store[i].index)] = values[i];
+    }
+  }
+
+  void put(const View& v, double value) {
+    if (v.guard == kNone || eval(v.guard)) buffers_[v.buffer][offset(v.buffer, v.index)] = value;
+  }
+
+  void in_order(const Stage& s) {
+    if (s.kind == StageKind::kScan) {
+      std::vector<double> now;
+      states_.clear();
+      for (E e : s.init) now.push_back(eval(e));
+      points(s.reduce, 0, [&] {
+        states_ = now;
+        std::vector<double> next;
+        for (E e : s.step) next.push_back(eval(e));
+        states_.insert(states_.end(), next.begin(), next.end());
+        for (size_t i = 0; i < s.store.size(); ++i) put(s.store[i], eval(s.final[i]));
+        now = next;
+      });
+    } else if (s.kind == StageKind::kScatter) {
+      points(s.fill, 0, [&] { put(s.store[0], eval(s.init[0])); });
+      points(s.reduce, 0, [&] {
+        const View& v = s.store[1];
+        if (v.guard != kNone && !eval(v.guard)) return;
+        states_ = {buffers_[v.buffer][offset(v.buffer, v.index)]};
+        put(v, eval(s.step[0]));
+      });
+    } else {
+      std::vector<int64_t> order;
+      std::vector<std::vector<double>> keys;
+      points(s.reduce, 0, [&] {
+        order.push_back(axis_[s.reduce[0]]);
+        keys.emplace_back();
+        for (E e : s.step) keys.back().push_back(eval(e));
+      });
+      std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return keys[size_t(a)] != keys[size_t(b)] ? keys[size_t(a)] < keys[size_t(b)] : a < b; });
+      points(s.fill, 0, [&] {
+        axis_[s.reduce[0]] = order[static_cast<size_t>(axis_[s.fill[0]])];
+        for (size_t i = 0; i < s.store.size(); ++i) put(s.store[i], eval(s.value[i]));
+      });
     }
   }
 
@@ -200,7 +242,15 @@ class Oracle {
       case TENON_S_MIN: return std::isnan(a) || std::isnan(b) ? NAN : std::fmin(a, b);
       case TENON_S_AND: return static_cast<double>(static_cast<int64_t>(a) & static_cast<int64_t>(b));
       case TENON_S_OR: return static_cast<double>(static_cast<int64_t>(a) | static_cast<int64_t>(b));
-      case TENON_S_NOT: return x.type == TENON_PRED ? !a : static_cast<double>(~static_cast<int64_t>(a));
+      case TENON_S_XOR: return static_cast<double>(static_cast<uint32_t>(static_cast<int64_t>(a)) ^ static_cast<uint32_t>(static_cast<int64_t>(b)));
+      case TENON_S_BITCAST_RESULT: {  // of 32 bits
+        const DType from = p.type(p.arg(e, 0));
+        const uint32_t bits = from == TENON_F32 ? std::bit_cast<uint32_t>(static_cast<float>(a)) : static_cast<uint32_t>(static_cast<int64_t>(a));
+        return x.type == TENON_F32 ? std::bit_cast<float>(bits) : x.type == TENON_I32 ? static_cast<int32_t>(bits) : double(bits);
+      }
+      case TENON_S_NOT:
+        if (x.type == TENON_U32) return ~static_cast<uint32_t>(static_cast<int64_t>(a));
+        return x.type == TENON_PRED ? !a : static_cast<double>(~static_cast<int64_t>(a));
       case TENON_S_IS_NAN: return std::isnan(a);
       case TENON_S_CMP: {
         const bool r[] = {a == b, a != b, a < b, a <= b, a > b, a >= b};
