@@ -12,7 +12,9 @@ TENON_TEST_PACKAGES=(
   pocl-opencl-icd ocl-icd-opencl-dev opencl-c-headers ocl-icd-libopencl1
 )
 # Pinned: a test tool that changes under us is no test tool.
-TENON_TEST_PYTHON=(lit==18.1.8 numpy==2.4.6 onnx==1.23.2)
+TENON_TEST_PYTHON=(lit==18.1.8 numpy==2.4.6 onnx==1.23.2 onnxruntime==1.31.1)
+# Taken for the files in them only, without what they depend on.
+TENON_TEST_PYTHON_FILES=(rapidocr-onnxruntime==1.4.4)
 
 # Installs the Debian packages that are missing; says nothing when none is.
 install_packages() {
@@ -34,11 +36,12 @@ install_packages() {
 # A virtual environment with the Python packages of the tests, made once per list.
 python_environment() {
   local venv=$1 stamp
-  stamp="$venv/.installed-$(echo "${TENON_TEST_PYTHON[*]}" | tr -c 'A-Za-z0-9.\n' '_')"
+  stamp="$venv/.installed-$(echo "${TENON_TEST_PYTHON[*]} ${TENON_TEST_PYTHON_FILES[*]}" | tr -c 'A-Za-z0-9.\n' '_')"
   if [ ! -e "$stamp" ]; then
     rm -rf "$venv"
     python3 -m venv "$venv"
     "$venv/bin/pip" install -q --disable-pip-version-check "${TENON_TEST_PYTHON[@]}" >&2
+    "$venv/bin/pip" install -q --disable-pip-version-check --no-deps "${TENON_TEST_PYTHON_FILES[@]}" >&2
     touch "$stamp"
   fi
 }

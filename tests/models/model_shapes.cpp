@@ -1,7 +1,8 @@
 // Runs one compiled model over many shapes, for the Python tests of this folder.
 //
 //     model_shapes MODEL DEVICE FOLDER...
-//         compiles once, then for each folder reads NAME.npy for each input and writes out.NAME.npy for each output
+//         compiles once, then for each folder reads NAME.npy for each input and writes out.NAME.npy for each output, / in
+//         names as _
 //     model_shapes MODEL DEVICE --soak RUNS SEED INPUT:AXIS=LOW..HIGH...
 //         compiles once, then runs on random f32 inputs of random sizes (axes that are not named have size 1)
 //
@@ -127,7 +128,9 @@ class Runner {
     tensor.rank = static_cast<uint32_t>(view.dims.size());
     tensor.dims = view.dims.data();
     tensor.blob = blob.get();
-    return session_.api().tensor_write(session_.api().self, tenon::str(folder + "/out." + std::string(name) + ".npy"), &tensor);
+    std::string file(name);
+    for (char& c : file) c = c == '/' ? '_' : c;
+    return session_.api().tensor_write(session_.api().self, tenon::str(folder + "/out." + file + ".npy"), &tensor);
   }
 
   tenon::Session session_;
