@@ -15,6 +15,13 @@ using kernelgen::BufferKind;
 using kernelgen::ProgramBuffer;
 using kernelgen::ProgramStep;
 
+// A model file may put its weights at any byte. Loads of x86 take elements and vectors from any address; elsewhere
+// a constant that is not aligned for its elements is copied.
+#if defined(__x86_64__)
+constexpr bool kReadsAnyAddress = true;
+#else
+constexpr bool kReadsAnyAddress = false;
+#endif
 constexpr size_t kMaxPlans = 64;                 // Shapes of one model that are kept planned.
 constexpr int64_t kMaxBytes = int64_t{1} << 62;  // Size programs saturate far above this.
 
@@ -140,9 +147,8 @@ Status Executable::adopt_constants(std::span<tenon_blob_t* const> constants) {
     uint64_t size = 0;
     TENON_TRY(graph.blob_data(graph.self, blob, &data, &size));
     const uint64_t element = kernelgen::size_of(buffer.type);
-    if (element > 1 && reinterpret_cast<uintptr_t>(data) % element != 0) {
-      // A model file may put its weights at any byte; loads of elements need their own alignment.
-      copies_[buffer.index] = std::make_unique<char[]>(size);
+    if (!kReadsAnyAddress && element > 1 && reinterpret_cast<uintptr_t>(data) % element != 0) {
+      copies_[buffer.index] = std::make_unique_for_overwrite<char[]>(size);
       memcpy(copies_[buffer.index].get(), data, size);
       data = copies_[buffer.index].get();
       copied_bytes_ += size;
