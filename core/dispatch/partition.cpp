@@ -10,13 +10,24 @@ namespace {
 constexpr double kBorderNs = 3000;
 constexpr int kSweepsMax = 8;
 
+// An assignment, and by value and device how many of the value's consumers are there: a move of one node costs the number of devices
+// for each value it touches, however many others read that value.
+struct State {
+  std::vector<uint32_t> at;
+  std::vector<uint32_t> readers;  // value-major
+};
+
 class Search {
  public:
-  explicit Search(const PartitionProblem& problem) : problem_(problem), touched_(problem.node_count) {
+  explicit Search(const PartitionProblem& problem)
+      : problem_(problem), devices_(problem.devices.size()), touched_(problem.node_count), reads_(problem.node_count) {
     for (uint32_t v = 0; v < problem.values.size(); ++v) {
       const PartitionValue& value = problem.values[v];
       if (value.producer != kHost) touched_[value.producer].push_back(v);
-      for (uint32_t c : value.consumers) touched_[c].push_back(v);
+      for (uint32_t c : value.consumers) {
+        touched_[c].push_back(v);
+        reads_[c].push_back(v);
+      }
     }
     for (auto& list : touched_) {
       std::sort(list.begin(), list.end());
@@ -24,37 +35,43 @@ class Search {
     }
   }
 
-  double copies(uint32_t v, std::span<const uint32_t> at) const {
+  State state_of(std::vector<uint32_t> at) const {
+    State state{std::move(at), std::vector<uint32_t>(problem_.values.size() * devices_, 0)};
+    for (uint32_t v = 0; v < problem_.values.size(); ++v) {
+      for (uint32_t c : problem_.values[v].consumers) {
+        if (state.at[c] != kUnplaced) ++state.readers[v * devices_ + state.at[c]];
+      }
+    }
+    return state;
+  }
+
+  double copies(uint32_t v, const State& state) const {
     const PartitionValue& value = problem_.values[v];
-    const uint32_t from = value.producer == kHost ? kHost : at[value.producer];
+    const uint32_t from = value.producer == kHost ? kHost : state.at[value.producer];
     if (from == kUnplaced) return 0;
     double cost = 0;
-    uint64_t seen = 0;
-    for (uint32_t c : value.consumers) {
-      const uint32_t to = at[c];
-      if (to == from || to == kUnplaced || (seen >> to & 1) != 0) continue;
-      seen |= uint64_t{1} << to;
-      cost += copy(from, to, value.bytes);
+    for (uint32_t to = 0; to < devices_; ++to) {
+      if (to != from && state.readers[v * devices_ + to] != 0) cost += copy(from, to, value.bytes);
     }
     if (value.output && from != kHost) cost += copy(from, kHost, value.bytes);
     return cost;
   }
 
-  double total(std::span<const uint32_t> at) const {
+  double total(const State& state) const {
     double cost = 0;
     for (uint32_t n = 0; n < problem_.node_count; ++n) {
-      if (at[n] != kUnplaced) cost += problem_.devices[at[n]].cost_ns[n];
+      if (state.at[n] != kUnplaced) cost += problem_.devices[state.at[n]].cost_ns[n];
     }
-    for (uint32_t v = 0; v < problem_.values.size(); ++v) cost += copies(v, at);
+    for (uint32_t v = 0; v < problem_.values.size(); ++v) cost += copies(v, state);
     return cost;
   }
 
   // Moves single nodes, then whole connected groups, as long as the total falls.
-  void improve(std::vector<uint32_t>* at) const {
+  void improve(State* state) const {
     for (int sweep = 0; sweep < kSweepsMax; ++sweep) {
       bool moved = false;
-      for (uint32_t n = 0; n < problem_.node_count; ++n) moved |= try_moves({&n, 1}, at);
-      for (const std::vector<uint32_t>& group : groups(*at)) moved |= try_moves(group, at);
+      for (uint32_t n = 0; n < problem_.node_count; ++n) moved |= try_moves({&n, 1}, state);
+      for (const std::vector<uint32_t>& group : groups(state->at)) moved |= try_moves(group, state);
       if (!moved) return;
     }
   }
@@ -69,18 +86,28 @@ class Search {
     return d.bytes_per_ns <= 0 ? 0 : d.latency_ns + bytes / d.bytes_per_ns;
   }
 
-  bool try_moves(std::span<const uint32_t> nodes, std::vector<uint32_t>* at) const {
-    const uint32_t from = (*at)[nodes[0]];
+  bool try_moves(std::span<const uint32_t> nodes, State* state) const {
+    const uint32_t from = state->at[nodes[0]];
     if (from == kUnplaced || problem_.devices[from].fallback) return false;
     bool moved = false;
-    for (uint32_t to = 0; to < problem_.devices.size(); ++to) {
-      if (to != (*at)[nodes[0]] && !problem_.devices[to].fallback) moved |= try_move(nodes, to, at);
+    for (uint32_t to = 0; to < devices_; ++to) {
+      if (to != state->at[nodes[0]] && !problem_.devices[to].fallback) moved |= try_move(nodes, to, state);
     }
     return moved;
   }
 
-  bool try_move(std::span<const uint32_t> nodes, uint32_t to, std::vector<uint32_t>* at) const {
-    const uint32_t from = (*at)[nodes[0]];
+  void move(std::span<const uint32_t> nodes, uint32_t to, State* state) const {
+    for (uint32_t n : nodes) {
+      for (uint32_t v : reads_[n]) {
+        --state->readers[v * devices_ + state->at[n]];
+        ++state->readers[v * devices_ + to];
+      }
+      state->at[n] = to;
+    }
+  }
+
+  bool try_move(std::span<const uint32_t> nodes, uint32_t to, State* state) const {
+    const uint32_t from = state->at[nodes[0]];
     double gain = 0;
     std::vector<uint32_t> values;
     for (uint32_t n : nodes) {
@@ -90,12 +117,12 @@ class Search {
     }
     std::sort(values.begin(), values.end());
     values.erase(std::unique(values.begin(), values.end()), values.end());
-    for (uint32_t v : values) gain += copies(v, *at);
-    for (uint32_t n : nodes) (*at)[n] = to;
-    for (uint32_t v : values) gain -= copies(v, *at);
+    for (uint32_t v : values) gain += copies(v, *state);
+    move(nodes, to, state);
+    for (uint32_t v : values) gain -= copies(v, *state);
     // A gain below rounding noise is none, else two equal placements could take turns.
     if (gain > 1e-3) return true;
-    for (uint32_t n : nodes) (*at)[n] = from;
+    move(nodes, from, state);
     return false;
   }
 
@@ -122,7 +149,9 @@ class Search {
   }
 
   const PartitionProblem& problem_;
+  const size_t devices_;
   std::vector<std::vector<uint32_t>> touched_;  // values that a node makes or reads
+  std::vector<std::vector<uint32_t>> reads_;    // values that a node reads, once for each time
 };
 
 // Cheapest device of each node; `favourite` wins wherever it claims.
@@ -158,24 +187,25 @@ std::vector<uint32_t> assign_by_preference(const PartitionProblem& problem) {
 
 std::vector<uint32_t> assign_by_cost(const PartitionProblem& problem) {
   const Search search(problem);
-  std::vector<uint32_t> best = cheapest(problem, kHost);  // no favourite
+  State best = search.state_of(cheapest(problem, kHost));  // no favourite
   search.improve(&best);
   double best_cost = search.total(best);
   for (uint32_t d = 0; d < problem.devices.size(); ++d) {
     if (problem.devices[d].fallback) continue;
-    std::vector<uint32_t> at = cheapest(problem, d);
-    search.improve(&at);
-    const double cost = search.total(at);
+    State state = search.state_of(cheapest(problem, d));
+    search.improve(&state);
+    const double cost = search.total(state);
     if (cost < best_cost) {
       best_cost = cost;
-      best = std::move(at);
+      best = std::move(state);
     }
   }
-  return best;
+  return best.at;
 }
 
 double total_cost(const PartitionProblem& problem, std::span<const uint32_t> assignment) {
-  return Search(problem).total(assignment);
+  const Search search(problem);
+  return search.total(search.state_of({assignment.begin(), assignment.end()}));
 }
 
 std::vector<Segment> make_segments(const PartitionProblem& problem, std::span<const uint32_t> assignment) {

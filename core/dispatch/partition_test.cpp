@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 namespace tenon::dispatch {
@@ -130,6 +131,22 @@ TEST(Partition, RandomGraphsAreRunnableAndNeverWorseThanOneDevice) {
     expect_runnable(p, make_segments(p, at));
     expect_runnable(p, make_segments(p, assign_by_preference(p)));
   }
+}
+
+// One value that all read: a sweep costs a few operations for each reader, not one for each pair of readers.
+TEST(Partition, ManyReadersOfOneValueAreNoMatter) {
+  constexpr uint32_t kReaders = 40000;
+  PartitionProblem p;
+  p.node_count = kReaders;
+  PartitionValue shared;
+  shared.bytes = 100;
+  for (uint32_t n = 0; n < kReaders; ++n) shared.consumers.push_back(n);
+  p.values.push_back(shared);
+  std::vector<double> odd(kReaders, 2), even(kReaders, 2);
+  for (uint32_t n = 0; n < kReaders; ++n) (n % 2 == 0 ? even : odd)[n] = 1;
+  p.devices = {device(even, 1, 10), device(odd, 1, 10)};
+  const std::vector<uint32_t> at = assign_by_cost(p);  // seconds, were it quadratic
+  EXPECT_EQ(std::count(at.begin(), at.end(), 0u), kReaders / 2);
 }
 
 }  // namespace

@@ -334,6 +334,26 @@ Status Executable::size_buffers(ShapePlan& shape) const {
   return {};
 }
 
+// A result takes the place of an operand that dies with it, where the kernel allows.
+void Executable::share_places(const ShapePlan& shape, std::span<plan::Lifetime> lives) const {
+  std::vector<bool> taken(lives.size());
+  for (uint32_t s = 0; s < program_.steps.size(); ++s) {
+    const std::vector<uint32_t>& pairs = program_.steps[s].in_place;
+    for (size_t p = 0; p + 1 < pairs.size(); p += 2) {
+      const uint32_t to = pairs[p], from = pairs[p + 1];
+      const bool temps = program_.buffers[to].kind == BufferKind::kTemp &&
+                         program_.buffers[from].kind == BufferKind::kTemp;
+      const bool dies = lives[from].last_step == s && lives[from].first_step < s && lives[to].first_step == s;
+      if (!temps || !dies || from >= to || taken[from] || shape.sizes_bytes[to] == 0 ||
+          shape.sizes_bytes[to] != shape.sizes_bytes[from]) {
+        continue;
+      }
+      taken[from] = true;
+      lives[to].in_place_of = from;
+    }
+  }
+}
+
 Status Executable::place_temps(ShapePlan& shape) const {
   std::vector<plan::Lifetime> lives(program_.buffers.size());
   for (uint32_t s = 0; s < program_.steps.size(); ++s) {
@@ -349,6 +369,7 @@ Status Executable::place_temps(ShapePlan& shape) const {
   for (const kernelgen::ProgramCheck& check : program_.checks) {
     lives[check.buffer].last_step = static_cast<uint32_t>(program_.steps.size());  // Read when all is done.
   }
+  share_places(shape, lives);
   plan::MemoryPlan memory;
   if (plan::plan_memory(lives, memory) != plan::MemoryError::kNone) {
     return too_large("the workspace");

@@ -14,6 +14,7 @@
 #include "tenon/cpp/status.hpp"
 #include "tenon/kernelgen/device_program.h"
 #include "tenon/plan/flat_plan.h"
+#include "tenon/plan/memory_planner.h"
 
 namespace tenon::cpu {
 
@@ -57,6 +58,7 @@ class Executable {
   Status plan_for(tenon_symbols_t symbols, std::shared_ptr<const ShapePlan>& out);
   Status make_plan(std::span<const int64_t> symbols, std::shared_ptr<const ShapePlan>& out) const;
   Status size_buffers(ShapePlan& shape) const;
+  void share_places(const ShapePlan& shape, std::span<plan::Lifetime> lives) const;
   Status place_temps(ShapePlan& shape) const;
   Status check_run(const ShapePlan& shape, void* const* slots) const;
   Status fill_slots(const tenon_call_t& call, const ShapePlan& shape, void** slots) const;

@@ -12,7 +12,7 @@ namespace {
 
 // ---- Bytes ------------------------------------------------------------------------------------------------
 
-constexpr uint32_t kMagic = 0x33504454;  // "TDP3": the layout below; another layout gets another number
+constexpr uint32_t kMagic = 0x34504454;  // "TDP4": the layout below; another layout gets another number
 constexpr uint64_t kCountMax = 1u << 24; // of anything listed; real programs have thousands
 
 class Writer {
@@ -146,6 +146,7 @@ void write_step(Writer& w, const ProgramStep& s) {
   w.list(s.extents);
   w.text(s.name);
   w.text(s.origins);
+  w.list(s.in_place);
 }
 
 ProgramStep read_step(Reader& r) {
@@ -156,6 +157,7 @@ ProgramStep read_step(Reader& r) {
   s.extents = r.list();
   s.name = r.text();
   s.origins = r.text();
+  s.in_place = r.list();
   return s;
 }
 
@@ -165,8 +167,11 @@ bool consistent_step(const DeviceProgram& p, const ProgramStep& s, std::string* 
   if (s.buffers.size() != k.buffer_count || s.extents.size() != k.extent_count) {
     return *why = "a step's arguments do not match its kernel", false;
   }
-  for (uint32_t b : s.buffers) {
-    if (b >= p.buffers.size()) return *why = "a step names a buffer that is not there", false;
+  if (s.in_place.size() % 2 != 0) return *why = "a step pairs one buffer with none", false;
+  for (const auto* list : {&s.buffers, &s.in_place}) {
+    for (uint32_t b : *list) {
+      if (b >= p.buffers.size()) return *why = "a step names a buffer that is not there", false;
+    }
   }
   for (uint32_t e : s.extents) {
     if (e >= p.symbol_count) return *why = "a step names a symbol that is not there", false;
@@ -305,6 +310,43 @@ std::string node_place(const Naming& naming, uint32_t ordinal) {
     place += " at " + origin;
   }
   return place;
+}
+
+bool plain(const Buffer& b) { return b.offset == kNone && b.panel == 0; }
+
+// What the results of a kernel of one element-wise stage may take the place of: an operand that is read nowhere but at the element
+// that is being written. More than one stage may read an operand again after the first has written.
+std::vector<uint32_t> in_place_pairs(const Kernel& kernel) {
+  std::vector<uint32_t> out;
+  if (kernel.stages.size() != 1 || kernel.stages[0].kind != StageKind::kMap) return out;
+  const Stage& stage = kernel.stages[0];
+  std::vector<E> loads;
+  for (E e : stage.value) kernel.pool.loads(e, &loads);
+  std::vector<bool> taken(kernel.buffers.size(), false);
+  for (const View& store : stage.store) {
+    const Buffer& to = kernel.buffers[store.buffer];
+    if (store.guard != kNone || !plain(to)) continue;
+    for (uint32_t b = 0; b < kernel.buffers.size(); ++b) {
+      const Buffer& from = kernel.buffers[b];
+      bool read = false, same = !taken[b] && b != store.buffer && from.type == to.type && from.dims == to.dims &&
+                               (from.role == Role::kIn || from.role == Role::kTemp) &&
+                               from.strides == to.strides && plain(from);
+      for (E load : loads) {
+        if (kernel.pool.at(load).ref != b) continue;
+        // Guard, other, index...
+        const std::span<const E> args = kernel.pool.args(load);
+        read = true;
+        same = same && args.size() == store.index.size() + 2 && args[0] == kNone &&
+               std::equal(store.index.begin(), store.index.end(), args.begin() + 2);
+      }
+      if (!read || !same) continue;
+      if (kernel.buffer_origin[store.buffer] == ~0u || kernel.buffer_origin[b] == ~0u) continue;
+      taken[b] = true;
+      out.insert(out.end(), {kernel.buffer_origin[store.buffer], kernel.buffer_origin[b]});
+      break;
+    }
+  }
+  return out;
 }
 
 E points(Kernel& k, const std::vector<uint32_t>& axes) {
@@ -483,6 +525,7 @@ bool build_program(const LiftHost& host, tenon_graph_t* graph, const Target& tar
     // Until generate_batch: in order of the hash's correspondence, kernel-local temps as ~0u.
     for (uint32_t b : buffer_order) step.buffers.push_back(kernel.buffer_origin[b]);
     for (uint32_t e : extent_order) step.extents.push_back(kernel.extent_origin[e]);
+    if (!at_load) step.in_place = in_place_pairs(kernel);
     step.kernel = distinct.find(std::move(kernel), hash);
     std::vector<ProgramStep>& steps = at_load ? program.load_steps : program.steps;
     (at_load ? out->load_steps_of : out->steps_of)[step.kernel].push_back(static_cast<uint32_t>(steps.size()));

@@ -49,6 +49,8 @@ struct ProgramStep {
   std::vector<uint32_t> extents;  // symbol ordinals
   std::string name;               // "softmax+add", for profiles
   std::string origins;            // the user's nodes
+  // Pairs (written, read) of buffers that may be one memory: the kernel reads an element before it writes it, and never again.
+  std::vector<uint32_t> in_place;
 };
 
 // What a run is to be asked when its steps are done: the u64 that `buffer` holds is below `limit`, unless `count` is 0. Else the

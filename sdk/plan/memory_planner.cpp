@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
 namespace tenon::plan {
 namespace {
@@ -72,6 +73,101 @@ MemoryError live_bytes(const std::vector<Block>& blocks, uint64_t& out) {
   return MemoryError::kNone;
 }
 
+// Above this many blocks the search of gaps, quadratic in them, gives way to one pass over time.
+constexpr size_t kSearchedBlocks = 2048;
+
+// Free ranges of the arena, by place and by size.
+class FreeRanges {
+ public:
+  // The smallest that holds `size`, or memory at the end.
+  uint64_t take(uint64_t size) {
+    const auto found = by_size_.lower_bound({size, 0});
+    if (found == by_size_.end()) {
+      return extend(size);
+    }
+    const auto [bytes, offset] = *found;
+    remove(offset, bytes);
+    if (bytes > size) {
+      insert(offset + size, bytes - size);
+    }
+    return offset;
+  }
+  void give(uint64_t offset, uint64_t size) {
+    auto after = by_place_.lower_bound(offset);
+    if (after != by_place_.end() && after->first == offset + size) {
+      const uint64_t bytes = after->second;
+      remove(offset + size, bytes);
+      size += bytes;
+    }
+    after = by_place_.lower_bound(offset);
+    if (after != by_place_.begin()) {
+      const auto [before, bytes] = *std::prev(after);
+      if (before + bytes == offset) {
+        remove(before, bytes);
+        offset = before;
+        size += bytes;
+      }
+    }
+    insert(offset, size);
+  }
+  uint64_t end() const { return end_; }
+
+ private:
+  // What is free at the end is used first.
+  uint64_t extend(uint64_t size) {
+    uint64_t offset = end_;
+    if (!by_place_.empty()) {
+      const auto [last, bytes] = *std::prev(by_place_.end());
+      if (last + bytes == end_) {
+        remove(last, bytes);
+        offset = last;
+      }
+    }
+    end_ = offset + size;
+    return offset;
+  }
+  void insert(uint64_t offset, uint64_t size) {
+    by_place_[offset] = size;
+    by_size_.insert({size, offset});
+  }
+  void remove(uint64_t offset, uint64_t size) {
+    by_place_.erase(offset);
+    by_size_.erase({size, offset});
+  }
+  std::map<uint64_t, uint64_t> by_place_;
+  std::set<std::pair<uint64_t, uint64_t>> by_size_;
+  uint64_t end_ = 0;
+};
+
+// In order of time, the larger first of those that begin together.
+uint64_t place_by_time(std::vector<Block>& blocks) {
+  std::vector<uint32_t> begin(blocks.size());
+  std::iota(begin.begin(), begin.end(), 0u);
+  std::vector<uint32_t> end = begin;
+  std::sort(begin.begin(), begin.end(), [&](uint32_t a, uint32_t b) {
+    if (blocks[a].first != blocks[b].first) return blocks[a].first < blocks[b].first;
+    return blocks[a].size != blocks[b].size ? blocks[a].size > blocks[b].size : a < b;
+  });
+  std::sort(end.begin(), end.end(), [&](uint32_t a, uint32_t b) {
+    return blocks[a].last != blocks[b].last ? blocks[a].last < blocks[b].last : a < b;
+  });
+  FreeRanges free;
+  size_t ended = 0;
+  for (uint32_t index : begin) {
+    Block& block = blocks[index];
+    for (; ended < end.size() && blocks[end[ended]].last < block.first; ++ended) {
+      const Block& over = blocks[end[ended]];
+      if (over.size != 0) {
+        free.give(over.offset, over.size);
+      }
+    }
+    if (block.size != 0) {
+      block.offset = free.take(block.size);
+    }
+  }
+  return free.end();
+}
+
 // The tightest gap between blocks that live at the same time, else behind the last of them.
 // `placed` is in order of offset.
 uint64_t best_offset(const std::vector<const Block*>& placed, const Block& block) {
@@ -94,18 +190,9 @@ uint64_t best_offset(const std::vector<const Block*>& placed, const Block& block
   return best == UINT64_MAX ? end : best;
 }
 
-}  // namespace
-
-MemoryError plan_memory(std::span<const Lifetime> lifetimes, MemoryPlan& out) {
-  std::vector<Block> blocks;
-  std::vector<uint32_t> block_of;
-  MemoryPlan plan;
-  if (MemoryError error = make_blocks(lifetimes, blocks, block_of); error != MemoryError::kNone) {
-    return error;
-  }
-  if (MemoryError error = live_bytes(blocks, plan.lower_bound_bytes); error != MemoryError::kNone) {
-    return error;
-  }
+// Greedy by size, each into the tightest gap.
+uint64_t place_by_size(std::vector<Block>& blocks) {
+  uint64_t arena_bytes = 0;
   std::vector<uint32_t> order(blocks.size());
   std::iota(order.begin(), order.end(), 0u);
   std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
@@ -119,12 +206,28 @@ MemoryError plan_memory(std::span<const Lifetime> lifetimes, MemoryPlan& out) {
       continue;
     }
     block.offset = best_offset(placed, block);
-    plan.arena_bytes = std::max(plan.arena_bytes, block.offset + block.size);
+    arena_bytes = std::max(arena_bytes, block.offset + block.size);
     placed.insert(
         std::upper_bound(placed.begin(), placed.end(), &block,
                          [](const Block* a, const Block* b) { return a->offset < b->offset; }),
         &block);
   }
+  return arena_bytes;
+}
+
+}  // namespace
+
+MemoryError plan_memory(std::span<const Lifetime> lifetimes, MemoryPlan& out) {
+  std::vector<Block> blocks;
+  std::vector<uint32_t> block_of;
+  MemoryPlan plan;
+  if (MemoryError error = make_blocks(lifetimes, blocks, block_of); error != MemoryError::kNone) {
+    return error;
+  }
+  if (MemoryError error = live_bytes(blocks, plan.lower_bound_bytes); error != MemoryError::kNone) {
+    return error;
+  }
+  plan.arena_bytes = blocks.size() > kSearchedBlocks ? place_by_time(blocks) : place_by_size(blocks);
   plan.offsets.reserve(lifetimes.size());
   for (uint32_t i = 0; i < lifetimes.size(); ++i) {
     plan.offsets.push_back(blocks[block_of[i]].offset);

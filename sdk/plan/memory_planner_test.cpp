@@ -59,7 +59,8 @@ TEST(MemoryPlanner, RandomLifetimesNeverOverlap) {
   std::mt19937 random(7);
   double worst = 1;
   for (int round = 0; round < 300; ++round) {
-    std::vector<Lifetime> lives(1 + random() % 120);
+    // Every hundredth round is one of the large plans.
+    std::vector<Lifetime> lives(round % 100 == 99 ? 2500 : 1 + random() % 120);
     std::vector<bool> taken(lives.size(), false);
     for (uint32_t i = 0; i < lives.size(); ++i) {
       Lifetime& life = lives[i];
@@ -96,6 +97,17 @@ TEST(MemoryPlanner, RandomLifetimesNeverOverlap) {
     }
   }
   EXPECT_LT(worst, 1.5);
+}
+
+TEST(MemoryPlanner, ManyBuffersTakeNoSquareOfTheirNumber) {
+  std::mt19937 random(3);
+  std::vector<Lifetime> lives(200000);
+  for (uint32_t i = 0; i < lives.size(); ++i) {
+    lives[i] = {1 + random() % 100000, i, i + 1 + static_cast<uint32_t>(random() % 8)};
+  }
+  MemoryPlan plan;
+  ASSERT_EQ(plan_memory(lives, plan), MemoryError::kNone);  // Minutes, were it quadratic.
+  EXPECT_LT(double(plan.arena_bytes), 2.0 * double(plan.lower_bound_bytes));
 }
 
 }  // namespace

@@ -224,6 +224,9 @@ std::string plan_text(const DeviceProgram& program) {
       for (size_t b = 0; b < step.buffers.size(); ++b) {
         out += cat(" ", b < step.written.size() && step.written[b] ? "=" : "", step.buffers[b]);
       }
+      for (size_t p = 0; p + 1 < step.in_place.size(); p += 2) {
+        out += cat(", ", step.in_place[p], " in place of ", step.in_place[p + 1]);
+      }
       out += "\n";
     }
   }
