@@ -40,6 +40,11 @@ Status infer(const InferQuery& q) {
       return q.fail("C3", cat("spatial dim ", i, " has stride ", w.strides[i], ", dilation ",
                               w.dilation[i], ", output_padding ", w.more[i]));
     const int64_t span = (*k - 1) * w.dilation[i] + 1;
+    if (span == w.strides[i] && w.low[i] == 0 && w.high[i] == 0 && w.more[i] == 0) {
+      // Windows side by side: a plain multiple, which symbolic sizes are compared by.
+      dims.push_back(q.dim(0, i + 2) * q.constant(span));
+      continue;
+    }
     dims.push_back(window_extent(q.dim(0, i + 2), w.strides[i], span - 1 - w.low[i],
                                  span - 1 - w.high[i] + w.more[i], *k, w.dilation[i], 1));
   }

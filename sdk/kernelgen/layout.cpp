@@ -1,6 +1,7 @@
 #include "tenon/kernelgen/layout.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <unordered_map>
 
@@ -112,10 +113,62 @@ class Layouts {
     return true;
   }
 
+  bool plain_axis(E e) const { return p_.at(e).kind == X::kAxis; }
+
+  // The dim of `to` that runs along what dim `channel` of `from` runs along, alone; -1: none.
+  int32_t counterpart(const Stage& s, E load, const View& store, bool to_store) const {
+    const std::vector<E> at(p_.args(load).begin() + 2, p_.args(load).end());
+    const std::vector<E>&from = to_store ? at : store.index, &to = to_store ? store.index : at;
+    const auto channel = static_cast<size_t>(channel_[to_store ? p_.at(load).ref : store.buffer]);
+    if (element_wise(s, load, store)) return static_cast<int32_t>(channel);
+    const auto found = std::find(to.begin(), to.end(), from[channel]);
+    return plain_axis(from[channel]) && found != to.end() ? static_cast<int32_t>(found - to.begin()) : -1;
+  }
+
+  // A product of pixels with weights that have several dims of their own (a transposed convolution whose windows do
+  // not meet) is a convolution of one tap, once for each of the other dims.
+  bool adopt(Stage& s) {
+    if (s.kind != StageKind::kContract || s.x_channel >= 0 || s.panel != 0 || s.reduce.size() != 1) return false;
+    for (const auto& [w, x] : {std::pair{s.a, s.b}, std::pair{s.b, s.a}}) {
+      if (!floats(w) || !floats(x) || p_.arg(w, 0) != kNone || p_.arg(x, 0) != kNone) return false;
+      const int32_t channel = channel_[p_.at(x).ref];
+      if (channel < 0 || p_.arg(x, 2 + static_cast<uint32_t>(channel)) != p_.axis(s.reduce[0])) continue;
+      Stage turned = s;
+      turned.a = w;
+      turned.b = x;
+      const ContractAxes axes = contract_axes(p_, turned);
+      if (!axes.both.empty() || axes.only_a.size() < 2 || axes.only_b.empty()) continue;
+      const uint32_t column = widest_column(turned, axes.only_a);
+      if (column == ~0u) continue;
+      s.a = w;
+      s.b = x;
+      s.x_channel = channel;
+      const std::vector<E>& to = s.store[0].index;
+      s.out_channel = static_cast<int32_t>(std::find(to.begin(), to.end(), p_.axis(column)) - to.begin());
+      want(s.store[0].buffer, s.out_channel);
+      return true;
+    }
+    return false;
+  }
+
+  // Of these axes the longest that a dim of the result runs along alone.
+  uint32_t widest_column(const Stage& s, const std::vector<uint32_t>& axes) const {
+    uint32_t best = ~0u;
+    for (uint32_t a : axes) {
+      const std::vector<E>& to = s.store[0].index;
+      if (std::find(to.begin(), to.end(), p_.axis(a)) == to.end()) continue;
+      if (best == ~0u || likely_size(p_, p_.axes()[a].extent) > likely_size(p_, p_.axes()[best].extent)) best = a;
+    }
+    return best;
+  }
+
   bool propagate() {
     bool changed = false;
-    for (const Stage& s : k_.stages) {
-      if (s.kind == StageKind::kContract) continue;
+    for (Stage& s : k_.stages) {
+      if (s.kind == StageKind::kContract) {
+        changed |= adopt(s);
+        continue;
+      }
       std::vector<E> loads;
       for (const auto* list : {&s.value, &s.step, &s.final}) {
         for (E e : *list) p_.loads(e, &loads);
@@ -123,8 +176,10 @@ class Layouts {
       for (E l : loads) {
         for (const View& v : s.store) {
           const uint32_t from = p_.at(l).ref;
-          if ((channel_[from] >= 0) == (channel_[v.buffer] >= 0) || !element_wise(s, l, v)) continue;
-          changed |= channel_[from] >= 0 ? want(v.buffer, channel_[from]) : want(from, channel_[v.buffer]);
+          const bool forward = channel_[from] >= 0;
+          if (forward == (channel_[v.buffer] >= 0)) continue;
+          const int32_t channel = counterpart(s, l, v, forward);
+          if (channel >= 0) changed |= want(forward ? v.buffer : from, channel);
         }
       }
     }
@@ -249,7 +304,7 @@ class Layouts {
     for (uint32_t a : s.reduce) (p_.uses_axis(channels, a) ? w.in : w.spatial).push_back(a);
     const bool depthwise = w.axes.only_a.empty() && w.axes.both.size() == 1 && w.in.empty();
     // One pixel is a matrix times a vector, which is best read along its rows.
-    const bool tiled = (depthwise || w.axes.only_a.size() == 1) && w.in.size() <= 1 && !w.axes.only_b.empty() && known(s);
+    const bool tiled = (depthwise || widest_column(s, w.axes.only_a) != ~0u) && w.in.size() <= 1 && !w.axes.only_b.empty() && known(s);
     if (!tiled) return channels_last_input(s);
     if (depthwise || !few_channels(w) || !padded_input(s, w)) channels_last_input(s);
     depthwise ? pack_channels(s, w) : pack_panels(s, w);
@@ -275,10 +330,19 @@ class Layouts {
     return in < kFew && !w.spatial.empty() && w.axes.both.empty();
   }
 
+  bool bounds_only(E guard) const {
+    const Expr& x = p_.at(guard);
+    if (x.kind != X::kOp) return false;
+    if (x.op == TENON_S_AND) return bounds_only(p_.arg(guard, 0)) && bounds_only(p_.arg(guard, 1));
+    return x.op == TENON_S_CMP && x.ref != TENON_CMP_EQ && x.ref != TENON_CMP_NE && !divides(guard);
+  }
+
   // A copy of the input that has its padding around it: then no tap is outside, and the taps of a row lie in one run.
   bool padded_input(Stage& s, const Window& w) {
     const uint32_t x = p_.at(s.b).ref;
     const std::vector<E> args(p_.args(s.b).begin(), p_.args(s.b).end());
+    // Gaps between the elements of a spread input are no padding.
+    if (args[0] != kNone && !bounds_only(args[0])) return false;
     std::vector<E> dims, low, index;
     std::vector<uint32_t> moving = w.axes.only_b;
     moving.insert(moving.end(), w.spatial.begin(), w.spatial.end());
@@ -378,11 +442,12 @@ class Layouts {
   void pack_panels(Stage& s, const Window& w) {
     int64_t m = 1;
     for (uint32_t a : w.axes.only_b) m *= likely_size(p_, p_.axes()[a].extent);
-    const uint32_t column = w.axes.only_a[0];
+    const uint32_t column = widest_column(s, w.axes.only_a);
     const E columns = p_.axes()[column].extent;
     const TileShape tile = convolution_tile(t_, lanes(), m, likely_size(p_, columns), 0);
     const int64_t panel = int64_t{tile.nr} * lanes();
     std::vector<uint32_t> kept = w.axes.both;
+    std::copy_if(w.axes.only_a.begin(), w.axes.only_a.end(), std::back_inserter(kept), [&](uint32_t a) { return a != column; });
     kept.insert(kept.end(), w.spatial.begin(), w.spatial.end());
     kept.insert(kept.end(), w.in.begin(), w.in.end());
     use_packed(s, packed(s, kept, columns, column, panel, false), kept, column, panel);

@@ -29,7 +29,7 @@ class Convolution {
       const bool row = std::find(s_.rows.begin(), s_.rows.end(), a) != s_.rows.end();
       if (!row && a != column_) outer.push_back(a);
     }
-    const E panels = s_.panels == 0 ? p_.integer(1) : p_.ceildiv(n_, panel_), blocks = p_.ceildiv(m_, s_.row_block);
+    const E panels = s_.panels == 0 ? p_.integer(1) : p_.ceildiv(n_, panel_ * s_.panels), blocks = p_.ceildiv(m_, s_.row_block);
     E items = p_.mul(panels, blocks);
     for (uint32_t a : outer) items = p_.mul(items, p_.axes()[a].extent);
     e_.tree().range = size_program(p_, items);
@@ -111,12 +111,11 @@ class Convolution {
     tile.bits = int64_t{s_.mr} * panel_;
     e_.emit(e_.depth(), tile);
     e_.loop(Bind::kSerial, i0, in, s_.mr, false, [&](Val i) {
-      const Val taps = table(i);
-      if (s_.panels == 0) {
-        e_.loop(Bind::kSerial, e_.integer(0), e_.scalar(p_.ceildiv(n_, panel_)), 1, false, [&](Val at) { one_panel(at, i, in, taps); });
-      } else {
-        one_panel(panel, i, in, taps);
-      }
+      const Val taps = table(i), all = e_.scalar(p_.ceildiv(n_, panel_));
+      if (s_.panels == 1) return one_panel(panel, i, in, taps);
+      const Val from = s_.panels == 0 ? e_.integer(0) : e_.mul(panel, e_.integer(s_.panels));
+      const Val to = s_.panels == 0 ? all : e_.min(all, e_.add(from, e_.integer(s_.panels)));
+      e_.loop(Bind::kSerial, from, to, 1, false, [&](Val at) { one_panel(at, i, in, taps); });
     });
   }
 

@@ -57,7 +57,13 @@ bool schedule_convolution(Kernel& k, const Target& t, Schedule* out, std::string
   s.shape = Shape::kConvolution;
   s.lanes = t.vector_bytes / size_of(acc);
   s.depthwise = axes.only_a.empty();
-  s.columns = s.depthwise ? axes.both : axes.only_a;
+  for (uint32_t a : s.depthwise ? axes.both : axes.only_a) {
+    // The one whose number is split into panel and place; the others are outer.
+    std::vector<E> c;
+    E rest;
+    const uint32_t one[] = {a};
+    if (s.depthwise || !p.affine(p.arg(st.a, 2), one, &c, &rest) || p.is_const(c[0], 1)) s.columns.push_back(a);
+  }
   s.rows = axes.only_b;
   if (s.columns.size() != 1) {
     *why = "a convolution in panels has one axis of columns";
@@ -71,14 +77,22 @@ bool schedule_convolution(Kernel& k, const Target& t, Schedule* out, std::string
   const int64_t panels = (n + st.panel - 1) / st.panel;
   s.mr = s.depthwise ? (t.registers >= 32 ? 8 : 4) : convolution_tile(t, s.lanes, m, n, s.nr).mr;
   int64_t outer = 1;
-  if (!s.depthwise) {
-    for (uint32_t a : axes.both) outer *= likely_size(p, p.axes()[a].extent);
+  for (uint32_t a : st.space) {
+    const bool row = std::find(s.rows.begin(), s.rows.end(), a) != s.rows.end();
+    if (!row && a != s.columns[0]) outer *= likely_size(p, p.axes()[a].extent);
   }
   // All panels for one block of rows while the weights stay in L2; else one panel for block after block.
   const int64_t weights = points * panels * int64_t{st.panel} * size_of(acc);
+  constexpr int64_t kItems = 16;  // that share the work of one small image among threads
   s.panels = s.depthwise || weights <= t.l2_bytes / 2 ? 0 : 1;
-  const int64_t split = std::max<int64_t>(1, 16 / (outer * (s.panels == 0 ? 1 : panels)));
-  const int64_t work = (s.depthwise ? 1 : points) * (s.panels == 0 ? panels : 1) * st.panel;  // of one row
+  if (s.panels != 0) {
+    // Neighbouring panels of a strip: one table of addresses, and longer runs of the result.
+    const int64_t fit = t.l2_bytes / 2 / std::max<int64_t>(1, weights / panels);
+    s.panels = std::clamp<int64_t>(panels / kItems, 1, std::max<int64_t>(fit, 1));
+  }
+  const int64_t together = s.panels == 0 ? panels : s.panels;
+  const int64_t split = std::max<int64_t>(1, kItems / (outer * ((panels + together - 1) / together)));
+  const int64_t work = (s.depthwise ? 1 : points) * together * st.panel;  // of one row
   constexpr int64_t kWorthAnItem = 100000;
   int64_t rows = std::max((m + split - 1) / split, kWorthAnItem / work);
   rows = std::min<int64_t>(rows, s.depthwise ? std::max<int64_t>(s.mr, 65536 / work) : 192);

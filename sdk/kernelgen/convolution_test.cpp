@@ -1,0 +1,269 @@
+// Convolutions against the meaning of level 1, on every instruction set of this machine: generated windows in one to
+// three dims, groups, depthwise, strides, dilations, uneven paddings, transposed ones, sizes known at run time only;
+// and chains of them with what networks put between.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <random>
+#include <string>
+
+#include "tenon/kernelgen/load_time.h"
+#include "tenon/kernelgen/test_support.h"
+
+namespace tenon::kernelgen {
+namespace {
+
+using testing::Data;
+
+std::vector<Target> targets() {
+  std::vector<Target> all = {Target::avx512(), Target::avx2(), Target::baseline(), Target::scalar()};
+  std::erase_if(all, [](const Target& t) { return !testing::machine_has(t); });
+  return all;
+}
+
+double draw(std::mt19937& rng, bool odd) {
+  if (odd && rng() % 61 == 0) return std::array{NAN, INFINITY, -INFINITY}[rng() % 3];
+  return std::uniform_real_distribution<double>(-2, 2)(rng);
+}
+
+void compare(const Data& got, const std::vector<double>& want, uint32_t buffer) {
+  double scale = 1e-30;
+  for (double v : want) scale = std::isfinite(v) ? std::max(scale, std::fabs(v)) : scale;
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double x = got.get(i);
+    const bool same = std::isnan(want[i]) ? std::isnan(x) : std::isinf(want[i]) ? x == want[i] : std::fabs(x - want[i]) <= 2e-5 * scale;
+    ASSERT_TRUE(same) << "buffer " << buffer << " element " << i << ": " << x << ", not " << want[i];
+  }
+}
+
+// Runs the program on every target at every tuple of sizes. odd: these inputs hold NaN and infinities. Weights do not:
+// whether a tap that is padding counts as zero times its weight or not at all is left open (docs/adr/0011).
+void check(Builder& b, std::vector<std::vector<int64_t>> sizes, const std::vector<uint32_t>& odd = {}) {
+  ASSERT_TRUE(b.ok()) << b.why();
+  const Kernel program = b.take_program();
+  std::vector<std::vector<Data>> inputs;
+  std::vector<std::vector<std::vector<double>>> meanings;
+  for (const auto& ext : sizes) {
+    std::mt19937 rng(5);
+    std::vector<Data> input;
+    std::vector<std::vector<double>> meaning;
+    for (uint32_t id = 0; id < program.buffers.size(); ++id) {
+      const Buffer& x = program.buffers[id];
+      const bool strange = std::find(odd.begin(), odd.end(), id) != odd.end();
+      int64_t n = 1;
+      for (E d : x.dims) n *= program.pool.evaluate(d, ext);
+      Data data(x.type, static_cast<size_t>(n));
+      const bool given = x.role == Role::kIn || x.role == Role::kConstant;
+      for (size_t i = 0; given && i < data.size(); ++i) data.set(i, draw(rng, strange));
+      meaning.emplace_back();
+      for (size_t i = 0; i < data.size(); ++i) meaning.back().push_back(data.get(i));
+      input.push_back(std::move(data));
+    }
+    testing::Oracle(program, ext, &meaning).run();
+    inputs.push_back(input);
+    meanings.push_back(meaning);
+  }
+  for (const Target& target : targets()) {
+    SCOPED_TRACE(target.isa);
+    Kernel moved = program;
+    move_to_load(moved, target);
+    testing::Session session;
+    ASSERT_TRUE(session.build(moved, target, {})) << session.why << "\n" << session.module.text;
+    for (size_t n = 0; n < sizes.size(); ++n) {
+      session.ext = sizes[n];
+      for (int64_t pieces : {1, 3}) {
+        std::vector<Data> memory = inputs[n];
+        session.run(&memory, pieces);
+        for (uint32_t i = 0; i < program.buffers.size(); ++i) {
+          if (program.buffers[i].role == Role::kOut) compare(memory[i], meanings[n][i], i);
+          if (::testing::Test::HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+Tensor op(Builder& b, uint32_t code, std::initializer_list<Tensor> in) {
+  std::vector<Tensor> args(in);
+  std::vector<uint32_t> program;
+  for (uint32_t i = 0; i < args.size(); ++i) program.push_back(TENON_SCALAR_WORD(TENON_S_ARG, i));
+  program.push_back(TENON_SCALAR_WORD(code, 0));
+  const DType t[] = {args[0].type};
+  return b.map(program, args, {}, t)[0];
+}
+
+Tensor relu(Builder& b, const Tensor& x) { return op(b, TENON_S_MAX, {x, b.fill(x.type, x.dims, 0)}); }
+Tensor silu(Builder& b, const Tensor& x) { return op(b, TENON_S_MUL, {x, op(b, TENON_S_LOGISTIC, {x})}); }
+
+ConvDims numbers(size_t spatial) {
+  ConvDims n;
+  for (uint32_t d = 0; d < spatial; ++d) {
+    n.x_spatial.push_back(2 + d);
+    n.w_spatial.push_back(2 + d);
+    n.out_spatial.push_back(2 + d);
+  }
+  return n;
+}
+
+E out_size(Builder& b, E in, const WindowDim& w) {
+  Pool& p = b.pool();
+  const E spread = p.add(p.mul(p.sub(in, p.integer(1)), p.integer(w.base_dilation)), p.integer(1));
+  const E room = p.sub(p.add(spread, p.integer(w.pad_low + w.pad_high)), p.integer((w.size - 1) * w.dilation + 1));
+  return p.add(p.floordiv(room, p.integer(w.stride)), p.integer(1));
+}
+
+Tensor conv(Builder& b, const Tensor& x, const Tensor& w, std::vector<WindowDim> window, int64_t groups = 1) {
+  std::vector<E> dims = {x.dims[0], w.dims[0]};
+  for (size_t d = 0; d < window.size(); ++d) dims.push_back(out_size(b, x.dims[2 + d], window[d]));
+  return b.conv(x, w, numbers(window.size()), window, groups, dims);
+}
+
+Tensor weights(Builder& b, int64_t out, int64_t in, const std::vector<WindowDim>& window, bool constant = true) {
+  std::vector<E> dims = {b.dim(out), b.dim(in)};
+  for (const WindowDim& w : window) dims.push_back(b.dim(w.size));
+  return constant ? b.constant(TENON_F32, dims) : b.input(TENON_F32, dims);
+}
+
+Tensor with_bias(Builder& b, const Tensor& y) {
+  const uint32_t channel[] = {1};
+  return op(b, TENON_S_ADD, {y, b.broadcast(b.constant(TENON_F32, {y.dims[1]}), y.dims, channel)});
+}
+
+// What was generated, for the message of a failure.
+std::string specs_of_trace;
+
+// One convolution whose numbers a seed chooses; its input. symbolic: batch and spatial sizes are extents, given in `ext`.
+Tensor generated(Builder& b, std::mt19937& rng, bool symbolic, std::vector<int64_t>* ext) {
+  auto one_of = [&](std::initializer_list<int64_t> list) { return list.begin()[rng() % list.size()]; };
+  const size_t spatial = static_cast<size_t>(one_of({1, 2, 2, 2, 3}));
+  const int64_t groups = one_of({1, 1, 1, 2, 3, 0});  // 0: depthwise
+  const int64_t per_group = groups == 0 ? 1 : one_of({1, 3, 8, 13});
+  const int64_t g = groups == 0 ? one_of({1, 7, 16, 37}) : groups;
+  const int64_t out = groups == 0 ? one_of({1, 1, 2}) : one_of({1, 4, 17, 33});
+  std::vector<WindowDim> window;
+  auto size = [&](int64_t v) {
+    if (!symbolic) return b.dim(v);
+    ext->push_back(v);
+    return b.extent({1, 4096, 1, v});
+  };
+  std::vector<E> dims = {size(one_of({1, 1, 2})), b.dim(per_group * g)};
+  for (size_t d = 0; d < spatial; ++d) {
+    WindowDim w;
+    w.size = one_of({1, 2, 3, spatial == 1 ? 7 : 3});
+    w.stride = one_of({1, 1, 2, 3});
+    w.dilation = one_of({1, 1, 2});
+    w.base_dilation = one_of({1, 1, 1, 2});
+    w.pad_low = one_of({0, 1, 2, 4});
+    w.pad_high = one_of({0, 1, 3});
+    window.push_back(w);
+    dims.push_back(size((w.size - 1) * w.dilation + one_of({1, 4, spatial == 3 ? 3 : 9})));
+  }
+  const Tensor x = b.input(TENON_F32, dims);
+  const Tensor y = conv(b, x, weights(b, out * g, per_group, window, rng() % 3 != 0), window, g);
+  std::string spec = "groups " + std::to_string(g) + " of " + std::to_string(per_group) + " to " + std::to_string(out) + ", buffer " + std::to_string(y.buffer);
+  for (size_t d = 0; d < spatial; ++d) {
+    const WindowDim& w = window[d];
+    spec += "; " + b.pool().text(dims[d + 2]) + " by";
+    for (int64_t v : {w.size, w.stride, w.pad_low, w.pad_high, w.dilation, w.base_dilation}) spec += " " + std::to_string(v);
+  }
+  specs_of_trace += "\n" + spec;
+  switch (rng() % 3) {
+    case 0: b.output(y); break;
+    case 1: b.output(relu(b, with_bias(b, y))); break;
+    default: b.output(silu(b, y)); break;
+  }
+  return x;
+}
+
+TEST(Convolution, GeneratedWindows) {
+  for (uint32_t seed : {1u, 2u, 3u}) {
+    SCOPED_TRACE(seed);
+    Builder b;
+    std::mt19937 rng(seed);
+    specs_of_trace.clear();
+    std::vector<uint32_t> inputs;
+    for (int i = 0; i < 8; ++i) inputs.push_back(generated(b, rng, false, nullptr).buffer);
+    SCOPED_TRACE(specs_of_trace);
+    check(b, {{}}, seed == 2 ? inputs : std::vector<uint32_t>{});
+  }
+}
+
+TEST(Convolution, SymbolicSizes) {
+  for (uint32_t seed : {4u, 5u}) {
+    SCOPED_TRACE(seed);
+    Builder b;
+    std::mt19937 rng(seed);
+    std::vector<int64_t> ext;
+    specs_of_trace.clear();
+    for (int i = 0; i < 6; ++i) generated(b, rng, true, &ext);
+    SCOPED_TRACE(specs_of_trace);
+    std::vector<int64_t> larger = ext;
+    for (int64_t& e : larger) e += 2;
+    check(b, {ext, larger});
+  }
+}
+
+// What lies between convolutions: bias, relu, a pool, a residual sum, a nearest resize, a concat of channels, a
+// depthwise filter, a squeeze and its gate, and at the end a product over all that is left, at two sizes.
+TEST(Convolution, ChainOfANetwork) {
+  Builder b;
+  Pool& p = b.pool();
+  const E n = b.extent({1, 64, 1, 1}), h = b.extent({4, 512, 1, 9}), w = b.extent({4, 512, 1, 11});
+  const std::vector<WindowDim> three = {{3, 1, 1, 1}, {3, 1, 1, 1}}, one = {{1}, {1}}, stem = {{3, 2, 1, 1}, {3, 2, 1, 1}};
+  const Tensor x = b.input(TENON_F32, {n, b.dim(3), h, w});
+  const Tensor y = relu(b, with_bias(b, conv(b, x, weights(b, 20, 3, stem), stem)));
+  const WindowDim pool[] = {{1}, {1}, {3, 1, 1, 1}, {3, 1, 1, 1}};
+  const Tensor z = b.reduce_window(y, pool, Fold::kMax, y.dims);
+  const Tensor branch = with_bias(b, conv(b, z, weights(b, 20, 20, three), three));
+  const Tensor sum = relu(b, op(b, TENON_S_ADD, {branch, y}));
+  const Tensor filtered = silu(b, conv(b, sum, weights(b, 20, 1, three), three, 20));
+  const uint32_t area[] = {2, 3}, kept[] = {0, 1};
+  const Tensor gate = op(b, TENON_S_LOGISTIC, {b.reduce(filtered, area, Fold::kSum)});
+  const Tensor gated = op(b, TENON_S_MUL, {filtered, b.broadcast(gate, filtered.dims, kept)});
+  const Tensor parts[] = {gated, sum};
+  const Tensor both = b.concat(parts, 1);
+  const Tensor wide = b.map(TENON_F32, {n, both.dims[1], p.mul(both.dims[2], p.integer(2)), both.dims[3]}, [&](std::span<const E> a) {
+    const E at[] = {a[0], a[1], p.floordiv(a[2], p.integer(2)), a[3]};
+    return b.load(both, at);
+  });
+  const Tensor last = conv(b, wide, weights(b, 5, 40, one), one);
+  b.output(last);
+  const Tensor flat = b.reshape(last, {n, b.dim(5), p.mul(last.dims[2], last.dims[3])});
+  const uint32_t features[] = {1}, first[] = {0};
+  b.output(b.dot(flat, b.constant(TENON_F32, {b.dim(5), b.dim(6)}), {}, {}, features, first));
+  check(b, {{1, 9, 11}, {2, 6, 7}});
+}
+
+// A reshape of what is channels-last is read in its own order: classifiers of small images.
+TEST(Convolution, FlattenAndProduct) {
+  Builder b;
+  const std::vector<WindowDim> three = {{3, 1, 1, 1}, {3, 1, 1, 1}};
+  const Tensor x = b.input(TENON_F32, {b.dim(2), b.dim(4), b.dim(5), b.dim(6)});
+  const Tensor y = relu(b, conv(b, x, weights(b, 9, 4, three), three));
+  const Tensor flat = b.reshape(y, {b.dim(2), b.dim(9 * 30)});
+  const uint32_t last[] = {1}, first[] = {0};
+  b.output(b.dot(flat, b.constant(TENON_F32, {b.dim(9 * 30), b.dim(7)}), {}, {}, last, first));
+  check(b, {{}});
+}
+
+// Windows that do not meet, as a product and a movement of pixels: [n, h, w, out, 2, 2] to [n, out, 2h, 2w].
+TEST(Convolution, TransposedBlocks) {
+  Builder b;
+  Pool& p = b.pool();
+  const E h = b.extent({1, 512, 1, 6}), w = b.extent({1, 512, 1, 5});
+  const std::vector<WindowDim> one = {{1}, {1}};
+  const Tensor x = b.input(TENON_F32, {b.dim(1), b.dim(10), h, w});
+  Tensor y = relu(b, conv(b, x, weights(b, 12, 10, one), one));
+  for (int64_t out : {9, 1}) {
+    const uint32_t channel[] = {1}, first[] = {0}, order[] = {0, 3, 1, 4, 2, 5};
+    const Tensor v = b.constant(TENON_F32, {y.dims[1], b.dim(out), b.dim(2), b.dim(2)});
+    const Tensor blocks = b.transpose(b.dot(y, v, {}, {}, channel, first), order);
+    y = relu(b, with_bias(b, b.reshape(blocks, {y.dims[0], b.dim(out), p.mul(y.dims[2], p.integer(2)), p.mul(y.dims[3], p.integer(2))})));
+  }
+  b.output(y);
+  check(b, {{6, 5}, {3, 8}});
+}
+
+}  // namespace
+}  // namespace tenon::kernelgen
