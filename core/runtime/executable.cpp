@@ -72,7 +72,7 @@ Result<std::shared_ptr<const Needs>> Executable::needs(std::span<const int64_t> 
   for (size_t i = 0; i < outputs.size(); ++i) {
     answer->outputs[i].size_bytes = outputs[i].size_bytes_max;
     for (int64_t dim : answer->outputs[i].dims) {
-      if (dim < 0) return error(TENON_INTERNAL, "T0612", "device {} gives output {} a dim of {}", quoted(device_->name()), i, dim);
+      if (dim < 0 && outputs[i].size_bytes_max != TENON_SIZE_UNKNOWN) return error(TENON_INTERNAL, "T0612", "device {} gives output {} a dim of {}", quoted(device_->name()), i, dim);
     }
   }
   answer->workspace_bytes = needs.workspace_bytes;

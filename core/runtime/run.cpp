@@ -96,6 +96,35 @@ void BufferPool::end_run() {
   }
 }
 
+namespace {
+
+// Buffers of outputs whose size the device learns while it runs.
+struct LateOutputs {
+  BufferPool* pool;
+  std::vector<std::shared_ptr<Buffer>> buffers;
+  Status failure;
+
+  static tenon_code_t give(void* self, uint32_t index, uint64_t size_bytes, tenon_span_t* out) try {
+    auto& late = *static_cast<LateOutputs*>(self);
+    if (index >= late.buffers.size() || late.buffers[index] != nullptr) {
+      late.failure = error(TENON_INTERNAL, "T0612", "a device asks for the buffer of output {} out of turn", index);
+      return to_abi(late.failure);
+    }
+    Result<std::shared_ptr<Buffer>> made = late.pool->take(size_bytes);
+    if (!made.ok()) {
+      late.failure = made.status();
+      return to_abi(late.failure);
+    }
+    late.buffers[index] = std::move(*made);
+    *out = {late.buffers[index]->handle(), 0};
+    return TENON_OK;
+  } catch (const std::exception&) {
+    return TENON_RESOURCE_EXHAUSTED;  // nothing passes through the plugin's frames
+  }
+};
+
+}  // namespace
+
 // ---- State --------------------------------------------------------------------------------------------------
 
 struct Runner::Place {
@@ -284,6 +313,10 @@ Status Runner::execute(const Step& step) {
       return error(TENON_INTERNAL, "T0612", "device {} asks {} bytes for an output of {}", quoted(device->name()),
                    needs->outputs[i].size_bytes, bytes);
     }
+    if (needs->outputs[i].size_bytes == TENON_SIZE_UNKNOWN) {
+      outputs.push_back({});  // given when the device knows the size
+      continue;
+    }
     TENON_ASSIGN_OR_RETURN(auto buffer, state.pool.take(needs->outputs[i].size_bytes));
     outputs.push_back({buffer->handle(), 0});
     slots_[step.outputs[i]].places[step.device] = {std::move(buffer), true};
@@ -313,7 +346,14 @@ Status Runner::execute(const Step& step) {
     call.queue = state.queue->handle();
     call.signal = state.queue->next_signal();
   }
+  LateOutputs late{&state.pool, std::vector<std::shared_ptr<Buffer>>(outputs.size()), {}};
+  call.output_self = &late;
+  call.output = call.queue == nullptr ? LateOutputs::give : nullptr;
   Status status = executable.execute(call);
+  if (!late.failure.ok()) status = std::move(late.failure);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (late.buffers[i] != nullptr) slots_[step.outputs[i]].places[step.device] = {std::move(late.buffers[i]), true};
+  }
   if (!status.ok() && call.queue != nullptr) {
     state.queue->retract_signal();
     (void)device->sync();  // nothing is used again on the plugin's word alone
@@ -330,9 +370,10 @@ Status Runner::execute(const Step& step) {
   for (size_t i = 0; i < step.outputs.size(); ++i) {
     uint64_t bytes = 0;
     TENON_RETURN_IF_ERROR(bytes_of(step.outputs[i], &bytes));
-    if (bytes > needs->outputs[i].size_bytes) {
+    const Place& place = slots_[step.outputs[i]].places[step.device];
+    if (place.buffer == nullptr || bytes > place.buffer->size_bytes()) {
       return error(TENON_INTERNAL, "T0612", "device {} made {} bytes in a buffer of {}", quoted(device->name()), bytes,
-                   needs->outputs[i].size_bytes);
+                   place.buffer == nullptr ? 0 : place.buffer->size_bytes());
     }
   }
   return {};

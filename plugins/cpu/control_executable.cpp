@@ -15,6 +15,8 @@ namespace {
 
 using Kind = ControlPart::Kind;
 
+// A late output that may be larger gets its buffer when its size is known.
+constexpr uint64_t kLateBytes = uint64_t{1} << 20;
 constexpr size_t kMaxShapes = 64;
 constexpr uint64_t kMaxBytes = uint64_t{1} << 62;
 
@@ -226,10 +228,8 @@ Status ControlExecutable::needs(tenon_symbols_t symbols, tenon_needs_t* needs) {
     tenon_output_need_t& need = needs->outputs[i];
     need.alias_input = TENON_NO_ALIAS;
     need.size_bytes_max = bytes_of(value, most);
+    if (value.late && need.size_bytes_max > kLateBytes) need.size_bytes_max = TENON_SIZE_UNKNOWN;
     for (size_t d = 0; d < value.dims.size() && need.dims != nullptr; ++d) need.dims[d] = value.dims[d].evaluate(most);
-    if (value.late && need.size_bytes_max >= kMaxBytes) {
-      return fail(TENON_UNIMPLEMENTED, cat("Output ", i, " has a size that is known only after the run and has no upper bound."));
-    }
   }
   needs->workspace_bytes = shape->arena_bytes;
   needs->lower_bound_bytes = shape->arena_bytes;
@@ -257,11 +257,14 @@ class ControlRun {
     TENON_TRY(run_region(0));
     for (size_t i = 0; i < main.yields.size(); ++i) {
       const uint64_t bytes = size_of(main.yields[i]);
-      const tenon_span_t& span = call_.outputs[i];
-      if (bytes > span.buffer->size_bytes - span.offset_bytes) {
-        return fail(TENON_INTERNAL, cat("Output ", i, " has ", bytes, " bytes, more than its upper bound."));
+      tenon_span_t span = call_.outputs[i];
+      if (span.buffer == nullptr && call_.output != nullptr) {
+        TENON_TRY(call_.output(call_.output_self, static_cast<uint32_t>(i), bytes, &span));
       }
-      copy(output(i), main.yields[i]);
+      if (span.buffer == nullptr || bytes > span.buffer->size_bytes - span.offset_bytes) {
+        return fail(TENON_INTERNAL, cat("Output ", i, " has ", bytes, " bytes, more than its buffer."));
+      }
+      copy(span.buffer->data + span.offset_bytes, main.yields[i]);
     }
     for (uint32_t i = 0; i < call_.out_symbol_count && i < program_.out_symbols.size(); ++i) {
       call_.out_symbols[i] = symbols_[program_.out_symbols[i]];
@@ -294,6 +297,7 @@ class ControlRun {
     for (size_t i = 0; i < program_.regions[0].yields.size(); ++i) {
       const tenon_span_t& span = call_.outputs[i];
       const uint32_t v = program_.regions[0].yields[i];
+      if (!span.buffer && value(v).late) continue;
       if (!span.buffer || span.offset_bytes > span.buffer->size_bytes ||
           (!value(v).late && size_of(v) > span.buffer->size_bytes - span.offset_bytes)) {
         return fail(TENON_OUT_OF_RANGE, cat("The buffer of an output is smaller than the ", size_of(v), " bytes it needs."));

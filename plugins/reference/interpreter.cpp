@@ -10,6 +10,8 @@ namespace tenon::reference {
 namespace {
 
 constexpr uint32_t kNever = 0xffffffffu;
+// An output whose size only the run tells, and that may be larger, gets its buffer then.
+constexpr int64_t kLateBytes = int64_t{1} << 20;
 
 tenon_node_view_t node_view(tenon_graph_t* graph, tenon_node_t node) { return Node(graph, node).view(); }
 tenon_value_view_t value_view(tenon_graph_t* graph, tenon_value_t value) { return Value(graph, value).view(); }
@@ -124,23 +126,45 @@ Status Interpreter::dims_of(const tenon_type_t& type, const std::vector<int64_t>
   return {};
 }
 
+bool Interpreter::mentions(const tenon_type_t& type, const std::vector<bool>& symbols) const {
+  std::vector<tenon_dim_t> stack(type.dims, type.dims + type.rank);
+  while (!stack.empty()) {
+    const tenon_dim_t dim = stack.back();
+    stack.pop_back();
+    tenon_dim_view_t d{};
+    d.size_bytes = sizeof d;
+    if (dim >= 0 || graph_api().dim_view(graph_api().self, graph_, dim, &d) != TENON_OK) continue;
+    if (d.op == TENON_DIM_SYMBOL && symbols[d.symbol]) return true;
+    if (d.op > TENON_DIM_SYMBOL) stack.insert(stack.end(), {d.a, d.b});
+  }
+  return false;
+}
+
+// Those that only a run tells.
+std::vector<bool> Interpreter::late_symbols() const {
+  std::vector<bool> late(whole_.symbol_limit, false);
+  for (tenon_symbol_t s : out_symbols_) late[s] = true;
+  return late;
+}
+
 Status Interpreter::needs(tenon_symbols_t symbols, tenon_needs_t* out) const {
   std::vector<int64_t> values = symbol_values(symbols);
+  std::vector<bool> unbounded(whole_.symbol_limit, false);
   for (tenon_symbol_t s : out_symbols_) {
     tenon_symbol_view_t view{};
     view.size_bytes = sizeof view;
     TENON_TRY(graph_api().symbol_view(graph_api().self, graph_, s, &view));
-    if (view.hi == INT64_MAX) {
-      return fail(TENON_UNIMPLEMENTED, cat("The dim ", quoted(sym_text(view.name)), " is known only after the run and has no upper bound."));
-    }
-    values[s] = view.hi;
+    unbounded[s] = view.hi > kLateBytes;
+    values[s] = unbounded[s] ? 0 : view.hi;
   }
   for (uint32_t i = 0; i < main_.yield_count && i < out->output_count; ++i) {
     const tenon_value_view_t value = value_view(graph_, main_.yields[i]);
     std::vector<int64_t> dims;
     TENON_TRY(dims_of(value.type, values, &dims));
     std::copy(dims.begin(), dims.end(), out->outputs[i].dims);
-    out->outputs[i].size_bytes_max = bytes_of(value.type.dtype, dims);
+    const uint64_t bytes = bytes_of(value.type.dtype, dims);
+    const bool late = mentions(value.type, unbounded) || (bytes > static_cast<uint64_t>(kLateBytes) && mentions(value.type, late_symbols()));
+    out->outputs[i].size_bytes_max = late ? TENON_SIZE_UNKNOWN : bytes;
     out->outputs[i].alias_input = TENON_NO_ALIAS;
   }
   out->workspace_bytes = 0;  // intermediate arrays are the host's
@@ -203,7 +227,10 @@ Status Interpreter::execute(const tenon_call_t& call) const {
   for (uint32_t i = 0; i < main_.yield_count && i < call.output_count; ++i) {
     const tenon_array_t& array = values.arrays[main_.yields[i]];
     const uint64_t bytes = bytes_of(array.dtype, {array.dims, array.rank});
-    if (bytes != 0) std::memcpy(buffer_of(call.outputs[i].buffer)->data + call.outputs[i].offset_bytes, array.data, bytes);
+    tenon_span_t span = call.outputs[i];
+    if (span.buffer == nullptr && call.output != nullptr) TENON_TRY(call.output(call.output_self, i, bytes, &span));
+    if (span.buffer == nullptr) return fail(TENON_INTERNAL, cat("Output ", i, " has no buffer."));
+    if (bytes != 0) std::memcpy(buffer_of(span.buffer)->data + span.offset_bytes, array.data, bytes);
   }
   for (uint32_t i = 0; i < call.out_symbol_count && i < out_symbols_.size(); ++i) call.out_symbols[i] = symbols[out_symbols_[i]];
   return {};

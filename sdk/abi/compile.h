@@ -49,8 +49,11 @@ typedef struct tenon_symbols_t {
 
 #define TENON_NO_ALIAS 0xffffffffu
 
+/* An output whose size has no bound that is worth allocating: the call gives its buffer when the size is known. */
+#define TENON_SIZE_UNKNOWN UINT64_MAX
+
 typedef struct tenon_output_need_t {
-  uint64_t size_bytes_max; /* bytes to allocate: exact unless a dim is data-dependent */
+  uint64_t size_bytes_max; /* bytes to allocate: exact unless a dim is data-dependent; or TENON_SIZE_UNKNOWN, and dims say nothing */
   int64_t* dims;           /* caller's array of the output's rank: the dims, data-dependent ones at their upper bound */
   uint32_t alias_input;    /* the output may share this input's memory if the caller gives it up; or TENON_NO_ALIAS */
 } tenon_output_need_t;
@@ -92,6 +95,10 @@ typedef struct tenon_call_t {
   tenon_fence_point_t signal;
   int64_t* out_symbols;   /* values of symbols defined inside that outputs mention; in order of definition */
   const tenon_profile_sink_t* profile; /* null: not asked */
+  /* Gives the buffer of an output of TENON_SIZE_UNKNOWN, whose buffer above is null: once, during execute, at any time. Null when
+   * the call goes to a queue. */
+  void* output_self;
+  tenon_code_t (*output)(void* self, uint32_t index, uint64_t size_bytes, tenon_span_t* out_span);
 } tenon_call_t;
 
 typedef struct tenon_artifact_info_t {
