@@ -88,6 +88,16 @@ std::vector<double> numbers(const tenon_array_t& a) {
       case TENON_F64:
         out.push_back(load(double{}));
         break;
+      case TENON_C64:
+      case TENON_C128:
+        for (size_t part = 0; part < 2; ++part) {
+          float narrow = 0;
+          double wide = 0;
+          std::memcpy(&narrow, p + part * 4, 4);
+          if (a.dtype == TENON_C128) std::memcpy(&wide, p + part * 8, 8);
+          out.push_back(a.dtype == TENON_C128 ? wide : narrow);
+        }
+        break;
       default:
         ADD_FAILURE() << "no numbers of " << ir::dtype_name(a.dtype);
     }
@@ -355,8 +365,9 @@ TEST(Derived, MeaningsAgreeInEveryElementType) {
         for (Meaning m : {Meaning::kReference, Meaning::kScalar, Meaning::kDecomposition}) {
           Result<std::vector<HostArray>> got = evaluate(*b, m);
           if (!got.ok() && got.status().code() == TENON_FAILED_PRECONDITION) continue;
-          // Random numbers may be no indices; the op says so.
+          // Random numbers may be no indices, or break what is asserted; the op says so.
           if (!got.ok() && got.status().code() == TENON_OUT_OF_RANGE) continue;
+          if (!got.ok() && got.status().text().find("T0326") != std::string::npos) continue;
           ASSERT_TRUE(got.ok()) << text << " in " << ir::dtype_name(dtype) << "\n"
                                 << got.status().text();
           found.push_back(std::move(*got));

@@ -21,14 +21,20 @@ namespace {
 // ---- Reading examples
 // ----------------------------------------------------------------------------
 
+// Complex numbers are looked at as their parts.
+tenon_dtype_t part_of(tenon_dtype_t dtype) {
+  return dtype == TENON_C64 ? TENON_F32 : dtype == TENON_C128 ? TENON_F64 : dtype;
+}
+
 struct Tensor {
   tenon_dtype_t dtype = TENON_DTYPE_NONE;
   std::vector<int64_t> dims;
   std::vector<double> numbers;
   std::vector<std::byte> bytes() const {
-    std::vector<std::byte> out(numbers.size() * dtype_bytes(dtype));
+    const tenon_dtype_t part = part_of(dtype);
+    std::vector<std::byte> out(numbers.size() * dtype_bytes(part));
     for (size_t i = 0; i < numbers.size(); ++i)
-      store_double(dtype, out.data() + i * dtype_bytes(dtype), numbers[i]);
+      store_double(part, out.data() + i * dtype_bytes(part), numbers[i]);
     return out;
   }
 };
@@ -100,6 +106,14 @@ class Reader {
     return out;
   }
   void numbers(std::vector<double>* out) {
+    if (at('(')) {
+      take('(');
+      out->push_back(std::strtod(word().c_str(), nullptr));
+      take(',');
+      out->push_back(std::strtod(word().c_str(), nullptr));
+      take(')');
+      return;
+    }
     if (!at('[')) {
       out->push_back(std::strtod(word().c_str(), nullptr));
       return;
@@ -276,9 +290,11 @@ std::string run(const Session& session, const tenon_op_def_t& def, const Example
     ArrayView got;
     if (!binding.output(cat("y", r), &got).ok()) return failure_text();
     Tensor tensor = {got.dtype, got.dims, {}};
-    for (int64_t i = 0; i < got.element_count(); ++i) {
-      tensor.numbers.push_back(load_double(
-          got.dtype, static_cast<const std::byte*>(got.data) + i * dtype_bytes(got.dtype)));
+    const tenon_dtype_t part = part_of(got.dtype);
+    const int64_t parts = got.element_count() * (part == got.dtype ? 1 : 2);
+    for (int64_t i = 0; i < parts; ++i) {
+      tensor.numbers.push_back(
+          load_double(part, static_cast<const std::byte*>(got.data) + i * dtype_bytes(part)));
     }
     collect->push_back(std::move(tensor));
   }
@@ -289,12 +305,12 @@ std::string run(const Session& session, const tenon_op_def_t& def, const Example
     if (!binding.output(cat("y", r), &got).ok()) return failure_text();
     if (got.dtype != wanted.dtype || got.dims != wanted.dims)
       return cat("result ", r, " has another type");
-    const double tolerance = tolerance_of(def, wanted.dtype);
+    const double tolerance = tolerance_of(def, part_of(wanted.dtype));
+    const tenon_dtype_t part = part_of(got.dtype);
     for (size_t i = 0; i < wanted.numbers.size(); ++i) {
-      const double a = load_double(
-          got.dtype, static_cast<const std::byte*>(got.data) + i * dtype_bytes(got.dtype));
-      const double b =
-          load_double(wanted.dtype, wanted.bytes().data() + i * dtype_bytes(wanted.dtype));
+      const double a =
+          load_double(part, static_cast<const std::byte*>(got.data) + i * dtype_bytes(part));
+      const double b = load_double(part, wanted.bytes().data() + i * dtype_bytes(part));
       if (a == b || (std::isnan(a) && std::isnan(b))) continue;
       if (!(std::fabs(a - b) <= tolerance * std::max(std::fabs(b), 1.0)))
         return cat("element ", i, " is ", a, ", not ", b);

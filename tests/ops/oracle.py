@@ -18,7 +18,7 @@ import torch
 NAMES = {np.dtype(t): n for t, n in [
     (np.bool_, "pred"), (np.int8, "i8"), (np.int16, "i16"), (np.int32, "i32"), (np.int64, "i64"), (np.uint8, "u8"),
     (np.uint16, "u16"), (np.uint32, "u32"), (np.uint64, "u64"), (np.float16, "f16"), (np.float32, "f32"),
-    (np.float64, "f64")]}
+    (np.float64, "f64"), (np.complex64, "c64"), (np.complex128, "c128")]}
 RNG = np.random.default_rng(20240229)
 f32, f64, i32, i64 = np.float32, np.float64, np.int32, np.int64
 
@@ -32,6 +32,8 @@ def number(v):
         return "1" if v else "0"
     if isinstance(v, (np.integer, int)):
         return str(int(v))
+    if isinstance(v, (np.complex64, np.complex128)):
+        return f"({number(v.real)}, {number(v.imag)})"
     if np.isnan(v):
         return "nan"
     if np.isinf(v):
@@ -677,11 +679,128 @@ def equations_and_losses():
          correction=1)
 
 
+MASK = 0xffffffff
+
+
+def philox(counter, key):
+    """Philox 4x32-10 of Random123, by its definition."""
+    c, k = [counter & MASK, counter >> 32 & MASK, 0, 0], list(key)
+    for _ in range(10):
+        a, b = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [b >> 32 ^ c[1] ^ k[0], b & MASK, a >> 32 ^ c[3] ^ k[1], a & MASK]
+        k = [k[0] + 0x9E3779B9 & MASK, k[1] + 0xBB67AE85 & MASK]
+    return c
+
+
+def threefry(counter, key):
+    """Threefry 2x32-20 of Random123."""
+    ks = [*key, key[0] ^ key[1] ^ 0x1BD11BDA]
+    x, y = (counter & MASK) + ks[0] & MASK, (counter >> 32 & MASK) + ks[1] & MASK
+    for i in range(20):
+        r = (13, 15, 26, 6, 17, 29, 16, 24)[i % 8]
+        x = x + y & MASK
+        y = (y << r | y >> 32 - r) & MASK ^ x
+        if i % 4 == 3:
+            s = i // 4 + 1
+            x, y = x + ks[s % 3] & MASK, y + ks[(s + 1) % 3] + s & MASK
+    return [x, y]
+
+
+def words(count, counter, key, generator=philox):
+    out = []
+    while len(out) < count:
+        out += generator(counter, key)
+        counter += 1
+    return np.array(out[:count], np.uint32)
+
+
+def random_numbers():
+    # The known answers that come with Random123.
+    assert philox(0, (0, 0)) == [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]
+    assert threefry(0, (0, 0)) == [0x6b200159, 0x99ba4efe]
+    assert threefry(MASK << 32 | MASK, (MASK, MASK)) == [0x1cb996fc, 0xbb002be7]
+    key, counter = np.array([7, 0xdeadbeef], np.uint32), np.array(2 ** 32 - 1, np.uint64)
+    k, c = tuple(map(int, key)), int(counter)
+    case("rng_bits", [key, counter], words(11, c, k), shape=[11])
+    case("rng_bits", [key, counter], words(6, c, k, threefry).reshape(2, 3), shape=[2, 3], algorithm="threefry2x32")
+    u = words(12, c, k)
+    u01, centred = (u >> 8).astype(f32) * f32(2 ** -24), ((u >> 9) + 0.5) * 2.0 ** -23
+    case("uniform", [key, counter], (u01 * f32(5) - f32(2)).reshape(3, 4), shape=[3, 4], low=-2.0, high=3.0)
+    wide = words(6, c, k).astype(np.uint64)
+    wide = wide[0::2] | wide[1::2] << np.uint64(32)
+    case("uniform", [key, counter], (wide >> np.uint64(11)).astype(f64) * 2.0 ** -53, shape=[3], dtype=Raw("f64"))
+    z = np.sqrt(2) * scipy.special.erfinv(2 * centred - 1) * 0.5 + 1
+    case("normal", [key, counter], z.astype(f32), shape=[12], mean=1.0, std=0.5)
+    p, x = floats(12, low=0, high=1), floats(12)
+    case("bernoulli", [p, key, counter], u01 < p)
+    case("dropout", [x, key, counter], (np.where(u01 >= 0.3, x * (1 / 0.7), 0).astype(f32), u01 >= 0.3), rate=0.3)
+    p = floats(2, 5, low=0, high=1)
+    sums = np.cumsum(p, 1)
+    place = u01[:6].reshape(2, 3) * sums[:, -1:]
+    case("multinomial", [p, key, counter], (sums[:, None, :] <= place[..., None]).sum(2), count=[3])
+    wide = words(14, c, k).astype(np.uint64)
+    case("randperm", [key, counter], np.argsort(wide[0::2] | wide[1::2] << np.uint64(32), kind="stable"), length=[7])
+
+
+def steps_and_products():
+    t = torch.from_numpy
+    p, g = floats(4), floats(4)
+    for nesterov in (False, True):
+        x = torch.nn.Parameter(t(p.copy()))
+        optimiser = torch.optim.SGD([x], 0.1, 0.9, weight_decay=0.01, nesterov=nesterov)
+        for _ in range(2):
+            before = [x.detach().numpy().copy(), optimiser.state[x].get("momentum_buffer", torch.zeros(4)).numpy().copy()]
+            x.grad = t(g.copy())
+            optimiser.step()
+        after = (x.detach().numpy(), optimiser.state[x]["momentum_buffer"].numpy())
+        case("sgd_step", [before[0], g, before[1], np.array(0.1, f32)], after, momentum=0.9, weight_decay=0.01,
+             nesterov=nesterov)
+    for name, kind in (("adam_step", torch.optim.Adam), ("adamw_step", torch.optim.AdamW)):
+        x = torch.nn.Parameter(t(p.copy()))
+        optimiser = kind([x], 0.1, weight_decay=0.02)
+        for _ in range(3):
+            state = optimiser.state[x]
+            before = [x.detach().numpy().copy()] + [state.get(n, torch.zeros(4)).numpy().copy() for n in ("exp_avg", "exp_avg_sq")]
+            x.grad = t(g.copy())
+            optimiser.step()
+        state = optimiser.state[x]
+        case(name, [before[0], g, *before[1:], np.array(0.1, f32), np.array(3, i64)],
+             (x.detach().numpy(), state["exp_avg"].numpy(), state["exp_avg_sq"].numpy()), weight_decay=0.02)
+    x, scales, zeros = floats(2, 8), floats(3, 2, low=0.1, high=1), ints(3, 2, low=0, high=16, dtype=np.uint8)
+    raw = ints(3, 8, low=0, high=16, dtype=np.uint8)
+    packed = raw[:, 0::2] | raw[:, 1::2] << 4
+    w = (raw.reshape(3, 2, 4).astype(f32) - zeros[..., None]) * scales[..., None]
+    case("matmul_nbits", [x, packed, scales, zeros], x @ w.reshape(3, 8).T, group=4)
+    raw = ints(3, 8, low=0, high=256, dtype=np.uint8)
+    w = (raw.reshape(3, 2, 4).astype(f32) - 128) * scales[..., None]
+    case("matmul_nbits", [x, raw, scales], (x.astype(f64) @ w.reshape(3, 8).T).astype(f32), group=4, bits=8)
+    x, w, sizes = floats(6, 3), floats(3, 3, 2), np.array([2, 0, 3], i64)
+    y = np.zeros((6, 2), f32)
+    y[:2], y[2:5] = x[:2] @ w[0], x[2:5] @ w[2]
+    case("ragged_dot", [x, w, sizes], y)
+    table, indices, offsets = floats(5, 3), ints(7, low=0, high=5, dtype=i64), np.array([0, 3, 3, 5], i64)
+    for kind in ("sum", "mean", "max"):
+        y = torch.nn.functional.embedding_bag(t(indices), t(table), t(offsets), mode=kind).numpy()
+        case("embedding_bag", [table, indices, offsets], y, kind=kind)
+    x, w, bias = floats(1, 3, 5, 4), floats(6, 1, 3, 2), floats(6)
+    y = torch.nn.functional.conv2d(t(x), t(w), t(bias), (2, 1), (1, 0), (1, 2), 3).numpy()
+    case("depthwise_conv", [x, w, bias], y, strides=[2, 1], pad_low=[1, 0], pad_high=[1, 0], dilation=[1, 2])
+    w, scale, mean, var = floats(4, 3, 2, 2), floats(4), floats(4), floats(4, low=0.5, high=2)
+    y = torch.nn.functional.conv2d(t(x), t(w))
+    y = torch.nn.functional.batch_norm(y, t(mean), t(var), t(scale), t(bias[:4].copy())).relu().numpy()
+    case("conv_bn_act", [x, w, scale, bias[:4], mean, var], y, activation="relu")
+    re, im = floats(2, 3), floats(2, 3)
+    case("complex", [re, im], (re + 1j * im).astype(np.complex64))
+    case("real", [(re + 1j * im).astype(np.complex128)], re.astype(f64))
+    case("imag", [(re + 1j * im).astype(np.complex64)], im)
+    case("barrier", [re, np.array([True, False])], (re, np.array([True, False])))
+
+
 def main():
     print("# Written by oracle.py; do not edit.")
     for family in (unary, binary, conversions, movement, indexing, reductions, activations, norms, contractions, windows,
                    resampling, ordering, control, data_dependent, places,
-                   equations_and_losses):
+                   equations_and_losses, random_numbers, steps_and_products):
         print(f"# {family.__name__}")
         family()
 

@@ -1,0 +1,90 @@
+// complex, real, imag: pairs of numbers as one element; and barrier.
+#include "common.h"
+
+namespace tenon::ops::complex_op {
+
+constexpr uint32_t kComplex = 1u << TENON_C64 | 1u << TENON_C128;
+constexpr uint32_t kParts = 1u << TENON_F32 | 1u << TENON_F64;
+
+Status infer_complex(const InferQuery& q) {
+  TENON_TRY(q.require_same_shape("C1", 0, 1));
+  return q.result(q.dtype(0) == TENON_F32 ? TENON_C64 : TENON_C128, q.dims(0));
+}
+Status reference_complex(const Eval& e) {
+  const Array re = e.input(0), im = e.input(1), y = e.output();
+  each_index(y.dims(), [&](const Index& i) {
+    std::memcpy(y.at(i), re.at(i), re.element_bytes());
+    std::memcpy(y.at(i) + re.element_bytes(), im.at(i), im.element_bytes());
+  });
+  return {};
+}
+Status infer_part(const InferQuery& q) {
+  return q.result(q.dtype(0) == TENON_C64 ? TENON_F32 : TENON_F64, q.dims(0));
+}
+template <size_t kPart>
+Status reference_part(const Eval& e) {
+  const Array x = e.input(0), y = e.output();
+  each_index(y.dims(), [&](const Index& i) {
+    std::memcpy(y.at(i), x.at(i) + kPart * y.element_bytes(), y.element_bytes());
+  });
+  return {};
+}
+
+constexpr OpDraft complex() {
+  OpDraft draft = op("complex", kPrimitive);
+  draft.summary("Complex numbers from their parts.")
+      .operand("re", "the real parts", kParts, 1)
+      .operand("im", "the imaginary parts, same type as re", kParts, 1)
+      .result("y", "c64 of f32, c128 of f64")
+      .constraint("C1", "re and im have equal shapes", "complex(f32[2], f32[3])")
+      .example("complex(f32[2] [1, 2], f32[2] [3, -4]) -> c64[2] [(1, 3), (2, -4)]")
+      .infer<infer_complex>()
+      .reference<reference_complex>();
+  return draft;
+}
+constexpr OpDraft part(std::string_view name, std::string_view summary, std::string_view example) {
+  OpDraft draft = op(name, kPrimitive);
+  draft.summary(summary)
+      .operand("x", "complex numbers", kComplex)
+      .result("y", "f32 of c64, f64 of c128")
+      .example(example)
+      .infer<infer_part>();
+  return draft;
+}
+constexpr OpDraft real() {
+  return part("real", "The real parts.", "real(c64[2] [(1, 3), (2, -4)]) -> f32[2] [1, 2]")
+      .reference<reference_part<0>>();
+}
+constexpr OpDraft imag() {
+  return part("imag", "The imaginary parts.", "imag(c64[2] [(1, 3), (2, -4)]) -> f32[2] [3, -4]")
+      .reference<reference_part<1>>();
+}
+
+// ---- barrier ----
+
+Status infer_barrier(const InferQuery& q) {
+  for (uint32_t i = 0; i < q.operand_count(); ++i) TENON_TRY(q.result(q.dtype(i), q.dims(i)));
+  return {};
+}
+Status reference_barrier(const Eval& e) {
+  for (uint32_t i = 0; i < e.input_count(); ++i)
+    each_index(e.input(i).dims(),
+               [&](const Index& at) { e.output(i).copy_from(at, e.input(i), at); });
+  return {};
+}
+constexpr OpDraft barrier() {
+  OpDraft draft = op("barrier", kPrimitive | TENON_TRAIT_NO_RECOMPUTE);
+  draft.summary("Its operands as they are; what reads the results comes after all of them.")
+      .doc("It keeps work that was repeated on purpose from being merged or moved across.")
+      .variadic("operands", "any tensors", kWhole)
+      .result("results", "as many as operands, types as theirs")
+      .example("barrier(f32[2] [1, 2], i64[] 3) -> f32[2] [1, 2], i64[] 3")
+      .infer<infer_barrier>()
+      .reference<reference_barrier>()
+      .cost(TENON_COST_FREE);
+  return draft;
+}
+
+TENON_OPS(complex, complex, real, imag, barrier)
+
+}  // namespace tenon::ops::complex_op
