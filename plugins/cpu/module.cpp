@@ -5,9 +5,22 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
+
 #include "tenon/cpp/status.hpp"
 
 namespace tenon::cpu {
+
+// A path of the file that no earlier one had: the loader knows libraries by the text of their path, and the number of a closed file
+// names the next one. The count stands in it as "./" and ".//".
+static std::string unique_path(int fd) {
+  static std::atomic<uint64_t> opened{0};
+  std::string path = "/proc/self/fd/";
+  for (uint64_t count = opened.fetch_add(1) + 1; count != 0; count >>= 1) {
+    path += (count & 1) != 0 ? ".//" : "./";
+  }
+  return cat(path, fd);
+}
 
 std::unique_ptr<Module> Module::open(std::string_view bytes, std::string& why) {
   // A file in memory: no disk, no folder mounted noexec, and debuggers still see a mapped library.
@@ -25,7 +38,7 @@ std::unique_ptr<Module> Module::open(std::string_view bytes, std::string& why) {
     }
     rest.remove_prefix(static_cast<size_t>(n));
   }
-  const std::string path = cat("/proc/self/fd/", fd);
+  const std::string path = unique_path(fd);
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
     const char* reason = dlerror();
@@ -33,12 +46,12 @@ std::unique_ptr<Module> Module::open(std::string_view bytes, std::string& why) {
     close(fd);
     return nullptr;
   }
-  return std::unique_ptr<Module>(new Module(fd, handle));
+  close(fd);  // The mapping lives on; a network of many parts would meet the limit of descriptors.
+  return std::unique_ptr<Module>(new Module(handle));
 }
 
 Module::~Module() {
   dlclose(handle_);
-  close(fd_);
 }
 
 void* Module::symbol(const std::string& name) const {

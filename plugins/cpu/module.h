@@ -21,10 +21,7 @@ class Module {
   void* symbol(const std::string& name) const;  // Null when there is none.
 
  private:
-  Module(int fd, void* handle) : fd_(fd), handle_(handle) {}
-  // Kept open as long as the library: the loader knows libraries by path, and the number of a
-  // closed file would name the next one.
-  int fd_;
+  explicit Module(void* handle) : handle_(handle) {}
   void* handle_;
 };
 

@@ -232,6 +232,23 @@ TEST(Compiler, LinkOfGarbageFailsInWords) {
   EXPECT_NE(still_works.symbol<int()>("f"), nullptr);
 }
 
+// As one archive: a file each would need more descriptors than a process has.
+TEST(Compiler, LinksManyObjects) {
+  std::vector<std::string> objects;
+  for (int i = 0; i < 150; ++i) {
+    Built built = build("extern \"C\" int f" + std::to_string(i) + "() { return " + std::to_string(i) + "; }",
+                        TENON_CLANG_CXX);
+    ASSERT_EQ(built.code, 0) << built.messages;
+    objects.push_back(std::move(built.bytes));
+  }
+  Loaded loaded(objects);
+  for (int i : {0, 7, 149}) {
+    auto* f = loaded.symbol<int()>(("f" + std::to_string(i)).c_str());
+    ASSERT_NE(f, nullptr) << i;
+    EXPECT_EQ(f(), i);
+  }
+}
+
 // Larger than a pipe holds at once.
 TEST(Compiler, LinksLargeModules) {
   Built built =

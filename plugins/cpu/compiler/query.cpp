@@ -131,6 +131,24 @@ class OutputPipe {
   std::thread reader_;
 };
 
+// More objects than this go to the linker as one archive: a file each would meet the process's limit of descriptors.
+constexpr uint64_t kFilesMax = 128;
+
+// An archive in the System V form, without an index: the linker is told to take all of it.
+std::string archive_of(const tenon_clang_str_t* objects, uint64_t count) {
+  std::string out = "!<arch>\n";
+  for (uint64_t i = 0; i < count; ++i) {
+    char header[61];
+    snprintf(header, sizeof header, "%-16s%-12d%-6d%-6d%-8s%-10llu`\n", (std::to_string(i) + ".o/").c_str(), 0, 0, 0,
+             "644", static_cast<unsigned long long>(objects[i].size));
+    out.append(header, 60).append(objects[i].data, objects[i].size);
+    if (out.size() % 2 != 0) {
+      out += '\n';
+    }
+  }
+  return out;
+}
+
 int32_t link(const tenon_clang_str_t* objects, uint64_t object_count, tenon_clang_sink_fn output,
              void* output_context, tenon_clang_sink_fn diagnostics, void* diagnostics_context) {
   if (!objects || object_count == 0) {
@@ -139,6 +157,15 @@ int32_t link(const tenon_clang_str_t* objects, uint64_t object_count, tenon_clan
   }
   initialize_targets();
   OutputPipe pipe;
+  std::string archive;
+  tenon_clang_str_t whole = {};
+  const bool archived = object_count > kFilesMax;
+  if (archived) {
+    archive = archive_of(objects, object_count);
+    whole = {archive.data(), archive.size()};
+    objects = &whole;
+    object_count = 1;
+  }
   std::vector<MemoryFile> files;
   files.reserve(object_count);
   bool held = pipe.valid();
@@ -170,6 +197,9 @@ int32_t link(const tenon_clang_str_t* objects, uint64_t object_count, tenon_clan
                                    "--build-id=fast",
                                    "-o",
                                    pipe.path()};
+  if (archived) {
+    args.push_back("--whole-archive");
+  }
   for (const MemoryFile& file : files) {
     args.push_back(file.path());
   }
