@@ -288,7 +288,8 @@ constexpr Function kF64[] = {
      "s = -4.1666666666666667e-3 + w * s; s = 3.9682539682539683e-3 + w * s; s = -8.3333333333333333e-3 + w * s; "
      "s = 8.3333333333333333e-2 + w * s; r = r + @log(y) - 0.5 / y - w * s; "
      "$F c = 3.14159265358979323846 * @cospi(x) / @sinpi(x); r = $S(low, r - c, r); "
-     "r = $S((x <= ($F)0) & (@floor(x) == x), $NAN, r); return $S(x != x, x, r); }\n"},
+     "r = $S((x <= ($F)0) & (@floor(x) == x), $NAN, r); r = $S(x == ($F)0, ($F)-1 / x, r); "
+     "return $S(x != x, x, r); }\n"},
     {"round_even0",
      "FN $F round_even0_$n($F x) { $F a = @abs(x); $F r = (a + 4503599627370496.0) - 4503599627370496.0; "
      "return @copysign($S(a < ($F)4503599627370496.0, r, a), x); }\n"},
