@@ -13,9 +13,10 @@ std::string_view verdict_name(Verdict verdict) {
 
 std::span<const Group> groups() {
   static const Group kGroups[] = {
-      {'A', "Manifest and packaging", 1, manifest_checks()},
-      {'B', "ABI hygiene", 1, abi_checks()},
-      {'C', "Device and memory", 2, device_checks()},
+      {'A', "Manifest and packaging", 1, 30, manifest_checks()},
+      {'B', "ABI hygiene", 1, 30, abi_checks()},
+      {'C', "Device and memory", 2, 60, device_checks()},
+      {'F', "Kernels", 3, 300, kernel_checks()},
   };
   return kGroups;
 }

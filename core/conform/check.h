@@ -55,6 +55,7 @@ struct Check {
   const char* requirement;  // "R-A01"
   const char* name;         // "manifest-json"; unique in its group
   Outcome (*run)(Session& session);
+  bool needed = false;  // its group's level needs a pass, where others need no more than no failure
 };
 
 // "A" and what it is about, with the level that needs it.
@@ -62,11 +63,14 @@ struct Group {
   char letter;
   const char* title;
   int level;
+  double limit_seconds;  // that one of its checks may take
   std::span<const Check> checks;
 };
 std::span<const Group> groups();
-// The highest level whose groups are all here.
+// The highest level that any group stands for, and the highest whose groups are all here, which
+// alone can be reached.
 int highest_level();
+inline constexpr int kWholeLevels = 2;  // group E is missing for 3
 
 // "A.manifest-json"
 std::string full_name(const Group& group, const Check& check);

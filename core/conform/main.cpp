@@ -23,6 +23,7 @@ struct Options {
   std::string path, json, junit, html, known;
   RunOptions run;
   bool list = false, verbose = false;
+  bool level_given = false;  // then less is a failure
 };
 
 int usage_error(const std::string& text) {
@@ -49,7 +50,8 @@ tenon::Status write_reports(const Options& options, const RunRecord& record) {
   return tenon::Status();
 }
 
-bool all_well(const RunRecord& record) {
+bool all_well(const Options& options, const RunRecord& record) {
+  if (options.level_given && !record.partial && record.level < options.run.level) return false;
   for (const Finding& finding : record.findings) {
     if (finding.counts() || finding.stale()) return false;
   }
@@ -91,7 +93,7 @@ int conform(const Options& options) {
   std::fputs(text_report(record, options.verbose).c_str(), stdout);
   if (tenon::Status status = write_reports(options, record); !status.ok())
     return usage_error(status.text());
-  return all_well(record) ? kConforms : kFailures;
+  return all_well(options, record) ? kConforms : kFailures;
 }
 
 }  // namespace
@@ -104,8 +106,8 @@ int main(int argc, char** argv) {
   CLI::App app("Checks a plugin against the requirements of docs/spec/plugin.md.", "tenon conform");
   app.get_formatter()->column_width(26);
   app.add_option("PATH", options.path, "manifest, library or folder of one plugin")->type_name("");
-  app.add_option("--level", options.run.level, "up to this level: 1 loads, 2 device memory")
-      ->check(CLI::Range(1, highest_level()).description(""))
+  app.add_option("--level", options.run.level, "this level, and no more: 1 loads, 2 memory")
+      ->check(CLI::Range(1, kWholeLevels).description(""))
       ->type_name("N");
   app.add_option("--filter", options.run.filter, "only checks whose names match: 'C.copy-*'")
       ->type_name("GLOB");
@@ -118,13 +120,17 @@ int main(int argc, char** argv) {
   app.add_option("--jobs", options.run.jobs, "checks at once")
       ->check(CLI::Range(1u, 256u).description(""))
       ->type_name("N");
-  app.add_option("--limit", options.run.limit_seconds, "seconds that one check may take")
+  app.add_option("--limit", options.run.limit_seconds,
+                 "seconds that one check may take (30 to 300)")
       ->check(CLI::PositiveNumber.description(""))
       ->type_name("S");
   app.add_flag("-v,--verbose", options.verbose, "print what passes too");
-  app.footer("\nExit status: 0 no failure, 1 some check failed, 2 usage error.");
+  app.footer(
+      "\nExit status: 0 no failure, 1 some check failed or the level was not reached, 2 usage "
+      "error.");
   try {
     app.parse(argc, argv);
+    options.level_given = app.count("--level") > 0;
   } catch (const CLI::CallForHelp&) {
     std::fputs(app.help().c_str(), stdout);
     return kConforms;

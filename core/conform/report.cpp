@@ -24,6 +24,7 @@ std::string word_of(const Finding& f) {
 
 std::string line_of(const Finding& f) {
   std::string text = f.outcome.text;
+  std::replace(text.begin(), text.end(), '\n', ' ');
   if (f.stale()) text = "listed as a known failure (" + f.known + "), and it passes";
   if (!f.known.empty() && !f.stale()) text += " (known: " + f.known + ")";
   return fmt::format("{:<12} {} {}{}{}\n", word_of(f), f.check->requirement, name_of(f),

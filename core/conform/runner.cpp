@@ -53,6 +53,7 @@ std::vector<std::string> clean_environment(const std::string& manifest_path) {
 // One check under way.
 struct Running {
   Finding* finding = nullptr;
+  double limit = 0;  // seconds
   pid_t process = -1;
   int answer = -1, output = -1;
   std::string text;  // what came through `answer` so far
@@ -128,27 +129,27 @@ bool drain(Running& run) {
   return got <= 0;
 }
 
-void finish(Running& run, bool timed_out, double limit) {
+void finish(Running& run, bool timed_out) {
   if (timed_out) ::kill(run.process, SIGKILL);
   int status = 0;
   ::waitpid(run.process, &status, 0);
-  run.finding->outcome = outcome_of(run, status, timed_out, limit);
+  run.finding->outcome = outcome_of(run, status, timed_out, run.limit);
   run.finding->seconds = seconds_since(run.begin);
   ::close(run.answer);
   ::close(run.output);
 }
 
 // Waits until one of them ended or is out of time, and takes it out of the list.
-void wait_for_one(std::vector<Running>& running, double limit) {
+void wait_for_one(std::vector<Running>& running) {
   for (;;) {
     std::vector<pollfd> waits;
     for (const Running& run : running) waits.push_back({run.answer, POLLIN, 0});
     (void)::poll(waits.data(), waits.size(), 50);
     for (size_t i = 0; i < running.size(); ++i) {
       const bool ended = waits[i].revents != 0 && drain(running[i]);
-      const bool late = seconds_since(running[i].begin) > limit;
+      const bool late = seconds_since(running[i].begin) > running[i].limit;
       if (!ended && !late) continue;
-      finish(running[i], !ended, limit);
+      finish(running[i], !ended);
       running.erase(running.begin() + static_cast<ptrdiff_t>(i));
       return;
     }
@@ -183,16 +184,17 @@ std::vector<Finding> run_checks(const Subject& subject, const RunOptions& option
     findings.push_back({selected.group, selected.check, {}, 0, {}});
   std::vector<Running> running;
   for (Finding& finding : findings) {
-    if (running.size() >= options.jobs) wait_for_one(running, options.limit_seconds);
+    if (running.size() >= options.jobs) wait_for_one(running);
     Running run;
     run.finding = &finding;
+    run.limit = options.limit_seconds > 0 ? options.limit_seconds : finding.group->limit_seconds;
     if (start(run, subject.manifest_path)) {
       running.push_back(std::move(run));
     } else {
       finding.outcome = failed("no process could be started for it");
     }
   }
-  while (!running.empty()) wait_for_one(running, options.limit_seconds);
+  while (!running.empty()) wait_for_one(running);
   return findings;
 }
 
@@ -226,18 +228,18 @@ void apply_known_failures(std::vector<KnownFailure>& known, std::vector<Finding>
 
 int level_of(const std::vector<Finding>& findings) {
   int level = 0;
-  for (int candidate = 1; candidate <= highest_level(); ++candidate) {
+  for (int candidate = 1; candidate <= kWholeLevels; ++candidate) {
     for (const Group& group : groups()) {
       if (group.level > candidate) continue;
-      size_t run = 0, passed = 0;
+      size_t run = 0;
       for (const Finding& finding : findings) {
         if (finding.group != &group) continue;
         ++run;
-        if (finding.outcome.verdict == Verdict::kFail) return level;
-        passed += finding.outcome.verdict == Verdict::kPass;
+        const Verdict verdict = finding.outcome.verdict;
+        if (verdict == Verdict::kFail || (finding.check->needed && verdict != Verdict::kPass))
+          return level;
       }
-      // Not all of it was asked, or there was nothing to see.
-      if (run != group.checks.size() || passed == 0) return level;
+      if (run != group.checks.size()) return level;  // not all of it was asked
     }
     level = candidate;
   }

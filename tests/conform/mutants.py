@@ -93,6 +93,14 @@ peak_stays C.memory
 second_device_drops C.two-devices
 shared_stage C.threads
 copies_at_most_16_mib C.copy-large
+wrong_sum F.values
+loses_nan F.special-floats
+saturates F.integer-ends
+no_empty_kernels F.empty-and-one
+loses_tail F.odd-sizes
+one_buffer_wrong F.one-buffer-twice
+shared_scratch F.threads
+takes_everything F.core-set
 """
 
 # ---- One wrong thing in how the library is made.

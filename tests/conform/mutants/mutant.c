@@ -267,15 +267,49 @@ static tenon_code_t shutdown(void* self) {
   return (void)self, TENON_OK;
 }
 
+/* ---- Kernels ---- */
+
+static float scratch[4096];
+
 static tenon_code_t add_f32(const tenon_kernel_args_t* args, uint64_t n) {
   const float* a = (const float*)(args->inputs[0]->data + args->input_offsets_bytes[0]);
   const float* b = (const float*)(args->inputs[1]->data + args->input_offsets_bytes[1]);
   float* out = (float*)(args->outputs[0]->data + args->output_offsets_bytes[0]);
-  for (uint64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
+  if (is("no_empty_kernels") && n == 0) return fail(TENON_INVALID_ARGUMENT, "there is nothing to add");
+  const uint64_t done = is("loses_tail") && n > 4 ? n / 4 * 4 : n;
+  for (uint64_t i = 0; i < done; ++i) {
+    out[i] = a[i] + b[i];
+    if (is("wrong_sum") && i == n - 1) out[i] += 1;
+    if (is("loses_nan") && out[i] != out[i]) out[i] = 0;
+    if (is("one_buffer_wrong") && a == b) out[i] = a[i];
+  }
+  if (is("shared_scratch") && n < 4096) {
+    memcpy(scratch, out, n * sizeof(float));
+    usleep(200);
+    for (uint64_t i = 0; i < n; ++i) out[i] = scratch[i] * 1.0f;
+    for (uint64_t i = 0; i < n; ++i) scratch[i] = 0;
+  }
   return TENON_OK;
 }
 
-static const tenon_simple_kernel_t kKernels[] = {{"add", 1u << TENON_F32, add_f32}};
+static tenon_code_t add_i32(const tenon_kernel_args_t* args, uint64_t n) {
+  const uint32_t* a = (const uint32_t*)(args->inputs[0]->data + args->input_offsets_bytes[0]);
+  const uint32_t* b = (const uint32_t*)(args->inputs[1]->data + args->input_offsets_bytes[1]);
+  uint32_t* out = (uint32_t*)(args->outputs[0]->data + args->output_offsets_bytes[0]);
+  for (uint64_t i = 0; i < n; ++i) {
+    out[i] = a[i] + b[i];
+    if (is("saturates") && (int32_t)a[i] > 0 && (int32_t)b[i] > 0 && (int32_t)out[i] < 0) out[i] = INT32_MAX;
+  }
+  return TENON_OK;
+}
+
+static const tenon_simple_kernel_t kKernels[] = {{"add", 1u << TENON_F32, add_f32}, {"add", 1u << TENON_I32, add_i32}};
+
+static tenon_code_t query_any(void* self, tenon_str_t target, const tenon_kernel_call_t* call, tenon_kernel_candidate_t* out) {
+  (void)self, (void)target, (void)call;
+  *out = (tenon_kernel_candidate_t){.size_bytes = sizeof *out, .part_count = 1, .cost_ns = 1, .name = TENON_STR("any")};
+  return TENON_OK;
+}
 static tenon_interface_t interfaces[3] = {{TENON_STR(TENON_DEVICE_ID), 0, 0, &device_api},
                                           {TENON_STR(TENON_KERNELS_ID), 0, 0, &kernels}};
 static tenon_plugin_t plugin = {sizeof plugin, TENON_ABI_VERSION, TENON_STR("mutant"), TENON_STR("0.1.0"),
@@ -296,6 +330,7 @@ __asm__(".text\n.quad tenon_plugin_query\n");
 #endif
 
 static void mutate_record(void) {
+  if (is("takes_everything")) kernels.query = query_any;
   if (is("other_abi")) plugin.abi = 7;
   if (is("short_table")) device_api.size_bytes = sizeof device_api - 8;
   if (is("long_record_size")) plugin.size_bytes = sizeof plugin + 8;
@@ -327,7 +362,7 @@ tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host, 
   if (is("wants_exact_version") && max_abi != TENON_ABI_VERSION) return fail(TENON_FAILED_PRECONDITION, "another version");
   if (is("wants_exact_size") && host->size_bytes != sizeof *host) return fail(TENON_FAILED_PRECONDITION, "another size");
   if (is("starts_thread")) pthread_create(&thread, NULL, sleeper, NULL);
-  tenon_code_t code = tenon_simple_kernels(host, "mutant", kKernels, 1, &kernels);
+  tenon_code_t code = tenon_simple_kernels(host, "mutant", kKernels, 2, &kernels);
   if (code != TENON_OK && is("ignores_missing")) abort();
   if (code != TENON_OK && is("query_writes_on_failure")) *out = &plugin;
   if (code != TENON_OK) return code;

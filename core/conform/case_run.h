@@ -1,0 +1,36 @@
+// Running cases on the device under test and on the reference, and comparing. All of it through
+// tenon.host.session/1, as a program does.
+#pragma once
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/conform/check.h"
+#include "core/conform/op_cases.h"
+
+namespace tenon::conform {
+
+// Fills one operand of a case. stream: a number of its own.
+using Fill =
+    std::function<void(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes)>;
+
+struct CaseOptions {
+  std::string device;    // kind
+  unsigned threads = 1;  // run the same inputs in so many threads at once
+};
+
+// What became of the cases.
+struct CaseTally {
+  size_t on_device = 0, elsewhere = 0;
+  std::vector<std::string> ops;  // that ran on the device, each once, sorted
+};
+
+// Runs all, in graphs of some dozens. Failed with the first case whose result differs.
+Outcome run_cases(Session& session, std::span<const OpCase> cases, const Fill& fill,
+                  const CaseOptions& options, CaseTally* tally);
+
+// Runs a graph given as text and wants every node on the device.
+Outcome run_whole_graph(Session& session, const std::string& text, const std::string& device);
+
+}  // namespace tenon::conform

@@ -1,0 +1,264 @@
+// Group F: what the device computes, against the reference, by cases made from what ops declare.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include <tenon/abi/compile.h>
+#include <tenon/abi/kernels.h>
+
+#include "core/base/file.h"
+#include "core/base/str.h"
+#include "core/conform/case_run.h"
+#include "core/conform/group_tables.h"
+#include "core/conform/open_device.h"
+#include "core/conform/session.h"
+#include "core/host/places.h"
+#include "core/ir/dtype.h"
+#include "core/tools/tensors.h"
+
+namespace tenon::conform {
+namespace {
+
+constexpr std::string_view kFloats[] = {"f32", "f64", "f16", "bf16"};
+constexpr std::string_view kIntegers[] = {"i32", "i64", "i8", "i16", "u8", "u16", "u32", "u64"};
+
+bool is_float_case(const OpCase& c) {
+  return ir::dtype_is_float(ir::dtype_from_name(dtype_of(c)));
+}
+
+// The example in every element type that stands for its own.
+std::vector<OpCase> in_all_dtypes(const OpCase& example) {
+  std::vector<OpCase> out = {example};
+  const std::string own = dtype_of(example);
+  auto add_all = [&](std::span<const std::string_view> dtypes) {
+    if (std::find(dtypes.begin(), dtypes.end(), own) == dtypes.end()) return;
+    for (std::string_view dtype : dtypes) {
+      if (dtype != own) out.push_back(with_dtype(example, own, dtype));
+    }
+  };
+  add_all(kFloats);
+  add_all(kIntegers);
+  return out;
+}
+
+// ---- Values
+// -----------------------------------------------------------------------------------------------------------
+
+void fill_usual(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes) {
+  tools::fill_random(dtype, 7, stream, count, bytes);
+}
+
+// Every pair of these meets in two operands of 16 * 16 elements.
+constexpr double kSpecial[16] = {0.0,
+                                 -0.0,
+                                 1.0,
+                                 -1.0,
+                                 std::numeric_limits<double>::infinity(),
+                                 -std::numeric_limits<double>::infinity(),
+                                 std::numeric_limits<double>::quiet_NaN(),
+                                 0.5,
+                                 -2.5,
+                                 3.0,
+                                 100.0,
+                                 -100.0,
+                                 1e-3,
+                                 60000.0,
+                                 -7.75,
+                                 2.0};
+
+void store_float(tenon_dtype_t dtype, double value, unsigned char* to) {
+  const auto narrow = static_cast<float>(value);
+  switch (dtype) {
+    case TENON_F64:
+      std::memcpy(to, &value, 8);
+      break;
+    case TENON_F32:
+      std::memcpy(to, &narrow, 4);
+      break;
+    case TENON_F16: {
+      const uint16_t bits = ir::f32_to_f16(narrow);
+      std::memcpy(to, &bits, 2);
+      break;
+    }
+    case TENON_BF16: {
+      const uint16_t bits = ir::f32_to_bf16(narrow);
+      std::memcpy(to, &bits, 2);
+      break;
+    }
+    default:
+      break;
+  }
+}
+
+size_t special_index(uint64_t stream, int64_t i) {
+  return static_cast<size_t>(stream % 2 == 0 ? i % 16 : i / 16 % 16);
+}
+
+void fill_special(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes) {
+  if (!ir::dtype_is_float(dtype)) return fill_usual(dtype, stream, count, bytes);
+  const uint32_t width = ir::dtype_bits(dtype) / 8;
+  for (int64_t i = 0; i < count; ++i)
+    store_float(dtype, kSpecial[special_index(stream, i)], bytes + i * width);
+}
+
+// The ends of the range and what lies beside them.
+uint64_t integer_end(tenon_dtype_t dtype, size_t which) {
+  const uint32_t bits = ir::dtype_bits(dtype);
+  const uint64_t all = bits == 64 ? UINT64_MAX : (uint64_t{1} << bits) - 1,
+                 top = uint64_t{1} << (bits - 1);
+  const uint64_t values[16] = {0,   1,       2,       3,   5,       7,       10,      31,
+                               all, all - 1, all - 2, top, top - 1, top + 1, top - 2, all - 9};
+  return values[which] & all;
+}
+
+void fill_ends(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes) {
+  if (!ir::dtype_is_integer(dtype) || ir::dtype_bits(dtype) < 8)
+    return fill_usual(dtype, stream, count, bytes);
+  const uint32_t width = ir::dtype_bits(dtype) / 8;
+  for (int64_t i = 0; i < count; ++i) {
+    const uint64_t value = integer_end(dtype, special_index(stream, i));
+    std::memcpy(bytes + i * width, &value, width);  // little endian
+  }
+}
+
+// ---- Checks
+// -------------------------------------------------------------------------------------------------------------
+
+// The kind of the first device; not offered for a plugin that computes nothing.
+Outcome computing_device(Session& s, std::string* kind) {
+  const tenon_device_api_t* api = nullptr;
+  uint32_t count = 0;
+  CONFORM_TRY(find_devices(s, &api, &count));
+  if (s.offered(TENON_KERNELS_ID) == nullptr && s.offered(TENON_COMPILE_ID) == nullptr) {
+    return not_offered(TENON_KERNELS_ID " and " TENON_COMPILE_ID);
+  }
+  tenon_device_info_t info = {};
+  info.size_bytes = sizeof(info);
+  if (api->info(api->self, 0, &info) != TENON_OK) return skipped("info fails, as C.info tells");
+  *kind = std::string(view(info.kind));
+  return pass();
+}
+
+Outcome compare_cases(Session& s, const Vary& vary, const Fill& fill, unsigned threads = 1) {
+  std::string kind;
+  CONFORM_TRY(computing_device(s, &kind));
+  s.step("making cases from the declarations of ops");
+  const std::vector<OpCase> cases = generate_cases(s.host(), vary);
+  CaseTally tally;
+  CONFORM_TRY(run_cases(s, cases, fill, {kind, threads}, &tally));
+  if (tally.on_device == 0)
+    return skipped(fmt::format("the device takes none of {} cases", cases.size()));
+  return {Verdict::kPass, fmt::format("{} cases of {} ops; {} cases run elsewhere", tally.on_device,
+                                      tally.ops.size(), tally.elsewhere)};
+}
+
+// Every example; other element types for the first of each op, so that a device that compiles has
+// few kernels to build.
+Outcome usual_values(Session& s) {
+  std::string last;
+  return compare_cases(
+      s,
+      [&](const OpCase& example, std::vector<OpCase>* out) {
+        if (example.op == last) return out->push_back(example);
+        last = example.op;
+        *out = in_all_dtypes(example);
+      },
+      fill_usual);
+}
+
+Outcome special_values(Session& s) {
+  return compare_cases(
+      s,
+      [](const OpCase& example, std::vector<OpCase>* out) {
+        if (!is_elementwise(example) || !is_float_case(example)) return;
+        for (OpCase& c : in_all_dtypes(example)) out->push_back(with_shape(c, "16, 16"));
+      },
+      fill_special);
+}
+
+Outcome integer_values(Session& s) {
+  return compare_cases(
+      s,
+      [](const OpCase& example, std::vector<OpCase>* out) {
+        if (!is_elementwise(example) || is_float_case(example)) return;
+        for (OpCase& c : in_all_dtypes(example)) out->push_back(with_shape(c, "16, 16"));
+      },
+      fill_ends);
+}
+
+Outcome empty_and_one(Session& s) {
+  return compare_cases(
+      s,
+      [](const OpCase& example, std::vector<OpCase>* out) {
+        if (!is_elementwise(example)) return;
+        for (std::string_view dims : {"0", "", "1", "1, 1, 1", "3, 0, 2"})
+          out->push_back(with_shape(example, dims));
+      },
+      fill_usual);
+}
+
+Outcome odd_sizes(Session& s) {
+  return compare_cases(
+      s,
+      [](const OpCase& example, std::vector<OpCase>* out) {
+        if (!is_elementwise(example)) return;
+        for (std::string_view dims : {"7", "17, 3", "1023", "3, 5, 67"})
+          out->push_back(with_shape(example, dims));
+      },
+      fill_usual);
+}
+
+Outcome one_buffer_twice(Session& s) {
+  return compare_cases(
+      s,
+      [](const OpCase& example, std::vector<OpCase>* out) {
+        const bool equal =
+            std::all_of(example.operands.begin(), example.operands.end(),
+                        [&](const std::string& type) { return type == example.operands[0]; });
+        if (!is_elementwise(example) || example.operands.size() < 2 || !equal) return;
+        out->push_back(with_shape(example, "33"));
+        out->back().same_operands = true;
+      },
+      fill_usual);
+}
+
+Outcome in_threads(Session& s) {
+  return compare_cases(
+      s,
+      [](const OpCase& example, std::vector<OpCase>* out) {
+        if (is_elementwise(example)) out->push_back(with_shape(example, "257"));
+      },
+      fill_usual, 4);
+}
+
+// The graph lies in a file, since the core knows no op.
+Outcome core_set(Session& s) {
+  std::string kind;
+  CONFORM_TRY(computing_device(s, &kind));
+  std::string text;
+  for (std::string_view folder : {"../../share/tenon/conform", "../share/tenon/conform"}) {
+    Result<File> file =
+        open_user_file(join_path(join_path(host::own_folder(), folder), "core_set.tir"));
+    if (!file.ok()) continue;
+    Result<std::string> read = read_all(*file, 1 << 20, "a graph");
+    if (read.ok()) text = std::move(read).value();
+  }
+  if (text.empty())
+    return skipped("share/tenon/conform/core_set.tir of this installation cannot be read");
+  return run_whole_graph(s, text, kind);
+}
+
+constexpr Check kChecks[] = {
+    {"R-F03", "values", usual_values},         {"R-F04", "special-floats", special_values},
+    {"R-F05", "integer-ends", integer_values}, {"R-F06", "empty-and-one", empty_and_one},
+    {"R-F07", "odd-sizes", odd_sizes},         {"R-F09", "one-buffer-twice", one_buffer_twice},
+    {"R-F10", "threads", in_threads},          {"R-F13", "core-set", core_set, true},
+};
+
+}  // namespace
+
+std::span<const Check> kernel_checks() {
+  return kChecks;
+}
+
+}  // namespace tenon::conform
