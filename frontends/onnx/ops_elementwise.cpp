@@ -40,8 +40,23 @@ std::string_view ours(std::span<const Names> names, std::string_view op) {
   return {};
 }
 
+// The opposite of known numbers.
+bool try_known_opposite(NodeContext& n) {
+  const bool negates = n.op() == "Neg" && n.dtype(0) == TENON_I64;
+  const bool inverts = n.op() == "Not" && n.dtype(0) == TENON_PRED;
+  const Extents* x = negates || inverts ? n.known(0) : nullptr;
+  if (x == nullptr || n.rank(0) > 1) return false;
+  Extents out;
+  for (const Extent& e : *x) {
+    if (!e.is_number() || e.number == INT64_MIN) return false;
+    out.push_back(Extent::of(negates ? -e.number : static_cast<int64_t>(e.number == 0)));
+  }
+  return n.set_known(0, std::move(out), n.dims(0), n.dtype(0));
+}
+
 bool unary(NodeContext& n) {
   if (!n.arity(1, 1)) return false;
+  if (try_known_opposite(n)) return n.ok();
   return n.set(0, n.build(ours(kUnary, n.op()), {n.value(0)}));
 }
 
@@ -111,7 +126,38 @@ bool binary_placed(NodeContext& n) {
   return v.size() == 2 ? n.set(0, n.build(ours(kBinary, n.op()), v)) : n.ok();
 }
 
+// Orders of known i64 numbers, and logic of known truths: like try_known.
+bool try_known_truth(NodeContext& n) {
+  const std::string_view op = n.op();
+  const bool logic = op == "And" || op == "Or" || op == "Xor";
+  const bool order = op.starts_with("Less") || op.starts_with("Greater");
+  const tenon_dtype_t type = logic ? TENON_PRED : TENON_I64;
+  if ((!logic && !order) || n.dtype(0) != type || n.dtype(1) != type) return false;
+  const Extents *a = n.known(0), *b = n.known(1);
+  if (a == nullptr || b == nullptr || a->empty() || b->empty()) return false;
+  if (n.dims(0) != n.dims(1) && a->size() != 1 && b->size() != 1) return false;
+  if (n.rank(0) > 1 || n.rank(1) > 1) return false;
+  Extents out;
+  for (size_t i = 0; i < std::max(a->size(), b->size()); ++i) {
+    const Extent &x = (*a)[a->size() == 1 ? 0 : i], &y = (*b)[b->size() == 1 ? 0 : i];
+    if (!x.is_number() || !y.is_number()) return false;
+    const int64_t v = x.number, w = y.number;
+    const bool holds = op == "And"           ? v != 0 && w != 0
+                       : op == "Or"          ? v != 0 || w != 0
+                       : op == "Xor"         ? (v != 0) != (w != 0)
+                       : op == "Less"        ? v < w
+                       : op == "LessOrEqual" ? v <= w
+                       : op == "Greater"     ? v > w
+                                             : v >= w;
+    out.push_back(Extent::of(static_cast<int64_t>(holds)));
+  }
+  Dims dims;
+  if (n.rank(0) + n.rank(1) > 0) dims.push_back(n.dim(static_cast<int64_t>(out.size())));
+  return n.set_known(0, std::move(out), std::move(dims), TENON_PRED);
+}
+
 bool binary(NodeContext& n) {
+  if (n.input_count() == 2 && try_known_truth(n)) return n.ok();
   return pairwise(n, ours(kBinary, n.op()));
 }
 
@@ -183,7 +229,7 @@ bool comparison(NodeContext& n) {
   constexpr std::pair<std::string_view, int64_t> kDirections[] = {
       {"Equal", 0}, {"Less", 2}, {"LessOrEqual", 3}, {"Greater", 4}, {"GreaterOrEqual", 5}};
   if (!n.arity(2, 2) || !n.same_types()) return false;
-  if (try_known_equal(n)) return n.ok();
+  if (try_known_equal(n) || try_known_truth(n)) return n.ok();
   const auto v = n.broadcast({n.value(0), n.value(1)});
   if (v.size() != 2) return n.ok();
   for (const auto& [name, direction] : kDirections) {

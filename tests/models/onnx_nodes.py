@@ -47,9 +47,10 @@ def cases():
 
 def fold_operands(model, values):
     """Makes initializers of the operands that must be constant; gives the other inputs."""
-    node = model.graph.node[0]
-    wanted = [1] if node.op_type.startswith("Reduce") else CONSTANT_OPERANDS.get(node.op_type, [])
-    names = {node.input[i] for i in wanted if i < len(node.input)}
+    names = set()
+    for node in model.graph.node:
+        wanted = [1] if node.op_type.startswith("Reduce") else CONSTANT_OPERANDS.get(node.op_type, [])
+        names |= {node.input[i] for i in wanted if i < len(node.input)}
     feeds = {}
     for info, value in zip(list(model.graph.input), values):
         if info.name in names:
