@@ -91,12 +91,8 @@ Executable::~Executable() {
       graph.blob_release(graph.self, blob);
     }
   }
-  for (tenon_buffer_t* buffer : persistents_) {
-    if (buffer) {
-      kDeviceTable.free(nullptr, device_, buffer);
-    }
-  }
-  return_memory(persistent_bytes_);
+  free_block(kept_);
+  free_block(passing_);
 }
 
 void Executable::find_used_buffers() {
@@ -161,20 +157,54 @@ Status Executable::adopt_constants(std::span<tenon_blob_t* const> constants) {
 
 Status Executable::allocate_persistents() {
   persistents_.resize(program_.buffers.size());
+  TENON_TRY(allocate_block(true, kept_));
+  return allocate_block(false, passing_);
+}
+
+Status Executable::allocate_block(bool at_run, tenon_buffer_t*& out) {
+  std::vector<uint64_t> offsets(program_.buffers.size(), UINT64_MAX);
+  uint64_t total = 0;
   for (size_t i = 0; i < program_.buffers.size(); ++i) {
     const ProgramBuffer& buffer = program_.buffers[i];
-    if (buffer.kind != BufferKind::kPersistent || !(used_[i] || used_at_load_[i])) {
+    const bool here = at_run ? used_[i] : used_at_load_[i] && !used_[i];
+    if (buffer.kind != BufferKind::kPersistent || !here) {
       continue;
     }
     const int64_t bytes = buffer.bytes.evaluate({});
     if (bytes < 0 || bytes > kMaxBytes) {
       return too_large("a packed constant");
     }
-    TENON_TRY(count_memory(static_cast<uint64_t>(bytes), "a packed constant"));
-    persistent_bytes_ += static_cast<uint64_t>(bytes);
-    TENON_TRY(kDeviceTable.alloc(nullptr, device_, static_cast<uint64_t>(bytes), &persistents_[i]));
+    offsets[i] = total;
+    const uint64_t aligned = (static_cast<uint64_t>(bytes) + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
+    if (__builtin_add_overflow(total, aligned, &total)) {
+      return too_large("the packed constants");
+    }
+  }
+  if (total == 0 && std::ranges::all_of(offsets, [](uint64_t at) { return at == UINT64_MAX; })) {
+    return {};
+  }
+  TENON_TRY(count_memory(total, "packed constants"));
+  persistent_bytes_ += total;
+  if (Status made = kDeviceTable.alloc(nullptr, device_, total, &out); !made.ok()) {
+    persistent_bytes_ -= total;
+    return_memory(total);
+    return made;
+  }
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    if (offsets[i] != UINT64_MAX) {
+      persistents_[i] = out->data + offsets[i];
+    }
   }
   return {};
+}
+
+void Executable::free_block(tenon_buffer_t*& block) {
+  if (block) {
+    persistent_bytes_ -= block->size_bytes;
+    return_memory(block->size_bytes);
+    kDeviceTable.free(nullptr, device_, block);
+    block = nullptr;
+  }
 }
 
 Status Executable::load_plan(plan::Plan& out, std::vector<void*>& slots) const {
@@ -185,7 +215,7 @@ Status Executable::load_plan(plan::Plan& out, std::vector<void*>& slots) const {
       continue;
     }
     if (buffer.kind == BufferKind::kPersistent) {
-      slots[i] = persistents_[i]->data;
+      slots[i] = persistents_[i];
       continue;
     }
     const int64_t bytes = buffer.bytes.evaluate({});
@@ -243,15 +273,13 @@ Status Executable::run_load_steps() {
 
 void Executable::drop_inputs_of_load() {
   const tenon_host_graph_t& graph = *context().graph;
+  free_block(passing_);
   for (size_t i = 0; i < program_.buffers.size(); ++i) {
     const ProgramBuffer& buffer = program_.buffers[i];
     if (used_[i]) {
       continue;
     }
-    if (buffer.kind == BufferKind::kPersistent && persistents_[i]) {
-      persistent_bytes_ -= persistents_[i]->size_bytes;
-      return_memory(persistents_[i]->size_bytes);
-      kDeviceTable.free(nullptr, device_, persistents_[i]);
+    if (buffer.kind == BufferKind::kPersistent) {
       persistents_[i] = nullptr;
     }
     if (buffer.kind == BufferKind::kConstant && blobs_[buffer.index]) {
@@ -472,7 +500,7 @@ Status Executable::fill_slots(const tenon_call_t& call, const ShapePlan& shape,
         slots[i] = const_cast<void*>(constant_data_[buffer.index]);
         break;
       case BufferKind::kPersistent:
-        slots[i] = persistents_[i]->data;
+        slots[i] = persistents_[i];
         break;
       case BufferKind::kTemp:
         slots[i] = call.workspace.buffer ? call.workspace.buffer->data +

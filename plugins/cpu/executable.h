@@ -51,6 +51,8 @@ class Executable {
   Status adopt_constants(std::span<tenon_blob_t* const> constants);
   Status find_kernels();
   Status allocate_persistents();
+  Status allocate_block(bool at_run, tenon_buffer_t*& out);
+  void free_block(tenon_buffer_t*& block);
   Status run_load_steps();
   Status load_plan(plan::Plan& out, std::vector<void*>& slots) const;
   void drop_inputs_of_load();
@@ -69,7 +71,9 @@ class Executable {
   tenon_device_t* device_ = nullptr;
   // By buffer: some step of a run reads or writes it, or it is an output; the same at load.
   std::vector<bool> used_, used_at_load_;
-  std::vector<tenon_buffer_t*> persistents_;  // By buffer; null for other kinds.
+  std::vector<char*> persistents_;  // By buffer: inside one of the blocks; null for other kinds.
+  // One block for all that runs read, so that it lies in huge pages, and one for what only the load needs.
+  tenon_buffer_t *kept_ = nullptr, *passing_ = nullptr;
   uint64_t persistent_bytes_ = 0;
   std::vector<tenon_blob_t*> blobs_;  // Retained; null where no kernel reads it.
   std::vector<const void*> constant_data_;

@@ -97,12 +97,12 @@ bool epilogue_walks_as_one(Pool& p, const Stage& s, uint32_t outer, uint32_t inn
   return true;
 }
 
-// Rows of one range item: enough items for threads to share, by shape alone, and no fewer rows than pay for fetching a
-// panel once more.
-int64_t rows_per_item(Pool& p, int64_t mr, E rows, int64_t others) {
+// Rows of one range item: `wanted` items for threads to share, by shape alone, and no fewer rows than pay for fetching
+// or packing a panel once more. others: items per block of rows.
+int64_t rows_per_item(Pool& p, int64_t mr, E rows, int64_t others, int64_t wanted) {
   const int64_t m = likely(p, rows), most = std::max<int64_t>(mr, 192 / mr * mr), least = std::max<int64_t>(mr, 48 / mr * mr);
   int64_t block = most;
-  while (block / 2 >= least && others * ((m + block - 1) / block) < 32) block = (block / 2 + mr - 1) / mr * mr;
+  while (block / 2 >= least && others * ((m + block - 1) / block) < wanted) block = (block / 2 + mr - 1) / mr * mr;
   return block;
 }
 
@@ -151,7 +151,7 @@ bool schedule_packed(Kernel& k, const Target& t, bool swapped, const std::vector
   for (uint32_t axis : st.space) {
     if (axis != row && axis != column) others *= likely(p, p.axes()[axis].extent);
   }
-  s.row_block = rows_per_item(p, s.mr, p.axes()[row].extent, others);
+  s.row_block = rows_per_item(p, s.mr, p.axes()[row].extent, others, 32);
   *out = s;
   return true;
 }
@@ -254,7 +254,11 @@ bool schedule_contraction(Kernel& k, const Target& t, Schedule* out, std::string
   if (direct && !p.value(rows)) s.pack_b = likely(p, rows) >= 64;
   if (s.pack_b) {
     s.pack_a = !chain_a;
-    s.row_block = std::max<int64_t>(s.mr, 192 / s.mr * s.mr);
+    int64_t others = likely(p, p.ceildiv(columns, int64_t{s.nr} * s.lanes));
+    for (uint32_t axis : st.space) {
+      if (axis != row && std::find(s.columns.begin(), s.columns.end(), axis) == s.columns.end()) others *= likely(p, p.axes()[axis].extent);
+    }
+    s.row_block = rows_per_item(p, s.mr, rows, others, 8);
     // Contiguous along the reduction instead of along columns: whole square tiles are turned over in registers.
     if (plain_b && s.columns.size() == 1 && !unit_b && acc == TENON_F32 && !st.reduce.empty()) {
       std::vector<uint32_t> k_order = s.pack_a ? st.reduce : order;
