@@ -38,7 +38,7 @@ void compare(const Data& got, const std::vector<double>& want, uint32_t buffer) 
 }
 
 // Runs the program on every target at every tuple of sizes. odd: these inputs hold NaN and infinities. Weights do not:
-// whether a tap that is padding counts as zero times its weight or not at all is left open (docs/adr/0011).
+// level 1 multiplies padding by them, the kernels leave it out (PaddingIsNoProduct).
 void check(Builder& b, std::vector<std::vector<int64_t>> sizes, const std::vector<uint32_t>& odd = {}) {
   ASSERT_TRUE(b.ok()) << b.why();
   const Kernel program = b.take_program();
@@ -263,6 +263,54 @@ TEST(Convolution, TransposedBlocks) {
   }
   b.output(y);
   check(b, {{6, 5}, {3, 8}});
+}
+
+// A weight that is not finite shows where its tap is inside the image and nowhere else, as plain loops that skip
+// padding have it.
+TEST(Convolution, PaddingIsNoProduct) {
+  for (const int64_t groups : {1, 9}) {
+    for (const Target& target : targets()) {
+      if (target.vector_bytes == 0) continue;
+      SCOPED_TRACE(target.isa);
+      constexpr int64_t kIn = 9, kOut = 9, kH = 5, kW = 6;
+      Builder b;
+      const std::vector<WindowDim> three = {{3, 1, 1, 1}, {3, 1, 1, 1}};
+      const Tensor x = b.input(TENON_F32, {b.dim(1), b.dim(kIn), b.dim(kH), b.dim(kW)});
+      const Tensor w = weights(b, kOut, kIn / groups, three), y = conv(b, x, w, three, groups);
+      b.output(y);
+      const Kernel program = b.take_program();
+      testing::Session session;
+      ASSERT_TRUE(session.build(program, target, {})) << session.why;
+      std::vector<Data> memory;
+      std::mt19937 rng(3);
+      for (const Buffer& buffer : program.buffers) {
+        int64_t n = 1;
+        for (E d : buffer.dims) n *= program.pool.evaluate(d, {});
+        Data& data = memory.emplace_back(TENON_F32, static_cast<size_t>(n));
+        for (size_t i = 0; i < data.size(); ++i) data.set(i, draw(rng, false));
+      }
+      const int64_t per_group = kIn / groups;
+      auto weight = [&](int64_t o, int64_t c, int64_t i, int64_t j) { return static_cast<size_t>(((o * per_group + c) * 3 + i) * 3 + j); };
+      memory[w.buffer].set(weight(2, 0, 0, 1), INFINITY);
+      memory[w.buffer].set(weight(4, per_group - 1, 2, 2), NAN);
+      session.run(&memory, 2);
+      std::vector<double> want;
+      for (int64_t o = 0; o < kOut; ++o) {
+        for (int64_t p = 0; p < kH * kW; ++p) {
+          double sum = 0;
+          for (int64_t t = 0; t < per_group * 9; ++t) {
+            const int64_t c = t / 9, i = t / 3 % 3, j = t % 3, at_h = p / kW + i - 1, at_w = p % kW + j - 1;
+            if (at_h < 0 || at_h >= kH || at_w < 0 || at_w >= kW) continue;
+            const int64_t channel = groups == 1 ? c : o;
+            sum += memory[x.buffer].get(static_cast<size_t>((channel * kH + at_h) * kW + at_w)) * memory[w.buffer].get(weight(o, c, i, j));
+          }
+          want.push_back(sum);
+        }
+      }
+      compare(memory[y.buffer], want, y.buffer);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  }
 }
 
 }  // namespace

@@ -50,6 +50,7 @@ enum class N : uint8_t {
              // list[0] products, weights `stride` apart; ref rows, bits vectors of type x lanes
   kSort,     // scratch: puts `stride` keys of `type` at args[0] and what belongs to them, i64 at args[1], in order; equal
              // keys keep theirs; room for as many at args[2] and args[3]
+  kAnyNan,   // dst = whether local `op` holds a NaN in its first args[0] columns of `ref` rows that are `bits` apart
   kComment,  // text: the stage and part (Init, Step, Merge, Final, Map, Pack) that follows
 };
 

@@ -95,6 +95,7 @@ struct Writer {
              ", to local" + std::to_string(n.op));
         break;
       case N::kSort: line("sort scratch[" + v(n.args[0]) + "] of " + v(n.stride) + " " + std::string(name_of(n.type)) + " with scratch[" + v(n.args[1]) + "]"); break;
+      case N::kAnyNan: def("any nan in " + std::to_string(n.ref) + " rows x " + v(n.args[0]) + " of local" + std::to_string(n.op)); break;
       case N::kComment: line("do " + n.text); break;
     }
   }

@@ -310,9 +310,16 @@ class Layouts {
     depthwise ? pack_channels(s, w) : pack_panels(s, w);
   }
 
-  // The filter has a known size: its taps are listed in a table.
+  // The filter has a known size that is worth a table of its taps.
   bool known(const Stage& s) const {
-    return std::all_of(s.reduce.begin(), s.reduce.end(), [&](uint32_t a) { return p_.value(p_.axes()[a].extent).has_value(); });
+    constexpr double kTaps = 2048;
+    double taps = 1;
+    for (uint32_t a : s.reduce) taps *= static_cast<double>(likely_size(p_, p_.axes()[a].extent));
+    const E channels = p_.args(s.b)[2 + static_cast<size_t>(s.x_channel)];
+    for (uint32_t a : s.reduce) {
+      if (p_.uses_axis(channels, a)) taps /= static_cast<double>(likely_size(p_, p_.axes()[a].extent));
+    }
+    return taps <= kTaps && std::all_of(s.reduce.begin(), s.reduce.end(), [&](uint32_t a) { return p_.value(p_.axes()[a].extent).has_value(); });
   }
 
   void channels_last_input(Stage& s) {

@@ -1,6 +1,8 @@
 // Convolutions over operands in panels. A strip of rows gets a table of addresses, one per tap and row; taps that are
 // padding for the whole strip are left out, and where only some rows are outside their address is a row of zeros. One
-// call of the register tile sums all taps; the final values are a loop over the tile while it is in L1.
+// call of the register tile sums all taps; the final values are a loop over the tile while it is in L1. Zeros cannot
+// change a sum, except that zero times a weight that is not finite is NaN: a strip at a border that holds a NaN is
+// summed again row by row, without the taps that are padding.
 #include <algorithm>
 
 #include "tenon/kernelgen/convolution.h"
@@ -80,6 +82,8 @@ class Convolution {
     table_at_ = e_.reserve(p_.mul(tap_count_, p_.integer(s_.mr)), TENON_I64, 1);
     offsets_at_ = e_.reserve(tap_count_, TENON_I64, 1);
     if (guard_ == kNone) return;
+    row_table_at_ = e_.reserve(p_.mul(tap_count_, p_.integer(s_.mr)), TENON_I64, 1);
+    row_offsets_at_ = e_.reserve(tap_count_, TENON_I64, 1);
     const E length = s_.depthwise ? n_ : length_;
     zeros_at_ = e_.reserve(p_.add(length, p_.integer(w_)), acc_, 1);
     e_.comment("stage 0 Pack zeros");
@@ -110,6 +114,10 @@ class Convolution {
     tile.type = acc_;
     tile.bits = int64_t{s_.mr} * panel_;
     e_.emit(e_.depth(), tile);
+    if (guard_ != kNone) {
+      tile.ref = 1;
+      e_.emit(e_.depth(), tile);
+    }
     e_.loop(Bind::kSerial, i0, in, s_.mr, false, [&](Val i) {
       const Val taps = table(i), all = e_.scalar(p_.ceildiv(n_, panel_));
       if (s_.panels == 1) return one_panel(panel, i, in, taps);
@@ -145,6 +153,7 @@ class Convolution {
       if (!own.empty()) decode(e_, r == 0 ? i : e_.min(last, e_.add(i, e_.integer(r))), own);
     }
     const V count = e_.declare(e_.integer(0));
+    if (guard_ != kNone) border_ = e_.declare(e_.integer(0));
     const Val base = scratch(table_at_, TENON_I64), offsets = scratch(offsets_at_, TENON_I64);
     const uint32_t x = e_.argument(p_.at(st_.b).ref, false);
     const E tap_offset = weights_at(p_.integer(0));
@@ -152,18 +161,23 @@ class Convolution {
     nest(taps_, [&] {
       const Val at{count, e_.depth(), false};
       const Val slot = e_.add(base, e_.mul(at, e_.integer(s_.mr)));
-      Val any;
+      Val any, all;
       for (uint32_t r = 0; r < s_.mr; ++r) {
         Val to = address(Space::kBuffer, x, e_.scalar(p_.substitute(p_.arg(st_.b, 2), rename[r])));
         if (guard_ != kNone) {
           const Val inside = e_.scalar(p_.substitute(guard_, rename[r]));
           to = e_.apply(TENON_S_SELECT, TENON_I64, {inside, to, zeros_});
           any = r == 0 ? inside : e_.apply(TENON_S_OR, TENON_PRED, {any, inside});
+          all = r == 0 ? inside : e_.apply(TENON_S_AND, TENON_PRED, {all, inside});
         }
         e_.store_at(Space::kScratch, 0, TENON_I64, e_.add(slot, e_.integer(r)), to);
       }
       e_.store_at(Space::kScratch, 0, TENON_I64, e_.add(offsets, at), e_.scalar(p_.sub(tap_offset, first)));
       const Val one = e_.integer(1);
+      if (guard_ != kNone) {
+        const Val some = e_.apply(TENON_S_AND, TENON_PRED, {any, e_.apply(TENON_S_NOT, TENON_PRED, {all})});
+        e_.set(border_, e_.apply(TENON_S_SELECT, TENON_I64, {some, one, Val{border_, e_.depth(), false}}));
+      }
       e_.set(count, e_.add(at, guard_ == kNone ? one : e_.apply(TENON_S_SELECT, TENON_I64, {any, one, e_.integer(0)})));
     });
     return {count, e_.depth(), false};
@@ -188,23 +202,94 @@ class Convolution {
     jn_ = e_.min(n, e_.add(j0_, e_.integer(panel_)));
     const uint32_t column = p_.add_axis(n_);
     e_.bind(column, j0_);
+    const Val weights = e_.scalar(weight_base(p_.axis(column)));
+    sum_taps(table_at_, offsets_at_, taps, weights, 0);
+    if (guard_ != kNone) repair(i, in, weights);
+    epilogue(i, in);
+  }
+
+  void sum_taps(E table, E offsets, Val taps, Val weights, uint16_t tile) {
     taps.depth = e_.depth();
     Node node;
+    node.op = tile;
     node.kind = N::kTaps;
     node.type = acc_;
     node.lanes = s_.lanes;
     node.ref = s_.mr;
     node.bits = s_.nr;
     node.full = s_.depthwise;
-    node.args[0] = scratch(table_at_, TENON_I64).v;
-    node.args[1] = scratch(offsets_at_, TENON_I64).v;
+    node.args[0] = scratch(table, TENON_I64).v;
+    node.args[1] = scratch(offsets, TENON_I64).v;
     node.args[2] = taps.v;
-    node.args[3] = e_.scalar(weight_base(p_.axis(column))).v;
+    node.args[3] = weights.v;
     node.b_buffer = static_cast<int32_t>(e_.argument(p_.at(st_.a).ref, false));
     node.list = {s_.depthwise ? e_.sub(jn_, j0_).v : e_.scalar(length_).v};
     node.stride = s_.depthwise ? j0_.v : e_.integer(panel_).v;
     e_.emit(e_.depth(), node);
-    epilogue(i, in);
+  }
+
+  template <class F>
+  void when(Val condition, F body) {
+    Node branch;
+    branch.kind = N::kIf;
+    branch.args[0] = condition.v;
+    e_.open();
+    body();
+    branch.body = e_.close();
+    e_.emit(e_.depth(), branch);
+  }
+
+  void repair(Val i, Val in, Val weights) {
+    const Val border{border_, e_.depth(), false};
+    when(e_.apply(TENON_S_CMP, TENON_I64, {border, e_.integer(0)}, TENON_CMP_NE), [&] {
+      Node nan;
+      nan.kind = N::kAnyNan;
+      nan.type = acc_;
+      nan.lanes = s_.lanes;
+      nan.ref = s_.mr;
+      nan.bits = panel_;
+      nan.args[0] = e_.sub(jn_, j0_).v;
+      nan.dst = e_.value(TENON_PRED, 1);
+      const Val found{e_.emit(e_.depth(), nan), e_.depth(), false};
+      when(found, [&] {
+        e_.comment("stage 0 Step without padding");
+        const Val end = e_.min(in, e_.add(i, e_.integer(s_.mr)));
+        e_.loop(Bind::kSerial, i, end, 1, false, [&](Val r) { one_row(r, e_.sub(r, i), weights); });
+      });
+    });
+  }
+
+  // Row r again, in every row of the second tile, from the taps inside.
+  void one_row(Val r, Val place, Val weights) {
+    std::unordered_map<E, E> rename;
+    std::vector<uint32_t> own;
+    for (uint32_t a : s_.rows) {
+      own.push_back(p_.add_axis(p_.axes()[a].extent));
+      rename[p_.axis(a)] = p_.axis(own.back());
+    }
+    if (inner_ != ~0u) rename[p_.axis(inner_)] = p_.integer(0);
+    if (s_.depthwise) rename[p_.axis(column_)] = p_.integer(0);
+    decode(e_, r, own);
+    const V count = e_.declare(e_.integer(0));
+    const Val base = scratch(row_table_at_, TENON_I64), offsets = scratch(row_offsets_at_, TENON_I64);
+    const E tap = p_.sub(weights_at(p_.integer(0)), weight_base(p_.integer(0)));
+    nest(taps_, [&] {
+      const Val at{count, e_.depth(), false};
+      const Val inside = e_.scalar(p_.substitute(guard_, rename));
+      const Val to = address(Space::kBuffer, e_.argument(p_.at(st_.b).ref, false), e_.scalar(p_.substitute(p_.arg(st_.b, 2), rename)));
+      const Val slot = e_.add(base, e_.mul(at, e_.integer(s_.mr)));
+      e_.loop(Bind::kSerial, e_.integer(0), e_.integer(s_.mr), 1, false, [&](Val copy) {
+        Val where = e_.add(slot, copy);
+        e_.store_at(Space::kScratch, 0, TENON_I64, where, to);
+      });
+      e_.store_at(Space::kScratch, 0, TENON_I64, e_.add(offsets, at), e_.scalar(tap));
+      e_.set(count, e_.add(at, e_.apply(TENON_S_SELECT, TENON_I64, {inside, e_.integer(1), e_.integer(0)})));
+    });
+    sum_taps(row_table_at_, row_offsets_at_, {count, e_.depth(), false}, weights, 1);
+    const Val line = e_.mul(place, e_.integer(panel_));
+    e_.loop(Bind::kSerial, e_.integer(0), e_.integer(panel_), w_, false, [&](Val v) {
+      e_.store_at(Space::kLocal, 0, acc_, e_.add(line, v), e_.load_at(Space::kLocal, 1, acc_, v, s_.lanes));
+    });
   }
 
   // for lanes of the column axis in [lo, hi): full vectors, then one masked.
@@ -265,6 +350,8 @@ class Convolution {
   std::vector<uint32_t> taps_;
   E n_ = kNone, m_ = kNone, guard_ = kNone, length_ = kNone, tap_count_ = kNone;
   E table_at_ = kNone, offsets_at_ = kNone, zeros_at_ = kNone;
+  E row_table_at_ = kNone, row_offsets_at_ = kNone;
+  V border_ = kNoValue;  // set when a tap is padding for some rows of the strip and not for others
   Val zeros_, j0_, jn_;
 };
 

@@ -34,6 +34,8 @@ class Prelude {
   std::string need_depthwise(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors);
   // A stable merge sort of keys and the numbers that belong to them, with room for as many.
   std::string need_sort(DType key);
+  // Whether a tile holds a NaN: rows, their distance, columns (rounded up to vectors).
+  std::string need_any_nan(DType type, uint32_t lanes);
   // Name of a type, declared if it is a vector.
   std::string type(DType t, uint32_t lanes);
   std::string memory_type(DType t) const;

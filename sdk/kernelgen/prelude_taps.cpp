@@ -75,4 +75,15 @@ std::string Prelude::need_depthwise(DType t, uint32_t lanes, uint32_t rows, uint
   return name;
 }
 
+std::string Prelude::need_any_nan(DType t, uint32_t lanes) {
+  const std::string name = "any_nan_" + suffix(t, lanes);
+  if (!known_.insert(name).second) return name;
+  const std::string V = type(t, lanes), M = type(TENON_PRED, lanes), E = memory_type(t);
+  functions_ += "static __attribute__((noinline)) i32 " + name + "(const " + E + "* c, i64 rows, i64 stride, i64 n) {\n  " + M +
+                " bad = (" + M + ")0;\n  for (i64 r = 0; r < rows; ++r)\n    for (i64 v = 0; v < n; v += " + number(lanes) +
+                ") {\n      const " + V + " x = *(const " + V + "_u*)(c + r * stride + v);\n      bad |= x != x;\n    }\n  return "
+                "__builtin_reduce_or(bad) != 0;\n}\n";
+  return name;
+}
+
 }  // namespace tenon::kernelgen

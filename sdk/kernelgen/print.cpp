@@ -340,6 +340,10 @@ class Text {
              at("i64", n.args[3]) + ", " + v(n.stride) + ");");
         break;
       }
+      case N::kAnyNan:
+        define(n.dst, p_.need_any_nan(n.type, n.lanes) + "(l" + std::to_string(n.op) + ", " + std::to_string(n.ref) + ", " + std::to_string(n.bits) + ", " +
+                          v(n.args[0]) + ")");
+        break;
       case N::kComment: line("// " + n.text); break;
     }
   }
