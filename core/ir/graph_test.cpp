@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/ir/form.h"
 #include "core/ir/serial.h"
 #include "core/ir/test_ops.h"
 
@@ -234,6 +235,27 @@ TEST_F(GraphTest, TheTableRefusesWhatDoesNotExist) {
   EXPECT_EQ(api->blob_range(api->self, blob, 2, 2, &part), TENON_OUT_OF_RANGE);
   api->blob_release(api->self, blob);
   for (size_t i = 2; i < sizeof *api / sizeof(void*); ++i) EXPECT_NE(reinterpret_cast<void* const*>(api)[i], nullptr);
+}
+
+// Two graphs `plus(a, b)` of constants of 8 KB; `shared`: a is b. form_hash reads none of them.
+TEST(FormHash, LargeConstantsCountByPlaceSmallOnesByValue) {
+  const auto hash = [](std::byte a, std::byte b, size_t bytes, bool shared) {
+    Ref<Graph> g = Graph::create("g");
+    const Dim dims[] = {static_cast<Dim>(bytes / 4)};
+    const tenon_type_t type{TENON_F32, TENON_KIND_TENSOR, 1, dims, 0};
+    std::vector<std::byte> first(bytes, a), second(bytes, b);
+    first[0] = second[0] = std::byte{1};  // no splat
+    const Value x = *g->add_constant(type, blob_adopt(first), "x");
+    const Value y = shared ? x : *g->add_constant(type, blob_adopt(second), "y");
+    const Value yields[] = {x, y};
+    EXPECT_TRUE(g->set_yields(0, yields, {}).ok());
+    return *form_hash(*g, 4096);
+  };
+  const std::byte p{7}, q{9};
+  EXPECT_EQ(hash(p, q, 8192, false), hash(q, p, 8192, false));
+  EXPECT_NE(hash(p, p, 8192, false), hash(p, p, 8192, true));
+  EXPECT_NE(hash(p, q, 8192, false), hash(p, q, 8196, false));
+  EXPECT_NE(hash(p, q, 4096, false), hash(q, p, 4096, false));
 }
 
 }  // namespace

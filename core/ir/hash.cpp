@@ -2,21 +2,27 @@
 // definition, so that names, locations and symbol names do not count.
 #include <xxhash.h>
 
+#include <new>
 #include <unordered_map>
 
+#include "core/base/failure.h"
 #include "core/base/intern.h"
-#include "core/ir/graph.h"
+#include "core/ir/form.h"
 
 namespace tenon::ir {
 namespace {
 
 class Hasher {
  public:
-  explicit Hasher(const Graph& graph) : graph_(graph), state_(XXH3_createState()) { XXH3_128bits_reset(state_); }
+  Hasher(const Graph& graph, uint64_t max_constant_bytes)
+      : graph_(graph), max_constant_bytes_(max_constant_bytes), state_(XXH3_createState()) {
+    XXH3_128bits_reset(state_);
+  }
   ~Hasher() { XXH3_freeState(state_); }
 
   Result<Digest> run() {
     symbols_.assign(graph_.dims().symbol_count(), 0);
+    if (max_constant_bytes_ != UINT64_MAX) number_constants();
     TENON_RETURN_IF_ERROR(region(graph_.main()));
     uint64_t sum = 0;  // facts in any order
     for (const DimFact& f : graph_.facts()) {
@@ -62,10 +68,27 @@ class Hasher {
     }
     number(~uint64_t{1});
     type(graph_.type(v));
-    TENON_ASSIGN_OR_RETURN(const Digest d, graph_.value(v).blob->digest());
+    if (max_constant_bytes_ != UINT64_MAX) number(places_[v]);
+    Blob& blob = *graph_.value(v).blob;
+    const std::span<const std::byte> element = blob.splat_element();
+    if (blob.size_bytes() > max_constant_bytes_ && element.empty()) return {};
+    if (blob.size_bytes() > max_constant_bytes_) {
+      text({reinterpret_cast<const char*>(element.data()), element.size()});
+      return {};
+    }
+    TENON_ASSIGN_OR_RETURN(const Digest d, blob.digest());
     number(d.lo);
     number(d.hi);
     return {};
+  }
+
+  // By order of values: two uses of one constant are told from uses of two whose bytes nobody looks at.
+  void number_constants() {
+    uint64_t count = 0;
+    for (Value v = 0; v < graph_.value_limit(); ++v) {
+      if (graph_.value(v).kind == TENON_VALUE_CONSTANT) places_[v] = ++count;
+    }
+    number(count);
   }
 
   Status attr(const tenon_attr_t& a) {
@@ -137,14 +160,36 @@ class Hasher {
   }
 
   const Graph& graph_;
+  const uint64_t max_constant_bytes_;
   XXH3_state_t* state_;
-  std::unordered_map<Value, uint64_t> values_;
+  std::unordered_map<Value, uint64_t> values_, places_;
   std::vector<uint64_t> symbols_;
   uint64_t value_count_ = 0, symbol_count_ = 0;
 };
 
 }  // namespace
 
-Result<Digest> Graph::structural_hash() const { return Hasher(*this).run(); }
+Result<Digest> Graph::structural_hash() const { return Hasher(*this, UINT64_MAX).run(); }
+
+Result<Digest> form_hash(const Graph& graph, uint64_t max_constant_bytes) { return Hasher(graph, max_constant_bytes).run(); }
+
+namespace {
+tenon_code_t hash_slot(void*, tenon_graph_t* graph, uint64_t max_constant_bytes, uint64_t out[2]) {
+  try {
+    const Result<Digest> d = form_hash(*Graph::from(graph), max_constant_bytes);
+    if (!d.ok()) return to_abi(d.status());
+    out[0] = d->lo;
+    out[1] = d->hi;
+    return TENON_OK;
+  } catch (const std::bad_alloc&) {
+    return to_abi(error(TENON_RESOURCE_EXHAUSTED, "T0111", "out of memory while hashing a graph"));
+  }
+}
+}  // namespace
+
+const tenon_host_form_t* host_form_table() {
+  static constexpr tenon_host_form_t table = {sizeof(tenon_host_form_t), nullptr, hash_slot};
+  return &table;
+}
 
 }  // namespace tenon::ir

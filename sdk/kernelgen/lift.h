@@ -24,6 +24,10 @@ struct LiftHost {
 // Asks the host for them. The code of the first that is missing; the host has the reason.
 tenon_code_t lift_host(const tenon_host_t* host, LiftHost* out);
 
+// Of a larger constant generated code depends on type and place only: nothing here reads its bytes, unless all elements are one.
+// Keys of artifacts rely on it (graph_hash_form).
+inline constexpr uint64_t kMostInlineConstantBytes = 4096;
+
 // What a device can compute in, and leave out.
 struct LiftLimits {
   uint32_t dtypes = 0xffffffffu;  // bit (1 << dtype)

@@ -8,6 +8,7 @@
 #include "../artifact.h"
 #include "../compiler_client.h"
 #include "../object_cache.h"
+#include "tenon/abi/form.h"
 #include "tenon/abi/host.h"
 #include "tenon/cpp/plugin.hpp"
 #include "tenon/kernelgen/device_program.h"
@@ -40,26 +41,17 @@ struct Work {
   std::string options() const { return cat("O", settings.opt_level); }
 };
 
-// The graph's meaning, and the order of its constants: an artifact names constants by their place in that order, which two graphs
-// of one meaning need not share.
+// What code is generated from: an artifact holds no constants, names them by their place, and its code depends on the values of those
+// alone that are written out in it. So a start with a warm cache reads no weights to find its code, and weights that were trained
+// further find it too.
 std::string artifact_key(tenon_graph_t* graph, const CompileSettings& settings) {
-  const tenon_host_graph_t& api = *context().graph;
-  std::vector<uint64_t> parts(2);
-  tenon_graph_view_t all = {};
-  all.size_bytes = sizeof all;
-  if (api.graph_hash(api.self, graph, parts.data()) != TENON_OK || api.graph_view(api.self, graph, &all) != TENON_OK) {
+  static const auto* form = context().query<tenon_host_form_t>(TENON_HOST_FORM_ID);
+  uint64_t hash[2] = {};
+  if (!form || form->hash(form->self, graph, kernelgen::kMostInlineConstantBytes, hash) != TENON_OK) {
     return {};
   }
-  for (tenon_value_t v = 0; v < all.value_limit; ++v) {
-    tenon_value_view_t value = {};
-    value.size_bytes = sizeof value;
-    if (api.value_view(api.self, graph, v, &value) != TENON_OK || value.kind != TENON_VALUE_CONSTANT) continue;
-    uint64_t digest[2] = {};
-    if (value.use_count > 0 && api.blob_digest(api.self, value.blob, digest) != TENON_OK) return {};
-    parts.insert(parts.end(), digest, digest + 2);
-  }
   return cache_key(CacheKind::kArtifact, settings.isa, cat("O", settings.opt_level),
-                   {reinterpret_cast<const char*>(parts.data()), parts.size() * sizeof parts[0]});
+                   {reinterpret_cast<const char*>(hash), sizeof hash});
 }
 
 // Looks for a kernel's object; true when it is in work.objects.
