@@ -205,7 +205,7 @@ def bound_ms(name, path, peaks):
     bf16 = model.inputs[0].dtype == "bfloat16" and peaks["bf16_gflops"] > 0
     compute = model.flops / (peaks["bf16_gflops" if bf16 else "f32_gflops"] * 1e6)
     moved = traffic(name, path)
-    return max(compute, moved / (peaks["read_gbs"] * 1e6) if moved > CACHES else 0)
+    return max(compute, moved / (peaks["read_gbs" if model.flops else "triad_gbs"] * 1e6) if moved > CACHES else 0)
 
 
 def rounds_of(peers, threads, rounds, seconds):

@@ -46,7 +46,8 @@ class Torch:
         self.imported = rss()
         self.name, self.folder = name, folder
         if models.get(name).build is None:
-            raise NotImplementedError("the package has no torch module")
+            say({"missing": True})  # a packaged file has no torch module
+            sys.exit()
 
     def prepare(self, threads, feed):
         torch = self.torch
@@ -110,7 +111,7 @@ class OpenVino:
         options = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": self.precision}
         compiled = self.ov.Core().compile_model(self.path, "CPU", options)
         self.request = compiled.create_infer_request()
-        ports = {p.any_name: p for p in compiled.inputs}
+        ports = {n: p for p in compiled.inputs for n in p.get_names()}
         for key, value in feed.items():
             tensor = self.ov.Tensor(value, value.shape, self.ov.Type.bf16) if self.precision == "bf16" else self.ov.Tensor(value)
             self.request.set_tensor(ports[key], tensor)

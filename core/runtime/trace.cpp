@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 #include "core/base/failure.h"
 #include "core/base/str.h"
@@ -69,26 +70,48 @@ Status Trace::write_perfetto(const tenon_sink_t& sink) const {
   return write(sink, "\n]}\n");
 }
 
+namespace {
+
+constexpr size_t kOriginsShown = 3;
+
+// Events of one kernel with one size: what a person would call the same work.
+struct Row {
+  TraceEvent sum;
+  uint64_t count = 0, total_ns = 0;
+  std::vector<std::string> origins;  // different ones
+
+  void add(TraceEvent& e, uint64_t length) {
+    total_ns += length;
+    ++count;
+    if (!e.origins.empty() && std::find(origins.begin(), origins.end(), e.origins) == origins.end()) origins.push_back(e.origins);
+    if (count == 1) {
+      sum = std::move(e);
+    } else {
+      sum.flops += finite(e.flops);
+      sum.bytes += finite(e.bytes);
+    }
+  }
+  std::string origins_text() const {
+    std::string text;
+    for (size_t i = 0; i < origins.size() && i < kOriginsShown; ++i) text += (i == 0 ? "" : "; ") + origins[i];
+    if (origins.size() > kOriginsShown) text += fmt::format("; and {} more", origins.size() - kOriginsShown);
+    return text;
+  }
+};
+
+}  // namespace
+
 Status Trace::write_table(const tenon_sink_t& sink) const {
-  struct Row {
-    TraceEvent sum;
-    uint64_t count = 0, total_ns = 0;
-  };
-  std::map<std::pair<std::string, std::string>, Row> by_name;
+  std::map<std::tuple<std::string, std::string, double, double>, Row> by_work;
   uint64_t total = 0;
   for (TraceEvent& e : events()) {
     if (e.category == "run") continue;
-    Row& row = by_name[{e.device, e.name}];
     const uint64_t length = e.end_ns > e.begin_ns ? e.end_ns - e.begin_ns : 0;
-    row.total_ns += length;
     total += length;
-    const double flops = row.sum.flops + finite(e.flops), bytes = row.sum.bytes + finite(e.bytes);
-    if (row.count++ == 0) row.sum = std::move(e);
-    row.sum.flops = flops;
-    row.sum.bytes = bytes;
+    by_work[{e.device, e.name, finite(e.flops), finite(e.bytes)}].add(e, length);
   }
   std::vector<const Row*> rows;
-  for (const auto& [key, row] : by_name) rows.push_back(&row);
+  for (const auto& [key, row] : by_work) rows.push_back(&row);
   std::sort(rows.begin(), rows.end(), [](const Row* a, const Row* b) {
     return a->total_ns != b->total_ns ? a->total_ns > b->total_ns : a->sum.name < b->sum.name;
   });
@@ -99,9 +122,9 @@ Status Trace::write_table(const tenon_sink_t& sink) const {
         sink, fmt::format("{}\n{{\"name\":{},\"device\":{},\"kind\":{},\"origins\":{},\"count\":{},\"total_ns\":{},\"share\":{:.6f},"
                           "\"flops\":{:.0f},\"bytes\":{:.0f}}}",
                           i == 0 ? "" : ",", json_quoted(r.sum.name), json_quoted(r.sum.device), json_quoted(r.sum.category),
-                          json_quoted(r.sum.origins), r.count, r.total_ns,
-                          total == 0 ? 0.0 : static_cast<double>(r.total_ns) / static_cast<double>(total), r.sum.flops,
-                          r.sum.bytes)));
+                          json_quoted(r.origins_text()), r.count, r.total_ns,
+                          total == 0 ? 0.0 : static_cast<double>(r.total_ns) / static_cast<double>(total), finite(r.sum.flops),
+                          finite(r.sum.bytes))));
   }
   return write(sink, "\n]}\n");
 }

@@ -33,7 +33,7 @@ class Trace {
   // {"traceEvents":[...]}: one process per device, one thread per lane. Names are escaped.
   Status write_perfetto(const tenon_sink_t& sink) const;
   // {"schema":1,"total_ns":N,"kernels":[{"name","device","kind","origins","count","total_ns","share","flops","bytes"}]},
-  // costliest first.
+  // costliest first; a row is a kernel with one amount of work, its origins those of the first few events that differ.
   Status write_table(const tenon_sink_t& sink) const;
 
  private:

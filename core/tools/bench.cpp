@@ -97,12 +97,12 @@ std::string round_json(const Round& r) {
                      r.runs, r.median, r.min, r.p90, r.p99, resident_bytes());
 }
 
-void print_json(const RunOptions& options, const Measured& m) {
+void print_json(const RunOptions& options, const Measured& m, std::string_view more) {
   out("{{\"schema\": 1, \"model\": {}, \"device\": {}, \"threads\": {}, \"load_ms\": {:.3f}, \"compile_ms\": {:.3f}, "
       "\"first_run_ms\": {:.3f}, {}, \"peak_rss_bytes\": {}, \"arena_bytes\": {}, \"kernels_compiled\": {}, "
-      "\"kernels_from_cache\": {}}}\n",
+      "\"kernels_from_cache\": {}{}}}\n",
       json_string(options.model), json_string(m.device), m.threads, m.load_ms, m.compile_ms, m.first_run_ms,
-      round_json(m.round), m.peak_rss_bytes, m.run.arena_bytes, m.program.kernels_compiled, m.program.kernels_from_cache);
+      round_json(m.round), m.peak_rss_bytes, m.run.arena_bytes, m.program.kernels_compiled, m.program.kernels_from_cache, more);
 }
 
 void print_text(const RunOptions& options, const Measured& m) {
@@ -133,19 +133,50 @@ int serve(const Host& host, const Binding& binding) {
   return kOk;
 }
 
-// The costliest kernels, from runs of their own: measuring changes the times. Talk when stdout carries JSON.
-int print_top(const Host& host, const RunOptions& options, const Binding& binding) {
-  tenon_code_t code = host.session->profile_enable(host.session->self, binding.get(), 1);
-  for (int i = 0; code == TENON_OK && i < 5; ++i) code = host.session->run(host.session->self, binding.get());
-  if (code != TENON_OK) return report(host, code);
-  std::string table;
-  if (int s = kernel_table(host, binding, options.top, table)) return s;
-  if (options.json) {
-    write_err(table);
-  } else {
-    write_out(table);
+constexpr int64_t kProfiledRuns = 5;
+
+// The costliest kernels, from runs of their own: measuring changes the times.
+struct Top {
+  std::vector<KernelRow> rows;
+  Peaks peaks;
+  uint32_t threads = 0;
+};
+
+int measure_top(const Host& host, const RunOptions& options, const Binding& binding, Top& top) {
+  if (!options.peaks.empty() && !parse_peaks(options.peaks, top.peaks)) {
+    return fail(kUsage, "T0004", fmt::format("--peaks {} is not GFLOPS,GB/S.", in_quotes(options.peaks)),
+                "Two positive numbers, as in --peaks 230,38.");
   }
-  return kOk;
+  top.threads = host.threads->count(host.threads->self);
+  std::string why;
+  if (options.peaks.empty()) top.peaks = measure_peaks(host, why);
+  if (!why.empty()) write_err(fmt::format("tenon: no percentage of the bound, the peaks are not known: {}\n", safe(why)));
+  tenon_code_t code = host.session->profile_enable(host.session->self, binding.get(), 1);
+  for (int64_t i = 0; code == TENON_OK && i < kProfiledRuns; ++i) code = host.session->run(host.session->self, binding.get());
+  if (code != TENON_OK) return report(host, code);
+  if (int s = kernel_rows(host, binding, options.top, top.rows)) return s;
+  code = host.session->profile_enable(host.session->self, binding.get(), 0);
+  return code == TENON_OK ? kOk : report(host, code);
+}
+
+std::string top_json(const Top& top) {
+  std::string streams;
+  for (const Peaks::Stream& s : top.peaks.streams) {
+    streams += fmt::format("{}{{\"bytes\": {:.0f}, \"gigabytes_per_second\": {:.1f}}}", streams.empty() ? "" : ", ", s.bytes,
+                           s.gigabytes_per_second);
+  }
+  return fmt::format(", \"peaks\": {{\"gflops\": {:.1f}, \"streams\": [{}]}}, \"kernels\": {}", top.peaks.gflops, streams,
+                     kernels_json(top.rows, top.peaks, kProfiledRuns));
+}
+
+void print_top(const RunOptions& options, const Top& top) {
+  write_out("\n" + kernel_table(top.rows, top.peaks, kProfiledRuns, options.model));
+  if (!top.peaks.known()) return;
+  out("bound: {:.0f} GFLOP/s of f32 multiply-adds, ", top.peaks.gflops);
+  for (const Peaks::Stream& s : top.peaks.streams) {
+    out("{:.0f} GB/s{}", s.gigabytes_per_second, s.bytes > 0 ? fmt::format(" reading {:.1f} MB; ", s.bytes / 1e6) : "");
+  }
+  out("{} threads\n", top.threads);
 }
 
 }  // namespace
@@ -171,16 +202,16 @@ int command_bench(const RunOptions& options) {
   const size_t wanted = options.serve && options.runs == 0 ? 1 : static_cast<size_t>(options.runs);
   if (int s = repeat(host, binding, wanted, kMeasureMs, kLeastRuns, m.round)) return s;
   if (int s = inform(host, program, binding, m)) return s;
+  Top top;
+  if (int s = options.top > 0 ? measure_top(host, options, binding, top) : kOk) return s;
   if (options.json || options.serve) {
-    print_json(options, m);
+    print_json(options, m, options.top > 0 ? top_json(top) : "");
   } else {
     print_text(options, m);
+    if (options.top > 0) print_top(options, top);
   }
   flush_out();
-  if (options.serve) {
-    if (int s = serve(host, binding)) return s;
-  }
-  return options.top > 0 ? print_top(host, options, binding) : kOk;
+  return options.serve ? serve(host, binding) : kOk;
 }
 
 }  // namespace tenon::tools

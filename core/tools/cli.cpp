@@ -72,7 +72,10 @@ CLI::App* add_bench(CLI::App& app, RunOptions& o) {
       ->check(quiet(CLI::Range(int64_t{1}, int64_t{1000000})))
       ->type_name("N");
   bench->add_flag("--serve", o.serve, "then another round for each line on stdin (its seconds), as JSON");
-  bench->add_option("--top", o.top, "the N costliest kernels")->check(quiet(CLI::PositiveNumber))->type_name("N");
+  bench->add_option("--top", o.top, "the N costliest kernels, judged by this machine's peaks")
+      ->check(quiet(CLI::PositiveNumber))
+      ->type_name("N");
+  bench->add_option("--peaks", o.peaks, "of --top, instead of measuring them")->type_name("GFLOPS,GB/S");
   return bench;
 }
 

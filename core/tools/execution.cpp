@@ -100,6 +100,8 @@ uint64_t nodes_of(std::string_view placement_json) {
 }
 
 namespace {
+constexpr size_t kShownName = 60, kShownOrigins = 120;
+
 double number(const Json& row, const char* key) {
   return row.is_object() && row.contains(key) && row[key].is_number() ? row[key].get<double>() : 0;
 }
@@ -108,7 +110,7 @@ std::string word(const Json& row, const char* key) {
 }
 }  // namespace
 
-int kernel_table(const Host& host, const Binding& binding, int64_t n, std::string& text) {
+int kernel_rows(const Host& host, const Binding& binding, int64_t n, std::vector<KernelRow>& rows) {
   Text profile;
   const tenon_sink_t sink = profile.sink();
   if (tenon_code_t code =
@@ -117,18 +119,49 @@ int kernel_table(const Host& host, const Binding& binding, int64_t n, std::strin
   }
   const Json json = Json::parse(profile.text, nullptr, false);
   if (!json.is_object() || !json.contains("kernels") || !json["kernels"].is_array()) return kOk;
-  text = fmt::format("{:>6} {:>10} {:>8} {:>9} {:>9}  {}\n", "share", "time", "calls", "GFLOP/s", "GB/s", "kernel");
   for (const Json& row : json["kernels"]) {
     if (n-- == 0) break;
-    const double us = number(row, "total_ns") / 1e3, calls = number(row, "count");
-    const double per_second = us > 0 ? 1e-3 / us : 0;  // units per us to 1e9 units per second
-    text += fmt::format("{:>5.1f}% {:>7.1f} us {:>8} {:>9.2f} {:>9.2f}  {}", number(row, "share") * 100, us,
-                        static_cast<int64_t>(calls), number(row, "flops") * per_second,
-                        number(row, "bytes") * per_second, safe(word(row, "name")));
-    const std::string device = word(row, "device");
-    text += device.empty() ? "\n" : fmt::format(" on {}\n", safe(device));
+    rows.push_back({word(row, "name"), word(row, "device"), word(row, "origins"), number(row, "count"), number(row, "total_ns"),
+                    number(row, "share"), number(row, "flops"), number(row, "bytes")});
   }
   return kOk;
+}
+
+namespace {
+// The model's own file, before each of its nodes, says nothing new.
+std::string without(std::string text, std::string_view file) {
+  const std::string prefix = std::string(file) + ": ";
+  for (size_t at = text.find(prefix); !file.empty() && at != std::string::npos; at = text.find(prefix, at)) text.erase(at, prefix.size());
+  return text;
+}
+}  // namespace
+
+std::string kernel_table(const std::vector<KernelRow>& rows, const Peaks& peaks, int64_t runs, std::string_view file) {
+  std::string text = fmt::format("{:>6} {:>11} {:>6} {:>9} {:>8} {:>6}  {}\n", "share", "time", "calls", "GFLOP/s", "GB/s", "bound",
+                                 "kernel on device: nodes");
+  for (const KernelRow& row : rows) {
+    const std::string bound = peaks.known() ? fmt::format("{:.0f}%", 100 * row.of_bound(peaks)) : "";
+    text += fmt::format("{:>5.1f}% {:>8.1f} us {:>6} {:>9.2f} {:>8.2f} {:>6}  {}", row.share * 100,
+                        row.total_ns / 1e3 / static_cast<double>(runs), static_cast<int64_t>(row.calls) / runs,
+                        row.per_ns(row.flops), row.per_ns(row.bytes), bound, safe(row.name, kShownName));
+    if (!row.device.empty()) text += " on " + safe(row.device);
+    if (!row.origins.empty()) text += ": " + safe(without(row.origins, file), kShownOrigins);
+    text += "\n";
+  }
+  return text;
+}
+
+std::string kernels_json(const std::vector<KernelRow>& rows, const Peaks& peaks, int64_t runs) {
+  std::string text;
+  for (const KernelRow& row : rows) {
+    text += fmt::format("{}{{\"name\": {}, \"device\": {}, \"nodes\": {}, \"calls\": {}, \"us\": {}, \"share\": {}, \"gflops\": {}, "
+                        "\"gigabytes_per_second\": {}, \"of_bound\": {}}}",
+                        text.empty() ? "" : ", ", json_string(row.name), json_string(row.device), json_string(row.origins),
+                        static_cast<int64_t>(row.calls) / runs, json_number(row.total_ns / 1e3 / static_cast<double>(runs)),
+                        json_number(row.share), json_number(row.per_ns(row.flops)), json_number(row.per_ns(row.bytes)),
+                        peaks.known() ? json_number(row.of_bound(peaks)) : "null");
+  }
+  return "[" + text + "]";
 }
 
 }  // namespace tenon::tools

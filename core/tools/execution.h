@@ -7,6 +7,7 @@
 #include "core/tools/host.h"
 #include "core/tools/inputs.h"
 #include "core/tools/options.h"
+#include "core/tools/peaks.h"
 
 namespace tenon::tools {
 
@@ -28,7 +29,21 @@ std::string devices_of(std::string_view placement_json);
 // Number of nodes in a placement.
 uint64_t nodes_of(std::string_view placement_json);
 
-// "kernel table" of a profile for people: the `n` costliest.
-int kernel_table(const Host& host, const Binding& binding, int64_t n, std::string& text);
+// A line of a profile: a kernel with one amount of work, summed over the profiled runs.
+struct KernelRow {
+  std::string name, device, origins;
+  double calls = 0, total_ns = 0, share = 0, flops = 0, bytes = 0;
+
+  double per_ns(double amount) const { return total_ns > 0 ? amount / total_ns : 0; }  // 1e9 a second
+  // The shortest possible time over the time that it took.
+  double of_bound(const Peaks& peaks) const {
+    return total_ns > 0 && calls > 0 ? peaks.bound_ns(flops / calls, bytes / calls) * calls / total_ns : 0;
+  }
+};
+// The `n` costliest of what profile_enable collected.
+int kernel_rows(const Host& host, const Binding& binding, int64_t n, std::vector<KernelRow>& rows);
+// For people, nodes of `file` without its name, and as a JSON array; times and calls of one of the `runs` runs.
+std::string kernel_table(const std::vector<KernelRow>& rows, const Peaks& peaks, int64_t runs, std::string_view file);
+std::string kernels_json(const std::vector<KernelRow>& rows, const Peaks& peaks, int64_t runs);
 
 }  // namespace tenon::tools

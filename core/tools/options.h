@@ -27,6 +27,7 @@ struct RunOptions {  // run and bench
   int64_t top = 0;
   int64_t threads = 0;
   int64_t runs = 0;  // bench: exactly so many; 0 decides by time
+  std::string peaks;   // bench --top: "GFLOPS,GB/S"; empty measures
   bool serve = false;  // bench: further rounds on request
 };
 

@@ -179,9 +179,9 @@ class Run {
           options_.check, checked.comparison.difference, checked.comparison.scale, checked.tolerance);
     }
     if (!options_.profile.empty()) {
-      std::string table;
-      if (int s = kernel_table(host_, binding_, options_.top > 0 ? options_.top : 10, table)) return s;
-      write_err(table);
+      std::vector<KernelRow> rows;
+      if (int s = kernel_rows(host_, binding_, options_.top > 0 ? options_.top : 10, rows)) return s;
+      write_err(kernel_table(rows, {}, 1, options_.model));
     }
     return kOk;
   }
