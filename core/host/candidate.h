@@ -52,6 +52,7 @@ struct Candidate {
   bool in_prefix = false;          // came with this installation: not probed
   Manifest manifest;               // name is the file's until it was read
   std::string library_path;        // absolute, without links
+  std::string locked_sha256;       // what the lock file wants its library to be; empty: anything
   std::array<GateResult, static_cast<size_t>(Gate::kCount)> gates;
   // Set after the gates that explain it, so that whoever sees it may read them without a lock.
   std::atomic<State> state{State::kAvailable};

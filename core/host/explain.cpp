@@ -4,6 +4,7 @@
 #include "core/base/error_codes.h"
 #include "core/base/str.h"
 #include "core/host/plugin_host.h"
+#include "core/host/probe.h"
 
 namespace tenon::host {
 namespace {
@@ -107,6 +108,20 @@ std::string PluginHost::explain_text(std::string_view filter) const {
     if (!filter.empty() && glob_match(filter, candidate->name())) out += in_full(*candidate);
   }
   return out;
+}
+
+Result<std::string> PluginHost::lock_json(std::string_view filter) const {
+  std::lock_guard lock(mutex_);
+  Json plugins = Json::array();
+  for (const auto& candidate : candidates_) {
+    const Candidate& c = *candidate;
+    if (c.state != State::kAvailable && c.state != State::kLoaded) continue;
+    if (!filter.empty() && !glob_match(filter, c.name())) continue;
+    TENON_ASSIGN_OR_RETURN(std::string digest, library_digest(c.library_path));
+    plugins.push_back({{"name", c.name()}, {"version", c.manifest.version}, {"sha256", std::move(digest)}});
+  }
+  Json file = {{"schema", 1}, {"plugins", std::move(plugins)}};
+  return file.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace tenon::host

@@ -127,6 +127,7 @@ void PluginHost::check_names() {
              error(TENON_ALREADY_EXISTS, "P0406", "an earlier manifest has the name {} too", quoted(c.name())), State::kOff);
     } else {
       c.pass(Gate::kDisabled);
+      if (const LockedPlugin* locked = locked_as(selection, c)) c.locked_sha256 = locked->sha256;
     }
   }
 }
@@ -286,8 +287,9 @@ Status PluginHost::open_candidate(Candidate& c) {
     return status;
   };
   if (Status status = check_required_libraries(c.manifest); !status.ok()) return stop(Gate::kRequirements, std::move(status));
-  if (!c.manifest.sha256.empty()) {
-    if (Status status = check_digest(c.library_path, c.manifest.sha256); !status.ok()) return stop(Gate::kProbe, std::move(status));
+  for (const auto& [digest, who] : {std::pair(c.manifest.sha256, "its manifest"), std::pair(c.locked_sha256, "the lock file")}) {
+    if (digest.empty()) continue;
+    if (Status status = check_digest(c.library_path, digest, who); !status.ok()) return stop(Gate::kProbe, std::move(status));
   }
   if (!c.in_prefix && probe_mode() == ProbeMode::kChild) {
     Status status = probe_library(c.library_path, c.name());

@@ -87,6 +87,10 @@ class PluginHost {
   // The same for people: a line for each plugin, and its gates when `filter` names it.
   std::string explain_text(std::string_view filter) const;
 
+  // What a lock file holds for the plugins that are usable now and match `filter`: {"schema":1,"plugins":[{"name","version","sha256"}]}.
+  // Reads their libraries and opens none.
+  Result<std::string> lock_json(std::string_view filter) const;
+
   // Names of all plugins that were found, loaded or not; their manifests' `environment` variables.
   std::vector<std::string> plugin_names() const;
   std::vector<std::string> environment_names() const;

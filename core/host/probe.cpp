@@ -202,14 +202,18 @@ Status probe_library(const std::string& library, const std::string& plugin_name)
   return kept_result("query " + plugin_name, library, [&] { return run_probe(library, plugin_name); });
 }
 
-Status check_digest(const std::string& library, const std::string& sha256) {
-  return kept_result("sha256 " + sha256, library, [&]() -> Status {
-    Result<File> file = open_no_follow(library);
-    if (!file.ok()) return error(TENON_NOT_FOUND, "P0208", "{}", file.status().message());
-    TENON_ASSIGN_OR_RETURN(std::shared_ptr<const MappedRegion> region, map_file(*file));
-    std::string actual = sha256_hex(region->bytes());
+Result<std::string> library_digest(const std::string& library) {
+  Result<File> file = open_no_follow(library);
+  if (!file.ok()) return error(TENON_NOT_FOUND, "P0208", "{}", file.status().message());
+  TENON_ASSIGN_OR_RETURN(std::shared_ptr<const MappedRegion> region, map_file(*file));
+  return sha256_hex(region->bytes());
+}
+
+Status check_digest(const std::string& library, const std::string& sha256, const std::string& who) {
+  return kept_result("sha256 " + sha256 + " " + who, library, [&]() -> Status {
+    TENON_ASSIGN_OR_RETURN(std::string actual, library_digest(library));
     if (equals_ignoring_case(actual, sha256)) return Status();
-    return error(TENON_DATA_LOSS, "P0604", "the library's sha256 is {}, and its manifest says {}", actual, quoted(sha256));
+    return error(TENON_DATA_LOSS, "P0604", "the library's sha256 is {}, and {} says {}", actual, who, quoted(sha256));
   });
 }
 

@@ -20,8 +20,10 @@ ProbeMode probe_mode();
 // time, a file lookup afterwards. Threads: safe.
 Status probe_library(const std::string& library, const std::string& plugin_name);
 
-// P0604 unless the library's digest is `sha256`. Kept like a probe's result.
-Status check_digest(const std::string& library, const std::string& sha256);
+// P0604 unless the library's digest is `sha256`, as `who` ("its manifest") says. Kept like a probe's result.
+Status check_digest(const std::string& library, const std::string& sha256, const std::string& who);
+// The digest of a library. Reads the whole file.
+Result<std::string> library_digest(const std::string& library);
 
 // A host table for processes that ask a plugin only what it offers: names, logs and failures work, and every other
 // interface answers with UNAVAILABLE.

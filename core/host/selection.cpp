@@ -25,7 +25,7 @@ bool matches_any(const std::vector<std::string>& globs, std::string_view name) {
   return false;
 }
 
-// {"schema": 1, "plugins": [{"name": "...", "version": "..."}]}
+// {"schema": 1, "plugins": [{"name": "...", "version": "...", "sha256": "..."}]}, the digest optional
 Result<std::vector<LockedPlugin>> read_lock(std::string_view path) {
   TENON_ASSIGN_OR_RETURN(File file, open_user_file(path));
   TENON_ASSIGN_OR_RETURN(std::string text, read_all(file, kLockBytesMax, "a lock file"));
@@ -33,7 +33,7 @@ Result<std::vector<LockedPlugin>> read_lock(std::string_view path) {
   try {
     nlohmann::json json = nlohmann::json::parse(text);
     for (const auto& entry : json.at("plugins")) {
-      out.push_back({entry.at("name").get<std::string>(), entry.at("version").get<std::string>()});
+      out.push_back({entry.at("name").get<std::string>(), entry.at("version").get<std::string>(), entry.value("sha256", "")});
     }
   } catch (const std::exception& problem) {
     return error(TENON_INVALID_ARGUMENT, "P0407", "{}", printable(problem.what()));
@@ -61,6 +61,14 @@ Selection read_selection() {
   return selection;
 }
 
+const LockedPlugin* locked_as(const Selection& s, const Candidate& c) {
+  if (!s.lock) return nullptr;
+  for (const LockedPlugin& locked : *s.lock) {
+    if (locked.name == c.name()) return &locked;
+  }
+  return nullptr;
+}
+
 Status is_selected(const Selection& s, const Candidate& c) {
   if (!s.select.empty() && !matches_any(s.select, c.name())) {
     return error(TENON_UNAVAILABLE, "P0402", "TENON_PLUGINS_SELECT={} does not match it", env("TENON_PLUGINS_SELECT").value_or(""));
@@ -74,13 +82,11 @@ Status is_selected(const Selection& s, const Candidate& c) {
   }
   TENON_RETURN_IF_ERROR(s.lock_status);
   if (!s.lock) return Status();
-  for (const LockedPlugin& locked : *s.lock) {
-    if (locked.name != c.name()) continue;
-    if (locked.version == c.manifest.version) return Status();
-    return error(TENON_UNAVAILABLE, "P0405", "its version is {}, and the lock file wants {}", quoted(c.manifest.version),
-                 quoted(locked.version));
-  }
-  return error(TENON_UNAVAILABLE, "P0405", "the lock file does not name it");
+  const LockedPlugin* locked = locked_as(s, c);
+  if (locked == nullptr) return error(TENON_UNAVAILABLE, "P0405", "the lock file does not name it");
+  if (locked->version == c.manifest.version) return Status();
+  return error(TENON_UNAVAILABLE, "P0405", "its version is {}, and the lock file wants {}", quoted(c.manifest.version),
+               quoted(locked->version));
 }
 
 void warn_unmatched(const Selection& selection, const std::vector<std::string>& names) {

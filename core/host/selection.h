@@ -10,6 +10,7 @@ namespace tenon::host {
 
 struct LockedPlugin {
   std::string name, version;
+  std::string sha256;  // of the library; empty: any
 };
 
 struct Selection {
@@ -21,6 +22,9 @@ struct Selection {
 
 // From the environment.
 Selection read_selection();
+
+// The entry of the lock file for a candidate; null when there is none.
+const LockedPlugin* locked_as(const Selection& selection, const Candidate& candidate);
 
 // OK, or P0401 disabled, P0402 not selected, P0403 AUTOLOAD is off, P0405 not in the lock file.
 Status is_selected(const Selection& selection, const Candidate& candidate);

@@ -109,6 +109,9 @@ CLI::App* add_plugins(CLI::App& app, PluginsOptions& o) {
   CLI::App* list = plugins->add_subcommand("list", "one line per plugin");
   CLI::App* explain = plugins->add_subcommand("explain", "every candidate with the gates it passed");
   explain->add_option("NAME", o.name, "plugin, or a glob")->type_name("");
+  CLI::App* lock = plugins->add_subcommand("lock", "what is usable now, with digests, for TENON_PLUGIN_LOCK");
+  lock->add_option("NAME", o.name, "plugin, or a glob")->type_name("");
+  lock->add_option("-o,--output", o.output, "write here instead of stdout")->type_name("FILE");
   for (CLI::App* command : {plugins, list, explain}) {
     command->add_flag("--json", o.json, "one JSON object on stdout");
   }
@@ -232,6 +235,7 @@ Command parse_command_line(int argc, char** argv) {
     }
     command.kind = kind_of(parsed.back()->get_name());
     command.plugins.explain = plugins->got_subcommand("explain");
+    command.plugins.lock = plugins->got_subcommand("lock");
     command.conform = conform->remaining();
   } catch (const CLI::CallForVersion& version) {
     write_out(std::string(version.what()) + "\n");

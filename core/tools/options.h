@@ -54,7 +54,9 @@ struct OpsOptions {
 
 struct PluginsOptions {
   std::string name;
+  std::string output;  // lock: the file to write; empty for stdout
   bool explain = false;
+  bool lock = false;
   bool json = false;
 };
 

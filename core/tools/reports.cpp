@@ -88,10 +88,23 @@ void print_plugin_gates(const Json& plugin) {
 
 }  // namespace
 
+namespace {
+
+int write_lock(const Host& host, const PluginsOptions& options) {
+  std::string text;
+  if (int s = explain(host, "lock", options.name, text)) return s;
+  if (!options.output.empty()) return write_file(host, options.output, text);
+  write_out(text);
+  return kOk;
+}
+
+}  // namespace
+
 int command_plugins(const PluginsOptions& options) {
   Host host;
   Json json;
   if (int s = host_open(host)) return s;
+  if (options.lock) return write_lock(host, options);
   if (int s = ask(host, "plugins", options.name, json)) return s;
   const Json plugins = rows_of(json, "plugins");
   if (!options.name.empty() && plugins.empty()) {

@@ -302,6 +302,16 @@ TEST_F(PluginsTest, AutoloadAndLock) {
   EXPECT_TRUE(PluginHost({}).load("good").ok());
   ASSERT_TRUE(write_file(lock, R"({"schema": 1, "plugins": [{"name": "good", "version": "2.0.0"}]})").ok());
   EXPECT_NE(PluginHost({}).load("good").status().text().find("P0405"), std::string::npos);
+  // What `tenon plugins lock` writes lets the same library pass and no other.
+  ASSERT_EQ(unsetenv("TENON_PLUGIN_LOCK"), 0);
+  Result<std::string> locked = PluginHost({}).lock_json("good");
+  ASSERT_TRUE(locked.ok()) << locked.status().text();
+  setenv("TENON_PLUGIN_LOCK", lock.c_str(), 1);
+  ASSERT_TRUE(write_file(lock, *locked).ok());
+  EXPECT_TRUE(PluginHost({}).load("good").ok());
+  locked->replace(locked->find("sha256\": \"") + 10, 4, "0123");
+  ASSERT_TRUE(write_file(lock, *locked).ok());
+  EXPECT_NE(PluginHost({}).load("good").status().text().find("P0604"), std::string::npos);
   ASSERT_TRUE(write_file(lock, "{").ok());
   EXPECT_FALSE(PluginHost({}).load("good").ok());
   unsetenv("XDG_DATA_HOME");

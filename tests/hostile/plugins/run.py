@@ -132,6 +132,63 @@ def group_6():
     yield Case(90, "explain as JSON", fake("good"), ["plugins", "explain", "good", "--json"], (0,), prints=r'"gate": ?"found"')
     yield Case(90, "every plugin disabled", lambda folder: {"TENON_PLUGINS_DISABLE": "*"}, None, (2, 3), "TENON_PLUGINS_DISABLE",
                prints="^$")
+    def folder_as_manifest(folder):
+        (folder / "plugins" / "x.plugin.json").mkdir(parents=True)
+        return {"TENON_PLUGIN_ADD": str(folder / "plugins")}
+    yield Case(90, "manifest is a folder", folder_as_manifest, None, (0,), "P0201")
+
+    def pipe_as_manifest(folder):
+        (folder / "plugins").mkdir()
+        os.mkfifo(folder / "plugins" / "x.plugin.json")
+        return {"TENON_PLUGIN_ADD": str(folder / "plugins")}
+    yield Case(90, "manifest is a pipe that nobody writes to", pipe_as_manifest, None, (0,), "P0201")
+
+    def sparse_manifest(folder):
+        (folder / "plugins").mkdir()
+        with open(folder / "plugins" / "x.plugin.json", "wb") as file:
+            file.truncate(1 << 30)
+        return {"TENON_PLUGIN_ADD": str(folder / "plugins")}
+    yield Case(92, "manifest of 1 GB", sparse_manifest, None, (0,), "P0202")
+
+    def link_outside(folder):
+        environment = added(folder, {"x.plugin.json": manifest("good", "./x.so")})
+        shutil.copy(FAKES / "fake_good.so", folder / "outside.so")
+        (folder / "plugins" / "x.so").symlink_to("../outside.so")
+        return environment
+    yield Case(93, "library is a link that leaves the folder", link_outside, None, (0,), "P0207")
+
+    def other_machine(folder):
+        environment = fake("good")(folder)
+        library = folder / "plugins" / "x.so"
+        content = bytearray(library.read_bytes())
+        content[18] ^= 0xff  # e_machine
+        library.write_bytes(content)
+        return environment
+    yield Case(96, "library of another processor", other_machine, ["opt", "g.tir", "--passes", "fake-pass"], (3,), "P0701")
+
+    def cut_library(folder):
+        environment = fake("good")(folder)
+        library = folder / "plugins" / "x.so"
+        library.write_bytes(library.read_bytes()[:1000])
+        return environment
+    yield Case(96, "library cut short", cut_library, ["opt", "g.tir", "--passes", "fake-pass"], (3,), "P0[67]01")
+
+    def circle(folder):
+        environment = fake("good", requires={"plugins": ["other"]})(folder)
+        shutil.copy(FAKES / "fake_good.so", folder / "plugins" / "y.so")
+        (folder / "plugins" / "y.plugin.json").write_text(manifest("other", "./y.so", requires={"plugins": ["good"]}))
+        return environment
+    yield Case(98, "two plugins that require each other", circle, ["plugins", "list"], (0,), prints="good")
+    yield Case(98, "a plugin that requires nobody's", fake("good", requires={"plugins": ["nonesuch"]}), ["plugins", "explain", "good"],
+               (0,), prints="P0501")
+
+    def namesakes(folder):
+        environment = fake("good")(folder)
+        (folder / "plugins" / "y.plugin.json").write_text(manifest("good", "./x.so"))
+        return environment
+    yield Case(98, "two manifests of one name", namesakes, ["plugins", "explain", "good"], (0,), prints="P0406")
+    yield Case(98, "a digest that is not the library's", fake("good", sha256="0" * 64), ["opt", "g.tir", "--passes", "fake-pass"], (3,),
+               "P0604")
     yield Case(90, "pattern that matches nothing", lambda folder: {"TENON_PLUGINS_DISABLE": "nonesuch"}, None, (0,), "P0404")
 
 
