@@ -26,7 +26,8 @@ const OpImporter* find_importer(std::string_view domain, std::string_view op, in
     Table table;
     for (const auto& importers : {elementwise_importers(), shape_importers(), index_importers(),
                                   reduce_importers(), nn_importers(), vision_importers(),
-                                  order_importers(), attention_importers(), loss_importers()}) {
+                                  order_importers(), attention_importers(), loss_importers(),
+                                  control_importers()}) {
       for (const OpImporter& importer : importers) table[importer.op].push_back(&importer);
     }
     return table;
@@ -234,6 +235,8 @@ void Importer::run_node(const NodeProto& node, const OpsetVersions& versions, Sc
     failed = true;
   }
   frame_ = frame;
+  scope_ = scope;
+  versions_ = &versions;
   NodeContext n(this, node, versions.of(node.domain), std::move(inputs));
   if (!failed) {
     const OpImporter* importer =

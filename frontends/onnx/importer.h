@@ -12,6 +12,7 @@
 #ifndef FRONTENDS_ONNX_IMPORTER_H_
 #define FRONTENDS_ONNX_IMPORTER_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -41,6 +42,9 @@ struct Item {
   bool failed = false;                      // its definition was refused: what uses it stays silent
 };
 
+using BindBody = std::function<bool(std::vector<Item>* inputs)>;
+using FinishBody = std::function<bool(std::vector<Value>* yields)>;
+
 class NodeContext;
 using ImportFunction = bool (*)(NodeContext&);
 
@@ -61,6 +65,7 @@ std::span<const OpImporter> vision_importers();
 std::span<const OpImporter> order_importers();
 std::span<const OpImporter> attention_importers();
 std::span<const OpImporter> loss_importers();
+std::span<const OpImporter> control_importers();
 
 // Null when no importer knows the op at this version.
 const OpImporter* find_importer(std::string_view domain, std::string_view op, int64_t version);
@@ -165,6 +170,16 @@ class NodeContext {
   // Fails unless operands i.. have one element type (absent ones apart).
   bool same_types(size_t first = 0);
   bool require_equal(Dim a, Dim b, std::string_view what);
+
+  // ---- Graphs in attributes (ops_control.cpp) ----
+  const GraphProto* body_of(std::string_view name);
+  // Imports a graph as a region of a node to be built. bind makes an item for each input, finish may add to the yields; both build
+  // inside of the region.
+  bool region(const GraphProto& graph, const BindBody& bind, const FinishBody& finish, Region* out);
+  // Imports a graph without inputs here; its outputs are the node's.
+  bool in_place(const GraphProto& graph);
+  Value new_argument(Region region, tenon_dtype_t dtype, const Dims& dims);
+  Region current_region();
 
   bool set(size_t i, Value value);
   bool set(size_t i, Item item);

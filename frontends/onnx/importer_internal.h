@@ -46,6 +46,11 @@ class Importer {
                  const Frame* frame);
   void run_node(const NodeProto& node, const OpsetVersions& versions, Scope* scope,
                 const Frame* frame);
+  // Bodies of control flow (ops_control.cpp).
+  void materialise(const GraphProto& graph, const Scope& scope);
+  bool run_body(const GraphProto& graph, const std::vector<Item>& inputs, std::vector<Item*>* outputs);
+  bool body(const GraphProto& graph, const BindBody& bind, const FinishBody& finish, Region* out);
+  bool fill_body(const GraphProto& graph, const BindBody& bind, const FinishBody& finish);
   bool check_attributes(const NodeProto& node);
   void locate(const NodeProto& node);
   bool call(const FunctionProto& function, const NodeProto& node, const std::vector<Item*>& inputs,
@@ -71,6 +76,9 @@ class Importer {
   std::unordered_map<tenon_dim_t, std::pair<Value, int64_t>>
       sources_;  // symbol -> an input and its axis
   const Frame* frame_ = nullptr;
+  // Of the node that is being imported.
+  const Scope* scope_ = nullptr;
+  const OpsetVersions* versions_ = nullptr;
 };
 
 }  // namespace tenon::onnx
