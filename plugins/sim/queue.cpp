@@ -1,5 +1,7 @@
 #include "queue.h"
 
+#include <signal.h>
+
 #include <chrono>
 #include <utility>
 
@@ -60,7 +62,22 @@ Fault Fence::wait_quietly(uint64_t value) const {
   return failed_at_ <= value ? fault_ : Fault{};
 }
 
-Queue::Queue() : thread_([this] { work(); }) {}
+namespace {
+
+// A thread that takes no signal: those are for the program's own threads.
+template <typename Work>
+std::thread start_thread(Work work) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread(std::move(work));
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+}  // namespace
+
+Queue::Queue() : thread_(start_thread([this] { work(); })) {}
 
 Queue::~Queue() {
   {
