@@ -17,6 +17,7 @@ std::span<const Group> groups() {
       {'B', "ABI hygiene", 1, 30, abi_checks()},
       {'C', "Device and memory", 2, 60, device_checks()},
       {'F', "Kernels", 3, 300, kernel_checks()},
+      {'I', "Threads and lifecycle", 2, 30, lifecycle_checks()},
   };
   return kGroups;
 }

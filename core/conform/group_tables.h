@@ -6,9 +6,10 @@
 
 namespace tenon::conform {
 
-std::span<const Check> manifest_checks();  // A: group_manifest.cpp, group_packaging.cpp
-std::span<const Check> abi_checks();       // B: group_abi.cpp
-std::span<const Check> device_checks();    // C: group_device.cpp
-std::span<const Check> kernel_checks();    // F: group_kernels.cpp
+std::span<const Check> manifest_checks();   // A: group_manifest.cpp, group_packaging.cpp
+std::span<const Check> abi_checks();        // B: group_abi.cpp
+std::span<const Check> device_checks();     // C: group_device.cpp
+std::span<const Check> kernel_checks();     // F: group_kernels.cpp
+std::span<const Check> lifecycle_checks();  // I: group_lifecycle.cpp
 
 }  // namespace tenon::conform

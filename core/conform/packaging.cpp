@@ -1,25 +1,18 @@
 #include "core/conform/packaging.h"
 
 #include <fcntl.h>
-#include <fenv.h>
-#include <locale.h>
-#include <signal.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <set>
 
 #include "core/base/file.h"
 #include "core/base/str.h"
 #include "core/conform/elf_file.h"
+#include "core/conform/process_state.h"
 #include "core/conform/session.h"
 
 namespace tenon::conform {
@@ -203,55 +196,11 @@ Outcome no_threads(Session& s) {
   return pass();
 }
 
-namespace {
-
-struct ProcessState {
-  std::array<void*, 65> handlers = {};
-  std::string locale, folder;
-  mode_t mask = 0;
-  int rounding = 0;
-  unsigned control = 0;
-};
-
-ProcessState process_state_now() {
-  ProcessState state;
-  for (int signal = 1; signal < 65; ++signal) {
-    struct sigaction action = {};
-    if (::sigaction(signal, nullptr, &action) == 0)
-      state.handlers[static_cast<size_t>(signal)] = reinterpret_cast<void*>(action.sa_sigaction);
-  }
-  const char* locale = ::setlocale(LC_ALL, nullptr);
-  state.locale = locale == nullptr ? "" : locale;
-  state.folder = real_path(".").value_or("");
-  state.mask = ::umask(0);
-  ::umask(state.mask);
-  state.rounding = ::fegetround();
-#if defined(__x86_64__)
-  state.control = _mm_getcsr() & ~0x3fu;  // not the flags of what happened
-#endif
-  return state;
-}
-
-}  // namespace
-
 Outcome process_state(Session& s) {
   CONFORM_TRY(with_host(s));
   const ProcessState before = process_state_now();
   CONFORM_TRY(s.load());
-  const ProcessState after = process_state_now();
-  for (size_t signal = 1; signal < before.handlers.size(); ++signal) {
-    CONFORM_EXPECT(before.handlers[signal] == after.handlers[signal],
-                   "it changed the handler of signal {}", signal);
-  }
-  CONFORM_EXPECT(before.locale == after.locale, "it changed the locale from {} to {}",
-                 before.locale, after.locale);
-  CONFORM_EXPECT(before.folder == after.folder, "it changed the current folder to {}",
-                 quoted(after.folder));
-  CONFORM_EXPECT(before.mask == after.mask, "it changed the file mode mask from {:o} to {:o}",
-                 before.mask, after.mask);
-  CONFORM_EXPECT(before.rounding == after.rounding && before.control == after.control,
-                 "it changed the floating-point state");
-  return pass();
+  return compare_process_state(before, process_state_now(), "the query");
 }
 
 Outcome descriptors(Session& s) {

@@ -101,6 +101,13 @@ loses_tail F.odd-sizes
 one_buffer_wrong F.one-buffer-twice
 shared_scratch F.threads
 takes_everything F.core-set
+shutdown_wants_all_freed I.shutdown-while-open
+destructor_aborts I.ends-without-shutdown
+destructor_needs_device I.ends-while-open
+fork_aborts I.starts-program
+loose_thread I.threads-block-signals
+alloc_sets_rounding I.float-state
+alloc_sets_mask I.process-state
 """
 
 # ---- One wrong thing in how the library is made.

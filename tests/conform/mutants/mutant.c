@@ -29,6 +29,8 @@ static int was_closed, memory_was_asked, poisoned;
 static tenon_kernels_api_t kernels;
 static tenon_device_api_t device_api;
 
+static int used_at_end(void) { return live_count != 0; }
+
 static int is(const char* name) {
   const char* mutant = getenv("CONFORM_MUTANT");
   return mutant != NULL && strcmp(mutant, name) == 0;
@@ -56,6 +58,15 @@ __attribute__((constructor)) static void constructor(void) {
   if (is("mask")) umask(077);
   if (is("folder") && chdir("/") != 0) abort();
   if (is("descriptor") && open("/dev/null", O_RDONLY) < 0) abort();
+}
+
+__attribute__((destructor)) static void destructor(void) {
+  if (is("destructor_aborts")) abort();
+  if (is("destructor_needs_device") && used_at_end()) abort();
+}
+
+static void fork_handler(void) {
+  if (is("fork_aborts")) abort();
 }
 
 static void* sleeper(void* unused) {
@@ -100,6 +111,11 @@ static tenon_code_t open_device(void* self, uint32_t ordinal, tenon_device_t** o
   if (is("opens_once") && was_closed) return fail(TENON_FAILED_PRECONDITION, "it was closed");
   if (is("second_open_poisons") && devices[ordinal % SLOT_COUNT].open_count++ != 0) poisoned = 1;
   devices[ordinal % SLOT_COUNT].ordinal = ordinal;
+  if (is("fork_aborts")) pthread_atfork(NULL, NULL, fork_handler);
+  if (is("loose_thread")) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, sleeper, NULL);
+  }
   *out = &devices[ordinal % SLOT_COUNT];
   return (void)self, TENON_OK;
 }
@@ -119,6 +135,8 @@ static tenon_code_t sync_device(void* self, tenon_device_t* device) {
 
 static tenon_code_t alloc(void* self, tenon_device_t* device, uint64_t size, tenon_buffer_t** out) {
   (void)self, (void)device;
+  if (is("alloc_sets_mask")) umask(077);
+  if (is("alloc_sets_rounding")) fesetround(FE_DOWNWARD);
   if (is("alloc_changes_table")) device_api.memory = NULL;
   if (size == 0 && is("no_empty_buffers")) return fail(TENON_INVALID_ARGUMENT, "a buffer has at least one byte");
   if (size > SIZE_MAX / 4) {
@@ -263,6 +281,7 @@ static tenon_code_t memory(void* self, tenon_device_t* device, uint64_t* used, u
 /* ---- The query ---- */
 
 static tenon_code_t shutdown(void* self) {
+  if (is("shutdown_wants_all_freed") && live_count != 0) return fail(TENON_FAILED_PRECONDITION, "there are buffers left");
   if (is("shutdown_fails")) return fail(TENON_INTERNAL, "it cannot end");
   return (void)self, TENON_OK;
 }

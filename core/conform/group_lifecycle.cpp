@@ -1,0 +1,182 @@
+// Group I: how a process with the plugin in it goes on and ends.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <set>
+
+#include "core/base/file.h"
+#include "core/base/str.h"
+#include "core/conform/group_tables.h"
+#include "core/conform/open_device.h"
+#include "core/conform/process_state.h"
+#include "core/conform/session.h"
+
+namespace tenon::conform {
+namespace {
+
+// Loads the plugin and, where it has devices, works with their memory.
+Outcome load_and_use(Session& s) {
+  CONFORM_TRY(s.load());
+  const tenon_device_api_t* api = nullptr;
+  uint32_t count = 0;
+  if (find_devices(s, &api, &count).verdict != Verdict::kPass) return pass();
+  const Outcome used = exercise_memory(s, api, count);
+  return used.verdict == Verdict::kFail ? skipped("its memory does not work, as group C tells")
+                                        : used;
+}
+
+// A device with a buffer, both of which stay open.
+Outcome open_and_keep(Session& s) {
+  const tenon_device_api_t* api = nullptr;
+  uint32_t count = 0;
+  CONFORM_TRY(find_devices(s, &api, &count));
+  auto* device = new OpenDevice(api, 0);
+  tenon_buffer_t* buffer = nullptr;
+  CONFORM_TRY(device->open());
+  CONFORM_TRY(device->alloc(1000, &buffer));
+  return device->write(buffer, pattern_bytes(1000, 1));
+}
+
+// How a process ended, as waitpid tells it.
+Outcome ended_well(int status, std::string_view how) {
+  CONFORM_EXPECT(!WIFSIGNALED(status), "{}, the process ends with signal {}", how,
+                 WTERMSIG(status));
+  CONFORM_EXPECT(WEXITSTATUS(status) == 0, "{}, the process ends with status {}", how,
+                 WEXITSTATUS(status));
+  return pass();
+}
+
+// In a fork, since the process ends: what comes before, then exit() with its handlers and static
+// destructors.
+template <typename Before>
+Outcome ends_after(Session& s, std::string_view how, Before before) {
+  constexpr int kNotReached = 77;
+  const pid_t child = ::fork();
+  if (child < 0) return skipped("no process apart");
+  if (child == 0) {
+    ::alarm(20);
+    std::exit(before().verdict == Verdict::kPass ? 0 : kNotReached);
+  }
+  int status = 0;
+  s.step(how);
+  ::waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kNotReached)
+    return skipped("the plugin does not work so far, as other checks tell");
+  return ended_well(status, how);
+}
+
+Outcome shutdown_while_open(Session& s) {
+  CONFORM_TRY(s.load());
+  if (s.record()->shutdown == nullptr) return not_offered("shutdown");
+  CONFORM_TRY(open_and_keep(s));
+  s.step("shutdown with a device and a buffer open");
+  const tenon_code_t code = s.record()->shutdown(s.record()->self);
+  CONFORM_EXPECT(code == TENON_OK, "with a device and a buffer open it gives {}", code_text(code));
+  return pass();
+}
+
+Outcome ends_without_shutdown(Session& s) {
+  return ends_after(s, "without shutdown", [&] { return load_and_use(s); });
+}
+
+Outcome ends_while_open(Session& s) {
+  CONFORM_TRY(s.load());
+  if (s.offered(TENON_DEVICE_ID) == nullptr) return not_offered(TENON_DEVICE_ID);
+  return ends_after(s, "with a device and a buffer open", [&] { return open_and_keep(s); });
+}
+
+Outcome starts_program(Session& s) {
+  CONFORM_TRY(s.load());
+  const Outcome opened = open_and_keep(s);
+  if (opened.verdict == Verdict::kFail)
+    return skipped("its memory does not work, as group C tells");
+  s.step("starting another program after a fork");
+  const pid_t child = ::fork();
+  if (child < 0) return skipped("no process apart");
+  if (child == 0) {
+    ::alarm(20);
+    ::execl("/bin/true", "true", nullptr);
+    ::_exit(0);  // a system without it: the fork was survived
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return ended_well(status, "after a fork that starts another program");
+}
+
+std::set<std::string> thread_ids() {
+  const std::vector<std::string> names = list_folder("/proc/self/task").value_or({});
+  return {names.begin(), names.end()};
+}
+
+// As /proc shows them: bit n - 1 for signal n. Signals that a fault raises, and those that nobody
+// can block, are left out.
+uint64_t blockable_signals() {
+  uint64_t mask = 0x7fffffff;
+  for (int signal : {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP})
+    mask &= ~(uint64_t{1} << (signal - 1));
+  return mask;
+}
+
+Outcome threads_block_signals(Session& s) {
+  std::string why;
+  if (installed_host(&why) == nullptr) return skipped("the installed host does not start: " + why);
+  const std::set<std::string> before = thread_ids();
+  CONFORM_TRY(load_and_use(s));
+  CONFORM_TRY(s.offered(TENON_DEVICE_ID) == nullptr ? pass() : open_and_keep(s));
+  size_t started = 0;
+  for (const std::string& id : thread_ids()) {
+    if (before.count(id) != 0) continue;
+    ++started;
+    const std::string text = read_system_file("/proc/self/task/" + id + "/status").value_or("");
+    const size_t at = text.find("SigBlk:");
+    if (at == std::string::npos) continue;
+    const std::string_view digits = trim(std::string_view(text).substr(at + 7, 17));
+    uint64_t blocked = 0;
+    std::from_chars(digits.data(), digits.data() + digits.size(), blocked, 16);
+    const uint64_t open = blockable_signals() & ~blocked;
+    CONFORM_EXPECT(open == 0, "a thread that it started takes the signals of the mask {:x}", open);
+  }
+  return started == 0 ? skipped("it starts no thread that stays") : pass();
+}
+
+Outcome keeps_float_state(Session& s) {
+  CONFORM_TRY(s.load());
+  const ProcessState before = process_state_now();
+  CONFORM_TRY(load_and_use(s));
+  const ProcessState after = process_state_now();
+  CONFORM_EXPECT(before.rounding == after.rounding && before.control == after.control,
+                 "its calls changed the floating-point state");
+  return pass();
+}
+
+Outcome keeps_process_state(Session& s) {
+  CONFORM_TRY(s.load());
+  ProcessState before = process_state_now();
+  CONFORM_TRY(load_and_use(s));
+  ProcessState after = process_state_now();
+  after.rounding = before.rounding;  // another check's
+  after.control = before.control;
+  return compare_process_state(before, after, "a call");
+}
+
+constexpr Check kChecks[] = {
+    {"R-I03", "shutdown-while-open", shutdown_while_open},
+    {"R-I04", "ends-without-shutdown", ends_without_shutdown},
+    {"R-I05", "ends-while-open", ends_while_open},
+    {"R-I06", "starts-program", starts_program},
+    {"R-I07", "threads-block-signals", threads_block_signals},
+    {"R-I08", "float-state", keeps_float_state},
+    {"R-I10", "process-state", keeps_process_state},
+};
+
+}  // namespace
+
+std::span<const Check> lifecycle_checks() {
+  return kChecks;
+}
+
+}  // namespace tenon::conform

@@ -1,0 +1,52 @@
+#include "core/conform/process_state.h"
+
+#include <fenv.h>
+#include <locale.h>
+#include <signal.h>
+#include <sys/stat.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+#include "core/base/file.h"
+#include "core/base/str.h"
+
+namespace tenon::conform {
+
+ProcessState process_state_now() {
+  ProcessState state;
+  for (int signal = 1; signal < 65; ++signal) {
+    struct sigaction action = {};
+    if (::sigaction(signal, nullptr, &action) == 0)
+      state.handlers[static_cast<size_t>(signal)] = reinterpret_cast<void*>(action.sa_sigaction);
+  }
+  const char* locale = ::setlocale(LC_ALL, nullptr);
+  state.locale = locale == nullptr ? "" : locale;
+  state.folder = real_path(".").value_or("");
+  state.mask = ::umask(0);
+  ::umask(state.mask);
+  state.rounding = ::fegetround();
+#if defined(__x86_64__)
+  state.control = _mm_getcsr() & ~0x3fu;  // not the flags of what happened
+#endif
+  return state;
+}
+
+Outcome compare_process_state(const ProcessState& before, const ProcessState& after,
+                              const char* who) {
+  for (size_t signal = 1; signal < before.handlers.size(); ++signal) {
+    CONFORM_EXPECT(before.handlers[signal] == after.handlers[signal],
+                   "{} changed the handler of signal {}", who, signal);
+  }
+  CONFORM_EXPECT(before.locale == after.locale, "{} changed the locale from {} to {}", who,
+                 before.locale, after.locale);
+  CONFORM_EXPECT(before.folder == after.folder, "{} changed the current folder to {}", who,
+                 quoted(after.folder));
+  CONFORM_EXPECT(before.mask == after.mask, "{} changed the file mode mask from {:o} to {:o}", who,
+                 before.mask, after.mask);
+  CONFORM_EXPECT(before.rounding == after.rounding && before.control == after.control,
+                 "{} changed the floating-point state", who);
+  return pass();
+}
+
+}  // namespace tenon::conform

@@ -1,0 +1,25 @@
+// What a plugin must leave alone in its process.
+#pragma once
+#include <sys/types.h>
+
+#include <array>
+#include <string>
+
+#include "core/conform/check.h"
+
+namespace tenon::conform {
+
+struct ProcessState {
+  std::array<void*, 65> handlers = {};
+  std::string locale, folder;
+  mode_t mask = 0;
+  int rounding = 0;
+  unsigned control = 0;  // of floating point, without the flags of what happened
+};
+ProcessState process_state_now();
+
+// Failed with what differs; `who` did it: "opening the library".
+Outcome compare_process_state(const ProcessState& before, const ProcessState& after,
+                              const char* who);
+
+}  // namespace tenon::conform
