@@ -109,7 +109,7 @@ void linear_layers(DType type, bool constant, const Values& values, std::initial
     const E m = b.extent();
     bool transposed = false;
     std::vector<std::pair<int64_t, int64_t>> sizes = {{77, 31}, {16, 16}, {7, 3}};
-    if (type == TENON_F32 && !values.odd) sizes.insert(sizes.end(), {{1, 5}, {33, 7}, {64, 64}, {130, 40}, {96, 1}, {5, 64}});
+    if (type == TENON_F32 && !values.odd) sizes.insert(sizes.end(), {{1, 5}, {33, 7}, {64, 64}, {130, 40}, {96, 1}, {5, 64}, {0, 4}, {4, 0}});
     for (auto [n, k] : sizes) {
       const Tensor x = b.input(type, {m, b.dim(k)});
       const std::vector<E> dims = transposed ? std::vector{b.dim(n), b.dim(k)} : std::vector{b.dim(k), b.dim(n)};

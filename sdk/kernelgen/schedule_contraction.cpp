@@ -229,7 +229,7 @@ bool schedule_contraction(Kernel& k, const Target& t, Schedule* out, std::string
   // Narrow results take fewer vectors; panels of equal width waste least.
   const int64_t wide = n ? *n : likely(p, columns);
   const int64_t need = (wide + s.lanes - 1) / s.lanes;
-  if (need < s.nr) s.nr = static_cast<uint32_t>(need);
+  if (need < s.nr) s.nr = static_cast<uint32_t>(std::max<int64_t>(1, need));
   if (n && need > s.nr) {
     for (uint32_t nr = s.nr; nr >= 2 && nr + 1 >= s.nr; --nr) {
       if (need % nr == 0) {
