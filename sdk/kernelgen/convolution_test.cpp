@@ -27,19 +27,20 @@ double draw(std::mt19937& rng, bool odd) {
   return std::uniform_real_distribution<double>(-2, 2)(rng);
 }
 
-void compare(const Data& got, const std::vector<double>& want, uint32_t buffer) {
+void compare(const Data& got, const std::vector<double>& want, uint32_t buffer, double tolerance = 2e-5) {
   double scale = 1e-30;
   for (double v : want) scale = std::isfinite(v) ? std::max(scale, std::fabs(v)) : scale;
   for (size_t i = 0; i < got.size(); ++i) {
     const double x = got.get(i);
-    const bool same = std::isnan(want[i]) ? std::isnan(x) : std::isinf(want[i]) ? x == want[i] : std::fabs(x - want[i]) <= 2e-5 * scale;
+    const bool same = std::isnan(want[i]) ? std::isnan(x) : std::isinf(want[i]) ? x == want[i] : std::fabs(x - want[i]) <= tolerance * scale;
     ASSERT_TRUE(same) << "buffer " << buffer << " element " << i << ": " << x << ", not " << want[i];
   }
 }
 
 // Runs the program on every target at every tuple of sizes. odd: these inputs hold NaN and infinities. Weights do not:
 // level 1 multiplies padding by them, the kernels leave it out (PaddingIsNoProduct).
-void check(Builder& b, std::vector<std::vector<int64_t>> sizes, const std::vector<uint32_t>& odd = {}) {
+void check(Builder& b, std::vector<std::vector<int64_t>> sizes, const std::vector<uint32_t>& odd = {},
+           double tolerance = 2e-5) {
   ASSERT_TRUE(b.ok()) << b.why();
   const Kernel program = b.take_program();
   std::vector<std::vector<Data>> inputs;
@@ -76,7 +77,7 @@ void check(Builder& b, std::vector<std::vector<int64_t>> sizes, const std::vecto
         std::vector<Data> memory = inputs[n];
         session.run(&memory, pieces);
         for (uint32_t i = 0; i < program.buffers.size(); ++i) {
-          if (program.buffers[i].role == Role::kOut) compare(memory[i], meanings[n][i], i);
+          if (program.buffers[i].role == Role::kOut) compare(memory[i], meanings[n][i], i, tolerance);
           if (::testing::Test::HasFatalFailure()) return;
         }
       }
@@ -119,15 +120,15 @@ Tensor conv(Builder& b, const Tensor& x, const Tensor& w, std::vector<WindowDim>
   return b.conv(x, w, numbers(window.size()), window, groups, dims);
 }
 
-Tensor weights(Builder& b, int64_t out, int64_t in, const std::vector<WindowDim>& window, bool constant = true) {
+Tensor weights(Builder& b, int64_t out, int64_t in, const std::vector<WindowDim>& window, bool constant = true, DType type = TENON_F32) {
   std::vector<E> dims = {b.dim(out), b.dim(in)};
   for (const WindowDim& w : window) dims.push_back(b.dim(w.size));
-  return constant ? b.constant(TENON_F32, dims) : b.input(TENON_F32, dims);
+  return constant ? b.constant(type, dims) : b.input(type, dims);
 }
 
 Tensor with_bias(Builder& b, const Tensor& y) {
   const uint32_t channel[] = {1};
-  return op(b, TENON_S_ADD, {y, b.broadcast(b.constant(TENON_F32, {y.dims[1]}), y.dims, channel)});
+  return op(b, TENON_S_ADD, {y, b.broadcast(b.constant(y.type, {y.dims[1]}), y.dims, channel)});
 }
 
 // What was generated, for the message of a failure.
@@ -263,6 +264,19 @@ TEST(Convolution, TransposedBlocks) {
   }
   b.output(y);
   check(b, {{6, 5}, {3, 8}});
+}
+
+// 16 bits are widened once, summed in f32 and rounded at the end.
+TEST(Convolution, SixteenBits) {
+  for (DType type : {TENON_BF16, TENON_F16}) {
+    Builder b;
+    const std::vector<WindowDim> three = {{3, 1, 1, 1}, {3, 1, 1, 1}}, stem = {{3, 2, 1, 1}, {3, 2, 1, 1}};
+    const Tensor x = b.input(type, {b.dim(1), b.dim(3), b.dim(11), b.dim(12)});
+    const Tensor y = with_bias(b, conv(b, x, weights(b, 18, 3, stem, true, type), stem));
+    const Tensor z = conv(b, y, weights(b, 18, 1, three, true, type), three, 18);
+    b.output(conv(b, z, weights(b, 7, 18, three, true, type), three));
+    check(b, {{}}, {}, 2e-2);
+  }
 }
 
 // A weight that is not finite shows where its tap is inside the image and nowhere else, as plain loops that skip

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <tuple>
 #include <unordered_map>
 
 #include "tenon/kernelgen/convolution.h"
@@ -53,20 +54,34 @@ class Layouts {
 
   bool floats(E e) const { return p_.at(e).kind == X::kLoad && p_.type(e) == TENON_F32; }
 
+  // The load of an operand that is f32, or 16 bits widened to f32; kNone: another operand.
+  E operand(E e) const {
+    if (p_.type(e) != TENON_F32) return kNone;
+    const Expr& x = p_.at(e);
+    if (x.kind == X::kOp && x.op == TENON_S_CONVERT) {
+      const E from = p_.arg(e, 0);
+      const bool half = p_.type(from) == TENON_F16 || p_.type(from) == TENON_BF16;
+      return half && p_.at(from).kind == X::kLoad ? from : kNone;
+    }
+    return x.kind == X::kLoad ? e : kNone;
+  }
+
   // Movements around a convolution may have renamed dims since it was built; -1: no dim holds channels alone any more.
   void find_channels(Stage& s) {
     if (s.x_channel < 0) return;
-    const bool plain = s.kind == StageKind::kContract && s.panel == 0 && floats(s.a) && floats(s.b) && p_.arg(s.a, 0) == kNone;
+    const bool plain = s.kind == StageKind::kContract && s.panel == 0 && operand(s.a) != kNone && operand(s.b) != kNone &&
+                       p_.arg(operand(s.a), 0) == kNone;
+    const E x = plain ? operand(s.b) : kNone;
     const ContractAxes axes = plain ? contract_axes(p_, s) : ContractAxes{};
     auto uses = [&](E e, const std::vector<uint32_t>& list) {
       return std::any_of(list.begin(), list.end(), [&](uint32_t a) { return p_.uses_axis(e, a); });
     };
     auto holds_channels = [&](E e) {
       if (uses(e, axes.only_b) || p_.range(e).lo < 0) return false;
-      const E guard = p_.arg(s.b, 0);
+      const E guard = p_.arg(x, 0);
       return guard == kNone || std::none_of(s.reduce.begin(), s.reduce.end(), [&](uint32_t a) { return p_.uses_axis(e, a) && p_.uses_axis(guard, a); });
     };
-    const std::vector<E> at = plain ? std::vector<E>(p_.args(s.b).begin() + 2, p_.args(s.b).end()) : std::vector<E>{};
+    const std::vector<E> at = plain ? std::vector<E>(p_.args(x).begin() + 2, p_.args(x).end()) : std::vector<E>{};
     const auto hinted = static_cast<size_t>(s.x_channel);
     s.x_channel = hinted < at.size() && holds_channels(at[hinted]) ? s.x_channel : -1;
     for (size_t d = 0; plain && s.x_channel < 0 && d < at.size(); ++d) {
@@ -84,7 +99,7 @@ class Layouts {
 
   void mark(const Stage& s) {
     if (s.x_channel < 0) return;
-    want(p_.at(s.b).ref, s.x_channel);
+    want(p_.at(operand(s.b)).ref, s.x_channel);
     if (s.out_channel >= 0) want(s.store[0].buffer, s.out_channel);
   }
 
@@ -241,16 +256,16 @@ class Layouts {
   void copy(uint32_t from, uint32_t to, const std::vector<uint32_t>& origins) {
     Stage s;
     const std::vector<E> axes = fresh_axes(k_.buffers[to].dims, &s.space);
-    s.value = {p_.load(from, k_.buffers[from].type, axes)};
+    s.value = {p_.convert(p_.load(from, k_.buffers[from].type, axes), k_.buffers[to].type)};
     s.store = {{to, axes, kNone}};
     s.origins = origins;
     k_.stages.push_back(std::move(s));
   }
 
-  uint32_t reordered(uint32_t buffer, int32_t channel, const std::vector<uint32_t>& origins) {
-    auto [it, fresh] = copies_.try_emplace({buffer, channel}, 0);
+  uint32_t reordered(uint32_t buffer, int32_t channel, DType type, const std::vector<uint32_t>& origins) {
+    auto [it, fresh] = copies_.try_emplace({buffer, channel, type}, 0);
     if (fresh) {
-      it->second = like(buffer, channel);
+      it->second = temp(type, k_.buffers[buffer].dims, channel);
       copy(buffer, it->second, origins);
     }
     return it->second;
@@ -281,7 +296,7 @@ class Layouts {
       bool apart = true;
       for (const View& v : s.store) apart = apart && !element_wise(s, l, v);
       if (!apart) continue;
-      map[l] = p_.load(reordered(b, -1, s.origins), p_.type(l), std::span<const E>(args).subspan(2), args[0], args[1]);
+      map[l] = p_.load(reordered(b, -1, p_.type(l), s.origins), p_.type(l), std::span<const E>(args).subspan(2), args[0], args[1]);
     }
     if (map.empty()) return;
     for (auto* list : {&s.step, &s.final}) {
@@ -300,12 +315,12 @@ class Layouts {
 
   void convolution(Stage& s) {
     Window w{contract_axes(p_, s), {}, {}};
-    const E channels = p_.args(s.b)[2 + static_cast<size_t>(s.x_channel)];
+    const E channels = p_.args(operand(s.b))[2 + static_cast<size_t>(s.x_channel)];
     for (uint32_t a : s.reduce) (p_.uses_axis(channels, a) ? w.in : w.spatial).push_back(a);
     const bool depthwise = w.axes.only_a.empty() && w.axes.both.size() == 1 && w.in.empty();
     // One pixel is a matrix times a vector, which is best read along its rows.
     const bool tiled = (depthwise || widest_column(s, w.axes.only_a) != ~0u) && w.in.size() <= 1 && !w.axes.only_b.empty() && known(s);
-    if (!tiled) return channels_last_input(s);
+    if (!tiled) return floats(s.b) ? channels_last_input(s) : void();
     if (depthwise || !few_channels(w) || !padded_input(s, w)) channels_last_input(s);
     depthwise ? pack_channels(s, w) : pack_panels(s, w);
   }
@@ -315,20 +330,23 @@ class Layouts {
     constexpr double kTaps = 2048;
     double taps = 1;
     for (uint32_t a : s.reduce) taps *= static_cast<double>(likely_size(p_, p_.axes()[a].extent));
-    const E channels = p_.args(s.b)[2 + static_cast<size_t>(s.x_channel)];
+    const E channels = p_.args(operand(s.b))[2 + static_cast<size_t>(s.x_channel)];
     for (uint32_t a : s.reduce) {
       if (p_.uses_axis(channels, a)) taps /= static_cast<double>(likely_size(p_, p_.axes()[a].extent));
     }
     return taps <= kTaps && std::all_of(s.reduce.begin(), s.reduce.end(), [&](uint32_t a) { return p_.value(p_.axes()[a].extent).has_value(); });
   }
 
+  // The input with its channels side by side, as f32.
   void channels_last_input(Stage& s) {
-    const uint32_t x = p_.at(s.b).ref;
+    const E from = operand(s.b);
+    const uint32_t x = p_.at(from).ref;
     const Buffer& b = k_.buffers[x];
-    if (b.dims.size() < 3 || p_.is_const(b.strides[static_cast<size_t>(s.x_channel)], 1) || p_.is_const(b.dims[static_cast<size_t>(s.x_channel)], 1)) return;
-    const uint32_t turned = reordered(x, s.x_channel, s.origins);
-    const std::vector<E> args(p_.args(s.b).begin(), p_.args(s.b).end());
-    s.b = p_.load(turned, p_.type(s.b), std::span<const E>(args).subspan(2), args[0], args[1]);
+    const bool in_order = b.dims.size() < 3 || p_.is_const(b.strides[static_cast<size_t>(s.x_channel)], 1) || p_.is_const(b.dims[static_cast<size_t>(s.x_channel)], 1);
+    if (from == s.b && in_order) return;
+    const uint32_t turned = reordered(x, s.x_channel, TENON_F32, s.origins);
+    const std::vector<E> args(p_.args(from).begin(), p_.args(from).end());
+    s.b = p_.load(turned, TENON_F32, std::span<const E>(args).subspan(2), args[0], args[0] == kNone ? kNone : p_.number(0, TENON_F32));
   }
 
   bool few_channels(const Window& w) const {
@@ -346,8 +364,9 @@ class Layouts {
 
   // A copy of the input that has its padding around it: then no tap is outside, and the taps of a row lie in one run.
   bool padded_input(Stage& s, const Window& w) {
-    const uint32_t x = p_.at(s.b).ref;
-    const std::vector<E> args(p_.args(s.b).begin(), p_.args(s.b).end());
+    const E load = operand(s.b);
+    const uint32_t x = p_.at(load).ref;
+    const std::vector<E> args(p_.args(load).begin(), p_.args(load).end());
     // Gaps between the elements of a spread input are no padding.
     if (args[0] != kNone && !bounds_only(args[0])) return false;
     std::vector<E> dims, low, index;
@@ -373,8 +392,8 @@ class Layouts {
       low.push_back(rest);
       index.push_back(p_.sub(at, rest));
     }
-    if (args[0] == kNone && p_.is_const(k_.buffers[x].strides[static_cast<size_t>(s.x_channel)], 1)) return false;
-    const uint32_t padded = temp(p_.type(s.b), dims, s.x_channel);
+    if (load == s.b && args[0] == kNone && p_.is_const(k_.buffers[x].strides[static_cast<size_t>(s.x_channel)], 1)) return false;
+    const uint32_t padded = temp(TENON_F32, dims, s.x_channel);
     Stage fill;
     const std::vector<E> axes = fresh_axes(dims, &fill.space);
     std::vector<E> from;
@@ -384,11 +403,11 @@ class Layouts {
       guard = p_.both(guard, p_.cmp(TENON_CMP_GE, from[d], p_.integer(0)));
       guard = p_.both(guard, p_.cmp(TENON_CMP_LT, from[d], k_.buffers[x].dims[d]));
     }
-    fill.value = {p_.load(x, p_.type(s.b), from, guard)};
+    fill.value = {p_.convert(p_.load(x, p_.type(load), from, guard), TENON_F32)};
     fill.store = {{padded, axes, kNone}};
     fill.origins = s.origins;
     k_.stages.push_back(std::move(fill));
-    s.b = p_.load(padded, p_.type(s.b), index);
+    s.b = p_.load(padded, TENON_F32, index);
     return true;
   }
 
@@ -474,7 +493,7 @@ class Layouts {
   Pool& p_;
   const Target& t_;
   std::vector<int32_t> channel_;  // by buffer: the dim of its channels, wanted innermost; -1: no wish
-  std::map<std::pair<uint32_t, int32_t>, uint32_t> copies_;
+  std::map<std::tuple<uint32_t, int32_t, DType>, uint32_t> copies_;
 };
 
 }  // namespace
