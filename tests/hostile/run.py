@@ -15,9 +15,11 @@ import pathlib
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import make_onnx
@@ -74,7 +76,11 @@ def judge(case, status, peak, seconds, stderr, outputs, stray):
         return
     if seconds > case.seconds * SLOWER:
         yield f"takes {seconds:.1f} s of processor time"
-    if status not in (0, 2):
+    if case.expect == "S":
+        if status != 130:
+            yield f"exit status {status} after an interrupt"
+        status = None
+    elif status not in (0, 2):
         yield f"exit status {status}" if status >= 0 else f"killed by signal {-status}"
     if peak > RESIDENT_BYTES:
         yield f"takes {peak >> 20} MiB"
@@ -120,7 +126,11 @@ def run(case, folder, tenon, cache):
     before = listing(folder)
     with open(out, "wb") as stdout, open(err, "wb") as stderr:
         process = start([tenon, *args], folder, stdout, stderr, environment)
+        interrupt = threading.Timer(case.stop, lambda: process.send_signal(signal.SIGINT))
+        if case.stop:
+            interrupt.start()
         status, peak, seconds = wait(process, SECONDS)
+        interrupt.cancel()
     stray = [f for f in listing(folder) if f not in before]
     outputs = {n: (results / f"{n}.npy").read_bytes() for n in case.outputs
                if (results / f"{n}.npy").exists()}
