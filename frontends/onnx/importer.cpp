@@ -27,7 +27,7 @@ const OpImporter* find_importer(std::string_view domain, std::string_view op, in
     for (const auto& importers : {elementwise_importers(), shape_importers(), index_importers(),
                                   reduce_importers(), nn_importers(), vision_importers(),
                                   order_importers(), attention_importers(), loss_importers(),
-                                  control_importers()}) {
+                                  control_importers(), recurrent_importers()}) {
       for (const OpImporter& importer : importers) table[importer.op].push_back(&importer);
     }
     return table;

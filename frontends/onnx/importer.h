@@ -66,6 +66,7 @@ std::span<const OpImporter> order_importers();
 std::span<const OpImporter> attention_importers();
 std::span<const OpImporter> loss_importers();
 std::span<const OpImporter> control_importers();
+std::span<const OpImporter> recurrent_importers();
 
 // Null when no importer knows the op at this version.
 const OpImporter* find_importer(std::string_view domain, std::string_view op, int64_t version);
@@ -141,6 +142,7 @@ class NodeContext {
   std::string_view text(std::string_view name, std::string_view otherwise);
   std::vector<int64_t> integers(std::string_view name);
   std::vector<double> numbers(std::string_view name);
+  std::vector<std::string> texts(std::string_view name);
   const TensorProto* tensor(std::string_view name);
   bool read(const TensorProto& tensor, Constant* out);
 

@@ -144,6 +144,12 @@ std::vector<double> NodeContext::numbers(std::string_view name) {
              ? std::vector<double>()
              : std::vector<double>(attribute->floats.begin(), attribute->floats.end());
 }
+std::vector<std::string> NodeContext::texts(std::string_view name) {
+  const AttributeProto* attribute = typed(name, kAttrStrings, "a list of texts");
+  return attribute == nullptr
+             ? std::vector<std::string>()
+             : std::vector<std::string>(attribute->strings.begin(), attribute->strings.end());
+}
 const TensorProto* NodeContext::tensor(std::string_view name) {
   const AttributeProto* attribute = typed(name, kAttrTensor, "a tensor");
   return attribute == nullptr ? nullptr : attribute->tensor.get();

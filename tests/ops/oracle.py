@@ -550,6 +550,10 @@ def control():
     raw("scan", [np.zeros(3, f32), xs], body, sums[-1], sums * xs, carry=1)
     back = np.cumsum(xs[::-1], axis=0, dtype=f32)[::-1]
     raw("scan", [np.zeros(3, f32), xs], body, back[0], back * xs, carry=1, reverse=1)
+    wide = floats(4, 6)
+    raw("scan", [np.zeros(2, f32), wide],
+        "(%a: f32[2], %b: f32[6]) { %c = slice(%b) {start = [1], limit = [3]} %d = add(%a, %c) yield %d, %d }",
+        np.cumsum(wide[:, 1:3], axis=0, dtype=f32)[-1], np.cumsum(wide[:, 1:3], axis=0, dtype=f32), carry=1)
     raw("scan", [np.array(1, i64)], "(%a: i64[]) { %b = add(%a, %a) yield %b, %a }", np.array(64, i64),
         np.array([1, 2, 4, 8, 16, 32], i64), carry=1, length=[6])
     case("assert", [np.array([True, True]), x], x, message="is sorted")

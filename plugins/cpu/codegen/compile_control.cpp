@@ -232,7 +232,9 @@ class Cutter {
     if (owner != nullptr) {
       const tenon_region_view_t view = region.view();
       find_sizes(region.arguments(), view.symbols, view.symbol_count, &out.opens);
-      if (!owner->is("switch")) find_checks(region, &out);
+      // A scan carries its first values only; the others are slices, and what it yields behind them is kept.
+      const size_t carried = owner->is("scan") ? static_cast<size_t>(owner->i64("carry")) : region.arguments().size();
+      if (!owner->is("switch")) find_checks(region, carried, &out);
     }
     TENON_TRY(add_parts(region, &out));
     program.regions[*index] = std::move(out);
@@ -241,9 +243,9 @@ class Cutter {
   }
 
   // Dims that the loop carries on and that are not known to stay.
-  void find_checks(const Region& region, ControlRegion* out) const {
+  void find_checks(const Region& region, size_t carried, ControlRegion* out) const {
     const std::vector<Value> arguments = region.arguments(), yields = region.yields();
-    for (uint32_t i = 0; i < arguments.size() && i < yields.size(); ++i) {
+    for (uint32_t i = 0; i < std::min({carried, arguments.size(), yields.size()}); ++i) {
       const TypeView a = arguments[i].type(), y = yields[i].type();
       for (uint32_t d = 0; d < a.rank() && a.rank() == y.rank(); ++d) {
         const bool open = std::ranges::any_of(out->opens, [&](const ControlSize& s) { return s.index == i && s.dim == d; });

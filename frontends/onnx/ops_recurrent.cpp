@@ -1,0 +1,287 @@
+// RNN, GRU and LSTM as scans: what the input gives to the gates is one product outside, the body
+// adds what the state gives. Sequences that end early hold their state; going backwards, they begin
+// where they end.
+#include <array>
+#include <string>
+
+#include "importer.h"
+
+namespace tenon::onnx {
+namespace {
+
+struct Recurrence {
+  int64_t gates = 1;   // RNN 1, GRU 3, LSTM 4
+  int64_t hidden = 0;  // the size of the state
+  int64_t directions = 1;
+  double clip = 0;  // 0: none
+  bool linear_before_reset = false, batch_first = false;
+  std::vector<std::string> activations;  // of one direction after another
+  Dim length, batch;
+  Value x, lengths;  // [length, batch, features]; i64[batch] or invalid
+};
+
+// One direction: a slice of every operand.
+struct Direction {
+  Value inputs;     // [length, batch, gates * hidden]
+  Value r, r_bias;  // [gates * hidden, hidden], [gates * hidden] or invalid
+  Value h, c;       // the state before
+  Value peepholes;  // [3 * hidden] or invalid
+  std::vector<std::string> activations;
+  bool reverse = false;
+};
+
+Value index0(Builder& b, Value v, int64_t i) {
+  if (!v.valid()) return v;
+  const Dims d = v.dims();
+  Dims start(d.size(), b.dim(0)), limit = d;
+  start[0] = b.dim(i);
+  limit[0] = b.dim(i + 1);
+  const Value one = b.build("slice", {v}, {{"start", start}, {"limit", limit}});
+  return b.build("reshape", {one}, {{"shape", Dims(d.begin() + 1, d.end())}});
+}
+// Part i of `count` along the last dim.
+Value part(Builder& b, Value v, int64_t i, int64_t size) {
+  if (!v.valid()) return v;
+  Dims start(v.rank(), b.dim(0)), limit = v.dims();
+  start.back() = b.dim(i * size);
+  limit.back() = b.dim((i + 1) * size);
+  return b.build("slice", {v}, {{"start", start}, {"limit", limit}});
+}
+Value add(Builder& b, Value x, Value y) {
+  return b.build("add", {x, y});
+}
+Value mul(Builder& b, Value x, Value y) {
+  return b.build("mul", {x, y});
+}
+Value over_rows(Builder& b, Value bias, Value like) {
+  const int64_t last = static_cast<int64_t>(like.rank()) - 1;
+  return b.broadcast(bias, like.dims(), std::vector<int64_t>{last});
+}
+
+constexpr std::pair<std::string_view, std::string_view> kActivations[] = {
+    {"Sigmoid", "logistic"},  {"Tanh", "tanh"},         {"Relu", "relu"},
+    {"Softsign", "softsign"}, {"Softplus", "softplus"}, {"HardSigmoid", "hard_sigmoid"}};
+
+// Cut to [-clip, clip], then the activation.
+Value activate(Builder& b, Value x, const std::string& name, double clip) {
+  if (clip > 0) x = b.build("clamp", {x}, {{"min", -clip}, {"max", clip}});
+  for (const auto& [theirs, ours] : kActivations) {
+    if (theirs == name) return b.build(ours, {x});
+  }
+  return x;
+}
+
+struct State {
+  Value h, c;
+};
+
+// The next state of the three cells; `x` is what the input gives to the gates.
+State step(Builder& b, const Recurrence& r, const Direction& d, Value x, State s) {
+  const int64_t n = r.hidden;
+  const auto gate = [&](Value v, size_t i) { return activate(b, v, d.activations[i], r.clip); };
+  Value from_state = b.build("linear", {s.h, d.r}, {{"transpose_w", 1}});
+  if (r.gates == 1) return {gate(add(b, x, from_state), 0), s.c};
+  if (r.gates == 3) {
+    const Value z = gate(add(b, part(b, x, 0, n), part(b, from_state, 0, n)), 0);
+    const Value reset = gate(add(b, part(b, x, 1, n), part(b, from_state, 1, n)), 0);
+    Value hidden;
+    if (r.linear_before_reset) {
+      Value own = part(b, from_state, 2, n);
+      if (d.r_bias.valid()) own = add(b, own, over_rows(b, part(b, d.r_bias, 2, n), own));
+      hidden = mul(b, reset, own);
+    } else {
+      Dims start = {b.dim(2 * n), b.dim(0)}, limit = {b.dim(3 * n), b.dim(n)};
+      const Value rows = b.build("slice", {d.r}, {{"start", start}, {"limit", limit}});
+      hidden = b.build("linear", {mul(b, reset, s.h), rows}, {{"transpose_w", 1}});
+    }
+    const Value fresh = gate(add(b, part(b, x, 2, n), hidden), 1);
+    // (1 - z) fresh + z h
+    return {add(b, fresh, mul(b, z, b.build("sub", {s.h, fresh}))), s.c};
+  }
+  const Value all = add(b, x, from_state);
+  const auto peeped = [&](Value v, int64_t i, Value c) {
+    return d.peepholes.valid() ? add(b, v, mul(b, over_rows(b, part(b, d.peepholes, i, n), c), c))
+                               : v;
+  };
+  const Value in = gate(peeped(part(b, all, 0, n), 0, s.c), 0);
+  const Value forget = gate(peeped(part(b, all, 2, n), 2, s.c), 0);
+  const Value c = add(b, mul(b, forget, s.c), mul(b, in, gate(part(b, all, 3, n), 1)));
+  const Value out = gate(peeped(part(b, all, 1, n), 1, c), 0);
+  return {mul(b, out, activate(b, c, d.activations[2], 0)), c};
+}
+
+// Results of the scan: the last h, the last c where there is one, and h at every place.
+std::vector<Value> run(NodeContext& n, const Recurrence& r, const Direction& d) {
+  if (!n.ok() || !n.builder().status().ok()) return {};
+  const bool cell = r.gates == 4, masked = r.lengths.valid();
+  std::vector<Value> operands = {d.h};
+  if (cell) operands.push_back(d.c);
+  const int64_t carry = static_cast<int64_t>(operands.size());
+  operands.push_back(d.inputs);
+  if (masked) {
+    operands.push_back(n.builder().build(
+        "iota", {}, {{"shape", Dims{r.length}}, {"dim", 0}, {"dtype", dtype(TENON_I64)}}));
+  }
+  const tenon_host_graph_t& api = graph_api();
+  tenon_region_t id = 0;
+  n.builder().note(api.region_begin(api.self, &n.builder().raw(), &id));
+  const Region region(n.graph(), id);
+  std::vector<Value> arguments;
+  for (size_t i = 0; i < operands.size() && n.builder().status().ok(); ++i) {
+    Dims dims = operands[i].dims();
+    if (static_cast<int64_t>(i) >= carry) dims.erase(dims.begin());
+    Value v;
+    n.builder().note(argument(region, Type{operands[i].dtype(), dims}, "", &v));
+    arguments.push_back(v);
+  }
+  if (!n.builder().status().ok()) return {};
+  Builder b(n.graph(), id);
+  b.set_loc(n.builder().raw().loc);
+  const State before = {arguments[0], cell ? arguments[1] : Value()};
+  State after = step(b, r, d, arguments[carry], before);
+  Value y = after.h;
+  if (masked) {
+    const Value place = b.splat(arguments[carry + 1], {r.batch});
+    const Value inside = b.build("compare", {place, r.lengths}, {{"direction", 2}});
+    const auto choose = [&](Value yes, Value no) {
+      return b.build("select", {b.broadcast(inside, yes.dims(), std::vector<int64_t>{0}), yes, no});
+    };
+    y = choose(after.h, b.full_like(after.h, 0));
+    after.h = choose(after.h, before.h);
+    if (cell) after.c = choose(after.c, before.c);
+  }
+  n.builder().note(b.status());
+  if (!b.status().ok()) return {};
+  std::vector<Value> yields = {after.h};
+  if (cell) yields.push_back(after.c);
+  yields.push_back(y);
+  n.builder().note(yield(region, yields));
+  const std::vector<Attr> attrs = {Attr("carry", carry), Attr("reverse", d.reverse ? 1 : 0)};
+  const Node node =
+      n.builder().build_node("scan", operands, attrs, std::span<const Region>(&region, 1));
+  std::vector<Value> out;
+  for (uint32_t i = 0; i < yields.size(); ++i) out.push_back(node.result(i));
+  return n.builder().status().ok() ? out : std::vector<Value>();
+}
+
+bool read_attributes(NodeContext& n, Recurrence* r) {
+  const std::string_view op = n.op();
+  r->gates = op == "RNN" ? 1 : op == "GRU" ? 3 : 4;
+  const std::string_view direction = n.text("direction", "forward");
+  if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
+    return n.fail("T0708", "attribute 'direction' is none of forward, reverse and bidirectional");
+  r->directions = direction == "bidirectional" ? 2 : 1;
+  r->clip = n.number("clip", 0);
+  r->linear_before_reset = op == "GRU" && n.integer("linear_before_reset", 0) != 0;
+  r->batch_first = n.version() >= 14 && n.integer("layout", 0) != 0;
+  if (op == "LSTM" && n.integer("input_forget", 0) != 0)
+    return n.fail("T0714", "coupled input and forget gates are not supported");
+  if (!n.numbers("activation_alpha").empty() || !n.numbers("activation_beta").empty())
+    return n.fail("T0714", "activations with numbers of their own are not supported");
+  const std::vector<std::string> usual = r->gates == 1 ? std::vector<std::string>{"Tanh"}
+                                         : r->gates == 3
+                                             ? std::vector<std::string>{"Sigmoid", "Tanh"}
+                                             : std::vector<std::string>{"Sigmoid", "Tanh", "Tanh"};
+  r->activations = n.texts("activations");
+  if (r->activations.empty()) {
+    for (int64_t i = 0; i < r->directions; ++i)
+      r->activations.insert(r->activations.end(), usual.begin(), usual.end());
+  }
+  if (r->activations.size() != usual.size() * static_cast<size_t>(r->directions))
+    return n.fail("T0708", "attribute 'activations' has a wrong number of entries");
+  for (const std::string& a : r->activations) {
+    bool known = false;
+    for (const auto& [theirs, ours] : kActivations) known |= theirs == a;
+    if (!known) return n.fail("T0714", cat("the activation ", a, " is not supported"));
+  }
+  return n.ok();
+}
+
+bool recurrent(NodeContext& n) {
+  const bool lstm = n.op() == "LSTM";
+  if (!n.arity(3, lstm ? 8 : 6, lstm ? 3 : 2)) return false;
+  Recurrence r;
+  if (!read_attributes(n, &r)) return false;
+  if (n.rank(0) != 3 || n.rank(1) != 3 || n.rank(2) != 3)
+    return n.fail("T0713", "its first three inputs need rank 3");
+  if (!n.dims(2)[2].is_constant())
+    return n.fail("T0714", "states of symbolic size are not supported");
+  r.hidden = n.dims(2)[2].constant();
+  n.integer("hidden_size", r.hidden);
+  if (!n.require_equal(n.dims(1)[0], n.dim(r.directions),
+                       "its directions and those of its weights") ||
+      !n.require_equal(n.dims(1)[1], n.dim(r.gates * r.hidden),
+                       "the rows of its weights and its gates"))
+    return false;
+  const auto turned = [&](Value v) {
+    return r.batch_first && v.valid() ? n.transpose(v, {1, 0, 2}) : v;
+  };
+  r.x = turned(n.value(0));
+  if (!n.ok() || !r.x.valid()) return n.ok();
+  r.length = r.x.dims()[0];
+  r.batch = r.x.dims()[1];
+  if (n.has(4)) r.lengths = n.convert(n.value(4), TENON_I64);
+  const tenon_dtype_t type = n.dtype(0);
+  const Dims state = {r.batch, n.dim(r.hidden)};
+  Builder& b = n.builder();
+  std::vector<Value> last_h, last_c, all;
+  for (int64_t i = 0; i < r.directions; ++i) {
+    Direction d;
+    d.reverse = i == 1 || n.text("direction", "forward") == "reverse";
+    const size_t count = r.activations.size() / static_cast<size_t>(r.directions);
+    d.activations.assign(r.activations.begin() + i * static_cast<int64_t>(count),
+                         r.activations.begin() + (i + 1) * static_cast<int64_t>(count));
+    d.r = index0(b, n.value(2), i);
+    d.inputs = b.build("linear", {r.x, index0(b, n.value(1), i)}, {{"transpose_w", 1}});
+    if (n.has(3) && d.inputs.valid()) {
+      const Value both = index0(b, n.value(3), i);
+      const int64_t rows = r.gates * r.hidden;
+      Value bias = part(b, both, 0, rows);
+      d.r_bias = part(b, both, 1, rows);
+      if (r.linear_before_reset) {
+        // The hidden gate's own bias belongs to the state, inside of the reset.
+        const Value none = b.full(type, {n.dim(r.hidden)}, 0);
+        const Value gates = b.build(
+            "slice", {d.r_bias}, {{"start", Dims{n.dim(0)}}, {"limit", Dims{n.dim(2 * r.hidden)}}});
+        bias = add(b, bias, b.build("concat", std::vector<Value>{gates, none}, {{"dim", 0}}));
+      } else {
+        bias = add(b, bias, d.r_bias);
+      }
+      d.inputs = add(b, d.inputs, over_rows(b, bias, d.inputs));
+    }
+    const auto initial = [&](size_t operand) {
+      return n.has(operand) ? index0(b, turned(n.value(operand)), i) : b.full(type, state, 0);
+    };
+    d.h = initial(5);
+    if (lstm) d.c = initial(6);
+    if (lstm && n.has(7)) d.peepholes = index0(b, n.value(7), i);
+    const std::vector<Value> found = run(n, r, d);
+    if (found.empty()) return n.ok();
+    last_h.push_back(n.reshape(found[0], {n.dim(1), r.batch, n.dim(r.hidden)}));
+    if (lstm) last_c.push_back(n.reshape(found[1], {n.dim(1), r.batch, n.dim(r.hidden)}));
+    all.push_back(n.reshape(found.back(), {r.length, n.dim(1), r.batch, n.dim(r.hidden)}));
+  }
+  const auto joined = [&](const std::vector<Value>& v, int64_t dim) {
+    return v.size() == 1 ? v[0] : n.build("concat", v, {{"dim", dim}});
+  };
+  Value y = joined(all, 1);
+  if (r.batch_first && y.valid()) y = n.transpose(y, {2, 0, 1, 3});
+  n.set(0, y);
+  n.set(1, turned(joined(last_h, 0)));
+  if (lstm) n.set(2, turned(joined(last_c, 0)));
+  return n.ok();
+}
+
+constexpr auto kTable = std::to_array<OpImporter>({
+    {"RNN", 7, recurrent},
+    {"GRU", 7, recurrent},
+    {"LSTM", 7, recurrent},
+});
+
+}  // namespace
+
+std::span<const OpImporter> recurrent_importers() {
+  return kTable;
+}
+
+}  // namespace tenon::onnx
