@@ -25,7 +25,7 @@ namespace {
 
 constexpr uint32_t kSlotCount = 8;          // regions of distinct callers that run at once; more run inline
 constexpr uint32_t kThreadsMax = 1024;
-constexpr int64_t kChunksPerThread = 4;     // so that a thread that lost its core holds up little
+constexpr int64_t kChunksPerThread = 16;    // so that a thread that lost its core, or took the last one, holds up little
 constexpr int64_t kSpinNs = 50'000;         // longer than the gap between two kernels of a plan
 constexpr int64_t kPreemptedGapNs = 30'000; // a spinning thread that misses this long had lost its core
 constexpr int64_t kNoSpinNs = 10'000'000;   // then nobody spins for so long
