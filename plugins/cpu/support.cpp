@@ -86,7 +86,9 @@ Status claim_nodes(const kernelgen::LiftHost& host, tenon_graph_t* graph, Isa is
                    const tenon_claim_sink_t& sink) {
   const ControlClaims claims = {host, graph, isa, &sink};
   const tenon_claim_sink_t all = {const_cast<ControlClaims*>(&claims), &ControlClaims::claim, &ControlClaims::refuse};
-  TENON_TRY(kernelgen::claim_nodes(host, graph, {}, rates_of(isa), &all));
+  kernelgen::LiftLimits limits;
+  limits.attention = true;
+  TENON_TRY(kernelgen::claim_nodes(host, graph, limits, rates_of(isa), &all));
   return claims.claim_inside(main_region(graph));
 }
 

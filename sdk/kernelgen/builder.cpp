@@ -505,6 +505,36 @@ std::vector<Tensor> Builder::window_argmax(const Tensor& t, std::span<const Wind
 
 // ---- In order ------------------------------------------------------------------------------------------------
 
+Tensor Builder::attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t group,
+                          const std::function<E(E product, std::span<const E> place)>& score) {
+  if (!q.valid() || !k.valid() || !v.valid()) return {};
+  if (q.type != TENON_F32 || k.type != TENON_F32 || v.type != TENON_F32) return fail("attention in one pass is computed in f32");
+  Pool& p = pool();
+  Stage s;
+  s.kind = StageKind::kAttention;
+  const std::vector<E> outer = fresh_axes({q.dims[0], q.dims[1]}, &s.space);
+  // These have a loop of their own whatever their extent.
+  auto own = [&](E extent, std::vector<uint32_t>* list) {
+    list->push_back(p.add_axis(extent));
+    return p.axis(list->back());
+  };
+  const E i = own(q.dims[2], &s.space), e = own(v.dims[3], &s.space);
+  const E j = own(k.dims[2], &s.reduce), d = own(q.dims[3], &s.fill);
+  const E head = group == 1 ? outer[1] : p.floordiv(outer[1], p.integer(group));
+  const E at_q[] = {outer[0], outer[1], i, d}, at_k[] = {outer[0], head, j, d}, at_v[] = {outer[0], head, j, e};
+  const E place[] = {outer[0], outer[1], i, j}, to[] = {outer[0], outer[1], i, e};
+  s.a = load(q, at_q);
+  s.b = load(k, at_k);
+  s.value = {load(v, at_v)};
+  s.step = {score(p.state(0, TENON_F32), place)};
+  s.final = {p.state(0, TENON_F32)};
+  Tensor r = add_buffer(TENON_F32, {q.dims[0], q.dims[1], q.dims[2], v.dims[3]}, Role::kTemp);
+  if (!ok()) return {};
+  s.store = {{r.buffer, {to, to + 4}, kNone}};
+  append(std::move(s));
+  return r;
+}
+
 Tensor Builder::scan(const Tensor& t, uint32_t dim, Fold fold, bool reverse, bool exclusive, DType acc, DType out) {
   if (!t.valid()) return {};
   Pool& p = pool();

@@ -96,6 +96,10 @@ class Builder {
   Tensor reduce(const Tensor& t, std::span<const uint32_t> dims, Fold fold, DType acc = TENON_DTYPE_NONE,
                 DType out = TENON_DTYPE_NONE);
   // One WindowDim per dim of t. Padding counts as the identity of the fold.
+  // Attention over q [batch, heads, queries, features], k and v [batch, key heads, keys, features]: f32, heads a multiple
+  // of key heads. score gives the score at (batch, head, query, key) from the product of query and key.
+  Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t group,
+                   const std::function<E(E product, std::span<const E> place)>& score);
   // The running fold along a dim; exclusive: without the element itself.
   Tensor scan(const Tensor& t, uint32_t dim, Fold fold, bool reverse, bool exclusive, DType acc, DType out);
   // x with updates at places, in the order of the points of `updates`. combine gives the new element of the old one.

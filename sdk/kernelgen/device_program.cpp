@@ -377,6 +377,12 @@ E flops_of(Kernel& k) {
   for (const Stage& s : k.stages) {
     const E space = points(k, s.space), all = pool.mul(space, points(k, s.reduce));
     if (s.kind == StageKind::kContract) add(all, 2);
+    if (s.kind == StageKind::kAttention) {
+      // Per key two products: queries with keys as long as features, and one for each column (in space already).
+      const E columns = pool.axes()[s.space.back()].extent;
+      add(pool.floordiv(pool.mul(all, points(k, s.fill)), columns), 2);
+      add(all, 2);
+    }
     if (s.kind == StageKind::kReduce) add(all, std::max<int64_t>(1, operations(pool, s.step)));
     add(space, operations(pool, s.kind == StageKind::kMap ? s.value : s.final));
   }

@@ -138,7 +138,9 @@ class Inliner {
     }
     const Cost c = cost_of(p_, {s.value[result]});
     for (auto& [i, l] : uses) {
-      if (!wanted(c, uses.size(), k_.stages[i], l)) return;
+      const Stage& to = k_.stages[i];
+      const bool operand = to.kind == StageKind::kAttention && (l == to.a || l == to.b || l == to.value[0]);
+      if (operand ? !in_strides(s.value[result]) : !wanted(c, uses.size(), to, l)) return;
     }
     std::vector<size_t> consumers;
     for (auto& u : uses) {
@@ -160,6 +162,20 @@ class Inliner {
       }
     }
     return false;
+  }
+
+  // An element of memory at sums of multiples of axes.
+  bool in_strides(E value) const {
+    if (p_.at(value).kind != X::kLoad || p_.arg(value, 0) != kNone) return false;
+    std::vector<E> todo(p_.args(value).begin() + 2, p_.args(value).end());
+    while (!todo.empty()) {
+      const Expr x = p_.at(todo.back());
+      const std::span<const E> args = p_.args(todo.back());
+      todo.pop_back();
+      if (x.kind == X::kLoad || (x.kind == X::kOp && x.op != TENON_S_ADD && x.op != TENON_S_SUB && x.op != TENON_S_MUL)) return false;
+      todo.insert(todo.end(), args.begin(), args.end());
+    }
+    return true;
   }
 
   bool wanted(const Cost& c, size_t uses, const Stage& consumer, E load) const {

@@ -34,7 +34,7 @@ class Placement {
         std::vector<size_t>& r = readers_[p_.at(l).ref];
         if (r.empty() || r.back() != i) r.push_back(i);
       }
-      const bool anchored = s.kind == StageKind::kContract || in_epilogue(k_, s, of_contraction_);
+      const bool anchored = s.kind == StageKind::kContract || s.kind == StageKind::kAttention || in_epilogue(k_, s, of_contraction_);
       for (const View& v : s.store) {
         writer_[v.buffer] = i;
         of_contraction_[v.buffer] = anchored;

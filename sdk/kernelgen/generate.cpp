@@ -38,6 +38,7 @@ bool lower(Prepared& prepared, const Schedule& schedule, LoopTree* out, std::str
   const auto shape = schedule.shape == Shape::kContraction   ? lower_contraction
                      : schedule.shape == Shape::kConvolution ? lower_convolution
                      : schedule.shape == Shape::kOrdered     ? lower_ordered
+                     : schedule.shape == Shape::kAttention   ? lower_attention
                                                              : lower_rows;
   const bool ok = shape(e, schedule, why);
   if (!ok) return false;

@@ -188,13 +188,13 @@ struct Buffer {
   bool keep = false;       // a temp that is written as it is: no reader gets its value instead
 };
 
-enum class StageKind : uint8_t { kMap, kReduce, kContract, kScan, kScatter, kSort };
+enum class StageKind : uint8_t { kMap, kReduce, kContract, kScan, kScatter, kSort, kAttention };
 
 // Map:      store[i] = value[i] for every point of `space`.
 // Reduce:   a tuple of states starts as init, takes step for every point of `reduce`, partial tuples meet by merge;
 //           store[i] = final[i] (over State). The order of the points is free.
 // Contract: State 0 = sum over `reduce` of a * b in the type of a and b; store[0] = final[0].
-// Three kinds run in order along some axes; each is a kernel of its own:
+// The other kinds are kernels of their own, and all but the last run in order along some axes:
 // Scan:     states start as init and take step for every point of `reduce` (one axis), in order; at every point
 //           store[i] = final[i], over the States before the step and then those after it.
 // Scatter:  store[0] = init[0] for every point of space and `fill`. Then for every point of `reduce`, in order, and of
@@ -202,6 +202,9 @@ enum class StageKind : uint8_t { kMap, kReduce, kContract, kScan, kScatter, kSor
 // Sort:     the points of `reduce` (one axis) are put in order by the keys `step` (u32 or u64): the first that differ
 //           decide, equal ones keep their order. For point j of `fill` (one axis, not longer) store[i] = value[i] with
 //           the reduce axis at the j-th of them.
+// Attention: in f32. `reduce` is one axis (keys), `fill` one (features), the last two of space are queries and columns.
+//           A score is step[0] over State 0, the sum over fill of a * b; State 0 of final is the sum over reduce of
+//           value[0] weighted with exp(score - largest score), divided by the sum of these weights. store[0] = final[0].
 struct Stage {
   StageKind kind = StageKind::kMap;
   bool ordered() const { return kind >= StageKind::kScan; }

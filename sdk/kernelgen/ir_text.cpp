@@ -130,7 +130,7 @@ std::string store_text(const Pool& p, const View& v) {
 std::string stage_text(const Kernel& k, size_t i) {
   const Stage& s = k.stages[i];
   const Pool& p = k.pool;
-  static constexpr const char* kNames[] = {"Map", "Reduce", "Contract", "Scan", "Scatter", "Sort"};
+  static constexpr const char* kNames[] = {"Map", "Reduce", "Contract", "Scan", "Scatter", "Sort", "Attention"};
   std::string out = "  stage " + std::to_string(i) + " " + kNames[static_cast<int>(s.kind)] + " over " +
                     axis_list(s.space);
   if (s.kind != StageKind::kMap) out += " reduce " + axis_list(s.reduce);
@@ -142,6 +142,9 @@ std::string stage_text(const Kernel& k, size_t i) {
   }
   if (s.kind == StageKind::kContract) out += "    s0 = sum(" + p.text(s.a) + " * " + p.text(s.b) + ")\n";
   if (s.kind == StageKind::kScan) out += "    init " + expr_list(p, s.init) + "; step " + expr_list(p, s.step) + "\n";
+  if (s.kind == StageKind::kAttention) {
+    out += "    s0 = sum(" + p.text(s.a) + " * " + p.text(s.b) + "); score " + p.text(s.step[0]) + "; weighs " + p.text(s.value[0]) + "\n";
+  }
   if (s.kind == StageKind::kSort) out += "    keys " + expr_list(p, s.step) + "\n";
   if (s.kind == StageKind::kScatter) {
     return out + "    " + store_text(p, s.store[0]) + " = " + p.text(s.init[0]) + "\n    " + store_text(p, s.store[1]) + " = " +
@@ -268,6 +271,19 @@ struct Checker {
     if (s.kind == StageKind::kScan) {
       if (s.reduce.size() != 1 || s.step.size() != n) return bad("a scan runs along one axis and steps every state");
       return all(s.init, {}, 0) && all(s.step, axes, n) && all(s.final, axes, 2 * n) && results(s.final, s, axes);
+    }
+    if (s.kind == StageKind::kAttention) {
+      if (s.reduce.size() != 1 || s.fill.size() != 1 || s.space.size() < 2 || s.step.size() != 1 || s.value.size() != 1) {
+        return bad("attention has one axis of keys, one of features, queries and columns");
+      }
+      for (E x : {s.a, s.b, s.value[0]}) {
+        if (k.pool.at(x).kind != X::kLoad || k.pool.type(x) != TENON_F32 || k.pool.arg(x, 0) != kNone) {
+          return bad("queries, keys and values are plain loads of f32");
+        }
+      }
+      std::vector<uint32_t> every = axes;
+      every.insert(every.end(), s.fill.begin(), s.fill.end());
+      return all({s.a, s.b}, every, 0) && all(s.value, axes, 0) && all(s.step, axes, 1) && all(s.final, s.space, 1) && results(s.final, s);
     }
     if (s.kind == StageKind::kSort) {
       if (s.reduce.size() != 1 || s.fill.size() != 1 || s.step.empty()) return bad("a sort has one axis, one result axis and keys");

@@ -31,6 +31,7 @@ struct Case {
   bool odd_values = false;  // NaN, infinities, denormals among the inputs
   double low = -2, high = 2;
   size_t kernels = 0;       // expected number; 0: any
+  bool vectors = false;     // only for processors with vectors
 };
 
 size_t elements(const Kernel& k, uint32_t b, const std::vector<int64_t>& ext) {
@@ -96,7 +97,7 @@ void check(Case& c) {
   testing::Oracle(program, c.ext, &meaning).run();
 #ifdef TENON_TEST_OPENCL
   static testing::OpenCl opencl;
-  if (opencl.present()) {
+  if (opencl.present() && !c.vectors) {
     SCOPED_TRACE("opencl");
     std::vector<Data> memory = input;
     std::string reason;
@@ -110,6 +111,7 @@ void check(Case& c) {
 #endif
   for (const Target& target : targets()) {
     SCOPED_TRACE(target.isa);
+    if (c.vectors && target.vector_bytes == 0) continue;
     Session s;
     ASSERT_TRUE(s.build(program, target, c.ext)) << s.why << "\n" << s.module.text;
     if (c.kernels) EXPECT_EQ(s.kernels.size(), c.kernels) << to_text(s.kernels[0]);
@@ -407,6 +409,33 @@ TEST(Pointwise, Take) {
   }
 }
 
+void attention_case(int64_t queries, int64_t keys, int64_t features, int64_t columns, bool causal, bool heads_inside, bool symbolic) {
+  Case c;
+  Builder& b = c.b;
+  Pool& p = b.pool();
+  const E n = symbolic ? b.extent() : b.dim(queries), m = symbolic ? b.extent() : b.dim(keys);
+  if (symbolic) c.ext = {queries, keys};
+  const uint32_t perm[] = {0, 2, 1, 3};
+  auto operand = [&](E rows, int64_t heads, int64_t width) {
+    if (!heads_inside) return b.input(TENON_F32, {b.dim(2), b.dim(heads), rows, b.dim(width)});
+    return b.transpose(b.reshape(b.input(TENON_F32, {b.dim(2), rows, b.dim(heads * width)}), {b.dim(2), rows, b.dim(heads), b.dim(width)}), perm);
+  };
+  const Tensor q = operand(n, 4, features), k = operand(m, 2, features), v = operand(m, 2, columns);
+  const Tensor mask = b.input(TENON_F32, {n, m});
+  const Tensor y = b.attention(q, k, v, 2, [&](E x, std::span<const E> at) {
+    x = p.op(TENON_S_ADD, {p.op(TENON_S_MUL, {x, p.number(0.3, TENON_F32)}), b.load(mask, at.subspan(2))});
+    if (!causal) return x;
+    return p.op(TENON_S_SELECT, {p.cmp(TENON_CMP_LE, at[3], at[2]), x, p.number(-INFINITY, TENON_F32)});
+  });
+  b.output(heads_inside ? b.reshape(b.transpose(y, perm), {b.dim(2), n, b.dim(4 * columns)}) : y);
+  c.kernels = 1;
+  c.vectors = true;
+  check(c);
+}
+TEST(Attention, OddSizes) {
+  attention_case(7, 261, 19, 21, false, false, false);
+  attention_case(101, 300, 8, 3, true, true, true);
+}
 TEST(Ordered, Scans) {
   for (const uint32_t dim : {0u, 1u, 2u}) {
     for (const int mode : {0, 3}) {

@@ -407,6 +407,10 @@ bool can_lift(const LiftHost& host, tenon_graph_t* graph, tenon_node_t node, con
     *why = std::string(name) + ": its size depends on data";
     return false;
   }
+  if (name == "sdpa" && !limits.attention) {
+    *why = "sdpa: attention is computed by this device from its parts";
+    return false;
+  }
   Lifter lifter(host, graph, why);
   lifter.dims().set_open(true);
   for (uint32_t i = 0; i < n.operand_count; ++i) {

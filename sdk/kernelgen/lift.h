@@ -31,6 +31,7 @@ inline constexpr uint64_t kMostInlineConstantBytes = 4096;
 // What a device can compute in, and leave out.
 struct LiftLimits {
   uint32_t dtypes = 0xffffffffu;  // bit (1 << dtype)
+  bool attention = false;         // sdpa of long rows in one pass: vectors and a scratch of some hundred KB
   bool data_dependent = false;    // symbols defined inside: not lifted by any device yet
 };
 

@@ -1,4 +1,8 @@
 // Lowerings of reductions, windows and contractions.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "tenon/kernelgen/lift_internal.h"
 
 namespace tenon::kernelgen {
@@ -87,7 +91,47 @@ std::vector<Tensor> reduce_window(LoweringSite& s) {
   return {s.b.reduce_window(s.in[0], window, fold, dims, static_cast<DType>(s.integer("acc")), s.result_types[0].dtype)};
 }
 
+// Rows of scores that fit the first cache are faster as kernels of their own: every core has more of them at once.
+constexpr int64_t kLongRow = 384;
+
+// Attention whose rows are long runs in one pass; the rest is decomposed.
+std::vector<Tensor> sdpa(LoweringSite& s) {
+  const Tensor q = s.in[0], k = s.in[1], v = s.in[2], mask = s.in.size() > 3 ? s.in[3] : Tensor{};
+  Pool& p = s.b.pool();
+  std::vector<int64_t> hints;
+  for (const Extent& x : p.extents()) hints.push_back(x.hint != 0 ? x.hint : std::max<int64_t>(x.lo, 1));
+  if (q.type != TENON_F32 || p.evaluate(k.dims[2], hints) < kLongRow) return s.refuse("short or narrow rows are faster in parts");
+  const auto heads = p.value(q.dims[1]), key_heads = p.value(k.dims[1]), features = p.value(q.dims[3]);
+  if (!features || (q.dims[1] != k.dims[1] && (!heads || !key_heads || *key_heads == 0))) return s.refuse("its heads or features are symbolic");
+  const int64_t group = q.dims[1] == k.dims[1] ? 1 : *heads / *key_heads;
+  auto real = [&](std::string_view name) {
+    const tenon_attr_t* a = s.attr(name);
+    return a != nullptr && a->kind == TENON_ATTR_F64 ? a->u.f : 0.0;
+  };
+  const double scale = real("scale") != 0 ? real("scale") : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(*features, 1)));
+  const double cap = real("softcap");
+  const std::string_view causal = s.text("causal");
+  return {s.b.attention(q, k, v, group, [&](E x, std::span<const E> at) {
+    const E hidden = p.number(-std::numeric_limits<double>::infinity(), TENON_F32);
+    x = p.op(TENON_S_MUL, {x, p.number(scale, TENON_F32)});
+    if (cap != 0) {
+      x = p.op(TENON_S_DIV, {x, p.number(cap, TENON_F32)});
+      x = p.op(TENON_S_MUL, {p.op(TENON_S_TANH, {x}), p.number(cap, TENON_F32)});
+    }
+    if (mask.valid()) {
+      std::vector<E> where;
+      for (size_t d = 0; d < 4; ++d) where.push_back(p.is_const(mask.dims[d], 1) ? p.integer(0) : at[d]);
+      const E m = s.b.load(mask, where);
+      x = mask.type == TENON_PRED ? p.op(TENON_S_SELECT, {m, x, hidden}) : p.op(TENON_S_ADD, {x, m});
+    }
+    if (causal.empty() || causal == "none") return x;
+    const E last = causal == "first" ? at[2] : p.add(at[2], p.sub(k.dims[2], q.dims[2]));
+    return p.op(TENON_S_SELECT, {p.cmp(TENON_CMP_LE, at[3], last), x, hidden});
+  })};
+}
+
 constexpr Lowering kTable[] = {
+    {"sdpa", sdpa},
     {"reduce_sum", reduce<Fold::kSum>},   {"reduce_prod", reduce<Fold::kProd>},
     {"reduce_max", reduce<Fold::kMax>},   {"reduce_min", reduce<Fold::kMin>},
     {"reduce_and", reduce<Fold::kAnd>},   {"reduce_or", reduce<Fold::kOr>},

@@ -145,6 +145,7 @@ class Emitter {
 bool lower_rows(Emitter& e, const Schedule& s, std::string* why);
 bool lower_contraction(Emitter& e, const Schedule& s, std::string* why);
 bool lower_convolution(Emitter& e, const Schedule& s, std::string* why);
+bool lower_attention(Emitter& e, const Schedule& s, std::string* why);
 bool lower_ordered(Emitter& e, const Schedule& s, std::string* why);
 
 // Splits a linear item into axis values, last axis fastest; binds them in the innermost scope.

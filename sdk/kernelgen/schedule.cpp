@@ -128,7 +128,7 @@ Target Target::opencl(bool fp64) {
 }
 
 std::string_view name_of(Shape shape) {
-  static constexpr std::string_view kNames[] = {"pointwise", "row reduction", "column reduction", "transpose", "contraction", "convolution", "ordered"};
+  static constexpr std::string_view kNames[] = {"pointwise", "row reduction", "column reduction", "transpose", "contraction", "convolution", "ordered", "attention"};
   return kNames[static_cast<int>(shape)];
 }
 
@@ -281,7 +281,31 @@ bool schedule_ordered(Kernel& k, const Target& t, Schedule* out, std::string*) {
   return true;
 }
 
+bool schedule_attention(Kernel& k, const Target& t, Schedule* out, std::string* why) {
+  Pool& p = k.pool;
+  const Stage& st = k.stages[0];
+  if (t.dialect == Dialect::kOpenCl || t.vector_bytes < 16) {
+    *why = "attention in one pass is generated for processors with vectors";
+    return false;
+  }
+  Schedule s;
+  s.shape = Shape::kAttention;
+  s.lanes = t.vector_bytes / 4;
+  s.columns = {st.space.back()};
+  s.rows = {st.space[st.space.size() - 2]};
+  s.mr = t.registers >= 32 || t.isa == "avx2" ? 6 : 4;
+  s.nr = t.registers >= 32 ? 4 : 2;
+  // Scores of a block of queries and keys, and the keys and values they meet, stay in L2.
+  s.row_block = s.mr * 16;
+  s.block = 256;
+  const int64_t work = likely(p, p.axes()[st.reduce[0]].extent) * s.row_block;
+  s.grain = std::max<int64_t>(1, 4096 / work);
+  *out = s;
+  return true;
+}
+
 bool schedule_kernel(Kernel& k, const Target& t, Schedule* out, std::string* why) {
+  if (k.stages[0].kind == StageKind::kAttention) return schedule_attention(k, t, out, why);
   if (k.stages[0].ordered()) return schedule_ordered(k, t, out, why);
   bool inner = false;
   for (const Stage& s : k.stages) {

@@ -31,7 +31,7 @@ struct Target {
   static Target opencl(bool fp64);
 };
 
-enum class Shape : uint8_t { kPointwise, kRowReduction, kColumnReduction, kTranspose, kContraction, kConvolution, kOrdered };
+enum class Shape : uint8_t { kPointwise, kRowReduction, kColumnReduction, kTranspose, kContraction, kConvolution, kOrdered, kAttention };
 std::string_view name_of(Shape shape);
 
 struct Schedule {
@@ -67,6 +67,7 @@ bool schedule_pointwise(Kernel& kernel, const Target& target, Schedule* out, std
 bool schedule_reduction(Kernel& kernel, const Target& target, Schedule* out, std::string* why);
 bool schedule_contraction(Kernel& kernel, const Target& target, Schedule* out, std::string* why);
 bool schedule_convolution(Kernel& kernel, const Target& target, Schedule* out, std::string* why);
+bool schedule_attention(Kernel& kernel, const Target& target, Schedule* out, std::string* why);
 bool schedule_ordered(Kernel& kernel, const Target& target, Schedule* out, std::string* why);
 
 }  // namespace tenon::kernelgen

@@ -184,6 +184,24 @@ class Oracle {
         states_ = {buffers_[v.buffer][offset(v.buffer, v.index)]};
         put(v, eval(s.step[0]));
       });
+    } else if (s.kind == StageKind::kAttention) {
+      double top = -INFINITY, sum = 0, all = 0;
+      std::vector<double> scores;
+      points(s.reduce, 0, [&] {
+        double dot = 0;
+        points(s.fill, 0, [&] { dot += eval(s.a) * eval(s.b); });
+        states_ = {dot};
+        scores.push_back(eval(s.step[0]));
+        top = std::fmax(top, scores.back());
+      });
+      size_t n = 0;
+      points(s.reduce, 0, [&] {
+        const double w = std::exp(scores[n++] - top);
+        sum += w;
+        all += w * eval(s.value[0]);
+      });
+      states_ = {all / sum};
+      put(s.store[0], eval(s.final[0]));
     } else {
       std::vector<int64_t> order;
       std::vector<std::vector<double>> keys;
