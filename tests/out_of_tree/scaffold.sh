@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Every kind that `tenon new` makes: built against an install prefix alone, tested by its own tests, at the level that its README names, within
 # the line limits, and from nothing to a conforming device within a minute.
-#   scaffold.sh BUILD_DIR
+#   scaffold.sh BUILD_DIR SOURCE_DIR
 set -euo pipefail
-build=$1
+build=$1 source=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"   # nothing of the tree is near
@@ -44,6 +44,17 @@ make_one device c++ 2
 make_one op c++ 1
 make_one pass c++ 1
 make_one frontend c++ 1
+
+# Every ```sh block of a page, in order, in one shell.
+follow() {
+  say "the guide $1"
+  awk '/^```sh$/ {on = 1; next} /^```$/ {on = 0} on' "$source/docs/guide/$1" >guide.sh
+  [ -s guide.sh ] || die "$1 has no commands"
+  mkdir guide
+  (cd guide && PATH="$work/prefix/bin:$PATH" CMAKE_PREFIX_PATH="$work/prefix" bash -euo pipefail ../guide.sh >../guide.log 2>&1) ||
+    { cat guide.log; exit 1; }
+}
+follow device.md
 
 say "what cannot be made is told"
 for arguments in "layer x" "kernels x" "device x --language rust" "device Upper" "device my_device_c"; do
