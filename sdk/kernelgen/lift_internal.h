@@ -69,6 +69,10 @@ struct LoweringSite {
   std::vector<Tensor> refuse(std::string reason) const;
 };
 
+// Every start of a gather or scatter lies in [0, dim - size]: a check of each run. vector_dim < 0: an index is one number.
+bool check_indices(LoweringSite& s, const Tensor& x, const Tensor& indices, const std::vector<int64_t>& index_map,
+                   const std::vector<E>& sizes, int64_t vector_dim);
+
 // Gives one tensor per result; empty: refused, `*site.why` says why.
 using LoweringFn = std::vector<Tensor> (*)(LoweringSite& site);
 struct Lowering {

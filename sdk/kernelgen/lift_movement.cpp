@@ -174,7 +174,8 @@ bool surely_inside(const LoweringSite& s, const Tensor& indices, std::optional<i
   return true;
 }
 
-// Every start lies in [0, dim - size].
+}  // namespace
+
 bool check_indices(LoweringSite& s, const Tensor& x, const Tensor& indices, const std::vector<int64_t>& index_map,
                    const std::vector<E>& sizes, int64_t vector_dim) {
   Pool& pool = s.b.pool();
@@ -196,6 +197,8 @@ bool check_indices(LoweringSite& s, const Tensor& x, const Tensor& indices, cons
   }
   return true;
 }
+
+namespace {
 
 std::vector<Tensor> gather(LoweringSite& s) {
   std::vector<E> dims, sizes;

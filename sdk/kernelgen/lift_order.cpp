@@ -28,6 +28,15 @@ std::vector<Tensor> scatter(LoweringSite& s) {
   const std::string_view kind = s.text("kind");
   const bool clip = s.text("mode") == "clip";
   Pool& p = s.b.pool();
+  if (s.text("mode") == "in_bounds") {
+    std::vector<E> sizes(x.rank(), p.integer(1));
+    size_t next = 0, at = 0;
+    for (size_t d = 0; d < x.rank(); ++d) {
+      if (!among(inserted, d, &at) && !among(batch, d, &at)) sizes[d] = updates.dims[static_cast<size_t>(window_dims[next++])];
+    }
+    const int64_t components = vector_dim == indices.rank() ? -1 : static_cast<int64_t>(vector_dim);
+    if (!check_indices(s, x, indices, index_map, sizes, components)) return s.refuse(s.b.why());
+  }
   auto place = [&](std::span<const E> axes) {
     std::vector<E> window, positions;
     size_t at = 0;
