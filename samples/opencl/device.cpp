@@ -153,6 +153,10 @@ Status copy(void*, tenon_device_t* d, const tenon_copy_t* c) {
   const Device& device = *device_of(d);
   if (c->from != nullptr) TENON_TRY(inside(c->from, c->from_offset_bytes, c->length_bytes));
   if (c->to != nullptr) TENON_TRY(inside(c->to, c->to_offset_bytes, c->length_bytes));
+  const uint32_t width = c->pattern_bytes;
+  if (c->direction == TENON_COPY_FILL && ((width != 1 && width != 2 && width != 4 && width != 8) || c->length_bytes % width != 0)) {
+    return fail(TENON_INVALID_ARGUMENT, cat("opencl: a pattern of ", width, " bytes does not fill ", c->length_bytes, " bytes"));
+  }
   if (c->length_bytes == 0) return {};
   cl_int code = CL_INVALID_VALUE;
   switch (c->direction) {
