@@ -1,5 +1,7 @@
 #include "core/runtime/shapes.h"
 
+#include <algorithm>
+
 #include "core/base/checked.h"
 #include "core/base/failure.h"
 #include "core/base/intern.h"
@@ -77,6 +79,143 @@ std::string text_of_dim(const tenon_host_graph_t& api, tenon_graph_t* graph, ten
     default: return "max(" + a + ", " + b + ")";
   }
 }
+
+// ---- Who is to blame: looked for only once something is wrong ----
+
+std::vector<tenon_dim_t> dims_of(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_value_t value) {
+  tenon_value_view_t view{};
+  view.size_bytes = sizeof(view);
+  if (value == TENON_NONE || api.value_view(api.self, graph, value, &view) != TENON_OK) return {};
+  return {view.type.dims, view.type.dims + view.type.rank};
+}
+
+void add_symbols(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_dim_t dim, int depth, std::vector<bool>* out) {
+  if (dim >= 0 || depth > 64) return;
+  const tenon_dim_view_t v = view_of(api, graph, dim);
+  if (v.op == TENON_DIM_SYMBOL) (*out)[v.symbol] = true;
+  if (v.op == TENON_DIM_SYMBOL || v.op == TENON_DIM_CONSTANT) return;
+  add_symbols(api, graph, v.a, depth + 1, out);
+  add_symbols(api, graph, v.b, depth + 1, out);
+}
+
+// The main region's nodes in order, to find the first that cannot have the sizes of a run.
+class Culprit {
+ public:
+  Culprit(const tenon_host_graph_t& api, tenon_graph_t* graph, std::span<const int64_t> symbols)
+      : api_(api), graph_(graph), symbols_(symbols) {
+    tenon_graph_view_t all{};
+    all.size_bytes = sizeof(all);
+    tenon_region_view_t main{};
+    main.size_bytes = sizeof(main);
+    if (api.graph_view(api.self, graph, &all) == TENON_OK && api.region_view(api.self, graph, all.main, &main) == TENON_OK) {
+      nodes_.assign(main.nodes, main.nodes + main.node_count);
+    }
+  }
+
+  // ", at FILE: `node`" of the first node with a result of a negative size, or nothing.
+  std::string negative() const {
+    return first([this](const tenon_node_view_t& node) {
+      for (tenon_dim_t dim : dims_among(node.results, node.result_count)) {
+        int64_t size = 0;
+        if (dim < 0 && (!evaluate(dim, &size) || size < 0)) return true;
+      }
+      return false;
+    });
+  }
+
+  // The same of one that is told its sizes, drops a dim of its operand, and does not come out with as many elements.
+  std::string resized() const {
+    return first([this](const tenon_node_view_t& node) {
+      if (node.operand_count != 1 || node.result_count != 1) return false;
+      const std::vector<tenon_dim_t> from = dims_of(api_, graph_, node.operands[0]), to = dims_of(api_, graph_, node.results[0]);
+      const bool told = std::any_of(node.attrs, node.attrs + node.attr_count, [&](const tenon_attr_t& a) {
+        return a.kind == TENON_ATTR_DIMS && std::equal(a.u.dims, a.u.dims + a.count, to.begin(), to.end());
+      });
+      const bool drops = std::any_of(from.begin(), from.end(), [&](tenon_dim_t d) {
+        return d < 0 && std::find(to.begin(), to.end(), d) == to.end();
+      });
+      int64_t before = 0, after = 0;
+      return told && drops && count(from, &before) && count(to, &after) && before != after;
+    });
+  }
+
+  // The same of the node that relates the two dims: both stand among its own, or else the first that knows all of their symbols.
+  std::string relating(tenon_dim_t a, tenon_dim_t b) const {
+    const std::string exact = first([&](const tenon_node_view_t& node) {
+      const std::vector<tenon_dim_t> operands = dims_among(node.operands, node.operand_count);
+      std::vector<tenon_dim_t> all = own_dims(node);
+      const auto in = [](const std::vector<tenon_dim_t>& list, tenon_dim_t d) {
+        return std::find(list.begin(), list.end(), d) != list.end();
+      };
+      return in(all, a) && in(all, b) && (in(operands, a) || in(operands, b));
+    });
+    if (!exact.empty()) return exact;
+    std::vector<bool> wanted(symbols_.size());
+    add_symbols(api_, graph_, a, 0, &wanted);
+    add_symbols(api_, graph_, b, 0, &wanted);
+    return first([&](const tenon_node_view_t& node) {
+      std::vector<bool> known(symbols_.size());
+      for (tenon_dim_t dim : own_dims(node)) add_symbols(api_, graph_, dim, 0, &known);
+      for (size_t s = 0; s < wanted.size(); ++s) {
+        if (wanted[s] && !known[s]) return false;
+      }
+      return true;
+    });
+  }
+
+ private:
+  template <class Test>
+  std::string first(Test test) const {
+    for (tenon_node_t id : nodes_) {
+      tenon_node_view_t node{};
+      node.size_bytes = sizeof(node);
+      if (api_.node_view(api_.self, graph_, id, &node) != TENON_OK || node.loc == 0 || !test(node)) continue;
+      std::string text;
+      const tenon_sink_t sink{&text, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
+                                static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
+                                return TENON_OK;
+                              }};
+      if (api_.loc_text(api_.self, graph_, node.loc, &sink) == TENON_OK && !text.empty()) return ", at " + text;
+    }
+    return {};
+  }
+  std::vector<tenon_dim_t> dims_among(const tenon_value_t* values, uint32_t count) const {
+    std::vector<tenon_dim_t> out;
+    for (uint32_t i = 0; i < count; ++i) {
+      const std::vector<tenon_dim_t> dims = dims_of(api_, graph_, values[i]);
+      out.insert(out.end(), dims.begin(), dims.end());
+    }
+    return out;
+  }
+  std::vector<tenon_dim_t> own_dims(const tenon_node_view_t& node) const {
+    std::vector<tenon_dim_t> out = dims_among(node.operands, node.operand_count);
+    const std::vector<tenon_dim_t> results = dims_among(node.results, node.result_count);
+    out.insert(out.end(), results.begin(), results.end());
+    for (uint32_t i = 0; i < node.attr_count; ++i) {
+      if (node.attrs[i].kind == TENON_ATTR_DIMS) out.insert(out.end(), node.attrs[i].u.dims, node.attrs[i].u.dims + node.attrs[i].count);
+    }
+    return out;
+  }
+  bool evaluate(tenon_dim_t dim, int64_t* out) const {
+    const bool done = api_.dim_evaluate(api_.self, graph_, dim, symbols_.data(), static_cast<uint32_t>(symbols_.size()), out) == TENON_OK;
+    if (!done) clear_failure();
+    return done;
+  }
+
+  bool count(const std::vector<tenon_dim_t>& dims, int64_t* out) const {
+    *out = 1;
+    for (tenon_dim_t dim : dims) {
+      int64_t size = dim;
+      if ((dim < 0 && !evaluate(dim, &size)) || !checked_mul(*out, size, out)) return false;
+    }
+    return true;
+  }
+
+  const tenon_host_graph_t& api_;
+  tenon_graph_t* graph_;
+  std::span<const int64_t> symbols_;
+  std::vector<tenon_node_t> nodes_;
+};
 
 }  // namespace
 
@@ -242,7 +381,10 @@ void Shapes::check_symbols(const std::vector<bool>& bound, std::span<const int64
     std::string rule = fmt::format("at least {}", view.lo);
     if (view.hi != INT64_MAX) rule += fmt::format(" and at most {}", view.hi);
     if (view.multiple_of > 1) rule += fmt::format(" and a multiple of {}", view.multiple_of);
-    wrong->push_back(fmt::format("T0608: dim {} is {}, and the model wants it {}", quoted(sym_text(view.name)), value, rule));
+    const Culprit culprit(*api_, graph_, symbols);
+    std::string where = culprit.negative();
+    if (where.empty()) where = culprit.resized();
+    wrong->push_back(fmt::format("T0608: dim {} is {}, and the model wants it {}{}", quoted(sym_text(view.name)), value, rule, where));
   }
 }
 
@@ -254,11 +396,12 @@ void Shapes::check_assertions(const std::vector<bool>& bound, std::span<const in
     if (api_->dim_evaluate(api_->self, graph_, fact.a, symbols.data(), symbol_limit_, &a) != TENON_OK ||
         api_->dim_evaluate(api_->self, graph_, fact.b, symbols.data(), symbol_limit_, &b) != TENON_OK) {
       clear_failure();
-      wrong->push_back(fmt::format("T0608: {} or {} cannot be computed for these inputs", dim_text(*api_, graph_, fact.a),
-                                   dim_text(*api_, graph_, fact.b)));
+      wrong->push_back(fmt::format("T0608: {} or {} cannot be computed for these inputs{}", dim_text(*api_, graph_, fact.a),
+                                   dim_text(*api_, graph_, fact.b), Culprit(*api_, graph_, symbols).relating(fact.a, fact.b)));
     } else if (!holds(fact.rel, a, b)) {
-      wrong->push_back(fmt::format("T0607: the model needs {} {} {}, and these inputs give {} and {}",
-                                   dim_text(*api_, graph_, fact.a), rel_text(fact.rel), dim_text(*api_, graph_, fact.b), a, b));
+      wrong->push_back(fmt::format("T0607: the model needs {} {} {}, and these inputs give {} and {}{}", dim_text(*api_, graph_, fact.a),
+                                   rel_text(fact.rel), dim_text(*api_, graph_, fact.b), a, b,
+                                   Culprit(*api_, graph_, symbols).relating(fact.a, fact.b)));
     }
   }
 }
@@ -274,8 +417,8 @@ Status Shapes::evaluate(std::span<const tenon_dim_t> dims, std::span<const int64
         api_->dim_evaluate(api_->self, graph_, dims[i], symbols.data(), static_cast<uint32_t>(symbols.size()), &(*out)[i]),
         "dim_evaluate"));
     if ((*out)[i] < 0) {
-      return error(TENON_INVALID_ARGUMENT, "T0608", "dim {} comes out as {} for these inputs", dim_text(*api_, graph_, dims[i]),
-                   (*out)[i]);
+      return error(TENON_INVALID_ARGUMENT, "T0608", "dim {} comes out as {} for these inputs{}", dim_text(*api_, graph_, dims[i]),
+                   (*out)[i], Culprit(*api_, graph_, symbols).negative());
     }
   }
   return {};
