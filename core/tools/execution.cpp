@@ -15,7 +15,19 @@ void apply_threads(const RunOptions& options) {
 }
 
 int load(const Host& host, const RunOptions& options, Model& model) {
-  const tenon_code_t code = host.session->model_load(host.session->self, str(options.model), nullptr, 0, model.out());
+  std::vector<std::string> keys;
+  keys.reserve(options.values.size());
+  std::vector<tenon_key_value_t> pairs;
+  for (const std::string& text : options.values) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return fail(kUsage, "T0004", fmt::format("--value {} is not NAME=N,...", in_quotes(text)));
+    }
+    keys.push_back("value." + text.substr(0, equals));
+    pairs.push_back({str(keys.back()), str(std::string_view(text).substr(equals + 1))});
+  }
+  const tenon_code_t code = host.session->model_load(host.session->self, str(options.model), pairs.data(),
+                                                     static_cast<uint32_t>(pairs.size()), model.out());
   return code == TENON_OK ? kOk : report(host, code);
 }
 

@@ -12,6 +12,7 @@ struct RunOptions {  // run and bench
   std::string device;
   std::vector<std::string> inputs;          // NAME=FILE, or FILE alone for a model with one input
   std::vector<std::string> dims;            // NAME=N
+  std::vector<std::string> values;          // NAME=1,2,3: integers of inputs that become constants
   std::vector<std::string> device_options;  // KEY=VALUE, "cpu.opt=2"
   std::string pipeline;
   std::string output_dir;

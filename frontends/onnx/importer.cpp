@@ -62,6 +62,10 @@ bool Importer::run(Graph* out) {
   builder_.emplace(graph_.get(), region_.id());
   Scope scope;
   if (!add_initializers(main, &scope) || !add_inputs(main, &scope)) return false;
+  for (const auto& [name, values] : source_.values) {
+    const bool known = std::any_of(main.inputs.begin(), main.inputs.end(), [&](const ValueProto& i) { return i.name == name; });
+    if (!known) return problems_->add("T0714", fmt::format("there is no input {} to give integers to", quote(name)));
+  }
   run_nodes(main.nodes, versions, &scope, nullptr);
   if (!problems_->empty() || !add_outputs(main, scope)) return false;
   *out = std::move(graph_);
@@ -150,12 +154,31 @@ bool Importer::add_input(const ValueProto& input, Item* item) {
     if (!item->dims.back().valid()) return tell_host(where);
   }
   if (!check_elements(item->dims, where)) return false;
+  if (const auto at = source_.values.find(input.name); at != source_.values.end())
+    return fix_input(input, at->second, item);
   if (!argument(region_, Type{item->dtype, item->dims}, input.name, &item->value).ok())
     return tell_host(where);
   for (size_t i = 0; i < item->dims.size(); ++i) {
     if (!item->dims[i].is_constant())
       sources_.try_emplace(item->dims[i].raw(), item->value, static_cast<int64_t>(i));
   }
+  return true;
+}
+
+// An input whose integers the caller gave: known from here on, and no input any more.
+bool Importer::fix_input(const ValueProto& input, const std::vector<int64_t>& values, Item* item) {
+  const auto count = static_cast<int64_t>(values.size());
+  const bool fits = item->dims.empty() ? count == 1
+                                       : item->dims.size() == 1 && (!item->dims[0].is_constant() || item->dims[0].is(count));
+  if (!fits || !is_in(item->dtype, kInt | kPred)) {
+    return problems_->add(
+        "T0714", fmt::format("input {} cannot have the {} given integers: its type or its shape does not fit",
+                             quote(input.name), count));
+  }
+  if (!item->dims.empty()) item->dims[0] = Dim(graph_.get(), count);
+  Extents elements;
+  for (const int64_t value : values) elements.push_back(Extent::of(value));
+  item->elements = std::make_shared<Extents>(std::move(elements));
   return true;
 }
 

@@ -163,14 +163,16 @@ class NodeContext {
   Value convert(Value x, tenon_dtype_t to) { return x.valid() ? builder().convert(x, to) : x; }
   Dim dim(int64_t n) { return Dim(graph(), n); }
   Dim product(std::span<const Dim> dims);
-  // NumPy's rule for shapes; fails when they cannot agree. Symbolic dims that might disagree are
-  // asserted equal.
+  // NumPy's rule for shapes; fails when they cannot agree. Symbolic dims that might disagree
+  // are checked at every run.
   std::optional<Dims> broadcast_dims(const Dims& a, const Dims& b);
   Value broadcast_to(Value x, const Dims& shape);
   // All brought to one shape.
   std::vector<Value> broadcast(std::vector<Value> values);
   // Fails unless operands i.. have one element type (absent ones apart).
   bool same_types(size_t first = 0);
+  // Fails where dims cannot be equal. Where that is not known, the inference of the node that is built from them asserts it, with this
+  // node's location, and every run checks it.
   bool require_equal(Dim a, Dim b, std::string_view what);
 
   // ---- Graphs in attributes (ops_control.cpp) ----

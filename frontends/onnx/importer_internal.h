@@ -37,6 +37,7 @@ class Importer {
   bool add_initializers(const GraphProto& graph, Scope* scope);
   bool add_inputs(const GraphProto& graph, Scope* scope);
   bool add_input(const ValueProto& input, Item* item);
+  bool fix_input(const ValueProto& input, const std::vector<int64_t>& values, Item* item);
   bool add_outputs(const GraphProto& graph, const Scope& scope);
   bool check_output(const ValueProto& output, const Item& item);
   Dim symbol(const ValueProto& input, size_t axis);

@@ -1,4 +1,6 @@
 // tenon.frontend/1 for ONNX models.
+#include <algorithm>
+#include <charconv>
 #include <new>
 
 #include <tenon/abi/frontend.h>
@@ -7,6 +9,7 @@
 
 #include "importer.h"
 #include "model.h"
+#include "model_limits.h"
 
 namespace tenon::onnx {
 namespace {
@@ -20,6 +23,31 @@ uint32_t accepts(void*, tenon_str_t name, const void* head, uint64_t head_bytes)
   return alike ? 20 : 0;
 }
 
+// "value.NAME" = "1,2,3": the integers of an input, which becomes a constant of the model. Exporters compute shapes, axes and counts from
+// such inputs; a model that is specialised in this way can do what no symbolic size says, like -1 in a shape.
+Status read_values(const tenon_source_t& given, Source* source) {
+  constexpr std::string_view kPrefix = "value.";
+  for (uint32_t i = 0; i < given.option_count; ++i) {
+    const std::string_view key = view(given.options[i].key);
+    std::string_view text = view(given.options[i].value);
+    if (!key.starts_with(kPrefix)) continue;
+    std::vector<int64_t>& values = source->values[std::string(key.substr(kPrefix.size()))];
+    while (!text.empty()) {
+      const size_t end = std::min(text.find(','), text.size());
+      int64_t value = 0;
+      const auto [stop, error] = std::from_chars(text.data(), text.data() + end, value);
+      if (error != std::errc() || stop != text.data() + end || values.size() == kMaxKnownElements) {
+        return fail(TENON_INVALID_ARGUMENT,
+                    cat("T0714: option ", quote(key), " is ", quote(view(given.options[i].value)),
+                        ", and must be at most ", kMaxKnownElements, " integers with commas between them"));
+      }
+      values.push_back(value);
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+  }
+  return {};
+}
+
 Status load(void*, const tenon_source_t* given, tenon_graph_t** out_graph) {
   const std::span<const std::byte> bytes = blob_bytes(given->bytes);
   Source source;
@@ -28,6 +56,7 @@ Status load(void*, const tenon_source_t* given, tenon_graph_t** out_graph) {
   source.file = given->bytes;
   source.bytes = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   source.files = context().query<tenon_host_files_t>(TENON_HOST_FILES_ID);
+  TENON_TRY(read_values(*given, &source));
   Problems problems;
   try {
     ModelProto model;

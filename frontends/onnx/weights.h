@@ -3,6 +3,8 @@
 #ifndef FRONTENDS_ONNX_WEIGHTS_H_
 #define FRONTENDS_ONNX_WEIGHTS_H_
 
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,7 @@ struct Source {
   tenon_blob_t* file = nullptr;
   Text bytes;                                 // of file
   const tenon_host_files_t* files = nullptr;  // null: external data is refused
+  std::map<std::string, std::vector<int64_t>, std::less<>> values;  // inputs that the caller fixed, by name
 };
 
 struct Constant {
