@@ -134,6 +134,21 @@ std::string Cache::entry_path(std::string_view kind, std::span<const std::byte> 
   return fmt::format("{}/{}/{}/{}", root_, kind, name.substr(0, 2), name);
 }
 
+Result<CacheEntry> Cache::read_shared(const std::string& folder, std::string_view kind, std::span<const std::byte> key) {
+  auto not_found = [&] { return error(TENON_NOT_FOUND, "T0802", "no cached {} under this key", kind); };
+  const auto trusted = [](const FileIdentity& i) { return (i.owner == 0 || i.owner == ::geteuid()) && (i.mode & 0022) == 0; };
+  if (folder.empty() || folder[0] != '/') return not_found();
+  const Result<FileIdentity> place = identify_link(folder);
+  if (!place.ok() || !S_ISDIR(place->mode) || !trusted(*place)) return not_found();
+  const std::string name = content_name(key);
+  Result<File> file = open_no_follow(join_path(folder, fmt::format("v1/{}/{}/{}", kind, name.substr(0, 2), name)));
+  if (!file.ok() || !trusted(file->identity()) || file->size_bytes() > limit(Limit::kCacheBytes)) return not_found();
+  CacheEntry entry;
+  TENON_ASSIGN_OR_RETURN(entry.region, map_file(*file));
+  if (check_entry(entry.region->bytes(), kind, key, &entry.bytes) != nullptr) return not_found();
+  return entry;
+}
+
 Result<CacheEntry> Cache::get(std::string_view kind, std::span<const std::byte> key) {
   auto not_found = [&] { return error(TENON_NOT_FOUND, "T0802", "no cached {} under this key", kind); };
   if (!usable_) return not_found();

@@ -41,6 +41,10 @@ class Cache {
   bool usable() const { return usable_; }
   const std::string& folder() const { return folder_; }
 
+  // An entry of a folder that is only read: what an installation ships. NOT_FOUND if there is none, if it is damaged, or if
+  // folder or file belong to neither root nor this user, or others may write to them.
+  static Result<CacheEntry> read_shared(const std::string& folder, std::string_view kind, std::span<const std::byte> key);
+
   // NOT_FOUND if there is no entry; a damaged one is removed with a warning and not found.
   Result<CacheEntry> get(std::string_view kind, std::span<const std::byte> key);
   // Stores atomically. A full disk, a read-only folder or an oversized entry is a warning, once, and false.

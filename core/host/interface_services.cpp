@@ -3,12 +3,14 @@
 #include <tenon/abi/memory.h>
 
 #include "core/base/cache.h"
+#include "core/base/environment.h"
 #include "core/base/failure.h"
 #include "core/base/file.h"
 #include "core/base/memory.h"
 #include "core/base/str.h"
 #include "core/base/thread_pool.h"
 #include "core/host/host_interfaces.h"
+#include "core/host/places.h"
 #include "core/ir/blob.h"
 
 namespace tenon::host {
@@ -40,9 +42,22 @@ Status check_kind(std::string_view kind) {
   return error(TENON_INVALID_ARGUMENT, "T0804", "the kind {} of a cache entry must be 1 to 32 of a-z 0-9 -", quoted(kind));
 }
 
+// What the installation ships: TENON_SEED_DIR, else `seed` beside the plugins.
+const std::string& seed_folder() {
+  static const std::string* folder = [] {
+    if (const auto chosen = env("TENON_SEED_DIR"); chosen && !is_privileged_process()) return new std::string(*chosen);
+    return new std::string(join_path(own_folder(), "tenon/seed"));
+  }();
+  return *folder;
+}
+
 tenon_code_t cache_get(void*, tenon_str_t kind, const void* key, uint64_t key_bytes, tenon_blob_t** out_blob) {
   if (Status status = check_kind(from_abi_str(kind)); !status.ok()) return to_abi(std::move(status));
   Result<CacheEntry> entry = Cache::process().get(from_abi_str(kind), bytes_of(key, key_bytes));
+  if (!entry.ok()) {
+    Result<CacheEntry> shipped = Cache::read_shared(seed_folder(), from_abi_str(kind), bytes_of(key, key_bytes));
+    if (shipped.ok()) entry = std::move(shipped);
+  }
   if (!entry.ok()) return to_abi(entry.status());
   const std::byte* base = entry->region->bytes().data();
   Result<ir::Ref<ir::Blob>> blob = ir::blob_range(ir::blob_mapped(entry->region),

@@ -80,6 +80,12 @@ CLI::App* add_bench(CLI::App& app, RunOptions& o) {
   return bench;
 }
 
+void add_seed(CLI::App& app, RunOptions& o) {
+  CLI::App* seed = app.add_subcommand("seed", "compile every operator by itself into the cache");
+  seed->add_option("OP", o.inputs, "operators (default: all)")->type_name("");
+  seed->add_option("--device", o.device, "for which code is made")->type_name("NAME")->required();
+}
+
 CLI::App* add_opt(CLI::App& app, OptOptions& o) {
   CLI::App* opt = app.add_subcommand("opt", "run passes over a graph and print it");
   opt->add_option("FILE", o.file, "graph, or - for standard input")->type_name("");
@@ -189,6 +195,7 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, cha
 Command::Kind kind_of(const std::string& name) {
   if (name == "run") return Command::Kind::Run;
   if (name == "bench") return Command::Kind::Bench;
+  if (name == "seed") return Command::Kind::Seed;
   if (name == "opt") return Command::Kind::Opt;
   if (name == "ops") return Command::Kind::Ops;
   if (name == "plugins") return Command::Kind::Plugins;
@@ -211,6 +218,7 @@ Command parse_command_line(int argc, char** argv) {
   app.footer(kFooter);
   CLI::App* run = add_run(app, command.run);
   CLI::App* bench = add_bench(app, command.run);
+  add_seed(app, command.seed);
   add_opt(app, command.opt);
   add_ops(app, command.ops);
   CLI::App* plugins = add_plugins(app, command.plugins);

@@ -11,6 +11,7 @@ int dispatch(const tenon::tools::Command& command) {
     case Kind::Done: return command.status;
     case Kind::Run: return tenon::tools::command_run(command.run);
     case Kind::Bench: return tenon::tools::command_bench(command.run);
+    case Kind::Seed: return tenon::tools::command_seed(command.seed);
     case Kind::Opt: return tenon::tools::command_opt(command.opt);
     case Kind::Ops: return tenon::tools::command_ops(command.ops);
     case Kind::Plugins: return tenon::tools::command_plugins(command.plugins);

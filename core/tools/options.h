@@ -73,10 +73,10 @@ struct NewOptions {
 };
 
 struct Command {
-  enum class Kind { Done, Run, Bench, Opt, Ops, Plugins, Explain, Doctor, Conform, New } kind = Kind::Done;
+  enum class Kind { Done, Run, Bench, Seed, Opt, Ops, Plugins, Explain, Doctor, Conform, New } kind = Kind::Done;
   int status = 0;  // Done: what to exit with; help or a usage error was printed
   bool json = false;
-  RunOptions run;
+  RunOptions run, seed;
   OptOptions opt;
   OpsOptions ops;
   PluginsOptions plugins;
@@ -90,6 +90,7 @@ Command parse_command_line(int argc, char** argv);
 // The commands. Each opens the host, does its work and returns the exit status; messages are out already.
 int command_run(const RunOptions& options);
 int command_bench(const RunOptions& options);
+int command_seed(const RunOptions& options);  // inputs: the names of ops; none: all
 int command_opt(const OptOptions& options);
 int command_ops(const OpsOptions& options);
 int command_plugins(const PluginsOptions& options);
