@@ -7,16 +7,17 @@ if ! cmp -s "$digest" "$folder/digest"; then rm -rf "$folder"; fi
 mkdir -p -m 700 "$folder"
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
+ops=$("$tenon" ops 2>/dev/null | cut -d' ' -f1)
 run() {
-  # One thread each: the sets run beside each other. Text that ends the compiler's process is compiled in a helper the next time,
-  # and what is done already is found: so another attempt goes on behind it.
-  for attempt in 1 2 3 4 5 6 7 8; do
+  # One thread each: the sets run beside each other. A process for each operator: what ends one loses that one's entries only, and
+  # the operator is compiled on first use as without a seed.
+  export TENON_CPU_ISA=$1 TENON_CACHE_DIR=$folder TENON_SEED_DIR=/none TENON_NUM_THREADS=1
+  "$tenon" seed --device cpu add >"$logs/$1" 2>&1 || return 1
+  for op in $ops; do
     status=0
-    TENON_CPU_ISA=$1 TENON_CACHE_DIR=$folder TENON_SEED_DIR=/none TENON_NUM_THREADS=1 "$tenon" seed --device cpu \
-      >"$logs/$1" 2>&1 || status=$?
-    if [ $status -lt 128 ]; then return $status; fi
+    "$tenon" seed --device cpu "$op" >"$logs/$1" 2>&1 || status=$?
+    if [ $status -ge 128 ]; then echo "seed.sh: $op for $1 ended with status $status" >&2; fi
   done
-  return $status
 }
 run baseline & baseline=$!
 run avx2 & avx2=$!
