@@ -171,7 +171,7 @@ DimTable::MaybePoly DimTable::settle(DimPoly poly) const {
   for (bool changed = true; changed;) {
     changed = false;
     for (size_t i = 0; i < poly.terms.size() && !changed; ++i) {
-      for (size_t k = 0; k < poly.terms[i].atoms.size() && !changed; ++k) {
+      for (size_t k = 0; !changed && k < poly.terms[i].atoms.size(); ++k) {
         const DimTerm term = poly.terms[i];
         const Atom& a = atoms_[term.atoms[k]];
         if (a.kind != AtomKind::kFloorDiv || a.args[1] <= 0 || term.coeff % a.args[1] != 0) continue;

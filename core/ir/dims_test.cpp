@@ -256,6 +256,17 @@ TEST_F(DimsTest, ThousandsOfFactsStayCheap) {
   EXPECT_EQ(table.compare(TENON_REL_EQ, make(TENON_DIM_FLOORDIV, symbols[5], 3), make(TENON_DIM_FLOORDIV, symbols[1500], 3)), TENON_YES);
 }
 
+// The terms were read once more after a step that left fewer of them.
+TEST_F(DimsTest, SettlingMayLeaveNothing) {
+  for (int i = 0; i < 8; ++i) {
+    const Dim n = dim(add("n" + std::to_string(i), 0, 1 << 20));
+    const Dim half = make(TENON_DIM_FLOORDIV, n, 2);
+    const Dim rest = make(TENON_DIM_SUB, n, half);
+    EXPECT_EQ(table.compare(TENON_REL_EQ, make(TENON_DIM_SUB, rest, half), make(TENON_DIM_MOD, n, 2)), TENON_YES);
+    EXPECT_EQ(table.compare(TENON_REL_EQ, rest, half), TENON_UNKNOWN);
+  }
+}
+
 TEST_F(DimsTest, FrozenTablesOnlyFind) {
   const Dim n = dim(add("n", 0, INT64_MAX));
   const Dim twice = make(TENON_DIM_MUL, n, 2);
