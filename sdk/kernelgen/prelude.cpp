@@ -435,10 +435,12 @@ std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t v
   for (uint32_t r = 0; r < rows; ++r) s += "const " + E + "* a" + number(r) + ", ";
   s += "i64 as, const " + E + "* b, i64 bs, i64 k, " + C + "* c) {\n ";
   auto acc = [](uint32_t r, uint32_t v) { return " c" + number(r) + "_" + number(v); };
+  // Sums are taken in blocks: the rounding errors of one long chain would grow with its length.
+  s += " i64 i = 0;\n  do {\n    const i64 e = k - i > " + number(kSumBlock) + " ? i + " + number(kSumBlock) + " : k; const i64 first = i;\n ";
   for (uint32_t r = 0; r < rows; ++r) {
     for (uint32_t v = 0; v < vectors; ++v) s += " " + V + acc(r, v) + " = (" + V + ")0;";
   }
-  s += "\n  for (i64 i = 0; i < k; ++i) {\n    const i64 o = i * as; " + (pairs ? std::string("bf16x32") : V) + " x;";
+  s += "\n  for (; i < e; ++i) {\n    const i64 o = i * as; " + (pairs ? std::string("bf16x32") : V) + " x;";
   for (uint32_t v = 0; v < vectors; ++v) {
     const std::string B = pairs ? "bf16x32" : V;
     s += " const " + B + " b" + number(v) + " = *(const " + B + "_u*)(b + " + number(int64_t{v} * lanes * (pairs ? 2 : 1)) + ");";
@@ -451,13 +453,18 @@ std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t v
       s += pairs ? c + " = __builtin_ia32_dpbf16ps_512(" + c + ", x, " + b + ");" : c + " += x * " + b + ";";
     }
   }
-  s += "\n    b += bs;\n  }\n ";
-  for (uint32_t r = 0; r < rows; ++r) {
-    for (uint32_t v = 0; v < vectors; ++v) {
-      s += " *(" + V + "_u*)(c + " + number(int64_t{r * vectors + v} * lanes) + ") =" + acc(r, v) + ";";
+  s += "\n    b += bs;\n  }\n  if (first == 0) {\n ";
+  auto store = [&](const char* assign) {
+    for (uint32_t r = 0; r < rows; ++r) {
+      for (uint32_t v = 0; v < vectors; ++v) {
+        s += " *(" + V + "_u*)(c + " + number(int64_t{r * vectors + v} * lanes) + ") " + assign + acc(r, v) + ";";
+      }
     }
-  }
-  functions_ += s + "\n}\n";
+  };
+  store("=");
+  s += "\n  } else {\n ";
+  store("+=");
+  functions_ += s + "\n  }\n  } while (i < k);\n}\n";
   return name;
 }
 

@@ -12,6 +12,10 @@
 
 namespace tenon::kernelgen {
 
+// Steps of a contraction or convolution that one chain of additions takes before it joins the tile. Rounding errors then grow
+// with the root of the block and of the number of blocks, not with the length of the sum; joining costs one to two per cent of the time.
+inline constexpr int64_t kSumBlock = 128;
+
 // Functions are written once for vectors and scalars, C++ and OpenCL C, in text with these tokens:
 //   $F $I $U $M   float type, signed and unsigned integers of its width, what a comparison gives
 //   $D            the same number of f64; $N lanes; $n the suffix of names, as in exp_f32x16
