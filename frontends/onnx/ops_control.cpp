@@ -35,7 +35,10 @@ bool Importer::run_body(const GraphProto& graph, const std::vector<Item>& inputs
   for (size_t i = 0; i < inputs.size(); ++i) {
     Item* item = new_item();
     *item = inputs[i];
-    own.insert_or_assign(graph.inputs[i].name, item);
+    const Text name = graph.inputs[i].name;
+    if (!own.try_emplace(name, item).second) {
+      return problems_->add("T0705", fmt::format("two inputs or initializers of a body have the name {}", quote(name)));
+    }
   }
   for (const auto& [name, item] : own) scope.insert_or_assign(name, item);
   run_nodes(graph.nodes, versions, &scope, frame);
