@@ -32,10 +32,12 @@ constexpr int64_t kNoSpinNs = 10'000'000;   // then nobody spins for so long
 constexpr size_t kStackBytes = size_t{2} << 20;
 
 // A region's state is one word, so that a worker joins and claims, or finds nothing and leaves, with a single
-// transfer of one cache line: low half kOpen | kWaiting | number of workers inside, high half chunks left.
+// transfer of one cache line: low half kOpen | kWaiting | number of workers inside, high half tickets left. A ticket
+// is a chunk where they are few, and latency counts; else it is a seat for a worker, and the chunks are in shares.
 constexpr uint64_t kOpen = 1u << 31, kWaiting = 1u << 30, kMemberMask = kWaiting - 1;
-constexpr uint64_t kOneChunk = uint64_t{1} << 32;
-constexpr uint64_t chunks_left(uint64_t state) { return state >> 32; }
+constexpr uint64_t kOneTicket = uint64_t{1} << 32;
+constexpr uint64_t tickets_left(uint64_t state) { return state >> 32; }
+constexpr uint32_t kFewChunksPerThread = 2;
 
 thread_local bool tls_in_region = false;
 thread_local FloatControl tls_region_control = kFloatDefault;
@@ -63,6 +65,14 @@ void futex_wake(void* word, uint32_t count) {
 }
 static_assert(std::endian::native == std::endian::little, "the futex of a state is its low half");
 
+// What is taken of one worker's share of a region. `word` is region number | taken from the back | from the front;
+// with another region's number nothing is taken, so that opening a region needs no write to every share.
+struct alignas(64) Share {
+  std::atomic<uint64_t> word{0};
+};
+constexpr uint64_t kTakenFront = 1, kTakenBack = 1 << 8, kOneRegion = 1 << 16;
+static_assert(kChunksPerThread + 1 < 256, "what is taken of a share fits in 8 bits");
+
 // One region. A slot is reused for ever, so a late worker that looks at it finds it closed, or joins the region
 // that is there now: both are right, since everything is read after joining.
 struct alignas(64) Slot {
@@ -71,15 +81,24 @@ struct alignas(64) Slot {
   void* context = nullptr;
   int64_t n = 0, chunk = 0;
   Operation* operation = nullptr;
-  uint64_t chunks = 0;
+  uint32_t chunks = 0;
+  bool in_shares = false;  // see tickets
   FloatControl control = 0;
   std::atomic<uint32_t> code{TENON_OK};
+  alignas(64) uint64_t region = 0;  // of those in shares: kOneRegion times a number that does not come again for years
+  uint32_t thread_total = 0;
+  Share* shares = nullptr;  // one for each thread; lives as long as the pool
   alignas(64) std::atomic<bool> taken{false};
   Status failure;  // written by whoever sets `code` first, read by the caller after all left
 };
 
 struct Pool {
-  explicit Pool(uint32_t threads, bool may_spin_) : thread_total(threads), may_spin(may_spin_) {}
+  explicit Pool(uint32_t threads, bool may_spin_) : thread_total(threads), may_spin(may_spin_) {
+    for (Slot& slot : slots) {
+      slot.thread_total = threads;
+      slot.shares = new Share[threads];
+    }
+  }
   const uint32_t thread_total;  // the caller included
   const bool may_spin;
   std::atomic<bool> stop{false};
@@ -123,9 +142,9 @@ bool spin_until(Pool& pool, Done done) {
   }
 }
 
-// Runs the chunk that was claimed when `left` chunks were left. False if no chunk may follow.
-bool run_chunk(Slot& slot, uint32_t worker, uint64_t left) {
-  const int64_t begin = static_cast<int64_t>(slot.chunks - left) * slot.chunk;
+// Runs a claimed chunk. False if no chunk may follow.
+bool run_chunk(Slot& slot, uint32_t worker, uint64_t index) {
+  const int64_t begin = static_cast<int64_t>(index) * slot.chunk;
   const int64_t end = slot.n - begin > slot.chunk ? begin + slot.chunk : slot.n;
   tenon_code_t code = cancelled() ? TENON_CANCELLED : slot.fn(slot.context, worker, begin, end);
   if (code == TENON_OK) [[likely]] return slot.code.load(std::memory_order_relaxed) == TENON_OK;
@@ -134,38 +153,79 @@ bool run_chunk(Slot& slot, uint32_t worker, uint64_t left) {
   return false;
 }
 
-// Joins an open region that has chunks left, and claims one. *out_left: see run_chunk.
+// Claims a chunk of the share of `owner`, who takes them from the front; the others take them from the back, what
+// the owner would come to last. Relaxed, since whoever is here has joined the region and leaves it after the chunk.
+bool claim_of_share(Slot& slot, uint32_t owner, uint64_t take, uint64_t* out_index) {
+  const uint64_t first = uint64_t{owner} * slot.chunks / slot.thread_total;
+  const uint64_t last = (uint64_t{owner} + 1) * slot.chunks / slot.thread_total;
+  std::atomic<uint64_t>& word = slot.shares[owner].word;
+  uint64_t seen = word.load(std::memory_order_relaxed);
+  for (;;) {
+    const uint64_t now = (seen & ~(kOneRegion - 1)) == slot.region ? seen : slot.region;
+    const uint64_t front = now & 0xff, back = now >> 8 & 0xff;
+    if (first + front + back >= last) return false;
+    if (word.compare_exchange_weak(seen, now + take, std::memory_order_relaxed)) {
+      *out_index = take == kTakenFront ? first + front : last - 1 - back;
+      return true;
+    }
+  }
+}
+
+// Runs chunks until none is left to claim, or none may follow: first the worker's own share, which is the same part
+// of the range in each region, so that a core finds in its caches what it wrote there before; then what others are
+// late with.
+void run_shares(Slot& slot, uint32_t worker) {
+  uint64_t index = 0;
+  while (claim_of_share(slot, worker, kTakenFront, &index)) {
+    if (!run_chunk(slot, worker, index)) return;
+  }
+  for (uint32_t step = 1; step < slot.thread_total; ++step) {
+    const uint32_t owner = (worker + step) % slot.thread_total;
+    while (claim_of_share(slot, owner, kTakenBack, &index)) {
+      if (!run_chunk(slot, worker, index)) return;
+    }
+  }
+}
+
+// Does what a ticket is for that was claimed when `left` were left. False if the worker is to claim no more.
+bool run_ticket(Slot& slot, uint32_t worker, uint64_t left) {
+  if (!slot.in_shares) return run_chunk(slot, worker, slot.chunks - left);
+  run_shares(slot, worker);
+  return false;
+}
+
+// Joins an open region that has tickets left, and claims one. *out_left: see run_ticket.
 bool try_join(Slot& slot, uint64_t* out_left) {
   uint64_t state = slot.state.load(std::memory_order_relaxed);
-  while ((state & kOpen) != 0 && chunks_left(state) != 0) {
-    if (slot.state.compare_exchange_weak(state, state - kOneChunk + 1, std::memory_order_acquire)) {
-      *out_left = chunks_left(state);
+  while ((state & kOpen) != 0 && tickets_left(state) != 0) {
+    if (slot.state.compare_exchange_weak(state, state - kOneTicket + 1, std::memory_order_acquire)) {
+      *out_left = tickets_left(state);
       return true;
     }
   }
   return false;
 }
 
-// A worker claims its next chunk, or leaves if there is none, or `stay` is false.
+// A worker claims its next ticket, or leaves if there is none, or `stay` is false.
 bool claim_or_leave(Slot& slot, bool stay, uint64_t* out_left) {
   uint64_t state = slot.state.load(std::memory_order_relaxed);
   for (;;) {
-    const bool claim = stay && chunks_left(state) != 0;
-    if (!slot.state.compare_exchange_weak(state, claim ? state - kOneChunk : state - 1, std::memory_order_acq_rel)) {
+    const bool claim = stay && tickets_left(state) != 0;
+    if (!slot.state.compare_exchange_weak(state, claim ? state - kOneTicket : state - 1, std::memory_order_acq_rel)) {
       continue;
     }
-    *out_left = chunks_left(state);
+    *out_left = tickets_left(state);
     if (!claim && (state & (kOpen | kWaiting | kMemberMask)) == (kWaiting | 1)) futex_wake(&slot.state, 1);
     return claim;
   }
 }
 
-// The caller claims its next chunk, or closes the region. *out_state: the state that it then has.
+// The caller claims its next ticket, or closes the region. *out_state: the state that it then has.
 bool claim_or_close(Slot& slot, bool stay, uint64_t* out_state) {
   uint64_t state = slot.state.load(std::memory_order_relaxed);
   for (;;) {
-    const bool claim = stay && chunks_left(state) != 0;
-    const uint64_t next = claim ? state - kOneChunk : state & kMemberMask;
+    const bool claim = stay && tickets_left(state) != 0;
+    const uint64_t next = claim ? state - kOneTicket : state & kMemberMask;
     if (slot.state.compare_exchange_weak(state, next, std::memory_order_acq_rel)) {
       *out_state = claim ? state : next;
       return claim;
@@ -177,7 +237,7 @@ void work_as_member(Slot& slot, uint32_t worker, uint64_t left) {
   OperationScope operation(slot.operation);
   FloatScope floats(slot.control);
   tls_in_region = true;
-  while (claim_or_leave(slot, run_chunk(slot, worker, left), &left)) {
+  while (claim_or_leave(slot, run_ticket(slot, worker, left), &left)) {
   }
   tls_in_region = false;
 }
@@ -307,11 +367,11 @@ void wait_for_members(Pool& pool, Slot& slot, uint64_t state) {
 }
 
 void work_as_caller(Pool& pool, Slot& slot) {
-  uint64_t state = slot.chunks * kOneChunk;
+  uint64_t state = slot.chunks * kOneTicket;  // as it was when parallel() took the first ticket for the caller
   {
     FloatScope floats(slot.control);
     tls_in_region = true;
-    while (claim_or_close(slot, run_chunk(slot, 0, chunks_left(state)), &state)) {
+    while (claim_or_close(slot, run_ticket(slot, 0, tickets_left(state)), &state)) {
     }
     tls_in_region = false;
   }
@@ -359,15 +419,18 @@ tenon_code_t parallel(tenon_range_fn_t fn, void* context, int64_t n, int64_t gra
   slot->context = context;
   slot->n = n;
   slot->chunk = chunk;
-  slot->chunks = static_cast<uint64_t>(n / chunk + (n % chunk != 0));
+  slot->chunks = static_cast<uint32_t>(n / chunk + (n % chunk != 0));
+  slot->in_shares = slot->chunks > kFewChunksPerThread * p.thread_total;
+  if (slot->in_shares) slot->region += kOneRegion;
   slot->control = tls_region_control;
   slot->operation = current_operation();
   slot->code.store(TENON_OK, std::memory_order_relaxed);
-  // The caller's first chunk is claimed from the start.
-  slot->state.store(kOpen | ((slot->chunks - 1) * kOneChunk), std::memory_order_release);
+  // The caller's first ticket is claimed from the start.
+  const uint64_t tickets = slot->in_shares ? p.thread_total : slot->chunks;
+  slot->state.store(kOpen | ((tickets - 1) * kOneTicket), std::memory_order_release);
   p.epoch.fetch_add(1, std::memory_order_seq_cst);
   if (p.sleepers.load(std::memory_order_seq_cst) != 0) {
-    futex_wake(&p.epoch, static_cast<uint32_t>(std::min<uint64_t>(slot->chunks - 1, p.thread_total - 1)));
+    futex_wake(&p.epoch, std::min(slot->chunks, p.thread_total) - 1);
   }
   work_as_caller(p, *slot);
   const tenon_code_t code = slot->code.load(std::memory_order_relaxed);

@@ -1,7 +1,9 @@
 // The one thread pool of the process. A region splits [0, n) in chunks that its threads claim one by one; the
-// caller takes part, so a region needs no free thread to make progress. Threads spin briefly between regions
-// while cores are idle and sleep otherwise. Made on first use, sized by affinity, cgroup quota and
-// TENON_NUM_THREADS, made again in a forked child.
+// caller takes part, so a region needs no free thread to make progress. Where chunks are many, each thread first
+// claims those of its own contiguous share, the same for the same range each time, so that what one kernel wrote is
+// in the caches of the core whose next kernel reads it; then it takes over what others are late with. Threads spin
+// briefly between regions while cores are idle and sleep otherwise. Made on first use, sized by affinity, cgroup
+// quota and TENON_NUM_THREADS, made again in a forked child.
 //
 // Regions may be started by several threads at once; a region inside a region runs inline. Workers take over the
 // caller's operation (operation.h) and run with the float state of the region (float_state.h).

@@ -55,6 +55,45 @@ TEST_F(PoolTest, FirstFailureReachesTheCaller) {
   EXPECT_EQ(from_abi(code, "").text(), "T0110: element 500");
 }
 
+TEST_F(PoolTest, RegionsAfterAFailureAreWhole) {
+  set_thread_count(3);
+  for (int round = 0; round < 50; ++round) {
+    const bool fails = round % 2 == 0;
+    std::vector<std::atomic<int>> hits(300);
+    tenon_code_t code = parallel_for(300, 1, [&](uint32_t, int64_t begin, int64_t end) -> tenon_code_t {
+      for (int64_t i = begin; i < end; ++i) hits[static_cast<size_t>(i)]++;
+      return fails && begin <= 150 && 150 < end ? to_abi(error(TENON_OUT_OF_RANGE, "T0110", "150")) : TENON_OK;
+    });
+    EXPECT_EQ(code, fails ? TENON_OUT_OF_RANGE : TENON_OK);
+    for (auto& hit : hits) {
+      if (!fails) EXPECT_EQ(hit.load(), 1);
+      EXPECT_LE(hit.load(), 1);
+    }
+  }
+}
+
+TEST_F(PoolTest, OthersDoTheShareOfOneHeldUp) {
+  constexpr int64_t kItems = 96;
+  for (uint32_t threads : {2u, 3u}) {
+    set_thread_count(threads);
+    for (uint32_t held_up = 0; held_up < threads; ++held_up) {
+      std::atomic<int64_t> done{0};
+      int64_t of_held_up = 0;
+      ASSERT_EQ(parallel_for(kItems, 1,
+                             [&](uint32_t worker, int64_t begin, int64_t end) {
+                               if (worker == held_up) {
+                                 of_held_up += end - begin;
+                                 for (int ms = 0; ms < 10'000 && done < kItems - (end - begin); ++ms) usleep(1000);
+                               }
+                               done += end - begin;
+                             }),
+                TENON_OK);
+      EXPECT_EQ(done.load(), kItems);
+      EXPECT_LE(of_held_up, kItems / (16 * threads)) << "one chunk, the one it was held up in";
+    }
+  }
+}
+
 TEST_F(PoolTest, CancelStopsBetweenChunks) {
   set_thread_count(4);
   Operation operation;
