@@ -94,6 +94,41 @@ Status give(const op::HostArray& array, tenon_array_t* out) {
   return {};
 }
 
+bool holds(uint32_t rel, int64_t a, int64_t b) {
+  switch (rel) {
+    case TENON_REL_EQ: return a == b;
+    case TENON_REL_LT: return a < b;
+    case TENON_REL_LE: return a <= b;
+    default: return b != 0 && (b == -1 || a % b == 0);
+  }
+}
+
+// What inference took for granted about symbolic dims, as far as this node's operands tell them: references index by it, and
+// unlike a session nobody has checked these sizes.
+Status check_facts(const ir::Graph& g, tenon_node_t node, std::span<const int64_t> symbols) {
+  const ir::DimTable& dims = g.dims();
+  if (g.facts().empty()) return {};
+  std::vector<ir::Symbol> known, used;
+  for (ir::Value v : g.operands(node)) {
+    const tenon_type_t& type = g.type(v);
+    for (uint32_t d = 0; d < type.rank; ++d) dims.symbols_of(type.dims[d], &known);
+  }
+  const auto unknown = [&](ir::Symbol s) { return std::find(known.begin(), known.end(), s) == known.end(); };
+  for (const ir::DimFact& fact : g.facts()) {
+    used.clear();
+    dims.symbols_of(fact.a, &used);
+    dims.symbols_of(fact.b, &used);
+    if (std::any_of(used.begin(), used.end(), unknown)) continue;
+    int64_t a = 0, b = 0;
+    TENON_RETURN_IF_ERROR(dims.evaluate(fact.a, symbols, &a));
+    TENON_RETURN_IF_ERROR(dims.evaluate(fact.b, symbols, &b));
+    if (!holds(fact.rel, a, b)) {
+      return error(TENON_INVALID_ARGUMENT, "T0607", "{} needs a relation between dims that {} and {} do not have", g.op_name(node), a, b);
+    }
+  }
+  return {};
+}
+
 tenon_code_t evaluate(void*, tenon_graph_t* graph, tenon_node_t node, const int64_t* symbols, uint32_t symbol_count,
                       const tenon_array_t* inputs, uint32_t input_count, tenon_array_t* outputs, uint32_t output_count) {
   clear_failure();
@@ -104,6 +139,7 @@ tenon_code_t evaluate(void*, tenon_graph_t* graph, tenon_node_t node, const int6
     return to_abi(error(TENON_INVALID_ARGUMENT, "T0321", "{} reads {} values and has {} results; {} and {} arrays are given",
                         g.op_name(node), reads, g.results(node).size(), input_count, output_count));
   }
+  if (Status s = check_facts(g, node, {symbols, symbol_count}); !s.ok()) return to_abi(std::move(s).with_context(g.loc_text(g.node(node).loc)));
   Result<std::vector<op::HostArray>> made = op::evaluate(g, node, {symbols, symbol_count}, {inputs, input_count});
   if (!made.ok()) return to_abi(std::move(made).status().with_context(g.loc_text(g.node(node).loc)));
   for (uint32_t i = 0; i < output_count; ++i) {

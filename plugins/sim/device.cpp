@@ -59,6 +59,11 @@ void fill(char* to, uint64_t length, uint64_t pattern, uint32_t pattern_bytes) {
   for (uint64_t i = 0; i < length; i += pattern_bytes) std::memcpy(to + i, &pattern, pattern_bytes);
 }
 
+// Of nothing the addresses may be null.
+void move(void* to, const void* from, uint64_t length) {
+  if (length != 0) std::memcpy(to, from, length);
+}
+
 Status perform_copy(Device& device, const tenon_copy_t& c) {
   const DeviceMemory::Access access(device.memory);
   void *from = nullptr, *to = nullptr;
@@ -69,9 +74,9 @@ Status perform_copy(Device& device, const tenon_copy_t& c) {
     TENON_TRY(device.memory.translate(handle_of(c.to), c.to_offset_bytes, c.length_bytes, &to));
   }
   switch (c.direction) {
-    case TENON_COPY_HOST_TO_DEVICE: std::memcpy(to, c.host_from, c.length_bytes); return {};
-    case TENON_COPY_DEVICE_TO_HOST: std::memcpy(c.host_to, from, c.length_bytes); return {};
-    case TENON_COPY_DEVICE_TO_DEVICE: std::memcpy(to, from, c.length_bytes); return {};
+    case TENON_COPY_HOST_TO_DEVICE: move(to, c.host_from, c.length_bytes); return {};
+    case TENON_COPY_DEVICE_TO_HOST: move(c.host_to, from, c.length_bytes); return {};
+    case TENON_COPY_DEVICE_TO_DEVICE: move(to, from, c.length_bytes); return {};
     case TENON_COPY_FILL: fill(static_cast<char*>(to), c.length_bytes, c.pattern, c.pattern_bytes); return {};
     default: return fail(TENON_INVALID_ARGUMENT, cat("sim: there is no copy direction ", c.direction));
   }
