@@ -58,6 +58,16 @@ struct DimPoly {
   bool operator==(const DimPoly&) const = default;
 };
 
+// Whether a TENON_REL_* holds between two sizes.
+constexpr bool relation_holds(uint32_t rel, int64_t a, int64_t b) {
+  switch (rel) {
+    case TENON_REL_EQ: return a == b;
+    case TENON_REL_LT: return a < b;
+    case TENON_REL_LE: return a <= b;
+    default: return b != 0 && (b == -1 || a % b == 0);
+  }
+}
+
 // Something asserted that ranges of single symbols do not express.
 struct DimFact {
   uint32_t rel;  // TENON_REL_*

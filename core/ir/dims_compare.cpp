@@ -419,8 +419,7 @@ uint32_t DimTable::compare(uint32_t rel, Dim a, Dim b) const {
   if (rel == TENON_REL_EQ && a == b) return TENON_YES;
   if (rel == TENON_REL_DIVISIBLE && a >= 0 && b > 0) return a % b == 0 ? TENON_YES : TENON_NO;
   if (rel != TENON_REL_DIVISIBLE && a >= 0 && b >= 0) {
-    const bool holds = rel == TENON_REL_EQ ? a == b : rel == TENON_REL_LT ? a < b : a <= b;
-    return holds ? TENON_YES : TENON_NO;
+    return relation_holds(rel, a, b) ? TENON_YES : TENON_NO;
   }
   const MaybePoly pa = canon(poly_of(a));
   const MaybePoly pb = canon(poly_of(b));

@@ -8,6 +8,7 @@
 #include "core/base/limits.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
+#include "core/ir/dims.h"
 #include "core/ir/dtype.h"
 
 namespace tenon::runtime {
@@ -37,15 +38,6 @@ Status joined(const std::vector<std::string>& wrong) {
 
 std::string dtype_text(tenon_dtype_t dtype) {
   return ir::dtype_valid(dtype) ? std::string(ir::dtype_name(dtype)) : fmt::format("of no known element type ({})", dtype);
-}
-
-bool holds(uint32_t rel, int64_t a, int64_t b) {
-  switch (rel) {
-    case TENON_REL_EQ: return a == b;
-    case TENON_REL_LT: return a < b;
-    case TENON_REL_LE: return a <= b;
-    default: return b != 0 && (b == -1 || a % b == 0);
-  }
 }
 
 std::string_view rel_text(uint32_t rel) {
@@ -398,7 +390,7 @@ void Shapes::check_assertions(const std::vector<bool>& bound, std::span<const in
       clear_failure();
       wrong->push_back(fmt::format("T0608: {} or {} cannot be computed for these inputs{}", dim_text(*api_, graph_, fact.a),
                                    dim_text(*api_, graph_, fact.b), Culprit(*api_, graph_, symbols).relating(fact.a, fact.b)));
-    } else if (!holds(fact.rel, a, b)) {
+    } else if (!ir::relation_holds(fact.rel, a, b)) {
       wrong->push_back(fmt::format("T0607: the model needs {} {} {}, and these inputs give {} and {}{}", dim_text(*api_, graph_, fact.a),
                                    rel_text(fact.rel), dim_text(*api_, graph_, fact.b), a, b,
                                    Culprit(*api_, graph_, symbols).relating(fact.a, fact.b)));

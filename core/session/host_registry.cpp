@@ -94,15 +94,6 @@ Status give(const op::HostArray& array, tenon_array_t* out) {
   return {};
 }
 
-bool holds(uint32_t rel, int64_t a, int64_t b) {
-  switch (rel) {
-    case TENON_REL_EQ: return a == b;
-    case TENON_REL_LT: return a < b;
-    case TENON_REL_LE: return a <= b;
-    default: return b != 0 && (b == -1 || a % b == 0);
-  }
-}
-
 // What inference took for granted about symbolic dims, as far as this node's operands tell them: references index by it, and
 // unlike a session nobody has checked these sizes.
 Status check_facts(const ir::Graph& g, tenon_node_t node, std::span<const int64_t> symbols) {
@@ -122,7 +113,7 @@ Status check_facts(const ir::Graph& g, tenon_node_t node, std::span<const int64_
     int64_t a = 0, b = 0;
     TENON_RETURN_IF_ERROR(dims.evaluate(fact.a, symbols, &a));
     TENON_RETURN_IF_ERROR(dims.evaluate(fact.b, symbols, &b));
-    if (!holds(fact.rel, a, b)) {
+    if (!ir::relation_holds(fact.rel, a, b)) {
       return error(TENON_INVALID_ARGUMENT, "T0607", "{} needs a relation between dims that {} and {} do not have", g.op_name(node), a, b);
     }
   }
