@@ -9,59 +9,19 @@
 
 #include "core/base/str.h"
 #include "core/conform/session.h"
+#include "core/tools/op_example.h"
 
 namespace tenon::conform {
 namespace {
 
-// Splits at commas outside of brackets and quotes.
-std::vector<std::string_view> split_outside(std::string_view text) {
-  std::vector<std::string_view> parts;
-  int depth = 0;
-  bool in_quotes = false;
-  size_t begin = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '"') in_quotes = !in_quotes;
-    if (in_quotes) continue;
-    if (text[i] == '[' || text[i] == '(' || text[i] == '{') ++depth;
-    if (text[i] == ']' || text[i] == ')' || text[i] == '}') --depth;
-    if (text[i] != ',' || depth != 0) continue;
-    parts.push_back(trim(text.substr(begin, i - begin)));
-    begin = i + 1;
-  }
-  if (!trim(text.substr(begin)).empty()) parts.push_back(trim(text.substr(begin)));
-  return parts;
-}
-
-// The type at the start of "f32[2] [1, 2]".
-std::string type_at(std::string_view typed) {
-  return std::string(typed.substr(0, typed.find(']') + 1));
-}
-
-size_t after_closing(std::string_view text, size_t open) {
-  int depth = 0;
-  for (size_t i = open; i < text.size(); ++i) {
-    if (text[i] == '[' || text[i] == '(' || text[i] == '{') ++depth;
-    if (text[i] == ']' || text[i] == ')' || text[i] == '}') --depth;
-    if (depth == 0) return i + 1;
-  }
-  return text.size();
-}
-
-// "add(f32[2] [1, 2], f32[2] [3, 4]) {...} -> f32[2] [4, 6]"; false when it has not that form.
 bool read_example(std::string_view expression, OpCase* out) {
-  const size_t open = expression.find('('), arrow = expression.rfind("->");
-  if (open == std::string_view::npos || arrow == std::string_view::npos || arrow < open)
-    return false;
-  const size_t close = after_closing(expression, open);
-  if (close > arrow) return false;
-  out->op = trim(expression.substr(0, open));
-  for (std::string_view operand : split_outside(expression.substr(open + 1, close - open - 2))) {
-    out->operands.push_back(operand == "_" ? "_" : type_at(operand));
-  }
-  for (std::string_view result : split_outside(expression.substr(arrow + 2)))
-    out->results.push_back(type_at(result));
-  const std::string_view attributes = trim(expression.substr(close, arrow - close));
-  if (!attributes.empty()) out->attributes = " " + std::string(attributes);
+  tools::OpExample example;
+  if (!tools::parse_example(expression, &example)) return false;
+  out->op = example.op;
+  for (std::string_view operand : example.operands)
+    out->operands.emplace_back(operand == "_" ? operand : tools::type_of(operand));
+  for (std::string_view result : example.results) out->results.emplace_back(tools::type_of(result));
+  if (!example.attributes.empty()) out->attributes = " " + std::string(example.attributes);
   return true;
 }
 

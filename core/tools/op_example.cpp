@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <vector>
-
 namespace tenon::tools {
 namespace {
 
@@ -32,9 +30,6 @@ std::vector<std::string_view> split(std::string_view text) {
   return parts;
 }
 
-// The type at the start of "f32[2] [1, 2]".
-std::string_view type_of(std::string_view typed) { return typed.substr(0, typed.find(']') + 1); }
-
 // The position after the bracket that closes the one at `open`.
 size_t closing(std::string_view text, size_t open) {
   int depth = 0;
@@ -48,14 +43,24 @@ size_t closing(std::string_view text, size_t open) {
 
 }  // namespace
 
-std::string example_graph(std::string_view expression, bool constants) {
+std::string_view type_of(std::string_view typed) { return typed.substr(0, typed.find(']') + 1); }
+
+bool parse_example(std::string_view expression, OpExample* out) {
   const size_t open = expression.find('('), arrow = expression.rfind("->");
-  if (open == std::string_view::npos || arrow == std::string_view::npos || arrow < open) return "";
+  if (open == std::string_view::npos || arrow == std::string_view::npos || arrow < open) return false;
   const size_t close = closing(expression, open);
-  if (close > arrow) return "";
+  if (close > arrow) return false;
+  *out = {trim(expression.substr(0, open)), split(expression.substr(open + 1, close - open - 2)),
+          split(expression.substr(arrow + 2)), trim(expression.substr(close, arrow - close))};
+  return true;
+}
+
+std::string example_graph(std::string_view expression, bool constants) {
+  OpExample example;
+  if (!parse_example(expression, &example)) return "";
   std::string arguments, consts, operands, results, types, yields;
   size_t number = 0;
-  for (const std::string_view operand : split(expression.substr(open + 1, close - open - 2))) {
+  for (const std::string_view operand : example.operands) {
     operands += operands.empty() ? "" : ", ";
     if (operand == "_") {
       operands += "_";
@@ -70,16 +75,15 @@ std::string example_graph(std::string_view expression, bool constants) {
     }
   }
   number = 0;
-  for (const std::string_view result : split(expression.substr(arrow + 2))) {
+  for (const std::string_view result : example.results) {
     const char* comma = number == 0 ? "" : ", ";
     results += fmt::format("{}r{}: {}", comma, number, type_of(result));
     types += fmt::format("{}{}", comma, type_of(result));
     yields += fmt::format("{}%r{}", comma, number++);
   }
-  const std::string_view attributes = trim(expression.substr(close, arrow - close));
   return fmt::format("tenon.tir 1\ngraph @example({}) -> ({}) {{\n{}  {} = {}({}){}{} : {}\n  yield {}\n}}\n", arguments,
-                     results, consts, yields, trim(expression.substr(0, open)), operands,
-                     attributes.empty() ? "" : " ", attributes, types, yields);
+                     results, consts, yields, example.op, operands,
+                     example.attributes.empty() ? "" : " ", example.attributes, types, yields);
 }
 
 }  // namespace tenon::tools

@@ -1,12 +1,27 @@
-// The example of an op as a graph, so that devices can be asked about it.
+// The examples of ops, taken apart, and as graphs that devices can be asked about.
 #pragma once
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tenon::tools {
 
-// "add(f32[2] [1, 2], f32[2] [3, 4]) -> f32[2] [4, 6]" as .tir text: operands become inputs, or, for ops that need
-// their values, constants. Empty when the expression is not of that form.
+// "add(f32[2] [1, 2], f32[2] [3, 4]) {...} -> f32[2] [4, 6]", borrowed from the expression.
+struct OpExample {
+  std::string_view op;
+  std::vector<std::string_view> operands;  // with their values; "_" for one that is absent
+  std::vector<std::string_view> results;
+  std::string_view attributes;  // "{...}" or empty
+};
+
+// False when the expression is not of that form.
+bool parse_example(std::string_view expression, OpExample* out);
+
+// The type at the start of "f32[2] [1, 2]".
+std::string_view type_of(std::string_view typed);
+
+// An example as .tir text: operands become inputs, or, for ops that need their values, constants. Empty when the
+// expression is not of that form.
 std::string example_graph(std::string_view expression, bool constants);
 
 }  // namespace tenon::tools
