@@ -39,20 +39,7 @@ class Contraction {
       if (axis != row_ && std::find(s_.columns.begin(), s_.columns.end(), axis) == s_.columns.end()) outer.push_back(axis);
     }
     const E panels = p_.ceildiv(n_, panel_), blocks = p_.ceildiv(m_, s_.row_block);
-    E items = p_.mul(panels, blocks);
-    for (uint32_t axis : outer) items = p_.mul(items, p_.axes()[axis].extent);
-    e_.tree().range = size_program(p_, items);
-    e_.tree().grain = s_.grain;
-    const Val begin{e_.tree().begin, 0, false}, end{e_.tree().end, 0, false};
-    e_.loop(Bind::kRange, begin, end, 1, false, [&](Val item) {
-      e_.row_depth = e_.depth();
-      const Val nb = e_.scalar(blocks), np = e_.scalar(panels);
-      const Val block = p_.is_const(blocks, 1) ? e_.integer(0) : e_.mod(item, nb);
-      Val rest = p_.is_const(blocks, 1) ? item : e_.div(item, nb);
-      const Val panel = outer.empty() ? rest : e_.mod(rest, np);
-      if (!outer.empty()) decode(e_, e_.div(rest, np), outer);
-      one_item(block, panel);
-    });
+    loop_over_tiles(e_, s_, blocks, panels, outer, [&](Val block, Val panel) { one_item(block, panel); });
     return true;
   }
 

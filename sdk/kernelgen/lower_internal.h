@@ -151,5 +151,26 @@ bool lower_ordered(Emitter& e, const Schedule& s, std::string* why);
 // Splits a linear item into axis values, last axis fastest; binds them in the innermost scope.
 void decode(Emitter& e, Val item, const std::vector<uint32_t>& axes);
 
+// The range of a kernel over tiles: items are blocks of rows, within panels of columns, within the points of `outer`.
+// Binds the outer axes and calls body(block, panel).
+template <class F>
+void loop_over_tiles(Emitter& e, const Schedule& s, E blocks, E panels, const std::vector<uint32_t>& outer, F body) {
+  Pool& p = e.pool();
+  E items = p.mul(panels, blocks);
+  for (uint32_t axis : outer) items = p.mul(items, p.axes()[axis].extent);
+  e.tree().range = size_program(p, items);
+  e.tree().grain = s.grain;
+  const Val begin{e.tree().begin, 0, false}, end{e.tree().end, 0, false};
+  e.loop(Bind::kRange, begin, end, 1, false, [&](Val item) {
+    e.row_depth = e.depth();
+    const Val nb = e.scalar(blocks), np = e.scalar(panels);
+    const Val block = p.is_const(blocks, 1) ? e.integer(0) : e.mod(item, nb);
+    const Val rest = p.is_const(blocks, 1) ? item : e.div(item, nb);
+    const Val panel = outer.empty() ? rest : e.mod(rest, np);
+    if (!outer.empty()) decode(e, e.div(rest, np), outer);
+    body(block, panel);
+  });
+}
+
 }  // namespace tenon::kernelgen
 #endif
