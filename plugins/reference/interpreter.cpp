@@ -90,16 +90,7 @@ void Interpreter::find_last_uses() {
   for (uint32_t i = 0; i < main_.yield_count; ++i) {
     last_use_[main_.yields[i]] = kNever;
     const tenon_value_view_t view = value_view(graph_, main_.yields[i]);
-    std::vector<tenon_dim_t> stack(view.type.dims, view.type.dims + view.type.rank);
-    while (!stack.empty()) {
-      const tenon_dim_t dim = stack.back();
-      stack.pop_back();
-      tenon_dim_view_t d{};
-      d.size_bytes = sizeof d;
-      if (dim >= 0 || graph_api().dim_view(graph_api().self, graph_, dim, &d) != TENON_OK) continue;
-      if (d.op == TENON_DIM_SYMBOL) mentioned[d.symbol] = true;
-      if (d.op > TENON_DIM_SYMBOL) stack.insert(stack.end(), {d.a, d.b});
-    }
+    for (tenon_symbol_t s : TypeView(graph_, view.type).symbols()) mentioned[s] = true;
   }
   for (uint32_t i = 0; i < main_.node_count; ++i) {
     const tenon_node_view_t node = node_view(graph_, main_.nodes[i]);
@@ -127,17 +118,8 @@ Status Interpreter::dims_of(const tenon_type_t& type, const std::vector<int64_t>
 }
 
 bool Interpreter::mentions(const tenon_type_t& type, const std::vector<bool>& symbols) const {
-  std::vector<tenon_dim_t> stack(type.dims, type.dims + type.rank);
-  while (!stack.empty()) {
-    const tenon_dim_t dim = stack.back();
-    stack.pop_back();
-    tenon_dim_view_t d{};
-    d.size_bytes = sizeof d;
-    if (dim >= 0 || graph_api().dim_view(graph_api().self, graph_, dim, &d) != TENON_OK) continue;
-    if (d.op == TENON_DIM_SYMBOL && symbols[d.symbol]) return true;
-    if (d.op > TENON_DIM_SYMBOL) stack.insert(stack.end(), {d.a, d.b});
-  }
-  return false;
+  const std::vector<tenon_symbol_t> mentioned = TypeView(graph_, type).symbols();
+  return std::any_of(mentioned.begin(), mentioned.end(), [&](tenon_symbol_t s) { return symbols[s]; });
 }
 
 // Those that only a run tells.

@@ -40,6 +40,23 @@ class TypeView {
     }
     return true;
   }
+  // The symbols that the dims mention, as often as they do.
+  std::vector<tenon_symbol_t> symbols() const {
+    std::vector<tenon_symbol_t> out;
+    std::vector<tenon_dim_t> stack(type_.dims, type_.dims + type_.rank);
+    while (!stack.empty()) {
+      const tenon_dim_t dim = stack.back();
+      stack.pop_back();
+      tenon_dim_view_t view = {};
+      view.size_bytes = sizeof view;
+      if (dim >= 0 || graph_api().dim_view(graph_api().self, graph_, dim, &view) != TENON_OK) {
+        continue;
+      }
+      if (view.op == TENON_DIM_SYMBOL) out.push_back(view.symbol);
+      if (view.op > TENON_DIM_SYMBOL) stack.insert(stack.end(), {view.a, view.b});
+    }
+    return out;
+  }
   // Product of the dims; invalid when it overflows.
   Dim element_count() const {
     Dim count(graph_, 1);

@@ -239,60 +239,58 @@ tenon_code_t lift_host(const tenon_host_t* host, LiftHost* out) {
   return host->query(host->self, str(TENON_HOST_REGISTRY_ID), 0, reinterpret_cast<const void**>(&out->registry));
 }
 
-bool DimMap::add_symbols(tenon_region_t region, std::string* why) {
-  tenon_region_view_t r = sized<tenon_region_view_t>();
-  if (host_.graph->region_view(host_.graph->self, graph_, region, &r) != TENON_OK) {
-    *why = "the region cannot be read";
-    return false;
-  }
-  for (uint32_t i = 0; i < r.symbol_count; ++i) symbol(r.symbols[i]);
-  return true;
-}
-
-E DimMap::symbol(tenon_symbol_t s) {
-  tenon_symbol_view_t v = sized<tenon_symbol_view_t>();
-  if (host_.graph->symbol_view(host_.graph->self, graph_, s, &v) != TENON_OK) return kNone;
-  const E e = builder_->extent({v.lo < 0 ? 0 : v.lo, v.hi, v.multiple_of, v.hint > 0 ? v.hint : 0});
-  extents_.emplace(s, e);
-  return e;
-}
-
-E DimMap::expression(tenon_dim_t dim, int depth) {
-  Pool& pool = builder_->pool();
-  if (dim >= 0) return pool.integer(dim);
+E DimExpressions::of(tenon_dim_t dim, int depth) {
+  if (dim >= 0) return pool_->integer(dim);
   if (const auto it = known_.find(dim); it != known_.end()) return it->second;
   const E e = compute(dim, depth);
   if (e != kNone) known_.emplace(dim, e);
   return e;
 }
 
-E DimMap::compute(tenon_dim_t dim, int depth) {
-  Pool& pool = builder_->pool();
+E DimExpressions::compute(tenon_dim_t dim, int depth) {
   tenon_dim_view_t v = sized<tenon_dim_view_t>();
-  if (depth > kDimDepthMax || host_.graph->dim_view(host_.graph->self, graph_, dim, &v) != TENON_OK) return kNone;
-  if (v.op == TENON_DIM_CONSTANT) return pool.integer(v.constant);
+  if (depth > kDimDepthMax || api_->dim_view(api_->self, graph_, dim, &v) != TENON_OK) return kNone;
+  if (v.op == TENON_DIM_CONSTANT) return pool_->integer(v.constant);
   if (v.op == TENON_DIM_SYMBOL) {
-    if (const auto it = extents_.find(v.symbol); it != extents_.end()) return it->second;
-    return open_ ? symbol(v.symbol) : kNone;
+    const auto it = symbols_.find(v.symbol);
+    return it != symbols_.end() ? it->second : undefined(v.symbol);
   }
-  const E a = expression(v.a, depth + 1), b = expression(v.b, depth + 1);
+  const E a = of(v.a, depth + 1), b = of(v.b, depth + 1);
   if (a == kNone || b == kNone) return kNone;
   switch (v.op) {
-    case TENON_DIM_ADD: return pool.add(a, b);
-    case TENON_DIM_SUB: return pool.sub(a, b);
-    case TENON_DIM_MUL: return pool.mul(a, b);
-    case TENON_DIM_FLOORDIV: return pool.floordiv(a, b);
-    case TENON_DIM_MOD: return pool.mod(a, b);
-    case TENON_DIM_MIN: return pool.min(a, b);
-    case TENON_DIM_MAX: return pool.max(a, b);
+    case TENON_DIM_ADD: return pool_->add(a, b);
+    case TENON_DIM_SUB: return pool_->sub(a, b);
+    case TENON_DIM_MUL: return pool_->mul(a, b);
+    case TENON_DIM_FLOORDIV: return pool_->floordiv(a, b);
+    case TENON_DIM_MOD: return pool_->mod(a, b);
+    case TENON_DIM_MIN: return pool_->min(a, b);
+    case TENON_DIM_MAX: return pool_->max(a, b);
     default: return kNone;
   }
+}
+
+bool DimMap::add_symbols(tenon_region_t region, std::string* why) {
+  tenon_region_view_t r = sized<tenon_region_view_t>();
+  if (api_->region_view(api_->self, graph_, region, &r) != TENON_OK) {
+    *why = "the region cannot be read";
+    return false;
+  }
+  for (uint32_t i = 0; i < r.symbol_count; ++i) declare(r.symbols[i]);
+  return true;
+}
+
+E DimMap::declare(tenon_symbol_t s) {
+  tenon_symbol_view_t v = sized<tenon_symbol_view_t>();
+  if (api_->symbol_view(api_->self, graph_, s, &v) != TENON_OK) return kNone;
+  const E e = builder_->extent({v.lo < 0 ? 0 : v.lo, v.hi, v.multiple_of, v.hint > 0 ? v.hint : 0});
+  define(s, e);
+  return e;
 }
 
 bool DimMap::expressions(const tenon_dim_t* dims, uint64_t count, std::vector<E>* out) {
   out->clear();
   for (uint64_t i = 0; i < count; ++i) {
-    const E e = expression(dims[i]);
+    const E e = of(dims[i]);
     if (e == kNone) return false;
     out->push_back(e);
   }

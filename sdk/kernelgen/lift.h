@@ -6,6 +6,7 @@
 #define TENON_KERNELGEN_LIFT_H_
 
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "tenon/abi/graph.h"
@@ -27,6 +28,31 @@ tenon_code_t lift_host(const tenon_host_t* host, LiftHost* out);
 // Of a larger constant generated code depends on type and place only: nothing here reads its bytes, unless all elements are one.
 // Keys of artifacts rely on it (graph_hash_form).
 inline constexpr uint64_t kMostInlineConstantBytes = 4096;
+
+// Dims of a graph as expressions over a pool. Dims share parts: each is converted once.
+class DimExpressions {
+ public:
+  DimExpressions(const tenon_host_graph_t* api, tenon_graph_t* graph, Pool* pool) : api_(api), graph_(graph), pool_(pool) {}
+  virtual ~DimExpressions() = default;
+  void define(tenon_symbol_t symbol, E e) { symbols_.emplace(symbol, e); }
+  // kNone when the dim mentions a symbol that is not defined (data-dependent), or nests too deep.
+  E of(tenon_dim_t dim) { return of(dim, 0); }
+
+ protected:
+  // What a symbol is that nobody defined.
+  virtual E undefined(tenon_symbol_t) { return kNone; }
+
+  const tenon_host_graph_t* api_;
+  tenon_graph_t* graph_;
+
+ private:
+  E of(tenon_dim_t dim, int depth);
+  E compute(tenon_dim_t dim, int depth);
+
+  Pool* pool_;
+  std::unordered_map<tenon_symbol_t, E> symbols_;
+  std::unordered_map<tenon_dim_t, E> known_;
+};
 
 // What a device can compute in, and leave out.
 struct LiftLimits {

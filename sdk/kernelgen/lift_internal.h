@@ -13,26 +13,22 @@
 
 namespace tenon::kernelgen {
 
-// Extents for symbols, and dims of the graph as expressions over them.
-class DimMap {
+// Dims over extents that stand for the symbols.
+class DimMap : public DimExpressions {
  public:
-  DimMap(const LiftHost& host, tenon_graph_t* graph, Builder* builder) : host_(host), graph_(graph), builder_(builder) {}
+  DimMap(const LiftHost& host, tenon_graph_t* graph, Builder* builder)
+      : DimExpressions(host.graph, graph, &builder->pool()), builder_(builder) {}
   // Declares the symbols of `region` as extents, in order.
   bool add_symbols(tenon_region_t region, std::string* why);
-  // kNone when the dim mentions a symbol that is not an extent (data-dependent) or nests too deep.
-  E expression(tenon_dim_t dim, int depth = 0);
   bool expressions(const tenon_dim_t* dims, uint64_t count, std::vector<E>* out);
   // Declares a symbol met outside the main region's list, for trying single nodes.
   void set_open(bool open) { open_ = open; }
 
  private:
-  E symbol(tenon_symbol_t s);
-  LiftHost host_;
-  tenon_graph_t* graph_;
+  E undefined(tenon_symbol_t s) override { return open_ ? declare(s) : kNone; }
+  E declare(tenon_symbol_t s);
+
   Builder* builder_;
-  E compute(tenon_dim_t dim, int depth);
-  std::unordered_map<tenon_symbol_t, E> extents_;
-  std::unordered_map<tenon_dim_t, E> known_;  // dims share parts: each is converted once
   bool open_ = false;
 };
 

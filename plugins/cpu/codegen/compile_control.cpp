@@ -73,62 +73,10 @@ class Extracted {
   tenon_extracted_t raw_ = {};
 };
 
-// A dim as a program over the graph's symbols.
-bool size_of_dim(tenon_graph_t* graph, tenon_dim_t dim, kernelgen::Pool& pool, const std::vector<kernelgen::E>& symbols,
-                 kernelgen::E* out, int depth = 0) {
-  if (dim >= 0) {
-    *out = pool.integer(dim);
-    return true;
-  }
-  tenon_dim_view_t v = {};
-  v.size_bytes = sizeof v;
-  if (depth > kDepthMax || graph_api().dim_view(graph_api().self, graph, dim, &v) != TENON_OK) return false;
-  if (v.op == TENON_DIM_CONSTANT) {
-    *out = pool.integer(v.constant);
-    return true;
-  }
-  if (v.op == TENON_DIM_SYMBOL) {
-    *out = symbols[v.symbol];
-    return true;
-  }
-  kernelgen::E a, b;
-  if (!size_of_dim(graph, v.a, pool, symbols, &a, depth + 1) || !size_of_dim(graph, v.b, pool, symbols, &b, depth + 1)) {
-    return false;
-  }
-  switch (v.op) {
-    case TENON_DIM_ADD: *out = pool.add(a, b); break;
-    case TENON_DIM_SUB: *out = pool.sub(a, b); break;
-    case TENON_DIM_MUL: *out = pool.mul(a, b); break;
-    case TENON_DIM_FLOORDIV: *out = pool.floordiv(a, b); break;
-    case TENON_DIM_MOD: *out = pool.mod(a, b); break;
-    case TENON_DIM_MIN: *out = pool.min(a, b); break;
-    default: *out = pool.max(a, b); break;
-  }
-  return true;
-}
-
-void symbols_in(tenon_graph_t* graph, tenon_dim_t dim, std::vector<tenon_symbol_t>* out) {
-  if (dim >= 0) return;
-  tenon_dim_view_t v = {};
-  v.size_bytes = sizeof v;
-  if (graph_api().dim_view(graph_api().self, graph, dim, &v) != TENON_OK) return;
-  if (v.op == TENON_DIM_SYMBOL) out->push_back(v.symbol);
-  if (v.op <= TENON_DIM_SYMBOL) return;
-  symbols_in(graph, v.a, out);
-  symbols_in(graph, v.b, out);
-}
-
-std::vector<tenon_symbol_t> symbols_of(const Value& value) {
-  std::vector<tenon_symbol_t> out;
-  const tenon_type_t type = value.view().type;
-  for (uint32_t d = 0; d < type.rank; ++d) symbols_in(value.graph(), type.dims[d], &out);
-  return out;
-}
-
 // Makes the program and the graphs of its parts; compiles nothing.
 class Cutter {
  public:
-  explicit Cutter(tenon_graph_t* graph) : graph_(graph) {
+  explicit Cutter(tenon_graph_t* graph) : graph_(graph), dims_(&graph_api(), graph, &pool_) {
     whole_.size_bytes = sizeof whole_;
     (void)graph_api().graph_view(graph_api().self, graph, &whole_);
   }
@@ -159,13 +107,13 @@ class Cutter {
       tenon_symbol_view_t symbol = {};
       symbol.size_bytes = sizeof symbol;
       if (graph_api().symbol_view(graph_api().self, graph_, s, &symbol) == TENON_OK) program.bounds[s] = symbol.hi;
-      symbols_.push_back(pool_.extent(pool_.add_extent({})));
+      dims_.define(s, pool_.extent(pool_.add_extent({})));
     }
     return {};
   }
   Status size(tenon_dim_t dim, kernelgen::SizeProgram* out) {
-    kernelgen::E e;
-    if (!size_of_dim(graph_, dim, pool_, symbols_, &e)) return fail(TENON_INTERNAL, "A dim cannot be read.");
+    const kernelgen::E e = dims_.of(dim);
+    if (e == kernelgen::kNone) return fail(TENON_INTERNAL, "A dim cannot be read.");
     *out = kernelgen::size_program(pool_, e);
     return {};
   }
@@ -183,7 +131,7 @@ class Cutter {
       }
       value.element_bytes = dtype_bits(view.type.dtype) / 8;
       for (uint32_t d = 0; d < view.type.rank; ++d) TENON_TRY(size(view.type.dims[d], &value.dims.emplace_back()));
-      for (tenon_symbol_t s : symbols_of(Value(graph_, v))) value.late = value.late || late_[s];
+      for (tenon_symbol_t s : Value(graph_, v).type().symbols()) value.late = value.late || late_[s];
     }
     for (const Value& v : main.arguments()) {
       program.values[v.id()].kind = ControlValue::Kind::kInput;
@@ -195,7 +143,7 @@ class Cutter {
   void tell_symbols(const Region& main) {
     std::vector<tenon_symbol_t> mentioned;
     for (const Value& v : main.yields()) {
-      for (tenon_symbol_t s : symbols_of(v)) mentioned.push_back(s);
+      for (tenon_symbol_t s : v.type().symbols()) mentioned.push_back(s);
     }
     for (const Node& node : main.nodes()) {
       const tenon_node_view_t view = node.view();
@@ -266,12 +214,12 @@ class Cutter {
       const auto after = [&](uint32_t maker) { level = std::max(level, control || maker % 2 == 1 ? next(maker, control) : maker); };
       for_each_read(node, [&](const Value& v) {
         if (const auto it = level_of.find(v.id()); it != level_of.end()) after(it->second);
-        for (tenon_symbol_t s : symbols_of(v)) {
+        for (tenon_symbol_t s : v.type().symbols()) {
           if (const auto it = level_of_symbol.find(s); it != level_of_symbol.end()) after(it->second);
         }
       });
       for (uint32_t i = 0; i < view.result_count; ++i) {
-        for (tenon_symbol_t s : symbols_of(Value(graph_, view.results[i]))) {
+        for (tenon_symbol_t s : Value(graph_, view.results[i]).type().symbols()) {
           if (const auto it = level_of_symbol.find(s); it != level_of_symbol.end()) after(it->second);
         }
         level_of[view.results[i]] = level;
@@ -368,8 +316,8 @@ class Cutter {
   tenon_graph_t* graph_;
   tenon_graph_view_t whole_ = {};
   kernelgen::Pool pool_;
-  std::vector<kernelgen::E> symbols_;  // By symbol, as an extent.
-  std::vector<bool> late_;             // By symbol: known only in a run.
+  kernelgen::DimExpressions dims_;  // Over the symbols as extents of pool_.
+  std::vector<bool> late_;          // By symbol: known only in a run.
   std::unordered_map<tenon_blob_t*, uint32_t> constant_of_blob_;
   int depth_ = 0;
 };
