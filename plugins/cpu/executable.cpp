@@ -37,8 +37,8 @@ Status too_large(std::string_view what) {
 
 std::vector<int64_t> extents_of(const ProgramStep& step, std::span<const int64_t> symbols) {
   std::vector<int64_t> extents;
-  for (uint32_t symbol : step.extents) {
-    extents.push_back(symbols[symbol]);
+  for (const kernelgen::SizeProgram& extent : step.extents) {
+    extents.push_back(extent.evaluate(symbols));
   }
   return extents;
 }

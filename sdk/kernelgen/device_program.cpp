@@ -12,7 +12,7 @@ namespace {
 
 // ---- Bytes ------------------------------------------------------------------------------------------------
 
-constexpr uint32_t kMagic = 0x34504454;  // "TDP4": the layout below; another layout gets another number
+constexpr uint32_t kMagic = 0x35504454;  // "TDP5": the layout below; another layout gets another number
 constexpr uint64_t kCountMax = 1u << 24; // of anything listed; real programs have thousands
 
 class Writer {
@@ -143,7 +143,8 @@ void write_step(Writer& w, const ProgramStep& s) {
   w.number(s.kernel);
   w.list(s.buffers);
   for (bool b : s.written) w.number<uint8_t>(b);
-  w.list(s.extents);
+  w.number<uint64_t>(s.extents.size());
+  for (const SizeProgram& e : s.extents) w.size(e);
   w.text(s.name);
   w.text(s.origins);
   w.list(s.in_place);
@@ -154,7 +155,7 @@ ProgramStep read_step(Reader& r) {
   s.kernel = r.number<uint32_t>();
   s.buffers = r.list();
   for (size_t i = 0; i < s.buffers.size(); ++i) s.written.push_back(r.number<uint8_t>() != 0);
-  s.extents = r.list();
+  for (uint64_t i = 0, n = r.count(8); i < n && r.ok(); ++i) s.extents.push_back(r.size());
   s.name = r.text();
   s.origins = r.text();
   s.in_place = r.list();
@@ -173,8 +174,8 @@ bool consistent_step(const DeviceProgram& p, const ProgramStep& s, std::string* 
       if (b >= p.buffers.size()) return *why = "a step names a buffer that is not there", false;
     }
   }
-  for (uint32_t e : s.extents) {
-    if (e >= p.symbol_count) return *why = "a step names a symbol that is not there", false;
+  for (const SizeProgram& e : s.extents) {
+    if (e.extent_limit() > p.symbol_count) return *why = "a step names a symbol that is not there", false;
   }
   return true;
 }
@@ -182,7 +183,10 @@ bool consistent_step(const DeviceProgram& p, const ProgramStep& s, std::string* 
 // What was written at load is read only afterwards, and nothing of a run exists at load.
 bool consistent_times(const DeviceProgram& p, std::string* why) {
   for (const ProgramStep& s : p.load_steps) {
-    if (!s.extents.empty()) return *why = "a step of the load depends on a size of a run", false;
+    const auto needs_symbol = [](const SizeProgram& e) { return e.extent_limit() != 0; };
+    if (std::any_of(s.extents.begin(), s.extents.end(), needs_symbol)) {
+      return *why = "a step of the load depends on a size of a run", false;
+    }
     for (size_t i = 0; i < s.buffers.size(); ++i) {
       const BufferKind kind = p.buffers[s.buffers[i]].kind;
       const bool fits = kind == BufferKind::kPersistent || (kind == BufferKind::kConstant && !s.written[i]);
@@ -530,7 +534,7 @@ bool build_program(const LiftHost& host, tenon_graph_t* graph, const Target& tar
     name_step(naming, kernel, &step);
     // Until generate_batch: in order of the hash's correspondence, kernel-local temps as ~0u.
     for (uint32_t b : buffer_order) step.buffers.push_back(kernel.buffer_origin[b]);
-    for (uint32_t e : extent_order) step.extents.push_back(kernel.extent_origin[e]);
+    for (uint32_t e : extent_order) step.extents.push_back(SizeProgram::extent(kernel.extent_origin[e]));
     if (!at_load) step.in_place = in_place_pairs(kernel);
     step.kernel = distinct.find(std::move(kernel), hash);
     std::vector<ProgramStep>& steps = at_load ? program.load_steps : program.steps;
@@ -545,9 +549,10 @@ namespace {
 // From the order of the hash to the order of the kernel's arguments.
 void put_in_order(const Launch& launch, const std::vector<uint32_t>& buffer_order, const std::vector<uint32_t>& extent_order,
                   ProgramStep* step) {
-  const std::vector<uint32_t> buffers = std::move(step->buffers), extents = std::move(step->extents);
+  const std::vector<uint32_t> buffers = std::move(step->buffers);
+  const std::vector<SizeProgram> extents = std::move(step->extents);
   step->buffers.clear();
-  step->extents.assign(launch.extent_count, 0);
+  step->extents.assign(launch.extent_count, {});
   for (uint32_t b : launch.buffers) {
     const auto at = std::find(buffer_order.begin(), buffer_order.end(), b) - buffer_order.begin();
     step->buffers.push_back(buffers[static_cast<size_t>(at)]);

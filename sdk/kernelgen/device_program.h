@@ -46,9 +46,9 @@ struct ProgramStep {
   uint32_t kernel = 0;
   std::vector<uint32_t> buffers;  // ordinals in DeviceProgram::buffers
   std::vector<bool> written;
-  std::vector<uint32_t> extents;  // symbol ordinals
-  std::string name;               // "softmax+add", for profiles
-  std::string origins;            // the user's nodes
+  std::vector<SizeProgram> extents;  // over the symbols
+  std::string name;                  // "softmax+add", for profiles
+  std::string origins;               // the user's nodes
   // Pairs (written, read) of buffers that may be one memory: the kernel reads an element before it writes it, and never again.
   std::vector<uint32_t> in_place;
 };
@@ -65,7 +65,7 @@ struct DeviceProgram {
   uint32_t symbol_count = 0, input_count = 0, output_count = 0, constant_count = 0;
   std::vector<ProgramBuffer> buffers;
   std::vector<ProgramKernel> kernels;
-  std::vector<ProgramStep> load_steps;  // read constants and persistent buffers, write persistent buffers; no extents
+  std::vector<ProgramStep> load_steps;  // read constants and persistent buffers, write persistent buffers; need no symbol
   std::vector<ProgramStep> steps;
 
   std::vector<ProgramCheck> checks;

@@ -41,7 +41,7 @@ DeviceProgram sample() {
   multiply.kernel = 1;
   multiply.buffers = {0, 2, 3};
   multiply.written = {false, false, true};
-  multiply.extents = {0};
+  multiply.extents = {SizeProgram::extent(0)};
   p.load_steps = {pack};
   p.steps = {multiply};
   return p;
@@ -86,7 +86,7 @@ TEST(DeviceProgram, StepsOfTheLoadKeepToTheLoad) {
   EXPECT_FALSE(reads(p, &why));
   p = sample();
   p.kernels[0].extent_count = 1;
-  p.load_steps[0].extents = {0};
+  p.load_steps[0].extents = {SizeProgram::extent(0)};
   EXPECT_FALSE(reads(p, &why));
   EXPECT_NE(why.find("a size of a run"), std::string::npos) << why;
   p = sample();

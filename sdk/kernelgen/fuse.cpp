@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "tenon/kernelgen/fuse_internal.h"
+#include "tenon/kernelgen/kernel_copy.h"
 #include "tenon/kernelgen/layout.h"
 
 namespace tenon::kernelgen {
@@ -478,93 +479,14 @@ class Partition {
 
   // ---- Cutting a group out into a kernel of its own ----
 
-  struct Import {
-    const Kernel& from;
-    Kernel& to;
-    std::unordered_map<uint32_t, uint32_t> axes, buffers, extents;
-    std::unordered_map<E, E> memo;
-
-    uint32_t axis(uint32_t a) {
-      if (auto it = axes.find(a); it != axes.end()) return it->second;
-      const uint32_t id = to.pool.add_axis(expr(from.pool.axes()[a].extent));
-      return axes[a] = id;
-    }
-    uint32_t buffer(uint32_t b) {
-      if (auto it = buffers.find(b); it != buffers.end()) return it->second;
-      const Buffer& src = from.buffers[b];
-      Buffer dst{src.type, {}, {}, expr(src.offset), src.role, -1, src.panel};
-      for (E e : src.dims) dst.dims.push_back(expr(e));
-      for (E e : src.strides) dst.strides.push_back(expr(e));
-      const uint32_t id = static_cast<uint32_t>(to.buffers.size());
-      to.buffers.push_back(dst);
-      to.buffer_origin.push_back(b);
-      return buffers[b] = id;
-    }
-    E expr(E e) {
-      if (e == kNone) return kNone;
-      if (auto it = memo.find(e); it != memo.end()) return it->second;
-      const Expr& x = from.pool.at(e);
-      E r = kNone;
-      std::vector<E> args;
-      for (E a : from.pool.args(e)) args.push_back(expr(a));
-      switch (x.kind) {
-        case X::kConst:
-          r = is_float(x.type) ? to.pool.number(from.pool.number_value(e), x.type) : to.pool.integer(x.bits, x.type);
-          break;
-        case X::kExtent:
-          if (!extents.count(x.ref)) {
-            extents[x.ref] = to.pool.add_extent(from.pool.extents()[x.ref]);
-            to.extent_origin.push_back(x.ref);
-          }
-          r = to.pool.extent(extents[x.ref]);
-          break;
-        case X::kAxis: r = to.pool.axis(axis(x.ref)); break;
-        case X::kState: r = to.pool.state(x.ref, x.type); break;
-        case X::kLoad:
-          r = to.pool.load(buffer(x.ref), x.type, std::span<const E>(args).subspan(2), args[0], args[1]);
-          break;
-        case X::kOp:
-          if (x.op == TENON_S_CONVERT || x.op == kRound || x.op == TENON_S_CONVERT_WRAP) {
-            r = to.pool.convert(args[0], x.type, x.op);
-          } else if (x.op == TENON_S_BITCAST_RESULT) {
-            r = to.pool.bitcast(args[0], x.type);
-          } else {
-            r = to.pool.op(x.op, args, x.ref);
-          }
-      }
-      return memo[e] = r;
-    }
-    void stage(const Stage& s) {
-      Stage& d = to.stages.emplace_back();
-      d.kind = s.kind;
-      d.panel = s.panel;
-      d.origins = s.origins;
-      for (uint32_t a : s.space) d.space.push_back(axis(a));
-      for (uint32_t a : s.reduce) d.reduce.push_back(axis(a));
-      for (uint32_t a : s.fill) d.fill.push_back(axis(a));
-      d.a = expr(s.a);
-      d.b = expr(s.b);
-      for (E e : s.value) d.value.push_back(expr(e));
-      for (E e : s.init) d.init.push_back(expr(e));
-      for (E e : s.step) d.step.push_back(expr(e));
-      for (E e : s.merge) d.merge.push_back(expr(e));
-      for (E e : s.final) d.final.push_back(expr(e));
-      for (const View& v : s.store) {
-        View w{buffer(v.buffer), {}, expr(v.guard)};
-        for (E e : v.index) w.index.push_back(expr(e));
-        d.store.push_back(w);
-      }
-    }
-  };
-
   Kernel extract(const Group& g) {
     Kernel out;
-    Import import{k_, out, {}, {}, {}, {}};
-    for (uint32_t a : g.lead) out.lead.push_back(import.axis(a));
+    KernelCopy copy(k_, &out);
+    copy.lead(g.lead);
     if (g.contract) {
-      import.stage(with_epilogue(g));
+      copy.stage(with_epilogue(g));
     } else {
-      for (size_t i : g.stages) import.stage(k_.stages[i]);
+      for (size_t i : g.stages) copy.stage(k_.stages[i]);
     }
     for (size_t b = 0; b < out.buffers.size(); ++b) {
       const uint32_t origin = out.buffer_origin[b];

@@ -804,6 +804,30 @@ SizeProgram size_program(const Pool& pool, E e) {
   return p;
 }
 
+SizeProgram SizeProgram::extent(uint32_t ordinal) { return {{kPushExtent, int64_t{ordinal}}}; }
+
+uint64_t SizeProgram::extent_limit() const {
+  uint64_t limit = 0;
+  for (size_t i = 0; i + 1 < words.size(); i += 2) {
+    if (words[i] == kPushExtent) limit = std::max(limit, static_cast<uint64_t>(words[i + 1]) + 1);
+    if (words[i] == kPushExtent && words[i + 1] < 0) return UINT64_MAX;
+  }
+  return limit;
+}
+
+SizeProgram SizeProgram::over(std::span<const SizeProgram> extents) const {
+  SizeProgram out;
+  for (size_t i = 0; i + 1 < words.size(); i += 2) {
+    if (words[i] == kPushExtent) {
+      const std::vector<int64_t>& inner = extents[static_cast<size_t>(words[i + 1])].words;
+      out.words.insert(out.words.end(), inner.begin(), inner.end());
+    } else {
+      out.words.insert(out.words.end(), {words[i], words[i + 1]});
+    }
+  }
+  return out;
+}
+
 int64_t SizeProgram::evaluate(std::span<const int64_t> ext) const {
   std::vector<int64_t> stack;
   for (size_t i = 0; i + 1 < words.size(); i += 2) {

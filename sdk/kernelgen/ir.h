@@ -255,6 +255,12 @@ Hash128 structural_hash(const Kernel& kernel, std::vector<uint32_t>* buffer_orde
 struct SizeProgram {
   std::vector<int64_t> words;
   int64_t evaluate(std::span<const int64_t> ext) const;
+  // The extent of that ordinal, as it is.
+  static SizeProgram extent(uint32_t ordinal);
+  // One more than the largest ordinal it mentions; 0: it mentions none. Beyond 32 bits: the words are damaged.
+  uint64_t extent_limit() const;
+  // The same size over what these programs are over, which stand for the extents.
+  SizeProgram over(std::span<const SizeProgram> extents) const;
 };
 SizeProgram size_program(const Pool& pool, E e);
 

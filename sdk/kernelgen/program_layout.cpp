@@ -21,7 +21,7 @@ bool lay_launches(const DeviceProgram& program, const std::vector<ProgramStep>& 
   for (const ProgramStep& step : steps) {
     const ProgramKernel& kernel = program.kernels[step.kernel];
     ProgramLayout::Launch launch;
-    for (uint32_t e : step.extents) launch.extents.push_back(symbols[e]);
+    for (const SizeProgram& e : step.extents) launch.extents.push_back(e.evaluate(symbols));
     uint64_t range = 0;
     if (!checked_size(kernel.range.evaluate(launch.extents), &range) ||
         !checked_size(kernel.scratch_bytes.evaluate(launch.extents), &launch.scratch_bytes)) {
