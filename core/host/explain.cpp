@@ -1,8 +1,12 @@
 // The report on every plugin: which gates it passed, and where it stopped, why, and what to do.
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+
 #include "core/base/error_codes.h"
 #include "core/base/str.h"
+#include "core/host/host_interfaces.h"
+#include "core/host/layers.h"
 #include "core/host/plugin_host.h"
 #include "core/host/probe.h"
 
@@ -90,13 +94,41 @@ std::string in_full(const Candidate& c) {
 
 }  // namespace
 
+namespace {
+
+// What TENON_LAYERS names and who provides it. Loads nothing.
+Json layers_of(const PluginHost& plugins) {
+  Json out = Json::array();
+  Result<std::vector<LayerChoice>> layers = parse_layers(setting("TENON_LAYERS"));
+  if (!layers.ok()) {
+    out.push_back({{"name", ""}, {"text", std::string(setting("TENON_LAYERS"))}, {"problem", layers.status().text()}});
+    return out;
+  }
+  const std::vector<Provider> providers = plugins.providers("layer");
+  const std::vector<std::string> names = plugins.provided_names("layer");
+  for (const LayerChoice& choice : *layers) {
+    Json layer = {{"name", choice.name}, {"text", choice.text()}};
+    auto found = std::find_if(providers.begin(), providers.end(), [&](const Provider& p) { return p.name == choice.name; });
+    if (found != providers.end()) {
+      layer["plugin"] = found->plugin;
+    } else {
+      layer["problem"] = fmt::format("P0901: no plugin provides the layer {}{}", quoted(choice.name),
+                                     did_you_mean(choice.name, std::span<const std::string>(names)));
+    }
+    out.push_back(std::move(layer));
+  }
+  return out;
+}
+
+}  // namespace
+
 std::string PluginHost::explain_json(std::string_view filter) const {
   std::lock_guard lock(mutex_);
   Json plugins = Json::array();
   for (const auto& candidate : candidates_) {
     if (filter.empty() || glob_match(filter, candidate->name())) plugins.push_back(to_json(*candidate));
   }
-  Json report = {{"schema", 1}, {"plugins", std::move(plugins)}};
+  Json report = {{"schema", 1}, {"plugins", std::move(plugins)}, {"layers", layers_of(*this)}};
   return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -106,6 +138,10 @@ std::string PluginHost::explain_text(std::string_view filter) const {
   for (const auto& candidate : candidates_) {
     if (filter.empty()) out += one_line(*candidate);
     if (!filter.empty() && glob_match(filter, candidate->name())) out += in_full(*candidate);
+  }
+  for (const Json& layer : layers_of(*this)) {
+    out += fmt::format("layer {}: {}\n", printable(layer.value("text", ""), 256),
+                       layer.contains("problem") ? layer.value("problem", "") : "of the plugin " + layer.value("plugin", ""));
   }
   return out;
 }

@@ -57,7 +57,7 @@ void add_unique(Json& list, const Json& value) {
 void fill_provides(Json& manifest, const tenon::host::AdoptedPlugin& plugin) {
   static constexpr std::pair<const char*, const char*> kKeys[] = {{"device", "devices"}, {"kernels", "kernels"},
                                                                   {"op", "ops"},         {"pass", "passes"},
-                                                                  {"toolchain", "toolchains"}};
+                                                                  {"toolchain", "toolchains"}, {"layer", "layers"}};
   Json& provides = manifest["provides"];
   if (!provides.is_object()) provides = Json::object();
   Json extensions = Json::array();

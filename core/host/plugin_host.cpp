@@ -9,6 +9,7 @@
 #include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/host/host_interfaces.h"
+#include "core/host/layers.h"
 #include "core/host/library.h"
 #include "core/host/places.h"
 #include "core/host/probe.h"
@@ -28,6 +29,16 @@ std::string stem_of(std::string_view path) {
   std::string_view name = file_name_of(path);
   if (size_t end = name.find(".plugin.json"); end != std::string_view::npos) name = name.substr(0, end);
   return printable(name, 128);
+}
+
+// Once.
+void shut_down(Candidate& candidate) {
+  if (candidate.plugin == nullptr) return;
+  tenon_plugin_t& record = candidate.plugin->adopted.record;
+  auto call = std::exchange(record.shutdown, nullptr);
+  if (call == nullptr) return;
+  Status status = from_abi(call(record.self), fmt::format("plugin {}: shutdown", quoted(candidate.name())));
+  if (!status.ok()) log_warning("plugins", "{}", status.text());
 }
 
 void report_failure(const Candidate& candidate) {
@@ -315,6 +326,26 @@ Status PluginHost::open_candidate(Candidate& c) {
   c.plugin = new Plugin{std::move(adopted).value()};  // its tables live as long as the process
   keep_for_process(c.plugin);
   c.pass(Gate::kInitialised);
+  if (Status status = add_layers(c, &c.plugin->adopted); !status.ok()) return stop(Gate::kInitialised, std::move(status));
+  return Status();
+}
+
+// A plugin that provides a layer stands behind none.
+Status PluginHost::add_layers(Candidate& c, AdoptedPlugin* plugin) {
+  const std::string_view wanted = setting("TENON_LAYERS");
+  if (wanted.empty() || !has_layered_interfaces(*plugin)) return Status();
+  for (const Provided& provided : c.manifest.provides) {
+    if (provided.kind == "layer") return Status();
+  }
+  TENON_ASSIGN_OR_RETURN(const std::vector<LayerChoice> layers, parse_layers(wanted));
+  std::string names;
+  for (size_t i = layers.size(); i-- > 0;) {
+    TENON_ASSIGN_OR_RETURN(const auto* layer, find<tenon_layer_api_t>("layer", layers[i].name, TENON_LAYER_ID),
+                           "putting the layer {} in front of it, as TENON_LAYERS says", quoted(layers[i].name));
+    TENON_RETURN_IF_ERROR(apply_layer(*layer, layers[i], static_cast<uint32_t>(i), plugin));
+    names = layers[i].text() + (names.empty() ? "" : ", ") + names;
+  }
+  if (!names.empty()) c.pass(Gate::kInitialised, "behind the layers " + names);
   return Status();
 }
 
@@ -347,14 +378,16 @@ std::vector<std::string> PluginHost::environment_names() const {
 
 void PluginHost::shutdown() {
   std::lock_guard lock(mutex_);
-  for (const auto& candidate : candidates_) {
-    if (candidate->plugin == nullptr) continue;
-    tenon_plugin_t& record = candidate->plugin->adopted.record;
-    if (record.shutdown == nullptr) continue;
-    auto call = std::exchange(record.shutdown, nullptr);
-    Status status = from_abi(call(record.self), fmt::format("plugin {}: shutdown", quoted(candidate->name())));
-    if (!status.ok()) log_warning("plugins", "{}", status.text());
+  // Layers may still look at the tables below; their order is that of TENON_LAYERS.
+  if (Result<std::vector<LayerChoice>> layers = parse_layers(setting("TENON_LAYERS")); layers.ok()) {
+    for (const LayerChoice& choice : *layers) {
+      for (const auto& candidate : candidates_) {
+        const auto* layer = candidate->plugin == nullptr ? nullptr : candidate->plugin->table<tenon_layer_api_t>(TENON_LAYER_ID);
+        if (layer != nullptr && from_abi_str(layer->name) == choice.name) shut_down(*candidate);
+      }
+    }
   }
+  for (const auto& candidate : candidates_) shut_down(*candidate);
 }
 
 }  // namespace tenon::host

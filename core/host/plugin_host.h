@@ -82,7 +82,8 @@ class PluginHost {
   Status strict_status() const;
 
   // {"schema":1,"plugins":[{"name","version","state","manifest","library","origin","provides":{kind:[names]},
-  //  "gates":[{"gate","outcome","code","text"}],"advice","unknown_keys"}]}. `filter`: a glob on names, empty for all.
+  //  "gates":[{"gate","outcome","code","text"}],"advice","unknown_keys"}],
+  //  "layers":[{"name","text","plugin","problem"}]}. `filter`: a glob on names, empty for all. Layers are those that TENON_LAYERS names.
   std::string explain_json(std::string_view filter) const;
   // The same for people: a line for each plugin, and its gates when `filter` names it.
   std::string explain_text(std::string_view filter) const;
@@ -95,7 +96,7 @@ class PluginHost {
   std::vector<std::string> plugin_names() const;
   std::vector<std::string> environment_names() const;
 
-  // Calls every loaded plugin's shutdown once. Before a normal end of the process, when nothing is in flight.
+  // Calls every loaded plugin's shutdown once, those of layers first. Before a normal end of the process, when nothing is in flight.
   void shutdown();
 
  private:
@@ -105,6 +106,7 @@ class PluginHost {
   void check_requirements_of_all();
   Status load_candidate(Candidate& candidate);
   Status open_candidate(Candidate& candidate);
+  Status add_layers(Candidate& candidate, AdoptedPlugin* plugin);
   Candidate* usable_candidate(std::string_view plugin_name) const;
   Status unusable(std::string_view kind, std::string_view name) const;
 

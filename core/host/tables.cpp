@@ -8,6 +8,7 @@
 #include <tenon/abi/device.h>
 #include <tenon/abi/frontend.h>
 #include <tenon/abi/kernels.h>
+#include <tenon/abi/layer.h>
 #include <tenon/abi/ops.h>
 #include <tenon/abi/pass.h>
 #include <tenon/abi/queue.h>
@@ -52,6 +53,7 @@ constexpr RequiredSlot kCompileSlots[] = {
 constexpr RequiredSlot kFrontendSlots[] = {SLOT(tenon_frontend_api_t, accepts)};
 constexpr RequiredSlot kToolchainSlots[] = {SLOT(tenon_toolchain_api_t, build), SLOT(tenon_toolchain_api_t, load),
                                             SLOT(tenon_toolchain_api_t, symbol), SLOT(tenon_toolchain_api_t, release)};
+constexpr RequiredSlot kLayerSlots[] = {SLOT(tenon_layer_api_t, attach)};
 #undef SLOT
 
 constexpr InterfaceInfo kKnown[] = {
@@ -63,6 +65,7 @@ constexpr InterfaceInfo kKnown[] = {
     {TENON_COMPILE_ID, sizeof(tenon_compile_api_t), kCompileSlots},
     {TENON_FRONTEND_ID, sizeof(tenon_frontend_api_t), kFrontendSlots},
     {TENON_TOOLCHAIN_ID, sizeof(tenon_toolchain_api_t), kToolchainSlots},
+    {TENON_LAYER_ID, sizeof(tenon_layer_api_t), kLayerSlots},
 };
 
 Status check_size(const void* table, std::string_view what, uint32_t least = 16) {
@@ -198,6 +201,7 @@ Result<const void*> adopt_table(const InterfaceInfo& info, const void* from) {
   if (info.id == TENON_OPS_ID) TENON_RETURN_IF_ERROR(adopt_ops(static_cast<tenon_ops_t*>(table)));
   if (info.id == TENON_PASS_ID) TENON_RETURN_IF_ERROR(adopt_passes(static_cast<tenon_passes_t*>(table)));
   if (info.id == TENON_FRONTEND_ID) TENON_RETURN_IF_ERROR(check_frontend(static_cast<tenon_frontend_api_t*>(table)));
+  if (info.id == TENON_LAYER_ID) TENON_RETURN_IF_ERROR(check_text(static_cast<tenon_layer_api_t*>(table)->name, "the name of a layer"));
   return static_cast<const void*>(table);
 }
 
@@ -320,6 +324,8 @@ std::vector<OfferedName> offered_names(const AdoptedPlugin& plugin) {
       add_list(names, "extension", frontend->extensions);
     } else if (offered.id == TENON_TOOLCHAIN_ID) {
       add_list(names, "toolchain", static_cast<const tenon_toolchain_api_t*>(offered.table)->dialects);
+    } else if (offered.id == TENON_LAYER_ID) {
+      add(names, "layer", from_abi_str(static_cast<const tenon_layer_api_t*>(offered.table)->name));
     }
   }
   return names;

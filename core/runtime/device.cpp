@@ -74,8 +74,12 @@ Status Device::open() {
 
 Status Device::check(tenon_code_t code, std::string_view what) {
   if (code == TENON_OK) [[likely]] return {};
-  if (code == TENON_DEVICE_LOST) lost_.store(true, std::memory_order_release);
   Status status = from_abi(code, fmt::format("device {} ({})", quoted(name_), what));
+  if (code == TENON_DEVICE_LOST) {
+    lost_.store(true, std::memory_order_release);
+    status = error(code, "T0611", "device {} was lost ({}) and gives no results until the process is started again: {}", quoted(name_),
+                   what, status.message());
+  }
   return std::move(status).with("device", name_);
 }
 
@@ -100,14 +104,16 @@ Status Device::copy(const tenon_copy_t& copy) {
   TENON_RETURN_IF_ERROR(alive());
   auto guard = serialise();
   clear_failure();
-  return check(apis_.device->copy(apis_.device->self, handle_, &copy), "copy");
+  TENON_RETURN_IF_ERROR(check(apis_.device->copy(apis_.device->self, handle_, &copy), "copy"), "copying on device {}", quoted(name_));
+  return {};
 }
 
 Status Device::sync() {
   TENON_RETURN_IF_ERROR(alive());
   auto guard = serialise();
   clear_failure();
-  return check(apis_.device->sync(apis_.device->self, handle_), "sync");
+  TENON_RETURN_IF_ERROR(check(apis_.device->sync(apis_.device->self, handle_), "sync"), "waiting for device {}", quoted(name_));
+  return {};
 }
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
@@ -167,7 +173,8 @@ Result<Buffer> Buffer::allocate(std::shared_ptr<Device> device, uint64_t size_by
   if (status.ok()) return buffer;
   if (buffer.handle_ == nullptr) memory_return(size_bytes);
   if (status.code() == TENON_RESOURCE_EXHAUSTED) {
-    return error(TENON_RESOURCE_EXHAUSTED, "T0609", "{} bytes: {}", size_bytes, status.message());
+    return error(TENON_RESOURCE_EXHAUSTED, "T0609", "{} bytes on device {}: {}", size_bytes, quoted(buffer.device_->name()),
+                 status.message());
   }
   return status;
 }

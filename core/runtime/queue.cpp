@@ -49,7 +49,8 @@ Status Queue::copy(const tenon_copy_t& copy) {
     retract_signal();
     (void)device_->sync();  // its memory is about to be used again
   }
-  return status;
+  TENON_RETURN_IF_ERROR(std::move(status), "copying on device {}", quoted(device_->name()));
+  return {};
 }
 
 Status Queue::wait() {
@@ -63,7 +64,8 @@ Status Queue::wait() {
   waited_ = submitted_;
   Status status = device_->check(code, "run");
   failed_ = failed_ || !status.ok();
-  return status.ok() ? check_cancelled() : status;
+  TENON_RETURN_IF_ERROR(std::move(status), "waiting for device {}", quoted(device_->name()));
+  return check_cancelled();
 }
 
 }  // namespace tenon::runtime

@@ -70,6 +70,13 @@ void print_plugin_line(const Json& plugin) {
       safe(field(plugin, "state")), safe(reason.empty() ? provides_text(plugin) : reason, 400));
 }
 
+// What TENON_LAYERS names, in its order.
+void print_layer(const Json& layer) {
+  const std::string problem = field(layer, "problem");
+  out("TENON_LAYERS   {}: {}\n", safe(field(layer, "text"), 400),
+      problem.empty() ? "of the plugin " + safe(field(layer, "plugin")) : safe(problem, 400));
+}
+
 void print_plugin_gates(const Json& plugin) {
   out("{} {}: {}\n  manifest      {}\n  library       {}\n", safe(field(plugin, "name")),
       safe(field(plugin, "version")), safe(field(plugin, "state")), safe(field(plugin, "manifest"), 1024),
@@ -121,6 +128,7 @@ int command_plugins(const PluginsOptions& options) {
     return kOk;
   }
   for (const Json& plugin : plugins) options.explain ? print_plugin_gates(plugin) : print_plugin_line(plugin);
+  for (const Json& layer : rows_of(json, "layers")) print_layer(layer);
   if (plugins.empty()) {
     talk("no plugin was found; `tenon plugins explain` tells where it looked, TENON_PLUGIN_ADD adds a folder\n");
   }

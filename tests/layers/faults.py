@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Each fault on each device, one after another: an error that names it, or the right result; never a signal, a hang or half an
+output; and other devices go on. Usage: faults.py TENON"""
+import os
+import subprocess
+import sys
+import tempfile
+
+TENON = sys.argv[1]
+MODEL = os.path.join(os.path.dirname(__file__), "Inputs/softmax.tir")
+SITES = ["open", "alloc", "import", "copy", "copy_async", "queue", "fence", "timeout", "compile", "load", "execute", "late", "lost"]
+HARMLESS = {"import", "timeout"}  # the host has another way
+MODES = ["{}", "{}+"]
+MOST = 40  # calls of one kind in a run of this model
+
+
+def run(layers, *arguments):
+    env = dict(os.environ, TENON_LAYERS=layers)
+    return subprocess.run([TENON, "run", MODEL, "--seed", "1", *arguments], env=env, capture_output=True, text=True, timeout=60)
+
+
+def sweep(device, site, mode, expected):
+    """Fails calls 1, 2, 3 ... until there is none left to fail. Gives how many fired."""
+    for n in range(1, MOST):
+        layers = f"faults:{site}={mode.format(n)},device={device}"
+        result = run(layers, "--device", device, "--no-fallback")
+        where = f"{layers} on {device}: exit {result.returncode}: {result.stderr.strip()[:300]}"
+        if "never fired" in result.stderr:
+            assert result.returncode == 0 and result.stdout == expected, where
+            return n - 1
+        if site in HARMLESS and (site != "timeout" or mode == "{}"):
+            assert result.returncode == 0 and result.stdout == expected, where
+            continue
+        assert result.returncode in (2, 3), where
+        assert result.stdout == "", where
+        assert "faults: " in result.stderr or "T0611" in result.stderr, where
+        assert "T0003" not in result.stderr, where
+    raise AssertionError(f"{site} still fires after {MOST} calls on {device}")
+
+
+def main():
+    os.environ["TENON_CACHE_DIR"] = tempfile.mkdtemp(prefix="tenon_faults_")
+    fired = {}
+    for device in ("cpu", "sim", "reference"):
+        expected = run("", "--device", device).stdout
+        assert expected
+        for site in SITES:
+            for mode in MODES:
+                if site == "timeout" and mode == "{}+":
+                    continue  # a device that never answers has a test of its own
+                fired[device, site] = sweep(device, site, mode, expected)
+        other = "sim" if device == "cpu" else "cpu"
+        # The other device of the run, and a second device of the kind, are not harmed.
+        assert run(f"faults:lost=1,device={device}", "--device", other).returncode == 0
+    assert run("faults:lost=1,device=sim:1", "--device", "sim").stdout == run("", "--device", "sim").stdout
+    for device, sites in (("cpu", "open alloc import load compile execute lost"),
+                          ("sim", "open alloc copy_async queue fence timeout compile load execute late lost")):
+        for site in sites.split():
+            assert fired[device, site] > 0, f"{site} never fired on {device}"
+    print(f"{sum(fired.values())} faults were survived")
+
+
+main()
