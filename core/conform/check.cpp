@@ -16,6 +16,7 @@ std::span<const Group> groups() {
       {'A', "Manifest and packaging", 1, 30, manifest_checks()},
       {'B', "ABI hygiene", 1, 30, abi_checks()},
       {'C', "Device and memory", 2, 60, device_checks()},
+      {'D', "Queues and fences", 4, 60, queue_checks()},
       {'F', "Kernels", 3, 300, kernel_checks()},
       {'I', "Threads and lifecycle", 2, 30, lifecycle_checks()},
   };

@@ -9,6 +9,7 @@ namespace tenon::conform {
 std::span<const Check> manifest_checks();   // A: group_manifest.cpp, group_packaging.cpp
 std::span<const Check> abi_checks();        // B: group_abi.cpp
 std::span<const Check> device_checks();     // C: group_device.cpp
+std::span<const Check> queue_checks();      // D: group_queue.cpp
 std::span<const Check> kernel_checks();     // F: group_kernels.cpp
 std::span<const Check> lifecycle_checks();  // I: group_lifecycle.cpp
 

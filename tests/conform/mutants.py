@@ -126,12 +126,22 @@ LINK = {
     "sanitized": (["-fsanitize=address"], GOOD_LINK + ["-fsanitize=address", "-shared-libasan"], "A.sanitizer"),
 }
 
+# ---- The asynchronous device: lines of a word and the check that has to catch it.
+ASYNC = HERE / "mutants/async.list"
+
 MANIFEST = {
     "schema": 1, "name": "mutant", "version": "0.1.0", "library": "./mutant.so",
     "platform": {"os": "linux", "arch": os.uname().machine},
     "abi": {"major": 0, "min_minor": 1, "interfaces": [{"id": "tenon.device/1", "minor": 0}, {"id": "tenon.kernels/1", "minor": 0}]},
     "provides": {"devices": ["mutant"], "kernels": ["mutant"]},
 }
+
+ASYNC_MANIFEST = MANIFEST | {
+    "name": "async",
+    "abi": {"major": 0, "min_minor": 1, "interfaces": [{"id": "tenon.device/1", "minor": 0}, {"id": "tenon.queue/1", "minor": 0}]},
+    "provides": {"devices": ["async"]},
+}
+SOURCES = {"mutant": ["mutant.c"], "async": ["async.c", "async_memory.c"]}
 
 
 def changed(**keys):
@@ -164,13 +174,13 @@ TEXTS = {
 }
 
 
-def build(compiler, include, folder, flags, link):
+def build(compiler, include, folder, flags, link, base="mutant"):
     if "NEEDED_WITH_FOLDER" in link:
         helper = folder / "libhelper.so"
         subprocess.run([compiler, "-shared", "-x", "c", "/dev/null", "-o", helper], check=True)
         link = [word if word != "NEEDED_WITH_FOLDER" else str(helper) for word in link]
     command = [compiler, "-std=gnu11", "-O1", "-w", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{include}", *flags,
-               HERE / "mutants/mutant.c", "-o", folder / "mutant.so", "-pthread", "-lm", *link]
+               *(HERE / "mutants" / source for source in SOURCES[base]), "-o", folder / "mutant.so", "-pthread", "-lm", *link]
     subprocess.run([str(word) for word in command], check=True)
 
 
@@ -184,9 +194,9 @@ def results(tenon, manifest, folder, mutant="", check="", more=()):
 
 
 class Mutant:
-    def __init__(self, name, check, text=None, flags=None, link=None, mutant="", prepare=None):
+    def __init__(self, name, check, text=None, flags=None, link=None, mutant="", prepare=None, base="mutant"):
         self.name, self.check, self.text, self.flags, self.link = name, check, text or changed(), flags, link
-        self.mutant, self.prepare = mutant, prepare
+        self.mutant, self.prepare, self.base = mutant, prepare, base
 
 
 def mutants():
@@ -194,6 +204,10 @@ def mutants():
         if line.strip():
             name, check = line.split()
             yield Mutant(f"code {name}", check, mutant=name)
+    for line in ASYNC.read_text().split("\n"):
+        if line.strip():
+            name, check = line.split()
+            yield Mutant(f"async {name}", check, text=json.dumps(ASYNC_MANIFEST), mutant=name, base="async")
     for name, (flags, link, check) in LINK.items():
         yield Mutant(f"link {name}", check, flags=flags, link=link)
     for name, (text, check) in TEXTS.items():
@@ -207,13 +221,13 @@ def mutants():
 def try_one(mutant, options, good, folder):
     folder.mkdir(mode=0o755)
     if mutant.flags is None:
-        shutil.copy(good, folder / "mutant.so")
+        shutil.copy(good[mutant.base] / "mutant.so", folder / "mutant.so")
     else:
         build(options.compiler, options.include, folder, mutant.flags, mutant.link)
     (folder / "mutant.plugin.json").write_text(mutant.text)
     if mutant.prepare:
         mutant.prepare(folder)
-    more = ["--limit", "5"] if "hangs" in mutant.name else []
+    more = ["--limit", "6"] if "hangs" in mutant.name or mutant.base == "async" else []  # many of them hang
     found, said = results(options.tenon, folder / "mutant.plugin.json", folder, mutant.mutant, mutant.check, more)
     return found.get(mutant.check), said
 
@@ -234,17 +248,19 @@ def main():
     failures = 0
     with tempfile.TemporaryDirectory() as work:
         work = pathlib.Path(work)
-        good = work / "good"
-        good.mkdir()
-        build(options.compiler, options.include, good, [], GOOD_LINK)
-        (good / "mutant.plugin.json").write_text(changed())
-        found, said = results(options.tenon, good / "mutant.plugin.json", good)
-        if not found or "fail" in found.values():
-            failures += 1
-            print(f"the good device fails:\n{said}")
+        good = {}
+        for base, manifest in (("mutant", MANIFEST), ("async", ASYNC_MANIFEST)):
+            good[base] = work / f"good_{base}"
+            good[base].mkdir()
+            build(options.compiler, options.include, good[base], [], GOOD_LINK, base)
+            (good[base] / "mutant.plugin.json").write_text(json.dumps(manifest))
+            found, said = results(options.tenon, good[base] / "mutant.plugin.json", good[base])
+            if not found or "fail" in found.values():
+                failures += 1
+                print(f"the good device {base} fails:\n{said}")
         chosen = [m for m in mutants() if options.filter in m.name or options.filter == m.check]
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            tried = [(m, pool.submit(try_one, m, options, good / "mutant.so", work / str(i))) for i, m in enumerate(chosen)]
+            tried = [(m, pool.submit(try_one, m, options, good, work / str(i))) for i, m in enumerate(chosen)]
             for m, result in tried:
                 verdict, said = result.result()
                 if verdict != "fail":

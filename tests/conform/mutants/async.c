@@ -1,0 +1,438 @@
+/* A good asynchronous device, and with CONFORM_MUTANT=NAME one that does one thing wrong. A thread for each queue, fences with a
+ * lock, host memory. Ranges are checked when work runs, patterns and directions when it is submitted. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "async.h"
+
+const tenon_host_t* host;
+static tenon_device_t devices[DEVICE_COUNT];
+static pthread_mutex_t everything = PTHREAD_MUTEX_INITIALIZER; /* for one_worker */
+
+int is(const char* name) {
+  const char* mutant = getenv("CONFORM_MUTANT");
+  return mutant != NULL && strcmp(mutant, name) == 0;
+}
+
+tenon_code_t fail(tenon_code_t code, const char* text) { return tenon_simple_failure(host, code, text); }
+
+/* ---- Fences ---- */
+
+struct tenon_fence_t {
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  uint64_t value, failed_at, seen;
+  tenon_code_t code;
+  char ballast[1000]; /* a leak of fences is seen */
+};
+
+static tenon_code_t fence_create(void* self, tenon_device_t* device, uint64_t initial, tenon_fence_t** out) {
+  pthread_condattr_t attributes;
+  (void)self, (void)device;
+  tenon_fence_t* fence = is("late_touch") ? mmap(NULL, sizeof *fence, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                                          : calloc(1, sizeof *fence);
+  memset(fence->ballast, 1, sizeof fence->ballast);
+  pthread_mutex_init(&fence->mutex, NULL);
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(&fence->changed, &attributes);
+  fence->value = is("initial_lost") ? 0 : is("fence_32_bits") ? (uint32_t)initial : initial;
+  fence->failed_at = UINT64_MAX;
+  *out = fence;
+  return TENON_OK;
+}
+
+static tenon_code_t fence_destroy(void* self, tenon_fence_t* fence) {
+  if (is("late_touch")) return munmap(fence, sizeof *fence), TENON_OK;
+  pthread_mutex_lock(&fence->mutex); /* whoever signals has let go */
+  pthread_mutex_unlock(&fence->mutex);
+  if (!is("fence_leak")) free(fence);
+  return (void)self, TENON_OK;
+}
+
+static void set_value(tenon_fence_t* fence, uint64_t value, int from_work) {
+  if (is("racy_fence")) {
+    const uint64_t before = fence->value;
+    usleep(300);
+    fence->value = value > before ? value : before;
+    pthread_mutex_lock(&fence->mutex);
+    pthread_cond_broadcast(&fence->changed);
+    pthread_mutex_unlock(&fence->mutex);
+    return;
+  }
+  pthread_mutex_lock(&fence->mutex);
+  if (is("fence_32_bits")) value = (uint32_t)value;
+  if (value > fence->value || is("fence_backwards") || (from_work && is("work_lowers"))) fence->value = value;
+  else if (is("fence_counts")) ++fence->value;
+  if (is("signal_wakes_one") && !from_work) pthread_cond_signal(&fence->changed);
+  else if (!(is("host_signal_sleeps") && !from_work)) pthread_cond_broadcast(&fence->changed);
+  pthread_mutex_unlock(&fence->mutex);
+}
+
+void fence_set(const tenon_fence_point_t* point) {
+  if (point->fence == NULL) {
+    if (is("null_signal_crashes")) *(volatile int*)8 = 1;
+    return;
+  }
+  set_value(point->fence, point->value, 1);
+  if (is("late_touch")) usleep(2000), point->fence->seen = 1;
+}
+
+void fence_fail(const tenon_fence_point_t* point, tenon_code_t code) {
+  tenon_fence_t* fence = point->fence;
+  if (fence == NULL || is("failed_work_hangs")) return;
+  if (is("fence_error_lost")) return fence_set(point);
+  if (is("other_error")) code = TENON_INTERNAL;
+  pthread_mutex_lock(&fence->mutex);
+  if (is("query_of_failed_ok") || is("wait_of_failed_late")) fence->seen = 1;
+  if (point->value < fence->failed_at) fence->failed_at = point->value, fence->code = code;
+  if (is("failed_poisons_earlier")) fence->failed_at = 0;
+  pthread_cond_broadcast(&fence->changed);
+  pthread_mutex_unlock(&fence->mutex);
+}
+
+static int reached(const tenon_fence_t* fence, uint64_t value) {
+  return (is("waits_for_equal") ? fence->value == value : fence->value >= value) || fence->failed_at <= value;
+}
+
+/* Under the fence's lock. */
+static tenon_code_t result_of(const tenon_fence_t* fence, uint64_t value) {
+  if (fence->failed_at > value || (is("wait_of_failed_later_ok") && value > fence->failed_at)) return TENON_OK;
+  return fence->code;
+}
+
+static tenon_code_t fence_query(void* self, tenon_fence_t* fence, uint64_t* out) {
+  (void)self;
+  pthread_mutex_lock(&fence->mutex);
+  const tenon_code_t code = is("query_of_failed_ok") ? TENON_OK : fence->code;
+  if (code == TENON_OK) *out = is("query_stale") ? fence->seen : fence->value;
+  fence->seen = fence->value;
+  pthread_mutex_unlock(&fence->mutex);
+  return code == TENON_OK ? code : fail(code, "work that signals this fence failed");
+}
+
+static tenon_code_t fence_signal(void* self, tenon_fence_t* fence, uint64_t value) {
+  if (is("signal_late_by_one") && value != 0) --value;
+  set_value(fence, value, 0);
+  return (void)self, TENON_OK;
+}
+
+static struct timespec clock_after(uint64_t ns) {
+  struct timespec at;
+  clock_gettime(CLOCK_MONOTONIC, &at);
+  at.tv_sec += (time_t)(ns / 1000000000u);
+  at.tv_nsec += (long)(ns % 1000000000u);
+  if (at.tv_nsec >= 1000000000) at.tv_nsec -= 1000000000, ++at.tv_sec;
+  return at;
+}
+
+static tenon_code_t fence_wait(void* self, tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns) {
+  (void)self;
+  if (is("wait_gives_up_early") && timeout_ns < 1000000000u) timeout_ns /= 2;
+  if (is("long_wait_overflows") && timeout_ns > (uint64_t)INT64_MAX) timeout_ns = 0;
+  if (is("infinite_wait_ends") && timeout_ns == UINT64_MAX) timeout_ns = 20000000;
+  if (is("ignores_timeout_hangs")) timeout_ns = UINT64_MAX;
+  const struct timespec at = clock_after(timeout_ns < UINT64_MAX / 4 ? timeout_ns : UINT64_MAX / 4);
+  pthread_mutex_lock(&fence->mutex);
+  int late = is("wait_needs_news") ? pthread_cond_timedwait(&fence->changed, &fence->mutex, &at) : 0;
+  while (!reached(fence, value) && late != ETIMEDOUT) late = pthread_cond_timedwait(&fence->changed, &fence->mutex, &at);
+  if (reached(fence, value) && !is("wait_needs_news")) late = 0;
+  const tenon_code_t code = result_of(fence, value);
+  pthread_mutex_unlock(&fence->mutex);
+  if (late != 0 && !is("late_wait_ok")) return fail(is("late_wait_aborts") ? TENON_ABORTED : TENON_DEADLINE_EXCEEDED, "the fence is not there yet");
+  return code == TENON_OK || is("silent_wait") ? code : fail(code, "work that signals this fence failed");
+}
+
+/* ---- Queues ---- */
+
+typedef struct work_t {
+  struct work_t* next;
+  tenon_fence_point_t points[MAX_POINTS], signal;
+  uint32_t point_count;
+  const tenon_fence_point_t* borrowed_points;
+  const tenon_copy_t* borrowed_copy;
+  tenon_copy_t copy;
+  unsigned char* early_source;
+  tenon_code_t (*run)(void* job);
+  void* job;
+} work_t;
+
+struct tenon_queue_t {
+  tenon_device_t* device;
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  pthread_t threads[2];
+  work_t *first, *last;
+  uint64_t length;
+  int busy, stopping, dead;
+  tenon_code_t code;
+  tenon_queue_t* next;
+};
+
+static tenon_code_t wait_for_points(const work_t* work, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    const tenon_fence_point_t* p = work->borrowed_points != NULL ? &work->borrowed_points[i] : &work->points[i];
+    tenon_code_t code = TENON_OK;
+    if (p->fence == NULL) {
+      if (is("null_point_ends")) break;
+      if (is("null_point_fails")) return TENON_INVALID_ARGUMENT;
+      continue;
+    }
+    if (is("first_wait_only") && i != 0) break;
+    if (is("last_wait_only") && i + 1 != count) continue;
+    if (is("sixteen_waits") && i >= 16) break;
+    pthread_mutex_lock(&p->fence->mutex);
+    while (!reached(p->fence, p->value - (is("wait_off_by_one") && p->value != 0))) pthread_cond_wait(&p->fence->changed, &p->fence->mutex);
+    code = result_of(p->fence, p->value);
+    pthread_mutex_unlock(&p->fence->mutex);
+    if (is("any_wait")) break;
+    if (code != TENON_OK && !is("failed_wait_runs")) return code;
+  }
+  return TENON_OK;
+}
+
+static tenon_buffer_t* shared_from;
+
+static tenon_code_t run_copy(const work_t* work) {
+  const tenon_copy_t* c = work->borrowed_copy != NULL ? work->borrowed_copy : &work->copy;
+  tenon_copy_t copy = *c;
+  if (work->early_source != NULL) copy.host_from = work->early_source;
+  if (is("async_ignores_offset")) copy.from_offset_bytes = 0;
+  if (is("async_low_byte") && copy.direction == TENON_COPY_FILL) copy.pattern_bytes = 1;
+  if (is("async_loses_tail") && copy.direction == TENON_COPY_DEVICE_TO_DEVICE && copy.length_bytes > 8) copy.length_bytes -= copy.length_bytes % 8;
+  if (is("shared_state") && copy.direction == TENON_COPY_DEVICE_TO_HOST) {
+    shared_from = copy.from;
+    usleep(100);
+    copy.from = shared_from;
+  }
+  return memory_copy(&copy);
+}
+
+static void finish(const work_t* work, tenon_code_t code) {
+  tenon_fence_point_t signal = work->signal;
+  if (is("empty_unsignalled") && work->run == NULL && work->copy.length_bytes == 0) return;
+  if (code == TENON_OK) fence_set(&signal);
+  else fence_fail(&signal, code);
+}
+
+static tenon_code_t perform(const work_t* work) {
+  const int empty = work->run == NULL && work->copy.length_bytes == 0;
+  uint32_t count = is("ignores_waits") || (empty && is("empty_does_not_wait")) || (is("execute_ignores_waits") && work->run != NULL) ? 0 : work->point_count;
+  tenon_code_t code = wait_for_points(work, count);
+  if (code != TENON_OK) {
+    if (is("failed_wait_signals")) fence_set(&work->signal);
+    else if (!(is("null_point_fails") && work->signal.fence == NULL)) finish(work, code);
+    return code;
+  }
+  if (is("early_fence") || (is("execute_early_fence") && work->run != NULL)) finish(work, TENON_OK);
+  code = work->run != NULL ? work->run(work->job) : run_copy(work);
+  if (!is("early_fence") && !(is("execute_early_fence") && work->run != NULL)) finish(work, code);
+  if (is("writes_again") && work->copy.direction == TENON_COPY_DEVICE_TO_HOST) usleep(20000), run_copy(work);
+  return code;
+}
+
+static work_t* next_work(tenon_queue_t* q) {
+  work_t* work = q->first;
+  if (is("last_first")) {
+    work_t** at = &q->first;
+    while ((*at)->next != NULL) at = &(*at)->next;
+    work = *at;
+    *at = NULL;
+    return work;
+  }
+  q->first = work->next;
+  return work;
+}
+
+static void* worker(void* argument) {
+  tenon_queue_t* q = argument;
+  pthread_mutex_lock(&q->mutex);
+  for (;;) {
+    while (q->first == NULL && !q->stopping) pthread_cond_wait(&q->changed, &q->mutex);
+    if (q->first == NULL || (q->stopping && is("destroy_drops"))) break;
+    work_t* work = next_work(q);
+    ++q->busy;
+    pthread_mutex_unlock(&q->mutex);
+    if (is("one_worker_hangs")) pthread_mutex_lock(&everything);
+    tenon_code_t code = q->dead ? TENON_ABORTED : perform(work);
+    if (q->dead) fence_fail(&work->signal, code);
+    if (is("one_worker_hangs")) pthread_mutex_unlock(&everything);
+    free(work->early_source);
+    free(work->job);
+    free(work);
+    pthread_mutex_lock(&q->mutex);
+    if (code != TENON_OK && q->code == TENON_OK) q->code = code;
+    if (code != TENON_OK && is("queue_dies")) q->dead = 1;
+    --q->busy;
+    --q->length;
+    pthread_cond_broadcast(&q->changed);
+  }
+  pthread_mutex_unlock(&q->mutex);
+  return NULL;
+}
+
+static tenon_code_t queue_create(void* self, tenon_device_t* device, tenon_queue_t** out) {
+  sigset_t all, before;
+  if (is("four_queues") && device->queues != NULL && device->queues->next != NULL && device->queues->next->next != NULL && device->queues->next->next->next != NULL)
+    return fail(TENON_RESOURCE_EXHAUSTED, "there are four queues");
+  tenon_queue_t* q = calloc(1, sizeof *q);
+  q->device = device;
+  pthread_mutex_init(&q->mutex, NULL);
+  pthread_cond_init(&q->changed, NULL);
+  pthread_mutex_lock(&device->mutex);
+  q->next = device->queues;
+  device->queues = q;
+  pthread_mutex_unlock(&device->mutex);
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_create(&q->threads[0], NULL, worker, q);
+  if (is("two_workers")) pthread_create(&q->threads[1], NULL, worker, q);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  *out = q;
+  return (void)self, TENON_OK;
+}
+
+static tenon_code_t queue_destroy(void* self, tenon_queue_t* q) {
+  pthread_mutex_lock(&q->device->mutex);
+  tenon_queue_t** at = &q->device->queues;
+  while (*at != q) at = &(*at)->next;
+  *at = q->next;
+  pthread_mutex_unlock(&q->device->mutex);
+  pthread_mutex_lock(&q->mutex);
+  if (is("destroy_forgets_the_last")) {
+    while (q->first != NULL) pthread_cond_wait(&q->changed, &q->mutex);
+    pthread_mutex_unlock(&q->mutex);
+    return TENON_OK;
+  }
+  q->stopping = 1;
+  pthread_cond_broadcast(&q->changed);
+  pthread_mutex_unlock(&q->mutex);
+  if (is("destroy_does_not_wait")) return TENON_OK;
+  if (is("queue_thread_stays")) {
+    pthread_mutex_lock(&q->mutex);
+    q->stopping = 0;
+    while (q->length != 0) pthread_cond_wait(&q->changed, &q->mutex);
+    pthread_mutex_unlock(&q->mutex);
+    return TENON_OK;
+  }
+  pthread_join(q->threads[0], NULL);
+  if (is("two_workers")) pthread_join(q->threads[1], NULL);
+  free(q);
+  return (void)self, TENON_OK;
+}
+
+static void put(tenon_queue_t* q, work_t* work) {
+  pthread_mutex_lock(&q->mutex);
+  if (q->first == NULL) q->first = work;
+  else q->last->next = work;
+  q->last = work;
+  ++q->length;
+  pthread_cond_broadcast(&q->changed);
+  pthread_mutex_unlock(&q->mutex);
+}
+
+tenon_code_t queue_submit(tenon_queue_t* q, const tenon_fence_point_t* points, uint32_t count, tenon_fence_point_t signal,
+                          tenon_code_t (*run)(void*), void* job) {
+  if (count > MAX_POINTS) return fail(TENON_RESOURCE_EXHAUSTED, "too many points to wait for");
+  work_t* work = calloc(1, sizeof *work);
+  if (count != 0) memcpy(work->points, points, count * sizeof *points);
+  work->point_count = count;
+  work->signal = signal;
+  work->run = run;
+  work->job = job;
+  put(q, work);
+  return TENON_OK;
+}
+
+static tenon_code_t refuse_ahead(const tenon_fence_point_t* points, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i)
+    if (points[i].fence != NULL && !reached(points[i].fence, points[i].value)) return fail(TENON_FAILED_PRECONDITION, "nobody has submitted what signals this");
+  return TENON_OK;
+}
+
+static tenon_code_t copy_async(void* self, tenon_queue_t* q, const tenon_copy_t* c, const tenon_fence_point_t* points, uint32_t count,
+                               tenon_fence_point_t signal) {
+  (void)self;
+  tenon_code_t code = is("no_checks_at_submission") ? TENON_OK : memory_check_kind(c);
+  if (code != TENON_OK) {
+    if (is("refused_signals")) fence_set(&signal);
+    if (is("refused_fails_fence")) fence_fail(&signal, code);
+    if (is("refused_poisons_sync")) q->code = code;
+    return is("silent_refusal") ? tenon_simple_failure(host, TENON_OK, ""), code : code;
+  }
+  if (count > MAX_POINTS) return fail(TENON_RESOURCE_EXHAUSTED, "too many points to wait for");
+  if (is("refuses_waits_ahead") && refuse_ahead(points, count) != TENON_OK) return TENON_FAILED_PRECONDITION;
+  if (is("null_signal_fails") && signal.fence == NULL) return fail(TENON_INVALID_ARGUMENT, "a signal is needed");
+  if (is("queue_of_64") && q->length >= 64) return fail(TENON_RESOURCE_EXHAUSTED, "the queue is full");
+  work_t* work = calloc(1, sizeof *work);
+  work->copy = *c;
+  work->signal = signal;
+  work->point_count = count;
+  if (count != 0) memcpy(work->points, points, count * sizeof *points);
+  if (is("keeps_points") && count > 1) work->borrowed_points = points;
+  if (is("keeps_copy")) work->borrowed_copy = c;
+  if (is("submit_waits_hangs")) wait_for_points(work, count);
+  if (is("signals_at_submission")) fence_set(&signal);
+  if (is("reads_at_submission") && c->direction == TENON_COPY_HOST_TO_DEVICE && c->length_bytes != 0) {
+    work->early_source = malloc(c->length_bytes);
+    memcpy(work->early_source, c->host_from, c->length_bytes);
+  }
+  if (is("writes_at_submission") && c->direction == TENON_COPY_DEVICE_TO_HOST) memory_copy(c);
+  put(q, work);
+  return TENON_OK;
+}
+
+static tenon_code_t drain(tenon_device_t* device, int only_first) {
+  tenon_code_t first = TENON_OK;
+  pthread_mutex_lock(&device->mutex);
+  for (tenon_queue_t* q = device->queues; q != NULL; q = q->next) {
+    if (only_first && q->next != NULL) continue;
+    pthread_mutex_lock(&q->mutex);
+    while (q->length != 0) pthread_cond_wait(&q->changed, &q->mutex);
+    if (first == TENON_OK) first = q->code;
+    if (!is("sync_repeats")) q->code = TENON_OK;
+    pthread_mutex_unlock(&q->mutex);
+  }
+  pthread_mutex_unlock(&device->mutex);
+  return is("sync_forgets") ? TENON_OK : first;
+}
+
+tenon_code_t drain_for_copy(tenon_device_t* device) {
+  if (is("copy_overtakes")) return TENON_OK;
+  drain(device, is("copy_waits_for_one"));
+  return TENON_OK;
+}
+
+tenon_code_t sync_device(void* self, tenon_device_t* device) {
+  if (is("sync_does_not_wait")) return TENON_OK;
+  if (is("sync_waits_for_all_devices")) drain(&devices[0], 0);
+  const tenon_code_t code = drain(device, is("sync_waits_for_one"));
+  return (void)self, code == TENON_OK ? code : fail(code, "work that was submitted failed");
+}
+
+const tenon_queue_api_t queue_api = {sizeof queue_api, NULL, queue_create, queue_destroy, copy_async, fence_create, fence_destroy,
+                                     fence_query, fence_signal, fence_wait};
+
+/* ---- The query ---- */
+
+tenon_device_t* device_at(uint32_t ordinal) { return &devices[ordinal]; }
+
+static tenon_interface_t interfaces[] = {{TENON_STR(TENON_DEVICE_ID), 0, 0, &device_api},
+                                         {TENON_STR(TENON_QUEUE_ID), 0, 0, &queue_api}};
+static const tenon_plugin_t plugin = {sizeof plugin, TENON_ABI_VERSION, TENON_STR("async"), TENON_STR("0.1.0"),
+                                      TENON_STR(__VERSION__), NULL, interfaces, 2, NULL};
+
+TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host, const tenon_plugin_t** out) {
+  (void)max_abi;
+  host = the_host;
+  for (uint32_t i = 0; i < DEVICE_COUNT; ++i) pthread_mutex_init(&devices[i].mutex, NULL);
+  *out = &plugin;
+  return TENON_OK;
+}

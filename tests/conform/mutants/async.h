@@ -1,0 +1,48 @@
+/* What the parts of the asynchronous mutant share: async.c has fences, queues and the query, async_memory.c devices and buffers,
+ * async_compile.c tenon.compile/1. */
+#ifndef ASYNC_H_
+#define ASYNC_H_
+
+#include <pthread.h>
+
+#include "tenon/abi/compile.h"
+#include "tenon/abi/host.h"
+#include "tenon/abi/simple_device.h"
+
+#define DEVICE_COUNT 2
+#define ALIGNMENT 64
+#define MAX_POINTS 64
+
+struct tenon_device_t {
+  uint32_t ordinal;
+  pthread_mutex_t mutex;
+  tenon_queue_t* queues;
+};
+struct tenon_buffer_t {
+  uint64_t size_bytes;
+  unsigned char *data, *shadow;
+};
+
+extern const tenon_host_t* host;
+extern const tenon_device_api_t device_api;
+extern const tenon_queue_api_t queue_api;
+extern const tenon_compile_api_t compile_api;
+
+int is(const char* name); /* whether this is the mutant of that name */
+tenon_code_t fail(tenon_code_t code, const char* text);
+
+tenon_device_t* device_at(uint32_t ordinal);
+tenon_code_t sync_device(void* self, tenon_device_t* device);
+tenon_code_t drain_for_copy(tenon_device_t* device);
+
+/* What is wrong with a copy whatever its buffers are; and the copy, with its ranges checked. Both give a reason. */
+tenon_code_t memory_check_kind(const tenon_copy_t* copy);
+tenon_code_t memory_copy(const tenon_copy_t* copy);
+
+/* Runs `run` on the queue's thread behind the points. `job` is freed there. */
+tenon_code_t queue_submit(tenon_queue_t* queue, const tenon_fence_point_t* points, uint32_t count, tenon_fence_point_t signal,
+                          tenon_code_t (*run)(void* job), void* job);
+
+tenon_code_t compile_start(void);
+
+#endif
