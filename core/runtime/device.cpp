@@ -63,8 +63,9 @@ Status Device::open() {
   if (handle_ != nullptr) return {};
   clear_failure();
   tenon_device_t* handle = nullptr;
-  Status status = check(apis_.device->open(apis_.device->self, ordinal_, &handle), "open");
+  Status status = from_abi(apis_.device->open(apis_.device->self, ordinal_, &handle), "open");
   if (!status.ok()) {
+    if (status.code() == TENON_DEVICE_LOST) lost_.store(true, std::memory_order_release);
     return error(status.code(), "T0503", "device {} cannot be used: {}", quoted(name_), status.message());
   }
   if (handle == nullptr) return error(TENON_INTERNAL, "T0503", "plugin {} opened device {} as nothing", quoted(apis_.plugin), name_);
@@ -79,6 +80,12 @@ Status Device::check(tenon_code_t code, std::string_view what) {
     lost_.store(true, std::memory_order_release);
     status = error(code, "T0611", "device {} was lost ({}) and gives no results until the process is started again: {}", quoted(name_),
                    what, status.message());
+  } else if (status.error_code().empty() && code != TENON_CANCELLED) {
+    // The plugin's words, with what they lack: a stable code, which device, what it was doing.
+    const char* const id = code == TENON_RESOURCE_EXHAUSTED ? "T0609" : "T0617";
+    Status whole = error(code, id, "device {} ({}): {}", quoted(name_), what, status.message());
+    for (const KeyValue& pair : status.evidence()) whole.add(pair.key, pair.value);
+    status = std::move(whole);
   }
   return std::move(status).with("device", name_);
 }

@@ -514,21 +514,17 @@ Status Executable::fill_slots(const tenon_call_t& call, const ShapePlan& shape,
 
 // Kernels clamp where they would leave a buffer, so whatever a run computed is harmless; it is not handed out.
 Status Executable::check_run(const ShapePlan& shape, void* const* slots) const {
-  for (const ShapePlan::Check& check : shape.checks) {
+  for (const kernelgen::ProgramLayout::Check& check : shape.checks) {
     const kernelgen::ProgramCheck& source = program_.checks[check.index];
     uint64_t found = 0;
     if (slots[source.buffer] == nullptr) {
       return fail(TENON_INTERNAL, cat("A check of ", source.origins, " has no memory."));
     }
     memcpy(&found, slots[source.buffer], sizeof found);
-    if (found < check.limit) {
-      continue;
+    std::string text;
+    if (const tenon_code_t code = kernelgen::check_found(program_, check, found, &text); code != TENON_OK) {
+      return fail(code, text);
     }
-    if (!source.text.empty()) {
-      return fail(TENON_INVALID_ARGUMENT, cat("T0326: ", source.origins, ": ", source.text));
-    }
-    return fail(TENON_OUT_OF_RANGE, cat("T0325: ", source.origins, ": index ", static_cast<int64_t>(found),
-                                        " is outside of [0, ", check.limit, ")"));
   }
   return {};
 }

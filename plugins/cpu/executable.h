@@ -13,6 +13,7 @@
 #include "tenon/abi/compile.h"
 #include "tenon/cpp/status.hpp"
 #include "tenon/kernelgen/device_program.h"
+#include "tenon/kernelgen/program_layout.h"
 #include "tenon/plan/flat_plan.h"
 #include "tenon/plan/memory_planner.h"
 
@@ -25,11 +26,7 @@ struct ShapePlan {
   std::vector<uint64_t> sizes_bytes;    // Of every buffer of the program.
   std::vector<uint64_t> arena_offsets;  // Of every buffer; of temps only it means something.
   std::vector<std::vector<int64_t>> output_dims;
-  struct Check {
-    uint32_t index;  // Of the program's checks.
-    uint64_t limit;
-  };
-  std::vector<Check> checks;  // Those that these sizes leave to be looked at.
+  std::vector<kernelgen::ProgramLayout::Check> checks;  // Those that these sizes leave to be looked at.
   uint64_t arena_bytes = 0, lower_bound_bytes = 0;
   uint64_t scratch_stride_bytes = 0;
 };

@@ -1,7 +1,9 @@
 #include "device.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "tenon/cpp/plugin.hpp"
 
@@ -9,6 +11,8 @@ namespace tenon::sim {
 namespace {
 
 constexpr uint32_t kDeviceCount = 2;
+// The ordinal is there for claim alone: TENON_SIM_OPS may differ.
+constexpr std::string_view kTargets[kDeviceCount] = {"sim ordinal=0 dialect=opencl-c fp64=1", "sim ordinal=1 dialect=opencl-c fp64=1"};
 constexpr uint64_t kMemoryBytes = uint64_t{4} << 30;
 
 Status count(void*, uint32_t* out) {
@@ -22,8 +26,8 @@ Status info(void*, uint32_t ordinal, tenon_device_info_t* out) {
   out->size_bytes = sizeof *out;
   out->threading = TENON_THREADING_FREE;
   out->kind = str("sim");
-  out->description = str("simulated accelerator: own memory, asynchronous queues, work items one after another");
-  out->target = str("sim dialect=opencl-c fp64=1");
+  out->description = str("simulated accelerator: own memory, asynchronous queues, a fiber for each work item");
+  out->target = str(kTargets[ordinal]);
   out->memory_bytes = kMemoryBytes;
   out->alignment_bytes = kAlignmentBytes;
   out->copy_gigabytes_per_second = 8;
@@ -33,7 +37,8 @@ Status info(void*, uint32_t ordinal, tenon_device_info_t* out) {
 
 Status open(void*, uint32_t ordinal, tenon_device_t** out) {
   if (ordinal >= kDeviceCount) return fail(TENON_OUT_OF_RANGE, cat("sim: there are ", kDeviceCount, " devices"));
-  auto device = std::make_unique<Device>(kMemoryBytes);
+  auto device = std::make_unique<Device>(ordinal, kMemoryBytes);
+  TENON_TRY(device->injection.check());
   TENON_TRY(device->memory.reserve());
   *out = reinterpret_cast<tenon_device_t*>(device.release());
   return {};
@@ -46,7 +51,7 @@ Status close(void*, tenon_device_t* device) {
 
 Status alloc(void*, tenon_device_t* device, uint64_t size_bytes, tenon_buffer_t** out) {
   uint64_t handle = 0;
-  TENON_TRY(device_of(device)->memory.alloc(size_bytes, &handle));
+  TENON_TRY(device_of(device)->alloc(size_bytes, &handle));
   *out = buffer_of(handle);
   return {};
 }
@@ -64,7 +69,12 @@ void move(void* to, const void* from, uint64_t length) {
   if (length != 0) std::memcpy(to, from, length);
 }
 
-Status perform_copy(Device& device, const tenon_copy_t& c) {
+Status perform_copy(Device& device, const tenon_copy_t& c, Queue& queue) {
+  const Status begun = device.begin_command(Event::kCopy, queue);
+  // A copy that fails has moved some of the bytes.
+  if (!begun.ok() && begun.code() != TENON_DATA_LOSS) return begun;
+  const Running running;
+  const uint64_t length = begun.ok() ? c.length_bytes : c.length_bytes / 2;
   const DeviceMemory::Access access(device.memory);
   void *from = nullptr, *to = nullptr;
   if (c.direction == TENON_COPY_DEVICE_TO_HOST || c.direction == TENON_COPY_DEVICE_TO_DEVICE) {
@@ -74,15 +84,17 @@ Status perform_copy(Device& device, const tenon_copy_t& c) {
     TENON_TRY(device.memory.translate(handle_of(c.to), c.to_offset_bytes, c.length_bytes, &to));
   }
   switch (c.direction) {
-    case TENON_COPY_HOST_TO_DEVICE: move(to, c.host_from, c.length_bytes); return {};
-    case TENON_COPY_DEVICE_TO_HOST: move(c.host_to, from, c.length_bytes); return {};
-    case TENON_COPY_DEVICE_TO_DEVICE: move(to, from, c.length_bytes); return {};
-    case TENON_COPY_FILL: fill(static_cast<char*>(to), c.length_bytes, c.pattern, c.pattern_bytes); return {};
-    default: return fail(TENON_INVALID_ARGUMENT, cat("sim: there is no copy direction ", c.direction));
+    case TENON_COPY_HOST_TO_DEVICE: move(to, c.host_from, length); return begun;
+    case TENON_COPY_DEVICE_TO_HOST: move(c.host_to, from, length); return begun;
+    case TENON_COPY_DEVICE_TO_DEVICE: move(to, from, length); return begun;
+    default: fill(static_cast<char*>(to), length / c.pattern_bytes * c.pattern_bytes, c.pattern, c.pattern_bytes); return begun;
   }
 }
 
 Status check_copy(const tenon_copy_t& c) {
+  if (c.direction < TENON_COPY_HOST_TO_DEVICE || c.direction > TENON_COPY_FILL) {
+    return fail(TENON_INVALID_ARGUMENT, cat("sim: there is no copy direction ", c.direction));
+  }
   const uint32_t p = c.pattern_bytes;
   if (c.direction == TENON_COPY_FILL && ((p != 1 && p != 2 && p != 4 && p != 8) || c.length_bytes % p != 0)) {
     return fail(TENON_INVALID_ARGUMENT, cat("sim: a pattern of ", p, " bytes does not fill ", c.length_bytes, " bytes"));
@@ -90,26 +102,47 @@ Status check_copy(const tenon_copy_t& c) {
   return {};
 }
 
+std::atomic<uint64_t> g_running{0}, g_most{0};
+
+void read_counts(void*, uint32_t ordinal, tenon_sim_counts_t* out) {
+  *out = {};
+  const std::lock_guard lock(Device::all_mutex());
+  for (Device* device : Device::all()) {
+    if (device->ordinal != ordinal) continue;
+    const std::lock_guard objects(device->objects_mutex);
+    out->buffers += device->memory.count();
+    out->bytes += device->memory.used_bytes();
+    out->queues += device->queues.size() - 1;
+    out->fences += device->fences.size();
+    out->copies += device->copies.load();
+    out->launches += device->launches.load();
+  }
+}
+
+uint64_t read_at_once(void*) { return g_most.exchange(g_running.load()); }
+
 Status raise(const Fault& fault) { return fault.code == TENON_OK ? Status() : fail(fault.code, fault.message); }
 
-// Ordered after everything submitted before: the default queue takes it, the host's queues are drained.
-Status drain_all(Device& device) {
-  Fault first = device.default_queue.drain();
-  const std::lock_guard lock(device.queues_mutex);
-  for (Queue* q : device.queues) {
-    Fault fault = q->drain();
+Status copy(void*, tenon_device_t* d, const tenon_copy_t* c) {
+  Device& device = *device_of(d);
+  TENON_TRY(device.alive());
+  TENON_TRY(check_copy(*c));
+  // Ordered after everything submitted before. What failed there is told to those who wait for it.
+  for (const std::shared_ptr<Queue>& queue : device.all_queues()) queue->wait_idle();
+  Fence done(0);
+  device.default_queue->submit({}, {&done, 1}, [&device, c](Queue& queue) { return perform_copy(device, *c, queue); });
+  return done.wait(1, UINT64_MAX);
+}
+
+Status sync(void*, tenon_device_t* d) {
+  Fault first;
+  for (const std::shared_ptr<Queue>& queue : device_of(d)->all_queues()) {
+    Fault fault = queue->drain();
     if (first.code == TENON_OK) first = std::move(fault);
   }
+  TENON_TRY(device_of(d)->alive());
   return raise(first);
 }
-
-Status copy(void*, tenon_device_t* device, const tenon_copy_t* c) {
-  TENON_TRY(check_copy(*c));
-  TENON_TRY(drain_all(*device_of(device)));
-  return perform_copy(*device_of(device), *c);
-}
-
-Status sync(void*, tenon_device_t* device) { return drain_all(*device_of(device)); }
 
 Status memory(void*, tenon_device_t* device, uint64_t* out_used, uint64_t* out_peak) {
   *out_used = device_of(device)->memory.used_bytes();
@@ -117,37 +150,49 @@ Status memory(void*, tenon_device_t* device, uint64_t* out_used, uint64_t* out_p
   return {};
 }
 
-Status queue_create(void*, tenon_device_t* device, tenon_queue_t** out) {
-  auto queue = std::make_unique<HostQueue>(device_of(device));
-  const std::lock_guard lock(device_of(device)->queues_mutex);
-  device_of(device)->queues.push_back(&queue->queue);
+Status queue_create(void*, tenon_device_t* d, tenon_queue_t** out) {
+  Device* device = device_of(d);
+  TENON_TRY(device->alive());
+  auto queue = std::make_unique<HostQueue>();
+  queue->device = device;
+  const std::lock_guard lock(device->objects_mutex);
+  device->queues.push_back(queue->queue);
   *out = reinterpret_cast<tenon_queue_t*>(queue.release());
   return {};
 }
 
 Status queue_destroy(void*, tenon_queue_t* q) {
   const std::unique_ptr<HostQueue> queue(queue_of(q));
-  const std::lock_guard lock(queue->device->queues_mutex);
-  std::erase(queue->device->queues, &queue->queue);
+  queue->queue->finish();
+  const std::lock_guard lock(queue->device->objects_mutex);
+  std::erase(queue->device->queues, queue->queue);
   return {};
 }
 
 Status copy_async(void*, tenon_queue_t* q, const tenon_copy_t* c, const tenon_fence_point_t* waits, uint32_t wait_count,
                   tenon_fence_point_t signal) {
+  Device* device = queue_of(q)->device;
+  TENON_TRY(device->alive());
   TENON_TRY(check_copy(*c));
-  HostQueue* queue = queue_of(q);
-  queue->queue.submit(points_of(waits, wait_count), point_of(signal),
-                      [device = queue->device, c = *c] { return perform_copy(*device, c); });
+  queue_of(q)->queue->submit(points_of(waits, wait_count), point_of(signal),
+                             [device, c = *c](Queue& queue) { return perform_copy(*device, c, queue); });
   return {};
 }
 
-Status fence_create(void*, tenon_device_t*, uint64_t initial, tenon_fence_t** out) {
-  *out = reinterpret_cast<tenon_fence_t*>(new Fence(initial));
+Status fence_create(void*, tenon_device_t* d, uint64_t initial, tenon_fence_t** out) {
+  Device* device = device_of(d);
+  TENON_TRY(device->alive());
+  auto fence = std::make_unique<HostFence>(device, initial);
+  const std::lock_guard lock(device->objects_mutex);
+  device->fences.insert(fence.get());
+  *out = reinterpret_cast<tenon_fence_t*>(fence.release());
   return {};
 }
 
-Status fence_destroy(void*, tenon_fence_t* fence) {
-  delete fence_of(fence);
+Status fence_destroy(void*, tenon_fence_t* f) {
+  const std::unique_ptr<HostFence> fence(fence_of(f));
+  const std::lock_guard lock(fence->device->objects_mutex);
+  fence->device->fences.erase(fence.get());
   return {};
 }
 
@@ -159,10 +204,74 @@ Status fence_signal(void*, tenon_fence_t* fence, uint64_t value) {
 }
 
 Status fence_wait(void*, tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns) {
+  if (fence_of(fence)->device->injection.strikes(Event::kFence)) {
+    return fail(TENON_DEADLINE_EXCEEDED, cat("sim: the wait for value ", value, " of a fence was given up (injected)"));
+  }
   return fence_of(fence)->wait(value, timeout_ns);
 }
 
 }  // namespace
+
+Running::Running() {
+  const uint64_t now = g_running.fetch_add(1) + 1;
+  for (uint64_t most = g_most.load(); most < now && !g_most.compare_exchange_weak(most, now);) {
+  }
+}
+Running::~Running() { g_running.fetch_sub(1); }
+
+const tenon_sim_statistics_t kStatisticsTable = {sizeof(tenon_sim_statistics_t), nullptr, read_counts, read_at_once};
+
+Status Device::alive() const {
+  if (!lost.load(std::memory_order_acquire)) return {};
+  return fail(TENON_DEVICE_LOST, cat("sim: device ", ordinal, " is lost"));
+}
+
+Status Device::begin_command(Event event, Queue& queue) {
+  TENON_TRY(alive());
+  (event == Event::kCopy ? copies : launches).fetch_add(1);
+  const Running running;
+  if (const uint64_t us = injection.latency_us(event, queue.random_state()); us != 0) {
+    std::this_thread::sleep_for(std::chrono::microseconds(us));
+  }
+  if (injection.strikes(Event::kLost)) lose();
+  TENON_TRY(alive());
+  if (injection.strikes(Event::kStall)) TENON_TRY(queue.stall());
+  if (!injection.strikes(event)) return {};
+  if (event == Event::kCopy) return fail(TENON_DATA_LOSS, "sim: the copy failed (injected)");
+  return fail(TENON_INTERNAL, "sim: the execution failed (injected)");
+}
+
+Status Device::alloc(uint64_t size_bytes, uint64_t* out_handle) {
+  TENON_TRY(alive());
+  if (injection.strikes(Event::kAlloc)) {
+    return fail(TENON_RESOURCE_EXHAUSTED, cat("sim: no ", size_bytes, " bytes (injected)"));
+  }
+  return memory.alloc(size_bytes, out_handle);
+}
+
+std::mutex& Device::all_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+std::unordered_set<Device*>& Device::all() {
+  static auto* devices = new std::unordered_set<Device*>();  // a process may end with devices open
+  return *devices;
+}
+
+// Whoever waits, for a fence or in a stall, learns of it at once.
+void Device::lose() {
+  lost.store(true, std::memory_order_release);
+  const Fault fault{TENON_DEVICE_LOST, cat("sim: device ", ordinal, " is lost")};
+  const std::lock_guard lock(objects_mutex);
+  for (Fence* fence : fences) fence->fail(0, fault);
+  for (const std::shared_ptr<Queue>& queue : queues) queue->release();
+}
+
+std::vector<std::shared_ptr<Queue>> Device::all_queues() {
+  const std::lock_guard lock(objects_mutex);
+  return queues;
+}
 
 std::vector<FencePoint> points_of(const tenon_fence_point_t* points, uint32_t count) {
   std::vector<FencePoint> out;

@@ -1,36 +1,81 @@
-// One simulated device: memory of its own, a default queue, and the queues that the host makes.
+// One simulated device: memory of its own, a default queue, and the queues and fences that the host makes.
 #ifndef TENON_PLUGINS_SIM_DEVICE_H_
 #define TENON_PLUGINS_SIM_DEVICE_H_
 
+#include <atomic>
 #include <memory>
 #include <mutex>
+#include <unordered_set>
 #include <vector>
 
+#include "injection.h"
 #include "memory.h"
 #include "queue.h"
+#include "statistics.h"
 #include "tenon/abi/device.h"
 #include "tenon/abi/queue.h"
 
 namespace tenon::sim {
 
 struct Device {
-  explicit Device(uint64_t memory_bytes) : memory(memory_bytes) {}
+  Device(uint32_t which, uint64_t memory_bytes)
+      : ordinal(which), memory(memory_bytes), injection(which), default_queue(std::make_shared<Queue>()) {
+    queues.push_back(default_queue);
+    const std::lock_guard lock(all_mutex());
+    all().insert(this);
+  }
+  ~Device() {
+    const std::lock_guard lock(all_mutex());
+    all().erase(this);
+  }
+  Device(const Device&) = delete;
+
+  // DEVICE_LOST from the moment on that the device was lost.
+  Status alive() const;
+  // What every command does first, on its queue's thread: takes its time, or goes wrong. kCopy, kLaunch.
+  Status begin_command(Event event, Queue& queue);
+  // An allocation, for the host or for executables.
+  Status alloc(uint64_t size_bytes, uint64_t* out_handle);
+  void lose();
+  std::vector<std::shared_ptr<Queue>> all_queues();
+
+  const uint32_t ordinal;
   DeviceMemory memory;
-  Queue default_queue;             // what the host submits without naming a queue
-  std::mutex queues_mutex;
-  std::vector<Queue*> queues;      // the host's, for sync
+  Injection injection;
+  std::atomic<bool> lost{false};
+  const std::shared_ptr<Queue> default_queue;  // what the host submits without naming a queue
+  std::mutex objects_mutex;
+  std::vector<std::shared_ptr<Queue>> queues;
+  std::unordered_set<Fence*> fences;  // the host's
+  std::atomic<uint64_t> copies{0}, launches{0};
+
+  // The open devices of this process, for statistics.
+  static std::mutex& all_mutex();
+  static std::unordered_set<Device*>& all();
+};
+
+// Counts a command as running for as long as it lives.
+class Running {
+ public:
+  Running();
+  ~Running();
+  Running(const Running&) = delete;
 };
 
 // A queue of the host's and the device it belongs to.
 struct HostQueue {
-  explicit HostQueue(Device* d) : device(d) {}
+  Device* device = nullptr;
+  std::shared_ptr<Queue> queue = std::make_shared<Queue>();
+};
+
+struct HostFence : Fence {
+  HostFence(Device* d, uint64_t initial) : Fence(initial), device(d) {}
   Device* device;
-  Queue queue;
 };
 
 inline Device* device_of(tenon_device_t* d) { return reinterpret_cast<Device*>(d); }
 inline HostQueue* queue_of(tenon_queue_t* q) { return reinterpret_cast<HostQueue*>(q); }
-inline Fence* fence_of(tenon_fence_t* f) { return reinterpret_cast<Fence*>(f); }
+inline HostFence* fence_of(tenon_fence_t* f) { return reinterpret_cast<HostFence*>(f); }
 // Buffers are handles: numbers that are no addresses.
 inline uint64_t handle_of(const tenon_buffer_t* b) { return reinterpret_cast<uint64_t>(b); }
 inline tenon_buffer_t* buffer_of(uint64_t handle) { return reinterpret_cast<tenon_buffer_t*>(handle); }
@@ -40,6 +85,7 @@ std::vector<FencePoint> points_of(const tenon_fence_point_t* points, uint32_t co
 
 extern const tenon_device_api_t kDeviceTable;
 extern const tenon_queue_api_t kQueueTable;
+extern const tenon_sim_statistics_t kStatisticsTable;
 
 }  // namespace tenon::sim
 #endif

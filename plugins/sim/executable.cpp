@@ -61,10 +61,53 @@ tenon_code_t append(void* self, const void* data, uint64_t size_bytes) {
 }
 tenon_sink_t sink_to(std::string* out) { return {out, append}; }
 
-Status claim(void*, tenon_str_t, tenon_graph_t* graph, const tenon_claim_sink_t* sink) {
+// TENON_SIM_OPS as a filter before the host's sink.
+struct OpFilter {
+  const tenon_claim_sink_t* sink;
+  const tenon_host_graph_t* api;
+  tenon_graph_t* graph;
+  std::string ops;  // ",add,mul,"
+
+  static tenon_code_t claim(void* self, const tenon_node_t* nodes, uint32_t count, double cost_ns) {
+    const auto& filter = *static_cast<OpFilter*>(self);
+    tenon_node_view_t node{};
+    node.size_bytes = sizeof node;
+    TENON_TRY(filter.api->node_view(filter.api->self, filter.graph, nodes[0], &node));
+    if (filter.ops.find(cat(",", sym_text(node.op), ",")) != std::string::npos) return filter.sink->claim(filter.sink->self, nodes, count, cost_ns);
+    return refuse(self, nodes[0], TENON_UNIMPLEMENTED, str("TENON_SIM_OPS does not list the op"));
+  }
+  static tenon_code_t refuse(void* self, tenon_node_t node, tenon_code_t code, tenon_str_t reason) {
+    const tenon_claim_sink_t* sink = static_cast<OpFilter*>(self)->sink;
+    return sink->refuse == nullptr ? TENON_OK : sink->refuse(sink->self, node, code, reason);
+  }
+};
+
+// The ops that TENON_SIM_OPS leaves to the device of this target, as OpFilter wants them.
+std::string ops_for(std::string_view list, std::string_view target) {
+  const size_t at = target.find("ordinal=");
+  const std::string_view ordinal = at == std::string_view::npos ? "0" : target.substr(at + 8, 1);
+  std::string ops = ",";
+  while (!list.empty()) {
+    const size_t comma = std::min(list.find(','), list.size());
+    std::string_view item = list.substr(0, comma);
+    list.remove_prefix(std::min(comma + 1, list.size()));
+    if (const size_t slash = item.find('/'); slash != std::string_view::npos) {
+      if (item.substr(0, slash) != ordinal) continue;
+      item.remove_prefix(slash + 1);
+    }
+    ops += cat(item, ",");
+  }
+  return ops;
+}
+
+Status claim(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_claim_sink_t* sink) {
   kg::LiftHost host;
   TENON_TRY(lift_host(&host));
-  return kg::claim_nodes(host, graph, {}, kRates, sink);
+  const std::string_view list = setting("TENON_SIM_OPS");
+  if (list.empty()) return kg::claim_nodes(host, graph, {}, kRates, sink);
+  OpFilter filter{sink, context().graph, graph, ops_for(list, view(target))};
+  const tenon_claim_sink_t through{&filter, OpFilter::claim, OpFilter::refuse};
+  return kg::claim_nodes(host, graph, {}, kRates, &through);
 }
 
 // The toolchain builds for the machine that plays the device, whatever the target says.
@@ -121,7 +164,7 @@ Status upload_constants(const kg::LiftHost& host, Executable* exe, tenon_blob_t*
   for (std::string_view bytes : constants) {
     uint64_t handle = 0;
     void* to = nullptr;
-    TENON_TRY(exe->device->memory.alloc(bytes.size(), &handle));
+    TENON_TRY(exe->device->alloc(bytes.size(), &handle));
     exe->constants.push_back(handle);
     exe->constant_bytes += bytes.size();
     TENON_TRY(exe->device->memory.translate(handle, 0, bytes.size(), &to));
@@ -136,6 +179,7 @@ Status load(void*, tenon_device_t* device, const void* bytes, uint64_t size_byte
             uint32_t constant_count, tenon_executable_t** out) {
   auto exe = std::make_unique<Executable>();
   exe->device = device_of(device);
+  TENON_TRY(exe->device->alive());
   kg::LiftHost host;
   std::string_view object;
   TENON_TRY(lift_host(&host));
@@ -223,7 +267,22 @@ Status launch(const Run& run, const kg::ProgramStep& step, size_t index) {
   return {};
 }
 
-Status perform(const Run& run) {
+// Kernels clamp where they would leave a buffer, so whatever a run computed is harmless; it is not handed out.
+Status check_run(const Run& run) {
+  for (const kg::ProgramLayout::Check& check : run.layout.checks) {
+    void* at = nullptr;
+    uint64_t found = 0;
+    TENON_TRY(address_of(run, run.exe->program.checks[check.index].buffer, &at));
+    std::memcpy(&found, at, sizeof found);
+    std::string text;
+    if (const tenon_code_t code = kg::check_found(run.exe->program, check, found, &text); code != TENON_OK) return fail(code, text);
+  }
+  return {};
+}
+
+Status perform(const Run& run, Queue& queue) {
+  TENON_TRY(run.exe->device->begin_command(Event::kLaunch, queue));
+  const Running running;
   const DeviceMemory::Access access(run.exe->device->memory);
   for (size_t i = 0; i < run.exe->program.steps.size(); ++i) {
     if (cancelled()) return fail(TENON_CANCELLED, "sim: stopped");
@@ -237,7 +296,7 @@ Status perform(const Run& run) {
                          static_cast<double>(kernel.flops.evaluate(extents)), static_cast<double>(kernel.bytes.evaluate(extents)), 0);
     }
   }
-  return {};
+  return check_run(run);
 }
 
 // Before the executable is handed out, on the caller's thread: nothing else runs on what it touches.
@@ -253,10 +312,10 @@ Status run_load_steps(Executable* exe) {
   exe->persistents.assign(program.buffers.size(), 0);
   for (size_t b = 0; b < program.buffers.size(); ++b) {
     if (program.buffers[b].kind != kg::BufferKind::kPersistent) continue;
-    TENON_TRY(memory.alloc(run.layout.bytes[b], &exe->persistents[b]));
+    TENON_TRY(exe->device->alloc(run.layout.bytes[b], &exe->persistents[b]));
     exe->constant_bytes += run.layout.bytes[b];
   }
-  if (run.layout.workspace_bytes != 0) TENON_TRY(memory.alloc(run.layout.workspace_bytes, &run.workspace.first));
+  if (run.layout.workspace_bytes != 0) TENON_TRY(exe->device->alloc(run.layout.workspace_bytes, &run.workspace.first));
   Status done;
   {
     const DeviceMemory::Access access(memory);
@@ -281,6 +340,7 @@ Status execute(void*, tenon_executable_t* e, const tenon_call_t* call) {
   if (call->input_count != exe.program.input_count || call->output_count != exe.program.output_count) {
     return fail(TENON_INVALID_ARGUMENT, "sim: the call has another number of inputs or outputs");
   }
+  TENON_TRY(exe.device->alive());
   auto run = std::make_shared<Run>();
   run->exe = &exe;
   TENON_TRY(layout_of(exe, call->symbols, &run->layout));
@@ -289,12 +349,12 @@ Status execute(void*, tenon_executable_t* e, const tenon_call_t* call) {
   run->workspace = span_of(call->workspace);
   run->profile = call->profile;
   if (call->queue != nullptr) {
-    queue_of(call->queue)->queue.submit(points_of(call->waits, call->wait_count), point_of(call->signal),
-                                        [run] { return perform(*run); });
+    queue_of(call->queue)->queue->submit(points_of(call->waits, call->wait_count), point_of(call->signal),
+                                         [run](Queue& queue) { return perform(*run, queue); });
     return {};
   }
   Fence done(0);
-  exe.device->default_queue.submit({}, {&done, 1}, [run] { return perform(*run); });
+  exe.device->default_queue->submit({}, {&done, 1}, [run](Queue& queue) { return perform(*run, queue); });
   return done.wait(1, UINT64_MAX);
 }
 

@@ -85,6 +85,11 @@ Status DeviceMemory::translate(uint64_t handle, uint64_t offset_bytes, uint64_t 
   return {};
 }
 
+uint64_t DeviceMemory::count() const {
+  const std::lock_guard lock(mutex_);
+  return blocks_.size();
+}
+
 uint64_t DeviceMemory::used_bytes() const {
   const std::lock_guard lock(mutex_);
   return used_;

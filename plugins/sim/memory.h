@@ -29,6 +29,7 @@ class DeviceMemory {
   // The address of a range, to be used under an Access. OUT_OF_RANGE beyond the buffer's end.
   Status translate(uint64_t handle, uint64_t offset_bytes, uint64_t length_bytes, void** out);
 
+  uint64_t count() const;  // of buffers
   uint64_t used_bytes() const;
   uint64_t peak_bytes() const;
   uint64_t capacity_bytes() const { return capacity_; }

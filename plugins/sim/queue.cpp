@@ -17,7 +17,9 @@ Fault last_fault(tenon_code_t code) {
   failure.size_bytes = sizeof failure;
   const tenon_host_t* host = context().host;
   if (host->last_failure(host->self, &failure) == TENON_OK && failure.code == code) {
-    return {code, std::string(view(failure.message))};
+    // The host takes a stable code off the front of a message; on the other thread it does so again.
+    const std::string_view id = view(failure.id), message = view(failure.message);
+    return {code, id.empty() || message.starts_with(id) ? std::string(message) : cat(id, ": ", message)};
   }
   return {code, "sim: a command failed"};
 }
@@ -81,13 +83,30 @@ std::thread start_thread(Work work) {
 
 Queue::Queue() : thread_(start_thread([this] { work(); })) {}
 
-Queue::~Queue() {
+Queue::~Queue() { finish(); }
+
+void Queue::finish() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   submitted_.notify_all();
-  thread_.join();
+  released_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+Status Queue::stall() {
+  std::unique_lock lock(mutex_);
+  released_.wait(lock, [&] { return stopping_ || release_; });
+  return tenon::fail(TENON_ABORTED, "sim: the command did not end before its queue did (injected)");
+}
+
+void Queue::release() {
+  {
+    const std::lock_guard lock(mutex_);
+    release_ = true;
+  }
+  released_.notify_all();
 }
 
 void Queue::submit(std::vector<FencePoint> waits, FencePoint signal, Command run) {
@@ -98,9 +117,14 @@ void Queue::submit(std::vector<FencePoint> waits, FencePoint signal, Command run
   submitted_.notify_one();
 }
 
-Fault Queue::drain() {
+void Queue::wait_idle() {
   std::unique_lock lock(mutex_);
   idle_.wait(lock, [&] { return items_.empty() && !busy_; });
+}
+
+Fault Queue::drain() {
+  wait_idle();
+  const std::lock_guard lock(mutex_);
   return std::exchange(fault_, Fault{});
 }
 
@@ -109,7 +133,7 @@ Fault Queue::perform(Item& item) {
     if (point.fence == nullptr) continue;
     if (Fault fault = point.fence->wait_quietly(point.value); fault.code != TENON_OK) return fault;
   }
-  const tenon_code_t code = detail::guarded(context().host, [&] { return item.run(); });
+  const tenon_code_t code = detail::guarded(context().host, [&] { return item.run(*this); });
   return code == TENON_OK ? Fault{} : last_fault(code);
 }
 

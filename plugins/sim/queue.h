@@ -50,13 +50,23 @@ struct FencePoint {
 class Queue {
  public:
   Queue();
-  ~Queue();  // waits for its work
+  ~Queue();  // as finish()
   Queue(const Queue&) = delete;
 
-  using Command = std::function<Status()>;
+  // Runs on the queue's thread.
+  using Command = std::function<Status(Queue&)>;
   void submit(std::vector<FencePoint> waits, FencePoint signal, Command run);
+  void wait_idle();
   // Waits until everything submitted is done; the first failure since the last drain.
   Fault drain();
+  // Waits for the work submitted, stalled commands excepted: these fail. Nothing is submitted afterwards.
+  void finish();
+
+  // For commands: never comes back while the queue works; fails when it is finished or released.
+  Status stall();
+  // Ends stalls: the device is lost.
+  void release();
+  uint64_t* random_state() { return &random_state_; }  // of the queue's thread
 
  private:
   struct Item {
@@ -68,9 +78,10 @@ class Queue {
   Fault perform(Item& item);
 
   std::mutex mutex_;
-  std::condition_variable submitted_, idle_;
+  std::condition_variable submitted_, idle_, released_;
   std::deque<Item> items_;
-  bool busy_ = false, stopping_ = false;
+  bool busy_ = false, stopping_ = false, release_ = false;
+  uint64_t random_state_ = 0;
   Fault fault_;
   std::thread thread_;  // last: it uses the rest
 };

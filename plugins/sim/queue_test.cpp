@@ -31,7 +31,7 @@ TEST_F(QueueTest, CommandsOfOneQueueRunInOrder) {
   std::vector<int> order;
   Fence fence(0);
   for (int i = 0; i < 100; ++i) {
-    queue.submit({}, {&fence, static_cast<uint64_t>(i) + 1}, [&order, i] { order.push_back(i); return Status(); });
+    queue.submit({}, {&fence, static_cast<uint64_t>(i) + 1}, [&order, i](Queue&) { order.push_back(i); return Status(); });
   }
   ASSERT_TRUE(fence.wait(100, UINT64_MAX).ok());
   ASSERT_EQ(order.size(), 100u);
@@ -42,10 +42,10 @@ TEST_F(QueueTest, AFenceOrdersTwoQueues) {
   Queue first, second;
   Fence made(0), used(0);
   std::atomic<int> value = 0, seen = -1;
-  second.submit({{&made, 1}}, {&used, 1}, [&] { seen = value.load(); return Status(); });
+  second.submit({{&made, 1}}, {&used, 1}, [&](Queue&) { seen = value.load(); return Status(); });
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   EXPECT_EQ(seen, -1) << "the second queue did not wait";
-  first.submit({}, {&made, 1}, [&] { value = 42; return Status(); });
+  first.submit({}, {&made, 1}, [&](Queue&) { value = 42; return Status(); });
   ASSERT_TRUE(used.wait(1, UINT64_MAX).ok());
   EXPECT_EQ(seen, 42);
 }
@@ -54,16 +54,26 @@ TEST_F(QueueTest, AFailureReachesEveryWaiterAndItsWorkDoesNotRun) {
   Queue first, second;
   Fence made(0), used(0);
   bool ran = false;
-  second.submit({{&made, 1}}, {&used, 1}, [&] { ran = true; return Status(); });
-  first.submit({}, {&made, 1}, [] { return Status(TENON_OUT_OF_RANGE); });
+  second.submit({{&made, 1}}, {&used, 1}, [&](Queue&) { ran = true; return Status(); });
+  first.submit({}, {&made, 1}, [](Queue&) { return Status(TENON_OUT_OF_RANGE); });
   EXPECT_EQ(used.wait(1, UINT64_MAX).code(), TENON_OUT_OF_RANGE);
   EXPECT_EQ(made.wait(1, UINT64_MAX).code(), TENON_OUT_OF_RANGE);
   EXPECT_FALSE(ran);
   EXPECT_EQ(first.drain().code, TENON_OUT_OF_RANGE);
   EXPECT_EQ(first.drain().code, TENON_OK) << "a failure is told once";
   Fence later(0);
-  first.submit({}, {&later, 1}, [] { return Status(); });
+  first.submit({}, {&later, 1}, [](Queue&) { return Status(); });
   EXPECT_TRUE(later.wait(1, UINT64_MAX).ok()) << "the queue works on";
+}
+
+TEST_F(QueueTest, AStalledCommandEndsWithItsQueue) {
+  Fence done(0);
+  {
+    Queue queue;
+    queue.submit({}, {&done, 1}, [](Queue& q) { return q.stall(); });
+    EXPECT_EQ(done.wait(1, 5000000).code(), TENON_DEADLINE_EXCEEDED);
+  }
+  EXPECT_EQ(done.wait(1, 0).code(), TENON_ABORTED);
 }
 
 TEST_F(QueueTest, AWaitWithATimeoutReturns) {

@@ -55,6 +55,9 @@ std::vector<plan::Lifetime> temp_lifetimes(const DeviceProgram& program, const P
       out[slot[b]].last_step = s;
     }
   }
+  for (const ProgramCheck& check : program.checks) {  // read when all is done
+    if (slot[check.buffer] != ~0u) out[slot[check.buffer]].last_step = static_cast<uint32_t>(program.steps.size());
+  }
   return out;
 }
 
@@ -79,6 +82,10 @@ bool layout_program(const DeviceProgram& program, std::span<const int64_t> symbo
   if (plan::plan_memory(lifetimes, memory) != plan::MemoryError::kNone) {
     return *why = "the intermediate results together overflow", false;
   }
+  for (uint32_t c = 0; c < program.checks.size(); ++c) {
+    if (program.checks[c].count.evaluate(symbols) == 0) continue;
+    out->checks.push_back({c, static_cast<uint64_t>(std::max<int64_t>(program.checks[c].limit.evaluate(symbols), 0))});
+  }
   out->temp_offsets.assign(program.buffers.size(), 0);
   for (size_t i = 0; i < temps.size(); ++i) out->temp_offsets[temps[i]] = memory.offsets[i];
   out->scratch_offset = memory.arena_bytes;
@@ -101,6 +108,18 @@ bool layout_load_steps(const DeviceProgram& program, const LayoutOptions& option
   }
   out->temp_offsets.assign(program.buffers.size(), 0);
   return lay_launches(program, program.load_steps, {}, options.scratch, out, &out->workspace_bytes, why);
+}
+
+tenon_code_t check_found(const DeviceProgram& program, const ProgramLayout::Check& check, uint64_t found, std::string* text) {
+  const ProgramCheck& source = program.checks[check.index];
+  if (found < check.limit) return TENON_OK;
+  if (!source.text.empty()) {
+    *text = "T0326: " + source.origins + ": " + source.text;
+    return TENON_INVALID_ARGUMENT;
+  }
+  *text = "T0325: " + source.origins + ": index " + std::to_string(static_cast<int64_t>(found)) + " is outside of [0, " +
+          std::to_string(check.limit) + ")";
+  return TENON_OUT_OF_RANGE;
 }
 
 bool fill_needs(const DeviceProgram& program, const ProgramLayout& layout, std::span<const int64_t> symbols,

@@ -1,0 +1,31 @@
+/* sim.statistics/1: what the simulated devices hold and have done, for tests. An interface of sim's own: asked for with
+ * tenon_host_registry_t::plugin_interface("device", "sim", SIM_STATISTICS_ID). */
+#ifndef TENON_PLUGINS_SIM_STATISTICS_H_
+#define TENON_PLUGINS_SIM_STATISTICS_H_
+
+#include "tenon/abi/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SIM_STATISTICS_ID "sim.statistics/1"
+
+typedef struct tenon_sim_counts_t {
+  uint64_t buffers, bytes, queues, fences; /* now; the device's own queue is not counted */
+  uint64_t copies, launches;               /* begun since it was opened */
+} tenon_sim_counts_t;
+
+typedef struct tenon_sim_statistics_t {
+  uint32_t size_bytes;
+  void* self;
+  /* All open devices of this ordinal together. Safe. */
+  void (*read)(void* self, uint32_t ordinal, tenon_sim_counts_t* out);
+  /* The most commands, of all devices, that ran at one time since the last call. Safe. */
+  uint64_t (*at_once)(void* self);
+} tenon_sim_statistics_t;
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif
