@@ -12,7 +12,8 @@ namespace {
 
 // ---- Bytes ------------------------------------------------------------------------------------------------
 
-constexpr uint32_t kMagic = 0x35504454;  // "TDP5": the layout below; another layout gets another number
+constexpr uint32_t kMagic = 0x36504454;  // "TDP6": the layout below; another layout gets another number
+constexpr uint32_t kGroupMax = 1u << 16; // more than any device has; keeps sizes of launches from overflowing
 constexpr uint64_t kCountMax = 1u << 24; // of anything listed; real programs have thousands
 
 class Writer {
@@ -119,6 +120,8 @@ void write_kernel(Writer& w, const ProgramKernel& k) {
   w.size(k.range);
   w.size(k.scratch_bytes);
   w.number(k.grain);
+  w.number(k.group);
+  w.number(static_cast<uint8_t>(k.together));
   w.size(k.flops);
   w.size(k.bytes);
 }
@@ -134,6 +137,9 @@ ProgramKernel read_kernel(Reader& r) {
   k.scratch_bytes = r.size();
   k.grain = r.number<int64_t>();
   if (k.grain < 1) r.fail();
+  k.group = r.number<uint32_t>();
+  k.together = r.number<uint8_t>() != 0;
+  if (k.group > kGroupMax || (k.together && k.group == 0)) r.fail();
   k.flops = r.size();
   k.bytes = r.size();
   return k;
@@ -580,6 +586,8 @@ bool generate_batch(BuiltProgram* built, uint32_t begin, uint32_t end, const Tar
     kernel.range = launch.range;
     kernel.scratch_bytes = launch.scratch_bytes;
     kernel.grain = launch.grain;
+    kernel.group = launch.group;
+    kernel.together = launch.together;
     kernel.buffer_count = static_cast<uint32_t>(launch.buffers.size());
     kernel.extent_count = launch.extent_count;
     const std::vector<uint32_t>&buffer_order = buffer_orders[k - begin], &extent_order = extent_orders[k - begin];

@@ -37,6 +37,8 @@ struct ProgramKernel {
   uint32_t buffer_count = 0, extent_count = 0;
   SizeProgram range, scratch_bytes;  // over the kernel's extents
   int64_t grain = 1;
+  uint32_t group = 0;      // Launch::group and ::together
+  bool together = false;
   // Over the kernel's extents: operations, and bytes that have to move at least once. For profiles.
   SizeProgram flops, bytes;
 };

@@ -56,6 +56,25 @@ void Emitter::comment(const std::string& text) {
   emit(depth(), n);
 }
 
+uint32_t Emitter::share(DType t, int64_t elements) {
+  out_->shared.push_back({t, elements});
+  return static_cast<uint32_t>(out_->shared.size() - 1);
+}
+
+Val Emitter::lane_id() {
+  Node n;
+  n.kind = N::kLaneId;
+  n.dst = value(TENON_I64, 1);
+  return {emit(0, n), 0, false};
+}
+
+void Emitter::barrier(bool global) {
+  Node n;
+  n.kind = N::kBarrier;
+  n.bits = global ? 1 : 0;
+  emit(depth(), n);
+}
+
 static Val join(Val a, Val b) { return {a.v, std::max(a.depth, b.depth), a.varies || b.varies}; }
 
 Val Emitter::splat(Val v, uint32_t n) {

@@ -35,7 +35,11 @@ bool lower(Prepared& prepared, const Schedule& schedule, LoopTree* out, std::str
   out->begin = 0;
   out->end = 1;
   Emitter e(prepared, out);
-  const auto shape = schedule.shape == Shape::kContraction   ? lower_contraction
+  out->group = schedule.group;
+  out->together = schedule.together;
+  const auto shape = schedule.together && schedule.shape == Shape::kContraction ? lower_group_contraction
+                     : schedule.together                     ? lower_group_rows
+                     : schedule.shape == Shape::kContraction ? lower_contraction
                      : schedule.shape == Shape::kConvolution ? lower_convolution
                      : schedule.shape == Shape::kOrdered     ? lower_ordered
                      : schedule.shape == Shape::kAttention   ? lower_attention
@@ -78,6 +82,8 @@ bool generate(std::span<Kernel> kernels, const Target& target, Module* out, std:
     l.range = tree.range;
     l.scratch_bytes = tree.scratch_bytes;
     l.grain = tree.grain;
+    l.group = tree.group;
+    l.together = tree.together;
   }
   out->text = prelude.text() + bodies;
   return true;

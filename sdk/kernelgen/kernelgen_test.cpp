@@ -96,7 +96,7 @@ void check(Case& c) {
   }
   testing::Oracle(program, c.ext, &meaning).run();
 #ifdef TENON_TEST_OPENCL
-  static testing::OpenCl opencl;
+  static testing::OpenCl opencl(64);
   if (opencl.present() && !c.vectors) {
     SCOPED_TRACE("opencl");
     std::vector<Data> memory = input;
@@ -349,7 +349,7 @@ TEST(Pointwise, WideConcat) {
 #ifdef TENON_TEST_OPENCL
 // As Scalar.WideNumbersRoundToHalvesOnce and WideIntegersWrapWhereBoundsAreKnown, in OpenCL C.
 TEST(Pointwise, OpenClRoundsToHalvesOnceAndWraps) {
-  testing::OpenCl opencl;
+  testing::OpenCl opencl(64);
   if (!opencl.present()) GTEST_SKIP() << "no OpenCL platform";
   Builder b;
   const Tensor n = b.input(TENON_I32, dims(b, {2})), w = b.input(TENON_I64, dims(b, {2})), d = b.input(TENON_F64, dims(b, {2}));

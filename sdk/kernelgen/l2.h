@@ -22,9 +22,11 @@ struct Value {
 };
 
 // Where the elements of a memory operand are.
-enum class Space : uint8_t { kBuffer, kScratch, kLocal };
+// kShared: seen by the work items of one group.
+enum class Space : uint8_t { kBuffer, kScratch, kLocal, kShared };
 
-enum class Bind : uint8_t { kSerial, kRange, kVector };
+// kLanes: the items of a group share the loop, item i takes begin + i, begin + i + group... kHalving: dst = args[0]; dst > 0; dst /= 2.
+enum class Bind : uint8_t { kSerial, kRange, kVector, kLanes, kHalving };
 
 enum class N : uint8_t {
   kLoop,     // for dst = args[0]; dst < args[1] (or dst + step <= args[1] when `full`); dst += step: body
@@ -51,6 +53,8 @@ enum class N : uint8_t {
   kSort,     // scratch: puts `stride` keys of `type` at args[0] and what belongs to them, i64 at args[1], in order; equal
              // keys keep theirs; room for as many at args[2] and args[3]
   kAnyNan,   // dst = whether local `op` holds a NaN in its first args[0] columns of `ref` rows that are `bits` apart
+  kLaneId,   // dst = number of the work item in its group, i64
+  kBarrier,  // the items of a group meet; shared memory, and if bits is 1 global memory too, is seen by all afterwards
   kComment,  // text: the stage and part (Init, Step, Merge, Final, Map, Pack) that follows
 };
 
@@ -91,6 +95,15 @@ struct LoopTree {
   // work item needs).
   SizeProgram range, scratch_bytes;
   int64_t grain = 1;
+  // OpenCL: work items of a group (0: whoever launches chooses, there are no barriers); whether a group works on one item of the
+  // range together, else each work item has its own; arrays in shared memory by Node::ref.
+  uint32_t group = 0;
+  bool together = false;
+  struct Shared {
+    DType type;
+    int64_t elements;
+  };
+  std::vector<Shared> shared;
 };
 
 std::string to_text(const LoopTree& tree);

@@ -22,7 +22,7 @@ struct Writer {
   void line(const std::string& s) { out += std::string(static_cast<size_t>(depth) * 2, ' ') + s + "\n"; }
 
   std::string place(const Node& n) const {
-    const char* space = n.space == Space::kBuffer ? "b" : n.space == Space::kLocal ? "local" : "scratch";
+    const char* space = n.space == Space::kBuffer ? "b" : n.space == Space::kLocal ? "local" : n.space == Space::kShared ? "shared" : "scratch";
     std::string s = space;
     if (n.space != Space::kScratch) s += std::to_string(n.ref);
     s += "[" + v(n.args[0]);
@@ -31,7 +31,7 @@ struct Writer {
   }
 
   void loop(const Node& n) {
-    static constexpr const char* kBinds[] = {"serial", "range", "vector"};
+    static constexpr const char* kBinds[] = {"serial", "range", "vector", "lanes", "halving"};
     line("loop " + v(n.dst) + " from " + v(n.args[0]) + " to " + v(n.args[1]) + " step " + std::to_string(n.bits) + " " +
          kBinds[static_cast<int>(n.bind)] + (n.full ? " full" : "") + " {");
     ++depth;
@@ -96,6 +96,8 @@ struct Writer {
         break;
       case N::kSort: line("sort scratch[" + v(n.args[0]) + "] of " + v(n.stride) + " " + std::string(name_of(n.type)) + " with scratch[" + v(n.args[1]) + "]"); break;
       case N::kAnyNan: def("any nan in " + std::to_string(n.ref) + " rows x " + v(n.args[0]) + " of local" + std::to_string(n.op)); break;
+      case N::kLaneId: def("lane id"); break;
+      case N::kBarrier: line(n.bits != 0 ? "barrier of all memory" : "barrier"); break;
       case N::kComment: line("do " + n.text); break;
     }
   }
@@ -106,6 +108,10 @@ struct Writer {
 std::string to_text(const LoopTree& tree) {
   Writer w{tree, {}, 1};
   w.out = "tree " + tree.name + " {\n";
+  if (tree.together) w.line("group of " + std::to_string(tree.group));
+  for (size_t i = 0; i < tree.shared.size(); ++i) {
+    w.line("shared" + std::to_string(i) + " " + std::string(name_of(tree.shared[i].type)) + "[" + std::to_string(tree.shared[i].elements) + "]");
+  }
   for (const Node& n : tree.body) w.node(n);
   return w.out + "}\n";
 }

@@ -70,6 +70,21 @@ class Emitter {
   // Scratch: byte offset of a new region.
   E reserve(E elements, DType t, uint32_t multiple);
   void comment(const std::string& text);
+  // Groups: an array that its items share, the item's number, a meeting of all (`global`: what was written to any memory is seen).
+  uint32_t share(DType t, int64_t elements);
+  Val lane_id();
+  void barrier(bool global);
+  // What one item of a group does alone.
+  template <class F>
+  void only_if(Val condition, F body) {
+    Node n;
+    n.kind = N::kIf;
+    n.args[0] = condition.v;
+    open();
+    body();
+    n.body = close();
+    emit(depth(), std::move(n));
+  }
 
   // A loop over [begin, end) by step, body by callback with the scope open and the variable as Val.
   template <class F>
@@ -141,6 +156,10 @@ class Emitter {
   std::unordered_map<uint32_t, E> temp_offset_;
   E scratch_ = kNone;
 };
+
+// For groups of work items that work together.
+bool lower_group_rows(Emitter& e, const Schedule& s, std::string* why);
+bool lower_group_contraction(Emitter& e, const Schedule& s, std::string* why);
 
 bool lower_rows(Emitter& e, const Schedule& s, std::string* why);
 bool lower_contraction(Emitter& e, const Schedule& s, std::string* why);

@@ -64,7 +64,7 @@ std::string Prelude::header() const {
     std::string s =
         "typedef char i8; typedef uchar u8; typedef short i16; typedef ushort u16;\n"
         "typedef int i32; typedef uint u32; typedef long i64; typedef ulong u64; typedef float f32;\n"
-        "#define FN static\n"
+        "#define FN static\n#define TABLE __constant\n"
         "#define SEL(T, m, a, b) ((m) ? (T)(a) : (T)(b))\n"
         "#define CVTS(T, x) ((T)(x))\n"
         "#define BITS(T, x) BITS_##T(x)\n"
@@ -84,6 +84,7 @@ std::string Prelude::header() const {
          "typedef int i32; typedef unsigned u32; typedef long i64; typedef unsigned long u64;\n"
          "typedef float f32; typedef double f64;\n"
          "#define FN static inline __attribute__((always_inline, unused))\n"
+         "#define TABLE static const\n"
          "#define SEL(T, m, a, b) ((m) ? (T)(a) : (T)(b))\n"
          "#define CVTV(T, x) __builtin_convertvector(x, T)\n"
          "#define CVTS(T, x) ((T)(x))\n"

@@ -165,11 +165,12 @@ constexpr Function kF64[] = {
      "e = $S((x != x) | (y != y), x + y, e); return $S((x == ($F)1) | (y == ($F)0), 1.0, e); }\n"},
     // Arguments beyond 2^20: the quotient by pi/2 modulo 4 from the bits of 2/pi, lane by lane.
     {"reduce1",
-     "FN f64 reduce1_$n(f64 x, i64* quadrant) { static const u64 bits[20] = {0xa2f9836e4e441529ull, 0xfc2757d1f534ddc0ull, 0xdb6295993c439041ull, 0xfe5163abdebbc561ull, 0xb7246e3a424dd2e0ull, 0x06492eea09d1921cull, 0xfe1deb1cb129a73eull, 0xe88235f52ebb4484ull, 0xe99c7026b45f7e41ull, 0x3991d639835339f4ull, 0x9c845f8bbdf9283bull, 0x1ff897ffde05980full, 0xef2f118b5a0a6d1full, 0x6d367ecf27cb09b7ull, 0x4f463f669e5fea2dull, 0x7527bac7ebe5f17bull, 0x3d0739f78a5292eaull, 0x6bfb5fb11f8d5d08ull, 0x56033046fc7b6babull, 0xf0cfbc209af4361dull}; u64 b = BITS(u64, x); "
+     "TABLE u64 pi_bits_$n[20] = {0xa2f9836e4e441529ul, 0xfc2757d1f534ddc0ul, 0xdb6295993c439041ul, 0xfe5163abdebbc561ul, 0xb7246e3a424dd2e0ul, 0x06492eea09d1921cul, 0xfe1deb1cb129a73eul, 0xe88235f52ebb4484ul, 0xe99c7026b45f7e41ul, 0x3991d639835339f4ul, 0x9c845f8bbdf9283bul, 0x1ff897ffde05980ful, 0xef2f118b5a0a6d1ful, 0x6d367ecf27cb09b7ul, 0x4f463f669e5fea2dul, 0x7527bac7ebe5f17bul, 0x3d0739f78a5292eaul, 0x6bfb5fb11f8d5d08ul, 0x56033046fc7b6babul, 0xf0cfbc209af4361dul};\n"
+     "FN f64 reduce1_$n(f64 x, i64* quadrant) { u64 b = BITS(u64, x); "
      "i64 e = (i64)(b >> 52 & 2047) - 1075; u64 m = (b & 0xfffffffffffffull) | 0x10000000000000ull; "
      // The window of 256 bits whose top two are the quotient modulo 4.
      "i64 at = e - 2, word = at >> 6; u64 sh = at & 63; u64 w[4]; "
-     "for (int i = 0; i < 4; ++i) { i64 k = word + i; u64 hi = k >= 0 && k < 20 ? bits[k] : 0, lo = k >= -1 && k < 19 ? bits[k + 1] : 0; "
+     "for (int i = 0; i < 4; ++i) { i64 k = word + i; u64 hi = k >= 0 && k < 20 ? pi_bits_$n[k] : 0, lo = k >= -1 && k < 19 ? pi_bits_$n[k + 1] : 0; "
      "w[i] = sh ? hi << sh | lo >> (64 - sh) : hi; } "
      "u64 p[4] = {0, 0, 0, 0}; u64 carry = 0; "
      "for (int i = 3; i >= 0; --i) { u64 a0 = w[i] & 0xffffffffull, a1 = w[i] >> 32, b0 = m & 0xffffffffull, b1 = m >> 32; "

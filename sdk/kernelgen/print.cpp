@@ -40,7 +40,9 @@ class Text {
   void begin() {
     const auto& buffers = t_.buffers;
     if (opencl_) {
-      out_ += "__kernel void " + t_.name + "(";
+      out_ += "__kernel ";
+      if (t_.group != 0) out_ += "__attribute__((reqd_work_group_size(" + std::to_string(t_.group) + ", 1, 1))) ";
+      out_ += "void " + t_.name + "(";
       for (size_t i = 0; i < buffers.size(); ++i) {
         out_ += std::string(i ? ", " : "") + "__global " + (buffers[i].written ? "" : "const ") +
                 p_.memory_type(buffers[i].type) + "* b" + std::to_string(i);
@@ -48,8 +50,13 @@ class Text {
       for (uint32_t i = 0; i < t_.extent_count; ++i) out_ += (buffers.empty() && i == 0 ? "i64 n" : ", i64 n") + std::to_string(i);
       if (!t_.scratch_bytes.words.empty()) out_ += ", __global u8* scratch_all";
       out_ += ") {\n";
+      for (size_t i = 0; i < t_.shared.size(); ++i) {
+        line("__local " + p_.memory_type(t_.shared[i].type) + " s" + std::to_string(i) + "[" + std::to_string(t_.shared[i].elements) + "];");
+      }
+      // Whole groups are started: the last may have items to spare.
+      if (t_.group != 0 && !t_.together) line("if (" + item() + " >= " + size_text(t_.range) + ") return;");
       if (!t_.scratch_bytes.words.empty()) {
-        line("__global u8* scratch = scratch_all + (i64)get_global_id(0) * (" + size_text(t_.scratch_bytes) + ");");
+        line("__global u8* scratch = scratch_all + " + item() + " * (" + size_text(t_.scratch_bytes) + ");");
       }
       return;
     }
@@ -63,6 +70,9 @@ class Text {
     line("(void)buf; (void)ext; (void)scratch;");
   }
 
+  // The work item's place in the range.
+  std::string item() const { return t_.together ? "(i64)get_group_id(0)" : "(i64)get_global_id(0)"; }
+
   // A size program in C, over n0, n1...
   static std::string size_text(const SizeProgram& p) {
     std::vector<std::string> stack;
@@ -74,6 +84,10 @@ class Text {
       }
       const std::string b = stack.back();
       stack.pop_back();
+      if (w == TENON_S_MIN || w == TENON_S_MAX) {
+        stack.back() = std::string(w == TENON_S_MIN ? "min(" : "max(") + stack.back() + ", " + b + ")";
+        continue;
+      }
       const char* op = w == TENON_S_ADD ? " + " : w == TENON_S_SUB ? " - " : w == TENON_S_MUL ? " * " : w == kMod ? " % " : " / ";
       stack.back() = "(" + stack.back() + op + b + ")";
     }
@@ -184,6 +198,7 @@ class Text {
     std::string base;
     if (n.space == Space::kBuffer) base = "b" + std::to_string(n.ref);
     if (n.space == Space::kLocal) base = "l" + std::to_string(n.ref);
+    if (n.space == Space::kShared) base = "s" + std::to_string(n.ref);
     if (n.space == Space::kScratch) {
       base = std::string("((") + (opencl_ ? "__global " : "") + p_.memory_type(n.type) + "*)scratch)";
     }
@@ -266,7 +281,14 @@ class Text {
     if (n.bind == Bind::kRange && opencl_) {
       line("{");
       ++indent_;
-      line("const i64 " + i + " = (i64)get_global_id(0);");
+      line("const i64 " + i + " = " + item() + ";");
+    } else if (n.bind == Bind::kLanes) {
+      line("for (i64 " + i + " = " + v(n.args[0]) + " + (i64)get_local_id(0); " + i + " < " + v(n.args[1]) + "; " + i + " += " +
+           std::to_string(t_.group) + ") {");
+      ++indent_;
+    } else if (n.bind == Bind::kHalving) {
+      line("for (i64 " + i + " = " + v(n.args[0]) + "; " + i + " > 0; " + i + " /= 2) {");
+      ++indent_;
     } else {
       const std::string limit = n.full ? i + " + " + step + " <= " + v(n.args[1]) : i + " < " + v(n.args[1]);
       line("for (i64 " + i + " = " + v(n.args[0]) + "; " + limit + "; " + i + " += " + step + ") {");
@@ -344,6 +366,8 @@ class Text {
         define(n.dst, p_.need_any_nan(n.type, n.lanes) + "(l" + std::to_string(n.op) + ", " + std::to_string(n.ref) + ", " + std::to_string(n.bits) + ", " +
                           v(n.args[0]) + ")");
         break;
+      case N::kLaneId: define(n.dst, "(i64)get_local_id(0)"); break;
+      case N::kBarrier: line(n.bits != 0 ? "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);" : "barrier(CLK_LOCAL_MEM_FENCE);"); break;
       case N::kComment: line("// " + n.text); break;
     }
   }

@@ -98,6 +98,9 @@ bool transposes(Kernel& k, const Target& t, Schedule* s) {
   return false;
 }
 
+// The group of kernels whose work items know nothing of each other.
+uint32_t alone(const Target& t) { return std::min<uint32_t>(t.group, 64); }
+
 std::vector<uint32_t> inner_axes(const Kernel& k, const Stage& s) {
   std::vector<uint32_t> out;
   for (const auto* list : {&s.space, &s.reduce}) {
@@ -120,8 +123,9 @@ Target Target::avx2() { return cpp("avx2", 32, 16, true); }
 Target Target::baseline() { return cpp("baseline", 16, 16, false); }
 Target Target::generic() { return cpp("generic", 16, 32, false); }
 Target Target::scalar() { return cpp("scalar", 0, 16, false); }
-Target Target::opencl(bool fp64) {
+Target Target::opencl(bool fp64, uint32_t group) {
   Target t = cpp("opencl", 0, 64, false);
+  t.group = group;
   t.dialect = Dialect::kOpenCl;
   t.fp64 = fp64;
   return t;
@@ -138,6 +142,7 @@ std::string to_text(const Schedule& s) {
     out += s.vector_axis == ~0u ? " along each stage's innermost axis" : " along i" + std::to_string(s.vector_axis);
   }
   out += ", unroll " + std::to_string(s.unroll) + "\n  block " + std::to_string(s.block) + ", grain " + std::to_string(s.grain) + "\n";
+  if (s.together) out += "  groups of " + std::to_string(s.group) + " work together\n";
   if (s.shape == Shape::kContraction) {
     auto list = [](const std::vector<uint32_t>& axes) {
       std::string t;
@@ -145,7 +150,7 @@ std::string to_text(const Schedule& s) {
       return t;
     };
     out += "  tile " + std::to_string(s.mr) + " rows of [" + list(s.rows) + "] x " + std::to_string(s.nr) + " vectors of [" +
-           list(s.columns) + "]" + (s.swapped ? ", operands swapped" : "") + "\n  row block " + std::to_string(s.row_block) +
+           list(s.columns) + "]" + (s.together ? ", " + std::to_string(s.group_columns) + " items wide, " + std::to_string(s.depth) + " steps deep" : "") + (s.swapped ? ", operands swapped" : "") + "\n  row block " + std::to_string(s.row_block) +
            "\n  a " + (s.pack_a ? "packed" : "direct") + ", b " +
            (s.packed ? std::string("in panels ") + (s.pairs ? "of bf16 pairs " : "") + "since load" : s.pack_b ? (s.transpose_b ? "packed through transposed tiles" : "packed") : "direct") + "\n";
   }
@@ -170,6 +175,7 @@ bool schedule_pointwise(Kernel& k, const Target& t, Schedule* out, std::string*)
   if (t.dialect == Dialect::kOpenCl || k.lead.empty()) {
     s.lanes = 1;
     s.grain = 256;
+    s.group = alone(t);
     *out = s;
     return true;
   }
@@ -206,6 +212,30 @@ bool schedule_pointwise(Kernel& k, const Target& t, Schedule* out, std::string*)
   return true;
 }
 
+// The work items of a group share rows that are long enough, unless neighbours along a lead axis read side by side and are many.
+static void share_rows(Kernel& k, const Target& t, int64_t row, Schedule* s) {
+  Pool& p = k.pool;
+  constexpr int64_t kShortRow = 32;
+  if (row < kShortRow) return;
+  int64_t rows = 1, inner = 0, lead = INT64_MIN;
+  for (uint32_t a : k.lead) {
+    rows = std::min<int64_t>(INT32_MAX, rows * likely(p, p.axes()[a].extent));
+    int64_t score = 0;
+    for (const Stage& st : k.stages) score += access_score(p, st, a);
+    lead = std::max(lead, score);
+  }
+  for (const Stage& st : k.stages) {
+    int64_t best = INT64_MIN;
+    for (uint32_t a : inner_axes(k, st)) best = std::max(best, access_score(p, st, a));
+    if (best != INT64_MIN) inner += best;
+  }
+  if (lead > inner && rows >= row) return;
+  s->together = true;
+  s->group = kShortRow;
+  while (s->group < t.group && s->group * 2 < row) s->group *= 2;
+  s->group = std::min(s->group, t.group);
+}
+
 bool schedule_reduction(Kernel& k, const Target& t, Schedule* out, std::string*) {
   Pool& p = k.pool;
   Schedule s;
@@ -228,6 +258,8 @@ bool schedule_reduction(Kernel& k, const Target& t, Schedule* out, std::string*)
   if (t.dialect == Dialect::kOpenCl) {
     s.lanes = 1;
     s.grain = 64;
+    s.group = alone(t);
+    if (t.group > 1) share_rows(k, t, row, &s);
     *out = s;
     return true;
   }
@@ -262,6 +294,7 @@ bool schedule_ordered(Kernel& k, const Target& t, Schedule* out, std::string*) {
   Schedule s;
   s.shape = Shape::kOrdered;
   s.lanes = st.kind == StageKind::kSort || t.dialect == Dialect::kOpenCl ? 1 : lanes_of(k, t);
+  s.group = alone(t);
   int64_t best = 0, line = 1;
   for (uint32_t a : k.lead) {
     const int64_t score = access_score(p, st, a);

@@ -21,6 +21,7 @@ struct Target {
   bool fma = false;
   bool bf16 = false;           // multiplies pairs of bf16 into f32 (vdpbf16ps)
   bool fp64 = true;
+  uint32_t group = 0;          // OpenCL: most work items that meet at barriers and share memory, a power of two; 0: none do
 
   static Target avx512();
   static Target avx512_bf16();  // isa "avx512" too
@@ -28,7 +29,7 @@ struct Target {
   static Target baseline();  // x86-64 with SSE2
   static Target generic();
   static Target scalar();
-  static Target opencl(bool fp64);
+  static Target opencl(bool fp64, uint32_t group = 0);
 };
 
 enum class Shape : uint8_t { kPointwise, kRowReduction, kColumnReduction, kTranspose, kContraction, kConvolution, kOrdered, kAttention };
@@ -53,6 +54,10 @@ struct Schedule {
   // Convolution: mr, nr, rows, columns and row_block as above; panels of weights in one range item, 0: all.
   int64_t panels = 0;
   bool depthwise = false;    // lanes run along channels that do not meet
+  // OpenCL: work items of a group, and whether it works on one item of the range together. A contraction's group computes
+  // (group / group_columns) * mr rows by group_columns * nr columns, `depth` steps of the sum at a time in shared memory.
+  uint32_t group = 0, group_columns = 0, depth = 0;
+  bool together = false;
   // Transpose: loads that are contiguous along this axis go through a square tile.
   uint32_t tile_axis = ~0u;
 };

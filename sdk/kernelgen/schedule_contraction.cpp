@@ -156,6 +156,30 @@ bool schedule_packed(Kernel& k, const Target& t, bool swapped, const std::vector
   return true;
 }
 
+// A tile of 64 x 64 for a group of 256, smaller where the result is.
+void schedule_group(Kernel& k, const Target& t, const std::vector<uint32_t>& rows, const std::vector<uint32_t>& columns, Schedule* s) {
+  Pool& p = k.pool;
+  auto count = [&](const std::vector<uint32_t>& axes) {
+    int64_t n = 1;
+    for (uint32_t a : axes) n = std::min<int64_t>(INT32_MAX, n * likely(p, p.axes()[a].extent));
+    return n;
+  };
+  const int64_t m = count(rows), n = count(columns);
+  s->rows = rows;
+  s->columns = columns;
+  s->together = true;
+  uint32_t high = 1, wide = 1;
+  while (high * wide < t.group) wide <= high ? wide *= 2 : high *= 2;
+  for (; high > 1 && high / 2 >= m; high /= 2) wide *= 2;
+  for (; wide > 1 && wide / 2 >= n; wide /= 2) high = high < m ? high * 2 : high;
+  auto each = [](int64_t size, uint32_t items) { return size > 2 * int64_t{items} ? 4u : size > int64_t{items} ? 2u : 1u; };
+  s->mr = each(m, high);
+  s->nr = each(n, wide);
+  s->group = high * wide;
+  s->group_columns = wide;
+  s->depth = 16;
+}
+
 }  // namespace
 
 bool schedule_contraction(Kernel& k, const Target& t, Schedule* out, std::string* why) {
@@ -194,6 +218,12 @@ bool schedule_contraction(Kernel& k, const Target& t, Schedule* out, std::string
     std::swap(only_a, only_b);
     column = unit(only_b);
   }
+  if (t.group > 1) {
+    schedule_group(k, t, only_a, only_b, &s);
+    *out = s;
+    return true;
+  }
+  s.group = t.group;
   if (column == ~0u) column = only_b.back();
   s.columns = {column};
   const E a = s.swapped ? st.b : st.a, b = s.swapped ? st.a : st.b;

@@ -11,7 +11,7 @@ namespace tenon::kernelgen::testing {
 
 class OpenCl {
  public:
-  OpenCl() {
+  explicit OpenCl(uint32_t group) : target_(Target::opencl(true, group)) {
     cl_platform_id platform = nullptr;
     cl_uint n = 0;
     if (clGetPlatformIDs(1, &platform, &n) != CL_SUCCESS || n == 0) return;
@@ -22,9 +22,9 @@ class OpenCl {
   bool present() const { return queue_ != nullptr; }
 
   bool run(const Kernel& source, const std::vector<int64_t>& ext, std::vector<Data>* memory, std::string* why) {
-    std::vector<Kernel> kernels = partition(source, Target::opencl(true));
+    std::vector<Kernel> kernels = partition(source, target_);
     Module m;
-    if (!generate(kernels, Target::opencl(true), &m, why)) return false;
+    if (!generate(kernels, target_, &m, why)) return false;
     const char* text = m.text.c_str();
     cl_program program = clCreateProgramWithSource(context_, 1, &text, nullptr, nullptr);
     if (clBuildProgram(program, 1, &device_, "-cl-std=CL1.2 -w", nullptr, nullptr) != CL_SUCCESS) {
@@ -56,13 +56,15 @@ class OpenCl {
     cl_uint arg = 0;
     for (uint32_t b : l.buffers) clSetKernelArg(kernel, arg++, sizeof(cl_mem), &buffers[k.buffer_origin[b]]);
     for (int64_t& x : e) clSetKernelArg(kernel, arg++, sizeof x, &x);
-    const size_t n = static_cast<size_t>(l.range.evaluate(e));
+    const size_t items = static_cast<size_t>(l.range.evaluate(e)), group = l.group;
+    if (items == 0) return clReleaseKernel(kernel), true;
+    const size_t n = global_size(items, l.group, l.together);
     cl_mem scratch = nullptr;
     if (const int64_t s = l.scratch_bytes.evaluate(e); s != 0) {
-      scratch = clCreateBuffer(context_, CL_MEM_READ_WRITE, static_cast<size_t>(s) * n, nullptr, nullptr);
+      scratch = clCreateBuffer(context_, CL_MEM_READ_WRITE, static_cast<size_t>(s) * items, nullptr, nullptr);
       clSetKernelArg(kernel, arg++, sizeof(cl_mem), &scratch);
     }
-    const cl_int rc = clEnqueueNDRangeKernel(queue_, kernel, 1, nullptr, &n, nullptr, 0, nullptr, nullptr);
+    const cl_int rc = clEnqueueNDRangeKernel(queue_, kernel, 1, nullptr, &n, group == 0 ? nullptr : &group, 0, nullptr, nullptr);
     clFinish(queue_);
     if (rc != CL_SUCCESS) *why = "clEnqueueNDRangeKernel: " + std::to_string(rc);
     if (scratch) clReleaseMemObject(scratch);
@@ -70,6 +72,7 @@ class OpenCl {
     return rc == CL_SUCCESS;
   }
 
+  const Target target_;
   cl_device_id device_ = nullptr;
   cl_context context_ = nullptr;
   cl_command_queue queue_ = nullptr;

@@ -237,6 +237,28 @@ TEST(Text, OpenClIsScalarsAndOneItemPerRow) {
   EXPECT_EQ(t.code.find("barrier"), std::string::npos);
 }
 
+// A row to a group: partial results meet in shared memory, passes meet at barriers, one item stores what all know.
+TEST(Text, OpenClGroupsShareRows) {
+  Builder b;
+  softmax(b, b.extent(), b.extent());
+  const Texts t = texts(b, Target::opencl(true, 64));
+  expect_in_order(t.levels, {"groups of 64 work together", "group of 64", "shared0 f32[64]", "do stage 1 Init", "lanes {", "do stage 0 Map",
+                             "do stage 1 Step", "do stage 1 Merge", "halving {", "barrier", "if ", "shared0[", "barrier of all memory", "do stage 3 Merge"});
+  expect_in_order(t.code, {"reqd_work_group_size(64, 1, 1)", "__local f32 s0[64];", "get_group_id(0)", "get_local_id(0)", "barrier(", "/= 2"});
+}
+
+// A matrix product is a tile of registers over a tile in shared memory.
+TEST(Text, OpenClGroupsShareTiles) {
+  Builder b;
+  const Tensor x = b.input(TENON_F32, {b.dim(200), b.dim(100)}), y = b.input(TENON_F32, {b.dim(100), b.dim(300)});
+  const uint32_t ka[] = {1}, kb[] = {0};
+  b.output(b.dot(x, y, {}, {}, ka, kb));
+  const Texts t = texts(b, Target::opencl(true, 256));
+  expect_in_order(t.levels, {"schedule contraction {", "groups of 256 work together", "tile 4 rows", "4 vectors", "16 items wide, 16 steps deep", "group of 256",
+                             "shared0 f32[1040]", "shared1 f32[1040]", "do stage 0 Fill a", "do stage 0 Fill b", "barrier",
+                             "do stage 0 Step", "barrier", "do stage 0 Final"});
+}
+
 TEST(Refusals, SayWhatAndWhy) {
   Builder b;
   EXPECT_FALSE(b.input(TENON_C64, {b.dim(2)}).valid());
