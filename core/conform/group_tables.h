@@ -11,6 +11,10 @@ std::span<const Check> abi_checks();        // B: group_abi.cpp
 std::span<const Check> device_checks();     // C: group_device.cpp
 std::span<const Check> queue_checks();      // D: group_queue.cpp
 std::span<const Check> kernel_checks();     // F: group_kernels.cpp
+std::span<const Check> kind_checks();       // G: group_kinds.cpp, which puts together
+std::span<const Check> op_checks();         //    group_ops.cpp
+std::span<const Check> pass_checks();       //    group_passes.cpp
+std::span<const Check> frontend_checks();   //    group_frontends.cpp: frontends, toolchains
 std::span<const Check> lifecycle_checks();  // I: group_lifecycle.cpp
 
 }  // namespace tenon::conform

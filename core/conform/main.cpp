@@ -2,6 +2,7 @@
 // files and an installed Tenon.
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <thread>
@@ -61,7 +62,15 @@ bool all_well(const Options& options, const RunRecord& record) {
   return true;
 }
 
-int conform(const Options& options) {
+bool is_kernel_set(const tenon::host::Manifest& manifest) {
+  const auto provides = [&](std::string_view kind) {
+    return std::any_of(manifest.provides.begin(), manifest.provides.end(),
+                       [&](const tenon::host::Provided& p) { return p.kind == kind; });
+  };
+  return provides("kernels") && !provides("device");
+}
+
+int conform(Options options) {
   if (options.list) {
     std::fputs((options.json.empty() ? list_text() : list_json()).c_str(), stdout);
     return kConforms;
@@ -70,6 +79,7 @@ int conform(const Options& options) {
     return usage_error("T0004: PATH is required: a manifest, a library or a folder.");
   tenon::Result<Subject> subject = find_subject(options.path);
   if (!subject.ok()) return usage_error(subject.status().text());
+  options.run.kernel_set = is_kernel_set(subject->manifest);
   if (select_checks(options.run).empty()) {
     return usage_error(fmt::format("T0008: no check matches {}; `tenon conform --list` names them.",
                                    tenon::quoted(options.run.filter)));
@@ -99,7 +109,8 @@ int conform(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc == 4 && std::string_view(argv[1]) == "--child") return run_child(argv[2], argv[3]);
+  if (argc >= 4 && std::string_view(argv[1]) == "--child")
+    return run_child(argv[2], argv[3], {argv + 4, argv + argc});
   Options options;
   options.run.level = highest_level();
   options.run.jobs = std::max(1u, std::thread::hardware_concurrency());
@@ -116,6 +127,9 @@ int main(int argc, char** argv) {
   app.add_option("--junit", options.junit, "write the results for a CI system")->type_name("FILE");
   app.add_option("--html", options.html, "write the results as one page")->type_name("FILE");
   app.add_option("--known", options.known, "known failures, lines of GLOB REASON")
+      ->type_name("FILE");
+  app.add_option("--example", options.run.examples,
+                 "a file of a frontend's format; may be repeated")
       ->type_name("FILE");
   app.add_option("--jobs", options.run.jobs, "checks at once")
       ->check(CLI::Range(1u, 256u).description(""))

@@ -60,7 +60,7 @@ struct Running {
   Clock::time_point begin;
 };
 
-bool start(Running& run, const std::string& manifest_path) {
+bool start(Running& run, const std::string& manifest_path, std::vector<std::string> examples) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return false;
   run.output = ::memfd_create("tenon-conform-output", MFD_CLOEXEC);
@@ -78,10 +78,12 @@ bool start(Running& run, const std::string& manifest_path) {
   env.push_back(nullptr);
   std::string self = "/proc/self/exe", child = "--child", path = manifest_path;
   std::string name = full_name(*run.finding->group, *run.finding->check);
-  char* const arguments[] = {self.data(), child.data(), path.data(), name.data(), nullptr};
+  std::vector<char*> arguments = {self.data(), child.data(), path.data(), name.data()};
+  for (std::string& example : examples) arguments.push_back(example.data());
+  arguments.push_back(nullptr);
   run.begin = Clock::now();
-  const bool started =
-      ::posix_spawn(&run.process, self.c_str(), &actions, nullptr, arguments, env.data()) == 0;
+  const bool started = ::posix_spawn(&run.process, self.c_str(), &actions, nullptr,
+                                     arguments.data(), env.data()) == 0;
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
   ::close(high);
@@ -89,9 +91,19 @@ bool start(Running& run, const std::string& manifest_path) {
   return started;
 }
 
+// Where the last line begins that starts with this word; npos when there is none. The words may
+// stand inside of other lines.
+size_t last_line(const std::string& text, const std::string& word) {
+  for (size_t at = text.rfind(word); at != std::string::npos && at != 0;
+       at = text.rfind(word, at - 1)) {
+    if (text[at - 1] == '\n') return at;
+  }
+  return text.starts_with(word) ? 0 : std::string::npos;
+}
+
 // The last thing that the child said it was about to do.
 std::string last_step(const std::string& text) {
-  const size_t at = text.rfind("step ");
+  const size_t at = last_line(text, "step ");
   if (at == std::string::npos) return "";
   return " while " + text.substr(at + 5, text.find('\n', at) - at - 5);
 }
@@ -110,7 +122,7 @@ Outcome outcome_of(const Running& run, int status, bool timed_out, double limit)
     return failed("it ended with signal {} ({}){}{}", WTERMSIG(status),
                   ::strsignal(WTERMSIG(status)), last_step(run.text), output_of(run.output));
   }
-  const size_t at = run.text.rfind("result ");
+  const size_t at = last_line(run.text, "result ");
   if (at == std::string::npos || at + 8 > run.text.size()) {
     return failed("the process ended with status {}{}{}", WEXITSTATUS(status), last_step(run.text),
                   output_of(run.output));
@@ -157,7 +169,8 @@ void wait_for_one(std::vector<Running>& running) {
 }
 
 const Selected* find_check(std::string_view name) {
-  static const auto* all = new std::vector<Selected>(select_checks({highest_level(), "", 1, 0}));
+  static const auto* all =
+      new std::vector<Selected>(select_checks({highest_level(), "", 1, false, {}, 0}));
   for (const Selected& selected : *all) {
     if (full_name(*selected.group, *selected.check) == name) return &selected;
   }
@@ -170,7 +183,8 @@ std::vector<Selected> select_checks(const RunOptions& options) {
   std::vector<Selected> out;
   for (const Group& group : groups()) {
     for (const Check& check : group.checks) {
-      if (group.level > options.level) continue;
+      const bool own = options.kernel_set && group.letter == 'F';
+      if ((own ? 2 : group.level) > options.level) continue;
       if (options.filter.empty() || glob_match(options.filter, full_name(group, check)))
         out.push_back({&group, &check});
     }
@@ -188,7 +202,7 @@ std::vector<Finding> run_checks(const Subject& subject, const RunOptions& option
     Running run;
     run.finding = &finding;
     run.limit = options.limit_seconds > 0 ? options.limit_seconds : finding.group->limit_seconds;
-    if (start(run, subject.manifest_path)) {
+    if (start(run, subject.manifest_path, options.examples)) {
       running.push_back(std::move(run));
     } else {
       finding.outcome = failed("no process could be started for it");
@@ -226,34 +240,59 @@ void apply_known_failures(std::vector<KnownFailure>& known, std::vector<Finding>
   }
 }
 
+namespace {
+
+// What a level asks of the checks of one group: that all were run, that none failed, and that those
+// which are needed passed.
+bool group_holds(const std::vector<Finding>& findings, const Group& group, bool ask_needed) {
+  size_t run = 0;
+  for (const Finding& finding : findings) {
+    if (finding.group != &group) continue;
+    ++run;
+    const Verdict verdict = finding.outcome.verdict;
+    if (verdict == Verdict::kFail) return false;
+    if (ask_needed && finding.check->needed && verdict != Verdict::kPass) return false;
+  }
+  return run == group.checks.size();
+}
+
+size_t passes_in(const std::vector<Finding>& findings, char letter) {
+  return static_cast<size_t>(
+      std::count_if(findings.begin(), findings.end(), [&](const Finding& finding) {
+        return finding.group->letter == letter && finding.outcome.verdict == Verdict::kPass;
+      }));
+}
+
+}  // namespace
+
 int level_of(const std::vector<Finding>& findings) {
+  const bool has_device = passes_in(findings, 'C') != 0;
+  // What is no device ends with its own group: G, and F for kernel sets.
+  const int highest = has_device ? kWholeLevels : std::min(2, kWholeLevels);
   int level = 0;
-  for (int candidate = 1; candidate <= kWholeLevels; ++candidate) {
+  for (int candidate = 1; candidate <= highest; ++candidate) {
     for (const Group& group : groups()) {
-      if (group.level > candidate) continue;
-      size_t run = 0;
-      for (const Finding& finding : findings) {
-        if (finding.group != &group) continue;
-        ++run;
-        const Verdict verdict = finding.outcome.verdict;
-        if (verdict == Verdict::kFail || (finding.check->needed && verdict != Verdict::kPass))
-          return level;
-      }
-      if (run != group.checks.size()) return level;  // not all of it was asked
+      const bool own =
+          !has_device && candidate == 2 && group.letter == 'F' && passes_in(findings, 'G') == 0;
+      if (group.level > candidate && !own) continue;
+      if (!group_holds(findings, group, has_device || group.level == 1)) return level;
     }
+    if (!has_device && candidate == 2 && passes_in(findings, 'G') + passes_in(findings, 'F') == 0)
+      return level;
     level = candidate;
   }
   return level;
 }
 
-int run_child(const std::string& manifest_path, const std::string& name) {
+int run_child(const std::string& manifest_path, const std::string& name,
+              std::vector<std::string> examples) {
   const rlimit no_core = {0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
   const Selected* selected = find_check(name);
   Result<Subject> subject = find_subject(manifest_path);
   if (selected == nullptr || !subject.ok()) return 2;
   ::fcntl(kAnswerDescriptor, F_SETFD, FD_CLOEXEC);
-  Session session(std::move(subject).value(), kAnswerDescriptor);
+  Session session(std::move(subject).value(), kAnswerDescriptor, std::move(examples));
   const Outcome outcome = selected->check->run(session);
   const std::string line = fmt::format("result {} {}\n", static_cast<int>(outcome.verdict),
                                        printable(outcome.text, 2000));

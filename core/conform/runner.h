@@ -30,7 +30,9 @@ struct RunOptions {
   int level = 0;       // groups up to this one
   std::string filter;  // glob on full names; empty for all
   unsigned jobs = 1;
-  double limit_seconds = 0;  // that one check may take; 0: what its group says
+  bool kernel_set = false;            // kernels for another plugin's device: level 2 has group F
+  std::vector<std::string> examples;  // files of a frontend's format
+  double limit_seconds = 0;           // that one check may take; 0: what its group says
 };
 
 // The checks that the options choose, in order.
@@ -52,6 +54,7 @@ void apply_known_failures(std::vector<KnownFailure>& known, std::vector<Finding>
 int level_of(const std::vector<Finding>& findings);
 
 // The child's side: runs one check and writes its outcome to descriptor 3. An exit status.
-int run_child(const std::string& manifest_path, const std::string& name);
+int run_child(const std::string& manifest_path, const std::string& name,
+              std::vector<std::string> examples);
 
 }  // namespace tenon::conform

@@ -28,10 +28,14 @@ const std::vector<SlotList>& slot_lists();
 class Session {
  public:
   // step_descriptor: where steps are written, -1 for nowhere.
-  Session(Subject subject, int step_descriptor)
-      : subject_(std::move(subject)), step_descriptor_(step_descriptor) {}
+  // examples: files of its format, for frontends.
+  Session(Subject subject, int step_descriptor, std::vector<std::string> examples = {})
+      : subject_(std::move(subject)),
+        step_descriptor_(step_descriptor),
+        examples_(std::move(examples)) {}
 
   const Subject& subject() const { return subject_; }
+  const std::vector<std::string>& examples() const { return examples_; }
 
   // Tells what is tried next: a crash or a hang is reported with it.
   void step(std::string_view what);
@@ -61,6 +65,7 @@ class Session {
  private:
   Subject subject_;
   int step_descriptor_;
+  std::vector<std::string> examples_;
   void* library_ = nullptr;
   const tenon_host_t* host_ = nullptr;
   const tenon_plugin_t* record_ = nullptr;

@@ -126,8 +126,7 @@ LINK = {
     "sanitized": (["-fsanitize=address"], GOOD_LINK + ["-fsanitize=address", "-shared-libasan"], "A.sanitizer"),
 }
 
-# ---- The asynchronous device: lines of a word and the check that has to catch it.
-ASYNC = HERE / "mutants/async.list"
+# ---- Other good plugins, mutated by lists in mutants/BASE.list: lines of a word and the check that has to catch it.
 
 MANIFEST = {
     "schema": 1, "name": "mutant", "version": "0.1.0", "library": "./mutant.so",
@@ -141,7 +140,13 @@ ASYNC_MANIFEST = MANIFEST | {
     "abi": {"major": 0, "min_minor": 1, "interfaces": [{"id": "tenon.device/1", "minor": 0}, {"id": "tenon.queue/1", "minor": 0}]},
     "provides": {"devices": ["async"]},
 }
-SOURCES = {"mutant": ["mutant.c"], "async": ["async.c", "async_memory.c"]}
+KINDS_MANIFEST = {
+    "schema": 1, "name": "mutant_kinds", "version": "0.1.0", "library": "./mutant.so",
+    "provides": {"ops": ["mutant_sum"], "passes": ["mutant-double", "mutant-look"],
+                 "frontends": [{"name": "mutant-toy", "extensions": [".toy"]}], "toolchains": ["mutant-c"]},
+}
+SOURCES = {"mutant": ["mutant.c"], "async": ["async.c", "async_memory.c"], "kinds": ["kinds.cpp"]}
+MANIFESTS = {"mutant": MANIFEST, "async": ASYNC_MANIFEST, "kinds": KINDS_MANIFEST}
 
 
 def changed(**keys):
@@ -179,7 +184,11 @@ def build(compiler, include, folder, flags, link, base="mutant"):
         helper = folder / "libhelper.so"
         subprocess.run([compiler, "-shared", "-x", "c", "/dev/null", "-o", helper], check=True)
         link = [word if word != "NEEDED_WITH_FOLDER" else str(helper) for word in link]
-    command = [compiler, "-std=gnu11", "-O1", "-w", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{include}", *flags,
+    language = ["-std=gnu11"]
+    if SOURCES[base][0].endswith(".cpp"):
+        language = ["-x", "c++", "-std=c++20"]
+        link = [*link, "-lstdc++", f"-Wl,--version-script={HERE / 'mutants/exports.map'}"]
+    command = [compiler, *language, "-O1", "-w", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{include}", *flags,
                *(HERE / "mutants" / source for source in SOURCES[base]), "-o", folder / "mutant.so", "-pthread", "-lm", *link]
     subprocess.run([str(word) for word in command], check=True)
 
@@ -204,10 +213,14 @@ def mutants():
         if line.strip():
             name, check = line.split()
             yield Mutant(f"code {name}", check, mutant=name)
-    for line in ASYNC.read_text().split("\n"):
-        if line.strip():
-            name, check = line.split()
-            yield Mutant(f"async {name}", check, text=json.dumps(ASYNC_MANIFEST), mutant=name, base="async")
+    for base in list(SOURCES)[1:]:
+        for line in (HERE / f"mutants/{base}.list").read_text().split("\n"):
+            if line.strip():
+                name, check = line.split()
+                text = json.dumps(MANIFESTS[base])
+                if name == "op_taken_name":
+                    text = text.replace("mutant_sum", "add")
+                yield Mutant(f"{base} {name}", check, text=text, mutant=name, base=base)
     for name, (flags, link, check) in LINK.items():
         yield Mutant(f"link {name}", check, flags=flags, link=link)
     for name, (text, check) in TEXTS.items():
@@ -249,7 +262,7 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         work = pathlib.Path(work)
         good = {}
-        for base, manifest in (("mutant", MANIFEST), ("async", ASYNC_MANIFEST)):
+        for base, manifest in MANIFESTS.items():
             good[base] = work / f"good_{base}"
             good[base].mkdir()
             build(options.compiler, options.include, good[base], [], GOOD_LINK, base)
@@ -257,7 +270,7 @@ def main():
             found, said = results(options.tenon, good[base] / "mutant.plugin.json", good[base])
             if not found or "fail" in found.values():
                 failures += 1
-                print(f"the good device {base} fails:\n{said}")
+                print(f"{base}, in which nothing is wrong, fails:\n{said}")
         chosen = [m for m in mutants() if options.filter in m.name or options.filter == m.check]
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             tried = [(m, pool.submit(try_one, m, options, good, work / str(i))) for i, m in enumerate(chosen)]

@@ -11,7 +11,7 @@
 #include <tenon/cpp/session.hpp>
 
 #include "core/tools/tensors.h"
-#include "generator.h"
+#include "core/tools/random_graphs.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "generator.h"
+#include "core/tools/random_graphs.h"
 
 #include <algorithm>
 #include <cmath>
