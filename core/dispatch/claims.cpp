@@ -12,7 +12,7 @@ namespace tenon::dispatch {
 namespace {
 
 struct Collector {
-  Claims* claims;
+  Answers* claims;
   std::vector<bool> live;  // node stands in the graph; claims inside of regions tell passes what to keep whole
   Status bad;              // what the plugin did against the rules
 };
@@ -56,42 +56,73 @@ bool offered(const std::vector<std::string>& globs, std::string_view op) {
   return globs.empty();
 }
 
-}  // namespace
-
-Claims collect_claims(std::shared_ptr<runtime::Device> device, const runtime::GraphRef& graph,
-                      const std::vector<std::string>& offered_ops) {
+// The answers of one compiler. live: by node index.
+Answers ask(runtime::Device& device, const tenon_compile_api_t* api, const runtime::GraphRef& graph, const std::vector<bool>& live,
+            const std::vector<std::string>& offered_ops) {
   const runtime::GraphReader reader = graph.reader();
-  const uint32_t limit = reader.whole().node_limit;
-  Claims claims{device, std::vector<double>(limit, kNotClaimed), std::vector<Refusal>(limit)};
-  Collector collector{&claims, std::vector<bool>(limit, false), {}};
   const tenon_region_view_t main = reader.main();
-  for (tenon_node_t n = 0; n < limit; ++n) collector.live[n] = reader.node(n).parent != TENON_NONE;
-
-  const tenon_compile_api_t* api = device->apis().compile;
+  Answers answers{std::vector<double>(live.size(), kNotClaimed), std::vector<Refusal>(live.size())};
+  Collector collector{&answers, live, {}};
   const tenon_claim_sink_t sink{&collector, take_claim, take_refusal};
   Status status;
   {
-    auto guard = device->serialise();
+    auto guard = device.serialise();
     clear_failure();
-    status = device->check(api->claim(api->self, device->target(), graph.get(), &sink), "claim");
+    status = device.check(api->claim(api->self, device.target(), graph.get(), &sink), "claim");
   }
   if (!collector.bad.ok()) status = collector.bad;
   for (uint32_t i = 0; i < main.node_count; ++i) {
     const tenon_node_t n = main.nodes[i];
     if (!offered(offered_ops, sym_text(reader.node(n).op))) {
-      claims.cost_ns[n] = kNotClaimed;
-      claims.refusals[n] = {TENON_UNIMPLEMENTED, fmt::format("not offered: the option {}.ops names {}", device->name(),
-                                                             fmt::join(offered_ops, ","))};
+      answers.cost_ns[n] = kNotClaimed;
+      answers.refusals[n] = {TENON_UNIMPLEMENTED, fmt::format("not offered: the option {}.ops names {}", device.name(),
+                                                              fmt::join(offered_ops, ","))};
     } else if (!status.ok()) {
-      claims.cost_ns[n] = kNotClaimed;
-      claims.refusals[n] = {status.code(), "claiming failed: " + status.text()};
-    } else if (!claims.claimed(n) && claims.refusals[n].reason.empty()) {
-      claims.refusals[n] = {TENON_UNIMPLEMENTED, fmt::format("no {} here, no reason given", sym_text(reader.node(n).op))};
+      answers.cost_ns[n] = kNotClaimed;
+      answers.refusals[n] = {status.code(), "claiming failed: " + status.text()};
+    } else if (!answers.claimed(n) && answers.refusals[n].reason.empty()) {
+      answers.refusals[n] = {TENON_UNIMPLEMENTED, fmt::format("no {} here, no reason given", sym_text(reader.node(n).op))};
     }
-    if (!claims.claimed(n) && log_enabled("dispatch", LogLevel::kDetail)) {
-      log_detail("dispatch", "{} refuses node {} ({}): {}", device->name(), n, sym_text(reader.node(n).op),
-                 claims.refusals[n].reason);
+  }
+  return answers;
+}
+
+// Takes a kernel set's answers into the device's, node by node.
+void merge(const std::string& plugin, uint32_t by, const Answers& set, const tenon_region_view_t& main, Claims* claims) {
+  for (uint32_t i = 0; i < main.node_count; ++i) {
+    const tenon_node_t n = main.nodes[i];
+    if (!set.claimed(n)) {
+      if (!claims->claimed(n)) claims->refusals[n].reason += fmt::format("; kernels of {}: {}", plugin, set.refusals[n].reason);
+      continue;
     }
+    const double cost = set.cost_ns[n] + kKernelSetNs;
+    if (claims->claimed(n) && claims->cost_ns[n] <= cost) continue;
+    claims->cost_ns[n] = cost;
+    claims->refusals[n] = {};
+    claims->by[n] = by;
+  }
+}
+
+}  // namespace
+
+Claims collect_claims(std::shared_ptr<runtime::Device> device, const runtime::GraphRef& graph,
+                      const std::vector<std::string>& offered_ops) {
+  const runtime::GraphReader reader = graph.reader();
+  const tenon_region_view_t main = reader.main();
+  std::vector<bool> live(reader.whole().node_limit, false);
+  for (tenon_node_t n = 0; n < live.size(); ++n) live[n] = reader.node(n).parent != TENON_NONE;
+
+  const runtime::DeviceApis& apis = device->apis();
+  Claims claims{ask(*device, apis.compile, graph, live, offered_ops), device, std::vector<uint32_t>(live.size(), 0), {}};
+  if (!apis.kernel_sets.empty()) claims.all.push_back(static_cast<const Answers&>(claims));
+  for (uint32_t i = 0; i < apis.kernel_sets.size(); ++i) {
+    claims.all.push_back(ask(*device, apis.kernel_sets[i].compile, graph, live, offered_ops));
+    merge(apis.kernel_sets[i].plugin, i + 1, claims.all.back(), main, &claims);
+  }
+  for (uint32_t i = 0; i < main.node_count; ++i) {
+    const tenon_node_t n = main.nodes[i];
+    if (claims.claimed(n) || !log_enabled("dispatch", LogLevel::kDetail)) continue;
+    log_detail("dispatch", "{} refuses node {} ({}): {}", device->name(), n, sym_text(reader.node(n).op), claims.refusals[n].reason);
   }
   return claims;
 }

@@ -46,6 +46,7 @@ double total_cost(const PartitionProblem& problem, std::span<const uint32_t> ass
 struct Segment {
   uint32_t device = 0;
   std::vector<uint32_t> nodes;  // increasing
+  uint32_t by = 0;              // who of the device compiles it; make_segments leaves 0
 };
 
 // Groups nodes of one device so that no cycle arises between segments. Segments come in an order that can be

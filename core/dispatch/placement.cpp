@@ -98,6 +98,23 @@ Status ask_fallbacks(const runtime::GraphRef& graph, const Candidates& candidate
   return complete(g, *placement) ? Status() : nobody_takes(g, *placement);
 }
 
+// Segments by device and by who of it compiles: kernels of another plugin are executables of their own.
+std::vector<Segment> segments_of(const PartitionProblem& problem, std::span<const Node> nodes, std::span<const uint32_t> at,
+                                 std::span<const Claims> asked) {
+  const auto devices = static_cast<uint32_t>(asked.size());
+  std::vector<uint32_t> makers(at.begin(), at.end());
+  for (size_t i = 0; i < at.size(); ++i) {
+    if (at[i] != kUnplaced) makers[i] += devices * asked[at[i]].by[nodes[i]];
+  }
+  std::vector<Segment> segments = make_segments(problem, makers);
+  for (Segment& segment : segments) {
+    segment.by = segment.device / devices;
+    segment.device %= devices;
+    for (uint32_t& n : segment.nodes) n = nodes[n];
+  }
+  return segments;
+}
+
 }  // namespace
 
 double likely_bytes(const Graph& graph, Value v, std::span<const int64_t> likely) {
@@ -187,10 +204,7 @@ Result<Placement> place(const runtime::GraphRef& ref, const Candidates& candidat
     fell_back = fell_back || at[i] >= named;
   }
   if (fell_back && candidates.no_fallback) return fallback_forbidden(graph, placement, named);
-  placement.segments = make_segments(problem, at);
-  for (Segment& segment : placement.segments) {
-    for (uint32_t& n : segment.nodes) n = nodes[n];
-  }
+  placement.segments = segments_of(problem, nodes, at, placement.asked);
   return placement;
 }
 

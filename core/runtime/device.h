@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <tenon/abi/compile.h>
 #include <tenon/abi/device.h>
@@ -19,6 +20,13 @@
 
 namespace tenon::runtime {
 
+// Kernels that another plugin has for this kind of device, as a compile interface of core/dispatch. They run on
+// the same buffers and are complete when they return.
+struct KernelSet {
+  std::string plugin;
+  const tenon_compile_api_t* compile = nullptr;
+};
+
 // Full-size tables that live as long as the process. `compile` is never null: a device that only has kernels gets
 // the adapter of core/dispatch.
 struct DeviceApis {
@@ -26,6 +34,9 @@ struct DeviceApis {
   const tenon_device_api_t* device = nullptr;
   const tenon_compile_api_t* compile = nullptr;
   const tenon_queue_api_t* queue = nullptr;  // null: everything completes before it returns
+  std::vector<KernelSet> kernel_sets;
+  // Who compiles: 0 the device itself, i the kernel set i - 1.
+  const tenon_compile_api_t* compiler(uint32_t by) const { return by == 0 ? compile : kernel_sets[by - 1].compile; }
 };
 
 class Device : public std::enable_shared_from_this<Device> {

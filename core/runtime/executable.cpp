@@ -23,11 +23,11 @@ void NeedsCache::put(std::span<const int64_t> symbols, std::shared_ptr<const Nee
 
 Result<std::unique_ptr<Executable>> Executable::load(std::shared_ptr<Device> device, std::span<const std::byte> bytes,
                                                      std::span<tenon_blob_t* const> constants,
-                                                     std::vector<uint32_t> output_ranks) {
+                                                     std::vector<uint32_t> output_ranks, uint32_t by) {
   TENON_RETURN_IF_ERROR(device->open());
-  std::unique_ptr<Executable> out(new Executable(device));
+  std::unique_ptr<Executable> out(new Executable(device, by));
   out->output_ranks_ = std::move(output_ranks);
-  const tenon_compile_api_t* api = device->apis().compile;
+  const tenon_compile_api_t* api = out->api_;
   auto guard = device->serialise();
   clear_failure();
   tenon_executable_t* handle = nullptr;  // a local: what stands beside an error is not ours to release
@@ -45,7 +45,7 @@ Result<std::unique_ptr<Executable>> Executable::load(std::shared_ptr<Device> dev
 Executable::~Executable() {
   if (handle_ == nullptr || plugins_shut_down()) return;
   auto guard = device_->serialise();
-  device_->apis().compile->executable_release(device_->apis().compile->self, handle_);
+  api_->executable_release(api_->self, handle_);
 }
 
 Result<std::shared_ptr<const Needs>> Executable::needs(std::span<const int64_t> symbols) {
@@ -62,12 +62,11 @@ Result<std::shared_ptr<const Needs>> Executable::needs(std::span<const int64_t> 
   needs.size_bytes = sizeof(needs);
   needs.output_count = static_cast<uint32_t>(outputs.size());
   needs.outputs = outputs.data();
-  const tenon_compile_api_t* api = device_->apis().compile;
   {
     auto guard = device_->serialise();
     clear_failure();
     TENON_RETURN_IF_ERROR(device_->check(
-        api->needs(api->self, handle_, {symbols.data(), static_cast<uint32_t>(symbols.size())}, &needs), "needs"));
+        api_->needs(api_->self, handle_, {symbols.data(), static_cast<uint32_t>(symbols.size())}, &needs), "needs"));
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     answer->outputs[i].size_bytes = outputs[i].size_bytes_max;
@@ -85,7 +84,7 @@ Status Executable::execute(const tenon_call_t& call) {
   TENON_RETURN_IF_ERROR(device_->alive());
   auto guard = device_->serialise_execution(call.queue != nullptr);
   clear_failure();
-  return device_->check(device_->apis().compile->execute(device_->apis().compile->self, handle_, &call), "run");
+  return device_->check(api_->execute(api_->self, handle_, &call), "run");
 }
 
 }  // namespace tenon::runtime

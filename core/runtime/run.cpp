@@ -339,7 +339,9 @@ Status Runner::execute(const Step& step) {
   call.out_symbols = out_symbols.data();
   call.out_symbol_count = static_cast<uint32_t>(out_symbols.size());
   if (trace_ != nullptr) call.profile = sinks_[step.device]->get();
-  if (device->has_queue()) {
+  if (!executable.on_queue()) {
+    if (state.queue != nullptr) TENON_RETURN_IF_ERROR(wait(step.device));
+  } else {
     if (state.queue == nullptr) {
       TENON_ASSIGN_OR_RETURN(state.queue, Queue::create(device));
     }

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "core/base/file.h"
+#include "core/base/log.h"
 #include "core/base/str.h"
 #include "core/dispatch/kernel_device.h"
 #include "core/host/plugin_host.h"
@@ -55,6 +56,23 @@ std::string extension_of(std::string_view path) {
   std::string extension(dot == std::string_view::npos ? "" : name.substr(dot));
   for (char& c : extension) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   return extension;
+}
+
+// Kernels that other plugins have for a device, in search order. One that cannot be used is left out, loudly.
+std::vector<runtime::KernelSet> kernel_sets(std::string_view kind, std::string_view owner, const tenon_device_api_t* device) {
+  std::vector<runtime::KernelSet> sets;
+  for (const host::Provider& provider : PluginHost::process().providers("kernels")) {
+    if (provider.name != kind || provider.plugin == owner) continue;
+    Result<const host::Plugin*> plugin = PluginHost::process().load(provider.plugin);
+    if (!plugin.ok()) {
+      log_warning("plugins", "kernels for device {} are left out: {}", kind, plugin.status().text());
+      continue;
+    }
+    const auto* kernels = (*plugin)->table<tenon_kernels_api_t>(TENON_KERNELS_ID);
+    if (kernels == nullptr || std::string_view(kernels->device_kind.data, kernels->device_kind.size) != kind) continue;
+    sets.push_back({provider.plugin, dispatch::compile_from_kernels(device, kernels, provider.plugin)});
+  }
+  return sets;
 }
 
 class PassSource final : public pass::Source {
@@ -113,6 +131,7 @@ Result<runtime::DeviceApis> device_apis(std::string_view kind) {
   if (apis.device == nullptr) {
     return error(TENON_UNAVAILABLE, "T0503", "plugin {} provides device {} and has no {}", quoted(p.name()), quoted(kind), TENON_DEVICE_ID);
   }
+  apis.kernel_sets = kernel_sets(kind, p.name(), apis.device);
   if (apis.compile == nullptr) {
     const auto* kernels = p.table<tenon_kernels_api_t>(TENON_KERNELS_ID);
     if (kernels == nullptr) {

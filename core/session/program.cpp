@@ -80,6 +80,7 @@ class ProgramBuilder {
       CompiledSegment out;
       out.device = plan_device(segment.device);
       out.owner = plan_->devices[out.device];
+      out.by = segment.by;
       out.nodes = segment.nodes;
       if (segments.size() != 1 || !dispatch::take_whole(graph(), &out.subgraph)) {
         std::vector<Value> outputs;
@@ -127,7 +128,7 @@ class ProgramBuilder {
 
   Status compile_segment(CompiledSegment* segment) {
     const std::shared_ptr<runtime::Device>& device = plan_->devices[segment->device];
-    const tenon_compile_api_t* api = device->apis().compile;
+    const tenon_compile_api_t* api = segment->compiler();
     std::vector<tenon_key_value_t> options;
     for (const auto& [key, value] : options_.options) {
       if (key.starts_with(std::string(from_abi_str(device->info().kind)) + ".")) {
@@ -170,7 +171,7 @@ class ProgramBuilder {
     std::vector<uint32_t> ranks;
     for (Value v : segment->subgraph.outputs) ranks.push_back(graph().type(v).rank);
     TENON_ASSIGN_OR_RETURN(auto executable, runtime::Executable::load(device, std::as_bytes(std::span(bytes)), constants,
-                                                                      std::move(ranks)));
+                                                                      std::move(ranks), segment->by));
     plan_->executables.push_back(std::move(executable));
     return {};
   }
@@ -274,7 +275,7 @@ Result<std::shared_ptr<Program>> Program::compile(const Graph& model, const Comp
 Program::~Program() {
   for (CompiledSegment& segment : segments_) {
     if (segment.artifact == nullptr || runtime::plugins_shut_down()) continue;
-    const tenon_compile_api_t* api = segment.owner->apis().compile;
+    const tenon_compile_api_t* api = segment.compiler();
     api->artifact_release(api->self, segment.artifact);
   }
 }

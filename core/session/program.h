@@ -23,6 +23,8 @@ struct CompileOptions {
 struct CompiledSegment {
   uint32_t device = 0;  // of the plan
   std::shared_ptr<runtime::Device> owner;
+  uint32_t by = 0;  // who of the device compiled it
+  const tenon_compile_api_t* compiler() const { return owner->apis().compiler(by); }
   std::vector<ir::Node> nodes;
   dispatch::Subgraph subgraph;
   tenon_artifact_t* artifact = nullptr;  // kept for dumps

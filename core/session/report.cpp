@@ -35,6 +35,21 @@ std::string refusals_json(const dispatch::Placement& placement, Node n) {
   return out;
 }
 
+// Whose kernel of its device runs a node, and what every kernel set for that device said: empty where there are none.
+std::string kernel_sets_json(const dispatch::Claims& claims, Node n) {
+  if (claims.all.empty()) return "";
+  const runtime::DeviceApis& apis = claims.device->apis();
+  std::string answers;
+  for (size_t i = 0; i < claims.all.size(); ++i) {
+    const dispatch::Answers& all = claims.all[i];
+    answers += fmt::format("{}{{\"plugin\":{},", i == 0 ? "" : ",", json_quoted(i == 0 ? apis.plugin : apis.kernel_sets[i - 1].plugin));
+    answers += all.claimed(n) ? fmt::format("\"cost_ns\":{:.0f}}}", all.cost_ns[n] + (i == 0 ? 0 : dispatch::kKernelSetNs))
+                              : fmt::format("\"reason\":{}}}", json_quoted(all.refusals[n].reason));
+  }
+  const uint32_t by = claims.by[n];
+  return fmt::format(",\"by\":{},\"candidates\":[{}]", json_quoted(by == 0 ? apis.plugin : apis.kernel_sets[by - 1].plugin), answers);
+}
+
 }  // namespace
 
 std::string Program::placement_json() const {
@@ -56,10 +71,10 @@ std::string Program::placement_json() const {
   }
   std::string nodes;
   for (Node n : graph_->nodes(graph_->main())) {
-    nodes += fmt::format("{}\n{{\"node\":{},\"op\":{},\"device\":{},\"origins\":{},\"refusals\":[{}]}}", nodes.empty() ? "" : ",", n,
+    nodes += fmt::format("{}\n{{\"node\":{},\"op\":{},\"device\":{},\"origins\":{},\"refusals\":[{}]{}}}", nodes.empty() ? "" : ",", n,
                          json_quoted(graph_->op_name(n)), json_quoted(placement_.asked[placement_.at[n]].device->name()),
                          json_quoted(graph_->node(n).loc == 0 ? "" : graph_->loc_text(graph_->node(n).loc)),
-                         refusals_json(placement_, n));
+                         refusals_json(placement_, n), kernel_sets_json(placement_.asked[placement_.at[n]], n));
   }
   return fmt::format("{{\"schema\":1,\"devices\":[{}],\"nodes\":[{}],\"copies\":[{}]}}\n", devices, nodes, copies);
 }
@@ -120,7 +135,8 @@ Result<std::string> Program::dump_device(std::string_view device, std::string_vi
   for (const CompiledSegment& segment : segments_) {
     if (segment.owner->name() != device) continue;
     found = true;
-    const tenon_compile_api_t* api = segment.owner->apis().compile;
+    if (segment.by != 0) continue;  // kernels of another plugin: nothing was generated
+    const tenon_compile_api_t* api = segment.compiler();
     if (api->dump == nullptr) return error(TENON_NOT_FOUND, "T0508", "device {} shows nothing of what it makes", quoted(device));
     const tenon_sink_t sink = out.sink();
     clear_failure();

@@ -104,7 +104,8 @@ CLI::App* add_opt(CLI::App& app, OptOptions& o) {
 CLI::App* add_ops(CLI::App& app, OpsOptions& o) {
   CLI::App* ops = app.add_subcommand("ops", "list operators, or tell about one");
   ops->add_option("NAME", o.name, "operator")->type_name("");
-  ops->add_flag("--explain", o.explain, "which device takes it, and why the others do not");
+  ops->add_flag("--explain", o.explain, "who takes it, and why the others do not");
+  ops->add_option("--model", o.model, "with --explain: in this MODEL, not in the operator's example")->type_name("MODEL");
   ops->add_flag("--markdown", o.markdown, "as a page; without NAME the table of all");
   ops->add_option("--output-dir", o.output_dir, "with --markdown: write every page here")->type_name("DIR");
   ops->add_flag("--json", o.json, "one JSON object on stdout");

@@ -62,21 +62,22 @@ int choose(const NewOptions& o, const fs::path& folder, Template* out) {
     return fail(kUsage, "T0008",
                 fmt::format("there is no template for {}{}; there are {}", in_quotes(o.kind),
                             did_you_mean(o.kind, kinds), list_names(kinds)),
-                "Kinds whose interface this version does not have cannot be started.");
+                "For example `tenon new device acme --language c`.");
   }
   const bool given = std::find(languages.begin(), languages.end(), o.language) != languages.end();
   if (!o.language.empty() && !given) {
     return fail(kUsage, "T0008",
-                fmt::format("a {} in {} has no template; there are {}", o.kind,
-                            in_quotes(o.language), list_names(languages)));
+                fmt::format("{} in {} has no template; there are {}", in_quotes(o.kind),
+                            in_quotes(o.language), list_names(languages)),
+                fmt::format("Leave --language out to get {}.", languages.front()));
   }
   *out = {o.kind, o.language.empty() ? languages.front() : o.language};
   return kOk;
 }
 
-int unwritable(const fs::path& path, std::string_view why) {
+int unwritable(const fs::path& path, std::string_view why, std::string_view advice = "") {
   return fail(kUsage, "T0107",
-              fmt::format("{} cannot be written: {}", in_quotes(path.string()), why));
+              fmt::format("{} cannot be written: {}", in_quotes(path.string()), why), advice);
 }
 
 // Copies a folder's files with the name put in; an exit status.
@@ -106,14 +107,18 @@ int command_new(const NewOptions& options) {
     return fail(kUsage, "T0004",
                 fmt::format("{} is no name for a plugin: a lower-case letter, then letters, digits "
                             "and _, at most {}",
-                            in_quotes(options.name), kNameMax));
+                            in_quotes(options.name), kNameMax),
+                "The name becomes that of the plugin, of its file and of its folder.");
   }
   Template chosen;
   if (int s = choose(options, folder, &chosen)) return s;
   const fs::path target =
       fs::path(options.directory.empty() ? "." : options.directory) / options.name;
   std::error_code error;
-  if (fs::exists(target, error)) return unwritable(target, "it exists already");
+  // A link that leads nowhere is there as well.
+  if (fs::exists(fs::symlink_status(target, error)))
+    return unwritable(target, "it exists already",
+                      "Nothing was changed; take another NAME or another --directory.");
   for (const std::string& part : {std::string("common"), chosen.kind + "-" + chosen.language}) {
     if (int s = copy_folder(fs::path(folder) / part, target, options.name)) return s;
   }

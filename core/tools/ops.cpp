@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/tools/console.h"
+#include "core/tools/execution.h"
 #include "core/tools/host.h"
 #include "core/tools/op_example.h"
 #include "core/tools/op_page.h"
@@ -28,6 +29,7 @@ class Ops {
   int all() {
     if (int s = collect()) return s;
     if (!options_.name.empty()) return one();
+    if (!options_.model.empty() && !options_.explain) return fail(kUsage, "T0004", "--model is for `tenon ops NAME --explain`.");
     if (options_.explain) return fail(kUsage, "T0004", "`tenon ops --explain` needs the NAME of an operator.");
     if (options_.markdown) return pages();
     return options_.json ? json_list() : list();
@@ -117,10 +119,10 @@ class Ops {
     return write_file(host_, options_.output_dir + "/README.md", coverage());
   }
 
-  // Compiles the op's first example for each device in turn and tells from the placement who took it.
+  // Compiles the model, or the op's first example, for each device in turn and tells from the placement who took it.
   int who_takes(const Registered& r) {
-    if (r.op->example_count == 0) {
-      return fail(kUsage, "T0008", fmt::format("the operator {} has no example to ask the devices about.",
+    if (options_.model.empty() && r.op->example_count == 0) {
+      return fail(kUsage, "T0008", fmt::format("the operator {} has no example to ask the devices about; name a --model that has it.",
                                                in_quotes(options_.name)));
     }
     std::string text;
@@ -128,20 +130,32 @@ class Ops {
     const Json devices = Json::parse(text, nullptr, false);
     if (!devices.is_object() || !devices.contains("devices")) return kOk;
     Model model(host_);
-    if (int s = example_model(*r.op, model)) return s;
+    if (int s = options_.model.empty() ? example_model(*r.op, model) : load(host_, {.model = options_.model}, model)) return s;
+    const std::string subject = options_.model.empty() ? std::string(view(r.op->examples[0])) : options_.model;
     Json rows = Json::array();
     for (const Json& device : devices["devices"]) rows.push_back(ask(model, device.value("name", "")));
     if (options_.json) {
-      write_out(Json({{"schema", 1}, {"op", options_.name}, {"example", view(r.op->examples[0])}, {"devices", rows}})
-                    .dump(2) + "\n");
+      const char* what = options_.model.empty() ? "example" : "model";
+      write_out(Json({{"schema", 1}, {"op", options_.name}, {what, subject}, {"devices", rows}}).dump(2) + "\n");
       return kOk;
     }
-    out("{}\n", view(r.op->examples[0]));
-    for (const Json& row : rows) {
-      out("  {:<12} {:<8} {}\n", safe(row.value("device", "")), row.value("answer", ""),
-          safe(row.value("reason", ""), 400));
-    }
+    out("{}\n", safe(subject, 400));
+    for (const Json& row : rows) print_row(row);
     return kOk;
+  }
+
+  static std::string time_text(double ns) {
+    if (ns < 1e3) return fmt::format("{:.0f} ns", ns);
+    return ns < 1e6 ? fmt::format("{:.3g} us", ns / 1e3) : fmt::format("{:.4g} ms", ns / 1e6);
+  }
+
+  // A device, and beneath it those who offer kernels for it, where there are any.
+  static void print_row(const Json& row) {
+    out("  {:<12} {:<8} {}\n", safe(row.value("device", "")), row.value("answer", ""), safe(row.value("reason", ""), 400));
+    for (const Json& c : row.value("candidates", Json::array())) {
+      const std::string told = c.contains("cost_ns") ? "about " + time_text(c.value("cost_ns", 0.0)) : c.value("reason", "");
+      out("    {:<16} {:<8} {}\n", safe(c.value("plugin", "")), c.value("answer", ""), safe(told, 400));
+    }
   }
 
   // With operands as inputs, and as constants for ops that need their values.
@@ -165,7 +179,7 @@ class Ops {
     options.size_bytes = sizeof options;
     options.claim_all = 1;
     options.device = str(device);
-    options.pipeline = str("none");
+    options.pipeline = str(options_.model.empty() ? "none" : "");
     tenon_code_t code = host_.session->compile(host_.session->self, model.get(), &options, program.out());
     Text text;
     const tenon_sink_t sink = text.sink();
@@ -179,14 +193,20 @@ class Ops {
     return answer(device, Json::parse(text.text, nullptr, false));
   }
 
-  // Taken when every node of that op stands on the device; otherwise the first refusal with its reason.
+  // Taken when every node of that op stands on the device; otherwise the first refusal with its reason. Candidates are those of the
+  // first node.
   Json answer(const std::string& device, const Json& placement) const {
     bool seen = false;
+    Json candidates = Json::array();
     for (const Json& node : placement.is_object() ? placement.value("nodes", Json::array()) : Json::array()) {
       if (node.value("op", "") != options_.name) continue;
-      seen = true;
       const std::string on = node.value("device", "");
-      if (on == device || on == device + ":0") continue;
+      if (on == device || on == device + ":0") {
+        if (!seen) candidates = candidates_of(node);
+        seen = true;
+        continue;
+      }
+      seen = true;
       for (const Json& refusal : node.value("refusals", Json::array())) {
         const std::string by = refusal.value("device", "");
         if (by != device && by != device + ":0") continue;
@@ -194,7 +214,20 @@ class Ops {
       }
       return {{"device", device}, {"answer", "refused"}, {"reason", "no reason given; it ran on " + on}};
     }
-    return {{"device", device}, {"answer", seen ? "taken" : "unused"}, {"reason", ""}};
+    const char* unused = options_.model.empty() || seen ? "" : "no node of that name is left after the passes";
+    Json row = {{"device", device}, {"answer", seen ? "taken" : "unused"}, {"reason", unused}};
+    if (!candidates.empty()) row["candidates"] = std::move(candidates);
+    return row;
+  }
+
+  // The device's own plugin and the kernel sets for it: who runs the node, who would for more, who refuses.
+  static Json candidates_of(const Json& node) {
+    Json rows = node.value("candidates", Json::array());
+    for (Json& row : rows) {
+      const bool by = row.value("plugin", "") == node.value("by", "");
+      row["answer"] = by ? "taken" : row.contains("cost_ns") ? "dearer" : "refused";
+    }
+    return rows;
   }
 
   const Host& host_;

@@ -47,6 +47,7 @@ struct OptOptions {
 
 struct OpsOptions {
   std::string name;
+  std::string model;       // --explain: of its nodes, instead of the op's first example
   std::string output_dir;  // --markdown: one page per op here
   bool explain = false;
   bool markdown = false;

@@ -95,7 +95,7 @@ constexpr OpDraft sort() {
           "descending = [1]} -> i32[2, 3] [[3, 3, 1], [9, 5, 0]], i32[2, 3] [[0, 2, 1], [5, 4, 3]]")
       .infer<infer>()
       .reference<reference>()
-      .cost(TENON_COST_REDUCTION);
+      .cost(TENON_COST_SORT);
   return draft;
 }
 

@@ -4,7 +4,10 @@
  * A call is an anchor op with an epilogue graph, operand types and layouts, never a bare op: a kernel set may take the anchor
  * alone by refusing calls whose epilogue is not empty. simple_kernels.h makes the table from {op, dtypes, function}.
  *
- * Users: plugins/null for tenon.kernels/1, none yet for tenon.host.kernels/1. Both unstable.
+ * On a device that compiles, the host itself compares the sets of other plugins with the device's own cost, node by node
+ * (docs/adr/0016-kernel-sets.md). simple_kernel_set.h makes the table for devices whose memory the host can touch.
+ *
+ * Users: plugins/null and the templates of `tenon new kernels` for tenon.kernels/1, none yet for tenon.host.kernels/1. Both unstable.
  */
 #ifndef TENON_ABI_KERNELS_H_
 #define TENON_ABI_KERNELS_H_

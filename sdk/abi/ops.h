@@ -78,6 +78,7 @@ typedef struct tenon_result_def_t { tenon_str_t name, doc; } tenon_result_def_t;
 #define TENON_COST_REDUCTION 3u
 #define TENON_COST_CONTRACTION 4u
 #define TENON_COST_DATA_MOVEMENT 5u
+#define TENON_COST_SORT 6u /* comparisons one after another: n log n */
 
 /* ---- Inference --------------------------------------------------------------------------------------------------- */
 

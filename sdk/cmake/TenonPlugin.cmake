@@ -63,10 +63,10 @@ function(tenon_add_plugin name)
 endfunction()
 
 # tenon_test_plugin(NAME LEVEL n): a test that the plugin reaches this level of `tenon conform`.
-# tenon_test_plugin(NAME RUN word... [PRINTS regex]): a test that `tenon word...` succeeds, and prints that, with the plugin at hand; it
-# runs in the source folder. Out of the tree, after tenon_add_plugin(NAME) and enable_testing().
+# tenon_test_plugin(NAME RUN word... [PRINTS regex] [ENVIRONMENT NAME=VALUE...]): a test that `tenon word...` succeeds, and prints that, with
+# the plugin at hand; it runs in the source folder. Out of the tree, after tenon_add_plugin(NAME) and enable_testing().
 function(tenon_test_plugin name)
-  cmake_parse_arguments(P "" "LEVEL;PRINTS" "RUN" ${ARGN})
+  cmake_parse_arguments(P "" "LEVEL;PRINTS" "RUN;ENVIRONMENT" ${ARGN})
   set(folder $<TARGET_FILE_DIR:tenon_plugin_${name}>)
   if(P_LEVEL)
     add_test(NAME ${name}_conforms COMMAND Tenon::command conform ${folder}/${name}.plugin.json --level ${P_LEVEL})
@@ -74,7 +74,7 @@ function(tenon_test_plugin name)
   if(P_RUN)
     list(GET P_RUN 0 word)
     add_test(NAME ${name}_${word} COMMAND Tenon::command ${P_RUN} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
-    set_tests_properties(${name}_${word} PROPERTIES ENVIRONMENT "TENON_PLUGIN_ADD=${folder}")
+    set_tests_properties(${name}_${word} PROPERTIES ENVIRONMENT "TENON_PLUGIN_ADD=${folder};${P_ENVIRONMENT}")
     if(P_PRINTS)
       set_tests_properties(${name}_${word} PROPERTIES PASS_REGULAR_EXPRESSION "${P_PRINTS}")
     endif()

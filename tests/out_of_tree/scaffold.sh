@@ -17,33 +17,69 @@ tenon="$work/prefix/bin/tenon"
 export TENON_CACHE_DIR="$work/cache" CC=clang-19 CXX=clang++-19
 unset TENON_PLUGIN_ADD TENON_PLUGIN_FILES
 
-# KIND LANGUAGE LEVEL
+# KIND LANGUAGE LEVEL LINES: LINES is the limit of the source.
 make_one() {
-  local kind=$1 language=$2 level=$3
+  local kind=$1 language=$2 level=$3 lines=$4
   local name="my_${kind}_${language//+/x}"
+  local extension=c
+  [ "$language" = c ] || extension=cpp
   local begin=$SECONDS
   say "$kind in $language"
   "$tenon" new "$kind" "$name" --language "$language" --directory "$work" >/dev/null 2>&1
   grep -q "level $level" "$name/README.md" || die "the README of $name does not name level $level"
   if grep -rq "@NAME@" "$name"; then die "a placeholder is left in $name"; fi
+  for file in .github/workflows/test.yml pyproject.toml README.md .gitignore; do [ -s "$name/$file" ] || die "$name has no $file"; done
   at_most 15 "$name/manifest.json.in"
   at_most 12 "$name/CMakeLists.txt"
+  at_most "$lines" "$name/$name.$extension"
   cmake -G Ninja -S "$name" -B "$name/build" -DCMAKE_PREFIX_PATH="$work/prefix" >configure.log 2>&1 || { cat configure.log; exit 1; }
   cmake --build "$name/build" >build.log 2>&1 || { cat build.log; exit 1; }
-  ctest --test-dir "$name/build" --output-on-failure --no-tests=error >test.log 2>&1 || { cat test.log; exit 1; }
   "$tenon" conform "$name/build/$name.plugin.json" --level "$level" --json report.json >/dev/null
   grep -q "\"level\": $level" report.json || die "$name does not reach level $level"
-  TENON_PLUGIN_ADD="$work/$name/build" "$tenon" plugins list | grep -q "$name" || die "$name is not found"
-  local seconds=$((SECONDS - begin))
-  echo "   $seconds s"
+  local seconds=$((SECONDS - begin))   # from nothing to a green report
+  echo "   $seconds s, $(wc -l <"$name/$name.$extension") lines"
   [ "$seconds" -lt 60 ] || die "$name took $seconds s"
+  ctest --test-dir "$name/build" --output-on-failure --no-tests=error >test.log 2>&1 || { cat test.log; exit 1; }
+  TENON_PLUGIN_ADD="$work/$name/build" "$tenon" plugins list | grep -q "$name" || die "$name is not found"
 }
-make_one device c 2
-at_most 100 my_device_c/my_device_c.c
-make_one device c++ 2
-make_one op c++ 1
-make_one pass c++ 1
-make_one frontend c++ 1
+make_one device c 2 100
+make_one device c++ 2 180
+make_one kernels c 1 100
+make_one kernels c++ 1 100
+make_one op c++ 1 100
+make_one pass c++ 1 100
+make_one frontend c++ 1 100
+make_one layer c 1 100
+make_one layer c++ 1 100
+
+# Shipping: what pip installs into a virtual environment is found there, and gone when pip takes it away. Nothing is downloaded.
+say "wheels"
+python3 -c 'import scikit_build_core' 2>error.log || die "the Python package scikit-build-core is missing; ./check installs it: $(cat error.log)"
+python3 -m venv "$work/venv"
+in_venv() { VIRTUAL_ENV="$work/venv" "$@"; }
+ship_one() {
+  local name=$1
+  rm -rf "$name/build"
+  python3 -m pip --disable-pip-version-check wheel --quiet --no-build-isolation --no-deps --no-index -w "$work/wheels" "$work/$name" >wheel.log 2>&1 ||
+    { cat wheel.log; exit 1; }
+  "$work/venv/bin/pip" --disable-pip-version-check install --quiet --no-index "$work/wheels/tenon_plugin_$name"-*.whl
+  in_venv "$tenon" plugins list | grep -q "$name" || die "$name was installed and is not found: $(in_venv "$tenon" plugins list 2>&1)"
+  in_venv "$tenon" conform "$work"/venv/lib/python3*/site-packages/tenon_plugins/"$name.plugin.json" --level 1 >conform.log || { cat conform.log; exit 1; }
+  if [ -n "${2:-}" ]; then
+    # shellcheck disable=SC2086
+    (cd "$name" && in_venv "$tenon" $2 >../use.log 2>&1) || { cat use.log; die "$name does not work as a wheel"; }
+  fi
+  "$work/venv/bin/pip" --disable-pip-version-check uninstall --quiet --yes "tenon-plugin-$name"
+  if in_venv "$tenon" plugins list | grep -q "$name"; then die "$name was uninstalled and is still found"; fi
+  if find "$work/venv" -name "*$name*" | grep .; then die "uninstalling left files of $name"; fi
+}
+export CMAKE_PREFIX_PATH="$work/prefix"
+ship_one my_device_c "run test.tir --device my_device_c --no-fallback --seed 1 --check reference"
+ship_one my_kernels_c "run test.tir --device cpu --seed 1 --check reference"
+ship_one my_op_cxx "run test.tir --seed 1 --check reference"
+ship_one my_pass_cxx "opt test.tir --passes my_pass_cxx"
+ship_one my_frontend_cxx "run test.my_frontend_cxx --seed 1"
+ship_one my_layer_c
 
 # Every ```sh block of a page, in order, in one shell.
 follow() {
@@ -57,11 +93,11 @@ follow() {
 follow device.md
 
 say "what cannot be made is told"
-for arguments in "layer x" "kernels x" "device x --language rust" "device Upper" "device my_device_c"; do
+for arguments in "kernel x" "device x --language rust" "device Upper" "device ../x" "device my_device_c" "layer $(printf 'a%.0s' {1..41})"; do
   # shellcheck disable=SC2086
   if "$tenon" new $arguments >/dev/null 2>error.log; then die "tenon new $arguments succeeded"; fi
   grep -q "error: T0" error.log || die "tenon new $arguments says: $(cat error.log)"
 done
-"$tenon" new layer x >/dev/null 2>error.log || true
-grep -q "device.*frontend.*op.*pass" error.log || die "the kinds are not named: $(cat error.log)"
+"$tenon" new kernel x >/dev/null 2>error.log || true
+grep -q "device.*frontend.*kernels.*layer.*op.*pass" error.log || die "the kinds are not named: $(cat error.log)"
 echo "scaffold: all checks passed"

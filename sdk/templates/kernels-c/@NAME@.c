@@ -1,0 +1,61 @@
+/* The kernel set `@NAME@`: kernels for a device of another plugin, here one for the cpu: `sort` of
+ * lines of u8, by counting. The host takes a kernel where it suits and costs less than the device's
+ * own code; `tenon ops sort --explain` tells where and why not. Replace the kernel by yours, and
+ * add others to the table at the end. */
+#include "tenon/abi/simple_device.h"
+#include "tenon/abi/simple_kernel_set.h"
+
+enum { kValues = 256, kLineMin = 256 };
+
+/* Which calls of that op, and what they cost. What the kernel wants to know goes into the plan. */
+static tenon_code_t suits(const tenon_set_call_t* call, tenon_set_plan_t* plan) {
+  const tenon_type_t* type = &call->call->operands[0].type;
+  tenon_attr_t dim, descending;
+  tenon_code_t code = tenon_set_attr(call, "dim", &dim);
+  if (code == TENON_OK) code = tenon_set_attr(call, "descending", &descending);
+  if (code != TENON_OK) return code;
+  if (call->call->operand_count != 1) return tenon_set_refuse(call, "one operand only");
+  if (dim.u.i != (int64_t)type->rank - 1) return tenon_set_refuse(call, "along the last dim only");
+  if (type->dims[dim.u.i] < kLineMin)
+    return tenon_set_refuse(call, "lines of at least 256 elements only, known before the run");
+  for (uint64_t i = 0; i < descending.count; ++i)
+    if (descending.u.is[i] != 0) return tenon_set_refuse(call, "ascending only");
+  plan->params[0] = type->dims[dim.u.i];
+  plan->cost_ns = 1; /* of an element, measured; dims below 0 are known at the run only */
+  for (uint32_t i = 0; i < type->rank; ++i)
+    plan->cost_ns *= type->dims[i] > 0 ? (double)type->dims[i] : 1;
+  return TENON_OK;
+}
+
+static tenon_code_t sort_u8(const tenon_set_plan_t* plan, const tenon_set_tensor_t* inputs,
+                            const tenon_set_tensor_t* outputs) {
+  const uint64_t line = (uint64_t)plan->params[0];
+  for (uint64_t at = 0; at < inputs[0].elements; at += line) {
+    const uint8_t* in = (const uint8_t*)inputs[0].data + at;
+    uint8_t* out = (uint8_t*)outputs[0].data + at;
+    uint64_t counts[kValues] = {0};
+    for (uint64_t i = 0; i < line; ++i) ++counts[in[i]];
+    for (int value = 0; value < kValues; out += counts[value++]) memset(out, value, counts[value]);
+  }
+  return TENON_OK;
+}
+
+static const tenon_set_kernel_t kKernels[] = {{"sort", 1u << TENON_U8, suits, sort_u8}};
+
+tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* host,
+                                const tenon_plugin_t** out) {
+  static tenon_kernels_api_t kernels;
+  static const tenon_interface_t interfaces[] = {{TENON_STR(TENON_KERNELS_ID), 0, 0, &kernels}};
+  static const tenon_plugin_t plugin = {sizeof plugin,
+                                        TENON_ABI_VERSION,
+                                        TENON_STR("@NAME@"),
+                                        TENON_STR("0.1.0"),
+                                        TENON_STR(__VERSION__),
+                                        NULL,
+                                        interfaces,
+                                        1,
+                                        NULL};
+  tenon_code_t code = tenon_simple_kernel_set(host, "cpu", kKernels, 1, &kernels);
+  if (code == TENON_OK) *out = &plugin;
+  return (void)max_abi, code;
+}
