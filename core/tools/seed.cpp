@@ -14,7 +14,6 @@ namespace {
 
 // Element types that stand in for an example's f32.
 constexpr tenon_dtype_t kFloats[] = {TENON_F32, TENON_F64, TENON_F16, TENON_BF16};
-constexpr uint32_t kMostRank = 4;  // of element-wise ops, whose example may be of any rank
 
 // One graph: the op of an example on arguments with a symbol for every different size.
 class Seed {
@@ -26,12 +25,7 @@ class Seed {
     for (uint32_t e = 0; e < op.example_count; ++e) {
       Model example(host_);
       if (!read_example(view(op.examples[e]), example)) continue;
-      const bool elementwise = (op.traits & TENON_TRAIT_ELEMENTWISE) != 0;
-      for (tenon_dtype_t dtype : kFloats) {
-        for (uint32_t rank = elementwise ? 1 : 0; rank <= (elementwise ? kMostRank : 0); ++rank) {
-          made += build(example, dtype, rank) ? 1 : 0;
-        }
-      }
+      for (tenon_dtype_t dtype : kFloats) made += build(example, dtype) ? 1 : 0;
     }
   }
 
@@ -47,13 +41,13 @@ class Seed {
     return code == TENON_OK;
   }
 
-  // The example again with other sizes and type; `rank` 0 keeps the ranks.
-  bool build(const Model& example, tenon_dtype_t dtype, uint32_t rank) {
+  // The example again with other sizes and type.
+  bool build(const Model& example, tenon_dtype_t dtype) {
     Graph from(host_), to(host_);
     symbols_.clear();
     if (host_.session->model_graph(host_.session->self, example.get(), from.out()) != TENON_OK) return false;
     if (api().create(api().self, str("seed"), to.out()) != TENON_OK) return false;
-    if (!copy(from.get(), to.get(), dtype, rank) || !seen_.insert(hash(to.get())).second) return false;
+    if (!copy(from.get(), to.get(), dtype) || !seen_.insert(hash(to.get())).second) return false;
     Model model(host_);
     Program program(host_);
     if (host_.session->model_from_graph(host_.session->self, to.get(), model.out()) != TENON_OK) return false;
@@ -71,7 +65,7 @@ class Seed {
     return {h[0], h[1]};
   }
 
-  bool copy(tenon_graph_t* from, tenon_graph_t* to, tenon_dtype_t dtype, uint32_t rank) {
+  bool copy(tenon_graph_t* from, tenon_graph_t* to, tenon_dtype_t dtype) {
     tenon_graph_view_t all = {}, target = {};
     tenon_region_view_t main = {};
     tenon_node_view_t node = {};
@@ -89,7 +83,7 @@ class Seed {
       tenon_value_view_t value = {};
       value.size_bytes = sizeof value;
       if (api().value_view(api().self, from, main.arguments[i], &value) != TENON_OK) return false;
-      if (!argument(to, target.main, value.type, dtype, rank, i, values[main.arguments[i]])) return false;
+      if (!argument(to, target.main, value.type, dtype, i, values[main.arguments[i]])) return false;
     }
     std::vector<tenon_value_t> operands;
     for (uint32_t i = 0; i < node.operand_count; ++i) {
@@ -100,17 +94,14 @@ class Seed {
     return finish(to, target.main, node, operands);
   }
 
-  bool argument(tenon_graph_t* to, tenon_region_t region, const tenon_type_t& like, tenon_dtype_t dtype, uint32_t rank, uint32_t index,
+  bool argument(tenon_graph_t* to, tenon_region_t region, const tenon_type_t& like, tenon_dtype_t dtype, uint32_t index,
                 tenon_value_t& out) {
     std::vector<tenon_dim_t> dims;
-    const uint32_t count = rank != 0 && like.rank != 0 ? rank : like.rank;
-    for (uint32_t d = 0; d < count; ++d) {
-      const tenon_dim_t size = rank != 0 ? tenon_dim_t{2} + d : like.dims[d];
-      if (!dim(to, region, size, dims.emplace_back())) return false;
+    for (uint32_t d = 0; d < like.rank; ++d) {
+      if (!dim(to, region, like.dims[d], dims.emplace_back())) return false;
     }
     tenon_type_t type = like;
     if (type.dtype == TENON_F32) type.dtype = dtype;
-    type.rank = count;
     type.dims = dims.data();
     return api().argument_add(api().self, to, region, &type, str(fmt::format("x{}", index)), &out) == TENON_OK;
   }

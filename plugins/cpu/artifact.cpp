@@ -11,13 +11,13 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr char kMagic[8] = {'T', 'N', 'C', 'P', 'U', '0', '0', '1'};
+constexpr char kMagic[8] = {'T', 'N', 'C', 'P', 'U', '0', '0', '2'};
 
 struct Header {
   char magic[8];
   char version[32];  // code_version(): kernels of another build have other arguments.
   uint32_t isa, control;
-  uint64_t program_bytes, code_bytes;
+  uint64_t program_bytes, code_bytes;  // code: for each shared object its length as a u64, then its bytes.
   uint64_t digest[2];  // XXH3-128 of everything behind the header.
 };
 
@@ -25,6 +25,32 @@ void digest_of(std::string_view bytes, uint64_t out[2]) {
   const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
   out[0] = hash.low64;
   out[1] = hash.high64;
+}
+
+std::string joined(const std::vector<std::string_view>& code) {
+  std::string out;
+  for (std::string_view module : code) {
+    const uint64_t bytes = module.size();
+    out.append(reinterpret_cast<const char*>(&bytes), sizeof bytes).append(module);
+  }
+  return out;
+}
+
+bool split(std::string_view rest, std::vector<std::string_view>& out) {
+  while (!rest.empty()) {
+    uint64_t bytes = 0;
+    if (rest.size() < sizeof bytes) {
+      return false;
+    }
+    memcpy(&bytes, rest.data(), sizeof bytes);
+    rest.remove_prefix(sizeof bytes);
+    if (bytes > rest.size()) {
+      return false;
+    }
+    out.push_back(rest.substr(0, bytes));
+    rest.remove_prefix(bytes);
+  }
+  return true;
 }
 
 }  // namespace
@@ -37,9 +63,10 @@ std::string artifact_pack(const ArtifactParts& parts) {
   header.isa = static_cast<uint32_t>(parts.isa);
   header.control = parts.control ? 1 : 0;
   header.program_bytes = parts.program.size();
-  header.code_bytes = parts.code.size();
+  const std::string code = joined(parts.code);
+  header.code_bytes = code.size();
   std::string out(sizeof header, '\0');
-  out.append(parts.program).append(parts.code);
+  out.append(parts.program).append(code);
   digest_of(std::string_view(out).substr(sizeof header), header.digest);
   memcpy(out.data(), &header, sizeof header);
   return out;
@@ -74,7 +101,10 @@ Status artifact_unpack(std::string_view bytes, ArtifactParts& out) {
   out.isa = static_cast<Isa>(header.isa);
   out.control = header.control != 0;
   out.program = rest.substr(0, header.program_bytes);
-  out.code = rest.substr(header.program_bytes);
+  out.code.clear();
+  if (!split(rest.substr(header.program_bytes), out.code)) {
+    return fail(TENON_DATA_LOSS, "The artifact's code is cut short.");
+  }
   return {};
 }
 

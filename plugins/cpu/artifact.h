@@ -1,11 +1,12 @@
 // A compiled subgraph as bytes: a header, kernelgen's record (buffers, kernels, steps), and the
-// shared object with the code.
+// shared objects with the code.
 #ifndef TENON_PLUGINS_CPU_ARTIFACT_H_
 #define TENON_PLUGINS_CPU_ARTIFACT_H_
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "isa.h"
 #include "tenon/cpp/status.hpp"
@@ -15,7 +16,7 @@ namespace tenon::cpu {
 struct ArtifactParts {
   Isa isa = Isa::kBaseline;
   std::string_view program;  // DeviceProgram::bytes(), or ControlProgram::bytes()
-  std::string_view code;     // A shared object; empty when there is no kernel.
+  std::vector<std::string_view> code;  // Shared objects; none when there is no kernel.
   bool control = false;      // The program is one of control flow, with artifacts inside.
 };
 

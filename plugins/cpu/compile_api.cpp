@@ -102,7 +102,9 @@ Status artifact_info(void*, tenon_artifact_t* artifact, tenon_artifact_info_t* o
   out->kernels_from_cache = artifact->compiled.kernels_from_cache;
   ArtifactParts parts;
   TENON_TRY(artifact_unpack(artifact->compiled.artifact, parts));
-  out->code_bytes = parts.code.size();
+  for (std::string_view module : parts.code) {
+    out->code_bytes += module.size();
+  }
   return {};
 }
 

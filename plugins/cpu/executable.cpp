@@ -70,9 +70,9 @@ Status Executable::load(tenon_device_t* device, std::string_view artifact,
                                       &why)) {
     return fail(TENON_DATA_LOSS, cat("The artifact's record is malformed: ", why, "."));
   }
-  if (!parts.code.empty()) {
-    made->module_ = Module::open(parts.code, why);
-    if (!made->module_) {
+  for (std::string_view code : parts.code) {
+    made->modules_.push_back(Module::open(code, why));
+    if (!made->modules_.back()) {
       return fail(TENON_INTERNAL, cat("Generated code cannot be loaded: ", why, "."));
     }
   }
@@ -110,7 +110,10 @@ void Executable::find_used_buffers() {
 
 Status Executable::find_kernels() {
   for (const kernelgen::ProgramKernel& kernel : program_.kernels) {
-    void* address = module_ ? module_->symbol(kernel.entry) : nullptr;
+    void* address = nullptr;
+    for (size_t m = 0; m < modules_.size() && !address; ++m) {
+      address = modules_[m]->symbol(kernel.entry);
+    }
     if (!address) {
       return fail(TENON_DATA_LOSS,
                   cat("The artifact's code lacks the kernel ", quoted(kernel.entry), "."));

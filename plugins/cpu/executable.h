@@ -63,7 +63,7 @@ class Executable {
   Status fill_slots(const tenon_call_t& call, const ShapePlan& shape, void** slots) const;
 
   kernelgen::DeviceProgram program_;
-  std::unique_ptr<Module> module_;
+  std::vector<std::unique_ptr<Module>> modules_;
   std::vector<plan::KernelFn> kernels_;
   tenon_device_t* device_ = nullptr;
   // By buffer: some step of a run reads or writes it, or it is an output; the same at load.

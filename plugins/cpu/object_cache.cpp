@@ -18,6 +18,8 @@ std::string_view name_of(CacheKind kind) {
       return "cpu-kernel";
     case CacheKind::kObject:
       return "cpu-object";
+    case CacheKind::kGeneral:
+      return "cpu-general";
     case CacheKind::kAttempt:
       return "cpu-attempt";
     case CacheKind::kModule:

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "tenon/kernelgen/fuse.h"
+#include "tenon/kernelgen/general.h"
 #include "tenon/kernelgen/load_time.h"
 
 namespace tenon::kernelgen {
@@ -425,6 +426,14 @@ E bytes_of(Kernel& k) {
   return bytes;
 }
 
+ProgramKernel describe(Kernel& kernel, const Hash128& hash) {
+  ProgramKernel out;
+  out.hash = hash;
+  out.flops = size_program(kernel.pool, flops_of(kernel));
+  out.bytes = size_program(kernel.pool, bytes_of(kernel));
+  return out;
+}
+
 // The kernel's number in the program; it is added if no equal one is there.
 class Distinct {
  public:
@@ -437,11 +446,7 @@ class Distinct {
     }
     const uint32_t id = static_cast<uint32_t>(program.kernels.size());
     by_hash_[hash.lo].push_back(id);
-    ProgramKernel k;
-    k.hash = hash;
-    k.flops = size_program(kernel.pool, flops_of(kernel));
-    k.bytes = size_program(kernel.pool, bytes_of(kernel));
-    program.kernels.push_back(std::move(k));
+    program.kernels.push_back(describe(kernel, hash));
     out_->kernels.push_back(std::move(kernel));
     out_->steps_of.emplace_back();
     out_->load_steps_of.emplace_back();
@@ -568,6 +573,31 @@ void put_in_order(const Launch& launch, const std::vector<uint32_t>& buffer_orde
 }
 
 }  // namespace
+
+void take_general(BuiltProgram* built, uint32_t k, General general) {
+  Kernel& from = built->kernels[k];
+  Kernel& to = general.kernel;
+  std::vector<uint32_t> from_buffers, from_extents, to_buffers, to_extents;
+  structural_hash(from, &from_buffers, &from_extents);
+  const Hash128 hash = structural_hash(to, &to_buffers, &to_extents);
+  const auto replace = [&](ProgramStep& step) {
+    std::vector<SizeProgram> sizes(from.pool.extents().size());
+    for (size_t i = 0; i < from_extents.size(); ++i) sizes[from_extents[i]] = step.extents[i];
+    step.extents.clear();
+    for (uint32_t e : to_extents) step.extents.push_back(general.sizes[e].over(sizes));
+    const std::vector<uint32_t> buffers = std::move(step.buffers);
+    step.buffers.clear();
+    for (uint32_t b : to_buffers) {
+      const auto at = std::find(from_buffers.begin(), from_buffers.end(), to.buffer_origin[b]) - from_buffers.begin();
+      step.buffers.push_back(buffers[static_cast<size_t>(at)]);
+    }
+  };
+  for (uint32_t s : built->steps_of[k]) replace(built->program.steps[s]);
+  for (uint32_t s : built->load_steps_of[k]) replace(built->program.load_steps[s]);
+  for (uint32_t& origin : to.buffer_origin) origin = from.buffer_origin[origin];
+  built->program.kernels[k] = describe(to, hash);
+  from = std::move(to);
+}
 
 bool generate_batch(BuiltProgram* built, uint32_t begin, uint32_t end, const Target& target, std::string* out_text,
                     std::string* why) {

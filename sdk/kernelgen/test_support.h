@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "tenon/kernelgen/builder.h"
+#include "tenon/kernelgen/general.h"
 #include "tenon/kernelgen/fuse.h"
 #include "tenon/kernelgen/generate.h"
 
@@ -340,16 +341,28 @@ inline Library compile(const std::string& text, const Target& t, const char* lev
 struct Session {
   Kernel laid_out;  // the program with the buffers that its layout added
   std::vector<Kernel> kernels;
+  std::vector<std::vector<SizeProgram>> sizes;  // by kernel and extent: over those of the program
   Module module;
   Library library;
   std::vector<int64_t> ext;
   std::string why;
 
-  bool build(const Kernel& program, const Target& target, std::vector<int64_t> sizes, const char* level = "-O1") {
-    ext = std::move(sizes);
+  // `any_sizes`: kernels in their general form, where they have one.
+  bool build(const Kernel& program, const Target& target, std::vector<int64_t> ext_values, const char* level = "-O1", bool any_sizes = false) {
+    ext = std::move(ext_values);
     laid_out = program;
     lay_out(laid_out, target);
     kernels = split(laid_out, target);
+    for (Kernel& k : kernels) {
+      sizes.emplace_back();
+      for (uint32_t x : k.extent_origin) sizes.back().push_back(SizeProgram::extent(x));
+      General general;
+      if (!any_sizes || !generalise(k, &general)) continue;
+      for (SizeProgram& size : general.sizes) size = size.over(sizes.back());
+      for (uint32_t& origin : general.kernel.buffer_origin) origin = k.buffer_origin[origin];
+      sizes.back() = std::move(general.sizes);
+      k = std::move(general.kernel);
+    }
     if (!generate(kernels, target, &module, &why)) return false;
     library = compile(module.text, target, level);
     why = library.log;
@@ -368,7 +381,7 @@ struct Session {
       std::vector<void*> buf;
       for (uint32_t b : l.buffers) buf.push_back((*memory)[kernels[i].buffer_origin[b]].bytes.data());
       std::vector<int64_t> e;
-      for (uint32_t x : kernels[i].extent_origin) e.push_back(ext[x]);
+      for (const SizeProgram& size : sizes[i]) e.push_back(size.evaluate(ext));
       const int64_t n = l.range.evaluate(e);
       void* scratch = std::aligned_alloc(64, static_cast<size_t>(l.scratch_bytes.evaluate(e) + 64) / 64 * 64);
       const auto entry = reinterpret_cast<Entry>(dlsym(library.handle, l.entry.c_str()));

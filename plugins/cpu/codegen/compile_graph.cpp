@@ -12,6 +12,7 @@
 #include "tenon/abi/host.h"
 #include "tenon/cpp/plugin.hpp"
 #include "tenon/kernelgen/device_program.h"
+#include "tenon/kernelgen/general.h"
 
 namespace tenon::cpu {
 namespace {
@@ -23,9 +24,14 @@ using kernelgen::DeviceProgram;
 // again by other models one by one.
 constexpr uint32_t kMaxBatch = 8;
 
+// Operations and bytes. What takes so little is run with code for any sizes when that is at hand: a
+// compilation would pay after some hundred runs.
+constexpr int64_t kSmallWork = int64_t{1} << 22;
+
 struct Batch {
   uint32_t begin = 0, end = 0;
-  bool ready = false;  // Its kernels' objects are at hand: only the launches are wanted.
+  bool ready = false;  // Its kernels' code is at hand: only the launches are wanted.
+  bool general = false;  // One kernel for any sizes, linked by itself.
   std::string text, object, object_key, messages;
   tenon_code_t code = TENON_OK;
   bool from_cache = false;
@@ -34,9 +40,11 @@ struct Batch {
 struct Work {
   const CompileSettings& settings;
   BuiltProgram built;
+  std::vector<bool> general;  // By kernel: it is in its form for any sizes.
   std::vector<std::string> kernel_keys;
   std::vector<Batch> batches;
   std::map<std::string, std::string> objects;  // By key: those found in the cache.
+  std::map<std::string, std::string> modules;  // By key: general kernels.
 
   std::string options() const { return cat("O", settings.opt_level); }
 };
@@ -73,19 +81,88 @@ bool find_kernel(Work& work, uint32_t index) {
   return object.has_value();
 }
 
+std::string general_key(const Work& work, const kernelgen::Kernel& kernel) {
+  const kernelgen::Hash128 hash = kernelgen::structural_hash(kernel);
+  return cache_key(CacheKind::kGeneral, work.settings.isa, work.options(),
+                   {reinterpret_cast<const char*>(&hash), sizeof hash});
+}
+
+// True when the module is in work.modules.
+bool find_general(Work& work, const std::string& key) {
+  if (!work.modules.contains(key)) {
+    std::optional<std::string> module = cache_get(CacheKind::kGeneral, key);
+    if (!module) {
+      return false;
+    }
+    work.modules.emplace(key, std::move(*module));
+  }
+  return true;
+}
+
+bool is_small(const Work& work, uint32_t index) {
+  std::vector<int64_t> sizes;
+  for (const kernelgen::Extent& extent : work.built.kernels[index].pool.extents()) {
+    sizes.push_back(extent.hint != 0 ? extent.hint : std::min<int64_t>(extent.hi, 1024));
+  }
+  const kernelgen::ProgramKernel& kernel = work.built.program.kernels[index];
+  const int64_t flops = kernel.flops.evaluate(sizes), bytes = kernel.bytes.evaluate(sizes);
+  return flops <= kSmallWork && bytes <= kSmallWork - flops;
+}
+
+// Kernels take code for any sizes if all that this program lacks is there: then no compiler is needed.
+void take_what_is_at_hand(Work& work, const std::vector<bool>& found) {
+  std::map<uint32_t, kernelgen::General> forms;
+  for (uint32_t i = 0; i < found.size(); ++i) {
+    if (found[i] || work.general[i]) {
+      continue;
+    }
+    kernelgen::General form;
+    if (!is_small(work, i) || !generalise(work.built.kernels[i], &form) ||
+        !find_general(work, general_key(work, form.kernel))) {
+      return;
+    }
+    forms.emplace(i, std::move(form));
+  }
+  for (auto& [i, form] : forms) {
+    take_general(&work.built, i, std::move(form));
+    work.general[i] = true;
+  }
+}
+
+// A kernel by itself. Its code is looked for, and made only once if several are the same.
+void add_general(Work& work, uint32_t index) {
+  Batch& batch = work.batches.emplace_back();
+  batch.begin = index;
+  batch.end = index + 1;
+  batch.general = true;
+  batch.object_key = general_key(work, work.built.kernels[index]);
+  const auto same = [&](const Batch& other) {
+    return &other != &batch && other.general && other.object_key == batch.object_key;
+  };
+  batch.ready = find_general(work, batch.object_key) ||
+                std::any_of(work.batches.begin(), work.batches.end(), same);
+}
+
 void make_batches(Work& work, uint32_t threads) {
   const uint32_t count = static_cast<uint32_t>(work.built.program.kernels.size());
   work.kernel_keys.resize(count);
   std::vector<bool> found(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    found[i] = !work.general[i] && find_kernel(work, i);
+  }
+  take_what_is_at_hand(work, found);
   uint32_t missing = 0;
   for (uint32_t i = 0; i < count; ++i) {
-    found[i] = find_kernel(work, i);
-    missing += found[i] ? 0 : 1;
+    missing += found[i] || work.general[i] ? 0 : 1;
   }
   const uint32_t size = std::clamp((missing + threads - 1) / std::max(1u, threads), 1u, kMaxBatch);
   for (uint32_t i = 0; i < count; ++i) {
+    if (work.general[i]) {
+      add_general(work, i);
+      continue;
+    }
     Batch* last = work.batches.empty() ? nullptr : &work.batches.back();
-    if (!last || last->ready != found[i] || last->end - last->begin >= size) {
+    if (!last || last->general || last->ready != found[i] || last->end - last->begin >= size) {
       work.batches.push_back({});
       last = &work.batches.back();
       last->begin = i;
@@ -106,11 +183,13 @@ void build_batch(Work& work, Batch& batch) {
   if (batch.ready) {
     return;
   }
-  batch.object_key = cache_key(CacheKind::kObject, work.settings.isa, work.options(), batch.text);
-  if (std::optional<std::string> object = cache_get(CacheKind::kObject, batch.object_key)) {
-    batch.object = std::move(*object);
-    batch.from_cache = true;
-    return;
+  if (!batch.general) {
+    batch.object_key = cache_key(CacheKind::kObject, work.settings.isa, work.options(), batch.text);
+    if (std::optional<std::string> object = cache_get(CacheKind::kObject, batch.object_key)) {
+      batch.object = std::move(*object);
+      batch.from_cache = true;
+      return;
+    }
   }
   BuildRequest request;
   request.isa = work.settings.isa;
@@ -123,6 +202,9 @@ void build_batch(Work& work, Batch& batch) {
     cache_put(CacheKind::kAttempt, batch.object_key, "1");
   }
   BuildResult result = build_unit(request);
+  if (result.code == TENON_OK && batch.general) {
+    result = link_units({&result.bytes, 1});
+  }
   if (result.code != TENON_OK) {
     // Generated text that does not compile is this project's error, not the user's.
     const bool wrong_text = result.code == TENON_INVALID_ARGUMENT;
@@ -132,7 +214,7 @@ void build_batch(Work& work, Batch& batch) {
     return;
   }
   batch.object = std::move(result.bytes);
-  cache_put(CacheKind::kObject, batch.object_key, batch.object);
+  cache_put(batch.general ? CacheKind::kGeneral : CacheKind::kObject, batch.object_key, batch.object);
 }
 
 tenon_code_t build_range(void* context_pointer, uint32_t, int64_t begin, int64_t end) {
@@ -160,7 +242,8 @@ Status build_batches(Work& work, const tenon_host_threads_t* threads) {
   return {};
 }
 
-Status link(Work& work, CompiledGraph& out, std::string& code) {
+// The code of all batches as shared objects.
+Status link(Work& work, CompiledGraph& out, std::vector<std::string>& code) {
   std::vector<std::string> objects;
   for (auto& [key, object] : work.objects) {
     objects.push_back(std::move(object));
@@ -168,7 +251,15 @@ Status link(Work& work, CompiledGraph& out, std::string& code) {
   for (Batch& batch : work.batches) {
     const uint32_t kernels = batch.end - batch.begin;
     (batch.ready || batch.from_cache ? out.kernels_from_cache : out.kernels_compiled) += kernels;
+    if (const auto it = work.modules.find(batch.object_key); batch.general && it != work.modules.end()) {
+      code.push_back(std::move(it->second));
+      work.modules.erase(it);
+    }
     if (batch.ready) {
+      continue;
+    }
+    if (batch.general) {
+      code.push_back(std::move(batch.object));
       continue;
     }
     for (uint32_t i = batch.begin; i < batch.end; ++i) {
@@ -184,16 +275,25 @@ Status link(Work& work, CompiledGraph& out, std::string& code) {
     return fail(linked.code,
                 cat("Generated code does not link: ", linked.messages.substr(0, 4000)));
   }
-  code = std::move(linked.bytes);
+  code.push_back(std::move(linked.bytes));
   return {};
 }
 
 Status lift_and_fuse(const kernelgen::LiftHost& host, tenon_graph_t* graph, Isa isa,
-                     BuiltProgram& out) {
+                     BuiltProgram& out, std::vector<bool>& general) {
   std::string why;
   if (!build_program(host, graph, target_of(isa), &out, &why)) {
     return fail(TENON_UNIMPLEMENTED,
                 cat("The cpu device cannot compile this subgraph: ", why, "."));
+  }
+  // Kernels that know nothing of their sizes are the same for all ranks.
+  general.resize(out.kernels.size());
+  for (uint32_t i = 0; i < out.kernels.size(); ++i) {
+    kernelgen::General form;
+    general[i] = generalise(out.kernels[i], &form) && form.was_open;
+    if (general[i]) {
+      take_general(&out, i, std::move(form));
+    }
   }
   return {};
 }
@@ -258,18 +358,18 @@ Status compile_graph(const kernelgen::LiftHost& host, tenon_graph_t* graph,
       }
     }
   }
-  Work work = {settings, {}, {}, {}, {}};
-  TENON_TRY(lift_and_fuse(host, graph, settings.isa, work.built));
+  Work work = {settings, {}, {}, {}, {}, {}, {}};
+  TENON_TRY(lift_and_fuse(host, graph, settings.isa, work.built, work.general));
   const auto* threads = context().query<tenon_host_threads_t>(TENON_HOST_THREADS_ID);
   make_batches(work, threads ? threads->count(threads->self) : 1);
   TENON_TRY(build_batches(work, threads));
-  std::string code;
+  std::vector<std::string> code;
   TENON_TRY(link(work, out, code));
   const std::string program = work.built.program.bytes();
-  out.artifact = artifact_pack({settings.isa, program, code});
+  out.artifact = artifact_pack({settings.isa, program, {code.begin(), code.end()}});
   log("cpu", TENON_LOG_DEBUG, "compiled ", out.kernels_compiled, " kernels and found ",
       out.kernels_from_cache, " for ", name_of(settings.isa), " in ", work.batches.size(),
-      " batches, ", code.size(), " bytes of code");
+      " batches, ", out.artifact.size() - program.size(), " bytes of code");
   if (!key.empty()) {
     cache_put(CacheKind::kArtifact, key, out.artifact);
   }
@@ -279,7 +379,8 @@ Status compile_graph(const kernelgen::LiftHost& host, tenon_graph_t* graph,
 Status explain_graph(const kernelgen::LiftHost& host, tenon_graph_t* graph,
                      const CompileSettings& settings, std::string_view what, std::string& out) {
   BuiltProgram built;
-  TENON_TRY(lift_and_fuse(host, graph, settings.isa, built));
+  std::vector<bool> general;
+  TENON_TRY(lift_and_fuse(host, graph, settings.isa, built, general));
   const kernelgen::Target target = target_of(settings.isa);
   std::string why;
   if (what == "l1" || what == "l2") {
