@@ -95,6 +95,10 @@ BuildResult build_unit(const BuildRequest& request) {
   const int32_t code = clang.table->build(clang_str(request.text), &options, &append, &result.bytes,
                                           &append, &result.messages);
   result.code = code == TENON_CLANG_OK ? TENON_OK : TENON_INVALID_ARGUMENT;
+  if (code == TENON_CLANG_BAD_ARGUMENT) {
+    result.code = TENON_FAILED_PRECONDITION;
+    result.messages = "libtenon-clang.so is older than this plugin, build it again: " + result.messages;
+  }
   return result;
 }
 

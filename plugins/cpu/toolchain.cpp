@@ -54,9 +54,14 @@ Status request_for(tenon_str_t target, tenon_str_t dialect, tenon_str_t text,
       return fail(TENON_INVALID_ARGUMENT,
                   cat("Optimisation levels are 0 to 3, not ", options->optimise, "."));
     }
-    if (options->option_count != 0) {
-      return fail(TENON_INVALID_ARGUMENT, cat("The clang toolchain has no option ",
-                                              quoted(view(options->options[0].key)), "."));
+    for (uint32_t i = 0; i < options->option_count; ++i) {
+      const std::string_view key = view(options->options[i].key);
+      if (key != TENON_TOOLCHAIN_WATCH || out.dialect != TENON_CLANG_OPENCL_C) {
+        return fail(TENON_INVALID_ARGUMENT, cat("The clang toolchain has no option ", quoted(key), " for ", view(dialect), "."));
+      }
+      if (view(options->options[i].value) == "1") {
+        out.dialect = TENON_CLANG_OPENCL_C_WATCHED;
+      }
     }
     out.opt_level = options->optimise;
     out.isolated = options->isolated != 0;
@@ -93,7 +98,7 @@ Status build(void*, tenon_str_t target, tenon_str_t dialect, tenon_str_t text,
   BuildRequest request;
   TENON_TRY(request_for(target, dialect, text, options, request));
   const std::string key = cache_key(CacheKind::kModule, request.isa,
-                                    cat(view(dialect), " O", request.opt_level), request.text);
+                                    cat(request.dialect, " O", request.opt_level), request.text);
   if (std::optional<std::string> cached = cache_get(CacheKind::kModule, key)) {
     return give(object, *cached);
   }

@@ -75,6 +75,41 @@ TEST_F(Toolchain, OpenclKernelsRunByItems) {
   EXPECT_EQ(x[3], 4);
 }
 
+// Counts the accesses of the kernel below.
+int g_reads = 0, g_writes = 0;
+void count_access(const void*, uint64_t size_bytes, uint32_t kind) {
+  (kind == TENON_OPENCL_WRITE ? g_writes : g_reads) += static_cast<int>(size_bytes);
+}
+
+TEST_F(Toolchain, AWatchedKernelTellsOfItsAccesses) {
+  const tenon_key_value_t watch = {str(TENON_TOOLCHAIN_WATCH), str("1")};
+  tenon_toolchain_options_t options = {};
+  options.size_bytes = sizeof options;
+  options.options = &watch;
+  options.option_count = 1;
+  const tenon_sink_t object = {&bytes_, &append}, diagnostics = {&diagnostics_, &append};
+  const char* text =
+      "__kernel void k(__global float* x) { float own[2]; __local float tile[4];"
+      "  own[0] = x[get_global_id(0)]; tile[1] = own[0]; x[get_global_id(0)] = tile[1] + 1; }";
+  ASSERT_EQ(api_.build(nullptr, str(""), str("opencl-c"), str(text), &options, &object, &diagnostics), TENON_OK) << host_.failure;
+  load();
+  *symbol<tenon_opencl_access_t>("tenon_opencl_access") = count_access;
+  float x[2] = {1, 2};
+  void* args[] = {x};
+  const uint64_t size[] = {2, 1, 1}, begin[] = {0, 0, 0};
+  reinterpret_cast<tenon_opencl_run_t>(symbol<void()>("k__run"))(args, size, begin, size);
+  EXPECT_EQ(x[1], 3);
+  EXPECT_EQ(g_reads, 16);  // x and tile, 4 bytes each, twice
+  EXPECT_EQ(g_writes, 16);
+  std::string names;
+  auto list = reinterpret_cast<tenon_opencl_variables_t>(symbol<void()>("tenon_opencl_variables"));
+  list([](void* context, const char* name, void*, uint64_t bytes, uint32_t local) {
+    *static_cast<std::string*>(context) += cat(name, " ", bytes, " ", local, ";");
+  }, &names);
+  EXPECT_EQ(names, "k.tile 16 1;");
+  EXPECT_EQ(api_.build(nullptr, str(""), str("c++"), str(""), &options, &object, &diagnostics), TENON_INVALID_ARGUMENT);
+}
+
 TEST_F(Toolchain, SecondBuildComesFromTheCache) {
   const std::string text = "extern \"C\" int cached() { return 5; }";
   host_.cache.clear();

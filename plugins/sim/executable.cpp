@@ -1,12 +1,14 @@
 // tenon.compile/1 of the simulated device: subgraphs become OpenCL C through kernelgen, the host's toolchain for that dialect makes
-// them callable, and a queue's thread runs the work items one after another.
+// them callable, and a queue's thread runs the work items.
 #include "executable.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <memory>
 
 #include "device.h"
+#include "kernel_module.h"
 #include "tenon/abi/host.h"
 #include "tenon/abi/toolchain.h"
 #include "tenon/cpp/plugin.hpp"
@@ -26,8 +28,7 @@ constexpr kg::DeviceRates kRates{2, 1, 20000};
 struct Executable {
   Device* device = nullptr;
   kg::DeviceProgram program;
-  const tenon_toolchain_api_t* toolchain = nullptr;
-  tenon_module_t* module = nullptr;
+  KernelModule module;
   std::vector<tenon_opencl_run_t> entries;  // per kernel
   std::vector<uint64_t> constants;          // handles; 0 where no step of a run reads it
   std::vector<uint64_t> persistents;        // per buffer: what the load steps made; 0 elsewhere
@@ -39,7 +40,6 @@ struct Executable {
         if (handle != 0) (void)device->memory.free(handle);
       }
     }
-    if (module != nullptr) toolchain->release(toolchain->self, module);
   }
 };
 
@@ -54,12 +54,6 @@ Status toolchain(const tenon_toolchain_api_t** out) {
   return registry->plugin_interface(registry->self, str("toolchain"), str(TENON_DIALECT_OPENCL_C), str(TENON_TOOLCHAIN_ID),
                                     reinterpret_cast<const void**>(out));
 }
-
-tenon_code_t append(void* self, const void* data, uint64_t size_bytes) {
-  static_cast<std::string*>(self)->append(static_cast<const char*>(data), size_bytes);
-  return TENON_OK;
-}
-tenon_sink_t sink_to(std::string* out) { return {out, append}; }
 
 // TENON_SIM_OPS as a filter before the host's sink.
 struct OpFilter {
@@ -110,7 +104,6 @@ Status claim(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_claim_
   return kg::claim_nodes(host, graph, {}, kRates, &through);
 }
 
-// The toolchain builds for the machine that plays the device, whatever the target says.
 Status compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_options_t*, tenon_artifact_t** out) {
   kg::LiftHost host;
   const tenon_toolchain_api_t* tools = nullptr;
@@ -118,12 +111,7 @@ Status compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_opt
   TENON_TRY(toolchain(&tools));
   auto artifact = std::make_unique<kg::TextArtifact>();
   TENON_TRY(kg::build_text(host, kName, graph, kg::Target::opencl(true), artifact.get()));
-  tenon_toolchain_options_t options{};
-  options.size_bytes = sizeof options;
-  options.optimise = 1;
-  std::string diagnostics;
-  const tenon_sink_t object = sink_to(&artifact->code), notes = sink_to(&diagnostics);
-  TENON_TRY(tools->build(tools->self, str(""), str(TENON_DIALECT_OPENCL_C), str(artifact->text), &options, &object, &notes));
+  TENON_TRY(KernelModule::build(*tools, artifact->text, setting("TENON_SIM_CHECK") == "1", &artifact->code));
   *out = reinterpret_cast<tenon_artifact_t*>(artifact.release());
   return {};
 }
@@ -148,12 +136,10 @@ Status fits(void*, tenon_str_t, const void* bytes, uint64_t size_bytes) {
 }
 
 Status resolve_kernels(Executable* exe, std::string_view object) {
-  TENON_TRY(exe->toolchain->load(exe->toolchain->self, object.data(), object.size(), &exe->module));
-  for (const kg::ProgramKernel& kernel : exe->program.kernels) {
-    void* address = nullptr;
-    TENON_TRY(exe->toolchain->symbol(exe->toolchain->self, exe->module, str(kernel.entry + "__run"), &address));
-    exe->entries.push_back(reinterpret_cast<tenon_opencl_run_t>(address));
-  }
+  const tenon_toolchain_api_t* tools = nullptr;
+  TENON_TRY(toolchain(&tools));
+  TENON_TRY(exe->module.load(*tools, object));
+  for (const kg::ProgramKernel& kernel : exe->program.kernels) TENON_TRY(exe->module.find(kernel.entry, &exe->entries.emplace_back()));
   return {};
 }
 
@@ -184,7 +170,6 @@ Status load(void*, tenon_device_t* device, const void* bytes, uint64_t size_byte
   std::string_view object;
   TENON_TRY(lift_host(&host));
   TENON_TRY(kg::read_artifact(host, kName, bytes, size_bytes, &exe->program, &object));
-  TENON_TRY(toolchain(&exe->toolchain));
   if (!exe->program.kernels.empty()) TENON_TRY(resolve_kernels(exe.get(), object));
   TENON_TRY(upload_constants(host, exe.get(), constants, constant_count));
   TENON_TRY(run_load_steps(exe.get()));
@@ -232,39 +217,72 @@ uint64_t now_ns() {
   return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
 }
 
-Status address_of(const Run& run, uint32_t buffer, void** out) {
+struct Place {
+  uint64_t handle = 0, offset_bytes = 0;
+};
+
+Place place_of(const Run& run, uint32_t buffer) {
   const kg::ProgramBuffer& b = run.exe->program.buffers[buffer];
-  const uint64_t bytes = run.layout.bytes[buffer];
-  std::pair<uint64_t, uint64_t> at;
   switch (b.kind) {
-    case kg::BufferKind::kInput: at = run.inputs[b.index]; break;
-    case kg::BufferKind::kOutput: at = run.outputs[b.index]; break;
-    case kg::BufferKind::kConstant: at = {run.exe->constants[b.index], 0}; break;
-    case kg::BufferKind::kPersistent: at = {run.exe->persistents[buffer], 0}; break;
-    case kg::BufferKind::kTemp: at = {run.workspace.first, run.workspace.second + run.layout.temp_offsets[buffer]}; break;
+    case kg::BufferKind::kInput: return {run.inputs[b.index].first, run.inputs[b.index].second};
+    case kg::BufferKind::kOutput: return {run.outputs[b.index].first, run.outputs[b.index].second};
+    case kg::BufferKind::kConstant: return {run.exe->constants[b.index], 0};
+    case kg::BufferKind::kPersistent: return {run.exe->persistents[buffer], 0};
+    case kg::BufferKind::kTemp: break;
   }
-  return run.exe->device->memory.translate(at.first, at.second, bytes, out);
+  return {run.workspace.first, run.workspace.second + run.layout.temp_offsets[buffer]};
+}
+
+std::string name_of(const kg::ProgramBuffer& b, uint32_t buffer) {
+  switch (b.kind) {
+    case kg::BufferKind::kInput: return cat("input ", b.index);
+    case kg::BufferKind::kOutput: return cat("output ", b.index);
+    case kg::BufferKind::kConstant: return cat("constant ", b.index);
+    default: return cat("buffer ", buffer);
+  }
+}
+
+// The memory of one argument: where it is, or where a watched kernel sees it.
+Status add_buffer(const Run& run, Place place, KernelArg arg, DeviceMemory::Views* views, std::vector<KernelArg>* args) {
+  DeviceMemory& memory = run.exe->device->memory;
+  arg.kind = KernelArg::Kind::kBuffer;
+  TENON_TRY(memory.place(place.handle, place.offset_bytes, arg.size_bytes, &arg.place));
+  if (run.exe->module.watched()) {
+    TENON_TRY(views->add(arg.place, arg.size_bytes, &arg.data));
+  } else {
+    TENON_TRY(memory.translate(place.handle, place.offset_bytes, arg.size_bytes, &arg.data));
+  }
+  args->push_back(std::move(arg));
+  return {};
 }
 
 Status launch(const Run& run, const kg::ProgramStep& step, size_t index) {
   const kg::ProgramLayout::Launch& l = run.layout.launches[index];
-  std::vector<void*> args;
-  for (uint32_t b : step.buffers) {
-    void* address = nullptr;
-    TENON_TRY(address_of(run, b, &address));
-    args.push_back(address);
+  if (l.range <= 0) return {};
+  const kg::ProgramKernel& kernel = run.exe->program.kernels[step.kernel];
+  DeviceMemory::Views views(run.exe->device->memory);
+  Launch out;
+  out.entry = run.exe->entries[step.kernel];
+  if (run.exe->module.watched()) out.title = cat("kernel `", kernel.entry, "` (", step.name, " for ", step.origins, ")");
+  out.global[0] = static_cast<uint64_t>(l.range);
+  for (size_t b = 0; b < step.buffers.size(); ++b) {
+    const kg::ProgramBuffer& buffer = run.exe->program.buffers[step.buffers[b]];
+    KernelArg arg;
+    arg.size_bytes = run.layout.bytes[step.buffers[b]];
+    arg.name = name_of(buffer, step.buffers[b]);
+    arg.element_bytes = std::max(1u, kg::size_of(buffer.type));
+    arg.written = step.written[b];
+    TENON_TRY(add_buffer(run, place_of(run, step.buffers[b]), std::move(arg), &views, &out.args));
   }
   std::vector<int64_t> extents = l.extents;
-  for (int64_t& e : extents) args.push_back(&e);
+  for (int64_t& e : extents) out.args.push_back({.data = &e, .size_bytes = sizeof e});
   if (l.scratch_bytes != 0) {
-    void* scratch = nullptr;
-    TENON_TRY(run.exe->device->memory.translate(run.workspace.first, run.workspace.second + run.layout.scratch_offset,
-                                                l.scratch_bytes * static_cast<uint64_t>(l.range), &scratch));
-    args.push_back(scratch);
+    KernelArg arg;
+    arg.size_bytes = l.scratch_bytes * static_cast<uint64_t>(l.range);
+    arg.name = "scratch";
+    TENON_TRY(add_buffer(run, {run.workspace.first, run.workspace.second + run.layout.scratch_offset}, std::move(arg), &views, &out.args));
   }
-  const uint64_t size[3] = {static_cast<uint64_t>(l.range), 1, 1}, begin[3] = {0, 0, 0};
-  if (l.range > 0) run.exe->entries[step.kernel](args.data(), size, begin, size);
-  return {};
+  return run.exe->module.run(out);
 }
 
 // Kernels clamp where they would leave a buffer, so whatever a run computed is harmless; it is not handed out.
@@ -272,7 +290,8 @@ Status check_run(const Run& run) {
   for (const kg::ProgramLayout::Check& check : run.layout.checks) {
     void* at = nullptr;
     uint64_t found = 0;
-    TENON_TRY(address_of(run, run.exe->program.checks[check.index].buffer, &at));
+    const Place place = place_of(run, run.exe->program.checks[check.index].buffer);
+    TENON_TRY(run.exe->device->memory.translate(place.handle, place.offset_bytes, sizeof found, &at));
     std::memcpy(&found, at, sizeof found);
     std::string text;
     if (const tenon_code_t code = kg::check_found(run.exe->program, check, found, &text); code != TENON_OK) return fail(code, text);

@@ -9,6 +9,8 @@
 #include <map>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "tenon/cpp/status.hpp"
 
@@ -28,6 +30,24 @@ class DeviceMemory {
   Status free(uint64_t handle);
   // The address of a range, to be used under an Access. OUT_OF_RANGE beyond the buffer's end.
   Status translate(uint64_t handle, uint64_t offset_bytes, uint64_t length_bytes, void** out);
+
+  // Where a range lies in the device's address space: the same for the same memory.
+  Status place(uint64_t handle, uint64_t offset_bytes, uint64_t length_bytes, uint64_t* out);
+
+  // Ranges of the memory once more, each at an address of its own with nothing for a megabyte on either side: for code whose accesses
+  // beyond a range are to be told from those to its neighbour.
+  class Views {
+   public:
+    explicit Views(const DeviceMemory& memory) : memory_(memory) {}
+    ~Views();
+    Views(const Views&) = delete;
+    // UNAVAILABLE when there is no address space left.
+    Status add(uint64_t place, uint64_t length_bytes, void** out);
+
+   private:
+    const DeviceMemory& memory_;
+    std::vector<std::pair<void*, uint64_t>> mappings_;
+  };
 
   uint64_t count() const;  // of buffers
   uint64_t used_bytes() const;
@@ -51,10 +71,11 @@ class DeviceMemory {
   };
   void open();
   void close();
-  bool place(uint64_t reserved, uint64_t* out_offset);
+  bool find_gap(uint64_t reserved, uint64_t* out_offset);
 
   const uint64_t capacity_;
   char* base_ = nullptr;
+  int file_ = -1;  // the memory; base_ is one view of it
   mutable std::mutex mutex_;
   std::unordered_map<uint64_t, Block> blocks_;
   std::map<uint64_t, uint64_t> gaps_;  // offset -> size, never adjacent

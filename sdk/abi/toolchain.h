@@ -17,12 +17,25 @@ extern "C" {
 typedef struct tenon_module_t tenon_module_t;
 
 /* Dialects. "opencl-c": for every kernel NAME the module has NAME__run with the signature tenon_opencl_run_t, which runs the work
- * items of [begin, end) one after another; barriers are refused. "c++": freestanding, no headers. */
+ * items of [begin, end) one after another; barriers are refused. A kernel's variables in local memory belong to the calling thread. "c++": freestanding, no headers. */
 #define TENON_DIALECT_CPP "c++"
 #define TENON_DIALECT_OPENCL_C "opencl-c"
 
 typedef void (*tenon_opencl_run_t)(void* const* args, const uint64_t global_size[3], const uint64_t begin[3],
                                    const uint64_t end[3]);
+
+/* An option of "opencl-c", value "1": the module tells of its memory accesses. Its variable "tenon_opencl_access", of the type
+ * tenon_opencl_access_t and null at first, is to be set before a kernel runs; kernels call it before each access to memory that is no
+ * variable of the work item, and it need not come back. Its function "tenon_opencl_variables", of the type tenon_opencl_variables_t,
+ * lists the module's own variables; those in local memory (local 1) belong to the calling thread. */
+#define TENON_TOOLCHAIN_WATCH "watch"
+
+typedef void (*tenon_opencl_access_t)(const void* address, uint64_t size_bytes, uint32_t kind);
+#define TENON_OPENCL_WRITE 1u /* in kind: not a read */
+#define TENON_OPENCL_ATOMIC 2u
+typedef void (*tenon_opencl_variables_t)(void (*visit)(void* context, const char* name, void* address, uint64_t size_bytes,
+                                                       uint32_t local),
+                                         void* context);
 
 typedef struct tenon_toolchain_options_t {
   uint32_t size_bytes;

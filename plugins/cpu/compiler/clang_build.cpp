@@ -18,6 +18,8 @@
 #include <mutex>
 #include <vector>
 
+#include "opencl_watch.h"
+
 namespace tenon::cpu::compiler {
 namespace {
 
@@ -28,9 +30,13 @@ std::string_view view(tenon_clang_str_t s) {
   return s.data ? std::string_view(s.data, s.size) : std::string_view();
 }
 
+bool is_opencl(const tenon_clang_options_t& options) {
+  return options.dialect == TENON_CLANG_OPENCL_C || options.dialect == TENON_CLANG_OPENCL_C_WATCHED;
+}
+
 std::vector<std::string> frontend_arguments(const tenon_clang_options_t& options,
                                             const std::string& file) {
-  const bool opencl = options.dialect == TENON_CLANG_OPENCL_C;
+  const bool opencl = is_opencl(options);
   std::vector<std::string> args = {
       "-triple", kTriple, "-emit-obj", "-main-file-name", file, "-mrelocation-model", "pic",
       "-pic-level", "2", "-mframe-pointer=none", "-funwind-tables=2", "-ffreestanding",
@@ -67,7 +73,7 @@ class Unit {
        std::string& diagnostics)
       : stream_(diagnostics), files_(new llvm::vfs::InMemoryFileSystem) {
     add_file(file, text);
-    if (options.dialect == TENON_CLANG_OPENCL_C) {
+    if (is_opencl(options)) {
       add_file("opencl-c-base.h", kOpenclBaseHeader);
       add_file("tenon_prelude.cl", kOpenclPrelude);
     }
@@ -173,11 +179,15 @@ class FindKernels : public clang::ASTFrontendAction {
   std::string& text_;
 };
 
-// OpenCL C has no thread-local variables, so the work-item state becomes one here.
+// OpenCL C has no thread-local variables, so the work-item state becomes one here; and variables in local memory, since the items of
+// a group run on one thread.
 struct ItemStatePerThread : llvm::PassInfoMixin<ItemStatePerThread> {
   llvm::PreservedAnalyses run(llvm::Module& module, llvm::ModuleAnalysisManager&) {
     if (llvm::GlobalVariable* item = module.getGlobalVariable(kItemState, true)) {
       item->setThreadLocalMode(llvm::GlobalValue::GeneralDynamicTLSModel);
+    }
+    for (llvm::GlobalVariable& variable : module.globals()) {
+      if (is_local_variable(variable)) variable.setThreadLocalMode(llvm::GlobalValue::GeneralDynamicTLSModel);
     }
     return llvm::PreservedAnalyses::none();
   }
@@ -213,8 +223,8 @@ void initialize_targets() {
 
 int32_t build_text(std::string_view text, const tenon_clang_options_t& options, std::string& output,
                    std::string& diagnostics) {
-  const bool opencl = options.dialect == TENON_CLANG_OPENCL_C;
-  if (options.dialect > TENON_CLANG_OPENCL_C || options.output > TENON_CLANG_LLVM_IR ||
+  const bool opencl = is_opencl(options);
+  if (options.dialect > TENON_CLANG_OPENCL_C_WATCHED || options.output > TENON_CLANG_LLVM_IR ||
       options.opt_level > 3) {
     diagnostics = "unknown dialect, kind of output or optimisation level";
     return TENON_CLANG_BAD_ARGUMENT;
@@ -236,10 +246,12 @@ int32_t build_text(std::string_view text, const tenon_clang_options_t& options, 
   }
   Unit unit(unit_text, options, file, diagnostics);
   if (opencl) {
-    unit.instance().getCodeGenOpts().PassBuilderCallbacks.push_back([](llvm::PassBuilder& builder) {
+    const bool watched = options.dialect == TENON_CLANG_OPENCL_C_WATCHED;
+    unit.instance().getCodeGenOpts().PassBuilderCallbacks.push_back([watched](llvm::PassBuilder& builder) {
       builder.registerPipelineStartEPCallback(
-          [](llvm::ModulePassManager& passes, llvm::OptimizationLevel) {
+          [watched](llvm::ModulePassManager& passes, llvm::OptimizationLevel) {
             passes.addPass(ItemStatePerThread());
+            if (watched) passes.addPass(WatchAccesses());
           });
     });
   }

@@ -31,7 +31,8 @@ typedef struct {
 /* Receives bytes, possibly in several pieces, during the call that it was given to. */
 typedef void (*tenon_clang_sink_fn)(void* context, const char* data, uint64_t size);
 
-enum { TENON_CLANG_CXX = 0, TENON_CLANG_OPENCL_C = 1 };
+/* A library that does not know a dialect says TENON_CLANG_BAD_ARGUMENT. */
+enum { TENON_CLANG_CXX = 0, TENON_CLANG_OPENCL_C = 1, TENON_CLANG_OPENCL_C_WATCHED = 2 };
 enum { TENON_CLANG_OBJECT = 0, TENON_CLANG_ASSEMBLY = 1, TENON_CLANG_LLVM_IR = 2 };
 enum {
   TENON_CLANG_OK = 0,
@@ -66,7 +67,15 @@ typedef struct {
    * which runs the work items of the box begin..end (three dims each) one after another on the
    * calling thread, each a group of its own. args[i] is the buffer itself for a pointer parameter
    * (__local ones too: the caller gives the memory) and the address of the value otherwise. It is
-   * reentrant and safe from several threads. barrier() is refused, since items do not run together.
+   * reentrant and safe from several threads. barrier() is refused, since items do not run together. A kernel's variables in local
+   * memory belong to the calling thread.
+   *
+   * OpenCL C, watched: before every access to memory that is no variable of the work item the kernel calls what the module's variable
+   *   void (*tenon_opencl_access)(const void* address, uint64_t size, uint32_t kind);
+   * points to, null at first (kind: 0 read, 1 write, + 2 atomic); and the module lists its own variables by
+   *   void tenon_opencl_variables(void (*visit)(void* context, const char* name, void* address, uint64_t size, uint32_t local),
+   *                               void* context);
+   * with those in local memory as the calling thread sees them.
    */
   int32_t (*build)(tenon_clang_str_t text, const tenon_clang_options_t* options,
                    tenon_clang_sink_fn output, void* output_context,
