@@ -22,6 +22,8 @@ namespace {
 namespace kg = tenon::kernelgen;
 
 constexpr std::string_view kName = "sim";
+// Work items that meet at barriers: enough to go wrong, few enough to be quick.
+constexpr uint32_t kGroup = 16;
 // A simulated device should lose against a real one.
 constexpr kg::DeviceRates kRates{2, 1, 20000};
 
@@ -110,7 +112,7 @@ Status compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_opt
   TENON_TRY(lift_host(&host));
   TENON_TRY(toolchain(&tools));
   auto artifact = std::make_unique<kg::TextArtifact>();
-  TENON_TRY(kg::build_text(host, kName, graph, kg::Target::opencl(true), artifact.get()));
+  TENON_TRY(kg::build_text(host, kName, graph, kg::Target::opencl(true, kGroup), artifact.get()));
   TENON_TRY(KernelModule::build(*tools, artifact->text, setting("TENON_SIM_CHECK") == "1", &artifact->code));
   *out = reinterpret_cast<tenon_artifact_t*>(artifact.release());
   return {};
@@ -264,7 +266,8 @@ Status launch(const Run& run, const kg::ProgramStep& step, size_t index) {
   Launch out;
   out.entry = run.exe->entries[step.kernel];
   if (run.exe->module.watched()) out.title = cat("kernel `", kernel.entry, "` (", step.name, " for ", step.origins, ")");
-  out.global[0] = static_cast<uint64_t>(l.range);
+  out.global[0] = kg::global_size(static_cast<uint64_t>(l.range), kernel.group, kernel.together);
+  out.local[0] = kernel.group == 0 ? 1 : kernel.group;
   for (size_t b = 0; b < step.buffers.size(); ++b) {
     const kg::ProgramBuffer& buffer = run.exe->program.buffers[step.buffers[b]];
     KernelArg arg;
