@@ -4,18 +4,18 @@
 
 #include <random>
 
-#include "tenon/kernelgen/load_time.h"
 #include "tenon/kernelgen/pack.h"
-#include "tenon/kernelgen/test_support.h"
+#include "tenon/kernelgen/test_values.h"
 
 namespace tenon::kernelgen {
 namespace {
 
 using testing::Data;
+using testing::op;
 
 std::vector<Target> targets() {
-  std::vector<Target> all = {Target::avx512_bf16(), Target::avx512(), Target::avx2(), Target::baseline(), Target::scalar()};
-  std::erase_if(all, [](const Target& t) { return !testing::machine_has(t); });
+  std::vector<Target> all = testing::targets();
+  if (testing::machine_has(Target::avx512_bf16())) all.insert(all.begin(), Target::avx512_bf16());
   return all;
 }
 
@@ -46,7 +46,7 @@ class Checked {
       for (E d : x.dims) n *= moved_.pool.evaluate(d, ext);
       Data data(x.type, static_cast<size_t>(n));
       const bool given = x.role == Role::kIn || x.role == Role::kConstant;
-      for (size_t i = 0; given && i < data.size(); ++i) data.set(i, value(rng, values));
+      for (size_t i = 0; given && i < data.size(); ++i) data.set(i, testing::draw(rng, values.odd ? 29 : 0));
       meaning.emplace_back();
       for (size_t i = 0; i < data.size(); ++i) meaning.back().push_back(data.get(i));
       input.push_back(std::move(data));
@@ -56,7 +56,7 @@ class Checked {
       std::vector<Data> memory = input;
       session_.run(&memory, pieces);
       for (uint32_t b = 0; b < program_.buffers.size(); ++b) {
-        if (program_.buffers[b].role == Role::kOut) compare(memory[b], meaning[b], values.tolerance, b);
+        if (program_.buffers[b].role == Role::kOut) testing::compare(memory[b], meaning[b], values.tolerance, b);
       }
     }
   }
@@ -65,21 +65,6 @@ class Checked {
   const std::string& text() const { return session_.module.text; }
 
  private:
-  static double value(std::mt19937& rng, const Values& v) {
-    if (v.odd && rng() % 29 == 0) return std::array{NAN, INFINITY, -INFINITY}[rng() % 3];
-    return std::uniform_real_distribution<double>(-2, 2)(rng);
-  }
-
-  static void compare(const Data& got, const std::vector<double>& want, double tolerance, uint32_t b) {
-    double scale = 1e-30;
-    for (double v : want) scale = std::isfinite(v) ? std::max(scale, std::fabs(v)) : scale;
-    for (size_t i = 0; i < got.size(); ++i) {
-      const double x = got.get(i);
-      const bool same = std::isnan(want[i]) ? std::isnan(x) : std::isinf(want[i]) ? x == want[i] : std::fabs(x - want[i]) <= tolerance * scale;
-      ASSERT_TRUE(same) << "buffer " << b << " element " << i << ": " << x << ", not " << want[i];
-    }
-  }
-
   Kernel program_, moved_;
   Target target_;
   testing::Session session_;
@@ -89,15 +74,6 @@ class Checked {
 Tensor linear(Builder& b, const Tensor& x, const Tensor& w, bool transposed) {
   const uint32_t sum_a[] = {static_cast<uint32_t>(x.rank() - 1)}, sum_b[] = {transposed ? 1u : 0u};
   return b.dot(x, w, {}, {}, sum_a, sum_b);
-}
-
-Tensor op(Builder& b, uint32_t code, std::initializer_list<Tensor> in) {
-  std::vector<Tensor> args(in);
-  std::vector<uint32_t> program;
-  for (uint32_t i = 0; i < args.size(); ++i) program.push_back(TENON_SCALAR_WORD(TENON_S_ARG, i));
-  program.push_back(TENON_SCALAR_WORD(code, 0));
-  const DType t[] = {args[0].type};
-  return b.map(program, args, {}, t)[0];
 }
 
 // Weights [n][k] or [k][n], constants or inputs, for a number of rows known at run time only: one kernel serves all.

@@ -8,90 +8,20 @@
 #include <random>
 #include <string>
 
-#include "tenon/kernelgen/load_time.h"
-#include "tenon/kernelgen/test_support.h"
+#include "tenon/kernelgen/test_values.h"
 
 namespace tenon::kernelgen {
 namespace {
 
+using testing::compare;
 using testing::Data;
+using testing::op;
+using testing::targets;
 
-std::vector<Target> targets() {
-  std::vector<Target> all = {Target::avx512(), Target::avx2(), Target::baseline(), Target::scalar()};
-  std::erase_if(all, [](const Target& t) { return !testing::machine_has(t); });
-  return all;
-}
-
-double draw(std::mt19937& rng, bool odd) {
-  if (odd && rng() % 61 == 0) return std::array{NAN, INFINITY, -INFINITY}[rng() % 3];
-  return std::uniform_real_distribution<double>(-2, 2)(rng);
-}
-
-void compare(const Data& got, const std::vector<double>& want, uint32_t buffer, double tolerance = 2e-5) {
-  double scale = 1e-30;
-  for (double v : want) scale = std::isfinite(v) ? std::max(scale, std::fabs(v)) : scale;
-  for (size_t i = 0; i < got.size(); ++i) {
-    const double x = got.get(i);
-    const bool same = std::isnan(want[i]) ? std::isnan(x) : std::isinf(want[i]) ? x == want[i] : std::fabs(x - want[i]) <= tolerance * scale;
-    ASSERT_TRUE(same) << "buffer " << buffer << " element " << i << ": " << x << ", not " << want[i];
-  }
-}
-
-// Runs the program on every target at every tuple of sizes. odd: these inputs hold NaN and infinities. Weights do not:
-// level 1 multiplies padding by them, the kernels leave it out (PaddingIsNoProduct).
-void check(Builder& b, std::vector<std::vector<int64_t>> sizes, const std::vector<uint32_t>& odd = {},
-           double tolerance = 2e-5) {
-  ASSERT_TRUE(b.ok()) << b.why();
-  const Kernel program = b.take_program();
-  std::vector<std::vector<Data>> inputs;
-  std::vector<std::vector<std::vector<double>>> meanings;
-  for (const auto& ext : sizes) {
-    std::mt19937 rng(5);
-    std::vector<Data> input;
-    std::vector<std::vector<double>> meaning;
-    for (uint32_t id = 0; id < program.buffers.size(); ++id) {
-      const Buffer& x = program.buffers[id];
-      const bool strange = std::find(odd.begin(), odd.end(), id) != odd.end();
-      int64_t n = 1;
-      for (E d : x.dims) n *= program.pool.evaluate(d, ext);
-      Data data(x.type, static_cast<size_t>(n));
-      const bool given = x.role == Role::kIn || x.role == Role::kConstant;
-      for (size_t i = 0; given && i < data.size(); ++i) data.set(i, draw(rng, strange));
-      meaning.emplace_back();
-      for (size_t i = 0; i < data.size(); ++i) meaning.back().push_back(data.get(i));
-      input.push_back(std::move(data));
-    }
-    testing::Oracle(program, ext, &meaning).run();
-    inputs.push_back(input);
-    meanings.push_back(meaning);
-  }
-  for (const Target& target : targets()) {
-    SCOPED_TRACE(target.isa);
-    Kernel moved = program;
-    move_to_load(moved, target);
-    testing::Session session;
-    ASSERT_TRUE(session.build(moved, target, {})) << session.why << "\n" << session.module.text;
-    for (size_t n = 0; n < sizes.size(); ++n) {
-      session.ext = sizes[n];
-      for (int64_t pieces : {1, 3}) {
-        std::vector<Data> memory = inputs[n];
-        session.run(&memory, pieces);
-        for (uint32_t i = 0; i < program.buffers.size(); ++i) {
-          if (program.buffers[i].role == Role::kOut) compare(memory[i], meanings[n][i], i, tolerance);
-          if (::testing::Test::HasFatalFailure()) return;
-        }
-      }
-    }
-  }
-}
-
-Tensor op(Builder& b, uint32_t code, std::initializer_list<Tensor> in) {
-  std::vector<Tensor> args(in);
-  std::vector<uint32_t> program;
-  for (uint32_t i = 0; i < args.size(); ++i) program.push_back(TENON_SCALAR_WORD(TENON_S_ARG, i));
-  program.push_back(TENON_SCALAR_WORD(code, 0));
-  const DType t[] = {args[0].type};
-  return b.map(program, args, {}, t)[0];
+// odd: these inputs hold NaN and infinities. Weights do not: level 1 multiplies padding by them, the kernels leave it
+// out (PaddingIsNoProduct).
+void check(Builder& b, const std::vector<std::vector<int64_t>>& sizes, const std::vector<uint32_t>& odd = {}, double tolerance = 2e-5) {
+  testing::check(b, sizes, {odd, tolerance});
 }
 
 Tensor relu(Builder& b, const Tensor& x) { return op(b, TENON_S_MAX, {x, b.fill(x.type, x.dims, 0)}); }
@@ -301,7 +231,7 @@ TEST(Convolution, PaddingIsNoProduct) {
         int64_t n = 1;
         for (E d : buffer.dims) n *= program.pool.evaluate(d, {});
         Data& data = memory.emplace_back(TENON_F32, static_cast<size_t>(n));
-        for (size_t i = 0; i < data.size(); ++i) data.set(i, draw(rng, false));
+        for (size_t i = 0; i < data.size(); ++i) data.set(i, testing::draw(rng, 0));
       }
       const int64_t per_group = kIn / groups;
       auto weight = [&](int64_t o, int64_t c, int64_t i, int64_t j) { return static_cast<size_t>(((o * per_group + c) * 3 + i) * 3 + j); };
@@ -321,7 +251,7 @@ TEST(Convolution, PaddingIsNoProduct) {
           want.push_back(sum);
         }
       }
-      compare(memory[y.buffer], want, y.buffer);
+      compare(memory[y.buffer], want, 2e-5, y.buffer);
       if (::testing::Test::HasFatalFailure()) return;
     }
   }

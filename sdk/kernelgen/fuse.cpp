@@ -251,7 +251,11 @@ class Partition {
 
   std::vector<Kernel> run() {
     early_first();
-    writer_.assign(k_.buffers.size(), -1);
+    writers_.resize(k_.buffers.size());
+    writer_count_.assign(k_.buffers.size(), 0);
+    for (const Stage& s : k_.stages) {
+      for (const View& v : s.store) ++writer_count_[v.buffer];
+    }
     group_of_.assign(k_.stages.size(), SIZE_MAX);
     readers_.resize(k_.buffers.size());
     for (size_t i = 0; i < k_.stages.size(); ++i) {
@@ -270,7 +274,8 @@ class Partition {
     auto early = [&](const Stage& s) {
       bool wait = s.kind != StageKind::kMap;
       for (E l : loads_of(p_, s)) wait = wait || late[p_.at(l).ref];
-      for (const View& v : s.store) late[v.buffer] = wait;
+      wait = wait || s.overlay;
+      for (const View& v : s.store) late[v.buffer] = late[v.buffer] || wait;
       return !wait;
     };
     std::vector<Stage> first, then;
@@ -282,9 +287,14 @@ class Partition {
   void place(size_t i) {
     Stage& s = k_.stages[i];
     int64_t last = -1;
+    auto after = [&](uint32_t buffer) {
+      for (size_t w : writers_[buffer]) last = std::max(last, static_cast<int64_t>(group_of_[w]));
+    };
     for (E l : loads_of(p_, s)) {
-      const int64_t w = writer_[p_.at(l).ref];
-      if (w >= 0 && !persistent(p_.at(l).ref)) last = std::max<int64_t>(last, group_of_[w]);
+      if (!persistent(p_.at(l).ref)) after(p_.at(l).ref);
+    }
+    for (const View& v : s.store) {
+      if (s.overlay) after(v.buffer);
     }
     size_t home = groups_.size();
     const bool at_load = persistent(s.store[0].buffer);
@@ -301,7 +311,7 @@ class Partition {
     g.stages.push_back(i);
     g.reduces |= s.kind == StageKind::kReduce;
     group_of_[i] = home;
-    for (const View& v : s.store) writer_[v.buffer] = static_cast<int64_t>(i);
+    for (const View& v : s.store) writers_[v.buffer].push_back(i);
   }
 
   bool persistent(uint32_t buffer) const { return k_.buffers[buffer].role == Role::kPersistent; }
@@ -310,15 +320,19 @@ class Partition {
     return group_of_[stage] != SIZE_MAX && &groups_[group_of_[stage]] == &g;
   }
 
+  // The stage of the group that writes the buffer; SIZE_MAX: none. join() sees to it that there is one at most.
+  size_t own_writer(const Group& g, uint32_t buffer) const {
+    for (size_t w : writers_[buffer]) {
+      if (in_group(g, w)) return w;
+    }
+    return SIZE_MAX;
+  }
+
   // A data-dependent index from what the group itself computes.
   bool indexed_by_own(const Group& g, E load) const {
     std::vector<E> inner;
     for (E a : p_.args(load).subspan(2)) p_.loads(a, &inner);
-    for (E l : inner) {
-      const int64_t w = writer_[p_.at(l).ref];
-      if (w >= 0 && in_group(g, static_cast<size_t>(w))) return true;
-    }
-    return false;
+    return std::ranges::any_of(inner, [&](E l) { return own_writer(g, p_.at(l).ref) != SIZE_MAX; });
   }
 
   // Which axis of `s` runs along each lead axis of the group, from how s reads what the group wrote.
@@ -327,8 +341,8 @@ class Partition {
     std::vector<uint32_t> lost;
     for (E l : loads_of(p_, s)) {
       if (indexed_by_own(g, l)) return false;
-      const int64_t w = writer_[p_.at(l).ref];
-      if (w < 0 || !in_group(g, static_cast<size_t>(w))) continue;
+      const size_t w = own_writer(g, p_.at(l).ref);
+      if (w == SIZE_MAX) continue;
       if (p_.arg(l, 0) != kNone) return false;
       const View* store = nullptr;
       for (const View& v : k_.stages[w].store) {
@@ -382,8 +396,8 @@ class Partition {
     std::unordered_map<E, E> rename;
     for (E l : loads_of(p_, s)) {
       if (indexed_by_own(g, l)) return false;
-      const int64_t w = writer_[p_.at(l).ref];
-      if (w < 0 || !in_group(g, static_cast<size_t>(w))) continue;
+      const size_t w = own_writer(g, p_.at(l).ref);
+      if (w == SIZE_MAX) continue;
       if (p_.arg(l, 0) != kNone) return false;
       for (const View& v : k_.stages[w].store) {
         if (v.buffer != p_.at(l).ref) continue;
@@ -413,14 +427,20 @@ class Partition {
   bool reads_kept(const Group& g, const Stage& s) const {
     for (E l : loads_of(p_, s)) {
       const uint32_t b = p_.at(l).ref;
-      if (k_.buffers[b].keep && writer_[b] >= 0 && in_group(g, static_cast<size_t>(writer_[b]))) return true;
+      if (k_.buffers[b].keep && own_writer(g, b) != SIZE_MAX) return true;
     }
     return false;
   }
 
+  // s reads or writes a buffer of which the group writes a part: others write the rest, before or after.
+  bool meets_part(const Group& g, const Stage& s) const {
+    auto meets = [&](uint32_t b) { return writer_count_[b] > 1 && own_writer(g, b) != SIZE_MAX; };
+    return std::ranges::any_of(s.store, [&](const View& v) { return meets(v.buffer); }) ||
+           std::ranges::any_of(loads_of(p_, s), [&](E l) { return meets(p_.at(l).ref); });
+  }
+
   bool join(Group& g, Stage& s) {
-    if (reads_kept(g, s)) return false;
-    if (g.alone) return false;
+    if (g.alone || reads_kept(g, s) || meets_part(g, s)) return false;
     if (g.contract) return join_epilogue(g, s);
     std::unordered_map<uint32_t, uint32_t> map;
     if (!lead_map(g, s, &map)) return false;
@@ -490,9 +510,8 @@ class Partition {
     }
     for (size_t b = 0; b < out.buffers.size(); ++b) {
       const uint32_t origin = out.buffer_origin[b];
-      const int64_t w = writer_[origin];
-      const bool inside = w >= 0 && in_group(g, static_cast<size_t>(w));
-      if (w >= 0 && !inside) out.buffers[b].role = Role::kIn;
+      const bool written = !writers_[origin].empty(), inside = own_writer(g, origin) != SIZE_MAX;
+      if (written && !inside) out.buffers[b].role = Role::kIn;
       if (inside && out.buffers[b].role == Role::kTemp && read_outside(g, origin)) out.buffers[b].role = Role::kOut;
       if (inside && out.buffers[b].role == Role::kPersistent) out.buffers[b].role = Role::kOut;
     }
@@ -630,7 +649,8 @@ class Partition {
   Kernel k_;
   Pool& p_;
   const Target& target_;
-  std::vector<int64_t> writer_;   // stage that wrote a buffer, -1: none
+  std::vector<std::vector<size_t>> writers_;  // by buffer: stages that wrote it, so far
+  std::vector<uint32_t> writer_count_;        // by buffer: of the whole program
   std::vector<size_t> group_of_;  // by stage; SIZE_MAX: not placed yet
   std::vector<std::vector<size_t>> readers_;  // by buffer
   std::vector<Group> groups_;
@@ -646,6 +666,7 @@ void inline_maps(Kernel& program) {
 void lay_out(Kernel& program, const Target& target) {
   inline_maps(program);
   choose_layouts(program, target);
+  place_parts(program);
 }
 
 std::vector<Kernel> split(Kernel program, const Target& target) { return Partition(std::move(program), target).run(); }

@@ -74,6 +74,9 @@ bool in_epilogue(const Kernel& k, const Stage& s, const std::vector<bool>& of_co
 
 // Producers write where their consumers want to read (fuse_views.cpp): first step of inline_maps.
 void place_stores(Kernel& program);
+// Operands of concats, pads and updates are written into their part of the result (fuse_parts.cpp): last step of
+// lay_out. A buffer may have several writers from here on, each of its own elements but for overlays.
+void place_parts(Kernel& program);
 
 }  // namespace tenon::kernelgen
 #endif

@@ -214,6 +214,7 @@ struct Stage {
   std::vector<E> init, step, merge, final;
   E a = kNone, b = kNone;
   std::vector<View> store;
+  bool overlay = false;           // Map: replaces elements that earlier stages wrote
   bool relabels = false;          // Map as built: its elements are its operand's, in the same order, under other dims
   // Contract, when it is a convolution: which dim of b and which of the result holds the channels.
   int32_t x_channel = -1, out_channel = -1;

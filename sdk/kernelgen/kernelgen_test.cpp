@@ -6,7 +6,7 @@
 #include <chrono>
 #include <random>
 
-#include "tenon/kernelgen/test_support.h"
+#include "tenon/kernelgen/test_values.h"
 #ifdef TENON_TEST_OPENCL
 #include "tenon/kernelgen/test_opencl.h"
 #endif
@@ -14,14 +14,11 @@
 namespace tenon::kernelgen {
 namespace {
 
+using testing::compare;
 using testing::Data;
+using testing::dims;
 using testing::Session;
-
-std::vector<Target> targets() {
-  std::vector<Target> all = {Target::avx512(), Target::avx2(), Target::baseline(), Target::scalar()};
-  std::erase_if(all, [](const Target& t) { return !testing::machine_has(t); });
-  return all;
-}
+using testing::targets;
 
 struct Case {
   Builder b;
@@ -60,19 +57,6 @@ double random_value(DType t, const Case& c, std::mt19937& rng) {
     }
   }
   return u(rng);
-}
-
-void compare(const Data& got_data, const std::vector<double>& meaning, double tolerance, uint32_t b) {
-  double scale = 0;
-  for (double v : meaning) scale = std::isfinite(v) ? std::max(scale, std::fabs(v)) : scale;
-  for (size_t i = 0; i < got_data.size(); ++i) {
-    const double got = got_data.get(i), want = meaning[i];
-    if (std::isnan(want) || std::isinf(want)) {
-      ASSERT_TRUE(std::isnan(want) ? std::isnan(got) : got == want) << "buffer " << b << " element " << i << ": " << got << ", not " << want;
-    } else {
-      ASSERT_NEAR(got, want, tolerance * std::max(scale, 1e-30)) << "buffer " << b << " element " << i;
-    }
-  }
 }
 
 void check(Case& c) {
@@ -142,24 +126,8 @@ void check(Case& c) {
   }
 }
 
-std::vector<E> dims(Builder& b, std::initializer_list<int64_t> list) {
-  std::vector<E> out;
-  for (int64_t d : list) out.push_back(b.dim(d));
-  return out;
-}
-
-// Element-wise ops by hand, as lowering would make them from scalar programs.
-Tensor unary(Builder& b, uint32_t op, const Tensor& x) {
-  const uint32_t program[] = {TENON_SCALAR_WORD(TENON_S_ARG, 0), TENON_SCALAR_WORD(op, 0)};
-  const DType t[] = {x.type};
-  return b.map(program, std::span(&x, 1), {}, t)[0];
-}
-Tensor binary(Builder& b, uint32_t op, const Tensor& x, const Tensor& y) {
-  const uint32_t program[] = {TENON_SCALAR_WORD(TENON_S_ARG, 0), TENON_SCALAR_WORD(TENON_S_ARG, 1), TENON_SCALAR_WORD(op, 0)};
-  const DType t[] = {x.type};
-  const Tensor in[] = {x, y};
-  return b.map(program, in, {}, t)[0];
-}
+Tensor unary(Builder& b, uint32_t op, const Tensor& x) { return testing::op(b, op, {x}); }
+Tensor binary(Builder& b, uint32_t op, const Tensor& x, const Tensor& y) { return testing::op(b, op, {x, y}); }
 Tensor rows(Builder& b, const Tensor& x, std::vector<E> dims) {  // [r] to [r, n]
   const uint32_t at[] = {0};
   return b.broadcast(x, std::move(dims), at);

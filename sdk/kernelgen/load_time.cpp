@@ -92,8 +92,9 @@ bool turns_over(const Pool& p, const Stage& s, size_t result) {
 
 class Mover {
  public:
-  explicit Mover(Kernel& k) : k_(k), p_(k.pool), fixed_(fixed_stages(k)), readers_(k.buffers.size()) {
+  explicit Mover(Kernel& k) : k_(k), p_(k.pool), fixed_(fixed_stages(k)), at_run_(k.buffers.size()), readers_(k.buffers.size()) {
     for (size_t i = 0; i < k_.stages.size(); ++i) {
+      for (const View& v : k_.stages[i].store) at_run_[v.buffer] = at_run_[v.buffer] || !fixed_[i];
       for (E l : loads_of(p_, k_.stages[i])) readers_[p_.at(l).ref].push_back({i, l});
     }
   }
@@ -124,7 +125,7 @@ class Mover {
   // All results of a stage move or none: it runs once.
   void mark(Stage& s, size_t) {
     for (const View& v : s.store) {
-      if (k_.buffers[v.buffer].role == Role::kOut) return;
+      if (k_.buffers[v.buffer].role == Role::kOut || at_run_[v.buffer]) return;
     }
     for (const View& v : s.store) k_.buffers[v.buffer].role = Role::kPersistent;
   }
@@ -147,6 +148,7 @@ class Mover {
   Kernel& k_;
   Pool& p_;
   std::vector<bool> fixed_;
+  std::vector<bool> at_run_;  // by buffer: a run writes some of it
   std::vector<std::vector<Reader>> readers_;  // by buffer
 };
 
@@ -163,7 +165,7 @@ bool is_fixed(const Kernel& k, E e) {
 }
 
 std::vector<bool> fixed_stages(const Kernel& k) {
-  std::vector<bool> fixed(k.stages.size()), by_fixed(k.buffers.size());
+  std::vector<bool> fixed(k.stages.size()), by_fixed(k.buffers.size()), written(k.buffers.size());
   for (size_t i = 0; i < k.stages.size(); ++i) {
     const std::vector<E> loads = loads_of(k.pool, k.stages[i]);
     fixed[i] = !loads.empty() && !varies(k.pool, k.stages[i]);
@@ -171,7 +173,10 @@ std::vector<bool> fixed_stages(const Kernel& k) {
       const uint32_t b = k.pool.at(l).ref;
       fixed[i] = fixed[i] && (k.buffers[b].role == Role::kConstant || k.buffers[b].role == Role::kPersistent || by_fixed[b]);
     }
-    for (const View& v : k.stages[i].store) by_fixed[v.buffer] = fixed[i];
+    for (const View& v : k.stages[i].store) {
+      by_fixed[v.buffer] = fixed[i] && (by_fixed[v.buffer] || !written[v.buffer]);
+      written[v.buffer] = true;
+    }
   }
   return fixed;
 }

@@ -1,11 +1,11 @@
 // The texts of both levels and of C++ for the shapes that others build on. Assertions name the lines that matter, in
 // order; numbering of values is not asked.
-#include <gtest/gtest.h>
-
-#include "tenon/kernelgen/test_support.h"
+#include "tenon/kernelgen/test_values.h"
 
 namespace tenon::kernelgen {
 namespace {
+
+using testing::op;
 
 // Every line occurs, each after the one before.
 void expect_in_order(const std::string& text, std::initializer_list<const char*> lines) {
@@ -24,15 +24,6 @@ size_t count(const std::string& text, const std::string& what) {
   size_t n = 0;
   for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; ++at) ++n;
   return n;
-}
-
-Tensor op(Builder& b, uint32_t code, std::initializer_list<Tensor> in) {
-  std::vector<Tensor> args(in);
-  std::vector<uint32_t> program;
-  for (uint32_t i = 0; i < args.size(); ++i) program.push_back(TENON_SCALAR_WORD(TENON_S_ARG, i));
-  program.push_back(TENON_SCALAR_WORD(code, 0));
-  const DType t[] = {args[0].type};
-  return b.map(program, args, {}, t)[0];
 }
 
 struct Texts {
