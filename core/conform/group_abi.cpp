@@ -14,6 +14,7 @@
 #include <tenon/abi/toolchain.h>
 
 #include "core/base/str.h"
+#include "core/conform/exercise.h"
 #include "core/conform/group_tables.h"
 #include "core/conform/open_device.h"
 #include "core/conform/session.h"
@@ -352,14 +353,6 @@ Outcome reserved_fields(Session& s) {
 // ---- Use
 // -----------------------------------------------------------------------------------------------------------------
 
-// Uses what the plugin offers in the ways that need nothing else.
-Outcome use_plugin(Session& s, size_t optional_slots = SIZE_MAX) {
-  const tenon_device_api_t* api = nullptr;
-  uint32_t count = 0;
-  CONFORM_TRY(find_devices(s, &api, &count, optional_slots));
-  return exercise_memory(s, api, count);
-}
-
 std::string bytes_of(const tenon_plugin_t& record) {
   std::string bytes(reinterpret_cast<const char*>(&record), sizeof(record));
   for (uint64_t i = 0; i < record.interface_count; ++i) {
@@ -374,25 +367,86 @@ std::string bytes_of(const tenon_plugin_t& record) {
 Outcome static_tables(Session& s) {
   CONFORM_TRY(walkable(s));
   const std::string before = bytes_of(*s.record());
-  const Outcome used = use_plugin(s);
+  const Outcome used = exercise(s);
   if (used.verdict == Verdict::kFail) return skipped("its memory does not work, as group C tells");
   const std::string after = bytes_of(*s.record());
   CONFORM_EXPECT(before == after, "the record or a table changed after the query");
   return pass();
 }
 
+// Every offered interface with its first n optional slots alone; `all` for every n, else for none.
+Outcome with_cut_tables(Session& s, bool all) {
+  CONFORM_TRY(walkable(s));
+  size_t tried = 0;
+  for (const SlotList& list : slot_lists()) {
+    if (s.offered(list.id) == nullptr || list.optional.empty()) continue;
+    for (size_t slots = 0; slots <= (all ? list.optional.size() : 0); ++slots) {
+      s.step(fmt::format("using it with {} of {} optional slots of {}", slots, list.optional.size(),
+                         list.id));
+      const Outcome used = exercise(s, {list.id, slots});
+      if (used.verdict == Verdict::kNotOffered) continue;
+      CONFORM_EXPECT(used.verdict != Verdict::kFail, "with {} of {} optional slots of {}: {}",
+                     slots, list.optional.size(), list.id, used.text);
+      CONFORM_TRY(used);
+      ++tried;
+    }
+  }
+  return tried == 0 ? not_offered("an interface with optional slots that could be used alone")
+                    : pass();
+}
+
 Outcome without_optional(Session& s) {
-  return use_plugin(s, 0);
+  return with_cut_tables(s, false);
 }
 
 Outcome cut_tables(Session& s) {
-  for (const SlotList& list : slot_lists()) {
-    if (list.id != TENON_DEVICE_ID) continue;
-    for (size_t slots = 0; slots <= list.optional.size(); ++slots) {
-      s.step(fmt::format("using the device with {} of {} optional slots", slots,
-                         list.optional.size()));
-      CONFORM_TRY(use_plugin(s, slots));
+  return with_cut_tables(s, true);
+}
+
+// ---- Hosts of then, and of some day
+// --------------------------------------------------------------
+
+// What it says and whether it works under a host of this shape.
+Outcome works_under(Session& s, const HostShape& shape, const std::string& what) {
+  const Outcome outcome = s.apart([&] {
+    tenon_code_t code = TENON_OK;
+    CONFORM_TRY(s.ask(shape, shape.abi, &code));
+    if (code != TENON_OK) {
+      CONFORM_EXPECT(heard_failure().any && !heard_failure().text.empty(),
+                     "the query refuses with {} and without a reason", code_text(code));
+      return pass();
     }
+    CONFORM_EXPECT(s.record() != nullptr && s.record() != untouched_record(),
+                   "the query gives OK and no record");
+    const Outcome used = exercise(s);
+    return used.verdict == Verdict::kFail ? used : pass();
+  });
+  CONFORM_EXPECT(outcome.verdict != Verdict::kFail, "under {}: {}", what, outcome.text);
+  return outcome;
+}
+
+Outcome every_layout(Session& s) {
+  for (const AbiLayout& layout : abi_layouts()) {
+    HostShape shape;
+    shape.abi = layout.major << 16 | layout.minor;
+    shape.layout = &layout;
+    const std::string what = fmt::format("a host of ABI {}.{} with layout {}", layout.major,
+                                         layout.minor, layout.digest);
+    s.step("using it under " + what);
+    CONFORM_TRY(works_under(s, shape, what));
+  }
+  return pass();
+}
+
+Outcome future_host(Session& s) {
+  for (uint32_t version : {TENON_ABI_VERSION, TENON_ABI_VERSION + 1}) {
+    HostShape shape;
+    shape.abi = version;
+    shape.longer = true;
+    const std::string what =
+        fmt::format("a host of ABI {}.{} with longer tables", version >> 16, version & 0xffff);
+    s.step("using it under " + what);
+    CONFORM_TRY(works_under(s, shape, what));
   }
   return pass();
 }
@@ -545,7 +599,7 @@ Outcome shutdown_works(Session& s) {
   CONFORM_TRY(walkable(s));
   if (s.record()->size_bytes < sizeof(tenon_plugin_t) || s.record()->shutdown == nullptr)
     return not_offered("shutdown");
-  (void)use_plugin(s);
+  (void)exercise(s);
   s.step("shutdown");
   forget_failure();
   const tenon_code_t code = s.record()->shutdown(s.record()->self);
@@ -575,6 +629,8 @@ constexpr Check kChecks[] = {
     {"R-B18", "error-outputs", failures_keep_outputs},
     {"R-B19", "record-borders", record_borders},
     {"R-B20", "shutdown", shutdown_works},
+    {"R-B27", "every-layout", every_layout},
+    {"R-B28", "future-host", future_host},
 };
 
 }  // namespace

@@ -20,6 +20,8 @@ namespace {
 
 constexpr size_t kUnknownSlots = 32;
 
+#include "core/conform/abi_history.inc"
+
 const tenon_host_t* g_installed = nullptr;
 HostShape g_shape;
 Heard g_heard;
@@ -60,7 +62,9 @@ tenon_code_t stand_query(void* self, tenon_str_t id, uint32_t minor, const void*
   std::lock_guard lock(g_mutex);
   if (std::find(g_heard.asked.begin(), g_heard.asked.end(), name) == g_heard.asked.end())
     g_heard.asked.push_back(name);
-  if (name == g_shape.missing) {
+  const bool unknown_then = g_shape.layout != nullptr && name.starts_with("tenon.host.") &&
+                            g_shape.layout->size_of(name) == 0;
+  if (name == g_shape.missing || unknown_then) {
     constexpr std::string_view kText =
         "this host lacks the interface: a conformance check asks what the plugin does then";
     return g_installed->fail(self, TENON_NOT_FOUND, {kText.data(), kText.size()}, nullptr, 0);
@@ -73,6 +77,8 @@ tenon_code_t stand_query(void* self, tenon_str_t id, uint32_t minor, const void*
   if (copy == nullptr) {
     uint32_t size = 0;
     std::memcpy(&size, table, sizeof(size));
+    if (g_shape.layout != nullptr && g_shape.layout->size_of(name) != 0)
+      size = std::min(size, g_shape.layout->size_of(name));
     copy = guarded_copy(table, size, g_shape.longer);
   }
   *out_table = copy;
@@ -97,7 +103,13 @@ const tenon_host_t* stand_host(const tenon_host_t* installed, HostShape shape) {
   tenon_host_t table = *installed;
   table.abi = g_shape.abi;
   table.query = stand_query;
-  return static_cast<const tenon_host_t*>(guarded_copy(&table, sizeof(table), g_shape.longer));
+  uint32_t size = sizeof(table);
+  if (g_shape.layout != nullptr) size = std::min(size, g_shape.layout->size_of(TENON_HOST_ID));
+  return static_cast<const tenon_host_t*>(guarded_copy(&table, size, g_shape.longer));
+}
+
+std::span<const AbiLayout> abi_layouts() {
+  return kLayouts;
 }
 
 const Heard& heard() {

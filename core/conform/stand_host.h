@@ -6,12 +6,16 @@
 
 #include <tenon/abi/plugin.h>
 
+#include "core/conform/abi_history.h"
+
 namespace tenon::conform {
 
 struct HostShape {
   uint32_t abi = TENON_ABI_VERSION;
   bool longer = false;  // tables have slots that nobody knows yet
   std::string missing;  // an interface that this host does not have
+  const AbiLayout* layout =
+      nullptr;  // a host of then: its interfaces, and tables that end where its did
 };
 
 // The installed host; null with `out_why` when it cannot be started.

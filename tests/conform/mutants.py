@@ -50,6 +50,11 @@ query_writes_on_failure B.query-output
 alloc_changes_table B.static-tables
 needs_memory_slot B.no-optional-slots
 needs_memory_slot B.cut-tables
+run_needs_save B.cut-tables
+run_needs_save B.no-optional-slots
+needs_new_interface B.every-layout
+crashes_without_new_interface B.every-layout
+breaks_under_later_host B.future-host
 silent_errors B.error-text
 other_code B.error-text
 silent_ranges B.error-text

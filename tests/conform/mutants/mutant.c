@@ -329,6 +329,18 @@ static tenon_code_t query_any(void* self, tenon_str_t target, const tenon_kernel
   *out = (tenon_kernel_candidate_t){.size_bytes = sizeof *out, .part_count = 1, .cost_ns = 1, .name = TENON_STR("any")};
   return TENON_OK;
 }
+/* Kernels that want their save to be called first. */
+static int was_saved;
+static tenon_code_t save(void* self, tenon_kernel_t* kernel, const tenon_sink_t* sink) {
+  was_saved = 1;
+  return (void)self, (void)kernel, (void)sink, fail(TENON_UNIMPLEMENTED, "nothing is saved");
+}
+static tenon_code_t (*plain_run)(void* self, tenon_kernel_t* kernel, const tenon_kernel_args_t* args);
+static tenon_code_t run_after_save(void* self, tenon_kernel_t* kernel, const tenon_kernel_args_t* args) {
+  if (!was_saved) return fail(TENON_FAILED_PRECONDITION, "it was not saved");
+  return plain_run(self, kernel, args);
+}
+
 static tenon_interface_t interfaces[3] = {{TENON_STR(TENON_DEVICE_ID), 0, 0, &device_api},
                                           {TENON_STR(TENON_KERNELS_ID), 0, 0, &kernels}};
 static tenon_plugin_t plugin = {sizeof plugin, TENON_ABI_VERSION, TENON_STR("mutant"), TENON_STR("0.1.0"),
@@ -350,6 +362,7 @@ __asm__(".text\n.quad tenon_plugin_query\n");
 
 static void mutate_record(void) {
   if (is("takes_everything")) kernels.query = query_any;
+  if (is("run_needs_save")) plain_run = kernels.run, kernels.run = run_after_save, kernels.save = save;
   if (is("other_abi")) plugin.abi = 7;
   if (is("short_table")) device_api.size_bytes = sizeof device_api - 8;
   if (is("long_record_size")) plugin.size_bytes = sizeof plugin + 8;
@@ -372,6 +385,13 @@ tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host, 
 #ifdef UNDEFINED_SYMBOL
   if (is("never")) nobody_defines_this();
 #endif
+  const void* form = NULL;
+  const tenon_str_t form_id = TENON_STR("tenon.host.form/1");
+  if (is("crashes_without_new_interface") || is("needs_new_interface")) {
+    if (host->query(host->self, form_id, 0, &form) != TENON_OK && is("needs_new_interface")) poisoned = 1;
+    else if (*(const uint32_t*)form == 0) abort();
+  }
+  if (is("breaks_under_later_host") && (host->size_bytes != sizeof *host || host->abi != TENON_ABI_VERSION)) poisoned = 1;
   if (is("null_record_ok")) return *out = NULL, TENON_OK;
   if (is("odd_code")) return 77;
   if (is("refuses_silently")) return TENON_UNAVAILABLE;

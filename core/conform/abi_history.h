@@ -1,0 +1,28 @@
+// The layouts that the ABI had: the size of every interface's table under each that
+// sdk/abi/CHANGELOG.md names, oldest first. Written by tests/abi/history.py, which a test compares.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace tenon::conform {
+
+struct TableSize {
+  const char* id;
+  uint32_t size_bytes;
+};
+struct AbiLayout {
+  uint32_t major, minor;
+  const char* digest;
+  std::span<const TableSize> tables;
+  // 0 when this layout had no such interface.
+  uint32_t size_of(std::string_view id) const {
+    for (const TableSize& table : tables) {
+      if (table.id == id) return table.size_bytes;
+    }
+    return 0;
+  }
+};
+std::span<const AbiLayout> abi_layouts();
+
+}  // namespace tenon::conform

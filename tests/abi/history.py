@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""The sizes of every interface's table under each layout of sdk/abi/CHANGELOG.md, for the conformance runner, which plays hosts of then.
+
+    history.py --include build/include            compares; exits with 1 on a difference
+    history.py --include build/include --bless    adds the newest layout to history.txt and writes core/conform/abi_history.inc
+
+history.txt has a paragraph for each layout, in the order of CHANGELOG.md: `VERSION LAYOUT`, then `ID SIZE` for each interface. Paragraphs
+of layouts that stand in CHANGELOG.md are never changed: what was released stays what it was.
+"""
+import argparse
+import hashlib
+import pathlib
+import re
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+HISTORY = HERE / "history.txt"
+GENERATED = ROOT / "core" / "conform" / "abi_history.inc"
+INTERFACE = re.compile(r'^#define TENON_(\w+)_ID "([\w.]+/\d+)"', re.M)
+CHANGE = re.compile(r"^\| (\d+)\.(\d+) \|.*\(layout ([0-9a-f]{8})\) \|$", re.M)
+RECORD = re.compile(r"^(tenon_\w+) size (\d+)", re.M)
+
+
+def interfaces():
+    """(id, the record that is its table), from the headers: the record is named as the interface, in one of four ways."""
+    for header in sorted((ROOT / "sdk" / "abi").glob("*.h")):
+        for name, id in INTERFACE.findall(header.read_text()):
+            yield id, [f"tenon_{name.lower()}{ending}_t" for ending in ("_api", "", "s", "es")]
+
+
+def sizes_now():
+    """`ID SIZE` lines for the layout of layout.txt, sorted; the problems beside them."""
+    layout = dict(RECORD.findall((HERE / "layout.txt").read_text()))
+    lines, problems = [], []
+    for id, names in interfaces():
+        size = next((layout[name] for name in names if name in layout), None)
+        lines.append(f"{id} {size}")
+        if size is None:
+            problems.append(f"no record of layout.txt is the table of {id}: call it one of {', '.join(names)}")
+    return sorted(lines), problems
+
+
+def released():
+    """(version, layout) in the order of CHANGELOG.md. The first tables have the layout of the line that first names one."""
+    return [(f"{major}.{minor}", layout) for major, minor, layout in CHANGE.findall((ROOT / "sdk/abi/CHANGELOG.md").read_text())]
+
+
+def paragraphs():
+    text = HISTORY.read_text() if HISTORY.exists() else ""
+    return [p.splitlines() for p in text.split("\n\n") if p.strip()]
+
+
+def generated(history):
+    out = ["// Written by tests/abi/history.py --bless: the tables of each layout that sdk/abi/CHANGELOG.md has."]
+    for number, lines in enumerate(history):
+        out.append(f"constexpr TableSize kLayout{number}[] = {{")
+        out += [f'    {{"{line.split()[0]}", {line.split()[1]}}},' for line in lines[1:]]
+        out.append("};")
+    out.append("constexpr AbiLayout kLayouts[] = {")
+    for number, lines in enumerate(history):
+        version, layout = lines[0].split()
+        major, minor = version.split(".")
+        out.append(f'    {{{major}, {minor}, "{layout}", kLayout{number}}},')
+    out.append("};")
+    return "\n".join(out) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--include", required=True)
+    parser.add_argument("--bless", action="store_true")
+    arguments = parser.parse_args()
+    digest = hashlib.sha256((HERE / "layout.txt").read_bytes()).hexdigest()[:8]
+    history = paragraphs()
+    now, problems = sizes_now()
+    wanted = released()
+    if arguments.bless and wanted and wanted[-1][1] == digest and [f"{v} {d}" for v, d in wanted[:-1]] == [h[0] for h in history]:
+        history.append([f"{wanted[-1][0]} {digest}"] + now)
+        HISTORY.write_text("\n\n".join("\n".join(lines) for lines in history) + "\n")
+    if arguments.bless:
+        GENERATED.write_text(generated(history))
+    if [h[0] for h in history] != [f"{v} {d}" for v, d in wanted]:
+        problems.append("history.txt has not the layouts of sdk/abi/CHANGELOG.md in their order; after a line for the newest layout: history.py --bless")
+    if history and (history[-1][0].split()[1] != digest or history[-1][1:] != now):
+        problems.append("the newest layout of history.txt is not that of layout.txt: history.py --bless adds it")
+    for before, after in zip(history, history[1:]):
+        old, new = (dict(line.split() for line in h[1:]) for h in (before, after))
+        same_minor = before[0].split()[0] == after[0].split()[0]
+        problems += [f"{id} shrank from {old[id]} to {new.get(id, 'nothing')} bytes within {before[0].split()[0]}: that needs a new version"
+                     for id in old if same_minor and int(new.get(id, 0)) < int(old[id])]
+    if not GENERATED.exists() or GENERATED.read_text() != generated(history):
+        problems.append("core/conform/abi_history.inc is not what history.py --bless writes")
+    print("\n".join(problems) or f"{len(history)} layouts, {len(now)} interfaces")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
