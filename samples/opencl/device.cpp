@@ -1,9 +1,12 @@
+// tenon.device/1: devices of the first platform, their memory, copies.
 #include "device.h"
 
+#include <algorithm>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <vector>
+
+#include "tenon/cpp/process_guard.hpp"
 
 namespace opencl_sample {
 
@@ -12,29 +15,63 @@ using tenon::fail;
 using tenon::Status;
 using tenon::str;
 
-Status check(cl_int code, std::string_view doing) {
-  if (code == CL_SUCCESS) return {};
-  const bool memory = code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_RESOURCES ||
-                      code == CL_OUT_OF_HOST_MEMORY || code == CL_INVALID_BUFFER_SIZE;
-  return fail(memory ? TENON_RESOURCE_EXHAUSTED : TENON_INTERNAL, cat("opencl: ", doing, ": ", error_text(code)));
+Line::Line(const Functions* functions, cl_context context, cl_device_id id, cl_int* code) : cl(functions) {
+  queue = cl->clCreateCommandQueue(context, id, CL_QUEUE_PROFILING_ENABLE, code);
+}
+
+Line::~Line() {
+  wait_idle();
+  if (queue == nullptr) return;
+  cl->clFinish(queue);
+  cl->clReleaseCommandQueue(queue);
+}
+
+void Line::begin() {
+  const std::lock_guard lock(mutex_);
+  ++in_flight_;
+}
+
+// Told under the lock: whoever waits may destroy this as soon as it can take the lock.
+void Line::end(const tenon::Fault& fault) {
+  const std::lock_guard lock(mutex_);
+  if (fault_.ok()) fault_ = fault;
+  if (--in_flight_ == 0) idle_.notify_all();
+}
+
+void Line::wait_idle() {
+  std::unique_lock lock(mutex_);
+  idle_.wait(lock, [&] { return in_flight_ == 0; });
+}
+
+tenon::Fault Line::take_fault() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(fault_, {});
 }
 
 Device::~Device() {
-  if (queue != nullptr) cl->clReleaseCommandQueue(queue);
+  lines.clear();
+  own.reset();
   if (context != nullptr) cl->clReleaseContext(context);
 }
 
-namespace {
+tenon::Fault Device::drain() {
+  std::vector<std::shared_ptr<Line>> all;
+  {
+    const std::lock_guard lock(mutex);
+    all = lines;
+  }
+  tenon::Fault first;
+  for (const auto& line : all) {
+    line->wait_idle();
+    const tenon::Fault fault = line->take_fault();
+    if (first.ok()) first = fault;
+  }
+  return first;
+}
 
-// What is looked up once per device of the machine.
-struct Found {
-  cl_device_id id;
-  std::string name;
-  cl_ulong memory_bytes = 0;
-  cl_uint alignment_bits = 0;
-  bool fp64 = false;
-  std::string target;
-};
+uint64_t alignment_of(const Found& f) { return std::max<uint64_t>(f.alignment_bits / 8, 64); }
+
+namespace {
 
 std::string info_text(const Functions& cl, cl_device_id id, cl_device_info what) {
   size_t size = 0;
@@ -45,25 +82,38 @@ std::string info_text(const Functions& cl, cl_device_id id, cl_device_info what)
   return text;
 }
 
+template <class T>
+void info_number(const Functions& cl, cl_device_id id, cl_device_info what, T* out) {
+  cl.clGetDeviceInfo(id, what, sizeof *out, out, nullptr);
+}
+
+Found look_at(const Functions& cl, cl_device_id id) {
+  Found f;
+  f.id = id;
+  f.name = info_text(cl, id, CL_DEVICE_NAME);
+  info_number(cl, id, CL_DEVICE_GLOBAL_MEM_SIZE, &f.memory_bytes);
+  info_number(cl, id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, &f.most_bytes);
+  info_number(cl, id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, &f.alignment_bits);
+  size_t most = 1, group = 1;
+  info_number(cl, id, CL_DEVICE_MAX_WORK_GROUP_SIZE, &most);
+  while (group < 256 && group * 2 <= most) group *= 2;
+  const bool fp64 = info_text(cl, id, CL_DEVICE_EXTENSIONS).find("cl_khr_fp64") != std::string::npos;
+  f.target = cat("opencl fp64=", fp64 ? 1 : 0, " group=", group, " device=", f.name, " driver=", info_text(cl, id, CL_DRIVER_VERSION));
+  return f;
+}
+
 std::deque<Found> find_devices() {
+  const tenon::ProcessGuard guard;  // drivers start threads when they are first asked
   std::string why;
   const Functions* cl = functions(&why);
   cl_platform_id platform = nullptr;
-  cl_uint count = 0;
+  cl_uint count = 0, devices = 0;
   if (cl == nullptr || cl->clGetPlatformIDs(1, &platform, &count) != CL_SUCCESS || count == 0) return {};
-  cl_uint devices = 0;
   if (cl->clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &devices) != CL_SUCCESS) return {};
   std::vector<cl_device_id> ids(devices);
   cl->clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, devices, ids.data(), nullptr);
   std::deque<Found> out;
-  for (cl_device_id id : ids) {
-    Found f{id, info_text(*cl, id, CL_DEVICE_NAME), 0, 0, false, {}};
-    cl->clGetDeviceInfo(id, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof f.memory_bytes, &f.memory_bytes, nullptr);
-    cl->clGetDeviceInfo(id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof f.alignment_bits, &f.alignment_bits, nullptr);
-    f.fp64 = info_text(*cl, id, CL_DEVICE_EXTENSIONS).find("cl_khr_fp64") != std::string::npos;
-    f.target = cat("opencl fp64=", f.fp64 ? 1 : 0);
-    out.push_back(std::move(f));
-  }
+  for (cl_device_id id : ids) out.push_back(look_at(*cl, id));
   return out;
 }
 
@@ -81,18 +131,16 @@ Status at(uint32_t ordinal, const Found** out) {
 }
 
 Status count(void*, uint32_t* out) {
-  *out = static_cast<uint32_t>(found().size());
+  *out = static_cast<uint32_t>(std::min<size_t>(found().size(), 64));
   return {};
 }
-
-uint64_t alignment_of(const Found& f) { return f.alignment_bits / 8 > 64 ? f.alignment_bits / 8 : 64; }
 
 Status info(void*, uint32_t ordinal, tenon_device_info_t* out) {
   const Found* f = nullptr;
   TENON_TRY(at(ordinal, &f));
   *out = {};
   out->size_bytes = sizeof *out;
-  out->threading = TENON_THREADING_SERIAL;
+  out->threading = TENON_THREADING_FREE;
   out->kind = str("opencl");
   out->description = str(f->name);
   out->target = str(f->target);
@@ -107,16 +155,16 @@ Status open(void*, uint32_t ordinal, tenon_device_t** out) {
   const Found* f = nullptr;
   TENON_TRY(at(ordinal, &f));
   std::string why;
+  const tenon::ProcessGuard guard;
   auto device = std::make_unique<Device>();
   device->cl = functions(&why);
-  device->id = f->id;
-  device->alignment_bytes = alignment_of(*f);
-  device->fp64 = f->fp64;
+  device->found = f;
   cl_int code = CL_SUCCESS;
   device->context = device->cl->clCreateContext(nullptr, 1, &f->id, nullptr, nullptr, &code);
   TENON_TRY(check(code, "making a context"));
-  device->queue = device->cl->clCreateCommandQueue(device->context, f->id, 0, &code);
+  device->own = std::make_shared<Line>(device->cl, device->context, f->id, &code);
   TENON_TRY(check(code, "making a queue"));
+  device->lines.push_back(device->own);
   *out = reinterpret_cast<tenon_device_t*>(device.release());
   return {};
 }
@@ -128,19 +176,37 @@ Status close(void*, tenon_device_t* device) {
 
 Status alloc(void*, tenon_device_t* d, uint64_t size_bytes, tenon_buffer_t** out) {
   Device& device = *device_of(d);
+  // Drivers that allocate at the first use would find out too late.
+  if (size_bytes > device.found->most_bytes) {
+    return fail(TENON_RESOURCE_EXHAUSTED, cat("opencl: ", size_bytes, " bytes are more than the ", device.found->most_bytes, " of the largest buffer"));
+  }
   cl_int code = CL_SUCCESS;
   auto buffer = std::make_unique<Buffer>();
   buffer->size_bytes = size_bytes;
   // OpenCL has no buffers of size 0.
   buffer->memory = device.cl->clCreateBuffer(device.context, CL_MEM_READ_WRITE, size_bytes == 0 ? 1 : size_bytes, nullptr, &code);
   TENON_TRY(check(code, cat("allocating ", size_bytes, " bytes")));
+  const std::lock_guard lock(device.mutex);
+  device.used_bytes += size_bytes;
+  device.peak_bytes = std::max(device.peak_bytes, device.used_bytes);
   *out = reinterpret_cast<tenon_buffer_t*>(buffer.release());
   return {};
 }
 
 Status free(void*, tenon_device_t* d, tenon_buffer_t* b) {
   const std::unique_ptr<Buffer> buffer(buffer_of(b));
+  {
+    const std::lock_guard lock(device_of(d)->mutex);
+    device_of(d)->used_bytes -= buffer->size_bytes;
+  }
   return check(device_of(d)->cl->clReleaseMemObject(buffer->memory), "freeing a buffer");
+}
+
+Status memory(void*, tenon_device_t* d, uint64_t* out_used, uint64_t* out_peak) {
+  const std::lock_guard lock(device_of(d)->mutex);
+  *out_used = device_of(d)->used_bytes;
+  *out_peak = device_of(d)->peak_bytes;
+  return {};
 }
 
 Status inside(tenon_buffer_t* buffer, uint64_t offset, uint64_t length) {
@@ -149,46 +215,76 @@ Status inside(tenon_buffer_t* buffer, uint64_t offset, uint64_t length) {
   return fail(TENON_OUT_OF_RANGE, cat("opencl: bytes [", offset, ", ", offset, " + ", length, ") lie outside a buffer of ", size, " bytes"));
 }
 
-Status copy(void*, tenon_device_t* d, const tenon_copy_t* c) {
-  const Device& device = *device_of(d);
-  if (c->from != nullptr) TENON_TRY(inside(c->from, c->from_offset_bytes, c->length_bytes));
-  if (c->to != nullptr) TENON_TRY(inside(c->to, c->to_offset_bytes, c->length_bytes));
-  const uint32_t width = c->pattern_bytes;
-  if (c->direction == TENON_COPY_FILL && ((width != 1 && width != 2 && width != 4 && width != 8) || c->length_bytes % width != 0)) {
-    return fail(TENON_INVALID_ARGUMENT, cat("opencl: a pattern of ", width, " bytes does not fill ", c->length_bytes, " bytes"));
-  }
-  if (c->length_bytes == 0) return {};
-  cl_int code = CL_INVALID_VALUE;
-  switch (c->direction) {
-    case TENON_COPY_HOST_TO_DEVICE:
-      code = device.cl->clEnqueueWriteBuffer(device.queue, buffer_of(c->to)->memory, CL_TRUE, c->to_offset_bytes, c->length_bytes,
-                                             c->host_from, 0, nullptr, nullptr);
-      break;
-    case TENON_COPY_DEVICE_TO_HOST:
-      code = device.cl->clEnqueueReadBuffer(device.queue, buffer_of(c->from)->memory, CL_TRUE, c->from_offset_bytes, c->length_bytes,
-                                            c->host_to, 0, nullptr, nullptr);
-      break;
-    case TENON_COPY_DEVICE_TO_DEVICE:
-      code = device.cl->clEnqueueCopyBuffer(device.queue, buffer_of(c->from)->memory, buffer_of(c->to)->memory, c->from_offset_bytes,
-                                            c->to_offset_bytes, c->length_bytes, 0, nullptr, nullptr);
-      break;
-    case TENON_COPY_FILL:
-      code = device.cl->clEnqueueFillBuffer(device.queue, buffer_of(c->to)->memory, &c->pattern, c->pattern_bytes, c->to_offset_bytes,
-                                            c->length_bytes, 0, nullptr, nullptr);
-      break;
-    default: return fail(TENON_INVALID_ARGUMENT, cat("opencl: there is no copy direction ", c->direction));
-  }
-  TENON_TRY(check(code, "copying"));
-  return check(device.cl->clFinish(device.queue), "waiting for a copy");
+// OpenCL fills from multiples of the pattern: what begins elsewhere is written byte by byte of a turned pattern at its ends.
+cl_int fill(const Line& line, const tenon_copy_t& c) {
+  const uint64_t width = c.pattern_bytes, skew = c.to_offset_bytes % width, begin = c.to_offset_bytes, end = begin + c.length_bytes;
+  const cl_mem to = buffer_of(c.to)->memory;
+  const auto* bytes = reinterpret_cast<const unsigned char*>(&c.pattern);
+  unsigned char turned[8];
+  for (uint64_t i = 0; i < width; ++i) turned[(i + skew) % width] = bytes[i];
+  const uint64_t first = std::min(end, (begin + width - 1) / width * width), last = std::max(first, end / width * width);
+  cl_int code = CL_SUCCESS;
+  auto run = [&](const unsigned char* pattern, uint64_t size, uint64_t from, uint64_t bytes) {
+    if (code == CL_SUCCESS && bytes != 0) code = line.cl->clEnqueueFillBuffer(line.queue, to, pattern, size, from, bytes, 0, nullptr, nullptr);
+  };
+  for (uint64_t i = begin; i < first; ++i) run(turned + i % width, 1, i, 1);
+  run(turned, width, first, last - first);
+  for (uint64_t i = last; i < end; ++i) run(turned + i % width, 1, i, 1);
+  return code;
 }
 
-Status sync(void*, tenon_device_t* d) { return check(device_of(d)->cl->clFinish(device_of(d)->queue), "waiting"); }
+Status copy(void*, tenon_device_t* d, const tenon_copy_t* c) {
+  TENON_TRY(check_copy(*c));
+  (void)device_of(d)->drain();  // its faults were told through fences
+  return enqueue_copy(*device_of(d)->own, *c, true);
+}
+
+Status sync(void*, tenon_device_t* d) { return device_of(d)->drain().tell(); }
 
 }  // namespace
 
+const Found* find_target(std::string_view target) {
+  const auto at = std::find_if(found().begin(), found().end(), [&](const Found& f) { return f.target == target; });
+  return at == found().end() ? nullptr : &*at;
+}
+
+Status check_copy(const tenon_copy_t& c) {
+  if (c.from != nullptr) TENON_TRY(inside(c.from, c.from_offset_bytes, c.length_bytes));
+  if (c.to != nullptr) TENON_TRY(inside(c.to, c.to_offset_bytes, c.length_bytes));
+  if (c.direction < TENON_COPY_HOST_TO_DEVICE || c.direction > TENON_COPY_FILL) {
+    return fail(TENON_INVALID_ARGUMENT, cat("opencl: there is no copy direction ", c.direction));
+  }
+  const uint32_t width = c.pattern_bytes;
+  if (c.direction == TENON_COPY_FILL && ((width != 1 && width != 2 && width != 4 && width != 8) || c.length_bytes % width != 0)) {
+    return fail(TENON_INVALID_ARGUMENT, cat("opencl: a pattern of ", width, " bytes does not fill ", c.length_bytes, " bytes"));
+  }
+  return {};
+}
+
+Status enqueue_copy(const Line& line, const tenon_copy_t& c, bool to_end) {
+  if (c.length_bytes == 0) return {};
+  const Functions& cl = *line.cl;
+  const cl_mem from = c.from != nullptr ? buffer_of(c.from)->memory : nullptr, to = c.to != nullptr ? buffer_of(c.to)->memory : nullptr;
+  cl_int code = CL_INVALID_VALUE;
+  switch (c.direction) {
+    case TENON_COPY_HOST_TO_DEVICE:
+      code = cl.clEnqueueWriteBuffer(line.queue, to, to_end, c.to_offset_bytes, c.length_bytes, c.host_from, 0, nullptr, nullptr);
+      break;
+    case TENON_COPY_DEVICE_TO_HOST:
+      code = cl.clEnqueueReadBuffer(line.queue, from, to_end, c.from_offset_bytes, c.length_bytes, c.host_to, 0, nullptr, nullptr);
+      break;
+    case TENON_COPY_DEVICE_TO_DEVICE:
+      code = cl.clEnqueueCopyBuffer(line.queue, from, to, c.from_offset_bytes, c.to_offset_bytes, c.length_bytes, 0, nullptr, nullptr);
+      break;
+    default: code = fill(line, c);
+  }
+  TENON_TRY(check(code, "copying"));
+  return to_end ? check(cl.clFinish(line.queue), "waiting for a copy") : Status();
+}
+
 const tenon_device_api_t kDeviceTable = {
-    sizeof(tenon_device_api_t), nullptr,          tenon::entry<count>, tenon::entry<info>, tenon::entry<open>, tenon::entry<close>,
+    sizeof(tenon_device_api_t), nullptr,            tenon::entry<count>, tenon::entry<info>, tenon::entry<open>, tenon::entry<close>,
     tenon::entry<alloc>,        tenon::entry<free>, tenon::entry<copy>,  tenon::entry<sync>, nullptr,            nullptr,
-    nullptr};
+    tenon::entry<memory>};
 
 }  // namespace opencl_sample

@@ -1,24 +1,63 @@
-// OpenCL devices of the first platform as tenon.device/1.
+// An open OpenCL device as the files of this plugin see it.
 #ifndef OPENCL_SAMPLE_DEVICE_H_
 #define OPENCL_SAMPLE_DEVICE_H_
 
+#include <condition_variable>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "opencl_symbols.h"
-#include "tenon/abi/device.h"
-#include "tenon/cpp/plugin.hpp"
+#include "tenon/abi/compile.h"
+#include "tenon/cpp/timeline.hpp"
 
 namespace opencl_sample {
 
+// What is looked up once per device of the machine.
+struct Found {
+  cl_device_id id = nullptr;
+  std::string name;
+  cl_ulong memory_bytes = 0, most_bytes = 0;
+  cl_uint alignment_bits = 0;
+  std::string target;  // "opencl fp64=1 group=256 device=... driver=..."
+};
+
+// One command queue in order, and how much of its work has not been told of yet. Safe.
+class Line {
+ public:
+  Line(const Functions* cl, cl_context context, cl_device_id id, cl_int* code);
+  ~Line();  // waits for its work
+  Line(const Line&) = delete;
+
+  void begin();
+  void end(const tenon::Fault& fault);
+  void wait_idle();
+  tenon::Fault take_fault();  // the first since it was taken last
+
+  const Functions* cl;
+  cl_command_queue queue = nullptr;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable idle_;
+  uint64_t in_flight_ = 0;
+  tenon::Fault fault_;
+};
+
 struct Device {
   const Functions* cl = nullptr;
-  cl_device_id id = nullptr;
+  const Found* found = nullptr;
   cl_context context = nullptr;
-  cl_command_queue queue = nullptr;
-  uint64_t alignment_bytes = 0;
-  bool fp64 = false;
+  std::shared_ptr<Line> own;  // of what is waited for
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Line>> lines;  // its own, and those of queues
+  uint64_t used_bytes = 0, peak_bytes = 0;
+
   ~Device();
+  // Waits for all work submitted before; its first fault.
+  tenon::Fault drain();
 };
 
 struct Buffer {
@@ -26,13 +65,27 @@ struct Buffer {
   uint64_t size_bytes = 0;
 };
 
+struct Queue {
+  Device* device = nullptr;
+  std::shared_ptr<Line> line;
+};
+
 inline Device* device_of(tenon_device_t* d) { return reinterpret_cast<Device*>(d); }
 inline Buffer* buffer_of(tenon_buffer_t* b) { return reinterpret_cast<Buffer*>(b); }
+inline Queue* queue_of(tenon_queue_t* q) { return reinterpret_cast<Queue*>(q); }
+inline tenon::Timeline* fence_of(tenon_fence_t* f) { return reinterpret_cast<tenon::Timeline*>(f); }
 
-// OK, or a failure that says what was tried and what OpenCL answered.
-tenon::Status check(cl_int code, std::string_view doing);
+uint64_t alignment_of(const Found& found);
+// The device of this machine with that target; null: there is none.
+const Found* find_target(std::string_view target);
+
+// A copy that lies inside its buffers, handed to a queue. `to_end`: returns when it is done.
+tenon::Status check_copy(const tenon_copy_t& copy);
+tenon::Status enqueue_copy(const Line& line, const tenon_copy_t& copy, bool to_end);
 
 extern const tenon_device_api_t kDeviceTable;
+extern const tenon_queue_api_t kQueueTable;
+extern const tenon_compile_api_t kCompileTable;
 
 }  // namespace opencl_sample
 #endif

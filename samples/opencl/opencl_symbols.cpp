@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include "tenon/cpp/plugin.hpp"
+
 namespace opencl_sample {
 namespace {
 
@@ -33,19 +35,32 @@ const Functions* functions(std::string* why) {
   return loaded.why.empty() ? &loaded.functions : nullptr;
 }
 
+namespace {
+
+// "CL_OUT_OF_RESOURCES (-5)"; the name of the common ones, else the number.
 std::string error_text(cl_int code) {
-  const char* name = nullptr;
+  const char* name = "OpenCL error";
   switch (code) {
     case CL_MEM_OBJECT_ALLOCATION_FAILURE: name = "CL_MEM_OBJECT_ALLOCATION_FAILURE"; break;
     case CL_OUT_OF_RESOURCES: name = "CL_OUT_OF_RESOURCES"; break;
     case CL_OUT_OF_HOST_MEMORY: name = "CL_OUT_OF_HOST_MEMORY"; break;
     case CL_BUILD_PROGRAM_FAILURE: name = "CL_BUILD_PROGRAM_FAILURE"; break;
     case CL_INVALID_BUFFER_SIZE: name = "CL_INVALID_BUFFER_SIZE"; break;
+    case CL_INVALID_WORK_GROUP_SIZE: name = "CL_INVALID_WORK_GROUP_SIZE"; break;
     case CL_MISALIGNED_SUB_BUFFER_OFFSET: name = "CL_MISALIGNED_SUB_BUFFER_OFFSET"; break;
     case CL_INVALID_KERNEL_ARGS: name = "CL_INVALID_KERNEL_ARGS"; break;
     default: break;
   }
-  return (name != nullptr ? std::string(name) + " (" : std::string("OpenCL error (")) + std::to_string(code) + ")";
+  return tenon::cat(name, " (", code, ")");
+}
+
+}  // namespace
+
+tenon::Status check(cl_int code, std::string_view doing) {
+  if (code == CL_SUCCESS) return {};
+  const bool memory = code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_RESOURCES || code == CL_OUT_OF_HOST_MEMORY ||
+                      code == CL_INVALID_BUFFER_SIZE;
+  return tenon::fail(memory ? TENON_RESOURCE_EXHAUSTED : TENON_INTERNAL, tenon::cat("opencl: ", doing, ": ", error_text(code)));
 }
 
 }  // namespace opencl_sample

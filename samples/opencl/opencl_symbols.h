@@ -8,14 +8,19 @@
 
 #include <string>
 
+#include "tenon/cpp/status.hpp"
+
 namespace opencl_sample {
 
-#define OPENCL_SAMPLE_FUNCTIONS(F)                                                                          \
-  F(clGetPlatformIDs) F(clGetDeviceIDs) F(clGetDeviceInfo) F(clCreateContext) F(clReleaseContext)           \
-  F(clCreateCommandQueue) F(clReleaseCommandQueue) F(clCreateBuffer) F(clCreateSubBuffer)                   \
-  F(clReleaseMemObject) F(clEnqueueReadBuffer) F(clEnqueueWriteBuffer) F(clEnqueueCopyBuffer)               \
-  F(clEnqueueFillBuffer) F(clFinish) F(clCreateProgramWithSource) F(clBuildProgram) F(clGetProgramBuildInfo) \
-  F(clReleaseProgram) F(clCreateKernel) F(clReleaseKernel) F(clSetKernelArg) F(clEnqueueNDRangeKernel)
+#define OPENCL_SAMPLE_FUNCTIONS(F)                                                                              \
+  F(clGetPlatformIDs) F(clGetDeviceIDs) F(clGetDeviceInfo) F(clCreateContext) F(clReleaseContext)               \
+  F(clCreateCommandQueue) F(clReleaseCommandQueue) F(clCreateBuffer) F(clCreateSubBuffer)                       \
+  F(clReleaseMemObject) F(clEnqueueReadBuffer) F(clEnqueueWriteBuffer) F(clEnqueueCopyBuffer)                   \
+  F(clEnqueueFillBuffer) F(clFlush) F(clFinish) F(clCreateUserEvent) F(clSetUserEventStatus) F(clReleaseEvent)  \
+  F(clSetEventCallback) F(clGetEventProfilingInfo) F(clEnqueueMarkerWithWaitList)                               \
+  F(clEnqueueBarrierWithWaitList) F(clCreateProgramWithSource) F(clCreateProgramWithBinary) F(clBuildProgram)   \
+  F(clGetProgramInfo) F(clGetProgramBuildInfo) F(clReleaseProgram) F(clCreateKernel) F(clReleaseKernel)         \
+  F(clSetKernelArg) F(clEnqueueNDRangeKernel)
 
 struct Functions {
 #define OPENCL_SAMPLE_MEMBER(name) decltype(&::name) name = nullptr;
@@ -26,8 +31,8 @@ struct Functions {
 // Null and a reason when there is no OpenCL here. Safe; looks once.
 const Functions* functions(std::string* why);
 
-// "CL_OUT_OF_RESOURCES (-5)"; the name of the common ones, else the number.
-std::string error_text(cl_int code);
+// OK, or a failure that says what was tried and what OpenCL answered.
+tenon::Status check(cl_int code, std::string_view doing);
 
 }  // namespace opencl_sample
 #endif

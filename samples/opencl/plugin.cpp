@@ -1,11 +1,12 @@
 // OpenCL devices as a Tenon plugin, built against an installed Tenon alone.
 #include "device.h"
-#include "executable.h"
+#include "tenon/cpp/plugin.hpp"
 
 namespace {
 
 const tenon_interface_t kInterfaces[] = {
     tenon::offer(TENON_DEVICE_ID, opencl_sample::kDeviceTable),
+    tenon::offer(TENON_QUEUE_ID, opencl_sample::kQueueTable),
     tenon::offer(TENON_COMPILE_ID, opencl_sample::kCompileTable),
 };
 

@@ -1,0 +1,59 @@
+// Around calls into a vendor's runtime that start threads or install handlers: threads that begin inside take no signals (those are
+// for the program's own threads), and handlers, locale and floating-point state are afterwards what they were. POSIX.
+#ifndef TENON_CPP_PROCESS_GUARD_HPP_
+#define TENON_CPP_PROCESS_GUARD_HPP_
+
+#include <fenv.h>
+#include <locale.h>
+#include <signal.h>
+
+#include <array>
+#include <mutex>
+#include <string>
+
+namespace tenon::inline sdk {
+
+// One at a time per plugin: a second thread waits. Not to be nested. Costs a system call per signal: for opening and compiling, not
+// for every launch.
+class ProcessGuard {
+ public:
+  ProcessGuard() : lock_(mutex()) {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &mask_);
+    for (int s = 1; s < kSignals; ++s) known_[index(s)] = ::sigaction(s, nullptr, &actions_[index(s)]) == 0;
+    if (const char* name = ::setlocale(LC_ALL, nullptr)) locale_ = name;
+    ::fegetenv(&float_state_);
+  }
+  ~ProcessGuard() {
+    for (int s = 1; s < kSignals; ++s) {
+      struct sigaction now = {};
+      const bool changed = known_[index(s)] && ::sigaction(s, nullptr, &now) == 0 &&
+                           now.sa_sigaction != actions_[index(s)].sa_sigaction;
+      if (changed) ::sigaction(s, &actions_[index(s)], nullptr);
+    }
+    const char* name = ::setlocale(LC_ALL, nullptr);
+    if (!locale_.empty() && (name == nullptr || locale_ != name)) ::setlocale(LC_ALL, locale_.c_str());
+    ::fesetenv(&float_state_);
+    pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
+  }
+  ProcessGuard(const ProcessGuard&) = delete;
+
+ private:
+  static constexpr int kSignals = 65;
+  static size_t index(int signal) { return static_cast<size_t>(signal); }
+  static std::mutex& mutex() {
+    static std::mutex one;
+    return one;
+  }
+
+  std::lock_guard<std::mutex> lock_;
+  sigset_t mask_;
+  std::array<struct sigaction, kSignals> actions_ = {};
+  std::array<bool, kSignals> known_ = {};
+  std::string locale_;
+  fenv_t float_state_;
+};
+
+}  // namespace tenon::inline sdk
+#endif
