@@ -170,8 +170,10 @@ class ProgramBuilder {
     }
     std::vector<uint32_t> ranks;
     for (Value v : segment->subgraph.outputs) ranks.push_back(graph().type(v).rank);
+    const uint64_t begin = runtime::now_ns();
     TENON_ASSIGN_OR_RETURN(auto executable, runtime::Executable::load(device, std::as_bytes(std::span(bytes)), constants,
                                                                       std::move(ranks), segment->by));
+    program_->load_ms_ += static_cast<double>(runtime::now_ns() - begin) / 1e6;
     plan_->executables.push_back(std::move(executable));
     return {};
   }

@@ -51,6 +51,7 @@ class Program {
   const std::vector<CompiledSegment>& segments() const { return segments_; }
   const std::vector<CopyRecord>& copies() const { return copies_; }
   double compile_ms() const { return compile_ms_; }
+  double load_ms() const { return load_ms_; }  // of compile_ms
 
   std::string placement_json() const;
   std::string placement_summary() const;
@@ -67,7 +68,7 @@ class Program {
   std::vector<CompiledSegment> segments_;
   std::vector<CopyRecord> copies_;
   std::shared_ptr<const runtime::Plan> plan_;
-  double compile_ms_ = 0;
+  double compile_ms_ = 0, load_ms_ = 0;
 };
 
 }  // namespace tenon::session

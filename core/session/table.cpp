@@ -153,6 +153,7 @@ tenon_code_t program_info(void*, tenon_program_t* program, tenon_program_info_t*
     tenon_program_info_t info{};
     info.device_count = static_cast<uint32_t>(p.plan()->devices.size());
     info.compile_ms = p.compile_ms();
+    info.load_ms = p.load_ms();
     for (const CompiledSegment& segment : p.segments()) {
       info.kernels_compiled += segment.info.kernels_compiled;
       info.kernels_from_cache += segment.info.kernels_from_cache;

@@ -73,6 +73,7 @@ typedef struct tenon_program_info_t {
   double compile_ms;
   uint64_t kernels_compiled, kernels_from_cache, kernel_count;
   uint64_t node_count, copy_count;
+  double load_ms; /* of compile_ms: devices loaded the code and took in the constants, which they may pack */
 } tenon_program_info_t;
 
 typedef struct tenon_run_info_t {
