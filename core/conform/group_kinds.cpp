@@ -8,7 +8,8 @@ namespace tenon::conform {
 std::span<const Check> kind_checks() {
   static const auto* all = [] {
     auto* made = new std::vector<Check>;
-    for (std::span<const Check> checks : {op_checks(), pass_checks(), frontend_checks()})
+    for (std::span<const Check> checks :
+         {op_checks(), pass_checks(), frontend_checks(), layer_checks()})
       made->insert(made->end(), checks.begin(), checks.end());
     return made;
   }();

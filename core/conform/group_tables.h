@@ -15,6 +15,7 @@ std::span<const Check> kind_checks();       // G: group_kinds.cpp, which puts to
 std::span<const Check> op_checks();         //    group_ops.cpp
 std::span<const Check> pass_checks();       //    group_passes.cpp
 std::span<const Check> frontend_checks();   //    group_frontends.cpp: frontends, toolchains
+std::span<const Check> layer_checks();      //    group_layers.cpp
 std::span<const Check> lifecycle_checks();  // I: group_lifecycle.cpp
 
 }  // namespace tenon::conform

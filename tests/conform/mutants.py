@@ -150,8 +150,9 @@ KINDS_MANIFEST = {
     "provides": {"ops": ["mutant_sum"], "passes": ["mutant-double", "mutant-look"],
                  "frontends": [{"name": "mutant-toy", "extensions": [".toy"]}], "toolchains": ["mutant-c"]},
 }
-SOURCES = {"mutant": ["mutant.c"], "async": ["async.c", "async_memory.c"], "kinds": ["kinds.cpp"]}
-MANIFESTS = {"mutant": MANIFEST, "async": ASYNC_MANIFEST, "kinds": KINDS_MANIFEST}
+SOURCES = {"mutant": ["mutant.c"], "async": ["async.c", "async_memory.c"], "kinds": ["kinds.cpp"], "layer": ["layer.c"]}
+MANIFESTS = {"mutant": MANIFEST, "async": ASYNC_MANIFEST, "kinds": KINDS_MANIFEST,
+             "layer": {"schema": 1, "name": "counter", "version": "0.1.0", "library": "./mutant.so", "provides": {"layers": ["counter"]}}}
 
 
 def changed(**keys):
