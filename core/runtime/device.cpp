@@ -54,7 +54,7 @@ Result<std::shared_ptr<Device>> Device::create(const DeviceApis& apis, uint32_t 
 }
 
 Device::~Device() {
-  if (handle_ != nullptr && !plugins_shut_down()) (void)apis_.device->close(apis_.device->self, handle_);
+  if (handle_ != nullptr && !plugins_shut_down() && !abandoned()) (void)apis_.device->close(apis_.device->self, handle_);
 }
 
 Status Device::open() {
@@ -94,6 +94,16 @@ Status Device::alive() const {
   if (!lost_.load(std::memory_order_acquire)) [[likely]] return {};
   return error(TENON_DEVICE_LOST, "T0611", "device {} was lost and gives no results until the process is started again",
                quoted(name_));
+}
+
+void Device::abandon() {
+  abandoned_.store(true, std::memory_order_release);
+  lost_.store(true, std::memory_order_release);
+}
+
+void Device::leave_behind(const void* handle) {
+  std::lock_guard lock(open_mutex_);
+  left_behind_.push_back(handle);
 }
 
 std::unique_lock<std::mutex> Device::serialise() {
@@ -136,7 +146,9 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 
 void Buffer::reset() {
   if (handle_ != nullptr) {
-    if (!plugins_shut_down()) {
+    if (device_->abandoned()) {
+      device_->leave_behind(handle_);
+    } else if (!plugins_shut_down()) {
       auto guard = device_->serialise();
       const tenon_device_api_t* api = device_->apis().device;
       (void)api->free(api->self, device_->handle(), handle_);

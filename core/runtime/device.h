@@ -65,6 +65,12 @@ class Device : public std::enable_shared_from_this<Device> {
   // T0611 once the device was lost: it gives no results any more.
   Status alive() const;
 
+  // Given up on: submitted work did not end in time. It is lost, and since its work may go on at any time, what it has is never
+  // released: its buffers, queues and executables stay behind.
+  void abandon();
+  void leave_behind(const void* handle);  // remembers it, so that leak checkers see that it is meant
+  bool abandoned() const { return abandoned_.load(std::memory_order_acquire); }
+
   // Held around calls that the plugin wants one at a time; empty when it does not care.
   std::unique_lock<std::mutex> serialise();
   std::unique_lock<std::mutex> serialise_execution(bool on_queue);
@@ -80,7 +86,8 @@ class Device : public std::enable_shared_from_this<Device> {
   tenon_device_info_t info_{};
   std::mutex open_mutex_, serial_mutex_;
   tenon_device_t* handle_ = nullptr;
-  std::atomic<bool> lost_{false};
+  std::atomic<bool> lost_{false}, abandoned_{false};
+  std::vector<const void*> left_behind_;
 };
 
 // Memory of one device. Movable; frees itself. Counts against TENON_MEMORY_LIMIT unless imported.

@@ -44,6 +44,10 @@ Result<std::unique_ptr<Executable>> Executable::load(std::shared_ptr<Device> dev
 
 Executable::~Executable() {
   if (handle_ == nullptr || plugins_shut_down()) return;
+  if (device_->abandoned()) {
+    device_->leave_behind(handle_);
+    return;
+  }
   auto guard = device_->serialise();
   api_->executable_release(api_->self, handle_);
 }

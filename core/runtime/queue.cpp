@@ -1,6 +1,11 @@
 #include "core/runtime/queue.h"
 
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
 #include "core/base/failure.h"
+#include "core/base/limits.h"
 #include "core/base/operation.h"
 #include "core/base/str.h"
 
@@ -8,6 +13,7 @@ namespace tenon::runtime {
 
 // How often a waiting thread looks whether it was cancelled.
 constexpr uint64_t kPollNs = 50'000'000;
+constexpr auto kPause = std::chrono::milliseconds(1);
 
 Result<std::unique_ptr<Queue>> Queue::create(std::shared_ptr<Device> device) {
   TENON_RETURN_IF_ERROR(device->open());
@@ -30,6 +36,11 @@ Result<std::unique_ptr<Queue>> Queue::create(std::shared_ptr<Device> device) {
 
 Queue::~Queue() {
   if (plugins_shut_down()) return;
+  if (device_->abandoned()) {
+    device_->leave_behind(queue_);
+    device_->leave_behind(fence_);
+    return;
+  }
   const tenon_queue_api_t* api = device_->apis().queue;
   auto guard = device_->serialise();
   if (queue_ != nullptr) (void)api->queue_destroy(api->self, queue_);
@@ -53,14 +64,33 @@ Status Queue::copy(const tenon_copy_t& copy) {
   return {};
 }
 
+// The work may end at any time, or never: nothing that it uses can be taken back.
+Status Queue::give_up() {
+  waited_ = submitted_;
+  failed_ = true;
+  device_->abandon();
+  clear_failure();
+  return error(TENON_DEVICE_LOST, "T0617", "device {} did not finish its work within {} s; it is given up, and what it holds stays behind",
+               quoted(device_->name()), limit(Limit::kDeviceWaitSeconds))
+      .with("device", device_->name());
+}
+
 Status Queue::wait() {
   if (waited_ == submitted_) return failed_ ? device_->alive() : Status();
   const tenon_queue_api_t* api = device_->apis().queue;
+  const auto begin = std::chrono::steady_clock::now();
+  const std::chrono::seconds most(std::min<uint64_t>(limit(Limit::kDeviceWaitSeconds), 1'000'000'000));
   tenon_code_t code;
-  do {
+  for (;;) {
     clear_failure();
+    const auto asked = std::chrono::steady_clock::now();
     code = api->fence_wait(api->self, fence_, submitted_, kPollNs);
-  } while (code == TENON_DEADLINE_EXCEEDED);
+    if (code != TENON_DEADLINE_EXCEEDED) break;
+    const auto now = std::chrono::steady_clock::now();
+    if (device_->abandoned() || now - begin > most) return give_up();
+    // One that says so before the time is over must not keep a core busy.
+    if (now - asked < kPause) std::this_thread::sleep_for(kPause);
+  }
   waited_ = submitted_;
   Status status = device_->check(code, "run");
   failed_ = failed_ || !status.ok();

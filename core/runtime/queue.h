@@ -20,12 +20,13 @@ class Queue {
   tenon_fence_point_t last() const { return submitted_ == 0 ? tenon_fence_point_t{} : tenon_fence_point_t{fence_, submitted_}; }
   // Submits a copy; host memory it names stays valid until wait().
   Status copy(const tenon_copy_t& copy);
-  // Waits for all work; its first error. A cancelled operation still waits, since buffers are in use, and says so.
+  // Waits for all work; its first error. T0617 when the device does not finish it in TENON_LIMIT_DEVICE_WAIT_SECONDS: it is abandoned. A cancelled operation still waits, since buffers are in use, and says so.
   Status wait();
   // After a failure of wait() the fence is poisoned and a new queue is needed.
   bool failed() const { return failed_; }
 
  private:
+  Status give_up();
   explicit Queue(std::shared_ptr<Device> device) : device_(std::move(device)) {}
   std::shared_ptr<Device> device_;
   tenon_queue_t* queue_ = nullptr;

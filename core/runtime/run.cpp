@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <new>
 
 #include "core/base/checked.h"
@@ -48,6 +49,13 @@ void pack(const tenon_array_t& array, std::byte* out) {
     }
     if (axis == UINT32_MAX) return;
   }
+}
+
+void keep_for_good(std::shared_ptr<void> memory) {
+  static std::mutex mutex;
+  static auto* kept = new std::vector<std::shared_ptr<void>>();
+  std::lock_guard lock(mutex);
+  kept->push_back(std::move(memory));
 }
 
 std::string kernel_context(const Device& device) { return fmt::format("running on device {}", device.name()); }
@@ -161,6 +169,7 @@ Runner::~Runner() {
 }
 
 void Runner::drop_run_state() {
+  const bool abandoned = std::any_of(plan_->devices.begin(), plan_->devices.end(), [](const auto& d) { return d->abandoned(); });
   for (SlotState& slot : slots_) {
     for (size_t d = 0; d < slot.places.size(); ++d) {
       Place& place = slot.places[d];
@@ -168,6 +177,8 @@ void Runner::drop_run_state() {
       place = {};
     }
     slot.host = nullptr;
+    // A device that was given up may still write to memory that a copy named.
+    if (abandoned && slot.host_owner != nullptr) keep_for_good(std::move(slot.host_owner));
     slot.host_owner.reset();
     slot.has_host = slot.stable_host = false;
   }
