@@ -1,0 +1,99 @@
+// tenon.kernels/1: kernels of single ops.
+#include <cmath>
+
+#include "validation.h"
+
+namespace tenon::validation {
+
+void Validator::attach_kernels(LayerSubject& subject) {
+  if ((kernels_ = subject.next<tenon_kernels_api_t>(TENON_KERNELS_ID)) == nullptr) return;
+  tenon_kernels_api_t& t = kernels_table_;
+  t.query = layer_slot<&Validator::query>;
+  t.create = layer_slot<&Validator::create>;
+  t.destroy = layer_slot<&Validator::destroy>;
+  t.run = layer_slot<&Validator::run>;
+  t.prepack = layer_slot<&Validator::prepack>;
+  t.save = layer_slot<&Validator::save>;
+  t.restore = layer_slot<&Validator::restore>;
+  subject.put(TENON_KERNELS_ID, &t, this);
+}
+
+tenon_code_t Validator::query(tenon_str_t target, const tenon_kernel_call_t* call, tenon_kernel_candidate_t* out) {
+  if (!need_pointer("query", call, "the call") || !need_pointer("query", out, "out_candidate")) return refuse("query");
+  if (!need_size("query", call->size_bytes, sizeof *call, "the call") || !check_graph("query", call->graph)) return refuse("query");
+  TENON_TRY(ask_for_record("query", out, [&](tenon_kernel_candidate_t* o) { return kernels_->query(kernels_->self, target, call, o); }));
+  if (out->name.data == nullptr || out->name.size == 0) broken("R-F01", "query", "a candidate without a name");
+  if (out->part_count == 0) broken("R-F01", "query", "a candidate of no parts");
+  if (!std::isfinite(out->cost_ns) || out->cost_ns < 0) broken("R-F01", "query", "a cost that is no number");
+  if (out->epilogue_taken > call->epilogue_count) broken("R-F01", "query", cat("it takes ", out->epilogue_taken, " nodes of an epilogue of ", call->epilogue_count));
+  return TENON_OK;
+}
+
+tenon_code_t Validator::create(tenon_device_t* device, const tenon_kernel_call_t* call, tenon_kernel_t** out) {
+  const ObjectRef d = need("create", Kind::kDevice, device);
+  if (d == nullptr || !need_pointer("create", call, "the call") || !need_pointer("create", out, "out_kernel")) return refuse("create");
+  const tenon_code_t code = ask_for("create", out, [&](tenon_kernel_t** o) { return kernels_->create(kernels_->self, device, call, o); });
+  note_lost(*d, "create", code);
+  if (code == TENON_OK) made("create", "R-F02", Kind::kKernel, *out, device);
+  return code;
+}
+
+tenon_code_t Validator::restore(tenon_device_t* device, const void* bytes, uint64_t size, tenon_kernel_t** out) {
+  const ObjectRef d = need("restore", Kind::kDevice, device);
+  if (d == nullptr || !need_pointer("restore", out, "out_kernel")) return refuse("restore");
+  if (size != 0 && !need_pointer("restore", bytes, "the bytes")) return refuse("restore");
+  const tenon_code_t code = ask_for("restore", out, [&](tenon_kernel_t** o) { return kernels_->restore(kernels_->self, device, bytes, size, o); });
+  note_lost(*d, "restore", code);
+  if (code == TENON_OK) made("restore", "R-F12", Kind::kKernel, *out, device);
+  return code;
+}
+
+void Validator::destroy(tenon_kernel_t* kernel) {
+  const ObjectRef k = need("destroy", Kind::kKernel, kernel);
+  if (k == nullptr) return;
+  if (k->running != 0) broken("R-M14", "destroy", "a run of the kernel is not over");
+  objects_.remove(*k);
+  (void)ask("destroy", [&] { return kernels_->destroy(kernels_->self, kernel), TENON_OK; });
+}
+
+tenon_code_t Validator::prepack(tenon_kernel_t* kernel, uint32_t operand, const void* data, uint64_t size, const tenon_sink_t* sink) {
+  if (need("prepack", Kind::kKernel, kernel) == nullptr || !need_pointer("prepack", sink, "the sink")) return refuse("prepack");
+  return ask("prepack", [&] { return kernels_->prepack(kernels_->self, kernel, operand, data, size, sink); });
+}
+
+tenon_code_t Validator::save(tenon_kernel_t* kernel, const tenon_sink_t* sink) {
+  if (need("save", Kind::kKernel, kernel) == nullptr || !need_pointer("save", sink, "the sink")) return refuse("save");
+  return ask("save", [&] { return kernels_->save(kernels_->self, kernel, sink); });
+}
+
+tenon_code_t Validator::run(tenon_kernel_t* kernel, const tenon_kernel_args_t* args) {
+  const ObjectRef k = need("run", Kind::kKernel, kernel);
+  if (k == nullptr || !need_pointer("run", args, "the arguments")) return refuse("run");
+  if (!need_size("run", args->size_bytes, sizeof *args, "the arguments")) return refuse("run");
+  if (args->part_index >= args->part_count) broken("R-M16", "run", cat("part ", args->part_index, " of ", args->part_count));
+  if (args->input_count != 0 && (!need_pointer("run", args->inputs, "the array of inputs") || !need_pointer("run", args->input_offsets_bytes, "the array of offsets"))) {
+    return refuse("run");
+  }
+  if (args->output_count != 0 && (!need_pointer("run", args->outputs, "the array of outputs") || !need_pointer("run", args->output_offsets_bytes, "the array of offsets"))) {
+    return refuse("run");
+  }
+  for (uint32_t i = 0; i < args->input_count + args->output_count; ++i) {
+    const bool is_input = i < args->input_count;
+    const uint32_t n = is_input ? i : i - args->input_count;
+    const tenon_buffer_t* buffer = is_input ? args->inputs[n] : args->outputs[n];
+    const uint64_t offset = is_input ? args->input_offsets_bytes[n] : args->output_offsets_bytes[n];
+    const ObjectRef b = need("run", Kind::kBuffer, buffer, k->device);
+    if (b == nullptr) return refuse("run");
+    if (offset > b->size_bytes) broken("R-M16", "run", cat(is_input ? "input " : "output ", n, " begins behind its buffer"));
+  }
+  std::string why;
+  const ObjectRef d = objects_.find(Kind::kDevice, k->device, nullptr, &why);
+  const Inside inside = enter(d, "run");
+  ++k->running;
+  const tenon_code_t code = ask("run", [&] { return kernels_->run(kernels_->self, kernel, args); });
+  --k->running;
+  if (d != nullptr) note_lost(*d, "run", code);
+  return code;
+}
+
+}  // namespace tenon::validation

@@ -1,0 +1,576 @@
+// The layer `validation` on devices that do one thing wrong, and under callers that do: each is named by the requirement that it breaks.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <set>
+#include <thread>
+
+#include <tenon/abi/compile.h>
+#include <tenon/abi/device.h>
+#include <tenon/abi/queue.h>
+
+#include "core/base/failure.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
+#include "core/host/host_interfaces.h"
+#include "core/host/layers.h"
+#include "core/host/plugin_host.h"
+#include "core/ir/host_graph.h"
+
+namespace tenon::host {
+namespace {
+
+// What the layer said: the requirements that it named.
+std::set<std::string> g_broken;
+std::string g_text;
+void receive(void*, std::string_view component, LogLevel, std::string_view line) {
+  g_text += std::string(line) + "\n";
+  const size_t at = line.find("R-");
+  if (component == "validation" && at != std::string_view::npos && line.find("is broken by") != std::string_view::npos) {
+    g_broken.insert(std::string(line.substr(at, 5)));
+  }
+}
+std::set<std::string> of_plugin() {
+  std::set<std::string> found;
+  for (const std::string& id : g_broken) {
+    if (!id.starts_with("R-M")) found.insert(id);
+  }
+  return found;
+}
+
+PluginHost& plugins() {
+  static PluginHost* host = [] {
+    register_service_interfaces();
+    register_host_interface(TENON_HOST_GRAPH_ID, 0, ir::host_graph_table());
+    set_log_receiver(receive, nullptr);
+    setenv("TENON_PLUGIN_PROBE", "off", 1);
+    setenv("TENON_LAYERS", "validation:data=1,most=1000", 1);
+    setenv("CONFORM_MUTANT", "none", 1);
+    char pattern[] = "/tmp/tenon_validation_test.XXXXXX";
+    const std::string folder = mkdtemp(pattern);
+    EXPECT_EQ(system(("cp " TENON_MUTANT " " + folder + "/mutant.so").c_str()), 0);
+    EXPECT_TRUE(write_file(folder + "/mutant.plugin.json",
+                           R"({"schema":1,"name":"mutant","version":"0.1.0","library":"./mutant.so","provides":{"devices":["mutant"]}})")
+                    .ok());
+    auto* made = new PluginHost({{folder, TENON_LAYER_MANIFEST}, nullptr, true});
+    EXPECT_TRUE(made->load("mutant").ok());
+    EXPECT_EQ(system(("rm -rf " + folder).c_str()), 0);
+    return made;
+  }();
+  return *host;
+}
+
+tenon_copy_t copy_of(uint32_t direction, uint64_t length) {
+  tenon_copy_t c = {};
+  c.size_bytes = sizeof c;
+  c.direction = direction;
+  c.length_bytes = length;
+  return c;
+}
+
+// ---- Mutants --------------------------------------------------------------------------------------------------
+
+// Asks a device everything once, also for what it has to refuse.
+void exercise(const tenon_device_api_t& d) {
+  uint32_t count = 0;
+  for (int i = 0; i < 2; ++i) (void)d.count(d.self, &count);
+  for (uint32_t i : {0u, 1u, 0u, 77u}) {
+    tenon_device_info_t info = {};
+    info.size_bytes = sizeof info;
+    (void)d.info(d.self, i, &info);
+  }
+  tenon_device_t* device = nullptr;
+  (void)d.open(d.self, 77, &device);
+  std::vector<unsigned char> host(4096, 7), back(4096);
+  for (uint32_t ordinal : {0u, 1u}) {
+    ASSERT_EQ(d.open(d.self, ordinal, &device), TENON_OK);
+    (void)d.sync(d.self, device);
+    tenon_buffer_t *a = nullptr, *b = nullptr, *none = nullptr;
+    (void)d.alloc(d.self, device, UINT64_MAX - 63, &none);
+    if (d.alloc(d.self, device, 0, &none) == TENON_OK) (void)d.free(d.self, device, none);
+    ASSERT_EQ(d.alloc(d.self, device, 4096, &a), TENON_OK);
+    ASSERT_EQ(d.alloc(d.self, device, 4096, &b), TENON_OK);
+    std::vector<tenon_buffer_t*> many(30);
+    for (tenon_buffer_t*& buffer : many) {
+      void* data = nullptr;
+      ASSERT_EQ(d.alloc(d.self, device, 256, &buffer), TENON_OK);
+      for (int i = 0; i < 2; ++i) (void)d.map(d.self, device, buffer, &data);
+    }
+    for (size_t i = 0; i < host.size(); ++i) host[i] = static_cast<unsigned char>(i * 7 + 1);
+    tenon_copy_t c = copy_of(TENON_COPY_HOST_TO_DEVICE, 1000);
+    c.to = a;
+    c.to_offset_bytes = 3;
+    c.host_from = host.data();
+    (void)d.copy(d.self, device, &c);
+    c.to_offset_bytes = 4000;  // beyond the end
+    (void)d.copy(d.self, device, &c);
+    c.to_offset_bytes = 4096;
+    c.length_bytes = 0;
+    (void)d.copy(d.self, device, &c);
+    c = copy_of(TENON_COPY_DEVICE_TO_DEVICE, 500);
+    c.from = a;
+    c.from_offset_bytes = 100;
+    c.to = b;
+    (void)d.copy(d.self, device, &c);
+    c = copy_of(TENON_COPY_FILL, 100);
+    c.to = b;
+    c.pattern = 0x0102030405060708;
+    c.pattern_bytes = 4;
+    (void)d.copy(d.self, device, &c);
+    c.pattern_bytes = 3;
+    (void)d.copy(d.self, device, &c);
+    c = copy_of(TENON_COPY_DEVICE_TO_HOST, 100);
+    c.from = a;
+    c.host_to = back.data();
+    (void)d.copy(d.self, device, &c);
+    c.direction = 9;
+    (void)d.copy(d.self, device, &c);
+    uint64_t used = 0, peak = 0;
+    (void)d.memory(d.self, device, &used, &peak);
+    tenon_buffer_t* imported = nullptr;
+    if (d.import(d.self, device, host.data(), 512, &imported) == TENON_OK) (void)d.free(d.self, device, imported);
+    for (tenon_buffer_t* buffer : many) (void)d.free(d.self, device, buffer);
+    (void)d.free(d.self, device, a);
+    (void)d.free(d.self, device, b);
+    (void)d.close(d.self, device);
+  }
+}
+
+struct Mutant {
+  const char *name, *requirement;
+};
+class Mutants : public testing::TestWithParam<Mutant> {};
+TEST_P(Mutants, IsNamed) {
+  const auto plugin = plugins().load("mutant");
+  ASSERT_TRUE(plugin.ok()) << plugin.status().text();
+  const auto& api = *(*plugin)->table<tenon_device_api_t>(TENON_DEVICE_ID);
+  g_broken.clear();
+  setenv("CONFORM_MUTANT", GetParam().name, 1);
+  exercise(api);
+  setenv("CONFORM_MUTANT", "none", 1);
+  if (GetParam().requirement[0] == 0) {
+    EXPECT_TRUE(of_plugin().empty()) << *of_plugin().begin() << "\n" << g_text;
+  } else {
+    EXPECT_EQ(of_plugin().count(GetParam().requirement), 1u) << g_text;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(
+    All, Mutants,
+    testing::ValuesIn(std::vector<Mutant>{
+        {"none", ""},                       {"silent_errors", "R-B17"},          {"other_code", "R-B17"},
+        {"silent_ranges", "R-B17"},         {"info_writes_on_failure", "R-B18"}, {"alloc_writes_on_failure", "R-B18"},
+        {"long_record", "R-B19"},           {"odd_kind", "R-C02"},               {"odd_alignment", "R-C03"},
+        {"odd_threading", "R-C03"},         {"changing_description", "R-C04"},   {"any_ordinal", "R-C05"},
+        {"no_empty_buffers", "R-C08"},      {"shared_buffers", "R-C09"},         {"wrong_exhaustion", "R-C10"},
+        {"loses_last_byte", "R-C12"},       {"second_device_drops", "R-C12"},    {"ignores_from_offset", "R-C13"},
+        {"rounds_up", "R-C14"},             {"rounds_up_reads", "R-C14"},        {"fill_overshoots", "R-C14"},
+        {"big_endian_fill", "R-C15"},       {"any_width", "R-C16"},              {"no_empty_copies", "R-C18"},
+        {"any_direction", "R-C20"},         {"sync_fails", "R-C21"},             {"misaligned", "R-C22"},
+        {"moving_map", "R-C22"},            {"import_touches", "R-C24"},         {"import_shifts", "R-C24"},
+        {"alloc_sets_rounding", "R-I08"},   {"count_grows", "R-C01"},
+    }),
+    [](const auto& info) { return std::string(info.param.name); });
+
+// ---- A device made here, with queues and a compiler --------------------------------------------------------------
+
+struct Fence {
+  uint64_t value = 0;
+};
+struct Device {
+  std::string wrong;  // what it does wrong
+  uint32_t threading = TENON_THREADING_FREE;
+  std::atomic<bool> hold = false;
+  bool lost = false;
+  tenon_device_api_t device = {};
+  tenon_queue_api_t queue = {};
+  tenon_compile_api_t compile = {};
+
+  static Device& of(void* self) { return *static_cast<Device*>(self); }
+  static bool is(void* self, const char* name) { return of(self).wrong == name; }
+  static tenon_code_t refuse(tenon_code_t code) { return host_table()->fail(nullptr, code, to_abi_str("refused"), nullptr, 0); }
+  static tenon_code_t count(void*, uint32_t* out) { return *out = 1, TENON_OK; }
+  static tenon_code_t info(void* self, uint32_t, tenon_device_info_t* out) {
+    *out = {};
+    out->size_bytes = sizeof *out;
+    out->threading = of(self).threading;
+    out->kind = out->description = out->target = to_abi_str("fake");
+    out->alignment_bytes = 64;
+    out->memory_bytes = 1 << 20;
+    return TENON_OK;
+  }
+  static tenon_code_t open(void* self, uint32_t, tenon_device_t** out) {
+    return *out = is(self, "null_device") ? nullptr : reinterpret_cast<tenon_device_t*>(self), TENON_OK;
+  }
+  static tenon_code_t close(void*, tenon_device_t*) { return TENON_OK; }
+  static tenon_code_t alloc(void* self, tenon_device_t*, uint64_t size, tenon_buffer_t** out) {
+    while (of(self).hold) std::this_thread::yield();
+    if (is(self, "throws")) throw std::runtime_error("thrown");
+    if (is(self, "loses")) return of(self).wrong = "revives", refuse(TENON_DEVICE_LOST);
+    static uint64_t next = 0;
+    if (size > (1 << 20) && !is(self, "any_size")) return refuse(TENON_RESOURCE_EXHAUSTED);
+    return *out = reinterpret_cast<tenon_buffer_t*>(is(self, "one_buffer") ? 4096 : 8192 + 64 * ++next), TENON_OK;
+  }
+  static tenon_code_t free(void* self, tenon_device_t*, tenon_buffer_t*) { return is(self, "keeps") ? refuse(TENON_INTERNAL) : TENON_OK; }
+  static tenon_code_t copy(void*, tenon_device_t*, const tenon_copy_t*) { return TENON_OK; }
+  static tenon_code_t sync(void*, tenon_device_t*) { return TENON_OK; }
+  static tenon_code_t memory(void* self, tenon_device_t*, uint64_t* used, uint64_t* peak) {
+    *used = 10;
+    *peak = is(self, "low_peak") ? 5 : 10;
+    return TENON_OK;
+  }
+  static Fence& fence_of(tenon_fence_t* fence) { return *reinterpret_cast<Fence*>(fence); }
+  static tenon_code_t queue_create(void* self, tenon_device_t*, tenon_queue_t** out) {
+    return *out = reinterpret_cast<tenon_queue_t*>(self), TENON_OK;
+  }
+  static tenon_code_t queue_destroy(void*, tenon_queue_t*) { return TENON_OK; }
+  static tenon_code_t copy_async(void* self, tenon_queue_t*, const tenon_copy_t*, const tenon_fence_point_t*, uint32_t, tenon_fence_point_t signal) {
+    if (is(self, "slow")) return TENON_OK;  // never done
+    if (is(self, "refuses")) return refuse(TENON_ABORTED);
+    fence_of(signal.fence).value = signal.value;
+    return is(self, "refuses_and_signals") ? refuse(TENON_ABORTED) : TENON_OK;
+  }
+  static tenon_code_t fence_create(void*, tenon_device_t*, uint64_t initial, tenon_fence_t** out) {
+    return *out = reinterpret_cast<tenon_fence_t*>(new Fence{initial}), TENON_OK;
+  }
+  static tenon_code_t fence_destroy(void*, tenon_fence_t* fence) { return delete &fence_of(fence), TENON_OK; }
+  static tenon_code_t fence_query(void* self, tenon_fence_t* fence, uint64_t* out) {
+    if (is(self, "falls")) return *out = 0, TENON_OK;
+    return *out = fence_of(fence).value + (is(self, "rises") ? 100 : 0), TENON_OK;
+  }
+  static tenon_code_t fence_signal(void*, tenon_fence_t* fence, uint64_t value) { return fence_of(fence).value = value, TENON_OK; }
+  static tenon_code_t fence_wait(void* self, tenon_fence_t* fence, uint64_t value, uint64_t) {
+    return fence_of(fence).value >= value || is(self, "returns_early") ? TENON_OK : refuse(TENON_DEADLINE_EXCEEDED);
+  }
+  static tenon_code_t claim(void* self, tenon_str_t, tenon_graph_t*, const tenon_claim_sink_t* sink) {
+    const tenon_node_t nodes[] = {1, 1};
+    if (is(self, "strange_node")) return sink->claim(sink->self, nodes, 1, 1);
+    if (is(self, "claims_twice")) return sink->claim(sink->self, nodes, 2, 1);
+    if (is(self, "no_cost")) return sink->claim(sink->self, nodes, 1, -1);
+    if (is(self, "refuses_oddly")) return sink->refuse(sink->self, 1, TENON_INTERNAL, {nullptr, 0});
+    return TENON_OK;
+  }
+  static tenon_code_t do_compile(void* self, tenon_str_t, tenon_graph_t*, const tenon_compile_options_t*, tenon_artifact_t** out) {
+    return *out = reinterpret_cast<tenon_artifact_t*>(is(self, "null_artifact") ? nullptr : self), TENON_OK;
+  }
+  static void artifact_release(void*, tenon_artifact_t*) {}
+  static tenon_code_t artifact_bytes(void* self, tenon_artifact_t*, const tenon_sink_t* sink) {
+    static char byte = 0;
+    if (is(self, "changing_bytes")) ++byte;
+    return sink->write(sink->self, &byte, 1);
+  }
+  static tenon_code_t fits(void* self, tenon_str_t, const void*, uint64_t) { return is(self, "misfits") ? refuse(TENON_INTERNAL) : TENON_OK; }
+  static tenon_code_t load(void* self, tenon_device_t*, const void*, uint64_t, tenon_blob_t* const*, uint32_t, tenon_executable_t** out) {
+    return *out = reinterpret_cast<tenon_executable_t*>(is(self, "null_executable") ? nullptr : self), TENON_OK;
+  }
+  static void executable_release(void*, tenon_executable_t*) {}
+  static tenon_code_t needs(void* self, tenon_executable_t*, tenon_symbols_t, tenon_needs_t* out) {
+    static uint64_t more = 0;
+    out->outputs[0] = {64 + (is(self, "moody") ? ++more : 0), out->outputs[0].dims, TENON_NO_ALIAS};
+    if (is(self, "long_needs")) out->outputs[1].size_bytes_max = 0;
+    out->workspace_bytes = 64;
+    return TENON_OK;
+  }
+  static tenon_code_t execute(void* self, tenon_executable_t*, const tenon_call_t* call) {
+    if (call->signal.fence != nullptr) fence_of(call->signal.fence).value = call->signal.value;
+    return is(self, "fails_and_signals") ? refuse(TENON_ABORTED) : TENON_OK;
+  }
+};
+
+class ValidationTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto layer = plugins().load("validation");
+    ASSERT_TRUE(layer.ok()) << layer.status().text();
+    b_.device = {sizeof b_.device, &b_, Device::count, Device::info, Device::open, Device::close, Device::alloc,
+                 Device::free, Device::copy, Device::sync, nullptr, nullptr, Device::memory};
+    b_.queue = {sizeof b_.queue, &b_, Device::queue_create, Device::queue_destroy, Device::copy_async, Device::fence_create,
+                Device::fence_destroy, Device::fence_query, Device::fence_signal, Device::fence_wait};
+    b_.compile = {sizeof b_.compile, &b_, Device::claim, Device::do_compile, Device::artifact_release, nullptr, Device::artifact_bytes,
+                  Device::fits, Device::load, Device::executable_release, nullptr, Device::needs, Device::execute, nullptr};
+    adopted_.name = "fake";
+    adopted_.interfaces = {{TENON_DEVICE_ID, 0, &b_.device}, {TENON_QUEUE_ID, 0, &b_.queue}, {TENON_COMPILE_ID, 0, &b_.compile}};
+    const auto* api = (*layer)->table<tenon_layer_api_t>(TENON_LAYER_ID);
+    ASSERT_TRUE(apply_layer(*api, {"validation", {{"most", "1000"}}}, 0, &adopted_).ok());
+    d_ = static_cast<const tenon_device_api_t*>(adopted_.interfaces[0].table);
+    q_ = static_cast<const tenon_queue_api_t*>(adopted_.interfaces[1].table);
+    c_ = static_cast<const tenon_compile_api_t*>(adopted_.interfaces[2].table);
+    EXPECT_EQ(d_->map, nullptr);
+    g_broken.clear();
+    g_text.clear();
+    clear_failure();
+  }
+  void open() { ASSERT_EQ(d_->open(d_->self, 0, &device_), TENON_OK); }
+  tenon_buffer_t* alloc(uint64_t size) {
+    tenon_buffer_t* buffer = nullptr;
+    (void)d_->alloc(d_->self, device_, size, &buffer);
+    return buffer;
+  }
+  void open_queue() {
+    open();
+    ASSERT_EQ(q_->queue_create(q_->self, device_, &queue_), TENON_OK);
+    ASSERT_EQ(q_->fence_create(q_->self, device_, 3, &fence_), TENON_OK);
+  }
+  tenon_code_t submit(tenon_buffer_t* to, uint64_t value) {
+    tenon_copy_t c = copy_of(TENON_COPY_FILL, 4);
+    c.to = to;
+    c.pattern_bytes = 1;
+    return q_->copy_async(q_->self, queue_, &c, nullptr, 0, {fence_, value});
+  }
+  void load() {
+    open_queue();
+    ASSERT_EQ(c_->load(c_->self, device_, nullptr, 0, nullptr, 0, &executable_), TENON_OK);
+    ask_needs();
+  }
+  void ask_needs() {
+    tenon_output_need_t need[2] = {};
+    tenon_needs_t needs = {};
+    needs.size_bytes = sizeof needs;
+    needs.output_count = 1;
+    needs.outputs = need;
+    ASSERT_EQ(c_->needs(c_->self, executable_, {}, &needs), TENON_OK);
+  }
+  tenon_code_t execute(tenon_span_t in, tenon_span_t out, tenon_span_t workspace, bool queued = false) {
+    tenon_call_t call = {};
+    call.size_bytes = sizeof call;
+    call.input_count = call.output_count = 1;
+    call.inputs = &in;
+    call.outputs = &out;
+    call.workspace = workspace;
+    if (queued) call.queue = queue_, call.signal = {fence_, 9};
+    return c_->execute(c_->self, executable_, &call);
+  }
+  void expect(std::initializer_list<const char*> requirements) {
+    std::set<std::string> wanted(requirements.begin(), requirements.end());
+    EXPECT_EQ(g_broken, wanted) << g_text;
+  }
+
+  Device b_;
+  AdoptedPlugin adopted_;
+  const tenon_device_api_t* d_ = nullptr;
+  const tenon_queue_api_t* q_ = nullptr;
+  const tenon_compile_api_t* c_ = nullptr;
+  tenon_device_t* device_ = nullptr;
+  tenon_queue_t* queue_ = nullptr;
+  tenon_fence_t* fence_ = nullptr;
+  tenon_executable_t* executable_ = nullptr;
+};
+
+TEST_F(ValidationTest, RightUseIsSilent) {
+  load();
+  tenon_buffer_t *in = alloc(64), *out = alloc(64), *work = alloc(64);
+  EXPECT_EQ(execute({in, 0}, {out, 0}, {work, 0}), TENON_OK);
+  EXPECT_EQ(execute({in, 0}, {out, 0}, {work, 0}, true), TENON_OK);
+  EXPECT_EQ(q_->fence_wait(q_->self, fence_, 9, 0), TENON_OK);
+  EXPECT_EQ(submit(in, 10), TENON_OK);
+  c_->executable_release(c_->self, executable_);
+  for (tenon_buffer_t* buffer : {in, out, work}) EXPECT_EQ(d_->free(d_->self, device_, buffer), TENON_OK);
+  EXPECT_EQ(q_->queue_destroy(q_->self, queue_), TENON_OK);
+  EXPECT_EQ(q_->fence_destroy(q_->self, fence_), TENON_OK);
+  EXPECT_EQ(d_->close(d_->self, device_), TENON_OK);
+  expect({});
+}
+
+// ---- What a caller does wrong ------------------------------------------------------------------------------------
+
+TEST_F(ValidationTest, HandlesThatAreNone) {
+  open();
+  tenon_buffer_t* buffer = alloc(64);
+  EXPECT_EQ(d_->free(d_->self, device_, buffer), TENON_OK);
+  expect({});
+  EXPECT_EQ(d_->free(d_->self, device_, buffer), TENON_FAILED_PRECONDITION);
+  EXPECT_NE(g_text.find("was released before"), std::string::npos) << g_text;
+  EXPECT_EQ(d_->free(d_->self, device_, nullptr), TENON_FAILED_PRECONDITION);
+  EXPECT_EQ(d_->sync(d_->self, reinterpret_cast<tenon_device_t*>(64)), TENON_FAILED_PRECONDITION);
+  EXPECT_NE(g_text.find("is none that this plugin made"), std::string::npos) << g_text;
+  EXPECT_EQ(q_->fence_signal(q_->self, nullptr, 1), TENON_FAILED_PRECONDITION);
+  c_->executable_release(c_->self, nullptr);
+  expect({"R-M01"});
+}
+
+TEST_F(ValidationTest, NullAndShort) {
+  open();
+  EXPECT_EQ(d_->count(d_->self, nullptr), TENON_FAILED_PRECONDITION);
+  EXPECT_EQ(d_->alloc(d_->self, device_, 8, nullptr), TENON_FAILED_PRECONDITION);
+  EXPECT_EQ(d_->copy(d_->self, device_, nullptr), TENON_FAILED_PRECONDITION);
+  expect({"R-M02"});
+  g_broken.clear();
+  tenon_device_info_t info = {};
+  info.size_bytes = 8;
+  EXPECT_EQ(d_->info(d_->self, 0, &info), TENON_FAILED_PRECONDITION);
+  expect({"R-M03"});
+}
+
+TEST_F(ValidationTest, ClosedWhileInUse) {
+  open_queue();
+  alloc(8);
+  EXPECT_EQ(d_->close(d_->self, device_), TENON_OK);
+  expect({"R-M04"});
+  EXPECT_NE(g_text.find("1 buffer, 1 queue, 1 fence"), std::string::npos) << g_text;
+}
+
+TEST_F(ValidationTest, FreedWhileInFlight) {
+  open_queue();
+  b_.wrong = "slow";
+  tenon_buffer_t* buffer = alloc(64);
+  EXPECT_EQ(submit(buffer, 4), TENON_OK);
+  EXPECT_EQ(d_->free(d_->self, device_, buffer), TENON_OK);
+  expect({"R-M05"});
+  g_broken.clear();
+  EXPECT_EQ(q_->fence_destroy(q_->self, fence_), TENON_OK);
+  expect({"R-M13"});
+}
+
+TEST_F(ValidationTest, WrongCopies) {
+  open();
+  tenon_buffer_t* buffer = alloc(64);
+  tenon_copy_t c = copy_of(TENON_COPY_DEVICE_TO_DEVICE, 32);
+  c.from = c.to = buffer;
+  c.to_offset_bytes = 16;
+  EXPECT_EQ(d_->copy(d_->self, device_, &c), TENON_OK);
+  expect({"R-M07"});
+  g_broken.clear();
+  c.to_offset_bytes = 60;  // the device says OK: both are wrong
+  EXPECT_EQ(d_->copy(d_->self, device_, &c), TENON_OK);
+  expect({"R-M07", "R-C17"});
+}
+
+TEST_F(ValidationTest, TwoCallsAtOnce) {
+  b_.threading = TENON_THREADING_SERIAL;
+  open();
+  b_.hold = true;
+  std::thread first([&] { alloc(8); });
+  while (g_broken.empty()) (void)d_->sync(d_->self, device_);
+  b_.hold = false;
+  first.join();
+  expect({"R-M10"});
+}
+
+TEST_F(ValidationTest, FenceValuesThatDoNotGrow) {
+  open_queue();
+  tenon_buffer_t* buffer = alloc(64);
+  EXPECT_EQ(submit(buffer, 3), TENON_OK);
+  EXPECT_EQ(q_->fence_signal(q_->self, fence_, 7), TENON_OK);
+  EXPECT_EQ(submit(buffer, 6), TENON_OK);
+  expect({"R-M12"});
+}
+
+TEST_F(ValidationTest, WrongCalls) {
+  load();
+  tenon_buffer_t *in = alloc(64), *out = alloc(64), *work = alloc(64), *small = alloc(32), *large = alloc(256);
+  EXPECT_EQ(execute({in, 0}, {small, 0}, {work, 0}), TENON_OK);
+  EXPECT_EQ(execute({large, 3}, {out, 0}, {work, 0}), TENON_OK);
+  EXPECT_EQ(execute({in, 0}, {out, 0}, {}), TENON_FAILED_PRECONDITION);
+  expect({"R-M16"});
+  g_broken.clear();
+  EXPECT_EQ(execute({in, 0}, {in, 0}, {work, 0}), TENON_OK);
+  expect({"R-M17"});
+  g_broken.clear();
+  EXPECT_EQ(execute({in, 0}, {nullptr, 0}, {work, 0}), TENON_FAILED_PRECONDITION);
+  expect({"R-M01"});
+}
+
+// ---- What the plugin does wrong -------------------------------------------------------------------------------
+
+TEST_F(ValidationTest, Objects) {
+  b_.wrong = "null_device";
+  EXPECT_EQ(d_->open(d_->self, 0, &device_), TENON_OK);
+  expect({"R-C06"});
+  g_broken.clear();
+  b_.wrong = "one_buffer";
+  open();
+  alloc(8);
+  alloc(8);
+  expect({"R-C09"});
+  g_broken.clear();
+  b_.wrong = "any_size";
+  alloc(2 << 20);
+  expect({"R-C10"});
+  g_broken.clear();
+  b_.wrong = "low_peak";
+  uint64_t used = 0, peak = 0;
+  EXPECT_EQ(d_->memory(d_->self, device_, &used, &peak), TENON_OK);
+  expect({"R-C25"});
+  g_broken.clear();
+  b_.wrong = "keeps";
+  EXPECT_EQ(d_->free(d_->self, device_, alloc(8)), TENON_INTERNAL);
+  expect({"R-C11"});
+  g_broken.clear();
+  b_.wrong = "throws";
+  EXPECT_EQ(alloc(8), nullptr);
+  expect({"R-B23"});
+  g_broken.clear();
+  b_.wrong = "loses";
+  EXPECT_EQ(alloc(8), nullptr);
+  expect({});
+  alloc(8);
+  expect({"R-C30"});
+}
+
+TEST_F(ValidationTest, Fences) {
+  open_queue();
+  tenon_buffer_t* buffer = alloc(64);
+  EXPECT_EQ(submit(buffer, 4), TENON_OK);
+  uint64_t value = 0;
+  EXPECT_EQ(q_->fence_query(q_->self, fence_, &value), TENON_OK);
+  EXPECT_EQ(value, 4u);
+  expect({});
+  const auto with = [&](const char* wrong, const char* requirement, auto call) {
+    g_broken.clear();
+    b_.wrong = wrong;
+    call();
+    expect({requirement});
+  };
+  with("falls", "R-D05", [&] { (void)q_->fence_query(q_->self, fence_, &value); });
+  with("rises", "R-D06", [&] { (void)q_->fence_query(q_->self, fence_, &value); });
+  with("returns_early", "R-D07", [&] { (void)q_->fence_wait(q_->self, fence_, 50, 1000); });
+  with("", "R-D08", [&] { (void)q_->fence_wait(q_->self, fence_, 200, UINT64_MAX); });
+  with("refuses_and_signals", "R-D12", [&] { (void)submit(buffer, 300); });
+}
+
+TEST_F(ValidationTest, Compilers) {
+  const tenon_host_graph_t* host = ir::host_graph_table();
+  tenon_graph_t* graph = nullptr;
+  ASSERT_EQ(host->create(host->self, to_abi_str("g"), &graph), TENON_OK);
+  tenon_artifact_t* artifact = nullptr;
+  EXPECT_EQ(c_->compile(c_->self, {}, graph, nullptr, &artifact), TENON_OK);
+  expect({"R-M15"});
+  host->freeze(host->self, graph);
+  tenon_claim_sink_t sink = {nullptr, [](void*, const tenon_node_t*, uint32_t, double) { return TENON_OK; },
+                             [](void*, tenon_node_t, tenon_code_t, tenon_str_t) { return TENON_OK; }};
+  for (const char* wrong : {"strange_node", "claims_twice", "no_cost"}) {
+    g_broken.clear();
+    b_.wrong = wrong;
+    EXPECT_EQ(c_->claim(c_->self, {}, graph, &sink), TENON_OK);
+    expect({"R-E02"});
+  }
+  const auto with = [&](const char* wrong, const char* requirement, auto call) {
+    g_broken.clear();
+    b_.wrong = wrong;
+    call();
+    expect({requirement});
+  };
+  tenon_sink_t bytes = {nullptr, [](void*, const void*, uint64_t) { return TENON_OK; }};
+  with("refuses_oddly", "R-E04", [&] { (void)c_->claim(c_->self, {}, graph, &sink); });
+  with("changing_bytes", "R-E06", [&] { (void)c_->artifact_bytes(c_->self, artifact, &bytes); });
+  with("misfits", "R-E07", [&] { (void)c_->artifact_bytes(c_->self, artifact, &bytes); });
+  with("null_artifact", "R-E05", [&] { (void)c_->compile(c_->self, {}, graph, nullptr, &artifact); });
+  b_.wrong = "";
+  load();
+  with("moody", "R-E10", [&] { ask_needs(), ask_needs(); });
+  with("long_needs", "R-B19", [&] { ask_needs(); });
+  g_broken.clear();
+  b_.wrong = "fails_and_signals";
+  EXPECT_EQ(execute({alloc(64), 0}, {alloc(128), 0}, {alloc(64), 0}, true), TENON_ABORTED);
+  expect({"R-E16"});
+  with("null_executable", "R-E08", [&] { (void)c_->load(c_->self, device_, nullptr, 0, nullptr, 0, &executable_); });
+  host->release(host->self, graph);
+}
+
+TEST_F(ValidationTest, Options) {
+  const auto* api = (*plugins().load("validation"))->table<tenon_layer_api_t>(TENON_LAYER_ID);
+  EXPECT_EQ(apply_layer(*api, {"validation", {{"mots", "1"}}}, 0, &adopted_).error_code(), "P1002");
+  EXPECT_EQ(apply_layer(*api, {"validation", {{"most", "x"}}}, 0, &adopted_).error_code(), "P1002");
+}
+
+}  // namespace
+}  // namespace tenon::host
