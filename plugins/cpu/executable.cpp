@@ -365,11 +365,36 @@ Status Executable::size_buffers(ShapePlan& shape) const {
   return {};
 }
 
-// A result takes the place of an operand that dies with it, where the kernel allows.
-void Executable::share_places(const ShapePlan& shape, std::span<plan::Lifetime> lives) const {
+// Roughly, on one thread: enough to tell small steps from large ones.
+double Executable::estimated_ns(const plan::Step& step) {
+  constexpr double kFlopsPerNs = 40, kBytesPerNs = 12;
+  return std::max(step.flops / kFlopsPerNs, step.bytes / kBytesPerNs);
+}
+
+// Small steps that do not depend on each other become one region.
+plan::Regions Executable::find_regions(std::span<const plan::Step> steps) const {
+  std::vector<std::vector<uint32_t>> reads(steps.size()), writes(steps.size());
+  std::vector<plan::Work> work;
+  for (size_t s = 0; s < steps.size(); ++s) {
+    const ProgramStep& source = program_.steps[s];
+    for (size_t b = 0; b < source.buffers.size(); ++b) {
+      (source.written[b] ? writes : reads)[s].push_back(source.buffers[b]);
+    }
+    work.push_back({reads[s], writes[s], source.parts, steps[s].estimated_ns});
+  }
+  return plan::find_regions(work);
+}
+
+// A result takes the place of an operand that dies with it, where the kernel allows and nothing runs beside it.
+void Executable::share_places(const ShapePlan& shape, const plan::Regions& regions,
+                              std::span<plan::Lifetime> lives) const {
   std::vector<bool> taken(lives.size());
-  for (uint32_t s = 0; s < program_.steps.size(); ++s) {
-    const std::vector<uint32_t>& pairs = program_.steps[s].in_place;
+  for (uint32_t s = 0; s < regions.ends.size(); ++s) {
+    const uint32_t begin = s == 0 ? 0 : regions.ends[s - 1];
+    if (regions.ends[s] - begin > 1) {
+      continue;
+    }
+    const std::vector<uint32_t>& pairs = program_.steps[regions.order[begin]].in_place;
     for (size_t p = 0; p + 1 < pairs.size(); p += 2) {
       const uint32_t to = pairs[p], from = pairs[p + 1];
       const bool temps = program_.buffers[to].kind == BufferKind::kTemp &&
@@ -385,22 +410,24 @@ void Executable::share_places(const ShapePlan& shape, std::span<plan::Lifetime> 
   }
 }
 
-Status Executable::place_temps(ShapePlan& shape) const {
+Status Executable::place_temps(ShapePlan& shape, const plan::Regions& regions) const {
   std::vector<plan::Lifetime> lives(program_.buffers.size());
-  for (uint32_t s = 0; s < program_.steps.size(); ++s) {
-    for (uint32_t buffer : program_.steps[s].buffers) {
-      plan::Lifetime& life = lives[buffer];
-      if (life.size_bytes == 0 && program_.buffers[buffer].kind == BufferKind::kTemp) {
-        life.size_bytes = shape.sizes_bytes[buffer];
-        life.first_step = s;
+  for (uint32_t s = 0, at = 0; s < regions.ends.size(); ++s) {
+    for (; at < regions.ends[s]; ++at) {
+      for (uint32_t buffer : program_.steps[regions.order[at]].buffers) {
+        plan::Lifetime& life = lives[buffer];
+        if (life.size_bytes == 0 && program_.buffers[buffer].kind == BufferKind::kTemp) {
+          life.size_bytes = shape.sizes_bytes[buffer];
+          life.first_step = s;
+        }
+        life.last_step = s;
       }
-      life.last_step = s;
     }
   }
   for (const kernelgen::ProgramCheck& check : program_.checks) {
     lives[check.buffer].last_step = static_cast<uint32_t>(program_.steps.size());  // Read when all is done.
   }
-  share_places(shape, lives);
+  share_places(shape, regions, lives);
   plan::MemoryPlan memory;
   if (plan::plan_memory(lives, memory) != plan::MemoryError::kNone) {
     return too_large("the workspace");
@@ -411,16 +438,12 @@ Status Executable::place_temps(ShapePlan& shape) const {
   return {};
 }
 
-Status Executable::make_plan(std::span<const int64_t> symbols,
-                             std::shared_ptr<const ShapePlan>& out) const {
-  auto shape = std::make_shared<ShapePlan>();
-  shape->symbols.assign(symbols.begin(), symbols.end());
-  TENON_TRY(size_buffers(*shape));
-  TENON_TRY(place_temps(*shape));
+Status Executable::size_steps(std::span<const int64_t> symbols, std::vector<plan::Step>& steps,
+                              std::vector<std::vector<int64_t>>& all_extents) const {
   for (uint32_t s = 0; s < program_.steps.size(); ++s) {
     const ProgramStep& source = program_.steps[s];
     const kernelgen::ProgramKernel& kernel = program_.kernels[source.kernel];
-    const std::vector<int64_t> extents = extents_of(source, symbols);
+    std::vector<int64_t> extents = extents_of(source, symbols);
     const int64_t scratch = kernel.scratch_bytes.evaluate(extents);
     plan::Step step;
     step.kernel = kernels_[source.kernel];
@@ -429,11 +452,35 @@ Status Executable::make_plan(std::span<const int64_t> symbols,
     step.grain = std::max<int64_t>(1, kernel.grain);
     step.flops = static_cast<double>(kernel.flops.evaluate(extents));
     step.bytes = static_cast<double>(kernel.bytes.evaluate(extents));
+    step.estimated_ns = estimated_ns(step);
     if (step.range < 0 || step.range > kMaxBytes || scratch < 0 || scratch > kMaxBytes / 4096) {
       return too_large("a kernel");
     }
     step.scratch_bytes = static_cast<uint64_t>(scratch);
-    shape->plan.add(step, source.buffers, extents);
+    steps.push_back(step);
+    all_extents.push_back(std::move(extents));
+  }
+  return {};
+}
+
+Status Executable::make_plan(std::span<const int64_t> symbols,
+                             std::shared_ptr<const ShapePlan>& out) const {
+  auto shape = std::make_shared<ShapePlan>();
+  shape->symbols.assign(symbols.begin(), symbols.end());
+  TENON_TRY(size_buffers(*shape));
+  std::vector<plan::Step> steps;
+  std::vector<std::vector<int64_t>> extents;
+  TENON_TRY(size_steps(symbols, steps, extents));
+  const plan::Regions regions = find_regions(steps);
+  TENON_TRY(place_temps(*shape, regions));
+  uint32_t at = 0;
+  for (uint32_t end : regions.ends) {
+    const uint32_t count = end - at;
+    for (; at < end; ++at) {
+      const uint32_t s = regions.order[at];
+      shape->plan.add(steps[s], program_.steps[s].buffers, extents[s]);
+    }
+    shape->plan.side_by_side(count);
   }
   for (uint32_t c = 0; c < program_.checks.size(); ++c) {
     const kernelgen::ProgramCheck& check = program_.checks[c];

@@ -16,6 +16,7 @@
 #include "tenon/kernelgen/program_layout.h"
 #include "tenon/plan/flat_plan.h"
 #include "tenon/plan/memory_planner.h"
+#include "tenon/plan/regions.h"
 
 namespace tenon::cpu {
 
@@ -57,8 +58,13 @@ class Executable {
   Status plan_for(tenon_symbols_t symbols, std::shared_ptr<const ShapePlan>& out);
   Status make_plan(std::span<const int64_t> symbols, std::shared_ptr<const ShapePlan>& out) const;
   Status size_buffers(ShapePlan& shape) const;
-  void share_places(const ShapePlan& shape, std::span<plan::Lifetime> lives) const;
-  Status place_temps(ShapePlan& shape) const;
+  Status size_steps(std::span<const int64_t> symbols, std::vector<plan::Step>& steps,
+                    std::vector<std::vector<int64_t>>& all_extents) const;
+  static double estimated_ns(const plan::Step& step);
+  plan::Regions find_regions(std::span<const plan::Step> steps) const;
+  void share_places(const ShapePlan& shape, const plan::Regions& regions,
+                    std::span<plan::Lifetime> lives) const;
+  Status place_temps(ShapePlan& shape, const plan::Regions& regions) const;
   Status check_run(const ShapePlan& shape, void* const* slots) const;
   Status fill_slots(const tenon_call_t& call, const ShapePlan& shape, void** slots) const;
 

@@ -155,6 +155,7 @@ void write_step(Writer& w, const ProgramStep& s) {
   w.text(s.name);
   w.text(s.origins);
   w.list(s.in_place);
+  w.list(s.parts);
 }
 
 ProgramStep read_step(Reader& r) {
@@ -166,6 +167,7 @@ ProgramStep read_step(Reader& r) {
   s.name = r.text();
   s.origins = r.text();
   s.in_place = r.list();
+  s.parts = r.list();
   return s;
 }
 
@@ -176,7 +178,7 @@ bool consistent_step(const DeviceProgram& p, const ProgramStep& s, std::string* 
     return *why = "a step's arguments do not match its kernel", false;
   }
   if (s.in_place.size() % 2 != 0) return *why = "a step pairs one buffer with none", false;
-  for (const auto* list : {&s.buffers, &s.in_place}) {
+  for (const auto* list : {&s.buffers, &s.in_place, &s.parts}) {
     for (uint32_t b : *list) {
       if (b >= p.buffers.size()) return *why = "a step names a buffer that is not there", false;
     }
@@ -547,6 +549,7 @@ bool build_program(const LiftHost& host, tenon_graph_t* graph, const Target& tar
     for (uint32_t b : buffer_order) step.buffers.push_back(kernel.buffer_origin[b]);
     for (uint32_t e : extent_order) step.extents.push_back(SizeProgram::extent(kernel.extent_origin[e]));
     if (!at_load) step.in_place = in_place_pairs(kernel);
+    step.parts = kernel.parts;
     step.kernel = distinct.find(std::move(kernel), hash);
     std::vector<ProgramStep>& steps = at_load ? program.load_steps : program.steps;
     (at_load ? out->load_steps_of : out->steps_of)[step.kernel].push_back(static_cast<uint32_t>(steps.size()));

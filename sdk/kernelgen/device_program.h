@@ -53,6 +53,8 @@ struct ProgramStep {
   std::string origins;               // the user's nodes
   // Pairs (written, read) of buffers that may be one memory: the kernel reads an element before it writes it, and never again.
   std::vector<uint32_t> in_place;
+  // Buffers of which this step writes elements of its own while other steps write the rest, in any order.
+  std::vector<uint32_t> parts;
 };
 
 // What a run is to be asked when its steps are done: the u64 that `buffer` holds is below `limit`, unless `count` is 0. Else the

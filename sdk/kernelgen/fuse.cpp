@@ -518,8 +518,20 @@ class Partition {
     for (size_t b = 0; b < out.buffers.size(); ++b) {
       if (out.buffers[b].role == Role::kTemp) out.buffer_origin[b] = ~0u;
     }
+    for (size_t b = 0; b < out.buffers.size(); ++b) {
+      const uint32_t origin = out.buffer_origin[b];
+      const bool reads = std::ranges::any_of(out.stages, [&](const Stage& s) {
+        return std::ranges::any_of(loads_of(out.pool, s), [&](E l) { return out.pool.at(l).ref == b; });
+      });
+      if (origin != ~0u && !reads && own_writer(g, origin) != SIZE_MAX && disjoint(origin)) out.parts.push_back(origin);
+    }
     share_memory(out);
     return out;
+  }
+
+  // Several stages write the buffer, each its own elements.
+  bool disjoint(uint32_t buffer) const {
+    return writers_[buffer].size() > 1 && std::ranges::none_of(writers_[buffer], [&](size_t w) { return k_.stages[w].overlay || k_.stages[w].ordered(); });
   }
 
   // The element-wise stages after a contraction become its final values: loads of what the group wrote are replaced

@@ -233,6 +233,8 @@ struct Kernel {
   std::vector<uint32_t> lead;
   // Ordinals in the program this kernel was cut from; empty before fusion. Temps inside the kernel have ~0u.
   std::vector<uint32_t> buffer_origin, extent_origin;
+  // Program buffers of which this kernel writes elements that no other kernel writes, while others write the rest.
+  std::vector<uint32_t> parts;
 };
 
 // One line per axis, buffer and stage; stable, for text tests and explanations.

@@ -13,19 +13,83 @@ uint64_t now_ns() {
   return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
 }
 
+// A unit of a region is this much work, or what remains for so many units.
+constexpr double kUnitNs = 2000;
+constexpr double kUnitsMax = 32;
+// Less than this is done before another thread has begun.
+constexpr double kRegionNs = 2000;
+
 struct Region {
   const Step* step;
-  void* const* buffers;
+  uint32_t step_count;
+  void* const* table;
   const int64_t* extents;
   char* scratch;
   uint64_t scratch_stride;
+
+  void run(const Step& s, uint32_t worker, int64_t begin, int64_t end) const {
+    s.kernel(table + s.first_buffer, extents + s.first_extent, begin, end,
+             scratch ? scratch + worker * scratch_stride : nullptr);
+  }
 };
 
 tenon_code_t run_range(void* context, uint32_t worker, int64_t begin, int64_t end) {
   const Region& region = *static_cast<const Region*>(context);
-  region.step->kernel(region.buffers, region.extents, begin, end,
-                      region.scratch ? region.scratch + worker * region.scratch_stride : nullptr);
+  region.run(*region.step, worker, begin, end);
   return TENON_OK;
+}
+
+// Units [begin, end) of steps that run side by side.
+tenon_code_t run_units(void* context, uint32_t worker, int64_t begin, int64_t end) {
+  const Region& region = *static_cast<const Region*>(context);
+  for (uint32_t i = 0; i < region.step_count; ++i) {
+    const Step& s = region.step[i];
+    const int64_t from = std::max<int64_t>(begin - s.first_unit, 0) * s.unit;
+    const int64_t to = std::min((end - s.first_unit) * s.unit, s.range);
+    if (end > s.first_unit && from < to) {
+      region.run(s, worker, from, to);
+    }
+  }
+  return TENON_OK;
+}
+
+bool worth_threads(const Region& region) {
+  double ns = 0;
+  for (uint32_t i = 0; i < region.step_count; ++i) {
+    ns += region.step[i].estimated_ns;
+  }
+  return ns >= kRegionNs;
+}
+
+tenon_code_t run_region(Region& region, int64_t units, const PlanRun& run, uint32_t workers) {
+  const tenon_host_threads_t* threads = run.threads;
+  if (region.step_count > 1) {
+    if (workers > 1 && worth_threads(region)) {
+      return threads->parallel(threads->self, &run_units, &region, units, 1);
+    }
+    return run_units(&region, 0, 0, units);
+  }
+  const Step& step = *region.step;
+  if (workers > 1 && step.grain != 0 && step.range > step.grain) {
+    return threads->parallel(threads->self, &run_range, &region, step.range, step.grain);
+  }
+  return step.range > 0 ? run_range(&region, 0, 0, step.range) : TENON_OK;
+}
+
+void report(const Region& region, const PlanRun& run, uint64_t begin_ns, uint64_t end_ns) {
+  double all = 0;
+  for (uint32_t i = 0; i < region.step_count; ++i) {
+    all += region.step[i].estimated_ns;
+  }
+  for (uint32_t i = 0; i < region.step_count; ++i) {
+    const Step& s = region.step[i];
+    const double share = region.step_count == 1 ? 1 : all > 0 ? s.estimated_ns / all : 1.0 / region.step_count;
+    const uint64_t until = i + 1 == region.step_count
+                               ? end_ns
+                               : std::min(end_ns, begin_ns + static_cast<uint64_t>(share * static_cast<double>(end_ns - begin_ns)));
+    run.profile(run.context, s, begin_ns, until);
+    begin_ns = until;
+  }
 }
 
 }  // namespace
@@ -37,7 +101,31 @@ void Plan::add(Step step, std::span<const uint32_t> step_slots,
   step.first_extent = static_cast<uint32_t>(extents.size());
   slots.insert(slots.end(), step_slots.begin(), step_slots.end());
   extents.insert(extents.end(), step_extents.begin(), step_extents.end());
+  regions.push_back({static_cast<uint32_t>(steps.size()), 1, 0});
   steps.push_back(step);
+}
+
+void Plan::side_by_side(uint32_t count) {
+  if (count < 2) {
+    return;
+  }
+  regions.resize(regions.size() - count);
+  RegionOfSteps region = {static_cast<uint32_t>(steps.size()) - count, count, 0};
+  double all = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    all += steps[region.first_step + i].estimated_ns;
+  }
+  const double unit_ns = std::max(kUnitNs, all / kUnitsMax);
+  for (uint32_t i = 0; i < count; ++i) {
+    Step& s = steps[region.first_step + i];
+    const double wanted = std::clamp(s.estimated_ns / unit_ns, 1.0, kUnitsMax);
+    const int64_t range = std::max<int64_t>(s.range, 0);
+    const int64_t units = std::clamp<int64_t>(static_cast<int64_t>(wanted + 0.5), 1, std::max<int64_t>(range, 1));
+    s.first_unit = region.units;
+    s.unit = std::max<int64_t>(1, (range + units - 1) / units);
+    region.units += (range + s.unit - 1) / s.unit;
+  }
+  regions.push_back(region);
 }
 
 uint64_t Plan::scratch_stride_bytes() const {
@@ -67,25 +155,18 @@ tenon_code_t run_plan(const Plan& plan, const PlanRun& run) {
   const uint64_t stride = plan.scratch_stride_bytes();
   const uint32_t workers = worker_count(run.threads);
   uint64_t begin_ns = run.profile ? now_ns() : 0;
-  for (const Step& step : plan.steps) {
+  for (const RegionOfSteps& steps : plan.regions) {
     if (run.cancelled && run.cancelled(run.context)) {
       return TENON_CANCELLED;
     }
-    if (step.range <= 0) {
-      continue;
-    }
-    Region region = {&step, table + step.first_buffer, plan.extents.data() + step.first_extent,
+    Region region = {plan.steps.data() + steps.first_step, steps.step_count, table, plan.extents.data(),
                      static_cast<char*>(run.scratch), stride};
-    if (workers == 1 || step.grain == 0 || step.range <= step.grain) {
-      run_range(&region, 0, 0, step.range);
-    } else if (tenon_code_t code = run.threads->parallel(run.threads->self, &run_range, &region,
-                                                         step.range, step.grain);
-               code != TENON_OK) {
+    if (tenon_code_t code = run_region(region, steps.units, run, workers); code != TENON_OK) {
       return code;
     }
     if (run.profile) {
       const uint64_t end_ns = now_ns();
-      run.profile(run.context, step, begin_ns, end_ns);
+      report(region, run, begin_ns, end_ns);
       begin_ns = end_ns;
     }
   }

@@ -75,6 +75,52 @@ TEST(FlatPlan, SplitsLongRangesOverThePool) {
   EXPECT_EQ(scratch[0] + scratch[128], 2);
 }
 
+// Three steps of unlike sizes, one of them empty, as one range of units: each element once, on both threads.
+TEST(FlatPlan, StepsSideBySideRunEachElementOnce) {
+  for (bool pool : {false, true}) {
+    for (double ns : {0.0, 1e3, 1e5}) {
+      Plan plan;
+      const int64_t ranges[] = {1, 1001, 0, 77};
+      std::vector<std::vector<int>> counts;
+      std::vector<void*> slots;
+      for (uint32_t i = 0; i < 4; ++i) {
+        Step step;
+        step.kernel = &count_into_scratch;
+        step.range = ranges[i];
+        step.grain = 1000000;
+        step.estimated_ns = ns * (i + 1);
+        step.scratch_bytes = 1;
+        const uint32_t slot[] = {i};
+        plan.add(step, slot, {});
+        counts.emplace_back(ranges[i] + 1);
+      }
+      for (std::vector<int>& c : counts) {
+        slots.push_back(c.data());
+      }
+      plan.side_by_side(3);
+      ASSERT_EQ(plan.regions.size(), 2u);
+      std::vector<char> scratch(256);
+      tenon_host_threads_t threads = {sizeof(threads), nullptr, &parallel_two, &two};
+      PlanRun run;
+      run.slots = slots;
+      run.scratch = scratch.data();
+      run.threads = pool ? &threads : nullptr;
+      int told = 0;
+      run.context = &told;
+      run.profile = [](void* context, const Step&, uint64_t begin, uint64_t end) {
+        *static_cast<int*>(context) += begin <= end;
+      };
+      ASSERT_EQ(run_plan(plan, run), TENON_OK);
+      EXPECT_EQ(told, 4);
+      for (uint32_t i = 0; i < 4; ++i) {
+        std::vector<int> want(ranges[i] + 1, 1);
+        want.back() = 0;
+        EXPECT_EQ(counts[i], want) << i << " " << ns;
+      }
+    }
+  }
+}
+
 TEST(FlatPlan, StopsWhenCancelled) {
   Plan plan;
   Step step;
