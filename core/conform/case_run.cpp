@@ -319,7 +319,9 @@ Outcome run_batch(Session& s, const Api& api, std::span<const OpCase> cases, con
   if (options.threads > 1) CONFORM_TRY(run_in_threads(batch, text, api, inputs, expected, options));
   for (size_t i = 0; i < cases.size(); ++i) {
     ++(batch.on_device[i] ? tally->on_device : tally->elsewhere);
-    if (batch.on_device[i]) ops->insert(cases[i].op);
+    if (!batch.on_device[i]) continue;
+    ops->insert(cases[i].op);
+    ++tally->kernels[{cases[i].op, dtype_of(cases[i])}];
   }
   return pass();
 }
@@ -337,6 +339,8 @@ Outcome run_cases(Session& session, std::span<const OpCase> cases, const Fill& f
                           options, tally, &ops));
   }
   tally->ops.assign(ops.begin(), ops.end());
+  for (const auto& [kernel, count] : tally->kernels)
+    session.note(fmt::format("kernel {} {} {}", kernel.first, kernel.second, count));
   return pass();
 }
 

@@ -2,6 +2,7 @@
 // tenon.host.session/1, as a program does.
 #pragma once
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,6 +24,7 @@ struct CaseOptions {
 // What became of the cases.
 struct CaseTally {
   size_t on_device = 0, elsewhere = 0;
+  std::map<std::pair<std::string, std::string>, size_t> kernels;  // cases by op and element type
   std::vector<std::string> ops;  // that ran on the device, each once, sorted
 };
 

@@ -17,5 +17,6 @@ std::span<const Check> pass_checks();       //    group_passes.cpp
 std::span<const Check> frontend_checks();   //    group_frontends.cpp: frontends, toolchains
 std::span<const Check> layer_checks();      //    group_layers.cpp
 std::span<const Check> lifecycle_checks();  // I: group_lifecycle.cpp
+std::span<const Check> speed_checks();      // L: group_speed.cpp
 
 }  // namespace tenon::conform

@@ -21,7 +21,7 @@ using namespace tenon::conform;
 constexpr int kConforms = 0, kFailures = 1, kUsage = 2;
 
 struct Options {
-  std::string path, json, junit, html, known;
+  std::string path, json, junit, html, badge, known;
   RunOptions run;
   bool list = false, verbose = false;
   bool level_given = false;  // then less is a failure
@@ -48,6 +48,8 @@ tenon::Status write_reports(const Options& options, const RunRecord& record) {
     TENON_RETURN_IF_ERROR(tenon::write_file(options.junit, junit_report(record)));
   if (!options.html.empty())
     TENON_RETURN_IF_ERROR(tenon::write_file(options.html, html_report(record)));
+  if (!options.badge.empty())
+    TENON_RETURN_IF_ERROR(tenon::write_file(options.badge, badge_svg(record.level)));
   return tenon::Status();
 }
 
@@ -126,6 +128,7 @@ int main(int argc, char** argv) {
   app.add_option("--json", options.json, "write the results as JSON")->type_name("FILE");
   app.add_option("--junit", options.junit, "write the results for a CI system")->type_name("FILE");
   app.add_option("--html", options.html, "write the results as one page")->type_name("FILE");
+  app.add_option("--badge", options.badge, "write the level as an SVG picture")->type_name("FILE");
   app.add_option("--known", options.known, "known failures, lines of GLOB REASON")
       ->type_name("FILE");
   app.add_option("--example", options.run.examples,

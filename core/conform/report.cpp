@@ -3,8 +3,14 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <map>
+#include <span>
+
+#include <tenon/abi/base.h>
 
 #include "core/base/str.h"
+#include "core/host/sha256.h"
+#include "core/ir/dtype.h"
 
 namespace tenon::conform {
 namespace {
@@ -18,6 +24,8 @@ std::string name_of(const Finding& f) {
 // What people read in the column of verdicts.
 std::string word_of(const Finding& f) {
   if (f.stale()) return "stale";
+  if (f.group->letter == kSpeed && f.outcome.verdict == Verdict::kPass) return "told";
+  if (f.outcome.verdict == Verdict::kFail && f.group->letter == kSpeed) return "skip";
   if (f.outcome.verdict == Verdict::kFail) return f.known.empty() ? "FAIL" : "known";
   return std::string(verdict_name(f.outcome.verdict));
 }
@@ -64,6 +72,19 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
+std::string digest_of(std::string_view text) {
+  return host::sha256_hex(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+std::string manifest_digest(const RunRecord& record) {
+  return digest_of(record.subject.manifest_text);
+}
+
+// Of the questions that this runner has: two reports with the same were asked the same.
+std::string checks_digest() {
+  return digest_of(list_text());
+}
+
 Json check_json(const Finding& f) {
   Json json = {{"check", name_of(f)},
                {"requirement", f.check->requirement},
@@ -71,8 +92,48 @@ Json check_json(const Finding& f) {
   if (!f.outcome.text.empty()) json["text"] = f.outcome.text;
   if (!f.known.empty()) json["known"] = f.known;
   if (f.stale()) json["stale"] = true;
+  if (!f.notes.empty()) json["notes"] = f.notes;
   json["seconds"] = f.seconds;
   return json;
+}
+
+// Cases that agreed with the reference, by op and element type, all checks together.
+using KernelTable = std::map<std::string, std::map<std::string, size_t>>;
+KernelTable kernels_of(const RunRecord& record) {
+  KernelTable table;
+  for (const Finding& f : record.findings) {
+    for (const std::string& note : f.notes) {
+      const std::vector<std::string_view> words = split(note, ' ');
+      uint64_t cases = 0;
+      if (words.size() == 4 && words[0] == "kernel" && parse_u64(words[3], &cases))
+        table[std::string(words[1])][std::string(words[2])] += cases;
+    }
+  }
+  return table;
+}
+
+// Ops down, element types across, in the order of the ABI.
+std::string kernel_rows(const KernelTable& table) {
+  std::vector<std::string> dtypes;
+  for (tenon_dtype_t dtype = TENON_PRED; dtype < TENON_DTYPE_COUNT; ++dtype) {
+    const std::string name(ir::dtype_name(dtype));
+    if (std::any_of(table.begin(), table.end(),
+                    [&](const auto& row) { return row.second.contains(name); }))
+      dtypes.push_back(name);
+  }
+  std::string rows = "<tr><th>Op</th>";
+  for (const std::string& dtype : dtypes) rows += fmt::format("<th>{}</th>", dtype);
+  rows += "</tr>\n";
+  for (const auto& [op, cells] : table) {
+    rows += fmt::format("<tr><td>{}</td>", escaped(op));
+    for (const std::string& dtype : dtypes) {
+      const auto cell = cells.find(dtype);
+      rows += cell == cells.end() ? "<td></td>"
+                                  : fmt::format("<td class=\"yes\">{}</td>", cell->second);
+    }
+    rows += "</tr>\n";
+  }
+  return rows;
 }
 
 // The level as a label of two fields, drawn without a font of its own.
@@ -115,7 +176,9 @@ Counts count(const RunRecord& record) {
         ++counts.passed;
         break;
       case Verdict::kFail:
-        ++(f.known.empty() ? counts.failed : counts.known);
+        ++(f.group->letter == kSpeed ? counts.skipped
+           : f.known.empty()         ? counts.failed
+                                     : counts.known);
         break;
       case Verdict::kSkip:
         ++counts.skipped;
@@ -131,8 +194,8 @@ Counts count(const RunRecord& record) {
 std::string text_report(const RunRecord& record, bool verbose) {
   std::string text;
   for (const Finding& f : record.findings) {
-    const bool quiet =
-        f.outcome.verdict == Verdict::kPass || f.outcome.verdict == Verdict::kNotOffered;
+    const bool quiet = f.outcome.verdict == Verdict::kNotOffered ||
+                       (f.outcome.verdict == Verdict::kPass && f.group->letter != kSpeed);
     if (verbose || !quiet || f.stale()) text += line_of(f);
   }
   for (const KnownFailure& k : record.known) {
@@ -156,7 +219,8 @@ std::string json_report(const RunRecord& record) {
                  {"version", record.subject.manifest.version},
                  {"manifest", record.subject.manifest_path},
                  {"library", record.subject.library_path},
-                 {"sha256", record.library_sha256}}},
+                 {"sha256", record.library_sha256},
+                 {"manifest_sha256", manifest_digest(record)}}},
                {"tenon", TENON_VERSION},
                {"level_asked", record.level_asked},
                {"level", record.level},
@@ -168,7 +232,12 @@ std::string json_report(const RunRecord& record) {
                  {"skipped", c.skipped},
                  {"not_offered", c.not_offered}}},
                {"seconds", record.seconds},
+               {"checks_sha256", checks_digest()},
                {"checks", checks}};
+  for (const auto& [op, cells] : kernels_of(record)) {
+    for (const auto& [dtype, cases] : cells)
+      json["kernels"].push_back({{"op", op}, {"dtype", dtype}, {"cases", cases}});
+  }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -202,13 +271,24 @@ std::string html_report(const RunRecord& record) {
       "1em}}table{{border-collapse:collapse;width:100%}}"
       "td,th{{text-align:left;padding:.2em .6em;border-bottom:1px solid "
       "#ddd;vertical-align:top}}code{{font-size:12px}}"
-      ".FAIL,.stale{{background:#fdd}}.known{{background:#fed}}.skip,.not-offered{{color:#666}}</"
+      ".yes{{background:#dfd}}.FAIL,.stale{{background:#fdd}}.known{{background:#fed}}.skip,.not-"
+      "offered{{color:#666}}</"
       "style></head><body>\n"
-      "<h1>{0} {1}</h1>\n<p>{2}</p>\n<p>{3}</p>\n<p>Tenon {4}, ABI {5}.{6}. Library sha256 "
-      "<code>{7}</code></p>\n",
+      "<h1>{0} {1}</h1>\n<p>{2}</p>\n<p>{3}</p>\n<p>Tenon {4}, ABI {5}.{6}. "
+      "</p>\n<table><tr><td>Library, "
+      "sha256</td><td><code>{7}</code></td></tr><tr><td>Manifest, "
+      "sha256</td><td><code>{8}</code></td></tr><tr><td>Checks, "
+      "sha256</td><td><code>{9}</code></td></tr></table>\n",
       escaped(m.name), escaped(m.version), badge(record.level), escaped(sums(record)),
       TENON_VERSION, TENON_ABI_MAJOR, TENON_ABI_MINOR,
-      record.library_sha256.empty() ? "unknown" : record.library_sha256);
+      record.library_sha256.empty() ? "unknown" : record.library_sha256, manifest_digest(record),
+      checks_digest());
+  if (const KernelTable kernels = kernels_of(record); !kernels.empty()) {
+    text += fmt::format(
+        "<h2>Kernels</h2>\n<p>Cases that agree with the reference, by op and element type of the "
+        "first operand.</p>\n<table>{}</table>\n",
+        kernel_rows(kernels));
+  }
   for (const Group& group : groups()) {
     const std::string rows = rows_of_group(record, group);
     if (rows.empty()) continue;
@@ -219,6 +299,10 @@ std::string html_report(const RunRecord& record) {
         group.letter, group.title, rows);
   }
   return text + "</body></html>\n";
+}
+
+std::string badge_svg(int level) {
+  return badge(level) + "\n";
 }
 
 std::string list_text() {

@@ -30,6 +30,8 @@ std::string json_report(const RunRecord& record);
 std::string junit_report(const RunRecord& record);
 // One page without anything from elsewhere, with a badge.
 std::string html_report(const RunRecord& record);
+// The badge alone, as an SVG file.
+std::string badge_svg(int level);
 std::string list_text();
 std::string list_json();
 

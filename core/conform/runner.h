@@ -20,10 +20,13 @@ struct Finding {
   const Check* check = nullptr;
   Outcome outcome;
   double seconds = 0;
-  std::string known;  // reason of the known failure that covers it; empty: none
+  std::vector<std::string> notes;  // what the check told beside its outcome
+  std::string known;               // reason of the known failure that covers it; empty: none
   bool stale() const { return !known.empty() && outcome.verdict == Verdict::kPass; }
   // Counts against the plugin.
-  bool counts() const { return outcome.verdict == Verdict::kFail && known.empty(); }
+  bool counts() const {
+    return outcome.verdict == Verdict::kFail && known.empty() && group->letter != kSpeed;
+  }
 };
 
 struct RunOptions {

@@ -61,6 +61,12 @@ void Session::step(std::string_view what) {
   if (::write(step_descriptor_, line.data(), line.size()) < 0) step_descriptor_ = -1;
 }
 
+void Session::note(std::string_view what) {
+  if (step_descriptor_ < 0) return;
+  const std::string line = fmt::format("note {}\n", printable(what, 400));
+  if (::write(step_descriptor_, line.data(), line.size()) < 0) step_descriptor_ = -1;
+}
+
 Outcome Session::open() {
   if (library_ != nullptr) return pass();
   if (subject_.library_path.empty()) return skipped("there is no library to open");

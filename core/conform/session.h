@@ -40,6 +40,9 @@ class Session {
   // Tells what is tried next: a crash or a hang is reported with it.
   void step(std::string_view what);
 
+  // Something for the report beside the outcome: "kernel add f32 12".
+  void note(std::string_view what);
+
   // Opens the library alone. Failed with the linker's reason.
   Outcome open();
   // Opens and asks the query with this host, once per process. Skipped when the plugin does not get

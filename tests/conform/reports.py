@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""What `tenon conform` writes: JSON, JUnit, HTML, badge and text say the same, and known failures are accounted for.
+
+    reports.py TENON PLUGINS_FOLDER
+"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as xml
+
+
+def main():
+    tenon, plugins = sys.argv[1:]
+    manifest = pathlib.Path(plugins) / "null.plugin.json"
+    problems = []
+
+    def want(condition, what):
+        if not condition:
+            problems.append(what)
+
+    def run(*more):
+        done = subprocess.run([tenon, "conform", str(manifest), *map(str, more)], capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        names = {kind: folder / f"report.{kind}" for kind in ("json", "xml", "html", "svg")}
+        code, text = run("--level", "2", "--jobs", "2", "--json", names["json"], "--junit", names["xml"], "--html", names["html"], "--badge",
+                         names["svg"])
+        report = json.loads(names["json"].read_text())
+        want(code == 0 and "level 2 was reached" in text, f"null does not reach level 2:\n{text}")
+        want(report["level"] == 2 and report["level_asked"] == 2, "the level of the JSON report")
+        results = [c["result"] for c in report["checks"]]
+        want(set(results) <= {"pass", "fail", "skip", "not offered"}, f"results {set(results)}")
+        want(report["counts"]["passed"] == results.count("pass") and report["counts"]["skipped"] == results.count("skip"), "the counts of the JSON report")
+        want(all(c.get("text") for c in report["checks"] if c["result"] in ("skip", "not offered", "fail")), "a skip without a reason")
+        want(all(re.fullmatch(r"[0-9a-f]{64}", digest) for digest in
+                 (report["plugin"]["sha256"], report["plugin"]["manifest_sha256"], report["checks_sha256"])), "digests")
+        want({c["requirement"][2] for c in report["checks"]} == set("ABCGI"), "groups of level 2")
+        suite = xml.parse(names["xml"]).getroot()
+        want(int(suite.get("tests")) == len(results) == len(suite.findall("testcase")), "the number of JUnit's cases")
+        want(suite.get("failures") == "0", "failures of JUnit")
+        page = names["html"].read_text()
+        want(not re.search(r"(src|href)=|@import|url\(", page), "the page needs something from elsewhere")
+        want("level 2" in page and report["plugin"]["sha256"] in page and page.count("<tr") > len(results), "what stands in the page")
+        badge = xml.parse(names["svg"]).getroot()
+        want(badge.tag.endswith("svg") and "level 2" in "".join(badge.itertext()), "the badge")
+
+        # One kernel in one element type, as a table.
+        run("--filter", "F.values", "--json", names["json"], "--html", names["html"])
+        kernels = json.loads(names["json"].read_text())["kernels"]
+        want([(k["op"], k["dtype"]) for k in kernels] == [("add", "f32")] and kernels[0]["cases"] > 0, f"kernels {kernels}")
+        want('<td>add</td><td class="yes">' in names["html"].read_text(), "the table of kernels")
+
+        # A known failure that passes is a finding, and so is one that names nothing.
+        known = folder / "known"
+        known.write_text("# comment\nC.count it counts by feel\n")
+        code, text = run("--filter", "C.count", "--known", known, "--junit", names["xml"])
+        want(code == 1 and "stale" in text and "it counts by feel" in text, f"a known failure that passes:\n{text}")
+        want(xml.parse(names["xml"]).getroot().get("failures") == "1", "a known failure that passes in JUnit")
+        known.write_text("Z.nothing of the past\n")
+        code, text = run("--filter", "C.count", "--known", known)
+        want(code == 1 and "matches no check" in text, f"a known failure of no check:\n{text}")
+        known.write_text("C.count\n")
+        code, text = run("--known", known)
+        want(code == 2 and "gives no reason" in text, f"a known failure without a reason:\n{text}")
+
+        listed = json.loads(subprocess.run([tenon, "conform", "--list", "--json", "-"], check=True, capture_output=True, text=True).stdout)
+        code, text = run("--filter", "L.*", "--json", names["json"])
+        want(code == 0 and "told" in text, f"speed is told, and not judged:\n{text}")
+        want(len([c for c in listed["checks"] if c["check"].startswith("L.")]) == len(json.loads(names["json"].read_text())["checks"]), "checks of speed")
+    print("\n".join(problems) or "reports agree")
+    return 1 if problems else 0
+
+
+sys.exit(main())
