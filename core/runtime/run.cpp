@@ -12,6 +12,7 @@
 #include "core/base/operation.h"
 #include "core/base/str.h"
 #include "core/ir/dtype.h"
+#include "core/runtime/arrays.h"
 
 namespace tenon::runtime {
 
@@ -22,34 +23,6 @@ namespace {
 constexpr uint64_t kHostAlignment = 64;
 // A free buffer serves a smaller request unless it wastes more than it holds.
 constexpr uint64_t kSlackMin = 4096;
-
-bool is_dense(const tenon_array_t& array) {
-  if (array.strides_bytes == nullptr) return true;
-  int64_t expected = dtype_bits(array.dtype) / 8;
-  for (uint32_t i = array.rank; i-- > 0;) {
-    if (array.dims[i] == 0) return true;
-    if (array.dims[i] != 1 && array.strides_bytes[i] != expected) return false;
-    expected *= array.dims[i];
-  }
-  return true;
-}
-
-void pack(const tenon_array_t& array, std::byte* out) {
-  const uint64_t item = dtype_bits(array.dtype) / 8;
-  std::vector<int64_t> index(array.rank, 0);
-  const auto* from = static_cast<const std::byte*>(array.data);
-  while (true) {
-    std::memcpy(out, from, item);
-    out += item;
-    uint32_t axis = array.rank;
-    for (; axis-- > 0; index[axis] = 0) {
-      from += array.strides_bytes[axis];
-      if (++index[axis] < array.dims[axis]) break;
-      from -= array.strides_bytes[axis] * array.dims[axis];
-    }
-    if (axis == UINT32_MAX) return;
-  }
-}
 
 void keep_for_good(std::shared_ptr<void> memory) {
   static std::mutex mutex;

@@ -1,8 +1,11 @@
 #include "core/session/binding.h"
 
+#include <algorithm>
+
 #include "core/base/float_state.h"
 #include "core/base/str.h"
 #include "core/ir/dtype.h"
+#include "core/session/variants.h"
 
 namespace tenon::session {
 namespace {
@@ -22,11 +25,16 @@ Status unknown_port(std::string_view what, std::string_view name, std::span<cons
 }  // namespace
 
 Binding::Binding(std::shared_ptr<Program> program)
-    : program_(std::move(program)), inputs_(program_->plan()->shapes.inputs().size()), runner_(program_->plan()) {}
+    : program_(std::move(program)), inputs_(program_->shapes().inputs().size()) {
+  if (program_->variants() != nullptr) return;
+  chosen_.push_back({nullptr, std::make_unique<runtime::Runner>(program_->plan())});
+  runner_ = chosen_[0].runner.get();
+}
+Binding::~Binding() = default;
 
 // Symbols that two inputs share must agree: told when the second is bound, not at the run.
 Status Binding::check_against_bound(size_t index, const tenon_array_t& array) const {
-  const std::vector<runtime::Port>& ports = program_->plan()->shapes.inputs();
+  const std::vector<runtime::Port>& ports = program_->shapes().inputs();
   for (uint32_t i = 0; i < array.rank; ++i) {
     const tenon_dim_t dim = ports[index].dims[i];
     if (dim >= 0) continue;
@@ -44,7 +52,7 @@ Status Binding::check_against_bound(size_t index, const tenon_array_t& array) co
 }
 
 Status Binding::bind_input(std::string_view name, const tenon_array_t& array) {
-  const runtime::Shapes& shapes = program_->plan()->shapes;
+  const runtime::Shapes& shapes = program_->shapes();
   for (size_t i = 0; i < shapes.inputs().size(); ++i) {
     if (shapes.inputs()[i].name != name) continue;
     TENON_RETURN_IF_ERROR(shapes.check_input(static_cast<uint32_t>(i), array));
@@ -67,7 +75,7 @@ Status Binding::bind_input(std::string_view name, const tenon_array_t& array) {
 Status Binding::run() {
   std::vector<std::string> missing;
   std::vector<const tenon_array_t*> arrays;
-  const std::vector<runtime::Port>& ports = program_->plan()->shapes.inputs();
+  const std::vector<runtime::Port>& ports = program_->shapes().inputs();
   for (size_t i = 0; i < inputs_.size(); ++i) {
     arrays.push_back(&inputs_[i].array);
     if (!inputs_[i].bound) {
@@ -81,18 +89,53 @@ Status Binding::run() {
   ran_ = true;
   // Whatever rounding the caller has set, results are those of IEEE 754's defaults; its own state comes back.
   const FloatScope floats(region_float_control());
-  return runner_.run(arrays);
+  return program_->variants() == nullptr ? runner_->run(arrays) : run_variant(arrays);
+}
+
+// The general variant has a smaller reach than those by value: sizes that it refuses (-1, or 0 as "keep") may mean something to them.
+Status Binding::run_variant(std::span<const tenon_array_t* const> arrays) {
+  Variants& variants = *program_->variants();
+  if (!chosen_.empty() && chosen_[0].variant->serves(arrays, &scratch_)) {
+    variants.repeated();
+    chosen_[0].variant->runs.fetch_add(1, std::memory_order_relaxed);
+    runner_ = chosen_[0].runner.get();
+    return runner_->run(arrays);
+  }
+  runner_ = nullptr;
+  TENON_ASSIGN_OR_RETURN(std::shared_ptr<Variant> variant, variants.choose(arrays, false));
+  const bool general = variant->general();
+  runner_ = runner_of(std::move(variant));
+  Status status = runner_->run(arrays);
+  const bool refused = status.code() == TENON_INVALID_ARGUMENT || status.code() == TENON_OUT_OF_RANGE;
+  if (!general || status.ok() || !refused) return status;
+  runner_ = nullptr;
+  TENON_ASSIGN_OR_RETURN(variant, variants.choose(arrays, true));
+  runner_ = runner_of(std::move(variant));
+  return runner_->run(arrays);
+}
+
+runtime::Runner* Binding::runner_of(std::shared_ptr<Variant> variant) {
+  const auto at = std::find_if(chosen_.begin(), chosen_.end(), [&](const Chosen& c) { return c.variant == variant; });
+  if (at == chosen_.end()) {
+    if (chosen_.size() == kRunnersMost) chosen_.pop_back();
+    auto runner = std::make_unique<runtime::Runner>(variant->program->plan());
+    runner->set_trace(profile_ ? &trace_ : nullptr);
+    chosen_.insert(chosen_.begin(), Chosen{std::move(variant), std::move(runner)});
+  } else {
+    std::rotate(chosen_.begin(), at, at + 1);
+  }
+  return chosen_[0].runner.get();
 }
 
 Status Binding::output(std::string_view name, tenon_array_t* out) const {
-  const std::vector<runtime::Port>& ports = program_->plan()->shapes.outputs();
+  const std::vector<runtime::Port>& ports = program_->shapes().outputs();
   for (size_t i = 0; i < ports.size(); ++i) {
     if (ports[i].name != name) continue;
-    if (runner_.outputs().size() != ports.size()) {
+    if (runner_ == nullptr || runner_->outputs().size() != ports.size()) {
       return error(TENON_FAILED_PRECONDITION, "T0614", "output {} has no value yet: the program has not run, or its run failed",
                    quoted(name));
     }
-    const runtime::OutputArray& array = runner_.outputs()[i];
+    const runtime::OutputArray& array = runner_->outputs()[i];
     *out = {};
     out->size_bytes = sizeof(*out);
     out->dtype = array.dtype;
@@ -105,9 +148,10 @@ Status Binding::output(std::string_view name, tenon_array_t* out) const {
 }
 
 tenon_run_info_t Binding::run_info() const {
-  const runtime::RunStatistics& s = runner_.statistics();
   tenon_run_info_t info{};
   info.size_bytes = sizeof(info);
+  if (runner_ == nullptr) return info;
+  const runtime::RunStatistics& s = runner_->statistics();
   info.arena_bytes = s.arena_bytes;
   info.arena_lower_bound_bytes = s.arena_lower_bound_bytes;
   info.transferred_bytes = s.transferred_bytes;
@@ -117,7 +161,8 @@ tenon_run_info_t Binding::run_info() const {
 
 void Binding::enable_profile(bool on) {
   if (on) trace_.clear();
-  runner_.set_trace(on ? &trace_ : nullptr);
+  profile_ = on;
+  for (const Chosen& chosen : chosen_) chosen.runner->set_trace(on ? &trace_ : nullptr);
 }
 
 }  // namespace tenon::session

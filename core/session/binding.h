@@ -15,9 +15,12 @@
 
 namespace tenon::session {
 
+struct Variant;
+
 class Binding {
  public:
   explicit Binding(std::shared_ptr<Program> program);
+  ~Binding();
 
   // T0602 with did-you-mean; T0603 to T0606, T0613 for an array that does not fit.
   Status bind_input(std::string_view name, const tenon_array_t& array);
@@ -36,11 +39,24 @@ class Binding {
     std::vector<int64_t> dims, strides;
     bool bound = false;
   };
+  // A runner and the variant that it runs, where the program has variants.
+  struct Chosen {
+    std::shared_ptr<Variant> variant;
+    std::unique_ptr<runtime::Runner> runner;
+  };
+  // Runners kept for variants that come back; each keeps the buffers of its last run.
+  static constexpr size_t kRunnersMost = 4;
+
   Status check_against_bound(size_t index, const tenon_array_t& array) const;
+  Status run_variant(std::span<const tenon_array_t* const> arrays);
+  runtime::Runner* runner_of(std::shared_ptr<Variant> variant);
 
   std::shared_ptr<Program> program_;
   std::deque<Input> inputs_;
-  runtime::Runner runner_;
+  runtime::Runner* runner_ = nullptr;  // of the last run; null before the first where there are variants
+  std::vector<Chosen> chosen_;         // the latest first; without variants one, whose variant is null
+  std::string scratch_;
+  bool profile_ = false;
   runtime::Trace trace_;
   bool ran_ = false;
 };

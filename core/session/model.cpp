@@ -8,7 +8,9 @@
 #include "core/base/limits.h"
 #include "core/base/str.h"
 #include "core/ir/host_graph.h"
+#include "core/ir/dtype.h"
 #include "core/ir/serial.h"
+#include "core/runtime/arrays.h"
 #include "core/session/plugins.h"
 
 namespace tenon::session {
@@ -66,6 +68,26 @@ Result<Frontend> choose(std::string_view path, std::span<const std::byte> head, 
                tensors ? "tensors" : "a model", names);
 }
 
+// What a frontend tells of inputs by value, while it loads.
+struct Told {
+  std::vector<ValueInput> inputs;
+  std::string only;
+
+  tenon_value_sink_t sink() {
+    tenon_value_sink_t s{};
+    s.self = this;
+    s.input = [](void* self, tenon_str_t input, tenon_str_t why) -> tenon_code_t {
+      static_cast<Told*>(self)->inputs.push_back({0, std::string(from_abi_str(input)), std::string(from_abi_str(why))});
+      return TENON_OK;
+    };
+    s.only_by_value = [](void* self, tenon_str_t why) -> tenon_code_t {
+      static_cast<Told*>(self)->only = from_abi_str(why);
+      return TENON_OK;
+    };
+    return s;
+  }
+};
+
 tenon_source_t source_of(std::string_view name, std::string_view folder, ir::Blob& bytes,
                          std::span<const tenon_key_value_t> options) {
   tenon_source_t source{};
@@ -79,6 +101,79 @@ tenon_source_t source_of(std::string_view name, std::string_view folder, ir::Blo
 }
 
 }  // namespace
+
+// What a frontend loaded a model from, to load it again.
+class SourceOfModel : public std::enable_shared_from_this<SourceOfModel> {
+ public:
+  SourceOfModel(Frontend frontend, ir::Ref<ir::Blob> bytes, std::string_view name, std::string_view folder,
+                std::span<const tenon_key_value_t> options)
+      : frontend_(std::move(frontend)), bytes_(std::move(bytes)), name_(name), folder_(folder) {
+    for (const tenon_key_value_t& option : options) {
+      options_.emplace_back(from_abi_str(option.key), from_abi_str(option.value));
+    }
+  }
+
+  Result<std::shared_ptr<Model>> load(std::span<const tenon_tensor_t> values) const {
+    std::vector<tenon_key_value_t> options;
+    for (const auto& [key, value] : options_) options.push_back({to_abi_str(key), to_abi_str(value)});
+    tenon_source_t source = source_of(name_, folder_, *bytes_, options);
+    Told told;
+    const tenon_value_sink_t sink = told.sink();
+    source.values = values.data();
+    source.value_count = static_cast<uint32_t>(values.size());
+    source.value_sink = &sink;
+    tenon_graph_t* graph = nullptr;
+    clear_failure();
+    TENON_RETURN_IF_ERROR(from_abi(frontend_.api->load(frontend_.api->self, &source, &graph),
+                                   fmt::format("frontend {}: load", quoted(frontend_.name))));
+    if (graph == nullptr) return error(TENON_INTERNAL, "T0792", "frontend {} loaded nothing", quoted(frontend_.name));
+    TENON_ASSIGN_OR_RETURN(std::shared_ptr<Model> model, Model::create(ir::Ref<ir::Graph>::adopt(ir::Graph::from(graph))));
+    TENON_RETURN_IF_ERROR(keep(std::move(told), model.get()));
+    return model;
+  }
+
+ private:
+  Status keep(Told told, Model* model) const {
+    for (ValueInput& input : told.inputs) {
+      const std::vector<runtime::Port>& ports = model->shapes_.inputs();
+      const auto port = std::find_if(ports.begin(), ports.end(), [&](const runtime::Port& p) { return p.name == input.name; });
+      if (port == ports.end()) {
+        return error(TENON_INTERNAL, "T0792", "frontend {} wants the values of {}, which is no input of what it loaded",
+                     quoted(frontend_.name), quoted(input.name));
+      }
+      input.index = static_cast<uint32_t>(port - ports.begin());
+    }
+    if (told.inputs.empty()) return {};  // it is not loaded again: the file need not stay mapped
+    model->value_inputs_ = std::move(told.inputs);
+    model->only_by_value_ = std::move(told.only);
+    model->source_ = shared_from_this();
+    return {};
+  }
+
+  Frontend frontend_;
+  ir::Ref<ir::Blob> bytes_;
+  std::string name_, folder_;
+  std::vector<std::pair<std::string, std::string>> options_;
+};
+
+Result<std::shared_ptr<Model>> Model::by_value(std::span<const std::string> names,
+                                               std::span<const tenon_array_t* const> values) const {
+  std::vector<ir::Ref<ir::Blob>> blobs;
+  std::vector<tenon_tensor_t> tensors;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const tenon_array_t& array = *values[i];
+    TENON_ASSIGN_OR_RETURN(std::vector<std::byte> bytes, runtime::dense_bytes(array));
+    blobs.push_back(ir::blob_adopt(std::move(bytes)));
+    tenon_tensor_t& tensor = tensors.emplace_back();
+    tensor.size_bytes = sizeof(tensor);
+    tensor.dtype = array.dtype;
+    tensor.rank = array.rank;
+    tensor.dims = array.dims;
+    tensor.name = to_abi_str(names[i]);
+    tensor.blob = blobs.back()->abi();
+  }
+  return source_->load(tensors);
+}
 
 Result<std::shared_ptr<Model>> Model::create(ir::Ref<ir::Graph> graph) {
   if (!graph->frozen()) {
@@ -145,13 +240,7 @@ Result<std::shared_ptr<Model>> Model::load_bytes(ir::Ref<ir::Blob> bytes, std::s
     return create(std::move(graph));
   }
   TENON_ASSIGN_OR_RETURN(const Frontend frontend, choose(name, head, false));
-  const tenon_source_t source = source_of(name, folder, *bytes, options);
-  tenon_graph_t* graph = nullptr;
-  clear_failure();
-  TENON_RETURN_IF_ERROR(from_abi(frontend.api->load(frontend.api->self, &source, &graph),
-                                 fmt::format("frontend {}: load", quoted(frontend.name))));
-  if (graph == nullptr) return error(TENON_INTERNAL, "T0792", "frontend {} loaded nothing", quoted(frontend.name));
-  return create(ir::Ref<ir::Graph>::adopt(ir::Graph::from(graph)));
+  return std::make_shared<const SourceOfModel>(frontend, std::move(bytes), name, folder, options)->load({});
 }
 
 Status read_tensors(std::string_view path, const tenon_tensor_sink_t& sink) {

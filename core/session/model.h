@@ -15,8 +15,19 @@
 
 namespace tenon::session {
 
+class SourceOfModel;
+
+// An input whose values decide sizes, axes or counts.
+struct ValueInput {
+  uint32_t index = 0;
+  std::string name, why;  // why: what needs it and where
+};
+
 class Model {
  public:
+  // Values of one input are compared at every run.
+  static constexpr uint64_t kValuesMax = 4096;
+
   // Verifies and freezes; the graph is not to be changed afterwards.
   static Result<std::shared_ptr<Model>> create(ir::Ref<ir::Graph> graph);
   // Any file that a frontend or .tir takes.
@@ -26,12 +37,24 @@ class Model {
                                                    std::span<const tenon_key_value_t> options);
 
   const ir::Ref<ir::Graph>& graph() const { return graph_; }
+  const runtime::Shapes& shapes() const { return shapes_; }  // of graph()
+  // Inputs by whose values by_value() gives a graph of its own; often none.
+  const std::vector<ValueInput>& value_inputs() const { return value_inputs_; }
+  // Why graph() cannot run and only those by value can; empty where it serves all values.
+  const std::string& only_by_value() const { return only_by_value_; }
+  // The model for runs in which the named inputs have these values: the same ports, loaded again. values: one for each name; borrowed.
+  Result<std::shared_ptr<Model>> by_value(std::span<const std::string> names, std::span<const tenon_array_t* const> values) const;
   const tenon_model_info_t& info() const { return info_; }  // borrows from this
 
  private:
   Model() = default;
   void describe();
   void describe_ports(std::span<const runtime::Port> ports, std::vector<tenon_port_t>* out);
+
+  friend class SourceOfModel;
+  std::shared_ptr<const SourceOfModel> source_;  // null: made from a graph
+  std::vector<ValueInput> value_inputs_;
+  std::string only_by_value_;
 
   ir::Ref<ir::Graph> graph_;
   runtime::Shapes shapes_;

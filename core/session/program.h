@@ -7,11 +7,16 @@
 #include <string_view>
 #include <vector>
 
+#include <tenon/abi/session.h>
+
 #include "core/dispatch/extract.h"
 #include "core/dispatch/placement.h"
 #include "core/runtime/plan.h"
 
 namespace tenon::session {
+
+class Model;
+class Variants;
 
 struct CompileOptions {
   std::string device, pipeline;
@@ -42,8 +47,14 @@ class Program {
  public:
   // Passes, placement, compilation and loading. Errors of each with what was being done.
   static Result<std::shared_ptr<Program>> compile(const ir::Graph& model, const CompileOptions& options);
+  // The same of a model; one whose shapes follow from values of inputs is compiled when these are known, at its runs.
+  static Result<std::shared_ptr<Program>> compile(std::shared_ptr<const Model> model, const CompileOptions& options);
   ~Program();
   Program(const Program&) = delete;
+
+  // The programs by value behind this one, or null. With variants there is no plan, and the rest tells of the one that ran last.
+  Variants* variants() const { return variants_.get(); }
+  const runtime::Shapes& shapes() const;  // the ports
 
   const ir::Graph& graph() const { return *graph_; }
   const std::shared_ptr<const runtime::Plan>& plan() const { return plan_; }
@@ -53,6 +64,7 @@ class Program {
   double compile_ms() const { return compile_ms_; }
   double load_ms() const { return load_ms_; }  // of compile_ms
 
+  tenon_program_info_t info() const;
   std::string placement_json() const;
   std::string placement_summary() const;
   // T0508 listing what there is.
@@ -62,7 +74,9 @@ class Program {
   friend class ProgramBuilder;
   Program() = default;
   Result<std::string> dump_device(std::string_view device, std::string_view what) const;
+  std::string own_placement_json(std::string_view more) const;
 
+  std::unique_ptr<Variants> variants_;
   ir::Ref<ir::Graph> graph_;
   dispatch::Placement placement_;
   std::vector<CompiledSegment> segments_;

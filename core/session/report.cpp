@@ -6,6 +6,7 @@
 #include "core/base/str.h"
 #include "core/ir/serial.h"
 #include "core/session/program.h"
+#include "core/session/variants.h"
 
 namespace tenon::session {
 
@@ -52,7 +53,43 @@ std::string kernel_sets_json(const dispatch::Claims& claims, Node n) {
 
 }  // namespace
 
+tenon_program_info_t Program::info() const {
+  tenon_program_info_t info{};
+  info.node_count = graph_->live_node_count();
+  if (variants_ != nullptr) {
+    for (const auto& variant : variants_->all()) {
+      const tenon_program_info_t one = variant->program->info();
+      info.device_count = std::max(info.device_count, one.device_count);
+      info.compile_ms += one.compile_ms;
+      info.load_ms += one.load_ms;
+      info.kernels_compiled += one.kernels_compiled;
+      info.kernels_from_cache += one.kernels_from_cache;
+      info.kernel_count += one.kernel_count;
+      info.copy_count += one.copy_count;
+    }
+    return info;
+  }
+  info.device_count = static_cast<uint32_t>(plan_->devices.size());
+  info.compile_ms = compile_ms_;
+  info.load_ms = load_ms_;
+  for (const CompiledSegment& segment : segments_) {
+    info.kernels_compiled += segment.info.kernels_compiled;
+    info.kernels_from_cache += segment.info.kernels_from_cache;
+  }
+  for (const auto& executable : plan_->executables) info.kernel_count += executable->info().kernel_count;
+  info.copy_count = copies_.size();
+  return info;
+}
+
 std::string Program::placement_json() const {
+  if (variants_ == nullptr) return own_placement_json("");
+  const std::string more = ",\"by_value\":" + variants_->json();
+  const std::vector<std::shared_ptr<Variant>> all = variants_->all();
+  if (all.empty()) return fmt::format("{{\"schema\":1,\"devices\":[],\"nodes\":[],\"copies\":[]{}}}\n", more);
+  return all.front()->program->own_placement_json(more);
+}
+
+std::string Program::own_placement_json(std::string_view more) const {
   std::map<std::string, std::array<double, 2>> bytes;  // in, out
   std::string copies;
   for (const CopyRecord& copy : copies_) {
@@ -76,11 +113,15 @@ std::string Program::placement_json() const {
                          json_quoted(graph_->node(n).loc == 0 ? "" : graph_->loc_text(graph_->node(n).loc)),
                          refusals_json(placement_, n), kernel_sets_json(placement_.asked[placement_.at[n]], n));
   }
-  return fmt::format("{{\"schema\":1,\"devices\":[{}],\"nodes\":[{}],\"copies\":[{}]}}\n", devices, nodes, copies);
+  return fmt::format("{{\"schema\":1,\"devices\":[{}],\"nodes\":[{}],\"copies\":[{}]{}}}\n", devices, nodes, copies, more);
 }
 
 // "12 of 340 nodes on cpu: add, sort (sim: no sort here)". Names the devices that took the fewer nodes.
 std::string Program::placement_summary() const {
+  if (variants_ != nullptr) {
+    const std::vector<std::shared_ptr<Variant>> all = variants_->all();
+    return all.empty() ? "" : all.front()->program->placement_summary();
+  }
   if (plan_->devices.size() < 2) return "";
   const size_t total = graph_->nodes(graph_->main()).size();
   std::vector<size_t> counts(plan_->devices.size(), 0);
@@ -114,6 +155,12 @@ Result<std::string> Program::dump(std::string_view what) const {
   if (what == "graph") {
     TENON_ASSIGN_OR_RETURN(ir::TextForm form, ir::write_text(*graph_));
     return std::move(form.text);
+  }
+  if (variants_ != nullptr) {
+    const std::vector<std::shared_ptr<Variant>> all = variants_->all();
+    if (!all.empty()) return all.front()->program->dump(what);
+    return error(TENON_NOT_FOUND, "T0508", "a program whose shapes follow from the values of inputs has no {} before it ran; it has `graph`",
+                 quoted(what));
   }
   if (what == "partition") {
     std::string text;

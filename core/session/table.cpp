@@ -139,7 +139,7 @@ tenon_code_t compile(void*, tenon_model_t* model, const tenon_session_options_t*
     for (uint32_t i = 0; i < given.option_count; ++i) {
       o.options.emplace_back(from_abi_str(given.options[i].key), from_abi_str(given.options[i].value));
     }
-    TENON_ASSIGN_OR_RETURN(std::shared_ptr<Program> program, Program::compile(*model->model->graph(), o));
+    TENON_ASSIGN_OR_RETURN(std::shared_ptr<Program> program, Program::compile(model->model, o));
     *out = new tenon_program_t{std::move(program)};
     return {};
   });
@@ -149,18 +149,7 @@ tenon_code_t program_info(void*, tenon_program_t* program, tenon_program_info_t*
   return slot([&]() -> Status {
     TENON_REQUIRE(program, "program");
     TENON_REQUIRE(out, "out_info");
-    const Program& p = *program->program;
-    tenon_program_info_t info{};
-    info.device_count = static_cast<uint32_t>(p.plan()->devices.size());
-    info.compile_ms = p.compile_ms();
-    info.load_ms = p.load_ms();
-    for (const CompiledSegment& segment : p.segments()) {
-      info.kernels_compiled += segment.info.kernels_compiled;
-      info.kernels_from_cache += segment.info.kernels_from_cache;
-    }
-    for (const auto& executable : p.plan()->executables) info.kernel_count += executable->info().kernel_count;
-    info.node_count = p.graph().live_node_count();
-    info.copy_count = p.copies().size();
+    const tenon_program_info_t info = program->program->info();
     fill(out, info);
     return {};
   });

@@ -106,6 +106,21 @@ std::string devices_of(std::string_view placement_json) {
   return names;
 }
 
+std::string variants_of(std::string_view placement_json) {
+  const Json json = Json::parse(placement_json, nullptr, false);
+  if (!json.is_object() || !json.contains("by_value") || !json["by_value"].is_object()) return "";
+  const Json& told = json["by_value"];
+  std::string rows, inputs;
+  for (const Json& row : told.value("variants", Json::array())) rows += (rows.empty() ? "" : "; ") + row.value("for", "");
+  for (const Json& input : told.value("inputs", Json::array())) {
+    inputs += fmt::format("{}{} ({})", inputs.empty() ? "" : ", ", input.value("input", ""), input.value("why", ""));
+  }
+  std::string text = fmt::format("{} of at most {}: {}; by the values of {}", told.value("variants", Json::array()).size(),
+                                 told.value("most", 0), rows, inputs);
+  if (!told.value("general", false)) text += "; none for all values: " + told.value("why_not_general", "");
+  return text;
+}
+
 uint64_t nodes_of(std::string_view placement_json) {
   const Json json = Json::parse(placement_json, nullptr, false);
   return json.is_object() && json.contains("nodes") ? json["nodes"].size() : 0;

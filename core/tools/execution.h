@@ -25,6 +25,8 @@ int output(const Host& host, const Binding& binding, const std::string& name, De
 
 // The placement as JSON text, and the names of the devices that took part, as "cpu" or "sim,cpu".
 int placement(const Host& host, const Program& program, std::string& json);
+// Of a model whose shapes follow from values of inputs, what was compiled for which values and why; else nothing.
+std::string variants_of(std::string_view placement_json);
 std::string devices_of(std::string_view placement_json);
 // Number of nodes in a placement.
 uint64_t nodes_of(std::string_view placement_json);

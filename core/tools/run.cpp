@@ -173,6 +173,7 @@ class Run {
       if (summary.text.back() == '\n') summary.text.pop_back();
       out("placement: {}\n", safe(summary.text, 1000));
     }
+    if (const std::string variants = variants_of(placement_); !variants.empty()) out("variants: {}\n", safe(variants, 2000));
     for (const CheckedOutput& checked : checks_) {
       if (!checked.comparison.ok) continue;
       out("check: {} agrees with {}: max|a-b| = {:.3g}, max|b| = {:.3g}, tolerance {:g}\n", safe(checked.name),

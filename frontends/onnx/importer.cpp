@@ -42,8 +42,8 @@ const OpImporter* find_importer(std::string_view domain, std::string_view op, in
   return best;
 }
 
-Importer::Importer(const ModelProto& model, const Source& source, Problems* problems)
-    : model_(model), source_(source), problems_(problems) {}
+Importer::Importer(const ModelProto& model, const Source& source, Unknown unknown, Problems* problems)
+    : model_(model), source_(source), unknown_(unknown), problems_(problems) {}
 
 bool Importer::run(Graph* out) {
   OpsetVersions versions;
@@ -61,13 +61,16 @@ bool Importer::run(Graph* out) {
   region_ = main_region(graph_.get());
   builder_.emplace(graph_.get(), region_.id());
   Scope scope;
+  bind_guarded_dims(main);
   if (!add_initializers(main, &scope) || !add_inputs(main, &scope)) return false;
   for (const auto& [name, values] : source_.values) {
     const bool known = std::any_of(main.inputs.begin(), main.inputs.end(), [&](const ValueProto& i) { return i.name == name; });
     if (!known) return problems_->add("T0714", fmt::format("there is no input {} to give integers to", quote(name)));
   }
   run_nodes(main.nodes, versions, &scope, nullptr);
-  if (!problems_->empty() || !add_outputs(main, scope)) return false;
+  if (!problems_->empty()) return false;
+  if (postponed_) return outline(out);
+  if (!add_outputs(main, scope)) return false;
   *out = std::move(graph_);
   return true;
 }
@@ -143,6 +146,8 @@ bool Importer::add_input(const ValueProto& input, Item* item) {
         fmt::format("{} has no shape; export the model with shapes (symbolic dims are fine)",
                     where));
   }
+  const auto guarded = source_.guarded.find(input.name);
+  const bool is_guarded = guarded != source_.guarded.end() && guarded->second.dims.size() == input.dims.size();
   for (size_t i = 0; i < input.dims.size(); ++i) {
     const DimProto& dim = input.dims[i];
     if (dim.has_value && dim.value < -1) {
@@ -150,12 +155,16 @@ bool Importer::add_input(const ValueProto& input, Item* item) {
     }
     // Some exporters write -1 for a size that is not known.
     const bool is_size = dim.has_value && dim.value >= 0;
-    item->dims.push_back(is_size ? Dim(graph_.get(), dim.value) : symbol(input, i));
+    item->dims.push_back(is_size      ? Dim(graph_.get(), dim.value)
+                         : is_guarded ? Dim(graph_.get(), guarded->second.dims[i])
+                                      : symbol(input, i));
     if (!item->dims.back().valid()) return tell_host(where);
   }
   if (!check_elements(item->dims, where)) return false;
   if (const auto at = source_.values.find(input.name); at != source_.values.end())
     return fix_input(input, at->second, item);
+  if (guarded != source_.guarded.end()) return guard_input(input, guarded->second, item);
+  item->input = &input;
   if (!argument(region_, Type{item->dtype, item->dims}, input.name, &item->value).ok())
     return tell_host(where);
   for (size_t i = 0; i < item->dims.size(); ++i) {
@@ -182,11 +191,40 @@ bool Importer::fix_input(const ValueProto& input, const std::vector<int64_t>& va
   return true;
 }
 
+// An input that has this value whenever the graph runs: an input still, so that callers see the same ones, but nothing reads it.
+bool Importer::guard_input(const ValueProto& input, const Constant& value, Item* item) {
+  bool fits = item->dims.size() == value.dims.size() && item->dtype == value.dtype;
+  for (size_t i = 0; fits && i < value.dims.size(); ++i) {
+    fits = item->dims[i].is(value.dims[i]);
+  }
+  if (!fits) {
+    return problems_->add("T0713", fmt::format("the value of input {} is of another type or shape", quote(input.name)));
+  }
+  Value argument_of_it;
+  if (!argument(region_, Type{item->dtype, item->dims}, input.name, &argument_of_it).ok())
+    return tell_host(fmt::format("input {}", quote(input.name)));
+  item->constant = std::make_shared<Constant>(Constant{value.dtype, value.dims, Blob::retain(value.blob.get())});
+  return true;
+}
+
+// A name says that dims agree; `?`, which some exporters write, says nothing.
+bool is_named(const DimProto& dim) { return !dim.param.empty() && dim.param != "?"; }
+
+// Dims that have the name of one of a guarded input are as large as that is.
+void Importer::bind_guarded_dims(const GraphProto& graph) {
+  for (const ValueProto& input : graph.inputs) {
+    const auto at = source_.guarded.find(input.name);
+    if (at == source_.guarded.end() || at->second.dims.size() != input.dims.size()) continue;
+    for (size_t i = 0; i < input.dims.size(); ++i) {
+      if (!input.dims[i].has_value && is_named(input.dims[i]))
+        symbols_.emplace(std::string(input.dims[i].param), Dim(graph_.get(), at->second.dims[i]));
+    }
+  }
+}
+
 Dim Importer::symbol(const ValueProto& input, size_t axis) {
   const DimProto& dim = input.dims[axis];
-  // A name says that dims agree; `?`, which some exporters write, says nothing.
-  const bool named = !dim.param.empty() && dim.param != "?";
-  const std::string key = named ? std::string(dim.param) : std::string();
+  const std::string key = is_named(dim) ? std::string(dim.param) : std::string();
   if (const auto at = symbols_.find(key); !key.empty() && at != symbols_.end()) return at->second;
   std::string name = key.empty() ? fmt::format("{}_{}", input.name, axis) : key;
   // Names of symbols are words of the text form.
@@ -260,6 +298,9 @@ void Importer::run_node(const NodeProto& node, const OpsetVersions& versions, Sc
   frame_ = frame;
   scope_ = scope;
   versions_ = &versions;
+  const bool has_body = std::any_of(node.attributes.begin(), node.attributes.end(),
+                                    [](const AttributeProto& a) { return !a.graphs.empty(); });
+  const std::vector<Item*> origins = has_body ? std::vector<Item*>() : inputs;
   NodeContext n(this, node, versions.of(node.domain), std::move(inputs));
   if (!failed) {
     const OpImporter* importer =
@@ -272,6 +313,7 @@ void Importer::run_node(const NodeProto& node, const OpsetVersions& versions, Sc
     Item* item = new_item();
     *item = std::move(n.outputs()[i]);
     item->failed = failed;
+    if (!origins.empty() && !failed) origins_.emplace(item, origins);
     scope->try_emplace(node.outputs[i], item);
   }
 }
@@ -489,8 +531,20 @@ bool Importer::check_output(const ValueProto& output, const Item& item) {
                                     quote(output.name)));
 }
 
-bool import_model(const ModelProto& model, const Source& source, Problems* problems, Graph* out) {
-  return Importer(model, source, problems).run(out);
+bool import_model(const ModelProto& model, const Source& source, Problems* problems, Graph* out, ByValue* by_value) {
+  Problems general;
+  Importer importer(model, source, Unknown::kSymbols, &general);
+  const bool done = importer.run(out);
+  if (by_value != nullptr) by_value->inputs = importer.value_inputs();
+  if (!done && by_value != nullptr && !by_value->inputs.empty() && !cancelled()) {
+    Importer later(model, source, Unknown::kPostpone, problems);
+    const bool outlined = later.run(out);
+    by_value->inputs = later.value_inputs();
+    by_value->only = general.first();
+    return outlined;
+  }
+  if (!done) *problems = std::move(general);
+  return done;
 }
 
 }  // namespace tenon::onnx

@@ -39,6 +39,7 @@ struct Item {
   tenon_dtype_t dtype = TENON_DTYPE_NONE;
   Dims dims;
   std::shared_ptr<const Extents> elements;  // row-major; null when unknown
+  const ValueProto* input = nullptr;     // it is an input of the model that has a value at each run
   bool failed = false;                      // its definition was refused: what uses it stays silent
 };
 
@@ -126,9 +127,12 @@ class NodeContext {
   int64_t rank(size_t i) { return static_cast<int64_t>(dims(i).size()); }
   // Integers known at import, or nothing.
   const Extents* known(size_t i);
-  // The same where they are needed: fails when they are only known at run time.
-  const Extents* need(size_t i, std::string_view what);
+  // The same where they are needed. Those that are only known when the model runs become symbols, each at least `least`, or decide
+  // that the graph is loaded again by value; else this fails.
+  const Extents* need(size_t i, std::string_view what, int64_t least = 0);
   std::optional<std::vector<int64_t>> need_numbers(size_t i, std::string_view what);
+  // The numbers of a constant of any element type, where no symbol can stand for them.
+  std::optional<std::vector<double>> need_constants(size_t i, std::string_view what);
   // The one number of a constant of any element type; nothing when it is no constant of one
   // element.
   std::optional<double> constant(size_t i);
@@ -195,6 +199,8 @@ class NodeContext {
   std::vector<Item>& outputs() { return outputs_; }
 
  private:
+  void fail_unknown(size_t i, std::string_view what);
+  bool stopped(size_t i, std::string_view what);
   const AttributeProto* find(std::string_view name);
   const AttributeProto* typed(std::string_view name, int32_t type, std::string_view kind);
 
@@ -205,10 +211,18 @@ class NodeContext {
   std::vector<Item> outputs_;
   std::vector<std::string_view> read_attributes_;
   bool ok_ = true;
+  bool waits_ = false;  // for values; what else it needs is noted at once
 };
 
-// Imports a whole model into a new graph. False with the problems told.
-bool import_model(const ModelProto& model, const Source& source, Problems* problems, Graph* out);
+// Inputs whose values decide sizes, axes or counts.
+struct ByValue {
+  std::vector<std::pair<std::string, std::string>> inputs;  // name, what needs it and where
+  std::string only;  // why no one graph serves all values; empty where one does
+};
+
+// Imports a whole model into a new graph. False with the problems told. by_value: null where the caller cannot load again; with
+// by_value->only the graph has the inputs and the outputs of the model and nothing that could run.
+bool import_model(const ModelProto& model, const Source& source, Problems* problems, Graph* out, ByValue* by_value = nullptr);
 
 }  // namespace tenon::onnx
 

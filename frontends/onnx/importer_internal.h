@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -17,10 +18,18 @@ namespace tenon::onnx {
 // The host's last failure as text without its code; the code goes to *id when that is not null.
 std::string host_failure(std::string* id);
 
+// What to do about numbers that only a run tells, where sizes, axes or counts need them.
+enum class Unknown {
+  kSymbols,   // each becomes a symbol; what needs more than that is a problem
+  kPostpone,  // what follows from inputs is left until their values are known
+};
+
 class Importer {
  public:
-  Importer(const ModelProto& model, const Source& source, Problems* problems);
+  Importer(const ModelProto& model, const Source& source, Unknown unknown, Problems* problems);
   bool run(Graph* out);
+  // Inputs whose values were needed, with what needed them, in the order in which they were met.
+  const std::vector<std::pair<std::string, std::string>>& value_inputs() const { return value_inputs_; }
 
  private:
   friend class NodeContext;
@@ -38,6 +47,8 @@ class Importer {
   bool add_inputs(const GraphProto& graph, Scope* scope);
   bool add_input(const ValueProto& input, Item* item);
   bool fix_input(const ValueProto& input, const std::vector<int64_t>& values, Item* item);
+  bool guard_input(const ValueProto& input, const Constant& value, Item* item);
+  void bind_guarded_dims(const GraphProto& graph);
   bool add_outputs(const GraphProto& graph, const Scope& scope);
   bool check_output(const ValueProto& output, const Item& item);
   Dim symbol(const ValueProto& input, size_t axis);
@@ -59,6 +70,13 @@ class Importer {
   const AttributeProto* attribute(const NodeProto& node, std::string_view name,
                                   const Frame* frame) const;
 
+  // Numbers that a run tells (by_value.cpp).
+  bool note_inputs(const Item* item, std::string_view why);
+  const Extents* symbols_of(Item* item, std::string_view why, int64_t least);
+  bool postpone(const Item* item, std::string_view why);
+  bool outline(Graph* out);
+  bool outline_type(const ValueProto& output, Type* out);
+
   bool resolve(Item* item);
   void set_constant(Item* item, std::shared_ptr<Constant> constant);
   const Extents* known(Item* item);
@@ -68,6 +86,7 @@ class Importer {
 
   const ModelProto& model_;
   const Source& source_;
+  const Unknown unknown_;
   Problems* problems_;
   Graph graph_;
   Region region_;
@@ -76,6 +95,11 @@ class Importer {
   std::unordered_map<std::string, Dim> symbols_;
   std::unordered_map<tenon_dim_t, std::pair<Value, int64_t>>
       sources_;  // symbol -> an input and its axis
+  // What a node's result is computed from; nothing is kept of nodes with graphs in their attributes.
+  std::unordered_map<const Item*, std::vector<Item*>> origins_;
+  std::vector<std::pair<std::string, std::string>> value_inputs_;
+  std::unordered_set<const Item*> symbolic_;  // items whose elements became symbols
+  bool postponed_ = false;
   const Frame* frame_ = nullptr;
   // Of the node that is being imported.
   const Scope* scope_ = nullptr;

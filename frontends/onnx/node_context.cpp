@@ -53,22 +53,40 @@ const Extents* NodeContext::known(size_t i) {
   return has(i) ? importer_->known(inputs_[i]) : nullptr;
 }
 
-const Extents* NodeContext::need(size_t i, std::string_view what) {
-  item(i);
-  if (!ok_) return nullptr;
-  const Extents* elements = known(i);
-  if (elements == nullptr) {
-    fail("T0714", fmt::format("{} (input {}) is computed when the model runs; it must be a "
-                              "constant or follow from shapes. Where it comes from an input of integers, --value "
-                              "NAME=1,2,... (the load option value.NAME) fixes that",
+void NodeContext::fail_unknown(size_t i, std::string_view what) {
+  if (importer_->postpone(inputs_[i], fmt::format("{} of {}", what, node_text(node_)))) {
+    ok_ = false;  // no problem: it is imported once the values are known
+    waits_ = true;
+  } else {
+    fail("T0714", fmt::format("{} (input {}) is computed when the model runs; it must be a constant, follow from shapes, or come "
+                              "from inputs of few numbers",
                               what, i));
   }
+}
+
+// Whether nothing more is to be read.
+bool NodeContext::stopped(size_t i, std::string_view what) {
+  item(i);
+  if (waits_ && has(i) && known(i) == nullptr) importer_->note_inputs(inputs_[i], fmt::format("{} of {}", what, node_text(node_)));
+  return !ok_;
+}
+
+const Extents* NodeContext::need(size_t i, std::string_view what, int64_t least) {
+  if (stopped(i, what)) return nullptr;
+  const Extents* elements = known(i);
+  if (elements == nullptr || importer_->symbolic_.contains(inputs_[i]))
+    elements = importer_->symbols_of(inputs_[i], fmt::format("{} of {}", what, node_text(node_)), least);
+  if (elements == nullptr) fail_unknown(i, what);
   return elements;
 }
 
 std::optional<std::vector<int64_t>> NodeContext::need_numbers(size_t i, std::string_view what) {
-  const Extents* elements = need(i, what);
-  if (elements == nullptr) return {};
+  if (stopped(i, what)) return {};
+  const Extents* elements = known(i);
+  if (elements == nullptr || importer_->symbolic_.contains(inputs_[i])) {
+    fail_unknown(i, what);
+    return {};
+  }
   std::vector<int64_t> out;
   for (const Extent& element : *elements) {
     if (!element.is_number()) {
@@ -100,6 +118,13 @@ std::optional<std::vector<double>> NodeContext::constants(size_t i) {
     out.push_back(static_cast<double>(element.number));
   }
   return out;
+}
+
+std::optional<std::vector<double>> NodeContext::need_constants(size_t i, std::string_view what) {
+  if (stopped(i, what)) return {};
+  auto numbers = constants(i);
+  if (!numbers) fail_unknown(i, what);
+  return numbers;
 }
 
 std::optional<double> NodeContext::constant(size_t i) {

@@ -326,7 +326,11 @@ bool scatter_nd(NodeContext& n) {
 bool one_hot(NodeContext& n) {
   if (!n.arity(3, 3)) return false;
   const int64_t axis = n.axis(n.integer("axis", -1), n.rank(0), 1);
-  const Extents* depth = n.need(1, "the depth");
+  // Any type of number will do; a symbol can stand for integers only.
+  const bool whole = is_in(n.dtype(1), kInt);
+  const auto number = whole ? std::nullopt : n.need_constants(1, "the depth");
+  const Extents rounded = number && number->size() == 1 ? Extents{Extent::of(static_cast<int64_t>(std::clamp(number->front(), 0.0, 1e15)))} : Extents();
+  const Extents* depth = whole ? n.need(1, "the depth") : &rounded;
   if (!n.ok()) return false;
   if (depth->size() != 1 || ((*depth)[0].is_number() && (*depth)[0].number < 1))
     return n.fail("T0713", "its depth must be one positive number");

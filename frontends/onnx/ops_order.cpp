@@ -74,9 +74,9 @@ bool nms(NodeContext& n) {
   if (!n.arity(2, 5)) return false;
   const auto number = [&](size_t i, double otherwise, std::string_view what) {
     if (!n.has(i)) return otherwise;
-    const auto given = n.constant(i);
-    if (!given) n.fail("T0714", cat(what, " is computed when the model runs; it must be constant"));
-    return given.value_or(otherwise);
+    const auto given = n.need_constants(i, what);
+    if (given && given->size() != 1) n.fail("T0713", cat(what, " is not one number"));
+    return given && given->size() == 1 ? given->front() : otherwise;
   };
   const double most = number(2, 0, "the number of boxes"), overlap = number(3, 0, "the overlap");
   const double score = number(4, -INFINITY, "the score");

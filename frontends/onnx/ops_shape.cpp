@@ -166,9 +166,12 @@ bool range(NodeContext& n) {
   if (!n.arity(3, 3) || !n.same_types()) return false;
   const tenon_dtype_t type = n.dtype(0);
   if (is_float(type)) {
-    const auto start = n.constant(0), limit = n.constant(1), delta = n.constant(2);
-    if (!start || !limit || !delta)
-      return n.fail("T0714", "its bounds are computed when the model runs; they must be constant");
+    const auto starts = n.need_constants(0, "the start"), limits = n.need_constants(1, "the limit"),
+               deltas = n.need_constants(2, "the step");
+    if (!starts || !limits || !deltas) return false;
+    if (starts->size() != 1 || limits->size() != 1 || deltas->size() != 1)
+      return n.fail("T0713", "its inputs must be single numbers");
+    const std::optional<double> start = starts->front(), limit = limits->front(), delta = deltas->front();
     if (*delta == 0) return n.fail("T0713", "the step is 0");
     const auto count = range_count(n, *start, *limit, *delta);
     if (!count) return false;
@@ -180,7 +183,8 @@ bool range(NodeContext& n) {
   }
   const Extents *start = n.need(0, "the start"), *limit = n.need(1, "the limit"),
                 *delta = n.need(2, "the step");
-  if (!n.ok() || start->size() != 1 || limit->size() != 1 || delta->size() != 1)
+  if (!n.ok()) return false;
+  if (start->size() != 1 || limit->size() != 1 || delta->size() != 1)
     return n.fail("T0713", "its inputs must be single numbers");
   const Extent &a = (*start)[0], &b = (*limit)[0], &d = (*delta)[0];
   if (a.is_number() && b.is_number() && d.is_number())
@@ -231,7 +235,7 @@ Dim quotient(NodeContext& n, Dims over, Dims under) {
 bool reshape(NodeContext& n) {
   if (!n.arity(2, 2)) return false;
   const bool keep_zero = n.integer("allowzero", 0) != 0;
-  const Extents* target = n.need(1, "the shape");
+  const Extents* target = n.need(1, "the shape", keep_zero ? 0 : 1);
   if (target == nullptr) return false;
   const Dims from = n.dims(0);
   if (target->size() > TENON_RANK_MAX)
@@ -625,8 +629,9 @@ bool dropout(NodeContext& n) {
   n.integer("seed", 0);
   if (!n.arity(1, 3, 2)) return false;
   if (n.has(2)) {
-    const auto training = n.constant(2);
-    if (!training || *training != 0) return n.fail("T0714", "training mode is not supported");
+    const auto training = n.need_constants(2, "whether it trains");
+    if (!training) return false;
+    if (training->size() != 1 || training->front() != 0) return n.fail("T0714", "training mode is not supported");
   }
   if (n.wants(1)) n.set(1, n.builder().full(TENON_PRED, n.dims(0), 1));
   return n.set(0, n.item(0));

@@ -58,9 +58,8 @@ bool keep_aspect(NodeContext& n, std::string_view policy, Resampling* r) {
 }
 
 bool read_scales(NodeContext& n, size_t operand, Resampling* r) {
-  const auto scales = n.constants(operand);
-  if (!scales)
-    return n.fail("T0714", "its scales are computed when the model runs; they must be constant");
+  const auto scales = n.need_constants(operand, "the scales");
+  if (!scales) return false;
   if (scales->size() != r->axes.size())
     return n.fail("T0713", cat("it has ", scales->size(), " scales for ", r->axes.size(), " dims"));
   for (size_t i = 0; i < scales->size(); ++i) {
@@ -168,9 +167,8 @@ bool resize(NodeContext& n) {
     return n.fail("T0714", "the coordinates tf_half_pixel_for_nn are not supported");
   }
   if (coordinates == "tf_crop_and_resize") {
-    const auto roi = given(1) ? n.constants(1) : std::vector<double>();
-    if (!roi)
-      return n.fail("T0714", "its roi is computed when the model runs; it must be constant");
+    const auto roi = given(1) ? n.need_constants(1, "the roi") : std::vector<double>();
+    if (!roi) return false;
     if (roi->size() != 2 * r.axes.size())
       return n.fail("T0713", "its roi needs two entries per dim");
     r.roi = *roi;
@@ -281,7 +279,8 @@ bool affine_grid(NodeContext& n) {
   if (!n.arity(2, 2)) return false;
   const bool corners = n.integer("align_corners", 0) != 0;
   const auto size = n.need_numbers(1, "the size");
-  if (!size || size->size() < 4 || size->size() > 5)
+  if (!size) return false;
+  if (size->size() < 4 || size->size() > 5)
     return n.fail("T0713", "its size needs 4 or 5 numbers");
   const std::vector<int64_t> extents(size->begin() + 2, size->end());
   const auto spatial = static_cast<int64_t>(extents.size());
@@ -355,7 +354,8 @@ bool max_unpool(NodeContext& n) {
   Value y = n.build("max_unpool", {n.value(0), n.value(1)}, {{"shape", shape}});
   if (!n.has(2)) return n.set(0, y);
   const auto wanted = n.need_numbers(2, "the shape of the result");
-  if (!wanted || wanted->size() != x.size())
+  if (!wanted) return false;
+  if (wanted->size() != x.size())
     return n.fail("T0713", "its shape needs one number per dim");
   std::vector<int64_t> low(x.size(), 0), high(x.size(), 0);
   for (size_t i = 2; i < x.size(); ++i) high[i] = (*wanted)[i] - shape[i].constant();

@@ -48,6 +48,22 @@ Status read_values(const tenon_source_t& given, Source* source) {
   return {};
 }
 
+// Values that the host has of inputs, with which it loads again.
+void read_guarded(const tenon_source_t& given, Source* source) {
+  for (uint32_t i = 0; i < given.value_count; ++i) {
+    const tenon_tensor_t& tensor = given.values[i];
+    Constant& value = source->guarded[std::string(view(tensor.name))];
+    value.dtype = tensor.dtype;
+    value.dims.assign(tensor.dims, tensor.dims + tensor.rank);
+    value.blob = Blob::retain(tensor.blob);
+  }
+}
+
+Status tell(const ByValue& by_value, const tenon_value_sink_t& sink) {
+  for (const auto& [input, why] : by_value.inputs) TENON_TRY(Status(sink.input(sink.self, str(input), str(why))));
+  return by_value.only.empty() ? Status() : Status(sink.only_by_value(sink.self, str(by_value.only)));
+}
+
 Status load(void*, const tenon_source_t* given, tenon_graph_t** out_graph) {
   const std::span<const std::byte> bytes = blob_bytes(given->bytes);
   Source source;
@@ -57,12 +73,16 @@ Status load(void*, const tenon_source_t* given, tenon_graph_t** out_graph) {
   source.bytes = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   source.files = context().query<tenon_host_files_t>(TENON_HOST_FILES_ID);
   TENON_TRY(read_values(*given, &source));
+  const bool again = given->size_bytes >= sizeof(tenon_source_t) && given->value_sink != nullptr;
+  if (again) read_guarded(*given, &source);
   Problems problems;
   try {
     ModelProto model;
     Graph graph;
+    ByValue by_value;
     if (parse_model(source.bytes, &model, &problems) &&
-        import_model(model, source, &problems, &graph)) {
+        import_model(model, source, &problems, &graph, again ? &by_value : nullptr)) {
+      if (again) TENON_TRY(tell(by_value, *given->value_sink));
       *out_graph = graph.release();
       return {};
     }

@@ -14,16 +14,6 @@ extern "C" {
 
 #define TENON_FRONTEND_ID "tenon.frontend/1"
 
-/* Borrowed. */
-typedef struct tenon_source_t {
-  uint32_t size_bytes;
-  uint32_t option_count;
-  tenon_str_t name;     /* for diagnostics: the path as the user gave it */
-  tenon_str_t folder;   /* for files beside it (tenon.host.files/1 map_beneath); empty: there are none */
-  tenon_blob_t* bytes;  /* the mapped file; ranges of it keep the mapping */
-  const tenon_key_value_t* options;
-} tenon_source_t;
-
 /* A dense row-major tensor; dims all constant. `blob` is borrowed, retain to keep. */
 typedef struct tenon_tensor_t {
   uint32_t size_bytes;
@@ -35,6 +25,31 @@ typedef struct tenon_tensor_t {
   tenon_str_t name; /* may be empty */
   tenon_blob_t* blob;
 } tenon_tensor_t;
+
+/* What a frontend tells of inputs whose values decide sizes, axes or counts. The host loads the source again with those values when a
+ * program is run, and guards what it compiles by them. Strings are borrowed for the call. */
+typedef struct tenon_value_sink_t {
+  void* self;
+  /* input: its name. why: what needs it and where, "the shape of node 'r' (Reshape)". An input is told once. */
+  tenon_code_t (*input)(void* self, tenon_str_t input, tenon_str_t why);
+  /* No one graph serves all values: the loaded one has the model's inputs and outputs and can only be looked at. Told at most once. */
+  tenon_code_t (*only_by_value)(void* self, tenon_str_t why);
+} tenon_value_sink_t;
+
+/* Borrowed. */
+typedef struct tenon_source_t {
+  uint32_t size_bytes;
+  uint32_t option_count;
+  tenon_str_t name;     /* for diagnostics: the path as the user gave it */
+  tenon_str_t folder;   /* for files beside it (tenon.host.files/1 map_beneath); empty: there are none */
+  tenon_blob_t* bytes;  /* the mapped file; ranges of it keep the mapping */
+  const tenon_key_value_t* options;
+  /* ---- load only: inputs by value ---- */
+  const tenon_tensor_t* values;         /* inputs, by name, that have these values at every run of this graph: they stay inputs of it */
+  const tenon_value_sink_t* value_sink; /* null: the host cannot load again, and what needs the values of an input is refused */
+  uint32_t value_count;
+  uint32_t reserved;
+} tenon_source_t;
 
 typedef struct tenon_tensor_sink_t {
   void* self;

@@ -108,7 +108,9 @@ typedef struct tenon_host_session_t {
                           tenon_program_t** out_program);
   tenon_code_t (*program_info)(void* self, tenon_program_t* program, tenon_program_info_t* out_info);
   /* Which node runs where and why: JSON {"schema":1,"devices":[{"device","nodes","bytes_in","bytes_out"}],"nodes":[{"node","op",
-   * "device","origins","refusals":[{"device","code","reason"}]}],"copies":[...]} */
+   * "device","origins","refusals":[{"device","code","reason"}]}],"copies":[...]}. Where sizes, axes or counts follow from values of inputs, the
+   * program is compiled when it runs: the rest is of the variant that ran last, and "by_value":{"inputs":[{"input","why"}],"most","compiled",
+   * "dropped","general","why_not_general","variants":[{"for","runs","compile_ms"}]} tells of all. */
   tenon_code_t (*placement)(void* self, tenon_program_t* program, const tenon_sink_t* json);
   /* The one line for people: "12 of 340 nodes on cpu: ..."; nothing when one device took all. */
   tenon_code_t (*placement_summary)(void* self, tenon_program_t* program, const tenon_sink_t* text);

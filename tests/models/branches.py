@@ -81,7 +81,8 @@ def main():
         test.same(f"else on {device}", test.run(CHOSEN, {"c": np.array(False), "x": x}, *at), x + 5 + 3)
         test.same(f"known on {device}", test.run(KNOWN, {"x": x}, *at), 2 * x)
         test.same(f"fixed on {device}", test.run(SHAPED, {"x": x}, "--value", "to=3,-1", *at), x.reshape(3, 2))
-    for name, got, wanted in (("not fixed", test.run(SHAPED, {"x": x, "to": np.array([3, 2])}), "T0714"),
+        test.same(f"not fixed on {device}", test.run(SHAPED, {"x": x, "to": np.array([3, 2])}, *at), x.reshape(3, 2))
+    for name, got, wanted in (("does not fit", test.run(SHAPED, {"x": x, "to": np.array([4, 2])}), "T0713"),
                               ("too few integers", test.run(SHAPED, {"x": x}, "--value", "to=3"), "T0714"),
                               ("no such input", test.run(SHAPED, {"x": x}, "--value", "too=3,2"), "T0714"),
                               ("no integers", test.run(SHAPED, {"x": x}, "--value", "to=3,b"), "T0714")):

@@ -110,10 +110,17 @@ class Runner {
   void report() {
     tenon_program_info_t program;
     if (!program_.info(&program).ok()) return;
+    // What a program whose shapes follow from values says of its variants; it stands last.
+    std::string placement, by_value = "null";
+    if (program_.placement(&placement).ok()) {
+      constexpr std::string_view kKey = "\"by_value\":";
+      const size_t at = placement.find(kKey), end = placement.rfind('}');
+      if (at != std::string::npos && end > at) by_value = placement.substr(at + kKey.size(), end - at - kKey.size());
+    }
     std::printf("{\"runs\": %d, \"kernels_compiled\": %llu, \"kernels_from_cache\": %llu, \"compile_ms\": %.1f, \"warm_kb\": %ld, "
-                "\"end_kb\": %ld}\n",
+                "\"end_kb\": %ld, \"by_value\": %s}\n",
                 runs_, static_cast<unsigned long long>(program.kernels_compiled),
-                static_cast<unsigned long long>(program.kernels_from_cache), program.compile_ms, warm_kb_, resident_kb());
+                static_cast<unsigned long long>(program.kernels_from_cache), program.compile_ms, warm_kb_, resident_kb(), by_value.c_str());
   }
 
  private:
@@ -159,9 +166,10 @@ bool read_ranges(int argc, char** argv, Runner::Ranges* out) {
 }
 
 int finish(Runner& runner, const Status& status) {
+  const std::string failure = status.ok() ? "" : tenon::failure_text();  // the report asks more of the session
   runner.report();
   if (status.ok()) return 0;
-  std::fprintf(stderr, "%s\n", tenon::failure_text().c_str());
+  std::fprintf(stderr, "%s\n", failure.c_str());
   return 1;
 }
 

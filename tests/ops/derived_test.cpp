@@ -223,12 +223,15 @@ void check_values(std::string_view text, double factor) {
 // ---- The tests
 // -----------------------------------------------------------------------------------
 
+// Ops that nothing can be computed of: a token has no data, and a custom call no meaning but its plugin's.
+const std::set<std::string> kWithoutValue = {"custom_call", "token"};
+
 TEST(Derived, EveryOpIsDeclaredWhole) {
   ASSERT_GE(ops().size(), 80u);
   for (const op::OpRecord* r : ops()) {
     const std::string name(from_abi_str(r->def.name));
     EXPECT_GT(r->def.summary.size, 0u) << name;
-    EXPECT_GT(r->def.example_count, 0u) << name;
+    EXPECT_TRUE(r->def.example_count > 0 || kWithoutValue.count(name) != 0) << name;
     for (uint32_t i = 0; i < r->def.operand_count; ++i)
       EXPECT_GT(r->def.operands[i].doc.size, 0u) << name;
     for (uint32_t i = 0; i < r->def.attr_count; ++i)
@@ -463,7 +466,7 @@ TEST(Values, AgreeWithNumPyAndOnnx) {
   }
   for (const op::OpRecord* r : ops()) {
     const std::string name(from_abi_str(r->def.name));
-    EXPECT_TRUE(seen.count(name)) << "values.cases has no case of " << name
+    EXPECT_TRUE(seen.count(name) != 0 || kWithoutValue.count(name) != 0) << "values.cases has no case of " << name
                                   << "; add one to oracle.py";
   }
 }

@@ -1,0 +1,233 @@
+#include "core/session/variants.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/base/checked.h"
+#include "core/base/failure.h"
+#include "core/base/str.h"
+#include "core/ir/dtype.h"
+#include "core/runtime/arrays.h"
+#include "core/runtime/views.h"
+
+namespace tenon::session {
+namespace {
+
+constexpr size_t kShownValues = 16;
+
+void append(const void* data, size_t size, std::string* out) { out->append(static_cast<const char*>(data), size); }
+
+// Dims and bytes of the inputs; false where memory for them cannot be had, which compares as other values.
+bool key_of(std::span<const tenon_array_t* const> arrays, std::span<const uint32_t> inputs, std::string* out) {
+  out->clear();
+  for (uint32_t i : inputs) {
+    const tenon_array_t& array = *arrays[i];
+    append(array.dims, array.rank * sizeof(int64_t), out);
+    const Result<uint64_t> count = element_count({array.dims, array.rank});
+    if (!count.ok()) return false;
+    if (*count == 0) continue;
+    if (runtime::is_dense(array)) {
+      append(array.data, (*count * ir::dtype_bits(array.dtype) + 7) / 8, out);
+    } else {
+      const size_t at = out->size();
+      out->resize(at + *count * ir::dtype_bits(array.dtype) / 8);
+      runtime::pack(array, reinterpret_cast<std::byte*>(out->data() + at));
+    }
+  }
+  return true;
+}
+
+// "[2, 3, ...]" of integers; others by their type only.
+std::string values_text(const tenon_array_t& array) {
+  const Result<uint64_t> count = element_count({array.dims, array.rank});
+  if (!count.ok() || (array.dtype != TENON_I64 && array.dtype != TENON_I32 && array.dtype != TENON_F32)) {
+    return fmt::format("{} numbers of {}", count.ok() ? *count : 0, ir::dtype_name(array.dtype));
+  }
+  Result<std::vector<std::byte>> bytes = runtime::dense_bytes(array);
+  if (!bytes.ok()) return "?";
+  std::string text = "[";
+  for (uint64_t i = 0; i < *count; ++i) {
+    if (i != 0) text += ", ";
+    if (i == kShownValues) return text + "...]";
+    if (array.dtype == TENON_I64) {
+      int64_t v = 0;
+      std::memcpy(&v, bytes->data() + i * sizeof(v), sizeof(v));
+      text += std::to_string(v);
+    } else if (array.dtype == TENON_I32) {
+      int32_t v = 0;
+      std::memcpy(&v, bytes->data() + i * sizeof(v), sizeof(v));
+      text += std::to_string(v);
+    } else {
+      float v = 0;
+      std::memcpy(&v, bytes->data() + i * sizeof(v), sizeof(v));
+      text += fmt::format("{}", v);
+    }
+  }
+  return text + "]";
+}
+
+}  // namespace
+
+bool Variant::serves(std::span<const tenon_array_t* const> arrays, std::string* scratch) const {
+  return !general() && key_of(arrays, inputs, scratch) && *scratch == key;
+}
+
+Variants::Variants(std::shared_ptr<const Model> model, CompileOptions options)
+    : model_(std::move(model)), options_(std::move(options)), no_general_(model_->only_by_value()) {
+  for (const ValueInput& input : model_->value_inputs()) inputs_.push_back(input.index);
+}
+
+std::string_view Variants::input_name(uint32_t index) const { return model_->shapes().inputs()[index].name; }
+
+Result<std::shared_ptr<Variant>> Variants::choose(std::span<const tenon_array_t* const> arrays, bool by_value) {
+  for (;;) {
+    std::shared_ptr<Variant> picked = pick(arrays, by_value);
+    Result<std::shared_ptr<Variant>> result = compiled(picked, arrays);
+    if (!result.ok() && picked->general() && result.status().code() != TENON_CANCELLED) {
+      // Its devices do not take it; by value they may.
+      std::lock_guard lock(mutex_);
+      no_general_ = result.status().text();
+      continue;
+    }
+    TENON_ASSIGN_OR_RETURN(std::shared_ptr<Variant> chosen, std::move(result));
+    // While it was compiled for another thread, the values of more inputs may have turned out to matter.
+    std::string scratch;
+    if (chosen->general() || chosen->serves(arrays, &scratch)) return chosen;
+  }
+}
+
+std::shared_ptr<Variant> Variants::pick(std::span<const tenon_array_t* const> arrays, bool by_value) {
+  std::lock_guard lock(mutex_);
+  std::string scratch;
+  for (auto it = variants_.begin(); it != variants_.end(); ++it) {
+    if (!(*it)->serves(arrays, &scratch)) continue;
+    variants_.splice(variants_.begin(), variants_, it);
+    repeated();
+    return *it;
+  }
+  const uint32_t in_a_row = new_in_a_row_.fetch_add(1, std::memory_order_relaxed) + 1;
+  const bool many = variants_.size() >= kMost || in_a_row > kNewMost;
+  if (!many || by_value || !no_general_.empty()) return add(arrays, inputs_);
+  if (general_ == nullptr) general_ = std::make_shared<Variant>();
+  return general_;
+}
+
+// Called with the lock held.
+std::shared_ptr<Variant> Variants::add(std::span<const tenon_array_t* const> arrays, std::span<const uint32_t> inputs) {
+  auto variant = std::make_shared<Variant>();
+  variant->inputs.assign(inputs.begin(), inputs.end());
+  (void)key_of(arrays, inputs, &variant->key);
+  for (uint32_t i : inputs) {
+    variant->text += fmt::format("{}{} = {}", variant->text.empty() ? "" : ", ", printable(input_name(i)), values_text(*arrays[i]));
+  }
+  variants_.push_front(variant);
+  if (variants_.size() > kMost) {
+    variants_.pop_back();
+    ++dropped_;
+  }
+  return variant;
+}
+
+Status Variants::check(std::span<const tenon_array_t* const> arrays, std::span<const uint32_t> inputs) const {
+  for (uint32_t i : inputs) {
+    TENON_ASSIGN_OR_RETURN(const uint64_t count, element_count({arrays[i]->dims, arrays[i]->rank}));
+    if (count <= Model::kValuesMax) continue;
+    std::string why;
+    for (const ValueInput& input : model_->value_inputs()) why += input.index == i ? ": " + input.why : "";
+    return error(TENON_INVALID_ARGUMENT, "T0619", "sizes, axes or counts of the model follow from the values of input {}{}; it has {} of "
+                 "them, and at most {} are compared at every run", quoted(input_name(i)), printable(why), count, Model::kValuesMax);
+  }
+  return {};
+}
+
+// Waits for another thread that compiles the same one.
+Result<std::shared_ptr<Variant>> Variants::compiled(std::shared_ptr<Variant> variant, std::span<const tenon_array_t* const> arrays) {
+  {
+    std::lock_guard lock(variant->compiling);
+    if (variant->program == nullptr) {
+      Status status = compile(variant.get(), arrays);
+      if (!status.ok()) {
+        forget(variant);
+        return status;
+      }
+    }
+  }
+  variant->runs.fetch_add(1, std::memory_order_relaxed);
+  return variant;
+}
+
+void Variants::forget(const std::shared_ptr<Variant>& variant) {
+  std::lock_guard lock(mutex_);
+  variants_.remove(variant);
+  if (general_ == variant) general_.reset();
+}
+
+Status Variants::compile(Variant* variant, std::span<const tenon_array_t* const> arrays) {
+  if (variant->general()) {
+    TENON_ASSIGN_OR_RETURN(variant->program, Program::compile(*model_->graph(), options_));
+  } else {
+    TENON_RETURN_IF_ERROR(check(arrays, variant->inputs));
+    // With these values known, the values of more inputs may turn out to matter.
+    std::shared_ptr<Model> model;
+    for (size_t turn = 0; model == nullptr; ++turn) {
+      std::vector<std::string> names;
+      std::vector<const tenon_array_t*> values;
+      for (uint32_t i : variant->inputs) {
+        names.emplace_back(input_name(i));
+        values.push_back(arrays[i]);
+      }
+      TENON_ASSIGN_OR_RETURN(std::shared_ptr<Model> loaded, model_->by_value(names, values), "with {}", variant->text);
+      if (loaded->only_by_value().empty()) {
+        model = std::move(loaded);
+        break;
+      }
+      const size_t before = variant->inputs.size();
+      std::vector<uint32_t> inputs = variant->inputs;
+      for (const ValueInput& more : loaded->value_inputs()) {
+        if (std::find(inputs.begin(), inputs.end(), more.index) == inputs.end()) inputs.push_back(more.index);
+      }
+      if (inputs.size() == before || turn > model_->shapes().inputs().size()) {
+        return error(TENON_INTERNAL, "T0792", "the frontend wants the values of inputs that it was given: {}", loaded->only_by_value());
+      }
+      TENON_RETURN_IF_ERROR(check(arrays, inputs));
+      std::lock_guard lock(mutex_);
+      variant->inputs = inputs;
+      (void)key_of(arrays, inputs, &variant->key);
+      inputs_ = std::move(inputs);
+    }
+    TENON_ASSIGN_OR_RETURN(variant->program, Program::compile(*model->graph(), options_), "with {}", variant->text);
+  }
+  std::lock_guard lock(mutex_);
+  ++compiled_;
+  return {};
+}
+
+std::vector<std::shared_ptr<Variant>> Variants::all() const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<Variant>> out;
+  const auto take = [&out](const std::shared_ptr<Variant>& v) {
+    if (v == nullptr) return;
+    const std::unique_lock compiling(v->compiling, std::try_to_lock);
+    if (compiling && v->program != nullptr) out.push_back(v);
+  };
+  for (const auto& variant : variants_) take(variant);
+  take(general_);
+  return out;
+}
+
+std::string Variants::json() const {
+  std::string inputs, rows;
+  for (const ValueInput& input : model_->value_inputs()) {
+    inputs += fmt::format("{}{{\"input\":{},\"why\":{}}}", inputs.empty() ? "" : ",", json_quoted(input.name), json_quoted(input.why));
+  }
+  for (const auto& variant : all()) {
+    rows += fmt::format("{}{{\"for\":{},\"runs\":{},\"compile_ms\":{:.3f}}}", rows.empty() ? "" : ",",
+                        json_quoted(variant->general() ? "all other values" : variant->text), variant->runs.load(),
+                        variant->program->compile_ms());
+  }
+  std::lock_guard lock(mutex_);
+  return fmt::format("{{\"inputs\":[{}],\"most\":{},\"compiled\":{},\"dropped\":{},\"general\":{},\"why_not_general\":{},\"variants\":[{}]}}",
+                     inputs, kMost, compiled_, dropped_, no_general_.empty(), json_quoted(no_general_), rows);
+}
+
+}  // namespace tenon::session

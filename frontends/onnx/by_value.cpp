@@ -1,0 +1,162 @@
+// Numbers that only a run tells, where sizes, axes or counts need them. Each becomes a symbol that the run defines, and one graph serves
+// all values. Where a symbol cannot say it (an axis, the sign of a step), the host is told the inputs that it follows from, loads again
+// with their values whenever these are new, and guards what it compiles by them.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "importer_internal.h"
+
+namespace tenon::onnx {
+namespace {
+
+constexpr size_t kMaxSymbols = 64;  // of one operand: sizes, bounds, repeats for each dim
+
+bool is_constant(const Dims& dims) {
+  return std::all_of(dims.begin(), dims.end(), [](Dim d) { return d.is_constant(); });
+}
+
+// Few enough to be compared at every call. How many a symbolic dim has, the host sees when it runs.
+bool is_small(const Dims& dims) {
+  int64_t count = 1;
+  for (const Dim d : dims) {
+    if (!d.is_constant()) return dims.size() == 1;
+    if (__builtin_mul_overflow(count, d.constant(), &count)) return false;
+  }
+  return count <= static_cast<int64_t>(kMaxKnownElements);
+}
+
+}  // namespace
+
+// Notes the inputs that an item follows from; false when it follows from none, or from one whose values are no integers or too many.
+bool Importer::note_inputs(const Item* item, std::string_view why) {
+  std::vector<const Item*> open = {item};
+  std::unordered_set<const Item*> seen = {item};
+  std::vector<const ValueProto*> inputs;
+  while (!open.empty()) {
+    const Item* at = open.back();
+    open.pop_back();
+    if (at->constant != nullptr || (at->elements != nullptr && !symbolic_.contains(at))) continue;
+    if (at->input != nullptr) {
+      // Floats only where they are the operand itself, like the scales of Resize: what is computed from them changes at every call.
+      if (!is_small(at->dims) || (at != item && !is_in(at->dtype, kInt | kPred))) return false;
+      inputs.push_back(at->input);
+      continue;
+    }
+    const auto from = origins_.find(at);
+    if (from == origins_.end()) return false;
+    for (const Item* origin : from->second) {
+      if (origin != nullptr && seen.insert(origin).second) open.push_back(origin);
+    }
+  }
+  for (const ValueProto* input : inputs) {
+    const auto noted = [&](const auto& entry) { return entry.first == input->name; };
+    if (std::none_of(value_inputs_.begin(), value_inputs_.end(), noted)) value_inputs_.emplace_back(input->name, why);
+  }
+  return !inputs.empty();
+}
+
+// Postpones the node when the values of inputs would settle it. Before that is known to be needed they are noted only.
+bool Importer::postpone(const Item* item, std::string_view why) {
+  if (!note_inputs(item, why) || unknown_ == Unknown::kSymbols) return false;
+  return postponed_ = true;
+}
+
+// A symbol for each number of an item, at least `least` (0 or 1); null where there are too many, or where values are waited for.
+const Extents* Importer::symbols_of(Item* item, std::string_view why, int64_t least) {
+  const bool from_inputs = note_inputs(item, why);
+  if (from_inputs && unknown_ == Unknown::kPostpone) return nullptr;
+  const tenon_host_graph_t& api = graph_api();
+  if (symbolic_.contains(item)) {
+    for (const Extent& e : *item->elements) {
+      if (least > 0 && e.symbolic &&
+          api.symbol_assert(api.self, graph_.get(), TENON_REL_LT, Dim(graph_.get(), 0).raw(), e.symbolic->raw()) != TENON_OK)
+        return nullptr;
+    }
+    return item->elements.get();
+  }
+  if (item->dims.size() > 1 || !is_constant(item->dims) || !is_in(item->dtype, kInt)) return nullptr;
+  const int64_t count = item->dims.empty() ? 1 : item->dims[0].constant();
+  const Value all = value_of(item);
+  if (count > static_cast<int64_t>(kMaxSymbols) || !all.valid()) return nullptr;
+  auto elements = std::make_shared<Extents>();
+  for (int64_t i = 0; i < count; ++i) {
+    Value one = all;
+    if (!item->dims.empty()) {
+      const Dims start = {Dim(graph_.get(), i)}, limit = {Dim(graph_.get(), i + 1)};
+      one = builder_->build("slice", {all}, {{"start", start}, {"limit", limit}});
+      one = builder_->build("reshape", {one}, {{"shape", Dims()}});
+    }
+    const Value extent = builder_->build("dim_from_scalar", {one}, {{"lo", least}});
+    if (!extent.valid()) return nullptr;
+    elements->push_back(Extent::of(extent.dim(0)));
+    sources_.try_emplace(extent.dim(0).raw(), extent, 0);
+  }
+  item->elements = std::move(elements);
+  symbolic_.insert(item);
+  return item->elements.get();
+}
+
+// ---- The outline of a model whose graph depends on values ----
+
+// What the file declares of an output; sizes that it leaves open are symbols.
+bool Importer::outline_type(const ValueProto& output, Type* out) {
+  out->dtype = dtype_of_onnx(output.elem_type);
+  if (!output.is_tensor || !output.has_shape || out->dtype == TENON_DTYPE_NONE) {
+    return problems_->add("T0714", fmt::format("output {} is declared without element type or shape, and its shape follows from the "
+                                               "values of inputs; declare it",
+                                               quote(output.name)));
+  }
+  for (size_t i = 0; i < output.dims.size(); ++i) {
+    const DimProto& dim = output.dims[i];
+    out->dims.push_back(dim.has_value && dim.value >= 0 ? Dim(graph_.get(), dim.value) : symbol(output, i));
+    if (!out->dims.back().valid()) return tell_host(fmt::format("output {}", quote(output.name)));
+  }
+  return true;
+}
+
+// The model's inputs and outputs around one node that stands for all of it.
+bool Importer::outline(Graph* out) {
+  const GraphProto& main = *model_.graph;
+  graph_ = Graph();
+  symbols_.clear();
+  sources_.clear();
+  if (!Graph::create(main.name.empty() ? "main" : main.name, &graph_).ok()) return tell_host("the graph");
+  region_ = main_region(graph_.get());
+  builder_.emplace(graph_.get(), region_.id());
+  Scope scope;
+  if (!add_initializers(main, &scope) || !add_inputs(main, &scope)) return false;
+  std::vector<Value> operands, results;
+  for (const ValueProto& input : main.inputs) {
+    const Item* item = scope.find(input.name)->second;
+    if (item->value.valid()) operands.push_back(item->value);
+  }
+  std::vector<Type> types(main.outputs.size());
+  std::vector<tenon_dim_t> dims;
+  std::vector<tenon_type_t> raw;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (!outline_type(main.outputs[i], &types[i])) return false;
+    for (const Dim d : types[i].dims) dims.push_back(d.raw());
+    names.emplace_back(main.outputs[i].name);
+  }
+  const tenon_dim_t* at = dims.data();
+  for (const Type& type : types) {
+    raw.push_back({type.dtype, TENON_KIND_TENSOR, static_cast<uint32_t>(type.dims.size()), at, 0});
+    at += type.dims.size();
+  }
+  tenon_attr_t listed = {};
+  listed.name = intern("results");
+  listed.kind = TENON_ATTR_TYPES;
+  listed.count = raw.size();
+  listed.u.types = raw.data();
+  const Attr attrs[] = {Attr("name", "by_value"), Attr(listed)};
+  const Node node = builder_->build_node("custom_call", operands, attrs);
+  if (!builder_->status().ok()) return tell_host("the outline");
+  for (size_t i = 0; i < types.size(); ++i) results.push_back(node.result(static_cast<uint32_t>(i)));
+  if (!yield(region_, results, names).ok()) return tell_host("the outputs");
+  *out = std::move(graph_);
+  return true;
+}
+
+}  // namespace tenon::onnx
