@@ -114,6 +114,26 @@ Status set_value(const tenon_pass_option_def_t& def, std::string_view value, std
   }
 }
 
+// The calls that a pipeline's parts stand for: `standard` is all of those, where it stands.
+Result<std::vector<PassCall>> expanded(std::vector<PassCall> written) {
+  std::vector<PassCall> calls;
+  for (PassCall& call : written) {
+    if (call.name != "standard") {
+      calls.push_back(std::move(call));
+      continue;
+    }
+    if (!call.options.empty()) {
+      return error(TENON_INVALID_ARGUMENT, "T0404", "`standard` (column {}) is a list of passes and has no options", call.column);
+    }
+    TENON_ASSIGN_OR_RETURN(std::vector<PassCall> standard, Parser(kStandardPipeline).pipeline());
+    for (PassCall& one : standard) {
+      one.column = call.column;
+      calls.push_back(std::move(one));
+    }
+  }
+  return calls;
+}
+
 }  // namespace
 
 Result<std::vector<PassCall>> parse_pipeline(std::string_view text) {
@@ -121,7 +141,8 @@ Result<std::vector<PassCall>> parse_pipeline(std::string_view text) {
   if (text.size() > kTextBytesMax) {
     return error(TENON_RESOURCE_EXHAUSTED, "T0102", "the pipeline's text exceeds the limit of {} bytes", kTextBytesMax);
   }
-  return Parser(text).pipeline();
+  TENON_ASSIGN_OR_RETURN(std::vector<PassCall> written, Parser(text).pipeline());
+  return expanded(std::move(written));
 }
 
 Result<std::vector<tenon_attr_t>> resolve_options(const tenon_pass_def_t& def, const PassCall& call,

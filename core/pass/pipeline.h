@@ -28,7 +28,8 @@ struct PassCall {
   size_t column = 0;  // 1-based, in the pipeline's text
 };
 
-// Blanks are allowed between all parts; a value may stand in double quotes. "" and "none" are the empty pipeline.
+// Blanks are allowed between all parts; a value may stand in double quotes. "" and "none" are the empty pipeline, and the
+// name `standard` stands for the standard passes: "my-pass,standard".
 // INVALID_ARGUMENT T0403 with the column and the text around it.
 Result<std::vector<PassCall>> parse_pipeline(std::string_view text);
 

@@ -25,6 +25,16 @@ TEST(Pipeline, NamesAndOptions) {
   EXPECT_TRUE((*calls)[2].options.empty());
 }
 
+TEST(Pipeline, StandardStandsForThePassesOfTheStandard) {
+  const auto calls = parse_pipeline("mine, standard, last"), standard = parse_pipeline(kStandardPipeline);
+  ASSERT_TRUE(calls.ok());
+  ASSERT_EQ(calls->size(), standard->size() + 2);
+  EXPECT_EQ((*calls)[0].name, "mine");
+  EXPECT_EQ((*calls)[1].name, (*standard)[0].name);
+  EXPECT_EQ(calls->back().name, "last");
+  EXPECT_EQ(message("standard{x=1}"), "`standard` (column 1) is a list of passes and has no options");
+}
+
 TEST(Pipeline, EmptyAndNone) {
   EXPECT_TRUE(parse_pipeline("")->empty());
   EXPECT_TRUE(parse_pipeline(" none ")->empty());

@@ -37,7 +37,7 @@ void add_shared(CLI::App* command, RunOptions& o) {
   repeatable(command, "--dim", o.dims, "NAME=N", "size of a symbolic dim of random inputs; repeatable");
   repeatable(command, "--value", o.values, "NAME=N,...", "integers of an input, which becomes a constant of the model; repeatable");
   repeatable(command, "--option", o.device_options, "KEY=VALUE", "option of a device; repeatable");
-  command->add_option("--passes", o.pipeline, "instead of the standard ones before placement; \"none\"")
+  command->add_option("--passes", o.pipeline, "instead of the standard ones before placement; \"none\", \"mine,standard\"")
       ->type_name("LIST");
   command->add_option("--threads", o.threads, "size of the thread pool (TENON_NUM_THREADS)")
       ->check(quiet(CLI::Range(int64_t{1}, int64_t{4096})))

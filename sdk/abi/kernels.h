@@ -5,7 +5,7 @@
  * alone by refusing calls whose epilogue is not empty. simple_kernels.h makes the table from {op, dtypes, function}.
  *
  * On a device that compiles, the host itself compares the sets of other plugins with the device's own cost, node by node
- * (docs/adr/0016-kernel-sets.md). simple_kernel_set.h makes the table for devices whose memory the host can touch.
+ * (docs/adr/0021-kernel-sets.md). simple_kernel_set.h makes the table for devices whose memory the host can touch.
  *
  * Users: plugins/null and the templates of `tenon new kernels` for tenon.kernels/1, none yet for tenon.host.kernels/1. Both unstable.
  */

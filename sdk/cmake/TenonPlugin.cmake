@@ -62,21 +62,27 @@ function(tenon_add_plugin name)
   endif()
 endfunction()
 
-# tenon_test_plugin(NAME LEVEL n): a test that the plugin reaches this level of `tenon conform`.
+# tenon_test_plugin(NAME LEVEL n [EXAMPLES file...]): a test that the plugin reaches this level of `tenon conform`; EXAMPLES are files of a
+# frontend's format.
 # tenon_test_plugin(NAME RUN word... [PRINTS regex] [ENVIRONMENT NAME=VALUE...]): a test that `tenon word...` succeeds, and prints that, with
 # the plugin at hand; it runs in the source folder. Out of the tree, after tenon_add_plugin(NAME) and enable_testing().
 function(tenon_test_plugin name)
-  cmake_parse_arguments(P "" "LEVEL;PRINTS" "RUN;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(P "" "LEVEL;PRINTS" "RUN;ENVIRONMENT;EXAMPLES" ${ARGN})
   set(folder $<TARGET_FILE_DIR:tenon_plugin_${name}>)
   if(P_LEVEL)
-    add_test(NAME ${name}_conforms COMMAND Tenon::command conform ${folder}/${name}.plugin.json --level ${P_LEVEL})
+    list(TRANSFORM P_EXAMPLES PREPEND "--example=${CMAKE_CURRENT_SOURCE_DIR}/")
+    add_test(NAME ${name}_conforms COMMAND Tenon::command conform ${folder}/${name}.plugin.json --level ${P_LEVEL} ${P_EXAMPLES})
   endif()
   if(P_RUN)
     list(GET P_RUN 0 word)
-    add_test(NAME ${name}_${word} COMMAND Tenon::command ${P_RUN} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
-    set_tests_properties(${name}_${word} PROPERTIES ENVIRONMENT "TENON_PLUGIN_ADD=${folder};${P_ENVIRONMENT}")
+    set(test ${name}_${word})
+    while(TEST ${test})  # the same command with other words
+      string(APPEND test _more)
+    endwhile()
+    add_test(NAME ${test} COMMAND Tenon::command ${P_RUN} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    set_tests_properties(${test} PROPERTIES ENVIRONMENT "TENON_PLUGIN_ADD=${folder};${P_ENVIRONMENT}")
     if(P_PRINTS)
-      set_tests_properties(${name}_${word} PROPERTIES PASS_REGULAR_EXPRESSION "${P_PRINTS}")
+      set_tests_properties(${test} PROPERTIES PASS_REGULAR_EXPRESSION "${P_PRINTS}")
     endif()
   endif()
 endfunction()

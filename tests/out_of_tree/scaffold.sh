@@ -34,7 +34,9 @@ make_one() {
   at_most "$lines" "$name/$name.$extension"
   cmake -G Ninja -S "$name" -B "$name/build" -DCMAKE_PREFIX_PATH="$work/prefix" >configure.log 2>&1 || { cat configure.log; exit 1; }
   cmake --build "$name/build" >build.log 2>&1 || { cat build.log; exit 1; }
-  "$tenon" conform "$name/build/$name.plugin.json" --level "$level" --json report.json >/dev/null
+  local examples=()
+  [ "$kind" != frontend ] || examples=(--example "$name/test.$name")
+  "$tenon" conform "$name/build/$name.plugin.json" --level "$level" "${examples[@]}" --json report.json >conform.log || { cat conform.log; exit 1; }
   grep -q "\"level\": $level" report.json || die "$name does not reach level $level"
   local seconds=$((SECONDS - begin))   # from nothing to a green report
   echo "   $seconds s, $(wc -l <"$name/$name.$extension") lines"
@@ -46,9 +48,9 @@ make_one device c 2 100
 make_one device c++ 2 180
 make_one kernels c 1 100
 make_one kernels c++ 1 100
-make_one op c++ 1 100
-make_one pass c++ 1 100
-make_one frontend c++ 1 100
+make_one op c++ 2 100
+make_one pass c++ 2 100
+make_one frontend c++ 2 100
 make_one layer c 1 100
 make_one layer c++ 1 100
 

@@ -1,5 +1,5 @@
-// The frontend `@NAME@`: text files whose first line is `@NAME@ N` and whose other lines are names of
-// ops with one operand, applied one after another to an input of f32[N]. An example of a format;
+// The frontend `@NAME@`: text files whose first line is `@NAME@ N` and whose other lines are names
+// of ops with one operand, applied one after another to an input of f32[N]. An example of a format;
 // replace parse and build.
 #include <charconv>
 #include <string>

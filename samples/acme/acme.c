@@ -1,0 +1,100 @@
+/* The device `acme`: memory, copies and one kernel. What it does not take runs on the cpu, with
+ * copies that the host inserts. Replace the bodies of alloc, copy and add_f32 by what your hardware
+ * needs, and add kernels to the table at the end. */
+#include <stdlib.h>
+
+#include "tenon/abi/simple_device.h"
+#include "tenon/abi/simple_kernels.h"
+
+struct tenon_buffer_t {
+  _Alignas(64) uint64_t size_bytes;
+  _Alignas(64) unsigned char data[];
+};
+static const tenon_host_t* host;
+
+static tenon_code_t count(void* self, uint32_t* out) {
+  *out = 1;
+  return (void)self, TENON_OK;
+}
+
+static tenon_code_t info(void* self, uint32_t ordinal, tenon_device_info_t* out) {
+  static const tenon_device_info_t kInfo = {.size_bytes = sizeof kInfo,
+                                            .threading = TENON_THREADING_FREE,
+                                            .kind = TENON_STR("acme"),
+                                            .description = TENON_STR("host memory, one kernel"),
+                                            .target = TENON_STR("acme"),
+                                            .alignment_bytes = 64};
+  if (ordinal != 0) return tenon_simple_failure(host, TENON_NOT_FOUND, "there is one device");
+  *out = kInfo;
+  return (void)self, TENON_OK;
+}
+
+static tenon_code_t open(void* self, uint32_t ordinal, tenon_device_t** out) {
+  if (ordinal != 0) return tenon_simple_failure(host, TENON_NOT_FOUND, "there is one device");
+  *out = self; /* nothing to remember: any address that is not null */
+  return TENON_OK;
+}
+
+static tenon_code_t close_or_sync(void* self, tenon_device_t* device) {
+  return (void)self, (void)device, TENON_OK;
+}
+
+static tenon_code_t alloc(void* self, tenon_device_t* device, uint64_t size, tenon_buffer_t** out) {
+  tenon_buffer_t* buffer = NULL;
+  if (size < SIZE_MAX / 2) buffer = aligned_alloc(64, sizeof *buffer + (size + 63) / 64 * 64);
+  if (buffer == NULL)
+    return tenon_simple_failure(host, TENON_RESOURCE_EXHAUSTED, "there is not so much memory");
+  buffer->size_bytes = size;
+  *out = buffer;
+  return (void)self, (void)device, TENON_OK;
+}
+
+static tenon_code_t release(void* self, tenon_device_t* device, tenon_buffer_t* buffer) {
+  free(buffer);
+  return (void)self, (void)device, TENON_OK;
+}
+
+static tenon_code_t copy(void* self, tenon_device_t* device, const tenon_copy_t* c) {
+  tenon_code_t code = tenon_simple_check_copy(host, c, c->from ? c->from->size_bytes : 0,
+                                              c->to ? c->to->size_bytes : 0);
+  if (code != TENON_OK || c->length_bytes == 0) return code;
+  const void* from = c->from != NULL ? c->from->data + c->from_offset_bytes : c->host_from;
+  unsigned char* to = c->to != NULL ? c->to->data + c->to_offset_bytes : c->host_to;
+  if (c->direction != TENON_COPY_FILL) return memcpy(to, from, c->length_bytes), TENON_OK;
+  for (uint64_t i = 0; i < c->length_bytes; ++i)
+    to[i] = (unsigned char)(c->pattern >> 8 * (i % c->pattern_bytes));
+  return (void)self, (void)device, TENON_OK;
+}
+
+static tenon_code_t add_f32(const tenon_kernel_args_t* args, uint64_t n) {
+  const float* a = (const float*)(args->inputs[0]->data + args->input_offsets_bytes[0]);
+  const float* b = (const float*)(args->inputs[1]->data + args->input_offsets_bytes[1]);
+  float* out = (float*)(args->outputs[0]->data + args->output_offsets_bytes[0]);
+  for (uint64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
+  return TENON_OK;
+}
+
+static const tenon_simple_kernel_t kKernels[] = {{"add", 1u << TENON_F32, add_f32}};
+
+tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host,
+                                const tenon_plugin_t** out) {
+  static tenon_kernels_api_t kernels;
+  static const tenon_device_api_t device = {sizeof device, (void*)&device, count, info,
+                                            open,          close_or_sync,  alloc, release,
+                                            copy,          close_or_sync};
+  static const tenon_interface_t interfaces[] = {{TENON_STR(TENON_DEVICE_ID), 0, 0, &device},
+                                                 {TENON_STR(TENON_KERNELS_ID), 0, 0, &kernels}};
+  static const tenon_plugin_t plugin = {sizeof plugin,
+                                        TENON_ABI_VERSION,
+                                        TENON_STR("acme"),
+                                        TENON_STR("0.1.0"),
+                                        TENON_STR(__VERSION__),
+                                        NULL,
+                                        interfaces,
+                                        2,
+                                        NULL};
+  host = the_host;
+  tenon_code_t code = tenon_simple_kernels(host, "acme", kKernels, 1, &kernels);
+  if (code == TENON_OK) *out = &plugin;
+  return (void)max_abi, code;
+}
