@@ -455,6 +455,9 @@ class Partition {
       return false;
     }
     if (buffers_of(g, s) > 24 || row_bytes(g, lead) > target_.l2_bytes / 2) return false;
+    // The only row: alone, a long stage is shared by threads.
+    constexpr int64_t kLongRow = 1 << 16;
+    if (points(lead, {}) <= 1 && std::max(points(s.space, lead), points(s.reduce, {})) > kLongRow) return false;
     std::unordered_map<E, E> rename;
     for (uint32_t l : lead) rename[p_.axis(map[l])] = p_.axis(l);
     rewrite(p_, s, rename);
@@ -678,6 +681,7 @@ void inline_maps(Kernel& program) {
 void lay_out(Kernel& program, const Target& target) {
   inline_maps(program);
   choose_layouts(program, target);
+  split_reductions(program);
   place_parts(program);
 }
 

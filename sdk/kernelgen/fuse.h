@@ -18,8 +18,8 @@ namespace tenon::kernelgen {
 
 void inline_maps(Kernel& program);
 
-// inline_maps, then the order in memory of temps and the packed operands (layout.h), then operands of concats, pads and
-// updates as views of their result. May add buffers and stages; a buffer may have several writers then.
+// inline_maps, then the order in memory of temps and the packed operands (layout.h), chunks of huge rows, and operands of
+// concats, pads and updates as views of their result. May add buffers and stages; a buffer may have several writers then.
 void lay_out(Kernel& program, const Target& target);
 
 // Splits what lay_out gave into kernels, in an order that respects their data. Temps that one kernel writes and

@@ -77,6 +77,8 @@ void place_stores(Kernel& program);
 // Operands of concats, pads and updates are written into their part of the result (fuse_parts.cpp): last step of
 // lay_out. A buffer may have several writers from here on, each of its own elements but for overlays.
 void place_parts(Kernel& program);
+// Few huge rows are reduced in chunks (split_reduce.cpp): in lay_out, before place_parts.
+void split_reductions(Kernel& program);
 
 }  // namespace tenon::kernelgen
 #endif

@@ -1,4 +1,4 @@
-// Concat, pad and updates as views of their result: what is decided, and values on every instruction set.
+// Concat, pad and updates as views of their result, and few huge rows in chunks: what is decided, and values on every instruction set.
 #include "tenon/kernelgen/test_values.h"
 
 namespace tenon::kernelgen {
@@ -161,6 +161,51 @@ TEST(Views, OthersThatFuseKeepTheOperand) {
   b.output(concat(b, {d, e}, 1));
   b.output(op(b, TENON_S_EXP, {d}));
   EXPECT_EQ(copies(kernels_of(b)), 1u);
+}
+
+// ---- Few huge rows ----
+
+TEST(HugeRows, ChunksAreReducedAndMerged) {
+  Builder b;
+  b.output(softmax(b, b.input(TENON_F32, dims(b, {1, 1 << 20}))));
+  const std::vector<Kernel> kernels = kernels_of(b);
+  // Largest of chunks, of all; exponentials with their sums, the sum; quotients.
+  ASSERT_EQ(kernels.size(), 5u);
+  EXPECT_NE(to_text(kernels[0]).find("Reduce over [i0] reduce [i1]"), std::string::npos) << to_text(kernels[0]);
+  EXPECT_NE(to_text(kernels[0]).find("axis i0 < 32"), std::string::npos);
+  EXPECT_EQ(kernels[2].stages.size(), 2u) << to_text(kernels[2]);
+  EXPECT_EQ(kernels[2].lead.size(), 1u);
+  EXPECT_EQ(kernels[4].stages[0].kind, StageKind::kMap);
+  std::string levels, why;
+  Kernel last = kernels[4];
+  ASSERT_TRUE(explain(last, Target::avx512(), &levels, &why)) << why;
+  EXPECT_EQ(levels.find("floordiv"), std::string::npos) << "a place in a chunk folds to the place in the row\n" << levels;
+}
+
+TEST(HugeRows, ManyRowsAndSmallOnesStayWhole) {
+  for (auto [rows, n] : {std::pair{8, 1 << 18}, std::pair{1, 1 << 17}}) {
+    Builder b;
+    const uint32_t last[] = {1};
+    b.output(b.reduce(b.input(TENON_F32, dims(b, {rows, n})), last, Fold::kSum));
+    EXPECT_EQ(kernels_of(b).size(), 1u);
+  }
+}
+
+TEST(HugeRows, Values) {
+  const uint32_t last[] = {1}, all[] = {0, 1, 2};
+  Builder b;
+  b.output(softmax(b, b.input(TENON_F32, dims(b, {2, 1 << 18}))));
+  b.output(b.reduce(b.input(TENON_F32, dims(b, {3, 262147})), last, Fold::kMax));  // a prime: guards
+  b.output(b.reduce(b.input(TENON_F64, dims(b, {40, 90, 77})), all, Fold::kSum));
+  b.output(b.reduce(b.input(TENON_F32, dims(b, {30, 9000, 1})), all, Fold::kSum));
+  check(b, {{}}, {{}, 1e-4});
+  Builder s;
+  const E n = s.extent({0, INT64_MAX, 1, 300000});
+  s.output(softmax(s, s.input(TENON_F32, {s.dim(1), n})));
+  check(s, {{0}, {1}, {40000}, {65536}}, {{}, 1e-4});
+  Builder o;
+  o.output(o.reduce(o.input(TENON_F32, dims(o, {1, 262147})), last, Fold::kMax));
+  check(o, {{}}, {{0}});
 }
 
 }  // namespace
