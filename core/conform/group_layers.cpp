@@ -36,7 +36,7 @@ struct Below {
   tenon_code_t answer = TENON_OK;
   std::mutex mutex;
   std::vector<Seen> seen;
-  std::atomic<uint64_t> calls{0};
+  std::atomic<uint64_t> calls{0}, buffers{0};
   bool remember = true;
   alignas(16) unsigned char device_bytes[TENON_LAYER_TABLE_BYTES] = {};
   alignas(16) unsigned char queue_bytes[TENON_LAYER_TABLE_BYTES] = {};
@@ -72,6 +72,7 @@ tenon_code_t reached(void* self, const char* slot, Args... args) {
 // Outputs that calls below give, to be seen above.
 auto* const kDevice = reinterpret_cast<tenon_device_t*>(0x1000);
 auto* const kBuffer = reinterpret_cast<tenon_buffer_t*>(0x2000);
+auto* const kImported = reinterpret_cast<tenon_buffer_t*>(0x2800);
 auto* const kQueue = reinterpret_cast<tenon_queue_t*>(0x3000);
 auto* const kFence = reinterpret_cast<tenon_fence_t*>(0x4000);
 unsigned char g_host_bytes[64];
@@ -106,7 +107,13 @@ void fill_device(Below* below, bool optional) {
   };
   d.close = [](void* s, tenon_device_t* device) { return reached(s, "close", device); };
   d.alloc = [](void* s, tenon_device_t* device, uint64_t size, tenon_buffer_t** out) {
-    return give(reached(s, "alloc", device, size), out, kBuffer);
+    const tenon_code_t code = reached(s, "alloc", device, size);
+    auto& below = *static_cast<Below*>(s);
+    // Alive at once they are different.
+    return give(code, out,
+                below.remember
+                    ? kBuffer
+                    : reinterpret_cast<tenon_buffer_t*>(0x100000 + 16 * ++below.buffers));
   };
   d.free = [](void* s, tenon_device_t* device, tenon_buffer_t* buffer) {
     return reached(s, "free", device, buffer);
@@ -120,7 +127,7 @@ void fill_device(Below* below, bool optional) {
     return give(reached(s, "map", device, buffer), out, kMapped);
   };
   d.import = [](void* s, tenon_device_t* device, void* data, uint64_t size, tenon_buffer_t** out) {
-    return give(reached(s, "import", device, data, size), out, kBuffer);
+    return give(reached(s, "import", device, data, size), out, kImported);
   };
   d.memory = [](void* s, tenon_device_t* device, uint64_t* used, uint64_t* peak) {
     const tenon_code_t code = reached(s, "memory", device);
@@ -346,10 +353,10 @@ std::vector<Call> calls_of(Attached& a) {
   add(
       "import", d.import != nullptr,
       [&d, o] { return d.import(d.self, kDevice, g_host_bytes, 64, &o->buffer); },
-      {n(kDevice), n(&g_host_bytes[0]), 64}, [o] { return o->buffer == kBuffer; });
+      {n(kDevice), n(&g_host_bytes[0]), 64}, [o] { return o->buffer == kImported; });
   add(
-      "free", d.free != nullptr, [&d] { return d.free(d.self, kDevice, kBuffer); },
-      {n(kDevice), n(kBuffer)}, nullptr);
+      "free", d.free != nullptr && d.import != nullptr,
+      [&d] { return d.free(d.self, kDevice, kImported); }, {n(kDevice), n(kImported)}, nullptr);
   add(
       "close", d.close != nullptr, [&d] { return d.close(d.self, kDevice); }, {n(kDevice)},
       nullptr);
@@ -435,10 +442,11 @@ Outcome layer_passes_on(Session& s) {
     return not_offered("a table of devices or queues");
   size_t tried = 0;
   CONFORM_TRY(pass_through(s, *below, attached, &tried));
-  below->answer = TENON_UNAVAILABLE;
+  // Each fails once and then succeeds, so that the next has the objects that it needs.
   for (const Call& call : calls_of(attached)) {
     if (!call.there) continue;
     s.step("calling " + call.slot + " through the layer, to fail below");
+    below->answer = TENON_UNAVAILABLE;
     forget_failure();
     const tenon_code_t code = call.run();
     CONFORM_EXPECT(code == TENON_UNAVAILABLE, "{} gives {}, and below it failed with UNAVAILABLE",
@@ -446,6 +454,8 @@ Outcome layer_passes_on(Session& s) {
     CONFORM_EXPECT(heard_failure().text == kBelow,
                    "{} fails with the text {}, and not with that from below", call.slot,
                    quoted(heard_failure().text));
+    below->answer = TENON_OK;
+    (void)call.run();
   }
   return tried == 0 ? not_offered("a slot of devices or queues") : pass();
 }
@@ -516,7 +526,13 @@ Outcome layer_threads(Session& s) {
   auto below = make_below(s);
   Attached attached;
   CONFORM_TRY(attach_well(s, layer, *below, &attached));
+  tenon_device_t* device = nullptr;
+  tenon_fence_t* fence = nullptr;
+  if (attached.device.open != nullptr) (void)attached.device.open(attached.device.self, 0, &device);
+  if (attached.queue.fence_create != nullptr)
+    (void)attached.queue.fence_create(attached.queue.self, kDevice, 0, &fence);
   below->remember = false;
+  below->calls = 0;
   // Fences are safe from every thread, and with FREE threading devices are too.
   std::vector<std::string> problems(kThreads);
   constexpr int kRounds = 2000;
