@@ -9,12 +9,9 @@
 
 #include "core/conform/check.h"
 #include "core/conform/op_cases.h"
+#include "core/conform/program.h"
 
 namespace tenon::conform {
-
-// Fills one operand of a case. stream: a number of its own.
-using Fill =
-    std::function<void(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes)>;
 
 struct CaseOptions {
   std::string device;    // kind

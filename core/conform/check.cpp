@@ -17,6 +17,7 @@ std::span<const Group> groups() {
       {'B', "ABI hygiene", 1, 30, abi_checks()},
       {'C', "Device and memory", 2, 60, device_checks()},
       {'D', "Queues and fences", 4, 60, queue_checks()},
+      {'E', "Compile and partition", 3, 120, compile_checks()},
       {'F', "Kernels", 3, 300, kernel_checks()},
       {'G', "Ops, passes, frontends, toolchains, layers", 2, 120, kind_checks()},
       {'I', "Threads and lifecycle", 2, 30, lifecycle_checks()},

@@ -10,6 +10,8 @@ std::span<const Check> manifest_checks();   // A: group_manifest.cpp, group_pack
 std::span<const Check> abi_checks();        // B: group_abi.cpp
 std::span<const Check> device_checks();     // C: group_device.cpp
 std::span<const Check> queue_checks();      // D: group_queue.cpp
+std::span<const Check> compile_checks();    // E: group_compile.cpp, with...
+std::span<const Check> execute_checks();    // ...those of group_execute.cpp
 std::span<const Check> kernel_checks();     // F: group_kernels.cpp
 std::span<const Check> kind_checks();       // G: group_kinds.cpp, which puts together
 std::span<const Check> op_checks();         //    group_ops.cpp

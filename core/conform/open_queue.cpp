@@ -65,7 +65,7 @@ tenon_copy_t async_fill(tenon_buffer_t* to, uint64_t offset, uint64_t length, ui
 Outcome OpenQueues::queue(tenon_queue_t** out) {
   forget_failure();
   tenon_queue_t* made = nullptr;
-  const tenon_code_t code = api_->queue_create(api_->self, memory_.device(), &made);
+  const tenon_code_t code = api_->queue_create(api_->self, device_, &made);
   CONFORM_EXPECT(code == TENON_OK, "queue_create gives {}{}", code_text(code), said());
   CONFORM_EXPECT(made != nullptr, "queue_create gives OK and no queue");
   queues_.push_back(*out = made);
@@ -75,7 +75,7 @@ Outcome OpenQueues::queue(tenon_queue_t** out) {
 Outcome OpenQueues::fence(uint64_t initial, tenon_fence_t** out) {
   forget_failure();
   tenon_fence_t* made = nullptr;
-  const tenon_code_t code = api_->fence_create(api_->self, memory_.device(), initial, &made);
+  const tenon_code_t code = api_->fence_create(api_->self, device_, initial, &made);
   CONFORM_EXPECT(code == TENON_OK, "fence_create gives {}{}", code_text(code), said());
   CONFORM_EXPECT(made != nullptr, "fence_create gives OK and no fence");
   fences_.push_back(*out = made);
@@ -96,9 +96,20 @@ Outcome OpenQueues::destroy(tenon_fence_t* fence) {
   return pass();
 }
 
-Outcome OpenQueues::end() {
+Outcome OpenQueues::open() {
+  CONFORM_TRY(memory_.open());
+  device_ = memory_.device();
+  return pass();
+}
+
+Outcome OpenQueues::end_queues() {
   while (!queues_.empty()) CONFORM_TRY(destroy(queues_.back()));
   while (!fences_.empty()) CONFORM_TRY(destroy(fences_.back()));
+  return pass();
+}
+
+Outcome OpenQueues::end() {
+  CONFORM_TRY(end_queues());
   return memory_.close();
 }
 

@@ -33,8 +33,13 @@ class OpenQueues {
   OpenQueues(const tenon_device_api_t* device, const tenon_queue_api_t* queues, uint32_t ordinal)
       : memory_(device, ordinal), api_(queues) {}
 
-  Outcome open() { return memory_.open(); }
-  // Destroys queues and fences, frees buffers, closes.
+  // Queues of a device that is open already.
+  OpenQueues(const tenon_device_api_t* device, const tenon_queue_api_t* queues, OpenDevice& open)
+      : memory_(device, open.ordinal()), device_(open.device()), api_(queues) {}
+
+  Outcome open();
+  // Destroys queues and fences; frees buffers and closes as well.
+  Outcome end_queues();
   Outcome end();
 
   OpenDevice& memory() { return memory_; }
@@ -70,6 +75,7 @@ class OpenQueues {
 
  private:
   OpenDevice memory_;
+  tenon_device_t* device_ = nullptr;
   const tenon_queue_api_t* api_;
   std::vector<tenon_queue_t*> queues_;
   std::vector<tenon_fence_t*> fences_;

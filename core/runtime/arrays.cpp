@@ -1,5 +1,6 @@
 #include "core/runtime/arrays.h"
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -12,9 +13,9 @@ using ir::dtype_bits;
 
 bool is_dense(const tenon_array_t& array) {
   if (array.strides_bytes == nullptr) return true;
+  if (std::find(array.dims, array.dims + array.rank, 0) != array.dims + array.rank) return true;
   int64_t expected = dtype_bits(array.dtype) / 8;
   for (uint32_t i = array.rank; i-- > 0;) {
-    if (array.dims[i] == 0) return true;
     if (array.dims[i] != 1 && array.strides_bytes[i] != expected) return false;
     expected *= array.dims[i];
   }

@@ -1,5 +1,6 @@
 #include "artifact.h"
 
+#include <cstddef>
 #include <cstring>
 
 #define XXH_INLINE_ALL
@@ -18,11 +19,12 @@ struct Header {
   char version[32];  // code_version(): kernels of another build have other arguments.
   uint32_t isa, control;
   uint64_t program_bytes, code_bytes;  // code: for each shared object its length as a u64, then its bytes.
-  uint64_t digest[2];  // XXH3-128 of everything behind the header.
+  uint64_t digest[2];  // XXH3-128 of everything behind the header, and of what stands before this.
 };
 
-void digest_of(std::string_view bytes, uint64_t out[2]) {
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+void digest_of(const Header& header, std::string_view bytes, uint64_t out[2]) {
+  const XXH128_hash_t head = XXH3_128bits(&header, offsetof(Header, digest));
+  const XXH128_hash_t hash = XXH3_128bits_withSeed(bytes.data(), bytes.size(), head.low64);
   out[0] = hash.low64;
   out[1] = hash.high64;
 }
@@ -67,7 +69,7 @@ std::string artifact_pack(const ArtifactParts& parts) {
   header.code_bytes = code.size();
   std::string out(sizeof header, '\0');
   out.append(parts.program).append(code);
-  digest_of(std::string_view(out).substr(sizeof header), header.digest);
+  digest_of(header, std::string_view(out).substr(sizeof header), header.digest);
   memcpy(out.data(), &header, sizeof header);
   return out;
 }
@@ -85,14 +87,14 @@ Status artifact_unpack(std::string_view bytes, ArtifactParts& out) {
   }
   if (header.program_bytes > rest.size() ||
       header.code_bytes != rest.size() - header.program_bytes) {
-    return fail(TENON_DATA_LOSS, cat("The artifact is cut short or too long: it has ", rest.size(),
+    return fail(TENON_FAILED_PRECONDITION, cat("The artifact is cut short or too long: it has ", rest.size(),
                                      " bytes behind its header, which promises ",
                                      header.program_bytes, " and ", header.code_bytes, "."));
   }
   uint64_t digest[2];
-  digest_of(rest, digest);
+  digest_of(header, rest, digest);
   if (memcmp(digest, header.digest, sizeof digest) != 0) {
-    return fail(TENON_DATA_LOSS, "The artifact's digest does not match its bytes.");
+    return fail(TENON_FAILED_PRECONDITION, "The artifact's digest does not match its bytes.");
   }
   if (header.isa > static_cast<uint32_t>(detected_isa())) {
     return fail(TENON_FAILED_PRECONDITION,
@@ -103,7 +105,7 @@ Status artifact_unpack(std::string_view bytes, ArtifactParts& out) {
   out.program = rest.substr(0, header.program_bytes);
   out.code.clear();
   if (!split(rest.substr(header.program_bytes), out.code)) {
-    return fail(TENON_DATA_LOSS, "The artifact's code is cut short.");
+    return fail(TENON_FAILED_PRECONDITION, "The artifact's code is cut short.");
   }
   return {};
 }

@@ -1,11 +1,16 @@
 #include "compile.h"
 
+#include <tenon/cpp/builder.hpp>
 #include <tenon/cpp/plugin.hpp>
 
+#include "artifact.h"
 #include "interpreter.h"
 
 namespace tenon::reference {
 namespace {
+
+// How many elements of a constant inference may ask for (tenon_infer_t::value_of).
+constexpr int64_t kKnownElements = 4096;
 
 // An estimate that no device that means to be fast exceeds.
 constexpr double kNodeNs = 1e6;
@@ -15,7 +20,7 @@ struct Artifact {
   ~Artifact() { graph_api().release(graph_api().self, graph); }
   Artifact(const Artifact&) = delete;
   tenon_graph_t* graph;
-  std::string bytes;  // the graph in binary form
+  std::string bytes;  // artifact_head, then the graph in binary form
 };
 Artifact* artifact_of(tenon_artifact_t* handle) { return reinterpret_cast<Artifact*>(handle); }
 Interpreter* interpreter_of(tenon_executable_t* handle) { return reinterpret_cast<Interpreter*>(handle); }
@@ -53,10 +58,45 @@ Status claim(void*, tenon_str_t, tenon_graph_t* graph, const tenon_claim_sink_t*
   return {};
 }
 
+// A graph of the same whose constants of many elements are arguments behind the others: an artifact holds none. Small ones stay,
+// since inference may know things by them.
+Status without_constants(tenon_graph_t* graph, Graph* out, std::vector<uint32_t>* ordinals, uint32_t* count) {
+  const tenon_host_graph_t& api = graph_api();
+  tenon_graph_t* copy = nullptr;
+  TENON_TRY(api.clone(api.self, graph, &copy));
+  *out = Graph(copy);
+  tenon_graph_view_t whole{};
+  whole.size_bytes = sizeof whole;
+  TENON_TRY(api.graph_view(api.self, copy, &whole));
+  *count = 0;
+  for (tenon_value_t v = 0; v < whole.value_limit; ++v) {
+    const tenon_value_view_t view = Value(copy, v).view();
+    if (view.kind != TENON_VALUE_CONSTANT) continue;
+    const uint32_t ordinal = (*count)++;
+    int64_t elements = 1;
+    for (uint32_t i = 0; i < view.type.rank; ++i) elements *= view.type.dims[i];
+    if (elements <= kKnownElements) continue;
+    const std::vector<tenon_dim_t> dims(view.type.dims, view.type.dims + view.type.rank);
+    tenon_type_t type = view.type;
+    type.dims = dims.data();
+    tenon_value_t argument = 0;
+    TENON_TRY(api.argument_add(api.self, copy, whole.main, &type, str(""), &argument));
+    TENON_TRY(api.value_replace(api.self, copy, v, argument));
+    ordinals->push_back(ordinal);
+  }
+  return {};
+}
+
 Status compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_options_t*, tenon_artifact_t** out) {
   auto artifact = std::make_unique<Artifact>(graph);
-  const tenon_sink_t bytes{&artifact->bytes, append};
-  TENON_TRY(graph_api().graph_write(graph_api().self, graph, TENON_FORMAT_BINARY, &bytes));
+  Graph bare;
+  std::vector<uint32_t> ordinals;
+  uint32_t count = 0;
+  TENON_TRY(without_constants(graph, &bare, &ordinals, &count));
+  std::string body;
+  const tenon_sink_t bytes{&body, append};
+  TENON_TRY(graph_api().graph_write(graph_api().self, bare.get(), TENON_FORMAT_BINARY, &bytes));
+  artifact->bytes = artifact_head(ordinals, count, body) + body;
   *out = reinterpret_cast<tenon_artifact_t*>(artifact.release());
   return {};
 }
@@ -77,16 +117,23 @@ Status artifact_bytes(void*, tenon_artifact_t* artifact, const tenon_sink_t* sin
 
 Status fits(void*, tenon_str_t, const void* bytes, uint64_t size) {
   std::unique_ptr<Interpreter> loaded;
-  if (!Interpreter::load(bytes, size, &loaded).ok()) {
+  ArtifactView parts;
+  if (!read_head(bytes, size, &parts).ok() || !Interpreter::load(parts, {}, &loaded).ok()) {
     return fail(TENON_FAILED_PRECONDITION, cat("These ", size, " bytes are no graph that this reference reads."));
   }
   return {};
 }
 
-Status load(void*, tenon_device_t*, const void* bytes, uint64_t size, tenon_blob_t* const*, uint32_t,
+Status load(void*, tenon_device_t*, const void* bytes, uint64_t size, tenon_blob_t* const* constants, uint32_t constant_count,
             tenon_executable_t** out) {
   std::unique_ptr<Interpreter> loaded;
-  TENON_TRY(Interpreter::load(bytes, size, &loaded));
+  ArtifactView parts;
+  TENON_TRY(read_head(bytes, size, &parts));
+  if (constant_count != parts.constant_count) {
+    return fail(TENON_INVALID_ARGUMENT,
+                cat("The artifact belongs to a graph with ", parts.constant_count, " constants; ", constant_count, " were given."));
+  }
+  TENON_TRY(Interpreter::load(parts, {constants, constant_count}, &loaded));
   *out = reinterpret_cast<tenon_executable_t*>(loaded.release());
   return {};
 }

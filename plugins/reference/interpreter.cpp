@@ -37,11 +37,26 @@ const tenon_host_registry_t& registry() {
 
 // ---- Loading --------------------------------------------------------------------------------------------------------
 
-Status Interpreter::load(const void* bytes, uint64_t size_bytes, std::unique_ptr<Interpreter>* out) {
-  const Blob blob = Blob::bytes(bytes, size_bytes);
+Status Interpreter::load(const ArtifactView& artifact, std::span<tenon_blob_t* const> constants,
+                         std::unique_ptr<Interpreter>* out) {
+  const Blob blob = Blob::bytes(artifact.graph.data(), artifact.graph.size());
   if (!blob) return TENON_RESOURCE_EXHAUSTED;
   std::unique_ptr<Interpreter> made(new Interpreter());
   TENON_TRY(made->read(blob.get()));
+  if (artifact.ordinals.size() > made->main_.argument_count) {
+    return fail(TENON_FAILED_PRECONDITION, "The artifact names more constants than its graph has arguments.");
+  }
+  made->input_count_ = made->main_.argument_count - static_cast<uint32_t>(artifact.ordinals.size());
+  for (size_t i = 0; i < artifact.ordinals.size() && !constants.empty(); ++i) {
+    tenon_blob_t* constant = constants[artifact.ordinals[i]];
+    made->given_.push_back(Blob::retain(constant));
+    const tenon_type_t type = value_view(made->graph_, made->main_.arguments[made->input_count_ + i]).type;
+    const uint64_t size = blob_bytes(constant).size();
+    if (size != bytes_of(type.dtype, {type.dims, type.rank})) {
+      return fail(TENON_INVALID_ARGUMENT, cat("Constant ", artifact.ordinals[i], " has ", size, " bytes, which are not those of its type."));
+    }
+    made->constant_bytes_ += size;
+  }
   *out = std::move(made);
   return {};
 }
@@ -130,6 +145,10 @@ std::vector<bool> Interpreter::late_symbols() const {
 }
 
 Status Interpreter::needs(tenon_symbols_t symbols, tenon_needs_t* out) const {
+  if (symbols.count != main_.symbol_count || out->output_count != main_.yield_count) {
+    return fail(TENON_INVALID_ARGUMENT, cat("The graph has ", main_.symbol_count, " symbols and ", main_.yield_count,
+                                            " outputs; sizes were asked for ", symbols.count, " and ", out->output_count, "."));
+  }
   std::vector<int64_t> values = symbol_values(symbols);
   std::vector<bool> unbounded(whole_.symbol_limit, false);
   for (tenon_symbol_t s : out_symbols_) {
@@ -139,7 +158,7 @@ Status Interpreter::needs(tenon_symbols_t symbols, tenon_needs_t* out) const {
     unbounded[s] = view.hi > kLateBytes;
     values[s] = unbounded[s] ? 0 : view.hi;
   }
-  for (uint32_t i = 0; i < main_.yield_count && i < out->output_count; ++i) {
+  for (uint32_t i = 0; i < main_.yield_count; ++i) {
     const tenon_value_view_t value = value_view(graph_, main_.yields[i]);
     std::vector<int64_t> dims;
     TENON_TRY(dims_of(value.type, values, &dims));
@@ -186,15 +205,24 @@ struct Interpreter::Values {
   std::vector<bool> owned;
 };
 
+Status Interpreter::check_call(const tenon_call_t& call) const {
+  if (call.input_count == input_count_ && call.output_count == main_.yield_count && call.symbols.count == main_.symbol_count) return {};
+  return fail(TENON_INVALID_ARGUMENT, cat("The graph has ", input_count_, " inputs, ", main_.yield_count, " outputs and ",
+                                          main_.symbol_count, " symbols; the call has ", call.input_count, ", ", call.output_count,
+                                          " and ", call.symbols.count, "."));
+}
+
 Status Interpreter::execute(const tenon_call_t& call) const {
+  TENON_TRY(check_call(call));
   std::vector<int64_t> symbols = symbol_values(call.symbols);
   Values values(whole_.value_limit);
-  for (uint32_t i = 0; i < main_.argument_count && i < call.input_count; ++i) {
+  for (uint32_t i = 0; i < main_.argument_count; ++i) {
     const tenon_value_view_t view = value_view(graph_, main_.arguments[i]);
     std::vector<int64_t> dims;
     TENON_TRY(dims_of(view.type, symbols, &dims));
-    values.put(main_.arguments[i], view.type.dtype, dims,
-               buffer_of(call.inputs[i].buffer)->data + call.inputs[i].offset_bytes);
+    void* data = i < input_count_ ? static_cast<void*>(buffer_of(call.inputs[i].buffer)->data + call.inputs[i].offset_bytes)
+                                  : const_cast<std::byte*>(blob_bytes(given_[i - input_count_].get()).data());
+    values.put(main_.arguments[i], view.type.dtype, dims, data);
   }
   for (tenon_value_t v = 0; v < whole_.value_limit; ++v) {
     const tenon_value_view_t view = value_view(graph_, v);
@@ -206,7 +234,7 @@ Status Interpreter::execute(const tenon_call_t& call) const {
     if (cancelled()) return fail(TENON_CANCELLED, "T0001: The run was cancelled.");
     TENON_TRY(run_node(i, &symbols, &values, call.profile));
   }
-  for (uint32_t i = 0; i < main_.yield_count && i < call.output_count; ++i) {
+  for (uint32_t i = 0; i < main_.yield_count; ++i) {
     const tenon_array_t& array = values.arrays[main_.yields[i]];
     const uint64_t bytes = bytes_of(array.dtype, {array.dims, array.rank});
     tenon_span_t span = call.outputs[i];

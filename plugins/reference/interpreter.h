@@ -10,6 +10,8 @@
 #include <tenon/abi/host.h>
 #include <tenon/cpp/graph.hpp>
 
+#include "artifact.h"
+
 namespace tenon::reference {
 
 const tenon_host_registry_t& registry();
@@ -17,8 +19,9 @@ const tenon_host_registry_t& registry();
 // Immutable once made; several executions at once are fine.
 class Interpreter {
  public:
-  // Reads the binary form of a graph.
-  static Status load(const void* bytes, uint64_t size_bytes, std::unique_ptr<Interpreter>* out);
+  // Reads the graph of an artifact. constants: of the compiled graph, by ordinal; those that it needs are retained. None: only to see
+  // whether the artifact can be read.
+  static Status load(const ArtifactView& artifact, std::span<tenon_blob_t* const> constants, std::unique_ptr<Interpreter>* out);
   ~Interpreter();
   Interpreter(const Interpreter&) = delete;
 
@@ -31,6 +34,7 @@ class Interpreter {
   struct Values;  // the arrays of one execution
   Interpreter() = default;
   Status read(tenon_blob_t* bytes);
+  Status check_call(const tenon_call_t& call) const;
   void find_last_uses();
   std::vector<tenon_value_t> reads_of(const tenon_node_view_t& node) const;
   Status run_node(uint32_t position, std::vector<int64_t>* symbols, Values* values, const tenon_profile_sink_t* profile) const;
@@ -46,6 +50,8 @@ class Interpreter {
   std::vector<uint32_t> last_use_;            // by value: position of the last node that reads it
   std::vector<tenon_symbol_t> out_symbols_;   // defined inside, mentioned by yields
   uint64_t constant_bytes_ = 0;
+  uint32_t input_count_ = 0;           // arguments that a call gives; constants are behind them
+  std::vector<Blob> given_;            // those constants
 };
 
 }  // namespace tenon::reference

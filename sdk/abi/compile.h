@@ -27,7 +27,8 @@ typedef struct tenon_claim_sink_t {
   void* self;
   /* These nodes can be compiled together. cost_ns: estimate of one run, for the partitioner; symbolic dims at their hint or 1.
    * A node may be in several claims; the host chooses. Every claimed node compiles alone and together with any other
-   * claimed nodes; a claim of several nodes states their cost together, and the host may split it. */
+   * claimed nodes; a claim of several nodes states their cost together, and the host may split it. A node inside of a region may
+   * be claimed by itself: not to be compiled alone, but so that passes keep it whole for the node around it. */
   tenon_code_t (*claim)(void* self, const tenon_node_t* nodes, uint32_t count, double cost_ns);
   /* Why a node is not taken: UNIMPLEMENTED and a reason that names types ("conv with f16 operands"). Optional but expected. */
   tenon_code_t (*refuse)(void* self, tenon_node_t node, tenon_code_t code, tenon_str_t reason);

@@ -10,6 +10,24 @@ tenon_code_t fail(const LiftHost& host, tenon_code_t code, std::string_view devi
   return host.host->fail(host.host->self, code, {text.data(), text.size()}, nullptr, 0);
 }
 
+struct ArtifactHead {
+  uint64_t program_bytes, code_bytes, digest;
+};
+
+// FNV-1a, of the lengths too: against damage, not against malice.
+uint64_t digest_of(std::string_view program, std::string_view code) {
+  uint64_t hash = 1469598103934665603u ^ program.size() * 31 ^ code.size();
+  for (std::string_view part : {program, code}) {
+    for (char c : part) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  }
+  return hash;
+}
+
+tenon_code_t stopped(const LiftHost& host, std::string_view device) {
+  if (host.host->cancelled(host.host->self) == 0) return TENON_OK;
+  return fail(host, TENON_CANCELLED, device, "the compilation was cancelled");
+}
+
 }  // namespace
 
 tenon_code_t claim_nodes(const LiftHost& host, tenon_graph_t* graph, const LiftLimits& limits, const DeviceRates& rates,
@@ -39,20 +57,22 @@ tenon_code_t build_text(const LiftHost& host, std::string_view device, tenon_gra
                         TextArtifact* out) {
   BuiltProgram built;
   std::string why;
-  if (!build_program(host, graph, target, &built, &why) ||
-      !generate_batch(&built, 0, static_cast<uint32_t>(built.kernels.size()), target, &out->text, &why) ||
+  if (const tenon_code_t code = stopped(host, device); code != TENON_OK) return code;
+  if (!build_program(host, graph, target, &built, &why)) return fail(host, TENON_UNIMPLEMENTED, device, why);
+  if (const tenon_code_t code = stopped(host, device); code != TENON_OK) return code;
+  if (!generate_batch(&built, 0, static_cast<uint32_t>(built.kernels.size()), target, &out->text, &why) ||
       !explain_program(&built, target, &out->explanation, &why)) {
     return fail(host, TENON_UNIMPLEMENTED, device, why);
   }
   out->program = built.program.bytes();
   out->kernel_count = static_cast<uint32_t>(built.kernels.size());
-  return TENON_OK;
+  return stopped(host, device);  // what comes next, the device's compiler, cannot be interrupted
 }
 
-// Length of the program, program, code.
+// Head, program, code.
 tenon_code_t write_artifact(const TextArtifact& artifact, const tenon_sink_t* sink) {
-  const uint64_t length = artifact.program.size();
-  tenon_code_t code = sink->write(sink->self, &length, sizeof length);
+  const ArtifactHead head = {artifact.program.size(), artifact.code.size(), digest_of(artifact.program, artifact.code)};
+  tenon_code_t code = sink->write(sink->self, &head, sizeof head);
   if (code == TENON_OK) code = sink->write(sink->self, artifact.program.data(), artifact.program.size());
   if (code == TENON_OK) code = sink->write(sink->self, artifact.code.data(), artifact.code.size());
   return code;
@@ -60,15 +80,18 @@ tenon_code_t write_artifact(const TextArtifact& artifact, const tenon_sink_t* si
 
 tenon_code_t read_artifact(const LiftHost& host, std::string_view device, const void* bytes, uint64_t size_bytes,
                            DeviceProgram* program, std::string_view* code) {
-  uint64_t length = 0;
-  if (size_bytes < sizeof length) return fail(host, TENON_FAILED_PRECONDITION, device, "the artifact is cut short");
-  std::memcpy(&length, bytes, sizeof length);
-  const char* at = static_cast<const char*>(bytes) + sizeof length;
-  const uint64_t left = size_bytes - sizeof length;
+  ArtifactHead head = {};
+  if (size_bytes < sizeof head) return fail(host, TENON_FAILED_PRECONDITION, device, "the artifact is cut short");
+  std::memcpy(&head, bytes, sizeof head);
+  const std::string_view rest(static_cast<const char*>(bytes) + sizeof head, size_bytes - sizeof head);
+  if (head.program_bytes > rest.size() || head.code_bytes != rest.size() - head.program_bytes) {
+    return fail(host, TENON_FAILED_PRECONDITION, device, "the artifact is cut short or too long");
+  }
+  const std::string_view text = rest.substr(0, head.program_bytes);
+  *code = rest.substr(head.program_bytes);
+  if (head.digest != digest_of(text, *code)) return fail(host, TENON_FAILED_PRECONDITION, device, "the artifact is damaged");
   std::string why;
-  if (length > left) return fail(host, TENON_FAILED_PRECONDITION, device, "the artifact is cut short");
-  if (!DeviceProgram::read(at, length, program, &why)) return fail(host, TENON_FAILED_PRECONDITION, device, why);
-  *code = {at + length, left - length};
+  if (!DeviceProgram::read(text.data(), text.size(), program, &why)) return fail(host, TENON_FAILED_PRECONDITION, device, why);
   return TENON_OK;
 }
 

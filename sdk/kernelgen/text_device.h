@@ -34,7 +34,7 @@ struct TextArtifact {
   uint32_t kernel_count = 0;
 };
 
-// Everything but `code`. UNIMPLEMENTED with a reason that begins with `device`.
+// Everything but `code`. UNIMPLEMENTED with a reason that begins with `device`; CANCELLED, also when that is only seen at the end.
 tenon_code_t build_text(const LiftHost& host, std::string_view device, tenon_graph_t* graph, const Target& target, TextArtifact* out);
 
 // Bytes of program and code, and back. FAILED_PRECONDITION for bytes that are not such an artifact. *code is a view into bytes.

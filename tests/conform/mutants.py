@@ -142,7 +142,8 @@ MANIFEST = {
 
 ASYNC_MANIFEST = MANIFEST | {
     "name": "async",
-    "abi": {"major": 0, "min_minor": 1, "interfaces": [{"id": "tenon.device/1", "minor": 0}, {"id": "tenon.queue/1", "minor": 0}]},
+    "abi": {"major": 0, "min_minor": 1, "interfaces": [{"id": "tenon.device/1", "minor": 0}, {"id": "tenon.queue/1", "minor": 0},
+                                                       {"id": "tenon.compile/1", "minor": 0}]},
     "provides": {"devices": ["async"]},
 }
 KINDS_MANIFEST = {
@@ -150,7 +151,7 @@ KINDS_MANIFEST = {
     "provides": {"ops": ["mutant_sum"], "passes": ["mutant-double", "mutant-look"],
                  "frontends": [{"name": "mutant-toy", "extensions": [".toy"]}], "toolchains": ["mutant-c"]},
 }
-SOURCES = {"mutant": ["mutant.c"], "async": ["async.c", "async_memory.c"], "kinds": ["kinds.cpp"], "layer": ["layer.c"]}
+SOURCES = {"mutant": ["mutant.c"], "async": ["async.c", "async_memory.c", "async_compile.c"], "kinds": ["kinds.cpp"], "layer": ["layer.c"]}
 MANIFESTS = {"mutant": MANIFEST, "async": ASYNC_MANIFEST, "kinds": KINDS_MANIFEST,
              "layer": {"schema": 1, "name": "counter", "version": "0.1.0", "library": "./mutant.so", "provides": {"layers": ["counter"]}}}
 

@@ -307,7 +307,11 @@ static tenon_code_t queue_destroy(void* self, tenon_queue_t* q) {
   pthread_mutex_unlock(&q->device->mutex);
   pthread_mutex_lock(&q->mutex);
   if (is("destroy_forgets_the_last")) {
-    while (q->first != NULL) pthread_cond_wait(&q->changed, &q->mutex);
+    while (q->first != NULL) {
+      pthread_mutex_unlock(&q->mutex);
+      usleep(50);
+      pthread_mutex_lock(&q->mutex);
+    }
     pthread_mutex_unlock(&q->mutex);
     return TENON_OK;
   }
@@ -425,14 +429,17 @@ const tenon_queue_api_t queue_api = {sizeof queue_api, NULL, queue_create, queue
 tenon_device_t* device_at(uint32_t ordinal) { return &devices[ordinal]; }
 
 static tenon_interface_t interfaces[] = {{TENON_STR(TENON_DEVICE_ID), 0, 0, &device_api},
-                                         {TENON_STR(TENON_QUEUE_ID), 0, 0, &queue_api}};
+                                         {TENON_STR(TENON_QUEUE_ID), 0, 0, &queue_api},
+                                         {TENON_STR(TENON_COMPILE_ID), 0, 0, &compile_api}};
 static const tenon_plugin_t plugin = {sizeof plugin, TENON_ABI_VERSION, TENON_STR("async"), TENON_STR("0.1.0"),
-                                      TENON_STR(__VERSION__), NULL, interfaces, 2, NULL};
+                                      TENON_STR(__VERSION__), NULL, interfaces, 3, NULL};
 
 TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host, const tenon_plugin_t** out) {
   (void)max_abi;
   host = the_host;
   for (uint32_t i = 0; i < DEVICE_COUNT; ++i) pthread_mutex_init(&devices[i].mutex, NULL);
+  const tenon_code_t code = compile_start();
+  if (code != TENON_OK) return code;
   *out = &plugin;
   return TENON_OK;
 }

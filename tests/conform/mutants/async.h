@@ -32,6 +32,9 @@ int is(const char* name); /* whether this is the mutant of that name */
 tenon_code_t fail(tenon_code_t code, const char* text);
 
 tenon_device_t* device_at(uint32_t ordinal);
+int device_was_opened(void);
+void fence_set(const tenon_fence_point_t* point);
+void fence_fail(const tenon_fence_point_t* point, tenon_code_t code);
 tenon_code_t sync_device(void* self, tenon_device_t* device);
 tenon_code_t drain_for_copy(tenon_device_t* device);
 

@@ -5,6 +5,9 @@
 #include "async.h"
 
 static uint64_t used_bytes, peak_bytes;
+static int opened;
+
+int device_was_opened(void) { return opened; }
 
 static tenon_code_t count(void* self, uint32_t* out) {
   *out = DEVICE_COUNT;
@@ -28,6 +31,7 @@ static tenon_code_t open_device(void* self, uint32_t ordinal, tenon_device_t** o
   if (code != TENON_OK) return code;
   *out = device_at(ordinal);
   (*out)->ordinal = ordinal;
+  opened = 1;
   return (void)self, TENON_OK;
 }
 

@@ -1,0 +1,523 @@
+/* tenon.compile/1 of the asynchronous mutant: add, mul and max of f32, whose dims are numbers or single symbols. An artifact is a
+ * list of values: arguments, then constants, then nodes in order. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "async.h"
+
+#define MAX_RANK 4
+enum { ADD, MUL, MAX, SUB };
+static const char* const kOps[] = {"add", "mul", "max", "sub"};
+
+typedef struct value_t {
+  int32_t op, a, b;
+  uint32_t rank;
+  int64_t dims[MAX_RANK]; /* ~i for symbol i of the main region */
+} value_t;
+typedef struct head_t {
+  char magic[8];
+  uint32_t arguments, constants, nodes, yields, symbols, reserved;
+  uint64_t address, digest; /* of what follows */
+} head_t;
+
+struct tenon_artifact_t {
+  uint64_t size;
+  int calls;
+  char bytes[];
+};
+struct tenon_executable_t {
+  tenon_device_t* device;
+  tenon_artifact_t* copy;
+  const head_t* head;
+  const value_t* values;
+  const uint32_t* yields;
+  tenon_blob_t** blobs;
+  const float** constants;
+  int64_t first_symbols[8];
+  int runs;
+};
+
+static const tenon_host_graph_t* graphs;
+static const tenon_host_registry_t* registry;
+static const tenon_host_threads_t* threads;
+
+/* ---- Claims ---- */
+
+static int op_of(const tenon_node_view_t* node) {
+  const tenon_str_t name = host->sym_text(host->self, node->op);
+  for (int i = 0; i < 3 + is("claims_what_it_cannot"); ++i)
+    if (strlen(kOps[i]) == name.size && memcmp(kOps[i], name.data, name.size) == 0) return i;
+  return -1;
+}
+
+static int view_value(tenon_graph_t* graph, tenon_value_t value, tenon_value_view_t* out) {
+  *out = (tenon_value_view_t){.size_bytes = sizeof *out};
+  return graphs->value_view(graphs->self, graph, value, out) == TENON_OK;
+}
+
+static int takes_type(tenon_graph_t* graph, tenon_value_t value) {
+  tenon_value_view_t v;
+  if (!view_value(graph, value, &v) || v.type.kind != TENON_KIND_TENSOR || v.type.dtype != TENON_F32 || v.type.rank > MAX_RANK) return 0;
+  for (uint32_t i = 0; i < v.type.rank; ++i) {
+    tenon_dim_view_t dim = {.size_bytes = sizeof dim};
+    if (v.type.dims[i] >= 0) continue;
+    if (graphs->dim_view(graphs->self, graph, v.type.dims[i], &dim) != TENON_OK || dim.op != TENON_DIM_SYMBOL) return 0;
+  }
+  return 1;
+}
+
+static const char* obstacle(tenon_graph_t* graph, const tenon_node_view_t* node) {
+  if (op_of(node) < 0) return "async: add, mul and max alone";
+  if (!takes_type(graph, node->operands[0]) || !takes_type(graph, node->operands[1])) return "async: f32 alone, of plain dims";
+  return NULL;
+}
+
+static struct { const tenon_claim_sink_t* sink; tenon_node_t node; } later;
+static void* claim_later(void* unused) {
+  usleep(20000);
+  later.sink->claim(later.sink->self, &later.node, 1, 1);
+  return unused;
+}
+
+static tenon_code_t claim_one(const tenon_claim_sink_t* sink, tenon_node_t node, uint32_t node_limit) {
+  tenon_node_t twice[2] = {node, node};
+  double cost = is("claims_nan") ? NAN : is("claims_negative") ? -1 : 1000;
+  if (is("claims_unknown_node")) node = node_limit + 3;
+  if (is("claims_twice")) return sink->claim(sink->self, twice, 2, cost);
+  if (is("claims_nothing")) sink->claim(sink->self, &node, 0, cost);
+  if (is("refuses_claimed")) sink->refuse(sink->self, node, TENON_UNIMPLEMENTED, (tenon_str_t)TENON_STR("async: no"));
+  if (is("claims_later")) {
+    pthread_t thread;
+    later.sink = sink;
+    later.node = node;
+    pthread_create(&thread, NULL, claim_later, NULL);
+    pthread_detach(thread);
+  }
+  const tenon_code_t code = sink->claim(sink->self, &node, 1, cost);
+  return is("claim_sink_error_lost") ? TENON_OK : code;
+}
+
+static tenon_code_t claim(void* self, tenon_str_t target, tenon_graph_t* graph, const tenon_claim_sink_t* sink) {
+  static int calls;
+  tenon_graph_view_t whole = {.size_bytes = sizeof whole};
+  tenon_region_view_t region = {.size_bytes = sizeof region};
+  (void)self, (void)target;
+  if (is("claim_needs_device") && !device_was_opened()) return fail(TENON_FAILED_PRECONDITION, "no device is open");
+  graphs->graph_view(graphs->self, graph, &whole);
+  graphs->region_view(graphs->self, graph, whole.main, &region);
+  const int call = __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED);
+  for (uint32_t i = 0; i < region.node_count; ++i) {
+    tenon_node_view_t node = {.size_bytes = sizeof node};
+    graphs->node_view(graphs->self, graph, region.nodes[i], &node);
+    const char* reason = obstacle(graph, &node);
+    if (is("claim_edits_graph") && node.operand_count > 1) ((tenon_value_t*)(uintptr_t)node.operands)[0] = node.operands[1];
+    if (is("claims_less_each_time") && call > 0) reason = "async: enough";
+    tenon_code_t code = TENON_OK;
+    if (reason == NULL) code = claim_one(sink, region.nodes[i], whole.node_limit);
+    else if (is("refuses_without_reason")) code = sink->refuse(sink->self, region.nodes[i], TENON_UNIMPLEMENTED, (tenon_str_t){NULL, 0});
+    else code = sink->refuse(sink->self, region.nodes[i], is("refuses_oddly") ? TENON_INTERNAL : TENON_UNIMPLEMENTED, (tenon_str_t){reason, strlen(reason)});
+    if (code != TENON_OK) return code;
+  }
+  return TENON_OK;
+}
+
+/* ---- Artifacts ---- */
+
+/* Of head and body, the digest itself left out. */
+static uint64_t digest_of(head_t head, const char* body, uint64_t size) {
+  uint64_t hash = 1469598103934665603u;
+  head.digest = 0;
+  for (uint64_t i = 0; i < sizeof head; ++i) hash = (hash ^ ((const unsigned char*)&head)[i]) * 1099511628211u;
+  for (uint64_t i = 0; i < size; ++i) hash = (hash ^ (unsigned char)body[i]) * 1099511628211u;
+  return hash;
+}
+
+static int64_t dim_code(tenon_graph_t* graph, const tenon_region_view_t* region, tenon_dim_t dim) {
+  tenon_dim_view_t view = {.size_bytes = sizeof view};
+  if (dim >= 0) return dim;
+  graphs->dim_view(graphs->self, graph, dim, &view);
+  for (uint32_t i = 0; i < region->symbol_count; ++i)
+    if (region->symbols[i] == view.symbol) return ~(int64_t)(is("symbols_reversed") ? region->symbol_count - 1 - i : i);
+  return 0;
+}
+
+static void set_type(tenon_graph_t* graph, const tenon_region_view_t* region, tenon_value_t value, value_t* out) {
+  tenon_value_view_t v;
+  view_value(graph, value, &v);
+  out->rank = v.type.rank;
+  for (uint32_t i = 0; i < v.type.rank; ++i) out->dims[i] = dim_code(graph, region, v.type.dims[i]);
+}
+
+static value_t shared_values[4096];
+static void* volatile lost;
+
+static tenon_code_t compile(void* self, tenon_str_t target, tenon_graph_t* graph, const tenon_compile_options_t* options,
+                            tenon_artifact_t** out) {
+  tenon_graph_view_t whole = {.size_bytes = sizeof whole};
+  tenon_region_view_t region = {.size_bytes = sizeof region};
+  (void)self, (void)target, (void)options;
+  graphs->graph_view(graphs->self, graph, &whole);
+  graphs->region_view(graphs->self, graph, whole.main, &region);
+  if (is("compiles_two_at_most") && region.node_count > 2) return fail(TENON_UNIMPLEMENTED, "two nodes at most");
+  if (is("compiles_no_single") && region.node_count == 1) return fail(TENON_UNIMPLEMENTED, "one node is not worth it");
+  head_t head = {.magic = "ASYNC001", .arguments = region.argument_count, .nodes = region.node_count, .yields = region.yield_count, .symbols = region.symbol_count};
+  int32_t* number = calloc(whole.value_limit + 1, sizeof *number);
+  value_t* values = calloc(whole.value_limit + 1, sizeof *values);
+  if (is("shared_compile_state")) values = memset(shared_values, 0, sizeof shared_values);
+  int32_t n = 0;
+  for (uint32_t i = 0; i < region.argument_count; ++i) {
+    number[region.arguments[i]] = n;
+    set_type(graph, &region, region.arguments[i], &values[n++]);
+  }
+  const float* constant_data = NULL;
+  for (tenon_value_t v = 0; v < whole.value_limit; ++v) {
+    tenon_value_view_t view;
+    if (!view_value(graph, v, &view) || view.kind != TENON_VALUE_CONSTANT) continue;
+    uint64_t size = 0;
+    const void* data = NULL;
+    if (graphs->blob_data(graphs->self, view.blob, &data, &size) == TENON_OK) constant_data = data;
+    number[v] = n;
+    set_type(graph, &region, v, &values[n++]);
+    ++head.constants;
+  }
+  for (uint32_t i = 0; i < region.node_count; ++i) {
+    tenon_node_view_t node = {.size_bytes = sizeof node};
+    graphs->node_view(graphs->self, graph, region.nodes[i], &node);
+    if (host->cancelled(host->self) && !is("ignores_cancel") && !is("cancelled_oddly")) {
+      free(number), free(values);
+      return fail(TENON_CANCELLED, "stopped");
+    }
+    if (host->cancelled(host->self) && is("cancelled_oddly")) return fail(TENON_INTERNAL, "stopped");
+    if (is("ignores_cancel")) usleep(20000);
+    if (is("shared_compile_state")) usleep(300);
+    const int op = op_of(&node);
+    if (op < 0 || op == SUB) {
+      free(number), free(values);
+      return fail(TENON_UNIMPLEMENTED, "an op that async does not take");
+    }
+    values[n].op = op;
+    values[n].a = number[node.operands[0]];
+    values[n].b = number[node.operands[1]];
+    number[node.results[0]] = n;
+    set_type(graph, &region, node.results[0], &values[n++]);
+  }
+  const uint64_t body = (uint64_t)n * sizeof *values + head.yields * sizeof(uint32_t), extra = is("holds_constants") && head.constants != 0 ? 256 : 0;
+  tenon_artifact_t* artifact = malloc(sizeof *artifact + sizeof head + body + extra);
+  if (is("artifact_stays")) memset(lost = malloc(300000), 1, 300000);
+  artifact->size = sizeof head + body + extra;
+  artifact->calls = 0;
+  char* at = artifact->bytes + sizeof head;
+  memcpy(at, values, (uint64_t)n * sizeof *values);
+  for (uint32_t i = 0; i < head.yields; ++i) memcpy(at + (uint64_t)n * sizeof *values + i * sizeof(uint32_t), &number[region.yields[i]], sizeof(uint32_t));
+  if (extra != 0) memcpy(at + body, constant_data, extra);
+  if (is("holds_addresses")) head.address = (uint64_t)(uintptr_t)artifact;
+  head.digest = digest_of(head, at, body + extra);
+  memcpy(artifact->bytes, &head, sizeof head);
+  free(number);
+  if (!is("shared_compile_state")) free(values);
+  *out = artifact;
+  return TENON_OK;
+}
+
+static tenon_artifact_t* last_artifact;
+
+static void artifact_release(void* self, tenon_artifact_t* artifact) {
+  (void)self;
+  memset(artifact->bytes, 0xee, artifact->size);
+  if (!is("needs_artifact") && !is("artifact_stays")) free(artifact);
+}
+
+static tenon_code_t artifact_info(void* self, tenon_artifact_t* artifact, tenon_artifact_info_t* out) {
+  if (is("info_fails")) return fail(TENON_UNIMPLEMENTED, "it knows nothing of it");
+  *out = (tenon_artifact_info_t){.size_bytes = sizeof *out, .kernels_compiled = 1, .code_bytes = artifact->size};
+  return (void)self, TENON_OK;
+}
+
+static tenon_code_t artifact_bytes(void* self, tenon_artifact_t* artifact, const tenon_sink_t* sink) {
+  (void)self;
+  last_artifact = artifact;
+  if (is("bytes_change")) ((head_t*)artifact->bytes)->reserved = (uint32_t)++artifact->calls;
+  const uint64_t half = artifact->size / 2;
+  const tenon_code_t code = sink->write(sink->self, artifact->bytes, half);
+  if (code != TENON_OK) return is("sink_error_lost") ? TENON_OK : code;
+  const tenon_code_t rest = sink->write(sink->self, artifact->bytes + half, artifact->size - half);
+  return is("sink_error_lost") ? TENON_OK : rest;
+}
+
+/* Empty, or what is wrong with the bytes. */
+static const char* fault_of(const void* bytes, uint64_t size) {
+  head_t head;
+  if (is("trusts_bytes") && size >= sizeof head) {
+    if (memcmp(bytes, "ASYNC001", 8) == 0) return NULL;
+  }
+  if (size < sizeof head || memcmp(bytes, "ASYNC001", 8) != 0) return "these bytes are no artifact of async";
+  memcpy(&head, bytes, sizeof head);
+  const uint64_t values = (uint64_t)head.arguments + head.constants + head.nodes, body = size - sizeof head;
+  if (head.digest != digest_of(head, (const char*)bytes + sizeof head, body) && !is("bytes_change")) return "the artifact is damaged";
+  if (head.symbols > 8) return "too many symbols";
+  if (values * sizeof(value_t) + head.yields * sizeof(uint32_t) != body && !is("holds_constants")) return "the artifact is damaged";
+  return NULL;
+}
+
+static tenon_code_t fits(void* self, tenon_str_t target, const void* bytes, uint64_t size) {
+  (void)self, (void)target;
+  if (is("fits_anything")) return TENON_OK;
+  if (is("fits_nothing")) return fail(TENON_FAILED_PRECONDITION, "compile it again");
+  if (is("fits_reads_far") && size >= 8 && memcmp(bytes, "ASYNC001", 8) == 0) {
+    volatile uint64_t sum = 0;
+    for (uint64_t i = 0; i < ((const head_t*)bytes)->yields * 4096u; ++i) sum += ((const unsigned char*)bytes)[i];
+  }
+  const char* fault = fault_of(bytes, size);
+  if (fault == NULL) return TENON_OK;
+  if (is("fits_oddly")) return fail(TENON_INTERNAL, fault);
+  return is("fits_silently") ? TENON_FAILED_PRECONDITION : fail(TENON_FAILED_PRECONDITION, fault);
+}
+
+static tenon_code_t load(void* self, tenon_device_t* device, const void* bytes, uint64_t size, tenon_blob_t* const* constants,
+                         uint32_t constant_count, tenon_executable_t** out) {
+  (void)self;
+  const char* fault = fault_of(bytes, size);
+  if (fault != NULL) return fail(TENON_FAILED_PRECONDITION, fault);
+  if (is("loads_on_one_device") && device->ordinal != 0) return fail(TENON_UNIMPLEMENTED, "device 0 alone");
+  const head_t* head = bytes;
+  if (constant_count != head->constants && !is("ignores_constant_count")) return fail(TENON_INVALID_ARGUMENT, "another number of constants");
+  tenon_executable_t* exe = calloc(1, sizeof *exe);
+  exe->device = device;
+  if (is("executable_stays")) memset(lost = malloc(300000), 1, 300000);
+  exe->copy = malloc(sizeof *exe->copy + size);
+  exe->copy->size = size;
+  memcpy(exe->copy->bytes, bytes, size);
+  const char* kept = is("keeps_bytes") ? bytes : is("needs_artifact") && last_artifact != NULL ? last_artifact->bytes : exe->copy->bytes;
+  exe->head = (const head_t*)kept;
+  exe->values = (const value_t*)(kept + sizeof *head);
+  exe->yields = (const uint32_t*)(exe->values + head->arguments + head->constants + head->nodes);
+  exe->blobs = calloc(constant_count + 1, sizeof *exe->blobs);
+  exe->constants = calloc(head->constants + 1, sizeof *exe->constants);
+  for (uint32_t i = 0; i < constant_count && i < head->constants; ++i) {
+    uint64_t bytes_of_blob = 0;
+    const void* data = NULL;
+    exe->blobs[i] = constants[is("constants_reversed") ? constant_count - 1 - i : i];
+    if (!is("keeps_unretained")) graphs->blob_retain(graphs->self, exe->blobs[i]);
+    graphs->blob_data(graphs->self, exe->blobs[i], &data, &bytes_of_blob);
+    exe->constants[i] = data;
+  }
+  for (int i = 0; i < 8; ++i) exe->first_symbols[i] = -1;
+  *out = exe;
+  return TENON_OK;
+}
+
+static void executable_release(void* self, tenon_executable_t* exe) {
+  (void)self;
+  if (is("executable_stays")) return;
+  for (uint32_t i = 0; !is("keeps_unretained") && !is("keeps_bytes") && !is("needs_artifact") && i < exe->head->constants; ++i) graphs->blob_release(graphs->self, exe->blobs[i]);
+  free(exe->copy);
+  free(exe->blobs);
+  free(exe->constants);
+  free(exe);
+}
+
+static tenon_code_t executable_info(void* self, tenon_executable_t* exe, tenon_executable_info_t* out) {
+  *out = (tenon_executable_info_t){sizeof *out, exe->head->nodes, 0};
+  return (void)self, TENON_OK;
+}
+
+/* ---- Sizes ---- */
+
+static int64_t dim_of(const tenon_executable_t* exe, int64_t code, tenon_symbols_t symbols) {
+  (void)exe;
+  if (code >= 0) return code;
+  const int64_t value = symbols.values[~code];
+  return is("dims_of_at_least_one") && value == 0 ? 1 : value;
+}
+
+static uint64_t elements(const tenon_executable_t* exe, const value_t* value, tenon_symbols_t symbols) {
+  uint64_t count = 1;
+  for (uint32_t i = 0; i < value->rank; ++i) count *= (uint64_t)dim_of(exe, value->dims[i], symbols);
+  return count;
+}
+
+static uint64_t rounded(uint64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+static uint32_t first_node(const tenon_executable_t* exe) { return exe->head->arguments + exe->head->constants; }
+static uint32_t value_count(const tenon_executable_t* exe) { return first_node(exe) + exe->head->nodes; }
+
+static uint64_t workspace_of(const tenon_executable_t* exe, tenon_symbols_t symbols) {
+  uint64_t bytes = 0;
+  for (uint32_t i = first_node(exe); i < value_count(exe); ++i) bytes += rounded(elements(exe, &exe->values[i], symbols) * 4);
+  return bytes;
+}
+
+/* An argument that the node of this yield is the last to read. */
+static uint32_t alias_of(const tenon_executable_t* exe, uint32_t yield) {
+  const uint32_t value = exe->yields[yield];
+  if (value < first_node(exe) || exe->values[value].a >= (int32_t)exe->head->arguments) return TENON_NO_ALIAS;
+  const int32_t argument = exe->values[value].a;
+  for (uint32_t i = first_node(exe); i < value_count(exe); ++i)
+    if (i != value && (exe->values[i].a == argument || exe->values[i].b == argument)) return TENON_NO_ALIAS;
+  for (uint32_t i = 0; i < exe->head->yields; ++i)
+    if (exe->yields[i] == (uint32_t)argument || (i != yield && exe->yields[i] == value)) return TENON_NO_ALIAS;
+  return exe->values[value].b == argument ? TENON_NO_ALIAS : (uint32_t)argument;
+}
+
+static tenon_code_t needs(void* self, tenon_executable_t* exe, tenon_symbols_t symbols, tenon_needs_t* out) {
+  (void)self;
+  if (symbols.count != exe->head->symbols && !is("ignores_counts")) return fail(TENON_INVALID_ARGUMENT, "another number of symbols");
+  if (out->output_count != exe->head->yields && !is("ignores_counts")) return fail(TENON_INVALID_ARGUMENT, "another number of outputs");
+  if (is("needs_of_first_call")) {
+    if (exe->first_symbols[0] < 0 && symbols.count != 0) memcpy(exe->first_symbols, symbols.values, symbols.count * sizeof(int64_t));
+    if (symbols.count != 0) symbols.values = exe->first_symbols;
+  }
+  if (is("no_empty_dims"))
+    for (uint32_t i = 0; i < symbols.count; ++i)
+      if (symbols.values[i] == 0) return fail(TENON_INVALID_ARGUMENT, "a dim is 0");
+  static int64_t shared[8];
+  if (is("needs_shares_state") && symbols.count != 0) {
+    memcpy(shared, symbols.values, symbols.count * sizeof(int64_t));
+    usleep(50);
+    symbols.values = shared;
+  }
+  for (uint32_t y = 0; y < exe->head->yields && y < out->output_count; ++y) {
+    const value_t* value = &exe->values[exe->yields[y]];
+    for (uint32_t i = 0; i < value->rank; ++i) out->outputs[y].dims[i] = dim_of(exe, value->dims[is("needs_turns_dims") ? value->rank - 1 - i : i], symbols);
+    out->outputs[y].size_bytes_max = elements(exe, value, symbols) * 4 - (is("needs_too_little") ? 4 : 0);
+    out->outputs[y].alias_input = is("alias_unknown") ? 99 : alias_of(exe, y);
+  }
+  out->workspace_bytes = workspace_of(exe, symbols);
+  if (is("workspace_too_small") && out->workspace_bytes != 0) out->workspace_bytes -= ALIGNMENT;
+  out->lower_bound_bytes = is("bound_above_plan") ? out->workspace_bytes + 1 : 0;
+  return TENON_OK;
+}
+
+/* ---- Running ---- */
+
+typedef struct job_t {
+  tenon_executable_t* exe;
+  tenon_call_t call;
+  int64_t symbols[8];
+  tenon_span_t spans[256];
+} job_t;
+
+static float* span_data(const tenon_span_t* span) { return (float*)(span->buffer->data + (is("ignores_span_offset") ? 0 : span->offset_bytes)); }
+
+static float apply(int op, float a, float b) {
+  if (op == MAX) return a != a || b != b ? NAN : a > b ? a : b;
+  return op == ADD ? a + b : a * b;
+}
+
+static float shared_temp[1 << 16];
+
+static void run_node(tenon_executable_t* exe, const value_t* node, const float* a, const float* b, float* out, uint64_t count) {
+  if (is("shared_temp") && count < 1 << 16) {
+    for (uint64_t i = 0; i < count; ++i) shared_temp[i] = apply(node->op, a[i], b[i]);
+    usleep(200);
+    for (uint64_t i = 0; i < count; ++i) out[i] = shared_temp[i];
+    return;
+  }
+  for (uint64_t i = 0; i < count; ++i) out[i] = apply(node->op, a[i], b[i]);
+  if (is("wrong_everywhere") && count != 0) out[0] += 1;
+  if (count != 0 && is("unsteady")) out[0] *= 1 + 1e-6f * (float)++exe->runs;
+  if (count != 0 && is("threads_matter") && threads->count(threads->self) > 1) out[0] = nextafterf(out[0], 1e30f);
+  if (is("one_is_scalar") && count == 1) out[0] = a[0];
+}
+
+static tenon_code_t perform(void* argument) {
+  job_t* job = argument;
+  tenon_executable_t* exe = job->exe;
+  const tenon_call_t* call = &job->call;
+  const head_t* head = exe->head;
+  if (is("unsignalled_when_slow")) usleep(1000);
+  float** data = calloc(value_count(exe) + 1, sizeof *data);
+  for (uint32_t i = 0; i < head->arguments; ++i) data[i] = span_data(&call->inputs[i]);
+  for (uint32_t i = 0; i < head->constants; ++i) data[head->arguments + i] = (float*)exe->constants[i];
+  uint64_t at = 0;
+  for (uint32_t i = first_node(exe); i < value_count(exe); ++i) {
+    const value_t* node = &exe->values[i];
+    const uint64_t count = elements(exe, node, call->symbols);
+    data[i] = count == 0 ? NULL : (float*)(call->workspace.buffer->data + call->workspace.offset_bytes + at);
+    if (is("workspace_is_zero") && count != 0 && data[i][0] != 0) data[i][0] = 1;
+    else run_node(exe, node, data[node->a], data[node->b], data[i], count);
+    if (is("runs_over_workspace") && i + 1 == value_count(exe) && count != 0) memset((char*)data[i] + rounded(count * 4), 0, 8);
+    if (is("writes_inputs") && node->a < (int32_t)head->arguments && count != 0) data[node->a][count - 1] = 0;
+    at += rounded(count * 4);
+  }
+  for (uint32_t y = 0; y < head->yields; ++y) {
+    const value_t* value = &exe->values[exe->yields[y]];
+    uint64_t count = elements(exe, value, call->symbols);
+    float* to = count == 0 ? NULL : span_data(&call->outputs[y]);
+    if (count == 0) continue;
+    if (is("alias_breaks")) {
+      const uint32_t alias = alias_of(exe, y);
+      if (alias != TENON_NO_ALIAS && to == data[alias]) to[0] = 0, data[exe->yields[y]][0] = 1;
+    }
+    memcpy(to, data[exe->yields[y]], (count - (is("loses_last") ? 1 : 0)) * 4);
+    if (is("writes_beyond")) to[count] = 0;
+    if (is("writes_before")) to[-1] = 0;
+  }
+  free(data);
+  if (call->profile != NULL && !is("profile_silent")) {
+    const uint64_t begin = is("profile_backwards") ? 20 : 10;
+    const tenon_str_t name = {"work", is("profile_nameless") ? 0 : 4}, origins = {"", 0};
+    call->profile->event(call->profile->self, name, origins, begin, 15, 0, 0, 0);
+  }
+  return TENON_OK;
+}
+
+static void* perform_later(void* job) {
+  usleep(5000);
+  perform(job);
+  free(job);
+  return NULL;
+}
+
+static tenon_code_t execute(void* self, tenon_executable_t* exe, const tenon_call_t* call) {
+  (void)self;
+  if ((call->input_count != exe->head->arguments || call->output_count != exe->head->yields || call->symbols.count != exe->head->symbols) && !is("ignores_counts")) {
+    if (is("failing_signals")) fence_set(&call->signal);
+    if (is("failing_fails_fence")) fence_fail(&call->signal, TENON_INVALID_ARGUMENT);
+    if (is("failing_writes") && call->output_count != 0) memset(call->outputs[0].buffer->data + call->outputs[0].offset_bytes, 0, 4);
+    return fail(TENON_INVALID_ARGUMENT, "another number of inputs, outputs or symbols");
+  }
+  if (call->input_count + call->output_count > 256 || call->symbols.count > 8) return fail(TENON_UNIMPLEMENTED, "too many inputs and outputs");
+  static int stopped;
+  if (is("cancelled_for_good") && (stopped || host->cancelled(host->self))) return stopped = 1, fail(TENON_CANCELLED, "stopped");
+  if (is("one_run_at_once") && call->queue != NULL && exe->runs++ != 0) return fail(TENON_FAILED_PRECONDITION, "it runs already");
+  job_t* job = calloc(1, sizeof *job);
+  job->exe = exe;
+  job->call = *call;
+  if (call->symbols.count != 0) memcpy(job->symbols, call->symbols.values, call->symbols.count * sizeof(int64_t));
+  job->call.symbols.values = job->symbols;
+  for (uint32_t i = 0; i < call->input_count; ++i) job->spans[i] = call->inputs[i];
+  for (uint32_t i = 0; i < call->output_count; ++i) job->spans[call->input_count + i] = call->outputs[i];
+  job->call.inputs = job->spans;
+  job->call.outputs = job->spans + call->input_count;
+  if (call->queue != NULL) return queue_submit(call->queue, call->waits, call->wait_count, call->signal, perform, job);
+  if (is("execute_returns_early")) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, perform_later, job);
+    pthread_detach(thread);
+    return TENON_OK;
+  }
+  const tenon_code_t code = perform(job);
+  free(job);
+  return code;
+}
+
+static tenon_code_t dump(void* self, tenon_artifact_t* artifact, tenon_str_t what, const tenon_sink_t* sink) {
+  (void)self, (void)artifact;
+  if ((what.size != 4 || memcmp(what.data, "plan", 4) != 0) && !is("dumps_anything")) return fail(TENON_NOT_FOUND, "async shows its plan");
+  return sink->write(sink->self, is("dumps_bytes") ? "\xff\xfe" : "one after the other", is("dumps_bytes") ? 2 : 19);
+}
+
+const tenon_compile_api_t compile_api = {sizeof compile_api, NULL, claim, compile, artifact_release, artifact_info, artifact_bytes, fits, load,
+                                         executable_release, executable_info, needs, execute, dump};
+
+tenon_code_t compile_start(void) {
+  static const tenon_str_t ids[] = {TENON_STR(TENON_HOST_GRAPH_ID), TENON_STR(TENON_HOST_REGISTRY_ID), TENON_STR(TENON_HOST_THREADS_ID)};
+  tenon_code_t code = host->query(host->self, ids[0], 0, (const void**)&graphs);
+  if (code == TENON_OK) code = host->query(host->self, ids[1], 0, (const void**)&registry);
+  if (code == TENON_OK) code = host->query(host->self, ids[2], 0, (const void**)&threads);
+  return code;
+}
