@@ -225,8 +225,11 @@ std::vector<Segment> make_segments(const PartitionProblem& problem, std::span<co
   }
   std::vector<uint32_t> order(problem.node_count);
   for (uint32_t n = 0; n < order.size(); ++n) order[n] = n;
+  auto asynchronous = [&](uint32_t n) { return assignment[n] != kUnplaced && problem.devices[assignment[n]].asynchronous; };
   std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
     if (level[a] != level[b]) return level[a] < level[b];
+    const bool first = asynchronous(a), second = asynchronous(b);
+    if (first != second) return first;
     return assignment[a] != assignment[b] ? assignment[a] < assignment[b] : a < b;
   });
   std::vector<Segment> segments;

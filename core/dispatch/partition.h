@@ -16,6 +16,7 @@ inline constexpr uint32_t kDevicesMax = 63;         // of one program
 struct PartitionDevice {
   double bytes_per_ns = 0;  // to and from host memory; 0: shares it
   double latency_ns = 0;    // of one copy
+  bool asynchronous = false;  // has a queue: its work is submitted before that of others of the same level, which keep the host busy
   bool fallback = false;    // takes only what no other device claims, in order of the list
   std::vector<double> cost_ns;  // per node; kNotClaimed where it refuses
 };

@@ -88,6 +88,80 @@ TEST(Partition, ZigzagSettlesOnOneDevice) {
   EXPECT_EQ(at, assign_by_cost(p));
 }
 
+int changes(const std::vector<uint32_t>& at) {
+  int n = 0;
+  for (size_t i = 1; i < at.size(); ++i) n += at[i] != at[i - 1];
+  return n;
+}
+
+// Ops that only one of the two can do, with ops between that both can: the data changes device as often as it has to, and not more.
+TEST(Partition, WhatBothCanDoStaysWhereTheDataIs) {
+  for (uint32_t between : {1u, 2u, 5u}) {
+    const uint32_t period = between + 1, n = 12 * period + 1;
+    PartitionProblem p = chain(n, 1e5);
+    std::vector<double> a(n, 1000), b(n, 1000);
+    for (uint32_t i = 0; i < n; ++i) {
+      if (i % period != 0) {
+        (i % 2 == 0 ? a : b)[i] = 900;  // a little better here, a little better there: less than a copy
+      } else {
+        (i / period % 2 == 0 ? b : a)[i] = kNotClaimed;
+      }
+    }
+    p.devices = {device(a, 8, 10000), device(b, 8, 10000)};
+    const std::vector<uint32_t> at = assign_by_cost(p);
+    EXPECT_EQ(changes(at), 12) << between;
+    EXPECT_EQ(make_segments(p, at).size(), 13u) << between;
+  }
+}
+
+// The best placement of a chain, by dynamic programming over the device of each node.
+double best_of_chain(const PartitionProblem& p) {
+  const size_t devices = p.devices.size();
+  std::vector<double> best(devices, 0);
+  for (uint32_t n = 0; n < p.node_count; ++n) {
+    std::vector<double> next(devices, kNotClaimed);
+    for (uint32_t d = 0; d < devices; ++d) {
+      for (uint32_t from = 0; from < devices; ++from) {
+        // What two nodes cost together, less what each costs alone, is the border between them.
+        PartitionProblem pair = chain(2, p.values[n].bytes);
+        pair.values[0].bytes = n == 0 ? p.values[0].bytes : 0;
+        pair.values[2].bytes = n + 1 == p.node_count ? p.values[n + 1].bytes : 0;
+        pair.values[0].consumers.clear();
+        pair.values[2].output = false;
+        for (uint32_t k = 0; k < devices; ++k) {
+          pair.devices.push_back(p.devices[k]);
+          pair.devices.back().cost_ns = {0, p.devices[k].cost_ns[n]};
+        }
+        const double border = n == 0 ? p.devices[d].cost_ns[n] : total_cost(pair, std::vector<uint32_t>{from, d});
+        next[d] = std::min(next[d], best[from] + border);
+      }
+    }
+    best = next;
+  }
+  return *std::min_element(best.begin(), best.end());
+}
+
+TEST(Partition, RandomZigzagsAreNearTheBest) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 40; ++round) {
+    const uint32_t n = 40;
+    PartitionProblem p = chain(n, 1000 * (1 + random() % 100));
+    std::vector<double> a(n), b(n);
+    for (uint32_t i = 0; i < n; ++i) {
+      a[i] = 1000 + random() % 20000;
+      b[i] = 1000 + random() % 20000;
+      if (random() % 6 == 0) (random() % 2 == 0 ? a : b)[i] = kNotClaimed;
+    }
+    p.devices = {device(a, 8, 5000), device(b, 8, 5000)};
+    // Inputs and outputs are outside of the comparison: they cost the same everywhere.
+    p.values.front().consumers.clear();
+    p.values.back().output = false;
+    const double found = total_cost(p, assign_by_cost(p)), best = best_of_chain(p);
+    EXPECT_GE(found, best - 1e-6 * best) << round;
+    EXPECT_LE(found, 1.10 * best) << round;
+  }
+}
+
 TEST(Partition, SegmentsOfADiamondHaveNoCycle) {
   // 0 on A feeds 1 on B and 2 on A; 3 on A reads both: 2 may join 0, 3 may not.
   PartitionProblem p;

@@ -158,6 +158,7 @@ PartitionProblem make_problem(const Graph& graph, std::span<const Claims> asked,
     PartitionDevice device;
     device.bytes_per_ns = info.copy_gigabytes_per_second;  // GB/s is bytes per ns
     device.latency_ns = info.copy_latency_ns;
+    device.asynchronous = asked[d].device->has_queue();
     device.fallback = d >= fallbacks_from;
     for (Node n : nodes) device.cost_ns.push_back(asked[d].cost_ns[n]);
     problem.devices.push_back(std::move(device));

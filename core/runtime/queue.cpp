@@ -1,17 +1,14 @@
 #include "core/runtime/queue.h"
 
-#include <algorithm>
 #include <chrono>
 #include <thread>
 
 #include "core/base/failure.h"
-#include "core/base/limits.h"
-#include "core/base/operation.h"
 #include "core/base/str.h"
 
 namespace tenon::runtime {
 
-// How often a waiting thread looks whether it was cancelled.
+// How often a waiting thread looks around.
 constexpr uint64_t kPollNs = 50'000'000;
 constexpr auto kPause = std::chrono::milliseconds(1);
 
@@ -47,14 +44,14 @@ Queue::~Queue() {
   if (fence_ != nullptr) (void)api->fence_destroy(api->self, fence_);
 }
 
-Status Queue::copy(const tenon_copy_t& copy) {
+Status Queue::copy(const tenon_copy_t& copy, tenon_fence_point_t after) {
   TENON_RETURN_IF_ERROR(device_->alive());
   const tenon_queue_api_t* api = device_->apis().queue;
   Status status;
   {
     auto guard = device_->serialise();
     clear_failure();
-    status = device_->check(api->copy_async(api->self, queue_, &copy, nullptr, 0, next_signal()), "copy");
+    status = device_->check(api->copy_async(api->self, queue_, &copy, &after, after.fence != nullptr ? 1 : 0, next_signal()), "copy");
   }
   if (!status.ok()) {
     retract_signal();
@@ -64,38 +61,33 @@ Status Queue::copy(const tenon_copy_t& copy) {
   return {};
 }
 
-// The work may end at any time, or never: nothing that it uses can be taken back.
-Status Queue::give_up() {
-  waited_ = submitted_;
-  failed_ = true;
-  device_->abandon();
+Result<bool> Queue::poll(uint64_t value) {
+  if (reached(value)) return true;
+  const tenon_queue_api_t* api = device_->apis().queue;
   clear_failure();
-  return error(TENON_DEVICE_LOST, "T0617", "device {} did not finish its work within {} s; it is given up, and what it holds stays behind",
-               quoted(device_->name()), limit(Limit::kDeviceWaitSeconds))
-      .with("device", device_->name());
+  const auto asked = std::chrono::steady_clock::now();
+  const tenon_code_t code = api->fence_wait(api->self, fence_, value, kPollNs);
+  if (code == TENON_DEADLINE_EXCEEDED) {
+    clear_failure();
+    // One that says so before the time is over must not keep a core busy.
+    if (std::chrono::steady_clock::now() - asked < kPause) std::this_thread::sleep_for(kPause);
+    return false;
+  }
+  Status status = device_->check(code, "run");
+  if (status.ok()) {
+    reached_ = value;
+    return true;
+  }
+  failed_ = true;
+  return std::move(status).with_context(fmt::format("waiting for device {}", quoted(device_->name())));
 }
 
-Status Queue::wait() {
-  if (waited_ == submitted_) return failed_ ? device_->alive() : Status();
+uint64_t Queue::progress() const {
   const tenon_queue_api_t* api = device_->apis().queue;
-  const auto begin = std::chrono::steady_clock::now();
-  const std::chrono::seconds most(std::min<uint64_t>(limit(Limit::kDeviceWaitSeconds), 1'000'000'000));
-  tenon_code_t code;
-  for (;;) {
-    clear_failure();
-    const auto asked = std::chrono::steady_clock::now();
-    code = api->fence_wait(api->self, fence_, submitted_, kPollNs);
-    if (code != TENON_DEADLINE_EXCEEDED) break;
-    const auto now = std::chrono::steady_clock::now();
-    if (device_->abandoned() || now - begin > most) return give_up();
-    // One that says so before the time is over must not keep a core busy.
-    if (now - asked < kPause) std::this_thread::sleep_for(kPause);
-  }
-  waited_ = submitted_;
-  Status status = device_->check(code, "run");
-  failed_ = failed_ || !status.ok();
-  TENON_RETURN_IF_ERROR(std::move(status), "waiting for device {}", quoted(device_->name()));
-  return check_cancelled();
+  uint64_t value = 0;
+  if (api->fence_query == nullptr || api->fence_query(api->self, fence_, &value) != TENON_OK) value = reached_;
+  clear_failure();
+  return value;
 }
 
 }  // namespace tenon::runtime

@@ -5,9 +5,11 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <thread>
 
 #include "core/base/checked.h"
 #include "core/base/failure.h"
+#include "core/base/limits.h"
 #include "core/base/log.h"
 #include "core/base/operation.h"
 #include "core/base/str.h"
@@ -109,13 +111,36 @@ struct LateOutputs {
 // ---- State --------------------------------------------------------------------------------------------------
 
 struct Runner::Place {
-  std::shared_ptr<Buffer> buffer;  // null: the value is not there
-  bool pooled = false;             // else imported: freed, never used again
+  std::shared_ptr<Buffer> buffer;
+  bool pooled = false;             // false: imported host memory
+  tenon_fence_point_t after{};     // work that reads it waits for this; null: it is there in order of the device's queue
 };
 
 struct Runner::DeviceState {
   BufferPool pool;
   std::unique_ptr<Queue> queue;
+  std::unique_ptr<Spoilt> spoilt;                  // some of its work is on what another device failed to make
+  std::unique_ptr<Relay> relay;                    // carries its results to others
+  std::vector<std::unique_ptr<RelayFence>> from;   // by source: signalled when something of it has arrived
+  // Which of its work waits for others: the value that it signals, and what it waits for.
+  struct Dependence {
+    uint64_t work = 0;
+    const RelayFence* fence = nullptr;
+    uint64_t value = 0;
+  };
+  std::vector<Dependence> dependences;
+
+  void depends(tenon_fence_point_t point) {
+    for (const auto& f : from) {
+      if (f != nullptr && f->fence() == point.fence) dependences.push_back({queue->submitted(), f.get(), point.value});
+    }
+  }
+  // Its next piece of work waits for another device.
+  bool waits() const {
+    const uint64_t next = queue->progress() + 1;
+    return std::any_of(dependences.begin(), dependences.end(),
+                       [next](const Dependence& d) { return d.work == next && !d.fence->signalled(d.value); });
+  }
 };
 
 struct Runner::SlotState {
@@ -124,21 +149,43 @@ struct Runner::SlotState {
   std::shared_ptr<void> host_owner;  // null: the caller's or the graph's memory
   bool has_host = false;
   bool stable_host = false;          // host memory that stays until the run ends
+  bool held = false;                 // the buffer that `host` is in stays until the run ends, since queued work reads it
+  uint32_t source = kHostPlace;      // host memory is filled once the queue of this device has reached `ready`
+  uint64_t ready = 0;                // 0: it is filled
 };
 
 Runner::Runner(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {
-  for (const auto& device : plan_->devices) devices_.push_back({BufferPool(device), nullptr});
+  for (const auto& device : plan_->devices) {
+    devices_.push_back({BufferPool(device), nullptr, std::make_unique<Spoilt>(false), nullptr, {}, {}});
+    devices_.back().from.resize(plan_->devices.size());
+  }
   slots_.resize(plan_->slots.size());
   for (SlotState& slot : slots_) slot.places.resize(plan_->devices.size());
   dead_after_.resize(plan_->steps.size());
   for (uint32_t s = 0; s < plan_->slots.size(); ++s) {
     if (plan_->slots[s].last_step < dead_after_.size()) dead_after_[plan_->slots[s].last_step].push_back(s);
   }
+  leaves_.resize(plan_->slots.size());
+  for (const Step& step : plan_->steps) {
+    if (step.kind == Step::Kind::kCopy) leaves_[step.slot] = true;
+  }
+  for (uint32_t slot : plan_->output_slots) leaves_[slot] = true;
 }
 
 Runner::~Runner() {
-  for (DeviceState& device : devices_) device.queue.reset();  // waits, also for what follows failed work
+  end_queues();
   drop_run_state();
+}
+
+// Waits, also for what follows failed work. A device that was abandoned keeps its queue.
+void Runner::end_queues() {
+  for (DeviceState& device : devices_) {
+    if (device.relay != nullptr) device.relay->drain();
+  }
+  for (DeviceState& device : devices_) device.queue.reset();
+  for (DeviceState& device : devices_) {
+    for (auto& fence : device.from) fence.reset();
+  }
 }
 
 void Runner::drop_run_state() {
@@ -153,7 +200,9 @@ void Runner::drop_run_state() {
     // A device that was given up may still write to memory that a copy named.
     if (abandoned && slot.host_owner != nullptr) keep_for_good(std::move(slot.host_owner));
     slot.host_owner.reset();
-    slot.has_host = slot.stable_host = false;
+    slot.has_host = slot.stable_host = slot.held = false;
+    slot.source = kHostPlace;
+    slot.ready = 0;
   }
   outputs_.clear();
 }
@@ -201,19 +250,22 @@ Status Runner::run(std::span<const tenon_array_t* const> inputs) {
   statistics_ = {};
   sinks_.clear();
   for (const auto& device : plan_->devices) sinks_.push_back(std::make_unique<TraceSink>(trace_, device->name()));
+  for (DeviceState& device : devices_) {
+    device.spoilt->store(false, std::memory_order_relaxed);
+    device.dependences.clear();
+  }
+  given_up_ = {};
   Status status = run_steps(inputs);
-  // Also after a failure: nothing may be in flight when memory goes back.
+  if (status.ok()) status = take_outputs();
+  // Also after a failure: nothing may be in flight when memory goes back. Of several failures the one that came first counts.
   Status waited = wait_all();
-  if (status.ok()) status = std::move(waited);
+  if (!waited.ok() && status.code() != TENON_CANCELLED) status = std::move(waited);
   if (status.ok()) {
     drop_imports();
-    status = take_outputs();
-  }
-  if (!status.ok()) {
-    // Work behind the failed one may still run, in memory that the run's state owns: the end of the queue waits for it.
-    for (DeviceState& device : devices_) {
-      if (device.queue != nullptr && device.queue->failed()) device.queue.reset();
-    }
+  } else {
+    // Work behind the failed one may still run, in memory that the run's state owns: the end of the queues waits for it.
+    const auto failed = [](const DeviceState& d) { return d.queue != nullptr && (d.queue->failed() || d.queue->device().abandoned()); };
+    if (std::any_of(devices_.begin(), devices_.end(), failed)) end_queues();
     drop_run_state();
   }
   for (DeviceState& device : devices_) {
@@ -286,9 +338,12 @@ Status Runner::execute(const Step& step) {
   TENON_ASSIGN_OR_RETURN(const std::shared_ptr<const Needs> needs, executable.needs(symbols));
 
   std::vector<tenon_span_t> inputs, outputs;
+  std::vector<tenon_fence_point_t> waits;
   for (uint32_t slot : step.inputs) {
     TENON_CHECK(slots_[slot].places[step.device].buffer != nullptr, "a step reads slot {} before it is there", slot);
-    inputs.push_back({slots_[slot].places[step.device].buffer->handle(), 0});
+    const Place& place = slots_[slot].places[step.device];
+    inputs.push_back({place.buffer->handle(), 0});
+    if (place.after.fence != nullptr) waits.push_back(place.after);
   }
   for (size_t i = 0; i < step.outputs.size(); ++i) {
     uint64_t bytes = 0;
@@ -326,11 +381,12 @@ Status Runner::execute(const Step& step) {
   if (!executable.on_queue()) {
     if (state.queue != nullptr) TENON_RETURN_IF_ERROR(wait(step.device));
   } else {
-    if (state.queue == nullptr) {
-      TENON_ASSIGN_OR_RETURN(state.queue, Queue::create(device));
-    }
+    TENON_RETURN_IF_ERROR(queue_of(step.device));
     call.queue = state.queue->handle();
+    call.waits = waits.data();
+    call.wait_count = static_cast<uint32_t>(waits.size());
     call.signal = state.queue->next_signal();
+    for (const tenon_fence_point_t& point : waits) state.depends(point);
   }
   LateOutputs late{&state.pool, std::vector<std::shared_ptr<Buffer>>(outputs.size()), {}};
   call.output_self = &late;
@@ -347,7 +403,13 @@ Status Runner::execute(const Step& step) {
   // Later work of the device runs after this one, so that it may use the workspace again.
   if (workspace != nullptr) state.pool.give_back(std::move(workspace));
   TENON_RETURN_IF_ERROR(std::move(status));
-  if (step.out_symbols.empty()) return {};
+  if (step.out_symbols.empty()) {
+    // What others want leaves at once, before work of this device that they do not wait for.
+    for (uint32_t slot : step.outputs) {
+      if (leaves_[slot] && device->has_queue()) TENON_RETURN_IF_ERROR(copy_to_host(slot));
+    }
+    return {};
+  }
   TENON_RETURN_IF_ERROR(wait(step.device));
   for (size_t i = 0; i < out_symbols.size(); ++i) {
     if (out_symbols[i] < 0) return error(TENON_INTERNAL, "T0612", "device {} left a data-dependent dim unset", quoted(device->name()));
@@ -372,15 +434,20 @@ Status Runner::copy_to_device(uint32_t slot, uint32_t device_index) {
   uint64_t bytes = 0;
   TENON_RETURN_IF_ERROR(bytes_of(slot, &bytes));
   TENON_RETURN_IF_ERROR(copy_to_host(slot));
-  if (slot_state.stable_host || !device->has_queue()) {
-    TENON_ASSIGN_OR_RETURN(Buffer imported, Buffer::import(device, slot_state.host, bytes));
-    if (imported) {
-      slot_state.places[device_index] = {std::make_shared<Buffer>(std::move(imported)), false};
-      return {};
-    }
+  tenon_fence_point_t after{};
+  if (device->has_queue()) {
+    slot_state.held = slot_state.stable_host = true;  // queued work reads it later
+    TENON_RETURN_IF_ERROR(relay_to(slot, device_index, bytes, &after));
+  } else {
+    TENON_RETURN_IF_ERROR(await_host(slot));
+  }
+  TENON_ASSIGN_OR_RETURN(Buffer imported, Buffer::import(device, slot_state.host, bytes));
+  if (imported) {
+    slot_state.places[device_index] = {std::make_shared<Buffer>(std::move(imported)), false, after};
+    return {};
   }
   TENON_ASSIGN_OR_RETURN(auto buffer, state.pool.take(bytes));
-  slot_state.places[device_index] = {buffer, true};
+  slot_state.places[device_index] = {buffer, true, {}};
   if (bytes == 0) return {};
   if (buffer->host() != nullptr && !device->has_queue()) {
     std::memcpy(buffer->host(), slot_state.host, bytes);
@@ -394,74 +461,161 @@ Status Runner::copy_to_device(uint32_t slot, uint32_t device_index) {
   copy.host_from = slot_state.host;
   statistics_.transferred_bytes += bytes;
   if (!device->has_queue()) return device->copy(copy);
-  if (state.queue == nullptr) {
-    TENON_ASSIGN_OR_RETURN(state.queue, Queue::create(device));
-  }
-  TENON_RETURN_IF_ERROR(state.queue->copy(copy));
-  // Another device may use its buffer again at once: the copy must be over before.
-  return slot_state.stable_host ? Status() : wait(device_index);
+  TENON_RETURN_IF_ERROR(queue_of(device_index));
+  TENON_RETURN_IF_ERROR(state.queue->copy(copy, after));
+  state.depends(after);
+  return {};
 }
 
-// After it the value can be read through SlotState::host.
+// Gives the point at which `device` may read the slot's host memory; the null point when it may at once.
+Status Runner::relay_to(uint32_t slot, uint32_t device, uint64_t bytes, tenon_fence_point_t* out) {
+  SlotState& state = slots_[slot];
+  *out = {};
+  if (state.ready == 0 || state.source == device) return {};
+  DeviceState& source = devices_[state.source];
+  std::unique_ptr<RelayFence>& fence = devices_[device].from[state.source];
+  if (fence == nullptr) {
+    TENON_ASSIGN_OR_RETURN(fence, RelayFence::create(plan_->devices[device]));
+  }
+  if (source.relay == nullptr) source.relay = std::make_unique<Relay>(plan_->devices[state.source]);
+  const uint64_t value = fence->next();
+  source.relay->add({source.queue->fence(), state.ready, fence.get(), value, const_cast<void*>(state.host), state.host_owner ? bytes : 0,
+                     source.spoilt.get(), devices_[device].spoilt.get()});
+  *out = {fence->fence(), value};
+  return {};
+}
+
+// After it SlotState::host is where the value is, or will be once await_host() has returned.
 Status Runner::copy_to_host(uint32_t slot) {
   SlotState& slot_state = slots_[slot];
   if (slot_state.has_host) return {};
   uint32_t from = 0;
   while (from < slot_state.places.size() && slot_state.places[from].buffer == nullptr) ++from;
   TENON_CHECK(from < slot_state.places.size(), "slot {} is nowhere", slot);
-  const std::shared_ptr<Device>& device = plan_->devices[from];
   Buffer& buffer = *slot_state.places[from].buffer;
   if (buffer.host() != nullptr) {
-    TENON_RETURN_IF_ERROR(wait(from));
     slot_state.host = buffer.host();
     slot_state.has_host = true;
+    if (devices_[from].queue != nullptr) {
+      slot_state.held = true;
+      slot_state.source = from;
+      slot_state.ready = devices_[from].queue->submitted();
+    }
     return {};
   }
   uint64_t bytes = 0;
   TENON_RETURN_IF_ERROR(bytes_of(slot, &bytes));
+  return submit_copy_to_host(slot, from, bytes);
+}
+
+Status Runner::submit_copy_to_host(uint32_t slot, uint32_t from, uint64_t bytes) {
+  SlotState& slot_state = slots_[slot];
+  const std::shared_ptr<Device>& device = plan_->devices[from];
   std::shared_ptr<std::byte> memory;
   TENON_RETURN_IF_ERROR(take_host(bytes, &memory));
+  slot_state.host = memory.get();
+  slot_state.host_owner = memory;  // stays until the queue is done, also when a wait fails
   if (bytes != 0) {
     tenon_copy_t copy{};
     copy.size_bytes = sizeof(copy);
     copy.direction = TENON_COPY_DEVICE_TO_HOST;
-    copy.from = buffer.handle();
+    copy.from = slot_state.places[from].buffer->handle();
     copy.length_bytes = bytes;
     copy.host_to = memory.get();
     statistics_.transferred_bytes += bytes;
     if (device->has_queue()) {
-      Status submitted = devices_[from].queue->copy(copy);
-      // The memory must stay until the queue is done, also when the wait fails.
-      slot_state.host_owner = memory;
-      TENON_RETURN_IF_ERROR(std::move(submitted));
-      TENON_RETURN_IF_ERROR(wait(from));
+      TENON_RETURN_IF_ERROR(queue_of(from));
+      Queue& queue = *devices_[from].queue;
+      // After the device's work so far, not merely behind it: when that fails, nothing is copied.
+      TENON_RETURN_IF_ERROR(queue.copy(copy, queue.last()));
+      slot_state.source = from;
+      slot_state.ready = queue.submitted();
     } else {
       TENON_RETURN_IF_ERROR(device->copy(copy));
     }
   }
-  slot_state.host = memory.get();
-  slot_state.host_owner = std::move(memory);
   slot_state.has_host = slot_state.stable_host = true;
   return {};
 }
 
-Status Runner::wait(uint32_t device) {
-  if (devices_[device].queue == nullptr) return {};
-  return devices_[device].queue->wait();
+Status Runner::await_host(uint32_t slot) {
+  SlotState& state = slots_[slot];
+  if (state.ready == 0) return {};
+  TENON_RETURN_IF_ERROR(wait_for(state.source, state.ready));
+  state.ready = 0;
+  return {};
 }
 
-Status Runner::wait_all() {
-  Status first;
-  for (uint32_t d = 0; d < devices_.size(); ++d) {
-    Status status = wait(d);
-    if (first.ok() && !status.ok()) first = std::move(status).with_context(kernel_context(*plan_->devices[d]));
+Status Runner::queue_of(uint32_t device) {
+  if (devices_[device].queue != nullptr) return {};
+  TENON_ASSIGN_OR_RETURN(devices_[device].queue, Queue::create(plan_->devices[device]));
+  return {};
+}
+
+// A cancelled operation still waits, since buffers are in use, and says so.
+Status Runner::wait_for(uint32_t device, uint64_t value) {
+  Queue* const queue = devices_[device].queue.get();
+  if (queue == nullptr || queue->reached(value)) return {};
+  uint64_t seen = progress(), since = now_ns();
+  for (;;) {
+    TENON_ASSIGN_OR_RETURN(const bool reached, queue->poll(value));
+    if (reached) return check_cancelled();
+    if (plan_->devices[device]->abandoned()) return given_up_.ok() ? plan_->devices[device]->alive() : given_up_;
+    if (const uint64_t now = progress(); now != seen) {
+      seen = now;
+      since = now_ns();
+    } else if ((now_ns() - since) / 1'000'000'000 >= limit(Limit::kDeviceWaitSeconds)) {
+      give_up_one(device);
+      since = now_ns();
+    }
   }
-  return first;
+}
+
+Status Runner::wait(uint32_t device) {
+  return devices_[device].queue == nullptr ? Status() : wait_for(device, devices_[device].queue->submitted());
+}
+
+uint64_t Runner::progress() const {
+  uint64_t sum = 0;
+  for (const DeviceState& device : devices_) {
+    if (device.queue != nullptr) sum += device.queue->progress();
+  }
+  return sum;
+}
+
+// Nothing moves: of the devices that wait for no other, the first with work left is given up.
+void Runner::give_up_one(uint32_t waited_for) {
+  uint32_t culprit = waited_for;
+  for (uint32_t d = 0; d < devices_.size(); ++d) {
+    const DeviceState& state = devices_[d];
+    if (state.queue == nullptr || plan_->devices[d]->abandoned()) continue;
+    if (state.queue->progress() >= state.queue->submitted() || state.waits()) continue;
+    culprit = d;
+    break;
+  }
+  Device& device = *plan_->devices[culprit];
+  device.abandon();
+  given_up_ = error(TENON_DEVICE_LOST, "T0618", "device {} finished none of its work for {} s; it is given up, and what it holds stays behind",
+                    quoted(device.name()), limit(Limit::kDeviceWaitSeconds))
+                  .with("device", device.name());
+}
+
+// The first failure of a device, before those of devices that only worked on what it did not make.
+Status Runner::wait_all() {
+  Status first = given_up_, spoilt;
+  for (uint32_t d = 0; d < devices_.size(); ++d) {
+    if (devices_[d].queue == nullptr) continue;
+    Status status = wait(d);
+    Status& kept = devices_[d].spoilt->load(std::memory_order_acquire) ? spoilt : first;
+    if (kept.ok() && !status.ok()) kept = std::move(status).with_context(kernel_context(*plan_->devices[d]));
+  }
+  return first.ok() ? spoilt : first;
 }
 
 Status Runner::take_outputs() {
   for (uint32_t slot : plan_->output_slots) {
     TENON_RETURN_IF_ERROR(copy_to_host(slot));
+    TENON_RETURN_IF_ERROR(await_host(slot));
     OutputArray out;
     out.dtype = plan_->slots[slot].dtype;
     TENON_RETURN_IF_ERROR(plan_->shapes.evaluate(plan_->slots[slot].dims, symbols_, &out.dims));
@@ -476,6 +630,7 @@ void Runner::release_dead(uint32_t step) {
     for (size_t d = 0; d < devices_.size(); ++d) {
       Place& place = slots_[s].places[d];
       if (place.buffer == nullptr) continue;
+      if (slots_[s].held && place.buffer->host() != nullptr && place.buffer->host() == slots_[s].host) continue;
       if (place.pooled) {
         devices_[d].pool.give_back(std::move(place.buffer));
         place = {};

@@ -9,6 +9,7 @@
 
 #include "core/runtime/plan.h"
 #include "core/runtime/queue.h"
+#include "core/runtime/relay.h"
 #include "core/runtime/trace.h"
 
 namespace tenon::runtime {
@@ -69,8 +70,16 @@ class Runner {
   Status execute(const Step& step);
   Status copy_to_device(uint32_t slot, uint32_t device);
   Status copy_to_host(uint32_t slot);
+  Status submit_copy_to_host(uint32_t slot, uint32_t from, uint64_t bytes);
+  Status await_host(uint32_t slot);
+  Status relay_to(uint32_t slot, uint32_t device, uint64_t bytes, tenon_fence_point_t* out);
+  Status queue_of(uint32_t device);
+  Status wait_for(uint32_t device, uint64_t value);
   Status wait(uint32_t device);
   Status wait_all();
+  uint64_t progress() const;
+  void give_up_one(uint32_t waited_for);
+  void end_queues();
   Status take_outputs();
   void release_dead(uint32_t step);
   void drop_run_state();
@@ -84,9 +93,11 @@ class Runner {
   std::vector<int64_t> symbols_;
   std::vector<OutputArray> outputs_;
   RunStatistics statistics_;
+  Status given_up_;  // of this run: why a device was abandoned
   Trace* trace_ = nullptr;
   std::vector<std::unique_ptr<TraceSink>> sinks_;  // one per device
   std::vector<std::vector<uint32_t>> dead_after_;  // by step: slots that nobody reads any more
+  std::vector<bool> leaves_;                       // by slot: it is copied from where it is made
 };
 
 }  // namespace tenon::runtime

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "tenon/cpp/plugin.hpp"
 
@@ -73,7 +74,9 @@ Status perform_copy(Device& device, const tenon_copy_t& c, Queue& queue) {
   const Status begun = device.begin_command(Event::kCopy, queue);
   // A copy that fails has moved some of the bytes.
   if (!begun.ok() && begun.code() != TENON_DATA_LOSS) return begun;
-  const Running running;
+  const Running running(device.ordinal);
+  const std::shared_lock touching(device.touching);
+  TENON_TRY(device.alive());
   const uint64_t length = begun.ok() ? c.length_bytes : c.length_bytes / 2;
   const DeviceMemory::Access access(device.memory);
   void *from = nullptr, *to = nullptr;
@@ -102,7 +105,21 @@ Status check_copy(const tenon_copy_t& c) {
   return {};
 }
 
-std::atomic<uint64_t> g_running{0}, g_most{0};
+// Of the process, for statistics.
+struct Activity {
+  std::mutex mutex;
+  uint64_t running[kDeviceCount] = {}, most = 0, overlap_ns = 0, both_since_ns = 0;
+
+  uint64_t all() const { return running[0] + running[1]; }
+  bool both() const { return running[0] != 0 && running[1] != 0; }
+};
+Activity& activity() {
+  static Activity one;
+  return one;
+}
+uint64_t steady_ns() {
+  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
+}
 
 void read_counts(void*, uint32_t ordinal, tenon_sim_counts_t* out) {
   *out = {};
@@ -119,7 +136,15 @@ void read_counts(void*, uint32_t ordinal, tenon_sim_counts_t* out) {
   }
 }
 
-uint64_t read_at_once(void*) { return g_most.exchange(g_running.load()); }
+uint64_t read_at_once(void*) {
+  const std::lock_guard lock(activity().mutex);
+  return std::exchange(activity().most, activity().all());
+}
+
+uint64_t read_overlap(void*) {
+  const std::lock_guard lock(activity().mutex);
+  return std::exchange(activity().overlap_ns, 0);
+}
 
 Status raise(const Fault& fault) { return fault.code == TENON_OK ? Status() : fail(fault.code, fault.message); }
 
@@ -212,14 +237,24 @@ Status fence_wait(void*, tenon_fence_t* fence, uint64_t value, uint64_t timeout_
 
 }  // namespace
 
-Running::Running() {
-  const uint64_t now = g_running.fetch_add(1) + 1;
-  for (uint64_t most = g_most.load(); most < now && !g_most.compare_exchange_weak(most, now);) {
-  }
+Running::Running(uint32_t ordinal) : ordinal_(ordinal) {
+  Activity& a = activity();
+  const std::lock_guard lock(a.mutex);
+  const bool before = a.both();
+  ++a.running[ordinal_];
+  if (!before && a.both()) a.both_since_ns = steady_ns();
+  a.most = std::max(a.most, a.all());
 }
-Running::~Running() { g_running.fetch_sub(1); }
 
-const tenon_sim_statistics_t kStatisticsTable = {sizeof(tenon_sim_statistics_t), nullptr, read_counts, read_at_once};
+Running::~Running() {
+  Activity& a = activity();
+  const std::lock_guard lock(a.mutex);
+  const bool before = a.both();
+  --a.running[ordinal_];
+  if (before && !a.both()) a.overlap_ns += steady_ns() - a.both_since_ns;
+}
+
+const tenon_sim_statistics_t kStatisticsTable = {sizeof(tenon_sim_statistics_t), nullptr, read_counts, read_at_once, read_overlap};
 
 Status Device::alive() const {
   if (!lost.load(std::memory_order_acquire)) return {};
@@ -229,7 +264,7 @@ Status Device::alive() const {
 Status Device::begin_command(Event event, Queue& queue) {
   TENON_TRY(alive());
   (event == Event::kCopy ? copies : launches).fetch_add(1);
-  const Running running;
+  const Running running(ordinal);
   if (const uint64_t us = injection.latency_us(event, queue.random_state()); us != 0) {
     std::this_thread::sleep_for(std::chrono::microseconds(us));
   }
@@ -262,6 +297,7 @@ std::unordered_set<Device*>& Device::all() {
 // Whoever waits, for a fence or in a stall, learns of it at once.
 void Device::lose() {
   lost.store(true, std::memory_order_release);
+  { const std::unique_lock others(touching); }  // they end, and none begins
   const Fault fault{TENON_DEVICE_LOST, cat("sim: device ", ordinal, " is lost")};
   const std::lock_guard lock(objects_mutex);
   for (Fence* fence : fences) fence->fail(0, fault);

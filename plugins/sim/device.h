@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <unordered_set>
 #include <vector>
 
@@ -43,6 +44,7 @@ struct Device {
   DeviceMemory memory;
   Injection injection;
   std::atomic<bool> lost{false};
+  std::shared_mutex touching;  // held by commands while they touch memory: nobody learns of the loss before
   const std::shared_ptr<Queue> default_queue;  // what the host submits without naming a queue
   std::mutex objects_mutex;
   std::vector<std::shared_ptr<Queue>> queues;
@@ -57,9 +59,12 @@ struct Device {
 // Counts a command as running for as long as it lives.
 class Running {
  public:
-  Running();
+  explicit Running(uint32_t ordinal);
   ~Running();
   Running(const Running&) = delete;
+
+ private:
+  const uint32_t ordinal_;
 };
 
 // A queue of the host's and the device it belongs to.

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <shared_mutex>
 
 #include "device.h"
 #include "kernel_module.h"
@@ -304,7 +305,9 @@ Status check_run(const Run& run) {
 
 Status perform(const Run& run, Queue& queue) {
   TENON_TRY(run.exe->device->begin_command(Event::kLaunch, queue));
-  const Running running;
+  const Running running(run.exe->device->ordinal);
+  const std::shared_lock touching(run.exe->device->touching);
+  TENON_TRY(run.exe->device->alive());
   const DeviceMemory::Access access(run.exe->device->memory);
   for (size_t i = 0; i < run.exe->program.steps.size(); ++i) {
     if (cancelled()) return fail(TENON_CANCELLED, "sim: stopped");

@@ -23,6 +23,8 @@ typedef struct tenon_sim_statistics_t {
   void (*read)(void* self, uint32_t ordinal, tenon_sim_counts_t* out);
   /* The most commands, of all devices, that ran at one time since the last call. Safe. */
   uint64_t (*at_once)(void* self);
+  /* Nanoseconds since the last call in which commands of more than one device ran. Safe. */
+  uint64_t (*overlap_ns)(void* self);
 } tenon_sim_statistics_t;
 
 #ifdef __cplusplus

@@ -56,7 +56,7 @@ def main():
     # A device that never answers is given up, and the others go on.
     os.environ["TENON_LIMIT_DEVICE_WAIT_SECONDS"] = "1"
     result = run("faults:timeout=1+,device=sim:0", "--device", "sim")
-    assert result.returncode == 3 and "T0617" in result.stderr and result.stdout == "", result.stderr
+    assert result.returncode == 3 and "T0618" in result.stderr and result.stdout == "", result.stderr
     assert run("faults:timeout=1+,device=sim:0", "--device", "sim:1").stdout == run("", "--device", "sim").stdout
     for device, sites in (("cpu", "open alloc import load compile execute lost"),
                           ("sim", "open alloc copy_async queue fence timeout compile load execute late lost")):

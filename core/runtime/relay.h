@@ -1,0 +1,72 @@
+// Carries fence points from one device to others: when the source's fence has come to a value, a fence of the target is signalled by
+// the host, so that work of both is submitted long before and nobody waits but the target's queue.
+//
+// Threads: one thread of its own, which calls nothing of a plugin but fence_wait and fence_signal. Its owner adds and drains.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "core/runtime/device.h"
+
+namespace tenon::runtime {
+
+// Set once what a device works on is no result any more, since work of another that it came from failed.
+using Spoilt = std::atomic<bool>;
+
+// A fence that the host signals, for what one device sends to another.
+class RelayFence {
+ public:
+  static Result<std::unique_ptr<RelayFence>> create(std::shared_ptr<Device> target);
+  ~RelayFence();
+  tenon_fence_t* fence() const { return fence_; }
+  uint64_t next() { return ++promised_; }
+  bool signalled(uint64_t value) const { return signalled_.load(std::memory_order_acquire) >= value; }
+  void signal(uint64_t value);
+
+ private:
+  explicit RelayFence(std::shared_ptr<Device> target) : target_(std::move(target)) {}
+  std::shared_ptr<Device> target_;
+  tenon_fence_t* fence_ = nullptr;
+  uint64_t promised_ = 0;
+  std::atomic<uint64_t> signalled_{0};
+};
+
+class Relay {
+ public:
+  explicit Relay(std::shared_ptr<Device> source);
+  ~Relay();  // after drain
+  Relay(const Relay&) = delete;
+
+  struct Item {
+    tenon_fence_t* fence = nullptr;  // of the source
+    uint64_t value = 0;
+    RelayFence* target = nullptr;
+    uint64_t target_value = 0;
+    // What the target is going to read: zeros when the source failed, so that its work is on something.
+    void* data = nullptr;
+    uint64_t size_bytes = 0;
+    const Spoilt* source_spoilt = nullptr;
+    Spoilt* target_spoilt = nullptr;
+  };
+  // Items of one source are added in order of their values.
+  void add(const Item& item);
+  // Waits until every item was passed on.
+  void drain();
+
+ private:
+  void work();
+  void pass_on(const Item& item);
+
+  const std::shared_ptr<Device> source_;
+  std::mutex mutex_;
+  std::condition_variable added_, idle_;
+  std::deque<Item> items_;
+  bool busy_ = false, stopping_ = false;
+  std::thread thread_;  // last: it uses the rest
+};
+
+}  // namespace tenon::runtime
