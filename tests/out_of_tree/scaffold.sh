@@ -88,11 +88,11 @@ follow() {
   say "the guide $1"
   awk '/^```sh$/ {on = 1; next} /^```$/ {on = 0} on' "$source/docs/guide/$1" >guide.sh
   [ -s guide.sh ] || die "$1 has no commands"
-  mkdir guide
+  rm -rf guide && mkdir guide
   (cd guide && PATH="$work/prefix/bin:$PATH" CMAKE_PREFIX_PATH="$work/prefix" bash -euo pipefail ../guide.sh >../guide.log 2>&1) ||
     { cat guide.log; exit 1; }
 }
-follow device.md
+for page in device kernels op pass frontend layer; do follow $page.md; done
 
 say "what cannot be made is told"
 for arguments in "kernel x" "device x --language rust" "device Upper" "device ../x" "device my_device_c" "layer $(printf 'a%.0s' {1..41})"; do
