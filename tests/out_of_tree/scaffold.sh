@@ -51,8 +51,8 @@ make_one kernels c++ 1 100
 make_one op c++ 2 100
 make_one pass c++ 2 100
 make_one frontend c++ 2 100
-make_one layer c 1 100
-make_one layer c++ 1 100
+make_one layer c 2 100
+make_one layer c++ 2 100
 
 # Shipping: what pip installs into a virtual environment is found there, and gone when pip takes it away. Nothing is downloaded.
 say "wheels"

@@ -29,8 +29,12 @@ static tenon_code_t copy(void* self, tenon_device_t* device, const tenon_copy_t*
 
 /* Called once for each plugin that the layer is to stand in front of. */
 static tenon_code_t attach(void* self, const tenon_layer_subject_t* subject, const void** tables) {
-  if (subject->option_count != 0)
-    return tenon_simple_failure(host, TENON_INVALID_ARGUMENT, "@NAME@: there are no options");
+  if (subject->option_count != 0) {
+    const tenon_str_t key = subject->options[0].key;
+    char text[160];
+    snprintf(text, sizeof text, "@NAME@: there is no option '%.*s'", (int)key.size, key.data);
+    return tenon_simple_failure(host, TENON_INVALID_ARGUMENT, text);
+  }
   for (uint32_t i = 0; i < subject->interface_count; ++i) {
     const tenon_str_t id = subject->interfaces[i].id;
     if (id.size != strlen(TENON_DEVICE_ID) || memcmp(id.data, TENON_DEVICE_ID, id.size) != 0)
