@@ -94,7 +94,8 @@ Status signal_after(const std::shared_ptr<Work>& work) {
     return check(code, "asking for the end of work");
   }
   (void)held.release();
-  return check(cl.clFlush(line.queue), "starting work");
+  cl.clFlush(line.queue);  // the callback tells how it went
+  return {};
 }
 
 namespace {

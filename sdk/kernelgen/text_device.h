@@ -31,7 +31,7 @@ struct TextArtifact {
   std::string code;         // what the device's compiler made; the text itself where the driver compiles at load
   std::string text;         // for dumps
   std::string explanation;  // for dumps: L1, schedules, L2
-  uint32_t kernel_count = 0;
+  uint32_t kernel_count = 0, kernels_from_cache = 0;  // the second: of the first
 };
 
 // Everything but `code`. UNIMPLEMENTED with a reason that begins with `device`; CANCELLED, also when that is only seen at the end.

@@ -85,7 +85,8 @@ Status open_artifact(const TextDevice& device, const void* bytes, uint64_t size_
 void artifact_release(void*, tenon_artifact_t* artifact) { delete artifact_of(artifact); }
 
 Status artifact_info(void*, tenon_artifact_t* artifact, tenon_artifact_info_t* out) {
-  *out = {sizeof *out, artifact_of(artifact)->kernel_count, 0, 0, artifact_of(artifact)->code.size()};
+  const TextArtifact& a = *artifact_of(artifact);
+  *out = {sizeof *out, a.kernel_count - a.kernels_from_cache, a.kernels_from_cache, 0, a.code.size()};
   return {};
 }
 
@@ -285,6 +286,25 @@ Status run_load_steps(Executable* exe) {
 
 Status TextDevice::compile(std::string_view, std::string_view, std::string*) const { return {}; }
 
+// Compiled once per machine: the host's cache keeps binaries by all that makes them differ.
+Status TextDevice::cached_binary(std::string_view target, std::string_view text, std::string* out, bool* found) {
+  *found = false;
+  const std::string key = cat(name(), '\n', target, '\n', text);
+  const auto* cache = context().query<tenon_host_cache_t>(TENON_HOST_CACHE_ID);
+  tenon_blob_t* blob = nullptr;
+  if (cache != nullptr && cache->get(cache->self, str("device-binary"), key.data(), key.size(), &blob) == TENON_OK) {
+    const void* data = nullptr;
+    uint64_t size = 0;
+    *found = context().graph->blob_data(context().graph->self, blob, &data, &size) == TENON_OK;
+    if (*found) out->assign(static_cast<const char*>(data), size);
+    context().graph->blob_release(context().graph->self, blob);
+    if (*found) return {};
+  }
+  TENON_TRY(compile(target, text, out));
+  if (cache != nullptr && !out->empty()) (void)cache->put(cache->self, str("device-binary"), key.data(), key.size(), out->data(), out->size());
+  return {};
+}
+
 Status TextDevice::claim(tenon_str_t text, tenon_graph_t* graph, const tenon_claim_sink_t* sink) {
   LiftHost host;
   TENON_TRY(lift_host(context().host, &host));
@@ -299,7 +319,9 @@ Status TextDevice::compile_graph(tenon_str_t text, tenon_graph_t* graph, const t
   auto artifact = std::make_unique<TextArtifact>();
   TENON_TRY(build_text(host, name(), graph, target(view(text)), artifact.get()));
   std::string binary;
-  if (artifact->kernel_count != 0) TENON_TRY(compile(view(text), artifact->text, &binary));
+  bool found = false;
+  if (artifact->kernel_count != 0) TENON_TRY(cached_binary(view(text), artifact->text, &binary, &found));
+  if (found) artifact->kernels_from_cache = artifact->kernel_count;
   artifact->code = join({view(text), binary, artifact->text});
   *out = reinterpret_cast<tenon_artifact_t*>(artifact.release());
   return {};

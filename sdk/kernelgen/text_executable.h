@@ -77,7 +77,7 @@ class TextDevice {
   virtual Target target(std::string_view text) const = 0;
   virtual const tenon_device_api_t& memory() const = 0;
   virtual uint64_t alignment_bytes(tenon_device_t* device) const = 0;
-  // Code for that target, ahead of loading: what a second start of a program finds in the cache. Left empty: `load` compiles.
+  // Code for that target, ahead of loading; the host's cache keeps it, so that a second start compiles nothing. Left empty: `load` compiles.
   virtual Status compile(std::string_view target, std::string_view text, std::string* out_binary) const;
   // binary: what compile made, or empty. A binary that the runtime refuses is no failure as long as the text compiles.
   virtual Status load(tenon_device_t* device, const DeviceProgram& program, std::string_view binary, std::string_view text,
@@ -96,6 +96,9 @@ class TextDevice {
   Status load_bytes(tenon_device_t* device, const void* bytes, uint64_t size_bytes, tenon_blob_t* const* constants, uint32_t constant_count,
                     tenon_executable_t** out);
   Status dump(tenon_artifact_t* artifact, tenon_str_t what, const tenon_sink_t* sink);
+
+ private:
+  Status cached_binary(std::string_view target, std::string_view text, std::string* out, bool* found);
 };
 
 }  // namespace tenon::kernelgen

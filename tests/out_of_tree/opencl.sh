@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds samples/opencl against an install prefix alone, in a folder of its own, and uses it through every public door:
-# found, listed, explained, disabled by a glob, and right on real models.
+# found, listed, explained, disabled by a glob, conforming, and right on real models without help from another device.
 #   opencl.sh BUILD_DIR SOURCE_DIR
 set -euo pipefail
 build=$1 source=$2
@@ -32,10 +32,27 @@ if disabled=$(TENON_PLUGINS_DISABLE='open*' "$tenon" run "$work/digits/digits.on
 fi
 expect "$disabled" opencl
 
-say "right on real models"
+say "conforms"
+# One child per check compiles the same kernels: PoCL's own cache shares them. Kernels of fixed groups need no copy per group size.
+export POCL_CACHE_DIR="$work/pocl" POCL_WORK_GROUP_SPECIALIZATION=0
+conform() { env -u TENON_PLUGIN_ADD "$tenon" conform "$work/plugin" --filter "$1" >"$work/conform.log" || { grep FAIL "$work/conform.log"; exit 1; }; }
+for group in $("$tenon" conform --list | grep -oE '\b[A-Z]\.[a-z]' | cut -c1 | sort -u | grep -v '[FGL]'); do conform "$group.*"; done
+for check in core-set special-floats integer-ends one-buffer-twice; do conform "F.$check"; done
+
+say "real models, all nodes, as the cpu has it: digits, residual network, encoder layers"
 for model in "$work/digits/digits.onnx" "$work"/models/*.onnx; do
-  "$tenon" run "$model" --device opencl --seed 1 --check reference
+  expect "$("$tenon" run "$model" --device opencl --no-fallback --seed 1 --check cpu 2>&1)" "agrees with cpu"
 done
+
+say "a second start compiles nothing"
+again=$("$tenon" bench "$work/models/encoder.onnx" --device opencl --runs 1 --json 2>/dev/null)
+expect "$again" '"kernels_compiled": 0'
+
+say "an index outside is told, with the user's node"
+outside=$("$tenon" run "$source/tests/devices/index_outside.tir" --input i="$source/tests/control/Inputs/outside.npy" --seed 1 \
+  --device opencl --no-fallback 2>&1) && { echo "an index outside gave a result"; exit 1; }
+expect "$outside" "T0325: gather at model: .rows.:7: index 5 is outside of \[0, 5)"
+
 say "one graph on three devices"
 cat >"$work/mixed.tir" <<'TIR'
 tenon.tir 1
