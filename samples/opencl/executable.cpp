@@ -148,7 +148,8 @@ class Submission final : public kg::Submission {
   template <class Set>
   Status set_memory(const kg::MemoryRange& range, const Set& set) {
     cl_mem memory = buffer_of(range.buffer)->memory;
-    if (range.offset_bytes != 0) {
+    // A kernel that is given a buffer and parts of it would be undefined: parts it is, unless it gets all.
+    if (range.offset_bytes != 0 || range.size_bytes < buffer_of(range.buffer)->size_bytes) {
       const cl_buffer_region region{range.offset_bytes, range.size_bytes == 0 ? 1 : range.size_bytes};
       cl_int code = CL_SUCCESS;
       memory = line_.cl->clCreateSubBuffer(memory, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
