@@ -28,6 +28,7 @@ struct Toy {
   tenon_str_t description{};
   uint64_t memory_at_queue_end = 0;
   int fences = 0;
+  uint64_t submitted = 0, fence_waits = 0;  // the last values of any fence
 };
 
 // Signalled by what completes at submission, and by the host on a thread of its own.
@@ -132,7 +133,7 @@ tenon_code_t toy_execute(void* self, tenon_executable_t*, const tenon_call_t* ca
   for (uint32_t k = 0; k < call->out_symbol_count; ++k) call->out_symbols[k] = toy->found;
   if (call->profile != nullptr) call->profile->event(call->profile->self, {"add\"1", 5}, {"n", 1}, 10, 30, 4, 16, 2);
   if (ToyFence* fence = toy_fence_of(call->signal)) {
-    fence->value = call->signal.value;
+    fence->value = toy->submitted = call->signal.value;
     if (toy->fail_execute != TENON_OK) fence->code = toy->fail_execute;
   }
   return TENON_OK;
@@ -148,6 +149,7 @@ tenon_code_t toy_queue_destroy(void* self, tenon_queue_t*) {
 tenon_code_t toy_copy_async(void* self, tenon_queue_t*, const tenon_copy_t* c, const tenon_fence_point_t*, uint32_t,
                             tenon_fence_point_t signal) {
   toy_fence_of(signal)->value = signal.value;
+  static_cast<Toy*>(self)->submitted = signal.value;
   return toy_copy(self, nullptr, c);
 }
 tenon_code_t toy_fence(void* self, tenon_device_t*, uint64_t, tenon_fence_t** out) {
@@ -168,7 +170,8 @@ tenon_code_t toy_fence_signal(void*, tenon_fence_t* fence, uint64_t value) {
   reinterpret_cast<ToyFence*>(fence)->value = value;
   return TENON_OK;
 }
-tenon_code_t toy_fence_wait(void*, tenon_fence_t* f, uint64_t value, uint64_t) {
+tenon_code_t toy_fence_wait(void* self, tenon_fence_t* f, uint64_t value, uint64_t) {
+  static_cast<Toy*>(self)->fence_waits = value;
   auto* fence = reinterpret_cast<ToyFence*>(f);
   if (fence->code != TENON_OK) return fence->code;
   return fence->value >= value ? TENON_OK : TENON_DEADLINE_EXCEEDED;
@@ -306,6 +309,36 @@ TEST_F(Fixture, QueuesGiveTheSame) {
   for (int i = 0; i < 2; ++i) {
     ASSERT_TRUE(run(runner).ok());
     expect_right(runner);
+  }
+}
+
+TEST_F(Fixture, KernelsOfAnotherPluginWaitForTheQueueAndUseNone) {
+  toy.hidden = toy.queued = true;
+  static bool queue_was_empty, on_queue;
+  static Toy* the_toy;
+  the_toy = &toy;
+  tenon_compile_api_t set = compile_api;
+  set.execute = [](void* self, tenon_executable_t* e, const tenon_call_t* call) {
+    queue_was_empty = the_toy->fence_waits == the_toy->submitted;
+    on_queue = call->queue != nullptr || call->signal.fence != nullptr;
+    return toy_execute(self, e, call);
+  };
+  auto with_set = [&] {
+    device_api.map = nullptr, device_api.import = nullptr;
+    return *Device::create({"toy-plugin", &device_api, &compile_api, &queue_api, {{"set", &set}}}, 0);
+  };
+  auto plan = make_plan(with_set(), with_set());
+  // Both on one device, the second by the set.
+  plan->executables[1] = *Executable::load(plan->devices[0], {}, {}, {1}, 1);
+  plan->steps[4].device = 0;
+  plan->steps.erase(plan->steps.begin() + 3);
+  plan->slots[2].last_step = 3;
+  Runner runner(plan);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(run(runner).ok());
+    expect_right(runner);
+    EXPECT_TRUE(queue_was_empty);
+    EXPECT_FALSE(on_queue);
   }
 }
 
