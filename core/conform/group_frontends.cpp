@@ -124,12 +124,14 @@ std::vector<Sample> samples_of(Session& s, const Frontend& f) {
     Result<std::string> text = read_all(*file, kExampleBytesMax, "an example");
     if (text.ok()) out.push_back({path, Bytes(text->begin(), text->end())});
   }
-  Tensor tensor;
-  Bytes written;
-  const tenon_sink_t sink = {&written, append};
-  if (f.api->write_tensor != nullptr && make_tensor(f.host, TENON_F32, {2, 3}, &tensor) &&
-      f.api->write_tensor(f.api->self, &tensor.view, &sink) == TENON_OK)
-    out.push_back({example_name(*f.api), std::move(written)});
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{2, 3}, {4}, {}, {1, 2, 2}}) {
+    Tensor tensor;
+    Bytes written;
+    const tenon_sink_t sink = {&written, append};
+    if (f.api->write_tensor != nullptr && make_tensor(f.host, TENON_F32, shape, &tensor) &&
+        f.api->write_tensor(f.api->self, &tensor.view, &sink) == TENON_OK)
+      out.push_back({example_name(*f.api), std::move(written)});
+  }
   return out;
 }
 

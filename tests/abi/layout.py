@@ -63,7 +63,7 @@ def main():
         return 1
     if arguments.bless:
         TABLE.write_text(now)
-        print(f"wrote {TABLE}; sdk/abi/CHANGELOG.md must have a line that says what changed and ends in (layout {digest}); then history.py --bless")
+        print(f"wrote {TABLE}; sdk/abi/CHANGELOG.md must have a line that says what changed and ends in (layout {digest}); then history.py --bless and released/build.py --now {arguments.include}")
         return 0
     before = TABLE.read_text() if TABLE.exists() else ""
     failed = False

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Builds plugin.c against the headers of every layout that has no binary here yet, for x86-64 Linux with glibc.
+
+    build.py [--compiler clang-19]
+
+The headers of a layout are those of the first commit whose tests/abi/layout.txt has its digest. A binary is never built again: what was
+released stays what it was. `--now build/include` takes the newest layout from a build instead, before it was committed.
+"""
+import argparse
+import hashlib
+import os
+import pathlib
+import subprocess
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent.parent
+
+
+def git(*words):
+    return subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, check=True).stdout
+
+
+def commits():
+    """digest: the first commit that has this layout."""
+    found = {}
+    for commit in git("log", "--reverse", "--format=%H", "--diff-filter=AM", "--", "tests/abi/layout.txt").decode().split():
+        digest = hashlib.sha256(git("show", f"{commit}:tests/abi/layout.txt")).hexdigest()[:8]
+        found.setdefault(digest, commit)
+    return found
+
+
+def export(commit, folder):
+    target = folder / "tenon" / "abi"
+    target.mkdir(parents=True)
+    for path in git("ls-tree", "--name-only", commit, "sdk/abi/").decode().split():
+        if path.endswith(".h"):
+            (target / os.path.basename(path)).write_bytes(git("show", f"{commit}:{path}"))
+
+
+def build(compiler, include, target):
+    subprocess.run([compiler, "--target=x86_64-linux-gnu", "-std=gnu11", "-Os", "-w", "-fPIC", "-shared", "-fvisibility=hidden", "-s", "-fno-ident",
+                    "-Wl,-z,now", "-Wl,--build-id=none", f"-I{include}", str(HERE / "plugin.c"), "-o", str(target)], check=True)
+    target.chmod(0o644)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--compiler", default="clang-19")
+    parser.add_argument("--now")
+    arguments = parser.parse_args()
+    known = commits()
+    layouts = [line.split()[1] for line in (HERE.parent / "history.txt").read_text().splitlines() if line.startswith(tuple("0123456789"))]
+    for layout in layouts:
+        target = HERE / f"{layout}.so"
+        if target.exists():
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            if layout in known:
+                export(known[layout], folder)
+                build(arguments.compiler, folder, target)
+            elif arguments.now and layout == layouts[-1]:
+                build(arguments.compiler, arguments.now, target)
+            else:
+                raise SystemExit(f"no commit has the layout {layout}; give --now build/include")
+        print(f"{target.name}: {target.stat().st_size} bytes")
+
+
+main()
