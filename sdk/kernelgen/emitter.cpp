@@ -415,6 +415,11 @@ void Emitter::store(const View& view, Val v, bool as_vector) {
   }
   store_at(scratch ? Space::kScratch : Space::kBuffer, scratch ? 0 : argument(view.buffer, true),
            k_.buffers[view.buffer].type, a.at, splat(v, a.lanes), m.v, a.stride);
+  const bool vector = a.lanes > 1 && a.lanes == width && lanes(a.at.v) == 1 && a.stride == kNoValue && m.v == kNoValue;
+  if (scratch || !vector || streamed.empty() || !streamed[view.buffer]) return;
+  Node& node = scopes_.back()->nodes->back();
+  node.stream = true;
+  node.args[3] = stream;
 }
 
 void Emitter::forward(uint32_t buffer, E offset, Val v, bool as_vector) {

@@ -55,6 +55,7 @@ enum class N : uint8_t {
   kAnyNan,   // dst = whether local `op` holds a NaN in its first args[0] columns of `ref` rows that are `bits` apart
   kLaneId,   // dst = number of the work item in its group, i64
   kBarrier,  // the items of a group meet; shared memory, and if bits is 1 global memory too, is seen by all afterwards
+  kFence,    // stores past the caches are seen by other threads from here on, if args[0] says that there were any
   kComment,  // text: the stage and part (Init, Step, Merge, Final, Map, Pack) that follows
 };
 
@@ -74,6 +75,7 @@ struct Node {
   std::vector<V> list;            // kMma: where each row of a begins
   uint32_t lanes = 1;             // kMma
   int32_t b_buffer = -1;          // kMma: -1 is scratch
+  bool stream = false;            // kStore: of a whole vector, past the caches if args[3] says so
   bool pairs = false;             // kMma: operands are bf16, each step is two of the sum
   std::vector<Node> body, other;
 };

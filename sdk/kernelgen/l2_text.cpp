@@ -79,7 +79,8 @@ struct Writer {
         def(s);
         break;
       }
-      case N::kStore: line("store " + place(n) + " = " + v(n.args[1]) + (n.args[2] != kNoValue ? " if " + v(n.args[2]) : "")); break;
+      case N::kFence: line("fence" + (n.args[0] != kNoValue ? " if " + v(n.args[0]) : std::string())); break;
+      case N::kStore: line(std::string(!n.stream ? "store " : n.args[3] == kNoValue ? "stream " : "stream if " + v(n.args[3]) + " ") + place(n) + " = " + v(n.args[1]) + (n.args[2] != kNoValue ? " if " + v(n.args[2]) : "")); break;
       case N::kVar: def("var " + v(n.args[0])); break;
       case N::kSet: line("set " + v(n.dst) + " = " + v(n.args[0])); break;
       case N::kLocal: line("local" + std::to_string(n.ref) + " " + std::string(name_of(n.type)) + "[" + std::to_string(n.bits) + "]"); break;

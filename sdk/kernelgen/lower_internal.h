@@ -116,6 +116,8 @@ class Emitter {
   uint32_t row_depth = 0;        // scope in which passes run: loads of what the kernel writes stay inside
   bool lanes_are_rows = false;   // temps have one slot per lane
   uint32_t temp_copies = 1;
+  std::vector<bool> streamed;    // by buffer: whole vectors are stored past the caches, if `stream` says so
+  V stream = kNoValue;           // kNoValue: always
   std::vector<Val> states;       // what State means now; by ordinal
 
  private:

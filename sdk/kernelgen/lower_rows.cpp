@@ -20,6 +20,7 @@ class Rows {
       }
     }
     e_.width = s_.lanes;
+    if (s_.nontemporal != 0) stream_results();
     const bool lead_lanes = s_.vector_axis != ~0u;
     e_.lanes_are_rows = lead_lanes;
     e_.temp_copies = s_.unroll;
@@ -37,10 +38,76 @@ class Rows {
     e_.tree().grain = s_.grain;
     const Val begin{e_.tree().begin, 0, false}, end{e_.tree().end, 0, false};
     e_.loop(Bind::kRange, begin, end, 1, false, [&](Val item) { row(item, outer, blocks, lead_lanes); });
+    if (!e_.streamed.empty()) {
+      Node fence;
+      fence.kind = N::kFence;
+      fence.args[0] = e_.stream;
+      e_.emit(e_.depth(), fence);
+    }
     return true;
   }
 
  private:
+  // Results that the kernel does not read, unless they lie where an operand of their form lies, which is in the cache
+  // already.
+  void stream_results() {
+    std::vector<bool> read(k_.buffers.size()), streamed(k_.buffers.size());
+    for (const Stage& s : k_.stages) {
+      std::vector<E> loads;
+      for (const auto* list : {&s.value, &s.init, &s.step, &s.merge, &s.final}) {
+        for (E e : *list) p_.loads(e, &loads);
+      }
+      for (E l : loads) read[p_.at(l).ref] = true;
+    }
+    const E large = p_.cmp(TENON_CMP_GE, result_bytes(k_), p_.integer(s_.nontemporal));
+    Val when;
+    if (!p_.is_const(large)) when = e_.scalar(large);
+    for (uint32_t b = 0; b < k_.buffers.size(); ++b) {
+      const Buffer& out = k_.buffers[b];
+      streamed[b] = out.role == Role::kOut && !read[b] && size_of(out.type) * e_.width >= 16 && out.type != TENON_PRED && lines_stay_whole(b, &when);
+      for (uint32_t i = 0; streamed[b] && i < k_.buffers.size(); ++i) {
+        const Buffer& in = k_.buffers[i];
+        if (in.role != Role::kIn || !read[i] || in.type != out.type || in.dims != out.dims) continue;
+        all_of(&when, e_.apply(TENON_S_CMP, TENON_I64, {address_of(b), address_of(i)}, TENON_CMP_NE));
+      }
+    }
+    if (std::ranges::none_of(streamed, [](bool s) { return s; })) return;
+    e_.streamed = std::move(streamed);
+    e_.stream = when.v;
+  }
+
+  // Rows begin at whole vectors: where only every other row did, stores of both kinds met in lines and lost a tenth.
+  bool lines_stay_whole(uint32_t buffer, Val* when) {
+    for (const Stage& s : k_.stages) {
+      for (const View& v : s.store) {
+        std::vector<E> c;
+        E rest = kNone;
+        if (v.buffer != buffer) continue;
+        if (!p_.affine(v.index[0], s.space, &c, &rest)) return false;
+        for (E each : c) {
+          if (p_.is_const(each, 1)) continue;
+          const E whole = p_.cmp(TENON_CMP_EQ, p_.mod(each, p_.integer(e_.width)), p_.integer(0));
+          if (p_.is_const(whole, 0)) return false;
+          if (!p_.is_const(whole)) all_of(when, e_.scalar(whole));
+        }
+      }
+    }
+    return true;
+  }
+
+  void all_of(Val* when, Val also) { *when = when->v == kNoValue ? also : e_.apply(TENON_S_AND, TENON_PRED, {*when, also}); }
+
+  Val address_of(uint32_t buffer) {
+    Node n;
+    n.kind = N::kAddress;
+    n.space = Space::kBuffer;
+    n.ref = e_.argument(buffer, k_.buffers[buffer].role == Role::kOut);
+    n.type = k_.buffers[buffer].type;
+    n.args[0] = e_.integer(0).v;
+    n.dst = e_.value(TENON_I64, 1);
+    return {e_.emit(e_.depth(), n), e_.depth(), false};
+  }
+
   void row(Val item, const std::vector<uint32_t>& outer, E blocks, bool lead_lanes) {
     if (!lead_lanes) {
       decode(e_, item, outer);

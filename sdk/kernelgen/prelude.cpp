@@ -312,6 +312,11 @@ std::string Prelude::memory_text(std::string_view f, DType t, uint32_t lanes) {
   }
   if (f == "ld") return "FN " + T + " " + n + "(const " + E + "* p) { return *(const " + T + "_u*)p; }\n";
   if (f == "st") return "FN void " + n + "(" + E + "* p, " + T + " v) { *(" + T + "_u*)p = v; }\n";
+  // Past the caches, where the address allows.
+  if (f == "stn") {
+    return "FN void " + n + "(" + E + "* p, " + T + " v, bool s) { if (s && ((u64)p & (sizeof(" + T + ") - 1)) == 0) __builtin_nontemporal_store(v, (" + T +
+           "*)p); else *(" + T + "_u*)p = v; }\n";
+  }
   if (f == "lds") return "FN " + T + " " + n + "(const " + E + "* p, i64 s) { " + T + " r; " + each + "r[l] = p[l * s]; return r; }\n";
   if (f == "ldsm") {
     // A masked lane reads a harmless place instead of branching.
@@ -380,7 +385,7 @@ std::string Prelude::need(std::string_view f, DType t, uint32_t lanes) {
     functions_ += "FN " + T + " " + name + "(" + P + " m, " + T + " a, " + T + " b) { return " + m + " ? a : b; }\n";
     return name;
   }
-  static constexpr std::string_view kMemory[] = {"ld", "st", "ldm", "stm", "lds", "ldsm", "stsm", "gam", "scm", "tile"};
+  static constexpr std::string_view kMemory[] = {"ld", "st", "stn", "ldm", "stm", "lds", "ldsm", "stsm", "gam", "scm", "tile"};
   for (std::string_view m : kMemory) {
     if (f == m) {
       functions_ += expand(memory_text(f, t, lanes), t, lanes);

@@ -27,5 +27,8 @@ struct Prepared {
 
 Prepared prepare(const Kernel& kernel);
 
+// What a kernel puts out, in bytes.
+E result_bytes(Kernel& kernel);
+
 }  // namespace tenon::kernelgen
 #endif

@@ -248,6 +248,8 @@ class Text {
       line(p_.need("scm", n.type, w) + "(" + p + ", " + wide(n.args[0]) + ", " + v(value) + ", " + mask_or_all(mask, w) + ");");
     } else if (n.stride != kNoValue) {
       line(p_.need("stsm", n.type, w) + "(" + p + ", " + v(n.stride) + ", " + v(value) + ", " + mask_or_all(mask, w) + ");");
+    } else if (n.stream) {
+      line(p_.need("stn", n.type, w) + "(" + p + ", " + v(value) + ", " + (n.args[3] == kNoValue ? "true" : v(n.args[3])) + ");");
     } else if (mask == kNoValue) {
       line(p_.need("st", n.type, w) + "(" + p + ", " + v(value) + ");");
     } else {
@@ -345,6 +347,7 @@ class Text {
       case N::kLane: define(n.dst, type(n.dst) == TENON_PRED ? "(" + v(n.args[0]) + "[0] != 0)" : v(n.args[0]) + "[0]"); break;
       case N::kLoad: define(n.dst, load(n)); break;
       case N::kStore: store(n); break;
+      case N::kFence: line((n.args[0] == kNoValue ? std::string() : "if (" + v(n.args[0]) + ") ") + "__builtin_ia32_sfence();"); break;
       case N::kVar: line(type_text(n.dst) + " " + v(n.dst) + " = " + v(n.args[0]) + ";"); break;
       case N::kSet: line(v(n.dst) + " = " + v(n.args[0]) + ";"); break;
       case N::kLocal: line(p_.memory_type(n.type) + " l" + std::to_string(n.ref) + "[" + std::to_string(n.bits) + "] " + (opencl_ ? "" : "__attribute__((aligned(64)))") + ";"); break;

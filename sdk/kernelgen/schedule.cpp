@@ -18,6 +18,8 @@ Target cpp(const char* isa, uint32_t bytes, uint32_t registers, bool fma) {
   t.vector_bytes = bytes;
   t.registers = registers;
   t.fma = fma;
+  const bool x86 = t.isa == "avx512" || t.isa == "avx2" || t.isa == "baseline";
+  t.stream_bytes = x86 ? int64_t{32} << 20 : 0;
   return t;
 }
 
@@ -159,12 +161,30 @@ std::string to_text(const Schedule& s) {
            " vectors of i" + std::to_string(s.columns[0]) + "\n  row block " + std::to_string(s.row_block) + ", panels " +
            (s.panels == 0 ? "all" : std::to_string(s.panels)) + "\n";
   }
+  if (s.nontemporal != 0) out += "  results past the caches from " + std::to_string(s.nontemporal) + " bytes on\n";
   if (s.tile_axis != ~0u) out += "  tiles along i" + std::to_string(s.tile_axis) + "\n";
   return out + "}\n";
 }
 
+E result_bytes(Kernel& k) {
+  E bytes = k.pool.integer(0);
+  for (const Buffer& b : k.buffers) {
+    if (b.role != Role::kOut) continue;
+    E n = k.pool.integer(size_of(b.type));
+    for (E d : b.dims) n = k.pool.mul(n, d);
+    bytes = k.pool.add(bytes, n);
+  }
+  return bytes;
+}
+
 uint32_t lanes_of(const Kernel& k, const Target& t) {
   return t.vector_bytes == 0 ? 1 : std::max<uint32_t>(1, t.vector_bytes / widest_element(k));
+}
+
+// 0: it is known that the results are smaller.
+int64_t nontemporal_from(Kernel& k, const Target& t) {
+  if (t.stream_bytes == 0 || k.pool.range(result_bytes(k)).hi < t.stream_bytes) return 0;
+  return t.stream_bytes;
 }
 
 bool schedule_pointwise(Kernel& k, const Target& t, Schedule* out, std::string*) {
@@ -208,6 +228,7 @@ bool schedule_pointwise(Kernel& k, const Target& t, Schedule* out, std::string*)
   const int64_t extent = likely(p, p.axes()[s.vector_axis].extent);
   s.block = 1024;
   s.grain = std::max<int64_t>(1, 16384 / std::min<int64_t>(extent, s.block));
+  s.nontemporal = nontemporal_from(k, t);
   *out = s;
   return true;
 }
@@ -234,6 +255,17 @@ static void share_rows(Kernel& k, const Target& t, int64_t row, Schedule* s) {
   s->group = kShortRow;
   while (s->group < t.group && s->group * 2 < row) s->group *= 2;
   s->group = std::min(s->group, t.group);
+}
+
+// Results do not wait for the kernel's own reductions. Those that do are written while their rows are in the cache, and
+// gained nothing from being stored past it.
+bool one_visit(const Kernel& k) {
+  for (const Stage& s : k.stages) {
+    std::vector<E> loads;
+    for (E e : s.value) k.pool.loads(e, &loads);
+    if (std::ranges::any_of(loads, [&](E l) { return k.buffers[k.pool.at(l).ref].role == Role::kTemp; })) return false;
+  }
+  return true;
 }
 
 bool schedule_reduction(Kernel& k, const Target& t, Schedule* out, std::string*) {
@@ -284,6 +316,7 @@ bool schedule_reduction(Kernel& k, const Target& t, Schedule* out, std::string*)
     s.block = int64_t{s.lanes} * s.unroll;
     s.grain = std::max<int64_t>(1, 8192 / (row * s.block));
   }
+  if (s.shape == Shape::kRowReduction && one_visit(k)) s.nontemporal = nontemporal_from(k, t);
   *out = s;
   return true;
 }

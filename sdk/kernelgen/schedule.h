@@ -22,6 +22,9 @@ struct Target {
   bool bf16 = false;           // multiplies pairs of bf16 into f32 (vdpbf16ps)
   bool fp64 = true;
   uint32_t group = 0;          // OpenCL: most work items that meet at barriers and share memory, a power of two; 0: none do
+  // What a kernel that only streams puts out bypasses the caches from this size on: it is larger than what last-level
+  // caches keep for the next kernel. 0: the target has no such stores.
+  int64_t stream_bytes = 0;
 
   static Target avx512();
   static Target avx512_bf16();  // isa "avx512" too
@@ -60,6 +63,8 @@ struct Schedule {
   bool together = false;
   // Transpose: loads that are contiguous along this axis go through a square tile.
   uint32_t tile_axis = ~0u;
+  // Whole vectors of results are stored past the caches when all results take at least so many bytes; 0: never.
+  int64_t nontemporal = 0;
 };
 
 std::string to_text(const Schedule& schedule);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <functional>
 #include <random>
 
 #include "tenon/kernelgen/load_time.h"
@@ -81,14 +82,16 @@ struct Meaning {
 };
 
 // Runs the program on every instruction set at every tuple of sizes, in one range and in three, and compares what it
-// puts out. The bits must not depend on how ranges are cut.
-inline void check(Builder& b, const std::vector<std::vector<int64_t>>& sizes, const Values& values = {}) {
+// puts out. The bits must not depend on how ranges are cut. change: of the targets.
+inline void check(Builder& b, const std::vector<std::vector<int64_t>>& sizes, const Values& values = {},
+                  const std::function<void(Target&)>& change = [](Target&) {}) {
   ASSERT_TRUE(b.ok()) << b.why();
   const Kernel program = b.take_program();
   std::vector<Meaning> meanings;
   for (const auto& ext : sizes) meanings.emplace_back(program, ext, values);
-  for (const Target& target : targets()) {
+  for (Target target : targets()) {
     SCOPED_TRACE(target.isa);
+    change(target);
     Kernel moved = program;
     move_to_load(moved, target);
     Session session;

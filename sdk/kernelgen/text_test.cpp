@@ -1,5 +1,7 @@
 // The texts of both levels and of C++ for the shapes that others build on. Assertions name the lines that matter, in
 // order; numbering of values is not asked.
+#include <functional>
+
 #include "tenon/kernelgen/test_values.h"
 
 namespace tenon::kernelgen {
@@ -180,6 +182,29 @@ TEST(Text, TransposeGoesThroughSquareTiles) {
   b.output(b.transpose(x, perm));
   const Texts t = texts(b, Target::avx2());
   expect_in_order(t.levels, {"schedule transpose {", "tiles along", "transpose b0["});
+}
+
+// Known to be large: always; symbolic: decided by the kernel; small, or rows that begin inside a vector: never.
+TEST(Text, LargeResultsAreStoredPastTheCaches) {
+  auto code = [](const std::function<std::vector<E>(Builder&)>& dims, const Target& target) {
+    Builder b;
+    const std::vector<E> d = dims(b);
+    const uint32_t last[] = {1};
+    const Tensor x = b.input(TENON_F32, d);
+    b.output(op(b, TENON_S_ADD, {x, b.broadcast(b.input(TENON_F32, {d[1]}), d, last)}));
+    return texts(b, target);
+  };
+  const Texts large = code([](Builder& b) { return std::vector{b.dim(8192), b.dim(1024)}; }, Target::avx512());
+  expect_in_order(large.levels, {"results past the caches from 33554432 bytes on", "address of", "stream if", "fence if"});
+  expect_in_order(large.code, {"__builtin_nontemporal_store", "extern", "stn_f32x16(", "__builtin_ia32_sfence()"});
+  const Texts symbolic = code([](Builder& b) { return std::vector{b.extent(), b.extent()}; }, Target::avx2());
+  expect_in_order(symbolic.levels, {"33554432", "fence if"});
+  for (const auto& [rows, n] : {std::pair{8191, 1024}, std::pair{8192, 1025}}) {
+    const Texts none = code([&](Builder& b) { return std::vector{b.dim(rows), b.dim(n)}; }, Target::avx512());
+    EXPECT_EQ(count(none.code, "sfence"), 0u) << rows;
+  }
+  const Texts plain = code([](Builder& b) { return std::vector{b.dim(8192), b.dim(1024)}; }, Target::generic());
+  EXPECT_EQ(count(plain.code, "sfence"), 0u);
 }
 
 TEST(Text, ColumnReductionRunsLanesAlongColumns) {

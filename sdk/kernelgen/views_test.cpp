@@ -208,5 +208,28 @@ TEST(HugeRows, Values) {
   check(o, {{}}, {{0}});
 }
 
+// ---- Stores past the caches: as if every result were large ----
+
+TEST(Streams, Values) {
+  const std::function<void(Target&)> all = [](Target& t) { t.stream_bytes = t.vector_bytes == 0 ? 0 : 1; };
+  const uint32_t last[] = {1};
+  auto pointwise = [&](Builder& b, DType type, E rows, E n) {
+    const Tensor x = b.input(type, {rows, n});
+    b.output(op(b, TENON_S_ADD, {x, b.broadcast(b.input(type, {n}), x.dims, last)}));
+    b.output(op(b, TENON_S_MUL, {x, x}));
+  };
+  Builder b;
+  for (DType type : {TENON_F32, TENON_F64, TENON_BF16, TENON_I8}) {
+    for (int64_t n : {64, 77}) pointwise(b, type, b.dim(5), b.dim(n));
+  }
+  const Tensor e = op(b, TENON_S_EXP, {b.input(TENON_F32, dims(b, {9, 96}))});
+  b.output(e);
+  b.output(b.reduce(e, last, Fold::kSum));
+  check(b, {{}}, {{}, 1e-2}, all);
+  Builder s;
+  pointwise(s, TENON_F32, s.extent(), s.extent());
+  check(s, {{3, 64}, {4, 70}, {1, 1000}, {0, 3}}, {}, all);
+}
+
 }  // namespace
 }  // namespace tenon::kernelgen
