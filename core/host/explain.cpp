@@ -9,6 +9,7 @@
 #include "core/host/layers.h"
 #include "core/host/plugin_host.h"
 #include "core/host/probe.h"
+#include "core/host/remedy.h"
 
 namespace tenon::host {
 namespace {
@@ -35,10 +36,22 @@ Json provides_of(const Candidate& c) {
   return provides;
 }
 
+// The gates as they are, and that of the requirements as it will be: what a plugin requires of the system's loader is
+// opened only when the plugin is, and a report should say before what will stop it.
+std::array<GateResult, static_cast<size_t>(Gate::kCount)> foreseen_gates(const Candidate& c, const Remedy& remedy) {
+  auto gates = c.gates;
+  if (c.stopped_by() != nullptr || c.state == State::kLoaded || remedy.library.empty()) return gates;
+  GateResult& gate = gates[static_cast<size_t>(Gate::kRequirements)];
+  gate = {Outcome::kFailed, "P0505", fmt::format("the library {} that it requires is not found", quoted(remedy.library))};
+  return gates;
+}
+
 Json to_json(const Candidate& c) {
+  const Remedy remedy = remedy_of(c);
+  const auto foreseen = foreseen_gates(c, remedy);
   Json gates = Json::array();
   for (size_t i = 0; i < static_cast<size_t>(Gate::kCount); ++i) {
-    const GateResult& result = c.gates[i];
+    const GateResult& result = foreseen[i];
     Json gate = {{"gate", gate_name(static_cast<Gate>(i))}, {"outcome", outcome_name(result.outcome)}};
     if (!result.code.empty()) gate["code"] = result.code;
     if (!result.text.empty()) gate["text"] = result.text;
@@ -54,6 +67,9 @@ Json to_json(const Candidate& c) {
               {"provides", provides_of(c)},
               {"gates", std::move(gates)}};
   if (std::string advice = advice_of(c); !advice.empty()) out["advice"] = advice;
+  if (!remedy.library.empty()) out["missing_library"] = remedy.library;
+  if (!remedy.package.empty()) out["package"] = remedy.package;
+  if (!remedy.command.empty()) out["command"] = remedy.command;
   if (!c.manifest.unknown_keys.empty()) out["unknown_keys"] = c.manifest.unknown_keys;
   return out;
 }
@@ -78,16 +94,19 @@ std::string one_line(const Candidate& c) {
 }
 
 std::string in_full(const Candidate& c) {
+  const Remedy remedy = remedy_of(c);
+  const auto gates = foreseen_gates(c, remedy);
   std::string out = fmt::format("{} {} ({})\n  manifest {}\n  library  {}\n  found by {}\n", printable(c.name(), 64),
                                 printable(c.manifest.version, 32), state_name(c.state), printable(c.manifest_path, 1024),
                                 c.library_path.empty() ? "-" : printable(c.library_path, 1024), c.origin);
   for (size_t i = 0; i < static_cast<size_t>(Gate::kCount); ++i) {
-    const GateResult& result = c.gates[i];
+    const GateResult& result = gates[i];
     std::string text = result.code.empty() ? result.text : result.code + ": " + result.text;
     out += fmt::format("  {:<13} {:<12} {}\n", gate_name(static_cast<Gate>(i)), outcome_name(result.outcome), text);
-    if (result.outcome == Outcome::kFailed) break;
   }
   if (std::string advice = advice_of(c); !advice.empty()) out += "  -> " + advice + "\n";
+  if (!remedy.package.empty()) out += fmt::format("  {} is in the package {}\n", remedy.library, remedy.package);
+  if (!remedy.command.empty()) out += "  $ " + printable(remedy.command, 1024) + "\n";
   if (!c.manifest.unknown_keys.empty()) out += "  unknown keys: " + join_names(c.manifest.unknown_keys) + "\n";
   return out;
 }

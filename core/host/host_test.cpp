@@ -13,6 +13,7 @@
 #include "core/base/failure.h"
 #include "core/base/file.h"
 #include "core/host/host_interfaces.h"
+#include "core/host/remedy.h"
 #include "core/host/sha256.h"
 #include "core/ir/host_graph.h"
 
@@ -130,6 +131,31 @@ TEST_F(HostTest, FailuresKeepTheirDetails) {
   clear_failure();
   ASSERT_EQ(host->last_failure(host->self, &failure), TENON_OK);
   EXPECT_EQ(failure.code, TENON_OK);
+}
+
+TEST(Remedy, LibrariesAreFoundWithoutBeingOpened) {
+  Manifest manifest;
+  EXPECT_EQ(missing_library(manifest), "");
+  manifest.required_libraries = {"libc.so.6", "libm.so.6"};
+  EXPECT_EQ(missing_library(manifest), "");
+  manifest.required_libraries.push_back("libno-such-library.so.9");
+  EXPECT_EQ(missing_library(manifest), "libno-such-library.so.9");
+  EXPECT_EQ(package_of("libOpenCL.so.1"), "ocl-icd-libopencl1");
+  EXPECT_EQ(package_of("libno-such-library.so.9"), "");
+}
+
+TEST(Remedy, SaysWhoHasItAndWhatToRun) {
+  Candidate candidate;
+  candidate.manifest.name = "mine";
+  EXPECT_EQ(remedy_of(candidate).suffix(), "");
+  candidate.manifest_path = "/opt/mine/mine.plugin.json";
+  candidate.fail(Gate::kInitialised, error(TENON_INVALID_ARGUMENT, "P0805", "a slot is null"));
+  EXPECT_EQ(remedy_of(candidate).suffix(), "; run `tenon conform /opt/mine/mine.plugin.json`");
+  Remedy remedy;
+  remedy.library = "libOpenCL.so.1";
+  remedy.package = "ocl-icd-libopencl1";
+  remedy.command = "apt install ocl-icd-libopencl1";
+  EXPECT_EQ(remedy.suffix(), "; `libOpenCL.so.1` is in the package `ocl-icd-libopencl1`; run `apt install ocl-icd-libopencl1`");
 }
 
 TEST(Sha256, KnownValues) {

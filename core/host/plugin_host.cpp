@@ -13,6 +13,7 @@
 #include "core/host/library.h"
 #include "core/host/places.h"
 #include "core/host/probe.h"
+#include "core/host/remedy.h"
 #include "core/host/requirements.h"
 #include "core/host/selection.h"
 
@@ -229,7 +230,7 @@ Status PluginHost::unusable(std::string_view kind, std::string_view name) const 
   for (const auto& candidate : candidates_) {
     for (const Provided& provided : candidate->manifest.provides) {
       if (provided.kind != kind || provided.name != name) continue;
-      reasons += fmt::format("{}plugin {}: {}", reasons.empty() ? "" : "; ", quoted(candidate->name()), candidate->reason());
+      reasons += fmt::format("{}plugin {}: {}", reasons.empty() ? "" : "; ", quoted(candidate->name()), candidate->reason() + remedy_of(*candidate).suffix());
       break;
     }
   }
@@ -240,7 +241,7 @@ Status PluginHost::unusable(std::string_view kind, std::string_view name) const 
   for (const auto& candidate : candidates_) {
     if (candidate->name() == name && candidate->state == State::kFailed) {
       return error(TENON_UNAVAILABLE, "P0902", "the {} {} cannot be used: plugin {}: {}", kind, quoted(name),
-                   quoted(candidate->name()), candidate->reason());
+                   quoted(candidate->name()), candidate->reason() + remedy_of(*candidate).suffix());
     }
   }
   std::vector<std::string> names = provided_names(kind);

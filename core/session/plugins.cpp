@@ -9,6 +9,7 @@
 #include "core/base/str.h"
 #include "core/dispatch/kernel_device.h"
 #include "core/host/plugin_host.h"
+#include "core/host/remedy.h"
 #include "core/session/pass_source.h"
 
 namespace tenon::session {
@@ -38,7 +39,7 @@ std::vector<std::string> left_out(std::string_view kind, std::string_view name) 
     if (candidate->state != host::State::kOff && candidate->state != host::State::kFailed) continue;
     if (!provides(*candidate, kind, name)) continue;
     const std::string_view way_back = candidate->state == host::State::kOff ? " (take that back to get it)" : "";
-    lines.push_back(fmt::format("plugin {}: {}{}", quoted(candidate->name()), candidate->reason(), way_back));
+    lines.push_back(fmt::format("plugin {}: {}{}", quoted(candidate->name()), candidate->reason(), way_back) + host::remedy_of(*candidate).suffix());
   }
   return lines;
 }

@@ -87,9 +87,11 @@ void print_plugin_gates(const Json& plugin) {
     const std::string code = field(gate, "code");
     out("  {:<13} {:<12} {}{}\n", safe(field(gate, "gate")), safe(field(gate, "outcome")),
         code.empty() ? "" : code + ": ", safe(field(gate, "text"), 1024));
-    if (field(gate, "outcome") == "failed") break;
   }
   if (const std::string advice = field(plugin, "advice"); !advice.empty()) out("  -> {}\n", safe(advice, 1024));
+  if (const std::string package = field(plugin, "package"); !package.empty())
+    out("  {} is in the package {}\n", safe(field(plugin, "missing_library")), safe(package));
+  if (const std::string command = field(plugin, "command"); !command.empty()) out("  $ {}\n", safe(command, 1024));
   if (const std::string keys = field(plugin, "unknown_keys"); !keys.empty()) out("  unknown keys: {}\n", safe(keys));
 }
 
