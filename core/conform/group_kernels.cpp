@@ -248,11 +248,75 @@ Outcome core_set(Session& s) {
   return run_whole_graph(s, text, kind);
 }
 
+Outcome same_as_reference(Session& s, const Program& program, const Program& reference,
+                          const Fill& fill) {
+  const std::vector<Named> inputs = make_inputs(program.info(), fill);
+  std::vector<Named> found, expected;
+  std::string why;
+  if (!run_program(reference, inputs, &expected, &why))
+    return skipped("the reference does not run it: " + why);
+  s.step("running a model with the set's kernels");
+  CONFORM_EXPECT(run_program(program, inputs, &found, &why), "it fails: {}", why);
+  for (size_t i = 0; i < expected.size() && i < found.size(); ++i) {
+    const tools::Comparison compared = tools::compare(
+        found[i].tensor, expected[i].tensor, tools::default_tolerance(expected[i].tensor.dtype));
+    CONFORM_EXPECT(compared.ok, "output {}: element {} is {} and the reference says {}",
+                   expected[i].name, tools::index_text(expected[i].tensor.dims, compared.worst),
+                   tools::element_text(found[i].tensor, compared.worst),
+                   tools::element_text(expected[i].tensor, compared.worst));
+  }
+  return pass();
+}
+
+Outcome set_model(Session& s, const Api& api, std::string_view kind, const std::string& path) {
+  Result<File> file = open_user_file(path);
+  Result<std::string> text =
+      file.ok() ? read_all(*file, 1 << 20, "a model") : std::move(file).status();
+  CONFORM_EXPECT(text.ok(), "{}", text.status().message());
+  s.step("compiling " + path);
+  Program program(api), reference(api);
+  CONFORM_EXPECT(program.compile(*text, kind, false) == TENON_OK, "{} does not compile: {}", path,
+                 last_failure(api));
+  const tenon_model_info_t info = program.info();
+  for (uint32_t i = 0; i < info.input_count; ++i) {
+    const tenon_port_t& port = info.inputs[i];
+    if (std::any_of(port.dims, port.dims + port.rank, [](int64_t d) { return d < 0; }))
+      return skipped(fmt::format("{} has dims that are known at the run only", path));
+  }
+  const std::vector<std::string> makers = program.makers();
+  const std::string name(view(s.record()->name));
+  CONFORM_EXPECT(std::count(makers.begin(), makers.end(), name) != 0,
+                 "the set takes no node of {}; `tenon ops OP --explain --model {}` tells why", path,
+                 path);
+  if (reference.compile(*text, kReference, false) != TENON_OK)
+    return skipped("the reference does not compile it: " + last_failure(api));
+  for (const Fill& fill : {Fill(fill_usual), Fill(fill_special), Fill(fill_ends)})
+    CONFORM_TRY(same_as_reference(s, program, reference, fill));
+  return pass();
+}
+
+// Kernels for another plugin's device cannot be tried alone, and which shapes they are for only
+// their author knows.
+Outcome set_models(Session& s) {
+  CONFORM_TRY(s.load());
+  const auto* kernels = static_cast<const tenon_kernels_api_t*>(s.table(TENON_KERNELS_ID));
+  if (kernels == nullptr || s.offered(TENON_DEVICE_ID) != nullptr)
+    return not_offered("kernels for a device of another plugin");
+  if (s.examples().empty())
+    return skipped("there is no model that its kernels are for: name one with --example");
+  Api api;
+  CONFORM_TRY(find_api(&api));
+  for (const std::string& path : s.examples())
+    CONFORM_TRY(set_model(s, api, view(kernels->device_kind), path));
+  return {Verdict::kPass, fmt::format("{} models", s.examples().size())};
+}
+
 constexpr Check kChecks[] = {
     {"R-F03", "values", usual_values},         {"R-F04", "special-floats", special_values},
     {"R-F05", "integer-ends", integer_values}, {"R-F06", "empty-and-one", empty_and_one},
     {"R-F07", "odd-sizes", odd_sizes},         {"R-F09", "one-buffer-twice", one_buffer_twice},
     {"R-F10", "threads", in_threads},          {"R-F13", "core-set", core_set, true},
+    {"R-F14", "set-models", set_models},
 };
 
 }  // namespace

@@ -132,7 +132,7 @@ int main(int argc, char** argv) {
   app.add_option("--known", options.known, "known failures, lines of GLOB REASON")
       ->type_name("FILE");
   app.add_option("--example", options.run.examples,
-                 "a file of a frontend's format; may be repeated")
+                 "a file of a frontend's format, or a model that a kernel set is for; may be repeated")
       ->type_name("FILE");
   app.add_option("--jobs", options.run.jobs, "checks at once")
       ->check(CLI::Range(1u, 256u).description(""))

@@ -110,13 +110,20 @@ tenon_code_t Program::compile_model(std::string_view kind, bool whole) {
 }
 
 std::vector<std::string> Program::devices() const {
+  return of_nodes("device");
+}
+std::vector<std::string> Program::makers() const {
+  return of_nodes("by");
+}
+
+std::vector<std::string> Program::of_nodes(const char* key) const {
   std::string text;
   const tenon_sink_t sink = {&text, append};
   std::vector<std::string> out;
   if (api_.session->placement(api_.session->self, program_, &sink) != TENON_OK) return out;
   const auto json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object() || !json.contains("nodes")) return out;
-  for (const auto& node : json["nodes"]) out.push_back(node.value("device", ""));
+  for (const auto& node : json["nodes"]) out.push_back(node.value(key, ""));
   return out;
 }
 

@@ -49,12 +49,16 @@ class Program {
   tenon_code_t compile(tenon_graph_t* graph, std::string_view kind);
   // Which device every node runs on, in order of nodes.
   std::vector<std::string> devices() const;
+  // Of nodes on devices for which there are kernel sets: the plugin whose kernel or code runs the
+  // node; else empty.
+  std::vector<std::string> makers() const;
   tenon_model_info_t info() const;
   tenon_program_t* get() const { return program_; }
   const Api& api() const { return api_; }
 
  private:
   tenon_code_t compile_model(std::string_view kind, bool whole);
+  std::vector<std::string> of_nodes(const char* key) const;
   const Api& api_;
   tenon_model_t* model_ = nullptr;
   tenon_program_t* program_ = nullptr;

@@ -28,7 +28,7 @@ const std::vector<SlotList>& slot_lists();
 class Session {
  public:
   // step_descriptor: where steps are written, -1 for nowhere.
-  // examples: files of its format, for frontends.
+  // examples: files of its format, for frontends; models, for kernel sets.
   Session(Subject subject, int step_descriptor, std::vector<std::string> examples = {})
       : subject_(std::move(subject)),
         step_descriptor_(step_descriptor),

@@ -63,7 +63,7 @@ function(tenon_add_plugin name)
 endfunction()
 
 # tenon_test_plugin(NAME LEVEL n [EXAMPLES file...]): a test that the plugin reaches this level of `tenon conform`; EXAMPLES are files of a
-# frontend's format.
+# frontend's format, or models that a kernel set is for.
 # tenon_test_plugin(NAME RUN word... [PRINTS regex] [ENVIRONMENT NAME=VALUE...]): a test that `tenon word...` succeeds, and prints that, with
 # the plugin at hand; it runs in the source folder. Out of the tree, after tenon_add_plugin(NAME) and enable_testing().
 function(tenon_test_plugin name)

@@ -151,9 +151,12 @@ KINDS_MANIFEST = {
     "provides": {"ops": ["mutant_sum"], "passes": ["mutant-double", "mutant-look"],
                  "frontends": [{"name": "mutant-toy", "extensions": [".toy"]}], "toolchains": ["mutant-c"]},
 }
-SOURCES = {"mutant": ["mutant.c"], "async": ["async.c", "async_memory.c", "async_compile.c"], "kinds": ["kinds.cpp"], "layer": ["layer.c"]}
+SOURCES = {"mutant": ["mutant.c"], "async": ["async.c", "async_memory.c", "async_compile.c"], "kinds": ["kinds.cpp"], "layer": ["layer.c"], "set": ["set.c"]}
 MANIFESTS = {"mutant": MANIFEST, "async": ASYNC_MANIFEST, "kinds": KINDS_MANIFEST,
-             "layer": {"schema": 1, "name": "counter", "version": "0.1.0", "library": "./mutant.so", "provides": {"layers": ["counter"]}}}
+             "layer": {"schema": 1, "name": "counter", "version": "0.1.0", "library": "./mutant.so", "provides": {"layers": ["counter"]}},
+             "set": {"schema": 1, "name": "mutant_set", "version": "0.1.0", "library": "./mutant.so", "provides": {"kernels": ["cpu"]}}}
+# What a set of kernels is shown.
+EXAMPLES = {"set": ["--example", HERE / "mutants/set.tir"]}
 
 
 def changed(**keys):
@@ -248,6 +251,7 @@ def try_one(mutant, options, good, folder):
     if mutant.prepare:
         mutant.prepare(folder)
     more = ["--limit", "6"] if "hangs" in mutant.name or mutant.base == "async" else []  # many of them hang
+    more += EXAMPLES.get(mutant.base, [])
     found, said = results(options.tenon, folder / "mutant.plugin.json", folder, mutant.mutant, mutant.check, more)
     return found.get(mutant.check), said
 
@@ -274,7 +278,7 @@ def main():
             good[base].mkdir()
             build(options.compiler, options.include, good[base], [], GOOD_LINK, base)
             (good[base] / "mutant.plugin.json").write_text(json.dumps(manifest))
-            found, said = results(options.tenon, good[base] / "mutant.plugin.json", good[base])
+            found, said = results(options.tenon, good[base] / "mutant.plugin.json", good[base], more=EXAMPLES.get(base, ()))
             if not found or "fail" in found.values():
                 failures += 1
                 print(f"{base}, in which nothing is wrong, fails:\n{said}")

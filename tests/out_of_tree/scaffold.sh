@@ -36,6 +36,7 @@ make_one() {
   cmake --build "$name/build" >build.log 2>&1 || { cat build.log; exit 1; }
   local examples=()
   [ "$kind" != frontend ] || examples=(--example "$name/test.$name")
+  [ "$kind" != kernels ] || examples=(--example "$name/test.tir")
   "$tenon" conform "$name/build/$name.plugin.json" --level "$level" "${examples[@]}" --json report.json >conform.log || { cat conform.log; exit 1; }
   grep -q "\"level\": $level" report.json || die "$name does not reach level $level"
   local seconds=$((SECONDS - begin))   # from nothing to a green report
@@ -46,8 +47,8 @@ make_one() {
 }
 make_one device c 2 100
 make_one device c++ 2 180
-make_one kernels c 1 100
-make_one kernels c++ 1 100
+make_one kernels c 2 100
+make_one kernels c++ 2 100
 make_one op c++ 2 100
 make_one pass c++ 2 100
 make_one frontend c++ 2 100
