@@ -131,6 +131,20 @@ class Culprit {
     });
   }
 
+  // The same of one whose result has no elements though each of its operands has some: a window or a cut beyond the end.
+  std::string emptied() const {
+    return first([this](const tenon_node_view_t& node) {
+      const auto any_empty = [this](const tenon_value_t* values, uint32_t n) {
+        for (tenon_dim_t dim : dims_among(values, n)) {
+          int64_t size = dim;
+          if ((dim >= 0 || evaluate(dim, &size)) && size <= 0) return true;
+        }
+        return false;
+      };
+      return any_empty(node.results, node.result_count) && !any_empty(node.operands, node.operand_count);
+    });
+  }
+
   // The same of the node that relates the two dims: both stand among its own, or else the first that knows all of their symbols.
   std::string relating(tenon_dim_t a, tenon_dim_t b) const {
     const std::string exact = first([&](const tenon_node_view_t& node) {
@@ -376,6 +390,7 @@ void Shapes::check_symbols(const std::vector<bool>& bound, std::span<const int64
     const Culprit culprit(*api_, graph_, symbols);
     std::string where = culprit.negative();
     if (where.empty()) where = culprit.resized();
+    if (where.empty()) where = culprit.emptied();
     wrong->push_back(fmt::format("T0608: dim {} is {}, and the model wants it {}{}", quoted(sym_text(view.name)), value, rule, where));
   }
 }

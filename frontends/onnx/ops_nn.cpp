@@ -147,10 +147,18 @@ bool pads(NodeContext& n, std::span<const Dim> dims, Window* w) {
   return same_pads(n, kind == "SAME_UPPER", dims, w);
 }
 
+// Ours would give nothing for a window that is larger than what it slides over; ONNX has no such convolution or pool. Where the size
+// is symbolic the runs check it.
 bool fits(NodeContext& n, std::span<const Dim> dims, const Window& w) {
+  const tenon_host_graph_t& api = graph_api();
   for (size_t i = 0; i < dims.size(); ++i) {
     const int64_t need = span(n, w, i);
     if (!n.ok()) return false;
+    const int64_t least = need - w.low[i] - w.high[i];
+    if (!dims[i].is_constant() && least > 0 &&
+        api.symbol_assert(api.self, n.graph(), TENON_REL_LE, n.dim(least).raw(), dims[i].raw()) != TENON_OK) {
+      return n.fail("T0713", cat("its window spans ", need, " elements, and the dim it slides over is always smaller"));
+    }
     if (dims[i].is_constant() && need > dims[i].constant() + w.low[i] + w.high[i]) {
       return n.fail("T0713", cat("its window spans ", need, " elements of a dim that has ",
                                  dims[i].constant(), " and ", w.low[i] + w.high[i], " of padding"));
