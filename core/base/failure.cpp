@@ -1,5 +1,7 @@
 #include "core/base/failure.h"
 
+#include <new>
+
 #include "core/base/str.h"
 
 namespace tenon {
@@ -19,7 +21,7 @@ bool is_error_code(std::string_view text) {
 
 }  // namespace
 
-void record_failure(tenon_code_t code, std::string_view text, std::span<const tenon_key_value_t> evidence) {
+void record_failure(tenon_code_t code, std::string_view text, std::span<const tenon_key_value_t> evidence) noexcept try {
   std::string_view id;
   if (is_error_code(text) && text.substr(5, 2) == ": ") {
     id = text.substr(0, 5);
@@ -30,6 +32,13 @@ void record_failure(tenon_code_t code, std::string_view text, std::span<const te
     status.add(from_abi_str(pair.key), from_abi_str(pair.value));
   }
   tls_failure = std::move(status);
+} catch (const std::bad_alloc&) {
+  tls_failure = Status();
+}
+
+tenon_code_t out_of_memory(std::string_view text) noexcept {
+  record_failure(TENON_RESOURCE_EXHAUSTED, text, {});
+  return TENON_RESOURCE_EXHAUSTED;
 }
 
 tenon_code_t to_abi(const Status& status) {

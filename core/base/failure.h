@@ -9,13 +9,17 @@
 namespace tenon {
 
 // Stores the details of a failure in this thread's record, replacing what is there. `text` may begin with its
-// stable code ("P0305: ..."), which is then split off. This is what tenon_host_t::fail does.
-void record_failure(tenon_code_t code, std::string_view text, std::span<const tenon_key_value_t> evidence);
+// stable code ("P0305: ..."), which is then split off. This is what tenon_host_t::fail does. Without memory for them there are no details:
+// it is called where exceptions end, and throws none.
+void record_failure(tenon_code_t code, std::string_view text, std::span<const tenon_key_value_t> evidence) noexcept;
 
 // Stores a failed status in the record and returns its code: the last line of a function called through the
 // ABI. Returns TENON_OK for an OK status and leaves the record alone.
 tenon_code_t to_abi(const Status& status);
 tenon_code_t to_abi(Status&& status);
+
+// T0111 as a code, for where a std::bad_alloc ends. The words may not fit in memory either; the code always does.
+tenon_code_t out_of_memory(std::string_view text) noexcept;
 
 // Turns the code that a plugin's function returned into a Status, taking the record. `who` names the plugin
 // and function, for when there are no details: "plugin `null`: open". Clears the record in any case.

@@ -182,7 +182,7 @@ tenon_code_t hash_slot(void*, tenon_graph_t* graph, uint64_t max_constant_bytes,
     out[1] = d->hi;
     return TENON_OK;
   } catch (const std::bad_alloc&) {
-    return to_abi(error(TENON_RESOURCE_EXHAUSTED, "T0111", "out of memory while hashing a graph"));
+    return out_of_memory("T0111: out of memory while hashing a graph");
   }
 }
 }  // namespace

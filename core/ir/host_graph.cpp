@@ -20,7 +20,7 @@ tenon_code_t guarded(F&& body) {
   try {
     return to_abi(body());
   } catch (const std::bad_alloc&) {
-    return to_abi(error(TENON_RESOURCE_EXHAUSTED, "T0111", "out of memory while changing or reading a graph"));
+    return out_of_memory("T0111: out of memory while changing or reading a graph");
   }
 }
 

@@ -255,8 +255,16 @@ Status Runner::run(std::span<const tenon_array_t* const> inputs) {
     device.dependences.clear();
   }
   given_up_ = {};
-  Status status = run_steps(inputs);
-  if (status.ok()) status = take_outputs();
+  Status status;
+  try {
+    status = run_steps(inputs);
+    if (status.ok()) status = take_outputs();
+  } catch (const std::bad_alloc&) {
+    // What was submitted uses memory that the run's state owns.
+    end_queues();
+    drop_run_state();
+    throw;
+  }
   // Also after a failure: nothing may be in flight when memory goes back. Of several failures the one that came first counts.
   Status waited = wait_all();
   if (!waited.ok() && status.code() != TENON_CANCELLED) status = std::move(waited);

@@ -33,9 +33,10 @@ tenon_code_t slot(F&& body) {
   try {
     return to_abi(body());
   } catch (const std::bad_alloc&) {
-    return to_abi(error(TENON_RESOURCE_EXHAUSTED, "T0111", "the system gave no more memory"));
+    return out_of_memory("T0111: the system gave no more memory");
   } catch (const std::exception& e) {
-    return to_abi(internal_error(fmt::format("an exception reached the session: {}", e.what())));
+    record_failure(TENON_INTERNAL, e.what(), {});
+    return TENON_INTERNAL;
   }
 }
 

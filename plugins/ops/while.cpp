@@ -67,6 +67,17 @@ struct Collected {
   }
 };
 
+// What is carried keeps the sizes that its type fixes.
+Status check_carried(const Eval& e, uint32_t i, const tenon_array_t& next) {
+  const tenon_array_t& fixed = e.raw().outputs[i];
+  for (uint32_t d = 0; d < next.rank; ++d) {
+    if (fixed.dims[d] < 0 || fixed.dims[d] == next.dims[d]) continue;
+    return fail(TENON_INVALID_ARGUMENT, cat("T0324: while: dim ", d, " of carried value ", i, " was ", fixed.dims[d], " and became ",
+                                            next.dims[d], " in a turn; only dims that are symbols of the body may change"));
+  }
+  return {};
+}
+
 Status reference(const Eval& e) {
   const uint32_t count = e.input_count();
   const int64_t most = e.i64("max_trip");
@@ -77,6 +88,7 @@ Status reference(const Eval& e) {
     TENON_TRY(run_region(e, 0, carried, &holds));
     if (load_int(TENON_PRED, static_cast<const std::byte*>(holds[0].data)) == 0) break;
     TENON_TRY(run_region(e, 1, carried, &turn));
+    for (uint32_t i = 0; i < count; ++i) TENON_TRY(check_carried(e, i, turn[i]));
     std::copy_n(turn.begin(), count, carried.begin());
     for (size_t k = 0; k < collected.size(); ++k) TENON_TRY(collected[k].add(turn[count + k]));
   }
