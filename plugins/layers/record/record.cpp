@@ -26,7 +26,7 @@ class Record : public Segments {
     folder_ = subject.option("dir");
     TENON_TRY(subject.number("runs", &runs_));
     TENON_TRY(subject.options_done());
-    if (folder_.empty()) folder_ = "tenon-record";
+    if (folder_.empty()) return subject.refuse("the option dir names the folder to write");
     if (mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST) return subject.refuse(cat("the folder ", quoted(folder_), " cannot be made: ", strerror(errno)));
     return {};
   }

@@ -26,7 +26,10 @@ struct Side {
 class Trace {
  public:
   Status attach(LayerSubject& subject);
-  static Status shutdown() { return Writer::finish_all(); }
+  static Status shutdown() {
+    Totals::tell();
+    return Writer::finish_all();
+  }
 
   void add(std::string_view name, std::string_view interface, uint64_t begin_ns, const void* handle, uint64_t bytes, tenon_code_t code) {
     const uint64_t end_ns = now_ns();
@@ -35,7 +38,8 @@ class Trace {
       const std::lock_guard lock(mutex_);
       if (const auto known = names_.find(handle); handle != nullptr && known != names_.end()) device = known->second;
     }
-    writer_->add({name, interface, plugin_, device, begin_ns, end_ns, bytes, code});
+    const Event event = {name, interface, plugin_, device, begin_ns, end_ns, bytes, code};
+    writer_ == nullptr ? Totals::add(event) : writer_->add(event);
   }
   // What was made on something belongs to the same device.
   void made(const void* from, const void* handle) {
@@ -49,7 +53,7 @@ class Trace {
 
  private:
   std::string plugin_;
-  Writer* writer_ = nullptr;
+  Writer* writer_ = nullptr;  // null: only totals are wanted
   Side<tenon_device_api_t> device_;
   Side<tenon_queue_api_t> queue_;
   Side<tenon_compile_api_t> compile_;
@@ -159,13 +163,12 @@ bool begin(LayerSubject& subject, std::string_view id, Trace* trace, Side<Api>* 
 }
 
 Status Trace::attach(LayerSubject& subject) {
-  std::string_view path = subject.option("file");
+  const std::string_view path = subject.option("file");
   uint64_t flush = 0;
   TENON_TRY(subject.number("flush", &flush));
   TENON_TRY(subject.options_done());
-  if (path.empty()) path = "tenon-trace.json";
   plugin_ = subject.plugin();
-  TENON_TRY(Writer::at(path, flush != 0, &writer_));
+  if (!path.empty()) TENON_TRY(Writer::at(path, flush != 0, &writer_));
 #define D(slot) SLOT(device_, TENON_DEVICE_ID, false, slot)
   if (begin(subject, TENON_DEVICE_ID, this, &device_)) {
     D(count), D(info), D(open), D(close), D(free), D(sync), D(map), D(memory);

@@ -6,8 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <vector>
 
 namespace tenon::trace {
@@ -49,6 +51,40 @@ void add_text(std::string* out, std::string_view text) {
 
 uint64_t now_ns() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+}
+
+namespace {
+
+struct Sum {
+  uint64_t calls = 0, ns = 0, bytes = 0;
+};
+struct Sums {
+  std::mutex mutex;
+  std::map<std::string, Sum> by_call;
+};
+Sums& sums() {
+  static auto* instance = new Sums;
+  return *instance;
+}
+
+}  // namespace
+
+void Totals::add(const Event& e) {
+  const std::lock_guard lock(sums().mutex);
+  Sum& sum = sums().by_call[cat(e.plugin, " ", e.name)];
+  ++sum.calls;
+  sum.ns += e.end_ns - e.begin_ns;
+  sum.bytes += e.bytes;
+}
+
+void Totals::tell() {
+  const std::lock_guard lock(sums().mutex);
+  std::vector<std::pair<std::string, Sum>> rows(sums().by_call.begin(), sums().by_call.end());
+  std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second.ns > b.second.ns; });
+  for (const auto& [name, sum] : rows) {
+    log("trace", TENON_LOG_WARN, name, ": ", sum.calls, " calls, ", sum.ns / 1000, " us", sum.bytes == 0 ? "" : cat(", ", sum.bytes, " bytes"));
+  }
+  sums().by_call.clear();
 }
 
 Status Writer::at(std::string_view path, bool flush, Writer** out) {

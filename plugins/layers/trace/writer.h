@@ -20,6 +20,13 @@ struct Event {
   tenon_code_t code;
 };
 
+// How often each call was made, and for how long: what is told when no file is wanted. Threads: safe.
+class Totals {
+ public:
+  static void add(const Event& event);
+  static void tell();  // once, the costliest first
+};
+
 // Threads: safe.
 class Writer {
  public:
