@@ -156,7 +156,7 @@ MANIFESTS = {"mutant": MANIFEST, "async": ASYNC_MANIFEST, "kinds": KINDS_MANIFES
              "layer": {"schema": 1, "name": "counter", "version": "0.1.0", "library": "./mutant.so", "provides": {"layers": ["counter"]}},
              "set": {"schema": 1, "name": "mutant_set", "version": "0.1.0", "library": "./mutant.so", "provides": {"kernels": ["cpu"]}}}
 # What a set of kernels is shown.
-EXAMPLES = {"set": ["--example", HERE / "mutants/set.tir"]}
+EXAMPLES = {"set": ["--example", HERE / "mutants/set.model"]}
 
 
 def changed(**keys):
