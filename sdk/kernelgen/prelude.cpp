@@ -425,6 +425,11 @@ std::string Prelude::need_sort(DType key) {
   return name;
 }
 
+std::string sum_block(const std::string& steps) {
+  const std::string block = number(kSumBlock), all = "(" + steps + ")";
+  return all + " > " + block + " && " + all + " <= 2 * " + block + " ? (" + all + " + 1) / 2 : " + block;
+}
+
 std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors, bool pairs) {
   const std::string name = std::string(pairs ? "mmah" : "mma") + number(rows) + "x" + number(vectors) + "_" + suffix(t, lanes);
   if (!known_.insert(name).second) return name;
@@ -442,7 +447,7 @@ std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t v
   s += "i64 as, const " + E + "* b, i64 bs, i64 k, " + C + "* c) {\n ";
   auto acc = [](uint32_t r, uint32_t v) { return " c" + number(r) + "_" + number(v); };
   // Sums are taken in blocks: the rounding errors of one long chain would grow with its length.
-  s += " i64 i = 0;\n  do {\n    const i64 e = k - i > " + number(kSumBlock) + " ? i + " + number(kSumBlock) + " : k; const i64 first = i;\n ";
+  s += " i64 i = 0; const i64 most = " + sum_block("k") + ";\n  do {\n    const i64 e = k - i > most ? i + most : k; const i64 first = i;\n ";
   for (uint32_t r = 0; r < rows; ++r) {
     for (uint32_t v = 0; v < vectors; ++v) s += " " + V + acc(r, v) + " = (" + V + ")0;";
   }

@@ -16,6 +16,10 @@ namespace tenon::kernelgen {
 // with the root of the block and of the number of blocks, not with the length of the sum; joining costs one to two per cent of the time.
 inline constexpr int64_t kSumBlock = 128;
 
+// The steps of one chain as an expression of the text: sums of little more than a block are halved, since a block and a rest
+// would be little better than one chain.
+std::string sum_block(const std::string& steps);
+
 // Functions are written once for vectors and scalars, C++ and OpenCL C, in text with these tokens:
 //   $F $I $U $M   float type, signed and unsigned integers of its width, what a comparison gives
 //   $D            the same number of f64; $N lanes; $n the suffix of names, as in exp_f32x16

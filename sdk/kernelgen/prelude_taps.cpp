@@ -40,15 +40,14 @@ std::string Prelude::need_taps(DType t, uint32_t lanes, uint32_t rows, uint32_t 
     return out;
   };
   // As in products: after a block of steps the sums join the tile, so that rounding errors do not grow with the filter.
-  s += "\n  i64 n = 0; int joined = 0;\n  for (i64 t = 0; t < taps; ++t) {\n   " + row_pointers(E, rows, "") + "\n    const " + E + "* p = b + bt[t];";
-  s += "\n    for (i64 i = 0; i < k;) {\n      const i64 e = k - i > " + number(kSumBlock) + " - n ? i + " + number(kSumBlock) +
-       " - n : k; n += e - i;\n      for (; i < e; ++i) {\n        " + V + " x;";
+  s += "\n  i64 n = 0; int joined = 0; const i64 most = " + sum_block("taps * k") + ";\n  for (i64 t = 0; t < taps; ++t) {\n   " + row_pointers(E, rows, "") + "\n    const " + E + "* p = b + bt[t];";
+  s += "\n    for (i64 i = 0; i < k;) {\n      const i64 e = k - i > most - n ? i + most - n : k; n += e - i;\n      for (; i < e; ++i) {\n        " + V + " x;";
   for (uint32_t v = 0; v < vectors; ++v) s += " const " + V + " b" + number(v) + " = " + load + "(p + " + number(int64_t{v} * lanes) + ");";
   for (uint32_t r = 0; r < rows; ++r) {
     s += "\n        x = (" + V + ")(a" + number(r) + "[i]);";
     for (uint32_t v = 0; v < vectors; ++v) s += " " + accumulator(r, v) + " += x * b" + number(v) + ";";
   }
-  s += "\n        p += bs;\n      }\n      if (n < " + number(kSumBlock) + ") continue;\n      n = 0;\n      if (joined) {\n       " + each(" +=", true) +
+  s += "\n        p += bs;\n      }\n      if (n < most) continue;\n      n = 0;\n      if (joined) {\n       " + each(" +=", true) +
        "\n      } else {\n       " + each(" = ", true) + "\n        joined = 1;\n      }\n    }\n  }\n  if (joined) {\n   " + each(" +=", false) +
        "\n  } else {\n   " + each(" = ", false) + "\n  }";
   functions_ += s + "\n}\n";
