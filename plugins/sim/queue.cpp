@@ -44,8 +44,9 @@ void Fence::fail(uint64_t value, Fault fault) {
 
 Status Fence::query(uint64_t* out_value) const {
   const std::lock_guard lock(mutex_);
+  if (failed_at_ != UINT64_MAX) return tenon::fail(fault_.code, fault_.message);
   *out_value = value_;
-  return failed_at_ == UINT64_MAX ? Status() : tenon::fail(fault_.code, fault_.message);
+  return {};
 }
 
 Status Fence::wait(uint64_t value, uint64_t timeout_ns) const {

@@ -28,9 +28,24 @@ struct ClaimWatch {
   Report* report;
   const tenon_claim_sink_t* sink;
   bool knows_nodes = false;
-  std::set<tenon_node_t> nodes;  // of the main region
+  std::set<tenon_node_t> nodes;   // of the main region
+  std::set<tenon_node_t> inside;  // of the regions in it
   std::atomic<bool> over = false;
 
+  bool stands_in_main(tenon_node_t node) const { return !knows_nodes || nodes.count(node) != 0; }
+  bool stands_inside(tenon_node_t node) const { return inside.count(node) != 0; }
+  void read(const tenon_host_graph_t* host, tenon_graph_t* graph, tenon_region_t region, std::set<tenon_node_t>* into) {
+    tenon_region_view_t view = {};
+    view.size_bytes = sizeof view;
+    if (host->region_view(host->self, graph, region, &view) != TENON_OK) return;
+    into->insert(view.nodes, view.nodes + view.node_count);
+    for (uint32_t i = 0; i < view.node_count; ++i) {
+      tenon_node_view_t node = {};
+      node.size_bytes = sizeof node;
+      if (host->node_view(host->self, graph, view.nodes[i], &node) != TENON_OK) continue;
+      for (uint32_t r = 0; r < node.region_count; ++r) read(host, graph, node.regions[r], &inside);
+    }
+  }
   bool is_over(std::string_view slot) const {
     if (over) report->broken("R-E01", "claim", cat("it calls ", slot, " of its sink after it returned"));
     return over;
@@ -41,7 +56,9 @@ struct ClaimWatch {
     std::set<tenon_node_t> seen;
     for (uint32_t i = 0; i < count && nodes != nullptr; ++i) {
       if (!seen.insert(nodes[i]).second) w.report->broken("R-E02", "claim", cat("node ", nodes[i], " is twice in one claim"));
-      if (w.knows_nodes && w.nodes.count(nodes[i]) == 0) w.report->broken("R-E02", "claim", cat("node ", nodes[i], " is none of the main region"));
+      if (w.stands_in_main(nodes[i])) continue;
+      if (!w.stands_inside(nodes[i])) w.report->broken("R-E02", "claim", cat("node ", nodes[i], " is none of the graph"));
+      if (w.stands_inside(nodes[i]) && count != 1) w.report->broken("R-E02", "claim", cat("node ", nodes[i], " stands inside of a region and is claimed with others"));
     }
     if (count == 0 || nodes == nullptr) w.report->broken("R-E02", "claim", "a claim of no nodes");
     if (!std::isfinite(cost_ns) || cost_ns < 0) w.report->broken("R-E02", "claim", cat("a cost of ", cost_ns, " ns"));
@@ -50,7 +67,7 @@ struct ClaimWatch {
   static tenon_code_t refuse(void* self, tenon_node_t node, tenon_code_t code, tenon_str_t reason) {
     auto& w = *static_cast<ClaimWatch*>(self);
     if (w.is_over("refuse")) return TENON_FAILED_PRECONDITION;
-    if (w.knows_nodes && w.nodes.count(node) == 0) w.report->broken("R-E04", "claim", cat("it refuses node ", node, ", which is none of the main region"));
+    if (!w.stands_in_main(node) && !w.stands_inside(node)) w.report->broken("R-E04", "claim", cat("it refuses node ", node, ", which is none of the graph"));
     if (code != TENON_UNIMPLEMENTED) w.report->broken("R-E04", "claim", cat("it refuses node ", node, " with ", code, ", and not with UNIMPLEMENTED"));
     if (reason.data == nullptr || reason.size == 0) w.report->broken("R-E04", "claim", cat("it refuses node ", node, " without a reason"));
     return w.sink->refuse == nullptr ? TENON_OK : w.sink->refuse(w.sink->self, node, code, reason);
@@ -109,13 +126,10 @@ tenon_code_t Validator::claim(tenon_str_t target, tenon_graph_t* graph, const te
   watch.report = report_.get();
   watch.sink = sink;
   tenon_graph_view_t graph_view = {};
-  tenon_region_view_t region = {};
   graph_view.size_bytes = sizeof graph_view;
-  region.size_bytes = sizeof region;
   const tenon_host_graph_t* host = context().graph;
-  if (host != nullptr && host->graph_view(host->self, graph, &graph_view) == TENON_OK &&
-      host->region_view(host->self, graph, graph_view.main, &region) == TENON_OK) {
-    watch.nodes = {region.nodes, region.nodes + region.node_count};
+  if (host != nullptr && host->graph_view(host->self, graph, &graph_view) == TENON_OK) {
+    watch.read(host, graph, graph_view.main, &watch.nodes);
     watch.knows_nodes = true;
   }
   const tenon_claim_sink_t outer = {&watch, &ClaimWatch::claim, &ClaimWatch::refuse};
