@@ -387,7 +387,11 @@ Status Runner::execute(const Step& step) {
   call.out_symbol_count = static_cast<uint32_t>(out_symbols.size());
   if (trace_ != nullptr) call.profile = sinks_[step.device]->get();
   if (!executable.on_queue()) {
-    if (state.queue != nullptr) TENON_RETURN_IF_ERROR(wait(step.device));
+    // Nothing in a queue orders it: what it reads has to be there, memory of the host that another device fills included.
+    for (uint32_t slot : step.inputs) {
+      if (slots_[slot].places[step.device].after.fence != nullptr) TENON_RETURN_IF_ERROR(await_host(slot));
+    }
+    TENON_RETURN_IF_ERROR(wait(step.device));
   } else {
     TENON_RETURN_IF_ERROR(queue_of(step.device));
     call.queue = state.queue->handle();

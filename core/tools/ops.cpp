@@ -27,9 +27,9 @@ class Ops {
   Ops(const Host& host, const OpsOptions& options) : host_(host), options_(options) {}
 
   int all() {
+    if (!options_.model.empty() && !options_.explain) return fail(kUsage, "T0004", "--model is for `tenon ops NAME --explain`.");
     if (int s = collect()) return s;
     if (!options_.name.empty()) return one();
-    if (!options_.model.empty() && !options_.explain) return fail(kUsage, "T0004", "--model is for `tenon ops NAME --explain`.");
     if (options_.explain) return fail(kUsage, "T0004", "`tenon ops --explain` needs the NAME of an operator.");
     if (options_.markdown) return pages();
     return options_.json ? json_list() : list();
