@@ -327,18 +327,44 @@ std::string node_place(const Naming& naming, uint32_t ordinal) {
 
 bool plain(const Buffer& b) { return b.offset == kNone && b.panel == 0; }
 
-// What the results of a kernel of one element-wise stage may take the place of: an operand that is read nowhere but at the element
-// that is being written. More than one stage may read an operand again after the first has written.
+// What the values that a stage stores are computed from.
+std::vector<E> loads_of_values(const Kernel& kernel, const Stage& stage) {
+  std::vector<E> loads;
+  for (E e : stage.kind == StageKind::kMap ? stage.value : stage.final) kernel.pool.loads(e, &loads);
+  return loads;
+}
+
+// What else the stage reads, at any time.
+std::vector<E> other_loads(const Kernel& kernel, const Stage& stage) {
+  std::vector<E> loads;
+  for (E e : {stage.a, stage.b}) {
+    if (e != kNone) kernel.pool.loads(e, &loads);
+  }
+  for (const View& v : stage.store) {
+    for (E e : v.index) kernel.pool.loads(e, &loads);
+    if (v.guard != kNone) kernel.pool.loads(v.guard, &loads);
+  }
+  return loads;
+}
+
+// Results of a kernel of one element-wise stage, or of a product with its epilogue (a residual sum), may take the place of
+// an operand that is read nowhere but at the element that is being written. More than one stage may read an operand
+// again after the first has written.
 std::vector<uint32_t> in_place_pairs(const Kernel& kernel) {
   std::vector<uint32_t> out;
-  if (kernel.stages.size() != 1 || kernel.stages[0].kind != StageKind::kMap) return out;
+  if (kernel.stages.size() != 1) return out;
   const Stage& stage = kernel.stages[0];
-  std::vector<E> loads;
-  for (E e : stage.value) kernel.pool.loads(e, &loads);
+  if (stage.kind != StageKind::kMap && stage.kind != StageKind::kContract) return out;
+  const std::vector<E> loads = loads_of_values(kernel, stage), others = other_loads(kernel, stage);
   std::vector<bool> taken(kernel.buffers.size(), false);
-  for (const View& store : stage.store) {
+  for (E l : others) taken[kernel.pool.at(l).ref] = true;
+  for (size_t r = 0; r < stage.store.size(); ++r) {
+    const View& store = stage.store[r];
     const Buffer& to = kernel.buffers[store.buffer];
     if (store.guard != kNone || !plain(to)) continue;
+    // Element-wise results are stored one after the other: what a later one reads stays until then.
+    std::vector<E> later;
+    for (size_t n = r + 1; stage.kind == StageKind::kMap && n < stage.value.size(); ++n) kernel.pool.loads(stage.value[n], &later);
     for (uint32_t b = 0; b < kernel.buffers.size(); ++b) {
       const Buffer& from = kernel.buffers[b];
       bool read = false, same = !taken[b] && b != store.buffer && from.type == to.type && from.dims == to.dims &&
@@ -352,7 +378,8 @@ std::vector<uint32_t> in_place_pairs(const Kernel& kernel) {
         same = same && args.size() == store.index.size() + 2 && args[0] == kNone &&
                std::equal(store.index.begin(), store.index.end(), args.begin() + 2);
       }
-      if (!read || !same) continue;
+      const bool awaited = std::any_of(later.begin(), later.end(), [&](E l) { return kernel.pool.at(l).ref == b; });
+      if (!read || !same || awaited) continue;
       if (kernel.buffer_origin[store.buffer] == ~0u || kernel.buffer_origin[b] == ~0u) continue;
       taken[b] = true;
       out.insert(out.end(), {kernel.buffer_origin[store.buffer], kernel.buffer_origin[b]});
