@@ -1,30 +1,18 @@
 #include "core/runtime/run.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
-#include <new>
-#include <thread>
 
-#include "core/base/checked.h"
 #include "core/base/failure.h"
-#include "core/base/limits.h"
 #include "core/base/log.h"
 #include "core/base/operation.h"
 #include "core/base/str.h"
-#include "core/ir/dtype.h"
 #include "core/runtime/arrays.h"
+#include "core/runtime/run_state.h"
 
 namespace tenon::runtime {
-
-using ir::dtype_bits;
-
 namespace {
-
-constexpr uint64_t kHostAlignment = 64;
-// A free buffer serves a smaller request unless it wastes more than it holds.
-constexpr uint64_t kSlackMin = 4096;
 
 void keep_for_good(std::shared_ptr<void> memory) {
   static std::mutex mutex;
@@ -32,54 +20,6 @@ void keep_for_good(std::shared_ptr<void> memory) {
   std::lock_guard lock(mutex);
   kept->push_back(std::move(memory));
 }
-
-std::string kernel_context(const Device& device) { return fmt::format("running on device {}", device.name()); }
-
-}  // namespace
-
-// ---- Buffers ------------------------------------------------------------------------------------------------
-
-Result<std::shared_ptr<Buffer>> BufferPool::take(uint64_t size_bytes) {
-  Free* best = nullptr;
-  for (Free& free : free_) {
-    const uint64_t have = free.buffer->size_bytes();
-    if (have < size_bytes || have - size_bytes > std::max(size_bytes, kSlackMin)) continue;
-    if (best == nullptr || have < best->buffer->size_bytes()) best = &free;
-  }
-  if (best != nullptr) {
-    std::shared_ptr<Buffer> buffer = std::move(best->buffer);
-    *best = std::move(free_.back());
-    free_.pop_back();
-    return buffer;
-  }
-  auto made = Buffer::allocate(device_, size_bytes);
-  if (!made.ok() && made.status().code() == TENON_RESOURCE_EXHAUSTED && !free_.empty()) {
-    // What lies unused here may be what is missing. Queued work may still use it: buffers come back at submission.
-    TENON_RETURN_IF_ERROR(device_->sync());
-    for (const Free& free : free_) held_bytes_ -= free.buffer->size_bytes();
-    free_.clear();
-    made = Buffer::allocate(device_, size_bytes);
-  }
-  TENON_ASSIGN_OR_RETURN(Buffer buffer, std::move(made));
-  held_bytes_ += size_bytes;
-  return std::make_shared<Buffer>(std::move(buffer));
-}
-
-void BufferPool::give_back(std::shared_ptr<Buffer> buffer) { free_.push_back({std::move(buffer), true}); }
-
-void BufferPool::end_run() {
-  for (size_t i = 0; i < free_.size();) {
-    if (free_[i].used) {
-      free_[i++].used = false;
-      continue;
-    }
-    held_bytes_ -= free_[i].buffer->size_bytes();
-    free_[i] = std::move(free_.back());
-    free_.pop_back();
-  }
-}
-
-namespace {
 
 // Buffers of outputs whose size the device learns while it runs.
 struct LateOutputs {
@@ -110,50 +50,6 @@ struct LateOutputs {
 
 // ---- State --------------------------------------------------------------------------------------------------
 
-struct Runner::Place {
-  std::shared_ptr<Buffer> buffer;
-  bool pooled = false;             // false: imported host memory
-  tenon_fence_point_t after{};     // work that reads it waits for this; null: it is there in order of the device's queue
-};
-
-struct Runner::DeviceState {
-  BufferPool pool;
-  std::unique_ptr<Queue> queue;
-  std::unique_ptr<Spoilt> spoilt;                  // some of its work is on what another device failed to make
-  std::unique_ptr<Relay> relay;                    // carries its results to others
-  std::vector<std::unique_ptr<RelayFence>> from;   // by source: signalled when something of it has arrived
-  // Which of its work waits for others: the value that it signals, and what it waits for.
-  struct Dependence {
-    uint64_t work = 0;
-    const RelayFence* fence = nullptr;
-    uint64_t value = 0;
-  };
-  std::vector<Dependence> dependences;
-
-  void depends(tenon_fence_point_t point) {
-    for (const auto& f : from) {
-      if (f != nullptr && f->fence() == point.fence) dependences.push_back({queue->submitted(), f.get(), point.value});
-    }
-  }
-  // Its next piece of work waits for another device.
-  bool waits() const {
-    const uint64_t next = queue->progress() + 1;
-    return std::any_of(dependences.begin(), dependences.end(),
-                       [next](const Dependence& d) { return d.work == next && !d.fence->signalled(d.value); });
-  }
-};
-
-struct Runner::SlotState {
-  std::vector<Place> places;  // one per device
-  const void* host = nullptr;
-  std::shared_ptr<void> host_owner;  // null: the caller's or the graph's memory
-  bool has_host = false;
-  bool stable_host = false;          // host memory that stays until the run ends
-  bool held = false;                 // the buffer that `host` is in stays until the run ends, since queued work reads it
-  uint32_t source = kHostPlace;      // host memory is filled once the queue of this device has reached `ready`
-  uint64_t ready = 0;                // 0: it is filled
-};
-
 Runner::Runner(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {
   for (const auto& device : plan_->devices) {
     devices_.push_back({BufferPool(device), nullptr, std::make_unique<Spoilt>(false), nullptr, {}, {}});
@@ -175,17 +71,6 @@ Runner::Runner(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {
 Runner::~Runner() {
   end_queues();
   drop_run_state();
-}
-
-// Waits, also for what follows failed work. A device that was abandoned keeps its queue.
-void Runner::end_queues() {
-  for (DeviceState& device : devices_) {
-    if (device.relay != nullptr) device.relay->drain();
-  }
-  for (DeviceState& device : devices_) device.queue.reset();
-  for (DeviceState& device : devices_) {
-    for (auto& fence : device.from) fence.reset();
-  }
 }
 
 void Runner::drop_run_state() {
@@ -215,34 +100,6 @@ void Runner::drop_imports() {
     }
   }
 }
-
-Status Runner::bytes_of(uint32_t slot, uint64_t* out) const {
-  std::vector<int64_t> dims;
-  TENON_RETURN_IF_ERROR(plan_->shapes.evaluate(plan_->slots[slot].dims, symbols_, &dims));
-  TENON_ASSIGN_OR_RETURN(const uint64_t count, element_count(dims));
-  TENON_ASSIGN_OR_RETURN(*out, packed_bytes(count, dtype_bits(plan_->slots[slot].dtype)));
-  return {};
-}
-
-Status Runner::take_host(uint64_t size_bytes, std::shared_ptr<std::byte>* out) {
-  TENON_RETURN_IF_ERROR(memory_reserve(size_bytes, "a tensor on the host"));
-  uint64_t rounded = 0;
-  void* data = nullptr;
-  if (checked_align_up(std::max<uint64_t>(size_bytes, 1), kHostAlignment, &rounded)) {
-    data = std::aligned_alloc(kHostAlignment, rounded);
-  }
-  if (data == nullptr) {
-    memory_return(size_bytes);
-    return error(TENON_RESOURCE_EXHAUSTED, "T0111", "the system gave no {} bytes for a tensor", size_bytes);
-  }
-  *out = std::shared_ptr<std::byte>(static_cast<std::byte*>(data), [size_bytes](std::byte* p) {
-    std::free(p);
-    memory_return(size_bytes);
-  });
-  return {};
-}
-
-// ---- A run --------------------------------------------------------------------------------------------------
 
 Status Runner::run(std::span<const tenon_array_t* const> inputs) {
   const uint64_t begin = now_ns();
@@ -437,191 +294,6 @@ Status Runner::execute(const Step& step) {
     }
   }
   return {};
-}
-
-Status Runner::copy_to_device(uint32_t slot, uint32_t device_index) {
-  SlotState& slot_state = slots_[slot];
-  DeviceState& state = devices_[device_index];
-  const std::shared_ptr<Device>& device = plan_->devices[device_index];
-  uint64_t bytes = 0;
-  TENON_RETURN_IF_ERROR(bytes_of(slot, &bytes));
-  TENON_RETURN_IF_ERROR(copy_to_host(slot));
-  tenon_fence_point_t after{};
-  if (device->has_queue()) {
-    slot_state.held = slot_state.stable_host = true;  // queued work reads it later
-    TENON_RETURN_IF_ERROR(relay_to(slot, device_index, bytes, &after));
-  } else {
-    TENON_RETURN_IF_ERROR(await_host(slot));
-  }
-  TENON_ASSIGN_OR_RETURN(Buffer imported, Buffer::import(device, slot_state.host, bytes));
-  if (imported) {
-    slot_state.places[device_index] = {std::make_shared<Buffer>(std::move(imported)), false, after};
-    return {};
-  }
-  TENON_ASSIGN_OR_RETURN(auto buffer, state.pool.take(bytes));
-  slot_state.places[device_index] = {buffer, true, {}};
-  if (bytes == 0) return {};
-  if (buffer->host() != nullptr && !device->has_queue()) {
-    std::memcpy(buffer->host(), slot_state.host, bytes);
-    return {};
-  }
-  tenon_copy_t copy{};
-  copy.size_bytes = sizeof(copy);
-  copy.direction = TENON_COPY_HOST_TO_DEVICE;
-  copy.to = buffer->handle();
-  copy.length_bytes = bytes;
-  copy.host_from = slot_state.host;
-  statistics_.transferred_bytes += bytes;
-  if (!device->has_queue()) return device->copy(copy);
-  TENON_RETURN_IF_ERROR(queue_of(device_index));
-  TENON_RETURN_IF_ERROR(state.queue->copy(copy, after));
-  state.depends(after);
-  return {};
-}
-
-// Gives the point at which `device` may read the slot's host memory; the null point when it may at once.
-Status Runner::relay_to(uint32_t slot, uint32_t device, uint64_t bytes, tenon_fence_point_t* out) {
-  SlotState& state = slots_[slot];
-  *out = {};
-  if (state.ready == 0 || state.source == device) return {};
-  DeviceState& source = devices_[state.source];
-  std::unique_ptr<RelayFence>& fence = devices_[device].from[state.source];
-  if (fence == nullptr) {
-    TENON_ASSIGN_OR_RETURN(fence, RelayFence::create(plan_->devices[device]));
-  }
-  if (source.relay == nullptr) source.relay = std::make_unique<Relay>(plan_->devices[state.source]);
-  const uint64_t value = fence->next();
-  source.relay->add({source.queue->fence(), state.ready, fence.get(), value, const_cast<void*>(state.host), state.host_owner ? bytes : 0,
-                     source.spoilt.get(), devices_[device].spoilt.get()});
-  *out = {fence->fence(), value};
-  return {};
-}
-
-// After it SlotState::host is where the value is, or will be once await_host() has returned.
-Status Runner::copy_to_host(uint32_t slot) {
-  SlotState& slot_state = slots_[slot];
-  if (slot_state.has_host) return {};
-  uint32_t from = 0;
-  while (from < slot_state.places.size() && slot_state.places[from].buffer == nullptr) ++from;
-  TENON_CHECK(from < slot_state.places.size(), "slot {} is nowhere", slot);
-  Buffer& buffer = *slot_state.places[from].buffer;
-  if (buffer.host() != nullptr) {
-    slot_state.host = buffer.host();
-    slot_state.has_host = true;
-    if (devices_[from].queue != nullptr) {
-      slot_state.held = true;
-      slot_state.source = from;
-      slot_state.ready = devices_[from].queue->submitted();
-    }
-    return {};
-  }
-  uint64_t bytes = 0;
-  TENON_RETURN_IF_ERROR(bytes_of(slot, &bytes));
-  return submit_copy_to_host(slot, from, bytes);
-}
-
-Status Runner::submit_copy_to_host(uint32_t slot, uint32_t from, uint64_t bytes) {
-  SlotState& slot_state = slots_[slot];
-  const std::shared_ptr<Device>& device = plan_->devices[from];
-  std::shared_ptr<std::byte> memory;
-  TENON_RETURN_IF_ERROR(take_host(bytes, &memory));
-  slot_state.host = memory.get();
-  slot_state.host_owner = memory;  // stays until the queue is done, also when a wait fails
-  if (bytes != 0) {
-    tenon_copy_t copy{};
-    copy.size_bytes = sizeof(copy);
-    copy.direction = TENON_COPY_DEVICE_TO_HOST;
-    copy.from = slot_state.places[from].buffer->handle();
-    copy.length_bytes = bytes;
-    copy.host_to = memory.get();
-    statistics_.transferred_bytes += bytes;
-    if (device->has_queue()) {
-      TENON_RETURN_IF_ERROR(queue_of(from));
-      Queue& queue = *devices_[from].queue;
-      // After the device's work so far, not merely behind it: when that fails, nothing is copied.
-      TENON_RETURN_IF_ERROR(queue.copy(copy, queue.last()));
-      slot_state.source = from;
-      slot_state.ready = queue.submitted();
-    } else {
-      TENON_RETURN_IF_ERROR(device->copy(copy));
-    }
-  }
-  slot_state.has_host = slot_state.stable_host = true;
-  return {};
-}
-
-Status Runner::await_host(uint32_t slot) {
-  SlotState& state = slots_[slot];
-  if (state.ready == 0) return {};
-  TENON_RETURN_IF_ERROR(wait_for(state.source, state.ready));
-  state.ready = 0;
-  return {};
-}
-
-Status Runner::queue_of(uint32_t device) {
-  if (devices_[device].queue != nullptr) return {};
-  TENON_ASSIGN_OR_RETURN(devices_[device].queue, Queue::create(plan_->devices[device]));
-  return {};
-}
-
-// A cancelled operation still waits, since buffers are in use, and says so.
-Status Runner::wait_for(uint32_t device, uint64_t value) {
-  Queue* const queue = devices_[device].queue.get();
-  if (queue == nullptr || queue->reached(value)) return {};
-  uint64_t seen = progress(), since = now_ns();
-  for (;;) {
-    TENON_ASSIGN_OR_RETURN(const bool reached, queue->poll(value));
-    if (reached) return check_cancelled();
-    if (plan_->devices[device]->abandoned()) return given_up_.ok() ? plan_->devices[device]->alive() : given_up_;
-    if (const uint64_t now = progress(); now != seen) {
-      seen = now;
-      since = now_ns();
-    } else if ((now_ns() - since) / 1'000'000'000 >= limit(Limit::kDeviceWaitSeconds)) {
-      give_up_one(device);
-      since = now_ns();
-    }
-  }
-}
-
-Status Runner::wait(uint32_t device) {
-  return devices_[device].queue == nullptr ? Status() : wait_for(device, devices_[device].queue->submitted());
-}
-
-uint64_t Runner::progress() const {
-  uint64_t sum = 0;
-  for (const DeviceState& device : devices_) {
-    if (device.queue != nullptr) sum += device.queue->progress();
-  }
-  return sum;
-}
-
-// Nothing moves: of the devices that wait for no other, the first with work left is given up.
-void Runner::give_up_one(uint32_t waited_for) {
-  uint32_t culprit = waited_for;
-  for (uint32_t d = 0; d < devices_.size(); ++d) {
-    const DeviceState& state = devices_[d];
-    if (state.queue == nullptr || plan_->devices[d]->abandoned()) continue;
-    if (state.queue->progress() >= state.queue->submitted() || state.waits()) continue;
-    culprit = d;
-    break;
-  }
-  Device& device = *plan_->devices[culprit];
-  device.abandon();
-  given_up_ = error(TENON_DEVICE_LOST, "T0618", "device {} finished none of its work for {} s; it is given up, and what it holds stays behind",
-                    quoted(device.name()), limit(Limit::kDeviceWaitSeconds))
-                  .with("device", device.name());
-}
-
-// The first failure of a device, before those of devices that only worked on what it did not make.
-Status Runner::wait_all() {
-  Status first = given_up_, spoilt;
-  for (uint32_t d = 0; d < devices_.size(); ++d) {
-    if (devices_[d].queue == nullptr) continue;
-    Status status = wait(d);
-    Status& kept = devices_[d].spoilt->load(std::memory_order_acquire) ? spoilt : first;
-    if (kept.ok() && !status.ok()) kept = std::move(status).with_context(kernel_context(*plan_->devices[d]));
-  }
-  return first.ok() ? spoilt : first;
 }
 
 Status Runner::take_outputs() {

@@ -1,0 +1,169 @@
+// How values go from one place to another: see README.md and ADR 0022.
+#include <cstdlib>
+#include <cstring>
+
+#include "core/base/checked.h"
+#include "core/base/log.h"
+#include "core/ir/dtype.h"
+#include "core/runtime/run_state.h"
+
+namespace tenon::runtime {
+
+using ir::dtype_bits;
+
+constexpr uint64_t kHostAlignment = 64;
+
+Status Runner::bytes_of(uint32_t slot, uint64_t* out) const {
+  std::vector<int64_t> dims;
+  TENON_RETURN_IF_ERROR(plan_->shapes.evaluate(plan_->slots[slot].dims, symbols_, &dims));
+  TENON_ASSIGN_OR_RETURN(const uint64_t count, element_count(dims));
+  TENON_ASSIGN_OR_RETURN(*out, packed_bytes(count, dtype_bits(plan_->slots[slot].dtype)));
+  return {};
+}
+
+Status Runner::take_host(uint64_t size_bytes, std::shared_ptr<std::byte>* out) {
+  TENON_RETURN_IF_ERROR(memory_reserve(size_bytes, "a tensor on the host"));
+  uint64_t rounded = 0;
+  void* data = nullptr;
+  if (checked_align_up(std::max<uint64_t>(size_bytes, 1), kHostAlignment, &rounded)) {
+    data = std::aligned_alloc(kHostAlignment, rounded);
+  }
+  if (data == nullptr) {
+    memory_return(size_bytes);
+    return error(TENON_RESOURCE_EXHAUSTED, "T0111", "the system gave no {} bytes for a tensor", size_bytes);
+  }
+  *out = std::shared_ptr<std::byte>(static_cast<std::byte*>(data), [size_bytes](std::byte* p) {
+    std::free(p);
+    memory_return(size_bytes);
+  });
+  return {};
+}
+
+// ---- A run --------------------------------------------------------------------------------------------------
+
+Status Runner::copy_to_device(uint32_t slot, uint32_t device_index) {
+  SlotState& slot_state = slots_[slot];
+  DeviceState& state = devices_[device_index];
+  const std::shared_ptr<Device>& device = plan_->devices[device_index];
+  uint64_t bytes = 0;
+  TENON_RETURN_IF_ERROR(bytes_of(slot, &bytes));
+  TENON_RETURN_IF_ERROR(copy_to_host(slot));
+  tenon_fence_point_t after{};
+  if (device->has_queue()) {
+    slot_state.held = slot_state.stable_host = true;  // queued work reads it later
+    TENON_RETURN_IF_ERROR(relay_to(slot, device_index, bytes, &after));
+  } else {
+    TENON_RETURN_IF_ERROR(await_host(slot));
+  }
+  TENON_ASSIGN_OR_RETURN(Buffer imported, Buffer::import(device, slot_state.host, bytes));
+  if (imported) {
+    slot_state.places[device_index] = {std::make_shared<Buffer>(std::move(imported)), false, after};
+    return {};
+  }
+  TENON_ASSIGN_OR_RETURN(auto buffer, state.pool.take(bytes));
+  slot_state.places[device_index] = {buffer, true, {}};
+  if (bytes == 0) return {};
+  if (buffer->host() != nullptr && !device->has_queue()) {
+    std::memcpy(buffer->host(), slot_state.host, bytes);
+    return {};
+  }
+  tenon_copy_t copy{};
+  copy.size_bytes = sizeof(copy);
+  copy.direction = TENON_COPY_HOST_TO_DEVICE;
+  copy.to = buffer->handle();
+  copy.length_bytes = bytes;
+  copy.host_from = slot_state.host;
+  statistics_.transferred_bytes += bytes;
+  if (!device->has_queue()) return device->copy(copy);
+  TENON_RETURN_IF_ERROR(queue_of(device_index));
+  TENON_RETURN_IF_ERROR(state.queue->copy(copy, after));
+  state.depends(after);
+  return {};
+}
+
+// Gives the point at which `device` may read the slot's host memory; the null point when it may at once.
+Status Runner::relay_to(uint32_t slot, uint32_t device, uint64_t bytes, tenon_fence_point_t* out) {
+  SlotState& state = slots_[slot];
+  *out = {};
+  if (state.ready == 0 || state.source == device) return {};
+  DeviceState& source = devices_[state.source];
+  std::unique_ptr<RelayFence>& fence = devices_[device].from[state.source];
+  if (fence == nullptr) {
+    TENON_ASSIGN_OR_RETURN(fence, RelayFence::create(plan_->devices[device]));
+  }
+  if (source.relay == nullptr) source.relay = std::make_unique<Relay>(plan_->devices[state.source]);
+  const uint64_t value = fence->next();
+  source.relay->add({source.queue->fence(), state.ready, fence.get(), value, const_cast<void*>(state.host), state.host_owner ? bytes : 0,
+                     source.spoilt.get(), devices_[device].spoilt.get()});
+  *out = {fence->fence(), value};
+  return {};
+}
+
+// After it SlotState::host is where the value is, or will be once await_host() has returned.
+Status Runner::copy_to_host(uint32_t slot) {
+  SlotState& slot_state = slots_[slot];
+  if (slot_state.has_host) return {};
+  uint32_t from = 0;
+  while (from < slot_state.places.size() && slot_state.places[from].buffer == nullptr) ++from;
+  TENON_CHECK(from < slot_state.places.size(), "slot {} is nowhere", slot);
+  Buffer& buffer = *slot_state.places[from].buffer;
+  if (buffer.host() != nullptr) {
+    slot_state.host = buffer.host();
+    slot_state.has_host = true;
+    if (devices_[from].queue != nullptr) {
+      slot_state.held = true;
+      slot_state.source = from;
+      slot_state.ready = devices_[from].queue->submitted();
+    }
+    return {};
+  }
+  uint64_t bytes = 0;
+  TENON_RETURN_IF_ERROR(bytes_of(slot, &bytes));
+  return submit_copy_to_host(slot, from, bytes);
+}
+
+Status Runner::submit_copy_to_host(uint32_t slot, uint32_t from, uint64_t bytes) {
+  SlotState& slot_state = slots_[slot];
+  const std::shared_ptr<Device>& device = plan_->devices[from];
+  std::shared_ptr<std::byte> memory;
+  TENON_RETURN_IF_ERROR(take_host(bytes, &memory));
+  slot_state.host = memory.get();
+  slot_state.host_owner = memory;  // stays until the queue is done, also when a wait fails
+  if (bytes != 0) {
+    tenon_copy_t copy{};
+    copy.size_bytes = sizeof(copy);
+    copy.direction = TENON_COPY_DEVICE_TO_HOST;
+    copy.from = slot_state.places[from].buffer->handle();
+    copy.length_bytes = bytes;
+    copy.host_to = memory.get();
+    statistics_.transferred_bytes += bytes;
+    if (device->has_queue()) {
+      TENON_RETURN_IF_ERROR(queue_of(from));
+      Queue& queue = *devices_[from].queue;
+      // After the device's work so far, not merely behind it: when that fails, nothing is copied.
+      TENON_RETURN_IF_ERROR(queue.copy(copy, queue.last()));
+      slot_state.source = from;
+      slot_state.ready = queue.submitted();
+    } else {
+      TENON_RETURN_IF_ERROR(device->copy(copy));
+    }
+  }
+  slot_state.has_host = slot_state.stable_host = true;
+  return {};
+}
+
+Status Runner::await_host(uint32_t slot) {
+  SlotState& state = slots_[slot];
+  if (state.ready == 0) return {};
+  TENON_RETURN_IF_ERROR(wait_for(state.source, state.ready));
+  state.ready = 0;
+  return {};
+}
+
+Status Runner::queue_of(uint32_t device) {
+  if (devices_[device].queue != nullptr) return {};
+  TENON_ASSIGN_OR_RETURN(devices_[device].queue, Queue::create(plan_->devices[device]));
+  return {};
+}
+
+}  // namespace tenon::runtime

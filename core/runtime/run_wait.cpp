@@ -1,0 +1,79 @@
+// Waiting for devices, whose failure it was, and when to give one up.
+#include "core/base/limits.h"
+#include "core/base/operation.h"
+#include "core/runtime/run_state.h"
+
+namespace tenon::runtime {
+
+// A cancelled operation still waits, since buffers are in use, and says so.
+Status Runner::wait_for(uint32_t device, uint64_t value) {
+  Queue* const queue = devices_[device].queue.get();
+  if (queue == nullptr || queue->reached(value)) return {};
+  uint64_t seen = progress(), since = now_ns();
+  for (;;) {
+    TENON_ASSIGN_OR_RETURN(const bool reached, queue->poll(value));
+    if (reached) return check_cancelled();
+    if (plan_->devices[device]->abandoned()) return given_up_.ok() ? plan_->devices[device]->alive() : given_up_;
+    if (const uint64_t now = progress(); now != seen) {
+      seen = now;
+      since = now_ns();
+    } else if ((now_ns() - since) / 1'000'000'000 >= limit(Limit::kDeviceWaitSeconds)) {
+      give_up_one(device);
+      since = now_ns();
+    }
+  }
+}
+
+Status Runner::wait(uint32_t device) {
+  return devices_[device].queue == nullptr ? Status() : wait_for(device, devices_[device].queue->submitted());
+}
+
+uint64_t Runner::progress() const {
+  uint64_t sum = 0;
+  for (const DeviceState& device : devices_) {
+    if (device.queue != nullptr) sum += device.queue->progress();
+  }
+  return sum;
+}
+
+// Nothing moves: of the devices that wait for no other, the first with work left is given up.
+void Runner::give_up_one(uint32_t waited_for) {
+  uint32_t culprit = waited_for;
+  for (uint32_t d = 0; d < devices_.size(); ++d) {
+    const DeviceState& state = devices_[d];
+    if (state.queue == nullptr || plan_->devices[d]->abandoned()) continue;
+    if (state.queue->progress() >= state.queue->submitted() || state.waits()) continue;
+    culprit = d;
+    break;
+  }
+  Device& device = *plan_->devices[culprit];
+  device.abandon();
+  given_up_ = error(TENON_DEVICE_LOST, "T0618", "device {} finished none of its work for {} s; it is given up, and what it holds stays behind",
+                    quoted(device.name()), limit(Limit::kDeviceWaitSeconds))
+                  .with("device", device.name());
+}
+
+// The first failure of a device, before those of devices that only worked on what it did not make.
+Status Runner::wait_all() {
+  Status first = given_up_, spoilt;
+  for (uint32_t d = 0; d < devices_.size(); ++d) {
+    if (devices_[d].queue == nullptr) continue;
+    Status status = wait(d);
+    Status& kept = devices_[d].spoilt->load(std::memory_order_acquire) ? spoilt : first;
+    if (kept.ok() && !status.ok()) kept = std::move(status).with_context(kernel_context(*plan_->devices[d]));
+  }
+  return first.ok() ? spoilt : first;
+}
+
+// Waits, also for what follows failed work. A device that was abandoned keeps its queue.
+void Runner::end_queues() {
+  for (DeviceState& device : devices_) {
+    if (device.relay != nullptr) device.relay->drain();
+  }
+  for (DeviceState& device : devices_) device.queue.reset();
+  for (DeviceState& device : devices_) {
+    for (auto& fence : device.from) fence.reset();
+  }
+}
+
+}  // namespace tenon::runtime

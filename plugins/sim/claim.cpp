@@ -1,0 +1,68 @@
+#include "claim.h"
+
+#include <algorithm>
+#include <string>
+
+#include "tenon/cpp/plugin.hpp"
+#include "tenon/kernelgen/text_device.h"
+
+namespace tenon::sim {
+namespace {
+
+namespace kg = tenon::kernelgen;
+
+// A simulated device should lose against a real one.
+constexpr kg::DeviceRates kRates{2, 1, 20000};
+
+// TENON_SIM_OPS as a filter before the host's sink.
+struct OpFilter {
+  const tenon_claim_sink_t* sink;
+  const tenon_host_graph_t* api;
+  tenon_graph_t* graph;
+  std::string ops;  // ",add,mul,"
+
+  static tenon_code_t claim(void* self, const tenon_node_t* nodes, uint32_t count, double cost_ns) {
+    const auto& filter = *static_cast<OpFilter*>(self);
+    tenon_node_view_t node{};
+    node.size_bytes = sizeof node;
+    TENON_TRY(filter.api->node_view(filter.api->self, filter.graph, nodes[0], &node));
+    if (filter.ops.find(cat(",", sym_text(node.op), ",")) != std::string::npos) return filter.sink->claim(filter.sink->self, nodes, count, cost_ns);
+    return refuse(self, nodes[0], TENON_UNIMPLEMENTED, str("TENON_SIM_OPS does not list the op"));
+  }
+  static tenon_code_t refuse(void* self, tenon_node_t node, tenon_code_t code, tenon_str_t reason) {
+    const tenon_claim_sink_t* sink = static_cast<OpFilter*>(self)->sink;
+    return sink->refuse == nullptr ? TENON_OK : sink->refuse(sink->self, node, code, reason);
+  }
+};
+
+// The ops that TENON_SIM_OPS leaves to the device of this target, as OpFilter wants them.
+std::string ops_for(std::string_view list, std::string_view target) {
+  const size_t at = target.find("ordinal=");
+  const std::string_view ordinal = at == std::string_view::npos ? "0" : target.substr(at + 8, 1);
+  std::string ops = ",";
+  while (!list.empty()) {
+    const size_t comma = std::min(list.find(','), list.size());
+    std::string_view item = list.substr(0, comma);
+    list.remove_prefix(std::min(comma + 1, list.size()));
+    if (const size_t slash = item.find('/'); slash != std::string_view::npos) {
+      if (item.substr(0, slash) != ordinal) continue;
+      item.remove_prefix(slash + 1);
+    }
+    ops += cat(item, ",");
+  }
+  return ops;
+}
+
+}  // namespace
+
+Status claim_ops(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_claim_sink_t* sink) {
+  kg::LiftHost host;
+  TENON_TRY(kg::lift_host(context().host, &host));
+  const std::string_view list = setting("TENON_SIM_OPS");
+  if (list.empty()) return kg::claim_nodes(host, graph, {}, kRates, sink);
+  OpFilter filter{sink, context().graph, graph, ops_for(list, view(target))};
+  const tenon_claim_sink_t through{&filter, OpFilter::claim, OpFilter::refuse};
+  return kg::claim_nodes(host, graph, {}, kRates, &through);
+}
+
+}  // namespace tenon::sim
