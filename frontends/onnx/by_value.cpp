@@ -28,6 +28,15 @@ bool is_small(const Dims& dims) {
 
 }  // namespace
 
+// An item that follows from constants alone becomes one.
+bool Importer::fold(Item* item) {
+  if (item->constant != nullptr || item->elements != nullptr || item->input != nullptr || !builder_->status().ok()) return false;
+  const Constant* constant = folding_.of(value_of(item));
+  if (constant == nullptr) return false;
+  item->constant = std::make_shared<Constant>(Constant{constant->dtype, constant->dims, Blob::retain(constant->blob.get())});
+  return true;
+}
+
 // Notes the inputs that an item follows from; false when it follows from none, or from one whose values are no integers or too many.
 bool Importer::note_inputs(const Item* item, std::string_view why) {
   std::vector<const Item*> open = {item};
@@ -119,6 +128,7 @@ bool Importer::outline_type(const ValueProto& output, Type* out) {
 bool Importer::outline(Graph* out) {
   const GraphProto& main = *model_.graph;
   graph_ = Graph();
+  folding_ = Folding();
   symbols_.clear();
   sources_.clear();
   if (!Graph::create(main.name.empty() ? "main" : main.name, &graph_).ok()) return tell_host("the graph");

@@ -136,6 +136,8 @@ class NodeContext {
   // The one number of a constant of any element type; nothing when it is no constant of one
   // element.
   std::optional<double> constant(size_t i);
+  // The same of one that follows from constants through any nodes.
+  std::optional<double> computed(size_t i);
   // Constant operand i as numbers, at most kMaxKnownElements.
   std::optional<std::vector<double>> constants(size_t i);
 
@@ -200,6 +202,7 @@ class NodeContext {
 
  private:
   void fail_unknown(size_t i, std::string_view what);
+  const Extents* known_now(size_t i);
   bool stopped(size_t i, std::string_view what);
   const AttributeProto* find(std::string_view name);
   const AttributeProto* typed(std::string_view name, int32_t type, std::string_view kind);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "folding.h"
 #include "importer.h"
 #include "model_limits.h"
 
@@ -71,6 +72,7 @@ class Importer {
                                   const Frame* frame) const;
 
   // Numbers that a run tells (by_value.cpp).
+  bool fold(Item* item);
   bool note_inputs(const Item* item, std::string_view why);
   const Extents* symbols_of(Item* item, std::string_view why, int64_t least);
   bool postpone(const Item* item, std::string_view why);
@@ -100,6 +102,7 @@ class Importer {
   std::vector<std::pair<std::string, std::string>> value_inputs_;
   std::unordered_set<const Item*> symbolic_;  // items whose elements became symbols
   bool postponed_ = false;
+  Folding folding_;
   const Frame* frame_ = nullptr;
   // Of the node that is being imported.
   const Scope* scope_ = nullptr;

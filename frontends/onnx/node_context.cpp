@@ -64,6 +64,12 @@ void NodeContext::fail_unknown(size_t i, std::string_view what) {
   }
 }
 
+// The same, computed here where it follows from constants through nodes.
+const Extents* NodeContext::known_now(size_t i) {
+  const Extents* elements = known(i);
+  return elements == nullptr && importer_->fold(inputs_[i]) ? known(i) : elements;
+}
+
 // Whether nothing more is to be read.
 bool NodeContext::stopped(size_t i, std::string_view what) {
   item(i);
@@ -73,7 +79,7 @@ bool NodeContext::stopped(size_t i, std::string_view what) {
 
 const Extents* NodeContext::need(size_t i, std::string_view what, int64_t least) {
   if (stopped(i, what)) return nullptr;
-  const Extents* elements = known(i);
+  const Extents* elements = known_now(i);
   if (elements == nullptr || importer_->symbolic_.contains(inputs_[i]))
     elements = importer_->symbols_of(inputs_[i], fmt::format("{} of {}", what, node_text(node_)), least);
   if (elements == nullptr) fail_unknown(i, what);
@@ -82,7 +88,7 @@ const Extents* NodeContext::need(size_t i, std::string_view what, int64_t least)
 
 std::optional<std::vector<int64_t>> NodeContext::need_numbers(size_t i, std::string_view what) {
   if (stopped(i, what)) return {};
-  const Extents* elements = known(i);
+  const Extents* elements = known_now(i);
   if (elements == nullptr || importer_->symbolic_.contains(inputs_[i])) {
     fail_unknown(i, what);
     return {};
@@ -123,8 +129,14 @@ std::optional<std::vector<double>> NodeContext::constants(size_t i) {
 std::optional<std::vector<double>> NodeContext::need_constants(size_t i, std::string_view what) {
   if (stopped(i, what)) return {};
   auto numbers = constants(i);
+  if (!numbers && importer_->fold(inputs_[i])) numbers = constants(i);
   if (!numbers) fail_unknown(i, what);
   return numbers;
+}
+
+std::optional<double> NodeContext::computed(size_t i) {
+  const auto number = constant(i);
+  return !number && has(i) && ok_ && importer_->fold(inputs_[i]) ? constant(i) : number;
 }
 
 std::optional<double> NodeContext::constant(size_t i) {

@@ -153,7 +153,7 @@ bool import_if(NodeContext& n) {
   const GraphProto* else_branch = n.body_of("else_branch");
   if (!n.ok()) return false;
   // Exporters ask about shapes that are known: the other branch may not even fit.
-  if (const auto known = n.constant(0)) return n.in_place(*known != 0 ? *then_branch : *else_branch);
+  if (const auto known = n.computed(0)) return n.in_place(*known != 0 ? *then_branch : *else_branch);
   const Value predicate = scalar_of(n, n.value(0));
   const auto no_inputs = [](std::vector<Item>*) { return true; };
   std::vector<Region> regions(2);

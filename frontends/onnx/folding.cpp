@@ -1,0 +1,104 @@
+// Numbers that follow from constants through any nodes: computed at import where sizes, axes or counts need them. The few forms that shape
+// arithmetic knows (extent.h) cover what exporters write; this covers the rest, such as a count that a model computes in floats.
+#include "folding.h"
+
+#include <algorithm>
+#include <tenon/abi/host.h>
+#include <tenon/cpp/plugin.hpp>
+
+#include "model_limits.h"
+
+namespace tenon::onnx {
+namespace {
+
+constexpr size_t kMaxNodes = 256;  // of one computation
+constexpr size_t kMaxNested = 64;
+
+const tenon_host_registry_t* registry() {
+  static const auto* table = context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID);
+  return table;
+}
+
+// The dims of a small tensor of whole bytes whose sizes are known; nothing for others.
+std::optional<std::vector<int64_t>> small_dims(const Value& value) {
+  const TypeView type = value.type();
+  if (type.kind() != TENON_KIND_TENSOR || dtype_bytes(type.dtype()) == 0) return {};
+  std::vector<int64_t> out;
+  int64_t count = 1;
+  for (const Dim d : type.dims()) {
+    if (!d.is_constant() || __builtin_mul_overflow(count, d.constant(), &count)) return {};
+    out.push_back(d.constant());
+  }
+  return count <= static_cast<int64_t>(kMaxKnownElements) ? std::optional(out) : std::nullopt;
+}
+
+tenon_array_t array_of(const Constant& constant) {
+  tenon_array_t out = {};
+  out.size_bytes = sizeof out;
+  out.dtype = constant.dtype;
+  out.rank = static_cast<uint32_t>(constant.dims.size());
+  out.dims = constant.dims.data();
+  out.data = const_cast<std::byte*>(blob_bytes(constant.blob.get()).data());
+  return out;
+}
+
+}  // namespace
+
+const Constant* Folding::of(const Value& value) {
+  nodes_ = 0;
+  return compute(value, 0);
+}
+
+const Constant* Folding::compute(const Value& value, size_t depth) {
+  if (const auto at = known_.find(value.id()); at != known_.end()) return &at->second;
+  const tenon_value_view_t view = value.view();
+  const auto dims = value.valid() ? small_dims(value) : std::nullopt;
+  if (!dims || depth > kMaxNested) return nullptr;
+  if (view.kind == TENON_VALUE_CONSTANT) {
+    return &known_.emplace(value.id(), Constant{view.type.dtype, *dims, Blob::retain(view.blob)}).first->second;
+  }
+  if (view.kind != TENON_VALUE_RESULT || registry() == nullptr || ++nodes_ > kMaxNodes) return nullptr;
+  const Node node = value.node();
+  const tenon_node_view_t all = node.view();
+  if (all.region_count != 0 || all.symbol_count != 0 || all.result_count != 1) return nullptr;
+  const tenon_op_def_t* op = nullptr;
+  if (registry()->op_find(registry()->self, all.op, all.op_version, &op) != TENON_OK || (op->traits & TENON_TRAIT_PURE) == 0)
+    return nullptr;
+  std::vector<tenon_array_t> inputs;
+  for (uint32_t i = 0; i < all.operand_count; ++i) {
+    const Value operand = node.operand(i);
+    const Constant* constant = operand.valid() ? compute(operand, depth + 1) : nullptr;
+    if (constant == nullptr) return nullptr;
+    inputs.push_back(array_of(*constant));
+  }
+  return evaluate(value, node, *dims, inputs);
+}
+
+const Constant* Folding::evaluate(const Value& value, const Node& node, const std::vector<int64_t>& dims,
+                                  const std::vector<tenon_array_t>& inputs) {
+  int64_t count = 1;
+  for (const int64_t d : dims) count *= d;
+  const tenon_dtype_t dtype = value.dtype();
+  std::vector<std::byte> bytes(std::max<size_t>(static_cast<size_t>(count) * dtype_bytes(dtype), 1));
+  tenon_array_t out = {};
+  out.size_bytes = sizeof out;
+  out.dtype = dtype;
+  out.rank = static_cast<uint32_t>(dims.size());
+  out.dims = dims.data();
+  out.data = bytes.data();
+  const std::vector<int64_t> symbols(symbol_limit(value.graph()), 0);  // none is mentioned
+  if (registry()->evaluate(registry()->self, value.graph(), node.id(), symbols.data(), static_cast<uint32_t>(symbols.size()),
+                           inputs.data(), static_cast<uint32_t>(inputs.size()), &out, 1) != TENON_OK) {
+    return nullptr;
+  }
+  Constant made{dtype, dims, Blob::bytes(bytes.data(), static_cast<size_t>(count) * dtype_bytes(dtype))};
+  return &known_.emplace(value.id(), std::move(made)).first->second;
+}
+
+uint32_t Folding::symbol_limit(tenon_graph_t* graph) {
+  tenon_graph_view_t view = {};
+  view.size_bytes = sizeof view;
+  return graph_api().graph_view(graph_api().self, graph, &view) == TENON_OK ? view.symbol_limit : 0;
+}
+
+}  // namespace tenon::onnx
