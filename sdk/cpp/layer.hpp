@@ -132,10 +132,16 @@ struct LayerSlot<Function, Result (Class::*)(Args...)> {
 template <class Layer>
 tenon_code_t layer_attach(void* name, const tenon_layer_subject_t* subject, const void** tables) {
   return guarded(context().host, [&]() -> Status {
-    auto* layer = new Layer;  // lives as long as the process
+    // Lives as long as the process, also one that stands in front of nothing; never called concurrently.
+    static auto* kept = new std::vector<Layer*>;
+    auto* layer = new Layer;
     LayerSubject of(static_cast<const char*>(name), subject, tables);
     Status status = layer->attach(of);
-    if (!status.ok()) delete layer;
+    if (status.ok()) {
+      kept->push_back(layer);
+    } else {
+      delete layer;
+    }
     return status;
   });
 }
