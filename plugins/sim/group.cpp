@@ -81,6 +81,14 @@ void GroupRunner::run_group() {
       if (failure_ == TENON_OK) resume(worker);
     }
   }
+  uint64_t number = 0;
+  if (failure_ != TENON_OK || watch_ == nullptr) return;
+  if (Finding finding = watch_->end_group(&number); finding.code != TENON_OK) {
+    Item item;
+    begin_item(&item, number);
+    failure_ = finding.code;
+    message_ = cat(item_text(item), " ", finding.text);
+  }
 }
 
 // The items that wait; false when none does. That some wait and others do not, or elsewhere, is a failure.

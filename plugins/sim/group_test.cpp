@@ -128,6 +128,15 @@ TEST_F(GroupTest, GroupsAreNeverOrdered) {
                        "groups are not ordered");
 }
 
+TEST_F(GroupTest, LocalMemoryIsNewForEveryGroup) {
+  const Entry stale = [](void* const*, const uint64_t*, const uint64_t*, const uint64_t*) {
+    if (global_id() == 0) store(&g_arrays->local[3], 1);
+    store(&g_arrays->out[global_id()], load(&g_arrays->local[3]));
+  };
+  EXPECT_EQ(run(stale, 2, 1).code(), TENON_INTERNAL);
+  EXPECT_EQ(g_message, "sim: kernel `k`: work item 0 of group 1 (global 1) reads byte 12 of local `l`, which no work item of its group wrote");
+}
+
 TEST_F(GroupTest, WhatManyReadManyMayRead) {
   const Entry share = [](void* const*, const uint64_t*, const uint64_t*, const uint64_t*) {
     if (local_id() == 0) store(&g_arrays->local[0], 3);

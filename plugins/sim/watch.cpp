@@ -18,6 +18,8 @@ constexpr uint32_t kAtomicWrite = 1u << 31;    // writer
 constexpr uint32_t kEpochMask = kSeveralGroups - 1;
 // How far from a range an address is still told as beyond that range.
 constexpr uint64_t kNearBytes = 1 << 20;
+// So many reads of what nobody wrote before are looked at again when the group ends.
+constexpr size_t kUnwrittenMax = 256;
 
 }  // namespace
 
@@ -57,9 +59,19 @@ void Watch::make_regions() {
 }
 
 void Watch::begin_group() {
+  unwritten_.clear();
   for (Region& region : regions_) {
     if (region.local) std::memset(static_cast<void*>(region.cells.get()), 0, (region.size_bytes / region.element_bytes + 1) * sizeof(Cell));
   }
+}
+
+Finding Watch::end_group(uint64_t* item) const {
+  for (const Unwritten& u : unwritten_) {
+    if (u.cell->writer != 0) continue;
+    *item = u.item;
+    return {TENON_INTERNAL, cat("reads byte ", u.byte, " of ", u.range->name, ", which no work item of its group wrote")};
+  }
+  return {};
 }
 
 const WatchedRange* Watch::find(uintptr_t at) const {
@@ -120,6 +132,9 @@ Finding Watch::access(uint64_t number, uint32_t epoch, const void* address, uint
     const bool both_atomic = atomic && (cell.writer_epoch & kAtomicWrite) != 0;
     if (cell.writer != 0 && !both_atomic && !ordered(cell.writer, cell.writer_epoch & kEpochMask, item, epoch)) {
       return conflict(region, *range, e, cell.writer, true, item, writes);
+    }
+    if (region.local && !writes && cell.writer == 0 && unwritten_.size() < kUnwrittenMax) {
+      unwritten_.push_back({&cell, number % items_per_group_, offset + e * region.element_bytes - (place - region.place), range});
     }
     const uint32_t read_epoch = cell.reader_epoch & kEpochMask;
     if (writes) {

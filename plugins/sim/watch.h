@@ -39,6 +39,8 @@ class Watch {
   Watch(std::vector<WatchedRange> ranges, uint64_t items_per_group);
 
   void begin_group();
+  // What shows only now: local memory that an item read and none of its group wrote. *item: which, in its group.
+  Finding end_group(uint64_t* item) const;
   // kind as tenon_opencl_access_t.
   Finding access(uint64_t item, uint32_t epoch, const void* address, uint64_t size_bytes, uint32_t kind);
 
@@ -53,6 +55,11 @@ class Watch {
     bool local = false;
     std::unique_ptr<Cell[], void (*)(Cell*)> cells{nullptr, nullptr};
   };
+  struct Unwritten {
+    const Cell* cell;
+    uint64_t item, byte;
+    const WatchedRange* range;
+  };
   void make_regions();
   const WatchedRange* find(uintptr_t at) const;
   Finding outside(uintptr_t at, uint64_t size_bytes, bool writes) const;
@@ -63,6 +70,7 @@ class Watch {
   std::vector<WatchedRange> ranges_;  // by address
   std::vector<Region> regions_;
   std::vector<int32_t> region_of_;    // by range; -1: not tracked, since nobody writes it
+  std::vector<Unwritten> unwritten_;  // local elements that were read first: the first few
   const uint64_t items_per_group_;
 };
 
