@@ -20,10 +20,7 @@ Line::Line(const Functions* functions, cl_context context, cl_device_id id, cl_i
 }
 
 Line::~Line() {
-  wait_idle();
-  if (queue == nullptr) return;
-  cl->clFinish(queue);
-  cl->clReleaseCommandQueue(queue);
+  if (queue != nullptr) cl->clReleaseCommandQueue(queue);
 }
 
 void Line::begin() {
@@ -97,6 +94,10 @@ Found look_at(const Functions& cl, cl_device_id id) {
   size_t most = 1, group = 1;
   info_number(cl, id, CL_DEVICE_MAX_WORK_GROUP_SIZE, &most);
   while (group < 256 && group * 2 <= most) group *= 2;
+  // No relaxed mathematics: results have to agree with the reference.
+  cl_device_fp_config floats = 0;
+  info_number(cl, id, CL_DEVICE_SINGLE_FP_CONFIG, &floats);
+  f.options = floats & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt" : "-cl-std=CL1.2";
   const bool fp64 = info_text(cl, id, CL_DEVICE_EXTENSIONS).find("cl_khr_fp64") != std::string::npos;
   f.target = cat("opencl fp64=", fp64 ? 1 : 0, " group=", group, " device=", f.name, " driver=", info_text(cl, id, CL_DRIVER_VERSION));
   return f;

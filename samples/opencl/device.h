@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -21,20 +22,27 @@ struct Found {
   std::string name;
   cl_ulong memory_bytes = 0, most_bytes = 0;
   cl_uint alignment_bits = 0;
+  std::string options; // of the driver's compiler
   std::string target;  // "opencl fp64=1 group=256 device=... driver=..."
 };
 
-// One command queue in order, and how much of its work has not been told of yet. Safe.
+struct Work;
+
+// One command queue in order, and how much of its work has not been told of yet. Work that waits for a fence is held back here, and all
+// work behind it, so that nothing of it has started when the wait fails. Safe.
 class Line {
  public:
   Line(const Functions* cl, cl_context context, cl_device_id id, cl_int* code);
-  ~Line();  // waits for its work
+  ~Line();
   Line(const Line&) = delete;
 
   void begin();
   void end(const tenon::Fault& fault);
   void wait_idle();
   tenon::Fault take_fault();  // the first since it was taken last
+  bool holds();               // work that waits
+  void hold(std::shared_ptr<Work> work);
+  void advance();             // hands over what need not wait any more
 
   const Functions* cl;
   cl_command_queue queue = nullptr;
@@ -43,6 +51,8 @@ class Line {
   std::mutex mutex_;
   std::condition_variable idle_;
   uint64_t in_flight_ = 0;
+  std::mutex order_;  // whoever hands over work, before mutex_
+  std::deque<std::shared_ptr<Work>> held_;
   tenon::Fault fault_;
 };
 

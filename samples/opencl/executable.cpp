@@ -26,11 +26,9 @@ struct Program final : kg::LoadedText {
   }
 };
 
-// No relaxed mathematics: results have to agree with the reference.
-constexpr const char* kOptions = "-cl-std=CL1.2";
-
-Status build(const Functions& cl, cl_device_id id, cl_program program) {
-  const cl_int code = cl.clBuildProgram(program, 1, &id, kOptions, nullptr, nullptr);
+Status build(const Functions& cl, const Found& found, cl_program program) {
+  const cl_device_id id = found.id;
+  const cl_int code = cl.clBuildProgram(program, 1, &id, found.options.c_str(), nullptr, nullptr);
   if (code == CL_SUCCESS) return {};
   size_t size = 0;
   cl.clGetProgramBuildInfo(program, id, CL_PROGRAM_BUILD_LOG, 0, nullptr, &size);
@@ -39,21 +37,22 @@ Status build(const Functions& cl, cl_device_id id, cl_program program) {
   return fail(TENON_INTERNAL, cat("opencl: the driver refuses the generated text: ", log.c_str()));
 }
 
-Status from_text(const Functions& cl, cl_context context, cl_device_id id, std::string_view text, cl_program* out) {
+Status from_text(const Functions& cl, cl_context context, const Found& found, std::string_view text, cl_program* out) {
   const char* source = text.data();
   const size_t length = text.size();
   cl_int code = CL_SUCCESS;
   *out = cl.clCreateProgramWithSource(context, 1, &source, &length, &code);
   TENON_TRY(check(code, "making a program"));
-  return build(cl, id, *out);
+  return build(cl, found, *out);
 }
 
-bool from_binary(const Functions& cl, cl_context context, cl_device_id id, std::string_view binary, cl_program* out) {
+bool from_binary(const Functions& cl, cl_context context, const Found& found, std::string_view binary, cl_program* out) {
+  const cl_device_id id = found.id;
   const auto* data = reinterpret_cast<const unsigned char*>(binary.data());
   const size_t length = binary.size();
   cl_int loaded = CL_SUCCESS, code = CL_SUCCESS;
   *out = cl.clCreateProgramWithBinary(context, 1, &id, &length, &data, &loaded, &code);
-  if (code == CL_SUCCESS && loaded == CL_SUCCESS && cl.clBuildProgram(*out, 1, &id, kOptions, nullptr, nullptr) == CL_SUCCESS) return true;
+  if (code == CL_SUCCESS && loaded == CL_SUCCESS && cl.clBuildProgram(*out, 1, &id, found.options.c_str(), nullptr, nullptr) == CL_SUCCESS) return true;
   if (*out != nullptr) cl.clReleaseProgram(*out);
   *out = nullptr;
   return false;
@@ -74,42 +73,86 @@ cl_ulong profiled(const Functions& cl, cl_event event, cl_profiling_info what) {
   return ns;
 }
 
+// A kernel's arguments, for a start that may come later.
+struct Start {
+  Program* program;
+  uint32_t kernel;
+  std::string name;
+  std::vector<kg::MemoryRange> memory;
+  std::vector<int64_t> extents;
+  size_t items, group;
+  bool timed;
+};
+
+// Parts of buffers that one kernel is given; OpenCL keeps them until it has run.
+struct Views {
+  const Functions& cl;
+  std::vector<cl_mem> made;
+  ~Views() {
+    for (cl_mem m : made) cl.clReleaseMemObject(m);
+  }
+  Status of(const kg::MemoryRange& range, cl_mem* out) {
+    *out = buffer_of(range.buffer)->memory;
+    // A kernel that is given a buffer and parts of it would be undefined: parts it is, unless it gets all.
+    if (range.offset_bytes == 0 && range.size_bytes >= buffer_of(range.buffer)->size_bytes) return {};
+    const cl_buffer_region region{range.offset_bytes, range.size_bytes == 0 ? 1 : range.size_bytes};
+    cl_int code = CL_SUCCESS;
+    *out = cl.clCreateSubBuffer(*out, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
+    TENON_TRY(check(code, cat("viewing ", range.size_bytes, " bytes at ", range.offset_bytes)));
+    made.push_back(*out);
+    return {};
+  }
+};
+
+Status start_kernel(Work& work, const Start& start) {
+  const Functions& cl = *work.line.cl;
+  const cl_kernel kernel = start.program->kernels[start.kernel];
+  Views views{cl, {}};
+  const std::lock_guard lock(start.program->mutex);
+  cl_uint argument = 0;
+  cl_int status = CL_SUCCESS;
+  const auto set = [&](size_t size, const void* value) {
+    if (status == CL_SUCCESS) status = cl.clSetKernelArg(kernel, argument++, size, value);
+  };
+  const auto set_memory = [&](const kg::MemoryRange& range) -> Status {
+    cl_mem memory = nullptr;
+    TENON_TRY(views.of(range, &memory));
+    set(sizeof memory, &memory);
+    return {};
+  };
+  for (size_t i = 0; i + 1 < start.memory.size(); ++i) TENON_TRY(set_memory(start.memory[i]));
+  for (int64_t extent : start.extents) set(sizeof extent, &extent);
+  if (start.memory.back().size_bytes != 0) TENON_TRY(set_memory(start.memory.back()));  // scratch
+  TENON_TRY(check(status, cat("setting the arguments of ", start.name)));
+  cl_event event = nullptr;
+  status = cl.clEnqueueNDRangeKernel(work.line.queue, kernel, 1, nullptr, &start.items, start.group == 0 ? nullptr : &start.group, 0, nullptr,
+                                     start.timed ? &event : nullptr);
+  if (event != nullptr) work.timed.push_back(event);
+  return check(status, cat("starting ", start.name));
+}
+
 class Submission final : public kg::Submission {
  public:
-  Submission(Device& device, Line& line, bool timed) : device_(device), line_(line), timed_(timed), work_(std::make_shared<Work>()) {
-    work_->line = &line;
-  }
+  Submission(Device& device, std::shared_ptr<Line> line, bool timed)
+      : device_(device), line_(*line), timed_(timed), work_(std::make_shared<Work>(std::move(line))) {}
   ~Submission() override {
-    if (!finished_) line_.cl->clFinish(line_.queue);
+    if (!finished_ && !work_->held) line_.cl->clFinish(line_.queue);
   }
-  Status wait_for(std::span<const tenon_fence_point_t> points) { return opencl_sample::wait_for(device_, line_, points, work_); }
+  void wait_for(std::span<const tenon_fence_point_t> points) { opencl_sample::wait_for(points, work_); }
 
-  Status start(kg::LoadedText& code, const kg::KernelStart& start) override {
-    auto& program = static_cast<Program&>(code);
-    const cl_kernel kernel = program.kernels[start.kernel];
-    const Functions& cl = *line_.cl;
-    const Views views(*this);
-    const std::lock_guard lock(program.mutex);
-    cl_uint argument = 0;
-    cl_int status = CL_SUCCESS;
-    const auto set = [&](size_t size, const void* value) {
-      if (status == CL_SUCCESS) status = cl.clSetKernelArg(kernel, argument++, size, value);
-    };
-    for (const kg::MemoryRange& range : start.memory) TENON_TRY(set_memory(range, set));
-    for (int64_t extent : start.extents) set(sizeof extent, &extent);
-    if (start.scratch.size_bytes != 0) TENON_TRY(set_memory(start.scratch, set));
-    TENON_TRY(check(status, cat("setting the arguments of ", start.name)));
-    const size_t items = start.items, group = start.group;
-    cl_event event = nullptr;
-    status = cl.clEnqueueNDRangeKernel(line_.queue, kernel, 1, nullptr, &items, group == 0 ? nullptr : &group, 0, nullptr, timed_ ? &event : nullptr);
-    if (event != nullptr) work_->timed.push_back(event);
-    return check(status, cat("starting ", start.name));
+  Status start(kg::LoadedText& code, const kg::KernelStart& s) override {
+    Start start{&static_cast<Program&>(code),          s.kernel, std::string(s.name), {s.memory.begin(), s.memory.end()},
+                {s.extents.begin(), s.extents.end()}, s.items,  s.group,             timed_};
+    start.memory.push_back(s.scratch);
+    return put(*work_, [work = work_.get(), start = std::move(start)] { return start_kernel(*work, start); });
   }
 
   Status read(const kg::MemoryRange& from, void* to) override {
-    return check(line_.cl->clEnqueueReadBuffer(line_.queue, buffer_of(from.buffer)->memory, CL_FALSE, from.offset_bytes, from.size_bytes, to, 0,
-                                               nullptr, nullptr),
-                 "reading what a run found");
+    return put(*work_, [&line = line_, from, to] {
+      return check(line.cl->clEnqueueReadBuffer(line.queue, buffer_of(from.buffer)->memory, CL_FALSE, from.offset_bytes, from.size_bytes, to, 0,
+                                                nullptr, nullptr),
+                   "reading what a run found");
+    });
   }
 
   Status finish(tenon_fence_point_t signal, kg::Completion done) override {
@@ -135,37 +178,11 @@ class Submission final : public kg::Submission {
   }
 
  private:
-  // Parts of buffers that one kernel is given; OpenCL keeps them until it has run.
-  struct Views {
-    explicit Views(Submission& of) : of_(of) {}
-    ~Views() {
-      for (cl_mem m : of_.views_) of_.line_.cl->clReleaseMemObject(m);
-      of_.views_.clear();
-    }
-    Submission& of_;
-  };
-
-  template <class Set>
-  Status set_memory(const kg::MemoryRange& range, const Set& set) {
-    cl_mem memory = buffer_of(range.buffer)->memory;
-    // A kernel that is given a buffer and parts of it would be undefined: parts it is, unless it gets all.
-    if (range.offset_bytes != 0 || range.size_bytes < buffer_of(range.buffer)->size_bytes) {
-      const cl_buffer_region region{range.offset_bytes, range.size_bytes == 0 ? 1 : range.size_bytes};
-      cl_int code = CL_SUCCESS;
-      memory = line_.cl->clCreateSubBuffer(memory, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
-      TENON_TRY(check(code, cat("viewing ", range.size_bytes, " bytes at ", range.offset_bytes)));
-      views_.push_back(memory);
-    }
-    set(sizeof memory, &memory);
-    return {};
-  }
-
   Device& device_;
   Line& line_;
   const bool timed_;
   bool finished_ = false;
   std::shared_ptr<Work> work_;
-  std::vector<cl_mem> views_;
 };
 
 class OpenCl final : public kg::TextDevice {
@@ -194,7 +211,7 @@ class OpenCl final : public kg::TextDevice {
     TENON_TRY(check(code, "making a context"));
     Program built;
     built.cl = cl;
-    const Status status = from_text(*cl, context, found->id, text, &built.program);
+    const Status status = from_text(*cl, context, *found, text, &built.program);
     if (status.ok()) *out_binary = binary_of(*cl, built.program);
     cl->clReleaseContext(context);
     return status;
@@ -207,8 +224,8 @@ class OpenCl final : public kg::TextDevice {
     const tenon::ProcessGuard guard;
     auto built = std::make_unique<Program>();
     built->cl = &cl;
-    if (binary.empty() || !from_binary(cl, device.context, device.found->id, binary, &built->program)) {
-      TENON_TRY(from_text(cl, device.context, device.found->id, text, &built->program));
+    if (binary.empty() || !from_binary(cl, device.context, *device.found, binary, &built->program)) {
+      TENON_TRY(from_text(cl, device.context, *device.found, text, &built->program));
     }
     cl_int code = CL_SUCCESS;
     for (const kg::ProgramKernel& kernel : program.kernels) {
@@ -223,8 +240,8 @@ class OpenCl final : public kg::TextDevice {
   Status submit(tenon_device_t* d, tenon_queue_t* queue, std::span<const tenon_fence_point_t> waits, bool timed,
                 std::unique_ptr<kg::Submission>* out) const override {
     Device& device = *device_of(d);
-    auto work = std::make_unique<Submission>(device, queue != nullptr ? *queue_of(queue)->line : *device.own, timed);
-    TENON_TRY(work->wait_for(waits));
+    auto work = std::make_unique<Submission>(device, queue != nullptr ? queue_of(queue)->line : device.own, timed);
+    work->wait_for(waits);
     *out = std::move(work);
     return {};
   }

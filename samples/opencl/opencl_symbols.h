@@ -16,9 +16,9 @@ namespace opencl_sample {
   F(clGetPlatformIDs) F(clGetDeviceIDs) F(clGetDeviceInfo) F(clCreateContext) F(clReleaseContext)               \
   F(clCreateCommandQueue) F(clReleaseCommandQueue) F(clCreateBuffer) F(clCreateSubBuffer)                       \
   F(clReleaseMemObject) F(clEnqueueReadBuffer) F(clEnqueueWriteBuffer) F(clEnqueueCopyBuffer)                   \
-  F(clEnqueueFillBuffer) F(clFlush) F(clFinish) F(clCreateUserEvent) F(clSetUserEventStatus) F(clReleaseEvent)  \
+  F(clEnqueueFillBuffer) F(clFlush) F(clFinish) F(clReleaseEvent)  \
   F(clSetEventCallback) F(clGetEventProfilingInfo) F(clEnqueueMarkerWithWaitList)                               \
-  F(clEnqueueBarrierWithWaitList) F(clCreateProgramWithSource) F(clCreateProgramWithBinary) F(clBuildProgram)   \
+  F(clCreateProgramWithSource) F(clCreateProgramWithBinary) F(clBuildProgram)   \
   F(clGetProgramInfo) F(clGetProgramBuildInfo) F(clReleaseProgram) F(clCreateKernel) F(clReleaseKernel)         \
   F(clSetKernelArg) F(clEnqueueNDRangeKernel)
 

@@ -1,6 +1,5 @@
-// tenon.queue/1: command queues in order, fences as timelines in host memory. A wait for a value that is not reached yet becomes a user
-// event, which the timeline sets; the end of work becomes a marker, whose callback signals the timeline. No thread of ours, and the host
-// does not wait for anything.
+// tenon.queue/1: command queues in order, fences as timelines in host memory. Work whose waits are reached goes to the driver at once; other
+// work is held until its fences call. The end of work is a marker, whose callback signals. No thread of ours, and the host waits for nothing.
 #include "submission.h"
 
 namespace opencl_sample {
@@ -10,92 +9,134 @@ using tenon::Fault;
 using tenon::Status;
 
 Work::~Work() {
-  for (cl_event event : timed) line->cl->clReleaseEvent(event);
+  for (cl_event event : timed) line.cl->clReleaseEvent(event);
 }
 
 namespace {
 
-// One wait of one piece of work.
-struct Gate {
-  const Functions* cl;
-  cl_event event;
-  std::shared_ptr<Work> work;
-};
-
-void open_gate(void* self, const Fault& fault) {
-  const std::unique_ptr<Gate> gate(static_cast<Gate*>(self));
-  if (!fault.ok()) {
-    const std::lock_guard lock(gate->work->mutex);
-    if (gate->work->fault.ok()) gate->work->fault = fault;
-  }
-  gate->cl->clSetUserEventStatus(gate->event, fault.ok() ? CL_COMPLETE : -1);
-  gate->cl->clReleaseEvent(gate->event);
+Fault fault_of_waits(Work& work) {
+  const std::lock_guard lock(work.mutex);
+  return work.fault;
 }
 
-Fault outcome_of(Work& work, cl_int status) {
-  {
-    const std::lock_guard lock(work.mutex);
-    if (!work.fault.ok()) return work.fault;
+// Who waits for the signal may destroy the fence: it is not touched afterwards.
+void tell(Work& work, const Fault& fault) {
+  for (cl_event e : std::exchange(work.timed, {})) work.line.cl->clReleaseEvent(e);
+  if (work.signal.fence != nullptr) {
+    fault.ok() ? fence_of(work.signal.fence)->signal(work.signal.value) : fence_of(work.signal.fence)->fail(work.signal.value, fault);
   }
-  if (status < 0) return {TENON_ABORTED, cat("opencl: work on the queue was given up (", status, ")")};
-  Fault fault;
-  fault.code = work.done ? work.done(work.timed, &fault.text) : TENON_OK;
-  return fault;
+  work.line.end(work.waited_for ? Fault() : fault);
 }
 
 void CL_CALLBACK finished(cl_event event, cl_int status, void* self) {
   const std::unique_ptr<std::shared_ptr<Work>> held(static_cast<std::shared_ptr<Work>*>(self));
   Work& work = **held;
-  const Fault fault = outcome_of(work, status);
-  work.line->cl->clReleaseEvent(event);
-  // Who waits for the signal may destroy the fence, who waits for the line may destroy the line: neither is touched afterwards.
-  if (work.signal.fence != nullptr) {
-    fault.ok() ? fence_of(work.signal.fence)->signal(work.signal.value) : fence_of(work.signal.fence)->fail(work.signal.value, fault);
+  Fault fault;
+  if (status < 0) {
+    fault = {TENON_ABORTED, cat("opencl: work on the queue was given up (", status, ")")};
+  } else if (work.done) {
+    fault.code = work.done(work.timed, &fault.text);
   }
-  for (cl_event e : std::exchange(work.timed, {})) work.line->cl->clReleaseEvent(e);
-  work.line->end(work.waited_for ? Fault() : fault);
+  work.line.cl->clReleaseEvent(event);
+  tell(work, fault);
 }
 
-}  // namespace
-
-Status wait_for(Device& device, Line& line, std::span<const tenon_fence_point_t> points, const std::shared_ptr<Work>& work) {
-  const Functions& cl = *line.cl;
-  std::vector<cl_event> events;
-  std::vector<std::pair<tenon_fence_point_t, Gate*>> gates;
-  cl_int code = CL_SUCCESS;
-  for (const tenon_fence_point_t& point : points) {
-    if (point.fence == nullptr || fence_of(point.fence)->reached(point.value)) continue;
-    const cl_event event = cl.clCreateUserEvent(device.context, &code);
-    if (code != CL_SUCCESS) break;
-    events.push_back(event);
-    gates.push_back({point, new Gate{&cl, event, work}});
-  }
-  if (code == CL_SUCCESS && !events.empty()) {
-    code = cl.clEnqueueBarrierWithWaitList(line.queue, static_cast<cl_uint>(events.size()), events.data(), nullptr);
-  }
-  for (const auto& [point, gate] : gates) {
-    code == CL_SUCCESS ? fence_of(point.fence)->when(point.value, open_gate, gate) : open_gate(gate, {});
-  }
-  return check(code, "waiting for fences");
-}
-
-Status signal_after(const std::shared_ptr<Work>& work) {
-  Line& line = *work->line;
+// The marker behind commands that were handed over. In flight already.
+Status mark_end(const std::shared_ptr<Work>& work) {
+  Line& line = work->line;
   const Functions& cl = *line.cl;
   cl_event event = nullptr;
   TENON_TRY(check(cl.clEnqueueMarkerWithWaitList(line.queue, 0, nullptr, &event), "marking the end of work"));
-  line.begin();
   auto held = std::make_unique<std::shared_ptr<Work>>(work);
   const cl_int code = cl.clSetEventCallback(event, CL_COMPLETE, finished, held.get());
   if (code != CL_SUCCESS) {
     cl.clFinish(line.queue);
     cl.clReleaseEvent(event);
-    line.end({});
     return check(code, "asking for the end of work");
   }
   (void)held.release();
   cl.clFlush(line.queue);  // the callback tells how it went
   return {};
+}
+
+void open_gate(void* self, const Fault& fault) {
+  const std::unique_ptr<std::shared_ptr<Work>> held(static_cast<std::shared_ptr<Work>*>(self));
+  Work& work = **held;
+  if (!fault.ok()) {
+    const std::lock_guard lock(work.mutex);
+    if (work.fault.ok()) work.fault = fault;
+  }
+  if (--work.waits == 0) work.line.advance();
+}
+
+}  // namespace
+
+bool Line::holds() {
+  const std::lock_guard lock(mutex_);
+  return !held_.empty();
+}
+
+void Line::hold(std::shared_ptr<Work> work) {
+  {
+    const std::lock_guard lock(mutex_);
+    held_.push_back(std::move(work));
+  }
+  advance();
+}
+
+void Line::advance() {
+  std::vector<std::pair<std::shared_ptr<Work>, Fault>> failed;
+  {
+    const std::lock_guard order(order_);
+    for (;;) {
+      std::shared_ptr<Work> work;
+      {
+        const std::lock_guard lock(mutex_);
+        if (held_.empty() || held_.front()->waits != 0) break;
+        work = held_.front();
+      }
+      Fault fault = fault_of_waits(*work);
+      Status status;
+      for (const Command& command : work->commands) {
+        if (status.ok() && fault.ok()) status = command();
+      }
+      if (status.ok() && fault.ok()) status = mark_end(work);
+      if (!status.ok()) fault = tenon::fault_of(status.code());
+      if (!fault.ok()) failed.push_back({work, fault});
+      const std::lock_guard lock(mutex_);
+      held_.pop_front();
+    }
+  }
+  for (const auto& [work, fault] : failed) tell(*work, fault);
+}
+
+void wait_for(std::span<const tenon_fence_point_t> points, const std::shared_ptr<Work>& work) {
+  work->held = work->line.holds();
+  std::vector<tenon_fence_point_t> open;
+  for (const tenon_fence_point_t& point : points) {
+    if (point.fence != nullptr && !fence_of(point.fence)->reached(point.value)) open.push_back(point);
+  }
+  if (open.empty()) return;
+  work->held = true;
+  work->waits = static_cast<uint32_t>(open.size());
+  for (const tenon_fence_point_t& point : open) fence_of(point.fence)->when(point.value, open_gate, new std::shared_ptr<Work>(work));
+}
+
+Status put(Work& work, Command command) {
+  if (!work.held) return command();
+  work.commands.push_back(std::move(command));
+  return {};
+}
+
+Status signal_after(const std::shared_ptr<Work>& work) {
+  work->line.begin();
+  if (work->held) {
+    work->line.hold(work);
+    return {};
+  }
+  const Status status = mark_end(work);
+  if (!status.ok()) work->line.end({});
+  return status;
 }
 
 namespace {
@@ -123,11 +164,10 @@ Status copy_async(void*, tenon_queue_t* q, const tenon_copy_t* copy, const tenon
                   tenon_fence_point_t signal) {
   Queue& queue = *queue_of(q);
   TENON_TRY(check_copy(*copy));
-  auto work = std::make_shared<Work>();
-  work->line = queue.line.get();
+  auto work = std::make_shared<Work>(queue.line);
   work->signal = signal;
-  TENON_TRY(wait_for(*queue.device, *queue.line, {waits, wait_count}, work));
-  TENON_TRY(enqueue_copy(*queue.line, *copy, false));
+  wait_for({waits, wait_count}, work);
+  TENON_TRY(put(*work, [&line = *queue.line, copy = *copy] { return enqueue_copy(line, copy, false); }));
   return signal_after(work);
 }
 

@@ -53,8 +53,9 @@ class Timeline {
 
   Status query(uint64_t* out_value) const {
     const std::lock_guard lock(mutex_);
+    if (!fault_.ok()) return fault_.tell();
     *out_value = value_;
-    return fault_.tell();
+    return {};
   }
   Status wait(uint64_t value, uint64_t timeout_ns) const {
     constexpr uint64_t kForGood = uint64_t{1} << 60;  // more would overflow the clock

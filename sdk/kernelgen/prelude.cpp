@@ -64,7 +64,7 @@ std::string Prelude::header() const {
     std::string s =
         "typedef char i8; typedef uchar u8; typedef short i16; typedef ushort u16;\n"
         "typedef int i32; typedef uint u32; typedef long i64; typedef ulong u64; typedef float f32;\n"
-        "#define FN static\n#define TABLE __constant\n"
+        "#ifndef FN\n#define FN static\n#endif\n#define TABLE __constant\n"
         "#define SEL(T, m, a, b) ((m) ? (T)(a) : (T)(b))\n"
         "#define CVTS(T, x) ((T)(x))\n"
         "#define BITS(T, x) BITS_##T(x)\n"

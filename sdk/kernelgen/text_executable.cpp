@@ -316,10 +316,14 @@ Status TextDevice::claim(tenon_str_t text, tenon_graph_t* graph, const tenon_cla
 Status TextDevice::compile_graph(tenon_str_t text, tenon_graph_t* graph, const tenon_compile_options_t*, tenon_artifact_t** out) {
   LiftHost host;
   TENON_TRY(lift_host(context().host, &host));
+  // A runtime's compiler cannot be stopped once it has begun.
+  const auto stopped = [&] { return cancelled() ? fail(TENON_CANCELLED, cat(name(), ": stopped")) : Status(); };
+  TENON_TRY(stopped());
   auto artifact = std::make_unique<TextArtifact>();
   TENON_TRY(build_text(host, name(), graph, target(view(text)), artifact.get()));
   std::string binary;
   bool found = false;
+  TENON_TRY(stopped());
   if (artifact->kernel_count != 0) TENON_TRY(cached_binary(view(text), artifact->text, &binary, &found));
   if (found) artifact->kernels_from_cache = artifact->kernel_count;
   artifact->code = join({view(text), binary, artifact->text});

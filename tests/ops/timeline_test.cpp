@@ -55,6 +55,7 @@ TEST(Timeline, AFaultReachesItsValueAndLaterOnes) {
   EXPECT_EQ(early.code, TENON_OK);
   uint64_t value = 7;
   EXPECT_EQ(t.query(&value).code(), TENON_DATA_LOSS);
+  EXPECT_EQ(value, 7u);
 }
 
 TEST(Timeline, ThreadsHandAValueOn) {

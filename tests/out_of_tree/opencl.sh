@@ -44,6 +44,18 @@ for model in "$work/digits/digits.onnx" "$work"/models/*.onnx; do
   expect "$("$tenon" run "$model" --device opencl --no-fallback --seed 1 --check cpu 2>&1)" "agrees with cpu"
 done
 
+say "every fault is survived"
+TENON_CACHE_DIR="$work/faults" python3 "$source/tests/layers/faults.py" "$tenon" opencl
+
+say "the text is CUDA C++ behind the sample's header"
+if clang++-19 --print-targets | grep -q nvptx64; then
+  for model in encoder residual_cnn; do
+    "$tenon" run "$work/models/$model.onnx" --device opencl --dump opencl/source 2>/dev/null | cat "$work/opencl/cuda_dialect.h" - >"$work/$model.cu"
+    clang++-19 -x cuda --cuda-gpu-arch=sm_80 -nocudainc -nocudalib --cuda-device-only -S -O1 -Wno-unknown-pragmas -Wno-unknown-cuda-version "$work/$model.cu" -o "$work/$model.ptx"
+    grep -q 'bar.sync' "$work/$model.ptx"
+  done
+fi
+
 say "a second start compiles nothing"
 again=$("$tenon" bench "$work/models/encoder.onnx" --device opencl --runs 1 --json 2>/dev/null)
 expect "$again" '"kernels_compiled": 0'
