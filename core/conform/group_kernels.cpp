@@ -322,7 +322,12 @@ constexpr Check kChecks[] = {
 }  // namespace
 
 std::span<const Check> kernel_checks() {
-  return kChecks;
+  static const auto* all = [] {
+    auto* made = new std::vector<Check>(std::begin(kChecks), std::end(kChecks));
+    made->insert(made->end(), kernel_call_checks().begin(), kernel_call_checks().end());
+    return made;
+  }();
+  return *all;
 }
 
 }  // namespace tenon::conform

@@ -128,6 +128,8 @@ Outcome threads_block_signals(Session& s) {
   CONFORM_TRY(load_and_use(s));
   CONFORM_TRY(s.offered(TENON_DEVICE_ID) == nullptr ? pass() : open_and_keep(s));
   size_t started = 0;
+  // A thread that is just being made has all signals blocked by the system's library.
+  ::usleep(100'000);
   for (const std::string& id : thread_ids()) {
     if (before.count(id) != 0) continue;
     ++started;

@@ -163,6 +163,7 @@ Status sync(void*, tenon_device_t* d) {
   Fault first;
   for (const std::shared_ptr<Queue>& queue : device_of(d)->all_queues()) {
     Fault fault = queue->drain();
+    if (queue == device_of(d)->default_queue) continue;  // its calls were waited for and have told
     if (first.code == TENON_OK) first = std::move(fault);
   }
   TENON_TRY(device_of(d)->alive());

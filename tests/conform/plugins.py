@@ -33,13 +33,17 @@ def level(tenon, manifest, folder, more):
     return found["level"], found["counts"]["failed"], run.stdout + run.stderr
 
 
+# Devices that compute, and those that do it on queues; the others reach 2.
+LEVELS = {"cpu.plugin.json": 3, "reference.plugin.json": 3, "sim.plugin.json": 4}
+
+
 def main():
     tenon, plugins, *limit = sys.argv[1:]
     more = ["--level", *limit] if limit else []
     failures = 0
     with tempfile.TemporaryDirectory() as folder:
         for manifest in sorted(pathlib.Path(plugins).glob("*.plugin.json")):
-            wanted = 2
+            wanted = min(LEVELS.get(manifest.name, 2), int(limit[0]) if limit else 4)
             examples = [f"--example={path}" for path in EXAMPLES.get(manifest.name, [])]
             reached, failed, said = level(tenon, manifest, folder, more + examples)
             print(f"{manifest.name}: level {reached}, {failed} checks failed")

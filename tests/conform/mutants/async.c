@@ -146,6 +146,7 @@ static tenon_code_t fence_wait(void* self, tenon_fence_t* fence, uint64_t value,
   if (reached(fence, value) && !is("wait_needs_news")) late = 0;
   const tenon_code_t code = result_of(fence, value);
   pthread_mutex_unlock(&fence->mutex);
+  if (late != 0 && is("timeout_kills_fence")) fence->failed_at = 0, fence->code = TENON_ABORTED;
   if (late != 0 && !is("late_wait_ok")) return fail(is("late_wait_aborts") ? TENON_ABORTED : TENON_DEADLINE_EXCEEDED, "the fence is not there yet");
   return code == TENON_OK || is("silent_wait") ? code : fail(code, "work that signals this fence failed");
 }
@@ -201,6 +202,7 @@ static tenon_code_t wait_for_points(const work_t* work, uint32_t count) {
 static tenon_buffer_t* shared_from;
 
 static tenon_code_t run_copy(const work_t* work) {
+  if (is("destroy_forgets_the_last") || is("early_fence")) usleep(2000); /* a device that takes its time */
   const tenon_copy_t* c = work->borrowed_copy != NULL ? work->borrowed_copy : &work->copy;
   tenon_copy_t copy = *c;
   if (work->early_source != NULL) copy.host_from = work->early_source;
@@ -232,6 +234,7 @@ static tenon_code_t perform(const work_t* work) {
     return code;
   }
   if (is("early_fence") || (is("execute_early_fence") && work->run != NULL)) finish(work, TENON_OK);
+  if (is("execute_early_fence")) usleep(2000);
   code = work->run != NULL ? work->run(work->job) : run_copy(work);
   if (!is("early_fence") && !(is("execute_early_fence") && work->run != NULL)) finish(work, code);
   if (is("writes_again") && work->copy.direction == TENON_COPY_DEVICE_TO_HOST) usleep(20000), run_copy(work);
@@ -418,6 +421,11 @@ tenon_code_t sync_device(void* self, tenon_device_t* device) {
   if (is("sync_does_not_wait")) return TENON_OK;
   if (is("sync_waits_for_all_devices")) drain(&devices[0], 0);
   const tenon_code_t code = drain(device, is("sync_waits_for_one"));
+  if (device->told != TENON_OK) {
+    const tenon_code_t told = device->told;
+    device->told = TENON_OK;
+    return fail(told, "a copy failed");
+  }
   return (void)self, code == TENON_OK ? code : fail(code, "work that was submitted failed");
 }
 

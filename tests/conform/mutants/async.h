@@ -17,6 +17,7 @@ struct tenon_device_t {
   uint32_t ordinal;
   pthread_mutex_t mutex;
   tenon_queue_t* queues;
+  tenon_code_t told; /* failed_copy_told_twice */
 };
 struct tenon_buffer_t {
   uint64_t size_bytes;

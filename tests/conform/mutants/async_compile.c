@@ -37,7 +37,7 @@ struct tenon_executable_t {
   tenon_blob_t** blobs;
   const float** constants;
   int64_t first_symbols[8];
-  int runs;
+  int runs, started;
 };
 
 static const tenon_host_graph_t* graphs;
@@ -312,6 +312,7 @@ static tenon_code_t load(void* self, tenon_device_t* device, const void* bytes, 
 static void executable_release(void* self, tenon_executable_t* exe) {
   (void)self;
   if (is("executable_stays")) return;
+  if (is("unrun_executable_aborts") && exe->started == 0) abort();
   for (uint32_t i = 0; !is("keeps_unretained") && !is("keeps_bytes") && !is("needs_artifact") && i < exe->head->constants; ++i) graphs->blob_release(graphs->self, exe->blobs[i]);
   free(exe->copy);
   free(exe->blobs);
@@ -484,6 +485,7 @@ static tenon_code_t execute(void* self, tenon_executable_t* exe, const tenon_cal
   static int stopped;
   if (is("cancelled_for_good") && (stopped || host->cancelled(host->self))) return stopped = 1, fail(TENON_CANCELLED, "stopped");
   if (is("one_run_at_once") && call->queue != NULL && exe->runs++ != 0) return fail(TENON_FAILED_PRECONDITION, "it runs already");
+  exe->started = 1;
   job_t* job = calloc(1, sizeof *job);
   job->exe = exe;
   job->call = *call;

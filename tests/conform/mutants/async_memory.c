@@ -5,7 +5,7 @@
 #include "async.h"
 
 static uint64_t used_bytes, peak_bytes;
-static int opened;
+static int opened, poisoned;
 
 int device_was_opened(void) { return opened; }
 
@@ -42,6 +42,9 @@ static tenon_code_t alloc(void* self, tenon_device_t* device, uint64_t size, ten
   if (size > SIZE_MAX / 4) return fail(TENON_RESOURCE_EXHAUSTED, "so much memory there is not");
   tenon_buffer_t* buffer = calloc(1, sizeof *buffer);
   unsigned char* data = aligned_alloc(ALIGNMENT, (size / ALIGNMENT + 1) * ALIGNMENT);
+  if (data == NULL && is("exhaustion_aborts")) abort();
+  if (data == NULL && is("failed_alloc_counts")) __atomic_add_fetch(&used_bytes, size, __ATOMIC_RELAXED);
+  if (data == NULL && is("exhaustion_is_internal")) return fail(TENON_INTERNAL, "malloc");
   if (buffer == NULL || data == NULL) {
     free(buffer);
     free(data);
@@ -82,10 +85,32 @@ tenon_code_t memory_copy(const tenon_copy_t* c) {
   return TENON_OK;
 }
 
+typedef struct { const tenon_copy_t* copy; tenon_code_t code; } elsewhere_t;
+static void* copy_in_thread(void* argument) {
+  elsewhere_t* e = argument;
+  e->code = memory_copy(e->copy);
+  return NULL;
+}
+static tenon_code_t copy_elsewhere(const tenon_copy_t* c) {
+  pthread_t thread;
+  elsewhere_t e = {c, TENON_OK};
+  pthread_create(&thread, NULL, copy_in_thread, &e);
+  pthread_join(thread, NULL);
+  return e.code;
+}
+
 static tenon_code_t copy(void* self, tenon_device_t* device, const tenon_copy_t* c) {
   (void)self;
   drain_for_copy(device);
-  return memory_copy(c);
+  if (poisoned) return fail(TENON_INTERNAL, "a copy failed before");
+  static tenon_code_t first;
+  if (is("fails_on_another_thread")) return copy_elsewhere(c);
+  const tenon_code_t code = memory_copy(c);
+  if (first == TENON_OK) first = code;
+  if (code != TENON_OK && is("tells_the_first_failure")) return fail(first, "a copy failed"), code;
+  if (code != TENON_OK && is("failed_copy_poisons")) poisoned = 1;
+  if (code != TENON_OK && is("failed_copy_told_twice")) device->told = code;
+  return code;
 }
 
 static tenon_code_t map(void* self, tenon_device_t* device, tenon_buffer_t* buffer, void** out) {

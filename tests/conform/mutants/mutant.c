@@ -296,12 +296,23 @@ static tenon_code_t add_f32(const tenon_kernel_args_t* args, uint64_t n) {
   float* out = (float*)(args->outputs[0]->data + args->output_offsets_bytes[0]);
   if (is("no_empty_kernels") && n == 0) return fail(TENON_INVALID_ARGUMENT, "there is nothing to add");
   const uint64_t done = is("loses_tail") && n > 4 ? n / 4 * 4 : n;
-  for (uint64_t i = 0; i < done; ++i) {
+  const uint64_t count = args->part_count, begin = n * args->part_index / count;
+  const uint64_t end = args->part_index + 1 == count ? done : n * (args->part_index + 1) / count;
+  if (is("first_part_clears") && args->part_index == 0) memset(out, 0, n * sizeof *out);
+  static uint32_t next_part;
+  if (is("parts_in_order")) {
+    if (args->part_index == 0) next_part = 0;
+    if (next_part++ != args->part_index) return TENON_OK;
+  }
+  for (uint64_t i = begin; i < end; ++i) {
     out[i] = a[i] + b[i];
     if (is("wrong_sum") && i == n - 1) out[i] += 1;
     if (is("loses_nan") && out[i] != out[i]) out[i] = 0;
     if (is("one_buffer_wrong") && a == b) out[i] = a[i];
   }
+  if (is("run_writes_behind") && n != 0) out[n] = 0;
+  if (is("run_writes_before") && n != 0) out[-1] = 0;
+  if (is("run_writes_input") && n > 3) ((float*)(uintptr_t)a)[2] = 7;
   if (is("shared_scratch") && n < 4096) {
     memcpy(scratch, out, n * sizeof(float));
     usleep(200);
@@ -339,6 +350,65 @@ static tenon_code_t (*plain_run)(void* self, tenon_kernel_t* kernel, const tenon
 static tenon_code_t run_after_save(void* self, tenon_kernel_t* kernel, const tenon_kernel_args_t* args) {
   if (!was_saved) return fail(TENON_FAILED_PRECONDITION, "it was not saved");
   return plain_run(self, kernel, args);
+}
+
+
+/* The helper's table in four parts, and with kernels that can be kept: of a kernel the number and the rank. */
+static tenon_kernels_api_t simple;
+
+static tenon_code_t query_parts(void* self, tenon_str_t target, const tenon_kernel_call_t* call, tenon_kernel_candidate_t* out) {
+  const tenon_code_t code = simple.query(self, target, call, out);
+  if (code != TENON_OK) {
+    if (is("refuses_kernels_silently")) tenon_simple_failure(host, TENON_UNKNOWN, "");
+    return is("refuses_kernels_oddly") ? tenon_simple_failure(host, TENON_INTERNAL, "no") : code;
+  }
+  out->part_count = call->operands[0].type.dtype == TENON_F32 ? 4 : 1;
+  if (is("nameless_kernel")) out->name = (tenon_str_t){NULL, 0};
+  if (is("kernel_without_parts")) out->part_count = 0;
+  if (is("kernel_of_negative_cost")) out->cost_ns = -1;
+  if (is("takes_more_epilogue")) out->epilogue_taken = call->epilogue_count + 1;
+  if (is("packs_too_much")) out->prepack_mask = 1u << 5;
+  return TENON_OK;
+}
+
+typedef struct kept_t { char magic[8]; uint32_t kernel, rank, digest, reserved; } kept_t;
+
+static tenon_code_t create_kernel(void* self, tenon_device_t* device, const tenon_kernel_call_t* call, tenon_kernel_t** out) {
+  static int made;
+  if (is("creates_one_kernel") && made++ != 0) return fail(TENON_RESOURCE_EXHAUSTED, "one kernel is enough");
+  if (is("creates_no_matrix") && call->results[0].rank > 1) return fail(TENON_UNIMPLEMENTED, "vectors alone");
+  return simple.create(self, device, call, out);
+}
+
+static uint32_t digest_of(const kept_t* kept) { return (kept->kernel * 31 + kept->rank + 7) * 2654435761u; }
+
+static tenon_code_t save_kernel(void* self, tenon_kernel_t* kernel, const tenon_sink_t* sink) {
+  const tenon_simple_instance_t* instance = (const tenon_simple_instance_t*)kernel;
+  kept_t kept = {"MUTANT1", instance->run == add_i32, instance->output_rank, 0, 0};
+  kept.digest = digest_of(&kept);
+  return (void)self, sink->write(sink->self, &kept, sizeof kept);
+}
+
+static tenon_code_t restore_kernel(void* self, tenon_device_t* device, const void* bytes, uint64_t size, tenon_kernel_t** out) {
+  kept_t kept = {0};
+  (void)self, (void)device;
+  memcpy(&kept, bytes, size < sizeof kept ? size : sizeof kept);
+  if (!is("restores_anything") && (size != sizeof kept || memcmp(kept.magic, "MUTANT1", 8) != 0 || kept.reserved != 0 || kept.digest != digest_of(&kept)))
+    return fail(TENON_FAILED_PRECONDITION, "these bytes are no kernel");
+  if (is("restores_nothing")) return fail(TENON_UNIMPLEMENTED, "make it again");
+  tenon_simple_instance_t* instance = malloc(sizeof *instance);
+  instance->run = (kept.kernel != 0) != is("restores_another") ? add_i32 : add_f32;
+  instance->output_rank = kept.rank;
+  *out = (tenon_kernel_t*)instance;
+  return TENON_OK;
+}
+
+static void make_kernels(void) {
+  simple = kernels;
+  kernels.query = query_parts;
+  kernels.create = create_kernel;
+  kernels.save = save_kernel;
+  kernels.restore = restore_kernel;
 }
 
 static tenon_interface_t interfaces[3] = {{TENON_STR(TENON_DEVICE_ID), 0, 0, &device_api},
@@ -405,6 +475,7 @@ tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host, 
   if (code != TENON_OK && is("ignores_missing")) abort();
   if (code != TENON_OK && is("query_writes_on_failure")) *out = &plugin;
   if (code != TENON_OK) return code;
+  make_kernels();
   mutate_record();
   *out = &plugin;
   return TENON_OK;
