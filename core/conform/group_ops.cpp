@@ -450,8 +450,12 @@ Outcome compare_all(const std::string& what, std::string_view means, const tenon
   return pass();
 }
 
+// Values to compute with: the example's own, some in which hardly an op leaves its domain, and some
+// of both signs.
+enum class Values { kOwn, kTame, kSigned };
+
 Outcome meanings_agree(const HostTables& host, const Example& example, tenon_dtype_t dtype,
-                       size_t* calls) {
+                       Values values, size_t* calls) {
   const tenon_op_def_t& op = *example.op;
   std::vector<tenon_attr_t> attributes;
   std::vector<Array> operands;
@@ -459,7 +463,10 @@ Outcome meanings_agree(const HostTables& host, const Example& example, tenon_dty
     return pass();
   for (size_t i = 0; i < operands.size(); ++i) {
     const bool integral = i != 0 && ir::dtype_is_integer(operands[i].dtype);
-    if (!integral && operands[i].dtype != TENON_DTYPE_NONE) fill_tame(&operands[i], i + 1);
+    if (values == Values::kOwn) operands[i] = example.operands[i];
+    if (values == Values::kOwn || integral || operands[i].dtype == TENON_DTYPE_NONE) continue;
+    if (values == Values::kTame) fill_tame(&operands[i], i + 1);
+    if (values == Values::kSigned) fill_signed(&operands[i], i + 1);
   }
   for (const bool constants : {false, true}) {
     Call call;
@@ -500,7 +507,10 @@ Outcome op_meanings(Session& s) {
       for (tenon_dtype_t dtype = TENON_PRED; dtype < TENON_DTYPE_COUNT; ++dtype) {
         s.step(fmt::format("evaluating {} in {}", printable(example.text, 300),
                            ir::dtype_name(dtype)));
-        CONFORM_TRY(meanings_agree(plugin.host, example, dtype, &calls));
+        const bool own = !example.operands.empty() && example.operands[0].dtype == dtype;
+        if (own) CONFORM_TRY(meanings_agree(plugin.host, example, dtype, Values::kOwn, &calls));
+        CONFORM_TRY(meanings_agree(plugin.host, example, dtype, Values::kTame, &calls));
+        CONFORM_TRY(meanings_agree(plugin.host, example, dtype, Values::kSigned, &calls));
       }
     }
   }
@@ -614,7 +624,7 @@ std::vector<std::pair<std::string, Call>> fold_inputs(const HostTables& host, co
   add("on arguments", e.operands, false);
   for (size_t i = 0; i < e.operands.size(); ++i) {
     if (e.operands[i].dtype == TENON_DTYPE_NONE) continue;
-    for (const double value : {0.0, 1.0, 2.0}) {
+    for (const double value : {0.0, 1.0, 2.0, -1.0}) {
       std::vector<Array> operands = e.operands;
       Array& changed = operands[i] = make_array(operands[i].dtype, operands[i].dims);
       const uint32_t width = ir::dtype_bits(changed.dtype) / 8;
@@ -634,7 +644,7 @@ std::vector<std::pair<std::string, Call>> fold_inputs(const HostTables& host, co
         std::memcpy(element, &integer, std::min<size_t>(width, 8));
       for (int64_t n = 0; n < changed.count(); ++n)
         std::memcpy(changed.bytes.data() + n * width, element, width);
-      if (changed.dtype == TENON_PRED && value > 1) continue;
+      if (changed.dtype == TENON_PRED && (value > 1 || value < 0)) continue;
       Call call;
       Failure why;
       // This one a constant, the others arguments: what a fold looks for most.
@@ -658,9 +668,19 @@ std::vector<std::pair<std::string, Call>> fold_inputs(const HostTables& host, co
       }
     }
   }
+  // One value for two operands.
+  Call same;
+  Failure why;
+  if (build_call(host, e.op, attributes, e.operands, false, &same, &why)) {
+    const tenon_node_view_t node = node_view(host, same.graph.get(), same.node);
+    if (node.operand_count >= 2 && node.operands[0] != TENON_NONE &&
+        node.operands[1] != TENON_NONE &&
+        host.graph->operand_set(host.graph->self, same.graph.get(), same.node, 1,
+                                node.operands[0]) == TENON_OK)
+      out.emplace_back("with one value for two operands", std::move(same));
+  }
   // The op on its own result.
   Call twice;
-  Failure why;
   if (build_call(host, e.op, attributes, e.operands, false, &twice, &why)) {
     tenon_graph_t* graph = twice.graph.get();
     const tenon_node_view_t node = node_view(host, graph, twice.node);
@@ -956,6 +976,68 @@ Outcome strided_operands(const HostTables& host, const Example& e) {
   return outcome;
 }
 
+// Operands whose first dim has the stride 0, against the same elements written out.
+Outcome repeated_operands(const HostTables& host, const Example& e) {
+  std::vector<tenon_attr_t> attributes;
+  if (!portable_attributes(host, e, &attributes)) return pass();
+  std::deque<std::vector<int64_t>> strides;
+  std::vector<Array> written = e.operands;
+  std::vector<tenon_array_t> inputs;
+  for (Array& operand : written) {
+    tenon_array_t array = {};
+    array.size_bytes = sizeof(array);
+    const auto width = static_cast<int64_t>(ir::dtype_bits(operand.dtype) / 8);
+    if (operand.dtype != TENON_DTYPE_NONE) {
+      if (width == 0) return pass();
+      std::vector<int64_t>& stride = strides.emplace_back(operand.dims.size() + 1);
+      int64_t next = width;
+      for (size_t d = operand.dims.size(); d-- > 0; next *= operand.dims[d]) stride[d] = next;
+      const bool floats = operand.dtype >= TENON_F16;  // indices and counts keep their values
+      if (!operand.dims.empty() && floats) {
+        const int64_t row = operand.dims[0] == 0 ? 0 : operand.count() / operand.dims[0] * width;
+        for (int64_t i = 1; i < operand.dims[0]; ++i)
+          std::memcpy(operand.bytes.data() + i * row, operand.bytes.data(),
+                      static_cast<size_t>(row));
+        stride[0] = 0;
+      }
+      array.dtype = operand.dtype;
+      array.rank = static_cast<uint32_t>(operand.dims.size());
+      array.data = operand.bytes.data();
+      array.dims = operand.dims.data();
+      array.strides_bytes = stride.data();
+    }
+    inputs.push_back(array);
+  }
+  Call call;
+  Failure failure;
+  std::vector<Array> expected;
+  std::string why;
+  if (!build_call(host, e.op, attributes, written, true, &call, &failure) ||
+      !evaluate_graph(host, call.graph.get(), {}, &expected, &why))
+    return pass();  // these values mean nothing to it
+  std::vector<tenon_array_t> outputs(expected.size());
+  for (tenon_array_t& output : outputs) output.size_bytes = sizeof(output);
+  const std::vector<int64_t> symbols(64, 0);
+  const std::string what = printable(e.text, 300);
+  CONFORM_EXPECT(
+      host.registry->evaluate(host.registry->self, call.graph.get(), call.node, symbols.data(),
+                              static_cast<uint32_t>(symbols.size()), inputs.data(),
+                              static_cast<uint32_t>(inputs.size()), outputs.data(),
+                              static_cast<uint32_t>(outputs.size())) == TENON_OK,
+      "{} on arrays with strides of 0: {}", what, last_failure(host).text);
+  Outcome outcome = pass();
+  for (size_t r = 0; r < outputs.size(); ++r) {
+    Array found =
+        make_array(outputs[r].dtype, {outputs[r].dims, outputs[r].dims + outputs[r].rank});
+    std::memcpy(found.bytes.data(), outputs[r].data, found.bytes.size() - 8);
+    host.registry->array_free(host.registry->self, &outputs[r]);
+    const std::string wrong = difference(found, expected[r], tolerance_of(*e.op));
+    if (!wrong.empty())
+      outcome = failed("{} on arrays with strides of 0: result {}: {}", what, r, wrong);
+  }
+  return outcome;
+}
+
 Outcome op_arrays(Session& s) {
   PluginOps plugin;
   CONFORM_TRY(find_ops(s, &plugin));
@@ -964,6 +1046,7 @@ Outcome op_arrays(Session& s) {
       if (example.has_regions) continue;
       s.step("strided operands of " + printable(example.text, 300));
       CONFORM_TRY(strided_operands(plugin.host, example));
+      CONFORM_TRY(repeated_operands(plugin.host, example));
     }
   }
   return pass();

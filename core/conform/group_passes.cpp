@@ -129,7 +129,7 @@ struct Trial {
 };
 
 // Arguments with tame values; false when the graph takes what is no tensor.
-bool make_inputs(const HostTables& host, Trial* trial) {
+bool make_inputs(const HostTables& host, Trial* trial, bool both_signs) {
   tenon_graph_t* graph = trial->graph.get();
   tenon_graph_view_t whole = {};
   whole.size_bytes = sizeof(whole);
@@ -154,20 +154,30 @@ bool make_inputs(const HostTables& host, Trial* trial) {
           dims[d] < 0 || dims[d] > 4096)
         return false;
     }
-    fill_tame(&trial->inputs.emplace_back(make_array(type.dtype, std::move(dims))), i + 1);
+    Array& input = trial->inputs.emplace_back(make_array(type.dtype, std::move(dims)));
+    both_signs ? fill_signed(&input, i + 1) : fill_tame(&input, i + 1);
   }
   return true;
 }
 
-void add_trial(const HostTables& host, std::string name, GraphRef graph, std::vector<Trial>* out) {
-  Trial trial{std::move(name), std::move(graph), {}, {}, false};
-  if (trial.graph.get() == nullptr ||
-      host.graph->verify(host.graph->self, trial.graph.get()) != TENON_OK)
+// With values in which hardly an op leaves its domain, and with values of both signs.
+void add_trial(const HostTables& host, const std::string& name, const GraphRef& graph,
+               std::vector<Trial>* out) {
+  if (graph.get() == nullptr || host.graph->verify(host.graph->self, graph.get()) != TENON_OK)
     return;
-  std::string why;
-  trial.has_values = make_inputs(host, &trial) &&
-                     evaluate_graph(host, trial.graph.get(), trial.inputs, &trial.expected, &why);
-  out->push_back(std::move(trial));
+  for (const bool both_signs : {false, true}) {
+    Trial trial{name + (both_signs ? ", values of both signs" : ""),
+                clone_graph(host, graph.get()),
+                {},
+                {},
+                false};
+    if (trial.graph.get() == nullptr) continue;
+    std::string why;
+    trial.has_values = make_inputs(host, &trial, both_signs) &&
+                       evaluate_graph(host, trial.graph.get(), trial.inputs, &trial.expected, &why);
+    if (both_signs && !trial.has_values) continue;
+    out->push_back(std::move(trial));
+  }
 }
 
 // Every value of the main region is an output: a pass may not lose what somebody else uses.
@@ -280,7 +290,7 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
 
 // The pass's own example and its relatives. Limited, since each costs two evaluations.
 std::vector<Trial> relatives(const HostTables& host, const tenon_pass_def_t& def) {
-  constexpr size_t kTrialsMax = 48;
+  constexpr size_t kTrialsMax = 96;
   std::vector<Trial> out;
   GraphRef before;
   Failure why;
@@ -307,7 +317,7 @@ std::vector<Trial> relatives(const HostTables& host, const tenon_pass_def_t& def
   for (const char* dtype : {"f64", "f16", "i32"}) {
     GraphRef graph;
     if (read_graph(host, replaced(text, "f32[", std::string(dtype) + "["), &graph, &why))
-      add_trial(host, fmt::format("its example in {}", dtype), std::move(graph), &out);
+      add_trial(host, fmt::format("its example in {}", dtype), graph, &out);
   }
   return out;
 }

@@ -206,6 +206,18 @@ void fill_tame(Array* array, uint64_t seed) {
   }
 }
 
+void fill_signed(Array* array, uint64_t seed) {
+  tools::fill_random(array->dtype, seed, 0, array->count(), array->bytes.data());
+  const uint32_t width = ir::dtype_bits(array->dtype) / 8;
+  if (array->dtype < TENON_I8 || array->dtype > TENON_I64) return;
+  for (int64_t i = 0; i < array->count(); i += 2) {
+    int64_t value = 0;
+    std::memcpy(&value, array->bytes.data() + i * width, width);
+    value = -value;
+    std::memcpy(array->bytes.data() + i * width, &value, width);
+  }
+}
+
 bool read_graph(const HostTables& host, const std::string& text, GraphRef* out, Failure* why) {
   tenon_blob_t* blob = nullptr;
   tenon_graph_t* graph = nullptr;

@@ -62,6 +62,8 @@ struct Array {
 Array make_array(tenon_dtype_t dtype, std::vector<int64_t> dims);
 // Floats in (0, 1), integers below 4, so that hardly an op leaves its domain.
 void fill_tame(Array* array, uint64_t seed);
+// Floats of both signs, integers of both signs where they have one.
+void fill_signed(Array* array, uint64_t seed);
 
 // False with the reason when the host does not take the text.
 bool read_graph(const HostTables& host, const std::string& text, GraphRef* out, Failure* why);
