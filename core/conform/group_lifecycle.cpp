@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdlib>
 #include <set>
+#include <thread>
 
 #include "core/base/file.h"
 #include "core/base/str.h"
@@ -121,6 +123,25 @@ uint64_t blockable_signals() {
   return mask;
 }
 
+// The signals that a thread takes. One that was just started blocks all until it runs, so it is
+// waited for until it has something else to do.
+uint64_t open_signals(const std::string& id) {
+  constexpr int kLooks = 40;
+  constexpr auto kBetween = std::chrono::milliseconds(25);
+  for (int look = 0; look < kLooks; ++look) {
+    const std::string text = read_system_file("/proc/self/task/" + id + "/status").value_or("");
+    const size_t at = text.find("SigBlk:");
+    if (at == std::string::npos) return 0;
+    const std::string_view digits = trim(std::string_view(text).substr(at + 7, 17));
+    uint64_t blocked = 0;
+    std::from_chars(digits.data(), digits.data() + digits.size(), blocked, 16);
+    const uint64_t open = blockable_signals() & ~blocked;
+    if (open != 0 || text.find("State:\tS") != std::string::npos) return open;
+    std::this_thread::sleep_for(kBetween);
+  }
+  return 0;
+}
+
 Outcome threads_block_signals(Session& s) {
   std::string why;
   if (installed_host(&why) == nullptr) return skipped("the installed host does not start: " + why);
@@ -133,13 +154,7 @@ Outcome threads_block_signals(Session& s) {
   for (const std::string& id : thread_ids()) {
     if (before.count(id) != 0) continue;
     ++started;
-    const std::string text = read_system_file("/proc/self/task/" + id + "/status").value_or("");
-    const size_t at = text.find("SigBlk:");
-    if (at == std::string::npos) continue;
-    const std::string_view digits = trim(std::string_view(text).substr(at + 7, 17));
-    uint64_t blocked = 0;
-    std::from_chars(digits.data(), digits.data() + digits.size(), blocked, 16);
-    const uint64_t open = blockable_signals() & ~blocked;
+    const uint64_t open = open_signals(id);
     CONFORM_EXPECT(open == 0, "a thread that it started takes the signals of the mask {:x}", open);
   }
   return started == 0 ? skipped("it starts no thread that stays") : pass();
