@@ -19,6 +19,51 @@ namespace {
 
 constexpr size_t kNodesInError = 20;
 
+// The value that tells what a symbol of another node is: a result of that node with the symbol in its type.
+void add_definition(const Graph& graph, ir::Symbol symbol, Node reader, std::vector<Value>* out) {
+  const Node maker = graph.dims().symbol(symbol).node;
+  if (maker == ir::kNone || maker == reader || !graph.node_live(maker) || graph.node(maker).parent != graph.main()) return;
+  for (Value v : graph.results(maker)) {
+    std::vector<ir::Symbol> mentioned;
+    const tenon_type_t& type = graph.type(v);
+    for (uint32_t d = 0; d < type.rank; ++d) graph.dims().symbols_of(type.dims[d], &mentioned);
+    if (std::find(mentioned.begin(), mentioned.end(), symbol) == mentioned.end()) continue;
+    out->push_back(v);
+    return;
+  }
+}
+
+void add_symbols_of(const Graph& graph, const tenon_type_t& type, std::vector<ir::Symbol>* out) {
+  for (uint32_t d = 0; d < type.rank; ++d) {
+    if (type.dims[d] < 0) graph.dims().symbols_of(type.dims[d], out);
+  }
+}
+
+// Those that a node and what is inside of it mention.
+void add_symbols_of(const Graph& graph, Node n, std::vector<ir::Symbol>* out) {
+  for (Value v : graph.operands(n)) {
+    if (v != ir::kNone) add_symbols_of(graph, graph.type(v), out);
+  }
+  for (Value v : graph.results(n)) add_symbols_of(graph, graph.type(v), out);
+  for (const tenon_attr_t& a : graph.attrs(n)) {
+    for (uint64_t d = 0; a.kind == TENON_ATTR_DIMS && d < a.count; ++d) {
+      if (a.u.dims[d] < 0) graph.dims().symbols_of(a.u.dims[d], out);
+    }
+    for (uint64_t t = 0; a.kind == TENON_ATTR_TYPES && t < a.count; ++t) add_symbols_of(graph, a.u.types[t], out);
+  }
+  for (ir::Region r : graph.regions(n)) {
+    for (Node inner : graph.nodes(r)) add_symbols_of(graph, inner, out);
+  }
+}
+
+std::vector<Value> definitions(const Graph& graph, std::vector<ir::Symbol> symbols, Node reader) {
+  std::sort(symbols.begin(), symbols.end());
+  symbols.erase(std::unique(symbols.begin(), symbols.end()), symbols.end());
+  std::vector<Value> out;
+  for (ir::Symbol s : symbols) add_definition(graph, s, reader, &out);
+  return out;
+}
+
 // What a node reads, region captures included; constants left out.
 std::vector<Value> reads_of(const Graph& graph, Node n) {
   std::vector<Value> reads;
@@ -29,6 +74,7 @@ std::vector<Value> reads_of(const Graph& graph, Node n) {
   for (ir::Region r : graph.regions(n)) {
     for (Value v : graph.captures(r)) add(v);
   }
+  for (Value v : sizes_read(graph, n)) add(v);
   std::sort(reads.begin(), reads.end());
   reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
   return reads;
@@ -116,6 +162,18 @@ std::vector<Segment> segments_of(const PartitionProblem& problem, std::span<cons
 }
 
 }  // namespace
+
+std::vector<Value> sizes_read(const Graph& graph, Node n) {
+  std::vector<ir::Symbol> symbols;
+  add_symbols_of(graph, n, &symbols);
+  return definitions(graph, std::move(symbols), n);
+}
+
+std::vector<Value> sizes_yielded(const Graph& graph) {
+  std::vector<ir::Symbol> symbols;
+  for (Value v : graph.region(graph.main()).yields) add_symbols_of(graph, graph.type(v), &symbols);
+  return definitions(graph, std::move(symbols), ir::kNone);
+}
 
 double likely_bytes(const Graph& graph, Value v, std::span<const int64_t> likely) {
   const tenon_type_t& type = graph.type(v);

@@ -34,6 +34,11 @@ Result<Placement> place(const runtime::GraphRef& graph, const Candidates& candid
 // The partition problem of a graph: costs and bytes with symbols at their hint, else 1.
 PartitionProblem make_problem(const ir::Graph& graph, std::span<const Claims> asked, size_t fallbacks_from);
 
+// Values that a node of the main region reads for a size alone: results of other nodes that define symbols which it mentions. The same
+// for what the graph yields.
+std::vector<ir::Value> sizes_read(const ir::Graph& graph, ir::Node node);
+std::vector<ir::Value> sizes_yielded(const ir::Graph& graph);
+
 // One value per symbol: its hint, else its least value but at least 1. For costs and reports only.
 std::vector<int64_t> likely_sizes(const ir::Graph& graph);
 double likely_bytes(const ir::Graph& graph, ir::Value value, std::span<const int64_t> likely);

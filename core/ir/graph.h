@@ -179,6 +179,8 @@ class Graph {
   Ref<Graph> clone() const;  // not frozen, same indices
   void freeze();
   bool frozen() const { return frozen_; }
+  // Which graph of the process this is; no other ever has the same number.
+  uint64_t serial() const { return serial_; }
   tenon_graph_t* abi() { return reinterpret_cast<tenon_graph_t*>(this); }
   static Graph* from(tenon_graph_t* graph) { return reinterpret_cast<Graph*>(graph); }
 
@@ -321,7 +323,9 @@ class Graph {
   bool within(Region inner, Region outer) const;
   void touch() { ++epoch_; }
 
+  static inline std::atomic<uint64_t> next_serial_{1};
   std::atomic<uint32_t> references_{1};
+  const uint64_t serial_ = next_serial_.fetch_add(1, std::memory_order_relaxed);
   bool frozen_ = false;
   std::string name_;
   Arena arena_;

@@ -1,5 +1,6 @@
 // tenon.host.registry/1: ops from core/op, other plugins' interfaces from core/host.
 #include <algorithm>
+#include <numeric>
 #include <cstdlib>
 #include <cstring>
 
@@ -94,29 +95,58 @@ Status give(const op::HostArray& array, tenon_array_t* out) {
   return {};
 }
 
+// What holds for the sizes that this thread evaluated a graph with last, so that a walk over its nodes looks at each fact about once.
+struct CheckedFacts {
+  uint64_t graph = 0;
+  std::vector<int64_t> symbols;
+  std::vector<uint32_t> open;  // facts that no node could tell yet
+
+  void begin(const ir::Graph& g, std::span<const int64_t> now) {
+    const bool same = g.frozen() && graph == g.serial() && std::equal(now.begin(), now.end(), symbols.begin(), symbols.end());
+    if (same) return;
+    graph = g.serial();
+    symbols.assign(now.begin(), now.end());
+    open.resize(g.facts().size());
+    std::iota(open.begin(), open.end(), 0u);
+  }
+};
+
+Status check_fact(const ir::Graph& g, tenon_node_t node, const ir::DimFact& fact, std::span<const int64_t> symbols) {
+  int64_t a = 0, b = 0;
+  TENON_RETURN_IF_ERROR(g.dims().evaluate(fact.a, symbols, &a));
+  TENON_RETURN_IF_ERROR(g.dims().evaluate(fact.b, symbols, &b));
+  if (ir::relation_holds(fact.rel, a, b)) return {};
+  return error(TENON_INVALID_ARGUMENT, "T0607", "{} needs a relation between dims that {} and {} do not have", g.op_name(node), a, b);
+}
+
 // What inference took for granted about symbolic dims, as far as this node's operands tell them: references index by it, and
 // unlike a session nobody has checked these sizes.
 Status check_facts(const ir::Graph& g, tenon_node_t node, std::span<const int64_t> symbols) {
-  const ir::DimTable& dims = g.dims();
   if (g.facts().empty()) return {};
+  thread_local CheckedFacts checked;
+  checked.begin(g, symbols);
+  if (checked.open.empty()) return {};
+  const ir::DimTable& dims = g.dims();
   std::vector<ir::Symbol> known, used;
   for (ir::Value v : g.operands(node)) {
     const tenon_type_t& type = g.type(v);
     for (uint32_t d = 0; d < type.rank; ++d) dims.symbols_of(type.dims[d], &known);
   }
   const auto unknown = [&](ir::Symbol s) { return std::find(known.begin(), known.end(), s) == known.end(); };
-  for (const ir::DimFact& fact : g.facts()) {
+  size_t kept = 0;
+  for (size_t i = 0; i < checked.open.size(); ++i) {
+    const ir::DimFact& fact = g.facts()[checked.open[i]];
     used.clear();
     dims.symbols_of(fact.a, &used);
     dims.symbols_of(fact.b, &used);
-    if (std::any_of(used.begin(), used.end(), unknown)) continue;
-    int64_t a = 0, b = 0;
-    TENON_RETURN_IF_ERROR(dims.evaluate(fact.a, symbols, &a));
-    TENON_RETURN_IF_ERROR(dims.evaluate(fact.b, symbols, &b));
-    if (!ir::relation_holds(fact.rel, a, b)) {
-      return error(TENON_INVALID_ARGUMENT, "T0607", "{} needs a relation between dims that {} and {} do not have", g.op_name(node), a, b);
+    if (std::any_of(used.begin(), used.end(), unknown)) {
+      checked.open[kept++] = checked.open[i];
+    } else if (Status s = check_fact(g, node, fact, symbols); !s.ok()) {
+      checked.graph = 0;
+      return s;
     }
   }
+  checked.open.resize(kept);
   return {};
 }
 

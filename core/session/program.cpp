@@ -110,8 +110,10 @@ class ProgramBuilder {
       for (ir::Region r : graph().regions(n)) {
         for (Value v : graph().captures(r)) read(v, segment_of[n]);
       }
+      for (Value v : dispatch::sizes_read(graph(), n)) read(v, segment_of[n]);
     }
     for (Value v : graph().region(graph().main()).yields) read(v, ir::kNone);
+    for (Value v : dispatch::sizes_yielded(graph())) read(v, ir::kNone);
     return crosses;
   }
 

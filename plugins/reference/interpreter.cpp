@@ -150,6 +150,7 @@ Status Interpreter::needs(tenon_symbols_t symbols, tenon_needs_t* out) const {
                                             " outputs; sizes were asked for ", symbols.count, " and ", out->output_count, "."));
   }
   std::vector<int64_t> values = symbol_values(symbols);
+  const std::vector<bool> late = late_symbols();
   std::vector<bool> unbounded(whole_.symbol_limit, false);
   for (tenon_symbol_t s : out_symbols_) {
     tenon_symbol_view_t view{};
@@ -164,8 +165,8 @@ Status Interpreter::needs(tenon_symbols_t symbols, tenon_needs_t* out) const {
     TENON_TRY(dims_of(value.type, values, &dims));
     std::copy(dims.begin(), dims.end(), out->outputs[i].dims);
     const uint64_t bytes = bytes_of(value.type.dtype, dims);
-    const bool late = mentions(value.type, unbounded) || (bytes > static_cast<uint64_t>(kLateBytes) && mentions(value.type, late_symbols()));
-    out->outputs[i].size_bytes_max = late ? TENON_SIZE_UNKNOWN : bytes;
+    const bool is_late = mentions(value.type, unbounded) || (bytes > static_cast<uint64_t>(kLateBytes) && mentions(value.type, late));
+    out->outputs[i].size_bytes_max = is_late ? TENON_SIZE_UNKNOWN : bytes;
     out->outputs[i].alias_input = TENON_NO_ALIAS;
   }
   out->workspace_bytes = 0;  // intermediate arrays are the host's

@@ -118,10 +118,14 @@ def check_refused(test):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tenon", required=True)
-    parser.add_argument("--tool", required=True)
+    parser.add_argument("--tenon", default="build/bin/tenon")
+    parser.add_argument("--tool", default="build/tests/model_shapes")
+    parser.add_argument("--export", action="store_true", help="write Inputs/by_value.onnx, which by_value_test.cpp reads")
     parser.add_argument("--devices", default="reference,cpu")
     options = parser.parse_args()
+    if options.export:
+        save(one("Reshape", [XS, ("to", I64, [2])], 2), str(pathlib.Path(__file__).with_name("Inputs") / "by_value.onnx"))
+        return 0
     test = Test(options.tenon)
     for device in options.devices.split(","):
         check_many(test, options.tool, device)
