@@ -38,6 +38,21 @@ Batch placed(std::span<const OpCase> cases, const Program& program, const std::s
   return batch;
 }
 
+// Below it a difference counts as one from a value of this size: functions near their zeros.
+constexpr double kSmall = 1e-2;
+
+// Of an op that works element by element, each element by itself: large neighbours hide nothing.
+// The first that differs, or -1.
+int64_t wrong_element(const tools::Dense& found, const tools::Dense& expected, double tolerance) {
+  for (int64_t i = 0; i < expected.count(); ++i) {
+    const double x = tools::element(found, i), y = tools::element(expected, i);
+    if (x == y || (std::isnan(x) && std::isnan(y))) continue;
+    const double difference = std::fabs(x - y);
+    if (!(difference <= tolerance * std::max(std::fabs(y), kSmall))) return i;
+  }
+  return -1;
+}
+
 Outcome compare_outputs(const Batch& batch, const std::vector<Named>& found,
                         const std::vector<Named>& expected, const std::string& device) {
   for (size_t i = 0; i < expected.size() && i < found.size(); ++i) {
@@ -47,8 +62,11 @@ Outcome compare_outputs(const Batch& batch, const std::vector<Named>& found,
                    "{}: {} gives {} and the reference {}", c.name(), device,
                    tools::type_text(found[i].tensor), tools::type_text(expected[i].tensor));
     const double tolerance = tools::default_tolerance(expected[i].tensor.dtype) * c.tolerance;
-    const tools::Comparison compared =
-        tools::compare(found[i].tensor, expected[i].tensor, tolerance);
+    tools::Comparison compared = tools::compare(found[i].tensor, expected[i].tensor, tolerance);
+    if (compared.ok && is_elementwise(c)) {
+      const int64_t wrong = wrong_element(found[i].tensor, expected[i].tensor, tolerance);
+      if (wrong >= 0) compared.ok = false, compared.worst = wrong;
+    }
     CONFORM_EXPECT(compared.ok, "{}: element {} is {} and the reference says {}", c.name(),
                    tools::index_text(expected[i].tensor.dims, compared.worst),
                    tools::element_text(found[i].tensor, compared.worst),

@@ -180,7 +180,55 @@ Outcome keeps_process_state(Session& s) {
   return compare_process_state(before, after, "a call");
 }
 
+std::string told(const tenon_device_info_t& info) {
+  return fmt::format("{} {} {} {} {} {}", info.threading, view(info.kind), view(info.description),
+                     view(info.target), info.memory_bytes, info.alignment_bytes);
+}
+
+// count and info of all devices, compared with what they said before.
+Outcome ask_often(const tenon_device_api_t* api, const std::vector<std::string>& before) {
+  for (int round = 0; round < 300; ++round) {
+    uint32_t count = 0;
+    CONFORM_EXPECT(api->count(api->self, &count) == TENON_OK && count == before.size(),
+                   "in one of several threads it counts {} devices of {}", count, before.size());
+    const uint32_t ordinal = static_cast<uint32_t>(round) % count;
+    tenon_device_info_t info = {};
+    info.size_bytes = sizeof(info);
+    CONFORM_EXPECT(api->info(api->self, ordinal, &info) == TENON_OK,
+                   "in one of several threads info fails");
+    CONFORM_EXPECT(told(info) == before[ordinal],
+                   "in one of several threads info of device {} says {}, and {} before", ordinal,
+                   printable(told(info)), printable(before[ordinal]));
+  }
+  return pass();
+}
+
+Outcome safe_calls(Session& s) {
+  const tenon_device_api_t* api = nullptr;
+  uint32_t count = 0;
+  CONFORM_TRY(find_devices(s, &api, &count));
+  std::vector<std::string> before;
+  for (uint32_t ordinal = 0; ordinal < count; ++ordinal) {
+    tenon_device_info_t info = {};
+    info.size_bytes = sizeof(info);
+    if (api->info(api->self, ordinal, &info) != TENON_OK)
+      return skipped("info fails, as C.info tells");
+    before.push_back(told(info));
+  }
+  constexpr unsigned kThreads = 4;
+  Outcome outcomes[kThreads];
+  s.step("count and info in four threads");
+  {
+    std::vector<std::jthread> threads;
+    for (Outcome& outcome : outcomes)
+      threads.emplace_back([&] { outcome = ask_often(api, before); });
+  }
+  for (Outcome& outcome : outcomes) CONFORM_TRY(std::move(outcome));
+  return pass();
+}
+
 constexpr Check kChecks[] = {
+    {"R-I01", "safe-calls", safe_calls},
     {"R-I03", "shutdown-while-open", shutdown_while_open},
     {"R-I04", "ends-without-shutdown", ends_without_shutdown},
     {"R-I05", "ends-while-open", ends_while_open},

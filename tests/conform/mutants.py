@@ -100,6 +100,7 @@ shared_stage C.threads
 copies_at_most_16_mib C.copy-large
 wrong_sum F.values
 loses_nan F.special-floats
+small_beside_large F.special-floats
 saturates F.integer-ends
 no_empty_kernels F.empty-and-one
 loses_tail F.odd-sizes
@@ -123,6 +124,7 @@ parts_in_order F.parts
 restores_anything F.save-restore
 restores_another F.save-restore
 restores_nothing F.save-restore
+info_shares_record I.safe-calls
 shutdown_wants_all_freed I.shutdown-while-open
 destructor_aborts I.ends-without-shutdown
 destructor_needs_device I.ends-while-open
