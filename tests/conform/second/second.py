@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Runs the second set of mutants: each has to fail a check that names a requirement of its line in second.list.
+
+    second.py --tenon build/bin/tenon --base build/lib/tenon/plugins.d/sim.plugin.json --include build/include [--only GLOB] [--jobs 2]
+
+The good device is the one of --base; shim.cpp stands in front of its library. Prints each miss with what did fail.
+"""
+import argparse
+import concurrent.futures
+import fnmatch
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def listed():
+    for line in (HERE / "second.list").read_text().splitlines():
+        if line and not line.startswith("#"):
+            word, *requirements = line.split()
+            yield word, requirements
+
+
+def build(folder, base, include, compiler):
+    subprocess.run([compiler, "-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-fvisibility=hidden", "-fno-sanitize=all", "-I", include,
+                    str(HERE / "shim.cpp"), "-o", str(folder / "shim.so"), "-Wl,-z,now", "-ldl", "-lpthread"], check=True)
+    manifest = json.loads(pathlib.Path(base).read_text())
+    manifest["library"] = "./shim.so"
+    (folder / "shim.plugin.json").write_text(json.dumps(manifest))
+
+
+def failures(options, folder, word, groups):
+    """(requirement, check) of what failed, over the groups asked for."""
+    found = []
+    for group in groups:
+        answer = folder / f"{word}-{group}.json"
+        environment = {**os.environ, "SECOND_MUTANT": word, "SECOND_BASE": options.library, "TENON_CACHE_DIR": str(folder / "cache")}
+        subprocess.run([options.tenon, "conform", str(folder / "shim.plugin.json"), "--filter", f"{group}.*", "--limit", "20", "--json", str(answer)],
+                       env=environment, capture_output=True, timeout=900)
+        report = json.loads(answer.read_text())
+        found += [(c["requirement"], c["check"]) for c in report["checks"] if c["result"] == "fail"]
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for name in ("tenon", "base", "include"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--compiler", default="clang++-19")
+    parser.add_argument("--only", default="*")
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    base = pathlib.Path(options.base).resolve()
+    options.library = str(base.parent / json.loads(base.read_text())["library"])
+    mutants = [m for m in listed() if fnmatch.fnmatch(m[0], options.only)]
+    missed = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        build(folder, base, options.include, options.compiler)
+        sound = failures(options, folder, "", sorted({r[2] for _, requirements in mutants for r in requirements}))
+        if sound:
+            sys.exit(f"the base device itself fails {sound}")
+        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+            runs = {word: pool.submit(failures, options, folder, word, sorted({r[2] for r in requirements})) for word, requirements in mutants}
+            for word, requirements in mutants:
+                found = runs[word].result()
+                if not any(r in requirements for r, _ in found):
+                    missed += 1
+                    print(f"missed: {word} ({', '.join(requirements)}); failed: {', '.join(f'{r} {c}' for r, c in found) or 'nothing'}", flush=True)
+    print(f"{len(mutants) - missed} of {len(mutants)} mutants caught")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
