@@ -173,7 +173,15 @@ Outcome claim_again(Session& s) {
   std::vector<std::unique_ptr<Part>> parts;
   CONFORM_TRY(asked_graphs(bench, &parts));
   std::vector<Claims> first(parts.size());
-  for (size_t i = 0; i < parts.size(); ++i) CONFORM_TRY(bench.claim(*parts[i], &first[i]));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    CONFORM_TRY(bench.claim(*parts[i], &first[i]));
+    for (int time = 0; time < 2; ++time) {
+      Claims again;
+      CONFORM_TRY(bench.claim(*parts[i], &again));
+      CONFORM_EXPECT(again.claims == first[i].claims && again.refusals == first[i].refusals,
+                     "asked again about the same graph claim gives another answer");
+    }
+  }
   constexpr unsigned kThreads = 4;
   Outcome outcomes[kThreads];
   s.step("claim in four threads");
@@ -599,6 +607,10 @@ Outcome load_damaged(Session& s) {
   Compiled compiled;
   CONFORM_TRY(good_bytes(bench, &part, &compiled));
   CONFORM_TRY(bench.open(0, &device));
+  tenon_executable_t* sound = nullptr;
+  CONFORM_EXPECT(bench.load_code(*device, compiled.bytes, part->constants(), &sound) == TENON_OK,
+                 "load of what compile made fails");
+  bench.compiler().executable_release(bench.compiler().self, sound);
   for (const auto& [what, bytes] : damaged(compiled.bytes)) {
     s.step("load of " + what);
     tenon_executable_t* executable = nullptr;

@@ -2,11 +2,16 @@
 
 #include <fenv.h>
 #include <locale.h>
+#include <malloc.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
+
+#include <algorithm>
+#include <iterator>
 
 #include "core/base/file.h"
 #include "core/base/str.h"
@@ -23,6 +28,9 @@ ProcessState process_state_now() {
   const char* locale = ::setlocale(LC_ALL, nullptr);
   state.locale = locale == nullptr ? "" : locale;
   state.folder = real_path(".").value_or("");
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable)
+    state.environment.emplace_back(*variable);
+  std::sort(state.environment.begin(), state.environment.end());
   state.mask = ::umask(0);
   ::umask(state.mask);
   state.rounding = ::fegetround();
@@ -30,6 +38,19 @@ ProcessState process_state_now() {
   state.control = _mm_getcsr() & ~0x3fu;  // not the flags of what happened
 #endif
   return state;
+}
+
+uint64_t resident_bytes() {
+  const std::string text = read_system_file("/proc/self/statm").value_or("");
+  const std::vector<std::string_view> fields = split(trim(text), ' ');
+  uint64_t pages = 0;
+  if (fields.size() > 1) (void)parse_u64(fields[1], &pages);
+  return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+uint64_t allocated_bytes() {
+  const struct mallinfo2 info = ::mallinfo2();
+  return info.uordblks + info.hblkhd;
 }
 
 Outcome compare_process_state(const ProcessState& before, const ProcessState& after,
@@ -42,6 +63,11 @@ Outcome compare_process_state(const ProcessState& before, const ProcessState& af
                  before.locale, after.locale);
   CONFORM_EXPECT(before.folder == after.folder, "{} changed the current folder to {}", who,
                  quoted(after.folder));
+  std::vector<std::string> changed;
+  std::set_symmetric_difference(before.environment.begin(), before.environment.end(),
+                                after.environment.begin(), after.environment.end(),
+                                std::back_inserter(changed));
+  CONFORM_EXPECT(changed.empty(), "{} changed the environment: {}", who, quoted(changed[0]));
   CONFORM_EXPECT(before.mask == after.mask, "{} changed the file mode mask from {:o} to {:o}", who,
                  before.mask, after.mask);
   CONFORM_EXPECT(before.rounding == after.rounding && before.control == after.control,

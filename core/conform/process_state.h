@@ -4,6 +4,7 @@
 
 #include <array>
 #include <string>
+#include <vector>
 
 #include "core/conform/check.h"
 
@@ -12,11 +13,16 @@ namespace tenon::conform {
 struct ProcessState {
   std::array<void*, 65> handlers = {};
   std::string locale, folder;
+  std::vector<std::string> environment;  // NAME=VALUE, sorted
   mode_t mask = 0;
   int rounding = 0;
   unsigned control = 0;  // of floating point, without the flags of what happened
 };
 ProcessState process_state_now();
+
+// Memory that the process holds in pages, and that its allocator has given out.
+uint64_t resident_bytes();
+uint64_t allocated_bytes();
 
 // Failed with what differs; `who` did it: "opening the library".
 Outcome compare_process_state(const ProcessState& before, const ProcessState& after,

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Runs the second set of mutants: each has to fail a check that names a requirement of its line in second.list.
 
-    second.py --tenon build/bin/tenon --base build/lib/tenon/plugins.d/sim.plugin.json --include build/include [--only GLOB] [--jobs 2]
+    second.py --tenon build/bin/tenon --base build/lib/tenon/plugins.d/sim.plugin.json --include build/include [--only GLOB] [--jobs 2] [--full]
 
-The good device is the one of --base; shim.cpp stands in front of its library. Prints each miss with what did fail.
+The good device is the one of --base; shim.cpp stands in front of its library. Prints each miss with what did fail. Without --full (or
+CHECK_FULL=1 in the environment) one mutant of each requirement group and those that were missed once.
 """
 import argparse
 import concurrent.futures
@@ -16,6 +17,10 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+# Those that the first run missed, and one of each group.
+FIXED_PART = {"good_is_a_tenth_of_a_second", "names_a_node_twice_in_a_claim", "loads_the_last_good_bytes", "offers_any_alias",
+              "claims_every_other_time", "artifacts_are_kept", "sets_a_variable", "odd_offset_rounded", "failing_alloc_writes",
+              "signals_at_submission", "nan_becomes_zero", "thread_takes_signals"}
 
 
 def listed():
@@ -53,10 +58,11 @@ def main():
     parser.add_argument("--compiler", default="clang++-19")
     parser.add_argument("--only", default="*")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--full", action="store_true", default=os.environ.get("CHECK_FULL") == "1")
     options = parser.parse_args()
     base = pathlib.Path(options.base).resolve()
     options.library = str(base.parent / json.loads(base.read_text())["library"])
-    mutants = [m for m in listed() if fnmatch.fnmatch(m[0], options.only)]
+    mutants = [m for m in listed() if fnmatch.fnmatch(m[0], options.only) and (options.full or options.only != "*" or m[0] in FIXED_PART)]
     missed = 0
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
