@@ -104,8 +104,6 @@ bool divides(const Pool& p, E e) {
 
 namespace {
 
-bool contains(const std::vector<uint32_t>& v, uint32_t x) { return std::find(v.begin(), v.end(), x) != v.end(); }
-
 class Layouts {
  public:
   Layouts(Kernel& k, const Target& t) : k_(k), p_(k.pool), t_(t), edges_(k), channel_(edges_.channels) {}

@@ -65,7 +65,7 @@ class Trace {
 
 // ---- What a call says of itself ----------------------------------------------------------------------------------
 
-const void* handle_of() { return nullptr; }
+[[maybe_unused]] const void* handle_of() { return nullptr; }
 template <class First, class... Rest>
 const void* handle_of(First first, Rest...) {
   if constexpr (std::is_pointer_v<First>) {
@@ -103,7 +103,7 @@ void note_made(Trace& trace, const void* from, uint32_t ordinal, Made** out) {
     trace.made(from, *out);
   }
 }
-uint32_t ordinal_of() { return 0; }
+[[maybe_unused]] uint32_t ordinal_of() { return 0; }
 template <class First, class... Rest>
 uint32_t ordinal_of(First first, Rest...) {
   if constexpr (std::is_same_v<First, uint32_t>) {
@@ -114,7 +114,7 @@ uint32_t ordinal_of(First first, Rest...) {
 }
 template <class... Args>
 auto last_of(Args... args) {
-  return (args, ...);
+  return std::get<sizeof...(args) - 1>(std::tuple(args...));
 }
 
 // ---- One slot ----------------------------------------------------------------------------------------------------
