@@ -66,9 +66,11 @@ typedef struct tenon_device_api_t {
   tenon_code_t (*close)(void* self, tenon_device_t* device); /* everything made on it is gone already */
   /* size 0 gives a buffer as well. RESOURCE_EXHAUSTED when there is not enough. Contents undefined. */
   tenon_code_t (*alloc)(void* self, tenon_device_t* device, uint64_t size_bytes, tenon_buffer_t** out_buffer);
-  /* No submitted work refers to the buffer any more. */
+  /* No submitted work refers to the buffer any more. As with every slot that releases something (close, queue_destroy, fence_destroy):
+   * the object is gone whatever the code; a failure is told and not tried again. */
   tenon_code_t (*free)(void* self, tenon_device_t* device, tenon_buffer_t* buffer);
-  /* Complete when it returns. Ordered after everything submitted before. OUT_OF_RANGE beyond a buffer's end. */
+  /* Complete when it returns. Ordered after everything submitted before, whose errors are not the copy's: they stay with their fences
+   * and with sync. OUT_OF_RANGE beyond a buffer's end. */
   tenon_code_t (*copy)(void* self, tenon_device_t* device, const tenon_copy_t* copy);
   /* Returns when all submitted work is done, with the first error of that work. */
   tenon_code_t (*sync)(void* self, tenon_device_t* device);

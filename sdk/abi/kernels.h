@@ -7,7 +7,11 @@
  * On a device that compiles, the host itself compares the sets of other plugins with the device's own cost, node by node
  * (docs/adr/0021-kernel-sets.md). simple_kernel_set.h makes the table for devices whose memory the host can touch.
  *
- * Users: plugins/null and the templates of `tenon new kernels` for tenon.kernels/1, none yet for tenon.host.kernels/1. Both unstable.
+ * A plugin has one table, hence kernels for one device kind; a vendor with kernels for two ships two plugins. A device's own set is
+ * asked where the plugin has no tenon.compile/1.
+ *
+ * Users: plugins/null, samples/fast_sort and the templates of `tenon new` for tenon.kernels/1, none yet for tenon.host.kernels/1. Both
+ * unstable.
  */
 #ifndef TENON_ABI_KERNELS_H_
 #define TENON_ABI_KERNELS_H_
@@ -29,7 +33,7 @@ typedef struct tenon_kernel_t tenon_kernel_t;
 #define TENON_LAYOUT_PACKED 1u /* the kernel's own, made by prepack */
 
 typedef struct tenon_kernel_operand_t {
-  tenon_type_t type;
+  tenon_type_t type; /* dtype TENON_DTYPE_NONE: an optional operand that is absent */
   uint32_t layout;
   uint32_t constant; /* 1: known at load, may be prepacked */
 } tenon_kernel_operand_t;
@@ -61,14 +65,14 @@ typedef struct tenon_kernel_args_t {
   uint32_t input_count, output_count;
   uint32_t part_index, part_count;
   uint32_t reserved;
-  const tenon_buffer_t* const* inputs;
+  const tenon_buffer_t* const* inputs; /* null: an operand that is absent */
   tenon_buffer_t* const* outputs;
   const uint64_t* input_offsets_bytes;
   const uint64_t* output_offsets_bytes;
   const int64_t* const* input_dims;  /* concrete */
   const int64_t* const* output_dims;
-  tenon_buffer_t* workspace;
-  tenon_queue_t* queue;
+  tenon_buffer_t* workspace; /* at least the candidate's workspace_bytes, shared by the parts of a call; null when that is 0 */
+  tenon_queue_t* queue;      /* null in this version: a kernel is complete when run returns */
 } tenon_kernel_args_t;
 
 typedef struct tenon_kernels_api_t {

@@ -29,7 +29,7 @@
  * compiled before an interface grew goes on working: the new slots go past it (docs/adr/0015-layers.md). In C++
  * tenon/cpp/layer.hpp has the same with classes.
  *
- * Users: plugins/layers.
+ * Users: plugins/layers, samples/call_counter.
  */
 #ifndef TENON_ABI_LAYER_H_
 #define TENON_ABI_LAYER_H_

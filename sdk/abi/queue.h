@@ -5,7 +5,9 @@
  * A failed piece of work fails its signal: the fence then reports that code to every waiter of that value or a later one.
  * A failed wait does not mean that later work has stopped: only queue_destroy and sync guarantee that nothing is in flight.
  *
- * Users: plugins/sim. Unstable: one user so far.
+ * The host uses it with tenon.compile/1; single kernels (tenon.kernels/1) are complete when they return.
+ *
+ * Users: plugins/sim, samples/opencl. Unstable.
  */
 #ifndef TENON_ABI_QUEUE_H_
 #define TENON_ABI_QUEUE_H_

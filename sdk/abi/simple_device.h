@@ -2,7 +2,7 @@
  * plugin: texts for initialisers, a failure with a plain text, and the questions that every copy
  * has to be asked.
  *
- * Users: the template of `tenon new device --language c`.
+ * Users: the templates in C of `tenon new`.
  */
 #ifndef TENON_ABI_SIMPLE_DEVICE_H_
 #define TENON_ABI_SIMPLE_DEVICE_H_

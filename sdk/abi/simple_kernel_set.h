@@ -7,7 +7,7 @@
  * The host asks every kernel set about every node, compares costs with the device's own, and keeps each reason: `tenon ops OP
  * --explain` prints them. Include it in one file of the plugin.
  *
- * Users: the templates of `tenon new kernels`.
+ * Users: the templates of `tenon new kernels`, samples/fast_sort.
  */
 #ifndef TENON_ABI_SIMPLE_KERNEL_SET_H_
 #define TENON_ABI_SIMPLE_KERNEL_SET_H_
@@ -37,7 +37,7 @@ typedef struct tenon_set_call_t {
 
 /* The answer of `suits`, kept for the runs. */
 typedef struct tenon_set_plan_t {
-  double cost_ns;    /* of one run; the device's own cost has to be higher by a few microseconds */
+  double cost_ns;    /* of one run, always to be set: 0 beats everybody. The device's own has to be higher by a few microseconds */
   int64_t params[6]; /* whatever the function wants to know of the call */
 } tenon_set_plan_t;
 
@@ -52,7 +52,7 @@ typedef struct tenon_set_tensor_t {
 
 typedef struct tenon_set_kernel_t {
   const char* op;
-  uint32_t dtypes; /* bit (1 << dtype) for each taken element type, of all operands and results */
+  uint32_t dtypes; /* bit (1 << dtype) for each taken element type, of all operands and results; bit 0: operands may be absent */
   /* OK and the plan, or tenon_set_refuse with a reason. Asked where op and element types suit. Safe. */
   tenon_code_t (*suits)(const tenon_set_call_t* call, tenon_set_plan_t* out_plan);
   /* Runs one call, complete when it returns. Safe. */

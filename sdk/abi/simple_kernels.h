@@ -20,12 +20,12 @@
 extern "C" {
 #endif
 
-/* Runs one call. output_elements: of output 0, the product of args->output_dims[0]. Complete, or queued on args->queue. */
+/* Runs one call. output_elements: of output 0, the product of args->output_dims[0]. Complete when it returns. Safe. */
 typedef tenon_code_t (*tenon_simple_kernel_fn_t)(const tenon_kernel_args_t* args, uint64_t output_elements);
 
 typedef struct tenon_simple_kernel_t {
   const char* op;
-  uint32_t dtypes; /* bit (1 << dtype) for each taken element type, of all operands and results */
+  uint32_t dtypes; /* bit (1 << dtype) for each taken element type, of all operands and results; bit 0: operands may be absent */
   tenon_simple_kernel_fn_t run;
 } tenon_simple_kernel_t;
 
