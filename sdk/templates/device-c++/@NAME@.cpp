@@ -65,13 +65,14 @@ Status sync(void*, tenon_device_t*) {
 Status alloc(void*, tenon_device_t*, uint64_t size_bytes, tenon_buffer_t** out) {
   if (size_bytes > UINT64_MAX / 4)
     return fail(TENON_RESOURCE_EXHAUSTED, tenon::cat("nobody has ", size_bytes, " bytes"));
-  auto* memory = new (std::nothrow) unsigned char[size_bytes + kAlignmentBytes];
+  auto buffer = std::make_unique<Buffer>();
+  buffer->memory.reset(new (std::nothrow) unsigned char[size_bytes + kAlignmentBytes]);
+  unsigned char* memory = buffer->memory.get();
   if (memory == nullptr)
     return fail(TENON_RESOURCE_EXHAUSTED, tenon::cat("the system gives no ", size_bytes, " bytes"));
   const uint64_t misaligned = reinterpret_cast<uintptr_t>(memory) % kAlignmentBytes;
-  auto buffer = std::make_unique<Buffer>();
-  *buffer = {std::unique_ptr<unsigned char[]>(memory), memory + (kAlignmentBytes - misaligned),
-             size_bytes};
+  buffer->data = memory + (kAlignmentBytes - misaligned);
+  buffer->size_bytes = size_bytes;
   *out = reinterpret_cast<tenon_buffer_t*>(buffer.release());
   return {};
 }
