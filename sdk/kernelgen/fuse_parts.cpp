@@ -31,7 +31,8 @@ class Parts {
     for (Stage& s : k_.stages) stages_.push_back(std::move(s));
     for (Stage& s : stages_) note(s);
     for (auto it = stages_.begin(); it != stages_.end();) {
-      it = update(*it) || join(it) ? stages_.erase(it) : std::next(it);
+      update(it);
+      it = join(it) ? stages_.erase(it) : std::next(it);
     }
     k_.stages.clear();
     for (Stage& s : stages_) k_.stages.push_back(std::move(s));
@@ -280,27 +281,35 @@ class Parts {
     return true;
   }
 
+  // What stands behind a stage that is stored over t would read the update in it.
+  bool read_later(uint32_t t, Place at) {
+    const std::vector<Stage*>& readers = readers_[t];
+    return std::any_of(std::next(at), stages_.end(), [&](Stage& s) { return std::ranges::find(readers, &s) != readers.end(); });
+  }
+
   // select(place is inside a box, update, x) where x can become the result.
-  bool update(Stage& s) {
+  void update(Place at) {
+    Stage& s = *at;
     E condition = kNone, inside = kNone, outside = kNone;
-    if (!whole(s) || !choice(s.value[0], &condition, &inside, &outside)) return false;
+    if (!whole(s) || !choice(s.value[0], &condition, &inside, &outside)) return;
     std::vector<Bound> bounds;
-    if (p_.at(outside).kind != X::kLoad || !bound(s, condition, &bounds)) return false;
+    if (p_.at(outside).kind != X::kLoad || !bound(s, condition, &bounds)) return;
     Stage as_copy = s;
     as_copy.value = {outside};
     const uint32_t y = s.store[0].buffer;
     const std::optional<uint32_t> t = copied(as_copy);
-    if (!t || *t == y || s.store[0].index != std::vector<E>(p_.args(outside).begin() + 2, p_.args(outside).end())) return false;
+    if (!t || *t == y || s.store[0].index != std::vector<E>(p_.args(outside).begin() + 2, p_.args(outside).end())) return;
     std::vector<E> own;
     p_.loads(inside, &own);
+    p_.loads(condition, &own);
     for (E l : own) {
-      if (p_.at(l).ref == *t) return false;
+      if (p_.at(l).ref == *t) return;
     }
     const std::vector<E>& dims = k_.buffers[y].dims;
     Box box{std::vector<E>(dims.size(), p_.integer(0)), dims, inside};
     std::vector<bool> low(dims.size()), high(dims.size());
     for (const Bound& b : bounds) {
-      if ((b.lower ? low : high)[b.dim]) return false;
+      if ((b.lower ? low : high)[b.dim]) return;
       (b.lower ? low : high)[b.dim] = true;
       (b.lower ? box.lo : box.hi)[b.dim] = b.at;
     }
@@ -308,9 +317,9 @@ class Parts {
     for (size_t d = 0; d < dims.size(); ++d) {
       std::vector<E> loads;
       p_.loads(p_.sub(box.hi[d], box.lo[d]), &loads);
-      if (!loads.empty() || !at_most(box.lo[d], box.hi[d])) return false;
+      if (!loads.empty() || !at_most(box.lo[d], box.hi[d])) return;
     }
-    if (!movable(*t, y, &s)) return false;
+    if (!movable(*t, y, &s) || read_later(*t, at)) return;
     Stage over = part(s, box);
     // What is unguarded inside the box was guarded by it.
     for (size_t d = 0; d < dims.size(); ++d) {
@@ -324,7 +333,6 @@ class Parts {
     forget(s);
     s = std::move(over);
     note(s);
-    return false;
   }
 
   Kernel& k_;

@@ -165,17 +165,32 @@ bool is_fixed(const Kernel& k, E e) {
 }
 
 std::vector<bool> fixed_stages(const Kernel& k) {
-  std::vector<bool> fixed(k.stages.size()), by_fixed(k.buffers.size()), written(k.buffers.size());
-  for (size_t i = 0; i < k.stages.size(); ++i) {
-    const std::vector<E> loads = loads_of(k.pool, k.stages[i]);
-    fixed[i] = !loads.empty() && !varies(k.pool, k.stages[i]);
-    for (E l : loads) {
-      const uint32_t b = k.pool.at(l).ref;
-      fixed[i] = fixed[i] && (k.buffers[b].role == Role::kConstant || k.buffers[b].role == Role::kPersistent || by_fixed[b]);
-    }
-    for (const View& v : k.stages[i].store) {
-      by_fixed[v.buffer] = fixed[i] && (by_fixed[v.buffer] || !written[v.buffer]);
-      written[v.buffer] = true;
+  const size_t n = k.stages.size();
+  std::vector<std::vector<uint32_t>> reads(n);
+  std::vector<bool> fixed(n), written(k.buffers.size()), at_run(k.buffers.size());
+  for (size_t i = 0; i < n; ++i) {
+    for (E l : loads_of(k.pool, k.stages[i])) reads[i].push_back(k.pool.at(l).ref);
+    for (const View& v : k.stages[i].store) written[v.buffer] = true;
+    fixed[i] = !reads[i].empty() && !varies(k.pool, k.stages[i]);
+  }
+  const auto of_load = [&](uint32_t b) {
+    return k.buffers[b].role == Role::kConstant || k.buffers[b].role == Role::kPersistent || (written[b] && !at_run[b]);
+  };
+  // Results are made anew in each run, and what one stage makes comes at one time.
+  const auto runs = [&](size_t i) {
+    const auto late = [&](const View& v) { return at_run[v.buffer] || k.buffers[v.buffer].role == Role::kOut; };
+    return !fixed[i] || std::ranges::any_of(k.stages[i].store, late);
+  };
+  // A buffer is there at load if all of it is: who writes a part of it in a run may stand behind who reads another part.
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t i = 0; i < n; ++i) {
+      fixed[i] = fixed[i] && std::ranges::all_of(reads[i], of_load);
+      if (!runs(i)) continue;
+      for (const View& v : k.stages[i].store) {
+        changed = changed || !at_run[v.buffer];
+        at_run[v.buffer] = true;
+      }
     }
   }
   return fixed;
