@@ -22,6 +22,7 @@ MAY_INCLUDE = {
     "frontends": ["tenon/"],
     "samples": ["tenon/"],
     "core/tools": ["tenon/abi/", "tenon/cpp/", "core/tools/"],
+    "core/conform": ["tenon/abi/", "tenon/cpp/", "core/"],  # a program on top of the host, like the tools
     "core": ["tenon/abi/", "core/"],
 }
 # A third-party header may be seen only by these rooms.
