@@ -16,12 +16,16 @@ constexpr uint64_t kPollNs = 50'000'000;
 // Signals are for the program's own threads.
 template <typename Work>
 std::thread start_thread(Work work) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(work));
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
+  struct Blocked {
+    sigset_t before;
+    Blocked() {
+      sigset_t all;
+      sigfillset(&all);
+      pthread_sigmask(SIG_SETMASK, &all, &before);
+    }
+    ~Blocked() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }  // also when there is no thread to be had
+  } blocked;
+  return std::thread(std::move(work));
 }
 
 }  // namespace

@@ -116,8 +116,12 @@ Status Runner::run(std::span<const tenon_array_t* const> inputs) {
   try {
     status = run_steps(inputs);
     if (status.ok()) status = take_outputs();
-  } catch (const std::bad_alloc&) {
-    // What was submitted uses memory that the run's state owns.
+  } catch (...) {  // no memory, or no thread to be had
+    // What was submitted uses memory that the run's state owns. Waiting first gives up a device that does not answer.
+    try {
+      (void)wait_all();
+    } catch (const std::exception&) {  // its words did not fit
+    }
     end_queues();
     drop_run_state();
     throw;

@@ -1,13 +1,16 @@
 // Around calls into a vendor's runtime that start threads or install handlers: threads that begin inside take no signals (those are
-// for the program's own threads), and handlers, locale and floating-point state are afterwards what they were. POSIX.
+// for the program's own threads), and handlers, locale, environment and floating-point state are afterwards what they were. POSIX.
 #ifndef TENON_CPP_PROCESS_GUARD_HPP_
 #define TENON_CPP_PROCESS_GUARD_HPP_
 
 #include <fenv.h>
 #include <locale.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include <array>
+#include <map>
 #include <mutex>
 #include <string>
 
@@ -23,6 +26,7 @@ class ProcessGuard {
     pthread_sigmask(SIG_SETMASK, &all, &mask_);
     for (int s = 1; s < kSignals; ++s) known_[index(s)] = ::sigaction(s, nullptr, &actions_[index(s)]) == 0;
     if (const char* name = ::setlocale(LC_ALL, nullptr)) locale_ = name;
+    environment_ = environment();
     ::fegetenv(&float_state_);
   }
   ~ProcessGuard() {
@@ -34,6 +38,7 @@ class ProcessGuard {
     }
     const char* name = ::setlocale(LC_ALL, nullptr);
     if (!locale_.empty() && (name == nullptr || locale_ != name)) ::setlocale(LC_ALL, locale_.c_str());
+    restore_environment();
     ::fesetenv(&float_state_);
     pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
   }
@@ -42,6 +47,27 @@ class ProcessGuard {
  private:
   static constexpr int kSignals = 65;
   static size_t index(int signal) { return static_cast<size_t>(signal); }
+  using Environment = std::map<std::string, std::string>;
+  static Environment environment() {
+    Environment out;
+    for (char** variable = environ; variable && *variable; ++variable) {
+      const std::string text = *variable;
+      const size_t equals = text.find('=');
+      if (equals != std::string::npos) out[text.substr(0, equals)] = text.substr(equals + 1);
+    }
+    return out;
+  }
+  // Writes what differs and nothing else: another thread may be reading its variables.
+  void restore_environment() const {
+    for (const auto& [name, value] : environment()) {
+      if (!environment_.contains(name)) ::unsetenv(name.c_str());
+    }
+    const Environment now = environment();
+    for (const auto& [name, value] : environment_) {
+      const auto it = now.find(name);
+      if (it == now.end() || it->second != value) ::setenv(name.c_str(), value.c_str(), 1);
+    }
+  }
   static std::mutex& mutex() {
     static std::mutex one;
     return one;
@@ -52,6 +78,7 @@ class ProcessGuard {
   std::array<struct sigaction, kSignals> actions_ = {};
   std::array<bool, kSignals> known_ = {};
   std::string locale_;
+  Environment environment_;
   fenv_t float_state_;
 };
 

@@ -1,6 +1,7 @@
 #include "tenon/kernelgen/schedule.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "tenon/kernelgen/prepare.h"
 
@@ -127,7 +128,7 @@ Target Target::generic() { return cpp("generic", 16, 32, false); }
 Target Target::scalar() { return cpp("scalar", 0, 16, false); }
 Target Target::opencl(bool fp64, uint32_t group) {
   Target t = cpp("opencl", 0, 64, false);
-  t.group = group;
+  t.group = std::bit_floor(group);
   t.dialect = Dialect::kOpenCl;
   t.fp64 = fp64;
   return t;

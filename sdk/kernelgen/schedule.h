@@ -32,7 +32,7 @@ struct Target {
   static Target baseline();  // x86-64 with SSE2
   static Target generic();
   static Target scalar();
-  static Target opencl(bool fp64, uint32_t group = 0);
+  static Target opencl(bool fp64, uint32_t group = 0);  // group: rounded down to a power of two
 };
 
 enum class Shape : uint8_t { kPointwise, kRowReduction, kColumnReduction, kTranspose, kContraction, kConvolution, kOrdered, kAttention };
