@@ -10,6 +10,7 @@
 #include "core/base/failure.h"
 #include "core/base/intern.h"
 #include "core/base/operation.h"
+#include "core/base/record.h"
 #include "core/base/str.h"
 #include "core/ir/dtype.h"
 #include "core/ir/graph.h"
@@ -138,8 +139,7 @@ class KernelProgram {
   }
 
   void info(tenon_executable_info_t* out) const {
-    out->kernel_count = static_cast<uint32_t>(launches_.size());
-    out->constant_bytes = constant_bytes_;
+    *out = {sizeof(*out), static_cast<uint32_t>(launches_.size()), constant_bytes_};
   }
 
   Status needs(std::span<const int64_t> symbols, tenon_needs_t* out) const {
@@ -362,8 +362,9 @@ tenon_code_t load(void* self, tenon_device_t* device, const void* bytes, uint64_
 }
 void executable_release(void*, tenon_executable_t* e) { delete &program(e); }
 tenon_code_t executable_info(void*, tenon_executable_t* e, tenon_executable_info_t* out) {
-  program(e).info(out);
-  return TENON_OK;
+  tenon_executable_info_t full{};
+  program(e).info(&full);
+  return to_abi(give_record(out, full));
 }
 tenon_code_t needs(void*, tenon_executable_t* e, tenon_symbols_t symbols, tenon_needs_t* out) {
   return to_abi(program(e).needs({symbols.values, symbols.count}, out));

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <tenon/abi/record.h>
+
 #include "core/base/environment.h"
 #include "core/base/failure.h"
 #include "core/base/intern.h"
@@ -67,8 +69,7 @@ tenon_code_t read_last_failure(void*, tenon_failure_t* out) {
   full.message = to_abi_str(message);
   full.details = details.data();
   full.detail_count = static_cast<uint32_t>(details.size());
-  *out = full;
-  return TENON_OK;
+  return tenon_record_give(out, &full, sizeof(full));  // records no failure of its own, which would hide the one asked for
 }
 
 LogLevel level_of(uint32_t level) { return level > TENON_LOG_DEBUG ? LogLevel::kDetail : static_cast<LogLevel>(level); }

@@ -121,7 +121,7 @@ TEST_F(HostTest, FailuresKeepTheirDetails) {
   const tenon_host_t* host = host_table();
   tenon_key_value_t detail = {to_abi_str("device"), to_abi_str("sim:1")};
   EXPECT_EQ(host->fail(host->self, TENON_UNAVAILABLE, to_abi_str("P0801: no card"), &detail, 1), TENON_UNAVAILABLE);
-  tenon_failure_t failure = {};
+  tenon_failure_t failure = {.size_bytes = sizeof failure};
   ASSERT_EQ(host->last_failure(host->self, &failure), TENON_OK);
   EXPECT_EQ(from_abi_str(failure.id), "P0801");
   EXPECT_EQ(from_abi_str(failure.message), "no card");

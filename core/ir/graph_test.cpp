@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "core/ir/form.h"
 #include "core/ir/serial.h"
 #include "core/ir/test_ops.h"
@@ -213,6 +216,53 @@ TEST_F(GraphTest, LocationsSurviveFusion) {
   d.op = intern("plus");
   d.loc = a;
   EXPECT_NE(g->build({}, d).status().text().find("m.net: `a`:3"), std::string::npos);
+}
+
+// Asks for a view with a record that is `cut` bytes shorter than this host's, and with one whose size nobody set.
+template <typename Record, typename Ask>
+void asks_shorter(size_t cut, Ask ask) {
+  constexpr unsigned char kMark = 0x5a;
+  Record whole = {};
+  whole.size_bytes = sizeof(Record);
+  ASSERT_EQ(ask(&whole), TENON_OK);
+  const uint32_t size = static_cast<uint32_t>(sizeof(Record) - cut);
+  Record shorter;
+  std::memset(static_cast<void*>(&shorter), kMark, sizeof(Record));
+  shorter.size_bytes = size;
+  ASSERT_EQ(ask(&shorter), TENON_OK);
+  EXPECT_EQ(shorter.size_bytes, size);
+  const auto* given = reinterpret_cast<const unsigned char*>(&shorter);
+  EXPECT_EQ(std::memcmp(given + sizeof size, reinterpret_cast<const unsigned char*>(&whole) + sizeof size, size - sizeof size), 0);
+  EXPECT_TRUE(std::all_of(given + size, given + sizeof(Record), [](unsigned char byte) { return byte == kMark; }));
+  std::memset(static_cast<void*>(&shorter), kMark, sizeof(Record));
+  shorter.size_bytes = 0;
+  EXPECT_EQ(ask(&shorter), TENON_INVALID_ARGUMENT);
+  EXPECT_EQ(shorter.size_bytes, 0u);
+  EXPECT_TRUE(std::all_of(given + sizeof size, given + sizeof(Record), [](unsigned char byte) { return byte == kMark; }));
+  // A caller that is newer than this host: told how much there is, the rest left alone.
+  struct Longer {
+    Record record;
+    uint64_t more;
+  } longer = {};
+  longer.record.size_bytes = sizeof(Longer);
+  longer.more = 77;
+  ASSERT_EQ(ask(&longer.record), TENON_OK);
+  EXPECT_EQ(longer.record.size_bytes, sizeof(Record));
+  EXPECT_EQ(longer.more, 77u);
+}
+
+TEST_F(GraphTest, ViewsWriteNoMoreThanTheCallerHas) {
+  const tenon_host_graph_t* api = host_graph_table();
+  yield({op("plus", {x, x})});
+  tenon_graph_t* graph = g->abi();
+  const Node node = def(g->region(0).yields[0]);
+  asks_shorter<tenon_graph_view_t>(8, [&](auto* out) { return api->graph_view(api->self, graph, out); });
+  asks_shorter<tenon_node_view_t>(8, [&](auto* out) { return api->node_view(api->self, graph, node, out); });
+  asks_shorter<tenon_value_view_t>(8, [&](auto* out) { return api->value_view(api->self, graph, x, out); });
+  asks_shorter<tenon_region_view_t>(8, [&](auto* out) { return api->region_view(api->self, graph, 0, out); });
+  asks_shorter<tenon_symbol_view_t>(8, [&](auto* out) { return api->symbol_view(api->self, graph, n, out); });
+  const Dim dim = g->dims().symbol(n).dim;
+  asks_shorter<tenon_dim_view_t>(8, [&](auto* out) { return api->dim_view(api->self, graph, dim, out); });
 }
 
 TEST_F(GraphTest, TheTableRefusesWhatDoesNotExist) {

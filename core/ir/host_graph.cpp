@@ -7,6 +7,7 @@
 #include "core/base/failure.h"
 #include "core/base/intern.h"
 #include "core/base/limits.h"
+#include "core/base/record.h"
 #include "core/ir/graph.h"
 #include "core/ir/serial.h"
 
@@ -30,6 +31,16 @@ tenon_code_t guarded(F&& body, T* out) {
   return guarded([&]() -> Status {
     TENON_ASSIGN_OR_RETURN(*out, body());
     return {};
+  });
+}
+
+// Runs `view`, which fills a record of this host's size, and gives the caller as much of it as it has room for.
+template <typename Record, typename F>
+tenon_code_t viewed(Record* out, F&& view) {
+  return guarded([&]() -> Status {
+    Record full;
+    TENON_RETURN_IF_ERROR(view(&full));
+    return give_record(out, full);
   });
 }
 
@@ -66,15 +77,17 @@ tenon_code_t verify(void*, tenon_graph_t* g) {
 
 // ---- Views ----
 
-tenon_code_t graph_view(void*, tenon_graph_t* g, tenon_graph_view_t* out) { return to_abi(graph_of(g).view(out)); }
+tenon_code_t graph_view(void*, tenon_graph_t* g, tenon_graph_view_t* out) {
+  return viewed(out, [&](auto* full) { return graph_of(g).view(full); });
+}
 tenon_code_t node_view(void*, tenon_graph_t* g, tenon_node_t n, tenon_node_view_t* out) {
-  return to_abi(graph_of(g).view_node(n, out));
+  return viewed(out, [&](auto* full) { return graph_of(g).view_node(n, full); });
 }
 tenon_code_t value_view(void*, tenon_graph_t* g, tenon_value_t v, tenon_value_view_t* out) {
-  return to_abi(graph_of(g).view_value(v, out));
+  return viewed(out, [&](auto* full) { return graph_of(g).view_value(v, full); });
 }
 tenon_code_t region_view(void*, tenon_graph_t* g, tenon_region_t r, tenon_region_view_t* out) {
-  return guarded([&] { return graph_of(g).view_region(r, out); });
+  return viewed(out, [&](auto* full) { return graph_of(g).view_region(r, full); });
 }
 tenon_code_t value_uses(void*, tenon_graph_t* g, tenon_value_t v, const tenon_use_t** out, uint32_t* out_count) {
   const Graph& graph = graph_of(g);
@@ -153,7 +166,7 @@ tenon_code_t dim_make(void*, tenon_graph_t* g, uint32_t op, tenon_dim_t a, tenon
   return guarded([&] { return graph_of(g).make_dim(op, a, b); }, out);
 }
 tenon_code_t dim_view(void*, tenon_graph_t* g, tenon_dim_t d, tenon_dim_view_t* out) {
-  return guarded([&] { return graph_of(g).view_dim(d, out); });
+  return viewed(out, [&](auto* full) { return graph_of(g).view_dim(d, full); });
 }
 tenon_code_t dim_compare(void*, tenon_graph_t* g, uint32_t rel, tenon_dim_t a, tenon_dim_t b, uint32_t* out) {
   const DimTable& dims = std::as_const(graph_of(g)).dims();
@@ -184,7 +197,7 @@ tenon_code_t symbol_assert(void*, tenon_graph_t* g, uint32_t rel, tenon_dim_t a,
   return guarded([&] { return graph_of(g).assert_fact(rel, a, b); });
 }
 tenon_code_t symbol_view(void*, tenon_graph_t* g, tenon_symbol_t s, tenon_symbol_view_t* out) {
-  return to_abi(graph_of(g).view_symbol(s, out));
+  return viewed(out, [&](auto* full) { return graph_of(g).view_symbol(s, full); });
 }
 
 // ---- Locations ----

@@ -1,8 +1,12 @@
 #include "core/session/host_extract.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <memory>
 
 #include "core/base/failure.h"
+#include "core/base/record.h"
 #include "core/base/str.h"
 #include "core/dispatch/extract.h"
 
@@ -24,27 +28,40 @@ Status check_spec(const ir::Graph& graph, const tenon_extract_spec_t& spec) {
   return error(TENON_FAILED_PRECONDITION, "T0301", "parts are cut out of frozen graphs only");
 }
 
+// Up to the field by which a part is released, which the first layout had.
+constexpr uint32_t kExtractedBytesMin = offsetof(tenon_extracted_t, storage) + sizeof(tenon_extracted_t::storage);
+
 tenon_code_t extract(void*, tenon_graph_t* graph, const tenon_extract_spec_t* spec, tenon_extracted_t* out) {
   clear_failure();
   const ir::Graph& from = *ir::Graph::from(graph);
   if (Status s = check_spec(from, *spec); !s.ok()) return to_abi(s);
+  if (out->size_bytes < kExtractedBytesMin) {
+    return to_abi(error(TENON_INVALID_ARGUMENT, "T0616", "the record of a part says that it has {} bytes; it needs at least {}",
+                        out->size_bytes, kExtractedBytesMin));
+  }
   Result<dispatch::Subgraph> made =
       dispatch::extract_part(from, {spec->nodes, spec->node_count}, {spec->arguments, spec->argument_count},
                              {spec->yields, spec->yield_count}, from_abi_str(spec->name));
   if (!made.ok()) return to_abi(made.status());
   auto kept = std::make_unique<dispatch::Subgraph>(std::move(*made));
-  out->argument_count = static_cast<uint32_t>(kept->inputs.size());
-  out->symbol_count = static_cast<uint32_t>(kept->symbols.size());
-  out->graph = kept->graph->abi();
-  out->arguments = kept->inputs.data();
-  out->symbols = kept->symbols.data();
-  out->storage = kept.release();
+  tenon_extracted_t full = {};
+  full.argument_count = static_cast<uint32_t>(kept->inputs.size());
+  full.symbol_count = static_cast<uint32_t>(kept->symbols.size());
+  full.graph = kept->graph->abi();
+  full.arguments = kept->inputs.data();
+  full.symbols = kept->symbols.data();
+  full.storage = kept.get();
+  if (Status s = give_record(out, full); !s.ok()) return to_abi(s);
+  (void)kept.release();  // it is the caller's now
   return TENON_OK;
 }
 
 void release(void*, tenon_extracted_t* extracted) {
   delete static_cast<dispatch::Subgraph*>(extracted->storage);
-  *extracted = {};
+  // All but size_bytes, and no more than the caller has.
+  constexpr size_t kHead = sizeof(extracted->size_bytes);
+  const size_t size = std::clamp<size_t>(extracted->size_bytes, kHead, sizeof(tenon_extracted_t));
+  std::memset(reinterpret_cast<char*>(extracted) + kHead, 0, size - kHead);
 }
 
 }  // namespace

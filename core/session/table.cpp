@@ -6,6 +6,7 @@
 
 #include "core/base/failure.h"
 #include "core/base/operation.h"
+#include "core/base/record.h"
 #include "core/base/str.h"
 #include "core/session/binding.h"
 #include "core/session/model.h"
@@ -55,13 +56,6 @@ T prefix_of(const T* record) {
   full.size_bytes = sizeof(T);
   return full;
 }
-// Fills as much of the caller's record as it has room for.
-template <typename T>
-void fill(T* out, const T& from) {
-  const uint32_t size = out->size_bytes == 0 ? sizeof(T) : std::min<uint32_t>(out->size_bytes, sizeof(T));
-  std::memcpy(static_cast<void*>(out), &from, size);
-  out->size_bytes = size;
-}
 
 Status write(const tenon_sink_t* sink, std::string_view text) {
   if (text.empty()) return {};
@@ -107,8 +101,7 @@ tenon_code_t model_info(void*, tenon_model_t* model, tenon_model_info_t* out) {
   return slot([&]() -> Status {
     TENON_REQUIRE(model, "model");
     TENON_REQUIRE(out, "out_info");
-    fill(out, model->model->info());
-    return {};
+    return give_record(out, model->model->info());
   });
 }
 
@@ -151,8 +144,7 @@ tenon_code_t program_info(void*, tenon_program_t* program, tenon_program_info_t*
     TENON_REQUIRE(program, "program");
     TENON_REQUIRE(out, "out_info");
     const tenon_program_info_t info = program->program->info();
-    fill(out, info);
-    return {};
+    return give_record(out, info);
   });
 }
 
@@ -215,8 +207,7 @@ tenon_code_t output(void*, tenon_binding_t* binding, tenon_str_t name, tenon_arr
     TENON_REQUIRE(out, "out_array");
     tenon_array_t array{};
     TENON_RETURN_IF_ERROR(binding->binding->output(from_abi_str(name), &array));
-    fill(out, array);
-    return {};
+    return give_record(out, array);
   });
 }
 
@@ -224,8 +215,7 @@ tenon_code_t run_info(void*, tenon_binding_t* binding, tenon_run_info_t* out) {
   return slot([&]() -> Status {
     TENON_REQUIRE(binding, "binding");
     TENON_REQUIRE(out, "out_info");
-    fill(out, binding->binding->run_info());
-    return {};
+    return give_record(out, binding->binding->run_info());
   });
 }
 

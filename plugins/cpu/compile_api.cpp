@@ -96,16 +96,15 @@ void artifact_release(void*, tenon_artifact_t* artifact) {
 }
 
 Status artifact_info(void*, tenon_artifact_t* artifact, tenon_artifact_info_t* out) {
-  *out = {};
-  out->size_bytes = sizeof *out;
-  out->kernels_compiled = artifact->compiled.kernels_compiled;
-  out->kernels_from_cache = artifact->compiled.kernels_from_cache;
+  tenon_artifact_info_t made = {};
+  made.kernels_compiled = artifact->compiled.kernels_compiled;
+  made.kernels_from_cache = artifact->compiled.kernels_from_cache;
   ArtifactParts parts;
   TENON_TRY(artifact_unpack(artifact->compiled.artifact, parts));
   for (std::string_view module : parts.code) {
-    out->code_bytes += module.size();
+    made.code_bytes += module.size();
   }
-  return {};
+  return give_record(out, made);
 }
 
 Status write(const tenon_sink_t* sink, std::string_view bytes) {
@@ -163,12 +162,13 @@ void executable_release(void*, tenon_executable_t* executable) {
 }
 
 Status executable_info(void*, tenon_executable_t* executable, tenon_executable_info_t* out) {
+  tenon_executable_info_t made = {};
   if (executable->control) {
-    executable->control->info(out);
+    executable->control->info(&made);
   } else {
-    executable->executable->info(out);
+    executable->executable->info(&made);
   }
-  return {};
+  return give_record(out, made);
 }
 
 Status needs(void*, tenon_executable_t* executable, tenon_symbols_t symbols, tenon_needs_t* needs) {

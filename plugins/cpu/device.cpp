@@ -48,15 +48,14 @@ Status info(void*, uint32_t ordinal, tenon_device_info_t* out) {
   TENON_TRY(current_isa(isa));
   static const std::string target = target_text(isa);
   static const std::string description = cat(processor_name(), ", ", name_of(isa));
-  *out = {};
-  out->size_bytes = sizeof *out;
-  out->threading = TENON_THREADING_FREE;
-  out->kind = str("cpu");
-  out->description = str(description);
-  out->target = str(target);
-  out->memory_bytes = physical_bytes();
-  out->alignment_bytes = kAlignmentBytes;
-  return {};
+  tenon_device_info_t made = {};
+  made.threading = TENON_THREADING_FREE;
+  made.kind = str("cpu");
+  made.description = str(description);
+  made.target = str(target);
+  made.memory_bytes = physical_bytes();
+  made.alignment_bytes = kAlignmentBytes;
+  return give_record(out, made);
 }
 
 Status open(void*, uint32_t ordinal, tenon_device_t** out_device) {

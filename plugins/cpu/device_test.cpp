@@ -28,7 +28,7 @@ TEST_F(Device, HasOneOrdinal) {
   uint32_t count = 0;
   EXPECT_EQ(api_.count(nullptr, &count), TENON_OK);
   EXPECT_EQ(count, 1u);
-  tenon_device_info_t info = {};
+  tenon_device_info_t info = {.size_bytes = sizeof info};
   EXPECT_EQ(api_.info(nullptr, 0, &info), TENON_OK);
   EXPECT_TRUE(view(info.target).starts_with("cpu isa=")) << view(info.target);
   EXPECT_EQ(api_.open(nullptr, 1, &device_), TENON_NOT_FOUND);

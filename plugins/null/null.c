@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tenon/abi/record.h"
 #include "tenon/abi/simple_kernels.h"
 
 #define STR(text) {text, sizeof(text) - 1}
@@ -21,8 +22,8 @@ static tenon_code_t info(void* self, uint32_t ordinal, tenon_device_info_t* out)
       .size_bytes = sizeof(tenon_device_info_t), .threading = TENON_THREADING_FREE, .kind = STR("null"),
       .description = STR("host memory and one kernel"), .target = STR("null"), .alignment_bytes = 64};
   if (ordinal != 0) return fail(TENON_NOT_FOUND, "there is one null device");
-  *out = kInfo;
-  return (void)self, TENON_OK;
+  (void)self;
+  return tenon_record_give(out, &kInfo, sizeof kInfo) == TENON_OK ? TENON_OK : fail(TENON_INVALID_ARGUMENT, "the record has no size_bytes");
 }
 
 static tenon_code_t open(void* self, uint32_t ordinal, tenon_device_t** out) {

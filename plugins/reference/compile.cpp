@@ -141,9 +141,10 @@ Status load(void*, tenon_device_t*, const void* bytes, uint64_t size, tenon_blob
 void executable_release(void*, tenon_executable_t* executable) { delete interpreter_of(executable); }
 
 Status executable_info(void*, tenon_executable_t* executable, tenon_executable_info_t* out) {
-  out->kernel_count = interpreter_of(executable)->node_count();
-  out->constant_bytes = interpreter_of(executable)->constant_bytes();
-  return {};
+  tenon_executable_info_t made = {};
+  made.kernel_count = interpreter_of(executable)->node_count();
+  made.constant_bytes = interpreter_of(executable)->constant_bytes();
+  return give_record(out, made);
 }
 
 Status needs(void*, tenon_executable_t* executable, tenon_symbols_t symbols, tenon_needs_t* out) {

@@ -19,12 +19,13 @@ Status count(void*, uint32_t* out) {
 
 Status info(void*, uint32_t ordinal, tenon_device_info_t* out) {
   if (ordinal != 0) return fail(TENON_NOT_FOUND, cat("There is one reference device, and number ", ordinal, " was asked for."));
-  out->threading = TENON_THREADING_FREE;
-  out->kind = str("reference");
-  out->description = str("every op by its declared meaning, in host memory");
-  out->target = str("reference");
-  out->alignment_bytes = kAlignmentBytes;
-  return {};
+  tenon_device_info_t made = {};
+  made.threading = TENON_THREADING_FREE;
+  made.kind = str("reference");
+  made.description = str("every op by its declared meaning, in host memory");
+  made.target = str("reference");
+  made.alignment_bytes = kAlignmentBytes;
+  return give_record(out, made);
 }
 
 Status open(void*, uint32_t ordinal, tenon_device_t** out) {

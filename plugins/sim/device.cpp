@@ -23,17 +23,16 @@ Status count(void*, uint32_t* out) {
 
 Status info(void*, uint32_t ordinal, tenon_device_info_t* out) {
   if (ordinal >= kDeviceCount) return fail(TENON_OUT_OF_RANGE, cat("sim: there are ", kDeviceCount, " devices"));
-  *out = {};
-  out->size_bytes = sizeof *out;
-  out->threading = TENON_THREADING_FREE;
-  out->kind = str("sim");
-  out->description = str("simulated accelerator: own memory, asynchronous queues, a fiber for each work item");
-  out->target = str(kTargets[ordinal]);
-  out->memory_bytes = kMemoryBytes;
-  out->alignment_bytes = kAlignmentBytes;
-  out->copy_gigabytes_per_second = 8;
-  out->copy_latency_ns = 10000;
-  return {};
+  tenon_device_info_t made = {};
+  made.threading = TENON_THREADING_FREE;
+  made.kind = str("sim");
+  made.description = str("simulated accelerator: own memory, asynchronous queues, a fiber for each work item");
+  made.target = str(kTargets[ordinal]);
+  made.memory_bytes = kMemoryBytes;
+  made.alignment_bytes = kAlignmentBytes;
+  made.copy_gigabytes_per_second = 8;
+  made.copy_latency_ns = 10000;
+  return give_record(out, made);
 }
 
 Status open(void*, uint32_t ordinal, tenon_device_t** out) {

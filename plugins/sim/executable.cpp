@@ -132,8 +132,8 @@ Status load(void*, tenon_device_t* device, const void* bytes, uint64_t size_byte
 void executable_release(void*, tenon_executable_t* exe) { delete executable_of(exe); }
 
 Status executable_info(void*, tenon_executable_t* exe, tenon_executable_info_t* out) {
-  *out = {sizeof *out, static_cast<uint32_t>(executable_of(exe)->program.steps.size()), executable_of(exe)->constant_bytes};
-  return {};
+  const Executable& e = *executable_of(exe);
+  return give_record(out, tenon_executable_info_t{sizeof *out, static_cast<uint32_t>(e.program.steps.size()), e.constant_bytes});
 }
 
 Status layout_of(const Executable& exe, tenon_symbols_t symbols, kg::ProgramLayout* out) {

@@ -139,17 +139,16 @@ Status count(void*, uint32_t* out) {
 Status info(void*, uint32_t ordinal, tenon_device_info_t* out) {
   const Found* f = nullptr;
   TENON_TRY(at(ordinal, &f));
-  *out = {};
-  out->size_bytes = sizeof *out;
-  out->threading = TENON_THREADING_FREE;
-  out->kind = str("opencl");
-  out->description = str(f->name);
-  out->target = str(f->target);
-  out->memory_bytes = f->memory_bytes;
-  out->alignment_bytes = alignment_of(*f);
-  out->copy_gigabytes_per_second = 10;
-  out->copy_latency_ns = 20000;
-  return {};
+  tenon_device_info_t made = {};
+  made.threading = TENON_THREADING_FREE;
+  made.kind = str("opencl");
+  made.description = str(f->name);
+  made.target = str(f->target);
+  made.memory_bytes = f->memory_bytes;
+  made.alignment_bytes = alignment_of(*f);
+  made.copy_gigabytes_per_second = 10;
+  made.copy_latency_ns = 20000;
+  return tenon::give_record(out, made);
 }
 
 Status open(void*, uint32_t ordinal, tenon_device_t** out) {

@@ -6,8 +6,8 @@
  *    struct, no exception and no allocator across the border.
  *  - Every table and every record that may grow begins with `uint32_t size_bytes`, set to sizeof by whoever
  *    fills it. The host copies the known prefix of a table into a full-size zeroed one, so neither side compares sizes.
- *  - The caller sets size_bytes of a record that it passes for output. Before 1.0 a host and a plugin of different
- *    minors are refused, so a callee may write its full record.
+ *  - The caller sets size_bytes of a record to be filled. The callee writes min(size_bytes, its own size) bytes, leaves the rest
+ *    and sets size_bytes to what it wrote (record.h); 0 is INVALID_ARGUMENT. Records have grown, so that either's may be shorter.
  *  - Fields named reserved are 0.
  *  - Every function returns tenon_code_t unless it cannot fail. Details go to tenon_host_t::fail.
  *  - Outputs come last and are named out_*. They are untouched on failure.

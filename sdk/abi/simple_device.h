@@ -1,6 +1,6 @@
 /* Tenon ABI: what every device writes alike. Not an interface but a helper, compiled into the
- * plugin: texts for initialisers, a failure with a plain text, and the questions that every copy
- * has to be asked.
+ * plugin: texts for initialisers, a failure with a plain text, filling a record, and the questions
+ * that every copy has to be asked.
  *
  * Users: the templates in C of `tenon new`.
  */
@@ -11,6 +11,7 @@
 
 #include "tenon/abi/device.h"
 #include "tenon/abi/plugin.h"
+#include "tenon/abi/record.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -26,6 +27,15 @@ static inline tenon_code_t tenon_simple_failure(const tenon_host_t* host, tenon_
   message.data = text;
   message.size = strlen(text);
   return host->fail(host->self, code, message, 0, 0);
+}
+
+/* Fills as much of the caller's record `out` as it has room for with `record` of `size_bytes`.
+ * INVALID_ARGUMENT, with a reason, when the caller did not say how much that is. */
+static inline tenon_code_t tenon_simple_give(const tenon_host_t* host, void* out,
+                                             const void* record, uint32_t size_bytes) {
+  if (tenon_record_give(out, record, size_bytes) == TENON_OK) return TENON_OK;
+  return tenon_simple_failure(host, TENON_INVALID_ARGUMENT,
+                              "a record to be filled has no size_bytes");
 }
 
 /* OK when [offset, offset + length) is inside `size_bytes`, else OUT_OF_RANGE. */

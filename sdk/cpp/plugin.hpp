@@ -12,6 +12,7 @@
 
 #include "tenon/abi/graph.h"
 #include "tenon/abi/plugin.h"
+#include "tenon/abi/record.h"
 #include "tenon/cpp/status.hpp"
 
 namespace tenon::inline sdk {
@@ -47,6 +48,14 @@ inline void attach(const tenon_host_t* host) {
 
 inline Status fail(tenon_code_t code, std::string_view message) {
   return fail(context().host, code, message);
+}
+
+// Fills as much of a record of the host's as it has room for: `return give_record(out, made);`. INVALID_ARGUMENT when the host
+// did not say how much that is.
+template <class Record>
+Status give_record(Record* out, const Record& made) {
+  if (tenon_record_give(out, &made, sizeof made) == TENON_OK) return {};
+  return fail(TENON_INVALID_ARGUMENT, "a record to be filled has no size_bytes");
 }
 
 inline tenon_sym_t intern(std::string_view text) {

@@ -209,8 +209,8 @@ Status execute(void*, tenon_executable_t* e, const tenon_call_t* call) {
 void executable_release(void*, tenon_executable_t* exe) { delete executable_of(exe); }
 
 Status executable_info(void*, tenon_executable_t* exe, tenon_executable_info_t* out) {
-  *out = {sizeof *out, static_cast<uint32_t>(executable_of(exe)->program.steps.size()), executable_of(exe)->constant_bytes};
-  return {};
+  const Executable& e = *executable_of(exe);
+  return give_record(out, tenon_executable_info_t{sizeof *out, static_cast<uint32_t>(e.program.steps.size()), e.constant_bytes});
 }
 
 // ---- Loading ----

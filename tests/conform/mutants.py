@@ -61,6 +61,8 @@ silent_ranges B.error-text
 info_writes_on_failure B.error-outputs
 alloc_writes_on_failure B.error-outputs
 long_record B.record-borders
+whole_record B.record-borders
+silent_record B.record-borders
 shutdown_fails B.shutdown
 count_grows C.count
 odd_kind C.info

@@ -402,7 +402,7 @@ TEST_F(PluginsTest, HostTable) {
   EXPECT_EQ(host->query(host->self, id, 0, &table), TENON_OK);
   EXPECT_EQ(table, host);
   EXPECT_EQ(host->query(host->self, id, 99, &table), TENON_NOT_FOUND);
-  tenon_failure_t failure = {};
+  tenon_failure_t failure = {.size_bytes = sizeof failure};
   ASSERT_EQ(host->last_failure(host->self, &failure), TENON_OK);
   EXPECT_EQ(std::string(failure.id.data, failure.id.size), "P0906");
   EXPECT_GT(failure.message.size, 10u);

@@ -40,13 +40,13 @@ Status check_ordinal(uint32_t ordinal) {
 
 Status info(void*, uint32_t ordinal, tenon_device_info_t* out) {
   TENON_TRY(check_ordinal(ordinal));
-  *out = {.size_bytes = sizeof *out,
-          .threading = TENON_THREADING_FREE,
-          .kind = str("@NAME@"),
-          .description = str("host memory and one kernel"),
-          .target = str("@NAME@"),
-          .alignment_bytes = kAlignmentBytes};
-  return {};
+  const tenon_device_info_t made = {.size_bytes = sizeof made,
+                                    .threading = TENON_THREADING_FREE,
+                                    .kind = str("@NAME@"),
+                                    .description = str("host memory and one kernel"),
+                                    .target = str("@NAME@"),
+                                    .alignment_bytes = kAlignmentBytes};
+  return tenon::give_record(out, made);
 }
 
 Status open(void*, uint32_t ordinal, tenon_device_t** out) {

@@ -32,7 +32,12 @@ static tenon_code_t info(void* self, uint32_t ordinal, tenon_device_info_t* out)
   const tenon_device_info_t record = {.size_bytes = sizeof record, .threading = TENON_THREADING_FREE, .kind = STR("released"),
       .description = STR("host memory"), .target = STR("released"), .alignment_bytes = 64};
   if (ordinal != 0) return fail(TENON_NOT_FOUND, "there is one device of this plugin: ask for 0");
-  return (void)self, *out = record, TENON_OK;
+  const uint32_t size = out->size_bytes < sizeof record ? out->size_bytes : (uint32_t)sizeof record;
+  (void)self;
+  if (size < sizeof size) return fail(TENON_INVALID_ARGUMENT, "the record has no size_bytes");
+  memcpy(out, &record, size);
+  out->size_bytes = size;
+  return TENON_OK;
 }
 static tenon_code_t open_device(void* self, uint32_t ordinal, tenon_device_t** out) {
   if (ordinal != 0) return fail(TENON_NOT_FOUND, "there is one device of this plugin: open 0");

@@ -24,6 +24,7 @@
 #include "tenon/abi/host.h"
 #include "tenon/abi/plugin.h"
 #include "tenon/abi/queue.h"
+#include "tenon/abi/record.h"
 
 namespace {
 
@@ -57,11 +58,10 @@ tenon_code_t info(void*, uint32_t ordinal, tenon_device_info_t* out) {
   if (is("speed_is_nan")) mine.copy_gigabytes_per_second = NAN;
   if (is("kind_in_capitals")) mine.kind = {"SIM", 3};
   if (is("threading_unknown")) mine.threading = 7;
-  const size_t size = is("info_writes_beyond") ? sizeof mine + 8 : sizeof mine;
-  char bytes[sizeof mine + 8] = {};
-  memcpy(bytes, &mine, sizeof mine);
-  memcpy(static_cast<void*>(out), bytes, size);
-  return TENON_OK;
+  if (is("info_writes_beyond")) memset(reinterpret_cast<char*>(out) + out->size_bytes, 0, 8);
+  if (is("info_writes_all")) out->size_bytes = sizeof mine;
+  if (tenon_record_give(out, &mine, sizeof mine) == TENON_OK) return TENON_OK;
+  return fail(TENON_INVALID_ARGUMENT, "the record has no size_bytes");
 }
 
 tenon_code_t count(void*, uint32_t* out) {

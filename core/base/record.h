@@ -1,0 +1,20 @@
+// Filling a record of a caller that may be older or newer than this host: the rule of sdk/abi/base.h.
+//
+// Threads: safe for different records.
+#pragma once
+#include <tenon/abi/record.h>
+
+#include "core/base/status.h"
+
+namespace tenon {
+
+// Fills as much of the caller's record as it has room for, and says how much that was. INVALID_ARGUMENT, with the record as
+// it was, when the caller did not set size_bytes.
+template <typename T>
+Status give_record(T* out, const T& from) {
+  if (tenon_record_give(out, &from, sizeof(T)) == TENON_OK) return {};
+  return error(TENON_INVALID_ARGUMENT, "T0616", "a record to be filled says that it has {} bytes; set its size_bytes to sizeof",
+               out->size_bytes);
+}
+
+}  // namespace tenon
