@@ -119,8 +119,8 @@ tenon_code_t Validator::info(uint32_t ordinal, tenon_device_info_t* out) {
 tenon_code_t Validator::open(uint32_t ordinal, tenon_device_t** out) {
   if (!need_pointer("open", out, "out_device")) return refuse("open");
   TENON_TRY(ask_for("open", out, [&](tenon_device_t** o) { return device_->open(device_->self, ordinal, o); }));
-  tenon_device_info_t info = {};
-  info.size_bytes = sizeof info;
+  Guarded<tenon_device_info_t> guarded;  // a device that writes beyond is named by `info`, and does no harm here
+  tenon_device_info_t& info = guarded.record;
   const bool known = device_->info(device_->self, ordinal, &info) == TENON_OK;
   {
     const std::lock_guard lock(mutex_);
