@@ -51,7 +51,7 @@ class Line {
   std::mutex mutex_;
   std::condition_variable idle_;
   uint64_t in_flight_ = 0;
-  std::mutex order_;  // whoever hands over work, before mutex_
+  bool advancing_ = false;  // somebody hands work over
   std::deque<std::shared_ptr<Work>> held_;
   tenon::Fault fault_;
 };

@@ -84,29 +84,28 @@ void Line::hold(std::shared_ptr<Work> work) {
   advance();
 }
 
+// One thread at a time hands work over, and no lock is held meanwhile: a driver may call back for work that is already done, from
+// within. Who finds another at it has made its work ready before, and leaves it to the other.
 void Line::advance() {
   std::vector<std::pair<std::shared_ptr<Work>, Fault>> failed;
-  {
-    const std::lock_guard order(order_);
-    for (;;) {
-      std::shared_ptr<Work> work;
-      {
-        const std::lock_guard lock(mutex_);
-        if (held_.empty() || held_.front()->waits != 0) break;
-        work = held_.front();
-      }
-      Fault fault = fault_of_waits(*work);
-      Status status;
-      for (const Command& command : work->commands) {
-        if (status.ok() && fault.ok()) status = command();
-      }
-      if (status.ok() && fault.ok()) status = mark_end(work);
-      if (!status.ok()) fault = tenon::fault_of(status.code());
-      if (!fault.ok()) failed.push_back({work, fault});
-      const std::lock_guard lock(mutex_);
-      held_.pop_front();
+  std::unique_lock lock(mutex_);
+  if (std::exchange(advancing_, true)) return;
+  while (!held_.empty() && held_.front()->waits == 0) {
+    const std::shared_ptr<Work> work = held_.front();
+    lock.unlock();
+    Fault fault = fault_of_waits(*work);
+    Status status;
+    for (const Command& command : work->commands) {
+      if (status.ok() && fault.ok()) status = command();
     }
+    if (status.ok() && fault.ok()) status = mark_end(work);
+    if (!status.ok()) fault = tenon::fault_of(status.code());
+    if (!fault.ok()) failed.push_back({work, fault});
+    lock.lock();
+    held_.pop_front();
   }
+  advancing_ = false;
+  lock.unlock();
   for (const auto& [work, fault] : failed) tell(*work, fault);
 }
 
