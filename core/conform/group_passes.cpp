@@ -486,6 +486,7 @@ Outcome pass_same(Session& s) {
     if (!read_graph(plugin.host, std::string(view(def->before)), &once, &failure)) continue;
     GraphRef source = clone_graph(plugin.host, once.get());
     if (!run_pass(plugin.host, *def, once.get(), &why)) continue;  // G.pass-example tells
+    plugin.host.graph->freeze(plugin.host.graph->self, once.get());  // all threads read it
     s.step("running " + name_of(*def) + " in several threads");
     std::vector<std::vector<GraphRef>> graphs(kThreads);
     for (std::vector<GraphRef>& mine : graphs) {
