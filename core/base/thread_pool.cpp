@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 #include "core/base/float_state.h"
 #include "core/base/log.h"
 #include "core/base/operation.h"
+#include "core/base/signal_mask.h"
 #include "core/base/str.h"
 
 namespace tenon {
@@ -275,12 +275,9 @@ void* worker_main(void* argument) {
   return nullptr;
 }
 
-// Starts the workers, with all signals blocked: they belong to the program's threads. Fewer threads than asked
-// for is fine.
+// Fewer threads than asked for is fine.
 void start_workers(Pool* pool) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
@@ -296,7 +293,6 @@ void start_workers(Pool* pool) {
     }
   }
   pthread_attr_destroy(&attributes);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 uint32_t wanted_threads(uint32_t cpus) {

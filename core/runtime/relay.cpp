@@ -1,10 +1,9 @@
 #include "core/runtime/relay.h"
 
-#include <signal.h>
-
 #include <cstring>
 
 #include "core/base/failure.h"
+#include "core/base/signal_mask.h"
 #include "core/base/str.h"
 
 namespace tenon::runtime {
@@ -12,21 +11,6 @@ namespace {
 
 // How often a waiting thread looks whether the device was given up.
 constexpr uint64_t kPollNs = 50'000'000;
-
-// Signals are for the program's own threads.
-template <typename Work>
-std::thread start_thread(Work work) {
-  struct Blocked {
-    sigset_t before;
-    Blocked() {
-      sigset_t all;
-      sigfillset(&all);
-      pthread_sigmask(SIG_SETMASK, &all, &before);
-    }
-    ~Blocked() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }  // also when there is no thread to be had
-  } blocked;
-  return std::thread(std::move(work));
-}
 
 }  // namespace
 
@@ -60,7 +44,10 @@ void RelayFence::signal(uint64_t value) {
   signalled_.store(value, std::memory_order_release);
 }
 
-Relay::Relay(std::shared_ptr<Device> source) : source_(std::move(source)), thread_(start_thread([this] { work(); })) {}
+Relay::Relay(std::shared_ptr<Device> source) : source_(std::move(source)) {
+  const SignalsBlocked blocked;
+  thread_ = std::thread([this] { work(); });
+}
 
 Relay::~Relay() {
   {

@@ -1,11 +1,10 @@
 #include "queue.h"
 
-#include <signal.h>
-
 #include <chrono>
 #include <utility>
 
 #include "tenon/cpp/plugin.hpp"
+#include "tenon/cpp/thread.hpp"
 
 namespace tenon::sim {
 namespace {
@@ -66,25 +65,6 @@ Fault Fence::wait_quietly(uint64_t value) const {
   changed_.wait(lock, [&] { return value_ >= value || failed_at_ <= value; });
   return failed_at_ <= value ? fault_ : Fault{};
 }
-
-namespace {
-
-// A thread that takes no signal: those are for the program's own threads.
-template <typename Work>
-std::thread start_thread(Work work) {
-  struct Blocked {
-    sigset_t before;
-    Blocked() {
-      sigset_t all;
-      sigfillset(&all);
-      pthread_sigmask(SIG_SETMASK, &all, &before);
-    }
-    ~Blocked() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }  // also when there is no thread to be had
-  } blocked;
-  return std::thread(std::move(work));
-}
-
-}  // namespace
 
 Queue::Queue() : thread_(start_thread([this] { work(); })) {}
 
