@@ -1,8 +1,6 @@
 // Group E, second part: sizes and executions.
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -224,48 +222,32 @@ Outcome same_again(Session& s) {
   return tried == 0 ? skipped("the device does not take the graphs") : pass();
 }
 
-// What device 0 makes of the sums and of the chain, in a process with so many threads, as hex
-// digits of a digest.
-Outcome digest_with_threads(Session& s, int threads, uint64_t* out) {
-  int ends[2];
-  if (::pipe(ends) != 0) return skipped("no pipe for a process apart");
-  const pid_t child = ::fork();
-  if (child < 0) return skipped("no process apart");
-  if (child == 0) {
-    ::close(ends[0]);
+// What device 0 makes of the sums and of the chain, in a process with so many threads: a digest.
+Outcome digest_with_threads(Session& s, int threads, std::string* out) {
+  const Outcome outcome = s.apart([&]() -> Outcome {
     ::setenv("TENON_NUM_THREADS", std::to_string(threads).c_str(), 1);
     uint64_t digest = 1469598103934665603u;
-    Outcome outcome = pass();
     for (const std::string& text : {sum_graph(), chain_graph()}) {
       auto* l = new Loaded(s);  // the process ends soon
       std::vector<Named> got;
       const Outcome made = l->make(text);
       if (made.verdict == Verdict::kSkip) continue;
-      outcome = made.verdict == Verdict::kPass ? l->run({}, 0, &got) : made;
-      if (outcome.verdict != Verdict::kPass) break;
+      if (made.verdict != Verdict::kPass || l->run({}, 0, &got).verdict != Verdict::kPass)
+        return skipped(
+            fmt::format("with {} threads it does not run, as other checks tell", threads));
       for (const Named& output : got) {
         for (unsigned char byte : output.bytes) digest = (digest ^ byte) * 1099511628211u;
       }
     }
-    const uint64_t answer[2] = {static_cast<uint64_t>(outcome.verdict), digest};
-    ::_exit(::write(ends[1], answer, sizeof(answer)) == sizeof(answer) ? 0 : 1);
-  }
-  ::close(ends[1]);
-  uint64_t answer[2] = {};
-  const ssize_t size = ::read(ends[0], answer, sizeof(answer));
-  ::close(ends[0]);
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  CONFORM_EXPECT(size == sizeof(answer), "with {} threads the process ends with signal {}", threads,
-                 WIFSIGNALED(status) ? WTERMSIG(status) : 0);
-  if (answer[0] != static_cast<uint64_t>(Verdict::kPass))
-    return skipped(fmt::format("with {} threads it does not run, as other checks tell", threads));
-  *out = answer[1];
-  return pass();
+    return {Verdict::kPass, fmt::format("{:016x}", digest)};
+  });
+  CONFORM_EXPECT(outcome.verdict != Verdict::kFail, "with {} threads: {}", threads, outcome.text);
+  *out = outcome.text;
+  return outcome.verdict == Verdict::kPass ? pass() : outcome;
 }
 
 Outcome same_with_threads(Session& s) {
-  uint64_t one = 0, more = 0;
+  std::string one, more;
   s.step("executing with one thread");
   CONFORM_TRY(digest_with_threads(s, 1, &one));
   for (int threads : {2, 3, 7}) {
@@ -771,9 +753,10 @@ Outcome artifacts_given_back(Session& s) {
   const uint64_t after = resident_bytes();
   // What an artifact keeps that is never released: at least its bytes.
   const uint64_t kept = allocated_bytes() - std::min(given_out, allocated_bytes());
-  CONFORM_EXPECT(kept < kRounds * artifact_bytes,
-                 "after {} artifacts of {} bytes were compiled and released {} bytes more are in use",
-                 kRounds, artifact_bytes, kept);
+  CONFORM_EXPECT(
+      kept < kRounds * artifact_bytes,
+      "after {} artifacts of {} bytes were compiled and released {} bytes more are in use", kRounds,
+      artifact_bytes, kept);
   constexpr uint64_t kMost = uint64_t{8} << 20;
   CONFORM_EXPECT(after < before + kMost,
                  "after {} artifacts were compiled and released the process holds {} KiB more",

@@ -2,8 +2,6 @@
 // what it cannot, the layer `faults` refuses in its place, in a program that then goes on.
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -197,7 +195,7 @@ Outcome failures_of_threads(Session& s) {
     // A thread that gave up leaves the other waiting for its turn.
     const auto begin = std::chrono::steady_clock::now();
     while (turn < kRounds * 4 &&
-           std::chrono::steady_clock::now() - begin < std::chrono::seconds(20))
+           std::chrono::steady_clock::now() - begin < std::chrono::seconds(kApartSeconds))
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (turn != kRounds * 4) {
       first.detach();
@@ -309,38 +307,20 @@ Outcome run_with(const std::string& layers, const std::string& kind, bool comes_
 // Each in a process that ends as programs do: with shutdown, and what is open given back.
 Outcome with_fault(Session& s, const std::string& fault, const std::string& kind, bool comes_back,
                    size_t* fired) {
+  static constexpr std::string_view kFired = "fired";
   s.step("running with " + fault);
-  int ends[2];
-  if (::pipe(ends) != 0) return skipped("no pipe for a process apart");
-  const pid_t child = ::fork();
-  if (child < 0) return skipped("no process apart");
-  if (child == 0) {
-    ::close(ends[0]);
-    ::alarm(60);
-    bool did = false;
-    const Outcome outcome =
-        run_with(fmt::format("faults:{},device={}", fault, kind), kind, comes_back, &did);
-    const std::string line =
-        fmt::format("{}{}{}", static_cast<int>(outcome.verdict), did ? 1 : 0, outcome.text);
-    if (::write(ends[1], line.data(), std::min<size_t>(line.size(), 4000)) < 0) ::_exit(1);
-    std::exit(0);
-  }
-  ::close(ends[1]);
-  std::string answer(4096, '\0');
-  const ssize_t size = ::read(ends[0], answer.data(), answer.size());
-  ::close(ends[0]);
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  CONFORM_EXPECT(!WIFSIGNALED(status), "with {} the process ends with signal {} ({})", fault,
-                 WTERMSIG(status), ::strsignal(WTERMSIG(status)));
-  if (size < 2)
-    return failed("with {} the process ends with status {}", fault, WEXITSTATUS(status));
-  answer.resize(static_cast<size_t>(size));
-  if (answer[1] == '1') ++*fired;
-  Outcome outcome = {static_cast<Verdict>(answer[0] - '0'), answer.substr(2)};
-  if (outcome.verdict == Verdict::kFail)
-    outcome.text = fmt::format("with {}: {}", fault, outcome.text);
-  return outcome;
+  Outcome outcome = s.apart(
+      [&] {
+        bool did = false;
+        Outcome found =
+            run_with(fmt::format("faults:{},device={}", fault, kind), kind, comes_back, &did);
+        if (found.verdict == Verdict::kPass && did) found.text = kFired;
+        return found;
+      },
+      Session::End::kAsPrograms);
+  CONFORM_EXPECT(outcome.verdict != Verdict::kFail, "with {}: {}", fault, outcome.text);
+  if (outcome.verdict == Verdict::kPass && outcome.text == kFired) ++*fired;
+  return outcome.verdict == Verdict::kPass ? pass() : outcome;
 }
 
 Outcome sweep(Session& s, std::span<const std::string_view> sites, bool comes_back) {

@@ -60,7 +60,7 @@ Outcome ends_after(Session& s, std::string_view how, Before before) {
   const pid_t child = ::fork();
   if (child < 0) return skipped("no process apart");
   if (child == 0) {
-    ::alarm(20);
+    ::alarm(kApartSeconds);
     std::exit(before().verdict == Verdict::kPass ? 0 : kNotReached);
   }
   int status = 0;
@@ -100,7 +100,7 @@ Outcome starts_program(Session& s) {
   const pid_t child = ::fork();
   if (child < 0) return skipped("no process apart");
   if (child == 0) {
-    ::alarm(20);
+    ::alarm(kApartSeconds);
     ::execl("/bin/true", "true", nullptr);
     ::_exit(0);  // a system without it: the fork was survived
   }

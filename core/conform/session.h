@@ -25,6 +25,9 @@ struct SlotList {
 // have none.
 const std::vector<SlotList>& slot_lists();
 
+// What a fork may take before it counts as hanging. Much more than any needs: machines are busy.
+constexpr unsigned kApartSeconds = 60;
+
 class Session {
  public:
   // step_descriptor: where steps are written, -1 for nowhere.
@@ -61,9 +64,12 @@ class Session {
   // optional ones kept. Null when it is not offered. Lives as long as the process.
   const void* table(std::string_view id, size_t optional_slots = SIZE_MAX);
 
-  // Runs `what` in a fork of this process, which has opened no library yet: a query is asked once
-  // per process.
-  Outcome apart(const std::function<Outcome()>& what);
+  // How a process apart ends: at once, or as programs do, with handlers and static destructors.
+  enum class End { kAtOnce, kAsPrograms };
+  // Runs `what` in a fork of this process, and gives its outcome, text included; a failure when the
+  // process dies or gives no answer within kApartSeconds. For what can be done once per process,
+  // and for what may end one.
+  Outcome apart(const std::function<Outcome()>& what, End end = End::kAtOnce);
 
  private:
   Subject subject_;
