@@ -66,6 +66,15 @@ class Reader {
     if (!value.is_array() || value.size() > kManifestListMax) return wrong(key, "a list of texts", value);
     for (const Json& item : value) text(key, item, &out->emplace_back());
   }
+  // Names that the system's loader looks for. One with a slash would be a file of the manifest's choice, and an empty one the
+  // program itself.
+  void sonames(std::string_view key, const Json& value, std::vector<std::string>* out) {
+    texts(key, value, out);
+    for (const std::string& name : *out) {
+      if (!name.empty() && name.find('/') == std::string::npos) continue;
+      return wrong(key, "a list of names of libraries without folders", Json(name));
+    }
+  }
   // Calls visit(key, value) for each member; visit returns false for a key that it does not know.
   template <typename Visit>
   void members(const std::string& prefix, const Json& object, Visit visit) {
@@ -157,7 +166,7 @@ void read_objects(Reader& reader, const std::string& key, const Json& value, Man
     if (path == "build.sanitizer") return text_into(&m.sanitizer);
     if (path == "build.build_id") return text_into(&m.build_id);
     if (path == "requires.plugins") return texts_into(&m.required_plugins);
-    if (path == "requires.libraries") return texts_into(&m.required_libraries);
+    if (path == "requires.libraries") return reader.sonames(path, v, &m.required_libraries), true;
     if (path == "requires.cpu_features") return texts_into(&m.required_cpu_features);
     if (path == "probe.paths") return texts_into(&m.probe_paths);
     if (path == "probe.pci") return texts_into(&m.probe_pci);

@@ -298,7 +298,6 @@ Status PluginHost::open_candidate(Candidate& c) {
     c.fail(gate, status);
     return status;
   };
-  if (Status status = check_required_libraries(c.manifest); !status.ok()) return stop(Gate::kRequirements, std::move(status));
   for (const auto& [digest, who] : {std::pair(c.manifest.sha256, "its manifest"), std::pair(c.locked_sha256, "the lock file")}) {
     if (digest.empty()) continue;
     if (Status status = check_digest(c.library_path, digest, who); !status.ok()) return stop(Gate::kProbe, std::move(status));
@@ -308,6 +307,11 @@ Status PluginHost::open_candidate(Candidate& c) {
     if (!status.ok()) {
       // What the helper found by asking belongs to the gate that asks; what it did not survive is the probe's own.
       std::string_view code = status.error_code();
+      if (const std::string library = missing_library(c.manifest); !code.starts_with("P06") && !library.empty()) {
+        // It cannot be opened, or refuses, without what it requires: that is the reason that helps.
+        return stop(Gate::kRequirements, error(TENON_UNAVAILABLE, "P0505", "the library {} that it requires cannot be opened: {}",
+                                               quoted(library), status.message()));
+      }
       Gate gate = code.starts_with("P07") ? Gate::kLoaded : code.starts_with("P06") ? Gate::kProbe : Gate::kInitialised;
       if (gate != Gate::kProbe) c.pass(Gate::kProbe);
       if (gate == Gate::kInitialised) c.pass(Gate::kLoaded);
@@ -317,6 +321,8 @@ Status PluginHost::open_candidate(Candidate& c) {
   } else {
     c.pass(Gate::kProbe, c.in_prefix ? "part of the installation" : "not probed, as TENON_PLUGIN_PROBE says");
   }
+  // Opening a library runs its code in this process: not before the plugin that asks for it is the one that was meant.
+  if (Status status = check_required_libraries(c.manifest); !status.ok()) return stop(Gate::kRequirements, std::move(status));
   Result<tenon_plugin_query_t> query = open_library(c.library_path);
   if (!query.ok()) return stop(Gate::kLoaded, query.status());
   c.pass(Gate::kLoaded);

@@ -51,7 +51,6 @@ bool in_loader_cache(std::string_view name) {
 }
 
 bool library_is_there(std::string_view name) {
-  if (name.find('/') != std::string_view::npos) return identify(std::string(name)).ok();
   const char* more = std::getenv("LD_LIBRARY_PATH");
   for (std::string_view folder : split(more == nullptr ? "" : more, ':')) {
     if (in_folder(folder, name)) return true;

@@ -14,7 +14,8 @@ Status check_abi(const Manifest& manifest);
 // `requires.libraries` when the plugin is loaded.
 Status check_requirements(const Manifest& manifest);
 
-// P0505 unless the system's loader finds every library of `requires.libraries`. Opens them.
+// P0505 unless the system's loader finds every library of `requires.libraries`. Opens them, which runs their code: only for a
+// plugin whose digest and probe are right.
 Status check_required_libraries(const Manifest& manifest);
 
 // The sanitizers that this host is compiled with: "address", "thread", or empty.

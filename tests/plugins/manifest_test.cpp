@@ -60,7 +60,8 @@ TEST(Manifest, KeysAndTypes) {
        {R"("abi": 3)", R"("abi": {"major": -1})", R"("abi": {"major": 4294967296})", R"("provides": [])",
         R"("provides": {"devices": "cpu"})", R"("provides": {"devices": [1]})", R"("platform": {"os": 1})",
         R"("environment": {"a": 1})", R"("experimental": "yes")", R"("priority": 1.5)",
-        R"("provides": {"frontends": [[]]})", R"("sha256": null)"}) {
+        R"("requires": {"libraries": ["/tmp/libx.so"]})", R"("requires": {"libraries": ["libx.so.1", "./y.so"]})",
+        R"("requires": {"libraries": [""]})", R"("provides": {"frontends": [[]]})", R"("sha256": null)"}) {
     EXPECT_EQ(refusal(with(more)), "P0206") << more;
   }
   EXPECT_EQ(refusal(with(R"("abi": {})")), "P0205");

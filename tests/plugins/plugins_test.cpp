@@ -339,6 +339,28 @@ TEST_F(PluginsTest, PlatformAbiAndRequirements) {
   }
 }
 
+TEST_F(PluginsTest, RequiredLibrariesAreOpenedAfterDigestAndProbe) {
+  const std::string missing = R"("requires": {"libraries": ["libno-such-library.so.9"]})";
+  EXPECT_EQ(outcome("good", missing + R"(, "sha256": "00")"), "probe P0604");
+  ASSERT_EQ(system(("rm -f " + folder_ + "/*").c_str()), 0);
+  EXPECT_EQ(outcome("crashes", missing), "probe P0601");
+  ASSERT_EQ(system(("rm -f " + folder_ + "/*").c_str()), 0);
+  // A plugin that cannot be opened for lack of the library says so: here one for another processor stands for it.
+  install("good", missing);
+  std::string library = read_all(*open_user_file(folder_ + "/fake_good.so"), 1 << 24, "a library").value();
+  library[18] = static_cast<char>(~library[18]);  // e_machine
+  ASSERT_TRUE(write_file(folder_ + "/fake_good.so", library).ok());
+  PluginHost host(here());
+  EXPECT_NE(host.load("good").status().text().find("P0505"), std::string::npos) << log_;
+  EXPECT_NE(log_.find("libno-such-library.so.9"), std::string::npos);
+}
+
+TEST_F(PluginsTest, RequiredLibraryIsNoFileOfTheManifestsChoice) {
+  install("good", R"("requires": {"libraries": [")" TENON_FAKES R"(/fake_aborts_when_opened.so"]})");
+  PluginHost host(here());
+  EXPECT_NE(host.load("good").status().text().find("P0206"), std::string::npos) << log_;
+}
+
 TEST_F(PluginsTest, UnknownNamesGetSuggestions) {
   install("good");
   PluginHost host(here());
