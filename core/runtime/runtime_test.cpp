@@ -28,6 +28,7 @@ struct Toy {
   tenon_str_t description{};
   uint64_t memory_at_queue_end = 0;
   int fences = 0;
+  tenon_code_t fail_sync = TENON_OK;
   uint64_t submitted = 0, fence_waits = 0;  // the last values of any fence
 };
 
@@ -85,7 +86,7 @@ tenon_code_t toy_copy(void*, tenon_device_t*, const tenon_copy_t* c) {
   }
   return TENON_OK;
 }
-tenon_code_t toy_sync(void* self, tenon_device_t*) { return ++static_cast<Toy*>(self)->syncs, TENON_OK; }
+tenon_code_t toy_sync(void* self, tenon_device_t*) { return ++static_cast<Toy*>(self)->syncs, static_cast<Toy*>(self)->fail_sync; }
 tenon_code_t toy_map(void* self, tenon_device_t*, tenon_buffer_t* buffer, void** out) {
   if (static_cast<Toy*>(self)->fail_map != TENON_OK) return static_cast<Toy*>(self)->fail_map;
   *out = reinterpret_cast<ToyBuffer*>(buffer)->data;
@@ -379,6 +380,19 @@ TEST_F(Fixture, PoolIsSyncedBeforeItIsEmptied) {
   ASSERT_TRUE(pool.take(1 << 20).ok());
   EXPECT_EQ(toy.syncs, 1);
   EXPECT_EQ(pool.held_bytes(), uint64_t{1} << 20);
+}
+
+TEST_F(Fixture, AllocationFailsOfNoOtherRunsError) {
+  BufferPool pool(make_device());
+  pool.give_back(*pool.take(16));
+  toy.fail_allocs = 1;
+  toy.fail_sync = TENON_OUT_OF_RANGE;  // found by work of another run
+  EXPECT_TRUE(pool.take(1 << 20).ok());
+  pool.give_back(*pool.take(16));
+  toy.fail_allocs = 1;
+  toy.fail_sync = TENON_DEVICE_LOST;
+  EXPECT_EQ(pool.take(2 << 20).status().code(), TENON_DEVICE_LOST);
+  EXPECT_EQ(toy.syncs, 2);
 }
 
 TEST_F(Fixture, ImportsEndWithTheRun) {
