@@ -61,8 +61,58 @@ struct Call {
 };
 
 struct Artifact {
-  std::string bytes;  // the graph in binary form
+  std::string bytes;  // of pack()
 };
+
+// The graph in binary form, the target that its kernels were asked for, and the target's length. The target stays with it because a
+// plugin's ordinals may differ, and an open device does not say which one it is.
+struct Packed {
+  std::string_view graph, target;
+};
+using TargetLength = uint32_t;
+
+Result<std::string> pack(std::string graph, std::string_view target) {
+  if (target.size() > UINT32_MAX) return error(TENON_INVALID_ARGUMENT, "T0210", "a target of {} bytes", target.size());
+  const auto length = static_cast<TargetLength>(target.size());
+  graph.append(target);
+  for (size_t i = 0; i < sizeof length; ++i) graph.push_back(static_cast<char>(length >> (8 * i)));
+  return graph;
+}
+
+Result<Packed> unpack(std::string_view bytes) {
+  TargetLength length = 0;
+  if (bytes.size() >= sizeof length) {
+    const std::string_view tail = bytes.substr(bytes.size() - sizeof length);
+    for (size_t i = 0; i < sizeof length; ++i) length |= TargetLength{static_cast<unsigned char>(tail[i])} << (8 * i);
+    bytes.remove_suffix(sizeof length);
+    if (length <= bytes.size()) return Packed{bytes.substr(0, bytes.size() - length), bytes.substr(bytes.size() - length)};
+  }
+  return error(TENON_FAILED_PRECONDITION, "T0210", "an artifact of kernels is damaged: its target is not in it");
+}
+
+Result<ir::Ref<Graph>> graph_of(std::string_view bytes) {
+  TENON_ASSIGN_OR_RETURN(ir::Ref<ir::Blob> blob, ir::blob_bytes(std::as_bytes(std::span(bytes))));
+  return ir::read_graph(std::move(blob), "an artifact", {});
+}
+
+// What suits every ordinal of the target: alignments are powers of two.
+Result<uint64_t> alignment_of(const Adapter& adapter, std::string_view target) {
+  uint32_t count = 0;
+  uint64_t alignment = 1;
+  bool found = false;
+  clear_failure();
+  TENON_RETURN_IF_ERROR(from_abi(adapter.device->count(adapter.device->self, &count), "count"));
+  for (uint32_t ordinal = 0; ordinal < count; ++ordinal) {
+    tenon_device_info_t info{};
+    info.size_bytes = sizeof(info);
+    const Status status = from_abi(adapter.device->info(adapter.device->self, ordinal, &info), "info");
+    if (!status.ok() || from_abi_str(info.target) != target) continue;
+    found = true;
+    alignment = std::max(alignment, info.alignment_bytes);
+  }
+  if (found) return alignment;
+  return error(TENON_FAILED_PRECONDITION, "T0210", "no device of this machine has the target {}", quoted(target));
+}
 
 Result<tenon_kernel_candidate_t> query(const Adapter& adapter, tenon_str_t target, const Call& call) {
   tenon_kernel_candidate_t candidate{};
@@ -120,16 +170,15 @@ class KernelProgram {
  public:
   static Result<std::unique_ptr<KernelProgram>> load(const Adapter& adapter, tenon_device_t* device, std::string_view bytes) {
     std::unique_ptr<KernelProgram> p(new KernelProgram(adapter));
-    TENON_ASSIGN_OR_RETURN(ir::Ref<ir::Blob> blob, ir::blob_bytes(std::as_bytes(std::span(bytes))));
-    TENON_ASSIGN_OR_RETURN(p->graph_, ir::read_graph(std::move(blob), "an artifact", {}));
+    TENON_ASSIGN_OR_RETURN(const Packed packed, unpack(bytes));
+    TENON_ASSIGN_OR_RETURN(p->graph_, graph_of(packed.graph));
+    TENON_ASSIGN_OR_RETURN(p->alignment_, alignment_of(adapter, packed.target));
     p->graph_->freeze();
     TENON_ASSIGN_OR_RETURN(p->shapes_, runtime::Shapes::create(*ir::host_graph_table(), p->graph_->abi(), {}));
     for (Value v = 0; v < p->graph_->value_limit(); ++v) TENON_RETURN_IF_ERROR(p->upload_constant(device, v));
-    for (Node n : p->graph_->nodes(p->graph_->main())) TENON_RETURN_IF_ERROR(p->create_kernel(device, n));
-    tenon_device_info_t info{};
-    info.size_bytes = sizeof(info);
-    TENON_RETURN_IF_ERROR(from_abi(adapter.device->info(adapter.device->self, 0, &info), "info"));
-    p->alignment_ = info.alignment_bytes;
+    for (Node n : p->graph_->nodes(p->graph_->main())) {
+      TENON_RETURN_IF_ERROR(p->create_kernel(device, packed.target, n));
+    }
     p->workspace_.emplace_back(adapter.device, device);
     if (p->workspace_bytes_ != 0) TENON_RETURN_IF_ERROR(p->workspace_[0].allocate(p->workspace_bytes_));
     return p;
@@ -234,12 +283,9 @@ class KernelProgram {
     return {};
   }
 
-  Status create_kernel(tenon_device_t* device, Node n) {
+  Status create_kernel(tenon_device_t* device, std::string_view target, Node n) {
     const Call call(*graph_, n);
-    tenon_device_info_t info{};
-    info.size_bytes = sizeof(info);
-    TENON_RETURN_IF_ERROR(from_abi(adapter_.device->info(adapter_.device->self, 0, &info), "info"));
-    TENON_ASSIGN_OR_RETURN(const tenon_kernel_candidate_t candidate, query(adapter_, info.target, call));
+    TENON_ASSIGN_OR_RETURN(const tenon_kernel_candidate_t candidate, query(adapter_, to_abi_str(target), call));
     tenon_kernel_t* kernel = nullptr;
     clear_failure();
     TENON_RETURN_IF_ERROR(from_abi(adapter_.kernels->create(adapter_.kernels->self, device, &call.record, &kernel),
@@ -335,8 +381,9 @@ tenon_code_t claim(void* self, tenon_str_t target, tenon_graph_t* handle, const 
   return TENON_OK;
 }
 
-tenon_code_t compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_options_t*, tenon_artifact_t** out) {
+tenon_code_t compile(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_compile_options_t*, tenon_artifact_t** out) {
   Result<std::string> bytes = ir::write_binary(*Graph::from(graph));
+  if (bytes.ok()) bytes = pack(std::move(*bytes), from_abi_str(target));
   if (!bytes.ok()) return to_abi(bytes.status());
   *out = reinterpret_cast<tenon_artifact_t*>(new Artifact{std::move(*bytes)});
   return TENON_OK;
@@ -347,10 +394,14 @@ tenon_code_t artifact_bytes(void*, tenon_artifact_t* artifact, const tenon_sink_
   const std::string& bytes = reinterpret_cast<Artifact*>(artifact)->bytes;
   return sink->write(sink->self, bytes.data(), bytes.size());
 }
-tenon_code_t fits(void*, tenon_str_t, const void* data, uint64_t size) {
-  Result<ir::Ref<ir::Blob>> blob = ir::blob_bytes({static_cast<const std::byte*>(data), size});
-  if (!blob.ok()) return to_abi(blob.status());
-  const Result<ir::Ref<Graph>> graph = ir::read_graph(std::move(*blob), "an artifact", {});
+tenon_code_t fits(void*, tenon_str_t target, const void* data, uint64_t size) {
+  const Result<Packed> packed = unpack({static_cast<const char*>(data), size});
+  if (!packed.ok()) return to_abi(packed.status());
+  if (packed->target != from_abi_str(target)) {
+    return to_abi(error(TENON_FAILED_PRECONDITION, "T0210", "it is for the target {}, and this is {}", quoted(packed->target),
+                        quoted(from_abi_str(target))));
+  }
+  const Result<ir::Ref<Graph>> graph = graph_of(packed->graph);
   return graph.ok() ? TENON_OK : to_abi(error(TENON_FAILED_PRECONDITION, "T0210", "{}", graph.status().message()));
 }
 tenon_code_t load(void* self, tenon_device_t* device, const void* bytes, uint64_t size, tenon_blob_t* const*, uint32_t,

@@ -55,5 +55,87 @@ TEST(KernelDevice, TakesKernelsThatNeedNoPackingAndNoEpilogue) {
   EXPECT_NE(claim_with(candidate).refusal.find("(1 nodes)"), std::string::npos);
 }
 
+// ---- A plugin of two cards that differ ----
+
+std::string* asked_target() {
+  static std::string target;
+  return &target;
+}
+
+const tenon_compile_api_t* two_cards() {
+  static tenon_device_api_t device{};
+  device.size_bytes = sizeof(device);
+  device.count = [](void*, uint32_t* out) { return *out = 2, TENON_OK; };
+  device.info = [](void*, uint32_t ordinal, tenon_device_info_t* out) -> tenon_code_t {
+    out->target = ordinal == 0 ? tenon_str_t{"small", 5} : tenon_str_t{"large", 5};
+    out->alignment_bytes = ordinal == 0 ? 16 : 256;
+    return TENON_OK;
+  };
+  static tenon_kernels_api_t kernels{};
+  kernels.size_bytes = sizeof(kernels);
+  kernels.query = [](void*, tenon_str_t target, const tenon_kernel_call_t*, tenon_kernel_candidate_t*) -> tenon_code_t {
+    *asked_target() = from_abi_str(target);
+    return TENON_OK;
+  };
+  kernels.create = [](void*, tenon_device_t*, const tenon_kernel_call_t*, tenon_kernel_t** out) -> tenon_code_t {
+    *out = reinterpret_cast<tenon_kernel_t*>(asked_target());
+    return TENON_OK;
+  };
+  kernels.destroy = [](void*, tenon_kernel_t*) {};
+  static const tenon_compile_api_t* const api = compile_from_kernels(&device, &kernels, "cards");
+  return api;
+}
+
+std::string compiled_for(tenon_str_t target) {
+  test::use_test_ops();
+  constexpr std::string_view kText =
+      "tenon.tir 1\ngraph @g(%x: f32[2]) -> (b: f32[2]) {\n  %a = plus(%x, %x) : f32[2]\n  %b = plus(%a, %a) : f32[2]\n"
+      "  yield %b\n}\n";
+  const ir::Ref<ir::Graph> graph = *ir::read_text(kText, "test", {});
+  graph->freeze();
+  const tenon_compile_api_t* api = two_cards();
+  tenon_artifact_t* artifact = nullptr;
+  EXPECT_EQ(api->compile(api->self, target, graph->abi(), nullptr, &artifact), TENON_OK);
+  std::string bytes;
+  const tenon_sink_t sink = {&bytes, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
+                               static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
+                               return TENON_OK;
+                             }};
+  EXPECT_EQ(api->artifact_bytes(api->self, artifact, &sink), TENON_OK);
+  api->artifact_release(api->self, artifact);
+  return bytes;
+}
+
+TEST(KernelDevice, IsOfTheCardThatItWasCompiledFor) {
+  const tenon_compile_api_t* api = two_cards();
+  for (const auto& [target, alignment] : {std::pair("small", 16u), std::pair("large", 256u)}) {
+    const std::string bytes = compiled_for({target, 5});
+    tenon_executable_t* executable = nullptr;
+    ASSERT_EQ(api->load(api->self, nullptr, bytes.data(), bytes.size(), nullptr, 0, &executable), TENON_OK);
+    EXPECT_EQ(*asked_target(), target);
+    int64_t dims[1] = {};
+    tenon_output_need_t output{};
+    output.dims = dims;
+    tenon_needs_t needs{sizeof(needs), 1, &output, 0, 0};
+    EXPECT_EQ(api->needs(api->self, executable, {}, &needs), TENON_OK);
+    EXPECT_EQ(needs.workspace_bytes, alignment);  // one value of 8 bytes
+    api->executable_release(api->self, executable);
+  }
+}
+
+TEST(KernelDevice, ArtifactsOfOtherTargetsAndDamagedOnesDoNotFit) {
+  const tenon_compile_api_t* api = two_cards();
+  const std::string bytes = compiled_for({"large", 5});
+  EXPECT_EQ(api->fits(api->self, {"large", 5}, bytes.data(), bytes.size()), TENON_OK);
+  EXPECT_EQ(api->fits(api->self, {"small", 5}, bytes.data(), bytes.size()), TENON_FAILED_PRECONDITION);
+  for (size_t kept = 0; kept < bytes.size(); ++kept) {
+    EXPECT_EQ(api->fits(api->self, {"large", 5}, bytes.data(), kept), TENON_FAILED_PRECONDITION) << kept;
+  }
+  // A card that is not there.
+  const std::string elsewhere = compiled_for({"other", 5});
+  tenon_executable_t* executable = nullptr;
+  EXPECT_EQ(api->load(api->self, nullptr, elsewhere.data(), elsewhere.size(), nullptr, 0, &executable), TENON_FAILED_PRECONDITION);
+}
+
 }  // namespace
 }  // namespace tenon::dispatch
