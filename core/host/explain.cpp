@@ -71,6 +71,7 @@ Json to_json(const Candidate& c) {
   if (!remedy.package.empty()) out["package"] = remedy.package;
   if (!remedy.command.empty()) out["command"] = remedy.command;
   if (!c.manifest.unknown_keys.empty()) out["unknown_keys"] = c.manifest.unknown_keys;
+  if (!c.manifest.idle_keys.empty()) out["idle_keys"] = c.manifest.idle_keys;
   return out;
 }
 
@@ -108,6 +109,7 @@ std::string in_full(const Candidate& c) {
   if (!remedy.package.empty()) out += fmt::format("  {} is in the package {}\n", remedy.library, remedy.package);
   if (!remedy.command.empty()) out += "  $ " + printable(remedy.command, 1024) + "\n";
   if (!c.manifest.unknown_keys.empty()) out += "  unknown keys: " + join_names(c.manifest.unknown_keys) + "\n";
+  if (!c.manifest.idle_keys.empty()) out += "  not acted upon by this host: " + join_names(c.manifest.idle_keys) + "\n";
   return out;
 }
 

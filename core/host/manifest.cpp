@@ -174,6 +174,25 @@ void read_objects(Reader& reader, const std::string& key, const Json& value, Man
   });
 }
 
+// Read and shown, and nothing else: who writes one should not believe that it does something.
+bool read_idle_key(Reader& reader, const std::string& key, const Json& value, Manifest& m) {
+  if (key == "threading") {
+    reader.text(key, value, &m.threading);
+  } else if (key == "min_driver") {
+    reader.text(key, value, &m.min_driver);
+  } else if (key == "signature") {
+    reader.text(key, value, &m.signature);
+  } else if (key == "deprecates") {
+    reader.texts(key, value, &m.deprecates);
+  } else if (key == "experimental") {
+    reader.flag(key, value, &m.experimental);
+  } else {
+    return false;
+  }
+  m.idle_keys.push_back(key);
+  return true;
+}
+
 bool read_key(Reader& reader, const std::string& key, const Json& value, Manifest& m) {
   auto text_into = [&](std::string* out) { return reader.text(key, value, out), true; };
   if (key == "schema") return reader.number(key, value, &m.schema), true;
@@ -185,12 +204,7 @@ bool read_key(Reader& reader, const std::string& key, const Json& value, Manifes
   if (key == "summary") return text_into(&m.summary);
   if (key == "library") return text_into(&m.library);
   if (key == "sha256") return text_into(&m.sha256);
-  if (key == "threading") return text_into(&m.threading);
-  if (key == "min_driver") return text_into(&m.min_driver);
-  if (key == "signature") return text_into(&m.signature);
-  if (key == "deprecates") return reader.texts(key, value, &m.deprecates), true;
   if (key == "environment") return reader.texts(key, value, &m.environment), true;
-  if (key == "experimental") return reader.flag(key, value, &m.experimental), true;
   if (key == "priority" || key == "score") {
     if (!value.is_number_integer()) return reader.wrong(key, "a whole number", value), true;
     return m.priority = value.get<int64_t>(), true;
@@ -200,7 +214,7 @@ bool read_key(Reader& reader, const std::string& key, const Json& value, Manifes
   if (key == "platform" || key == "build" || key == "requires" || key == "probe") {
     return read_objects(reader, key, value, m), true;
   }
-  return false;
+  return read_idle_key(reader, key, value, m);
 }
 
 bool is_plugin_name(std::string_view name) {

@@ -47,6 +47,7 @@ struct Manifest {
   int64_t priority = 0;
   bool experimental = false;
   std::vector<std::string> unknown_keys;
+  std::vector<std::string> idle_keys;  // known ones that were given and that this host does not act upon
 };
 
 // Limits beside Limit::kManifestBytes: levels of nesting, and entries of any list.

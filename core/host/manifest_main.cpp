@@ -147,6 +147,10 @@ Status run(const Arguments& arguments) {
   }
   std::string text = manifest.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   TENON_ASSIGN_OR_RETURN(tenon::host::Manifest parsed, tenon::host::parse_manifest(text, arguments.output));
+  if (!parsed.idle_keys.empty()) {
+    std::fprintf(stderr, "tenon-manifest: warning: %s: keys that no host acts upon: %s\n", arguments.input.c_str(),
+                 tenon::join_names(parsed.idle_keys).c_str());
+  }
   if (!parsed.unknown_keys.empty()) {
     std::fprintf(stderr, "tenon-manifest: warning: %s: unknown keys: %s\n", arguments.input.c_str(),
                  tenon::join_names(parsed.unknown_keys).c_str());

@@ -82,7 +82,7 @@ class PluginHost {
   Status strict_status() const;
 
   // {"schema":1,"plugins":[{"name","version","state","manifest","library","origin","provides":{kind:[names]},
-  //  "gates":[{"gate","outcome","code","text"}],"advice","unknown_keys"}],
+  //  "gates":[{"gate","outcome","code","text"}],"advice","unknown_keys","idle_keys"}],
   //  "layers":[{"name","text","plugin","problem"}]}. `filter`: a glob on names, empty for all. Layers are those that TENON_LAYERS names.
   std::string explain_json(std::string_view filter) const;
   // The same for people: a line for each plugin, and its gates when `filter` names it.

@@ -93,6 +93,7 @@ void print_plugin_gates(const Json& plugin) {
     out("  {} is in the package {}\n", safe(field(plugin, "missing_library")), safe(package));
   if (const std::string command = field(plugin, "command"); !command.empty()) out("  $ {}\n", safe(command, 1024));
   if (const std::string keys = field(plugin, "unknown_keys"); !keys.empty()) out("  unknown keys: {}\n", safe(keys));
+  if (const std::string keys = field(plugin, "idle_keys"); !keys.empty()) out("  not acted upon by this host: {}\n", safe(keys));
 }
 
 }  // namespace

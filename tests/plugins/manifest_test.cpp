@@ -27,6 +27,7 @@ TEST(Manifest, ReadsAllOfIt) {
   EXPECT_EQ(m.provides.size(), 6u);
   EXPECT_EQ(m.provides[3].kind, "extension");
   EXPECT_EQ(m.unknown_keys, std::vector<std::string>{"something"});
+  EXPECT_EQ(m.idle_keys, std::vector<std::string>{"experimental"});
   EXPECT_EQ(m.required_libraries.at(0), "libx.so.1");
   EXPECT_EQ(m.priority, -3);
 }

@@ -361,6 +361,19 @@ TEST_F(PluginsTest, RequiredLibraryIsNoFileOfTheManifestsChoice) {
   EXPECT_NE(host.load("good").status().text().find("P0206"), std::string::npos) << log_;
 }
 
+TEST_F(PluginsTest, KeysThatDoNothingAreTold) {
+  install("good", R"("threading": "free", "signature": "00", "min_driver": "1", "deprecates": ["x"], "experimental": true)");
+  PluginHost host(here());
+  EXPECT_TRUE(host.load("good").ok());
+  const std::string text = host.explain_text("good"), json = host.explain_json("good");
+  EXPECT_NE(text.find("not acted upon by this host: "), std::string::npos) << text;
+  EXPECT_NE(json.find("\"idle_keys\""), std::string::npos) << json;
+  for (const char* key : {"threading", "signature", "min_driver", "deprecates", "experimental"}) {
+    EXPECT_NE(text.find(key), std::string::npos) << key;
+    EXPECT_NE(json.find(key), std::string::npos) << key;
+  }
+}
+
 TEST_F(PluginsTest, UnknownNamesGetSuggestions) {
   install("good");
   PluginHost host(here());
