@@ -247,7 +247,10 @@ Status Runner::execute(const Step& step) {
   call.out_symbols = out_symbols.data();
   call.out_symbol_count = static_cast<uint32_t>(out_symbols.size());
   if (trace_ != nullptr) call.profile = sinks_[step.device]->get();
-  if (!executable.on_queue()) {
+  // A size that only the run tells is asked of the host during the call.
+  const bool asks = std::any_of(needs->outputs.begin(), needs->outputs.end(),
+                                [](const auto& output) { return output.size_bytes == TENON_SIZE_UNKNOWN; });
+  if (asks || !executable.on_queue()) {
     // Nothing in a queue orders it: what it reads has to be there, memory of the host that another device fills included.
     for (uint32_t slot : step.inputs) {
       if (slots_[slot].places[step.device].after.fence != nullptr) TENON_RETURN_IF_ERROR(await_host(slot));
@@ -283,7 +286,10 @@ Status Runner::execute(const Step& step) {
     }
     return {};
   }
-  TENON_RETURN_IF_ERROR(wait(step.device));
+  Status done = wait(step.device);
+  // Work that was given up may still write them.
+  if (device->abandoned()) device->leave_behind(new std::vector<int64_t>(std::move(out_symbols)));
+  TENON_RETURN_IF_ERROR(std::move(done));
   for (size_t i = 0; i < out_symbols.size(); ++i) {
     if (out_symbols[i] < 0) return error(TENON_INTERNAL, "T0612", "device {} left a data-dependent dim unset", quoted(device->name()));
     symbols_[step.out_symbols[i]] = out_symbols[i];

@@ -29,6 +29,7 @@ struct Toy {
   uint64_t memory_at_queue_end = 0;
   int fences = 0;
   tenon_code_t fail_sync = TENON_OK;
+  uint32_t threading = TENON_THREADING_SERIAL;
   uint64_t submitted = 0, fence_waits = 0;  // the last values of any fence
 };
 
@@ -49,7 +50,7 @@ tenon_code_t toy_info(void* self, uint32_t, tenon_device_info_t* out) {
   out->kind = {"toy", 3};
   out->target = {"toy", 3};
   out->alignment_bytes = 16;
-  out->threading = TENON_THREADING_SERIAL;
+  out->threading = static_cast<Toy*>(self)->threading;
   out->copy_latency_ns = static_cast<Toy*>(self)->latency_ns;
   out->description = static_cast<Toy*>(self)->description;
   return TENON_OK;
@@ -499,6 +500,30 @@ TEST_F(Fixture, DimsThatOnlyTheRunKnows) {
     EXPECT_EQ(run(runner).error_code(), "T0612");
     toy.found = -1;
     EXPECT_EQ(run(runner).error_code(), "T0612");
+  }
+}
+
+TEST_F(Fixture, SizesThatOnlyTheRunTellsAreAskedWithoutAQueue) {
+  toy.queued = toy.hidden = true;
+  toy.threading = TENON_THREADING_FREE;
+  compile_api.needs = [](void* self, tenon_executable_t* e, tenon_symbols_t symbols, tenon_needs_t* needs) {
+    const tenon_code_t code = toy_needs(self, e, symbols, needs);
+    for (uint32_t i = 0; i < needs->output_count; ++i) needs->outputs[i].size_bytes_max = TENON_SIZE_UNKNOWN;
+    return code;
+  };
+  compile_api.execute = [](void* self, tenon_executable_t* e, const tenon_call_t* call) -> tenon_code_t {
+    if (call->output == nullptr || call->queue != nullptr || call->outputs[0].buffer != nullptr) return TENON_INTERNAL;
+    tenon_span_t made{};
+    if (const tenon_code_t code = call->output(call->output_self, 0, 16, &made); code != TENON_OK) return code;
+    tenon_call_t with_buffer = *call;
+    with_buffer.outputs = &made;
+    return toy_execute(self, e, &with_buffer);
+  };
+  Runner runner(make_plan(make_device(), make_device()));
+  for (int i = 0; i < 2; ++i) {
+    const Status status = run(runner);
+    ASSERT_TRUE(status.ok()) << status.text();
+    expect_right(runner);
   }
 }
 

@@ -72,15 +72,17 @@ typedef struct tenon_span_t {
   uint64_t offset_bytes; /* a multiple of the device's alignment */
 } tenon_span_t;
 
-/* Called when one timed piece of an execution is done. Times in ns of the device's steady clock. */
+/* Called when one timed piece of an execution is done, on any thread, several at once. Times in ns of the host's CLOCK_MONOTONIC, so that
+ * the events of several devices stand on one line: a device with a clock of its own converts. Texts are borrowed for the call. */
 typedef struct tenon_profile_sink_t {
   void* self;
   void (*event)(void* self, tenon_str_t name, tenon_str_t origins, uint64_t begin_ns, uint64_t end_ns, double flops,
                 double bytes, uint32_t lane);
 } tenon_profile_sink_t;
 
-/* One execution. All arrays are contiguous row-major in device memory. Borrowed until the signal (without a queue:
- * until execute returns). */
+/* One execution. All tensors are contiguous row-major in device memory. Buffers, out_symbols and profile are borrowed until the signal
+ * (without a queue: until execute returns); this record and its other arrays (symbols, inputs, outputs, waits) until execute returns:
+ * who works on later copies what it needs of them. */
 typedef struct tenon_call_t {
   uint32_t size_bytes;
   uint32_t input_count, output_count;
@@ -94,10 +96,11 @@ typedef struct tenon_call_t {
   uint32_t wait_count;
   uint32_t out_symbol_count;
   tenon_fence_point_t signal;
-  int64_t* out_symbols;   /* values of symbols defined inside that outputs mention; in order of definition */
+  int64_t* out_symbols;   /* values of symbols defined inside that outputs mention; in order of definition. Written before
+                             execute returns, on a queue before the signal */
   const tenon_profile_sink_t* profile; /* null: not asked */
-  /* Gives the buffer of an output of TENON_SIZE_UNKNOWN, whose buffer above is null: once, during execute, at any time. Null when
-   * the call goes to a queue. */
+  /* Gives the buffer of an output of TENON_SIZE_UNKNOWN, whose buffer above is null: once, during execute, at any time. A call
+   * with such an output has no queue; null where there is one. */
   void* output_self;
   tenon_code_t (*output)(void* self, uint32_t index, uint64_t size_bytes, tenon_span_t* out_span);
 } tenon_call_t;

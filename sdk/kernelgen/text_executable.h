@@ -47,10 +47,12 @@ class LoadedText {
   virtual ~LoadedText() = default;
 };
 
-// When one started kernel ran, in ns of the device's steady clock.
+// When one started kernel ran, in ns of any steady clock of the device.
 struct KernelTime {
   uint64_t begin_ns = 0, end_ns = 0;
 };
+// Moves times of a device's clock to the host's, as profiles want them: the last of them ended `now_ns`, when its completion was told.
+void move_to_host_clock(std::span<KernelTime> times, uint64_t now_ns);
 // Called once when all work of a submission is done, on any thread; times are empty unless they were asked for. A code other than OK
 // fails the submission's signal with `why`.
 using Completion = std::function<tenon_code_t(std::span<const KernelTime> times, std::string* why)>;

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "tenon/kernelgen/test_values.h"
+#include "tenon/kernelgen/text_executable.h"
 
 namespace tenon::kernelgen {
 namespace {
@@ -315,6 +316,18 @@ TEST(Index, ReshapesAndPadsFoldToPlainIndices) {
   EXPECT_EQ(p.add(p.mul(p.floordiv(x, c), p.integer(640)), p.mul(p.mod(x, c), p.integer(10))), p.mul(x, p.integer(10)));
   EXPECT_EQ(p.cmp(TENON_CMP_LT, p.axis(i), n), p.boolean(true));
   EXPECT_EQ(p.cmp(TENON_CMP_GE, p.axis(j), p.integer(12)), p.boolean(false));
+}
+
+TEST(TextExecutable, TimesOfADeviceMoveToTheHostsClock) {
+  for (const uint64_t device_ns : {uint64_t{100}, uint64_t{1} << 62}) {
+    KernelTime times[] = {{device_ns, device_ns + 20}, {device_ns + 30, device_ns + 70}, {device_ns + 25, device_ns + 50}};
+    move_to_host_clock(times, 5000);
+    EXPECT_EQ(times[1].end_ns, 5000u);
+    EXPECT_EQ(times[1].begin_ns, 4960u);
+    EXPECT_EQ(times[0].begin_ns, 4930u);
+    EXPECT_EQ(times[2].end_ns, 4980u);
+  }
+  move_to_host_clock({}, 5000);
 }
 
 }  // namespace
