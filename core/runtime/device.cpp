@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "core/base/failure.h"
 #include "core/base/limits.h"
@@ -11,6 +12,9 @@ namespace tenon::runtime {
 namespace {
 
 std::atomic<bool> g_shut_down{false};
+
+// The device whose turn this thread shares.
+thread_local const Device* t_same_turn = nullptr;
 
 // Above this an alignment is a garbled record, not hardware.
 constexpr uint64_t kAlignmentMax = uint64_t{1} << 21;
@@ -106,8 +110,11 @@ void Device::leave_behind(const void* handle) {
   left_behind_.push_back(handle);
 }
 
+Device::SameTurn::SameTurn(const Device& device) : before_(std::exchange(t_same_turn, &device)) {}
+Device::SameTurn::~SameTurn() { t_same_turn = before_; }
+
 std::unique_lock<std::mutex> Device::serialise() {
-  if (info_.threading != TENON_THREADING_SERIAL) return {};
+  if (info_.threading != TENON_THREADING_SERIAL || t_same_turn == this) return {};
   return std::unique_lock(serial_mutex_);
 }
 

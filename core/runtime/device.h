@@ -74,6 +74,17 @@ class Device : public std::enable_shared_from_this<Device> {
   // Held around calls that the plugin wants one at a time; empty when it does not care.
   std::unique_lock<std::mutex> serialise();
   std::unique_lock<std::mutex> serialise_execution(bool on_queue);
+  // While a call that has its turn asks the host for something: what the host calls for it on this thread belongs to that turn.
+  class SameTurn {
+   public:
+    explicit SameTurn(const Device& device);
+    ~SameTurn();
+    SameTurn(const SameTurn&) = delete;
+    SameTurn& operator=(const SameTurn&) = delete;
+
+   private:
+    const Device* before_;
+  };
 
   Status copy(const tenon_copy_t& copy);
   Status sync();

@@ -23,12 +23,16 @@ void keep_for_good(std::shared_ptr<void> memory) {
 
 // Buffers of outputs whose size the device learns while it runs.
 struct LateOutputs {
+  const Device& device;
   BufferPool* pool;
   std::vector<std::shared_ptr<Buffer>> buffers;
   Status failure;
+  std::mutex mutex;  // a device may work on several threads
 
   static tenon_code_t give(void* self, uint32_t index, uint64_t size_bytes, tenon_span_t* out) try {
     auto& late = *static_cast<LateOutputs*>(self);
+    std::lock_guard lock(late.mutex);
+    const Device::SameTurn turn(late.device);  // execute has it, and waits for this
     if (index >= late.buffers.size() || late.buffers[index] != nullptr) {
       late.failure = error(TENON_INTERNAL, "T0612", "a device asks for the buffer of output {} out of turn", index);
       return to_abi(late.failure);
@@ -264,7 +268,7 @@ Status Runner::execute(const Step& step) {
     call.signal = state.queue->next_signal();
     for (const tenon_fence_point_t& point : waits) state.depends(point);
   }
-  LateOutputs late{&state.pool, std::vector<std::shared_ptr<Buffer>>(outputs.size()), {}};
+  LateOutputs late{*device, &state.pool, std::vector<std::shared_ptr<Buffer>>(outputs.size()), {}, {}};
   call.output_self = &late;
   call.output = call.queue == nullptr ? LateOutputs::give : nullptr;
   Status status = executable.execute(call);

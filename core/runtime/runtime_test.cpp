@@ -503,28 +503,64 @@ TEST_F(Fixture, DimsThatOnlyTheRunKnows) {
   }
 }
 
+// What asks for the buffer of each output while it runs.
+tenon_code_t asking_needs(void* self, tenon_executable_t* e, tenon_symbols_t symbols, tenon_needs_t* needs) {
+  const tenon_code_t code = toy_needs(self, e, symbols, needs);
+  for (uint32_t i = 0; i < needs->output_count; ++i) needs->outputs[i].size_bytes_max = TENON_SIZE_UNKNOWN;
+  return code;
+}
+tenon_code_t asking_execute(void* self, tenon_executable_t* e, const tenon_call_t* call) {
+  if (call->output == nullptr || call->queue != nullptr || call->outputs[0].buffer != nullptr) return TENON_INTERNAL;
+  tenon_span_t made{};
+  if (const tenon_code_t code = call->output(call->output_self, 0, 16, &made); code != TENON_OK) return code;
+  tenon_call_t with_buffer = *call;
+  with_buffer.outputs = &made;
+  return toy_execute(self, e, &with_buffer);
+}
+
 TEST_F(Fixture, SizesThatOnlyTheRunTellsAreAskedWithoutAQueue) {
   toy.queued = toy.hidden = true;
   toy.threading = TENON_THREADING_FREE;
-  compile_api.needs = [](void* self, tenon_executable_t* e, tenon_symbols_t symbols, tenon_needs_t* needs) {
-    const tenon_code_t code = toy_needs(self, e, symbols, needs);
-    for (uint32_t i = 0; i < needs->output_count; ++i) needs->outputs[i].size_bytes_max = TENON_SIZE_UNKNOWN;
-    return code;
-  };
-  compile_api.execute = [](void* self, tenon_executable_t* e, const tenon_call_t* call) -> tenon_code_t {
-    if (call->output == nullptr || call->queue != nullptr || call->outputs[0].buffer != nullptr) return TENON_INTERNAL;
-    tenon_span_t made{};
-    if (const tenon_code_t code = call->output(call->output_self, 0, 16, &made); code != TENON_OK) return code;
-    tenon_call_t with_buffer = *call;
-    with_buffer.outputs = &made;
-    return toy_execute(self, e, &with_buffer);
-  };
+  compile_api.needs = asking_needs;
+  compile_api.execute = asking_execute;
   Runner runner(make_plan(make_device(), make_device()));
   for (int i = 0; i < 2; ++i) {
     const Status status = run(runner);
     ASSERT_TRUE(status.ok()) << status.text();
     expect_right(runner);
   }
+}
+
+// The host allocated under the turn that the asking call had, and waited for itself.
+TEST_F(Fixture, SerialDeviceAsksForItsOutputsDuringTheCall) {
+  toy.threading = TENON_THREADING_SERIAL;
+  compile_api.needs = asking_needs;
+  using Execute = tenon_code_t (*)(void*, tenon_executable_t*, const tenon_call_t*);
+  const Execute from_its_own_thread = [](void* self, tenon_executable_t* e, const tenon_call_t* call) {
+    tenon_code_t code = TENON_INTERNAL;
+    std::thread([&] { code = asking_execute(self, e, call); }).join();
+    return code;
+  };
+  // The device has no memory at first: it is waited for, and what lies unused is freed, within the call.
+  const Execute short_of_memory = [](void* self, tenon_executable_t* e, const tenon_call_t* call) {
+    static_cast<Toy*>(self)->fail_allocs = 1;
+    tenon_span_t large{};
+    if (const tenon_code_t code = call->output(call->output_self, 0, uint64_t{1} << 20, &large); code != TENON_OK) return code;
+    tenon_call_t with_buffer = *call;
+    with_buffer.outputs = &large;
+    return toy_execute(self, e, &with_buffer);
+  };
+  {
+    Runner runner(make_plan(make_device(), make_device()));
+    for (const Execute execute : {&asking_execute, from_its_own_thread, short_of_memory}) {
+      compile_api.execute = execute;
+      const Status status = run(runner);
+      ASSERT_TRUE(status.ok()) << status.text();
+      expect_right(runner);
+    }
+    EXPECT_EQ(toy.fail_allocs, 0);
+  }
+  EXPECT_EQ(toy.buffers, 0);
 }
 
 TEST_F(Fixture, WrongInputsAreNamed) {

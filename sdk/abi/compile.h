@@ -100,7 +100,8 @@ typedef struct tenon_call_t {
                              execute returns, on a queue before the signal */
   const tenon_profile_sink_t* profile; /* null: not asked */
   /* Gives the buffer of an output of TENON_SIZE_UNKNOWN, whose buffer above is null: once, during execute, at any time. A call
-   * with such an output has no queue; null where there is one. */
+   * with such an output has no queue; null where there is one. The host allocates meanwhile: on the calling thread it may call alloc, map,
+   * free and sync of this device, a serial one's too, so that no lock that these take may be held. */
   void* output_self;
   tenon_code_t (*output)(void* self, uint32_t index, uint64_t size_bytes, tenon_span_t* out_span);
 } tenon_call_t;
