@@ -9,7 +9,6 @@
 #include <clang/Frontend/CompilerInstance.h>
 #include <clang/Frontend/FrontendActions.h>
 #include <clang/Frontend/TextDiagnosticPrinter.h>
-#include <llvm/IR/Module.h>
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/VirtualFileSystem.h>
@@ -18,13 +17,13 @@
 #include <mutex>
 #include <vector>
 
+#include "opencl_thread.h"
 #include "opencl_watch.h"
 
 namespace tenon::cpu::compiler {
 namespace {
 
 constexpr const char* kTriple = "x86_64-unknown-linux-gnu";
-constexpr const char* kItemState = "__tenon_item";
 
 std::string_view view(tenon_clang_str_t s) {
   return s.data ? std::string_view(s.data, s.size) : std::string_view();
@@ -179,21 +178,6 @@ class FindKernels : public clang::ASTFrontendAction {
   std::string& text_;
 };
 
-// OpenCL C has no thread-local variables, so the work-item state becomes one here; and variables in local memory, since the items of
-// a group run on one thread.
-struct ItemStatePerThread : llvm::PassInfoMixin<ItemStatePerThread> {
-  llvm::PreservedAnalyses run(llvm::Module& module, llvm::ModuleAnalysisManager&) {
-    if (llvm::GlobalVariable* item = module.getGlobalVariable(kItemState, true)) {
-      item->setThreadLocalMode(llvm::GlobalValue::GeneralDynamicTLSModel);
-    }
-    for (llvm::GlobalVariable& variable : module.globals()) {
-      if (is_local_variable(variable)) variable.setThreadLocalMode(llvm::GlobalValue::GeneralDynamicTLSModel);
-    }
-    return llvm::PreservedAnalyses::none();
-  }
-  static bool isRequired() { return true; }
-};
-
 bool emit(Unit& unit, uint32_t kind, llvm::SmallVectorImpl<char>& bytes) {
   unit.instance().setOutputStream(std::make_unique<llvm::raw_svector_ostream>(bytes));
   if (kind == TENON_CLANG_ASSEMBLY) {
@@ -250,8 +234,9 @@ int32_t build_text(std::string_view text, const tenon_clang_options_t& options, 
     unit.instance().getCodeGenOpts().PassBuilderCallbacks.push_back([watched](llvm::PassBuilder& builder) {
       builder.registerPipelineStartEPCallback(
           [watched](llvm::ModulePassManager& passes, llvm::OptimizationLevel) {
-            passes.addPass(ItemStatePerThread());
+            passes.addPass(VariablesPerThread());
             if (watched) passes.addPass(WatchAccesses());
+            passes.addPass(ThreadAddressesByCall());
           });
     });
   }

@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -295,6 +297,31 @@ __kernel void axpy(__global const float* restrict x, __global float* y, float a,
     EXPECT_NEAR(y[i], expected, 1e-5) << i;
   }
   EXPECT_EQ(y[15], -1.0f);
+}
+
+// The loader's own call does not preserve what code generation takes for preserved: it stands in functions of its own.
+TEST(OpenclC, AsksForThreadLocalAddressesByOrdinaryCalls) {
+  for (uint32_t dialect : {TENON_CLANG_OPENCL_C, TENON_CLANG_OPENCL_C_WATCHED}) {
+    Built built = build(R"(
+__kernel void k(__global const float* x, __global float* y) {
+  __local float tile[64];
+  const float v = x[get_global_id(0)];
+  tile[get_global_id(0)] = v;
+  y[0] = tile[63 - get_global_id(0)] + v;
+})",
+                        dialect, TENON_CLANG_ASSEMBLY);
+    ASSERT_EQ(built.code, 0) << built.messages;
+    size_t found = 0;
+    std::string function;
+    std::istringstream lines(built.bytes);
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.empty() && (std::isalpha(line[0]) || line[0] == '_')) function = line;
+      if (line.find("__tls_get_addr") == std::string::npos) continue;
+      ++found;
+      EXPECT_EQ(function.find("__tenon_address_of_"), 0u) << function;
+    }
+    EXPECT_GE(found, 2u) << built.bytes;
+  }
 }
 
 TEST(OpenclC, RefusesBarriersAndImagesInWords) {
