@@ -178,6 +178,7 @@ Status Runner::place_inputs(std::span<const tenon_array_t* const> inputs) {
   std::vector<std::span<const int64_t>> dims;
   for (const tenon_array_t* array : inputs) dims.emplace_back(array->dims, array->rank);
   TENON_RETURN_IF_ERROR(plan_->shapes.solve(dims, &symbols_));
+  told_.assign(plan_->shapes.symbol_limit(), false);
   for (size_t s = 0; s < slots_.size(); ++s) {
     const Slot& slot = plan_->slots[s];
     SlotState& state = slots_[s];
@@ -297,7 +298,10 @@ Status Runner::execute(const Step& step) {
   for (size_t i = 0; i < out_symbols.size(); ++i) {
     if (out_symbols[i] < 0) return error(TENON_INTERNAL, "T0612", "device {} left a data-dependent dim unset", quoted(device->name()));
     symbols_[step.out_symbols[i]] = out_symbols[i];
+    told_[step.out_symbols[i]] = true;
   }
+  // Steps behind this one rely on what is asserted of these sizes.
+  TENON_RETURN_IF_ERROR(plan_->shapes.check_told(step.out_symbols, told_, symbols_));
   for (size_t i = 0; i < step.outputs.size(); ++i) {
     uint64_t bytes = 0;
     TENON_RETURN_IF_ERROR(bytes_of(step.outputs[i], &bytes));

@@ -91,6 +91,7 @@ class Runner {
   std::vector<DeviceState> devices_;
   std::vector<SlotState> slots_;
   std::vector<int64_t> symbols_;
+  std::vector<bool> told_;  // by symbol: a step of this run has told it
   std::vector<OutputArray> outputs_;
   RunStatistics statistics_;
   Status given_up_;  // of this run: why a device was abandoned

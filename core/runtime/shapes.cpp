@@ -265,6 +265,8 @@ Result<Shapes> Shapes::create(const tenon_host_graph_t& api, tenon_graph_t* grap
     TENON_ASSIGN_OR_RETURN(Port port, s.read_port(main.yields[i], name.empty() ? fmt::format("output{}", i) : name));
     s.outputs_.push_back(std::move(port));
   }
+  s.of_inputs_.resize(s.symbol_limit_);
+  for (uint32_t i = 0; i < main.symbol_count; ++i) s.of_inputs_[main.symbols[i]] = true;
   s.assertions_ = std::move(assertions);
   return s;
 }
@@ -370,7 +372,11 @@ Status Shapes::solve(std::span<const std::span<const int64_t>> dims, std::vector
     }
   }
   check_symbols(bound, symbols, &wrong);
-  if (wrong.empty()) check_assertions(bound, symbols, &wrong);
+  if (wrong.empty()) {
+    for (const Assertion& fact : assertions_) {
+      if (known(fact.a, bound) && known(fact.b, bound)) check_assertion(fact, symbols, &wrong);
+    }
+  }
   TENON_RETURN_IF_ERROR(joined(wrong));
   *out_symbols = std::move(symbols);
   return {};
@@ -395,22 +401,35 @@ void Shapes::check_symbols(const std::vector<bool>& bound, std::span<const int64
   }
 }
 
-void Shapes::check_assertions(const std::vector<bool>& bound, std::span<const int64_t> symbols,
-                              std::vector<std::string>* wrong) const {
+void Shapes::check_assertion(const Assertion& fact, std::span<const int64_t> symbols, std::vector<std::string>* wrong) const {
+  int64_t a = 0, b = 0;
+  if (api_->dim_evaluate(api_->self, graph_, fact.a, symbols.data(), symbol_limit_, &a) != TENON_OK ||
+      api_->dim_evaluate(api_->self, graph_, fact.b, symbols.data(), symbol_limit_, &b) != TENON_OK) {
+    clear_failure();
+    wrong->push_back(fmt::format("T0608: {} or {} cannot be computed for these inputs{}", dim_text(*api_, graph_, fact.a),
+                                 dim_text(*api_, graph_, fact.b), Culprit(*api_, graph_, symbols).relating(fact.a, fact.b)));
+  } else if (!ir::relation_holds(fact.rel, a, b)) {
+    wrong->push_back(fmt::format("T0607: the model needs {} {} {}, and these inputs give {} and {}{}", dim_text(*api_, graph_, fact.a),
+                                 rel_text(fact.rel), dim_text(*api_, graph_, fact.b), a, b,
+                                 Culprit(*api_, graph_, symbols).relating(fact.a, fact.b)));
+  }
+}
+
+Status Shapes::check_told(std::span<const tenon_symbol_t> now, const std::vector<bool>& told, std::span<const int64_t> symbols) const {
+  std::vector<bool> bound = of_inputs_, fresh(symbol_limit_);
+  for (uint32_t s = 0; s < symbol_limit_; ++s) bound[s] = bound[s] || told[s];
+  for (tenon_symbol_t s : now) fresh[s] = true;
+  std::vector<std::string> wrong;
   for (const Assertion& fact : assertions_) {
     if (!known(fact.a, bound) || !known(fact.b, bound)) continue;
-    int64_t a = 0, b = 0;
-    if (api_->dim_evaluate(api_->self, graph_, fact.a, symbols.data(), symbol_limit_, &a) != TENON_OK ||
-        api_->dim_evaluate(api_->self, graph_, fact.b, symbols.data(), symbol_limit_, &b) != TENON_OK) {
-      clear_failure();
-      wrong->push_back(fmt::format("T0608: {} or {} cannot be computed for these inputs{}", dim_text(*api_, graph_, fact.a),
-                                   dim_text(*api_, graph_, fact.b), Culprit(*api_, graph_, symbols).relating(fact.a, fact.b)));
-    } else if (!ir::relation_holds(fact.rel, a, b)) {
-      wrong->push_back(fmt::format("T0607: the model needs {} {} {}, and these inputs give {} and {}{}", dim_text(*api_, graph_, fact.a),
-                                   rel_text(fact.rel), dim_text(*api_, graph_, fact.b), a, b,
-                                   Culprit(*api_, graph_, symbols).relating(fact.a, fact.b)));
-    }
+    std::vector<bool> mentioned(symbol_limit_);
+    add_symbols(*api_, graph_, fact.a, 0, &mentioned);
+    add_symbols(*api_, graph_, fact.b, 0, &mentioned);
+    bool concerned = false;
+    for (uint32_t s = 0; s < symbol_limit_; ++s) concerned = concerned || (mentioned[s] && fresh[s]);
+    if (concerned) check_assertion(fact, symbols, &wrong);
   }
+  return joined(wrong);
 }
 
 Status Shapes::evaluate(std::span<const tenon_dim_t> dims, std::span<const int64_t> symbols, std::vector<int64_t>* out) const {

@@ -33,8 +33,7 @@ std::string dim_text(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_
 
 class Shapes {
  public:
-  // Reads the ports of a frozen graph, which must outlive this. assertions: all of the graph's; those that mention
-  // symbols of nodes are left out here.
+  // Reads the ports of a frozen graph, which must outlive this. assertions: all of the graph's.
   static Result<Shapes> create(const tenon_host_graph_t& api, tenon_graph_t* graph, std::vector<Assertion> assertions);
 
   const std::vector<Port>& inputs() const { return inputs_; }
@@ -46,6 +45,8 @@ class Shapes {
   // Values of all symbols that inputs decide (others 0), one per symbol index. `dims[i]` are the dims of input i.
   // T0605, T0606, T0607, T0608: one status naming every disagreement.
   Status solve(std::span<const std::span<const int64_t>> dims, std::vector<int64_t>* out_symbols) const;
+  // What is asserted of symbols that a step has told, `now`, as far as inputs and steps have told the others. T0607, T0608.
+  Status check_told(std::span<const tenon_symbol_t> now, const std::vector<bool>& told, std::span<const int64_t> symbols) const;
   // Concrete dims; T0110 and T0608 when the arithmetic fails or a dim comes out negative.
   Status evaluate(std::span<const tenon_dim_t> dims, std::span<const int64_t> symbols, std::vector<int64_t>* out) const;
 
@@ -54,13 +55,13 @@ class Shapes {
   bool known(tenon_dim_t dim, const std::vector<bool>& bound) const;
   bool invert(tenon_dim_t dim, int64_t target, std::vector<bool>* bound, std::vector<int64_t>* symbols) const;
   void check_symbols(const std::vector<bool>& bound, std::span<const int64_t> symbols, std::vector<std::string>* wrong) const;
-  void check_assertions(const std::vector<bool>& bound, std::span<const int64_t> symbols,
-                        std::vector<std::string>* wrong) const;
+  void check_assertion(const Assertion& fact, std::span<const int64_t> symbols, std::vector<std::string>* wrong) const;
 
   const tenon_host_graph_t* api_ = nullptr;
   tenon_graph_t* graph_ = nullptr;
   uint32_t symbol_limit_ = 0;
   std::vector<Port> inputs_, outputs_;
+  std::vector<bool> of_inputs_;         // by symbol: the main region's own
   std::vector<Assertion> assertions_;
 };
 

@@ -5,6 +5,7 @@
 #include "core/base/failure.h"
 #include "core/host/host_interfaces.h"
 #include "core/host/plugin_host.h"
+#include "core/ir/facts.h"
 #include "core/ir/form.h"
 #include "core/ir/host_graph.h"
 #include "core/runtime/device.h"
@@ -20,6 +21,7 @@ void start_host() {
     host::register_service_interfaces();
     host::register_host_interface(TENON_HOST_GRAPH_ID, 0, ir::host_graph_table());
     host::register_host_interface(TENON_HOST_FORM_ID, 0, ir::host_form_table());
+    host::register_host_interface(TENON_HOST_FACTS_ID, 0, ir::host_facts_table());
     host::register_host_interface(TENON_HOST_REGISTRY_ID, 0, host_registry_table());
     host::register_host_interface(TENON_HOST_EXTRACT_ID, 0, host_extract_table());
     host::register_host_interface(TENON_HOST_KERNELS_ID, 0, host_kernels_table());

@@ -119,7 +119,26 @@ Status check_fact(const ir::Graph& g, tenon_node_t node, const ir::DimFact& fact
   return error(TENON_INVALID_ARGUMENT, "T0607", "{} needs a relation between dims that {} and {} do not have", g.op_name(node), a, b);
 }
 
-// What inference took for granted about symbolic dims, as far as this node's operands tell them: references index by it, and
+// The symbols that a node is given: those of its operands and attributes, and of results but for what it defines itself.
+std::vector<ir::Symbol> symbols_given(const ir::Graph& g, tenon_node_t node) {
+  const ir::DimTable& dims = g.dims();
+  std::vector<ir::Symbol> known;
+  const auto add = [&](const tenon_type_t& type) {
+    for (uint32_t d = 0; d < type.rank; ++d) dims.symbols_of(type.dims[d], &known);
+  };
+  for (ir::Value v : g.results(node)) add(g.type(v));
+  const auto own = g.symbols(node);
+  std::erase_if(known, [&](ir::Symbol s) { return std::find(own.begin(), own.end(), s) != own.end(); });
+  for (ir::Value v : g.operands(node)) {
+    if (v != ir::kNone) add(g.type(v));
+  }
+  for (const tenon_attr_t& a : g.attrs(node)) {
+    for (uint64_t d = 0; a.kind == TENON_ATTR_DIMS && d < a.count; ++d) dims.symbols_of(a.u.dims[d], &known);
+  }
+  return known;
+}
+
+// What inference took for granted about symbolic dims, as far as this node is given them: references index by it, and
 // unlike a session nobody has checked these sizes.
 Status check_facts(const ir::Graph& g, tenon_node_t node, std::span<const int64_t> symbols) {
   if (g.facts().empty()) return {};
@@ -127,11 +146,8 @@ Status check_facts(const ir::Graph& g, tenon_node_t node, std::span<const int64_
   checked.begin(g, symbols);
   if (checked.open.empty()) return {};
   const ir::DimTable& dims = g.dims();
-  std::vector<ir::Symbol> known, used;
-  for (ir::Value v : g.operands(node)) {
-    const tenon_type_t& type = g.type(v);
-    for (uint32_t d = 0; d < type.rank; ++d) dims.symbols_of(type.dims[d], &known);
-  }
+  const std::vector<ir::Symbol> known = symbols_given(g, node);
+  std::vector<ir::Symbol> used;
   const auto unknown = [&](ir::Symbol s) { return std::find(known.begin(), known.end(), s) == known.end(); };
   size_t kept = 0;
   for (size_t i = 0; i < checked.open.size(); ++i) {

@@ -7,6 +7,7 @@
 #include "artifact.h"
 #include "control_arena.h"
 #include "device.h"
+#include "native_ops.h"
 #include "tenon/cpp/graph.hpp"
 #include "tenon/cpp/plugin.hpp"
 
@@ -30,6 +31,24 @@ uint64_t bytes_of(const ControlValue& value, std::span<const int64_t> symbols) {
     if (bytes > kMaxBytes) return kMaxBytes;
   }
   return static_cast<uint64_t>(bytes);
+}
+
+bool relation_holds(uint32_t rel, int64_t a, int64_t b) {
+  switch (rel) {
+    case TENON_REL_EQ: return a == b;
+    case TENON_REL_LT: return a < b;
+    case TENON_REL_LE: return a <= b;
+    default: return b != 0 && (b == -1 || a % b == 0);
+  }
+}
+
+std::string_view relation_text(uint32_t rel) {
+  switch (rel) {
+    case TENON_REL_EQ: return "them to be equal";
+    case TENON_REL_LT: return "the first to be less";
+    case TENON_REL_LE: return "the first to be at most the second";
+    default: return "the first to be a multiple of the second";
+  }
 }
 
 }  // namespace
@@ -101,6 +120,10 @@ Status ControlExecutable::adopt_constants(std::span<tenon_blob_t* const> constan
 void ControlExecutable::find_order() {
   late_symbols_.assign(program_.symbol_count, true);
   for (uint32_t s : program_.main_symbols) late_symbols_[s] = false;
+  facts_of_.resize(program_.symbol_count);
+  for (uint32_t f = 0; f < program_.facts.size(); ++f) {
+    for (uint32_t s : program_.facts[f].symbols) facts_of_[s].push_back(f);
+  }
   for (const ControlRegion& region : program_.regions) {
     std::vector<uint8_t>& direct = direct_.emplace_back();
     std::vector<bool> made(program_.values.size(), false);
@@ -228,7 +251,7 @@ Status ControlExecutable::needs(tenon_symbols_t symbols, tenon_needs_t* needs) {
     tenon_output_need_t& need = needs->outputs[i];
     need.alias_input = TENON_NO_ALIAS;
     need.size_bytes_max = bytes_of(value, most);
-    if (value.late && need.size_bytes_max > kLateBytes) need.size_bytes_max = TENON_SIZE_UNKNOWN;
+    if (value.mixed || (value.late && need.size_bytes_max > kLateBytes)) need.size_bytes_max = TENON_SIZE_UNKNOWN;
     for (size_t d = 0; d < value.dims.size() && need.dims != nullptr; ++d) need.dims[d] = value.dims[d].evaluate(most);
   }
   needs->workspace_bytes = shape->arena_bytes;
@@ -243,7 +266,7 @@ class ControlRun {
  public:
   ControlRun(ControlExecutable& exe, const ControlShape& shape, const tenon_call_t& call, char* base, uint64_t bytes)
       : exe_(exe), program_(exe.program_), shape_(shape), call_(call), arena_(base, bytes),
-        symbols_(program_.symbol_count, 0), data_(program_.values.size()), wanted_(program_.values.size()),
+        symbols_(program_.symbol_count, 0), known_(program_.symbol_count, false), data_(program_.values.size()), wanted_(program_.values.size()),
         states_(exe.parts_.size()) {}
 
   Status run() {
@@ -306,13 +329,37 @@ class ControlRun {
     return {};
   }
 
+  // ---- Sizes that the run tells ----
+  // Kernels rely on facts: none runs before what it takes for granted has been checked.
+  Status learn(uint32_t symbol, int64_t value) {
+    symbols_[symbol] = value;
+    known_[symbol] = true;
+    for (uint32_t f : exe_.facts_of_[symbol]) {
+      const ControlFact& fact = program_.facts[f];
+      if (!std::ranges::all_of(fact.symbols, [this](uint32_t s) { return known_[s]; })) continue;
+      const int64_t a = fact.a.evaluate(symbols_), b = fact.b.evaluate(symbols_);
+      if (relation_holds(fact.rel, a, b)) continue;
+      return fail(TENON_INVALID_ARGUMENT, cat("T0607: ", fact.place.empty() ? "" : fact.place + ": ", "sizes that data decides are ", a,
+                                              " and ", b, "; the model needs ", relation_text(fact.rel), "."));
+    }
+    return {};
+  }
+  // What an earlier turn told is not known of this one.
+  void forget(const ControlRegion& region) {
+    for (const ControlPart& part : region.parts) {
+      for (const ControlSize& s : part.defines) known_[s.symbol] = false;
+    }
+  }
+
   Status run_region(uint32_t index) {
+    forget(program_.regions[index]);
     for (const ControlPart& part : program_.regions[index].parts) {
       switch (part.kind) {
         case Kind::kKernels: TENON_TRY(run_kernels(part)); break;
         case Kind::kSwitch: TENON_TRY(run_switch(part)); break;
         case Kind::kWhile: TENON_TRY(run_while(part)); break;
         case Kind::kScan: TENON_TRY(run_scan(part)); break;
+        case Kind::kNative: TENON_TRY(run_native(part)); break;
       }
     }
     return {};
@@ -397,6 +444,51 @@ class ControlRun {
     return status;
   }
 
+  // ---- Calls ----
+  class Call final : public NativeCall {
+   public:
+    Call(ControlRun& run, const ControlPart& part) : run_(run), part_(part), dims_(part.inputs.size()), made_(part.outputs.size()) {
+      for (size_t i = 0; i < part.inputs.size(); ++i) {
+        const ControlValue& value = run.value(part.inputs[i]);
+        for (const kernelgen::SizeProgram& dim : value.dims) dims_[i].push_back(dim.evaluate(run.symbols_));
+        inputs.push_back({static_cast<tenon_dtype_t>(value.dtype), dims_[i], run.data_[part.inputs[i]]});
+      }
+      parameters = part.parameters;
+      place = part.place;
+    }
+    Status make(size_t output, std::span<const int64_t> dims, char** data) override {
+      for (const ControlSize& s : part_.defines) {
+        if (s.index == output) TENON_TRY(run_.learn(s.symbol, dims[s.dim]));
+      }
+      const uint32_t v = part_.outputs[output];
+      const ControlValue& value = run_.value(v);
+      for (size_t d = 0; d < value.dims.size(); ++d) {
+        if (const int64_t wanted = value.dims[d].evaluate(run_.symbols_); wanted != dims[d]) {
+          return fail(TENON_INVALID_ARGUMENT, cat("T0607: ", place, ": dim ", d, " of result ", output, " is ", dims[d],
+                                                  ", and the model needs ", wanted, "."));
+        }
+      }
+      made_[output] = true;
+      TENON_TRY(run_.place(v));
+      *data = run_.data_[v];
+      return {};
+    }
+    bool complete() const { return std::ranges::all_of(made_, [](bool made) { return made; }); }
+
+   private:
+    ControlRun& run_;
+    const ControlPart& part_;
+    std::vector<std::vector<int64_t>> dims_;
+    std::vector<bool> made_;
+  };
+
+  Status run_native(const ControlPart& part) {
+    if (cancelled()) return fail(TENON_CANCELLED, "T0001: The run was cancelled.");
+    Call call(*this, part);
+    TENON_TRY(find_native(part.native)->run(call));
+    return call.complete() ? Status() : fail(TENON_INTERNAL, cat(part.place, ": a result was not made."));
+  }
+
   // ---- Branches ----
   int64_t index_of(uint32_t v) const {
     int64_t number = 0;
@@ -422,7 +514,7 @@ class ControlRun {
     }
     TENON_TRY(run_region(chosen));
     for (const ControlSize& s : part.defines) {
-      symbols_[s.symbol] = value(region.yields[s.index]).dims[s.dim].evaluate(symbols_);
+      TENON_TRY(learn(s.symbol, value(region.yields[s.index]).dims[s.dim].evaluate(symbols_)));
     }
     for (size_t i = 0; i < region.yields.size(); ++i) {
       char* wanted = std::exchange(wanted_[part.outputs[i]], nullptr);
@@ -502,8 +594,11 @@ class ControlRun {
   }
 
   // Dims that the turn leaves open, from the values that are carried into it.
-  void learn_open(const ControlRegion& region, const std::vector<Dims>& dims) {
-    for (const ControlSize& s : region.opens) symbols_[s.symbol] = dims[s.index][s.dim];
+  Status learn_open(const ControlRegion& region, const std::vector<Dims>& dims) {
+    for (const ControlSize& s : region.opens) known_[s.symbol] = false;
+    forget(region);
+    for (const ControlSize& s : region.opens) TENON_TRY(learn(s.symbol, dims[s.index][s.dim]));
+    return {};
   }
 
   Status check_turn(const ControlPart& part, const ControlRegion& region) {
@@ -554,13 +649,13 @@ class ControlRun {
     int64_t trips = 0;
     for (; part.max_trip < 0 || trips < part.max_trip; ++trips) {
       const ControlArena::Mark mark = arena_.mark();
-      learn_open(condition, dims);
+      TENON_TRY(learn_open(condition, dims));
       bind_turn(condition, carried);
       TENON_TRY(run_region(condition_index));
       const bool holds = *data_[condition.yields[0]] != 0;
       arena_.release(mark);
       if (!holds) break;
-      learn_open(body, dims);
+      TENON_TRY(learn_open(body, dims));
       TENON_TRY(run_turn(part, body_index, carried, trips, [&](size_t i, int64_t turn) -> Status {
         Collected& c = collected[i - count];
         TENON_TRY(c.block.reserve(c.bytes * (static_cast<uint64_t>(turn) + 1)));
@@ -569,7 +664,7 @@ class ControlRun {
       }));
       for (const ControlSize& s : body.opens) dims[s.index][s.dim] = value(body.yields[s.index]).dims[s.dim].evaluate(symbols_);
     }
-    for (const ControlSize& s : part.defines) symbols_[s.symbol] = s.index < count ? dims[s.index][s.dim] : trips;
+    for (const ControlSize& s : part.defines) TENON_TRY(learn(s.symbol, s.index < count ? dims[s.index][s.dim] : trips));
     TENON_TRY(end_loop(part, carried));
     for (size_t k = 0; k < collected.size(); ++k) {
       const uint32_t v = part.outputs[count + k];
@@ -632,6 +727,7 @@ class ControlRun {
   const tenon_call_t& call_;
   ControlArena arena_;
   std::vector<int64_t> symbols_;
+  std::vector<bool> known_;    // By symbol: late ones that were told in this turn.
   std::vector<char*> data_;    // By value: where it is.
   std::vector<char*> wanted_;  // By value: where whoever makes it has to put it.
   std::vector<PartState> states_;

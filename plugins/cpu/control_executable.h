@@ -49,6 +49,7 @@ class ControlExecutable {
   std::vector<std::unique_ptr<Executable>> parts_;  // By artifact.
   std::vector<const ControlPart*> part_of_;         // By artifact.
   std::vector<bool> late_symbols_;
+  std::vector<std::vector<uint32_t>> facts_of_;  // By symbol: facts that mention it.
   std::vector<tenon_blob_t*> blobs_;  // Retained; null where no value is yielded or carried as it is.
   std::vector<const void*> constant_data_;
   std::vector<std::vector<uint8_t>> direct_;  // By region and yield: a part can write it where it is wanted.

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "native_ops.h"
 #include "tenon/cpp/plugin.hpp"
 
 namespace tenon::cpu {
@@ -96,8 +97,10 @@ template <class W>
 void value(W& w, ControlValue& v) {
   w.number(v.kind);
   w.number(v.late);
+  w.number(v.mixed);
   w.number(v.index);
   w.number(v.element_bytes);
+  w.number(v.dtype);
   list(w, v.dims, [](W& each, kernelgen::SizeProgram& p) { size(each, p); });
 }
 template <class W>
@@ -110,6 +113,8 @@ void part(W& w, ControlPart& p) {
   w.number(p.reverse);
   w.number(p.max_trip);
   size(w, p.length);
+  w.text(p.native);
+  numbers(w, p.parameters);
   w.text(p.place);
 }
 template <class W>
@@ -121,6 +126,14 @@ void region(W& w, ControlRegion& r) {
   list(w, r.parts, [](W& each, ControlPart& p) { part(each, p); });
 }
 template <class W>
+void fact(W& w, ControlFact& f) {
+  w.number(f.rel);
+  size(w, f.a);
+  size(w, f.b);
+  numbers(w, f.symbols);
+  w.text(f.place);
+}
+template <class W>
 void program(W& w, ControlProgram& p) {
   w.number(p.symbol_count);
   w.number(p.input_count);
@@ -130,6 +143,7 @@ void program(W& w, ControlProgram& p) {
   numbers(w, p.bounds);
   list(w, p.values, [](W& each, ControlValue& v) { value(each, v); });
   list(w, p.regions, [](W& each, ControlRegion& r) { region(each, r); });
+  list(w, p.facts, [](W& each, ControlFact& f) { fact(each, f); });
   list(w, p.artifacts, [](W& each, std::string& s) { each.text(s); });
 }
 
@@ -153,6 +167,9 @@ class Checker {
       if (v.kind > ControlValue::Kind::kLocal || v.dims.size() > TENON_RANK_MAX) return false;
       if (v.kind == ControlValue::Kind::kInput && v.index >= p_.input_count) return false;
       if (v.kind == ControlValue::Kind::kConstant && v.index >= p_.constant_count) return false;
+    }
+    for (const ControlFact& f : p_.facts) {
+      if (!below(f.symbols, p_.symbol_count)) return false;
     }
     for (uint32_t r = 0; r < p_.regions.size(); ++r) {
       const ControlRegion& region = p_.regions[r];
@@ -178,7 +195,7 @@ class Checker {
     return true;
   }
   bool fits(const ControlPart& part, uint32_t region) const {
-    if (part.kind > ControlPart::Kind::kScan || !below(part.inputs, p_.values.size()) ||
+    if (part.kind > ControlPart::Kind::kNative || !below(part.inputs, p_.values.size()) ||
         !below(part.outputs, p_.values.size()) || !sizes_fit(part.defines, part.outputs)) {
       return false;
     }
@@ -186,12 +203,28 @@ class Checker {
       return part.artifact < p_.artifacts.size() && below(part.symbols, p_.symbol_count) &&
              below(part.constants, p_.constant_count);
     }
+    if (part.kind == ControlPart::Kind::kNative) return part.regions.empty() && native_fits(part);
     // Regions come after the one they stand in: no cycles.
     for (uint32_t r : part.regions) {
       if (r <= region || r >= p_.regions.size() || !counts_fit(part, r)) return false;
     }
     const size_t wanted = part.kind == ControlPart::Kind::kWhile ? 2 : part.kind == ControlPart::Kind::kScan ? 1 : 0;
     return wanted == 0 ? !part.regions.empty() && !part.inputs.empty() : part.regions.size() == wanted;
+  }
+  bool native_fits(const ControlPart& part) const {
+    const NativeOp* op = find_native(part.native);
+    if (op == nullptr) return false;
+    NativeSignature signature;
+    signature.parameters = part.parameters;
+    const auto describe = [this](const std::vector<uint32_t>& values, std::vector<NativeType>* out) {
+      for (uint32_t v : values) {
+        const ControlValue& value = p_.values[v];
+        out->push_back({static_cast<tenon_dtype_t>(value.dtype), static_cast<uint32_t>(value.dims.size())});
+        if (value.dtype >= TENON_DTYPE_COUNT || value.element_bytes != dtype_bytes(static_cast<tenon_dtype_t>(value.dtype))) return false;
+      }
+      return true;
+    };
+    return describe(part.inputs, &signature.inputs) && describe(part.outputs, &signature.outputs) && op->takes(signature);
   }
   bool counts_fit(const ControlPart& part, uint32_t r) const {
     const ControlRegion& region = p_.regions[r];
@@ -205,6 +238,7 @@ class Checker {
         return region.arguments.size() == part.inputs.size() && region.yields.size() == part.outputs.size() &&
                part.carried <= part.inputs.size() && part.carried <= part.outputs.size();
       case ControlPart::Kind::kKernels:
+      case ControlPart::Kind::kNative:
         break;
     }
     return false;

@@ -1,4 +1,4 @@
-// A subgraph with control flow as data: regions of parts, where a part is compiled kernels or one node of control flow. Values and
+// A subgraph with control flow, or with ops of native_ops.h, as data: regions of parts, where a part is compiled kernels or one node. Values and
 // symbols are those of the subgraph the program was made from, by their indices: since regions cannot recurse, each has one
 // live instance at a time, and one table of each serves all nesting.
 #ifndef TENON_PLUGINS_CPU_CONTROL_PROGRAM_H_
@@ -17,9 +17,11 @@ namespace tenon::cpu {
 struct ControlValue {
   enum class Kind : uint8_t { kUnused, kInput, kConstant, kLocal };
   Kind kind = Kind::kUnused;
-  bool late = false;   // Its size mentions a symbol that only a run tells.
+  bool late = false;   // Its size mentions a symbol that only a run tells,
+  bool mixed = false;  // in a dim that is more than this symbol: the largest symbols need not give the largest size.
   uint32_t index = 0;  // Which input or constant.
   uint64_t element_bytes = 0;
+  uint32_t dtype = 0;
   std::vector<kernelgen::SizeProgram> dims;  // Over the subgraph's symbols.
 };
 
@@ -29,7 +31,7 @@ struct ControlSize {
 };
 
 struct ControlPart {
-  enum class Kind : uint8_t { kKernels, kSwitch, kWhile, kScan };
+  enum class Kind : uint8_t { kKernels, kSwitch, kWhile, kScan, kNative };
   Kind kind = Kind::kKernels;
   // kKernels: an artifact, its inputs and outputs as values, its symbols and constants as ordinals of the subgraph's.
   uint32_t artifact = 0;
@@ -41,6 +43,8 @@ struct ControlPart {
   bool reverse = false;            // kScan
   int64_t max_trip = -1;           // kWhile
   kernelgen::SizeProgram length;   // kScan
+  std::string native;              // kNative: the op
+  std::vector<int64_t> parameters; // kNative
   std::string place;               // The user's node, for errors.
 };
 
@@ -51,6 +55,14 @@ struct ControlRegion {
   std::vector<ControlPart> parts;
 };
 
+// A relation between sizes that kernels rely on, checked as soon as a run knows all of its symbols.
+struct ControlFact {
+  uint32_t rel = 0;               // TENON_REL_*
+  kernelgen::SizeProgram a, b;
+  std::vector<uint32_t> symbols;  // Those of the sides that only a run tells; at least one.
+  std::string place;              // The user's node that needs it, for errors.
+};
+
 struct ControlProgram {
   uint32_t symbol_count = 0, input_count = 0, constant_count = 0;
   std::vector<uint32_t> main_symbols;  // Given by a call, in its order.
@@ -58,6 +70,7 @@ struct ControlProgram {
   std::vector<int64_t> bounds;         // By symbol: an upper bound, or INT64_MAX.
   std::vector<ControlValue> values;
   std::vector<ControlRegion> regions;  // 0: the subgraph's main region.
+  std::vector<ControlFact> facts;
   std::vector<std::string> artifacts;
 
   std::string bytes() const;

@@ -21,7 +21,7 @@ kernelgen::DeviceRates rates_of(Isa isa) {
   return {20, 15, 50};
 }
 
-// kernelgen knows no regions: nodes with some are looked at here.
+// kernelgen knows no regions and no calls: such nodes are looked at here.
 struct ControlClaims {
   const kernelgen::LiftHost& host;
   tenon_graph_t* graph;
@@ -36,6 +36,9 @@ struct ControlClaims {
     const auto& claims = *static_cast<ControlClaims*>(self);
     return detail::guarded(context().host, [&]() -> Status {
       std::string why(view(reason));
+      if (is_native(Node(claims.graph, node))) {
+        return claims.sink->claim(claims.sink->self, &node, 1, claims.cost_of(node, 0));
+      }
       if (Node(claims.graph, node).view().region_count != 0) {
         if (can_compile_control(claims.host, claims.graph, node, {}, &why)) {
           return claims.sink->claim(claims.sink->self, &node, 1, claims.cost_of(node, 0));
@@ -70,7 +73,8 @@ struct ControlClaims {
         const Region inner(graph, view.regions[r]);
         for (tenon_node_t n : inner.node_ids()) {
           std::string why;
-          if (Node(graph, n).view().region_count != 0 || !kernelgen::can_lift(host, graph, n, {}, &why)) continue;
+          if (Node(graph, n).view().region_count != 0) continue;
+          if (!is_native(Node(graph, n)) && !kernelgen::can_lift(host, graph, n, {}, &why)) continue;
           TENON_TRY(sink->claim(sink->self, &n, 1, cost_of(n, 0)));
         }
         TENON_TRY(claim_inside(inner));

@@ -137,6 +137,21 @@ bool Interpreter::mentions(const tenon_type_t& type, const std::vector<bool>& sy
   return std::any_of(mentioned.begin(), mentioned.end(), [&](tenon_symbol_t s) { return symbols[s]; });
 }
 
+// Whether a dim that depends on such symbols is more than one of them: the largest symbols need not give the largest size.
+bool Interpreter::mixes(const tenon_type_t& type, const std::vector<bool>& symbols) const {
+  for (uint32_t i = 0; i < type.rank; ++i) {
+    tenon_dim_view_t view{};
+    view.size_bytes = sizeof view;
+    const bool plain = type.dims[i] >= 0 || (graph_api().dim_view(graph_api().self, graph_, type.dims[i], &view) == TENON_OK &&
+                                             view.op == TENON_DIM_SYMBOL);
+    tenon_type_t one{};
+    one.rank = 1;
+    one.dims = &type.dims[i];
+    if (!plain && mentions(one, symbols)) return true;
+  }
+  return false;
+}
+
 // Those that only a run tells.
 std::vector<bool> Interpreter::late_symbols() const {
   std::vector<bool> late(whole_.symbol_limit, false);
@@ -165,7 +180,7 @@ Status Interpreter::needs(tenon_symbols_t symbols, tenon_needs_t* out) const {
     TENON_TRY(dims_of(value.type, values, &dims));
     std::copy(dims.begin(), dims.end(), out->outputs[i].dims);
     const uint64_t bytes = bytes_of(value.type.dtype, dims);
-    const bool is_late = mentions(value.type, unbounded) || (bytes > static_cast<uint64_t>(kLateBytes) && mentions(value.type, late));
+    const bool is_late = mentions(value.type, unbounded) || mixes(value.type, late) || (bytes > static_cast<uint64_t>(kLateBytes) && mentions(value.type, late));
     out->outputs[i].size_bytes_max = is_late ? TENON_SIZE_UNKNOWN : bytes;
     out->outputs[i].alias_input = TENON_NO_ALIAS;
   }
@@ -241,6 +256,10 @@ Status Interpreter::execute(const tenon_call_t& call) const {
     tenon_span_t span = call.outputs[i];
     if (span.buffer == nullptr && call.output != nullptr) TENON_TRY(call.output(call.output_self, i, bytes, &span));
     if (span.buffer == nullptr) return fail(TENON_INTERNAL, cat("Output ", i, " has no buffer."));
+    const uint64_t room = buffer_of(span.buffer)->size_bytes;
+    if (span.offset_bytes > room || bytes > room - span.offset_bytes) {
+      return fail(TENON_INTERNAL, cat("Output ", i, " has ", bytes, " bytes, more than its buffer."));
+    }
     if (bytes != 0) std::memcpy(buffer_of(span.buffer)->data + span.offset_bytes, array.data, bytes);
   }
   for (uint32_t i = 0; i < call.out_symbol_count && i < out_symbols_.size(); ++i) call.out_symbols[i] = symbols[out_symbols_[i]];

@@ -41,6 +41,7 @@ class Interpreter {
   Status bind_symbols(const tenon_node_view_t& node, std::span<const tenon_array_t> results, std::vector<int64_t>* symbols) const;
   Status dims_of(const tenon_type_t& type, const std::vector<int64_t>& symbols, std::vector<int64_t>* out) const;
   bool mentions(const tenon_type_t& type, const std::vector<bool>& symbols) const;
+  bool mixes(const tenon_type_t& type, const std::vector<bool>& symbols) const;
   std::vector<bool> late_symbols() const;
   std::vector<int64_t> symbol_values(tenon_symbols_t symbols) const;
 

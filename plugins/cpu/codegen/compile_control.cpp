@@ -9,7 +9,9 @@
 
 #include "../artifact.h"
 #include "../control_program.h"
+#include "../native_ops.h"
 #include "tenon/abi/extract.h"
+#include "tenon/abi/facts.h"
 #include "tenon/cpp/graph.hpp"
 #include "tenon/kernelgen/lift.h"
 
@@ -43,6 +45,14 @@ std::string place_of(const Node& node) {
   }
   return cat(node.op(), " at ", out);
 }
+
+const tenon_host_facts_t* facts_table() {
+  static const auto* found = context().query<tenon_host_facts_t>(TENON_HOST_FACTS_ID);
+  return found;
+}
+
+// What is a part by itself: control flow, and calls.
+bool stands_alone(const Node& node) { return node.view().region_count != 0 || is_native(node); }
 
 // A graph that stands alone, cut out of another.
 class Extracted {
@@ -90,6 +100,7 @@ class Cutter {
     TENON_TRY(describe_values(main));
     uint32_t index = 0;
     TENON_TRY(add_region(main, nullptr, &index));
+    TENON_TRY(add_facts());
     tell_symbols(main);
     return {};
   }
@@ -111,6 +122,18 @@ class Cutter {
     }
     return {};
   }
+  void describe_late(tenon_dim_t dim, ControlValue* out) const {
+    tenon_type_t one = {};
+    one.rank = 1;
+    one.dims = &dim;
+    const std::vector<tenon_symbol_t> symbols = TypeView(graph_, one).symbols();
+    if (std::ranges::none_of(symbols, [this](tenon_symbol_t s) { return late_[s]; })) return;
+    tenon_dim_view_t view = {};
+    view.size_bytes = sizeof view;
+    const bool plain = graph_api().dim_view(graph_api().self, graph_, dim, &view) == TENON_OK && view.op == TENON_DIM_SYMBOL;
+    out->late = true;
+    out->mixed = out->mixed || !plain;
+  }
   Status size(tenon_dim_t dim, kernelgen::SizeProgram* out) {
     const kernelgen::E e = dims_.of(dim);
     if (e == kernelgen::kNone) return fail(TENON_INTERNAL, "A dim cannot be read.");
@@ -130,8 +153,9 @@ class Cutter {
         constant_of_blob_.emplace(view.blob, value.index);
       }
       value.element_bytes = dtype_bits(view.type.dtype) / 8;
+      value.dtype = view.type.dtype;
       for (uint32_t d = 0; d < view.type.rank; ++d) TENON_TRY(size(view.type.dims[d], &value.dims.emplace_back()));
-      for (tenon_symbol_t s : Value(graph_, v).type().symbols()) value.late = value.late || late_[s];
+      for (uint32_t d = 0; d < view.type.rank; ++d) describe_late(view.type.dims[d], &value);
     }
     for (const Value& v : main.arguments()) {
       program.values[v.id()].kind = ControlValue::Kind::kInput;
@@ -151,6 +175,52 @@ class Cutter {
         if (std::ranges::find(mentioned, view.symbols[i]) != mentioned.end()) program.out_symbols.push_back(view.symbols[i]);
       }
     }
+  }
+
+  // Those that kernels rely on and that no input settles.
+  Status add_facts() {
+    const tenon_host_facts_t* table = facts_table();
+    const uint32_t count = table != nullptr ? table->count(table->self, graph_) : 0;
+    for (uint32_t i = 0; i < count; ++i) {
+      ControlFact fact;
+      tenon_dim_t a = 0, b = 0;
+      TENON_TRY(table->fact(table->self, graph_, i, &fact.rel, &a, &b));
+      tenon_dim_t sides[] = {a, b};
+      tenon_type_t both = {};
+      both.rank = 2;
+      both.dims = sides;
+      std::vector<tenon_symbol_t> symbols = TypeView(graph_, both).symbols();
+      std::ranges::sort(symbols);
+      symbols.erase(std::unique(symbols.begin(), symbols.end()), symbols.end());
+      for (tenon_symbol_t s : symbols) {
+        if (late_[s]) fact.symbols.push_back(s);
+      }
+      if (fact.symbols.empty()) continue;
+      TENON_TRY(size(a, &fact.a));
+      TENON_TRY(size(b, &fact.b));
+      fact.place = place_relating(Region(graph_, whole_.main), symbols, 0);
+      program.facts.push_back(std::move(fact));
+    }
+    return {};
+  }
+
+  // The first node whose operands and results mention all of the symbols, looked for inside of regions first.
+  std::string place_relating(const Region& region, const std::vector<tenon_symbol_t>& symbols, int depth) const {
+    for (const Node& node : region.nodes()) {
+      const tenon_node_view_t view = node.view();
+      for (uint32_t r = 0; r < view.region_count && depth < kDepthMax; ++r) {
+        if (std::string inner = place_relating(Region(graph_, view.regions[r]), symbols, depth + 1); !inner.empty()) return inner;
+      }
+      std::vector<tenon_symbol_t> mentioned;
+      const auto add = [&](const Value& v) {
+        for (tenon_symbol_t s : v.type().symbols()) mentioned.push_back(s);
+      };
+      for (const Value& v : node.operands()) add(v);
+      for (uint32_t i = 0; i < view.result_count; ++i) add(node.result(i));
+      const auto is_mentioned = [&](tenon_symbol_t s) { return std::ranges::find(mentioned, s) != mentioned.end(); };
+      if (std::ranges::all_of(symbols, is_mentioned)) return place_of(node);
+    }
+    return {};
   }
 
   // ---- Regions ----
@@ -202,14 +272,14 @@ class Cutter {
     }
   }
 
-  // Nodes of control flow are at odd levels, what lies between them at even ones: a level compiles as one.
+  // Control flow and calls are at odd levels, what lies between them at even ones: a level compiles as one.
   Status add_parts(const Region& region, ControlRegion* out) {
     std::map<uint32_t, std::vector<tenon_node_t>> levels;
     std::unordered_map<tenon_value_t, uint32_t> level_of;
     std::unordered_map<tenon_symbol_t, uint32_t> level_of_symbol;
     for (const Node& node : region.nodes()) {
       const tenon_node_view_t view = node.view();
-      const bool control = view.region_count != 0;
+      const bool control = stands_alone(node);
       uint32_t level = control ? 1 : 0;
       const auto after = [&](uint32_t maker) { level = std::max(level, control || maker % 2 == 1 ? next(maker, control) : maker); };
       for_each_read(node, [&](const Value& v) {
@@ -232,7 +302,10 @@ class Cutter {
         TENON_TRY(add_kernels(nodes, out));
         continue;
       }
-      for (tenon_node_t n : nodes) TENON_TRY(add_control(Node(graph_, n), out));
+      for (tenon_node_t n : nodes) {
+        const Node node(graph_, n);
+        TENON_TRY(is_native(node) ? add_native(node, out) : add_control(node, out));
+      }
     }
     return {};
   }
@@ -313,6 +386,22 @@ class Cutter {
     return {};
   }
 
+  Status add_native(const Node& node, ControlRegion* out) {
+    const tenon_node_view_t view = node.view();
+    ControlPart made;
+    made.kind = Kind::kNative;
+    made.native = std::string(node.op());
+    made.parameters = native_signature(*find_native(node.op()), node).parameters;
+    made.inputs.assign(view.operands, view.operands + view.operand_count);
+    made.outputs.assign(view.results, view.results + view.result_count);
+    made.place = place_of(node);
+    std::vector<Value> results;
+    for (uint32_t i = 0; i < view.result_count; ++i) results.push_back(node.result(i));
+    find_sizes(results, view.symbols, view.symbol_count, &made.defines);
+    out->parts.push_back(std::move(made));
+    return {};
+  }
+
   tenon_graph_t* graph_;
   tenon_graph_view_t whole_ = {};
   kernelgen::Pool pool_;
@@ -323,11 +412,12 @@ class Cutter {
 };
 
 std::string region_text(const ControlProgram& program, uint32_t index, int indent) {
-  constexpr std::string_view kNames[] = {"kernels", "switch", "while", "scan"};
+  constexpr std::string_view kNames[] = {"kernels", "switch", "while", "scan", "call"};
   std::string out;
   for (const ControlPart& part : program.regions[index].parts) {
     out += cat(std::string(static_cast<size_t>(indent) * 2, ' '), kNames[static_cast<size_t>(part.kind)]);
     if (part.kind == Kind::kKernels) out += cat(" part ", part.artifact);
+    if (part.kind == Kind::kNative) out += cat(" ", part.native);
     out += cat(" (", part.inputs.size(), " in, ", part.outputs.size(), " out)\n");
     for (size_t i = 0; i < part.regions.size(); ++i) {
       out += cat(std::string(static_cast<size_t>(indent) * 2 + 2, ' '), "region ", i, "\n");
@@ -340,10 +430,13 @@ std::string region_text(const ControlProgram& program, uint32_t index, int inden
 }  // namespace
 
 bool has_control(tenon_graph_t* graph) {
-  for (const Node& node : main_region(graph).nodes()) {
-    if (node.view().region_count != 0) return true;
-  }
-  return false;
+  return std::ranges::any_of(main_region(graph).nodes(), stands_alone);
+}
+
+// A host that tells no facts cannot have the sizes of a run checked.
+bool is_native(const Node& node) {
+  const NativeOp* op = find_native(node.op());
+  return op != nullptr && facts_table() != nullptr && op->takes(native_signature(*op, node));
 }
 
 bool can_compile_control(const kernelgen::LiftHost& host, tenon_graph_t* graph, tenon_node_t id,
@@ -358,7 +451,7 @@ bool can_compile_control(const kernelgen::LiftHost& host, tenon_graph_t* graph, 
   for (uint32_t r = 0; r < view.region_count; ++r) {
     for (const Node& inner : Region(graph, view.regions[r]).nodes()) {
       std::string reason;
-      const bool can = inner.view().region_count != 0 ? can_compile_control(host, graph, inner.id(), limits, &reason)
+      const bool can = is_native(inner) ? true : inner.view().region_count != 0 ? can_compile_control(host, graph, inner.id(), limits, &reason)
                                                       : kernelgen::can_lift(host, graph, inner.id(), limits, &reason);
       if (can) continue;
       *why = cat("in ", node.op(), ": ", reason);

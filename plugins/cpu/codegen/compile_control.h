@@ -1,15 +1,19 @@
-// Subgraphs with control flow: cut into parts that compile_graph takes, at every level of nesting.
+// Subgraphs with control flow, or with ops of native_ops.h: cut into parts that compile_graph takes, at every level of nesting.
 #ifndef TENON_PLUGINS_CPU_CODEGEN_COMPILE_CONTROL_H_
 #define TENON_PLUGINS_CPU_CODEGEN_COMPILE_CONTROL_H_
 
 #include "compile_graph.h"
+#include "tenon/cpp/graph.hpp"
 
 namespace tenon::cpu {
 
-// Whether a node of the main region has regions.
+// Whether a node of the main region has regions or is one of native_ops.h.
 bool has_control(tenon_graph_t* graph);
 
-// Whether kernels can be made of everything inside of a node of control flow. False: `why` names the inner op.
+// Whether a node is called as a function of native_ops.h.
+bool is_native(const Node& node);
+
+// Whether everything inside of a node of control flow becomes kernels, calls or control flow. False: `why` names the inner op.
 bool can_compile_control(const kernelgen::LiftHost& host, tenon_graph_t* graph, tenon_node_t node,
                          const kernelgen::LiftLimits& limits, std::string* why);
 

@@ -1,0 +1,9 @@
+// tenon.host.facts/1: what a graph takes for granted about its sizes.
+#pragma once
+#include "tenon/abi/facts.h"
+
+namespace tenon::ir {
+
+const tenon_host_facts_t* host_facts_table();
+
+}  // namespace tenon::ir
