@@ -1,6 +1,5 @@
 // dim_from_scalar, nonzero, compress: sizes and places that data decides.
 #include <algorithm>
-#include <cstring>
 
 #include "native_ops.h"
 #include "tenon/cpp/plugin.hpp"
@@ -137,18 +136,7 @@ Status run_compress(NativeCall& call) {
   dims[dim] = found.total();
   char* out = nullptr;
   TENON_TRY(call.make(0, dims, &out));
-  int64_t outer = 1, bytes = dtype_bytes(x.dtype);
-  for (size_t d = 0; d < dim; ++d) outer *= dims[d];
-  for (size_t d = dim + 1; d < dims.size(); ++d) bytes *= dims[d];
-  const int64_t length = x.dims[dim], total = found.total();
-  const int64_t grain = std::max<int64_t>(1, kChunk / std::max<int64_t>(bytes, 1));
-  return native_parallel(outer * total, grain, [&](int64_t begin, int64_t end) -> Status {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t row = i / total, k = chosen[static_cast<size_t>(i % total)];
-      memcpy(out + i * bytes, x.data + (row * length + k) * bytes, static_cast<size_t>(bytes));
-    }
-    return {};
-  });
+  return native_take(x, dim, chosen, out);
 }
 
 }  // namespace

@@ -77,6 +77,9 @@ NativeSignature native_signature(const NativeOp& op, const Node& node);
 // pool, or without one, on the calling thread.
 Status native_parallel(int64_t n, int64_t grain, const std::function<Status(int64_t, int64_t)>& body);
 
+// The slices of x at the places `chosen` of a dim, one behind another: dims of x but for that one.
+Status native_take(const NativeArray& x, size_t dim, std::span<const int64_t> chosen, char* out);
+
 // Calls body with a value of the C++ type of `dtype` (bool as uint8_t, 16-bit floats as themselves); false for types without one.
 struct Half {
   uint16_t bits;
@@ -112,6 +115,8 @@ bool with_native_type(tenon_dtype_t dtype, Body&& body) {
 
 // The tables of the files that implement them.
 std::span<const NativeOp> native_choosing();  // dim_from_scalar, nonzero, compress
+std::span<const NativeOp> native_unique();
+std::span<const NativeOp> native_regions();  // nms, roi_align
 
 }  // namespace tenon::cpu
 #endif

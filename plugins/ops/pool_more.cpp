@@ -143,6 +143,7 @@ struct Sample {
 };
 // The four neighbours of a place; without any beyond one element outside of x.
 bool sample_at(double y, double x, int64_t height, int64_t width, Sample* out) {
+  if (height < 1 || width < 1) return false;
   if (!(y >= -1 && y <= static_cast<double>(height) && x >= -1 && x <= static_cast<double>(width)))
     return false;
   const auto split = [](double v, int64_t n, int64_t* low, int64_t* high) {
