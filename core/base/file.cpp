@@ -160,8 +160,7 @@ Status link_refused(std::string_view path) {
 Status errno_status(int number, std::string_view verb, std::string_view path) {
   bool full = number == ENOSPC || number == EDQUOT;
   return error(code_of_errno(number), full ? "T0108" : "T0101", "cannot {} {}: {}", verb, quoted(path),
-               errno_text(number))
-      .with("errno", fmt::format("{}", number));
+               errno_text(number));
 }
 
 FileIdentity identity_of(const struct stat& s) {

@@ -119,7 +119,7 @@ int main(int argc, char** argv) {
   CLI::App app("Checks a plugin against the requirements of docs/spec/plugin.md.", "tenon conform");
   app.get_formatter()->column_width(26);
   app.add_option("PATH", options.path, "manifest, library or folder of one plugin")->type_name("");
-  app.add_option("--level", options.run.level, "this level, and no more: 1 loads, 2 memory")
+  app.add_option("--level", options.run.level, "this level, and no more: 1 loads, 2 memory, 3 compute, 4 asynchronous")
       ->check(CLI::Range(1, kWholeLevels).description(""))
       ->type_name("N");
   app.add_option("--filter", options.run.filter, "only checks whose names match: 'C.copy-*'")

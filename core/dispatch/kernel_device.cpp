@@ -381,7 +381,12 @@ tenon_code_t claim(void* self, tenon_str_t target, tenon_graph_t* handle, const 
   return TENON_OK;
 }
 
-tenon_code_t compile(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_compile_options_t*, tenon_artifact_t** out) {
+tenon_code_t compile(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_compile_options_t* options, tenon_artifact_t** out) {
+  for (uint32_t i = 0; options != nullptr && i < options->option_count; ++i) {
+    const std::string_view key = from_abi_str(options->options[i].key);
+    if (key.ends_with(".ops")) continue;  // the host's own: which ops the device is offered
+    return to_abi(error(TENON_INVALID_ARGUMENT, "T0513", "a device of single kernels has no options; it was given {}", quoted(key)));
+  }
   Result<std::string> bytes = ir::write_binary(*Graph::from(graph));
   if (bytes.ok()) bytes = pack(std::move(*bytes), from_abi_str(target));
   if (!bytes.ok()) return to_abi(bytes.status());

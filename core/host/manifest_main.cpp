@@ -4,6 +4,9 @@
 // `library`, `abi`, `platform`, `build` and `provides`. What the hand wrote stays: a device that is not in the build
 // machine is listed by hand. With --digest the library's sha256 too. A plugin that refuses on this machine keeps what
 // the hand wrote, if that says what it provides.
+#include <signal.h>
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 
 #include <cstdio>
@@ -113,6 +116,21 @@ void fill_build(Json& manifest, const std::string& build_id) {
   if (!tenon::host::host_sanitizer().empty()) build["sanitizer"] = tenon::host::host_sanitizer();
 }
 
+// A query that does not come back must not hold a build for ever.
+constexpr unsigned kSecondsMax = 60;
+void out_of_time(int) {
+  static constexpr char kText[] = "tenon-manifest: P0602: the library's tenon_plugin_query has not returned for 60 seconds\n";
+  (void)!::write(STDERR_FILENO, kText, sizeof kText - 1);
+  ::_exit(3);
+}
+// What the library does before it has answered ends this process, and nothing else would say why.
+void crashed(int number) {
+  static constexpr char kText[] = "tenon-manifest: P0601: the library crashed while it was opened, or in tenon_plugin_query\n";
+  (void)!::write(STDERR_FILENO, kText, sizeof kText - 1);
+  ::signal(number, SIG_DFL);
+  ::raise(number);
+}
+
 Status run(const Arguments& arguments) {
   TENON_ASSIGN_OR_RETURN(Json manifest, read_input(arguments.input));
   if (!manifest.contains("name") || !manifest["name"].is_string()) {
@@ -180,6 +198,11 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: tenon-manifest --library L --input manifest.json.in --output F.plugin.json [--digest]\n");
     return 2;
   }
+  ::signal(SIGALRM, out_of_time);
+  for (int number : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) {
+    if (auto* before = ::signal(number, crashed); before != SIG_DFL) ::signal(number, before);  // a sanitizer's, which says more
+  }
+  ::alarm(kSecondsMax);
   Status status = run(arguments);
   if (status.ok()) return 0;
   std::fprintf(stderr, "tenon-manifest: %s\n", status.text_with_advice().c_str());

@@ -224,25 +224,29 @@ Result<const Plugin*> PluginHost::load_provider(std::string_view kind, std::stri
   return unusable(kind, name);
 }
 
-// Why nobody provides (kind, name): who could and what stopped them, or what there is instead.
-Status PluginHost::unusable(std::string_view kind, std::string_view name) const {
+std::string PluginHost::why_not(std::string_view kind, std::string_view name) const {
+  auto reason_of = [](const Candidate& c) {
+    return fmt::format("plugin {}: {}", quoted(c.name()), c.reason() + remedy_of(c).suffix());
+  };
+  std::lock_guard lock(mutex_);
   std::string reasons;
   for (const auto& candidate : candidates_) {
-    for (const Provided& provided : candidate->manifest.provides) {
-      if (provided.kind != kind || provided.name != name) continue;
-      reasons += fmt::format("{}plugin {}: {}", reasons.empty() ? "" : "; ", quoted(candidate->name()), candidate->reason() + remedy_of(*candidate).suffix());
-      break;
-    }
+    const std::vector<Provided>& provides = candidate->manifest.provides;
+    const bool meant = std::any_of(provides.begin(), provides.end(), [&](const Provided& p) { return p.kind == kind && p.name == name; });
+    if (meant && candidate->stopped_by() != nullptr) reasons += (reasons.empty() ? "" : "; ") + reason_of(*candidate);
   }
-  if (!reasons.empty()) {
-    return error(TENON_UNAVAILABLE, "P0902", "the {} {} cannot be used: {}", kind, quoted(name), reasons);
-  }
+  if (!reasons.empty()) return reasons;
   // A manifest that could not be read tells nothing of what it provides: its own name is the best hint.
   for (const auto& candidate : candidates_) {
-    if (candidate->name() == name && candidate->state == State::kFailed) {
-      return error(TENON_UNAVAILABLE, "P0902", "the {} {} cannot be used: plugin {}: {}", kind, quoted(name),
-                   quoted(candidate->name()), candidate->reason() + remedy_of(*candidate).suffix());
-    }
+    if (candidate->name() == name && candidate->state == State::kFailed) return reason_of(*candidate);
+  }
+  return reasons;
+}
+
+// Why nobody provides (kind, name): who could and what stopped them, or what there is instead.
+Status PluginHost::unusable(std::string_view kind, std::string_view name) const {
+  if (const std::string reasons = why_not(kind, name); !reasons.empty()) {
+    return error(TENON_UNAVAILABLE, "P0902", "the {} {} cannot be used: {}", kind, quoted(name), reasons);
   }
   std::vector<std::string> names = provided_names(kind);
   std::string there_are = names.empty() ? fmt::format("no plugin provides any {}", kind)

@@ -66,6 +66,10 @@ class PluginHost {
   // and why not. The first in search order that can be loaded wins.
   Result<const Plugin*> load_provider(std::string_view kind, std::string_view name);
 
+  // "plugin `acme`: P0702: ...; run `...`" of each plugin that would provide (kind, name) and cannot, or whose manifest could
+  // not be read and that has this name. Empty when there is none.
+  std::string why_not(std::string_view kind, std::string_view name) const;
+
   // The table `interface_id` of whoever provides (kind, name). P0904 if that plugin lacks the interface.
   Result<const void*> find_interface(std::string_view kind, std::string_view name, std::string_view interface_id);
   template <typename Table>

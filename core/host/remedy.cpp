@@ -83,6 +83,7 @@ std::string command_for(const Candidate& c, std::string_view code) {
   if (code == "P0503" && !c.manifest.probe_paths.empty())
     return "ls -l " + c.manifest.probe_paths.front();
   if (code == "P0504") return "lspci -nn";
+  if (code == "P0901" || code.starts_with("P10")) return "unset TENON_LAYERS";  // a layer that it names
   if (code == "P0604") return "sha256sum " + library;
   if (code == "P0701") return "ldd " + library;
   return "tenon conform " + manifest;

@@ -106,6 +106,19 @@ std::vector<std::shared_ptr<runtime::Device>> all_devices() {
   return devices;
 }
 
+Status check_option_keys(std::span<const std::pair<std::string, std::string>> options) {
+  std::vector<std::string> kinds;
+  for (const DeviceKind& kind : device_kinds()) kinds.push_back(kind.name);
+  for (const auto& [key, value] : options) {
+    const std::string_view device = std::string_view(key).substr(0, key.find('.'));
+    const std::string_view kind = device.substr(0, device.find(':'));
+    if (key.find('.') != std::string::npos && std::find(kinds.begin(), kinds.end(), kind) != kinds.end()) continue;
+    return error(TENON_INVALID_ARGUMENT, "T0513", "the option {} is of no device{}; options are DEVICE.KEY=VALUE (devices: {})",
+                 quoted(key), did_you_mean(kind, std::span<const std::string>(kinds)), join_names(kinds));
+  }
+  return Status();
+}
+
 Result<dispatch::Candidates> candidates_for(std::string_view device, bool no_fallback) {
   const std::vector<DeviceKind> kinds = device_kinds();
   dispatch::Candidates out;

@@ -1,8 +1,10 @@
 // The devices of the process: made once each, shared by all programs.
 #pragma once
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/dispatch/placement.h"
@@ -16,6 +18,10 @@ Result<std::shared_ptr<runtime::Device>> find_device(std::string_view name);
 
 // All devices that enabled plugins provide, loading them; those that fail are left out with a warning.
 std::vector<std::shared_ptr<runtime::Device>> all_devices();
+
+// T0513 unless every option's key is DEVICE.KEY and names the kind of a device that is enabled, one of this program or not.
+// What KEY may be is the device's own to check, when it compiles.
+Status check_option_keys(std::span<const std::pair<std::string, std::string>> options);
 
 // The candidates that a session's options name. device: "sim,cpu", or empty for TENON_DEVICE, else every automatic
 // device by cost.

@@ -89,6 +89,10 @@ std::string errors_json(std::string_view filter) {
 
 Result<std::string> explain(std::string_view what, std::string_view filter) {
   if (what == "plugins") return host::PluginHost::process().explain_json(filter);
+  if (what == "plugin") {
+    (void)host::PluginHost::process().load(filter);  // a failure is what its gates tell
+    return host::PluginHost::process().explain_json(filter);
+  }
   if (what == "lock") return host::PluginHost::process().lock_json(filter);
   if (what == "passes") return pass_registry().json(filter);
   if (what == "devices") return devices_json(filter);
@@ -96,7 +100,7 @@ Result<std::string> explain(std::string_view what, std::string_view filter) {
   if (what == "frontends") return frontends_json(filter);
   if (what == "settings") return settings_json(filter);
   if (what == "errors") return errors_json(filter);
-  static const std::vector<std::string> kKnown = {"plugins", "lock",      "devices",  "ops",
+  static const std::vector<std::string> kKnown = {"plugins", "plugin",    "lock",     "devices", "ops",
                                                   "passes",  "frontends", "settings", "errors"};
   return error(TENON_NOT_FOUND, "T0615", "there is nothing to explain about {}{} (known: {})", quoted(what),
                did_you_mean(what, kKnown), join_names(kKnown));

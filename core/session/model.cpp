@@ -51,10 +51,11 @@ Result<Frontend> choose(std::string_view path, std::span<const std::byte> head, 
   TENON_ASSIGN_OR_RETURN(const std::vector<Frontend> all, frontends_for(path));
   const Frontend* best = nullptr;
   uint32_t best_answer = 0;
-  std::string names;
+  std::string names, unable;
   for (const Frontend& frontend : all) {
     const bool able = tensors ? frontend.api->read_tensors != nullptr : frontend.api->load != nullptr;
-    names += (names.empty() ? "" : ", ") + frontend.name;
+    std::string& list = able ? names : unable;
+    list += (list.empty() ? "" : ", ") + frontend.name;
     if (!able) continue;
     const uint32_t answer =
         frontend.api->accepts(frontend.api->self, to_abi_str(path), head.data(), std::min(head.size(), kHeadBytes));
@@ -64,8 +65,8 @@ Result<Frontend> choose(std::string_view path, std::span<const std::byte> head, 
     }
   }
   if (best != nullptr) return *best;
-  return error(TENON_INVALID_ARGUMENT, "T0791", "no frontend takes {} as {} (asked: {})", quoted(path),
-               tensors ? "tensors" : "a model", names);
+  return error(TENON_INVALID_ARGUMENT, "T0791", "no frontend takes {} as {} ({}{})", quoted(path), tensors ? "tensors" : "a model",
+               names.empty() ? "none could: " : "asked: ", names.empty() ? unable + (tensors ? " reads models" : " reads tensors") : names);
 }
 
 // What a frontend tells of inputs by value, while it loads.

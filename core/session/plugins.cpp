@@ -76,6 +76,22 @@ std::vector<runtime::KernelSet> kernel_sets(std::string_view kind, std::string_v
   return sets;
 }
 
+// The sentence about a device that no usable manifest names: a plugin that is out, one of that name, or none.
+std::string why_no_device(std::string_view kind, std::span<const std::string> kinds) {
+  if (const std::vector<std::string> out = left_out("device", kind); !out.empty()) {
+    return fmt::format("device {} is not available{}", quoted(kind), suffix(out));
+  }
+  if (const std::string reasons = PluginHost::process().why_not("device", kind); !reasons.empty()) {
+    return fmt::format("device {} is not available; {}", quoted(kind), reasons);
+  }
+  const std::vector<std::string> plugins = PluginHost::process().plugin_names();
+  if (std::find(plugins.begin(), plugins.end(), kind) != plugins.end()) {
+    return fmt::format("there is no device {0}; the manifest of the plugin {0} names none of this kind", quoted(kind));
+  }
+  const std::string meant = did_you_mean(kind, kinds);
+  return fmt::format("there is no device {}{}", quoted(kind), meant.empty() ? "; TENON_PLUGIN_ADD=FOLDER adds the plugins of a folder" : meant);
+}
+
 class PassSource final : public pass::Source {
  public:
   Result<const tenon_passes_t*> table(std::string_view name) override {
@@ -114,14 +130,13 @@ Result<runtime::DeviceApis> device_apis(std::string_view kind) {
   std::vector<std::string> kinds;
   for (DeviceKind& k : device_kinds()) kinds.push_back(std::move(k.name));
   if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) {
-    const std::vector<std::string> out = left_out("device", kind);
-    const std::string sentence = out.empty() ? fmt::format("there is no device {}{}", quoted(kind), did_you_mean(kind, kinds))
-                                             : fmt::format("device {} is not available{}", quoted(kind), suffix(out));
-    return error(TENON_NOT_FOUND, "T0502", "{} (devices: {})", sentence, kinds.empty() ? "none" : join_names(kinds));
+    return error(TENON_NOT_FOUND, "T0502", "{} (devices: {})", why_no_device(kind, kinds), kinds.empty() ? "none" : join_names(kinds));
   }
   Result<const host::Plugin*> plugin = PluginHost::process().load_provider("device", kind);
   if (!plugin.ok()) {
-    return error(TENON_UNAVAILABLE, "T0503", "device {} cannot be used: {}", quoted(kind), plugin.status().message());
+    const std::string reasons = PluginHost::process().why_not("device", kind);
+    return error(TENON_UNAVAILABLE, "T0503", "device {} cannot be used: {}", quoted(kind),
+                 reasons.empty() ? plugin.status().message() : reasons);
   }
   const host::Plugin& p = **plugin;
   runtime::DeviceApis apis;
@@ -156,19 +171,14 @@ Result<std::vector<Frontend>> frontends_for(std::string_view path) {
   PluginHost& plugins = PluginHost::process();
   const std::string extension = extension_of(path);
   std::vector<const host::Plugin*> loaded;
-  std::string failures;
   for (const host::Provider& provider : plugins.providers("extension")) {
     if (provider.name != extension) continue;
     Result<const host::Plugin*> plugin = plugins.load(provider.plugin);
-    if (!plugin.ok()) {
-      failures += "; " + plugin.status().text();
-    } else if (std::find(loaded.begin(), loaded.end(), *plugin) == loaded.end()) {
-      loaded.push_back(*plugin);
-    }
+    if (plugin.ok() && std::find(loaded.begin(), loaded.end(), *plugin) == loaded.end()) loaded.push_back(*plugin);
   }
   // A file whose extension somebody owns is not offered to others: better a clear refusal than a lucky guess.
-  const std::vector<std::string> out = left_out("extension", extension);
-  if (loaded.empty() && out.empty() && failures.empty()) loaded = plugins.load_all("frontend");
+  const std::vector<std::string> out = left_out("extension", extension);  // with those that just failed
+  if (loaded.empty() && out.empty()) loaded = plugins.load_all("frontend");
   std::vector<Frontend> frontends;
   for (const host::Plugin* plugin : loaded) {
     const auto* api = plugin->table<tenon_frontend_api_t>(TENON_FRONTEND_ID);
@@ -176,7 +186,7 @@ Result<std::vector<Frontend>> frontends_for(std::string_view path) {
   }
   if (!frontends.empty()) return frontends;
   const std::vector<std::string> extensions = plugins.provided_names("extension");
-  return error(TENON_NOT_FOUND, "T0790", "no frontend that is enabled reads {}{}{} (extensions: .tir{}{})", quoted(path), suffix(out), failures,
+  return error(TENON_NOT_FOUND, "T0790", "no frontend that is enabled reads {}{} (extensions: .tir{}{})", quoted(path), suffix(out),
                extensions.empty() ? "" : ", ", join_names(extensions));
 }
 

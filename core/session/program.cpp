@@ -32,6 +32,7 @@ class ProgramBuilder {
     const uint64_t begin = runtime::now_ns();
     const FloatScope floats(region_float_control());  // folding evaluates
     TENON_ASSIGN_OR_RETURN(dispatch::Candidates candidates, candidates_for(options_.device, options_.no_fallback));
+    TENON_RETURN_IF_ERROR(check_option_keys(options_.options));
     candidates.offered_ops = offered_ops(candidates);
     TENON_RETURN_IF_ERROR(run_pipeline(program_->graph_, options_.pipeline, candidates));
     program_->graph_->freeze();
@@ -281,6 +282,7 @@ Result<std::shared_ptr<Program>> Program::compile(std::shared_ptr<const Model> m
   if (model->value_inputs().empty()) return compile(*model->graph(), options);
   // What is wrong with the options is told now.
   TENON_RETURN_IF_ERROR(candidates_for(options.device, options.no_fallback).status());
+  TENON_RETURN_IF_ERROR(check_option_keys(options.options));
   std::shared_ptr<Program> program(new Program());
   program->graph_ = model->graph();
   program->variants_ = std::make_unique<Variants>(std::move(model), options);

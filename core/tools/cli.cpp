@@ -115,7 +115,7 @@ CLI::App* add_ops(CLI::App& app, OpsOptions& o) {
 CLI::App* add_plugins(CLI::App& app, PluginsOptions& o) {
   CLI::App* plugins = app.add_subcommand("plugins", "what was found, what was loaded, and why not");
   CLI::App* list = plugins->add_subcommand("list", "one line per plugin");
-  CLI::App* explain = plugins->add_subcommand("explain", "every candidate with the gates it passed");
+  CLI::App* explain = plugins->add_subcommand("explain", "the gates that each passed or not; one that is named is opened");
   explain->add_option("NAME", o.name, "plugin, or a glob")->type_name("");
   CLI::App* lock = plugins->add_subcommand("lock", "what is usable now, with digests, for TENON_PLUGIN_LOCK");
   lock->add_option("NAME", o.name, "plugin, or a glob")->type_name("");
@@ -129,9 +129,9 @@ CLI::App* add_plugins(CLI::App& app, PluginsOptions& o) {
 
 void add_new(CLI::App& app, NewOptions& o) {
   CLI::App* make = app.add_subcommand("new", "start a plugin: a folder that builds, tests and conforms");
-  make->add_option("KIND", o.kind, "device, op, pass, frontend")->required()->type_name("");
+  make->add_option("KIND", o.kind, "device, kernels, op, pass, frontend or layer")->required()->type_name("");
   make->add_option("NAME", o.name, "of the plugin: lower-case letters, digits and _")->required()->type_name("");
-  make->add_option("--language", o.language, "c or c++, where there are both (c)")->type_name("L");
+  make->add_option("--language", o.language, "c or c++; where there are both, c is what is made")->type_name("L");
   make->add_option("--directory", o.directory, "where the folder NAME is made (here)")->type_name("DIR");
 }
 
@@ -189,6 +189,12 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, cha
                 advice);
   }
   std::string message = error.what();
+  // "Could not convert: --seed = x"
+  const std::string_view failed = "Could not convert: ";
+  if (const size_t equals = message.find(" = "); message.starts_with(failed) && equals != std::string::npos) {
+    message = fmt::format("{} is no value of `{}`", in_quotes(message.substr(equals + 3)),
+                          message.substr(failed.size(), equals - failed.size()));
+  }
   if (!message.empty() && message.back() != '.') message += '.';
   return fail(kUsage, "T0004", message, advice);
 }

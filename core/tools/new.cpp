@@ -4,10 +4,12 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/tools/console.h"
 #include "core/tools/helpers.h"
+#include "core/tools/host.h"
 #include "core/tools/options.h"
 
 namespace tenon::tools {
@@ -97,6 +99,38 @@ int copy_folder(const fs::path& from, const fs::path& to, const std::string& nam
   return error ? unwritable(to, error.message()) : kOk;
 }
 
+// What is found by this name already. Not an error: two checkouts of one plugin are made this way.
+int warn_of_same_name(const std::string& kind, const std::string& name) {
+  Host host;
+  std::string text;
+  if (int s = host_open(host)) return s;
+  if (int s = explain(host, "plugins", "", text)) return s;
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  for (const auto& plugin : json.value("plugins", nlohmann::json::array())) {
+    const auto provides = plugin.value("provides", nlohmann::json::object());
+    const auto names = provides.value(kind, std::vector<std::string>());
+    const bool same = plugin.value("name", "") == name;
+    if (!same && std::find(names.begin(), names.end(), name) == names.end()) continue;
+    talk("note: there is {} {} already ({}); of two the one that is found first is used\n",
+         same ? "a plugin" : "the " + kind, in_quotes(name), safe(plugin.value("manifest", "")));
+    return kOk;
+  }
+  return kOk;
+}
+
+// How to build in `target`, against the installation that `templates` are of.
+void tell_next(const fs::path& templates, const std::string& target) {
+  std::error_code error;
+  const fs::path prefix = (templates / "../../..").lexically_normal().parent_path();  // not through links
+  bool installed = false;
+  for (const char* lib : {"lib", "lib64"}) installed |= fs::exists(prefix / lib / "cmake/Tenon", error);
+  talk("next: cmake -S {0} -B {0}/build -DCMAKE_PREFIX_PATH={1} && cmake --build {0}/build && ctest --test-dir {0}/build\n",
+       safe(target), installed ? safe(prefix.string(), 1024) : "PREFIX");
+  if (!installed) {
+    talk("PREFIX is where Tenon is installed: cmake --install {} --prefix PREFIX\n", safe(prefix.string(), 1024));
+  }
+}
+
 }  // namespace
 
 int command_new(const NewOptions& options) {
@@ -113,7 +147,7 @@ int command_new(const NewOptions& options) {
   Template chosen;
   if (int s = choose(options, folder, &chosen)) return s;
   const fs::path target =
-      fs::path(options.directory.empty() ? "." : options.directory) / options.name;
+      (fs::path(options.directory) / options.name).lexically_normal();
   std::error_code error;
   // A link that leads nowhere is there as well.
   if (fs::exists(fs::symlink_status(target, error)))
@@ -123,9 +157,8 @@ int command_new(const NewOptions& options) {
     if (int s = copy_folder(fs::path(folder) / part, target, options.name)) return s;
   }
   out("{}\n", target.string());
-  talk("next: cmake -S {0} -B {0}/build && cmake --build {0}/build && ctest --test-dir {0}/build\n",
-       safe(target.string()));
-  return kOk;
+  tell_next(folder, target.string());
+  return warn_of_same_name(chosen.kind, options.name);
 }
 
 }  // namespace tenon::tools

@@ -84,9 +84,10 @@ void print_plugin_gates(const Json& plugin) {
   if (const std::string origin = field(plugin, "origin"); !origin.empty()) out("  found by      {}\n", safe(origin));
   if (const std::string text = provides_text(plugin); !text.empty()) out("  provides      {}\n", safe(text, 1024));
   for (const Json& gate : rows_of(plugin, "gates")) {
-    const std::string code = field(gate, "code");
-    out("  {:<13} {:<12} {}{}\n", safe(field(gate, "gate")), safe(field(gate, "outcome")),
-        code.empty() ? "" : code + ": ", safe(field(gate, "text"), 1024));
+    const std::string code = field(gate, "code"), text = field(gate, "text");
+    out("  {:<13} ", safe(field(gate, "gate")));
+    if (text.empty()) out("{}\n", safe(field(gate, "outcome")));
+    if (!text.empty()) out("{:<12} {}{}\n", safe(field(gate, "outcome")), code.empty() ? "" : code + ": ", safe(text, 1024));
   }
   if (const std::string advice = field(plugin, "advice"); !advice.empty()) out("  -> {}\n", safe(advice, 1024));
   if (const std::string package = field(plugin, "package"); !package.empty())
@@ -115,7 +116,9 @@ int command_plugins(const PluginsOptions& options) {
   Json json;
   if (int s = host_open(host)) return s;
   if (options.lock) return write_lock(host, options);
-  if (int s = ask(host, "plugins", options.name, json)) return s;
+  // Who names one plugin asks why it is not used: what shows only when it is opened is tried. A glob opens nothing.
+  const bool tries = options.explain && options.name.find_first_of("*?[") == std::string::npos && !options.name.empty();
+  if (int s = ask(host, tries ? "plugin" : "plugins", options.name, json)) return s;
   const Json plugins = rows_of(json, "plugins");
   if (!options.name.empty() && plugins.empty()) {
     Json all;

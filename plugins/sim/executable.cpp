@@ -56,10 +56,11 @@ Status toolchain(const tenon_toolchain_api_t** out) {
                                     reinterpret_cast<const void**>(out));
 }
 
-Status compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_options_t*, tenon_artifact_t** out) {
+Status compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_options_t* options, tenon_artifact_t** out) {
   kg::LiftHost host;
   const tenon_toolchain_api_t* tools = nullptr;
   TENON_TRY(lift_host(&host));
+  TENON_TRY(kg::refuse_options(host, kName, options));
   TENON_TRY(toolchain(&tools));
   auto artifact = std::make_unique<kg::TextArtifact>();
   TENON_TRY(kg::build_text(host, kName, graph, kg::Target::opencl(true, kGroup), artifact.get()));

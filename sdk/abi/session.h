@@ -140,8 +140,8 @@ typedef struct tenon_host_session_t {
   /* ---- The process ---- */
   /* Asks every operation of the process to stop; safe from a signal handler. 0 takes it back. */
   void (*cancel)(void* self, uint32_t on);
-  /* Everything the host knows as JSON: "plugins" (each candidate with its gates), "lock" (what a lock file holds for those
-   * that are usable), "devices", "ops", "passes", "frontends", "settings", "errors" (all stable codes with their explanation). filter: a name or glob, may be empty. */
+  /* Everything the host knows as JSON: "plugins" (each candidate with its gates; opens none), "plugin" (the one of this
+   * name, which is loaded first, so that all its gates are known), "lock" (what a lock file holds for those that are usable), "devices", "ops", "passes", "frontends", "settings", "errors" (all stable codes with their explanation). filter: a name or glob, may be empty. */
   tenon_code_t (*explain)(void* self, tenon_str_t what, tenon_str_t filter, const tenon_sink_t* json);
   /* Runs passes: "canonicalize,cse,fold{max_bytes=64}". The graph is changed in place. print_after: pass names, "all" or empty; texts
    * go to `prints`. stats: JSON. flags: TENON_PASSES_*. */

@@ -53,6 +53,16 @@ tenon_code_t claim_nodes(const LiftHost& host, tenon_graph_t* graph, const LiftL
   return code;
 }
 
+tenon_code_t refuse_options(const LiftHost& host, std::string_view device, const tenon_compile_options_t* options) {
+  for (uint32_t i = 0; options != nullptr && i < options->option_count; ++i) {
+    const tenon_str_t text = options->options[i].key;
+    const std::string_view key(text.data, text.size);
+    if (key.ends_with(".ops")) continue;  // the host's own: which ops the device is offered
+    return fail(host, TENON_INVALID_ARGUMENT, device, "it has no options, and was given `" + std::string(key) + "`");
+  }
+  return TENON_OK;
+}
+
 tenon_code_t build_text(const LiftHost& host, std::string_view device, tenon_graph_t* graph, const Target& target,
                         TextArtifact* out) {
   BuiltProgram built;

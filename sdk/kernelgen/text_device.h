@@ -34,6 +34,9 @@ struct TextArtifact {
   uint32_t kernel_count = 0, kernels_from_cache = 0;  // the second: of the first
 };
 
+// An error if there is any option but the host's own `ops`: for devices that have none.
+tenon_code_t refuse_options(const LiftHost& host, std::string_view device, const tenon_compile_options_t* options);
+
 // Everything but `code`. UNIMPLEMENTED with a reason that begins with `device`; CANCELLED, also when that is only seen at the end.
 tenon_code_t build_text(const LiftHost& host, std::string_view device, tenon_graph_t* graph, const Target& target, TextArtifact* out);
 

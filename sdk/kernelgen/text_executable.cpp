@@ -330,9 +330,10 @@ Status TextDevice::claim(tenon_str_t text, tenon_graph_t* graph, const tenon_cla
   return claim_nodes(host, graph, limits, rates(), sink);
 }
 
-Status TextDevice::compile_graph(tenon_str_t text, tenon_graph_t* graph, const tenon_compile_options_t*, tenon_artifact_t** out) {
+Status TextDevice::compile_graph(tenon_str_t text, tenon_graph_t* graph, const tenon_compile_options_t* options, tenon_artifact_t** out) {
   LiftHost host;
   TENON_TRY(lift_host(context().host, &host));
+  TENON_TRY(refuse_options(host, name(), options));
   // A runtime's compiler cannot be stopped once it has begun.
   const auto stopped = [&] { return cancelled() ? fail(TENON_CANCELLED, cat(name(), ": stopped")) : Status(); };
   TENON_TRY(stopped());

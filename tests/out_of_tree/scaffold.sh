@@ -9,6 +9,8 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"   # nothing of the tree is near
 say() { echo "-- $*"; }
 die() { echo "$*" >&2; exit 1; }
+# Seconds of processor time of what this shell has run: what others do on the machine does not count.
+worked() { awk -v ticks="$(getconf CLK_TCK)" '{sub(/.*\) /, ""); print int(($14 + $15) / ticks)}' "/proc/$$/stat"; }
 at_most() { local lines; lines=$(wc -l <"$2"); [ "$lines" -le "$1" ] || die "$2 has $lines lines, and $1 are allowed"; }
 
 say "install"
@@ -23,7 +25,7 @@ make_one() {
   local name="my_${kind}_${language//+/x}"
   local extension=c
   [ "$language" = c ] || extension=cpp
-  local begin=$SECONDS
+  local begin; begin=$(worked)
   say "$kind in $language"
   "$tenon" new "$kind" "$name" --language "$language" --directory "$work" >/dev/null 2>&1
   grep -q "level $level" "$name/README.md" || die "the README of $name does not name level $level"
@@ -39,7 +41,7 @@ make_one() {
   [ "$kind" != kernels ] || examples=(--example "$name/test.tir")
   "$tenon" conform "$name/build/$name.plugin.json" --level "$level" "${examples[@]}" --json report.json >conform.log || { cat conform.log; exit 1; }
   grep -q "\"level\": $level" report.json || die "$name does not reach level $level"
-  local seconds=$((SECONDS - begin))   # from nothing to a green report
+  local seconds=$(($(worked) - begin))   # from nothing to a green report
   echo "   $seconds s, $(wc -l <"$name/$name.$extension") lines"
   [ "$seconds" -lt 60 ] || die "$name took $seconds s"
   ctest --test-dir "$name/build" --output-on-failure --no-tests=error >test.log 2>&1 || { cat test.log; exit 1; }
