@@ -193,10 +193,22 @@ class Body {
   std::deque<std::vector<int64_t>> shapes_;
 };
 
+bool is_dense(const tenon_array_t& array, size_t width) {
+  int64_t stride = static_cast<int64_t>(width);
+  for (uint32_t d = array.rank; d-- > 0; stride *= array.dims[d]) {
+    if (array.dims[d] != 1 && array.strides_bytes[d] != stride) return false;
+  }
+  return true;
+}
+
 Result<HostArray> copy_of(const tenon_array_t& from) {
   TENON_ASSIGN_OR_RETURN(HostArray to, HostArray::create(from.dtype, {from.dims, from.rank}));
   const size_t width = ir::dtype_bits(from.dtype) / 8;
   if (width == 0 || to.size_bytes() == 0) return to;
+  if (is_dense(from, width)) {
+    std::memcpy(to.view().data, from.data, to.size_bytes());
+    return to;
+  }
   std::vector<int64_t> index(from.rank, 0);
   auto* out = static_cast<std::byte*>(to.view().data);
   for (uint64_t n = to.size_bytes() / width; n-- > 0; out += width) {

@@ -44,13 +44,30 @@ Status infer(const InferQuery& q) {
   return q.result(q.dtype(0), dims);
 }
 
+// Elements that lie side by side in the operand and in the result: rows of embeddings are copied whole.
+int64_t run_of(const GatherDims& g, const Array& x, const Array& y) {
+  const Axes window = g.window_axes(x.rank());
+  if (y.rank() == 0 || x.rank() == 0 || window.empty() || g.offset_dims.back() != static_cast<int64_t>(y.rank()) - 1 ||
+      window.back() != static_cast<int64_t>(x.rank()) - 1) {
+    return 1;
+  }
+  const int64_t bytes = x.element_bytes();
+  const bool dense = x.strides_bytes().back() == bytes && y.strides_bytes().back() == bytes;
+  return dense ? y.dims().back() : 1;
+}
+
 Status reference(const Eval& e) {
   const Array x = e.input(0), indices = e.input(1), y = e.output();
+  const GatherDims g = dims_of(e, indices.rank());
+  const int64_t run = run_of(g, x, y);
+  const size_t run_bytes = static_cast<size_t>(run) * y.element_bytes();
+  Index runs(y.dims().begin(), y.dims().end());
+  if (run > 1) runs.back() = 1;
   const std::string_view mode = e.text("mode");
   Status status;
   Index from(x.rank());
   each_gathered(
-      dims_of(e, indices.rank()), x.dims(), indices.dims(), y.dims(),
+      g, x.dims(), indices.dims(), runs,
       [&](const Index& i) { return load_int(indices.dtype(), indices.at(i)); },
       [&](const Index& outer, Index& begin, const Index& window) {
         const bool inside = place_window(mode, x.dims(), e.i64s("sizes"), begin);
@@ -58,11 +75,11 @@ Status reference(const Eval& e) {
           status = outside("gather", x.dims(), e.i64s("sizes"), begin);
         }
         if (!inside) {
-          std::memset(y.at(outer), 0, y.element_bytes());
+          std::memset(y.at(outer), 0, run_bytes);
           return;
         }
         for (size_t k = 0; k < from.size(); ++k) from[k] = begin[k] + window[k];
-        y.copy_from(outer, x, from);
+        std::memcpy(y.at(outer), x.at(from), run_bytes);
       });
   return status;
 }

@@ -49,6 +49,7 @@ class Array {
   uint32_t rank() const { return raw_->rank; }
   std::span<const int64_t> dims() const { return {raw_->dims, raw_->rank}; }
   int64_t dim(size_t i) const { return raw_->dims[i]; }
+  std::span<const int64_t> strides_bytes() const { return {raw_->strides_bytes, raw_->rank}; }
   int64_t count() const { return count_of(dims()); }
   uint32_t element_bytes() const { return dtype_bytes(raw_->dtype); }
   std::byte* at(std::span<const int64_t> index) const {

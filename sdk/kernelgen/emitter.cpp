@@ -437,6 +437,12 @@ void Emitter::forward(uint32_t buffer, E offset, Val v, bool as_vector) {
   if (lanes(v.v) == 1) scope.forwards[key(l, false, as_vector)] = v;
 }
 
+void Emitter::forward_guarded(E load, Val v) {
+  v.depth = depth();
+  v.varies = true;
+  scopes_.back()->forwards[key(load, true, true)] = v;
+}
+
 void decode(Emitter& e, Val item, const std::vector<uint32_t>& axes) {
   Pool& p = e.pool();
   Val rest = item;

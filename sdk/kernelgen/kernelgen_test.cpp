@@ -377,6 +377,39 @@ TEST(Pointwise, Transposes) {
   }
 }
 
+// A filter's rows, columns and channels are read as one run; the last block of results is padding in part, or as a whole.
+TEST(Pointwise, TurnsPanelsOver) {
+  Case c;
+  Builder& b = c.b;
+  const Tensor zero = b.fill(TENON_F32, {}, 0);
+  const uint32_t perm[] = {2, 3, 1, 0}, flip[] = {1, 0};
+  const int64_t none[] = {0, 0, 0, 0};
+  for (int64_t columns : {50, 64}) {
+    const Tensor x = b.input(TENON_F32, dims(b, {columns, 5, 3, 3})), y = b.input(TENON_F32, dims(b, {columns, 37}));
+    b.output(b.pad(b.transpose(x, perm), zero, none, none, dims(b, {3, 3, 5, 80})));
+    b.output(b.pad(b.transpose(y, flip), zero, std::span(none).first(2), std::span(none).first(2), dims(b, {37, 80})));
+  }
+  c.tolerance = 0;
+  check(c);
+}
+
+// Few channels side by side, padded, with widths known and not; results that the last vector does not fill.
+TEST(Pointwise, WeavesFewChannels) {
+  Case c;
+  Builder& b = c.b;
+  const E wide = b.extent();
+  c.ext = {45};
+  const uint32_t perm[] = {0, 2, 3, 1};
+  const int64_t low[] = {0, 1, 2, 0}, none[] = {0, 0, 0, 0};
+  for (int64_t channels : {1, 2, 3, 4, 5}) {
+    const Tensor x = b.input(TENON_F32, dims(b, {2, channels, 6, 37})), y = b.input(TENON_I32, {b.dim(1), b.dim(channels), b.dim(3), wide});
+    b.output(b.pad(b.transpose(x, perm), b.fill(TENON_F32, {}, 0), low, none, dims(b, {2, 8, 40, channels})));
+    b.output(b.transpose(y, perm));
+  }
+  c.tolerance = 0;
+  check(c);
+}
+
 TEST(Pointwise, Take) {
   for (auto outside : {Builder::Outside::kClip, Builder::Outside::kFill}) {
     Case c;

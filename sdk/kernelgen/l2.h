@@ -44,6 +44,7 @@ enum class N : uint8_t {
   kSet,      // dst = args[0], dst declared by kVar
   kLocal,    // declares the local array `ref` of `bits` elements of `type`
   kTranspose,// scratch[args[1] + l * args[2] + r] = memory[args[0] + r * stride + l] for r, l < bits
+  kWeave,    // memory[args[0] + l * n + i] = list[i] lane l, of n vectors
   kMma,      // local `op` = sum over args[2] steps of rows x vectors: a at memory[list[r] + step * args[1]] of `space` and
              // `ref`, b at args[0] + step * stride in scratch, or in buffer `b_buffer`; bits vectors of type x lanes
   kAddress,  // dst = the address of memory[args[0]] as i64

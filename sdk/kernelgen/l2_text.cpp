@@ -85,6 +85,12 @@ struct Writer {
       case N::kSet: line("set " + v(n.dst) + " = " + v(n.args[0])); break;
       case N::kLocal: line("local" + std::to_string(n.ref) + " " + std::string(name_of(n.type)) + "[" + std::to_string(n.bits) + "]"); break;
       case N::kTranspose: line("transpose " + place(n) + " to scratch[" + v(n.args[1]) + " by " + v(n.args[2]) + "]"); break;
+      case N::kWeave: {
+        std::string all;
+        for (V x : n.list) all += (all.empty() ? "" : ", ") + v(x);
+        line("weave " + place(n) + " = " + all);
+        break;
+      }
       case N::kMma:
         line("mma " + std::to_string(n.list.size()) + " rows x " + std::to_string(n.bits) + " vectors of " + std::string(name_of(n.type)) + "x" +
              std::to_string(n.lanes) + ", " + v(n.args[2]) + " steps, to local" + std::to_string(n.op));

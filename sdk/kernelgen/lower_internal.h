@@ -65,6 +65,8 @@ class Emitter {
   void store_at(Space space, uint32_t ref, DType t, Val address, Val v, V mask = kNoValue, V stride = kNoValue);
   // Makes loads of this element (unguarded) mean v from now on in the innermost scope.
   void forward(uint32_t buffer, E offset, Val v, bool as_vector);
+  // In this scope the lanes of `load` are v: its guard is known to hold.
+  void forward_guarded(E load, Val v);
 
   uint32_t argument(uint32_t buffer, bool written);
   // Scratch: byte offset of a new region.

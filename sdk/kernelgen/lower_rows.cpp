@@ -28,6 +28,10 @@ class Rows {
       tiles();
       return true;
     }
+    if (s_.woven_axis != ~0u) {
+      woven_rows();
+      return true;
+    }
     std::vector<uint32_t> outer = k_.lead;
     if (lead_lanes) outer.erase(std::find(outer.begin(), outer.end(), s_.vector_axis));
     E items = p_.integer(1);
@@ -138,6 +142,65 @@ class Rows {
     });
   }
 
+  // ---- Woven results: lanes along one lead axis, a few vectors side by side ----
+
+  void woven_rows() {
+    std::vector<uint32_t> outer = k_.lead;
+    std::erase_if(outer, [&](uint32_t a) { return a == s_.vector_axis || a == s_.woven_axis; });
+    E items = p_.integer(1);
+    for (uint32_t a : outer) items = p_.mul(items, p_.axes()[a].extent);
+    e_.lanes_are_rows = false;
+    e_.vector_axis = s_.vector_axis;
+    e_.tree().range = size_program(p_, items);
+    e_.tree().grain = s_.grain;
+    const int64_t w = e_.width;
+    const Val begin{e_.tree().begin, 0, false}, end{e_.tree().end, 0, false};
+    e_.loop(Bind::kRange, begin, end, 1, false, [&](Val item) {
+      e_.row_depth = e_.depth();
+      decode(e_, item, outer);
+      const Val n = e_.scalar(p_.axes()[s_.vector_axis].extent);
+      e_.loop(Bind::kVector, e_.integer(0), n, w, true, [&](Val at) { weave(at); });
+      const Val done = e_.sub(n, e_.mod(n, e_.integer(w)));
+      e_.loop(Bind::kVector, done, n, w, false, [&](Val at) { woven_rest(at, n); });
+    });
+  }
+
+  // The stage at one point of the woven axis. Not a binding: an axis is bound once along any path of scopes.
+  E at_point(E e, int64_t point) { return p_.substitute(e, {{p_.axis(s_.woven_axis), p_.integer(point)}}); }
+
+  int64_t woven_points() { return p_.value(p_.axes()[s_.woven_axis].extent).value_or(0); }
+
+  void bind_lanes(Val at) {
+    at.varies = true;
+    e_.bind(s_.vector_axis, at);
+    e_.comment(label(0, "Map"));
+  }
+
+  void weave(Val at) {
+    bind_lanes(at);
+    const Stage& s = k_.stages[0];
+    const View& to = s.store[0];
+    Node n;
+    n.kind = N::kWeave;
+    n.ref = e_.argument(to.buffer, true);
+    n.type = k_.buffers[to.buffer].type;
+    for (int64_t i = 0; i < woven_points(); ++i) n.list.push_back(e_.splat(e_.vector(at_point(s.value[0], i)), e_.width).v);
+    n.args[0] = e_.scalar(at_point(to.index[0], 0)).v;
+    e_.emit(e_.depth(), n);
+  }
+
+  void woven_rest(Val at, Val n) {
+    bind_lanes(at);
+    const Val lane = e_.vector(p_.axis(s_.vector_axis));
+    e_.mask_depth = e_.depth();
+    e_.mask = e_.less(lane, e_.as_type(n, e_.type(lane.v))).v;
+    for (int64_t i = 0; i < woven_points(); ++i) {
+      const View to{k_.stages[0].store[0].buffer, {at_point(k_.stages[0].store[0].index[0], i)}, kNone};
+      e_.store(to, e_.vector(at_point(k_.stages[0].value[0], i)), true);
+    }
+    e_.mask = kNoValue;
+  }
+
   // ---- Transposes: lanes along one lead axis, squares along another ----
 
   // Range over (other axes, blocks of `lanes` of the vector axis); inside, squares along the tile axis. A square of
@@ -169,7 +232,14 @@ class Rows {
       Val base = lo;
       base.varies = true;
       e_.bind(s_.vector_axis, base);
-      const Val whole = e_.apply(TENON_S_CMP, TENON_I64, {e_.add(lo, e_.integer(w)), n}, TENON_CMP_LE);
+      Val whole = e_.apply(TENON_S_CMP, TENON_I64, {e_.add(lo, e_.integer(w)), n}, TENON_CMP_LE);
+      for (E l : turned_loads()) {
+        const E guard = p_.arg(l, 0);
+        if (guard == kNone) continue;
+        // Bounds that hold for the first and the last lane hold for all.
+        const E last = p_.substitute(guard, {{p_.axis(s_.vector_axis), p_.add(p_.axis(s_.vector_axis), p_.integer(w - 1))}});
+        for (E bound : {guard, last}) whole = e_.apply(TENON_S_AND, TENON_PRED, {whole, e_.scalar(bound)}, 0);
+      }
       Node branch;
       branch.kind = N::kIf;
       branch.args[0] = whole.v;
@@ -183,6 +253,32 @@ class Rows {
       branch.other = e_.close();
       e_.emit(e_.depth(), branch);
     });
+  }
+
+  // Loads of f32-sized elements that are turned over: contiguous along the tile axis, with a stride along the lanes.
+  std::vector<E> turned_loads() {
+    std::vector<E> loads, out;
+    for (E v : k_.stages[0].value) p_.loads(v, &loads);
+    const uint32_t axes[] = {s_.vector_axis, s_.tile_axis};
+    for (E l : loads) {
+      std::vector<E> c;
+      E rest;
+      const uint32_t bytes = size_of(p_.type(l)) * e_.width;
+      if (p_.type(l) == TENON_PRED || (bytes != 64 && bytes != 32 && bytes != 16) || !p_.affine(p_.arg(l, 2), axes, &c, &rest)) continue;
+      if (!p_.is_const(c[1], 1) || p_.is_const(c[0], 0) || p_.is_const(c[0], 1)) continue;
+      if (p_.arg(l, 0) == kNone || may_hold_whole(p_.arg(l, 0))) out.push_back(l);
+    }
+    return out;
+  }
+
+  // A guard that is known for a block: bounds that do not depend on the tile axis (schedule.cpp saw to it for one load at least).
+  bool may_hold_whole(E guard) {
+    const Expr& x = p_.at(guard);
+    if (x.kind != X::kOp || p_.uses_axis(guard, s_.tile_axis)) return false;
+    if (x.op == TENON_S_AND) return may_hold_whole(p_.arg(guard, 0)) && may_hold_whole(p_.arg(guard, 1));
+    std::vector<E> data;
+    p_.loads(guard, &data);
+    return x.op == TENON_S_CMP && x.ref != TENON_CMP_EQ && x.ref != TENON_CMP_NE && data.empty();
   }
 
   // One line of lanes at point `at` of the tile axis.
@@ -205,17 +301,13 @@ class Rows {
     const uint32_t corner = p_.add_axis(p_.axes()[s_.tile_axis].extent);
     e_.bind(corner, at);
     const int64_t w = e_.width;
-    std::vector<E> loads;
-    for (E v : s.value) p_.loads(v, &loads);
     std::vector<std::pair<E, E>> turned;  // load, its place in scratch
     const uint32_t axes[] = {s_.vector_axis, s_.tile_axis};
-    for (E l : loads) {
+    for (E l : turned_loads()) {
       std::vector<E> c;
       E rest;
       const DType t = p_.type(l);
-      if (p_.arg(l, 0) != kNone || t == TENON_PRED || !p_.affine(p_.arg(l, 2), axes, &c, &rest)) continue;
-      if (!p_.is_const(c[1], 1) || p_.is_const(c[0], 0) || p_.is_const(c[0], 1)) continue;
-      if (size_of(t) * e_.width != 64 && size_of(t) * e_.width != 32 && size_of(t) * e_.width != 16) continue;
+      p_.affine(p_.arg(l, 2), axes, &c, &rest);
       if (!tile_at_.count(l)) tile_at_[l] = e_.reserve(p_.integer(w * w), t, 1);
       Node n;
       n.kind = N::kTranspose;
@@ -234,7 +326,9 @@ class Rows {
       for (auto& [l, place] : turned) {
         const DType t = p_.type(l);
         const Val from = e_.add(e_.scalar(p_.floordiv(place, p_.integer(size_of(t)))), e_.mul(r, e_.integer(w)));
-        e_.forward(p_.at(l).ref, p_.arg(l, 2), e_.load_at(Space::kScratch, 0, t, from, e_.width), true);
+        const Val lanes = e_.load_at(Space::kScratch, 0, t, from, e_.width);
+        e_.forward(p_.at(l).ref, p_.arg(l, 2), lanes, true);
+        if (p_.arg(l, 0) != kNone) e_.forward_guarded(l, lanes);
       }
       e_.comment(label(0, "Map"));
       map(s);

@@ -257,6 +257,24 @@ class Text {
     }
   }
 
+  // Lane l of the result's vector o is lane (o * lanes + l) / n of operand (o * lanes + l) mod n: one operand after another is
+  // shuffled in.
+  void weave(const Node& n) {
+    const int64_t lanes = t_.values[n.list[0]].lanes, operands = static_cast<int64_t>(n.list.size());
+    for (int64_t o = 0; o < operands; ++o) {
+      std::string value = v(n.list[0]);
+      for (int64_t next = 1; next < operands; ++next) {
+        std::string picks;
+        for (int64_t l = 0; l < lanes; ++l) {
+          const int64_t from = (o * lanes + l) % operands, lane = (o * lanes + l) / operands;
+          picks += ", " + std::to_string(from > next ? -1 : from == next ? lanes + lane : next == 1 ? lane : l);
+        }
+        value = "__builtin_shufflevector(" + value + ", " + v(n.list[static_cast<size_t>(next)]) + picks + ")";
+      }
+      line(p_.need("st", n.type, static_cast<uint32_t>(lanes)) + "(" + pointer(n, true) + " + " + std::to_string(o * lanes) + ", " + value + ");");
+    }
+  }
+
   void mma(const Node& n) {
     const DType c = is_integer(n.type) ? static_cast<DType>(size_of(n.type) == 4 ? TENON_U32 : TENON_U64) : n.type;
     const std::string e = p_.memory_type(n.pairs ? DType{TENON_BF16} : c), scratch = "((const " + e + "*)scratch)";
@@ -355,6 +373,7 @@ class Text {
         line(p_.need("tile", n.type, static_cast<uint32_t>(n.bits)) + "(" + pointer(n, true) + ", " + v(n.stride) + ", ((" +
              p_.memory_type(n.type) + "*)scratch) + " + v(n.args[1]) + ", " + v(n.args[2]) + ");");
         break;
+      case N::kWeave: weave(n); break;
       case N::kMma: mma(n); break;
       case N::kAddress: define(n.dst, "(i64)(" + pointer(n, true) + ")"); break;
       case N::kTaps: taps(n); break;

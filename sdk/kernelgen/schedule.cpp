@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <unordered_map>
 
 #include "tenon/kernelgen/prepare.h"
 
@@ -76,6 +77,105 @@ E coefficient(Pool& p, E offset, uint32_t axis) {
   return p.affine(offset, axes, &c, &rest) ? c[0] : kNone;
 }
 
+// True between two lanes wherever it is true at both of them: bounds, all of which have to hold.
+bool is_convex(const Pool& p, E guard) {
+  const Expr& x = p.at(guard);
+  if (x.kind != X::kOp) return false;
+  if (x.op == TENON_S_AND) return is_convex(p, p.arg(guard, 0)) && is_convex(p, p.arg(guard, 1));
+  std::vector<E> data;
+  p.loads(guard, &data);
+  return x.op == TENON_S_CMP && x.ref != TENON_CMP_EQ && x.ref != TENON_CMP_NE && data.empty();
+}
+
+// Lead axes that walk `offset` contiguously one after another (a filter's columns, rows and channels), in that order, until they have
+// `enough` points.
+std::vector<uint32_t> contiguous_axes(Kernel& k, E offset, uint32_t without, int64_t enough, int64_t* points) {
+  Pool& p = k.pool;
+  std::vector<uint32_t> chain;
+  *points = 1;
+  for (bool found = true; found && *points < enough;) {
+    found = false;
+    for (uint32_t a : k.lead) {
+      const auto extent = p.value(p.axes()[a].extent);
+      if (a == without || contains(chain, a) || !extent || *extent <= 1 || *points > INT32_MAX / *extent) continue;
+      const E step = coefficient(p, offset, a);
+      if (step == kNone || !p.is_const(step, *points)) continue;
+      chain.push_back(a);
+      *points *= *extent;
+      found = true;
+      break;
+    }
+  }
+  return chain;
+}
+
+// Makes `joined` a lead axis in their place; map: what each of them is, and what else is to be replaced.
+uint32_t join_axes(Kernel& k, const std::vector<uint32_t>& chain, uint32_t joined, const std::unordered_map<E, E>& map) {
+  Pool& p = k.pool;
+  Stage& stage = k.stages[0];
+  for (E& v : stage.value) v = p.substitute(v, map);
+  for (View& v : stage.store) {
+    for (E& i : v.index) i = p.substitute(i, map);
+    v.guard = p.substitute(v.guard, map);
+  }
+  for (auto* list : {&k.lead, &stage.space}) {
+    std::erase_if(*list, [&](uint32_t a) { return contains(chain, a); });
+    list->push_back(joined);
+  }
+  return joined;
+}
+
+// What each of the axes is, in terms of the one that takes their place.
+std::unordered_map<E, E> parts_of(Pool& p, const std::vector<uint32_t>& chain, uint32_t joined) {
+  std::unordered_map<E, E> map;
+  E left = p.axis(joined);
+  for (uint32_t a : chain) {
+    const E extent = p.axes()[a].extent;
+    map[p.axis(a)] = a == chain.back() ? left : p.mod(left, extent);
+    left = p.floordiv(left, extent);
+  }
+  return map;
+}
+
+// What is contiguous in an operand becomes one axis, so that squares of it can be turned over. ~0u: it is shorter than a vector.
+uint32_t join_reads(Kernel& k, const Schedule& s, E load) {
+  Pool& p = k.pool;
+  int64_t points = 1;
+  const std::vector<uint32_t> chain = contiguous_axes(k, p.arg(load, 2), s.vector_axis, INT32_MAX, &points);
+  const E guard = p.arg(load, 0);
+  if (guard != kNone && std::ranges::any_of(chain, [&](uint32_t a) { return p.uses_axis(guard, a); })) return ~0u;
+  std::vector<E> c;
+  E rest;
+  if (chain.size() < 2 || points < s.lanes || !p.affine(p.arg(load, 2), chain, &c, &rest)) return ~0u;
+  const uint32_t joined = p.add_axis(p.integer(points));
+  std::unordered_map<E, E> map = parts_of(p, chain, joined);
+  const E offset[] = {p.add(rest, p.axis(joined))};
+  map[load] = p.load(p.at(load).ref, p.type(load), offset, p.substitute(guard, map), p.substitute(p.arg(load, 1), map));
+  return join_axes(k, chain, joined, map);
+}
+
+// Few channels that end up side by side (a photograph's): the vectors of all of them are woven into the result, which would cost a
+// scattered store each, and lines that several threads write.
+void weave(Kernel& k, const Target& t, Schedule* s) {
+  constexpr int64_t kMost = 4;
+  if (k.stages.size() != 1 || k.stages[0].store.size() != 1 || s->lanes < 4) return;
+  Pool& p = k.pool;
+  const View& store = k.stages[0].store[0];
+  const DType type = k.buffers[store.buffer].type;
+  const auto step = [&](uint32_t a) {
+    const E c = coefficient(p, store.index[0], a);
+    return c == kNone ? std::nullopt : p.value(c);
+  };
+  const int64_t channels = step(s->vector_axis).value_or(0);
+  const bool whole = size_of(type) * s->lanes == t.vector_bytes && type != TENON_PRED && p.type(k.stages[0].value[0]) == type;
+  if (store.guard != kNone || !whole || channels < 2 || channels > kMost) return;
+  for (uint32_t a : k.lead) {
+    if (a == s->vector_axis || step(a) != 1 || !p.is_const(p.axes()[a].extent, channels)) continue;
+    s->woven_axis = a;
+    s->grain = std::max<int64_t>(1, 16384 / (likely(p, p.axes()[s->vector_axis].extent) * channels));
+  }
+}
+
 // One element-wise stage whose lanes walk some operand with a stride while another lead axis walks that operand
 // contiguously: squares of it are turned over in registers.
 bool transposes(Kernel& k, const Target& t, Schedule* s) {
@@ -84,19 +184,25 @@ bool transposes(Kernel& k, const Target& t, Schedule* s) {
   std::vector<E> loads;
   for (E v : k.stages[0].value) p.loads(v, &loads);
   for (E l : loads) {
-    // Tiles are of f32-sized elements, one to a lane, without guards.
-    if (p.arg(l, 0) != kNone || size_of(p.type(l)) * s->lanes != t.vector_bytes || p.type(l) == TENON_PRED) continue;
+    // Tiles are of f32-sized elements, one to a lane.
+    if (size_of(p.type(l)) * s->lanes != t.vector_bytes || p.type(l) == TENON_PRED) continue;
     const E along = coefficient(p, p.arg(l, 2), s->vector_axis);
     if (along == kNone || p.is_const(along, 0) || p.is_const(along, 1)) continue;
-    for (uint32_t a : k.lead) {
-      if (a == s->vector_axis || !p.is_const(coefficient(p, p.arg(l, 2), a), 1)) continue;
-      if (likely(p, p.axes()[a].extent) < s->lanes || likely(p, p.axes()[s->vector_axis].extent) < s->lanes) continue;
+    if (likely(p, p.axes()[s->vector_axis].extent) < s->lanes) continue;
+    if (p.arg(l, 0) != kNone && !is_convex(p, p.arg(l, 0))) continue;
+    const auto turn = [&](uint32_t a) {
       s->shape = Shape::kTranspose;
       s->tile_axis = a;
       s->block = s->lanes;
       s->grain = std::max<int64_t>(1, 16384 / (likely(p, p.axes()[a].extent) * s->block));
       return true;
+    };
+    const auto depends = [&](uint32_t a) { return p.arg(l, 0) != kNone && p.uses_axis(p.arg(l, 0), a); };
+    for (uint32_t a : k.lead) {
+      if (a == s->vector_axis || depends(a) || !p.is_const(coefficient(p, p.arg(l, 2), a), 1)) continue;
+      if (likely(p, p.axes()[a].extent) >= s->lanes) return turn(a);
     }
+    if (const uint32_t a = loads.size() == 1 ? join_reads(k, *s, l) : ~0u; a != ~0u) return turn(a);
   }
   return false;
 }
@@ -163,6 +269,7 @@ std::string to_text(const Schedule& s) {
            (s.panels == 0 ? "all" : std::to_string(s.panels)) + "\n";
   }
   if (s.nontemporal != 0) out += "  results past the caches from " + std::to_string(s.nontemporal) + " bytes on\n";
+  if (s.woven_axis != ~0u) out += "  woven with i" + std::to_string(s.woven_axis) + "\n";
   if (s.tile_axis != ~0u) out += "  tiles along i" + std::to_string(s.tile_axis) + "\n";
   return out + "}\n";
 }
@@ -225,6 +332,11 @@ bool schedule_pointwise(Kernel& k, const Target& t, Schedule* out, std::string*)
     }
   }
   s.vector_axis = chosen;
+  weave(k, t, &s);
+  if (s.woven_axis != ~0u) {
+    *out = s;
+    return true;
+  }
   // A block is about as much as one item should do; the grain makes up for small rows.
   const int64_t extent = likely(p, p.axes()[s.vector_axis].extent);
   s.block = 1024;

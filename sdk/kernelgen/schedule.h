@@ -63,6 +63,8 @@ struct Schedule {
   bool together = false;
   // Transpose: loads that are contiguous along this axis go through a square tile.
   uint32_t tile_axis = ~0u;
+  // Pointwise: the few points of this axis lie side by side in the result, those of the vector axis behind them.
+  uint32_t woven_axis = ~0u;
   // Whole vectors of results are stored past the caches when all results take at least so many bytes; 0: never.
   int64_t nontemporal = 0;
 };

@@ -1,6 +1,9 @@
 #include "tenon/kernelgen/text_device.h"
 
 #include <cstring>
+#include <unordered_map>
+
+#include "tenon/kernelgen/node_form.h"
 
 namespace tenon::kernelgen {
 namespace {
@@ -23,6 +26,22 @@ uint64_t digest_of(std::string_view program, std::string_view code) {
   return hash;
 }
 
+// What a device says to one node.
+struct Answer {
+  bool claimed = false;
+  double cost_ns = 0;
+  std::string why;
+};
+
+Answer answer_to(const LiftHost& host, tenon_graph_t* graph, tenon_node_t node, const LiftLimits& limits, const DeviceRates& rates,
+                 const std::vector<int64_t>& symbols) {
+  Answer a;
+  a.claimed = can_lift(host, graph, node, limits, &a.why);
+  if (!a.claimed) return a;
+  a.cost_ns = node_cost_ns(host, graph, node, symbols, rates.gigabytes_per_second, rates.gigaflops_per_second, rates.launch_ns);
+  return a;
+}
+
 tenon_code_t stopped(const LiftHost& host, std::string_view device) {
   if (host.host->cancelled(host.host->self) == 0) return TENON_OK;
   return fail(host, TENON_CANCELLED, device, "the compilation was cancelled");
@@ -39,15 +58,23 @@ tenon_code_t claim_nodes(const LiftHost& host, tenon_graph_t* graph, const LiftL
   tenon_code_t code = host.graph->graph_view(host.graph->self, graph, &g);
   if (code == TENON_OK) code = host.graph->region_view(host.graph->self, graph, g.main, &main);
   const std::vector<int64_t> symbols = likely_symbols(host, graph);
+  std::unordered_map<std::string, Answer> known;  // by form
   for (uint32_t i = 0; code == TENON_OK && i < main.node_count; ++i) {
     const tenon_node_t node = main.nodes[i];
-    std::string why;
-    if (can_lift(host, graph, node, limits, &why)) {
-      const double cost = node_cost_ns(host, graph, node, symbols, rates.gigabytes_per_second, rates.gigaflops_per_second,
-                                       rates.launch_ns);
-      code = sink->claim(sink->self, &node, 1, cost);
+    std::string form = node_form(host, graph, node);
+    Answer own;
+    const Answer* answer = &own;
+    if (form.empty()) {
+      own = answer_to(host, graph, node, limits, rates, symbols);
+    } else {
+      const auto [it, fresh] = known.try_emplace(std::move(form));
+      if (fresh) it->second = answer_to(host, graph, node, limits, rates, symbols);
+      answer = &it->second;
+    }
+    if (answer->claimed) {
+      code = sink->claim(sink->self, &node, 1, answer->cost_ns);
     } else if (sink->refuse != nullptr) {
-      code = sink->refuse(sink->self, node, TENON_UNIMPLEMENTED, {why.data(), why.size()});
+      code = sink->refuse(sink->self, node, TENON_UNIMPLEMENTED, {answer->why.data(), answer->why.size()});
     }
   }
   return code;

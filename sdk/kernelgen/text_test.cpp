@@ -99,6 +99,25 @@ TEST(Text, EqualKernelsOfDifferentProgramsHashEqual) {
   EXPECT_FALSE(structural_hash(partition(c.take_program(), Target::avx2())[0]) == structural_hash(ka[0]));
 }
 
+// Panels of weights: what is contiguous in the filter is one axis of the squares, and the guard of the last panel is asked per block.
+TEST(Text, PanelsAreTurnedOver) {
+  Builder b;
+  const Tensor x = b.input(TENON_F32, {b.dim(50), b.dim(5), b.dim(3), b.dim(3)}), zero = b.fill(TENON_F32, {}, 0);
+  const uint32_t perm[] = {2, 3, 1, 0};
+  const int64_t none[] = {0, 0, 0, 0};
+  b.output(b.pad(b.transpose(x, perm), zero, none, none, {b.dim(3), b.dim(3), b.dim(5), b.dim(64)}));
+  const Texts t = texts(b, Target::avx512());
+  expect_in_order(t.levels, {"schedule transpose {", "tiles along i", "transpose"});
+}
+
+TEST(Text, FewChannelsAreWoven) {
+  Builder b;
+  const uint32_t perm[] = {0, 2, 3, 1};
+  b.output(b.transpose(b.input(TENON_F32, {b.dim(1), b.dim(3), b.dim(5), b.extent()}), perm));
+  const Texts t = texts(b, Target::avx512());
+  expect_in_order(t.levels, {"schedule pointwise {", "woven with i", "weave ", " if "});
+}
+
 TEST(Text, GeluOfMatmulIsAnEpilogue) {
   Builder b;
   const Tensor x = b.input(TENON_F32, {b.dim(128), b.dim(96)}), w = b.input(TENON_F32, {b.dim(96), b.dim(256)});
