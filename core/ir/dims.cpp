@@ -285,7 +285,7 @@ Result<uint32_t> DimTable::atom(AtomKind kind, std::vector<Dim> args) {
   atom.args = std::move(args);
   atoms_.push_back(std::move(atom));
   atom_by_hash_[h].push_back(index);
-  if (!equalities_.empty()) {
+  if (canonical_) {
     DimPoly canon = canon_of_atom(index);
     atoms_[index].canon = std::move(canon);
   }

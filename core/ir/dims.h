@@ -181,13 +181,15 @@ class DimTable {
   int64_t multiple_of_poly(const DimPoly& poly) const;
   int64_t multiple_of_term(const DimTerm& term) const;
   MaybePoly canon(const DimPoly& poly) const;
-  DimPoly canon_of_atom(uint32_t atom);
+  DimPoly canon_of_atom(uint32_t atom, bool remake = false);
   static MaybePoly replace_atom(const DimPoly& poly, uint32_t atom, const DimPoly& by);
   bool prove_nonneg(const DimPoly& poly, int depth, int* budget) const;
   bool nonneg(const DimPoly& poly) const;
   bool mentions_atom(const DimPoly& poly, uint32_t atom) const;
   Status learn_equality(const DimPoly& zero);
   void refresh_canon(uint32_t solved);
+  void refresh_mentions(uint32_t symbol_atom);
+  void set_canon(uint32_t atom, DimPoly canon);
   Status narrow(const DimPoly& nonneg, bool* absorbed = nullptr);
   uint32_t divisible(const DimPoly& a, const DimPoly& b) const;
 
@@ -212,6 +214,7 @@ class DimTable {
   std::vector<DimPoly> zeros_;                            // == 0, where no atom could be solved for
   std::vector<DimPoly> nonneg_;                           // >= 0
   uint32_t refreshed_ = 0;
+  bool canonical_ = false;  // some atom is known to equal something else
   bool read_only_ = false;
 };
 

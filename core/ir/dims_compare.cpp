@@ -171,7 +171,7 @@ DimTable::MaybePoly DimTable::replace_atom(const DimPoly& poly, uint32_t atom, c
 
 // The polynomial with every atom replaced by what it is known to equal.
 DimTable::MaybePoly DimTable::canon(const DimPoly& poly) const {
-  if (equalities_.empty()) return poly;
+  if (!canonical_) return poly;
   DimPoly sum{poly.constant, {}};
   for (const DimTerm& t : poly.terms) {
     DimPoly product{t.coeff, {}};
@@ -188,11 +188,12 @@ DimTable::MaybePoly DimTable::canon(const DimPoly& poly) const {
   return settle(std::move(sum));
 }
 
-DimPoly DimTable::canon_of_atom(uint32_t index) {
+// remake: ranges may have become narrower since the atom was made.
+DimPoly DimTable::canon_of_atom(uint32_t index, bool remake) {
   const Atom atom = atoms_[index];
   DimPoly out{0, {{1, {index}}}};
   if (atom.kind != AtomKind::kSymbol) {
-    bool changed = false;
+    bool changed = remake;
     std::vector<DimPoly> args;
     for (Dim d : atom.args) {
       const DimPoly before = poly_of(d);
@@ -239,11 +240,35 @@ void DimTable::refresh_canon(uint32_t solved) {
     } else if (atoms_[i].kind != AtomKind::kSymbol && ++refreshed_ > kDimRefreshMax) {
       continue;  // what is known of it stays true, and is all that will be known
     }
-    DimPoly canon = canon_of_atom(i);
-    const bool self = canon.constant == 0 && canon.terms.size() == 1 && canon.terms[0].coeff == 1 &&
-                      canon.terms[0].atoms == std::vector<uint32_t>{i};
-    if (self) atoms_[i].canon.reset();
-    else atoms_[i].canon = std::move(canon);
+    set_canon(i, canon_of_atom(i));
+  }
+}
+
+void DimTable::set_canon(uint32_t index, DimPoly canon) {
+  const bool self = canon.constant == 0 && canon.terms.size() == 1 && canon.terms[0].coeff == 1 &&
+                    canon.terms[0].atoms == std::vector<uint32_t>{index};
+  canonical_ = canonical_ || !self;
+  if (self) atoms_[index].canon.reset();
+  else atoms_[index].canon = std::move(canon);
+}
+
+// A symbol's range is narrower now: what was made before takes the form that it would get if it were made again, so that it does not
+// matter whether a dim or what is known of it came first.
+void DimTable::refresh_mentions(uint32_t symbol_atom) {
+  std::vector<bool> mentions(symbol_atom + 1);
+  mentions[symbol_atom] = true;
+  const auto among = [&](Dim d) {
+    for (const DimTerm& t : poly_of(d).terms) {
+      if (std::any_of(t.atoms.begin(), t.atoms.end(), [&](uint32_t a) { return a < mentions.size() && mentions[a]; })) return true;
+    }
+    return false;
+  };
+  for (uint32_t i = symbol_atom + 1; i < atoms_.size(); ++i) {
+    const bool mine = atoms_[i].kind != AtomKind::kSymbol && std::any_of(atoms_[i].args.begin(), atoms_[i].args.end(), among);
+    mentions.push_back(mine);
+    if (!mine) continue;
+    if (++refreshed_ > kDimRefreshMax) return;  // what is known of them stays true, and is all that will be known
+    set_canon(i, canon_of_atom(i, true));
   }
 }
 
@@ -283,6 +308,7 @@ Status DimTable::learn_equality(const DimPoly& zero) {
     MaybePoly next = replace_atom(by, best, solution);
     if (next) by = std::move(*next);
   }
+  canonical_ = true;
   equality_of_[best] = equalities_.size();
   equalities_.emplace_back(best, solution);
   if (best_symbol) {
@@ -318,12 +344,15 @@ Status DimTable::narrow(const DimPoly& poly, bool* absorbed) {
   if (range_of(poly).lo >= 0) return {};
   if (poly.terms.size() == 1 && poly.terms[0].atoms.size() == 1 &&
       atoms_[poly.terms[0].atoms[0]].kind == AtomKind::kSymbol && poly.constant != kLowest) {
-    SymbolData& s = symbols_[atoms_[poly.terms[0].atoms[0]].symbol];
+    const uint32_t index = poly.terms[0].atoms[0];
+    SymbolData& s = symbols_[atoms_[index].symbol];
     const int64_t c = poly.terms[0].coeff;
+    const DimRange before{s.lo, s.hi};
     // c*s + k >= 0: s >= ceil(-k / c) for c > 0, s <= floor(k / -c) for c < 0.
     if (c > 0) s.lo = std::max(s.lo, -floor_div(poly.constant, c));
     else if (c != kLowest) s.hi = std::min(s.hi, floor_div(poly.constant, -c));
     if (absorbed != nullptr) *absorbed = true;
+    if (s.lo != before.lo || s.hi != before.hi) refresh_mentions(index);
     return {};
   }
   if (nonneg_.size() < kDimUsedFactsMax && poly.terms.size() <= kDimUsedTermsMax) nonneg_.push_back(poly);

@@ -267,6 +267,19 @@ TEST_F(DimsTest, SettlingMayLeaveNothing) {
   }
 }
 
+// A bound that is asserted late serves dims that were made before it, inside of others too.
+TEST_F(DimsTest, LateBoundsReachWhatWasMadeBefore) {
+  const Dim n = dim(add("n", 0, INT64_MAX));
+  const Dim early = make(TENON_DIM_FLOORDIV, make(TENON_DIM_SUB, make(TENON_DIM_MAX, n, 3), 1), 2);
+  const Dim product = make(TENON_DIM_MUL, early, make(TENON_DIM_MIN, n, 2));
+  const Dim plain = make(TENON_DIM_FLOORDIV, make(TENON_DIM_SUB, n, 1), 2);
+  EXPECT_EQ(table.compare(TENON_REL_EQ, early, plain), TENON_UNKNOWN);
+  ASSERT_TRUE(table.assert_fact(TENON_REL_LE, 3, n).ok());
+  EXPECT_EQ(table.compare(TENON_REL_EQ, early, plain), TENON_YES);
+  EXPECT_EQ(table.compare(TENON_REL_EQ, product, make(TENON_DIM_MUL, plain, 2)), TENON_YES);
+  EXPECT_EQ(table.compare(TENON_REL_EQ, make(TENON_DIM_FLOORDIV, early, 3), make(TENON_DIM_FLOORDIV, plain, 3)), TENON_YES);
+}
+
 TEST_F(DimsTest, FrozenTablesOnlyFind) {
   const Dim n = dim(add("n", 0, INT64_MAX));
   const Dim twice = make(TENON_DIM_MUL, n, 2);
