@@ -420,6 +420,7 @@ Status Shapes::check_told(std::span<const tenon_symbol_t> now, const std::vector
   for (uint32_t s = 0; s < symbol_limit_; ++s) bound[s] = bound[s] || told[s];
   for (tenon_symbol_t s : now) fresh[s] = true;
   std::vector<std::string> wrong;
+  check_symbols(fresh, symbols, &wrong);
   for (const Assertion& fact : assertions_) {
     if (!known(fact.a, bound) || !known(fact.b, bound)) continue;
     std::vector<bool> mentioned(symbol_limit_);

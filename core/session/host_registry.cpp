@@ -141,12 +141,20 @@ std::vector<ir::Symbol> symbols_given(const ir::Graph& g, tenon_node_t node) {
 // What inference took for granted about symbolic dims, as far as this node is given them: references index by it, and
 // unlike a session nobody has checked these sizes.
 Status check_facts(const ir::Graph& g, tenon_node_t node, std::span<const int64_t> symbols) {
+  const std::vector<ir::Symbol> known = symbols_given(g, node);
+  for (ir::Symbol s : known) {
+    const ir::SymbolData& data = g.dims().symbol(s);
+    if (data.node == ir::kNone || s >= symbols.size()) continue;
+    const int64_t value = symbols[s];
+    if (value >= data.lo && value <= data.hi && (data.multiple_of <= 1 || value % data.multiple_of == 0)) continue;
+    return error(TENON_INVALID_ARGUMENT, "T0608", "{} is given a size that data decides, {}, and needs one of at least {}, at most {}, a multiple of {}",
+                 g.op_name(node), value, data.lo, data.hi, data.multiple_of);
+  }
   if (g.facts().empty()) return {};
   thread_local CheckedFacts checked;
   checked.begin(g, symbols);
   if (checked.open.empty()) return {};
   const ir::DimTable& dims = g.dims();
-  const std::vector<ir::Symbol> known = symbols_given(g, node);
   std::vector<ir::Symbol> used;
   const auto unknown = [&](ir::Symbol s) { return std::find(known.begin(), known.end(), s) == known.end(); };
   size_t kept = 0;

@@ -332,6 +332,13 @@ class ControlRun {
   // ---- Sizes that the run tells ----
   // Kernels rely on facts: none runs before what it takes for granted has been checked.
   Status learn(uint32_t symbol, int64_t value) {
+    const int64_t multiple = program_.multiples[symbol];
+    if (value < program_.lows[symbol] || value > program_.bounds[symbol] || (multiple > 1 && value % multiple != 0)) {
+      return fail(TENON_INVALID_ARGUMENT,
+                  cat("T0608: a size that data decides is ", value, ", and the model wants it at least ", program_.lows[symbol],
+                      program_.bounds[symbol] == std::numeric_limits<int64_t>::max() ? "" : cat(" and at most ", program_.bounds[symbol]),
+                      multiple > 1 ? cat(" and a multiple of ", multiple) : "", place_of(symbol)));
+    }
     symbols_[symbol] = value;
     known_[symbol] = true;
     for (uint32_t f : exe_.facts_of_[symbol]) {
@@ -341,6 +348,15 @@ class ControlRun {
       if (relation_holds(fact.rel, a, b)) continue;
       return fail(TENON_INVALID_ARGUMENT, cat("T0607: ", fact.place.empty() ? "" : fact.place + ": ", "sizes that data decides are ", a,
                                               " and ", b, "; the model needs ", relation_text(fact.rel), "."));
+    }
+    return {};
+  }
+  // The node that tells a symbol.
+  std::string place_of(uint32_t symbol) const {
+    for (const ControlRegion& region : program_.regions) {
+      for (const ControlPart& part : region.parts) {
+        if (std::ranges::any_of(part.defines, [symbol](const ControlSize& s) { return s.symbol == symbol; })) return ", told by " + part.place;
+      }
     }
     return {};
   }

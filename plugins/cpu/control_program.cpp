@@ -141,6 +141,8 @@ void program(W& w, ControlProgram& p) {
   numbers(w, p.main_symbols);
   numbers(w, p.out_symbols);
   numbers(w, p.bounds);
+  numbers(w, p.lows);
+  numbers(w, p.multiples);
   list(w, p.values, [](W& each, ControlValue& v) { value(each, v); });
   list(w, p.regions, [](W& each, ControlRegion& r) { region(each, r); });
   list(w, p.facts, [](W& each, ControlFact& f) { fact(each, f); });
@@ -159,7 +161,8 @@ class Checker {
  public:
   explicit Checker(const ControlProgram& p) : p_(p) {}
   bool run() const {
-    if (p_.symbol_count > kCountMax || p_.bounds.size() != p_.symbol_count || p_.regions.empty() ||
+    if (p_.symbol_count > kCountMax || p_.bounds.size() != p_.symbol_count || p_.lows.size() != p_.symbol_count ||
+        p_.multiples.size() != p_.symbol_count || p_.regions.empty() ||
         !below(p_.main_symbols, p_.symbol_count) || !below(p_.out_symbols, p_.symbol_count)) {
       return false;
     }

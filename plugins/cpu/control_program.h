@@ -68,6 +68,7 @@ struct ControlProgram {
   std::vector<uint32_t> main_symbols;  // Given by a call, in its order.
   std::vector<uint32_t> out_symbols;   // Told to a call, in its order.
   std::vector<int64_t> bounds;         // By symbol: an upper bound, or INT64_MAX.
+  std::vector<int64_t> lows, multiples;  // By symbol: its least value, and what divides it.
   std::vector<ControlValue> values;
   std::vector<ControlRegion> regions;  // 0: the subgraph's main region.
   std::vector<ControlFact> facts;

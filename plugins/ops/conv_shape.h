@@ -89,9 +89,9 @@ inline Status infer_conv(const InferQuery& q, Dims* out) {
     const auto window = constant_of(w(i));
     if (!window || *window > kBound)
       return q.fail("C4", cat("spatial dim ", i - 2, " of w is not a usable constant"));
-    dims[static_cast<size_t>(c.out_dims[i])] =
-        window_extent(x(i), c.x_dilation[i - 2], c.pad_low[i - 2], c.pad_high[i - 2], *window,
-                      c.w_dilation[i - 2], c.strides[i - 2]);
+    TENON_TRY(fitting_window(q, "C4", x(i), c.x_dilation[i - 2], c.pad_low[i - 2],
+                             c.pad_high[i - 2], *window, c.w_dilation[i - 2], c.strides[i - 2],
+                             &dims[static_cast<size_t>(c.out_dims[i])]));
   }
   *out = dims;
   return {};
@@ -105,7 +105,8 @@ constexpr OpDraft& conv_constraints(OpDraft& draft, const std::string_view (&neg
       .constraint("C3", "window attributes have one entry per spatial dim", negatives[2])
       .constraint(
           "C4",
-          "strides and dilations are at least 1, the spatial dims of w constant, all below 2^31",
+          "strides and dilations are at least 1, the spatial dims of w constant and, if more than 1, "
+          "no larger than what they slide over, all below 2^31",
           negatives[3])
       .constraint("C5", "groups and batch_groups are at least 1, one of them 1", negatives[4])
       .constraint("C6", "features of x are those of w times groups; groups divide what they split",

@@ -171,8 +171,8 @@ Status check_window(const InferQuery& q, Dims* spatial) {
     const auto k = constant_of(q.dim(1, i + 2));
     if (!k || *k < 1 || *k > kBound)
       return q.fail("C2", cat("spatial dim ", i, " of w is not a usable constant"));
-    spatial->push_back(
-        window_extent(q.dim(0, i + 2), 1, low[i], high[i], *k, dilation[i], strides[i]));
+    TENON_TRY(fitting_window(q, "C2", q.dim(0, i + 2), 1, low[i], high[i], *k, dilation[i],
+                             strides[i], &spatial->emplace_back()));
   }
   return {};
 }
@@ -320,7 +320,7 @@ constexpr OpDraft depthwise_conv() {
       .constraint("C1", "x and w have equal rank", "depthwise_conv(f32[1, 1, 4], f32[1, 1, 2, 2])")
       .constraint("C2",
                   "lists have one entry per spatial dim, at least 1 (paddings 0), and w has "
-                  "constant spatial dims",
+                  "constant spatial dims, no larger than what they slide over",
                   "depthwise_conv(f32[1, 1, 4], f32[1, 1, 2]) {strides = [0]}")
       .constraint("C3", "channels are constant and divide the windows, dim 1 of w is 1",
                   "depthwise_conv(f32[1, 2, 4], f32[3, 1, 2])")
@@ -353,7 +353,7 @@ constexpr OpDraft conv_bn_act() {
       .constraint(
           "C2",
           "lists have one entry per spatial dim, at least 1 (paddings 0), and w has constant "
-          "spatial dims",
+          "spatial dims, no larger than what they slide over",
           "conv_bn_act(f32[1, 1, 4], f32[1, 1, 2], f32[1], f32[1], f32[1], f32[1]) {strides = [0]}")
       .constraint("C3", "features of x are those of w times groups, which divide the out features",
                   "conv_bn_act(f32[1, 3, 4], f32[1, 1, 2], f32[1], f32[1], f32[1], f32[1])")

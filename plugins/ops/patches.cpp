@@ -45,8 +45,12 @@ Status infer_im2col(const InferQuery& q) {
   const Window w = window_of(q, spatial);
   TENON_TRY(check_window(q, w, spatial));
   Dim count = q.constant(1);
-  for (size_t i = 0; i < spatial; ++i)
-    count = count * places(q.dim(0, static_cast<uint32_t>(i + 2)), w, i);
+  for (size_t i = 0; i < spatial; ++i) {
+    Dim fits;
+    TENON_TRY(fitting_window(q, "C2", q.dim(0, static_cast<uint32_t>(i + 2)), 1, w.low[i],
+                             w.high[i], w.window[i], w.dilation[i], w.strides[i], &fits));
+    count = count * fits;
+  }
   return q.result(q.dtype(0), {q.dim(0, 0), q.dim(0, 1) * q.constant(count_of(w.window)), count});
 }
 Status decompose_im2col(Builder& b, const Node& node, tenon_value_t* out) {
@@ -184,7 +188,7 @@ constexpr OpDraft im2col() {
                   "im2col(f32[1, 1, 4]) {window = [2, 2]}")
       .constraint("C2",
                   "windows, strides and dilations are at least 1, paddings at least 0; a window "
-                  "has at most 4096 elements",
+                  "has at most 4096 elements and is no larger than what it slides over",
                   "im2col(f32[1, 1, 4]) {window = [0]}")
       .example(
           "im2col(f32[1, 1, 4] [[[1, 2, 3, 4]]]) {window = [2]} -> f32[1, 2, 3] [[[1, 2, 3], [2, "

@@ -32,9 +32,10 @@ Status infer(const InferQuery& q) {
                     cat("spatial dim ", i - 2, " has window ", window[i], ", stride ", strides[i],
                         ", dilation ", dilation[i], ", paddings ", low[i], " and ", high[i]));
     }
-    dims.push_back(
-        i < 2 ? q.dim(0, i)
-              : window_extent(q.dim(0, i), 1, low[i], high[i], window[i], dilation[i], strides[i]));
+    dims.push_back(q.dim(0, i));
+    if (i < 2) continue;
+    TENON_TRY(fitting_window(q, "C2", q.dim(0, i), 1, low[i], high[i], window[i], dilation[i],
+                             strides[i], &dims[i]));
   }
   return q.result(q.dtype(0), dims);
 }
@@ -116,7 +117,8 @@ constexpr OpDraft max_pool() {
                   "max_pool(f32[1, 1, 4]) {window = [2, 2]}")
       .constraint(
           "C2",
-          "windows, strides and dilations are at least 1, paddings at least 0, all below 2^31",
+          "windows, strides and dilations are at least 1, paddings at least 0, all below 2^31, "
+          "windows of more than one element no larger than what they slide over",
           "max_pool(f32[1, 1, 4]) {window = [0]}")
       .example(
           "max_pool(f32[1, 1, 4] [[[1, 5, 2, 3]]]) {window = [2], strides = [2]} -> f32[1, 1, 2] "
@@ -132,7 +134,8 @@ constexpr OpDraft avg_pool() {
                   "avg_pool(f32[1, 1, 4]) {window = [2, 2]}")
       .constraint(
           "C2",
-          "windows, strides and dilations are at least 1, paddings at least 0, all below 2^31",
+          "windows, strides and dilations are at least 1, paddings at least 0, all below 2^31, "
+          "windows of more than one element no larger than what they slide over",
           "avg_pool(f32[1, 1, 4]) {window = [2], strides = [0]}")
       .example(
           "avg_pool(f32[1, 1, 3] [[[2, 4, 6]]]) {window = [2], pad_low = [1]} -> f32[1, 1, 3] "

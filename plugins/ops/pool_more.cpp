@@ -32,11 +32,10 @@ Status infer_lp(const InferQuery& q) {
   const Axes window = whole(q.i64s("window"), rank, 1), strides = whole(q.i64s("strides"), rank, 1),
              low = whole(q.i64s("pad_low"), rank, 0), high = whole(q.i64s("pad_high"), rank, 0),
              dilation = whole(q.i64s("dilation"), rank, 1);
-  Dims dims;
-  for (uint32_t i = 0; i < rank; ++i)
-    dims.push_back(
-        i < 2 ? q.dim(0, i)
-              : window_extent(q.dim(0, i), 1, low[i], high[i], window[i], dilation[i], strides[i]));
+  Dims dims = {q.dim(0, 0), q.dim(0, 1)};
+  for (uint32_t i = 2; i < rank; ++i)
+    TENON_TRY(fitting_window(q, "C2", q.dim(0, i), 1, low[i], high[i], window[i], dilation[i],
+                             strides[i], &dims.emplace_back()));
   return q.result(q.dtype(0), dims);
 }
 Term power(Term x, double p) {
@@ -234,7 +233,8 @@ constexpr OpDraft lp_pool() {
                   "lp_pool(f32[1, 1, 4]) {window = [2, 2]}")
       .constraint(
           "C2",
-          "windows, strides and dilations are at least 1, paddings at least 0, all below 2^31",
+          "windows, strides and dilations are at least 1, paddings at least 0, all below 2^31, "
+          "windows of more than one element no larger than what they slide over",
           "lp_pool(f32[1, 1, 4]) {window = [0]}")
       .constraint("C3", "p is positive and finite", "lp_pool(f32[1, 1, 4]) {window = [2], p = 0.0}")
       .example("lp_pool(f32[1, 1, 3] [[[3, 4, 0]]]) {window = [2]} -> f32[1, 1, 2] [[[5, 4]]]")

@@ -36,8 +36,8 @@ Status infer(const InferQuery& q) {
   }
   Dims dims;
   for (uint32_t i = 0; i < rank; ++i) {
-    dims.push_back(window_extent(q.dim(0, i), w.base_dilation[i], w.low[i], w.high[i], w.window[i],
-                                 w.dilation[i], w.strides[i]));
+    TENON_TRY(fitting_window(q, "C2", q.dim(0, i), w.base_dilation[i], w.low[i], w.high[i],
+                             w.window[i], w.dilation[i], w.strides[i], &dims.emplace_back()));
   }
   return q.result(q.dtype(0), dims);
 }
@@ -98,7 +98,8 @@ constexpr OpDraft declare() {
                   "the type sums are kept in; none: f32 for f16 and bf16, else the type of x")
       .constraint("C1", "every list is empty or has one entry per dim of x",
                   "reduce_window(f32[4]) {window = [2, 2]}")
-      .constraint("C2", "windows, strides and dilations are at least 1, all below 2^31",
+      .constraint("C2", "windows, strides and dilations are at least 1, all below 2^31, windows of more than "
+                  "one element no larger than what they slide over",
                   "reduce_window(f32[4]) {window = [0]}")
       .constraint("C3", "acc is a float for floats, an integer for integers",
                   "reduce_window(f32[4]) {window = [2], acc = i64}")

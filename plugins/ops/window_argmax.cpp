@@ -30,8 +30,8 @@ Status infer(const InferQuery& q) {
     const int64_t reach = (w.window[i] - 1) * w.dilation[i];
     if (w.low[i] < 0 || w.high[i] < 0 || w.low[i] > reach || w.high[i] > reach)
       return q.fail("C3", cat("dim ", i, " has paddings ", w.low[i], " and ", w.high[i]));
-    dims.push_back(window_extent(q.dim(0, i), 1, w.low[i], w.high[i], w.window[i], w.dilation[i],
-                                 w.strides[i]));
+    TENON_TRY(fitting_window(q, "C3", q.dim(0, i), 1, w.low[i], w.high[i], w.window[i],
+                             w.dilation[i], w.strides[i], &dims.emplace_back()));
   }
   if (!is_in(q.dtype("index_dtype"), kIndex))
     return q.fail("C4", cat("index_dtype is ", dtype_name(q.dtype("index_dtype"))));
@@ -99,7 +99,8 @@ constexpr OpDraft declare() {
                   "window_argmax(f32[4]) {window = [2, 2]}")
       .constraint("C2", "windows, strides and dilations are at least 1, all below 2^31",
                   "window_argmax(f32[4]) {window = [0]}")
-      .constraint("C3", "paddings are at least 0 and less than the window spans",
+      .constraint("C3", "paddings are at least 0 and less than the window spans, which are no larger than what "
+                  "they slide over",
                   "window_argmax(f32[4]) {window = [2], pad_low = [2]}")
       .constraint("C4", "index_dtype is i32 or i64",
                   "window_argmax(f32[4]) {window = [2], index_dtype = f32}")

@@ -173,6 +173,27 @@ inline Dim window_extent(Dim input, int64_t base_dilation, int64_t low, int64_t 
   return grown / c(stride);
 }
 
+// The same of a window that has to fit into what it slides over, borders included, if it has more than one element: NO fails with
+// `label`, and what cannot be known is checked by each run.
+inline Status fitting_window(const InferQuery& q, std::string_view label, Dim input,
+                             int64_t base_dilation, int64_t low, int64_t high, int64_t window,
+                             int64_t window_dilation, int64_t stride, Dim* out) {
+  const int64_t span = window == 0 ? 0 : (window - 1) * window_dilation + 1;
+  const int64_t least = span - low - high;
+  if (span <= 1 || least <= 0 || !input.valid()) {
+    *out = window_extent(input, base_dilation, low, high, window, window_dilation, stride);
+    return {};
+  }
+  // (n - 1) * dilation + 1 elements are enough as soon as n is.
+  const int64_t elements = (least - 1 + base_dilation - 1) / base_dilation + 1;
+  TENON_TRY(q.require(label, TENON_REL_LE, q.constant(elements), input,
+                      "elements that the window spans and those it slides over"));
+  if (base_dilation != 1) input = (input - q.constant(1)) * q.constant(base_dilation) + q.constant(1);
+  const int64_t shift = low + high - span + stride;
+  *out = (shift >= 0 ? input + q.constant(shift) : input - q.constant(-shift)) / q.constant(stride);
+  return {};
+}
+
 }  // namespace tenon::inline sdk
 
 #endif

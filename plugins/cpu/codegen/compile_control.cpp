@@ -110,6 +110,8 @@ class Cutter {
   Status describe_symbols(const Region& main) {
     program.symbol_count = whole_.symbol_limit;
     program.bounds.assign(whole_.symbol_limit, std::numeric_limits<int64_t>::max());
+    program.lows.assign(whole_.symbol_limit, 0);
+    program.multiples.assign(whole_.symbol_limit, 1);
     late_.assign(whole_.symbol_limit, true);
     const tenon_region_view_t view = main.view();
     program.main_symbols.assign(view.symbols, view.symbols + view.symbol_count);
@@ -117,7 +119,11 @@ class Cutter {
     for (uint32_t s = 0; s < whole_.symbol_limit; ++s) {
       tenon_symbol_view_t symbol = {};
       symbol.size_bytes = sizeof symbol;
-      if (graph_api().symbol_view(graph_api().self, graph_, s, &symbol) == TENON_OK) program.bounds[s] = symbol.hi;
+      if (graph_api().symbol_view(graph_api().self, graph_, s, &symbol) == TENON_OK) {
+        program.bounds[s] = symbol.hi;
+        program.lows[s] = symbol.lo;
+        program.multiples[s] = symbol.multiple_of;
+      }
       dims_.define(s, pool_.extent(pool_.add_extent({})));
     }
     return {};
