@@ -14,9 +14,9 @@ std::string_view verdict_name(Verdict verdict) {
 std::span<const Group> groups() {
   static const Group kGroups[] = {
       {'A', "Manifest and packaging", 1, 30, manifest_checks()},
-      {'B', "ABI hygiene", 1, 30, abi_checks()},
+      {'B', "ABI hygiene", 1, 60, abi_checks()},
       {'C', "Device and memory", 2, 60, device_checks()},
-      {'D', "Queues and fences", 4, 60, queue_checks()},
+      {'D', "Queues and fences", 4, 120, queue_checks()},
       {'E', "Compile and partition", 3, 120, compile_checks()},
       {'F', "Kernels", 3, 300, kernel_checks()},
       {'G', "Ops, passes, frontends, toolchains, layers", 2, 120, kind_checks()},

@@ -11,10 +11,6 @@ namespace {
 
 constexpr uint64_t kGuardBytes = 256;
 
-std::string said() {
-  return heard_failure().any ? " (the plugin says: " + printable(heard_failure().text) + ")" : "";
-}
-
 tenon_code_t append_bytes(void* self, const void* data, uint64_t size) {
   const auto* bytes = static_cast<const unsigned char*>(data);
   auto* to = static_cast<Bytes*>(self);
@@ -207,10 +203,11 @@ void Compiled::release_executable() {
   executable = nullptr;
 }
 
-Outcome CompileBench::find() {
+Outcome CompileBench::find(size_t optional_slots) {
   CONFORM_TRY(find_devices(session_, &devices_, &device_count_));
   CONFORM_TRY(find_api(&api_));
-  compiler_ = static_cast<const tenon_compile_api_t*>(session_.table(TENON_COMPILE_ID));
+  compiler_ =
+      static_cast<const tenon_compile_api_t*>(session_.table(TENON_COMPILE_ID, optional_slots));
   queues_ = static_cast<const tenon_queue_api_t*>(session_.table(TENON_QUEUE_ID));
   if (compiler_ == nullptr) return not_offered(TENON_COMPILE_ID);
   for (const SlotList& list : slot_lists()) {
@@ -257,6 +254,13 @@ Outcome CompileBench::taken(const std::string& text, std::unique_ptr<Part>* out)
       return skipped(fmt::format("the device does not take {} here", (*out)->op_of(node)));
   }
   return pass();
+}
+
+Outcome CompileBench::ready(const std::string& text, OpenDevice** device,
+                            std::unique_ptr<Part>* part) {
+  CONFORM_TRY(find());
+  CONFORM_TRY(open(0, device));
+  return taken(text, part);
 }
 
 tenon_code_t CompileBench::compile_code(const Part& part, tenon_artifact_t** out) {

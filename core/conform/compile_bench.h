@@ -86,8 +86,9 @@ struct Compiled {
 class CompileBench {
  public:
   explicit CompileBench(Session& session) : session_(session) {}
-  // Finds tables and target. Not offered or skipped where there are none. Opens no device.
-  Outcome find();
+  // Finds tables and target. Not offered or skipped where there are none. Opens no device. The
+  // compiler's table has so many optional slots.
+  Outcome find(size_t optional_slots = SIZE_MAX);
   // The device of that number, closed with the bench.
   Outcome open(uint32_t ordinal, OpenDevice** out);
 
@@ -102,6 +103,9 @@ class CompileBench {
   Outcome claim(const Part& part, Claims* out);
   // The graph of this text. Skipped unless the device takes every node of it.
   Outcome taken(const std::string& text, std::unique_ptr<Part>* out);
+
+  // Finds, opens device 0, and reads a graph that it takes.
+  Outcome ready(const std::string& text, OpenDevice** device, std::unique_ptr<Part>* part);
 
   tenon_code_t compile_code(const Part& part, tenon_artifact_t** out);
   Outcome compile(const Part& part, Compiled* out);  // artifact and bytes

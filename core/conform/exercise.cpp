@@ -1,5 +1,6 @@
 #include "core/conform/exercise.h"
 
+#include <cmath>
 #include <cstring>
 
 #include <tenon/abi/frontend.h>
@@ -7,6 +8,8 @@
 #include <tenon/abi/queue.h>
 
 #include "core/base/str.h"
+#include "core/conform/compile_bench.h"
+#include "core/conform/compile_graphs.h"
 #include "core/conform/host_graph.h"
 #include "core/conform/open_device.h"
 #include "core/conform/open_queue.h"
@@ -130,6 +133,36 @@ Outcome exercise_kernels(Session& s, const tenon_device_api_t* device_api,
   return device.close();
 }
 
+// a = x + y compiled, loaded and executed, when the device takes that.
+Outcome exercise_compile(Session& s, size_t optional_slots) {
+  s.step("using a compiler");
+  CompileBench bench(s);
+  OpenDevice* device = nullptr;
+  std::unique_ptr<Part> part;
+  const Outcome found = bench.find(optional_slots);
+  if (found.verdict != Verdict::kPass) return pass();
+  const Outcome taken = bench.taken(pair_graph(), &part);
+  if (taken.verdict == Verdict::kSkip) return pass();
+  CONFORM_TRY(taken);
+  CONFORM_TRY(bench.open(0, &device));
+  Compiled compiled;
+  CONFORM_TRY(bench.load(*device, *part, &compiled));
+  const std::vector<Named> inputs = part->inputs({}, fill_normal);
+  Execution execution(bench, *device, *part, compiled.executable, {});
+  CONFORM_TRY(execution.prepare(inputs, 0x5a));
+  s.step("executing what was compiled");
+  CONFORM_TRY(execution.run());
+  std::vector<Named> outputs;
+  CONFORM_TRY(execution.outputs(&outputs));
+  for (int64_t i = 0; i < inputs[0].tensor.count(); ++i) {
+    const double sum = tools::element(inputs[0].tensor, i) + tools::element(inputs[1].tensor, i);
+    const double got = tools::element(outputs[0].tensor, i);
+    CONFORM_EXPECT(std::fabs(got - sum) <= 1e-5 * (1 + std::fabs(sum)),
+                   "element {} of a compiled sum is {} instead of {}", i, got, sum);
+  }
+  return pass();
+}
+
 // A tensor written and read, where the frontend does both and takes f32 of one of these shapes.
 Outcome exercise_frontend(Session& s, const tenon_frontend_api_t* api) {
   HostTables host;
@@ -196,6 +229,8 @@ Outcome exercise(Session& s, const Cut& cut) {
                            kernels->create != nullptr && kernels->run != nullptr &&
                            kernels->destroy != nullptr;
   if (has_device && has_kernels) CONFORM_TRY(exercise_kernels(s, device, kernels));
+  if (has_device && s.offered(TENON_COMPILE_ID) != nullptr)
+    CONFORM_TRY(exercise_compile(s, cut.of(TENON_COMPILE_ID)));
   const auto* frontend = static_cast<const tenon_frontend_api_t*>(
       s.table(TENON_FRONTEND_ID, cut.of(TENON_FRONTEND_ID)));
   if (frontend != nullptr && frontend->accepts != nullptr)

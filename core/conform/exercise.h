@@ -14,8 +14,8 @@ struct Cut {
   size_t of(std::string_view interface) const { return interface == id ? slots : SIZE_MAX; }
 };
 
-// Memory and queues of devices, kernels on them, tensors through frontends. Not offered where
-// nothing of that is there.
+// Memory and queues of devices, kernels on them, a graph compiled for them, tensors through
+// frontends. Not offered where nothing of that is there.
 Outcome exercise(Session& session, const Cut& cut = {});
 
 }  // namespace tenon::conform

@@ -11,6 +11,7 @@
 #include "core/base/str.h"
 #include "core/conform/group_tables.h"
 #include "core/conform/open_device.h"
+#include "core/conform/process_state.h"
 #include "core/conform/session.h"
 
 namespace tenon::conform {
@@ -243,15 +244,6 @@ Outcome too_much(Session& s, OpenDevice& d) {
   }
   CONFORM_TRY(d.holds(buffer, bytes, "a buffer, after allocations that failed"));
   return alloc_filled(d, bytes, &buffer);
-}
-
-// Pages of this process that are in memory.
-uint64_t resident_bytes() {
-  const std::string text = read_system_file("/proc/self/statm").value_or("");
-  const std::vector<std::string_view> fields = split(trim(text), ' ');
-  uint64_t pages = 0;
-  if (fields.size() > 1) (void)parse_u64(fields[1], &pages);
-  return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
 Outcome memory_comes_back(Session& s, OpenDevice& d) {

@@ -322,11 +322,7 @@ constexpr Check kChecks[] = {
 }  // namespace
 
 std::span<const Check> kernel_checks() {
-  static const auto* all = [] {
-    auto* made = new std::vector<Check>(std::begin(kChecks), std::end(kChecks));
-    made->insert(made->end(), kernel_call_checks().begin(), kernel_call_checks().end());
-    return made;
-  }();
+  static const auto* all = new std::vector<Check>(joined({kChecks, kernel_call_checks()}));
   return *all;
 }
 

@@ -287,4 +287,19 @@ double tolerance_of(const tenon_op_def_t& op) {
   return op.tolerance > 0 ? op.tolerance : 1;
 }
 
+std::string name_of(const tenon_op_def_t& op) {
+  return printable(view(op.name));
+}
+
+Outcome compare_all(const std::string& what, std::string_view means, const tenon_op_def_t& op,
+                    const std::vector<Array>& found, const std::vector<Array>& expected) {
+  CONFORM_EXPECT(found.size() == expected.size(), "{}: its {} has {} results", what, means,
+                 found.size());
+  for (size_t r = 0; r < found.size(); ++r) {
+    const std::string wrong = difference(found[r], expected[r], tolerance_of(op));
+    CONFORM_EXPECT(wrong.empty(), "{}: its {}: result {}: {}", what, means, r, wrong);
+  }
+  return pass();
+}
+
 }  // namespace tenon::conform

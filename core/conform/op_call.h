@@ -57,5 +57,10 @@ bool with_dtype(const Example& example, tenon_dtype_t dtype, std::vector<Array>*
 // Operands in the next values of `seed`, of the example's types; indices and predicates stay.
 std::string type_of_results(const HostTables& host, const Call& call);
 double tolerance_of(const tenon_op_def_t& op);
+std::string name_of(const tenon_op_def_t& op);  // printable
+
+// Fails unless `found`, made by these means, is what is expected, within the op's tolerance.
+Outcome compare_all(const std::string& what, std::string_view means, const tenon_op_def_t& op,
+                    const std::vector<Array>& found, const std::vector<Array>& expected);
 
 }  // namespace tenon::conform

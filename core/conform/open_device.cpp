@@ -11,7 +11,8 @@ namespace {
 
 constexpr size_t kExercised = 3000;
 
-// " (the plugin says: ...)" where it said something.
+}  // namespace
+
 std::string said() {
   return heard_failure().any ? " (the plugin says: " + printable(heard_failure().text) + ")" : "";
 }
@@ -23,8 +24,6 @@ tenon_copy_t copy_record(uint32_t direction, uint64_t length) {
   copy.length_bytes = length;
   return copy;
 }
-
-}  // namespace
 
 Bytes pattern_bytes(size_t size, uint32_t seed) {
   Bytes bytes(size);

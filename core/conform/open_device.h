@@ -54,6 +54,12 @@ class OpenDevice {
   std::vector<tenon_buffer_t*> buffers_;
 };
 
+// A record of so many bytes in that direction, its ends still to be set.
+tenon_copy_t copy_record(uint32_t direction, uint64_t length);
+
+// " (the plugin says: ...)" where it gave a reason since forget_failure().
+std::string said();
+
 // "byte 12 is 3 and should be 7"; empty when equal.
 std::string first_difference(const Bytes& got, const Bytes& expected);
 

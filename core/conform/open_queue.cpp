@@ -3,31 +3,14 @@
 #include <cstring>
 #include <thread>
 
-#include "core/base/str.h"
-
 namespace tenon::conform {
-namespace {
-
-std::string said() {
-  return heard_failure().any ? " (the plugin says: " + printable(heard_failure().text) + ")" : "";
-}
-
-tenon_copy_t record(uint32_t direction, uint64_t length) {
-  tenon_copy_t copy = {};
-  copy.size_bytes = sizeof(copy);
-  copy.direction = direction;
-  copy.length_bytes = length;
-  return copy;
-}
-
-}  // namespace
 
 void pause_a_while() {
   std::this_thread::sleep_for(kPause);
 }
 
 tenon_copy_t async_write(tenon_buffer_t* to, uint64_t offset, const void* from, uint64_t length) {
-  tenon_copy_t copy = record(TENON_COPY_HOST_TO_DEVICE, length);
+  tenon_copy_t copy = copy_record(TENON_COPY_HOST_TO_DEVICE, length);
   copy.to = to;
   copy.to_offset_bytes = offset;
   copy.host_from = from;
@@ -35,7 +18,7 @@ tenon_copy_t async_write(tenon_buffer_t* to, uint64_t offset, const void* from, 
 }
 
 tenon_copy_t async_read(void* to, tenon_buffer_t* from, uint64_t offset, uint64_t length) {
-  tenon_copy_t copy = record(TENON_COPY_DEVICE_TO_HOST, length);
+  tenon_copy_t copy = copy_record(TENON_COPY_DEVICE_TO_HOST, length);
   copy.from = from;
   copy.from_offset_bytes = offset;
   copy.host_to = to;
@@ -44,7 +27,7 @@ tenon_copy_t async_read(void* to, tenon_buffer_t* from, uint64_t offset, uint64_
 
 tenon_copy_t async_between(tenon_buffer_t* to, uint64_t to_offset, tenon_buffer_t* from,
                            uint64_t from_offset, uint64_t length) {
-  tenon_copy_t copy = record(TENON_COPY_DEVICE_TO_DEVICE, length);
+  tenon_copy_t copy = copy_record(TENON_COPY_DEVICE_TO_DEVICE, length);
   copy.from = from;
   copy.from_offset_bytes = from_offset;
   copy.to = to;
@@ -54,7 +37,7 @@ tenon_copy_t async_between(tenon_buffer_t* to, uint64_t to_offset, tenon_buffer_
 
 tenon_copy_t async_fill(tenon_buffer_t* to, uint64_t offset, uint64_t length, uint64_t pattern,
                         uint32_t pattern_bytes) {
-  tenon_copy_t copy = record(TENON_COPY_FILL, length);
+  tenon_copy_t copy = copy_record(TENON_COPY_FILL, length);
   copy.to = to;
   copy.to_offset_bytes = offset;
   copy.pattern = pattern;

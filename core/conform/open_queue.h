@@ -14,7 +14,7 @@ namespace tenon::conform {
 
 // How long a check waits for what has to come: a device that is right needs no such time, however
 // busy its machine.
-constexpr uint64_t kPatienceNs = 15'000'000'000;
+constexpr uint64_t kPatienceNs = 50'000'000'000;
 // How long it looks before it believes that something does not happen before its time. A device
 // that is right does not fail by it, however slow.
 constexpr std::chrono::milliseconds kPause{60};

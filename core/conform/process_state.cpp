@@ -3,6 +3,7 @@
 #include <fenv.h>
 #include <locale.h>
 #include <malloc.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #endif
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 
 #include "core/base/file.h"
@@ -46,6 +48,15 @@ uint64_t resident_bytes() {
   uint64_t pages = 0;
   if (fields.size() > 1) (void)parse_u64(fields[1], &pages);
   return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+double load_factor() {
+  constexpr double kMost = 8;
+  const std::string text = read_system_file("/proc/loadavg").value_or("");
+  cpu_set_t mine;
+  const int processors =
+      ::sched_getaffinity(0, sizeof(mine), &mine) == 0 ? std::max(CPU_COUNT(&mine), 1) : 1;
+  return std::clamp(std::strtod(text.c_str(), nullptr) / processors, 1.0, kMost);
 }
 
 uint64_t allocated_bytes() {

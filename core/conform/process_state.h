@@ -24,6 +24,11 @@ ProcessState process_state_now();
 uint64_t resident_bytes();
 uint64_t allocated_bytes();
 
+// How much longer than alone anything may take now: the processes that want a processor for each
+// that this one may use, 1 to 8. Time limits are multiplied by it, so that a busy machine is no
+// finding.
+double load_factor();
+
 // Failed with what differs; `who` did it: "opening the library".
 Outcome compare_process_state(const ProcessState& before, const ProcessState& after,
                               const char* who);

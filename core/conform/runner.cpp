@@ -16,6 +16,7 @@
 
 #include "core/base/file.h"
 #include "core/base/str.h"
+#include "core/conform/process_state.h"
 #include "core/conform/session.h"
 
 extern char** environ;
@@ -58,6 +59,9 @@ struct Running {
   int answer = -1, output = -1;
   std::string text;  // what came through `answer` so far
   Clock::time_point begin;
+  // A limit that the user gave is kept as it is.
+  bool limit_is_fixed = false;
+  double patience() const { return limit_is_fixed ? 1 : load_factor(); }
 };
 
 bool start(Running& run, const std::string& manifest_path, std::vector<std::string> examples) {
@@ -145,7 +149,8 @@ void finish(Running& run, bool timed_out) {
   if (timed_out) ::kill(run.process, SIGKILL);
   int status = 0;
   ::waitpid(run.process, &status, 0);
-  run.finding->outcome = outcome_of(run, status, timed_out, run.limit);
+  run.finding->outcome =
+      outcome_of(run, status, timed_out, timed_out ? seconds_since(run.begin) : run.limit);
   for (std::string_view line : split(run.text, '\n')) {
     if (line.starts_with("note ")) run.finding->notes.emplace_back(line.substr(5));
   }
@@ -162,7 +167,7 @@ void wait_for_one(std::vector<Running>& running) {
     (void)::poll(waits.data(), waits.size(), 50);
     for (size_t i = 0; i < running.size(); ++i) {
       const bool ended = waits[i].revents != 0 && drain(running[i]);
-      const bool late = seconds_since(running[i].begin) > running[i].limit;
+      const bool late = seconds_since(running[i].begin) > running[i].limit * running[i].patience();
       if (!ended && !late) continue;
       finish(running[i], !ended);
       running.erase(running.begin() + static_cast<ptrdiff_t>(i));
@@ -204,6 +209,7 @@ std::vector<Finding> run_checks(const Subject& subject, const RunOptions& option
     if (running.size() >= options.jobs) wait_for_one(running);
     Running run;
     run.finding = &finding;
+    run.limit_is_fixed = options.limit_seconds > 0;
     run.limit = options.limit_seconds > 0 ? options.limit_seconds : finding.group->limit_seconds;
     if (start(run, subject.manifest_path, options.examples)) {
       running.push_back(std::move(run));

@@ -1,6 +1,7 @@
 #include "core/conform/stand_host.h"
 
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,6 +31,38 @@ thread_local HeardFailure t_failure;
 
 // What the calling thread's last failure is set to, so that a new one can be told from an old one.
 constexpr std::string_view kForgotten = "tenon-conform: nothing failed yet";
+
+struct Watch {
+  bool on = false;
+  uint64_t cancel_at = 0;
+  std::function<void()> cancel;
+  double last = 0, told_at = 0;
+  Polls polls;
+};
+Watch g_watch;
+
+double processor_seconds() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+uint32_t stand_cancelled(void* self) {
+  const uint32_t answer = g_installed->cancelled(self);
+  std::lock_guard lock(g_mutex);
+  if (!g_watch.on) return answer;
+  const double now = processor_seconds();
+  Polls& polls = g_watch.polls;
+  polls.seconds_longest = std::max(polls.seconds_longest, now - g_watch.last);
+  g_watch.last = now;
+  ++polls.count;
+  const bool is_it = g_watch.cancel_at != 0 && polls.count == g_watch.cancel_at;
+  if (is_it) g_watch.cancel();
+  const bool yes = answer != 0 || is_it;
+  if (yes && !polls.told) g_watch.told_at = now;
+  polls.told = polls.told || yes;
+  return yes ? 1 : 0;
+}
 
 // A slot that no plugin of today can know.
 void unknown_slot() {
@@ -103,9 +136,25 @@ const tenon_host_t* stand_host(const tenon_host_t* installed, HostShape shape) {
   tenon_host_t table = *installed;
   table.abi = g_shape.abi;
   table.query = stand_query;
+  table.cancelled = stand_cancelled;
   uint32_t size = sizeof(table);
   if (g_shape.layout != nullptr) size = std::min(size, g_shape.layout->size_of(TENON_HOST_ID));
   return static_cast<const tenon_host_t*>(guarded_copy(&table, size, g_shape.longer));
+}
+
+void watch_polls(uint64_t cancel_at, std::function<void()> cancel) {
+  std::lock_guard lock(g_mutex);
+  g_watch = {true, cancel_at, std::move(cancel), processor_seconds(), 0, {}};
+}
+
+Polls end_of_watch() {
+  std::lock_guard lock(g_mutex);
+  const double now = processor_seconds();
+  Polls polls = g_watch.polls;
+  polls.seconds_longest = std::max(polls.seconds_longest, now - g_watch.last);
+  if (polls.told) polls.seconds_told = now - g_watch.told_at;
+  g_watch.on = false;
+  return polls;
 }
 
 std::span<const AbiLayout> abi_layouts() {
