@@ -7,8 +7,10 @@
 #include <thread>
 
 #include "core/base/str.h"
+#include "core/conform/float_values.h"
 #include "core/conform/program.h"
 #include "core/conform/session.h"
+#include "core/ir/dtype.h"
 #include "core/tools/tensors.h"
 
 namespace tenon::conform {
@@ -51,6 +53,84 @@ int64_t wrong_element(const tools::Dense& found, const tools::Dense& expected, d
     if (!(difference <= tolerance * std::max(std::fabs(y), kSmall))) return i;
   }
   return -1;
+}
+
+// A denormal operand counts as itself or as the zero of its sign, and so does a denormal result.
+// `kept` and `flushed` are the reference's with operands of the one kind and of the other. The
+// first that is neither, or -1; where no denormal matters, others judge.
+int64_t wrong_denormal(const tools::Dense& found, const tools::Dense& kept,
+                       const tools::Dense& flushed, double tolerance) {
+  constexpr double kPlaces = 4;  // of the smallest denormal
+  const FloatLimits limits = float_limits(kept.dtype);
+  const auto is = [&](double x, double y) {
+    return x == y || (std::isnan(x) && std::isnan(y)) ||
+           std::fabs(x - y) <= tolerance * std::fabs(y) + kPlaces * limits.smallest ||
+           (x == 0 && std::fabs(y) < limits.smallest_normal);
+  };
+  for (int64_t i = 0; i < kept.count(); ++i) {
+    const double x = tools::element(found, i), a = tools::element(kept, i),
+                 b = tools::element(flushed, i);
+    const bool matters = !(a == b || (std::isnan(a) && std::isnan(b))) ||
+                         (a != 0 && std::fabs(a) < limits.smallest_normal);
+    if (matters && !is(x, a) && !is(x, b)) return i;
+  }
+  return -1;
+}
+
+// The first zero that has the other sign, or -1.
+int64_t wrong_sign(const tools::Dense& found, const tools::Dense& expected) {
+  if (!ir::dtype_is_float(expected.dtype)) return -1;
+  for (int64_t i = 0; i < expected.count(); ++i) {
+    const double x = tools::element(found, i), y = tools::element(expected, i);
+    if (x == 0 && y == 0 && std::signbit(x) != std::signbit(y)) return i;
+  }
+  return -1;
+}
+
+// What the reference makes of operands whose denormals are zeros; empty where that means nothing.
+std::vector<Named> with_flushed(const Program& reference, std::vector<Named> inputs) {
+  std::vector<Named> out;
+  std::string why;
+  for (Named& input : inputs) {
+    flush_denormals(input.tensor.dtype, input.tensor.count(), input.bytes.data());
+    input.tensor.data = input.bytes.data();
+  }
+  if (!run_program(reference, inputs, &out, &why)) out.clear();
+  return out;
+}
+
+Outcome compare_denormals(const Batch& batch, const std::vector<Named>& found,
+                          const std::vector<Named>& kept, const std::vector<Named>& flushed) {
+  for (size_t i = 0; i < kept.size() && i < found.size() && i < flushed.size(); ++i) {
+    const OpCase& c = batch.cases[case_of(kept[i].name)];
+    if (!batch.on_device[case_of(kept[i].name)] || found[i].tensor.dims != kept[i].tensor.dims)
+      continue;
+    const double tolerance = tools::default_tolerance(kept[i].tensor.dtype) * c.tolerance;
+    const int64_t wrong =
+        wrong_denormal(found[i].tensor, kept[i].tensor, flushed[i].tensor, tolerance);
+    CONFORM_EXPECT(wrong < 0,
+                   "{}: element {} is {}, and of denormals the reference makes {}, of zeros in "
+                   "their place {}",
+                   c.name(), tools::index_text(kept[i].tensor.dims, wrong),
+                   tools::element_text(found[i].tensor, wrong),
+                   tools::element_text(kept[i].tensor, wrong),
+                   tools::element_text(flushed[i].tensor, wrong));
+  }
+  return pass();
+}
+
+Outcome compare_signs(const Batch& batch, const std::vector<Named>& found,
+                      const std::vector<Named>& expected) {
+  for (size_t i = 0; i < expected.size() && i < found.size(); ++i) {
+    const OpCase& c = batch.cases[case_of(expected[i].name)];
+    if (!batch.on_device[case_of(expected[i].name)]) continue;
+    const int64_t wrong = wrong_sign(found[i].tensor, expected[i].tensor);
+    CONFORM_EXPECT(wrong < 0, "{}: element {} is {} and the reference says {}", c.name(),
+                   tools::index_text(expected[i].tensor.dims, wrong),
+                   tools::element_text(found[i].tensor, wrong),
+                   tools::element_text(expected[i].tensor, wrong));
+  }
+  return pass();
 }
 
 Outcome compare_outputs(const Batch& batch, const std::vector<Named>& found,
@@ -145,7 +225,15 @@ Outcome run_batch(Session& s, const Api& api, std::span<const OpCase> cases, con
     if (cases.size() > 1) return run_singly(s, api, cases, fill, options, tally, ops);
     return failed("{} fails: {}", what, why);
   }
-  CONFORM_TRY(compare_outputs(batch, found, expected, options.device));
+  if (options.judge == Judge::kDenormals) {
+    const std::vector<Named> flushed = with_flushed(reference, inputs);
+    if (flushed.empty() && cases.size() > 1)
+      return run_singly(s, api, cases, fill, options, tally, ops);
+    CONFORM_TRY(compare_denormals(batch, found, expected, flushed));
+  } else {
+    CONFORM_TRY(compare_outputs(batch, found, expected, options.device));
+  }
+  if (options.judge == Judge::kZeroSigns) CONFORM_TRY(compare_signs(batch, found, expected));
   if (options.threads > 1) CONFORM_TRY(run_in_threads(batch, text, api, inputs, expected, options));
   for (size_t i = 0; i < cases.size(); ++i) {
     ++(batch.on_device[i] ? tally->on_device : tally->elsewhere);

@@ -13,9 +13,17 @@
 
 namespace tenon::conform {
 
+// By what results are judged.
+enum class Judge {
+  kTolerance,  // of the op and its element type
+  kDenormals,  // only what denormals change: kept, or zeros of their sign, as operand and as result
+  kZeroSigns,  // also the sign of each zero
+};
+
 struct CaseOptions {
   std::string device;    // kind
   unsigned threads = 1;  // run the same inputs in so many threads at once
+  Judge judge = Judge::kTolerance;
 };
 
 // What became of the cases.

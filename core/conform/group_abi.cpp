@@ -17,6 +17,7 @@
 #include <tenon/abi/toolchain.h>
 
 #include "core/base/str.h"
+#include "core/conform/borders.h"
 #include "core/conform/exercise.h"
 #include "core/conform/group_tables.h"
 #include "core/conform/open_device.h"
@@ -649,6 +650,9 @@ constexpr Check kChecks[] = {
     {"R-B18", "error-outputs", failures_keep_outputs},
     {"R-B19", "record-borders", record_borders},
     {"R-B20", "shutdown", shutdown_works},
+    {"R-B23", "no-exceptions", no_exceptions},
+    {"R-B24", "frees-its-own", frees_its_own},
+    {"R-B25", "keeps-no-pointers", keeps_no_pointers},
     {"R-B27", "every-layout", every_layout},
     {"R-B28", "future-host", future_host},
 };

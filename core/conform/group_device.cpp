@@ -9,6 +9,7 @@
 
 #include "core/base/file.h"
 #include "core/base/str.h"
+#include "core/conform/borders.h"
 #include "core/conform/group_tables.h"
 #include "core/conform/open_device.h"
 #include "core/conform/process_state.h"
@@ -689,6 +690,7 @@ constexpr Check kChecks[] = {
     {"R-C26", "two-devices", ordinals_apart},
     {"R-C27", "threads", on_each<several_threads>},
     {"R-C28", "copy-large", on_each<large_copies>},
+    {"R-C29", "unavailable", unavailable},
 };
 
 }  // namespace

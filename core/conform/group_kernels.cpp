@@ -9,6 +9,7 @@
 #include "core/base/file.h"
 #include "core/base/str.h"
 #include "core/conform/case_run.h"
+#include "core/conform/float_values.h"
 #include "core/conform/group_tables.h"
 #include "core/conform/open_device.h"
 #include "core/conform/session.h"
@@ -41,86 +42,6 @@ std::vector<OpCase> in_all_dtypes(const OpCase& example) {
   return out;
 }
 
-// ---- Values
-// -----------------------------------------------------------------------------------------------------------
-
-void fill_usual(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes) {
-  tools::fill_random(dtype, 7, stream, count, bytes);
-}
-
-// Every pair of these meets in two operands of 16 * 16 elements.
-constexpr double kSpecial[16] = {0.0,
-                                 -0.0,
-                                 1.0,
-                                 -1.0,
-                                 std::numeric_limits<double>::infinity(),
-                                 -std::numeric_limits<double>::infinity(),
-                                 std::numeric_limits<double>::quiet_NaN(),
-                                 0.5,
-                                 -2.5,
-                                 3.0,
-                                 100.0,
-                                 -100.0,
-                                 1e-3,
-                                 60000.0,
-                                 -7.75,
-                                 2.0};
-
-void store_float(tenon_dtype_t dtype, double value, unsigned char* to) {
-  const auto narrow = static_cast<float>(value);
-  switch (dtype) {
-    case TENON_F64:
-      std::memcpy(to, &value, 8);
-      break;
-    case TENON_F32:
-      std::memcpy(to, &narrow, 4);
-      break;
-    case TENON_F16: {
-      const uint16_t bits = ir::f32_to_f16(narrow);
-      std::memcpy(to, &bits, 2);
-      break;
-    }
-    case TENON_BF16: {
-      const uint16_t bits = ir::f32_to_bf16(narrow);
-      std::memcpy(to, &bits, 2);
-      break;
-    }
-    default:
-      break;
-  }
-}
-
-size_t special_index(uint64_t stream, int64_t i) {
-  return static_cast<size_t>(stream % 2 == 0 ? i % 16 : i / 16 % 16);
-}
-
-void fill_special(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes) {
-  if (!ir::dtype_is_float(dtype)) return fill_usual(dtype, stream, count, bytes);
-  const uint32_t width = ir::dtype_bits(dtype) / 8;
-  for (int64_t i = 0; i < count; ++i)
-    store_float(dtype, kSpecial[special_index(stream, i)], bytes + i * width);
-}
-
-// The ends of the range and what lies beside them.
-uint64_t integer_end(tenon_dtype_t dtype, size_t which) {
-  const uint32_t bits = ir::dtype_bits(dtype);
-  const uint64_t all = bits == 64 ? UINT64_MAX : (uint64_t{1} << bits) - 1,
-                 top = uint64_t{1} << (bits - 1);
-  const uint64_t values[16] = {0,   1,       2,       3,   5,       7,       10,      31,
-                               all, all - 1, all - 2, top, top - 1, top + 1, top - 2, all - 9};
-  return values[which] & all;
-}
-
-void fill_ends(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes) {
-  if (!ir::dtype_is_integer(dtype) || ir::dtype_bits(dtype) < 8)
-    return fill_usual(dtype, stream, count, bytes);
-  const uint32_t width = ir::dtype_bits(dtype) / 8;
-  for (int64_t i = 0; i < count; ++i) {
-    const uint64_t value = integer_end(dtype, special_index(stream, i));
-    std::memcpy(bytes + i * width, &value, width);  // little endian
-  }
-}
-
 // ---- Checks
 // -------------------------------------------------------------------------------------------------------------
 
@@ -139,13 +60,14 @@ Outcome computing_device(Session& s, std::string* kind) {
   return pass();
 }
 
-Outcome compare_cases(Session& s, const Vary& vary, const Fill& fill, unsigned threads = 1) {
+Outcome compare_cases(Session& s, const Vary& vary, const Fill& fill, unsigned threads = 1,
+                      Judge judge = Judge::kTolerance) {
   std::string kind;
   CONFORM_TRY(computing_device(s, &kind));
   s.step("making cases from the declarations of ops");
   const std::vector<OpCase> cases = generate_cases(s.host(), vary);
   CaseTally tally;
-  CONFORM_TRY(run_cases(s, cases, fill, {kind, threads}, &tally));
+  CONFORM_TRY(run_cases(s, cases, fill, {kind, threads, judge}, &tally));
   if (tally.on_device == 0)
     return skipped(fmt::format("the device takes none of {} cases", cases.size()));
   return {Verdict::kPass, fmt::format("{} cases of {} ops; {} cases run elsewhere", tally.on_device,
@@ -174,6 +96,46 @@ Outcome special_values(Session& s) {
         for (OpCase& c : in_all_dtypes(example)) out->push_back(with_shape(c, "16, 16"));
       },
       fill_special);
+}
+
+Outcome denormals(Session& s) {
+  return compare_cases(
+      s,
+      [](const OpCase& example, std::vector<OpCase>* out) {
+        if (!is_elementwise(example) || !is_float_case(example)) return;
+        for (OpCase& c : in_all_dtypes(example)) out->push_back(with_shape(c, "16, 16"));
+      },
+      fill_denormal, 1, Judge::kDenormals);
+}
+
+// A file of the installation's, since the core knows no op. Empty when it cannot be read.
+std::string conform_file(std::string_view name) {
+  for (std::string_view folder : {"../../share/tenon/conform", "../share/tenon/conform"}) {
+    Result<File> file =
+        open_user_file(join_path(join_path(host::own_folder(), folder), std::string(name)));
+    if (!file.ok()) continue;
+    Result<std::string> read = read_all(*file, 1 << 20, "a file of the runner");
+    if (read.ok()) return std::move(read).value();
+  }
+  return {};
+}
+
+// Of ops whose zeros have a sign that IEEE 754 names.
+Outcome zero_signs(Session& s) {
+  const std::string text = conform_file("zero_signs.txt");
+  if (text.empty())
+    return skipped("share/tenon/conform/zero_signs.txt of this installation cannot be read");
+  const std::vector<std::string_view> names = split(text, '\n');
+  return compare_cases(
+      s,
+      [&](const OpCase& example, std::vector<OpCase>* out) {
+        if (std::find(names.begin(), names.end(), example.op) == names.end() ||
+            !is_float_case(example))
+          return;
+        for (OpCase& c : in_all_dtypes(example))
+          out->push_back(is_elementwise(c) ? with_shape(c, "16, 16") : c);
+      },
+      fill_zeros, 1, Judge::kZeroSigns);
 }
 
 Outcome integer_values(Session& s) {
@@ -235,14 +197,7 @@ Outcome in_threads(Session& s) {
 Outcome core_set(Session& s) {
   std::string kind;
   CONFORM_TRY(computing_device(s, &kind));
-  std::string text;
-  for (std::string_view folder : {"../../share/tenon/conform", "../share/tenon/conform"}) {
-    Result<File> file =
-        open_user_file(join_path(join_path(host::own_folder(), folder), "core_set.tir"));
-    if (!file.ok()) continue;
-    Result<std::string> read = read_all(*file, 1 << 20, "a graph");
-    if (read.ok()) text = std::move(read).value();
-  }
+  const std::string text = conform_file("core_set.tir");
   if (text.empty())
     return skipped("share/tenon/conform/core_set.tir of this installation cannot be read");
   return run_whole_graph(s, text, kind);
@@ -316,7 +271,8 @@ constexpr Check kChecks[] = {
     {"R-F05", "integer-ends", integer_values}, {"R-F06", "empty-and-one", empty_and_one},
     {"R-F07", "odd-sizes", odd_sizes},         {"R-F09", "one-buffer-twice", one_buffer_twice},
     {"R-F10", "threads", in_threads},          {"R-F13", "core-set", core_set, true},
-    {"R-F14", "set-models", set_models},
+    {"R-F14", "set-models", set_models},       {"R-F15", "denormals", denormals},
+    {"R-F16", "zero-signs", zero_signs},
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 // reaches them.
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -408,6 +409,25 @@ Outcome layer_options(Session& s) {
   return pass();
 }
 
+// Its refusal of an option, which is the one error that every layer makes.
+Outcome layer_error_text(Session& s) {
+  Layer layer;
+  CONFORM_TRY(find_layer(s, &layer));
+  auto below = make_below(s);
+  constexpr std::string_view kKey = "conform_nonesuch";
+  const tenon_key_value_t options[] = {{{kKey.data(), kKey.size()}, {"1", 1}}};
+  s.step("attaching with an option that nobody knows");
+  if (attach(layer, *below, "conform", options).code == TENON_OK)
+    return skipped("it takes any option, as G.layer-options tells");
+  const std::string name(view(layer.api->name));
+  const std::string text = heard_failure().text;
+  CONFORM_EXPECT(text.starts_with(name) &&
+                     !std::isalnum(static_cast<unsigned char>(text.c_str()[name.size()])),
+                 "an error of the layer {} begins with {}", quoted(name),
+                 quoted(text.substr(0, 40)));
+  return pass();
+}
+
 Outcome layer_attach(Session& s) {
   Layer layer;
   CONFORM_TRY(find_layer(s, &layer));
@@ -574,6 +594,7 @@ constexpr Check kChecks[] = {
     {"R-G21", "layer-other-sizes", layer_other_sizes},
     {"R-G22", "layer-several", layer_several},
     {"R-G23", "layer-threads", layer_threads},
+    {"R-G24", "layer-error-text", layer_error_text},
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "core/base/file.h"
 #include "core/base/str.h"
+#include "core/conform/borders.h"
 #include "core/conform/elf_file.h"
 #include "core/conform/group_tables.h"
 #include "core/conform/packaging.h"
@@ -250,6 +251,8 @@ constexpr Check kChecks[] = {
     {"R-A24", "no-threads", no_threads},
     {"R-A25", "process-state", process_state},
     {"R-A26", "descriptors", descriptors},
+    {"R-A29", "own-variables", own_variables},
+    {"R-A30", "lists-without-libraries", lists_without_libraries},
 };
 
 }  // namespace

@@ -56,6 +56,8 @@ class Session {
   Outcome ask(HostShape shape, uint32_t max_abi, tenon_code_t* out_code);
 
   const tenon_plugin_t* record() const { return record_; }
+  // Its handle once it is open, or null.
+  void* library() const { return library_; }
   // The host that the plugin was given.
   const tenon_host_t* host() const { return host_; }
   // An interface as the plugin has it, or null.

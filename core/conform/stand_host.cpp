@@ -90,11 +90,22 @@ void* guarded_copy(const void* table, uint32_t size_bytes, bool longer) {
   return copy;
 }
 
+void hear(std::vector<std::string>& names, const std::string& name) {
+  if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+}
+
+tenon_str_t stand_setting(void* self, tenon_str_t name) {
+  {
+    std::lock_guard lock(g_mutex);
+    hear(g_heard.settings, std::string(name.data, name.size));
+  }
+  return g_installed->setting(self, name);
+}
+
 tenon_code_t stand_query(void* self, tenon_str_t id, uint32_t minor, const void** out_table) {
   const std::string name(id.data, id.size);
   std::lock_guard lock(g_mutex);
-  if (std::find(g_heard.asked.begin(), g_heard.asked.end(), name) == g_heard.asked.end())
-    g_heard.asked.push_back(name);
+  hear(g_heard.asked, name);
   const bool unknown_then = g_shape.layout != nullptr && name.starts_with("tenon.host.") &&
                             g_shape.layout->size_of(name) == 0;
   if (name == g_shape.missing || unknown_then) {
@@ -137,6 +148,7 @@ const tenon_host_t* stand_host(const tenon_host_t* installed, HostShape shape) {
   table.abi = g_shape.abi;
   table.query = stand_query;
   table.cancelled = stand_cancelled;
+  table.setting = stand_setting;
   uint32_t size = sizeof(table);
   if (g_shape.layout != nullptr) size = std::min(size, g_shape.layout->size_of(TENON_HOST_ID));
   return static_cast<const tenon_host_t*>(guarded_copy(&table, size, g_shape.longer));

@@ -28,7 +28,8 @@ const tenon_host_t* stand_host(const tenon_host_t* installed, HostShape shape);
 
 // What the stand-in heard.
 struct Heard {
-  std::vector<std::string> asked;  // interface ids, each once, in order
+  std::vector<std::string> asked;     // interface ids, each once, in order
+  std::vector<std::string> settings;  // names, each once, in order
 };
 const Heard& heard();
 

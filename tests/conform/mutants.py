@@ -100,10 +100,22 @@ peak_stays C.memory
 second_device_drops C.two-devices
 shared_stage C.threads
 copies_at_most_16_mib C.copy-large
+open_wants_library C.unavailable
+reads_unlisted A.own-variables
+reads_environment A.own-variables
+opens_in_query A.lists-without-libraries
+lists_with_library A.lists-without-libraries
+library_by_path A.lists-without-libraries
+frees_source B.frees-its-own
+keeps_record B.keeps-no-pointers
+keeps_source B.keeps-no-pointers
 wrong_sum F.values
 loses_nan F.special-floats
 small_beside_large F.special-floats
 saturates F.integer-ends
+denormals_become_normal F.denormals
+flushes_to_the_wrong_sum F.denormals
+loses_zero_sign F.zero-signs
 no_empty_kernels F.empty-and-one
 loses_tail F.odd-sizes
 one_buffer_wrong F.one-buffer-twice
@@ -324,4 +336,5 @@ def main():
     return 1 if failures else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,13 +1,20 @@
 #!/usr/bin/env python3
-"""docs/spec/plugin.md and `tenon conform --list` say the same: each requirement marked `runner` has a check, and each check names one.
+"""docs/spec/plugin.md, `tenon conform --list` and the mutants say the same: each requirement has a check, each check names one, and each
+check has something in the tree on which it is seen to fail.
 
     spec.py SPEC TENON
 """
 import json
+import pathlib
 import re
 import subprocess
 import sys
 
+import mutants
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# What is seen to fail where the host or a layer does the checking: a test that names the requirement.
+SEEN = {"host": ["tests/hostile/plugins/run.py"], "layer": ["tests/layers/validation_test.cpp"]}
 ROW = re.compile(r"^\| (R-[A-L]\d\d) \| (\w+) \| (.+) \|$")
 
 
@@ -17,12 +24,12 @@ def requirements(path):
         if not line.startswith("| R-"):
             continue
         match = ROW.match(line.rstrip("\n"))
-        if match is None or match[2] not in ("runner", "host", "text"):
-            problems.append(f"line {number} is no row `| R-X00 | runner, host or text | sentence |`: {line.strip()}")
+        if match is None or match[2] not in ("runner", "host", "layer", "withdrawn"):
+            problems.append(f"line {number} is no row `| R-X00 | runner, host, layer or withdrawn | sentence |`: {line.strip()}")
             continue
         if match[1] in rows:
             problems.append(f"{match[1]} is there twice")
-        if not match[3].endswith("."):
+        if not match[3].endswith((".", ".)")):
             problems.append(f"{match[1]} is no sentence")
         rows[match[1]] = match[2]
     return rows, problems
@@ -41,7 +48,18 @@ def main():
     problems += [f"{name} is listed twice" for name in sorted(set(names)) if names.count(name) > 1]
     problems += [f"{r} is marked runner, and no check names it" for r, by in rows.items() if by == "runner" and r not in named]
     problems += [f"{named[r]} name {r}, which is not marked runner" for r in named if rows.get(r) != "runner"]
-    print("\n".join(problems) or f"{len(rows)} requirements, {len(names)} checks")
+    for r, by in rows.items():
+        if by in SEEN and not any(r in (ROOT / path).read_text() for path in SEEN[by]):
+            problems.append(f"{r} is marked {by}, and none of {', '.join(SEEN[by])} names it")
+    made = list(mutants.mutants())
+    caught = {m.check for m in made}
+    problems += [f"{name} is not seen to fail: no mutant names it" for name in names if name not in caught and name[0] != "L"]
+    problems += [f"{m.name} is for {m.check}, which does not exist" for m in made if m.check not in names]
+    second = [line.split() for line in (ROOT / "tests/conform/second/second.list").read_text().splitlines() if line and line[0] != "#"]
+    problems += [f"{word} of the second set breaks {r}, which has no check" for word, *all_of in second for r in all_of if r not in named]
+    count = {by: list(rows.values()).count(by) for by in ("runner", "host", "layer", "withdrawn")}
+    print("\n".join(problems) or f"{len(rows) - count['withdrawn']} requirements ({count}), {len(names)} checks, {len(made)} mutants, "
+          f"{len(second)} in the second set")
     return 1 if problems or not rows else 0
 
 

@@ -60,7 +60,7 @@ static tenon_code_t fence_destroy(void* self, tenon_fence_t* fence) {
 static void set_value(tenon_fence_t* fence, uint64_t value, int from_work) {
   if (is("racy_fence")) {
     const uint64_t before = fence->value;
-    usleep(300);
+    usleep(1000);
     fence->value = value > before ? value : before;
     pthread_mutex_lock(&fence->mutex);
     pthread_cond_broadcast(&fence->changed);
@@ -202,7 +202,7 @@ static tenon_code_t wait_for_points(const work_t* work, uint32_t count) {
 static tenon_buffer_t* shared_from;
 
 static tenon_code_t run_copy(const work_t* work) {
-  if (is("destroy_forgets_the_last") || is("early_fence")) usleep(2000); /* a device that takes its time */
+  if (is("destroy_forgets_the_last") || is("early_fence")) usleep(20000); /* a device that takes its time */
   const tenon_copy_t* c = work->borrowed_copy != NULL ? work->borrowed_copy : &work->copy;
   tenon_copy_t copy = *c;
   if (work->early_source != NULL) copy.host_from = work->early_source;
@@ -211,7 +211,7 @@ static tenon_code_t run_copy(const work_t* work) {
   if (is("async_loses_tail") && copy.direction == TENON_COPY_DEVICE_TO_DEVICE && copy.length_bytes > 8) copy.length_bytes -= copy.length_bytes % 8;
   if (is("shared_state") && copy.direction == TENON_COPY_DEVICE_TO_HOST) {
     shared_from = copy.from;
-    usleep(100);
+    usleep(1000);
     copy.from = shared_from;
   }
   return memory_copy(&copy);
@@ -234,7 +234,7 @@ static tenon_code_t perform(const work_t* work) {
     return code;
   }
   if (is("early_fence") || (is("execute_early_fence") && work->run != NULL)) finish(work, TENON_OK);
-  if (is("execute_early_fence")) usleep(2000);
+  if (is("execute_early_fence") && work->run != NULL) usleep(50000);
   code = work->run != NULL ? work->run(work->job) : run_copy(work);
   if (!is("early_fence") && !(is("execute_early_fence") && work->run != NULL)) finish(work, code);
   if (is("writes_again") && work->copy.direction == TENON_COPY_DEVICE_TO_HOST) usleep(20000), run_copy(work);

@@ -202,7 +202,7 @@ static tenon_code_t compile(void* self, tenon_str_t target, tenon_graph_t* graph
       return fail(TENON_CANCELLED, "stopped");
     }
     if (is("cancelled_oddly") && host->cancelled(host->self)) return fail(TENON_INTERNAL, "stopped");
-    if (is("shared_compile_state")) usleep(300);
+    if (is("shared_compile_state")) usleep(2000);
     const int op = op_of(&node);
     if (op < 0 || op == SUB) {
       free(number), free(values);
@@ -387,7 +387,7 @@ static tenon_code_t needs(void* self, tenon_executable_t* exe, tenon_symbols_t s
   static int64_t shared[8];
   if (is("needs_shares_state") && symbols.count != 0) {
     memcpy(shared, symbols.values, symbols.count * sizeof(int64_t));
-    usleep(50);
+    usleep(500);
     symbols.values = shared;
   }
   for (uint32_t y = 0; y < exe->head->yields && y < out->output_count; ++y) {
@@ -423,7 +423,7 @@ static float shared_temp[1 << 16];
 static void run_node(tenon_executable_t* exe, const value_t* node, const float* a, const float* b, float* out, uint64_t count) {
   if (is("shared_temp") && count < 1 << 16) {
     for (uint64_t i = 0; i < count; ++i) shared_temp[i] = apply(node->op, a[i], b[i]);
-    usleep(200);
+    usleep(2000);
     for (uint64_t i = 0; i < count; ++i) out[i] = shared_temp[i];
     return;
   }

@@ -419,6 +419,14 @@ Status put_tensor(const tenon_tensor_t* tensor, const tenon_sink_t* sink) {
   return sink->write(sink->self, text.data(), text.size());
 }
 
+// As it is, bad_alloc goes on to the host.
+tenon_code_t unguarded(void*, const tenon_tensor_t* tensor, const tenon_sink_t* sink) {
+  void* more = ::operator new(64);
+  const Status status = put_tensor(tensor, sink);
+  ::operator delete(more);
+  return Status(status).code();
+}
+
 template <auto Function, class... Args>
 tenon_code_t slot(void*, Args... args) {
   return detail::guarded(context().host, [&]() -> Status { return Function(args...); });
@@ -468,6 +476,7 @@ const tenon_toolchain_api_t toolchain = {
 Status make() {
   make_op();
   make_passes();
+  if (is("lets_exceptions_out")) frontend.write_tensor = unguarded;
   if (is("extension_without_dot")) frontend.extensions = str("toy");
   return {};
 }

@@ -33,7 +33,7 @@ static tenon_code_t alloc(void* self, tenon_device_t* device, uint64_t size, ten
   if (is("not_for_threads")) {
     if (busy) return tenon_simple_failure(host, TENON_INTERNAL, "counter: somebody else is here");
     busy = 1;
-    usleep(1);
+    usleep(500);
   }
   if (is("answers_twice")) (void)c->next->alloc(c->next->self, device, size, out);
   if (is("calls_memory")) {
@@ -69,6 +69,7 @@ static int same(tenon_str_t text, const char* other) { return text.size == strle
 static tenon_code_t attach(void* self, const tenon_layer_subject_t* subject, const void** out) {
   (void)self;
   if (subject->option_count != 0 && !is("any_option")) {
+    if (is("refuses_anonymously")) return tenon_simple_failure(host, TENON_INVALID_ARGUMENT, "there is no option conform_nonesuch");
     if (is("nameless_refusal")) return tenon_simple_failure(host, TENON_INVALID_ARGUMENT, "counter: it takes no options");
     char text[160] = "counter: there is no option ";
     const tenon_str_t key = subject->options[0].key;

@@ -1,9 +1,12 @@
 /* A good device, and with CONFORM_MUTANT=NAME one that does one thing wrong. Each name stands in mutants.py beside the check that has
  * to catch it. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <fenv.h>
+#include <float.h>
 #include <locale.h>
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -78,6 +81,10 @@ static void* sleeper(void* unused) {
 
 static tenon_code_t count(void* self, uint32_t* out) {
   static uint32_t calls;
+  if (is("reads_unlisted")) host->setting(host->self, (tenon_str_t)TENON_STR("MUTANT_QUEUES"));
+  if (is("reads_environment")) (void)getenv("TENON_MUTANT_QUEUES");
+  if (is("lists_with_library") && dlopen("libm.so.6", RTLD_NOW) == NULL) return fail(TENON_UNAVAILABLE, "libm.so.6 is not there");
+  if (is("library_by_path")) (void)dlopen("/usr/lib/libvendor.so.1", RTLD_NOW);
   *out = is("count_grows") ? ++calls : is("no_devices") ? 0 : SLOT_COUNT;
   return (void)self, TENON_OK;
 }
@@ -103,7 +110,7 @@ static tenon_code_t info(void* self, uint32_t ordinal, tenon_device_info_t* out)
   if (is("info_shares_record")) {
     static volatile uint64_t shared;
     shared = 1000 + ordinal;
-    usleep(20);
+    usleep(200);
     record.memory_bytes = shared;
   }
   (void)self;
@@ -121,6 +128,7 @@ static tenon_code_t info(void* self, uint32_t ordinal, tenon_device_info_t* out)
 static tenon_code_t open_device(void* self, uint32_t ordinal, tenon_device_t** out) {
   tenon_code_t code = check_ordinal(ordinal);
   if (code != TENON_OK) return code;
+  if (dlopen("libvendor.so.1", RTLD_NOW) == NULL && is("open_wants_library")) return fail(TENON_INTERNAL, "libvendor.so.1 is not there");
   if (is("opens_once") && was_closed) return fail(TENON_FAILED_PRECONDITION, "it was closed");
   if (is("second_open_poisons") && devices[ordinal % SLOT_COUNT].open_count++ != 0) poisoned = 1;
   devices[ordinal % SLOT_COUNT].ordinal = ordinal;
@@ -207,7 +215,7 @@ static void move(const tenon_copy_t* c, unsigned char* to, const unsigned char* 
   }
   if (is("shared_stage") && length <= sizeof stage && c->direction != TENON_COPY_DEVICE_TO_DEVICE) {
     memcpy(stage, from, length);
-    usleep(50);
+    usleep(500);
     from = stage;
   }
   if (is("loses_last_byte") && length > 33 && c->direction == TENON_COPY_HOST_TO_DEVICE) --length;
@@ -251,7 +259,18 @@ static tenon_code_t copy(void* self, tenon_device_t* device, const tenon_copy_t*
   unsigned char* to = c->to != NULL ? c->to->data + c->to_offset_bytes : c->host_to;
   if (is("ignores_from_offset") && c->direction == TENON_COPY_DEVICE_TO_DEVICE) from = c->from->data;
   if (poisoned && c->direction == TENON_COPY_DEVICE_TO_HOST) return memset(to, 0, c->length_bytes), TENON_OK;
+  static const tenon_copy_t* kept;
+  static const unsigned char* kept_source;
+  if (is("keeps_record") && kept != NULL && kept->direction == 77) abort();
+  if (is("keeps_source") && kept_source != NULL && *kept_source == 77) used_bytes = 0;
+  kept = is("keeps_record") ? c : NULL;
+  kept_source = is("keeps_source") && c->from == NULL && c->direction != TENON_COPY_FILL ? from : NULL;
   if (c->direction == TENON_COPY_FILL) return fill(c, to), TENON_OK;
+  if (is("frees_source") && c->direction == TENON_COPY_HOST_TO_DEVICE) {
+    memmove(to, from, c->length_bytes);
+    free((void*)(uintptr_t)from);
+    return TENON_OK;
+  }
   return move(c, to, from), TENON_OK;
 }
 
@@ -321,6 +340,9 @@ static tenon_code_t add_f32(const tenon_kernel_args_t* args, uint64_t n) {
     out[i] = a[i] + b[i];
     if (is("wrong_sum") && i == n - 1) out[i] += 1;
     if (is("small_beside_large") && out[i] > 0.1f && out[i] < 0.6f) out[i] += 1;
+    if (is("denormals_become_normal") && out[i] != 0 && fabsf(out[i]) < FLT_MIN) out[i] = copysignf(FLT_MIN, out[i]);
+    if (is("flushes_to_the_wrong_sum") && fabsf(b[i]) < FLT_MIN && b[i] != 0) out[i] = 0;
+    if (is("loses_zero_sign")) out[i] += 0.0f;
     if (is("loses_nan") && out[i] != out[i]) out[i] = 0;
     if (is("one_buffer_wrong") && a == b) out[i] = a[i];
   }
@@ -329,7 +351,7 @@ static tenon_code_t add_f32(const tenon_kernel_args_t* args, uint64_t n) {
   if (is("run_writes_input") && n > 3) ((float*)(uintptr_t)a)[2] = 7;
   if (is("shared_scratch") && n < 4096) {
     memcpy(scratch, out, n * sizeof(float));
-    usleep(200);
+    usleep(1000);
     for (uint64_t i = 0; i < n; ++i) out[i] = scratch[i] * 1.0f;
     for (uint64_t i = 0; i < n; ++i) scratch[i] = 0;
   }
@@ -469,6 +491,7 @@ tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host, 
 #ifdef UNDEFINED_SYMBOL
   if (is("never")) nobody_defines_this();
 #endif
+  if (is("opens_in_query")) (void)dlopen("libvendor.so.1", RTLD_NOW);
   const void* form = NULL;
   const tenon_str_t form_id = TENON_STR("tenon.host.form/1");
   if (is("crashes_without_new_interface") || is("needs_new_interface")) {
