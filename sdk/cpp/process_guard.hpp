@@ -12,6 +12,7 @@
 #include <array>
 #include <map>
 #include <mutex>
+#include <new>
 #include <string>
 
 namespace tenon::inline sdk {
@@ -21,12 +22,13 @@ namespace tenon::inline sdk {
 class ProcessGuard {
  public:
   ProcessGuard() : lock_(mutex()) {
+    // What needs memory comes first: nothing is changed yet when there is none.
+    if (const char* name = ::setlocale(LC_ALL, nullptr)) locale_ = name;
+    environment_ = environment();
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &mask_);
     for (int s = 1; s < kSignals; ++s) known_[index(s)] = ::sigaction(s, nullptr, &actions_[index(s)]) == 0;
-    if (const char* name = ::setlocale(LC_ALL, nullptr)) locale_ = name;
-    environment_ = environment();
     ::fegetenv(&float_state_);
   }
   ~ProcessGuard() {
@@ -38,7 +40,11 @@ class ProcessGuard {
     }
     const char* name = ::setlocale(LC_ALL, nullptr);
     if (!locale_.empty() && (name == nullptr || locale_ != name)) ::setlocale(LC_ALL, locale_.c_str());
-    restore_environment();
+    try {
+      restore_environment();
+    } catch (const std::bad_alloc&) {
+      // Without memory to compare them, variables stay as the runtime left them.
+    }
     ::fesetenv(&float_state_);
     pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
   }
