@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Rules of the tree that a machine can check: who includes whom, and that core/ names no op, device or format.
+"""Rules of the tree that a machine can check: who includes whom, that core/ names no op, device or format, and that pages are
+found: links lead somewhere, headings that they name exist, decisions have a number of their own and a line in their index, and each
+top folder has a README.
 
 Prints one line per violation and exits with 1. The table is architecture.md's section 3 in code.
 """
@@ -92,8 +94,63 @@ def check_core_knows_nothing(relative, text, ops):
             yield f"{relative}: core names the op '{literal}'"
 
 
+def pages():
+    """The Markdown pages of the tree; those of templates have names that `tenon new` fills in."""
+    for path in sorted(ROOT.rglob("*.md")):
+        first = path.relative_to(ROOT).parts[0]
+        if not first.startswith((".", "build")) and "templates" not in path.parts:
+            yield path
+
+
+def prose(text):
+    """A page without its blocks and pieces of code, which are not links."""
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
+
+
+def anchors(text):
+    """The names that headings get on the usual hosts."""
+    heads = re.findall(r"^#+ +(.*)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def check_links(path):
+    relative = path.relative_to(ROOT).as_posix()
+    for target in re.findall(r"\[[^\]\n]*\]\(([^)\s]+)\)", prose(path.read_text())):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        there = path if name == "" else path.parent / name
+        if not there.exists():
+            yield f"{relative}: the link {target} leads nowhere"
+        elif anchor and there.suffix == ".md" and anchor not in anchors(there.read_text()):
+            yield f"{relative}: {name or 'this page'} has no heading #{anchor}"
+
+
+def check_decisions():
+    folder = ROOT / "docs/adr"
+    index = (folder / "README.md").read_text()
+    numbers = {}
+    for path in sorted(folder.glob("[0-9]*.md")):
+        number = path.name[:4]
+        if number in numbers:
+            yield f"docs/adr: {path.name} and {numbers[number]} have one number"
+        numbers[number] = path.name
+        if not path.read_text().startswith(f"# {number}: "):
+            yield f"docs/adr/{path.name}: the first line is not '# {number}: TITLE'"
+        if f"]({path.name})" not in index:
+            yield f"docs/adr/README.md: {path.name} has no line"
+
+
+def check_readmes():
+    for room in ("bench", "core", "docs", "frontends", "passes", "plugins", "samples", "sdk", "tests"):
+        if not (ROOT / room / "README.md").exists():
+            yield f"{room}: there is no README.md"
+
+
 def main():
-    problems = []
+    problems = list(check_decisions()) + list(check_readmes())
+    for path in pages():
+        problems += check_links(path)
     ops = op_names()
     for path in sources():
         relative = path.relative_to(ROOT).as_posix()

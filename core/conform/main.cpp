@@ -116,7 +116,7 @@ int main(int argc, char** argv) {
   Options options;
   options.run.level = highest_level();
   options.run.jobs = std::max(1u, std::thread::hardware_concurrency());
-  CLI::App app("Checks a plugin against the requirements of docs/spec/plugin.md.", "tenon conform");
+  CLI::App app("Checks a plugin against the requirements of spec/plugin.md (share/doc/Tenon, docs/spec).", "tenon conform");
   app.get_formatter()->column_width(26);
   app.add_option("PATH", options.path, "manifest, library or folder of one plugin")->type_name("");
   app.add_option("--level", options.run.level, "this level, and no more: 1 loads, 2 memory, 3 compute, 4 asynchronous")
