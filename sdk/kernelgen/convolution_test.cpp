@@ -135,6 +135,22 @@ TEST(Convolution, SymbolicSizes) {
   }
 }
 
+// Depthwise filters whose rows share what they see: lines shorter and longer than a strip, steps of one and two, padding on both sides
+// or none, the image narrower than the filter.
+TEST(Convolution, DepthwiseRuns) {
+  Builder b;
+  const E h = b.extent({1, 512, 1, 6}), w = b.extent({1, 512, 1, 28});
+  const WindowDim windows[] = {{3, 1, 1, 1}, {3, 2, 1, 1}, {5, 1, 2, 2}, {5, 2, 2, 1}, {3, 2, 0, 1}, {4, 1, 3, 0}};
+  for (const WindowDim& across : windows) {
+    for (int64_t channels : {16, 21}) {
+      const std::vector<WindowDim> window = {{3, 1, 1, 1}, across};
+      const Tensor x = b.input(TENON_F32, {b.dim(2), b.dim(channels), h, w});
+      b.output(relu(b, with_bias(b, conv(b, x, weights(b, channels, 1, window), window, channels))));
+    }
+  }
+  check(b, {{6, 28}, {3, 7}, {2, 9}, {1, 3}});
+}
+
 // What lies between convolutions: bias, relu, a pool, a residual sum, a nearest resize, a concat of channels, a
 // depthwise filter, a squeeze and its gate, and at the end a product over all that is left, at two sizes.
 TEST(Convolution, ChainOfANetwork) {

@@ -77,6 +77,9 @@ struct Node {
   uint32_t lanes = 1;             // kMma
   int32_t b_buffer = -1;          // kMma: -1 is scratch
   bool stream = false;            // kStore: of a whole vector, past the caches if args[3] says so
+  // kTaps, element-wise: a tap is a run of so many neighbours. Its table has one address for each place that the rows, run_step apart,
+  // see; their weights lie list[1] apart. 0: one address for each row.
+  uint32_t run = 0, run_step = 0;
   bool pairs = false;             // kMma: operands are bf16, each step is two of the sum
   std::vector<Node> body, other;
 };

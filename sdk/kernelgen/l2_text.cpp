@@ -99,7 +99,7 @@ struct Writer {
       case N::kTaps:
         line(std::string(n.full ? "depthwise" : "mma") + " taps " + v(n.args[2]) + ", " + std::to_string(n.ref) + " rows x " + std::to_string(n.bits) +
              " vectors of " + std::string(name_of(n.type)) + "x" + std::to_string(n.lanes) + ", " + v(n.list[0]) + (n.full ? " columns" : " steps") +
-             ", to local" + std::to_string(n.op));
+             (n.run != 0 ? " in runs of " + std::to_string(n.run) + " by " + std::to_string(n.run_step) : std::string()) + ", to local" + std::to_string(n.op));
         break;
       case N::kSort: line("sort scratch[" + v(n.args[0]) + "] of " + v(n.stride) + " " + std::string(name_of(n.type)) + " with scratch[" + v(n.args[1]) + "]"); break;
       case N::kAnyNan: def("any nan in " + std::to_string(n.ref) + " rows x " + v(n.args[0]) + " of local" + std::to_string(n.op)); break;

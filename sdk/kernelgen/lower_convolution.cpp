@@ -4,6 +4,7 @@
 // change a sum, except that zero times a weight that is not finite is NaN: a strip at a border that holds a NaN is
 // summed again row by row, without the taps that are padding.
 #include <algorithm>
+#include <iterator>
 
 #include "tenon/kernelgen/convolution.h"
 #include "tenon/kernelgen/lower_internal.h"
@@ -31,13 +32,23 @@ class Convolution {
       const bool row = std::find(s_.rows.begin(), s_.rows.end(), a) != s_.rows.end();
       if (!row && a != column_) outer.push_back(a);
     }
-    const E panels = s_.panels == 0 ? p_.integer(1) : p_.ceildiv(n_, panel_ * s_.panels), blocks = p_.ceildiv(m_, s_.row_block);
+    if (runs()) {
+      line_ = p_.axes()[s_.rows.back()].extent;
+      strips_ = p_.integer(1);
+      for (size_t r = 0; r + 1 < s_.rows.size(); ++r) strips_ = p_.mul(strips_, p_.axes()[s_.rows[r]].extent);
+      strips_ = p_.mul(strips_, p_.ceildiv(line_, s_.mr));
+    }
+    const E panels = s_.panels == 0 ? p_.integer(1) : p_.ceildiv(n_, panel_ * s_.panels);
+    const E blocks = runs() ? p_.ceildiv(strips_, s_.row_block / s_.mr) : p_.ceildiv(m_, s_.row_block);
     reserve_tables();
     loop_over_tiles(e_, s_, blocks, panels, outer, [&](Val block, Val panel) { one_item(block, panel); });
     return true;
   }
 
  private:
+  // Strips lie in one line of the image, and their table has the places that their rows see together.
+  bool runs() const { return s_.run_axis != ~0u; }
+
   // The reduction axis along which both operands run: one call of the tile walks it. The others are taps.
   bool find_inner(std::string* why) {
     taps_ = st_.reduce;
@@ -105,12 +116,26 @@ class Convolution {
       tile.ref = 1;
       e_.emit(e_.depth(), tile);
     }
-    e_.loop(Bind::kSerial, i0, in, s_.mr, false, [&](Val i) {
-      const Val taps = table(i), all = e_.scalar(p_.ceildiv(n_, panel_));
-      if (s_.panels == 1) return one_panel(panel, i, in, taps);
-      const Val from = s_.panels == 0 ? e_.integer(0) : e_.mul(panel, e_.integer(s_.panels));
-      const Val to = s_.panels == 0 ? all : e_.min(all, e_.add(from, e_.integer(s_.panels)));
-      e_.loop(Bind::kSerial, from, to, 1, false, [&](Val at) { one_panel(at, i, in, taps); });
+    if (runs()) return strips_of_lines(block, panel);
+    e_.loop(Bind::kSerial, i0, in, s_.mr, false, [&](Val i) { all_panels(panel, i, in, table(i)); });
+  }
+
+  void all_panels(Val panel, Val i, Val in, Val taps) {
+    const Val all = e_.scalar(p_.ceildiv(n_, panel_));
+    if (s_.panels == 1) return one_panel(panel, i, in, taps);
+    const Val from = s_.panels == 0 ? e_.integer(0) : e_.mul(panel, e_.integer(s_.panels));
+    const Val to = s_.panels == 0 ? all : e_.min(all, e_.add(from, e_.integer(s_.panels)));
+    e_.loop(Bind::kSerial, from, to, 1, false, [&](Val at) { one_panel(at, i, in, taps); });
+  }
+
+  void strips_of_lines(Val block, Val panel) {
+    const int64_t together = s_.row_block / s_.mr;
+    const Val line = e_.scalar(line_), in_line = e_.scalar(p_.ceildiv(line_, s_.mr)), first = e_.mul(block, e_.integer(together));
+    const Val end = e_.min(e_.scalar(strips_), e_.add(first, e_.integer(together)));
+    e_.loop(Bind::kSerial, first, end, 1, false, [&](Val strip) {
+      const Val begin = e_.mul(e_.div(strip, in_line), line), at = e_.mul(e_.mod(strip, in_line), e_.integer(s_.mr));
+      const Val i = e_.add(begin, at), in = e_.add(begin, e_.min(line, e_.add(at, e_.integer(s_.mr))));
+      all_panels(panel, i, in, table_of_runs(i, in));
     });
   }
 
@@ -170,6 +195,54 @@ class Convolution {
     return {count, e_.depth(), false};
   }
 
+  int64_t run_taps() { return p_.value(p_.axes()[s_.run_axis].extent).value_or(1); }
+
+  // Fills the table for the strip [i, in) of one line: for each line of the filter the places that its rows see. Returns how many lines
+  // it has; those that are padding for the whole strip are left out. Rows beyond `in` see what the last one sees.
+  Val table_of_runs(Val i, Val in) {
+    e_.comment("stage 0 Pack addresses");
+    const int64_t places = (int64_t{s_.mr} - 1) * s_.run_step + run_taps();
+    const uint32_t place = p_.add_axis(p_.integer(places));
+    std::unordered_map<E, E> rename = {{p_.axis(column_), p_.integer(0)}, {p_.axis(s_.run_axis), p_.axis(place)}};
+    std::vector<uint32_t> own, lines;
+    for (uint32_t a : s_.rows) {
+      own.push_back(p_.add_axis(p_.axes()[a].extent));
+      rename[p_.axis(a)] = p_.axis(own.back());
+    }
+    decode(e_, i, own);
+    std::copy_if(taps_.begin(), taps_.end(), std::back_inserter(lines), [&](uint32_t a) { return a != s_.run_axis; });
+    const Val rows = e_.sub(e_.sub(in, i), e_.integer(1)), last = e_.add(e_.mul(rows, e_.integer(s_.run_step)), e_.integer(run_taps() - 1));
+    const V count = e_.declare(e_.integer(0));
+    if (guard_ != kNone) border_ = e_.declare(e_.integer(0));
+    const Val base = scratch(table_at_, TENON_I64), offsets = scratch(offsets_at_, TENON_I64), one = e_.integer(1);
+    const uint32_t x = e_.argument(p_.at(st_.b).ref, false);
+    const E weights = p_.substitute(p_.sub(weights_at(p_.integer(0)), weight_base(p_.integer(0))), {{p_.axis(s_.run_axis), p_.integer(0)}});
+    nest(lines, [&] {
+      const Val at{count, e_.depth(), false}, slot = e_.add(base, e_.mul(at, e_.integer(places)));
+      const V inside = guard_ == kNone ? kNoValue : e_.declare(e_.integer(0)), outside = guard_ == kNone ? kNoValue : e_.declare(e_.integer(0));
+      e_.loop(Bind::kSerial, e_.integer(0), e_.integer(places), 1, false, [&](Val number) {
+        e_.bind(place, e_.min(number, last));
+        Val to = address(Space::kBuffer, x, e_.scalar(p_.substitute(p_.arg(st_.b, 2), rename)));
+        if (guard_ != kNone) {
+          const Val in_image = e_.scalar(p_.substitute(guard_, rename));
+          to = e_.apply(TENON_S_SELECT, TENON_I64, {in_image, to, zeros_});
+          e_.set(inside, e_.apply(TENON_S_SELECT, TENON_I64, {in_image, one, Val{inside, e_.depth(), false}}));
+          e_.set(outside, e_.apply(TENON_S_SELECT, TENON_I64, {in_image, Val{outside, e_.depth(), false}, one}));
+        }
+        e_.store_at(Space::kScratch, 0, TENON_I64, e_.add(slot, number), to);
+      });
+      e_.store_at(Space::kScratch, 0, TENON_I64, e_.add(offsets, at), e_.scalar(weights));
+      if (guard_ == kNone) {
+        e_.set(count, e_.add(at, one));
+        return;
+      }
+      const Val any{inside, e_.depth(), false}, some = e_.mul(any, Val{outside, e_.depth(), false});
+      e_.set(border_, e_.add(Val{border_, e_.depth(), false}, some));
+      e_.set(count, e_.add(at, any));
+    });
+    return {count, e_.depth(), false};
+  }
+
   // Offset in the weights with the column at `column` and the inner axis at its begin.
   E weights_at(E column) {
     std::unordered_map<E, E> map = {{p_.axis(column_), column}};
@@ -190,12 +263,12 @@ class Convolution {
     const uint32_t column = p_.add_axis(n_);
     e_.bind(column, j0_);
     const Val weights = e_.scalar(weight_base(p_.axis(column)));
-    sum_taps(table_at_, offsets_at_, taps, weights, 0);
+    sum_taps(table_at_, offsets_at_, taps, weights, 0, runs());
     if (guard_ != kNone) repair(i, in, weights);
     epilogue(i, in);
   }
 
-  void sum_taps(E table, E offsets, Val taps, Val weights, uint16_t tile) {
+  void sum_taps(E table, E offsets, Val taps, Val weights, uint16_t tile, bool of_runs) {
     taps.depth = e_.depth();
     Node node;
     node.op = tile;
@@ -212,7 +285,21 @@ class Convolution {
     node.b_buffer = static_cast<int32_t>(e_.argument(p_.at(st_.a).ref, false));
     node.list = {s_.depthwise ? e_.sub(jn_, j0_).v : e_.scalar(length_).v};
     node.stride = s_.depthwise ? j0_.v : e_.integer(panel_).v;
+    if (of_runs) {
+      node.run = static_cast<uint32_t>(run_taps());
+      node.run_step = static_cast<uint32_t>(s_.run_step);
+      node.list.push_back(e_.scalar(run_stride()).v);
+    }
     e_.emit(e_.depth(), node);
+  }
+
+  // Elements between the weights of neighbours in a run.
+  E run_stride() {
+    const uint32_t axes[] = {s_.run_axis};
+    std::vector<E> c;
+    E rest;
+    p_.affine(p_.arg(st_.a, 2), axes, &c, &rest);
+    return c[0];
   }
 
   template <class F>
@@ -272,7 +359,7 @@ class Convolution {
       e_.store_at(Space::kScratch, 0, TENON_I64, e_.add(offsets, at), e_.scalar(tap));
       e_.set(count, e_.add(at, e_.apply(TENON_S_SELECT, TENON_I64, {inside, e_.integer(1), e_.integer(0)})));
     });
-    sum_taps(row_table_at_, row_offsets_at_, {count, e_.depth(), false}, weights, 1);
+    sum_taps(row_table_at_, row_offsets_at_, {count, e_.depth(), false}, weights, 1, false);
     const Val line = e_.mul(place, e_.integer(panel_));
     e_.loop(Bind::kSerial, e_.integer(0), e_.integer(panel_), w_, false, [&](Val v) {
       e_.store_at(Space::kLocal, 0, acc_, e_.add(line, v), e_.load_at(Space::kLocal, 1, acc_, v, s_.lanes));
@@ -335,6 +422,7 @@ class Convolution {
   int64_t w_ = 1, panel_ = 1;
   uint32_t column_ = 0, inner_ = ~0u;
   std::vector<uint32_t> taps_;
+  E line_ = kNone, strips_ = kNone;  // where strips lie in lines: rows of a line, strips of all
   E n_ = kNone, m_ = kNone, guard_ = kNone, length_ = kNone, tap_count_ = kNone;
   E table_at_ = kNone, offsets_at_ = kNone, zeros_at_ = kNone;
   E row_table_at_ = kNone, row_offsets_at_ = kNone;

@@ -40,6 +40,8 @@ class Prelude {
   // The same for convolutions: rows at addresses per tap, `k` products each; or element-wise along the columns.
   std::string need_taps(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors);
   std::string need_depthwise(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors);
+  // The same for rows `step` apart in runs of `run` taps.
+  std::string need_depthwise_runs(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors, uint32_t run, uint32_t step);
   // A stable merge sort of keys and the numbers that belong to them, with room for as many.
   std::string need_sort(DType key);
   // Whether a tile holds a NaN: rows, their distance, columns (rounded up to vectors).

@@ -83,6 +83,41 @@ std::string Prelude::need_depthwise(DType t, uint32_t lanes, uint32_t rows, uint
   return name;
 }
 
+// What the rows of a strip see of one line of the image overlaps: each place is loaded once, and each row takes of it what it weighs.
+std::string Prelude::need_depthwise_runs(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors, uint32_t run, uint32_t step) {
+  const std::string name = "runs" + number(rows) + "x" + number(vectors) + "of" + number(run) + "by" + number(step) + "_" + suffix(t, lanes);
+  if (!known_.insert(name).second) return name;
+  const std::string V = type(t, lanes), E = memory_type(t), M = type(TENON_PRED, lanes);
+  const std::string ld = need("ld", t, lanes), ldm = need("ldm", t, lanes);
+  const uint32_t places = (rows - 1) * step + run;
+  std::string iota;
+  for (uint32_t l = 0; l < lanes; ++l) iota += (l ? ", " : "") + number(l);
+  auto strip = [&](bool masked) {
+    std::string body = "  {\n   ";
+    for (uint32_t r = 0; r < rows; ++r) body += " " + V + " " + accumulator(r, 0) + " = (" + V + ")0;";
+    body += "\n    for (i64 t = 0; t < lines; ++t) {\n      const i64* a = ap + t * " + number(places) + "; const " + E + "* w = b + bt[t] + v;\n     ";
+    for (uint32_t k = 0; k < run; ++k) body += " const " + V + " w" + number(k) + " = " + ld + "(w + " + number(k) + " * ws);";
+    for (uint32_t at = 0; at < places; ++at) {
+      const std::string from = "(const " + E + "*)a[" + number(at) + "] + o + v";
+      body += "\n      { const " + V + " x = " + (masked ? ldm + "(" + from + ", m, (" + V + ")0)" : ld + "(" + from + ")") + ";";
+      for (uint32_t k = 0; k < run; ++k) {
+        if (at < k || (at - k) % step != 0 || (at - k) / step >= rows) continue;
+        body += " " + accumulator((at - k) / step, 0) + " += w" + number(k) + " * x;";
+      }
+      body += " }";
+    }
+    body += "\n    }\n   ";
+    for (uint32_t r = 0; r < rows; ++r) {
+      body += " *(" + V + "_u*)(c + " + number(int64_t{r} * vectors * lanes) + " + v) = " + accumulator(r, 0) + ";";
+    }
+    return body + "\n  }\n";
+  };
+  functions_ += "static __attribute__((noinline)) void " + name + "(const i64* ap, const i64* bt, const " + E + "* b, i64 lines, i64 n, i64 o, i64 ws, " +
+                E + "* c) {\n  i64 v = 0;\n  for (; v + " + number(lanes) + " <= n; v += " + number(lanes) + ")\n" + strip(false) +
+                "  if (v < n) {\n    const " + M + " m = (" + M + "){" + iota + "} < (" + M + ")(i32)(n - v);\n" + strip(true) + "  }\n}\n";
+  return name;
+}
+
 std::string Prelude::need_any_nan(DType t, uint32_t lanes) {
   const std::string name = "any_nan_" + suffix(t, lanes);
   if (!known_.insert(name).second) return name;

@@ -288,10 +288,11 @@ class Text {
 
   void taps(const Node& n) {
     const std::string table = "((const i64*)scratch) + ";
-    const std::string name = n.full ? p_.need_depthwise(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits))
+    const std::string name = n.run != 0 ? p_.need_depthwise_runs(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits), n.run, n.run_step)
+                             : n.full ? p_.need_depthwise(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits))
                                     : p_.need_taps(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits));
     line(name + "(" + table + v(n.args[0]) + ", " + table + v(n.args[1]) + ", b" + std::to_string(n.b_buffer) + " + " + v(n.args[3]) + ", " +
-         v(n.args[2]) + ", " + v(n.list[0]) + ", " + v(n.stride) + ", l" + std::to_string(n.op) + ");");
+         v(n.args[2]) + ", " + v(n.list[0]) + ", " + v(n.stride) + (n.run != 0 ? ", " + v(n.list[1]) : "") + ", l" + std::to_string(n.op) + ");");
   }
 
   // ---- Control ----

@@ -265,7 +265,8 @@ std::string to_text(const Schedule& s) {
   }
   if (s.shape == Shape::kConvolution) {
     out += "  " + std::string(s.depthwise ? "depthwise " : "") + "tile " + std::to_string(s.mr) + " rows x " + std::to_string(s.nr) +
-           " vectors of i" + std::to_string(s.columns[0]) + "\n  row block " + std::to_string(s.row_block) + ", panels " +
+           " vectors of i" + std::to_string(s.columns[0]) +
+           (s.run_axis == ~0u ? "" : ", runs of i" + std::to_string(s.run_axis)) + "\n  row block " + std::to_string(s.row_block) + ", panels " +
            (s.panels == 0 ? "all" : std::to_string(s.panels)) + "\n";
   }
   if (s.nontemporal != 0) out += "  results past the caches from " + std::to_string(s.nontemporal) + " bytes on\n";

@@ -57,6 +57,10 @@ struct Schedule {
   // Convolution: mr, nr, rows, columns and row_block as above; panels of weights in one range item, 0: all.
   int64_t panels = 0;
   bool depthwise = false;    // lanes run along channels that do not meet
+  // Depthwise: this axis of the filter moves over the input as the last axis of rows does, run_step points a row. Strips then lie in
+  // one line of the image and load what their rows share once. ~0u: not so.
+  uint32_t run_axis = ~0u;
+  int64_t run_step = 0;
   // OpenCL: work items of a group, and whether it works on one item of the range together. A contraction's group computes
   // (group / group_columns) * mr rows by group_columns * nr columns, `depth` steps of the sum at a time in shared memory.
   uint32_t group = 0, group_columns = 0, depth = 0;

@@ -1,5 +1,6 @@
 // Convolutions whose operands layout.h has laid out: rows are output pixels, columns are output channels.
 #include <algorithm>
+#include <unordered_map>
 
 #include "tenon/kernelgen/convolution.h"
 
@@ -44,6 +45,33 @@ TileShape convolution_tile(const Target& t, uint32_t lanes, int64_t m, int64_t n
   return best;
 }
 
+// The filter's axis along which one row sees what its neighbour saw `step` points before.
+static void find_run(Pool& p, const Stage& st, Schedule* s) {
+  if (s->rows.empty()) return;
+  const uint32_t row = s->rows.back();
+  const E offset = p.arg(st.b, 2), guard = p.arg(st.b, 0);
+  for (uint32_t tap : st.reduce) {
+    const auto points = p.value(p.axes()[tap].extent);
+    const uint32_t axes[] = {row, tap};
+    std::vector<E> x, w;
+    E rest;
+    if (!points || *points < 2 || !p.affine(offset, axes, &x, &rest) || !p.affine(p.arg(st.a, 2), axes, &w, &rest)) continue;
+    const auto of_row = p.value(x[0]), of_tap = p.value(x[1]);
+    if (!of_row || !of_tap || *of_row <= 0 || *of_tap <= 0 || *of_row % *of_tap != 0 || *of_row / *of_tap > *points) continue;
+    const int64_t step = *of_row / *of_tap;
+    const std::unordered_map<E, E> next = {{p.axis(row), p.add(p.axis(row), p.integer(1))}};
+    const std::unordered_map<E, E> along = {{p.axis(tap), p.add(p.axis(tap), p.integer(step))}};
+    if (p.substitute(offset, next) != p.substitute(offset, along)) continue;
+    if (guard != kNone && p.substitute(guard, next) != p.substitute(guard, along)) continue;
+    s->run_axis = tap;
+    s->run_step = step;
+    // Lines are cut into strips of about one length.
+    const int64_t line = likely_size(p, p.axes()[row].extent), strips = (line + s->mr - 1) / s->mr;
+    s->mr = static_cast<uint32_t>((line + strips - 1) / strips);
+    return;
+  }
+}
+
 bool schedule_convolution(Kernel& k, const Target& t, Schedule* out, std::string* why) {
   Pool& p = k.pool;
   const Stage& st = k.stages[0];
@@ -76,6 +104,7 @@ bool schedule_convolution(Kernel& k, const Target& t, Schedule* out, std::string
   const int64_t n = likely_size(p, p.axes()[s.columns[0]].extent);
   const int64_t panels = (n + st.panel - 1) / st.panel;
   s.mr = s.depthwise ? (t.registers >= 32 ? 8 : 4) : convolution_tile(t, s.lanes, m, n, s.nr).mr;
+  if (s.depthwise) find_run(p, st, &s);
   int64_t outer = 1;
   for (uint32_t a : st.space) {
     const bool row = std::find(s.rows.begin(), s.rows.end(), a) != s.rows.end();
@@ -92,10 +121,10 @@ bool schedule_convolution(Kernel& k, const Target& t, Schedule* out, std::string
   }
   const int64_t together = s.panels == 0 ? panels : s.panels;
   const int64_t split = std::max<int64_t>(1, kItems / (outer * ((panels + together - 1) / together)));
-  const int64_t work = (s.depthwise ? 1 : points) * together * st.panel;  // of one row
+  const int64_t work = points * (s.depthwise ? n : together * st.panel);  // of one row
   constexpr int64_t kWorthAnItem = 100000;
   int64_t rows = std::max((m + split - 1) / split, kWorthAnItem / work);
-  rows = std::min<int64_t>(rows, s.depthwise ? std::max<int64_t>(s.mr, 65536 / work) : 192);
+  rows = std::min<int64_t>(rows, s.depthwise ? std::max<int64_t>(s.mr, 65536 * points / work) : 192);
   s.row_block = (std::max<int64_t>(rows, 1) + s.mr - 1) / s.mr * s.mr;
   s.grain = std::max<int64_t>(1, kWorthAnItem / 4 / std::max<int64_t>(1, work * s.row_block));
   *out = s;

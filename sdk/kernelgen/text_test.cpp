@@ -237,6 +237,24 @@ TEST(Text, ColumnReductionRunsLanesAlongColumns) {
   EXPECT_EQ(t.code.find("shufflevector"), std::string::npos);
 }
 
+// The rows of a strip of a depthwise filter lie in one line and load what they share once.
+TEST(Text, DepthwiseStripsLieInLines) {
+  Builder b;
+  const Tensor x = b.input(TENON_F32, {b.dim(1), b.dim(32), b.dim(14), b.dim(14)});
+  const Tensor w = b.constant(TENON_F32, {b.dim(32), b.dim(1), b.dim(3), b.dim(3)});
+  ConvDims n;
+  n.x_spatial = n.w_spatial = n.out_spatial = {2, 3};
+  const WindowDim window[] = {{3, 1, 1, 1}, {3, 1, 1, 1}};
+  b.output(b.conv(x, w, n, window, 32, x.dims));
+  std::string levels, why;
+  for (Kernel& k : partition(b.take_program(), Target::avx512())) {
+    std::string one;
+    ASSERT_TRUE(explain(k, Target::avx512(), &one, &why)) << why;
+    levels += one;
+  }
+  expect_in_order(levels, {"schedule convolution {", "depthwise tile 7 rows x 2 vectors", ", runs of i", "depthwise taps", " in runs of 3 by 1"});
+}
+
 // Two convolutions in the order of NCHW: turned over at the edges only, weights in panels, relu on the tile.
 TEST(Text, ConvolutionsAreChannelsLastBetweenTheEdges) {
   Builder b;
