@@ -464,7 +464,7 @@ void spoil(tenon_device_t* device, tenon_executable_t* executable, const tenon_c
       memcpy(&f, data.data() + at, 4);
       if (is("nan_becomes_zero") && f != f) f = 0;
       if (is("no_negative_zero") && f == 0) f = 0;
-      if (is("denormals_vanish") && f != 0 && fabsf(f) < 1.17549435e-38f) f = 0;
+      if (is("denormals_become_normal") && f != 0 && fabsf(f) < 1.17549435e-38f) f = copysignf(1.17549435e-38f, f);
       if (is("infinity_is_large") && isinf(f)) f = copysignf(3.4028234e38f, f);
       if (is("three_digits") && fabsf(f) > 1e-30f && isfinite(f)) f *= 1.002f;
       memcpy(data.data() + at, &f, 4);
@@ -488,7 +488,7 @@ void backwards(void* self, tenon_str_t name, tenon_str_t origins, uint64_t begin
 
 bool spoils() {
   for (const char* word : {"an_input_changes", "byte_behind_the_output", "last_element_lost", "low_bit_of_every_other_run", "nan_becomes_zero",
-                           "no_negative_zero", "denormals_vanish", "infinity_is_large", "three_digits"}) {
+                           "no_negative_zero", "denormals_become_normal", "infinity_is_large", "three_digits"}) {
     if (is(word)) return true;
   }
   return false;
