@@ -3,6 +3,8 @@
 #include <stdlib.h>
 
 #include <cfenv>
+#include <cstddef>
+#include <cstring>
 #include <set>
 #include <thread>
 
@@ -191,6 +193,7 @@ struct Device {
   uint32_t threading = TENON_THREADING_FREE;
   std::atomic<bool> hold = false;
   bool lost = false;
+  int asked = 0;
   tenon_device_api_t device = {};
   tenon_queue_api_t queue = {};
   tenon_compile_api_t compile = {};
@@ -281,7 +284,12 @@ struct Device {
     return TENON_OK;
   }
   static tenon_code_t execute(void* self, tenon_executable_t*, const tenon_call_t* call) {
-    if (call->signal.fence != nullptr) fence_of(call->signal.fence).value = call->signal.value;
+    if (call->signal.fence != nullptr && !is(self, "slow")) fence_of(call->signal.fence).value = call->signal.value;
+    if (is(self, "asks") && call->output != nullptr) {
+      tenon_span_t span{};
+      ++static_cast<Device*>(self)->asked;
+      return call->output(call->output_self, 0, 64, &span);
+    }
     return is(self, "fails_and_signals") ? refuse(TENON_ABORTED) : TENON_OK;
   }
 };
@@ -405,9 +413,97 @@ TEST_F(ValidationTest, NullAndShort) {
   expect({"R-M02"});
   g_broken.clear();
   tenon_device_info_t info = {};
-  info.size_bytes = 8;
   EXPECT_EQ(d_->info(d_->self, 0, &info), TENON_FAILED_PRECONDITION);
   expect({"R-M03"});
+  EXPECT_EQ(info.size_bytes, 0u);
+}
+
+// Records have grown, so that a caller's may be shorter than the layer's.
+TEST_F(ValidationTest, RecordsOfOlderCallers) {
+  load();
+  tenon_device_info_t info = {}, whole = {};
+  std::memset(static_cast<void*>(&info), 0x5a, sizeof info);
+  info.size_bytes = offsetof(tenon_device_info_t, copy_latency_ns);
+  whole.size_bytes = sizeof whole;
+  EXPECT_EQ(d_->info(d_->self, 0, &info), TENON_OK);
+  EXPECT_EQ(d_->info(d_->self, 0, &whole), TENON_OK);
+  EXPECT_EQ(info.size_bytes, offsetof(tenon_device_info_t, copy_latency_ns));
+  EXPECT_EQ(info.alignment_bytes, whole.alignment_bytes);
+  const auto* behind = reinterpret_cast<const unsigned char*>(&info.copy_latency_ns);
+  EXPECT_EQ(behind[0], 0x5a);
+  tenon_output_need_t need[1] = {};
+  tenon_needs_t needs = {};
+  needs.size_bytes = offsetof(tenon_needs_t, lower_bound_bytes);
+  needs.output_count = 1;
+  needs.outputs = need;
+  needs.lower_bound_bytes = 77;
+  ASSERT_EQ(c_->needs(c_->self, executable_, {}, &needs), TENON_OK);
+  EXPECT_EQ(needs.workspace_bytes, 64u);
+  EXPECT_EQ(needs.lower_bound_bytes, 77u);
+  EXPECT_EQ(needs.size_bytes, offsetof(tenon_needs_t, lower_bound_bytes));
+  tenon_span_t in{alloc(64), 0}, out{alloc(64), 0};
+  tenon_call_t call = {};
+  call.size_bytes = offsetof(tenon_call_t, output_self);
+  call.input_count = call.output_count = 1;
+  call.inputs = &in;
+  call.outputs = &out;
+  call.workspace = {alloc(64), 0};
+  call.output = [](void*, uint32_t, uint64_t, tenon_span_t*) { return TENON_INTERNAL; };  // not the caller's: behind its record
+  b_.wrong = "asks";
+  EXPECT_EQ(c_->execute(c_->self, executable_, &call), TENON_OK);
+  expect({});
+  call.size_bytes = 16;
+  EXPECT_EQ(c_->execute(c_->self, executable_, &call), TENON_FAILED_PRECONDITION);
+  expect({"R-M03"});
+}
+
+// A serial device that asks for an output during its call: what the host allocates for it is part of that call.
+TEST_F(ValidationTest, OutputsThatAreAskedFor) {
+  b_.threading = TENON_THREADING_SERIAL;
+  b_.wrong = "asks";
+  load();
+  tenon_span_t in{alloc(64), 0}, out{alloc(64), 0};
+  tenon_call_t call = {};
+  call.size_bytes = sizeof call;
+  call.input_count = call.output_count = 1;
+  call.inputs = &in;
+  call.outputs = &out;
+  call.workspace = {alloc(64), 0};
+  call.output_self = this;
+  call.output = [](void* self, uint32_t, uint64_t size, tenon_span_t* made) {
+    return *made = {static_cast<ValidationTest_OutputsThatAreAskedFor_Test*>(self)->alloc(size), 0}, TENON_OK;
+  };
+  EXPECT_EQ(c_->execute(c_->self, executable_, &call), TENON_OK);
+  expect({});
+  EXPECT_EQ(b_.asked, 1);
+}
+
+TEST_F(ValidationTest, WhatIsNotWaitedFor) {
+  load();
+  b_.wrong = "slow";
+  tenon_buffer_t *in = alloc(64), *out = alloc(64), *work = alloc(64);
+  EXPECT_EQ(submit(in, 4), TENON_OK);
+  EXPECT_EQ(execute({in, 0}, {out, 0}, {work, 0}), TENON_OK);
+  expect({"R-M19"});
+  g_broken.clear();
+  tenon_copy_t c = copy_of(TENON_COPY_FILL, 4);
+  c.to = in;
+  c.pattern_bytes = 1;
+  EXPECT_EQ(d_->copy(d_->self, device_, &c), TENON_OK);
+  expect({"R-M19"});
+  g_broken.clear();
+  EXPECT_EQ(d_->sync(d_->self, device_), TENON_OK);
+  EXPECT_EQ(d_->copy(d_->self, device_, &c), TENON_OK);
+  EXPECT_EQ(execute({in, 0}, {out, 0}, {work, 0}), TENON_OK);
+  expect({});
+  // Two that read are in nobody's way.
+  EXPECT_EQ(execute({in, 0}, {out, 0}, {work, 0}, true), TENON_OK);
+  unsigned char host[4];
+  c = copy_of(TENON_COPY_DEVICE_TO_HOST, 4);
+  c.from = in;
+  c.host_to = host;
+  EXPECT_EQ(d_->copy(d_->self, device_, &c), TENON_OK);
+  expect({});
 }
 
 TEST_F(ValidationTest, ClosedWhileInUse) {

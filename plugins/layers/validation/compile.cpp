@@ -1,6 +1,7 @@
 // tenon.compile/1: claims, artifacts as bytes, executables and their calls.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <set>
 
 #include "validation.h"
@@ -155,10 +156,11 @@ void Validator::artifact_release(tenon_artifact_t* artifact) {
 
 tenon_code_t Validator::artifact_info(tenon_artifact_t* artifact, tenon_artifact_info_t* out) {
   if (need("artifact_info", Kind::kArtifact, artifact) == nullptr || !need_pointer("artifact_info", out, "out_info") ||
-      !need_size("artifact_info", out->size_bytes, sizeof *out, "out_info")) {
+      !need_size("artifact_info", out->size_bytes, sizeof out->size_bytes, "out_info")) {
     return refuse("artifact_info");
   }
-  return ask_for_record("artifact_info", out, [&](tenon_artifact_info_t* o) { return compile_->artifact_info(compile_->self, artifact, o); });
+  Guarded<tenon_artifact_info_t> guarded;
+  return ask_for_record("artifact_info", out, guarded, [&](tenon_artifact_info_t* o) { return compile_->artifact_info(compile_->self, artifact, o); });
 }
 
 tenon_code_t Validator::artifact_bytes(tenon_artifact_t* artifact, const tenon_sink_t* sink) {
@@ -217,16 +219,17 @@ void Validator::executable_release(tenon_executable_t* executable) {
 
 tenon_code_t Validator::executable_info(tenon_executable_t* executable, tenon_executable_info_t* out) {
   if (need("executable_info", Kind::kExecutable, executable) == nullptr || !need_pointer("executable_info", out, "out_info") ||
-      !need_size("executable_info", out->size_bytes, sizeof *out, "out_info")) {
+      !need_size("executable_info", out->size_bytes, sizeof out->size_bytes, "out_info")) {
     return refuse("executable_info");
   }
-  return ask_for_record("executable_info", out, [&](tenon_executable_info_t* o) { return compile_->executable_info(compile_->self, executable, o); });
+  Guarded<tenon_executable_info_t> guarded;
+  return ask_for_record("executable_info", out, guarded, [&](tenon_executable_info_t* o) { return compile_->executable_info(compile_->self, executable, o); });
 }
 
 tenon_code_t Validator::needs(tenon_executable_t* executable, tenon_symbols_t symbols, tenon_needs_t* out) {
   const ObjectRef e = need("needs", Kind::kExecutable, executable);
   if (e == nullptr || !need_pointer("needs", out, "the record")) return refuse("needs");
-  if (!need_size("needs", out->size_bytes, sizeof *out, "the record")) return refuse("needs");
+  if (!need_size("needs", out->size_bytes, offsetof(tenon_needs_t, workspace_bytes), "the record")) return refuse("needs");
   if (out->output_count != 0 && !need_pointer("needs", out->outputs, "the array of outputs")) return refuse("needs");
   if (symbols.count != 0 && !need_pointer("needs", symbols.values, "the array of symbols")) return refuse("needs");
   // The array of outputs with one behind it that nobody may write.
@@ -235,7 +238,8 @@ tenon_code_t Validator::needs(tenon_executable_t* executable, tenon_symbols_t sy
   std::memset(&behind, 0xa5, sizeof behind);
   outputs.push_back(behind);
   Guarded<tenon_needs_t> guarded;
-  guarded.record = *out;
+  guarded.record = whole(*out);
+  guarded.record.size_bytes = sizeof guarded.record;
   guarded.record.outputs = outputs.data();
   TENON_TRY(ask("needs", [&] { return compile_->needs(compile_->self, executable, symbols, &guarded.record); }));
   if (guarded.overrun() || std::memcmp(&outputs.back(), &behind, sizeof behind) != 0) broken("R-B19", "needs", "it wrote behind the caller's records");
@@ -246,7 +250,7 @@ tenon_code_t Validator::needs(tenon_executable_t* executable, tenon_symbols_t sy
     known.outputs.push_back({outputs[i].size_bytes_max, outputs[i].alias_input});
   }
   guarded.record.outputs = out->outputs;
-  *out = guarded.record;
+  (void)tenon_record_give(out, &guarded.record, sizeof guarded.record);
   const std::lock_guard lock(objects_.mutex);
   const auto [before, is_new] = e->needs.try_emplace(values_of(symbols), known);
   if (is_new) return TENON_OK;
@@ -258,9 +262,8 @@ tenon_code_t Validator::needs(tenon_executable_t* executable, tenon_symbols_t sy
   return TENON_OK;
 }
 
-bool Validator::check_call(const Object& executable, const tenon_call_t& call, std::vector<ObjectRef>* used) {
+bool Validator::check_call(const Object& executable, const tenon_call_t& call, std::vector<Used>* used) {
   constexpr std::string_view kSlot = "execute";
-  if (!need_size(kSlot, call.size_bytes, sizeof call, "the call")) return false;
   if (call.input_count != 0 && !need_pointer(kSlot, call.inputs, "the array of inputs")) return false;
   if (call.output_count != 0 && !need_pointer(kSlot, call.outputs, "the array of outputs")) return false;
   if (call.symbols.count != 0 && !need_pointer(kSlot, call.symbols.values, "the array of symbols")) return false;
@@ -281,10 +284,11 @@ bool Validator::check_call(const Object& executable, const tenon_call_t& call, s
   };
   std::vector<Range> inputs, outputs;
   // The buffer is alive and on the device, and what follows its offset is long enough.
-  auto check_span = [&](const tenon_span_t& span, uint64_t least, const std::string& what, std::vector<Range>* ranges) {
+  auto check_span = [&](const tenon_span_t& span, uint64_t least, const std::string& what, bool writes, std::vector<Range>* ranges) {
     const ObjectRef buffer = need(kSlot, Kind::kBuffer, span.buffer, executable.device);
     if (buffer == nullptr) return false;
-    used->push_back(buffer);
+    used->push_back({buffer, writes});
+    if (call.queue == nullptr) check_waited(kSlot, buffer, writes, what);
     if (span.offset_bytes % alignment != 0) broken("R-M16", kSlot, cat(what, " has the offset ", span.offset_bytes, ", which is no multiple of ", alignment));
     if (span.offset_bytes > buffer->size_bytes || least > buffer->size_bytes - span.offset_bytes) {
       broken("R-M16", kSlot, cat(what, " has ", buffer->size_bytes, " bytes from offset ", span.offset_bytes, ", and needs ", least));
@@ -293,12 +297,12 @@ bool Validator::check_call(const Object& executable, const tenon_call_t& call, s
     return true;
   };
   for (uint32_t i = 0; i < call.input_count; ++i) {
-    if (!check_span(call.inputs[i], 1, text("input", i), &inputs) && call.inputs[i].buffer != nullptr) return false;
+    if (!check_span(call.inputs[i], 1, text("input", i), false, &inputs) && call.inputs[i].buffer != nullptr) return false;
   }
   for (uint32_t i = 0; i < call.output_count; ++i) {
     const uint64_t least = needs && i < needs->outputs.size() ? needs->outputs[i].size_bytes_max : 0;
     if (least == TENON_SIZE_UNKNOWN && call.outputs[i].buffer == nullptr) continue;
-    if (!check_span(call.outputs[i], least == TENON_SIZE_UNKNOWN ? 0 : least, text("output", i), &outputs)) return false;
+    if (!check_span(call.outputs[i], least == TENON_SIZE_UNKNOWN ? 0 : least, text("output", i), true, &outputs)) return false;
     const Range& out = outputs.back();
     for (size_t k = 0; k < inputs.size(); ++k) {
       const bool offered = needs && i < needs->outputs.size() && needs->outputs[i].alias_input == k;
@@ -315,13 +319,16 @@ bool Validator::check_call(const Object& executable, const tenon_call_t& call, s
     broken("R-M16", kSlot, cat("it needs a workspace of ", workspace, " bytes and has none"));
     return false;
   }
-  return call.workspace.buffer == nullptr || check_span(call.workspace, workspace, "the workspace", nullptr);
+  return call.workspace.buffer == nullptr || check_span(call.workspace, workspace, "the workspace", true, nullptr);
 }
 
-tenon_code_t Validator::execute(tenon_executable_t* executable, const tenon_call_t* call) {
+tenon_code_t Validator::execute(tenon_executable_t* executable, const tenon_call_t* given) {
   const ObjectRef e = need("execute", Kind::kExecutable, executable);
-  if (e == nullptr || !need_pointer("execute", call, "the call")) return refuse("execute");
-  std::vector<ObjectRef> used = {e};
+  if (e == nullptr || !need_pointer("execute", given, "the call")) return refuse("execute");
+  if (!need_size("execute", given->size_bytes, offsetof(tenon_call_t, output_self), "the call")) return refuse("execute");
+  const tenon_call_t full = whole(*given);
+  const tenon_call_t* const call = &full;
+  std::vector<Used> used = {{e}};
   if (!check_call(*e, *call, &used)) return refuse("execute");
   ObjectRef q;
   if (call->queue != nullptr) {
@@ -337,7 +344,10 @@ tenon_code_t Validator::execute(tenon_executable_t* executable, const tenon_call
   const ObjectRef d = objects_.find(Kind::kDevice, e->device, nullptr, &why);
   const Inside inside = enter(d, "execute");
   ++e->running;
-  const tenon_code_t code = ask("execute", [&] { return compile_->execute(compile_->self, executable, call); });
+  AskedOutput asked{d.get(), full};
+  tenon_call_t passed = full;
+  if (full.output != nullptr) passed.output_self = &asked, passed.output = AskedOutput::give;
+  const tenon_code_t code = ask("execute", [&] { return compile_->execute(compile_->self, executable, &passed); });
   --e->running;
   if (d != nullptr) note_lost(*d, "execute", code);
   if (code != TENON_OK && q != nullptr) check_unsignalled("R-E16", "execute", call->signal);

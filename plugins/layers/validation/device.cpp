@@ -110,9 +110,10 @@ void Validator::check_info(uint32_t ordinal, const tenon_device_info_t& info) {
 
 tenon_code_t Validator::info(uint32_t ordinal, tenon_device_info_t* out) {
   if (!need_pointer("info", out, "out_info")) return refuse("info");
-  if (!need_size("info", out->size_bytes, sizeof *out, "out_info")) return refuse("info");
-  TENON_TRY(ask_for_record("info", out, [&](tenon_device_info_t* o) { return device_->info(device_->self, ordinal, o); }));
-  check_info(ordinal, *out);
+  if (!need_size("info", out->size_bytes, sizeof out->size_bytes, "out_info")) return refuse("info");
+  Guarded<tenon_device_info_t> guarded;
+  TENON_TRY(ask_for_record("info", out, guarded, [&](tenon_device_info_t* o) { return device_->info(device_->self, ordinal, o); }));
+  check_info(ordinal, guarded.record);
   return TENON_OK;
 }
 
@@ -211,6 +212,8 @@ tenon_code_t Validator::checked_copy(const ObjectRef& device, const tenon_copy_t
       c.to_offset_bytes < c.from_offset_bytes + c.length_bytes && wrong.code == TENON_OK) {
     broken("R-M07", slot, cat("two ranges of the buffer ", hex(c.from), " that overlap"));
   }
+  if (complete && from != nullptr) check_waited(slot, from, false, "the buffer that it reads");
+  if (complete && to != nullptr) check_waited(slot, to, true, "the buffer that it writes");
   const bool compare = complete && data_ && wrong.code == TENON_OK;
   const tenon_code_t code = compare ? copy_and_compare(*device, c, pass_on) : ask(slot, [&] { return pass_on(c); });
   note_lost(*device, slot, code);

@@ -21,11 +21,14 @@ void Validator::attach_kernels(LayerSubject& subject) {
 tenon_code_t Validator::query(tenon_str_t target, const tenon_kernel_call_t* call, tenon_kernel_candidate_t* out) {
   if (!need_pointer("query", call, "the call") || !need_pointer("query", out, "out_candidate")) return refuse("query");
   if (!need_size("query", call->size_bytes, sizeof *call, "the call") || !check_graph("query", call->graph)) return refuse("query");
-  TENON_TRY(ask_for_record("query", out, [&](tenon_kernel_candidate_t* o) { return kernels_->query(kernels_->self, target, call, o); }));
-  if (out->name.data == nullptr || out->name.size == 0) broken("R-F01", "query", "a candidate without a name");
-  if (out->part_count == 0) broken("R-F01", "query", "a candidate of no parts");
-  if (!std::isfinite(out->cost_ns) || out->cost_ns < 0) broken("R-F01", "query", "a cost that is no number");
-  if (out->epilogue_taken > call->epilogue_count) broken("R-F01", "query", cat("it takes ", out->epilogue_taken, " nodes of an epilogue of ", call->epilogue_count));
+  if (!need_size("query", out->size_bytes, sizeof out->size_bytes, "out_candidate")) return refuse("query");
+  Guarded<tenon_kernel_candidate_t> guarded;
+  TENON_TRY(ask_for_record("query", out, guarded, [&](tenon_kernel_candidate_t* o) { return kernels_->query(kernels_->self, target, call, o); }));
+  const tenon_kernel_candidate_t& made = guarded.record;
+  if (made.name.data == nullptr || made.name.size == 0) broken("R-F01", "query", "a candidate without a name");
+  if (made.part_count == 0) broken("R-F01", "query", "a candidate of no parts");
+  if (!std::isfinite(made.cost_ns) || made.cost_ns < 0) broken("R-F01", "query", "a cost that is no number");
+  if (made.epilogue_taken > call->epilogue_count) broken("R-F01", "query", cat("it takes ", made.epilogue_taken, " nodes of an epilogue of ", call->epilogue_count));
   return TENON_OK;
 }
 
@@ -82,8 +85,10 @@ tenon_code_t Validator::run(tenon_kernel_t* kernel, const tenon_kernel_args_t* a
     const uint32_t n = is_input ? i : i - args->input_count;
     const tenon_buffer_t* buffer = is_input ? args->inputs[n] : args->outputs[n];
     const uint64_t offset = is_input ? args->input_offsets_bytes[n] : args->output_offsets_bytes[n];
+    if (is_input && buffer == nullptr) continue;  // an operand that is absent
     const ObjectRef b = need("run", Kind::kBuffer, buffer, k->device);
     if (b == nullptr) return refuse("run");
+    check_waited("run", b, !is_input, cat(is_input ? "input " : "output ", n));
     if (offset > b->size_bytes) broken("R-M16", "run", cat(is_input ? "input " : "output ", n, " begins behind its buffer"));
   }
   std::string why;

@@ -32,13 +32,13 @@ void Validator::attach_queue(LayerSubject& subject) {
 // ---- Work that is not over ------------------------------------------------------------------------------------
 
 // A failed fence counts as reached: what it failed with says nothing of the work any more.
-bool Validator::in_flight(const Object& object) {
+bool Validator::in_flight(const Object& object, bool written) {
   std::vector<tenon_fence_point_t> points;
   {
     const std::lock_guard lock(mutex_);
     for (const Work& work : work_) {
-      for (const ObjectRef& used : work.used) {
-        if (used.get() == &object) points.push_back(work.signal);
+      for (const Used& used : work.used) {
+        if (used.object.get() == &object && (used.written || !written)) points.push_back(work.signal);
       }
       if (object.kind == Kind::kFence && work.signal.fence == object.handle) points.push_back(work.signal);
     }
@@ -51,12 +51,17 @@ bool Validator::in_flight(const Object& object) {
   });
 }
 
+void Validator::check_waited(std::string_view slot, const ObjectRef& buffer, bool writes, std::string_view what) {
+  if (!in_flight(*buffer, !writes)) return;
+  broken("R-M19", slot, cat("submitted work that is not over ", writes ? "refers to " : "writes ", what, ", ", hex(buffer->handle), ", and nobody waited for it"));
+}
+
 void Validator::forget_work_of(const tenon_device_t* device, const tenon_queue_t* queue) {
   const std::lock_guard lock(mutex_);
   std::erase_if(work_, [&](const Work& work) { return queue == nullptr ? work.device == device : work.queue == queue; });
 }
 
-void Validator::submitted(const Object& queue, std::vector<ObjectRef> used, tenon_fence_point_t signal) {
+void Validator::submitted(const Object& queue, std::vector<Used> used, tenon_fence_point_t signal) {
   std::string why;
   if (const ObjectRef fence = objects_.find(Kind::kFence, signal.fence, nullptr, &why)) {
     const std::lock_guard lock(objects_.mutex);
@@ -135,10 +140,10 @@ tenon_code_t Validator::copy_async(tenon_queue_t* queue, const tenon_copy_t* c, 
     check_unsignalled("R-D12", "copy_async", signal);
     return code;
   }
-  std::vector<ObjectRef> used;
+  std::vector<Used> used;
   std::string why;
   for (tenon_buffer_t* buffer : {c->from, c->to}) {
-    if (ObjectRef known = objects_.find(Kind::kBuffer, buffer, q->device, &why)) used.push_back(std::move(known));
+    if (ObjectRef known = objects_.find(Kind::kBuffer, buffer, q->device, &why)) used.push_back({std::move(known), buffer == c->to});
   }
   submitted(*q, std::move(used), signal);
   return code;

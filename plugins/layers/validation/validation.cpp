@@ -1,6 +1,7 @@
 #include "validation.h"
 
 #include <cfenv>
+#include <utility>
 #if defined(__SSE__)
 #include <xmmintrin.h>
 #endif
@@ -16,6 +17,9 @@ uint32_t float_state() {
   return static_cast<uint32_t>(std::fegetround());
 #endif
 }
+
+// The device whose execution asks the host for an output on this thread.
+thread_local const Object* t_asking = nullptr;
 
 constexpr std::string_view kNothingSaid = "validation: the plugin gave no text";
 
@@ -57,11 +61,18 @@ void Watch::after(tenon_code_t code) {
 }
 
 Validator::Inside::Inside(Validator& v, const ObjectRef& object, std::string_view slot, bool exclusive) {
-  if (object == nullptr || !exclusive) return;
+  if (object == nullptr || !exclusive || object.get() == t_asking) return;
   object_ = object;
   if (object_->inside.fetch_add(1) != 0) {
     v.broken("R-M10", slot, cat("another call of ", name_of(object_->kind), " ", hex(object_->handle), " is not over, and its calls come one at a time"));
   }
+}
+tenon_code_t Validator::AskedOutput::give(void* self, uint32_t index, uint64_t size_bytes, tenon_span_t* out) {
+  const auto& asked = *static_cast<AskedOutput*>(self);
+  const Object* const before = std::exchange(t_asking, asked.device);
+  const tenon_code_t code = asked.call.output(asked.call.output_self, index, size_bytes, out);
+  t_asking = before;
+  return code;
 }
 Validator::Inside::~Inside() {
   if (object_ != nullptr) object_->inside.fetch_sub(1);
@@ -114,7 +125,7 @@ bool Validator::need_pointer(std::string_view slot, const void* pointer, std::st
 
 bool Validator::need_size(std::string_view slot, uint32_t size_bytes, uint64_t least, std::string_view what) {
   if (size_bytes >= least) return true;
-  broken("R-M03", slot, cat(what, " says that it has ", size_bytes, " bytes, and its type has ", least));
+  broken("R-M03", slot, cat(what, " says that it has ", size_bytes, " bytes, and needs at least ", least));
   return false;
 }
 

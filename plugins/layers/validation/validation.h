@@ -6,12 +6,14 @@
 #ifndef TENON_PLUGINS_LAYERS_VALIDATION_VALIDATION_H_
 #define TENON_PLUGINS_LAYERS_VALIDATION_VALIDATION_H_
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <functional>
 
 #include "objects.h"
 #include "report.h"
+#include "tenon/abi/record.h"
 #include "tenon/cpp/layer.hpp"
 
 namespace tenon::validation {
@@ -44,6 +46,20 @@ struct Guarded {
     return false;
   }
 };
+
+// What a call refers to.
+struct Used {
+  ObjectRef object;
+  bool written = false;
+};
+
+// As much as the caller has of a record that a call reads, with zeros behind it.
+template <class Record>
+Record whole(const Record& given) {
+  Record record = {};
+  std::memcpy(&record, &given, std::min<size_t>(given.size_bytes, sizeof record));
+  return record;
+}
 
 class Validator {
  public:
@@ -86,10 +102,12 @@ class Validator {
   tenon_code_t fence_wait(tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns);
   // Fences of a submission: alive, of values that grow. False when it cannot be passed on.
   bool check_points(std::string_view slot, const tenon_fence_point_t* waits, uint32_t wait_count, tenon_fence_point_t signal);
-  void submitted(const Object& queue, std::vector<ObjectRef> used, tenon_fence_point_t signal);
+  void submitted(const Object& queue, std::vector<Used> used, tenon_fence_point_t signal);
   void check_unsignalled(std::string_view requirement, std::string_view slot, tenon_fence_point_t signal);
-  // Whether submitted work that is not over refers to an object.
-  bool in_flight(const Object& object);
+  // Whether submitted work that is not over refers to an object, or writes it.
+  bool in_flight(const Object& object, bool written = false);
+  // What completes before it returns: R-M19 when submitted work stands in its way.
+  void check_waited(std::string_view slot, const ObjectRef& buffer, bool writes, std::string_view what);
   void forget_work_of(const tenon_device_t* device, const tenon_queue_t* queue);
 
   // ---- tenon.compile/1: compile.cpp
@@ -108,7 +126,7 @@ class Validator {
   tenon_code_t execute(tenon_executable_t* executable, const tenon_call_t* call);
   tenon_code_t dump(tenon_artifact_t* artifact, tenon_str_t what, const tenon_sink_t* sink);
   bool check_graph(std::string_view slot, tenon_graph_t* graph);
-  bool check_call(const Object& executable, const tenon_call_t& call, std::vector<ObjectRef>* used);
+  bool check_call(const Object& executable, const tenon_call_t& call, std::vector<Used>* used);
 
   // ---- tenon.kernels/1: kernels.cpp
   void attach_kernels(LayerSubject& subject);
@@ -126,6 +144,7 @@ class Validator {
   ObjectRef need(std::string_view slot, Kind kind, const void* handle, tenon_device_t* device = nullptr);
   // False, and R-M02, for a null pointer where something must be.
   bool need_pointer(std::string_view slot, const void* pointer, std::string_view what);
+  // least: what the type had in the first layout of this version, or the part that the caller fills. Records have grown.
   bool need_size(std::string_view slot, uint32_t size_bytes, uint64_t least, std::string_view what);
   static tenon_code_t refuse(std::string_view slot);
   // Notes what a call made; reports a null or a handle that is alive already.
@@ -161,22 +180,22 @@ class Validator {
     }
     return code;
   }
-  // And for a record: no byte behind it.
+  // And for a record: no byte behind it. The caller's may be shorter than this layer's, and the plugin's.
   template <class Record, class Call>
-  tenon_code_t ask_for_record(std::string_view slot, Record* out, Call call) {
-    Guarded<Record> guarded;
+  tenon_code_t ask_for_record(std::string_view slot, Record* out, Guarded<Record>& guarded, Call call) {
     const Guarded<Record> before = guarded;
     const tenon_code_t code = ask(slot, [&] { return call(&guarded.record); });
     if (guarded.overrun()) broken("R-B19", slot, cat("it wrote behind the record of ", sizeof(Record), " bytes"));
     if (code == TENON_OK) {
-      *out = guarded.record;
+      (void)tenon_record_give(out, &guarded.record, sizeof(Record));
     } else if (std::memcmp(&guarded.record, &before.record, sizeof(Record)) != 0) {
       broken("R-B18", slot, cat("it failed with ", code, " and changed its output"));
     }
     return code;
   }
 
-  // Counts a call into a device or queue that wants them one at a time.
+  // Counts a call into a device or queue that wants them one at a time. Not those that the host makes because a call of the same
+  // device asks it for an output.
   class Inside {
    public:
     Inside(Validator& v, const ObjectRef& object, std::string_view slot, bool exclusive);
@@ -192,8 +211,14 @@ class Validator {
   struct Work {
     const tenon_device_t* device;
     const tenon_queue_t* queue;
-    std::vector<ObjectRef> used;
+    std::vector<Used> used;
     tenon_fence_point_t signal;
+  };
+  // Goes between an execution and the host, which is asked for an output.
+  struct AskedOutput {
+    const Object* device;
+    const tenon_call_t& call;
+    static tenon_code_t give(void* self, uint32_t index, uint64_t size_bytes, tenon_span_t* out);
   };
 
   std::unique_ptr<Report> report_;
