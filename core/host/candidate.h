@@ -53,6 +53,7 @@ struct Candidate {
   Manifest manifest;               // name is the file's until it was read
   std::string library_path;        // absolute, without links
   std::string locked_sha256;       // what the lock file wants its library to be; empty: anything
+  std::string locked_manifest_sha256;  // and this file
   std::array<GateResult, static_cast<size_t>(Gate::kCount)> gates;
   // Set after the gates that explain it, so that whoever sees it may read them without a lock.
   std::atomic<State> state{State::kAvailable};

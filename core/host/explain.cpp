@@ -174,8 +174,12 @@ Result<std::string> PluginHost::lock_json(std::string_view filter) const {
     const Candidate& c = *candidate;
     if (c.state != State::kAvailable && c.state != State::kLoaded) continue;
     if (!filter.empty() && !glob_match(filter, c.name())) continue;
-    TENON_ASSIGN_OR_RETURN(std::string digest, library_digest(c.library_path));
-    plugins.push_back({{"name", c.name()}, {"version", c.manifest.version}, {"sha256", std::move(digest)}});
+    TENON_ASSIGN_OR_RETURN(std::string digest, file_digest(c.library_path));
+    TENON_ASSIGN_OR_RETURN(std::string manifest, file_digest(c.manifest_path));
+    plugins.push_back({{"name", c.name()},
+                       {"version", c.manifest.version},
+                       {"sha256", std::move(digest)},
+                       {"manifest_sha256", std::move(manifest)}});
   }
   Json file = {{"schema", 1}, {"plugins", std::move(plugins)}};
   return file.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

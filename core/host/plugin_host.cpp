@@ -139,7 +139,10 @@ void PluginHost::check_names() {
              error(TENON_ALREADY_EXISTS, "P0406", "an earlier manifest has the name {} too", quoted(c.name())), State::kOff);
     } else {
       c.pass(Gate::kDisabled);
-      if (const LockedPlugin* locked = locked_as(selection, c)) c.locked_sha256 = locked->sha256;
+      if (const LockedPlugin* locked = locked_as(selection, c)) {
+        c.locked_sha256 = locked->sha256;
+        c.locked_manifest_sha256 = locked->manifest_sha256;
+      }
     }
   }
 }
@@ -302,9 +305,18 @@ Status PluginHost::open_candidate(Candidate& c) {
     c.fail(gate, status);
     return status;
   };
-  for (const auto& [digest, who] : {std::pair(c.manifest.sha256, "its manifest"), std::pair(c.locked_sha256, "the lock file")}) {
-    if (digest.empty()) continue;
-    if (Status status = check_digest(c.library_path, digest, who); !status.ok()) return stop(Gate::kProbe, std::move(status));
+  struct Wanted {
+    std::string_view what;
+    const std::string &path, &digest;
+    std::string_view who;
+  };
+  // The manifest first: it says what is opened, and from where.
+  for (const Wanted& wanted : {Wanted{"manifest", c.manifest_path, c.locked_manifest_sha256, "the lock file"},
+                               Wanted{"library", c.library_path, c.manifest.sha256, "its manifest"},
+                               Wanted{"library", c.library_path, c.locked_sha256, "the lock file"}}) {
+    if (wanted.digest.empty()) continue;
+    Status status = check_digest(wanted.what, wanted.path, wanted.digest, wanted.who);
+    if (!status.ok()) return stop(Gate::kProbe, std::move(status));
   }
   if (!c.in_prefix && probe_mode() == ProbeMode::kChild) {
     Status status = probe_library(c.library_path, c.name());

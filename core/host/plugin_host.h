@@ -92,7 +92,7 @@ class PluginHost {
   // The same for people: a line for each plugin, and its gates when `filter` names it.
   std::string explain_text(std::string_view filter) const;
 
-  // What a lock file holds for the plugins that are usable now and match `filter`: {"schema":1,"plugins":[{"name","version","sha256"}]}.
+  // What a lock file holds for the plugins that are usable now and match `filter`: {"schema":1,"plugins":[{"name","version","sha256","manifest_sha256"}]}.
   // Reads their libraries and opens none.
   Result<std::string> lock_json(std::string_view filter) const;
 

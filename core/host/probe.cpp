@@ -202,18 +202,18 @@ Status probe_library(const std::string& library, const std::string& plugin_name)
   return kept_result("query " + plugin_name, library, [&] { return run_probe(library, plugin_name); });
 }
 
-Result<std::string> library_digest(const std::string& library) {
-  Result<File> file = open_no_follow(library);
+Result<std::string> file_digest(const std::string& path) {
+  Result<File> file = open_no_follow(path);
   if (!file.ok()) return error(TENON_NOT_FOUND, "P0208", "{}", file.status().message());
   TENON_ASSIGN_OR_RETURN(std::shared_ptr<const MappedRegion> region, map_file(*file));
   return sha256_hex(region->bytes());
 }
 
-Status check_digest(const std::string& library, const std::string& sha256, const std::string& who) {
-  return kept_result("sha256 " + sha256 + " " + who, library, [&]() -> Status {
-    TENON_ASSIGN_OR_RETURN(std::string actual, library_digest(library));
+Status check_digest(std::string_view what, const std::string& path, const std::string& sha256, std::string_view who) {
+  return kept_result(fmt::format("sha256 {} {}", sha256, who), path, [&]() -> Status {
+    TENON_ASSIGN_OR_RETURN(std::string actual, file_digest(path));
     if (equals_ignoring_case(actual, sha256)) return Status();
-    return error(TENON_DATA_LOSS, "P0604", "the library's sha256 is {}, and {} says {}", actual, who, quoted(sha256));
+    return error(TENON_DATA_LOSS, "P0604", "the {}'s sha256 is {}, and {} says {}", what, actual, who, quoted(sha256));
   });
 }
 

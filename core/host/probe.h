@@ -20,10 +20,11 @@ ProbeMode probe_mode();
 // time, a file lookup afterwards. Threads: safe.
 Status probe_library(const std::string& library, const std::string& plugin_name);
 
-// P0604 unless the library's digest is `sha256`, as `who` ("its manifest") says. Kept like a probe's result.
-Status check_digest(const std::string& library, const std::string& sha256, const std::string& who);
+// P0604 unless the digest of the file, which is the plugin's `what` ("library"), is `sha256`, as `who` ("its manifest") says. Kept like a
+// probe's result.
+Status check_digest(std::string_view what, const std::string& path, const std::string& sha256, std::string_view who);
 // The digest of a library. Reads the whole file.
-Result<std::string> library_digest(const std::string& library);
+Result<std::string> file_digest(const std::string& library);
 
 // A host table for processes that ask a plugin only what it offers: names, logs and failures work, and every other
 // interface answers with UNAVAILABLE.

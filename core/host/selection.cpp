@@ -25,7 +25,7 @@ bool matches_any(const std::vector<std::string>& globs, std::string_view name) {
   return false;
 }
 
-// {"schema": 1, "plugins": [{"name": "...", "version": "...", "sha256": "..."}]}, the digest optional
+// {"schema": 1, "plugins": [{"name": "...", "version": "...", "sha256": "...", "manifest_sha256": "..."}]}, the digests optional
 Result<std::vector<LockedPlugin>> read_lock(std::string_view path) {
   TENON_ASSIGN_OR_RETURN(File file, open_user_file(path));
   TENON_ASSIGN_OR_RETURN(std::string text, read_all(file, kLockBytesMax, "a lock file"));
@@ -33,7 +33,8 @@ Result<std::vector<LockedPlugin>> read_lock(std::string_view path) {
   try {
     nlohmann::json json = nlohmann::json::parse(text);
     for (const auto& entry : json.at("plugins")) {
-      out.push_back({entry.at("name").get<std::string>(), entry.at("version").get<std::string>(), entry.value("sha256", "")});
+      out.push_back({entry.at("name").get<std::string>(), entry.at("version").get<std::string>(), entry.value("sha256", ""),
+                     entry.value("manifest_sha256", "")});
     }
   } catch (const std::exception& problem) {
     return error(TENON_INVALID_ARGUMENT, "P0407", "{}", printable(problem.what()));

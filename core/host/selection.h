@@ -10,7 +10,8 @@ namespace tenon::host {
 
 struct LockedPlugin {
   std::string name, version;
-  std::string sha256;  // of the library; empty: any
+  std::string sha256;           // of the library; empty: any
+  std::string manifest_sha256;  // of the manifest; empty: any, as in lock files that were written before it was there
 };
 
 struct Selection {

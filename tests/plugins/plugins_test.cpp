@@ -302,14 +302,23 @@ TEST_F(PluginsTest, AutoloadAndLock) {
   EXPECT_TRUE(PluginHost({}).load("good").ok());
   ASSERT_TRUE(write_file(lock, R"({"schema": 1, "plugins": [{"name": "good", "version": "2.0.0"}]})").ok());
   EXPECT_NE(PluginHost({}).load("good").status().text().find("P0405"), std::string::npos);
-  // What `tenon plugins lock` writes lets the same library pass and no other.
+  // What `tenon plugins lock` writes lets the same library and manifest pass and no other.
   ASSERT_EQ(unsetenv("TENON_PLUGIN_LOCK"), 0);
   Result<std::string> locked = PluginHost({}).lock_json("good");
   ASSERT_TRUE(locked.ok()) << locked.status().text();
   setenv("TENON_PLUGIN_LOCK", lock.c_str(), 1);
   ASSERT_TRUE(write_file(lock, *locked).ok());
   EXPECT_TRUE(PluginHost({}).load("good").ok());
-  locked->replace(locked->find("sha256\": \"") + 10, 4, "0123");
+  // A manifest says what is opened, so that another one is noticed though the library is the same.
+  const std::string manifest = folder_ + "/tenon/plugins.d/good.plugin.json";
+  const std::string text = read_all(*open_user_file(manifest), 1 << 20, "a manifest").value();
+  ASSERT_TRUE(write_file(manifest, text + "\n").ok());
+  const std::string changed = PluginHost({}).load("good").status().text();
+  EXPECT_NE(changed.find("P0604"), std::string::npos) << changed;
+  EXPECT_NE(changed.find("the manifest's sha256"), std::string::npos) << changed;
+  ASSERT_TRUE(write_file(manifest, text).ok());
+  EXPECT_TRUE(PluginHost({}).load("good").ok());
+  locked->replace(locked->find(" \"sha256\": \"") + 12, 4, "0123");
   ASSERT_TRUE(write_file(lock, *locked).ok());
   EXPECT_NE(PluginHost({}).load("good").status().text().find("P0604"), std::string::npos);
   ASSERT_TRUE(write_file(lock, "{").ok());
