@@ -110,7 +110,9 @@ Status Runner::run(std::span<const tenon_array_t* const> inputs) {
   drop_run_state();
   statistics_ = {};
   sinks_.clear();
-  for (const auto& device : plan_->devices) sinks_.push_back(std::make_unique<TraceSink>(trace_, device->name()));
+  for (size_t d = 0; trace_ != nullptr && d < plan_->devices.size(); ++d) {
+    sinks_.push_back(std::make_unique<TraceSink>(trace_, plan_->devices[d]->name()));
+  }
   for (DeviceState& device : devices_) {
     device.spoilt->store(false, std::memory_order_relaxed);
     device.dependences.clear();

@@ -96,7 +96,7 @@ class Runner {
   RunStatistics statistics_;
   Status given_up_;  // of this run: why a device was abandoned
   Trace* trace_ = nullptr;
-  std::vector<std::unique_ptr<TraceSink>> sinks_;  // one per device
+  std::vector<std::unique_ptr<TraceSink>> sinks_;  // one per device, while a trace is taken
   std::vector<std::vector<uint32_t>> dead_after_;  // by step: slots that nobody reads any more
   std::vector<bool> leaves_;                       // by slot: it is copied from where it is made
 };
