@@ -24,7 +24,7 @@ bool key_of(std::span<const tenon_array_t* const> arrays, std::span<const uint32
     const tenon_array_t& array = *arrays[i];
     append(array.dims, array.rank * sizeof(int64_t), out);
     const Result<uint64_t> count = element_count({array.dims, array.rank});
-    if (!count.ok()) return false;
+    if (!count.ok() || *count > Model::kValuesMax) return false;  // no variant has so many, and they are not to be copied
     if (*count == 0) continue;
     if (runtime::is_dense(array)) {
       append(array.data, (*count * ir::dtype_bits(array.dtype) + 7) / 8, out);
@@ -81,7 +81,7 @@ std::string_view Variants::input_name(uint32_t index) const { return model_->sha
 
 Result<std::shared_ptr<Variant>> Variants::choose(std::span<const tenon_array_t* const> arrays, bool by_value) {
   for (;;) {
-    std::shared_ptr<Variant> picked = pick(arrays, by_value);
+    TENON_ASSIGN_OR_RETURN(std::shared_ptr<Variant> picked, pick(arrays, by_value));
     Result<std::shared_ptr<Variant>> result = compiled(picked, arrays);
     if (!result.ok() && picked->general() && result.status().code() != TENON_CANCELLED) {
       // Its devices do not take it; by value they may.
@@ -96,7 +96,7 @@ Result<std::shared_ptr<Variant>> Variants::choose(std::span<const tenon_array_t*
   }
 }
 
-std::shared_ptr<Variant> Variants::pick(std::span<const tenon_array_t* const> arrays, bool by_value) {
+Result<std::shared_ptr<Variant>> Variants::pick(std::span<const tenon_array_t* const> arrays, bool by_value) {
   std::lock_guard lock(mutex_);
   std::string scratch;
   for (auto it = variants_.begin(); it != variants_.end(); ++it) {
@@ -107,7 +107,10 @@ std::shared_ptr<Variant> Variants::pick(std::span<const tenon_array_t* const> ar
   }
   const uint32_t in_a_row = new_in_a_row_.fetch_add(1, std::memory_order_relaxed) + 1;
   const bool many = variants_.size() >= kMost || in_a_row > kNewMost;
-  if (!many || by_value || !no_general_.empty()) return add(arrays, inputs_);
+  if (!many || by_value || !no_general_.empty()) {
+    TENON_RETURN_IF_ERROR(check(arrays, inputs_));  // before what is there makes room for it
+    return add(arrays, inputs_);
+  }
   if (general_ == nullptr) general_ = std::make_shared<Variant>();
   return general_;
 }
@@ -166,7 +169,6 @@ Status Variants::compile(Variant* variant, std::span<const tenon_array_t* const>
   if (variant->general()) {
     TENON_ASSIGN_OR_RETURN(variant->program, Program::compile(*model_->graph(), options_));
   } else {
-    TENON_RETURN_IF_ERROR(check(arrays, variant->inputs));
     // With these values known, the values of more inputs may turn out to matter.
     std::shared_ptr<Model> model;
     for (size_t turn = 0; model == nullptr; ++turn) {

@@ -52,7 +52,7 @@ class Variants {
   std::string json() const;
 
  private:
-  std::shared_ptr<Variant> pick(std::span<const tenon_array_t* const> arrays, bool by_value);
+  Result<std::shared_ptr<Variant>> pick(std::span<const tenon_array_t* const> arrays, bool by_value);
   Result<std::shared_ptr<Variant>> compiled(std::shared_ptr<Variant> variant, std::span<const tenon_array_t* const> arrays);
   Status compile(Variant* variant, std::span<const tenon_array_t* const> arrays);
   std::shared_ptr<Variant> add(std::span<const tenon_array_t* const> arrays, std::span<const uint32_t> inputs);
