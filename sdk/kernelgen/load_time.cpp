@@ -3,29 +3,11 @@
 #include <algorithm>
 
 #include "tenon/kernelgen/fuse.h"
+#include "tenon/kernelgen/fuse_internal.h"
 #include "tenon/kernelgen/pack.h"
 
 namespace tenon::kernelgen {
 namespace {
-
-std::vector<E> expressions(const Stage& s) {
-  std::vector<E> out;
-  for (const auto* list : {&s.value, &s.init, &s.step, &s.merge, &s.final}) out.insert(out.end(), list->begin(), list->end());
-  for (E e : {s.a, s.b}) {
-    if (e != kNone) out.push_back(e);
-  }
-  for (const View& v : s.store) {
-    out.insert(out.end(), v.index.begin(), v.index.end());
-    if (v.guard != kNone) out.push_back(v.guard);
-  }
-  return out;
-}
-
-std::vector<E> loads_of(const Pool& p, const Stage& s) {
-  std::vector<E> out;
-  for (E e : expressions(s)) p.loads(e, &out);
-  return out;
-}
 
 // Mentions a size of a run, directly or as the extent of an axis.
 bool varies(const Pool& p, std::vector<E> todo) {
@@ -43,7 +25,8 @@ bool varies(const Pool& p, std::vector<E> todo) {
 }
 
 bool varies(const Pool& p, const Stage& s) {
-  std::vector<E> all = expressions(s);
+  std::vector<E> all;
+  for (const E* e : slots(const_cast<Stage&>(s))) all.push_back(*e);
   for (const auto* list : {&s.space, &s.reduce, &s.fill}) {
     for (uint32_t a : *list) all.push_back(p.axes()[a].extent);
   }
