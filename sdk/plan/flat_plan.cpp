@@ -103,6 +103,7 @@ void Plan::add(Step step, std::span<const uint32_t> step_slots,
   extents.insert(extents.end(), step_extents.begin(), step_extents.end());
   regions.push_back({static_cast<uint32_t>(steps.size()), 1, 0});
   steps.push_back(step);
+  scratch_bytes = std::max(scratch_bytes, step.scratch_bytes);
 }
 
 void Plan::side_by_side(uint32_t count) {
@@ -129,11 +130,7 @@ void Plan::side_by_side(uint32_t count) {
 }
 
 uint64_t Plan::scratch_stride_bytes() const {
-  uint64_t most = 0;
-  for (const Step& step : steps) {
-    most = std::max(most, step.scratch_bytes);
-  }
-  return (most + 127) & ~uint64_t{127};
+  return (scratch_bytes + 127) & ~uint64_t{127};
 }
 
 uint32_t worker_count(const tenon_host_threads_t* threads) {

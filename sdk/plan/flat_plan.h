@@ -46,6 +46,7 @@ struct Plan {
   std::vector<RegionOfSteps> regions;  // In order; together all steps.
   std::vector<uint32_t> slots;  // Of all steps: indices into PlanRun::slots.
   std::vector<int64_t> extents;
+  uint64_t scratch_bytes = 0;   // Of the step that needs most; kept by add.
 
   // Adds a step with its buffers and extents, as a region of its own.
   void add(Step step, std::span<const uint32_t> step_slots, std::span<const int64_t> step_extents);
