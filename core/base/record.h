@@ -17,4 +17,13 @@ Status give_record(T* out, const T& from) {
                out->size_bytes);
 }
 
+// The same where the record is read first: fill(&full) gets a full-size copy.
+template <typename T, typename Fill>
+Status fill_record(T* out, Fill fill) {
+  T full;
+  if (tenon_record_take(&full, sizeof(T), out) != TENON_OK) return give_record(out, full);  // which refuses it
+  TENON_RETURN_IF_ERROR(fill(&full));
+  return give_record(out, full);
+}
+
 }  // namespace tenon

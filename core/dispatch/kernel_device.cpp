@@ -423,7 +423,7 @@ tenon_code_t executable_info(void*, tenon_executable_t* e, tenon_executable_info
   return to_abi(give_record(out, full));
 }
 tenon_code_t needs(void*, tenon_executable_t* e, tenon_symbols_t symbols, tenon_needs_t* out) {
-  return to_abi(program(e).needs({symbols.values, symbols.count}, out));
+  return to_abi(fill_record(out, [&](tenon_needs_t* full) { return program(e).needs({symbols.values, symbols.count}, full); }));
 }
 tenon_code_t execute(void*, tenon_executable_t* e, const tenon_call_t* call) { return to_abi(program(e).execute(*call)); }
 

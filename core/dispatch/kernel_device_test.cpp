@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+
 #include "core/base/str.h"
 #include "core/ir/serial.h"
 #include "core/ir/test_ops.h"
@@ -119,6 +121,14 @@ TEST(KernelDevice, IsOfTheCardThatItWasCompiledFor) {
     tenon_needs_t needs{sizeof(needs), 1, &output, 0, 0};
     EXPECT_EQ(api->needs(api->self, executable, {}, &needs), TENON_OK);
     EXPECT_EQ(needs.workspace_bytes, alignment);  // one value of 8 bytes
+    // A caller whose record ends earlier: nothing behind it is written.
+    tenon_needs_t shorter{offsetof(tenon_needs_t, workspace_bytes), 1, &output, 77, 78};
+    EXPECT_EQ(api->needs(api->self, executable, {}, &shorter), TENON_OK);
+    EXPECT_EQ(shorter.size_bytes, offsetof(tenon_needs_t, workspace_bytes));
+    EXPECT_EQ(shorter.workspace_bytes, 77u);
+    EXPECT_EQ(shorter.lower_bound_bytes, 78u);
+    shorter.size_bytes = 0;
+    EXPECT_EQ(api->needs(api->self, executable, {}, &shorter), TENON_INVALID_ARGUMENT);
     api->executable_release(api->self, executable);
   }
 }

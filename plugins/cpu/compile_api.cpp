@@ -171,8 +171,10 @@ Status executable_info(void*, tenon_executable_t* executable, tenon_executable_i
   return give_record(out, made);
 }
 
-Status needs(void*, tenon_executable_t* executable, tenon_symbols_t symbols, tenon_needs_t* needs) {
-  return executable->control ? executable->control->needs(symbols, needs) : executable->executable->needs(symbols, needs);
+Status needs(void*, tenon_executable_t* executable, tenon_symbols_t symbols, tenon_needs_t* out) {
+  return fill_record(out, [&](tenon_needs_t* full) {
+    return executable->control ? executable->control->needs(symbols, full) : executable->executable->needs(symbols, full);
+  });
 }
 
 Status execute(void*, tenon_executable_t* executable, const tenon_call_t* call) {

@@ -104,10 +104,7 @@ Status compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_opt
 void artifact_release(void*, tenon_artifact_t* artifact) { delete artifact_of(artifact); }
 
 Status artifact_info(void*, tenon_artifact_t*, tenon_artifact_info_t* out) {
-  out->kernels_compiled = 0;
-  out->kernels_from_cache = 0;
-  out->code_bytes = 0;
-  return {};
+  return give_record(out, tenon_artifact_info_t{});  // nothing is compiled
 }
 
 Status artifact_bytes(void*, tenon_artifact_t* artifact, const tenon_sink_t* sink) {
@@ -148,7 +145,7 @@ Status executable_info(void*, tenon_executable_t* executable, tenon_executable_i
 }
 
 Status needs(void*, tenon_executable_t* executable, tenon_symbols_t symbols, tenon_needs_t* out) {
-  return interpreter_of(executable)->needs(symbols, out);
+  return fill_record(out, [&](tenon_needs_t* full) { return interpreter_of(executable)->needs(symbols, full); });
 }
 
 Status execute(void*, tenon_executable_t* executable, const tenon_call_t* call) {

@@ -72,8 +72,10 @@ Status compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_opt
 void artifact_release(void*, tenon_artifact_t* artifact) { delete artifact_of(artifact); }
 
 Status artifact_info(void*, tenon_artifact_t* artifact, tenon_artifact_info_t* out) {
-  *out = {sizeof *out, artifact_of(artifact)->kernel_count, 0, 0, artifact_of(artifact)->code.size()};
-  return {};
+  tenon_artifact_info_t made = {};
+  made.kernels_compiled = artifact_of(artifact)->kernel_count;
+  made.code_bytes = artifact_of(artifact)->code.size();
+  return give_record(out, made);
 }
 
 Status artifact_bytes(void*, tenon_artifact_t* artifact, const tenon_sink_t* sink) {
@@ -149,10 +151,10 @@ Status needs(void*, tenon_executable_t* e, tenon_symbols_t symbols, tenon_needs_
   const Executable& exe = *executable_of(e);
   kg::ProgramLayout layout;
   TENON_TRY(layout_of(exe, symbols, &layout));
-  if (!kg::fill_needs(exe.program, layout, {symbols.values, symbols.count}, out)) {
+  return fill_record(out, [&](tenon_needs_t* full) -> Status {
+    if (kg::fill_needs(exe.program, layout, {symbols.values, symbols.count}, full)) return {};
     return fail(TENON_INVALID_ARGUMENT, "sim: the call has another number of outputs");
-  }
-  return {};
+  });
 }
 
 // Everything one execution refers to, owned, since it runs later on the queue's thread.

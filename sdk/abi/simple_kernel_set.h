@@ -18,6 +18,7 @@
 #include "tenon/abi/host.h"
 #include "tenon/abi/kernels.h"
 #include "tenon/abi/plugin.h"
+#include "tenon/abi/record.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -58,6 +59,13 @@ typedef struct tenon_set_kernel_t {
   /* Runs one call, complete when it returns. Safe. */
   tenon_code_t (*run)(const tenon_set_plan_t* plan, const tenon_set_tensor_t* inputs, const tenon_set_tensor_t* outputs);
 } tenon_set_kernel_t;
+
+static inline tenon_code_t tenon_set_fail(const tenon_host_t* host, tenon_code_t code, const char* reason) {
+  tenon_str_t text;
+  text.data = reason;
+  text.size = strlen(reason);
+  return host->fail(host->self, code, text, 0, 0);
+}
 
 /* UNIMPLEMENTED, with the reason given to the host. */
 static inline tenon_code_t tenon_set_refuse(const tenon_set_call_t* call, const char* reason) {
@@ -185,16 +193,16 @@ static inline tenon_code_t tenon_set_query(void* self, tenon_str_t target, const
   tenon_code_t code;
   const tenon_device_api_t* device = 0;
   const tenon_set_kernel_t* kernel = tenon_set_find((const tenon_set_t*)self, call, &plan, &device, &code);
+  tenon_kernel_candidate_t full;
   (void)target;
   if (kernel == 0) return code;
-  out->epilogue_taken = 0;
-  out->prepack_mask = 0;
-  out->part_count = 1;
-  out->cost_ns = plan.cost_ns;
-  out->workspace_bytes = 0;
-  out->name.data = kernel->op;
-  out->name.size = strlen(kernel->op);
-  return TENON_OK;
+  memset(&full, 0, sizeof full);
+  full.part_count = 1;
+  full.cost_ns = plan.cost_ns;
+  full.name.data = kernel->op;
+  full.name.size = strlen(kernel->op);
+  if (tenon_record_give(out, &full, sizeof full) == TENON_OK) return TENON_OK;
+  return tenon_set_fail(((const tenon_set_t*)self)->host, TENON_INVALID_ARGUMENT, "a record to be filled has no size_bytes");
 }
 
 static inline tenon_code_t tenon_set_create(void* self, tenon_device_t* device, const tenon_kernel_call_t* call,

@@ -15,6 +15,7 @@
 
 #include "tenon/abi/kernels.h"
 #include "tenon/abi/plugin.h"
+#include "tenon/abi/record.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -77,16 +78,16 @@ static inline tenon_code_t tenon_simple_query(void* self, tenon_str_t target, co
                                               tenon_kernel_candidate_t* out) {
   tenon_code_t code;
   const tenon_simple_kernel_t* kernel = tenon_simple_find((const tenon_simple_set_t*)self, call, &code);
+  tenon_kernel_candidate_t full;
   (void)target;
   if (kernel == 0) return code;
-  out->epilogue_taken = 0;
-  out->prepack_mask = 0;
-  out->part_count = 1;
-  out->cost_ns = 1e6; /* nobody measured it: a device that knows its costs is preferred */
-  out->workspace_bytes = 0;
-  out->name.data = kernel->op;
-  out->name.size = strlen(kernel->op);
-  return TENON_OK;
+  memset(&full, 0, sizeof full);
+  full.part_count = 1;
+  full.cost_ns = 1e6; /* nobody measured it: a device that knows its costs is preferred */
+  full.name.data = kernel->op;
+  full.name.size = strlen(kernel->op);
+  if (tenon_record_give(out, &full, sizeof full) == TENON_OK) return TENON_OK;
+  return tenon_simple_fail((const tenon_simple_set_t*)self, TENON_INVALID_ARGUMENT, "a record to be filled has no size_bytes");
 }
 
 static inline tenon_code_t tenon_simple_create(void* self, tenon_device_t* device, const tenon_kernel_call_t* call,

@@ -58,6 +58,15 @@ Status give_record(Record* out, const Record& made) {
   return fail(TENON_INVALID_ARGUMENT, "a record to be filled has no size_bytes");
 }
 
+// The same where the record is read first: fill(&full) gets a full-size copy. `return fill_record(out, [&](auto* full) {...});`.
+template <class Record, class Fill>
+Status fill_record(Record* out, Fill fill) {
+  Record full;
+  if (tenon_record_take(&full, sizeof full, out) != TENON_OK) return give_record(out, full);  // which refuses it
+  TENON_TRY(fill(&full));
+  return give_record(out, full);
+}
+
 inline tenon_sym_t intern(std::string_view text) {
   return context().host->intern(context().host->self, str(text));
 }

@@ -88,8 +88,7 @@ void artifact_release(void*, tenon_artifact_t* artifact) { delete artifact_of(ar
 
 Status artifact_info(void*, tenon_artifact_t* artifact, tenon_artifact_info_t* out) {
   const TextArtifact& a = *artifact_of(artifact);
-  *out = {sizeof *out, a.kernel_count - a.kernels_from_cache, a.kernels_from_cache, 0, a.code.size()};
-  return {};
+  return give_record(out, tenon_artifact_info_t{sizeof *out, a.kernel_count - a.kernels_from_cache, a.kernels_from_cache, 0, a.code.size()});
 }
 
 Status artifact_bytes(void*, tenon_artifact_t* artifact, const tenon_sink_t* sink) { return write_artifact(*artifact_of(artifact), sink); }
@@ -185,8 +184,10 @@ Status needs(void*, tenon_executable_t* e, tenon_symbols_t symbols, tenon_needs_
   Executable& exe = *executable_of(e);
   std::shared_ptr<const Sizes> sizes;
   TENON_TRY(sizes_of(exe, symbols, &sizes));
-  if (fill_needs(exe.program, sizes->layout, {symbols.values, symbols.count}, out)) return {};
-  return exe.refuse(TENON_INVALID_ARGUMENT, "the call has another number of outputs");
+  return fill_record(out, [&](tenon_needs_t* full) -> Status {
+    if (fill_needs(exe.program, sizes->layout, {symbols.values, symbols.count}, full)) return {};
+    return exe.refuse(TENON_INVALID_ARGUMENT, "the call has another number of outputs");
+  });
 }
 
 Status execute(void*, tenon_executable_t* e, const tenon_call_t* call) {
