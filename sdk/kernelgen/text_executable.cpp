@@ -43,32 +43,21 @@ struct Executable {
 TextArtifact* artifact_of(tenon_artifact_t* a) { return reinterpret_cast<TextArtifact*>(a); }
 Executable* executable_of(tenon_executable_t* e) { return reinterpret_cast<Executable*>(e); }
 
-// ---- Artifacts: the target they are for, a binary and the text, under a sum that tells damage from what a driver may be given ----
+// ---- Artifacts: the target they are for, a binary and the text. Damage is found by the digest over all of it (text_device.h) ----
 
 struct Code {
   std::string_view target, binary, text;
 };
 
-uint64_t sum_of(std::string_view bytes) {
-  uint64_t sum = 0xcbf29ce484222325;  // FNV-1a
-  for (unsigned char c : bytes) sum = (sum ^ c) * 0x100000001b3;
-  return sum;
-}
-
 std::string join(const Code& code) {
   const uint64_t sizes[] = {code.target.size(), code.binary.size()};
   std::string body(reinterpret_cast<const char*>(sizes), sizeof sizes);
-  body.append(code.target).append(code.binary).append(code.text);
-  const uint64_t sum = sum_of(body);
-  return std::string(reinterpret_cast<const char*>(&sum), sizeof sum) + body;
+  return body.append(code.target).append(code.binary).append(code.text);
 }
 
 bool split(std::string_view bytes, Code* out) {
-  uint64_t sum = 0, sizes[2];
-  if (bytes.size() < sizeof sum + sizeof sizes) return false;
-  std::memcpy(&sum, bytes.data(), sizeof sum);
-  bytes.remove_prefix(sizeof sum);
-  if (sum_of(bytes) != sum) return false;
+  uint64_t sizes[2];
+  if (bytes.size() < sizeof sizes) return false;
   std::memcpy(sizes, bytes.data(), sizeof sizes);
   bytes.remove_prefix(sizeof sizes);
   if (sizes[0] > bytes.size() || sizes[1] > bytes.size() - sizes[0]) return false;
