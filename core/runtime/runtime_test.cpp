@@ -1,8 +1,12 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <limits>
+#include <mutex>
 #include <thread>
 
 #include "core/base/failure.h"
@@ -30,15 +34,46 @@ struct Toy {
   int fences = 0;
   tenon_code_t fail_sync = TENON_OK;
   uint32_t threading = TENON_THREADING_SERIAL;
-  uint64_t submitted = 0, fence_waits = 0;  // the last values of any fence
+  uint64_t submitted = 0;                 // the last values of any fence
+  std::atomic<uint64_t> fence_waits{0};   // of relays' threads too
 };
 
 // Signalled by what completes at submission, and by the host on a thread of its own.
-struct ToyFence {
-  std::atomic<uint64_t> value{0};
-  std::atomic<tenon_code_t> code{TENON_OK};
+class ToyFence {
+ public:
+  void signal(uint64_t value, tenon_code_t code = TENON_OK) {
+    const std::lock_guard lock(mutex_);
+    value_ = value;
+    if (code != TENON_OK) code_ = code;
+    changed_.notify_all();
+  }
+  tenon_code_t query(uint64_t* out) {
+    const std::lock_guard lock(mutex_);
+    *out = value_;
+    return code_;
+  }
+  tenon_code_t wait(uint64_t value, uint64_t timeout_ns) {
+    std::unique_lock lock(mutex_);
+    const auto done = [&] { return code_ != TENON_OK || value_ >= value; };
+    const auto longest = std::chrono::nanoseconds(std::min(timeout_ns, uint64_t{3'600'000'000'000}));
+    if (!changed_.wait_for(lock, longest, done)) return TENON_DEADLINE_EXCEEDED;
+    return code_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t value_ = 0;
+  tenon_code_t code_ = TENON_OK;
 };
 ToyFence* toy_fence_of(const tenon_fence_point_t& point) { return reinterpret_cast<ToyFence*>(point.fence); }
+
+// The queue does its work at submission, which therefore waits. A failure is told by the fence that it came to.
+void toy_await(const tenon_fence_point_t* waits, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    if (waits[i].fence != nullptr) (void)toy_fence_of(waits[i])->wait(waits[i].value, UINT64_MAX);
+  }
+}
 
 struct ToyBuffer {
   std::vector<std::byte> own;
@@ -121,6 +156,7 @@ tenon_code_t toy_needs(void*, tenon_executable_t*, tenon_symbols_t, tenon_needs_
 }
 tenon_code_t toy_execute(void* self, tenon_executable_t*, const tenon_call_t* call) {
   auto* toy = static_cast<Toy*>(self);
+  toy_await(call->waits, call->wait_count);
   ++toy->executions;
   if (toy->refuse_execute != TENON_OK) return toy->refuse_execute;
   if (toy->fail_execute != TENON_OK && !toy->queued) return toy->fail_execute;
@@ -135,8 +171,7 @@ tenon_code_t toy_execute(void* self, tenon_executable_t*, const tenon_call_t* ca
   for (uint32_t k = 0; k < call->out_symbol_count; ++k) call->out_symbols[k] = toy->found;
   if (call->profile != nullptr) call->profile->event(call->profile->self, {"add\"1", 5}, {"n", 1}, 10, 30, 4, 16, 2);
   if (ToyFence* fence = toy_fence_of(call->signal)) {
-    fence->value = toy->submitted = call->signal.value;
-    if (toy->fail_execute != TENON_OK) fence->code = toy->fail_execute;
+    fence->signal(toy->submitted = call->signal.value, toy->fail_execute);
   }
   return TENON_OK;
 }
@@ -148,11 +183,12 @@ tenon_code_t toy_queue_destroy(void* self, tenon_queue_t*) {
   static_cast<Toy*>(self)->memory_at_queue_end = memory_in_use();
   return TENON_OK;
 }
-tenon_code_t toy_copy_async(void* self, tenon_queue_t*, const tenon_copy_t* c, const tenon_fence_point_t*, uint32_t,
+tenon_code_t toy_copy_async(void* self, tenon_queue_t*, const tenon_copy_t* c, const tenon_fence_point_t* waits, uint32_t wait_count,
                             tenon_fence_point_t signal) {
-  toy_fence_of(signal)->value = signal.value;
-  static_cast<Toy*>(self)->submitted = signal.value;
-  return toy_copy(self, nullptr, c);
+  toy_await(waits, wait_count);
+  const tenon_code_t code = toy_copy(self, nullptr, c);
+  toy_fence_of(signal)->signal(static_cast<Toy*>(self)->submitted = signal.value, code);
+  return code;
 }
 tenon_code_t toy_fence(void* self, tenon_device_t*, uint64_t, tenon_fence_t** out) {
   ++static_cast<Toy*>(self)->fences;
@@ -165,18 +201,15 @@ tenon_code_t toy_fence_destroy(void* self, tenon_fence_t* fence) {
   return TENON_OK;
 }
 tenon_code_t toy_fence_query(void*, tenon_fence_t* fence, uint64_t* out) {
-  *out = reinterpret_cast<ToyFence*>(fence)->value;
-  return reinterpret_cast<ToyFence*>(fence)->code;
+  return reinterpret_cast<ToyFence*>(fence)->query(out);
 }
 tenon_code_t toy_fence_signal(void*, tenon_fence_t* fence, uint64_t value) {
-  reinterpret_cast<ToyFence*>(fence)->value = value;
+  reinterpret_cast<ToyFence*>(fence)->signal(value);
   return TENON_OK;
 }
-tenon_code_t toy_fence_wait(void* self, tenon_fence_t* f, uint64_t value, uint64_t) {
+tenon_code_t toy_fence_wait(void* self, tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns) {
   static_cast<Toy*>(self)->fence_waits = value;
-  auto* fence = reinterpret_cast<ToyFence*>(f);
-  if (fence->code != TENON_OK) return fence->code;
-  return fence->value >= value ? TENON_OK : TENON_DEADLINE_EXCEEDED;
+  return reinterpret_cast<ToyFence*>(fence)->wait(value, timeout_ns);
 }
 
 // ---- A graph of three arguments, enough of the table for Shapes ----------------------------------------------------

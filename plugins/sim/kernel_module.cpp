@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 
 #include "group.h"
 #include "tenon/cpp/plugin.hpp"
@@ -40,6 +41,14 @@ void add_variable(void* context, const char* name, void* address, uint64_t size_
   static_cast<std::vector<WatchedRange>*>(context)->push_back(std::move(range));
 }
 
+// Sets a variable of a module. The toolchain may give one module for the same code twice, and then it runs already: what stands there is
+// not written again.
+void give(void* variable, const void* value, size_t size_bytes) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (std::memcmp(variable, value, size_bytes) != 0) std::memcpy(variable, value, size_bytes);
+}
+
 }  // namespace
 
 KernelModule::~KernelModule() {
@@ -64,10 +73,11 @@ Status KernelModule::load(const tenon_toolchain_api_t& toolchain, std::string_vi
   TENON_TRY(toolchain.load(toolchain.self, code.data(), code.size(), &module_));
   void* address = nullptr;
   TENON_TRY(toolchain.symbol(toolchain.self, module_, str(kHooksName), &address));
-  std::memcpy(address, kHooks, sizeof kHooks);
+  give(address, kHooks, sizeof kHooks);
   if (toolchain.symbol(toolchain.self, module_, str("tenon_opencl_access"), &address) != TENON_OK) return {};
   watched_ = true;
-  *static_cast<tenon_opencl_access_t*>(address) = watch_access;
+  const tenon_opencl_access_t access = watch_access;
+  give(address, &access, sizeof access);
   TENON_TRY(toolchain.symbol(toolchain.self, module_, str("tenon_opencl_variables"), &address));
   variables_ = reinterpret_cast<tenon_opencl_variables_t>(address);
   return {};

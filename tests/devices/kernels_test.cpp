@@ -83,6 +83,9 @@ class Kernels : public testing::TestWithParam<bool> {
     ASSERT_TRUE(sim::KernelModule::build(*toolchain_, kText, GetParam(), &code).ok()) << failure_text();
     ASSERT_TRUE(module_.load(*toolchain_, code).ok()) << failure_text();
     ASSERT_EQ(module_.watched(), GetParam());
+    // With room behind them: an access past the end is in no other buffer.
+    x_.reserve(128);
+    y_.reserve(128);
     x_.resize(64);
     std::iota(x_.begin(), x_.end(), 1.f);
     y_.assign(64, 0.f);
