@@ -406,6 +406,17 @@ Outcome pass_declared(Session& s) {
   return pass();
 }
 
+// "line 3 is `A`, and `B` was declared", of two graphs as text.
+std::string first_difference(std::string_view got, std::string_view declared) {
+  for (size_t line = 1; !got.empty() || !declared.empty(); ++line) {
+    const std::string_view a = got.substr(0, got.find('\n')), b = declared.substr(0, declared.find('\n'));
+    if (a != b) return fmt::format("line {} is {}, and {} was declared", line, quoted(printable(a, 400)), quoted(printable(b, 400)));
+    got.remove_prefix(std::min(got.size(), a.size() + 1));
+    declared.remove_prefix(std::min(declared.size(), b.size() + 1));
+  }
+  return "the texts are the same, and names or locations differ";
+}
+
 Outcome pass_example(Session& s) {
   PluginPasses plugin;
   CONFORM_TRY(find_passes(s, &plugin));
@@ -420,8 +431,8 @@ Outcome pass_example(Session& s) {
     CONFORM_EXPECT(run_pass(plugin.host, *def, before.get(), &problem), "{}: {}", name_of(*def),
                    problem);
     CONFORM_EXPECT(same_structure(plugin.host, before.get(), after.get()),
-                   "{} turns its before into {}", name_of(*def),
-                   printable(write_graph(plugin.host, before.get()), 1200));
+                   "{} does not turn its before into its after: {}", name_of(*def),
+                   first_difference(write_graph(plugin.host, before.get()), write_graph(plugin.host, after.get())));
   }
   return pass();
 }
