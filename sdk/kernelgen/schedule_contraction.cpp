@@ -113,10 +113,24 @@ int64_t sum_of(Pool& p, const std::vector<uint32_t>& axes) {
   return n;
 }
 
+// Nothing tells how large it may be.
+bool is_guessed(const Pool& p, E size) {
+  if (p.value(size)) return false;
+  std::vector<int64_t> small, large;
+  for (const Extent& x : p.extents()) {
+    small.push_back(x.hint ? x.hint : std::max<int64_t>(x.lo, 1));
+    large.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 1 << 20));
+  }
+  return p.evaluate(size, small) != p.evaluate(size, large);
+}
+
+// Of two sizes that are guessed the inner one: batches come first and are mostly few, and a size that is computed from another (the
+// positions that a network leaves of an image's width) is no shorter for it.
 uint32_t longest(Pool& p, const std::vector<uint32_t>& axes) {
   uint32_t best = axes[0];
   for (uint32_t axis : axes) {
-    if (likely(p, p.axes()[axis].extent) > likely(p, p.axes()[best].extent)) best = axis;
+    const E size = p.axes()[axis].extent, other = p.axes()[best].extent;
+    if (is_guessed(p, size) && is_guessed(p, other) ? axis != best : likely(p, size) > likely(p, other)) best = axis;
   }
   return best;
 }
