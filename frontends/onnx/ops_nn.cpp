@@ -325,11 +325,11 @@ bool global_pool(NodeContext& n) {
 
 bool batch_norm(NodeContext& n) {
   const double epsilon = n.number("epsilon", 1e-5f);
-  n.number("momentum", 0.9f);  // matters in training only
+  const double momentum = n.number("momentum", 0.9f);  // matters in training only
   n.integers("consumed_inputs");
   if (n.version() < 7) n.integer("is_test", 1);
   if (!n.arity(5, 5, 5)) return false;
-  if (n.integer("training_mode", 0) != 0) return n.fail("T0714", "training mode is not supported");
+  const bool training = n.integer("training_mode", 0) != 0;
   if (n.version() < 9 && n.integer("spatial", 1) == 0)
     return n.fail("T0714", "statistics for each activation are not supported");
   if (n.rank(0) < 2) return n.fail("T0713", "its input needs rank 2 or more");
@@ -341,7 +341,14 @@ bool batch_norm(NodeContext& n) {
     }
     operands.push_back(n.convert(n.value(i), n.dtype(0)));
   }
-  return n.set(0, n.build("batch_norm", operands, {{"epsilon", epsilon}}));
+  if (!training) return n.set(0, n.build("batch_norm", operands, {{"epsilon", epsilon}}));
+  if (!n.ok()) return false;
+  const std::vector<Attr> attrs = {Attr("epsilon", epsilon), Attr("momentum", momentum)};
+  const Node node = n.builder().build_node("batch_norm_train", operands, attrs);
+  for (size_t i = 1; i < 3; ++i) {
+    if (n.wants(i)) n.set(i, n.convert(node.result(static_cast<uint32_t>(i)), n.dtype(i + 2)));
+  }
+  return n.set(0, node.result(0));
 }
 
 // The further outputs: the mean and the inverse of the standard deviation, dims kept.

@@ -195,7 +195,35 @@ bool bit_cast(NodeContext& n) {
   const tenon_dtype_t type = dtype_of_onnx(static_cast<int32_t>(to));
   if (type == TENON_DTYPE_NONE)
     return n.fail("T0710", cat("its element type ", to, " is not supported"));
-  return n.set(0, n.build("bitcast", {n.value(0)}, {{"dtype", dtype(type)}}));
+  // A boolean is a byte of 0 or 1.
+  const Value x = n.dtype(0) == TENON_PRED ? n.convert(n.value(0), TENON_U8) : n.value(0);
+  return n.set(0, type == TENON_U8 && n.dtype(0) == TENON_PRED ? x : n.build("bitcast", {x}, {{"dtype", dtype(type)}}));
+}
+
+// HannWindow, HammingWindow, BlackmanWindow: sums of cosines over one period.
+bool cosine_window(NodeContext& n) {
+  if (!n.arity(1, 1)) return false;
+  const bool periodic = n.integer("periodic", 1) != 0;
+  const int64_t to = n.integer("output_datatype", 1);
+  const tenon_dtype_t type = dtype_of_onnx(static_cast<int32_t>(to));
+  if (type == TENON_DTYPE_NONE) return n.fail("T0710", cat("its element type ", to, " is not supported"));
+  const Extents* size = n.need(0, "the size");
+  if (!n.ok() || size == nullptr) return false;
+  if (size->size() != 1) return n.fail("T0713", "its size must be one number");
+  const Dims dims = {(*size)[0].dim(n.graph())};
+  if (!dims[0].valid()) return n.fail("T0713", "its size is no size");
+  const Value k = iota(n, dims, 0, TENON_F32);
+  if (!k.valid()) return n.ok();
+  const auto all = [&](double v) { return n.full_like(k, v); };
+  Value period = n.broadcast_to(n.convert(n.reshape(n.value(0), {}), TENON_F32), dims);
+  if (!periodic) period = n.build("sub", {period, all(1)});
+  const Value angle = n.build("div", {n.build("mul", {k, all(2 * M_PI)}), period});
+  const auto cosine = [&](const Value& of, double factor) { return n.build("mul", {n.build("cos", {of}), all(factor)}); };
+  const double constant = n.op() == "HannWindow" ? 0.5 : n.op() == "HammingWindow" ? 25.0 / 46 : 0.42;
+  const double first = n.op() == "HammingWindow" ? 21.0 / 46 : 0.5;
+  Value out = n.build("sub", {all(constant), cosine(angle, first)});
+  if (n.op() == "BlackmanWindow") out = n.build("add", {out, cosine(n.build("add", {angle, angle}), 0.08)});
+  return n.set(0, n.convert(out, type));
 }
 
 constexpr auto kTable = std::to_array<OpImporter>({
@@ -210,6 +238,9 @@ constexpr auto kTable = std::to_array<OpImporter>({
     {"ScatterElements", 11, scatter_elements},
     {"TensorScatter", 24, tensor_scatter},
     {"EyeLike", 9, eye_like},
+    {"HannWindow", 17, cosine_window},
+    {"HammingWindow", 17, cosine_window},
+    {"BlackmanWindow", 17, cosine_window},
     {"CumProd", 26, cumprod},
     {"BitCast", 26, bit_cast},
 });
