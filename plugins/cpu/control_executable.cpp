@@ -300,7 +300,8 @@ class ControlRun {
   uint64_t size_of(uint32_t v) const { return value(v).late ? bytes_of(value(v), symbols_) : shape_.bytes[v]; }
   char* output(size_t i) const { return call_.outputs[i].buffer->data + call_.outputs[i].offset_bytes; }
   void copy(char* to, uint32_t from) const {
-    if (to != data_[from]) memmove(to, data_[from], size_of(from));
+    const uint64_t bytes = size_of(from);
+    if (bytes != 0 && to != data_[from]) memmove(to, data_[from], bytes);  // what has no bytes may be nowhere
   }
 
   Status bind_values() {
@@ -580,7 +581,7 @@ class ControlRun {
     GrowingBlock& block = c.blocks[c.block ^= 1];
     const uint64_t bytes = size_of(yield);
     TENON_TRY(block.reserve(bytes));
-    memcpy(block.data(), data_[yield], bytes);
+    if (bytes != 0) memcpy(block.data(), data_[yield], bytes);
     c.current = block.data();
     return {};
   }
@@ -637,7 +638,7 @@ class ControlRun {
       // Blocks go with the loop.
       if (c.final == nullptr && in_block) TENON_TRY(arena_.take(size_of(part.outputs[i]), &c.final));
       if (c.final != nullptr && c.current != c.final) {
-        memcpy(c.final, c.current, size_of(part.outputs[i]));
+        if (const uint64_t bytes = size_of(part.outputs[i]); bytes != 0) memcpy(c.final, c.current, bytes);
         c.current = c.final;
       }
       data_[part.outputs[i]] = c.current;
