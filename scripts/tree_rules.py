@@ -4,6 +4,9 @@ found: links lead somewhere, headings that they name exist, decisions have a num
 top folder has a README.
 
 Prints one line per violation and exits with 1. The table is architecture.md's section 3 in code.
+
+    tree_rules.py                  everything
+    tree_rules.py --links FOLDER   the links of the pages below a folder alone, which may be an installed one
 """
 import pathlib
 import re
@@ -94,10 +97,10 @@ def check_core_knows_nothing(relative, text, ops):
             yield f"{relative}: core names the op '{literal}'"
 
 
-def pages():
-    """The Markdown pages of the tree; those of templates have names that `tenon new` fills in."""
-    for path in sorted(ROOT.rglob("*.md")):
-        first = path.relative_to(ROOT).parts[0]
+def pages(root):
+    """The Markdown pages of a tree; those of templates have names that `tenon new` fills in."""
+    for path in sorted(root.rglob("*.md")):
+        first = path.relative_to(root).parts[0]
         if not first.startswith((".", "build")) and "templates" not in path.parts:
             yield path
 
@@ -113,8 +116,8 @@ def anchors(text):
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
-def check_links(path):
-    relative = path.relative_to(ROOT).as_posix()
+def check_links(root, path):
+    relative = path.relative_to(root).as_posix()
     for target in re.findall(r"\[[^\]\n]*\]\(([^)\s]+)\)", prose(path.read_text())):
         if re.match(r"[a-z]+:", target):
             continue
@@ -147,10 +150,21 @@ def check_readmes():
             yield f"{room}: there is no README.md"
 
 
+def links_below(root):
+    return [problem for path in pages(root) for problem in check_links(root, path)]
+
+
+def report(problems):
+    for line in problems:
+        print(line)
+    print(f"tree rules: {len(problems)} violations")
+    return 1 if problems else 0
+
+
 def main():
-    problems = list(check_decisions()) + list(check_readmes())
-    for path in pages():
-        problems += check_links(path)
+    if sys.argv[1:2] == ["--links"]:
+        return report(links_below(pathlib.Path(sys.argv[2]).resolve()))
+    problems = list(check_decisions()) + list(check_readmes()) + links_below(ROOT)
     ops = op_names()
     for path in sources():
         relative = path.relative_to(ROOT).as_posix()
@@ -158,10 +172,7 @@ def main():
         problems += check_includes(relative, text)
         if relative.startswith("core/"):
             problems += check_core_knows_nothing(relative, text, ops)
-    for line in problems:
-        print(line)
-    print(f"tree rules: {len(problems)} violations")
-    return 1 if problems else 0
+    return report(problems)
 
 
 if __name__ == "__main__":

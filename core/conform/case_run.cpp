@@ -262,6 +262,23 @@ Outcome run_cases(Session& session, std::span<const OpCase> cases, const Fill& f
   return pass();
 }
 
+Outcome same_outputs(Session& session, const Program& program, const std::vector<Named>& inputs,
+                     const std::vector<Named>& expected, std::string_view step) {
+  session.step(std::string(step));
+  std::vector<Named> found;
+  std::string why;
+  CONFORM_EXPECT(run_program(program, inputs, &found, &why), "it fails: {}", why);
+  for (size_t i = 0; i < expected.size() && i < found.size(); ++i) {
+    const tools::Comparison compared = tools::compare(
+        found[i].tensor, expected[i].tensor, tools::default_tolerance(expected[i].tensor.dtype));
+    CONFORM_EXPECT(compared.ok, "output {}: element {} is {} and the reference says {}",
+                   expected[i].name, tools::index_text(expected[i].tensor.dims, compared.worst),
+                   tools::element_text(found[i].tensor, compared.worst),
+                   tools::element_text(expected[i].tensor, compared.worst));
+  }
+  return pass();
+}
+
 Outcome run_whole_graph(Session& session, const std::string& text, const std::string& device) {
   Api api;
   CONFORM_TRY(find_api(&api));
@@ -277,23 +294,13 @@ Outcome run_whole_graph(Session& session, const std::string& text, const std::st
                   [](tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes) {
                     tools::fill_random(dtype, 1, stream, count, bytes);
                   });
-  std::vector<Named> found, expected;
+  std::vector<Named> expected;
   std::string why;
   if (reference.compile(text, kReference, false) != TENON_OK ||
       !run_program(reference, inputs, &expected, &why)) {
     return skipped("the reference does not run it: " + why);
   }
-  session.step("running a graph on the device alone");
-  CONFORM_EXPECT(run_program(program, inputs, &found, &why), "it fails: {}", why);
-  for (size_t i = 0; i < expected.size() && i < found.size(); ++i) {
-    const tools::Comparison compared = tools::compare(
-        found[i].tensor, expected[i].tensor, tools::default_tolerance(expected[i].tensor.dtype));
-    CONFORM_EXPECT(compared.ok, "output {}: element {} is {} and the reference says {}",
-                   expected[i].name, tools::index_text(expected[i].tensor.dims, compared.worst),
-                   tools::element_text(found[i].tensor, compared.worst),
-                   tools::element_text(expected[i].tensor, compared.worst));
-  }
-  return pass();
+  return same_outputs(session, program, inputs, expected, "running a graph on the device alone");
 }
 
 }  // namespace tenon::conform

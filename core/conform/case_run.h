@@ -5,6 +5,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/conform/check.h"
@@ -36,6 +37,10 @@ struct CaseTally {
 // Runs all, in graphs of some dozens. Failed with the first case whose result differs.
 Outcome run_cases(Session& session, std::span<const OpCase> cases, const Fill& fill,
                   const CaseOptions& options, CaseTally* tally);
+
+// Runs the program, under the name `step`, and compares what it gives with what is expected.
+Outcome same_outputs(Session& session, const Program& program, const std::vector<Named>& inputs,
+                     const std::vector<Named>& expected, std::string_view step);
 
 // Runs a graph given as text and wants every node on the device.
 Outcome run_whole_graph(Session& session, const std::string& text, const std::string& device);

@@ -113,41 +113,51 @@ void store_float(tenon_dtype_t dtype, double value, unsigned char* to) {
   }
 }
 
+namespace {
+
+// The sixteen values, over and over.
+void store_floats(tenon_dtype_t dtype, const double (&values)[16], uint64_t stream, int64_t count,
+                  unsigned char* bytes) {
+  const uint32_t width = ir::dtype_bits(dtype) / 8;
+  for (int64_t i = 0; i < count; ++i)
+    store_float(dtype, values[special_index(stream, i)], bytes + i * width);
+}
+
+// The same of values given by their bits.
+void store_bits(tenon_dtype_t dtype, uint64_t (*bits_of)(tenon_dtype_t, size_t), uint64_t stream,
+                int64_t count, unsigned char* bytes) {
+  const uint32_t width = ir::dtype_bits(dtype) / 8;
+  for (int64_t i = 0; i < count; ++i) {
+    const uint64_t bits = bits_of(dtype, special_index(stream, i));
+    std::memcpy(bytes + i * width, &bits, width);  // little endian
+  }
+}
+
+}  // namespace
+
 void fill_usual(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes) {
   tools::fill_random(dtype, 7, stream, count, bytes);
 }
 
 void fill_special(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes) {
   if (!ir::dtype_is_float(dtype)) return fill_usual(dtype, stream, count, bytes);
-  const uint32_t width = ir::dtype_bits(dtype) / 8;
-  for (int64_t i = 0; i < count; ++i)
-    store_float(dtype, kSpecial[special_index(stream, i)], bytes + i * width);
-}
-
-void fill_denormal(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes) {
-  if (format_of(dtype).mantissa == 0) return fill_usual(dtype, stream, count, bytes);
-  const uint32_t width = ir::dtype_bits(dtype) / 8;
-  for (int64_t i = 0; i < count; ++i) {
-    const uint64_t bits = denormal_bits(dtype, special_index(stream, i));
-    std::memcpy(bytes + i * width, &bits, width);  // little endian
-  }
+  store_floats(dtype, kSpecial, stream, count, bytes);
 }
 
 void fill_zeros(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes) {
   if (!ir::dtype_is_float(dtype)) return fill_usual(dtype, stream, count, bytes);
-  const uint32_t width = ir::dtype_bits(dtype) / 8;
-  for (int64_t i = 0; i < count; ++i)
-    store_float(dtype, kZeros[special_index(stream, i)], bytes + i * width);
+  store_floats(dtype, kZeros, stream, count, bytes);
+}
+
+void fill_denormal(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes) {
+  if (format_of(dtype).mantissa == 0) return fill_usual(dtype, stream, count, bytes);
+  store_bits(dtype, denormal_bits, stream, count, bytes);
 }
 
 void fill_ends(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes) {
   if (!ir::dtype_is_integer(dtype) || ir::dtype_bits(dtype) < 8)
     return fill_usual(dtype, stream, count, bytes);
-  const uint32_t width = ir::dtype_bits(dtype) / 8;
-  for (int64_t i = 0; i < count; ++i) {
-    const uint64_t value = integer_end(dtype, special_index(stream, i));
-    std::memcpy(bytes + i * width, &value, width);  // little endian
-  }
+  store_bits(dtype, integer_end, stream, count, bytes);
 }
 
 void flush_denormals(tenon_dtype_t dtype, int64_t count, unsigned char* bytes) {

@@ -206,21 +206,11 @@ Outcome core_set(Session& s) {
 Outcome same_as_reference(Session& s, const Program& program, const Program& reference,
                           const Fill& fill) {
   const std::vector<Named> inputs = make_inputs(program.info(), fill);
-  std::vector<Named> found, expected;
+  std::vector<Named> expected;
   std::string why;
   if (!run_program(reference, inputs, &expected, &why))
     return skipped("the reference does not run it: " + why);
-  s.step("running a model with the set's kernels");
-  CONFORM_EXPECT(run_program(program, inputs, &found, &why), "it fails: {}", why);
-  for (size_t i = 0; i < expected.size() && i < found.size(); ++i) {
-    const tools::Comparison compared = tools::compare(
-        found[i].tensor, expected[i].tensor, tools::default_tolerance(expected[i].tensor.dtype));
-    CONFORM_EXPECT(compared.ok, "output {}: element {} is {} and the reference says {}",
-                   expected[i].name, tools::index_text(expected[i].tensor.dims, compared.worst),
-                   tools::element_text(found[i].tensor, compared.worst),
-                   tools::element_text(expected[i].tensor, compared.worst));
-  }
-  return pass();
+  return same_outputs(s, program, inputs, expected, "running a model with the set's kernels");
 }
 
 Outcome set_model(Session& s, const Api& api, std::string_view kind, const std::string& path) {

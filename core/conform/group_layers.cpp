@@ -393,19 +393,25 @@ Outcome pass_through(Session& s, Below& below, Attached& attached, size_t* tried
 // ---- The checks
 // ----------------------------------------------------------------------------------
 
+constexpr std::string_view kUnknownOption = "conform_nonesuch";
+
+Attached attach_with_unknown_option(Session& s, const Layer& layer, Below& below) {
+  const tenon_key_value_t options[] = {{{kUnknownOption.data(), kUnknownOption.size()}, {"1", 1}}};
+  s.step("attaching with an option that nobody knows");
+  return attach(layer, below, "conform", options);
+}
+
 Outcome layer_options(Session& s) {
   Layer layer;
   CONFORM_TRY(find_layer(s, &layer));
   auto below = make_below(s);
-  constexpr std::string_view kKey = "conform_nonesuch";
-  const tenon_key_value_t options[] = {{{kKey.data(), kKey.size()}, {"1", 1}}};
-  s.step("attaching with an option that nobody knows");
-  const Attached attached = attach(layer, *below, "conform", options);
+  const Attached attached = attach_with_unknown_option(s, layer, *below);
   CONFORM_EXPECT(attached.code == TENON_INVALID_ARGUMENT, "an option that nobody knows gives {}",
                  code_text(attached.code));
-  CONFORM_EXPECT(
-      heard_failure().code == attached.code && heard_failure().text.find(kKey) != std::string::npos,
-      "the text of the refusal does not name the option: {}", printable(heard_failure().text));
+  CONFORM_EXPECT(heard_failure().code == attached.code &&
+                     heard_failure().text.find(kUnknownOption) != std::string::npos,
+                 "the text of the refusal does not name the option: {}",
+                 printable(heard_failure().text));
   return pass();
 }
 
@@ -414,10 +420,7 @@ Outcome layer_error_text(Session& s) {
   Layer layer;
   CONFORM_TRY(find_layer(s, &layer));
   auto below = make_below(s);
-  constexpr std::string_view kKey = "conform_nonesuch";
-  const tenon_key_value_t options[] = {{{kKey.data(), kKey.size()}, {"1", 1}}};
-  s.step("attaching with an option that nobody knows");
-  if (attach(layer, *below, "conform", options).code == TENON_OK)
+  if (attach_with_unknown_option(s, layer, *below).code == TENON_OK)
     return skipped("it takes any option, as G.layer-options tells");
   const std::string name(view(layer.api->name));
   const std::string text = heard_failure().text;

@@ -9,6 +9,7 @@
 #include <tenon/abi/base.h>
 
 #include "core/base/str.h"
+#include "core/conform/requirements.h"
 #include "core/host/sha256.h"
 #include "core/ir/dtype.h"
 
@@ -35,8 +36,11 @@ std::string line_of(const Finding& f) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   if (f.stale()) text = "listed as a known failure (" + f.known + "), and it passes";
   if (!f.known.empty() && !f.stale()) text += " (known: " + f.known + ")";
-  return fmt::format("{:<12} {} {}{}{}\n", word_of(f), f.check->requirement, name_of(f),
-                     text.empty() ? "" : ": ", text);
+  std::string line = fmt::format("{:<12} {} {}{}{}\n", word_of(f), f.check->requirement,
+                                 name_of(f), text.empty() ? "" : ": ", text);
+  if (f.counts())
+    line += fmt::format("{:<12} {}\n", "", requirement_sentence(f.check->requirement));
+  return line;
 }
 
 std::string sums(const RunRecord& r) {
@@ -72,6 +76,19 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
+// A sentence of the specification, whose marks for code become those of HTML.
+std::string sentence_html(std::string_view id) {
+  std::string out;
+  bool code = false;
+  for (char c : escaped(requirement_sentence(id))) {
+    if (c == '`')
+      out += (code = !code) ? "<code>" : "</code>";
+    else
+      out += c;
+  }
+  return out;
+}
+
 std::string digest_of(std::string_view text) {
   return host::sha256_hex(std::as_bytes(std::span(text.data(), text.size())));
 }
@@ -82,12 +99,13 @@ std::string manifest_digest(const RunRecord& record) {
 
 // Of the questions that this runner has: two reports with the same were asked the same.
 std::string checks_digest() {
-  return digest_of(list_text());
+  return digest_of(list_json());
 }
 
 Json check_json(const Finding& f) {
   Json json = {{"check", name_of(f)},
                {"requirement", f.check->requirement},
+               {"sentence", requirement_sentence(f.check->requirement)},
                {"result", verdict_name(f.outcome.verdict)}};
   if (!f.outcome.text.empty()) json["text"] = f.outcome.text;
   if (!f.known.empty()) json["known"] = f.known;
@@ -158,9 +176,10 @@ std::string rows_of_group(const RunRecord& record, const Group& group) {
     if (f.group != &group) continue;
     std::string kind = word_of(f);
     std::replace(kind.begin(), kind.end(), ' ', '-');
-    rows += fmt::format("<tr class=\"{}\"><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
-                        kind, f.check->requirement, escaped(f.check->name), word_of(f),
-                        escaped(f.outcome.text));
+    rows += fmt::format(
+        "<tr class=\"{}\"><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n", kind,
+        f.check->requirement, sentence_html(f.check->requirement), escaped(f.check->name),
+        word_of(f), escaped(f.outcome.text));
   }
   return rows;
 }
@@ -252,7 +271,8 @@ std::string junit_report(const RunRecord& record) {
     text += fmt::format("  <testcase classname=\"{}\" name=\"{} {}\" time=\"{:.3f}\">",
                         f.group->letter, f.check->requirement, f.check->name, f.seconds);
     if (f.counts())
-      text += fmt::format("<failure message=\"{}\"/>", escaped(f.outcome.text));
+      text += fmt::format("<failure message=\"{}\">{}</failure>", escaped(f.outcome.text),
+                          escaped(requirement_sentence(f.check->requirement)));
     else if (f.stale())
       text += fmt::format("<failure message=\"known failure that passes: {}\"/>", escaped(f.known));
     else if (f.outcome.verdict != Verdict::kPass)
@@ -294,7 +314,7 @@ std::string html_report(const RunRecord& record) {
     if (rows.empty()) continue;
     text += fmt::format(
         "<h2>{} "
-        "{}</h2>\n<table><tr><th>Requirement</th><th>Check</th><th>Result</th><th></th></tr>\n{}</"
+        "{}</h2>\n<table><tr><th>Requirement</th><th></th><th>Check</th><th>Result</th><th></th></tr>\n{}</"
         "table>\n",
         group.letter, group.title, rows);
   }
@@ -310,7 +330,8 @@ std::string list_text() {
   for (const Group& group : groups()) {
     text += fmt::format("{} {} (level {})\n", group.letter, group.title, group.level);
     for (const Check& check : group.checks)
-      text += fmt::format("  {} {}\n", check.requirement, full_name(group, check));
+      text += fmt::format("  {} {}: {}\n", check.requirement, full_name(group, check),
+                          requirement_sentence(check.requirement));
   }
   return text;
 }
@@ -321,6 +342,7 @@ std::string list_json() {
     for (const Check& check : group.checks) {
       checks.push_back({{"check", full_name(group, check)},
                         {"requirement", check.requirement},
+                        {"sentence", requirement_sentence(check.requirement)},
                         {"level", group.level}});
     }
   }

@@ -46,6 +46,8 @@ def main():
         page = names["html"].read_text()
         want(not re.search(r"(src|href)=|@import|url\(", page), "the page needs something from elsewhere")
         want("level 2" in page and report["plugin"]["sha256"] in page and page.count("<tr") > len(results), "what stands in the page")
+        want("is the digest of the library." in page and "<code>sha256</code>" in page, "the page says what the requirements demand")
+        want(all(c["sentence"].endswith((".", ".)")) for c in report["checks"]), "a requirement without its sentence")
         badge = xml.parse(names["svg"]).getroot()
         want(badge.tag.endswith("svg") and "level 2" in "".join(badge.itertext()), "the badge")
 

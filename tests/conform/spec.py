@@ -19,7 +19,7 @@ ROW = re.compile(r"^\| (R-[A-L]\d\d) \| (\w+) \| (.+) \|$")
 
 
 def requirements(path):
-    rows, problems = {}, []
+    rows, sentences, problems = {}, {}, []
     for number, line in enumerate(open(path), 1):
         if not line.startswith("| R-"):
             continue
@@ -32,18 +32,21 @@ def requirements(path):
         if not match[3].endswith((".", ".)")):
             problems.append(f"{match[1]} is no sentence")
         rows[match[1]] = match[2]
-    return rows, problems
+        sentences[match[1]] = match[3]
+    return rows, sentences, problems
 
 
 def main():
     spec, tenon = sys.argv[1:]
-    rows, problems = requirements(spec)
+    rows, sentences, problems = requirements(spec)
     listed = json.loads(subprocess.run([tenon, "conform", "--list", "--json", "-"], check=True, capture_output=True, text=True).stdout)
     named = {}
     for check in listed["checks"]:
         named.setdefault(check["requirement"], []).append(check["check"])
         if check["requirement"][2] != check["check"][0]:
             problems.append(f"{check['check']} is in another group than {check['requirement']}")
+    problems += [f"`--list` says of {check['check']}: {check['sentence']}" for check in listed["checks"]
+                 if check["sentence"] != sentences.get(check["requirement"])]
     names = [check["check"] for check in listed["checks"]]
     problems += [f"{name} is listed twice" for name in sorted(set(names)) if names.count(name) > 1]
     problems += [f"{r} is marked runner, and no check names it" for r, by in rows.items() if by == "runner" and r not in named]

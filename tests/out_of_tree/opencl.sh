@@ -36,7 +36,7 @@ say "conforms"
 # One child per check compiles the same kernels: PoCL's own cache shares them. Kernels of fixed groups need no copy per group size.
 export POCL_CACHE_DIR="$work/pocl" POCL_WORK_GROUP_SPECIALIZATION=0
 conform() { env -u TENON_PLUGIN_ADD "$tenon" conform "$work/plugin" --filter "$1" >"$work/conform.log" || { grep FAIL "$work/conform.log"; exit 1; }; }
-for group in $("$tenon" conform --list | grep -oE '\b[A-Z]\.[a-z]' | cut -c1 | sort -u | grep -v '[FGL]'); do conform "$group.*"; done
+for group in $("$tenon" conform --list | grep -oE '^[A-Z] ' | sort -u | grep -v '[FGL]'); do conform "$group.*"; done
 for check in core-set special-floats integer-ends one-buffer-twice; do conform "F.$check"; done
 
 say "real models, all nodes, as the cpu has it: digits, residual network, encoder layers"

@@ -9,8 +9,11 @@ trap 'rm -rf "$work"' EXIT
 kinds="acme fast_sort moving_average fuse_logsumexp rpn call_counter"
 
 cmake --install "$build" --prefix "$work/prefix" >"$work/install.log"
-mkdir "$work/samples"
-for name in $kinds; do cp -r "$source/samples/$name" "$work/samples/"; done
+# The installed copies are what a vendor has.
+cp -r "$work/prefix/share/doc/Tenon/samples" "$work/samples"
+
+echo "-- links of the installed pages"
+python3 "$source/scripts/tree_rules.py" --links "$work/prefix/share/doc/Tenon"
 
 echo "-- acme is what tenon new makes"
 "$work/prefix/bin/tenon" new device acme --language c --directory "$work" >/dev/null 2>&1

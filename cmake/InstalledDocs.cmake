@@ -1,0 +1,16 @@
+# Run by `cmake --install` after the pages were copied: their links are those of the source tree. What is installed elsewhere is linked there;
+# of what is not installed the words stay and the link goes. Needs DOCS, the folder of the pages below the prefix, and HEADERS likewise.
+set(root "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}")
+file(GLOB_RECURSE pages "${root}/${DOCS}/*.md")
+foreach(page IN LISTS pages)
+  cmake_path(GET page PARENT_PATH folder)
+  file(RELATIVE_PATH headers "${folder}" "${root}/${HEADERS}/tenon")
+  file(RELATIVE_PATH docs "${folder}" "${root}/${DOCS}")
+  string(REGEX REPLACE "/$" "" docs "${docs}")
+  file(READ "${page}" text)
+  string(REGEX REPLACE "\\]\\(\\.\\./\\.\\./sdk/([a-z_/]+\\.hp?p?)\\)" "](${headers}/\\1)" text "${text}")
+  string(REGEX REPLACE "\\]\\(\\.\\./\\.\\./samples/" "](${docs}/samples/" text "${text}")
+  string(REGEX REPLACE "\\]\\(\\.\\./\\.\\./docs/(guide|spec)/" "](${docs}/\\1/" text "${text}")
+  string(REGEX REPLACE "\\[([^]]+)\\]\\((\\.\\./)+(adr|docs|plugins|passes|sdk|core|frontends|tests)/[^)]*\\)" "\\1" text "${text}")
+  file(WRITE "${page}" "${text}")
+endforeach()
