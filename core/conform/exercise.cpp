@@ -42,8 +42,8 @@ Outcome exercise_queue(Session& s, const tenon_device_api_t* device, const tenon
   CONFORM_TRY(queues.queue(&queue));
   CONFORM_TRY(queues.fence(0, &fence));
   CONFORM_TRY(queues.memory().alloc(kBytes, &buffer));
-  const Bytes bytes = pattern_bytes(kBytes, 9);
-  Bytes found(kBytes);
+  const Bytes& bytes = queues.keep(pattern_bytes(kBytes, 9));
+  Bytes& found = queues.keep(Bytes(kBytes));
   CONFORM_TRY(
       queues.submit_behind(queue, async_write(buffer, 0, bytes.data(), kBytes), {}, {fence, 1}));
   CONFORM_TRY(

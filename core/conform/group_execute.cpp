@@ -326,6 +326,7 @@ struct Queued {
   tenon_queue_t *queue = nullptr, *other = nullptr;
   tenon_fence_t *gate = nullptr, *done = nullptr;
   std::unique_ptr<Execution> execution;
+  std::vector<std::unique_ptr<Execution>> more;
 
   Outcome make(const std::string& text = chain_graph()) {
     CONFORM_TRY(loaded.make(text));
@@ -356,6 +357,7 @@ struct Queued {
   }
   Outcome end() {
     execution.reset();
+    more.clear();
     loaded.compiled.release_executable();
     return queues->end_queues();
   }
@@ -389,7 +391,7 @@ Outcome queue_reads_late(Session& s) {
   CONFORM_TRY(q->make());
   s.step("execute behind a copy of its inputs");
   tenon_call_t call = q->execution->call();
-  const Bytes fresh = q->loaded.inputs[0].bytes;
+  const Bytes& fresh = q->queues->keep(q->loaded.inputs[0].bytes);
   const uint64_t offset = call.inputs[0].offset_bytes;
   CONFORM_EXPECT(
       q->loaded.device->fill(call.inputs[0].buffer, offset, fresh.size(), 0, 1) == TENON_OK,
@@ -424,9 +426,10 @@ Outcome queue_signals(Session& s) {
   CONFORM_TRY(q->make(large_graph()));
   const tenon_call_t call = q->execution->call();
   const uint64_t size = q->execution->needs().outputs[0].size_bytes_max;
+  Bytes& got = q->queues->keep(Bytes(size));
   for (uint64_t round = 1; round <= 12; ++round) {
     s.step("reading what an execution wrote, behind its signal");
-    Bytes got(size, 0);
+    std::fill(got.begin(), got.end(), static_cast<unsigned char>(0));
     const tenon_span_t& span = call.outputs[0];
     CONFORM_EXPECT(
         q->loaded.device->fill(span.buffer, span.offset_bytes, size, 0x21, 1) == TENON_OK,
@@ -453,7 +456,7 @@ Outcome queue_many(Session& s) {
   constexpr uint64_t kCount = 20;
   auto* q = new Queued(s);
   CONFORM_TRY(q->make());
-  std::vector<std::unique_ptr<Execution>> executions;
+  std::vector<std::unique_ptr<Execution>>& executions = q->more;
   s.step("many executions on a queue");
   for (uint64_t i = 0; i < kCount; ++i) {
     executions.push_back(q->loaded.execution());
@@ -486,7 +489,6 @@ Outcome queue_many(Session& s) {
     CONFORM_TRY(execution->outputs(&got));
     CONFORM_TRY(same_tensors(got, q->loaded.expected, "one of many executions on two queues"));
   }
-  executions.clear();
   CONFORM_TRY(q->end());
   delete q;
   return pass();
@@ -518,12 +520,14 @@ Outcome complete_on_return(Session& s) {
       OpenQueues queues(&api, l->bench.queues(), *l->device);
       tenon_queue_t* queue = nullptr;
       tenon_fence_t* done = nullptr;
+      Bytes& read = queues.keep(Bytes(size));
       CONFORM_TRY(queues.queue(&queue));
       CONFORM_TRY(queues.fence(0, &done));
       CONFORM_TRY(execution->run());
-      CONFORM_TRY(queues.submit(queue, async_read(got.data(), span.buffer, span.offset_bytes, size),
+      CONFORM_TRY(queues.submit(queue, async_read(read.data(), span.buffer, span.offset_bytes, size),
                                 tenon_fence_point_t{nullptr, 0}, {done, 1}));
       CONFORM_TRY(queues.reaches(done, 1, "a copy"));
+      got = read;
       CONFORM_TRY(queues.end_queues());
     }
     std::vector<Named> out(1), expected(1);
@@ -561,8 +565,9 @@ std::vector<std::pair<std::string, tenon_call_t>> wrong_calls(
   return out;
 }
 
-Outcome failing_execute(Session& s, tenon_queue_t* queue, OpenQueues* queues, Loaded& l) {
-  const std::unique_ptr<Execution> execution = l.execution();
+// `execution` is of `l`, and not prepared yet.
+Outcome failing_execute(Session& s, tenon_queue_t* queue, OpenQueues* queues, Loaded& l,
+                        Execution* execution) {
   CONFORM_TRY(execution->prepare(l.inputs, 0x21));
   const tenon_call_t good = execution->call();
   std::vector<tenon_span_t> inputs(good.inputs, good.inputs + good.input_count),
@@ -607,13 +612,15 @@ Outcome failing_execute(Session& s, tenon_queue_t* queue, OpenQueues* queues, Lo
 Outcome wrong_counts(Session& s) {
   Loaded l(s);
   CONFORM_TRY(l.make(chain_graph()));
-  return failing_execute(s, nullptr, nullptr, l);
+  const std::unique_ptr<Execution> execution = l.execution();
+  return failing_execute(s, nullptr, nullptr, l, execution.get());
 }
 
 Outcome failing_on_queue(Session& s) {
   auto* q = new Queued(s);
   CONFORM_TRY(q->make());
-  CONFORM_TRY(failing_execute(s, q->queue, q->queues.get(), q->loaded));
+  q->more.push_back(q->loaded.execution());
+  CONFORM_TRY(failing_execute(s, q->queue, q->queues.get(), q->loaded, q->more[0].get()));
   CONFORM_TRY(q->end());
   delete q;
   return pass();

@@ -24,7 +24,7 @@ Outcome waits_for(OpenQueues& d, const Bench& b, size_t fences, size_t last, uin
     points.push_back({fence, i + 5});
     if (i % 3 == 1) points.push_back(kNoPoint);
   }
-  Bytes got(64, 0);
+  Bytes& got = d.keep(Bytes(64));
   CONFORM_TRY(
       d.submit_behind(b.first, async_read(got.data(), b.buffer, 0, 64), points, {b.done, round}));
   const std::string what =
@@ -132,7 +132,7 @@ Outcome signalled_when_done(Session& s, OpenQueues& d) {
   CONFORM_TRY(make_bench(d, &b));
   tenon_buffer_t* large = nullptr;
   CONFORM_TRY(d.memory().alloc(kSize, &large));
-  Bytes got(kSize, 0);
+  Bytes& got = d.keep(Bytes(kSize));
   volatile unsigned char* last = got.data() + kSize - 1;
   for (uint64_t round = 1; round <= 12; ++round) {
     s.step("the signal of a large copy");

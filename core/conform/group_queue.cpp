@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <deque>
 #include <thread>
 
@@ -42,7 +43,7 @@ Outcome creates(Session& s, OpenQueues& d) {
 Outcome destroy_waits(Session& s, OpenQueues& d) {
   Bench b;
   CONFORM_TRY(make_bench(d, &b));
-  Bytes got(kBenchBytes, 0);
+  Bytes& got = d.keep(Bytes(kBenchBytes));
   CONFORM_TRY(
       d.submit(b.first, async_read(got.data(), b.buffer, 0, 2048), {b.gate, 1}, {b.done, 1}));
   CONFORM_TRY(d.submit(b.first, async_read(got.data() + 2048, b.buffer, 2048, 2048), kNoPoint,
@@ -71,7 +72,7 @@ Outcome destroy_finishes(Session& s, OpenQueues& d) {
   constexpr size_t kSize = size_t{32} << 20;
   tenon_buffer_t* buffer = nullptr;
   CONFORM_TRY(d.memory().alloc(kSize, &buffer));
-  Bytes got(kSize, 0);
+  Bytes& got = d.keep(Bytes(kSize));
   for (unsigned char round = 1; round <= 8; ++round) {
     s.step("destroying a queue with a large copy under way");
     tenon_queue_t* queue = nullptr;
@@ -92,11 +93,11 @@ Outcome submit_returns(Session& s, OpenQueues& d) {
   Bench b;
   CONFORM_TRY(make_bench(d, &b));
   s.step("submitting work that waits");
-  auto* got = new Bytes(kCount, 0);  // stays, since the thread may
+  Bytes& got = d.keep(Bytes(kCount));
   CONFORM_TRY(returns(
-      [&d, b, got]() -> Outcome {
+      [&d, b, &got]() -> Outcome {
         for (uint64_t i = 0; i < kCount; ++i)
-          CONFORM_TRY(d.submit(b.first, async_read(got->data() + i, b.buffer, i, 1), {b.gate, 1},
+          CONFORM_TRY(d.submit(b.first, async_read(got.data() + i, b.buffer, i, 1), {b.gate, 1},
                                {b.done, i + 1}));
         return pass();
       },
@@ -105,7 +106,7 @@ Outcome submit_returns(Session& s, OpenQueues& d) {
   CONFORM_TRY(d.reaches(b.done, kCount, "a thousand copies on one queue"));
   Bytes expected = pattern_bytes(kBenchBytes, 1);
   expected.resize(kCount);
-  return same_bytes(*got, expected, "a thousand copies of one byte");
+  return same_bytes(got, expected, "a thousand copies of one byte");
 }
 
 Outcome in_order(Session& s, OpenQueues& d) {
@@ -113,16 +114,18 @@ Outcome in_order(Session& s, OpenQueues& d) {
   Bench b;
   CONFORM_TRY(make_bench(d, &b));
   s.step("fills and reads of one place, in turn");
+  Bytes& read = d.keep(Bytes(kCount * sizeof(uint32_t)));
   std::vector<uint32_t> got(kCount, 0);
   for (uint64_t i = 0; i < kCount; ++i) {
     const tenon_fence_point_t wait = i == 0 ? tenon_fence_point_t{b.gate, 1} : kNoPoint;
     CONFORM_TRY(d.submit(b.first, async_fill(b.buffer, 0, 4, i + 1, 4), wait, kNoPoint));
-    CONFORM_TRY(d.submit(b.first, async_read(&got[i], b.buffer, 0, 4), kNoPoint, {b.done, i + 1}));
+    CONFORM_TRY(d.submit(b.first, async_read(&read[i * 4], b.buffer, 0, 4), kNoPoint, {b.done, i + 1}));
   }
   CONFORM_TRY(d.stays_below(b.done, 1, "work behind work that waits"));
   CONFORM_TRY(d.signal(b.gate, 1));
   for (uint64_t i : {uint64_t{0}, kCount / 2, kCount - 1}) {
     CONFORM_TRY(d.reaches(b.done, i + 1, "fills and reads of one place, in turn"));
+    std::memcpy(got.data(), read.data(), (i + 1) * sizeof(uint32_t));
     for (uint64_t k = 0; k <= i; ++k)
       CONFORM_EXPECT(got[k] == k + 1, "read {} of one place saw fill {}, in a queue that ran to {}",
                      k + 1, got[k], i + 1);
@@ -139,7 +142,7 @@ Outcome large_then_small(Session& s, OpenQueues& d) {
   CONFORM_TRY(d.memory().alloc(kSize, &large));
   for (uint64_t round = 1; round <= 16; ++round) {
     s.step("a large fill and a read of its last byte");
-    unsigned char last = 0;
+    unsigned char& last = d.keep(Bytes(1))[0];
     CONFORM_TRY(d.submit(b.first, async_fill(large, 0, kSize, round, 1), kNoPoint, kNoPoint));
     CONFORM_TRY(
         d.submit(b.first, async_read(&last, large, kSize - 1, 1), kNoPoint, {b.done, round}));
@@ -227,6 +230,7 @@ Outcome queue_per_thread(Session& s, OpenQueues& d) {
     tenon_queue_t* queue;
     tenon_fence_t* done;
     tenon_buffer_t* buffer;
+    Bytes *sent, *got;
     Outcome outcome;
   };
   std::deque<Lane> lanes;
@@ -235,12 +239,15 @@ Outcome queue_per_thread(Session& s, OpenQueues& d) {
     CONFORM_TRY(d.queue(&lane.queue));
     CONFORM_TRY(d.fence(0, &lane.done));
     CONFORM_TRY(d.memory().alloc(kBenchBytes, &lane.buffer));
+    lane.sent = &d.keep(Bytes(kBenchBytes));
+    lane.got = &d.keep(Bytes(kBenchBytes));
   }
   s.step("submitting to four queues in four threads");
   auto work = [&](Lane& lane, uint32_t seed) -> Outcome {
     for (uint64_t i = 1; i <= kRounds; ++i) {
-      const Bytes bytes = pattern_bytes(kBenchBytes, seed * 1000 + static_cast<uint32_t>(i));
-      Bytes got(kBenchBytes, 0);
+      Bytes &bytes = *lane.sent, &got = *lane.got;
+      bytes = pattern_bytes(kBenchBytes, seed * 1000 + static_cast<uint32_t>(i));
+      std::fill(got.begin(), got.end(), static_cast<unsigned char>(0));
       CONFORM_TRY(d.submit(lane.queue, async_write(lane.buffer, 0, bytes.data(), kBenchBytes),
                            kNoPoint, kNoPoint));
       CONFORM_TRY(d.submit(lane.queue, async_read(got.data(), lane.buffer, 0, kBenchBytes), {},

@@ -18,13 +18,13 @@ using Clock = std::chrono::steady_clock;
 Outcome all_directions(Session& s, OpenQueues& d) {
   Bench b;
   CONFORM_TRY(make_bench(d, &b));
-  const Bytes source = pattern_bytes(kBenchBytes, 5);
+  const Bytes& source = d.keep(pattern_bytes(kBenchBytes, 5));
   Bytes first = pattern_bytes(kBenchBytes, 1), second = pattern_bytes(kBenchBytes, 2);
   uint64_t value = 0;
   for (size_t size : {1, 3, 8, 31, 64, 100, 1000}) {
     s.step(fmt::format("copies of {} bytes on a queue", size));
     const size_t to = (size * 29) % (kBenchBytes - size), from = (size * 13) % (kBenchBytes - size);
-    Bytes got(size + 2, 0x5a), got_expected = got;
+    Bytes &got = d.keep(Bytes(size + 2, 0x5a)), got_expected = got;
     CONFORM_TRY(
         d.submit(b.first, async_write(b.buffer, to, source.data() + 1, size), kNoPoint, kNoPoint));
     std::copy_n(source.begin() + 1, size, first.begin() + static_cast<ptrdiff_t>(to));
@@ -69,14 +69,14 @@ Outcome host_memory(Session& s, OpenQueues& d) {
   Bench b;
   CONFORM_TRY(make_bench(d, &b));
   const Bytes late = pattern_bytes(kBenchBytes, 6);
-  Bytes source = pattern_bytes(kBenchBytes, 7), got(kBenchBytes, 0x33);
+  Bytes &source = d.keep(pattern_bytes(kBenchBytes, 7)), &got = d.keep(Bytes(kBenchBytes, 0x33));
   s.step("host memory of copies that wait");
   CONFORM_TRY(d.submit(b.first, async_write(b.buffer, 0, source.data(), kBenchBytes), {b.gate, 1},
                        {b.done, 1}));
   CONFORM_TRY(d.submit(b.first, async_read(got.data(), b.buffer, 0, kBenchBytes), {b.gate, 2},
                        {b.done, 2}));
   pause_a_while();
-  source = late;  // what stands there when the wait is reached
+  std::copy(late.begin(), late.end(), source.begin());  // what stands there when the wait is reached
   CONFORM_TRY(same_bytes(got, Bytes(kBenchBytes, 0x33), "the target of a copy that waits"));
   CONFORM_TRY(d.signal(b.gate, 1));
   CONFORM_TRY(d.reaches(b.done, 1, "a copy to the device"));
@@ -95,7 +95,7 @@ Outcome borrowed_records(Session& s, OpenQueues& d) {
   Bench b;
   CONFORM_TRY(make_bench(d, &b));
   s.step("changing the records of copy_async after it returned");
-  Bytes got(64, 0), wrong(64, 0);
+  Bytes &got = d.keep(Bytes(64)), &wrong = d.keep(Bytes(64));
   auto points = std::make_unique<tenon_fence_point_t[]>(2);
   points[0] = {b.gate, 1};
   points[1] = {b.gate, 2};
@@ -189,7 +189,7 @@ Outcome mapped(Session& s, OpenQueues& d) {
   if (code != TENON_OK) return not_offered("map of its buffers");
   for (uint64_t value = 1; value <= 3; ++value) {
     s.step("work on a mapped buffer");
-    const Bytes bytes = pattern_bytes(kBenchBytes, static_cast<uint32_t>(value) + 20);
+    const Bytes& bytes = d.keep(pattern_bytes(kBenchBytes, static_cast<uint32_t>(value) + 20));
     CONFORM_TRY(d.submit(b.first, async_write(b.buffer, 0, bytes.data(), kBenchBytes), kNoPoint,
                          {b.done, value}));
     CONFORM_TRY(d.reaches(b.done, value, "work on a mapped buffer"));
@@ -217,7 +217,7 @@ std::vector<tenon_copy_t> bad_copies(const Bench& b, Bytes& host) {
 Outcome failing_submit(Session& s, OpenQueues& d) {
   Bench b;
   CONFORM_TRY(make_bench(d, &b));
-  Bytes host(64, 0x5a);
+  Bytes& host = d.keep(Bytes(64, 0x5a));
   size_t refused = 0;
   for (const tenon_copy_t& copy : bad_copies(b, host)) {
     s.step("submitting a copy that cannot work");

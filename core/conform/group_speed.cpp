@@ -141,11 +141,11 @@ Outcome queue_latency(Session& s) {
       queues.fence(0, &fence).verdict != Verdict::kPass ||
       queues.memory().alloc(kPage, &buffer).verdict != Verdict::kPass)
     return skipped("its queues do not work, as group D tells");
-  unsigned char bytes[kSmall] = {};
+  const Bytes& bytes = queues.keep(Bytes(kSmall));
   uint64_t value = 0;
   const double round = best_of(kSmallRounds, [&] {
     ++value;
-    return queues.submit_code(queue, async_write(buffer, 0, bytes, kSmall), {}, {fence, value}) ==
+    return queues.submit_code(queue, async_write(buffer, 0, bytes.data(), kSmall), {}, {fence, value}) ==
                TENON_OK &&
            queues.wait_code(fence, value, kPatienceNs) == TENON_OK;
   });

@@ -79,6 +79,12 @@ Outcome OpenQueues::destroy(tenon_fence_t* fence) {
   return pass();
 }
 
+OpenQueues::~OpenQueues() {
+  for (tenon_fence_t* fence : fences_) (void)api_->fence_signal(api_->self, fence, UINT64_MAX);
+  for (tenon_queue_t* queue : queues_) (void)api_->queue_destroy(api_->self, queue);
+  for (tenon_fence_t* fence : fences_) (void)api_->fence_destroy(api_->self, fence);
+}
+
 Outcome OpenQueues::open() {
   CONFORM_TRY(memory_.open());
   device_ = memory_.device();

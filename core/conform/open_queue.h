@@ -1,8 +1,10 @@
-// An open device with queues and fences, for checks. What a check made stays where it is when the
-// check fails: work may still be in flight.
+// An open device with queues and fences, for checks. Work may still be in flight when a check fails:
+// what the work uses outlives it, host memory too, which is why copies of a queue are given what
+// keep() holds and never a local variable.
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <vector>
 
@@ -37,12 +39,20 @@ class OpenQueues {
   OpenQueues(const tenon_device_api_t* device, const tenon_queue_api_t* queues, OpenDevice& open)
       : memory_(device, open.ordinal()), device_(open.device()), api_(queues) {}
 
+  OpenQueues(const OpenQueues&) = delete;
+  OpenQueues& operator=(const OpenQueues&) = delete;
+  // Lets what waits go on, and destroys queues, fences, buffers and device in this order: destroying
+  // a queue waits for its work.
+  ~OpenQueues();
+
   Outcome open();
   // Destroys queues and fences; frees buffers and closes as well.
   Outcome end_queues();
   Outcome end();
 
   OpenDevice& memory() { return memory_; }
+  // Host memory for copies on the queues. It stays where it is as long as they do.
+  Bytes& keep(Bytes bytes) { return host_.emplace_back(std::move(bytes)); }
   const tenon_queue_api_t& api() const { return *api_; }
 
   Outcome queue(tenon_queue_t** out);
@@ -79,6 +89,7 @@ class OpenQueues {
   const tenon_queue_api_t* api_;
   std::vector<tenon_queue_t*> queues_;
   std::vector<tenon_fence_t*> fences_;
+  std::deque<Bytes> host_;
 };
 
 // The table of the queue interface, every slot of it there. Not offered or skipped otherwise.
