@@ -5,16 +5,18 @@
 
 #include <cstdio>
 #include <set>
+#include <stdexcept>
 #include <thread>
 
 #include "core/base/checked.h"
 #include "core/base/environment.h"
 #include "core/base/error_codes.h"
-#include "core/base/failure.h"
+#include "core/base/guard.h"
 #include "core/base/intern.h"
 #include "core/base/limits.h"
 #include "core/base/log.h"
 #include "core/base/operation.h"
+#include "core/base/signal_mask.h"
 #include "core/base/status.h"
 #include "core/base/str.h"
 
@@ -55,6 +57,50 @@ TEST(Status, ResultCarriesValueOrFailure) {
   Result<std::unique_ptr<int>> moved = std::make_unique<int>(3);
   EXPECT_EQ(*std::move(moved).value(), 3);
   EXPECT_DEATH((void)number(false).value(), "value.. of a failed Result: T0110");
+}
+
+// No exception crossed the C ABI but std::bad_alloc was caught, and a detail that lies about its size ended the process.
+TEST(Guard, EveryExceptionBecomesACode) {
+  EXPECT_EQ(guarded([]() -> tenon_code_t { throw std::length_error("vector"); }), TENON_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(last_failure().error_code(), "T0111");
+  EXPECT_EQ(guarded([]() -> Status { throw std::bad_alloc(); }), TENON_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(guarded([]() -> Status { throw std::runtime_error("out of ink"); }), TENON_INTERNAL);
+  EXPECT_NE(last_failure().text().find("T0003: an exception ended the call: out of ink"), std::string::npos);
+  EXPECT_EQ(guarded([]() -> Status { throw 7; }), TENON_INTERNAL);
+  EXPECT_EQ(guarded_or(5u, []() -> unsigned { throw 7; }), 5u);
+  guarded_void([] { throw 7; });
+  record_failure(TENON_UNAVAILABLE, "P0801: as it was", {});
+  EXPECT_EQ(guarded([] { return Status(); }), TENON_OK);  // leaves what a plugin said on its way out
+  EXPECT_EQ(last_failure().error_code(), "P0801");
+  std::string text;
+  const tenon_sink_t sink = sink_into(text);
+  EXPECT_EQ(sink.write(sink.self, "abc", 3), TENON_OK);
+  EXPECT_EQ(sink.write(sink.self, "abc", UINT64_MAX), TENON_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(text, "abc");
+}
+
+// A fault on a thread of the library ended the process without the program's crash handler.
+TEST(SignalMask, OwnThreadsTakeFaultsAndNothingElse) {
+  sigset_t seen;
+  {
+    const SignalsBlocked blocked;
+    std::thread([&] { pthread_sigmask(SIG_BLOCK, nullptr, &seen); }).join();
+  }
+  for (int open : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGPROF}) EXPECT_EQ(sigismember(&seen, open), 0) << open;
+  for (int shut : {SIGINT, SIGTERM, SIGCHLD, SIGUSR1, SIGALRM}) EXPECT_EQ(sigismember(&seen, shut), 1) << shut;
+  sigset_t after;
+  pthread_sigmask(SIG_BLOCK, nullptr, &after);
+  EXPECT_EQ(sigismember(&after, SIGINT), 0);
+}
+
+TEST(Failure, DetailsThatLieAboutTheirSizeAreCut) {
+  const std::string long_text(10000, 'x');
+  const tenon_key_value_t details[] = {{to_abi_str("a"), {"b", UINT64_MAX}}, {{"k", UINT64_MAX}, to_abi_str("v")}, {to_abi_str("l"), to_abi_str(long_text)}};
+  record_failure(TENON_INTERNAL, "P0801: no", details);
+  EXPECT_EQ(last_failure().evidence_value("a"), "(a text that says it has 18446744073709551615 bytes)");
+  EXPECT_EQ(last_failure().evidence_value("l").size(), 4096u);
+  record_failure(TENON_INTERNAL, std::string_view("x", SIZE_MAX / 2), {});
+  EXPECT_NE(last_failure().message().find("says it has"), std::string_view::npos);
 }
 
 TEST(Failure, CrossesTheBorder) {

@@ -1,6 +1,7 @@
 #include "core/base/failure.h"
 
-#include <new>
+#include <algorithm>
+#include <exception>
 
 #include "core/base/str.h"
 
@@ -10,6 +11,13 @@ namespace {
 thread_local Status tls_failure;
 
 constexpr size_t kFailureTextMax = 16 * 1024;  // a plugin may not fill memory with its excuse
+constexpr size_t kDetailKeyMax = 256, kDetailValueMax = 4096, kDetailsMax = 64;
+constexpr uint64_t kSizeThatIsNone = uint64_t{1} << 30;  // nobody's sentence: bytes of such a text are not looked at
+
+std::string bounded(std::string_view text, size_t max_bytes) {
+  if (text.size() >= kSizeThatIsNone) return fmt::format("(a text that says it has {} bytes)", text.size());
+  return std::string(text.substr(0, max_bytes));
+}
 
 bool is_error_code(std::string_view text) {
   if (text.size() < 5 || (text[0] != 'T' && text[0] != 'P')) return false;
@@ -22,17 +30,19 @@ bool is_error_code(std::string_view text) {
 }  // namespace
 
 void record_failure(tenon_code_t code, std::string_view text, std::span<const tenon_key_value_t> evidence) noexcept try {
+  std::string kept;
+  if (text.size() >= kSizeThatIsNone) text = kept = bounded(text, 0);
   std::string_view id;
   if (is_error_code(text) && text.substr(5, 2) == ": ") {
     id = text.substr(0, 5);
     text.remove_prefix(7);
   }
   Status status(code == TENON_OK ? TENON_UNKNOWN : code, id, printable(text, kFailureTextMax));
-  for (const tenon_key_value_t& pair : evidence) {
-    status.add(from_abi_str(pair.key), from_abi_str(pair.value));
+  for (const tenon_key_value_t& pair : evidence.first(std::min(evidence.size(), kDetailsMax))) {
+    status.add(bounded(from_abi_str(pair.key), kDetailKeyMax), bounded(from_abi_str(pair.value), kDetailValueMax));
   }
   tls_failure = std::move(status);
-} catch (const std::bad_alloc&) {
+} catch (const std::exception&) {  // no memory for the words
   tls_failure = Status();
 }
 

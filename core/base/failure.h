@@ -9,7 +9,8 @@
 namespace tenon {
 
 // Stores the details of a failure in this thread's record, replacing what is there. `text` may begin with its
-// stable code ("P0305: ..."), which is then split off. This is what tenon_host_t::fail does. Without memory for them there are no details:
+// stable code ("P0305: ..."), which is then split off. This is what tenon_host_t::fail does. Texts are cut at 16 KB, details at 256 and
+// 4096 bytes and 64 of them; of a text that says it has 1 GB or more no byte is read. Without memory for them there are no details:
 // it is called where exceptions end, and throws none.
 void record_failure(tenon_code_t code, std::string_view text, std::span<const tenon_key_value_t> evidence) noexcept;
 

@@ -114,11 +114,11 @@ std::set<std::string> thread_ids() {
   return {names.begin(), names.end()};
 }
 
-// As /proc shows them: bit n - 1 for signal n. Signals that a fault raises, and those that nobody
-// can block, are left out.
+// As /proc shows them: bit n - 1 for signal n. Signals that a fault raises, SIGPROF, which a thread
+// may take, and those that nobody can block are left out.
 uint64_t blockable_signals() {
   uint64_t mask = 0x7fffffff;
-  for (int signal : {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP})
+  for (int signal : {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGPROF})
     mask &= ~(uint64_t{1} << (signal - 1));
   return mask;
 }

@@ -9,7 +9,7 @@ std::string_view gate_name(Gate gate) {
 }
 
 std::string_view state_name(State state) {
-  static constexpr std::string_view kNames[] = {"available", "loaded", "off", "failed"};
+  static constexpr std::string_view kNames[] = {"available", "loading", "loaded", "off", "failed"};
   return kNames[static_cast<size_t>(state)];
 }
 

@@ -37,11 +37,14 @@ struct GateResult {
 
 enum class State : uint8_t {
   kAvailable,  // may be loaded
+  kLoading,    // being opened, asked or put behind layers by the thread that holds the host's lock
   kLoaded,
   kOff,     // shadowed or disabled: as asked for
   kFailed,  // something is wrong
 };
 std::string_view state_name(State state);
+// True unless it is off or has failed: what it provides counts.
+inline bool is_usable(State state) { return state <= State::kLoaded; }
 
 struct Plugin;  // plugin_host.h
 

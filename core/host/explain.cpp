@@ -172,7 +172,7 @@ Result<std::string> PluginHost::lock_json(std::string_view filter) const {
   Json plugins = Json::array();
   for (const auto& candidate : candidates_) {
     const Candidate& c = *candidate;
-    if (c.state != State::kAvailable && c.state != State::kLoaded) continue;
+    if (!is_usable(c.state)) continue;
     if (!filter.empty() && !glob_match(filter, c.name())) continue;
     TENON_ASSIGN_OR_RETURN(std::string digest, file_digest(c.library_path));
     TENON_ASSIGN_OR_RETURN(std::string manifest, file_digest(c.manifest_path));

@@ -9,7 +9,7 @@
 #include <tenon/abi/record.h>
 
 #include "core/base/environment.h"
-#include "core/base/failure.h"
+#include "core/base/guard.h"
 #include "core/base/intern.h"
 #include "core/base/log.h"
 #include "core/base/operation.h"
@@ -35,13 +35,14 @@ Registry& registry() {
 }
 
 tenon_code_t query(void*, tenon_str_t id, uint32_t minor, const void** out_table) {
-  const void* table = find_host_interface(from_abi_str(id), minor);
-  if (table == nullptr) {
-    return to_abi(error(TENON_NOT_FOUND, "P0906", "this host has no interface {} of minor {} or later",
-                        quoted(from_abi_str(id)), minor));
-  }
-  *out_table = table;
-  return TENON_OK;
+  return guarded([&]() -> Status {
+    const void* table = find_host_interface(from_abi_str(id), minor);
+    if (table == nullptr) {
+      return error(TENON_NOT_FOUND, "P0906", "this host has no interface {} of minor {} or later", quoted(from_abi_str(id)), minor);
+    }
+    *out_table = table;
+    return {};
+  });
 }
 
 tenon_code_t fail(void*, tenon_code_t code, tenon_str_t message, const tenon_key_value_t* details, uint32_t count) {
@@ -49,7 +50,7 @@ tenon_code_t fail(void*, tenon_code_t code, tenon_str_t message, const tenon_key
   return code == TENON_OK ? TENON_UNKNOWN : code;
 }
 
-tenon_code_t read_last_failure(void*, tenon_failure_t* out) {
+tenon_code_t give_last_failure(tenon_failure_t* out) {
   // The views must outlive this call, and the record may not.
   thread_local Status kept;
   thread_local std::vector<tenon_key_value_t> details;
@@ -71,24 +72,34 @@ tenon_code_t read_last_failure(void*, tenon_failure_t* out) {
   full.detail_count = static_cast<uint32_t>(details.size());
   return tenon_record_give(out, &full, sizeof(full));  // records no failure of its own, which would hide the one asked for
 }
+tenon_code_t read_last_failure(void*, tenon_failure_t* out) {
+  return guarded([&] { return give_last_failure(out); });
+}
 
 LogLevel level_of(uint32_t level) { return level > TENON_LOG_DEBUG ? LogLevel::kDetail : static_cast<LogLevel>(level); }
 
 uint32_t log_is_enabled(void*, tenon_str_t component, uint32_t level) {
-  return log_enabled(from_abi_str(component), level_of(level)) ? 1 : 0;
+  return guarded_or(0u, [&] { return log_enabled(from_abi_str(component), level_of(level)) ? 1u : 0u; });
 }
 void log_text(void*, tenon_str_t component, uint32_t level, tenon_str_t text) {
-  if (log_enabled(from_abi_str(component), level_of(level))) {
-    log_write(from_abi_str(component), level_of(level), from_abi_str(text));
-  }
+  guarded_void([&] {
+    if (log_enabled(from_abi_str(component), level_of(level))) {
+      log_write(from_abi_str(component), level_of(level), from_abi_str(text));
+    }
+  });
 }
-tenon_sym_t intern_text(void*, tenon_str_t text) { return intern(from_abi_str(text)); }
+// Zero, which is no name, when there is no memory for a new one.
+tenon_sym_t intern_text(void*, tenon_str_t text) {
+  return guarded_or(tenon_sym_t{0}, [&] { return intern(from_abi_str(text)); });
+}
 tenon_str_t text_of_sym(void*, tenon_sym_t sym) { return to_abi_str(sym_text(sym)); }
 uint32_t is_cancelled(void*) { return cancelled() ? 1 : 0; }
 void progress(void*, tenon_str_t phase, uint64_t done, uint64_t total) {
-  report_progress(from_abi_str(phase), done, total);
+  guarded_void([&] { report_progress(from_abi_str(phase), done, total); });
 }
-tenon_str_t read_setting(void*, tenon_str_t name) { return to_abi_str(setting(from_abi_str(name))); }
+tenon_str_t read_setting(void*, tenon_str_t name) {
+  return guarded_or(tenon_str_t{}, [&] { return to_abi_str(setting(from_abi_str(name))); });
+}
 
 constexpr tenon_host_t kHost = {sizeof(tenon_host_t), TENON_ABI_VERSION, nullptr,    query,       fail,
                                 read_last_failure,    log_is_enabled,    log_text,   intern_text, text_of_sym,

@@ -4,7 +4,7 @@
 
 #include "core/base/cache.h"
 #include "core/base/environment.h"
-#include "core/base/failure.h"
+#include "core/base/guard.h"
 #include "core/base/file.h"
 #include "core/base/memory.h"
 #include "core/base/str.h"
@@ -23,9 +23,11 @@ std::span<const std::byte> bytes_of(const void* data, uint64_t size) {
 // ---- Threads -----------------------------------------------------------------------------------------------
 
 tenon_code_t threads_parallel(void*, tenon_range_fn_t fn, void* context, int64_t n, int64_t grain) {
-  return parallel(fn, context, n, grain);
+  return guarded([&] { return parallel(fn, context, n, grain); });
 }
-uint32_t threads_count(void*) { return thread_count(); }
+uint32_t threads_count(void*) {
+  return guarded_or(1u, [] { return thread_count(); });
+}
 constexpr tenon_host_threads_t kThreads = {sizeof(kThreads), nullptr, threads_parallel, threads_count};
 
 // ---- Cache -------------------------------------------------------------------------------------------------
@@ -52,73 +54,83 @@ const std::string& seed_folder() {
 }
 
 tenon_code_t cache_get(void*, tenon_str_t kind, const void* key, uint64_t key_bytes, tenon_blob_t** out_blob) {
-  if (Status status = check_kind(from_abi_str(kind)); !status.ok()) return to_abi(std::move(status));
-  Result<CacheEntry> entry = Cache::process().get(from_abi_str(kind), bytes_of(key, key_bytes));
-  if (!entry.ok()) {
-    Result<CacheEntry> shipped = Cache::read_shared(seed_folder(), from_abi_str(kind), bytes_of(key, key_bytes));
-    if (shipped.ok()) entry = std::move(shipped);
-  }
-  if (!entry.ok()) return to_abi(entry.status());
-  const std::byte* base = entry->region->bytes().data();
-  Result<ir::Ref<ir::Blob>> blob = ir::blob_range(ir::blob_mapped(entry->region),
-                                                  static_cast<uint64_t>(entry->bytes.data() - base), entry->bytes.size());
-  if (!blob.ok()) return to_abi(blob.status());
-  *out_blob = std::move(blob).value().detach()->abi();
-  return TENON_OK;
+  return guarded([&]() -> Status {
+    TENON_RETURN_IF_ERROR(check_kind(from_abi_str(kind)));
+    Result<CacheEntry> entry = Cache::process().get(from_abi_str(kind), bytes_of(key, key_bytes));
+    if (!entry.ok()) {
+      Result<CacheEntry> shipped = Cache::read_shared(seed_folder(), from_abi_str(kind), bytes_of(key, key_bytes));
+      if (shipped.ok()) entry = std::move(shipped);
+    }
+    if (!entry.ok()) return entry.status();
+    const std::byte* base = entry->region->bytes().data();
+    TENON_ASSIGN_OR_RETURN(ir::Ref<ir::Blob> blob,
+                           ir::blob_range(ir::blob_mapped(entry->region), static_cast<uint64_t>(entry->bytes.data() - base),
+                                          entry->bytes.size()));
+    *out_blob = std::move(blob).detach()->abi();
+    return {};
+  });
 }
 
 tenon_code_t cache_put(void*, tenon_str_t kind, const void* key, uint64_t key_bytes, const void* data,
                        uint64_t size_bytes) {
-  if (Status status = check_kind(from_abi_str(kind)); !status.ok()) return to_abi(std::move(status));
-  (void)Cache::process().put(from_abi_str(kind), bytes_of(key, key_bytes), bytes_of(data, size_bytes));
-  return TENON_OK;
+  return guarded([&]() -> Status {
+    TENON_RETURN_IF_ERROR(check_kind(from_abi_str(kind)));
+    (void)Cache::process().put(from_abi_str(kind), bytes_of(key, key_bytes), bytes_of(data, size_bytes));
+    return {};
+  });
 }
 
-tenon_code_t cache_scratch_path(void*, tenon_str_t name, const tenon_sink_t* out_path) {
-  std::string_view text = from_abi_str(name);
-  if (text.empty() || text.size() > 200 || text.find('/') != std::string_view::npos || text[0] == '.' ||
-      text.find('\0') != std::string_view::npos) {
-    return to_abi(error(TENON_INVALID_ARGUMENT, "T0104", "{} is no plain file name", quoted(text)));
+Status give_scratch_path(std::string_view name, const tenon_sink_t& out_path) {
+  if (name.empty() || name.size() > 200 || name.find('/') != std::string_view::npos || name[0] == '.' ||
+      name.find('\0') != std::string_view::npos) {
+    return error(TENON_INVALID_ARGUMENT, "T0104", "{} is no plain file name", quoted(name));
   }
-  Result<std::string> folder = scratch_folder();
-  if (!folder.ok()) return to_abi(folder.status());
-  std::string path = join_path(*folder, text);
-  return out_path->write(out_path->self, path.data(), path.size());
+  TENON_ASSIGN_OR_RETURN(const std::string folder, scratch_folder());
+  const std::string path = join_path(folder, name);
+  return from_abi(out_path.write(out_path.self, path.data(), path.size()), "writing to the caller");
+}
+tenon_code_t cache_scratch_path(void*, tenon_str_t name, const tenon_sink_t* out_path) {
+  return guarded([&] { return give_scratch_path(from_abi_str(name), *out_path); });
 }
 constexpr tenon_host_cache_t kCache = {sizeof(kCache), nullptr, cache_get, cache_put, cache_scratch_path};
 
 // ---- Files -------------------------------------------------------------------------------------------------
 
-tenon_code_t give_mapped(Result<std::shared_ptr<const MappedRegion>> region, tenon_blob_t** out_blob) {
-  if (!region.ok()) return to_abi(region.status());
-  *out_blob = ir::blob_mapped(std::move(region).value()).detach()->abi();
-  return TENON_OK;
+void give_mapped(std::shared_ptr<const MappedRegion> region, tenon_blob_t** out_blob) {
+  *out_blob = ir::blob_mapped(std::move(region)).detach()->abi();
 }
 
 tenon_code_t files_map(void*, tenon_str_t path, tenon_blob_t** out_blob) {
-  Result<File> file = open_user_file(from_abi_str(path));
-  if (!file.ok()) return to_abi(file.status());
-  return give_mapped(map_file(*file), out_blob);
+  return guarded([&]() -> Status {
+    TENON_ASSIGN_OR_RETURN(const File file, open_user_file(from_abi_str(path)));
+    TENON_ASSIGN_OR_RETURN(std::shared_ptr<const MappedRegion> region, map_file(file));
+    give_mapped(std::move(region), out_blob);
+    return {};
+  });
 }
 
 tenon_code_t files_map_beneath(void*, tenon_str_t folder, tenon_str_t name, uint64_t offset, uint64_t size_bytes,
                                tenon_blob_t** out_blob) {
-  std::string_view where = from_abi_str(folder);
-  Result<File> file = open_beneath(where.empty() ? "." : where, from_abi_str(name));
-  if (!file.ok()) return to_abi(file.status());
-  if (size_bytes == UINT64_MAX && offset <= file->size_bytes()) size_bytes = file->size_bytes() - offset;
-  return give_mapped(map_region(*file, offset, size_bytes), out_blob);
+  return guarded([&]() -> Status {
+    const std::string_view where = from_abi_str(folder);
+    TENON_ASSIGN_OR_RETURN(const File file, open_beneath(where.empty() ? "." : where, from_abi_str(name)));
+    const uint64_t rest = offset <= file.size_bytes() ? file.size_bytes() - offset : size_bytes;
+    TENON_ASSIGN_OR_RETURN(std::shared_ptr<const MappedRegion> region,
+                           map_region(file, offset, size_bytes == UINT64_MAX ? rest : size_bytes));
+    give_mapped(std::move(region), out_blob);
+    return {};
+  });
 }
 
 tenon_code_t files_write(void*, tenon_str_t path, const void* data, uint64_t size_bytes) {
-  return to_abi(write_file(from_abi_str(path), {static_cast<const char*>(data), data == nullptr ? 0 : size_bytes}));
+  return guarded([&] { return write_file(from_abi_str(path), {static_cast<const char*>(data), data == nullptr ? 0 : size_bytes}); });
 }
 constexpr tenon_host_files_t kFiles = {sizeof(kFiles), nullptr, files_map, files_map_beneath, files_write};
 
 // ---- Memory ------------------------------------------------------------------------------------------------
 
 tenon_code_t count_memory(void*, uint64_t bytes, tenon_str_t what) {
-  return to_abi(memory_reserve(bytes, printable(from_abi_str(what))));
+  return guarded([&] { return memory_reserve(bytes, printable(from_abi_str(what))); });
 }
 void return_memory(void*, uint64_t bytes) { memory_return(bytes); }
 constexpr tenon_host_memory_t kMemory = {sizeof(kMemory), nullptr, count_memory, return_memory};

@@ -1,6 +1,6 @@
 #include <array>
 
-#include "core/base/failure.h"
+#include "core/base/guard.h"
 #include "core/host/host_interfaces.h"
 #include "core/host/probe.h"
 
@@ -10,7 +10,7 @@ namespace {
 // One function stands in for every slot of every interface: it takes no argument from the caller, which the calling
 // conventions of our platforms allow, and says that nothing runs here.
 tenon_code_t unavailable() {
-  return to_abi(error(TENON_UNAVAILABLE, "P0808", "the plugin is only asked what it offers; nothing runs here"));
+  return guarded([] { return error(TENON_UNAVAILABLE, "P0808", "the plugin is only asked what it offers; nothing runs here"); });
 }
 
 constexpr size_t kSlots = 128;  // more than any host interface has

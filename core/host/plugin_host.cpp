@@ -4,7 +4,7 @@
 #include <set>
 
 #include "core/base/environment.h"
-#include "core/base/failure.h"
+#include "core/base/guard.h"
 #include "core/base/limits.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
@@ -33,10 +33,12 @@ std::string stem_of(std::string_view path) {
 }
 
 // Once.
-void shut_down(Candidate& candidate) {
+void shut_down(Candidate& candidate, std::recursive_mutex& mutex) {
+  std::unique_lock lock(mutex);
   if (candidate.plugin == nullptr) return;
   tenon_plugin_t& record = candidate.plugin->adopted.record;
   auto call = std::exchange(record.shutdown, nullptr);
+  lock.unlock();  // a plugin may wait for a thread of its own that asks the host for something
   if (call == nullptr) return;
   Status status = from_abi(call(record.self), fmt::format("plugin {}: shutdown", quoted(candidate.name())));
   if (!status.ok()) log_warning("plugins", "{}", status.text());
@@ -174,9 +176,7 @@ void PluginHost::check_requirements_of_all() {
 
 Candidate* PluginHost::usable_candidate(std::string_view plugin_name) const {
   for (const auto& candidate : candidates_) {
-    if (candidate->name() == plugin_name && (candidate->state == State::kAvailable || candidate->state == State::kLoaded)) {
-      return candidate.get();
-    }
+    if (candidate->name() == plugin_name && is_usable(candidate->state)) return candidate.get();
   }
   return nullptr;
 }
@@ -185,7 +185,7 @@ std::vector<Provider> PluginHost::providers(std::string_view kind) const {
   std::lock_guard lock(mutex_);
   std::vector<Provider> out;
   for (const auto& candidate : candidates_) {
-    if (candidate->state != State::kAvailable && candidate->state != State::kLoaded) continue;
+    if (!is_usable(candidate->state)) continue;
     for (const Provided& provided : candidate->manifest.provides) {
       if (kind.empty() || provided.kind == kind) out.push_back({provided.kind, provided.name, candidate->name()});
     }
@@ -217,10 +217,12 @@ Result<const Plugin*> PluginHost::load(std::string_view plugin_name) {
 Result<const Plugin*> PluginHost::load_provider(std::string_view kind, std::string_view name) {
   std::lock_guard lock(mutex_);
   for (const auto& candidate : candidates_) {
-    if (candidate->state != State::kAvailable && candidate->state != State::kLoaded) continue;
+    if (!is_usable(candidate->state)) continue;
     for (const Provided& provided : candidate->manifest.provides) {
       if (provided.kind != kind || provided.name != name) continue;
-      if (load_candidate(*candidate).ok()) return static_cast<const Plugin*>(candidate->plugin);
+      Status status = load_candidate(*candidate);
+      if (status.ok()) return static_cast<const Plugin*>(candidate->plugin);
+      if (status.error_code() == "P0907") return status;
       break;  // the next provider may be fine
     }
   }
@@ -272,21 +274,52 @@ std::vector<const Plugin*> PluginHost::load_all(std::string_view kind) {
   std::lock_guard lock(mutex_);
   std::vector<const Plugin*> plugins;
   for (const auto& candidate : candidates_) {
-    if (candidate->state != State::kAvailable && candidate->state != State::kLoaded) continue;
+    if (!is_usable(candidate->state)) continue;
     const std::vector<Provided>& provides = candidate->manifest.provides;
-    bool wanted = std::any_of(provides.begin(), provides.end(), [&](const Provided& p) { return p.kind == kind; });
+    bool wanted = candidate->state != State::kLoading &&  // who asks from its query has nothing to give yet
+                  std::any_of(provides.begin(), provides.end(), [&](const Provided& p) { return p.kind == kind; });
     if (wanted && load_candidate(*candidate).ok()) plugins.push_back(candidate->plugin);
   }
   return plugins;
 }
 
-// Under the lock.
+// Who asks for whom, from the first time that `c` stands there: "`a` asks for `b`, `b` asks for `a`".
+std::string PluginHost::circle_of(const Candidate& c) const {
+  std::string text;
+  for (auto at = std::find(loading_.begin(), loading_.end(), &c); at != loading_.end(); ++at) {
+    const Candidate& next = at + 1 == loading_.end() ? c : **(at + 1);
+    text += fmt::format("{}{} asks for {}", text.empty() ? "" : ", ", quoted((*at)->name()), quoted(next.name()));
+  }
+  return text;
+}
+
+// Nothing that a query throws at us, and no shortage of memory, may leave a plugin in the state of being loaded.
+Status PluginHost::opened(Candidate& c) {
+  Status status;
+  const tenon_code_t code = guarded([&]() -> tenon_code_t {
+    status = open_candidate(c);
+    return TENON_OK;
+  });
+  if (code == TENON_OK) return status;
+  status = from_abi(code, "loading it");
+  c.fail(Gate::kInitialised, status);
+  return status;
+}
+
+// Under the lock, which the thread of a query holds: what is being loaded here is asked for by itself.
 Status PluginHost::load_candidate(Candidate& c) {
   if (c.state == State::kLoaded) return Status();
+  if (c.state == State::kLoading) {
+    return error(TENON_FAILED_PRECONDITION, "P0907", "the plugin {} is being loaded and is asked for meanwhile: {}", quoted(c.name()),
+                 circle_of(c));
+  }
   if (c.state != State::kAvailable) {
     return error(TENON_UNAVAILABLE, "P0902", "the plugin {} cannot be used: {}", quoted(c.name()), c.reason());
   }
-  Status status = open_candidate(c);
+  c.state = State::kLoading;
+  loading_.push_back(&c);
+  Status status = opened(c);
+  loading_.pop_back();
   if (!status.ok()) {
     report_failure(c);
     return status;
@@ -400,17 +433,21 @@ std::vector<std::string> PluginHost::environment_names() const {
 }
 
 void PluginHost::shutdown() {
-  std::lock_guard lock(mutex_);
-  // Layers may still look at the tables below; their order is that of TENON_LAYERS.
-  if (Result<std::vector<LayerChoice>> layers = parse_layers(setting("TENON_LAYERS")); layers.ok()) {
-    for (const LayerChoice& choice : *layers) {
-      for (const auto& candidate : candidates_) {
-        const auto* layer = candidate->plugin == nullptr ? nullptr : candidate->plugin->table<tenon_layer_api_t>(TENON_LAYER_ID);
-        if (layer != nullptr && from_abi_str(layer->name) == choice.name) shut_down(*candidate);
+  std::vector<Candidate*> order;
+  {
+    std::lock_guard lock(mutex_);
+    // Layers may still look at the tables below; their order is that of TENON_LAYERS.
+    if (Result<std::vector<LayerChoice>> layers = parse_layers(setting("TENON_LAYERS")); layers.ok()) {
+      for (const LayerChoice& choice : *layers) {
+        for (const auto& candidate : candidates_) {
+          const auto* layer = candidate->plugin == nullptr ? nullptr : candidate->plugin->table<tenon_layer_api_t>(TENON_LAYER_ID);
+          if (layer != nullptr && from_abi_str(layer->name) == choice.name) order.push_back(candidate.get());
+        }
       }
     }
+    for (const auto& candidate : candidates_) order.push_back(candidate.get());
   }
-  for (const auto& candidate : candidates_) shut_down(*candidate);
+  for (Candidate* candidate : order) shut_down(*candidate, mutex_);
 }
 
 }  // namespace tenon::host

@@ -58,7 +58,8 @@ class PluginHost {
   // The names of one kind, sorted, each once.
   std::vector<std::string> provided_names(std::string_view kind) const;
 
-  // Loads a plugin by name, or gives the loaded one. P0903 no such plugin; P0902 with the reason if it cannot be used.
+  // Loads a plugin by name, or gives the loaded one. P0903 no such plugin; P0902 with the reason if it cannot be used; P0907 when
+  // it is the one whose query asks, directly or through others.
   // Threads: safe; queries never run at the same time.
   Result<const Plugin*> load(std::string_view plugin_name);
 
@@ -109,7 +110,9 @@ class PluginHost {
   void check_names();
   void check_requirements_of_all();
   Status load_candidate(Candidate& candidate);
+  Status opened(Candidate& candidate);
   Status open_candidate(Candidate& candidate);
+  std::string circle_of(const Candidate& candidate) const;
   Status add_layers(Candidate& candidate, AdoptedPlugin* plugin);
   Candidate* usable_candidate(std::string_view plugin_name) const;
   Status unusable(std::string_view kind, std::string_view name) const;
@@ -117,6 +120,7 @@ class PluginHost {
   const tenon_host_t* host_;
   mutable std::recursive_mutex mutex_;  // a plugin's query may ask for another plugin's interface
   std::vector<std::unique_ptr<Candidate>> candidates_;
+  std::vector<const Candidate*> loading_;  // by the thread that holds the lock, the outermost first
 };
 
 }  // namespace tenon::host

@@ -1,6 +1,6 @@
 #include "core/ir/facts.h"
 
-#include "core/base/failure.h"
+#include "core/base/guard.h"
 #include "core/ir/graph.h"
 
 namespace tenon::ir {
@@ -9,14 +9,14 @@ namespace {
 uint32_t count_slot(void*, tenon_graph_t* graph) { return static_cast<uint32_t>(Graph::from(graph)->facts().size()); }
 
 tenon_code_t fact_slot(void*, tenon_graph_t* graph, uint32_t index, uint32_t* rel, tenon_dim_t* a, tenon_dim_t* b) {
-  const std::vector<DimFact>& facts = Graph::from(graph)->facts();
-  if (index >= facts.size()) {
-    return to_abi(error(TENON_OUT_OF_RANGE, "T0301", "fact {} of a graph that has {}", index, facts.size()));
-  }
-  *rel = facts[index].rel;
-  *a = facts[index].a;
-  *b = facts[index].b;
-  return TENON_OK;
+  return guarded([&]() -> Status {
+    const std::vector<DimFact>& facts = Graph::from(graph)->facts();
+    if (index >= facts.size()) return error(TENON_OUT_OF_RANGE, "T0301", "fact {} of a graph that has {}", index, facts.size());
+    *rel = facts[index].rel;
+    *a = facts[index].a;
+    *b = facts[index].b;
+    return {};
+  });
 }
 
 }  // namespace

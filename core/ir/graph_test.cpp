@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/failure.h"
 #include "core/ir/form.h"
 #include "core/ir/serial.h"
 #include "core/ir/test_ops.h"
@@ -263,6 +264,16 @@ TEST_F(GraphTest, ViewsWriteNoMoreThanTheCallerHas) {
   asks_shorter<tenon_symbol_view_t>(8, [&](auto* out) { return api->symbol_view(api->self, graph, n, out); });
   const Dim dim = g->dims().symbol(n).dim;
   asks_shorter<tenon_dim_view_t>(8, [&](auto* out) { return api->dim_view(api->self, graph, dim, out); });
+}
+
+// A std::length_error left libtenon through its C table.
+TEST_F(GraphTest, TheTableRefusesSizesThatNoMemoryHas) {
+  const tenon_host_graph_t* api = host_graph_table();
+  tenon_blob_t* blob = nullptr;
+  EXPECT_EQ(api->blob_bytes(api->self, "x", uint64_t{1} << 63, &blob), TENON_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(last_failure().error_code(), "T0111");
+  EXPECT_EQ(api->blob_bytes(api->self, nullptr, 8, &blob), TENON_INVALID_ARGUMENT);
+  EXPECT_EQ(blob, nullptr);
 }
 
 TEST_F(GraphTest, TheTableRefusesWhatDoesNotExist) {

@@ -5,7 +5,7 @@
 #include <new>
 #include <unordered_map>
 
-#include "core/base/failure.h"
+#include "core/base/guard.h"
 #include "core/base/intern.h"
 #include "core/ir/form.h"
 
@@ -175,15 +175,12 @@ Result<Digest> form_hash(const Graph& graph, uint64_t max_constant_bytes) { retu
 
 namespace {
 tenon_code_t hash_slot(void*, tenon_graph_t* graph, uint64_t max_constant_bytes, uint64_t out[2]) {
-  try {
-    const Result<Digest> d = form_hash(*Graph::from(graph), max_constant_bytes);
-    if (!d.ok()) return to_abi(d.status());
-    out[0] = d->lo;
-    out[1] = d->hi;
-    return TENON_OK;
-  } catch (const std::bad_alloc&) {
-    return out_of_memory("T0111: out of memory while hashing a graph");
-  }
+  return guarded([&]() -> Status {
+    TENON_ASSIGN_OR_RETURN(const Digest d, form_hash(*Graph::from(graph), max_constant_bytes));
+    out[0] = d.lo;
+    out[1] = d.hi;
+    return {};
+  });
 }
 }  // namespace
 

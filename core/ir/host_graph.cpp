@@ -1,10 +1,9 @@
 // The C table over ir::Graph: checks what comes over the border, converts, records failures.
 #include "core/ir/host_graph.h"
 
-#include <new>
 #include <utility>
 
-#include "core/base/failure.h"
+#include "core/base/guard.h"
 #include "core/base/intern.h"
 #include "core/base/limits.h"
 #include "core/base/record.h"
@@ -14,21 +13,11 @@
 namespace tenon::ir {
 namespace {
 
-// Runs `body`, which returns a Status; records a failure and gives its code. Memory that is not there is the
-// one exception that the library throws at us.
-template <typename F>
-tenon_code_t guarded(F&& body) {
-  try {
-    return to_abi(body());
-  } catch (const std::bad_alloc&) {
-    return out_of_memory("T0111: out of memory while changing or reading a graph");
-  }
-}
+using tenon::guarded;  // the one for a Status; that for a Result, whose value goes to *out, stands beside it
 
-// The same for functions that return a Result, whose value goes to *out.
 template <typename F, typename T>
 tenon_code_t guarded(F&& body, T* out) {
-  return guarded([&]() -> Status {
+  return tenon::guarded([&]() -> Status {
     TENON_ASSIGN_OR_RETURN(*out, body());
     return {};
   });
@@ -70,7 +59,9 @@ tenon_code_t clone(void*, tenon_graph_t* g, tenon_graph_t** out) {
     return {};
   });
 }
-void freeze(void*, tenon_graph_t* g) { graph_of(g).freeze(); }
+void freeze(void*, tenon_graph_t* g) {
+  guarded_void([&] { graph_of(g).freeze(); });
+}
 tenon_code_t verify(void*, tenon_graph_t* g) {
   return guarded([&] { return graph_of(g).verify(); });
 }
@@ -90,13 +81,13 @@ tenon_code_t region_view(void*, tenon_graph_t* g, tenon_region_t r, tenon_region
   return viewed(out, [&](auto* full) { return graph_of(g).view_region(r, full); });
 }
 tenon_code_t value_uses(void*, tenon_graph_t* g, tenon_value_t v, const tenon_use_t** out, uint32_t* out_count) {
-  const Graph& graph = graph_of(g);
-  if (!graph.value_live(v)) {
-    return to_abi(error(TENON_INVALID_ARGUMENT, "T0301", "there is no value {} in this graph", v));
-  }
-  *out = graph.uses(v).data();
-  *out_count = static_cast<uint32_t>(graph.uses(v).size());
-  return TENON_OK;
+  return guarded([&]() -> Status {
+    const Graph& graph = graph_of(g);
+    if (!graph.value_live(v)) return error(TENON_INVALID_ARGUMENT, "T0301", "there is no value {} in this graph", v);
+    *out = graph.uses(v).data();
+    *out_count = static_cast<uint32_t>(graph.uses(v).size());
+    return {};
+  });
 }
 
 // ---- Structure ----
@@ -169,11 +160,11 @@ tenon_code_t dim_view(void*, tenon_graph_t* g, tenon_dim_t d, tenon_dim_view_t* 
   return viewed(out, [&](auto* full) { return graph_of(g).view_dim(d, full); });
 }
 tenon_code_t dim_compare(void*, tenon_graph_t* g, uint32_t rel, tenon_dim_t a, tenon_dim_t b, uint32_t* out) {
-  const DimTable& dims = std::as_const(graph_of(g)).dims();
-  if (rel > TENON_REL_DIVISIBLE || !dims.valid(a) || !dims.valid(b)) {
-    return to_abi(error(TENON_INVALID_ARGUMENT, "T0301", "no dims of this graph, or {} is no relation", rel));
-  }
   return guarded([&]() -> Status {
+    const DimTable& dims = std::as_const(graph_of(g)).dims();
+    if (rel > TENON_REL_DIVISIBLE || !dims.valid(a) || !dims.valid(b)) {
+      return error(TENON_INVALID_ARGUMENT, "T0301", "no dims of this graph, or {} is no relation", rel);
+    }
     *out = dims.compare(rel, a, b);
     return {};
   });
@@ -214,14 +205,17 @@ tenon_code_t loc_fuse(void*, tenon_graph_t* g, const tenon_loc_t* locs, uint32_t
   return guarded([&] { return graph_of(g).fuse_locs(span_of(locs, count)); }, out);
 }
 tenon_code_t loc_text(void*, tenon_graph_t* g, tenon_loc_t loc, const tenon_sink_t* sink) {
-  const std::string text = graph_of(g).loc_text(loc);
-  return sink->write(sink->self, text.data(), text.size());
+  return guarded([&]() -> tenon_code_t {
+    const std::string text = graph_of(g).loc_text(loc);
+    return sink->write(sink->self, text.data(), text.size());
+  });
 }
 
 // ---- Blobs ----
 
 tenon_code_t abi_blob_bytes(void*, const void* data, uint64_t size, tenon_blob_t** out) {
   return guarded([&]() -> Status {
+    if (size != 0 && data == nullptr) return error(TENON_INVALID_ARGUMENT, "T0301", "a blob of {} bytes is made of a null pointer", size);
     TENON_ASSIGN_OR_RETURN(Ref<Blob> blob, blob_bytes({static_cast<const std::byte*>(data), size}));
     *out = blob.detach()->abi();
     return {};

@@ -10,7 +10,7 @@
 
 #include "core/base/cache.h"
 #include "core/base/environment.h"
-#include "core/base/failure.h"
+#include "core/base/guard.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/operation.h"
@@ -171,17 +171,10 @@ class Run {
     return std::move(status).with_context(fmt::format("the pass {}", quoted(step.name)));
   }
 
-  static tenon_sink_t sink_of(std::string& text) {
-    return {&text, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
-              static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
-              return TENON_OK;
-            }};
-  }
-
   Status print(const Step& step) const {
     if (settings_.prints == nullptr) return {};
     std::string text = fmt::format("// after {}\n", step.text);
-    const tenon_sink_t sink = sink_of(text);
+    const tenon_sink_t sink = sink_into(text);
     TENON_RETURN_IF_ERROR(
         from_abi(tables_.graph->graph_write(tables_.graph->self, graph_, TENON_FORMAT_TEXT, &sink), "graph_write"));
     return from_abi(settings_.prints->write(settings_.prints->self, text.data(), text.size()), "print-after");
@@ -208,7 +201,7 @@ class Run {
         "// Reproduces: {}\n// tenon opt THIS --verify-each --passes '{}'\n", printable(status.text(), 1000),
         steps_[failing].text);
     std::replace(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(text.find("\n// tenon opt")), '\n', ' ');
-    const tenon_sink_t sink = sink_of(text);
+    const tenon_sink_t sink = sink_into(text);
     if (tables_.graph->graph_write(tables_.graph->self, start_, TENON_FORMAT_TEXT, &sink) != TENON_OK) return status;
     const std::string path = join_path(folder, fmt::format("{}-{}.tir", steps_[failing].name, getpid()));
     if (!make_folders(folder, 0700).ok() || !write_file(path, text, 0600).ok()) return status;

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/base/failure.h"
+#include "core/base/guard.h"
 #include "core/base/operation.h"
 #include "core/base/str.h"
 
@@ -201,10 +201,7 @@ class Driver {
     view.size_bytes = sizeof view;
     if (api_.node_view(api_.self, graph_, node, &view) != TENON_OK) return "?";
     std::string place;
-    const tenon_sink_t sink = {&place, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
-                                 static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
-                                 return TENON_OK;
-                               }};
+    const tenon_sink_t sink = sink_into(place);
     (void)api_.loc_text(api_.self, graph_, view.loc, &sink);
     return fmt::format("{} ({})", quoted(from_abi_str(tables_.host->sym_text(tables_.host->self, view.op))),
                        printable(place));

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/base/checked.h"
-#include "core/base/failure.h"
+#include "core/base/guard.h"
 #include "core/base/intern.h"
 #include "core/base/limits.h"
 #include "core/base/log.h"
@@ -177,10 +177,7 @@ class Culprit {
       node.size_bytes = sizeof(node);
       if (api_.node_view(api_.self, graph_, id, &node) != TENON_OK || node.loc == 0 || !test(node)) continue;
       std::string text;
-      const tenon_sink_t sink{&text, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
-                                static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
-                                return TENON_OK;
-                              }};
+      const tenon_sink_t sink = sink_into(text);
       if (api_.loc_text(api_.self, graph_, node.loc, &sink) == TENON_OK && !text.empty()) return ", at " + text;
     }
     return {};

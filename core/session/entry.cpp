@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <mutex>
 
-#include "core/base/failure.h"
+#include "core/base/guard.h"
 #include "core/host/host_interfaces.h"
 #include "core/host/plugin_host.h"
 #include "core/ir/facts.h"
@@ -41,11 +41,13 @@ extern "C" tenon_code_t tenon_host_open(uint32_t abi, const tenon_host_t** out_h
   using namespace tenon;  // NOLINT: the one place where C meets C++
   clear_failure();
   if (out_host == nullptr) return TENON_INVALID_ARGUMENT;
-  session::start_host();
-  *out_host = host::host_table();  // also on failure, so that the caller can read why
-  if (abi >> 16 != TENON_ABI_MAJOR) {
-    return to_abi(error(TENON_FAILED_PRECONDITION, "P0305", "the program speaks ABI {}.{}, and libtenon.so speaks {}.{}", abi >> 16,
-                        abi & 0xffff, TENON_ABI_MAJOR, TENON_ABI_MINOR));
-  }
-  return to_abi(host::PluginHost::process().strict_status());
+  return guarded([&]() -> Status {
+    *out_host = host::host_table();  // also on failure, so that the caller can read why
+    session::start_host();
+    if (abi >> 16 != TENON_ABI_MAJOR) {
+      return error(TENON_FAILED_PRECONDITION, "P0305", "the program speaks ABI {}.{}, and libtenon.so speaks {}.{}", abi >> 16,
+                   abi & 0xffff, TENON_ABI_MAJOR, TENON_ABI_MINOR);
+    }
+    return host::PluginHost::process().strict_status();
+  });
 }

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <memory>
 
-#include "core/base/failure.h"
+#include "core/base/guard.h"
 #include "core/base/record.h"
 #include "core/base/str.h"
 #include "core/dispatch/extract.h"
@@ -31,19 +31,17 @@ Status check_spec(const ir::Graph& graph, const tenon_extract_spec_t& spec) {
 // Up to the field by which a part is released, which the first layout had.
 constexpr uint32_t kExtractedBytesMin = offsetof(tenon_extracted_t, storage) + sizeof(tenon_extracted_t::storage);
 
-tenon_code_t extract(void*, tenon_graph_t* graph, const tenon_extract_spec_t* spec, tenon_extracted_t* out) {
-  clear_failure();
+Status extract_into(tenon_graph_t* graph, const tenon_extract_spec_t* spec, tenon_extracted_t* out) {
   const ir::Graph& from = *ir::Graph::from(graph);
-  if (Status s = check_spec(from, *spec); !s.ok()) return to_abi(s);
+  TENON_RETURN_IF_ERROR(check_spec(from, *spec));
   if (out->size_bytes < kExtractedBytesMin) {
-    return to_abi(error(TENON_INVALID_ARGUMENT, "T0616", "the record of a part says that it has {} bytes; it needs at least {}",
-                        out->size_bytes, kExtractedBytesMin));
+    return error(TENON_INVALID_ARGUMENT, "T0616", "the record of a part says that it has {} bytes; it needs at least {}",
+                 out->size_bytes, kExtractedBytesMin);
   }
-  Result<dispatch::Subgraph> made =
-      dispatch::extract_part(from, {spec->nodes, spec->node_count}, {spec->arguments, spec->argument_count},
-                             {spec->yields, spec->yield_count}, from_abi_str(spec->name));
-  if (!made.ok()) return to_abi(made.status());
-  auto kept = std::make_unique<dispatch::Subgraph>(std::move(*made));
+  TENON_ASSIGN_OR_RETURN(dispatch::Subgraph made,
+                         dispatch::extract_part(from, {spec->nodes, spec->node_count}, {spec->arguments, spec->argument_count},
+                                                {spec->yields, spec->yield_count}, from_abi_str(spec->name)));
+  auto kept = std::make_unique<dispatch::Subgraph>(std::move(made));
   tenon_extracted_t full = {};
   full.argument_count = static_cast<uint32_t>(kept->inputs.size());
   full.symbol_count = static_cast<uint32_t>(kept->symbols.size());
@@ -51,9 +49,14 @@ tenon_code_t extract(void*, tenon_graph_t* graph, const tenon_extract_spec_t* sp
   full.arguments = kept->inputs.data();
   full.symbols = kept->symbols.data();
   full.storage = kept.get();
-  if (Status s = give_record(out, full); !s.ok()) return to_abi(s);
+  TENON_RETURN_IF_ERROR(give_record(out, full));
   (void)kept.release();  // it is the caller's now
-  return TENON_OK;
+  return {};
+}
+
+tenon_code_t extract(void*, tenon_graph_t* graph, const tenon_extract_spec_t* spec, tenon_extracted_t* out) {
+  clear_failure();
+  return guarded([&] { return extract_into(graph, spec, out); });
 }
 
 void release(void*, tenon_extracted_t* extracted) {

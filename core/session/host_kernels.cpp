@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/failure.h"
+#include "core/base/guard.h"
 #include "core/host/plugin_host.h"
 
 namespace tenon::session {
@@ -17,13 +17,13 @@ struct Answer {
   std::string reason;
 };
 
-tenon_code_t candidates(void*, tenon_str_t device_kind, tenon_str_t target, const tenon_kernel_call_t* call, void* context,
-                        void (*visit)(void*, const tenon_kernels_api_t*, const tenon_kernel_candidate_t*, tenon_code_t,
-                                      tenon_str_t)) {
+using Visit = void (*)(void*, const tenon_kernels_api_t*, const tenon_kernel_candidate_t*, tenon_code_t, tenon_str_t);
+
+Status visit_candidates(std::string_view device_kind, tenon_str_t target, const tenon_kernel_call_t* call, void* context, Visit visit) {
   host::PluginHost& plugins = host::PluginHost::process();
   std::vector<Answer> answers;
   for (const host::Provider& provider : plugins.providers("kernels")) {
-    if (provider.name != from_abi_str(device_kind)) continue;
+    if (provider.name != device_kind) continue;
     Result<const host::Plugin*> plugin = plugins.load(provider.plugin);
     if (!plugin.ok()) continue;  // recorded and explained by the host
     const auto* api = (*plugin)->table<tenon_kernels_api_t>(TENON_KERNELS_ID);
@@ -41,7 +41,11 @@ tenon_code_t candidates(void*, tenon_str_t device_kind, tenon_str_t target, cons
     return a.candidate.cost_ns < b.candidate.cost_ns;
   });
   for (const Answer& a : answers) visit(context, a.api, &a.candidate, a.code, to_abi_str(a.reason));
-  return TENON_OK;
+  return {};
+}
+
+tenon_code_t candidates(void*, tenon_str_t device_kind, tenon_str_t target, const tenon_kernel_call_t* call, void* context, Visit visit) {
+  return guarded([&] { return visit_candidates(from_abi_str(device_kind), target, call, context, visit); });
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "core/base/failure.h"
+#include "core/base/guard.h"
 #include "core/base/intern.h"
 #include "core/base/log.h"
 #include "core/base/memory.h"
@@ -51,28 +51,34 @@ class OpLoader final : public op::OpLoader {
 
 tenon_code_t op_find(void*, tenon_sym_t name, uint32_t version, const tenon_op_def_t** out) {
   clear_failure();
-  const tenon_op_def_t* def = op::Registry::instance().find(name, version);
-  if (def == nullptr) return to_abi(op::Registry::instance().unknown(name, version));
-  *out = def;
-  return TENON_OK;
+  return guarded([&]() -> Status {
+    const tenon_op_def_t* def = op::Registry::instance().find(name, version);
+    if (def == nullptr) return op::Registry::instance().unknown(name, version);
+    *out = def;
+    return {};
+  });
 }
 
 tenon_code_t op_each(void*, void* context, void (*visit)(void*, const tenon_op_def_t*, tenon_str_t)) {
-  for (const op::OpRecord* record : op::Registry::instance().all_records()) {
-    visit(context, &record->def, to_abi_str(record->provider));
-  }
-  return TENON_OK;
+  return guarded([&]() -> Status {
+    for (const op::OpRecord* record : op::Registry::instance().all_records()) {
+      visit(context, &record->def, to_abi_str(record->provider));
+    }
+    return {};
+  });
 }
 
 tenon_code_t node_attrs(void*, tenon_graph_t* graph, tenon_node_t node, tenon_attr_t* out) {
   clear_failure();
-  const ir::Graph& g = *ir::Graph::from(graph);
-  if (!g.node_live(node)) return to_abi(error(TENON_INVALID_ARGUMENT, "T0301", "there is no node {}", node));
-  const tenon_op_def_t* def = op::Registry::instance().find(g.node(node).op, g.node(node).op_version);
-  if (def == nullptr) return to_abi(op::Registry::instance().unknown(g.node(node).op, g.node(node).op_version));
-  const std::vector<tenon_attr_t> attrs = op::declared_attrs(*def, g.attrs(node));
-  std::copy(attrs.begin(), attrs.end(), out);
-  return TENON_OK;
+  return guarded([&]() -> Status {
+    const ir::Graph& g = *ir::Graph::from(graph);
+    if (!g.node_live(node)) return error(TENON_INVALID_ARGUMENT, "T0301", "there is no node {}", node);
+    const tenon_op_def_t* def = op::Registry::instance().find(g.node(node).op, g.node(node).op_version);
+    if (def == nullptr) return op::Registry::instance().unknown(g.node(node).op, g.node(node).op_version);
+    const std::vector<tenon_attr_t> attrs = op::declared_attrs(*def, g.attrs(node));
+    std::copy(attrs.begin(), attrs.end(), out);
+    return {};
+  });
 }
 
 // Hands an array out as one block that array_free knows by its dims: dims, strides, elements.
@@ -174,9 +180,8 @@ Status check_facts(const ir::Graph& g, tenon_node_t node, std::span<const int64_
   return {};
 }
 
-tenon_code_t evaluate(void*, tenon_graph_t* graph, tenon_node_t node, const int64_t* symbols, uint32_t symbol_count,
-                      const tenon_array_t* inputs, uint32_t input_count, tenon_array_t* outputs, uint32_t output_count) {
-  clear_failure();
+tenon_code_t evaluate_into(tenon_graph_t* graph, tenon_node_t node, const int64_t* symbols, uint32_t symbol_count,
+                           const tenon_array_t* inputs, uint32_t input_count, tenon_array_t* outputs, uint32_t output_count) {
   ir::Graph& g = *ir::Graph::from(graph);
   if (!g.node_live(node)) return to_abi(error(TENON_INVALID_ARGUMENT, "T0301", "there is no node {}", node));
   const size_t reads = op::values_read(g, node).size();
@@ -197,6 +202,12 @@ tenon_code_t evaluate(void*, tenon_graph_t* graph, tenon_node_t node, const int6
   }
   return TENON_OK;
 }
+tenon_code_t evaluate(void*, tenon_graph_t* graph, tenon_node_t node, const int64_t* symbols, uint32_t symbol_count,
+                      const tenon_array_t* inputs, uint32_t input_count, tenon_array_t* outputs, uint32_t output_count) {
+  clear_failure();
+  return guarded([&] { return evaluate_into(graph, node, symbols, symbol_count, inputs, input_count, outputs, output_count); });
+}
+
 void array_free(void*, tenon_array_t* array) {
   // As it was counted: what give() made is dense.
   uint64_t bits = ir::dtype_bits(array->dtype);
@@ -208,11 +219,10 @@ void array_free(void*, tenon_array_t* array) {
 
 tenon_code_t plugin_interface(void*, tenon_str_t kind, tenon_str_t name, tenon_str_t id, const void** out) {
   clear_failure();
-  Result<const void*> table =
-      host::PluginHost::process().find_interface(from_abi_str(kind), from_abi_str(name), from_abi_str(id));
-  if (!table.ok()) return to_abi(table.status());
-  *out = *table;
-  return TENON_OK;
+  return guarded([&]() -> Status {
+    TENON_ASSIGN_OR_RETURN(*out, host::PluginHost::process().find_interface(from_abi_str(kind), from_abi_str(name), from_abi_str(id)));
+    return {};
+  });
 }
 
 }  // namespace

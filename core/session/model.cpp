@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/base/failure.h"
+#include "core/base/guard.h"
 #include "core/base/file.h"
 #include "core/base/intern.h"
 #include "core/base/limits.h"
@@ -78,12 +78,16 @@ struct Told {
     tenon_value_sink_t s{};
     s.self = this;
     s.input = [](void* self, tenon_str_t input, tenon_str_t why) -> tenon_code_t {
-      static_cast<Told*>(self)->inputs.push_back({0, std::string(from_abi_str(input)), std::string(from_abi_str(why))});
-      return TENON_OK;
+      return guarded([&]() -> tenon_code_t {
+        static_cast<Told*>(self)->inputs.push_back({0, std::string(from_abi_str(input)), std::string(from_abi_str(why))});
+        return TENON_OK;
+      });
     };
     s.only_by_value = [](void* self, tenon_str_t why) -> tenon_code_t {
-      static_cast<Told*>(self)->only = from_abi_str(why);
-      return TENON_OK;
+      return guarded([&]() -> tenon_code_t {
+        static_cast<Told*>(self)->only = from_abi_str(why);
+        return TENON_OK;
+      });
     };
     return s;
   }
@@ -259,10 +263,7 @@ Status write_tensor(std::string_view path, const tenon_tensor_t& tensor) {
   for (const Frontend& frontend : all) {
     if (frontend.api->write_tensor == nullptr) continue;
     std::string bytes;
-    const tenon_sink_t sink{&bytes, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
-                              static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
-                              return TENON_OK;
-                            }};
+    const tenon_sink_t sink = sink_into(bytes);
     clear_failure();
     TENON_RETURN_IF_ERROR(from_abi(frontend.api->write_tensor(frontend.api->self, &tensor, &sink),
                                    fmt::format("frontend {}: write_tensor", quoted(frontend.name))));

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "core/base/failure.h"
+#include "core/base/guard.h"
 #include "core/base/float_state.h"
 #include "core/base/intern.h"
 #include "core/base/operation.h"
@@ -145,14 +145,7 @@ class ProgramBuilder {
     record.options = options.data();
     record.option_count = static_cast<uint32_t>(options.size());
     std::string bytes;
-    const tenon_sink_t sink{&bytes, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
-                              try {
-                                static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
-                              } catch (const std::exception&) {
-                                return TENON_RESOURCE_EXHAUSTED;  // nothing passes through the plugin's frames
-                              }
-                              return TENON_OK;
-                            }};
+    const tenon_sink_t sink = sink_into(bytes);
     {
       auto guard = device->serialise();
       clear_failure();

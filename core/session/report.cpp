@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <map>
 
-#include "core/base/failure.h"
+#include "core/base/guard.h"
 #include "core/base/str.h"
 #include "core/ir/serial.h"
 #include "core/session/program.h"
@@ -18,12 +18,7 @@ constexpr size_t kOpsInSummary = 4;
 
 struct Text {
   std::string text;
-  tenon_sink_t sink() {
-    return {this, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
-              static_cast<Text*>(self)->text.append(static_cast<const char*>(data), size);
-              return TENON_OK;
-            }};
-  }
+  tenon_sink_t sink() { return sink_into(text); }
 };
 
 std::string refusals_json(const dispatch::Placement& placement, Node n) {

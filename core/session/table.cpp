@@ -1,10 +1,8 @@
 // The C table of sessions: every slot checks its arguments, calls the class behind the handle and records failures.
 #include <algorithm>
 #include <cstring>
-#include <exception>
-#include <new>
 
-#include "core/base/failure.h"
+#include "core/base/guard.h"
 #include "core/base/operation.h"
 #include "core/base/record.h"
 #include "core/base/str.h"
@@ -27,18 +25,11 @@ struct tenon_binding_t {
 namespace tenon::session {
 namespace {
 
-// Runs a slot's body: a failed Status becomes this thread's failure, and so does memory that is not there.
+// Runs a slot's body, after forgetting what failed before.
 template <typename F>
 tenon_code_t slot(F&& body) {
   clear_failure();
-  try {
-    return to_abi(body());
-  } catch (const std::bad_alloc&) {
-    return out_of_memory("T0111: the system gave no more memory");
-  } catch (const std::exception& e) {
-    record_failure(TENON_INTERNAL, e.what(), {});
-    return TENON_INTERNAL;
-  }
+  return guarded(std::forward<F>(body));
 }
 
 Status null_argument(std::string_view what) {

@@ -1,5 +1,5 @@
 // Around calls into a vendor's runtime that start threads or install handlers: threads that begin inside take no signals (those are
-// for the program's own threads), and handlers, locale, environment and floating-point state are afterwards what they were. POSIX.
+// for the program's own threads; thread.hpp says which two kinds stay open), and handlers, locale, environment and floating-point state are afterwards what they were. POSIX.
 #ifndef TENON_CPP_PROCESS_GUARD_HPP_
 #define TENON_CPP_PROCESS_GUARD_HPP_
 
@@ -15,6 +15,8 @@
 #include <new>
 #include <string>
 
+#include "tenon/cpp/thread.hpp"
+
 namespace tenon::inline sdk {
 
 // One at a time per plugin: a second thread waits. Not to be nested. Costs a system call per signal: for opening and compiling, not
@@ -25,9 +27,8 @@ class ProcessGuard {
     // What needs memory comes first: nothing is changed yet when there is none.
     if (const char* name = ::setlocale(LC_ALL, nullptr)) locale_ = name;
     environment_ = environment();
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &mask_);
+    const sigset_t others = signals_of_others();
+    pthread_sigmask(SIG_BLOCK, &others, &mask_);
     for (int s = 1; s < kSignals; ++s) known_[index(s)] = ::sigaction(s, nullptr, &actions_[index(s)]) == 0;
     ::fegetenv(&float_state_);
   }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "tenon/abi/device.h"
+#include "tenon/abi/host.h"
 #include "tenon/abi/pass.h"
 #include "tenon/abi/plugin.h"
 
@@ -158,6 +159,30 @@ TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_
     tenon_str_t id = STR("tenon.host.nonsense/1");
     tenon_code_t code = host->query(host->self, id, 0, &table);
     if (code != TENON_OK) return code;
+  }
+#elif defined(FAKE_ASKS_ITSELF) || defined(FAKE_ASKS_OTHER)
+  {
+    /* Its own interface, or that of a plugin that may ask for this one in turn, while it is being loaded. Where only its offers are
+     * asked for nobody answers, and it goes on. */
+    const tenon_host_registry_t* registry = NULL;
+    const void* table = NULL;
+#if defined(FAKE_ASKS_ITSELF)
+    tenon_str_t kind = STR("pass"), name = STR("fake-pass");
+#else
+    const char* other = getenv("FAKE_OTHER_PASS");
+    tenon_str_t kind = STR("pass"), name = {other, other == NULL ? 0 : strlen(other)};
+#endif
+    tenon_str_t host_id = STR(TENON_HOST_REGISTRY_ID), id = STR(TENON_PASS_ID);
+    tenon_code_t code = host->query(host->self, host_id, 0, (const void**)&registry);
+    if (code != TENON_OK) return code;
+    code = registry->plugin_interface(registry->self, kind, name, id, &table);
+    if (code != TENON_OK && code != TENON_UNAVAILABLE) return code;
+  }
+#elif defined(FAKE_LIES_IN_FAIL)
+  {
+    tenon_key_value_t detail = {STR("bytes"), {"what was left", UINT64_MAX}};
+    tenon_str_t why = STR("there is no room");
+    return host->fail(host->self, TENON_UNAVAILABLE, why, &detail, 1);
   }
 #endif
   *out = &record;

@@ -54,7 +54,7 @@ def write(path, text):
 
 def manifest(name, library, **more):
     return json.dumps({"schema": 1, "name": name, "version": "1.0.0", "library": library,
-                       "provides": {"passes": ["fake-pass"]}, **more})
+                       **{"provides": {"passes": ["fake-pass"]}, **more}})
 
 
 def added(folder, files):
@@ -125,6 +125,16 @@ def group_6():
                        ("garbage_count", "P0806"), ("garbage_size", "P0806"), ("garbage_interfaces", "P0806"),
                        ("wrong_name", "P0803")):
         yield fake_case(100, kind, code)
+    yield fake_case(102, "asks_itself", "P0907.*`asks_itself` asks for `asks_itself`", "(R-B29)")
+
+    def ask_each_other(folder):
+        environment = fake("asks_other")(folder)
+        shutil.copy(FAKES / "fake_asks_itself.so", folder / "plugins" / "y.so")
+        write(folder / "plugins" / "y.plugin.json", manifest("asks_itself", "./y.so", provides={"passes": ["other-pass"]}))
+        return {**environment, "FAKE_OTHER_PASS": "other-pass"}
+    yield Case(102, "two plugins that ask for each other (R-B29)", ask_each_other, ["opt", "g.tir", "--passes", "fake-pass"], (0,),
+               "P0907.*`asks_other` asks for `asks_itself`, `asks_itself` asks for `asks_other`")
+    yield Case(100, "a detail of 2^64-1 bytes", fake("lies_in_fail"), ["opt", "g.tir", "--passes", "fake-pass"], (3,), "there is no room")
     yield Case(100, "crashing plugin does not stop the others", fake("crashes"), ["opt", "g.tir", "--passes", "cse"], (0,),
                prints=r"add\(")
     yield Case(100, "strict makes a bad manifest fatal",
