@@ -33,6 +33,12 @@ int usage_error(const std::string& text) {
   return kUsage;
 }
 
+// What the machine refuses: no help about the command would help.
+int plain_error(const std::string& text) {
+  std::fprintf(stderr, "tenon: error: %s\n", text.c_str());
+  return kUsage;
+}
+
 std::string digest_of(const std::string& path) {
   if (path.empty()) return "";
   tenon::Result<tenon::File> file = tenon::open_user_file(path);
@@ -98,7 +104,9 @@ int conform(Options options) {
   record.library_sha256 = digest_of(record.subject.library_path);
   record.level_asked = options.run.level;
   record.partial = !options.run.filter.empty();
-  record.findings = run_checks(record.subject, options.run);
+  tenon::Result<std::vector<Finding>> findings = run_checks(record.subject, options.run);
+  if (!findings.ok()) return plain_error(findings.status().text());
+  record.findings = std::move(findings).value();
   apply_known_failures(record.known, record.findings);
   record.level = level_of(record.findings);
   record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

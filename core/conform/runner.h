@@ -45,7 +45,8 @@ struct Selected {
 };
 std::vector<Selected> select_checks(const RunOptions& options);
 
-std::vector<Finding> run_checks(const Subject& subject, const RunOptions& options);
+// Fails where the machine has no process for a check: what was not asked is no finding.
+Result<std::vector<Finding>> run_checks(const Subject& subject, const RunOptions& options);
 
 // Marks findings that known failures cover. Lines are `GLOB reason`; empty ones and those that
 // begin with # are skipped.
@@ -56,7 +57,9 @@ void apply_known_failures(std::vector<KnownFailure>& known, std::vector<Finding>
 // failure. 0 for none.
 int level_of(const std::vector<Finding>& findings);
 
-// The child's side: runs one check and writes its outcome to descriptor 3. An exit status.
+// Where the process of a check finds the pipe to the runner when it starts.
+inline constexpr int kAnswerDescriptor = 3;
+// The child's side: runs one check and tells its outcome. An exit status.
 int run_child(const std::string& manifest_path, const std::string& name,
               std::vector<std::string> examples);
 

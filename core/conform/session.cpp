@@ -1,13 +1,17 @@
 #include "core/conform/session.h"
 
 #include <dlfcn.h>
-#include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "core/base/str.h"
 #include "core/host/tables.h"
@@ -50,19 +54,37 @@ std::string_view view(tenon_str_t text) {
 }
 
 std::string code_text(tenon_code_t code) {
-  return fmt::format("{} ({})", code_name(code), code);
+  // A number that base.h does not have is said as such, with its bytes.
+  return code <= TENON_DEVICE_LOST ? fmt::format("{} ({})", code_name(code), code)
+                                 : fmt::format("{} ({:#x}), which is no code of base.h", code, code);
 }
 
+// What a process apart tells the one that waits for it. Memory, since a pipe is something that a
+// plugin may close or write to.
+struct Session::Shared {
+  bool answered;
+  Verdict verdict;
+  char text[4096], step[512];
+};
+
+namespace {
+
+template <size_t kSize>
+void put_text(char (&to)[kSize], std::string_view text) {
+  const size_t size = std::min(text.size(), kSize - 1);
+  std::memcpy(to, text.data(), size);
+  to[size] = '\0';
+}
+
+}  // namespace
+
 void Session::step(std::string_view what) {
-  if (step_descriptor_ < 0) return;
-  const std::string line = fmt::format("step {}\n", printable(what, 400));
-  if (::write(step_descriptor_, line.data(), line.size()) < 0) step_descriptor_ = -1;
+  teller_.step(what);
+  if (shared_ != nullptr) put_text(shared_->step, what);
 }
 
 void Session::note(std::string_view what) {
-  if (step_descriptor_ < 0) return;
-  const std::string line = fmt::format("note {}\n", printable(what, 400));
-  if (::write(step_descriptor_, line.data(), line.size()) < 0) step_descriptor_ = -1;
+  teller_.note(what);
 }
 
 Outcome Session::open() {
@@ -133,34 +155,43 @@ const void* Session::table(std::string_view id, size_t optional_slots) {
 }
 
 Outcome Session::apart(const std::function<Outcome()>& what, End end) {
-  int ends[2];
-  if (::pipe(ends) != 0) return skipped("no pipe for a process apart");
+  void* memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                        -1, 0);
+  if (memory == MAP_FAILED) return skipped("no memory for a process apart");
+  auto* shared = new (memory) Shared{};
   const pid_t child = ::fork();
-  if (child < 0) return skipped("no process apart");
+  if (child < 0) return ::munmap(memory, sizeof(Shared)), skipped("no process apart");
   if (child == 0) {
-    ::close(ends[0]);
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     ::alarm(kApartSeconds);
+    shared_ = shared;
     const Outcome outcome = what();
-    const std::string line = std::to_string(static_cast<int>(outcome.verdict)) + outcome.text;
-    if (::write(ends[1], line.data(), std::min<size_t>(line.size(), 4096)) < 0) ::_exit(1);
+    put_text(shared->text, outcome.text);
+    shared->verdict = outcome.verdict;
+    shared->answered = true;
     if (end == End::kAsPrograms) std::exit(0);
     ::_exit(0);
   }
-  ::close(ends[1]);
-  std::string answer(4096, '\0');
-  const ssize_t got = ::read(ends[0], answer.data(), answer.size());
-  ::close(ends[0]);
   int status = 0;
-  ::waitpid(child, &status, 0);
-  if (WIFSIGNALED(status)) {
-    if (WTERMSIG(status) == SIGALRM) return failed("no answer within {} s", kApartSeconds);
-    return failed("the process ended with signal {} ({})", WTERMSIG(status),
-                  ::strsignal(WTERMSIG(status)));
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  if (got <= 0)
-    return failed("the process ended with status {} in the middle", WEXITSTATUS(status));
-  answer.resize(static_cast<size_t>(got));
-  return {static_cast<Verdict>(answer[0] - '0'), answer.substr(1)};
+  Outcome outcome = {shared->verdict, shared->text};
+  const bool answered = shared->answered;
+  const std::string last =
+      shared->step[0] == '\0' ? "" : fmt::format(" while {}", static_cast<const char*>(shared->step));
+  ::munmap(memory, sizeof(Shared));
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+    return failed("no answer within {} s{}", kApartSeconds, last);
+  if (WIFSIGNALED(status)) {
+    teller_.died();
+    return failed("the process ended with signal {} ({}){}", WTERMSIG(status),
+                  ::strsignal(WTERMSIG(status)), last);
+  }
+  if (!answered) {
+    teller_.died();
+    return failed("the process ended with status {} in the middle{}", WEXITSTATUS(status), last);
+  }
+  return outcome;
 }
 
 }  // namespace tenon::conform

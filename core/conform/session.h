@@ -9,6 +9,7 @@
 
 #include <tenon/abi/device.h>
 
+#include "core/conform/answers.h"
 #include "core/conform/check.h"
 #include "core/conform/stand_host.h"
 #include "core/conform/subject.h"
@@ -30,12 +31,11 @@ constexpr unsigned kApartSeconds = 60;
 
 class Session {
  public:
-  // step_descriptor: where steps are written, -1 for nowhere.
   // examples: files of its format, for frontends; models, for kernel sets.
-  Session(Subject subject, int step_descriptor, std::vector<std::string> examples = {})
-      : subject_(std::move(subject)),
-        step_descriptor_(step_descriptor),
-        examples_(std::move(examples)) {}
+  Session(Subject subject, Teller teller, std::vector<std::string> examples = {})
+      : subject_(std::move(subject)), teller_(std::move(teller)), examples_(std::move(examples)) {}
+
+  Teller& teller() { return teller_; }
 
   const Subject& subject() const { return subject_; }
   const std::vector<std::string>& examples() const { return examples_; }
@@ -68,14 +68,16 @@ class Session {
 
   // How a process apart ends: at once, or as programs do, with handlers and static destructors.
   enum class End { kAtOnce, kAsPrograms };
-  // Runs `what` in a fork of this process, and gives its outcome, text included; a failure when the
-  // process dies or gives no answer within kApartSeconds. For what can be done once per process,
+  // Runs `what` in a fork of this process, and gives its outcome, text included; a failure, with the
+  // last step, when the process dies or gives no answer within kApartSeconds. For what can be done once per process,
   // and for what may end one.
   Outcome apart(const std::function<Outcome()>& what, End end = End::kAtOnce);
 
  private:
   Subject subject_;
-  int step_descriptor_;
+  Teller teller_;
+  struct Shared;
+  Shared* shared_ = nullptr;  // in a process apart, with the one that waits for it
   std::vector<std::string> examples_;
   void* library_ = nullptr;
   const tenon_host_t* host_ = nullptr;
