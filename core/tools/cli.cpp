@@ -2,6 +2,8 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 
 #include <tenon/abi/base.h>
 
@@ -22,6 +24,33 @@ constexpr const char* kFooter =
 
 // A validator that does not show in the help: the error tells what it wants.
 CLI::Validator quiet(CLI::Validator validator) { return validator.description(""); }
+
+// A finite number of at least 0: what compares as neither less nor more makes every check agree.
+CLI::Validator tolerance_number() {
+  return CLI::Validator(
+      [](std::string& text) {
+        double value = -1;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        const bool all = error == std::errc() && end == text.data() + text.size();
+        return all && std::isfinite(value) && value >= 0
+                   ? std::string()
+                   : fmt::format("{} is no tolerance: it is a number of at least 0, as in 1e-4", in_quotes(text));
+      },
+      "");
+}
+
+// A whole number that 64 bits hold; CLI11 would take -1 and what is too large for the largest.
+CLI::Validator seed_number() {
+  return CLI::Validator(
+      [](std::string& text) {
+        uint64_t value = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        return error == std::errc() && end == text.data() + text.size()
+                   ? std::string()
+                   : fmt::format("{} is no seed: it is a whole number from 0 to {}", in_quotes(text), UINT64_MAX);
+      },
+      "");
+}
 
 // An option that may be repeated and takes one value each time.
 void repeatable(CLI::App* command, const char* name, std::vector<std::string>& values, const char* type,
@@ -49,12 +78,14 @@ void add_shared(CLI::App* command, RunOptions& o) {
 CLI::App* add_run(CLI::App& app, RunOptions& o) {
   CLI::App* run = app.add_subcommand("run", "run a model and print its outputs");
   add_shared(run, o);
-  run->add_option("--seed", o.seed, "random values for inputs that have no file")->type_name("N");
+  run->add_option("--seed", o.seed, "random values for inputs that have no file")
+      ->check(seed_number())
+      ->type_name("N");
   run->add_option("--output-dir", o.output_dir, "write each output as a file DIR/NAME" TENON_OUTPUT_EXTENSION)
       ->type_name("DIR");
-  run->add_option("--check", o.check, "run there too and compare")->type_name("DEVICE");
+  run->add_option("--check", o.check, "run there too, without passes, and compare")->type_name("DEVICE");
   run->add_option("--tolerance", o.tolerance, "of --check, times the largest |value| (default by element type)")
-      ->check(quiet(CLI::NonNegativeNumber))
+      ->check(tolerance_number())
       ->type_name("T");
   run->add_option("--top", o.top, "the N largest entries of each row of an output")
       ->check(quiet(CLI::PositiveNumber))
@@ -68,7 +99,7 @@ CLI::App* add_run(CLI::App& app, RunOptions& o) {
 CLI::App* add_bench(CLI::App& app, RunOptions& o) {
   CLI::App* bench = app.add_subcommand("bench", "measure compile, first and repeated runs");
   add_shared(bench, o);
-  bench->add_option("--seed", o.seed, "of the random inputs")->type_name("N");
+  bench->add_option("--seed", o.seed, "of the random inputs")->check(seed_number())->type_name("N");
   bench->add_option("--runs", o.runs, "number of measured runs (default: one second, at least ten)")
       ->check(quiet(CLI::Range(int64_t{1}, int64_t{1000000})))
       ->type_name("N");

@@ -239,7 +239,7 @@ Comparison compare(const Dense& a, const Dense& b, double tolerance) {
       }
     }
   }
-  result.ok = !(result.difference > tolerance * result.scale);
+  result.ok = std::isfinite(result.difference) && result.difference <= tolerance * result.scale;  // false for any NaN
   return result;
 }
 
