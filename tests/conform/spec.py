@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 import mutants
+from blind import blind
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # What is seen to fail where the host or a layer does the checking: a test that names the requirement.
@@ -58,11 +59,11 @@ def main():
     caught = {m.check for m in made}
     problems += [f"{name} is not seen to fail: no mutant names it" for name in names if name not in caught and name[0] != "L"]
     problems += [f"{m.name} is for {m.check}, which does not exist" for m in made if m.check not in names]
-    second = [line.split() for line in (ROOT / "tests/conform/second/second.list").read_text().splitlines() if line and line[0] != "#"]
-    problems += [f"{word} of the second set breaks {r}, which has no check" for word, *all_of in second for r in all_of if r not in named]
+    written_blind = blind.listed()
+    problems += [f"{m.word} of the {m.of} set breaks {r}, which has no check" for m in written_blind for r in m.requirements if r not in named]
     count = {by: list(rows.values()).count(by) for by in ("runner", "host", "layer", "withdrawn")}
     print("\n".join(problems) or f"{len(rows) - count['withdrawn']} requirements ({count}), {len(names)} checks, {len(made)} mutants, "
-          f"{len(second)} in the second set")
+          f"{len(written_blind)} written blind")
     return 1 if problems or not rows else 0
 
 

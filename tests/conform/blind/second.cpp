@@ -1,5 +1,5 @@
-// The second set of mutants: a plugin that stands in front of a good device's library and does one thing wrong. Written from
-// docs/spec/plugin.md alone, against the checks as they were then. SECOND_BASE names the good library, SECOND_MUTANT the word; without
+// The second set of blind mutants (blind.py): a plugin that stands in front of a good device's library and does one thing wrong. Written from
+// docs/spec/plugin.md alone, against the checks as they were then. BLIND_BASE names the good library, BLIND_MUTANT the word; without
 // a word everything goes through. Each word stands in second.list with the requirement that it breaks.
 #include <dlfcn.h>
 #include <fenv.h>
@@ -35,7 +35,7 @@ const tenon_compile_api_t* compile_next;
 std::mutex mutex;
 
 bool is(const char* word) {
-  static const char* chosen = getenv("SECOND_MUTANT");
+  static const char* chosen = getenv("BLIND_MUTANT");
   return chosen && strcmp(chosen, word) == 0;
 }
 
@@ -545,7 +545,7 @@ extern "C" TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const 
   static std::vector<tenon_interface_t> interfaces;
   host = the_host;
   if (is("query_is_slow")) sleep_ms(3000);
-  void* library = dlopen(getenv("SECOND_BASE"), RTLD_NOW | RTLD_LOCAL);
+  void* library = dlopen(getenv("BLIND_BASE"), RTLD_NOW | RTLD_LOCAL);
   if (!library) return fail(TENON_UNAVAILABLE, dlerror());
   const auto query = reinterpret_cast<decltype(&tenon_plugin_query)>(dlsym(library, "tenon_plugin_query"));
   const tenon_plugin_t* base = nullptr;
