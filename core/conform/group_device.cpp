@@ -91,7 +91,7 @@ Outcome each_info(Session& s, Visit visit) {
 Outcome device_info(Session& s) {
   return each_info(
       s,
-      [](const tenon_device_api_t*, uint32_t ordinal, const tenon_device_info_t& info) -> Outcome {
+      [&s](const tenon_device_api_t*, uint32_t ordinal, const tenon_device_info_t& info) -> Outcome {
         const std::string_view kind = view(info.kind);
         const bool fine = !kind.empty() && std::all_of(kind.begin(), kind.end(), [](char c) {
           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
@@ -99,6 +99,8 @@ Outcome device_info(Session& s) {
         CONFORM_EXPECT(fine, "the kind of device {} is {}", ordinal, quoted(kind));
         CONFORM_EXPECT(info.description.size != 0, "device {} has no description", ordinal);
         CONFORM_EXPECT(info.target.size != 0, "device {} has no target", ordinal);
+        s.note(fmt::format("device {} {}: {}, target {}", ordinal, kind, view(info.description),
+                           view(info.target)));
         return pass();
       });
 }

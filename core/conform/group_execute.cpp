@@ -231,6 +231,7 @@ Outcome digest_with_threads(Session& s, int threads, std::string* out) {
       auto* l = new Loaded(s);  // the process ends soon
       std::vector<Named> got;
       const Outcome made = l->make(text);
+      if (made.verdict == Verdict::kNotOffered) return made;
       if (made.verdict == Verdict::kSkip) continue;
       if (made.verdict != Verdict::kPass || l->run({}, 0, &got).verdict != Verdict::kPass)
         return skipped(

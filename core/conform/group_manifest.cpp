@@ -212,7 +212,7 @@ Outcome provides_no_more(Session& s) {
 
 Outcome digest_agrees(Session& s) {
   CONFORM_TRY(needs_library(s));
-  if (s.subject().manifest.sha256.empty()) return skipped("the manifest gives no digest");
+  if (s.subject().manifest.sha256.empty()) return not_offered("sha256 in the manifest");
   Result<File> file = open_user_file(s.subject().library_path);
   if (!file.ok()) return skipped(std::string(file.status().message()));
   auto region = map_file(*file);

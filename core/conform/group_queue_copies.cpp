@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 #include "core/conform/group_tables.h"
@@ -249,28 +250,64 @@ Outcome failing_submit(Session& s, OpenQueues& d) {
   return refused == 0 ? skipped("it refuses no copy at its submission") : pass();
 }
 
-// Submits work that fails later. Skipped where the device finds it at once.
-Outcome submit_failing(OpenQueues& d, const Bench& b, tenon_fence_point_t wait,
-                       tenon_fence_point_t signal) {
+// How work is made to fail: a copy beyond the end of a buffer, where the device finds that when the
+// work runs; else the variable by which the device fails on purpose.
+struct Failing {
+  std::string variable;  // empty: by its range
+  tenon_code_t code = TENON_OK;  // that it has to give; OK: any but that
+
+  bool is(tenon_code_t got) const { return code == TENON_OK ? got != TENON_OK : got == code; }
+};
+
+constexpr std::string_view kNoFailure =
+    "it finds copies that leave a buffer at their submission, and its manifest names no variable of "
+    "its own that ends in _FAULTS: no work of it can be made to fail";
+
+// To be asked for while nothing is in flight. Skipped where no work can be made to fail.
+Outcome find_failing(Session& s, OpenQueues& d, const Bench& b, Failing* out) {
+  tenon_fence_t* fence = nullptr;
+  CONFORM_TRY(d.fence(0, &fence));
   const tenon_code_t code = d.submit_code(
-      b.first, async_between(b.other, kBenchBytes - 8, b.buffer, 0, 16), {&wait, 1}, signal);
-  return code == TENON_OK ? pass()
-                          : skipped("it finds copies that leave a buffer at their submission");
+      b.first, async_between(b.other, kBenchBytes - 8, b.buffer, 0, 16), {}, {fence, 1});
+  if (code == TENON_OK) {
+    (void)d.wait_code(fence, 1, kPatienceNs);
+    (void)d.memory().api().sync(d.memory().api().self, d.memory().device());
+    out->code = TENON_OUT_OF_RANGE;
+    return pass();
+  }
+  for (const std::string& variable : s.subject().manifest.environment) {
+    if (variable.ends_with("_FAULTS")) out->variable = variable;
+  }
+  return out->variable.empty() ? skipped(std::string(kNoFailure)) : pass();
+}
+
+// Submits work that fails, as the `number`-th copy from now on that a queue starts.
+Outcome submit_failing(OpenQueues& d, const Bench& b, const Failing& how, int number,
+                       tenon_fence_point_t wait, tenon_fence_point_t signal) {
+  if (how.variable.empty())
+    return d.submit(b.first, async_between(b.other, kBenchBytes - 8, b.buffer, 0, 16), wait,
+                    signal);
+  ::setenv(how.variable.c_str(), fmt::format("copy={}", number).c_str(), 1);
+  return d.submit(b.first, async_between(b.other, kBenchBytes - 16, b.buffer, 0, 16), wait, signal);
 }
 
 Outcome failed_work(Session& s, OpenQueues& d) {
   Bench b;
   CONFORM_TRY(make_bench(d, &b));
+  Failing how;
+  CONFORM_TRY(find_failing(s, d, b, &how));
   s.step("work that fails");
   CONFORM_TRY(d.submit(b.first, async_fill(b.other, 0, 8, 1, 1), {b.gate, 1}, {b.done, 1}));
-  CONFORM_TRY(submit_failing(d, b, {b.gate, 1}, {b.done, 2}));
+  CONFORM_TRY(submit_failing(d, b, how, 2, {b.gate, 1}, {b.done, 2}));
   CONFORM_TRY(d.submit(b.first, async_fill(b.buffer, 0, 8, 1, 1), kNoPoint, {b.done, 3}));
   const std::shared_ptr<Waiter> waiter = start_waiter(d, b.done, 2, UINT64_MAX);
   CONFORM_TRY(d.stays_below(b.done, 1, "work that waits before it fails"));
   CONFORM_TRY(d.signal(b.gate, 1));
   const tenon_code_t first = d.wait_code(b.done, 2, kPatienceNs);
-  CONFORM_EXPECT(first == TENON_OUT_OF_RANGE,
-                 "a wait for the signal of a copy that leaves a buffer gives {}", code_text(first));
+  CONFORM_EXPECT(how.is(first), "a wait for the signal of a copy that {} gives {}",
+                 how.variable.empty() ? "leaves a buffer"
+                                      : fmt::format("{} makes fail", how.variable),
+                 code_text(first));
   CONFORM_EXPECT(heard_failure().any && heard_failure().code == first,
                  "a wait for the signal of failed work gives {} without a reason",
                  code_text(first));
@@ -311,11 +348,13 @@ Outcome query_of_failed(Session& s, OpenQueues& d) {
   }
   tenon_fence_t* failing = nullptr;
   CONFORM_TRY(d.fence(0, &failing));
-  if (submit_failing(d, b, kNoPoint, {failing, 1}).verdict != Verdict::kPass) return pass();
+  Failing how;
+  if (find_failing(s, d, b, &how).verdict != Verdict::kPass) return pass();
+  CONFORM_TRY(submit_failing(d, b, how, 1, kNoPoint, {failing, 1}));
   (void)d.wait_code(failing, 1, kPatienceNs);
   const tenon_code_t code = d.api().fence_query(d.api().self, failing, &value);
   (void)d.memory().api().sync(d.memory().api().self, d.memory().device());
-  CONFORM_EXPECT(code == TENON_OUT_OF_RANGE, "fence_query of a fence whose work failed gives {}",
+  CONFORM_EXPECT(how.is(code), "fence_query of a fence whose work failed gives {}",
                  code_text(code));
   return pass();
 }
@@ -325,14 +364,18 @@ Outcome waits_for_failed(Session& s, OpenQueues& d) {
   CONFORM_TRY(make_bench(d, &b));
   tenon_fence_t* last = nullptr;
   CONFORM_TRY(d.fence(0, &last));
+  Failing how;
+  CONFORM_TRY(find_failing(s, d, b, &how));
   s.step("work that waits for failed work");
-  CONFORM_TRY(submit_failing(d, b, {b.gate, 1}, {b.done, 1}));
+  CONFORM_TRY(submit_failing(d, b, how, 1, {b.gate, 1}, {b.done, 1}));
   CONFORM_TRY(
       d.submit(b.second, async_fill(b.other, 0, kBenchBytes, 3, 1), {b.done, 1}, {last, 1}));
   CONFORM_TRY(d.signal(b.gate, 1));
   const tenon_code_t code = d.wait_code(last, 1, kPatienceNs);
-  CONFORM_EXPECT(code == TENON_OUT_OF_RANGE,
-                 "work that waits for failed work gives {} through its signal", code_text(code));
+  const tenon_code_t first = d.wait_code(b.done, 1, kPatienceNs);
+  CONFORM_EXPECT(how.is(first), "the signal of failed work gives {}", code_text(first));
+  CONFORM_EXPECT(code == first, "work that waits for failed work gives {} through its signal, and "
+                 "that work gave {}", code_text(code), code_text(first));
   (void)d.memory().api().sync(d.memory().api().self, d.memory().device());
   CONFORM_TRY(d.memory().holds(b.other, pattern_bytes(kBenchBytes, 2),
                                "a buffer that work behind a failed wait names"));
@@ -347,10 +390,12 @@ Outcome waits_for_failed(Session& s, OpenQueues& d) {
 Outcome sync_tells(Session& s, OpenQueues& d) {
   Bench b;
   CONFORM_TRY(make_bench(d, &b));
+  Failing how;
+  CONFORM_TRY(find_failing(s, d, b, &how));
   s.step("sync after failed work");
-  CONFORM_TRY(submit_failing(d, b, kNoPoint, {b.done, 1}));
+  CONFORM_TRY(submit_failing(d, b, how, 1, kNoPoint, {b.done, 1}));
   const tenon_code_t code = d.memory().api().sync(d.memory().api().self, d.memory().device());
-  CONFORM_EXPECT(code == TENON_OUT_OF_RANGE, "sync after a copy that left a buffer gives {}",
+  CONFORM_EXPECT(how.is(code), "sync after work that failed gives {}",
                  code_text(code));
   const tenon_code_t again = d.memory().api().sync(d.memory().api().self, d.memory().device());
   CONFORM_EXPECT(again == TENON_OK, "a second sync after failed work gives {}", code_text(again));

@@ -1,10 +1,16 @@
 // tenon-conform PATH: does this plugin do what docs/spec/plugin.md demands? Needs the plugin's
 // files and an installed Tenon.
+#include <signal.h>
+
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <thread>
 
 #include "core/base/file.h"
@@ -25,6 +31,7 @@ struct Options {
   RunOptions run;
   bool list = false, verbose = false;
   bool level_given = false;  // then less is a failure
+  int to_stdout() const { return (json == "-") + (junit == "-") + (html == "-") + (badge == "-"); }
 };
 
 int usage_error(const std::string& text) {
@@ -47,20 +54,34 @@ std::string digest_of(const std::string& path) {
   return region.ok() ? tenon::host::sha256_hex((*region)->bytes()) : "";
 }
 
+// To a file, or to standard output for `-`.
+tenon::Status write_to(const std::string& path, const std::string& text) {
+  if (path.empty()) return tenon::Status();
+  if (path != "-") return tenon::write_file(path, text);
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
+    return tenon::Status();
+  return tenon::error(TENON_UNAVAILABLE, "T0107", "standard output cannot be written: {}",
+                      std::strerror(errno));
+}
+
+// The text first, beside reports that go to standard output on the other stream.
 tenon::Status write_reports(const Options& options, const RunRecord& record) {
-  if (!options.json.empty())
-    TENON_RETURN_IF_ERROR(tenon::write_file(options.json, json_report(record)));
-  if (!options.junit.empty())
-    TENON_RETURN_IF_ERROR(tenon::write_file(options.junit, junit_report(record)));
-  if (!options.html.empty())
-    TENON_RETURN_IF_ERROR(tenon::write_file(options.html, html_report(record)));
-  if (!options.badge.empty())
-    TENON_RETURN_IF_ERROR(tenon::write_file(options.badge, badge_svg(record.level)));
-  return tenon::Status();
+  const std::string text = text_report(record, options.verbose);
+  if (options.to_stdout()) {
+    std::fputs(text.c_str(), stderr);
+  } else {
+    TENON_RETURN_IF_ERROR(write_to("-", text));
+  }
+  TENON_RETURN_IF_ERROR(write_to(options.json, json_report(record)));
+  TENON_RETURN_IF_ERROR(write_to(options.junit, junit_report(record)));
+  TENON_RETURN_IF_ERROR(write_to(options.html, html_report(record)));
+  return write_to(options.badge, badge_svg(record));
 }
 
 bool all_well(const Options& options, const RunRecord& record) {
-  if (options.level_given && !record.partial && record.level < options.run.level) return false;
+  if (options.level_given && !record.partial && record.reached.level < options.run.level)
+    return false;
   for (const Finding& finding : record.findings) {
     if (finding.counts() || finding.stale()) return false;
   }
@@ -78,20 +99,47 @@ bool is_kernel_set(const tenon::host::Manifest& manifest) {
   return provides("kernels") && !provides("device");
 }
 
+// What to say when the options choose no check.
+std::string no_check(const RunOptions& options) {
+  RunOptions all = options;
+  all.level = highest_level();
+  const std::vector<Selected> beyond = select_checks(all);
+  if (beyond.empty())
+    return fmt::format("T0008: no check and no requirement matches {}; `tenon conform --list` names them.",
+                       tenon::quoted(options.filter));
+  int lowest = highest_level();
+  for (const Selected& selected : beyond) lowest = std::min(lowest, selected.group->level);
+  return fmt::format("T0008: {} matches checks of level {} and higher alone, and --level {} leaves them out.",
+                     tenon::quoted(options.filter), lowest, options.level);
+}
+
+int list(const Options& options) {
+  const std::vector<Selected> checks = select_checks(options.run);
+  if (checks.empty()) return usage_error(no_check(options.run));
+  const tenon::Status status = options.json.empty() ? write_to("-", list_text(checks))
+                                                    : write_to(options.json, list_json(checks));
+  return status.ok() ? kConforms : plain_error(status.text());
+}
+
+// What is not there would be left out in silence.
+tenon::Status examples_are_there(const RunOptions& options) {
+  for (const std::string& path : options.examples)
+    TENON_RETURN_IF_ERROR(tenon::open_user_file(path).status());
+  return tenon::Status();
+}
+
 int conform(Options options) {
-  if (options.list) {
-    std::fputs((options.json.empty() ? list_text() : list_json()).c_str(), stdout);
-    return kConforms;
-  }
+  if (options.to_stdout() > 1)
+    return usage_error("T0004: one report at most goes to standard output.");
+  if (options.list) return list(options);
   if (options.path.empty())
     return usage_error("T0004: PATH is required: a manifest, a library or a folder.");
   tenon::Result<Subject> subject = find_subject(options.path);
   if (!subject.ok()) return usage_error(subject.status().text());
   options.run.kernel_set = is_kernel_set(subject->manifest);
-  if (select_checks(options.run).empty()) {
-    return usage_error(fmt::format("T0008: no check matches {}; `tenon conform --list` names them.",
-                                   tenon::quoted(options.run.filter)));
-  }
+  if (select_checks(options.run).empty()) return usage_error(no_check(options.run));
+  if (tenon::Status there = examples_are_there(options.run); !there.ok())
+    return plain_error(there.text());
   RunRecord record;
   if (!options.known.empty()) {
     tenon::Result<std::vector<KnownFailure>> known = read_known_failures(options.known);
@@ -103,16 +151,18 @@ int conform(Options options) {
   record.subject = std::move(subject).value();
   record.library_sha256 = digest_of(record.subject.library_path);
   record.level_asked = options.run.level;
+  record.level_given = options.level_given;
+  record.date = date_text();
+  record.machine = machine_text();
   record.partial = !options.run.filter.empty();
   tenon::Result<std::vector<Finding>> findings = run_checks(record.subject, options.run);
   if (!findings.ok()) return plain_error(findings.status().text());
   record.findings = std::move(findings).value();
   apply_known_failures(record.known, record.findings);
-  record.level = level_of(record.findings);
+  record.reached = level_reached(record.findings, options.run.level);
   record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  std::fputs(text_report(record, options.verbose).c_str(), stdout);
   if (tenon::Status status = write_reports(options, record); !status.ok())
-    return usage_error(status.text());
+    return plain_error(status.text());
   return all_well(options, record) ? kConforms : kFailures;
 }
 
@@ -121,6 +171,8 @@ int conform(Options options) {
 int main(int argc, char** argv) {
   if (argc >= 4 && std::string_view(argv[1]) == "--child")
     return run_child(argv[2], argv[3], {argv + 4, argv + argc});
+  // A reader of what is written that has gone, or a check that died at once, is told by the call.
+  ::signal(SIGPIPE, SIG_IGN);
   Options options;
   options.run.level = highest_level();
   options.run.jobs = std::max(1u, std::thread::hardware_concurrency());
@@ -130,10 +182,10 @@ int main(int argc, char** argv) {
   app.add_option("--level", options.run.level, "this level, and no more: 1 loads, 2 memory, 3 compute, 4 asynchronous")
       ->check(CLI::Range(1, kWholeLevels).description(""))
       ->type_name("N");
-  app.add_option("--filter", options.run.filter, "only checks whose names match: 'C.copy-*'")
+  app.add_option("--filter", options.run.filter, "only checks whose names or requirements match: 'C.copy-*', 'R-D1?'")
       ->type_name("GLOB");
-  app.add_flag("--list", options.list, "list the checks; as JSON with --json -");
-  app.add_option("--json", options.json, "write the results as JSON")->type_name("FILE");
+  app.add_flag("--list", options.list, "list the checks that the other options choose; as JSON with --json -");
+  app.add_option("--json", options.json, "write the results as JSON, to standard output for -")->type_name("FILE");
   app.add_option("--junit", options.junit, "write the results for a CI system")->type_name("FILE");
   app.add_option("--html", options.html, "write the results as one page")->type_name("FILE");
   app.add_option("--badge", options.badge, "write the level as an SVG picture")->type_name("FILE");
@@ -147,7 +199,10 @@ int main(int argc, char** argv) {
       ->type_name("N");
   app.add_option("--limit", options.run.limit_seconds,
                  "seconds that one check may take (30 to 300)")
-      ->check(CLI::PositiveNumber.description(""))
+      ->check(CLI::Range(0.001, 1e6).description(""))
+      ->check([](const std::string& text) {
+        return std::isfinite(std::strtod(text.c_str(), nullptr)) ? "" : text + " is no number of seconds";
+      })
       ->type_name("S");
   app.add_flag("-v,--verbose", options.verbose, "print what passes too");
   app.footer(

@@ -1,13 +1,18 @@
 #include "core/conform/report.h"
 
+#include <sys/utsname.h>
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <ctime>
 #include <map>
 #include <span>
 
 #include <tenon/abi/base.h>
 
+#include "core/base/file.h"
 #include "core/base/str.h"
 #include "core/conform/requirements.h"
 #include "core/host/sha256.h"
@@ -99,7 +104,7 @@ std::string manifest_digest(const RunRecord& record) {
 
 // Of the questions that this runner has: two reports with the same were asked the same.
 std::string checks_digest() {
-  return digest_of(list_json());
+  return digest_of(list_json(select_checks({highest_level(), "", 1, false, {}, 0})));
 }
 
 Json check_json(const Finding& f) {
@@ -154,20 +159,66 @@ std::string kernel_rows(const KernelTable& table) {
   return rows;
 }
 
+// Devices, as C.info told of them.
+std::vector<std::string> devices_of(const RunRecord& record) {
+  std::vector<std::string> devices;
+  for (const Finding& f : record.findings) {
+    for (const std::string& note : f.notes) {
+      if (note.starts_with("device ")) devices.push_back(note);
+    }
+  }
+  return devices;
+}
+
+// "R-D10, R-D17"
+std::string unchecked_text(const RunRecord& record) {
+  std::string text;
+  for (const Finding* f : unchecked(record.findings, record.reached.level))
+    text += (text.empty() ? "" : ", ") + std::string(f->check->requirement);
+  return text;
+}
+
+// What people do to reach the next level, line by line.
+std::vector<std::string> needs_of(const RunRecord& record) {
+  constexpr size_t kMost = 8;
+  std::vector<std::string> lines;
+  const auto& missing = record.reached.missing;
+  for (const Finding* f : missing) {
+    if (lines.size() == kMost) {
+      lines.push_back(fmt::format("and {} checks more", missing.size() - kMost));
+      break;
+    }
+    const Verdict verdict = f->outcome.verdict;
+    lines.push_back(fmt::format(
+        "level {} needs {} ({}), which {}{}{}", record.reached.level + 1, name_of(*f),
+        f->check->requirement,
+        verdict == Verdict::kFail   ? "fails"
+        : verdict == Verdict::kSkip ? "was skipped"
+                                    : "is not offered",
+        f->outcome.text.empty() ? "" : ": ", f->outcome.text));
+  }
+  if (!record.reached.why.empty() && (record.reached.level < 2 || record.level_given))
+    lines.push_back(record.reached.why);
+  return lines;
+}
+
 // The level as a label of two fields, drawn without a font of its own.
-std::string badge(int level) {
+std::string badge(const RunRecord& record) {
+  const int level = record.reached.level;
+  const std::string open = unchecked_text(record);
   const char* colour = level == 0 ? "#b03030" : "#2e7d32";
   const std::string right = level == 0 ? "not conforming" : fmt::format("level {}", level);
   const size_t left_width = 110, right_width = level == 0 ? 110 : 60;
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"22\" role=\"img\" "
-      "aria-label=\"Tenon: {3}\">"
+      "aria-label=\"Tenon: {3}\"><title>Tenon: {3}{6}</title>"
       "<rect width=\"{1}\" height=\"22\" fill=\"#444\"/><rect x=\"{1}\" width=\"{2}\" "
       "height=\"22\" fill=\"{4}\"/>"
       "<g fill=\"#fff\" font-family=\"sans-serif\" font-size=\"12\"><text x=\"8\" y=\"15\">Tenon "
       "conform</text>"
       "<text x=\"{5}\" y=\"15\">{3}</text></g></svg>",
-      left_width + right_width, left_width, right_width, right, colour, left_width + 8);
+      left_width + right_width, left_width, right_width, right, colour, left_width + 8,
+      open.empty() ? "" : ", without " + open + ", which could not be checked");
 }
 
 std::string rows_of_group(const RunRecord& record, const Group& group) {
@@ -182,6 +233,40 @@ std::string rows_of_group(const RunRecord& record, const Group& group) {
         word_of(f), escaped(f.outcome.text));
   }
   return rows;
+}
+
+std::string needs_html(const RunRecord& record) {
+  std::string text;
+  for (const std::string& line : needs_of(record))
+    text += fmt::format("<p>{}</p>\n", escaped(line));
+  if (const std::string open = unchecked_text(record); !open.empty())
+    text += fmt::format("<p>Requirements that could not be checked here: {}.</p>\n", open);
+  return text;
+}
+
+// When, where, and of which devices.
+std::string facts_html(const RunRecord& record) {
+  std::string rows = fmt::format("<tr><td>Date</td><td>{}</td></tr><tr><td>Machine</td><td>{}</td></tr>",
+                                 escaped(record.date), escaped(record.machine));
+  for (const std::string& device : devices_of(record))
+    rows += fmt::format("<tr><td>Device</td><td>{}</td></tr>", escaped(device.substr(7)));
+  return rows;
+}
+
+std::string legend_html() {
+  return "<h2>What the words mean</h2>\n<table>"
+         "<tr><td>level 1</td><td>The plugin loads: groups A and B hold.</td></tr>"
+         "<tr><td>level 2</td><td>Its device memory works, or what else it offers: C and I, G, or F of "
+         "a kernel set.</td></tr>"
+         "<tr><td>level 3</td><td>The device computes: E and F.</td></tr>"
+         "<tr><td>level 4</td><td>It works asynchronously and survives faults: D and J.</td></tr>"
+         "<tr><td>pass, FAIL</td><td>The requirement was seen to be met, or to be broken.</td></tr>"
+         "<tr><td>skip</td><td>It could not be tried here, for the reason beside it.</td></tr>"
+         "<tr><td>not offered</td><td>The plugin has no such interface or slot, which is no "
+         "fault.</td></tr>"
+         "<tr><td>known, stale</td><td>A failure on the list of known ones, or one of that list that "
+         "passes.</td></tr>"
+         "<tr><td>told</td><td>A figure that is never judged.</td></tr></table>\n";
 }
 
 }  // namespace
@@ -224,8 +309,12 @@ std::string text_report(const RunRecord& record, bool verbose) {
   text += fmt::format("{} {}: {}\n", record.subject.manifest.name, record.subject.manifest.version,
                       sums(record));
   if (record.partial) return text;
-  return text + (record.level == 0 ? "no level was reached\n"
-                                   : fmt::format("level {} was reached\n", record.level));
+  text += record.reached.level == 0 ? "no level was reached\n"
+                                    : fmt::format("level {} was reached\n", record.reached.level);
+  for (const std::string& line : needs_of(record)) text += "  " + line + "\n";
+  if (const std::string open = unchecked_text(record); !open.empty())
+    text += fmt::format("  not checked here, for the reasons above: {}\n", open);
+  return text;
 }
 
 std::string json_report(const RunRecord& record) {
@@ -241,8 +330,11 @@ std::string json_report(const RunRecord& record) {
                  {"sha256", record.library_sha256},
                  {"manifest_sha256", manifest_digest(record)}}},
                {"tenon", TENON_VERSION},
+               {"date", record.date},
+               {"machine", record.machine},
+               {"devices", devices_of(record)},
                {"level_asked", record.level_asked},
-               {"level", record.level},
+               {"level", record.reached.level},
                {"counts",
                 {{"passed", c.passed},
                  {"failed", c.failed},
@@ -253,6 +345,11 @@ std::string json_report(const RunRecord& record) {
                {"seconds", record.seconds},
                {"checks_sha256", checks_digest()},
                {"checks", checks}};
+  json["level_needs"] = Json::array();
+  for (const Finding* f : record.reached.missing) json["level_needs"].push_back(name_of(*f));
+  json["unchecked"] = Json::array();
+  for (const Finding* f : unchecked(record.findings, record.reached.level))
+    json["unchecked"].push_back(f->check->requirement);
   for (const auto& [op, cells] : kernels_of(record)) {
     for (const auto& [dtype, cases] : cells)
       json["kernels"].push_back({{"op", op}, {"dtype", dtype}, {"cases", cases}});
@@ -294,15 +391,16 @@ std::string html_report(const RunRecord& record) {
       ".yes{{background:#dfd}}.FAIL,.stale{{background:#fdd}}.known{{background:#fed}}.skip,.not-"
       "offered{{color:#666}}</"
       "style></head><body>\n"
-      "<h1>{0} {1}</h1>\n<p>{2}</p>\n<p>{3}</p>\n<p>Tenon {4}, ABI {5}.{6}. "
-      "</p>\n<table><tr><td>Library, "
+      "<h1>{0} {1}</h1>\n<p>{2}</p>\n<p>{3}</p>\n{10}<p>Tenon {4}, ABI {5}.{6}. "
+      "</p>\n<table>{11}<tr><td>Library, "
       "sha256</td><td><code>{7}</code></td></tr><tr><td>Manifest, "
       "sha256</td><td><code>{8}</code></td></tr><tr><td>Checks, "
       "sha256</td><td><code>{9}</code></td></tr></table>\n",
-      escaped(m.name), escaped(m.version), badge(record.level), escaped(sums(record)),
+      escaped(m.name), escaped(m.version), badge(record), escaped(sums(record)),
       TENON_VERSION, TENON_ABI_MAJOR, TENON_ABI_MINOR,
       record.library_sha256.empty() ? "unknown" : record.library_sha256, manifest_digest(record),
-      checks_digest());
+      checks_digest(), needs_html(record), facts_html(record));
+  text += legend_html();
   if (const KernelTable kernels = kernels_of(record); !kernels.empty()) {
     text += fmt::format(
         "<h2>Kernels</h2>\n<p>Cases that agree with the reference, by op and element type of the "
@@ -321,32 +419,59 @@ std::string html_report(const RunRecord& record) {
   return text + "</body></html>\n";
 }
 
-std::string badge_svg(int level) {
-  return badge(level) + "\n";
+std::string badge_svg(const RunRecord& record) {
+  return badge(record) + "\n";
 }
 
-std::string list_text() {
+std::string list_text(const std::vector<Selected>& checks) {
   std::string text;
-  for (const Group& group : groups()) {
-    text += fmt::format("{} {} (level {})\n", group.letter, group.title, group.level);
-    for (const Check& check : group.checks)
-      text += fmt::format("  {} {}: {}\n", check.requirement, full_name(group, check),
-                          requirement_sentence(check.requirement));
+  const Group* group = nullptr;
+  for (const Selected& selected : checks) {
+    if (selected.group != group) {
+      group = selected.group;
+      text += fmt::format("{} {} (level {})\n", group->letter, group->title, group->level);
+    }
+    const Check& check = *selected.check;
+    text += fmt::format("  {} {}: {}\n", check.requirement, full_name(*group, check),
+                        requirement_sentence(check.requirement));
   }
   return text;
 }
 
-std::string list_json() {
-  Json checks = Json::array();
-  for (const Group& group : groups()) {
-    for (const Check& check : group.checks) {
-      checks.push_back({{"check", full_name(group, check)},
-                        {"requirement", check.requirement},
-                        {"sentence", requirement_sentence(check.requirement)},
-                        {"level", group.level}});
-    }
+std::string list_json(const std::vector<Selected>& checks) {
+  Json list = Json::array();
+  for (const Selected& selected : checks) {
+    list.push_back({{"check", full_name(*selected.group, *selected.check)},
+                    {"requirement", selected.check->requirement},
+                    {"sentence", requirement_sentence(selected.check->requirement)},
+                    {"level", selected.group->level}});
   }
-  return Json({{"schema", 1}, {"checks", checks}}).dump(2) + "\n";
+  return Json({{"schema", 1}, {"checks", list}}).dump(2) + "\n";
+}
+
+std::string date_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts = {};
+  ::gmtime_r(&now, &parts);
+  char text[32] = {};
+  std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", &parts);
+  return text;
+}
+
+std::string machine_text() {
+  utsname names = {};
+  (void)::uname(&names);
+  std::string model;
+  const std::string cpus = read_system_file("/proc/cpuinfo").value_or("");
+  for (std::string_view line : split(cpus, '\n')) {
+    const size_t colon = line.find(':');
+    if (!line.starts_with("model name") || colon == std::string_view::npos) continue;
+    model = trim(line.substr(colon + 1));
+    break;
+  }
+  return printable(fmt::format("{} {} {}, {} processors{}{}", names.sysname, names.release,
+                               names.machine, ::sysconf(_SC_NPROCESSORS_ONLN),
+                               model.empty() ? "" : ": ", model));
 }
 
 }  // namespace tenon::conform

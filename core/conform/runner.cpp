@@ -98,7 +98,8 @@ std::vector<Selected> select_checks(const RunOptions& options) {
     for (const Check& check : group.checks) {
       const bool own = options.kernel_set && group.letter == 'F';
       if ((own ? 2 : group.level) > options.level) continue;
-      if (options.filter.empty() || glob_match(options.filter, full_name(group, check)))
+      if (options.filter.empty() || glob_match(options.filter, full_name(group, check)) ||
+          glob_match(options.filter, check.requirement))
         out.push_back({&group, &check});
     }
   }
@@ -154,18 +155,21 @@ void apply_known_failures(std::vector<KnownFailure>& known, std::vector<Finding>
 namespace {
 
 // What a level asks of the checks of one group: that all were run, that none failed, and that those
-// which are needed passed.
-bool group_holds(const std::vector<Finding>& findings, const Group& group, bool ask_needed) {
+// which are needed passed. False where not; with those that do not.
+bool group_holds(const std::vector<Finding>& findings, const Group& group, bool ask_needed,
+                 std::vector<const Finding*>* missing) {
   if (group.letter == kSpeed) return true;
-  size_t run = 0;
+  size_t run = 0, held = 0;
   for (const Finding& finding : findings) {
     if (finding.group != &group) continue;
     ++run;
     const Verdict verdict = finding.outcome.verdict;
-    if (verdict == Verdict::kFail) return false;
-    if (ask_needed && finding.check->needed && verdict != Verdict::kPass) return false;
+    const bool holds = verdict != Verdict::kFail &&
+                       (verdict == Verdict::kPass || !ask_needed || !finding.check->needed);
+    held += holds;
+    if (!holds) missing->push_back(&finding);
   }
-  return run == group.checks.size();
+  return run == group.checks.size() && held == run;
 }
 
 size_t passes_in(const std::vector<Finding>& findings, char letter) {
@@ -177,23 +181,47 @@ size_t passes_in(const std::vector<Finding>& findings, char letter) {
 
 }  // namespace
 
-int level_of(const std::vector<Finding>& findings) {
+Reached level_reached(const std::vector<Finding>& findings, int level_asked) {
   const bool has_device = passes_in(findings, 'C') != 0;
   // What is no device ends with its own group: G, and F for kernel sets.
   const int highest = has_device ? kWholeLevels : std::min(2, kWholeLevels);
-  int level = 0;
-  for (int candidate = 1; candidate <= highest; ++candidate) {
+  const size_t own_passes = passes_in(findings, 'G') + passes_in(findings, 'F');
+  Reached reached;
+  for (int candidate = 1; candidate <= std::min(highest, level_asked); ++candidate) {
+    bool holds = true;
     for (const Group& group : groups()) {
       const bool own =
           !has_device && candidate == 2 && group.letter == 'F' && passes_in(findings, 'G') == 0;
       if (group.level > candidate && !own) continue;
-      if (!group_holds(findings, group, has_device || group.level == 1)) return level;
+      holds &= group_holds(findings, group, has_device || group.level == 1, &reached.missing);
     }
-    if (!has_device && candidate == 2 && passes_in(findings, 'G') + passes_in(findings, 'F') == 0)
-      return level;
-    level = candidate;
+    if (holds && !has_device && candidate == 2 && own_passes == 0) {
+      reached.why = "level 2 needs a check of group C, F or G that passes, and none does";
+      holds = false;
+    }
+    if (!holds) return reached;
+    reached.level = candidate;
   }
-  return level;
+  if (reached.level < level_asked && !has_device)
+    reached.why = fmt::format("level {} is the highest of a plugin without a device", highest);
+  return reached;
+}
+
+std::vector<const Finding*> unchecked(const std::vector<Finding>& findings, int level) {
+  std::vector<const Finding*> out;
+  for (const Finding& finding : findings) {
+    if (finding.outcome.verdict != Verdict::kSkip || finding.group->level > level) continue;
+    if (finding.group->letter == kSpeed) continue;
+    const std::string_view id = finding.check->requirement;
+    const bool told = std::any_of(out.begin(), out.end(), [&](const Finding* other) {
+      return other->check->requirement == id;
+    });
+    const bool answered = std::any_of(findings.begin(), findings.end(), [&](const Finding& other) {
+      return other.check->requirement == id && other.outcome.verdict == Verdict::kPass;
+    });
+    if (!told && !answered) out.push_back(&finding);
+  }
+  return out;
 }
 
 int run_child(const std::string& manifest_path, const std::string& name,

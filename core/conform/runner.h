@@ -31,7 +31,7 @@ struct Finding {
 
 struct RunOptions {
   int level = 0;       // groups up to this one
-  std::string filter;  // glob on full names; empty for all
+  std::string filter;  // glob on full names or on requirements; empty for all
   unsigned jobs = 1;
   bool kernel_set = false;            // kernels for another plugin's device: level 2 has group F
   std::vector<std::string> examples;  // files of a frontend's format
@@ -53,9 +53,19 @@ Result<std::vector<Finding>> run_checks(const Subject& subject, const RunOptions
 Result<std::vector<KnownFailure>> read_known_failures(const std::string& path);
 void apply_known_failures(std::vector<KnownFailure>& known, std::vector<Finding>& findings);
 
-// The level that these findings earn: all its groups were run, each with a pass and without a
-// failure. 0 for none.
-int level_of(const std::vector<Finding>& findings);
+// The level that findings earn: all its groups were run, each with a pass and without a failure.
+struct Reached {
+  int level = 0;  // 0 for none
+  // What keeps the next one from being reached, where that was asked for: checks that failed or,
+  // where a pass is needed, did not pass. Or what no check says.
+  std::vector<const Finding*> missing;
+  std::string why;
+};
+Reached level_reached(const std::vector<Finding>& findings, int level_asked);
+
+// Requirements of the groups up to this level that were asked about and not answered: every check
+// that names one was skipped. In order.
+std::vector<const Finding*> unchecked(const std::vector<Finding>& findings, int level);
 
 // Where the process of a check finds the pipe to the runner when it starts.
 inline constexpr int kAnswerDescriptor = 3;

@@ -21,9 +21,12 @@ def main():
         if not condition:
             problems.append(what)
 
-    def run(*more):
-        done = subprocess.run([tenon, "conform", str(manifest), *map(str, more)], capture_output=True, text=True)
+    def run_of(path, *more):
+        done = subprocess.run([tenon, "conform", str(path), *map(str, more)], capture_output=True, text=True)
         return done.returncode, done.stdout + done.stderr
+
+    def run(*more):
+        return run_of(manifest, *more)
 
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
@@ -50,6 +53,38 @@ def main():
         want(all(c["sentence"].endswith((".", ".)")) for c in report["checks"]), "a requirement without its sentence")
         badge = xml.parse(names["svg"]).getroot()
         want(badge.tag.endswith("svg") and "level 2" in "".join(badge.itertext()), "the badge")
+
+        want(report["level_needs"] == [] and "R-C26" in report["unchecked"] and "not checked here" in text, "what could not be checked")
+        want("R-C26" in "".join(badge.itertext()), "the badge says what was not checked")
+        want(report["devices"] and all(said in page for said in ("What the words mean", report["date"], "null")), "date, devices and legend of the page")
+
+        # A level that is not reached, and why.
+        broken = folder / "null.plugin.json"
+        library = manifest.parent / json.loads(manifest.read_text())["library"]
+        (folder / library.name).write_bytes(library.read_bytes())
+        broken.write_text(json.dumps(json.loads(manifest.read_text()) | {"sha256": "0" * 64}))
+        code, text = run_of(broken, "--level", "1", "--json", names["json"])
+        want(code == 1 and "no level was reached\n  level 1 needs A.digest (R-A12), which fails" in text, f"a level that is not reached:\n{text}")
+        want(json.loads(names["json"].read_text())["level_needs"] == ["A.digest"], "what a level needs in the JSON report")
+
+        # Checks chosen by their requirement, beyond a level, and not at all.
+        code, text = run("--filter", "R-C2[01]", "-v")
+        want(code == 0 and "2 passed" in text, f"checks chosen by requirement:\n{text}")
+        code, text = run("--list", "--filter", "C.copy*", "--level", "2")
+        want(code == 0 and text.count("R-C") > 3 and "C.open" not in text and "D " not in text, f"a list of some checks:\n{text}")
+        code, text = run("--filter", "C.copy*", "--level", "1")
+        want(code == 2 and "of level 2 and higher" in text, f"checks beyond the level:\n{text}")
+
+        # What is no number, no file, or cannot be written.
+        for wrong in (["--limit", "nan"], ["--limit", "inf"], ["--limit", "0"], ["--example", folder / "absent"], ["--json", "-", "--html", "-"]):
+            code, text = run("--filter", "C.count", *wrong)
+            want(code == 2 and "error: T0" in text, f"{wrong}:\n{text}")
+        for more in (["--filter", "C.count"], ["--list"]):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([tenon, "conform", str(manifest), *more], stdout=full, stderr=subprocess.PIPE, text=True)
+            want(done.returncode == 2 and "T0107" in done.stderr, f"a full disk: {done.returncode} {done.stderr}")
+        done = subprocess.run([tenon, "conform", str(manifest), "--filter", "C.count", "--json", "-"], capture_output=True, text=True)
+        want(json.loads(done.stdout)["counts"]["passed"] == 1 and "1 passed" in done.stderr, "JSON on standard output")
 
         # One kernel in one element type, as a table.
         run("--filter", "F.values", "--json", names["json"], "--html", names["html"])

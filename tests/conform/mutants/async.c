@@ -201,7 +201,26 @@ static tenon_code_t wait_for_points(const work_t* work, uint32_t count) {
 
 static tenon_buffer_t* shared_from;
 
+/* Where ranges are checked at submission, no work fails by itself: the variable ASYNC_FAULTS makes the N-th copy of a queue fail. */
+static int asked_to_fail(void) {
+#ifdef CHECKS_AT_SUBMISSION
+  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  static char last[32];
+  static int copies;
+  const tenon_str_t text = host->setting(host->self, (tenon_str_t)TENON_STR("ASYNC_FAULTS"));
+  if (text.size < 6 || text.size >= sizeof last) return 0;
+  pthread_mutex_lock(&mutex);
+  if (strncmp(last, text.data, text.size) != 0) memcpy(last, text.data, text.size), copies = 0;
+  const int fails = ++copies == atoi(last + 5);
+  pthread_mutex_unlock(&mutex);
+  return fails;
+#else
+  return 0;
+#endif
+}
+
 static tenon_code_t run_copy(const work_t* work) {
+  if (asked_to_fail()) return TENON_DATA_LOSS;
   if (is("destroy_forgets_the_last") || is("early_fence")) usleep(20000); /* a device that takes its time */
   const tenon_copy_t* c = work->borrowed_copy != NULL ? work->borrowed_copy : &work->copy;
   tenon_copy_t copy = *c;
@@ -368,6 +387,9 @@ static tenon_code_t copy_async(void* self, tenon_queue_t* q, const tenon_copy_t*
                                tenon_fence_point_t signal) {
   (void)self;
   tenon_code_t code = is("no_checks_at_submission") ? TENON_OK : memory_check_kind(c);
+#ifdef CHECKS_AT_SUBMISSION
+  if (code == TENON_OK) code = tenon_simple_check_copy(host, c, c->from != NULL ? c->from->size_bytes : 0, c->to != NULL ? c->to->size_bytes : 0);
+#endif
   if (code != TENON_OK) {
     if (is("refused_signals")) fence_set(&signal);
     if (is("refused_fails_fence")) fence_fail(&signal, code);
