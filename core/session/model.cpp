@@ -161,6 +161,32 @@ class SourceOfModel : public std::enable_shared_from_this<SourceOfModel> {
   std::vector<std::pair<std::string, std::string>> options_;
 };
 
+namespace {
+
+// The form of the host itself has no options: one that somebody gave is not passed over.
+Status refuse_options(std::string_view name, const Model& model, std::span<const tenon_key_value_t> options) {
+  for (const tenon_key_value_t& option : options) {
+    const std::string_view key = from_abi_str(option.key);
+    constexpr std::string_view kValue = "value.";
+    if (!key.starts_with(kValue)) {
+      return error(TENON_INVALID_ARGUMENT, "T0793", "{} is in Tenon's own form, which has no option {}", quoted(name), quoted(key));
+    }
+    const std::string_view wanted = key.substr(kValue.size());
+    std::vector<std::string> names;
+    for (const runtime::Port& port : model.shapes().inputs()) names.push_back(port.name);
+    if (std::find(names.begin(), names.end(), wanted) == names.end()) {
+      return error(TENON_INVALID_ARGUMENT, "T0793", "{} has no input {} to give a value{} (inputs: {})", quoted(name), quoted(wanted),
+                   did_you_mean(wanted, std::span<const std::string>(names)), names.empty() ? "none" : join_names(names));
+    }
+    return error(TENON_INVALID_ARGUMENT, "T0793",
+                 "{} is in Tenon's own form, where no input becomes a constant by a value: give {} as a file, or write a constant",
+                 quoted(name), quoted(wanted));
+  }
+  return Status();
+}
+
+}  // namespace
+
 Result<std::shared_ptr<Model>> Model::by_value(std::span<const std::string> names,
                                                std::span<const tenon_array_t* const> values) const {
   std::vector<ir::Ref<ir::Blob>> blobs;
@@ -242,7 +268,9 @@ Result<std::shared_ptr<Model>> Model::load_bytes(ir::Ref<ir::Blob> bytes, std::s
     TENON_RETURN_IF_ERROR(check_limit(Limit::kTextBytes, bytes->size_bytes(), quoted(name)));
     TENON_ASSIGN_OR_RETURN(ir::Ref<ir::Blob> sidecar, sidecar_of(name, folder));
     TENON_ASSIGN_OR_RETURN(ir::Ref<ir::Graph> graph, ir::read_graph(std::move(bytes), name, std::move(sidecar)));
-    return create(std::move(graph));
+    TENON_ASSIGN_OR_RETURN(std::shared_ptr<Model> model, create(std::move(graph)));
+    TENON_RETURN_IF_ERROR(refuse_options(name, *model, options));
+    return model;
   }
   TENON_ASSIGN_OR_RETURN(const Frontend frontend, choose(name, head, false));
   return std::make_shared<const SourceOfModel>(frontend, std::move(bytes), name, folder, options)->load({});

@@ -185,6 +185,7 @@ int command_bench(const RunOptions& options) {
   apply_threads(options);
   Host host;
   if (int s = host_open(host)) return s;
+  if (int s = check_layers(host)) return s;
   Model model(host);
   Inputs inputs;
   Program program(host);

@@ -25,6 +25,15 @@ constexpr const char* kFooter =
 // A validator that does not show in the help: the error tells what it wants.
 CLI::Validator quiet(CLI::Validator validator) { return validator.description(""); }
 
+// An empty text is a variable of a script that is not set, not a wish for the default.
+CLI::Validator not_empty() {
+  return CLI::Validator(
+      [](std::string& text) {
+        return text.find_first_not_of(" ,") == std::string::npos ? std::string("it is given nothing") : std::string();
+      },
+      "");
+}
+
 // A finite number of at least 0: what compares as neither less nor more makes every check agree.
 CLI::Validator tolerance_number() {
   return CLI::Validator(
@@ -61,12 +70,14 @@ void repeatable(CLI::App* command, const char* name, std::vector<std::string>& v
 void add_shared(CLI::App* command, RunOptions& o) {
   command->add_option("MODEL", o.model, "model file")->required()->type_name("");
   command->add_option("--device", o.device, "gets every node it claims; several by preference: a,b")
+      ->check(not_empty())
       ->type_name("NAME[:N]");
   repeatable(command, "--input", o.inputs, "NAME=FILE", "read an input from a file; repeatable");
   repeatable(command, "--dim", o.dims, "NAME=N", "size of a symbolic dim of random inputs; repeatable");
   repeatable(command, "--value", o.values, "NAME=N,...", "integers of an input, which becomes a constant of the model; repeatable");
-  repeatable(command, "--option", o.device_options, "KEY=VALUE", "option of a device; repeatable");
+  repeatable(command, "--option", o.device_options, "DEVICE.KEY=VALUE", "option of a device, as its README lists them; repeatable");
   command->add_option("--passes", o.pipeline, "instead of the standard ones before placement; \"none\", \"mine,standard\"")
+      ->check(not_empty())
       ->type_name("LIST");
   command->add_option("--threads", o.threads, "size of the thread pool (TENON_NUM_THREADS)")
       ->check(quiet(CLI::Range(int64_t{1}, int64_t{4096})))
@@ -82,8 +93,9 @@ CLI::App* add_run(CLI::App& app, RunOptions& o) {
       ->check(seed_number())
       ->type_name("N");
   run->add_option("--output-dir", o.output_dir, "write each output as a file DIR/NAME" TENON_OUTPUT_EXTENSION)
+      ->check(not_empty())
       ->type_name("DIR");
-  run->add_option("--check", o.check, "run there too, without passes, and compare")->type_name("DEVICE");
+  run->add_option("--check", o.check, "run there too, without passes, and compare")->check(not_empty())->type_name("DEVICE");
   run->add_option("--tolerance", o.tolerance, "of --check, times the largest |value| (default by element type)")
       ->check(tolerance_number())
       ->type_name("T");
@@ -91,8 +103,9 @@ CLI::App* add_run(CLI::App& app, RunOptions& o) {
       ->check(quiet(CLI::PositiveNumber))
       ->type_name("N");
   run->add_option("--profile", o.profile, "timeline for Perfetto; also prints the costliest kernels")
+      ->check(not_empty())
       ->type_name("FILE");
-  run->add_option("--dump", o.dump, "print a stage and stop: graph, partition, DEVICE/l1, ...")->type_name("STAGE");
+  run->add_option("--dump", o.dump, "print a stage and stop: graph, partition, DEVICE/l1, ...")->check(not_empty())->type_name("STAGE");
   return run;
 }
 
@@ -149,7 +162,7 @@ CLI::App* add_plugins(CLI::App& app, PluginsOptions& o) {
   CLI::App* explain = plugins->add_subcommand("explain", "the gates that each passed or not; one that is named is opened");
   explain->add_option("NAME", o.name, "plugin, or a glob")->type_name("");
   CLI::App* lock = plugins->add_subcommand("lock", "what is usable now, with digests, for TENON_PLUGIN_LOCK");
-  lock->add_option("NAME", o.name, "plugin, or a glob")->type_name("");
+  lock->add_option("NAME", o.names, "plugins, or globs (default: all)")->type_name("");
   lock->add_option("-o,--output", o.output, "write here instead of stdout")->type_name("FILE");
   for (CLI::App* command : {plugins, list, explain}) {
     command->add_flag("--json", o.json, "one JSON object on stdout");
@@ -164,6 +177,23 @@ void add_new(CLI::App& app, NewOptions& o) {
   make->add_option("NAME", o.name, "of the plugin: lower-case letters, digits and _")->required()->type_name("");
   make->add_option("--language", o.language, "c or c++; where there are both, c is what is made")->type_name("L");
   make->add_option("--directory", o.directory, "where the folder NAME is made (here)")->type_name("DIR");
+}
+
+CLI::App* add_help(CLI::App& app, std::vector<std::string>& words) {
+  CLI::App* help = app.add_subcommand("help", "help of a command, or what an operator or error code is");
+  help->add_option("WORD", words, "command, operator or error code")->type_name("");
+  return help;
+}
+
+// Options that say how to do what the others do not ask for. What is wrong, or nothing.
+std::string idle_option(const Command& command) {
+  const RunOptions& run = command.run;
+  const OptOptions& opt = command.opt;
+  if (run.tolerance_given && run.check.empty()) return "--tolerance is of --check, which is not given.";
+  if (!run.peaks.empty() && run.top == 0) return "--peaks is of --top, which is not given.";
+  if (!opt.print_after.empty() && opt.passes.empty()) return "--print-after names passes of --passes, which is not given.";
+  if (opt.json && !opt.list) return "--json is of --list, which is not given.";
+  return "";
 }
 
 std::vector<std::string> subcommand_names(const CLI::App& app) {
@@ -240,7 +270,26 @@ Command::Kind kind_of(const std::string& name) {
   if (name == "explain") return Command::Kind::Explain;
   if (name == "new") return Command::Kind::New;
   if (name == "conform") return Command::Kind::Conform;
+  if (name == "help") return Command::Kind::Help;
   return Command::Kind::Doctor;
+}
+
+// `tenon help plugins lock` is `tenon plugins lock --help`; one word that is no command is looked up by the command itself.
+Command::Kind give_help(const CLI::App& app, const std::vector<std::string>& words, HelpOptions& out) {
+  const CLI::App* at = &app;
+  for (const std::string& word : words) {
+    const auto found = at->get_subcommands([&](const CLI::App* command) { return command->get_name() == word; });
+    if (found.empty()) {
+      out.word = word;
+      out.commands = subcommand_names(*at);
+      return Command::Kind::Help;
+    }
+    at = found.front();
+  }
+  if (at->get_prefix_command()) return kind_of(at->get_name());  // the program behind it tells
+  // App::help() would print that of the subcommand that was parsed, `help`.
+  write_out(at->get_formatter()->make_help(at, command_path(*at), CLI::AppFormatMode::Normal));
+  return Command::Kind::Done;
 }
 
 }  // namespace
@@ -248,8 +297,8 @@ Command::Kind kind_of(const std::string& name) {
 Command parse_command_line(int argc, char** argv) {
   Command command;
   CLI::App app("Tenon runs and compiles array programs on the devices that its plugins bring.", "tenon");
-  app.set_version_flag("--version", fmt::format("tenon {} (ABI {}.{})", TENON_VERSION, TENON_ABI_MAJOR,
-                                                TENON_ABI_MINOR));
+  const std::string version = fmt::format("tenon {} (ABI {}.{})", TENON_VERSION, TENON_ABI_MAJOR, TENON_ABI_MINOR);
+  app.set_version_flag("--version", version);
   app.set_help_all_flag("--help-all", "help of every command");
   app.get_formatter()->column_width(26);
   app.get_formatter()->label("REQUIRED", "");
@@ -264,11 +313,15 @@ Command parse_command_line(int argc, char** argv) {
   explain->add_option("CODE", command.explain.code, "T0301, P0305; without it, all codes")->type_name("");
   explain->add_flag("--json", command.explain.json, "one JSON object on stdout");
   CLI::App* doctor = app.add_subcommand("doctor", "devices, plugins and settings, and what to fix");
+  doctor->add_flag("--verbose", command.verbose, "settings too that are at their defaults");
   doctor->add_flag("--json", command.json, "one JSON object on stdout");
   add_new(app, command.scaffold);
   // A program of its own reads what follows, `--help` too.
   CLI::App* conform = app.add_subcommand("conform", "check a plugin against what plugins must do");
   conform->prefix_command()->set_help_flag();
+  std::vector<std::string> words;
+  CLI::App* help = add_help(app, words);
+  CLI::App* print_version = app.add_subcommand("version", "the same as --version");
   app.require_subcommand(0, 1);
   try {
     app.parse(argc, argv);
@@ -278,6 +331,19 @@ Command parse_command_line(int argc, char** argv) {
     if (parsed.empty()) {
       write_err(app.help());
       command.status = kUsage;
+      return command;
+    }
+    if (*print_version) {
+      write_out(version + "\n");
+      return command;
+    }
+    if (*help) {
+      command.kind = give_help(app, words, command.help);
+      if (command.kind == Command::Kind::Conform) command.conform = {"--help"};
+      return command;
+    }
+    if (const std::string idle = idle_option(command); !idle.empty()) {
+      command.status = fail(kUsage, "T0004", idle, fmt::format("`{} --help` shows what it takes.", command_path(current(app))));
       return command;
     }
     command.kind = kind_of(parsed.back()->get_name());

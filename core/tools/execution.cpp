@@ -14,6 +14,41 @@ void apply_threads(const RunOptions& options) {
   if (options.threads > 0) setenv("TENON_NUM_THREADS", std::to_string(options.threads).c_str(), 1);
 }
 
+int check_layers(const Host& host) {
+  // A pattern that no plugin's name has: the answer tells of layers alone.
+  std::string text;
+  if (int s = explain(host, "plugins", "?", text)) return s;
+  const Json json = Json::parse(text, nullptr, false);
+  for (const Json& layer : json.is_object() ? json.value("layers", Json::array()) : Json::array()) {
+    const std::string problem = layer.value("problem", "");
+    if (problem.empty()) continue;
+    const size_t colon = std::min(problem.find(": "), problem.size());
+    std::string sentence = problem.substr(std::min(colon + 2, problem.size()));
+    if (!sentence.starts_with("TENON_LAYERS")) sentence.insert(0, "TENON_LAYERS: ");
+    return fail(kDevice, problem.substr(0, colon), sentence,
+                "`tenon plugins list` shows the layers; `unset TENON_LAYERS` does without.");
+  }
+  return kOk;
+}
+
+namespace {
+// An input that got its value is no input any more; one that still is was passed over by the frontend.
+int values_taken(const Host& host, const RunOptions& options, const Model& model) {
+  tenon_model_info_t info = {};
+  info.size_bytes = sizeof info;
+  if (tenon_code_t code = host.session->model_info(host.session->self, model.get(), &info)) return report(host, code);
+  for (const std::string& text : options.values) {
+    const std::string_view name = std::string_view(text).substr(0, text.find('='));
+    for (uint32_t i = 0; i < info.input_count; ++i) {
+      if (view(info.inputs[i].name) != name) continue;
+      return fail(kUsage, "T0005", fmt::format("{}: the input {} is one still: this format takes no --value.", safe(options.model), in_quotes(name)),
+                  fmt::format("Give it with --input {}=FILE.", safe(name)));
+    }
+  }
+  return kOk;
+}
+}  // namespace
+
 int load(const Host& host, const RunOptions& options, Model& model) {
   std::vector<std::string> keys;
   keys.reserve(options.values.size());
@@ -28,7 +63,8 @@ int load(const Host& host, const RunOptions& options, Model& model) {
   }
   const tenon_code_t code = host.session->model_load(host.session->self, str(options.model), pairs.data(),
                                                      static_cast<uint32_t>(pairs.size()), model.out());
-  return code == TENON_OK ? kOk : report(host, code);
+  if (code != TENON_OK) return report(host, code);
+  return keys.empty() ? kOk : values_taken(host, options, model);
 }
 
 int compile(const Host& host, const Model& model, const RunOptions& options, std::string_view device,
@@ -54,19 +90,29 @@ int compile(const Host& host, const Model& model, const RunOptions& options, std
   return code == TENON_OK ? kOk : report(host, code);
 }
 
+namespace {
+// What to do about an input that the model does not take, for one that was read.
+std::string where_from(const Input& input) {
+  if (input.file.empty()) return "";
+  return fmt::format("{} holds {}: save it again as the model asks, nothing is converted in silence.", in_quotes(input.file),
+                     type_text(input.tensor));
+}
+}  // namespace
+
 int bind(const Host& host, const Program& program, const Inputs& inputs, Binding& binding) {
-  tenon_code_t code = host.session->binding_create(host.session->self, program.get(), binding.out());
-  for (size_t i = 0; code == TENON_OK && i < inputs.size(); ++i) {
-    const Dense& tensor = inputs[i]->tensor;
+  if (tenon_code_t code = host.session->binding_create(host.session->self, program.get(), binding.out())) return report(host, code);
+  for (const auto& input : inputs) {
+    const Dense& tensor = input->tensor;
     tenon_array_t array = {};
     array.size_bytes = sizeof array;
     array.dtype = tensor.dtype;
     array.rank = static_cast<uint32_t>(tensor.dims.size());
     array.data = const_cast<unsigned char*>(tensor.data);
     array.dims = tensor.dims.data();
-    code = host.session->bind_input(host.session->self, binding.get(), str(inputs[i]->name), &array);
+    const tenon_code_t code = host.session->bind_input(host.session->self, binding.get(), str(input->name), &array);
+    if (code != TENON_OK) return report(host, code, where_from(*input));
   }
-  return code == TENON_OK ? kOk : report(host, code);
+  return kOk;
 }
 
 int output_names(const Host& host, const Model& model, std::vector<std::string>& names) {

@@ -13,6 +13,8 @@ namespace tenon::tools {
 
 // --threads becomes the setting that the host reads when it starts: call it before host_open.
 void apply_threads(const RunOptions& options);
+// That every layer of TENON_LAYERS is there; else it is told once, and not by each plugin. An exit status.
+int check_layers(const Host& host);
 int load(const Host& host, const RunOptions& options, Model& model);
 // Compiles for `device` (empty: by cost or TENON_DEVICE).
 int compile(const Host& host, const Model& model, const RunOptions& options, std::string_view device, Program& program);

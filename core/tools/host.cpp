@@ -55,7 +55,7 @@ int status_of(tenon_code_t code) {
   }
 }
 
-int report(const Host& host, tenon_code_t code) {
+int report(const Host& host, tenon_code_t code, std::string_view advice) {
   if (interrupted()) {
     fail(kInterrupted, "T0001", "interrupted.");
     return kInterrupted;
@@ -65,7 +65,7 @@ int report(const Host& host, tenon_code_t code) {
   if (host.host->last_failure(host.host->self, &failure) != TENON_OK || failure.message.size == 0) {
     return fail(status_of(code), "T0002", fmt::format("an operation failed with code {} and gave no reason.", code));
   }
-  std::string details;
+  std::string details(advice);
   for (uint32_t i = 0; i < failure.detail_count; ++i) {
     const std::string_view value = view(failure.details[i].value);
     if (view(failure.message).find(value) != std::string_view::npos) continue;  // the sentence has it already

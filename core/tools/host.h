@@ -34,8 +34,8 @@ struct Text {
 
 // The exit status that a code stands for.
 int status_of(tenon_code_t code);
-// Prints the last failure of this thread, with its details, and returns its exit status.
-int report(const Host& host, tenon_code_t code);
+// Prints the last failure of this thread, with its details and what the caller adds, and returns its exit status.
+int report(const Host& host, tenon_code_t code, std::string_view advice = "");
 
 // Owners of the objects of a session.
 template <typename T, void (*tenon_host_session_t::* kRelease)(void*, T*)>

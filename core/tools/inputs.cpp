@@ -98,6 +98,7 @@ class Gather {
       return fail(kUsage, "T0005", fmt::format("the input {} is given twice.", in_quotes(name)));
     }
     auto input = std::make_unique<Input>(host_, name);
+    input->file = file;
     if (int s = read_file(file, *input)) return s;
     const uint32_t index = static_cast<uint32_t>(found - names.begin());
     if (int s = learn_dims(index, *input)) return s;

@@ -23,6 +23,7 @@ class Input {
   int randomize(tenon_dtype_t dtype, std::vector<int64_t> dims, uint64_t seed, uint64_t stream);
 
   std::string name;
+  std::string file;  // empty: random
   Dense tensor;
 
  private:

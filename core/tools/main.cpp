@@ -16,8 +16,9 @@ int dispatch(const tenon::tools::Command& command) {
     case Kind::Ops: return tenon::tools::command_ops(command.ops);
     case Kind::Plugins: return tenon::tools::command_plugins(command.plugins);
     case Kind::Explain: return tenon::tools::command_explain(command.explain);
-    case Kind::Doctor: return tenon::tools::command_doctor(command.json);
+    case Kind::Doctor: return tenon::tools::command_doctor(command.json, command.verbose);
     case Kind::New: return tenon::tools::command_new(command.scaffold);
+    case Kind::Help: return tenon::tools::command_help(command.help);
     case Kind::Conform: return tenon::tools::become_helper("tenon-conform", command.conform);
   }
   return command.status;

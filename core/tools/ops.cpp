@@ -3,6 +3,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "core/tools/console.h"
@@ -132,8 +137,14 @@ class Ops {
     Model model(host_);
     if (int s = options_.model.empty() ? example_model(*r.op, model) : load(host_, {.model = options_.model}, model)) return s;
     const std::string subject = options_.model.empty() ? std::string(view(r.op->examples[0])) : options_.model;
+    op_ = r.op;
+    std::set<std::string> in_model;
+    if (int s = ops_of(model, in_model)) return s;
+    in_model_ = in_model.contains(options_.name);
     Json rows = Json::array();
     for (const Json& device : devices["devices"]) rows.push_back(ask(model, device.value("name", "")));
+    const bool unused = std::all_of(rows.begin(), rows.end(), [](const Json& row) { return row.value("answer", "") == "unused"; });
+    if (unused && !in_model_) return no_such_node(in_model);
     if (options_.json) {
       const char* what = options_.model.empty() ? "example" : "model";
       write_out(Json({{"schema", 1}, {"op", options_.name}, {what, subject}, {"devices", rows}}).dump(2) + "\n");
@@ -144,6 +155,29 @@ class Ops {
     return kOk;
   }
 
+  // Names of the ops of a model, before any pass.
+  int ops_of(const Model& model, std::set<std::string>& names) {
+    Graph graph(host_);
+    tenon_code_t code = host_.session->model_graph(host_.session->self, model.get(), graph.out());
+    tenon_graph_view_t all = {};
+    all.size_bytes = sizeof all;
+    if (code == TENON_OK) code = host_.graph->graph_view(host_.graph->self, graph.get(), &all);
+    for (tenon_node_t n = 0; code == TENON_OK && n < all.node_limit; ++n) {
+      tenon_node_view_t node = {};
+      node.size_bytes = sizeof node;
+      if (host_.graph->node_view(host_.graph->self, graph.get(), n, &node) != TENON_OK || node.parent == TENON_NONE) continue;
+      names.emplace(view(host_.host->sym_text(host_.host->self, node.op)));
+    }
+    return code == TENON_OK ? kOk : report(host_, code);
+  }
+
+  int no_such_node(const std::set<std::string>& in_model) const {
+    return fail(kUsage, "T0008",
+                fmt::format("{} has no node {}{}", in_quotes(options_.model), in_quotes(options_.name),
+                            did_you_mean(options_.name, in_model)),
+                in_model.empty() ? "It has no nodes." : "Its nodes are: " + list_names(in_model));
+  }
+
   static std::string time_text(double ns) {
     if (ns < 1e3) return fmt::format("{:.0f} ns", ns);
     return ns < 1e6 ? fmt::format("{:.3g} us", ns / 1e3) : fmt::format("{:.4g} ms", ns / 1e6);
@@ -151,7 +185,7 @@ class Ops {
 
   // A device, and beneath it those who offer kernels for it, where there are any.
   static void print_row(const Json& row) {
-    out("  {:<12} {:<8} {}\n", safe(row.value("device", "")), row.value("answer", ""), safe(row.value("reason", ""), 400));
+    out("  {:<12} {:<10} {}\n", safe(row.value("device", "")), row.value("answer", ""), safe(row.value("reason", ""), 400));
     for (const Json& c : row.value("candidates", Json::array())) {
       const std::string told = c.contains("cost_ns") ? "about " + time_text(c.value("cost_ns", 0.0)) : c.value("reason", "");
       out("    {:<16} {:<8} {}\n", safe(c.value("plugin", "")), c.value("answer", ""), safe(told, 400));
@@ -173,13 +207,42 @@ class Ops {
     return report(host_, code);
   }
 
+  // Where an op that can be written out is not taken whole, what stands in its place tells whether it runs.
   Json ask(const Model& model, const std::string& device) {
+    Json placed;
+    Json row = options_.model.empty() ? place(model, device, "none", placed) : place(model, device, "", placed);
+    const std::string given = row.value("answer", "");
+    if (op_->decompose == nullptr || !in_model_ || (given != "refused" && given != "unused")) return row;
+    Json parts;
+    const Json inlined = place(model, device, "legalize", parts);
+    if (inlined.value("answer", "") != "unused") return row;
+    if (!options_.model.empty()) return {{"device", device}, {"answer", "decomposed"}, {"reason", "its parts stand in its place"}};
+    const std::string text = parts_text(parts, device);
+    return text.empty() ? row : Json({{"device", device}, {"answer", "decomposed"}, {"reason", "runs as " + text}});
+  }
+
+  // "mean, sub; on cpu: norm"; nothing where the device runs no part.
+  static std::string parts_text(const Json& placed, const std::string& device) {
+    std::vector<std::string> here;
+    std::map<std::string, std::vector<std::string>> elsewhere;
+    for (const Json& node : placed.is_object() ? placed.value("nodes", Json::array()) : Json::array()) {
+      const std::string on = node.value("device", ""), name = node.value("op", "");
+      std::vector<std::string>& names = on == device || on == device + ":0" ? here : elsewhere[on];
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+    if (here.empty()) return "";
+    std::string text = fmt::format("{}", fmt::join(here, ", "));
+    for (const auto& [on, names] : elsewhere) text += fmt::format("; on {}: {}", on, fmt::join(names, ", "));
+    return text;
+  }
+
+  Json place(const Model& model, const std::string& device, std::string_view passes, Json& placed) {
     Program program(host_);
     tenon_session_options_t options = {};
     options.size_bytes = sizeof options;
     options.claim_all = 1;
     options.device = str(device);
-    options.pipeline = str(options_.model.empty() ? "none" : "");
+    options.pipeline = str(passes);
     tenon_code_t code = host_.session->compile(host_.session->self, model.get(), &options, program.out());
     Text text;
     const tenon_sink_t sink = text.sink();
@@ -190,7 +253,8 @@ class Ops {
       host_.host->last_failure(host_.host->self, &failure);
       return {{"device", device}, {"answer", "failed"}, {"reason", view(failure.message)}};
     }
-    return answer(device, Json::parse(text.text, nullptr, false));
+    placed = Json::parse(text.text, nullptr, false);
+    return answer(device, placed);
   }
 
   // Taken when every node of that op stands on the device; otherwise the first refusal with its reason. Candidates are those of the
@@ -214,7 +278,7 @@ class Ops {
       }
       return {{"device", device}, {"answer", "refused"}, {"reason", "no reason given; it ran on " + on}};
     }
-    const char* unused = options_.model.empty() || seen ? "" : "no node of that name is left after the passes";
+    const char* unused = seen ? "" : "the passes replaced every node of that name";
     Json row = {{"device", device}, {"answer", seen ? "taken" : "unused"}, {"reason", unused}};
     if (!candidates.empty()) row["candidates"] = std::move(candidates);
     return row;
@@ -233,6 +297,8 @@ class Ops {
   const Host& host_;
   const OpsOptions& options_;
   std::vector<Registered> ops_;
+  const tenon_op_def_t* op_ = nullptr;  // the one that is asked about
+  bool in_model_ = false;               // before all passes
 };
 
 }  // namespace

@@ -56,6 +56,7 @@ struct OpsOptions {
 
 struct PluginsOptions {
   std::string name;
+  std::vector<std::string> names;  // lock: plugins or globs; none for all
   std::string output;  // lock: the file to write; empty for stdout
   bool explain = false;
   bool lock = false;
@@ -67,6 +68,11 @@ struct ExplainOptions {
   bool json = false;
 };
 
+struct HelpOptions {
+  std::string word;                   // what is asked about; no command has that name
+  std::vector<std::string> commands;  // for a suggestion
+};
+
 struct NewOptions {
   std::string kind, name;
   std::string language;   // empty: the one that there is, C if there are several
@@ -74,15 +80,17 @@ struct NewOptions {
 };
 
 struct Command {
-  enum class Kind { Done, Run, Bench, Seed, Opt, Ops, Plugins, Explain, Doctor, Conform, New } kind = Kind::Done;
+  enum class Kind { Done, Run, Bench, Seed, Opt, Ops, Plugins, Explain, Doctor, Conform, New, Help } kind = Kind::Done;
   int status = 0;  // Done: what to exit with; help or a usage error was printed
   bool json = false;
+  bool verbose = false;
   RunOptions run, seed;
   OptOptions opt;
   OpsOptions ops;
   PluginsOptions plugins;
   ExplainOptions explain;
   NewOptions scaffold;
+  HelpOptions help;
   std::vector<std::string> conform;  // for the helper program, as they are
 };
 
@@ -96,7 +104,8 @@ int command_opt(const OptOptions& options);
 int command_ops(const OpsOptions& options);
 int command_plugins(const PluginsOptions& options);
 int command_explain(const ExplainOptions& options);
-int command_doctor(bool json);
+int command_doctor(bool json, bool verbose);
+int command_help(const HelpOptions& options);  // an operator or an error code
 int command_new(const NewOptions& options);
 
 }  // namespace tenon::tools

@@ -2,6 +2,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "core/tools/console.h"
@@ -97,16 +99,62 @@ void print_plugin_gates(const Json& plugin) {
   if (const std::string keys = field(plugin, "idle_keys"); !keys.empty()) out("  not acted upon by this host: {}\n", safe(keys));
 }
 
-}  // namespace
+int no_such_plugin(const Host& host, const std::string& name) {
+  Json all;
+  if (int s = ask(host, "plugins", "", all)) return s;
+  std::vector<std::string> names;
+  for (const Json& plugin : rows_of(all, "plugins")) names.push_back(field(plugin, "name"));
+  return fail(kUsage, "T0008", fmt::format("there is no plugin {}{}", in_quotes(name), did_you_mean(name, names)),
+              "`tenon plugins list` shows them; TENON_PLUGIN_ADD adds a folder.");
+}
 
-namespace {
-
+// What the names match, each plugin once; a name that matches nothing is an error, also when plugins of that name are not usable.
 int write_lock(const Host& host, const PluginsOptions& options) {
-  std::string text;
-  if (int s = explain(host, "lock", options.name, text)) return s;
-  if (!options.output.empty()) return write_file(host, options.output, text);
-  write_out(text);
+  Json lock = {{"schema", 1}, {"plugins", Json::array()}};
+  const std::vector<std::string> everything = {""};
+  for (const std::string& name : options.names.empty() ? everything : options.names) {
+    Json part;
+    if (int s = ask(host, "lock", name, part)) return s;
+    const Json rows = rows_of(part, "plugins");
+    if (rows.empty() && !name.empty()) {
+      Json known;
+      if (int s = ask(host, "plugins", name, known)) return s;
+      const Json unusable = rows_of(known, "plugins");
+      if (unusable.empty()) return no_such_plugin(host, name);
+      return fail(kUsage, "T0008", fmt::format("the plugin {} is not usable: {}", in_quotes(name), stopped_by(unusable[0])),
+                  fmt::format("`tenon plugins explain {}` tells more.", name));
+    }
+    for (const Json& row : rows) {
+      const auto same = [&](const Json& other) { return field(other, "name") == field(row, "name"); };
+      if (std::none_of(lock["plugins"].begin(), lock["plugins"].end(), same)) lock["plugins"].push_back(row);
+    }
+  }
+  const std::string text = lock.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (options.output.empty()) {
+    write_out(text);
+    return kOk;
+  }
+  if (int s = write_file(host, options.output, text)) return s;
+  const size_t count = lock["plugins"].size();
+  talk("tenon: {} plugin{}; under this lock there are no others\n", count, count == 1 ? "" : "s");
   return kOk;
+}
+
+// Those that are set; with `all` the others too, and what each is for.
+void print_settings(const Json& settings, bool all) {
+  out("\nsettings\n");
+  size_t hidden = 0;
+  for (const Json& setting : settings) {
+    const std::string value = field(setting, "value");
+    if (value.empty() && !all) {
+      ++hidden;
+    } else if (all) {
+      out("  {:<26} {:<12} {}\n", safe(field(setting, "name")), value.empty() ? "-" : safe(value), safe(field(setting, "what"), 400));
+    } else {
+      out("  {:<26} {}\n", safe(field(setting, "name")), safe(value));
+    }
+  }
+  if (hidden > 0) out("  {} others are at their defaults; --verbose shows them\n", hidden);
 }
 
 }  // namespace
@@ -121,13 +169,7 @@ int command_plugins(const PluginsOptions& options) {
   if (int s = ask(host, tries ? "plugin" : "plugins", options.name, json)) return s;
   const Json plugins = rows_of(json, "plugins");
   if (!options.name.empty() && plugins.empty()) {
-    Json all;
-    if (int s = ask(host, "plugins", "", all)) return s;
-    std::vector<std::string> names;
-    for (const Json& plugin : rows_of(all, "plugins")) names.push_back(field(plugin, "name"));
-    return fail(kUsage, "T0008",
-                fmt::format("there is no plugin {}{}", in_quotes(options.name), did_you_mean(options.name, names)),
-                "`tenon plugins list` shows them; TENON_PLUGIN_ADD adds a folder.");
+    return no_such_plugin(host, options.name);
   }
   if (options.json) {
     write_out(json.dump(2) + "\n");
@@ -171,7 +213,7 @@ int command_explain(const ExplainOptions& options) {
   return kOk;
 }
 
-int command_doctor(bool as_json) {
+int command_doctor(bool as_json, bool verbose) {
   Host host;
   Json devices, plugins, settings;
   if (int s = host_open(host)) return s;
@@ -198,11 +240,7 @@ int command_doctor(bool as_json) {
     write_out("  ");
     print_plugin_line(plugin);
   }
-  out("\nsettings\n");
-  for (const Json& setting : rows_of(settings, "settings")) {
-    const std::string value = field(setting, "value");
-    out("  {:<26} {}\n", safe(field(setting, "name")), value.empty() ? "-" : safe(value));
-  }
+  print_settings(rows_of(settings, "settings"), verbose);
   size_t troubles = 0;
   for (const Json& plugin : rows_of(plugins, "plugins")) {
     const std::string advice = field(plugin, "advice");

@@ -256,6 +256,7 @@ int command_run(const RunOptions& options) {
   apply_threads(options);
   Host host;
   if (int s = host_open(host)) return s;
+  if (int s = check_layers(host)) return s;
   return Run(host, options).all();
 }
 
