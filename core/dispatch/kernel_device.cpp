@@ -9,6 +9,7 @@
 #include "core/base/checked.h"
 #include "core/base/failure.h"
 #include "core/base/intern.h"
+#include "core/base/memory.h"
 #include "core/base/operation.h"
 #include "core/base/record.h"
 #include "core/base/str.h"
@@ -136,11 +137,16 @@ Result<tenon_kernel_candidate_t> query(const Adapter& adapter, tenon_str_t targe
 class OwnBuffer {
  public:
   OwnBuffer(const tenon_device_api_t* api, tenon_device_t* device) : api_(api), device_(device) {}
-  OwnBuffer(OwnBuffer&& o) noexcept : api_(o.api_), device_(o.device_), handle(std::exchange(o.handle, nullptr)) {}
+  OwnBuffer(OwnBuffer&& o) noexcept
+      : api_(o.api_), device_(o.device_), counted_bytes_(std::exchange(o.counted_bytes_, 0)), handle(std::exchange(o.handle, nullptr)) {}
   ~OwnBuffer() {
     if (handle != nullptr) (void)api_->free(api_->self, device_, handle);
+    memory_return(counted_bytes_);
   }
-  Status allocate(uint64_t bytes) {
+  // T0609 when TENON_MEMORY_LIMIT has no room: `what` names it.
+  Status allocate(uint64_t bytes, std::string_view what) {
+    TENON_RETURN_IF_ERROR(memory_reserve(bytes, what));
+    counted_bytes_ = bytes;
     tenon_buffer_t* made = nullptr;  // a local: what stands beside an error is not ours to free
     TENON_RETURN_IF_ERROR(from_abi(api_->alloc(api_->self, device_, bytes, &made), "alloc"));
     if (made == nullptr) return error(TENON_INTERNAL, "T0612", "the device gave no buffer for {} bytes", bytes);
@@ -161,6 +167,7 @@ class OwnBuffer {
  private:
   const tenon_device_api_t* api_;
   tenon_device_t* device_;
+  uint64_t counted_bytes_ = 0;
 
  public:
   tenon_buffer_t* handle = nullptr;
@@ -180,7 +187,7 @@ class KernelProgram {
       TENON_RETURN_IF_ERROR(p->create_kernel(device, packed.target, n));
     }
     p->workspace_.emplace_back(adapter.device, device);
-    if (p->workspace_bytes_ != 0) TENON_RETURN_IF_ERROR(p->workspace_[0].allocate(p->workspace_bytes_));
+    if (p->workspace_bytes_ != 0) TENON_RETURN_IF_ERROR(p->workspace_[0].allocate(p->workspace_bytes_, "the workspace of a kernel"));
     return p;
   }
   ~KernelProgram() {
@@ -276,7 +283,7 @@ class KernelProgram {
     TENON_ASSIGN_OR_RETURN(const void* data, graph_->value(v).blob->data());
     const uint64_t bytes = graph_->value(v).blob->size_bytes();
     OwnBuffer buffer(adapter_.device, device);
-    TENON_RETURN_IF_ERROR(buffer.allocate(bytes));
+    TENON_RETURN_IF_ERROR(buffer.allocate(bytes, "a constant on a device of kernels"));
     TENON_RETURN_IF_ERROR(buffer.upload(data, bytes));
     constant_bytes_ += bytes;
     constants_.emplace(v, std::move(buffer));

@@ -23,8 +23,7 @@ Result<std::shared_ptr<Buffer>> BufferPool::take(uint64_t size_bytes) {
   auto made = Buffer::allocate(device_, size_bytes);
   if (!made.ok() && made.status().code() == TENON_RESOURCE_EXHAUSTED && !free_.empty()) {
     // What lies unused here may be what is missing. Queued work may still use it: buffers come back at submission.
-    // An error of the work waited for is that of its own run, which its fence tells.
-    if (Status waited = device_->sync(); waited.code() == TENON_DEVICE_LOST) return waited;
+    TENON_RETURN_IF_ERROR(wait_());
     for (const Free& free : free_) held_bytes_ -= free.buffer->size_bytes();
     free_.clear();
     made = Buffer::allocate(device_, size_bytes);

@@ -132,14 +132,6 @@ Status Device::copy(const tenon_copy_t& copy) {
   return {};
 }
 
-Status Device::sync() {
-  TENON_RETURN_IF_ERROR(alive());
-  auto guard = serialise();
-  clear_failure();
-  TENON_RETURN_IF_ERROR(check(apis_.device->sync(apis_.device->self, handle_), "sync"), "waiting for device {}", quoted(name_));
-  return {};
-}
-
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   if (this == &other) return *this;
   reset();

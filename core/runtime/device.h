@@ -87,7 +87,6 @@ class Device : public std::enable_shared_from_this<Device> {
   };
 
   Status copy(const tenon_copy_t& copy);
-  Status sync();
 
  private:
   Device(const DeviceApis& apis, uint32_t ordinal) : apis_(apis), ordinal_(ordinal) {}

@@ -53,10 +53,7 @@ Status Queue::copy(const tenon_copy_t& copy, tenon_fence_point_t after) {
     clear_failure();
     status = device_->check(api->copy_async(api->self, queue_, &copy, &after, after.fence != nullptr ? 1 : 0, next_signal()), "copy");
   }
-  if (!status.ok()) {
-    retract_signal();
-    (void)device_->sync();  // its memory is about to be used again
-  }
+  if (!status.ok()) refused();
   TENON_RETURN_IF_ERROR(std::move(status), "copying on device {}", quoted(device_->name()));
   return {};
 }

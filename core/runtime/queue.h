@@ -15,8 +15,12 @@ class Queue {
   Device& device() const { return *device_; }
   // The point that the next submitted piece of work signals.
   tenon_fence_point_t next_signal() { return {fence_, ++submitted_}; }
-  // Takes back the last next_signal() of work that was refused at submission.
-  void retract_signal() { --submitted_; }
+  // Takes back the last next_signal() of work that was refused at submission. What it names is used again when the queue has ended,
+  // not on the plugin's word alone.
+  void refused() {
+    --submitted_;
+    failed_ = true;
+  }
   // The point after all work so far; the null point when there is none.
   tenon_fence_point_t last() const { return submitted_ == 0 ? tenon_fence_point_t{} : tenon_fence_point_t{fence_, submitted_}; }
   tenon_fence_t* fence() const { return fence_; }
@@ -30,7 +34,7 @@ class Queue {
   Result<bool> poll(uint64_t value);
   // Grows while work is done, as far as the device says.
   uint64_t progress() const;
-  // After a failure of poll() the fence is poisoned and a new queue is needed.
+  // After a failure of poll() the fence is poisoned, and refused work may be in flight: a new queue is needed.
   bool failed() const { return failed_; }
 
  private:

@@ -1,6 +1,8 @@
 #include "core/runtime/relay.h"
 
-#include <cstring>
+#include <chrono>
+#include <exception>
+#include <utility>
 
 #include "core/base/failure.h"
 #include "core/base/signal_mask.h"
@@ -11,6 +13,7 @@ namespace {
 
 // How often a waiting thread looks whether the device was given up.
 constexpr uint64_t kPollNs = 50'000'000;
+constexpr auto kPause = std::chrono::milliseconds(1);
 
 }  // namespace
 
@@ -38,10 +41,13 @@ RelayFence::~RelayFence() {
   (void)api->fence_destroy(api->self, fence_);
 }
 
-void RelayFence::signal(uint64_t value) {
+Status RelayFence::signal(uint64_t value) {
   const tenon_queue_api_t* api = target_->apis().queue;
-  (void)api->fence_signal(api->self, fence_, value);
+  clear_failure();
+  const tenon_code_t code = api->fence_signal(api->self, fence_, value);
+  // Refused or not, it is the target that others wait for from now on.
   signalled_.store(value, std::memory_order_release);
+  return target_->check(code, "fence_signal");
 }
 
 Relay::Relay(std::shared_ptr<Device> source) : source_(std::move(source)) {
@@ -71,6 +77,20 @@ void Relay::drain() {
   idle_.wait(lock, [this] { return items_.empty() && !busy_; });
 }
 
+Status Relay::take_failure() {
+  const std::lock_guard lock(mutex_);
+  const tenon_code_t code = std::exchange(failed_, TENON_OK);
+  if (code == TENON_OK || !failure_.ok()) return std::exchange(failure_, Status());
+  return error(code, "T0617", "device {} (run): it failed with {}", quoted(source_->name()), code_name(code));
+}
+
+void Relay::keep(tenon_code_t code, Status failure) {
+  const std::lock_guard lock(mutex_);
+  if (failed_ != TENON_OK) return;
+  failed_ = code;
+  failure_ = std::move(failure);
+}
+
 void Relay::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -87,19 +107,45 @@ void Relay::work() {
   }
 }
 
-void Relay::pass_on(const Item& item) {
+// Also ends when nobody is left to wait for, or to wait: a fence that never answers must not hold the run up for good.
+tenon_code_t Relay::wait_for(const Item& item) const {
   const tenon_queue_api_t* api = source_->apis().queue;
-  tenon_code_t code;
-  do {
-    code = source_->abandoned() ? TENON_DEVICE_LOST : api->fence_wait(api->self, item.fence, item.value, kPollNs);
-  } while (code == TENON_DEADLINE_EXCEEDED);
-  clear_failure();  // whoever waits for the source is told
-  if (code != TENON_OK || item.source_spoilt->load(std::memory_order_acquire)) {
-    item.target_spoilt->store(true, std::memory_order_release);
-    // The copy that should have filled the memory waits for what failed, and so does not come; of a lost device nobody knows.
-    if (code != TENON_OK && code != TENON_DEVICE_LOST && item.size_bytes != 0) std::memset(item.data, 0, item.size_bytes);
+  while (!item.target->given_up()) {
+    if (source_->abandoned()) return TENON_DEVICE_LOST;
+    const auto asked = std::chrono::steady_clock::now();
+    const tenon_code_t code = api->fence_wait(api->self, item.fence, item.value, kPollNs);
+    if (code != TENON_DEADLINE_EXCEEDED) return code;
+    uint64_t value = 0;
+    if (api->fence_query != nullptr && api->fence_query(api->self, item.fence, &value) == TENON_OK && value >= item.value) return TENON_OK;
+    // One that says so before the time is over must not keep a core busy.
+    if (std::chrono::steady_clock::now() - asked < kPause) std::this_thread::sleep_for(kPause);
   }
-  item.target->signal(item.target_value);
+  return TENON_OK;
+}
+
+void Relay::pass_on(const Item& item) {
+  clear_failure();
+  const tenon_code_t code = wait_for(item);
+  const bool spoilt = item.source_spoilt->load(std::memory_order_acquire);
+  // What the target reads may still be written: a failed wait ends nothing. So it is left as it is, defined since it was taken.
+  if (code != TENON_OK || spoilt) item.target_spoilt->store(true, std::memory_order_release);
+  Status failure, refused;
+  try {
+    failure = source_->check(code, "run");
+    if (!failure.ok()) failure = std::move(failure).with_context(fmt::format("waiting for device {}", quoted(source_->name())));
+  } catch (const std::exception&) {  // no memory for words
+  }
+  if (code != TENON_OK && !spoilt && !source_->abandoned()) keep(code, std::move(failure));
+  try {
+    refused = item.target->signal(item.target_value);
+  } catch (const std::exception&) {
+    keep(TENON_RESOURCE_EXHAUSTED, {});
+  }
+  if (!refused.ok()) {
+    const tenon_code_t refusal = refused.code();
+    keep(refusal, std::move(refused));
+  }
+  clear_failure();
 }
 
 }  // namespace tenon::runtime

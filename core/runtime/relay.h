@@ -24,8 +24,10 @@ class RelayFence {
   ~RelayFence();
   tenon_fence_t* fence() const { return fence_; }
   uint64_t next() { return ++promised_; }
+  // Whether signal() was called with the value or a later one, whatever the device said to it.
   bool signalled(uint64_t value) const { return signalled_.load(std::memory_order_acquire) >= value; }
-  void signal(uint64_t value);
+  Status signal(uint64_t value);
+  bool given_up() const { return target_->abandoned(); }
 
  private:
   explicit RelayFence(std::shared_ptr<Device> target) : target_(std::move(target)) {}
@@ -46,9 +48,6 @@ class Relay {
     uint64_t value = 0;
     RelayFence* target = nullptr;
     uint64_t target_value = 0;
-    // What the target is going to read: zeros when the source failed, so that its work is on something.
-    void* data = nullptr;
-    uint64_t size_bytes = 0;
     const Spoilt* source_spoilt = nullptr;
     Spoilt* target_spoilt = nullptr;
   };
@@ -56,16 +55,23 @@ class Relay {
   void add(const Item& item);
   // Waits until every item was passed on.
   void drain();
+  // The first wait for the source that failed, unless the source was spoilt by then, or the first signal that a target refused: the
+  // source's own fence may be fine, and then nobody else knows. OK afterwards. After drain.
+  Status take_failure();
 
  private:
   void work();
+  tenon_code_t wait_for(const Item& item) const;
   void pass_on(const Item& item);
+  void keep(tenon_code_t code, Status failure);
 
   const std::shared_ptr<Device> source_;
   std::mutex mutex_;
   std::condition_variable added_, idle_;
   std::deque<Item> items_;
   bool busy_ = false, stopping_ = false;
+  tenon_code_t failed_ = TENON_OK;
+  Status failure_;      // OK beside a failed_ whose words did not fit into memory
   std::thread thread_;  // last: it uses the rest
 };
 

@@ -55,8 +55,9 @@ struct LateOutputs {
 // ---- State --------------------------------------------------------------------------------------------------
 
 Runner::Runner(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {
-  for (const auto& device : plan_->devices) {
-    devices_.push_back({BufferPool(device), nullptr, std::make_unique<Spoilt>(false), nullptr, {}, {}});
+  for (uint32_t d = 0; d < plan_->devices.size(); ++d) {
+    BufferPool pool(plan_->devices[d], [this, d] { return wait(d); });
+    devices_.push_back({std::move(pool), nullptr, std::make_unique<Spoilt>(false), nullptr, {}, {}});
     devices_.back().from.resize(plan_->devices.size());
   }
   slots_.resize(plan_->slots.size());
@@ -66,8 +67,11 @@ Runner::Runner(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {
     if (plan_->slots[s].last_step < dead_after_.size()) dead_after_[plan_->slots[s].last_step].push_back(s);
   }
   leaves_.resize(plan_->slots.size());
+  relayed_.resize(plan_->slots.size());
   for (const Step& step : plan_->steps) {
-    if (step.kind == Step::Kind::kCopy) leaves_[step.slot] = true;
+    if (step.kind != Step::Kind::kCopy) continue;
+    leaves_[step.slot] = true;
+    if (step.device != kHostPlace && plan_->devices[step.device]->has_queue()) relayed_[step.slot] = true;
   }
   for (uint32_t slot : plan_->output_slots) leaves_[slot] = true;
 }
@@ -75,6 +79,15 @@ Runner::Runner(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {
 Runner::~Runner() {
   end_queues();
   drop_run_state();
+  drop_sinks();
+}
+
+// A device that was given up may still tell of its work.
+void Runner::drop_sinks() {
+  for (size_t d = 0; d < sinks_.size(); ++d) {
+    if (plan_->devices[d]->abandoned()) keep_for_good(std::move(sinks_[d]));
+  }
+  sinks_.clear();
 }
 
 void Runner::drop_run_state() {
@@ -93,6 +106,8 @@ void Runner::drop_run_state() {
     slot.source = kHostPlace;
     slot.ready = 0;
   }
+  if (abandoned) keep_for_good(std::make_shared<std::deque<std::vector<int64_t>>>(std::move(out_symbols_)));
+  out_symbols_.clear();
   outputs_.clear();
 }
 
@@ -109,7 +124,7 @@ Status Runner::run(std::span<const tenon_array_t* const> inputs) {
   const uint64_t begin = now_ns();
   drop_run_state();
   statistics_ = {};
-  sinks_.clear();
+  drop_sinks();
   for (size_t d = 0; trace_ != nullptr && d < plan_->devices.size(); ++d) {
     sinks_.push_back(std::make_unique<TraceSink>(trace_, plan_->devices[d]->name()));
   }
@@ -196,7 +211,7 @@ Status Runner::place_inputs(std::span<const tenon_array_t* const> inputs) {
       uint64_t bytes = 0;
       std::shared_ptr<std::byte> packed;
       TENON_RETURN_IF_ERROR(bytes_of(static_cast<uint32_t>(s), &bytes));
-      TENON_RETURN_IF_ERROR(take_host(bytes, &packed));
+      TENON_RETURN_IF_ERROR(take_host(bytes, false, &packed));
       pack(array, packed.get());
       state.host = packed.get();
       state.host_owner = packed;
@@ -242,7 +257,7 @@ Status Runner::execute(const Step& step) {
   }
   statistics_.arena_lower_bound_bytes = std::max(statistics_.arena_lower_bound_bytes, needs->lower_bound_bytes);
 
-  std::vector<int64_t> out_symbols(step.out_symbols.size(), -1);
+  std::vector<int64_t>& out_symbols = out_symbols_.emplace_back(step.out_symbols.size(), -1);
   tenon_call_t call{};
   call.size_bytes = sizeof(call);
   call.input_count = static_cast<uint32_t>(inputs.size());
@@ -279,37 +294,41 @@ Status Runner::execute(const Step& step) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (late.buffers[i] != nullptr) slots_[step.outputs[i]].places[step.device] = {std::move(late.buffers[i]), true};
   }
-  if (!status.ok() && call.queue != nullptr) {
-    state.queue->retract_signal();
-    (void)device->sync();  // nothing is used again on the plugin's word alone
-  }
+  if (!status.ok() && call.queue != nullptr) state.queue->refused();
   // Later work of the device runs after this one, so that it may use the workspace again.
   if (workspace != nullptr) state.pool.give_back(std::move(workspace));
   TENON_RETURN_IF_ERROR(std::move(status));
-  if (step.out_symbols.empty()) {
-    // What others want leaves at once, before work of this device that they do not wait for.
-    for (uint32_t slot : step.outputs) {
-      if (leaves_[slot] && device->has_queue()) TENON_RETURN_IF_ERROR(copy_to_host(slot));
-    }
-    return {};
+  if (!step.out_symbols.empty()) return learn_symbols(step, out_symbols);
+  TENON_RETURN_IF_ERROR(check_made(step));
+  // What others want leaves at once, before work of this device that they do not wait for.
+  for (uint32_t slot : step.outputs) {
+    if (leaves_[slot] && device->has_queue()) TENON_RETURN_IF_ERROR(copy_to_host(slot));
   }
-  Status done = wait(step.device);
-  // Work that was given up may still write them.
-  if (device->abandoned()) device->leave_behind(new std::vector<int64_t>(std::move(out_symbols)));
-  TENON_RETURN_IF_ERROR(std::move(done));
+  return {};
+}
+
+// Waits for what only the work itself tells.
+Status Runner::learn_symbols(const Step& step, std::span<const int64_t> out_symbols) {
+  const Device& device = *plan_->devices[step.device];
+  TENON_RETURN_IF_ERROR(wait(step.device));
   for (size_t i = 0; i < out_symbols.size(); ++i) {
-    if (out_symbols[i] < 0) return error(TENON_INTERNAL, "T0612", "device {} left a data-dependent dim unset", quoted(device->name()));
+    if (out_symbols[i] < 0) return error(TENON_INTERNAL, "T0612", "device {} left a data-dependent dim unset", quoted(device.name()));
     symbols_[step.out_symbols[i]] = out_symbols[i];
     told_[step.out_symbols[i]] = true;
   }
   // Steps behind this one rely on what is asserted of these sizes.
   TENON_RETURN_IF_ERROR(plan_->shapes.check_told(step.out_symbols, told_, symbols_));
-  for (size_t i = 0; i < step.outputs.size(); ++i) {
+  return check_made(step);
+}
+
+// Every output is there and large enough, also those whose buffers the device asked for, or should have.
+Status Runner::check_made(const Step& step) const {
+  for (uint32_t slot : step.outputs) {
     uint64_t bytes = 0;
-    TENON_RETURN_IF_ERROR(bytes_of(step.outputs[i], &bytes));
-    const Place& place = slots_[step.outputs[i]].places[step.device];
+    TENON_RETURN_IF_ERROR(bytes_of(slot, &bytes));
+    const Place& place = slots_[slot].places[step.device];
     if (place.buffer == nullptr || bytes > place.buffer->size_bytes()) {
-      return error(TENON_INTERNAL, "T0612", "device {} made {} bytes in a buffer of {}", quoted(device->name()), bytes,
+      return error(TENON_INTERNAL, "T0612", "device {} made {} bytes in a buffer of {}", quoted(plan_->devices[step.device]->name()), bytes,
                    place.buffer == nullptr ? 0 : place.buffer->size_bytes());
     }
   }
@@ -320,6 +339,7 @@ Status Runner::take_outputs() {
   for (uint32_t slot : plan_->output_slots) {
     TENON_RETURN_IF_ERROR(copy_to_host(slot));
     TENON_RETURN_IF_ERROR(await_host(slot));
+    TENON_RETURN_IF_ERROR(own_host(slot));
     OutputArray out;
     out.dtype = plan_->slots[slot].dtype;
     TENON_RETURN_IF_ERROR(plan_->shapes.evaluate(plan_->slots[slot].dims, symbols_, &out.dims));

@@ -2,6 +2,8 @@
 //
 // Threads: one at a time per Runner; several Runners of one plan may run at once.
 #pragma once
+#include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,7 +26,9 @@ struct RunStatistics {
 // Buffers of one device for one Runner, used again by later steps and runs.
 class BufferPool {
  public:
-  explicit BufferPool(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  // wait: ends the work that may still use what was given back, or says why it did not end well.
+  BufferPool(std::shared_ptr<Device> device, std::function<Status()> wait) : device_(std::move(device)), wait_(std::move(wait)) {}
+  // Where the device has no memory left, waits and frees what lies unused. Fails as `wait` and Buffer::allocate do.
   Result<std::shared_ptr<Buffer>> take(uint64_t size_bytes);
   void give_back(std::shared_ptr<Buffer> buffer);
   // Frees what the run just ended did not use.
@@ -37,6 +41,7 @@ class BufferPool {
     bool used = true;  // in this run
   };
   std::shared_ptr<Device> device_;
+  std::function<Status()> wait_;
   std::vector<Free> free_;
   uint64_t held_bytes_ = 0;
 };
@@ -55,10 +60,10 @@ class Runner {
   // Runs to the end. inputs: one per input, checked by Shapes::check_input; borrowed for the call. After a failure the
   // Runner, its devices (unless lost) and the process are usable.
   Status run(std::span<const tenon_array_t* const> inputs);
-  // Dense outputs of the last run that succeeded; valid until the next.
+  // Dense outputs of the last run that succeeded; valid until the next, whatever becomes of the inputs.
   const std::vector<OutputArray>& outputs() const { return outputs_; }
   const RunStatistics& statistics() const { return statistics_; }
-  void set_trace(Trace* trace) { trace_ = trace; }  // null: no profile
+  void set_trace(std::shared_ptr<Trace> trace) { trace_ = std::move(trace); }  // null: no profile
 
  private:
   struct Place;
@@ -68,11 +73,13 @@ class Runner {
   Status run_steps(std::span<const tenon_array_t* const> inputs);
   Status place_inputs(std::span<const tenon_array_t* const> inputs);
   Status execute(const Step& step);
+  Status learn_symbols(const Step& step, std::span<const int64_t> out_symbols);
   Status copy_to_device(uint32_t slot, uint32_t device);
   Status copy_to_host(uint32_t slot);
   Status submit_copy_to_host(uint32_t slot, uint32_t from, uint64_t bytes);
   Status await_host(uint32_t slot);
-  Status relay_to(uint32_t slot, uint32_t device, uint64_t bytes, tenon_fence_point_t* out);
+  Status own_host(uint32_t slot);
+  Status relay_to(uint32_t slot, uint32_t device, tenon_fence_point_t* out);
   Status queue_of(uint32_t device);
   Status wait_for(uint32_t device, uint64_t value);
   Status wait(uint32_t device);
@@ -80,25 +87,29 @@ class Runner {
   uint64_t progress() const;
   void give_up_one(uint32_t waited_for);
   void end_queues();
+  Status check_made(const Step& step) const;
   Status take_outputs();
   void release_dead(uint32_t step);
   void drop_run_state();
+  void drop_sinks();
   void drop_imports();
   Status bytes_of(uint32_t slot, uint64_t* out) const;
-  Status take_host(uint64_t size_bytes, std::shared_ptr<std::byte>* out);
+  Status take_host(uint64_t size_bytes, bool zeroed, std::shared_ptr<std::byte>* out);
 
   std::shared_ptr<const Plan> plan_;
   std::vector<DeviceState> devices_;
   std::vector<SlotState> slots_;
   std::vector<int64_t> symbols_;
   std::vector<bool> told_;  // by symbol: a step of this run has told it
+  std::deque<std::vector<int64_t>> out_symbols_;  // of this run: lent to devices, which may write them until their queues have ended
   std::vector<OutputArray> outputs_;
   RunStatistics statistics_;
   Status given_up_;  // of this run: why a device was abandoned
-  Trace* trace_ = nullptr;
+  std::shared_ptr<Trace> trace_;
   std::vector<std::unique_ptr<TraceSink>> sinks_;  // one per device, while a trace is taken
   std::vector<std::vector<uint32_t>> dead_after_;  // by step: slots that nobody reads any more
   std::vector<bool> leaves_;                       // by slot: it is copied from where it is made
+  std::vector<bool> relayed_;                      // by slot: it is copied to a device with a queue
 };
 
 }  // namespace tenon::runtime

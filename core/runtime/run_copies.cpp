@@ -21,19 +21,24 @@ Status Runner::bytes_of(uint32_t slot, uint64_t* out) const {
   return {};
 }
 
-Status Runner::take_host(uint64_t size_bytes, std::shared_ptr<std::byte>* out) {
+Status Runner::take_host(uint64_t size_bytes, bool zeroed, std::shared_ptr<std::byte>* out) {
   TENON_RETURN_IF_ERROR(memory_reserve(size_bytes, "a tensor on the host"));
   uint64_t rounded = 0;
-  void* data = nullptr;
+  void *data = nullptr, *aligned = nullptr;
   if (checked_align_up(std::max<uint64_t>(size_bytes, 1), kHostAlignment, &rounded)) {
-    data = std::aligned_alloc(kHostAlignment, rounded);
+    // Large memory comes as zeros from the system: calloc knows that, and does not write them again.
+    const bool has_room = zeroed && rounded <= UINT64_MAX - kHostAlignment;
+    data = has_room ? std::calloc(rounded + kHostAlignment, 1) : std::aligned_alloc(kHostAlignment, rounded);
+    aligned = data;
+    size_t room = rounded + kHostAlignment;
+    if (has_room && data != nullptr) std::align(kHostAlignment, rounded, aligned, room);
   }
   if (data == nullptr) {
     memory_return(size_bytes);
     return error(TENON_RESOURCE_EXHAUSTED, "T0111", "the system gave no {} bytes for a tensor", size_bytes);
   }
-  *out = std::shared_ptr<std::byte>(static_cast<std::byte*>(data), [size_bytes](std::byte* p) {
-    std::free(p);
+  *out = std::shared_ptr<std::byte>(static_cast<std::byte*>(aligned), [size_bytes, data](std::byte*) {
+    std::free(data);
     memory_return(size_bytes);
   });
   return {};
@@ -51,7 +56,7 @@ Status Runner::copy_to_device(uint32_t slot, uint32_t device_index) {
   tenon_fence_point_t after{};
   if (device->has_queue()) {
     slot_state.held = slot_state.stable_host = true;  // queued work reads it later
-    TENON_RETURN_IF_ERROR(relay_to(slot, device_index, bytes, &after));
+    TENON_RETURN_IF_ERROR(relay_to(slot, device_index, &after));
   } else {
     TENON_RETURN_IF_ERROR(await_host(slot));
   }
@@ -82,7 +87,7 @@ Status Runner::copy_to_device(uint32_t slot, uint32_t device_index) {
 }
 
 // Gives the point at which `device` may read the slot's host memory; the null point when it may at once.
-Status Runner::relay_to(uint32_t slot, uint32_t device, uint64_t bytes, tenon_fence_point_t* out) {
+Status Runner::relay_to(uint32_t slot, uint32_t device, tenon_fence_point_t* out) {
   SlotState& state = slots_[slot];
   *out = {};
   if (state.ready == 0 || state.source == device) return {};
@@ -93,8 +98,7 @@ Status Runner::relay_to(uint32_t slot, uint32_t device, uint64_t bytes, tenon_fe
   }
   if (source.relay == nullptr) source.relay = std::make_unique<Relay>(plan_->devices[state.source]);
   const uint64_t value = fence->next();
-  source.relay->add({source.queue->fence(), state.ready, fence.get(), value, const_cast<void*>(state.host), state.host_owner ? bytes : 0,
-                     source.spoilt.get(), devices_[device].spoilt.get()});
+  source.relay->add({source.queue->fence(), state.ready, fence.get(), value, source.spoilt.get(), devices_[device].spoilt.get()});
   *out = {fence->fence(), value};
   return {};
 }
@@ -126,7 +130,8 @@ Status Runner::submit_copy_to_host(uint32_t slot, uint32_t from, uint64_t bytes)
   SlotState& slot_state = slots_[slot];
   const std::shared_ptr<Device>& device = plan_->devices[from];
   std::shared_ptr<std::byte> memory;
-  TENON_RETURN_IF_ERROR(take_host(bytes, &memory));
+  // When the copy fails, those that wait for it go on with what it left: never with what lay there before.
+  TENON_RETURN_IF_ERROR(take_host(bytes, device->has_queue() && relayed_[slot], &memory));
   slot_state.host = memory.get();
   slot_state.host_owner = memory;  // stays until the queue is done, also when a wait fails
   if (bytes != 0) {
@@ -157,6 +162,20 @@ Status Runner::await_host(uint32_t slot) {
   if (state.ready == 0) return {};
   TENON_RETURN_IF_ERROR(wait_for(state.source, state.ready));
   state.ready = 0;
+  return {};
+}
+
+// An output that is an input: the caller may bind another, and keeps the output until the next run.
+Status Runner::own_host(uint32_t slot) {
+  SlotState& state = slots_[slot];
+  if (plan_->slots[slot].source != Slot::Source::kInput || state.host_owner != nullptr) return {};
+  uint64_t bytes = 0;
+  std::shared_ptr<std::byte> memory;
+  TENON_RETURN_IF_ERROR(bytes_of(slot, &bytes));
+  TENON_RETURN_IF_ERROR(take_host(bytes, false, &memory));
+  if (bytes != 0) std::memcpy(memory.get(), state.host, bytes);
+  state.host = memory.get();
+  state.host_owner = std::move(memory);
   return {};
 }
 

@@ -53,16 +53,25 @@ void Runner::give_up_one(uint32_t waited_for) {
                   .with("device", device.name());
 }
 
-// The first failure of a device, before those of devices that only worked on what it did not make.
+// The first failure of a device, before what relays met and nobody else did, before those of devices that only worked on what others
+// did not make. Nothing is left in relays.
 Status Runner::wait_all() {
-  Status first = given_up_, spoilt;
+  Status first = given_up_, relayed, spoilt;
   for (uint32_t d = 0; d < devices_.size(); ++d) {
     if (devices_[d].queue == nullptr) continue;
     Status status = wait(d);
     Status& kept = devices_[d].spoilt->load(std::memory_order_acquire) ? spoilt : first;
     if (kept.ok() && !status.ok()) kept = std::move(status).with_context(kernel_context(*plan_->devices[d]));
   }
-  return first.ok() ? spoilt : first;
+  // Every queue has ended, failed or was given up: no relay waits for long.
+  for (uint32_t d = 0; d < devices_.size(); ++d) {
+    if (devices_[d].relay == nullptr) continue;
+    devices_[d].relay->drain();
+    Status status = devices_[d].relay->take_failure();
+    if (relayed.ok() && !status.ok()) relayed = std::move(status).with_context(kernel_context(*plan_->devices[d]));
+  }
+  if (!first.ok()) return first;
+  return relayed.ok() ? spoilt : relayed;
 }
 
 // Waits, also for what follows failed work. A device that was abandoned keeps its queue.

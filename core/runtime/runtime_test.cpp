@@ -32,10 +32,14 @@ struct Toy {
   tenon_str_t description{};
   uint64_t memory_at_queue_end = 0;
   int fences = 0;
-  tenon_code_t fail_sync = TENON_OK;
   uint32_t threading = TENON_THREADING_SERIAL;
   uint64_t submitted = 0;                 // the last values of any fence
   std::atomic<uint64_t> fence_waits{0};   // of relays' threads too
+  std::atomic<int> fail_relay_waits{0};   // so many more waits on other threads than the test's fail, though the fence is fine
+  std::atomic<int> refuse_signals{0};     // so many more signals of the host are refused, though they are done
+  bool hung = false;                      // from here on nothing that is submitted begins
+  int queues = 0;
+  std::thread::id home = std::this_thread::get_id();
 };
 
 // Signalled by what completes at submission, and by the host on a thread of its own.
@@ -122,7 +126,7 @@ tenon_code_t toy_copy(void*, tenon_device_t*, const tenon_copy_t* c) {
   }
   return TENON_OK;
 }
-tenon_code_t toy_sync(void* self, tenon_device_t*) { return ++static_cast<Toy*>(self)->syncs, static_cast<Toy*>(self)->fail_sync; }
+tenon_code_t toy_sync(void* self, tenon_device_t*) { return ++static_cast<Toy*>(self)->syncs, TENON_OK; }
 tenon_code_t toy_map(void* self, tenon_device_t*, tenon_buffer_t* buffer, void** out) {
   if (static_cast<Toy*>(self)->fail_map != TENON_OK) return static_cast<Toy*>(self)->fail_map;
   *out = reinterpret_cast<ToyBuffer*>(buffer)->data;
@@ -176,15 +180,18 @@ tenon_code_t toy_execute(void* self, tenon_executable_t*, const tenon_call_t* ca
   return TENON_OK;
 }
 tenon_code_t toy_queue(void* self, tenon_device_t*, tenon_queue_t** out) {
+  ++static_cast<Toy*>(self)->queues;
   *out = static_cast<Toy*>(self)->no_queue ? nullptr : static_cast<tenon_queue_t*>(self);
   return TENON_OK;
 }
 tenon_code_t toy_queue_destroy(void* self, tenon_queue_t*) {
+  --static_cast<Toy*>(self)->queues;
   static_cast<Toy*>(self)->memory_at_queue_end = memory_in_use();
   return TENON_OK;
 }
 tenon_code_t toy_copy_async(void* self, tenon_queue_t*, const tenon_copy_t* c, const tenon_fence_point_t* waits, uint32_t wait_count,
                             tenon_fence_point_t signal) {
+  if (static_cast<Toy*>(self)->hung) return TENON_OK;
   toy_await(waits, wait_count);
   const tenon_code_t code = toy_copy(self, nullptr, c);
   toy_fence_of(signal)->signal(static_cast<Toy*>(self)->submitted = signal.value, code);
@@ -203,12 +210,20 @@ tenon_code_t toy_fence_destroy(void* self, tenon_fence_t* fence) {
 tenon_code_t toy_fence_query(void*, tenon_fence_t* fence, uint64_t* out) {
   return reinterpret_cast<ToyFence*>(fence)->query(out);
 }
-tenon_code_t toy_fence_signal(void*, tenon_fence_t* fence, uint64_t value) {
+// True so many times.
+bool counts_down(std::atomic<int>& left) {
+  if (left.fetch_sub(1) > 0) return true;
+  ++left;
+  return false;
+}
+tenon_code_t toy_fence_signal(void* self, tenon_fence_t* fence, uint64_t value) {
   reinterpret_cast<ToyFence*>(fence)->signal(value);
-  return TENON_OK;
+  return counts_down(static_cast<Toy*>(self)->refuse_signals) ? TENON_INTERNAL : TENON_OK;
 }
 tenon_code_t toy_fence_wait(void* self, tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns) {
-  static_cast<Toy*>(self)->fence_waits = value;
+  auto* toy = static_cast<Toy*>(self);
+  toy->fence_waits = value;
+  if (std::this_thread::get_id() != toy->home && counts_down(toy->fail_relay_waits)) return TENON_RESOURCE_EXHAUSTED;
   return reinterpret_cast<ToyFence*>(fence)->wait(value, timeout_ns);
 }
 
@@ -295,6 +310,26 @@ struct Fixture : testing::Test {
     plan->steps = {copy(0, 0), copy(1, 0), one, copy(2, 1), two};
     plan->output_slots = {3};
     return plan;
+  }
+
+  // out = a + b + 1 on one device, and once more with `twice`.
+  std::shared_ptr<Plan> one_device_plan(bool twice = false) {
+    std::shared_ptr<Device> device = make_device();
+    std::shared_ptr<Plan> plan = make_plan(device, device);
+    plan->devices.pop_back();
+    plan->steps.erase(plan->steps.begin() + 3);
+    plan->steps[3].device = 0;
+    plan->slots[2].last_step = 3;
+    if (twice) return plan;
+    plan->steps.pop_back();
+    plan->slots[2].last_step = UINT32_MAX;
+    plan->output_slots = {2};
+    return plan;
+  }
+  // Of a device that is given up everything stays, for leak checkers in memory of the device.
+  static void keep_for_good(const std::shared_ptr<Device>& device) {
+    static auto* kept = new std::vector<std::shared_ptr<Device>>();
+    kept->push_back(device);
   }
 
   alignas(16) int32_t a[4] = {1, 2, 3, 4};
@@ -396,37 +431,129 @@ TEST_F(Fixture, FailedQueueEndsBeforeItsMemoryGoes) {
   EXPECT_EQ(toy.memory_at_queue_end, memory_in_use() + 32);
 }
 
-TEST_F(Fixture, RefusedSubmissionIsSynced) {
+// A sync would be one more way to wait without an end.
+TEST_F(Fixture, RefusedSubmissionEndsItsQueueAndSyncsNothing) {
   toy.hidden = toy.queued = true;
   Runner runner(make_plan(make_device(), make_device()));
   toy.refuse_execute = TENON_INTERNAL;
   EXPECT_EQ(run(runner).code(), TENON_INTERNAL);
-  EXPECT_EQ(toy.syncs, 1);
+  EXPECT_EQ(toy.syncs, 0);
+  EXPECT_EQ(toy.queues, 0);
   toy.refuse_execute = TENON_OK;
   ASSERT_TRUE(run(runner).ok());
   expect_right(runner);
 }
 
-TEST_F(Fixture, PoolIsSyncedBeforeItIsEmptied) {
-  BufferPool pool(make_device());
+TEST_F(Fixture, PoolWaitsForItsRunBeforeItIsEmptied) {
+  int waits = 0;
+  Status answer;
+  BufferPool pool(make_device(), [&] { return ++waits, answer; });
   pool.give_back(*pool.take(16));
   toy.fail_allocs = 1;
   ASSERT_TRUE(pool.take(1 << 20).ok());
-  EXPECT_EQ(toy.syncs, 1);
+  EXPECT_EQ(waits, 1);
   EXPECT_EQ(pool.held_bytes(), uint64_t{1} << 20);
+  // Work that did not end may still use what lies there.
+  pool.give_back(*pool.take(16));
+  toy.fail_allocs = 1;
+  answer = error(TENON_DEVICE_LOST, "T0618", "given up");
+  EXPECT_EQ(pool.take(2 << 20).status().code(), TENON_DEVICE_LOST);
+  EXPECT_EQ(pool.held_bytes(), (uint64_t{1} << 20) + 16);
+  EXPECT_EQ(toy.syncs, 0);
 }
 
-TEST_F(Fixture, AllocationFailsOfNoOtherRunsError) {
-  BufferPool pool(make_device());
-  pool.give_back(*pool.take(16));
-  toy.fail_allocs = 1;
-  toy.fail_sync = TENON_OUT_OF_RANGE;  // found by work of another run
-  EXPECT_TRUE(pool.take(1 << 20).ok());
-  pool.give_back(*pool.take(16));
-  toy.fail_allocs = 1;
-  toy.fail_sync = TENON_DEVICE_LOST;
-  EXPECT_EQ(pool.take(2 << 20).status().code(), TENON_DEVICE_LOST);
-  EXPECT_EQ(toy.syncs, 2);
+// Everything is given up at the first look: nothing else moves here.
+struct GivenUp : Fixture {
+  static inline Toy* the_toy;
+  const uint64_t old = limit(Limit::kDeviceWaitSeconds);
+  void SetUp() override {
+    Fixture::SetUp();
+    set_limit(Limit::kDeviceWaitSeconds, 0);
+    toy.hidden = toy.queued = true;
+    the_toy = &toy;
+  }
+  void TearDown() override { set_limit(Limit::kDeviceWaitSeconds, old); }
+  // The first execution never ends.
+  static tenon_code_t hang(void*, tenon_executable_t*, const tenon_call_t*) {
+    the_toy->hung = true;
+    return ++the_toy->executions, TENON_OK;
+  }
+};
+
+TEST_F(GivenUp, WhereASubmissionIsRefused) {
+  compile_api.execute = [](void* self, tenon_executable_t* e, const tenon_call_t* call) {
+    return the_toy->executions == 0 ? hang(self, e, call) : TENON_ABORTED;
+  };
+  const std::shared_ptr<Plan> plan = one_device_plan(true);
+  keep_for_good(plan->devices[0]);
+  Runner runner(plan);
+  EXPECT_EQ(run(runner).error_code(), "T0618");
+  EXPECT_TRUE(plan->devices[0]->abandoned());
+  EXPECT_EQ(toy.syncs, 0);
+}
+
+TEST_F(GivenUp, WhereMemoryIsExhausted) {
+  compile_api.needs = [](void* self, tenon_executable_t* e, tenon_symbols_t symbols, tenon_needs_t* needs) {
+    const tenon_code_t code = toy_needs(self, e, symbols, needs);
+    return needs->outputs[0].size_bytes_max = 1 << 20, code;
+  };
+  compile_api.execute = [](void* self, tenon_executable_t* e, const tenon_call_t* call) {
+    the_toy->fail_allocs = 1;  // the output of the second, when the workspace of the first lies there
+    return hang(self, e, call);
+  };
+  const std::shared_ptr<Plan> plan = one_device_plan(true);
+  keep_for_good(plan->devices[0]);
+  Runner runner(plan);
+  EXPECT_EQ(run(runner).error_code(), "T0618");
+  EXPECT_EQ(toy.executions, 1);
+  EXPECT_EQ(toy.syncs, 0);
+}
+
+// Work that was given up may end at any time, and then tells the profile that it was lent.
+TEST_F(GivenUp, TheProfileStays) {
+  static const tenon_profile_sink_t* lent;
+  compile_api.execute = [](void* self, tenon_executable_t* e, const tenon_call_t* call) {
+    lent = call->profile;
+    return hang(self, e, call);
+  };
+  const std::shared_ptr<Plan> plan = one_device_plan();
+  keep_for_good(plan->devices[0]);
+  auto trace = std::make_shared<Trace>();
+  const std::weak_ptr<Trace> seen = trace;
+  {
+    Runner runner(plan);
+    runner.set_trace(std::move(trace));
+    EXPECT_EQ(run(runner).error_code(), "T0618");
+    EXPECT_FALSE(run(runner).ok());  // sinks of its own
+  }
+  ASSERT_FALSE(seen.expired());
+  lent->event(lent->self, {"late", 4}, {}, 1, 2, 0, 0, 0);
+  EXPECT_EQ(seen.lock()->events().back().name, "late");
+}
+
+// The source's own fence is fine: only the relay knows that the second device worked on what may not have been there.
+TEST_F(Fixture, AWaitThatFailsOnARelayFailsTheRun) {
+  toy.hidden = toy.queued = true;
+  Runner runner(make_plan(make_device(), make_device()));
+  ASSERT_TRUE(run(runner).ok());
+  toy.fail_relay_waits = 1;
+  const Status status = run(runner);
+  EXPECT_EQ(status.code(), TENON_RESOURCE_EXHAUSTED) << status.text();
+  EXPECT_NE(status.text().find("waiting for device `toy`"), std::string::npos) << status.text();
+  EXPECT_TRUE(runner.outputs().empty());
+  ASSERT_TRUE(run(runner).ok());
+  expect_right(runner);
+}
+
+TEST_F(Fixture, ASignalThatIsRefusedFailsTheRun) {
+  toy.hidden = toy.queued = true;
+  Runner runner(make_plan(make_device(), make_device()));
+  toy.refuse_signals = 1;
+  const Status status = run(runner);
+  EXPECT_EQ(status.code(), TENON_INTERNAL) << status.text();
+  EXPECT_NE(status.text().find("fence_signal"), std::string::npos) << status.text();
+  ASSERT_TRUE(run(runner).ok());
+  expect_right(runner);
 }
 
 TEST_F(Fixture, ImportsEndWithTheRun) {
@@ -564,6 +691,46 @@ TEST_F(Fixture, SizesThatOnlyTheRunTellsAreAskedWithoutAQueue) {
   }
 }
 
+// A size that is known is checked all the same: one that asked for no buffer, or for a small one, gave nothing to read.
+TEST_F(Fixture, AnOutputOfKnownSizeThatIsAskedForIsChecked) {
+  compile_api.needs = asking_needs;
+  using Execute = tenon_code_t (*)(void*, tenon_executable_t*, const tenon_call_t*);
+  const Execute asks_nothing = [](void*, tenon_executable_t*, const tenon_call_t*) -> tenon_code_t { return TENON_OK; };
+  const Execute asks_little = [](void*, tenon_executable_t*, const tenon_call_t* call) {
+    tenon_span_t made{};
+    return call->output(call->output_self, 0, 4, &made);
+  };
+  toy.threading = TENON_THREADING_FREE;
+  for (bool queued : {false, true}) {
+    toy.queued = toy.hidden = queued;
+    Runner runner(make_plan(make_device(), make_device()));
+    for (const Execute execute : {asks_nothing, asks_little}) {
+      compile_api.execute = execute;
+      EXPECT_EQ(run(runner).error_code(), "T0612");
+    }
+    compile_api.execute = asking_execute;
+    ASSERT_TRUE(run(runner).ok());
+    expect_right(runner);
+  }
+}
+
+// The caller may bind another input and keep the output until the next run.
+TEST_F(Fixture, AnInputThatIsAnOutputIsCopied) {
+  for (bool queued : {false, true}) {
+    toy.queued = toy.hidden = queued;
+    std::shared_ptr<Plan> plan = make_plan(make_device(), make_device());
+    plan->slots[0].last_step = UINT32_MAX;
+    plan->output_slots = {3, 0, 0};
+    Runner runner(plan);
+    ASSERT_TRUE(run(runner).ok());
+    ASSERT_EQ(runner.outputs().size(), 3u);
+    const auto* same = static_cast<const int32_t*>(runner.outputs()[1].data);
+    EXPECT_NE(same, a);
+    EXPECT_EQ(runner.outputs()[2].data, same);
+    EXPECT_TRUE(std::equal(a, a + 4, same));
+  }
+}
+
 // The host allocated under the turn that the asking call had, and waited for itself.
 TEST_F(Fixture, SerialDeviceAsksForItsOutputsDuringTheCall) {
   toy.threading = TENON_THREADING_SERIAL;
@@ -614,20 +781,20 @@ TEST_F(Fixture, WrongInputsAreNamed) {
 }
 
 TEST_F(Fixture, TraceIsJsonAndTheTableIsSorted) {
-  Trace trace;
+  auto trace = std::make_shared<Trace>();
   Runner runner(make_plan(make_device(), make_device()));
-  runner.set_trace(&trace);
+  runner.set_trace(trace);
   ASSERT_TRUE(run(runner).ok());
   std::string text;
   const tenon_sink_t sink{&text, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
                             static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
                             return TENON_OK;
                           }};
-  ASSERT_TRUE(trace.write_perfetto(sink).ok());
+  ASSERT_TRUE(trace->write_perfetto(sink).ok());
   EXPECT_NE(text.find("\"traceEvents\":["), std::string::npos);
   EXPECT_NE(text.find("add\\\"1"), std::string::npos);
   text.clear();
-  ASSERT_TRUE(trace.write_table(sink).ok());
+  ASSERT_TRUE(trace->write_table(sink).ok());
   EXPECT_NE(text.find("\"count\":2"), std::string::npos) << text;
 }
 

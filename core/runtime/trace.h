@@ -2,6 +2,7 @@
 // (JSON trace events) or as a table of the costliest pieces.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -41,10 +42,11 @@ class Trace {
   std::vector<TraceEvent> events_;
 };
 
-// Receives a device's events for one call and names the device in them.
+// Receives a device's events for one call and names the device in them. The trace lives as long: work that was given up may tell of
+// itself at any time.
 class TraceSink {
  public:
-  TraceSink(Trace* trace, std::string device) : trace_(trace), device_(std::move(device)) {
+  TraceSink(std::shared_ptr<Trace> trace, std::string device) : trace_(std::move(trace)), device_(std::move(device)) {
     sink_ = {this, &TraceSink::event};
   }
   TraceSink(const TraceSink&) = delete;
@@ -53,7 +55,7 @@ class TraceSink {
  private:
   static void event(void* self, tenon_str_t name, tenon_str_t origins, uint64_t begin_ns, uint64_t end_ns, double flops,
                     double bytes, uint32_t lane);
-  Trace* trace_;
+  std::shared_ptr<Trace> trace_;
   std::string device_;
   tenon_profile_sink_t sink_;
 };

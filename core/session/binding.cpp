@@ -119,7 +119,7 @@ runtime::Runner* Binding::runner_of(std::shared_ptr<Variant> variant) {
   if (at == chosen_.end()) {
     if (chosen_.size() == kRunnersMost) chosen_.pop_back();
     auto runner = std::make_unique<runtime::Runner>(variant->program->plan());
-    runner->set_trace(profile_ ? &trace_ : nullptr);
+    runner->set_trace(profile_ ? trace_ : nullptr);
     chosen_.insert(chosen_.begin(), Chosen{std::move(variant), std::move(runner)});
   } else {
     std::rotate(chosen_.begin(), at, at + 1);
@@ -160,9 +160,9 @@ tenon_run_info_t Binding::run_info() const {
 }
 
 void Binding::enable_profile(bool on) {
-  if (on) trace_.clear();
+  if (on) trace_->clear();
   profile_ = on;
-  for (const Chosen& chosen : chosen_) chosen.runner->set_trace(on ? &trace_ : nullptr);
+  for (const Chosen& chosen : chosen_) chosen.runner->set_trace(on ? trace_ : nullptr);
 }
 
 }  // namespace tenon::session

@@ -31,7 +31,7 @@ class Binding {
   tenon_run_info_t run_info() const;
 
   void enable_profile(bool on);
-  const runtime::Trace& trace() const { return trace_; }
+  const runtime::Trace& trace() const { return *trace_; }
 
  private:
   struct Input {
@@ -57,7 +57,7 @@ class Binding {
   std::vector<Chosen> chosen_;         // the latest first; without variants one, whose variant is null
   std::string scratch_;
   bool profile_ = false;
-  runtime::Trace trace_;
+  std::shared_ptr<runtime::Trace> trace_ = std::make_shared<runtime::Trace>();
   bool ran_ = false;
 };
 

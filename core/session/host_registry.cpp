@@ -3,6 +3,7 @@
 #include <numeric>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "core/base/guard.h"
 #include "core/base/intern.h"
@@ -101,6 +102,15 @@ Status give(const op::HostArray& array, tenon_array_t* out) {
   return {};
 }
 
+void array_free(void*, tenon_array_t* array) {
+  // As it was counted: what give() made is dense.
+  uint64_t bits = ir::dtype_bits(array->dtype);
+  for (uint32_t d = 0; d < array->rank && array->dims != nullptr; ++d) bits *= static_cast<uint64_t>(array->dims[d]);
+  if (array->dims != nullptr) memory_return((bits + 7) / 8);
+  std::free(const_cast<int64_t*>(array->dims));
+  *array = {};
+}
+
 // What holds for the sizes that this thread evaluated a graph with last, so that a walk over its nodes looks at each fact about once.
 struct CheckedFacts {
   uint64_t graph = 0;
@@ -192,29 +202,31 @@ tenon_code_t evaluate_into(tenon_graph_t* graph, tenon_node_t node, const int64_
   if (Status s = check_facts(g, node, {symbols, symbol_count}); !s.ok()) return to_abi(std::move(s).with_context(g.loc_text(g.node(node).loc)));
   Result<std::vector<op::HostArray>> made = op::evaluate(g, node, {symbols, symbol_count}, {inputs, input_count});
   if (!made.ok()) return to_abi(std::move(made).status().with_context(g.loc_text(g.node(node).loc)));
+  // On failure the caller has what it had: the outputs are filled when all blocks are there.
+  struct Given {
+    std::vector<tenon_array_t> arrays;
+    ~Given() {
+      for (tenon_array_t& array : arrays) array_free(nullptr, &array);
+    }
+  } given{std::vector<tenon_array_t>(output_count)};
   for (uint32_t i = 0; i < output_count; ++i) {
-    const op::HostArray& array = (*made)[i];
-    if (outputs[i].data != nullptr) {
-      std::memcpy(outputs[i].data, array.view().data, array.size_bytes());
-    } else if (Status s = give(array, &outputs[i]); !s.ok()) {
-      return to_abi(s);
+    if (outputs[i].data != nullptr) continue;
+    if (Status s = give((*made)[i], &given.arrays[i]); !s.ok()) return to_abi(s);
+  }
+  for (uint32_t i = 0; i < output_count; ++i) {
+    if (outputs[i].data == nullptr) {
+      outputs[i] = std::exchange(given.arrays[i], {});
+    } else if ((*made)[i].size_bytes() != 0) {
+      std::memcpy(outputs[i].data, (*made)[i].view().data, (*made)[i].size_bytes());
     }
   }
   return TENON_OK;
 }
+
 tenon_code_t evaluate(void*, tenon_graph_t* graph, tenon_node_t node, const int64_t* symbols, uint32_t symbol_count,
                       const tenon_array_t* inputs, uint32_t input_count, tenon_array_t* outputs, uint32_t output_count) {
   clear_failure();
   return guarded([&] { return evaluate_into(graph, node, symbols, symbol_count, inputs, input_count, outputs, output_count); });
-}
-
-void array_free(void*, tenon_array_t* array) {
-  // As it was counted: what give() made is dense.
-  uint64_t bits = ir::dtype_bits(array->dtype);
-  for (uint32_t d = 0; d < array->rank && array->dims != nullptr; ++d) bits *= static_cast<uint64_t>(array->dims[d]);
-  if (array->dims != nullptr) memory_return((bits + 7) / 8);
-  std::free(const_cast<int64_t*>(array->dims));
-  *array = {};
 }
 
 tenon_code_t plugin_interface(void*, tenon_str_t kind, tenon_str_t name, tenon_str_t id, const void** out) {

@@ -38,14 +38,13 @@ Status null_argument(std::string_view what) {
 #define TENON_REQUIRE(pointer, what) \
   if ((pointer) == nullptr) return null_argument(what)
 
-// The known prefix of a record that may be older or newer than this host.
+// The known prefix of a record that may be older or newer than this host. One that does not say its size would be read as empty.
 template <typename T>
-T prefix_of(const T* record) {
+Result<T> prefix_of(const T* record) {
   T full{};
-  if (record == nullptr) return full;
-  std::memcpy(static_cast<void*>(&full), record, std::min<size_t>(record->size_bytes, sizeof(T)));
-  full.size_bytes = sizeof(T);
-  return full;
+  if (tenon_record_take(&full, sizeof(T), record) == TENON_OK) return full;
+  return error(TENON_INVALID_ARGUMENT, "T0616", "a record to be read says that it has {} bytes; set its size_bytes to sizeof",
+               record->size_bytes);
 }
 
 Status write(const tenon_sink_t* sink, std::string_view text) {
@@ -114,7 +113,10 @@ tenon_code_t compile(void*, tenon_model_t* model, const tenon_session_options_t*
   return slot([&]() -> Status {
     TENON_REQUIRE(model, "model");
     TENON_REQUIRE(out, "out_program");
-    const tenon_session_options_t given = prefix_of(options);
+    tenon_session_options_t given{};
+    if (options != nullptr) {
+      TENON_ASSIGN_OR_RETURN(given, prefix_of(options));
+    }
     if (given.option_count != 0) TENON_REQUIRE(given.options, "options");
     CompileOptions o;
     o.device = from_abi_str(given.device);
@@ -181,7 +183,8 @@ tenon_code_t bind_input(void*, tenon_binding_t* binding, tenon_str_t name, const
   return slot([&]() -> Status {
     TENON_REQUIRE(binding, "binding");
     TENON_REQUIRE(array, "array");
-    return binding->binding->bind_input(from_abi_str(name), prefix_of(array));
+    TENON_ASSIGN_OR_RETURN(const tenon_array_t given, prefix_of(array));
+    return binding->binding->bind_input(from_abi_str(name), given);
   });
 }
 
@@ -243,7 +246,8 @@ tenon_code_t tensors_read(void*, tenon_str_t path, const tenon_tensor_sink_t* si
 tenon_code_t tensor_write(void*, tenon_str_t path, const tenon_tensor_t* tensor) {
   return slot([&]() -> Status {
     TENON_REQUIRE(tensor, "tensor");
-    return write_tensor(from_abi_str(path), prefix_of(tensor));
+    TENON_ASSIGN_OR_RETURN(const tenon_tensor_t given, prefix_of(tensor));
+    return write_tensor(from_abi_str(path), given);
   });
 }
 

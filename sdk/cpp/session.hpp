@@ -107,17 +107,12 @@ class Binding : public detail::Handle<tenon_binding_t, &tenon_host_session_t::bi
  public:
   // The data stays the caller's and must live until another is bound or this is gone.
   Status input(std::string_view name, const ArrayView& array) {
-    const int64_t width = width_bytes(array.dtype);
-    std::vector<int64_t> strides(array.dims.size());
-    int64_t stride = width;
-    for (size_t i = array.dims.size(); i-- > 0; stride *= array.dims[i]) strides[i] = stride;
     tenon_array_t raw{};
     raw.size_bytes = sizeof raw;
     raw.dtype = array.dtype;
     raw.rank = static_cast<uint32_t>(array.dims.size());
     raw.data = const_cast<void*>(array.data);
     raw.dims = array.dims.data();
-    raw.strides_bytes = strides.data();
     return detail::g_session->bind_input(detail::g_session->self, object_, str(name), &raw);
   }
   Status run() { return detail::g_session->run(detail::g_session->self, object_); }
@@ -133,16 +128,6 @@ class Binding : public detail::Handle<tenon_binding_t, &tenon_host_session_t::bi
     *out = {};
     out->size_bytes = sizeof *out;
     return detail::g_session->run_info(detail::g_session->self, object_, out);
-  }
-
-  static int64_t width_bytes(tenon_dtype_t dtype) {
-    switch (dtype) {
-      case TENON_I16: case TENON_U16: case TENON_F16: case TENON_BF16: return 2;
-      case TENON_I32: case TENON_U32: case TENON_F32: return 4;
-      case TENON_I64: case TENON_U64: case TENON_F64: case TENON_C64: return 8;
-      case TENON_C128: return 16;
-      default: return 1;
-    }
   }
 };
 

@@ -14,9 +14,12 @@ MODES = ["{}", "{}+"]
 MOST = 40  # calls of one kind in a run of this model
 
 
-def run(layers, *arguments):
-    env = dict(os.environ, TENON_LAYERS=layers)
-    return subprocess.run([TENON, "run", MODEL, "--seed", "1", *arguments], env=env, capture_output=True, text=True, timeout=60)
+ZIGZAG = os.path.join(os.path.dirname(__file__), "Inputs/zigzag.tir")
+
+
+def run(layers, *arguments, model=MODEL, **settings):
+    env = dict(os.environ, TENON_LAYERS=layers, **settings)
+    return subprocess.run([TENON, "run", model, "--seed", "1", *arguments], env=env, capture_output=True, text=True, timeout=60)
 
 
 def sweep(device, site, mode, expected):
@@ -38,6 +41,26 @@ def sweep(device, site, mode, expected):
     raise AssertionError(f"{site} still fires after {MOST} calls on {device}")
 
 
+def lost_between_two(lost):
+    """A device is lost at each of its calls, those of the other's relay among them, while the queues of both wait for each other: the run ends.
+    How many calls there are depends on how often a wait looks."""
+    def zigzag(layers):
+        return run(layers, "--device", "sim,sim:1", model=ZIGZAG, TENON_SIM_OPS="0/add,1/mul")
+
+    expected = zigzag("").stdout
+    assert expected
+    for n in range(1, 10 * MOST):
+        result = zigzag(f"faults:lost={n},device={lost}")
+        where = f"lost={n},device={lost}: exit {result.returncode}: {result.stderr.strip()[:300]}"
+        # One that is lost when the results are there is not missed.
+        assert result.stdout == expected if result.returncode == 0 else result.returncode == 3 and result.stdout == "", where
+        assert result.returncode == 0 or "T0611" in result.stderr, where
+        if "never fired" in result.stderr:
+            assert n > 20, where
+            return n - 1
+    raise AssertionError(f"lost still fires after {10 * MOST} calls on {lost}")
+
+
 def main():
     os.environ["TENON_CACHE_DIR"] = tempfile.mkdtemp(prefix="tenon_faults_")
     fired = {}
@@ -55,6 +78,8 @@ def main():
     if sys.argv[2:]:
         return print(f"{sum(fired.values())} faults were survived")
     assert run("faults:lost=1,device=sim:1", "--device", "sim").stdout == run("", "--device", "sim").stdout
+    for device in ("sim:0", "sim:1"):
+        fired["zigzag", device] = lost_between_two(device)
     # A device that never answers is given up, and the others go on.
     os.environ["TENON_LIMIT_DEVICE_WAIT_SECONDS"] = "1"
     result = run("faults:timeout=1+,device=sim:0", "--device", "sim")

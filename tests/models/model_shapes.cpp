@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "tenon/abi/frontend.h"
+#include "tenon/cpp/dtype.hpp"
 #include "tenon/cpp/session.hpp"
 #include "tenon/cpp/value.hpp"
 
@@ -127,7 +128,7 @@ class Runner {
   Status write(const std::string& folder, std::string_view name) {
     tenon::ArrayView view;
     TENON_TRY(binding_.output(name, &view));
-    const uint64_t bytes = static_cast<uint64_t>(view.element_count()) * static_cast<uint64_t>(tenon::Binding::width_bytes(view.dtype));
+    const uint64_t bytes = (static_cast<uint64_t>(view.element_count()) * tenon::dtype_bits(view.dtype) + 7) / 8;
     const tenon::Blob blob = tenon::Blob::bytes(view.data, bytes);
     tenon_tensor_t tensor{};
     tensor.size_bytes = sizeof tensor;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <thread>
 
+#include <tenon/abi/memory.h>
 #include <tenon/cpp/session.hpp>
 
 namespace {
@@ -287,6 +288,135 @@ TEST_F(SessionTest, DumpsAndExplanations) {
   }
   const tenon_sink_t sink = tenon::sink_to(&text);
   EXPECT_EQ(session.api().explain(session.api().self, tenon::str("devicess"), {}, &sink), TENON_NOT_FOUND);
+}
+
+// Options whose size is forgotten would be read as none: another device, other settings.
+TEST_F(SessionTest, RecordsThatDoNotSayTheirSizeAreRefused) {
+  const tenon_host_session_t& api = session.api();
+  tenon_session_options_t options{};
+  options.device = tenon::str("null");
+  options.no_fallback = 1;
+  tenon_program_t* made = nullptr;
+  EXPECT_EQ(api.compile(api.self, model.get(), &options, &made), TENON_INVALID_ARGUMENT);
+  EXPECT_TRUE(tenon::failure_text().starts_with("T0616")) << tenon::failure_text();
+  EXPECT_EQ(made, nullptr);
+  tenon::Program program;
+  ASSERT_TRUE(compile("reference", &program)) << tenon::failure_text();
+  tenon::Binding b;
+  ASSERT_TRUE(program.bind(&b).ok());
+  tenon_array_t array{};
+  EXPECT_EQ(api.bind_input(api.self, b.get(), tenon::str("x"), &array), TENON_INVALID_ARGUMENT);
+  EXPECT_TRUE(tenon::failure_text().starts_with("T0616")) << tenon::failure_text();
+  tenon_tensor_t tensor{};
+  EXPECT_EQ(api.tensor_write(api.self, tenon::str("/nonexistent/t.npy"), &tensor), TENON_INVALID_ARGUMENT);
+  EXPECT_TRUE(tenon::failure_text().starts_with("T0616")) << tenon::failure_text();
+  // No options at all are the defaults.
+  ASSERT_EQ(api.compile(api.self, model.get(), nullptr, &made), TENON_OK) << tenon::failure_text();
+  api.program_release(api.self, made);
+}
+
+TEST_F(SessionTest, PackedInputsAreBoundAndOutputsOutliveThem) {
+  tenon::Model packed;
+  ASSERT_TRUE(session.load_bytes("tenon.tir 1\ngraph @g(%x: i4[5]) -> (y: i4[5]) {\n  yield %x\n}\n", "i4.tir", &packed).ok())
+      << tenon::failure_text();
+  tenon::Program program;
+  ASSERT_TRUE(packed.compile({.device = "reference"}, &program).ok()) << tenon::failure_text();
+  tenon::Binding b;
+  ASSERT_TRUE(program.bind(&b).ok());
+  std::vector<uint8_t> first = {0x21, 0x43, 0x05}, second = {0, 0, 0};
+  ASSERT_TRUE(b.input("x", {TENON_I4, {5}, first.data()}).ok()) << tenon::failure_text();
+  ASSERT_TRUE(b.run().ok()) << tenon::failure_text();
+  ArrayView y;
+  ASSERT_TRUE(b.output("y", &y).ok());
+  // From here on the first is not borrowed any more.
+  ASSERT_TRUE(b.input("x", {TENON_I4, {5}, second.data()}).ok());
+  first.assign(3, 0);
+  const auto* bytes = static_cast<const uint8_t*>(y.data);
+  EXPECT_EQ((std::vector<uint8_t>(bytes, bytes + 3)), (std::vector<uint8_t>{0x21, 0x43, 0x05}));
+  // The product of its dims does not fit: the host says so, and nobody computes strides before.
+  EXPECT_FALSE(b.input("x", {TENON_I4, {INT64_MAX, INT64_MAX}, second.data()}).ok());
+}
+
+// ---- What is counted against TENON_MEMORY_LIMIT ----
+
+const tenon_host_memory_t& memory() {
+  static const auto* table = tenon::context().query<tenon_host_memory_t>(TENON_HOST_MEMORY_ID);
+  return *table;
+}
+constexpr uint64_t kLimit = uint64_t{1} << 62;  // the default
+
+uint64_t memory_in_use() {
+  EXPECT_NE(memory().reserve(memory().self, kLimit + 1, tenon::str("a test")), TENON_OK);
+  const std::string text = tenon::failure_text();
+  const size_t at = text.find("; ");
+  return at == std::string::npos ? UINT64_MAX : std::stoull(text.substr(at + 2));
+}
+// Leaves room for so many bytes.
+class Full {
+ public:
+  explicit Full(uint64_t room) : bytes_(kLimit - memory_in_use() - room) {
+    EXPECT_EQ(memory().reserve(memory().self, bytes_, tenon::str("a test")), TENON_OK);
+  }
+  ~Full() { memory().give_back(memory().self, bytes_); }
+  Full(const Full&) = delete;
+
+ private:
+  uint64_t bytes_;
+};
+
+constexpr std::string_view kSort = R"(tenon.tir 1
+graph @g(%x: f32[1000], %i: i32[1000]) -> (a: f32[1000], b: i32[1000]) {
+  %a, %b = sort(%x, %i) : f32[1000], i32[1000]
+  yield %a, %b
+}
+)";
+
+TEST_F(SessionTest, AnEvaluationThatFailsAtItsSecondOutputKeepsNothing) {
+  tenon::Model sort;
+  ASSERT_TRUE(session.load_bytes(kSort, "sort.tir", &sort).ok()) << tenon::failure_text();
+  tenon_graph_t* graph = nullptr;
+  ASSERT_EQ(session.api().model_graph(session.api().self, sort.get(), &graph), TENON_OK);
+  const auto& registry = *tenon::context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID);
+  std::vector<float> keys(1000, 1);
+  std::vector<int32_t> values(1000, 2);
+  const int64_t dims[1] = {1000}, strides[1] = {4};
+  const tenon_array_t inputs[2] = {{sizeof(tenon_array_t), TENON_F32, 0, 1, 0, keys.data(), dims, strides},
+                                   {sizeof(tenon_array_t), TENON_I32, 0, 1, 0, values.data(), dims, strides}};
+  tenon_array_t outputs[2] = {};
+  const auto evaluate = [&] { return registry.evaluate(registry.self, graph, 0, nullptr, 0, inputs, 2, outputs, 2); };
+  const uint64_t before = memory_in_use();
+  {
+    const Full full(6000);
+    EXPECT_EQ(evaluate(), TENON_RESOURCE_EXHAUSTED);
+    EXPECT_TRUE(tenon::failure_text().find("T0609") != std::string::npos) << tenon::failure_text();
+  }
+  for (const tenon_array_t& output : outputs) EXPECT_EQ(output.data, nullptr);
+  EXPECT_EQ(memory_in_use(), before);
+  ASSERT_EQ(evaluate(), TENON_OK) << tenon::failure_text();
+  EXPECT_EQ(memory_in_use(), before + 8000);
+  for (tenon_array_t& output : outputs) registry.array_free(registry.self, &output);
+  EXPECT_EQ(memory_in_use(), before);
+  tenon::context().graph->release(tenon::context().graph->self, graph);
+}
+
+TEST_F(SessionTest, ConstantsOfADeviceOfSingleKernelsAreCounted) {
+  std::string text = "tenon.tir 1\ngraph @g(%x: f32[64]) -> (y: f32[64]) {\n  %w = const f32[64] [0";
+  for (int i = 1; i < 64; ++i) text += tenon::cat(", ", i);
+  text += "]\n  %y = add(%x, %w) : f32[64]\n  yield %y\n}\n";
+  tenon::Model constants;
+  ASSERT_TRUE(session.load_bytes(text, "constants.tir", &constants).ok()) << tenon::failure_text();
+  const uint64_t before = memory_in_use();
+  tenon::Program program;
+  {
+    const Full full(255);
+    EXPECT_EQ(constants.compile({.device = "null", .no_fallback = true}, &program).code(), TENON_RESOURCE_EXHAUSTED);
+    EXPECT_NE(tenon::failure_text().find("T0609"), std::string::npos) << tenon::failure_text();
+  }
+  EXPECT_EQ(memory_in_use(), before);
+  ASSERT_TRUE(constants.compile({.device = "null", .no_fallback = true}, &program).ok()) << tenon::failure_text();
+  EXPECT_EQ(memory_in_use(), before + 256);
+  program = tenon::Program();
+  EXPECT_EQ(memory_in_use(), before);
 }
 
 TEST_F(SessionTest, GarbageIsRefused) {

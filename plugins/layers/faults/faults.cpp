@@ -426,12 +426,15 @@ tenon_code_t Faults::fence_query(tenon_fence_t* fence, uint64_t* out) {
   *out = value;
   return TENON_OK;
 }
+// Passed on in any case: what was submitted waits for it, and ends before the memory that it uses goes.
 tenon_code_t Faults::fence_signal(tenon_fence_t* fence, uint64_t value) {
+  const tenon_code_t code = queue_->fence_signal(queue_->self, fence, value);
   TENON_TRY(hit(*device_of(fence), kLost, false));
-  return queue_->fence_signal(queue_->self, fence, value);
+  return code;
 }
+// Whoever waits here may be whom the device's other work waits for.
 tenon_code_t Faults::fence_wait(tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns) {
-  TENON_TRY(hit(*device_of(fence), kTimeout));
+  TENON_TRY(hit(*device_of(fence), kTimeout, false));
   TENON_TRY(queue_->fence_wait(queue_->self, fence, value, timeout_ns));
   return failed_by(fence, value).code();
 }
