@@ -79,6 +79,16 @@ TEST(Guard, EveryExceptionBecomesACode) {
   EXPECT_EQ(text, "abc");
 }
 
+// A manifest of a plugin that never ran got a command of its own before whoever followed the advice.
+TEST(Str, WordsForAShell) {
+  EXPECT_EQ(shell_quoted("/usr/lib/x-1.so"), "/usr/lib/x-1.so");
+  EXPECT_EQ(shell_quoted(""), "''");
+  EXPECT_EQ(shell_quoted("a b; touch PWNED #"), "'a b; touch PWNED #'");
+  EXPECT_EQ(shell_quoted("$(touch x)`y`"), "'$(touch x)`y`'");
+  EXPECT_EQ(shell_quoted("it's"), "'it'\\''s'");
+  EXPECT_EQ(shell_quoted("a\n'\\\x1b\xff"), "$'a\\x0a\\'\\\\\\x1b\\xff'");
+}
+
 // A fault on a thread of the library ended the process without the program's crash handler.
 TEST(SignalMask, OwnThreadsTakeFaultsAndNothingElse) {
   sigset_t seen;

@@ -98,6 +98,32 @@ std::string printable(std::string_view text, size_t max_bytes) {
   return out;
 }
 
+std::string shell_quoted(std::string_view text) {
+  auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("_-./:=@%+,").find(c) != std::string_view::npos;
+  };
+  if (!text.empty() && std::all_of(text.begin(), text.end(), plain)) return std::string(text);
+  std::string words = "'", escaped = "$'";
+  bool printable_text = true;
+  for (size_t i = 0; i < text.size();) {
+    const size_t length = utf8_length(text, i);
+    const auto c = static_cast<unsigned char>(text[i]);
+    const bool c1_control = length == 2 && c == 0xC2 && static_cast<unsigned char>(text[i + 1]) < 0xA0;
+    const std::string_view character = text.substr(i, std::max<size_t>(length, 1));
+    if (length == 0 || c < 0x20 || c == 0x7F || c1_control) {
+      printable_text = false;
+      for (char byte : character) escaped += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+    } else {
+      if (c == '\'' || c == '\\') escaped += '\\';
+      escaped += character;
+      words += c == '\'' ? std::string_view("'\\''") : character;
+    }
+    i += character.size();
+  }
+  return printable_text ? words + "'" : escaped + "'";
+}
+
 bool is_valid_utf8(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     size_t length = utf8_length(text, i);

@@ -18,6 +18,10 @@ inline std::string quoted(std::string& text) { return quoted(std::string_view(te
 // The same without quotes and with a limit of the caller's; newlines are kept as they are.
 std::string printable(std::string_view text, size_t max_bytes = 256);
 
+// `text` as one word of a POSIX shell, for commands that a person is told to run: as it is where every character is plain, else
+// between quotes. What is not printable stands as an escape between $'...', which bash, zsh and ksh know.
+std::string shell_quoted(std::string_view text);
+
 // True if `text` is well-formed UTF-8 (no surrogates, no overlong forms).
 bool is_valid_utf8(std::string_view text);
 

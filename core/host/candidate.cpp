@@ -15,7 +15,7 @@ std::string_view state_name(State state) {
 
 void Candidate::fail(Gate g, const Status& why, State to) {
   std::string text(why.message());
-  gate(g) = {Outcome::kFailed, std::string(why.error_code()), std::move(text)};
+  gate(g) = {Outcome::kFailed, std::string(why.error_code()), std::move(text), std::string(why.evidence_value("subject"))};
   state = to;
 }
 

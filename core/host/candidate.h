@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/file.h"
 #include "core/host/manifest.h"
 
 namespace tenon::host {
@@ -33,6 +34,7 @@ struct GateResult {
   Outcome outcome = Outcome::kNotReached;
   std::string code;  // "P0305"; empty unless failed
   std::string text;  // why, or what was found
+  std::string subject;  // the file or variable that it is about, where that is not the manifest
 };
 
 enum class State : uint8_t {
@@ -54,6 +56,7 @@ struct Candidate {
   bool named_explicitly = false;   // by the program or a variable
   bool in_prefix = false;          // came with this installation: not probed
   Manifest manifest;               // name is the file's until it was read
+  FileIdentity manifest_identity;  // of the file that was read
   std::string library_path;        // absolute, without links
   std::string locked_sha256;       // what the lock file wants its library to be; empty: anything
   std::string locked_manifest_sha256;  // and this file
@@ -65,7 +68,8 @@ struct Candidate {
   const std::string& name() const { return manifest.name; }
   GateResult& gate(Gate g) { return gates[static_cast<size_t>(g)]; }
   const GateResult& gate(Gate g) const { return gates[static_cast<size_t>(g)]; }
-  void pass(Gate g, std::string text = {}) { gate(g) = {Outcome::kPassed, {}, std::move(text)}; }
+  void pass(Gate g, std::string text = {}) { gate(g) = {Outcome::kPassed, {}, std::move(text), {}}; }
+  // The evidence `subject` of the status becomes the gate's.
   void fail(Gate g, const Status& why, State to = State::kFailed);
   // The gate that stopped it; null if none did.
   const GateResult* stopped_by(Gate* out_gate = nullptr) const;

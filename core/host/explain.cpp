@@ -42,7 +42,7 @@ std::array<GateResult, static_cast<size_t>(Gate::kCount)> foreseen_gates(const C
   auto gates = c.gates;
   if (c.stopped_by() != nullptr || c.state == State::kLoaded || remedy.library.empty()) return gates;
   GateResult& gate = gates[static_cast<size_t>(Gate::kRequirements)];
-  gate = {Outcome::kFailed, "P0505", fmt::format("the library {} that it requires is not found", quoted(remedy.library))};
+  gate = {Outcome::kFailed, "P0505", fmt::format("the library {} that it requires is not found", quoted(remedy.library)), {}};
   return gates;
 }
 
@@ -107,7 +107,7 @@ std::string in_full(const Candidate& c) {
   }
   if (std::string advice = advice_of(c); !advice.empty()) out += "  -> " + advice + "\n";
   if (!remedy.package.empty()) out += fmt::format("  {} is in the package {}\n", remedy.library, remedy.package);
-  if (!remedy.command.empty()) out += "  $ " + printable(remedy.command, 1024) + "\n";
+  if (!remedy.command.empty()) out += "  $ " + remedy.command + "\n";  // quoted for a shell, and so for a terminal
   if (!c.manifest.unknown_keys.empty()) out += "  unknown keys: " + join_names(c.manifest.unknown_keys) + "\n";
   if (!c.manifest.idle_keys.empty()) out += "  not acted upon by this host: " + join_names(c.manifest.idle_keys) + "\n";
   return out;

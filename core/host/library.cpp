@@ -57,6 +57,9 @@ Result<const tenon_plugin_t*> ask_plugin(tenon_plugin_query_t query, const tenon
   clear_failure();
   try {
     code = query(TENON_ABI_VERSION, host, &record);
+  } catch (const std::exception& problem) {
+    return error(TENON_INTERNAL, "P0807", "the plugin {} threw an exception through its query: {}", quoted(name),
+                 quoted(problem.what()));
   } catch (...) {
     return error(TENON_INTERNAL, "P0807", "the plugin {} threw an exception through its query", quoted(name));
   }

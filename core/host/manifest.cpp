@@ -12,6 +12,20 @@ using Json = nlohmann::json;
 
 constexpr uint32_t kSchema = 1;
 
+bool has_only_name_characters(std::string_view name, std::string_view punctuation) {
+  for (char c : name) {
+    const bool fine = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                      punctuation.find(c) != std::string_view::npos;
+    if (!fine) return false;
+  }
+  return true;
+}
+bool is_plugin_name(std::string_view name) { return !name.empty() && name.size() <= 128 && has_only_name_characters(name, "._-"); }
+// What the system's loader looks for. One with a slash would be a file of the manifest's choice, and an empty one the program itself.
+bool is_soname(std::string_view name) {
+  return !name.empty() && name.size() <= 255 && name[0] != '-' && has_only_name_characters(name, "._+-");
+}
+
 // The parser's own recursion, and ours, is bounded by looking at brackets first.
 uint32_t nesting(std::string_view text) {
   uint32_t depth = 0, deepest = 0;
@@ -66,14 +80,31 @@ class Reader {
     if (!value.is_array() || value.size() > kManifestListMax) return wrong(key, "a list of texts", value);
     for (const Json& item : value) text(key, item, &out->emplace_back());
   }
-  // Names that the system's loader looks for. One with a slash would be a file of the manifest's choice, and an empty one the
-  // program itself.
-  void sonames(std::string_view key, const Json& value, std::vector<std::string>* out) {
-    texts(key, value, out);
-    for (const std::string& name : *out) {
-      if (!name.empty() && name.find('/') == std::string::npos) continue;
-      return wrong(key, "a list of names of libraries without folders", Json(name));
+  // What has to be looked for: few, since each costs time at every start.
+  void wants(std::string_view key, const Json& value, std::vector<std::string>* out) {
+    if (value.is_array() && value.size() > kManifestWantsMax) {
+      return wrong(key, fmt::format("a list of at most {} texts", kManifestWantsMax), value);
     }
+    texts(key, value, out);
+  }
+  // Wants that are names of a kind.
+  void names(std::string_view key, std::string_view expected, bool (*is_name)(std::string_view), const Json& value,
+             std::vector<std::string>* out) {
+    wants(key, value, out);
+    for (const std::string& name : *out) {
+      if (!is_name(name)) return wrong(key, expected, Json(name));
+    }
+  }
+  // "2.35".
+  void version(std::string_view key, const Json& value, std::string* out) {
+    text(key, value, out);
+    bool digit_before = false;
+    for (char c : *out) {
+      const bool digit = c >= '0' && c <= '9';
+      if (!digit && !(c == '.' && digit_before)) return wrong(key, "numbers between dots", value);
+      digit_before = digit;
+    }
+    if (!digit_before) wrong(key, "numbers between dots", value);
   }
   // Calls visit(key, value) for each member; visit returns false for a key that it does not know.
   template <typename Visit>
@@ -158,18 +189,23 @@ void read_abi(Reader& reader, const Json& value, Manifest& manifest) {
 void read_objects(Reader& reader, const std::string& key, const Json& value, Manifest& m) {
   reader.members(key, value, [&](const std::string&, const std::string& path, const Json& v) {
     auto text_into = [&](std::string* out) { return reader.text(path, v, out), true; };
-    auto texts_into = [&](std::vector<std::string>* out) { return reader.texts(path, v, out), true; };
+    auto wants_into = [&](std::vector<std::string>* out) { return reader.wants(path, v, out), true; };
+    auto names_into = [&](std::string_view expected, bool (*is_name)(std::string_view), std::vector<std::string>* out) {
+      return reader.names(path, expected, is_name, v, out), true;
+    };
     if (path == "platform.os") return text_into(&m.os);
     if (path == "platform.arch") return text_into(&m.arch);
-    if (path == "platform.libc_min") return text_into(&m.libc_min);
+    if (path == "platform.libc_min") return reader.version(path, v, &m.libc_min), true;
     if (path == "build.compiler") return text_into(&m.compiler);
     if (path == "build.sanitizer") return text_into(&m.sanitizer);
     if (path == "build.build_id") return text_into(&m.build_id);
-    if (path == "requires.plugins") return texts_into(&m.required_plugins);
-    if (path == "requires.libraries") return reader.sonames(path, v, &m.required_libraries), true;
-    if (path == "requires.cpu_features") return texts_into(&m.required_cpu_features);
-    if (path == "probe.paths") return texts_into(&m.probe_paths);
-    if (path == "probe.pci") return texts_into(&m.probe_pci);
+    if (path == "requires.plugins") return names_into("a list of names of plugins", is_plugin_name, &m.required_plugins);
+    if (path == "requires.libraries") {
+      return names_into("a list of names of libraries without folders", is_soname, &m.required_libraries);
+    }
+    if (path == "requires.cpu_features") return wants_into(&m.required_cpu_features);
+    if (path == "probe.paths") return wants_into(&m.probe_paths);
+    if (path == "probe.pci") return wants_into(&m.probe_pci);
     return false;
   });
 }
@@ -206,7 +242,9 @@ bool read_key(Reader& reader, const std::string& key, const Json& value, Manifes
   if (key == "sha256") return text_into(&m.sha256);
   if (key == "environment") return reader.texts(key, value, &m.environment), true;
   if (key == "priority" || key == "score") {
-    if (!value.is_number_integer()) return reader.wrong(key, "a whole number", value), true;
+    if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX)) {
+      return reader.wrong(key, "a whole number of 64 bits", value), true;
+    }
     return m.priority = value.get<int64_t>(), true;
   }
   if (key == "abi") return read_abi(reader, value, m), true;
@@ -215,15 +253,6 @@ bool read_key(Reader& reader, const std::string& key, const Json& value, Manifes
     return read_objects(reader, key, value, m), true;
   }
   return read_idle_key(reader, key, value, m);
-}
-
-bool is_plugin_name(std::string_view name) {
-  if (name.empty() || name.size() > 128) return false;
-  for (char c : name) {
-    bool fine = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
-    if (!fine) return false;
-  }
-  return true;
 }
 
 Result<Json> parse_json(std::string_view text) {

@@ -53,6 +53,7 @@ struct Manifest {
 // Limits beside Limit::kManifestBytes: levels of nesting, and entries of any list.
 inline constexpr uint32_t kManifestDepthMax = 16;
 inline constexpr size_t kManifestListMax = 20000;
+inline constexpr size_t kManifestWantsMax = 64;  // entries of a list of `requires` and `probe`, which are looked for one by one
 
 // Reads the text of a manifest. `path` is for messages. P0201 not JSON, P0202 too large, P0203 too deep, P0204
 // unknown schema, P0205 key missing, P0206 key of a wrong type or value.

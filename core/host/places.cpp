@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "core/base/environment.h"
 #include "core/base/log.h"
 #include "core/base/str.h"
@@ -42,6 +44,20 @@ void append_virtual_env(std::vector<Place>& places) {
     std::string folder = join_path(join_path(lib, name), "site-packages/tenon_plugins");
     if (identify(folder).ok()) places.push_back({folder, "VIRTUAL_ENV", false, false});
   }
+}
+
+bool is_manifest_name(std::string_view name) { return name.size() > kSuffix.size() && name.ends_with(kSuffix); }
+
+// A folder that was named and holds none: often the source's, and the manifest is in the folder of its build.
+void warn_of_no_manifest(const Place& place, const std::vector<std::string>& names) {
+  constexpr size_t kFoldersAsked = 64;
+  std::string instead;
+  for (size_t i = 0; i < std::min(names.size(), kFoldersAsked) && instead.empty(); ++i) {
+    const std::string below = join_path(place.path, names[i]);
+    const std::vector<std::string> inside = list_folder(below).value_or({});
+    if (std::any_of(inside.begin(), inside.end(), is_manifest_name)) instead = fmt::format("; {} does", quoted(below));
+  }
+  log_warning("plugins", "P0105: {} names the folder {}, which holds no *{}{}", place.origin, quoted(place.path), kSuffix, instead);
 }
 
 bool under(std::string_view path, std::string_view folder) {
@@ -125,8 +141,9 @@ std::vector<FoundManifest> manifests_in(const Place& place) {
       return out;
     }
     for (const std::string& name : *names) {
-      if (name.size() > kSuffix.size() && name.ends_with(kSuffix)) paths.push_back(join_path(place.path, name));
+      if (is_manifest_name(name)) paths.push_back(join_path(place.path, name));
     }
+    if (paths.empty() && place.named_explicitly) warn_of_no_manifest(place, *names);
   } else {
     folder = std::string(folder_of(place.path));
     paths.push_back(place.path);
@@ -139,7 +156,8 @@ std::vector<FoundManifest> manifests_in(const Place& place) {
   return out;
 }
 
-Status check_trusted(std::string_view path) {
+namespace {
+Status whom_it_belongs_to(std::string_view path) {
   Result<FileIdentity> identity = identify(path);
   if (!identity.ok()) return error(TENON_NOT_FOUND, "P0101", "{}", identity.status().message());
   const uint32_t self = ::geteuid();
@@ -155,6 +173,9 @@ Status check_trusted(std::string_view path) {
   }
   return Status();
 }
+}  // namespace
+
+Status check_trusted(std::string_view path) { return whom_it_belongs_to(path).with("subject", path); }
 
 Result<std::string> library_path(std::string_view manifest_path, std::string_view library) {
   auto refuse = [&](std::string_view why) {

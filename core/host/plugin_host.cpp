@@ -1,6 +1,7 @@
 #include "core/host/plugin_host.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "core/base/environment.h"
@@ -45,13 +46,17 @@ void shut_down(Candidate& candidate, std::recursive_mutex& mutex) {
 }
 
 void report_failure(const Candidate& candidate) {
-  log_warning("plugins", "the plugin {} ({}) is skipped: {}", quoted(candidate.name()), candidate.manifest_path,
-              candidate.reason());
+  const std::string reason = candidate.reason();
+  const GateResult* stopped = candidate.stopped_by();
+  const bool of_layers = stopped != nullptr && (stopped->code == "P0901" || stopped->code.starts_with("P10"));
+  if (of_layers && !log_once(reason)) return;  // what TENON_LAYERS says wrong stops every plugin, and is said of the first
+  log_warning("plugins", "the plugin {} ({}) is skipped: {}", quoted(candidate.name()), quoted(candidate.manifest_path), reason);
 }
 
-Result<Manifest> read_manifest(const std::string& path) {
+Result<Manifest> read_manifest(const std::string& path, FileIdentity* out_seen) {
   Result<File> file = open_user_file(path);
   if (!file.ok()) return error(file.status().code(), "P0201", "{}", file.status().message());
+  *out_seen = file->identity();
   Result<std::string> text = read_all(*file, limit(Limit::kManifestBytes), "a manifest");
   if (!text.ok()) return error(text.status().code(), "P0202", "{}", text.status().message());
   return parse_manifest(*text, path);
@@ -107,7 +112,7 @@ void PluginHost::add_manifest(const FoundManifest& found) {
   c.manifest.name = stem_of(found.path);
   if (!found.status.ok()) return c.fail(Gate::kFound, found.status);
   c.pass(Gate::kFound, "named by " + found.origin);
-  Result<Manifest> manifest = read_manifest(found.path);
+  Result<Manifest> manifest = read_manifest(found.path, &c.manifest_identity);
   if (!manifest.ok()) {
     const Gate gate = gate_of(manifest.status().error_code());
     if (gate == Gate::kSchema) c.pass(Gate::kParsed);
@@ -129,16 +134,20 @@ void PluginHost::check_names() {
   Selection selection = read_selection();
   std::vector<std::string> names = plugin_names();
   warn_unmatched(selection, names);
-  std::set<std::string> taken;
+  std::map<std::string, const Candidate*> taken;
   for (auto& candidate : candidates_) {
     Candidate& c = *candidate;
     if (c.state != State::kAvailable) continue;
     if (Status status = is_selected(selection, c); !status.ok()) {
       c.fail(Gate::kDisabled, status, State::kOff);
-      taken.insert(c.name());  // a disabled plugin is not replaced by a namesake further on
-    } else if (!taken.insert(c.name()).second) {
+      taken.emplace(c.name(), &c);  // a disabled plugin is not replaced by a namesake further on
+    } else if (const auto [first, is_new] = taken.emplace(c.name(), &c); !is_new) {
+      const Candidate& other = *first->second;
       c.fail(Gate::kDisabled,
-             error(TENON_ALREADY_EXISTS, "P0406", "an earlier manifest has the name {} too", quoted(c.name())), State::kOff);
+             error(TENON_ALREADY_EXISTS, "P0406", "{}, found by {}, has the name {} too and comes first", quoted(other.manifest_path),
+                   other.origin, quoted(c.name()))
+                 .with("subject", other.origin.starts_with("TENON_") ? other.origin : other.manifest_path),
+             State::kOff);
     } else {
       c.pass(Gate::kDisabled);
       if (const LockedPlugin* locked = locked_as(selection, c)) {
@@ -326,11 +335,91 @@ Status PluginHost::load_candidate(Candidate& c) {
   }
   c.state = State::kLoaded;
   c.pass(Gate::kSelected);
-  log_info("plugins", "loaded {} {} from {}", c.name(), c.plugin->adopted.version, c.library_path);
+  log_info("plugins", "loaded {} {} from {}", c.name(), quoted(c.plugin->adopted.version), quoted(c.library_path));
   for (const std::string& id : c.plugin->adopted.unknown_interfaces) {
     log_info("plugins", "the plugin {} offers {}, which this host does not know", quoted(c.name()), quoted(id));
   }
   return Status();
+}
+
+// Digests and the probe, for the library as `seen`.
+Status PluginHost::check_files(Candidate& c, const FileIdentity& seen) {
+  auto stop = [&](Gate gate, Status status) {
+    c.fail(gate, status);
+    return status;
+  };
+  struct Wanted {
+    std::string_view what;
+    const std::string& path;
+    const FileIdentity& seen;
+    const std::string& digest;
+    std::string_view who;
+  };
+  // The manifest first: it says what is opened, and from where.
+  for (const Wanted& wanted : {Wanted{"manifest", c.manifest_path, c.manifest_identity, c.locked_manifest_sha256, "the lock file"},
+                               Wanted{"library", c.library_path, seen, c.manifest.sha256, "its manifest"},
+                               Wanted{"library", c.library_path, seen, c.locked_sha256, "the lock file"}}) {
+    if (wanted.digest.empty()) continue;
+    Status status = check_digest(wanted.what, wanted.path, wanted.seen, wanted.digest, wanted.who);
+    if (!status.ok()) return stop(Gate::kProbe, std::move(status));
+  }
+  if (c.in_prefix || probe_mode() != ProbeMode::kChild) {
+    c.pass(Gate::kProbe, c.in_prefix ? "part of the installation" : "not probed, as TENON_PLUGIN_PROBE says");
+    return Status();
+  }
+  Status status = probe_library(c.library_path, seen, c.name(), c.manifest.required_libraries);
+  if (status.ok()) {
+    c.pass(Gate::kProbe, "answered in a helper process");
+    return Status();
+  }
+  // What the helper found by asking belongs to the gate that asks; what it did not survive is the probe's own.
+  std::string_view code = status.error_code();
+  if (code == "P0505") return stop(Gate::kRequirements, std::move(status));
+  if (const std::string library = missing_library(c.manifest); !code.starts_with("P06") && !library.empty()) {
+    // It cannot be opened, or refuses, without what it requires: that is the reason that helps.
+    return stop(Gate::kRequirements, error(TENON_UNAVAILABLE, "P0505", "the library {} that it requires cannot be opened: {}",
+                                           quoted(library), status.message()));
+  }
+  Gate gate = code.starts_with("P07") ? Gate::kLoaded : code.starts_with("P06") ? Gate::kProbe : Gate::kInitialised;
+  if (gate != Gate::kProbe) c.pass(Gate::kProbe);
+  if (gate == Gate::kInitialised) c.pass(Gate::kLoaded);
+  return stop(gate, std::move(status));
+}
+
+// The library, opened as the file that was checked. While that took its time somebody may have put another one in its place, which
+// is checked in its turn; one that comes between the last look and the system's loader is refused, though its constructors ran.
+Result<tenon_plugin_query_t> PluginHost::open_checked(Candidate& c) {
+  constexpr int kAttempts = 3;
+  auto stop = [&](Gate gate, Status status) {
+    c.fail(gate, status);
+    return status;
+  };
+  auto changed = [&] {
+    return error(TENON_FAILED_PRECONDITION, "P0605", "the library {} changes while it is loaded", quoted(c.library_path));
+  };
+  Result<FileIdentity> seen = identify(c.library_path);
+  for (int attempt = 1;; ++attempt) {
+    if (!seen.ok()) return stop(Gate::kProbe, error(TENON_NOT_FOUND, "P0208", "{}", seen.status().message()));
+    Status status = check_files(c, *seen);
+    // Opening a library runs its code in this process: not before the plugin that asks for it is the one that was meant.
+    if (status.ok()) {
+      status = check_required_libraries(c.manifest.required_libraries);
+      if (!status.ok()) return stop(Gate::kRequirements, std::move(status));
+      c.pass(Gate::kRequirements);
+    }
+    Result<FileIdentity> now = identify(c.library_path);
+    const bool same = now.ok() && *now == *seen;
+    if (same && !status.ok()) return status;
+    if (same) break;
+    if (attempt == kAttempts) return stop(Gate::kProbe, changed());
+    seen = std::move(now);
+  }
+  Result<tenon_plugin_query_t> query = open_library(c.library_path);
+  if (!query.ok()) return stop(Gate::kLoaded, query.status());
+  const Result<FileIdentity> opened = identify(c.library_path);
+  if (!opened.ok() || *opened != *seen) return stop(Gate::kLoaded, changed());
+  c.state = State::kLoading;  // a check that was made again may have said that it failed
+  return query;
 }
 
 Status PluginHost::open_candidate(Candidate& c) {
@@ -338,44 +427,9 @@ Status PluginHost::open_candidate(Candidate& c) {
     c.fail(gate, status);
     return status;
   };
-  struct Wanted {
-    std::string_view what;
-    const std::string &path, &digest;
-    std::string_view who;
-  };
-  // The manifest first: it says what is opened, and from where.
-  for (const Wanted& wanted : {Wanted{"manifest", c.manifest_path, c.locked_manifest_sha256, "the lock file"},
-                               Wanted{"library", c.library_path, c.manifest.sha256, "its manifest"},
-                               Wanted{"library", c.library_path, c.locked_sha256, "the lock file"}}) {
-    if (wanted.digest.empty()) continue;
-    Status status = check_digest(wanted.what, wanted.path, wanted.digest, wanted.who);
-    if (!status.ok()) return stop(Gate::kProbe, std::move(status));
-  }
-  if (!c.in_prefix && probe_mode() == ProbeMode::kChild) {
-    Status status = probe_library(c.library_path, c.name());
-    if (!status.ok()) {
-      // What the helper found by asking belongs to the gate that asks; what it did not survive is the probe's own.
-      std::string_view code = status.error_code();
-      if (const std::string library = missing_library(c.manifest); !code.starts_with("P06") && !library.empty()) {
-        // It cannot be opened, or refuses, without what it requires: that is the reason that helps.
-        return stop(Gate::kRequirements, error(TENON_UNAVAILABLE, "P0505", "the library {} that it requires cannot be opened: {}",
-                                               quoted(library), status.message()));
-      }
-      Gate gate = code.starts_with("P07") ? Gate::kLoaded : code.starts_with("P06") ? Gate::kProbe : Gate::kInitialised;
-      if (gate != Gate::kProbe) c.pass(Gate::kProbe);
-      if (gate == Gate::kInitialised) c.pass(Gate::kLoaded);
-      return stop(gate, std::move(status));
-    }
-    c.pass(Gate::kProbe, "answered in a helper process");
-  } else {
-    c.pass(Gate::kProbe, c.in_prefix ? "part of the installation" : "not probed, as TENON_PLUGIN_PROBE says");
-  }
-  // Opening a library runs its code in this process: not before the plugin that asks for it is the one that was meant.
-  if (Status status = check_required_libraries(c.manifest); !status.ok()) return stop(Gate::kRequirements, std::move(status));
-  Result<tenon_plugin_query_t> query = open_library(c.library_path);
-  if (!query.ok()) return stop(Gate::kLoaded, query.status());
+  TENON_ASSIGN_OR_RETURN(const tenon_plugin_query_t query, open_checked(c));
   c.pass(Gate::kLoaded);
-  Result<const tenon_plugin_t*> record = ask_plugin(*query, host_, c.name());
+  Result<const tenon_plugin_t*> record = ask_plugin(query, host_, c.name());
   if (!record.ok()) return stop(Gate::kInitialised, record.status());
   Result<AdoptedPlugin> adopted = adopt_plugin(*record, c.name());
   if (!adopted.ok()) return stop(Gate::kInitialised, adopted.status());

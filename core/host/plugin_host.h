@@ -112,6 +112,8 @@ class PluginHost {
   Status load_candidate(Candidate& candidate);
   Status opened(Candidate& candidate);
   Status open_candidate(Candidate& candidate);
+  Result<tenon_plugin_query_t> open_checked(Candidate& candidate);
+  Status check_files(Candidate& candidate, const FileIdentity& seen);
   std::string circle_of(const Candidate& candidate) const;
   Status add_layers(Candidate& candidate, AdoptedPlugin* plugin);
   Candidate* usable_candidate(std::string_view plugin_name) const;

@@ -2,16 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
-
-#include "core/base/file.h"
 #include "core/base/str.h"
-#include "core/host/places.h"
+#include "core/host/requirements.h"
 
 namespace tenon::host {
 namespace {
-
-constexpr uint64_t kCacheBytesMax = uint64_t{16} << 20;
 
 // Run-time libraries that devices stand on, as Debian names what has them.
 struct Package {
@@ -38,35 +33,14 @@ constexpr Package kPackages[] = {
     {"libmpi.so.40", "libopenmpi3"},
 };
 
-bool in_folder(std::string_view folder, std::string_view name) {
-  return !folder.empty() && identify(join_path(folder, name)).ok();
-}
-
-// The loader's cache holds the paths of all libraries as texts that end in a zero byte.
-bool in_loader_cache(std::string_view name) {
-  static const auto* text =
-      new std::string(read_system_file("/etc/ld.so.cache", kCacheBytesMax).value_or(""));
-  const std::string entry = "/" + std::string(name) + '\0';
-  return text->find(entry) != std::string::npos;
-}
-
-bool library_is_there(std::string_view name) {
-  const char* more = std::getenv("LD_LIBRARY_PATH");
-  for (std::string_view folder : split(more == nullptr ? "" : more, ':')) {
-    if (in_folder(folder, name)) return true;
-  }
-  if (in_loader_cache(name)) return true;
-  for (std::string_view folder : {"/lib", "/usr/lib", "/lib64", "/usr/lib64"}) {
-    if (in_folder(folder, name)) return true;
-  }
-  return in_folder(own_folder(), name);
-}
-
-// By the code of the gate that stopped it.
-std::string command_for(const Candidate& c, std::string_view code) {
-  const std::string manifest = c.manifest_path,
-                    library = c.library_path.empty() ? c.manifest.library : c.library_path;
-  if (code == "P0101" || code == "P0103" || code == "P0102") return "ls -ld " + manifest;
+// By the code of the gate that stopped it. Every word that is not ours is quoted: a manifest of a plugin that never ran must not
+// get a command of its own before a person who follows the advice.
+std::string command_for(const Candidate& c, const GateResult& stopped) {
+  const std::string_view code = stopped.code;
+  const std::string manifest = shell_quoted(c.manifest_path),
+                    library = shell_quoted(c.library_path.empty() ? c.manifest.library : c.library_path),
+                    subject = shell_quoted(stopped.subject.empty() ? c.manifest_path : stopped.subject);
+  if (code == "P0101" || code == "P0103" || code == "P0102") return "ls -ld " + subject;
   if (code == "P0207" || code == "P0208" || code.starts_with("P02"))
     return "tenon conform " + manifest + " --filter 'A.*'";
   if (code == "P0301" || code == "P0303") return "file " + library;
@@ -76,16 +50,18 @@ std::string command_for(const Candidate& c, std::string_view code) {
   if (code == "P0402") return "unset TENON_PLUGINS_SELECT";
   if (code == "P0403") return "unset TENON_PLUGIN_AUTOLOAD";
   if (code == "P0405" || code == "P0407") return "tenon plugins lock -o FILE";
-  if (code == "P0406") return "tenon plugins explain " + c.name();
+  // The other manifest: the variable that put it first, or the file.
+  if (code == "P0406") return stopped.subject.starts_with("TENON_") ? "unset " + stopped.subject : "ls -l " + subject;
   if (code == "P0501" && !c.manifest.required_plugins.empty())
-    return "tenon plugins explain " + c.manifest.required_plugins.front();
+    return "tenon plugins explain " + shell_quoted(c.manifest.required_plugins.front());
   if (code == "P0502") return "grep -m1 flags /proc/cpuinfo";
   if (code == "P0503" && !c.manifest.probe_paths.empty())
-    return "ls -l " + c.manifest.probe_paths.front();
+    return "ls -l -- " + shell_quoted(stopped.subject.empty() ? c.manifest.probe_paths.front() : stopped.subject);
   if (code == "P0504") return "lspci -nn";
+  if (code == "P0601" || code == "P0602") return "TENON_PLUGIN_NO_CACHE=1 tenon plugins explain " + shell_quoted(c.name());
   if (code == "P0901" || code.starts_with("P10")) return "unset TENON_LAYERS";  // a layer that it names
-  if (code == "P0604") return "sha256sum " + library;
-  if (code == "P0701") return "ldd " + library;
+  if (code == "P0604" || code == "P0605") return "sha256sum " + (stopped.subject.empty() ? library : subject);
+  if (code == "P0701") return "ldd -r " + library;  // with the symbols that nobody has
   return "tenon conform " + manifest;
 }
 
@@ -93,7 +69,7 @@ std::string command_for(const Candidate& c, std::string_view code) {
 
 std::string missing_library(const Manifest& manifest) {
   for (const std::string& name : manifest.required_libraries) {
-    if (!library_is_there(name)) return name;
+    if (library_file(name).empty()) return name;
   }
   return "";
 }
@@ -109,7 +85,7 @@ std::string Remedy::suffix() const {
   std::string text;
   if (!package.empty())
     text += fmt::format("; {} is in the package {}", quoted(library), quoted(package));
-  if (!command.empty()) text += fmt::format("; run {}", quoted(command));
+  if (!command.empty()) text += fmt::format("; run `{}`", command);
   return text;
 }
 
@@ -124,9 +100,9 @@ Remedy remedy_of(const Candidate& c) {
     remedy.command = "apt install " + remedy.package;
   } else if (about_library) {
     remedy.command =
-        "ldconfig -p | grep " + (remedy.library.empty() ? c.manifest.name : remedy.library);
+        "ldconfig -p | grep -F -- " + shell_quoted(remedy.library.empty() ? c.manifest.name : remedy.library);
   } else {
-    remedy.command = command_for(c, stopped->code);
+    remedy.command = command_for(c, *stopped);
   }
   return remedy;
 }

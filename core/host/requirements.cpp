@@ -4,8 +4,12 @@
 #include <gnu/libc-version.h>
 #include <sys/utsname.h>
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "core/base/file.h"
 #include "core/base/str.h"
+#include "core/host/places.h"
 
 namespace tenon::host {
 namespace {
@@ -44,17 +48,46 @@ bool has_cpu_feature(std::string_view feature) {
   return flags->find(" " + std::string(feature) + " ") != std::string::npos;
 }
 
-// "10de:*" or "10de:2330" against /sys/bus/pci.
+// "10de:2330" of every device of /sys/bus/pci, read once.
+const std::vector<std::string>& pci_devices() {
+  static const auto* devices = [] {
+    const std::string root = "/sys/bus/pci/devices";
+    auto* found = new std::vector<std::string>;
+    for (const std::string& name : list_folder(root).value_or({})) {
+      auto id = [&](std::string_view file) {
+        const std::string text = read_system_file(join_path(join_path(root, name), file), 32).value_or("");
+        const std::string_view digits = trim(text);  // "0x10de\n"
+        return std::string(digits.substr(std::min<size_t>(2, digits.size())));
+      };
+      found->push_back(id("vendor") + ":" + id("device"));
+    }
+    return found;
+  }();
+  return *devices;
+}
+
+// "10de:*" or "10de:2330".
 bool has_pci_device(std::string_view pattern) {
-  const std::string root = "/sys/bus/pci/devices";
-  for (const std::string& name : list_folder(root).value_or({})) {
-    auto id = [&](std::string_view file) {
-      std::string text = read_system_file(join_path(join_path(root, name), file), 32).value_or("");
-      return std::string(trim(text)).erase(0, 2);  // "0x10de\n"
-    };
-    if (glob_match(pattern, id("vendor") + ":" + id("device"))) return true;
-  }
-  return false;
+  const std::vector<std::string>& devices = pci_devices();
+  return std::any_of(devices.begin(), devices.end(), [&](const std::string& id) { return glob_match(pattern, id); });
+}
+
+constexpr uint64_t kLoaderCacheBytesMax = uint64_t{16} << 20;
+
+std::string in_folder(std::string_view folder, std::string_view name) {
+  const std::string path = folder.empty() ? std::string() : join_path(folder, name);
+  return !path.empty() && identify(path).ok() ? path : std::string();
+}
+
+// The loader's cache holds the paths of all libraries as texts that end in a zero byte.
+std::string in_loader_cache(std::string_view name) {
+  static const auto* text = new std::string(read_system_file("/etc/ld.so.cache", kLoaderCacheBytesMax).value_or(""));
+  const std::string entry = "/" + std::string(name) + '\0';
+  const size_t at = text->find(entry);
+  if (at == std::string::npos) return {};
+  const size_t before = text->rfind('\0', at);
+  const size_t begin = before == std::string::npos ? 0 : before + 1;
+  return text->substr(begin, at + entry.size() - 1 - begin);
 }
 
 }  // namespace
@@ -110,7 +143,7 @@ Status check_requirements(const Manifest& m) {
     }
   }
   for (const std::string& path : m.probe_paths) {
-    if (!identify(path).ok()) return error(TENON_UNAVAILABLE, "P0503", "{} is not there", quoted(path));
+    if (!identify(path).ok()) return error(TENON_UNAVAILABLE, "P0503", "{} is not there", quoted(path)).with("subject", path);
   }
   for (const std::string& pattern : m.probe_pci) {
     if (has_pci_device(pattern)) return Status();
@@ -121,8 +154,21 @@ Status check_requirements(const Manifest& m) {
   return Status();
 }
 
-Status check_required_libraries(const Manifest& m) {
-  for (const std::string& name : m.required_libraries) {
+std::string library_file(std::string_view name) {
+  const char* more = std::getenv("LD_LIBRARY_PATH");
+  std::string found;
+  for (std::string_view folder : split(more == nullptr ? "" : more, ':')) {
+    if (found = in_folder(folder, name); !found.empty()) return found;
+  }
+  if (found = in_loader_cache(name); !found.empty()) return found;
+  for (std::string_view folder : {"/lib", "/usr/lib", "/lib64", "/usr/lib64"}) {
+    if (found = in_folder(folder, name); !found.empty()) return found;
+  }
+  return in_folder(own_folder(), name);
+}
+
+Status check_required_libraries(std::span<const std::string> names) {
+  for (const std::string& name : names) {
     // Kept open: the plugin that asked for it is about to use it.
     if (::dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr) continue;
     const char* why = ::dlerror();

@@ -1,5 +1,8 @@
 // What a manifest says about where it can work, compared with this machine. Looks, and loads nothing.
 #pragma once
+#include <span>
+#include <string>
+
 #include "core/host/manifest.h"
 
 namespace tenon::host {
@@ -14,9 +17,12 @@ Status check_abi(const Manifest& manifest);
 // `requires.libraries` when the plugin is loaded.
 Status check_requirements(const Manifest& manifest);
 
-// P0505 unless the system's loader finds every library of `requires.libraries`. Opens them, which runs their code: only for a
-// plugin whose digest and probe are right.
-Status check_required_libraries(const Manifest& manifest);
+// Where the system's loader would find a library of this name, as far as folders tell; empty: nowhere. Opens none.
+std::string library_file(std::string_view soname);
+
+// P0505 unless the system's loader opens every one of them. That runs their code: in the probe's process, and in this one for a plugin
+// whose digest and probe are right.
+Status check_required_libraries(std::span<const std::string> sonames);
 
 // The sanitizers that this host is compiled with: "address", "thread", or empty.
 std::string_view host_sanitizer();

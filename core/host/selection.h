@@ -10,8 +10,7 @@ namespace tenon::host {
 
 struct LockedPlugin {
   std::string name, version;
-  std::string sha256;           // of the library; empty: any
-  std::string manifest_sha256;  // of the manifest; empty: any, as in lock files that were written before it was there
+  std::string sha256, manifest_sha256;  // of the library and of the manifest
 };
 
 struct Selection {

@@ -1,6 +1,8 @@
 /* A family of plugins that are right, odd or broken, one for each FAKE_ macro. The host must take the first kind, name
  * what is wrong with the others, and survive all of them. */
+#include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -178,6 +180,11 @@ TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_
     code = registry->plugin_interface(registry->self, kind, name, id, &table);
     if (code != TENON_OK && code != TENON_UNAVAILABLE) return code;
   }
+#elif defined(FAKE_KILLED)
+  if (getenv("FAKE_KILL") != NULL) kill(getpid(), SIGKILL); /* as the system does when memory runs short */
+#elif defined(FAKE_REPLACED)
+  /* While it is asked somebody puts another library in its place. */
+  if (getenv("FAKE_OTHER_LIBRARY") != NULL) rename(getenv("FAKE_OTHER_LIBRARY"), getenv("FAKE_OWN_LIBRARY"));
 #elif defined(FAKE_LIES_IN_FAIL)
   {
     tenon_key_value_t detail = {STR("bytes"), {"what was left", UINT64_MAX}};

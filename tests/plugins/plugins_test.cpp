@@ -13,6 +13,7 @@
 #include "core/base/log.h"
 #include "core/host/host_interfaces.h"
 #include "core/host/places.h"
+#include "core/host/probe.h"
 #include "core/host/plugin_host.h"
 
 #include <tenon/abi/pass.h>
@@ -298,9 +299,25 @@ TEST_F(PluginsTest, AutoloadAndLock) {
   std::string lock = folder_ + "/lock.json";
   setenv("TENON_PLUGIN_LOCK", lock.c_str(), 1);
   EXPECT_NE(PluginHost({}).load("good").status().text().find("P0407"), std::string::npos);
-  ASSERT_TRUE(write_file(lock, R"({"schema": 1, "plugins": [{"name": "good", "version": "1.0.0"}]})").ok());
-  EXPECT_TRUE(PluginHost({}).load("good").ok());
-  ASSERT_TRUE(write_file(lock, R"({"schema": 1, "plugins": [{"name": "good", "version": "2.0.0"}]})").ok());
+  // A lock file that is not understood to the last key was open to everything.
+  const std::string digests = R"("sha256": ")" + std::string(64, '0') + R"(", "manifest_sha256": ")" + std::string(64, '0') + '"';
+  const std::string good = R"({"name": "good", "version": "1.0.0", )";
+  const std::pair<std::string, const char*> wrong[] = {
+      {R"({"schema": 99, "plugins": []})", "its schema is 99"},
+      {R"({"plugins": []})", "lacks the key `schema`"},
+      {R"({"schema": 1, "plugins": [{"name": "good", "version": "1.0.0"}]})", "lacks the key `sha256`"},
+      {R"({"schema": 1, "plugins": [)" + good + R"("sha265": "0"}]})", "the key `sha265`, which this Tenon does not know; did you mean `sha256`?"},
+      {R"({"schema": 1, "plugins": [)" + good + R"("sha256": "", "manifest_sha256": ""}]})", "is no sha256"},
+      {R"({"schema": 1, "plugins": [)" + good + digests + "}, " + good + digests + "}]}", "names the plugin `good` twice"},
+      {R"({"schema": 1, "plugins": [)" + good + digests + R"(, "sha256": "00"}]})", "stands in one object twice"},
+      {R"({"schema": 1, "plugins": {}})", "is no list"}};
+  for (const auto& [text, expected] : wrong) {
+    ASSERT_TRUE(write_file(lock, text).ok());
+    const std::string status = PluginHost({}).load("good").status().text();
+    EXPECT_NE(status.find("P0407"), std::string::npos) << text << status;
+    EXPECT_NE(status.find(expected), std::string::npos) << text << status;
+  }
+  ASSERT_TRUE(write_file(lock, R"({"schema": 1, "plugins": [{"name": "good", "version": "2.0.0", )" + digests + "}]}").ok());
   EXPECT_NE(PluginHost({}).load("good").status().text().find("P0405"), std::string::npos);
   // What `tenon plugins lock` writes lets the same library and manifest pass and no other.
   ASSERT_EQ(unsetenv("TENON_PLUGIN_LOCK"), 0);
@@ -352,7 +369,7 @@ TEST_F(PluginsTest, RequiredLibrariesAreOpenedAfterDigestAndProbe) {
   const std::string missing = R"("requires": {"libraries": ["libno-such-library.so.9"]})";
   EXPECT_EQ(outcome("good", missing + R"(, "sha256": "00")"), "probe P0604");
   ASSERT_EQ(system(("rm -f " + folder_ + "/*").c_str()), 0);
-  EXPECT_EQ(outcome("crashes", missing), "probe P0601");
+  EXPECT_EQ(outcome("crashes", R"("requires": {"libraries": ["libm.so.6"]})"), "probe P0601");
   ASSERT_EQ(system(("rm -f " + folder_ + "/*").c_str()), 0);
   // A plugin that cannot be opened for lack of the library says so: here one for another processor stands for it.
   install("good", missing);
@@ -362,6 +379,41 @@ TEST_F(PluginsTest, RequiredLibrariesAreOpenedAfterDigestAndProbe) {
   PluginHost host(here());
   EXPECT_NE(host.load("good").status().text().find("P0505"), std::string::npos) << log_;
   EXPECT_NE(log_.find("libno-such-library.so.9"), std::string::npos);
+}
+
+// A probe that the system killed, for lack of memory, kept its plugin out for good.
+TEST_F(PluginsTest, WhatTheMachineDidIsAskedAgain) {
+  setenv("FAKE_KILL", "1", 1);
+  EXPECT_EQ(outcome("killed"), "probe P0601");
+  unsetenv("FAKE_KILL");
+  EXPECT_EQ(outcome("killed"), "loaded");
+}
+
+// With its digest right, another library ran that came while the probe was busy.
+TEST_F(PluginsTest, LibraryThatIsReplacedWhileItIsProbedIsCheckedAgain) {
+  const std::string own = folder_ + "/fake_replaced.so", other = folder_ + "/other.so";
+  ASSERT_EQ(system(("cp " TENON_FAKES "/fake_aborts_when_opened.so " + other).c_str()), 0);
+  setenv("FAKE_OTHER_LIBRARY", other.c_str(), 1);
+  setenv("FAKE_OWN_LIBRARY", own.c_str(), 1);
+  const std::string digest = file_digest(TENON_FAKES "/fake_replaced.so").value();
+  EXPECT_EQ(outcome("replaced", R"("sha256": ")" + digest + '"'), "probe P0604");
+  EXPECT_FALSE(identify(other).ok());
+  unsetenv("FAKE_OTHER_LIBRARY");
+  unsetenv("FAKE_OWN_LIBRARY");
+}
+
+TEST_F(PluginsTest, FolderWithoutManifestsIsTold) {
+  install("good");
+  ASSERT_EQ(system(("mkdir " + folder_ + "/empty").c_str()), 0);
+  setenv("TENON_PLUGIN_FILES", (folder_ + "/empty").c_str(), 1);
+  PluginHost host({});
+  EXPECT_NE(log_.find("P0105: TENON_PLUGIN_FILES names the folder `" + folder_ + "/empty`, which holds no *.plugin.json"), std::string::npos) << log_;
+  log_.clear();
+  ASSERT_EQ(system(("mkdir " + folder_ + "/source && mv " + folder_ + "/empty " + folder_ + "/source/build && mv " + folder_ +
+                    "/good.plugin.json " + folder_ + "/source/build/").c_str()), 0);
+  setenv("TENON_PLUGIN_FILES", (folder_ + "/source").c_str(), 1);
+  PluginHost source({});
+  EXPECT_NE(log_.find("`" + folder_ + "/source/build` does"), std::string::npos) << log_;
 }
 
 TEST_F(PluginsTest, RequiredLibraryIsNoFileOfTheManifestsChoice) {

@@ -135,6 +135,43 @@ def group_6():
     yield Case(102, "two plugins that ask for each other (R-B29)", ask_each_other, ["opt", "g.tir", "--passes", "fake-pass"], (0,),
                "P0907.*`asks_other` asks for `asks_itself`, `asks_itself` asks for `asks_other`")
     yield Case(100, "a detail of 2^64-1 bytes", fake("lies_in_fail"), ["opt", "g.tir", "--passes", "fake-pass"], (3,), "there is no room")
+    def required_library_aborts(folder):
+        environment = fake("good", requires={"libraries": ["libvendor.so.9"]})(folder)
+        shutil.copy(FAKES / "fake_aborts_when_opened.so", folder / "libvendor.so.9")
+        return {**environment, "LD_LIBRARY_PATH": str(folder)}
+    yield Case(100, "a required library that aborts when it is opened (R-B22)", required_library_aborts,
+               ["opt", "g.tir", "--passes", "fake-pass"], (3,), "P0601.*a library that it requires")
+
+    # What `explain` tells a person to run is made of words that a manifest cannot leave.
+    for what, more, command in (("path", {"probe": {"paths": ["/nope; touch PWNED #"]}}, r"\$ ls -l -- '/nope; touch PWNED #'"),
+                                ("path with quotes", {"probe": {"paths": ["/a'$(touch PWNED)\n"]}}, r"\$ ls -l -- \$'/a\\'\$\(touch PWNED\)\\x0a'")):
+        yield Case(91, f"a command in a {what}", fake("good", **more), ["plugins", "explain", "good"], (0,), prints=command)
+    for what, more in (("name of a library", {"libraries": ["x; touch PWNED #"]}), ("name of a plugin", {"plugins": ["$(touch PWNED)"]})):
+        yield Case(91, f"a command in the {what}", fake("good", requires=more), None, (0,), "P0206")
+    for what, more in (("8,000 patterns", {"probe": {"pci": ["*:*"] * 4000}}), ("a plugin required 4,000 times", {"requires": {"plugins": ["ops"] * 4000}}),
+                       ("a priority of 2^64-1", {"priority": 2**64 - 1}), ("a libc that is none", {"platform": {"libc_min": "garbage"}})):
+        yield bad_manifest(92, "manifest with " + what, manifest("bad", "./x.so", **more), "P0206")
+
+    def split_line(folder):
+        return added(folder, {"a\ntenon: error: all is lost.plugin.json": "hello"})
+    yield Case(90, "a new line in the name of a manifest", split_line, None, (0,), r"a\\ntenon: error", silent="(?m)^tenon: error")
+
+    def locked(text):
+        def prepare(folder):
+            write(folder / "lock.json", text)
+            return {"TENON_PLUGIN_LOCK": str(folder / "lock.json")}
+        return prepare
+    for what, text in (("of tomorrow", '{"schema": 99, "plugins": []}'), ("with a misspelt key", '{"schema": 1, "plugins": [{"name": "passes", "version": "0.1.0", "sha265": "0"}]}'),
+                       ("without digests", '{"schema": 1, "plugins": [{"name": "passes", "version": "0.1.0"}]}')):
+        yield Case(98, f"lock file {what}", locked(text), ["plugins", "explain", "passes"], (0,), "P0407", prints="P0407")
+
+    def only_folder(folder):
+        (folder / "source" / "build").mkdir(parents=True)
+        write(folder / "source" / "build" / "x.plugin.json", manifest("good", "./x.so"))
+        return {"TENON_PLUGIN_ADD": str(folder / "source")}
+    yield Case(90, "folder without a manifest", only_folder, None, (0,), "P0105.*source/build. does")
+    yield Case(90, "a layer that nobody has", lambda folder: {"TENON_LAYERS": "trase"}, ["run", "g.tir", "--seed", "1"], (2, 3),
+               r"did you mean `trace`", silent=r"(?s)is skipped.*is skipped")
     yield Case(100, "crashing plugin does not stop the others", fake("crashes"), ["opt", "g.tir", "--passes", "cse"], (0,),
                prints=r"add\(")
     yield Case(100, "strict makes a bad manifest fatal",
