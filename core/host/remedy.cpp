@@ -100,7 +100,7 @@ Remedy remedy_of(const Candidate& c) {
     remedy.command = "apt install " + remedy.package;
   } else if (about_library) {
     remedy.command =
-        "ldconfig -p | grep -F -- " + shell_quoted(remedy.library.empty() ? c.manifest.name : remedy.library);
+        "ldconfig -p | grep " + shell_quoted(remedy.library.empty() ? c.manifest.name : remedy.library);
   } else {
     remedy.command = command_for(c, *stopped);
   }
