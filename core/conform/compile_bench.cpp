@@ -1,5 +1,7 @@
 #include "core/conform/compile_bench.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -330,6 +332,32 @@ tenon_code_t needs_code(const CompileBench& bench, tenon_executable_t* executabl
                  &out->needs);
 }
 
+Outcome sound_needs(const Part& part, const Needs& needs) {
+  for (size_t i = 0; i < needs.outputs.size(); ++i) {
+    const uint64_t size = needs.outputs[i].size_bytes_max;
+    if (size == TENON_SIZE_UNKNOWN) continue;
+    CONFORM_EXPECT(size < uint64_t{1} << 40, "needs says that output {} has {} bytes", i, size);
+    const auto dims_text = [&] { return fmt::format("[{}]", fmt::join(needs.dims[i], ", ")); };
+    uint64_t elements = 1;
+    bool empty = false;
+    for (int64_t dim : needs.dims[i]) {
+      CONFORM_EXPECT(dim >= 0, "needs says that output {} is {}", i, dims_text());
+      empty |= dim == 0;
+    }
+    for (int64_t dim : needs.dims[i]) {
+      const auto wide = static_cast<uint64_t>(dim);
+      CONFORM_EXPECT(empty || wide <= size, "needs says that output {} is {} in {} bytes", i, dims_text(), size);
+      elements = empty ? 0 : elements * wide;
+      CONFORM_EXPECT(elements <= size * 8, "needs says that output {} is {} in {} bytes", i, dims_text(), size);
+    }
+    tools::Dense tensor;
+    tensor.dtype = part.value(part.main().yields[i]).type.dtype;
+    tensor.dims = needs.dims[i];
+    CONFORM_EXPECT(tensor.size_bytes() <= size, "needs says that output {} is {} in {} bytes", i, dims_text(), size);
+  }
+  return pass();
+}
+
 Execution::~Execution() {
   for (tenon_buffer_t* buffer : buffers_) (void)device_.free(buffer);
 }
@@ -352,6 +380,7 @@ Outcome Execution::prepare(const std::vector<Named>& inputs, unsigned char fille
   guard_ = (kGuardBytes + align - 1) / align * align;
   const tenon_code_t code = needs_code(bench_, executable_, part_, symbols_, &needs_);
   CONFORM_EXPECT(code == TENON_OK, "needs gives {}{}", code_text(code), said());
+  CONFORM_TRY(sound_needs(part_, needs_));
   for (const Named& input : inputs) {
     Room room;
     const uint64_t size = input.tensor.size_bytes();
@@ -364,7 +393,6 @@ Outcome Execution::prepare(const std::vector<Named>& inputs, unsigned char fille
   for (uint32_t i = 0; i < needs_.outputs.size(); ++i) {
     const uint64_t size = needs_.outputs[i].size_bytes_max;
     if (size == TENON_SIZE_UNKNOWN) return skipped("an output has a size that only the run tells");
-    CONFORM_EXPECT(size < uint64_t{1} << 40, "needs says that output {} has {} bytes", i, size);
     Room room;
     if (i == shared_output) {
       room = inputs_[shared_input];

@@ -133,6 +133,8 @@ struct Needs {
 };
 tenon_code_t needs_code(const CompileBench& bench, tenon_executable_t* executable, const Part& part,
                         std::span<const int64_t> symbols, Needs* out);
+// Fails where the dims of an output are none, or need more bytes than the output is said to have.
+Outcome sound_needs(const Part& part, const Needs& needs);
 
 // Buffers of one executable's executions. Every span has a guard on both sides of it.
 class Execution {

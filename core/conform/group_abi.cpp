@@ -254,13 +254,14 @@ Outcome required_slots(Session& s) {
   for (const SlotList& list : slot_lists()) {
     const tenon_interface_t* interface = s.offered(list.id);
     if (interface == nullptr || interface->table == nullptr) continue;
-    for (uint32_t offset : list.required) {
+    for (size_t i = 0; i < list.required.size(); ++i) {
+      const uint32_t offset = list.required[i];
+      const std::string& name = list.required_names[i];
       if (offset + sizeof(void*) > size_of(interface->table))
-        return failed("{} ends before the required slot at offset {}", list.id, offset);
+        return failed("{} ends before its required slot {}", list.id, name);
       void* slot = nullptr;
       std::memcpy(&slot, static_cast<const char*>(interface->table) + offset, sizeof(slot));
-      CONFORM_EXPECT(slot != nullptr, "{} has null in the required slot at offset {}", list.id,
-                     offset);
+      CONFORM_EXPECT(slot != nullptr, "{} has null in its required slot {}", list.id, name);
     }
   }
   return pass();

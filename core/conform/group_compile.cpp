@@ -640,6 +640,27 @@ Outcome fits_others(Session& s) {
   return pass();
 }
 
+// Bytes that fit, asked about for targets that no device of the plugin has.
+Outcome fits_other_targets(Session& s) {
+  CompileBench bench(s);
+  std::unique_ptr<Part> part;
+  Compiled compiled;
+  CONFORM_TRY(good_bytes(bench, &part, &compiled));
+  const std::string own(view(bench.target()));
+  for (const std::string& target : {std::string(), std::string("a conformance check's"),
+                                    "not-" + own, own.substr(0, own.size() / 2) + "?"}) {
+    s.step(fmt::format("fits for the target {}", quoted(target)));
+    forget_failure();
+    const tenon_compile_api_t& c = bench.compiler();
+    const tenon_code_t code = c.fits(c.self, {target.data(), target.size()}, compiled.bytes.data(),
+                                     compiled.bytes.size());
+    CONFORM_EXPECT(code != TENON_OK, "fits for the target {}, which is none of its, gives OK",
+                   quoted(target));
+    CONFORM_EXPECT(heard_failure().any, "fits for another target fails without a reason");
+  }
+  return pass();
+}
+
 Outcome load_damaged(Session& s) {
   CompileBench bench(s);
   OpenDevice* device = nullptr;
@@ -717,6 +738,7 @@ constexpr Check kChecks[] = {
     {"R-E06", "no-addresses", no_addresses},
     {"R-E07", "fits-own", fits_own},
     {"R-E07", "fits-others", fits_others},
+    {"R-E07", "fits-targets", fits_other_targets},
     {"R-E08", "load-count", load_counts},
     {"R-E08", "load-order", load_order},
     {"R-E09", "load-damaged", load_damaged},

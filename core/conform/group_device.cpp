@@ -698,7 +698,8 @@ constexpr Check kChecks[] = {
 }  // namespace
 
 std::span<const Check> device_checks() {
-  return kChecks;
+  static const auto* all = new std::vector<Check>(joined({kChecks, device_leak_checks()}));
+  return *all;
 }
 
 }  // namespace tenon::conform

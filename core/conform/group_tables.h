@@ -10,7 +10,8 @@ namespace tenon::conform {
 
 std::span<const Check> manifest_checks();      // A: group_manifest.cpp, group_packaging.cpp
 std::span<const Check> abi_checks();           // B: group_abi.cpp
-std::span<const Check> device_checks();        // C: group_device.cpp
+std::span<const Check> device_checks();        // C: group_device.cpp, with...
+std::span<const Check> device_leak_checks();   // ...those of group_device_leaks.cpp
 std::span<const Check> queue_checks();         // D: group_queue.cpp, with...
 std::span<const Check> fence_checks();         // ...those of group_fences.cpp
 std::span<const Check> queue_copy_checks();    // ...and of group_queue_copies.cpp

@@ -90,6 +90,33 @@ const Selected* find_check(std::string_view name) {
   return nullptr;
 }
 
+// What the host says when it does not use a plugin at all.
+bool is_refusal(const std::string& text, const std::string& plugin) {
+  const std::string name = "plugin " + quoted(plugin);
+  return text.find(name + ": P0") != std::string::npos ||
+         text.find(name + " describes device ") != std::string::npos;
+}
+
+// Where the host refuses the plugin for what one check tells, the others that it keeps from being
+// answered are no findings of their own. The advice to run this very command goes.
+void attribute_refusals(std::vector<Finding>& findings, const std::string& plugin) {
+  const Finding* cause = nullptr;
+  for (Finding& finding : findings) {
+    std::string& text = finding.outcome.text;
+    if (const size_t at = text.find("; run `tenon conform "); at != std::string::npos) {
+      const size_t end = text.find('`', at + 7);
+      if (end != std::string::npos) text.erase(at, end + 1 - at);
+    }
+    if (finding.outcome.verdict != Verdict::kFail) continue;
+    if (!is_refusal(text, plugin)) {
+      if (cause == nullptr && finding.group->letter <= 'C') cause = &finding;
+    } else if (cause != nullptr) {
+      finding.outcome = skipped(fmt::format("the host does not use it, as {} tells",
+                                            full_name(*cause->group, *cause->check)));
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<Selected> select_checks(const RunOptions& options) {
@@ -121,6 +148,7 @@ Result<std::vector<Finding>> run_checks(const Subject& subject, const RunOptions
   while (!running.empty()) wait_for_one(running);
   end_orphans();
   TENON_RETURN_IF_ERROR(std::move(started));
+  attribute_refusals(findings, subject.manifest.name);
   return findings;
 }
 

@@ -22,8 +22,11 @@ namespace {
 // Tables that are a head (size_bytes, self, texts) and then slots only: every pointer from the
 // first required slot on.
 SlotList slots_of(const host::InterfaceInfo& info) {
-  SlotList list{std::string(info.id), info.size_bytes, {}, {}};
-  for (const host::RequiredSlot& slot : info.required) list.required.push_back(slot.offset);
+  SlotList list{std::string(info.id), info.size_bytes, {}, {}, {}};
+  for (const host::RequiredSlot& slot : info.required) {
+    list.required.push_back(slot.offset);
+    list.required_names.emplace_back(slot.name);
+  }
   if (list.required.empty()) return list;
   const uint32_t last = *std::max_element(list.required.begin(), list.required.end());
   for (uint32_t at = last + sizeof(void*); at + sizeof(void*) <= info.size_bytes;

@@ -21,6 +21,7 @@ struct SlotList {
   std::string id;
   uint32_t size_bytes = 0;
   std::vector<uint32_t> required, optional;
+  std::vector<std::string> required_names;  // of `required`, in its order
 };
 // Of every interface whose table consists of slots behind its head; ops and passes are lists and
 // have none.

@@ -112,7 +112,9 @@ Status artifact_bytes(void*, tenon_artifact_t* artifact, const tenon_sink_t* sin
   return sink->write(sink->self, bytes.data(), bytes.size());
 }
 
-Status fits(void*, tenon_str_t, const void* bytes, uint64_t size) {
+Status fits(void*, tenon_str_t target, const void* bytes, uint64_t size) {
+  if (view(target) != kTarget)
+    return fail(TENON_FAILED_PRECONDITION, cat("This device is ", quoted(kTarget), ", and not ", quoted(view(target)), "."));
   std::unique_ptr<Interpreter> loaded;
   ArtifactView parts;
   if (!read_head(bytes, size, &parts).ok() || !Interpreter::load(parts, {}, &loaded).ok()) {

@@ -4,9 +4,13 @@
 
 #include <tenon/abi/compile.h>
 
+#include <string_view>
+
 namespace tenon::reference {
 
 extern const tenon_compile_api_t kCompileApi;
+// What device.cpp says that it is, and the one that artifacts are for.
+inline constexpr std::string_view kTarget = "reference";
 
 }  // namespace tenon::reference
 

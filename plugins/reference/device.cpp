@@ -5,6 +5,7 @@
 
 #include <tenon/cpp/plugin.hpp>
 
+#include "compile.h"
 #include "device.h"
 
 namespace tenon::reference {
@@ -23,7 +24,7 @@ Status info(void*, uint32_t ordinal, tenon_device_info_t* out) {
   made.threading = TENON_THREADING_FREE;
   made.kind = str("reference");
   made.description = str("every op by its declared meaning, in host memory");
-  made.target = str("reference");
+  made.target = str(kTarget);
   made.alignment_bytes = kAlignmentBytes;
   return give_record(out, made);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <iterator>
 #include <thread>
 #include <utility>
 
@@ -316,6 +317,8 @@ std::vector<FencePoint> points_of(const tenon_fence_point_t* points, uint32_t co
 }
 
 // No map and no import: the host cannot touch this memory.
+bool is_target(std::string_view target) { return std::find(std::begin(kTargets), std::end(kTargets), target) != std::end(kTargets); }
+
 const tenon_device_api_t kDeviceTable = {
     sizeof(tenon_device_api_t), nullptr,     entry<count>, entry<info>, entry<open>, entry<close>, entry<alloc>, entry<free>,
     entry<copy>,                entry<sync>, nullptr,      nullptr,     entry<memory>};

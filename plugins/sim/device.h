@@ -89,6 +89,8 @@ inline FencePoint point_of(const tenon_fence_point_t& p) { return {fence_of(p.fe
 std::vector<FencePoint> points_of(const tenon_fence_point_t* points, uint32_t count);
 
 extern const tenon_device_api_t kDeviceTable;
+// Whether one of these devices calls itself so.
+bool is_target(std::string_view target);
 extern const tenon_queue_api_t kQueueTable;
 extern const tenon_sim_statistics_t kStatisticsTable;
 

@@ -82,7 +82,9 @@ Status artifact_bytes(void*, tenon_artifact_t* artifact, const tenon_sink_t* sin
   return kg::write_artifact(*artifact_of(artifact), sink);
 }
 
-Status fits(void*, tenon_str_t, const void* bytes, uint64_t size_bytes) {
+Status fits(void*, tenon_str_t target, const void* bytes, uint64_t size_bytes) {
+  if (!is_target(view(target)))
+    return fail(TENON_FAILED_PRECONDITION, cat("sim: the artifact is for a device of sim, and not for ", quoted(view(target))));
   kg::LiftHost host;
   kg::DeviceProgram program;
   std::string_view object;

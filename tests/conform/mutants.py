@@ -77,6 +77,9 @@ shared_buffers C.alloc-apart
 wrong_exhaustion C.alloc-too-much
 wrapping_size C.alloc-too-much
 leaks C.alloc-again
+open_leaks C.close-gives-back
+open_keeps_a_descriptor C.close-gives-back
+free_leaks C.free-gives-back
 loses_last_byte C.copy-round-trip
 ignores_from_offset C.copy-between
 rounds_up C.copy-range

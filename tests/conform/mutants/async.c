@@ -312,7 +312,8 @@ static tenon_code_t queue_create(void* self, tenon_device_t* device, tenon_queue
   q->next = device->queues;
   device->queues = q;
   pthread_mutex_unlock(&device->mutex);
-  sigfillset(&all);
+  if (is("queue_takes_signals")) sigemptyset(&all);
+  else sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_create(&q->threads[0], NULL, worker, q);
   if (is("two_workers")) pthread_create(&q->threads[1], NULL, worker, q);

@@ -125,6 +125,9 @@ static tenon_code_t info(void* self, uint32_t ordinal, tenon_device_info_t* out)
   return TENON_OK;
 }
 
+/* What is given to nobody: the compiler keeps the allocation. */
+static void* volatile lost;
+
 static tenon_code_t open_device(void* self, uint32_t ordinal, tenon_device_t** out) {
   tenon_code_t code = check_ordinal(ordinal);
   if (code != TENON_OK) return code;
@@ -137,6 +140,8 @@ static tenon_code_t open_device(void* self, uint32_t ordinal, tenon_device_t** o
     pthread_t thread;
     pthread_create(&thread, NULL, sleeper, NULL);
   }
+  if (is("open_leaks")) memset(lost = malloc(200), 1, 200);
+  if (is("open_keeps_a_descriptor")) (void)!dup(0);
   *out = &devices[ordinal % SLOT_COUNT];
   return (void)self, TENON_OK;
 }
@@ -190,6 +195,7 @@ static tenon_code_t release(void* self, tenon_device_t* device, tenon_buffer_t* 
   if (buffer->owned && !is("forgets_use")) __atomic_sub_fetch(&used_bytes, buffer->size_bytes, __ATOMIC_RELAXED);
   if (last_buffer == buffer) last_buffer = NULL;
   if (is("leaks")) return TENON_OK;
+  if (is("free_leaks")) memset(lost = malloc(100), 1, 100);
   if (is("free_writes_imports") && !buffer->owned) memset(buffer->data, 0, buffer->size_bytes);
   if (buffer->owned && !is("misaligned") && !is("shared_buffers")) free(buffer->data);
   free(buffer->shadow);
