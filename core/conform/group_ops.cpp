@@ -13,6 +13,15 @@
 namespace tenon::conform {
 namespace {
 
+// What the host answers when it is asked for the op: the refusal of its declaration, or who has it.
+std::string why_missing(const HostTables& host, std::string_view name) {
+  const tenon_op_def_t* found = nullptr;
+  const tenon_sym_t sym = host.host->intern(host.host->self, {name.data(), name.size()});
+  if (host.registry->op_find(host.registry->self, sym, 0, &found) == TENON_OK)
+    return "another plugin has it";
+  return last_failure(host).text;
+}
+
 // What the table says, whether the host registered it or not.
 Outcome declared_ops(Session& s, HostTables* host, std::vector<const tenon_op_def_t*>* out) {
   PluginOps registered;
@@ -31,17 +40,15 @@ Outcome declared_ops(Session& s, HostTables* host, std::vector<const tenon_op_de
     for (uint64_t i = 0; out->empty() && i < ops->op_count; ++i) out->push_back(ops->ops[i]);
     const auto taken = [&](const tenon_op_def_t* op) { return view(op->name) == provided.name; };
     CONFORM_EXPECT(std::any_of(registered.ops.begin(), registered.ops.end(), taken),
-                   "op {} is not registered: another plugin has it, or its declaration is refused "
-                   "(TENON_LOGS=+plugins tells)",
-                   quoted(provided.name));
+                   "op {} is not registered: {}", quoted(provided.name),
+                   why_missing(*host, provided.name));
     break;  // one table holds all
   }
   for (const host::Provided& provided : s.subject().manifest.provides) {
     const auto taken = [&](const tenon_op_def_t* op) { return view(op->name) == provided.name; };
     CONFORM_EXPECT(
         provided.kind != "op" || std::any_of(registered.ops.begin(), registered.ops.end(), taken),
-        "op {} is not registered: another plugin has it, or its declaration is refused",
-        quoted(provided.name));
+        "op {} is not registered: {}", quoted(provided.name), why_missing(*host, provided.name));
   }
   return pass();
 }

@@ -211,12 +211,12 @@ TEST_F(GraphTest, LocationsSurviveFusion) {
   const Loc b = *g->make_loc(Origin{intern("m.net"), intern("b"), 0});
   const Loc both[] = {a, b, a};
   const Loc fused = *g->fuse_locs(both);
-  EXPECT_EQ(g->loc_text(fused), "m.net: `a`:3, m.net: `b`");
+  EXPECT_EQ(g->loc_text(fused), "m.net:3: `a`, m.net: `b`");
   EXPECT_EQ(*g->fuse_locs(both), fused);
   NodeDraft d;
   d.op = intern("plus");
   d.loc = a;
-  EXPECT_NE(g->build({}, d).status().text().find("m.net: `a`:3"), std::string::npos);
+  EXPECT_NE(g->build({}, d).status().text().find("m.net:3: `a`"), std::string::npos);
 }
 
 // Asks for a view with a record that is `cut` bytes shorter than this host's, and with one whose size nobody set.

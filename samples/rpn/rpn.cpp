@@ -58,8 +58,10 @@ class Reader {
     const tenon::Region main = tenon::main_region(out->get());
     Builder builder(out->get(), main.id());
     while (!text.empty()) {
-      const std::vector<std::string_view> words = words_of(cut(&text, '\n'));
-      ++line_;
+      std::string_view line = cut(&text, '\n');
+      if (line.ends_with('\r')) line.remove_suffix(1);
+      const std::vector<std::string_view> words = words_of(line);
+      builder.set_loc(name_, static_cast<uint32_t>(++line_));
       word_count_ += words.size();
       if (word_count_ > kWordsMax)
         return wrong(cat("the file has more than ", kWordsMax, " words"));
@@ -72,7 +74,7 @@ class Reader {
 
  private:
   Status wrong(std::string_view why) const {
-    return fail(TENON_INVALID_ARGUMENT, cat(name_, ":", line_, ": ", why));
+    return fail(TENON_INVALID_ARGUMENT, cat("T0701: ", name_, ":", line_, ": ", why));
   }
   Status define(std::string_view name, Value value) {
     double number = 0;
@@ -133,15 +135,19 @@ class Reader {
   std::vector<std::string> names_;
 };
 
-// 0: not mine.
-uint32_t accepts(void*, tenon_str_t, const void* head, uint64_t head_bytes) {
-  return std::string_view(static_cast<const char*>(head), head_bytes).starts_with(kMagic) ? 50 : 0;
+// 0: not mine. A file that is named like one of mine is mine to refuse, with the reason.
+uint32_t accepts(void*, tenon_str_t name, const void* head, uint64_t head_bytes) {
+  if (std::string_view(static_cast<const char*>(head), head_bytes).starts_with(kMagic)) return 50;
+  return view(name).ends_with(".rpn") ? 25 : 0;
 }
 
 Status load(void*, const tenon_source_t* source, tenon_graph_t** out) {
   const void* data = nullptr;
   uint64_t bytes = 0;
   tenon::Graph graph;
+  if (source->option_count != 0)
+    return fail(TENON_INVALID_ARGUMENT,
+                cat("T0701: ", view(source->name), ": .rpn has no options"));
   TENON_TRY(tenon::graph_api().blob_data(tenon::graph_api().self, source->bytes, &data, &bytes));
   Reader reader(view(source->name));
   TENON_TRY(reader.read({static_cast<const char*>(data), bytes}, &graph));

@@ -104,6 +104,14 @@ class Builder {
   tenon_graph_t* graph() const { return at_.graph; }
   const tenon_builder_t& raw() const { return at_; }
   void set_loc(tenon_loc_t loc) { at_.loc = loc; }
+  // Nodes from now on come from this place of the user's file: errors tell it as `source:line:
+  // name`, those too that are met much later, when a device refuses the node or a run fails there.
+  // line 0: unknown; the name may be empty.
+  void set_loc(std::string_view source, uint32_t line, std::string_view name = {}) {
+    if (status_.ok())
+      status_ =
+          graph_api().loc_make(graph_api().self, at_.graph, str(source), str(name), line, &at_.loc);
+  }
   Status status() const { return status_; }
   Dim dim(int64_t constant) const { return Dim(at_.graph, constant); }
 

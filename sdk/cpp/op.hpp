@@ -1,18 +1,23 @@
 // Declaring an op: one expression with every facet, turned by the compiler into a static
 // tenon_op_def_t.
 //
-//     constexpr auto relu() {
-//       return op("relu", kPureElementwise | TENON_TRAIT_COMPOSITE)
+//     constexpr tenon::OpDraft relu() {
+//       return tenon::op("relu", tenon::kCompositeElementwise)
 //           .summary("max(x, 0), with NaN kept.")
-//           .operand("x", "the input", kFloat)
+//           .operand("x", "the input", tenon::kFloat)
+//           .result("y", "same type as x")
 //           .example("relu(f32[3] [-1, 0, 2]) -> f32[3] [0, 0, 2]")
-//           .infer<infer_same>()
-//           .scalar(max(arg(0), 0));
+//           .infer<tenon::infer_elementwise>()
+//           .scalar(max(tenon::scalar::arg(0), 0))
+//           .decompose_scalar();
 //     }
-//     TENON_OPS(relu, relu)
+//     constexpr auto& kOps = tenon::kOpPointers<relu>;
 //
-// What is missing does not compile: summary, infer, an example, and one of scalar, reference or
-// decompose; each may be declined with a reason, as in .none_example("its result is random").
+// kOps.data() and kOps.size() are the ops of a tenon_ops_t.
+//
+// What is missing does not compile: summary, operands (or attributes that say it all), results,
+// infer, an example, one of scalar, reference or decompose, and what the traits ask for. An example
+// may be declined with a reason: .none_example("its result is random").
 #ifndef TENON_CPP_OP_HPP_
 #define TENON_CPP_OP_HPP_
 
@@ -217,8 +222,23 @@ struct OpDraft {
   constexpr OpDraft& tolerance(double factor) { return def.tolerance = factor, *this; }
   constexpr OpDraft& traits(uint64_t more) { return def.traits |= more, *this; }
 
+  // The scalar program reads only operands that are declared.
+  constexpr bool reads_operands() const {
+    for (uint32_t at = 0; at < program.count;) {
+      const uint32_t op = program.words[at] & 255, operand = program.words[at] >> 8;
+      if ((op == TENON_S_ARG || op == TENON_S_WORK) && operand >= def.operand_count) return false;
+      at += op == TENON_S_CONST_F || op == TENON_S_CONST_I ? 3 : 1;
+    }
+    return true;
+  }
+
   // Every facet is there or was declined.
   constexpr bool complete() const {
+    if (def.result_count == 0) detail::declaration_error("the op has no result");
+    if (def.operand_count == 0 && def.attr_count == 0)
+      detail::declaration_error("the op has no operand and no attribute");
+    if (!reads_operands())
+      detail::declaration_error("the scalar program reads an operand that is not declared");
     if (def.summary.size == 0) detail::declaration_error("the op has no summary");
     if (def.infer == nullptr) detail::declaration_error("the op has no infer");
     if (def.example_count == 0 && !examples_declined)

@@ -138,6 +138,7 @@ constexpr OpDraft declare() {
   return op("halve", kElementwise)
       .summary("x / 2.")
       .operand("x", "the input", kFloat)
+      .result("y", "x / by")
       .attr_f64("by", "what it is divided by", 2)
       .example("halve(f32[1] [4]) -> f32[1] [2]")
       .infer<infer_same>()
@@ -153,6 +154,41 @@ TEST(SdkOp, DeclarationsAreStaticTables) {
   EXPECT_EQ(def.scalar[1], TENON_SCALAR_WORD(TENON_S_ATTR, 0));
   EXPECT_EQ(def.scalar[2], TENON_SCALAR_WORD(TENON_S_DIV, 0));
 }
+
+// The example in the head of op.hpp declares an op that works as it says.
+namespace header_example {
+#include "op_header_example.inc"
+}  // namespace header_example
+TEST_F(Sdk, TheExampleInTheHeaderIsADeclaration) {
+  ASSERT_EQ(header_example::kOps.size(), 1u);
+  const tenon_op_def_t& relu = *header_example::kOps[0];
+  EXPECT_EQ(view(relu.name), "relu");
+  EXPECT_EQ(relu.operand_count, 1u);
+  EXPECT_EQ(relu.result_count, 1u);
+  EXPECT_NE(relu.decompose, nullptr);
+}
+
+// What is missing stops the compiler.
+template <auto Declare>
+concept Compiles = requires { typename std::bool_constant<Declare().complete()>; };
+constexpr OpDraft bare() {
+  return op("half", kCompositeElementwise)
+      .summary("x / 2.")
+      .example("half(f32[1] [4]) -> f32[1] [2]")
+      .infer<infer_elementwise>()
+      .scalar(scalar::arg(0) * 0.5)
+      .decompose_scalar();
+}
+constexpr OpDraft half() { return bare().operand("x", "the input", kFloat).result("y", "x / 2"); }
+constexpr OpDraft no_result() { return bare().operand("x", "the input", kFloat); }
+constexpr OpDraft no_operand() { return bare().result("y", "x / 2"); }
+constexpr OpDraft other_operand() { return half().scalar(scalar::arg(0) * scalar::arg(1)); }
+constexpr OpDraft constant_first() { return half().scalar(scalar::Expr(0.5) * scalar::arg(1)); }
+static_assert(Compiles<half>);
+static_assert(!Compiles<no_result>);
+static_assert(!Compiles<no_operand>);
+static_assert(!Compiles<other_operand>);
+static_assert(!Compiles<constant_first>);
 
 }  // namespace
 }  // namespace tenon

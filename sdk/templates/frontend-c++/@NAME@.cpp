@@ -1,6 +1,5 @@
-// The frontend `@NAME@`: text files whose first line is `@NAME@ N` and whose other lines are names
-// of ops with one operand, applied one after another to an input of f32[N]. An example of a format;
-// replace parse and build.
+// The frontend `@NAME@`: text files of a line `@NAME@ N` and names of ops with one operand, a line
+// each, that are applied to an input of f32[N]. An example of a format; replace parse and build.
 #include <charconv>
 #include <string>
 #include <string_view>
@@ -24,41 +23,48 @@ constexpr int64_t kElementsMax = int64_t{1} << 30;
 
 std::string_view next_line(std::string_view* rest) {
   const size_t end = rest->find('\n');
-  const std::string_view line = rest->substr(0, end);
+  std::string_view line = rest->substr(0, end);
   rest->remove_prefix(end == std::string_view::npos ? rest->size() : end + 1);
+  if (line.ends_with('\r')) line.remove_suffix(1);
   return line;
 }
 
-// 0: not mine.
-uint32_t accepts(void*, tenon_str_t, const void* head, uint64_t head_bytes) {
-  return std::string_view(static_cast<const char*>(head), head_bytes).starts_with(kMagic) ? 100 : 0;
+// What is wrong and where; T0701 is the code of files that are no model.
+Status wrong(std::string_view name, size_t line, std::string_view why) {
+  return fail(TENON_INVALID_ARGUMENT, tenon::cat("T0701: ", name, ":", line, ": ", why));
+}
+
+// 0: not mine. A file that is named like one of mine is mine to refuse, with the reason.
+uint32_t accepts(void*, tenon_str_t name, const void* head, uint64_t head_bytes) {
+  if (std::string_view(static_cast<const char*>(head), head_bytes).starts_with(kMagic)) return 100;
+  return view(name).ends_with(".@NAME@") ? 50 : 0;
 }
 
 Status parse(std::string_view text, std::string_view name, int64_t* out_size,
              std::vector<std::string_view>* out_ops) {
   std::string_view first = next_line(&text);
-  if (!first.starts_with(kMagic))
-    return fail(TENON_INVALID_ARGUMENT,
-                tenon::cat(name, ":1: the file does not begin with `@NAME@ N`"));
+  if (!first.starts_with(kMagic)) return wrong(name, 1, "the file does not begin with `@NAME@ N`");
   first.remove_prefix(kMagic.size());
   const auto [end, error] = std::from_chars(first.data(), first.data() + first.size(), *out_size);
   if (error != std::errc() || end != first.data() + first.size() || *out_size < 0 ||
       *out_size > kElementsMax)
-    return fail(TENON_INVALID_ARGUMENT,
-                tenon::cat(name, ":1: N is a number from 0 to ", kElementsMax));
-  while (!text.empty()) {
-    if (const std::string_view line = next_line(&text); !line.empty()) out_ops->push_back(line);
-  }
+    return wrong(name, 1, tenon::cat("N is a number from 0 to ", kElementsMax));
+  while (!text.empty()) out_ops->push_back(next_line(&text));
   return {};
 }
 
-Status build(int64_t size, const std::vector<std::string_view>& ops, tenon::Graph* out) {
+Status build(std::string_view name, int64_t size, const std::vector<std::string_view>& ops,
+             tenon::Graph* out) {
   TENON_TRY(tenon::Graph::create("@NAME@", out));
   const tenon::Region main = tenon::main_region(out->get());
   Value x;
   TENON_TRY(tenon::argument(main, {TENON_F32, {size}}, "x", &x));
   Builder builder(out->get(), main.id());
-  for (std::string_view op : ops) x = builder.build(op, {x});
+  for (size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i].empty()) continue;
+    builder.set_loc(name, static_cast<uint32_t>(i + 2));  // errors about the node name this line
+    x = builder.build(ops[i], {x});
+  }
   TENON_TRY(builder.status());  // the first failure: it names the op that nobody has
   const std::string names[] = {"y"};
   return tenon::yield(main, std::span<const Value>(&x, 1), names);
@@ -70,9 +76,10 @@ Status load(void*, const tenon_source_t* source, tenon_graph_t** out) {
   int64_t size = 0;
   std::vector<std::string_view> ops;
   tenon::Graph graph;
+  if (source->option_count != 0) return wrong(view(source->name), 1, "the format has no options");
   TENON_TRY(tenon::graph_api().blob_data(tenon::graph_api().self, source->bytes, &data, &bytes));
   TENON_TRY(parse({static_cast<const char*>(data), bytes}, view(source->name), &size, &ops));
-  TENON_TRY(build(size, ops, &graph));
+  TENON_TRY(build(view(source->name), size, ops, &graph));
   *out = graph.release();
   return {};
 }
