@@ -91,6 +91,33 @@ std::string inner_graph() {
          "  %4 = max(%1, %x) : f32[6]\n  yield %4\n}\n";
 }
 
+std::string equal_sizes_graph() {
+  return "tenon.tir 1\ngraph @equal_sizes(%n: i32[6, 40], %x: f32[6, 40]) -> (a: f32[6, 40], "
+         "b: i32[6, 40], c: f32[6, 40]) {\n"
+         "  %0 = convert(%n) {dtype = f32} : f32[6, 40]\n"
+         "  %1 = convert(%x) {dtype = i32} : i32[6, 40]\n"
+         "  %2 = add(%x, %0) : f32[6, 40]\n"
+         "  yield %0, %1, %2\n}\n";
+}
+
+std::string widths_graph() {
+  return "tenon.tir 1\n"
+         "graph @widths(%p: pred[5, 9], %x: f64[5, 9], %y: f64[5, 9], %n: i64[5, 9], %m: i64[5, 9], "
+         "%s: i8[5, 9], %f: f32[5, 9]) -> (a: f64[5, 9], b: i64[5, 9], c: pred[5, 9], d: f32[5, 9], "
+         "e: i64[5, 9], f: i8[5, 9]) {\n"
+         "  %0 = select(%p, %x, %y) : f64[5, 9]\n"
+         "  %1 = select(%p, %n, %m) : i64[5, 9]\n"
+         "  %2 = convert(%s) {dtype = f64} : f64[5, 9]\n"
+         "  %3 = add(%0, %2) : f64[5, 9]\n"
+         "  %4 = convert(%3) {dtype = f32} : f32[5, 9]\n"
+         "  %5 = convert(%s) {dtype = i64} : i64[5, 9]\n"
+         "  %6 = compare(%3, %y) {direction = 1} : pred[5, 9]\n"
+         "  %7 = select(%6, %4, %f) : f32[5, 9]\n"
+         "  %8 = add(%1, %5) : i64[5, 9]\n"
+         "  %9 = select(%6, %s, %s) : i8[5, 9]\n"
+         "  yield %3, %8, %6, %7, %1, %9\n}\n";
+}
+
 std::string mixed_graph() {
   return "tenon.tir 1\n"
          "graph @mixed(%x: f32[6, 40], %y: f32[6, 40], %n: i32[6, 40], %w: f32[40, 24]) -> "

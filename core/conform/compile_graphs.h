@@ -21,6 +21,10 @@ std::string symbolic_graph();
 std::string sum_graph();
 // Nodes inside regions of others.
 std::string inner_graph();
+// Inputs and outputs of equal size and of different types.
+std::string equal_sizes_graph();
+// Nodes whose operands have elements of different widths.
+std::string widths_graph();
 // Nodes of which a device takes some.
 std::string mixed_graph();
 

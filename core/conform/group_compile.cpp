@@ -255,11 +255,13 @@ Outcome each_alone(Session& s) {
   Claims claims;
   CONFORM_TRY(bench.claim(*part, &claims));
   const std::vector<tenon_node_t> nodes = claimed_nodes(*part, claims);
-  std::unique_ptr<Part> mixed;
-  CONFORM_TRY(Part::read(bench.api(), mixed_graph(), &mixed));
-  CONFORM_TRY(bench.claim(*mixed, &claims));
-  for (tenon_node_t node : claimed_nodes(*mixed, claims))
-    CONFORM_TRY(cut_compile_compare(bench, *device, *mixed, {&node, 1}));
+  for (const std::string& text : {mixed_graph(), widths_graph()}) {
+    std::unique_ptr<Part> mixed;
+    CONFORM_TRY(Part::read(bench.api(), text, &mixed));
+    CONFORM_TRY(bench.claim(*mixed, &claims));
+    for (tenon_node_t node : claimed_nodes(*mixed, claims))
+      CONFORM_TRY(cut_compile_compare(bench, *device, *mixed, {&node, 1}));
+  }
   const auto begin = Clock::now();
   size_t tried = 0;
   for (tenon_node_t node : nodes) {
@@ -280,7 +282,8 @@ Outcome together(Session& s) {
   CONFORM_TRY(bench.find());
   CONFORM_TRY(bench.open(0, &device));
   size_t tried = 0;
-  for (const std::string& text : {chain_graph(), mixed_graph()}) {
+  for (const std::string& text : {chain_graph(), mixed_graph(), widths_graph()}) {
+    const bool whole_alone = text == widths_graph();  // its pieces are compiled in each-alone
     std::unique_ptr<Part> part;
     CONFORM_TRY(Part::read(bench.api(), text, &part));
     Claims claims;
@@ -288,7 +291,8 @@ Outcome together(Session& s) {
     const std::vector<tenon_node_t> nodes = claimed_nodes(*part, claims);
     // Neighbours in order: no path leaves such a piece and comes back, but through what was not
     // claimed, which becomes an argument.
-    for (size_t length = 1; length <= nodes.size(); ++length) {
+    for (size_t length = whole_alone ? std::max<size_t>(nodes.size(), 1) : 1;
+         length <= nodes.size(); ++length) {
       const size_t step = length == 1 || length == nodes.size() ? 1 : 2;
       for (size_t at = 0; at + length <= nodes.size(); at += step) {
         CONFORM_TRY(
@@ -563,10 +567,13 @@ Outcome dumps(Session& s) {
 // ---- Bytes
 // ---------------------------------------------------------------------------------------------
 
-tenon_code_t fits_code(CompileBench& bench, const Bytes& bytes) {
+tenon_code_t fits_code(CompileBench& bench, tenon_str_t target, const Bytes& bytes) {
   forget_failure();
   // At the end of its own allocation, where reading too far is found.
-  return bench.compiler().fits(bench.compiler().self, bench.target(), bytes.data(), bytes.size());
+  return bench.compiler().fits(bench.compiler().self, target, bytes.data(), bytes.size());
+}
+tenon_code_t fits_code(CompileBench& bench, const Bytes& bytes) {
+  return fits_code(bench, bench.target(), bytes);
 }
 
 Outcome fits_own(Session& s) {
@@ -640,24 +647,46 @@ Outcome fits_others(Session& s) {
   return pass();
 }
 
-// Bytes that fit, asked about for targets that no device of the plugin has.
-Outcome fits_other_targets(Session& s) {
+// Targets that no device has, and that of another device of the plugin.
+Outcome fits_targets(Session& s) {
   CompileBench bench(s);
   std::unique_ptr<Part> part;
   Compiled compiled;
   CONFORM_TRY(good_bytes(bench, &part, &compiled));
   const std::string own(view(bench.target()));
-  for (const std::string& target : {std::string(), std::string("a conformance check's"),
-                                    "not-" + own, own.substr(0, own.size() / 2) + "?"}) {
-    s.step(fmt::format("fits for the target {}", quoted(target)));
-    forget_failure();
-    const tenon_compile_api_t& c = bench.compiler();
-    const tenon_code_t code = c.fits(c.self, {target.data(), target.size()}, compiled.bytes.data(),
-                                     compiled.bytes.size());
-    CONFORM_EXPECT(code != TENON_OK, "fits for the target {}, which is none of its, gives OK",
-                   quoted(target));
+  for (const std::string& target : {own + "x", "not-" + own, own.substr(0, own.size() / 2) + "?",
+                                    std::string("a conformance check's"), std::string()}) {
+    s.step("fits for the target " + quoted(target));
+    const tenon_code_t code = fits_code(bench, {target.data(), target.size()}, compiled.bytes);
+    CONFORM_EXPECT(code == TENON_FAILED_PRECONDITION,
+                   "fits of bytes for {} gives {} for the target {}, which no device has",
+                   quoted(own), code_text(code), quoted(target));
     CONFORM_EXPECT(heard_failure().any, "fits for another target fails without a reason");
+    CONFORM_EXPECT(fits_code(bench, compiled.bytes) == TENON_OK,
+                   "fits of what compile made fails after it was asked for the target {}",
+                   quoted(target));
   }
+  if (bench.device_count() < 2) return pass();
+  OpenDevice* second = nullptr;
+  CONFORM_TRY(bench.open(1, &second));
+  tenon_device_info_t info = {};
+  info.size_bytes = sizeof(info);
+  const tenon_device_api_t& api = second->api();
+  if (api.info(api.self, 1, &info) != TENON_OK) return skipped("info fails, as C.info tells");
+  const std::string other(view(info.target));
+  s.step("fits for the target of device 1");
+  const tenon_code_t code = fits_code(bench, info.target, compiled.bytes);
+  CONFORM_EXPECT(code == TENON_OK || (other != own && code == TENON_FAILED_PRECONDITION),
+                 "fits of bytes for {} gives {} for {}, the target of device 1", quoted(own),
+                 code_text(code), quoted(other));
+  if (code != TENON_OK) return pass();
+  tenon_executable_t* executable = nullptr;
+  const tenon_code_t loaded =
+      bench.load_code(*second, compiled.bytes, part->constants(), &executable);
+  CONFORM_EXPECT(loaded == TENON_OK,
+                 "fits says OK for the target of device 1, and load there gives {}{}",
+                 code_text(loaded), said());
+  bench.compiler().executable_release(bench.compiler().self, executable);
   return pass();
 }
 
@@ -679,6 +708,12 @@ Outcome load_damaged(Session& s) {
     CONFORM_EXPECT(code != TENON_OK, "load of {} gives OK", what);
     CONFORM_EXPECT(executable == nullptr, "load of {} fails and gives an executable", what);
     CONFORM_EXPECT(heard_failure().any, "load of {} fails without a reason", what);
+    s.step("load of what compile made, after " + what);
+    const tenon_code_t after =
+        bench.load_code(*device, compiled.bytes, part->constants(), &executable);
+    CONFORM_EXPECT(after == TENON_OK, "load of what compile made gives {} after that of {}{}",
+                   code_text(after), what, said());
+    bench.compiler().executable_release(bench.compiler().self, executable);
   }
   return bench.load(*device, *part, &compiled);
 }
@@ -738,7 +773,7 @@ constexpr Check kChecks[] = {
     {"R-E06", "no-addresses", no_addresses},
     {"R-E07", "fits-own", fits_own},
     {"R-E07", "fits-others", fits_others},
-    {"R-E07", "fits-targets", fits_other_targets},
+    {"R-E07", "fits-targets", fits_targets},
     {"R-E08", "load-count", load_counts},
     {"R-E08", "load-order", load_order},
     {"R-E09", "load-damaged", load_damaged},

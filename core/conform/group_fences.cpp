@@ -49,10 +49,30 @@ Outcome waits_for(OpenQueues& d, const Bench& b, size_t fences, size_t last, uin
   return same_bytes(got, expected, "work whose waits are all reached");
 }
 
+// Two points of one fence, of which the higher counts, wherever it stands.
+Outcome waits_twice_for_one(OpenQueues& d, const Bench& b, uint64_t* round) {
+  for (bool higher_first : {false, true}) {
+    tenon_fence_t* fence = nullptr;
+    CONFORM_TRY(d.fence(0, &fence));
+    tenon_fence_point_t points[] = {{fence, 1}, {fence, 2}};
+    if (higher_first) std::swap(points[0], points[1]);
+    CONFORM_TRY(d.submit_behind(b.first, async_fill(b.buffer, 64, 8, 1, 1), points,
+                                {b.done, ++*round}));
+    CONFORM_TRY(d.signal(fence, 1));
+    CONFORM_TRY(d.stays_below(b.done, *round,
+                              "work that waits for 1 and 2 of one fence, which stands at 1"));
+    CONFORM_TRY(d.signal(fence, 2));
+    CONFORM_TRY(d.reaches(b.done, *round, "work that waits for two values of one fence"));
+  }
+  return pass();
+}
+
 Outcome waits(Session& s, OpenQueues& d) {
   Bench b;
   CONFORM_TRY(make_bench(d, &b));
   uint64_t round = 0;
+  s.step("work that waits for two values of one fence");
+  CONFORM_TRY(waits_twice_for_one(d, b, &round));
   for (size_t fences : {1, 2, 3, 17}) {
     for (size_t last : {size_t{0}, fences / 2, fences - 1}) {
       s.step(fmt::format("work that waits for {} fences", fences));
@@ -168,7 +188,23 @@ Outcome no_signal_point(Session& s, OpenQueues& d) {
 // ---- Fences
 // ---------------------------------------------------------------------------------------------
 
+// Values of which a signed number would say that they are reached.
+Outcome values_of_64_bits(Session& s, OpenQueues& d) {
+  constexpr uint64_t kHigh = (uint64_t{1} << 63) + 1;
+  Bench b;
+  CONFORM_TRY(make_bench(d, &b));
+  s.step(fmt::format("waits for {} of a fence that stands at 5", kHigh));
+  CONFORM_TRY(d.signal(b.gate, 5));
+  CONFORM_TRY(
+      d.submit(b.first, async_fill(b.buffer, 0, 8, 1, 1), {b.gate, kHigh}, {b.done, kHigh}));
+  CONFORM_TRY(d.stays_below(b.gate, kHigh, "a fence that stands at 5"));
+  CONFORM_TRY(d.stays_below(b.done, kHigh, "work that waits for a value of 64 bits"));
+  CONFORM_TRY(d.signal(b.gate, kHigh));
+  return d.reaches(b.done, kHigh, "work that waits for a value of 64 bits");
+}
+
 Outcome fence_values(Session& s, OpenQueues& d) {
+  CONFORM_TRY(values_of_64_bits(s, d));
   for (uint64_t initial : {uint64_t{0}, uint64_t{5}, uint64_t{1} << 32, uint64_t{1} << 63}) {
     s.step(fmt::format("a fence that begins at {}", initial));
     tenon_fence_t* fence = nullptr;
@@ -249,7 +285,9 @@ Outcome long_waits(Session& s, OpenQueues& d) {
 Outcome timeouts(Session& s, OpenQueues& d) {
   tenon_fence_t* fence = nullptr;
   CONFORM_TRY(d.fence(3, &fence));
-  for (uint64_t timeout : {0, 1, 1'000'000, 40'000'000, 250'000'000}) {
+  // Some that are no whole milliseconds, more than once: a busy machine may hide an early end.
+  for (uint64_t timeout : {0, 1, 1'000'000, 999'999, 999'999, 999'999, 1'900'000, 1'900'000,
+                           40'000'000, 40'900'000, 250'000'000}) {
     s.step(fmt::format("a wait of {} ns for what does not come", timeout));
     const auto begin = Clock::now();
     CONFORM_TRY(returns(
@@ -338,6 +376,12 @@ Outcome fences_in_threads(Session& s, OpenQueues& d) {
   tenon_fence_t *shared = nullptr, *turns = nullptr;
   CONFORM_TRY(d.fence(0, &shared));
   CONFORM_TRY(d.fence(0, &turns));
+  s.step("waiting in 40 threads");
+  tenon_fence_t* crowd = nullptr;
+  CONFORM_TRY(d.fence(0, &crowd));
+  std::vector<std::shared_ptr<Waiter>> waiters;
+  for (uint64_t t = 1; t <= 40; ++t)
+    waiters.push_back(start_waiter(d, crowd, t, UINT64_MAX));
   s.step("signalling, querying and waiting in four threads");
   CONFORM_TRY(signals_at_once(d, kThreads));
   Outcome outcomes[kThreads];
@@ -347,6 +391,8 @@ Outcome fences_in_threads(Session& s, OpenQueues& d) {
       threads.emplace_back([&, t] { outcomes[t] = one_of_several(d, shared, turns, t, kThreads); });
   }
   for (Outcome& outcome : outcomes) CONFORM_TRY(std::move(outcome));
+  CONFORM_TRY(d.signal(crowd, 40));
+  for (const auto& waiter : waiters) CONFORM_TRY(ends_ok(*waiter, "a wait in one of 40 threads"));
   return pass();
 }
 

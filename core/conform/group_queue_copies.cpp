@@ -16,29 +16,27 @@ using Clock = std::chrono::steady_clock;
 // ---- Copies
 // ---------------------------------------------------------------------------------------------
 
-Outcome all_directions(Session& s, OpenQueues& d) {
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
-  const Bytes& source = d.keep(pattern_bytes(kBenchBytes, 5));
-  Bytes first = pattern_bytes(kBenchBytes, 1), second = pattern_bytes(kBenchBytes, 2);
-  uint64_t value = 0;
+// What is expected in the buffers goes on from queue to queue.
+Outcome directions_of(Session& s, OpenQueues& d, const Bench& b, tenon_queue_t* queue, Bytes& first,
+                      Bytes& second, uint64_t& value) {
+  const Bytes& source = d.keep(pattern_bytes(kBenchBytes, 5 + static_cast<uint32_t>(value)));
   for (size_t size : {1, 3, 8, 31, 64, 100, 1000}) {
     s.step(fmt::format("copies of {} bytes on a queue", size));
     const size_t to = (size * 29) % (kBenchBytes - size), from = (size * 13) % (kBenchBytes - size);
     Bytes &got = d.keep(Bytes(size + 2, 0x5a)), got_expected = got;
     CONFORM_TRY(
-        d.submit(b.first, async_write(b.buffer, to, source.data() + 1, size), kNoPoint, kNoPoint));
+        d.submit(queue, async_write(b.buffer, to, source.data() + 1, size), kNoPoint, kNoPoint));
     std::copy_n(source.begin() + 1, size, first.begin() + static_cast<ptrdiff_t>(to));
     CONFORM_TRY(
-        d.submit(b.first, async_between(b.other, from, b.buffer, to, size), kNoPoint, kNoPoint));
+        d.submit(queue, async_between(b.other, from, b.buffer, to, size), kNoPoint, kNoPoint));
     std::copy_n(first.begin() + static_cast<ptrdiff_t>(to), size,
                 second.begin() + static_cast<ptrdiff_t>(from));
     const size_t filled = size / 4 * 4, fill_at = (size * 7) % (kBenchBytes - size) / 8 * 8;
-    CONFORM_TRY(d.submit(b.first, async_fill(b.buffer, fill_at, filled, 0x99887766, 4), kNoPoint,
+    CONFORM_TRY(d.submit(queue, async_fill(b.buffer, fill_at, filled, 0x99887766, 4), kNoPoint,
                          kNoPoint));
     for (size_t i = 0; i < filled; ++i)
       first[fill_at + i] = static_cast<unsigned char>(0x99887766u >> 8 * (i % 4));
-    CONFORM_TRY(d.submit(b.first, async_read(got.data() + 1, b.other, from, size), kNoPoint,
+    CONFORM_TRY(d.submit(queue, async_read(got.data() + 1, b.other, from, size), kNoPoint,
                          {b.done, ++value}));
     std::copy_n(second.begin() + static_cast<ptrdiff_t>(from), size, got_expected.begin() + 1);
     CONFORM_TRY(d.reaches(b.done, value, "copies on a queue"));
@@ -46,6 +44,63 @@ Outcome all_directions(Session& s, OpenQueues& d) {
   }
   CONFORM_TRY(d.memory().holds(b.buffer, first, "what copies on a queue wrote and filled"));
   return d.memory().holds(b.other, second, "what copies on a queue wrote between buffers");
+}
+
+Outcome all_directions(Session& s, OpenQueues& d) {
+  Bench b;
+  CONFORM_TRY(make_bench(d, &b));
+  Bytes first = pattern_bytes(kBenchBytes, 1), second = pattern_bytes(kBenchBytes, 2);
+  uint64_t value = 0;
+  CONFORM_TRY(directions_of(s, d, b, b.first, first, second, value));
+  return directions_of(s, d, b, b.second, first, second, value);
+}
+
+// A copy that leaves a buffer: it fails at once or through its signal, and writes nothing.
+Outcome one_outside(OpenQueues& d, tenon_queue_t* queue, const tenon_copy_t& copy,
+                    const std::string& what) {
+  tenon_fence_t* done = nullptr;
+  CONFORM_TRY(d.fence(0, &done));
+  tenon_code_t code = d.submit_code(queue, copy, {}, {done, 1});
+  if (code == TENON_OK) {
+    code = d.wait_code(done, 1, kPatienceNs);
+    CONFORM_EXPECT(code == TENON_OUT_OF_RANGE, "{} is submitted, and a wait for its signal gives {}",
+                   what, code_text(code));
+    // The failure is told once more, and to nobody else.
+    (void)d.memory().api().sync(d.memory().api().self, d.memory().device());
+    return d.destroy(done);
+  }
+  CONFORM_EXPECT(code == TENON_OUT_OF_RANGE, "{} gives {}", what, code_text(code));
+  CONFORM_TRY(stands_at(d, done, 0, what + ": after it was refused"));
+  return d.destroy(done);
+}
+
+Outcome outside(Session& s, OpenQueues& d) {
+  constexpr uint64_t kSize = kBenchBytes;
+  const std::pair<uint64_t, uint64_t> ranges[] = {
+      {kSize, 1},      {0, kSize + 1},      {kSize - 1, 2},      {kSize + 1, 0},           {1, kSize},
+      {UINT64_MAX, 1}, {8, UINT64_MAX - 7}, {UINT64_MAX - 7, 8}, {128, UINT64_MAX - 64}};
+  Bench b;
+  CONFORM_TRY(make_bench(d, &b));
+  Bytes& host = d.keep(Bytes(2 * kSize, 0x5a));
+  for (const auto& [offset, length] : ranges) {
+    const std::string range = fmt::format("{} bytes at {} of a buffer of {}", length, offset, kSize);
+    for (tenon_queue_t* queue : {b.first, b.second}) {
+      s.step("copying " + range + " on a queue");
+      CONFORM_TRY(one_outside(d, queue, async_write(b.buffer, offset, host.data(), length),
+                              "writing " + range));
+      CONFORM_TRY(one_outside(d, queue, async_read(host.data(), b.buffer, offset, length),
+                              "reading " + range));
+      CONFORM_TRY(one_outside(d, queue, async_between(b.other, 0, b.buffer, offset, length),
+                              "copying to another buffer " + range));
+      CONFORM_TRY(one_outside(d, queue, async_between(b.other, offset, b.buffer, 0, length),
+                              "copying from another buffer to " + range));
+      CONFORM_TRY(one_outside(d, queue, async_fill(b.buffer, offset, length, 1, 1),
+                              "filling " + range));
+    }
+  }
+  CONFORM_TRY(same_bytes(host, Bytes(2 * kSize, 0x5a), "host memory of copies that leave a buffer"));
+  CONFORM_TRY(d.memory().holds(b.buffer, pattern_bytes(kSize, 1), "a buffer that copies would leave"));
+  return d.memory().holds(b.other, pattern_bytes(kSize, 2), "the other buffer of such copies");
 }
 
 Outcome empty_work(Session& s, OpenQueues& d) {
@@ -379,6 +434,18 @@ Outcome waits_for_failed(Session& s, OpenQueues& d) {
   (void)d.memory().api().sync(d.memory().api().self, d.memory().device());
   CONFORM_TRY(d.memory().holds(b.other, pattern_bytes(kBenchBytes, 2),
                                "a buffer that work behind a failed wait names"));
+  // Submitted when the failure is known already.
+  tenon_fence_t* behind = nullptr;
+  CONFORM_TRY(d.fence(0, &behind));
+  CONFORM_TRY(
+      d.submit(b.second, async_fill(b.other, 0, kBenchBytes, 4, 1), {b.done, 1}, {behind, 1}));
+  const tenon_code_t late = d.wait_code(behind, 1, kPatienceNs);
+  CONFORM_EXPECT(late == TENON_OUT_OF_RANGE,
+                 "work submitted behind work that has failed before gives {} through its signal",
+                 code_text(late));
+  (void)d.memory().api().sync(d.memory().api().self, d.memory().device());
+  CONFORM_TRY(d.memory().holds(b.other, pattern_bytes(kBenchBytes, 2),
+                               "a buffer that work behind work that has failed before names"));
   tenon_fence_t* fresh = nullptr;
   CONFORM_TRY(d.fence(0, &fresh));
   for (tenon_queue_t* queue : {b.first, b.second})
@@ -412,6 +479,7 @@ constexpr Check kChecks[] = {
     {"R-D17", "waits-for-failed", with_queues<waits_for_failed>},
     {"R-D18", "sync-tells", with_queues<sync_tells>},
     {"R-D19", "directions", with_queues<all_directions>},
+    {"R-D19", "copy-outside", with_queues<outside>},
     {"R-D20", "empty-work", with_queues<empty_work>},
     {"R-D21", "borrowed-records", with_queues<borrowed_records>},
     {"R-D27", "mapped", with_queues<mapped>},

@@ -117,7 +117,10 @@ Status artifact_bytes(void*, tenon_artifact_t* artifact, const tenon_sink_t* sin
 
 Status fits(void*, tenon_str_t target, const void* bytes, uint64_t size_bytes) {
   Isa isa;
-  TENON_TRY(isa_for(target, isa));
+  if (!isa_for(target, isa).ok()) {
+    return fail(TENON_FAILED_PRECONDITION,
+                cat("The cpu device has no target ", quoted(view(target)), "; compile the graph for this machine."));
+  }
   ArtifactParts parts;
   TENON_TRY(artifact_unpack({static_cast<const char*>(bytes), size_bytes}, parts));
   if (parts.isa > isa) {

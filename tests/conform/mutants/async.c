@@ -99,6 +99,7 @@ void fence_fail(const tenon_fence_point_t* point, tenon_code_t code) {
 }
 
 static int reached(const tenon_fence_t* fence, uint64_t value) {
+  if (is("fence_is_signed") && (int64_t)fence->value >= (int64_t)value) return 1;
   return (is("waits_for_equal") ? fence->value == value : fence->value >= value) || fence->failed_at <= value;
 }
 
@@ -133,10 +134,20 @@ static struct timespec clock_after(uint64_t ns) {
   return at;
 }
 
+static int waiting;
+static tenon_code_t wait_for(tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns);
 static tenon_code_t fence_wait(void* self, tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns) {
   (void)self;
+  if (__atomic_add_fetch(&waiting, 1, __ATOMIC_RELAXED) > 16 && is("sixteen_waiters")) return fail(TENON_RESOURCE_EXHAUSTED, "too many threads wait");
+  const tenon_code_t code = wait_for(fence, value, timeout_ns);
+  __atomic_sub_fetch(&waiting, 1, __ATOMIC_RELAXED);
+  return code;
+}
+
+static tenon_code_t wait_for(tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns) {
   if (is("wait_gives_up_early") && timeout_ns < 1000000000u) timeout_ns /= 2;
   if (is("long_wait_overflows") && timeout_ns > (uint64_t)INT64_MAX) timeout_ns = 0;
+  if (is("waits_whole_ms") && timeout_ns != UINT64_MAX) timeout_ns -= timeout_ns % 1000000;
   if (is("infinite_wait_ends") && timeout_ns == UINT64_MAX) timeout_ns = 20000000;
   if (is("ignores_timeout_hangs")) timeout_ns = UINT64_MAX;
   const struct timespec at = clock_after(timeout_ns < UINT64_MAX / 4 ? timeout_ns : UINT64_MAX / 4);
@@ -161,6 +172,7 @@ typedef struct work_t {
   const tenon_copy_t* borrowed_copy;
   tenon_copy_t copy;
   unsigned char* early_source;
+  int on_other_queue, behind_failure;
   tenon_code_t (*run)(void* job);
   void* job;
 } work_t;
@@ -172,7 +184,7 @@ struct tenon_queue_t {
   pthread_t threads[2];
   work_t *first, *last;
   uint64_t length;
-  int busy, stopping, dead;
+  int busy, stopping, dead, is_other;
   tenon_code_t code;
   tenon_queue_t* next;
 };
@@ -189,6 +201,8 @@ static tenon_code_t wait_for_points(const work_t* work, uint32_t count) {
     if (is("first_wait_only") && i != 0) break;
     if (is("last_wait_only") && i + 1 != count) continue;
     if (is("sixteen_waits") && i >= 16) break;
+    if (is("one_wait_per_fence") && i != 0 && p[-1].fence == p->fence) continue;
+    if (is("known_failure_is_no_wait") && p->fence->code != TENON_OK && work->behind_failure) continue;
     pthread_mutex_lock(&p->fence->mutex);
     while (!reached(p->fence, p->value - (is("wait_off_by_one") && p->value != 0))) pthread_cond_wait(&p->fence->changed, &p->fence->mutex);
     code = result_of(p->fence, p->value);
@@ -225,6 +239,12 @@ static tenon_code_t run_copy(const work_t* work) {
   const tenon_copy_t* c = work->borrowed_copy != NULL ? work->borrowed_copy : &work->copy;
   tenon_copy_t copy = *c;
   if (work->early_source != NULL) copy.host_from = work->early_source;
+  if (is("other_queues_ignore_offset") && work->on_other_queue) copy.to_offset_bytes = 0;
+  if (is("source_is_not_checked") && copy.from != NULL) {
+    const uint64_t size = copy.from->size_bytes, at = copy.from_offset_bytes < size ? copy.from_offset_bytes : size;
+    if (copy.length_bytes > size - at) copy.length_bytes = size - at;
+    copy.from_offset_bytes = at;
+  }
   if (is("async_ignores_offset")) copy.from_offset_bytes = 0;
   if (is("async_low_byte") && copy.direction == TENON_COPY_FILL) copy.pattern_bytes = 1;
   if (is("async_loses_tail") && copy.direction == TENON_COPY_DEVICE_TO_DEVICE && copy.length_bytes > 8) copy.length_bytes -= copy.length_bytes % 8;
@@ -245,7 +265,7 @@ static void finish(const work_t* work, tenon_code_t code) {
 
 static tenon_code_t perform(const work_t* work) {
   const int empty = work->run == NULL && work->copy.length_bytes == 0;
-  uint32_t count = is("ignores_waits") || (empty && is("empty_does_not_wait")) || (is("execute_ignores_waits") && work->run != NULL) ? 0 : work->point_count;
+  uint32_t count = is("ignores_waits") || (is("other_queues_do_not_wait") && work->run != NULL && work->on_other_queue) || (empty && is("empty_does_not_wait")) || (is("execute_ignores_waits") && work->run != NULL) ? 0 : work->point_count;
   tenon_code_t code = wait_for_points(work, count);
   if (code != TENON_OK) {
     if (is("failed_wait_signals")) fence_set(&work->signal);
@@ -310,6 +330,7 @@ static tenon_code_t queue_create(void* self, tenon_device_t* device, tenon_queue
   pthread_cond_init(&q->changed, NULL);
   pthread_mutex_lock(&device->mutex);
   q->next = device->queues;
+  q->is_other = q->next != NULL;
   device->queues = q;
   pthread_mutex_unlock(&device->mutex);
   if (is("queue_takes_signals")) sigemptyset(&all);
@@ -356,6 +377,8 @@ static tenon_code_t queue_destroy(void* self, tenon_queue_t* q) {
 }
 
 static void put(tenon_queue_t* q, work_t* work) {
+  work->on_other_queue = q->is_other;
+  for (uint32_t i = 0; is("known_failure_is_no_wait") && i < work->point_count; ++i) work->behind_failure |= work->points[i].fence != NULL && work->points[i].fence->code != TENON_OK;
   pthread_mutex_lock(&q->mutex);
   if (q->first == NULL) q->first = work;
   else q->last->next = work;

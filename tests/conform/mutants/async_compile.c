@@ -38,7 +38,7 @@ struct tenon_executable_t {
   tenon_blob_t** blobs;
   const float** constants;
   int64_t first_symbols[8];
-  int runs, started;
+  int runs, started, sulks;
 };
 
 static const tenon_host_graph_t* graphs;
@@ -292,7 +292,9 @@ static tenon_code_t load(void* self, tenon_device_t* device, const void* bytes, 
                          uint32_t constant_count, tenon_executable_t** out) {
   (void)self;
   const char* fault = fault_of(bytes, size);
-  if (fault != NULL) return fail(TENON_FAILED_PRECONDITION, fault);
+  static int damaged;
+  if (fault != NULL) return damaged = 1, fail(TENON_FAILED_PRECONDITION, fault);
+  if (is("load_sulks") && damaged) return damaged = 0, fail(TENON_INTERNAL, "those before were damaged");
   if (is("loads_on_one_device") && device->ordinal != 0) return fail(TENON_UNIMPLEMENTED, "device 0 alone");
   const head_t* head = bytes;
   if (constant_count != head->constants && !is("ignores_constant_count")) return fail(TENON_INVALID_ARGUMENT, "another number of constants");
@@ -396,6 +398,7 @@ static tenon_code_t needs(void* self, tenon_executable_t* exe, tenon_symbols_t s
     const value_t* value = &exe->values[exe->yields[y]];
     for (uint32_t i = 0; i < value->rank; ++i) out->outputs[y].dims[i] = dim_of(exe, value->dims[is("needs_turns_dims") ? value->rank - 1 - i : i], symbols);
     out->outputs[y].size_bytes_max = elements(exe, value, symbols) * 4 - (is("needs_too_little") ? 4 : 0);
+    if (is("needs_of_32_bits")) out->outputs[y].size_bytes_max = (uint32_t)out->outputs[y].size_bytes_max;
     out->outputs[y].alias_input = is("alias_unknown") ? 99 : alias_of(exe, y);
   }
   out->workspace_bytes = workspace_of(exe, symbols);
@@ -421,6 +424,7 @@ static float apply(int op, float a, float b) {
 }
 
 static float shared_temp[1 << 16];
+static int together;
 
 static void run_node(tenon_executable_t* exe, const value_t* node, const float* a, const float* b, float* out, uint64_t count) {
   if (is("shared_temp") && count < 1 << 16) {
@@ -430,18 +434,52 @@ static void run_node(tenon_executable_t* exe, const value_t* node, const float* 
     return;
   }
   for (uint64_t i = 0; i < count; ++i) out[i] = apply(node->op, a[i], b[i]);
+  if (is("together_in_other_bits") && count != 0 && __atomic_load_n(&together, __ATOMIC_RELAXED) > 1) ((unsigned char*)out)[0] ^= 1;
   if (is("wrong_everywhere") && count != 0) out[0] += 1;
   if (count != 0 && is("unsteady")) out[0] *= 1 + 1e-6f * (float)++exe->runs;
   if (count != 0 && is("threads_matter") && threads->count(threads->self) > 1) out[0] = nextafterf(out[0], 1e30f);
   if (is("one_is_scalar") && count == 1) out[0] = a[0];
 }
 
+static uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(is("profile_wall_clock") ? CLOCK_REALTIME : CLOCK_MONOTONIC, &now);
+  return ((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec) / (is("profile_in_us") ? 1000 : 1);
+}
+
+static struct { const tenon_profile_sink_t* sink; uint64_t begin_ns; } told_later;
+
+static void tell_event(const tenon_profile_sink_t* sink, uint64_t begin_ns);
+static void* tell_later(void* unused) {
+  usleep(20000);
+  const tenon_str_t name = {"late", 4}, origins = {"", 0};
+  told_later.sink->event(told_later.sink->self, name, origins, told_later.begin_ns, now_ns(), 0, 0, 0);
+  return unused;
+}
+
+static void tell_event(const tenon_profile_sink_t* sink, uint64_t begin_ns) {
+  const tenon_str_t name = {"work", is("profile_nameless") ? 0 : 4}, origins = {"", 0};
+  if (is("profile_late")) {
+    pthread_t thread;
+    told_later.sink = sink, told_later.begin_ns = begin_ns;
+    pthread_create(&thread, NULL, tell_later, NULL);
+    pthread_detach(thread);
+    return;
+  }
+  const uint64_t end_ns = now_ns();
+  if (is("profile_backwards")) begin_ns = end_ns + 1;
+  sink->event(sink->self, name, origins, begin_ns, end_ns, 0, 0, 0);
+}
+
 static tenon_code_t perform(void* argument) {
+  const uint64_t begin_ns = now_ns();
   job_t* job = argument;
   tenon_executable_t* exe = job->exe;
   const tenon_call_t* call = &job->call;
   const head_t* head = exe->head;
   if (is("unsignalled_when_slow")) usleep(1000);
+  if (is("run_leaks")) memset(lost = malloc(70000), 1, 70000);
+  if (is("together_in_other_bits")) __atomic_add_fetch(&together, 1, __ATOMIC_RELAXED), usleep(2000);
   float** data = calloc(value_count(exe) + 1, sizeof *data);
   for (uint32_t i = 0; i < head->arguments; ++i) data[i] = span_data(&call->inputs[i]);
   for (uint32_t i = 0; i < head->constants; ++i) data[head->arguments + i] = (float*)exe->constants[i];
@@ -470,11 +508,8 @@ static tenon_code_t perform(void* argument) {
     if (is("writes_before")) to[-1] = 0;
   }
   free(data);
-  if (call->profile != NULL && !is("profile_silent")) {
-    const uint64_t begin = is("profile_backwards") ? 20 : 10;
-    const tenon_str_t name = {"work", is("profile_nameless") ? 0 : 4}, origins = {"", 0};
-    call->profile->event(call->profile->self, name, origins, begin, 15, 0, 0, 0);
-  }
+  if (is("together_in_other_bits")) __atomic_sub_fetch(&together, 1, __ATOMIC_RELAXED);
+  if (call->profile != NULL && !is("profile_silent")) tell_event(call->profile, begin_ns);
   return TENON_OK;
 }
 
@@ -494,8 +529,11 @@ static tenon_code_t execute(void* self, tenon_executable_t* exe, const tenon_cal
     if (is("failing_signals")) fence_set(&call->signal);
     if (is("failing_fails_fence")) fence_fail(&call->signal, TENON_INVALID_ARGUMENT);
     if (is("failing_writes") && call->output_count != 0) memset(call->outputs[0].buffer->data + call->outputs[0].offset_bytes, 0, 4);
+    exe->sulks = 1;
     return fail(TENON_INVALID_ARGUMENT, "another number of inputs, outputs or symbols");
   }
+  if (is("sulks_after_wrong_counts") && exe->sulks) return exe->sulks = 0, fail(TENON_FAILED_PRECONDITION, "the call before was wrong");
+  if (is("cancelled_ok_undone") && host->cancelled(host->self)) return TENON_OK;
   if (call->input_count + call->output_count > 256 || call->symbols.count > 8) return fail(TENON_UNIMPLEMENTED, "too many inputs and outputs");
   static int stopped;
   if (is("cancelled_for_good") && (stopped || host->cancelled(host->self))) return stopped = 1, fail(TENON_CANCELLED, "stopped");
@@ -510,6 +548,8 @@ static tenon_code_t execute(void* self, tenon_executable_t* exe, const tenon_cal
   for (uint32_t i = 0; i < call->output_count; ++i) job->spans[call->input_count + i] = call->outputs[i];
   job->call.inputs = job->spans;
   job->call.outputs = job->spans + call->input_count;
+  if (is("keeps_symbols")) job->call.symbols.values = call->symbols.values;
+  if (is("keeps_spans")) job->call.inputs = call->inputs, job->call.outputs = call->outputs;
   if (call->queue != NULL) return queue_submit(call->queue, call->waits, call->wait_count, call->signal, perform, job);
   if (is("execute_returns_early")) {
     pthread_t thread;
