@@ -8,7 +8,23 @@
 namespace tenon {
 namespace {
 
-thread_local Status tls_failure;
+// A thread's thread-local objects end before the functions of atexit, in which plugins are shut down and fail: the place of the record
+// is never destroyed, and what lies in it is given back when the thread ends.
+union Place {
+  Status status;
+  Place() : status() {}
+  ~Place() {}
+};
+thread_local Place tls_place;
+
+void keep(Status&& failure) {
+  struct Cleaner {
+    ~Cleaner() { tls_place.status = Status(); }
+  };
+  thread_local Cleaner cleaner;
+  (void)&cleaner;  // it is there once it is named
+  tls_place.status = std::move(failure);
+}
 
 constexpr size_t kFailureTextMax = 16 * 1024;  // a plugin may not fill memory with its excuse
 constexpr size_t kDetailKeyMax = 256, kDetailValueMax = 4096, kDetailsMax = 64;
@@ -41,9 +57,9 @@ void record_failure(tenon_code_t code, std::string_view text, std::span<const te
   for (const tenon_key_value_t& pair : evidence.first(std::min(evidence.size(), kDetailsMax))) {
     status.add(bounded(from_abi_str(pair.key), kDetailKeyMax), bounded(from_abi_str(pair.value), kDetailValueMax));
   }
-  tls_failure = std::move(status);
+  keep(std::move(status));
 } catch (const std::exception&) {  // no memory for the words
-  tls_failure = Status();
+  tls_place.status = Status();
 }
 
 tenon_code_t out_of_memory(std::string_view text) noexcept {
@@ -52,18 +68,18 @@ tenon_code_t out_of_memory(std::string_view text) noexcept {
 }
 
 tenon_code_t to_abi(const Status& status) {
-  if (!status.ok()) tls_failure = status;
+  if (!status.ok()) keep(Status(status));
   return status.code();
 }
 
 tenon_code_t to_abi(Status&& status) {
   tenon_code_t code = status.code();
-  if (code != TENON_OK) tls_failure = std::move(status);
+  if (code != TENON_OK) keep(std::move(status));
   return code;
 }
 
 Status from_abi(tenon_code_t code, std::string_view who) {
-  Status recorded = std::exchange(tls_failure, Status());
+  Status recorded = std::exchange(tls_place.status, Status());
   if (code == TENON_OK) return Status();
   if (!recorded.ok() && recorded.code() == code) return recorded;
   if (!recorded.ok()) {
@@ -76,8 +92,8 @@ Status from_abi(tenon_code_t code, std::string_view who) {
   return error(code, "T0002", "{} failed with {} and gave no reason", who, code_name(code));
 }
 
-const Status& last_failure() { return tls_failure; }
+const Status& last_failure() { return tls_place.status; }
 
-void clear_failure() { tls_failure = Status(); }
+void clear_failure() { tls_place.status = Status(); }
 
 }  // namespace tenon

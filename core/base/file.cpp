@@ -302,6 +302,13 @@ AtomicFile::~AtomicFile() {
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
+namespace {
+Status not_written(int number, std::string_view what, std::string_view path) {
+  const Status status = errno_status(number, what, path);
+  return Status(status.code(), number == ENOSPC || number == EDQUOT ? "T0108" : "T0107", std::string(status.message()));
+}
+}  // namespace
+
 Result<AtomicFile> AtomicFile::create(std::string_view path, uint32_t mode) {
   TENON_RETURN_IF_ERROR(check_path(path));
   struct stat status;
@@ -323,17 +330,14 @@ Result<AtomicFile> AtomicFile::create(std::string_view path, uint32_t mode) {
     }
     if (errno != EEXIST) break;
   }
-  int number = errno;
-  Status status_of = errno_status(number, "create", path);
-  return Status(status_of.code(), number == ENOSPC || number == EDQUOT ? "T0108" : "T0107",
-                std::string(status_of.message()));
+  return not_written(errno, "create", path);
 }
 
 Status AtomicFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno_status(errno, "write", path_);
+    if (written < 0) return not_written(errno, "write", path_);
     bytes = bytes.subspan(static_cast<size_t>(written));
   }
   return Status();
@@ -341,8 +345,8 @@ Status AtomicFile::write(std::span<const std::byte> bytes) {
 
 Status AtomicFile::commit() {
   // close reports what network file systems and quotas held back.
-  if (::close(std::exchange(descriptor_, -1)) != 0) return errno_status(errno, "write", path_);
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) return errno_status(errno, "write", path_);
+  if (::close(std::exchange(descriptor_, -1)) != 0) return not_written(errno, "write", path_);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) return not_written(errno, "write", path_);
   temporary_.clear();
   return Status();
 }

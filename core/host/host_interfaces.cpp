@@ -50,11 +50,27 @@ tenon_code_t fail(void*, tenon_code_t code, tenon_str_t message, const tenon_key
   return code == TENON_OK ? TENON_UNKNOWN : code;
 }
 
+// What the views of the last answer point to: they must outlive the call, and the record may not. Never destroyed, only emptied when the
+// thread ends: a program asks in its functions of atexit too, after the thread's objects.
+union ToldPlace {
+  struct Told {
+    Status kept;
+    std::vector<tenon_key_value_t> details;
+    std::string message;
+  } told;
+  ToldPlace() : told() {}
+  ~ToldPlace() {}
+  struct Cleaner {
+    ToldPlace* place;
+    ~Cleaner() { place->told = Told(); }
+  };
+};
+
 tenon_code_t give_last_failure(tenon_failure_t* out) {
-  // The views must outlive this call, and the record may not.
-  thread_local Status kept;
-  thread_local std::vector<tenon_key_value_t> details;
-  thread_local std::string message;
+  thread_local ToldPlace place;
+  thread_local ToldPlace::Cleaner cleaner{&place};
+  (void)&cleaner;  // it is there once it is named
+  auto& [kept, details, message] = place.told;
   kept = last_failure();
   details.clear();
   for (const KeyValue& pair : kept.evidence()) details.push_back({to_abi_str(pair.key), to_abi_str(pair.value)});

@@ -34,15 +34,16 @@ std::string stem_of(std::string_view path) {
 }
 
 // Once.
-void shut_down(Candidate& candidate, std::recursive_mutex& mutex) {
+Status shut_down(Candidate& candidate, std::recursive_mutex& mutex) {
   std::unique_lock lock(mutex);
-  if (candidate.plugin == nullptr) return;
+  if (candidate.plugin == nullptr) return Status();
   tenon_plugin_t& record = candidate.plugin->adopted.record;
   auto call = std::exchange(record.shutdown, nullptr);
   lock.unlock();  // a plugin may wait for a thread of its own that asks the host for something
-  if (call == nullptr) return;
+  if (call == nullptr) return Status();
   Status status = from_abi(call(record.self), fmt::format("plugin {}: shutdown", quoted(candidate.name())));
   if (!status.ok()) log_warning("plugins", "{}", status.text());
+  return status;
 }
 
 void report_failure(const Candidate& candidate) {
@@ -486,7 +487,7 @@ std::vector<std::string> PluginHost::environment_names() const {
   return names;
 }
 
-void PluginHost::shutdown() {
+Status PluginHost::shutdown() {
   std::vector<Candidate*> order;
   {
     std::lock_guard lock(mutex_);
@@ -501,7 +502,12 @@ void PluginHost::shutdown() {
     }
     for (const auto& candidate : candidates_) order.push_back(candidate.get());
   }
-  for (Candidate* candidate : order) shut_down(*candidate, mutex_);
+  Status first;
+  for (Candidate* candidate : order) {
+    Status status = shut_down(*candidate, mutex_);
+    if (first.ok()) first = std::move(status);
+  }
+  return first;
 }
 
 }  // namespace tenon::host

@@ -101,8 +101,9 @@ class PluginHost {
   std::vector<std::string> plugin_names() const;
   std::vector<std::string> environment_names() const;
 
-  // Calls every loaded plugin's shutdown once, those of layers first. Before a normal end of the process, when nothing is in flight.
-  void shutdown();
+  // Calls every loaded plugin's shutdown once, those of layers first, and gives the first failure, which is also logged. Before a normal
+  // end of the process, when nothing is in flight.
+  Status shutdown();
 
  private:
   void scan(const Options& options);

@@ -30,7 +30,10 @@ void start_host() {
     // A normal end of the process; who calls exit while a call is in flight has asked for it.
     (void)std::atexit([] {
       runtime::set_plugins_shut_down();
-      host::PluginHost::process().shutdown();
+      // The first failure is left for the program: a function that it gave to atexit before it opened the host runs after this one and
+      // finds it with `last_failure`.
+      clear_failure();
+      (void)guarded([] { return host::PluginHost::process().shutdown(); });
     });
   });
 }

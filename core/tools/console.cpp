@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -86,9 +87,29 @@ std::string escape(std::string_view text, size_t max_bytes, bool keep_lines) {
   return result;
 }
 
+constexpr int kUnfinished = -1;
+int g_status = kUnfinished;
+int (*g_look)() = nullptr;
+
+// The status of the process cannot be another any more but by ending it here.
+void at_end() {
+  if (g_status == kUnfinished) {
+    fail(kDevice, "T0009", "a plugin, or a library that it uses, ended the process in the middle of the command.",
+         "TENON_LOGS=+plugins tells what was loaded; TENON_PLUGINS_DISABLE=NAME leaves one out.");
+    _exit(kDevice);
+  }
+  const int status = g_look == nullptr ? kOk : g_look();
+  if (status == kOk || g_status != kOk) return;
+  fflush(nullptr);
+  _exit(status);
+}
+
 }  // namespace
 
+void console_at_end(int (*look)()) { g_look = look; }
+
 void console_start() {
+  (void)atexit(at_end);  // before the host's own, and so after it
   for (int fd = 0; fd < 3; ++fd) {
     if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) (void)!open("/dev/null", O_RDWR);
   }
@@ -99,8 +120,9 @@ int console_finish(int status) {
   flush_out();
   // A reader that left early (`| head`) is no failure of ours; a full disk is.
   if (g_out_error != 0 && g_out_error != EPIPE && status == kOk) {
-    return fail(kUsage, "T0107", fmt::format("standard output cannot be written: {}.", strerror(g_out_error)));
+    status = fail(kUsage, "T0107", fmt::format("standard output cannot be written: {}.", strerror(g_out_error)));
   }
+  g_status = status;
   return status;
 }
 

@@ -15,10 +15,13 @@ inline constexpr int kUsage = 2;        // usage or input, an unknown name too
 inline constexpr int kDevice = 3;       // a known plugin or device failed
 inline constexpr int kInterrupted = 130;
 
-// Opens /dev/null on closed standard streams, so that no file of ours takes their numbers, and ignores SIGPIPE.
+// Opens /dev/null on closed standard streams, so that no file of ours takes their numbers, and ignores SIGPIPE. From here on the
+// process ends with a status of ours: a plugin that calls exit in the middle of a command makes it kDevice, with T0009.
 void console_start();
-// Flushes stdout. `status`, or kUsage with a message when results could not be written (a full disk).
+// Flushes stdout. `status`, or kUsage with a message when results could not be written (a full disk). The last thing that main does.
 int console_finish(int status);
+// `look` is called after all plugins were shut down and gives the status to end with when it is not kOk: what a layer finds out at the end.
+void console_at_end(int (*look)());
 
 void write_out(std::string_view text);
 // What is written so far reaches its reader now; for programs that wait for a line.

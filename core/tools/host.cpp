@@ -14,6 +14,15 @@ int ask(Host& host, std::string_view id, const Table** table) {
   return kOk;
 }
 
+// What plugins said when they were shut down, which the host leaves in this thread's record and has shown.
+const tenon_host_t* g_host = nullptr;
+int look_at_shutdown() {
+  tenon_failure_t failure = {};
+  failure.size_bytes = sizeof failure;
+  const bool told = g_host->last_failure(g_host->self, &failure) == TENON_OK;
+  return told && failure.code != TENON_OK ? kWrongResult : kOk;
+}
+
 }  // namespace
 
 int host_open(Host& host) {
@@ -29,6 +38,8 @@ int host_open(Host& host) {
   if (int s = ask(host, TENON_HOST_REGISTRY_ID, &host.registry)) return s;
   if (int s = ask(host, TENON_HOST_THREADS_ID, &host.threads)) return s;
   if (int s = ask(host, TENON_HOST_FILES_ID, &host.files)) return s;
+  g_host = host.host;
+  console_at_end(look_at_shutdown);
   on_interrupt(host.session->cancel, host.session->self);
   return kOk;
 }

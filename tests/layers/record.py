@@ -3,6 +3,8 @@
 import glob
 import os
 import pathlib
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,11 +26,11 @@ def one(pattern):
     return found[0]
 
 
-def replay(device, options=""):
+def replay(device, options="", status=0):
     x, y = one("*.run0.in0.npy"), one("*.run0.in1.npy")
     result = run(f"replay:dir={FOLDER}{options}", one("*.tirb"), "--passes", "none", "--no-fallback", "--device", device,
                  "--input", f"x={x}", "--input", f"y={y}")
-    assert result.returncode == 0, result.stderr
+    assert result.returncode == status, (result.returncode, result.stderr)
     return result.stderr
 
 
@@ -46,13 +48,13 @@ def main():
     out = pathlib.Path(one("*.out0.npy"))
     good = out.read_bytes()
     out.write_bytes(good[:-4] + bytes([0, 0, 0, 66]))
-    said = replay("sim")
+    said = replay("sim", status=1)  # a difference, and nothing compared, were a success
     assert "output 0 differs from byte 50" in said and "0 runs as recorded, 1 different" in said, said
     # Damaged in any way: an answer, never a crash. What cannot be read is not compared.
     for bad in (b"", good[:7], good[:-1], b"\x93NUMPY\x01\x00\xff\xff" + good[10:], good.replace(b"(8, 16)", b"(8,-16)"),
                 good.replace(b"(8, 16)", b"(9e9, )"), os.urandom(4096)):
         out.write_bytes(bad)
-        assert "0 runs as recorded" in replay("sim"), bad[:64]
+        assert "0 runs as recorded" in replay("sim", status=1), bad[:64]
     out.write_bytes(good)
     recorded = pathlib.Path(one("*.in0.npy"))
     kept = recorded.read_bytes()
@@ -70,6 +72,14 @@ def main():
     run(f"record:dir={third},faults:compile=1", MODEL, "--device", "sim", "--seed", "1")
     assert glob.glob(f"{third}/*.tirb")
     assert "P1002" in run("record:dir=/nonexistent/a", MODEL, "--device", "sim", "--seed", "1").stderr
+    # A disk that is full: here files may have 150 bytes. What is not kept is told with its reason.
+    def small_files():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (150, 150))
+    fourth = tempfile.mkdtemp(prefix="tenon_record_")
+    said = subprocess.run([TENON, "run", MODEL, "--device", "reference", "--seed", "1"], capture_output=True, text=True, timeout=60,
+                          env=dict(os.environ, TENON_LAYERS=f"record:dir={fourth}"), preexec_fn=small_files, restore_signals=False).stderr
+    assert ".tirb is not kept: T0107: " in said and ".in0.npy is not kept: T0107: " in said and "File too large" in said, said
     print("recorded and replayed")
 
 

@@ -26,6 +26,9 @@ __attribute__((constructor)) static void too_early(void) { abort(); }
 
 static tenon_code_t run_pass(void* self, tenon_graph_t* graph, const tenon_pass_context_t* context) {
   (void)self, (void)graph, (void)context;
+#if defined(FAKE_EXITS_IN_RUN)
+  exit(0); /* in the middle of the command, with the status of success */
+#endif
   return TENON_OK;
 }
 

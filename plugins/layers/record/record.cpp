@@ -55,7 +55,7 @@ class Record : public Segments {
     tensor.dims = array.dims.data();
     if (host->blob_bytes(host->self, array.bytes.data(), array.bytes.size(), &tensor.blob) != TENON_OK) return;
     if (session()->tensor_write(session()->self, str(path), &tensor) != TENON_OK) {
-      log("record", TENON_LOG_WARN, "the tensor ", path, " is not kept: its element type or the folder does not allow it");
+      log("record", TENON_LOG_WARN, "the tensor ", path, " is not kept: ", last_failure_text());
     }
     host->blob_release(host->self, tensor.blob);
   }
@@ -74,7 +74,10 @@ class Record : public Segments {
       if (outputs[i]) write(file(segment, cat(".run", number, ".out", static_cast<uint64_t>(i), ".npy")), *outputs[i]);
     }
     command += code == TENON_OK ? "\n" : cat("  # failed with code ", code, "\n");
-    (void)files()->write(files()->self, str(file(segment, cat(".run", number, ".txt"))), command.data(), command.size());
+    const std::string path = file(segment, cat(".run", number, ".txt"));
+    if (files()->write(files()->self, str(path), command.data(), command.size()) != TENON_OK) {
+      log("record", TENON_LOG_WARN, "the command ", path, " is not kept: ", last_failure_text());
+    }
   }
 
   uint64_t runs_ = 4;

@@ -1,6 +1,7 @@
 #include "segments.h"
 
 #include <cstring>
+#include <exception>
 
 #include "tenon/cpp/dtype.hpp"
 
@@ -22,13 +23,25 @@ struct Bytes {
   std::string text;
   tenon_sink_t sink() {
     return {this, [](void* self, const void* data, uint64_t size) {
-              static_cast<Bytes*>(self)->text.append(static_cast<const char*>(data), size);
+              try {  // a device calls it: nothing may pass through its frames
+                static_cast<Bytes*>(self)->text.append(static_cast<const char*>(data), size);
+              } catch (const std::exception&) {
+                return TENON_RESOURCE_EXHAUSTED;
+              }
               return TENON_OK;
             }};
   }
 };
 
 }  // namespace
+
+std::string last_failure_text() {
+  tenon_failure_t failure = {};
+  failure.size_bytes = sizeof failure;
+  const tenon_host_t* host = context().host;
+  if (host->last_failure(host->self, &failure) != TENON_OK || failure.code == TENON_OK) return "the host does not say why";
+  return cat(view(failure.id), ": ", view(failure.message));
+}
 
 Status Segments::attach(LayerSubject& subject) {
   plugin_ = subject.plugin();
@@ -101,7 +114,7 @@ Segment* Segments::segment_of(tenon_graph_t* graph) {
   for (uint32_t i = 0; i < region.yield_count; ++i) {
     place->outputs.push_back({region.output_names == nullptr ? std::string() : std::string(sym_text(region.output_names[i])), region.yields[i]});
   }
-  if (Status status = compiled(*place); !status.ok()) log("record", TENON_LOG_WARN, plugin_, ": a graph is not kept: code ", status.code());
+  if (Status status = compiled(*place); !status.ok()) log("record", TENON_LOG_WARN, plugin_, ": the graph ", file(*place, ".tirb"), " is not kept: ", last_failure_text());
   return place.get();
 }
 

@@ -38,6 +38,9 @@ struct Array {
   std::vector<unsigned char> bytes;
 };
 
+// Why the host did not do what it was asked last: a full disk, an element type that no file of tensors has.
+std::string last_failure_text();
+
 class Segments {
  public:
   virtual ~Segments() = default;

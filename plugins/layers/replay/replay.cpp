@@ -40,11 +40,13 @@ double difference(const Array& a, const Array& b) {
 
 class Replay : public Segments {
  public:
-  // The count is the answer of a replay: nothing compared is a failure as well.
+  // The count is the answer of a replay: a difference is a failure, nothing compared is one as well, and `tenon` ends with status 1.
   static Status shutdown() {
     const Totals& t = totals();
     log("replay", t.different != 0 || t.equal == 0 ? TENON_LOG_ERROR : TENON_LOG_WARN, t.equal.load(), " runs as recorded, ", t.different.load(),
         " different, ", t.unknown.load(), " not recorded");
+    if (t.different != 0) return fail(TENON_DATA_LOSS, cat("replay: ", t.different.load(), " runs differ from what was recorded"));
+    if (t.equal == 0) return fail(TENON_NOT_FOUND, "replay: no run was compared");
     return {};
   }
 

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -103,6 +104,12 @@ Status Writer::at(std::string_view path, bool flush, Writer** out) {
 }
 
 Status Writer::open() {
+  // The name is taken over at the end: what lies there must be something that may go.
+  struct stat there = {};
+  if (::lstat(path_.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+    return fail(TENON_INVALID_ARGUMENT, cat("trace: ", quoted(path_), S_ISLNK(there.st_mode) ? " is a link, and is not written through"
+                                                                                             : " exists and is no regular file"));
+  }
   part_ = cat(path_, ".", static_cast<uint64_t>(getpid()), ".part");
   file_ = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (file_ < 0) return fail(TENON_INVALID_ARGUMENT, cat("trace: the file ", quoted(part_), " cannot be made: ", strerror(errno)));
