@@ -307,7 +307,7 @@ void name_step(const Naming& naming, const Kernel& kernel, ProgramStep* step) {
   if (step->name.size() > 256) step->name.resize(256);
 }
 
-// Where a node of the user's is: "gather at model.onnx:Gather_3".
+// Where a node of the user's is: "gather at model.onnx: `Gather_3`", "gather at model.tir:7".
 std::string node_place(const Naming& naming, uint32_t ordinal) {
   tenon_node_view_t n{};
   n.size_bytes = sizeof n;
