@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <set>
 
 #include <tenon/abi/compile.h>
@@ -18,9 +19,12 @@
 
 #include "core/base/str.h"
 #include "core/conform/borders.h"
+#include "core/conform/compile_bench.h"
+#include "core/conform/compile_graphs.h"
 #include "core/conform/exercise.h"
 #include "core/conform/group_tables.h"
 #include "core/conform/open_device.h"
+#include "core/conform/open_queue.h"
 #include "core/conform/session.h"
 
 namespace tenon::conform {
@@ -37,11 +41,16 @@ uint32_t size_of(const void* table) {
   return size;
 }
 
-bool sound_text(tenon_str_t text) {
+// Whether a text is of one line, as a name, or may have several, as a documentation.
+enum class Lines { kOne, kMany };
+
+bool sound_text(tenon_str_t text, Lines lines) {
   if (text.data == nullptr) return text.size == 0;
   if (text.size > (1u << 20) || !is_valid_utf8({text.data, text.size})) return false;
-  return std::none_of(text.data, text.data + text.size, [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t';
+  return std::none_of(text.data, text.data + text.size, [lines](char c) {
+    const bool layout = c == '\n' || c == '\t';
+    return (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) &&
+           !(layout && lines == Lines::kMany);
   });
 }
 
@@ -292,9 +301,10 @@ Outcome interface_ids(Session& s) {
   return pass();
 }
 
-Outcome check_texts(std::string_view owner, std::initializer_list<tenon_str_t> texts) {
+Outcome check_texts(std::string_view owner, std::initializer_list<tenon_str_t> texts,
+                    Lines lines = Lines::kOne) {
   for (const tenon_str_t& text : texts) {
-    CONFORM_EXPECT(sound_text(text), "a text of {} is {} bytes at {}: {}", owner, text.size,
+    CONFORM_EXPECT(sound_text(text, lines), "a text of {} is {} bytes at {}: {}", owner, text.size,
                    static_cast<const void*>(text.data),
                    text.data != nullptr && text.size < 4096 ? quoted(view(text)) : "");
   }
@@ -318,16 +328,18 @@ Outcome device_texts(Session& s) {
 Outcome list_texts(Session& s) {
   if (const auto* ops = static_cast<const tenon_ops_t*>(s.table(TENON_OPS_ID))) {
     for (uint64_t i = 0; i < ops->op_count; ++i) {
-      CONFORM_TRY(check_texts(fmt::format("op {}", i),
-                              {ops->ops[i]->name, ops->ops[i]->summary, ops->ops[i]->doc}));
+      const tenon_op_def_t& op = *ops->ops[i];
+      CONFORM_TRY(check_texts(fmt::format("op {}", i), {op.name, op.summary}));
+      CONFORM_TRY(check_texts(fmt::format("op {}", i), {op.doc}, Lines::kMany));
     }
   }
   if (const auto* passes = static_cast<const tenon_passes_t*>(s.table(TENON_PASS_ID))) {
     for (uint64_t i = 0; i < passes->pass_count; ++i) {
       const tenon_pass_def_t& pass_def = *passes->passes[i];
+      CONFORM_TRY(check_texts(fmt::format("pass {}", i), {pass_def.name, pass_def.summary}));
       CONFORM_TRY(check_texts(fmt::format("pass {}", i),
-                              {pass_def.name, pass_def.summary, pass_def.description,
-                               pass_def.before, pass_def.after}));
+                              {pass_def.description, pass_def.before, pass_def.after},
+                              Lines::kMany));
     }
   }
   return pass();
@@ -523,6 +535,61 @@ void provoke_device(Session& s, std::vector<Provoked>& all) {
                         [&](bool*) { return device->fill(buffer, 0, 255, 1, 3); }));
 }
 
+// A query of a fence whose work failed. Left out where no work fails: of a device that finds ranges
+// at submission.
+void provoke_queue(Session& s, std::vector<Provoked>& all) {
+  constexpr uint64_t kBytes = 64, kMark = 0x5a5a5a5a5a5a5a5a;
+  const tenon_device_api_t* api = nullptr;
+  const tenon_queue_api_t* queues = nullptr;
+  uint32_t count = 0;
+  if (find_devices(s, &api, &count).verdict != Verdict::kPass ||
+      find_queues(s, &queues).verdict != Verdict::kPass)
+    return;
+  static auto* d = new OpenQueues(api, queues, 0);  // stays open: the process ends soon
+  tenon_queue_t* queue = nullptr;
+  tenon_fence_t* fence = nullptr;
+  tenon_buffer_t *from = nullptr, *to = nullptr;
+  s.step("work that fails");
+  if (d->open().verdict != Verdict::kPass || d->queue(&queue).verdict != Verdict::kPass ||
+      d->fence(0, &fence).verdict != Verdict::kPass ||
+      d->memory().alloc(kBytes, &from).verdict != Verdict::kPass ||
+      d->memory().alloc(kBytes, &to).verdict != Verdict::kPass ||
+      d->submit_code(queue, async_between(to, kBytes - 8, from, 0, 16), {}, {fence, 1}) != TENON_OK)
+    return;
+  (void)d->wait_code(fence, 1, kPatienceNs);
+  all.push_back(provoke(s, "fence_query of a fence whose work failed", [&](bool* kept) {
+    uint64_t value = kMark;
+    const tenon_code_t code = queues->fence_query(queues->self, fence, &value);
+    *kept = value == kMark;
+    return code;
+  }));
+}
+
+// Sizes for another number of symbols than the graph has.
+void provoke_needs(Session& s, std::vector<Provoked>& all) {
+  static auto* bench = new CompileBench(s);  // stays open: the process ends soon
+  static auto* compiled = new Compiled;
+  static auto* part = new std::unique_ptr<Part>;
+  OpenDevice* device = nullptr;
+  if (bench->ready(pair_graph(), &device, part).verdict != Verdict::kPass ||
+      bench->load(*device, **part, compiled).verdict != Verdict::kPass)
+    return;
+  all.push_back(provoke(s, "needs with a symbol for a graph that has none", [&](bool* kept) {
+    const int64_t symbol = 3;
+    int64_t dims[TENON_RANK_MAX];
+    std::fill_n(dims, TENON_RANK_MAX, -7);
+    tenon_output_need_t output = {77, dims, 78};
+    tenon_needs_t record = {sizeof(record), 1, &output, 79, 80};
+    const tenon_needs_t before = record;
+    const tenon_compile_api_t& c = bench->compiler();
+    const tenon_code_t code = c.needs(c.self, compiled->executable, {&symbol, 1}, &record);
+    *kept = std::memcmp(&record, &before, sizeof(record)) == 0 && output.size_bytes_max == 77 &&
+            output.dims == dims && output.alias_input == 78 &&
+            std::all_of(dims, dims + TENON_RANK_MAX, [](int64_t dim) { return dim == -7; });
+    return code;
+  }));
+}
+
 tenon_code_t swallow(void*, const void*, uint64_t) {
   return TENON_OK;
 }
@@ -551,6 +618,8 @@ void provoke_others(Session& s, std::vector<Provoked>& all) {
 Outcome provoked_all(Session& s, std::vector<Provoked>* all) {
   CONFORM_TRY(walkable(s));
   provoke_device(s, *all);
+  provoke_queue(s, *all);
+  provoke_needs(s, *all);
   provoke_others(s, *all);
   return all->empty() ? skipped("it offers no call that is sure to fail") : pass();
 }
@@ -581,40 +650,106 @@ Outcome failures_keep_outputs(Session& s) {
   return pass();
 }
 
-// Asks for info with a record of `size` bytes that lies at the end of a page that nothing may be
-// written behind; what lies before it is looked at. base: that page, and one behind it.
-Outcome record_at_border(const tenon_device_api_t* api, unsigned char* base, size_t page_bytes,
-                         uint32_t size) {
+// A record that a call fills, as bytes.
+struct Filled {
+  std::string_view name;
+  uint32_t whole, less;  // bytes of the type, and where its last field begins
+  std::function<tenon_code_t(void* record)> call;
+  Bytes begin = {};  // what the caller sets of it, beside size_bytes
+};
+
+// The call with a record of `size` bytes that lies at the end of a page that nothing may be written
+// behind; what lies before it is looked at. base: that page, and one behind it. Where the record is
+// longer than its type, its end stays as it was and the size becomes that of the type.
+Outcome record_at_border(const Filled& f, unsigned char* base, size_t page_bytes, uint32_t size) {
   std::memset(base, 0x5a, page_bytes);
+  const uint32_t known = std::min(size, f.whole);
   unsigned char* const record = base + page_bytes - size;
-  std::memset(record, 0, size);
+  std::memset(record, 0, known);
+  std::memcpy(record, f.begin.data(), f.begin.size());
   std::memcpy(record, &size, sizeof(size));
-  const tenon_code_t code = api->info(api->self, 0, reinterpret_cast<tenon_device_info_t*>(record));
-  CONFORM_EXPECT(code == TENON_OK, "info of device 0 with a record of {} bytes gives {}", size,
-                 code_text(code));
-  const bool kept = std::all_of(base, record, [](unsigned char byte) { return byte == 0x5a; });
-  CONFORM_EXPECT(kept, "info writes before the record that it is given");
-  uint32_t said = 0;
-  std::memcpy(&said, record, sizeof(said));
-  CONFORM_EXPECT(said == size, "info says that the record has {} bytes, and the caller's has {}",
-                 said, size);
+  forget_failure();
+  const tenon_code_t code = f.call(record);
+  CONFORM_EXPECT(code == TENON_OK, "{} with a record of {} bytes gives {}{}", f.name, size,
+                 code_text(code), said());
+  const auto untouched = [](unsigned char byte) { return byte == 0x5a; };
+  CONFORM_EXPECT(std::all_of(base, record, untouched),
+                 "{} writes before the record that it is given", f.name);
+  CONFORM_EXPECT(std::all_of(record + known, base + page_bytes, untouched),
+                 "{} writes behind the {} bytes that it knows of a record of {}", f.name, known,
+                 size);
+  uint32_t told = 0;
+  std::memcpy(&told, record, sizeof(told));
+  CONFORM_EXPECT(told == known,
+                 "{} says that the record has {} bytes, of which the caller has {} and the type {}",
+                 f.name, told, size, f.whole);
   return pass();
 }
 
+template <typename Record>
+Filled filled(std::string_view name, size_t less, std::function<tenon_code_t(Record*)> call) {
+  return {name, sizeof(Record), static_cast<uint32_t>(less),
+          [call = std::move(call)](void* record) { return call(static_cast<Record*>(record)); }};
+}
+
 // A host of the same version may have a record that ends earlier than the plugin's, or later.
-Outcome record_borders(Session& s) {
-  const tenon_device_api_t* api = nullptr;
-  uint32_t count = 0;
-  CONFORM_TRY(find_devices(s, &api, &count));
+Outcome borders_of(Session& s, const Filled& f) {
   constexpr size_t kPage = 1 << 16;
   auto* base = static_cast<unsigned char*>(
       ::mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   if (base == MAP_FAILED) return skipped("no memory for a guarded record");
   ::mprotect(base + kPage, kPage, PROT_NONE);
-  s.step("info with a record at the end of a page");
-  CONFORM_TRY(record_at_border(api, base, kPage, sizeof(tenon_device_info_t)));
-  s.step("info with a record that lacks its last field, at the end of a page");
-  return record_at_border(api, base, kPage, offsetof(tenon_device_info_t, copy_latency_ns));
+  for (uint32_t size : {f.whole, f.less, f.whole + 24}) {
+    s.step(fmt::format("{} with a record of {} bytes at the end of a page", f.name, size));
+    CONFORM_TRY(record_at_border(f, base, kPage, size));
+  }
+  ::munmap(base, 2 * kPage);
+  return pass();
+}
+
+// The records of something compiled.
+Outcome borders_of_compiled(Session& s) {
+  CompileBench bench(s);
+  OpenDevice* device = nullptr;
+  std::unique_ptr<Part> part;
+  Compiled compiled;
+  if (bench.ready(pair_graph(), &device, &part).verdict != Verdict::kPass ||
+      bench.load(*device, *part, &compiled).verdict != Verdict::kPass)
+    return pass();  // it compiles nothing, or group E tells
+  const tenon_compile_api_t& c = bench.compiler();
+  CONFORM_TRY(borders_of(
+      s, filled<tenon_artifact_info_t>("artifact_info", offsetof(tenon_artifact_info_t, code_bytes),
+                                       [&](tenon_artifact_info_t* out) {
+                                         return c.artifact_info(c.self, compiled.artifact, out);
+                                       })));
+  CONFORM_TRY(
+      borders_of(s, filled<tenon_executable_info_t>(
+                        "executable_info", offsetof(tenon_executable_info_t, constant_bytes),
+                        [&](tenon_executable_info_t* out) {
+                          return c.executable_info(c.self, compiled.executable, out);
+                        })));
+  int64_t dims[TENON_RANK_MAX] = {};
+  tenon_output_need_t output = {0, dims, TENON_NO_ALIAS};
+  tenon_needs_t asked = {};
+  asked.output_count = 1;
+  asked.outputs = &output;
+  Filled needs = filled<tenon_needs_t>(
+      "needs", offsetof(tenon_needs_t, lower_bound_bytes),
+      [&](tenon_needs_t* out) { return c.needs(c.self, compiled.executable, {nullptr, 0}, out); });
+  const auto* bytes = reinterpret_cast<const unsigned char*>(&asked);
+  needs.begin.assign(bytes, bytes + offsetof(tenon_needs_t, workspace_bytes));
+  return borders_of(s, needs);
+}
+
+Outcome record_borders(Session& s) {
+  const tenon_device_api_t* api = nullptr;
+  uint32_t count = 0;
+  CONFORM_TRY(find_devices(s, &api, &count));
+  CONFORM_TRY(
+      borders_of(s, filled<tenon_device_info_t>(
+                        "info of device 0", offsetof(tenon_device_info_t, copy_latency_ns),
+                        [&](tenon_device_info_t* out) { return api->info(api->self, 0, out); })));
+  return borders_of_compiled(s);
 }
 
 Outcome shutdown_works(Session& s) {

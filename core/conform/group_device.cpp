@@ -10,6 +10,7 @@
 #include "core/base/file.h"
 #include "core/base/str.h"
 #include "core/conform/borders.h"
+#include "core/conform/exercise.h"
 #include "core/conform/group_tables.h"
 #include "core/conform/open_device.h"
 #include "core/conform/process_state.h"
@@ -91,7 +92,8 @@ Outcome each_info(Session& s, Visit visit) {
 Outcome device_info(Session& s) {
   return each_info(
       s,
-      [&s](const tenon_device_api_t*, uint32_t ordinal, const tenon_device_info_t& info) -> Outcome {
+      [&s](const tenon_device_api_t*, uint32_t ordinal,
+           const tenon_device_info_t& info) -> Outcome {
         const std::string_view kind = view(info.kind);
         const bool fine = !kind.empty() && std::all_of(kind.begin(), kind.end(), [](char c) {
           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
@@ -127,20 +129,38 @@ std::string info_text(const tenon_device_info_t& info) {
                      info.alignment_bytes, info.copy_gigabytes_per_second, info.copy_latency_ns);
 }
 
+// Asks so often that texts in a ring come round.
+Outcome info_still(const tenon_device_api_t* api, uint32_t ordinal,
+                   const tenon_device_info_t& first, const std::string& before,
+                   std::string_view when) {
+  for (int time = 0; time < 64; ++time) {
+    tenon_device_info_t again;
+    CONFORM_TRY(info_of(api, ordinal, &again));
+    CONFORM_EXPECT(info_text(again) == before, "{} info of device {} says {}, and {} before", when,
+                   ordinal, printable(info_text(again)), printable(before));
+    CONFORM_EXPECT(info_text(first) == before,
+                   "{} the texts of the first info of device {} changed", when, ordinal);
+  }
+  return pass();
+}
+
 Outcome info_stays(Session& s) {
   return each_info(s,
                    [&](const tenon_device_api_t* api, uint32_t ordinal,
                        const tenon_device_info_t& first) -> Outcome {
                      const std::string before = info_text(first);
-                     CONFORM_TRY(exercise_memory(s, api, 1));
-                     tenon_device_info_t again;
-                     CONFORM_TRY(info_of(api, ordinal, &again));
-                     CONFORM_EXPECT(info_text(again) == before,
-                                    "info of device {} says {}, and {} before", ordinal,
-                                    printable(info_text(again)), printable(before));
-                     CONFORM_EXPECT(info_text(first) == before,
-                                    "the texts of the first info of device {} changed", ordinal);
-                     return pass();
+                     s.step(fmt::format("asking for info of device {} again and again", ordinal));
+                     CONFORM_TRY(info_still(api, ordinal, first, before, "at once"));
+                     if (ordinal >= kDevicesTried) return pass();
+                     OpenDevice device(api, ordinal);
+                     tenon_buffer_t* buffer = nullptr;
+                     CONFORM_TRY(device.open());
+                     CONFORM_TRY(info_still(api, ordinal, first, before, "while it is open"));
+                     CONFORM_TRY(alloc_filled(device, pattern_bytes(size_t{1} << 20, 21), &buffer));
+                     CONFORM_TRY(info_still(api, ordinal, first, before, "with a buffer of 1 MiB"));
+                     CONFORM_TRY(device.close());
+                     (void)exercise(s);  // queues, kernels and a compilation, where there are any
+                     return info_still(api, ordinal, first, before, "after use");
                    });
 }
 
@@ -219,6 +239,12 @@ Outcome buffers_apart(Session& s, OpenDevice& d) {
       live.pop_back();
     }
     Live made{nullptr, pattern_bytes(1 + (i * 37) % 700, i)};
+    CONFORM_TRY(alloc_filled(d, made.bytes, &made.buffer));
+    live.push_back(std::move(made));
+  }
+  s.step("many buffers of one size");
+  for (uint32_t i = 0; i < 64; ++i) {
+    Live made{nullptr, pattern_bytes(256, 1000 + i)};
     CONFORM_TRY(alloc_filled(d, made.bytes, &made.buffer));
     live.push_back(std::move(made));
   }
@@ -325,7 +351,34 @@ Outcome between_buffers(Session& s, OpenDevice& d) {
                  "a copy between parts of one buffer fails");
   overlay(b_bytes, 2048, Bytes(b_bytes), 0, 1024);
   CONFORM_TRY(d.holds(b, b_bytes, "after a copy between parts of one buffer"));
+  for (const auto& [from, to] : {std::pair<size_t, size_t>{0, 600}, {600, 0}, {1200, 600}}) {
+    s.step("a copy between neighbouring parts of one buffer");
+    const tenon_code_t code = d.between(b, to, b, from, 600);
+    CONFORM_EXPECT(code == TENON_OK, "a copy of 600 bytes from {} to {} of one buffer gives {}",
+                   from, to, code_text(code));
+    overlay(b_bytes, to, Bytes(b_bytes), from, 600);
+    CONFORM_TRY(
+        d.holds(b, b_bytes,
+                fmt::format("after a copy of 600 bytes from {} to {} of one buffer", from, to)));
+  }
   return d.holds(a, a_bytes, "the source of the copies");
+}
+
+// A source that may only be read: what is put back, even unchanged, is a crash.
+Outcome source_is_only_read(Session& s, OpenDevice& d, tenon_buffer_t* buffer) {
+  constexpr size_t kPage = 1 << 16;
+  void* memory = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return skipped("no memory that may only be read");
+  const Bytes bytes = pattern_bytes(256, 22);
+  std::memcpy(memory, bytes.data(), bytes.size());
+  ::mprotect(memory, kPage, PROT_READ);
+  s.step("a copy from host memory that may only be read");
+  const tenon_code_t code = d.to_device(buffer, 0, memory, bytes.size());
+  CONFORM_EXPECT(code == TENON_OK, "a copy from host memory that may only be read gives {}",
+                 code_text(code));
+  CONFORM_TRY(d.holds(buffer, bytes, "after a copy from host memory that may only be read"));
+  ::munmap(memory, kPage);
+  return pass();
 }
 
 Outcome copies_range_alone(Session& s, OpenDevice& d) {
@@ -350,7 +403,8 @@ Outcome copies_range_alone(Session& s, OpenDevice& d) {
   CONFORM_EXPECT(d.fill(buffer, kBefore, kLength, 0x11, 1) == TENON_OK,
                  "a fill of the middle of a buffer fails");
   overlay(expected, kBefore, Bytes(kLength, 0x11), 0, kLength);
-  return d.holds(buffer, expected, "around a fill");
+  CONFORM_TRY(d.holds(buffer, expected, "around a fill"));
+  return source_is_only_read(s, d, buffer);
 }
 
 Outcome fills(Session& s, OpenDevice& d) {
@@ -359,8 +413,11 @@ Outcome fills(Session& s, OpenDevice& d) {
   tenon_buffer_t* buffer = nullptr;
   CONFORM_TRY(alloc_filled(d, expected, &buffer));
   for (uint32_t width : {1u, 2u, 4u, 8u}) {
-    for (size_t offset : {size_t{0}, size_t{8}, size_t{24}, size_t{3} * width}) {
-      for (size_t repeats : {size_t{0}, size_t{1}, size_t{2}, size_t{17}}) {
+    // Also at offsets that are no multiple of the pattern, which begins anew at each of them, and
+    // over as many bytes as a wider pattern would have.
+    for (size_t offset :
+         {size_t{0}, size_t{8}, size_t{24}, size_t{3} * width, size_t{1}, size_t{6}, size_t{13}}) {
+      for (size_t repeats : {size_t{0}, size_t{1}, size_t{2}, size_t{16}, size_t{17}}) {
         s.step(fmt::format("a fill with {} bytes, {} times at {}", width, repeats, offset));
         const tenon_code_t code = d.fill(buffer, offset, repeats * width, kPattern, width);
         CONFORM_EXPECT(code == TENON_OK, "a fill with {} bytes, {} times at {} gives {}", width,
@@ -584,29 +641,53 @@ Outcome imports(Session& s, OpenDevice& d) {
   return pass();
 }
 
-Outcome memory_counts(Session& s, OpenDevice& d) {
+// What the device counts; not offered where it counts nothing.
+struct Counted {
+  uint64_t used = 0, peak = 0;
+};
+Outcome ask_memory(Session& s, OpenDevice& d, Counted* out) {
   if (d.api().memory == nullptr) return not_offered("memory");
-  uint64_t used[3] = {}, peak[3] = {};
-  auto ask = [&](int i) -> Outcome {
-    s.step("asking for the memory in use");
-    const tenon_code_t code = d.api().memory(d.api().self, d.device(), &used[i], &peak[i]);
-    if (code == TENON_UNIMPLEMENTED) return not_offered("memory");
-    CONFORM_EXPECT(code == TENON_OK, "memory gives {}", code_text(code));
-    CONFORM_EXPECT(peak[i] >= used[i], "{} bytes are in use, and the peak is {}", used[i], peak[i]);
-    return pass();
-  };
-  constexpr size_t kSize = size_t{3} << 20;
+  s.step("asking for the memory in use");
+  const tenon_code_t code = d.api().memory(d.api().self, d.device(), &out->used, &out->peak);
+  if (code == TENON_UNIMPLEMENTED) return not_offered("memory");
+  CONFORM_EXPECT(code == TENON_OK, "memory gives {}", code_text(code));
+  CONFORM_EXPECT(out->peak >= out->used, "{} bytes are in use, and the peak is {}", out->used,
+                 out->peak);
+  return pass();
+}
+
+// The counts around a buffer of so many bytes.
+Outcome counts_buffer(Session& s, OpenDevice& d, uint64_t size) {
+  Counted before, with, after;
   tenon_buffer_t* buffer = nullptr;
-  CONFORM_TRY(ask(0));
-  CONFORM_TRY(d.alloc(kSize, &buffer));
-  CONFORM_TRY(ask(1));
-  CONFORM_EXPECT(used[1] >= used[0] + kSize, "{} bytes in use became {} with {} more", used[0],
-                 used[1], kSize);
+  CONFORM_TRY(ask_memory(s, d, &before));
+  CONFORM_TRY(d.alloc(size, &buffer));
+  CONFORM_TRY(ask_memory(s, d, &with));
+  CONFORM_EXPECT(with.used >= before.used + size, "{} bytes in use became {} with {} more",
+                 before.used, with.used, size);
   CONFORM_TRY(d.free(buffer));
-  CONFORM_TRY(ask(2));
-  CONFORM_EXPECT(used[2] == used[0], "{} bytes were in use before, and {} after all was freed",
-                 used[0], used[2]);
-  CONFORM_EXPECT(peak[2] >= used[1], "{} bytes were in use, and the peak is {}", used[1], peak[2]);
+  CONFORM_TRY(ask_memory(s, d, &after));
+  CONFORM_EXPECT(after.used == before.used,
+                 "{} bytes were in use before, and {} after all was freed", before.used,
+                 after.used);
+  CONFORM_EXPECT(after.peak >= with.used, "{} bytes were in use, and the peak is {}", with.used,
+                 after.peak);
+  return pass();
+}
+
+Outcome memory_counts(Session& s, OpenDevice& d) {
+  for (uint64_t size : {uint64_t{3} << 20, uint64_t{4000}, uint64_t{100}})
+    CONFORM_TRY(counts_buffer(s, d, size));
+  Counted before, after;
+  CONFORM_TRY(ask_memory(s, d, &before));
+  s.step("an allocation that fails, between two questions");
+  tenon_buffer_t* none = nullptr;
+  if (d.api().alloc(d.api().self, d.device(), UINT64_MAX - 4096, &none) == TENON_OK)
+    return skipped("alloc of nearly 2^64 bytes gives OK, as C.alloc-too-much tells");
+  CONFORM_TRY(ask_memory(s, d, &after));
+  CONFORM_EXPECT(after.used == before.used && after.peak == before.peak,
+                 "{} bytes in use, {} at most, became {} and {} by an allocation that failed",
+                 before.used, before.peak, after.used, after.peak);
   return pass();
 }
 
@@ -623,9 +704,16 @@ Outcome ordinals_apart(Session& s) {
   CONFORM_TRY(second.open());
   const Bytes ones = pattern_bytes(kBufferBytes, 19), twos = pattern_bytes(kBufferBytes, 20);
   tenon_buffer_t *a = nullptr, *b = nullptr;
+  Counted before, after;
   s.step("using two devices at once");
   CONFORM_TRY(alloc_filled(first, ones, &a));
+  const bool counts = ask_memory(s, first, &before).verdict == Verdict::kPass;
   CONFORM_TRY(alloc_filled(second, twos, &b));
+  if (counts) CONFORM_TRY(ask_memory(s, first, &after));
+  CONFORM_EXPECT(before.used == after.used && before.peak == after.peak,
+                 "device 0 has {} bytes in use, {} at most, and {} and {} after an allocation on "
+                 "device 1",
+                 before.used, before.peak, after.used, after.peak);
   CONFORM_TRY(first.holds(a, ones, "device 0"));
   CONFORM_TRY(second.holds(b, twos, "device 1"));
   CONFORM_TRY(second.close());

@@ -12,6 +12,7 @@
 
 #include "core/base/file.h"
 #include "core/base/str.h"
+#include "core/conform/exercise.h"
 #include "core/conform/group_tables.h"
 #include "core/conform/open_device.h"
 #include "core/conform/open_queue.h"
@@ -21,15 +22,16 @@
 namespace tenon::conform {
 namespace {
 
-// Loads the plugin and, where it has devices, works with their memory.
+// Loads the plugin and uses what it offers: memory, a queue, a kernel, a compilation, a frontend.
 Outcome load_and_use(Session& s) {
   CONFORM_TRY(s.load());
   const tenon_device_api_t* api = nullptr;
   uint32_t count = 0;
-  if (find_devices(s, &api, &count).verdict != Verdict::kPass) return pass();
-  const Outcome used = exercise_memory(s, api, count);
-  return used.verdict == Verdict::kFail ? skipped("its memory does not work, as group C tells")
-                                        : used;
+  const bool has_devices = find_devices(s, &api, &count).verdict == Verdict::kPass;
+  const Outcome used = exercise(s);
+  if (used.verdict == Verdict::kFail)
+    return skipped("it does not work so far, as other checks tell: " + used.text);
+  return has_devices && used.verdict == Verdict::kSkip ? used : pass();
 }
 
 // A device with a buffer, both of which stay open.
@@ -124,7 +126,8 @@ Outcome starts_program(Session& s) {
   }
   int status = 0;
   ::waitpid(child, &status, 0);
-  return ended_well(status, "after a fork that starts another program");
+  CONFORM_TRY(ended_well(status, "after a fork that starts another program"));
+  return ends_after(s, "after a fork, by exit() in the child", [] { return pass(); });
 }
 
 std::set<std::string> thread_ids() {

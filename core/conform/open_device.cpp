@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
+#include <set>
 #include <utility>
 
 #include "core/base/str.h"
@@ -10,6 +12,17 @@ namespace tenon::conform {
 namespace {
 
 constexpr size_t kExercised = 3000;
+
+// The devices that were opened in this process: of them UNAVAILABLE is no fact of the machine any
+// more. Never destroyed, as what waits for a process to end may still open.
+struct Opened {
+  std::mutex mutex;
+  std::set<std::pair<const void*, uint32_t>> devices;
+};
+Opened& opened() {
+  static auto* all = new Opened;
+  return *all;
+}
 
 }  // namespace
 
@@ -52,11 +65,14 @@ OpenDevice::~OpenDevice() {
 Outcome OpenDevice::open() {
   forget_failure();
   const tenon_code_t code = api_->open(api_->self, ordinal_, &device_);
-  if (code == TENON_UNAVAILABLE)
+  const std::pair<const void*, uint32_t> which(api_->self, ordinal_);
+  std::lock_guard lock(opened().mutex);
+  if (code == TENON_UNAVAILABLE && opened().devices.count(which) == 0)
     return skipped(fmt::format("device {} cannot be used on this machine{}", ordinal_, said()));
-  CONFORM_EXPECT(code == TENON_OK, "open of device {} gives {}{}", ordinal_, code_text(code),
-                 said());
+  CONFORM_EXPECT(code == TENON_OK, "open of device {} gives {}{}{}", ordinal_, code_text(code),
+                 opened().devices.count(which) == 0 ? "" : ", and it was opened before", said());
   CONFORM_EXPECT(device_ != nullptr, "open of device {} gives OK and no device", ordinal_);
+  opened().devices.insert(which);
   return pass();
 }
 

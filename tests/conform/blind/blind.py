@@ -2,7 +2,7 @@
 """Runs the sets of mutants that were written blind, from docs/spec/plugin.md and the headers alone: each word of second.list and third.list
 has to fail a check that names a requirement of its line.
 
-    blind.py --tenon build/bin/tenon --base build/lib/tenon/plugins.d/sim.plugin.json --include build/include [--only GLOB] [--jobs 2] [--full]
+    blind.py --tenon build/bin/tenon --base build/lib/tenon/plugins.d/sim.plugin.json --include build/include [--only GLOB,...] [--jobs 2] [--full]
 
 The good device is the one of --base; SET.cpp stands in front of its library. Behind the requirements of a line stand marks:
 
@@ -84,7 +84,7 @@ def main():
     parser.add_argument("--full", action="store_true", default=os.environ.get("CHECK_FULL") == "1")
     parser.add_argument("-v", action="store_true", help="tell what caught each")
     options = parser.parse_args()
-    mutants = [m for m in listed() if (fnmatch.fnmatch(m.word, options.only) if options.only else options.full or "part" in m.marks)]
+    mutants = [m for m in listed() if (any(fnmatch.fnmatch(m.word, glob) for glob in options.only.split(",")) if options.only else options.full or "part" in m.marks)]
     problems = []
     with tempfile.TemporaryDirectory() as name, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         bench = Bench(options, pathlib.Path(name))

@@ -18,6 +18,7 @@ struct tenon_device_t {
   pthread_mutex_t mutex;
   tenon_queue_t* queues;
   tenon_code_t told; /* failed_copy_told_twice */
+  uint64_t used_bytes, peak_bytes;
 };
 struct tenon_buffer_t {
   uint64_t size_bytes;

@@ -242,8 +242,8 @@ static void artifact_release(void* self, tenon_artifact_t* artifact) {
 
 static tenon_code_t artifact_info(void* self, tenon_artifact_t* artifact, tenon_artifact_info_t* out) {
   if (is("info_fails")) return fail(TENON_UNIMPLEMENTED, "it knows nothing of it");
-  *out = (tenon_artifact_info_t){.size_bytes = sizeof *out, .kernels_compiled = 1, .code_bytes = artifact->size};
-  return (void)self, TENON_OK;
+  const tenon_artifact_info_t made = {.size_bytes = sizeof made, .kernels_compiled = 1, .code_bytes = artifact->size};
+  return (void)self, tenon_record_give(out, &made, sizeof made);
 }
 
 static tenon_code_t artifact_bytes(void* self, tenon_artifact_t* artifact, const tenon_sink_t* sink) {
@@ -335,8 +335,8 @@ static void executable_release(void* self, tenon_executable_t* exe) {
 }
 
 static tenon_code_t executable_info(void* self, tenon_executable_t* exe, tenon_executable_info_t* out) {
-  *out = (tenon_executable_info_t){sizeof *out, exe->head->nodes, 0};
-  return (void)self, TENON_OK;
+  const tenon_executable_info_t made = {sizeof made, exe->head->nodes, 0};
+  return (void)self, tenon_record_give(out, &made, sizeof made);
 }
 
 /* ---- Sizes ---- */
@@ -377,8 +377,10 @@ static uint32_t alias_of(const tenon_executable_t* exe, uint32_t yield) {
   return exe->values[value].b == argument ? TENON_NO_ALIAS : (uint32_t)argument;
 }
 
-static tenon_code_t needs(void* self, tenon_executable_t* exe, tenon_symbols_t symbols, tenon_needs_t* out) {
+static tenon_code_t needs(void* self, tenon_executable_t* exe, tenon_symbols_t symbols, tenon_needs_t* given) {
+  tenon_needs_t full, *out = &full;
   (void)self;
+  if (tenon_record_take(out, sizeof full, given) != TENON_OK) return fail(TENON_INVALID_ARGUMENT, "the record has no size_bytes");
   if (symbols.count != exe->head->symbols && !is("ignores_counts")) return fail(TENON_INVALID_ARGUMENT, "another number of symbols");
   if (out->output_count != exe->head->yields && !is("ignores_counts")) return fail(TENON_INVALID_ARGUMENT, "another number of outputs");
   if (is("needs_of_first_call")) {
@@ -404,7 +406,7 @@ static tenon_code_t needs(void* self, tenon_executable_t* exe, tenon_symbols_t s
   out->workspace_bytes = workspace_of(exe, symbols);
   if (is("workspace_too_small") && out->workspace_bytes != 0) out->workspace_bytes -= ALIGNMENT;
   out->lower_bound_bytes = is("bound_above_plan") ? out->workspace_bytes + 1 : 0;
-  return TENON_OK;
+  return tenon_record_give(given, out, sizeof full);
 }
 
 /* ---- Running ---- */

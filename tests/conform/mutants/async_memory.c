@@ -4,7 +4,6 @@
 
 #include "async.h"
 
-static uint64_t used_bytes, peak_bytes;
 static int opened, poisoned;
 
 int device_was_opened(void) { return opened; }
@@ -44,7 +43,7 @@ static tenon_code_t alloc(void* self, tenon_device_t* device, uint64_t size, ten
   tenon_buffer_t* buffer = calloc(1, sizeof *buffer);
   unsigned char* data = aligned_alloc(ALIGNMENT, (size / ALIGNMENT + 1) * ALIGNMENT);
   if (data == NULL && is("exhaustion_aborts")) abort();
-  if (data == NULL && is("failed_alloc_counts")) __atomic_add_fetch(&used_bytes, size, __ATOMIC_RELAXED);
+  if (data == NULL && is("failed_alloc_counts")) __atomic_add_fetch(&device->used_bytes, size, __ATOMIC_RELAXED);
   if (data == NULL && is("exhaustion_is_internal")) return fail(TENON_INTERNAL, "malloc");
   if (buffer == NULL || data == NULL) {
     free(buffer);
@@ -53,15 +52,15 @@ static tenon_code_t alloc(void* self, tenon_device_t* device, uint64_t size, ten
   }
   buffer->size_bytes = size;
   buffer->data = data;
-  const uint64_t used = __atomic_add_fetch(&used_bytes, size, __ATOMIC_RELAXED);
-  if (used > peak_bytes) peak_bytes = used;
+  const uint64_t used = __atomic_add_fetch(&device->used_bytes, size, __ATOMIC_RELAXED);
+  if (used > device->peak_bytes) device->peak_bytes = used;
   *out = buffer;
   return TENON_OK;
 }
 
 static tenon_code_t release(void* self, tenon_device_t* device, tenon_buffer_t* buffer) {
   (void)self, (void)device;
-  __atomic_sub_fetch(&used_bytes, buffer->size_bytes, __ATOMIC_RELAXED);
+  __atomic_sub_fetch(&device->used_bytes, buffer->size_bytes, __ATOMIC_RELAXED);
   free(buffer->data);
   free(buffer->shadow);
   free(buffer);
@@ -126,8 +125,8 @@ static tenon_code_t map(void* self, tenon_device_t* device, tenon_buffer_t* buff
 }
 
 static tenon_code_t memory(void* self, tenon_device_t* device, uint64_t* used, uint64_t* peak) {
-  *used = used_bytes;
-  *peak = peak_bytes;
+  *used = device->used_bytes;
+  *peak = device->peak_bytes;
   return (void)self, (void)device, TENON_OK;
 }
 

@@ -21,12 +21,12 @@
 
 #define SLOT_COUNT 2
 
-struct tenon_device_t { uint32_t ordinal, open_count; };
+struct tenon_device_t { uint32_t ordinal, open_count; uint64_t used_bytes, peak_bytes; };
 struct tenon_buffer_t { uint64_t size_bytes; unsigned char *data, *shadow; int owned; };
 
 static const tenon_host_t* host;
 static tenon_device_t devices[SLOT_COUNT];
-static uint64_t used_bytes, peak_bytes, live_count;
+static uint64_t live_count;
 static tenon_buffer_t* last_buffer;
 static int was_closed, memory_was_asked, poisoned;
 static tenon_kernels_api_t kernels;
@@ -183,8 +183,8 @@ static tenon_code_t alloc(void* self, tenon_device_t* device, uint64_t size, ten
     last_buffer = buffer;
   }
   __atomic_add_fetch(&live_count, 1, __ATOMIC_RELAXED);
-  uint64_t used = __atomic_add_fetch(&used_bytes, size, __ATOMIC_RELAXED);
-  if (used > peak_bytes && !is("peak_stays")) peak_bytes = used;
+  uint64_t used = __atomic_add_fetch(&device->used_bytes, size, __ATOMIC_RELAXED);
+  if (used > device->peak_bytes && !is("peak_stays")) device->peak_bytes = used;
   *out = buffer;
   return TENON_OK;
 }
@@ -192,7 +192,7 @@ static tenon_code_t alloc(void* self, tenon_device_t* device, uint64_t size, ten
 static tenon_code_t release(void* self, tenon_device_t* device, tenon_buffer_t* buffer) {
   (void)self, (void)device;
   __atomic_sub_fetch(&live_count, 1, __ATOMIC_RELAXED);
-  if (buffer->owned && !is("forgets_use")) __atomic_sub_fetch(&used_bytes, buffer->size_bytes, __ATOMIC_RELAXED);
+  if (buffer->owned && !is("forgets_use")) __atomic_sub_fetch(&device->used_bytes, buffer->size_bytes, __ATOMIC_RELAXED);
   if (last_buffer == buffer) last_buffer = NULL;
   if (is("leaks")) return TENON_OK;
   if (is("free_leaks")) memset(lost = malloc(100), 1, 100);
@@ -268,7 +268,7 @@ static tenon_code_t copy(void* self, tenon_device_t* device, const tenon_copy_t*
   static const tenon_copy_t* kept;
   static const unsigned char* kept_source;
   if (is("keeps_record") && kept != NULL && kept->direction == 77) abort();
-  if (is("keeps_source") && kept_source != NULL && *kept_source == 77) used_bytes = 0;
+  if (is("keeps_source") && kept_source != NULL && *kept_source == 77) abort();
   kept = is("keeps_record") ? c : NULL;
   kept_source = is("keeps_source") && c->from == NULL && c->direction != TENON_COPY_FILL ? from : NULL;
   if (c->direction == TENON_COPY_FILL) return fill(c, to), TENON_OK;
@@ -311,9 +311,9 @@ static tenon_code_t import(void* self, tenon_device_t* device, void* data, uint6
 
 static tenon_code_t memory(void* self, tenon_device_t* device, uint64_t* used, uint64_t* peak) {
   memory_was_asked = 1;
-  *used = used_bytes;
-  *peak = peak_bytes;
-  return (void)self, (void)device, TENON_OK;
+  *used = device->used_bytes;
+  *peak = device->peak_bytes;
+  return (void)self, TENON_OK;
 }
 
 /* ---- The query ---- */
