@@ -75,7 +75,7 @@ void add_shared(CLI::App* command, RunOptions& o) {
   repeatable(command, "--input", o.inputs, "NAME=FILE", "read an input from a file; repeatable");
   repeatable(command, "--dim", o.dims, "NAME=N", "size of a symbolic dim of random inputs; repeatable");
   repeatable(command, "--value", o.values, "NAME=N,...", "integers of an input, which becomes a constant of the model; repeatable");
-  repeatable(command, "--option", o.device_options, "DEVICE.KEY=VALUE", "option of a device, as its README lists them; repeatable");
+  repeatable(command, "--option", o.device_options, "DEVICE.KEY=VALUE", "option of a device, which tells those that it has if it lacks one; repeatable");
   command->add_option("--passes", o.pipeline, "instead of the standard ones before placement; \"none\", \"mine,standard\"")
       ->check(not_empty())
       ->type_name("LIST");
