@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "core/base/checked.h"
-#include "core/base/failure.h"
+#include "core/base/guard.h"
 #include "core/base/memory.h"
 #include "core/base/operation.h"
 #include "core/base/str.h"
@@ -89,14 +89,15 @@ Status allocate_outputs(Call& call) {
 // ---- By reference --------------------------------------------------------------------------------
 
 tenon_code_t alloc_output(void* host, uint32_t i, const int64_t* dims, uint32_t rank) {
-  Call& call = *static_cast<Call*>(host);
-  if (i >= call.outputs.size())
-    return to_abi(internal_error("a reference allocates a result that it has not"));
-  Result<HostArray> array = HostArray::create(call.outputs[i].view().dtype, {dims, rank});
-  if (!array.ok()) return to_abi(array.status());
-  call.outputs[i] = std::move(*array);
-  call.given[i] = call.outputs[i].view();
-  return TENON_OK;
+  return guarded([&]() -> Status {
+    Call& call = *static_cast<Call*>(host);
+    if (i >= call.outputs.size())
+      return internal_error("a reference allocates a result that it has not");
+    TENON_ASSIGN_OR_RETURN(call.outputs[i],
+                           HostArray::create(call.outputs[i].view().dtype, {dims, rank}));
+    call.given[i] = call.outputs[i].view();
+    return {};
+  });
 }
 uint32_t is_cancelled(void*) {
   return cancelled() ? 1 : 0;
@@ -255,8 +256,10 @@ tenon_code_t run_region(void* host, uint32_t region, const tenon_array_t* inputs
     }
     return {};
   };
-  call.failure = run();
-  return call.failure.code();
+  return guarded([&]() -> tenon_code_t {
+    call.failure = run();
+    return call.failure.code();
+  });
 }
 
 Status take_results(Call& call, const Graph& graph, Body& body, std::span<const Value> results) {

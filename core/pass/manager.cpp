@@ -156,11 +156,11 @@ class Run {
     context.options = step.options.data();
     context.host = &mine;
     context.count = [](void* host, tenon_str_t name, int64_t amount) {
-      (*static_cast<Context*>(host)->counts)[std::string(from_abi_str(name))] += amount;
+      guarded_void([&] { (*static_cast<Context*>(host)->counts)[std::string(from_abi_str(name))] += amount; });
     };
     context.claimed = [](void* host, tenon_node_t node) -> uint32_t {
       const auto& claimed = static_cast<Context*>(host)->settings->claimed;
-      return claimed && claimed(node) ? TENON_YES : TENON_NO;
+      return guarded_or(uint32_t{TENON_NO}, [&]() -> uint32_t { return claimed && claimed(node) ? TENON_YES : TENON_NO; });
     };
     clear_failure();
     const tenon_code_t code = def.run(def.self, graph, &context);
