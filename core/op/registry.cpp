@@ -126,6 +126,7 @@ Status Registry::unknown(tenon_sym_t name, uint32_t version) {
     const Status s = loader->load(text);
     if (!s.ok() && !s.message().empty()) why = "; " + s.text();
   }
+  std::erase(names, text);  // a manifest may promise what the plugin does not declare
   return error(TENON_NOT_FOUND, "T0308", "there is no op {}{}{}", quoted(text), did_you_mean(text, names), why);
 }
 

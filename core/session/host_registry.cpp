@@ -28,7 +28,8 @@ class OpLoader final : public op::OpLoader {
       const bool nobody = plugin.status().error_code() == "P0901";
       return nobody ? Status(TENON_NOT_FOUND, "", "") : std::move(plugin).status();
     }
-    return take(**plugin);
+    TENON_RETURN_IF_ERROR(take(**plugin));
+    return refusal_of(name);
   }
   void names(std::vector<std::string>* out) override { *out = host::PluginHost::process().provided_names("op"); }
   void load_all() override {
@@ -44,10 +45,21 @@ class OpLoader final : public op::OpLoader {
     if (ops == nullptr) return error(TENON_NOT_FOUND, "P0904", "plugin {} has no {}", quoted(plugin.name()), TENON_OPS_ID);
     Status status = op::Registry::instance().register_ops(*ops, plugin.name());
     if (!status.ok()) log_warning("plugins", "some ops of plugin {} are left out: {}", quoted(plugin.name()), status.text());
+    for (std::string_view line : split(status.message(), '\n')) refused_.emplace_back(line);
+    return {};
+  }
+  // Why the declaration of this op was not taken, for whoever asks for it by name.
+  Status refusal_of(std::string_view name) {
+    const std::string begin = "op " + quoted(name) + ":";
+    std::lock_guard lock(mutex_);
+    for (const std::string& line : refused_) {
+      if (line.starts_with(begin)) return Status(TENON_INVALID_ARGUMENT, "T0320", line);
+    }
     return {};
   }
   std::mutex mutex_;
   std::vector<const host::Plugin*> taken_;
+  std::vector<std::string> refused_;  // declarations, a sentence each
 };
 
 tenon_code_t op_find(void*, tenon_sym_t name, uint32_t version, const tenon_op_def_t** out) {

@@ -61,7 +61,19 @@ constexpr OpDraft twice() {
   return draft;
 }
 
-constexpr auto& kOps = kOpPointers<find, twice>;
+// A declaration that the host refuses: no element type is taken.
+constexpr OpDraft untaken() {
+  return op("untaken", kCompositeElementwise)
+      .summary("Takes nothing.")
+      .operand("x", "the input", 0)
+      .result("y", "the same")
+      .none_example("it takes nothing")
+      .infer<infer_elementwise>()
+      .scalar(scalar::arg(0))
+      .decompose_scalar();
+}
+
+constexpr auto& kOps = kOpPointers<find, twice, untaken>;
 constexpr tenon_ops_t kTable = {sizeof(tenon_ops_t), nullptr, kOps.data(), kOps.size()};
 constexpr tenon_interface_t kInterfaces[] = {offer(TENON_OPS_ID, kTable)};
 
