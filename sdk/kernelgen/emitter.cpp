@@ -259,14 +259,16 @@ Val Emitter::eval_op(E e, bool as_vector) {
   return apply(x.op, x.type, args, x.ref, plain);
 }
 
-bool Emitter::has_data(E e) const {
+bool Emitter::has_data(E e) {
   if (e == kNone) return false;
   const X kind = p_.at(e).kind;
   if (kind == X::kLoad || kind == X::kState) return true;
-  for (E a : p_.args(e)) {
-    if (has_data(a)) return true;
-  }
-  return false;
+  if (kind != X::kOp) return false;
+  const auto [known, fresh] = has_data_.try_emplace(e, false);
+  if (!fresh) return known->second;
+  bool found = false;
+  for (E a : p_.args(e)) found = found || has_data(a);
+  return has_data_[e] = found;
 }
 
 // ---- Memory --------------------------------------------------------------------------------------------------

@@ -23,9 +23,11 @@ bool gathers(const Pool& p, E load) {
   for (E at : p.args(load).subspan(2)) {
     if (p.at(at).kind == X::kAxis || p.is_const(at)) continue;
     std::vector<E> todo{at};
+    std::unordered_set<E> seen;  // the pool's own walk may be going on
     while (!todo.empty()) {
       const E e = todo.back();
       todo.pop_back();
+      if (!seen.insert(e).second) continue;
       if (p.at(e).kind == X::kLoad) {
         for (E a : p.args(e).subspan(2)) {
           if (!p.is_const(a)) return true;

@@ -62,11 +62,15 @@ class Placement {
   }
 
   bool divides(E e) const {
-    const Expr& x = p_.at(e);
-    if (x.kind == X::kOp && (x.op == kFloorDiv || x.op == kMod)) return true;
-    if (x.kind == X::kLoad) return true;
-    for (E a : p_.args(e)) {
-      if (a != kNone && divides(a)) return true;
+    std::vector<E> todo{e};
+    std::unordered_set<E> seen;
+    while (!todo.empty()) {
+      const E at = todo.back();
+      todo.pop_back();
+      if (at == kNone || !seen.insert(at).second) continue;
+      const Expr& x = p_.at(at);
+      if (x.kind == X::kLoad || (x.kind == X::kOp && (x.op == kFloorDiv || x.op == kMod))) return true;
+      todo.insert(todo.end(), p_.args(at).begin(), p_.args(at).end());
     }
     return false;
   }

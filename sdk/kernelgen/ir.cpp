@@ -167,17 +167,25 @@ Poly poly_product(const Poly& a, const Poly& b) {
   return r;
 }
 
-// Products of sums are multiplied out up to this many terms; beyond it a product is an atom.
-constexpr size_t kMaxTerms = 24;
+// Products of sums are multiplied out up to this many terms, each of this many factors; beyond them a product is an atom. Sizes have no
+// more factors than a tensor has dims; what squares itself again and again would double them each time.
+constexpr size_t kMaxTerms = 24, kMaxFactors = 64;
+
+size_t factors(const Poly& p) {
+  size_t most = 0;
+  for (const auto& [key, c] : p) most = std::max(most, key.size());
+  return most;
+}
+bool multiplies_out(const Poly& a, const Poly& b) { return a.size() * b.size() <= kMaxTerms && factors(a) + factors(b) <= kMaxFactors; }
 
 Poly poly_of(const Pool& p, E e) {
   if (auto v = p.value(e)) return *v == 0 ? Poly{} : Poly{{{}, *v}};
   if (is_index_op(p, e, TENON_S_ADD)) return poly_sum(poly_of(p, p.arg(e, 0)), poly_of(p, p.arg(e, 1)), 1);
   if (is_index_op(p, e, TENON_S_SUB)) return poly_sum(poly_of(p, p.arg(e, 0)), poly_of(p, p.arg(e, 1)), -1);
   if (is_index_op(p, e, TENON_S_NEG)) return poly_sum({}, poly_of(p, p.arg(e, 0)), -1);
-  if (is_index_op(p, e, TENON_S_MUL)) {
+  if (is_index_op(p, e, TENON_S_MUL) && !p.is_atom(e)) {
     Poly a = poly_of(p, p.arg(e, 0)), b = poly_of(p, p.arg(e, 1));
-    if (a.size() * b.size() <= kMaxTerms) return poly_product(a, b);
+    if (multiplies_out(a, b)) return poly_product(a, b);
   }
   return Poly{{{e}, 1}};
 }
@@ -326,7 +334,9 @@ E Pool::op(uint16_t code, std::span<const E> in, uint32_t ref) {
   DType t = type(args[0]);
   if (code == TENON_S_CMP || code == TENON_S_IS_NAN) t = TENON_PRED;
   if (code == TENON_S_SELECT) t = type(args[1]);
-  return intern({X::kOp, t, code, ref, 0, 0, 0}, args);
+  const E made = intern({X::kOp, t, code, ref, 0, 0, 0}, args);
+  if (code == TENON_S_MUL && t == TENON_I64) atoms_.insert(made);
+  return made;
 }
 
 static E from_poly(Pool& pool, const Poly& p, E (*raw)(Pool&, uint16_t, E, E)) {
@@ -538,7 +548,7 @@ E Pool::simplify(uint16_t code, std::span<const E> args, uint32_t ref) {
     case TENON_S_NEG: return from_poly(*this, poly_sum({}, poly_of(*this, args[0]), -1), raw);
     case TENON_S_MUL: {
       const Poly a = poly_of(*this, args[0]), b = poly_of(*this, args[1]);
-      if (a.size() * b.size() > kMaxTerms) return kNone;
+      if (!multiplies_out(a, b)) return kNone;
       return from_poly(*this, poly_product(a, b), raw);
     }
     case kFloorDiv: case kMod: {
@@ -622,7 +632,16 @@ bool Pool::is_index_unseen(E e, bool* symbolic) const {
   return true;
 }
 
+// Of operations it is kept: what is shared is asked for once for every way to it.
 Interval Pool::range(E e) const {
+  if (e == kNone || at(e).kind != X::kOp) return range_unseen(e);
+  if (const auto known = ranges_.find(e); known != ranges_.end()) return known->second;
+  const Interval made = range_unseen(e);
+  ranges_.emplace(e, made);
+  return made;
+}
+
+Interval Pool::range_unseen(E e) const {
   if (e == kNone) return {};
   const Expr& x = at(e);
   switch (x.kind) {

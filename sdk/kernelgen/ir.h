@@ -17,6 +17,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "tenon/abi/base.h"
@@ -123,6 +124,8 @@ class Pool {
   std::optional<int64_t> value(E e) const;  // of an integer Const
 
   Interval range(E e) const;
+  // A product on i64 that index arithmetic does not look into, since multiplied out it would be too long.
+  bool is_atom(E product) const { return atoms_.contains(product); }
   // Arithmetic on sizes and positions of a tensor whose extents are not all known: it fits 64 bits as memory does.
   bool is_symbolic_index(E e) const;
   // True if the expression mentions the axis.
@@ -142,6 +145,7 @@ class Pool {
   std::span<const Axis> axes() const { return axes_; }
   std::span<const Extent> extents() const { return extents_; }
   uint32_t size() const { return static_cast<uint32_t>(exprs_.size()); }
+  // Linear in what is under e: of a large expression what is shared is named first ("t0 = b0[i0] + 1; t0*t0").
   std::string text(E e) const;
 
  private:
@@ -151,6 +155,7 @@ class Pool {
   void loads_unseen(E e, std::vector<E>* out) const;
   bool uses_axis_unseen(E e, uint32_t axis) const;
   Interval bounded(E e, __int128 lo, __int128 hi) const;
+  Interval range_unseen(E e) const;
   bool is_index_unseen(E e, bool* symbolic) const;
   E fold(uint16_t code, std::span<const E> args, uint32_t ref);
   E simplify(uint16_t code, std::span<const E> args, uint32_t ref);
@@ -161,6 +166,8 @@ class Pool {
   std::unordered_multimap<uint64_t, E> table_;
   std::vector<Axis> axes_;
   std::vector<Extent> extents_;
+  std::unordered_set<E> atoms_;
+  mutable std::unordered_map<E, Interval> ranges_;  // of operations
   mutable std::vector<uint32_t> visited_;  // by expression: the walk that saw it last
   mutable uint32_t walk_ = 0;
 };
@@ -237,7 +244,8 @@ struct Kernel {
   std::vector<uint32_t> parts;
 };
 
-// One line per axis, buffer and stage; stable, for text tests and explanations.
+// One line per axis, buffer and stage; stable, for text tests and explanations. In a large stage each shared expression has a line
+// of its own ("t0 = ..."), so that the text is no longer than the kernel.
 std::string to_text(const Kernel& kernel);
 
 // Checks types, ranks, axis scopes, state use and single writers. False: `*why` names the stage and the fact.

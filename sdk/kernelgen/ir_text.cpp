@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <unordered_map>
 
 #include "tenon/kernelgen/ir.h"
 
@@ -34,80 +35,141 @@ const char* infix(uint16_t op) {
 
 constexpr const char* kRelations[] = {" == ", " != ", " < ", " <= ", " > ", " >= "};
 
-void write(const Pool& p, E e, std::string* out);
+// Expressions are graphs. As a tree, what is shared is written once for every way to it, which is what people read as long as it is
+// short; a chain of forty squares would never end. Beyond this many nodes each shared expression gets a name and is written once.
+constexpr uint64_t kTreeMost = 500;
 
-void write_list(const Pool& p, std::span<const E> list, std::string* out) {
-  for (size_t i = 0; i < list.size(); ++i) {
-    if (i) *out += ", ";
-    write(p, list[i], out);
-  }
-}
-
-void write_operand(const Pool& p, E e, std::string* out) {
-  const Expr& x = p.at(e);
-  const bool paren = x.kind == X::kOp && (infix(x.op) || x.op == TENON_S_CMP) && x.op != TENON_S_MUL;
-  if (paren) *out += '(';
-  write(p, e, out);
-  if (paren) *out += ')';
-}
-
-void write_op(const Pool& p, E e, std::string* out) {
-  const Expr& x = p.at(e);
-  const char* text = x.op == TENON_S_CMP ? kRelations[x.ref % 6] : infix(x.op);
-  if (text && x.args_count == 2) {
-    const bool sum = x.op == TENON_S_ADD && p.at(p.arg(e, 0)).kind == X::kOp && p.at(p.arg(e, 0)).op == TENON_S_ADD;
-    if (sum) {
-      write(p, p.arg(e, 0), out);
-    } else {
-      write_operand(p, p.arg(e, 0), out);
+class Writer {
+ public:
+  // `roots`: all that is going to be written.
+  Writer(const Pool& p, std::span<const E> roots) : p_(p) {
+    uint64_t size = 0;
+    for (E e : roots) size = std::min(size + measure(e), kTreeMost + 1);
+    if (size <= kTreeMost) return;
+    for (E e : order_) {
+      if (uses_[e] < 2 || p_.at(e).args_count == 0) continue;
+      std::string text = "t" + std::to_string(names_.size()) + " = ";
+      write_plain(e, &text);
+      names_.emplace(e, static_cast<uint32_t>(names_.size()));
+      definitions_.push_back(std::move(text));
     }
-    *out += text;
-    write_operand(p, p.arg(e, 1), out);
-    return;
   }
-  *out += name_of_op(x.op);
-  if (x.op == TENON_S_CONVERT || x.op == kRound || x.op == TENON_S_BITCAST_RESULT || x.op == TENON_S_CONVERT_WRAP) {
-    *out += '<';
-    *out += name_of(x.type);
-    *out += '>';
-  }
-  *out += '(';
-  write_list(p, p.args(e), out);
-  *out += ')';
-}
+  // One for each name, which only mentions names before it.
+  const std::vector<std::string>& definitions() const { return definitions_; }
 
-void write(const Pool& p, E e, std::string* out) {
-  if (e == kNone) {
-    *out += "none";
-    return;
+  std::string text(E e) const {
+    std::string out;
+    write(e, &out);
+    return out;
   }
-  const Expr& x = p.at(e);
-  switch (x.kind) {
-    case X::kConst:
-      if (x.type == TENON_PRED) {
-        *out += x.bits ? "true" : "false";
+  std::string list(const std::vector<E>& es) const {
+    std::string out;
+    write_list(es, &out);
+    return out;
+  }
+  std::string store(const View& v) const {
+    std::string s = "b" + std::to_string(v.buffer) + "[" + list(v.index) + "]";
+    if (v.guard != kNone) s += "{if " + text(v.guard) + "}";
+    return s;
+  }
+
+ private:
+  // Nodes of the tree, up to more than the most. Lists what is under e, arguments first, and counts its uses.
+  uint64_t measure(E e) {
+    if (e == kNone) return 1;
+    if (++uses_[e] > 1) return sizes_[e];
+    uint64_t size = 1;
+    for (E a : p_.args(e)) size = std::min(size + measure(a), kTreeMost + 1);
+    order_.push_back(e);
+    return sizes_[e] = size;
+  }
+
+  void write_list(std::span<const E> es, std::string* out) const {
+    for (size_t i = 0; i < es.size(); ++i) {
+      if (i) *out += ", ";
+      write(es[i], out);
+    }
+  }
+
+  void write_operand(E e, std::string* out) const {
+    const Expr& x = p_.at(e);
+    const bool paren = x.kind == X::kOp && (infix(x.op) || x.op == TENON_S_CMP) && x.op != TENON_S_MUL && !names_.contains(e);
+    if (paren) *out += '(';
+    write(e, out);
+    if (paren) *out += ')';
+  }
+
+  void write_op(E e, std::string* out) const {
+    const Expr& x = p_.at(e);
+    const char* text = x.op == TENON_S_CMP ? kRelations[x.ref % 6] : infix(x.op);
+    if (text && x.args_count == 2) {
+      const Expr& first = p_.at(p_.arg(e, 0));
+      if (x.op == TENON_S_ADD && first.kind == X::kOp && first.op == TENON_S_ADD) {
+        write(p_.arg(e, 0), out);
       } else {
-        *out += is_float(x.type) ? number_text(p.number_value(e)) : std::to_string(x.bits);
+        write_operand(p_.arg(e, 0), out);
       }
-      break;
-    case X::kExtent: *out += "n" + std::to_string(x.ref); break;
-    case X::kAxis: *out += "i" + std::to_string(x.ref); break;
-    case X::kState: *out += "s" + std::to_string(x.ref); break;
-    case X::kOp: write_op(p, e, out); break;
-    case X::kLoad:
-      *out += "b" + std::to_string(x.ref) + "[";
-      write_list(p, p.args(e).subspan(2), out);
-      *out += "]";
-      if (p.arg(e, 0) != kNone) {
-        *out += "{if ";
-        write(p, p.arg(e, 0), out);
-        *out += " else ";
-        write(p, p.arg(e, 1), out);
-        *out += "}";
-      }
-      break;
+      *out += text;
+      write_operand(p_.arg(e, 1), out);
+      return;
+    }
+    *out += name_of_op(x.op);
+    if (x.op == TENON_S_CONVERT || x.op == kRound || x.op == TENON_S_BITCAST_RESULT || x.op == TENON_S_CONVERT_WRAP) {
+      *out += '<';
+      *out += name_of(x.type);
+      *out += '>';
+    }
+    *out += '(';
+    write_list(p_.args(e), out);
+    *out += ')';
   }
-}
+
+  void write(E e, std::string* out) const {
+    const auto name = names_.find(e);
+    if (e == kNone) {
+      *out += "none";
+    } else if (name != names_.end()) {
+      *out += "t" + std::to_string(name->second);
+    } else {
+      write_plain(e, out);
+    }
+  }
+
+  void write_plain(E e, std::string* out) const {
+    const Expr& x = p_.at(e);
+    switch (x.kind) {
+      case X::kConst:
+        if (x.type == TENON_PRED) {
+          *out += x.bits ? "true" : "false";
+        } else {
+          *out += is_float(x.type) ? number_text(p_.number_value(e)) : std::to_string(x.bits);
+        }
+        break;
+      case X::kExtent: *out += "n" + std::to_string(x.ref); break;
+      case X::kAxis: *out += "i" + std::to_string(x.ref); break;
+      case X::kState: *out += "s" + std::to_string(x.ref); break;
+      case X::kOp: write_op(e, out); break;
+      case X::kLoad:
+        *out += "b" + std::to_string(x.ref) + "[";
+        write_list(p_.args(e).subspan(2), out);
+        *out += "]";
+        if (p_.arg(e, 0) != kNone) {
+          *out += "{if ";
+          write(p_.arg(e, 0), out);
+          *out += " else ";
+          write(p_.arg(e, 1), out);
+          *out += "}";
+        }
+        break;
+    }
+  }
+
+  const Pool& p_;
+  std::unordered_map<E, uint32_t> uses_, names_;
+  std::unordered_map<E, uint64_t> sizes_;
+  std::vector<E> order_;
+  std::vector<std::string> definitions_;
+};
 
 std::string axis_list(const std::vector<uint32_t>& axes) {
   std::string s = "[";
@@ -115,44 +177,47 @@ std::string axis_list(const std::vector<uint32_t>& axes) {
   return s + "]";
 }
 
-std::string expr_list(const Pool& p, const std::vector<E>& list) {
-  std::string s;
-  write_list(p, list, &s);
-  return s;
-}
+std::string expr_list(const Pool& p, const std::vector<E>& list) { return Writer(p, list).list(list); }
 
-std::string store_text(const Pool& p, const View& v) {
-  std::string s = "b" + std::to_string(v.buffer) + "[" + expr_list(p, v.index) + "]";
-  if (v.guard != kNone) s += "{if " + p.text(v.guard) + "}";
-  return s;
+// All that a stage's text mentions.
+std::vector<E> written(const Stage& s) {
+  std::vector<E> all;
+  for (const auto* list : {&s.init, &s.step, &s.merge, &s.final, &s.value}) all.insert(all.end(), list->begin(), list->end());
+  all.insert(all.end(), {s.a, s.b});
+  for (const View& v : s.store) {
+    all.insert(all.end(), v.index.begin(), v.index.end());
+    all.push_back(v.guard);
+  }
+  return all;
 }
 
 std::string stage_text(const Kernel& k, size_t i) {
   const Stage& s = k.stages[i];
-  const Pool& p = k.pool;
+  const Writer w(k.pool, written(s));
   static constexpr const char* kNames[] = {"Map", "Reduce", "Contract", "Scan", "Scatter", "Sort", "Attention"};
   std::string out = "  stage " + std::to_string(i) + " " + kNames[static_cast<int>(s.kind)] + " over " +
                     axis_list(s.space);
   if (s.kind != StageKind::kMap) out += " reduce " + axis_list(s.reduce);
   if (!s.fill.empty()) out += " fill " + axis_list(s.fill);
   out += "\n";
+  for (const std::string& definition : w.definitions()) out += "    " + definition + "\n";
   if (s.kind == StageKind::kReduce) {
-    out += "    init " + expr_list(p, s.init) + "; step " + expr_list(p, s.step) + "; merge " + expr_list(p, s.merge) +
+    out += "    init " + w.list(s.init) + "; step " + w.list(s.step) + "; merge " + w.list(s.merge) +
            "\n";
   }
-  if (s.kind == StageKind::kContract) out += "    s0 = sum(" + p.text(s.a) + " * " + p.text(s.b) + ")\n";
-  if (s.kind == StageKind::kScan) out += "    init " + expr_list(p, s.init) + "; step " + expr_list(p, s.step) + "\n";
+  if (s.kind == StageKind::kContract) out += "    s0 = sum(" + w.text(s.a) + " * " + w.text(s.b) + ")\n";
+  if (s.kind == StageKind::kScan) out += "    init " + w.list(s.init) + "; step " + w.list(s.step) + "\n";
   if (s.kind == StageKind::kAttention) {
-    out += "    s0 = sum(" + p.text(s.a) + " * " + p.text(s.b) + "); score " + p.text(s.step[0]) + "; weighs " + p.text(s.value[0]) + "\n";
+    out += "    s0 = sum(" + w.text(s.a) + " * " + w.text(s.b) + "); score " + w.text(s.step[0]) + "; weighs " + w.text(s.value[0]) + "\n";
   }
-  if (s.kind == StageKind::kSort) out += "    keys " + expr_list(p, s.step) + "\n";
+  if (s.kind == StageKind::kSort) out += "    keys " + w.list(s.step) + "\n";
   if (s.kind == StageKind::kScatter) {
-    return out + "    " + store_text(p, s.store[0]) + " = " + p.text(s.init[0]) + "\n    " + store_text(p, s.store[1]) + " = " +
-           p.text(s.step[0]) + "\n";
+    return out + "    " + w.store(s.store[0]) + " = " + w.text(s.init[0]) + "\n    " + w.store(s.store[1]) + " = " +
+           w.text(s.step[0]) + "\n";
   }
   const std::vector<E>& results = s.kind == StageKind::kMap || s.kind == StageKind::kSort ? s.value : s.final;
   for (size_t j = 0; j < s.store.size(); ++j) {
-    out += "    " + store_text(p, s.store[j]) + " = " + p.text(results[j]) + "\n";
+    out += "    " + w.store(s.store[j]) + " = " + w.text(results[j]) + "\n";
   }
   return out;
 }
@@ -160,9 +225,10 @@ std::string stage_text(const Kernel& k, size_t i) {
 }  // namespace
 
 std::string Pool::text(E e) const {
+  const Writer w(*this, {&e, 1});
   std::string out;
-  write(*this, e, &out);
-  return out;
+  for (const std::string& definition : w.definitions()) out += definition + "; ";
+  return out + w.text(e);
 }
 
 std::string to_text(const Kernel& k) {

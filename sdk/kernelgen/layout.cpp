@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "tenon/kernelgen/convolution.h"
 #include "tenon/kernelgen/layout_internal.h"
@@ -97,9 +98,17 @@ uint32_t widest_column(Pool& p, const Stage& s, const std::vector<uint32_t>& axe
 }
 
 bool divides(const Pool& p, E e) {
-  const Expr& x = p.at(e);
-  if (x.kind == X::kOp && (x.op == kFloorDiv || x.op == kMod)) return true;
-  return std::any_of(p.args(e).begin(), p.args(e).end(), [&](E a) { return divides(p, a); });
+  std::vector<E> todo{e};
+  std::unordered_set<E> seen;
+  while (!todo.empty()) {
+    const E at = todo.back();
+    todo.pop_back();
+    if (!seen.insert(at).second) continue;
+    const Expr& x = p.at(at);
+    if (x.kind == X::kOp && (x.op == kFloorDiv || x.op == kMod)) return true;
+    todo.insert(todo.end(), p.args(at).begin(), p.args(at).end());
+  }
+  return false;
 }
 
 namespace {

@@ -135,7 +135,7 @@ class Emitter {
   Val eval_op(E e, bool as_vector);
   Val constant(E e);
   bool fits32(E e) const;
-  bool has_data(E e) const;
+  bool has_data(E e);
   Val folded(uint16_t code, const std::vector<Val>& args);
   uint64_t key(E e, bool as_vector, bool varies) const {
     return uint64_t{e} << 8 | uint64_t{varies ? copy + 1 : 0} << 1 | (as_vector ? 1 : 0);
@@ -158,6 +158,7 @@ class Emitter {
   std::unordered_map<V, int64_t> known_;  // scalar i64 constants
   std::vector<bool> written_;
   std::unordered_map<uint32_t, E> temp_offset_;
+  std::unordered_map<E, bool> has_data_;  // of operations
   E scratch_ = kNone;
 };
 

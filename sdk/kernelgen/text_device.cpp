@@ -90,6 +90,10 @@ tenon_code_t refuse_options(const LiftHost& host, std::string_view device, const
   return TENON_OK;
 }
 
+TextArtifact::~TextArtifact() {
+  if (graph != nullptr) graphs->release(graphs->self, graph);
+}
+
 tenon_code_t build_text(const LiftHost& host, std::string_view device, tenon_graph_t* graph, const Target& target,
                         TextArtifact* out) {
   BuiltProgram built;
@@ -97,10 +101,13 @@ tenon_code_t build_text(const LiftHost& host, std::string_view device, tenon_gra
   if (const tenon_code_t code = stopped(host, device); code != TENON_OK) return code;
   if (!build_program(host, graph, target, &built, &why)) return fail(host, TENON_UNIMPLEMENTED, device, why);
   if (const tenon_code_t code = stopped(host, device); code != TENON_OK) return code;
-  if (!generate_batch(&built, 0, static_cast<uint32_t>(built.kernels.size()), target, &out->text, &why) ||
-      !explain_program(&built, target, &out->explanation, &why)) {
+  if (!generate_batch(&built, 0, static_cast<uint32_t>(built.kernels.size()), target, &out->text, &why)) {
     return fail(host, TENON_UNIMPLEMENTED, device, why);
   }
+  host.graph->retain(host.graph->self, graph);
+  out->graphs = host.graph;
+  out->graph = graph;
+  out->target = target;
   out->program = built.program.bytes();
   out->kernel_count = static_cast<uint32_t>(built.kernels.size());
   return stopped(host, device);  // what comes next, the device's compiler, cannot be interrupted
@@ -135,11 +142,14 @@ tenon_code_t read_artifact(const LiftHost& host, std::string_view device, const 
 tenon_code_t dump_artifact(const LiftHost& host, std::string_view device, const TextArtifact& artifact, tenon_str_t what,
                            const tenon_sink_t* sink) {
   const std::string_view name(what.data, what.size);
-  const std::string* text = name == "source"                 ? &artifact.text
-                            : name == "l1" || name == "l2" ? &artifact.explanation
-                                                           : nullptr;
-  if (text == nullptr) return fail(host, TENON_NOT_FOUND, device, "there are the dumps l1, l2 and source");
-  return sink->write(sink->self, text->data(), text->size());
+  if (name == "source") return sink->write(sink->self, artifact.text.data(), artifact.text.size());
+  if (name != "l1" && name != "l2") return fail(host, TENON_NOT_FOUND, device, "there are the dumps l1, l2 and source");
+  BuiltProgram built;
+  std::string why, text;
+  if (!build_program(host, artifact.graph, artifact.target, &built, &why) || !explain_program(&built, artifact.target, &text, &why)) {
+    return fail(host, TENON_INTERNAL, device, why);
+  }
+  return sink->write(sink->self, text.data(), text.size());
 }
 
 tenon_code_t constant_bytes(const LiftHost& host, std::string_view device, const DeviceProgram& program,

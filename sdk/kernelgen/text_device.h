@@ -27,11 +27,19 @@ tenon_code_t claim_nodes(const LiftHost& host, tenon_graph_t* graph, const LiftL
                          const tenon_claim_sink_t* sink);
 
 struct TextArtifact {
-  std::string program;      // DeviceProgram::bytes
-  std::string code;         // what the device's compiler made; the text itself where the driver compiles at load
-  std::string text;         // for dumps
-  std::string explanation;  // for dumps: L1, schedules, L2
+  TextArtifact() = default;
+  ~TextArtifact();
+  TextArtifact(const TextArtifact&) = delete;
+  TextArtifact& operator=(const TextArtifact&) = delete;
+
+  std::string program;  // DeviceProgram::bytes
+  std::string code;     // what the device's compiler made; the text itself where the driver compiles at load
+  std::string text;     // for dumps
   uint32_t kernel_count = 0, kernels_from_cache = 0;  // the second: of the first
+  // For dumps of l1 and l2, which are made when somebody asks. The graph is retained.
+  const tenon_host_graph_t* graphs = nullptr;
+  tenon_graph_t* graph = nullptr;
+  Target target = Target::generic();
 };
 
 // An error if there is any option but the host's own `ops`: for devices that have none.
@@ -45,7 +53,7 @@ tenon_code_t write_artifact(const TextArtifact& artifact, const tenon_sink_t* si
 tenon_code_t read_artifact(const LiftHost& host, std::string_view device, const void* bytes, uint64_t size_bytes,
                            DeviceProgram* program, std::string_view* code);
 
-// Answers dump for "l1", "l2" and "source".
+// Answers dump for "l1", "l2" and "source". The first two lift the graph once more. Safe.
 tenon_code_t dump_artifact(const LiftHost& host, std::string_view device, const TextArtifact& artifact, tenon_str_t what,
                            const tenon_sink_t* sink);
 

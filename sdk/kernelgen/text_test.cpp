@@ -313,6 +313,72 @@ TEST(Text, OpenClGroupsShareTiles) {
                              "do stage 0 Step", "barrier", "do stage 0 Final"});
 }
 
+// Each step uses the one before twice: 64 shared expressions, and 2^64 nodes of a tree. Whatever walks one meets each of them once.
+Tensor chained(Builder& b, Tensor x, uint32_t step, int length) {
+  for (int i = 0; i < length; ++i) {
+    switch (step) {
+      case 0: x = op(b, TENON_S_ADD, {x, x}); break;
+      case 1: x = op(b, TENON_S_MUL, {x, x}); break;
+      case 2: x = op(b, TENON_S_MAX, {op(b, TENON_S_NEG, {x}), x}); break;
+      case 3: x = op(b, TENON_S_ADD, {op(b, TENON_S_MAX, {op(b, TENON_S_NEG, {x}), x}), x}); break;
+      case 4: x = op(b, TENON_S_MIN, {op(b, TENON_S_MUL, {x, x}), x}); break;
+      default: x = op(b, TENON_S_SUB, {op(b, TENON_S_DIV, {x, op(b, TENON_S_ADD, {x, x})}), x});
+    }
+  }
+  return x;
+}
+constexpr uint32_t kChains = 6;
+
+void expect_short(Builder& b, const Target& target, const std::string& what) {
+  ASSERT_TRUE(b.ok()) << what << ": " << b.why();
+  std::vector<Kernel> kernels = partition(b.take_program(), target);
+  Module m;
+  std::string why, levels;
+  for (Kernel& k : kernels) {
+    EXPECT_LT(to_text(k).size(), 100'000u) << what;
+    ASSERT_TRUE(explain(k, target, &levels, &why)) << what << ": " << why;
+    EXPECT_LT(levels.size(), 300'000u) << what;
+  }
+  ASSERT_TRUE(generate(kernels, target, &m, &why)) << what << ": " << why;
+  EXPECT_LT(m.text.size(), 300'000u) << what;
+}
+
+TEST(Shared, ChainsOfEveryTypeAreLinear) {
+  for (const Target& target : {Target::avx512(), Target::opencl(true, 64)}) {
+    for (DType type : {TENON_F32, TENON_I32, TENON_I64}) {
+      for (uint32_t step = 0; step < kChains; ++step) {
+        Builder b;
+        b.output(chained(b, b.input(type, {b.dim(64)}), step, 64));
+        expect_short(b, target, "type " + std::to_string(type) + ", chain " + std::to_string(step));
+      }
+    }
+  }
+}
+
+// As positions in a tensor, and from positions, where index arithmetic is simplified.
+TEST(Shared, ChainsOfIndicesAreLinear) {
+  for (const Target& target : {Target::avx512(), Target::opencl(true, 64)}) {
+    for (bool data : {true, false}) {
+      for (uint32_t step = 0; step < kChains; ++step) {
+        Builder b;
+        const Tensor start = data ? b.input(TENON_I64, {b.dim(64)}) : b.iota(TENON_I64, {b.dim(64)}, 0);
+        b.output(b.take(b.input(TENON_F32, {b.dim(100)}), chained(b, start, step, 64), 0, Builder::Outside::kClip));
+        expect_short(b, target, std::string(data ? "data" : "positions") + ", chain " + std::to_string(step));
+      }
+    }
+  }
+}
+
+TEST(Shared, LargeExpressionsNameWhatTheyShare) {
+  Builder b;
+  b.output(chained(b, b.input(TENON_F32, {b.dim(8)}), 1, 12));
+  const std::string text = to_text(partition(b.take_program(), Target::avx512())[0]);
+  expect_in_order(text, {"t0 = b0[i0]", "t1 = t0*t0", "t2 = t1*t1", "= t11*t11"});
+  Builder small;
+  small.output(chained(small, small.input(TENON_F32, {small.dim(8)}), 1, 2));
+  expect_in_order(to_text(partition(small.take_program(), Target::avx512())[0]), {"= b0[i0]*b0[i0]*b0[i0]*b0[i0]"});
+}
+
 TEST(Refusals, SayWhatAndWhy) {
   Builder b;
   EXPECT_FALSE(b.input(TENON_C64, {b.dim(2)}).valid());
