@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <set>
 #include <thread>
 
 #include "core/base/str.h"
@@ -18,11 +17,31 @@ namespace {
 
 constexpr size_t kCasesInGraph = 48;
 
-// The case that an output belongs to: "r12_0".
-size_t case_of(const std::string& output) {
+// The case that an input or output belongs to: 12 of "r12_0".
+size_t case_of(const std::string& name) {
   uint64_t number = 0;
-  (void)parse_u64(std::string_view(output).substr(1, output.find('_') - 1), &number);
+  (void)parse_u64(std::string_view(name).substr(1, name.find('_') - 1), &number);
   return number;
+}
+// Its place there.
+size_t place_of(const std::string& name) {
+  uint64_t number = 0;
+  (void)parse_u64(std::string_view(name).substr(name.find('_') + 1), &number);
+  return number;
+}
+
+// The values of a case's operands are its own, whatever cases are in a graph with it.
+std::vector<Named> inputs_of(std::span<const OpCase> cases, const tenon_model_info_t& info,
+                             const Fill& fill) {
+  std::vector<Named> inputs =
+      make_inputs(info, [](tenon_dtype_t, uint64_t, int64_t, unsigned char*) {});
+  for (Named& input : inputs) {
+    const size_t place = place_of(input.name);
+    const bool usual = place >= cases[case_of(input.name)].special_operands;
+    const Fill& how = usual ? Fill(fill_usual) : fill;
+    how(input.tensor.dtype, place, input.tensor.count(), input.bytes.data());
+  }
+  return inputs;
 }
 
 struct Batch {
@@ -133,17 +152,31 @@ Outcome compare_signs(const Batch& batch, const std::vector<Named>& found,
   return pass();
 }
 
+// The first predicate that is neither 0 nor 1, or -1.
+int64_t wrong_predicate(const tools::Dense& found) {
+  if (found.dtype != TENON_PRED) return -1;
+  const unsigned char* end = found.data + found.count();
+  const unsigned char* wrong = std::find_if(found.data, end, [](unsigned char c) { return c > 1; });
+  return wrong == end ? -1 : wrong - found.data;
+}
+
 Outcome compare_outputs(const Batch& batch, const std::vector<Named>& found,
-                        const std::vector<Named>& expected, const std::string& device) {
+                        const std::vector<Named>& expected, const CaseOptions& options) {
+  const std::string& device = options.device;
   for (size_t i = 0; i < expected.size() && i < found.size(); ++i) {
     const OpCase& c = batch.cases[case_of(expected[i].name)];
     if (!batch.on_device[case_of(expected[i].name)]) continue;
     CONFORM_EXPECT(found[i].tensor.dims == expected[i].tensor.dims,
                    "{}: {} gives {} and the reference {}", c.name(), device,
                    tools::type_text(found[i].tensor), tools::type_text(expected[i].tensor));
-    const double tolerance = tools::default_tolerance(expected[i].tensor.dtype) * c.tolerance;
+    const double tolerance = options.judge == Judge::kExact
+                                 ? 0
+                                 : tools::default_tolerance(expected[i].tensor.dtype) * c.tolerance;
+    const int64_t odd = wrong_predicate(found[i].tensor);
+    CONFORM_EXPECT(odd < 0, "{}: element {} is the byte {}, and predicates are 0 or 1", c.name(),
+                   tools::index_text(found[i].tensor.dims, odd), found[i].bytes[odd]);
     tools::Comparison compared = tools::compare(found[i].tensor, expected[i].tensor, tolerance);
-    if (compared.ok && is_elementwise(c)) {
+    if (compared.ok && (c.traits & TENON_TRAIT_ELEMENTWISE) != 0) {
       const int64_t wrong = wrong_element(found[i].tensor, expected[i].tensor, tolerance);
       if (wrong >= 0) compared.ok = false, compared.worst = wrong;
     }
@@ -174,7 +207,7 @@ Outcome run_in_threads(const Batch& batch, const std::string& text, const Api& a
           std::vector<Named> found;
           std::string why;
           const bool ran = run_program(*programs[t], inputs, &found, &why);
-          outcomes[t] = ran ? compare_outputs(batch, found, expected, options.device)
+          outcomes[t] = ran ? compare_outputs(batch, found, expected, options)
                             : failed("a run in one of several threads fails: {}", why);
         }
       });
@@ -184,81 +217,127 @@ Outcome run_in_threads(const Batch& batch, const std::string& text, const Api& a
   return pass();
 }
 
-Outcome run_batch(Session& s, const Api& api, std::span<const OpCase> cases, const Fill& fill,
-                  const CaseOptions& options, CaseTally* tally, std::set<std::string>* ops);
+// One run: inputs, and what the reference makes of them.
+struct Round {
+  std::vector<Named> inputs, expected;
+};
 
-// What a graph of several did is asked of each alone.
-Outcome run_singly(Session& s, const Api& api, std::span<const OpCase> cases, const Fill& fill,
-                   const CaseOptions& options, CaseTally* tally, std::set<std::string>* ops) {
-  for (size_t i = 0; i < cases.size(); ++i)
-    CONFORM_TRY(run_batch(s, api, cases.subspan(i, 1), fill, options, tally, ops));
-  return pass();
+// False where the reference does not run the graph on one of the fills.
+bool expect(std::span<const OpCase> cases, std::span<const Fill> fills, Program* reference,
+            std::vector<Round>* rounds) {
+  if (reference->compile(graph_of(cases), kReference, false) != TENON_OK) return false;
+  return std::all_of(fills.begin(), fills.end(), [&](const Fill& fill) {
+    Round& round = rounds->emplace_back();
+    round.inputs = inputs_of(cases, reference->info(), fill);
+    std::string why;
+    return run_program(*reference, round.inputs, &round.expected, &why);
+  });
 }
 
-Outcome run_batch(Session& s, const Api& api, std::span<const OpCase> cases, const Fill& fill,
-                  const CaseOptions& options, CaseTally* tally, std::set<std::string>* ops) {
-  const std::string text = graph_of(cases);
-  const std::string what = cases.size() == 1
-                               ? cases[0].name()
-                               : fmt::format("{} cases from {}", cases.size(), cases[0].name());
-  s.step("compiling " + what);
-  Program program(api), reference(api);
-  if (program.compile(text, options.device, false) != TENON_OK) {
-    if (cases.size() > 1) return run_singly(s, api, cases, fill, options, tally, ops);
-    return failed("{} does not compile: {}", what, last_failure(api));
+// Leaves out cases to whose op some of the inputs mean nothing. By halves, on the reference alone,
+// so that a device builds nothing for them.
+void keep_meant(const Api& api, std::span<const OpCase> cases, std::span<const Fill> fills,
+                std::vector<OpCase>* out) {
+  Program reference(api);
+  std::vector<Round> rounds;
+  if (expect(cases, fills, &reference, &rounds)) {
+    out->insert(out->end(), cases.begin(), cases.end());
+  } else if (cases.size() > 1) {
+    keep_meant(api, cases.first(cases.size() / 2), fills, out);
+    keep_meant(api, cases.subspan(cases.size() / 2), fills, out);
   }
-  const Batch batch = placed(cases, program, options.device);
-  if (std::none_of(batch.on_device.begin(), batch.on_device.end(), [](bool on) { return on; })) {
-    tally->elsewhere += cases.size();
+}
+
+class CaseRun {
+ public:
+  CaseRun(Session& session, const Api& api, std::span<const Fill> fills, const CaseOptions& options,
+          CaseTally* tally)
+      : session_(session), api_(api), fills_(fills), options_(options), tally_(*tally) {}
+
+  // In one graph.
+  Outcome run(std::span<const OpCase> cases) {
+    Program reference(api_);
+    std::vector<Round> rounds;
+    if (!expect(cases, fills_, &reference, &rounds)) {
+      std::vector<OpCase> kept;
+      if (cases.size() > 1) keep_meant(api_, cases, fills_, &kept);
+      return kept.empty() ? pass() : kept.size() == cases.size() ? singly(kept) : run(kept);
+    }
+    const std::string text = graph_of(cases);
+    const std::string what = cases.size() == 1
+                                 ? cases[0].name()
+                                 : fmt::format("{} cases from {}", cases.size(), cases[0].name());
+    session_.step("compiling " + what);
+    Program program(api_);
+    if (program.compile(text, options_.device, false) != TENON_OK) {
+      if (cases.size() > 1) return singly(cases);
+      return failed("{} does not compile: {}", what, last_failure(api_));
+    }
+    const Batch batch = placed(cases, program, options_.device);
+    if (std::find(batch.on_device.begin(), batch.on_device.end(), true) == batch.on_device.end()) {
+      tally_.elsewhere += cases.size();
+      return pass();
+    }
+    session_.step("running " + what);
+    for (const Round& round : rounds) {
+      std::vector<Named> found;
+      std::string why;
+      if (!run_program(program, round.inputs, &found, &why)) {
+        if (cases.size() > 1) return singly(cases);
+        return failed("{} fails: {}", what, why);
+      }
+      CONFORM_TRY(judge(batch, round, found, reference));
+      if (options_.threads > 1)
+        CONFORM_TRY(run_in_threads(batch, text, api_, round.inputs, round.expected, options_));
+    }
+    count(batch);
     return pass();
   }
-  s.step("running " + what);
-  const std::vector<Named> inputs = make_inputs(program.info(), fill);
-  std::vector<Named> found, expected;
-  std::string why;
-  if (reference.compile(text, kReference, false) != TENON_OK ||
-      !run_program(reference, inputs, &expected, &why)) {
-    // These inputs mean nothing to some op of it.
-    return cases.size() > 1 ? run_singly(s, api, cases, fill, options, tally, ops) : pass();
+
+ private:
+  // What a graph of several did is asked of each alone.
+  Outcome singly(std::span<const OpCase> cases) {
+    for (size_t i = 0; i < cases.size(); ++i) CONFORM_TRY(run(cases.subspan(i, 1)));
+    return pass();
   }
-  if (!run_program(program, inputs, &found, &why)) {
-    if (cases.size() > 1) return run_singly(s, api, cases, fill, options, tally, ops);
-    return failed("{} fails: {}", what, why);
+
+  Outcome judge(const Batch& batch, const Round& round, const std::vector<Named>& found,
+                const Program& reference) {
+    if (options_.judge == Judge::kDenormals) {
+      const std::vector<Named> flushed = with_flushed(reference, round.inputs);
+      if (flushed.empty() && batch.cases.size() > 1) return singly(batch.cases);
+      return compare_denormals(batch, found, round.expected, flushed);
+    }
+    CONFORM_TRY(compare_outputs(batch, found, round.expected, options_));
+    return options_.judge == Judge::kZeroSigns ? compare_signs(batch, found, round.expected)
+                                               : pass();
   }
-  if (options.judge == Judge::kDenormals) {
-    const std::vector<Named> flushed = with_flushed(reference, inputs);
-    if (flushed.empty() && cases.size() > 1)
-      return run_singly(s, api, cases, fill, options, tally, ops);
-    CONFORM_TRY(compare_denormals(batch, found, expected, flushed));
-  } else {
-    CONFORM_TRY(compare_outputs(batch, found, expected, options.device));
+
+  void count(const Batch& batch) {
+    for (size_t i = 0; i < batch.cases.size(); ++i) {
+      ++(batch.on_device[i] ? tally_.on_device : tally_.elsewhere);
+      if (!batch.on_device[i]) continue;
+      tally_.ops.insert(batch.cases[i].op);
+      ++tally_.kernels[{batch.cases[i].op, dtype_of(batch.cases[i])}];
+    }
   }
-  if (options.judge == Judge::kZeroSigns) CONFORM_TRY(compare_signs(batch, found, expected));
-  if (options.threads > 1) CONFORM_TRY(run_in_threads(batch, text, api, inputs, expected, options));
-  for (size_t i = 0; i < cases.size(); ++i) {
-    ++(batch.on_device[i] ? tally->on_device : tally->elsewhere);
-    if (!batch.on_device[i]) continue;
-    ops->insert(cases[i].op);
-    ++tally->kernels[{cases[i].op, dtype_of(cases[i])}];
-  }
-  return pass();
-}
+
+  Session& session_;
+  const Api& api_;
+  const std::span<const Fill> fills_;
+  const CaseOptions& options_;
+  CaseTally& tally_;
+};
 
 }  // namespace
 
-Outcome run_cases(Session& session, std::span<const OpCase> cases, const Fill& fill,
+Outcome run_cases(Session& session, std::span<const OpCase> cases, std::span<const Fill> fills,
                   const CaseOptions& options, CaseTally* tally) {
   Api api;
   CONFORM_TRY(find_api(&api));
-  std::set<std::string> ops;
-  for (size_t at = 0; at < cases.size(); at += kCasesInGraph) {
-    CONFORM_TRY(run_batch(session, api,
-                          cases.subspan(at, std::min(kCasesInGraph, cases.size() - at)), fill,
-                          options, tally, &ops));
-  }
-  tally->ops.assign(ops.begin(), ops.end());
-  for (const auto& [kernel, count] : tally->kernels)
-    session.note(fmt::format("kernel {} {} {}", kernel.first, kernel.second, count));
+  CaseRun run(session, api, fills, options, tally);
+  for (size_t at = 0; at < cases.size(); at += kCasesInGraph)
+    CONFORM_TRY(run.run(cases.subspan(at, std::min(kCasesInGraph, cases.size() - at))));
   return pass();
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@ enum class Judge {
   kTolerance,  // of the op and its element type
   kDenormals,  // only what denormals change: kept, or zeros of their sign, as operand and as result
   kZeroSigns,  // also the sign of each zero
+  kExact,      // the same numbers, and NaN for NaN
 };
 
 struct CaseOptions {
@@ -31,11 +33,12 @@ struct CaseOptions {
 struct CaseTally {
   size_t on_device = 0, elsewhere = 0;
   std::map<std::pair<std::string, std::string>, size_t> kernels;  // cases by op and element type
-  std::vector<std::string> ops;  // that ran on the device, each once, sorted
+  std::set<std::string> ops;                                      // that ran on the device
 };
 
-// Runs all, in graphs of some dozens. Failed with the first case whose result differs.
-Outcome run_cases(Session& session, std::span<const OpCase> cases, const Fill& fill,
+// Runs all, in graphs of some dozens, once with each of the fills. Failed with the first case whose
+// result differs. A case that the reference does not run on one of them takes no part.
+Outcome run_cases(Session& session, std::span<const OpCase> cases, std::span<const Fill> fills,
                   const CaseOptions& options, CaseTally* tally);
 
 // Runs the program, under the name `step`, and compares what it gives with what is expected.

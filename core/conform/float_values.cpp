@@ -31,6 +31,42 @@ constexpr double kSpecial[16] = {0.0,
 constexpr double kZeros[16] = {-0.0, 0.0, 1.0, -1.0, 0.25, -0.25, -0.0, 3.5,
                                -3.5, 0.0, 2.0, -2.0, -0.5, 0.5,   -0.0, 7.0};
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+constexpr double kBorders[32] = {0.5,
+                                 -0.5,
+                                 1.9,
+                                 -1.9,
+                                 kNan,
+                                 127.5,
+                                 128,
+                                 -128.9,
+                                 -129,
+                                 255.9,
+                                 256,
+                                 -1,
+                                 kInfinity,
+                                 32767.5,
+                                 32768,
+                                 -32769,
+                                 65535.5,
+                                 65536,
+                                 -kInfinity,
+                                 2147483e3,
+                                 2147483648.,
+                                 -2147483648.,
+                                 -2147483904.,
+                                 4294967040.,
+                                 4294967296.,
+                                 1e12,
+                                 -1e12,
+                                 9223371487098961920.,
+                                 9223372036854775808.,
+                                 -9223373136366403584.,
+                                 18446744073709551616.,
+                                 -0.0};
+
 size_t special_index(uint64_t stream, int64_t i) {
   return static_cast<size_t>(stream % 2 == 0 ? i % 16 : i / 16 % 16);
 }
@@ -147,6 +183,42 @@ void fill_special(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned 
 void fill_zeros(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes) {
   if (!ir::dtype_is_float(dtype)) return fill_usual(dtype, stream, count, bytes);
   store_floats(dtype, kZeros, stream, count, bytes);
+}
+
+void fill_integer_borders(tenon_dtype_t dtype, uint64_t stream, int64_t count,
+                          unsigned char* bytes) {
+  if (format_of(dtype).mantissa == 0) return fill_ends(dtype, stream, count, bytes);
+  const uint32_t width = ir::dtype_bits(dtype) / 8;
+  for (int64_t i = 0; i < count; ++i) store_float(dtype, kBorders[i % 32], bytes + i * width);
+}
+
+void fill_halves(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes) {
+  fill_usual(dtype, stream, count, bytes);
+  if (format_of(dtype).mantissa == 0) return;
+  const uint32_t width = ir::dtype_bits(dtype) / 8;
+  uint64_t state = 0xd1342543de82ef95u * (stream + 1);
+  for (int64_t i = 0; i < count; ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    store_float(dtype, 0.5 * static_cast<double>(static_cast<int64_t>(state >> 60) - 6),
+                bytes + i * width);
+  }
+}
+
+void fill_sparse(int round, tenon_dtype_t dtype, uint64_t stream, int64_t count,
+                 unsigned char* bytes) {
+  tools::fill_random(dtype, 11 + static_cast<uint64_t>(round), stream, count, bytes);
+  if (format_of(dtype).mantissa == 0) return;
+  const uint32_t width = ir::dtype_bits(dtype) / 8;
+  const double of_round[kSparseRounds][2] = {{kNan, kNan}, {kInfinity, -kInfinity}};
+  // Every eighth, and every fourth a zero, at places that no shape's rows fall in with.
+  uint64_t state =
+      0x9e3779b97f4a7c15u * (stream * kSparseRounds + static_cast<uint64_t>(round) + 1);
+  for (int64_t i = 0; i < count; ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    const uint64_t draw = state >> 59, which = state >> 58 & 1;
+    if (draw < 4) store_float(dtype, of_round[round][which], bytes + i * width);
+    if (draw >= 4 && draw < 12) store_float(dtype, which == 0 ? 0.0 : -0.0, bytes + i * width);
+  }
 }
 
 void fill_denormal(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes) {

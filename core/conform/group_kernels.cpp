@@ -1,6 +1,7 @@
 // Group F: what the device computes, against the reference, by cases made from what ops declare.
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <limits>
 
 #include <tenon/abi/compile.h>
@@ -8,9 +9,11 @@
 
 #include "core/base/file.h"
 #include "core/base/str.h"
+#include "core/conform/attribute_text.h"
 #include "core/conform/case_run.h"
 #include "core/conform/float_values.h"
 #include "core/conform/group_tables.h"
+#include "core/conform/op_variants.h"
 #include "core/conform/open_device.h"
 #include "core/conform/session.h"
 #include "core/host/places.h"
@@ -22,10 +25,6 @@ namespace {
 
 constexpr std::string_view kFloats[] = {"f32", "f64", "f16", "bf16"};
 constexpr std::string_view kIntegers[] = {"i32", "i64", "i8", "i16", "u8", "u16", "u32", "u64"};
-
-bool is_float_case(const OpCase& c) {
-  return ir::dtype_is_float(ir::dtype_from_name(dtype_of(c)));
-}
 
 // The example in every element type that stands for its own.
 std::vector<OpCase> in_all_dtypes(const OpCase& example) {
@@ -60,52 +59,49 @@ Outcome computing_device(Session& s, std::string* kind) {
   return pass();
 }
 
-Outcome compare_cases(Session& s, const Vary& vary, const Fill& fill, unsigned threads = 1,
-                      Judge judge = Judge::kTolerance) {
-  std::string kind;
-  CONFORM_TRY(computing_device(s, &kind));
+// Runs lists of cases, each with its fills.
+struct CaseList {
+  std::vector<OpCase> cases;
+  std::vector<Fill> fills;
+};
+using MakeLists = std::function<std::vector<CaseList>(const tenon_host_t* host)>;
+Outcome compare_lists(Session& s, const MakeLists& make, CaseOptions options = {}) {
+  CONFORM_TRY(computing_device(s, &options.device));
   s.step("making cases from the declarations of ops");
-  const std::vector<OpCase> cases = generate_cases(s.host(), vary);
   CaseTally tally;
-  CONFORM_TRY(run_cases(s, cases, fill, {kind, threads, judge}, &tally));
-  if (tally.on_device == 0)
-    return skipped(fmt::format("the device takes none of {} cases", cases.size()));
+  size_t made = 0;
+  for (const CaseList& list : make(s.host())) {
+    made += list.cases.size();
+    CONFORM_TRY(run_cases(s, list.cases, list.fills, options, &tally));
+  }
+  if (tally.on_device == 0) return skipped(fmt::format("the device takes none of {} cases", made));
+  for (const auto& [kernel, count] : tally.kernels)
+    s.note(fmt::format("kernel {} {} {}", kernel.first, kernel.second, count));
   return {Verdict::kPass, fmt::format("{} cases of {} ops; {} cases run elsewhere", tally.on_device,
                                       tally.ops.size(), tally.elsewhere)};
+}
+
+Outcome compare_cases(Session& s, const Vary& vary, const Fill& fill, unsigned threads = 1,
+                      Judge judge = Judge::kTolerance) {
+  return compare_lists(s,
+                       [&](const tenon_host_t* host) {
+                         return std::vector<CaseList>{{generate_cases(host, vary), {fill}}};
+                       },
+                       {"", threads, judge});
 }
 
 // Every example; other element types for the first of each op, so that a device that compiles has
 // few kernels to build.
 Outcome usual_values(Session& s) {
   std::string last;
-  return compare_cases(
-      s,
-      [&](const OpCase& example, std::vector<OpCase>* out) {
-        if (example.op == last) return out->push_back(example);
-        last = example.op;
-        *out = in_all_dtypes(example);
-      },
-      fill_usual);
-}
-
-Outcome special_values(Session& s) {
-  return compare_cases(
-      s,
-      [](const OpCase& example, std::vector<OpCase>* out) {
-        if (!is_elementwise(example) || !is_float_case(example)) return;
-        for (OpCase& c : in_all_dtypes(example)) out->push_back(with_shape(c, "16, 16"));
-      },
-      fill_special);
-}
-
-Outcome denormals(Session& s) {
-  return compare_cases(
-      s,
-      [](const OpCase& example, std::vector<OpCase>* out) {
-        if (!is_elementwise(example) || !is_float_case(example)) return;
-        for (OpCase& c : in_all_dtypes(example)) out->push_back(with_shape(c, "16, 16"));
-      },
-      fill_denormal, 1, Judge::kDenormals);
+  const Vary vary = [&](const OpCase& example, std::vector<OpCase>* out) {
+    if (example.op == last) return out->push_back(example);
+    last = example.op;
+    *out = in_all_dtypes(example);
+  };
+  return compare_lists(s, [&](const tenon_host_t* host) {
+    return std::vector<CaseList>{{generate_cases(host, vary), {fill_usual, fill_halves}}};
+  });
 }
 
 // A file of the installation's, since the core knows no op. Empty when it cannot be read.
@@ -120,40 +116,129 @@ std::string conform_file(std::string_view name) {
   return {};
 }
 
+// The ops named in such a file, one to a line.
+bool is_named(const OpCase& c, const std::string& text) {
+  const std::vector<std::string_view> names = split(text, '\n');
+  return std::find(names.begin(), names.end(), c.op) != names.end();
+}
+
+// The example in other attributes, ranks and shapes.
+Outcome arguments(Session& s) {
+  return compare_lists(s, [](const tenon_host_t* host) {
+    return std::vector<CaseList>{{argument_cases(host), {fill_usual, fill_halves}}};
+  });
+}
+
+std::vector<Fill> sparse_fills() {
+  std::vector<Fill> out;
+  for (int round = 0; round < kSparseRounds; ++round)
+    out.push_back(
+        [round](tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes) {
+          fill_sparse(round, dtype, stream, count, bytes);
+        });
+  return out;
+}
+
+// Every pair of special values.
+Outcome special_values(Session& s) {
+  return compare_cases(
+      s,
+      [](const OpCase& example, std::vector<OpCase>* out) {
+        if (!is_elementwise(example) || !is_float_case(example)) return;
+        for (OpCase& c : in_all_dtypes(example)) out->push_back(with_shape(c, "16, 16"));
+      },
+      fill_special);
+}
+
+// Few among usual values, in the graphs of `arguments` and in some of `conversions`, of which a
+// device that keeps what it built has all already.
+Outcome special_arguments(Session& s) {
+  // Whose declarations leave open what zeros that no operand has make of others than the first.
+  const std::string finite = conform_file("finite_weights.txt");
+  if (finite.empty())
+    return skipped("share/tenon/conform/finite_weights.txt of this installation cannot be read");
+  return compare_lists(s, [&](const tenon_host_t* host) {
+    std::vector<OpCase> cases = argument_cases(host), converted = conversion_cases(host);
+    for (OpCase& c : cases)
+      if (is_named(c, finite)) c.special_operands = 1;
+    std::erase_if(converted, [](const OpCase& c) { return dtype_of(c) != "f32"; });
+    return std::vector<CaseList>{{std::move(cases), sparse_fills()},
+                                 {std::move(converted), {fill_special}}};
+  });
+}
+
+// Of numbers that every other type can hold, and of those at its borders.
+Outcome conversions(Session& s) {
+  return compare_lists(
+      s,
+      [](const tenon_host_t* host) {
+        return std::vector<CaseList>{{conversion_cases(host), {fill_usual, fill_integer_borders}}};
+      },
+      {"", 1, Judge::kExact});
+}
+
+Outcome denormals(Session& s) {
+  return compare_cases(
+      s,
+      [](const OpCase& example, std::vector<OpCase>* out) {
+        if (!is_elementwise(example) || !is_float_case(example)) return;
+        for (OpCase& c : in_all_dtypes(example)) out->push_back(with_shape(c, "16, 16"));
+      },
+      fill_denormal, 1, Judge::kDenormals);
+}
+
 // Of ops whose zeros have a sign that IEEE 754 names.
 Outcome zero_signs(Session& s) {
   const std::string text = conform_file("zero_signs.txt");
   if (text.empty())
     return skipped("share/tenon/conform/zero_signs.txt of this installation cannot be read");
-  const std::vector<std::string_view> names = split(text, '\n');
   return compare_cases(
       s,
       [&](const OpCase& example, std::vector<OpCase>* out) {
-        if (std::find(names.begin(), names.end(), example.op) == names.end() ||
-            !is_float_case(example))
-          return;
+        if (!is_named(example, text) || !is_float_case(example)) return;
         for (OpCase& c : in_all_dtypes(example))
           out->push_back(is_elementwise(c) ? with_shape(c, "16, 16") : c);
       },
       fill_zeros, 1, Judge::kZeroSigns);
 }
 
+// In every integer type where the example is of one, in three where it is not; the functions among
+// which an attribute chooses in one with a sign and in one without.
 Outcome integer_values(Session& s) {
   return compare_cases(
       s,
       [](const OpCase& example, std::vector<OpCase>* out) {
-        if (!is_elementwise(example) || is_float_case(example)) return;
-        for (OpCase& c : in_all_dtypes(example)) out->push_back(with_shape(c, "16, 16"));
+        Attributes own;
+        if (!is_elementwise(example) || !Attributes::read(example.attributes, &own)) return;
+        const OpCase shaped = with_shape(example, "16, 16");
+        if (!is_float_case(example)) *out = in_all_dtypes(shaped);
+        const std::string dtype = dtype_of(shaped);
+        for (std::string_view integer : {"i32", "u8", "i64"})
+          if (is_float_case(example)) out->push_back(with_dtype(shaped, dtype, integer));
+        const tenon_op_def_t& op = *example.declaration;
+        for (uint32_t i = 0; i < op.attr_count; ++i)
+          for (int64_t value = 0; op.attrs[i].kind == TENON_ATTR_I64 && value < 6; ++value)
+            for (std::string_view integer : {"i32", "u8"}) {
+              out->push_back(with_dtype(shaped, dtype, integer));
+              out->back().attributes =
+                  own.with(view(op.attrs[i].name), std::to_string(value)).text();
+            }
       },
       fill_ends);
 }
 
+// Of ops that do not work element by element, operands without an element.
 Outcome empty_and_one(Session& s) {
   return compare_cases(
       s,
       [](const OpCase& example, std::vector<OpCase>* out) {
-        if (!is_elementwise(example)) return;
-        for (std::string_view dims : {"0", "", "1", "1, 1, 1", "3, 0, 2"})
+        if (!is_elementwise(example)) {
+          OpCase& empty = out->emplace_back(example);
+          for (std::string& type : empty.operands)
+            if (!dims_of(type).empty()) type = changed_dims(type, "2, 0, 3");
+          return;
+        }
+        for (std::string_view dims : {"0", "", "1, 1, 1", "3, 0, 2"})
           out->push_back(with_shape(example, dims));
       },
       fill_usual);
@@ -164,8 +249,11 @@ Outcome odd_sizes(Session& s) {
       s,
       [](const OpCase& example, std::vector<OpCase>* out) {
         if (!is_elementwise(example)) return;
-        for (std::string_view dims : {"7", "17, 3", "1023", "3, 5, 67"})
+        for (std::string_view dims : {"17, 3", "1023", "3, 5, 67"})
           out->push_back(with_shape(example, dims));
+        // More than 16 bits count, for a few.
+        if ((example.traits & TENON_TRAIT_COMMUTATIVE) != 0 && is_float_case(example))
+          out->push_back(with_shape(example, "3, 21851"));
       },
       fill_usual);
 }
@@ -262,7 +350,8 @@ constexpr Check kChecks[] = {
     {"R-F07", "odd-sizes", odd_sizes},         {"R-F09", "one-buffer-twice", one_buffer_twice},
     {"R-F10", "threads", in_threads},          {"R-F13", "core-set", core_set, true},
     {"R-F14", "set-models", set_models},       {"R-F15", "denormals", denormals},
-    {"R-F16", "zero-signs", zero_signs},
+    {"R-F16", "zero-signs", zero_signs},       {"R-F03", "arguments", arguments},
+    {"R-F03", "conversions", conversions},     {"R-F04", "special-arguments", special_arguments},
 };
 
 }  // namespace

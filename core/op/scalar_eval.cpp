@@ -45,7 +45,8 @@ struct Lanes {
   int64_t i[kBlock];
 };
 
-// ---- One element ---------------------------------------------------------------------------------
+// ---- One element
+// ---------------------------------------------------------------------------------
 
 template <class T>
 T load(const std::byte* p) {
@@ -178,7 +179,8 @@ void store_int(tenon_dtype_t type, std::byte* p, int64_t x) {
   }
 }
 
-// ---- Instructions --------------------------------------------------------------------------------
+// ---- Instructions
+// --------------------------------------------------------------------------------
 
 double sign_of(double x) {
   return x > 0 ? 1 : x < 0 ? -1 : x;
@@ -299,17 +301,17 @@ int64_t int_rem(tenon_dtype_t type, int64_t a, int64_t b) {
     return static_cast<int64_t>(static_cast<uint64_t>(a) % static_cast<uint64_t>(b));
   return b == -1 ? 0 : a % b;
 }
-// Wraps; a negative exponent is 1 divided by the power.
+// Wraps. To a negative exponent it is 1 divided by the power, truncated, where no power wraps: a
+// large one is no 0.
 int64_t int_pow(tenon_dtype_t type, int64_t a, int64_t b) {
-  const bool negative = !is_unsigned(type) && b < 0;
+  if (!is_unsigned(type) && b < 0)
+    return a == -1 && (b & 1) == 0 ? 1 : a == -1 || a == 1 || a == 0 ? int_div(type, 1, a) : 0;
   uint64_t base = static_cast<uint64_t>(a), power = 1;
-  for (uint64_t n = negative ? 0 - static_cast<uint64_t>(b) : static_cast<uint64_t>(b); n != 0;
-       n >>= 1) {
+  for (auto n = static_cast<uint64_t>(b); n != 0; n >>= 1) {
     if ((n & 1) != 0) power *= base;
     base *= base;
   }
-  const int64_t result = wrap(type, static_cast<int64_t>(power));
-  return negative ? int_div(type, 1, result) : result;
+  return wrap(type, static_cast<int64_t>(power));
 }
 int64_t int_shift(uint32_t op, tenon_dtype_t type, int64_t a, int64_t b) {
   const int64_t width = bits_of(type);
@@ -399,7 +401,8 @@ void bitcast(Lanes& x, tenon_dtype_t to, int64_t n) {
   x.type = x.stored = to;
 }
 
-// ---- The machine ---------------------------------------------------------------------------------
+// ---- The machine
+// ---------------------------------------------------------------------------------
 
 // Walks an array in row-major order of the common dims.
 struct Cursor {

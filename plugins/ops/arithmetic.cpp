@@ -131,6 +131,11 @@ constexpr OpDraft rem() {
 constexpr OpDraft pow() {
   return base("pow", "x to the power of y.", kNumber, TENON_S_POW,
               "pow(f32[2] [2, 9], f32[2] [3, 0.5]) -> f32[2] [8, 3]", "pow(f32[2], f32[3])")
+      .doc(
+          "Integers wrap. An integer to a negative power is 1 / x^|y|, truncated: 0 but for x of "
+          "-1, "
+          "0 and 1, and -1 for 0, as of a division by 0.")
+      .example("pow(i32[3] [2, -1, 0], i32[3] [-31, -3, -1]) -> i32[3] [0, -1, -1]")
       .fold<fold_neutral<1, false>>()
       .cost(TENON_COST_TRANSCENDENTAL)
       .tolerance(4);

@@ -92,6 +92,14 @@ inline Value activate(Builder& b, Value x, std::string_view activation) {
 // ---- Inference
 // -----------------------------------------------------------------------------------
 
+// Whether an accumulation over operand 0 may be kept in `acc`: a number of the same kind.
+inline Status require_acc(const InferQuery& q, std::string_view label) {
+  const tenon_dtype_t acc = q.dtype("acc");
+  if (acc == TENON_DTYPE_NONE || (is_in(acc, kNumber) && is_float(acc) == is_float(q.dtype(0))))
+    return {};
+  return q.fail(label, cat("acc is ", dtype_name(acc), ", x has ", dtype_name(q.dtype(0))));
+}
+
 // Whether a sum of products of operand 0 may be kept in `acc` and given as `dtype`: a number of the
 // same kind.
 inline Status require_sum_types(const InferQuery& q, std::string_view label) {

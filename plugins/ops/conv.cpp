@@ -83,13 +83,16 @@ constexpr OpDraft declare() {
           "stride) + 1 entries. "
           "With groups, out feature f sees the in features of group f / (out features / groups). "
           "With batch_groups, out "
-          "feature f sees the part f / (out features / batch_groups) of the batch.")
+          "feature f sees the part f / (out features / batch_groups) of the batch. Where a zero of "
+          "a border, or of dilation, meets a w that is infinite or NaN, that term is NaN or left "
+          "out, as the device does it.")
       .operand("x", "the input", kNumber, 1, 2)
       .operand("w", "the window, same element type as x", kNumber, 1, 2)
       .result("y", "element type dtype, or that of x");
   conv_attrs(draft)
       .attr_dtype("acc",
-                  "the type sums are kept in; none: f32 for f16 and bf16, i32 for 8 and 16 bit "
+                  "the type sums are kept in, or one that holds more; none: f32 for f16 and bf16, "
+                  "i32 for 8 and 16 bit "
                   "integers, else as x")
       .attr_dtype("dtype", "the element type of the result; none: as x");
   conv_constraints(draft, kNegatives)

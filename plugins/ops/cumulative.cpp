@@ -9,6 +9,10 @@ Status infer(const InferQuery& q) {
   TENON_TRY(require_dim(q, "C1", q.i64("dim"), q.rank(0)));
   return q.result(q.dtype(0), q.dims(0));
 }
+Status infer_acc(const InferQuery& q) {
+  TENON_TRY(require_acc(q, "C2"));
+  return infer(q);
+}
 
 template <Kind kKind, class Number>
 Number step(Number a, Number b) {
@@ -65,12 +69,16 @@ constexpr OpDraft base(std::string_view name, std::string_view summary, std::str
       .attr_i64("exclusive", "1: without the element itself", 0)
       .constraint("C1", "dim is a dim of x", negative)
       .example(example)
-      .infer<infer>()
       .template reference<reference<kKind>>()
       .cost(TENON_COST_REDUCTION);
   if (kKind == Kind::kSum || kKind == Kind::kProd) {
-    draft.attr_dtype(
-        "acc", "the type that is computed in; none: f32 for f16 and bf16, else the type of x");
+    draft
+        .attr_dtype("acc",
+                    "the type that is computed in, or one that holds more; none: f32 for f16 and "
+                    "bf16, else the type of x")
+        .infer<infer_acc>();
+  } else {
+    draft.infer<infer>();
   }
   return draft;
 }
@@ -79,13 +87,17 @@ constexpr OpDraft cumsum() {
   return base<Kind::kSum>("cumsum", "The running sum.",
                           "cumsum(f32[3] [1, 2, 3]) {dim = 0} -> f32[3] [1, 3, 6]",
                           "cumsum(f32[3]) {dim = 1}")
+      .constraint("C2", "acc is a float for floats, an integer for integers",
+                  "cumsum(f32[3]) {dim = 0, acc = i32}")
       .example(
           "cumsum(f32[3] [1, 2, 3]) {dim = 0, reverse = 1, exclusive = 1} -> f32[3] [5, 3, 0]");
 }
 constexpr OpDraft cumprod() {
   return base<Kind::kProd>("cumprod", "The running product.",
                            "cumprod(i32[3] [2, 3, 4]) {dim = 0} -> i32[3] [2, 6, 24]",
-                           "cumprod(f32[3]) {dim = 1}");
+                           "cumprod(f32[3]) {dim = 1}")
+      .constraint("C2", "acc is a float for floats, an integer for integers",
+                  "cumprod(i32[3]) {dim = 0, acc = f32}");
 }
 constexpr OpDraft cummax() {
   return base<Kind::kMax>("cummax", "The largest so far; NaN stays.",

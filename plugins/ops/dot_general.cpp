@@ -89,7 +89,8 @@ constexpr OpDraft declare() {
       .attr_i64s("a_contract", "dims of a that are summed over with b_contract")
       .attr_i64s("b_contract", "dims of b that are summed over with a_contract")
       .attr_dtype("acc",
-                  "the type sums are kept in; none: f32 for f16 and bf16, i32 for 8 and 16 bit "
+                  "the type sums are kept in, or one that holds more; none: f32 for f16 and bf16, "
+                  "i32 for 8 and 16 bit "
                   "integers, else as a")
       .attr_dtype("dtype", "the element type of the result; none: as a")
       .constraint("C1", "the batch and contracted dims of each side are distinct dims of it",

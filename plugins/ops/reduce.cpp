@@ -10,10 +10,7 @@ Status infer(const InferQuery& q) {
   return q.result(q.dtype(0), without(q.dims(0), q.i64s("dims")));
 }
 Status infer_acc(const InferQuery& q) {
-  const tenon_dtype_t acc = q.dtype("acc");
-  if (acc != TENON_DTYPE_NONE && (is_float(acc) != is_float(q.dtype(0)) || !is_in(acc, kNumber))) {
-    return q.fail("C2", cat("acc is ", dtype_name(acc), ", x has ", dtype_name(q.dtype(0))));
-  }
+  TENON_TRY(require_acc(q, "C2"));
   return infer(q);
 }
 
@@ -104,7 +101,8 @@ constexpr OpDraft base(std::string_view name, std::string_view summary, uint32_t
   if constexpr (kKind == Kind::kSum || kKind == Kind::kProd) {
     draft
         .attr_dtype("acc",
-                    "the type that is computed in; none: f32 for f16 and bf16, else the type of x")
+                    "the type that is computed in, or one that holds more; none: f32 for f16 and "
+                    "bf16, else the type of x")
         .infer<infer_acc>();
   } else {
     draft.infer<infer>();

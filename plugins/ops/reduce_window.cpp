@@ -30,10 +30,7 @@ Status infer(const InferQuery& q) {
       if (v < -kBound || v > kBound) return q.fail("C2", cat("a padding is ", v));
     }
   }
-  const tenon_dtype_t acc = q.dtype("acc");
-  if (acc != TENON_DTYPE_NONE && (!is_in(acc, kNumber) || is_float(acc) != is_float(q.dtype(0)))) {
-    return q.fail("C3", cat("acc is ", dtype_name(acc), ", x has ", dtype_name(q.dtype(0))));
-  }
+  TENON_TRY(require_acc(q, "C3"));
   Dims dims;
   for (uint32_t i = 0; i < rank; ++i) {
     TENON_TRY(fitting_window(q, "C2", q.dim(0, i), w.base_dilation[i], w.low[i], w.high[i],
@@ -95,12 +92,15 @@ constexpr OpDraft declare() {
       .attr_i64s("base_dilation", "distance of the elements of x; empty: 1")
       .attr_i64s("dilation", "distance of the elements of the window; empty: 1")
       .attr_dtype("acc",
-                  "the type sums are kept in; none: f32 for f16 and bf16, else the type of x")
+                  "the type sums are kept in, or one that holds more; none: f32 for f16 and bf16, "
+                  "else the type of x")
       .constraint("C1", "every list is empty or has one entry per dim of x",
                   "reduce_window(f32[4]) {window = [2, 2]}")
-      .constraint("C2", "windows, strides and dilations are at least 1, all below 2^31, windows of more than "
-                  "one element no larger than what they slide over",
-                  "reduce_window(f32[4]) {window = [0]}")
+      .constraint(
+          "C2",
+          "windows, strides and dilations are at least 1, all below 2^31, windows of more than "
+          "one element no larger than what they slide over",
+          "reduce_window(f32[4]) {window = [0]}")
       .constraint("C3", "acc is a float for floats, an integer for integers",
                   "reduce_window(f32[4]) {window = [2], acc = i64}")
       .example("reduce_window(f32[4] [1, 2, 3, 4]) {window = [2]} -> f32[3] [3, 5, 7]")

@@ -310,6 +310,11 @@ int64_t LoweringSite::integer(std::string_view name, int64_t otherwise) const {
   return a != nullptr && (a->kind == TENON_ATTR_I64 || a->kind == TENON_ATTR_DTYPE) ? a->u.i : otherwise;
 }
 
+DType LoweringSite::acc() const {
+  const auto asked = static_cast<DType>(integer("acc"));
+  return asked == TENON_F16 || asked == TENON_BF16 ? TENON_F32 : asked;
+}
+
 std::string_view LoweringSite::text(std::string_view name) const {
   const tenon_attr_t* a = attr(name);
   return a != nullptr && a->kind == TENON_ATTR_STRING ? view(a->u.s) : std::string_view();

@@ -53,6 +53,9 @@ struct LoweringSite {
 
   const tenon_attr_t* attr(std::string_view name) const;
   int64_t integer(std::string_view name, int64_t otherwise = 0) const;
+  // What sums are kept in, or none. Narrow floats are stored in alone: what asks for one gets f32,
+  // which is as good.
+  DType acc() const;
   std::string_view text(std::string_view name) const;
   std::vector<int64_t> integers(std::string_view name) const;
   std::vector<uint32_t> ordinals(std::string_view name) const { return to_ordinals(integers(name)); }

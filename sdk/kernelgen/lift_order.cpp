@@ -9,7 +9,7 @@ namespace {
 template <Fold fold>
 std::vector<Tensor> cumulative(LoweringSite& s) {
   return {s.b.scan(s.in[0], static_cast<uint32_t>(s.integer("dim")), fold, s.integer("reverse") != 0, s.integer("exclusive") != 0,
-                   static_cast<DType>(s.integer("acc")), s.result_types[0].dtype)};
+                   s.acc(), s.result_types[0].dtype)};
 }
 
 bool among(const std::vector<int64_t>& list, size_t v, size_t* at) {

@@ -10,7 +10,7 @@ namespace {
 
 template <Fold fold>
 std::vector<Tensor> reduce(LoweringSite& s) {
-  return {s.b.reduce(s.in[0], s.ordinals("dims"), fold, static_cast<DType>(s.integer("acc")), s.result_types[0].dtype)};
+  return {s.b.reduce(s.in[0], s.ordinals("dims"), fold, s.acc(), s.result_types[0].dtype)};
 }
 
 template <Fold fold>
@@ -29,7 +29,7 @@ std::vector<Tensor> arg_reduce(LoweringSite& s) {
 
 std::vector<Tensor> dot_general(LoweringSite& s) {
   return {s.b.dot(s.in[0], s.in[1], s.ordinals("a_batch"), s.ordinals("b_batch"), s.ordinals("a_contract"),
-                  s.ordinals("b_contract"), static_cast<DType>(s.integer("acc")), s.result_types[0].dtype)};
+                  s.ordinals("b_contract"), s.acc(), s.result_types[0].dtype)};
 }
 
 // Dim numbers [first, second, spatial...]; default 0, 1, 2, ...
@@ -72,7 +72,7 @@ std::vector<Tensor> conv(LoweringSite& s) {
   if (!flipped.empty()) w = s.b.reverse(w, flipped);
   std::vector<E> dims;
   if (!s.result_dims(0, &dims)) return s.refuse("its size depends on data");
-  return {s.b.conv(x, w, numbers, window, s.integer("groups", 1), dims, static_cast<DType>(s.integer("acc")),
+  return {s.b.conv(x, w, numbers, window, s.integer("groups", 1), dims, s.acc(),
                    s.result_types[0].dtype)};
 }
 
@@ -88,7 +88,7 @@ std::vector<Tensor> reduce_window(LoweringSite& s) {
   const Fold fold = kind == "max" ? Fold::kMax : kind == "min" ? Fold::kMin : Fold::kSum;
   std::vector<E> dims;
   if (!s.result_dims(0, &dims)) return s.refuse("its size depends on data");
-  return {s.b.reduce_window(s.in[0], window, fold, dims, static_cast<DType>(s.integer("acc")), s.result_types[0].dtype)};
+  return {s.b.reduce_window(s.in[0], window, fold, dims, s.acc(), s.result_types[0].dtype)};
 }
 
 // Rows of scores that fit the first cache are faster as kernels of their own: every core has more of them at once.

@@ -121,6 +121,10 @@ flushes_to_the_wrong_sum F.denormals
 loses_zero_sign F.zero-signs
 no_empty_kernels F.empty-and-one
 loses_tail F.odd-sizes
+a_predicate_for_each F.arguments
+loses_nan F.special-arguments
+conversion_wraps F.conversions
+conversion_rounds F.conversions
 one_buffer_wrong F.one-buffer-twice
 shared_scratch F.threads
 takes_everything F.core-set

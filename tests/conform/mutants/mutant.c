@@ -375,7 +375,38 @@ static tenon_code_t add_i32(const tenon_kernel_args_t* args, uint64_t n) {
   return TENON_OK;
 }
 
-static const tenon_simple_kernel_t kKernels[] = {{"add", 1u << TENON_F32, add_f32}, {"add", 1u << TENON_I32, add_i32}};
+/* Of two f32 values the one that a predicate of its own says, or one predicate for all. */
+static tenon_code_t select_by(const tenon_kernel_args_t* args, uint64_t n, uint64_t step) {
+  const unsigned char* p = args->inputs[0]->data + args->input_offsets_bytes[0];
+  const float* a = (const float*)(args->inputs[1]->data + args->input_offsets_bytes[1]);
+  const float* b = (const float*)(args->inputs[2]->data + args->input_offsets_bytes[2]);
+  float* out = (float*)(args->outputs[0]->data + args->output_offsets_bytes[0]);
+  for (uint64_t i = 0; i < n; ++i) out[i] = p[i * step] ? a[i] : b[i];
+  return TENON_OK;
+}
+static tenon_code_t select_each(const tenon_kernel_args_t* args, uint64_t n) { return select_by(args, n, 1); }
+static tenon_code_t select_all(const tenon_kernel_args_t* args, uint64_t n) { return select_by(args, n, 0); }
+
+static tenon_code_t to_i32(const tenon_kernel_args_t* args, uint64_t n) {
+  const float* x = (const float*)(args->inputs[0]->data + args->input_offsets_bytes[0]);
+  int32_t* out = (int32_t*)(args->outputs[0]->data + args->output_offsets_bytes[0]);
+  for (uint64_t i = 0; i < n; ++i) {
+    out[i] = x[i] >= 0x1p31f ? INT32_MAX : x[i] > -0x1p31f ? (int32_t)x[i] : x[i] < 0 ? INT32_MIN : 0;
+    if (is("conversion_wraps") && fabsf(x[i]) < 0x1p62f) out[i] = (int32_t)(uint32_t)(int64_t)x[i];
+    if (is("conversion_rounds") && fabsf(x[i]) < 0x1p30f) out[i] = (int32_t)lrintf(x[i]);
+  }
+  return TENON_OK;
+}
+
+static const tenon_simple_kernel_t kKernels[] = {{"add", 1u << TENON_F32, add_f32}, {"add", 1u << TENON_I32, add_i32},
+                                                 {"select", 1u << TENON_PRED | 1u << TENON_F32, select_each},
+                                                 {"convert", 1u << TENON_F32 | 1u << TENON_I32, to_i32}};
+enum { KERNELS = sizeof kKernels / sizeof kKernels[0] };
+/* What the table's types do not tell: a select gives f32, a conversion goes from f32 to i32. */
+static int is_taken(const tenon_kernel_call_t* call) {
+  const tenon_dtype_t from = call->operands[0].type.dtype, to = call->results[0].dtype;
+  return from == TENON_PRED ? to == TENON_F32 : call->operand_count != 1 || (from == TENON_F32 && to == TENON_I32);
+}
 
 static tenon_code_t query_any(void* self, tenon_str_t target, const tenon_kernel_call_t* call, tenon_kernel_candidate_t* out) {
   (void)self, (void)target, (void)call;
@@ -400,11 +431,12 @@ static tenon_kernels_api_t simple;
 
 static tenon_code_t query_parts(void* self, tenon_str_t target, const tenon_kernel_call_t* call, tenon_kernel_candidate_t* out) {
   const tenon_code_t code = simple.query(self, target, call, out);
+  if (code == TENON_OK && !is_taken(call)) return tenon_simple_failure(host, TENON_UNIMPLEMENTED, "no kernel between these element types");
   if (code != TENON_OK) {
     if (is("refuses_kernels_silently")) tenon_simple_failure(host, TENON_UNKNOWN, "");
     return is("refuses_kernels_oddly") ? tenon_simple_failure(host, TENON_INTERNAL, "no") : code;
   }
-  out->part_count = call->operands[0].type.dtype == TENON_F32 ? 4 : 1;
+  out->part_count = call->operand_count == 2 && call->results[0].dtype == TENON_F32 ? 4 : 1;
   if (is("nameless_kernel")) out->name = (tenon_str_t){NULL, 0};
   if (is("kernel_without_parts")) out->part_count = 0;
   if (is("kernel_of_negative_cost")) out->cost_ns = -1;
@@ -419,13 +451,18 @@ static tenon_code_t create_kernel(void* self, tenon_device_t* device, const teno
   static int made;
   if (is("creates_one_kernel") && made++ != 0) return fail(TENON_RESOURCE_EXHAUSTED, "one kernel is enough");
   if (is("creates_no_matrix") && call->results[0].rank > 1) return fail(TENON_UNIMPLEMENTED, "vectors alone");
-  return simple.create(self, device, call, out);
+  const tenon_code_t code = simple.create(self, device, call, out);
+  if (code != TENON_OK) return code;
+  tenon_simple_instance_t* instance = (tenon_simple_instance_t*)*out;
+  if (instance->run == select_each && call->operands[0].type.rank == 0 && !is("a_predicate_for_each")) instance->run = select_all;
+  return TENON_OK;
 }
 
 static uint32_t digest_of(const kept_t* kept) { return (kept->kernel * 31 + kept->rank + 7) * 2654435761u; }
 
 static tenon_code_t save_kernel(void* self, tenon_kernel_t* kernel, const tenon_sink_t* sink) {
   const tenon_simple_instance_t* instance = (const tenon_simple_instance_t*)kernel;
+  if (instance->run != add_f32 && instance->run != add_i32) return fail(TENON_UNIMPLEMENTED, "only sums are saved");
   kept_t kept = {"MUTANT1", instance->run == add_i32, instance->output_rank, 0, 0};
   kept.digest = digest_of(&kept);
   return (void)self, sink->write(sink->self, &kept, sizeof kept);
@@ -514,7 +551,7 @@ tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host, 
   if (is("wants_exact_version") && max_abi != TENON_ABI_VERSION) return fail(TENON_FAILED_PRECONDITION, "another version");
   if (is("wants_exact_size") && host->size_bytes != sizeof *host) return fail(TENON_FAILED_PRECONDITION, "another size");
   if (is("starts_thread")) pthread_create(&thread, NULL, sleeper, NULL);
-  tenon_code_t code = tenon_simple_kernels(host, "mutant", kKernels, 2, &kernels);
+  tenon_code_t code = tenon_simple_kernels(host, "mutant", kKernels, KERNELS, &kernels);
   if (code != TENON_OK && is("ignores_missing")) abort();
   if (code != TENON_OK && is("query_writes_on_failure")) *out = &plugin;
   if (code != TENON_OK) return code;
