@@ -111,6 +111,18 @@ Outcome ends_while_open(Session& s) {
   return ends_after(s, "with a device and a buffer open", [&] { return open_and_keep(s); });
 }
 
+// The thread sanitizer's own exit hangs in a child of a process that has threads.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TENON_CONFORM_NO_EXIT_AFTER_FORK
+#endif
+#endif
+#ifdef TENON_CONFORM_NO_EXIT_AFTER_FORK
+constexpr bool kExitsAfterFork = false;
+#else
+constexpr bool kExitsAfterFork = true;
+#endif
+
 Outcome starts_program(Session& s) {
   CONFORM_TRY(s.load());
   const Outcome opened = open_and_keep(s);
@@ -127,7 +139,9 @@ Outcome starts_program(Session& s) {
   int status = 0;
   ::waitpid(child, &status, 0);
   CONFORM_TRY(ended_well(status, "after a fork that starts another program"));
-  return ends_after(s, "after a fork, by exit() in the child", [] { return pass(); });
+  return kExitsAfterFork
+             ? ends_after(s, "after a fork, by exit() in the child", [] { return pass(); })
+             : pass();
 }
 
 std::set<std::string> thread_ids() {
