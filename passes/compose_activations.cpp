@@ -86,16 +86,22 @@ Status compose(Builder& builder, const Node& node, std::vector<Value>* out) {
 constexpr tenon_rewrite_t kRewrites[] = {rewrite<compose>("product", "mul"), rewrite<compose>("quotient", "div")};
 
 constexpr std::string_view kBefore = R"(tenon.tir 1
-graph @g(%x: f32[2]) -> (y: f32[2]) {
-  %0 = logistic(%x) : f32[2]
-  %1 = mul(%x, %0) : f32[2]
-  yield %1
+graph @g(%x: f32[2]) -> (y: f32[2], z: f32[2]) {
+  %0 = const f32[2] splat 3
+  %1 = const f32[2] splat 6
+  %2 = logistic(%x) : f32[2]
+  %3 = mul(%x, %2) : f32[2]
+  %4 = add(%x, %0) : f32[2]
+  %5 = clamp(%4) {min = 0.0, max = 6.0} : f32[2]
+  %6 = div(%5, %1) : f32[2]
+  yield %3, %6
 }
 )";
 constexpr std::string_view kAfter = R"(tenon.tir 1
-graph @g(%x: f32[2]) -> (y: f32[2]) {
+graph @g(%x: f32[2]) -> (y: f32[2], z: f32[2]) {
   %0 = silu(%x) : f32[2]
-  yield %0
+  %1 = hard_sigmoid(%x) {alpha = 0.16666666666666666} : f32[2]
+  yield %0, %1
 }
 )";
 

@@ -125,17 +125,35 @@ constexpr tenon_rewrite_t kRewrites[] = {rewrite<divided>("divided", "div"), rew
                                          rewrite<scaled>("scaled", "mul"), rewrite<shifted>("shifted", "add")};
 
 constexpr std::string_view kBefore = R"(tenon.tir 1
-graph @g(%x: f32[2, 4], %s: f32[4]) -> (y: f32[2, 4]) {
-  %0 = layer_norm(%x) {dim = 1, epsilon = 0.001} : f32[2, 4]
-  %1 = broadcast(%s) {shape = dims [2, 4]} : f32[2, 4]
-  %2 = mul(%0, %1) : f32[2, 4]
-  yield %2
+graph @g(%x: f32[2, 4], %s: f32[4], %b: f32[4]) -> (y: f32[2, 4], z: f32[2, 4]) {
+  %0 = const f32[2] splat 0.125
+  %1 = mean(%x) {dims = [1]} : f32[2]
+  %2 = broadcast(%1) {shape = dims [2, 4], dims = [0]} : f32[2, 4]
+  %3 = sub(%x, %2) : f32[2, 4]
+  %4 = mul(%3, %3) : f32[2, 4]
+  %5 = mean(%4) {dims = [1]} : f32[2]
+  %6 = add(%5, %0) : f32[2]
+  %7 = sqrt(%6) : f32[2]
+  %8 = broadcast(%7) {shape = dims [2, 4], dims = [0]} : f32[2, 4]
+  %9 = div(%3, %8) : f32[2, 4]
+  %10 = broadcast(%s) {shape = dims [2, 4]} : f32[2, 4]
+  %11 = mul(%9, %10) : f32[2, 4]
+  %12 = broadcast(%b) {shape = dims [2, 4]} : f32[2, 4]
+  %13 = add(%11, %12) : f32[2, 4]
+  %14 = mul(%x, %x) : f32[2, 4]
+  %15 = mean(%14) {dims = [1]} : f32[2]
+  %16 = add(%15, %0) : f32[2]
+  %17 = rsqrt(%16) : f32[2]
+  %18 = broadcast(%17) {shape = dims [2, 4], dims = [0]} : f32[2, 4]
+  %19 = mul(%x, %18) : f32[2, 4]
+  yield %13, %19
 }
 )";
 constexpr std::string_view kAfter = R"(tenon.tir 1
-graph @g(%x: f32[2, 4], %s: f32[4]) -> (y: f32[2, 4]) {
-  %0 = layer_norm(%x, %s) {dim = 1, epsilon = 0.001} : f32[2, 4]
-  yield %0
+graph @g(%x: f32[2, 4], %s: f32[4], %b: f32[4]) -> (y: f32[2, 4], z: f32[2, 4]) {
+  %0 = layer_norm(%x, %s, %b) {dim = 1, epsilon = 0.125} : f32[2, 4]
+  %1 = rms_norm(%x) {dim = 1, epsilon = 0.125} : f32[2, 4]
+  yield %0, %1
 }
 )";
 

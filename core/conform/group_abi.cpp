@@ -765,6 +765,32 @@ Outcome shutdown_works(Session& s) {
   return pass();
 }
 
+// The first handles of each kind, where a plugin that counts them from 0 gives null.
+Outcome handles(Session& s) {
+  const tenon_device_api_t* api = nullptr;
+  const tenon_queue_api_t* queues = nullptr;
+  uint32_t count = 0;
+  CONFORM_TRY(find_devices(s, &api, &count));
+  tenon_device_t* device = nullptr;
+  s.step("open, alloc, queue_create and fence_create");
+  if (api->open(api->self, 0, &device) != TENON_OK)
+    return skipped("the device does not open, as group C tells");
+  CONFORM_EXPECT(device != nullptr, "open gives OK and null");
+  tenon_buffer_t* buffer = nullptr;
+  CONFORM_EXPECT(api->alloc(api->self, device, 64, &buffer) != TENON_OK || buffer != nullptr,
+                 "alloc gives OK and null");
+  if (find_queues(s, &queues).verdict != Verdict::kPass) return pass();
+  tenon_queue_t* queue = nullptr;
+  tenon_fence_t* fence = nullptr;
+  CONFORM_EXPECT(
+      queues->queue_create(queues->self, device, &queue) != TENON_OK || queue != nullptr,
+      "queue_create gives OK and null");
+  CONFORM_EXPECT(
+      queues->fence_create(queues->self, device, 0, &fence) != TENON_OK || fence != nullptr,
+      "fence_create gives OK and null");
+  return pass();
+}
+
 constexpr Check kChecks[] = {
     {"R-B01", "query", query_answers, true},
     {"R-B02", "record-version", record_version},
@@ -791,6 +817,7 @@ constexpr Check kChecks[] = {
     {"R-B25", "keeps-no-pointers", keeps_no_pointers},
     {"R-B27", "every-layout", every_layout},
     {"R-B28", "future-host", future_host},
+    {"R-B30", "handles", handles},
 };
 
 }  // namespace

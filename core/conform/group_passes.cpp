@@ -2,8 +2,11 @@
 // graphs.
 #include <sys/mman.h>
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <set>
 #include <thread>
 
@@ -437,6 +440,65 @@ Outcome pass_example(Session& s) {
   return pass();
 }
 
+// How often each rewrite was applied, of a pass that the host runs on this graph. False with the
+// reason.
+bool count_rewrites(const HostTables& host, const tenon_pass_def_t& def, tenon_graph_t* graph,
+                    std::map<std::string, int64_t>* applied, std::string* why) {
+  std::string stats;
+  const tenon_sink_t prints = {nullptr, discard};
+  const tenon_sink_t sink = {&stats, [](void* self, const void* data, uint64_t size) {
+                               static_cast<std::string*>(self)->append(
+                                   static_cast<const char*>(data), size);
+                               return tenon_code_t{TENON_OK};
+                             }};
+  if (host.session->passes_run(host.session->self, graph, def.name, {nullptr, 0}, 0, &prints,
+                               &sink) != TENON_OK)
+    return *why = last_failure(host).text, false;
+  const auto json = nlohmann::json::parse(stats, nullptr, false);
+  if (!json.is_object() || !json.contains("passes")) return *why = "the host tells no counts", false;
+  for (const auto& pass : json["passes"]) {
+    if (!pass.is_object() || !pass.contains("statistics")) continue;
+    for (const auto& [name, count] : pass["statistics"].items())
+      if (count.is_number_integer()) (*applied)[name] += count.get<int64_t>();
+  }
+  return true;
+}
+
+// A rewrite that its example does not reach is one that nothing has tried.
+Outcome pass_rewrites(Session& s) {
+  PluginPasses plugin;
+  CONFORM_TRY(find_passes(s, &plugin));
+  size_t rewrites = 0;
+  std::vector<std::string> never;
+  for (const tenon_pass_def_t* def : plugin.passes) {
+    if (def->run != nullptr || def->rewrites == nullptr) continue;
+    s.step("counting the rewrites of " + name_of(*def) + " on its example");
+    GraphRef before;
+    Failure unread;
+    if (!read_graph(plugin.host, std::string(view(def->before)), &before, &unread))
+      return skipped("a graph cannot be read, as G.pass-declared tells");
+    std::map<std::string, int64_t> applied;
+    std::string why;
+    if (!count_rewrites(plugin.host, *def, before.get(), &applied, &why))
+      return skipped(fmt::format("{} does not run on its example, as G.pass-example tells: {}",
+                                 name_of(*def), why));
+    const auto* record = reinterpret_cast<const char*>(def->rewrites);
+    for (uint32_t i = 0; i < def->rewrite_count; ++i) {
+      const auto* rewrite = reinterpret_cast<const tenon_rewrite_t*>(record);
+      record += rewrite->size_bytes;
+      // One that looks at every op may be there for the ops of others.
+      if (rewrite->root.size == 0) continue;
+      ++rewrites;
+      const std::string name(view(rewrite->name));
+      if (applied[name] <= 0) never.push_back(name_of(*def) + "'s " + name);
+    }
+  }
+  CONFORM_EXPECT(never.empty(),
+                 "never applied in its example, which may have several outputs and needs one more: {}",
+                 join_names(never, 20));
+  return rewrites == 0 ? not_offered("a rewrite that starts from an op of a name") : pass();
+}
+
 Outcome pass_valid(Session& s) {
   return on_trials(s, [](const HostTables& host, const Trial&, tenon_graph_t* after) {
     CONFORM_EXPECT(host.graph->verify(host.graph->self, after) == TENON_OK,
@@ -529,7 +591,7 @@ constexpr Check kChecks[] = {
     {"R-G09", "pass-example", pass_example},   {"R-G10", "pass-valid", pass_valid},
     {"R-G11", "pass-meaning", pass_meaning},   {"R-G12", "pass-counts", pass_counts},
     {"R-G29", "pass-declared", pass_declared}, {"R-G30", "pass-same", pass_same},
-    {"R-G31", "pass-ends", pass_ends},
+    {"R-G31", "pass-ends", pass_ends},         {"R-G36", "pass-rewrites", pass_rewrites},
 };
 
 }  // namespace

@@ -100,7 +100,7 @@ bool is_refusal(const std::string& text, const std::string& plugin) {
 // Where the host refuses the plugin for what one check tells, the others that it keeps from being
 // answered are no findings of their own. The advice to run this very command goes.
 void attribute_refusals(std::vector<Finding>& findings, const std::string& plugin) {
-  const Finding* cause = nullptr;
+  const Finding *cause = nullptr, *nulls = nullptr;
   for (Finding& finding : findings) {
     std::string& text = finding.outcome.text;
     if (const size_t at = text.find("; run `tenon conform "); at != std::string::npos) {
@@ -108,6 +108,13 @@ void attribute_refusals(std::vector<Finding>& findings, const std::string& plugi
       if (end != std::string::npos) text.erase(at, end + 1 - at);
     }
     if (finding.outcome.verdict != Verdict::kFail) continue;
+    // As the checks' benches say it when a handle is null, which B.handles is about.
+    if (nulls != nullptr && text.find("gives OK and no ") != std::string::npos) {
+      finding.outcome = skipped(fmt::format("a handle is null, as {} tells",
+                                            full_name(*nulls->group, *nulls->check)));
+      continue;
+    }
+    if (std::string_view(finding.check->requirement) == "R-B30") nulls = &finding;
     if (!is_refusal(text, plugin)) {
       if (cause == nullptr && finding.group->letter <= 'C') cause = &finding;
     } else if (cause != nullptr) {

@@ -10,7 +10,7 @@
  *    and sets size_bytes to what it wrote (record.h); 0 is INVALID_ARGUMENT. Records have grown, so that either's may be shorter.
  *  - Fields named reserved are 0.
  *  - Every function returns tenon_code_t unless it cannot fail. Details go to tenon_host_t::fail.
- *  - Outputs come last and are named out_*. They are untouched on failure.
+ *  - Outputs come last and are named out_*. They are untouched on failure. A handle that is given is not null: null means none.
  *  - Borrowed means: valid until the call returns, unless the comment names a longer time.
  *  - `safe` means any thread at any time; `one at a time` means the caller serialises per object.
  */

@@ -91,7 +91,7 @@ typedef struct tenon_call_t {
   const tenon_span_t* inputs;
   const tenon_span_t* outputs;
   tenon_span_t workspace; /* buffer null when workspace_bytes is 0 */
-  tenon_queue_t* queue;   /* null: complete before returning */
+  tenon_queue_t* queue;   /* null: complete before returning; waits and signal are empty then */
   const tenon_fence_point_t* waits;
   uint32_t wait_count;
   uint32_t out_symbol_count;
@@ -135,7 +135,7 @@ typedef struct tenon_compile_api_t {
   tenon_code_t (*artifact_bytes)(void* self, tenon_artifact_t* artifact, const tenon_sink_t* sink);
   /* OK when bytes run on this target with this plugin; else FAILED_PRECONDITION with the reason. Checks bytes as hostile. */
   tenon_code_t (*fits)(void* self, tenon_str_t target, const void* bytes, uint64_t size_bytes);
-  /* Loads on an open device. constants: blobs of the subgraph's constants in order of value index; the plugin retains those it keeps
+  /* Loads on an open device. constants: blobs of all values of kind TENON_VALUE_CONSTANT of the graph that was compiled, read by a node, yielded or neither, in order of value index; the plugin retains those it keeps
    * and may share packed forms by digest. */
   tenon_code_t (*load)(void* self, tenon_device_t* device, const void* bytes, uint64_t size_bytes,
                        tenon_blob_t* const* constants, uint32_t constant_count, tenon_executable_t** out_executable);

@@ -38,7 +38,7 @@ typedef struct tenon_pass_def_t {
   tenon_str_t name;         /* "fuse-elementwise" */
   tenon_str_t summary;      /* one line */
   tenon_str_t description;  /* paragraphs */
-  tenon_str_t before, after; /* .tir graphs: run(before) prints after; executed as a test */
+  tenon_str_t before, after; /* .tir graphs: run(before) prints after; executed as a test, in which every rewrite with a root is applied */
   const tenon_pass_option_def_t* options;
   const tenon_str_t* statistics;
   uint32_t statistic_count;

@@ -84,7 +84,8 @@ class PassRecord {
   constexpr PassRecord& describe(std::string_view text) {
     return def.description = str(text), *this;
   }
-  // run(before) prints `after`; executed as a test.
+  // run(before) prints `after`; executed as a test, in which each rewrite with a root has to be
+  // applied: a graph with several outputs shows several of them.
   constexpr PassRecord& example(std::string_view before, std::string_view after) {
     def.before = str(before);
     def.after = str(after);

@@ -64,6 +64,7 @@ long_record B.record-borders
 whole_record B.record-borders
 silent_record B.record-borders
 shutdown_fails B.shutdown
+null_handle B.handles
 count_grows C.count
 odd_kind C.info
 odd_alignment C.info-values

@@ -297,6 +297,8 @@ void make_passes() {
                   .options(options)
                   .run<look>()
                   .def;
+  // The second one changes nothing: of the good plugin it is no rewrite.
+  if (!is("rewrite_endless") && !is("rewrite_never_applied")) double_pass.rewrite_count = 1;
   if (is("pass_no_after")) look_pass.after = {};
   if (is("pass_unreadable")) look_pass.before = str("tenon.tir 1\ngraph");
   if (is("pass_bad_default")) options[0].default_text = str("four");

@@ -185,7 +185,7 @@ static tenon_code_t alloc(void* self, tenon_device_t* device, uint64_t size, ten
   __atomic_add_fetch(&live_count, 1, __ATOMIC_RELAXED);
   uint64_t used = __atomic_add_fetch(&device->used_bytes, size, __ATOMIC_RELAXED);
   if (used > device->peak_bytes && !is("peak_stays")) device->peak_bytes = used;
-  *out = buffer;
+  *out = is("null_handle") ? NULL : buffer;
   return TENON_OK;
 }
 
