@@ -15,6 +15,7 @@ void apply_threads(const RunOptions& options) {
 }
 
 int check_layers(const Host& host) {
+  if (view(host.host->setting(host.host->self, str("TENON_LAYERS"))).empty()) return kOk;
   // A pattern that no plugin's name has: the answer tells of layers alone.
   std::string text;
   if (int s = explain(host, "plugins", "?", text)) return s;
