@@ -122,7 +122,13 @@ Status start_kernel(Work& work, const Start& start) {
   };
   for (size_t i = 0; i + 1 < start.memory.size(); ++i) TENON_TRY(set_memory(start.memory[i]));
   for (int64_t extent : start.extents) set(sizeof extent, &extent);
-  if (start.memory.back().size_bytes != 0) TENON_TRY(set_memory(start.memory.back()));  // scratch
+  // Scratch comes last. A kernel that has none has no such argument, and its refusal says no more than that; one that has, but needs none
+  // for tensors without elements, wants the argument set all the same.
+  const cl_mem none = nullptr;
+  if (start.memory.back().size_bytes != 0)
+    TENON_TRY(set_memory(start.memory.back()));
+  else if (status == CL_SUCCESS)
+    (void)cl.clSetKernelArg(kernel, argument, sizeof none, &none);
   TENON_TRY(check(status, cat("setting the arguments of ", start.name)));
   cl_event event = nullptr;
   status = cl.clEnqueueNDRangeKernel(work.line.queue, kernel, 1, nullptr, &start.items, start.group == 0 ? nullptr : &start.group, 0, nullptr,
