@@ -2,6 +2,7 @@
 
 #include <map>
 #include <mutex>
+#include <new>
 #include <shared_mutex>
 #include <string>
 #include <vector>
@@ -62,7 +63,11 @@ union ToldPlace {
   ~ToldPlace() {}
   struct Cleaner {
     ToldPlace* place;
-    ~Cleaner() { place->told = Told(); }
+    // Made anew: assigning an empty string keeps the memory of the old one.
+    ~Cleaner() {
+      place->told.~Told();
+      new (&place->told) Told();
+    }
   };
 };
 
