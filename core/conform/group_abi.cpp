@@ -666,7 +666,7 @@ Outcome record_at_border(const Filled& f, unsigned char* base, size_t page_bytes
   const uint32_t known = std::min(size, f.whole);
   unsigned char* const record = base + page_bytes - size;
   std::memset(record, 0, known);
-  std::memcpy(record, f.begin.data(), f.begin.size());
+  std::copy(f.begin.begin(), f.begin.end(), record);
   std::memcpy(record, &size, sizeof(size));
   forget_failure();
   const tenon_code_t code = f.call(record);
