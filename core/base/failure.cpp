@@ -4,26 +4,16 @@
 #include <exception>
 
 #include "core/base/str.h"
+#include "core/base/thread_kept.h"
 
 namespace tenon {
 namespace {
 
-// A thread's thread-local objects end before the functions of atexit, in which plugins are shut down and fail: the place of the record
-// is never destroyed, and what lies in it is given back when the thread ends.
-union Place {
-  Status status;
-  Place() : status() {}
-  ~Place() {}
-};
-thread_local Place tls_place;
+thread_local ThreadKept<Status> tls_failure;
 
 void keep(Status&& failure) {
-  struct Cleaner {
-    ~Cleaner() { tls_place.status = Status(); }
-  };
-  thread_local Cleaner cleaner;
-  (void)&cleaner;  // it is there once it is named
-  tls_place.status = std::move(failure);
+  free_at_thread_end(tls_failure);
+  tls_failure.value = std::move(failure);
 }
 
 constexpr size_t kFailureTextMax = 16 * 1024;  // a plugin may not fill memory with its excuse
@@ -59,7 +49,7 @@ void record_failure(tenon_code_t code, std::string_view text, std::span<const te
   }
   keep(std::move(status));
 } catch (const std::exception&) {  // no memory for the words
-  tls_place.status = Status();
+  tls_failure.value = Status();
 }
 
 tenon_code_t out_of_memory(std::string_view text) noexcept {
@@ -79,7 +69,7 @@ tenon_code_t to_abi(Status&& status) {
 }
 
 Status from_abi(tenon_code_t code, std::string_view who) {
-  Status recorded = std::exchange(tls_place.status, Status());
+  Status recorded = std::exchange(tls_failure.value, Status());
   if (code == TENON_OK) return Status();
   if (!recorded.ok() && recorded.code() == code) return recorded;
   if (!recorded.ok()) {
@@ -92,8 +82,8 @@ Status from_abi(tenon_code_t code, std::string_view who) {
   return error(code, "T0002", "{} failed with {} and gave no reason", who, code_name(code));
 }
 
-const Status& last_failure() { return tls_place.status; }
+const Status& last_failure() { return tls_failure.value; }
 
-void clear_failure() { tls_place.status = Status(); }
+void clear_failure() { tls_failure.value = Status(); }
 
 }  // namespace tenon

@@ -2,7 +2,6 @@
 
 #include <map>
 #include <mutex>
-#include <new>
 #include <shared_mutex>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "core/base/log.h"
 #include "core/base/operation.h"
 #include "core/base/str.h"
+#include "core/base/thread_kept.h"
 
 namespace tenon::host {
 namespace {
@@ -51,31 +51,17 @@ tenon_code_t fail(void*, tenon_code_t code, tenon_str_t message, const tenon_key
   return code == TENON_OK ? TENON_UNKNOWN : code;
 }
 
-// What the views of the last answer point to: they must outlive the call, and the record may not. Never destroyed, only emptied when the
-// thread ends: a program asks in its functions of atexit too, after the thread's objects.
-union ToldPlace {
-  struct Told {
-    Status kept;
-    std::vector<tenon_key_value_t> details;
-    std::string message;
-  } told;
-  ToldPlace() : told() {}
-  ~ToldPlace() {}
-  struct Cleaner {
-    ToldPlace* place;
-    // Made anew: assigning an empty string keeps the memory of the old one.
-    ~Cleaner() {
-      place->told.~Told();
-      new (&place->told) Told();
-    }
-  };
+// What the views of the last answer point to: they must outlive the call, and the record may not.
+struct ToldFailure {
+  Status kept;
+  std::vector<tenon_key_value_t> details;
+  std::string message;
 };
 
 tenon_code_t give_last_failure(tenon_failure_t* out) {
-  thread_local ToldPlace place;
-  thread_local ToldPlace::Cleaner cleaner{&place};
-  (void)&cleaner;  // it is there once it is named
-  auto& [kept, details, message] = place.told;
+  thread_local ThreadKept<ToldFailure> told;
+  free_at_thread_end(told);
+  auto& [kept, details, message] = told.value;
   kept = last_failure();
   details.clear();
   for (const KeyValue& pair : kept.evidence()) details.push_back({to_abi_str(pair.key), to_abi_str(pair.value)});
