@@ -84,6 +84,13 @@ inline Value add_number(Builder& b, Value x, double number) {
   return number == 0 ? x : b.build("add", {x, b.full_like(x, number)});
 }
 
+// How the ops that add or multiply many elements of one operand tell of the attribute `acc`, which
+// require_acc checks.
+inline constexpr std::string_view kAccText =
+    "the type that is computed in, or one that holds more; none: f32 for f16 and bf16, else the "
+    "type of x";
+inline constexpr std::string_view kAccRule = "acc is a float for floats, an integer for integers";
+
 inline constexpr std::string_view kActivations = "none|relu|gelu|gelu_tanh|silu|tanh|logistic";
 inline Value activate(Builder& b, Value x, std::string_view activation) {
   return activation == "none" || activation.empty() ? x : b.build(activation, {x});

@@ -72,11 +72,7 @@ constexpr OpDraft base(std::string_view name, std::string_view summary, std::str
       .template reference<reference<kKind>>()
       .cost(TENON_COST_REDUCTION);
   if (kKind == Kind::kSum || kKind == Kind::kProd) {
-    draft
-        .attr_dtype("acc",
-                    "the type that is computed in, or one that holds more; none: f32 for f16 and "
-                    "bf16, else the type of x")
-        .infer<infer_acc>();
+    draft.attr_dtype("acc", kAccText).infer<infer_acc>();
   } else {
     draft.infer<infer>();
   }
@@ -87,8 +83,7 @@ constexpr OpDraft cumsum() {
   return base<Kind::kSum>("cumsum", "The running sum.",
                           "cumsum(f32[3] [1, 2, 3]) {dim = 0} -> f32[3] [1, 3, 6]",
                           "cumsum(f32[3]) {dim = 1}")
-      .constraint("C2", "acc is a float for floats, an integer for integers",
-                  "cumsum(f32[3]) {dim = 0, acc = i32}")
+      .constraint("C2", kAccRule, "cumsum(f32[3]) {dim = 0, acc = i32}")
       .example(
           "cumsum(f32[3] [1, 2, 3]) {dim = 0, reverse = 1, exclusive = 1} -> f32[3] [5, 3, 0]");
 }
@@ -96,8 +91,7 @@ constexpr OpDraft cumprod() {
   return base<Kind::kProd>("cumprod", "The running product.",
                            "cumprod(i32[3] [2, 3, 4]) {dim = 0} -> i32[3] [2, 6, 24]",
                            "cumprod(f32[3]) {dim = 1}")
-      .constraint("C2", "acc is a float for floats, an integer for integers",
-                  "cumprod(i32[3]) {dim = 0, acc = f32}");
+      .constraint("C2", kAccRule, "cumprod(i32[3]) {dim = 0, acc = f32}");
 }
 constexpr OpDraft cummax() {
   return base<Kind::kMax>("cummax", "The largest so far; NaN stays.",

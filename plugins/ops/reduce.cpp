@@ -99,11 +99,7 @@ constexpr OpDraft base(std::string_view name, std::string_view summary, uint32_t
       .template fold<fold>()
       .cost(TENON_COST_REDUCTION);
   if constexpr (kKind == Kind::kSum || kKind == Kind::kProd) {
-    draft
-        .attr_dtype("acc",
-                    "the type that is computed in, or one that holds more; none: f32 for f16 and "
-                    "bf16, else the type of x")
-        .infer<infer_acc>();
+    draft.attr_dtype("acc", kAccText).infer<infer_acc>();
   } else {
     draft.infer<infer>();
   }
@@ -116,16 +112,14 @@ constexpr OpDraft reduce_sum() {
   return base<Kind::kSum>("reduce_sum", "The sum over some dims; 0 over none.", kNumber,
                           "reduce_sum(f32[2, 2] [[1, 2], [3, 4]]) {dims = [1]} -> f32[2] [3, 7]",
                           "reduce_sum(f32[2, 3]) {dims = [2]}")
-      .constraint("C2", "acc is a float for floats, an integer for integers",
-                  "reduce_sum(f32[2]) {dims = [0], acc = i32}")
+      .constraint("C2", kAccRule, "reduce_sum(f32[2]) {dims = [0], acc = i32}")
       .example("reduce_sum(u8[2] [200, 100]) {dims = [0]} -> u8[] 44");
 }
 constexpr OpDraft reduce_prod() {
   return base<Kind::kProd>("reduce_prod", "The product over some dims; 1 over none.", kNumber,
                            "reduce_prod(f32[2, 2] [[1, 2], [3, 4]]) {dims = [0, 1]} -> f32[] 24",
                            "reduce_prod(f32[2, 3]) {dims = [0, 0]}")
-      .constraint("C2", "acc is a float for floats, an integer for integers",
-                  "reduce_prod(i32[2]) {dims = [0], acc = f32}");
+      .constraint("C2", kAccRule, "reduce_prod(i32[2]) {dims = [0], acc = f32}");
 }
 constexpr OpDraft reduce_max() {
   return base<Kind::kMax>(

@@ -101,8 +101,7 @@ constexpr OpDraft declare() {
           "windows, strides and dilations are at least 1, all below 2^31, windows of more than "
           "one element no larger than what they slide over",
           "reduce_window(f32[4]) {window = [0]}")
-      .constraint("C3", "acc is a float for floats, an integer for integers",
-                  "reduce_window(f32[4]) {window = [2], acc = i64}")
+      .constraint("C3", kAccRule, "reduce_window(f32[4]) {window = [2], acc = i64}")
       .example("reduce_window(f32[4] [1, 2, 3, 4]) {window = [2]} -> f32[3] [3, 5, 7]")
       .example(
           "reduce_window(i32[4] [1, 7, 3, 4]) {kind = \"max\", window = [3], strides = [2], "
