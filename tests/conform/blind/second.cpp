@@ -1,7 +1,5 @@
-// The second set of blind mutants (blind.py): a plugin that stands in front of a good device's library and does one thing wrong. Written from
-// docs/spec/plugin.md alone, against the checks as they were then. BLIND_BASE names the good library, BLIND_MUTANT the word; without
-// a word everything goes through. Each word stands in second.list with the requirement that it breaks.
-#include <dlfcn.h>
+// The second set of blind mutants (blind.py, shim.h): what does one thing wrong. Written from docs/spec/plugin.md alone, against the checks
+// as they were then. Each word stands in second.list with the requirement that it breaks.
 #include <fenv.h>
 #include <locale.h>
 #include <math.h>
@@ -19,35 +17,14 @@
 #include <thread>
 #include <vector>
 
-#include "tenon/abi/compile.h"
-#include "tenon/abi/device.h"
-#include "tenon/abi/host.h"
-#include "tenon/abi/plugin.h"
-#include "tenon/abi/queue.h"
-#include "tenon/abi/record.h"
+#include "shim.h"
 
 namespace {
-
-const tenon_host_t* host;
-const tenon_device_api_t* device_next;
-const tenon_queue_api_t* queue_next;
-const tenon_compile_api_t* compile_next;
-std::mutex mutex;
-
-bool is(const char* word) {
-  static const char* chosen = getenv("BLIND_MUTANT");
-  return chosen && strcmp(chosen, word) == 0;
-}
-
-tenon_code_t fail(tenon_code_t code, const char* text) { return host->fail(host->self, code, {text, strlen(text)}, nullptr, 0); }
-
-void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
 // ---- Devices and memory ---------------------------------------------------------------------------------
 
 std::map<tenon_buffer_t*, uint64_t> sizes;         // of live buffers
 std::map<uint64_t, tenon_buffer_t*> by_size;       // for alloc_twice_the_same
-std::atomic<int> calls{0};
 
 tenon_code_t info(void*, uint32_t ordinal, tenon_device_info_t* out) {
   tenon_device_info_t mine{};
@@ -210,12 +187,6 @@ tenon_code_t queue_destroy(void*, tenon_queue_t* queue) {
   return queue_next->queue_destroy(queue_next->self, queue);
 }
 
-struct Points {
-  std::vector<tenon_fence_point_t> list;
-  tenon_fence_point_t signal;
-};
-
-// What the points of a submission become.
 Points bend_points(const tenon_fence_point_t* waits, uint32_t count, tenon_fence_point_t signal) {
   Points p{{waits, waits + count}, signal};
   if (is("no_waits")) p.list.clear();
@@ -417,19 +388,6 @@ tenon_code_t needs(void*, tenon_executable_t* executable, tenon_symbols_t symbol
   return TENON_OK;
 }
 
-tenon_code_t device_copy(tenon_device_t* device, uint32_t direction, const tenon_span_t& span, uint64_t offset, void* data, uint64_t bytes) {
-  tenon_copy_t c{};
-  c.size_bytes = sizeof c;
-  c.direction = direction;
-  c.length_bytes = bytes;
-  if (direction == TENON_COPY_DEVICE_TO_HOST) {
-    c.from = span.buffer, c.from_offset_bytes = span.offset_bytes + offset, c.host_to = data;
-  } else {
-    c.to = span.buffer, c.to_offset_bytes = span.offset_bytes + offset, c.host_from = data;
-  }
-  return device_next->copy(device_next->self, device, &c);
-}
-
 // Changes what an execution left behind.
 void spoil(tenon_device_t* device, tenon_executable_t* executable, const tenon_call_t* call) {
   std::vector<tenon_output_need_t> outputs(call->output_count);
@@ -533,43 +491,29 @@ tenon_code_t dump(void*, tenon_artifact_t* artifact, tenon_str_t what, const ten
 
 tenon_code_t shutdown_failing(void*) { return fail(TENON_INTERNAL, "not today"); }
 
-template <typename T>
-T copy_of(const void* table) {
-  return *static_cast<const T*>(table);
-}
-
 }  // namespace
 
 extern "C" TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host, const tenon_plugin_t** out) {
-  static tenon_plugin_t plugin;
-  static std::vector<tenon_interface_t> interfaces;
+  static Front front;
+  auto& [plugin, interfaces] = front;
   host = the_host;
   if (is("query_is_slow")) sleep_ms(3000);
-  void* library = dlopen(getenv("BLIND_BASE"), RTLD_NOW | RTLD_LOCAL);
-  if (!library) return fail(TENON_UNAVAILABLE, dlerror());
-  const auto query = reinterpret_cast<decltype(&tenon_plugin_query)>(dlsym(library, "tenon_plugin_query"));
-  const tenon_plugin_t* base = nullptr;
-  if (const tenon_code_t code = query(max_abi, the_host, &base); code != TENON_OK) return code;
-  plugin = *base;
-  interfaces.assign(base->interfaces, base->interfaces + base->interface_count);
+  if (const tenon_code_t code = stand_in_front(max_abi, &front); code != TENON_OK) return code;
   for (tenon_interface_t& i : interfaces) {
     const std::string id(i.id.data, i.id.size);
     if (id == TENON_DEVICE_ID) {
-      device_next = static_cast<const tenon_device_api_t*>(i.table);
-      static tenon_device_api_t mine = copy_of<tenon_device_api_t>(i.table);
+      static tenon_device_api_t mine = copy_of(i.table, device_next);
       mine.count = count, mine.info = info, mine.open = open_and_remember, mine.alloc = alloc, mine.free = release, mine.copy = copy, mine.sync = sync;
       if (mine.memory) mine.memory = memory;
       if (is("required_slot_null")) mine.sync = nullptr;
       i.table = &mine;
     } else if (id == TENON_QUEUE_ID) {
-      queue_next = static_cast<const tenon_queue_api_t*>(i.table);
-      static tenon_queue_api_t mine = copy_of<tenon_queue_api_t>(i.table);
+      static tenon_queue_api_t mine = copy_of(i.table, queue_next);
       mine.queue_create = queue_create, mine.queue_destroy = queue_destroy, mine.copy_async = copy_async, mine.fence_create = fence_create;
       mine.fence_destroy = fence_destroy, mine.fence_query = fence_query, mine.fence_signal = fence_signal, mine.fence_wait = fence_wait;
       i.table = &mine;
     } else if (id == TENON_COMPILE_ID) {
-      compile_next = static_cast<const tenon_compile_api_t*>(i.table);
-      static tenon_compile_api_t mine = copy_of<tenon_compile_api_t>(i.table);
+      static tenon_compile_api_t mine = copy_of(i.table, compile_next);
       mine.claim = claim, mine.compile = compile, mine.artifact_release = artifact_release, mine.artifact_bytes = artifact_bytes, mine.fits = fits;
       mine.load = load, mine.executable_release = executable_release, mine.executable_info = executable_info, mine.needs = needs;
       mine.execute = execute;

@@ -1,8 +1,5 @@
-// The third set of blind mutants (blind.py): a plugin that stands in front of a good device's library and does one thing wrong, as drivers do. Written from
-// docs/spec/plugin.md and the headers alone. BLIND_BASE names the good library, BLIND_MUTANT the word; without a word everything goes
-// through. Each word stands in third.list with the requirements that it breaks. BLIND_FIRED: a file that gets the word where the fault took
-// effect; for telling a fault that was not looked for from one that had no occasion.
-#include <dlfcn.h>
+// The third set of blind mutants (blind.py, shim.h): what does one thing wrong, as drivers do. Written from docs/spec/plugin.md and the headers
+// alone. Each word stands in third.list with the requirements that it breaks.
 #include <fcntl.h>
 #include <immintrin.h>
 #include <math.h>
@@ -26,46 +23,14 @@
 #include <thread>
 #include <vector>
 
-#include "tenon/abi/compile.h"
-#include "tenon/abi/device.h"
 #include "tenon/abi/graph.h"
-#include "tenon/abi/host.h"
-#include "tenon/abi/plugin.h"
-#include "tenon/abi/queue.h"
-#include "tenon/abi/record.h"
+
+#include "shim.h"
 
 namespace {
 
-const tenon_host_t* host;
 const tenon_host_graph_t* graphs;
-const tenon_device_api_t* device_next;
-const tenon_queue_api_t* queue_next;
-const tenon_compile_api_t* compile_next;
 tenon_device_api_t* device_mine;
-std::mutex mutex;
-std::atomic<int> calls{0};
-
-void fired() {
-  static const char* path = getenv("BLIND_FIRED");
-  static std::atomic<int> seen{0};
-  if (!path || seen++ > 0) return;
-  const int f = ::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  if (f >= 0) (void)!write(f, "x", 1), ::close(f);
-}
-
-bool is_word(const char* word) {
-  static const char* chosen = getenv("BLIND_MUTANT");
-  return chosen && strcmp(chosen, word) == 0;
-}
-// The condition first: that the fault takes effect is what `is` says.
-bool is(const char* word) {
-  if (!is_word(word)) return false;
-  fired();
-  return true;
-}
-
-tenon_code_t fail(tenon_code_t code, const char* text) { return host->fail(host->self, code, {text, strlen(text)}, nullptr, 0); }
-void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
 
 // ---- Devices and memory ---------------------------------------------------------------------------------
 
@@ -455,11 +420,6 @@ bool is_first(tenon_queue_t* queue) {
 }
 
 constexpr uint64_t LOW_48 = (uint64_t{1} << 48) - 1;
-
-struct Points {
-  std::vector<tenon_fence_point_t> list;
-  tenon_fence_point_t signal;
-};
 
 Points bend_points(const tenon_fence_point_t* waits, uint32_t count, tenon_fence_point_t signal) {
   Points p{{waits, waits + count}, signal};
@@ -1124,19 +1084,6 @@ tenon_code_t needs(void*, tenon_executable_t* executable, tenon_symbols_t symbol
   return TENON_OK;
 }
 
-tenon_code_t device_copy(tenon_device_t* device, uint32_t direction, const tenon_span_t& span, uint64_t offset, void* data, uint64_t bytes) {
-  tenon_copy_t c{};
-  c.size_bytes = sizeof c;
-  c.direction = direction;
-  c.length_bytes = bytes;
-  if (direction == TENON_COPY_DEVICE_TO_HOST) {
-    c.from = span.buffer, c.from_offset_bytes = span.offset_bytes + offset, c.host_to = data;
-  } else {
-    c.to = span.buffer, c.to_offset_bytes = span.offset_bytes + offset, c.host_from = data;
-  }
-  return device_next->copy(device_next->self, device, &c);
-}
-
 template <typename T>
 T at(const std::vector<char>& v, int64_t i) {
   T t{};
@@ -1521,16 +1468,11 @@ tenon_code_t dump(void*, tenon_artifact_t* artifact, tenon_str_t what, const ten
   return code;
 }
 
-template <typename T>
-T copy_of(const void* table) {
-  return *static_cast<const T*>(table);
-}
-
 }  // namespace
 
 extern "C" TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host, const tenon_plugin_t** out) {
-  static tenon_plugin_t plugin;
-  static std::vector<tenon_interface_t> interfaces;
+  static Front front;
+  auto& [plugin, interfaces] = front;
   host = the_host;
   if (max_abi > TENON_ABI_VERSION && is("refuses_a_newer_host")) return fail(TENON_UNIMPLEMENTED, "this plugin is for version 0.1");
   if (max_abi < TENON_ABI_VERSION && is("nothing_for_an_older_host")) return TENON_OK;
@@ -1542,21 +1484,14 @@ extern "C" TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const 
     static volatile uint32_t size = const_cast<const volatile tenon_host_graph_t*>(graphs)->size_bytes;
     (void)size;
   }
-  void* library = dlopen(getenv("BLIND_BASE"), RTLD_NOW | RTLD_LOCAL);
-  if (!library) return fail(TENON_UNAVAILABLE, dlerror());
-  const auto query = reinterpret_cast<decltype(&tenon_plugin_query)>(dlsym(library, "tenon_plugin_query"));
-  const tenon_plugin_t* base = nullptr;
-  if (const tenon_code_t code = query(max_abi, the_host, &base); code != TENON_OK) return code;
-  plugin = *base;
-  interfaces.assign(base->interfaces, base->interfaces + base->interface_count);
+  if (const tenon_code_t code = stand_in_front(max_abi, &front); code != TENON_OK) return code;
   for (tenon_interface_t& i : interfaces) {
     const std::string id(i.id.data, i.id.size);
     if (id == TENON_DEVICE_ID) {
-      device_next = static_cast<const tenon_device_api_t*>(i.table);
       static struct {
         tenon_device_api_t api;
         void* behind[2];
-      } mine = {copy_of<tenon_device_api_t>(i.table), {reinterpret_cast<void*>(fail), nullptr}};
+      } mine = {copy_of(i.table, device_next), {reinterpret_cast<void*>(fail), nullptr}};
       device_mine = &mine.api;
       mine.api.info = info, mine.api.open = open, mine.api.close = close, mine.api.alloc = alloc, mine.api.free = release;
       mine.api.copy = copy, mine.api.sync = sync;
@@ -1565,15 +1500,13 @@ extern "C" TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const 
       i.table = &mine;
       if (is("reserved_is_one")) i.reserved = 1;
     } else if (id == TENON_QUEUE_ID) {
-      queue_next = static_cast<const tenon_queue_api_t*>(i.table);
-      static tenon_queue_api_t mine = copy_of<tenon_queue_api_t>(i.table);
+      static tenon_queue_api_t mine = copy_of(i.table, queue_next);
       mine.queue_create = queue_create, mine.queue_destroy = queue_destroy, mine.copy_async = copy_async, mine.fence_create = fence_create;
       mine.fence_destroy = fence_destroy, mine.fence_query = fence_query, mine.fence_signal = fence_signal, mine.fence_wait = fence_wait;
       if (is("table_ends_before_fence_wait")) mine.size_bytes = offsetof(tenon_queue_api_t, fence_wait);
       i.table = &mine;
     } else if (id == TENON_COMPILE_ID) {
-      compile_next = static_cast<const tenon_compile_api_t*>(i.table);
-      static tenon_compile_api_t mine = copy_of<tenon_compile_api_t>(i.table);
+      static tenon_compile_api_t mine = copy_of(i.table, compile_next);
       mine.claim = claim, mine.compile = compile, mine.artifact_release = artifact_release, mine.artifact_info = artifact_info;
       mine.artifact_bytes = artifact_bytes, mine.fits = fits, mine.load = load, mine.executable_release = executable_release;
       mine.executable_info = executable_info, mine.needs = needs, mine.execute = execute;

@@ -1,0 +1,99 @@
+// What the sets of blind mutants share: a plugin that stands in front of a good device's library. BLIND_BASE names that library, BLIND_MUTANT
+// the word of the fault; without a word everything goes through. BLIND_FIRED: a file that gets a byte where the fault took effect, for
+// telling a fault that was not looked for from one that had no occasion.
+#pragma once
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tenon/abi/compile.h"
+#include "tenon/abi/device.h"
+#include "tenon/abi/host.h"
+#include "tenon/abi/plugin.h"
+#include "tenon/abi/queue.h"
+#include "tenon/abi/record.h"
+
+namespace {
+
+const tenon_host_t* host;
+const tenon_device_api_t* device_next;
+const tenon_queue_api_t* queue_next;
+const tenon_compile_api_t* compile_next;
+std::mutex mutex;
+std::atomic<int> calls{0};
+
+void fired() {
+  static const char* path = getenv("BLIND_FIRED");
+  static std::atomic<int> seen{0};
+  if (!path || seen++ > 0) return;
+  const int f = ::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (f >= 0) (void)!write(f, "x", 1), ::close(f);
+}
+
+bool is_word(const char* word) {
+  static const char* chosen = getenv("BLIND_MUTANT");
+  return chosen && strcmp(chosen, word) == 0;
+}
+// The condition first: that the fault takes effect is what `is` says.
+bool is(const char* word) {
+  if (!is_word(word)) return false;
+  fired();
+  return true;
+}
+
+tenon_code_t fail(tenon_code_t code, const char* text) { return host->fail(host->self, code, {text, strlen(text)}, nullptr, 0); }
+void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+// What the points of a submission become.
+struct Points {
+  std::vector<tenon_fence_point_t> list;
+  tenon_fence_point_t signal;
+};
+
+tenon_code_t device_copy(tenon_device_t* device, uint32_t direction, const tenon_span_t& span, uint64_t offset, void* data, uint64_t bytes) {
+  tenon_copy_t c{};
+  c.size_bytes = sizeof c;
+  c.direction = direction;
+  c.length_bytes = bytes;
+  if (direction == TENON_COPY_DEVICE_TO_HOST) {
+    c.from = span.buffer, c.from_offset_bytes = span.offset_bytes + offset, c.host_to = data;
+  } else {
+    c.to = span.buffer, c.to_offset_bytes = span.offset_bytes + offset, c.host_from = data;
+  }
+  return device_next->copy(device_next->self, device, &c);
+}
+
+// The good plugin as this one: its record and its interfaces, to be bent before they are given.
+struct Front {
+  tenon_plugin_t plugin;
+  std::vector<tenon_interface_t> interfaces;
+};
+
+tenon_code_t stand_in_front(uint32_t max_abi, Front* front) {
+  void* library = dlopen(getenv("BLIND_BASE"), RTLD_NOW | RTLD_LOCAL);
+  if (!library) return fail(TENON_UNAVAILABLE, dlerror());
+  const auto query = reinterpret_cast<tenon_code_t (*)(uint32_t, const tenon_host_t*, const tenon_plugin_t**)>(dlsym(library, "tenon_plugin_query"));
+  const tenon_plugin_t* base = nullptr;
+  if (const tenon_code_t code = query(max_abi, host, &base); code != TENON_OK) return code;
+  front->plugin = *base;
+  front->interfaces.assign(base->interfaces, base->interfaces + base->interface_count);
+  return TENON_OK;
+}
+
+// The table of an interface, which is remembered in `next`, for changing its slots.
+template <typename T>
+T copy_of(const void* table, const T*& next) {
+  next = static_cast<const T*>(table);
+  return *next;
+}
+
+}  // namespace
