@@ -99,23 +99,29 @@ bool is_kernel_set(const tenon::host::Manifest& manifest) {
   return provides("kernels") && !provides("device");
 }
 
-// What to say when the options choose no check.
-std::string no_check(const RunOptions& options) {
-  RunOptions all = options;
-  all.level = highest_level();
-  const std::vector<Selected> beyond = select_checks(all);
-  if (beyond.empty())
-    return fmt::format("T0008: no check and no requirement matches {}; `tenon conform --list` names them.",
-                       tenon::quoted(options.filter));
-  int lowest = highest_level();
-  for (const Selected& selected : beyond) lowest = std::min(lowest, selected.group->level);
-  return fmt::format("T0008: {} matches checks of level {} and higher alone, and --level {} leaves them out.",
-                     tenon::quoted(options.filter), lowest, options.level);
+// What to say when a pattern chooses no check, so that a slip of the pen leaves nothing out in silence.
+tenon::Status each_filter_chooses(const RunOptions& options) {
+  for (const std::string& filter : options.filters) {
+    RunOptions one = options;
+    one.filters = {filter};
+    if (!select_checks(one).empty()) continue;
+    one.level = highest_level();
+    const std::vector<Selected> beyond = select_checks(one);
+    if (beyond.empty()) {
+      return tenon::error(TENON_INVALID_ARGUMENT, "T0008", "no check and no requirement matches {}; `tenon conform --list` names them.",
+                          tenon::quoted(filter));
+    }
+    int lowest = highest_level();
+    for (const Selected& selected : beyond) lowest = std::min(lowest, selected.group->level);
+    return tenon::error(TENON_INVALID_ARGUMENT, "T0008", "{} matches checks of level {} and higher alone, and --level {} leaves them out.",
+                        tenon::quoted(filter), lowest, options.level);
+  }
+  return {};
 }
 
 int list(const Options& options) {
+  if (tenon::Status chosen = each_filter_chooses(options.run); !chosen.ok()) return usage_error(chosen.text());
   const std::vector<Selected> checks = select_checks(options.run);
-  if (checks.empty()) return usage_error(no_check(options.run));
   const tenon::Status status = options.json.empty() ? write_to("-", list_text(checks))
                                                     : write_to(options.json, list_json(checks));
   return status.ok() ? kConforms : plain_error(status.text());
@@ -137,7 +143,7 @@ int conform(Options options) {
   tenon::Result<Subject> subject = find_subject(options.path);
   if (!subject.ok()) return usage_error(subject.status().text());
   options.run.kernel_set = is_kernel_set(subject->manifest);
-  if (select_checks(options.run).empty()) return usage_error(no_check(options.run));
+  if (tenon::Status chosen = each_filter_chooses(options.run); !chosen.ok()) return usage_error(chosen.text());
   if (tenon::Status there = examples_are_there(options.run); !there.ok())
     return plain_error(there.text());
   RunRecord record;
@@ -154,7 +160,7 @@ int conform(Options options) {
   record.level_given = options.level_given;
   record.date = date_text();
   record.machine = machine_text();
-  record.partial = !options.run.filter.empty();
+  record.partial = !options.run.filters.empty();
   tenon::Result<std::vector<Finding>> findings = run_checks(record.subject, options.run);
   if (!findings.ok()) return plain_error(findings.status().text());
   record.findings = std::move(findings).value();
@@ -182,8 +188,11 @@ int main(int argc, char** argv) {
   app.add_option("--level", options.run.level, "this level, and no more: 1 loads, 2 memory, 3 compute, 4 asynchronous")
       ->check(CLI::Range(1, kWholeLevels).description(""))
       ->type_name("N");
-  app.add_option("--filter", options.run.filter, "only checks whose names or requirements match: 'C.copy-*', 'R-D1?'")
-      ->type_name("GLOB");
+  app.add_option("--filter", options.run.filters, "only checks whose names or requirements match one: 'C.copy-*', 'R-D1?,R-C2'")
+      ->type_name("GLOB,...")
+      ->delimiter(',')
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_flag("--list", options.list, "list the checks that the other options choose; as JSON with --json -");
   app.add_option("--json", options.json, "write the results as JSON, to standard output for -")->type_name("FILE");
   app.add_option("--junit", options.junit, "write the results for a CI system")->type_name("FILE");

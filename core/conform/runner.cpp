@@ -124,6 +124,12 @@ void attribute_refusals(std::vector<Finding>& findings, const std::string& plugi
   }
 }
 
+bool matches(const std::vector<std::string>& filters, const Group& group, const Check& check) {
+  return filters.empty() || std::any_of(filters.begin(), filters.end(), [&](const std::string& filter) {
+           return glob_match(filter, full_name(group, check)) || glob_match(filter, check.requirement);
+         });
+}
+
 }  // namespace
 
 std::vector<Selected> select_checks(const RunOptions& options) {
@@ -132,9 +138,7 @@ std::vector<Selected> select_checks(const RunOptions& options) {
     for (const Check& check : group.checks) {
       const bool own = options.kernel_set && group.letter == 'F';
       if ((own ? 2 : group.level) > options.level) continue;
-      if (options.filter.empty() || glob_match(options.filter, full_name(group, check)) ||
-          glob_match(options.filter, check.requirement))
-        out.push_back({&group, &check});
+      if (matches(options.filters, group, check)) out.push_back({&group, &check});
     }
   }
   return out;

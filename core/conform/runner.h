@@ -31,7 +31,7 @@ struct Finding {
 
 struct RunOptions {
   int level = 0;       // groups up to this one
-  std::string filter;  // glob on full names or on requirements; empty for all
+  std::vector<std::string> filters;  // globs on full names or on requirements; none for all
   unsigned jobs = 1;
   bool kernel_set = false;            // kernels for another plugin's device: level 2 has group F
   std::vector<std::string> examples;  // files of a frontend's format

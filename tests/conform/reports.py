@@ -74,6 +74,10 @@ def main():
         want(code == 0 and text.count("R-C") > 3 and "C.open" not in text and "D " not in text, f"a list of some checks:\n{text}")
         code, text = run("--filter", "C.copy*", "--level", "1")
         want(code == 2 and "of level 2 and higher" in text, f"checks beyond the level:\n{text}")
+        code, text = run("--filter", "R-C20,R-C21", "--filter", "C.count", "-v")
+        want(code == 0 and "3 passed" in text, f"checks chosen by several patterns:\n{text}")
+        code, text = run("--filter", "C.count,C.cuont")
+        want(code == 2 and "matches `C.cuont`" in text, f"one pattern of two that chooses nothing:\n{text}")
 
         # What is no number, no file, or cannot be written.
         for wrong in (["--limit", "nan"], ["--limit", "inf"], ["--limit", "0"], ["--example", folder / "absent"], ["--json", "-", "--html", "-"]):

@@ -86,8 +86,8 @@ TEST_F(PluginsTest, GoodOneLoadsOnFirstUseOnly) {
   // A vendor's own interface is passed through as it is.
   EXPECT_EQ(static_cast<const int*>(host.load("good").value()->interface("vendor.feature/1"))[3], 3);
   EXPECT_EQ(host.find_interface("pass", "fake-pass", "tenon.nothing/1").status().error_code(), "P0904");
-  host.shutdown();
-  host.shutdown();
+  EXPECT_TRUE(host.shutdown().ok());
+  EXPECT_TRUE(host.shutdown().ok());
   EXPECT_EQ(log_, "");
 }
 
