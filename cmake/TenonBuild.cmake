@@ -3,7 +3,8 @@ set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_C_STANDARD 11)
-set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+# One kind of code everywhere, or programs and libraries could not share precompiled headers.
+add_compile_options(-fPIC)
 set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_C_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
@@ -17,8 +18,11 @@ set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG")
 
 find_program(TENON_CCACHE ccache)
 if(TENON_CCACHE)
-  set(CMAKE_C_COMPILER_LAUNCHER ${TENON_CCACHE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${TENON_CCACHE})
+  # What ccache asks for where headers are precompiled: https://ccache.dev/manual/latest.html#_precompiled_headers
+  set(launcher ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${TENON_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
+  add_compile_options("$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
 endif()
 
 add_compile_options(-Wall -Wextra -Wno-missing-field-initializers)
@@ -35,6 +39,15 @@ endif()
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 include(GNUInstallDirs)
+
+# tenon_unoptimised(TARGET...): these wait for others most of the time, so sanitizer builds spend none on optimising them.
+function(tenon_unoptimised)
+  foreach(target IN LISTS ARGN)
+    if(TENON_SANITIZE)
+      target_compile_options(${target} PRIVATE -O0)
+    endif()
+  endforeach()
+endfunction()
 
 # tenon_core_library(NAME SOURCE...): one room of core/, an object library that libtenon.so collects.
 # Unit tests beside the source are named foo_test.cpp and listed with tenon_unit_test.
@@ -57,6 +70,7 @@ function(tenon_unit_test name)
   cmake_parse_arguments(T "" "" "SOURCES;LINK;LABELS" ${ARGN})
   add_executable(${name} ${T_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/include)
+  target_compile_options(${name} PRIVATE -O0)  # compiling takes longer than running
   target_link_libraries(${name} PRIVATE ${T_LINK} GTest::gtest GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name})
