@@ -198,7 +198,7 @@ int command_bench(const RunOptions& options) {
   start = Clock::now();
   if (int s = compile(host, model, options, options.device, program)) return s;
   m.compile_ms = ms_since(start);
-  if (int s = bind(host, program, inputs, binding)) return s;
+  if (int s = bind_inputs(host, program, inputs, binding)) return s;
   if (int s = timed_run(host, binding, m.first_run_ms)) return s;
   const size_t wanted = options.serve && options.runs == 0 ? 1 : static_cast<size_t>(options.runs);
   if (int s = repeat(host, binding, wanted, kMeasureMs, kLeastRuns, m.round)) return s;

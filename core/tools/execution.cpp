@@ -100,7 +100,7 @@ std::string where_from(const Input& input) {
 }
 }  // namespace
 
-int bind(const Host& host, const Program& program, const Inputs& inputs, Binding& binding) {
+int bind_inputs(const Host& host, const Program& program, const Inputs& inputs, Binding& binding) {
   if (tenon_code_t code = host.session->binding_create(host.session->self, program.get(), binding.out())) return report(host, code);
   for (const auto& input : inputs) {
     const Dense& tensor = input->tensor;

@@ -18,7 +18,7 @@ int check_layers(const Host& host);
 int load(const Host& host, const RunOptions& options, Model& model);
 // Compiles for `device` (empty: by cost or TENON_DEVICE).
 int compile(const Host& host, const Model& model, const RunOptions& options, std::string_view device, Program& program);
-int bind(const Host& host, const Program& program, const Inputs& inputs, Binding& binding);
+int bind_inputs(const Host& host, const Program& program, const Inputs& inputs, Binding& binding);
 
 // The names of the model's outputs.
 int output_names(const Host& host, const Model& model, std::vector<std::string>& names);

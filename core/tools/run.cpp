@@ -53,7 +53,7 @@ class Run {
 
   int run_on(const std::string& device, Program& program, Binding& binding, bool profile) {
     if (int s = compile(host_, model_, options_, device, program)) return s;
-    if (int s = bind(host_, program, inputs_, binding)) return s;
+    if (int s = bind_inputs(host_, program, inputs_, binding)) return s;
     tenon_code_t code = TENON_OK;
     if (profile) code = host_.session->profile_enable(host_.session->self, binding.get(), 1);
     if (code == TENON_OK) code = host_.session->run(host_.session->self, binding.get());
@@ -67,7 +67,7 @@ class Run {
     // out what no device takes whole.
     if (options.pipeline != "none") options.pipeline = "legalize";
     if (int s = compile(host_, model_, options, options_.check, checked_)) return s;
-    if (int s = bind(host_, checked_, inputs_, check_)) return s;
+    if (int s = bind_inputs(host_, checked_, inputs_, check_)) return s;
     if (tenon_code_t code = host_.session->run(host_.session->self, check_.get())) return report(host_, code);
     for (size_t i = 0; i < names_.size(); ++i) {
       if (int s = compare_output(i)) return s;
