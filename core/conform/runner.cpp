@@ -83,7 +83,7 @@ Status start(Finding& finding, const Subject& subject, const RunOptions& options
 
 const Selected* find_check(std::string_view name) {
   static const auto* all =
-      new std::vector<Selected>(select_checks({highest_level(), "", 1, false, {}, 0}));
+      new std::vector<Selected>(select_checks({highest_level(), {}, 1, false, {}, 0}));
   for (const Selected& selected : *all) {
     if (full_name(*selected.group, *selected.check) == name) return &selected;
   }
