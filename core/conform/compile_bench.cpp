@@ -382,6 +382,11 @@ Outcome Execution::prepare(const std::vector<Named>& inputs, unsigned char fille
   CONFORM_EXPECT(code == TENON_OK, "needs gives {}{}", code_text(code), said());
   CONFORM_TRY(sound_needs(part_, needs_));
   for (const Named& input : inputs) {
+    if (inputs_together_ && !inputs_.empty()) {
+      inputs_.push_back(inputs_[0]);
+      input_spans_.push_back(input_spans_[0]);
+      continue;
+    }
     Room room;
     const uint64_t size = input.tensor.size_bytes();
     CONFORM_TRY(make_room(size, &room));

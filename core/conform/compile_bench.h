@@ -154,6 +154,8 @@ class Execution {
   static constexpr uint32_t kNone = UINT32_MAX;
   Outcome prepare(const std::vector<Named>& inputs, unsigned char filler,
                   uint32_t shared_output = kNone, uint32_t shared_input = kNone);
+  // Before `prepare`: one buffer stands for all inputs, which are equal.
+  void put_inputs_together() { inputs_together_ = true; }
   tenon_call_t call() const;
   tenon_code_t run_code() const;
   Outcome run() const;
@@ -181,6 +183,7 @@ class Execution {
   Needs needs_;
   std::vector<Named> input_values_;
   unsigned char filler_ = 0;
+  bool inputs_together_ = false;
   uint64_t guard_ = 0;
   uint32_t shared_output_ = kNone, shared_input_ = kNone;
   std::vector<Room> inputs_, outputs_;

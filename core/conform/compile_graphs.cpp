@@ -80,6 +80,12 @@ std::string sum_graph() {
          "  yield %0, %1\n}\n";
 }
 
+std::string product_graph() {
+  return "tenon.tir 1\ngraph @product(%x: f32[24, 24], %y: f32[24, 24]) -> (a: f32[24, 24]) {\n"
+         "  %0 = dot_general(%x, %y) {a_contract = [1], b_contract = [0]} : f32[24, 24]\n"
+         "  yield %0\n}\n";
+}
+
 std::string inner_graph() {
   return "tenon.tir 1\ngraph @inner(%x: f32[6], %y: f32[6], %p: pred[]) -> (a: f32[6]) {\n"
          "  %0 = add(%x, %y) : f32[6]\n"

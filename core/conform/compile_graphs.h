@@ -19,6 +19,8 @@ std::string constant_graph(size_t elements);
 std::string symbolic_graph();
 // Sums and products of many elements, whose bits depend on the order of adding.
 std::string sum_graph();
+// A small product of matrices.
+std::string product_graph();
 // Nodes inside regions of others.
 std::string inner_graph();
 // Inputs and outputs of equal size and of different types.

@@ -490,7 +490,9 @@ static tenon_code_t perform(void* argument) {
     const value_t* node = &exe->values[i];
     const uint64_t count = elements(exe, node, call->symbols);
     data[i] = count == 0 ? NULL : (float*)(call->workspace.buffer->data + call->workspace.offset_bytes + at);
-    if (is("workspace_is_zero") && count != 0 && data[i][0] != 0) data[i][0] = 1;
+    const int twice = node->a != node->b && data[node->a] == data[node->b];
+    if (is("one_buffer_counts_once") && twice && count != 0) memset(data[i], 0, count * 4);
+    else if (is("workspace_is_zero") && count != 0 && data[i][0] != 0) data[i][0] = 1;
     else run_node(exe, node, data[node->a], data[node->b], data[i], count);
     if (is("runs_over_workspace") && i + 1 == value_count(exe) && count != 0) memset((char*)data[i] + rounded(count * 4), 0, 8);
     if (is("writes_inputs") && node->a < (int32_t)head->arguments && count != 0) data[node->a][count - 1] = 0;
