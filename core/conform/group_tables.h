@@ -10,12 +10,16 @@ namespace tenon::conform {
 
 std::span<const Check> manifest_checks();          // A: group_manifest.cpp, group_packaging.cpp
 std::span<const Check> abi_checks();               // B: group_abi.cpp
+std::span<const Check> abi_call_checks();         // ...with those of group_abi_calls.cpp
 std::span<const Check> device_checks();            // C: group_device.cpp, with...
+std::span<const Check> device_copy_checks();      // ...those of group_device_copies.cpp
 std::span<const Check> device_leak_checks();       // ...those of group_device_leaks.cpp
 std::span<const Check> queue_checks();             // D: group_queue.cpp, with...
 std::span<const Check> fence_checks();             // ...those of group_fences.cpp
 std::span<const Check> queue_copy_checks();        // ...and of group_queue_copies.cpp
 std::span<const Check> compile_checks();           // E: group_compile.cpp, with...
+std::span<const Check> claim_checks();            // ...those of group_claims.cpp
+std::span<const Check> artifact_checks();         // ...those of group_artifacts.cpp
 std::span<const Check> execute_checks();           // ...those of group_execute.cpp, and those of
 std::span<const Check> execute_queue_checks();     // ...group_execute_queues.cpp
 std::span<const Check> execute_failure_checks();   // ...group_execute_failures.cpp

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -195,6 +196,16 @@ Outcome Session::apart(const std::function<Outcome()>& what, End end) {
     return failed("the process ended with status {} in the middle{}", WEXITSTATUS(status), last);
   }
   return outcome;
+}
+
+Outcome walkable(Session& s) {
+  CONFORM_TRY(s.load());
+  if (s.record()->size_bytes < offsetof(tenon_plugin_t, shutdown) ||
+      s.record()->size_bytes > kTableBytesMax || s.record()->interface_count > kInterfacesMax ||
+      (s.record()->interface_count != 0 && s.record()->interfaces == nullptr)) {
+    return skipped("the record makes no sense, as B.sizes tells");
+  }
+  return pass();
 }
 
 }  // namespace tenon::conform

@@ -92,4 +92,11 @@ std::string_view view(tenon_str_t text);
 // "RESOURCE_EXHAUSTED (8)"
 std::string code_text(tenon_code_t code);
 
+// More than these no record or table has, and no plugin offers.
+constexpr uint32_t kTableBytesMax = 1u << 16;
+constexpr uint64_t kInterfacesMax = 64;
+
+// Passes when the plugin's record and its list of interfaces can be walked; skips where they make no sense, which B.sizes tells.
+Outcome walkable(Session& s);
+
 }  // namespace tenon::conform
