@@ -33,9 +33,10 @@ fi
 expect "$disabled" opencl
 
 say "conforms"
-# One child per check compiles the same kernels: PoCL's own cache shares them. Kernels of fixed groups need no copy per group size.
+# One child per check compiles the same kernels: PoCL's own cache shares them, one child after the other, since PoCL 3.1 aborts now and
+# then where several fill it at once (README of the sample). Kernels of fixed groups need no copy per group size.
 export POCL_CACHE_DIR="$work/pocl" POCL_WORK_GROUP_SPECIALIZATION=0
-conform() { env -u TENON_PLUGIN_ADD "$tenon" conform "$work/plugin" --filter "$1" >"$work/conform.log" || { grep FAIL "$work/conform.log"; exit 1; }; }
+conform() { env -u TENON_PLUGIN_ADD "$tenon" conform "$work/plugin" --jobs 1 --filter "$1" >"$work/conform.log" || { grep FAIL "$work/conform.log"; exit 1; }; }
 groups=$("$tenon" conform --list | grep -oE '^[A-Z] ' | sort -u | grep -v '[FGL]' | sed 's/ /.*/' | paste -sd,)
 conform "$groups,F.core-set,F.special-floats,F.integer-ends,F.one-buffer-twice"
 
