@@ -55,22 +55,29 @@ function(tenon_core_library name)
   add_library(tenon_${name} STATIC ${ARGN})
   target_include_directories(tenon_${name} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/include)
   target_compile_definitions(tenon_${name} PRIVATE TENON_COMPONENT="${name}")
-  if(TENON_FUZZ)
-    # Without coverage of what is fuzzed, the fuzzer is blind.
-    target_compile_options(tenon_${name} PRIVATE -fsanitize=fuzzer-no-link)
-  endif()
 endfunction()
 
-# tenon_unit_test(NAME SOURCES a_test.cpp ... LINK lib ... [LABELS l ...]): one GoogleTest executable,
-# one ctest entry per executable.
+# tenon_fuzzed(TARGET...): what fuzz targets run. Without coverage of it the fuzzer is blind.
+function(tenon_fuzzed)
+  foreach(target IN LISTS ARGN)
+    if(TENON_FUZZ)
+      target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
+    endif()
+  endforeach()
+endfunction()
+
+# tenon_unit_test(NAME SOURCES a_test.cpp ... LINK lib ... [LABELS l ...] [OPTIMISED]): one GoogleTest executable, one ctest entry per
+# executable. OPTIMISED: for tests that compute much themselves; others take longer to compile than to run.
 function(tenon_unit_test name)
   if(NOT TENON_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(T "" "" "SOURCES;LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(T "OPTIMISED" "" "SOURCES;LINK;LABELS" ${ARGN})
   add_executable(${name} ${T_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/include)
-  target_compile_options(${name} PRIVATE -O0)  # compiling takes longer than running
+  if(NOT T_OPTIMISED)
+    target_compile_options(${name} PRIVATE -O0)
+  endif()
   target_link_libraries(${name} PRIVATE ${T_LINK} GTest::gtest GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name})
