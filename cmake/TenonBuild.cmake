@@ -19,7 +19,7 @@ set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG")
 find_program(TENON_CCACHE ccache)
 if(TENON_CCACHE)
   # What ccache asks for where headers are precompiled: https://ccache.dev/manual/latest.html#_precompiled_headers
-  set(launcher ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${TENON_CCACHE})
+  set(launcher ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=true ${TENON_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
   add_compile_options("$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")

@@ -1,5 +1,5 @@
 # Parsing the standard library is a fifth of the time that the tree takes to build. Targets with the same flags share one precompiled header
-# of what most files include. Files still include what they use: -DTENON_PRECOMPILE=OFF builds without, and one stage of ./check does.
+# of what most files include. Files still include what they use: -DTENON_PRECOMPILE=OFF builds without, as ./check --full does.
 option(TENON_PRECOMPILE "Parse the headers of the standard library once for the whole tree" ON)
 
 # Sets `out` to the targets of `folder` and of the folders below.
