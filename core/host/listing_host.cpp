@@ -10,7 +10,7 @@ namespace {
 // One function stands in for every slot of every interface: it takes no argument from the caller, which the calling
 // conventions of our platforms allow, and says that nothing runs here. Plugins that are built with -fsanitize=function may call it all the
 // same: what carries no signature is not looked at.
-#ifdef __clang__
+#if __has_attribute(no_sanitize)
 __attribute__((no_sanitize("function")))
 #endif
 tenon_code_t unavailable() {
