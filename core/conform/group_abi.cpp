@@ -29,7 +29,6 @@ namespace tenon::conform {
 namespace {
 
 constexpr double kQuerySecondsMax = 1.0;
-constexpr uint32_t kLastCode = TENON_DEVICE_LOST;
 
 uint32_t size_of(const void* table) {
   uint32_t size = 0;

@@ -26,8 +26,6 @@
 namespace tenon::conform {
 namespace {
 
-constexpr uint32_t kLastCode = TENON_DEVICE_LOST;
-
 // A call that has to fail, made and judged: code, reason, outputs.
 struct Provoked {
   std::string what;

@@ -92,9 +92,10 @@ std::string_view view(tenon_str_t text);
 // "RESOURCE_EXHAUSTED (8)"
 std::string code_text(tenon_code_t code);
 
-// More than these no record or table has, and no plugin offers.
+// More bytes than these no record or table has, and more interfaces no plugin offers.
 constexpr uint32_t kTableBytesMax = 1u << 16;
 constexpr uint64_t kInterfacesMax = 64;
+constexpr uint32_t kLastCode = TENON_DEVICE_LOST;  // no code is larger
 
 // Passes when the plugin's record and its list of interfaces can be walked; skips where they make no sense, which B.sizes tells.
 Outcome walkable(Session& s);
