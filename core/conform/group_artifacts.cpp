@@ -24,16 +24,22 @@
 namespace tenon::conform {
 namespace {
 
+// The part of the graph that the device takes, compiled.
+Outcome compiled_of(CompileBench& bench, const std::string& text, std::unique_ptr<Part>* part,
+                    Compiled* compiled) {
+  CONFORM_TRY(bench.find());
+  CONFORM_TRY(bench.taken(text, part));
+  return bench.compile(**part, compiled);
+}
+
 // ---- Artifacts
 // ---------------------------------------------------------------------------------------------
 
 Outcome bytes_stay(Session& s) {
   CompileBench bench(s);
-  CONFORM_TRY(bench.find());
   std::unique_ptr<Part> part;
-  CONFORM_TRY(bench.taken(chain_graph(), &part));
   Compiled compiled;
-  CONFORM_TRY(bench.compile(*part, &compiled));
+  CONFORM_TRY(compiled_of(bench, chain_graph(), &part, &compiled));
   CONFORM_EXPECT(!compiled.bytes.empty(), "an artifact has no bytes");
   for (int i = 0; i < 3; ++i) {
     Bytes again;
@@ -47,11 +53,9 @@ Outcome bytes_stay(Session& s) {
 
 Outcome bytes_sink(Session& s) {
   CompileBench bench(s);
-  CONFORM_TRY(bench.find());
   std::unique_ptr<Part> part;
-  CONFORM_TRY(bench.taken(chain_graph(), &part));
   Compiled compiled;
-  CONFORM_TRY(bench.compile(*part, &compiled));
+  CONFORM_TRY(compiled_of(bench, chain_graph(), &part, &compiled));
   const tenon_sink_t sink = {
       nullptr, [](void*, const void*, uint64_t) -> tenon_code_t { return TENON_ABORTED; }};
   s.step("artifact_bytes with a sink that fails");
@@ -64,11 +68,9 @@ Outcome bytes_sink(Session& s) {
 
 Outcome no_constants(Session& s) {
   CompileBench bench(s);
-  CONFORM_TRY(bench.find());
   std::unique_ptr<Part> part;
-  CONFORM_TRY(bench.taken(constant_graph(8192), &part));
   Compiled compiled;
-  CONFORM_TRY(bench.compile(*part, &compiled));
+  CONFORM_TRY(compiled_of(bench, constant_graph(8192), &part, &compiled));
   for (tenon_blob_t* blob : part->constants()) {
     const void* data = nullptr;
     uint64_t size = 0;
@@ -106,11 +108,9 @@ Outcome no_addresses(Session& s) {
   if (host::host_sanitizer() == "thread")
     return skipped("the thread sanitizer puts memory where text looks like an address");
   CompileBench bench(s);
-  CONFORM_TRY(bench.find());
   std::unique_ptr<Part> part;
-  CONFORM_TRY(bench.taken(chain_graph(), &part));
   Compiled compiled;
-  CONFORM_TRY(bench.compile(*part, &compiled));
+  CONFORM_TRY(compiled_of(bench, chain_graph(), &part, &compiled));
   const auto ranges = mapped_ranges();
   for (size_t at = 0; at + 8 <= compiled.bytes.size(); ++at) {
     uint64_t value = 0;
@@ -231,17 +231,11 @@ std::vector<std::pair<std::string, Bytes>> damaged(const Bytes& good) {
   return out;
 }
 
-Outcome good_bytes(CompileBench& bench, std::unique_ptr<Part>* part, Compiled* compiled) {
-  CONFORM_TRY(bench.find());
-  CONFORM_TRY(bench.taken(chain_graph(), part));
-  return bench.compile(**part, compiled);
-}
-
 Outcome fits_others(Session& s) {
   CompileBench bench(s);
   std::unique_ptr<Part> part;
   Compiled compiled;
-  CONFORM_TRY(good_bytes(bench, &part, &compiled));
+  CONFORM_TRY(compiled_of(bench, chain_graph(), &part, &compiled));
   for (const auto& [what, bytes] : damaged(compiled.bytes)) {
     s.step("fits of " + what);
     const tenon_code_t code = fits_code(bench, bytes);
@@ -260,7 +254,7 @@ Outcome fits_targets(Session& s) {
   CompileBench bench(s);
   std::unique_ptr<Part> part;
   Compiled compiled;
-  CONFORM_TRY(good_bytes(bench, &part, &compiled));
+  CONFORM_TRY(compiled_of(bench, chain_graph(), &part, &compiled));
   const std::string own(view(bench.target()));
   for (const std::string& target : {own + "x", "not-" + own, own.substr(0, own.size() / 2) + "?",
                                     std::string("a conformance check's"), std::string()}) {
@@ -303,7 +297,7 @@ Outcome load_damaged(Session& s) {
   OpenDevice* device = nullptr;
   std::unique_ptr<Part> part;
   Compiled compiled;
-  CONFORM_TRY(good_bytes(bench, &part, &compiled));
+  CONFORM_TRY(compiled_of(bench, chain_graph(), &part, &compiled));
   CONFORM_TRY(bench.open(0, &device));
   tenon_executable_t* sound = nullptr;
   CONFORM_EXPECT(bench.load_code(*device, compiled.bytes, part->constants(), &sound) == TENON_OK,

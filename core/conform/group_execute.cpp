@@ -89,22 +89,16 @@ Outcome runs_symbols(Session& s) {
 // ---------------------------------------------------------------------------------------------
 
 Outcome writes_outputs(Session& s) {
-  size_t tried = 0;
-  for (const std::string& text :
-       {pair_graph(), chain_graph(), constant_graph(777), product_graph()}) {
-    Loaded l(s);
-    const Outcome made = l.make(text);
-    if (made.verdict == Verdict::kSkip) continue;
-    CONFORM_TRY(made);
-    ++tried;
-    for (unsigned char filler : {0x00, 0xff, 0x5a}) {
-      std::vector<Named> got;
-      CONFORM_TRY(l.run({}, filler, &got));
-      CONFORM_TRY(
-          same_tensors(got, l.expected, fmt::format("with {:#x} in all memory before", filler)));
-    }
-  }
-  return tried == 0 ? skipped("the device does not take the graphs") : pass();
+  return each_taken(
+      s, {pair_graph(), chain_graph(), constant_graph(777), product_graph()}, [](Loaded& l) {
+        for (unsigned char filler : {0x00, 0xff, 0x5a}) {
+          std::vector<Named> got;
+          CONFORM_TRY(l.run({}, filler, &got));
+          CONFORM_TRY(same_tensors(got, l.expected,
+                                   fmt::format("with {:#x} in all memory before", filler)));
+        }
+        return pass();
+      });
 }
 
 Outcome keeps_the_rest(Session& s) {
@@ -124,13 +118,7 @@ Outcome keeps_the_rest(Session& s) {
 
 // All inputs in one buffer, with the values of the first.
 Outcome inputs_in_one_buffer(Session& s) {
-  size_t tried = 0;
-  for (const std::string& text : {pair_graph(), chain_graph(), product_graph()}) {
-    Loaded l(s);
-    const Outcome made = l.make(text);
-    if (made.verdict == Verdict::kSkip) continue;
-    CONFORM_TRY(made);
-    ++tried;
+  return each_taken(s, {pair_graph(), chain_graph(), product_graph()}, [&](Loaded& l) {
     for (Named& input : l.inputs) {
       input.bytes = l.inputs[0].bytes;
       input.tensor.data = input.bytes.data();
@@ -144,19 +132,14 @@ Outcome inputs_in_one_buffer(Session& s) {
     CONFORM_TRY(execution->run());
     CONFORM_TRY(execution->outputs(&got));
     CONFORM_TRY(same_tensors(got, l.expected, "one buffer for all inputs"));
-    CONFORM_TRY(execution->kept_all());
-  }
-  return tried == 0 ? skipped("the device does not take the graphs") : pass();
+    return execution->kept_all();
+  });
 }
 
 // Every output in the memory of the input that needs offers for it.
 Outcome aliases(Session& s) {
   size_t offered = 0;
-  for (const std::string& text : {pair_graph(), chain_graph(), sum_graph(), equal_sizes_graph()}) {
-    Loaded l(s);
-    const Outcome made = l.make(text);
-    if (made.verdict == Verdict::kSkip) continue;
-    CONFORM_TRY(made);
+  auto each_alias = [&](Loaded& l) -> Outcome {
     Needs needs;
     CONFORM_EXPECT(needs_code(l.bench, l.compiled.executable, *l.part, {}, &needs) == TENON_OK,
                    "needs fails");
@@ -181,7 +164,10 @@ Outcome aliases(Session& s) {
                                fmt::format("output {} in the memory of input {}", i, alias)));
       CONFORM_TRY(execution->kept_all());
     }
-  }
+    return pass();
+  };
+  CONFORM_TRY(
+      each_taken(s, {pair_graph(), chain_graph(), sum_graph(), equal_sizes_graph()}, each_alias));
   return offered == 0 ? skipped("it offers no alias") : pass();
 }
 
@@ -189,13 +175,7 @@ Outcome aliases(Session& s) {
 // ---------------------------------------------------------------------------------------------
 
 Outcome same_again(Session& s) {
-  size_t tried = 0;
-  for (const std::string& text : {chain_graph(), sum_graph()}) {
-    Loaded l(s);
-    const Outcome made = l.make(text);
-    if (made.verdict == Verdict::kSkip) continue;
-    CONFORM_TRY(made);
-    ++tried;
+  return each_taken(s, {chain_graph(), sum_graph()}, [](Loaded& l) {
     std::vector<Named> first, got;
     CONFORM_TRY(l.run({}, 0, &first));
     CONFORM_TRY(same_tensors(first, l.expected, "the first execution"));
@@ -203,8 +183,8 @@ Outcome same_again(Session& s) {
       CONFORM_TRY(l.run({}, filler, &got));
       CONFORM_TRY(same_bits(got, first, "another execution with the same inputs"));
     }
-  }
-  return tried == 0 ? skipped("the device does not take the graphs") : pass();
+    return pass();
+  });
 }
 
 // What device 0 makes of the sums and of the chain, in a process with so many threads: a digest.

@@ -56,8 +56,8 @@ Outcome waits_twice_for_one(OpenQueues& d, const Bench& b, uint64_t* round) {
     CONFORM_TRY(d.fence(0, &fence));
     tenon_fence_point_t points[] = {{fence, 1}, {fence, 2}};
     if (higher_first) std::swap(points[0], points[1]);
-    CONFORM_TRY(d.submit_behind(b.first, async_fill(b.buffer, 64, 8, 1, 1), points,
-                                {b.done, ++*round}));
+    CONFORM_TRY(
+        d.submit_behind(b.first, async_fill(b.buffer, 64, 8, 1, 1), points, {b.done, ++*round}));
     CONFORM_TRY(d.signal(fence, 1));
     CONFORM_TRY(d.stays_below(b.done, *round,
                               "work that waits for 1 and 2 of one fence, which stands at 1"));
@@ -169,7 +169,7 @@ Outcome signalled_when_done(Session& s, OpenQueues& d) {
     }
     CONFORM_EXPECT(*last == round, "when a copy of {} bytes is signalled, its last byte is missing",
                    kSize);
-    CONFORM_EXPECT(std::all_of(got.begin(), got.end(), [&](unsigned char c) { return c == round; }),
+    CONFORM_EXPECT(all_are(got, static_cast<unsigned char>(round)),
                    "when a copy of {} bytes is signalled, some of them are missing", kSize);
   }
   return pass();
@@ -380,8 +380,7 @@ Outcome fences_in_threads(Session& s, OpenQueues& d) {
   tenon_fence_t* crowd = nullptr;
   CONFORM_TRY(d.fence(0, &crowd));
   std::vector<std::shared_ptr<Waiter>> waiters;
-  for (uint64_t t = 1; t <= 40; ++t)
-    waiters.push_back(start_waiter(d, crowd, t, UINT64_MAX));
+  for (uint64_t t = 1; t <= 40; ++t) waiters.push_back(start_waiter(d, crowd, t, UINT64_MAX));
   s.step("signalling, querying and waiting in four threads");
   CONFORM_TRY(signals_at_once(d, kThreads));
   Outcome outcomes[kThreads];

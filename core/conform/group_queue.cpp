@@ -1,7 +1,6 @@
 // Group D: queues, and many of them. Nothing in this group is judged by how fast it is: work is
 // held back by fences that the host signals, and what has not happened before cannot have happened
 // by then. group_fences.cpp and group_queue_copies.cpp have the rest of it.
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -82,7 +81,7 @@ Outcome destroy_finishes(Session& s, OpenQueues& d) {
     CONFORM_TRY(d.destroy(queue));
     CONFORM_EXPECT(got.back() == round,
                    "when queue_destroy returns, the last byte of a copy of the queue is missing");
-    CONFORM_EXPECT(std::count(got.begin(), got.end(), round) == static_cast<ptrdiff_t>(kSize),
+    CONFORM_EXPECT(all_are(got, round),
                    "when queue_destroy returns, bytes of a copy of the queue are missing");
   }
   return pass();
@@ -119,7 +118,8 @@ Outcome in_order(Session& s, OpenQueues& d) {
   for (uint64_t i = 0; i < kCount; ++i) {
     const tenon_fence_point_t wait = i == 0 ? tenon_fence_point_t{b.gate, 1} : kNoPoint;
     CONFORM_TRY(d.submit(b.first, async_fill(b.buffer, 0, 4, i + 1, 4), wait, kNoPoint));
-    CONFORM_TRY(d.submit(b.first, async_read(&read[i * 4], b.buffer, 0, 4), kNoPoint, {b.done, i + 1}));
+    CONFORM_TRY(
+        d.submit(b.first, async_read(&read[i * 4], b.buffer, 0, 4), kNoPoint, {b.done, i + 1}));
   }
   CONFORM_TRY(d.stays_below(b.done, 1, "work behind work that waits"));
   CONFORM_TRY(d.signal(b.gate, 1));

@@ -4,6 +4,20 @@
 
 namespace tenon::conform {
 
+Outcome each_taken(Session& session, const std::vector<std::string>& texts,
+                   const std::function<Outcome(Loaded&)>& check) {
+  size_t tried = 0;
+  for (const std::string& text : texts) {
+    Loaded loaded(session);
+    const Outcome made = loaded.make(text);
+    if (made.verdict == Verdict::kSkip) continue;
+    CONFORM_TRY(made);
+    CONFORM_TRY(check(loaded));
+    ++tried;
+  }
+  return tried == 0 ? skipped("the device does not take the graphs") : pass();
+}
+
 Outcome right_needs(Loaded& l, const Symbols& symbols) {
   Needs needs;
   l.bench.session().step(fmt::format("needs for {}", fmt::join(symbols, ", ")));

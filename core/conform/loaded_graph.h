@@ -2,6 +2,7 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -49,6 +50,10 @@ struct Loaded {
     return made->outputs(out);
   }
 };
+
+// What `check` says of each of the graphs that the device takes; skipped where it takes none.
+Outcome each_taken(Session& session, const std::vector<std::string>& texts,
+                   const std::function<Outcome(Loaded&)>& check);
 
 // What needs says, against what the graph says.
 Outcome right_needs(Loaded& l, const Symbols& symbols);

@@ -48,7 +48,13 @@ Bytes pattern_bytes(size_t size, uint32_t seed) {
   return bytes;
 }
 
+bool all_are(const Bytes& bytes, unsigned char value) {
+  return bytes.empty() ||
+         (bytes[0] == value && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
+}
+
 std::string first_difference(const Bytes& got, const Bytes& expected) {
+  if (got == expected) return "";
   for (size_t i = 0; i < std::min(got.size(), expected.size()); ++i) {
     if (got[i] != expected[i])
       return fmt::format("byte {} is {} and should be {}", i, got[i], expected[i]);

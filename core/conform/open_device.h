@@ -15,6 +15,8 @@ using Bytes = std::vector<unsigned char>;
 
 // Bytes that differ from place to place and from seed to seed.
 Bytes pattern_bytes(size_t size, uint32_t seed);
+// Whether all of them are `value`. In one call: many megabytes are looked at under sanitizers too.
+bool all_are(const Bytes& bytes, unsigned char value);
 
 class OpenDevice {
  public:

@@ -82,8 +82,7 @@ Status start(Finding& finding, const Subject& subject, const RunOptions& options
 }
 
 const Selected* find_check(std::string_view name) {
-  static const auto* all =
-      new std::vector<Selected>(select_checks({highest_level(), {}, 1, false, {}, 0}));
+  static const auto* all = new std::vector<Selected>(all_checks());
   for (const Selected& selected : *all) {
     if (full_name(*selected.group, *selected.check) == name) return &selected;
   }
@@ -142,6 +141,12 @@ std::vector<Selected> select_checks(const RunOptions& options) {
     }
   }
   return out;
+}
+
+std::vector<Selected> all_checks() {
+  RunOptions options;
+  options.level = highest_level();
+  return select_checks(options);
 }
 
 Result<std::vector<Finding>> run_checks(const Subject& subject, const RunOptions& options) {

@@ -30,7 +30,7 @@ struct Finding {
 };
 
 struct RunOptions {
-  int level = 0;       // groups up to this one
+  int level = 0;                     // groups up to this one
   std::vector<std::string> filters;  // globs on full names or on requirements; none for all
   unsigned jobs = 1;
   bool kernel_set = false;            // kernels for another plugin's device: level 2 has group F
@@ -44,6 +44,7 @@ struct Selected {
   const Check* check;
 };
 std::vector<Selected> select_checks(const RunOptions& options);
+std::vector<Selected> all_checks();
 
 // Fails where the machine has no process for a check: what was not asked is no finding.
 Result<std::vector<Finding>> run_checks(const Subject& subject, const RunOptions& options);

@@ -255,17 +255,29 @@ Result<Shapes> Shapes::create(const tenon_host_graph_t& api, tenon_graph_t* grap
     TENON_RETURN_IF_ERROR(from_abi(api.value_view(api.self, graph, main.arguments[i], &value), "value_view"));
     std::string name(sym_text(value.name));
     TENON_ASSIGN_OR_RETURN(Port port, s.read_port(main.arguments[i], name.empty() ? fmt::format("input{}", i) : name));
+    s.input_by_name_.try_emplace(port.name, i);
     s.inputs_.push_back(std::move(port));
   }
   for (uint32_t i = 0; i < main.yield_count; ++i) {
     std::string name(main.output_names != nullptr ? sym_text(main.output_names[i]) : "");
     TENON_ASSIGN_OR_RETURN(Port port, s.read_port(main.yields[i], name.empty() ? fmt::format("output{}", i) : name));
+    s.output_by_name_.try_emplace(port.name, i);
     s.outputs_.push_back(std::move(port));
   }
   s.of_inputs_.resize(s.symbol_limit_);
   for (uint32_t i = 0; i < main.symbol_count; ++i) s.of_inputs_[main.symbols[i]] = true;
   s.assertions_ = std::move(assertions);
   return s;
+}
+
+std::optional<uint32_t> Shapes::input(std::string_view name) const {
+  const auto found = input_by_name_.find(name);
+  return found == input_by_name_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<uint32_t> Shapes::output(std::string_view name) const {
+  const auto found = output_by_name_.find(name);
+  return found == output_by_name_.end() ? std::nullopt : std::optional(found->second);
 }
 
 Status Shapes::check_input(uint32_t input, const tenon_array_t& array) const {

@@ -3,9 +3,12 @@
 //
 // Threads: const after create; safe.
 #pragma once
+#include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <tenon/abi/graph.h>
@@ -38,6 +41,9 @@ class Shapes {
 
   const std::vector<Port>& inputs() const { return inputs_; }
   const std::vector<Port>& outputs() const { return outputs_; }
+  // The place of the first port of that name.
+  std::optional<uint32_t> input(std::string_view name) const;
+  std::optional<uint32_t> output(std::string_view name) const;
   uint32_t symbol_limit() const { return symbol_limit_; }
 
   // Checks one input by itself: dtype, rank, constant dims, data and strides. T0603, T0604, T0605, T0613.
@@ -61,6 +67,8 @@ class Shapes {
   tenon_graph_t* graph_ = nullptr;
   uint32_t symbol_limit_ = 0;
   std::vector<Port> inputs_, outputs_;
+  using PlaceByName = std::map<std::string, uint32_t, std::less<>>;  // graphs have tens of thousands of outputs
+  PlaceByName input_by_name_, output_by_name_;
   std::vector<bool> of_inputs_;         // by symbol: the main region's own
   std::vector<Assertion> assertions_;
 };

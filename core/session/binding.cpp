@@ -53,23 +53,21 @@ Status Binding::check_against_bound(size_t index, const tenon_array_t& array) co
 
 Status Binding::bind_input(std::string_view name, const tenon_array_t& array) {
   const runtime::Shapes& shapes = program_->shapes();
-  for (size_t i = 0; i < shapes.inputs().size(); ++i) {
-    if (shapes.inputs()[i].name != name) continue;
-    TENON_RETURN_IF_ERROR(shapes.check_input(static_cast<uint32_t>(i), array));
-    // Another array of the same input replaces the one before, so that a whole new set of sizes can be bound in turn.
-    inputs_[i].bound = false;
-    TENON_RETURN_IF_ERROR(ran_ ? Status() : check_against_bound(i, array));
-    Input& input = inputs_[i];
-    input.dims.assign(array.dims, array.dims + array.rank);
-    input.strides.clear();
-    if (array.strides_bytes != nullptr) input.strides.assign(array.strides_bytes, array.strides_bytes + array.rank);
-    input.array = array;
-    input.array.dims = input.dims.data();
-    input.array.strides_bytes = input.strides.empty() ? nullptr : input.strides.data();
-    input.bound = true;
-    return {};
-  }
-  return unknown_port("input", name, shapes.inputs());
+  const std::optional<uint32_t> place = shapes.input(name);
+  if (!place) return unknown_port("input", name, shapes.inputs());
+  TENON_RETURN_IF_ERROR(shapes.check_input(*place, array));
+  // Another array of the same input replaces the one before, so that a whole new set of sizes can be bound in turn.
+  Input& input = inputs_[*place];
+  input.bound = false;
+  TENON_RETURN_IF_ERROR(ran_ ? Status() : check_against_bound(*place, array));
+  input.dims.assign(array.dims, array.dims + array.rank);
+  input.strides.clear();
+  if (array.strides_bytes != nullptr) input.strides.assign(array.strides_bytes, array.strides_bytes + array.rank);
+  input.array = array;
+  input.array.dims = input.dims.data();
+  input.array.strides_bytes = input.strides.empty() ? nullptr : input.strides.data();
+  input.bound = true;
+  return {};
 }
 
 Status Binding::run() {
@@ -129,22 +127,20 @@ runtime::Runner* Binding::runner_of(std::shared_ptr<Variant> variant) {
 
 Status Binding::output(std::string_view name, tenon_array_t* out) const {
   const std::vector<runtime::Port>& ports = program_->shapes().outputs();
-  for (size_t i = 0; i < ports.size(); ++i) {
-    if (ports[i].name != name) continue;
-    if (runner_ == nullptr || runner_->outputs().size() != ports.size()) {
-      return error(TENON_FAILED_PRECONDITION, "T0614", "output {} has no value yet: the program has not run, or its run failed",
-                   quoted(name));
-    }
-    const runtime::OutputArray& array = runner_->outputs()[i];
-    *out = {};
-    out->size_bytes = sizeof(*out);
-    out->dtype = array.dtype;
-    out->rank = static_cast<uint32_t>(array.dims.size());
-    out->data = const_cast<void*>(array.data);
-    out->dims = array.dims.data();
-    return {};
+  const std::optional<uint32_t> place = program_->shapes().output(name);
+  if (!place) return unknown_port("output", name, ports);
+  if (runner_ == nullptr || runner_->outputs().size() != ports.size()) {
+    return error(TENON_FAILED_PRECONDITION, "T0614", "output {} has no value yet: the program has not run, or its run failed",
+                 quoted(name));
   }
-  return unknown_port("output", name, ports);
+  const runtime::OutputArray& array = runner_->outputs()[*place];
+  *out = {};
+  out->size_bytes = sizeof(*out);
+  out->dtype = array.dtype;
+  out->rank = static_cast<uint32_t>(array.dims.size());
+  out->data = const_cast<void*>(array.data);
+  out->dims = array.dims.data();
+  return {};
 }
 
 tenon_run_info_t Binding::run_info() const {
