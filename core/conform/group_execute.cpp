@@ -21,11 +21,10 @@ namespace {
 // ---------------------------------------------------------------------------------------------
 
 Outcome needs_of_plain(Session& s) {
-  Loaded l(s);
   for (const std::string& text : {pair_graph(), chain_graph(), constant_graph(100)}) {
-    Loaded one(s);
-    CONFORM_TRY(one.make(text));
-    for (int i = 0; i < 2; ++i) CONFORM_TRY(right_needs(one, {}));
+    Loaded l(s);
+    CONFORM_TRY(l.make(text));
+    for (int i = 0; i < 2; ++i) CONFORM_TRY(right_needs(l, {}));
   }
   return pass();
 }

@@ -59,9 +59,7 @@ std::string first_difference(const Bytes& got, const Bytes& expected) {
     if (got[i] != expected[i])
       return fmt::format("byte {} is {} and should be {}", i, got[i], expected[i]);
   }
-  return got.size() == expected.size()
-             ? ""
-             : fmt::format("there are {} bytes and should be {}", got.size(), expected.size());
+  return fmt::format("there are {} bytes and should be {}", got.size(), expected.size());
 }
 
 OpenDevice::~OpenDevice() {
