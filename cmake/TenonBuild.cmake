@@ -90,23 +90,20 @@ function(tenon_unit_test name)
   endif()
 endfunction()
 
-# tenon_fuzz_test(NAME SOURCES ... [LINK lib ...] [SEEDS folder]): a libFuzzer target and a ctest entry
-# that runs it for a short while; only with TENON_FUZZ.
+# tenon_fuzz_test(NAME RUNS inputs SOURCES ... [LINK lib ...] [SEEDS folder]): a libFuzzer target and a ctest entry
+# that tries so many inputs (about ten seconds of them); only with TENON_FUZZ.
 function(tenon_fuzz_test name)
   if(NOT TENON_FUZZ)
     return()
   endif()
-  cmake_parse_arguments(T "" "SEEDS" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(T "" "SEEDS;RUNS" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${T_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/include)
   target_compile_options(${name} PRIVATE -fsanitize=fuzzer-no-link)
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
   target_link_libraries(${name} PRIVATE ${T_LINK})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-  # What is found goes to the first folder; the seeds are only read.
-  file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz/${name})
-  add_test(NAME ${name} COMMAND ${name} -max_total_time=10 -timeout=5 -rss_limit_mb=2048 -seed=1
-           -print_final_stats=1 -artifact_prefix=${PROJECT_BINARY_DIR}/fuzz/
+  add_test(NAME ${name} COMMAND ${PROJECT_SOURCE_DIR}/tests/fuzz/run.sh $<TARGET_FILE:${name}> ${T_RUNS}
            ${PROJECT_BINARY_DIR}/fuzz/${name} ${T_SEEDS})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 120 LABELS "fuzz")
+  set_tests_properties(${name} PROPERTIES TIMEOUT 900 LABELS "fuzz")
 endfunction()

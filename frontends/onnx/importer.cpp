@@ -247,22 +247,18 @@ Dim Importer::symbol(const ValueProto& input, size_t axis) {
   return out;
 }
 
+// A dim beside a dim of 0 is bounded as well: sums and differences of dims stay far from 64 bits.
 bool Importer::check_elements(const Dims& dims, std::string_view where) {
-  int64_t count = 1;
-  for (const Dim d : dims) {
-    if (d.is(0)) return true;
-  }
+  const auto limit = static_cast<int64_t>(limits().elements);
+  int64_t count = 1, largest = 0;
   for (const Dim d : dims) {
     if (!d.is_constant()) continue;
-    if (__builtin_mul_overflow(count, d.constant(), &count) ||
-        static_cast<uint64_t>(count) > limits().elements) {
-      return problems_->add(
-          "T0102",
-          fmt::format("{} has more elements than the limit of {}; TENON_LIMIT_ELEMENTS raises it",
-                      where, limits().elements));
-    }
+    largest = std::max(largest, d.constant());
+    if (__builtin_mul_overflow(count, d.constant(), &count)) count = INT64_MAX;
   }
-  return true;
+  if (std::max(count, largest) <= limit) return true;
+  return problems_->add(
+      "T0102", fmt::format("{} has more elements than the limit of {}; TENON_LIMIT_ELEMENTS raises it", where, limit));
 }
 
 void Importer::run_nodes(std::span<const NodeProto> nodes, const OpsetVersions& versions,

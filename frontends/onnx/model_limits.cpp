@@ -1,5 +1,6 @@
 #include "model_limits.h"
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 
@@ -7,6 +8,8 @@
 
 namespace tenon::onnx {
 namespace {
+
+constexpr uint64_t kMostElements = uint64_t{1} << 48;  // of what can be addressed; code that adds up dims relies on it
 
 void read(std::string_view variable, uint64_t* out) {
   if (context().host == nullptr) return;
@@ -26,6 +29,7 @@ const Limits& limits() {
     read("TENON_LIMIT_DEPTH", &out.depth);
     read("TENON_LIMIT_NAME_BYTES", &out.name_bytes);
     read("TENON_LIMIT_ELEMENTS", &out.elements);
+    out.elements = std::min(out.elements, kMostElements);
     return out;
   }();
   return kRead;

@@ -148,7 +148,11 @@ bool range_numbers(NodeContext& n, int64_t start, int64_t limit, int64_t delta) 
   }
   if (count <= 64) {
     Extents out;
-    for (int64_t i = 0; i < count; ++i) out.push_back(Extent::of(start + i * delta));
+    // A multiple of the step may wrap; its sum with the start, which lies before the limit, then wraps back.
+    for (int64_t i = 0; i < count; ++i) {
+      out.push_back(*compute(n.graph(), Arithmetic::kAdd, Extent::of(start),
+                             *compute(n.graph(), Arithmetic::kMul, Extent::of(i), Extent::of(delta))));
+    }
     return n.set_known(0, std::move(out), {n.dim(count)}, n.dtype(0));
   }
   const Dims dims = {n.dim(count)};

@@ -255,7 +255,7 @@ int64_t element_count(const std::vector<int64_t>& dims) {
   int64_t count = 1;
   bool none = false;
   for (const int64_t dim : dims) {
-    if (dim < 0) return -1;
+    if (dim < 0 || static_cast<uint64_t>(dim) > limits().elements) return -1;
     none |= dim == 0;
   }
   if (none) return 0;

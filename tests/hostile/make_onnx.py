@@ -205,6 +205,9 @@ def shapes():
     yield weights("037-dims-2-64", "E|L", tensor("w", FLOAT, [1 << 32, 1 << 32]))
     yield weights("037-dims-2-64-raw", "E|L", tensor("w", FLOAT, [1 << 32, 1 << 32], X))
     yield weights("038-dim-negative", "E", tensor("w", FLOAT, [-4], X))
+    yield plain("038-input-empty-wide", "L", [node("Pad", ["x", "p"], ["y"], mode="reflect")],
+                [tensor("p", INT64, [4], longs(0, 2 - (1 << 63), 0, 0))], inputs=[value("x", [0, (1 << 63) - 1])])
+    yield weights("038-dim-empty-wide", "L", tensor("w", FLOAT, [0, (1 << 63) - 1]))
     yield plain("038-input-negative", "E", RELU, inputs=[value("x", [-4, 3])])
     yield weights("039-data-short", "E", tensor("w", FLOAT, [2, 3], X[:20]))
     yield weights("039-data-short-floats", "E",
@@ -274,16 +277,21 @@ def shapes():
     yield plain("053-constant-negative", "E", [node("ConstantOfShape", ["s"], ["y"])],
                 [tensor("s", INT64, [1], longs(-5))])
 
-    def ranged(name, expect, start, limit, delta):
+    def ranged(name, expect, start, limit, delta, result=None):
         scalars = [tensor(n, INT64, [], longs(v))
                    for n, v in (("a", start), ("b", limit), ("c", delta))]
         return one(name, expect, simple([node("Range", ["a", "b", "c"], ["y"])], scalars,
-                                        outputs=[typed("y", INT64)]))
+                                        outputs=[typed("y", INT64)]),
+                   outputs={} if result is None else {"y": longs(*result)})
 
     yield ranged("054-range-2-62", "L", 0, 1 << 62, 1)
     yield ranged("054-range-ends", "E|L", MIN64, (1 << 63) - 1, 1)
     yield ranged("054-range-delta-0", "E", 0, 5, 0)
     yield ranged("054-range-min-delta", "E|OK", 0, MIN64, MIN64)
+    # A multiple of the step is beyond 64 bits, what it is added to brings it back.
+    wide = 3 << 61
+    yield ranged("054-range-wide-steps", "OK", MIN64, (1 << 63) - 1, wide, range(MIN64, (1 << 63) - 1, wide))
+    yield ranged("054-range-ends-down", "OK", (1 << 63) - 1, MIN64, -wide, range((1 << 63) - 1, MIN64, -wide))
     yield shaped("055-pad", "E|L", "Pad", [-(1 << 62), 0, 1 << 62, 0])
     yield shaped("055-pad-count", "E", "Pad", [1, 1, 1])
     yield shaped("055-pad-away", "E", "Pad", [-3, 0, 0, 0])
