@@ -1,7 +1,6 @@
 #include "device.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include <new>
 
 #include "tenon/abi/memory.h"
+#include "tenon/cpp/copy.hpp"
 #include "tenon/cpp/plugin.hpp"
 
 // The cpu is always open; there is nothing to keep.
@@ -111,65 +111,10 @@ Status free_buffer(void*, tenon_device_t* device, tenon_buffer_t* buffer) {
   return {};
 }
 
-Status check_range(const tenon_buffer_t* buffer, uint64_t offset, uint64_t length,
-                   std::string_view side) {
-  if (!buffer) {
-    return fail(TENON_INVALID_ARGUMENT, cat("A copy has no ", side, " buffer."));
-  }
-  if (offset > buffer->size_bytes || length > buffer->size_bytes - offset) {
-    return fail(TENON_OUT_OF_RANGE,
-                cat("A copy of ", length, " bytes at offset ", offset, " goes beyond the ", side,
-                    " buffer of ", buffer->size_bytes, " bytes."));
-  }
-  return {};
-}
-
-void move(void* to, const void* from, uint64_t length) {
-  if (length != 0) {
-    memcpy(to, from, length);
-  }
-}
-
-Status fill(const tenon_copy_t& copy) {
-  const uint32_t width = copy.pattern_bytes;
-  if ((width != 1 && width != 2 && width != 4 && width != 8) || copy.length_bytes % width != 0) {
-    return fail(TENON_INVALID_ARGUMENT,
-                cat("A fill needs a pattern of 1, 2, 4 or 8 bytes that divides its length; it has ",
-                    width, " and ", copy.length_bytes, "."));
-  }
-  TENON_TRY(check_range(copy.to, copy.to_offset_bytes, copy.length_bytes, "target"));
-  char* to = copy.to->data + copy.to_offset_bytes;
-  if (width == 1) {
-    memset(to, static_cast<int>(copy.pattern & 0xff), copy.length_bytes);
-    return {};
-  }
-  for (uint64_t i = 0; i < copy.length_bytes; i += width) {
-    memcpy(to + i, &copy.pattern, width);
-  }
-  return {};
-}
-
 Status copy(void*, tenon_device_t*, const tenon_copy_t* c) {
-  switch (c->direction) {
-    case TENON_COPY_HOST_TO_DEVICE:
-      TENON_TRY(check_range(c->to, c->to_offset_bytes, c->length_bytes, "target"));
-      move(c->to->data + c->to_offset_bytes, c->host_from, c->length_bytes);
-      return {};
-    case TENON_COPY_DEVICE_TO_HOST:
-      TENON_TRY(check_range(c->from, c->from_offset_bytes, c->length_bytes, "source"));
-      move(c->host_to, c->from->data + c->from_offset_bytes, c->length_bytes);
-      return {};
-    case TENON_COPY_DEVICE_TO_DEVICE:
-      TENON_TRY(check_range(c->from, c->from_offset_bytes, c->length_bytes, "source"));
-      TENON_TRY(check_range(c->to, c->to_offset_bytes, c->length_bytes, "target"));
-      move(c->to->data + c->to_offset_bytes, c->from->data + c->from_offset_bytes, c->length_bytes);
-      return {};
-    case TENON_COPY_FILL:
-      return fill(*c);
-    default:
-      return fail(TENON_INVALID_ARGUMENT,
-                  cat("The cpu device knows no copy direction ", c->direction, "."));
-  }
+  TENON_TRY(check_copy(*c, c->from ? c->from->size_bytes : 0, c->to ? c->to->size_bytes : 0));
+  tenon_copy_perform(c, c->from ? c->from->data : nullptr, c->to ? c->to->data : nullptr);
+  return {};
 }
 
 Status sync(void*, tenon_device_t*) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tenon/abi/copy.h"
 #include "tenon/abi/record.h"
 #include "tenon/abi/simple_kernels.h"
 
@@ -54,22 +55,13 @@ static tenon_code_t release(void* self, tenon_device_t* device, tenon_buffer_t* 
   return TENON_OK;
 }
 
-static int outside(const tenon_buffer_t* buffer, uint64_t offset, uint64_t length) {
-  return buffer != NULL && (offset > buffer->size_bytes || length > buffer->size_bytes - offset);
-}
-
 static tenon_code_t copy(void* self, tenon_device_t* device, const tenon_copy_t* c) {
   (void)self, (void)device;
-  if (outside(c->from, c->from_offset_bytes, c->length_bytes) || outside(c->to, c->to_offset_bytes, c->length_bytes))
-    return fail(TENON_OUT_OF_RANGE, "the range is not inside the buffer");
-  if (c->direction == 0 || c->direction > TENON_COPY_FILL ||
-      (c->direction == TENON_COPY_FILL && (c->pattern_bytes == 0 || c->pattern_bytes > 8 || 8 % c->pattern_bytes != 0)))
-    return fail(TENON_INVALID_ARGUMENT, "there are four directions of a copy, and a pattern has 1, 2, 4 or 8 bytes");
-  const void* from = c->from != NULL ? c->from->data + c->from_offset_bytes : c->host_from;
-  unsigned char* to = c->to != NULL ? c->to->data + c->to_offset_bytes : c->host_to;
-  if (c->direction != TENON_COPY_FILL && c->length_bytes != 0) memcpy(to, from, c->length_bytes);
-  if (c->direction == TENON_COPY_FILL)
-    for (uint64_t i = 0; i < c->length_bytes; ++i) to[i] = (unsigned char)(c->pattern >> 8 * (i % c->pattern_bytes));
+  const char* fault = tenon_copy_kind_fault(c);
+  if (fault != NULL) return fail(TENON_INVALID_ARGUMENT, fault);
+  fault = tenon_copy_range_fault(c, c->from != NULL ? c->from->size_bytes : 0, c->to != NULL ? c->to->size_bytes : 0);
+  if (fault != NULL) return fail(TENON_OUT_OF_RANGE, fault);
+  tenon_copy_perform(c, c->from != NULL ? c->from->data : NULL, c->to != NULL ? c->to->data : NULL);
   return TENON_OK;
 }
 

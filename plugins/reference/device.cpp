@@ -1,8 +1,8 @@
 #include <atomic>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 
+#include <tenon/cpp/copy.hpp>
 #include <tenon/cpp/plugin.hpp>
 
 #include "compile.h"
@@ -59,38 +59,10 @@ Status free_buffer(void*, tenon_device_t*, tenon_buffer_t* handle) {
   return {};
 }
 
-// The address of a range of a buffer, or a failure.
-Status range(tenon_buffer_t* handle, uint64_t offset, uint64_t length, std::byte** out) {
-  if (handle == nullptr) return fail(TENON_INVALID_ARGUMENT, "A copy names no buffer.");
-  const Buffer& buffer = *buffer_of(handle);
-  if (offset > buffer.size_bytes || length > buffer.size_bytes - offset) {
-    return fail(TENON_OUT_OF_RANGE,
-                cat("A copy of ", length, " bytes at ", offset, " leaves a buffer of ", buffer.size_bytes, " bytes."));
-  }
-  *out = buffer.data + offset;
-  return {};
-}
-
-Status fill(const tenon_copy_t& c, std::byte* to) {
-  const uint32_t width = c.pattern_bytes;
-  if ((width != 1 && width != 2 && width != 4 && width != 8) || c.length_bytes % width != 0) {
-    return fail(TENON_INVALID_ARGUMENT, cat("A pattern of ", width, " bytes does not fill ", c.length_bytes, " bytes."));
-  }
-  for (uint64_t i = 0; i < c.length_bytes; i += width) std::memcpy(to + i, &c.pattern, width);
-  return {};
-}
-
 Status copy(void*, tenon_device_t*, const tenon_copy_t* c) {
-  std::byte *from = nullptr, *to = nullptr;
-  const bool reads = c->direction == TENON_COPY_DEVICE_TO_HOST || c->direction == TENON_COPY_DEVICE_TO_DEVICE;
-  if (c->direction < TENON_COPY_HOST_TO_DEVICE || c->direction > TENON_COPY_FILL) {
-    return fail(TENON_INVALID_ARGUMENT, cat("There is no copy direction ", c->direction, "."));
-  }
-  if (reads) TENON_TRY(range(c->from, c->from_offset_bytes, c->length_bytes, &from));
-  if (c->direction != TENON_COPY_DEVICE_TO_HOST) TENON_TRY(range(c->to, c->to_offset_bytes, c->length_bytes, &to));
-  if (c->direction == TENON_COPY_FILL) return fill(*c, to);
-  if (c->length_bytes == 0) return {};
-  std::memcpy(to != nullptr ? to : c->host_to, reads ? from : c->host_from, c->length_bytes);
+  const Buffer *from = buffer_of(c->from), *to = buffer_of(c->to);
+  TENON_TRY(check_copy(*c, from != nullptr ? from->size_bytes : 0, to != nullptr ? to->size_bytes : 0));
+  tenon_copy_perform(c, from != nullptr ? from->data : nullptr, to != nullptr ? to->data : nullptr);
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "tenon/cpp/copy.hpp"
 #include "tenon/cpp/plugin.hpp"
 
 namespace tenon::sim {
@@ -61,17 +62,6 @@ Status free(void*, tenon_device_t* device, tenon_buffer_t* buffer) {
   return device_of(device)->memory.free(handle_of(buffer));
 }
 
-void fill(char* to, uint64_t length, uint64_t pattern, uint32_t pattern_bytes) {
-  if (length == 0) return;
-  std::memcpy(to, &pattern, pattern_bytes);
-  // What is filled doubles: one call for many bytes, which sanitizers look at one by one.
-  for (uint64_t filled = pattern_bytes; filled < length;) {
-    const uint64_t more = std::min(filled, length - filled);
-    std::memcpy(to + filled, to, more);
-    filled += more;
-  }
-}
-
 // Of nothing the addresses may be null.
 void move(void* to, const void* from, uint64_t length) {
   if (length != 0) std::memcpy(to, from, length);
@@ -87,29 +77,18 @@ Status perform_copy(Device& device, const tenon_copy_t& c, Queue& queue) {
   const uint64_t length = begun.ok() ? c.length_bytes : c.length_bytes / 2;
   const DeviceMemory::Access access(device.memory);
   void *from = nullptr, *to = nullptr;
-  if (c.direction == TENON_COPY_DEVICE_TO_HOST || c.direction == TENON_COPY_DEVICE_TO_DEVICE) {
+  if (tenon_copy_reads(&c)) {
     TENON_TRY(device.memory.translate(handle_of(c.from), c.from_offset_bytes, c.length_bytes, &from));
   }
-  if (c.direction != TENON_COPY_DEVICE_TO_HOST) {
+  if (tenon_copy_writes(&c)) {
     TENON_TRY(device.memory.translate(handle_of(c.to), c.to_offset_bytes, c.length_bytes, &to));
   }
   switch (c.direction) {
     case TENON_COPY_HOST_TO_DEVICE: move(to, c.host_from, length); return begun;
     case TENON_COPY_DEVICE_TO_HOST: move(c.host_to, from, length); return begun;
     case TENON_COPY_DEVICE_TO_DEVICE: move(to, from, length); return begun;
-    default: fill(static_cast<char*>(to), length / c.pattern_bytes * c.pattern_bytes, c.pattern, c.pattern_bytes); return begun;
+    default: tenon_copy_fill(&c, to, length / c.pattern_bytes * c.pattern_bytes); return begun;
   }
-}
-
-Status check_copy(const tenon_copy_t& c) {
-  if (c.direction < TENON_COPY_HOST_TO_DEVICE || c.direction > TENON_COPY_FILL) {
-    return fail(TENON_INVALID_ARGUMENT, cat("sim: there is no copy direction ", c.direction));
-  }
-  const uint32_t p = c.pattern_bytes;
-  if (c.direction == TENON_COPY_FILL && ((p != 1 && p != 2 && p != 4 && p != 8) || c.length_bytes % p != 0)) {
-    return fail(TENON_INVALID_ARGUMENT, cat("sim: a pattern of ", p, " bytes does not fill ", c.length_bytes, " bytes"));
-  }
-  return {};
 }
 
 // Of the process, for statistics.
@@ -158,7 +137,7 @@ Status raise(const Fault& fault) { return fault.code == TENON_OK ? Status() : fa
 Status copy(void*, tenon_device_t* d, const tenon_copy_t* c) {
   Device& device = *device_of(d);
   TENON_TRY(device.alive());
-  TENON_TRY(check_copy(*c));
+  TENON_TRY(check_copy_kind(*c));
   // Ordered after everything submitted before. What failed there is told to those who wait for it.
   for (const std::shared_ptr<Queue>& queue : device.all_queues()) queue->wait_idle();
   Fence done(0);
@@ -206,7 +185,7 @@ Status copy_async(void*, tenon_queue_t* q, const tenon_copy_t* c, const tenon_fe
                   tenon_fence_point_t signal) {
   Device* device = queue_of(q)->device;
   TENON_TRY(device->alive());
-  TENON_TRY(check_copy(*c));
+  TENON_TRY(check_copy_kind(*c));
   queue_of(q)->queue->submit(points_of(waits, wait_count), point_of(signal),
                              [device, c = *c](Queue& queue) { return perform_copy(*device, c, queue); });
   return {};

@@ -57,13 +57,9 @@ static tenon_code_t release(void* self, tenon_device_t* device, tenon_buffer_t* 
 static tenon_code_t copy(void* self, tenon_device_t* device, const tenon_copy_t* c) {
   tenon_code_t code = tenon_simple_check_copy(host, c, c->from ? c->from->size_bytes : 0,
                                               c->to ? c->to->size_bytes : 0);
-  if (code != TENON_OK || c->length_bytes == 0) return code;
-  const void* from = c->from != NULL ? c->from->data + c->from_offset_bytes : c->host_from;
-  unsigned char* to = c->to != NULL ? c->to->data + c->to_offset_bytes : c->host_to;
-  if (c->direction != TENON_COPY_FILL) return memcpy(to, from, c->length_bytes), TENON_OK;
-  for (uint64_t i = 0; i < c->length_bytes; ++i)
-    to[i] = (unsigned char)(c->pattern >> 8 * (i % c->pattern_bytes));
-  return (void)self, (void)device, TENON_OK;
+  if (code == TENON_OK)
+    tenon_copy_perform(c, c->from ? c->from->data : NULL, c->to ? c->to->data : NULL);
+  return (void)self, (void)device, code;
 }
 
 static tenon_code_t add_f32(const tenon_kernel_args_t* args, uint64_t n) {

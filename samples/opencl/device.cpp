@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "tenon/cpp/copy.hpp"
 #include "tenon/cpp/process_guard.hpp"
 
 namespace opencl_sample {
@@ -209,12 +210,6 @@ Status memory(void*, tenon_device_t* d, uint64_t* out_used, uint64_t* out_peak) 
   return {};
 }
 
-Status inside(tenon_buffer_t* buffer, uint64_t offset, uint64_t length) {
-  const uint64_t size = buffer_of(buffer)->size_bytes;
-  if (offset <= size && length <= size - offset) return {};
-  return fail(TENON_OUT_OF_RANGE, cat("opencl: bytes [", offset, ", ", offset, " + ", length, ") lie outside a buffer of ", size, " bytes"));
-}
-
 // OpenCL fills from multiples of the pattern: what begins elsewhere is written byte by byte of a turned pattern at its ends.
 cl_int fill(const Line& line, const tenon_copy_t& c) {
   const uint64_t width = c.pattern_bytes, skew = c.to_offset_bytes % width, begin = c.to_offset_bytes, end = begin + c.length_bytes;
@@ -249,16 +244,7 @@ const Found* find_target(std::string_view target) {
 }
 
 Status check_copy(const tenon_copy_t& c) {
-  if (c.from != nullptr) TENON_TRY(inside(c.from, c.from_offset_bytes, c.length_bytes));
-  if (c.to != nullptr) TENON_TRY(inside(c.to, c.to_offset_bytes, c.length_bytes));
-  if (c.direction < TENON_COPY_HOST_TO_DEVICE || c.direction > TENON_COPY_FILL) {
-    return fail(TENON_INVALID_ARGUMENT, cat("opencl: there is no copy direction ", c.direction));
-  }
-  const uint32_t width = c.pattern_bytes;
-  if (c.direction == TENON_COPY_FILL && ((width != 1 && width != 2 && width != 4 && width != 8) || c.length_bytes % width != 0)) {
-    return fail(TENON_INVALID_ARGUMENT, cat("opencl: a pattern of ", width, " bytes does not fill ", c.length_bytes, " bytes"));
-  }
-  return {};
+  return tenon::check_copy(c, c.from != nullptr ? buffer_of(c.from)->size_bytes : 0, c.to != nullptr ? buffer_of(c.to)->size_bytes : 0);
 }
 
 Status enqueue_copy(const Line& line, const tenon_copy_t& c, bool to_end) {

@@ -1,13 +1,13 @@
 // The device `@NAME@`: memory, copies and one kernel. What it does not take runs on the cpu, with
 // copies that the host inserts. Replace the bodies of alloc, copy and add_f32 by what your hardware
 // needs, and add kernels to the table at the end.
-#include <cstring>
 #include <memory>
 #include <new>
 #include <vector>
 
 #include <tenon/abi/device.h>
 #include <tenon/abi/simple_kernels.h>
+#include <tenon/cpp/copy.hpp>
 #include <tenon/cpp/plugin.hpp>
 
 namespace {
@@ -81,38 +81,10 @@ Status free_buffer(void*, tenon_device_t*, tenon_buffer_t* buffer) {
   return {};
 }
 
-// The address of a range of a buffer.
-Status range(tenon_buffer_t* handle, uint64_t offset, uint64_t length, unsigned char** out) {
-  if (handle == nullptr) return fail(TENON_INVALID_ARGUMENT, "a copy names no buffer");
-  const Buffer& buffer = *buffer_of(handle);
-  if (offset > buffer.size_bytes || length > buffer.size_bytes - offset)
-    return fail(TENON_OUT_OF_RANGE, tenon::cat(length, " bytes at ", offset, " leave a buffer of ",
-                                               buffer.size_bytes, " bytes"));
-  *out = buffer.data + offset;
-  return {};
-}
-
-Status fill(const tenon_copy_t& c, unsigned char* to) {
-  const uint32_t width = c.pattern_bytes;
-  if ((width != 1 && width != 2 && width != 4 && width != 8) || c.length_bytes % width != 0)
-    return fail(TENON_INVALID_ARGUMENT, tenon::cat("a pattern of ", width, " bytes does not fill ",
-                                                   c.length_bytes, " bytes"));
-  for (uint64_t i = 0; i < c.length_bytes; i += width) std::memcpy(to + i, &c.pattern, width);
-  return {};
-}
-
 Status copy(void*, tenon_device_t*, const tenon_copy_t* c) {
-  unsigned char *from = nullptr, *to = nullptr;
-  if (c->direction < TENON_COPY_HOST_TO_DEVICE || c->direction > TENON_COPY_FILL)
-    return fail(TENON_INVALID_ARGUMENT, tenon::cat("there is no copy direction ", c->direction));
-  if (c->direction == TENON_COPY_DEVICE_TO_HOST || c->direction == TENON_COPY_DEVICE_TO_DEVICE)
-    TENON_TRY(range(c->from, c->from_offset_bytes, c->length_bytes, &from));
-  if (c->direction != TENON_COPY_DEVICE_TO_HOST)
-    TENON_TRY(range(c->to, c->to_offset_bytes, c->length_bytes, &to));
-  if (c->direction == TENON_COPY_FILL) return fill(*c, to);
-  if (c->length_bytes == 0) return {};
-  std::memcpy(to != nullptr ? to : c->host_to, from != nullptr ? from : c->host_from,
-              c->length_bytes);
+  const Buffer *from = buffer_of(c->from), *to = buffer_of(c->to);
+  TENON_TRY(tenon::check_copy(*c, from ? from->size_bytes : 0, to ? to->size_bytes : 0));
+  tenon_copy_perform(c, from ? from->data : nullptr, to ? to->data : nullptr);
   return {};
 }
 
