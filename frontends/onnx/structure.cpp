@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <queue>
 
 #include "importer.h"
@@ -26,7 +27,7 @@ class OpCheck {
       : model_(model), versions_(versions), problems_(problems) {}
 
   bool run() {
-    const uint64_t nodes = walk(model_.graph->nodes, versions_, 0);
+    const uint64_t nodes = walk(model_.graph->nodes, versions_, 0).nodes;
     tell_unknown();
     if (failed_) return false;
     if (nodes > limits().nodes) {
@@ -47,13 +48,22 @@ class OpCheck {
     size_t count = 0;
   };
 
-  // Number of nodes with functions inlined, saturating.
-  uint64_t walk(const std::vector<NodeProto>& nodes, const OpsetVersions& versions, size_t depth) {
-    uint64_t total = 0;
+  // What nodes become with their functions inlined. Each call counts as a node of its own: one of a function without nodes takes time too.
+  struct Size {
+    uint64_t nodes = 0;   // saturating
+    uint64_t levels = 0;  // of functions and of graphs in attributes
+    void add(Size inner, uint64_t level) {
+      nodes = std::min(nodes + inner.nodes, kMany);
+      levels = std::max(levels, inner.levels + level);
+    }
+  };
+
+  Size walk(const std::vector<NodeProto>& nodes, const OpsetVersions& versions, size_t depth) {
+    Size total;
     for (const NodeProto& node : nodes) {
-      uint64_t size = 1;
+      total.add({1, 0}, 0);
       if (const FunctionProto* function = find_function(model_, node)) {
-        size = inlined(*function, node, depth);
+        total.add(inlined(*function, node, depth), 1);
       } else {
         const int64_t version = versions.of(node.domain);
         if (version == 0 ||
@@ -62,24 +72,32 @@ class OpCheck {
         }
       }
       for (const AttributeProto& attribute : node.attributes) {
-        for (const auto& graph : attribute.graphs) size += walk(graph->nodes, versions, depth);
+        for (const auto& graph : attribute.graphs)
+          total.add(walk(graph->nodes, versions, depth + 1), 1);
       }
-      if (__builtin_add_overflow(total, size, &total)) total = UINT64_MAX;
     }
     return total;
   }
 
-  uint64_t inlined(const FunctionProto& function, const NodeProto& caller, size_t depth) {
-    const auto [at, fresh] = sizes_.try_emplace(&function, kOpen);
-    if (!fresh) {
-      if (at->second == kOpen && !failed_) {
-        failed_ = true;
+  Size inlined(const FunctionProto& function, const NodeProto& caller, size_t depth) {
+    const auto [at, fresh] = sizes_.try_emplace(&function);
+    if (!fresh && !at->second) {
+      if (!failed_) {
         problems_->add("T0707", fmt::format("the function {} calls itself, by {}",
                                             quote(function.name), node_text(caller)));
       }
-      return at->second == kOpen ? 0 : at->second;
+      failed_ = true;
+      return {};
     }
-    if (depth >= limits().depth) {
+    if (fresh && depth < limits().depth) {
+      OpsetVersions versions;
+      if (!read_opsets(function.opsets, &versions, problems_)) failed_ = true;
+      const Size size = walk(function.nodes, versions, depth + 1);
+      sizes_[&function] = size;
+    }
+    // What was walked before may have been met less deep.
+    const Size size = sizes_[&function].value_or(Size());
+    if (depth + 1 + size.levels > limits().depth) {
       if (!failed_) {
         problems_->add(
             "T0102",
@@ -88,12 +106,7 @@ class OpCheck {
                         limits().depth));
       }
       failed_ = true;
-      return 0;
     }
-    OpsetVersions versions;
-    if (!read_opsets(function.opsets, &versions, problems_)) failed_ = true;
-    const uint64_t size = walk(function.nodes, versions, depth + 1);
-    sizes_[&function] = size;
     return size;
   }
 
@@ -128,11 +141,11 @@ class OpCheck {
     problems_->add("T0704", text);
   }
 
-  static constexpr uint64_t kOpen = UINT64_MAX;
+  static constexpr uint64_t kMany = UINT64_MAX / 2;
   const ModelProto& model_;
   const OpsetVersions& versions_;
   Problems* problems_;
-  std::unordered_map<const FunctionProto*, uint64_t> sizes_;
+  std::unordered_map<const FunctionProto*, std::optional<Size>> sizes_;  // empty: being walked
   std::vector<Unknown> unknown_;
   bool failed_ = false;
 };

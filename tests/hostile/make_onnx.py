@@ -348,6 +348,7 @@ def growth():
             node(f"F{i - 1}", ["c"], ["b"], domain="own")]))
     yield one("065-doubling", "L|E", simple([node("F24", ["x"], ["y"], domain="own")], opsets=own,
                                            functions=doubling))
+    yield from calls_of_calls(own)
     chain = [node("Relu", ["x" if i == 0 else f"v{i - 1}"], ["y" if i == 199999 else f"v{i}"],
                   name=f"r{i}") for i in range(200000)]
     many = [function(f"F{i}", ["a"], ["b"], [node("Relu", ["a"], ["b"])]) for i in range(20000)]
@@ -434,6 +435,51 @@ def growth():
     letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" + "abcdefgh"
     yield plain("078-einsum", "E|L", [node("Einsum", ["x"], ["y"], equation=letters + "->a")])
     yield from integers()
+
+
+def doubled(first, levels):
+    """F0, and functions that each call the one before twice."""
+    return [first] + [
+        function(f"F{i}", ["a"], ["b"], [node(f"F{i - 1}", ["a"], ["c"], domain="own"),
+                                         node(f"F{i - 1}", ["c"], ["b"], domain="own")])
+        for i in range(1, levels + 1)]
+
+
+def calls_of_calls(own):
+    """Functions whose bodies tell little of what they become when they are inlined."""
+    def call(name, nodes, functions, **rest):
+        return one(name, "L", simple(nodes, opsets=own, functions=functions, **rest))
+
+    # A function without nodes counted as nothing: 2^60 calls of it.
+    yield call("065-empty-doubling", [node("F60", ["x"], ["y"], domain="own")],
+               doubled(function("F0", ["a"], ["a"], []), 60))
+    # 2^63 nodes by the call and as many by its graph summed up to 0.
+    again = graph([node("F61", ["q"], ["z"], domain="own")], [], [])
+    identity = [node("Identity", ["a"], ["b"])]
+    four = [node("Identity", ["a"], [out]) for out in "bcde"]
+    yield call("065-doubling-wraps",
+               [node("F61", ["x"], ["y"], [graph_attribute("g", again)], domain="own")],
+               doubled(function("F0", ["a"], ["b"], four), 61))
+    # Each function was seen little deep, since those below it had been called before: the stack overflowed.
+    deep = [function("F0", ["a"], ["b"], identity)]
+    deep += [function(f"F{i}", ["a"], ["b"], [node(f"F{i - 1}", ["a"], ["b"], domain="own")])
+             for i in range(1, 18000)]
+    yield call("065-functions-18000-deep",
+               [node(f"F{i}", ["x"], ["y" if i == 17999 else f"v{i}"], domain="own")
+                for i in range(59, 18000, 60)], deep)
+    # Neither the 60 functions nor the 60 graphs in each are too deep, but they are together.
+    nested = [function("F0", ["a"], ["y"], [node("Identity", ["a"], ["y"])])]
+    for i in range(1, 60):
+        inner, out = node(f"F{i - 1}", ["a"], ["w"], domain="own"), "w"
+        for level in range(60):
+            leaf = graph([node("Identity", ["a"], ["l"])], [], [typed("l", BOOL)])
+            branch = [graph_attribute("then_branch", graph([inner], [], [typed(out, BOOL)])),
+                      graph_attribute("else_branch", leaf)]
+            out = "y" if level == 59 else f"o{level}"
+            inner = node("If", ["a"], [out], branch)
+        nested.append(function(f"F{i}", ["a"], ["y"], [inner]))
+    yield call("065-functions-and-ifs", [node("F59", ["t"], ["y"], domain="own")], nested,
+               initializers=[tensor("t", BOOL, [], b"\1")], outputs=[typed("y", BOOL)])
 
 
 def integers():
