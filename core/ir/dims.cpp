@@ -240,6 +240,7 @@ Result<Dim> DimTable::intern(const DimPoly& poly) {
     return error(TENON_FAILED_PRECONDITION, "T0302", "the graph is frozen and has no such dim");
   }
   if (entries_.size() >= kDimExpressionsMax) return too_large("expressions in its graph", kDimExpressionsMax);
+  if (parts_of(poly) > kDimPartsMax) return too_large("parts", kDimPartsMax);
   const uint32_t index = static_cast<uint32_t>(entries_.size());
   Entry entry{poly};
   auto [it, inserted] = entry_by_hash_.try_emplace(poly_hash(poly), index);
@@ -270,6 +271,15 @@ uint32_t DimTable::atom_depth(const DimPoly& poly) const {
   return depth;
 }
 
+// Of the tree. It doubles at each level where a dim holds another twice, and whatever walks a dim takes as long as its tree is large.
+uint64_t DimTable::parts_of(const DimPoly& poly) const {
+  uint64_t parts = 1;
+  for (const DimTerm& t : poly.terms) {
+    for (uint32_t a : t.atoms) parts += atoms_[a].parts;
+  }
+  return parts;
+}
+
 Result<uint32_t> DimTable::atom(AtomKind kind, std::vector<Dim> args) {
   if (const auto found = atom_lookup(kind, args)) return *found;
   if (read_only_) {
@@ -277,8 +287,14 @@ Result<uint32_t> DimTable::atom(AtomKind kind, std::vector<Dim> args) {
   }
   Atom atom;
   atom.kind = kind;
-  for (Dim d : args) atom.depth = std::max(atom.depth, atom_depth(poly_of(d)) + 1);
+  uint64_t parts = 1;
+  for (Dim d : args) {
+    atom.depth = std::max(atom.depth, atom_depth(poly_of(d)) + 1);
+    parts += parts_of(poly_of(d));
+  }
   if (atom.depth > kDimDepthMax) return too_large("levels of nesting", kDimDepthMax);
+  if (parts > kDimPartsMax) return too_large("parts", kDimPartsMax);
+  atom.parts = static_cast<uint32_t>(parts);
   uint64_t h = mix(7, static_cast<uint64_t>(kind));
   for (Dim d : args) h = mix(h, static_cast<uint64_t>(d));
   const uint32_t index = static_cast<uint32_t>(atoms_.size());

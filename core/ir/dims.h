@@ -29,6 +29,7 @@ using Symbol = tenon_symbol_t;
 inline constexpr uint32_t kDimTermsMax = 128;          // terms of one polynomial
 inline constexpr uint32_t kDimDegreeMax = 16;          // factors of one term
 inline constexpr uint32_t kDimDepthMax = 32;           // floordiv inside min inside mod ...
+inline constexpr uint32_t kDimPartsMax = 4096;         // of the tree that it is when written out: what recurs counts again
 inline constexpr uint32_t kDimExpressionsMax = 1u << 20;
 inline constexpr uint32_t kDimFactsMax = 1u << 12;
 // Facts beyond these are kept for whoever checks them at run time, but prove nothing: a file of facts must not
@@ -142,6 +143,7 @@ class DimTable {
     AtomKind kind;
     Symbol symbol = 0;
     uint32_t depth = 0;
+    uint32_t parts = 1;
     std::vector<Dim> args;         // sorted for min and max
     std::optional<DimPoly> canon;  // what it equals under the asserted equalities, if that is other
     DimRange range;                // of non-symbols, kept since symbols' ranges only shrink
@@ -163,6 +165,7 @@ class DimTable {
   Result<uint32_t> atom(AtomKind kind, std::vector<Dim> args);
   std::optional<uint32_t> atom_lookup(AtomKind kind, const std::vector<Dim>& args) const;
   uint32_t atom_depth(const DimPoly& poly) const;
+  uint64_t parts_of(const DimPoly& poly) const;
 
   static MaybePoly add(const DimPoly& a, const DimPoly& b, int64_t scale_b);
   static MaybePoly mul(const DimPoly& a, const DimPoly& b);

@@ -246,6 +246,28 @@ TEST_F(DimsTest, OverflowAndLimitsAreErrors) {
   EXPECT_EQ(last.error_code(), "T0305");
 }
 
+// Each level holds the one below twice: 22 of them, 2 KB of a model, did not load within half a minute.
+TEST_F(DimsTest, TreesOfSharedDimsAreBounded) {
+  Dim dim = this->dim(add("n", 0, INT64_MAX));
+  Status last;
+  int levels = 0;
+  for (; levels < 22 && last.ok(); ++levels) {
+    Result<Dim> next = table.make(TENON_DIM_MOD, dim, 1009 + levels);
+    if (next.ok()) next = table.make(TENON_DIM_ADD, make(TENON_DIM_FLOORDIV, dim, 2), *next);
+    if (next.ok()) dim = *next;
+    else last = next.status();
+  }
+  EXPECT_GT(levels, 8);
+  EXPECT_EQ(last.error_code(), "T0305");
+  EXPECT_EQ(last.message(), "a symbolic dim has more than 4096 parts");
+  EXPECT_LT(table.text(dim).size(), size_t{1} << 16);
+  // What was made can be looked at part by part.
+  table.freeze_views();
+  tenon_dim_view_t view;
+  table.view(dim, &view);
+  EXPECT_EQ(view.op, TENON_DIM_ADD);
+}
+
 TEST_F(DimsTest, ThousandsOfFactsStayCheap) {
   std::vector<Dim> symbols;
   for (int i = 0; i < 2000; ++i) symbols.push_back(dim(add("s" + std::to_string(i), 0, INT64_MAX)));

@@ -182,6 +182,11 @@ TEST_F(TextTest, NestingIsBounded) {
   EXPECT_EQ(fails(body(open + close)).error_code(), "T0102");
   EXPECT_EQ(fails(body("%0 = reshape_to(%x) {shape = dims [" + std::string(10000, '(') + "n]}")).error_code(), "T0102");
   EXPECT_EQ(fails(body("%0 = reshape_to(%x) {shape = dims [" + std::string(10000, '-') + "n]}")).error_code(), "T0102");
+  std::string twice = "n";
+  for (int i = 0; i < 12; ++i) twice = "((" + twice + ") floordiv 2 + (" + twice + ") mod " + std::to_string(1009 + i) + ")";
+  const Status large = fails(body("%0 = reshape_to(%x) {shape = dims [" + twice + "]}"));
+  EXPECT_EQ(large.error_code(), "T0305");
+  EXPECT_TRUE(large.message().starts_with("test.tir:3:")) << large.text();
   EXPECT_EQ(fails(body("%0 = const f32[1] " + std::string(10000, '['))).error_code(), "T0201");
   EXPECT_EQ(fails(body("%0 = const f64[1] [1" + std::string(400, '0') + "]")).error_code(), "T0204");
   EXPECT_EQ(fails(std::string(10 << 20, ' ')).error_code(), "T0102");

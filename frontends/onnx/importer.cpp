@@ -440,9 +440,10 @@ Value Importer::build_elements(const Item& item) {
   }
   std::vector<Value> parts;
   const Dims one = {Dim(graph_.get(), 1)};
+  std::unordered_map<tenon_dim_t, Value> made;
   for (const Extent& element : elements) {
     const Value number = element.is_number() ? builder_->scalar_int(TENON_I64, element.number)
-                                             : dim_value(*element.symbolic, 0);
+                                             : dim_value(*element.symbolic, 0, &made);
     parts.push_back(builder_->build("reshape", {number}, {{"shape", one}}));
   }
   Value all = parts.size() == 1 ? parts[0] : builder_->build("concat", parts, {{"dim", 0}});
@@ -450,8 +451,10 @@ Value Importer::build_elements(const Item& item) {
   return builder_->convert(all, item.dtype);
 }
 
-Value Importer::dim_value(Dim dim, size_t depth) {
+// made: numbers of dims at this place; a dim may hold another many times.
+Value Importer::dim_value(Dim dim, size_t depth, std::unordered_map<tenon_dim_t, Value>* made) {
   if (dim.is_constant()) return builder_->scalar_int(TENON_I64, dim.constant());
+  if (const auto at = made->find(dim.raw()); at != made->end()) return at->second;
   if (const auto at = sources_.find(dim.raw()); at != sources_.end()) {
     return builder_->build("dim_size", {at->second.first}, {{"dim", at->second.second}});
   }
@@ -467,9 +470,9 @@ Value Importer::dim_value(Dim dim, size_t depth) {
                         "T0714: a size that no input's shape gives is needed as a number"));
     return Value();
   }
-  const Value a = dim_value(Dim(graph_.get(), view.a), depth + 1);
-  const Value b = dim_value(Dim(graph_.get(), view.b), depth + 1);
-  return builder_->build(kOps[view.op], {a, b});
+  const Value a = dim_value(Dim(graph_.get(), view.a), depth + 1, made);
+  const Value b = dim_value(Dim(graph_.get(), view.b), depth + 1, made);
+  return made->emplace(dim.raw(), builder_->build(kOps[view.op], {a, b})).first->second;
 }
 
 // ---- Outputs ----

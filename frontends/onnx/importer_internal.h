@@ -84,7 +84,7 @@ class Importer {
   const Extents* known(Item* item);
   Value value_of(Item* item);
   Value build_elements(const Item& item);
-  Value dim_value(Dim dim, size_t depth);
+  Value dim_value(Dim dim, size_t depth, std::unordered_map<tenon_dim_t, Value>* made);
 
   const ModelProto& model_;
   const Source& source_;

@@ -349,6 +349,7 @@ def growth():
     yield one("065-doubling", "L|E", simple([node("F24", ["x"], ["y"], domain="own")], opsets=own,
                                            functions=doubling))
     yield from calls_of_calls(own)
+    yield from small_and_long(own)
     chain = [node("Relu", ["x" if i == 0 else f"v{i - 1}"], ["y" if i == 199999 else f"v{i}"],
                   name=f"r{i}") for i in range(200000)]
     many = [function(f"F{i}", ["a"], ["b"], [node("Relu", ["a"], ["b"])]) for i in range(20000)]
@@ -480,6 +481,24 @@ def calls_of_calls(own):
         nested.append(function(f"F{i}", ["a"], ["y"], [inner]))
     yield call("065-functions-and-ifs", [node("F59", ["t"], ["y"], domain="own")], nested,
                initializers=[tensor("t", BOOL, [], b"\1")], outputs=[typed("y", BOOL)])
+
+
+def small_and_long(own):
+    """Small files that took minutes or gigabytes to load."""
+    def load(name, nodes, initializers=(), result=FLOAT, **rest):
+        return Case(name, "OK", {"model.onnx": simple(nodes, initializers, outputs=[typed("y", result)], **rest)},
+                    ["opt", "model.onnx"])
+
+    # Each size holds the one before twice.
+    halves, numbers = [node("Shape", ["x"], ["d0"])], [tensor("two", INT64, [1], longs(2))]
+    for i in range(22):
+        halves += [node("Div", [f"d{i}", "two"], [f"a{i}"]), node("Mod", [f"d{i}", f"k{i}"], [f"b{i}"]),
+                   node("Add", [f"a{i}", f"b{i}"], [f"d{i + 1}"])]
+        numbers.append(tensor(f"k{i}", INT64, [1], longs(1009 + i)))
+    yield load("081-dim-of-halves", [*halves, node("Identity", ["d22"], ["y"])], numbers, INT64,
+               inputs=[value("x", ["n"])])
+    yield load("081-shape-of-halves", [*halves, node("ConstantOfShape", ["d22"], ["y"])], numbers,
+               inputs=[value("x", ["n"])])
 
 
 def integers():
