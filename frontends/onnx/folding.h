@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include <tenon/cpp/graph.hpp>
@@ -25,7 +26,9 @@ class Folding {
   static uint32_t symbol_limit(tenon_graph_t* graph);
 
   std::unordered_map<tenon_value_t, Constant> known_;
+  std::unordered_set<tenon_value_t> refused_;  // what evaluation failed for
   size_t nodes_ = 0;
+  uint64_t work_left_ = 1 << 24;  // elements that may be touched for a whole model: real ones compute a few numbers
 };
 
 }  // namespace tenon::onnx

@@ -499,6 +499,21 @@ def small_and_long(own):
                inputs=[value("x", ["n"])])
     yield load("081-shape-of-halves", [*halves, node("ConstantOfShape", ["d22"], ["y"])], numbers,
                inputs=[value("x", ["n"])])
+    # Of constants, as few as these are: what a size is computed from is evaluated when it is loaded.
+    wide = [tensor("c", FLOAT, [1, 1, 1], floats(1))]
+    many = [tensor("c", FLOAT, [4096], bytes(4096 * 4))]
+    image = [tensor("c", FLOAT, [1, 64, 8, 8], bytes(4096 * 4))]
+    for name, data_of, heavy in (
+            ("einsum", many, [node("Einsum", ["c", "c", "c"], ["p"], equation="a,b,c->")]),
+            ("max", wide, [node("MaxPool", ["c"], ["p"], kernel_shape=[1 << 30], pads=[0, (1 << 30) - 1])]),
+            ("average", wide, [node("AveragePool", ["c"], ["p"], kernel_shape=[1 << 30],
+                                    pads=[0, (1 << 30) - 1], count_include_pad=1)]),
+            ("lrn", image, [node("LRN", [f"n{i}" if i else "c"], [f"n{i + 1}" if i < 9 else "p"], size=65535)
+                            for i in range(10)])):
+        yield load(f"082-fold-{name}",
+                   [*heavy, node("Cast", ["p"], ["i"], to=INT64), node("ReduceMax", ["i"], ["j"], keepdims=0),
+                    node("Reshape", ["j", "one"], ["k"]), node("ConstantOfShape", ["k"], ["y"])],
+                   [*data_of, tensor("one", INT64, [1], longs(1))])
 
 
 def integers():
