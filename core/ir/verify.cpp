@@ -172,14 +172,15 @@ class Verifier {
       return report("T0313", n, fmt::format("it has {} results and defines {} symbols; inference gives {} and {}", d.result_count,
                                             d.symbol_count, inferred->results.size(), made.size()));
     }
-    std::vector<Dim> map;
-    for (Symbol s = 0; s < graph.dims().symbol_count(); ++s) map.push_back(graph.dims().symbol(s).dim);
-    for (size_t i = 0; i < made.size(); ++i) map[made[i]] = graph.dims().symbol(graph.symbols(n)[i]).dim;
+    // What was made for earlier nodes is mentioned no more, so that the map only grows.
+    while (!made.empty() && map_.size() < graph.dims().symbol_count())
+      map_.push_back(graph.dims().symbol(static_cast<Symbol>(map_.size())).dim);
+    for (size_t i = 0; i < made.size(); ++i) map_[made[i]] = graph.dims().symbol(graph.symbols(n)[i]).dim;
     for (uint32_t i = 0; i < d.result_count; ++i) {
       TypeDraft want = inferred->results[i];
       for (Dim& dim : want.dims) {
         if (made.empty()) break;
-        Result<Dim> mapped = graph.dims().import(graph.dims(), dim, map);
+        Result<Dim> mapped = graph.dims().import(graph.dims(), dim, map_);
         if (mapped.ok()) dim = *mapped;
       }
       const tenon_type_t& have = graph.type(graph.results(n)[i]);
@@ -197,6 +198,7 @@ class Verifier {
 
   Graph& graph_;  // inference may add dims to it, never change it
   Ref<Graph> copy_;
+  std::vector<Dim> map_;  // of the copy's symbols, to those that its nodes define
   std::vector<std::string> lines_;
   std::string first_code_;
   size_t count_ = 0;

@@ -37,32 +37,53 @@ bool Importer::fold(Item* item) {
   return true;
 }
 
+// What an item follows from; of each this is found out once.
+Importer::Follows Importer::follows(const Item* item) {
+  const auto by_itself = [&](const Item* at) {
+    if (at->constant != nullptr || (at->elements != nullptr && !symbolic_.contains(at))) return Follows::kConstants;
+    if (at->input != nullptr) return is_small(at->dims) && is_in(at->dtype, kInt | kPred) ? Follows::kInputs : Follows::kUnknown;
+    return origins_.contains(at) ? Follows::kOpen : Follows::kUnknown;
+  };
+  std::vector<const Item*> open = {item};
+  while (!open.empty()) {
+    const Item* at = open.back();
+    const auto [found, fresh] = follows_.try_emplace(at, by_itself(at));
+    Follows& out = found->second;
+    if (fresh && out == Follows::kOpen) {
+      for (const Item* origin : origins_[at]) {
+        if (origin != nullptr) open.push_back(origin);
+      }
+      continue;
+    }
+    open.pop_back();
+    if (out != Follows::kOpen) continue;
+    out = Follows::kConstants;
+    for (const Item* origin : origins_[at]) {
+      if (origin != nullptr) out = std::max(out, follows_[origin]);
+    }
+  }
+  return follows_[item];
+}
+
 // Notes the inputs that an item follows from; false when it follows from none, or from one whose values are no integers or too many.
 bool Importer::note_inputs(const Item* item, std::string_view why) {
+  // Floats only where they are the operand itself, like the scales of Resize: what is computed from them changes at every call.
+  if (item->input != nullptr ? !is_small(item->dims) : follows(item) != Follows::kInputs) return false;
   std::vector<const Item*> open = {item};
-  std::unordered_set<const Item*> seen = {item};
-  std::vector<const ValueProto*> inputs;
   while (!open.empty()) {
     const Item* at = open.back();
     open.pop_back();
-    if (at->constant != nullptr || (at->elements != nullptr && !symbolic_.contains(at))) continue;
     if (at->input != nullptr) {
-      // Floats only where they are the operand itself, like the scales of Resize: what is computed from them changes at every call.
-      if (!is_small(at->dims) || (at != item && !is_in(at->dtype, kInt | kPred))) return false;
-      inputs.push_back(at->input);
+      const auto noted = [&](const auto& entry) { return entry.first == at->input->name; };
+      if (std::none_of(value_inputs_.begin(), value_inputs_.end(), noted)) value_inputs_.emplace_back(at->input->name, why);
       continue;
     }
-    const auto from = origins_.find(at);
-    if (from == origins_.end()) return false;
-    for (const Item* origin : from->second) {
-      if (origin != nullptr && seen.insert(origin).second) open.push_back(origin);
+    if (!noted_.insert(at).second) continue;
+    for (const Item* origin : origins_[at]) {
+      if (origin != nullptr && follows(origin) == Follows::kInputs) open.push_back(origin);
     }
   }
-  for (const ValueProto* input : inputs) {
-    const auto noted = [&](const auto& entry) { return entry.first == input->name; };
-    if (std::none_of(value_inputs_.begin(), value_inputs_.end(), noted)) value_inputs_.emplace_back(input->name, why);
-  }
-  return !inputs.empty();
+  return true;
 }
 
 // Postpones the node when the values of inputs would settle it. Before that is known to be needed they are noted only.

@@ -72,7 +72,14 @@ class Importer {
                                   const Frame* frame) const;
 
   // Numbers that a run tells (by_value.cpp).
+  enum class Follows : uint8_t {
+    kOpen,       // not known yet: from what its node reads
+    kConstants,  // or nothing
+    kInputs,     // small ones of integers, and maybe constants
+    kUnknown,    // something else too
+  };
   bool fold(Item* item);
+  Follows follows(const Item* item);
   bool note_inputs(const Item* item, std::string_view why);
   const Extents* symbols_of(Item* item, std::string_view why, int64_t least);
   bool postpone(const Item* item, std::string_view why);
@@ -99,6 +106,8 @@ class Importer {
       sources_;  // symbol -> an input and its axis
   // What a node's result is computed from; nothing is kept of nodes with graphs in their attributes.
   std::unordered_map<const Item*, std::vector<Item*>> origins_;
+  std::unordered_map<const Item*, Follows> follows_;
+  std::unordered_set<const Item*> noted_;  // items whose inputs are in value_inputs_
   std::vector<std::pair<std::string, std::string>> value_inputs_;
   std::unordered_set<const Item*> symbolic_;  // items whose elements became symbols
   bool postponed_ = false;

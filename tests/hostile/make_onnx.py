@@ -514,6 +514,10 @@ def small_and_long(own):
                    [*heavy, node("Cast", ["p"], ["i"], to=INT64), node("ReduceMax", ["i"], ["j"], keepdims=0),
                     node("Reshape", ["j", "one"], ["k"]), node("ConstantOfShape", ["k"], ["y"])],
                    [*data_of, tensor("one", INT64, [1], longs(1))])
+    # Each of 2^13 sizes follows from the input by all the nodes before it.
+    yield load("083-sizes-of-sizes", [node("F13", ["x"], ["y"], domain="own")], (), INT64,
+               inputs=[value("x", [1], INT64)], opsets=own, functions=doubled(function("F0", ["a"], ["b"], [
+                   node("Abs", ["a"], ["b"]), node("ConstantOfShape", ["b"], ["u"])]), 13))
 
 
 def integers():
