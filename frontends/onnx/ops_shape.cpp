@@ -499,10 +499,31 @@ int64_t mirrored(int64_t at, int64_t size, std::string_view mode) {
   return in < size ? in : period - in;
 }
 
-// Padding with the input's own elements: one gather by constant indices for each padded dim.
+// The same of `result` places from -low on, computed when it runs. Each element of the result may do so again, so that division is left
+// for paddings that go round more than once.
+Value mirrored_places(NodeContext& n, int64_t low, int64_t size, int64_t result, std::string_view mode) {
+  const Dims dims = {n.dim(result)};
+  const auto all = [&](int64_t value) { return n.builder().splat(n.builder().scalar_int(TENON_I64, value), dims); };
+  const auto less = [&](Value a, Value b) { return n.build("compare", {a, b}, {{"direction", int64_t{TENON_CMP_LT}}}); };
+  const bool once = low < size && result - low < 2 * size;
+  const Value place = n.build("iota", std::vector<Value>(), {{"shape", dims}, {"dtype", dtype(TENON_I64)}});
+  const Value at = n.build("sub", {place, all(low)});
+  if (mode == "edge" || size == 1) return n.build("max", {n.build("min", {at, all(size - 1)}), all(0)});
+  if (mode == "wrap") {
+    if (!once) return n.build("floor_mod", {at, all(size)});
+    const Value in = n.build("select", {less(at, all(0)), n.build("add", {at, all(size)}), at});
+    return n.build("select", {less(in, all(size)), in, n.build("sub", {in, all(size)})});
+  }
+  const int64_t period = 2 * (size - 1);
+  const Value in = once ? n.build("abs", {at}) : n.build("floor_mod", {at, all(period)});
+  return n.build("min", {in, n.build("sub", {all(period), in})});
+}
+
+// Padding with the input's own elements: one gather for each padded dim, by indices that are held in memory only where they are few:
+// a few bytes of a model can ask for more of them than there is memory for.
 bool pad_by_index(NodeContext& n, const std::vector<int64_t>& low, const std::vector<int64_t>& high,
                   std::string_view mode) {
-  constexpr int64_t kMost = 1 << 24;  // indices are held in memory
+  constexpr int64_t kFew = 4096;
   Value out = n.value(0);
   for (size_t i = 0; i < low.size() && n.ok(); ++i) {
     if (low[i] == 0 && high[i] == 0) continue;
@@ -511,13 +532,11 @@ bool pad_by_index(NodeContext& n, const std::vector<int64_t>& low, const std::ve
       return n.fail("T0714", cat("padding a symbolic dim by ", mode, " is not supported"));
     const int64_t size = dim.constant(), result = size + low[i] + high[i];
     if (size == 0) return n.fail("T0713", cat("a dim of 0 cannot be padded by ", mode));
-    if (result > kMost)
-      return n.fail("T0102", cat("its result has a dim of ", result, ", the limit for padding by ",
-                                 mode, " is ", kMost));
     std::vector<int64_t> index;
-    for (int64_t at = 0; at < result; ++at) index.push_back(mirrored(at - low[i], size, mode));
+    for (int64_t at = 0; at < result && result <= kFew; ++at) index.push_back(mirrored(at - low[i], size, mode));
     const Value indices =
-        n.builder().constant(TENON_I64, {&result, 1}, index.data(), index.size() * sizeof(int64_t));
+        result > kFew ? mirrored_places(n, low[i], size, result, mode)
+                      : n.builder().constant(TENON_I64, {&result, 1}, index.data(), index.size() * sizeof(int64_t));
     out = n.build("take", {out, indices}, {{"dim", i}});
   }
   return n.set(0, out);

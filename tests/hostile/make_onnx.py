@@ -518,6 +518,19 @@ def small_and_long(own):
     yield load("083-sizes-of-sizes", [node("F13", ["x"], ["y"], domain="own")], (), INT64,
                inputs=[value("x", [1], INT64)], opsets=own, functions=doubled(function("F0", ["a"], ["b"], [
                    node("Abs", ["a"], ["b"]), node("ConstantOfShape", ["b"], ["u"])]), 13))
+    # 128 MiB of indices each.
+    yield load("084-pads-by-edge", [node("Pad", ["x", "p"], [f"y{i}" if i else "y"], mode="edge") for i in range(40)],
+               [tensor("p", INT64, [2], longs(0, (1 << 24) - 1))], inputs=[value("x", [1])])
+    # Since then indices of more than 4,096 places are computed when it runs.
+    for mode in ("edge", "reflect", "wrap"):
+        for size, low, high in ((5000, 4999, 9), (5000, -7, 5000), (3, 2000, 3000)):
+            period = size if mode == "wrap" else 2 * (size - 1)
+            places = [min(max(at, 0), size - 1) if mode == "edge" else
+                      min(at % period, period - at % period) if mode == "reflect" else at % period
+                      for at in range(-low, size + high)]
+            yield plain(f"084-{mode}-{size}-{low}", "OK", [node("Pad", ["c", "p"], ["y"], mode=mode)],
+                        [tensor("c", FLOAT, [size], floats(*range(size))), tensor("p", INT64, [2], longs(low, high))],
+                        inputs=[], outputs={"y": floats(*places)}, opsets=[opset(19)])
 
 
 def integers():
