@@ -110,6 +110,8 @@ class NodeContext {
   bool ok() const { return ok_; }
   // Records a problem of this node; false. The text follows "node 'x' (Op): ".
   bool fail(std::string_view code, std::string_view text);
+  // A size that was computed in more bits than it may have; 0 and a failure when there are not so many elements in a tensor.
+  int64_t within_limit(__int128 value, std::string_view what);
 
   // ---- Operands ----
   size_t input_count() const { return inputs_.size(); }
@@ -147,6 +149,9 @@ class NodeContext {
   double number(std::string_view name, double otherwise);
   std::string_view text(std::string_view name, std::string_view otherwise);
   std::vector<int64_t> integers(std::string_view name);
+  // Of an attribute with `count` entries, each at least `least` and no more than a tensor may have elements, so that sums and, in 128
+  // bits, products of two of them are exact. `otherwise` where it is not given. Always of that size.
+  std::vector<int64_t> per_dim(std::string_view name, size_t count, int64_t least, int64_t otherwise);
   std::vector<double> numbers(std::string_view name);
   std::vector<std::string> texts(std::string_view name);
   const TensorProto* tensor(std::string_view name);

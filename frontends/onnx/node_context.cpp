@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "importer_internal.h"
+#include "model_limits.h"
 
 namespace tenon::onnx {
 
@@ -17,6 +18,13 @@ bool NodeContext::fail(std::string_view code, std::string_view text) {
   if (ok_) importer_->problems_->add(code, fmt::format("{}: {}", node_text(node_), text));
   ok_ = false;
   return false;
+}
+
+int64_t NodeContext::within_limit(__int128 value, std::string_view what) {
+  const auto limit = static_cast<__int128>(limits().elements);
+  if (value <= limit && value >= -limit) return static_cast<int64_t>(value);
+  fail("T0102", fmt::format("{} is beyond the limit of {} elements; TENON_LIMIT_ELEMENTS raises it", what, limits().elements));
+  return 0;
 }
 
 // ---- Operands ----
@@ -175,6 +183,22 @@ std::string_view NodeContext::text(std::string_view name, std::string_view other
 std::vector<int64_t> NodeContext::integers(std::string_view name) {
   const AttributeProto* attribute = typed(name, kAttrInts, "a list of integers");
   return attribute == nullptr ? std::vector<int64_t>() : attribute->ints;
+}
+std::vector<int64_t> NodeContext::per_dim(std::string_view name, size_t count, int64_t least, int64_t otherwise) {
+  std::vector<int64_t> out = integers(name);
+  if (!has_attribute(name)) out.assign(count, otherwise);
+  if (out.size() != count) {
+    fail("T0708", fmt::format("attribute {} has {} entries, and needs {}", quote(name), out.size(), count));
+    out.resize(count, otherwise);
+  }
+  for (int64_t& v : out) {
+    if (v < least) {
+      fail("T0708", fmt::format("attribute {} has the entry {}, the least is {}", quote(name), v, least));
+      v = least;
+    }
+    v = std::max(least, within_limit(v, fmt::format("the entry {} of attribute {}", v, quote(name))));
+  }
+  return out;
 }
 std::vector<double> NodeContext::numbers(std::string_view name) {
   const AttributeProto* attribute = typed(name, kAttrFloats, "a list of numbers");

@@ -73,17 +73,20 @@ std::optional<Arithmetic> arithmetic(std::string_view op) {
   return {};
 }
 
-// True when the result was known: both sides are, and one of them is a single number or the shapes
-// are equal.
+// Whether known numbers meet element by element: one side is a single number, or the shapes are equal.
+bool meet(NodeContext& n, const Extents& a, const Extents& b) {
+  if (n.rank(0) > 1 || n.rank(1) > 1 || a.empty() || b.empty()) return false;
+  return a.size() == 1 || b.size() == 1 || (a.size() == b.size() && n.dims(0) == n.dims(1));
+}
+
+// True when the result was known: both sides are, and they meet.
 bool try_known(NodeContext& n) {
   const auto op = arithmetic(n.op());
   if (!op || n.input_count() != 2 || n.dtype(0) != TENON_I64 || n.dtype(1) != TENON_I64)
     return false;
   const Extents* a = n.known(0);
   const Extents* b = n.known(1);
-  if (a == nullptr || b == nullptr) return false;
-  if (n.dims(0) != n.dims(1) && a->size() != 1 && b->size() != 1) return false;
-  if (n.rank(0) > 1 || n.rank(1) > 1 || a->empty() || b->empty()) return false;
+  if (a == nullptr || b == nullptr || !meet(n, *a, *b)) return false;
   Extents out;
   for (size_t i = 0; i < std::max(a->size(), b->size()); ++i) {
     const auto element =
@@ -134,9 +137,7 @@ bool try_known_truth(NodeContext& n) {
   const tenon_dtype_t type = logic ? TENON_PRED : TENON_I64;
   if ((!logic && !order) || n.dtype(0) != type || n.dtype(1) != type) return false;
   const Extents *a = n.known(0), *b = n.known(1);
-  if (a == nullptr || b == nullptr || a->empty() || b->empty()) return false;
-  if (n.dims(0) != n.dims(1) && a->size() != 1 && b->size() != 1) return false;
-  if (n.rank(0) > 1 || n.rank(1) > 1) return false;
+  if (a == nullptr || b == nullptr || !meet(n, *a, *b)) return false;
   Extents out;
   for (size_t i = 0; i < std::max(a->size(), b->size()); ++i) {
     const Extent &x = (*a)[a->size() == 1 ? 0 : i], &y = (*b)[b->size() == 1 ? 0 : i];

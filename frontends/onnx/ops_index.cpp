@@ -78,7 +78,7 @@ bool backward(NodeContext& n, const Extent& start, const Extent& end, int64_t st
 
 bool slice_known(NodeContext& n, const Range& range) {
   const Extents* from = n.rank(0) == 1 && is_in(n.dtype(0), kIndex) ? n.known(0) : nullptr;
-  if (from == nullptr) return false;
+  if (from == nullptr || !range.start.is_constant() || !range.limit.is_constant()) return false;
   Extents all = *from, out;
   if (range.reverse) std::reverse(all.begin(), all.end());
   for (int64_t i = range.start.constant(); i < range.limit.constant(); i += range.stride) {
@@ -329,7 +329,7 @@ bool one_hot(NodeContext& n) {
   // Any type of number will do; a symbol can stand for integers only.
   const bool whole = is_in(n.dtype(1), kInt);
   const auto number = whole ? std::nullopt : n.need_constants(1, "the depth");
-  const Extents rounded = number && number->size() == 1 ? Extents{Extent::of(static_cast<int64_t>(std::clamp(number->front(), 0.0, 1e15)))} : Extents();
+  const Extents rounded = number && number->size() == 1 ? Extents{Extent::of(saturate<int64_t>(number->front()))} : Extents();
   const Extents* depth = whole ? n.need(1, "the depth") : &rounded;
   if (!n.ok()) return false;
   if (depth->size() != 1 || ((*depth)[0].is_number() && (*depth)[0].number < 1))

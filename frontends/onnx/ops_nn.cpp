@@ -3,7 +3,6 @@
 #include <array>
 
 #include "importer.h"
-#include "model_limits.h"
 
 namespace tenon::onnx {
 namespace {
@@ -67,49 +66,16 @@ struct Window {
   std::vector<int64_t> size, strides, dilations, low, high;
 };
 
-std::vector<int64_t> per_dim(NodeContext& n, std::string_view name, size_t spatial, int64_t least) {
-  std::vector<int64_t> out = n.integers(name);
-  if (!n.has_attribute(name)) out.assign(spatial, 1);
-  if (out.size() != spatial) {
-    n.fail("T0708",
-           cat("attribute '", name, "' has ", out.size(), " entries, and needs ", spatial));
-  }
-  for (const int64_t v : out) {
-    if (v < least)
-      n.fail("T0708", cat("attribute '", name, "' has the entry ", v, ", the least is ", least));
-  }
-  return out;
-}
-
-// Elements that a window spans along dim i; -1 and a failure beyond the limit.
+// Elements that a window spans along dim i; 0 and a failure beyond the limit.
 int64_t span(NodeContext& n, const Window& w, size_t i) {
-  int64_t out = 0;
-  if (__builtin_mul_overflow(w.dilations[i], w.size[i] - 1, &out) ||
-      __builtin_add_overflow(out, 1, &out) || static_cast<uint64_t>(out) > limits().elements) {
-    n.fail("T0102", cat("its window spans more elements than the limit of ", limits().elements,
-                        "; TENON_LIMIT_ELEMENTS raises it"));
-    return -1;
-  }
-  return out;
+  return n.within_limit(static_cast<__int128>(w.dilations[i]) * (w.size[i] - 1) + 1, "what its window spans");
 }
 
-bool explicit_pads(NodeContext& n, size_t spatial, Window* w) {
-  std::vector<int64_t> pads = n.integers("pads");
-  if (!n.has_attribute("pads")) pads.assign(2 * spatial, 0);
-  if (pads.size() != 2 * spatial) {
-    return n.fail("T0708",
-                  cat("attribute 'pads' has ", pads.size(), " entries, and needs ", 2 * spatial));
-  }
-  for (const int64_t p : pads) {
-    if (p < 0) return n.fail("T0708", cat("attribute 'pads' has the negative entry ", p));
-    if (static_cast<uint64_t>(p) > limits().elements) {
-      return n.fail("T0102", cat("its padding of ", p, " is beyond the limit of ",
-                                 limits().elements, "; TENON_LIMIT_ELEMENTS raises it"));
-    }
-  }
-  w->low.assign(pads.begin(), pads.begin() + spatial);
-  w->high.assign(pads.begin() + spatial, pads.end());
-  return true;
+void explicit_pads(NodeContext& n, size_t spatial, Window* w) {
+  const std::vector<int64_t> pads = n.per_dim("pads", 2 * spatial, 0, 0);
+  const auto middle = pads.begin() + static_cast<int64_t>(spatial);
+  w->low.assign(pads.begin(), middle);
+  w->high.assign(middle, pads.end());
 }
 
 // SAME: as many outputs as inputs over the stride, the odd element of padding at the end (UPPER) or
@@ -134,7 +100,11 @@ bool same_pads(NodeContext& n, bool upper, std::span<const Dim> dims, Window* w)
 
 bool pads(NodeContext& n, std::span<const Dim> dims, Window* w) {
   const std::string_view kind = n.text("auto_pad", "NOTSET");
-  if (kind == "NOTSET") return explicit_pads(n, dims.size(), w);
+  if (kind == "NOTSET") {
+    explicit_pads(n, dims.size(), w);
+    return n.ok();
+  }
+  n.integers("pads");  // some exporters write zeros beside auto_pad
   if (kind == "VALID") {
     w->low.assign(dims.size(), 0);
     w->high.assign(dims.size(), 0);
@@ -197,8 +167,8 @@ bool conv(NodeContext& n) {
   if (n.has_attribute("kernel_shape") && n.integers("kernel_shape") != w.size) {
     return n.fail("T0708", "attribute 'kernel_shape' differs from the shape of its filters");
   }
-  w.strides = per_dim(n, "strides", spatial, 1);
-  w.dilations = per_dim(n, "dilations", spatial, 1);
+  w.strides = n.per_dim("strides", spatial, 1, 1);
+  w.dilations = n.per_dim("dilations", spatial, 1, 1);
   const std::span<const Dim> dims = std::span(x).subspan(2);
   if (!n.ok() || !pads(n, dims, &w) || !fits(n, dims, w)) return false;
   if (n.has(2) && (n.rank(2) != 1 || !n.require_equal(n.dims(2)[0], w_dims[0],
@@ -265,7 +235,9 @@ bool pool_with_indices(NodeContext& n, const Window& w, bool columns_first) {
       return n.builder().splat(n.builder().scalar_int(TENON_I64, v), shape);
     };
     const int64_t rows = x[2].constant(), columns = x[3].constant();
-    const Value inside = n.build("rem", {at, number(rows * columns)});
+    const int64_t image = n.within_limit(static_cast<__int128>(rows) * columns, "what an image holds");
+    if (!n.ok()) return false;
+    const Value inside = n.build("rem", {at, number(image)});
     const Value column = n.build("rem", {inside, number(columns)});
     const Value row = n.build("div", {inside, number(columns)});
     at = n.build("add", {n.build("sub", {at, inside}),
@@ -284,9 +256,9 @@ bool pool(NodeContext& n) {
   if (!n.has_attribute("kernel_shape"))
     return n.fail("T0708", "attribute 'kernel_shape' is missing");
   Window w;
-  w.size = per_dim(n, "kernel_shape", spatial, 1);
-  w.strides = per_dim(n, "strides", spatial, 1);
-  w.dilations = per_dim(n, "dilations", spatial, 1);
+  w.size = n.per_dim("kernel_shape", spatial, 1, 1);
+  w.strides = n.per_dim("strides", spatial, 1, 1);
+  w.dilations = n.per_dim("dilations", spatial, 1, 1);
   const int64_t count_pad = average ? n.integer("count_include_pad", 0) : 0;
   const bool columns_first = !average && n.integer("storage_order", 0) != 0;
   const std::span<const Dim> dims = std::span(x).subspan(2);

@@ -202,8 +202,11 @@ bool recurrent(NodeContext& n) {
   if (!n.arity(3, lstm ? 8 : 6, lstm ? 3 : 2)) return false;
   Recurrence r;
   if (!read_attributes(n, &r)) return false;
-  if (n.rank(0) != 3 || n.rank(1) != 3 || n.rank(2) != 3)
-    return n.fail("T0713", "its first three inputs need rank 3");
+  constexpr int64_t kRanks[] = {3, 3, 3, 2, 1, 3, 3, 2};  // x, w, r, bias, lengths, h, c, peepholes
+  for (size_t i = 0; i < n.input_count(); ++i) {
+    if (n.has(i) && n.rank(i) != kRanks[i])
+      return n.fail("T0713", cat("its input ", i, " has rank ", n.rank(i), ", and needs ", kRanks[i]));
+  }
   if (!n.dims(2)[2].is_constant())
     return n.fail("T0714", "states of symbolic size are not supported");
   r.hidden = n.dims(2)[2].constant();

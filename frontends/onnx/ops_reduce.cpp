@@ -10,6 +10,7 @@ namespace {
 // ---- Reductions ----
 
 Value reduce(NodeContext& n, Value x, const std::vector<int64_t>& dims) {
+  if (!x.valid()) return Value();  // failed, or postponed
   const std::string_view op = n.op();
   const auto sum = [&](Value v) { return n.build("reduce_sum", {v}, {{"dims", dims}}); };
   if (op == "ReduceSum") return sum(x);

@@ -10,16 +10,24 @@
 namespace tenon::onnx {
 namespace {
 
-// Integers that were known stay known when their shape changes.
+bool is_count(const Dims& shape, size_t elements) {
+  uint64_t count = 1;
+  for (const Dim d : shape) {
+    if (!d.is_constant() || __builtin_mul_overflow(count, static_cast<uint64_t>(d.constant()), &count)) return false;
+  }
+  return count == elements;
+}
+
+// Integers that were known stay known when their shape changes, unless only a run can tell that it has room for them.
 bool set_reshaped(NodeContext& n, const Dims& shape) {
   const Item& from = n.item(0);
   if (!n.ok()) return false;
+  const Extents* known = n.known(0);
+  if (known == nullptr || !is_count(shape, known->size())) return n.set(0, n.reshape(n.value(0), shape));
   if (from.elements != nullptr && from.constant == nullptr && !from.value.valid()) {
     return n.set_known(0, *from.elements, shape, from.dtype);
   }
-  if (const Extents* elements = shape.size() <= 1 ? n.known(0) : nullptr) {
-    return n.set_known(0, *elements, shape, from.dtype);
-  }
+  if (shape.size() <= 1) return n.set_known(0, *known, shape, from.dtype);
   return n.set(0, n.reshape(n.value(0), shape));
 }
 

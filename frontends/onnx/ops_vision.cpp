@@ -19,11 +19,15 @@ struct Resampling {
   std::vector<double> roi;  // starts, then ends, per axis; empty: all
 };
 
+// A size that was computed in floats: NaN, which comes from 0 * infinity, and numbers beyond the limit are refused.
+int64_t rounded_size(NodeContext& n, double size) {
+  return n.within_limit(size <= 0x1p62 ? static_cast<__int128>(size) : INT64_MAX, "the size of its result");
+}
+
 // floor(dim * scale). A symbolic dim takes a scale that is a quotient of small numbers.
 Dim scaled_dim(NodeContext& n, Dim d, double scale) {
-  if (d.is_constant()) {
-    return n.dim(static_cast<int64_t>(std::floor(static_cast<double>(d.constant()) * scale)));
-  }
+  if (!(scale > 0)) return n.fail("T0713", cat("its scale ", scale, " is not positive")), d;
+  if (d.is_constant()) return n.dim(rounded_size(n, std::floor(static_cast<double>(d.constant()) * scale)));
   for (int64_t q = 1; q <= 64; ++q) {
     const double p = scale * static_cast<double>(q), whole = std::round(p);
     if (whole < 1 || whole > 65536 || std::fabs(p - whole) > 1e-6 * whole) continue;
@@ -51,10 +55,10 @@ bool keep_aspect(NodeContext& n, std::string_view policy, Resampling* r) {
   }
   for (size_t i = 0; i < r->axes.size(); ++i) {
     const double size = scale * static_cast<double>(x[r->axes[i]].constant());
-    r->sizes[i] = n.dim(static_cast<int64_t>(std::floor(size + 0.5)));
+    r->sizes[i] = n.dim(rounded_size(n, std::floor(size + 0.5)));
   }
   r->scales.assign(r->axes.size(), scale);
-  return true;
+  return n.ok();
 }
 
 bool read_scales(NodeContext& n, size_t operand, Resampling* r) {
@@ -63,8 +67,6 @@ bool read_scales(NodeContext& n, size_t operand, Resampling* r) {
   if (scales->size() != r->axes.size())
     return n.fail("T0713", cat("it has ", scales->size(), " scales for ", r->axes.size(), " dims"));
   for (size_t i = 0; i < scales->size(); ++i) {
-    if (!((*scales)[i] > 0))
-      return n.fail("T0713", cat("its scale ", (*scales)[i], " is not positive"));
     r->sizes.push_back(scaled_dim(n, n.dims(0)[r->axes[i]], (*scales)[i]));
   }
   r->scales = *scales;
@@ -178,17 +180,6 @@ bool resize(NodeContext& n) {
 
 // ---- ConvTranspose ----
 
-std::vector<int64_t> per_dim(NodeContext& n, std::string_view name, size_t count,
-                             int64_t otherwise) {
-  std::vector<int64_t> out = n.integers(name);
-  if (!n.has_attribute(name)) out.assign(count, otherwise);
-  if (out.size() != count) {
-    n.fail("T0708", cat("attribute '", name, "' has ", out.size(), " entries, and needs ", count));
-    out.assign(count, otherwise);
-  }
-  return out;
-}
-
 struct Transposed {
   std::vector<int64_t> size, strides, dilations, more, low, high;
 };
@@ -200,15 +191,15 @@ bool pads_for(NodeContext& n, std::span<const int64_t> wanted, std::span<const D
     if (!dims[i].is_constant() && wanted.size() == dims.size())
       return n.fail("T0714", "output_shape over symbolic dims is not supported");
     // SAME: the result is the input times the stride, whatever the input is.
-    const int64_t reach = (w->size[i] - 1) * w->dilations[i] + 1 + w->more[i];
-    const int64_t total = wanted.empty()
-                              ? reach - w->strides[i]
-                              : w->strides[i] * (dims[i].constant() - 1) + reach - wanted[i];
+    const __int128 reach = static_cast<__int128>(w->size[i] - 1) * w->dilations[i] + 1 + w->more[i];
+    const int64_t total = n.within_limit(
+        wanted.empty() ? reach - w->strides[i] : static_cast<__int128>(w->strides[i]) * (dims[i].constant() - 1) + reach - wanted[i],
+        "the sum of its paddings");
     const int64_t half = total >= 0 ? total / 2 : (total - 1) / 2;
     w->low.push_back(upper ? half : total - half);
     w->high.push_back(upper ? total - half : half);
   }
-  return true;
+  return n.ok();
 }
 
 bool conv_transpose(NodeContext& n) {
@@ -226,9 +217,9 @@ bool conv_transpose(NodeContext& n) {
   }
   if (n.has_attribute("kernel_shape") && n.integers("kernel_shape") != w.size)
     return n.fail("T0708", "attribute 'kernel_shape' differs from the shape of its filters");
-  w.strides = per_dim(n, "strides", spatial, 1);
-  w.dilations = per_dim(n, "dilations", spatial, 1);
-  w.more = per_dim(n, "output_padding", spatial, 0);
+  w.strides = n.per_dim("strides", spatial, 1, 1);
+  w.dilations = n.per_dim("dilations", spatial, 1, 1);
+  w.more = n.per_dim("output_padding", spatial, 0, 0);
   const std::string_view kind = n.text("auto_pad", "NOTSET");
   std::vector<int64_t> wanted = n.integers("output_shape");
   if (wanted.size() == x.size()) wanted.erase(wanted.begin(), wanted.begin() + 2);
@@ -242,10 +233,8 @@ bool conv_transpose(NodeContext& n) {
     if (!n.ok() || !pads_for(n, wanted, dims, kind == "SAME_UPPER", &w)) return false;
     n.integers("pads");
   } else {
-    std::vector<int64_t> pads = n.integers("pads");
-    if (kind == "VALID" || !n.has_attribute("pads")) pads.assign(2 * spatial, 0);
-    if (pads.size() != 2 * spatial)
-      return n.fail("T0708", cat("attribute 'pads' needs ", 2 * spatial, " entries"));
+    std::vector<int64_t> pads = n.per_dim("pads", 2 * spatial, 0, 0);
+    if (kind == "VALID") pads.assign(2 * spatial, 0);
     w.low.assign(pads.begin(), pads.begin() + static_cast<int64_t>(spatial));
     w.high.assign(pads.begin() + static_cast<int64_t>(spatial), pads.end());
   }
@@ -340,14 +329,14 @@ bool max_unpool(NodeContext& n) {
   const Dims x = n.dims(0);
   if (x.size() < 3) return n.fail("T0713", "its input needs rank 3 or more");
   const size_t spatial = x.size() - 2;
-  const std::vector<int64_t> window = per_dim(n, "kernel_shape", spatial, 1),
-                             strides = per_dim(n, "strides", spatial, 1),
-                             pads = per_dim(n, "pads", 2 * spatial, 0);
+  const std::vector<int64_t> window = n.per_dim("kernel_shape", spatial, 1, 1),
+                             strides = n.per_dim("strides", spatial, 1, 1),
+                             pads = n.per_dim("pads", 2 * spatial, 0, 0);
   Dims shape = {x[0], x[1]};
   for (size_t i = 0; i < spatial && n.ok(); ++i) {
     if (!x[i + 2].is_constant()) return n.fail("T0714", "symbolic spatial dims are not supported");
-    const int64_t size =
-        (x[i + 2].constant() - 1) * strides[i] + window[i] - pads[i] - pads[spatial + i];
+    const int64_t size = n.within_limit(
+        static_cast<__int128>(x[i + 2].constant() - 1) * strides[i] + window[i] - pads[i] - pads[spatial + i], "the size of its result");
     if (size < 0) return n.fail("T0713", "its paddings are larger than its result");
     shape.push_back(n.dim(size));
   }
@@ -358,7 +347,10 @@ bool max_unpool(NodeContext& n) {
   if (wanted->size() != x.size())
     return n.fail("T0713", "its shape needs one number per dim");
   std::vector<int64_t> low(x.size(), 0), high(x.size(), 0);
-  for (size_t i = 2; i < x.size(); ++i) high[i] = (*wanted)[i] - shape[i].constant();
+  for (size_t i = 2; i < x.size(); ++i) {
+    if ((*wanted)[i] < 0) return n.fail("T0713", cat("its shape has the negative size ", (*wanted)[i]));
+    high[i] = (*wanted)[i] - shape[i].constant();
+  }
   return n.set(0, n.build("pad", {y, n.scalar(n.dtype(0), 0)}, {{"low", low}, {"high", high}}));
 }
 
@@ -370,9 +362,9 @@ bool col2im(NodeContext& n) {
   const size_t spatial = block->size();
   Dims dims;
   for (const Extent& e : *image) dims.push_back(e.dim(n.graph()));
-  const std::vector<int64_t> strides = per_dim(n, "strides", spatial, 1),
-                             dilation = per_dim(n, "dilations", spatial, 1),
-                             pads = per_dim(n, "pads", 2 * spatial, 0);
+  const std::vector<int64_t> strides = n.per_dim("strides", spatial, 1, 1),
+                             dilation = n.per_dim("dilations", spatial, 1, 1),
+                             pads = n.per_dim("pads", 2 * spatial, 0, 0);
   const auto middle = pads.begin() + static_cast<int64_t>(spatial);
   return n.ok() && n.set(0, n.build("col2im", {n.value(0)},
                                     {{"image", dims},
@@ -389,9 +381,9 @@ bool pool_pads(NodeContext& n, std::span<const Dim> dims, Transposed* w) {
   const size_t spatial = dims.size();
   const std::string_view kind = n.text("auto_pad", "NOTSET");
   const bool up = n.version() >= 18 && n.integer("ceil_mode", 0) != 0;
-  std::vector<int64_t> pads = per_dim(n, "pads", 2 * spatial, 0);
+  std::vector<int64_t> pads = n.per_dim("pads", 2 * spatial, 0, 0);
   for (size_t i = 0; i < spatial && n.ok(); ++i) {
-    const int64_t reach = (w->size[i] - 1) * w->dilations[i] + 1;
+    const int64_t reach = n.within_limit(static_cast<__int128>(w->size[i] - 1) * w->dilations[i] + 1, "what its window spans");
     w->low.push_back(kind == "NOTSET" ? pads[i] : 0);
     w->high.push_back(kind == "NOTSET" ? pads[spatial + i] : 0);
     const bool same = kind == "SAME_UPPER" || kind == "SAME_LOWER";
@@ -418,9 +410,9 @@ bool lp_pool(NodeContext& n) {
   if (x.size() < 3) return n.fail("T0713", "its input needs rank 3 or more");
   const double p = n.version() >= 2 ? static_cast<double>(n.integer("p", 2)) : n.number("p", 2);
   Transposed w;
-  w.size = per_dim(n, "kernel_shape", x.size() - 2, 1);
-  w.strides = per_dim(n, "strides", x.size() - 2, 1);
-  w.dilations = n.version() >= 18 ? per_dim(n, "dilations", x.size() - 2, 1)
+  w.size = n.per_dim("kernel_shape", x.size() - 2, 1, 1);
+  w.strides = n.per_dim("strides", x.size() - 2, 1, 1);
+  w.dilations = n.version() >= 18 ? n.per_dim("dilations", x.size() - 2, 1, 1)
                                   : std::vector<int64_t>(x.size() - 2, 1);
   if (!n.ok() || !pool_pads(n, std::span(x).subspan(2), &w)) return false;
   return n.set(0, n.build("lp_pool", {n.value(0)},
@@ -459,6 +451,7 @@ bool center_crop_pad(NodeContext& n) {
   for (size_t i = 0; i < r.axes.size(); ++i) {
     const Dim from = x[r.axes[i]];
     if (!from.is_constant()) return n.fail("T0714", "symbolic dims are not supported");
+    if ((*wanted)[i] < 0) return n.fail("T0713", cat("its shape has the negative size ", (*wanted)[i]));
     // What is odd is cut, or added, behind.
     const int64_t more = (*wanted)[i] - from.constant();
     const int64_t before = more >= 0 ? more / 2 : -(-more / 2);

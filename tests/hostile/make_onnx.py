@@ -11,19 +11,21 @@ cases() is the table that run.py walks. Each case has its outcome:
     OK  exit status 0, and the values where the case tells them
     E|OK, L|OK, E|L   whichever of the two; what is never allowed is the same for all
 """
+import contextlib
 import os
 import pathlib
 import re
 import socket
 import stat
 import sys
+import warnings
 from dataclasses import dataclass, field
 
 from wire import *  # noqa: F403  one vocabulary, used in nearly every line below
 
 X = floats(1, 2, 3, 4, 5, 6)
 RELU = [node("Relu", ["x"], ["y"])]
-MIN64 = -(1 << 63)
+MIN64, MAX64 = -(1 << 63), (1 << 63) - 1
 
 
 @dataclass
@@ -206,8 +208,8 @@ def shapes():
     yield weights("037-dims-2-64-raw", "E|L", tensor("w", FLOAT, [1 << 32, 1 << 32], X))
     yield weights("038-dim-negative", "E", tensor("w", FLOAT, [-4], X))
     yield plain("038-input-empty-wide", "L", [node("Pad", ["x", "p"], ["y"], mode="reflect")],
-                [tensor("p", INT64, [4], longs(0, 2 - (1 << 63), 0, 0))], inputs=[value("x", [0, (1 << 63) - 1])])
-    yield weights("038-dim-empty-wide", "L", tensor("w", FLOAT, [0, (1 << 63) - 1]))
+                [tensor("p", INT64, [4], longs(0, 2 - (1 << 63), 0, 0))], inputs=[value("x", [0, MAX64])])
+    yield weights("038-dim-empty-wide", "L", tensor("w", FLOAT, [0, MAX64]))
     yield plain("038-input-negative", "E", RELU, inputs=[value("x", [-4, 3])])
     yield weights("039-data-short", "E", tensor("w", FLOAT, [2, 3], X[:20]))
     yield weights("039-data-short-floats", "E",
@@ -285,13 +287,13 @@ def shapes():
                    outputs={} if result is None else {"y": longs(*result)})
 
     yield ranged("054-range-2-62", "L", 0, 1 << 62, 1)
-    yield ranged("054-range-ends", "E|L", MIN64, (1 << 63) - 1, 1)
+    yield ranged("054-range-ends", "E|L", MIN64, MAX64, 1)
     yield ranged("054-range-delta-0", "E", 0, 5, 0)
     yield ranged("054-range-min-delta", "E|OK", 0, MIN64, MIN64)
     # A multiple of the step is beyond 64 bits, what it is added to brings it back.
     wide = 3 << 61
-    yield ranged("054-range-wide-steps", "OK", MIN64, (1 << 63) - 1, wide, range(MIN64, (1 << 63) - 1, wide))
-    yield ranged("054-range-ends-down", "OK", (1 << 63) - 1, MIN64, -wide, range((1 << 63) - 1, MIN64, -wide))
+    yield ranged("054-range-wide-steps", "OK", MIN64, MAX64, wide, range(MIN64, MAX64, wide))
+    yield ranged("054-range-ends-down", "OK", MAX64, MIN64, -wide, range(MAX64, MIN64, -wide))
     yield shaped("055-pad", "E|L", "Pad", [-(1 << 62), 0, 1 << 62, 0])
     yield shaped("055-pad-count", "E", "Pad", [1, 1, 1])
     yield shaped("055-pad-away", "E", "Pad", [-3, 0, 0, 0])
@@ -299,6 +301,76 @@ def shapes():
               data(2, tensor("i", INT64, [2], longs(0, 99))) + number(3, 2) + number(3, 3))
     yield one("056-sparse-index", "E", model(graph(
         [node("Add", ["x", "w"], ["y"])], [value("x", [2, 3])], [typed("y")], sparse=[sparse])))
+
+
+def windows():
+    """What slides, grows and is cropped: each attribute and each operand at the ends of 64 bits."""
+    def over(name, op, dims=(1, 1, 4), more=(), expect="E|L", inputs=(), version=18, outputs=("y",), **attributes):
+        """`op` over x f32 [dims], then inputs (name, dtype, dims) and constants (name, values) in that order."""
+        graph_inputs = [value("x", list(dims))] + [value(n, d, t) for n, t, d in inputs]
+        constants = [tensor(n, INT64, [len(v)], longs(*v)) if isinstance(v[0], int) else tensor(n, FLOAT, [len(v)], floats(*v))
+                     for n, v in more if n]
+        names = ["x"] + [i[0] for i in inputs] + [m[0] for m in more]
+        return one(name, expect, simple([node(op, names, list(outputs), **attributes)], constants, graph_inputs, opsets=[opset(version)]))
+
+    for key, values in (("kernel_shape", [MIN64]), ("strides", [0]), ("strides", [MAX64]), ("dilations", [MAX64]),
+                        ("pads", [MAX64, MAX64]), ("pads", [MIN64 + 1, -3])):
+        for form in ({"auto_pad": "SAME_UPPER"}, {"ceil_mode": 1}, {}):
+            attributes = {"kernel_shape": [3], **form, key: values}
+            label = f"{key}-{values[0] % 97}-{'-'.join(form) or 'plain'}"
+            # A padding that SAME computes replaces one that is given.
+            yield over(f"057-lp-pool-{label}", "LpPool", **attributes)
+            yield over(f"057-max-pool-{label}", "MaxPool", expect="E|L|OK", **attributes)
+    yield over("057-max-pool-columns", "MaxPool", (0, 1, 1 << 36, 1 << 36), outputs=("v", "y"), kernel_shape=[1, 1], storage_order=1)
+    weights = [("w", FLOAT, [1, 1, 3])]
+    for label, attributes in (("same", {"auto_pad": "SAME_UPPER", "dilations": [MAX64]}), ("shape", {"output_shape": [MIN64]}),
+                              ("stride", {"output_shape": [1], "strides": [MAX64]}), ("more", {"output_shape": [1], "output_padding": [MIN64]}),
+                              ("pads", {"pads": [MIN64, MAX64]}), ("few-pads", {"pads": [1]})):
+        yield over(f"057-conv-transpose-{label}", "ConvTranspose", inputs=weights, **attributes)
+    places = [("i", INT64, [1, 1, 4])]
+    yield over("057-max-unpool-strides", "MaxUnpool", inputs=places, kernel_shape=[1], strides=[MAX64])
+    yield over("057-max-unpool-shape", "MaxUnpool", inputs=places, more=[("s", [1, 1, MIN64])], kernel_shape=[1])
+    for at in (4, 0):
+        yield over(f"058-crop-{at}", "CenterCropPad", (at,), more=[("s", [MIN64])])
+    for label, dims, scale in (("infinite", (1,), float("inf")), ("nothing", (0,), float("inf")), ("large", (1,), 1e30), ("nan", (1,), float("nan"))):
+        yield over(f"059-resize-{label}", "Resize", dims, more=[("", ()), ("s", [scale])])
+        yield over(f"059-upsample-{label}", "Upsample", dims, version=7, scales=[scale])
+        yield over(f"059-upsample-symbolic-{label}", "Upsample", ("n",), version=7, scales=[scale])
+    yield over("059-upsample-negative", "Upsample", (3,), version=7, scales=[-1.0])
+    for label, dims, wanted in (("large", (1, 1000), [MAX64, 1]), ("nothing", (0, 10), [0, 1])):
+        yield over(f"059-resize-aspect-{label}", "Resize", dims, more=[("", ()), ("", ()), ("s", wanted)],
+                   keep_aspect_ratio_policy="not_smaller")
+
+
+def known_numbers():
+    """Integers that are followed at import, where only a run can tell how many there are."""
+    def over(name, expect, nodes, initializers, dtype=INT64, n=5, **rest):
+        return one(name, expect, simple([node("Shape", ["x"], ["s"]), *nodes], initializers, [value("x", ["n"])], [typed("y", dtype)]),
+                   args=["run", "model.onnx", "--seed", "1", "--dim", f"n={n}"], **rest)
+
+    def numbers(name, *values):
+        return tensor(name, INT64, [len(values)], longs(*values))
+
+    four, many = numbers("d", 1, 2, 3, 4), numbers("e", *range(2000))
+    yield over("060-slice-symbolic", "OK", [node("Slice", ["d", "s", "four"], ["y"])], [four, numbers("four", 4)],
+               n=1, outputs={"y": longs(2, 3, 4)})
+    reshaped = [node("Reshape", ["d", "s"], ["r"])]
+    last = [*reshaped, node("Slice", ["r", "last", "end"], ["y"])]
+    yield over("060-slice-reshaped", "E", last, [four, numbers("last", -1), numbers("end", MAX64)])
+    yield over("060-slice-reshaped-fits", "OK", last, [four, numbers("last", -1), numbers("end", MAX64)], n=4, outputs={"y": longs(4)})
+    yield over("060-slice-grown", "E|L", [*reshaped, node("Reshape", ["r", "to"], ["q"]), node("Slice", ["q", "zero", "end"], ["y"])],
+               [four, numbers("to", 4000), numbers("zero", 0), numbers("end", MAX64)])
+    for op, dtype in (("Add", INT64), ("Less", BOOL)):
+        yield over(f"060-{op.lower()}-reshaped", "E", [*reshaped, node("Reshape", ["e", "s"], ["q"]), node(op, ["r", "q"], ["y"])],
+                   [four, many], dtype=dtype)
+    yield one("060-mean-postponed", "E|OK", simple([node("NonZero", ["x"], ["z"]), node("Shape", ["z"], ["s"]),
+                                                   node("ReduceMean", ["s"], ["y"], axes=[0])], outputs=[typed("y", INT64)]))
+    yield plain("060-one-hot-nan", "E", [node("OneHot", ["i", "d", "v"], ["y"])],
+                [tensor("d", FLOAT, [], floats(float("nan"))), tensor("v", FLOAT, [2], floats(0, 1))], inputs=[value("i", [3], INT64)])
+    for at, dims in ((3, []), (3, [8]), (5, []), (6, []), (7, []), (7, [3])):
+        names = ["x", "w", "r"] + [""] * (at - 3) + ["e"]
+        inputs = [value("x", [3, 2, 2]), value("w", [1, 4, 2]), value("r", [1, 4, 1]), value("e", dims)]
+        yield plain(f"061-lstm-{at}-of-rank-{len(dims)}", "E", [node("LSTM", names, ["y"])], inputs=inputs)
 
 
 def nested_if(depth):
@@ -367,7 +439,7 @@ def growth():
     body = graph([node("Identity", ["c"], ["d"]), node("Relu", ["v"], ["w"])],
                  [value("i", [], INT64), value("c", [], BOOL), value("v", [2, 3])],
                  [typed("d", BOOL), typed("w")])
-    forever = [tensor("m", INT64, [], longs((1 << 63) - 1)), tensor("t", BOOL, [], b"\1")]
+    forever = [tensor("m", INT64, [], longs(MAX64)), tensor("t", BOOL, [], b"\1")]
     loop = node("Loop", ["m", "t", "x"], ["y"], [graph_attribute("body", body)])
     yield one("068-loop-forever", "S", simple([loop], forever), stop=1.0)
     clash = graph([node("Identity", ["c"], ["d"]), node("Relu", ["v"], ["w"])],
@@ -541,7 +613,7 @@ def integers():
                 ("079-min-mod-minus-1", "Mod", low, all_ones, "OK", longs(0)),
                 ("080-by-0", "Div", longs(5), longs(0), "OK", longs(-1)),
                 ("080-mod-0", "Mod", longs(5), longs(0), "E|OK", None),
-                ("079-add-wraps", "Add", low, all_ones, "OK", longs((1 << 63) - 1)),
+                ("079-add-wraps", "Add", low, all_ones, "OK", longs(MAX64)),
                 ("079-mul-wraps", "Mul", low, all_ones, "OK", low)):
             tensors = [tensor("a", INT64, [1], a), tensor("b", INT64, [1], b)]
             values = [value("a", [1], INT64), value("b", [1], INT64)]
@@ -668,7 +740,8 @@ def arrays():
 
 
 def cases():
-    for group, maker in (("1", container), ("2", external_data), ("3", shapes), ("4", growth),
+    for group, maker in (("1", container), ("2", external_data), ("3", shapes), ("3", windows), ("3", known_numbers),
+                         ("4", growth),
                          ("9", calls), ("9", arrays)):
         for case in maker():
             case.name = f"g{group}-{case.name}"
@@ -691,8 +764,14 @@ def write(case, folder):
 
 
 def write_seeds(folder):
-    """Small models, one file each, for fuzzers to start from."""
+    """Small models, one file each, for fuzzers to start from; with the onnx package also those that it tests each op with."""
     folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(ImportError), warnings.catch_warnings(action="ignore"):
+        from onnx.backend.test.case.node import collect_testcases
+        for case in collect_testcases(None):
+            body = case.model.SerializeToString()
+            if len(body) < 2048:
+                (folder / f"{case.name}.onnx").write_bytes(body)
     for case in cases():
         body = next((b for n, b in case.files.items() if n.endswith(".onnx")), None)
         if isinstance(body, bytes) and len(body) < 2048 and not re.search("cut|flip", case.name):

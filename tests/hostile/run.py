@@ -150,6 +150,7 @@ def main():
     if not os.access(options.tenon, os.X_OK):
         sys.exit(f"{options.tenon} is not there: build it first, or give --tenon PATH")
 
+    options.tenon = os.path.abspath(options.tenon)  # each case runs in a folder of its own
     place = pathlib.Path(options.keep or tempfile.mkdtemp(prefix="hostile."))
     place.mkdir(parents=True, exist_ok=True)
     cache = place / "cache"

@@ -58,6 +58,8 @@ def attribute(name, value):
         return data(1, name) + number(3, value) + number(20, 2)
     if isinstance(value, str):
         return data(1, name) + data(4, value) + number(20, 3)
+    if value and isinstance(value[0], float):
+        return data(1, name) + b"".join(real(7, v) for v in value) + number(20, 6)
     return data(1, name) + b"".join(number(8, v) for v in value) + number(20, 7)
 
 
