@@ -272,6 +272,36 @@ Dim NodeContext::product(std::span<const Dim> dims) {
   return out;
 }
 
+Dim NodeContext::quotient(Dims over, Dims under) {
+  for (auto at = under.begin(); at != under.end();) {
+    const auto same = std::find(over.begin(), over.end(), *at);
+    if (same != over.end() && !at->is(0)) {
+      over.erase(same);
+      at = under.erase(at);
+    } else {
+      ++at;
+    }
+  }
+  const Dim total = product(over), known = product(under);
+  if (!ok()) return Dim::invalid();
+  if (known.is(1)) return total;
+  if (known.is(0)) {
+    fail("T0713", "a size cannot be found where a dim of 0 divides");
+    return Dim::invalid();
+  }
+  const uint32_t fits = compare(TENON_REL_DIVISIBLE, total, known);
+  const tenon_host_graph_t& api = graph_api();
+  if (fits == TENON_NO || (fits == TENON_MAYBE && known.is_constant() &&
+                           api.symbol_assert(api.self, graph(), TENON_REL_DIVISIBLE, total.raw(),
+                                             known.raw()) != TENON_OK)) {
+    fail("T0713", "its elements cannot be divided into the given dims");
+    return Dim::invalid();
+  }
+  const Dim out = total / known;
+  if (!out.valid()) fail("T0714", "a size cannot be found where symbolic dims divide that do not cancel");
+  return out;
+}
+
 bool NodeContext::require_equal(Dim a, Dim b, std::string_view what) {
   if (!ok_) return false;
   if (compare(TENON_REL_EQ, a, b) != TENON_NO) return true;

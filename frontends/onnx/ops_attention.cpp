@@ -18,7 +18,8 @@ Value split_heads(NodeContext& n, Value x, int64_t heads) {
     n.fail("T0713", "its inputs need rank 4, or rank 3 with numbers of heads");
     return Value();
   }
-  return n.transpose(n.reshape(x, {d[0], d[1], n.dim(heads), d[2] / n.dim(heads)}), {0, 2, 1, 3});
+  const Dim size = n.quotient({d[2]}, {n.dim(heads)});
+  return n.transpose(n.reshape(x, {d[0], d[1], n.dim(heads), size}), {0, 2, 1, 3});
 }
 
 struct Heads {
@@ -107,7 +108,7 @@ bool scores(NodeContext& n, const Heads& h, Value mask, double scale, double sof
   if (!(q[1] == k.dims()[1])) {
     const Dims d = k.dims();
     k = n.build("broadcast", {k},
-                {{"shape", Dims{d[0], d[1], q[1] / d[1], d[2], d[3]}}, {"dims", {0, 1, 3, 4}}});
+                {{"shape", Dims{d[0], d[1], n.quotient({q[1]}, {d[1]}), d[2], d[3]}}, {"dims", {0, 1, 3, 4}}});
     k = n.reshape(k, {d[0], q[1], d[2], d[3]});
   }
   const tenon_dtype_t type = h.q.dtype();

@@ -212,38 +212,6 @@ bool range(NodeContext& n) {
 
 // ---- Reshape ----
 
-// What -1 stands for: the input's elements over those of the other dims, equal factors cancelled
-// first, so that symbols that stay as they are need no division.
-Dim quotient(NodeContext& n, Dims over, Dims under) {
-  for (auto at = under.begin(); at != under.end();) {
-    const auto same = std::find(over.begin(), over.end(), *at);
-    if (same != over.end() && !at->is(0)) {
-      over.erase(same);
-      at = under.erase(at);
-    } else {
-      ++at;
-    }
-  }
-  const Dim total = n.product(over), known = n.product(under);
-  if (!n.ok()) return Dim::invalid();
-  if (known.is(1)) return total;
-  if (known.is(0)) {
-    n.fail("T0713", "-1 cannot be found beside a dim of 0");
-    return Dim::invalid();
-  }
-  const uint32_t fits = compare(TENON_REL_DIVISIBLE, total, known);
-  const tenon_host_graph_t& api = graph_api();
-  if (fits == TENON_NO || (fits == TENON_MAYBE && known.is_constant() &&
-                           api.symbol_assert(api.self, n.graph(), TENON_REL_DIVISIBLE, total.raw(),
-                                             known.raw()) != TENON_OK)) {
-    n.fail("T0713", "its elements cannot be divided into the given dims");
-    return Dim::invalid();
-  }
-  const Dim out = total / known;
-  if (!out.valid()) n.fail("T0714", "-1 beside symbolic dims that do not cancel cannot be found");
-  return out;
-}
-
 bool reshape(NodeContext& n) {
   if (!n.arity(2, 2)) return false;
   const bool keep_zero = n.integer("allowzero", 0) != 0;
@@ -276,7 +244,7 @@ bool reshape(NodeContext& n) {
     others.push_back(to.back());
   }
   if (open >= 0) {
-    to[open] = quotient(n, from, others);
+    to[open] = n.quotient(from, others);
   } else {
     const Dim before = n.product(from), after = n.product(to);
     if (!n.ok() || !n.require_equal(before, after, "the numbers of elements before and after"))
@@ -627,7 +595,7 @@ bool depth_to_space(NodeContext& n) {
   if (b < 1 || b > 65536) return n.fail("T0708", "attribute 'blocksize' must be positive");
   if (d.size() != 4) return n.fail("T0713", "it needs an input of rank 4");
   if (mode != "DCR" && mode != "CRD") return n.fail("T0708", "attribute 'mode' must be DCR or CRD");
-  const Dim block = n.dim(b), rest = quotient(n, {d[1]}, {block, block});
+  const Dim block = n.dim(b), rest = n.quotient({d[1]}, {block, block});
   if (!n.ok()) return false;
   const bool dcr = mode == "DCR";
   const Value split = n.reshape(n.value(0), dcr ? Dims{d[0], block, block, rest, d[2], d[3]}
@@ -645,7 +613,7 @@ bool space_to_depth(NodeContext& n) {
   const Dims d = n.dims(0);
   if (b < 1 || b > 65536) return n.fail("T0708", "attribute 'blocksize' must be positive");
   if (d.size() != 4) return n.fail("T0713", "it needs an input of rank 4");
-  const Dim block = n.dim(b), h = quotient(n, {d[2]}, {block}), w = quotient(n, {d[3]}, {block});
+  const Dim block = n.dim(b), h = n.quotient({d[2]}, {block}), w = n.quotient({d[3]}, {block});
   if (!n.ok()) return false;
   const Value moved = n.transpose(n.reshape(n.value(0), {d[0], d[1], h, block, w, block}),
                                   mode == "DCR" ? std::vector<int64_t>{0, 3, 5, 1, 2, 4}

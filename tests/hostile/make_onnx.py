@@ -367,6 +367,10 @@ def known_numbers():
                                                    node("ReduceMean", ["s"], ["y"], axes=[0])], outputs=[typed("y", INT64)]))
     yield plain("060-one-hot-nan", "E", [node("OneHot", ["i", "d", "v"], ["y"])],
                 [tensor("d", FLOAT, [], floats(float("nan"))), tensor("v", FLOAT, [2], floats(0, 1))], inputs=[value("i", [3], INT64)])
+    for length in (6, "n"):
+        heads = [value("q", [2, 4, 24]), value("k", [2, length, 26]), value("v", [2, length, 30])]
+        yield one(f"060-attention-heads-{length}", "E", simple([node("Attention", ["q", "k", "v"], ["y"], q_num_heads=3, kv_num_heads=3)],
+                                                               (), heads, opsets=[opset(23)]), mentions="divided")
     for at, dims in ((3, []), (3, [8]), (5, []), (6, []), (7, []), (7, [3])):
         names = ["x", "w", "r"] + [""] * (at - 3) + ["e"]
         inputs = [value("x", [3, 2, 2]), value("w", [1, 4, 2]), value("r", [1, 4, 1]), value("e", dims)]
