@@ -36,19 +36,31 @@ Binding::~Binding() = default;
 Status Binding::check_against_bound(size_t index, const tenon_array_t& array) const {
   const std::vector<runtime::Port>& ports = program_->shapes().inputs();
   for (uint32_t i = 0; i < array.rank; ++i) {
-    const tenon_dim_t dim = ports[index].dims[i];
-    if (dim >= 0) continue;
-    for (size_t other = 0; other < inputs_.size(); ++other) {
-      if (other == index || !inputs_[other].bound) continue;
-      for (size_t j = 0; j < ports[other].dims.size(); ++j) {
-        if (ports[other].dims[j] != dim || inputs_[other].dims[j] == array.dims[i]) continue;
-        return error(TENON_INVALID_ARGUMENT, "T0606", "dim {} of input {} is {}, expected {}: it is `{}`, as dim {} of input {}",
-                     i, quoted(ports[index].name), array.dims[i], inputs_[other].dims[j], ports[index].dim_texts[i], j,
-                     quoted(ports[other].name));
-      }
-    }
+    const auto known = places_.find(ports[index].dims[i]);
+    if (known == places_.end()) continue;
+    const auto [other, j] = known->second;
+    if (inputs_[other].dims[j] == array.dims[i]) continue;
+    return error(TENON_INVALID_ARGUMENT, "T0606", "dim {} of input {} is {}, expected {}: it is `{}`, as dim {} of input {}", i,
+                 quoted(ports[index].name), array.dims[i], inputs_[other].dims[j], ports[index].dim_texts[i], j, quoted(ports[other].name));
   }
   return {};
+}
+
+void Binding::note_places(size_t index) {
+  const std::vector<tenon_dim_t>& dims = program_->shapes().inputs()[index].dims;
+  for (uint32_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] < 0) places_.try_emplace(dims[i], index, i);
+  }
+}
+
+// Other inputs may have the sizes that this one told.
+void Binding::unbind(size_t index) {
+  inputs_[index].bound = false;
+  if (std::none_of(places_.begin(), places_.end(), [&](const auto& known) { return known.second.first == index; })) return;
+  places_.clear();
+  for (size_t other = 0; other < inputs_.size(); ++other) {
+    if (inputs_[other].bound) note_places(other);
+  }
 }
 
 Status Binding::bind_input(std::string_view name, const tenon_array_t& array) {
@@ -58,7 +70,7 @@ Status Binding::bind_input(std::string_view name, const tenon_array_t& array) {
   TENON_RETURN_IF_ERROR(shapes.check_input(*place, array));
   // Another array of the same input replaces the one before, so that a whole new set of sizes can be bound in turn.
   Input& input = inputs_[*place];
-  input.bound = false;
+  if (input.bound) unbind(*place);
   TENON_RETURN_IF_ERROR(ran_ ? Status() : check_against_bound(*place, array));
   input.dims.assign(array.dims, array.dims + array.rank);
   input.strides.clear();
@@ -67,6 +79,7 @@ Status Binding::bind_input(std::string_view name, const tenon_array_t& array) {
   input.array.dims = input.dims.data();
   input.array.strides_bytes = input.strides.empty() ? nullptr : input.strides.data();
   input.bound = true;
+  note_places(*place);
   return {};
 }
 

@@ -6,6 +6,8 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <tenon/abi/session.h>
@@ -48,11 +50,14 @@ class Binding {
   static constexpr size_t kRunnersMost = 4;
 
   Status check_against_bound(size_t index, const tenon_array_t& array) const;
+  void note_places(size_t index);
+  void unbind(size_t index);
   Status run_variant(std::span<const tenon_array_t* const> arrays);
   runtime::Runner* runner_of(std::shared_ptr<Variant> variant);
 
   std::shared_ptr<Program> program_;
   std::deque<Input> inputs_;
+  std::unordered_map<tenon_dim_t, std::pair<size_t, uint32_t>> places_;  // a bound input, and which of its dims has this symbolic size
   runtime::Runner* runner_ = nullptr;  // of the last run; null before the first where there are variants
   std::vector<Chosen> chosen_;         // the latest first; without variants one, whose variant is null
   std::string scratch_;

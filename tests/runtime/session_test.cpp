@@ -134,6 +134,15 @@ TEST_P(SessionTest, EveryKindOfWrongInputIsNamedAndTheBindingStaysUsable) {
   ASSERT_TRUE(b.input("x", ArrayView::of(x, {4, 3})).ok());
   EXPECT_FALSE(b.input("z", ArrayView::of(z, {2, 3})).ok());
   EXPECT_TRUE(tenon::failure_text().starts_with("T0606")) << tenon::failure_text();
+  // What counts is what is bound now: an input that is bound again forgets its size, and others keep theirs.
+  tenon::Binding again;
+  ASSERT_TRUE(program.bind(&again).ok());
+  ASSERT_TRUE(again.input("x", ArrayView::of(x, {4, 3})).ok());
+  ASSERT_TRUE(again.input("z", ArrayView::of(z, {4, 3})).ok());
+  EXPECT_FALSE(again.input("x", ArrayView::of(x, {2, 3})).ok());
+  EXPECT_TRUE(tenon::failure_text().starts_with("T0606")) << tenon::failure_text();
+  ASSERT_TRUE(again.input("z", ArrayView::of(z, {2, 3})).ok()) << tenon::failure_text();
+  ASSERT_TRUE(again.input("x", ArrayView::of(x, {2, 3})).ok()) << tenon::failure_text();
   std::vector<float> large(65 * 3);
   tenon::Binding wide;
   ASSERT_TRUE(program.bind(&wide).ok());
