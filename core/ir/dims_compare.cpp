@@ -365,8 +365,9 @@ Status DimTable::narrow(const DimPoly& poly, bool* absorbed) {
 // arguments. `depth` and `budget` bound the search.
 bool DimTable::prove_nonneg(const DimPoly& poly, int depth, int* budget) const {
   if (range_of(poly).lo >= 0) return true;
+  if (depth == 0) return false;
   *budget -= 1 + static_cast<int>(parts_of(poly) / 64);  // of steps that take as long as a dim of a few parts
-  if (depth == 0 || *budget < 0) return false;
+  if (*budget < 0) return false;
   for (const DimTerm& t : poly.terms) {
     if (t.atoms.size() != 1) continue;  // other factors might be negative
     const uint32_t index = t.atoms[0];

@@ -70,7 +70,8 @@ Status Binding::bind_input(std::string_view name, const tenon_array_t& array) {
   TENON_RETURN_IF_ERROR(shapes.check_input(*place, array));
   // Another array of the same input replaces the one before, so that a whole new set of sizes can be bound in turn.
   Input& input = inputs_[*place];
-  if (input.bound) unbind(*place);
+  if (input.bound && !ran_) unbind(*place);
+  input.bound = false;
   TENON_RETURN_IF_ERROR(ran_ ? Status() : check_against_bound(*place, array));
   input.dims.assign(array.dims, array.dims + array.rank);
   input.strides.clear();
@@ -79,7 +80,7 @@ Status Binding::bind_input(std::string_view name, const tenon_array_t& array) {
   input.array.dims = input.dims.data();
   input.array.strides_bytes = input.strides.empty() ? nullptr : input.strides.data();
   input.bound = true;
-  note_places(*place);
+  if (!ran_) note_places(*place);
   return {};
 }
 

@@ -57,7 +57,7 @@ class Binding {
 
   std::shared_ptr<Program> program_;
   std::deque<Input> inputs_;
-  std::unordered_map<tenon_dim_t, std::pair<size_t, uint32_t>> places_;  // a bound input, and which of its dims has this symbolic size
+  std::unordered_map<tenon_dim_t, std::pair<size_t, uint32_t>> places_;  // before the first run: a bound input, and which of its dims has this size
   runtime::Runner* runner_ = nullptr;  // of the last run; null before the first where there are variants
   std::vector<Chosen> chosen_;         // the latest first; without variants one, whose variant is null
   std::string scratch_;

@@ -47,18 +47,21 @@ bool looks_around(const tenon_op_def_t& op) {
 }
 
 // A bound on the elements that evaluating a node touches, counted as if no dim was 0. Operands and results are small; what is done in
-// between need not be: of a sum of products any element may meet any other.
+// between need not be: of a sum of products any element may meet any other. What goes along a dim, like a running sum, looks once.
 uint64_t work_of(const tenon_op_def_t& op, const std::vector<tenon_array_t>& inputs, const std::vector<int64_t>& dims) {
-  uint64_t sum = 0, product = 1;
+  uint64_t sum = 0, product = 1, largest = 1, last = 1;
   const auto add = [&](std::span<const int64_t> of) {
     uint64_t count = 1;
     for (const int64_t d : of) count = times(count, static_cast<uint64_t>(std::max<int64_t>(d, 1)));
     if (__builtin_add_overflow(sum, count, &sum)) sum = UINT64_MAX;
     product = times(product, count);
+    largest = std::max(largest, count);
+    last = count;
   };
   for (const tenon_array_t& input : inputs) add({input.dims, input.rank});
   add(dims);
-  return op.cost_class == TENON_COST_REDUCTION || op.cost_class == TENON_COST_CONTRACTION ? product : sum;
+  const bool reduces = op.cost_class == TENON_COST_REDUCTION && last < largest;
+  return reduces || op.cost_class == TENON_COST_CONTRACTION ? product : sum;
 }
 
 tenon_array_t array_of(const Constant& constant) {

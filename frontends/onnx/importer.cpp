@@ -375,8 +375,12 @@ const AttributeProto* Importer::attribute(const NodeProto& node, std::string_vie
   for (const AttributeProto& attribute : node.attributes) {
     if (attribute.name != name) continue;
     if (attribute.reference.empty()) return &attribute;
-    return frame == nullptr ? nullptr
-                            : this->attribute(*frame->caller, attribute.reference, frame->parent);
+    if (frame == nullptr) return nullptr;
+    const AttributeProto* given = this->attribute(*frame->caller, attribute.reference, frame->parent);
+    if (given == nullptr || given->graphs.empty()) return given;
+    // Its names are the caller's, and it may hold the reference that leads to it.
+    problems_->add("T0714", fmt::format("{} takes a graph from the caller of its function, which is not supported", node_text(node)));
+    return nullptr;
   }
   return nullptr;
 }

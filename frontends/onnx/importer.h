@@ -175,7 +175,7 @@ class NodeContext {
   Dim dim(int64_t n) { return Dim(graph(), n); }
   Dim product(std::span<const Dim> dims);
   // The product of dims over that of others, equal factors cancelled first, so that symbols that stay as they are need no division.
-  // Fails where it leaves a rest; where only a run can tell, that is checked at every run.
+  // Fails where it leaves a rest; where only a run can tell and a constant divides, that is checked at every run.
   Dim quotient(Dims over, Dims under);
   // NumPy's rule for shapes; fails when they cannot agree. Symbolic dims that might disagree
   // are checked at every run.

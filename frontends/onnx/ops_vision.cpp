@@ -232,9 +232,12 @@ bool conv_transpose(NodeContext& n) {
   if (!wanted.empty() || same) {
     if (!n.ok() || !pads_for(n, wanted, dims, kind == "SAME_UPPER", &w)) return false;
     n.integers("pads");
+  } else if (kind == "VALID") {
+    n.integers("pads");
+    w.low.assign(spatial, 0);
+    w.high.assign(spatial, 0);
   } else {
-    std::vector<int64_t> pads = n.per_dim("pads", 2 * spatial, 0, 0);
-    if (kind == "VALID") pads.assign(2 * spatial, 0);
+    const std::vector<int64_t> pads = n.per_dim("pads", 2 * spatial, 0, 0);
     w.low.assign(pads.begin(), pads.begin() + static_cast<int64_t>(spatial));
     w.high.assign(pads.begin() + static_cast<int64_t>(spatial), pads.end());
   }

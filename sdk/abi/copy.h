@@ -63,9 +63,11 @@ static inline void tenon_copy_fill(const tenon_copy_t* copy, void* to, uint64_t 
 /* Performs a copy whose buffers have addresses: `from` and `to` are those of the buffers' beginnings, anything where there is no
  * buffer. The copy must have been found sound; ranges of one buffer do not overlap. */
 static inline void tenon_copy_perform(const tenon_copy_t* copy, const void* from, void* to) {
-  const void* source = tenon_copy_reads(copy) ? (const unsigned char*)from + copy->from_offset_bytes : copy->host_from;
-  void* target = tenon_copy_writes(copy) ? (unsigned char*)to + copy->to_offset_bytes : copy->host_to;
-  if (copy->length_bytes == 0) return; /* then the host's addresses may be null */
+  const void* source = copy->host_from;
+  void* target = copy->host_to;
+  if (copy->length_bytes == 0) return; /* then any address may be null */
+  if (tenon_copy_reads(copy)) source = (const unsigned char*)from + copy->from_offset_bytes;
+  if (tenon_copy_writes(copy)) target = (unsigned char*)to + copy->to_offset_bytes;
   if (copy->direction == TENON_COPY_FILL)
     tenon_copy_fill(copy, target, copy->length_bytes);
   else

@@ -555,6 +555,16 @@ def calls_of_calls(own):
             out = "y" if level == 59 else f"o{level}"
             inner = node("If", ["a"], [out], branch)
         nested.append(function(f"F{i}", ["a"], ["y"], [inner]))
+    # A graph that is given by reference and holds the reference that leads to it: the stack overflowed.
+    def picks(out, name):
+        leaf = graph([node("Identity", ["x"], [f"{out}l"])], [], [typed(f"{out}l")])
+        true = node("Constant", [], [f"{out}t"], [tensor_attribute("value", tensor("t", BOOL, [], b"\1"))], name=f"{out}t")
+        return [true, node("If", [f"{out}t"], [out], [reference_attribute("then_branch", "g"), graph_attribute("else_branch", leaf)], name=name)]
+
+    given = graph(picks("u", "inner"), [], [typed("u")])
+    yield one("065-graph-by-reference", "E", simple(
+        [node("F", ["x"], ["y"], [graph_attribute("g", given)], domain="own")], opsets=own,
+        functions=[function("F", ["x"], ["y"], picks("y", "outer"))]), mentions="from the caller")
     yield call("065-functions-and-ifs", [node("F59", ["t"], ["y"], domain="own")], nested,
                initializers=[tensor("t", BOOL, [], b"\1")], outputs=[typed("y", BOOL)])
 

@@ -71,6 +71,11 @@ def graph_attribute(name, body):
     return data(1, name) + data(6, body) + number(20, 5)
 
 
+def reference_attribute(name, of_function):
+    """A graph that the caller of the function gives in its attribute `of_function`."""
+    return data(1, name) + number(20, 5) + data(21, of_function)
+
+
 def node(op, inputs, outputs, attributes=(), name=None, domain=None, **simple):
     out = b"".join(data(1, i) for i in inputs) + b"".join(data(2, o) for o in outputs)
     out += data(3, name if name is not None else f"n_{outputs[0] if outputs else op}") + data(4, op)
