@@ -59,10 +59,15 @@ std::string KernelCheck::make_forms(uint32_t kernel) {
 
 // Runs one form of the launch's kernel on copies of what the kernel stores, and compares what both left.
 template <class F>
-std::string KernelCheck::compare(const Launch& launch, const Form& form, const char* step, bool in_place, F run) {
+std::string KernelCheck::compare(const Launch& launch, const Form& form, const char* step, bool in_place, bool flat, F run) {
   std::vector<Memory> copies = launch.before;
   std::vector<Place> places(form.kernel->buffers.size());
   std::vector<int64_t> extents = launch.extents;
+  // Temps that lie in an output may have lost their names: then it is stored again.
+  std::vector<bool> shared(form.kernel->buffers.size());
+  for (const kg::Buffer& b : form.kernel->buffers) {
+    if (b.alias_of >= 0) shared[static_cast<size_t>(b.alias_of)] = flat;
+  }
   if (!form.sizes.empty() || form.kernel != launch.kernel) {
     extents.clear();
     for (const kg::SizeProgram& s : form.sizes) extents.push_back(s.evaluate(launch.extents));
@@ -70,7 +75,7 @@ std::string KernelCheck::compare(const Launch& launch, const Form& form, const c
   const auto place = [&](uint32_t b) {
     const uint32_t own = form.origin[b], p = launch.program_buffer[own];
     if (p == ~0u) return Place{nullptr, interpreter::name_of_temp(b), false};
-    return Place{launch.stored[own] ? &copies[own] : &(*launch.memory)[p], interpreter::name_of_buffer(p), overlaid_[p]};
+    return Place{launch.stored[own] ? &copies[own] : &(*launch.memory)[p], interpreter::name_of_buffer(p), overlaid_[p] || shared[b]};
   };
   for (uint32_t b = 0; b < places.size(); ++b) places[b] = place(b);
   if (in_place) {
@@ -107,7 +112,7 @@ std::vector<std::pair<uint32_t, uint32_t>> KernelCheck::shared_operands(const La
 std::string KernelCheck::compare_forms(const Launch& launch, const Forms& forms) {
   std::string wrong;
   if (!shared_operands(launch).empty()) {
-    wrong = compare(launch, forms.own, "in_place", true, [&](auto& extents, auto& places, uint32_t* clock, Report* report) {
+    wrong = compare(launch, forms.own, "in_place", true, false, [&](auto& extents, auto& places, uint32_t* clock, Report* report) {
       interpreter::run_stages(*forms.own.kernel, extents, places, {seed_ + 1, 1, clock}, report);
     });
   }
@@ -115,12 +120,12 @@ std::string KernelCheck::compare_forms(const Launch& launch, const Forms& forms)
     if (form->kernel == nullptr) continue;
     const bool general = form != &forms.own;
     if (wrong.empty() && general) {
-      wrong = compare(launch, *form, "general", false, [&](auto& extents, auto& places, uint32_t* clock, Report* report) {
+      wrong = compare(launch, *form, "general", false, false, [&](auto& extents, auto& places, uint32_t* clock, Report* report) {
         interpreter::run_stages(*form->kernel, extents, places, {seed_ + 2, 2, clock}, report);
       });
     }
     if (wrong.empty()) {
-      wrong = compare(launch, *form, general ? "prepare (of the general form)" : "prepare", false, [&](auto& extents, auto& places, uint32_t* clock, Report* report) {
+      wrong = compare(launch, *form, general ? "prepare (of the general form)" : "prepare", false, true, [&](auto& extents, auto& places, uint32_t* clock, Report* report) {
         interpreter::run_prepared(*form->prepared, extents, places, {seed_ + 3, 3, clock}, report);
       });
     }

@@ -42,7 +42,7 @@ class KernelCheck {
   std::string run_step(const kernelgen::ProgramStep& step, std::vector<interpreter::Memory>* memory, std::span<const int64_t> symbols);
   std::string compare_forms(const Launch& launch, const Forms& forms);
   template <class F>
-  std::string compare(const Launch& launch, const Form& form, const char* step, bool in_place, F run);
+  std::string compare(const Launch& launch, const Form& form, const char* step, bool in_place, bool flat, F run);
   std::vector<std::pair<uint32_t, uint32_t>> shared_operands(const Launch& launch) const;
 
   kernelgen::BuiltProgram& built_;
