@@ -32,9 +32,21 @@ double magnitude_of(const Memory& memory) {
   return most;
 }
 
-std::string disagreement(const Memory& found, const Memory& expected, double magnitude) {
+DType computed_type(const kernelgen::Kernel& kernel) {
+  double most = 0;
+  DType out = TENON_F64;
+  for (kernelgen::E e = 1; e < kernel.pool.size(); ++e) {
+    const DType t = kernel.pool.type(e);
+    if (!kernelgen::is_float(t) || tolerance(t).of_results <= most) continue;
+    most = tolerance(t).of_results;
+    out = t;
+  }
+  return out;
+}
+
+std::string disagreement(const Memory& found, const Memory& expected, double magnitude, DType computed) {
   const bool floats = kernelgen::is_float(expected.type);
-  const Tolerance t = tolerance(expected.type);
+  const Tolerance t = tolerance(computed);
   const double allowed = floats ? t.of_results * magnitude_of(expected) + t.of_operands * magnitude : 0;
   for (size_t i = 0; i < expected.cells.size(); ++i) {
     const Cell &a = found.cells[i], &b = expected.cells[i];

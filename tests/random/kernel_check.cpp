@@ -23,6 +23,7 @@ struct KernelCheck::Launch {
   std::vector<Memory>* memory = nullptr; // of the program, after the run
   uint32_t clock = 0;                    // before the run
   double magnitude = 0;                  // of all it read or stored
+  kg::DType computed = TENON_F64;            // the least precise it computes with
 };
 
 KernelCheck::KernelCheck(kg::BuiltProgram* built, const kg::Target& target, std::vector<bool> overlaid, uint64_t seed, bool trees, bool texts,
@@ -88,10 +89,11 @@ std::string KernelCheck::compare(const Launch& launch, const Form& form, const c
   uint32_t clock = launch.clock;
   run(extents, places, &clock, &report);
   const std::string where = std::string("step ") + step + ": ";
+  if (texts_ && form.kernel != launch.kernel) text_ = kg::to_text(*form.kernel);
   if (!report.empty()) return where + report.text();
   for (uint32_t b = 0; b < copies.size(); ++b) {
     if (!launch.stored[b]) continue;
-    const std::string differs = interpreter::disagreement(copies[b], (*launch.memory)[launch.program_buffer[b]], launch.magnitude);
+    const std::string differs = interpreter::disagreement(copies[b], (*launch.memory)[launch.program_buffer[b]], launch.magnitude, launch.computed);
     if (!differs.empty()) return where + "b" + std::to_string(b) + differs;
   }
   return "";
@@ -158,6 +160,7 @@ std::string KernelCheck::run_step(const kg::ProgramStep& step, std::vector<Memor
   for (uint32_t p : launch.program_buffer) {
     if (p != ~0u) launch.magnitude = std::max(launch.magnitude, interpreter::magnitude_of((*memory)[p]));
   }
+  launch.computed = interpreter::computed_type(k);
   return compare_forms(launch, forms);
 }
 
@@ -174,7 +177,7 @@ std::string KernelCheck::run(const ProgramCheck& program, size_t binding) {
       std::string wrong = run_step(step, &memory, symbols);
       if (wrong.empty()) continue;
       wrong = "kernel " + std::to_string(step.kernel) + " (" + step.name + "), " + wrong;
-      return texts_ ? wrong + "\n" + kg::to_text(built_.kernels[step.kernel]) : wrong;
+      return texts_ ? wrong + "\n" + kg::to_text(built_.kernels[step.kernel]) + text_ : wrong;
     }
   }
   const std::string wrong = program.outputs(binding, memory);

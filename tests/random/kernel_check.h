@@ -53,6 +53,7 @@ class KernelCheck {
   StageStatistics& statistics_;
   std::vector<std::unique_ptr<Forms>> forms_;  // by kernel
   uint32_t clock_ = 0;
+  std::string text_;  // the form looked at last
 };
 
 }  // namespace tenon::random_tests
