@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tests/interpreter/agreement.h"
+#include "tests/interpreter/tree_interpreter.h"
 
 namespace tenon::random_tests {
 
@@ -36,6 +37,16 @@ std::string KernelCheck::complete(Form* form) {
   std::string why;
   if (!kg::verify(*form->kernel, &why)) return "step split: " + why;
   form->prepared = std::make_unique<kg::Prepared>(kg::prepare(*form->kernel));
+  if (!trees_) return "";
+  kg::Prepared lowered = *form->prepared;  // lowering adds axes of its own
+  kg::Schedule schedule;
+  form->tree = std::make_unique<kg::LoopTree>();
+  if (kg::schedule_kernel(lowered.kernel, target_, &schedule, &why) && kg::lower(lowered, schedule, form->tree.get(), &why)) {
+    ++statistics_.trees;
+    return "";
+  }
+  ++statistics_.left_out["no loops: " + why];
+  form->tree = nullptr;
   return "";
 }
 
@@ -90,6 +101,7 @@ std::string KernelCheck::compare(const Launch& launch, const Form& form, const c
   run(extents, places, &clock, &report);
   const std::string where = std::string("step ") + step + ": ";
   if (texts_ && form.kernel != launch.kernel) text_ = kg::to_text(*form.kernel);
+  if (texts_ && form.tree != nullptr) text_ += kg::to_text(*form.tree);
   if (!report.empty()) return where + report.text();
   for (uint32_t b = 0; b < copies.size(); ++b) {
     if (!launch.stored[b]) continue;
@@ -119,20 +131,38 @@ std::string KernelCheck::compare_forms(const Launch& launch, const Forms& forms)
     });
   }
   for (const Form* form : {&forms.own, &forms.any_size}) {
-    if (form->kernel == nullptr) continue;
-    const bool general = form != &forms.own;
-    if (wrong.empty() && general) {
-      wrong = compare(launch, *form, "general", false, false, [&](auto& extents, auto& places, uint32_t* clock, Report* report) {
-        interpreter::run_stages(*form->kernel, extents, places, {seed_ + 2, 2, clock}, report);
-      });
-    }
-    if (wrong.empty()) {
-      wrong = compare(launch, *form, general ? "prepare (of the general form)" : "prepare", false, true, [&](auto& extents, auto& places, uint32_t* clock, Report* report) {
-        interpreter::run_prepared(*form->prepared, extents, places, {seed_ + 3, 3, clock}, report);
-      });
-    }
+    if (wrong.empty() && form->kernel != nullptr) wrong = run_forms(launch, *form, form != &forms.own);
   }
   return wrong;
+}
+
+// The kernel as it is or in its general form: its stages, then what its loops become.
+std::string KernelCheck::run_forms(const Launch& launch, const Form& form, bool general) {
+  std::string wrong;
+  if (general) {
+    wrong = compare(launch, form, "general", false, false, [&](auto& extents, auto& places, uint32_t* clock, Report* report) {
+      interpreter::run_stages(*form.kernel, extents, places, {seed_ + 2, 2, clock}, report);
+    });
+  }
+  if (!wrong.empty()) return wrong;
+  wrong = compare(launch, form, general ? "prepare (of the general form)" : "prepare", false, true, [&](auto& extents, auto& places, uint32_t* clock, Report* report) {
+    interpreter::run_prepared(*form.prepared, extents, places, {seed_ + 3, 3, clock}, report);
+  });
+  if (!wrong.empty() || form.tree == nullptr) return wrong;
+  return compare(launch, form, general ? "lower (of the general form)" : "lower", false, true, [&](auto& extents, auto& places, uint32_t* clock, Report* report) {
+    std::vector<Memory*> memory;
+    std::vector<interpreter::Name> names;
+    interpreter::TreeOptions options{seed_ + 4, 3, target_.dialect == kg::Dialect::kOpenCl, {}};
+    for (const Place& p : places) {
+      memory.push_back(p.memory);
+      names.push_back(p.name);
+      options.rewritten.push_back(p.rewritten);
+    }
+    for (const kg::Stage& s : form.kernel->stages) {
+      if (s.kind == kg::StageKind::kScatter) options.rewritten[s.store[0].buffer] = true;
+    }
+    interpreter::run_tree(*form.tree, extents, memory, names, ++*clock, options, report);
+  });
 }
 
 std::string KernelCheck::run_step(const kg::ProgramStep& step, std::vector<Memory>* memory, std::span<const int64_t> symbols) {

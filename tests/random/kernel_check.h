@@ -6,6 +6,7 @@
 #include <tenon/kernelgen/device_program.h>
 #include <tenon/kernelgen/general.h>
 #include <tenon/kernelgen/l2.h>
+#include <tenon/kernelgen/prepare.h>
 
 #include "tests/random/program_check.h"
 #include "tests/random/stage_check.h"
@@ -39,6 +40,7 @@ class KernelCheck {
 
   std::string make_forms(uint32_t kernel);
   std::string complete(Form* form);
+  std::string run_forms(const Launch& launch, const Form& form, bool general);
   std::string run_step(const kernelgen::ProgramStep& step, std::vector<interpreter::Memory>* memory, std::span<const int64_t> symbols);
   std::string compare_forms(const Launch& launch, const Forms& forms);
   template <class F>
