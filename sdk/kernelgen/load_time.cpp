@@ -182,11 +182,13 @@ std::vector<bool> fixed_stages(const Kernel& k) {
 void keep_what_pays(Kernel& program) { Mover(program).keep_what_pays(); }
 void keep_the_rest(Kernel& program) { Mover(program).keep_the_rest(); }
 
-void move_to_load(Kernel& program, const Target& target) {
+void move_to_load(Kernel& program, const Target& target, Verifier* verifier) {
   keep_what_pays(program);
-  lay_out(program, target);
+  lay_out(program, target, verifier);
   keep_the_rest(program);
+  const Kernel before = verifier == nullptr ? Kernel{} : program;
   pack_constants(program, target);
+  if (verifier != nullptr && !verifier->program(program, "packing constants")) program = before;
 }
 
 }  // namespace tenon::kernelgen
