@@ -8,7 +8,7 @@ Emitter::Emitter(Prepared& prepared, LoopTree* out)
     : prepared_(prepared), k_(prepared.kernel), p_(prepared.kernel.pool), out_(out) {
   written_.assign(k_.buffers.size(), false);
   for (const Stage& s : k_.stages) {
-    for (const View& v : s.store) written_[v.buffer] = true;
+    for (const View& v : s.store) written_[memory_of(k_, v.buffer)] = true;
   }
   open();
 }
@@ -273,14 +273,15 @@ bool Emitter::has_data(E e) {
 
 // ---- Memory --------------------------------------------------------------------------------------------------
 
-uint32_t Emitter::argument(uint32_t buffer, bool written) {
+uint32_t Emitter::argument(uint32_t named, bool written) {
+  const uint32_t buffer = memory_of(k_, named);
   auto [it, fresh] = arguments_.try_emplace(buffer, static_cast<uint32_t>(out_->buffers.size()));
   if (fresh) out_->buffers.push_back({buffer, k_.buffers[buffer].type, false});
   if (written) out_->buffers[it->second].written = true;
   return it->second;
 }
 
-bool Emitter::is_scratch(uint32_t buffer) const { return k_.buffers[buffer].role == Role::kTemp; }
+bool Emitter::is_scratch(uint32_t buffer) const { return k_.buffers[memory_of(k_, buffer)].role == Role::kTemp; }
 
 E Emitter::reserve(E elements, DType t, uint32_t multiple) {
   const E at = scratch_ == kNone ? p_.integer(0) : scratch_;
@@ -399,7 +400,7 @@ Val Emitter::load(E e, bool as_vector) {
     o = splat(o, a.lanes);
     at = {at.v, std::max(at.depth, o.depth), at.varies || o.varies};
   }
-  if (written_[x.ref]) at.depth = std::max(at.depth, row_depth);
+  if (written_[memory_of(k_, x.ref)]) at.depth = std::max(at.depth, row_depth);
   const bool scratch = is_scratch(x.ref);
   return load_at(scratch ? Space::kScratch : Space::kBuffer, scratch ? 0 : argument(x.ref, false), x.type, at, a.lanes,
                  m.v, o.v, a.stride);
@@ -418,7 +419,7 @@ void Emitter::store(const View& view, Val v, bool as_vector) {
   store_at(scratch ? Space::kScratch : Space::kBuffer, scratch ? 0 : argument(view.buffer, true),
            k_.buffers[view.buffer].type, a.at, splat(v, a.lanes), m.v, a.stride);
   const bool vector = a.lanes > 1 && a.lanes == width && lanes(a.at.v) == 1 && a.stride == kNoValue && m.v == kNoValue;
-  if (scratch || !vector || streamed.empty() || !streamed[view.buffer]) return;
+  if (scratch || !vector || streamed.empty() || !streamed[memory_of(k_, view.buffer)]) return;
   Node& node = scopes_.back()->nodes->back();
   node.stream = true;
   node.args[3] = stream;
@@ -430,10 +431,6 @@ void Emitter::forward(uint32_t buffer, E offset, Val v, bool as_vector) {
   v.depth = depth();
   v.varies = as_vector;
   Scope& scope = *scopes_.back();
-  // The element was read before under the same name (two temps in one row): what followed from it is history.
-  bool read = false;
-  for (bool x : {false, true}) read = read || scope.memo.count(key(l, x, false)) || scope.memo.count(key(l, x, true));
-  if (read) scope.memo.clear();
   scope.forwards[key(l, true, as_vector)] = v;
   // A scalar row value is the same in both readings.
   if (lanes(v.v) == 1) scope.forwards[key(l, false, as_vector)] = v;

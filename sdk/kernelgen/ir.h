@@ -244,6 +244,12 @@ struct Kernel {
   std::vector<uint32_t> parts;
 };
 
+// The buffer whose memory this one lies in: an output's for a temp that shares it, else its own.
+inline uint32_t memory_of(const Kernel& kernel, uint32_t buffer) {
+  const int32_t alias = kernel.buffers[buffer].alias_of;
+  return alias >= 0 ? static_cast<uint32_t>(alias) : buffer;
+}
+
 // One line per axis, buffer and stage; stable, for text tests and explanations. In a large stage each shared expression has a line
 // of its own ("t0 = ..."), so that the text is no longer than the kernel.
 std::string to_text(const Kernel& kernel);

@@ -61,7 +61,7 @@ class Rows {
       for (const auto* list : {&s.value, &s.init, &s.step, &s.merge, &s.final}) {
         for (E e : *list) p_.loads(e, &loads);
       }
-      for (E l : loads) read[p_.at(l).ref] = true;
+      for (E l : loads) read[memory_of(k_, p_.at(l).ref)] = true;
     }
     const E large = p_.cmp(TENON_CMP_GE, result_bytes(k_), p_.integer(s_.nontemporal));
     Val when;

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "tenon/kernelgen/contraction.h"
+#include "tenon/kernelgen/fuse_internal.h"
 
 namespace tenon::kernelgen {
 namespace {
@@ -12,15 +13,7 @@ bool contains(const std::vector<uint32_t>& v, uint32_t x) { return std::find(v.b
 
 template <class F>
 void for_each_slot(Stage& s, F f) {
-  for (auto* list : {&s.value, &s.init, &s.step, &s.merge, &s.final}) {
-    for (E& e : *list) f(e);
-  }
-  if (s.a != kNone) f(s.a);
-  if (s.b != kNone) f(s.b);
-  for (View& v : s.store) {
-    for (E& e : v.index) f(e);
-    if (v.guard != kNone) f(v.guard);
-  }
+  for (E* e : slots(s)) f(*e);
 }
 
 class Flattener {
@@ -94,30 +87,39 @@ class Flattener {
     }
   }
 
-  // Inner axes of equal extent in different stages are the same loop variable.
+  // Inner axes of equal extent in different stages are the same loop variable, but no two axes of one stage are: an
+  // axis that is a loop variable already stays what it is, and only then do the others choose among those left.
   void unify_inner_axes() {
-    std::vector<uint32_t> canonical;
+    std::vector<uint32_t> loops;
     for (Stage& s : k_.stages) {
       std::vector<uint32_t> taken;
+      for (auto* list : {&s.space, &s.reduce}) {
+        for (uint32_t a : *list) {
+          if (contains(loops, a)) taken.push_back(a);
+        }
+      }
       std::unordered_map<E, E> rename;
       for (auto* list : {&s.space, &s.reduce}) {
         for (uint32_t& a : *list) {
-          if (contains(k_.lead, a)) continue;
-          uint32_t found = ~0u;
-          for (uint32_t c : canonical) {
-            if (!contains(taken, c) && found == ~0u && p_.axes()[c].extent == p_.axes()[a].extent) found = c;
-          }
-          if (found == ~0u) {
-            canonical.push_back(a);
-            found = a;
-          }
-          taken.push_back(found);
-          if (found != a) rename[p_.axis(a)] = p_.axis(found);
-          a = found;
+          if (contains(k_.lead, a) || contains(loops, a)) continue;
+          const uint32_t loop = free_loop(loops, taken, a);
+          taken.push_back(loop);
+          if (loop != a) rename[p_.axis(a)] = p_.axis(loop);
+          a = loop;
         }
+      }
+      for (uint32_t a : taken) {
+        if (!contains(loops, a)) loops.push_back(a);
       }
       if (!rename.empty()) for_each_slot(s, [&](E& e) { e = p_.substitute(e, rename); });
     }
+  }
+  // The first loop variable of the axis' extent that the stage does not run along yet; else the axis itself.
+  uint32_t free_loop(const std::vector<uint32_t>& loops, const std::vector<uint32_t>& taken, uint32_t axis) const {
+    for (uint32_t loop : loops) {
+      if (!contains(taken, loop) && p_.axes()[loop].extent == p_.axes()[axis].extent) return loop;
+    }
+    return axis;
   }
 
   E offset(uint32_t buffer, std::span<const E> index) {
@@ -125,9 +127,6 @@ class Flattener {
     E sum = b.offset == kNone ? p_.integer(0) : b.offset;
     for (size_t d = 0; d < index.size(); ++d) sum = p_.add(sum, p_.mul(index[d], b.strides[d]));
     return sum;
-  }
-  uint32_t memory_of(uint32_t b) const {
-    return k_.buffers[b].alias_of >= 0 ? static_cast<uint32_t>(k_.buffers[b].alias_of) : b;
   }
 
   void flatten(Stage& s) {
@@ -140,13 +139,10 @@ class Flattener {
       std::vector<E> args(p_.args(l).begin(), p_.args(l).end());
       for (E& a : args) a = p_.substitute(a, map);
       const E at[] = {offset(x.ref, std::span<const E>(args).subspan(2))};
-      map[l] = p_.load(memory_of(x.ref), x.type, at, args[0], args[1]);
+      map[l] = p_.load(x.ref, x.type, at, args[0], args[1]);
     }
     for_each_slot(s, [&](E& e) { e = p_.substitute(e, map); });
-    for (View& v : s.store) {
-      v.index = {offset(v.buffer, v.index)};
-      v.buffer = memory_of(v.buffer);
-    }
+    for (View& v : s.store) v.index = {offset(v.buffer, v.index)};
   }
 
   // ---- Collapsing: two axes that every access walks like one ----
@@ -290,21 +286,27 @@ class Flattener {
     std::sort(mine.begin(), mine.end());
     std::sort(theirs.begin(), theirs.end());
     if (mine != theirs || mine.empty()) return false;
-    // One memory written twice in a loop would give one name to two values.
+    return memory_allows(pass, s);
+  }
+
+  // In one loop nest a point of s runs before the next point of the others. So what s reads of theirs is the element
+  // of its own point, and s writes into no memory that they read elsewhere or write.
+  bool memory_allows(const Pass& pass, const Stage& s) const {
+    const std::vector<E> loads = loads_of(p_, s);
     for (size_t i : pass.stages) {
-      for (const View& v : k_.stages[i].store) {
+      const Stage& before = k_.stages[i];
+      for (const View& v : before.store) {
         for (const View& w : s.store) {
-          if (v.buffer == w.buffer) return false;
+          if (memory_of(k_, v.buffer) == memory_of(k_, w.buffer)) return false;
+        }
+        for (E l : loads) {
+          if (v.buffer != p_.at(l).ref) continue;
+          if (before.kind == StageKind::kReduce || v.index[0] != p_.arg(l, 2) || p_.arg(l, 0) != kNone) return false;
         }
       }
-    }
-    std::vector<E> loads;
-    for_each_slot(const_cast<Stage&>(s), [&](E& e) { p_.loads(e, &loads); });
-    for (E l : loads) {
-      for (size_t i : pass.stages) {
-        for (const View& v : k_.stages[i].store) {
-          if (v.buffer != p_.at(l).ref) continue;
-          if (k_.stages[i].kind == StageKind::kReduce || v.index[0] != p_.arg(l, 2)) return false;
+      for (E l : loads_of(p_, before)) {
+        for (const View& w : s.store) {
+          if (memory_of(k_, p_.at(l).ref) == memory_of(k_, w.buffer) && w.index[0] != p_.arg(l, 2)) return false;
         }
       }
     }

@@ -1,5 +1,9 @@
 // Between level 1 and a schedule: one number per memory access, as few axes as possible, and which stages share
 // loops. Internal to kernelgen.
+//
+// Accesses keep the names of their buffers, also where a temp lies in the memory of an output (Buffer::alias_of): each
+// element of a buffer has one value while a point of the lead axes runs, so a load is a name for a value, and what
+// follows from it stays true after the memory is written anew. memory_of() says where a buffer lies.
 #ifndef TENON_KERNELGEN_PREPARE_H_
 #define TENON_KERNELGEN_PREPARE_H_
 
@@ -17,7 +21,7 @@ struct Pass {
 };
 
 // After prepare(): every load and store has exactly one index, the offset in elements. Temps of the kernel are dense
-// over their inner dims (lead axes have stride 0), or their accesses name the output whose memory they use.
+// over their inner dims (lead axes have stride 0), or lie as the output does whose memory they use.
 struct Prepared {
   Kernel kernel;
   std::vector<Pass> passes;

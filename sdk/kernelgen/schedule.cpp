@@ -377,7 +377,7 @@ bool one_visit(const Kernel& k) {
   for (const Stage& s : k.stages) {
     std::vector<E> loads;
     for (E e : s.value) k.pool.loads(e, &loads);
-    if (std::ranges::any_of(loads, [&](E l) { return k.buffers[k.pool.at(l).ref].role == Role::kTemp; })) return false;
+    if (std::ranges::any_of(loads, [&](E l) { return k.buffers[memory_of(k, k.pool.at(l).ref)].role == Role::kTemp; })) return false;
   }
   return true;
 }
