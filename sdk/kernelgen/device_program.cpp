@@ -552,13 +552,37 @@ std::vector<bool> used_at_run(const DeviceProgram& program) {
   return used;
 }
 
+namespace {
+
+std::string_view setting(const LiftHost& host, std::string_view name) {
+  const tenon_str_t value = host.host->setting(host.host->self, {name.data(), name.size()});
+  return {value.data, value.size};
+}
+
+// Steps that were taken back are told; what could not be is an error.
+bool settled(const LiftHost& host, const Verifier& verifier, std::string* why) {
+  constexpr std::string_view kComponent = "kernelgen";
+  for (const std::string& note : verifier.notes) {
+    const std::string text = "not fused as planned, and slower for it: " + note;
+    host.host->log(host.host->self, {kComponent.data(), kComponent.size()}, TENON_LOG_WARN, {text.data(), text.size()});
+  }
+  if (verifier.error.empty()) return true;
+  *why = "kernelgen broke a rule of its own: " + verifier.error;
+  return false;
+}
+
+}  // namespace
+
 bool build_program(const LiftHost& host, tenon_graph_t* graph, const Target& target, BuiltProgram* out,
                    std::string* why) {
   Lifted lifted;
   if (!lift(host, graph, &lifted, why)) return false;
   *out = BuiltProgram{};
   DeviceProgram& program = out->program;
-  move_to_load(lifted.program, target);
+  std::optional<Verifier> verifier = verifier_for(lifted.program.stages.size(), setting(host, "TENON_VERIFY"));
+  Verifier* const checks = verifier ? &*verifier : nullptr;
+  if (checks != nullptr && !checks->program(lifted.program, "lifting")) return *why = "kernelgen broke a rule of its own " + checks->notes.back(), false;
+  move_to_load(lifted.program, target, checks);
   describe_buffers(lifted, &program);
   const Naming naming{host, graph, lifted.nodes};
   for (const LiftedCheck& c : lifted.checks) {
@@ -566,7 +590,9 @@ bool build_program(const LiftHost& host, tenon_graph_t* graph, const Target& tar
                               node_place(naming, c.origin), c.text});
   }
   Distinct distinct(out);
-  for (Kernel& kernel : split(std::move(lifted.program), target)) {
+  std::vector<Kernel> kernels = split(std::move(lifted.program), target, checks);
+  if (checks != nullptr && !settled(host, *checks, why)) return false;
+  for (Kernel& kernel : kernels) {
     std::vector<uint32_t> buffer_order, extent_order;
     const Hash128 hash = structural_hash(kernel, &buffer_order, &extent_order);
     const bool at_load = runs_at_load(program, kernel);

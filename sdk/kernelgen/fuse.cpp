@@ -85,6 +85,11 @@ class Inliner {
     }
     drop_dead();
     for (Stage& s : k_.stages) factor_out(s);
+    own_axes();
+  }
+
+  // Builders share axes among stages; from here on every stage has its own, which is what joining renames.
+  void own_axes() {
     std::unordered_set<uint32_t> taken;
     for (Stage& s : k_.stages) own_axes(s, &taken);
   }
@@ -116,7 +121,6 @@ class Inliner {
     }
   }
 
-  // Builders share axes among stages; from here on every stage has its own, which is what joining renames.
   void own_axes(Stage& s, std::unordered_set<uint32_t>* taken) {
     std::unordered_map<E, E> rename;
     for (uint32_t& a : s.space) {
@@ -249,7 +253,7 @@ struct Group {
 
 class Partition {
  public:
-  Partition(Kernel k, const Target& target) : k_(std::move(k)), p_(k_.pool), target_(target) {}
+  Partition(Kernel k, const Target& target, Verifier* verifier) : k_(std::move(k)), p_(k_.pool), target_(target), verifier_(verifier) {}
 
   std::vector<Kernel> run() {
     early_first();
@@ -265,11 +269,46 @@ class Partition {
     }
     for (size_t i = 0; i < k_.stages.size(); ++i) place(i);
     std::vector<Kernel> out;
-    for (const Group& g : groups_) out.push_back(extract(g));
+    for (size_t g = 0; g < groups_.size();) {
+      Kernel kernel = extract(groups_[g]);
+      if (verifier_ != nullptr && !verifier_->kernel(kernel, shared(groups_[g], kernel))) {
+        if (groups_[g].stages.size() > 1) {
+          take_apart(g);
+          continue;
+        }
+        verifier_->error = verifier_->notes.back();
+      }
+      out.push_back(std::move(kernel));
+      ++g;
+    }
     return out;
   }
 
  private:
+  // By buffer of the kernel: stages of other groups write it too.
+  std::vector<bool> shared(const Group& g, const Kernel& kernel) const {
+    std::vector<bool> out;
+    for (uint32_t origin : kernel.buffer_origin) {
+      out.push_back(origin != ~0u && std::ranges::any_of(writers_[origin], [&](size_t w) { return !in_group(g, w); }));
+    }
+    return out;
+  }
+
+  // Each stage of the group becomes a group of its own, in its place. Kernels before and after see the same memory.
+  void take_apart(size_t group) {
+    const std::vector<size_t> stages = std::move(groups_[group].stages);
+    std::vector<Group> single;
+    for (size_t i : stages) {
+      const Stage& s = k_.stages[i];
+      single.push_back({{i}, s.space, s.kind == StageKind::kContract, s.kind == StageKind::kReduce, s.ordered()});
+    }
+    const auto at = groups_.erase(groups_.begin() + static_cast<std::ptrdiff_t>(group));
+    groups_.insert(at, single.begin(), single.end());
+    for (size_t g = group; g < groups_.size(); ++g) {
+      for (size_t i : groups_[g].stages) group_of_[i] = g;
+    }
+  }
+
   // What needs no sum runs before all sums (masks, positions): an epilogue may then read it.
   void early_first() {
     std::vector<bool> late(k_.buffers.size(), false);
@@ -666,6 +705,7 @@ class Partition {
   Kernel k_;
   Pool& p_;
   const Target& target_;
+  Verifier* verifier_;
   std::vector<std::vector<size_t>> writers_;  // by buffer: stages that wrote it, so far
   std::vector<uint32_t> writer_count_;        // by buffer: of the whole program
   std::vector<size_t> group_of_;  // by stage; SIZE_MAX: not placed yet
@@ -673,25 +713,38 @@ class Partition {
   std::vector<Group> groups_;
 };
 
+// One step of the way; taken back when what it made breaks a rule.
+template <class F>
+bool step(Kernel& program, Verifier* verifier, std::string_view name, F change) {
+  if (verifier == nullptr) return change(), true;
+  Kernel before = program;
+  change();
+  if (verifier->program(program, name)) return true;
+  program = std::move(before);
+  return false;
+}
+
 }  // namespace
 
-void inline_maps(Kernel& program) {
-  place_stores(program);
-  Inliner(program).run();
+void inline_maps(Kernel& program, Verifier* verifier) {
+  step(program, verifier, "placing stores", [&] { place_stores(program); });
+  if (!step(program, verifier, "inlining", [&] { Inliner(program).run(); })) Inliner(program).own_axes();
 }
 
-void lay_out(Kernel& program, const Target& target) {
-  inline_maps(program);
-  choose_layouts(program, target);
-  split_reductions(program);
-  place_parts(program);
+void lay_out(Kernel& program, const Target& target, Verifier* verifier) {
+  inline_maps(program, verifier);
+  step(program, verifier, "choosing layouts", [&] { choose_layouts(program, target); });
+  step(program, verifier, "splitting reductions", [&] { split_reductions(program); });
+  step(program, verifier, "placing parts", [&] { place_parts(program); });
 }
 
-std::vector<Kernel> split(Kernel program, const Target& target) { return Partition(std::move(program), target).run(); }
+std::vector<Kernel> split(Kernel program, const Target& target, Verifier* verifier) {
+  return Partition(std::move(program), target, verifier).run();
+}
 
-std::vector<Kernel> partition(Kernel program, const Target& target) {
-  lay_out(program, target);
-  return split(std::move(program), target);
+std::vector<Kernel> partition(Kernel program, const Target& target, Verifier* verifier) {
+  lay_out(program, target, verifier);
+  return split(std::move(program), target, verifier);
 }
 
 }  // namespace tenon::kernelgen

@@ -13,21 +13,25 @@
 
 #include "tenon/kernelgen/ir.h"
 #include "tenon/kernelgen/schedule.h"
+#include "tenon/kernelgen/verify_memory.h"
 
 namespace tenon::kernelgen {
 
-void inline_maps(Kernel& program);
+// Below, a verifier (may be null) checks what each step made, and a step that broke a rule is taken back.
+
+void inline_maps(Kernel& program, Verifier* verifier = nullptr);
 
 // inline_maps, then the order in memory of temps and the packed operands (layout.h), chunks of huge rows, and operands of
 // concats, pads and updates as views of their result. May add buffers and stages; a buffer may have several writers then.
-void lay_out(Kernel& program, const Target& target);
+void lay_out(Kernel& program, const Target& target, Verifier* verifier = nullptr);
 
 // Splits what lay_out gave into kernels, in an order that respects their data. Temps that one kernel writes and
 // another reads become Out and In there: the caller gives them memory (program buffer ids in Kernel::buffer_origin).
-std::vector<Kernel> split(Kernel program, const Target& target);
+// Stages whose common kernel breaks a rule become kernels of their own; where a single stage does, `verifier->error` says it.
+std::vector<Kernel> split(Kernel program, const Target& target, Verifier* verifier = nullptr);
 
 // Both.
-std::vector<Kernel> partition(Kernel program, const Target& target);
+std::vector<Kernel> partition(Kernel program, const Target& target, Verifier* verifier = nullptr);
 
 }  // namespace tenon::kernelgen
 #endif

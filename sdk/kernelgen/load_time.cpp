@@ -179,11 +179,13 @@ std::vector<bool> fixed_stages(const Kernel& k) {
   return fixed;
 }
 
-void move_to_load(Kernel& program, const Target& target) {
+void move_to_load(Kernel& program, const Target& target, Verifier* verifier) {
   Mover(program).keep_what_pays();
-  lay_out(program, target);
+  lay_out(program, target, verifier);
   Mover(program).keep_the_rest();
+  const Kernel before = verifier == nullptr ? Kernel{} : program;
   pack_constants(program, target);
+  if (verifier != nullptr && !verifier->program(program, "packing constants")) program = before;
 }
 
 }  // namespace tenon::kernelgen

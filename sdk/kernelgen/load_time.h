@@ -11,6 +11,7 @@
 
 #include "tenon/kernelgen/ir.h"
 #include "tenon/kernelgen/schedule.h"
+#include "tenon/kernelgen/verify_memory.h"
 
 namespace tenon::kernelgen {
 
@@ -21,8 +22,8 @@ std::vector<bool> fixed_stages(const Kernel& program);
 // has a known extent.
 bool is_fixed(const Kernel& program, E e);
 
-// lay_out() (fuse.h), and fixed work moves to load. Before split().
-void move_to_load(Kernel& program, const Target& target);
+// lay_out() (fuse.h), and fixed work moves to load. Before split(). The verifier (may be null) as there.
+void move_to_load(Kernel& program, const Target& target, Verifier* verifier = nullptr);
 
 }  // namespace tenon::kernelgen
 #endif

@@ -357,8 +357,10 @@ struct Session {
   bool build(const Kernel& program, const Target& target, std::vector<int64_t> ext_values, const char* level = "-O1", bool any_sizes = false) {
     ext = std::move(ext_values);
     laid_out = program;
-    lay_out(laid_out, target);
-    kernels = split(laid_out, target);
+    Verifier verifier(Verifier::kThorough);
+    lay_out(laid_out, target, &verifier);
+    kernels = split(laid_out, target, &verifier);
+    if (!verifier.notes.empty()) return why = verifier.notes[0], false;
     for (Kernel& k : kernels) {
       sizes.emplace_back();
       for (uint32_t x : k.extent_origin) sizes.back().push_back(SizeProgram::extent(x));
