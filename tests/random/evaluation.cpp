@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
-#include <unordered_map>
 
 #include <tenon/cpp/session.hpp>
 
@@ -83,9 +82,6 @@ const tenon_op_def_t* definition(const Node& node) {
   return registry()->op_find(registry()->self, view.op, view.op_version, &op) == TENON_OK ? op : nullptr;
 }
 
-// Values of a run by their index.
-using Values = std::unordered_map<tenon_value_t, Tensor>;
-
 std::string run_node(const Node& node, std::span<const int64_t> symbols, Values* values) {
   if (node.view().region_count != 0) return fmt::format("{} has regions", node.op());
   std::vector<Tensor> operands, results;
@@ -101,8 +97,8 @@ std::string run_node(const Node& node, std::span<const int64_t> symbols, Values*
   return "";
 }
 
-std::string run_graph(const Region& main, Binding* binding) {
-  Values values;
+std::string run_graph(const Region& main, Binding* binding, Values* held) {
+  Values& values = *held;
   const std::vector<Value> arguments = main.arguments();
   for (size_t i = 0; i < arguments.size(); ++i) values[arguments[i].id()] = binding->inputs[i];
   for (const Node& node : main.nodes()) {
@@ -172,10 +168,12 @@ Tensor constant_tensor(const Value& constant) {
   return tensor;
 }
 
-std::string evaluate(Generated* generated) {
+std::string evaluate(Generated* generated, std::vector<Values>* values) {
   const Region main = main_region(generated->graph.get());
   for (Binding& binding : generated->bindings) {
-    if (std::string problem = run_graph(main, &binding); !problem.empty()) return problem;
+    Values held;
+    if (std::string problem = run_graph(main, &binding, &held); !problem.empty()) return problem;
+    if (values != nullptr) values->push_back(std::move(held));
   }
   return "";
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include <tenon/abi/host.h>
@@ -23,7 +24,11 @@ Tensor random_tensor(tenon_dtype_t dtype, std::vector<int64_t> dims, uint64_t se
 // The elements of a constant of static dims.
 Tensor constant_tensor(const Value& constant);
 
-// Fills the outputs of each binding from its inputs. Empty, or why the graph's results cannot be compared.
-std::string evaluate(Generated* generated);
+// What the values of a graph hold, by index.
+using Values = std::unordered_map<tenon_value_t, Tensor>;
+
+// Fills the outputs of each binding from its inputs. Empty, or why the graph's results cannot be compared. `values`:
+// null, or what all values hold, by binding.
+std::string evaluate(Generated* generated, std::vector<Values>* values = nullptr);
 
 }  // namespace tenon::random_tests

@@ -1,30 +1,130 @@
+// Makes random graphs, checks each with a runner, and makes what fails small.
+//   random_graphs [--mode ops|fusion] [--device NAME|none] [--seed FIRST] [--count N] [--threads N]
+//                 [--model FILE] [--shrink 0|1] [--save FOLDER]
+// Each failure is told with its seed, and the run goes on; the exit status is 1 when any failed.
 #include <fmt/core.h>
+
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <map>
+#include <string>
+
 #include <tenon/cpp/session.hpp>
-#include "tests/random/fusion_graphs.h"
+
 #include "tests/random/device_runner.h"
-using namespace tenon::random_tests;
-std::string text_of(const Generated& generated) {
-  std::string text;
-  const tenon_sink_t sink = tenon::sink_to(&text);
-  (void)tenon::graph_api().graph_write(tenon::graph_api().self, generated.graph.get(), TENON_FORMAT_TEXT, &sink);
-  return text;
-}
-int main(int argc, char** argv) {
-  tenon::Session session; if (!session.open().ok()) return 3;
-  const uint64_t first = std::strtoull(argv[1],0,10), count = std::strtoull(argv[2],0,10);
-  const std::string device = argv[3]; int show = argc>4?atoi(argv[4]):0;
-  Runner r = device_runner(session, device); uint64_t nodes=0, failed=0, sym=0; std::map<std::string,uint64_t> ops;
-  for (uint64_t s = first; s < first+count; ++s) {
-    Generated g; if (!fusion_graph(s,&g).ok()) { fmt::print("seed {} gen: {}\n", s, tenon::failure_text()); continue; }
-    nodes += g.nodes; sym += g.bindings.size()>1;
-    for (auto n : tenon::main_region(g.graph.get()).nodes()) ops[std::string(n.op())]++;
-    if (show > 0) { --show; fmt::print("{}\n", text_of(g)); }
-    if (device == "none") continue;
-    auto p = r(g); if (!p.empty()) { ++failed; fmt::print("seed {}: {}\n{}\n", s, p, failed<=20?text_of(g):""); }
+#include "tests/random/evaluation.h"
+#include "tests/random/fusion_graphs.h"
+#include "tests/random/op_graphs.h"
+#include "tests/random/replay.h"
+#include "tests/random/shrink.h"
+
+namespace tenon::random_tests {
+namespace {
+
+struct Options {
+  std::string mode = "ops", device = "cpu", model, save;
+  uint64_t seed = 1, count = 200, threads = 0, shrink = 1;
+};
+
+bool parse(int argc, char** argv, Options* options) {
+  const std::map<std::string, std::string*> texts = {
+      {"--mode", &options->mode}, {"--device", &options->device}, {"--model", &options->model}, {"--save", &options->save}};
+  const std::map<std::string, uint64_t*> numbers = {{"--seed", &options->seed}, {"--count", &options->count},
+                                                    {"--threads", &options->threads}, {"--shrink", &options->shrink}};
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (const auto text = texts.find(argv[i]); text != texts.end()) {
+      *text->second = argv[i + 1];
+    } else if (const auto number = numbers.find(argv[i]); number != numbers.end()) {
+      *number->second = std::strtoull(argv[i + 1], nullptr, 10);
+    } else {
+      return false;
+    }
   }
-  fmt::print("{} graphs {} nodes {} symbolic {} failed\n", count, nodes, sym, failed);
-  for (auto&[k,v]:ops) fmt::print("{}={} ",k,v); fmt::print("\n");
+  return argc % 2 == 1 && (options->mode == "ops" || options->mode == "fusion");
+}
+
+constexpr int kShrunkMax = 20;  // the others are told by their seeds
+
+class Driver {
+ public:
+  Driver(const Options& options, Runner runner) : options_(options), runner_(std::move(runner)) {}
+
+  int run() {
+    const auto begin = std::chrono::steady_clock::now();
+    for (uint64_t i = 0; i < options_.count; ++i) one(options_.seed + i);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    fmt::print("{} graphs with {} nodes on {} in {:.1f} s: {} failed{}\n", options_.count, nodes_, options_.device, seconds,
+               failed_, options_.mode == "ops" && options_.model.empty() ? "; ops never used:" + op_graphs_.unused() : "");
+    return failed_ == 0 ? 0 : 1;
+  }
+
+ private:
+  void one(uint64_t seed) {
+    Generated generated;
+    std::string problem;
+    if (!options_.model.empty()) {
+      problem = model_graph(options_.model, seed, &generated);
+    } else if (!(options_.mode == "ops" ? op_graphs_.make(seed, &generated) : fusion_graph(seed, &generated)).ok()) {
+      problem = failure_text();
+    }
+    if (!problem.empty()) return tell(seed, "generate: " + problem);
+    nodes_ += generated.nodes;
+    problem = runner_(generated);
+    if (problem.empty()) return;
+    tell(seed, problem);
+    if (failed_ <= kShrunkMax) show(std::move(generated), std::move(problem));
+  }
+
+  void tell(uint64_t seed, const std::string& problem) {
+    ++failed_;
+    fmt::print("seed {}: {}\n", seed, problem);
+    std::fflush(stdout);
+  }
+
+  void show(Generated generated, std::string problem) {
+    if (options_.shrink != 0) {
+      generated = shrink(std::move(generated), runner_, &problem);
+      fmt::print("as small as it gets: {}\n", problem);
+    }
+    fmt::print("{}", text_of(generated));
+    if (!options_.save.empty()) {
+      std::string command;
+      const std::string name = fmt::format("{}{}", options_.mode, generated.seed);
+      const std::string refused = save(generated, options_.save, name, &command);
+      fmt::print("{}\n", refused.empty() ? command : refused);
+    }
+    std::fflush(stdout);
+  }
+
+  const Options& options_;
+  const Runner runner_;
+  OpGraphs op_graphs_;
+  uint64_t nodes_ = 0, failed_ = 0;
+};
+
+int main_of(const Options& options) {
+  if (options.threads > 0) setenv("TENON_NUM_THREADS", std::to_string(options.threads).c_str(), 1);
+  Session session;
+  if (!session.open().ok()) {
+    fmt::print(stderr, "{}\n", failure_text());
+    return 3;
+  }
+  const Runner nothing = [](const Generated&) { return std::string(); };
+  return Driver(options, options.device == "none" ? nothing : device_runner(session, options.device)).run();
+}
+
+}  // namespace
+}  // namespace tenon::random_tests
+
+int main(int argc, char** argv) {
+  tenon::random_tests::Options options;
+  if (!tenon::random_tests::parse(argc, argv, &options)) {
+    fmt::print(stderr, "usage: random_graphs [--mode ops|fusion] [--device NAME|none] [--seed FIRST] [--count N] "
+                       "[--threads N] [--model FILE] [--shrink 0|1] [--save FOLDER]\n");
+    return 2;
+  }
+  const char* full = std::getenv("CHECK_FULL");
+  if (full != nullptr && std::strcmp(full, "1") == 0) options.count *= 15;
+  return tenon::random_tests::main_of(options);
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -16,17 +17,26 @@ int64_t Tensor::count() const { return Dense{dtype, dims, nullptr}.count(); }
 
 namespace {
 
-// How far an element is beyond what is allowed: 0 when it agrees, infinite for a NaN or another integer.
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+// |a - b|: infinite for a NaN, for other integers, and for complex numbers that differ in any part beyond a number.
+double distance(const Dense& a, const Dense& b, int64_t i) {
+  const uint32_t size = dtype_bytes(b.dtype);
+  if (std::memcmp(a.data + i * size, b.data + i * size, size) == 0) return 0;
+  if (b.dtype == TENON_C64 || b.dtype == TENON_C128) {
+    const tenon_dtype_t part = b.dtype == TENON_C64 ? TENON_F32 : TENON_F64;
+    return std::max(distance({part, {}, a.data + i * size}, {part, {}, b.data + i * size}, 0),
+                    distance({part, {}, a.data + i * size}, {part, {}, b.data + i * size}, 1));
+  }
+  if (!is_float(b.dtype)) return kInfinite;
+  const double apart = std::fabs(tools::element(a, i) - tools::element(b, i));  // both zeros agree
+  return std::isnan(apart) ? kInfinite : apart;
+}
+
+// How far an element is beyond what is allowed; 0 when it agrees.
 double excess(const Dense& found, const Tensor& expected, const Dense& wanted, int64_t i) {
-  const uint32_t size = dtype_bytes(expected.dtype);
-  if (std::memcmp(found.data + i * size, wanted.data + i * size, size) == 0) return 0;
-  constexpr double kInfinite = std::numeric_limits<double>::infinity();
-  if (!is_float(expected.dtype)) return kInfinite;
-  const double a = tools::element(found, i), b = tools::element(wanted, i);
   const double allowed = expected.allowed == nullptr ? 0 : (*expected.allowed)[static_cast<size_t>(i)];
-  const double beyond = std::fabs(a - b) - allowed;  // both zeros agree
-  if (std::isnan(beyond)) return kInfinite;
-  return beyond > 0 ? beyond : 0;
+  return std::max(distance(found, wanted, i) - allowed, 0.0);
 }
 
 }  // namespace
