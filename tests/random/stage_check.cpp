@@ -18,7 +18,7 @@ namespace kg = kernelgen;
 namespace {
 
 struct NamedTarget {
-  const char* name;
+  std::string_view name;
   kg::Target target;
 };
 
@@ -74,11 +74,25 @@ std::vector<bool> overlaid_buffers(const kg::Kernel& program) {
 
 }  // namespace
 
-bool choose_targets(std::span<const std::string> names, std::vector<kg::Target>* out) {
-  for (const NamedTarget& t : all_targets()) {
-    if (names.empty() || std::ranges::find(names, t.name) != names.end()) out->push_back(t.target);
+bool choose_targets(std::string_view names, std::vector<kg::Target>* out) {
+  const std::vector<NamedTarget> all = all_targets();
+  for (size_t at = 0; at < names.size();) {
+    const size_t comma = std::min(names.find(',', at), names.size());
+    const auto found = std::ranges::find(all, names.substr(at, comma - at), &NamedTarget::name);
+    if (found == all.end()) return false;
+    out->push_back(found->target);
+    at = comma + 1;
   }
-  return out->size() == (names.empty() ? all_targets().size() : names.size());
+  for (const NamedTarget& t : all) {
+    if (names.empty()) out->push_back(t.target);
+  }
+  return true;
+}
+
+std::string target_names() {
+  std::string out;
+  for (const NamedTarget& t : all_targets()) out += (out.empty() ? "" : ", ") + std::string(t.name);
+  return out;
 }
 
 Status open_lift_host(kg::LiftHost* out) { return Status(kg::lift_host(context().host, out)); }

@@ -24,8 +24,9 @@ struct StageCheckOptions {
   bool texts = false;                      // a failure tells the kernel too
 };
 
-// By name ("avx512", "opencl"); all when empty. False: one of the names is unknown.
-bool choose_targets(std::span<const std::string> names, std::vector<kernelgen::Target>* out);
+// By names with commas between them ("avx512,opencl"); all when empty. False: one of the names is unknown.
+bool choose_targets(std::string_view names, std::vector<kernelgen::Target>* out);
+std::string target_names();
 
 struct StageStatistics {
   uint64_t graphs = 0, kernels = 0, trees = 0;
