@@ -127,7 +127,7 @@ std::string KernelCheck::compare_forms(const Launch& launch, const Forms& forms)
   std::string wrong;
   if (!shared_operands(launch).empty()) {
     wrong = compare(launch, forms.own, "in_place", true, false, [&](auto& extents, auto& places, uint32_t* clock, Report* report) {
-      interpreter::run_stages(*forms.own.kernel, extents, places, {seed_ + 1, 1, clock}, report);
+      interpreter::run_stages(*forms.own.kernel, extents, places, {seed_ + 1, 7, clock}, report);
     });
   }
   for (const Form* form : {&forms.own, &forms.any_size}) {
@@ -141,12 +141,12 @@ std::string KernelCheck::run_forms(const Launch& launch, const Form& form, bool 
   std::string wrong;
   if (general) {
     wrong = compare(launch, form, "general", false, false, [&](auto& extents, auto& places, uint32_t* clock, Report* report) {
-      interpreter::run_stages(*form.kernel, extents, places, {seed_ + 2, 2, clock}, report);
+      interpreter::run_stages(*form.kernel, extents, places, {seed_ + 2, 5, clock}, report);
     });
   }
   if (!wrong.empty()) return wrong;
   wrong = compare(launch, form, general ? "prepare (of the general form)" : "prepare", false, true, [&](auto& extents, auto& places, uint32_t* clock, Report* report) {
-    interpreter::run_prepared(*form.prepared, extents, places, {seed_ + 3, 3, clock}, report);
+    interpreter::run_prepared(*form.prepared, extents, places, {seed_ + 3, 6, clock}, report);
   });
   if (!wrong.empty() || form.tree == nullptr) return wrong;
   return compare(launch, form, general ? "lower (of the general form)" : "lower", false, true, [&](auto& extents, auto& places, uint32_t* clock, Report* report) {
@@ -185,7 +185,7 @@ std::string KernelCheck::run_step(const kg::ProgramStep& step, std::vector<Memor
     else places.push_back({&(*memory)[p], interpreter::name_of_buffer(p), overlaid_[p]});
   }
   Report report;
-  interpreter::run_stages(k, launch.extents, places, {seed_, 2, &clock_}, &report);
+  interpreter::run_stages(k, launch.extents, places, {seed_, 8, &clock_}, &report);
   if (!report.empty()) return "step split: " + report.text();
   for (uint32_t p : launch.program_buffer) {
     if (p != ~0u) launch.magnitude = std::max(launch.magnitude, interpreter::magnitude_of((*memory)[p]));
