@@ -416,7 +416,7 @@ Val Emitter::load(E e, bool as_vector) {
     o = splat(o, a.lanes);
     at = {at.v, std::max(at.depth, o.depth), at.varies || o.varies};
   }
-  if (a.lanes > 1 && m.v == kNoValue) at.depth = std::max(at.depth, vector_depth);
+  if (a.lanes > 1 && mask == kNoValue) at.depth = std::max(at.depth, vector_depth);
   if (written_[memory_of(k_, x.ref)]) at.depth = std::max(at.depth, row_depth);
   const bool scratch = is_scratch(x.ref);
   return load_at(scratch ? Space::kScratch : Space::kBuffer, scratch ? 0 : argument(x.ref, false), x.type, at, a.lanes,

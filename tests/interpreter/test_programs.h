@@ -76,8 +76,8 @@ inline uint32_t buffer_with(const kg::Kernel& k, kg::Role role, size_t number = 
   return 0;
 }
 
-// softmax over the last dim of [rows, columns]: its exponentials lie in the output.
-inline kg::Kernel softmax_kernel(int64_t rows, int64_t columns) {
+// softmax over the last dim of [rows, columns]: its exponentials lie in the output, or in a temp if that is of another type.
+inline kg::Kernel softmax_kernel(int64_t rows, int64_t columns, DType result = TENON_F32) {
   kg::Builder b;
   const uint32_t last[] = {1}, first[] = {0};
   const auto apply = [&](uint16_t op, const kg::Tensor& x, const kg::Tensor& y) {
@@ -87,7 +87,8 @@ inline kg::Kernel softmax_kernel(int64_t rows, int64_t columns) {
   const kg::Tensor top = b.broadcast(b.reduce(x, last, kg::Fold::kMax), x.dims, first);
   const kg::Tensor shifted = apply(TENON_S_SUB, x, top);
   const kg::Tensor e = b.map(x.type, x.dims, [&](std::span<const kg::E> i) { return b.pool().op(TENON_S_EXP, {b.load(shifted, i)}); });
-  b.output(apply(TENON_S_DIV, e, b.broadcast(b.reduce(e, last, kg::Fold::kSum), x.dims, first)));
+  const kg::Tensor quotients = apply(TENON_S_DIV, e, b.broadcast(b.reduce(e, last, kg::Fold::kSum), x.dims, first));
+  b.output(result == TENON_F32 ? quotients : b.convert(quotients, result));
   return only_kernel(b);
 }
 
