@@ -309,8 +309,8 @@ class Allowance {
 double ulp(tenon_dtype_t dtype, double x) {
   const int digits = dtype == TENON_F16 ? 10 : dtype == TENON_BF16 ? 7 : dtype == TENON_F32 ? 23 : 52;
   const int lowest = dtype == TENON_F16 ? -14 : dtype == TENON_F64 ? -1022 : -126;
-  int exponent = 0;
-  std::frexp(x, &exponent);
+  int exponent = lowest;
+  if (x != 0) std::frexp(x, &exponent);
   const double step = std::ldexp(1.0, std::max(exponent - 1, lowest) - digits);
   return dtype == TENON_F16 ? step : std::max(step, std::ldexp(1.0, lowest));
 }
