@@ -58,7 +58,7 @@ TEST(FusionGraphs, HaveWhatFusionGoesWrongOn) {
   EXPECT_GT(nodes, 2000u * 5);
   for (const char* op : {"broadcast", "reduce_sum", "reduce_max", "mean", "softmax", "log_softmax", "transpose", "reshape", "slice",
                          "reverse", "pad", "concat", "split", "select", "compare", "convert", "dot_general", "take", "take_along",
-                         "argmax", "cumsum", "layer_norm", "dynamic_update_slice", "one_hot", "tile"}) {
+                         "argmax", "cumsum", "conv", "reduce_window", "layer_norm", "dynamic_update_slice", "one_hot", "tile"}) {
     EXPECT_GE(counts.ops[op], 5) << op;
   }
   EXPECT_EQ(counts.ranks, (std::set<size_t>{0, 1, 2, 3, 4, 5}));

@@ -47,7 +47,7 @@ const std::map<std::string_view, Rule>& rules() {
                           "sin", "cos", "tan", "tanh", "logistic", "erf", "erfc", "silu", "leaky_relu", "softsign",
                           "swiglu", "sinh", "cosh", "asinh", "atan", "atan2", "pow", "hypot", "cbrt"});
     put(Rule::kFormula, {"gelu", "gelu_tanh", "elu", "softplus", "mish", "hard_sigmoid", "hard_swish", "selu", "celu"});
-    put(Rule::kSums, {"reduce_sum", "mean", "cumsum", "avg_pool", "global_avg_pool"});
+    put(Rule::kSums, {"reduce_sum", "mean", "cumsum", "avg_pool", "global_avg_pool", "reduce_window"});
     put(Rule::kProducts, {"dot_general", "matmul", "conv", "fma", "reduce_prod", "cumprod", "einsum", "depthwise_conv"});
     put(Rule::kSoftmax, {"softmax"});
     put(Rule::kLogSoftmax, {"log_softmax"});
