@@ -11,8 +11,9 @@ struct Choice {
 };
 constexpr Choice kChoices[] = {{unary, 16},  {binary, 22}, {chain, 6},   {where, 7},     {cast, 10},    {reduce, 10},
                                {reduce_and_back, 14},      {softmax, 5}, {running, 3},   {norm, 3},     {order, 3},
-                               {product, 4}, {grow, 4},    {transpose, 6}, {reshape, 6}, {slice, 6},    {pad, 4},
-                               {concat, 6},  {split, 2},   {repeat, 3},  {triangle, 2},  {indexed, 5},  {counted, 1}};
+                               {product, 4}, {window, 3},  {grow, 4},    {transpose, 6}, {reshape, 6},  {slice, 6},
+                               {pad, 4},     {concat, 6},  {split, 2},   {repeat, 3},    {triangle, 2}, {indexed, 5},
+                               {counted, 1}};
 
 constexpr int total() {
   int sum = 0;

@@ -39,7 +39,8 @@ void softmax(GraphMaker& make);
 void running(GraphMaker& make);
 void norm(GraphMaker& make);
 void order(GraphMaker& make);
-void product(GraphMaker& make);
+void product(GraphMaker& make);          // with what is computed behind it
+void window(GraphMaker& make);           // conv, reduce_window
 void counted(GraphMaker& make);          // iota
 
 }  // namespace tenon::random_tests

@@ -9,7 +9,7 @@ namespace tenon::random_tests {
 namespace {
 
 constexpr int64_t kElementsMax = 2500;  // of one tensor: reading and evaluating stays quick
-constexpr size_t kInputsMax = 5;
+constexpr size_t kInputsMax = 5, kRankMax = 5;
 
 // Whether a new value of these dims is the same size by size, whatever the symbols are.
 bool same_dims(const Dims& a, const Dims& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
@@ -157,6 +157,7 @@ std::vector<int64_t> GraphMaker::sizes_of(const Dims& dims, size_t binding) cons
 }
 
 bool GraphMaker::fits(const Dims& dims) const {
+  if (dims.size() > kRankMax) return false;
   for (size_t b = 0; b < symbols_.size(); ++b) {
     int64_t count = 1;
     for (const int64_t size : sizes_of(dims, b)) {

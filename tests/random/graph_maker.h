@@ -68,7 +68,7 @@ class GraphMaker {
   // Lists for attributes, which borrow them.
   const std::vector<int64_t>& keep(std::vector<int64_t> numbers) { return kept_.emplace_back(std::move(numbers)); }
 
-  bool fits(const Dims& dims) const;  // few enough elements in every binding
+  bool fits(const Dims& dims) const;  // few enough dims, and few enough elements in every binding
   Dim dim(int64_t constant) const { return Dim(graph_.get(), constant); }
   uint64_t nodes() const { return nodes_; }
   // Every fact that ops asserted of the symbols holds for the sizes of all bindings.

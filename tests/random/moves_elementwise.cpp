@@ -110,11 +110,24 @@ Known binary_of(GraphMaker& make, const Known& a, const Known& b) {
   return make.build(make.pick(combinations_of(make, a, b)), {a, b});
 }
 
+namespace {
+
+// A constant that goes with x: of rank 0, or of some of its last dims as far as they are numbers.
+Known constant_for(GraphMaker& make, const Known& x) {
+  std::vector<int64_t> sizes;
+  for (size_t d = x.rank(); d-- > 0 && x.dims[d].is_constant() && make.chance(2);) {
+    sizes.insert(sizes.begin(), make.chance(4) ? 1 : x.dims[d].constant());
+  }
+  return make.constant(x.dtype, std::move(sizes));
+}
+
+}  // namespace
+
 void unary(GraphMaker& make) { unary_of(make, make.take(kNumber | kPred)); }
 
 void binary(GraphMaker& make) {
   const Known a = make.take(kNumber | kPred);
-  const Known b = make.chance(6)   ? make.scalar(a.dtype)
+  const Known b = make.chance(6)   ? constant_for(make, a)
                   : make.chance(3) ? make.like(a.dtype, a.dims)
                                    : make.take(1u << a.dtype);
   const auto [left, right] = make.chance(2) ? join(make, a, b) : join(make, b, a);

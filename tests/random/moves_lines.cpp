@@ -51,6 +51,19 @@ bool place(GraphMaker& make, const Dims& part, const Dims& whole, std::vector<in
   return false;
 }
 
+// What often stands behind a product, and is computed with it: a bias, a function, what the product is added to.
+void epilogue(GraphMaker& make, Known y) {
+  for (int64_t i = make.below(3); i > 0 && y.valid(); --i) {
+    if (make.chance(2)) {
+      y = unary_of(make, y);
+      continue;
+    }
+    const Dims tail = y.rank() == 0 || make.chance(2) ? y.dims : Dims(y.dims.end() - 1, y.dims.end());
+    const auto [left, right] = join(make, y, make.like(y.dtype, tail));
+    y = binary_of(make, left, right);
+  }
+}
+
 Attr axis(GraphMaker& make, const Known& x) { return {"dim", make.below(static_cast<int64_t>(x.rank()))}; }
 
 }  // namespace
@@ -133,10 +146,35 @@ void product(GraphMaker& make) {
       (contract ? b_contract : b_batch).push_back(right);
     }
   }
-  if (a.rank() + b.rank() > 5 + a_batch.size() + 2 * a_contract.size()) return;
-  make.build("dot_general", {a, b},
-             {{"a_batch", make.keep(a_batch)}, {"b_batch", make.keep(b_batch)}, {"a_contract", make.keep(a_contract)},
-              {"b_contract", make.keep(b_contract)}});
+  Known y = make.build("dot_general", {a, b},
+                       {{"a_batch", make.keep(a_batch)}, {"b_batch", make.keep(b_batch)},
+                        {"a_contract", make.keep(a_contract)}, {"b_contract", make.keep(b_contract)}});
+  epilogue(make, y);
+}
+
+void window(GraphMaker& make) {
+  static const Names kKinds = {"sum", "max", "min"};
+  const Known x = make.take(1u << TENON_F32 | 1u << TENON_F64 | 1u << TENON_I32, 2, 4);
+  std::vector<int64_t> ones, window, low;
+  for (size_t d = 0; d < x.rank(); ++d) {
+    window.push_back(x.dims[d].is_constant() ? 1 + make.below(std::min<int64_t>(x.dims[d].constant(), 2)) : 1);
+    low.push_back(make.chance(3) ? make.below(window.back()) : 0);
+    ones.push_back(make.chance(4) ? 2 : 1);
+  }
+  if (make.chance(2) || !is_float(x.dtype)) {
+    make.build("reduce_window", {x}, {{"kind", make.pick(kKinds)}, {"window", make.keep(window)}, {"strides", make.keep(ones)},
+                                      {"pad_low", make.keep(low)}, {"pad_high", make.keep(low)}});
+    return;
+  }
+  Dims weights = {make.dim(1 + make.below(3)), x.dims[1]};
+  std::vector<int64_t> strides, pads;
+  for (size_t d = 2; d < x.rank(); ++d) {
+    weights.push_back(make.dim(window[d]));
+    strides.push_back(ones[d]);
+    pads.push_back(low[d]);
+  }
+  epilogue(make, make.build("conv", {x, make.like(x.dtype, weights)},
+                            {{"strides", make.keep(strides)}, {"pad_low", make.keep(pads)}, {"pad_high", make.keep(pads)}}));
 }
 
 void counted(GraphMaker& make) {

@@ -22,9 +22,10 @@ class Rebuild {
     new_ = to_.graph.get();
     main_ = main_region(new_).id();
     to_.bindings.resize(edit_.bindings.size());
-    const std::vector<Value> yields = main_region(old_).yields();
-    for (const size_t i : edit_.outputs) mark(yields[i]);
-    if (!symbols() || !arguments() || !nodes() || !outputs(yields)) return false;
+    yields_ = main_region(old_).yields();
+    for (const auto& [i, value] : edit_.earlier) yields_[i] = Value(old_, value);
+    for (const size_t i : edit_.outputs) mark(yields_[i]);
+    if (!symbols() || !arguments() || !nodes() || !outputs()) return false;
     for (Binding& binding : to_.bindings) binding.symbols.resize(graph_view(new_).symbol_limit, 1);
     return graph_api().verify(graph_api().self, new_) == TENON_OK && evaluate(&to_).empty();
   }
@@ -212,10 +213,10 @@ class Rebuild {
     return made->valid();
   }
 
-  bool outputs(const std::vector<Value>& yields) {
+  bool outputs() {
     std::vector<Value> made;
     for (const size_t i : edit_.outputs) {
-      if (!find(source(yields[i]), &made.emplace_back())) return false;
+      if (!find(source(yields_[i]), &made.emplace_back())) return false;
       to_.outputs.push_back(from_.outputs[i]);
     }
     return yield(Region(new_, main_), made, to_.outputs).ok();
@@ -228,6 +229,7 @@ class Rebuild {
   tenon_graph_t* old_;
   tenon_graph_t* new_ = nullptr;
   tenon_region_t main_ = 0;
+  std::vector<Value> yields_;
   std::set<tenon_value_t> needed_;
   std::set<tenon_node_t> needed_nodes_;
   std::map<tenon_symbol_t, Dim> extents_;

@@ -13,6 +13,7 @@ namespace tenon::random_tests {
 // then lead to no output are gone by themselves.
 struct Edit {
   std::vector<size_t> outputs;   // which stay, by index
+  std::map<size_t, tenon_value_t> earlier;  // of those, which yield another value
   std::vector<size_t> bindings;  // likewise
   std::set<tenon_value_t> inputs;                   // results that become inputs, holding what they held
   std::map<tenon_value_t, tenon_value_t> replaced;  // values whose uses become uses of an earlier one of the same type

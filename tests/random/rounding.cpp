@@ -47,7 +47,7 @@ const std::map<std::string_view, Rule>& rules() {
                           "sin", "cos", "tan", "tanh", "logistic", "erf", "erfc", "silu", "leaky_relu", "softsign",
                           "swiglu", "sinh", "cosh", "asinh", "atan", "atan2", "pow", "hypot", "cbrt"});
     put(Rule::kFormula, {"gelu", "gelu_tanh", "elu", "softplus", "mish", "hard_sigmoid", "hard_swish", "selu", "celu"});
-    put(Rule::kSums, {"reduce_sum", "mean", "cumsum", "avg_pool", "global_avg_pool"});
+    put(Rule::kSums, {"reduce_sum", "mean", "cumsum", "avg_pool", "global_avg_pool", "reduce_window"});
     put(Rule::kProducts, {"dot_general", "matmul", "conv", "fma", "reduce_prod", "cumprod", "einsum", "depthwise_conv"});
     put(Rule::kSoftmax, {"softmax"});
     put(Rule::kLogSoftmax, {"log_softmax"});
@@ -309,8 +309,8 @@ class Allowance {
 double ulp(tenon_dtype_t dtype, double x) {
   const int digits = dtype == TENON_F16 ? 10 : dtype == TENON_BF16 ? 7 : dtype == TENON_F32 ? 23 : 52;
   const int lowest = dtype == TENON_F16 ? -14 : dtype == TENON_F64 ? -1022 : -126;
-  int exponent = 0;
-  std::frexp(x, &exponent);
+  int exponent = lowest;
+  if (x != 0) std::frexp(x, &exponent);
   const double step = std::ldexp(1.0, std::max(exponent - 1, lowest) - digits);
   return dtype == TENON_F16 ? step : std::max(step, std::ldexp(1.0, lowest));
 }

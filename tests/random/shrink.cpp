@@ -24,7 +24,7 @@ class Shrinker {
 
   Generated run() {
     // What leaves out most comes first. Each step begins anew with what the one before left.
-    while (bindings() || outputs() || inputs() || shortcuts() || symbols() || extents()) continue;
+    while (bindings() || outputs() || inputs() || earlier() || shortcuts() || symbols() || extents()) continue;
     return std::move(best_);
   }
 
@@ -82,6 +82,21 @@ class Shrinker {
         if (all[i].result(r).use_count() == 0) continue;
         Edit one = edit();
         one.inputs = {all[i].result(r).id()};
+        if (keep_if_failing(one)) return true;
+      }
+    }
+    return false;
+  }
+
+  // An output is what the last node computes from.
+  bool earlier() {
+    const std::vector<Value> yields = main_region(best_.graph.get()).yields();
+    for (size_t i = 0; i < yields.size(); ++i) {
+      if (!yields[i].node().valid()) continue;
+      for (const Value operand : yields[i].node().operands()) {
+        if (!known_ || !operand.valid() || !operand.node().valid()) continue;
+        Edit one = edit();
+        one.earlier = {{i, operand.id()}};
         if (keep_if_failing(one)) return true;
       }
     }
