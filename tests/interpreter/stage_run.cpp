@@ -95,13 +95,12 @@ bool StageRun::any(std::span<const uint32_t> axes) const {
   return std::ranges::all_of(axes, [&](uint32_t a) { return state_.extent_of_axis(a) > 0; });
 }
 
-// The results of a piece of code where its states have these values.
-StageRun::Values StageRun::compute(StageCode& code, std::span<const Reg> states) {
+const StageRun::Values& StageRun::compute(StageCode& code, std::span<const Reg> states) {
   for (const auto& [ordinal, r] : code.states) code.registers[r] = states[ordinal];
   execute(state_, code, innermost(code));
-  Values out;
-  for (R r : code.results) out.push_back(code.registers[r]);
-  return out;
+  results_.clear();
+  for (R r : code.results) results_.push_back(code.registers[r]);
+  return results_;
 }
 
 void StageRun::store_all(const StageCode& code, size_t count) {
@@ -165,9 +164,9 @@ void StageRun::end_sum() {
     else sum.i = op::scalar_wrap(t, sum.i);
   }
   for (size_t n = 1; n < partials_.size(); ++n) {
-    Values both = partials_[0];
-    both.insert(both.end(), partials_[n].begin(), partials_[n].end());
-    partials_[0] = compute(merge_, both);
+    both_ = partials_[0];
+    both_.insert(both_.end(), partials_[n].begin(), partials_[n].end());
+    partials_[0] = compute(merge_, both_);
   }
   compute(final_, partials_[0]);
   store_all(final_, s_.store.size());
@@ -192,9 +191,9 @@ void StageRun::scan() {
     Values now = compute(init_, {});
     nest(state_, reduce_, space_.size(), codes, [&] {
       const Values next = compute(step_, now);
-      Values both = now;
-      both.insert(both.end(), next.begin(), next.end());
-      compute(final_, both);
+      both_ = now;
+      both_.insert(both_.end(), next.begin(), next.end());
+      compute(final_, both_);
       store_all(final_, s_.store.size());
       now = next;
     });

@@ -51,7 +51,8 @@ class StageRun {
   void make(StageCode* code, std::vector<uint32_t> loops, std::vector<E> results, std::vector<const kernelgen::View*> views);
   void make_all(const std::vector<bool>& stored);
   bool any(std::span<const uint32_t> axes) const;
-  Values compute(StageCode& code, std::span<const Reg> states);
+  // The results of a piece of code where its states have these values; good until the next.
+  const Values& compute(StageCode& code, std::span<const Reg> states);
   void store_all(const StageCode& code, size_t count);
 
   void map();
@@ -72,6 +73,7 @@ class StageRun {
   StageCode value_, init_, step_, merge_, final_, fill_code_, place_, dot_;
   std::vector<StageCode*> made_;
   std::vector<Values> partials_;
+  Values results_, both_;
   uint32_t partial_count_, next_partial_ = 0;
 };
 

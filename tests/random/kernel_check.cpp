@@ -38,10 +38,11 @@ std::string KernelCheck::complete(Form* form) {
   if (!kg::verify(*form->kernel, &why)) return "step split: " + why;
   form->prepared = std::make_unique<kg::Prepared>(kg::prepare(*form->kernel));
   if (!trees_) return "";
-  kg::Prepared lowered = *form->prepared;  // lowering adds axes of its own
+  // Adds axes and expressions to the pool, and changes no stage.
+  kg::Prepared& prepared = *form->prepared;
   kg::Schedule schedule;
   form->tree = std::make_unique<kg::LoopTree>();
-  if (kg::schedule_kernel(lowered.kernel, target_, &schedule, &why) && kg::lower(lowered, schedule, form->tree.get(), &why)) {
+  if (kg::schedule_kernel(prepared.kernel, target_, &schedule, &why) && kg::lower(prepared, schedule, form->tree.get(), &why)) {
     ++statistics_.trees;
     return "";
   }

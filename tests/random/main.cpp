@@ -1,10 +1,10 @@
 // Makes random graphs, checks each with a runner, and makes what fails small.
 //   random_graphs [--mode ops|fusion] [--device NAME|none] [--seed FIRST] [--count N] [--threads N]
 //                 [--model FILE] [--shrink 0|1] [--save FOLDER]
-//   random_graphs --device stages [--target NAME,...] [--targets N] [--trees N] [--texts 0|1] ...
+//   random_graphs --device stages [--target NAME,...] [--targets N] [--trees N] [--verify 0|1] [--texts 0|1] ...
 // The second form needs no compiler: the interpreter runs what kernelgen makes for N of the targets (another choice for
-// each seed), after each of its steps, and the loop trees of one graph in so many. TENON_VERIFY is 0 unless it is set,
-// so that what the verifier would take back is seen.
+// each seed), after each of its steps, and the loop trees of one graph in so many. --verify 1: kernelgen's verifier
+// looks at each step too, and what it says is a failure.
 // Each failure is told with its seed, and the run goes on; the exit status is 1 when any failed.
 #include <fmt/core.h>
 
@@ -30,7 +30,7 @@ namespace {
 
 struct Options {
   std::string mode = "ops", device = "cpu", model, save, target;
-  uint64_t seed = 1, count = 200, threads = 0, shrink = 1, targets = 1, trees = 1, texts = 0;
+  uint64_t seed = 1, count = 200, threads = 0, shrink = 1, targets = 1, trees = 1, verify = 0, texts = 0;
 };
 
 bool parse(int argc, char** argv, Options* options) {
@@ -38,7 +38,8 @@ bool parse(int argc, char** argv, Options* options) {
       {"--mode", &options->mode}, {"--device", &options->device}, {"--model", &options->model}, {"--save", &options->save}, {"--target", &options->target}};
   const std::map<std::string, uint64_t*> numbers = {{"--seed", &options->seed}, {"--count", &options->count},
                                                     {"--threads", &options->threads}, {"--shrink", &options->shrink},
-                                                    {"--targets", &options->targets}, {"--trees", &options->trees}, {"--texts", &options->texts}};
+                                                    {"--targets", &options->targets}, {"--trees", &options->trees}, {"--verify", &options->verify},
+                                                    {"--texts", &options->texts}};
   for (int i = 1; i + 1 < argc; i += 2) {
     if (const auto text = texts.find(argv[i]); text != texts.end()) {
       *text->second = argv[i + 1];
@@ -116,6 +117,7 @@ Runner stage_runner(const Options& options, std::shared_ptr<StageCheck>* check) 
   kernelgen::LiftHost host;
   chosen.targets_per_graph = static_cast<uint32_t>(options.targets);
   chosen.trees_every = static_cast<uint32_t>(options.trees);
+  chosen.verify = options.verify != 0;
   chosen.texts = options.texts != 0;
   if (!choose_targets(options.target, &chosen.targets) || !open_lift_host(&host).ok()) return {};
   *check = std::make_shared<StageCheck>(host, chosen);
@@ -129,7 +131,6 @@ void tell_statistics(const StageStatistics& s) {
 
 int main_of(const Options& options) {
   if (options.threads > 0) setenv("TENON_NUM_THREADS", std::to_string(options.threads).c_str(), 1);
-  if (options.device == "stages") setenv("TENON_VERIFY", "0", 0);
   Session session;
   if (!session.open().ok()) {
     fmt::print(stderr, "{}\n", failure_text());
@@ -159,7 +160,7 @@ int main(int argc, char** argv) {
   if (!tenon::random_tests::parse(argc, argv, &options)) {
     fmt::print(stderr, "usage: random_graphs [--mode ops|fusion] [--device NAME|none] [--seed FIRST] [--count N] "
                        "[--threads N] [--model FILE] [--shrink 0|1] [--save FOLDER]\n"
-                       "       random_graphs --device stages [--target NAME,...] [--targets N] [--trees N] [--texts 0|1] ...\n");
+                       "       random_graphs --device stages [--target NAME,...] [--targets N] [--trees N] [--verify 0|1] [--texts 0|1] ...\n");
     return 2;
   }
   const char* full = std::getenv("CHECK_FULL");

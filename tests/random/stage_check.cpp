@@ -1,6 +1,7 @@
 #include "tests/random/stage_check.h"
 
 #include <algorithm>
+#include <optional>
 
 #include <tenon/cpp/session.hpp>
 #include <tenon/kernelgen/fuse.h>
@@ -34,25 +35,50 @@ std::string name_of(const kg::Target& t) {
 }
 
 // Steps of the whole program for one target, as move_to_load() takes them.
-std::string program_steps(ProgramCheck* check, kg::Kernel* program, const kg::Target& target) {
-  std::string wrong;
-  const auto step = [&](const char* name, auto run) {
-    if (!wrong.empty()) return;
-    run();
-    wrong = check->step(name, *program);
-  };
-  step("keep_what_pays", [&] { kg::keep_what_pays(*program); });
-  kg::Kernel placed = *program;  // inline_maps takes this step itself
-  kg::place_stores(placed);
-  if (wrong.empty()) wrong = check->step("place_stores", placed);
-  step("inline_maps", [&] { kg::inline_maps(*program); });
-  step("choose_layouts", [&] { kg::choose_layouts(*program, target); });
-  step("split_reductions", [&] { kg::split_reductions(*program); });
-  step("place_parts", [&] { kg::place_parts(*program); });
-  step("keep_the_rest", [&] { kg::keep_the_rest(*program); });
-  step("pack_constants", [&] { kg::pack_constants(*program, target); });
-  return wrong;
-}
+class ProgramSteps {
+ public:
+  ProgramSteps(ProgramCheck* check, kg::Kernel* program, kg::Verifier* verifier) : check_(*check), program_(*program), verifier_(verifier) {}
+
+  std::string run(const kg::Target& target) {
+    step("keep_what_pays", [&] { kg::keep_what_pays(program_); });
+    inline_maps();
+    step("choose_layouts", [&] { kg::choose_layouts(program_, target); });
+    step("split_reductions", [&] { kg::split_reductions(program_); });
+    step("place_parts", [&] { kg::place_parts(program_); });
+    step("keep_the_rest", [&] { kg::keep_the_rest(program_); });
+    step("pack_constants", [&] { kg::pack_constants(program_, target); });
+    return wrong_;
+  }
+
+ private:
+  template <class F>
+  void step(const char* name, F change) {
+    if (!wrong_.empty()) return;
+    change();
+    wrong_ = check_.step(name, program_);
+    if (wrong_.empty() && verifier_ != nullptr && !verifier_->program(program_, name)) wrong_ = "the verifier says: " + verifier_->notes.back();
+  }
+
+  // It places stores first: which of the two it was is looked at when something is wrong.
+  void inline_maps() {
+    const size_t before = program_.stages.size();
+    const std::vector<kg::Stage> stages = program_.stages;
+    const std::vector<kg::Buffer> buffers = program_.buffers;
+    step("inline_maps", [&] { kg::inline_maps(program_); });
+    if (wrong_.empty() || before == 0) return;
+    kg::Kernel placed = program_;
+    placed.stages = stages;
+    placed.buffers = buffers;
+    kg::place_stores(placed);
+    const std::string earlier = check_.step("place_stores", placed);
+    if (!earlier.empty()) wrong_ = earlier;
+  }
+
+  ProgramCheck& check_;
+  kg::Kernel& program_;
+  kg::Verifier* verifier_;
+  std::string wrong_;
+};
 
 // Empty when passes fail.
 Graph after_passes(tenon_graph_t* graph) {
@@ -116,23 +142,29 @@ std::string StageCheck::operator()(const Generated& generated) {
   ProgramCheck lifted_check(generated, host_, graph, lifted);
   std::string wrong = lifted_check.step("lift", lifted.program);
   if (!wrong.empty()) return wrong;
-  const bool trees = options_.trees_every != 0 && generated.seed % options_.trees_every == 0;
   for (uint32_t n = 0; n < std::min<size_t>(options_.targets_per_graph, options_.targets.size()); ++n) {
     const kg::Target& target = options_.targets[(generated.seed + n) % options_.targets.size()];
     ProgramCheck check = lifted_check;
-    kg::Kernel program = lifted.program;
-    wrong = program_steps(&check, &program, target);
-    kg::BuiltProgram built;
-    if (wrong.empty() && !kg::build_program(host_, graph, target, &built, &why)) wrong = "build_program: " + why;
-    if (wrong.empty()) {
-      KernelCheck kernels(&built, target, overlaid_buffers(program), generated.seed, trees, options_.texts, &statistics_);
-      for (size_t b = 0; b < generated.bindings.size() && wrong.empty(); ++b) wrong = kernels.run(check, b);
-    } else if (options_.texts) {
-      wrong += "\n" + kg::to_text(program);
-    }
+    wrong = on_target(generated, target, graph, lifted, &check);
     if (!wrong.empty()) return name_of(target) + ", " + wrong;
   }
   return "";
+}
+
+std::string StageCheck::on_target(const Generated& generated, const kg::Target& target, tenon_graph_t* graph, kg::Lifted lifted, ProgramCheck* check) {
+  std::optional<kg::Verifier> verifier;
+  if (options_.verify) verifier.emplace(kg::Verifier::kThorough);
+  kg::Verifier* const verifies = verifier ? &*verifier : nullptr;
+  std::string wrong = ProgramSteps(check, &lifted.program, verifies).run(target), why;
+  if (!wrong.empty()) return options_.texts ? wrong + "\n" + kg::to_text(lifted.program) : wrong;
+  kg::BuiltProgram built;
+  std::vector<bool> overlaid = overlaid_buffers(lifted.program);
+  if (!kg::build_kernels(host_, graph, std::move(lifted), target, verifies, &built, &why)) return "build_kernels: " + why;
+  if (verifier && !verifier->notes.empty()) return "the verifier says: " + verifier->notes.front();
+  const bool trees = options_.trees_every != 0 && generated.seed % options_.trees_every == 0;
+  KernelCheck kernels(&built, target, std::move(overlaid), generated.seed, trees, options_.texts, &statistics_);
+  for (size_t b = 0; b < generated.bindings.size() && wrong.empty(); ++b) wrong = kernels.run(*check, b);
+  return wrong;
 }
 
 }  // namespace tenon::random_tests

@@ -2,8 +2,9 @@
 // means: no compiler takes part. What goes wrong is told with the step that brought it, the target and the stage.
 //
 // Steps of the whole program: lift, keep_what_pays, place_stores, inline_maps, choose_layouts, split_reductions,
-// place_parts, pack_constants. Then build_program(), as devices call it, and of each kernel: split (its own stages, the
-// points of its lead axes shuffled), in_place, general (any sizes), prepare, lower (loop trees with shadow memory).
+// place_parts, keep_the_rest, pack_constants. Then build_kernels(), as devices call it, and of each kernel: split (its
+// own stages, the points of its lead axes shuffled), in_place, general (any sizes), prepare, lower (loop trees with
+// shadow memory).
 #pragma once
 #include <map>
 #include <span>
@@ -21,6 +22,7 @@ struct StageCheckOptions {
   std::vector<kernelgen::Target> targets;  // each graph goes through `targets_per_graph` of them, another choice for each seed
   uint32_t targets_per_graph = 1;
   uint32_t trees_every = 1;                // loop trees of one graph in so many; 0: of none
+  bool verify = false;                     // kernelgen's verifier looks too, and what it says is a failure
   bool texts = false;                      // a failure tells the kernel too
 };
 
@@ -33,6 +35,8 @@ struct StageStatistics {
   std::map<std::string, uint64_t> left_out;  // reasons why graphs or trees were not looked at
 };
 
+class ProgramCheck;
+
 class StageCheck {
  public:
   StageCheck(const kernelgen::LiftHost& host, StageCheckOptions options) : host_(host), options_(std::move(options)) {}
@@ -42,6 +46,9 @@ class StageCheck {
   const StageStatistics& statistics() const { return statistics_; }
 
  private:
+  std::string on_target(const Generated& generated, const kernelgen::Target& target, tenon_graph_t* graph, kernelgen::Lifted lifted,
+                        ProgramCheck* check);
+
   kernelgen::LiftHost host_;
   StageCheckOptions options_;
   StageStatistics statistics_;
