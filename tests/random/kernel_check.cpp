@@ -1,6 +1,7 @@
 #include "tests/random/kernel_check.h"
 
 #include <algorithm>
+#include <set>
 
 #include "tests/interpreter/agreement.h"
 #include "tests/interpreter/tree_interpreter.h"
@@ -27,6 +28,30 @@ struct KernelCheck::Launch {
   kg::DType computed = TENON_F64;            // the least precise it computes with
 };
 
+namespace {
+
+// What a tree does besides loops, loads and stores.
+std::set<std::string> special_parts(const std::vector<kg::Node>& nodes) {
+  std::set<std::string> out;
+  for (const kg::Node& n : nodes) {
+    switch (n.kind) {
+      case kg::N::kTranspose: out.insert("transpose"); break;
+      case kg::N::kWeave: out.insert("weave"); break;
+      case kg::N::kMma: out.insert(n.pairs ? "mma of pairs" : n.b_buffer < 0 ? "mma" : "mma of panels"); break;
+      case kg::N::kTaps: out.insert(!n.full ? "taps" : n.run == 0 ? "depthwise taps" : "depthwise runs"); break;
+      case kg::N::kSort: out.insert("sort"); break;
+      case kg::N::kAnyNan: out.insert("any nan"); break;
+      case kg::N::kBarrier: out.insert("barrier"); break;
+      default: break;
+    }
+    out.merge(special_parts(n.body));
+    out.merge(special_parts(n.other));
+  }
+  return out;
+}
+
+}  // namespace
+
 KernelCheck::KernelCheck(kg::BuiltProgram* built, const kg::Target& target, std::vector<bool> overlaid, uint64_t seed, bool trees, bool texts,
                          StageStatistics* statistics)
     : built_(*built), target_(target), overlaid_(std::move(overlaid)), seed_(seed), trees_(trees), texts_(texts), statistics_(*statistics) {
@@ -44,6 +69,8 @@ std::string KernelCheck::complete(Form* form) {
   form->tree = std::make_unique<kg::LoopTree>();
   if (kg::schedule_kernel(prepared.kernel, target_, &schedule, &why) && kg::lower(prepared, schedule, form->tree.get(), &why)) {
     ++statistics_.trees;
+    ++statistics_.shapes[std::string(kg::name_of(schedule.shape)) + (schedule.together ? " together" : "")];
+    for (const std::string& part : special_parts(form->tree->body)) ++statistics_.shapes[part];
     return "";
   }
   ++statistics_.left_out["no loops: " + why];

@@ -125,7 +125,9 @@ Runner stage_runner(const Options& options, std::shared_ptr<StageCheck>* check) 
 }
 
 void tell_statistics(const StageStatistics& s) {
-  fmt::print("{} kernels, {} loop trees\n", s.kernels, s.trees);
+  fmt::print("{} kernels, {} loop trees", s.kernels, s.trees);
+  for (const auto& [shape, count] : s.shapes) fmt::print(", {} {}", count, shape);
+  fmt::print("\n");
   for (const auto& [why, count] : s.left_out) fmt::print("left out {}: {}\n", count, why);
 }
 

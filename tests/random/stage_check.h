@@ -32,6 +32,7 @@ std::string target_names();
 
 struct StageStatistics {
   uint64_t graphs = 0, kernels = 0, trees = 0;
+  std::map<std::string, uint64_t> shapes;    // loop trees by shape of schedule, and those with tiles, sorts and the like
   std::map<std::string, uint64_t> left_out;  // reasons why graphs or trees were not looked at
 };
 
