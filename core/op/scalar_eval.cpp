@@ -16,6 +16,7 @@
 #include "core/base/str.h"
 #include "core/ir/dtype.h"
 #include "core/op/evaluate.h"
+#include "core/op/scalar_element.h"
 #include "core/op/special_functions.h"
 
 namespace tenon::op {
@@ -377,25 +378,24 @@ bool compare(uint32_t direction, T a, T b) {
   }
 }
 
+ScalarElement convert_element(tenon_dtype_t from, tenon_dtype_t to, bool wraps, ScalarElement x) {
+  if (is_float(from) && is_float(to)) return {round_to(to, x.f), 0};
+  if (is_float(from)) {
+    return {0, to == TENON_PRED ? x.f != 0 : wraps ? wrap_float(to, x.f) : saturate(to, x.f)};
+  }
+  if (!is_float(to)) return {0, wrap(to, x.i)};
+  const bool large = from == TENON_U64 && x.i < 0;
+  const double wide =
+      large ? static_cast<double>(static_cast<uint64_t>(x.i)) : static_cast<double>(x.i);
+  const float narrow =
+      large ? static_cast<float>(static_cast<uint64_t>(x.i)) : static_cast<float>(x.i);
+  return {to == TENON_F32 ? narrow : round_to(to, wide), 0};
+}
 void convert(Lanes& x, tenon_dtype_t to, int64_t n, bool wraps) {
-  const tenon_dtype_t from = x.type;
   for (int64_t k = 0; k < n; ++k) {
-    if (is_float(from) && is_float(to)) {
-      x.f[k] = round_to(to, x.f[k]);
-    } else if (is_float(from)) {
-      x.i[k] = to == TENON_PRED ? x.f[k] != 0
-               : wraps          ? wrap_float(to, x.f[k])
-                                : saturate(to, x.f[k]);
-    } else if (is_float(to)) {
-      const bool large = from == TENON_U64 && x.i[k] < 0;
-      const double wide =
-          large ? static_cast<double>(static_cast<uint64_t>(x.i[k])) : static_cast<double>(x.i[k]);
-      const float narrow =
-          large ? static_cast<float>(static_cast<uint64_t>(x.i[k])) : static_cast<float>(x.i[k]);
-      x.f[k] = to == TENON_F32 ? narrow : round_to(to, wide);
-    } else {
-      x.i[k] = wrap(to, x.i[k]);
-    }
+    const ScalarElement made = convert_element(x.type, to, wraps, {x.f[k], x.i[k]});
+    x.f[k] = made.f;
+    x.i[k] = made.i;
   }
   x.type = to;
   x.stored = TENON_DTYPE_NONE;
@@ -654,6 +654,46 @@ Status run_scalar(const tenon_op_def_t& def, std::span<const tenon_attr_t> attrs
     }
   }
   return Machine(def, attrs, inputs, outputs).run();
+}
+
+// ---- One element at a time
+// -----------------------------------------------------------------------
+
+double scalar_round(tenon_dtype_t type, double x) {
+  return round_to(type, x);
+}
+int64_t scalar_wrap(tenon_dtype_t type, int64_t x) {
+  return wrap(type, x);
+}
+ScalarFunction scalar_float_unary(uint32_t op) {
+  return float_unary(op);
+}
+double scalar_float_binary(uint32_t op, double a, double b) {
+  return float_binary(op, a, b);
+}
+int64_t scalar_int_unary(uint32_t op, tenon_dtype_t type, int64_t x) {
+  return wrap(type, int_unary(op, type, x));
+}
+int64_t scalar_int_binary(uint32_t op, tenon_dtype_t type, int64_t a, int64_t b) {
+  return wrap(type, int_binary(op, type, a, b));
+}
+
+ScalarElement scalar_convert(tenon_dtype_t from, tenon_dtype_t to, bool wraps, ScalarElement x) {
+  return convert_element(from, to, wraps, x);
+}
+
+ScalarElement scalar_bitcast(tenon_dtype_t from, tenon_dtype_t to, ScalarElement x) {
+  std::byte element[16] = {};
+  scalar_store(from, element, x);
+  return scalar_load(to, element);
+}
+
+ScalarElement scalar_load(tenon_dtype_t type, const std::byte* from) {
+  if (is_float(type)) return {load_float(type, from), 0};
+  return {0, load_int(type, from)};
+}
+void scalar_store(tenon_dtype_t type, std::byte* to, ScalarElement x) {
+  is_float(type) ? store_float(type, to, x.f) : store_int(type, to, x.i);
 }
 
 }  // namespace tenon::op

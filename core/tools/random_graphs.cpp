@@ -68,6 +68,7 @@ class Generator {
       yields.push_back(values_[0].value);
       out_->outputs.emplace_back(names.back(), values_[0]);
     }
+    out_->symbols = symbols();
     TENON_TRY(yield(Region(graph_, main_), yields, names));
     return graph_api().verify(graph_api().self, graph_);
   }

@@ -30,6 +30,7 @@ struct Known {
 struct Generated {
   Graph graph;
   std::vector<std::pair<std::string, Known>> inputs, outputs;
+  std::vector<int64_t> symbols;  // their sizes, by index
   uint64_t nodes = 0;
 };
 

@@ -1,122 +1,171 @@
-// Runs random graphs on a device and compares with the operators' own meaning and with the reference device.
-//   random_graphs [--device NAME] [--seed FIRST] [--count N] [--keep FOLDER]
-// A failure prints the seed and the graph, and the run goes on; the exit status is 1 when any failed.
+// Makes random graphs, checks each with a runner, and makes what fails small.
+//   random_graphs [--mode ops|fusion] [--device NAME|none] [--seed FIRST] [--count N] [--threads N]
+//                 [--model FILE] [--shrink 0|1] [--save FOLDER]
+//   random_graphs --device stages [--target NAME,...] [--targets N] [--trees N] [--verify 0|1] [--texts 0|1] ...
+// The second form needs no compiler: the interpreter runs what kernelgen makes for N of the targets (another choice for
+// each seed), after each of its steps, and the loop trees of one graph in so many. --verify 1: kernelgen's verifier
+// looks at each step too, and what it says is a failure.
+// Each failure is told with its seed, and the run goes on; the exit status is 1 when any failed.
 #include <fmt/core.h>
 
-#include <cstdio>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <memory>
 #include <string>
 
 #include <tenon/cpp/session.hpp>
 
-#include "core/tools/tensors.h"
-#include "core/tools/random_graphs.h"
+#include "tests/random/device_runner.h"
+#include "tests/random/evaluation.h"
+#include "tests/random/fusion_graphs.h"
+#include "tests/random/op_graphs.h"
+#include "tests/random/replay.h"
+#include "tests/random/shrink.h"
+#include "tests/random/stage_check.h"
 
+namespace tenon::random_tests {
 namespace {
 
-using tenon::random_graphs::Generated;
-using tenon::random_graphs::Known;
-using tenon::tools::Dense;
-
 struct Options {
-  std::string device = "cpu";
-  uint64_t seed = 1, count = 200;
+  std::string mode = "ops", device = "cpu", model, save, target;
+  uint64_t seed = 1, count = 200, threads = 0, shrink = 1, targets = 1, trees = 1, verify = 0, texts = 0;
 };
 
-std::string text_of(const Generated& generated) {
-  std::string text;
-  const tenon_sink_t sink = tenon::sink_to(&text);
-  (void)tenon::graph_api().graph_write(tenon::graph_api().self, generated.graph.get(), TENON_FORMAT_TEXT, &sink);
-  return text;
-}
-
-tenon::ArrayView array_of(const Known& known) { return {known.dtype, known.dims, known.bytes->data()}; }
-
-// Empty when every output agrees.
-std::string compare(const tenon::Session& session, const Generated& generated, const std::string& device) {
-  tenon::Model model;
-  tenon::Program program;
-  tenon::Binding binding;
-  const auto& api = session.api();
-  if (api.model_from_graph(api.self, generated.graph.get(), model.out()) != TENON_OK) return tenon::failure_text();
-  if (!model.compile({.device = device}, &program).ok()) return "compile: " + tenon::failure_text();
-  if (!program.bind(&binding).ok()) return "bind: " + tenon::failure_text();
-  for (const auto& [name, known] : generated.inputs) {
-    if (!binding.input(name, array_of(known)).ok()) return "input: " + tenon::failure_text();
-  }
-  if (!binding.run().ok()) return "run: " + tenon::failure_text();
-  for (const auto& [name, known] : generated.outputs) {
-    tenon::ArrayView found;
-    if (!binding.output(name, &found).ok()) return "output: " + tenon::failure_text();
-    if (found.dims != known.dims || found.dtype != known.dtype) return fmt::format("{}: another type", name);
-    const Dense a{found.dtype, found.dims, static_cast<const unsigned char*>(found.data)};
-    const Dense b{known.dtype, known.dims, known.bytes->data()};
-    const double tolerance = tenon::tools::default_tolerance(known.dtype) * static_cast<double>(1 + generated.nodes);
-    const auto result = tenon::tools::compare(a, b, tolerance);
-    if (!result.ok) {
-      return fmt::format("{} {}: max|a-b| = {:.3g}, max|b| = {:.3g}; at {}: {} instead of {}", name,
-                         tenon::tools::type_text(b), result.difference, result.scale,
-                         tenon::tools::index_text(b.dims, result.worst), tenon::tools::element_text(a, result.worst),
-                         tenon::tools::element_text(b, result.worst));
-    }
-  }
-  return "";
-}
-
 bool parse(int argc, char** argv, Options* options) {
+  const std::map<std::string, std::string*> texts = {
+      {"--mode", &options->mode}, {"--device", &options->device}, {"--model", &options->model}, {"--save", &options->save}, {"--target", &options->target}};
+  const std::map<std::string, uint64_t*> numbers = {{"--seed", &options->seed}, {"--count", &options->count},
+                                                    {"--threads", &options->threads}, {"--shrink", &options->shrink},
+                                                    {"--targets", &options->targets}, {"--trees", &options->trees}, {"--verify", &options->verify},
+                                                    {"--texts", &options->texts}};
   for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string name = argv[i];
-    if (name == "--device") {
-      options->device = argv[i + 1];
-    } else if (name == "--seed") {
-      options->seed = std::strtoull(argv[i + 1], nullptr, 10);
-    } else if (name == "--count") {
-      options->count = std::strtoull(argv[i + 1], nullptr, 10);
+    if (const auto text = texts.find(argv[i]); text != texts.end()) {
+      *text->second = argv[i + 1];
+    } else if (const auto number = numbers.find(argv[i]); number != numbers.end()) {
+      *number->second = std::strtoull(argv[i + 1], nullptr, 10);
     } else {
       return false;
     }
   }
-  return argc % 2 == 1;
+  return argc % 2 == 1 && (options->mode == "ops" || options->mode == "fusion");
+}
+
+constexpr int kShrunkMax = 20;  // the others are told by their seeds
+
+class Driver {
+ public:
+  Driver(const Options& options, Runner runner) : options_(options), runner_(std::move(runner)) {}
+
+  int run() {
+    const auto begin = std::chrono::steady_clock::now();
+    for (uint64_t i = 0; i < options_.count; ++i) one(options_.seed + i);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    fmt::print("{} graphs with {} nodes on {} in {:.1f} s: {} failed{}\n", options_.count, nodes_, options_.device, seconds,
+               failed_, options_.mode == "ops" && options_.model.empty() ? "; ops never used:" + op_graphs_.unused() : "");
+    return failed_ == 0 ? 0 : 1;
+  }
+
+ private:
+  void one(uint64_t seed) {
+    Generated generated;
+    std::string problem;
+    if (!options_.model.empty()) {
+      problem = model_graph(options_.model, seed, &generated);
+    } else if (!(options_.mode == "ops" ? op_graphs_.make(seed, &generated) : fusion_graph(seed, &generated)).ok()) {
+      problem = failure_text();
+    }
+    if (!problem.empty()) return tell(seed, "generate: " + problem);
+    nodes_ += generated.nodes;
+    problem = runner_(generated);
+    if (problem.empty()) return;
+    tell(seed, problem);
+    if (failed_ <= kShrunkMax) show(std::move(generated), std::move(problem));
+  }
+
+  void tell(uint64_t seed, const std::string& problem) {
+    ++failed_;
+    fmt::print("seed {}: {}\n", seed, problem);
+    std::fflush(stdout);
+  }
+
+  void show(Generated generated, std::string problem) {
+    if (options_.shrink != 0) {
+      generated = shrink(std::move(generated), runner_, &problem);
+      fmt::print("as small as it gets: {}\n", problem);
+    }
+    fmt::print("{}", text_of(generated));
+    if (!options_.save.empty()) {
+      std::string command;
+      const std::string name = fmt::format("{}{}", options_.mode, generated.seed);
+      const std::string refused = save(generated, options_.save, name, &command);
+      fmt::print("{}\n", refused.empty() ? command : refused);
+    }
+    std::fflush(stdout);
+  }
+
+  const Options& options_;
+  const Runner runner_;
+  OpGraphs op_graphs_;
+  uint64_t nodes_ = 0, failed_ = 0;
+};
+
+// Empty when one of the targets is unknown.
+Runner stage_runner(const Options& options, std::shared_ptr<StageCheck>* check) {
+  StageCheckOptions chosen;
+  kernelgen::LiftHost host;
+  chosen.targets_per_graph = static_cast<uint32_t>(options.targets);
+  chosen.trees_every = static_cast<uint32_t>(options.trees);
+  chosen.verify = options.verify != 0;
+  chosen.texts = options.texts != 0;
+  if (!choose_targets(options.target, &chosen.targets) || !open_lift_host(&host).ok()) return {};
+  *check = std::make_shared<StageCheck>(host, chosen);
+  return [check = *check](const Generated& generated) { return (*check)(generated); };
+}
+
+void tell_statistics(const StageStatistics& s) {
+  fmt::print("{} kernels, {} loop trees", s.kernels, s.trees);
+  for (const auto& [shape, count] : s.shapes) fmt::print(", {} {}", count, shape);
+  fmt::print("\n");
+  for (const auto& [why, count] : s.left_out) fmt::print("left out {}: {}\n", count, why);
+}
+
+int main_of(const Options& options) {
+  if (options.threads > 0) setenv("TENON_NUM_THREADS", std::to_string(options.threads).c_str(), 1);
+  Session session;
+  if (!session.open().ok()) {
+    fmt::print(stderr, "{}\n", failure_text());
+    return 3;
+  }
+  Runner runner = [](const Generated&) { return std::string(); };
+  std::shared_ptr<StageCheck> stages;
+  if (options.device == "stages") {
+    runner = stage_runner(options, &stages);
+  } else if (options.device != "none") {
+    runner = device_runner(session, options.device);
+  }
+  if (runner == nullptr) {
+    fmt::print(stderr, "no target `{}`; there are {}\n", options.target, target_names());
+    return 2;
+  }
+  const int status = Driver(options, runner).run();
+  if (stages != nullptr) tell_statistics(stages->statistics());
+  return status;
 }
 
 }  // namespace
+}  // namespace tenon::random_tests
 
 int main(int argc, char** argv) {
-  Options options;
-  if (!parse(argc, argv, &options)) {
-    fmt::print(stderr, "usage: random_graphs [--device NAME] [--seed FIRST] [--count N]\n");
+  tenon::random_tests::Options options;
+  if (!tenon::random_tests::parse(argc, argv, &options)) {
+    fmt::print(stderr, "usage: random_graphs [--mode ops|fusion] [--device NAME|none] [--seed FIRST] [--count N] "
+                       "[--threads N] [--model FILE] [--shrink 0|1] [--save FOLDER]\n"
+                       "       random_graphs --device stages [--target NAME,...] [--targets N] [--trees N] [--verify 0|1] [--texts 0|1] ...\n");
     return 2;
   }
   const char* full = std::getenv("CHECK_FULL");
   if (full != nullptr && std::strcmp(full, "1") == 0) options.count *= 15;
-  tenon::Session session;
-  if (!session.open().ok()) {
-    fmt::print(stderr, "{}\n", tenon::failure_text());
-    return 3;
-  }
-  const auto* registry = tenon::context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID);
-  const auto ops = tenon::random_graphs::usable_ops(*registry);
-  std::vector<uint64_t> used(ops.size());
-  uint64_t failed = 0, nodes = 0;
-  for (uint64_t seed = options.seed; seed < options.seed + options.count; ++seed) {
-    Generated generated;
-    std::string problem;
-    if (!tenon::random_graphs::generate(seed, *registry, ops, &used, &generated).ok()) {
-      problem = "generate: " + tenon::failure_text();
-    } else {
-      problem = compare(session, generated, options.device);
-    }
-    nodes += generated.nodes;
-    if (problem.empty()) continue;
-    ++failed;
-    fmt::print("seed {}: {}\n{}\n", seed, problem, failed <= 10 ? text_of(generated) : "");
-  }
-  std::string unused;
-  for (size_t i = 0; i < ops.size(); ++i) {
-    if (used[i] == 0) unused += " " + std::string(tenon::view(ops[i]->name));
-  }
-  fmt::print("{} graphs with {} nodes on {}: {} failed; ops never used:{}\n", options.count, nodes, options.device,
-             failed, unused.empty() ? " none" : unused);
-  return failed == 0 ? 0 : 1;
+  return tenon::random_tests::main_of(options);
 }
