@@ -43,7 +43,13 @@ struct Point {
 class Trace {
  public:
   Trace(const Kernel& k, const Prepared* prepared, const TraceOptions& options, std::string* why)
-      : k_(k), p_(k.pool), prepared_(prepared), options_(options), why_(*why) {}
+      : k_(k), p_(k.pool), prepared_(prepared), options_(options), why_(*why), extents_(p_.axes().size(), 0) {
+    for (const Stage& s : k_.stages) {
+      for (const auto* list : {&s.space, &s.reduce, &s.fill}) {
+        for (uint32_t a : *list) extents_[a] = std::max<int64_t>(0, size(p_.axes()[a].extent));
+      }
+    }
+  }
 
   bool prepare_memory();
   Traced run_kernel();
@@ -56,7 +62,7 @@ class Trace {
 
   // ---- Sizes ----
   int64_t size(E e) const { return p_.evaluate(e, options_.sizes); }
-  int64_t extent(uint32_t axis) const { return std::max<int64_t>(0, size(p_.axes()[axis].extent)); }
+  int64_t extent(uint32_t axis) const { return extents_[axis]; }
   int64_t count(const std::vector<uint32_t>& axes) const {
     __int128 n = 1;
     for (uint32_t a : axes) n = std::min<__int128>(n * extent(a), INT64_MAX / 4);
@@ -84,7 +90,13 @@ class Trace {
   bool stage_rows(const Stage& s, StageTrace& trace, const std::vector<uint32_t>& inner);
   bool all_stored();
   bool run_pass(const Pass& pass, std::vector<StageTrace>& all, bool by_stage);
+  // What is found may follow from sizes that do not fit each other. The trace is good for nothing then, and goes on.
+  bool misfit() {
+    misfit_ = misfit_ || options_.kind == Sizes::kUnrelated;
+    return misfit_;
+  }
   bool bad(const std::string& fact) {
+    if (misfit_) return true;
     why_ = "stage " + std::to_string(stage_) + ": " + fact;
     return false;
   }
@@ -101,6 +113,7 @@ class Trace {
   const Prepared* prepared_;
   const TraceOptions& options_;
   std::string& why_;
+  std::vector<int64_t> extents_;             // by axis
   std::vector<Cells> memory_;                // by buffer; empty: nobody in here writes it
   std::vector<std::vector<int64_t>> dims_;   // by buffer, of the kernel before it is prepared
   std::vector<bool> named_;                  // by buffer: its values are handed on by name, not by memory
@@ -109,6 +122,7 @@ class Trace {
   uint64_t point_ = 0;                       // of a pass; 0: outside of its loops
   uint64_t serial_ = 0;                      // point numbers below are taken
   bool backwards_ = false;
+  bool misfit_ = false;
 };
 
 // ---- Memory ----
@@ -164,7 +178,7 @@ bool Trace::may_leave(uint32_t buffer, std::span<const E> index) const {
 void Trace::note_load(E load, Point* to) {
   const uint32_t buffer = p_.at(load).ref;
   const std::span<const E> args = p_.args(load), index = args.subspan(2);
-  if (!is_tracked(buffer) && (options_.loose_bounds || !may_leave(buffer, index))) return;
+  if (!is_tracked(buffer) && (options_.kind != Sizes::kReal || !may_leave(buffer, index))) return;
   Access a{buffer, {}, args[0] == kNone ? ~0u : to->program.slot(args[0]), false, false};
   for (E e : index) a.index.push_back(to->program.slot(e));
   to->accesses.push_back(std::move(a));
@@ -262,7 +276,7 @@ bool Trace::touch(const Access& a, const IndexProgram& program) {
   bool outside = false;
   const std::optional<int64_t> at = cell_of(a, program, &outside);
   if (!at || !sure) return true;
-  if (outside && options_.loose_bounds) return true;
+  if (outside && options_.kind != Sizes::kReal) return true;
   if (outside) return bad((a.store ? "stores beyond the end of " : "reads beyond the end of ") + buffer_name(a.buffer));
   if (!is_tracked(a.buffer)) return true;
   Cells& memory = memory_[memory_of(k_, a.buffer)];
@@ -273,7 +287,7 @@ bool Trace::touch(const Access& a, const IndexProgram& program) {
 bool Trace::load(const Access& a, Cells::Cell& cell) {
   const std::string what = "element of " + buffer_name(a.buffer);
   if (cell.owner == 0 && is_shared(a.buffer)) return cell.read = true;
-  if (cell.owner == 0) return bad("reads an " + what + " that nobody has stored yet");
+  if (cell.owner == 0) return misfit() || bad("reads an " + what + " that nobody has stored yet");
   if (cell.row != row_) return bad("reads an " + what + " that another row stores");
   if (cell.owner != a.buffer + 1) return bad("reads an " + what + " where " + buffer_name(cell.owner - 1) + " lies now");
   if (named_[a.buffer] && cell.point != 0 && cell.point != point_) return bad("reads an " + what + " that was kept for its own point only");
@@ -283,9 +297,9 @@ bool Trace::load(const Access& a, Cells::Cell& cell) {
 bool Trace::store(const Access& a, Cells& memory, Cells::Cell& cell) {
   if (cell.read) return bad("stores an element of " + buffer_name(a.buffer) + " that it read before others stored it");
   const bool own_row = cell.owner == 0 || cell.row == row_;
-  if (!own_row && !memory.by_row) return bad("stores an element of " + buffer_name(a.buffer) + " that another row stores too");
+  if (!own_row && !memory.by_row) return misfit() || bad("stores an element of " + buffer_name(a.buffer) + " that another row stores too");
   const bool again = own_row && cell.owner == a.buffer + 1;
-  if (again && !a.replaces) return bad("stores an element of " + buffer_name(a.buffer) + " a second time");
+  if (again && !a.replaces) return misfit() || bad("stores an element of " + buffer_name(a.buffer) + " a second time");
   if (own_row && cell.owner != 0 && memory_of(k_, a.buffer) + 1 == cell.owner && !again) {
     return bad("stores an element of " + buffer_name(a.buffer) + " where " + buffer_name(cell.owner - 1) + " lies");
   }
@@ -339,7 +353,7 @@ bool Trace::all_stored() {
       stored += c.owner == b + 1;
       if (c.owner != 0 && c.owner != b + 1) return bad("leaves " + buffer_name(c.owner - 1) + " where " + buffer_name(b) + " is to be");
     }
-    if (stored != elements) return bad("an element of " + buffer_name(b) + " is never stored");
+    if (stored != elements && !misfit()) return bad("an element of " + buffer_name(b) + " is never stored");
   }
   return true;
 }
@@ -347,7 +361,7 @@ bool Trace::all_stored() {
 Traced Trace::run_kernel() {
   std::vector<StageTrace> all;
   for (const Stage& s : k_.stages) all.push_back(collect(s));
-  if (!affordable(all)) return Traced::kTooMuch;
+  if (!affordable(all)) return Traced::kUndecided;
   std::vector<int64_t> at(k_.lead.size(), 0);
   const int64_t rows = count(k_.lead);
   for (row_ = 0; static_cast<int64_t>(row_) < rows; ++row_) {
@@ -361,7 +375,7 @@ Traced Trace::run_kernel() {
     }
   }
   stage_ = k_.stages.size() - 1;
-  return all_stored() ? Traced::kRight : Traced::kWrong;
+  return !all_stored() ? Traced::kWrong : misfit_ ? Traced::kUndecided : Traced::kRight;
 }
 
 // ---- Loops of a prepared kernel ----
@@ -418,7 +432,7 @@ bool Trace::run_pass(const Pass& pass, std::vector<StageTrace>& all, bool by_sta
 Traced Trace::run_passes(bool by_stage) {
   std::vector<StageTrace> all;
   for (const Stage& s : k_.stages) all.push_back(collect(s));
-  if (!affordable(all)) return Traced::kTooMuch;
+  if (!affordable(all)) return Traced::kUndecided;
   backwards_ = by_stage;
   std::vector<int64_t> at(k_.lead.size(), 0);
   const int64_t rows = count(k_.lead);
@@ -435,14 +449,14 @@ Traced Trace::run_passes(bool by_stage) {
     }
   }
   stage_ = k_.stages.size() - 1;
-  return all_stored() ? Traced::kRight : Traced::kWrong;
+  return !all_stored() ? Traced::kWrong : misfit_ ? Traced::kUndecided : Traced::kRight;
 }
 
 }  // namespace
 
 Traced trace_kernel(const Kernel& kernel, const TraceOptions& options, std::string* why) {
   Trace trace(kernel, nullptr, options, why);
-  return trace.prepare_memory() ? trace.run_kernel() : Traced::kTooMuch;
+  return trace.prepare_memory() ? trace.run_kernel() : Traced::kUndecided;
 }
 
 Traced trace_prepared(const Prepared& prepared, const TraceOptions& options, bool by_stage, std::string* why) {
@@ -450,7 +464,7 @@ Traced trace_prepared(const Prepared& prepared, const TraceOptions& options, boo
   const Kernel& k = prepared.kernel;
   const bool rows = std::ranges::all_of(k.stages, [](const Stage& s) { return s.kind == StageKind::kMap || s.kind == StageKind::kReduce; });
   Trace trace(k, &prepared, options, why);
-  return rows && trace.prepare_memory() ? trace.run_passes(by_stage) : Traced::kTooMuch;
+  return rows && trace.prepare_memory() ? trace.run_passes(by_stage) : Traced::kUndecided;
 }
 
 }  // namespace tenon::kernelgen

@@ -14,13 +14,18 @@
 
 namespace tenon::kernelgen {
 
-enum class Traced : uint8_t { kRight, kWrong, kTooMuch };
+// kUndecided: too much to visit, or the sizes do not fit each other.
+enum class Traced : uint8_t { kRight, kWrong, kUndecided };
+
+// What the sizes of a trace are. kReal: the kernel's own. kSymbolic: within what is known of each, but relations between them
+// are not, so that an access beyond a buffer's end proves nothing and is passed over. kUnrelated: numbers in place of sizes
+// that had relations (products that were one dim), so that also an element stored twice, or never, proves nothing.
+enum class Sizes : uint8_t { kReal, kSymbolic, kUnrelated };
 
 struct TraceOptions {
   std::vector<int64_t> sizes;   // one per extent of the kernel
   int64_t most_steps = 0;       // points times accesses that may be visited
-  // Relations between the sizes are unknown, so that an access beyond a buffer's end proves nothing and is passed over.
-  bool loose_bounds = false;
+  Sizes kind = Sizes::kReal;
   std::vector<bool> shared;     // by buffer: others write the rest of it, before or after; empty: none is
 };
 

@@ -355,12 +355,19 @@ struct Session {
 
   // `any_sizes`: kernels in their general form, where they have one.
   bool build(const Kernel& program, const Target& target, std::vector<int64_t> ext_values, const char* level = "-O1", bool any_sizes = false) {
+    Verifier verifier(Verifier::kThorough);
+    return build(program, target, std::move(ext_values), level, any_sizes, &verifier) && (why = join(verifier.notes)).empty();
+  }
+  static std::string join(const std::vector<std::string>& notes) {
+    std::string all;
+    for (const std::string& n : notes) all += n + "\n";
+    return all;
+  }
+  bool build(const Kernel& program, const Target& target, std::vector<int64_t> ext_values, const char* level, bool any_sizes, Verifier* verifier) {
     ext = std::move(ext_values);
     laid_out = program;
-    Verifier verifier(Verifier::kThorough);
-    lay_out(laid_out, target, &verifier);
-    kernels = split(laid_out, target, &verifier);
-    if (!verifier.notes.empty()) return why = verifier.notes[0], false;
+    lay_out(laid_out, target, verifier);
+    kernels = split(laid_out, target, verifier);
     for (Kernel& k : kernels) {
       sizes.emplace_back();
       for (uint32_t x : k.extent_origin) sizes.back().push_back(SizeProgram::extent(x));

@@ -93,7 +93,9 @@ inline void check(Builder& b, const std::vector<std::vector<int64_t>>& sizes, co
     SCOPED_TRACE(target.isa);
     change(target);
     Kernel moved = program;
-    move_to_load(moved, target);
+    Verifier verifier(Verifier::kThorough);
+    move_to_load(moved, target, &verifier);
+    ASSERT_TRUE(verifier.notes.empty()) << verifier.notes[0];
     Session session;
     ASSERT_TRUE(session.build(moved, target, {})) << session.why << "\n" << session.module.text;
     for (size_t n = 0; n < sizes.size(); ++n) {

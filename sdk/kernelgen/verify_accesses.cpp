@@ -28,6 +28,7 @@ class Accesses {
         const View& v = s.store[i];
         if (!inside(s, v.buffer, v.index, v.guard, "stores")) return false;
         if (s.overlay || (s.kind == StageKind::kScatter && i == 1)) continue;
+        if (const uint32_t a = idle_axis(s, v); a != ~0u) return bad("stores each element of b" + std::to_string(v.buffer) + " at every point of i" + std::to_string(a));
         if (v.guard == kNone) stored[v.buffer] += points(s);
         counted[v.buffer] = counted[v.buffer] && v.guard == kNone && once(s, v);
       }
@@ -73,6 +74,7 @@ class Accesses {
         n *= std::max<int64_t>(extent(a).value_or(kMostPoints + 1), 1);
       }
     }
+    if (guard == kNone && spans(index, axes, dim)) return true;
     if (n > kMostPoints) return false;
     IndexProgram program(p_, {});
     const uint32_t at = program.slot(index), holds = guard == kNone ? ~0u : program.slot(guard);
@@ -87,6 +89,29 @@ class Accesses {
       if (sure && program.is_known(at) && (program.value(at) < 0 || program.value(at) >= dim)) return true;
     }
     return false;
+  }
+
+  // Whether a sum of multiples of axes leaves [0, dim) at one of its ends.
+  bool spans(E index, const std::vector<uint32_t>& axes, int64_t dim) {
+    std::vector<E> c;
+    E rest = kNone;
+    if (!p_.affine(index, axes, &c, &rest) || !p_.value(rest)) return false;
+    __int128 lo = *p_.value(rest), hi = lo;
+    for (size_t i = 0; i < axes.size(); ++i) {
+      const std::optional<int64_t> step = p_.value(c[i]), n = extent(axes[i]);
+      if (!step || !n || *n < 1) return false;
+      (*step < 0 ? lo : hi) += static_cast<__int128>(*step) * (*n - 1);
+    }
+    return lo < 0 || hi >= dim;
+  }
+
+  // An axis of more than one point that decides nothing about where the result goes; ~0u: none.
+  uint32_t idle_axis(const Stage& s, const View& v) const {
+    for (uint32_t a : stored_along(s)) {
+      const bool used = std::ranges::any_of(v.index, [&](E e) { return p_.uses_axis(e, a); });
+      if (!used && v.guard == kNone && extent(a).value_or(0) > 1) return a;
+    }
+    return ~0u;
   }
 
   // No two points store one element: strides from small to large, each beyond all that the smaller ones reach.

@@ -67,7 +67,7 @@ bool Verifier::holds(const Kernel& k, bool prepared, const std::vector<bool>& sh
   if (!verify(k, why) || !one_loop_each(k, why)) return false;
   bool traced = true;
   for (const std::vector<int64_t>& sizes : small_sizes(k.pool)) {
-    const Traced found = trace(k, prepared, {sizes, most_steps_, !k.pool.extents().empty(), shared}, why);
+    const Traced found = trace(k, prepared, {sizes, most_steps_, k.pool.extents().empty() ? Sizes::kReal : Sizes::kSymbolic, shared}, why);
     if (found == Traced::kWrong) return false;
     traced = traced && found == Traced::kRight;
   }
@@ -78,7 +78,7 @@ bool Verifier::holds(const Kernel& k, bool prepared, const std::vector<bool>& sh
   std::vector<bool> also_shared;
   for (uint32_t origin : general.kernel.buffer_origin) also_shared.push_back(origin < shared.size() && shared[origin]);
   for (const std::vector<int64_t>& sizes : small_sizes(general.kernel.pool)) {
-    if (trace(general.kernel, true, {sizes, most_steps_, true, also_shared}, why) != Traced::kWrong) continue;
+    if (trace(general.kernel, true, {sizes, most_steps_, Sizes::kUnrelated, also_shared}, why) != Traced::kWrong) continue;
     *why += " (in its form for any sizes)";
     return false;
   }
@@ -94,7 +94,13 @@ bool Verifier::program(const Kernel& program, std::string_view step) {
 
 bool Verifier::kernel(const Kernel& kernel, const std::vector<bool>& shared) {
   std::string why;
-  if (holds(kernel, true, shared, &why)) return true;
+  const bool alone = std::ranges::none_of(shared, [](bool s) { return s; });
+  const uint64_t hash = alone ? structural_hash(kernel).lo : 0;
+  if (alone && seen_.contains(hash)) return true;
+  if (holds(kernel, true, shared, &why)) {
+    if (alone) seen_.insert(hash);
+    return true;
+  }
   notes.push_back("a kernel of " + std::to_string(kernel.stages.size()) + " stages: " + why);
   return false;
 }

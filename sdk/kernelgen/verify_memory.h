@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "tenon/kernelgen/ir.h"
@@ -23,13 +24,14 @@ namespace tenon::kernelgen {
 class Verifier {
  public:
   // How many accesses one check may trace: enough for tests, and little beside what a compiler takes.
-  static constexpr int64_t kThorough = int64_t{1} << 22, kQuick = int64_t{1} << 14;
+  static constexpr int64_t kThorough = int64_t{1} << 18, kQuick = int64_t{1} << 14;
   explicit Verifier(int64_t most_steps) : most_steps_(most_steps) {}
+  virtual ~Verifier() = default;
 
-  // A whole program after `step`. False: note() has what is wrong.
-  bool program(const Kernel& program, std::string_view step);
+  // A whole program after `step`. False: the last of `notes` has what is wrong.
+  virtual bool program(const Kernel& program, std::string_view step);
   // A kernel that split() made, and the loops that it becomes. shared: by buffer, whether other kernels write it too.
-  bool kernel(const Kernel& kernel, const std::vector<bool>& shared = {});
+  virtual bool kernel(const Kernel& kernel, const std::vector<bool>& shared = {});
 
   std::vector<std::string> notes;  // what was found, in order; empty: everything holds
   std::string error;               // what could not be mended by taking a step back: the program must not run
@@ -38,6 +40,7 @@ class Verifier {
   bool holds(const Kernel& kernel, bool prepared, const std::vector<bool>& shared, std::string* why) const;
 
   int64_t most_steps_;
+  std::unordered_set<uint64_t> seen_;  // kernels that hold, by hash: layers repeat
 };
 
 // Whether programs of so many stages are verified, given the value of the variable TENON_VERIFY ("1": all, thoroughly; "0": none;
