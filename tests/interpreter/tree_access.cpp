@@ -24,7 +24,7 @@ TreeArray* TreeRun::array(Space space, uint32_t ref, uint32_t item) {
 }
 
 Lane TreeRun::read_buffer(uint32_t ref, DType type, int64_t at, uint32_t item) {
-  TreeBuffer& b = buffers_[ref];
+  TreeBuffer& b = buffers_[buffer_of_[ref]];
   if (at < 0 || at >= static_cast<int64_t>(b.elements.size()) || type != b.type) {
     fact("loads " + memory_text(Space::kBuffer, ref, at) + ", which is outside of it");
     return zero();
@@ -55,7 +55,7 @@ Lane TreeRun::read(Space space, uint32_t ref, DType type, int64_t at, uint32_t i
 }
 
 void TreeRun::write_buffer(uint32_t ref, DType type, int64_t at, Lane x, uint32_t item) {
-  TreeBuffer& b = buffers_[ref];
+  TreeBuffer& b = buffers_[buffer_of_[ref]];
   const auto where = [&] { return memory_text(Space::kBuffer, ref, at); };
   if (at < 0 || at >= static_cast<int64_t>(b.elements.size()) || type != b.type) return fact("stores to " + where() + ", which is outside of it");
   if (!b.written) return fact("stores to " + where() + ", which the tree does not name as written");

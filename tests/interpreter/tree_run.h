@@ -28,7 +28,7 @@ Address decode(int64_t number);
 class TreeRun {
  public:
   TreeRun(const kernelgen::LoopTree& tree, const std::vector<TreeStep>& steps, std::span<const int64_t> extents, const TreeOptions& options,
-          std::vector<TreeBuffer>* buffers, Report* report);
+          std::vector<TreeBuffer>* buffers, std::vector<uint32_t> buffer_of, Report* report);
   // Items [begin, end) of the range in one call; on OpenCL one item.
   void call(int64_t begin, int64_t end);
 
@@ -99,6 +99,7 @@ class TreeRun {
   std::span<const int64_t> extents_;
   const TreeOptions& options_;
   std::vector<TreeBuffer>& buffers_;
+  std::vector<uint32_t> buffer_of_;  // by argument: arguments may share memory
   Report& report_;
   uint32_t items_ = 1;               // work items that run together
   std::vector<uint8_t> active_;

@@ -32,12 +32,16 @@ Address decode(int64_t number) {
 }
 
 void TreeRun::address_of(const Node& n) {
-  each_item([&](uint32_t k) { set_number(n.dst, k, encode({n.space, n.ref, number(n.args[0], k, "an address") * size_of(n.type)})); });
+  // Of arguments that share memory the address is one.
+  const uint32_t buffer = n.space == Space::kBuffer ? buffer_of_[n.ref] : 0;
+  const auto first = std::ranges::find(buffer_of_, buffer);
+  const uint32_t ref = n.space == Space::kBuffer ? static_cast<uint32_t>(first - buffer_of_.begin()) : 0;
+  each_item([&](uint32_t k) { set_number(n.dst, k, encode({n.space, ref, number(n.args[0], k, "an address") * size_of(n.type)})); });
 }
 
 Lane TreeRun::read_address(int64_t number, int64_t more, DType type, uint32_t item) {
   const Address a = decode(number);
-  if (a.space == Space::kBuffer && a.ref >= buffers_.size()) return fact("follows a number that is no address"), zero();
+  if (a.space == Space::kBuffer && a.ref >= buffer_of_.size()) return fact("follows a number that is no address"), zero();
   const int64_t size = size_of(type);
   if (a.bytes % size != 0) return fact("follows an address between two elements"), zero();
   return read(a.space, a.ref, type, a.bytes / size + more, item);
