@@ -88,7 +88,8 @@ constexpr OpDraft convert() {
       .infer<infer>()
       .value_of<value_of>()
       .fold<fold>()
-      .scalar(scalar::convert_result(arg(0)));
+      .scalar(scalar::convert_result(arg(0)))
+      .accuracy(0.5, 0.5);
   return draft;
 }
 constexpr OpDraft convert_wrap() {

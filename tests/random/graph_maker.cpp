@@ -33,7 +33,7 @@ Status GraphMaker::begin(bool symbolic) {
     }
   }
   static const std::vector<int64_t> kSizes = {1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 17};
-  for (int i = 0; i < 3; ++i) extents_.push_back(dim(pick(kSizes)));
+  for (int64_t i = 0, count = 1 + below(3); i < count; ++i) extents_.push_back(dim(pick(kSizes)));
   static const std::vector<tenon_dtype_t> kOwn = {TENON_F32, TENON_F32, TENON_F32, TENON_F32, TENON_F32, TENON_F16,
                                                   TENON_F16, TENON_BF16, TENON_F64, TENON_I32, TENON_I64, TENON_U8};
   own_dtype_ = pick(kOwn);
