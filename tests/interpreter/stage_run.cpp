@@ -236,7 +236,10 @@ std::vector<int64_t> StageRun::sorted_places() {
   });
   std::vector<int64_t> places(keys.size());
   std::iota(places.begin(), places.end(), 0);
-  std::stable_sort(places.begin(), places.end(), [&](int64_t a, int64_t b) { return keys[static_cast<size_t>(a)] < keys[static_cast<size_t>(b)]; });
+  std::sort(places.begin(), places.end(), [&](int64_t a, int64_t b) {
+    const auto &x = keys[static_cast<size_t>(a)], &y = keys[static_cast<size_t>(b)];
+    return x != y ? x < y : a < b;
+  });
   return places;
 }
 

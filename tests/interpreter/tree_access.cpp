@@ -49,7 +49,7 @@ Lane TreeRun::read(Space space, uint32_t ref, DType type, int64_t at, uint32_t i
   if (a == nullptr || at < 0 || at >= static_cast<int64_t>(a->elements.size()) || a->type != type) {
     return fact("loads " + memory_text(space, ref, at) + ", which is outside of it"), zero();
   }
-  const char* race = space == Space::kShared ? a->touches.load(static_cast<size_t>(at), agent(item)) : nullptr;
+  const char* race = space == Space::kShared ? a->touches.load(static_cast<size_t>(at), agent_in_group(item)) : nullptr;
   if (race != nullptr) fact(std::string(race) + ": " + memory_text(space, ref, at));
   return a->elements[static_cast<size_t>(at)];
 }
@@ -82,7 +82,7 @@ void TreeRun::write(Space space, uint32_t ref, DType type, int64_t at, Lane x, u
   if (a == nullptr || at < 0 || at >= static_cast<int64_t>(a->elements.size()) || a->type != type) {
     return fact("stores to " + memory_text(space, ref, at) + ", which is outside of it");
   }
-  const char* race = space == Space::kShared ? a->touches.store(static_cast<size_t>(at), agent(item)) : nullptr;
+  const char* race = space == Space::kShared ? a->touches.store(static_cast<size_t>(at), agent_in_group(item)) : nullptr;
   if (race != nullptr) fact(std::string(race) + ": " + memory_text(space, ref, at));
   a->elements[static_cast<size_t>(at)] = x;
 }

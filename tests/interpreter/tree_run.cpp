@@ -107,7 +107,7 @@ void TreeRun::step(const TreeStep& s) {
     case N::kSort: return sort(n);
     case N::kAnyNan: return any_nan(n);
     case N::kLaneId: return each_item([&](uint32_t k) { set_number(n.dst, k, k); });
-    case N::kBarrier: return barrier();
+    case N::kBarrier: return barrier(n);
     case N::kFence: return;
     case N::kComment: doing_ = &n.text; return;
   }
@@ -222,9 +222,10 @@ void TreeRun::branch(const TreeStep& s) {
   active_ = before;
 }
 
-void TreeRun::barrier() {
+void TreeRun::barrier(const Node& n) {
   if (std::ranges::any_of(active_, [](uint8_t a) { return a == 0; })) fact("meets a barrier that not all items of the group reach");
   ++barriers_;
+  global_barriers_ += n.bits != 0;
 }
 
 }  // namespace tenon::interpreter

@@ -1,6 +1,7 @@
 // What a loop tree does with whole tiles: transposes, woven vectors, register tiles of products and convolutions, sorts.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "tests/interpreter/tree_run.h"
 
@@ -171,12 +172,15 @@ void TreeRun::sort(const Node& n) {
       list.push_back({read(Space::kScratch, 0, n.type, keys + i, k), read(Space::kScratch, 0, TENON_I64, places + i, k)});
       if (!list.back().first.known) return fact("sorts a key that is not known");
     }
-    std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) {
-      return static_cast<uint64_t>(a.first.value.i) < static_cast<uint64_t>(b.first.value.i);
+    std::vector<size_t> order(list.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      const auto x = static_cast<uint64_t>(list[a].first.value.i), y = static_cast<uint64_t>(list[b].first.value.i);
+      return x != y ? x < y : a < b;
     });
     for (int64_t i = 0; i < count; ++i) {
-      write(Space::kScratch, 0, n.type, keys + i, list[static_cast<size_t>(i)].first, k);
-      write(Space::kScratch, 0, TENON_I64, places + i, list[static_cast<size_t>(i)].second, k);
+      write(Space::kScratch, 0, n.type, keys + i, list[order[static_cast<size_t>(i)]].first, k);
+      write(Space::kScratch, 0, TENON_I64, places + i, list[order[static_cast<size_t>(i)]].second, k);
       // The room to merge in: what is left there is nobody's.
       write(Space::kScratch, 0, n.type, number(n.args[2], k, "an address") + i, Lane{}, k);
       write(Space::kScratch, 0, TENON_I64, number(n.args[3], k, "an address") + i, Lane{}, k);
