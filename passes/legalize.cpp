@@ -19,6 +19,17 @@ void composites(Region region, std::vector<tenon_node_t>* out) {
   }
 }
 
+// The dims of a composite and of what it is made of are equal wherever both mean something. Where that cannot be proved it is
+// asserted, and every run checks it.
+Status assert_equal(Value a, Value b) {
+  const Dims x = a.dims(), y = b.dims();
+  for (size_t i = 0; i < std::min(x.size(), y.size()); ++i) {
+    if (compare(TENON_REL_EQ, x[i], y[i]) != TENON_MAYBE) continue;
+    TENON_TRY(graph_api().symbol_assert(graph_api().self, a.graph(), TENON_REL_EQ, x[i].raw(), y[i].raw()));
+  }
+  return {};
+}
+
 Status inline_node(const Node& node, const PassContext& context) {
   const tenon_op_def_t* op = op_of(node);
   const tenon_builder_t at = {node.graph(), node.view().parent, node.id(), node.view().loc};
@@ -26,7 +37,11 @@ Status inline_node(const Node& node, const PassContext& context) {
   for (uint32_t i = 0; i < node.result_count(); ++i) results.push_back(node.result(i));
   std::vector<tenon_value_t> built(results.size(), TENON_NONE);
   TENON_TRY(op->decompose(op->self, &at, node.id(), built.data()));
-  for (size_t i = 0; i < results.size(); ++i) TENON_TRY(replace(results[i], Value(node.graph(), built[i])));
+  for (size_t i = 0; i < results.size(); ++i) {
+    const Value made(node.graph(), built[i]);
+    TENON_TRY(assert_equal(results[i], made));
+    TENON_TRY(replace(results[i], made));
+  }
   context.count("inlined");
   return erase(Node(node.graph(), node.id()));
 }

@@ -16,6 +16,7 @@
 #include "core/base/str.h"
 #include "core/ir/dtype.h"
 #include "core/op/evaluate.h"
+#include "core/op/scalar_element.h"
 #include "core/op/special_functions.h"
 
 namespace tenon::op {
@@ -40,7 +41,9 @@ tenon_dtype_t working(tenon_dtype_t d) {
 // One stack entry for a block of elements. Floats use `f`, everything else `i`.
 struct Lanes {
   tenon_dtype_t type = TENON_DTYPE_NONE;
-  tenon_dtype_t stored = TENON_DTYPE_NONE;  // what it had in memory, for bitcast
+  // Of elements as they lay in memory: their type there, and of floats `i` holds the patterns. A NaN
+  // has bits that no number of another type keeps, and a bitcast gives them.
+  tenon_dtype_t stored = TENON_DTYPE_NONE;
   double f[kBlock];
   int64_t i[kBlock];
 };
@@ -182,6 +185,11 @@ void store_int(tenon_dtype_t type, std::byte* p, int64_t x) {
 // ---- Instructions
 // --------------------------------------------------------------------------------
 
+// exp(-x) would overflow before the result is 0.
+double logistic(double x) {
+  const double e = std::exp(-std::fabs(x));
+  return (x < 0 ? e : 1) / (1 + e);
+}
 double sign_of(double x) {
   return x > 0 ? 1 : x < 0 ? -1 : x;
 }
@@ -225,14 +233,15 @@ FloatUnary float_unary(uint32_t op) {
       return [](double x) { return std::log(x); };
     case TENON_S_LOG1P:
       return [](double x) { return std::log1p(x); };
+    // In long double: glibc's own reduction of large arguments is some units off beside a zero.
     case TENON_S_SIN:
-      return [](double x) { return std::sin(x); };
+      return [](double x) { return static_cast<double>(std::sin(static_cast<long double>(x))); };
     case TENON_S_COS:
-      return [](double x) { return std::cos(x); };
+      return [](double x) { return static_cast<double>(std::cos(static_cast<long double>(x))); };
     case TENON_S_TANH:
       return [](double x) { return std::tanh(x); };
     case TENON_S_LOGISTIC:
-      return [](double x) { return 1 / (1 + std::exp(-x)); };
+      return logistic;
     case TENON_S_ERF:
       return [](double x) { return std::erf(x); };
     case TENON_S_ERFC:
@@ -369,34 +378,36 @@ bool compare(uint32_t direction, T a, T b) {
   }
 }
 
-void convert(Lanes& x, tenon_dtype_t to, int64_t n, bool wraps) {
-  const tenon_dtype_t from = x.type;
-  for (int64_t k = 0; k < n; ++k) {
-    if (is_float(from) && is_float(to)) {
-      x.f[k] = round_to(to, x.f[k]);
-    } else if (is_float(from)) {
-      x.i[k] = to == TENON_PRED ? x.f[k] != 0
-               : wraps          ? wrap_float(to, x.f[k])
-                                : saturate(to, x.f[k]);
-    } else if (is_float(to)) {
-      const bool large = from == TENON_U64 && x.i[k] < 0;
-      const double wide =
-          large ? static_cast<double>(static_cast<uint64_t>(x.i[k])) : static_cast<double>(x.i[k]);
-      const float narrow =
-          large ? static_cast<float>(static_cast<uint64_t>(x.i[k])) : static_cast<float>(x.i[k]);
-      x.f[k] = to == TENON_F32 ? narrow : round_to(to, wide);
-    } else {
-      x.i[k] = wrap(to, x.i[k]);
-    }
+ScalarElement convert_element(tenon_dtype_t from, tenon_dtype_t to, bool wraps, ScalarElement x) {
+  if (is_float(from) && is_float(to)) return {round_to(to, x.f), 0};
+  if (is_float(from)) {
+    return {0, to == TENON_PRED ? x.f != 0 : wraps ? wrap_float(to, x.f) : saturate(to, x.f)};
   }
-  x.type = x.stored = to;
+  if (!is_float(to)) return {0, wrap(to, x.i)};
+  const bool large = from == TENON_U64 && x.i < 0;
+  const double wide =
+      large ? static_cast<double>(static_cast<uint64_t>(x.i)) : static_cast<double>(x.i);
+  const float narrow =
+      large ? static_cast<float>(static_cast<uint64_t>(x.i)) : static_cast<float>(x.i);
+  return {to == TENON_F32 ? narrow : round_to(to, wide), 0};
+}
+void convert(Lanes& x, tenon_dtype_t to, int64_t n, bool wraps) {
+  for (int64_t k = 0; k < n; ++k) {
+    const ScalarElement made = convert_element(x.type, to, wraps, {x.f[k], x.i[k]});
+    x.f[k] = made.f;
+    x.i[k] = made.i;
+  }
+  x.type = to;
+  x.stored = TENON_DTYPE_NONE;
 }
 void bitcast(Lanes& x, tenon_dtype_t to, int64_t n) {
-  const tenon_dtype_t from = x.stored != TENON_DTYPE_NONE ? x.stored : x.type;
+  const bool computed = is_float(x.type) && x.stored == TENON_DTYPE_NONE;
   std::byte element[16] = {};
   for (int64_t k = 0; k < n; ++k) {
-    is_float(from) ? store_float(from, element, x.f[k]) : store_int(from, element, x.i[k]);
-    is_float(to) ? void(x.f[k] = load_float(to, element)) : void(x.i[k] = load_int(to, element));
+    computed ? store_float(x.type, element, x.f[k])
+             : store_int(x.stored != TENON_DTYPE_NONE ? x.stored : x.type, element, x.i[k]);
+    if (is_float(to)) x.f[k] = load_float(to, element);
+    x.i[k] = load_int(to, element);
   }
   x.type = x.stored = to;
 }
@@ -458,11 +469,8 @@ class Machine {
       lanes.stored = inputs_[a].dtype;
       lanes.type = working(inputs_[a].dtype);
       for (int64_t k = 0; k < n_; ++k, cursors_[a].advance()) {
-        if (is_float(lanes.type)) {
-          lanes.f[k] = load_float(lanes.stored, cursors_[a].at);
-        } else {
-          lanes.i[k] = load_int(lanes.stored, cursors_[a].at);
-        }
+        if (is_float(lanes.type)) lanes.f[k] = load_float(lanes.stored, cursors_[a].at);
+        lanes.i[k] = load_int(lanes.stored, cursors_[a].at);
       }
     }
   }
@@ -473,9 +481,9 @@ class Machine {
     Lanes& lanes = stack_[result];
     // A program may leave a value of the wide type; the result's type is rounded to once.
     if (is_float(lanes.type) != is_float(out.dtype)) convert(lanes, out.dtype, n_, false);
+    const bool computed = is_float(out.dtype) && lanes.stored != out.dtype;
     for (int64_t k = 0; k < n_; ++k, to += bytes) {
-      is_float(out.dtype) ? store_float(out.dtype, to, lanes.f[k])
-                          : store_int(out.dtype, to, lanes.i[k]);
+      computed ? store_float(out.dtype, to, lanes.f[k]) : store_int(out.dtype, to, lanes.i[k]);
     }
   }
 
@@ -559,6 +567,7 @@ class Machine {
       case TENON_S_IS_NAN:
         for (int64_t k = 0; k < n_; ++k) x.i[k] = is_float(x.type) && std::isnan(x.f[k]);
         x.type = TENON_PRED;
+        x.stored = TENON_DTYPE_NONE;
         return;
       default:
         break;
@@ -587,6 +596,7 @@ class Machine {
         }
       }
       x.type = TENON_PRED;
+      x.stored = TENON_DTYPE_NONE;
       return;
     }
     for (int64_t k = 0; k < n_; ++k) {
@@ -644,6 +654,46 @@ Status run_scalar(const tenon_op_def_t& def, std::span<const tenon_attr_t> attrs
     }
   }
   return Machine(def, attrs, inputs, outputs).run();
+}
+
+// ---- One element at a time
+// -----------------------------------------------------------------------
+
+double scalar_round(tenon_dtype_t type, double x) {
+  return round_to(type, x);
+}
+int64_t scalar_wrap(tenon_dtype_t type, int64_t x) {
+  return wrap(type, x);
+}
+ScalarFunction scalar_float_unary(uint32_t op) {
+  return float_unary(op);
+}
+double scalar_float_binary(uint32_t op, double a, double b) {
+  return float_binary(op, a, b);
+}
+int64_t scalar_int_unary(uint32_t op, tenon_dtype_t type, int64_t x) {
+  return wrap(type, int_unary(op, type, x));
+}
+int64_t scalar_int_binary(uint32_t op, tenon_dtype_t type, int64_t a, int64_t b) {
+  return wrap(type, int_binary(op, type, a, b));
+}
+
+ScalarElement scalar_convert(tenon_dtype_t from, tenon_dtype_t to, bool wraps, ScalarElement x) {
+  return convert_element(from, to, wraps, x);
+}
+
+ScalarElement scalar_bitcast(tenon_dtype_t from, tenon_dtype_t to, ScalarElement x) {
+  std::byte element[16] = {};
+  scalar_store(from, element, x);
+  return scalar_load(to, element);
+}
+
+ScalarElement scalar_load(tenon_dtype_t type, const std::byte* from) {
+  if (is_float(type)) return {load_float(type, from), 0};
+  return {0, load_int(type, from)};
+}
+void scalar_store(tenon_dtype_t type, std::byte* to, ScalarElement x) {
+  is_float(type) ? store_float(type, to, x.f) : store_int(type, to, x.i);
 }
 
 }  // namespace tenon::op

@@ -33,8 +33,8 @@ uint16_t narrow(double x, int mantissa, int bias, uint16_t infinity, uint16_t na
 
 }  // namespace
 
-// A first guess by Giles' polynomial for single precision, then Halley's steps on erf, which triple
-// the digits.
+// A first guess by Giles' polynomial for single precision, beyond its range by the first terms of
+// erfc's expansion; then Halley's steps on erf, which triple the digits.
 double erf_inv(double x) {
   if (std::isnan(x) || std::fabs(x) > 1) return kNan;
   if (std::fabs(x) == 1) return std::copysign(kInfinity, x);
@@ -47,6 +47,9 @@ double erf_inv(double x) {
                      -0.00417768164, 0.246640727, 1.50140941}) {
       y = y * v + c;
     }
+  } else if (w > 16) {
+    const double l = w + 0.6931471805599453;  // -log(1 - |x|)
+    y = std::sqrt(l - 0.5 * std::log(kPi * l)) / std::fabs(x);
   } else {
     const double v = std::sqrt(w) - 3;
     y = -0.000200214257;
@@ -76,7 +79,7 @@ double digamma(double x) {
   if (x == 0) return std::copysign(kInfinity, -x);  // a pole with a sign, as in NumPy's and torch's
   if (x <= 0) {
     if (x == std::floor(x)) return kNan;
-    return digamma(1 - x) - kPi / std::tan(kPi * x);
+    return digamma(1 - x) - kPi / std::tan(kPi * (x - std::nearbyint(x)));
   }
   double shift = 0;
   for (; x < 10; x += 1) shift -= 1 / x;

@@ -12,6 +12,17 @@ namespace tenon::runtime {
 constexpr uint64_t kPollNs = 50'000'000;
 constexpr auto kPause = std::chrono::milliseconds(1);
 
+tenon_code_t wait_a_moment(const tenon_queue_api_t* api, tenon_fence_t* fence, uint64_t value) {
+  const auto asked = std::chrono::steady_clock::now();
+  const tenon_code_t code = api->fence_wait(api->self, fence, value, kPollNs);
+  if (code != TENON_DEADLINE_EXCEEDED) return code;
+  uint64_t now = 0;
+  if (api->fence_query != nullptr && api->fence_query(api->self, fence, &now) == TENON_OK && now >= value) return TENON_OK;
+  // One that says so before the time is over must not keep a core busy.
+  if (std::chrono::steady_clock::now() - asked < kPause) std::this_thread::sleep_for(kPause);
+  return code;
+}
+
 Result<std::unique_ptr<Queue>> Queue::create(std::shared_ptr<Device> device) {
   TENON_RETURN_IF_ERROR(device->open());
   std::unique_ptr<Queue> out(new Queue(device));
@@ -60,14 +71,10 @@ Status Queue::copy(const tenon_copy_t& copy, tenon_fence_point_t after) {
 
 Result<bool> Queue::poll(uint64_t value) {
   if (reached(value)) return true;
-  const tenon_queue_api_t* api = device_->apis().queue;
   clear_failure();
-  const auto asked = std::chrono::steady_clock::now();
-  const tenon_code_t code = api->fence_wait(api->self, fence_, value, kPollNs);
+  const tenon_code_t code = wait_a_moment(device_->apis().queue, fence_, value);
   if (code == TENON_DEADLINE_EXCEEDED) {
     clear_failure();
-    // One that says so before the time is over must not keep a core busy.
-    if (std::chrono::steady_clock::now() - asked < kPause) std::this_thread::sleep_for(kPause);
     return false;
   }
   Status status = device_->check(code, "run");

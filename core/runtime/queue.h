@@ -6,6 +6,10 @@
 
 namespace tenon::runtime {
 
+// Waits a moment for a value of a fence: DEADLINE_EXCEEDED when it is not reached. What fence_query says counts as well: a device whose waits
+// end too early, again and again, would otherwise hold a run whose work is done until it is given up.
+tenon_code_t wait_a_moment(const tenon_queue_api_t* api, tenon_fence_t* fence, uint64_t value);
+
 class Queue {
  public:
   static Result<std::unique_ptr<Queue>> create(std::shared_ptr<Device> device);

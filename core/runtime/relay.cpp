@@ -1,21 +1,14 @@
 #include "core/runtime/relay.h"
 
-#include <chrono>
 #include <exception>
 #include <utility>
 
 #include "core/base/failure.h"
 #include "core/base/signal_mask.h"
 #include "core/base/str.h"
+#include "core/runtime/queue.h"
 
 namespace tenon::runtime {
-namespace {
-
-// How often a waiting thread looks whether the device was given up.
-constexpr uint64_t kPollNs = 50'000'000;
-constexpr auto kPause = std::chrono::milliseconds(1);
-
-}  // namespace
 
 Result<std::unique_ptr<RelayFence>> RelayFence::create(std::shared_ptr<Device> target) {
   TENON_RETURN_IF_ERROR(target->open());
@@ -112,13 +105,8 @@ tenon_code_t Relay::wait_for(const Item& item) const {
   const tenon_queue_api_t* api = source_->apis().queue;
   while (!item.target->given_up()) {
     if (source_->abandoned()) return TENON_DEVICE_LOST;
-    const auto asked = std::chrono::steady_clock::now();
-    const tenon_code_t code = api->fence_wait(api->self, item.fence, item.value, kPollNs);
+    const tenon_code_t code = wait_a_moment(api, item.fence, item.value);
     if (code != TENON_DEADLINE_EXCEEDED) return code;
-    uint64_t value = 0;
-    if (api->fence_query != nullptr && api->fence_query(api->self, item.fence, &value) == TENON_OK && value >= item.value) return TENON_OK;
-    // One that says so before the time is over must not keep a core busy.
-    if (std::chrono::steady_clock::now() - asked < kPause) std::this_thread::sleep_for(kPause);
   }
   return TENON_OK;
 }

@@ -1,7 +1,7 @@
 // Carries fence points from one device to others: when the source's fence has come to a value, a fence of the target is signalled by
 // the host, so that work of both is submitted long before and nobody waits but the target's queue.
 //
-// Threads: one thread of its own, which calls nothing of a plugin but fence_wait and fence_signal. Its owner adds and drains.
+// Threads: one thread of its own, which calls nothing of a plugin but fence_wait, fence_query and fence_signal. Its owner adds and drains.
 #pragma once
 #include <atomic>
 #include <condition_variable>

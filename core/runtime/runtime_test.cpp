@@ -382,6 +382,15 @@ TEST_F(Fixture, QueuesGiveTheSame) {
   }
 }
 
+// Work that is done is known from the fence's value: no run waits until the device would be given up.
+TEST_F(Fixture, WaitsThatAlwaysEndTooEarlyDoNotHoldARun) {
+  toy.hidden = toy.queued = true;
+  queue_api.fence_wait = [](void*, tenon_fence_t*, uint64_t, uint64_t) -> tenon_code_t { return TENON_DEADLINE_EXCEEDED; };
+  Runner runner(make_plan(make_device(), make_device()));
+  ASSERT_TRUE(run(runner).ok());
+  expect_right(runner);
+}
+
 TEST_F(Fixture, KernelsOfAnotherPluginWaitForTheQueueAndUseNone) {
   toy.hidden = toy.queued = true;
   static bool queue_was_empty, on_queue;

@@ -121,6 +121,18 @@ std::string meaning_text(const tenon_op_def_t& op) {
   return op.decompose != nullptr ? "decomposition" : "none";
 }
 
+const char* ulp_of_text(const tenon_op_def_t& op) {
+  return op.ulp_of == TENON_ULP_OF_OPERANDS ? "the largest of result and operands"
+         : op.ulp_of == TENON_ULP_OF_ONE    ? "the larger of result and 1"
+                                            : "the result";
+}
+
+// "f32 within 2 ulp, f64 within 3 ulp of the result"; empty where nothing is stated.
+std::string accuracy_text(const tenon_op_def_t& op) {
+  if (op.ulp_f32 == 0) return "";
+  return fmt::format("f32 within {} ulp, f64 within {} ulp of {}", op.ulp_f32, op.ulp_f64, ulp_of_text(op));
+}
+
 }  // namespace
 
 std::string op_signature(const tenon_op_def_t& op) {
@@ -155,8 +167,8 @@ std::string op_markdown(const tenon_op_def_t& op) {
   if (op.example_count > 0) text += "\n```\n";
   for (uint32_t i = 0; i < op.example_count; ++i) text += fmt::format("{}\n", view(op.examples[i]));
   if (op.example_count > 0) text += "```\n";
-  text += fmt::format("\nVersion {}. Traits: {}. Meaning by: {}.\n", op.version, traits_text(op.traits),
-                      meaning_text(op));
+  text += fmt::format("\nVersion {}. Traits: {}. Meaning by: {}.{}\n", op.version, traits_text(op.traits), meaning_text(op),
+                      op.ulp_f32 == 0 ? "" : fmt::format(" Accuracy: {}.", accuracy_text(op)));
   return text;
 }
 
@@ -175,6 +187,7 @@ std::string op_text(const tenon_op_def_t& op, std::string_view plugin) {
   }
   if (op.example_count > 0) text += "\nexamples\n";
   for (uint32_t i = 0; i < op.example_count; ++i) text += fmt::format("  {}\n", view(op.examples[i]));
+  if (op.ulp_f32 != 0) text += fmt::format("\naccuracy: {}\n", accuracy_text(op));
   return text + fmt::format("\nversion {}, {}; meaning by {}; from the plugin {}\n", op.version,
                             traits_text(op.traits), meaning_text(op), plugin);
 }

@@ -10,6 +10,8 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <tenon/cpp/dtype.hpp>
+
 #include "core/tools/console.h"
 #include "core/tools/execution.h"
 #include "core/tools/host.h"
@@ -77,6 +79,24 @@ class Ops {
     return kOk;
   }
 
+  // One list per operand.
+  static Json element_types(const tenon_op_def_t& op) {
+    Json all = Json::array();
+    for (uint32_t i = 0; i < op.operand_count; ++i) {
+      Json one = Json::array();
+      for (tenon_dtype_t d = 1; d < TENON_DTYPE_COUNT; ++d) {
+        if (is_in(d, op.operands[i].dtypes)) one.push_back(dtype_name(d));
+      }
+      all.push_back(one);
+    }
+    return all;
+  }
+  // Null where none is stated.
+  static Json accuracy(const tenon_op_def_t& op) {
+    if (op.ulp_f32 == 0) return nullptr;
+    constexpr const char* kOf[] = {"result", "operands", "one"};
+    return {{"f32", op.ulp_f32}, {"f64", op.ulp_f64}, {"of", kOf[std::min<uint32_t>(op.ulp_of, 2)]}};
+  }
   static Json to_json(const Registered& r) {
     const tenon_op_def_t& op = *r.op;
     Json operands = Json::array(), attrs = Json::array(), constraints = Json::array(), examples = Json::array();
@@ -88,6 +108,7 @@ class Ops {
     for (uint32_t i = 0; i < op.example_count; ++i) examples.push_back(view(op.examples[i]));
     return {{"name", view(op.name)},   {"version", op.version},        {"summary", view(op.summary)},
             {"plugin", r.plugin},      {"signature", op_signature(op)}, {"operands", operands},
+            {"element_types", element_types(op)}, {"accuracy", accuracy(op)},
             {"attributes", attrs},     {"constraints", constraints},    {"examples", examples},
             {"scalar", op.scalar_words > 0}, {"reference", op.reference != nullptr},
             {"decomposition", op.decompose != nullptr}};

@@ -34,6 +34,16 @@ int64_t numbers(Arithmetic op, int64_t a, int64_t b) {
   return 0;
 }
 
+// A dim that is a negative constant is an expression of its own: the graph knows its number.
+std::optional<int64_t> constant_of(Dim d) {
+  if (d.is_constant()) return d.constant();
+  tenon_dim_view_t view = {};
+  view.size_bytes = sizeof view;
+  const tenon_host_graph_t& api = graph_api();
+  if (api.dim_view(api.self, d.graph(), d.raw(), &view) != TENON_OK || view.op != TENON_DIM_CONSTANT) return {};
+  return view.constant;
+}
+
 // Known to be, or from now on by an assertion that is checked at every run.
 bool is_positive(tenon_graph_t* graph, Dim y) {
   const Dim zero(graph, 0);
@@ -44,20 +54,33 @@ bool is_positive(tenon_graph_t* graph, Dim y) {
           api.symbol_assert(api.self, graph, TENON_REL_LT, zero.raw(), y.raw()) == TENON_OK);
 }
 
+bool surely_at_most(Dim a, Dim b) {
+  return compare(TENON_REL_LE, a, b) == TENON_YES;
+}
+
+// Rounded to zero. What is not surely of one sign is divided as the sum of its positive and its negative part, of which one is 0.
+Dim truncated(tenon_graph_t* graph, Dim x, Dim y) {
+  const Dim zero(graph, 0);
+  if (surely_at_most(zero, x)) return x / y;
+  if (surely_at_most(x, zero)) return zero - (zero - x) / y;
+  return max(x, zero) / y - max(zero - x, zero) / y;
+}
+
 }  // namespace
+
+bool is_natural(tenon_graph_t* graph, const Extent& e) {
+  return e.is_number() ? e.number >= 0 : surely_at_most(Dim(graph, 0), *e.symbolic);
+}
+
+Dim at_least_zero(tenon_graph_t* graph, Dim d) {
+  const Dim zero(graph, 0);
+  return surely_at_most(zero, d) ? d : max(zero, d);
+}
 
 std::optional<Extent> compute(tenon_graph_t* graph, Arithmetic op, const Extent& a,
                               const Extent& b) {
   if (a.is_number() && b.is_number()) return Extent::of(numbers(op, a.number, b.number));
-  // A negative number is no dim: subtract its magnitude instead of adding it, and the other way
-  // round.
-  if (b.is_number() && b.number < 0 && b.number != INT64_MIN) {
-    if (op == Arithmetic::kAdd) return compute(graph, Arithmetic::kSub, a, Extent::of(-b.number));
-    if (op == Arithmetic::kSub) return compute(graph, Arithmetic::kAdd, a, Extent::of(-b.number));
-  }
-  if (a.is_number() && a.number < 0 && op == Arithmetic::kAdd) return compute(graph, op, b, a);
-  const Dim x = a.dim(graph), y = b.dim(graph);
-  if (!x.valid() || !y.valid()) return {};
+  const Dim x = a.signed_dim(graph), y = b.signed_dim(graph);
   Dim out = Dim::invalid();
   switch (op) {
     case Arithmetic::kAdd:
@@ -77,14 +100,13 @@ std::optional<Extent> compute(tenon_graph_t* graph, Arithmetic op, const Extent&
       break;
     case Arithmetic::kDiv:
     case Arithmetic::kMod:
-      // Floor and truncation agree for a dividend that cannot be negative. A size that is divided by is not 0: the model
-      // would have no meaning then.
-      if (compare(TENON_REL_LE, Dim(graph, 0), x) != TENON_YES) return {};
-      if (compare(TENON_REL_LE, Dim(graph, 0), y) != TENON_YES || !is_positive(graph, y)) return {};
-      out = op == Arithmetic::kDiv ? x / y : x % y;
+      // A size that is divided by is not 0: the model would have no meaning then.
+      if (!is_natural(graph, b) || !is_positive(graph, y)) return {};
+      out = op == Arithmetic::kDiv ? truncated(graph, x, y) : x % y;
       break;
   }
   if (!out.valid()) return {};
+  if (const auto number = constant_of(out)) return Extent::of(*number);
   return Extent::of(out);
 }
 

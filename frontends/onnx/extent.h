@@ -24,9 +24,13 @@ struct Extent {
   }
   bool is_number() const { return !symbolic.has_value(); }
   bool is(int64_t n) const { return is_number() && number == n; }
-  // Invalid for negative numbers.
+  // As a size: invalid for negative numbers.
   Dim dim(tenon_graph_t* graph) const {
     return symbolic ? *symbolic : number < 0 ? Dim::invalid() : Dim(graph, number);
+  }
+  // As a number, which may be negative: for arithmetic and comparisons.
+  Dim signed_dim(tenon_graph_t* graph) const {
+    return symbolic || number >= 0 ? dim(graph) : Dim(graph, 0) - Dim(graph, -(number + 1)) - Dim(graph, 1);
   }
 };
 
@@ -34,10 +38,16 @@ using Extents = std::vector<Extent>;
 
 enum class Arithmetic { kAdd, kSub, kMul, kDiv, kMod, kMin, kMax };
 
-// Integers of 64 bits wrap, division truncates, x/0 = -1 and x%0 = x, as when the model runs.
-// Nothing when symbols make the result unknown.
+// Integers of 64 bits wrap, division truncates, x/0 = -1 and x%0 = x, as when the model runs. Dims do not wrap: what is beyond
+// 64 bits is an error of the run. Nothing when symbols make the result unknown.
 std::optional<Extent> compute(tenon_graph_t* graph, Arithmetic op, const Extent& a,
                               const Extent& b);
+
+// Whether it is surely no negative number.
+bool is_natural(tenon_graph_t* graph, const Extent& e);
+
+// Bounds of a dim that follow from what is known: at least 0, and at most what is given.
+Dim at_least_zero(tenon_graph_t* graph, Dim d);
 
 }  // namespace tenon::onnx
 

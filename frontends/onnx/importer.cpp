@@ -24,7 +24,8 @@ const OpImporter* find_importer(std::string_view domain, std::string_view op, in
   using Table = std::unordered_map<std::string_view, std::vector<const OpImporter*>>;
   static const Table kTable = [] {
     Table table;
-    for (const auto& importers : {elementwise_importers(), shape_importers(), index_importers(),
+    for (const auto& importers : {elementwise_importers(), shape_importers(), pad_importers(),
+                                  range_importers(), index_importers(),
                                   reduce_importers(), nn_importers(), vision_importers(),
                                   order_importers(), attention_importers(), loss_importers(),
                                   control_importers(), recurrent_importers()}) {
@@ -469,9 +470,13 @@ Value Importer::dim_value(Dim dim, size_t depth, std::unordered_map<tenon_dim_t,
   const bool seen =
       graph_api().dim_view(graph_api().self, graph_.get(), dim.raw(), &view) == TENON_OK;
   if (seen && view.op == TENON_DIM_CONSTANT) return builder_->scalar_int(TENON_I64, view.constant);
+  if (seen && view.op == TENON_DIM_SYMBOL) {
+    // What no input's shape gives, a result's does; here it is read from something that has this extent.
+    const Value counted = builder_->build("iota", std::vector<Value>(), {{"shape", Dims{dim}}});
+    return made->emplace(dim.raw(), builder_->build("dim_size", {counted}, {{"dim", 0}})).first->second;
+  }
   if (!seen || depth > limits().depth || view.op >= std::size(kOps) || kOps[view.op].empty()) {
-    builder_->note(fail(TENON_UNIMPLEMENTED,
-                        "T0714: a size that no input's shape gives is needed as a number"));
+    builder_->note(fail(TENON_UNIMPLEMENTED, "T0714: a size is needed as a number that is computed in too many steps"));
     return Value();
   }
   const Value a = dim_value(Dim(graph_.get(), view.a), depth + 1, made);

@@ -59,6 +59,8 @@ struct OpImporter {
 // The tables of all ops_*.cpp.
 std::span<const OpImporter> elementwise_importers();
 std::span<const OpImporter> shape_importers();
+std::span<const OpImporter> pad_importers();
+std::span<const OpImporter> range_importers();
 std::span<const OpImporter> index_importers();
 std::span<const OpImporter> reduce_importers();
 std::span<const OpImporter> nn_importers();
@@ -135,6 +137,8 @@ class NodeContext {
   std::optional<std::vector<int64_t>> need_numbers(size_t i, std::string_view what);
   // The numbers of a constant of any element type, where no symbol can stand for them.
   std::optional<std::vector<double>> need_constants(size_t i, std::string_view what);
+  // Whether only a run tells the operand's numbers: neither is it constant, nor would loading again by value settle it.
+  bool only_at_run(size_t i, std::string_view what);
   // The one number of a constant of any element type; nothing when it is no constant of one
   // element.
   std::optional<double> constant(size_t i);
@@ -177,6 +181,10 @@ class NodeContext {
   // The product of dims over that of others, equal factors cancelled first, so that symbols that stay as they are need no division.
   // Fails where it leaves a rest; where only a run can tell and a constant divides, that is checked at every run.
   Dim quotient(Dims over, Dims under);
+  // A known number as a scalar of the graph, and a computed i64 scalar as a size: a symbol that the run defines, where a negative
+  // one is an error.
+  Value number_of(const Extent& e);
+  Dim size_from(Value number);
   // NumPy's rule for shapes; fails when they cannot agree. Symbolic dims that might disagree
   // are checked at every run.
   std::optional<Dims> broadcast_dims(const Dims& a, const Dims& b);
@@ -188,6 +196,8 @@ class NodeContext {
   // Fails where dims cannot be equal. Where that is not known, the inference of the node that is built from them asserts it, with this
   // node's location, and every run checks it.
   bool require_equal(Dim a, Dim b, std::string_view what);
+  // Fails where the relation cannot hold. Where that is not known it is asserted, and every run checks it.
+  bool require(uint32_t rel, Dim a, Dim b, std::string_view what);
 
   // ---- Graphs in attributes (ops_control.cpp) ----
   const GraphProto* body_of(std::string_view name);

@@ -142,6 +142,11 @@ std::optional<std::vector<double>> NodeContext::need_constants(size_t i, std::st
   return numbers;
 }
 
+bool NodeContext::only_at_run(size_t i, std::string_view what) {
+  if (!has(i) || stopped(i, what) || known_now(i) != nullptr || constants(i)) return false;
+  return !importer_->note_inputs(inputs_[i], fmt::format("{} of {}", what, node_text(node_)));
+}
+
 std::optional<double> NodeContext::computed(size_t i) {
   const auto number = constant(i);
   return !number && has(i) && ok_ && importer_->fold(inputs_[i]) ? constant(i) : number;
@@ -309,6 +314,32 @@ bool NodeContext::require_equal(Dim a, Dim b, std::string_view what) {
     return d.is_constant() ? std::to_string(d.constant()) : std::string("a symbolic dim");
   };
   return fail("T0713", fmt::format("{} differ: {} and {}", what, shown(a), shown(b)));
+}
+
+bool NodeContext::require(uint32_t rel, Dim a, Dim b, std::string_view what) {
+  if (!ok_) return false;
+  if (!a.valid() || !b.valid()) return fail("T0713", fmt::format("{} are beyond 64 bits", what));
+  const tenon_host_graph_t& api = graph_api();
+  const uint32_t answer = compare(rel, a, b);
+  if (answer == TENON_YES) return true;
+  if (answer == TENON_MAYBE && api.symbol_assert(api.self, graph(), rel, a.raw(), b.raw()) == TENON_OK) return true;
+  static constexpr std::string_view kWords[] = {"equal", "in increasing order", "in order", "divisible"};
+  return fail("T0713", fmt::format("{} are not {}", what, kWords[rel]));
+}
+
+Value NodeContext::number_of(const Extent& e) {
+  if (!ok_) return Value();
+  Item item;
+  item.dtype = TENON_I64;
+  item.elements = std::make_shared<Extents>(Extents{e});
+  return importer_->value_of(&item);
+}
+
+Dim NodeContext::size_from(Value number) {
+  const Value extent = build("dim_from_scalar", {number});
+  if (!extent.valid()) return Dim::invalid();
+  importer_->sources_.try_emplace(extent.dim(0).raw(), extent, 0);
+  return extent.dim(0);
 }
 
 std::optional<Dims> NodeContext::broadcast_dims(const Dims& a, const Dims& b) {

@@ -48,8 +48,11 @@ bool try_known_opposite(NodeContext& n) {
   if (x == nullptr || n.rank(0) > 1) return false;
   Extents out;
   for (const Extent& e : *x) {
-    if (!e.is_number() || e.number == INT64_MIN) return false;
-    out.push_back(Extent::of(negates ? -e.number : static_cast<int64_t>(e.number == 0)));
+    const auto opposite = negates        ? compute(n.graph(), Arithmetic::kSub, Extent::of(0), e)
+                          : e.is_number() ? std::optional(Extent::of(int64_t{e.number == 0}))
+                                          : std::nullopt;
+    if (!opposite) return false;
+    out.push_back(*opposite);
   }
   return n.set_known(0, std::move(out), n.dims(0), n.dtype(0));
 }
@@ -189,14 +192,9 @@ bool try_known_equal(NodeContext& n) {
   for (size_t i = 0; i < std::max(a->size(), b->size()); ++i) {
     const Extent& x = (*a)[a->size() == 1 ? 0 : i];
     const Extent& y = (*b)[b->size() == 1 ? 0 : i];
-    uint32_t answer = TENON_MAYBE;
-    if (x.is_number() && y.is_number()) {
-      answer = x.number == y.number ? TENON_YES : TENON_NO;
-    } else if ((x.is_number() && x.number < 0) || (y.is_number() && y.number < 0)) {
-      answer = TENON_NO;  // sizes are never negative
-    } else {
-      answer = compare(TENON_REL_EQ, x.dim(n.graph()), y.dim(n.graph()));
-    }
+    const bool numbers = x.is_number() && y.is_number();
+    const uint32_t answer = numbers ? uint32_t{x.number == y.number ? TENON_YES : TENON_NO}
+                                    : compare(TENON_REL_EQ, x.signed_dim(n.graph()), y.signed_dim(n.graph()));
     if (answer == TENON_MAYBE) return false;
     out.push_back(Extent::of(int64_t{answer == TENON_YES}));
   }

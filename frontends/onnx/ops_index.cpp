@@ -17,10 +17,19 @@ struct Range {
   bool reverse = false;
 };
 
+// A symbolic bound of Slice as a dim in [0, size]. One that may be negative, and then counts from the end, is the sum of what it is in
+// either case; the other is 0 then: min(1, max(0, -at)) tells which.
+Dim symbolic_bound(NodeContext& n, Dim at, Dim size) {
+  const Dim zero = n.dim(0);
+  const Dim ahead = min(at_least_zero(n.graph(), at), size);
+  const Dim behind = at_least_zero(n.graph(), zero - at);
+  return behind.is(0) ? ahead : ahead + min(n.dim(1), behind) * max(zero, at + size);
+}
+
 // A bound of Slice as a dim in [0, size]: negative ones count from the end, far ones are cut.
 Dim bound(NodeContext& n, const Extent& given, Dim size) {
   const Dim zero = n.dim(0);
-  if (!given.is_number()) return min(given.dim(n.graph()), size);
+  if (!given.is_number()) return symbolic_bound(n, given.dim(n.graph()), size);
   int64_t at = given.number;
   if (size.is_constant()) {
     const int64_t d = size.constant();
@@ -159,7 +168,10 @@ Value indices(NodeContext& n, size_t operand, Dim size) {
   const Extents* known = n.known(operand);
   bool negative = known == nullptr;
   for (size_t i = 0; known != nullptr && i < known->size(); ++i) {
-    if (!(*known)[i].is_number()) continue;
+    if (!(*known)[i].is_number()) {
+      negative |= !is_natural(n.graph(), (*known)[i]);
+      continue;
+    }
     const int64_t at = (*known)[i].number;
     negative |= at < 0;
     if (size.is_constant() && (at < -size.constant() || at >= size.constant())) {
@@ -184,9 +196,8 @@ Value wrapped(NodeContext& n, size_t operand, Value x, int64_t axis) {
   const Value raw = indices(n, operand, size);
   if (!n.ok() || !raw.valid() || size.is_constant()) return raw;
   const Extents* known = n.known(operand);
-  if (known != nullptr && std::all_of(known->begin(), known->end(), [](const Extent& e) {
-        return !e.is_number() || e.number >= 0;
-      })) {
+  if (known != nullptr && std::all_of(known->begin(), known->end(),
+                                      [&](const Extent& e) { return is_natural(n.graph(), e); })) {
     return raw;
   }
   const Value extent = n.convert(n.build("dim_size", {x}, {{"dim", axis}}), raw.dtype());

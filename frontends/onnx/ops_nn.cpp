@@ -1,8 +1,9 @@
 // Contractions, convolutions, pools and normalizations.
 #include <algorithm>
 #include <array>
+#include <limits>
 
-#include "importer.h"
+#include "window.h"
 
 namespace tenon::onnx {
 namespace {
@@ -60,83 +61,6 @@ bool gemm(NodeContext& n) {
       0, n.build("add", {product, scaled(n, n.broadcast_to(n.value(2), {rows, columns}), beta)}));
 }
 
-// ---- Windows of Conv and the pools ----
-
-struct Window {
-  std::vector<int64_t> size, strides, dilations, low, high;
-};
-
-// Elements that a window spans along dim i; 0 and a failure beyond the limit.
-int64_t span(NodeContext& n, const Window& w, size_t i) {
-  return n.within_limit(static_cast<__int128>(w.dilations[i]) * (w.size[i] - 1) + 1, "what its window spans");
-}
-
-void explicit_pads(NodeContext& n, size_t spatial, Window* w) {
-  const std::vector<int64_t> pads = n.per_dim("pads", 2 * spatial, 0, 0);
-  const auto middle = pads.begin() + static_cast<int64_t>(spatial);
-  w->low.assign(pads.begin(), middle);
-  w->high.assign(middle, pads.end());
-}
-
-// SAME: as many outputs as inputs over the stride, the odd element of padding at the end (UPPER) or
-// the beginning.
-bool same_pads(NodeContext& n, bool upper, std::span<const Dim> dims, Window* w) {
-  for (size_t i = 0; i < dims.size(); ++i) {
-    int64_t total = span(n, *w, i) - 1;
-    if (!n.ok()) return false;
-    if (w->strides[i] != 1) {
-      if (!dims[i].is_constant())
-        return n.fail("T0714", "auto_pad over symbolic dims with strides is not supported");
-      const int64_t in = dims[i].constant();
-      const int64_t rest = in % w->strides[i];
-      total = std::max<int64_t>(0, total + 1 - (rest == 0 ? w->strides[i] : rest));
-    }
-    const int64_t less = total / 2;
-    w->low.push_back(upper ? less : total - less);
-    w->high.push_back(upper ? total - less : less);
-  }
-  return true;
-}
-
-bool pads(NodeContext& n, std::span<const Dim> dims, Window* w) {
-  const std::string_view kind = n.text("auto_pad", "NOTSET");
-  if (kind == "NOTSET") {
-    explicit_pads(n, dims.size(), w);
-    return n.ok();
-  }
-  n.integers("pads");  // some exporters write zeros beside auto_pad
-  if (kind == "VALID") {
-    w->low.assign(dims.size(), 0);
-    w->high.assign(dims.size(), 0);
-    return true;
-  }
-  if (kind != "SAME_UPPER" && kind != "SAME_LOWER") {
-    return n.fail("T0708",
-                  "attribute 'auto_pad' is none of NOTSET, SAME_UPPER, SAME_LOWER and VALID");
-  }
-  return same_pads(n, kind == "SAME_UPPER", dims, w);
-}
-
-// Ours would give nothing for a window that is larger than what it slides over; ONNX has no such convolution or pool. Where the size
-// is symbolic the runs check it.
-bool fits(NodeContext& n, std::span<const Dim> dims, const Window& w) {
-  const tenon_host_graph_t& api = graph_api();
-  for (size_t i = 0; i < dims.size(); ++i) {
-    const int64_t need = span(n, w, i);
-    if (!n.ok()) return false;
-    const int64_t least = need - w.low[i] - w.high[i];
-    if (!dims[i].is_constant() && least > 0 &&
-        api.symbol_assert(api.self, n.graph(), TENON_REL_LE, n.dim(least).raw(), dims[i].raw()) != TENON_OK) {
-      return n.fail("T0713", cat("its window spans ", need, " elements, and the dim it slides over is always smaller"));
-    }
-    if (dims[i].is_constant() && need > dims[i].constant() + w.low[i] + w.high[i]) {
-      return n.fail("T0713", cat("its window spans ", need, " elements of a dim that has ",
-                                 dims[i].constant(), " and ", w.low[i] + w.high[i], " of padding"));
-    }
-  }
-  return true;
-}
-
 // ---- Conv ----
 
 bool conv(NodeContext& n) {
@@ -175,7 +99,7 @@ bool conv(NodeContext& n) {
                                                       "the numbers of biases and of filters"))) {
     return n.fail("T0713", "its bias needs rank 1");
   }
-  std::vector<Value> operands = {n.value(0), n.value(1)};
+  std::vector<Value> operands = {bordered(n, n.value(0), &w, n.scalar(n.dtype(0), 0)), n.value(1)};
   if (n.has(2)) operands.push_back(n.value(2));
   return n.set(0, n.build("conv_bias", operands,
                           {{"strides", w.strides},
@@ -187,68 +111,100 @@ bool conv(NodeContext& n) {
 
 // ---- Pools ----
 
-// Rounding up adds a last window that hangs over the end, unless it would begin beyond the data and
-// the leading padding.
-bool round_up(NodeContext& n, std::span<const Dim> dims, Window* w, bool* grown) {
-  for (size_t i = 0; i < dims.size(); ++i) {
-    if (w->strides[i] == 1) continue;
-    if (!dims[i].is_constant())
-      return n.fail("T0714", "ceil_mode over symbolic dims is not supported");
-    const int64_t in = dims[i].constant(), covered = in + w->low[i] + w->high[i],
-                  need = span(n, *w, i);
-    int64_t windows = (covered - need + w->strides[i] - 1) / w->strides[i] + 1;
-    if ((windows - 1) * w->strides[i] >= in + w->low[i]) --windows;
-    const int64_t more = (windows - 1) * w->strides[i] + need - covered;
-    if (more > 0) {
-      w->high[i] += more;
-      *grown = true;
-    }
-  }
-  return true;
+Value slide(NodeContext& n, std::string_view op, Value x, const Window& w, std::initializer_list<Attr> more = {}) {
+  std::vector<Attr> attrs = {{"window", w.size}, {"strides", w.strides}, {"pad_low", w.low}, {"pad_high", w.high}, {"dilation", w.dilations}};
+  attrs.insert(attrs.end(), more.begin(), more.end());
+  return n.ok() && x.valid() ? n.builder().build_node(op, std::vector<Value>{x}, attrs).result(0) : Value();
+}
+Value window_sum(NodeContext& n, Value x, const Window& w) {
+  return n.build("reduce_window", {x}, {{"window", whole(w.size, 1)},
+                                        {"strides", whole(w.strides, 1)},
+                                        {"pad_low", whole(w.low, 0)},
+                                        {"pad_high", whole(w.high, 0)},
+                                        {"dilation", whole(w.dilations, 1)}});
 }
 
-// The place of each largest element in the whole input; with storage_order 1, each image counts
-// its columns first.
-bool pool_with_indices(NodeContext& n, const Window& w, bool columns_first) {
+// Places in an image counted by its columns instead of its rows.
+Value by_columns(NodeContext& n, Value at, Dim rows, Dim columns) {
+  const auto number = [&](Dim d) { return n.broadcast_to(n.number_of(Extent::of(d)), at.dims()); };
+  const Value inside = n.build("rem", {at, number(rows * columns)});
+  const Value column = n.build("rem", {inside, number(columns)}), row = n.build("div", {inside, number(columns)});
+  return n.build("add", {n.build("sub", {at, inside}), n.build("add", {n.build("mul", {column, number(rows)}), row})});
+}
+
+// The place of each largest element in the whole input; with storage_order 1, each image counts its columns first. Where the first
+// window begins at a place that only a run tells, windows of all places are looked at, so that none of what stands before x is taken
+// for a part of it.
+bool pool_with_indices(NodeContext& n, Window w, bool columns_first) {
   const Dims x = n.dims(0);
-  const auto whole = [](const std::vector<int64_t>& list, int64_t neutral) {
-    std::vector<int64_t> out(2, neutral);
-    out.insert(out.end(), list.begin(), list.end());
-    return out;
-  };
   const Value in = n.value(0);
   if (!n.ok() || !in.valid()) return n.ok();
-  const std::vector<Value> operands = {in};
-  const std::vector<int64_t> window = whole(w.size, 1), strides = whole(w.strides, 1),
-                             low = whole(w.low, 0), high = whole(w.high, 0),
+  Dims start(x.size(), n.dim(0)), limit;
+  std::vector<int64_t> stride(x.size(), 1);
+  for (size_t i = 0; i < w.skip.size(); ++i) {
+    if (w.skip[i].valid()) stride[i + 2] = std::exchange(w.strides[i], 1);
+  }
+  const std::vector<int64_t> window = whole(w.size, 1), strides = whole(w.strides, 1), low = whole(w.low, 0), high = whole(w.high, 0),
                              dilation = whole(w.dilations, 1);
-  const std::vector<Attr> attrs = {Attr("window", window), Attr("strides", strides),
-                                   Attr("pad_low", low), Attr("pad_high", high),
+  const std::vector<Value> operands = {in};
+  const std::vector<Attr> attrs = {Attr("window", window), Attr("strides", strides), Attr("pad_low", low), Attr("pad_high", high),
                                    Attr("dilation", dilation)};
   const Node node = n.builder().build_node("window_argmax", operands, attrs);
-  Value at = node.result(1);
-  if (columns_first && at.valid()) {
-    if (x.size() != 4 || !x[2].is_constant() || !x[3].is_constant())
-      return n.fail("T0714", "column-major indices need images of constant size");
-    const Dims shape = at.dims();
-    const auto number = [&](int64_t v) {
-      return n.builder().splat(n.builder().scalar_int(TENON_I64, v), shape);
-    };
-    const int64_t rows = x[2].constant(), columns = x[3].constant();
-    const int64_t image = n.within_limit(static_cast<__int128>(rows) * columns, "what an image holds");
-    if (!n.ok()) return false;
-    const Value inside = n.build("rem", {at, number(image)});
-    const Value column = n.build("rem", {inside, number(columns)});
-    const Value row = n.build("div", {inside, number(columns)});
-    at = n.build("add", {n.build("sub", {at, inside}),
-                         n.build("add", {n.build("mul", {column, number(rows)}), row})});
+  Value most = node.result(0), at = node.result(1);
+  if (!at.valid()) return n.ok();
+  if (!w.skip.empty()) {
+    limit = at.dims();
+    for (size_t i = 0; i < w.skip.size(); ++i) {
+      if (!w.skip[i].valid()) continue;
+      start[i + 2] = w.skip[i];
+      limit[i + 2] = w.skip[i] + (w.count[i] - n.dim(1)) * n.dim(stride[i + 2]) + n.dim(1);
+    }
+    most = n.build("slice", {most}, {{"start", start}, {"limit", limit}, {"stride", stride}});
+    at = n.build("slice", {at}, {{"start", start}, {"limit", limit}, {"stride", stride}});
   }
-  return n.set(0, node.result(0)) && n.set(1, at);
+  if (columns_first) {
+    if (x.size() != 4) return n.fail("T0714", "column-major indices need images of two dims");
+    at = by_columns(n, at, x[2], x[3]);
+  }
+  return n.set(0, most) && n.set(1, at);
+}
+
+// The mean where the op's own borders do not do: the sum of each window over how many elements of x it holds, with those of the
+// paddings but for what rounding up added where they count.
+Value mean_of_windows(NodeContext& n, Value x, Window w, bool count_pad) {
+  const tenon_dtype_t type = x.dtype(), wide = type == TENON_F64 ? type : tenon_dtype_t{TENON_F32};
+  const Value zero = n.scalar(wide, 0);
+  Window counted = w;
+  Dims shape = x.dims();
+  if (count_pad) {
+    counted.high = w.more.empty() ? std::vector<int64_t>(w.size.size(), 0) : w.more;
+    counted.low.assign(w.size.size(), 0);
+    for (size_t i = 0; i < w.size.size(); ++i) shape[i + 2] = shape[i + 2] + n.dim(w.low[i] + w.high[i] - counted.high[i]);
+  }
+  const Value ones = n.builder().full(wide, shape, 1);
+  const Value sum = window_sum(n, bordered(n, n.convert(x, wide), &w, zero), w);
+  const Value count = window_sum(n, count_pad ? ones : bordered(n, ones, &counted, zero), counted);
+  return n.convert(n.build("div", {sum, count}), type);
+}
+
+bool average_pool(NodeContext& n, Window w, bool count_pad) {
+  const Value x = n.value(0);
+  if (!n.ok() || !x.valid()) return n.ok();
+  const bool late = !w.skip.empty();
+  const bool grown = std::any_of(w.more.begin(), w.more.end(), [](int64_t m) { return m > 0; });
+  if (count_pad ? grown && !late : late) return n.set(0, mean_of_windows(n, x, w, count_pad));
+  const Value in = bordered(n, x, &w, n.scalar(n.dtype(0), 0));
+  return n.set(0, slide(n, "avg_pool", in, w, {{"count_pad", int64_t{count_pad}}}));
+}
+
+Value lowest(NodeContext& n, tenon_dtype_t type) {
+  if (is_float(type)) return n.scalar(type, -std::numeric_limits<double>::infinity());
+  return n.builder().scalar_int(type, is_in(type, kSigned) ? INT64_MIN >> (64 - dtype_bits(type)) : 0);
 }
 
 bool pool(NodeContext& n) {
-  const bool average = n.op() == "AveragePool";
-  if (!n.arity(1, 1, 2)) return false;
+  const bool lp = n.op() == "LpPool", average = n.op() == "AveragePool", most = n.op() == "MaxPool";
+  if (!n.arity(1, 1, most ? 2 : 1)) return false;
   const Dims x = n.dims(0);
   if (x.size() < 3)
     return n.fail("T0713", cat("its input has rank ", x.size(), ", and needs 3 or more"));
@@ -259,30 +215,16 @@ bool pool(NodeContext& n) {
   w.size = n.per_dim("kernel_shape", spatial, 1, 1);
   w.strides = n.per_dim("strides", spatial, 1, 1);
   w.dilations = n.per_dim("dilations", spatial, 1, 1);
-  const int64_t count_pad = average ? n.integer("count_include_pad", 0) : 0;
-  const bool columns_first = !average && n.integer("storage_order", 0) != 0;
+  const bool count_pad = average && n.integer("count_include_pad", 0) != 0;
+  const bool columns_first = most && n.integer("storage_order", 0) != 0;
+  const double p = !lp ? 0 : n.version() >= 2 ? static_cast<double>(n.integer("p", 2)) : n.number("p", 2);
   const std::span<const Dim> dims = std::span(x).subspan(2);
-  if (!n.ok() || !pads(n, dims, &w) || !fits(n, dims, w)) return false;
-  bool grown = false;
-  if (n.integer("ceil_mode", 0) != 0 && !round_up(n, dims, &w, &grown)) return false;
-  if (grown && count_pad != 0)
-    return n.fail("T0714", "ceil_mode together with count_include_pad is not supported");
-  if (average) {
-    return n.set(0, n.build("avg_pool", {n.value(0)},
-                            {{"window", w.size},
-                             {"strides", w.strides},
-                             {"pad_low", w.low},
-                             {"pad_high", w.high},
-                             {"dilation", w.dilations},
-                             {"count_pad", count_pad}}));
-  }
-  if (n.wants(1)) return pool_with_indices(n, w, columns_first);
-  return n.set(0, n.build("max_pool", {n.value(0)},
-                          {{"window", w.size},
-                           {"strides", w.strides},
-                           {"pad_low", w.low},
-                           {"pad_high", w.high},
-                           {"dilation", w.dilations}}));
+  if (!n.ok() || !pads(n, dims, &w)) return false;
+  if ((n.integer("ceil_mode", 0) != 0 && !round_up(n, dims, &w)) || !fits(n, dims, w)) return false;
+  if (average) return average_pool(n, std::move(w), count_pad);
+  if (most && n.wants(1)) return pool_with_indices(n, std::move(w), columns_first);
+  const Value in = bordered(n, n.value(0), &w, lp ? n.scalar(n.dtype(0), 0) : lowest(n, n.dtype(0)));
+  return n.set(0, lp ? slide(n, "lp_pool", in, w, {{"p", p}}) : slide(n, "max_pool", in, w));
 }
 
 bool global_pool(NodeContext& n) {
@@ -409,6 +351,7 @@ constexpr auto kTable = std::to_array<OpImporter>({
     {"Conv", 1, conv},
     {"MaxPool", 1, pool},
     {"AveragePool", 1, pool},
+    {"LpPool", 1, pool},
     {"GlobalAveragePool", 1, global_pool},
     {"GlobalMaxPool", 1, global_pool},
     {"BatchNormalization", 6, batch_norm},

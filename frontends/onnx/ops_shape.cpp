@@ -132,84 +132,6 @@ bool constant_of_shape(NodeContext& n) {
   return n.set(0, n.builder().splat(element, *dims));
 }
 
-// Elements of a range from a to b; nothing when they cannot be counted.
-std::optional<int64_t> range_count(NodeContext& n, double start, double limit, double delta) {
-  const double count = std::ceil((limit - start) / delta);
-  if (!(count < static_cast<double>(limits().elements))) {
-    n.fail("T0102", cat("it has more elements than the limit of ", limits().elements,
-                        "; TENON_LIMIT_ELEMENTS raises it"));
-    return {};
-  }
-  return count > 0 ? static_cast<int64_t>(count) : 0;
-}
-
-bool range_numbers(NodeContext& n, int64_t start, int64_t limit, int64_t delta) {
-  if (delta == 0) return n.fail("T0713", "the step is 0");
-  const __int128 span = static_cast<__int128>(limit) - start;
-  const __int128 steps = (span + delta + (delta > 0 ? -1 : 1)) / delta;
-  const int64_t count = steps <= 0          ? 0
-                        : steps > INT64_MAX ? INT64_MAX
-                                            : static_cast<int64_t>(steps);
-  if (static_cast<uint64_t>(count) > limits().elements) {
-    return n.fail("T0102", cat("it has ", count, " elements, the limit is ", limits().elements,
-                               "; TENON_LIMIT_ELEMENTS raises it"));
-  }
-  if (count <= 64) {
-    Extents out;
-    // A multiple of the step may wrap; its sum with the start, which lies before the limit, then wraps back.
-    for (int64_t i = 0; i < count; ++i) {
-      out.push_back(*compute(n.graph(), Arithmetic::kAdd, Extent::of(start),
-                             *compute(n.graph(), Arithmetic::kMul, Extent::of(i), Extent::of(delta))));
-    }
-    return n.set_known(0, std::move(out), {n.dim(count)}, n.dtype(0));
-  }
-  const Dims dims = {n.dim(count)};
-  Value out =
-      n.build("iota", std::vector<Value>(), {{"shape", dims}, {"dtype", dtype(n.dtype(0))}});
-  const auto all = [&](int64_t value) {
-    return n.builder().splat(n.builder().scalar_int(n.dtype(0), value), dims);
-  };
-  if (delta != 1) out = n.build("mul", {out, all(delta)});
-  return n.set(0, start != 0 ? n.build("add", {out, all(start)}) : out);
-}
-
-bool range(NodeContext& n) {
-  n.integer("stash_type", 1);  // elements are products of an index here, which accumulate no error
-  if (!n.arity(3, 3) || !n.same_types()) return false;
-  const tenon_dtype_t type = n.dtype(0);
-  if (is_float(type)) {
-    const auto starts = n.need_constants(0, "the start"), limits = n.need_constants(1, "the limit"),
-               deltas = n.need_constants(2, "the step");
-    if (!starts || !limits || !deltas) return false;
-    if (starts->size() != 1 || limits->size() != 1 || deltas->size() != 1)
-      return n.fail("T0713", "its inputs must be single numbers");
-    const std::optional<double> start = starts->front(), limit = limits->front(), delta = deltas->front();
-    if (*delta == 0) return n.fail("T0713", "the step is 0");
-    const auto count = range_count(n, *start, *limit, *delta);
-    if (!count) return false;
-    const Dims dims = {n.dim(*count)};
-    const Value steps =
-        n.build("iota", std::vector<Value>(), {{"shape", dims}, {"dtype", dtype(type)}});
-    const Value scaled = n.build("mul", {steps, n.full_like(steps, *delta)});
-    return n.set(0, n.build("add", {scaled, n.full_like(steps, *start)}));
-  }
-  const Extents *start = n.need(0, "the start"), *limit = n.need(1, "the limit"),
-                *delta = n.need(2, "the step");
-  if (!n.ok()) return false;
-  if (start->size() != 1 || limit->size() != 1 || delta->size() != 1)
-    return n.fail("T0713", "its inputs must be single numbers");
-  const Extent &a = (*start)[0], &b = (*limit)[0], &d = (*delta)[0];
-  if (a.is_number() && b.is_number() && d.is_number())
-    return range_numbers(n, a.number, b.number, d.number);
-  const auto count = d.is(1) ? compute(n.graph(), Arithmetic::kSub, b, a) : std::nullopt;
-  if (!count || !count->dim(n.graph()).valid())
-    return n.fail("T0714", "with symbolic bounds its step must be 1");
-  const Dims dims = {count->dim(n.graph())};
-  Value out = n.build("iota", std::vector<Value>(), {{"shape", dims}, {"dtype", dtype(type)}});
-  if (!a.is(0)) out = n.build("add", {out, n.broadcast_to(n.reshape(n.value(0), {}), dims)});
-  return n.set(0, out);
-}
-
 // ---- Reshape ----
 
 bool reshape(NodeContext& n) {
@@ -421,8 +343,11 @@ bool split_evenly(NodeContext& n, int64_t axis, bool last_smaller) {
   const Dim whole = n.dims(0)[axis];
   const auto count = static_cast<int64_t>(n.output_count());
   if (!whole.is_constant()) {
-    const Dim part = whole / n.dim(count);
-    return part.valid() && split_into(n, axis, Dims(count, part));
+    const Dim each = (whole + n.dim(last_smaller ? count - 1 : 0)) / n.dim(count);
+    if (!last_smaller) return split_into(n, axis, Dims(count, each));
+    Dims parts;
+    for (int64_t i = 0; i < count; ++i) parts.push_back(min(each, at_least_zero(n.graph(), whole - each * n.dim(i))));
+    return split_into(n, axis, parts);
   }
   const int64_t each = whole.constant() / count + (whole.constant() % count != 0 ? 1 : 0);
   if (!last_smaller && each * count != whole.constant()) {
@@ -438,10 +363,8 @@ bool split_evenly(NodeContext& n, int64_t axis, bool last_smaller) {
   return split_into(n, axis, parts);
 }
 
-bool split_sizes(NodeContext& n, int64_t axis, const std::vector<int64_t>& given) {
-  Extents extents;
-  for (const int64_t g : given) extents.push_back(Extent::of(g));
-  const auto parts = sizes(n, extents, "the part");
+bool split_sizes(NodeContext& n, int64_t axis, const Extents& given) {
+  const auto parts = sizes(n, given, "the part");
   return parts && split_into(n, axis, *parts);
 }
 
@@ -449,8 +372,10 @@ bool split_attribute(NodeContext& n) {
   if (!n.arity(1, 1, SIZE_MAX)) return false;
   const int64_t axis = n.axis(n.integer("axis", 0), n.rank(0));
   if (!n.ok()) return false;
-  return n.has_attribute("split") ? split_sizes(n, axis, n.integers("split"))
-                                  : split_evenly(n, axis, false);
+  if (!n.has_attribute("split")) return split_evenly(n, axis, false);
+  Extents parts;
+  for (const int64_t part : n.integers("split")) parts.push_back(Extent::of(part));
+  return split_sizes(n, axis, parts);
 }
 bool split(NodeContext& n) {
   if (!n.arity(1, 2, SIZE_MAX)) return false;
@@ -461,128 +386,8 @@ bool split(NodeContext& n) {
     return n.fail("T0713",
                   cat("'num_outputs' is ", count, ", and it has ", n.output_count(), " outputs"));
   if (!n.has(1)) return split_evenly(n, axis, n.version() >= 18);
-  const auto given = n.need_numbers(1, "the sizes of the parts");
-  return given && split_sizes(n, axis, *given);
-}
-
-// ---- Pad ----
-
-// Which element stands at place `at` (which may be negative) beyond a dim of `size`.
-int64_t mirrored(int64_t at, int64_t size, std::string_view mode) {
-  if (mode == "edge" || size == 1) return std::clamp<int64_t>(at, 0, size - 1);
-  const int64_t period = mode == "wrap" ? size : 2 * (size - 1);
-  const int64_t in = (at % period + period) % period;
-  return in < size ? in : period - in;
-}
-
-// The same of `result` places from -low on, computed when it runs. Each element of the result may do so again, so that division is left
-// for paddings that go round more than once.
-Value mirrored_places(NodeContext& n, int64_t low, int64_t size, int64_t result, std::string_view mode) {
-  const Dims dims = {n.dim(result)};
-  const auto all = [&](int64_t value) { return n.builder().splat(n.builder().scalar_int(TENON_I64, value), dims); };
-  const auto less = [&](Value a, Value b) { return n.build("compare", {a, b}, {{"direction", int64_t{TENON_CMP_LT}}}); };
-  const bool once = low < size && result - low < 2 * size;
-  const Value place = n.build("iota", std::vector<Value>(), {{"shape", dims}, {"dtype", dtype(TENON_I64)}});
-  const Value at = n.build("sub", {place, all(low)});
-  if (mode == "edge" || size == 1) return n.build("max", {n.build("min", {at, all(size - 1)}), all(0)});
-  if (mode == "wrap") {
-    if (!once) return n.build("floor_mod", {at, all(size)});
-    const Value in = n.build("select", {less(at, all(0)), n.build("add", {at, all(size)}), at});
-    return n.build("select", {less(in, all(size)), in, n.build("sub", {in, all(size)})});
-  }
-  const int64_t period = 2 * (size - 1);
-  const Value in = once ? n.build("abs", {at}) : n.build("floor_mod", {at, all(period)});
-  return n.build("min", {in, n.build("sub", {all(period), in})});
-}
-
-// Padding with the input's own elements: one gather for each padded dim, by indices that are held in memory only where they are few:
-// a few bytes of a model can ask for more of them than there is memory for.
-bool pad_by_index(NodeContext& n, const std::vector<int64_t>& low, const std::vector<int64_t>& high,
-                  std::string_view mode) {
-  constexpr int64_t kFew = 4096;
-  Value out = n.value(0);
-  for (size_t i = 0; i < low.size() && n.ok(); ++i) {
-    if (low[i] == 0 && high[i] == 0) continue;
-    const Dim dim = n.dims(0)[i];
-    if (!dim.is_constant())
-      return n.fail("T0714", cat("padding a symbolic dim by ", mode, " is not supported"));
-    const int64_t size = dim.constant(), result = size + low[i] + high[i];
-    if (size == 0) return n.fail("T0713", cat("a dim of 0 cannot be padded by ", mode));
-    std::vector<int64_t> index;
-    for (int64_t at = 0; at < result && result <= kFew; ++at) index.push_back(mirrored(at - low[i], size, mode));
-    const Value indices =
-        result > kFew ? mirrored_places(n, low[i], size, result, mode)
-                      : n.builder().constant(TENON_I64, {&result, 1}, index.data(), index.size() * sizeof(int64_t));
-    out = n.build("take", {out, indices}, {{"dim", i}});
-  }
-  return n.set(0, out);
-}
-
-bool pad_by(NodeContext& n, const std::vector<int64_t>& low, const std::vector<int64_t>& high,
-            Value value) {
-  const Dims dims = n.dims(0);
-  bool none = true;
-  for (size_t i = 0; i < dims.size(); ++i) {
-    none &= low[i] == 0 && high[i] == 0;
-    int64_t grown = 0;
-    if (__builtin_add_overflow(low[i], high[i], &grown))
-      return n.fail("T0713", "its paddings are beyond 64 bits");
-    if (!dims[i].is_constant()) continue;
-    const int64_t d = dims[i].constant();
-    if (low[i] < -d || high[i] < -d || __builtin_add_overflow(grown, d, &grown) || grown < 0) {
-      return n.fail("T0713",
-                    cat("a dim of ", d, " cannot be padded by ", low[i], " and ", high[i]));
-    }
-    if (static_cast<uint64_t>(grown) > limits().elements) {
-      return n.fail("T0102", cat("its result has more elements than the limit of ",
-                                 limits().elements, "; TENON_LIMIT_ELEMENTS raises it"));
-    }
-  }
-  const std::string_view mode = n.text("mode", "constant");
-  if (none) return n.set(0, n.value(0));
-  if (mode == "reflect" || mode == "edge" || mode == "wrap")
-    return pad_by_index(n, low, high, mode);
-  if (mode != "constant")
-    return n.fail("T0708", "attribute 'mode' is none of constant, reflect, edge and wrap");
-  return n.set(0, n.build("pad", {n.value(0), value}, {{"low", low}, {"high", high}}));
-}
-
-bool pad_attributes(NodeContext& n) {
-  if (!n.arity(1, 1)) return false;
-  const std::vector<int64_t> pads = n.integers("pads");
-  const size_t rank = n.dims(0).size();
-  if (pads.size() != 2 * rank)
-    return n.fail("T0713", cat("it has ", pads.size(), " paddings, and needs two for each of ",
-                               rank, " dims"));
-  return pad_by(n, {pads.begin(), pads.begin() + rank}, {pads.begin() + rank, pads.end()},
-                n.scalar(n.dtype(0), n.number("value", 0)));
-}
-
-bool pad(NodeContext& n) {
-  if (!n.arity(2, 4)) return false;
-  const auto pads = n.need_numbers(1, "the paddings");
-  std::vector<int64_t> axes;
-  if (n.has(3)) {
-    const auto given = n.need_numbers(3, "the axes");
-    if (!given) return false;
-    for (const int64_t a : *given) axes.push_back(n.axis(a, n.rank(0)));
-    n.axes(axes, n.rank(0));
-  } else {
-    for (int64_t i = 0; i < n.rank(0); ++i) axes.push_back(i);
-  }
-  if (!pads || !n.ok()) return false;
-  if (pads->size() != 2 * axes.size())
-    return n.fail("T0713", cat("it has ", pads->size(), " paddings, and needs two for each of ",
-                               axes.size(), " dims"));
-  std::vector<int64_t> low(n.rank(0)), high(n.rank(0));
-  for (size_t i = 0; i < axes.size(); ++i) {
-    low[axes[i]] = (*pads)[i];
-    high[axes[i]] = (*pads)[axes.size() + i];
-  }
-  if (n.has(2) && n.dtype(2) != n.dtype(0))
-    return n.fail("T0710", "its value has another element type than its data");
-  return pad_by(n, low, high,
-                n.has(2) ? n.reshape(n.value(2), {}) : n.builder().scalar_int(n.dtype(0), 0));
+  const Extents* given = n.need(1, "the sizes of the parts");
+  return given != nullptr && split_sizes(n, axis, *given);
 }
 
 // ---- Others ----
@@ -641,7 +446,6 @@ constexpr auto kTable = std::to_array<OpImporter>({
     {"Size", 1, size},
     {"Constant", 1, constant},
     {"ConstantOfShape", 9, constant_of_shape},
-    {"Range", 11, range},
     {"Reshape", 5, reshape},
     {"Flatten", 1, flatten},
     {"Squeeze", 1, squeeze_attribute},
@@ -654,8 +458,6 @@ constexpr auto kTable = std::to_array<OpImporter>({
     {"Concat", 4, concat},
     {"Split", 2, split_attribute},
     {"Split", 13, split},
-    {"Pad", 2, pad_attributes},
-    {"Pad", 11, pad},
     {"DepthToSpace", 1, depth_to_space},
     {"SpaceToDepth", 1, space_to_depth},
     {"Dropout", 1, dropout},

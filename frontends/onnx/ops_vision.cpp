@@ -1,11 +1,12 @@
 // Resampling and what belongs to images: Resize, Upsample, ConvTranspose, GridSample, RoiAlign,
-// MaxUnpool, Col2Im, LpPool.
+// MaxUnpool, Col2Im.
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <numeric>
 
-#include "importer.h"
+#include "borders.h"
+#include "window.h"
 
 namespace tenon::onnx {
 namespace {
@@ -17,6 +18,7 @@ struct Resampling {
   std::vector<double> scales;  // per axis; empty: sizes are given
   Dims sizes;
   std::vector<double> roi;  // starts, then ends, per axis; empty: all
+  Value factors;            // scales that a run tells, one per dim of x; then those of `scales` are 0
 };
 
 // A size that was computed in floats: NaN, which comes from 0 * infinity, and numbers beyond the limit are refused.
@@ -24,17 +26,60 @@ int64_t rounded_size(NodeContext& n, double size) {
   return n.within_limit(size <= 0x1p62 ? static_cast<__int128>(size) : INT64_MAX, "the size of its result");
 }
 
-// floor(dim * scale). A symbolic dim takes a scale that is a quotient of small numbers.
-Dim scaled_dim(NodeContext& n, Dim d, double scale) {
-  if (!(scale > 0)) return n.fail("T0713", cat("its scale ", scale, " is not positive")), d;
-  if (d.is_constant()) return n.dim(rounded_size(n, std::floor(static_cast<double>(d.constant()) * scale)));
+// floor(dim * scale) in f32, as ONNX's shape inference and ONNX Runtime compute it: 10 elements by 0.7 are 7, though the f32 is below.
+double scaled(int64_t dim, double scale) {
+  return std::floor(static_cast<float>(dim) * static_cast<float>(scale));
+}
+
+// The scale as a quotient of small numbers that gives the same sizes, of up to a million elements.
+std::optional<std::pair<int64_t, int64_t>> quotient_of(double scale) {
+  constexpr int64_t kTried = 1 << 20;
   for (int64_t q = 1; q <= 64; ++q) {
     const double p = scale * static_cast<double>(q), whole = std::round(p);
     if (whole < 1 || whole > 65536 || std::fabs(p - whole) > 1e-6 * whole) continue;
-    return d * n.dim(static_cast<int64_t>(whole)) / n.dim(q);
+    const auto times = static_cast<int64_t>(whole);
+    int64_t d = 1;
+    while (d < kTried / std::max<int64_t>(1, times / q) && scaled(d, scale) == static_cast<double>(d * times / q)) ++d;
+    if (d < kTried / std::max<int64_t>(1, times / q)) return {};
+    return std::pair(times, q);
   }
-  n.fail("T0714", cat("a scale of ", scale, " over a symbolic dim is not supported"));
-  return Dim();
+  return {};
+}
+
+// The size that a scale gives. Where no quotient says it for all symbolic sizes, the run computes it.
+Dim scaled_dim(NodeContext& n, Dim d, double scale) {
+  if (!(scale > 0)) return n.fail("T0713", cat("its scale ", scale, " is not positive")), d;
+  if (d.is_constant()) return n.dim(rounded_size(n, scaled(d.constant(), scale)));
+  if (const auto quotient = quotient_of(scale)) return d * n.dim(quotient->first) / n.dim(quotient->second);
+  const Value size = n.convert(n.number_of(Extent::of(d)), TENON_F32);
+  return n.size_from(n.convert(n.build("floor", {n.build("mul", {size, n.scalar(TENON_F32, scale)})}), TENON_I64));
+}
+
+// One of the scalars in a vector.
+Value element(NodeContext& n, Value list, size_t i) {
+  const auto at = static_cast<int64_t>(i);
+  return n.reshape(n.build("slice", {list}, {{"start", Dims{n.dim(at)}}, {"limit", Dims{n.dim(at + 1)}}}), {});
+}
+
+// One scale for all axes, known when it runs: the least or the largest of the quotients, and the sizes that follow, to the nearest.
+bool aspect_at_run(NodeContext& n, bool larger, Resampling* r) {
+  const Dims x = n.dims(0);
+  const auto number = [&](Dim d) { return n.convert(n.number_of(Extent::of(d)), TENON_F64); };
+  Value scale;
+  for (size_t i = 0; i < r->axes.size(); ++i) {
+    if (!n.require(TENON_REL_LT, n.dim(0), x[r->axes[i]], "0 and a dim to be resized")) return false;
+    const Value s = n.build("div", {number(r->sizes[i]), number(x[r->axes[i]])});
+    scale = i == 0 ? s : n.build(larger ? "max" : "min", {scale, s});
+  }
+  if (!n.ok() || !scale.valid()) return n.ok();
+  const Value half = n.scalar(TENON_F64, 0.5);
+  for (size_t i = 0; i < r->axes.size(); ++i) {
+    const Value size = n.build("floor", {n.build("add", {n.build("mul", {scale, number(x[r->axes[i]])}), half})});
+    r->sizes[i] = n.size_from(n.convert(size, TENON_I64));
+  }
+  r->factors = n.builder().splat(scale, {n.dim(n.rank(0))});
+  r->scales.assign(r->axes.size(), 0);
+  return n.ok();
 }
 
 // Sizes of which one scale follows for all axes.
@@ -47,8 +92,7 @@ bool keep_aspect(NodeContext& n, std::string_view policy, Resampling* r) {
   double scale = 0;
   for (size_t i = 0; i < r->axes.size(); ++i) {
     const Dim from = x[r->axes[i]];
-    if (!from.is_constant() || !r->sizes[i].is_constant())
-      return n.fail("T0714", "keeping the aspect ratio of symbolic dims is not supported");
+    if (!from.is_constant() || !r->sizes[i].is_constant()) return aspect_at_run(n, policy == "not_smaller", r);
     const double s =
         static_cast<double>(r->sizes[i].constant()) / static_cast<double>(from.constant());
     scale = i == 0 ? s : policy == "not_larger" ? std::min(scale, s) : std::max(scale, s);
@@ -61,7 +105,26 @@ bool keep_aspect(NodeContext& n, std::string_view policy, Resampling* r) {
   return n.ok();
 }
 
+// Scales that nothing but a run tells.
+bool scales_at_run(NodeContext& n, size_t operand, Resampling* r) {
+  const Value all = n.value(operand);
+  const Dims x = n.dims(0);
+  if (!n.ok() || !all.valid()) return n.ok();
+  if (r->axes.size() != x.size()) return n.fail("T0714", "scales of some axes that are computed when the model runs are not supported");
+  if (n.dtype(operand) != TENON_F32 || n.rank(operand) != 1 ||
+      !n.require_equal(n.dims(operand)[0], n.dim(n.rank(0)), "the numbers of its scales and of dims"))
+    return n.fail("T0713", "its scales need one f32 per dim");
+  for (size_t i = 0; i < x.size(); ++i) {
+    const Value size = n.convert(n.number_of(Extent::of(x[i])), TENON_F32);
+    r->sizes.push_back(n.size_from(n.convert(n.build("floor", {n.build("mul", {size, element(n, all, i)})}), TENON_I64)));
+  }
+  r->factors = all;
+  r->scales.assign(x.size(), 0);
+  return n.ok();
+}
+
 bool read_scales(NodeContext& n, size_t operand, Resampling* r) {
+  if (n.only_at_run(operand, "the scales")) return scales_at_run(n, operand, r);
   const auto scales = n.need_constants(operand, "the scales");
   if (!scales) return false;
   if (scales->size() != r->axes.size())
@@ -104,7 +167,9 @@ bool build_resize(NodeContext& n, const Resampling& r, std::string_view mode,
   Value in = n.value(0);
   const tenon_dtype_t type = n.dtype(0);
   if (mode != "nearest" && is_int(type)) in = n.convert(in, TENON_F32);
-  const Value y = n.build("resize", {in},
+  std::vector<Value> operands = {in};
+  if (r.factors.valid()) operands.push_back(r.factors);
+  const Value y = n.build("resize", operands,
                           {{"sizes", sizes},
                            {"scales", scales},
                            {"roi", roi},
@@ -180,26 +245,47 @@ bool resize(NodeContext& n) {
 
 // ---- ConvTranspose ----
 
-struct Transposed {
-  std::vector<int64_t> size, strides, dilations, more, low, high;
-};
+// The attribute output_shape without batch and channels; empty when it is not given.
+std::vector<int64_t> output_shape(NodeContext& n, size_t spatial) {
+  std::vector<int64_t> wanted = n.integers("output_shape");
+  if (wanted.size() == spatial + 2) wanted.erase(wanted.begin(), wanted.begin() + 2);
+  if (!wanted.empty() && wanted.size() != spatial)
+    n.fail("T0708", "attribute 'output_shape' needs one entry per spatial dim");
+  for (int64_t v : wanted) {
+    if (v < 0) n.fail("T0708", cat("attribute 'output_shape' has the entry ", v));
+    n.within_limit(v, "an entry of attribute 'output_shape'");
+  }
+  return n.ok() ? wanted : std::vector<int64_t>();
+}
 
-// Paddings from the wanted extents; the odd element goes to the front, but behind with SAME_UPPER.
-bool pads_for(NodeContext& n, std::span<const int64_t> wanted, std::span<const Dim> dims,
-              bool upper, Transposed* w) {
-  for (size_t i = 0; i < dims.size(); ++i) {
-    if (!dims[i].is_constant() && wanted.size() == dims.size())
-      return n.fail("T0714", "output_shape over symbolic dims is not supported");
-    // SAME: the result is the input times the stride, whatever the input is.
-    const __int128 reach = static_cast<__int128>(w->size[i] - 1) * w->dilations[i] + 1 + w->more[i];
-    const int64_t total = n.within_limit(
-        wanted.empty() ? reach - w->strides[i] : static_cast<__int128>(w->strides[i]) * (dims[i].constant() - 1) + reach - wanted[i],
-        "the sum of its paddings");
+// Paddings from the wanted extents, or SAME: the result is the input times the stride, whatever the input is. The odd element goes to
+// the front, but behind with SAME_UPPER.
+bool pads_for(NodeContext& n, const std::vector<int64_t>& wanted, std::span<const Dim> dims, const std::vector<int64_t>& further,
+              bool upper, Window* w) {
+  for (size_t i = 0; i < dims.size() && n.ok(); ++i) {
+    const __int128 reach = static_cast<__int128>(span(n, *w, i)) + further[i], stride = w->strides[i];
+    const int64_t total = n.within_limit(wanted.empty() ? reach - stride : stride * (dims[i].constant() - 1) + reach - wanted[i],
+                                         "the sum of its paddings");
     const int64_t half = total >= 0 ? total / 2 : (total - 1) / 2;
     w->low.push_back(upper ? half : total - half);
     w->high.push_back(upper ? total - half : half);
   }
   return n.ok();
+}
+
+// The wanted extents cut from all that there is, where symbolic sizes decide how much is too much. Larger ones than all are an error
+// of the run.
+Value cut_to(NodeContext& n, Value y, const std::vector<int64_t>& wanted, bool upper) {
+  if (!n.ok() || !y.valid()) return Value();
+  Dims start(y.dims().size(), n.dim(0)), limit = y.dims();
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const Dim want = n.dim(wanted[i]);
+    if (!n.require(TENON_REL_LE, want, limit[i + 2], "the wanted size and that of the result")) return Value();
+    const Dim total = limit[i + 2] - want, half = total / n.dim(2);
+    start[i + 2] = upper ? half : total - half;
+    limit[i + 2] = start[i + 2] + want;
+  }
+  return n.build("slice", {y}, {{"start", start}, {"limit", limit}});
 }
 
 bool conv_transpose(NodeContext& n) {
@@ -209,7 +295,7 @@ bool conv_transpose(NodeContext& n) {
     return n.fail("T0713", "its inputs need one rank of 3 or more");
   const size_t spatial = x.size() - 2;
   const std::span<const Dim> dims = std::span(x).subspan(2);
-  Transposed w;
+  Window w;
   for (size_t i = 0; i < spatial; ++i) {
     if (!filters[i + 2].is_constant())
       return n.fail("T0714", "filters of symbolic size are not supported");
@@ -219,37 +305,31 @@ bool conv_transpose(NodeContext& n) {
     return n.fail("T0708", "attribute 'kernel_shape' differs from the shape of its filters");
   w.strides = n.per_dim("strides", spatial, 1, 1);
   w.dilations = n.per_dim("dilations", spatial, 1, 1);
-  w.more = n.per_dim("output_padding", spatial, 0, 0);
-  const std::string_view kind = n.text("auto_pad", "NOTSET");
-  std::vector<int64_t> wanted = n.integers("output_shape");
-  if (wanted.size() == x.size()) wanted.erase(wanted.begin(), wanted.begin() + 2);
-  if (!wanted.empty() && wanted.size() != spatial)
-    return n.fail("T0708", "attribute 'output_shape' needs one entry per spatial dim");
-  const bool same = kind == "SAME_UPPER" || kind == "SAME_LOWER";
-  if (!same && kind != "NOTSET" && kind != "VALID")
-    return n.fail("T0708",
-                  "attribute 'auto_pad' is none of NOTSET, SAME_UPPER, SAME_LOWER and VALID");
-  if (!wanted.empty() || same) {
-    if (!n.ok() || !pads_for(n, wanted, dims, kind == "SAME_UPPER", &w)) return false;
+  const std::vector<int64_t> further = n.per_dim("output_padding", spatial, 0, 0), wanted = output_shape(n, spatial);
+  const auto kind = auto_pad(n);
+  if (!n.ok() || !kind) return false;
+  const bool upper = *kind == AutoPad::kSameUpper, same = upper || *kind == AutoPad::kSameLower;
+  const bool late = !wanted.empty() && std::any_of(dims.begin(), dims.end(), [](Dim d) { return !d.is_constant(); });
+  if ((!wanted.empty() && !late) || (wanted.empty() && same)) {
     n.integers("pads");
-  } else if (kind == "VALID") {
+    if (!pads_for(n, wanted, dims, further, upper, &w)) return false;
+  } else if (late || *kind == AutoPad::kValid) {
     n.integers("pads");
     w.low.assign(spatial, 0);
     w.high.assign(spatial, 0);
   } else {
-    const std::vector<int64_t> pads = n.per_dim("pads", 2 * spatial, 0, 0);
-    w.low.assign(pads.begin(), pads.begin() + static_cast<int64_t>(spatial));
-    w.high.assign(pads.begin() + static_cast<int64_t>(spatial), pads.end());
+    explicit_pads(n, spatial, &w);
   }
   std::vector<Value> operands = {n.value(0), n.value(1)};
   if (n.has(2)) operands.push_back(n.value(2));
-  return n.set(0, n.build("conv_transpose", operands,
+  const Value y = n.build("conv_transpose", operands,
                           {{"strides", w.strides},
                            {"pad_low", w.low},
                            {"pad_high", w.high},
                            {"dilation", w.dilations},
-                           {"output_padding", w.more},
-                           {"groups", n.integer("group", 1)}}));
+                           {"output_padding", further},
+                           {"groups", n.integer("group", 1)}});
+  return n.set(0, late ? cut_to(n, y, wanted, upper) : y);
 }
 
 // ---- Reading at places ----
@@ -266,20 +346,39 @@ bool grid_sample(NodeContext& n) {
                            {"align_corners", n.integer("align_corners", 0)}}));
 }
 
+// Where the elements of a dim of an image lie in [-1, 1], as a value of the image's shape.
+Value places_along(NodeContext& n, tenon_dtype_t type, const Dims& image, int64_t d, bool corners) {
+  const Value at = n.build("iota", std::vector<Value>(), {{"shape", image}, {"dim", d}, {"dtype", dtype(type)}});
+  if (!at.valid()) return Value();
+  const Dim size = image[static_cast<size_t>(d)];
+  const auto moved = [&](Value by, Value from) { return n.build("add", {n.build("mul", {at, by}), from}); };
+  if (size.is_constant()) {
+    const double count = static_cast<double>(size.constant());
+    const double step = !corners ? 2 / count : count > 1 ? 2 / (count - 1) : 0;
+    return moved(n.full_like(at, step), n.full_like(at, corners ? -1 : 1 / count - 1));
+  }
+  const auto all = [&](Value v) { return n.builder().splat(n.convert(v, type), image); };
+  const Value one = n.scalar(TENON_F64, 1), two = n.scalar(TENON_F64, 2);
+  const Value count = n.convert(n.number_of(Extent::of(size)), TENON_F64);
+  const Value gaps = corners ? n.build("max", {n.build("sub", {count, one}), one}) : count;
+  return moved(all(n.build("div", {two, gaps})),
+               corners ? n.full_like(at, -1) : all(n.build("sub", {n.build("div", {one, count}), one})));
+}
+
 // Places of an image of given extents, moved by a matrix per batch.
 bool affine_grid(NodeContext& n) {
   if (!n.arity(2, 2)) return false;
   const bool corners = n.integer("align_corners", 0) != 0;
-  const auto size = n.need_numbers(1, "the size");
-  if (!size) return false;
+  const Extents* size = n.need(1, "the size", 1);
+  if (size == nullptr) return false;
   if (size->size() < 4 || size->size() > 5)
     return n.fail("T0713", "its size needs 4 or 5 numbers");
-  const std::vector<int64_t> extents(size->begin() + 2, size->end());
-  const auto spatial = static_cast<int64_t>(extents.size());
+  const auto spatial = static_cast<int64_t>(size->size()) - 2;
   Dims image;
-  for (const int64_t e : extents) {
-    if (e < 1) return n.fail("T0713", "one of its extents is not positive");
-    image.push_back(n.dim(e));
+  for (size_t i = 2; i < size->size(); ++i) {
+    image.push_back((*size)[i].dim(n.graph()));
+    if (image.back().is(0) || !image.back().valid()) return n.fail("T0713", "one of its extents is not positive");
+    if (!n.require(TENON_REL_LT, n.dim(0), image.back(), "0 and an extent")) return false;
   }
   const tenon_dtype_t type = n.dtype(0);
   if (!is_float(type)) return n.fail("T0710", "its matrices need floats");
@@ -287,16 +386,7 @@ bool affine_grid(NodeContext& n) {
   std::vector<Value> columns;
   Dims column = image;
   column.push_back(n.dim(1));
-  for (int64_t d = spatial - 1; d >= 0; --d) {
-    const double count = static_cast<double>(extents[d]);
-    const double step = !corners ? 2 / count : count > 1 ? 2 / (count - 1) : 0;
-    const double first = corners ? -1 : 1 / count - 1;
-    Value at = n.build("iota", std::vector<Value>(),
-                       {{"shape", image}, {"dim", d}, {"dtype", dtype(type)}});
-    if (!at.valid()) return n.ok();
-    at = n.build("add", {n.build("mul", {at, n.full_like(at, step)}), n.full_like(at, first)});
-    columns.push_back(n.reshape(at, column));
-  }
+  for (int64_t d = spatial - 1; d >= 0; --d) columns.push_back(n.reshape(places_along(n, type, image, d, corners), column));
   columns.push_back(n.builder().full(type, column, 1));
   const Value places = n.build("concat", columns, {{"dim", spatial}});
   // [batch, spatial + 1 rows] over [image..., spatial + 1]: batch, rows, image...
@@ -332,29 +422,35 @@ bool max_unpool(NodeContext& n) {
   const Dims x = n.dims(0);
   if (x.size() < 3) return n.fail("T0713", "its input needs rank 3 or more");
   const size_t spatial = x.size() - 2;
-  const std::vector<int64_t> window = n.per_dim("kernel_shape", spatial, 1, 1),
-                             strides = n.per_dim("strides", spatial, 1, 1),
-                             pads = n.per_dim("pads", 2 * spatial, 0, 0);
+  Window w;
+  w.size = n.per_dim("kernel_shape", spatial, 1, 1);
+  w.strides = n.per_dim("strides", spatial, 1, 1);
+  explicit_pads(n, spatial, &w);
   Dims shape = {x[0], x[1]};
   for (size_t i = 0; i < spatial && n.ok(); ++i) {
-    if (!x[i + 2].is_constant()) return n.fail("T0714", "symbolic spatial dims are not supported");
-    const int64_t size = n.within_limit(
-        static_cast<__int128>(x[i + 2].constant() - 1) * strides[i] + window[i] - pads[i] - pads[spatial + i], "the size of its result");
-    if (size < 0) return n.fail("T0713", "its paddings are larger than its result");
-    shape.push_back(n.dim(size));
+    // (x - 1) * stride + window without the paddings; of nothing there is nothing to put anywhere.
+    const int64_t shift = n.within_limit(static_cast<__int128>(w.size[i]) - w.strides[i] - w.low[i] - w.high[i], "the size of its result");
+    const Dim size = x[i + 2] * n.dim(w.strides[i]), less = n.dim(std::max<int64_t>(0, -shift));
+    if (!n.require(TENON_REL_LE, less, size, "its paddings and its result")) return false;
+    shape.push_back(shift >= 0 ? size + n.dim(shift) : size - less);
+    if (shape.back().is_constant()) n.within_limit(shape.back().constant(), "the size of its result");
   }
-  Value y = n.build("max_unpool", {n.value(0), n.value(1)}, {{"shape", shape}});
+  if (!n.ok()) return false;
+  const Value y = n.build("max_unpool", {n.value(0), n.value(1)}, {{"shape", shape}});
   if (!n.has(2)) return n.set(0, y);
-  const auto wanted = n.need_numbers(2, "the shape of the result");
-  if (!wanted) return false;
+  const Extents* wanted = n.need(2, "the shape of the result");
+  if (wanted == nullptr) return false;
   if (wanted->size() != x.size())
     return n.fail("T0713", "its shape needs one number per dim");
-  std::vector<int64_t> low(x.size(), 0), high(x.size(), 0);
+  Extents low(x.size()), high(x.size());
   for (size_t i = 2; i < x.size(); ++i) {
-    if ((*wanted)[i] < 0) return n.fail("T0713", cat("its shape has the negative size ", (*wanted)[i]));
-    high[i] = (*wanted)[i] - shape[i].constant();
+    if (!is_natural(n.graph(), (*wanted)[i]) && (*wanted)[i].is_number())
+      return n.fail("T0713", cat("its shape has the negative size ", (*wanted)[i].number));
+    const auto more = compute(n.graph(), Arithmetic::kSub, (*wanted)[i], Extent::of(shape[i]));
+    if (!more) return n.fail("T0713", "its shape is beyond 64 bits");
+    high[i] = *more;
   }
-  return n.set(0, n.build("pad", {y, n.scalar(n.dtype(0), 0)}, {{"low", low}, {"high", high}}));
+  return n.set(0, padded(n, y, low, high, n.scalar(n.dtype(0), 0)));
 }
 
 bool col2im(NodeContext& n) {
@@ -365,66 +461,17 @@ bool col2im(NodeContext& n) {
   const size_t spatial = block->size();
   Dims dims;
   for (const Extent& e : *image) dims.push_back(e.dim(n.graph()));
-  const std::vector<int64_t> strides = n.per_dim("strides", spatial, 1, 1),
-                             dilation = n.per_dim("dilations", spatial, 1, 1),
-                             pads = n.per_dim("pads", 2 * spatial, 0, 0);
-  const auto middle = pads.begin() + static_cast<int64_t>(spatial);
+  Window w;
+  w.strides = n.per_dim("strides", spatial, 1, 1);
+  w.dilations = n.per_dim("dilations", spatial, 1, 1);
+  explicit_pads(n, spatial, &w);
   return n.ok() && n.set(0, n.build("col2im", {n.value(0)},
                                     {{"image", dims},
                                      {"window", *block},
-                                     {"strides", strides},
-                                     {"dilation", dilation},
-                                     {"pad_low", std::vector<int64_t>(pads.begin(), middle)},
-                                     {"pad_high", std::vector<int64_t>(middle, pads.end())}}));
-}
-
-// Paddings of a pool with constant dims: explicit, SAME or VALID, and a last window that may hang
-// over where the size is rounded up.
-bool pool_pads(NodeContext& n, std::span<const Dim> dims, Transposed* w) {
-  const size_t spatial = dims.size();
-  const std::string_view kind = n.text("auto_pad", "NOTSET");
-  const bool up = n.version() >= 18 && n.integer("ceil_mode", 0) != 0;
-  std::vector<int64_t> pads = n.per_dim("pads", 2 * spatial, 0, 0);
-  for (size_t i = 0; i < spatial && n.ok(); ++i) {
-    const int64_t reach = n.within_limit(static_cast<__int128>(w->size[i] - 1) * w->dilations[i] + 1, "what its window spans");
-    w->low.push_back(kind == "NOTSET" ? pads[i] : 0);
-    w->high.push_back(kind == "NOTSET" ? pads[spatial + i] : 0);
-    const bool same = kind == "SAME_UPPER" || kind == "SAME_LOWER";
-    if (!same && !up) continue;
-    if (!dims[i].is_constant())
-      return n.fail("T0714", "auto_pad and ceil_mode over symbolic dims are not supported");
-    const int64_t in = dims[i].constant();
-    if (same) {
-      const int64_t count = (in + w->strides[i] - 1) / w->strides[i];
-      const int64_t total = std::max<int64_t>(0, (count - 1) * w->strides[i] + reach - in);
-      w->low.back() = kind == "SAME_UPPER" ? total / 2 : total - total / 2;
-      w->high.back() = total - w->low.back();
-    } else {
-      const int64_t rest = (in + w->low[i] + w->high[i] - reach) % w->strides[i];
-      if (rest > 0) w->high[i] += w->strides[i] - rest;
-    }
-  }
-  return n.ok();
-}
-
-bool lp_pool(NodeContext& n) {
-  if (!n.arity(1, 1)) return false;
-  const Dims x = n.dims(0);
-  if (x.size() < 3) return n.fail("T0713", "its input needs rank 3 or more");
-  const double p = n.version() >= 2 ? static_cast<double>(n.integer("p", 2)) : n.number("p", 2);
-  Transposed w;
-  w.size = n.per_dim("kernel_shape", x.size() - 2, 1, 1);
-  w.strides = n.per_dim("strides", x.size() - 2, 1, 1);
-  w.dilations = n.version() >= 18 ? n.per_dim("dilations", x.size() - 2, 1, 1)
-                                  : std::vector<int64_t>(x.size() - 2, 1);
-  if (!n.ok() || !pool_pads(n, std::span(x).subspan(2), &w)) return false;
-  return n.set(0, n.build("lp_pool", {n.value(0)},
-                          {{"p", p},
-                           {"window", w.size},
-                           {"strides", w.strides},
-                           {"dilation", w.dilations},
-                           {"pad_low", w.low},
-                           {"pad_high", w.high}}));
+                                     {"strides", w.strides},
+                                     {"dilation", w.dilations},
+                                     {"pad_low", w.low},
+                                     {"pad_high", w.high}}));
 }
 
 bool global_lp_pool(NodeContext& n) {
@@ -437,32 +484,6 @@ bool global_lp_pool(NodeContext& n) {
     shape[i] = n.dim(1);
   }
   return n.set(0, n.reshape(n.build("norm", {n.value(0)}, {{"dims", axes}, {"p", p}}), shape));
-}
-
-bool center_crop_pad(NodeContext& n) {
-  if (!n.arity(2, 2)) return false;
-  const auto wanted = n.need_numbers(1, "the shape");
-  Resampling r = all_dims(n);
-  if (n.has_attribute("axes")) {
-    r.axes = n.integers("axes");
-    for (int64_t& a : r.axes) a = n.axis(a, n.rank(0));
-  }
-  if (!n.ok() || !wanted || wanted->size() != r.axes.size())
-    return n.fail("T0713", "its shape needs one number per axis");
-  const Dims x = n.dims(0);
-  std::vector<int64_t> low(x.size(), 0), high(x.size(), 0);
-  for (size_t i = 0; i < r.axes.size(); ++i) {
-    const Dim from = x[r.axes[i]];
-    if (!from.is_constant()) return n.fail("T0714", "symbolic dims are not supported");
-    if ((*wanted)[i] < 0) return n.fail("T0713", cat("its shape has the negative size ", (*wanted)[i]));
-    // What is odd is cut, or added, behind.
-    const int64_t more = (*wanted)[i] - from.constant();
-    const int64_t before = more >= 0 ? more / 2 : -(-more / 2);
-    low[r.axes[i]] = before;
-    high[r.axes[i]] = more - before;
-  }
-  return n.set(
-      0, n.build("pad", {n.value(0), n.scalar(n.dtype(0), 0)}, {{"low", low}, {"high", high}}));
 }
 
 // ---- Normalizations by length or by all ----
@@ -510,9 +531,7 @@ constexpr auto kTable = std::to_array<OpImporter>({
     {"RoiAlign", 10, roi_align},
     {"MaxUnpool", 9, max_unpool},
     {"Col2Im", 18, col2im},
-    {"LpPool", 1, lp_pool},
     {"GlobalLpPool", 1, global_lp_pool},
-    {"CenterCropPad", 18, center_crop_pad},
     {"LpNormalization", 1, lp_normalization},
     {"MeanVarianceNormalization", 9, mean_variance},
 });

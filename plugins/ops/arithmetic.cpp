@@ -87,7 +87,8 @@ constexpr OpDraft base(std::string_view name, std::string_view summary, uint32_t
       .constraint("C1", kC1, negative)
       .example(example)
       .infer<infer_elementwise>()
-      .scalar(scalar::binary(instruction, arg(0), arg(1)));
+      .scalar(scalar::binary(instruction, arg(0), arg(1)))
+      .accuracy(0.5, 0.5);
   return draft;
 }
 
@@ -138,12 +139,14 @@ constexpr OpDraft pow() {
       .example("pow(i32[3] [2, -1, 0], i32[3] [-31, -3, -1]) -> i32[3] [0, -1, -1]")
       .fold<fold_neutral<1, false>>()
       .cost(TENON_COST_TRANSCENDENTAL)
+      .accuracy(0.51, 2)
       .tolerance(4);
 }
 constexpr OpDraft atan2() {
   return base("atan2", "The angle of the point (y, x), where operand 0 is the ordinate.", kFloat,
               TENON_S_ATAN2, "atan2(f32[2] [0, 1], f32[2] [1, 0]) -> f32[2] [0, 1.5707964]",
               "atan2(f32[2], f32[3])")
+      .accuracy(0.51, 2)
       .cost(TENON_COST_TRANSCENDENTAL);
 }
 constexpr OpDraft max() {

@@ -16,6 +16,18 @@ Window window_of(const Source& q, size_t spatial) {
           list_or(q.i64s("output_padding"), spatial, 0), q.i64("groups")};
 }
 
+// (x - 1) stride + (w - 1) dilation + 1 with paddings: a plain sum, since x and what is left of the result
+// have elements. Without any in x the windows would be fewer than none.
+Status spread(const InferQuery& q, Dim x, const Window& w, uint32_t i, int64_t window, Dim* out) {
+  const int64_t shift = (window - 1) * w.dilation[i] + 1 - w.strides[i] - w.low[i] - w.high[i] + w.more[i];
+  const int64_t least = shift >= 1 ? 1 : std::max<int64_t>(1, (w.strides[i] - shift) / w.strides[i]);
+  TENON_TRY(q.require("C7", TENON_REL_LE, q.constant(least), x,
+                      "the fewest elements that leave some of the result, and those of x"));
+  const Dim whole = x * q.constant(w.strides[i]);
+  *out = shift >= 0 ? whole + q.constant(shift) : whole - q.constant(-shift);
+  return {};
+}
+
 Status infer(const InferQuery& q) {
   const size_t rank = q.rank(0);
   if (q.rank(1) != rank) return q.fail("C1", cat("x has rank ", rank, ", w has rank ", q.rank(1)));
@@ -39,14 +51,7 @@ Status infer(const InferQuery& q) {
     if (w.strides[i] < 1 || w.dilation[i] < 1 || w.more[i] < 0)
       return q.fail("C3", cat("spatial dim ", i, " has stride ", w.strides[i], ", dilation ",
                               w.dilation[i], ", output_padding ", w.more[i]));
-    const int64_t span = (*k - 1) * w.dilation[i] + 1;
-    if (span == w.strides[i] && w.low[i] == 0 && w.high[i] == 0 && w.more[i] == 0) {
-      // Windows side by side: a plain multiple, which symbolic sizes are compared by.
-      dims.push_back(q.dim(0, i + 2) * q.constant(span));
-      continue;
-    }
-    dims.push_back(window_extent(q.dim(0, i + 2), w.strides[i], span - 1 - w.low[i],
-                                 span - 1 - w.high[i] + w.more[i], *k, w.dilation[i], 1));
+    TENON_TRY(spread(q, q.dim(0, i + 2), w, i, *k, &dims.emplace_back()));
   }
   return q.result(q.dtype(0), dims);
 }
@@ -173,6 +178,8 @@ constexpr OpDraft declare() {
       .constraint("C5", "x and w have equal features", "conv_transpose(f32[1, 2, 4], f32[3, 1, 2])")
       .constraint("C6", "bias has one entry per out feature",
                   "conv_transpose(f32[1, 1, 4], f32[1, 1, 2], f32[2])")
+      .constraint("C7", "spatial dims of x and of the result are at least 1",
+                  "conv_transpose(f32[1, 1, 0], f32[1, 1, 2])")
       .example(
           "conv_transpose(f32[1, 1, 2] [[[1, 2]]], f32[1, 1, 3] [[[1, 10, 100]]]) -> f32[1, 1, 4] "
           "[[[1, 12, 120, 200]]]")

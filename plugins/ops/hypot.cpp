@@ -24,6 +24,7 @@ constexpr OpDraft declare() {
       .infer<infer_elementwise>()
       .scalar(length())
       .decompose_scalar()
+      .accuracy(2, 2)
       .tolerance(2);
   return draft;
 }

@@ -27,34 +27,40 @@ constexpr OpDraft base(std::string_view name, std::string_view summary, const Ex
 }
 constexpr OpDraft tan() {
   return base("tan", "The tangent of an angle in radians.", sin(arg(0)) / cos(arg(0)),
-              "tan(f32[2] [0, 1]) -> f32[2] [0, 1.5574077]");
+              "tan(f32[2] [0, 1]) -> f32[2] [0, 1.5574077]")
+      .accuracy(2, 3);
 }
 constexpr OpDraft asin() {
   return base("asin", "The angle with that sine; NaN outside of [-1, 1].",
               atan2(arg(0), sqrt((1 - arg(0)) * (1 + arg(0)))),
-              "asin(f32[2] [0, 1]) -> f32[2] [0, 1.5707964]");
+              "asin(f32[2] [0, 1]) -> f32[2] [0, 1.5707964]")
+      .accuracy(2, 2);
 }
 constexpr OpDraft acos() {
   return base("acos", "The angle with that cosine; NaN outside of [-1, 1].",
               atan2(sqrt((1 - arg(0)) * (1 + arg(0))), arg(0)),
-              "acos(f32[2] [1, 0]) -> f32[2] [0, 1.5707964]");
+              "acos(f32[2] [1, 0]) -> f32[2] [0, 1.5707964]")
+      .accuracy(2, 2);
 }
 constexpr OpDraft atan() {
   return base("atan", "The angle with that tangent.", atan2(arg(0), 1),
-              "atan(f32[2] [0, 1]) -> f32[2] [0, 0.78539819]");
+              "atan(f32[2] [0, 1]) -> f32[2] [0, 0.78539819]")
+      .accuracy(0.51, 1.5);
 }
-// (e + e / (e + 1)) / 2 with e = exp(|x|) - 1 is exact near 0; where e overflows, half of exp(x -
-// ln 2) twice is not.
+// (e + e / (e + 1)) / 2 with e = exp(|x|) - 1 is exact near 0. Beyond, h h / 2 with h = exp(|x| /
+// 2), whose argument is exact, overflows no sooner than the result.
 constexpr OpDraft sinh() {
-  const Expr e = expm1(abs(arg(0)));
+  const Expr a = abs(arg(0)), e = expm1(a), h = exp(a * 0.5);
   return base("sinh", "The hyperbolic sine.",
-              scalar::sign(arg(0)) *
-                  select(abs(arg(0)) < 20, (e + e / (e + 1)) * 0.5, exp(abs(arg(0)) - kLn2)),
-              "sinh(f32[2] [0, 1]) -> f32[2] [0, 1.1752012]");
+              scalar::sign(arg(0)) * select(a < 20, (e + e / (e + 1)) * 0.5, (h * 0.5) * h),
+              "sinh(f32[2] [0, 1]) -> f32[2] [0, 1.1752012]")
+      .accuracy(3, 4);
 }
 constexpr OpDraft cosh() {
-  return base("cosh", "The hyperbolic cosine.", exp(abs(arg(0)) - kLn2) + exp(-abs(arg(0)) - kLn2),
-              "cosh(f32[2] [0, 1]) -> f32[2] [1, 1.5430807]");
+  const Expr h = exp(abs(arg(0)) * 0.5), r = 1 / h;
+  return base("cosh", "The hyperbolic cosine.", (h * 0.5) * h + (r * 0.5) * r,
+              "cosh(f32[2] [0, 1]) -> f32[2] [1, 1.5430807]")
+      .accuracy(3, 4);
 }
 // For large |x| the square would overflow; there asinh(x) = log(2 |x|).
 constexpr OpDraft asinh() {
@@ -62,38 +68,49 @@ constexpr OpDraft asinh() {
   return base("asinh", "The inverse of sinh.",
               scalar::sign(arg(0)) *
                   select(a > 1e9, log(a) + kLn2, log1p(a + a * a / (1 + sqrt(a * a + 1)))),
-              "asinh(f32[2] [0, 1]) -> f32[2] [0, 0.8813736]");
+              "asinh(f32[2] [0, 1]) -> f32[2] [0, 0.8813736]")
+      .accuracy(2.5, 3);
 }
 constexpr OpDraft acosh() {
+  // Two roots: below -1 the product of the factors is positive again, which hides that t is not.
   const Expr t = arg(0) - 1;
   return base("acosh", "The inverse of cosh; NaN below 1.",
-              select(arg(0) > 1e9, log(arg(0)) + kLn2, log1p(t + sqrt(t * (arg(0) + 1)))),
-              "acosh(f32[2] [1, 2]) -> f32[2] [0, 1.316958]");
+              select(arg(0) > 1e9, log(arg(0)) + kLn2,
+                     log1p(t + sqrt(t) * sqrt(arg(0) + 1))),
+              "acosh(f32[2] [1, 2]) -> f32[2] [0, 1.316958]")
+      .accuracy(3, 4);
 }
 constexpr OpDraft atanh() {
   return base("atanh", "The inverse of tanh; infinite at -1 and 1, NaN beyond.",
               (log1p(arg(0)) - log1p(-arg(0))) * 0.5,
-              "atanh(f32[2] [0, 0.5]) -> f32[2] [0, 0.54930615]");
+              "atanh(f32[2] [0, 0.5]) -> f32[2] [0, 0.54930615]")
+      .accuracy(2, 3);
 }
+// As a power: the rounding of x ln 2 would be 60 units of the result at its largest.
 constexpr OpDraft exp2() {
-  return base("exp2", "2 to the power of x.", exp(arg(0) * kLn2),
-              "exp2(f32[2] [0, 3]) -> f32[2] [1, 8]");
+  return base("exp2", "2 to the power of x.", pow(2, arg(0)),
+              "exp2(f32[2] [0, 3]) -> f32[2] [1, 8]")
+      .accuracy(0.51, 3);
 }
 constexpr OpDraft log2() {
   return base("log2", "The logarithm to base 2.", log(arg(0)) * kInvLn2,
-              "log2(f32[2] [1, 8]) -> f32[2] [0, 3]");
+              "log2(f32[2] [1, 8]) -> f32[2] [0, 3]")
+      .accuracy(2, 2);
 }
 constexpr OpDraft log10() {
   return base("log10", "The logarithm to base 10.", log(arg(0)) * kInvLn10,
-              "log10(f32[2] [1, 1000]) -> f32[2] [0, 3]");
+              "log10(f32[2] [1, 1000]) -> f32[2] [0, 3]")
+      .accuracy(2.5, 2.5);
 }
 constexpr OpDraft square() {
   return base("square", "x times x.", arg(0) * arg(0), "square(i32[2] [3, -4]) -> i32[2] [9, 16]",
-              kNumber, TENON_COST_ELEMENTWISE);
+              kNumber, TENON_COST_ELEMENTWISE)
+      .accuracy(0.5, 0.5);
 }
 constexpr OpDraft reciprocal() {
   return base("reciprocal", "1 / x.", 1 / arg(0),
-              "reciprocal(f32[2] [2, -4]) -> f32[2] [0.5, -0.25]", kFloat, TENON_COST_ELEMENTWISE);
+              "reciprocal(f32[2] [2, -4]) -> f32[2] [0.5, -0.25]", kFloat, TENON_COST_ELEMENTWISE)
+      .accuracy(0.5, 0.5);
 }
 constexpr OpDraft clamp() {
   return base("clamp", "x kept in [min, max]: min(max(x, min), max); NaN stays.",
@@ -103,14 +120,28 @@ constexpr OpDraft clamp() {
       .attr_f64("min", "the lower bound, converted to the type of x",
                 -std::numeric_limits<double>::infinity())
       .attr_f64("max", "the upper bound, converted to the type of x",
-                std::numeric_limits<double>::infinity());
+                std::numeric_limits<double>::infinity())
+      .accuracy(0.5, 0.5);
 }
 
-// The rest with the sign of y; the truncating rest is one y off where the signs differ and it is
-// not 0.
+// Whether the truncating division of x by y, with this rest, is one above the flooring one.
+constexpr Expr is_above(const Expr& rest) {
+  return (rest != 0) & ((rest < 0) != (arg(1) < 0));
+}
+// The rest with the sign of y, also where it is 0.
 constexpr Expr floor_rest() {
   const Expr rest = arg(0) % arg(1);
-  return select((rest != 0) & ((rest < 0) != (arg(1) < 0)), rest + arg(1), rest);
+  return select(is_above(rest), rest + arg(1),
+                select(rest == 0, select(arg(1) < 0, -0.0, 0), rest));
+}
+// x less its truncating rest is a multiple of y that no integer type is too small for; the quotient
+// of floats is whole but for rounding. A quotient of 0 has the sign of x / y, and a division by 0 is
+// that of `div`.
+constexpr Expr floor_quotient() {
+  const Expr rest = arg(0) % arg(1), whole = scalar::round_even((arg(0) - rest) / arg(1));
+  const Expr down = select(is_above(rest), whole - 1, whole);
+  const Expr quotient = arg(0) / arg(1);
+  return select(arg(1) == 0, quotient, select(down == 0, quotient * 0, down));
 }
 Status infer_pair(const InferQuery& q) {
   return infer_elementwise(q);
@@ -143,17 +174,19 @@ constexpr OpDraft pair(std::string_view name, std::string_view summary, const Ex
       .decompose_scalar();
   return draft;
 }
-// For floats (x - rest) / y is whole but for rounding; FLOOR is not an integer instruction, so the
-// rest is used for both.
 constexpr OpDraft floor_div() {
-  return pair("floor_div", "x / y rounded to minus infinity.", (arg(0) - floor_rest()) / arg(1),
+  return pair("floor_div", "x / y rounded to minus infinity; by 0 as `div`.", floor_quotient(),
               "floor_div(i32[4] [7, -7, 7, -7], i32[4] [2, 2, -2, -2]) -> i32[4] [3, -4, -4, 3]",
-              "floor_div(f32[2], f32[3])");
+              "floor_div(f32[2], f32[3])")
+      .example("floor_div(i8[2] [-128, 127], i8[2] [127, -2]) -> i8[2] [-2, -64]")
+      .accuracy(2, 2);
 }
 constexpr OpDraft floor_mod() {
-  return pair("floor_mod", "The rest of floor_div, with the sign of y.", floor_rest(),
+  return pair("floor_mod", "The rest of floor_div, with the sign of y; x mod 0 = x for integers.",
+              floor_rest(),
               "floor_mod(i32[4] [7, -7, 7, -7], i32[4] [3, 3, -3, -3]) -> i32[4] [1, 2, -2, -1]",
-              "floor_mod(f32[2], f32[3])");
+              "floor_mod(f32[2], f32[3])")
+      .accuracy(0.5, 0.5);
 }
 
 TENON_OPS(math, tan, asin, acos, atan, sinh, cosh, asinh, acosh, atanh, exp2, log2, log10, square,

@@ -5,11 +5,12 @@ namespace tenon::ops::math_more {
 
 using scalar::Expr;
 
-// A power, made exact to the last bits by one step of Newton's rule.
+// A power, made exact to the last bits by one step of Newton's rule. a / (y y) and not y y y: the
+// cube of the root of a large or tiny number would leave the normal ones.
 constexpr Expr cube_root() {
   const Expr x = arg(0), a = abs(x);
   const Expr y = pow(a, 1.0 / 3.0);
-  const Expr better = y - (y * y * y - a) / (3 * y * y);
+  const Expr better = y - (y - a / (y * y)) * (1.0 / 3.0);
   const Expr plain =
       scalar::select((a == 0) | (a == std::numeric_limits<double>::infinity()), a, better);
   return scalar::select(x < 0, -plain, scalar::select(a == 0, x, plain));
@@ -25,6 +26,7 @@ constexpr OpDraft cbrt() {
       .scalar(cube_root())
       .decompose_scalar()
       .cost(TENON_COST_TRANSCENDENTAL)
+      .accuracy(1, 1)
       .tolerance(4);
   return draft;
 }
@@ -46,14 +48,14 @@ constexpr OpDraft fmax() {
              "fmax(f32[3] [1, nan, 2], f32[3] [nan, nan, 3]) -> f32[3] [1, nan, 3]")
       .scalar(scalar::select(is_nan(arg(0)), arg(1),
                              scalar::select(is_nan(arg(1)), arg(0), max(arg(0), arg(1)))))
-      .decompose_scalar();
+      .accuracy(0.5, 0.5);
 }
 constexpr OpDraft fmin() {
   return two("fmin", "The smaller one; NaN only where both are.", "fmin(f32[2], f32[3])",
              "fmin(f32[3] [1, nan, 2], f32[3] [nan, nan, 3]) -> f32[3] [1, nan, 2]")
       .scalar(scalar::select(is_nan(arg(0)), arg(1),
                              scalar::select(is_nan(arg(1)), arg(0), min(arg(0), arg(1)))))
-      .decompose_scalar();
+      .accuracy(0.5, 0.5);
 }
 constexpr OpDraft swiglu() {
   return two("swiglu", "silu(x) y: a gate of a transformer's inner layer.",
@@ -61,6 +63,7 @@ constexpr OpDraft swiglu() {
              "swiglu(f32[2] [0, 1], f32[2] [5, 2]) -> f32[2] [0, 1.4621172]")
       .scalar(arg(0) * logistic(arg(0)) * arg(1))
       .cost(TENON_COST_TRANSCENDENTAL)
+      .accuracy(4, 4, TENON_ULP_OF_OPERANDS)
       .tolerance(4);
 }
 constexpr OpDraft fma() {
@@ -89,7 +92,8 @@ constexpr OpDraft threshold() {
       .example("threshold(f32[3] [1, 2, 3]) {threshold = 2.0, value = 9.0} -> f32[3] [9, 9, 3]")
       .infer<infer_same>()
       .scalar(scalar::select(arg(0) <= attr(0), attr(1), arg(0)))
-      .decompose_scalar();
+      .decompose_scalar()
+      .accuracy(0.5, 0.5);
   return draft;
 }
 

@@ -95,26 +95,31 @@ Status infer(const InferQuery& q) {
   if (!scales.empty()) TENON_TRY(require_length(q, "C1", "scales", scales.size(), rank));
   if (!roi.empty()) TENON_TRY(require_length(q, "C1", "roi", roi.size(), 2 * rank));
   for (double s : scales) {
+    if (s == 0 && q.has(1)) continue;
     if (!(s > 0) || std::isinf(s)) return q.fail("C2", cat("a scale is ", s));
   }
+  if (q.has(1))
+    TENON_TRY(q.require_equal("C1", q.dim(1, 0), q.constant(static_cast<int64_t>(rank)), "the given scales and the dims of x"));
   const bool nearest = q.text("mode") == "nearest";
   if (!nearest && !is_float(q.dtype(0)))
     return q.fail("C3", cat("mode ", q.text("mode"), " over ", dtype_name(q.dtype(0))));
   for (uint32_t i = 0; i < rank; ++i) {
-    if (sizes[i] == q.dim(0, i) && (scales.empty() || scales[i] == 1) && roi.empty()) continue;
+    const bool given = q.has(1) && (scales.empty() || scales[i] == 0);
+    if (sizes[i] == q.dim(0, i) && !given && (scales.empty() || scales[i] == 1) && roi.empty()) continue;
     TENON_TRY(q.require("C4", TENON_REL_LT, q.constant(0), q.dim(0, i), cat("0 and dim ", i)));
-    const bool constant = sizes[i].is_constant() && q.dim(0, i).is_constant();
-    if (!nearest && q.i64("antialias") != 0 && !constant)
-      return q.fail("C5", cat("dim ", i, " is symbolic"));
+    // How many elements a wider filter meets follows from the quotient of the extents.
+    if (!nearest && q.i64("antialias") != 0 && !sizes[i].is_constant())
+      TENON_TRY(q.require("C5", TENON_REL_LT, q.constant(0), sizes[i], cat("0 and the extent of dim ", i)));
+    if (!nearest && q.i64("antialias") != 0 && given) return q.fail("C5", cat("the scale of dim ", i, " is computed"));
   }
   return q.result(q.dtype(0), sizes);
 }
 
-template <class Source>
-Line line_of(const Source& q, size_t rank, size_t dim, int64_t in, int64_t out) {
-  const auto scales = q.f64s("scales"), roi = q.f64s("roi");
-  const double scale =
-      scales.empty() ? static_cast<double>(out) / static_cast<double>(in) : scales[dim];
+Line line_of(const Eval& e, size_t rank, size_t dim, int64_t in, int64_t out) {
+  const auto scales = e.f64s("scales"), roi = e.f64s("roi");
+  double scale = scales.empty() ? 0 : scales[dim];
+  if (scale == 0 && e.has(1)) scale = e.input(1).read<double>()[dim];
+  if (scale == 0) scale = static_cast<double>(out) / static_cast<double>(in);
   return {in, out, scale, roi.empty() ? 0 : roi[dim], roi.empty() ? 1 : roi[rank + dim]};
 }
 
@@ -128,6 +133,8 @@ Status reference(const Eval& e) {
     const Line line = line_of(e, x.rank(), d, x.dim(d), y.dim(d));
     const bool kept =
         line.in == line.out && line.scale == 1 && shows_all(rule, line.roi_start, line.roi_end);
+    if (!(line.scale > 0) || std::isinf(line.scale))
+      return fail(TENON_INVALID_ARGUMENT, cat("resize: the scale of dim ", d, " is ", line.scale, "."));
     for (int64_t o = 0; o < y.dim(d); ++o) {
       lines[d].push_back(kept ? std::vector<Tap>{{o, 1}} : taps(rule, line, o));
     }
@@ -166,9 +173,13 @@ struct Step {
   const Rule& rule;
   int64_t dim;
   Dim in, out;
-  double scale;  // 0: out / in
+  double scale;  // 0: out / in, or what is given
   double roi_start, roi_end;
+  std::optional<Term> given;  // a scale that is computed, in f64
 };
+bool by_extents(const Step& s) {
+  return s.scale == 0 && !s.given;
+}
 
 // How often each element is repeated, where nearest does nothing else; 0 otherwise.
 int64_t repeats(const Step& s) {
@@ -181,7 +192,7 @@ int64_t repeats(const Step& s) {
   int64_t times = 0;
   if (s.scale != 0 && s.scale == std::floor(s.scale) && s.scale < 65536) {
     times = static_cast<int64_t>(s.scale);
-  } else if (s.scale == 0 && s.in.is_constant() && s.out.is_constant() &&
+  } else if (by_extents(s) && s.in.is_constant() && s.out.is_constant() &&
              s.out.constant() % s.in.constant() == 0) {
     times = s.out.constant() / s.in.constant();
   }
@@ -261,8 +272,8 @@ Term by_constants(Term x, const Step& s) {
 Term positions(Builder& b, const Step& s, Term n) {
   const Term at = as(iota(b, {s.out}, 0), TENON_F64);
   const Term size = extent(b, s.out, TENON_F64);
-  const Term scale = s.scale != 0 ? constant(b, TENON_F64, s.scale) : size / n;
-  const Term width = s.scale != 0 ? scale * n : size;
+  const Term scale = s.given ? *s.given : s.scale != 0 ? constant(b, TENON_F64, s.scale) : size / n;
+  const Term width = by_extents(s) ? size : scale * n;
   const std::string& c = s.rule.coordinates;
   const Term below = max(width - 1, 1e-9);  // a width of 1 has only element 0
   if (c == "align_corners") return at * ((n - 1) / below);
@@ -290,8 +301,40 @@ Term cubic_weights(Term distance, double a) {
   return where(compare(d, TENON_CMP_LE, 1), near, where(compare(d, TENON_CMP_LT, 2), far, 0));
 }
 
+// How many elements the filter of antialias may meet: twice its support and one, where the support is that of the mode, widened by
+// what one element of the result stands for.
+Dim taps_at_most(Builder& b, const Step& s) {
+  const int64_t reach = s.rule.mode == "cubic" ? 4 : 2;
+  if (s.scale != 0) return b.dim(reach * saturate<int64_t>(std::ceil(std::max(1.0, 1 / s.scale))) + 2);
+  return b.dim(reach) * max(b.dim(1), (s.in + s.out - b.dim(1)) / s.out) + b.dim(2);
+}
+
+// An extent is symbolic and so may be the number of neighbours: [result, neighbours] places and weights, whose products are summed.
+Term by_sums(Term x, const Step& s) {
+  Builder& b = *x.b;
+  const bool cubic = s.rule.mode == "cubic";
+  const Dims grid = {s.out, taps_at_most(b, s)};
+  const auto rows = [&](Term v) { return broadcast(v, grid, Axes{0}); };
+  const Term n = extent(b, s.in, TENON_F64), last = n - 1;
+  const Term scale = s.scale != 0 ? constant(b, TENON_F64, s.scale) : extent(b, s.out, TENON_F64) / n;
+  const Term stretch = min(scale, 1), support = (cubic ? 2.0 : 1.0) / stretch;
+  const Term at = positions(b, s, n);
+  const Term place = rows(floor(at - support) + 1) + as(iota(b, grid, 1), TENON_F64);
+  const Term distance = (place - rows(at)) * stretch;
+  Term weight = cubic ? cubic_weights(distance, s.rule.cubic) : max(1 - abs(distance), 0);
+  if (s.rule.exclude_outside)
+    weight = where(compare(place, TENON_CMP_GE, 0) & compare(place, TENON_CMP_LE, last), weight, 0);
+  weight = weight / rows(reduced("reduce_sum", weight, {1}));
+  // [..., result, neighbours, ...] of x, by its own dims around the one that is resampled.
+  const Term near = take(x, as(max(min(place, last), 0), TENON_I64), s.dim);
+  const Term y = reduced("reduce_sum", near * broadcast(as(weight, x.dtype()), near.dims(), Axes{s.dim, s.dim + 1}), {s.dim + 1});
+  if (s.rule.coordinates != "tf_crop_and_resize") return y;
+  return masked(y, s, compare(at, TENON_CMP_GE, 0) & compare(at, TENON_CMP_LE, last));
+}
+
 // An extent is symbolic: positions and weights are computed when the model runs.
 Term by_formula(Term x, const Step& s) {
+  if (s.rule.antialias && s.rule.mode != "nearest") return by_sums(x, s);
   Builder& b = *x.b;
   const Term n = extent(b, s.in, TENON_F64);
   const Term at = positions(b, s, n), last = n - 1;
@@ -335,12 +378,15 @@ Status decompose(Builder& b, const Node& node, tenon_value_t* out) {
     const Dim in = x.dim(static_cast<int64_t>(d));
     const double scale = scales.empty() ? 0 : scales[d];
     const double start = roi.empty() ? 0 : roi[d], end = roi.empty() ? 1 : roi[rank + d];
-    if (in == sizes[d] && (scale == 0 || scale == 1) && shows_all(rule, start, end)) continue;
-    const Step s = {rule, static_cast<int64_t>(d), in, sizes[d], scale, start, end};
+    const Value all = node.operand(1);
+    const bool given = scale == 0 && all.valid();
+    if (in == sizes[d] && !given && (scale == 0 || scale == 1) && shows_all(rule, start, end)) continue;
+    Step s = {rule, static_cast<int64_t>(d), in, sizes[d], scale, start, end, {}};
+    if (given) s.given = as(reshape(cut({b, all}, 0, b.dim(static_cast<int64_t>(d)), b.dim(static_cast<int64_t>(d) + 1)), {}), TENON_F64);
     if (const int64_t times = repeats(s)) {
       x = repeat(x, s, times);
     } else {
-      x = in.is_constant() && sizes[d].is_constant() ? by_constants(x, s) : by_formula(x, s);
+      x = in.is_constant() && sizes[d].is_constant() && !given ? by_constants(x, s) : by_formula(x, s);
     }
   }
   return b.finish(out, {b.convert(x, node.result().dtype())});
@@ -361,6 +407,7 @@ constexpr OpDraft declare() {
           "all of x, are "
           "left alone. NaN spreads to every element that it has a weight in, also of 0.")
       .operand("x", "the input", kWhole)
+      .optional("factors", "scales that are computed, one per dim of x", 1u << TENON_F32 | 1u << TENON_F64, 0, 1, 1)
       .result("y", "element type of x, dims as in sizes")
       .attr_dims("sizes", "the extents of the result, one per dim of x")
       .required()
@@ -378,15 +425,15 @@ constexpr OpDraft declare() {
       .attr_i64("exclude_outside", "1: what lies outside of x has no weight", 0)
       .attr_i64("antialias", "1: a smaller result averages", 0)
       .attr_f64("extrapolation", "the value outside of x, for tf_crop_and_resize", 0)
-      .constraint("C1", "sizes and scales have one entry per dim of x, roi two",
+      .constraint("C1", "sizes, scales and factors have one entry per dim of x, roi two",
                   "resize(f32[2, 3]) {sizes = [4]}")
-      .constraint("C2", "scales are positive and finite",
+      .constraint("C2", "scales are positive and finite, or 0 where there are factors",
                   "resize(f32[2]) {sizes = [4], scales = [-2.0]}")
       .constraint("C3", "linear and cubic take floats",
                   "resize(i32[2]) {sizes = [4], mode = \"linear\"}")
       .constraint("C4", "a dim that changes is not empty", "resize(f32[0]) {sizes = [4]}")
-      .constraint("C5", "with antialias, dims that change are constant",
-                  "resize(f32[n]) {sizes = [4], mode = \"linear\", antialias = 1}")
+      .constraint("C5", "with antialias, dims that change have elements in the result, and no scale is computed",
+                  "resize(f32[n], f32[1]) {sizes = [4], mode = \"linear\", antialias = 1}")
       .example("resize(f32[2] [1, 2]) {sizes = [4]} -> f32[4] [1, 1, 2, 2]")
       .example(
           "resize(f32[1, 2] [[1, 3]]) {sizes = [1, 4], mode = \"linear\"} -> f32[1, 4] [[1, 1.5, "

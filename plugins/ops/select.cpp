@@ -44,7 +44,8 @@ constexpr OpDraft declare() {
       .infer<infer>()
       .value_of<value_of>()
       .fold<fold>()
-      .scalar(scalar::select(arg(0), arg(1), arg(2)));
+      .scalar(scalar::select(arg(0), arg(1), arg(2)))
+      .accuracy(0.5, 0.5);
   return draft;
 }
 

@@ -15,6 +15,7 @@ Status infer(const InferQuery& q) {
   for (size_t i = 0; i < rank; ++i) {
     const Dim extent = q.dim(0, static_cast<uint32_t>(i));
     if (stride[i] < 1) return q.fail("C2", cat("stride[", i, "] is ", stride[i]));
+    TENON_TRY(q.require("C3", TENON_REL_LE, q.constant(0), start[i], cat("0 and start of dim ", i)));
     TENON_TRY(q.require("C3", TENON_REL_LE, start[i], limit[i], cat("start and limit of dim ", i)));
     TENON_TRY(q.require("C4", TENON_REL_LE, limit[i], extent, cat("limit and extent of dim ", i)));
     const Dim length =
@@ -87,7 +88,7 @@ constexpr OpDraft declare() {
                   "slice(f32[5]) {start = [1, 0], limit = [4]}")
       .constraint("C2", "every stride is at least 1",
                   "slice(f32[5]) {start = [1], limit = [4], stride = [0]}")
-      .constraint("C3", "start <= limit", "slice(f32[5]) {start = [4], limit = [1]}")
+      .constraint("C3", "0 <= start <= limit", "slice(f32[5]) {start = [4], limit = [1]}")
       .constraint("C4", "limit <= the extent of the dim",
                   "slice(f32[5]) {start = [1], limit = [6]}")
       .example("slice(f32[5] [0, 1, 2, 3, 4]) {start = [1], limit = [4]} -> f32[3] [1, 2, 3]")

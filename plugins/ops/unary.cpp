@@ -6,54 +6,58 @@ namespace tenon::ops::unary {
 struct Row {
   std::string_view name, summary, example;
   uint32_t instruction, dtypes, cost;
+  double ulp_f32 = 0, ulp_f64 = 0;
+  uint32_t ulp_of = TENON_ULP_OF_RESULT;
 };
 
 constexpr uint32_t kE = TENON_COST_ELEMENTWISE, kT = TENON_COST_TRANSCENDENTAL;
 constexpr Row kRows[] = {
-    {"neg", "-x; integers wrap.", "neg(f32[2] [1, -2]) -> f32[2] [-1, 2]", TENON_S_NEG, kNumber,
-     kE},
+    {"neg", "-x; integers wrap.", "neg(f32[2] [1, -2]) -> f32[2] [-1, 2]", TENON_S_NEG, kNumber, kE,
+     0.5, 0.5},
     {"abs", "The magnitude of x; the lowest integer stays.", "abs(i32[2] [-3, 4]) -> i32[2] [3, 4]",
-     TENON_S_ABS, kNumber, kE},
+     TENON_S_ABS, kNumber, kE, 0.5, 0.5},
     {"sign", "-1, 0 or 1; keeps NaN and -0.", "sign(f32[3] [-2, 0, 5]) -> f32[3] [-1, 0, 1]",
-     TENON_S_SIGN, kNumber, kE},
+     TENON_S_SIGN, kNumber, kE, 0.5, 0.5},
     {"floor", "The next whole number towards minus infinity.",
-     "floor(f32[2] [1.5, -1.5]) -> f32[2] [1, -2]", TENON_S_FLOOR, kFloat, kE},
+     "floor(f32[2] [1.5, -1.5]) -> f32[2] [1, -2]", TENON_S_FLOOR, kFloat, kE, 0.5, 0.5},
     {"ceil", "The next whole number towards infinity.",
-     "ceil(f32[2] [1.5, -1.5]) -> f32[2] [2, -1]", TENON_S_CEIL, kFloat, kE},
+     "ceil(f32[2] [1.5, -1.5]) -> f32[2] [2, -1]", TENON_S_CEIL, kFloat, kE, 0.5, 0.5},
     {"trunc", "The next whole number towards zero.", "trunc(f32[2] [1.5, -1.5]) -> f32[2] [1, -1]",
-     TENON_S_TRUNC, kFloat, kE},
+     TENON_S_TRUNC, kFloat, kE, 0.5, 0.5},
     {"round_even", "The nearest whole number, halves to the even one.",
-     "round_even(f32[3] [0.5, 1.5, 2.5]) -> f32[3] [0, 2, 2]", TENON_S_ROUND_EVEN, kFloat, kE},
+     "round_even(f32[3] [0.5, 1.5, 2.5]) -> f32[3] [0, 2, 2]", TENON_S_ROUND_EVEN, kFloat, kE, 0.5,
+     0.5},
     {"sqrt", "The square root; NaN below 0.", "sqrt(f32[2] [4, 9]) -> f32[2] [2, 3]", TENON_S_SQRT,
-     kFloat, kE},
+     kFloat, kE, 0.5, 0.5},
     {"rsqrt", "1 / sqrt(x).", "rsqrt(f32[2] [4, 16]) -> f32[2] [0.5, 0.25]", TENON_S_RSQRT, kFloat,
-     kE},
+     kE, 1.5, 1.5},
     {"exp", "e to the power of x.", "exp(f32[2] [0, 1]) -> f32[2] [1, 2.7182817]", TENON_S_EXP,
-     kFloat, kT},
+     kFloat, kT, 1.5, 2},
     {"expm1", "exp(x) - 1, accurate near 0.", "expm1(f32[2] [0, 1]) -> f32[2] [0, 1.7182818]",
-     TENON_S_EXPM1, kFloat, kT},
+     TENON_S_EXPM1, kFloat, kT, 2, 4},
     {"log", "The natural logarithm; -inf at 0, NaN below.",
-     "log(f32[2] [1, 10]) -> f32[2] [0, 2.3025851]", TENON_S_LOG, kFloat, kT},
+     "log(f32[2] [1, 10]) -> f32[2] [0, 2.3025851]", TENON_S_LOG, kFloat, kT, 1.5, 1.5},
     {"log1p", "log(1 + x), accurate near 0.", "log1p(f32[2] [0, 1]) -> f32[2] [0, 0.6931472]",
-     TENON_S_LOG1P, kFloat, kT},
+     TENON_S_LOG1P, kFloat, kT, 2, 2},
     {"sin", "The sine of an angle in radians.", "sin(f32[2] [0, 1]) -> f32[2] [0, 0.84147098]",
-     TENON_S_SIN, kFloat, kT},
+     TENON_S_SIN, kFloat, kT, 0.51, 2},
     {"cos", "The cosine of an angle in radians.", "cos(f32[2] [0, 1]) -> f32[2] [1, 0.54030231]",
-     TENON_S_COS, kFloat, kT},
+     TENON_S_COS, kFloat, kT, 0.51, 2},
     {"tanh", "The hyperbolic tangent.", "tanh(f32[2] [0, 1]) -> f32[2] [0, 0.76159416]",
-     TENON_S_TANH, kFloat, kT},
+     TENON_S_TANH, kFloat, kT, 2, 5},
     {"logistic", "1 / (1 + exp(-x)).", "logistic(f32[2] [0, 1]) -> f32[2] [0.5, 0.73105858]",
-     TENON_S_LOGISTIC, kFloat, kT},
+     TENON_S_LOGISTIC, kFloat, kT, 2, 3},
     {"erf", "The error function.", "erf(f32[2] [0, 1]) -> f32[2] [0, 0.84270079]", TENON_S_ERF,
-     kFloat, kT},
+     kFloat, kT, 1.5, 2},
     {"erfc", "1 - erf(x), accurate for large x.", "erfc(f32[2] [0, 1]) -> f32[2] [1, 0.15729921]",
-     TENON_S_ERFC, kFloat, kT},
+     TENON_S_ERFC, kFloat, kT, 0.51, 8},
     {"erf_inv", "The inverse of erf; infinite at -1 and 1, NaN beyond.",
-     "erf_inv(f32[2] [0, 0.5]) -> f32[2] [0, 0.47693628]", TENON_S_ERF_INV, kFloat, kT},
+     "erf_inv(f32[2] [0, 0.5]) -> f32[2] [0, 0.47693628]", TENON_S_ERF_INV, kFloat, kT, 0.51, 3},
     {"lgamma", "log |gamma(x)|.", "lgamma(f32[2] [1, 5]) -> f32[2] [0, 3.1780539]", TENON_S_LGAMMA,
-     kFloat, kT},
+     kFloat, kT, 2, 32, TENON_ULP_OF_ONE},
     {"digamma", "The derivative of lgamma.",
-     "digamma(f32[2] [1, 2]) -> f32[2] [-0.57721567, 0.42278434]", TENON_S_DIGAMMA, kFloat, kT},
+     "digamma(f32[2] [1, 2]) -> f32[2] [-0.57721567, 0.42278434]", TENON_S_DIGAMMA, kFloat, kT, 1,
+     32, TENON_ULP_OF_ONE},
     {"not", "Logical for pred, bitwise for integers.", "not(i8[2] [0, 5]) -> i8[2] [-1, -6]",
      TENON_S_NOT, kPred | kInt, kE},
     {"popcount", "The number of bits that are set.",
@@ -90,7 +94,8 @@ constexpr OpDraft declare() {
       .example(row.example)
       .infer<infer_same>()
       .scalar(scalar::unary(row.instruction, arg(0)))
-      .cost(row.cost);
+      .cost(row.cost)
+      .accuracy(row.ulp_f32, row.ulp_f64, row.ulp_of);
   constexpr uint32_t s = row.instruction;
   if constexpr (s == TENON_S_NEG || s == TENON_S_NOT) draft.fold<fold_involution>();
   if constexpr (s == TENON_S_NEG) draft.value_of<neg_value_of>();

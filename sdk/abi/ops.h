@@ -80,6 +80,11 @@ typedef struct tenon_result_def_t { tenon_str_t name, doc; } tenon_result_def_t;
 #define TENON_COST_DATA_MOVEMENT 5u
 #define TENON_COST_SORT 6u /* comparisons one after another: n log n */
 
+/* Whose unit in the last place (ulp) the accuracy of an op is counted in. */
+#define TENON_ULP_OF_RESULT 0u
+#define TENON_ULP_OF_OPERANDS 1u /* of the largest of the result and the operands: where they cancel */
+#define TENON_ULP_OF_ONE 2u      /* of the larger of the result and 1: near zeros that are no simple numbers */
+
 /* ---- Inference --------------------------------------------------------------------------------------------------- */
 
 typedef struct tenon_op_def_t tenon_op_def_t;
@@ -180,6 +185,13 @@ struct tenon_op_def_t {
   const void* jvp;
   const void* transpose;
   const void* batch;
+
+  /* Accuracy of floats: so many units in the last place at most lie between what a device gives and the exact value at the
+   * operands, in f32 and in f64. f16 and bf16 are computed in f32 and rounded once. 0.5: the nearest number; 0: not stated.
+   * A composite's unit is never below that of 256 times the smallest normal number, since its steps may be there. */
+  double ulp_f32, ulp_f64;
+  uint32_t ulp_of; /* TENON_ULP_OF_* */
+  uint32_t reserved;
 };
 
 typedef struct tenon_ops_t {

@@ -15,6 +15,7 @@
  *
  * Integers: div truncates, x/0 = -1 (all ones for unsigned), MIN/-1 = MIN, x%0 = x, MIN%-1 = 0, and % takes the
  * sign of the dividend; a shift by >= width gives 0 (SHR_A: the sign, 0 for unsigned types); a negative count counts as >= width.
+ * FLOOR, CEIL, TRUNC and ROUND_EVEN change no integer.
  * Floats: MAX and MIN propagate NaN and order -0 below +0; SIGN(NaN) is NaN, SIGN(-0) is -0. REM is C fmod.
  * CONVERT float to integer truncates and saturates, NaN gives 0; to pred it is x != 0 (NaN is true).
  */

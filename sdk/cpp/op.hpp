@@ -220,6 +220,13 @@ struct OpDraft {
   // ---- Properties ----
   constexpr OpDraft& cost(uint32_t cost_class) { return def.cost_class = cost_class, *this; }
   constexpr OpDraft& tolerance(double factor) { return def.tolerance = factor, *this; }
+  // How many units in the last place a result may be off, in f32 and in f64 (tenon_op_def_t::ulp_f32).
+  constexpr OpDraft& accuracy(double f32, double f64, uint32_t of = TENON_ULP_OF_RESULT) {
+    def.ulp_f32 = f32;
+    def.ulp_f64 = f64;
+    def.ulp_of = of;
+    return *this;
+  }
   constexpr OpDraft& traits(uint64_t more) { return def.traits |= more, *this; }
 
   // The scalar program reads only operands that are declared.

@@ -101,6 +101,9 @@ constexpr Expr sign(const Expr& x) {
 constexpr Expr floor(const Expr& x) {
   return unary(TENON_S_FLOOR, x);
 }
+constexpr Expr round_even(const Expr& x) {
+  return unary(TENON_S_ROUND_EVEN, x);
+}
 constexpr Expr sqrt(const Expr& x) {
   return unary(TENON_S_SQRT, x);
 }

@@ -431,10 +431,30 @@ Tensor Builder::reduce(const Tensor& t, std::span<const uint32_t> dims, Fold fol
   return r;
 }
 
+// A window with more places than the input has elements steps over the elements: most of its places see only padding.
+Builder::Tap Builder::add_tap(const WindowDim& w, E out, E extent, std::vector<uint32_t>* reduce) {
+  Pool& p = pool();
+  const E begin = p.sub(p.mul(out, p.integer(w.stride)), p.integer(w.pad_low));
+  const std::optional<int64_t> elements = p.value(extent);
+  if (elements && *elements < w.size && w.dilation == 1 && w.base_dilation <= 1) {
+    const E at = fresh_axes({extent}, reduce)[0], place = p.sub(at, begin);
+    return {at, p.both(p.cmp(TENON_CMP_GE, place, p.integer(0)), p.cmp(TENON_CMP_LT, place, p.integer(w.size)))};
+  }
+  const E place = fresh_axes({p.integer(w.size)}, reduce)[0];
+  E at = p.add(begin, p.mul(place, p.integer(w.dilation)));
+  E guard = p.cmp(TENON_CMP_GE, at, p.integer(0));
+  if (w.base_dilation > 1) {
+    guard = p.both(guard, p.cmp(TENON_CMP_EQ, p.mod(at, p.integer(w.base_dilation)), p.integer(0)));
+    at = p.floordiv(at, p.integer(w.base_dilation));
+  }
+  return {at, p.both(guard, p.cmp(TENON_CMP_LT, at, extent))};
+}
+
 Tensor Builder::reduce_window(const Tensor& t, std::span<const WindowDim> window, Fold fold, std::vector<E> dims,
                               DType acc, DType out) {
   if (!t.valid()) return {};
   if (window.size() != t.rank() || dims.size() != t.rank()) return fail("reduce_window needs one window per dim");
+  if (fold == Fold::kArgMax || fold == Fold::kArgMin) return fail("reduce_window gives no places");
   Pool& p = pool();
   if (acc == TENON_DTYPE_NONE) acc = default_acc(t.type);
   if (out == TENON_DTYPE_NONE) out = t.type;
@@ -442,22 +462,14 @@ Tensor Builder::reduce_window(const Tensor& t, std::span<const WindowDim> window
   s.kind = StageKind::kReduce;
   const std::vector<E> axes = fresh_axes(dims, &s.space);
   std::vector<E> index;
-  E guard = kNone, position = p.integer(0);
+  E guard = kNone;
   for (size_t d = 0; d < t.rank(); ++d) {
-    const WindowDim& w = window[d];
-    const E k = fresh_axes({p.integer(w.size)}, &s.reduce)[0];
-    E x = p.add(p.mul(axes[d], p.integer(w.stride)), p.sub(p.mul(k, p.integer(w.dilation)), p.integer(w.pad_low)));
-    guard = p.both(guard, p.cmp(TENON_CMP_GE, x, p.integer(0)));
-    if (w.base_dilation > 1) {
-      guard = p.both(guard, p.cmp(TENON_CMP_EQ, p.mod(x, p.integer(w.base_dilation)), p.integer(0)));
-      x = p.floordiv(x, p.integer(w.base_dilation));
-    }
-    guard = p.both(guard, p.cmp(TENON_CMP_LT, x, t.dims[d]));
-    index.push_back(x);
-    position = p.add(p.mul(position, p.integer(w.size)), k);
+    const Tap tap = add_tap(window[d], axes[d], t.dims[d], &s.reduce);
+    guard = p.both(guard, tap.guard);
+    index.push_back(tap.at);
   }
   const E x = widened(load(t, index, guard, identity(p, fold, t.type)), acc);
-  if (!fold_parts(fold, acc, out, x, position, &s)) return fail("an arg reduction gives integers");
+  if (!fold_parts(fold, acc, out, x, kNone, &s)) return fail("an arg reduction gives integers");
   Tensor r = add_buffer(out, dims, Role::kTemp);
   if (!r.valid()) return r;
   s.store = {{r.buffer, axes, kNone}};
@@ -477,12 +489,10 @@ std::vector<Tensor> Builder::window_argmax(const Tensor& t, std::span<const Wind
   std::vector<E> at;
   E guard = kNone, place = p.integer(0);
   for (size_t d = 0; d < window.size(); ++d) {
-    const WindowDim& w = window[d];
-    const E k = fresh_axes({p.integer(w.size)}, &s.reduce)[0];
-    const E x = p.add(p.mul(axes[d], p.integer(w.stride)), p.sub(p.mul(k, p.integer(w.dilation)), p.integer(w.pad_low)));
-    guard = p.both(guard, p.both(p.cmp(TENON_CMP_GE, x, p.integer(0)), p.cmp(TENON_CMP_LT, x, t.dims[d])));
-    at.push_back(x);
-    place = p.add(p.mul(place, t.dims[d]), x);
+    const Tap tap = add_tap(window[d], axes[d], t.dims[d], &s.reduce);
+    guard = p.both(guard, tap.guard);
+    at.push_back(tap.at);
+    place = p.add(p.mul(place, t.dims[d]), tap.at);
   }
   // A place beyond all others loses against every element, as the state does that has seen none.
   const E nowhere = p.integer(size_of(index) == 8 ? INT64_MAX : INT32_MAX);

@@ -134,6 +134,11 @@ class Builder {
   Stage& add_stage(StageKind kind);
   void append(Stage s);
   E sort_key(E x, bool descending);
+  // One step of a window along a dim: the element that it reads, and whether that is there and in the window.
+  struct Tap {
+    E at = kNone, guard = kNone;
+  };
+  Tap add_tap(const WindowDim& w, E out, E extent, std::vector<uint32_t>* reduce);
   std::vector<E> fresh_axes(const std::vector<E>& dims, std::vector<uint32_t>* ids);
   std::vector<E> shared_axes(const std::vector<E>& dims, std::vector<uint32_t>* ids);
   E widened(E x, DType acc);

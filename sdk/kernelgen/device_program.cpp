@@ -577,12 +577,17 @@ bool build_program(const LiftHost& host, tenon_graph_t* graph, const Target& tar
                    std::string* why) {
   Lifted lifted;
   if (!lift(host, graph, &lifted, why)) return false;
-  *out = BuiltProgram{};
-  DeviceProgram& program = out->program;
   std::optional<Verifier> verifier = verifier_for(lifted.program.stages.size(), setting(host, "TENON_VERIFY"));
   Verifier* const checks = verifier ? &*verifier : nullptr;
   if (checks != nullptr && !checks->program(lifted.program, "lifting")) return *why = "kernelgen broke a rule of its own " + checks->notes.back(), false;
   move_to_load(lifted.program, target, checks);
+  return build_kernels(host, graph, std::move(lifted), target, checks, out, why);
+}
+
+bool build_kernels(const LiftHost& host, tenon_graph_t* graph, Lifted lifted, const Target& target, Verifier* checks, BuiltProgram* out,
+                   std::string* why) {
+  *out = BuiltProgram{};
+  DeviceProgram& program = out->program;
   describe_buffers(lifted, &program);
   const Naming naming{host, graph, lifted.nodes};
   for (const LiftedCheck& c : lifted.checks) {

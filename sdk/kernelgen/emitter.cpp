@@ -320,6 +320,17 @@ void Emitter::store_at(Space space, uint32_t ref, DType t, Val at, Val v, V m, V
   emit(depth(), node);
 }
 
+// Rows of which each lane names another element: what data decides, or where the row's own number takes part.
+Val Emitter::each_in_its_slot(Val base, E offset, uint32_t slots) {
+  Node n;
+  n.kind = N::kIota;
+  n.args[0] = add(base, integer(int64_t{copy} * width)).v;
+  n.dst = value(TENON_I64, width);
+  const Val slot{emit(base.depth, n), base.depth, true};
+  const Val at = apply(TENON_S_MUL, TENON_I64, {as_type(vector(offset), TENON_I64), integer(slots)});
+  return apply(TENON_S_ADD, TENON_I64, {slot, at});
+}
+
 Emitter::Address Emitter::address(uint32_t buffer, E offset, bool as_vector, bool masked_by_lane) {
   Address a;
   if (is_scratch(buffer)) {
@@ -327,6 +338,11 @@ Emitter::Address Emitter::address(uint32_t buffer, E offset, bool as_vector, boo
     const uint32_t slots = lanes_are_rows ? width * temp_copies : 1;
     if (!temp_offset_.count(buffer)) temp_offset_[buffer] = reserve(prepared_.temp_elements[buffer], t, slots);
     const Val base = scalar(p_.floordiv(temp_offset_[buffer], p_.integer(size_of(t))));
+    if (lanes_are_rows && as_vector && p_.uses_axis(offset, vector_axis)) {
+      a.at = each_in_its_slot(base, offset, slots);
+      a.lanes = width;
+      return a;
+    }
     if (lanes_are_rows) {
       a.at = add(base, add(mul(scalar(offset), integer(slots)), integer(int64_t{copy} * width)));
       a.at.varies = true;
@@ -400,6 +416,7 @@ Val Emitter::load(E e, bool as_vector) {
     o = splat(o, a.lanes);
     at = {at.v, std::max(at.depth, o.depth), at.varies || o.varies};
   }
+  if (a.lanes > 1 && mask == kNoValue) at.depth = std::max(at.depth, vector_depth);
   if (written_[memory_of(k_, x.ref)]) at.depth = std::max(at.depth, row_depth);
   const bool scratch = is_scratch(x.ref);
   return load_at(scratch ? Space::kScratch : Space::kBuffer, scratch ? 0 : argument(x.ref, false), x.type, at, a.lanes,

@@ -207,14 +207,20 @@ class Generaliser : private KernelCopy {
   void run() {
     lead(k_.lead);
     for (const Stage& s : k_.stages) stage(s);
-    for (size_t b = 0; b < to_.buffers.size(); ++b) {
-      const int32_t alias = k_.buffers[to_.buffer_origin[b]].alias_of;
-      if (alias >= 0) to_.buffers[b].alias_of = static_cast<int32_t>(buffer(static_cast<uint32_t>(alias)));
-    }
+    for (size_t b = 0; b < to_.buffers.size(); ++b) share(b);
     out_.was_open = open_;
   }
 
  private:
+  // A temp stays in the memory of an output if both still have the same dims: where only one of them is walked as one,
+  // its elements would lie elsewhere.
+  void share(size_t temp) {
+    const int32_t alias = k_.buffers[to_.buffer_origin[temp]].alias_of;
+    if (alias < 0) return;
+    const uint32_t out = buffer(static_cast<uint32_t>(alias));
+    if (to_.buffers[temp].dims == to_.buffers[out].dims) to_.buffers[temp].alias_of = static_cast<int32_t>(out);
+  }
+
   bool keeps(uint32_t axis) const {
     return !runs_.continues(axis) && (!may_drop_ || uses_.pinned[axis] || !p_.is_const(sizes_.size(axis_size_[axis]), 1));
   }

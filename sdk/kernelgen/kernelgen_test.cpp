@@ -506,6 +506,24 @@ TEST(Ordered, TopK) {
   c.ext = {50};
   check(c);
 }
+// Rows run in lanes; what each gathers from its own temp is another element in each.
+TEST(Rows, LanesGatherFromTheirTemps) {
+  Case c;
+  Builder& b = c.b;
+  const Tensor x = b.input(TENON_F32, dims(b, {3, 5, 37, 4}));
+  const Tensor at = b.input(TENON_I32, dims(b, {3, 6, 37}));
+  const uint32_t last[] = {3};
+  const Tensor low = b.reduce(x, last, Fold::kMin);  // [3, 5, 37]
+  const Tensor chosen = b.map(TENON_F32, at.dims, [&](std::span<const E> i) {
+    Pool& p = b.pool();
+    const E index = p.max(p.integer(0), p.min(p.convert(b.load(at, i), TENON_I64), p.integer(4)));
+    const E from[] = {i[0], index, i[2]};
+    return b.load(low, from);
+  });
+  b.output(chosen);
+  check(c);
+}
+
 TEST(Rows, WindowArgMax) {
   Case c;
   Builder& b = c.b;

@@ -139,9 +139,10 @@ class Layouts {
       std::vector<std::pair<uint32_t, uint32_t>> turned;  // temp, output
       for (View& v : s.store) {
         if (k_.buffers[v.buffer].role != Role::kOut || channel_[v.buffer] < 0 || edges_.same_order(v.buffer)) continue;
-        const uint32_t temp = edges_.like(v.buffer, channel_[v.buffer]);
-        turned.push_back({temp, v.buffer});
-        v.buffer = temp;
+        // A scatter stores to one buffer twice.
+        auto known = std::ranges::find(turned, v.buffer, &std::pair<uint32_t, uint32_t>::second);
+        if (known == turned.end()) known = turned.insert(known, {edges_.like(v.buffer, channel_[v.buffer]), v.buffer});
+        v.buffer = known->first;
       }
       const std::vector<uint32_t> origins = s.origins;
       k_.stages.push_back(std::move(s));

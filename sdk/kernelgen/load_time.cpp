@@ -179,10 +179,13 @@ std::vector<bool> fixed_stages(const Kernel& k) {
   return fixed;
 }
 
+void keep_what_pays(Kernel& program) { Mover(program).keep_what_pays(); }
+void keep_the_rest(Kernel& program) { Mover(program).keep_the_rest(); }
+
 void move_to_load(Kernel& program, const Target& target, Verifier* verifier) {
-  Mover(program).keep_what_pays();
+  keep_what_pays(program);
   lay_out(program, target, verifier);
-  Mover(program).keep_the_rest();
+  keep_the_rest(program);
   const Kernel before = verifier == nullptr ? Kernel{} : program;
   pack_constants(program, target);
   if (verifier != nullptr && !verifier->program(program, "packing constants")) program = before;

@@ -25,5 +25,10 @@ bool is_fixed(const Kernel& program, E e);
 // lay_out() (fuse.h), and fixed work moves to load. Before split(). The verifier (may be null) as there.
 void move_to_load(Kernel& program, const Target& target, Verifier* verifier = nullptr);
 
+// Its parts around lay_out(), for who looks at the program between them: before maps are inlined, what is worth keeping
+// although it could be; afterwards, what is left.
+void keep_what_pays(Kernel& program);
+void keep_the_rest(Kernel& program);
+
 }  // namespace tenon::kernelgen
 #endif

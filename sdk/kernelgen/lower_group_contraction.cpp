@@ -152,7 +152,8 @@ class GroupContraction {
     e_.loop(Bind::kSerial, e_.integer(0), e_.integer(count), 1, false, [&](Val i) {
       const Val at = e_.add(e_.add(side.first, mine), e_.mul(i, e_.integer(apart)));
       e_.only_if(e_.less(at, e_.scalar(side.count)), [&] {
-        decode(e_, at, side.axes);
+        // What follows from the place is not computed before it is known to be there: it may be loaded.
+        decode(e_, here(at), side.axes);
         body(i);
       });
     });

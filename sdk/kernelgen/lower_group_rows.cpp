@@ -73,7 +73,9 @@ class GroupRows {
     if (shares_points(pass)) {
       return lanes(pass.space, [&] { sums(pass, [&](auto step) { serial(pass.reduce, 0, step); }, false); });
     }
-    serial(pass.space, 0, [&] { sums(pass, [&](auto step) { lanes(pass.reduce, step); }, true); });
+    // A sum of one step is taken by every item: there is nothing to meet about.
+    const bool meet = !pass.reduce.empty();
+    serial(pass.space, 0, [&] { sums(pass, [&](auto step) { lanes(pass.reduce, step); }, meet); });
   }
 
   // Whether there are points enough to give each item sums of its own.

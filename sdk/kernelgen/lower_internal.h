@@ -115,6 +115,7 @@ class Emitter {
   uint32_t copy = 0;             // which unrolled copy is being emitted
   V mask = kNoValue;             // active lanes of the tail; kNoValue: all
   uint32_t mask_depth = 0;
+  uint32_t vector_depth = 0;     // scope in which all lanes are there: whole vectors are loaded inside
   uint32_t row_depth = 0;        // scope in which passes run: loads of what the kernel writes stay inside
   bool lanes_are_rows = false;   // temps have one slot per lane
   uint32_t temp_copies = 1;
@@ -146,6 +147,7 @@ class Emitter {
     V stride = kNoValue;
   };
   Address address(uint32_t buffer, E offset, bool as_vector, bool masked_by_lane);
+  Val each_in_its_slot(Val base, E offset, uint32_t slots);
   bool is_scratch(uint32_t buffer) const;
 
   Prepared& prepared_;

@@ -244,6 +244,7 @@ class Rows {
       branch.kind = N::kIf;
       branch.args[0] = whole.v;
       e_.open();
+      e_.vector_depth = e_.depth();
       e_.loop(Bind::kSerial, e_.integer(0), tall, w, true, [&](Val at) { square(at); });
       const Val done = e_.sub(tall, e_.mod(tall, e_.integer(w)));
       e_.loop(Bind::kSerial, done, tall, 1, false, [&](Val at) { line(at, base, kNone); });
@@ -251,6 +252,7 @@ class Rows {
       e_.open();
       e_.loop(Bind::kSerial, e_.integer(0), tall, 1, false, [&](Val at) { line(at, base, extent); });
       branch.other = e_.close();
+      e_.vector_depth = 0;
       e_.emit(e_.depth(), branch);
     });
   }

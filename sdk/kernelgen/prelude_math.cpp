@@ -248,7 +248,7 @@ constexpr Function kF64[] = {
     {"erfc",
      "FN $F erfc_$n($F x) { $F a = @abs(x); $F b = $S(a < ($F)1, 1.0, $S(a > ($F)28, 28.0, a)); $F r = @erfcp(b); "
      "r = $S(x < ($F)0, 2.0 - r, r); r = $S(a < ($F)1, 1.0 - @erfs($S(a < ($F)1, x, 0.0)), r); return $S(x != x, x, r); }\n"},
-    // M. Giles's start, then Newton on erf, or on erfc where 1 - |x| is small.
+    // M. Giles's start, beyond its range that of erfc's expansion; then Halley's steps on erf, or on erfc where 1 - |x| is small.
     {"erf_inv",
      "FN $F erf_inv_$n($F x) { $F a = @abs(x); $F w = -@log((1.0 - a) * (1.0 + a)); $F v = w - 2.5; "
      "$F p = 2.81022636e-08 * v + 3.43273939e-07; p = p * v - 3.5233877e-06; p = p * v - 4.39150654e-06; "
@@ -256,6 +256,7 @@ constexpr Function kF64[] = {
      "p = p * v + 1.50140941; $F s = @sqrt(w) - 3.0; $F q = -0.000200214257 * s + 0.000100950558; "
      "q = q * s + 0.00134934322; q = q * s - 0.00367342844; q = q * s + 0.00573950773; q = q * s - 0.0076224613; "
      "q = q * s + 0.00943887047; q = q * s + 1.00167406; q = q * s + 2.83297682; $F y = $S(w < ($F)5, p, q) * a; "
+     "$F l = $S(w > ($F)16, w, 16.0) + 0.69314718055994530942; y = $S(w > ($F)16, @sqrt(l - 0.5 * @log(l * 3.14159265358979323846)), y); "
      "y = $S(y < ($F)6.2, y, 6.2); $F c = 1.0 - a; "
      "for (int i = 0; i < 3; ++i) { $F f = $S(a < ($F)0.5, @erf(y) - a, c - @erfc(y)); $F d = f * @exp(y * y) * 0.88622692545275801365; "
      "y = y - d / (1.0 + y * d); } "
@@ -280,7 +281,7 @@ constexpr Function kF64[] = {
     {"lgamma",
      "FN $F lgamma_$n($F x) { $M low = x < ($F)0.5; $F r = @lgammap($S(low, 1.0 - x, x)); "
      "$F s = @abs(@sinpi(x)); $F q = 1.14472988584940017414 - @log(s) - r; q = $S(@floor(x) == x, $INF, q); "
-     "q = $S(@abs(x) < ($F)1e-10, -@log(@abs(x)), q); r = $S(low, q, r); "
+     "q = $S(@abs(x) < ($F)1e-20, -@log(@abs(x)), q); r = $S(low, q, r); "
      "return $S(x != x, x, $S(x == -$INF, $INF, r)); }\n"},
     {"digamma",
      "FN $F digamma_$n($F x) { $M low = x < ($F)0.5; $F y = $S(low, 1.0 - x, x); $F r = y * 0.0; r = $S(y == $INF, 0.0, r); "

@@ -83,6 +83,17 @@ TEST(Text, SoftmaxIsOneKernelOfThreeLoops) {
   EXPECT_EQ(t.code.find("*)scratch"), std::string::npos);
 }
 
+// What lies in the padding is no work: a window that is larger than the input runs over the input.
+TEST(Text, WindowsLargerThanTheInputRunOverTheInput) {
+  Builder b;
+  const Tensor x = b.input(TENON_F32, {b.dim(3), b.dim(1000)});
+  const WindowDim window[] = {{510, 2, 255, 255}, {511, 2, 255, 255}};
+  b.output(b.reduce_window(x, window, Fold::kSum, {b.dim(2), b.dim(500)}));
+  const std::string levels = texts(b, Target::avx512()).levels;
+  EXPECT_EQ(count(levels, "< 510\n"), 0u) << levels;
+  expect_in_order(levels, {"axis i2 < 3\n", "axis i3 < 511\n", "Reduce over [i0, i1] reduce [i2, i3]"});
+}
+
 TEST(Text, EqualKernelsOfDifferentProgramsHashEqual) {
   Builder a, b;
   softmax(a, a.dim(8), a.dim(64));

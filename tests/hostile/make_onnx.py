@@ -319,8 +319,8 @@ def windows():
             attributes = {"kernel_shape": [3], **form, key: values}
             label = f"{key}-{values[0] % 97}-{'-'.join(form) or 'plain'}"
             # A padding that SAME computes replaces one that is given.
-            yield over(f"057-lp-pool-{label}", "LpPool", **attributes)
-            yield over(f"057-max-pool-{label}", "MaxPool", expect="E|L|OK", **attributes)
+            for op, short in (("LpPool", "lp"), ("MaxPool", "max")):
+                yield over(f"057-{short}-pool-{label}", op, expect="E|L|OK", **attributes)
     yield over("057-max-pool-columns", "MaxPool", (0, 1, 1 << 36, 1 << 36), outputs=("v", "y"), kernel_shape=[1, 1], storage_order=1)
     weights = [("w", FLOAT, [1, 1, 3])]
     for label, attributes in (("same", {"auto_pad": "SAME_UPPER", "dilations": [MAX64]}), ("shape", {"output_shape": [MIN64]}),

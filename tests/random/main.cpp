@@ -1,6 +1,10 @@
 // Makes random graphs, checks each with a runner, and makes what fails small.
 //   random_graphs [--mode ops|fusion] [--device NAME|none] [--seed FIRST] [--count N] [--threads N]
 //                 [--model FILE] [--shrink 0|1] [--save FOLDER]
+//   random_graphs --device stages [--target NAME,...] [--targets N] [--trees N] [--verify 0|1] [--texts 0|1] ...
+// The second form needs no compiler: the interpreter runs what kernelgen makes for N of the targets (another choice for
+// each seed), after each of its steps, and the loop trees of one graph in so many. --verify 1: kernelgen's verifier
+// looks at each step too, and what it says is a failure.
 // Each failure is told with its seed, and the run goes on; the exit status is 1 when any failed.
 #include <fmt/core.h>
 
@@ -8,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <string>
 
 #include <tenon/cpp/session.hpp>
@@ -18,20 +23,23 @@
 #include "tests/random/op_graphs.h"
 #include "tests/random/replay.h"
 #include "tests/random/shrink.h"
+#include "tests/random/stage_check.h"
 
 namespace tenon::random_tests {
 namespace {
 
 struct Options {
-  std::string mode = "ops", device = "cpu", model, save;
-  uint64_t seed = 1, count = 200, threads = 0, shrink = 1;
+  std::string mode = "ops", device = "cpu", model, save, target;
+  uint64_t seed = 1, count = 200, threads = 0, shrink = 1, targets = 1, trees = 1, verify = 0, texts = 0;
 };
 
 bool parse(int argc, char** argv, Options* options) {
   const std::map<std::string, std::string*> texts = {
-      {"--mode", &options->mode}, {"--device", &options->device}, {"--model", &options->model}, {"--save", &options->save}};
+      {"--mode", &options->mode}, {"--device", &options->device}, {"--model", &options->model}, {"--save", &options->save}, {"--target", &options->target}};
   const std::map<std::string, uint64_t*> numbers = {{"--seed", &options->seed}, {"--count", &options->count},
-                                                    {"--threads", &options->threads}, {"--shrink", &options->shrink}};
+                                                    {"--threads", &options->threads}, {"--shrink", &options->shrink},
+                                                    {"--targets", &options->targets}, {"--trees", &options->trees}, {"--verify", &options->verify},
+                                                    {"--texts", &options->texts}};
   for (int i = 1; i + 1 < argc; i += 2) {
     if (const auto text = texts.find(argv[i]); text != texts.end()) {
       *text->second = argv[i + 1];
@@ -105,6 +113,26 @@ class Driver {
   uint64_t nodes_ = 0, failed_ = 0;
 };
 
+// Empty when one of the targets is unknown.
+Runner stage_runner(const Options& options, std::shared_ptr<StageCheck>* check) {
+  StageCheckOptions chosen;
+  kernelgen::LiftHost host;
+  chosen.targets_per_graph = static_cast<uint32_t>(options.targets);
+  chosen.trees_every = static_cast<uint32_t>(options.trees);
+  chosen.verify = options.verify != 0;
+  chosen.texts = options.texts != 0;
+  if (!choose_targets(options.target, &chosen.targets) || !open_lift_host(&host).ok()) return {};
+  *check = std::make_shared<StageCheck>(host, chosen);
+  return [check = *check](const Generated& generated) { return (*check)(generated); };
+}
+
+void tell_statistics(const StageStatistics& s) {
+  fmt::print("{} kernels, {} loop trees", s.kernels, s.trees);
+  for (const auto& [shape, count] : s.shapes) fmt::print(", {} {}", count, shape);
+  fmt::print("\n");
+  for (const auto& [why, count] : s.left_out) fmt::print("left out {}: {}\n", count, why);
+}
+
 int main_of(const Options& options) {
   if (options.threads > 0) setenv("TENON_NUM_THREADS", std::to_string(options.threads).c_str(), 1);
   Session session;
@@ -112,8 +140,20 @@ int main_of(const Options& options) {
     fmt::print(stderr, "{}\n", failure_text());
     return 3;
   }
-  const Runner nothing = [](const Generated&) { return std::string(); };
-  return Driver(options, options.device == "none" ? nothing : device_runner(session, options.device)).run();
+  Runner runner = [](const Generated&) { return std::string(); };
+  std::shared_ptr<StageCheck> stages;
+  if (options.device == "stages") {
+    runner = stage_runner(options, &stages);
+  } else if (options.device != "none") {
+    runner = device_runner(session, options.device);
+  }
+  if (runner == nullptr) {
+    fmt::print(stderr, "no target `{}`; there are {}\n", options.target, target_names());
+    return 2;
+  }
+  const int status = Driver(options, runner).run();
+  if (stages != nullptr) tell_statistics(stages->statistics());
+  return status;
 }
 
 }  // namespace
@@ -123,7 +163,8 @@ int main(int argc, char** argv) {
   tenon::random_tests::Options options;
   if (!tenon::random_tests::parse(argc, argv, &options)) {
     fmt::print(stderr, "usage: random_graphs [--mode ops|fusion] [--device NAME|none] [--seed FIRST] [--count N] "
-                       "[--threads N] [--model FILE] [--shrink 0|1] [--save FOLDER]\n");
+                       "[--threads N] [--model FILE] [--shrink 0|1] [--save FOLDER]\n"
+                       "       random_graphs --device stages [--target NAME,...] [--targets N] [--trees N] [--verify 0|1] [--texts 0|1] ...\n");
     return 2;
   }
   const char* full = std::getenv("CHECK_FULL");

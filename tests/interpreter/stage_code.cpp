@@ -1,0 +1,149 @@
+#include "tests/interpreter/stage_code.h"
+
+#include <algorithm>
+
+namespace tenon::interpreter {
+namespace {
+
+using kernelgen::Expr;
+using kernelgen::Kernel;
+using kernelgen::Pool;
+using kernelgen::X;
+
+class Maker {
+ public:
+  Maker(const Kernel& kernel, const CodeRequest& request, StageCode* out, std::string* why)
+      : p_(kernel.pool), request_(request), out_(*out), why_(*why), known_(p_.size(), kNoReg), axis_(p_.axes().size(), kNoReg) {}
+
+  bool run() {
+    for (uint32_t a : request_.lead) out_.lead.push_back(new_axis(a, kPerPoint));
+    for (size_t d = 0; d < request_.loops.size(); ++d) out_.loops.push_back(new_axis(request_.loops[d], level_of_loop(d)));
+    innermost_ = level_of_loop(request_.loops.size()) - 1;
+    for (E e : request_.results) out_.results.push_back(reg(e));
+    for (const kernelgen::View* v : request_.views) {
+      CodeView view{v->buffer, v->guard == kNone ? kNoReg : reg(v->guard), {}};
+      for (E e : v->index) view.index.push_back(reg(e));
+      out_.views.push_back(std::move(view));
+    }
+    sort_by_level();
+    return why_.empty();
+  }
+
+ private:
+  R new_register(uint32_t level) {
+    out_.registers.push_back(Reg{.i = 0});
+    level_.push_back(level);
+    return static_cast<R>(out_.registers.size() - 1);
+  }
+  R new_axis(uint32_t axis, uint32_t level) { return axis_[axis] = new_register(level); }
+
+  R reg(E e) {
+    if (known_[e] == kNoReg) known_[e] = make(e);
+    return known_[e];
+  }
+
+  R make(E e) {
+    const Expr& x = p_.at(e);
+    switch (x.kind) {
+      case X::kConst: {
+        const R r = new_register(kOnce);
+        out_.registers[r] = constant(x.type, x.bits);
+        return r;
+      }
+      case X::kExtent: {
+        const R r = new_register(kOnce);
+        out_.extents.push_back({x.ref, r});
+        return r;
+      }
+      case X::kAxis:
+        if (axis_[x.ref] == kNoReg) refuse("no loop runs along axis i" + std::to_string(x.ref));
+        return axis_[x.ref] == kNoReg ? new_axis(x.ref, kOnce) : axis_[x.ref];
+      case X::kState: {
+        const R r = new_register(innermost_);
+        out_.states.push_back({x.ref, r});
+        return r;
+      }
+      case X::kLoad: return make_load(e);
+      case X::kOp: return make_operation_of(e);
+    }
+    return kNoReg;
+  }
+
+  R make_load(E e) {
+    Load load;
+    const Expr x = p_.at(e);
+    const std::span<const E> args = p_.args(e);
+    load.buffer = x.ref;
+    // What was stored at this point of the lead axes, or before, is there before the loops; what they store is not.
+    uint32_t level = request_.stored != nullptr && (*request_.stored)[x.ref] ? innermost_ : kPerPoint;
+    auto use = [&](E a) {
+      const R r = reg(a);
+      level = std::max(level, level_[r]);
+      return r;
+    };
+    if (args[0] != kNone) {
+      load.guard = use(args[0]);
+      load.other = use(args[1]);
+    }
+    for (E a : args.subspan(2)) load.index.push_back(use(a));
+    out_.loads.push_back(std::move(load));
+    Instruction i;
+    i.load = true;
+    i.a = static_cast<R>(out_.loads.size() - 1);
+    return emit(i, level);
+  }
+
+  R make_operation_of(E e) {
+    const Expr x = p_.at(e);
+    const std::span<const E> args = p_.args(e);
+    Instruction i;
+    uint32_t level = kOnce;
+    R* slots[] = {&i.a, &i.b, &i.c};
+    for (size_t n = 0; n < args.size() && n < 3; ++n) {
+      *slots[n] = reg(args[n]);
+      level = std::max(level, level_[*slots[n]]);
+    }
+    if (!make_operation(x.op, x.ref, x.type, p_.type(args[0]), &i.operation)) {
+      refuse("there is no " + std::string(kernelgen::name_of_op(x.op)) + " of " + std::string(kernelgen::name_of(x.type)));
+    }
+    return emit(i, level);
+  }
+
+  R emit(Instruction i, uint32_t level) {
+    i.dst = new_register(level);
+    out_.instructions.push_back(i);
+    return i.dst;
+  }
+
+  void refuse(std::string reason) {
+    if (why_.empty()) why_ = std::move(reason);
+  }
+
+  // Arguments are never in a deeper loop than what they are used for, so the order within a level may stay.
+  void sort_by_level() {
+    const auto level = [&](const Instruction& i) { return level_[i.dst]; };
+    std::stable_sort(out_.instructions.begin(), out_.instructions.end(),
+                     [&](const Instruction& a, const Instruction& b) { return level(a) < level(b); });
+    out_.levels.assign(innermost_ + 2, static_cast<uint32_t>(out_.instructions.size()));
+    for (size_t n = out_.instructions.size(); n-- > 0;) out_.levels[level(out_.instructions[n])] = static_cast<uint32_t>(n);
+    for (size_t l = out_.levels.size() - 1; l-- > 0;) out_.levels[l] = std::min(out_.levels[l], out_.levels[l + 1]);
+  }
+
+  const Pool& p_;
+  const CodeRequest& request_;
+  StageCode& out_;
+  std::string& why_;
+  std::vector<R> known_;         // by expression
+  std::vector<R> axis_;          // by axis
+  std::vector<uint32_t> level_;  // by register
+  uint32_t innermost_ = kPerPoint;
+};
+
+}  // namespace
+
+bool make_code(const Kernel& kernel, const CodeRequest& request, StageCode* out, std::string* why) {
+  *out = {};
+  return Maker(kernel, request, out, why).run();
+}
+
+}  // namespace tenon::interpreter

@@ -1,0 +1,306 @@
+// The interpreter of loop trees: that trees of every target give what their stages give, and that planted defects are
+// told.
+#include <cmath>
+
+#include <tenon/kernelgen/l2.h>
+
+#include "tests/interpreter/agreement.h"
+#include "tests/interpreter/test_programs.h"
+#include "tests/interpreter/tree_interpreter.h"
+
+namespace tenon::interpreter {
+namespace {
+
+using kg::Bind;
+using kg::Builder;
+using kg::E;
+using kg::Kernel;
+using kg::LoopTree;
+using kg::N;
+using kg::Node;
+using kg::Role;
+using kg::Target;
+using kg::Tensor;
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+LoopTree tree_of(const Kernel& kernel, const Target& target) {
+  kg::Prepared p = kg::prepare(kernel);
+  kg::Schedule schedule;
+  LoopTree tree;
+  std::string why;
+  EXPECT_TRUE(kg::schedule_kernel(p.kernel, target, &schedule, &why)) << why;
+  EXPECT_TRUE(kg::lower(p, schedule, &tree, &why)) << why;
+  return tree;
+}
+
+// What the run of a tree reports; the subject's memory holds its results.
+std::string run(Subject& s, const LoopTree& tree, const Target& target, int64_t pieces = 3) {
+  Report report;
+  std::vector<Memory*> memory;
+  std::vector<Name> names;
+  TreeOptions options{5, pieces, target.dialect == kg::Dialect::kOpenCl, {}};
+  for (uint32_t b = 0; b < s.memory.size(); ++b) {
+    memory.push_back(&s.memory[b]);
+    names.push_back(name_of_buffer(b));
+    bool shared = false;
+    for (const kg::Buffer& temp : s.kernel.buffers) shared = shared || temp.alias_of == static_cast<int32_t>(b);
+    options.rewritten.push_back(shared);
+  }
+  run_tree(tree, s.extents, memory, names, 1, options, &report);
+  return report.text();
+}
+
+// The first node of the kind in order of the text; null: there is none.
+Node* find(std::vector<Node>& nodes, N kind, const std::function<bool(const Node&)>& fits = nullptr) {
+  for (Node& n : nodes) {
+    if (n.kind == kind && (!fits || fits(n))) return &n;
+    for (auto* list : {&n.body, &n.other}) {
+      if (Node* found = find(*list, kind, fits)) return found;
+    }
+  }
+  return nullptr;
+}
+Node* find(LoopTree& tree, N kind, const std::function<bool(const Node&)>& fits = nullptr) { return find(tree.body, kind, fits); }
+
+bool to_buffer(const Node& n) { return n.space == kg::Space::kBuffer; }
+bool masked(const Node& n) { return n.args[n.kind == N::kStore ? 2 : 1] != kg::kNoValue; }
+
+std::vector<Target> targets() {
+  return {Target::avx512(), Target::avx2(), Target::baseline(), Target::generic(), Target::scalar(), Target::opencl(true), Target::opencl(true, 8)};
+}
+
+// Stages and tree of a kernel leave the same on every target.
+void agrees(const std::function<Kernel()>& make) {
+  for (const Target& target : targets()) {
+    SCOPED_TRACE(target.isa + (target.dialect == kg::Dialect::kOpenCl ? " opencl " + std::to_string(target.group) : ""));
+    Subject stages(make()), loops(stages.kernel);
+    ASSERT_EQ(stages.run(), "");
+    ASSERT_EQ(run(loops, tree_of(loops.kernel, target), target), "");
+    for (uint32_t b = 0; b < stages.memory.size(); ++b) {
+      if (stages.kernel.buffers[b].role != Role::kOut) continue;
+      EXPECT_EQ(disagreement(loops.memory[b], stages.memory[b], magnitude_of(stages.memory[b]), computed_type(stages.kernel)), "");
+    }
+  }
+}
+
+Kernel sums(int64_t rows, int64_t columns) {
+  Builder b;
+  const uint32_t last[] = {1};
+  b.output(b.reduce(b.input(TENON_F32, dims_of(b, {rows, columns})), last, kg::Fold::kSum));
+  return only_kernel(b);
+}
+
+Kernel products(int64_t m, int64_t k, int64_t n) {
+  Builder b;
+  const uint32_t inner_a[] = {1}, inner_b[] = {0};
+  b.output(b.dot(b.input(TENON_F32, dims_of(b, {m, k})), b.input(TENON_F32, dims_of(b, {k, n})), {}, {}, inner_a, inner_b));
+  return only_kernel(b);
+}
+
+Kernel doubled(int64_t n) {
+  Builder b;
+  const Tensor x = b.input(TENON_F32, dims_of(b, {n}));
+  b.output(b.map(x.type, x.dims, [&](std::span<const E> i) { return b.pool().op(TENON_S_ADD, {b.load(x, i), b.load(x, i)}); }));
+  return only_kernel(b);
+}
+
+TEST(Trees, RowsAgreeWithTheirStages) {
+  agrees([] { return softmax_kernel(5, 19); });
+  agrees([] { return sums(7, 33); });
+}
+TEST(Trees, ProductsAgreeWithTheirStages) {
+  agrees([] { return products(9, 5, 21); });
+  agrees([] { return products(3, 40, 70); });
+}
+TEST(Trees, TransposesAgreeWithTheirStages) {
+  agrees([] {
+    Builder b;
+    const uint32_t turned[] = {1, 0};
+    const Tensor x = b.input(TENON_F32, dims_of(b, {21, 37}));
+    b.output(b.transpose(x, turned));
+    return only_kernel(b);
+  });
+}
+TEST(Trees, OrderedKindsAgreeWithTheirStages) {
+  agrees([] {
+    Builder b;
+    b.output(b.scan(b.input(TENON_I32, dims_of(b, {5, 7})), 1, kg::Fold::kSum, true, false, TENON_I32, TENON_I32));
+    return only_kernel(b);
+  });
+  agrees([] {
+    Builder b;
+    const Tensor x[] = {b.input(TENON_F32, dims_of(b, {3, 40}))};
+    const int64_t descending[] = {1};
+    for (const Tensor& t : b.sort(x, 1, 1, descending, b.dim(40), TENON_I64)) b.output(t);
+    return only_kernel(b);
+  });
+}
+
+// ---- Planted defects ----
+
+TEST(PlantedInTrees, ADroppedMaskOfALoad) {
+  Subject s(doubled(19));
+  LoopTree t = tree_of(s.kernel, Target::avx2());
+  Node* load = find(t, N::kLoad, masked);
+  ASSERT_NE(load, nullptr);
+  load->args[1] = load->args[2] = kg::kNoValue;
+  EXPECT_TRUE(has(run(s, t, Target::avx2()), "loads b0[19], which is outside of it"));
+}
+
+TEST(PlantedInTrees, ADroppedMaskOfAStore) {
+  Subject s(doubled(19));
+  LoopTree t = tree_of(s.kernel, Target::avx2());
+  Node* store = find(t, N::kStore, masked);
+  ASSERT_NE(store, nullptr);
+  store->args[2] = kg::kNoValue;
+  EXPECT_TRUE(has(run(s, t, Target::avx2()), "which is outside of it"));
+}
+
+TEST(PlantedInTrees, AStoreMovedOutOfItsLoop) {
+  Subject s(softmax_kernel(3, 5, TENON_F16));
+  LoopTree t = tree_of(s.kernel, Target::scalar());
+  // The innermost loop that stores results, and its store behind it.
+  Node* inner = find(t, N::kLoop, [](const Node& n) {
+    const Node* last = n.body.empty() ? nullptr : &n.body.back();
+    return last != nullptr && last->kind == N::kStore && to_buffer(*last);
+  });
+  ASSERT_NE(inner, nullptr);
+  const Node store = inner->body.back();
+  Node* outer = find(t, N::kLoop, [](const Node& n) { return n.bind == Bind::kRange; });
+  ASSERT_NE(outer, nullptr);
+  inner->body.pop_back();
+  outer->body.push_back(store);
+  EXPECT_EQ(run(s, t, Target::scalar()), "");
+  const uint32_t out = buffer_with(s.kernel, Role::kOut);
+  EXPECT_FALSE(s.stored(out, 0));
+  EXPECT_TRUE(s.stored(out, 4));
+}
+
+TEST(PlantedInTrees, AWholeVectorLoopThatGoesTooFar) {
+  Subject s(doubled(21));
+  LoopTree t = tree_of(s.kernel, Target::avx2());
+  Node* loop = find(t, N::kLoop, [](const Node& n) { return n.full; });
+  ASSERT_NE(loop, nullptr);
+  loop->full = false;
+  const std::string told = run(s, t, Target::avx2());
+  EXPECT_TRUE(has(told, "outside of it") || has(told, "a second time")) << told;
+}
+
+TEST(PlantedInTrees, AStateThatStartsAsGarbage) {
+  Subject s(sums(3, 5));
+  LoopTree t = tree_of(s.kernel, Target::scalar());
+  Node* var = find(t, N::kVar);
+  ASSERT_NE(var, nullptr);
+  // A scratch element that nobody stored is what the sum starts with.
+  Node load;
+  load.kind = N::kLoad;
+  load.space = kg::Space::kScratch;
+  load.type = TENON_F32;
+  load.dst = var->dst;
+  load.args[0] = t.begin;
+  t.scratch_bytes = kg::SizeProgram{{0, 256}};
+  *var = load;
+  EXPECT_TRUE(has(run(s, t, Target::scalar()), "stores what is not known to b1[0]"));
+}
+
+TEST(PlantedInTrees, ScratchOfTheItemBefore) {
+  Subject s(softmax_kernel(6, 3, TENON_F16));
+  LoopTree t = tree_of(s.kernel, Target::scalar());
+  Subject right(s.kernel);
+  ASSERT_EQ(run(right, t, Target::scalar(), 1), "");
+  // The exponentials are stored by the first item only: what the others load is what it left.
+  Node* store = find(t, N::kStore, [](const Node& n) { return n.space == kg::Space::kScratch; });
+  Node* range = find(t, N::kLoop, [](const Node& n) { return n.bind == Bind::kRange; });
+  ASSERT_NE(store, nullptr);
+  ASSERT_NE(range, nullptr);
+  Node first;
+  first.kind = N::kOp;
+  first.op = TENON_S_CMP;
+  first.ref = TENON_CMP_EQ;
+  first.args[0] = range->dst;
+  first.args[1] = t.begin;
+  first.dst = static_cast<kg::V>(t.values.size());
+  t.values.push_back({TENON_PRED, 1});
+  store->args[2] = first.dst;
+  range->body.insert(range->body.begin(), first);
+  const std::string told = run(s, t, Target::scalar(), 1);
+  EXPECT_TRUE(has(told, "stores what is not known")) << told;
+}
+
+TEST(PlantedInTrees, TwoItemsOnOneElement) {
+  Subject s(sums(4, 3));
+  LoopTree t = tree_of(s.kernel, Target::scalar());
+  Node* store = find(t, N::kStore, to_buffer);
+  ASSERT_NE(store, nullptr);
+  Node* zero = find(t, N::kConst, [](const Node& n) { return n.type == TENON_I64 && n.bits == 0; });
+  ASSERT_NE(zero, nullptr);
+  store->args[0] = zero->dst;
+  EXPECT_TRUE(has(run(s, t, Target::scalar()), "stores what another item stores: b1[0]"));
+}
+
+TEST(PlantedInTrees, AWrongStride) {
+  Subject s(products(5, 4, 9));
+  LoopTree t = tree_of(s.kernel, Target::avx2());
+  Node* node = find(t, N::kMma);
+  if (node == nullptr) node = find(t, N::kLoad, to_buffer);
+  ASSERT_NE(node, nullptr);
+  Subject right(s.kernel);
+  ASSERT_EQ(run(right, t, Target::avx2()), "");
+  Node* zero = find(t, N::kConst, [](const Node& n) { return n.type == TENON_I64 && n.bits == 0; });
+  ASSERT_NE(zero, nullptr);
+  node->stride = zero->dst;
+  const std::string told = run(s, t, Target::avx2());
+  const uint32_t out = buffer_with(s.kernel, Role::kOut);
+  EXPECT_TRUE(!told.empty() || !disagreement(s.memory[out], right.memory[out], 0, TENON_F32).empty());
+}
+
+TEST(PlantedInTrees, AMissingBarrier) {
+  const Target target = Target::opencl(true, 8);
+  Subject s(sums(2, 4096));
+  LoopTree t = tree_of(s.kernel, target);
+  ASSERT_TRUE(t.together);
+  Subject right(s.kernel);
+  ASSERT_EQ(run(right, t, target), "");
+  Node* barrier = find(t, N::kBarrier);
+  ASSERT_NE(barrier, nullptr);
+  barrier->kind = N::kComment;
+  EXPECT_TRUE(has(run(s, t, target), "what another item stores"));
+}
+
+TEST(PlantedInTrees, ABarrierThatSomeItemsMiss) {
+  const Target target = Target::opencl(true, 8);
+  Subject s(sums(2, 4096));
+  LoopTree t = tree_of(s.kernel, target);
+  Node* branch = find(t, N::kIf);
+  ASSERT_NE(branch, nullptr);
+  Node barrier;
+  barrier.kind = N::kBarrier;
+  branch->body.push_back(barrier);
+  EXPECT_TRUE(has(run(s, t, target), "meets a barrier that not all items of the group reach"));
+}
+
+TEST(PlantedInTrees, PlainDivisionOfANegativeNumber) {
+  Subject s(doubled(4));
+  LoopTree t = tree_of(s.kernel, Target::scalar());
+  Node minus, divide;
+  minus.kind = N::kConst;
+  minus.type = TENON_I64;
+  minus.bits = -3;
+  minus.dst = static_cast<kg::V>(t.values.size());
+  divide.kind = N::kOp;
+  divide.op = kg::kFloorDiv;
+  divide.bits = 1;
+  divide.args[0] = minus.dst;
+  divide.args[1] = minus.dst + 1;
+  divide.dst = minus.dst + 2;
+  Node two = minus;
+  two.bits = 2;
+  two.dst = minus.dst + 1;
+  for (int i = 0; i < 3; ++i) t.values.push_back({TENON_I64, 1});
+  t.body.insert(t.body.begin(), {minus, two, divide});
+  EXPECT_TRUE(has(run(s, t, Target::scalar()), "divides -3 by 2 in plain words"));
+}
+
+}  // namespace
+}  // namespace tenon::interpreter
