@@ -121,12 +121,16 @@ class Maker {
 
   // Arguments are never in a deeper loop than what they are used for, so the order within a level may stay.
   void sort_by_level() {
-    const auto level = [&](const Instruction& i) { return level_[i.dst]; };
-    std::stable_sort(out_.instructions.begin(), out_.instructions.end(),
-                     [&](const Instruction& a, const Instruction& b) { return level(a) < level(b); });
-    out_.levels.assign(innermost_ + 2, static_cast<uint32_t>(out_.instructions.size()));
-    for (size_t n = out_.instructions.size(); n-- > 0;) out_.levels[level(out_.instructions[n])] = static_cast<uint32_t>(n);
-    for (size_t l = out_.levels.size() - 1; l-- > 0;) out_.levels[l] = std::min(out_.levels[l], out_.levels[l + 1]);
+    std::vector<Instruction> sorted;
+    sorted.reserve(out_.instructions.size());
+    for (uint32_t level = 0; level <= innermost_; ++level) {
+      out_.levels.push_back(static_cast<uint32_t>(sorted.size()));
+      for (const Instruction& i : out_.instructions) {
+        if (level_[i.dst] == level) sorted.push_back(i);
+      }
+    }
+    out_.levels.push_back(static_cast<uint32_t>(sorted.size()));
+    out_.instructions = std::move(sorted);
   }
 
   const Pool& p_;

@@ -31,6 +31,10 @@ StageRun::StageRun(StageState& state, const Kernel& kernel, size_t stage, std::v
     : state_(state), k_(kernel), s_(kernel.stages[stage]), ordinal_(stage), space_(std::move(space)), reduce_(std::move(reduce)),
       partial_count_(std::max(1u, partials)) {
   for (uint32_t a : s_.fill) fill_.push_back(a);
+  // One part may be empty; more of them would show nothing.
+  int64_t steps = 1;
+  for (uint32_t a : reduce_) steps = std::min<int64_t>(partials, steps * state.extent_of_axis(a));
+  partial_count_ = static_cast<uint32_t>(std::clamp<int64_t>(steps + 1, 1, partial_count_));
   stored_ = &stored;
   make_all(stored);
   stored_ = nullptr;
@@ -139,7 +143,9 @@ void StageRun::begin_sum() {
     if (kernelgen::is_float(k_.pool.type(s_.a))) partials_[0][0].f = 0;
     return;
   }
-  partials_.assign(partial_count_, compute(init_, {}));
+  const Values& init = compute(init_, {});
+  partials_.resize(partial_count_);
+  for (Values& p : partials_) p = init;
 }
 
 void StageRun::step_point() {
@@ -230,7 +236,10 @@ std::vector<int64_t> StageRun::sorted_places() {
   });
   std::vector<int64_t> places(keys.size());
   std::iota(places.begin(), places.end(), 0);
-  std::stable_sort(places.begin(), places.end(), [&](int64_t a, int64_t b) { return keys[static_cast<size_t>(a)] < keys[static_cast<size_t>(b)]; });
+  std::sort(places.begin(), places.end(), [&](int64_t a, int64_t b) {
+    const auto &x = keys[static_cast<size_t>(a)], &y = keys[static_cast<size_t>(b)];
+    return x != y ? x < y : a < b;
+  });
   return places;
 }
 

@@ -24,7 +24,7 @@ TreeArray* TreeRun::array(Space space, uint32_t ref, uint32_t item) {
 }
 
 Lane TreeRun::read_buffer(uint32_t ref, DType type, int64_t at, uint32_t item) {
-  TreeBuffer& b = buffers_[ref];
+  TreeBuffer& b = buffers_[buffer_of_[ref]];
   if (at < 0 || at >= static_cast<int64_t>(b.elements.size()) || type != b.type) {
     fact("loads " + memory_text(Space::kBuffer, ref, at) + ", which is outside of it");
     return zero();
@@ -49,13 +49,13 @@ Lane TreeRun::read(Space space, uint32_t ref, DType type, int64_t at, uint32_t i
   if (a == nullptr || at < 0 || at >= static_cast<int64_t>(a->elements.size()) || a->type != type) {
     return fact("loads " + memory_text(space, ref, at) + ", which is outside of it"), zero();
   }
-  const char* race = space == Space::kShared ? a->touches.load(static_cast<size_t>(at), agent(item)) : nullptr;
+  const char* race = space == Space::kShared ? a->touches.load(static_cast<size_t>(at), agent_in_group(item)) : nullptr;
   if (race != nullptr) fact(std::string(race) + ": " + memory_text(space, ref, at));
   return a->elements[static_cast<size_t>(at)];
 }
 
 void TreeRun::write_buffer(uint32_t ref, DType type, int64_t at, Lane x, uint32_t item) {
-  TreeBuffer& b = buffers_[ref];
+  TreeBuffer& b = buffers_[buffer_of_[ref]];
   const auto where = [&] { return memory_text(Space::kBuffer, ref, at); };
   if (at < 0 || at >= static_cast<int64_t>(b.elements.size()) || type != b.type) return fact("stores to " + where() + ", which is outside of it");
   if (!b.written) return fact("stores to " + where() + ", which the tree does not name as written");
@@ -82,7 +82,7 @@ void TreeRun::write(Space space, uint32_t ref, DType type, int64_t at, Lane x, u
   if (a == nullptr || at < 0 || at >= static_cast<int64_t>(a->elements.size()) || a->type != type) {
     return fact("stores to " + memory_text(space, ref, at) + ", which is outside of it");
   }
-  const char* race = space == Space::kShared ? a->touches.store(static_cast<size_t>(at), agent(item)) : nullptr;
+  const char* race = space == Space::kShared ? a->touches.store(static_cast<size_t>(at), agent_in_group(item)) : nullptr;
   if (race != nullptr) fact(std::string(race) + ": " + memory_text(space, ref, at));
   a->elements[static_cast<size_t>(at)] = x;
 }

@@ -1,5 +1,6 @@
 #include "tests/interpreter/tree_interpreter.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "tests/interpreter/tree_run.h"
@@ -7,17 +8,26 @@
 namespace tenon::interpreter {
 namespace {
 
-std::vector<TreeBuffer> buffers_of(const kernelgen::LoopTree& tree, std::span<Memory* const> memory, const TreeOptions& options) {
+// One buffer for each memory; buffer_of: by argument.
+std::vector<TreeBuffer> buffers_of(const kernelgen::LoopTree& tree, std::span<Memory* const> memory, const TreeOptions& options,
+                                   std::vector<uint32_t>* buffer_of) {
   std::vector<TreeBuffer> out;
+  std::vector<const Memory*> known;
   for (const kernelgen::LoopTree::Argument& a : tree.buffers) {
-    TreeBuffer& b = out.emplace_back();
     const Memory& m = *memory[a.buffer];
-    b.type = a.type;
-    b.written = a.written;
-    b.rewritten = a.buffer < options.rewritten.size() && options.rewritten[a.buffer];
-    for (const Cell& c : m.cells) b.elements.push_back({c.value, c.name != kNobody});
-    b.stored.resize(b.elements.size());
-    if (b.written) b.touches.reset(b.elements.size());
+    const auto at = static_cast<uint32_t>(std::ranges::find(known, &m) - known.begin());
+    buffer_of->push_back(at);
+    if (at == known.size()) {
+      known.push_back(&m);
+      TreeBuffer& b = out.emplace_back();
+      b.type = a.type;
+      for (const Cell& c : m.cells) b.elements.push_back({c.value, c.name != kNobody});
+      b.stored.resize(b.elements.size());
+    }
+    TreeBuffer& b = out[at];
+    b.written = b.written || a.written;
+    b.rewritten = b.rewritten || (a.buffer < options.rewritten.size() && options.rewritten[a.buffer]);
+    if (b.written && b.touches.empty()) b.touches.reset(b.elements.size());
   }
   return out;
 }
@@ -40,18 +50,20 @@ void run_tree(const kernelgen::LoopTree& tree, std::span<const int64_t> extents,
   std::vector<TreeStep> steps;
   std::string why;
   if (!make_steps(tree, tree.body, &steps, &why)) return report->add(why);
-  std::vector<TreeBuffer> buffers = buffers_of(tree, memory, options);
-  TreeRun run(tree, steps, extents, options, &buffers, report);
+  std::vector<uint32_t> buffer_of;
+  std::vector<TreeBuffer> buffers = buffers_of(tree, memory, options, &buffer_of);
+  TreeRun run(tree, steps, extents, options, &buffers, buffer_of, report);
   const int64_t range = tree.range.evaluate(extents);
   const int64_t pieces = options.opencl ? range : std::min(range, std::max<int64_t>(1, options.pieces));
   for (int64_t p : shuffled(pieces, options.order)) {
     if (report->full()) break;
     run.call(range * p / pieces, range * (p + 1) / pieces);
   }
-  for (size_t i = 0; i < buffers.size(); ++i) {
+  for (size_t i = 0; i < tree.buffers.size(); ++i) {
     const uint32_t b = tree.buffers[i].buffer;
-    for (size_t e = 0; e < buffers[i].stored.size(); ++e) {
-      if (buffers[i].stored[e]) memory[b]->cells[e] = {buffers[i].elements[e].value, point, names[b]};
+    const TreeBuffer& from = buffers[buffer_of[i]];
+    for (size_t e = 0; tree.buffers[i].written && e < from.stored.size(); ++e) {
+      if (from.stored[e]) memory[b]->cells[e] = {from.elements[e].value, point, names[b]};
     }
   }
 }

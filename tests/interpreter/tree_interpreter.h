@@ -29,7 +29,8 @@ struct TreeOptions {
   std::vector<bool> rewritten;  // by buffer of the kernel: one item may store an element again
 };
 
-// `memory`: by buffer of the kernel, those that the tree names; elements that are stored get `names` and `point`.
+// `memory`: by buffer of the kernel, those that the tree names; two may be one (a result in the place of an operand).
+// Elements that are stored get `names` and `point`.
 void run_tree(const kernelgen::LoopTree& tree, std::span<const int64_t> extents, std::span<Memory* const> memory,
               std::span<const Name> names, uint32_t point, const TreeOptions& options, Report* report);
 

@@ -24,8 +24,8 @@ bool make_steps(const LoopTree& tree, const std::vector<Node>& nodes, std::vecto
 }
 
 TreeRun::TreeRun(const LoopTree& tree, const std::vector<TreeStep>& steps, std::span<const int64_t> extents, const TreeOptions& options,
-                 std::vector<TreeBuffer>* buffers, Report* report)
-    : tree_(tree), steps_(steps), extents_(extents), options_(options), buffers_(*buffers), report_(*report) {
+                 std::vector<TreeBuffer>* buffers, std::vector<uint32_t> buffer_of, Report* report)
+    : tree_(tree), steps_(steps), extents_(extents), options_(options), buffers_(*buffers), buffer_of_(std::move(buffer_of)), report_(*report) {
   items_ = tree.together ? tree.group : 1;
   active_.assign(items_, 1);
   size_t at = 0;
@@ -38,12 +38,12 @@ TreeRun::TreeRun(const LoopTree& tree, const std::vector<TreeStep>& steps, std::
 }
 
 void TreeRun::call(int64_t begin, int64_t end) {
-  item_of_range_ = ~0u;
+  // What comes before the items is the only item's own.
+  item_of_range_ = end - begin == 1 ? static_cast<uint32_t>(begin) : ~0u;
   number_of_item_ = 1;
   scratch_.reset(static_cast<size_t>(tree_.scratch_bytes.evaluate(extents_)), items_ > 1);
   scratch_.begin_item(1);
   std::fill(active_.begin(), active_.end(), 1);
-  if (options_.opencl) item_of_range_ = static_cast<uint32_t>(begin);
   shared_.clear();
   for (const LoopTree::Shared& s : tree_.shared) {
     TreeArray& a = shared_.emplace_back();
@@ -107,7 +107,7 @@ void TreeRun::step(const TreeStep& s) {
     case N::kSort: return sort(n);
     case N::kAnyNan: return any_nan(n);
     case N::kLaneId: return each_item([&](uint32_t k) { set_number(n.dst, k, k); });
-    case N::kBarrier: return barrier();
+    case N::kBarrier: return barrier(n);
     case N::kFence: return;
     case N::kComment: doing_ = &n.text; return;
   }
@@ -222,9 +222,10 @@ void TreeRun::branch(const TreeStep& s) {
   active_ = before;
 }
 
-void TreeRun::barrier() {
+void TreeRun::barrier(const Node& n) {
   if (std::ranges::any_of(active_, [](uint8_t a) { return a == 0; })) fact("meets a barrier that not all items of the group reach");
   ++barriers_;
+  global_barriers_ += n.bits != 0;
 }
 
 }  // namespace tenon::interpreter

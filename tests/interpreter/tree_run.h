@@ -28,7 +28,7 @@ Address decode(int64_t number);
 class TreeRun {
  public:
   TreeRun(const kernelgen::LoopTree& tree, const std::vector<TreeStep>& steps, std::span<const int64_t> extents, const TreeOptions& options,
-          std::vector<TreeBuffer>* buffers, Report* report);
+          std::vector<TreeBuffer>* buffers, std::vector<uint32_t> buffer_of, Report* report);
   // Items [begin, end) of the range in one call; on OpenCL one item.
   void call(int64_t begin, int64_t end);
 
@@ -55,7 +55,9 @@ class TreeRun {
     }
   }
   bool any_active() const;
-  Agent agent(uint32_t item) const { return {item_of_range_, item, barriers_}; }
+  // Only some barriers order what is done to memory that all groups see.
+  Agent agent(uint32_t item) const { return {item_of_range_, item, global_barriers_}; }
+  Agent agent_in_group(uint32_t item) const { return {item_of_range_, item, barriers_}; }
   void fact(const std::string& text);
 
   void run(const std::vector<TreeStep>& steps);
@@ -69,7 +71,7 @@ class TreeRun {
   void loop(const TreeStep& s);
   void range(const TreeStep& s);
   void branch(const TreeStep& s);
-  void barrier();
+  void barrier(const Node& n);
 
   Lane read(Space space, uint32_t ref, DType type, int64_t at, uint32_t item);
   void write(Space space, uint32_t ref, DType type, int64_t at, Lane x, uint32_t item);
@@ -99,6 +101,7 @@ class TreeRun {
   std::span<const int64_t> extents_;
   const TreeOptions& options_;
   std::vector<TreeBuffer>& buffers_;
+  std::vector<uint32_t> buffer_of_;  // by argument: arguments may share memory
   Report& report_;
   uint32_t items_ = 1;               // work items that run together
   std::vector<uint8_t> active_;
@@ -108,7 +111,7 @@ class TreeRun {
   Scratch scratch_;
   std::vector<std::vector<TreeArray>> locals_;  // by number and work item
   std::vector<TreeArray> shared_;
-  uint32_t item_of_range_ = ~0u, barriers_ = 0, number_of_item_ = 1;
+  uint32_t item_of_range_ = ~0u, barriers_ = 0, global_barriers_ = 0, number_of_item_ = 1;
   const std::string* doing_ = nullptr;
 };
 

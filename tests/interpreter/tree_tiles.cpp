@@ -1,6 +1,7 @@
 // What a loop tree does with whole tiles: transposes, woven vectors, register tiles of products and convolutions, sorts.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "tests/interpreter/tree_run.h"
 
@@ -32,12 +33,16 @@ Address decode(int64_t number) {
 }
 
 void TreeRun::address_of(const Node& n) {
-  each_item([&](uint32_t k) { set_number(n.dst, k, encode({n.space, n.ref, number(n.args[0], k, "an address") * size_of(n.type)})); });
+  // Of arguments that share memory the address is one.
+  const uint32_t buffer = n.space == Space::kBuffer ? buffer_of_[n.ref] : 0;
+  const auto first = std::ranges::find(buffer_of_, buffer);
+  const uint32_t ref = n.space == Space::kBuffer ? static_cast<uint32_t>(first - buffer_of_.begin()) : 0;
+  each_item([&](uint32_t k) { set_number(n.dst, k, encode({n.space, ref, number(n.args[0], k, "an address") * size_of(n.type)})); });
 }
 
 Lane TreeRun::read_address(int64_t number, int64_t more, DType type, uint32_t item) {
   const Address a = decode(number);
-  if (a.space == Space::kBuffer && a.ref >= buffers_.size()) return fact("follows a number that is no address"), zero();
+  if (a.space == Space::kBuffer && a.ref >= buffer_of_.size()) return fact("follows a number that is no address"), zero();
   const int64_t size = size_of(type);
   if (a.bytes % size != 0) return fact("follows an address between two elements"), zero();
   return read(a.space, a.ref, type, a.bytes / size + more, item);
@@ -167,12 +172,15 @@ void TreeRun::sort(const Node& n) {
       list.push_back({read(Space::kScratch, 0, n.type, keys + i, k), read(Space::kScratch, 0, TENON_I64, places + i, k)});
       if (!list.back().first.known) return fact("sorts a key that is not known");
     }
-    std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) {
-      return static_cast<uint64_t>(a.first.value.i) < static_cast<uint64_t>(b.first.value.i);
+    std::vector<size_t> order(list.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      const auto x = static_cast<uint64_t>(list[a].first.value.i), y = static_cast<uint64_t>(list[b].first.value.i);
+      return x != y ? x < y : a < b;
     });
     for (int64_t i = 0; i < count; ++i) {
-      write(Space::kScratch, 0, n.type, keys + i, list[static_cast<size_t>(i)].first, k);
-      write(Space::kScratch, 0, TENON_I64, places + i, list[static_cast<size_t>(i)].second, k);
+      write(Space::kScratch, 0, n.type, keys + i, list[order[static_cast<size_t>(i)]].first, k);
+      write(Space::kScratch, 0, TENON_I64, places + i, list[order[static_cast<size_t>(i)]].second, k);
       // The room to merge in: what is left there is nobody's.
       write(Space::kScratch, 0, n.type, number(n.args[2], k, "an address") + i, Lane{}, k);
       write(Space::kScratch, 0, TENON_I64, number(n.args[3], k, "an address") + i, Lane{}, k);

@@ -48,9 +48,13 @@ Status GraphMaker::begin(bool symbolic) {
 }
 
 Status GraphMaker::define(std::string_view name, const std::vector<int64_t>& sizes) {
+  // What is done for large sizes is right for small ones too: a hint, which is for speed only, brings it about.
+  constexpr int64_t kHints[] = {-1, -1, -1, 1, 1, 40, 40, 600, 600, 3000, 20000, 100000};
+  auto choice = random_;  // a copy: what else is chosen does not depend on it
+  const int64_t hint = kHints[choice() % std::size(kHints)];
   tenon_symbol_t symbol = 0;
   const tenon_host_graph_t& api = graph_api();
-  TENON_TRY(api.symbol_define(api.self, graph_.get(), main_, str(name), 1, INT64_MAX, 1, -1, &symbol));
+  TENON_TRY(api.symbol_define(api.self, graph_.get(), main_, str(name), 1, INT64_MAX, 1, hint, &symbol));
   tenon_symbol_view_t seen = {};
   seen.size_bytes = sizeof seen;
   TENON_TRY(api.symbol_view(api.self, graph_.get(), symbol, &seen));

@@ -93,8 +93,8 @@ std::string ProgramCheck::run(size_t binding, const Kernel& program) const {
   std::vector<Memory> memory = interpreter::memory_of_program(program, extents_[binding]);
   fill(binding, &memory);
   const std::vector<interpreter::Place> places = interpreter::places_of_program(program, &memory);
-  // Sums of as many parts as lanes would make: one long chain of roundings would be further off than any code is.
-  interpreter::run_stages(program, extents_[binding], places, {0, 8, nullptr}, &report);
+  // Sums of as many parts as lanes make: one long chain of roundings would be further off than any code is.
+  interpreter::run_stages(program, extents_[binding], places, {0, 64, nullptr}, &report);
   return report.empty() ? outputs(binding, memory) : report.text();
 }
 

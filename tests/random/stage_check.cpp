@@ -133,7 +133,7 @@ std::string StageCheck::operator()(const Generated& generated) {
     // Ops that no device has code for are taken apart first, as a session does it.
     decomposed = after_passes(graph);
     graph = decomposed.get();
-    why.clear();
+    why = graph == nullptr ? "passes: " + failure_text() : "";
     if (graph == nullptr || !kg::lift(host_, graph, &lifted, &why)) {
       ++statistics_.left_out[why];
       return "";
