@@ -45,6 +45,8 @@ for model in "$work/digits/digits.onnx" "$work"/models/*.onnx; do
   expect "$("$tenon" run "$model" --device opencl --no-fallback --seed 1 --check cpu 2>&1)" "agrees with cpu"
 done
 
+say "random graphs of the kind that fusion goes wrong on, with NaN where nothing is written"
+TENON_LAYERS=poison "$build/tests/random_graphs" --mode fusion --device opencl --seed 9001 --count 20
 say "graphs that were wrong once"
 python3 "$work/models/once_wrong.py" --tenon "$tenon" --runs opencl
 say "every element-wise op means on it what NumPy and mpmath say"
