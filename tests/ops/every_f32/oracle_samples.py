@@ -5,10 +5,7 @@ exact than half a unit of f32.
 oracle_samples.py EVERY_F32_TEST
 """
 
-import os
-import subprocess
 import sys
-import tempfile
 
 import mpmath
 
@@ -89,15 +86,8 @@ def unit(v):
 
 
 def main():
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "samples")
-        subprocess.run(
-            [sys.argv[1], "--gtest_filter=*Samples*"],
-            env=dict(os.environ, EVERY_F32_SAMPLES=path),
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
-        lines = [line.split() for line in open(path)]
+    with open(sys.argv[1]) as samples:
+        lines = [line.split() for line in samples]
     count, failures = 0, []
     for name, x, got in lines:
         x, got = float.fromhex(x), float.fromhex(got)
