@@ -184,6 +184,8 @@ class DimTable {
   const Atom* sole_atom(const DimPoly& poly, AtomKind kind, int64_t coeff) const;
   Result<DimPoly> floordiv_of_rest(const DimPoly& rest, const DimPoly& d);
   Result<DimPoly> floordiv_of_choice(const DimPoly& rest, int64_t d);
+  template <class Function>
+  std::optional<DimPoly> of_two_values(const DimPoly& poly, Function function) const;
   std::optional<DimPoly> merged_floordiv(const DimPoly& rest, int64_t d, int64_t* product) const;
   void flatten(AtomKind kind, const DimPoly& p, std::vector<DimPoly>* parts) const;
   void drop_beaten(bool is_min, std::vector<DimPoly>* parts) const;

@@ -267,6 +267,19 @@ Result<DimPoly> DimTable::floordiv_of_choice(const DimPoly& rest, int64_t d) {
   return out;
 }
 
+// Any function of c*x + k with an x that is 0 or 1 is a line through its two values.
+template <class Function>
+std::optional<DimPoly> DimTable::of_two_values(const DimPoly& poly, Function function) const {
+  if (poly.terms.size() != 1) return {};
+  const DimPoly x = polynomial(1, poly.terms[0].atoms);
+  const DimRange r = range_of(x);
+  int64_t other;
+  if (r.lo != 0 || r.hi != 1 || __builtin_add_overflow(poly.constant, poly.terms[0].coeff, &other)) return {};
+  const int64_t at_zero = function(poly.constant), step = function(other) - at_zero;
+  const MaybePoly line = mul(x, DimPoly{step, {}});
+  return line ? add(*line, DimPoly{at_zero, {}}, 1) : MaybePoly();
+}
+
 // Of what is left when exact multiples are gone.
 Result<DimPoly> DimTable::floordiv_of_rest(const DimPoly& rest, const DimPoly& d) {
   const DimRange rr = range_of(rest), dr = range_of(d);
@@ -298,6 +311,7 @@ Result<DimPoly> DimTable::floordiv_of_rest(const DimPoly& rest, const DimPoly& d
       const MaybePoly scaled = mul(part, DimPoly{rest.terms[0].coeff, {}});
       return scaled ? Result<DimPoly>(*scaled) : Result<DimPoly>(overflow());
     }
+    if (const auto two = of_two_values(rest, [&](int64_t v) { return floor_div(v, d.constant); })) return *two;
     int64_t product = 0;
     if (const auto dividend = merged_floordiv(rest, d.constant, &product)) return make_floordiv(*dividend, DimPoly{product, {}});
     // floordiv(mod(x, d*m), d) == mod(floordiv(x, d), m)
@@ -367,6 +381,9 @@ Result<DimPoly> DimTable::make_mod(const DimPoly& p, const DimPoly& d) {
     }
   }
   if (small(rest)) return rest;
+  if (d.is_constant()) {
+    if (const auto two = of_two_values(rest, [&](int64_t v) { return floor_mod(v, d.constant); })) return *two;
+  }
   TENON_ASSIGN_OR_RETURN(const Dim a, intern(rest));
   TENON_ASSIGN_OR_RETURN(const Dim b, intern(d));
   return atom_poly(AtomKind::kMod, {a, b});

@@ -45,18 +45,18 @@ struct Tree {
   }
 };
 
-inline Tree random_tree(std::mt19937& rng, int depth) {
+inline Tree random_tree(std::mt19937& rng, int depth, uint32_t symbols = 3) {
   Tree t;
   const uint32_t pick = rng() % 10;
   if (depth == 0 || pick < 2) {
     t.op = rng() % 2 ? TENON_DIM_SYMBOL : TENON_DIM_CONSTANT;
     t.constant = static_cast<int64_t>(rng() % 9) - 2;
-    t.symbol = rng() % 3;
+    t.symbol = rng() % symbols;
     return t;
   }
   static constexpr uint32_t kOps[] = {TENON_DIM_ADD, TENON_DIM_SUB, TENON_DIM_MUL, TENON_DIM_FLOORDIV, TENON_DIM_MOD, TENON_DIM_MIN, TENON_DIM_MAX, TENON_DIM_ADD};
   t.op = kOps[rng() % 8];
-  t.args = {random_tree(rng, depth - 1), random_tree(rng, depth - 1)};
+  t.args = {random_tree(rng, depth - 1, symbols), random_tree(rng, depth - 1, symbols)};
   if ((t.op == TENON_DIM_FLOORDIV || t.op == TENON_DIM_MOD) && rng() % 4) {
     t.args[1] = Tree{TENON_DIM_CONSTANT, static_cast<int64_t>(rng() % 6) + 1, 0, {}};
   }

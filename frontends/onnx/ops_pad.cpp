@@ -98,6 +98,8 @@ bool pad_by_index(NodeContext& n, const Extents& low, const Extents& high, std::
     const Dim size = n.dims(0)[i], result = size + low[i].signed_dim(n.graph()) + high[i].signed_dim(n.graph());
     if (size.is(0)) return n.fail("T0713", cat("a dim of 0 cannot be padded by ", mode));
     if (!n.require(TENON_REL_LE, n.dim(1), size, "1 and the dim to be padded") ||
+        !n.require(TENON_REL_LE, cut_off(n, low[i]), size, "what is cut in front and the dim") ||
+        !n.require(TENON_REL_LE, cut_off(n, high[i]), size, "what is cut behind and the dim") ||
         !n.require(TENON_REL_LE, n.dim(0), result, "0 and the padded dim"))
       return false;
     std::vector<int64_t> index;

@@ -108,7 +108,7 @@ Status infer(const InferQuery& q) {
     if (sizes[i] == q.dim(0, i) && !given && (scales.empty() || scales[i] == 1) && roi.empty()) continue;
     TENON_TRY(q.require("C4", TENON_REL_LT, q.constant(0), q.dim(0, i), cat("0 and dim ", i)));
     // How many elements a wider filter meets follows from the quotient of the extents.
-    if (!nearest && q.i64("antialias") != 0 && !sizes[i].is_constant())
+    if (!nearest && q.i64("antialias") != 0 && scales.empty() && !sizes[i].is_constant())
       TENON_TRY(q.require("C5", TENON_REL_LT, q.constant(0), sizes[i], cat("0 and the extent of dim ", i)));
     if (!nearest && q.i64("antialias") != 0 && given) return q.fail("C5", cat("the scale of dim ", i, " is computed"));
   }
@@ -432,7 +432,7 @@ constexpr OpDraft declare() {
       .constraint("C3", "linear and cubic take floats",
                   "resize(i32[2]) {sizes = [4], mode = \"linear\"}")
       .constraint("C4", "a dim that changes is not empty", "resize(f32[0]) {sizes = [4]}")
-      .constraint("C5", "with antialias, dims that change have elements in the result, and no scale is computed",
+      .constraint("C5", "with antialias, no scale is computed, and without scales dims that change have elements in the result",
                   "resize(f32[n], f32[1]) {sizes = [4], mode = \"linear\", antialias = 1}")
       .example("resize(f32[2] [1, 2]) {sizes = [4]} -> f32[4] [1, 1, 2, 2]")
       .example(

@@ -422,13 +422,50 @@ static bool never_wraps(const Pool& pool, E e) {
   return sum < limit || pool.is_symbolic_index(e);
 }
 
+// Whether a divisor is a number and the dividend a size: extents and constants, no axis among them, which never wraps.
+static bool is_divided_size(const Pool& pool, E e) {
+  const Expr& x = pool.at(e);
+  if (x.kind != X::kOp || x.op != kFloorDiv || !pool.is_const(pool.arg(e, 1))) return false;
+  return pool.is_size(pool.arg(e, 0)) && never_wraps(pool, pool.arg(e, 0));
+}
+
+constexpr int kBoundDepth = 2;  // divisions that a bound takes the place of, one after another
+
+// sum > 0 everywhere. Where its range does not tell, sizes that were divided lie between their bounds: d * (x / d) is in
+// [x - d + 1, x], so that 2 * (n / 2) - 1 is seen to be below n.
+static bool surely_positive(Pool& pool, const Poly& sum, int depth) {
+  constexpr int64_t kCoefficientMax = int64_t{1} << 40, kDivisorMax = int64_t{1} << 20;
+  if (poly_low(pool, sum) >= 1) return true;
+  if (depth == 0) return false;
+  for (auto& [k, c] : sum) {
+    for (size_t i = 0; i < k.size(); ++i) {
+      if (!is_divided_size(pool, k[i])) continue;
+      const int64_t d = *pool.value(pool.arg(k[i], 1));
+      std::vector<E> others = k;
+      others.erase(others.begin() + static_cast<int64_t>(i));
+      const bool keeps_sign = std::all_of(others.begin(), others.end(), [&](E a) { return pool.range(a).lo >= 0; });
+      Poly rest = sum, bound = poly_of(pool, pool.arg(k[i], 0));
+      rest.erase(k);
+      // No product of coefficients wraps.
+      const auto below = [](const Poly& p, int64_t limit) {
+        return std::all_of(p.begin(), p.end(), [limit](const auto& t) { return t.second > -limit && t.second < limit; });
+      };
+      if (!keeps_sign || !below(sum, kCoefficientMax) || !below(bound, kDivisorMax) || d <= 0 || d > kDivisorMax) continue;
+      if (c > 0) bound = poly_sum(bound, Poly{{{}, d - 1}}, -1);
+      const Poly scaled = poly_sum(poly_product(rest, Poly{{{}, d}}), poly_product(bound, Poly{{others, c}}), 1);
+      if (surely_positive(pool, scaled, depth - 1)) return true;
+    }
+  }
+  return false;
+}
+
 // a < b everywhere, as far as this can see.
 static bool provably_less(Pool& pool, E a, E b) {
   if (pool.range(a).hi < pool.range(b).lo) return true;
   if (!never_wraps(pool, a) || !never_wraps(pool, b)) return false;
   Poly up;
   if (!upper_poly(pool, poly_of(pool, a), &up)) return false;
-  return poly_low(pool, poly_sum(poly_of(pool, b), up, -1)) >= 1;
+  return surely_positive(pool, poly_sum(poly_of(pool, b), up, -1), kBoundDepth);
 }
 
 
@@ -613,6 +650,19 @@ bool Pool::is_symbolic_index(E e) const {
   bool symbolic = false;
   begin_walk();
   return is_index_unseen(e, &symbolic) && symbolic;
+}
+
+bool Pool::is_size(E e) const {
+  begin_walk();
+  return is_size_unseen(e);
+}
+
+bool Pool::is_size_unseen(E e) const {
+  if (!first_visit(e)) return true;
+  const Expr& x = at(e);
+  if (x.type != TENON_I64) return false;
+  if (x.kind == X::kConst || x.kind == X::kExtent) return true;
+  return x.kind == X::kOp && std::all_of(args(e).begin(), args(e).end(), [this](E a) { return is_size_unseen(a); });
 }
 
 bool Pool::is_index_unseen(E e, bool* symbolic) const {

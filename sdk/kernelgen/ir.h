@@ -128,6 +128,8 @@ class Pool {
   bool is_atom(E product) const { return atoms_.contains(product); }
   // Arithmetic on sizes and positions of a tensor whose extents are not all known: it fits 64 bits as memory does.
   bool is_symbolic_index(E e) const;
+  // Arithmetic on extents and constants alone.
+  bool is_size(E e) const;
   // True if the expression mentions the axis.
   bool uses_axis(E e, uint32_t axis) const;
   // x = sum(coefficient * axis) + rest for the listed axes, with coefficients free of them; false if x is not so.
@@ -157,6 +159,7 @@ class Pool {
   Interval bounded(E e, __int128 lo, __int128 hi) const;
   Interval range_unseen(E e) const;
   bool is_index_unseen(E e, bool* symbolic) const;
+  bool is_size_unseen(E e) const;
   E fold(uint16_t code, std::span<const E> args, uint32_t ref);
   E simplify(uint16_t code, std::span<const E> args, uint32_t ref);
   E simplify_float(uint16_t code, std::span<const E> args);
