@@ -1,4 +1,5 @@
-// Polynomials, hash-consing and the making of dims. Comparing and facts are in dims_compare.cpp.
+// Polynomials, hash-consing and the making of dims. The laws of floordiv, mod, min and max are in dims_laws.cpp, comparing and facts in
+// dims_compare.cpp.
 #include "core/ir/dims.h"
 
 #include <algorithm>
@@ -27,18 +28,20 @@ uint64_t poly_hash(const DimPoly& p) {
   return h;
 }
 
+bool within_limits(const DimPoly& p) {
+  if (p.terms.size() > kDimTermsMax) return false;
+  return std::all_of(p.terms.begin(), p.terms.end(),
+                     [](const DimTerm& t) { return t.atoms.size() <= kDimDegreeMax; });
+}
+
+}  // namespace
+
 Status overflow() {
   return error(TENON_OUT_OF_RANGE, "T0303", "a symbolic dim does not fit in 64 bits");
 }
 
 Status too_large(std::string_view what, uint32_t limit) {
   return error(TENON_RESOURCE_EXHAUSTED, "T0305", "a symbolic dim has more than {} {}", limit, what);
-}
-
-bool within_limits(const DimPoly& p) {
-  if (p.terms.size() > kDimTermsMax) return false;
-  return std::all_of(p.terms.begin(), p.terms.end(),
-                     [](const DimTerm& t) { return t.atoms.size() <= kDimDegreeMax; });
 }
 
 Status why_not(const DimPoly& a, const DimPoly& b) {
@@ -53,8 +56,6 @@ Status why_not(const DimPoly& a, const DimPoly& b) {
   }
   return overflow();
 }
-
-}  // namespace
 
 int64_t floor_div(int64_t a, int64_t b) {
   int64_t q = a / b;
@@ -165,58 +166,6 @@ DimTable::MaybePoly DimTable::divide_exactly(const DimPoly& p, const DimPoly& d)
   return {};
 }
 
-// d * floordiv(p, d) + mod(p, d) == p, and d * floordiv(p, d) == p where d divides p. Without this rule a
-// dim that was split and joined again would not be the dim it came from.
-DimTable::MaybePoly DimTable::settle(DimPoly poly) const {
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (size_t i = 0; i < poly.terms.size() && !changed; ++i) {
-      for (size_t k = 0; !changed && k < poly.terms[i].atoms.size(); ++k) {
-        const DimTerm term = poly.terms[i];
-        const Atom& a = atoms_[term.atoms[k]];
-        if (a.kind != AtomKind::kFloorDiv || a.args[1] <= 0 || term.coeff % a.args[1] != 0) continue;
-        const DimPoly p = poly_of(a.args[0]);
-        DimTerm scale = term;  // what p is to be multiplied with
-        scale.coeff /= a.args[1];
-        scale.atoms.erase(scale.atoms.begin() + static_cast<ptrdiff_t>(k));
-        DimTerm remainder = scale;
-        bool found = multiple_of_poly(p) % a.args[1] == 0;
-        if (!found) {
-          const auto mod = atom_lookup(AtomKind::kMod, a.args);
-          if (!mod) continue;
-          remainder.atoms.insert(
-              std::upper_bound(remainder.atoms.begin(), remainder.atoms.end(), *mod), *mod);
-          for (const DimTerm& t : poly.terms) {
-            found = found || (t.atoms == remainder.atoms && t.coeff == remainder.coeff);
-          }
-          if (!found) continue;
-        } else {
-          remainder.coeff = 0;
-        }
-        DimPoly drop;
-        drop.terms.push_back(term);
-        if (remainder.coeff != 0) drop.terms.push_back(remainder);
-        std::sort(drop.terms.begin(), drop.terms.end(),
-                  [](const DimTerm& x, const DimTerm& y) { return x.atoms < y.atoms; });
-        DimPoly factor;
-        if (scale.atoms.empty()) {
-          factor.constant = scale.coeff;
-        } else {
-          factor.terms.push_back(scale);
-        }
-        const MaybePoly gain = mul(p, factor);
-        const MaybePoly less = add(poly, drop, -1);
-        if (!gain || !less) return {};
-        MaybePoly next = add(*less, *gain, 1);
-        if (!next) return {};
-        poly = std::move(*next);
-        changed = true;
-      }
-    }
-  }
-  return poly;
-}
-
 // ---- Interning ---------------------------------------------------------------------------------
 
 DimPoly DimTable::poly_of(Dim dim) const {
@@ -301,6 +250,7 @@ Result<uint32_t> DimTable::atom(AtomKind kind, std::vector<Dim> args) {
   atom.args = std::move(args);
   atoms_.push_back(std::move(atom));
   atom_by_hash_[h].push_back(index);
+  look_at_atom(index);
   if (canonical_) {
     DimPoly canon = canon_of_atom(index);
     atoms_[index].canon = std::move(canon);
@@ -320,191 +270,7 @@ Result<Dim> DimTable::constant(int64_t value) {
   return intern(DimPoly{value, {}});
 }
 
-// ---- floordiv, mod, min, max -------------------------------------------------------------------
-
-// Moves what d divides term by term out of p: p == d * *quotient + *rest, with rest's coefficients in [0, d)
-// for a constant d.
-static void split_by_constant(const DimPoly& p, int64_t d, DimPoly* quotient, DimPoly* rest) {
-  quotient->constant = floor_div(p.constant, d);
-  rest->constant = floor_mod(p.constant, d);
-  for (const DimTerm& t : p.terms) {
-    const int64_t q = floor_div(t.coeff, d), r = floor_mod(t.coeff, d);
-    if (q != 0) quotient->terms.push_back({q, t.atoms});
-    if (r != 0) rest->terms.push_back({r, t.atoms});
-  }
-}
-
-static int64_t coefficient_gcd(const DimPoly& p, int64_t start) {
-  int64_t g = start;
-  for (const DimTerm& t : p.terms) g = std::gcd(g, t.coeff);
-  return g;
-}
-
-Result<DimPoly> DimTable::make_floordiv(const DimPoly& p, const DimPoly& d) {
-  const DimRange dr = range_of(d);
-  if (dr.hi <= 0) {
-    return error(TENON_INVALID_ARGUMENT, "T0304", "division of the dim `{}` by `{}`, which is never positive",
-                 text_of(p, 0), text_of(d, 0));
-  }
-  if (const MaybePoly exact = divide_exactly(p, d)) return *exact;
-  DimPoly quotient, rest = p;
-  if (d.is_constant()) {
-    rest = {};
-    split_by_constant(p, d.constant, &quotient, &rest);
-    // Terms whose value is always a multiple of d leave too, each as an exact division of its own.
-    DimPoly odd{rest.constant, {}};
-    for (const DimTerm& t : rest.terms) {
-      if (rest.terms.size() == 1 && rest.constant == 0) {
-        odd.terms.push_back(t);
-      } else if (multiple_of_term(t) % d.constant == 0) {
-        DimPoly single;
-        single.terms.push_back(t);
-        TENON_ASSIGN_OR_RETURN(DimPoly part, make_floordiv(single, d));
-        const MaybePoly sum = add(quotient, part, 1);
-        if (!sum) return why_not(quotient, part);
-        quotient = *sum;
-      } else {
-        odd.terms.push_back(t);
-      }
-    }
-    rest = odd;
-  } else if (d.terms.size() == 1 && d.constant == 0) {
-    rest = {p.constant, {}};
-    for (const DimTerm& t : p.terms) {
-      DimPoly single;
-      single.terms.push_back(t);
-      const MaybePoly q = divide_exactly(single, d);
-      const MaybePoly sum = q ? add(quotient, *q, 1) : MaybePoly();
-      if (sum) {
-        quotient = *sum;
-      } else {
-        rest.terms.push_back(t);
-      }
-    }
-  }
-  DimPoly divisor = d;
-  if (d.is_constant()) {
-    // floor((g*a + c) / (g*b)) == floor((a + floor(c/g)) / b)
-    const int64_t g = coefficient_gcd(rest, d.constant);
-    if (g > 1 && !rest.is_constant()) {
-      rest.constant = floor_div(rest.constant, g);
-      for (DimTerm& t : rest.terms) t.coeff /= g;
-      divisor.constant /= g;
-      TENON_ASSIGN_OR_RETURN(DimPoly part, make_floordiv(rest, divisor));
-      const MaybePoly sum = add(quotient, part, 1);
-      return sum ? Result<DimPoly>(*sum) : Result<DimPoly>(why_not(quotient, part));
-    }
-  }
-  const DimRange rr = range_of(rest);
-  if (rr.lo > INT64_MIN && rr.hi < INT64_MAX && dr.lo > 0 && dr.hi < INT64_MAX) {
-    const int64_t corners[] = {floor_div(rr.lo, dr.lo), floor_div(rr.lo, dr.hi), floor_div(rr.hi, dr.lo),
-                               floor_div(rr.hi, dr.hi)};
-    if (std::all_of(std::begin(corners), std::end(corners), [&](int64_t c) { return c == corners[0]; })) {
-      quotient.constant += 0;
-      const MaybePoly sum = add(quotient, DimPoly{corners[0], {}}, 1);
-      return sum ? Result<DimPoly>(*sum) : Result<DimPoly>(overflow());
-    }
-  }
-  // floor(floor(x / a) / b) == floor(x / (a*b))
-  if (divisor.is_constant() && rest.constant == 0 && rest.terms.size() == 1 && rest.terms[0].coeff == 1 &&
-      rest.terms[0].atoms.size() == 1) {
-    const Atom& inner = atoms_[rest.terms[0].atoms[0]];
-    int64_t product;
-    if (inner.kind == AtomKind::kFloorDiv && inner.args[1] > 0 &&
-        !__builtin_mul_overflow(inner.args[1], divisor.constant, &product)) {
-      TENON_ASSIGN_OR_RETURN(DimPoly part, make_floordiv(poly_of(inner.args[0]), DimPoly{product, {}}));
-      const MaybePoly sum = add(quotient, part, 1);
-      return sum ? Result<DimPoly>(*sum) : Result<DimPoly>(why_not(quotient, part));
-    }
-  }
-  TENON_ASSIGN_OR_RETURN(const Dim a, intern(rest));
-  TENON_ASSIGN_OR_RETURN(const Dim b, intern(divisor));
-  TENON_ASSIGN_OR_RETURN(const DimPoly made, atom_poly(AtomKind::kFloorDiv, {a, b}));
-  const MaybePoly sum = add(quotient, made, 1);
-  if (!sum) return why_not(quotient, made);
-  const MaybePoly settled = settle(*sum);
-  return settled ? *settled : *sum;
-}
-
-Result<DimPoly> DimTable::make_mod(const DimPoly& p, const DimPoly& d) {
-  const DimRange dr = range_of(d);
-  if (dr.hi <= 0) {
-    return error(TENON_INVALID_ARGUMENT, "T0304", "remainder of the dim `{}` by `{}`, which is never positive",
-                 text_of(p, 0), text_of(d, 0));
-  }
-  if (divide_exactly(p, d)) return DimPoly{};
-  DimPoly rest = p;
-  if (d.is_constant()) {
-    DimPoly quotient, all;
-    split_by_constant(p, d.constant, &quotient, &all);
-    rest = {all.constant, {}};
-    for (const DimTerm& t : all.terms) {
-      if (multiple_of_term(t) % d.constant != 0) rest.terms.push_back(t);
-    }
-    const int64_t g = std::gcd(coefficient_gcd(rest, d.constant), rest.constant);
-    if (g > 1 && !rest.is_constant()) {
-      TENON_ASSIGN_OR_RETURN(const DimPoly part,
-                             make_mod(*divide_exactly(rest, DimPoly{g, {}}), DimPoly{d.constant / g, {}}));
-      const MaybePoly scaled = mul(part, DimPoly{g, {}});
-      return scaled ? Result<DimPoly>(*scaled) : Result<DimPoly>(overflow());
-    }
-  } else if (d.terms.size() == 1 && d.constant == 0) {
-    rest = {p.constant, {}};
-    for (const DimTerm& t : p.terms) {
-      DimPoly single;
-      single.terms.push_back(t);
-      if (!divide_exactly(single, d)) rest.terms.push_back(t);
-    }
-  }
-  const DimRange rr = range_of(rest);
-  if (rr.lo >= 0 && dr.lo > 0 && rr.hi < dr.lo) return rest;
-  TENON_ASSIGN_OR_RETURN(const Dim a, intern(rest));
-  TENON_ASSIGN_OR_RETURN(const Dim b, intern(d));
-  return atom_poly(AtomKind::kMod, {a, b});
-}
-
-Result<DimPoly> DimTable::make_min_max(bool is_min, const DimPoly& a, const DimPoly& b) {
-  const AtomKind kind = is_min ? AtomKind::kMin : AtomKind::kMax;
-  std::vector<DimPoly> parts;
-  auto flatten = [&](const DimPoly& p) {
-    if (p.constant == 0 && p.terms.size() == 1 && p.terms[0].coeff == 1 && p.terms[0].atoms.size() == 1) {
-      const Atom& atom = atoms_[p.terms[0].atoms[0]];
-      if (atom.kind == kind) {
-        for (Dim d : atom.args) parts.push_back(poly_of(d));
-        return;
-      }
-    }
-    parts.push_back(p);
-  };
-  flatten(a);
-  flatten(b);
-  if (parts.size() > kDimTermsMax) return too_large("arguments of min or max", kDimTermsMax);
-  // What another argument always beats is dropped. Only ranges of differences count, never assertions, so
-  // that a dim's form does not depend on when it was made.
-  std::vector<DimPoly> kept;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    bool beaten = false;
-    for (size_t j = 0; j < parts.size() && !beaten; ++j) {
-      if (i == j) continue;
-      const MaybePoly diff = is_min ? add(parts[i], parts[j], -1) : add(parts[j], parts[i], -1);
-      if (!diff) continue;
-      const bool equal = diff->is_constant() && diff->constant == 0;
-      beaten = equal ? j < i : range_of(*diff).lo >= 0;
-      // Two that bound each other are equal in value; keep the first.
-      if (beaten && !equal && j > i && range_of(*diff).hi == 0) beaten = false;
-    }
-    if (!beaten) kept.push_back(parts[i]);
-  }
-  if (kept.size() == 1) return kept[0];
-  std::vector<Dim> args;
-  for (const DimPoly& p : kept) {
-    TENON_ASSIGN_OR_RETURN(const Dim d, intern(p));
-    args.push_back(d);
-  }
-  std::sort(args.begin(), args.end(), std::greater<>());  // constants first, then in order of making
-  args.erase(std::unique(args.begin(), args.end()), args.end());
-  return atom_poly(kind, std::move(args));
-}
+// ---- Making --------------------------------------------------------------------------------------
 
 Result<DimPoly> DimTable::make_poly(uint32_t op, const DimPoly& a, const DimPoly& b) {
   MaybePoly out;

@@ -30,6 +30,7 @@ inline constexpr uint32_t kDimTermsMax = 128;          // terms of one polynomia
 inline constexpr uint32_t kDimDegreeMax = 16;          // factors of one term
 inline constexpr uint32_t kDimDepthMax = 32;           // floordiv inside min inside mod ...
 inline constexpr uint32_t kDimPartsMax = 4096;         // of the tree that it is when written out: what recurs counts again
+inline constexpr uint32_t kDimLawPartsMax = 128;       // of what laws that search or copy are tried on
 inline constexpr uint32_t kDimExpressionsMax = 1u << 20;
 inline constexpr uint32_t kDimFactsMax = 1u << 12;
 // Facts beyond these are kept for whoever checks them at run time, but prove nothing: a file of facts must not
@@ -73,11 +74,13 @@ constexpr bool relation_holds(uint32_t rel, int64_t a, int64_t b) {
 struct DimFact {
   uint32_t rel;  // TENON_REL_*
   Dim a, b;
+  uint32_t place = 0;  // who asserted it: a location of the graph; 0: unknown
 };
 
 struct SymbolData {
   tenon_sym_t name = 0;
   int64_t lo = 0, hi = INT64_MAX, multiple_of = 1, hint = -1;
+  uint32_t lo_place = 0, hi_place = 0, multiple_place = 0;  // who asserted it, as in DimFact
   tenon_node_t node = TENON_NONE;
   tenon_region_t region = TENON_NONE;
   Dim dim = 0;
@@ -136,6 +139,8 @@ class DimTable {
   // The same, but keeps what is known already too, once: what a file says is written out again.
   Status record_fact(uint32_t rel, Dim a, Dim b);
   const std::vector<DimFact>& facts() const { return facts_; }
+  // Where in the user's model what is asserted from now on comes from: a location of the graph.
+  void set_place(uint32_t place) { place_ = place; }
 
  private:
   enum class AtomKind : uint8_t { kSymbol, kFloorDiv, kMod, kMin, kMax };
@@ -146,8 +151,8 @@ class DimTable {
     uint32_t parts = 1;
     std::vector<Dim> args;         // sorted for min and max
     std::optional<DimPoly> canon;  // what it equals under the asserted equalities, if that is other
-    DimRange range;                // of non-symbols, kept since symbols' ranges only shrink
-    int64_t multiple = 1;
+    DimRange range;                // of non-symbols, kept since symbols' ranges only shrink: an old one is true as well
+    int64_t multiple = 1;          // the same
   };
   struct Entry {
     DimPoly poly;
@@ -170,7 +175,19 @@ class DimTable {
   static MaybePoly add(const DimPoly& a, const DimPoly& b, int64_t scale_b);
   static MaybePoly mul(const DimPoly& a, const DimPoly& b);
   static MaybePoly divide_exactly(const DimPoly& p, const DimPoly& d);
-  MaybePoly settle(DimPoly poly) const;  // joins floordiv and mod of the same pair
+  // The laws of dims_laws.cpp.
+  MaybePoly settle(DimPoly poly, bool compared = false) const;  // joins what floordiv and mod of one pair took apart
+  MaybePoly joined(const DimPoly& poly, const DimTerm& term, size_t factor, bool compared) const;
+  DimPoly residue(const DimPoly& p, int64_t d) const;
+  bool is_multiple(const DimPoly& p, int64_t d) const;
+  std::optional<uint32_t> atom_of(AtomKind kind, const DimPoly& p, int64_t d) const;
+  const Atom* sole_atom(const DimPoly& poly, AtomKind kind, int64_t coeff) const;
+  Result<DimPoly> floordiv_of_rest(const DimPoly& rest, const DimPoly& d);
+  Result<DimPoly> floordiv_of_choice(const DimPoly& rest, int64_t d);
+  std::optional<DimPoly> merged_floordiv(const DimPoly& rest, int64_t d, int64_t* product) const;
+  void flatten(AtomKind kind, const DimPoly& p, std::vector<DimPoly>* parts) const;
+  void drop_beaten(bool is_min, std::vector<DimPoly>* parts) const;
+  static DimPoly shared_part(const std::vector<DimPoly>& parts);
 
   Result<DimPoly> make_poly(uint32_t op, const DimPoly& a, const DimPoly& b);
   Result<DimPoly> make_floordiv(const DimPoly& p, const DimPoly& d);
@@ -180,18 +197,25 @@ class DimTable {
 
   DimRange range_of_atom(uint32_t atom) const;
   int64_t multiple_of_atom(uint32_t atom) const;
+  DimRange computed_range(const Atom& atom) const;
+  int64_t computed_multiple(const Atom& atom) const;
+  void look_at_atom(uint32_t atom);
   DimRange range_of(const DimPoly& poly) const;
   int64_t multiple_of_poly(const DimPoly& poly) const;
   int64_t multiple_of_term(const DimTerm& term) const;
   MaybePoly canon(const DimPoly& poly) const;
   DimPoly canon_of_atom(uint32_t atom, bool remake = false);
   static MaybePoly replace_atom(const DimPoly& poly, uint32_t atom, const DimPoly& by);
-  bool prove_nonneg(const DimPoly& poly, int depth, int* budget) const;
+  struct Search;
+  bool prove_nonneg(const DimPoly& poly, int64_t scale, int depth, const Search& search) const;
+  bool prove_by_atom(const DimPoly& poly, int64_t scale, const DimTerm& term, size_t factor, int depth, const Search& search) const;
   bool nonneg(const DimPoly& poly) const;
+  bool nonneg_by_ranges(const DimPoly& poly) const;  // without what was asserted
+  DimRange shifted_range(const DimPoly& poly) const;
   bool mentions_atom(const DimPoly& poly, uint32_t atom) const;
   Status learn_equality(const DimPoly& zero);
   void refresh_canon(uint32_t solved);
-  void refresh_mentions(uint32_t symbol_atom);
+  void refresh_mentions(uint32_t symbol_atom, bool forms);
   void set_canon(uint32_t atom, DimPoly canon);
   Status narrow(const DimPoly& nonneg, bool* absorbed = nullptr);
   uint32_t divisible(const DimPoly& a, const DimPoly& b) const;
@@ -217,6 +241,7 @@ class DimTable {
   std::vector<DimPoly> zeros_;                            // == 0, where no atom could be solved for
   std::vector<DimPoly> nonneg_;                           // >= 0
   uint32_t refreshed_ = 0;
+  uint32_t place_ = 0;
   bool canonical_ = false;  // some atom is known to equal something else
   bool read_only_ = false;
 };

@@ -50,22 +50,35 @@ int64_t saturating_gcd(int64_t a, int64_t b) {
 
 DimRange DimTable::range_of_atom(uint32_t index) const {
   const Atom& atom = atoms_[index];
-  if (atom.kind == AtomKind::kSymbol) return {symbols_[atom.symbol].lo, symbols_[atom.symbol].hi};
+  return atom.kind == AtomKind::kSymbol ? DimRange{symbols_[atom.symbol].lo, symbols_[atom.symbol].hi} : atom.range;
+}
+
+int64_t DimTable::multiple_of_atom(uint32_t index) const {
+  const Atom& atom = atoms_[index];
+  return atom.kind == AtomKind::kSymbol ? symbols_[atom.symbol].multiple_of : atom.multiple;
+}
+
+void DimTable::look_at_atom(uint32_t index) {
+  atoms_[index].range = computed_range(atoms_[index]);
+  atoms_[index].multiple = computed_multiple(atoms_[index]);
+}
+
+DimRange DimTable::computed_range(const Atom& atom) const {
   const DimRange a = range(atom.args[0]);
   const DimRange b = range(atom.args[1]);
   switch (atom.kind) {
     case AtomKind::kFloorDiv: {
       // The divisor is positive wherever the dim has a value.
-      const int64_t blo = std::max<int64_t>(b.lo, 1);
+      const int64_t blo = std::max<int64_t>(b.lo, 1), bhi = std::max<int64_t>(b.hi, 1);
       auto divide = [](int64_t x, int64_t y) {
         if (!finite(x)) return x;
         return y == kHighest ? (x < 0 ? int64_t{-1} : int64_t{0}) : floor_div(x, y);
       };
-      return {a.lo < 0 ? divide(a.lo, blo) : divide(a.lo, b.hi),
-              a.hi < 0 ? divide(a.hi, b.hi) : divide(a.hi, blo)};
+      return {a.lo < 0 ? divide(a.lo, blo) : divide(a.lo, bhi),
+              a.hi < 0 ? divide(a.hi, bhi) : divide(a.hi, blo)};
     }
     case AtomKind::kMod: {
-      int64_t hi = b.hi == kHighest ? kHighest : b.hi - 1;
+      int64_t hi = b.hi == kHighest ? kHighest : std::max<int64_t>(b.hi, 1) - 1;
       if (a.lo >= 0) hi = std::min(hi, a.hi);
       return {0, hi};
     }
@@ -86,9 +99,45 @@ DimRange DimTable::range_of_atom(uint32_t index) const {
 
 DimRange DimTable::range_of(const DimPoly& poly) const {
   DimRange sum{poly.constant, poly.constant};
+  bool product_of_some = false;
   for (const DimTerm& t : poly.terms) {
     DimRange product{t.coeff, t.coeff};
     for (uint32_t a : t.atoms) product = times(product, range_of_atom(a));
+    sum = {saturating_add(sum.lo, product.lo), saturating_add(sum.hi, product.hi)};
+    product_of_some = product_of_some || t.atoms.size() > 1;
+  }
+  if (!product_of_some || poly.terms.size() < 2 || sum.lo >= 0) return sum;
+  const DimRange other = shifted_range(poly);
+  return {std::max(sum.lo, other.lo), std::min(sum.hi, other.hi)};
+}
+
+// Each atom as its least value and what it has beyond: n*m - n is n*m' for m = m' + 1, which is not negative, though the difference of
+// the ranges of its terms may be.
+DimRange DimTable::shifted_range(const DimPoly& poly) const {
+  constexpr size_t kAtomsMax = 8;
+  std::vector<std::pair<uint32_t, DimRange>> atoms;
+  for (const DimTerm& t : poly.terms) {
+    for (const uint32_t a : t.atoms) {
+      const auto same = [&](const auto& known) { return known.first == a; };
+      if (std::none_of(atoms.begin(), atoms.end(), same)) atoms.emplace_back(a, range_of_atom(a));
+    }
+  }
+  if (atoms.size() > kAtomsMax) return {};
+  DimPoly shifted = poly;
+  for (auto& [a, r] : atoms) {
+    if (r.lo == 0 || !finite(r.lo)) continue;
+    const MaybePoly next = replace_atom(shifted, a, DimPoly{r.lo, {{1, {a}}}});
+    if (!next) return {};
+    shifted = *next;
+    if (finite(r.hi) && __builtin_sub_overflow(r.hi, r.lo, &r.hi)) r.hi = kHighest;
+    r.lo = 0;
+  }
+  DimRange sum{shifted.constant, shifted.constant};
+  for (const DimTerm& t : shifted.terms) {
+    DimRange product{t.coeff, t.coeff};
+    for (const uint32_t a : t.atoms) {
+      product = times(product, std::find_if(atoms.begin(), atoms.end(), [&](const auto& known) { return known.first == a; })->second);
+    }
     sum = {saturating_add(sum.lo, product.lo), saturating_add(sum.hi, product.hi)};
   }
   return sum;
@@ -99,9 +148,7 @@ DimRange DimTable::range(Dim dim) const {
   return range_of(entries_[static_cast<size_t>(~dim)].poly);
 }
 
-int64_t DimTable::multiple_of_atom(uint32_t index) const {
-  const Atom& atom = atoms_[index];
-  if (atom.kind == AtomKind::kSymbol) return symbols_[atom.symbol].multiple_of;
+int64_t DimTable::computed_multiple(const Atom& atom) const {
   const int64_t a = multiple_of(atom.args[0]);
   if (atom.kind == AtomKind::kFloorDiv) {
     return atom.args[1] > 0 && a % atom.args[1] == 0 ? std::max<int64_t>(a / atom.args[1], 1) : 1;
@@ -252,9 +299,9 @@ void DimTable::set_canon(uint32_t index, DimPoly canon) {
   else atoms_[index].canon = std::move(canon);
 }
 
-// A symbol's range is narrower now: what was made before takes the form that it would get if it were made again, so that it does not
-// matter whether a dim or what is known of it came first.
-void DimTable::refresh_mentions(uint32_t symbol_atom) {
+// More is known of a symbol's range or divisor now: what was made before takes the form that it would get if it were made again, so
+// that it does not matter whether a dim or what is known of it came first. Without forms, ranges and divisors only.
+void DimTable::refresh_mentions(uint32_t symbol_atom, bool forms) {
   std::vector<bool> mentions(symbol_atom + 1);
   mentions[symbol_atom] = true;
   const auto among = [&](Dim d) {
@@ -268,7 +315,8 @@ void DimTable::refresh_mentions(uint32_t symbol_atom) {
     mentions.push_back(mine);
     if (!mine) continue;
     if (++refreshed_ > kDimRefreshMax) return;  // what is known of them stays true, and is all that will be known
-    set_canon(i, canon_of_atom(i, true));
+    look_at_atom(i);
+    if (forms) set_canon(i, canon_of_atom(i, true));
   }
 }
 
@@ -322,6 +370,7 @@ Status DimTable::learn_equality(const DimPoly& zero) {
     }
     const DimRange r = range_of(solution);
     SymbolData& mine = symbols_[atoms_[best].symbol];
+    const SymbolData before = mine;
     mine.lo = std::max(mine.lo, r.lo);
     mine.hi = std::min(mine.hi, r.hi);
     const bool single = solution.constant == 0 && solution.terms.size() == 1 &&
@@ -331,9 +380,13 @@ Status DimTable::learn_equality(const DimPoly& zero) {
       SymbolData& other = symbols_[atoms_[solution.terms[0].atoms[0]].symbol];
       int64_t lcm;
       const int64_t part = s.multiple_of / std::gcd(s.multiple_of, other.multiple_of);
-      if (!__builtin_mul_overflow(part, other.multiple_of, &lcm)) other.multiple_of = lcm;
+      if (!__builtin_mul_overflow(part, other.multiple_of, &lcm) && lcm != other.multiple_of) {
+        other.multiple_of = lcm;
+        refresh_mentions(solution.terms[0].atoms[0], false);
+      }
     }
     mine.multiple_of = std::max(mine.multiple_of, std::min(multiple_of_poly(solution), kAnyMultiple));
+    if (mine.lo != before.lo || mine.hi != before.hi || mine.multiple_of != before.multiple_of) refresh_mentions(best, false);
   }
   refresh_canon(best);
   return {};
@@ -351,8 +404,10 @@ Status DimTable::narrow(const DimPoly& poly, bool* absorbed) {
     // c*s + k >= 0: s >= ceil(-k / c) for c > 0, s <= floor(k / -c) for c < 0.
     if (c > 0) s.lo = std::max(s.lo, -floor_div(poly.constant, c));
     else if (c != kLowest) s.hi = std::min(s.hi, floor_div(poly.constant, -c));
+    if (s.lo != before.lo) s.lo_place = place_;
+    if (s.hi != before.hi) s.hi_place = place_;
     if (absorbed != nullptr) *absorbed = true;
-    if (s.lo != before.lo || s.hi != before.hi) refresh_mentions(index);
+    if (s.lo != before.lo || s.hi != before.hi) refresh_mentions(index, true);
     return {};
   }
   if (nonneg_.size() < kDimUsedFactsMax && poly.terms.size() <= kDimUsedTermsMax) nonneg_.push_back(poly);
@@ -361,41 +416,24 @@ Status DimTable::narrow(const DimPoly& poly, bool* absorbed) {
 
 // ---- Proving -----------------------------------------------------------------------------------
 
-// True when poly >= 0 follows from ranges, facts, and the bounds that floordiv, min and max give their
-// arguments. `depth` and `budget` bound the search.
-bool DimTable::prove_nonneg(const DimPoly& poly, int depth, int* budget) const {
-  if (range_of(poly).lo >= 0) return true;
+// What bounds a search for a proof.
+struct DimTable::Search {
+  bool facts;   // what was asserted counts
+  int* budget;  // of steps that take as long as a dim of a few parts
+};
+
+// True when z >= 0 follows from ranges, facts, and the bounds that floordiv, mod, min and max give their arguments. z is an integer, and
+// `poly` is not above scale * z: what is above -scale is enough.
+bool DimTable::prove_nonneg(const DimPoly& poly, int64_t scale, int depth, const Search& search) const {
+  if (range_of(poly).lo > -scale) return true;
   if (depth == 0) return false;
-  *budget -= 1 + static_cast<int>(parts_of(poly) / 64);  // of steps that take as long as a dim of a few parts
-  if (*budget < 0) return false;
+  *search.budget -= 1 + static_cast<int>(parts_of(poly) / 64);
+  if (*search.budget < 0) return false;
   for (const DimTerm& t : poly.terms) {
-    if (t.atoms.size() != 1) continue;  // other factors might be negative
-    const uint32_t index = t.atoms[0];
-    const Atom& atom = atoms_[index];
-    if (atom.kind == AtomKind::kMin || atom.kind == AtomKind::kMax) {
-      // c * min(x, y): the minimum is at most each argument, and equals one of them.
-      const bool any = (t.coeff < 0) == (atom.kind == AtomKind::kMin);
-      bool proved = !any;
-      DimPoly rest = poly;
-      std::erase_if(rest.terms, [&](const DimTerm& x) { return x.atoms == t.atoms; });
-      for (Dim d : atom.args) {
-        // A bound may stand for this one term; that it equals an argument holds for every occurrence.
-        const MaybePoly p = any ? add(rest, poly_of(d), t.coeff) : replace_atom(poly, index, poly_of(d));
-        const bool one = p && prove_nonneg(*p, depth - 1, budget);
-        if (any && one) return true;
-        proved = proved && one;
-      }
-      if (proved) return true;
-    } else if (atom.kind == AtomKind::kFloorDiv && atom.args[1] > 0) {
-      // d * floordiv(p, d) lies in [p - d + 1, p]: multiply everything by d and put the bound in.
-      const int64_t d = atom.args[1];
-      DimPoly rest = poly;
-      std::erase_if(rest.terms, [&](const DimTerm& x) { return x.atoms == t.atoms; });
-      const MaybePoly scaled = mul(rest, DimPoly{d, {}});
-      DimPoly bound = poly_of(atom.args[0]);
-      if (t.coeff > 0 && __builtin_sub_overflow(bound.constant, d - 1, &bound.constant)) continue;
-      const MaybePoly sum = scaled ? add(*scaled, bound, t.coeff) : MaybePoly();
-      if (sum && prove_nonneg(*sum, depth - 1, budget)) return true;
+    for (size_t k = 0; k < t.atoms.size(); ++k) {
+      if (k != 0 && t.atoms[k] == t.atoms[k - 1]) continue;
+      if (atoms_[t.atoms[k]].kind != AtomKind::kSymbol && prove_by_atom(poly, scale, t, k, depth, search)) return true;
+      if (*search.budget < 0) return false;
     }
   }
   for (const DimPoly& known : nonneg_) {
@@ -404,17 +442,70 @@ bool DimTable::prove_nonneg(const DimPoly& poly, int depth, int* budget) const {
     for (const DimTerm& t : known.terms) {
       for (const DimTerm& u : poly.terms) related = related || (t.atoms == u.atoms && (t.coeff < 0) == (u.coeff < 0));
     }
-    if (!related) continue;
+    if (!related || !search.facts) continue;
     const MaybePoly rest = add(poly, known, -1);
-    if (rest && prove_nonneg(*rest, depth - 1, budget)) return true;
-    if (*budget < 0) return false;
+    if (rest && prove_nonneg(*rest, scale, depth - 1, search)) return true;
+    if (*search.budget < 0) return false;
   }
   return false;
 }
 
+// The same with a bound of one atom in one term put in its place. What stands beside it may only make the term larger or smaller, not
+// turn it.
+bool DimTable::prove_by_atom(const DimPoly& poly, int64_t scale, const DimTerm& term, size_t factor, int depth, const Search& search) const {
+  const uint32_t index = term.atoms[factor];
+  const Atom& atom = atoms_[index];
+  DimPoly beside;
+  DimTerm others{1, term.atoms};
+  others.atoms.erase(others.atoms.begin() + static_cast<ptrdiff_t>(factor));
+  if (others.atoms.empty()) beside.constant = 1;
+  else beside.terms.push_back(others);
+  const bool keeps_sign = std::all_of(others.atoms.begin(), others.atoms.end(), [&](uint32_t a) { return range_of_atom(a).lo >= 0; });
+  DimPoly rest = poly;
+  std::erase_if(rest.terms, [&](const DimTerm& x) { return x.atoms == term.atoms; });
+  const auto with_bound = [&](const DimPoly& rest_of, const DimPoly& bound, int64_t by, int64_t new_scale) {
+    const MaybePoly product = mul(bound, beside);
+    const MaybePoly sum = product ? add(rest_of, *product, by) : MaybePoly();
+    return sum && prove_nonneg(*sum, new_scale, depth - 1, search);
+  };
+  if (atom.kind == AtomKind::kMin || atom.kind == AtomKind::kMax) {
+    // c * min(x, y): the minimum is at most each argument, and equals one of them.
+    if ((term.coeff < 0) == (atom.kind == AtomKind::kMin)) {
+      return keeps_sign && std::any_of(atom.args.begin(), atom.args.end(), [&](Dim d) { return with_bound(rest, poly_of(d), term.coeff, scale); });
+    }
+    // Which one it equals holds for every occurrence.
+    return std::all_of(atom.args.begin(), atom.args.end(), [&](Dim d) {
+      const MaybePoly p = replace_atom(poly, index, poly_of(d));
+      return p && prove_nonneg(*p, scale, depth - 1, search);
+    });
+  }
+  if (!keeps_sign) return false;
+  DimPoly bound = poly_of(atom.args[0]);
+  if (atom.kind == AtomKind::kMod) {
+    // At most what it is the remainder of, where that is not negative, and below the divisor.
+    if (term.coeff > 0) return false;
+    if (range_of(bound).lo >= 0 && with_bound(rest, bound, term.coeff, scale)) return true;
+    const MaybePoly below = atom.args[1] < 0 ? add(poly_of(atom.args[1]), DimPoly{1, {}}, -1) : MaybePoly();
+    return below && with_bound(rest, *below, term.coeff, scale);
+  }
+  if (atom.args[1] <= 0) return false;
+  const int64_t d = atom.args[1];
+  // d * floordiv(p, d) lies in [p - d + 1, p]: everything is multiplied by d.
+  int64_t wider;
+  if (term.coeff > 0 && __builtin_sub_overflow(bound.constant, d - 1, &bound.constant)) return false;
+  if (__builtin_mul_overflow(scale, d, &wider)) return false;
+  const MaybePoly scaled = mul(rest, DimPoly{d, {}});
+  return scaled && with_bound(*scaled, bound, term.coeff, wider);
+}
+
 bool DimTable::nonneg(const DimPoly& poly) const {
   int budget = 120;
-  return prove_nonneg(poly, 4, &budget);
+  return prove_nonneg(poly, 1, 4, {true, &budget});
+}
+
+bool DimTable::nonneg_by_ranges(const DimPoly& poly) const {
+  int budget = parts_of(poly) <= kDimLawPartsMax ? 24 : 0;  // of large ones only their range is looked at
+  return prove_nonneg(poly, 1, 3, {false, &budget});
 }
 
 uint32_t DimTable::divisible(const DimPoly& a, const DimPoly& b) const {
@@ -423,7 +514,7 @@ uint32_t DimTable::divisible(const DimPoly& a, const DimPoly& b) const {
     if (b.constant == 0) return a.is_constant() ? TENON_NO : TENON_MAYBE;
     const int64_t d = b.constant < 0 ? -b.constant : b.constant;
     if (d <= 0) return TENON_MAYBE;
-    if (multiple_of_poly(a) % d == 0) return TENON_YES;
+    if (multiple_of_poly(a) % d == 0 || is_multiple(a, d)) return TENON_YES;
     bool others_vanish = true;
     for (const DimTerm& t : a.terms) others_vanish = others_vanish && multiple_of_term(t) % d == 0;
     if (others_vanish) return TENON_NO;
@@ -457,7 +548,7 @@ uint32_t DimTable::compare(uint32_t rel, Dim a, Dim b) const {
   if (!pa || !pb) return TENON_MAYBE;
   if (rel == TENON_REL_DIVISIBLE) return divisible(*pa, *pb);
   MaybePoly diff = add(*pb, *pa, -1);  // b - a
-  if (diff) diff = settle(std::move(*diff));
+  if (diff) diff = settle(std::move(*diff), true);
   if (!diff) return TENON_MAYBE;
   const MaybePoly minus = mul(*diff, DimPoly{-1, {}});
   if (!minus) return TENON_MAYBE;
@@ -518,16 +609,18 @@ Status DimTable::assert_fact(uint32_t rel, Dim a, Dim b) {
       int64_t lcm;
       if (!__builtin_mul_overflow(s.multiple_of / std::gcd(s.multiple_of, pb->constant), pb->constant, &lcm)) {
         s.multiple_of = lcm;
+        s.multiple_place = place_;
+        refresh_mentions(pa->terms[0].atoms[0], true);
         return {};
       }
     }
-    facts_.push_back({rel, a, b});
+    facts_.push_back({rel, a, b, place_});
     return {};
   }
   MaybePoly diff = add(*pb, *pa, -1);
   if (!diff) return error(TENON_OUT_OF_RANGE, "T0303", "a symbolic dim does not fit in 64 bits");
   if (rel == TENON_REL_EQ) {
-    facts_.push_back({rel, a, b});
+    facts_.push_back({rel, a, b, place_});
     return learn_equality(*diff);
   }
   if (rel == TENON_REL_LT) {
@@ -536,7 +629,7 @@ Status DimTable::assert_fact(uint32_t rel, Dim a, Dim b) {
   }
   bool absorbed = false;
   TENON_RETURN_IF_ERROR(narrow(*diff, &absorbed));
-  if (!absorbed) facts_.push_back({rel, a, b});
+  if (!absorbed) facts_.push_back({rel, a, b, place_});
   return {};
 }
 
@@ -552,7 +645,7 @@ Status DimTable::record_fact(uint32_t rel, Dim a, Dim b) {
   for (const DimFact& f : facts_) {
     if (f.rel == rel && f.a == a && f.b == b) return {};
   }
-  if (facts_.size() < kDimFactsMax) facts_.push_back({rel, a, b});
+  if (facts_.size() < kDimFactsMax) facts_.push_back({rel, a, b, place_});
   return {};
 }
 

@@ -326,7 +326,11 @@ Result<Loc> Graph::make_loc(std::span<const Origin> origins) {
   return loc;
 }
 
-Result<Loc> Graph::make_loc(const Origin& origin) { return make_loc({&origin, 1}); }
+Result<Loc> Graph::make_loc(const Origin& origin) {
+  TENON_ASSIGN_OR_RETURN(const Loc loc, make_loc({&origin, 1}));
+  dims_.set_place(loc);  // what is asserted before a node is built belongs to where it is going to stand
+  return loc;
+}
 
 Result<Loc> Graph::fuse_locs(std::span<const Loc> locs) {
   std::vector<Origin> all;

@@ -369,6 +369,7 @@ Result<Node> Graph::build(Place place, const NodeDraft& draft) {
     return std::move(s).with_context(std::move(at)).with("op", sym_text(draft.op));
   };
   if (Status s = check_draft(place, draft); !s.ok()) return where(std::move(s));
+  if (draft.loc != 0) dims_.set_place(draft.loc);
   if (op_set() == nullptr) {
     return error(TENON_FAILED_PRECONDITION, "T0308", "no operators are registered in this process");
   }

@@ -74,6 +74,13 @@ std::string text_of_dim(const tenon_host_graph_t& api, tenon_graph_t* graph, ten
 
 // ---- Who is to blame: looked for only once something is wrong ----
 
+// ", at FILE: `node`", or nothing where the location is unknown.
+std::string at_place(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_loc_t loc) {
+  std::string text;
+  const tenon_sink_t sink = sink_into(text);
+  return loc != 0 && api.loc_text(api.self, graph, loc, &sink) == TENON_OK && !text.empty() ? ", at " + text : std::string();
+}
+
 std::vector<tenon_dim_t> dims_of(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_value_t value) {
   tenon_value_view_t view{};
   view.size_bytes = sizeof(view);
@@ -176,9 +183,7 @@ class Culprit {
       tenon_node_view_t node{};
       node.size_bytes = sizeof(node);
       if (api_.node_view(api_.self, graph_, id, &node) != TENON_OK || node.loc == 0 || !test(node)) continue;
-      std::string text;
-      const tenon_sink_t sink = sink_into(text);
-      if (api_.loc_text(api_.self, graph_, node.loc, &sink) == TENON_OK && !text.empty()) return ", at " + text;
+      if (std::string text = at_place(api_, graph_, node.loc); !text.empty()) return text;
     }
     return {};
   }
@@ -238,7 +243,8 @@ Result<Port> Shapes::read_port(tenon_value_t value, std::string name) const {
   return port;
 }
 
-Result<Shapes> Shapes::create(const tenon_host_graph_t& api, tenon_graph_t* graph, std::vector<Assertion> assertions) {
+Result<Shapes> Shapes::create(const tenon_host_graph_t& api, tenon_graph_t* graph, std::vector<Assertion> assertions,
+                              std::vector<BoundPlaces> bounds) {
   Shapes s;
   s.api_ = &api;
   s.graph_ = graph;
@@ -267,6 +273,7 @@ Result<Shapes> Shapes::create(const tenon_host_graph_t& api, tenon_graph_t* grap
   s.of_inputs_.resize(s.symbol_limit_);
   for (uint32_t i = 0; i < main.symbol_count; ++i) s.of_inputs_[main.symbols[i]] = true;
   s.assertions_ = std::move(assertions);
+  s.bounds_ = std::move(bounds);
   return s;
 }
 
@@ -403,7 +410,9 @@ void Shapes::check_symbols(const std::vector<bool>& bound, std::span<const int64
     if (view.hi != INT64_MAX) rule += fmt::format(" and at most {}", view.hi);
     if (view.multiple_of > 1) rule += fmt::format(" and a multiple of {}", view.multiple_of);
     const Culprit culprit(*api_, graph_, symbols);
-    std::string where = culprit.negative();
+    const BoundPlaces by = s < bounds_.size() ? bounds_[s] : BoundPlaces{};
+    std::string where = at_place(*api_, graph_, value < view.lo ? by.lo : value > view.hi ? by.hi : by.multiple_of);
+    if (where.empty()) where = culprit.negative();
     if (where.empty()) where = culprit.resized();
     if (where.empty()) where = culprit.emptied();
     wrong->push_back(fmt::format("T0608: dim {} is {}, and the model wants it {}{}", quoted(sym_text(view.name)), value, rule, where));
@@ -412,15 +421,18 @@ void Shapes::check_symbols(const std::vector<bool>& bound, std::span<const int64
 
 void Shapes::check_assertion(const Assertion& fact, std::span<const int64_t> symbols, std::vector<std::string>* wrong) const {
   int64_t a = 0, b = 0;
+  const auto where = [&] {
+    const std::string text = at_place(*api_, graph_, fact.loc);
+    return text.empty() ? Culprit(*api_, graph_, symbols).relating(fact.a, fact.b) : text;
+  };
   if (api_->dim_evaluate(api_->self, graph_, fact.a, symbols.data(), symbol_limit_, &a) != TENON_OK ||
       api_->dim_evaluate(api_->self, graph_, fact.b, symbols.data(), symbol_limit_, &b) != TENON_OK) {
     clear_failure();
     wrong->push_back(fmt::format("T0608: {} or {} cannot be computed for these inputs{}", dim_text(*api_, graph_, fact.a),
-                                 dim_text(*api_, graph_, fact.b), Culprit(*api_, graph_, symbols).relating(fact.a, fact.b)));
+                                 dim_text(*api_, graph_, fact.b), where()));
   } else if (!ir::relation_holds(fact.rel, a, b)) {
     wrong->push_back(fmt::format("T0607: the model needs {} {} {}, and these inputs give {} and {}{}", dim_text(*api_, graph_, fact.a),
-                                 rel_text(fact.rel), dim_text(*api_, graph_, fact.b), a, b,
-                                 Culprit(*api_, graph_, symbols).relating(fact.a, fact.b)));
+                                 rel_text(fact.rel), dim_text(*api_, graph_, fact.b), a, b, where()));
   }
 }
 

@@ -21,6 +21,12 @@ namespace tenon::runtime {
 struct Assertion {
   uint32_t rel = TENON_REL_EQ;
   tenon_dim_t a = 0, b = 0;
+  tenon_loc_t loc = 0;  // who needs it; 0: looked for when it does not hold
+};
+
+// Who needs the least and the largest value and the divisor of a symbol; 0 as above.
+struct BoundPlaces {
+  tenon_loc_t lo = 0, hi = 0, multiple_of = 0;
 };
 
 struct Port {
@@ -36,8 +42,9 @@ std::string dim_text(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_
 
 class Shapes {
  public:
-  // Reads the ports of a frozen graph, which must outlive this. assertions: all of the graph's.
-  static Result<Shapes> create(const tenon_host_graph_t& api, tenon_graph_t* graph, std::vector<Assertion> assertions);
+  // Reads the ports of a frozen graph, which must outlive this. assertions: all of the graph's. bounds: by symbol, or none.
+  static Result<Shapes> create(const tenon_host_graph_t& api, tenon_graph_t* graph, std::vector<Assertion> assertions,
+                               std::vector<BoundPlaces> bounds = {});
 
   const std::vector<Port>& inputs() const { return inputs_; }
   const std::vector<Port>& outputs() const { return outputs_; }
@@ -71,6 +78,7 @@ class Shapes {
   PlaceByName input_by_name_, output_by_name_;
   std::vector<bool> of_inputs_;         // by symbol: the main region's own
   std::vector<Assertion> assertions_;
+  std::vector<BoundPlaces> bounds_;
 };
 
 }  // namespace tenon::runtime

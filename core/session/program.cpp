@@ -179,8 +179,13 @@ class ProgramBuilder {
   Status make_plan() {
     plan_->api = ir::host_graph_table();
     std::vector<runtime::Assertion> assertions;
-    for (const ir::DimFact& fact : graph().facts()) assertions.push_back({fact.rel, fact.a, fact.b});
-    TENON_ASSIGN_OR_RETURN(plan_->shapes, runtime::Shapes::create(*plan_->api, program_->graph_->abi(), std::move(assertions)));
+    for (const ir::DimFact& fact : graph().facts()) assertions.push_back({fact.rel, fact.a, fact.b, fact.place});
+    std::vector<runtime::BoundPlaces> bounds;
+    for (ir::Symbol s = 0; s < graph().dims().symbol_count(); ++s) {
+      const ir::SymbolData& symbol = graph().dims().symbol(s);
+      bounds.push_back({symbol.lo_place, symbol.hi_place, symbol.multiple_place});
+    }
+    TENON_ASSIGN_OR_RETURN(plan_->shapes, runtime::Shapes::create(*plan_->api, program_->graph_->abi(), std::move(assertions), std::move(bounds)));
     likely_ = dispatch::likely_sizes(graph());
     for (uint32_t s = 0; s < program_->segments_.size(); ++s) add_segment(s);
     for (Value v : graph().region(graph().main()).yields) {

@@ -72,11 +72,10 @@ constexpr OpDraft asinh() {
       .accuracy(2.5, 3);
 }
 constexpr OpDraft acosh() {
-  // Two roots: below -1 the product of the factors is positive again, which hides that t is not.
-  const Expr t = arg(0) - 1;
+  // Below -1 the product of the two factors is positive again; a root of t has no value there.
+  const Expr t = arg(0) - 1, square = select(t < 0, t, t * (arg(0) + 1));
   return base("acosh", "The inverse of cosh; NaN below 1.",
-              select(arg(0) > 1e9, log(arg(0)) + kLn2,
-                     log1p(t + sqrt(t) * sqrt(arg(0) + 1))),
+              select(arg(0) > 1e9, log(arg(0)) + kLn2, log1p(t + sqrt(square))),
               "acosh(f32[2] [1, 2]) -> f32[2] [0, 1.316958]")
       .accuracy(3, 4);
 }

@@ -39,6 +39,23 @@ Status infer(const InferQuery& q) {
   return q.result(q.dtype(0), dims);
 }
 
+// Which places of the window at `o` are not beyond an end of x: a window may be mostly padding.
+struct Inside {
+  Axes first, count;
+};
+Inside inside(const Window& w, const Index& o, const Array& x) {
+  Inside out;
+  for (size_t d = 0; d < o.size(); ++d) {
+    const int64_t begin = o[d] * w.strides[d] - w.low[d];  // in x with its gaps
+    const int64_t end = x.dim(d) * w.base_dilation[d] - begin;
+    const int64_t first = begin < 0 ? (w.dilation[d] - 1 - begin) / w.dilation[d] : 0;
+    const int64_t last = end > 0 ? std::min(w.window[d], (end - 1) / w.dilation[d] + 1) : 0;
+    out.first.push_back(first);
+    out.count.push_back(std::max<int64_t>(last - first, 0));
+  }
+  return out;
+}
+
 Status reference(const Eval& e) {
   const Array x = e.input(0), y = e.output();
   const Window w = window_of(e, x.rank());
@@ -51,10 +68,12 @@ Status reference(const Eval& e) {
       Number result = kind == "sum"   ? Number{0}
                       : kind == "max" ? lowest_of<Number>(x.dtype())
                                       : highest_of<Number>(x.dtype());
-      each_index(w.window, [&](const Index& k) {
+      const Inside part = inside(w, o, x);
+      each_index(part.count, [&](const Index& k) {
         int64_t at = 0;
         for (size_t d = 0; d < k.size(); ++d) {
-          const int64_t position = o[d] * w.strides[d] + k[d] * w.dilation[d] - w.low[d];
+          const int64_t place = part.first[d] + k[d];
+          const int64_t position = o[d] * w.strides[d] + place * w.dilation[d] - w.low[d];
           if (position < 0 || position % w.base_dilation[d] != 0 ||
               position / w.base_dilation[d] >= x.dim(d))
             return;

@@ -566,8 +566,9 @@ bool settled(const LiftHost& host, const Verifier& verifier, std::string* why) {
     const std::string text = "not fused as planned, and slower for it: " + note;
     host.host->log(host.host->self, {kComponent.data(), kComponent.size()}, TENON_LOG_WARN, {text.data(), text.size()});
   }
-  if (verifier.error.empty()) return true;
-  *why = "kernelgen broke a rule of its own: " + verifier.error;
+  const bool strict = setting(host, "TENON_VERIFY") == kVerifyStrictly && !verifier.notes.empty();
+  if (verifier.error.empty() && !strict) return true;
+  *why = "kernelgen broke a rule of its own: " + (strict ? verifier.notes[0] : verifier.error);
   return false;
 }
 

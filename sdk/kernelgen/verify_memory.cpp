@@ -58,7 +58,7 @@ Traced trace(const Kernel& k, bool prepared, const TraceOptions& options, std::s
 
 std::optional<Verifier> verifier_for(size_t stages, std::string_view setting) {
   constexpr size_t kSmallProgram = 64;
-  if (setting == "1") return Verifier(Verifier::kThorough);
+  if (setting == "1" || setting == kVerifyStrictly) return Verifier(Verifier::kThorough);
   if (setting == "0" || stages >= kSmallProgram) return std::nullopt;
   return Verifier(Verifier::kQuick);
 }

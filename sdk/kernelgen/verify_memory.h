@@ -43,8 +43,9 @@ class Verifier {
   std::unordered_set<uint64_t> seen_;  // kernels that hold, by hash: layers repeat
 };
 
-// Whether programs of so many stages are verified, given the value of the variable TENON_VERIFY ("1": all, thoroughly; "0": none;
-// else those of less than 64 stages).
+// Whether programs of so many stages are verified, given the value of the variable TENON_VERIFY. "1": all, thoroughly; kVerifyStrictly:
+// as well, and what else would be taken back is an error, for tests; "0": none; else those of less than 64 stages.
+inline constexpr std::string_view kVerifyStrictly = "strict";
 std::optional<Verifier> verifier_for(size_t stages, std::string_view setting);
 
 // Of known sizes, however large. False: `*why` names the stage and the fact. What the pool cannot decide is left to the trace.

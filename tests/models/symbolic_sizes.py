@@ -201,9 +201,21 @@ def movements():
     yield made("Slice m-2..", [node("Sub", ["m", "i2"], ["h"]), node("Slice", ["x", "h", "m", "i1"])])
     yield made("Slice by 2", [node("Slice", ["x", "i0", "big", "i1", "i2"])])
     yield made("Slice 1.. by 3", [node("Slice", ["x", "i1", "big", "i1", "i3"])])
-    yield made("Slice back", [node("Slice", ["x", "m1", "mm", "i1", "m1"])] if False else [node("Sub", ["i0", "big"], ["lo"]), node("Slice", ["x", "m1", "lo", "i1", "m1"])])
+    yield made("Slice back", [node("Sub", ["i0", "big"], ["lo"]), node("Slice", ["x", "m1", "lo", "i1", "m1"])])
     yield made("Slice back by 2", [node("Sub", ["i0", "big"], ["lo"]), node("Slice", ["x", "m1", "lo", "i1", "m2"])])
     yield made("Slice from n on", [node("Slice", ["x", "n", "big", "i1"])])
+    # Sizes that come out negative count from the end where numbers would.
+    few = [{"n": 2, "m": m} for m in (1, 2, 3, 4, 7)]
+    less = [node("Sub", ["m", "i3"], ["h"])]
+    yield made("Slice m-3..", less + [node("Slice", ["x", "h", "m", "i1"])], only=few)
+    yield made("Slice ..m-3", less + [node("Slice", ["x", "i0", "h", "i1"])], only=few)
+    yield made("Slice m-3..-1", less + [node("Slice", ["x", "h", "m1", "i1"])], only=few)
+    yield made("Slice by 2 from m-3", less + [node("Slice", ["x", "h", "big", "i1", "i2"])], only=few)
+    yield made("Gather at m-3", less + [node("Gather", ["x", "h"], axis=1)], only=few[1:])
+    yield made("Where m-3 is -1", less + [node("Equal", ["h", "m1"], ["e"]), node("Where", ["e", "i2", "i1"], ["k"]), node("Concat", ["k", "i1"], ["t"], axis=0), node("Tile", ["x", "t"])], only=few)
+    yield made("Tile max(m-3, -1)+1", less + [node("Max", ["h", "m1"], ["k"]), node("Add", ["k", "i1"], ["q"]), node("Concat", ["q", "i1"], ["t"], axis=0), node("Tile", ["x", "t"])], only=few)
+    yield made("Tile (m-4)/2+3", [node("Add", ["i2", "i2"], ["four"]), node("Sub", ["m", "four"], ["h"]), node("Div", ["h", "i2"], ["k"]), node("Add", ["k", "i3"], ["q"]), node("Concat", ["q", "i1"], ["t"], axis=0), node("Tile", ["x", "t"])], only=few)
+    yield made("Tile -m mod 3", [node("Neg", ["m"], ["h"]), node("Mod", ["h", "i3"], ["q"]), node("Concat", ["q", "i1"], ["t"], axis=0), node("Tile", ["x", "t"])], only=few)
     yield made("Split halves", [node("Split", ["x"], ["a", "b"], axis=1, num_outputs=2), node("Sub", ["a", "b"])])
     yield made("Split in two, uneven", [node("Split", ["x"], ["y", "b"], axis=0, num_outputs=2)], outputs=("y", "b"), only=[{"n": n, "m": 2} for n in (2, 3, 4, 5)])
     yield made("Split in three, uneven", [node("Split", ["x"], ["y", "b", "c"], axis=0, num_outputs=3)], outputs=("y", "b", "c"), only=[{"n": n, "m": 2} for n in (3, 5, 6, 8)])
@@ -214,16 +226,15 @@ def movements():
     yield made("ConstantOfShape", [node("Mul", ["n", "m"], ["p"]), node("Concat", ["p", "n"], ["t"], axis=0), node("ConstantOfShape", ["t"])])
     yield made("Pad to even", [node("Mod", ["n", "i2"], ["r"]), node("Concat", ["i0", "i0", "r", "i0"], ["t"], axis=0), node("Pad", ["x", "t"])])
     yield made("Pad by n", [node("Concat", ["n", "i1", "i2", "n"], ["t"], axis=0), node("Pad", ["x", "t"])])
-    yield made("Pad to 8", [node("Sub", ["eight", "n"], ["r"]), node("Concat", ["i0", "i0", "r", "i0"], ["t"], axis=0), node("Pad", ["x", "t"])] if False else
-               [node("Add", ["i3", "i3"], ["six"]), node("Sub", ["six", "n"], ["r"]), node("Concat", ["i0", "i0", "r", "i0"], ["t"], axis=0), node("Pad", ["x", "t"])])
+    yield made("Pad to 6", [node("Add", ["i3", "i3"], ["six"]), node("Sub", ["six", "n"], ["r"]), node("Concat", ["i0", "i0", "r", "i0"], ["t"], axis=0), node("Pad", ["x", "t"])])
+    yield made("Pad or cut to 3", [node("Sub", ["i3", "n"], ["r"]), node("Concat", ["i0", "i0", "r", "i1"], ["t"], axis=0), node("Pad", ["x", "t"])])
     for mode in ("reflect", "edge", "wrap"):
         yield made(f"Pad {mode}", [node("Concat", ["i1", "i1", "i1", "i0"], ["t"], axis=0), node("Pad", ["x", "t"], mode=mode)], only=[{"n": n, "m": m} for n, m in ((2, 2), (3, 5), (4, 2))])
     yield made("Pad reflect to even", [node("Mod", ["m", "i3"], ["r"]), node("Concat", ["i0", "i0", "i0", "r"], ["t"], axis=0), node("Pad", ["x", "t"], mode="reflect")], only=[{"n": n, "m": m} for n, m in ((2, 3), (3, 5), (4, 7))])
     yield made("CenterCropPad", [node("Add", ["n", "i1"], ["p"]), node("Concat", ["p", "i3"], ["t"], axis=0), node("CenterCropPad", ["x", "t"])])
     yield made("TopK n/2", [node("Div", ["m", "i2"], ["h"]), node("TopK", ["x", "h"], ["y", "b"], axis=1)], outputs=("y", "b"))
-    yield made("Trilu", [node("Trilu", ["x", "k"], upper=0)] if False else [node("Trilu", ["x"], upper=0)])
+    yield made("Trilu", [node("Trilu", ["x"], upper=0)])
     yield made("Flatten", [node("Flatten", ["x"], axis=1)])
-    yield made("OneHot of n", [node("Cast", ["x"], ["c"], to=TensorProto.INT64), node("Concat", ["f0", "f1"], ["v"], axis=0), node("Add", ["m", "n"], ["d"]), node("OneHot", ["c", "d", "v"])] if False else [node("Identity", ["x"])])
     x4, s4 = {"x": ["n", 4, "h", "w"]}, [{"n": 1, "h": h, "w": w} for h, w in ((2, 2), (4, 2), (6, 4))]
     yield Case("DepthToSpace", [node("DepthToSpace", ["x"], blocksize=2)], x4, s4)
     yield Case("SpaceToDepth", [node("SpaceToDepth", ["x"], blocksize=2)], x4, s4)

@@ -45,6 +45,11 @@ for model in "$work/digits/digits.onnx" "$work"/models/*.onnx; do
   expect "$("$tenon" run "$model" --device opencl --no-fallback --seed 1 --check cpu 2>&1)" "agrees with cpu"
 done
 
+say "graphs that were wrong once"
+python3 "$work/models/once_wrong.py" --tenon "$tenon" --runs opencl
+say "every element-wise op means on it what NumPy and mpmath say"
+python3 "$source/tests/ops/meanings/meanings.py" "$tenon" opencl --type f32 --type i8 --type bf16
+
 say "every fault is survived"
 TENON_CACHE_DIR="$work/faults" python3 "$source/tests/layers/faults.py" "$tenon" opencl
 

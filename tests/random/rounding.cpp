@@ -173,8 +173,21 @@ class Allowance {
     return true;
   }
 
+  // Factors that are taken in another order must not overflow on the way, nor vanish.
+  bool products_stay() const {
+    if (view(op_.name) != "reduce_prod" && view(op_.name) != "cumprod") return true;
+    constexpr double kBitsMax = 100;  // f32 has exponents to 127
+    double bits = 0;
+    for (int64_t i = 0, n = operands_[0].count(); i < n && is_float(operands_[0].dtype); ++i) {
+      const double x = std::fabs(element(operands_[0], i));
+      if (x != 0) bits += std::fabs(std::log2(x));
+    }
+    return bits <= kBitsMax;
+  }
+
   // Terms of any sign: what they are at most apart follows from their magnitudes, exactly for products.
   bool carry_magnitudes() {
+    if (!products_stay()) return false;
     std::vector<Tensor> magnitudes, more, base, grown;
     for (const Tensor& operand : operands_) {
       magnitudes.push_back(changed(operand, [](double x, int64_t) { return std::fabs(x); }));

@@ -1,4 +1,5 @@
-// Ops whose results' sizes are known only when they have run, and one with a body, for tests/ir/symbols.test.
+// Ops whose results' sizes are known only when they have run, and one with a body, for tests/ir/symbols.test; one whose size holds for
+// some sizes only, for tests/passes/legalize_sizes.tir.
 #include <tenon/cpp/op.hpp>
 
 namespace {
@@ -61,6 +62,24 @@ constexpr OpDraft twice() {
   return draft;
 }
 
+// evened(x): x, cut to an even number of elements. Its own size says nothing of that, so the two agree for even sizes only.
+Status decompose_evened(Builder& b, const Node& node, tenon_value_t* out) {
+  const Value x = node.operand(0);
+  const Dims start = {b.dim(0)}, limit = {x.dim(0) / b.dim(2) * b.dim(2)};
+  return b.finish(out, {b.build("slice", {x}, {{"start", start}, {"limit", limit}})});
+}
+
+constexpr OpDraft evened() {
+  OpDraft draft = op("evened", kComposite);
+  draft.summary("x, of an even number of elements.")
+      .operand("x", "the elements", TENON_DTYPES_ANY & ~1u, 0, 1, 1)
+      .result("y", "of the type of x")
+      .example("evened(f32[2] [1, 2]) -> f32[2] [1, 2]")
+      .infer<infer_same>()
+      .decompose<decompose_evened>();
+  return draft;
+}
+
 // A declaration that the host refuses: no element type is taken.
 constexpr OpDraft untaken() {
   return op("untaken", kCompositeElementwise)
@@ -73,7 +92,7 @@ constexpr OpDraft untaken() {
       .decompose_scalar();
 }
 
-constexpr auto& kOps = kOpPointers<find, twice, untaken>;
+constexpr auto& kOps = kOpPointers<find, twice, evened, untaken>;
 constexpr tenon_ops_t kTable = {sizeof(tenon_ops_t), nullptr, kOps.data(), kOps.size()};
 constexpr tenon_interface_t kInterfaces[] = {offer(TENON_OPS_ID, kTable)};
 
