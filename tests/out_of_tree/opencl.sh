@@ -47,8 +47,10 @@ done
 
 say "random graphs of the kind that fusion goes wrong on, with NaN where nothing is written"
 TENON_LAYERS=poison "$build/tests/random_graphs" --mode fusion --device opencl --seed 9001 --count 20
+
 say "graphs that were wrong once"
 python3 "$work/models/once_wrong.py" --tenon "$tenon" --runs opencl
+
 say "every element-wise op means on it what NumPy and mpmath say"
 python3 "$source/tests/ops/meanings/meanings.py" "$tenon" opencl --type f32 --type i8 --type bf16
 

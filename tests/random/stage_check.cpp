@@ -55,8 +55,8 @@ class ProgramSteps {
   void step(const char* name, F change) {
     if (!wrong_.empty()) return;
     change();
-    wrong_ = check_.step(name, program_);
-    if (wrong_.empty() && verifier_ != nullptr && !verifier_->program(program_, name)) wrong_ = "the verifier says: " + verifier_->notes.back();
+    if (verifier_ != nullptr && !verifier_->program(program_, name)) wrong_ = "the verifier says: " + verifier_->notes.back();
+    if (wrong_.empty()) wrong_ = check_.step(name, program_);
   }
 
   // It places stores first: which of the two it was is looked at when something is wrong.
