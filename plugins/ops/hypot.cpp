@@ -24,7 +24,7 @@ constexpr OpDraft declare() {
       .infer<infer_elementwise>()
       .scalar(length())
       .decompose_scalar()
-      .accuracy(2, 2)
+      .accuracy(2.5, 2.5)
       .tolerance(2);
   return draft;
 }
