@@ -29,7 +29,8 @@ bool same_buffer(const Buffer& a, const Buffer& b) {
 }  // namespace
 
 ProgramCheck::ProgramCheck(const Generated& subject, const kernelgen::LiftHost& host, tenon_graph_t* graph, const kernelgen::Lifted& lifted)
-    : subject_(subject), lifted_(lifted), host_(host), graph_(graph) {
+    : subject_(subject), host_(host), graph_(graph), inputs_(lifted.inputs), constants_(lifted.constants), outputs_(lifted.outputs),
+      constant_values_(lifted.constant_values) {
   const Region main = main_region(subject.graph.get());
   tenon_region_view_t view = {};
   view.size_bytes = sizeof view;
@@ -37,6 +38,9 @@ ProgramCheck::ProgramCheck(const Generated& subject, const kernelgen::LiftHost& 
   for (const Binding& b : subject.bindings) {
     std::vector<int64_t>& sizes = extents_.emplace_back();
     for (uint32_t i = 0; i < view.symbol_count; ++i) sizes.push_back(b.symbols[view.symbols[i]]);
+    std::vector<Check>& checks = checks_.emplace_back();
+    const kernelgen::Pool& pool = lifted.program.pool;
+    for (const kernelgen::LiftedCheck& c : lifted.checks) checks.push_back({c.buffer, pool.evaluate(c.limit, sizes), pool.evaluate(c.count, sizes), c.text});
   }
 }
 
@@ -46,24 +50,24 @@ void ProgramCheck::fill(size_t binding, std::vector<Memory>* memory) const {
     Memory& m = (*memory)[buffer];
     m = Memory::holding(m.type, static_cast<int64_t>(m.cells.size()), bytes, interpreter::name_of_buffer(buffer));
   };
-  for (size_t i = 0; i < lifted_.inputs.size(); ++i) {
-    if (lifted_.inputs[i] != ~0u) hold(lifted_.inputs[i], b.inputs[i].data());
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (inputs_[i] != ~0u) hold(inputs_[i], b.inputs[i].data());
   }
-  for (size_t i = 0; i < lifted_.constants.size(); ++i) {
-    if (lifted_.constants[i] == ~0u) continue;
+  for (size_t i = 0; i < constants_.size(); ++i) {
+    if (constants_[i] == ~0u) continue;
     tenon_value_view_t v = {};
     v.size_bytes = sizeof v;
     const void* data = nullptr;
     uint64_t size = 0;
-    (void)host_.graph->value_view(host_.graph->self, graph_, lifted_.constant_values[i], &v);
-    if (host_.graph->blob_data(host_.graph->self, v.blob, &data, &size) == TENON_OK) hold(lifted_.constants[i], data);
+    (void)host_.graph->value_view(host_.graph->self, graph_, constant_values_[i], &v);
+    if (host_.graph->blob_data(host_.graph->self, v.blob, &data, &size) == TENON_OK) hold(constants_[i], data);
   }
 }
 
 std::string ProgramCheck::outputs(size_t binding, const std::vector<Memory>& memory) const {
   const Binding& b = subject_.bindings[binding];
-  for (size_t i = 0; i < lifted_.outputs.size(); ++i) {
-    const Memory& m = memory[lifted_.outputs[i]];
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const Memory& m = memory[outputs_[i]];
     const std::string& name = subject_.outputs[i];
     if (static_cast<int64_t>(m.cells.size()) != b.outputs[i].count()) return "output " + name + " has another size";
     for (size_t e = 0; e < m.cells.size(); ++e) {
@@ -76,14 +80,11 @@ std::string ProgramCheck::outputs(size_t binding, const std::vector<Memory>& mem
 }
 
 std::string ProgramCheck::checks(size_t binding, const std::vector<Memory>& memory) const {
-  const kernelgen::Pool& pool = lifted_.program.pool;
-  for (const kernelgen::LiftedCheck& c : lifted_.checks) {
+  for (const Check& c : checks_[binding]) {
     const Memory& m = memory[c.buffer];
-    const auto size = [&](kernelgen::E e) { return pool.evaluate(e, extents_[binding]); };
-    if (size(c.count) == 0) continue;
-    const uint64_t found = m.cells.empty() ? 0 : static_cast<uint64_t>(m.cells[0].value.i);
+    if (c.count == 0) continue;
     if (m.cells.empty() || m.cells[0].name == interpreter::kNobody) return "a check is never computed";
-    if (found >= static_cast<uint64_t>(size(c.limit))) return "a check fails: " + (c.text.empty() ? "an index is outside" : c.text);
+    if (static_cast<uint64_t>(m.cells[0].value.i) >= static_cast<uint64_t>(c.limit)) return "a check fails: " + (c.text.empty() ? "an index is outside" : c.text);
   }
   return "";
 }

@@ -142,10 +142,11 @@ std::string StageCheck::operator()(const Generated& generated) {
   ProgramCheck lifted_check(generated, host_, graph, lifted);
   std::string wrong = lifted_check.step("lift", lifted.program);
   if (!wrong.empty()) return wrong;
-  for (uint32_t n = 0; n < std::min<size_t>(options_.targets_per_graph, options_.targets.size()); ++n) {
+  const size_t count = std::min<size_t>(options_.targets_per_graph, options_.targets.size());
+  for (size_t n = 0; n < count; ++n) {
     const kg::Target& target = options_.targets[(generated.seed + n) % options_.targets.size()];
     ProgramCheck check = lifted_check;
-    wrong = on_target(generated, target, graph, lifted, &check);
+    wrong = on_target(generated, target, graph, n + 1 < count ? lifted : std::move(lifted), &check);
     if (!wrong.empty()) return name_of(target) + ", " + wrong;
   }
   return "";
