@@ -227,6 +227,24 @@ TEST(Rows, MiddleSoftmaxIsOneKernel) {
   check(c);
 }
 
+// Each of the vectors side by side stores each result: all but the last result of a map were once easy to lose.
+TEST(Rows, SeveralResultsInColumns) {
+  for (int64_t n : {3, 64, 150}) {
+    Case c;
+    Builder& b = c.b;
+    const Tensor x = b.input(TENON_F32, dims(b, {9, n}));
+    const uint32_t first[] = {0}, columns[] = {1};
+    const Tensor most = b.broadcast(b.reduce(x, first, Fold::kMax), x.dims, columns);
+    const uint32_t program[] = {TENON_SCALAR_WORD(TENON_S_ARG, 0), TENON_SCALAR_WORD(TENON_S_ARG, 1), TENON_SCALAR_WORD(TENON_S_SUB, 0),
+                                TENON_SCALAR_WORD(TENON_S_ARG, 0), TENON_SCALAR_WORD(TENON_S_ARG, 1), TENON_SCALAR_WORD(TENON_S_MUL, 0)};
+    const Tensor both[] = {x, most};
+    const DType types[] = {TENON_F32, TENON_F32};
+    for (const Tensor& result : b.map(program, both, {}, types)) b.output(result);
+    c.kernels = 1;
+    check(c);
+  }
+}
+
 TEST(Rows, ArgMaxFirstOfEqualsNanWins) {
   for (DType out : {TENON_I32, TENON_I64}) {
     Case c;

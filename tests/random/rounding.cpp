@@ -99,7 +99,7 @@ double largest(const Tensor& t) {
   return most;
 }
 double largest_distance(const Tensor& t) {
-  return t.allowed == nullptr ? 0 : *std::max_element(t.allowed->begin(), t.allowed->end());
+  return t.allowed == nullptr || t.allowed->empty() ? 0 : *std::max_element(t.allowed->begin(), t.allowed->end());
 }
 
 // ---- One node --------------------------------------------------------------------------------------------------

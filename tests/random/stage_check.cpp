@@ -80,7 +80,7 @@ class ProgramSteps {
   std::string wrong_;
 };
 
-// Empty when passes fail.
+// Empty when passes fail, as without the plugin that holds them.
 Graph after_passes(tenon_graph_t* graph) {
   const auto* session = context().query<tenon_host_session_t>(TENON_HOST_SESSION_ID);
   tenon_graph_t* clone = nullptr;
@@ -133,8 +133,8 @@ std::string StageCheck::operator()(const Generated& generated) {
     // Ops that no device has code for are taken apart first, as a session does it.
     decomposed = after_passes(graph);
     graph = decomposed.get();
-    why = graph == nullptr ? "passes: " + failure_text() : "";
-    if (graph == nullptr || !kg::lift(host_, graph, &lifted, &why)) {
+    if (graph == nullptr) return "passes: " + failure_text();
+    if (!kg::lift(host_, graph, &lifted, &why)) {
       ++statistics_.left_out[why];
       return "";
     }
