@@ -17,10 +17,10 @@ SOURCE = {".h", ".hpp", ".c", ".cpp"}
 
 # room -> prefixes that its files may include from this tree (its own folder is always allowed)
 MAY_INCLUDE = {
-    "sdk/abi": ["tenon/abi/"],
-    "sdk/cpp": ["tenon/abi/", "tenon/cpp/"],
-    "sdk/kernelgen": ["tenon/abi/", "tenon/cpp/", "tenon/kernelgen/", "tenon/plan/"],
-    "sdk/plan": ["tenon/abi/", "tenon/cpp/", "tenon/plan/"],
+    "sdk/tenon/abi": ["tenon/abi/"],
+    "sdk/tenon/cpp": ["tenon/abi/", "tenon/cpp/"],
+    "sdk/tenon/kernelgen": ["tenon/abi/", "tenon/cpp/", "tenon/kernelgen/", "tenon/plan/"],
+    "sdk/tenon/plan": ["tenon/abi/", "tenon/cpp/", "tenon/plan/"],
     "sdk/templates": ["tenon/"],
     "plugins": ["tenon/"],
     "passes": ["tenon/"],

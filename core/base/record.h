@@ -1,4 +1,4 @@
-// Filling a record of a caller that may be older or newer than this host: the rule of sdk/abi/base.h.
+// Filling a record of a caller that may be older or newer than this host: the rule of sdk/tenon/abi/base.h.
 //
 // Threads: safe for different records.
 #pragma once

@@ -1,5 +1,5 @@
 // Graphs: what tenon.host.graph/1 stands for, as core/ sees it. Used by core/pass, core/dispatch, core/op and
-// the serial forms directly; plugins use the C table (host_graph.h) or sdk/cpp.
+// the serial forms directly; plugins use the C table (host_graph.h) or sdk/tenon/cpp.
 //
 // Everything is a dense index (Value, Node, Region, Symbol, Loc) that is never reused. Storage of names,
 // operand lists and attributes is an arena that lives as long as the graph; use lists, node order and the

@@ -1,4 +1,4 @@
-// The host as the tools see it: through tenon_host_open and the interfaces of sdk/abi, like any other program.
+// The host as the tools see it: through tenon_host_open and the interfaces of sdk/tenon/abi, like any other program.
 #pragma once
 #include <memory>
 #include <string>

@@ -1,4 +1,4 @@
-// The tenon command. Thin: it parses, calls libtenon through sdk/abi, and prints.
+// The tenon command. Thin: it parses, calls libtenon through sdk/tenon/abi, and prints.
 #include "core/tools/console.h"
 #include "core/tools/helpers.h"
 #include "core/tools/options.h"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The sizes of every interface's table under each layout of sdk/abi/CHANGELOG.md, for the conformance runner, which plays hosts of then.
+"""The sizes of every interface's table under each layout of sdk/tenon/abi/CHANGELOG.md, for the conformance runner, which plays hosts of then.
 
-    history.py --include build/include            compares; exits with 1 on a difference
-    history.py --include build/include --bless    adds the newest layout to history.txt and writes core/conform/abi_history.inc
+    history.py --include sdk            compares; exits with 1 on a difference
+    history.py --include sdk --bless    adds the newest layout to history.txt and writes core/conform/abi_history.inc
 
 history.txt has a paragraph for each layout, in the order of CHANGELOG.md: `VERSION LAYOUT`, then `ID SIZE` for each interface. Paragraphs
 of layouts that stand in CHANGELOG.md are never changed: what was released stays what it was.
@@ -24,7 +24,7 @@ RECORD = re.compile(r"^(tenon_\w+) size (\d+)", re.M)
 
 def interfaces():
     """(id, the record that is its table), from the headers: the record is named as the interface, in one of four ways."""
-    for header in sorted((ROOT / "sdk" / "abi").glob("*.h")):
+    for header in sorted((ROOT / "sdk" / "tenon" / "abi").glob("*.h")):
         for name, id in INTERFACE.findall(header.read_text()):
             yield id, [f"tenon_{name.lower()}{ending}_t" for ending in ("_api", "", "s", "es")]
 
@@ -43,7 +43,7 @@ def sizes_now():
 
 def released():
     """(version, layout) in the order of CHANGELOG.md. The first tables have the layout of the line that first names one."""
-    return [(f"{major}.{minor}", layout) for major, minor, layout in CHANGE.findall((ROOT / "sdk/abi/CHANGELOG.md").read_text())]
+    return [(f"{major}.{minor}", layout) for major, minor, layout in CHANGE.findall((ROOT / "sdk/tenon/abi/CHANGELOG.md").read_text())]
 
 
 def paragraphs():
@@ -52,7 +52,7 @@ def paragraphs():
 
 
 def generated(history):
-    out = ["// Written by tests/abi/history.py --bless: the tables of each layout that sdk/abi/CHANGELOG.md has."]
+    out = ["// Written by tests/abi/history.py --bless: the tables of each layout that sdk/tenon/abi/CHANGELOG.md has."]
     for number, lines in enumerate(history):
         out.append(f"constexpr TableSize kLayout{number}[] = {{")
         out += [f'    {{"{line.split()[0]}", {line.split()[1]}}},' for line in lines[1:]]
@@ -81,7 +81,7 @@ def main():
     if arguments.bless:
         GENERATED.write_text(generated(history))
     if [h[0] for h in history] != [f"{v} {d}" for v, d in wanted]:
-        problems.append("history.txt has not the layouts of sdk/abi/CHANGELOG.md in their order; after a line for the newest layout: history.py --bless")
+        problems.append("history.txt has not the layouts of sdk/tenon/abi/CHANGELOG.md in their order; after a line for the newest layout: history.py --bless")
     if history and (history[-1][0].split()[1] != digest or history[-1][1:] != now):
         problems.append("the newest layout of history.txt is not that of layout.txt: history.py --bless adds it")
     for before, after in zip(history, history[1:]):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Sizes and offsets of every record of sdk/abi, compared with layout.txt.
+"""Sizes and offsets of every record of sdk/tenon/abi, compared with layout.txt.
 
-    layout.py --include build/include            compares; exits with 1 on a difference
-    layout.py --include build/include --bless    writes layout.txt and says what CHANGELOG.md must mention
+    layout.py --include sdk            compares; exits with 1 on a difference
+    layout.py --include sdk --bless    writes layout.txt and says what CHANGELOG.md must mention
 
-A change of layout without a line in sdk/abi/CHANGELOG.md fails: the newest layout's digest has to stand there.
+A change of layout without a line in sdk/tenon/abi/CHANGELOG.md fails: the newest layout's digest has to stand there.
 """
 import argparse
 import difflib
@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-ABI = HERE.parent.parent / "sdk" / "abi"
+ABI = HERE.parent.parent / "sdk" / "tenon" / "abi"
 TABLE = HERE / "layout.txt"
 
 RECORD = re.compile(r"^\s*0 \| (?:struct|union) (tenon_\w+)$")
@@ -63,17 +63,17 @@ def main():
         return 1
     if arguments.bless:
         TABLE.write_text(now)
-        print(f"wrote {TABLE}; sdk/abi/CHANGELOG.md must have a line that says what changed and ends in (layout {digest}); then history.py --bless and released/build.py --now {arguments.include}")
+        print(f"wrote {TABLE}; sdk/tenon/abi/CHANGELOG.md must have a line that says what changed and ends in (layout {digest}); then history.py --bless and released/build.py --now {arguments.include}")
         return 0
     before = TABLE.read_text() if TABLE.exists() else ""
     failed = False
     if before != now:
         failed = True
         sys.stdout.writelines(difflib.unified_diff(before.splitlines(True), now.splitlines(True), "layout.txt", "headers"))
-        print("\nThe layout of the ABI changed. If that is meant: run tests/abi/layout.py --include build/include --bless")
+        print("\nThe layout of the ABI changed. If that is meant: run tests/abi/layout.py --include sdk --bless")
     if f"layout {digest}" not in (ABI / "CHANGELOG.md").read_text():
         failed = True
-        print(f"sdk/abi/CHANGELOG.md has no line for this layout: say what changed and end in (layout {digest})")
+        print(f"sdk/tenon/abi/CHANGELOG.md has no line for this layout: say what changed and end in (layout {digest})")
     return 1 if failed else 0
 
 

@@ -14,7 +14,7 @@ def main():
     parser.add_argument("--include", required=True)
     parser.add_argument("--compiler", default="clang++-19")
     arguments = parser.parse_args()
-    headers = sorted(h.name for h in (HERE.parent.parent / "sdk" / "abi").glob("*.h"))
+    headers = sorted(h.name for h in (HERE.parent.parent / "sdk" / "tenon" / "abi").glob("*.h"))
     lines = ["#include <cstddef>"] + [f"#include <tenon/abi/{h}>" for h in headers]
     record = None
     for line in (HERE / "layout.txt").read_text().splitlines():

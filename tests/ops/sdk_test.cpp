@@ -1,4 +1,4 @@
-// sdk/cpp: handles, building, patterns, numbers, declarations.
+// sdk/tenon/cpp: handles, building, patterns, numbers, declarations.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// sdk/cpp's timelines and process guard, which devices that compile text share.
+// sdk/tenon/cpp's timelines and process guard, which devices that compile text share.
 #include <gtest/gtest.h>
 
 #include <atomic>

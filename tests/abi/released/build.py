@@ -4,7 +4,7 @@
     build.py [--compiler clang-19]
 
 The headers of a layout are those of the first commit whose tests/abi/layout.txt has its digest. A binary is never built again: what was
-released stays what it was. `--now build/include` takes the newest layout from a build instead, before it was committed.
+released stays what it was. `--now sdk` takes the newest layout from the tree instead, before it was committed.
 """
 import argparse
 import hashlib
@@ -33,7 +33,8 @@ def commits():
 def export(commit, folder):
     target = folder / "tenon" / "abi"
     target.mkdir(parents=True)
-    for path in git("ls-tree", "--name-only", commit, "sdk/abi/").decode().split():
+    # The headers lay in sdk/abi once.
+    for path in git("ls-tree", "--name-only", commit, "sdk/tenon/abi/", "sdk/abi/").decode().split():
         if path.endswith(".h"):
             (target / os.path.basename(path)).write_bytes(git("show", f"{commit}:{path}"))
 
@@ -63,7 +64,7 @@ def main():
             elif arguments.now and layout == layouts[-1]:
                 build(arguments.compiler, arguments.now, target)
             else:
-                raise SystemExit(f"no commit has the layout {layout}; give --now build/include")
+                raise SystemExit(f"no commit has the layout {layout}; give --now sdk")
         print(f"{target.name}: {target.stat().st_size} bytes")
 
 

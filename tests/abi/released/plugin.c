@@ -1,4 +1,4 @@
-/* A device with kernels, an op, a pass and a frontend, in C against sdk/abi alone: built once against every layout that the ABI had
+/* A device with kernels, an op, a pass and a frontend, in C against sdk/tenon/abi alone: built once against every layout that the ABI had
  * (build.py) and kept, so that a test sees today's host load and run it. It uses the words of the first layout only. */
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 """Runs the sets of mutants that were written blind, from docs/spec/plugin.md and the headers alone: each word of second.list and third.list
 has to fail a check that names a requirement of its line.
 
-    blind.py --tenon build/bin/tenon --base build/lib/tenon/plugins.d/sim.plugin.json --include build/include [--only GLOB,...] [--jobs 2] [--full]
+    blind.py --tenon build/bin/tenon --base build/lib/tenon/plugins.d/sim.plugin.json --include sdk [--only GLOB,...] [--jobs 2] [--full]
 
 The good device is the one of --base; SET.cpp stands in front of its library. Behind the requirements of a line stand marks:
 

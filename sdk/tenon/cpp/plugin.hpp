@@ -39,7 +39,7 @@ inline const PluginContext& context() {
   return detail::g_context;
 }
 
-// Adopts the host's tables: the entry does it; a program that uses sdk/cpp without being a plugin
+// Adopts the host's tables: the entry does it; a program that uses sdk/tenon/cpp without being a plugin
 // calls it itself.
 inline void attach(const tenon_host_t* host) {
   detail::g_context.host = host;

@@ -1,6 +1,6 @@
 // Status and text for plugins written in C++: a code, a macro that propagates it, a way to say why,
 // and the trampoline that keeps C++ exceptions on this side of the border. Used by everything in
-// sdk/cpp.
+// sdk/tenon/cpp.
 #ifndef TENON_CPP_STATUS_HPP_
 #define TENON_CPP_STATUS_HPP_
 

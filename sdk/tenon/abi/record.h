@@ -1,7 +1,7 @@
 /* Tenon ABI: how a record that the caller passes is read and filled. Not an interface but a helper, compiled into host and
  * plugins alike: it keeps the rule of base.h that nobody reads or writes behind what the caller has.
  *
- * Users: the host, sdk/cpp/plugin.hpp, simple_device.h, devices in C.
+ * Users: the host, sdk/tenon/cpp/plugin.hpp, simple_device.h, devices in C.
  */
 #ifndef TENON_ABI_RECORD_H_
 #define TENON_ABI_RECORD_H_

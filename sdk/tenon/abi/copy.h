@@ -1,7 +1,7 @@
 /* Tenon ABI: what a copy is asked and what a fill writes, alike on every device. Not an interface but a helper, compiled into
  * plugins: it keeps the rules of tenon_copy_t (R-C in docs/spec/plugin.md), in one place.
  *
- * Users: simple_device.h, sdk/cpp/copy.hpp, devices whose memory has addresses.
+ * Users: simple_device.h, sdk/tenon/cpp/copy.hpp, devices whose memory has addresses.
  */
 #ifndef TENON_ABI_COPY_H_
 #define TENON_ABI_COPY_H_

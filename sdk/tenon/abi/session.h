@@ -10,7 +10,7 @@
  *
  * Objects are made with one reference and released with release(). Failures: tenon_host_t::last_failure.
  *
- * Users: core/tools (the C tables), sdk/cpp/session.hpp and the tests over it. Unstable until Python uses it.
+ * Users: core/tools (the C tables), sdk/tenon/cpp/session.hpp and the tests over it. Unstable until Python uses it.
  */
 #ifndef TENON_ABI_SESSION_H_
 #define TENON_ABI_SESSION_H_

@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /* ---- tenon.host.registry/1: ops and other plugins' interfaces ---------------------------------------------------
- * Users: plugins/reference and passes (evaluate), sdk/kernelgen's lift (op_find), plugins/sim (plugin_interface). */
+ * Users: plugins/reference and passes (evaluate), sdk/tenon/kernelgen's lift (op_find), plugins/sim (plugin_interface). */
 
 #define TENON_HOST_REGISTRY_ID "tenon.host.registry/1"
 
@@ -62,7 +62,7 @@ typedef struct tenon_host_threads_t {
 } tenon_host_threads_t;
 
 /* ---- tenon.host.cache/1: files by content ------------------------------------------------------------------------
- * Users: plugins/cpu, devices of sdk/kernelgen/text_executable.h. Unstable. */
+ * Users: plugins/cpu, devices of sdk/tenon/kernelgen/text_executable.h. Unstable. */
 
 #define TENON_HOST_CACHE_ID "tenon.host.cache/1"
 
