@@ -154,8 +154,8 @@ class Allowance {
     }
   }
 
-  // Operand by operand, up and down: right for what is monotone in each of its operands, and near enough for what is
-  // smooth in them.
+  // Operand by operand, up and down, and then all together: right for what is monotone in each of its operands, and
+  // near enough for what is smooth in them.
   bool carry_each() {
     for (size_t k = 0; k < operands_.size(); ++k) {
       if (!inexact(operands_[k])) continue;
@@ -169,6 +169,22 @@ class Allowance {
       for (size_t r = 0; r < results_.size(); ++r) {
         for (size_t i = 0; i < most[r].size(); ++i) sums_[r][i] += most[r][i];
       }
+    }
+    return std::count_if(operands_.begin(), operands_.end(), inexact) < 2 || carry_together();
+  }
+
+  // A product of two that are nearly 0 is further off than either of them makes it alone.
+  bool carry_together() {
+    std::vector<std::vector<double>> most(results_.size());
+    for (size_t r = 0; r < results_.size(); ++r) most[r].resize(sums_[r].size());
+    for (const auto& [first, others] : {std::pair(-1.0, -1.0), {-1.0, 1.0}, {1.0, -1.0}, {1.0, 1.0}}) {
+      std::vector<Tensor> aside, found;
+      for (const Tensor& operand : operands_) aside.push_back(moved(operand, aside.empty() ? first : others));
+      if (!evaluate_(aside, &found)) return false;
+      for (size_t r = 0; r < results_.size(); ++r) take_most(found[r], results_[r], &most[r]);
+    }
+    for (size_t r = 0; r < results_.size(); ++r) {
+      for (size_t i = 0; i < most[r].size(); ++i) sums_[r][i] = std::max(sums_[r][i], most[r][i]);
     }
     return true;
   }

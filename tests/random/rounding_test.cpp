@@ -71,6 +71,16 @@ TEST(Rounding, GrowsWithWhatACancellationLeaves) {
   EXPECT_GT((*y.allowed)[0], 50 * (*y.allowed)[1]);
 }
 
+TEST(Rounding, ASquareOfWhatCancelsOutMayBeTheSquareOfItsDistance) {
+  constexpr std::string_view kBody =
+      "f32[4]) {\n %0 = exp(%x) : f32[4]\n %1 = reverse(%0) {dims = [0]} : f32[4]\n %2 = sub(%0, %1) : f32[4]\n"
+      " %3 = mul(%2, %2) : f32[4]\n yield %3\n}\n";
+  const Tensor y = output_of(kBody, {0, 3, 3, 1});
+  ASSERT_NE(y.allowed, nullptr);
+  EXPECT_GT((*y.allowed)[1], 1e-12);
+  EXPECT_LT((*y.allowed)[1], 1e-6);
+}
+
 TEST(Rounding, AJumpIsFineOutOfReach) {
   constexpr std::string_view kBody = "f32[1]) {\n %0 = exp(%x) : f32[1]\n %1 = floor(%0) : f32[1]\n yield %1\n}\n";
   EXPECT_EQ(output_of(kBody, {1}).allowed, nullptr);  // floor(2.718) is 2 however exp rounds
