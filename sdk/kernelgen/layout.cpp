@@ -157,7 +157,7 @@ class Layouts {
   void find_channels(Stage& s) {
     if (s.x_channel < 0) return;
     const bool plain = s.kind == StageKind::kContract && s.panel == 0 && operand(p_, s.a) != kNone && operand(p_, s.b) != kNone &&
-                       p_.arg(operand(p_, s.a), 0) == kNone;
+                       p_.arg(operand(p_, s.a), 0) == kNone && zero_outside(operand(p_, s.b));
     const E x = plain ? operand(p_, s.b) : kNone;
     const ContractAxes axes = plain ? contract_axes(p_, s) : ContractAxes{};
     auto uses = [&](E e, const std::vector<uint32_t>& list) {
@@ -182,6 +182,12 @@ class Layouts {
       const bool alone = s.out_channel == -1 && !uses(e, axes.only_b) && !divides(p_, e);
       s.out_channel = alone ? static_cast<int32_t>(d) : -2;
     }
+  }
+
+  // Tiles of pixels leave out what is outside the input, so it must be zero; a pad of another value is none.
+  bool zero_outside(E load) const {
+    const E other = p_.arg(load, 1);
+    return p_.arg(load, 0) == kNone || (p_.is_const(other) && p_.number_value(other) == 0);
   }
 
   void mark(const Stage& s) {
