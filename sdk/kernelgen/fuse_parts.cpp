@@ -200,8 +200,9 @@ class Parts {
     });
   }
 
-  // The temp that `value` is, point by point of the stage's own axes.
-  std::optional<uint32_t> copied(const Stage& s) const {
+  // The temp that `value` is, point by point of the stage's own axes, if each element lies `lo` further on in the result,
+  // dim by dim: a column that becomes a row does not.
+  std::optional<uint32_t> copied(const Stage& s, const std::vector<E>& lo) {
     const E value = s.value[0];
     if (p_.at(value).kind != X::kLoad || p_.arg(value, 0) != kNone) return std::nullopt;
     const uint32_t t = p_.at(value).ref;
@@ -214,6 +215,9 @@ class Parts {
       ++next;
     }
     if (next != s.space.size() || dims.size() != s.store[0].index.size()) return std::nullopt;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      if (s.store[0].index[d] != p_.add(p_.arg(value, static_cast<uint32_t>(d + 2)), lo[d])) return std::nullopt;
+    }
     return t;
   }
 
@@ -273,7 +277,7 @@ class Parts {
     std::vector<uint32_t> moved;
     for (const Box& b : boxes) {
       parts.push_back(part(s, b));
-      const std::optional<uint32_t> t = copied(parts.back());
+      const std::optional<uint32_t> t = copied(parts.back(), b.lo);
       const bool again = t && std::find(moved.begin(), moved.end(), *t) != moved.end();
       if (t && *t != y && !again && movable(*t, y, &s)) moved.push_back(*t);
       else moved.push_back(~0u);
@@ -306,7 +310,7 @@ class Parts {
     Stage as_copy = s;
     as_copy.value = {outside};
     const uint32_t y = s.store[0].buffer;
-    const std::optional<uint32_t> t = copied(as_copy);
+    const std::optional<uint32_t> t = copied(as_copy, std::vector<E>(k_.buffers[y].dims.size(), p_.integer(0)));
     if (!t || *t == y || s.store[0].index != std::vector<E>(p_.args(outside).begin() + 2, p_.args(outside).end())) return;
     std::vector<E> own;
     p_.loads(inside, &own);
