@@ -19,7 +19,7 @@ config.environment["PATH"] = os.pathsep.join([str(build / "bin"), llvm, os.envir
 config.environment["TENON_CACHE_DIR"] = str(build / "tests" / "cache")
 config.environment["TENON_SEED_DIR"] = "/none"  # what compiles is part of several tests
 config.environment["NO_COLOR"] = "1"
-for name in ("ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "LANG", "LC_ALL", "TMPDIR"):
+for name in ("TENON_VERIFY", "ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "LANG", "LC_ALL", "TMPDIR"):
     if name in os.environ:
         config.environment[name] = os.environ[name]
 

@@ -436,13 +436,14 @@ bool DimTable::prove_nonneg(const DimPoly& poly, int64_t scale, int depth, const
       if (*search.budget < 0) return false;
     }
   }
+  if (!search.facts) return false;
   for (const DimPoly& known : nonneg_) {
     // Only facts that share a term can help.
     bool related = false;
     for (const DimTerm& t : known.terms) {
       for (const DimTerm& u : poly.terms) related = related || (t.atoms == u.atoms && (t.coeff < 0) == (u.coeff < 0));
     }
-    if (!related || !search.facts) continue;
+    if (!related) continue;
     const MaybePoly rest = add(poly, known, -1);
     if (rest && prove_nonneg(*rest, scale, depth - 1, search)) return true;
     if (*search.budget < 0) return false;

@@ -416,10 +416,11 @@ void DimTable::flatten(AtomKind kind, const DimPoly& p, std::vector<DimPoly>* pa
 void DimTable::drop_beaten(bool is_min, std::vector<DimPoly>* parts) const {
   const bool proofs = parts->size() <= kComparedMax;
   std::vector<DimPoly> kept;
+  std::vector<bool> gone(parts->size());  // they beat nobody any more: proofs are bounded, and three might drop each other in a ring
   for (size_t i = 0; i < parts->size(); ++i) {
     bool beaten = false;
     for (size_t j = 0; j < parts->size() && !beaten; ++j) {
-      if (i == j) continue;
+      if (i == j || gone[j]) continue;
       const DimPoly &mine = (*parts)[i], &other = (*parts)[j];
       const MaybePoly diff = is_min ? add(mine, other, -1) : add(other, mine, -1);
       const MaybePoly back = diff ? mul(*diff, DimPoly{-1, {}}) : MaybePoly();
@@ -428,6 +429,7 @@ void DimTable::drop_beaten(bool is_min, std::vector<DimPoly>* parts) const {
       // Of two that bound each other, equal in value, the first stays.
       beaten = wins(*diff) && (j < i || !wins(*back));
     }
+    gone[i] = beaten;
     if (!beaten) kept.push_back((*parts)[i]);
   }
   *parts = std::move(kept);

@@ -44,6 +44,10 @@ TEST_F(RegistryTest, RefusesBadDeclarations) {
   refuses([](auto& d) { d.traits = TENON_TRAIT_ELEMENTWISE; }, "without a scalar program");
   refuses([](auto& d) { d.traits = TENON_TRAIT_COMPOSITE; }, "without a decomposition");
   refuses([](auto& d) { d.size_bytes = 16; }, "shorter");
+  refuses([](auto& d) { d.ulp_f32 = 2; }, "its accuracy");
+  refuses([](auto& d) { d.ulp_f32 = d.ulp_f64 = -1; }, "its accuracy");
+  refuses([](auto& d) { d.ulp_f32 = d.ulp_f64 = NAN; }, "its accuracy");
+  refuses([](auto& d) { d.ulp_of = 3; }, "its accuracy");
   static constexpr tenon_operand_def_t kVariadicFirst[] = {test::kAny[0], test::kTwo[0]};
   refuses([](auto& d) { d.operands = kVariadicFirst; }, "variadic");
   static constexpr tenon_attr_def_t kTwice[] = {test::kAxis[0], test::kAxis[0]};

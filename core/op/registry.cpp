@@ -184,6 +184,10 @@ Status check_declaration(const tenon_op_def_t& def) {
   }
   if ((def.traits & TENON_TRAIT_ELEMENTWISE) && def.scalar == nullptr) return bad("it is element-wise without a scalar program");
   if ((def.traits & TENON_TRAIT_COMPOSITE) && def.decompose == nullptr) return bad("it is composite without a decomposition");
+  // Not `< 0`: NaN is no bound either.
+  if (!(def.ulp_f32 >= 0 && def.ulp_f64 >= 0) || (def.ulp_f32 == 0) != (def.ulp_f64 == 0) || def.ulp_of > TENON_ULP_OF_ONE) {
+    return bad("its accuracy is a number of ulp of f32 and of f64, both or neither, of what TENON_ULP_OF_* names");
+  }
   for (uint32_t i = 0; i < def.operand_count; ++i) {
     const tenon_operand_def_t& o = def.operands[i];
     const bool last = i + 1 == def.operand_count;

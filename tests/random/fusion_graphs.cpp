@@ -13,7 +13,7 @@ constexpr Choice kChoices[] = {{unary, 16},  {binary, 22}, {chain, 6},   {where,
                                {reduce_and_back, 14},      {softmax, 5}, {running, 3},   {norm, 3},     {order, 3},
                                {product, 4}, {window, 3},  {grow, 4},    {transpose, 6}, {reshape, 6},  {slice, 6},
                                {pad, 4},     {concat, 6},  {split, 2},   {repeat, 3},    {triangle, 2}, {indexed, 5},
-                               {counted, 1}};
+                               {counted, 1}, {parts, 4}};
 
 // Each graph favours some moves and does without others: what goes wrong together is met more often than where all are
 // alike.

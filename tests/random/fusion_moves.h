@@ -43,4 +43,7 @@ void product(GraphMaker& make);          // with what is computed behind it
 void window(GraphMaker& make);           // conv, reduce_window
 void counted(GraphMaker& make);          // iota
 
+// ---- Operands that are computed into their part of a result: moves_parts.cpp ----
+void parts(GraphMaker& make);
+
 }  // namespace tenon::random_tests

@@ -283,7 +283,7 @@ Status lift_and_fuse(const kernelgen::LiftHost& host, tenon_graph_t* graph, Isa 
                      BuiltProgram& out, std::vector<bool>& general) {
   std::string why;
   if (!build_program(host, graph, target_of(isa), &out, &why)) {
-    return fail(TENON_UNIMPLEMENTED,
+    return fail(out.broken ? TENON_INTERNAL : TENON_UNIMPLEMENTED,
                 cat("The cpu device cannot compile this subgraph: ", why, "."));
   }
   // Kernels that know nothing of their sizes are the same for all ranks.

@@ -148,7 +148,9 @@ typedef struct tenon_rewrite_t {
 
 struct tenon_op_def_t {
   uint32_t size_bytes;
-  uint32_t version; /* of the meaning; a graph names it */
+  /* Of the meaning; a graph names it. From 1.0 on another meaning has another number. Before, CHANGELOG.md says what
+   * changed, and who claims an op by name looks at its operands and attributes. */
+  uint32_t version;
   uint32_t since;   /* ABI minor that first had this version */
   uint32_t cost_class;
   tenon_str_t name, summary, doc;
@@ -186,8 +188,10 @@ struct tenon_op_def_t {
   const void* transpose;
   const void* batch;
 
-  /* Accuracy of floats: so many units in the last place at most lie between what a device gives and the exact value at the
-   * operands, in f32 and in f64. f16 and bf16 are computed in f32 and rounded once. 0.5: the nearest number; 0: not stated.
+  /* Accuracy of floats: so many units in the last place at most lie between the exact value at the operands and what code
+   * made from this declaration gives (its reference, its scalar program), in f32 and in f64. The tree's tests hold its own
+   * devices to it; conformance asks a device for `tolerance` alone. f16 and bf16 are computed in f32 and rounded once.
+   * 0.5: the nearest number; 0 in both: not stated.
    * A composite's unit is never below that of 256 times the smallest normal number, since its steps may be there. */
   double ulp_f32, ulp_f64;
   uint32_t ulp_of; /* TENON_ULP_OF_* */

@@ -40,7 +40,8 @@ typedef struct tenon_queue_api_t {
                              uint32_t wait_count, tenon_fence_point_t signal);
   tenon_code_t (*fence_create)(void* self, tenon_device_t* device, uint64_t initial, tenon_fence_t** out_fence);
   tenon_code_t (*fence_destroy)(void* self, tenon_fence_t* fence); /* no work refers to it any more */
-  /* Current value; the code of failed work when there was one. Safe. */
+  /* Current value; the code of failed work when there was one. A value that it gives counts as a wait for it that returned:
+   * what the work wrote is visible, and the fence may be destroyed. Safe. */
   tenon_code_t (*fence_query)(void* self, tenon_fence_t* fence, uint64_t* out_value);
   tenon_code_t (*fence_signal)(void* self, tenon_fence_t* fence, uint64_t value); /* from the host; safe */
   /* DEADLINE_EXCEEDED after timeout_ns; UINT64_MAX waits for good. Safe. */

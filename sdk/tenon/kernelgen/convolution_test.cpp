@@ -225,6 +225,24 @@ TEST(Convolution, SixteenBits) {
   }
 }
 
+// What a pad puts around the input was once taken for the zeros of the convolution's own padding.
+TEST(Convolution, SurroundedByAnotherValueThanZero) {
+  for (const int64_t size : {1, 3}) {
+    for (const int64_t channels : {3, 20}) {
+      for (const int64_t groups : {int64_t{1}, channels}) {
+        SCOPED_TRACE(std::to_string(channels) + " channels in " + std::to_string(groups) + " groups, taps " + std::to_string(size));
+        Builder b;
+        const std::vector<WindowDim> window = {{size, 1, 0, 0}, {size, 1, 0, 0}};
+        const Tensor x = b.input(TENON_F32, {b.dim(2), b.dim(channels), b.dim(6), b.dim(9)});
+        const int64_t low[] = {0, 0, 0, 2}, interior[] = {0, 0, 0, 0};
+        const Tensor wide = b.pad(x, b.fill(TENON_F32, {}, 1.5), low, interior, {b.dim(2), b.dim(channels), b.dim(6), b.dim(11)});
+        b.output(conv(b, wide, weights(b, groups == 1 ? 24 : channels, channels / groups, window), window, groups));
+        check(b, {{}});
+      }
+    }
+  }
+}
+
 // A weight that is not finite shows where its tap is inside the image and nowhere else, as plain loops that skip
 // padding have it.
 TEST(Convolution, PaddingIsNoProduct) {

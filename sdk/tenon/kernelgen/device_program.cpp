@@ -1,6 +1,7 @@
 #include "tenon/kernelgen/device_program.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <unordered_map>
 
@@ -559,17 +560,32 @@ std::string_view setting(const LiftHost& host, std::string_view name) {
   return {value.data, value.size};
 }
 
-// Steps that were taken back are told; what could not be is an error.
-bool settled(const LiftHost& host, const Verifier& verifier, std::string* why) {
+void warn(const LiftHost& host, const std::string& text) {
   constexpr std::string_view kComponent = "kernelgen";
-  for (const std::string& note : verifier.notes) {
-    const std::string text = "not fused as planned, and slower for it: " + note;
-    host.host->log(host.host->self, {kComponent.data(), kComponent.size()}, TENON_LOG_WARN, {text.data(), text.size()});
-  }
-  const bool strict = setting(host, "TENON_VERIFY") == kVerifyStrictly && !verifier.notes.empty();
-  if (verifier.error.empty() && !strict) return true;
-  *why = "kernelgen broke a rule of its own: " + (strict ? verifier.notes[0] : verifier.error);
+  host.host->log(host.host->self, {kComponent.data(), kComponent.size()}, TENON_LOG_WARN, {text.data(), text.size()});
+}
+
+// A value that nobody knows would be taken for the default, by someone who believes that more is checked.
+void check_setting(const LiftHost& host) {
+  static std::atomic_flag told;
+  const std::string_view value = setting(host, "TENON_VERIFY");
+  if (value.empty() || value == "0" || value == "1" || value == kVerifyStrictly || told.test_and_set()) return;
+  warn(host, "TENON_VERIFY is '" + std::string(value) + "', which is none of 0, 1 and strict; the default stays");
+}
+
+bool broken(std::string rule, BuiltProgram* out, std::string* why) {
+  *why = "kernelgen broke a rule of its own, " + std::move(rule) + "; this is a bug of Tenon: please report it with the graph";
+  out->broken = true;
   return false;
+}
+
+// Steps that were taken back are told; what could not be is an error.
+bool settled(const LiftHost& host, const Verifier& verifier, BuiltProgram* out, std::string* why) {
+  if (verifier.notes.empty()) return true;
+  if (!verifier.error.empty()) return broken(verifier.error, out, why);
+  if (setting(host, "TENON_VERIFY") == kVerifyStrictly) return broken(verifier.notes[0], out, why);
+  for (const std::string& note : verifier.notes) warn(host, "not fused as planned, and slower for it: " + note);
+  return true;
 }
 
 }  // namespace
@@ -577,10 +593,12 @@ bool settled(const LiftHost& host, const Verifier& verifier, std::string* why) {
 bool build_program(const LiftHost& host, tenon_graph_t* graph, const Target& target, BuiltProgram* out,
                    std::string* why) {
   Lifted lifted;
+  *out = BuiltProgram{};
   if (!lift(host, graph, &lifted, why)) return false;
+  check_setting(host);
   std::optional<Verifier> verifier = verifier_for(lifted.program.stages.size(), setting(host, "TENON_VERIFY"));
   Verifier* const checks = verifier ? &*verifier : nullptr;
-  if (checks != nullptr && !checks->program(lifted.program, "lifting")) return *why = "kernelgen broke a rule of its own " + checks->notes.back(), false;
+  if (checks != nullptr && !checks->program(lifted.program, "lifting")) return broken(checks->notes.back(), out, why);
   move_to_load(lifted.program, target, checks);
   return build_kernels(host, graph, std::move(lifted), target, checks, out, why);
 }
@@ -597,7 +615,7 @@ bool build_kernels(const LiftHost& host, tenon_graph_t* graph, Lifted lifted, co
   }
   Distinct distinct(out);
   std::vector<Kernel> kernels = split(std::move(lifted.program), target, checks);
-  if (checks != nullptr && !settled(host, *checks, why)) return false;
+  if (checks != nullptr && !settled(host, *checks, out, why)) return false;
   for (Kernel& kernel : kernels) {
     std::vector<uint32_t> buffer_order, extent_order;
     const Hash128 hash = structural_hash(kernel, &buffer_order, &extent_order);

@@ -86,6 +86,7 @@ std::vector<bool> used_at_run(const DeviceProgram& program);
 struct BuiltProgram {
   DeviceProgram program;
   std::vector<Kernel> kernels;      // one per DeviceProgram::kernels
+  bool broken = false;  // not built, since kernelgen broke a rule of its own: an INTERNAL error, where the others are UNIMPLEMENTED
   std::vector<std::vector<uint32_t>> steps_of, load_steps_of;  // by kernel: the steps that launch it
 };
 

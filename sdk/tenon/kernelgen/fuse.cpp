@@ -268,6 +268,7 @@ class Partition {
       for (E l : loads_of(p_, k_.stages[i])) readers_[p_.at(l).ref].push_back(i);
     }
     for (size_t i = 0; i < k_.stages.size(); ++i) place(i);
+    if (verifier_ != nullptr && !verifier_->order(k_, group_of_)) each_alone();
     std::vector<Kernel> out;
     for (size_t g = 0; g < groups_.size();) {
       Kernel kernel = extract(groups_[g]);
@@ -294,14 +295,24 @@ class Partition {
     return out;
   }
 
+  static Group alone(size_t i, const Stage& s) {
+    return {{i}, s.space, s.kind == StageKind::kContract, s.kind == StageKind::kReduce, s.ordered()};
+  }
+
+  // Every stage is a group of its own, in their own order.
+  void each_alone() {
+    groups_.clear();
+    for (size_t i = 0; i < k_.stages.size(); ++i) {
+      groups_.push_back(alone(i, k_.stages[i]));
+      group_of_[i] = i;
+    }
+  }
+
   // Each stage of the group becomes a group of its own, in its place. Kernels before and after see the same memory.
   void take_apart(size_t group) {
     const std::vector<size_t> stages = std::move(groups_[group].stages);
     std::vector<Group> single;
-    for (size_t i : stages) {
-      const Stage& s = k_.stages[i];
-      single.push_back({{i}, s.space, s.kind == StageKind::kContract, s.kind == StageKind::kReduce, s.ordered()});
-    }
+    for (size_t i : stages) single.push_back(alone(i, k_.stages[i]));
     const auto at = groups_.erase(groups_.begin() + static_cast<std::ptrdiff_t>(group));
     groups_.insert(at, single.begin(), single.end());
     for (size_t g = group; g < groups_.size(); ++g) {
@@ -334,8 +345,13 @@ class Partition {
     for (E l : loads_of(p_, s)) {
       if (!persistent(p_.at(l).ref)) after(p_.at(l).ref);
     }
+    // What is stored over a buffer comes after those who wrote it, and after those who read what was there.
     for (const View& v : s.store) {
-      if (s.overlay) after(v.buffer);
+      if (!s.overlay) continue;
+      after(v.buffer);
+      for (size_t r : readers_[v.buffer]) {
+        if (r < i) last = std::max(last, static_cast<int64_t>(group_of_[r]));
+      }
     }
     size_t home = groups_.size();
     const bool at_load = persistent(s.store[0].buffer);
@@ -473,9 +489,11 @@ class Partition {
     return false;
   }
 
-  // s reads or writes a buffer of which the group writes a part: others write the rest, before or after.
+  // s reads or writes a buffer of which the group writes a part: others write the rest, before or after. Or s is stored
+  // over what the group reads, which other rows may have yet to read.
   bool meets_part(const Group& g, const Stage& s) const {
     auto meets = [&](uint32_t b) { return writer_count_[b] > 1 && own_writer(g, b) != SIZE_MAX; };
+    if (s.overlay && std::ranges::any_of(readers_[s.store[0].buffer], [&](size_t r) { return in_group(g, r); })) return true;
     return std::ranges::any_of(s.store, [&](const View& v) { return meets(v.buffer); }) ||
            std::ranges::any_of(loads_of(p_, s), [&](E l) { return meets(p_.at(l).ref); });
   }
@@ -614,13 +632,15 @@ class Partition {
 
   // A temp row may live in the row of an output of the same form that is written after its last use: softmax keeps
   // exp(x - max) where the quotient will be.
-  static void share_memory(Kernel& k) {
+  void share_memory(Kernel& k) const {
     for (size_t t = 0; t < k.buffers.size(); ++t) {
       Buffer& temp = k.buffers[t];
       if (temp.role != Role::kTemp) continue;
       for (size_t o = 0; o < k.buffers.size(); ++o) {
         const Buffer& out = k.buffers[o];
         if (out.role != Role::kOut || out.type != temp.type || out.dims != temp.dims) continue;
+        // Other kernels write parts of it, before this one or beside it.
+        if (writer_count_[k.buffer_origin[o]] > 1) continue;
         if (!same_rows(k, static_cast<uint32_t>(t), static_cast<uint32_t>(o))) continue;
         if (!lives_before(k, static_cast<uint32_t>(t), static_cast<uint32_t>(o))) continue;
         if (!after_others(k, static_cast<uint32_t>(t), static_cast<uint32_t>(o))) continue;
@@ -734,8 +754,8 @@ void inline_maps(Kernel& program, Verifier* verifier) {
 void lay_out(Kernel& program, const Target& target, Verifier* verifier) {
   inline_maps(program, verifier);
   step(program, verifier, "choosing layouts", [&] { choose_layouts(program, target); });
-  step(program, verifier, "splitting reductions", [&] { split_reductions(program); });
-  step(program, verifier, "placing parts", [&] { place_parts(program); });
+  step(program, verifier, "splitting reductions", [&] { split_reductions(program, target); });
+  step(program, verifier, "placing parts", [&] { place_parts(program, target); });
 }
 
 std::vector<Kernel> split(Kernel program, const Target& target, Verifier* verifier) {

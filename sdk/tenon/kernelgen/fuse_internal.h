@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tenon/kernelgen/ir.h"
+#include "tenon/kernelgen/schedule.h"
 
 namespace tenon::kernelgen {
 
@@ -76,9 +77,9 @@ bool in_epilogue(const Kernel& k, const Stage& s, const std::vector<bool>& of_co
 void place_stores(Kernel& program);
 // Operands of concats, pads and updates are written into their part of the result (fuse_parts.cpp): last step of
 // lay_out. A buffer may have several writers from here on, each of its own elements but for overlays.
-void place_parts(Kernel& program);
+void place_parts(Kernel& program, const Target& target);
 // Few huge rows are reduced in chunks (split_reduce.cpp): in lay_out, before place_parts.
-void split_reductions(Kernel& program);
+void split_reductions(Kernel& program, const Target& target);
 
 }  // namespace tenon::kernelgen
 #endif

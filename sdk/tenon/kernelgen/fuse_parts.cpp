@@ -14,8 +14,6 @@
 namespace tenon::kernelgen {
 namespace {
 
-// A smaller operand is not worth kernels of their own for the boxes that are left.
-constexpr int64_t kLeastBytes = 16 << 10;
 constexpr size_t kMostBoxes = 40;
 
 struct Box {
@@ -25,7 +23,7 @@ struct Box {
 
 class Parts {
  public:
-  explicit Parts(Kernel& k) : k_(k), p_(k.pool), writers_(k.buffers.size()), readers_(k.buffers.size()) {}
+  Parts(Kernel& k, int64_t least_bytes) : k_(k), p_(k.pool), least_bytes_(least_bytes), writers_(k.buffers.size()), readers_(k.buffers.size()) {}
 
   void run() {
     for (Stage& s : k_.stages) stages_.push_back(std::move(s));
@@ -136,6 +134,16 @@ class Parts {
     return carve(s, box, out);
   }
 
+  // No data decides how many elements the box has: loops are counted before a kernel reads any.
+  bool known_size(const Box& box) {
+    for (size_t d = 0; d < box.lo.size(); ++d) {
+      std::vector<E> loads;
+      p_.loads(p_.sub(box.hi[d], box.lo[d]), &loads);
+      if (!loads.empty()) return false;
+    }
+    return true;
+  }
+
   // The stage that writes one box, over axes of its own.
   Stage part(const Stage& s, const Box& box) {
     Stage out;
@@ -179,7 +187,7 @@ class Parts {
   bool movable(uint32_t t, uint32_t y, const Stage* into) {
     const Buffer &from = k_.buffers[t], &to = k_.buffers[y];
     if (from.role != Role::kTemp || from.keep || from.panel != 0 || from.offset != kNone || from.type != to.type) return false;
-    if (writers_[t].empty() || likely_bytes(t) < kLeastBytes || innermost(from) != innermost(to)) return false;
+    if (writers_[t].empty() || likely_bytes(t) < least_bytes_ || innermost(from) != innermost(to)) return false;
     for (const Stage* w : writers_[t]) {
       if (w->kind == StageKind::kScatter) return false;
       for (const View& v : w->store) {
@@ -192,8 +200,9 @@ class Parts {
     });
   }
 
-  // The temp that `value` is, point by point of the stage's own axes.
-  std::optional<uint32_t> copied(const Stage& s) const {
+  // The temp that `value` is, point by point of the stage's own axes, if each element lies `lo` further on in the result,
+  // dim by dim: a column that becomes a row does not.
+  std::optional<uint32_t> copied(const Stage& s, const std::vector<E>& lo) {
     const E value = s.value[0];
     if (p_.at(value).kind != X::kLoad || p_.arg(value, 0) != kNone) return std::nullopt;
     const uint32_t t = p_.at(value).ref;
@@ -206,6 +215,9 @@ class Parts {
       ++next;
     }
     if (next != s.space.size() || dims.size() != s.store[0].index.size()) return std::nullopt;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      if (s.store[0].index[d] != p_.add(p_.arg(value, static_cast<uint32_t>(d + 2)), lo[d])) return std::nullopt;
+    }
     return t;
   }
 
@@ -260,11 +272,12 @@ class Parts {
     const std::vector<E>& dims = k_.buffers[y].dims;
     std::vector<Box> boxes;
     if (!carve(s, {std::vector<E>(dims.size(), p_.integer(0)), dims, s.value[0]}, &boxes) || boxes.size() < 2) return false;
+    if (!std::ranges::all_of(boxes, [&](const Box& b) { return known_size(b); })) return false;
     std::vector<Stage> parts;
     std::vector<uint32_t> moved;
     for (const Box& b : boxes) {
       parts.push_back(part(s, b));
-      const std::optional<uint32_t> t = copied(parts.back());
+      const std::optional<uint32_t> t = copied(parts.back(), b.lo);
       const bool again = t && std::find(moved.begin(), moved.end(), *t) != moved.end();
       if (t && *t != y && !again && movable(*t, y, &s)) moved.push_back(*t);
       else moved.push_back(~0u);
@@ -297,7 +310,7 @@ class Parts {
     Stage as_copy = s;
     as_copy.value = {outside};
     const uint32_t y = s.store[0].buffer;
-    const std::optional<uint32_t> t = copied(as_copy);
+    const std::optional<uint32_t> t = copied(as_copy, std::vector<E>(k_.buffers[y].dims.size(), p_.integer(0)));
     if (!t || *t == y || s.store[0].index != std::vector<E>(p_.args(outside).begin() + 2, p_.args(outside).end())) return;
     std::vector<E> own;
     p_.loads(inside, &own);
@@ -314,10 +327,9 @@ class Parts {
       (b.lower ? box.lo : box.hi)[b.dim] = b.at;
     }
     E guard = kNone;
+    if (!known_size(box)) return;
     for (size_t d = 0; d < dims.size(); ++d) {
-      std::vector<E> loads;
-      p_.loads(p_.sub(box.hi[d], box.lo[d]), &loads);
-      if (!loads.empty() || !at_most(box.lo[d], box.hi[d])) return;
+      if (!at_most(box.lo[d], box.hi[d])) return;
     }
     if (!movable(*t, y, &s) || read_later(*t, at)) return;
     Stage over = part(s, box);
@@ -337,12 +349,13 @@ class Parts {
 
   Kernel& k_;
   Pool& p_;
+  const int64_t least_bytes_;
   std::list<Stage> stages_;  // addresses stay
   std::vector<std::vector<Stage*>> writers_, readers_;  // by buffer
 };
 
 }  // namespace
 
-void place_parts(Kernel& program) { Parts(program).run(); }
+void place_parts(Kernel& program, const Target& target) { Parts(program, target.part_bytes).run(); }
 
 }  // namespace tenon::kernelgen

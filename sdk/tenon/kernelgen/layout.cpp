@@ -157,18 +157,22 @@ class Layouts {
   void find_channels(Stage& s) {
     if (s.x_channel < 0) return;
     const bool plain = s.kind == StageKind::kContract && s.panel == 0 && operand(p_, s.a) != kNone && operand(p_, s.b) != kNone &&
-                       p_.arg(operand(p_, s.a), 0) == kNone;
+                       p_.arg(operand(p_, s.a), 0) == kNone && zero_outside(operand(p_, s.b));
     const E x = plain ? operand(p_, s.b) : kNone;
     const ContractAxes axes = plain ? contract_axes(p_, s) : ContractAxes{};
     auto uses = [&](E e, const std::vector<uint32_t>& list) {
       return std::any_of(list.begin(), list.end(), [&](uint32_t a) { return p_.uses_axis(e, a); });
     };
+    const std::vector<E> at = plain ? std::vector<E>(p_.args(x).begin() + 2, p_.args(x).end()) : std::vector<E>{};
+    // Features lie side by side: a step along them moves in no other dim and changes no bound.
     auto holds_channels = [&](E e) {
       if (uses(e, axes.only_b) || p_.range(e).lo < 0) return false;
-      const E guard = p_.arg(x, 0);
-      return guard == kNone || std::none_of(s.reduce.begin(), s.reduce.end(), [&](uint32_t a) { return p_.uses_axis(e, a) && p_.uses_axis(guard, a); });
+      return std::ranges::none_of(s.reduce, [&](uint32_t a) {
+        const bool elsewhere = std::ranges::count_if(at, [&](E other) { return p_.uses_axis(other, a); }) > 1;
+        const E guard = p_.arg(x, 0);
+        return p_.uses_axis(e, a) && (elsewhere || (guard != kNone && p_.uses_axis(guard, a)));
+      });
     };
-    const std::vector<E> at = plain ? std::vector<E>(p_.args(x).begin() + 2, p_.args(x).end()) : std::vector<E>{};
     const auto hinted = static_cast<size_t>(s.x_channel);
     s.x_channel = hinted < at.size() && holds_channels(at[hinted]) ? s.x_channel : -1;
     for (size_t d = 0; plain && s.x_channel < 0 && d < at.size(); ++d) {
@@ -182,6 +186,12 @@ class Layouts {
       const bool alone = s.out_channel == -1 && !uses(e, axes.only_b) && !divides(p_, e);
       s.out_channel = alone ? static_cast<int32_t>(d) : -2;
     }
+  }
+
+  // Tiles of pixels leave out what is outside the input, so it must be zero; a pad of another value is none.
+  bool zero_outside(E load) const {
+    const E other = p_.arg(load, 1);
+    return p_.arg(load, 0) == kNone || (p_.is_const(other) && p_.number_value(other) == 0);
   }
 
   void mark(const Stage& s) {

@@ -154,7 +154,9 @@ bool Trace::prepare_memory() {
     }
     elements = std::max<__int128>(elements, 0);
     if (!written[b]) continue;
-    if (elements > kMostCells || (all += static_cast<int64_t>(elements)) > kMostCells) return false;
+    // Each element is stored in a step, except where others store the rest: more than there are steps need no memory.
+    const int64_t most = is_shared(b) || named_[b] ? kMostCells : std::min(kMostCells, options_.most_steps);
+    if (elements > most || (all += static_cast<int64_t>(elements)) > kMostCells) return false;
     // One cell where there are no elements, so that the memory counts as tracked.
     memory_[b].cells.resize(std::max<size_t>(1, static_cast<size_t>(elements)));
   }
@@ -296,6 +298,9 @@ bool Trace::load(const Access& a, Cells::Cell& cell) {
 
 bool Trace::store(const Access& a, Cells& memory, Cells::Cell& cell) {
   if (cell.read) return bad("stores an element of " + buffer_name(a.buffer) + " that it read before others stored it");
+  if (memory_of(k_, a.buffer) != a.buffer && is_shared(memory_of(k_, a.buffer))) {
+    return bad("stores " + buffer_name(a.buffer) + " where other kernels store parts of " + buffer_name(memory_of(k_, a.buffer)));
+  }
   const bool own_row = cell.owner == 0 || cell.row == row_;
   if (!own_row && !memory.by_row) return misfit() || bad("stores an element of " + buffer_name(a.buffer) + " that another row stores too");
   const bool again = own_row && cell.owner == a.buffer + 1;

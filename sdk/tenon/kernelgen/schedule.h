@@ -25,6 +25,11 @@ struct Target {
   // What a kernel that only streams puts out bypasses the caches from this size on: it is larger than what last-level
   // caches keep for the next kernel. 0: the target has no such stores.
   int64_t stream_bytes = 0;
+  // Fusion. An operand of a concat, pad or update is written into its part of the result from this size on; a smaller
+  // one is not worth kernels of their own for the parts that are left.
+  int64_t part_bytes = 16 << 10;
+  int64_t huge_row = 1 << 18;   // points of a reduction that are worth merging chunks
+  int64_t row_chunk = 1 << 15;  // points of such a chunk: it stays in L2 between the stages that share its loop
 
   static Target avx512();
   static Target avx512_bf16();  // isa "avx512" too

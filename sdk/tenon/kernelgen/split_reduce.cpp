@@ -12,13 +12,11 @@ namespace tenon::kernelgen {
 namespace {
 
 constexpr int64_t kFewRows = 8;            // rows that do not need this
-constexpr int64_t kHugeRow = 1 << 18;      // points that are worth the merge
-constexpr int64_t kChunk = 1 << 15;        // points of a chunk: it stays in L2 between the stages that share its loop
 constexpr int64_t kMostChunks = 1 << 16;
 
 class Splitter {
  public:
-  explicit Splitter(Kernel& k) : k_(k), p_(k.pool) {}
+  Splitter(Kernel& k, const Target& target) : k_(k), p_(k.pool), target_(target) {}
 
   void run() {
     for (size_t i = 0; i < k_.stages.size(); ++i) {
@@ -53,7 +51,7 @@ class Splitter {
   }
 
   std::optional<Cut> find_cut(const Stage& s) {
-    if (s.kind != StageKind::kReduce || s.reduce.empty() || points(s.reduce) < kHugeRow) return std::nullopt;
+    if (s.kind != StageKind::kReduce || s.reduce.empty() || points(s.reduce) < target_.huge_row) return std::nullopt;
     // Symbolic rows without a likely number are taken to be many.
     for (uint32_t a : s.space) {
       if (!p_.value(p_.axes()[a].extent) && likely(p_.axes()[a].extent) == 0) return std::nullopt;
@@ -66,8 +64,8 @@ class Splitter {
     const int64_t n = likely(p_.axes()[axis].extent), inner = std::max<int64_t>(1, points(s.reduce) / std::max<int64_t>(1, n));
     if (n < kFewRows) return std::nullopt;
     Cut cut{axis, 1, true, p_.axes()[axis].extent};
-    if (inner >= kChunk / 4 && n <= kMostChunks) return cut;
-    cut.chunk = std::max<int64_t>(kChunk / inner, n / kMostChunks + 1);
+    if (inner >= target_.row_chunk / 4 && n <= kMostChunks) return cut;
+    cut.chunk = std::max<int64_t>(target_.row_chunk / inner, n / kMostChunks + 1);
     if (cut.chunk <= 1) return cut;
     // Full chunks need no guards.
     const auto known = p_.value(cut.count);
@@ -210,10 +208,11 @@ class Splitter {
 
   Kernel& k_;
   Pool& p_;
+  const Target& target_;
 };
 
 }  // namespace
 
-void split_reductions(Kernel& program) { Splitter(program).run(); }
+void split_reductions(Kernel& program, const Target& target) { Splitter(program, target).run(); }
 
 }  // namespace tenon::kernelgen

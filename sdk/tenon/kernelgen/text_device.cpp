@@ -99,7 +99,9 @@ tenon_code_t build_text(const LiftHost& host, std::string_view device, tenon_gra
   BuiltProgram built;
   std::string why;
   if (const tenon_code_t code = stopped(host, device); code != TENON_OK) return code;
-  if (!build_program(host, graph, target, &built, &why)) return fail(host, TENON_UNIMPLEMENTED, device, why);
+  if (!build_program(host, graph, target, &built, &why)) {
+    return fail(host, built.broken ? TENON_INTERNAL : TENON_UNIMPLEMENTED, device, why);
+  }
   if (const tenon_code_t code = stopped(host, device); code != TENON_OK) return code;
   if (!generate_batch(&built, 0, static_cast<uint32_t>(built.kernels.size()), target, &out->text, &why)) {
     return fail(host, TENON_UNIMPLEMENTED, device, why);

@@ -160,6 +160,35 @@ class Accesses {
 
 }  // namespace
 
+bool verify_order(const Kernel& program, const std::vector<size_t>& group_of, std::string* why) {
+  struct Last {
+    size_t stage = 0, group = 0;
+    bool any = false;
+    void add(size_t s, size_t g) {
+      if (!any || g > group) *this = {s, g, true};
+    }
+  };
+  std::vector<Last> written(program.buffers.size()), read(program.buffers.size());
+  for (size_t i = 0; i < program.stages.size(); ++i) {
+    const Stage& s = program.stages[i];
+    const auto late = [&](const Last& other, const char* does, uint32_t buffer) {
+      if (!other.any || other.group <= group_of[i] || program.buffers[buffer].role == Role::kPersistent) return false;
+      *why = "stage " + std::to_string(i) + does + "b" + std::to_string(buffer) + " before stage " + std::to_string(other.stage) + " has run";
+      return true;
+    };
+    const std::vector<E> loads = loads_of(program.pool, s);
+    for (E l : loads) {
+      if (late(written[program.pool.at(l).ref], " reads ", program.pool.at(l).ref)) return false;
+    }
+    for (const View& v : s.store) {
+      if (s.overlay && (late(written[v.buffer], " is stored over ", v.buffer) || late(read[v.buffer], " is stored over ", v.buffer))) return false;
+      written[v.buffer].add(i, group_of[i]);
+    }
+    for (E l : loads) read[program.pool.at(l).ref].add(i, group_of[i]);
+  }
+  return true;
+}
+
 bool verify_accesses(const Kernel& kernel, const std::vector<bool>& shared, std::string* why) {
   if (!kernel.pool.extents().empty()) return true;
   return Accesses(kernel, shared, why).run();

@@ -35,6 +35,11 @@ bool one_loop_each(const Kernel& k, std::string* why) {
     std::ranges::sort(axes);
     const auto twice = std::ranges::adjacent_find(axes);
     if (twice != axes.end()) return *why = "stage " + std::to_string(i) + ": runs twice along i" + std::to_string(*twice), false;
+    for (uint32_t a : axes) {
+      std::vector<E> loads;
+      k.pool.loads(k.pool.axes()[a].extent, &loads);
+      if (!loads.empty()) return *why = "stage " + std::to_string(i) + ": data decides how often it runs along i" + std::to_string(a), false;
+    }
     for (uint32_t lead : k.lead) {
       if (std::ranges::find(s.space, lead) != s.space.end()) continue;
       return *why = "stage " + std::to_string(i) + ": does not run along the lead axis i" + std::to_string(lead), false;
@@ -89,6 +94,13 @@ bool Verifier::program(const Kernel& program, std::string_view step) {
   std::string why;
   if (program.stages.empty() || holds(program, false, {}, &why)) return true;
   notes.push_back("after " + std::string(step) + ": " + why);
+  return false;
+}
+
+bool Verifier::order(const Kernel& program, const std::vector<size_t>& group_of) {
+  std::string why;
+  if (verify_order(program, group_of, &why)) return true;
+  notes.push_back("after splitting: " + why);
   return false;
 }
 

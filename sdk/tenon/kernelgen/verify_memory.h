@@ -32,6 +32,8 @@ class Verifier {
   virtual bool program(const Kernel& program, std::string_view step);
   // A kernel that split() made, and the loops that it becomes. shared: by buffer, whether other kernels write it too.
   virtual bool kernel(const Kernel& kernel, const std::vector<bool>& shared = {});
+  // The order in which split() runs the stages of a program.
+  virtual bool order(const Kernel& program, const std::vector<size_t>& group_of);
 
   std::vector<std::string> notes;  // what was found, in order; empty: everything holds
   std::string error;               // what could not be mended by taking a step back: the program must not run
@@ -47,6 +49,11 @@ class Verifier {
 // as well, and what else would be taken back is an error, for tests; "0": none; else those of less than 64 stages.
 inline constexpr std::string_view kVerifyStrictly = "strict";
 std::optional<Verifier> verifier_for(size_t stages, std::string_view setting);
+
+// Whether stages that run in the order of their groups (within a group in their own) read what they read in their own
+// order, and overwrite what was read by then. group_of: by stage. False: `*why` names two stages. What a kernel writes
+// when it is loaded is there before all others.
+bool verify_order(const Kernel& program, const std::vector<size_t>& group_of, std::string* why);
 
 // Of known sizes, however large. False: `*why` names the stage and the fact. What the pool cannot decide is left to the trace.
 // shared: as Verifier::kernel.

@@ -183,6 +183,37 @@ std::string complaint_of_loops(const Prepared& p) {
 }
 
 // Stages over the same points in one nest: what the later one reads must be its own point's.
+// Softmax is the largest of a row, its exponentials, their sum and the quotient, stage by stage.
+TEST(Verify, TheOrderOfKernels) {
+  Builder b;
+  softmax(b, dims(b, {3, 5}));
+  Kernel k = b.take_program();
+  inline_maps(k);
+  ASSERT_EQ(k.stages.size(), 4u);
+  std::string why;
+  EXPECT_TRUE(verify_order(k, {0, 0, 1, 2}, &why)) << why;
+  EXPECT_FALSE(verify_order(k, {0, 1, 0, 2}, &why));
+  EXPECT_EQ(why, "stage 2 reads b" + std::to_string(k.stages[1].store[0].buffer) + " before stage 1 has run");
+  // Stored over the exponentials, which their sum and the quotient read.
+  Stage over = k.stages[1];
+  over.overlay = true;
+  k.stages.push_back(over);
+  EXPECT_TRUE(verify_order(k, {0, 0, 1, 2, 2}, &why)) << why;
+  EXPECT_FALSE(verify_order(k, {0, 0, 1, 2, 1}, &why));
+  EXPECT_EQ(why, "stage 4 is stored over b" + std::to_string(over.store[0].buffer) + " before stage 3 has run");
+}
+
+TEST(Verify, ALengthThatDataTells) {
+  Kernel k = softmax_kernel();
+  Pool& p = k.pool;
+  const uint32_t counts = static_cast<uint32_t>(k.buffers.size());
+  k.buffers.push_back({});
+  k.buffers.back().type = TENON_I64;
+  const uint32_t axis = p.add_axis(p.load(counts, TENON_I64, {}));
+  k.stages.back().reduce = {axis};
+  EXPECT_SAYS(complaint(k), "data decides how often it runs");
+}
+
 TEST(Verify, ALoopThatReadsAhead) {
   Prepared p = prepare(softmax_kernel());
   ASSERT_EQ(complaint_of_loops(p), "");
