@@ -30,6 +30,19 @@ MAY_INCLUDE = {
     "core/conform": ["tenon/abi/", "tenon/cpp/", "core/"],  # a program on top of the host, like the tools
     "core": ["tenon/abi/", "core/"],
 }
+# The folders of kernelgen, in an order in which each includes only what stands in its line: a stage knows those before it that it
+# names, and none behind it. What is not listed (device, testing, and the tests beside the sources) sees them all.
+KERNELGEN = {
+    "ir": ["ir"],
+    "lift": ["ir", "lift"],
+    "schedule": ["ir", "schedule"],
+    "verify": ["ir", "schedule", "verify"],
+    "fuse": ["ir", "lift", "schedule", "verify", "fuse"],
+    "loops": ["ir", "schedule", "loops"],
+    "print": ["ir", "loops", "print"],
+}
+for folder, seen in KERNELGEN.items():
+    MAY_INCLUDE[f"sdk/tenon/kernelgen/{folder}"] = ["tenon/abi/"] + [f"tenon/kernelgen/{other}/" for other in seen]
 # A third-party header may be seen only by these rooms.
 ONLY_IN = {
     "boost/": ["core/host"],
@@ -55,6 +68,8 @@ def sources():
 
 
 def room_of(relative):
+    if relative.startswith("sdk/tenon/kernelgen/") and relative.endswith("_test.cpp"):
+        return "sdk/tenon/kernelgen"  # a test of one stage goes the way to it
     return max((r for r in MAY_INCLUDE if relative.startswith(r + "/")), key=len)
 
 

@@ -10,7 +10,7 @@
 #include "tenon/abi/host.h"
 #include "tenon/cpp/plugin.hpp"
 #include "tenon/kernelgen/device/device_program.h"
-#include "tenon/kernelgen/fuse/general.h"
+#include "tenon/kernelgen/ir/general.h"
 #include "toolchain/compiler_client.h"
 #include "toolchain/object_cache.h"
 

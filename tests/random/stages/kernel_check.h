@@ -4,7 +4,7 @@
 #include <string>
 
 #include <tenon/kernelgen/device/device_program.h>
-#include <tenon/kernelgen/fuse/general.h>
+#include <tenon/kernelgen/ir/general.h>
 #include <tenon/kernelgen/loops/l2.h>
 #include <tenon/kernelgen/schedule/prepare.h>
 

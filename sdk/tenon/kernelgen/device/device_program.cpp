@@ -5,8 +5,8 @@
 #include <unordered_map>
 
 #include "tenon/kernelgen/fuse/fuse.h"
-#include "tenon/kernelgen/fuse/general.h"
 #include "tenon/kernelgen/fuse/load_time.h"
+#include "tenon/kernelgen/ir/general.h"
 
 namespace tenon::kernelgen {
 namespace {

@@ -2,8 +2,9 @@
 
 #include <set>
 
-#include "tenon/kernelgen/loops/lower_internal.h"
+#include "tenon/kernelgen/loops/l2.h"
 #include "tenon/kernelgen/print/print.h"
+#include "tenon/kernelgen/schedule/prepare.h"
 
 namespace tenon::kernelgen {
 namespace {
@@ -26,29 +27,6 @@ bool to_tree(Kernel& kernel, const Target& target, Schedule* schedule, LoopTree*
 }
 
 }  // namespace
-
-bool lower(Prepared& prepared, const Schedule& schedule, LoopTree* out, std::string* why) {
-  out->extent_count = static_cast<uint32_t>(prepared.kernel.pool.extents().size());
-  out->lanes = schedule.lanes;
-  out->values.push_back({TENON_I64, 1});
-  out->values.push_back({TENON_I64, 1});
-  out->begin = 0;
-  out->end = 1;
-  Emitter e(prepared, out);
-  out->group = schedule.group;
-  out->together = schedule.together;
-  const auto shape = schedule.together && schedule.shape == Shape::kContraction ? lower_group_contraction
-                     : schedule.together                     ? lower_group_rows
-                     : schedule.shape == Shape::kContraction ? lower_contraction
-                     : schedule.shape == Shape::kConvolution ? lower_convolution
-                     : schedule.shape == Shape::kOrdered     ? lower_ordered
-                     : schedule.shape == Shape::kAttention   ? lower_attention
-                                                             : lower_rows;
-  const bool ok = shape(e, schedule, why);
-  if (!ok) return false;
-  out->body = e.close();
-  return true;
-}
 
 bool generate(std::span<Kernel> kernels, const Target& target, Module* out, std::string* why) {
   Prelude prelude(target);

@@ -13,7 +13,7 @@
 #define TENON_KERNELGEN_FUSE_LAYOUT_H_
 
 #include "tenon/kernelgen/ir/ir.h"
-#include "tenon/kernelgen/schedule/schedule.h"
+#include "tenon/kernelgen/ir/target.h"
 
 namespace tenon::kernelgen {
 

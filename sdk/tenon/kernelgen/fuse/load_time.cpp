@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "tenon/kernelgen/fuse/fuse.h"
-#include "tenon/kernelgen/fuse/fuse_internal.h"
 #include "tenon/kernelgen/fuse/pack.h"
+#include "tenon/kernelgen/ir/stages.h"
 
 namespace tenon::kernelgen {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tenon/kernelgen/ir/ir.h"
-#include "tenon/kernelgen/schedule/schedule.h"
+#include "tenon/kernelgen/ir/target.h"
 #include "tenon/kernelgen/verify/verify_memory.h"
 
 namespace tenon::kernelgen {

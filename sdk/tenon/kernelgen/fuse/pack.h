@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "tenon/kernelgen/ir/ir.h"
-#include "tenon/kernelgen/schedule/schedule.h"
+#include "tenon/kernelgen/ir/target.h"
 
 namespace tenon::kernelgen {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tenon/kernelgen/ir/ir.h"
-#include "tenon/kernelgen/schedule/schedule.h"
+#include "tenon/kernelgen/ir/target.h"
 
 namespace tenon::kernelgen {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "tenon/kernelgen/fuse/fuse_internal.h"
+#include "tenon/kernelgen/ir/stages.h"
 #include "tenon/kernelgen/schedule/contraction.h"
 
 namespace tenon::kernelgen {

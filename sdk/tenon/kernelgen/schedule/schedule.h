@@ -6,34 +6,9 @@
 #include <string>
 
 #include "tenon/kernelgen/ir/ir.h"
+#include "tenon/kernelgen/ir/target.h"
 
 namespace tenon::kernelgen {
-
-enum class Dialect : uint8_t { kCpp, kOpenCl };
-
-// What a schedule must know of a device. Speed only, except `dialect`, `isa`, `fp64`: those choose the text.
-struct Target {
-  Dialect dialect = Dialect::kCpp;
-  std::string isa = "scalar";  // avx512 | avx2 | baseline | generic (16-byte vectors, any cpu) | scalar
-  uint32_t vector_bytes = 0;   // 0: one element at a time
-  uint32_t registers = 16;     // vector registers
-  int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20;
-  bool fma = false;
-  bool bf16 = false;           // multiplies pairs of bf16 into f32 (vdpbf16ps)
-  bool fp64 = true;
-  uint32_t group = 0;          // OpenCL: most work items that meet at barriers and share memory, a power of two; 0: none do
-  // What a kernel that only streams puts out bypasses the caches from this size on: it is larger than what last-level
-  // caches keep for the next kernel. 0: the target has no such stores.
-  int64_t stream_bytes = 0;
-
-  static Target avx512();
-  static Target avx512_bf16();  // isa "avx512" too
-  static Target avx2();
-  static Target baseline();  // x86-64 with SSE2
-  static Target generic();
-  static Target scalar();
-  static Target opencl(bool fp64, uint32_t group = 0);  // group: rounded down to a power of two
-};
 
 enum class Shape : uint8_t { kPointwise, kRowReduction, kColumnReduction, kTranspose, kContraction, kConvolution, kOrdered, kAttention };
 std::string_view name_of(Shape shape);

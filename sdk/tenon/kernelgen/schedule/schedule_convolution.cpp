@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "tenon/kernelgen/schedule/convolution.h"
+#include "tenon/kernelgen/schedule/schedule.h"
 
 namespace tenon::kernelgen {
 

@@ -16,10 +16,10 @@
 #include <string>
 #include <vector>
 
-#include "tenon/kernelgen/lift/builder.h"
-#include "tenon/kernelgen/fuse/general.h"
-#include "tenon/kernelgen/fuse/fuse.h"
 #include "tenon/kernelgen/device/generate.h"
+#include "tenon/kernelgen/fuse/fuse.h"
+#include "tenon/kernelgen/ir/general.h"
+#include "tenon/kernelgen/lift/builder.h"
 
 namespace tenon::kernelgen::testing {
 

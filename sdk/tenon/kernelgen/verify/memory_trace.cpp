@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tenon/kernelgen/fuse/fuse_internal.h"
+#include "tenon/kernelgen/ir/stages.h"
 #include "tenon/kernelgen/verify/index_program.h"
 
 namespace tenon::kernelgen {

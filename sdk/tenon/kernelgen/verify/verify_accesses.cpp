@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "tenon/kernelgen/fuse/fuse_internal.h"
+#include "tenon/kernelgen/ir/stages.h"
 #include "tenon/kernelgen/verify/index_program.h"
 #include "tenon/kernelgen/verify/verify_memory.h"
 

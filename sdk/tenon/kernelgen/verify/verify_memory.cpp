@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tenon/kernelgen/fuse/general.h"
+#include "tenon/kernelgen/ir/general.h"
 #include "tenon/kernelgen/verify/memory_trace.h"
 
 namespace tenon::kernelgen {

@@ -1,7 +1,7 @@
 // What the verifier says of programs and kernels that are wrong in one place each, and what becomes of them.
 #include <gtest/gtest.h>
 
-#include "tenon/kernelgen/fuse/fuse_internal.h"
+#include "tenon/kernelgen/ir/stages.h"
 #include "tenon/kernelgen/testing/test_values.h"
 #include "tenon/kernelgen/verify/memory_trace.h"
 

@@ -1,4 +1,4 @@
-#include "tenon/kernelgen/fuse/general.h"
+#include "tenon/kernelgen/ir/general.h"
 
 #include <algorithm>
 #include <map>

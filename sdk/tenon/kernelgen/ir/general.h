@@ -1,10 +1,9 @@
 // The same kernel for any sizes: what a cache of single operators holds, so that one entry serves every shape and rank.
-#ifndef TENON_KERNELGEN_FUSE_GENERAL_H_
-#define TENON_KERNELGEN_FUSE_GENERAL_H_
+#ifndef TENON_KERNELGEN_IR_GENERAL_H_
+#define TENON_KERNELGEN_IR_GENERAL_H_
 
 #include <vector>
 
-#include "tenon/kernelgen/device/device_program.h"
 #include "tenon/kernelgen/ir/ir.h"
 
 namespace tenon::kernelgen {
@@ -20,9 +19,6 @@ struct General {
 // with (the divisor of a mean) stay as they are. False for kernels whose form follows from their sizes: operands in panels,
 // attention.
 bool generalise(const Kernel& kernel, General* out);
-
-// The kernel of a program gives way to its general form. Before generate_batch.
-void take_general(BuiltProgram* built, uint32_t kernel, General general);
 
 }  // namespace tenon::kernelgen
 #endif
