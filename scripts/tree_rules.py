@@ -30,8 +30,8 @@ MAY_INCLUDE = {
     "core/conform": ["tenon/abi/", "tenon/cpp/", "core/"],  # a program on top of the host, like the tools
     "core": ["tenon/abi/", "core/"],
 }
-# The folders of kernelgen, in an order in which each includes only what stands in its line: a stage knows those before it that it
-# names, and none behind it. What is not listed (device, testing, and the tests beside the sources) sees them all.
+# The folders of kernelgen and what each may include. Includes have no cycles, so that a stage can be read without those after it.
+# Folders that are not listed (device, testing) and the tests beside the sources may include all of kernelgen.
 KERNELGEN = {
     "ir": ["ir"],
     "lift": ["ir", "lift"],

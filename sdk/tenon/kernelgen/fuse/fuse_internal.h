@@ -1,4 +1,4 @@
-// What the steps of fusion share. Internal to this folder.
+// Declarations that the steps of fusion share. Internal to this folder.
 #ifndef TENON_KERNELGEN_FUSE_FUSE_INTERNAL_H_
 #define TENON_KERNELGEN_FUSE_FUSE_INTERNAL_H_
 

@@ -1,4 +1,5 @@
-// What the steps from graph to loops ask of a stage: its expressions, what it loads, how it stores. Internal to kernelgen.
+// Questions about one stage: which expressions it has, what it loads, how it stores. Internal to
+// kernelgen.
 #ifndef TENON_KERNELGEN_IR_STAGES_H_
 #define TENON_KERNELGEN_IR_STAGES_H_
 

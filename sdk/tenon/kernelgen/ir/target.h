@@ -1,4 +1,4 @@
-// What code is made for: a dialect of C, and what the stages on the way must know of the device that runs it.
+// The target of generated code: its dialect, and what scheduling needs to know of the device.
 #ifndef TENON_KERNELGEN_IR_TARGET_H_
 #define TENON_KERNELGEN_IR_TARGET_H_
 

@@ -1,4 +1,4 @@
-// Which loops a schedule asks for.
+// Chooses the lowering that builds the loops of a schedule.
 #include "tenon/kernelgen/loops/lower_internal.h"
 
 namespace tenon::kernelgen {
