@@ -5,7 +5,7 @@
 
 #include <tenon/cpp/session.hpp>
 #include <tenon/kernelgen/fuse/fuse.h>
-#include <tenon/kernelgen/ir/stages.h>
+#include <tenon/kernelgen/fuse/fuse_internal.h>
 #include <tenon/kernelgen/fuse/layout.h>
 #include <tenon/kernelgen/fuse/load_time.h>
 #include <tenon/kernelgen/fuse/pack.h>
