@@ -1,4 +1,4 @@
-// Declarations that the steps of fusion share. Internal to this folder.
+// The single steps of fusion, and what they share. Internal to kernelgen; tests take the steps one by one.
 #ifndef TENON_KERNELGEN_FUSE_FUSE_INTERNAL_H_
 #define TENON_KERNELGEN_FUSE_FUSE_INTERNAL_H_
 
