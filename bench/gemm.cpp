@@ -12,8 +12,8 @@
 #include <random>
 #include <thread>
 
-#include "tenon/kernelgen/load_time.h"
-#include "tenon/kernelgen/test_support.h"
+#include "tenon/kernelgen/fuse/load_time.h"
+#include "tenon/kernelgen/testing/test_support.h"
 
 namespace {
 

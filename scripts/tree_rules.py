@@ -30,6 +30,19 @@ MAY_INCLUDE = {
     "core/conform": ["tenon/abi/", "tenon/cpp/", "core/"],  # a program on top of the host, like the tools
     "core": ["tenon/abi/", "core/"],
 }
+# The folders of kernelgen and what each may include. Includes have no cycles, so that a stage can be read without those after it.
+# Folders that are not listed (device, testing) and the tests beside the sources may include all of kernelgen.
+KERNELGEN = {
+    "ir": ["ir"],
+    "lift": ["ir", "lift"],
+    "schedule": ["ir", "schedule"],
+    "verify": ["ir", "schedule", "verify"],
+    "fuse": ["ir", "lift", "schedule", "verify", "fuse"],
+    "loops": ["ir", "schedule", "loops"],
+    "print": ["ir", "loops", "print"],
+}
+for folder, seen in KERNELGEN.items():
+    MAY_INCLUDE[f"sdk/tenon/kernelgen/{folder}"] = ["tenon/abi/"] + [f"tenon/kernelgen/{other}/" for other in seen]
 # A third-party header may be seen only by these rooms.
 ONLY_IN = {
     "boost/": ["core/host"],
@@ -55,6 +68,8 @@ def sources():
 
 
 def room_of(relative):
+    if relative.startswith("sdk/tenon/kernelgen/") and relative.endswith("_test.cpp"):
+        return "sdk/tenon/kernelgen"  # a test of one stage goes the way to it
     return max((r for r in MAY_INCLUDE if relative.startswith(r + "/")), key=len)
 
 

@@ -6,8 +6,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "object_cache.h"
 #include "tenon/cpp/plugin.hpp"
+#include "toolchain/object_cache.h"
 
 namespace tenon::cpu {
 namespace {

@@ -5,7 +5,7 @@
 #include "artifact.h"
 #include "codegen/compile_control.h"
 #include "codegen/compile_graph.h"
-#include "control_executable.h"
+#include "control/control_executable.h"
 #include "device.h"
 #include "executable.h"
 #include "support.h"

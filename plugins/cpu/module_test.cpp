@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "compiler_client.h"
 #include "tenon/cpp/status.hpp"
+#include "toolchain/compiler_client.h"
 
 namespace tenon::cpu {
 namespace {

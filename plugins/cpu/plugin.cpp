@@ -3,7 +3,7 @@
 
 #include "compile_api.h"
 #include "device.h"
-#include "toolchain.h"
+#include "toolchain/toolchain.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 
 #include "codegen/compile_control.h"
 #include "tenon/cpp/graph.hpp"
-#include "tenon/kernelgen/text_device.h"
+#include "tenon/kernelgen/device/text_device.h"
 
 namespace tenon::cpu {
 namespace {

@@ -5,7 +5,7 @@
 #include "isa.h"
 #include "tenon/abi/compile.h"
 #include "tenon/cpp/status.hpp"
-#include "tenon/kernelgen/lift.h"
+#include "tenon/kernelgen/lift/lift.h"
 
 namespace tenon::cpu {
 

@@ -122,6 +122,15 @@ constexpr OpDraft hard_swish() {
       .doc(kProduct)
       .accuracy(2, 2, TENON_ULP_OF_OPERANDS);
 }
+constexpr OpDraft threshold() {
+  return base("threshold", "x where it is above a threshold, else a given value; NaN stays.",
+              select(arg(0) <= attr(0), attr(1), arg(0)),
+              "threshold(f32[3] [1, 2, 3]) {threshold = 2.0, value = 9.0} -> f32[3] [9, 9, 3]",
+              TENON_COST_ELEMENTWISE)
+      .attr_f64("threshold", "what x has to exceed", 0)
+      .attr_f64("value", "what is given instead", 0)
+      .accuracy(0.5, 0.5);
+}
 constexpr OpDraft prelu() {
   OpDraft draft =
       base("prelu", "x from 0 on, slope x below.", select(arg(0) >= 0, arg(0), arg(0) * arg(1)),
@@ -134,6 +143,6 @@ constexpr OpDraft prelu() {
 }
 
 TENON_OPS(activation, relu, leaky_relu, elu, selu, celu, gelu, gelu_tanh, silu, mish, softplus,
-          softsign, hard_sigmoid, hard_swish, prelu)
+          softsign, hard_sigmoid, hard_swish, threshold, prelu)
 
 }  // namespace tenon::ops::activation

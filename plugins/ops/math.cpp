@@ -1,5 +1,6 @@
-// Scalar functions that are formulas of primitives: inverse and hyperbolic ones, other bases,
-// clamp, floor division. The formulas are chosen to stay accurate near 0 and for large arguments.
+// Scalar functions that are formulas of primitives: inverse and hyperbolic ones, other bases, the
+// cube root, clamp, floor division. The formulas are chosen to stay accurate near 0 and for large
+// arguments.
 #include "common.h"
 
 namespace tenon::ops::math {
@@ -101,6 +102,21 @@ constexpr OpDraft log10() {
               "log10(f32[2] [1, 1000]) -> f32[2] [0, 3]")
       .accuracy(3, 3);
 }
+// A power, made exact to the last bits by one step of Newton's rule. a / (y y) and not y y y: the
+// cube of the root of a large or tiny number would leave the normal ones.
+constexpr Expr cube_root() {
+  const Expr x = arg(0), a = abs(x);
+  const Expr y = pow(a, 1.0 / 3.0);
+  const Expr better = y - (y - a / (y * y)) * (1.0 / 3.0);
+  const Expr plain =
+      select((a == 0) | (a == std::numeric_limits<double>::infinity()), a, better);
+  return select(x < 0, -plain, select(a == 0, x, plain));
+}
+constexpr OpDraft cbrt() {
+  return base("cbrt", "The cube root, also of negative numbers.", cube_root(),
+              "cbrt(f32[3] [-8, 0, 27]) -> f32[3] [-2, 0, 3]")
+      .accuracy(1, 1);
+}
 constexpr OpDraft square() {
   return base("square", "x times x.", arg(0) * arg(0), "square(i32[2] [3, -4]) -> i32[2] [9, 16]",
               kNumber, TENON_COST_ELEMENTWISE)
@@ -188,7 +204,7 @@ constexpr OpDraft floor_mod() {
       .accuracy(0.5, 0.5);
 }
 
-TENON_OPS(math, tan, asin, acos, atan, sinh, cosh, asinh, acosh, atanh, exp2, log2, log10, square,
-          reciprocal, clamp, floor_div, floor_mod)
+TENON_OPS(math, tan, asin, acos, atan, sinh, cosh, asinh, acosh, atanh, exp2, log2, log10, cbrt,
+          square, reciprocal, clamp, floor_div, floor_mod)
 
 }  // namespace tenon::ops::math

@@ -1,4 +1,4 @@
-// mean, var, logsumexp: composite reductions over some dims.
+// mean, var, std, logsumexp: composite reductions over some dims.
 #include "common.h"
 
 namespace tenon::ops::moments {
@@ -23,6 +23,12 @@ Status decompose_var(Builder& b, const Node& node, tenon_value_t* out) {
   Value count = count_along(b, x, axes, x.dtype());
   if (correction != 0) count = b.build("sub", {count, b.scalar(x.dtype(), correction)});
   return b.finish(out, {b.convert(b.build("div", {sum, b.splat(count, sum.dims())}), dtype)});
+}
+Status decompose_std(Builder& b, const Node& node, tenon_value_t* out) {
+  const Axes dims = node.i64s("dims");
+  const Value x = widen(b, node.operand(0));
+  const Value var = b.build("var", {x}, {{"dims", dims}, {"correction", node.i64("correction")}});
+  return b.finish(out, {b.convert(b.build("sqrt", {var}), node.result().dtype())});
 }
 Status decompose_logsumexp(Builder& b, const Node& node, tenon_value_t* out) {
   const Value x = widen(b, node.operand(0));
@@ -62,6 +68,13 @@ constexpr OpDraft var() {
       .decompose<decompose_var>()
       .tolerance(4);
 }
+constexpr OpDraft std_() {
+  return base("std", "The root of var: how far elements are from their mean.",
+              "std(f32[2] [1, 5]) {dims = [0]} -> f32[] 2", "std(f32[2]) {dims = [1]}")
+      .attr_i64("correction", "taken off the count: 1 for a sample", 0)
+      .decompose<decompose_std>()
+      .tolerance(8);
+}
 constexpr OpDraft logsumexp() {
   return base("logsumexp", "log of the sum of exp, without overflow.",
               "logsumexp(f32[2] [1000, 1000]) {dims = [0]} -> f32[] 1000.6931",
@@ -70,6 +83,6 @@ constexpr OpDraft logsumexp() {
       .tolerance(4);
 }
 
-TENON_OPS(moments, mean, var, logsumexp)
+TENON_OPS(moments, mean, var, std_, logsumexp)
 
 }  // namespace tenon::ops::moments

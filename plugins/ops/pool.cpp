@@ -1,7 +1,10 @@
-// max_pool, avg_pool over the spatial dims of [batch, channels, spatial...], and the global ones.
-#include "common.h"
+// max_pool, avg_pool, lp_pool over the spatial dims of [batch, channels, spatial...], and the
+// global ones.
+#include "compose.h"
 
 namespace tenon::ops::pool {
+
+constexpr int64_t kBound = int64_t{1} << 31;  // keeps every sum below in range
 
 // One entry per dim: batch and channels take no part.
 Axes whole(std::span<const int64_t> list, size_t rank, int64_t neutral) {
@@ -13,7 +16,6 @@ Axes whole(std::span<const int64_t> list, size_t rank, int64_t neutral) {
 Status infer(const InferQuery& q) {
   const size_t rank = q.rank(0);
   TENON_TRY(require_length(q, "C1", "window", q.i64s("window").size(), rank - 2));
-  constexpr int64_t kBound = int64_t{1} << 31;  // keeps every sum below in range
   for (std::string_view name : {"strides", "pad_low", "pad_high", "dilation"}) {
     if (!q.i64s(name).empty())
       TENON_TRY(require_length(q, "C1", name, q.i64s(name).size(), rank - 2));
@@ -37,6 +39,30 @@ Status infer(const InferQuery& q) {
     TENON_TRY(fitting_window(q, "C2", q.dim(0, i), 1, low[i], high[i], window[i], dilation[i],
                              strides[i], &dims[i]));
   }
+  return q.result(q.dtype(0), dims);
+}
+Status infer_lp(const InferQuery& q) {
+  const size_t rank = q.rank(0);
+  TENON_TRY(require_length(q, "C1", "window", q.i64s("window").size(), rank - 2));
+  for (std::string_view name : {"strides", "pad_low", "pad_high", "dilation"}) {
+    if (!q.i64s(name).empty())
+      TENON_TRY(require_length(q, "C1", name, q.i64s(name).size(), rank - 2));
+    const int64_t least = name.starts_with("pad") ? 0 : 1;
+    for (int64_t v : q.i64s(name)) {
+      if (v < least || v > kBound) return q.fail("C2", cat(name, " holds ", v));
+    }
+  }
+  for (int64_t v : q.i64s("window")) {
+    if (v < 1 || v > kBound) return q.fail("C2", cat("window holds ", v));
+  }
+  if (!(q.f64("p") > 0) || std::isinf(q.f64("p"))) return q.fail("C3", cat("p is ", q.f64("p")));
+  const Axes window = whole(q.i64s("window"), rank, 1), strides = whole(q.i64s("strides"), rank, 1),
+             low = whole(q.i64s("pad_low"), rank, 0), high = whole(q.i64s("pad_high"), rank, 0),
+             dilation = whole(q.i64s("dilation"), rank, 1);
+  Dims dims = {q.dim(0, 0), q.dim(0, 1)};
+  for (uint32_t i = 2; i < rank; ++i)
+    TENON_TRY(fitting_window(q, "C2", q.dim(0, i), 1, low[i], high[i], window[i], dilation[i],
+                             strides[i], &dims.emplace_back()));
   return q.result(q.dtype(0), dims);
 }
 Status infer_global(const InferQuery& q) {
@@ -87,6 +113,31 @@ Status decompose_global_max(Builder& b, const Node& node, tenon_value_t* out) {
   const Dims shape = node.result().dims();
   const Value top = b.build("reduce_max", {x}, {{"dims", range(2, x.rank())}});
   return b.finish(out, {b.build("reshape", {top}, {{"shape", shape}})});
+}
+Term power(Term x, double p) {
+  if (p == 1) return x;
+  return p == 2 ? x * x : pow(x, p);
+}
+Term root(Term x, double p) {
+  if (p == 1) return x;
+  return p == 2 ? sqrt(x) : pow(x, 1 / p);
+}
+Status decompose_lp(Builder& b, const Node& node, tenon_value_t* out) {
+  const Term x = {b, widen(b, node.operand(0))};
+  const auto rank = static_cast<size_t>(x.rank());
+  const double p = node.f64("p");
+  const Axes window = whole(node.i64s("window"), rank, 1),
+             strides = whole(node.i64s("strides"), rank, 1),
+             low = whole(node.i64s("pad_low"), rank, 0),
+             high = whole(node.i64s("pad_high"), rank, 0),
+             dilation = whole(node.i64s("dilation"), rank, 1);
+  const Term sum = {b, b.build("reduce_window", {power(abs(x), p).v},
+                               {{"window", window},
+                                {"strides", strides},
+                                {"pad_low", low},
+                                {"pad_high", high},
+                                {"dilation", dilation}})};
+  return b.finish(out, {b.convert(root(sum, p), node.result().dtype())});
 }
 
 constexpr OpDraft base(std::string_view name, std::string_view summary, uint32_t dtypes) {
@@ -145,6 +196,33 @@ constexpr OpDraft avg_pool() {
           "f32[1, 1, 3] [[[1, 3, 5]]]")
       .decompose<decompose_avg>();
 }
+constexpr OpDraft lp_pool() {
+  OpDraft draft = op("lp_pool", kComposite);
+  draft.summary("The p-norm of a window that slides over the spatial dims; borders are 0.")
+      .operand("x", "[batch, channels, spatial...]", kFloat, 0, 3)
+      .result("y", "element type of x")
+      .attr_f64("p", "which norm", 2)
+      .attr_i64s("window", "extent of the window per spatial dim")
+      .required()
+      .attr_i64s("strides", "step of the window; empty: 1")
+      .attr_i64s("pad_low", "border before x; empty: 0")
+      .attr_i64s("pad_high", "border behind x; empty: 0")
+      .attr_i64s("dilation", "distance of the elements of the window; empty: 1")
+      .constraint("C1", "every list has one entry per spatial dim",
+                  "lp_pool(f32[1, 1, 4]) {window = [2, 2]}")
+      .constraint(
+          "C2",
+          "windows, strides and dilations are at least 1, paddings at least 0, all below 2^31, "
+          "windows of more than one element no larger than what they slide over",
+          "lp_pool(f32[1, 1, 4]) {window = [0]}")
+      .constraint("C3", "p is positive and finite", "lp_pool(f32[1, 1, 4]) {window = [2], p = 0.0}")
+      .example("lp_pool(f32[1, 1, 3] [[[3, 4, 0]]]) {window = [2]} -> f32[1, 1, 2] [[[5, 4]]]")
+      .infer<infer_lp>()
+      .decompose<decompose_lp>()
+      .cost(TENON_COST_REDUCTION)
+      .tolerance(8);
+  return draft;
+}
 constexpr OpDraft global_avg_pool() {
   return base("global_avg_pool", "The mean over all spatial dims, which become 1.", kFloat)
       .example("global_avg_pool(f32[1, 2, 2] [[[1, 3], [5, 8]]]) -> f32[1, 2, 1] [[[2], [6.5]]]")
@@ -159,6 +237,6 @@ constexpr OpDraft global_max_pool() {
       .decompose<decompose_global_max>();
 }
 
-TENON_OPS(pool, max_pool, avg_pool, global_avg_pool, global_max_pool)
+TENON_OPS(pool, max_pool, avg_pool, lp_pool, global_avg_pool, global_max_pool)
 
 }  // namespace tenon::ops::pool

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "tenon/cpp/plugin.hpp"
-#include "tenon/kernelgen/text_device.h"
+#include "tenon/kernelgen/device/text_device.h"
 
 namespace tenon::sim {
 namespace {

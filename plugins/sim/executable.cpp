@@ -14,9 +14,9 @@
 #include "tenon/abi/host.h"
 #include "tenon/abi/toolchain.h"
 #include "tenon/cpp/plugin.hpp"
-#include "tenon/kernelgen/device_program.h"
-#include "tenon/kernelgen/program_layout.h"
-#include "tenon/kernelgen/text_device.h"
+#include "tenon/kernelgen/device/device_program.h"
+#include "tenon/kernelgen/device/program_layout.h"
+#include "tenon/kernelgen/device/text_device.h"
 
 namespace tenon::sim {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "submission.h"
 #include "tenon/cpp/process_guard.hpp"
-#include "tenon/kernelgen/text_executable.h"
+#include "tenon/kernelgen/device/text_executable.h"
 
 namespace opencl_sample {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <tenon/kernelgen/ir.h>
+#include <tenon/kernelgen/ir/ir.h>
 
 #include "core/op/scalar_element.h"
 

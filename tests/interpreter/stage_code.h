@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <tenon/kernelgen/ir.h>
+#include <tenon/kernelgen/ir/ir.h>
 
 #include "tests/interpreter/operation.h"
 

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include <tenon/kernelgen/prepare.h>
+#include <tenon/kernelgen/schedule/prepare.h>
 
 #include "tests/interpreter/memory.h"
 #include "tests/interpreter/stage_code.h"

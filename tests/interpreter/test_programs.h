@@ -2,8 +2,8 @@
 #pragma once
 #include <gtest/gtest.h>
 
-#include <tenon/kernelgen/builder.h>
-#include <tenon/kernelgen/fuse.h>
+#include <tenon/kernelgen/fuse/fuse.h>
+#include <tenon/kernelgen/lift/builder.h>
 
 #include "tests/interpreter/stage_interpreter.h"
 

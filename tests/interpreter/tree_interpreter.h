@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include <tenon/kernelgen/l2.h>
+#include <tenon/kernelgen/loops/l2.h>
 
 #include "tests/interpreter/memory.h"
 

@@ -2,7 +2,7 @@
 // told.
 #include <cmath>
 
-#include <tenon/kernelgen/l2.h>
+#include <tenon/kernelgen/loops/l2.h>
 
 #include "tests/interpreter/agreement.h"
 #include "tests/interpreter/test_programs.h"

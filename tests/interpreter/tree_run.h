@@ -1,6 +1,6 @@
 // One call of a loop tree: its nodes, run. Internal to the interpreter.
 #pragma once
-#include <tenon/kernelgen/l2.h>
+#include <tenon/kernelgen/loops/l2.h>
 
 #include "tests/interpreter/tree_interpreter.h"
 #include "tests/interpreter/tree_memory.h"

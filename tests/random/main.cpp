@@ -18,12 +18,12 @@
 #include <tenon/cpp/session.hpp>
 
 #include "tests/random/device_runner.h"
-#include "tests/random/evaluation.h"
-#include "tests/random/fusion_graphs.h"
-#include "tests/random/op_graphs.h"
+#include "tests/random/graphs/fusion_graphs.h"
+#include "tests/random/graphs/op_graphs.h"
 #include "tests/random/replay.h"
-#include "tests/random/shrink.h"
-#include "tests/random/stage_check.h"
+#include "tests/random/rounding/evaluation.h"
+#include "tests/random/shrink/shrink.h"
+#include "tests/random/stages/stage_check.h"
 
 namespace tenon::random_tests {
 namespace {

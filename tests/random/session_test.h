@@ -6,7 +6,7 @@
 
 #include <tenon/cpp/session.hpp>
 
-#include "tests/random/evaluation.h"
+#include "tests/random/rounding/evaluation.h"
 
 namespace tenon::random_tests {
 

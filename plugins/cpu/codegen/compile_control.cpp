@@ -1,4 +1,4 @@
-#include "compile_control.h"
+#include "codegen/compile_control.h"
 
 #include <algorithm>
 #include <limits>
@@ -7,13 +7,13 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "../artifact.h"
-#include "../control_program.h"
-#include "../native_ops.h"
+#include "artifact.h"
+#include "control/control_program.h"
+#include "native/native_ops.h"
 #include "tenon/abi/extract.h"
 #include "tenon/abi/facts.h"
 #include "tenon/cpp/graph.hpp"
-#include "tenon/kernelgen/lift.h"
+#include "tenon/kernelgen/lift/lift.h"
 
 namespace tenon::cpu {
 namespace {

@@ -2,7 +2,7 @@
 #ifndef TENON_PLUGINS_CPU_CODEGEN_COMPILE_CONTROL_H_
 #define TENON_PLUGINS_CPU_CODEGEN_COMPILE_CONTROL_H_
 
-#include "compile_graph.h"
+#include "codegen/compile_graph.h"
 #include "tenon/cpp/graph.hpp"
 
 namespace tenon::cpu {

@@ -1,18 +1,18 @@
-#include "compile_graph.h"
+#include "codegen/compile_graph.h"
 
 #include <algorithm>
 #include <cstring>
 #include <map>
 #include <vector>
 
-#include "../artifact.h"
-#include "../compiler_client.h"
-#include "../object_cache.h"
+#include "artifact.h"
 #include "tenon/abi/form.h"
 #include "tenon/abi/host.h"
 #include "tenon/cpp/plugin.hpp"
-#include "tenon/kernelgen/device_program.h"
-#include "tenon/kernelgen/general.h"
+#include "tenon/kernelgen/device/device_program.h"
+#include "tenon/kernelgen/ir/general.h"
+#include "toolchain/compiler_client.h"
+#include "toolchain/object_cache.h"
 
 namespace tenon::cpu {
 namespace {

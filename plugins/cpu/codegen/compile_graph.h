@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <string>
 
-#include "../isa.h"
+#include "isa.h"
 #include "tenon/abi/graph.h"
 #include "tenon/cpp/status.hpp"
-#include "tenon/kernelgen/lift.h"
-#include "tenon/kernelgen/schedule.h"
+#include "tenon/kernelgen/lift/lift.h"
+#include "tenon/kernelgen/schedule/schedule.h"
 
 namespace tenon::cpu {
 

@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include "compiler_process.h"
+#include "toolchain/compiler_process.h"
 
 namespace {
 

@@ -62,7 +62,7 @@ typedef struct tenon_host_threads_t {
 } tenon_host_threads_t;
 
 /* ---- tenon.host.cache/1: files by content ------------------------------------------------------------------------
- * Users: plugins/cpu, devices of sdk/tenon/kernelgen/text_executable.h. Unstable. */
+ * Users: plugins/cpu, devices of sdk/tenon/kernelgen/device/text_executable.h. Unstable. */
 
 #define TENON_HOST_CACHE_ID "tenon.host.cache/1"
 

@@ -17,7 +17,7 @@
 #include "core/base/failure.h"
 #include "core/op/registry.h"
 #include "oracle.h"
-#include "tenon/kernelgen/test_support.h"
+#include "tenon/kernelgen/testing/test_support.h"
 #include "test_host.h"
 
 namespace tenon::every_f32 {

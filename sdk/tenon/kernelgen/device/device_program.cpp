@@ -1,0 +1,720 @@
+#include "tenon/kernelgen/device/device_program.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <unordered_map>
+
+#include "tenon/kernelgen/fuse/fuse.h"
+#include "tenon/kernelgen/fuse/load_time.h"
+#include "tenon/kernelgen/ir/general.h"
+
+namespace tenon::kernelgen {
+namespace {
+
+// ---- Bytes ------------------------------------------------------------------------------------------------
+
+constexpr uint32_t kMagic = 0x36504454;  // "TDP6": the layout below; another layout gets another number
+constexpr uint32_t kGroupMax = 1u << 16; // more than any device has; keeps sizes of launches from overflowing
+constexpr uint64_t kCountMax = 1u << 24; // of anything listed; real programs have thousands
+
+class Writer {
+ public:
+  template <class T>
+  void number(T v) { out_.append(reinterpret_cast<const char*>(&v), sizeof v); }
+  void text(const std::string& s) {
+    number<uint64_t>(s.size());
+    out_ += s;
+  }
+  void size(const SizeProgram& p) {
+    number<uint64_t>(p.words.size());
+    for (int64_t w : p.words) number(w);
+  }
+  void list(const std::vector<uint32_t>& v) {
+    number<uint64_t>(v.size());
+    for (uint32_t x : v) number(x);
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  std::string out_;
+};
+
+class Reader {
+ public:
+  Reader(const void* data, uint64_t size) : at_(static_cast<const char*>(data)), left_(size) {}
+  bool ok() const { return ok_; }
+  bool at_end() const { return left_ == 0; }
+  void fail() { ok_ = false; }
+
+  template <class T>
+  T number() {
+    T v{};
+    if (!ok_ || left_ < sizeof v) {
+      ok_ = false;
+      return v;
+    }
+    std::memcpy(&v, at_, sizeof v);
+    at_ += sizeof v;
+    left_ -= sizeof v;
+    return v;
+  }
+  // A count of items that take at least `least_bytes` each.
+  uint64_t count(uint64_t least_bytes) {
+    const uint64_t n = number<uint64_t>();
+    if (n > kCountMax || n > left_ / least_bytes) ok_ = false;
+    return ok_ ? n : 0;
+  }
+  std::string text() {
+    const uint64_t n = count(1);
+    std::string s(at_, n);
+    at_ += n;
+    left_ -= n;
+    return s;
+  }
+  SizeProgram size() {
+    SizeProgram p;
+    const uint64_t n = count(8);
+    for (uint64_t i = 0; i < n; ++i) p.words.push_back(number<int64_t>());
+    return p;
+  }
+  std::vector<uint32_t> list() {
+    std::vector<uint32_t> v;
+    const uint64_t n = count(4);
+    for (uint64_t i = 0; i < n; ++i) v.push_back(number<uint32_t>());
+    return v;
+  }
+
+ private:
+  const char* at_;
+  uint64_t left_;
+  bool ok_ = true;
+};
+
+void write_buffer(Writer& w, const ProgramBuffer& b) {
+  w.number(static_cast<uint8_t>(b.kind));
+  w.number(b.index);
+  w.number(b.type);
+  w.size(b.bytes);
+  w.number<uint64_t>(b.dims.size());
+  for (const SizeProgram& d : b.dims) w.size(d);
+}
+
+ProgramBuffer read_buffer(Reader& r) {
+  ProgramBuffer b;
+  const uint8_t kind = r.number<uint8_t>();
+  if (kind > static_cast<uint8_t>(BufferKind::kPersistent)) r.fail();
+  b.kind = static_cast<BufferKind>(kind);
+  b.index = r.number<uint32_t>();
+  b.type = r.number<DType>();
+  b.bytes = r.size();
+  const uint64_t rank = r.count(8);
+  for (uint64_t i = 0; i < rank; ++i) b.dims.push_back(r.size());
+  return b;
+}
+
+void write_kernel(Writer& w, const ProgramKernel& k) {
+  w.text(k.entry);
+  w.number(k.hash.lo);
+  w.number(k.hash.hi);
+  w.number(k.buffer_count);
+  w.number(k.extent_count);
+  w.size(k.range);
+  w.size(k.scratch_bytes);
+  w.number(k.grain);
+  w.number(k.group);
+  w.number(static_cast<uint8_t>(k.together));
+  w.size(k.flops);
+  w.size(k.bytes);
+}
+
+ProgramKernel read_kernel(Reader& r) {
+  ProgramKernel k;
+  k.entry = r.text();
+  k.hash.lo = r.number<uint64_t>();
+  k.hash.hi = r.number<uint64_t>();
+  k.buffer_count = r.number<uint32_t>();
+  k.extent_count = r.number<uint32_t>();
+  k.range = r.size();
+  k.scratch_bytes = r.size();
+  k.grain = r.number<int64_t>();
+  if (k.grain < 1) r.fail();
+  k.group = r.number<uint32_t>();
+  k.together = r.number<uint8_t>() != 0;
+  if (k.group > kGroupMax || (k.together && k.group == 0)) r.fail();
+  k.flops = r.size();
+  k.bytes = r.size();
+  return k;
+}
+
+void write_step(Writer& w, const ProgramStep& s) {
+  w.number(s.kernel);
+  w.list(s.buffers);
+  for (bool b : s.written) w.number<uint8_t>(b);
+  w.number<uint64_t>(s.extents.size());
+  for (const SizeProgram& e : s.extents) w.size(e);
+  w.text(s.name);
+  w.text(s.origins);
+  w.list(s.in_place);
+  w.list(s.parts);
+}
+
+ProgramStep read_step(Reader& r) {
+  ProgramStep s;
+  s.kernel = r.number<uint32_t>();
+  s.buffers = r.list();
+  for (size_t i = 0; i < s.buffers.size(); ++i) s.written.push_back(r.number<uint8_t>() != 0);
+  for (uint64_t i = 0, n = r.count(8); i < n && r.ok(); ++i) s.extents.push_back(r.size());
+  s.name = r.text();
+  s.origins = r.text();
+  s.in_place = r.list();
+  s.parts = r.list();
+  return s;
+}
+
+bool consistent_step(const DeviceProgram& p, const ProgramStep& s, std::string* why) {
+  if (s.kernel >= p.kernels.size()) return *why = "a step names a kernel that is not there", false;
+  const ProgramKernel& k = p.kernels[s.kernel];
+  if (s.buffers.size() != k.buffer_count || s.extents.size() != k.extent_count) {
+    return *why = "a step's arguments do not match its kernel", false;
+  }
+  if (s.in_place.size() % 2 != 0) return *why = "a step pairs one buffer with none", false;
+  for (const auto* list : {&s.buffers, &s.in_place, &s.parts}) {
+    for (uint32_t b : *list) {
+      if (b >= p.buffers.size()) return *why = "a step names a buffer that is not there", false;
+    }
+  }
+  for (const SizeProgram& e : s.extents) {
+    if (e.extent_limit() > p.symbol_count) return *why = "a step names a symbol that is not there", false;
+  }
+  return true;
+}
+
+// What was written at load is read only afterwards, and nothing of a run exists at load.
+bool consistent_times(const DeviceProgram& p, std::string* why) {
+  for (const ProgramStep& s : p.load_steps) {
+    const auto needs_symbol = [](const SizeProgram& e) { return e.extent_limit() != 0; };
+    if (std::any_of(s.extents.begin(), s.extents.end(), needs_symbol)) {
+      return *why = "a step of the load depends on a size of a run", false;
+    }
+    for (size_t i = 0; i < s.buffers.size(); ++i) {
+      const BufferKind kind = p.buffers[s.buffers[i]].kind;
+      const bool fits = kind == BufferKind::kPersistent || (kind == BufferKind::kConstant && !s.written[i]);
+      if (!fits) return *why = "a step of the load uses a buffer that only a run has", false;
+    }
+  }
+  for (const ProgramStep& s : p.steps) {
+    for (size_t i = 0; i < s.buffers.size(); ++i) {
+      if (s.written[i] && p.buffers[s.buffers[i]].kind == BufferKind::kPersistent) {
+        return *why = "a step of a run writes what was made at load", false;
+      }
+    }
+  }
+  return true;
+}
+
+// Every index of a loaded record points inside it.
+bool consistent(const DeviceProgram& p, std::string* why) {
+  const uint32_t limit[] = {p.input_count, p.output_count, p.constant_count, ~0u, ~0u};
+  for (const ProgramBuffer& b : p.buffers) {
+    if (b.index >= limit[static_cast<size_t>(b.kind)]) return *why = "a buffer names an operand that is not there", false;
+  }
+  for (const auto* steps : {&p.load_steps, &p.steps}) {
+    for (const ProgramStep& s : *steps) {
+      if (!consistent_step(p, s, why)) return false;
+    }
+  }
+  for (const ProgramCheck& c : p.checks) {
+    if (c.buffer >= p.buffers.size() || p.buffers[c.buffer].type != TENON_U64) return *why = "a check reads no number", false;
+  }
+  return consistent_times(p, why);
+}
+
+// ---- Building ---------------------------------------------------------------------------------------------
+
+E product(Pool& pool, const std::vector<E>& dims) {
+  E n = pool.integer(1);
+  for (E d : dims) n = pool.mul(n, d);
+  return n;
+}
+
+void describe_buffers(Lifted& lifted, DeviceProgram* out) {
+  Kernel& k = lifted.program;
+  out->buffers.resize(k.buffers.size());
+  for (size_t i = 0; i < k.buffers.size(); ++i) {
+    ProgramBuffer& b = out->buffers[i];
+    b.type = k.buffers[i].type;
+    const E elements = product(k.pool, k.buffers[i].dims);
+    b.bytes = size_program(k.pool, k.pool.mul(elements, k.pool.integer(size_of(b.type))));
+  }
+  auto mark = [&](const std::vector<uint32_t>& ids, BufferKind kind) {
+    for (uint32_t i = 0; i < ids.size(); ++i) {
+      if (ids[i] == ~0u) continue;
+      out->buffers[ids[i]].kind = kind;
+      out->buffers[ids[i]].index = i;
+    }
+  };
+  mark(lifted.inputs, BufferKind::kInput);
+  mark(lifted.constants, BufferKind::kConstant);
+  mark(lifted.outputs, BufferKind::kOutput);
+  for (size_t i = 0; i < k.buffers.size(); ++i) {
+    if (k.buffers[i].role == Role::kPersistent) out->buffers[i].kind = BufferKind::kPersistent;
+  }
+  for (uint32_t id : lifted.outputs) {
+    for (E d : k.buffers[id].dims) out->buffers[id].dims.push_back(size_program(k.pool, d));
+  }
+  out->input_count = static_cast<uint32_t>(lifted.inputs.size());
+  out->constant_count = static_cast<uint32_t>(lifted.constants.size());
+  out->output_count = static_cast<uint32_t>(lifted.outputs.size());
+  out->symbol_count = static_cast<uint32_t>(k.pool.extents().size());
+}
+
+struct Naming {
+  const LiftHost& host;
+  tenon_graph_t* graph;
+  const std::vector<tenon_node_t>& nodes;
+};
+
+tenon_code_t append_text(void* self, const void* data, uint64_t size) {
+  static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
+  return TENON_OK;
+}
+
+// "conv+relu" and the user's nodes, from the stages' origins.
+void name_step(const Naming& naming, const Kernel& kernel, ProgramStep* step) {
+  std::vector<uint32_t> seen;
+  for (const Stage& stage : kernel.stages) {
+    for (uint32_t o : stage.origins) {
+      if (o < naming.nodes.size() && std::find(seen.begin(), seen.end(), o) == seen.end()) seen.push_back(o);
+    }
+  }
+  std::sort(seen.begin(), seen.end());
+  const LiftHost& h = naming.host;
+  for (uint32_t o : seen) {
+    tenon_node_view_t n{};
+    n.size_bytes = sizeof n;
+    if (h.graph->node_view(h.graph->self, naming.graph, naming.nodes[o], &n) != TENON_OK) continue;
+    const tenon_str_t op = h.host->sym_text(h.host->self, n.op);
+    if (!step->name.empty()) step->name += '+';
+    step->name.append(op.data, op.size);
+    std::string origin;
+    const tenon_sink_t sink{&origin, append_text};
+    if (n.loc != 0 && h.graph->loc_text(h.graph->self, naming.graph, n.loc, &sink) == TENON_OK && !origin.empty()) {
+      if (!step->origins.empty()) step->origins += ", ";
+      step->origins += origin;
+    }
+  }
+  if (step->name.empty()) step->name = "copy";
+  if (step->name.size() > 256) step->name.resize(256);
+}
+
+// Where a node of the user's is: "gather at model.onnx: `Gather_3`", "gather at model.tir:7".
+std::string node_place(const Naming& naming, uint32_t ordinal) {
+  tenon_node_view_t n{};
+  n.size_bytes = sizeof n;
+  const LiftHost& h = naming.host;
+  if (ordinal >= naming.nodes.size() ||
+      h.graph->node_view(h.graph->self, naming.graph, naming.nodes[ordinal], &n) != TENON_OK) {
+    return "a node";
+  }
+  const tenon_str_t op = h.host->sym_text(h.host->self, n.op);
+  std::string place(op.data, op.size), origin;
+  const tenon_sink_t sink{&origin, append_text};
+  if (n.loc != 0 && h.graph->loc_text(h.graph->self, naming.graph, n.loc, &sink) == TENON_OK && !origin.empty()) {
+    place += " at " + origin;
+  }
+  return place;
+}
+
+bool plain(const Buffer& b) { return b.offset == kNone && b.panel == 0; }
+
+// What the values that a stage stores are computed from.
+std::vector<E> loads_of_values(const Kernel& kernel, const Stage& stage) {
+  std::vector<E> loads;
+  for (E e : stage.kind == StageKind::kMap ? stage.value : stage.final) kernel.pool.loads(e, &loads);
+  return loads;
+}
+
+// What else the stage reads, at any time.
+std::vector<E> other_loads(const Kernel& kernel, const Stage& stage) {
+  std::vector<E> loads;
+  for (E e : {stage.a, stage.b}) {
+    if (e != kNone) kernel.pool.loads(e, &loads);
+  }
+  for (const View& v : stage.store) {
+    for (E e : v.index) kernel.pool.loads(e, &loads);
+    if (v.guard != kNone) kernel.pool.loads(v.guard, &loads);
+  }
+  return loads;
+}
+
+// Results of a kernel of one element-wise stage, or of a product with its epilogue (a residual sum), may take the place of
+// an operand that is read nowhere but at the element that is being written. More than one stage may read an operand
+// again after the first has written.
+std::vector<uint32_t> in_place_pairs(const Kernel& kernel) {
+  std::vector<uint32_t> out;
+  if (kernel.stages.size() != 1) return out;
+  const Stage& stage = kernel.stages[0];
+  if (stage.kind != StageKind::kMap && stage.kind != StageKind::kContract) return out;
+  const std::vector<E> loads = loads_of_values(kernel, stage), others = other_loads(kernel, stage);
+  std::vector<bool> taken(kernel.buffers.size(), false);
+  for (E l : others) taken[kernel.pool.at(l).ref] = true;
+  for (size_t r = 0; r < stage.store.size(); ++r) {
+    const View& store = stage.store[r];
+    const Buffer& to = kernel.buffers[store.buffer];
+    if (store.guard != kNone || !plain(to)) continue;
+    // Element-wise results are stored one after the other: what a later one reads stays until then.
+    std::vector<E> later;
+    for (size_t n = r + 1; stage.kind == StageKind::kMap && n < stage.value.size(); ++n) kernel.pool.loads(stage.value[n], &later);
+    for (uint32_t b = 0; b < kernel.buffers.size(); ++b) {
+      const Buffer& from = kernel.buffers[b];
+      bool read = false, same = !taken[b] && b != store.buffer && from.type == to.type && from.dims == to.dims &&
+                               (from.role == Role::kIn || from.role == Role::kTemp) &&
+                               from.strides == to.strides && plain(from);
+      for (E load : loads) {
+        if (kernel.pool.at(load).ref != b) continue;
+        // Guard, other, index...
+        const std::span<const E> args = kernel.pool.args(load);
+        read = true;
+        same = same && args.size() == store.index.size() + 2 && args[0] == kNone &&
+               std::equal(store.index.begin(), store.index.end(), args.begin() + 2);
+      }
+      const bool awaited = std::any_of(later.begin(), later.end(), [&](E l) { return kernel.pool.at(l).ref == b; });
+      if (!read || !same || awaited) continue;
+      if (kernel.buffer_origin[store.buffer] == ~0u || kernel.buffer_origin[b] == ~0u) continue;
+      taken[b] = true;
+      out.insert(out.end(), {kernel.buffer_origin[store.buffer], kernel.buffer_origin[b]});
+      break;
+    }
+  }
+  return out;
+}
+
+E points(Kernel& k, const std::vector<uint32_t>& axes) {
+  E n = k.pool.integer(1);
+  for (uint32_t a : axes) n = k.pool.mul(n, k.pool.axes()[a].extent);
+  return n;
+}
+
+// Operations on numbers under these expressions; what is shared counts once.
+int64_t operations(const Pool& pool, std::vector<E> todo) {
+  int64_t n = 0;
+  pool.begin_walk();
+  while (!todo.empty()) {
+    const E e = todo.back();
+    todo.pop_back();
+    if (e == kNone || !pool.first_visit(e)) continue;
+    const Expr& x = pool.at(e);
+    n += x.kind == X::kOp && x.type != TENON_I64;
+    for (E a : pool.args(e)) todo.push_back(a);
+  }
+  return n;
+}
+
+E flops_of(Kernel& k) {
+  Pool& pool = k.pool;
+  E flops = pool.integer(0);
+  auto add = [&](E count, int64_t each) { flops = pool.add(flops, pool.mul(count, pool.integer(each))); };
+  for (const Stage& s : k.stages) {
+    const E space = points(k, s.space), all = pool.mul(space, points(k, s.reduce));
+    if (s.kind == StageKind::kContract) add(all, 2);
+    if (s.kind == StageKind::kAttention) {
+      // Per key two products: queries with keys as long as features, and one for each column (in space already).
+      const E columns = pool.axes()[s.space.back()].extent;
+      add(pool.floordiv(pool.mul(all, points(k, s.fill)), columns), 2);
+      add(all, 2);
+    }
+    if (s.kind == StageKind::kReduce) add(all, std::max<int64_t>(1, operations(pool, s.step)));
+    add(space, operations(pool, s.kind == StageKind::kMap ? s.value : s.final));
+  }
+  return flops;
+}
+
+// Of every buffer that is not the kernel's own: all of it, or what the stages can touch if that is less.
+E bytes_of(Kernel& k) {
+  Pool& pool = k.pool;
+  std::vector<E> touched(k.buffers.size(), pool.integer(0));
+  for (const Stage& s : k.stages) {
+    const E space = points(k, s.space), all = pool.mul(space, points(k, s.reduce));
+    std::vector<E> loads;
+    for (const auto* list : {&s.value, &s.step, &s.final}) {
+      for (E e : *list) pool.loads(e, &loads);
+    }
+    if (s.kind == StageKind::kContract) {
+      pool.loads(s.a, &loads);
+      pool.loads(s.b, &loads);
+    }
+    for (E l : loads) touched[pool.at(l).ref] = pool.add(touched[pool.at(l).ref], all);
+    for (const View& v : s.store) touched[v.buffer] = pool.add(touched[v.buffer], space);
+  }
+  E bytes = pool.integer(0);
+  for (size_t b = 0; b < k.buffers.size(); ++b) {
+    if (k.buffers[b].role == Role::kTemp || pool.is_const(touched[b], 0)) continue;
+    const E elements = pool.min(product(pool, k.buffers[b].dims), touched[b]);
+    bytes = pool.add(bytes, pool.mul(elements, pool.integer(size_of(k.buffers[b].type))));
+  }
+  return bytes;
+}
+
+ProgramKernel describe(Kernel& kernel, const Hash128& hash) {
+  ProgramKernel out;
+  out.hash = hash;
+  out.flops = size_program(kernel.pool, flops_of(kernel));
+  out.bytes = size_program(kernel.pool, bytes_of(kernel));
+  return out;
+}
+
+// The kernel's number in the program; it is added if no equal one is there.
+class Distinct {
+ public:
+  explicit Distinct(BuiltProgram* out) : out_(out) {}
+
+  uint32_t find(Kernel kernel, const Hash128& hash) {
+    DeviceProgram& program = out_->program;
+    for (uint32_t k : by_hash_[hash.lo]) {
+      if (program.kernels[k].hash == hash) return k;
+    }
+    const uint32_t id = static_cast<uint32_t>(program.kernels.size());
+    by_hash_[hash.lo].push_back(id);
+    program.kernels.push_back(describe(kernel, hash));
+    out_->kernels.push_back(std::move(kernel));
+    out_->steps_of.emplace_back();
+    out_->load_steps_of.emplace_back();
+    return id;
+  }
+
+ private:
+  BuiltProgram* out_;
+  std::unordered_map<uint64_t, std::vector<uint32_t>> by_hash_;
+};
+
+bool runs_at_load(const DeviceProgram& program, const Kernel& kernel) {
+  const uint32_t first = kernel.buffer_origin[kernel.stages[0].store[0].buffer];
+  return first != ~0u && program.buffers[first].kind == BufferKind::kPersistent;
+}
+
+}  // namespace
+
+std::string DeviceProgram::bytes() const {
+  Writer w;
+  w.number(kMagic);
+  for (uint32_t v : {symbol_count, input_count, output_count, constant_count}) w.number(v);
+  w.number<uint64_t>(buffers.size());
+  for (const ProgramBuffer& b : buffers) write_buffer(w, b);
+  w.number<uint64_t>(kernels.size());
+  for (const ProgramKernel& k : kernels) write_kernel(w, k);
+  for (const auto* list : {&load_steps, &steps}) {
+    w.number<uint64_t>(list->size());
+    for (const ProgramStep& s : *list) write_step(w, s);
+  }
+  w.number<uint64_t>(checks.size());
+  for (const ProgramCheck& c : checks) {
+    w.number(c.buffer);
+    w.size(c.limit);
+    w.size(c.count);
+    w.text(c.origins);
+    w.text(c.text);
+  }
+  return w.take();
+}
+
+bool DeviceProgram::read(const void* data, uint64_t size_bytes, DeviceProgram* out, std::string* why) {
+  Reader r(data, size_bytes);
+  DeviceProgram p;
+  if (r.number<uint32_t>() != kMagic) return *why = "not a device program of this version", false;
+  p.symbol_count = r.number<uint32_t>();
+  p.input_count = r.number<uint32_t>();
+  p.output_count = r.number<uint32_t>();
+  p.constant_count = r.number<uint32_t>();
+  for (uint64_t i = 0, n = r.count(16); i < n && r.ok(); ++i) p.buffers.push_back(read_buffer(r));
+  for (uint64_t i = 0, n = r.count(16); i < n && r.ok(); ++i) p.kernels.push_back(read_kernel(r));
+  for (auto* list : {&p.load_steps, &p.steps}) {
+    for (uint64_t i = 0, n = r.count(16); i < n && r.ok(); ++i) list->push_back(read_step(r));
+  }
+  for (uint64_t i = 0, n = r.count(16); i < n && r.ok(); ++i) {
+    ProgramCheck& c = p.checks.emplace_back();
+    c.buffer = r.number<uint32_t>();
+    c.limit = r.size();
+    c.count = r.size();
+    c.origins = r.text();
+    c.text = r.text();
+  }
+  if (!r.ok() || !r.at_end()) return *why = "the device program is damaged", false;
+  if (!consistent(p, why)) return false;
+  *out = std::move(p);
+  return true;
+}
+
+std::vector<bool> used_at_run(const DeviceProgram& program) {
+  std::vector<bool> used(program.buffers.size());
+  for (const ProgramStep& step : program.steps) {
+    for (uint32_t b : step.buffers) used[b] = true;
+  }
+  return used;
+}
+
+namespace {
+
+std::string_view setting(const LiftHost& host, std::string_view name) {
+  const tenon_str_t value = host.host->setting(host.host->self, {name.data(), name.size()});
+  return {value.data, value.size};
+}
+
+void warn(const LiftHost& host, const std::string& text) {
+  constexpr std::string_view kComponent = "kernelgen";
+  host.host->log(host.host->self, {kComponent.data(), kComponent.size()}, TENON_LOG_WARN, {text.data(), text.size()});
+}
+
+// A value that nobody knows would be taken for the default, by someone who believes that more is checked.
+void check_setting(const LiftHost& host) {
+  static std::atomic_flag told;
+  const std::string_view value = setting(host, "TENON_VERIFY");
+  if (value.empty() || value == "0" || value == "1" || value == kVerifyStrictly || told.test_and_set()) return;
+  warn(host, "TENON_VERIFY is '" + std::string(value) + "', which is none of 0, 1 and strict; the default stays");
+}
+
+bool broken(std::string rule, BuiltProgram* out, std::string* why) {
+  *why = "kernelgen broke a rule of its own, " + std::move(rule) + "; this is a bug of Tenon: please report it with the graph";
+  out->broken = true;
+  return false;
+}
+
+// Steps that were taken back are told; what could not be is an error.
+bool settled(const LiftHost& host, const Verifier& verifier, BuiltProgram* out, std::string* why) {
+  if (verifier.notes.empty()) return true;
+  if (!verifier.error.empty()) return broken(verifier.error, out, why);
+  if (setting(host, "TENON_VERIFY") == kVerifyStrictly) return broken(verifier.notes[0], out, why);
+  for (const std::string& note : verifier.notes) warn(host, "not fused as planned, and slower for it: " + note);
+  return true;
+}
+
+}  // namespace
+
+bool build_program(const LiftHost& host, tenon_graph_t* graph, const Target& target, BuiltProgram* out,
+                   std::string* why) {
+  Lifted lifted;
+  *out = BuiltProgram{};
+  if (!lift(host, graph, &lifted, why)) return false;
+  check_setting(host);
+  std::optional<Verifier> verifier = verifier_for(lifted.program.stages.size(), setting(host, "TENON_VERIFY"));
+  Verifier* const checks = verifier ? &*verifier : nullptr;
+  if (checks != nullptr && !checks->program(lifted.program, "lifting")) return broken(checks->notes.back(), out, why);
+  move_to_load(lifted.program, target, checks);
+  return build_kernels(host, graph, std::move(lifted), target, checks, out, why);
+}
+
+bool build_kernels(const LiftHost& host, tenon_graph_t* graph, Lifted lifted, const Target& target, Verifier* checks, BuiltProgram* out,
+                   std::string* why) {
+  *out = BuiltProgram{};
+  DeviceProgram& program = out->program;
+  describe_buffers(lifted, &program);
+  const Naming naming{host, graph, lifted.nodes};
+  for (const LiftedCheck& c : lifted.checks) {
+    program.checks.push_back({c.buffer, size_program(lifted.program.pool, c.limit), size_program(lifted.program.pool, c.count),
+                              node_place(naming, c.origin), c.text});
+  }
+  Distinct distinct(out);
+  std::vector<Kernel> kernels = split(std::move(lifted.program), target, checks);
+  if (checks != nullptr && !settled(host, *checks, out, why)) return false;
+  for (Kernel& kernel : kernels) {
+    std::vector<uint32_t> buffer_order, extent_order;
+    const Hash128 hash = structural_hash(kernel, &buffer_order, &extent_order);
+    const bool at_load = runs_at_load(program, kernel);
+    ProgramStep step;
+    name_step(naming, kernel, &step);
+    // Until generate_batch: in order of the hash's correspondence, kernel-local temps as ~0u.
+    for (uint32_t b : buffer_order) step.buffers.push_back(kernel.buffer_origin[b]);
+    for (uint32_t e : extent_order) step.extents.push_back(SizeProgram::extent(kernel.extent_origin[e]));
+    if (!at_load) step.in_place = in_place_pairs(kernel);
+    step.parts = kernel.parts;
+    step.kernel = distinct.find(std::move(kernel), hash);
+    std::vector<ProgramStep>& steps = at_load ? program.load_steps : program.steps;
+    (at_load ? out->load_steps_of : out->steps_of)[step.kernel].push_back(static_cast<uint32_t>(steps.size()));
+    steps.push_back(std::move(step));
+  }
+  return true;
+}
+
+namespace {
+
+// From the order of the hash to the order of the kernel's arguments.
+void put_in_order(const Launch& launch, const std::vector<uint32_t>& buffer_order, const std::vector<uint32_t>& extent_order,
+                  ProgramStep* step) {
+  const std::vector<uint32_t> buffers = std::move(step->buffers);
+  const std::vector<SizeProgram> extents = std::move(step->extents);
+  step->buffers.clear();
+  step->extents.assign(launch.extent_count, {});
+  for (uint32_t b : launch.buffers) {
+    const auto at = std::find(buffer_order.begin(), buffer_order.end(), b) - buffer_order.begin();
+    step->buffers.push_back(buffers[static_cast<size_t>(at)]);
+  }
+  step->written = launch.written;
+  for (size_t i = 0; i < extent_order.size(); ++i) step->extents[extent_order[i]] = extents[i];
+}
+
+}  // namespace
+
+void take_general(BuiltProgram* built, uint32_t k, General general) {
+  Kernel& from = built->kernels[k];
+  Kernel& to = general.kernel;
+  std::vector<uint32_t> from_buffers, from_extents, to_buffers, to_extents;
+  structural_hash(from, &from_buffers, &from_extents);
+  const Hash128 hash = structural_hash(to, &to_buffers, &to_extents);
+  const auto replace = [&](ProgramStep& step) {
+    std::vector<SizeProgram> sizes(from.pool.extents().size());
+    for (size_t i = 0; i < from_extents.size(); ++i) sizes[from_extents[i]] = step.extents[i];
+    step.extents.clear();
+    for (uint32_t e : to_extents) step.extents.push_back(general.sizes[e].over(sizes));
+    const std::vector<uint32_t> buffers = std::move(step.buffers);
+    step.buffers.clear();
+    for (uint32_t b : to_buffers) {
+      const auto at = std::find(from_buffers.begin(), from_buffers.end(), to.buffer_origin[b]) - from_buffers.begin();
+      step.buffers.push_back(buffers[static_cast<size_t>(at)]);
+    }
+  };
+  for (uint32_t s : built->steps_of[k]) replace(built->program.steps[s]);
+  for (uint32_t s : built->load_steps_of[k]) replace(built->program.load_steps[s]);
+  for (uint32_t& origin : to.buffer_origin) origin = from.buffer_origin[origin];
+  built->program.kernels[k] = describe(to, hash);
+  from = std::move(to);
+}
+
+bool generate_batch(BuiltProgram* built, uint32_t begin, uint32_t end, const Target& target, std::string* out_text,
+                    std::string* why) {
+  std::vector<std::vector<uint32_t>> buffer_orders, extent_orders;
+  for (uint32_t k = begin; k < end; ++k) {
+    buffer_orders.emplace_back();
+    extent_orders.emplace_back();
+    structural_hash(built->kernels[k], &buffer_orders.back(), &extent_orders.back());
+  }
+  Module module;
+  if (!generate(std::span(built->kernels).subspan(begin, end - begin), target, &module, why)) return false;
+  for (uint32_t k = begin; k < end; ++k) {
+    const Launch& launch = module.launches[k - begin];
+    ProgramKernel& kernel = built->program.kernels[k];
+    kernel.entry = launch.entry;
+    kernel.range = launch.range;
+    kernel.scratch_bytes = launch.scratch_bytes;
+    kernel.grain = launch.grain;
+    kernel.group = launch.group;
+    kernel.together = launch.together;
+    kernel.buffer_count = static_cast<uint32_t>(launch.buffers.size());
+    kernel.extent_count = launch.extent_count;
+    const std::vector<uint32_t>&buffer_order = buffer_orders[k - begin], &extent_order = extent_orders[k - begin];
+    for (uint32_t s : built->load_steps_of[k]) put_in_order(launch, buffer_order, extent_order, &built->program.load_steps[s]);
+    for (uint32_t s : built->steps_of[k]) put_in_order(launch, buffer_order, extent_order, &built->program.steps[s]);
+  }
+  *out_text = std::move(module.text);
+  return true;
+}
+
+bool explain_program(BuiltProgram* built, const Target& target, std::string* out, std::string* why) {
+  for (Kernel& kernel : built->kernels) {
+    std::string text;
+    if (!explain(kernel, target, &text, why)) return false;
+    *out += text;
+  }
+  return true;
+}
+
+}  // namespace tenon::kernelgen

@@ -1,0 +1,79 @@
+#include "tenon/kernelgen/device/generate.h"
+
+#include <set>
+
+#include "tenon/kernelgen/loops/l2.h"
+#include "tenon/kernelgen/print/print.h"
+#include "tenon/kernelgen/schedule/prepare.h"
+
+namespace tenon::kernelgen {
+namespace {
+
+std::string entry_name(const Kernel& k) {
+  const Hash128 h = structural_hash(k);
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string s = "k_";
+  for (int i = 15; i >= 0; --i) s += kDigits[h.hi >> (4 * i) & 15];
+  for (int i = 15; i >= 0; --i) s += kDigits[h.lo >> (4 * i) & 15];
+  return s;
+}
+
+bool to_tree(Kernel& kernel, const Target& target, Schedule* schedule, LoopTree* tree, std::string* why) {
+  if (!verify(kernel, why)) return false;
+  Prepared prepared = prepare(kernel);
+  if (!schedule_kernel(prepared.kernel, target, schedule, why)) return false;
+  tree->name = entry_name(kernel);
+  return lower(prepared, *schedule, tree, why);
+}
+
+}  // namespace
+
+bool generate(std::span<Kernel> kernels, const Target& target, Module* out, std::string* why) {
+  Prelude prelude(target);
+  std::string bodies;
+  std::set<std::string> printed;
+  out->launches.clear();
+  for (Kernel& k : kernels) {
+    LoopTree tree;
+    Schedule schedule;
+    std::string reason;
+    const bool ok = to_tree(k, target, &schedule, &tree, &reason);
+    if (ok && printed.insert(tree.name).second) {
+      if (target.dialect == Dialect::kOpenCl) {
+        bodies += print_opencl(tree, prelude);
+      } else {
+        bodies += print_cpp(tree, prelude);
+      }
+    }
+    if (ok) reason = prelude.why();
+    if (!ok || !reason.empty()) {
+      *why = "kernel " + std::to_string(out->launches.size()) + ": " + reason;
+      return false;
+    }
+    Launch& l = out->launches.emplace_back();
+    l.entry = tree.name;
+    for (const auto& b : tree.buffers) {
+      l.buffers.push_back(b.buffer);
+      l.written.push_back(b.written);
+    }
+    l.extent_count = tree.extent_count;
+    l.range = tree.range;
+    l.scratch_bytes = tree.scratch_bytes;
+    l.grain = tree.grain;
+    l.group = tree.group;
+    l.together = tree.together;
+  }
+  out->text = prelude.text() + bodies;
+  return true;
+}
+
+bool explain(Kernel& kernel, const Target& target, std::string* out, std::string* why) {
+  *out = to_text(kernel);
+  LoopTree tree;
+  Schedule schedule;
+  if (!to_tree(kernel, target, &schedule, &tree, why)) return false;
+  *out += to_text(schedule) + to_text(tree);
+  return true;
+}
+
+}  // namespace tenon::kernelgen

@@ -1,0 +1,210 @@
+// Operands of convolutions as register tiles read them: panels of weights, channels side by side, padded copies.
+#include <algorithm>
+#include <iterator>
+#include <unordered_map>
+
+#include "tenon/kernelgen/fuse/layout_internal.h"
+#include "tenon/kernelgen/schedule/convolution.h"
+
+namespace tenon::kernelgen {
+namespace {
+
+bool contains(const std::vector<uint32_t>& v, uint32_t x) { return std::find(v.begin(), v.end(), x) != v.end(); }
+
+class Operands {
+ public:
+  Operands(Edges& edges, Kernel& k, const Target& t) : edges_(edges), k_(k), p_(k.pool), t_(t) {}
+
+  void convolution(Stage& s) {
+    Window w{contract_axes(p_, s), {}, {}};
+    const E channels = p_.args(operand(p_, s.b))[2 + static_cast<size_t>(s.x_channel)];
+    for (uint32_t a : s.reduce) (p_.uses_axis(channels, a) ? w.in : w.spatial).push_back(a);
+    const bool depthwise = w.axes.only_a.empty() && w.axes.both.size() == 1 && w.in.empty();
+    // One pixel is a matrix times a vector, which is best read along its rows.
+    const bool tiled = (depthwise || widest_column(p_, s, w.axes.only_a) != ~0u) && w.in.size() <= 1 && !w.axes.only_b.empty() && known(s);
+    if (!tiled) return floats(p_, s.b) ? channels_last_input(s) : void();
+    if (depthwise || !few_channels(w) || !padded_input(s, w)) channels_last_input(s);
+    depthwise ? pack_channels(s, w) : pack_panels(s, w);
+  }
+
+ private:
+  struct Window {
+    ContractAxes axes;
+    std::vector<uint32_t> spatial, in;  // of the reduction: positions of the filter; features
+  };
+
+  // The filter has a known size that is worth a table of its taps.
+  bool known(const Stage& s) const {
+    constexpr double kTaps = 2048;
+    double taps = 1;
+    for (uint32_t a : s.reduce) taps *= static_cast<double>(likely_size(p_, p_.axes()[a].extent));
+    const E channels = p_.args(operand(p_, s.b))[2 + static_cast<size_t>(s.x_channel)];
+    for (uint32_t a : s.reduce) {
+      if (p_.uses_axis(channels, a)) taps /= static_cast<double>(likely_size(p_, p_.axes()[a].extent));
+    }
+    return taps <= kTaps && std::all_of(s.reduce.begin(), s.reduce.end(), [&](uint32_t a) { return p_.value(p_.axes()[a].extent).has_value(); });
+  }
+
+  // The input with its channels side by side, as f32.
+  void channels_last_input(Stage& s) {
+    const E from = operand(p_, s.b);
+    const uint32_t x = p_.at(from).ref;
+    const Buffer& b = k_.buffers[x];
+    const bool in_order = b.dims.size() < 3 || p_.is_const(b.strides[static_cast<size_t>(s.x_channel)], 1) || p_.is_const(b.dims[static_cast<size_t>(s.x_channel)], 1);
+    if (from == s.b && in_order) return;
+    const uint32_t turned = edges_.reordered(x, s.x_channel, TENON_F32, s.origins);
+    const std::vector<E> args(p_.args(from).begin(), p_.args(from).end());
+    s.b = p_.load(turned, TENON_F32, std::span<const E>(args).subspan(2), args[0], args[0] == kNone ? kNone : p_.number(0, TENON_F32));
+  }
+
+  bool few_channels(const Window& w) const {
+    constexpr int64_t kFew = 8;
+    const int64_t in = w.in.empty() ? 1 : p_.value(p_.axes()[w.in[0]].extent).value_or(kFew);
+    return in < kFew && !w.spatial.empty() && w.axes.both.empty();
+  }
+
+  bool bounds_only(E guard) const {
+    const Expr& x = p_.at(guard);
+    if (x.kind != X::kOp) return false;
+    if (x.op == TENON_S_AND) return bounds_only(p_.arg(guard, 0)) && bounds_only(p_.arg(guard, 1));
+    return x.op == TENON_S_CMP && x.ref != TENON_CMP_EQ && x.ref != TENON_CMP_NE && !divides(p_, guard);
+  }
+
+  // A copy of the input that has its padding around it: then no tap is outside, and the taps of a row lie in one run.
+  bool padded_input(Stage& s, const Window& w) {
+    const E load = operand(p_, s.b);
+    const uint32_t x = p_.at(load).ref;
+    const std::vector<E> args(p_.args(load).begin(), p_.args(load).end());
+    // Gaps between the elements of a spread input are no padding.
+    if (args[0] != kNone && !bounds_only(args[0])) return false;
+    std::vector<E> dims, low, index;
+    std::vector<uint32_t> moving = w.axes.only_b;
+    moving.insert(moving.end(), w.spatial.begin(), w.spatial.end());
+    for (size_t d = 0; d < k_.buffers[x].dims.size(); ++d) {
+      const E at = args[d + 2];
+      std::vector<E> c;
+      E rest;
+      if (static_cast<int32_t>(d) == s.x_channel) {
+        dims.push_back(k_.buffers[x].dims[d]);
+        low.push_back(p_.integer(0));
+        index.push_back(at);
+        continue;
+      }
+      if (!p_.affine(at, moving, &c, &rest)) return false;
+      E size = p_.integer(1);
+      for (size_t i = 0; i < moving.size(); ++i) {
+        if (p_.range(c[i]).lo < 0) return false;
+        size = p_.add(size, p_.mul(c[i], p_.sub(p_.axes()[moving[i]].extent, p_.integer(1))));
+      }
+      dims.push_back(size);
+      low.push_back(rest);
+      index.push_back(p_.sub(at, rest));
+    }
+    if (load == s.b && args[0] == kNone && p_.is_const(k_.buffers[x].strides[static_cast<size_t>(s.x_channel)], 1)) return false;
+    const uint32_t padded = edges_.temp(TENON_F32, dims, s.x_channel);
+    Stage fill;
+    const std::vector<E> axes = edges_.fresh_axes(dims, &fill.space);
+    std::vector<E> from;
+    E guard = kNone;
+    for (size_t d = 0; d < dims.size(); ++d) {
+      from.push_back(p_.add(axes[d], low[d]));
+      guard = p_.both(guard, p_.cmp(TENON_CMP_GE, from[d], p_.integer(0)));
+      guard = p_.both(guard, p_.cmp(TENON_CMP_LT, from[d], k_.buffers[x].dims[d]));
+    }
+    fill.value = {p_.convert(p_.load(x, p_.type(load), from, guard), TENON_F32)};
+    fill.store = {{padded, axes, kNone}};
+    fill.origins = s.origins;
+    k_.stages.push_back(std::move(fill));
+    s.b = p_.load(padded, TENON_F32, index);
+    return true;
+  }
+
+  uint32_t lanes() const { return t_.vector_bytes / size_of(TENON_F32); }
+
+  // Runs `fill` for new axes in place of those of the weights; returns the buffer.
+  uint32_t packed(const Stage& s, const std::vector<uint32_t>& kept, E columns, uint32_t column, int64_t panel, bool channels) {
+    std::vector<E> dims;
+    for (uint32_t a : kept) dims.push_back(p_.axes()[a].extent);
+    const E panels = p_.ceildiv(columns, panel);
+    Stage fill;
+    std::unordered_map<E, E> map;
+    std::vector<E> index = edges_.fresh_axes(dims, &fill.space);
+    for (size_t i = 0; i < kept.size(); ++i) map[p_.axis(kept[i])] = index[i];
+    dims.push_back(panels);
+    dims.push_back(p_.integer(panel));
+    std::vector<uint32_t> last;
+    const std::vector<E> split = edges_.fresh_axes({panels, p_.integer(panel)}, &last);
+    fill.space.insert(fill.space.end(), last.begin(), last.end());
+    index.insert(index.end(), split.begin(), split.end());
+    const E col = p_.add(p_.mul(split[0], p_.integer(panel)), split[1]);
+    const bool exact = p_.value(columns) && *p_.value(columns) % panel == 0;
+    map[p_.axis(column)] = col;
+    fill.value = {p_.substitute(s.a, map, exact ? kNone : p_.cmp(TENON_CMP_LT, col, columns))};
+    const uint32_t id = edges_.temp(p_.type(s.a), dims, -1);
+    Buffer& b = k_.buffers[id];
+    // Depthwise: [taps, channels]. Else [outer, panels, taps, panel]: what is left of the taps comes after the panels.
+    const size_t n = kept.size();
+    if (!channels) {
+      E stride = p_.integer(1);
+      auto lay = [&](size_t d) {
+        b.strides[d] = stride;
+        stride = p_.mul(stride, b.dims[d]);
+      };
+      lay(n + 1);
+      size_t outer = 0;
+      while (outer < n && contains(s.space, kept[outer])) ++outer;
+      for (size_t d = n; d-- > outer;) lay(d);
+      lay(n);
+      for (size_t d = outer; d-- > 0;) lay(d);
+    }
+    fill.store = {{id, index, kNone}};
+    fill.origins = s.origins;
+    k_.stages.push_back(std::move(fill));
+    return id;
+  }
+
+  void use_packed(Stage& s, uint32_t id, const std::vector<uint32_t>& kept, uint32_t column, int64_t panel) {
+    std::vector<E> index;
+    for (uint32_t a : kept) index.push_back(p_.axis(a));
+    const E c = p_.axis(column);
+    index.push_back(p_.floordiv(c, p_.integer(panel)));
+    index.push_back(p_.mod(c, p_.integer(panel)));
+    s.a = p_.load(id, p_.type(s.a), index);
+    s.panel = static_cast<uint32_t>(panel);
+  }
+
+  void pack_panels(Stage& s, const Window& w) {
+    int64_t m = 1;
+    for (uint32_t a : w.axes.only_b) m *= likely_size(p_, p_.axes()[a].extent);
+    const uint32_t column = widest_column(p_, s, w.axes.only_a);
+    const E columns = p_.axes()[column].extent;
+    const TileShape tile = convolution_tile(t_, lanes(), m, likely_size(p_, columns), 0);
+    const int64_t panel = int64_t{tile.nr} * lanes();
+    std::vector<uint32_t> kept = w.axes.both;
+    std::copy_if(w.axes.only_a.begin(), w.axes.only_a.end(), std::back_inserter(kept), [&](uint32_t a) { return a != column; });
+    kept.insert(kept.end(), w.spatial.begin(), w.spatial.end());
+    kept.insert(kept.end(), w.in.begin(), w.in.end());
+    use_packed(s, packed(s, kept, columns, column, panel, false), kept, column, panel);
+  }
+
+  // [taps, channels], the channels rounded up to whole vectors.
+  void pack_channels(Stage& s, const Window& w) {
+    const uint32_t column = w.axes.both[0];
+    const E columns = p_.axes()[column].extent;
+    const uint32_t id = packed(s, w.spatial, columns, column, lanes(), true);
+    use_packed(s, id, w.spatial, column, lanes());
+    const int64_t vectors = std::min<int64_t>(kDepthwiseVectors, (likely_size(p_, columns) + lanes() - 1) / lanes());
+    s.panel = static_cast<uint32_t>(vectors * lanes());
+  }
+
+  Edges& edges_;
+  Kernel& k_;
+  Pool& p_;
+  const Target& t_;
+};
+
+}  // namespace
+
+void convolution_operands(Edges& edges, const Target& target, Stage& s) { Operands(edges, edges.kernel(), target).convolution(s); }
+
+}  // namespace tenon::kernelgen

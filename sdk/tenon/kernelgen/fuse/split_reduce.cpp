@@ -1,0 +1,218 @@
+// Reductions of few rows that are huge: cut into chunks that threads share.
+//
+// A Reduce whose rows are too few for the threads of a machine becomes two: one over the points of each chunk, whose
+// states lie in memory, and one that merges them in order. How a row is cut depends on its size alone, so that results
+// do not depend on the number of threads. An element-wise stage in front that is stored for others as well (a
+// softmax's exponentials) is cut the same way, and then runs in the loop of the chunk's reduction.
+#include <optional>
+
+#include "tenon/kernelgen/fuse/fuse_internal.h"
+
+namespace tenon::kernelgen {
+namespace {
+
+constexpr int64_t kFewRows = 8;            // rows that do not need this
+constexpr int64_t kMostChunks = 1 << 16;
+
+class Splitter {
+ public:
+  Splitter(Kernel& k, const Target& target) : k_(k), p_(k.pool), target_(target) {}
+
+  void run() {
+    for (size_t i = 0; i < k_.stages.size(); ++i) {
+      const std::optional<Cut> cut = find_cut(k_.stages[i]);
+      if (!cut) continue;
+      if (cut->exact && cut->chunk > 1) cut_producers(i, *cut);
+      Stage chunks = partial(k_.stages[i], *cut);
+      k_.stages.insert(k_.stages.begin() + static_cast<std::ptrdiff_t>(i), std::move(chunks));
+      ++i;
+    }
+  }
+
+ private:
+  // Axis = chunk number * chunk + place; chunk 1: the axis itself numbers the chunks.
+  struct Cut {
+    uint32_t axis = 0;
+    int64_t chunk = 1;
+    bool exact = true;  // chunks are full
+    E count = kNone;
+  };
+
+  // What a size is at least, or probably.
+  int64_t likely(E e) const {
+    std::vector<int64_t> ext;
+    for (const Extent& x : p_.extents()) ext.push_back(x.hint ? x.hint : x.lo);
+    return std::max<int64_t>(0, p_.evaluate(e, ext));
+  }
+  int64_t points(const std::vector<uint32_t>& axes) const {
+    __int128 n = 1;
+    for (uint32_t a : axes) n = std::min<__int128>(n * likely(p_.axes()[a].extent), INT64_MAX);
+    return static_cast<int64_t>(n);
+  }
+
+  std::optional<Cut> find_cut(const Stage& s) {
+    if (s.kind != StageKind::kReduce || s.reduce.empty() || points(s.reduce) < target_.huge_row) return std::nullopt;
+    // Symbolic rows without a likely number are taken to be many.
+    for (uint32_t a : s.space) {
+      if (!p_.value(p_.axes()[a].extent) && likely(p_.axes()[a].extent) == 0) return std::nullopt;
+    }
+    if (points(s.space) >= kFewRows) return std::nullopt;
+    uint32_t axis = s.reduce[0];
+    for (uint32_t a : s.reduce) {
+      if (likely(p_.axes()[axis].extent) < kFewRows) axis = a;
+    }
+    const int64_t n = likely(p_.axes()[axis].extent), inner = std::max<int64_t>(1, points(s.reduce) / std::max<int64_t>(1, n));
+    if (n < kFewRows) return std::nullopt;
+    Cut cut{axis, 1, true, p_.axes()[axis].extent};
+    if (inner >= target_.row_chunk / 4 && n <= kMostChunks) return cut;
+    cut.chunk = std::max<int64_t>(target_.row_chunk / inner, n / kMostChunks + 1);
+    if (cut.chunk <= 1) return cut;
+    // Full chunks need no guards.
+    const auto known = p_.value(cut.count);
+    cut.exact = false;
+    for (int64_t c = cut.chunk; known && !cut.exact && c >= cut.chunk / 2; --c) {
+      cut.exact = *known % c == 0;
+      if (cut.exact) cut.chunk = c;
+    }
+    cut.count = p_.ceildiv(cut.count, cut.chunk);
+    return cut;
+  }
+
+  // Chunk by chunk; s merges what this stores.
+  Stage partial(Stage& s, const Cut& cut) {
+    Stage out;
+    out.kind = StageKind::kReduce;
+    out.origins = s.origins;
+    std::unordered_map<E, E> own;
+    std::vector<E> dims, index;
+    for (uint32_t a : s.space) {
+      out.space.push_back(p_.add_axis(p_.axes()[a].extent));
+      own[p_.axis(a)] = p_.axis(out.space.back());
+      dims.push_back(p_.axes()[a].extent);
+      index.push_back(p_.axis(out.space.back()));
+    }
+    const uint32_t number = p_.add_axis(cut.count);
+    out.space.push_back(number);
+    dims.push_back(cut.count);
+    index.push_back(p_.axis(number));
+    for (uint32_t a : s.reduce) {
+      if (a != cut.axis || cut.chunk > 1) out.reduce.push_back(p_.add_axis(a == cut.axis ? p_.integer(cut.chunk) : p_.axes()[a].extent));
+      own[p_.axis(a)] = a != cut.axis    ? p_.axis(out.reduce.back())
+                        : cut.chunk == 1 ? p_.axis(number)
+                                         : p_.add(p_.mul(p_.axis(number), p_.integer(cut.chunk)), p_.axis(out.reduce.back()));
+    }
+    const E inside = cut.exact ? kNone : p_.cmp(TENON_CMP_LT, own[p_.axis(cut.axis)], p_.axes()[cut.axis].extent);
+    out.init = s.init;
+    out.merge = s.merge;
+    std::unordered_map<E, E> loaded;
+    std::vector<E> at = index;
+    const uint32_t merged = p_.add_axis(cut.count);
+    for (size_t i = 0; i < s.space.size(); ++i) at[i] = p_.axis(s.space[i]);
+    at.back() = p_.axis(merged);
+    const auto n = static_cast<uint32_t>(s.init.size());
+    for (uint32_t i = 0; i < n; ++i) {
+      const DType type = p_.type(s.init[i]);
+      const E state = p_.state(i, type), step = p_.substitute(s.step[i], own, inside);
+      out.step.push_back(inside == kNone ? step : p_.op(TENON_S_SELECT, {inside, step, state}));
+      out.final.push_back(state);
+      const uint32_t id = temp(type, dims);
+      out.store.push_back({id, index, kNone});
+      loaded[p_.state(n + i, type)] = p_.load(id, type, at);
+    }
+    for (uint32_t i = 0; i < n; ++i) s.step[i] = p_.substitute(s.merge[i], loaded);
+    s.reduce = {merged};
+    return out;
+  }
+
+  // Nobody joins the loop that writes it: merging waits for all chunks.
+  uint32_t temp(DType type, const std::vector<E>& dims) {
+    Buffer b{type, dims, std::vector<E>(dims.size()), kNone, Role::kTemp, -1, 0, true};
+    E stride = p_.integer(1);
+    for (size_t d = dims.size(); d-- > 0;) {
+      b.strides[d] = stride;
+      stride = p_.mul(stride, dims[d]);
+    }
+    k_.buffers.push_back(std::move(b));
+    return static_cast<uint32_t>(k_.buffers.size() - 1);
+  }
+
+  // Element-wise stages that write what stage `reader` sums along the cut axis.
+  void cut_producers(size_t reader, const Cut& cut) {
+    std::vector<std::pair<uint32_t, size_t>> found;  // buffer, dim
+    for (E l : loads_of(p_, k_.stages[reader])) {
+      const std::span<const E> at = p_.args(l).subspan(2);
+      const auto d = std::ranges::find(at, p_.axis(cut.axis));
+      if (d != at.end() && p_.arg(l, 0) == kNone) found.push_back({p_.at(l).ref, static_cast<size_t>(d - at.begin())});
+    }
+    for (auto [buffer, dim] : found) {
+      Stage* writer = sole_writer(buffer);
+      const Buffer& b = k_.buffers[buffer];
+      if (writer == nullptr || b.role != Role::kTemp || b.keep || b.dims[dim] != p_.axes()[cut.axis].extent) continue;
+      const E at = writer->store[0].index[dim];
+      if (writer->kind != StageKind::kMap || !plain_store(k_, *writer, writer->store[0]) || p_.at(at).kind != X::kAxis) continue;
+      cut_stage(*writer, p_.at(at).ref, cut);
+      cut_dim(buffer, dim, cut);
+    }
+  }
+
+  Stage* sole_writer(uint32_t buffer) {
+    Stage* found = nullptr;
+    for (Stage& s : k_.stages) {
+      for (const View& v : s.store) {
+        if (v.buffer != buffer) continue;
+        if (found != nullptr || s.store.size() != 1) return nullptr;
+        found = &s;
+      }
+    }
+    return found;
+  }
+
+  void cut_stage(Stage& s, uint32_t axis, const Cut& cut) {
+    const uint32_t number = p_.add_axis(cut.count), place = p_.add_axis(p_.integer(cut.chunk));
+    const auto at = std::ranges::find(s.space, axis);
+    *at = place;
+    s.space.insert(at, number);
+    rewrite(p_, s, {{p_.axis(axis), p_.add(p_.mul(p_.axis(number), p_.integer(cut.chunk)), p_.axis(place))}});
+  }
+
+  // The same memory under one dim more, for all who name it.
+  void cut_dim(uint32_t buffer, size_t dim, const Cut& cut) {
+    const E chunk = p_.integer(cut.chunk);
+    auto split = [&](std::vector<E> index) {
+      const E i = index[dim];
+      index[dim] = p_.mod(i, chunk);
+      index.insert(index.begin() + static_cast<std::ptrdiff_t>(dim), p_.floordiv(i, chunk));
+      return index;
+    };
+    for (Stage& s : k_.stages) {
+      std::unordered_map<E, E> map;
+      std::vector<E> loads = loads_of(p_, s);
+      std::sort(loads.begin(), loads.end());
+      for (E l : loads) {
+        if (p_.at(l).ref != buffer || map.count(l)) continue;
+        const std::vector<E> args(p_.args(l).begin(), p_.args(l).end());
+        std::vector<E> index;
+        for (size_t d = 2; d < args.size(); ++d) index.push_back(p_.substitute(args[d], map));
+        map[l] = p_.load(buffer, p_.type(l), split(index), p_.substitute(args[0], map), p_.substitute(args[1], map));
+      }
+      if (!map.empty()) rewrite(p_, s, map);
+      for (View& v : s.store) {
+        if (v.buffer == buffer) v.index = split(v.index);
+      }
+    }
+    Buffer& b = k_.buffers[buffer];
+    b.dims[dim] = cut.count;
+    b.dims.insert(b.dims.begin() + static_cast<std::ptrdiff_t>(dim) + 1, chunk);
+    b.strides.insert(b.strides.begin() + static_cast<std::ptrdiff_t>(dim), p_.mul(b.strides[dim], chunk));
+  }
+
+  Kernel& k_;
+  Pool& p_;
+  const Target& target_;
+};
+
+}  // namespace
+
+void split_reductions(Kernel& program, const Target& target) { Splitter(program, target).run(); }
+
+}  // namespace tenon::kernelgen

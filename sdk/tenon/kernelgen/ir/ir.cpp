@@ -1,0 +1,928 @@
+#include "tenon/kernelgen/ir/ir.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+
+namespace tenon::kernelgen {
+namespace {
+
+struct TypeInfo {
+  const char* name;
+  uint32_t size;
+  bool is_float, is_integer, is_signed;
+};
+
+const TypeInfo& info(DType t) {
+  static constexpr TypeInfo kTypes[] = {
+      {"none", 0, false, false, false}, {"pred", 1, false, false, false}, {"i4", 0, false, true, true},
+      {"u4", 0, false, true, false},    {"i8", 1, false, true, true},     {"i16", 2, false, true, true},
+      {"i32", 4, false, true, true},    {"i64", 8, false, true, true},    {"u8", 1, false, true, false},
+      {"u16", 2, false, true, false},   {"u32", 4, false, true, false},   {"u64", 8, false, true, false},
+      {"f8e4m3fn", 0, true, false, true}, {"f8e5m2", 0, true, false, true}, {"f16", 2, true, false, true},
+      {"bf16", 2, true, false, true},   {"f32", 4, true, false, true},    {"f64", 8, true, false, true},
+      {"c64", 0, false, false, true},   {"c128", 0, false, false, true}};
+  return kTypes[t < TENON_DTYPE_COUNT ? t : 0];
+}
+
+int64_t saturate(__int128 v) {
+  if (v > INT64_MAX) return INT64_MAX;
+  if (v < INT64_MIN) return INT64_MIN;
+  return static_cast<int64_t>(v);
+}
+
+int64_t floor_div(int64_t a, int64_t b) {
+  if (b <= 0) return 0;
+  int64_t q = a / b;
+  return a % b < 0 ? q - 1 : q;
+}
+
+int64_t wrap_add(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+int64_t wrap_mul(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
+
+// An integer of a narrower type is kept sign- or zero-extended from its width.
+int64_t wrap_to(int64_t v, DType t) {
+  switch (t) {
+    case TENON_PRED: return v != 0;
+    case TENON_I8: return static_cast<int8_t>(v);
+    case TENON_U8: return static_cast<uint8_t>(v);
+    case TENON_I16: return static_cast<int16_t>(v);
+    case TENON_U16: return static_cast<uint16_t>(v);
+    case TENON_I32: return static_cast<int32_t>(v);
+    case TENON_U32: return static_cast<uint32_t>(v);
+    default: return v;
+  }
+}
+
+bool commutes(uint16_t code) {
+  switch (code) {
+    case TENON_S_ADD: case TENON_S_MUL: case TENON_S_AND: case TENON_S_OR: case TENON_S_XOR:
+      return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+bool is_float(DType t) { return info(t).is_float; }
+bool is_integer(DType t) { return info(t).is_integer; }
+bool is_signed(DType t) { return info(t).is_signed; }
+uint32_t size_of(DType t) { return info(t).size; }
+std::string_view name_of(DType t) { return info(t).name; }
+
+std::string_view name_of_op(uint16_t op) {
+  switch (op) {
+    case TENON_S_NEG: return "neg";
+    case TENON_S_ABS: return "abs";
+    case TENON_S_SIGN: return "sign";
+    case TENON_S_FLOOR: return "floor";
+    case TENON_S_CEIL: return "ceil";
+    case TENON_S_TRUNC: return "trunc";
+    case TENON_S_ROUND_EVEN: return "round_even";
+    case TENON_S_SQRT: return "sqrt";
+    case TENON_S_RSQRT: return "rsqrt";
+    case TENON_S_EXP: return "exp";
+    case TENON_S_EXPM1: return "expm1";
+    case TENON_S_LOG: return "log";
+    case TENON_S_LOG1P: return "log1p";
+    case TENON_S_SIN: return "sin";
+    case TENON_S_COS: return "cos";
+    case TENON_S_TANH: return "tanh";
+    case TENON_S_LOGISTIC: return "logistic";
+    case TENON_S_ERF: return "erf";
+    case TENON_S_ERFC: return "erfc";
+    case TENON_S_ERF_INV: return "erf_inv";
+    case TENON_S_LGAMMA: return "lgamma";
+    case TENON_S_DIGAMMA: return "digamma";
+    case TENON_S_NOT: return "not";
+    case TENON_S_POPCOUNT: return "popcount";
+    case TENON_S_CLZ: return "clz";
+    case TENON_S_IS_NAN: return "is_nan";
+    case TENON_S_CONVERT: return "convert";
+    case TENON_S_BITCAST_RESULT: return "bitcast";
+    case TENON_S_CONVERT_WRAP: return "convert_wrap";
+    case TENON_S_ADD: return "add";
+    case TENON_S_SUB: return "sub";
+    case TENON_S_MUL: return "mul";
+    case TENON_S_DIV: return "div";
+    case TENON_S_REM: return "rem";
+    case TENON_S_POW: return "pow";
+    case TENON_S_ATAN2: return "atan2";
+    case TENON_S_MAX: return "max";
+    case TENON_S_MIN: return "min";
+    case TENON_S_AND: return "and";
+    case TENON_S_OR: return "or";
+    case TENON_S_XOR: return "xor";
+    case TENON_S_SHL: return "shl";
+    case TENON_S_SHR_A: return "shr_a";
+    case TENON_S_SHR_L: return "shr_l";
+    case TENON_S_CMP: return "cmp";
+    case TENON_S_SELECT: return "select";
+    case kFloorDiv: return "floordiv";
+    case kMod: return "mod";
+    case kRound: return "round";
+    default: return "unknown";
+  }
+}
+
+// ---- Polynomials: the normal form of i64 sums and products ------------------------------------------------
+
+namespace {
+
+// Sorted atoms to coefficient. The empty key is the constant term.
+using Poly = std::map<std::vector<E>, int64_t>;
+
+bool is_index_op(const Pool& p, E e, uint16_t code) {
+  const Expr& x = p.at(e);
+  return x.kind == X::kOp && x.op == code && x.type == TENON_I64;
+}
+
+void add_term(Poly* p, const std::vector<E>& key, int64_t c) {
+  int64_t& slot = (*p)[key];
+  slot = wrap_add(slot, c);
+  if (slot == 0) p->erase(key);
+}
+
+Poly poly_sum(const Poly& a, const Poly& b, int64_t scale) {
+  Poly r = a;
+  for (auto& [k, c] : b) add_term(&r, k, wrap_mul(c, scale));
+  return r;
+}
+
+Poly poly_product(const Poly& a, const Poly& b) {
+  Poly r;
+  for (auto& [ka, ca] : a) {
+    for (auto& [kb, cb] : b) {
+      std::vector<E> k = ka;
+      k.insert(k.end(), kb.begin(), kb.end());
+      std::sort(k.begin(), k.end());
+      add_term(&r, k, wrap_mul(ca, cb));
+    }
+  }
+  return r;
+}
+
+// Products of sums are multiplied out up to this many terms, each of this many factors; beyond them a product is an atom. Sizes have no
+// more factors than a tensor has dims; what squares itself again and again would double them each time.
+constexpr size_t kMaxTerms = 24, kMaxFactors = 64;
+
+size_t factors(const Poly& p) {
+  size_t most = 0;
+  for (const auto& [key, c] : p) most = std::max(most, key.size());
+  return most;
+}
+bool multiplies_out(const Poly& a, const Poly& b) { return a.size() * b.size() <= kMaxTerms && factors(a) + factors(b) <= kMaxFactors; }
+
+Poly poly_of(const Pool& p, E e) {
+  if (auto v = p.value(e)) return *v == 0 ? Poly{} : Poly{{{}, *v}};
+  if (is_index_op(p, e, TENON_S_ADD)) return poly_sum(poly_of(p, p.arg(e, 0)), poly_of(p, p.arg(e, 1)), 1);
+  if (is_index_op(p, e, TENON_S_SUB)) return poly_sum(poly_of(p, p.arg(e, 0)), poly_of(p, p.arg(e, 1)), -1);
+  if (is_index_op(p, e, TENON_S_NEG)) return poly_sum({}, poly_of(p, p.arg(e, 0)), -1);
+  if (is_index_op(p, e, TENON_S_MUL) && !p.is_atom(e)) {
+    Poly a = poly_of(p, p.arg(e, 0)), b = poly_of(p, p.arg(e, 1));
+    if (multiplies_out(a, b)) return poly_product(a, b);
+  }
+  return Poly{{{e}, 1}};
+}
+
+// The divisor's single monomial, or false.
+bool monomial(const Poly& p, std::vector<E>* atoms, int64_t* c) {
+  if (p.size() != 1) return false;
+  *atoms = p.begin()->first;
+  *c = p.begin()->second;
+  return *c > 0;
+}
+
+// a = q * divisor + r, term by term. Always true arithmetically; q takes what divides exactly.
+void divide_terms(const Poly& a, const std::vector<E>& atoms, int64_t c, Poly* q, Poly* r) {
+  for (auto& [k, v] : a) {
+    if (std::includes(k.begin(), k.end(), atoms.begin(), atoms.end())) {
+      std::vector<E> rest;
+      std::set_difference(k.begin(), k.end(), atoms.begin(), atoms.end(), std::back_inserter(rest));
+      const int64_t quotient = floor_div(v, c);
+      if (quotient != 0) add_term(q, rest, quotient);
+      if (v - quotient * c != 0) add_term(r, k, v - quotient * c);
+    } else {
+      add_term(r, k, v);
+    }
+  }
+}
+
+}  // namespace
+
+// ---- Pool ----------------------------------------------------------------------------------------------------
+
+Pool::Pool() { exprs_.push_back(Expr{}); }
+
+static uint64_t mix(uint64_t h, uint64_t v) {
+  h ^= v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
+  h *= 0xff51afd7ed558ccdull;
+  return h ^ (h >> 32);
+}
+
+E Pool::intern(Expr x, std::span<const E> args) {
+  uint64_t h = mix(static_cast<uint64_t>(x.kind) << 48 | uint64_t{x.type} << 32 | x.op, x.ref);
+  h = mix(h, static_cast<uint64_t>(x.bits));
+  for (E a : args) h = mix(h, a);
+  auto [it, last] = table_.equal_range(h);
+  for (; it != last; ++it) {
+    const Expr& y = exprs_[it->second];
+    if (y.kind == x.kind && y.type == x.type && y.op == x.op && y.ref == x.ref && y.bits == x.bits &&
+        y.args_count == args.size() && std::equal(args.begin(), args.end(), args_.begin() + y.args_begin)) {
+      return it->second;
+    }
+  }
+  // `args` may lie inside args_, which grows here.
+  std::vector<E> copy(args.begin(), args.end());
+  x.args_begin = static_cast<uint32_t>(args_.size());
+  x.args_count = static_cast<uint32_t>(copy.size());
+  args_.insert(args_.end(), copy.begin(), copy.end());
+  const E id = static_cast<E>(exprs_.size());
+  exprs_.push_back(x);
+  table_.emplace(h, id);
+  return id;
+}
+
+E Pool::integer(int64_t v, DType type) {
+  if (is_float(type)) return number(static_cast<double>(v), type);
+  return intern({X::kConst, type, 0, 0, 0, 0, wrap_to(v, type)}, {});
+}
+
+E Pool::number(double v, DType type) {
+  if (!is_float(type)) return integer(static_cast<int64_t>(v), type);
+  if (type == TENON_F32) v = static_cast<float>(v);
+  return intern({X::kConst, type, 0, 0, 0, 0, std::bit_cast<int64_t>(v)}, {});
+}
+
+uint32_t Pool::add_extent(Extent e) {
+  extents_.push_back(e);
+  return static_cast<uint32_t>(extents_.size() - 1);
+}
+
+E Pool::extent(uint32_t ordinal) { return intern({X::kExtent, TENON_I64, 0, ordinal, 0, 0, 0}, {}); }
+
+uint32_t Pool::add_axis(E extent) {
+  axes_.push_back({extent});
+  return static_cast<uint32_t>(axes_.size() - 1);
+}
+
+E Pool::axis(uint32_t id) {
+  if (is_const(axes_[id].extent, 1)) return integer(0);
+  return intern({X::kAxis, TENON_I64, 0, id, 0, 0, 0}, {});
+}
+
+E Pool::state(uint32_t ordinal, DType type) { return intern({X::kState, type, 0, ordinal, 0, 0, 0}, {}); }
+
+E Pool::load(uint32_t buffer, DType type, std::span<const E> index, E guard, E other) {
+  if (guard != kNone && is_const(guard, 1)) guard = kNone;
+  if (guard != kNone && other == kNone) other = number(0, type);
+  if (guard != kNone && is_const(guard, 0)) return other;
+  if (guard == kNone) other = kNone;
+  std::vector<E> args{guard, other};
+  args.insert(args.end(), index.begin(), index.end());
+  return intern({X::kLoad, type, 0, buffer, 0, 0, 0}, args);
+}
+
+std::optional<int64_t> Pool::value(E e) const {
+  if (e == kNone || at(e).kind != X::kConst || is_float(at(e).type)) return std::nullopt;
+  return at(e).bits;
+}
+
+double Pool::number_value(E e) const {
+  const Expr& x = at(e);
+  if (is_float(x.type)) return std::bit_cast<double>(x.bits);
+  return x.type == TENON_U64 ? static_cast<double>(static_cast<uint64_t>(x.bits)) : static_cast<double>(x.bits);
+}
+
+E Pool::both(E p, E q) {
+  if (p == kNone) return q;
+  if (q == kNone) return p;
+  return op(TENON_S_AND, {p, q});
+}
+
+E Pool::convert(E x, DType to, uint16_t code) { 
+  const DType from = type(x);
+  if (from == to) return x;
+  const Expr& e = at(x);
+  if (e.kind == X::kConst && to != TENON_F16 && to != TENON_BF16) {
+    if (is_float(to)) return number(number_value(x), to);
+    if (!is_float(from) && to != TENON_PRED) return integer(e.bits, to);
+  }
+  // An implicit rounding that is widened again between fused ops is not wanted (scalar.h: never less precision).
+  if (e.kind == X::kOp && e.op == kRound && type(arg(x, 0)) == to) return arg(x, 0);
+  E a[] = {x};
+  return intern({X::kOp, to, code, 0, 0, 0, 0}, a);
+}
+
+E Pool::op(uint16_t code, std::span<const E> in, uint32_t ref) {
+  std::vector<E> args(in.begin(), in.end());
+  // Predicates have no order in a printer: in a vector mask true is all ones, below false.
+  if (code == TENON_S_CMP && type(args[0]) == TENON_PRED && ref >= TENON_CMP_LT) {
+    const bool less = ref == TENON_CMP_LT || ref == TENON_CMP_LE;
+    const size_t negated = less ? 0 : 1;
+    E flipped[] = {args[negated]};
+    E both[] = {op(TENON_S_NOT, flipped), args[1 - negated]};
+    return op(ref == TENON_CMP_LT || ref == TENON_CMP_GT ? TENON_S_AND : TENON_S_OR, both);
+  }
+  if (commutes(code) && args[0] > args[1]) std::swap(args[0], args[1]);
+  if (E e = simplify(code, args, ref)) return e;
+  DType t = type(args[0]);
+  if (code == TENON_S_CMP || code == TENON_S_IS_NAN) t = TENON_PRED;
+  if (code == TENON_S_SELECT) t = type(args[1]);
+  const E made = intern({X::kOp, t, code, ref, 0, 0, 0}, args);
+  if (code == TENON_S_MUL && t == TENON_I64) atoms_.insert(made);
+  return made;
+}
+
+static E from_poly(Pool& pool, const Poly& p, E (*raw)(Pool&, uint16_t, E, E)) {
+  E sum = kNone;
+  int64_t constant = 0;
+  for (auto& [k, c] : p) {
+    if (k.empty()) {
+      constant = c;
+      continue;
+    }
+    E product = k[0];
+    for (size_t i = 1; i < k.size(); ++i) product = raw(pool, TENON_S_MUL, product, k[i]);
+    if (c != 1) product = raw(pool, TENON_S_MUL, product, pool.integer(c));
+    sum = sum == kNone ? product : raw(pool, TENON_S_ADD, sum, product);
+  }
+  if (sum == kNone) return pool.integer(constant);
+  return constant == 0 ? sum : raw(pool, TENON_S_ADD, sum, pool.integer(constant));
+}
+
+namespace {
+
+// A polynomial that is nowhere below p: axes at their last point, non-negative atoms of negative terms dropped.
+bool upper_poly(Pool& pool, const Poly& p, Poly* out) {
+  for (auto& [k, c] : p) {
+    Poly term{{{}, c}};
+    if (k.empty()) {
+      add_term(out, {}, c);
+      continue;
+    }
+    for (E a : k) {
+      if (pool.range(a).lo < 0) return false;
+    }
+    bool has_axis = false;
+    for (E a : k) {
+      const Expr& x = pool.at(a);
+      has_axis |= x.kind == X::kAxis || (x.kind == X::kOp && x.op == kMod);
+    }
+    if (c < 0 && has_axis) continue;
+    for (E a : k) {
+      const Expr x = pool.at(a);
+      Poly f{{{a}, 1}};
+      if (x.kind == X::kAxis) f = poly_sum(poly_of(pool, pool.axes()[x.ref].extent), Poly{{{}, 1}}, -1);
+      if (x.kind == X::kOp && x.op == kMod) f = poly_sum(poly_of(pool, pool.arg(a, 1)), Poly{{{}, 1}}, -1);
+      term = poly_product(term, f);
+    }
+    *out = poly_sum(*out, term, 1);
+  }
+  return true;
+}
+
+int64_t poly_low(const Pool& pool, const Poly& p) {
+  __int128 sum = 0;
+  for (auto& [k, c] : p) {
+    __int128 lo = 1, hi = 1;
+    for (E a : k) {
+      const Interval r = pool.range(a);
+      if (r.lo < 0) return INT64_MIN;
+      lo = saturate(lo * r.lo);
+      hi = saturate(hi * r.hi);
+      if (hi == INT64_MAX && c < 0) return INT64_MIN;
+    }
+    sum += c > 0 ? lo * c : hi * c;
+  }
+  return saturate(sum);
+}
+
+}  // namespace
+
+static E raw_op(Pool& pool, uint16_t code, E a, E b);
+
+// The polynomial of e is its value: no sum of it wraps.
+static bool never_wraps(const Pool& pool, E e) {
+  const long double limit = 0x1p61L;
+  long double sum = 0;
+  for (auto& [k, c] : poly_of(pool, e)) {
+    long double term = std::fabs(static_cast<long double>(c));
+    for (E a : k) {
+      const Interval r = pool.range(a);
+      term *= std::max(std::fabs(static_cast<long double>(r.lo)), std::fabs(static_cast<long double>(r.hi)));
+    }
+    sum += term;
+  }
+  return sum < limit || pool.is_symbolic_index(e);
+}
+
+// Whether a divisor is a number and the dividend a size: extents and constants, no axis among them, which never wraps.
+static bool is_divided_size(const Pool& pool, E e) {
+  const Expr& x = pool.at(e);
+  if (x.kind != X::kOp || x.op != kFloorDiv || !pool.is_const(pool.arg(e, 1))) return false;
+  return pool.is_size(pool.arg(e, 0)) && never_wraps(pool, pool.arg(e, 0));
+}
+
+constexpr int kBoundDepth = 2;  // divisions that a bound takes the place of, one after another
+
+// sum > 0 everywhere. Where its range does not tell, sizes that were divided lie between their bounds: d * (x / d) is in
+// [x - d + 1, x], so that 2 * (n / 2) - 1 is seen to be below n.
+static bool surely_positive(Pool& pool, const Poly& sum, int depth) {
+  constexpr int64_t kCoefficientMax = int64_t{1} << 40, kDivisorMax = int64_t{1} << 20;
+  if (poly_low(pool, sum) >= 1) return true;
+  if (depth == 0) return false;
+  for (auto& [k, c] : sum) {
+    for (size_t i = 0; i < k.size(); ++i) {
+      if (!is_divided_size(pool, k[i])) continue;
+      const int64_t d = *pool.value(pool.arg(k[i], 1));
+      std::vector<E> others = k;
+      others.erase(others.begin() + static_cast<int64_t>(i));
+      const bool keeps_sign = std::all_of(others.begin(), others.end(), [&](E a) { return pool.range(a).lo >= 0; });
+      Poly rest = sum, bound = poly_of(pool, pool.arg(k[i], 0));
+      rest.erase(k);
+      // No product of coefficients wraps.
+      const auto below = [](const Poly& p, int64_t limit) {
+        return std::all_of(p.begin(), p.end(), [limit](const auto& t) { return t.second > -limit && t.second < limit; });
+      };
+      if (!keeps_sign || !below(sum, kCoefficientMax) || !below(bound, kDivisorMax) || d <= 0 || d > kDivisorMax) continue;
+      if (c > 0) bound = poly_sum(bound, Poly{{{}, d - 1}}, -1);
+      const Poly scaled = poly_sum(poly_product(rest, Poly{{{}, d}}), poly_product(bound, Poly{{others, c}}), 1);
+      if (surely_positive(pool, scaled, depth - 1)) return true;
+    }
+  }
+  return false;
+}
+
+// a < b everywhere, as far as this can see.
+static bool provably_less(Pool& pool, E a, E b) {
+  if (pool.range(a).hi < pool.range(b).lo) return true;
+  if (!never_wraps(pool, a) || !never_wraps(pool, b)) return false;
+  Poly up;
+  if (!upper_poly(pool, poly_of(pool, a), &up)) return false;
+  return surely_positive(pool, poly_sum(poly_of(pool, b), up, -1), kBoundDepth);
+}
+
+
+// (x / c) * c + x mod c = x: what a reshape took apart and another joins. False: nothing to do.
+static bool rejoin(Pool& pool, Poly* sum) {
+  for (const auto& [key, factor] : *sum) {
+    for (size_t i = 0; i < key.size(); ++i) {
+      if (!is_index_op(pool, key[i], kMod)) continue;
+      const E x = pool.arg(key[i], 0), divisor = pool.arg(key[i], 1);
+      std::vector<E> atoms;
+      int64_t c = 0;
+      if (!monomial(poly_of(pool, divisor), &atoms, &c) || c > INT32_MAX || factor > INT32_MAX || factor < 0) continue;
+      std::vector<E> rest = key;
+      rest.erase(rest.begin() + static_cast<int64_t>(i));
+      const Poly whole = poly_product(poly_product(poly_of(pool, pool.floordiv(x, divisor)), Poly{{atoms, c}}), Poly{{rest, factor}});
+      bool present = !whole.empty();
+      for (const auto& [k, v] : whole) {
+        const auto at = sum->find(k);
+        present = present && at != sum->end() && at->second == v;
+      }
+      if (!present) continue;
+      const std::vector<E> gone = key;
+      const Poly joined = poly_product(poly_of(pool, x), Poly{{rest, factor}});
+      *sum = poly_sum(*sum, whole, -1);
+      sum->erase(gone);
+      *sum = poly_sum(*sum, joined, 1);
+      return true;
+    }
+  }
+  return false;
+}
+
+E Pool::fold(uint16_t code, std::span<const E> args, uint32_t ref) {
+  const DType t = type(args[0]);
+  if (is_float(t)) {
+    if (t != TENON_F32 && t != TENON_F64) return kNone;
+    const double a = number_value(args[0]), b = args.size() > 1 ? number_value(args[1]) : 0;
+    switch (code) {
+      case TENON_S_NEG: return number(-a, t);
+      case TENON_S_ADD: return number(a + b, t);
+      case TENON_S_SUB: return number(a - b, t);
+      case TENON_S_MUL: return number(a * b, t);
+      default: return kNone;
+    }
+  }
+  const int64_t a = at(args[0]).bits, b = args.size() > 1 ? at(args[1]).bits : 0;
+  const bool is_unsigned = !is_signed(t);
+  auto less = [&](int64_t x, int64_t y) {
+    return is_unsigned ? static_cast<uint64_t>(x) < static_cast<uint64_t>(y) : x < y;
+  };
+  switch (code) {
+    case TENON_S_NEG: return integer(wrap_mul(a, -1), t);
+    case TENON_S_ADD: return integer(wrap_add(a, b), t);
+    case TENON_S_SUB: return integer(wrap_add(a, wrap_mul(b, -1)), t);
+    case TENON_S_MUL: return integer(wrap_mul(a, b), t);
+    case TENON_S_MIN: return less(a, b) ? args[0] : args[1];
+    case TENON_S_MAX: return less(a, b) ? args[1] : args[0];
+    case TENON_S_AND: return integer(a & b, t);
+    case TENON_S_OR: return integer(a | b, t);
+    case TENON_S_XOR: return integer(a ^ b, t);
+    case TENON_S_NOT: return integer(t == TENON_PRED ? !a : ~a, t);
+    case kFloorDiv: return integer(floor_div(a, b), t);
+    case kMod: return b > 0 ? integer(a - floor_div(a, b) * b, t) : kNone;
+    case TENON_S_CMP: {
+      const bool lt = less(a, b), eq = a == b;
+      const bool r[] = {eq, !eq, lt, lt || eq, !lt && !eq, !lt};
+      return boolean(r[ref % 6]);
+    }
+    default: return kNone;
+  }
+}
+
+E Pool::simplify_float(uint16_t code, std::span<const E> args) {
+  if (args.size() != 2) return kNone;
+  auto is = [&](E e, double v) { return is_const(e) && is_float(type(e)) && number_value(e) == v; };
+  if (code == TENON_S_MUL && is(args[0], 1)) return args[1];
+  if ((code == TENON_S_MUL || code == TENON_S_DIV) && is(args[1], 1)) return args[0];
+  if (code == TENON_S_POW && (type(args[0]) == TENON_F32 || type(args[0]) == TENON_F64)) {
+    // Products, at most one rounding more than the power itself.
+    const E x = args[0];
+    if (is(args[1], 1)) return x;
+    if (is(args[1], 2)) return mul(x, x);
+    if (is(args[1], 3)) return mul(mul(x, x), x);
+    if (is(args[1], 4)) return mul(mul(x, x), mul(x, x));
+  }
+  return kNone;
+}
+
+E Pool::simplify(uint16_t code, std::span<const E> args, uint32_t ref) {
+  if (code == TENON_S_SELECT) {
+    if (auto c = value(args[0])) return *c ? args[1] : args[2];
+    return args[1] == args[2] ? args[1] : kNone;
+  }
+  bool all_const = true;
+  for (E a : args) all_const &= is_const(a);
+  if (all_const) {
+    if (E e = fold(code, args, ref)) return e;
+  }
+  const DType t = type(args[0]);
+  if (is_float(t)) return simplify_float(code, args);
+  if (t == TENON_PRED && (code == TENON_S_AND || code == TENON_S_OR)) {
+    if (args[0] == args[1]) return args[0];
+    for (int i = 0; i < 2; ++i) {
+      if (auto c = value(args[i])) return (*c != 0) == (code == TENON_S_AND) ? args[1 - i] : args[i];
+    }
+    return kNone;
+  }
+  if (t != TENON_I64) return kNone;
+  auto raw = [](Pool& p, uint16_t c, E a, E b) { return raw_op(p, c, a, b); };
+  switch (code) {
+    case TENON_S_ADD: case TENON_S_SUB: {
+      Poly sum = poly_sum(poly_of(*this, args[0]), poly_of(*this, args[1]), code == TENON_S_ADD ? 1 : -1);
+      while (rejoin(*this, &sum)) {
+      }
+      return from_poly(*this, sum, raw);
+    }
+    case TENON_S_NEG: return from_poly(*this, poly_sum({}, poly_of(*this, args[0]), -1), raw);
+    case TENON_S_MUL: {
+      const Poly a = poly_of(*this, args[0]), b = poly_of(*this, args[1]);
+      if (!multiplies_out(a, b)) return kNone;
+      return from_poly(*this, poly_product(a, b), raw);
+    }
+    case kFloorDiv: case kMod: {
+      if (is_const(args[1], 1)) return code == kFloorDiv ? args[0] : integer(0);
+      std::vector<E> atoms;
+      int64_t c = 0;
+      if (!monomial(poly_of(*this, args[1]), &atoms, &c)) return kNone;
+      Poly q, r;
+      divide_terms(poly_of(*this, args[0]), atoms, c, &q, &r);
+      const E rest = from_poly(*this, r, raw);
+      const bool small = range(rest).lo >= 0 && provably_less(*this, rest, args[1]);
+      if (code == kMod) return small ? rest : raw_op(*this, kMod, rest, args[1]);
+      const E quotient = from_poly(*this, q, raw);
+      if (small) return quotient;
+      if (q.empty()) {
+        // (x / c1) / c2 = x / (c1 * c2)
+        if (is_index_op(*this, rest, kFloorDiv)) return floordiv(arg(rest, 0), mul(arg(rest, 1), args[1]));
+        return raw_op(*this, kFloorDiv, rest, args[1]);
+      }
+      return add(quotient, floordiv(rest, args[1]));
+    }
+    case TENON_S_MIN: case TENON_S_MAX: {
+      if (args[0] == args[1]) return args[0];
+      const Interval a = range(args[0]), b = range(args[1]);
+      if (a.hi <= b.lo || provably_less(*this, args[0], args[1])) return code == TENON_S_MIN ? args[0] : args[1];
+      if (b.hi <= a.lo || provably_less(*this, args[1], args[0])) return code == TENON_S_MIN ? args[1] : args[0];
+      return kNone;
+    }
+    case TENON_S_CMP: {
+      if (ref == TENON_CMP_GT) return cmp(TENON_CMP_LT, args[1], args[0]);
+      if (ref == TENON_CMP_GE) return cmp(TENON_CMP_LE, args[1], args[0]);
+      if (args[0] == args[1]) return boolean(ref == TENON_CMP_EQ || ref == TENON_CMP_LE);
+      const E one = integer(1);
+      if (ref == TENON_CMP_LT) {
+        if (provably_less(*this, args[0], args[1])) return boolean(true);
+        if (provably_less(*this, args[1], add(args[0], one))) return boolean(false);
+      } else if (ref == TENON_CMP_LE) {
+        if (provably_less(*this, args[0], add(args[1], one))) return boolean(true);
+        if (provably_less(*this, args[1], args[0])) return boolean(false);
+      }
+      return kNone;
+    }
+    default: return kNone;
+  }
+}
+
+static E raw_op(Pool& pool, uint16_t code, E a, E b) { return pool.raw_index_op(code, a, b); }
+
+E Pool::raw_index_op(uint16_t code, E a, E b) {
+  E args[] = {a, b};
+  return intern({X::kOp, TENON_I64, code, 0, 0, 0, 0}, args);
+}
+
+// Integers wrap: beyond 64 bits nothing is known, but of an index into a tensor of symbolic size, which fits memory.
+Interval Pool::bounded(E e, __int128 lo, __int128 hi) const {
+  const bool fits = lo >= INT64_MIN && hi <= INT64_MAX;
+  return fits || is_symbolic_index(e) ? Interval{saturate(lo), saturate(hi)} : Interval{};
+}
+
+// Axes, extents and constants that a stride could be, some extent among them symbolic.
+bool Pool::is_symbolic_index(E e) const {
+  bool symbolic = false;
+  begin_walk();
+  return is_index_unseen(e, &symbolic) && symbolic;
+}
+
+bool Pool::is_size(E e) const {
+  begin_walk();
+  return is_size_unseen(e);
+}
+
+bool Pool::is_size_unseen(E e) const {
+  if (!first_visit(e)) return true;
+  const Expr& x = at(e);
+  if (x.type != TENON_I64) return false;
+  if (x.kind == X::kConst || x.kind == X::kExtent) return true;
+  return x.kind == X::kOp && std::all_of(args(e).begin(), args(e).end(), [this](E a) { return is_size_unseen(a); });
+}
+
+bool Pool::is_index_unseen(E e, bool* symbolic) const {
+  if (e == kNone || !first_visit(e)) return true;
+  constexpr int64_t kMemory = int64_t{1} << 47;
+  const Expr& x = at(e);
+  switch (x.kind) {
+    case X::kConst: return x.type == TENON_I64 && x.bits > -kMemory && x.bits < kMemory;
+    case X::kExtent: return *symbolic = true;
+    case X::kAxis: return is_index_unseen(axes_[x.ref].extent, symbolic);
+    case X::kOp: break;
+    default: return false;
+  }
+  for (E a : args(e)) {
+    if (!is_index_unseen(a, symbolic)) return false;
+  }
+  return true;
+}
+
+// Of operations it is kept: what is shared is asked for once for every way to it.
+Interval Pool::range(E e) const {
+  if (e == kNone || at(e).kind != X::kOp) return range_unseen(e);
+  if (const auto known = ranges_.find(e); known != ranges_.end()) return known->second;
+  const Interval made = range_unseen(e);
+  ranges_.emplace(e, made);
+  return made;
+}
+
+Interval Pool::range_unseen(E e) const {
+  if (e == kNone) return {};
+  const Expr& x = at(e);
+  switch (x.kind) {
+    case X::kConst: return is_float(x.type) ? Interval{} : Interval{x.bits, x.bits};
+    case X::kExtent: return {extents_[x.ref].lo, extents_[x.ref].hi};
+    case X::kAxis: return {0, std::max<int64_t>(0, saturate(__int128{range(axes_[x.ref].extent).hi} - 1))};
+    case X::kOp: break;
+    default: return {};
+  }
+  if (x.type != TENON_I64 || x.args_count != 2) {
+    if (x.type == TENON_I64 && x.op == TENON_S_SELECT) {
+      const Interval a = range(arg(e, 1)), b = range(arg(e, 2));
+      return {std::min(a.lo, b.lo), std::max(a.hi, b.hi)};
+    }
+    return {};
+  }
+  const Interval a = range(arg(e, 0)), b = range(arg(e, 1));
+  switch (x.op) {
+    case TENON_S_ADD: return bounded(e, __int128{a.lo} + b.lo, __int128{a.hi} + b.hi);
+    case TENON_S_SUB: return bounded(e, __int128{a.lo} - b.hi, __int128{a.hi} - b.lo);
+    case TENON_S_MUL: {
+      const __int128 c[] = {__int128{a.lo} * b.lo, __int128{a.lo} * b.hi, __int128{a.hi} * b.lo, __int128{a.hi} * b.hi};
+      return bounded(e, *std::min_element(c, c + 4), *std::max_element(c, c + 4));
+    }
+    case TENON_S_MIN: return {std::min(a.lo, b.lo), std::min(a.hi, b.hi)};
+    case TENON_S_MAX: return {std::max(a.lo, b.lo), std::max(a.hi, b.hi)};
+    case kFloorDiv: {
+      const int64_t lo = std::max<int64_t>(1, b.lo), hi = std::max<int64_t>(1, b.hi);
+      return {std::min(floor_div(a.lo, lo), floor_div(a.lo, hi)), std::max(floor_div(a.hi, lo), floor_div(a.hi, hi))};
+    }
+    case kMod: return {0, std::max<int64_t>(0, saturate(__int128{b.hi} - 1))};
+    default: return {};
+  }
+}
+
+bool Pool::uses_axis(E e, uint32_t axis) const {
+  begin_walk();
+  return uses_axis_unseen(e, axis);
+}
+
+bool Pool::uses_axis_unseen(E e, uint32_t axis) const {
+  if (e == kNone || !first_visit(e)) return false;
+  const Expr& x = at(e);
+  if (x.kind == X::kAxis) return x.ref == axis;
+  for (E a : args(e)) {
+    if (uses_axis_unseen(a, axis)) return true;
+  }
+  return false;
+}
+
+bool Pool::affine(E x, std::span<const uint32_t> axes, std::vector<E>* coefficients, E* rest) {
+  std::vector<Poly> parts(axes.size());
+  Poly left;
+  auto listed = [&](E a) -> int {
+    for (size_t i = 0; i < axes.size(); ++i) {
+      if (at(a).kind == X::kAxis && at(a).ref == axes[i]) return static_cast<int>(i);
+    }
+    return -1;
+  };
+  for (auto& [k, c] : poly_of(*this, x)) {
+    int found = -1;
+    std::vector<E> others;
+    for (E a : k) {
+      const int i = listed(a);
+      if (i >= 0 && found >= 0) return false;
+      if (i >= 0) {
+        found = i;
+        continue;
+      }
+      for (uint32_t axis : axes) {
+        if (uses_axis(a, axis)) return false;
+      }
+      others.push_back(a);
+    }
+    add_term(found >= 0 ? &parts[found] : &left, found >= 0 ? others : k, c);
+  }
+  auto raw = [](Pool& p, uint16_t c, E a, E b) { return raw_op(p, c, a, b); };
+  coefficients->clear();
+  for (auto& p : parts) coefficients->push_back(from_poly(*this, p, raw));
+  *rest = from_poly(*this, left, raw);
+  return true;
+}
+
+E Pool::substitute(E e, const std::unordered_map<E, E>& map, E guard) {
+  if (map.empty() && guard == kNone) return e;
+  std::unordered_map<E, E> done(map);
+  return substitute_known(e, &done, guard);
+}
+
+// `done` grows: an expression that many others share is visited once, else squaring forty times would never end.
+E Pool::substitute_known(E e, std::unordered_map<E, E>* done, E guard) {
+  if (e == kNone) return kNone;
+  if (auto it = done->find(e); it != done->end()) return it->second;
+  if (at(e).args_count == 0) return e;
+  const E result = substitute_args(e, done, guard);
+  done->emplace(e, result);
+  return result;
+}
+
+E Pool::substitute_args(E e, std::unordered_map<E, E>* done, E guard) {
+  const Expr x = at(e);
+  std::vector<E> in(args(e).begin(), args(e).end());
+  if (x.kind == X::kLoad) {
+    std::vector<E> index;
+    for (size_t i = 2; i < in.size(); ++i) index.push_back(substitute_known(in[i], done, guard));
+    const E inner = both(substitute_known(in[0], done, guard), guard);
+    return load(x.ref, x.type, index, inner, substitute_known(in[1], done, guard));
+  }
+  bool changed = false;
+  for (E& a : in) {
+    const E b = substitute_known(a, done, guard);
+    changed |= a != b;
+    a = b;
+  }
+  if (!changed) return e;
+  if (x.op == TENON_S_CONVERT || x.op == TENON_S_CONVERT_WRAP || x.op == kRound) return convert(in[0], x.type, x.op);
+  if (x.op == TENON_S_BITCAST_RESULT) return intern({X::kOp, x.type, x.op, x.ref, 0, 0, 0}, in);
+  return op(x.op, in, x.ref);
+}
+
+E Pool::bitcast(E x, DType to) {
+  E a[] = {x};
+  return type(x) == to ? x : intern({X::kOp, to, TENON_S_BITCAST_RESULT, 0, 0, 0, 0}, a);
+}
+
+void Pool::begin_walk() const {
+  if (visited_.size() < exprs_.size()) visited_.resize(exprs_.size(), 0);
+  if (++walk_ == 0) {
+    std::fill(visited_.begin(), visited_.end(), 0);
+    walk_ = 1;
+  }
+}
+
+bool Pool::first_visit(E e) const {
+  const bool first = visited_[e] != walk_;
+  visited_[e] = walk_;
+  return first;
+}
+
+void Pool::loads(E e, std::vector<E>* out) const {
+  begin_walk();
+  for (E known : *out) first_visit(known);
+  loads_unseen(e, out);
+}
+
+// Arguments first, every shared expression once: else squaring forty times would never end.
+void Pool::loads_unseen(E e, std::vector<E>* out) const {
+  if (e == kNone || !first_visit(e)) return;
+  for (E a : args(e)) loads_unseen(a, out);
+  if (at(e).kind == X::kLoad) out->push_back(e);
+}
+
+int64_t Pool::evaluate(E e, std::span<const int64_t> ext) const { return size_program(*this, e).evaluate(ext); }
+
+// ---- Sizes as data -------------------------------------------------------------------------------------------
+
+namespace {
+enum : int64_t { kPush = 0, kPushExtent = 1, kApply = 2 };
+
+void emit_size(const Pool& pool, E e, std::vector<int64_t>* out) {
+  const Expr& x = pool.at(e);
+  if (x.kind == X::kConst) {
+    out->insert(out->end(), {kPush, x.bits});
+  } else if (x.kind == X::kExtent) {
+    out->insert(out->end(), {kPushExtent, int64_t{x.ref}});
+  } else if (x.kind == X::kOp && x.args_count == 2) {
+    emit_size(pool, pool.arg(e, 0), out);
+    emit_size(pool, pool.arg(e, 1), out);
+    out->insert(out->end(), {kApply, int64_t{x.op}});
+  } else {
+    out->insert(out->end(), {kPush, 0});
+  }
+}
+}  // namespace
+
+SizeProgram size_program(const Pool& pool, E e) {
+  SizeProgram p;
+  if (e != kNone) emit_size(pool, e, &p.words);
+  return p;
+}
+
+SizeProgram SizeProgram::extent(uint32_t ordinal) { return {{kPushExtent, int64_t{ordinal}}}; }
+
+uint64_t SizeProgram::extent_limit() const {
+  uint64_t limit = 0;
+  for (size_t i = 0; i + 1 < words.size(); i += 2) {
+    if (words[i] == kPushExtent) limit = std::max(limit, static_cast<uint64_t>(words[i + 1]) + 1);
+    if (words[i] == kPushExtent && words[i + 1] < 0) return UINT64_MAX;
+  }
+  return limit;
+}
+
+SizeProgram SizeProgram::over(std::span<const SizeProgram> extents) const {
+  SizeProgram out;
+  for (size_t i = 0; i + 1 < words.size(); i += 2) {
+    if (words[i] == kPushExtent) {
+      const std::vector<int64_t>& inner = extents[static_cast<size_t>(words[i + 1])].words;
+      out.words.insert(out.words.end(), inner.begin(), inner.end());
+    } else {
+      out.words.insert(out.words.end(), {words[i], words[i + 1]});
+    }
+  }
+  return out;
+}
+
+int64_t SizeProgram::evaluate(std::span<const int64_t> ext) const {
+  std::vector<int64_t> stack;
+  for (size_t i = 0; i + 1 < words.size(); i += 2) {
+    const int64_t w = words[i + 1];
+    if (words[i] == kPush) {
+      stack.push_back(w);
+    } else if (words[i] == kPushExtent) {
+      stack.push_back(static_cast<size_t>(w) < ext.size() ? ext[w] : 0);
+    } else {
+      if (stack.size() < 2) return 0;
+      const int64_t b = stack.back();
+      stack.pop_back();
+      int64_t& a = stack.back();
+      switch (w) {
+        case TENON_S_ADD: a = saturate(__int128{a} + b); break;
+        case TENON_S_SUB: a = saturate(__int128{a} - b); break;
+        case TENON_S_MUL: a = saturate(__int128{a} * b); break;
+        case TENON_S_MIN: a = std::min(a, b); break;
+        case TENON_S_MAX: a = std::max(a, b); break;
+        case kFloorDiv: a = floor_div(a, b); break;
+        case kMod: a = b > 0 ? a - floor_div(a, b) * b : 0; break;
+        default: return 0;
+      }
+    }
+  }
+  return stack.empty() ? 0 : stack.back();
+}
+
+}  // namespace tenon::kernelgen

@@ -1,0 +1,39 @@
+#include "tenon/kernelgen/ir/target.h"
+
+#include <bit>
+
+namespace tenon::kernelgen {
+namespace {
+
+Target cpp(const char* isa, uint32_t bytes, uint32_t registers, bool fma) {
+  Target t;
+  t.isa = isa;
+  t.vector_bytes = bytes;
+  t.registers = registers;
+  t.fma = fma;
+  const bool x86 = t.isa == "avx512" || t.isa == "avx2" || t.isa == "baseline";
+  t.stream_bytes = x86 ? int64_t{32} << 20 : 0;
+  return t;
+}
+
+}  // namespace
+
+Target Target::avx512() { return cpp("avx512", 64, 32, true); }
+Target Target::avx512_bf16() {
+  Target t = avx512();
+  t.bf16 = true;
+  return t;
+}
+Target Target::avx2() { return cpp("avx2", 32, 16, true); }
+Target Target::baseline() { return cpp("baseline", 16, 16, false); }
+Target Target::generic() { return cpp("generic", 16, 32, false); }
+Target Target::scalar() { return cpp("scalar", 0, 16, false); }
+Target Target::opencl(bool fp64, uint32_t group) {
+  Target t = cpp("opencl", 0, 64, false);
+  t.group = std::bit_floor(group);
+  t.dialect = Dialect::kOpenCl;
+  t.fp64 = fp64;
+  return t;
+}
+
+}  // namespace tenon::kernelgen

@@ -1,0 +1,225 @@
+// Rows of reductions for groups of work items: a group takes one row, its items share the row's loops, and what they found meets in
+// shared memory by halving. Between passes the group meets, so that every item sees what the others have stored.
+#include <algorithm>
+#include <map>
+
+#include "tenon/kernelgen/loops/lower_internal.h"
+
+namespace tenon::kernelgen {
+namespace {
+
+class GroupRows {
+ public:
+  GroupRows(Emitter& e, const Schedule& s) : e_(e), s_(s), p_(e.pool()), k_(e.prepared().kernel) {}
+
+  bool run(std::string* why) {
+    for (const Stage& s : k_.stages) {
+      if (s.kind != StageKind::kMap && s.kind != StageKind::kReduce) return *why = "only maps and reductions run as rows", false;
+    }
+    E items = p_.integer(1);
+    for (uint32_t a : k_.lead) items = p_.mul(items, p_.axes()[a].extent);
+    e_.tree().range = size_program(p_, items);
+    e_.tree().grain = s_.grain;
+    lane_ = e_.lane_id();
+    const Val begin{e_.tree().begin, 0, false}, end{e_.tree().end, 0, false};
+    e_.loop(Bind::kRange, begin, end, 1, false, [&](Val item) {
+      if (!k_.lead.empty()) decode(e_, item, k_.lead);
+      e_.row_depth = e_.depth();
+      const std::vector<Pass>& passes = e_.prepared().passes;
+      for (size_t i = 0; i < passes.size(); ++i) {
+        one_pass(passes[i]);
+        if (i + 1 < passes.size()) e_.barrier(true);
+      }
+    });
+    return true;
+  }
+
+ private:
+  E product(const std::vector<uint32_t>& axes) {
+    E n = p_.integer(1);
+    for (uint32_t a : axes) n = p_.mul(n, p_.axes()[a].extent);
+    return n;
+  }
+
+  // All points of the axes, shared by the items of the group.
+  template <class F>
+  void lanes(const std::vector<uint32_t>& axes, F body) {
+    if (axes.empty()) return body();
+    e_.loop(Bind::kLanes, e_.integer(0), e_.scalar(product(axes)), 1, false, [&](Val at) {
+      decode(e_, at, axes);
+      alone_ = true;
+      body();
+      alone_ = false;
+    });
+  }
+
+  template <class F>
+  void serial(const std::vector<uint32_t>& axes, size_t at, F body) {
+    if (at == axes.size()) return body();
+    e_.loop(Bind::kSerial, e_.integer(0), e_.scalar(p_.axes()[axes[at]].extent), 1, false, [&](Val v) {
+      e_.bind(axes[at], v);
+      serial(axes, at + 1, body);
+    });
+  }
+
+  void one_pass(const Pass& pass) {
+    bool reduces = false;
+    for (size_t i : pass.stages) reduces |= k_.stages[i].kind == StageKind::kReduce;
+    if (!reduces) {
+      std::vector<uint32_t> all = pass.space;
+      all.insert(all.end(), pass.reduce.begin(), pass.reduce.end());
+      return lanes(all, [&] { maps(pass); });
+    }
+    if (shares_points(pass)) {
+      return lanes(pass.space, [&] { sums(pass, [&](auto step) { serial(pass.reduce, 0, step); }, false); });
+    }
+    // A sum of one step is taken by every item: there is nothing to meet about.
+    const bool meet = !pass.reduce.empty();
+    serial(pass.space, 0, [&] { sums(pass, [&](auto step) { lanes(pass.reduce, step); }, meet); });
+  }
+
+  // Whether there are points enough to give each item sums of its own.
+  bool shares_points(const Pass& pass) {
+    if (pass.space.empty()) return false;
+    const auto space = p_.value(product(pass.space)), reduce = p_.value(product(pass.reduce));
+    return !space || !reduce || *space >= s_.group || *space >= *reduce;
+  }
+
+  void maps(const Pass& pass) {
+    for (size_t i : pass.stages) {
+      e_.comment(label(i, "Map"));
+      map(k_.stages[i]);
+    }
+  }
+
+  template <class F>
+  void sums(const Pass& pass, F loops, bool meet) {
+    std::vector<std::vector<V>> states(pass.stages.size());
+    for (size_t n = 0; n < pass.stages.size(); ++n) {
+      const Stage& s = k_.stages[pass.stages[n]];
+      if (s.kind != StageKind::kReduce) continue;
+      e_.comment(label(pass.stages[n], "Init"));
+      for (E init : s.init) states[n].push_back(e_.declare(e_.scalar(init)));
+    }
+    loops([&] {
+      for (size_t n = 0; n < pass.stages.size(); ++n) {
+        const Stage& s = k_.stages[pass.stages[n]];
+        e_.comment(label(pass.stages[n], s.kind == StageKind::kMap ? "Map" : "Step"));
+        s.kind == StageKind::kMap ? map(s) : step(s, states[n]);
+      }
+    });
+    for (size_t n = 0; n < pass.stages.size(); ++n) {
+      const Stage& s = k_.stages[pass.stages[n]];
+      if (s.kind != StageKind::kReduce) continue;
+      std::vector<Val> found = current(states[n]);
+      if (meet) {
+        e_.comment(label(pass.stages[n], "Merge"));
+        found = across_group(s, found);
+      }
+      e_.comment(label(pass.stages[n], "Final"));
+      final(s, found);
+    }
+  }
+
+  static std::string label(size_t stage, const char* part) { return "stage " + std::to_string(stage) + " " + part; }
+
+  // What all items of the group know is stored by the first.
+  void store(const View& view, Val v) {
+    if (alone_) return e_.store(view, v, false);
+    const Val first = e_.apply(TENON_S_CMP, TENON_I64, {lane_, e_.integer(0)}, TENON_CMP_EQ);
+    e_.only_if(first, [&] { e_.store(view, v, false); });
+  }
+
+  void map(const Stage& s) {
+    for (size_t r = 0; r < s.store.size(); ++r) {
+      const Val v = e_.scalar(s.value[r]);
+      e_.forward(s.store[r].buffer, s.store[r].index[0], v, false);
+      store(s.store[r], v);
+    }
+  }
+
+  std::vector<Val> current(const std::vector<V>& vars) const {
+    std::vector<Val> out;
+    for (V v : vars) out.push_back({v, e_.depth(), false});
+    return out;
+  }
+
+  // Values of `list` where states mean `states`.
+  std::vector<Val> given(const std::vector<E>& list, std::vector<Val> states) {
+    e_.open_alias();
+    e_.states = std::move(states);
+    std::vector<Val> out;
+    for (E x : list) out.push_back(e_.scalar(x));
+    e_.states.clear();
+    e_.close_alias();
+    for (Val& v : out) v.depth = std::min(v.depth, e_.depth());
+    return out;
+  }
+
+  void step(const Stage& s, const std::vector<V>& vars) {
+    const std::vector<Val> next = given(s.step, current(vars));
+    for (size_t i = 0; i < vars.size(); ++i) {
+      if (next[i].v != vars[i]) e_.set(vars[i], next[i]);
+    }
+  }
+
+  // The k-th array of the type, one element for each item.
+  uint32_t array(DType t, size_t k) {
+    std::vector<uint32_t>& list = arrays_[t];
+    while (list.size() <= k) list.push_back(e_.share(t, s_.group));
+    return list[k];
+  }
+
+  std::vector<Val> across_group(const Stage& s, const std::vector<Val>& mine) {
+    std::vector<uint32_t> at;
+    std::map<DType, size_t> used;
+    for (const Val& v : mine) {
+      at.push_back(array(e_.type(v.v), used[e_.type(v.v)]++));
+      e_.store_at(Space::kShared, at.back(), e_.type(v.v), lane_, v);
+    }
+    auto load = [&](Val place) {
+      std::vector<Val> out;
+      place.depth = e_.depth();
+      for (size_t i = 0; i < mine.size(); ++i) out.push_back(e_.load_at(Space::kShared, at[i], e_.type(mine[i].v), place, 1));
+      return out;
+    };
+    e_.loop(Bind::kHalving, e_.integer(s_.group / 2), e_.integer(0), 1, false, [&](Val half) {
+      e_.barrier(false);
+      e_.only_if(e_.less(lane_, half), [&] {
+        std::vector<Val> both = load(lane_);
+        const std::vector<Val> other = load(e_.add(lane_, half));
+        both.insert(both.end(), other.begin(), other.end());
+        const std::vector<Val> merged = given(s.merge, both);
+        for (size_t i = 0; i < mine.size(); ++i) e_.store_at(Space::kShared, at[i], e_.type(mine[i].v), lane_, merged[i]);
+      });
+    });
+    e_.barrier(false);
+    const std::vector<Val> all = load(e_.integer(0));
+    e_.barrier(false);  // before the arrays are used again
+    return all;
+  }
+
+  void final(const Stage& s, const std::vector<Val>& states) {
+    const std::vector<Val> values = given(s.final, states);
+    for (size_t r = 0; r < s.store.size(); ++r) {
+      Val v = values[r];
+      v.depth = e_.depth();
+      e_.forward(s.store[r].buffer, s.store[r].index[0], v, false);
+      store(s.store[r], v);
+    }
+  }
+
+  Emitter& e_;
+  const Schedule& s_;
+  Pool& p_;
+  Kernel& k_;
+  Val lane_;
+  bool alone_ = false;  // inside a loop that items share: each has elements of its own
+  std::map<DType, std::vector<uint32_t>> arrays_;
+};
+
+}  // namespace
+
+bool lower_group_rows(Emitter& e, const Schedule& s, std::string* why) { return GroupRows(e, s).run(why); }
+
+}  // namespace tenon::kernelgen

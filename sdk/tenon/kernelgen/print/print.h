@@ -1,0 +1,16 @@
+// The printers: loop trees to text. They decide nothing. Internal to kernelgen.
+#ifndef TENON_KERNELGEN_PRINT_PRINT_H_
+#define TENON_KERNELGEN_PRINT_PRINT_H_
+
+#include <string>
+
+#include "tenon/kernelgen/loops/l2.h"
+#include "tenon/kernelgen/print/prelude.h"
+
+namespace tenon::kernelgen {
+
+std::string print_cpp(const LoopTree& tree, Prelude& prelude);
+std::string print_opencl(const LoopTree& tree, Prelude& prelude);
+
+}  // namespace tenon::kernelgen
+#endif

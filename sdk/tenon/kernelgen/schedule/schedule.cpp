@@ -1,0 +1,469 @@
+#include "tenon/kernelgen/schedule/schedule.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "tenon/kernelgen/schedule/prepare.h"
+
+namespace tenon::kernelgen {
+
+int64_t access_score(Pool& p, const Stage& s, uint32_t axis);
+
+namespace {
+
+bool contains(const std::vector<uint32_t>& v, uint32_t x) { return std::find(v.begin(), v.end(), x) != v.end(); }
+
+// The widest element that vectors of this kernel hold. Index arithmetic does not count: it is narrowed.
+uint32_t widest_element(const Kernel& k) {
+  uint32_t bytes = 4;
+  std::vector<E> todo;
+  for (const Stage& s : k.stages) {
+    for (const auto* list : {&s.value, &s.init, &s.step, &s.merge, &s.final}) todo.insert(todo.end(), list->begin(), list->end());
+    if (s.a != kNone) todo.insert(todo.end(), {s.a, s.b});
+    for (const View& v : s.store) bytes = std::max(bytes, size_of(k.buffers[v.buffer].type));
+  }
+  std::vector<bool> seen(k.pool.size());
+  while (!todo.empty()) {
+    const E e = todo.back();
+    todo.pop_back();
+    if (e == kNone || seen[e]) continue;
+    seen[e] = true;
+    const Expr& x = k.pool.at(e);
+    if (x.kind == X::kLoad || x.kind == X::kState || (x.kind == X::kOp && x.type != TENON_I64)) bytes = std::max(bytes, size_of(x.type));
+    for (E a : k.pool.args(e)) todo.push_back(a);
+  }
+  return bytes;
+}
+
+int64_t likely(const Pool& p, E e) {
+  std::vector<int64_t> ext;
+  for (const Extent& x : p.extents()) ext.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 1024));
+  return std::max<int64_t>(1, p.evaluate(e, ext));
+}
+
+// Rough operations of one step or element; decides how far to unroll.
+int64_t weight(const Pool& p, const Stage& s) {
+  std::vector<E> todo = s.kind == StageKind::kMap ? s.value : s.step;
+  std::vector<bool> seen(p.size());
+  int64_t n = 0;
+  while (!todo.empty()) {
+    const E e = todo.back();
+    todo.pop_back();
+    if (e == kNone || seen[e]) continue;
+    seen[e] = true;
+    const Expr& x = p.at(e);
+    if (x.kind == X::kOp && x.type != TENON_I64) n += x.op >= TENON_S_EXP && x.op <= TENON_S_DIGAMMA ? 12 : 1;
+    for (E a : p.args(e)) todo.push_back(a);
+  }
+  return n;
+}
+
+E coefficient(Pool& p, E offset, uint32_t axis) {
+  std::vector<E> c;
+  E rest;
+  const uint32_t axes[] = {axis};
+  return p.affine(offset, axes, &c, &rest) ? c[0] : kNone;
+}
+
+// True between two lanes wherever it is true at both of them: bounds, all of which have to hold.
+bool is_convex(const Pool& p, E guard) {
+  const Expr& x = p.at(guard);
+  if (x.kind != X::kOp) return false;
+  if (x.op == TENON_S_AND) return is_convex(p, p.arg(guard, 0)) && is_convex(p, p.arg(guard, 1));
+  std::vector<E> data;
+  p.loads(guard, &data);
+  return x.op == TENON_S_CMP && x.ref != TENON_CMP_EQ && x.ref != TENON_CMP_NE && data.empty();
+}
+
+// Lead axes that walk `offset` contiguously one after another (a filter's columns, rows and channels), in that order, until they have
+// `enough` points.
+std::vector<uint32_t> contiguous_axes(Kernel& k, E offset, uint32_t without, int64_t enough, int64_t* points) {
+  Pool& p = k.pool;
+  std::vector<uint32_t> chain;
+  *points = 1;
+  for (bool found = true; found && *points < enough;) {
+    found = false;
+    for (uint32_t a : k.lead) {
+      const auto extent = p.value(p.axes()[a].extent);
+      if (a == without || contains(chain, a) || !extent || *extent <= 1 || *points > INT32_MAX / *extent) continue;
+      const E step = coefficient(p, offset, a);
+      if (step == kNone || !p.is_const(step, *points)) continue;
+      chain.push_back(a);
+      *points *= *extent;
+      found = true;
+      break;
+    }
+  }
+  return chain;
+}
+
+// Makes `joined` a lead axis in their place; map: what each of them is, and what else is to be replaced.
+uint32_t join_axes(Kernel& k, const std::vector<uint32_t>& chain, uint32_t joined, const std::unordered_map<E, E>& map) {
+  Pool& p = k.pool;
+  Stage& stage = k.stages[0];
+  for (E& v : stage.value) v = p.substitute(v, map);
+  for (View& v : stage.store) {
+    for (E& i : v.index) i = p.substitute(i, map);
+    v.guard = p.substitute(v.guard, map);
+  }
+  for (auto* list : {&k.lead, &stage.space}) {
+    std::erase_if(*list, [&](uint32_t a) { return contains(chain, a); });
+    list->push_back(joined);
+  }
+  return joined;
+}
+
+// What each of the axes is, in terms of the one that takes their place.
+std::unordered_map<E, E> parts_of(Pool& p, const std::vector<uint32_t>& chain, uint32_t joined) {
+  std::unordered_map<E, E> map;
+  E left = p.axis(joined);
+  for (uint32_t a : chain) {
+    const E extent = p.axes()[a].extent;
+    map[p.axis(a)] = a == chain.back() ? left : p.mod(left, extent);
+    left = p.floordiv(left, extent);
+  }
+  return map;
+}
+
+// What is contiguous in an operand becomes one axis, so that squares of it can be turned over. ~0u: it is shorter than a vector.
+uint32_t join_reads(Kernel& k, const Schedule& s, E load) {
+  Pool& p = k.pool;
+  int64_t points = 1;
+  const std::vector<uint32_t> chain = contiguous_axes(k, p.arg(load, 2), s.vector_axis, INT32_MAX, &points);
+  const E guard = p.arg(load, 0);
+  if (guard != kNone && std::ranges::any_of(chain, [&](uint32_t a) { return p.uses_axis(guard, a); })) return ~0u;
+  std::vector<E> c;
+  E rest;
+  if (chain.size() < 2 || points < s.lanes || !p.affine(p.arg(load, 2), chain, &c, &rest)) return ~0u;
+  const uint32_t joined = p.add_axis(p.integer(points));
+  std::unordered_map<E, E> map = parts_of(p, chain, joined);
+  const E offset[] = {p.add(rest, p.axis(joined))};
+  map[load] = p.load(p.at(load).ref, p.type(load), offset, p.substitute(guard, map), p.substitute(p.arg(load, 1), map));
+  return join_axes(k, chain, joined, map);
+}
+
+// Few channels that end up side by side (a photograph's): the vectors of all of them are woven into the result, which would cost a
+// scattered store each, and lines that several threads write.
+void weave(Kernel& k, const Target& t, Schedule* s) {
+  constexpr int64_t kMost = 4;
+  if (k.stages.size() != 1 || k.stages[0].store.size() != 1 || s->lanes < 4) return;
+  Pool& p = k.pool;
+  const View& store = k.stages[0].store[0];
+  const DType type = k.buffers[store.buffer].type;
+  const auto step = [&](uint32_t a) {
+    const E c = coefficient(p, store.index[0], a);
+    return c == kNone ? std::nullopt : p.value(c);
+  };
+  const int64_t channels = step(s->vector_axis).value_or(0);
+  const bool whole = size_of(type) * s->lanes == t.vector_bytes && type != TENON_PRED && p.type(k.stages[0].value[0]) == type;
+  if (store.guard != kNone || !whole || channels < 2 || channels > kMost) return;
+  for (uint32_t a : k.lead) {
+    if (a == s->vector_axis || step(a) != 1 || !p.is_const(p.axes()[a].extent, channels)) continue;
+    s->woven_axis = a;
+    s->grain = std::max<int64_t>(1, 16384 / (likely(p, p.axes()[s->vector_axis].extent) * channels));
+  }
+}
+
+// One element-wise stage whose lanes walk some operand with a stride while another lead axis walks that operand
+// contiguously: squares of it are turned over in registers.
+bool transposes(Kernel& k, const Target& t, Schedule* s) {
+  if (k.stages.size() != 1 || s->lanes < 4 || t.vector_bytes == 0) return false;
+  Pool& p = k.pool;
+  std::vector<E> loads;
+  for (E v : k.stages[0].value) p.loads(v, &loads);
+  for (E l : loads) {
+    // Tiles are of f32-sized elements, one to a lane.
+    if (size_of(p.type(l)) * s->lanes != t.vector_bytes || p.type(l) == TENON_PRED) continue;
+    const E along = coefficient(p, p.arg(l, 2), s->vector_axis);
+    if (along == kNone || p.is_const(along, 0) || p.is_const(along, 1)) continue;
+    if (likely(p, p.axes()[s->vector_axis].extent) < s->lanes) continue;
+    if (p.arg(l, 0) != kNone && !is_convex(p, p.arg(l, 0))) continue;
+    const auto turn = [&](uint32_t a) {
+      s->shape = Shape::kTranspose;
+      s->tile_axis = a;
+      s->block = s->lanes;
+      s->grain = std::max<int64_t>(1, 16384 / (likely(p, p.axes()[a].extent) * s->block));
+      return true;
+    };
+    const auto depends = [&](uint32_t a) { return p.arg(l, 0) != kNone && p.uses_axis(p.arg(l, 0), a); };
+    for (uint32_t a : k.lead) {
+      if (a == s->vector_axis || depends(a) || !p.is_const(coefficient(p, p.arg(l, 2), a), 1)) continue;
+      if (likely(p, p.axes()[a].extent) >= s->lanes) return turn(a);
+    }
+    if (const uint32_t a = loads.size() == 1 ? join_reads(k, *s, l) : ~0u; a != ~0u) return turn(a);
+  }
+  return false;
+}
+
+// The group of kernels whose work items know nothing of each other.
+uint32_t alone(const Target& t) { return std::min<uint32_t>(t.group, 64); }
+
+std::vector<uint32_t> inner_axes(const Kernel& k, const Stage& s) {
+  std::vector<uint32_t> out;
+  for (const auto* list : {&s.space, &s.reduce}) {
+    for (uint32_t a : *list) {
+      if (!contains(k.lead, a)) out.push_back(a);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string_view name_of(Shape shape) {
+  static constexpr std::string_view kNames[] = {"pointwise", "row reduction", "column reduction", "transpose", "contraction", "convolution", "ordered", "attention"};
+  return kNames[static_cast<int>(shape)];
+}
+
+std::string to_text(const Schedule& s) {
+  std::string out = "schedule " + std::string(name_of(s.shape)) + " {\n  lanes " + std::to_string(s.lanes);
+  if (s.shape != Shape::kContraction && s.shape != Shape::kConvolution) {
+    out += s.vector_axis == ~0u ? " along each stage's innermost axis" : " along i" + std::to_string(s.vector_axis);
+  }
+  out += ", unroll " + std::to_string(s.unroll) + "\n  block " + std::to_string(s.block) + ", grain " + std::to_string(s.grain) + "\n";
+  if (s.together) out += "  groups of " + std::to_string(s.group) + " work together\n";
+  if (s.shape == Shape::kContraction) {
+    auto list = [](const std::vector<uint32_t>& axes) {
+      std::string t;
+      for (uint32_t a : axes) t += (t.empty() ? "i" : ", i") + std::to_string(a);
+      return t;
+    };
+    out += "  tile " + std::to_string(s.mr) + " rows of [" + list(s.rows) + "] x " + std::to_string(s.nr) + " vectors of [" +
+           list(s.columns) + "]" + (s.together ? ", " + std::to_string(s.group_columns) + " items wide, " + std::to_string(s.depth) + " steps deep" : "") + (s.swapped ? ", operands swapped" : "") + "\n  row block " + std::to_string(s.row_block) +
+           "\n  a " + (s.pack_a ? "packed" : "direct") + ", b " +
+           (s.packed ? std::string("in panels ") + (s.pairs ? "of bf16 pairs " : "") + "since load" : s.pack_b ? (s.transpose_b ? "packed through transposed tiles" : "packed") : "direct") + "\n";
+  }
+  if (s.shape == Shape::kConvolution) {
+    out += "  " + std::string(s.depthwise ? "depthwise " : "") + "tile " + std::to_string(s.mr) + " rows x " + std::to_string(s.nr) +
+           " vectors of i" + std::to_string(s.columns[0]) +
+           (s.run_axis == ~0u ? "" : ", runs of i" + std::to_string(s.run_axis)) + "\n  row block " + std::to_string(s.row_block) + ", panels " +
+           (s.panels == 0 ? "all" : std::to_string(s.panels)) + "\n";
+  }
+  if (s.nontemporal != 0) out += "  results past the caches from " + std::to_string(s.nontemporal) + " bytes on\n";
+  if (s.woven_axis != ~0u) out += "  woven with i" + std::to_string(s.woven_axis) + "\n";
+  if (s.tile_axis != ~0u) out += "  tiles along i" + std::to_string(s.tile_axis) + "\n";
+  return out + "}\n";
+}
+
+E result_bytes(Kernel& k) {
+  E bytes = k.pool.integer(0);
+  for (const Buffer& b : k.buffers) {
+    if (b.role != Role::kOut) continue;
+    E n = k.pool.integer(size_of(b.type));
+    for (E d : b.dims) n = k.pool.mul(n, d);
+    bytes = k.pool.add(bytes, n);
+  }
+  return bytes;
+}
+
+uint32_t lanes_of(const Kernel& k, const Target& t) {
+  return t.vector_bytes == 0 ? 1 : std::max<uint32_t>(1, t.vector_bytes / widest_element(k));
+}
+
+// 0: it is known that the results are smaller.
+int64_t nontemporal_from(Kernel& k, const Target& t) {
+  if (t.stream_bytes == 0 || k.pool.range(result_bytes(k)).hi < t.stream_bytes) return 0;
+  return t.stream_bytes;
+}
+
+bool schedule_pointwise(Kernel& k, const Target& t, Schedule* out, std::string*) {
+  Pool& p = k.pool;
+  Schedule s;
+  s.shape = Shape::kPointwise;
+  s.lanes = lanes_of(k, t);
+  if (t.dialect == Dialect::kOpenCl || k.lead.empty()) {
+    s.lanes = 1;
+    s.grain = 256;
+    s.group = alone(t);
+    *out = s;
+    return true;
+  }
+  int64_t best = INT64_MIN;
+  for (uint32_t a : k.lead) {
+    int64_t score = 0;
+    for (const Stage& st : k.stages) score += access_score(p, st, a);
+    if (likely(p, p.axes()[a].extent) < s.lanes) score -= 2;
+    if (score >= best) {
+      best = score;
+      s.vector_axis = a;
+    }
+  }
+  const uint32_t chosen = s.vector_axis;
+  if (transposes(k, t, &s)) {
+    *out = s;
+    return true;
+  }
+  // Reads that are turned over in registers cost less than stores that are strided.
+  for (uint32_t a : k.lead) {
+    if (a == chosen || k.stages.size() != 1 || !p.is_const(coefficient(p, k.stages[0].store[0].index[0], a), 1)) continue;
+    s.vector_axis = a;
+    if (transposes(k, t, &s)) {
+      *out = s;
+      return true;
+    }
+  }
+  s.vector_axis = chosen;
+  weave(k, t, &s);
+  if (s.woven_axis != ~0u) {
+    *out = s;
+    return true;
+  }
+  // A block is about as much as one item should do; the grain makes up for small rows.
+  const int64_t extent = likely(p, p.axes()[s.vector_axis].extent);
+  s.block = 1024;
+  s.grain = std::max<int64_t>(1, 16384 / std::min<int64_t>(extent, s.block));
+  s.nontemporal = nontemporal_from(k, t);
+  *out = s;
+  return true;
+}
+
+// The work items of a group share rows that are long enough, unless neighbours along a lead axis read side by side and are many.
+static void share_rows(Kernel& k, const Target& t, int64_t row, Schedule* s) {
+  Pool& p = k.pool;
+  constexpr int64_t kShortRow = 32;
+  if (row < kShortRow) return;
+  int64_t rows = 1, inner = 0, lead = INT64_MIN;
+  for (uint32_t a : k.lead) {
+    rows = std::min<int64_t>(INT32_MAX, rows * likely(p, p.axes()[a].extent));
+    int64_t score = 0;
+    for (const Stage& st : k.stages) score += access_score(p, st, a);
+    lead = std::max(lead, score);
+  }
+  for (const Stage& st : k.stages) {
+    int64_t best = INT64_MIN;
+    for (uint32_t a : inner_axes(k, st)) best = std::max(best, access_score(p, st, a));
+    if (best != INT64_MIN) inner += best;
+  }
+  if (lead > inner && rows >= row) return;
+  s->together = true;
+  s->group = kShortRow;
+  while (s->group < t.group && s->group * 2 < row) s->group *= 2;
+  s->group = std::min(s->group, t.group);
+}
+
+// Results do not wait for the kernel's own reductions. Those that do are written while their rows are in the cache, and
+// gained nothing from being stored past it.
+bool one_visit(const Kernel& k) {
+  for (const Stage& s : k.stages) {
+    std::vector<E> loads;
+    for (E e : s.value) k.pool.loads(e, &loads);
+    if (std::ranges::any_of(loads, [&](E l) { return k.buffers[memory_of(k, k.pool.at(l).ref)].role == Role::kTemp; })) return false;
+  }
+  return true;
+}
+
+bool schedule_reduction(Kernel& k, const Target& t, Schedule* out, std::string*) {
+  Pool& p = k.pool;
+  Schedule s;
+  s.shape = Shape::kRowReduction;
+  s.lanes = lanes_of(k, t);
+  int64_t row = 1, steps = 0;
+  int64_t along_inner = 0;
+  for (const Stage& st : k.stages) {
+    steps = std::max(steps, weight(p, st));
+    int64_t points = 1, best = INT64_MIN;
+    for (uint32_t a : inner_axes(k, st)) {
+      const int64_t n = likely(p, p.axes()[a].extent);
+      points = std::min<int64_t>(INT32_MAX, points * n);
+      best = std::max(best, access_score(p, st, a) - (n < s.lanes ? 8 : 0));
+    }
+    row = std::max(row, points);
+    if (best != INT64_MIN) along_inner += best;
+  }
+  s.grain = std::max<int64_t>(1, 8192 / row);
+  if (t.dialect == Dialect::kOpenCl) {
+    s.lanes = 1;
+    s.grain = 64;
+    s.group = alone(t);
+    if (t.group > 1) share_rows(k, t, row, &s);
+    *out = s;
+    return true;
+  }
+  int64_t along_lead = INT64_MIN;
+  uint32_t lead = ~0u;
+  for (uint32_t a : k.lead) {
+    int64_t score = 0;
+    for (const Stage& st : k.stages) score += access_score(p, st, a);
+    if (likely(p, p.axes()[a].extent) < s.lanes) score -= 8;
+    if (score >= along_lead) {
+      along_lead = score;
+      lead = a;
+    }
+  }
+  // Enough chains to hide a reduction's latency; heavy steps need registers for themselves.
+  s.unroll = s.lanes == 1 ? 1 : steps <= 8 || t.registers >= 32 ? 4 : 2;
+  if (lead != ~0u && along_lead > along_inner) {
+    s.shape = Shape::kColumnReduction;
+    s.vector_axis = lead;
+    const int64_t extent = likely(p, p.axes()[lead].extent);
+    while (s.unroll > 1 && extent < int64_t{s.lanes} * s.unroll) s.unroll /= 2;
+    s.block = int64_t{s.lanes} * s.unroll;
+    s.grain = std::max<int64_t>(1, 8192 / (row * s.block));
+  }
+  if (s.shape == Shape::kRowReduction && one_visit(k)) s.nontemporal = nontemporal_from(k, t);
+  *out = s;
+  return true;
+}
+
+bool schedule_ordered(Kernel& k, const Target& t, Schedule* out, std::string*) {
+  Pool& p = k.pool;
+  const Stage& st = k.stages[0];
+  Schedule s;
+  s.shape = Shape::kOrdered;
+  s.lanes = st.kind == StageKind::kSort || t.dialect == Dialect::kOpenCl ? 1 : lanes_of(k, t);
+  s.group = alone(t);
+  int64_t best = 0, line = 1;
+  for (uint32_t a : k.lead) {
+    const int64_t score = access_score(p, st, a);
+    if (s.lanes == 1 || score <= best || likely(p, p.axes()[a].extent) < s.lanes) continue;
+    best = score;
+    s.vector_axis = a;
+    s.block = s.lanes * 4;
+  }
+  for (const auto* list : {&st.reduce, &st.fill}) {
+    int64_t points = 1;
+    for (uint32_t a : *list) points = std::min<int64_t>(INT32_MAX, points * likely(p, p.axes()[a].extent));
+    line = std::max(line, points);
+  }
+  s.grain = std::max<int64_t>(1, 8192 / (line * std::max<int64_t>(1, s.block)));
+  if (s.vector_axis == ~0u && st.kind == StageKind::kScan) s.lanes = 1;
+  *out = s;
+  return true;
+}
+
+bool schedule_attention(Kernel& k, const Target& t, Schedule* out, std::string* why) {
+  Pool& p = k.pool;
+  const Stage& st = k.stages[0];
+  if (t.dialect == Dialect::kOpenCl || t.vector_bytes < 16) {
+    *why = "attention in one pass is generated for processors with vectors";
+    return false;
+  }
+  Schedule s;
+  s.shape = Shape::kAttention;
+  s.lanes = t.vector_bytes / 4;
+  s.columns = {st.space.back()};
+  s.rows = {st.space[st.space.size() - 2]};
+  s.mr = t.registers >= 32 || t.isa == "avx2" ? 6 : 4;
+  s.nr = t.registers >= 32 ? 4 : 2;
+  // Scores of a block of queries and keys, and the keys and values they meet, stay in L2.
+  s.row_block = s.mr * 16;
+  s.block = 256;
+  const int64_t work = likely(p, p.axes()[st.reduce[0]].extent) * s.row_block;
+  s.grain = std::max<int64_t>(1, 4096 / work);
+  *out = s;
+  return true;
+}
+
+bool schedule_kernel(Kernel& k, const Target& t, Schedule* out, std::string* why) {
+  if (k.stages[0].kind == StageKind::kAttention) return schedule_attention(k, t, out, why);
+  if (k.stages[0].ordered()) return schedule_ordered(k, t, out, why);
+  bool inner = false;
+  for (const Stage& s : k.stages) {
+    if (s.panel != 0) return schedule_convolution(k, t, out, why);
+    if (s.kind == StageKind::kContract) return schedule_contraction(k, t, out, why);
+    inner |= s.kind == StageKind::kReduce || !inner_axes(k, s).empty();
+  }
+  return inner ? schedule_reduction(k, t, out, why) : schedule_pointwise(k, t, out, why);
+}
+
+}  // namespace tenon::kernelgen

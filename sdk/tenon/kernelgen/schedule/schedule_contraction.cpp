@@ -1,0 +1,318 @@
+#include <algorithm>
+
+#include "tenon/kernelgen/schedule/contraction.h"
+#include "tenon/kernelgen/schedule/schedule.h"
+
+namespace tenon::kernelgen {
+
+uint32_t lanes_of(const Kernel& k, const Target& t);
+
+uint32_t panel_of(const Kernel& k, E e) {
+  if (const E narrow = bf16_of(k.pool, e); narrow != kNone) e = narrow;
+  const Expr& x = k.pool.at(e);
+  return x.kind == X::kLoad && k.pool.arg(e, 0) == kNone ? k.buffers[x.ref].panel : 0;
+}
+
+E bf16_of(const Pool& p, E e) {
+  const Expr& x = p.at(e);
+  const bool widens = x.kind == X::kOp && x.type == TENON_F32 && (x.op == TENON_S_CONVERT || x.op == kRound);
+  return widens && p.type(p.arg(e, 0)) == TENON_BF16 ? p.arg(e, 0) : kNone;
+}
+
+bool in_pairs(const Kernel& k, E e) { return bf16_of(k.pool, e) != kNone && panel_of(k, e) != 0; }
+
+bool plain_load(const Pool& p, E e, DType acc) {
+  return p.at(e).kind == X::kLoad && p.arg(e, 0) == kNone && p.type(e) == acc;
+}
+
+bool chain(Pool& p, E offset, std::vector<uint32_t>* axes, E* step, E* rest) {
+  std::vector<E> c;
+  if (!p.affine(offset, *axes, &c, rest)) return false;
+  // Innermost first: the axis whose coefficient is the step, then each that continues where the last ended.
+  std::vector<uint32_t> order;
+  std::vector<bool> used(axes->size());
+  for (size_t first = 0; first < axes->size(); ++first) {
+    order = {static_cast<uint32_t>(first)};
+    std::fill(used.begin(), used.end(), false);
+    used[first] = true;
+    E next = p.mul(c[first], p.axes()[(*axes)[first]].extent);
+    for (bool found = true; found && order.size() < axes->size();) {
+      found = false;
+      for (size_t i = 0; i < axes->size() && !found; ++i) {
+        if (used[i] || c[i] != next) continue;
+        found = used[i] = true;
+        order.push_back(static_cast<uint32_t>(i));
+        next = p.mul(next, p.axes()[(*axes)[i]].extent);
+      }
+    }
+    if (order.size() == axes->size()) {
+      *step = c[first];
+      std::vector<uint32_t> sorted;
+      for (size_t i = order.size(); i-- > 0;) sorted.push_back((*axes)[order[i]]);
+      *axes = sorted;
+      return true;
+    }
+  }
+  return false;
+}
+
+namespace {
+
+int64_t likely(const Pool& p, E e) {
+  std::vector<int64_t> ext;
+  for (const Extent& x : p.extents()) ext.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 256));
+  return std::max<int64_t>(1, p.evaluate(e, ext));
+}
+
+E coefficient(Pool& p, E offset, uint32_t axis) {
+  std::vector<E> c;
+  E rest;
+  const uint32_t axes[] = {axis};
+  return p.affine(offset, axes, &c, &rest) ? c[0] : kNone;
+}
+
+// All accesses of the epilogue walk (outer, inner) like one axis, or not at all.
+bool epilogue_walks_as_one(Pool& p, const Stage& s, uint32_t outer, uint32_t inner) {
+  std::vector<E> offsets, loads;
+  for (E e : s.final) p.loads(e, &loads);
+  for (E l : loads) {
+    if (p.arg(l, 0) != kNone) return false;
+    offsets.push_back(p.arg(l, 2));
+  }
+  for (const View& v : s.store) offsets.push_back(v.index[0]);
+  for (E off : offsets) {
+    const E o = coefficient(p, off, outer), i = coefficient(p, off, inner);
+    if (o == kNone || i == kNone || o != p.mul(i, p.axes()[inner].extent)) return false;
+  }
+  // Values must not use the axes themselves.
+  std::vector<E> todo = s.final;
+  p.begin_walk();
+  while (!todo.empty()) {
+    const E e = todo.back();
+    todo.pop_back();
+    if (e == kNone || !p.first_visit(e) || p.at(e).kind == X::kLoad) continue;
+    if (p.at(e).kind == X::kAxis && (p.at(e).ref == outer || p.at(e).ref == inner)) return false;
+    for (E a : p.args(e)) todo.push_back(a);
+  }
+  return true;
+}
+
+// Rows of one range item: `wanted` items for threads to share, by shape alone, and no fewer rows than pay for fetching
+// or packing a panel once more. others: items per block of rows.
+int64_t rows_per_item(Pool& p, int64_t mr, E rows, int64_t others, int64_t wanted) {
+  const int64_t m = likely(p, rows), most = std::max<int64_t>(mr, 192 / mr * mr), least = std::max<int64_t>(mr, 48 / mr * mr);
+  int64_t block = most;
+  while (block / 2 >= least && others * ((m + block - 1) / block) < wanted) block = (block / 2 + mr - 1) / mr * mr;
+  return block;
+}
+
+// Steps of the reduction; 1 (odd) if they are not known.
+int64_t sum_of(Pool& p, const std::vector<uint32_t>& axes) {
+  int64_t n = 1;
+  for (uint32_t axis : axes) n *= p.value(p.axes()[axis].extent).value_or(1);
+  return n;
+}
+
+// Nothing tells how large it may be.
+bool is_guessed(const Pool& p, E size) {
+  if (p.value(size)) return false;
+  std::vector<int64_t> small, large;
+  for (const Extent& x : p.extents()) {
+    small.push_back(x.hint ? x.hint : std::max<int64_t>(x.lo, 1));
+    large.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 1 << 20));
+  }
+  return p.evaluate(size, small) != p.evaluate(size, large);
+}
+
+// Of two sizes that are guessed the inner one: batches come first and are mostly few, and a size that is computed from another (the
+// positions that a network leaves of an image's width) is no shorter for it.
+uint32_t longest(Pool& p, const std::vector<uint32_t>& axes) {
+  uint32_t best = axes[0];
+  for (uint32_t axis : axes) {
+    const E size = p.axes()[axis].extent, other = p.axes()[best].extent;
+    if (is_guessed(p, size) && is_guessed(p, other) ? axis != best : likely(p, size) > likely(p, other)) best = axis;
+  }
+  return best;
+}
+
+// Both sides of the decision are pack.h's: the tile is as wide as a panel, or divides it.
+bool schedule_packed(Kernel& k, const Target& t, bool swapped, const std::vector<uint32_t>& row_axes, uint32_t column,
+                     Schedule s, Schedule* out) {
+  Pool& p = k.pool;
+  const Stage& st = k.stages[0];
+  const E a = swapped ? st.b : st.a, b = swapped ? st.a : st.b;
+  s.swapped = swapped;
+  s.packed = true;
+  s.columns = {column};
+  const uint32_t row = row_axes.empty() ? p.add_axis(p.integer(1)) : longest(p, row_axes);
+  s.rows = {row};
+  const int64_t panel = panel_of(k, b);
+  s.nr = static_cast<uint32_t>(std::min<int64_t>(t.registers >= 32 ? 4 : 2, panel / s.lanes));
+  while (panel % (int64_t{s.nr} * s.lanes) != 0) --s.nr;
+  s.mr = t.registers >= 32 || t.isa == "avx2" ? 6 : 4;
+  const auto m = p.value(p.axes()[row].extent);
+  if (m && *m < s.mr) s.mr = static_cast<uint32_t>(std::max<int64_t>(1, *m));
+  std::vector<uint32_t> order = st.reduce;
+  E step, rest;
+  s.pairs = in_pairs(k, b);
+  const E read = s.pairs && bf16_of(p, a) != kNone ? bf16_of(p, a) : a;
+  bool walks = plain_load(p, read, s.pairs ? DType{TENON_BF16} : p.type(a)) && chain(p, p.arg(read, 2), &order, &step, &rest) &&
+               order == st.reduce;
+  // Pairs are read as one word: side by side, and all of the row's.
+  if (walks && s.pairs) walks = p.is_const(step, 1) && sum_of(p, order) % 2 == 0;
+  s.pack_a = !walks;
+  int64_t others = likely(p, p.ceildiv(p.axes()[column].extent, int64_t{s.nr} * s.lanes));
+  for (uint32_t axis : st.space) {
+    if (axis != row && axis != column) others *= likely(p, p.axes()[axis].extent);
+  }
+  s.row_block = rows_per_item(p, s.mr, p.axes()[row].extent, others, 32);
+  *out = s;
+  return true;
+}
+
+// A tile of 64 x 64 for a group of 256, smaller where the result is.
+void schedule_group(Kernel& k, const Target& t, const std::vector<uint32_t>& rows, const std::vector<uint32_t>& columns, Schedule* s) {
+  Pool& p = k.pool;
+  auto count = [&](const std::vector<uint32_t>& axes) {
+    int64_t n = 1;
+    for (uint32_t a : axes) n = std::min<int64_t>(INT32_MAX, n * likely(p, p.axes()[a].extent));
+    return n;
+  };
+  const int64_t m = count(rows), n = count(columns);
+  s->rows = rows;
+  s->columns = columns;
+  s->together = true;
+  uint32_t high = 1, wide = 1;
+  while (high * wide < t.group) wide <= high ? wide *= 2 : high *= 2;
+  for (; high > 1 && high / 2 >= m; high /= 2) wide *= 2;
+  for (; wide > 1 && wide / 2 >= n; wide /= 2) high = high < m ? high * 2 : high;
+  auto each = [](int64_t size, uint32_t items) { return size > 2 * int64_t{items} ? 4u : size > int64_t{items} ? 2u : 1u; };
+  s->mr = each(m, high);
+  s->nr = each(n, wide);
+  s->group = high * wide;
+  s->group_columns = wide;
+  s->depth = 16;
+}
+
+}  // namespace
+
+bool schedule_contraction(Kernel& k, const Target& t, Schedule* out, std::string* why) {
+  Pool& p = k.pool;
+  if (k.stages.size() != 1 || k.stages[0].kind != StageKind::kContract) {
+    *why = "a contraction runs with its epilogue only";
+    return false;
+  }
+  const Stage& st = k.stages[0];
+  Schedule s;
+  s.shape = Shape::kContraction;
+  s.lanes = lanes_of(k, t);
+  std::vector<uint32_t> only_a, only_b;
+  for (uint32_t axis : st.space) {
+    const bool a = p.uses_axis(st.a, axis), b = p.uses_axis(st.b, axis);
+    if (a && !b) only_a.push_back(axis);
+    if (b && !a) only_b.push_back(axis);
+  }
+  // Packed weights own the columns; rows may be missing then (a vector times a matrix).
+  const bool packed_a = panel_of(k, st.a) != 0, packed = packed_a || panel_of(k, st.b) != 0;
+  if (!packed && (only_a.empty() || only_b.empty())) {
+    *why = "a contraction with one free side is a reduction";
+    return false;
+  }
+  if (packed) return schedule_packed(k, t, packed_a, packed_a ? only_b : only_a, packed_a ? only_a[0] : only_b[0], s, out);
+  const E store = st.store[0].index[0];
+  auto unit = [&](const std::vector<uint32_t>& list) {
+    for (uint32_t axis : list) {
+      if (p.is_const(coefficient(p, store, axis), 1)) return axis;
+    }
+    return ~0u;
+  };
+  uint32_t column = unit(only_b);
+  if (column == ~0u && unit(only_a) != ~0u) {
+    s.swapped = true;
+    std::swap(only_a, only_b);
+    column = unit(only_b);
+  }
+  if (t.group > 1) {
+    schedule_group(k, t, only_a, only_b, &s);
+    *out = s;
+    return true;
+  }
+  s.group = t.group;
+  if (column == ~0u) column = only_b.back();
+  s.columns = {column};
+  const E a = s.swapped ? st.b : st.a, b = s.swapped ? st.a : st.b;
+  const DType acc = p.type(a);
+
+  const bool plain_b = plain_load(p, b, acc);
+  E step = kNone, rest = kNone;
+  const bool unit_b = plain_b && p.is_const(coefficient(p, p.arg(b, 2), column), 1);
+  for (uint32_t outer : only_b) {
+    if (outer != column && s.columns.size() == 1 && !unit_b && epilogue_walks_as_one(p, st, outer, column)) {
+      s.columns = {outer, column};
+    }
+    // A guarded or strided operand is packed anyway; a plain one with two column axes too when one alone is short.
+    if (outer != column && s.columns.size() == 1 && unit_b && likely(p, p.axes()[column].extent) < 4 * int64_t{s.lanes} &&
+        epilogue_walks_as_one(p, st, outer, column)) {
+      s.columns = {outer, column};
+    }
+  }
+  uint32_t row = only_a[0];
+  for (uint32_t axis : only_a) {
+    if (likely(p, p.axes()[axis].extent) > likely(p, p.axes()[row].extent)) row = axis;
+  }
+  s.rows = {row};
+
+  E columns = p.integer(1);
+  for (uint32_t c : s.columns) columns = p.mul(columns, p.axes()[c].extent);
+  const E rows = p.axes()[row].extent;
+  const auto n = p.value(columns);
+  const bool vectors = s.lanes > 1;
+  s.mr = vectors ? (t.registers >= 32 ? 6 : 4) : 4;
+  s.nr = vectors ? (t.registers >= 32 ? 4 : 2) : 4;
+  if (t.isa == "avx2") s.mr = 6;
+  // Narrow results take fewer vectors; panels of equal width waste least.
+  const int64_t wide = n ? *n : likely(p, columns);
+  const int64_t need = (wide + s.lanes - 1) / s.lanes;
+  if (need < s.nr) s.nr = static_cast<uint32_t>(std::max<int64_t>(1, need));
+  if (n && need > s.nr) {
+    for (uint32_t nr = s.nr; nr >= 2 && nr + 1 >= s.nr; --nr) {
+      if (need % nr == 0) {
+        s.nr = nr;
+        break;
+      }
+    }
+  }
+  if (const auto m = p.value(rows); m && *m < s.mr) s.mr = static_cast<uint32_t>(std::max<int64_t>(1, *m));
+
+  std::vector<uint32_t> order = st.reduce;
+  const bool chain_a = plain_load(p, a, acc) && chain(p, p.arg(a, 2), &order, &step, &rest);
+  if (!vectors) {
+    s.row_block = s.mr;
+    s.grain = 16;
+    *out = s;
+    return true;
+  }
+  const bool aligned = n && *n % (int64_t{s.nr} * s.lanes) == 0;
+  const bool direct = unit_b && s.columns.size() == 1 && (aligned || t.isa == "avx512");
+  s.pack_b = !direct || (likely(p, rows) >= 64 && (p.value(rows) || direct));
+  if (direct && !p.value(rows)) s.pack_b = likely(p, rows) >= 64;
+  if (s.pack_b) {
+    s.pack_a = !chain_a;
+    int64_t others = likely(p, p.ceildiv(columns, int64_t{s.nr} * s.lanes));
+    for (uint32_t axis : st.space) {
+      if (axis != row && std::find(s.columns.begin(), s.columns.end(), axis) == s.columns.end()) others *= likely(p, p.axes()[axis].extent);
+    }
+    s.row_block = rows_per_item(p, s.mr, rows, others, 8);
+    // Contiguous along the reduction instead of along columns: whole square tiles are turned over in registers.
+    if (plain_b && s.columns.size() == 1 && !unit_b && acc == TENON_F32 && !st.reduce.empty()) {
+      std::vector<uint32_t> k_order = s.pack_a ? st.reduce : order;
+      s.transpose_b = p.is_const(coefficient(p, p.arg(b, 2), k_order.back()), 1) && coefficient(p, p.arg(b, 2), column) != kNone;
+    }
+  } else {
+    s.row_block = int64_t{s.mr} * 8;
+  }
+  *out = s;
+  return true;
+}
+
+}  // namespace tenon::kernelgen

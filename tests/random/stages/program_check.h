@@ -1,0 +1,50 @@
+// A whole program of stages, step by step. Internal to the stage check.
+#pragma once
+#include <string>
+
+#include <tenon/kernelgen/lift/lift.h>
+
+#include "tests/interpreter/stage_interpreter.h"
+#include "tests/random/runner.h"
+
+namespace tenon::random_tests {
+
+class ProgramCheck {
+ public:
+  // `subject`: what the graph means; the program was lifted from a graph of the same interface. `lifted` is not kept.
+  ProgramCheck(const Generated& subject, const kernelgen::LiftHost& host, tenon_graph_t* graph, const kernelgen::Lifted& lifted);
+
+  // Empty when the program gives what the graph means, else what is wrong, with the step's name. A program that is the one
+  // looked at last is not run again.
+  std::string step(const char* name, const kernelgen::Kernel& program);
+
+  // Sizes of the program's extents in one binding.
+  const std::vector<int64_t>& extents(size_t binding) const { return extents_[binding]; }
+  // Fills the inputs and constants of a program whose buffers have the numbers of the lifted one's.
+  void fill(size_t binding, std::vector<interpreter::Memory>* memory) const;
+  // Empty when the outputs in this memory are right.
+  std::string outputs(size_t binding, const std::vector<interpreter::Memory>& memory) const;
+
+ private:
+  std::string run(size_t binding, const kernelgen::Kernel& program) const;
+  std::string checks(size_t binding, const std::vector<interpreter::Memory>& memory) const;
+
+  // A check of the program in one binding: what `buffer` holds is below the limit, unless there is nothing to hold.
+  struct Check {
+    uint32_t buffer = 0;
+    int64_t limit = 0, count = 0;
+    std::string text;
+  };
+
+  const Generated& subject_;
+  const kernelgen::LiftHost& host_;
+  tenon_graph_t* graph_;
+  std::vector<uint32_t> inputs_, constants_, outputs_;  // as Lifted has them
+  std::vector<tenon_value_t> constant_values_;
+  std::vector<std::vector<Check>> checks_;              // by binding
+  std::vector<std::vector<int64_t>> extents_;
+  std::vector<kernelgen::Stage> last_;
+  std::vector<kernelgen::Buffer> last_buffers_;
+};
+
+}  // namespace tenon::random_tests
