@@ -470,11 +470,11 @@ class Partition {
     for (uint32_t a : s.space) {
       if (!rename.count(p_.axis(a))) return false;
     }
-    // Two axes of s on one of the contraction would write a diagonal.
-    std::vector<E> images;
-    for (auto& [axis, e] : rename) images.push_back(e);
-    std::sort(images.begin(), images.end());
-    if (std::adjacent_find(images.begin(), images.end()) != images.end() || buffers_of(g, s) > 24) return false;
+    // Two axes of s along one of the contraction would write a diagonal.
+    for (uint32_t lead : g.lead) {
+      if (std::ranges::count_if(rename, [&](const auto& each) { return p_.uses_axis(each.second, lead); }) > 1) return false;
+    }
+    if (buffers_of(g, s) > 24) return false;
     rewrite(p_, s, rename);
     s.space = g.lead;
     return true;
