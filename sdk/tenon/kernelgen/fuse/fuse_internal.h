@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tenon/kernelgen/ir/stages.h"
+#include "tenon/kernelgen/ir/target.h"
 
 namespace tenon::kernelgen {
 
