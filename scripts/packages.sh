@@ -12,7 +12,7 @@ TENON_TEST_PACKAGES=(
   pocl-opencl-icd ocl-icd-opencl-dev opencl-c-headers ocl-icd-libopencl1
 )
 # Pinned: a test tool that changes under us is no test tool.
-TENON_TEST_PYTHON=(lit==18.1.8 mpmath==1.4.1 numpy==2.4.6 onnx==1.23.2 onnxruntime==1.31.1 scikit-build-core==1.1.2)
+TENON_TEST_PYTHON=(clang-format==19.1.7 lit==18.1.8 mpmath==1.4.1 numpy==2.4.6 onnx==1.23.2 onnxruntime==1.31.1 scikit-build-core==1.1.2)
 # Taken for the files in them only, without what they depend on.
 TENON_TEST_PYTHON_FILES=(rapidocr-onnxruntime==1.4.4)
 
