@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Which tests a change can reach: a regular expression of ctest names for `./check --changed`, or nothing when no test is reached.
+
+    reach.py [BASE]    files that differ from BASE (main), committed or not
+
+A file belongs to the first row whose prefix it has. What builds everything, or has no row, reaches every test.
+"""
+import re
+import subprocess
+import sys
+
+EVERYTHING = "."
+UNITS = {"core/base": "base_test", "core/ir": "ir_.*test", "core/op": "op_test", "core/pass": "pass_test", "core/dispatch": "dispatch_test",
+         "core/runtime": "runtime_test", "core/host": "host_test", "core/session": "session_test"}
+QUICK = "lit|hostile|models|model_.*|devices_test|plugins_test|cpu_process_test|session_test|onnx_.*"
+CODE = "kernelgen|cpu|sim|interpreter|random_graphs|ops_device|ops_meanings|models_once_wrong|samples"
+PLUGINS = "conform|scaffold|out_of_tree|samples|hostile_plugins|plugins_test|layer|abi|devices|null"
+# prefix -> tests; more than one may be joined by |
+REACH = [
+    ("docs/spec", "conform_spec|scaffold"),
+    ("docs/guide", "scaffold"),
+    ("docs/generated", "generated_docs|ops_coverage"),
+    ("docs", ""),
+    ("bench", ""),
+    ("sdk/tenon/abi", EVERYTHING),
+    ("sdk/tenon/cpp", EVERYTHING),
+    ("sdk/tenon/kernelgen", f"{CODE}|{QUICK}"),
+    ("sdk/tenon/plan", f"plan_test|device_program|cpu|sim|{QUICK}"),
+    ("sdk/tools/conform", "conform|abi_history"),
+    ("sdk/tools", f"conform_reports|{QUICK}"),
+    ("sdk/templates", "scaffold"),
+    ("sdk/cmake", "scaffold|out_of_tree|samples"),
+    ("core/host", f"host_test|{PLUGINS}|lit|hostile"),
+    ("core", f"{'|'.join(UNITS.values())}|{QUICK}|layer|ops_derived|validation_test|random_graphs_(fusion_)?(cpu|reference)$"),
+    ("frontends/onnx", f"frontend|hostile|{QUICK}"),
+    ("frontends", "frontend|lit"),
+    ("passes", f"{QUICK}|random_graphs"),
+    ("plugins/ops", f"ops_.*|generated_docs|{QUICK}|{CODE}"),
+    ("plugins/cpu", f"cpu|{QUICK}|random_graphs.*(cpu|avx2|baseline)|out_of_tree"),
+    ("plugins/sim", f"sim|{QUICK}|conform_plugins"),
+    ("plugins/layers", "layer|poison_test|validation_test|conform_plugins|lit"),
+    ("plugins", PLUGINS),
+    ("samples", "samples|out_of_tree|scaffold"),
+    ("tests/models", "model"),
+    ("tests/random", "random_graphs"),
+    ("tests/interpreter", "interpreter|random_graphs"),
+    ("tests/conform", "conform"),
+    ("tests/hostile", "hostile"),
+    ("tests/ops", "ops_.*"),
+    ("tests/abi", "abi"),
+    ("tests/layers", "layer|poison_test|validation_test"),
+    ("tests/out_of_tree", "scaffold|out_of_tree|samples"),
+    ("tests", "lit|tree_rules"),
+    ("scripts/tree_rules.py", "tree_rules"),
+    ("scripts/format", ""),
+]
+
+
+def changed(base):
+    run = lambda *words: subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout.splitlines()
+    since = run("merge-base", base, "HEAD")[0]
+    return sorted(set(run("diff", "--name-only", since) + run("ls-files", "--others", "--exclude-standard")))
+
+
+def tests_of(path):
+    for prefix, tests in REACH:
+        if path == prefix or path.startswith(prefix + "/"):
+            return tests
+    return "" if re.fullmatch(r"[A-Z]+\.md|\.editorconfig|\.git-blame-ignore-revs", path) else EVERYTHING
+
+
+def main():
+    reached = {tests_of(path) for path in changed(sys.argv[1] if len(sys.argv) > 1 else "main")} - {""}
+    print(EVERYTHING if EVERYTHING in reached else "|".join(sorted(reached)))
+
+
+if __name__ == "__main__":
+    main()
