@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Rules of the tree that a machine can check: who includes whom, that core/ names no op, device or format, and that pages are
-found: links lead somewhere, headings that they name exist, decisions have a number of their own and a line in their index, and each
-top folder has a README.
+"""Rules of the tree that a machine can check: who includes whom; that core/ names no op, device, vendor,
+format or library of others; and that pages are found: links lead somewhere, headings that they name
+exist, decisions have a number of their own and a line in their index, and each top folder has a
+README.
 
 Prints one line per violation and exits with 1. The table is architecture.md's section 3 in code.
 
@@ -55,8 +56,41 @@ ONLY_IN = {
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
 OURS = ("tenon/", "core/", "sdk/", "plugins/", "passes/", "frontends/")
-# Formats and devices that core must not know. Op names come from the op files.
-FORBIDDEN_IN_CORE = ["onnx", "npy", "cuda", "opencl", "pocl", "clang"]
+# What core/ must not know beside ops and devices, whose names are found in the tree. Words of code, not of comments.
+FORBIDDEN_IN_CORE = {
+    "format": "coreml gguf hdf5 npy npz onnx pickle protobuf protozero safetensors tflite",
+    "vendor": "amd apple intel nvidia qualcomm",
+    "library": "amdhip blas clang cublas cuda cudart cudnn dnnl hip level_zero llvm metal miopen mkl mpi nccl nvrtc onednn openblas opencl "
+               "pocl rccl rocblas rocm spirv sycl tbb vulkan ze_loader",
+    "framework": "jax numpy pytorch tensorflow torch",
+}
+# Words of core's own texts that are also the name of an op or a device: where they may stand, and why. "" is all of core/.
+ALLOWED_IN_CORE = {
+    "add": ("core/base/error_codes.def", "English: what to do about an error"),
+    "and": ("", "English"),
+    "call": ("core/base", "English: a call of a function"),
+    "convert": ("core/base/error_codes.def", "English: what to do about an error"),
+    "cpu": ("core/base/cpu_count.cpp", "the kernel's name for the controller of processor time"),
+    "max": ("core", "an operation of dims in the text form, and a file of the kernel"),
+    "mean": ("core/base/str.cpp", "English: did you mean"),
+    "min": ("core", "an operation of dims in the text form"),
+    "not": ("", "English"),
+    "null": ("", "English: a null pointer"),
+    "or": ("", "English"),
+    "reference": ("", "one of the three ways in which an op may say what it means"),
+    "reshape": ("core/base/error_codes.def", "English: what to do about an error"),
+    "select": ("core/op/scalar_check.cpp", "an instruction of scalar programs"),
+    "take": ("", "English: take something out"),
+    "token": ("core", "a kind of value in the text form, and a piece of a text"),
+    "while": ("", "English"),
+}
+# As words of their own in any case, after `lib`, and as parts of NamesLikeThis.
+FORBIDDEN = {what: re.compile(rf"(?i:(?<![a-z])(?:lib)?({words.replace(' ', '|')})(?![a-z]))|"
+                              rf"({words.title().replace(' ', '|')})(?![a-z])") for what, words in FORBIDDEN_IN_CORE.items()}
+FEWEST_OPS = 100  # fewer pages than the tree ever has: the check would look for nothing
+# A comment, a character, a raw string or a string. Comments are dropped, so that "//" within a string is none.
+TOKEN = re.compile(r"//[^\n]*|/\*.*?\*/|'(?:[^'\\\n]|\\[^\n][0-9a-fA-F]*)'|"
+                   r'R"(\w*)\((.*?)\)\1"|"((?:[^"\\\n]|\\.)*)"', re.S)
 
 
 def sources():
@@ -101,27 +135,50 @@ def check_includes(relative, text):
 
 
 def op_names():
-    """Names of declared ops, long enough not to be an English word of the core's own."""
-    names = set()
-    for path in (ROOT / "plugins/ops").rglob("*.cpp"):
-        names |= set(re.findall(r'\bop\("([a-z0-9_]+)"\)', path.read_text(errors="replace")))
-    return {n for n in names if "_" in n}
+    """The names of all ops: each has a page, which a test compares with what is registered."""
+    return {path.stem for path in (ROOT / "docs/generated/ops").glob("*.md")} - {"README"}
 
 
-def strip_comments(text):
-    return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
+def device_names():
+    """The folders of plugins and samples that offer a device, which have its name."""
+    return {folder.name for room in ("plugins", "samples") for folder in (ROOT / room).iterdir() if folder.is_dir()
+            for path in folder.iterdir() if path.suffix in SOURCE and "TENON_DEVICE_ID" in path.read_text(errors="replace")}
 
 
-def check_core_knows_nothing(relative, text, ops):
-    if relative.endswith("_test.cpp"):
+def code_and_literals(text):
+    """The text without comments and includes, and its string literals."""
+    text = INCLUDE.sub("", text)
+    code = TOKEN.sub(lambda token: " " if token[0].startswith(("//", "/*")) else token[0], text)
+    return code, [token[2] or token[3] for token in TOKEN.finditer(text) if token[2] or token[3]]
+
+
+def check_core_knows_nothing(relative, text, ops, devices):
+    name = relative.rsplit("/", 1)[1]
+    if name.endswith(("_test.cpp", "_test.h")) or name.startswith("test_"):
         return
-    code = strip_comments(text)
-    for word in FORBIDDEN_IN_CORE:
-        if re.search(rf"(?<![a-z]){word}(?![a-z])", code, re.I):
-            yield f"{relative}: core names '{word}'"
-    for literal in re.findall(r'"([^"\\]*)"', code):
-        if literal in ops:
-            yield f"{relative}: core names the op '{literal}'"
+    code, literals = code_and_literals(text)
+    for what, pattern in FORBIDDEN.items():
+        for word in sorted({(m[1] or m[2]).lower() for m in pattern.finditer(code)}):
+            yield f"{relative}: core names the {what} '{word}'"
+    for literal in literals:
+        for library in re.findall(r"\blib(?!tenon\b)[\w+-]+\.so\b", literal):
+            yield f"{relative}: core names the library '{library}'"
+        for device in re.findall(r"\b(\w+):\d", literal):
+            if device in devices:
+                yield f"{relative}: core names the device '{device}'"
+        for word in re.findall(r"\w+", literal):
+            place = ALLOWED_IN_CORE.get(word, (None,))[0]
+            if word in ops | devices and (place is None or not relative.startswith(place)):
+                yield f"{relative}: core names the {'op' if word in ops else 'device'} '{word}'"
+
+
+def check_core():
+    ops, devices = op_names(), device_names()
+    if len(ops) < FEWEST_OPS:
+        yield f"docs/generated/ops: {len(ops)} ops are known, fewer than {FEWEST_OPS}: what core/ names cannot be checked"
+    for path in sorted((ROOT / "core").rglob("*")):
+        if path.suffix in SOURCE | {".def", ".inc"}:
+            yield from check_core_knows_nothing(path.relative_to(ROOT).as_posix(), path.read_text(errors="replace"), ops, devices)
 
 
 def pages(root):
@@ -192,13 +249,9 @@ def main():
     if sys.argv[1:2] == ["--links"]:
         return report(links_below(pathlib.Path(sys.argv[2]).resolve()))
     problems = list(check_decisions()) + list(check_readmes()) + list(check_waiting()) + links_below(ROOT)
-    ops = op_names()
+    problems += check_core()
     for path in sources():
-        relative = path.relative_to(ROOT).as_posix()
-        text = path.read_text(errors="replace")
-        problems += check_includes(relative, text)
-        if relative.startswith("core/"):
-            problems += check_core_knows_nothing(relative, text, ops)
+        problems += check_includes(path.relative_to(ROOT).as_posix(), path.read_text(errors="replace"))
     return report(problems)
 
 

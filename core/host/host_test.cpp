@@ -140,7 +140,20 @@ TEST(Remedy, LibrariesAreFoundWithoutBeingOpened) {
   EXPECT_EQ(missing_library(manifest), "");
   manifest.required_libraries.push_back("libno-such-library.so.9");
   EXPECT_EQ(missing_library(manifest), "libno-such-library.so.9");
-  EXPECT_EQ(package_of("libOpenCL.so.1"), "ocl-icd-libopencl1");
+}
+
+TEST(Remedy, PackagesComeFromTheTable) {
+  const std::string_view table = "# libfirst.so.1 no\nlibfirst.so.1 first1\n\n  libsecond.so.2  second2 \nlibthird.so.3\n";
+  EXPECT_EQ(package_in(table, "libfirst.so.1"), "first1");
+  EXPECT_EQ(package_in(table, "libsecond.so.2"), "second2");
+  EXPECT_EQ(package_in(table, "libthird.so.3"), "");
+  EXPECT_EQ(package_in("", "libfirst.so.1"), "");
+  Result<File> installed = open_no_follow(TENON_PACKAGES);
+  ASSERT_TRUE(installed.ok());
+  const std::string text = read_all(*installed, 64 * 1024, "a table").value_or("");
+  EXPECT_EQ(package_in(text, "libOpenCL.so.1"), "ocl-icd-libopencl1");
+  EXPECT_EQ(package_in(text, "libusb-1.0.so.0"), "libusb-1.0-0");
+  EXPECT_EQ(package_in(text, "libno-such-library.so.9"), "");
   EXPECT_EQ(package_of("libno-such-library.so.9"), "");
 }
 
