@@ -12,12 +12,12 @@
 #include <tenon/abi/kernels.h>
 
 #include "core/base/file.h"
-#include "core/base/str.h"
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/fixtures/compile_graphs.h"
 #include "sdk/tools/conform/fixtures/open_queue.h"
 #include "sdk/tools/conform/fixtures/program.h"
 #include "sdk/tools/conform/subject/session.h"
+#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {

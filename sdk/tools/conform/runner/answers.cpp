@@ -6,7 +6,7 @@
 
 #include <cerrno>
 
-#include "core/base/str.h"
+#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {

@@ -17,8 +17,8 @@
 #include <utility>
 
 #include "core/base/file.h"
-#include "core/base/str.h"
 #include "sdk/tools/conform/runner/runner.h"
+#include "sdk/tools/conform/subject/text.h"
 
 extern char** environ;
 

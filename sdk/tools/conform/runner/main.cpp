@@ -13,11 +13,12 @@
 #include <cstring>
 #include <thread>
 
+#include <tenon/cpp/sha256.hpp>
+
 #include "core/base/file.h"
-#include "core/base/str.h"
-#include "core/host/sha256.h"
 #include "sdk/tools/conform/runner/report.h"
 #include "sdk/tools/conform/runner/runner.h"
+#include "sdk/tools/conform/subject/text.h"
 
 namespace {
 
@@ -51,7 +52,7 @@ std::string digest_of(const std::string& path) {
   tenon::Result<tenon::File> file = tenon::open_user_file(path);
   if (!file.ok()) return "";
   auto region = tenon::map_file(*file);
-  return region.ok() ? tenon::host::sha256_hex((*region)->bytes()) : "";
+  return region.ok() ? tenon::digest::sha256_hex((*region)->bytes()) : "";
 }
 
 // To a file, or to standard output for `-`.
@@ -109,12 +110,12 @@ tenon::Status each_filter_chooses(const RunOptions& options) {
     const std::vector<Selected> beyond = select_checks(one);
     if (beyond.empty()) {
       return tenon::error(TENON_INVALID_ARGUMENT, "T0008", "no check and no requirement matches {}; `tenon conform --list` names them.",
-                          tenon::quoted(filter));
+                          quoted(filter));
     }
     int lowest = highest_level();
     for (const Selected& selected : beyond) lowest = std::min(lowest, selected.group->level);
     return tenon::error(TENON_INVALID_ARGUMENT, "T0008", "{} matches checks of level {} and higher alone, and --level {} leaves them out.",
-                        tenon::quoted(filter), lowest, options.level);
+                        quoted(filter), lowest, options.level);
   }
   return {};
 }

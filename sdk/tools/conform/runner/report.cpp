@@ -11,12 +11,13 @@
 #include <span>
 
 #include <tenon/abi/base.h>
+#include <tenon/cpp/dtype.hpp>
+
+#include <tenon/cpp/sha256.hpp>
 
 #include "core/base/file.h"
-#include "core/base/str.h"
-#include "core/host/sha256.h"
-#include "core/ir/dtype.h"
 #include "sdk/tools/conform/runner/requirements.h"
+#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {
@@ -95,7 +96,7 @@ std::string sentence_html(std::string_view id) {
 }
 
 std::string digest_of(std::string_view text) {
-  return host::sha256_hex(std::as_bytes(std::span(text.data(), text.size())));
+  return digest::sha256_hex(std::as_bytes(std::span(text.data(), text.size())));
 }
 
 std::string manifest_digest(const RunRecord& record) {
@@ -139,7 +140,7 @@ KernelTable kernels_of(const RunRecord& record) {
 std::string kernel_rows(const KernelTable& table) {
   std::vector<std::string> dtypes;
   for (tenon_dtype_t dtype = TENON_PRED; dtype < TENON_DTYPE_COUNT; ++dtype) {
-    const std::string name(ir::dtype_name(dtype));
+    const std::string name(dtype_name(dtype));
     if (std::any_of(table.begin(), table.end(),
                     [&](const auto& row) { return row.second.contains(name); }))
       dtypes.push_back(name);

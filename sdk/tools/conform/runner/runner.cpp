@@ -8,11 +8,11 @@
 #include <chrono>
 
 #include "core/base/file.h"
-#include "core/base/str.h"
 #include "sdk/tools/conform/runner/answers.h"
 #include "sdk/tools/conform/runner/check_process.h"
 #include "sdk/tools/conform/subject/process_state.h"
 #include "sdk/tools/conform/subject/session.h"
+#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "core/base/file.h"
-#include "core/base/str.h"
 #include "sdk/tools/conform/subject/process_state.h"
+#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {

@@ -16,7 +16,7 @@
 #include <iterator>
 
 #include "core/base/file.h"
-#include "core/base/str.h"
+#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 

@@ -10,6 +10,13 @@
 
 namespace tenon::conform {
 
+// Whether the runner is compiled with the thread sanitizer, which keeps threads and maps of its own.
+#if defined(__has_feature)
+inline constexpr bool kThreadSanitizer = __has_feature(thread_sanitizer);
+#else
+inline constexpr bool kThreadSanitizer = false;
+#endif
+
 struct ProcessState {
   std::array<void*, 65> handlers = {};
   std::string locale, folder;

@@ -14,8 +14,8 @@
 #include <cstring>
 #include <new>
 
-#include "core/base/str.h"
 #include "core/host/tables.h"
+#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {

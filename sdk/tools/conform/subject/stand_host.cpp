@@ -14,7 +14,7 @@
 
 #include <tenon/abi/session.h>
 
-#include "core/base/str.h"
+#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {

@@ -3,8 +3,8 @@
 #include <sys/stat.h>
 
 #include "core/base/file.h"
-#include "core/base/str.h"
 #include "core/host/places.h"
+#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {

@@ -13,12 +13,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/base/str.h"
 #include "sdk/tools/conform/fixtures/exercise.h"
 #include "sdk/tools/conform/fixtures/host_graph.h"
 #include "sdk/tools/conform/fixtures/open_device.h"
 #include "sdk/tools/conform/subject/call_hooks.h"
 #include "sdk/tools/conform/subject/session.h"
+#include "sdk/tools/conform/subject/text.h"
 
 extern char** environ;
 

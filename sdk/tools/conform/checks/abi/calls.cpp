@@ -15,13 +15,13 @@
 #include <tenon/abi/compile.h>
 #include <tenon/abi/toolchain.h>
 
-#include "core/base/str.h"
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/fixtures/compile_fixture.h"
 #include "sdk/tools/conform/fixtures/compile_graphs.h"
 #include "sdk/tools/conform/fixtures/open_device.h"
 #include "sdk/tools/conform/fixtures/open_queue.h"
 #include "sdk/tools/conform/subject/session.h"
+#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {

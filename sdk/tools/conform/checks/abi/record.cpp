@@ -18,12 +18,12 @@
 #include <tenon/abi/pass.h>
 #include <tenon/abi/toolchain.h>
 
-#include "core/base/str.h"
 #include "sdk/tools/conform/checks/abi/boundary.h"
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/fixtures/exercise.h"
 #include "sdk/tools/conform/fixtures/open_device.h"
 #include "sdk/tools/conform/subject/session.h"
+#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {

@@ -13,13 +13,13 @@
 #include <tenon/abi/compile.h>
 
 #include "core/base/file.h"
-#include "core/base/str.h"
-#include "core/host/requirements.h"
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/fixtures/compile_fixture.h"
 #include "sdk/tools/conform/fixtures/compile_graphs.h"
 #include "sdk/tools/conform/fixtures/open_device.h"
+#include "sdk/tools/conform/subject/process_state.h"
 #include "sdk/tools/conform/subject/session.h"
+#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {
@@ -105,7 +105,7 @@ std::vector<std::pair<uint64_t, uint64_t>> mapped_ranges() {
 }
 
 Outcome no_addresses(Session& s) {
-  if (host::host_sanitizer() == "thread")
+  if (kThreadSanitizer)
     return skipped("the thread sanitizer puts memory where text looks like an address");
   CompileBench bench(s);
   std::unique_ptr<Part> part;

@@ -11,13 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/str.h"
 #include "sdk/tools/conform/checks/kernels/op_cases.h"
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/fixtures/compile_fixture.h"
 #include "sdk/tools/conform/fixtures/compile_graphs.h"
 #include "sdk/tools/conform/fixtures/open_device.h"
 #include "sdk/tools/conform/subject/session.h"
+#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {

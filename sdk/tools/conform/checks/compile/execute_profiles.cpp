@@ -9,11 +9,11 @@
 #include <thread>
 #include <vector>
 
-#include "core/base/str.h"
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/fixtures/compile_graphs.h"
 #include "sdk/tools/conform/fixtures/loaded_graph.h"
 #include "sdk/tools/conform/subject/session.h"
+#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/str.h"
 #include "sdk/tools/conform/checks/abi/boundary.h"
 #include "sdk/tools/conform/checks/device/device_check.h"
 #include "sdk/tools/conform/checks/tables.h"
@@ -18,6 +17,7 @@
 #include "sdk/tools/conform/fixtures/open_device.h"
 #include "sdk/tools/conform/subject/process_state.h"
 #include "sdk/tools/conform/subject/session.h"
+#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {

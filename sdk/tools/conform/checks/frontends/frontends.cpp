@@ -20,10 +20,10 @@
 #include <tenon/abi/toolchain.h>
 
 #include "core/base/file.h"
-#include "core/base/str.h"
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/fixtures/host_graph.h"
 #include "sdk/tools/conform/subject/session.h"
+#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {

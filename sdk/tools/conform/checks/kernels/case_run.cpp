@@ -5,11 +5,12 @@
 #include <memory>
 #include <thread>
 
-#include "core/base/str.h"
-#include "core/ir/dtype.h"
+#include <tenon/cpp/dtype.hpp>
+
 #include "sdk/tools/conform/checks/kernels/float_values.h"
 #include "sdk/tools/conform/fixtures/program.h"
 #include "sdk/tools/conform/subject/session.h"
+#include "sdk/tools/conform/subject/text.h"
 #include "sdk/tools/support/tensors.h"
 
 namespace tenon::conform {
@@ -98,7 +99,7 @@ int64_t wrong_denormal(const tools::Dense& found, const tools::Dense& kept,
 
 // The first zero that has the other sign, or -1.
 int64_t wrong_sign(const tools::Dense& found, const tools::Dense& expected) {
-  if (!ir::dtype_is_float(expected.dtype)) return -1;
+  if (!is_in(expected.dtype, kAnyFloat)) return -1;
   for (int64_t i = 0; i < expected.count(); ++i) {
     const double x = tools::element(found, i), y = tools::element(expected, i);
     if (x == 0 && y == 0 && std::signbit(x) != std::signbit(y)) return i;

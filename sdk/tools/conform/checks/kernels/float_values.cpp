@@ -4,7 +4,8 @@
 #include <cstring>
 #include <limits>
 
-#include "core/ir/dtype.h"
+#include <tenon/cpp/dtype.hpp>
+
 #include "sdk/tools/support/tensors.h"
 
 namespace tenon::conform {
@@ -73,7 +74,7 @@ size_t special_index(uint64_t stream, int64_t i) {
 
 // The ends of the range and what lies beside them.
 uint64_t integer_end(tenon_dtype_t dtype, size_t which) {
-  const uint32_t bits = ir::dtype_bits(dtype);
+  const uint32_t bits = dtype_bits(dtype);
   const uint64_t all = bits == 64 ? UINT64_MAX : (uint64_t{1} << bits) - 1,
                  top = uint64_t{1} << (bits - 1);
   const uint64_t values[16] = {0,   1,       2,       3,   5,       7,       10,      31,
@@ -104,7 +105,7 @@ Format format_of(tenon_dtype_t dtype) {
 uint64_t denormal_bits(tenon_dtype_t dtype, size_t which) {
   const Format format = format_of(dtype);
   const uint64_t one = uint64_t{1} << format.mantissa;
-  const uint64_t bias = (uint64_t{1} << (ir::dtype_bits(dtype) - format.mantissa - 2)) - 1;
+  const uint64_t bias = (uint64_t{1} << (dtype_bits(dtype) - format.mantissa - 2)) - 1;
   const uint64_t values[8] = {0,
                               1,
                               one - 1,
@@ -113,7 +114,7 @@ uint64_t denormal_bits(tenon_dtype_t dtype, size_t which) {
                               one,                      // the smallest normal
                               bias << format.mantissa,  // 1
                               (bias + 2) << format.mantissa};
-  const uint64_t sign = uint64_t{which % 2} << (ir::dtype_bits(dtype) - 1);
+  const uint64_t sign = uint64_t{which % 2} << (dtype_bits(dtype) - 1);
   return values[which / 2] | sign;
 }
 
@@ -135,12 +136,12 @@ void store_float(tenon_dtype_t dtype, double value, unsigned char* to) {
       std::memcpy(to, &narrow, 4);
       break;
     case TENON_F16: {
-      const uint16_t bits = ir::f32_to_f16(narrow);
+      const uint16_t bits = f16_from(narrow);
       std::memcpy(to, &bits, 2);
       break;
     }
     case TENON_BF16: {
-      const uint16_t bits = ir::f32_to_bf16(narrow);
+      const uint16_t bits = bf16_from(narrow);
       std::memcpy(to, &bits, 2);
       break;
     }
@@ -154,7 +155,7 @@ namespace {
 // The sixteen values, over and over.
 void store_floats(tenon_dtype_t dtype, const double (&values)[16], uint64_t stream, int64_t count,
                   unsigned char* bytes) {
-  const uint32_t width = ir::dtype_bits(dtype) / 8;
+  const uint32_t width = dtype_bits(dtype) / 8;
   for (int64_t i = 0; i < count; ++i)
     store_float(dtype, values[special_index(stream, i)], bytes + i * width);
 }
@@ -162,7 +163,7 @@ void store_floats(tenon_dtype_t dtype, const double (&values)[16], uint64_t stre
 // The same of values given by their bits.
 void store_bits(tenon_dtype_t dtype, uint64_t (*bits_of)(tenon_dtype_t, size_t), uint64_t stream,
                 int64_t count, unsigned char* bytes) {
-  const uint32_t width = ir::dtype_bits(dtype) / 8;
+  const uint32_t width = dtype_bits(dtype) / 8;
   for (int64_t i = 0; i < count; ++i) {
     const uint64_t bits = bits_of(dtype, special_index(stream, i));
     std::memcpy(bytes + i * width, &bits, width);  // little endian
@@ -176,26 +177,26 @@ void fill_usual(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned ch
 }
 
 void fill_special(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes) {
-  if (!ir::dtype_is_float(dtype)) return fill_usual(dtype, stream, count, bytes);
+  if (!is_in(dtype, kAnyFloat)) return fill_usual(dtype, stream, count, bytes);
   store_floats(dtype, kSpecial, stream, count, bytes);
 }
 
 void fill_zeros(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes) {
-  if (!ir::dtype_is_float(dtype)) return fill_usual(dtype, stream, count, bytes);
+  if (!is_in(dtype, kAnyFloat)) return fill_usual(dtype, stream, count, bytes);
   store_floats(dtype, kZeros, stream, count, bytes);
 }
 
 void fill_integer_borders(tenon_dtype_t dtype, uint64_t stream, int64_t count,
                           unsigned char* bytes) {
   if (format_of(dtype).mantissa == 0) return fill_ends(dtype, stream, count, bytes);
-  const uint32_t width = ir::dtype_bits(dtype) / 8;
+  const uint32_t width = dtype_bits(dtype) / 8;
   for (int64_t i = 0; i < count; ++i) store_float(dtype, kBorders[i % 32], bytes + i * width);
 }
 
 void fill_halves(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes) {
   fill_usual(dtype, stream, count, bytes);
   if (format_of(dtype).mantissa == 0) return;
-  const uint32_t width = ir::dtype_bits(dtype) / 8;
+  const uint32_t width = dtype_bits(dtype) / 8;
   uint64_t state = 0xd1342543de82ef95u * (stream + 1);
   for (int64_t i = 0; i < count; ++i) {
     state = state * 6364136223846793005u + 1442695040888963407u;
@@ -208,7 +209,7 @@ void fill_sparse(int round, tenon_dtype_t dtype, uint64_t stream, int64_t count,
                  unsigned char* bytes) {
   tools::fill_random(dtype, 11 + static_cast<uint64_t>(round), stream, count, bytes);
   if (format_of(dtype).mantissa == 0) return;
-  const uint32_t width = ir::dtype_bits(dtype) / 8;
+  const uint32_t width = dtype_bits(dtype) / 8;
   const double of_round[kSparseRounds][2] = {{kNan, kNan}, {kInfinity, -kInfinity}};
   // Every eighth, and every fourth a zero, at places that no shape's rows fall in with.
   uint64_t state =
@@ -227,7 +228,7 @@ void fill_denormal(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned
 }
 
 void fill_ends(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes) {
-  if (!ir::dtype_is_integer(dtype) || ir::dtype_bits(dtype) < 8)
+  if (!is_in(dtype, kAnyInt) || dtype_bits(dtype) < 8)
     return fill_usual(dtype, stream, count, bytes);
   store_bits(dtype, integer_end, stream, count, bytes);
 }
@@ -235,7 +236,7 @@ void fill_ends(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned cha
 void flush_denormals(tenon_dtype_t dtype, int64_t count, unsigned char* bytes) {
   const Format format = format_of(dtype);
   if (format.mantissa == 0) return;
-  const uint32_t width = ir::dtype_bits(dtype) / 8;
+  const uint32_t width = dtype_bits(dtype) / 8;
   const uint64_t sign = uint64_t{1} << (8 * width - 1),
                  mantissa = (uint64_t{1} << format.mantissa) - 1;
   for (int64_t i = 0; i < count; ++i) {

@@ -8,10 +8,10 @@
 #include <set>
 
 #include <tenon/abi/graph.h>
+#include <tenon/cpp/dtype.hpp>
 
-#include "core/base/str.h"
-#include "core/ir/dtype.h"
 #include "sdk/tools/conform/subject/session.h"
+#include "sdk/tools/conform/subject/text.h"
 #include "sdk/tools/support/op_example.h"
 
 namespace tenon::conform {
@@ -230,7 +230,7 @@ std::string dtype_of(const OpCase& example) {
 }
 
 bool is_float_case(const OpCase& c) {
-  return ir::dtype_is_float(ir::dtype_from_name(dtype_of(c)));
+  return is_in(tenon::dtype_of(dtype_of(c)), kAnyFloat);
 }
 
 }  // namespace tenon::conform

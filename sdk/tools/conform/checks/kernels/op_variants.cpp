@@ -9,10 +9,11 @@
 #include <optional>
 #include <set>
 
-#include "core/base/str.h"
-#include "core/ir/dtype.h"
+#include <tenon/cpp/dtype.hpp>
+
 #include "sdk/tools/conform/fixtures/attribute_text.h"
 #include "sdk/tools/conform/subject/session.h"
+#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {
@@ -233,7 +234,7 @@ bool is_default(const tenon_attr_def_t& attr, const std::string& value) {
   if (is_list(attr)) return value == "[]";
   if (attr.kind == TENON_ATTR_I64) return value == std::to_string(attr.default_i);
   if (attr.kind == TENON_ATTR_STRING) return value == fmt::format("\"{}\"", view(attr.default_s));
-  return attr.kind == TENON_ATTR_DTYPE && value == ir::dtype_name(attr.default_i);
+  return attr.kind == TENON_ATTR_DTYPE && value == dtype_name(attr.default_i);
 }
 
 // The chosen cases of one op.
@@ -520,9 +521,9 @@ std::vector<OpCase> conversion_cases(const tenon_host_t* host) {
     for (uint32_t i = 0; i < op.attr_count; ++i) {
       if (op.attrs[i].kind != TENON_ATTR_DTYPE) continue;
       for (tenon_dtype_t from = TENON_PRED; from < TENON_DTYPE_COUNT; ++from) {
-        OpCase c = with_dtype(shaped, dtype_of(shaped), ir::dtype_name(from));
+        OpCase c = with_dtype(shaped, dtype_of(shaped), dtype_name(from));
         for (tenon_dtype_t to = TENON_PRED; to < TENON_DTYPE_COUNT; ++to) {
-          c.attributes = own.with(view(op.attrs[i].name), ir::dtype_name(to)).text();
+          c.attributes = own.with(view(op.attrs[i].name), dtype_name(to)).text();
           out->push_back(c);
         }
       }

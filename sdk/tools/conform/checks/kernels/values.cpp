@@ -6,11 +6,10 @@
 
 #include <tenon/abi/compile.h>
 #include <tenon/abi/kernels.h>
+#include <tenon/cpp/dtype.hpp>
 
 #include "core/base/file.h"
-#include "core/base/str.h"
 #include "core/host/places.h"
-#include "core/ir/dtype.h"
 #include "sdk/tools/conform/checks/kernels/case_run.h"
 #include "sdk/tools/conform/checks/kernels/float_values.h"
 #include "sdk/tools/conform/checks/kernels/op_variants.h"
@@ -18,6 +17,7 @@
 #include "sdk/tools/conform/fixtures/attribute_text.h"
 #include "sdk/tools/conform/fixtures/open_device.h"
 #include "sdk/tools/conform/subject/session.h"
+#include "sdk/tools/conform/subject/text.h"
 #include "sdk/tools/support/tensors.h"
 
 namespace tenon::conform {

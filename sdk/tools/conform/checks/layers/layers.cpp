@@ -13,9 +13,9 @@
 #include <tenon/abi/layer.h>
 #include <tenon/abi/queue.h>
 
-#include "core/base/str.h"
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/subject/session.h"
+#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {

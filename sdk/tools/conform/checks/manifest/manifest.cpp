@@ -4,16 +4,17 @@
 #include <algorithm>
 #include <set>
 
+#include <tenon/cpp/sha256.hpp>
+
 #include "core/base/file.h"
-#include "core/base/str.h"
 #include "core/host/places.h"
-#include "core/host/sha256.h"
 #include "core/host/tables.h"
 #include "sdk/tools/conform/checks/abi/boundary.h"
 #include "sdk/tools/conform/checks/manifest/packaging.h"
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/subject/elf_file.h"
 #include "sdk/tools/conform/subject/session.h"
+#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {
@@ -217,7 +218,7 @@ Outcome digest_agrees(Session& s) {
   if (!file.ok()) return skipped(std::string(file.status().message()));
   auto region = map_file(*file);
   if (!region.ok()) return skipped(std::string(region.status().message()));
-  const std::string digest = host::sha256_hex((*region)->bytes());
+  const std::string digest = digest::sha256_hex((*region)->bytes());
   CONFORM_EXPECT(digest == s.subject().manifest.sha256,
                  "the manifest says {}, and the library has {}",
                  quoted(s.subject().manifest.sha256), digest);

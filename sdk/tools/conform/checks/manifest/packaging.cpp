@@ -10,10 +10,10 @@
 #include <set>
 
 #include "core/base/file.h"
-#include "core/base/str.h"
 #include "sdk/tools/conform/subject/elf_file.h"
 #include "sdk/tools/conform/subject/process_state.h"
 #include "sdk/tools/conform/subject/session.h"
+#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <set>
 
-#include "core/base/str.h"
 #include "sdk/tools/conform/checks/ops/op_call.h"
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/subject/session.h"
+#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {

@@ -4,11 +4,12 @@
 #include <map>
 #include <random>
 
-#include "core/base/str.h"
-#include "core/ir/dtype.h"
+#include <tenon/cpp/dtype.hpp>
+
 #include "sdk/tools/conform/checks/ops/op_call.h"
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/subject/session.h"
+#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {
@@ -170,7 +171,7 @@ std::string question_text(const tenon_op_def_t& op, const std::vector<Array>& op
   std::string text;
   for (const Array& a : operands) {
     text += text.empty() ? "" : ", ";
-    text += a.dtype == TENON_DTYPE_NONE ? "_" : std::string(ir::dtype_name(a.dtype)) + "[";
+    text += a.dtype == TENON_DTYPE_NONE ? "_" : std::string(dtype_name(a.dtype)) + "[";
     for (size_t d = 0; d < a.dims.size(); ++d)
       text += fmt::format("{}{}", d == 0 ? "" : ", ", a.dims[d]);
     text += a.dtype == TENON_DTYPE_NONE ? "" : "]";
@@ -211,7 +212,7 @@ Outcome op_infer_hostile(Session& s) {
       const tenon_node_view_t node = node_view(plugin.host, call.graph.get(), call.node);
       for (uint32_t r = 0; r < node.result_count; ++r) {
         const tenon_type_t type = value_view(plugin.host, call.graph.get(), node.results[r]).type;
-        CONFORM_EXPECT(type.kind != TENON_KIND_TENSOR || ir::dtype_valid(type.dtype),
+        CONFORM_EXPECT(type.kind != TENON_KIND_TENSOR || dtype_bits(type.dtype) != 0,
                        "{}: result {} has no element type", question, r);
         for (uint32_t d = 0; d < type.rank; ++d) {
           tenon_dim_view_t dim = {};

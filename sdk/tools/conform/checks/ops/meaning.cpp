@@ -3,12 +3,13 @@
 #include <deque>
 #include <functional>
 
-#include "core/base/str.h"
-#include "core/ir/dtype.h"
+#include <tenon/cpp/dtype.hpp>
+
 #include "core/op/evaluate.h"
 #include "sdk/tools/conform/checks/ops/op_call.h"
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/subject/session.h"
+#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {
@@ -50,7 +51,7 @@ bool run_scalar(const HostTables& host, const tenon_op_def_t& op, const Call& ca
   std::vector<tenon_array_t> inputs;
   for (const Array& a : operands) {
     std::vector<int64_t>& stride = strides.emplace_back(a.dims.size() + 1);
-    int64_t next = ir::dtype_bits(a.dtype) / 8;
+    int64_t next = dtype_bits(a.dtype) / 8;
     for (size_t d = a.dims.size(); d-- > 0; next *= a.dims[d]) stride[d] = next;
     inputs.push_back({sizeof(tenon_array_t), a.dtype, 0, static_cast<uint32_t>(a.dims.size()), 0,
                       const_cast<unsigned char*>(a.bytes.data()), a.dims.data(), stride.data()});
@@ -85,7 +86,7 @@ Outcome meanings_agree(const HostTables& host, const Example& example, tenon_dty
   if (!portable_attributes(host, example, &attributes) || !with_dtype(example, dtype, &operands))
     return pass();
   for (size_t i = 0; i < operands.size(); ++i) {
-    const bool integral = i != 0 && ir::dtype_is_integer(operands[i].dtype);
+    const bool integral = i != 0 && is_in(operands[i].dtype, kAnyInt);
     if (values == Values::kOwn) operands[i] = example.operands[i];
     if (values == Values::kOwn || integral || operands[i].dtype == TENON_DTYPE_NONE) continue;
     if (values == Values::kTame) fill_tame(&operands[i], i + 1);
@@ -96,7 +97,7 @@ Outcome meanings_agree(const HostTables& host, const Example& example, tenon_dty
     Failure why;
     if (!build_call(host, &op, attributes, operands, constants, &call, &why)) continue;
     const std::string what =
-        fmt::format("{} in {}", printable(example.text, 300), ir::dtype_name(dtype));
+        fmt::format("{} in {}", printable(example.text, 300), dtype_name(dtype));
     std::vector<Array> expected;
     std::string problem;
     // Numbers of no meaning may be no indices, or break what is asserted; the op says so.
@@ -129,7 +130,7 @@ Outcome op_meanings(Session& s) {
       if (example.has_regions) continue;
       for (tenon_dtype_t dtype = TENON_PRED; dtype < TENON_DTYPE_COUNT; ++dtype) {
         s.step(fmt::format("evaluating {} in {}", printable(example.text, 300),
-                           ir::dtype_name(dtype)));
+                           dtype_name(dtype)));
         const bool own = !example.operands.empty() && example.operands[0].dtype == dtype;
         if (own) CONFORM_TRY(meanings_agree(plugin.host, example, dtype, Values::kOwn, &calls));
         CONFORM_TRY(meanings_agree(plugin.host, example, dtype, Values::kTame, &calls));
@@ -250,12 +251,12 @@ std::vector<std::pair<std::string, Call>> fold_inputs(const HostTables& host, co
     for (const double value : {0.0, 1.0, 2.0, -1.0}) {
       std::vector<Array> operands = e.operands;
       Array& changed = operands[i] = make_array(operands[i].dtype, operands[i].dims);
-      const uint32_t width = ir::dtype_bits(changed.dtype) / 8;
+      const uint32_t width = dtype_bits(changed.dtype) / 8;
       if (width == 0 || changed.dtype >= TENON_C64) continue;
       unsigned char element[8] = {};
       const auto narrow = static_cast<float>(value);
       const uint16_t half =
-          changed.dtype == TENON_F16 ? ir::f32_to_f16(narrow) : ir::f32_to_bf16(narrow);
+          changed.dtype == TENON_F16 ? f16_from(narrow) : bf16_from(narrow);
       const auto integer = static_cast<int64_t>(value);
       if (changed.dtype == TENON_F64)
         std::memcpy(element, &value, 8);

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <set>
 
-#include "core/base/str.h"
 #include "sdk/tools/conform/subject/session.h"
+#include "sdk/tools/conform/subject/text.h"
 #include "sdk/tools/support/op_example.h"
 
 namespace tenon::conform {

@@ -4,11 +4,12 @@
 #include <deque>
 #include <thread>
 
-#include "core/base/str.h"
-#include "core/ir/dtype.h"
+#include <tenon/cpp/dtype.hpp>
+
 #include "sdk/tools/conform/checks/ops/op_call.h"
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/subject/session.h"
+#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {
@@ -28,8 +29,8 @@ struct KnownQuestion {
 };
 
 bool integers_of(const Array& array, std::vector<tenon_dim_t>* out) {
-  const uint32_t bits = ir::dtype_bits(array.dtype);
-  if (!ir::dtype_is_integer(array.dtype) || bits < 8) return false;
+  const uint32_t bits = dtype_bits(array.dtype);
+  if (!is_in(array.dtype, kAnyInt) || bits < 8) return false;
   for (int64_t i = 0; i < array.count(); ++i) {
     int64_t value = 0;
     std::memcpy(&value, array.bytes.data() + i * (bits / 8), bits / 8);
@@ -175,7 +176,7 @@ struct Strided {
   tenon_array_t array = {};
 };
 bool make_strided(const Array& from, Strided* out) {
-  const auto width = static_cast<int64_t>(ir::dtype_bits(from.dtype) / 8);
+  const auto width = static_cast<int64_t>(dtype_bits(from.dtype) / 8);
   if (width == 0) return false;
   const size_t rank = from.dims.size();
   out->strides.resize(rank + 1);
@@ -261,7 +262,7 @@ Outcome repeated_operands(const HostTables& host, const Example& e) {
   for (Array& operand : written) {
     tenon_array_t array = {};
     array.size_bytes = sizeof(array);
-    const auto width = static_cast<int64_t>(ir::dtype_bits(operand.dtype) / 8);
+    const auto width = static_cast<int64_t>(dtype_bits(operand.dtype) / 8);
     if (operand.dtype != TENON_DTYPE_NONE) {
       if (width == 0) return pass();
       std::vector<int64_t>& stride = strides.emplace_back(operand.dims.size() + 1);

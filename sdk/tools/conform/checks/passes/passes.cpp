@@ -11,13 +11,13 @@
 #include <thread>
 
 #include <tenon/abi/pass.h>
+#include <tenon/cpp/dtype.hpp>
 
-#include "core/base/str.h"
-#include "core/ir/dtype.h"
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/fixtures/host_graph.h"
 #include "sdk/tools/conform/fixtures/random_graph.h"
 #include "sdk/tools/conform/subject/session.h"
+#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {

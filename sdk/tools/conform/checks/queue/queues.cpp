@@ -8,7 +8,6 @@
 #include <thread>
 
 #include "core/base/file.h"
-#include "core/host/requirements.h"
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/fixtures/queue_fixture.h"
 #include "sdk/tools/conform/subject/process_state.h"
@@ -182,7 +181,7 @@ Outcome gives_back(Session& s, OpenQueues& d) {
   CONFORM_EXPECT(left < threads + kQueues / 10,
                  "after {} queues were made and destroyed the process has {} threads more", kQueues,
                  left - threads);
-  if (host::host_sanitizer() == "thread")
+  if (kThreadSanitizer)
     return skipped("the thread sanitizer's own records are part of the memory that is measured");
   s.step("making and destroying fences");
   auto fences = [&](uint64_t count) -> Outcome {
