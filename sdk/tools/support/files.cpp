@@ -29,20 +29,20 @@ struct Descriptor {
   }
 };
 
-Failure cannot(int number, std::string_view verb, const std::string& path) {
+Error cannot(int number, std::string_view verb, const std::string& path) {
   const bool full = number == ENOSPC || number == EDQUOT;
   return {full ? "T0108" : "T0101",
           fmt::format("cannot {} {}: {}", verb, quoted(path), ::strerror(number)), {}};
 }
 
-Failure not_written(int number, std::string_view verb, const std::string& path) {
-  Failure failure = cannot(number, verb, path);
-  if (failure.code != "T0108") failure.code = "T0107";
-  return failure;
+Error not_written(int number, std::string_view verb, const std::string& path) {
+  Error error = cannot(number, verb, path);
+  if (error.code != "T0108") error.code = "T0107";
+  return error;
 }
 
 // A regular file, open; its size where it is asked for.
-Failure open_regular(const std::string& path, Descriptor* out, uint64_t* size_bytes = nullptr) {
+Error open_regular(const std::string& path, Descriptor* out, uint64_t* size_bytes = nullptr) {
   if (path.empty()) return {"T0104", "the name of a file is empty", {}};
   do {
     out->value = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
@@ -59,8 +59,8 @@ Failure open_regular(const std::string& path, Descriptor* out, uint64_t* size_by
           fmt::format("{} is {}, and a regular file is needed", quoted(path), what), {}};
 }
 
-// Up to so many bytes from where the file is now. Empty failure at the end of the file.
-Failure read_bytes(int descriptor, const std::string& path, std::string* out) {
+// Up to so many bytes from where the file is now. Empty error at the end of the file.
+Error read_bytes(int descriptor, const std::string& path, std::string* out) {
   size_t done = 0;
   while (done < out->size()) {
     const ssize_t got = ::read(descriptor, out->data() + done, out->size() - done);
@@ -75,7 +75,7 @@ Failure read_bytes(int descriptor, const std::string& path, std::string* out) {
 
 }  // namespace
 
-Failure check_readable(const std::string& path) {
+Error check_readable(const std::string& path) {
   Descriptor file;
   return open_regular(path, &file);
 }
@@ -83,17 +83,17 @@ Failure check_readable(const std::string& path) {
 Result<std::string> read_file(const std::string& path, uint64_t max_bytes, std::string_view what) {
   Descriptor file;
   uint64_t size_bytes = 0;
-  if (Failure failure = open_regular(path, &file, &size_bytes); failure.failed()) return failure;
+  if (Error error = open_regular(path, &file, &size_bytes); error.failed()) return error;
   if (size_bytes > max_bytes) {
-    return Failure{"T0102",
+    return Error{"T0102",
                    fmt::format("{} has {} bytes, and the limit for {} is {}", quoted(path),
                                size_bytes, what, max_bytes),
                    {}};
   }
   std::string contents(size_bytes, '\0');
-  if (Failure failure = read_bytes(file.value, path, &contents); failure.failed()) return failure;
+  if (Error error = read_bytes(file.value, path, &contents); error.failed()) return error;
   if (contents.size() < size_bytes)
-    return Failure{"T0106", fmt::format("{} shrank while it was read", quoted(path)), {}};
+    return Error{"T0106", fmt::format("{} shrank while it was read", quoted(path)), {}};
   return contents;
 }
 
@@ -107,12 +107,12 @@ std::string read_system_file(const std::string& path) {
 Result<MappedFile> MappedFile::open(const std::string& path) {
   Descriptor file;
   uint64_t size_bytes = 0;
-  if (Failure failure = open_regular(path, &file, &size_bytes); failure.failed()) return failure;
+  if (Error error = open_regular(path, &file, &size_bytes); error.failed()) return error;
   MappedFile mapped;
   if (size_bytes == 0) return mapped;
   void* base = ::mmap(nullptr, size_bytes, PROT_READ, MAP_PRIVATE, file.value, 0);
   if (base == MAP_FAILED) {
-    return Failure{"T0111",
+    return Error{"T0111",
                    fmt::format("cannot map {} bytes of {}: {}", size_bytes, quoted(path),
                                ::strerror(errno)),
                    {}};
@@ -125,7 +125,7 @@ MappedFile::~MappedFile() {
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }
 
-Failure write_file(const std::string& path, std::string_view contents) {
+Error write_file(const std::string& path, std::string_view contents) {
   if (path.empty()) return {"T0104", "the name of a file is empty", {}};
   struct stat status;
   if (::lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
@@ -178,7 +178,7 @@ bool is_folder(const std::string& path) {
 }
 
 Result<std::string> real_path(const std::string& path) {
-  if (path.empty()) return Failure{"T0104", "the name of a file is empty", {}};
+  if (path.empty()) return Error{"T0104", "the name of a file is empty", {}};
   char* resolved = ::realpath(path.c_str(), nullptr);
   if (resolved == nullptr) return cannot(errno, "find", path);
   std::string out(resolved);

@@ -13,7 +13,7 @@
 namespace tenon::tools {
 
 // Why something failed: a stable code of errors ("T0101") and one sentence. Empty when nothing did.
-struct [[nodiscard]] Failure {
+struct [[nodiscard]] Error {
   std::string code, message;
   std::string context;  // " (while reading ...)", or empty
   bool failed() const { return !message.empty(); }
@@ -26,22 +26,23 @@ template <class T>
 class [[nodiscard]] Result {
  public:
   Result(T value) : value_(std::move(value)) {}                  // NOLINT: implicit by design
-  Result(Failure failure) : failure_(std::move(failure)) {}      // NOLINT: implicit by design
+  Result(Error error) : error_(std::move(error)) {}      // NOLINT: implicit by design
   bool ok() const { return value_.has_value(); }
-  const Failure& failure() const { return failure_; }
+  const Error& error() const { return error_; }
   T& operator*() { return *value_; }
   T* operator->() { return &*value_; }
+  T value_or(T other) && { return value_ ? std::move(*value_) : std::move(other); }
 
  private:
   std::optional<T> value_;
-  Failure failure_;
+  Error error_;
 };
 
 // A whole regular file of at most `max_bytes`; a FIFO or a device is refused and never waited for.
 // T0101, T0102 for a larger one, T0103 for what is no regular file. `what`: "a manifest".
 Result<std::string> read_file(const std::string& path, uint64_t max_bytes, std::string_view what);
 // Nothing when read_file could open it.
-Failure check_readable(const std::string& path);
+Error check_readable(const std::string& path);
 // The beginning of a file whose size is not known before (/proc); empty when it cannot be read.
 std::string read_system_file(const std::string& path);
 
@@ -64,7 +65,7 @@ class MappedFile {
 
 // Writes a file that appears whole or not at all, over a regular one that may be there. T0107, T0108
 // for a full disk, T0109 for a symbolic link.
-Failure write_file(const std::string& path, std::string_view contents);
+Error write_file(const std::string& path, std::string_view contents);
 
 // The names in a folder, sorted; none when it cannot be read.
 std::vector<std::string> list_folder(const std::string& path);

@@ -11,13 +11,12 @@
 #include <tenon/abi/compile.h>
 #include <tenon/abi/kernels.h>
 
-#include "core/base/file.h"
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/fixtures/compile_graphs.h"
 #include "sdk/tools/conform/fixtures/open_queue.h"
 #include "sdk/tools/conform/fixtures/program.h"
+#include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/session.h"
-#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {
@@ -31,7 +30,7 @@ Outcome first_device(Session& s, const tenon_device_api_t** api) {
 }
 
 uint64_t address_space_bytes() {
-  const std::string text = read_system_file("/proc/self/statm").value_or("");
+  const std::string text = read_system_file("/proc/self/statm");
   uint64_t pages = 0;
   (void)parse_u64(std::string_view(text).substr(0, text.find(' ')), &pages);
   return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));

@@ -10,14 +10,13 @@
 #include <set>
 #include <thread>
 
-#include "core/base/file.h"
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/fixtures/exercise.h"
 #include "sdk/tools/conform/fixtures/open_device.h"
 #include "sdk/tools/conform/fixtures/open_queue.h"
+#include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/process_state.h"
 #include "sdk/tools/conform/subject/session.h"
-#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {
@@ -145,7 +144,7 @@ Outcome starts_program(Session& s) {
 }
 
 std::set<std::string> thread_ids() {
-  const std::vector<std::string> names = list_folder("/proc/self/task").value_or({});
+  const std::vector<std::string> names = list_folder("/proc/self/task");
   return {names.begin(), names.end()};
 }
 
@@ -164,7 +163,7 @@ uint64_t open_signals(const std::string& id) {
   constexpr int kLooks = 40;
   constexpr auto kBetween = std::chrono::milliseconds(25);
   for (int look = 0; look < kLooks; ++look) {
-    const std::string text = read_system_file("/proc/self/task/" + id + "/status").value_or("");
+    const std::string text = read_system_file("/proc/self/task/" + id + "/status");
     const size_t at = text.find("SigBlk:");
     if (at == std::string::npos) return 0;
     const std::string_view digits = trim(std::string_view(text).substr(at + 7, 17));

@@ -6,7 +6,7 @@
 
 #include <cerrno>
 
-#include "sdk/tools/conform/subject/text.h"
+#include "sdk/tools/conform/subject/names.h"
 
 namespace tenon::conform {
 namespace {

@@ -16,9 +16,8 @@
 #include <thread>
 #include <utility>
 
-#include "core/base/file.h"
 #include "sdk/tools/conform/runner/runner.h"
-#include "sdk/tools/conform/subject/text.h"
+#include "sdk/tools/conform/subject/names.h"
 
 extern char** environ;
 
@@ -94,9 +93,9 @@ struct Pipe {
   int take(int which) { return std::exchange(ends[which], -1); }
 };
 
-Status no_process(int number) {
-  return error(TENON_UNAVAILABLE, "T0112", "no process for a check can be started: {}",
-               ::strerror(number));
+Error no_process(int number) {
+  return {"T0112", fmt::format("no process for a check can be started: {}", ::strerror(number)),
+          {}};
 }
 
 void dont_wait(int descriptor) {
@@ -264,7 +263,7 @@ void end_orphans() {
   // A few times: what is ended may leave others.
   for (int round = 0; round < 8; ++round) {
     const std::string path = fmt::format("/proc/self/task/{}/children", ::getpid());
-    const std::string text = read_system_file(path).value_or("");
+    const std::string text = read_system_file(path);
     size_t ended = 0;
     for (std::string_view word : split(trim(text), ' ')) {
       uint64_t process = 0;

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "core/base/status.h"
 #include "sdk/tools/conform/runner/answers.h"
 #include "sdk/tools/conform/runner/check.h"
+#include "sdk/tools/conform/subject/names.h"
 
 namespace tenon::conform {
 

@@ -15,10 +15,9 @@
 
 #include <tenon/cpp/sha256.hpp>
 
-#include "core/base/file.h"
 #include "sdk/tools/conform/runner/report.h"
 #include "sdk/tools/conform/runner/runner.h"
-#include "sdk/tools/conform/subject/text.h"
+#include "sdk/tools/conform/subject/names.h"
 
 namespace {
 
@@ -49,35 +48,38 @@ int plain_error(const std::string& text) {
 
 std::string digest_of(const std::string& path) {
   if (path.empty()) return "";
-  tenon::Result<tenon::File> file = tenon::open_user_file(path);
-  if (!file.ok()) return "";
-  auto region = tenon::map_file(*file);
-  return region.ok() ? tenon::digest::sha256_hex((*region)->bytes()) : "";
+  Result<MappedFile> file = MappedFile::open(path);
+  return file.ok() ? tenon::digest::sha256_hex(file->bytes()) : "";
 }
 
 // To a file, or to standard output for `-`.
-tenon::Status write_to(const std::string& path, const std::string& text) {
-  if (path.empty()) return tenon::Status();
-  if (path != "-") return tenon::write_file(path, text);
+Error write_to(const std::string& path, const std::string& text) {
+  if (path.empty()) return {};
+  if (path != "-") return write_file(path, text);
   errno = 0;
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
-    return tenon::Status();
-  return tenon::error(TENON_UNAVAILABLE, "T0107", "standard output cannot be written: {}",
-                      std::strerror(errno));
+    return {};
+  return {"T0107", fmt::format("standard output cannot be written: {}", std::strerror(errno)), {}};
 }
 
 // The text first, beside reports that go to standard output on the other stream.
-tenon::Status write_reports(const Options& options, const RunRecord& record) {
+Error write_reports(const Options& options, const RunRecord& record) {
   const std::string text = text_report(record, options.verbose);
   if (options.to_stdout()) {
     std::fputs(text.c_str(), stderr);
   } else {
-    TENON_RETURN_IF_ERROR(write_to("-", text));
+    if (Error error = write_to("-", text); error.failed()) return error;
   }
-  TENON_RETURN_IF_ERROR(write_to(options.json, json_report(record)));
-  TENON_RETURN_IF_ERROR(write_to(options.junit, junit_report(record)));
-  TENON_RETURN_IF_ERROR(write_to(options.html, html_report(record)));
-  return write_to(options.badge, badge_svg(record));
+  using Writer = std::string (*)(const RunRecord&);
+  const std::pair<const std::string&, Writer> reports[] = {{options.json, json_report},
+                                                           {options.junit, junit_report},
+                                                           {options.html, html_report},
+                                                           {options.badge, badge_svg}};
+  for (const auto& [path, writer] : reports) {
+    if (path.empty()) continue;
+    if (Error error = write_to(path, writer(record)); error.failed()) return error;
+  }
+  return {};
 }
 
 bool all_well(const Options& options, const RunRecord& record) {
@@ -101,7 +103,7 @@ bool is_kernel_set(const tenon::host::Manifest& manifest) {
 }
 
 // What to say when a pattern chooses no check, so that a slip of the pen leaves nothing out in silence.
-tenon::Status each_filter_chooses(const RunOptions& options) {
+Error each_filter_chooses(const RunOptions& options) {
   for (const std::string& filter : options.filters) {
     RunOptions one = options;
     one.filters = {filter};
@@ -109,30 +111,35 @@ tenon::Status each_filter_chooses(const RunOptions& options) {
     one.level = highest_level();
     const std::vector<Selected> beyond = select_checks(one);
     if (beyond.empty()) {
-      return tenon::error(TENON_INVALID_ARGUMENT, "T0008", "no check and no requirement matches {}; `tenon conform --list` names them.",
-                          quoted(filter));
+      return {"T0008",
+              fmt::format("no check and no requirement matches {}; `tenon conform --list` names them.",
+                          quoted(filter)),
+              {}};
     }
     int lowest = highest_level();
     for (const Selected& selected : beyond) lowest = std::min(lowest, selected.group->level);
-    return tenon::error(TENON_INVALID_ARGUMENT, "T0008", "{} matches checks of level {} and higher alone, and --level {} leaves them out.",
-                        quoted(filter), lowest, options.level);
+    return {"T0008",
+            fmt::format("{} matches checks of level {} and higher alone, and --level {} leaves them out.",
+                        quoted(filter), lowest, options.level),
+            {}};
   }
   return {};
 }
 
 int list(const Options& options) {
-  if (tenon::Status chosen = each_filter_chooses(options.run); !chosen.ok()) return usage_error(chosen.text());
+  if (Error none = each_filter_chooses(options.run); none.failed()) return usage_error(none.text());
   const std::vector<Selected> checks = select_checks(options.run);
-  const tenon::Status status = options.json.empty() ? write_to("-", list_text(checks))
-                                                    : write_to(options.json, list_json(checks));
-  return status.ok() ? kConforms : plain_error(status.text());
+  const Error error = options.json.empty() ? write_to("-", list_text(checks))
+                                               : write_to(options.json, list_json(checks));
+  return error.failed() ? plain_error(error.text()) : kConforms;
 }
 
 // What is not there would be left out in silence.
-tenon::Status examples_are_there(const RunOptions& options) {
-  for (const std::string& path : options.examples)
-    TENON_RETURN_IF_ERROR(tenon::open_user_file(path).status());
-  return tenon::Status();
+Error examples_are_there(const RunOptions& options) {
+  for (const std::string& path : options.examples) {
+    if (Error error = check_readable(path); error.failed()) return error;
+  }
+  return {};
 }
 
 int conform(Options options) {
@@ -141,35 +148,35 @@ int conform(Options options) {
   if (options.list) return list(options);
   if (options.path.empty())
     return usage_error("T0004: PATH is required: a manifest, a library or a folder.");
-  tenon::Result<Subject> subject = find_subject(options.path);
-  if (!subject.ok()) return usage_error(subject.status().text());
+  Result<Subject> subject = find_subject(options.path);
+  if (!subject.ok()) return usage_error(subject.error().text());
   options.run.kernel_set = is_kernel_set(subject->manifest);
-  if (tenon::Status chosen = each_filter_chooses(options.run); !chosen.ok()) return usage_error(chosen.text());
-  if (tenon::Status there = examples_are_there(options.run); !there.ok())
-    return plain_error(there.text());
+  if (Error none = each_filter_chooses(options.run); none.failed()) return usage_error(none.text());
+  if (Error absent = examples_are_there(options.run); absent.failed())
+    return plain_error(absent.text());
   RunRecord record;
   if (!options.known.empty()) {
-    tenon::Result<std::vector<KnownFailure>> known = read_known_failures(options.known);
-    if (!known.ok()) return usage_error(known.status().text());
-    record.known = std::move(known).value();
+    Result<std::vector<KnownFailure>> known = read_known_failures(options.known);
+    if (!known.ok()) return usage_error(known.error().text());
+    record.known = std::move(*known);
   }
   const auto begin = std::chrono::steady_clock::now();
   record.path = options.path;
-  record.subject = std::move(subject).value();
+  record.subject = std::move(*subject);
   record.library_sha256 = digest_of(record.subject.library_path);
   record.level_asked = options.run.level;
   record.level_given = options.level_given;
   record.date = date_text();
   record.machine = machine_text();
   record.partial = !options.run.filters.empty();
-  tenon::Result<std::vector<Finding>> findings = run_checks(record.subject, options.run);
-  if (!findings.ok()) return plain_error(findings.status().text());
-  record.findings = std::move(findings).value();
+  Result<std::vector<Finding>> findings = run_checks(record.subject, options.run);
+  if (!findings.ok()) return plain_error(findings.error().text());
+  record.findings = std::move(*findings);
   apply_known_failures(record.known, record.findings);
   record.reached = level_reached(record.findings, options.run.level);
   record.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  if (tenon::Status status = write_reports(options, record); !status.ok())
-    return plain_error(status.text());
+  if (Error error = write_reports(options, record); error.failed())
+    return plain_error(error.text());
   return all_well(options, record) ? kConforms : kFailures;
 }
 

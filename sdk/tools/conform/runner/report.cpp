@@ -15,9 +15,8 @@
 
 #include <tenon/cpp/sha256.hpp>
 
-#include "core/base/file.h"
 #include "sdk/tools/conform/runner/requirements.h"
-#include "sdk/tools/conform/subject/text.h"
+#include "sdk/tools/conform/subject/names.h"
 
 namespace tenon::conform {
 namespace {
@@ -463,7 +462,7 @@ std::string machine_text() {
   utsname names = {};
   (void)::uname(&names);
   std::string model;
-  const std::string cpus = read_system_file("/proc/cpuinfo").value_or("");
+  const std::string cpus = read_system_file("/proc/cpuinfo");
   for (std::string_view line : split(cpus, '\n')) {
     const size_t colon = line.find(':');
     if (!line.starts_with("model name") || colon == std::string_view::npos) continue;

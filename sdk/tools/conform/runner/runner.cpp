@@ -7,12 +7,11 @@
 #include <algorithm>
 #include <chrono>
 
-#include "core/base/file.h"
 #include "sdk/tools/conform/runner/answers.h"
 #include "sdk/tools/conform/runner/check_process.h"
+#include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/process_state.h"
 #include "sdk/tools/conform/subject/session.h"
-#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {
@@ -60,7 +59,7 @@ void wait_for_one(std::vector<Running>& running) {
 }
 
 // Starts it, where the machine has a process for it now or when one of the others has ended.
-Status start(Finding& finding, const Subject& subject, const RunOptions& options,
+Error start(Finding& finding, const Subject& subject, const RunOptions& options,
              std::vector<Running>& running) {
   for (;;) {
     Result<std::unique_ptr<CheckProcess>> process =
@@ -69,14 +68,14 @@ Status start(Finding& finding, const Subject& subject, const RunOptions& options
     if (process.ok()) {
       Running run;
       run.finding = &finding;
-      run.process = std::move(process).value();
+      run.process = std::move(*process);
       run.begin = Clock::now();
       run.limit_is_fixed = options.limit_seconds > 0;
       run.limit = options.limit_seconds > 0 ? options.limit_seconds : finding.group->limit_seconds;
       running.push_back(std::move(run));
-      return Status();
+      return {};
     }
-    if (running.empty()) return process.status();
+    if (running.empty()) return process.error();
     wait_for_one(running);
   }
 }
@@ -155,31 +154,32 @@ Result<std::vector<Finding>> run_checks(const Subject& subject, const RunOptions
   for (const Selected& selected : select_checks(options))
     findings.push_back({selected.group, selected.check, {}, 0, {}, {}});
   std::vector<Running> running;
-  Status started;
+  Error started;
   for (Finding& finding : findings) {
     if (running.size() >= options.jobs) wait_for_one(running);
     started = start(finding, subject, options, running);
-    if (!started.ok()) break;
+    if (started.failed()) break;
   }
   while (!running.empty()) wait_for_one(running);
   end_orphans();
-  TENON_RETURN_IF_ERROR(std::move(started));
+  if (started.failed()) return started;
   attribute_refusals(findings, subject.manifest.name);
   return findings;
 }
 
 Result<std::vector<KnownFailure>> read_known_failures(const std::string& path) {
-  TENON_ASSIGN_OR_RETURN(File file, open_user_file(path));
-  TENON_ASSIGN_OR_RETURN(std::string text,
-                         read_all(file, uint64_t{1} << 20, "a list of known failures"));
+  Result<std::string> text = read_file(path, uint64_t{1} << 20, "a list of known failures");
+  if (!text.ok()) return text.error();
   std::vector<KnownFailure> known;
-  for (std::string_view line : split(text, '\n')) {
+  for (std::string_view line : split(*text, '\n')) {
     line = trim(line);
     if (line.empty() || line[0] == '#') continue;
     const size_t blank = line.find_first_of(" \t");
     if (blank == std::string_view::npos) {
-      return error(TENON_INVALID_ARGUMENT, "T0004", "{} in {} gives no reason: write GLOB REASON",
-                   quoted(line), quoted(path));
+      return Error{"T0004",
+                     fmt::format("{} in {} gives no reason: write GLOB REASON", quoted(line),
+                                 quoted(path)),
+                     {}};
     }
     known.push_back({std::string(line.substr(0, blank)), std::string(trim(line.substr(blank)))});
   }
@@ -277,7 +277,7 @@ int run_child(const std::string& manifest_path, const std::string& name,
   const Selected* selected = find_check(name);
   Result<Subject> subject = find_subject(manifest_path);
   if (selected == nullptr || !subject.ok() || !teller.tells()) return 2;
-  Session session(std::move(subject).value(), std::move(teller), std::move(examples));
+  Session session(std::move(*subject), std::move(teller), std::move(examples));
   const Outcome outcome = selected->check->run(session);
   ::_exit(session.teller().result(outcome) ? 0 : 1);  // no destructor of the plugin runs
 }

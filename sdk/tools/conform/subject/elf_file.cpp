@@ -1,12 +1,12 @@
 #include "sdk/tools/conform/subject/elf_file.h"
 
 #include <elf.h>
+#include <fmt/core.h>
 
 #include <cstring>
 #include <span>
 
-#include "core/base/file.h"
-#include "sdk/tools/conform/subject/text.h"
+#include "sdk/tools/conform/subject/names.h"
 
 namespace tenon::conform {
 namespace {
@@ -32,8 +32,8 @@ class Reader {
   std::span<const std::byte> bytes_;
 };
 
-Status damaged(const std::string& path, std::string_view what) {
-  return error(TENON_INVALID_ARGUMENT, "P0701", "{} is no sound ELF file: {}", quoted(path), what);
+Error damaged(const std::string& path, std::string_view what) {
+  return {"P0701", fmt::format("{} is no sound ELF file: {}", quoted(path), what), {}};
 }
 
 std::string arch_name(uint16_t machine) {
@@ -127,9 +127,9 @@ bool read_sections(const Reader& file, const Elf64_Ehdr& header, ElfFile* out) {
 }  // namespace
 
 Result<ElfFile> read_elf(const std::string& path) {
-  TENON_ASSIGN_OR_RETURN(File opened, open_user_file(path));
-  TENON_ASSIGN_OR_RETURN(auto region, map_file(opened));
-  const Reader file(region->bytes());
+  Result<MappedFile> mapped = MappedFile::open(path);
+  if (!mapped.ok()) return mapped.error();
+  const Reader file(mapped->bytes());
   Elf64_Ehdr header;
   if (!file.at(0, &header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
     return damaged(path, "it does not begin as one");

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/status.h"
+#include "sdk/tools/conform/subject/names.h"
 
 namespace tenon::conform {
 

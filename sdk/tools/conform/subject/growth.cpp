@@ -4,9 +4,8 @@
 
 #include <algorithm>
 
-#include "core/base/file.h"
+#include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/process_state.h"
-#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {
@@ -23,13 +22,13 @@ struct Holdings {
 };
 
 size_t entries(const char* folder) {
-  return list_folder(folder).value_or({}).size();
+  return list_folder(folder).size();
 }
 
 Holdings holdings_now() {
   Holdings now;
   now.bytes = allocated_bytes();
-  const std::string text = read_system_file("/proc/self/statm").value_or("");
+  const std::string text = read_system_file("/proc/self/statm");
   (void)parse_u64(std::string_view(text).substr(0, text.find(' ')), &now.space);
   now.threads = entries("/proc/self/task");
   now.descriptors = entries("/proc/self/fd");

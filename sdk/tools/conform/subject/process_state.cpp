@@ -15,8 +15,7 @@
 #include <cstdlib>
 #include <iterator>
 
-#include "core/base/file.h"
-#include "sdk/tools/conform/subject/text.h"
+#include "sdk/tools/conform/subject/names.h"
 
 namespace tenon::conform {
 
@@ -43,7 +42,7 @@ ProcessState process_state_now() {
 }
 
 uint64_t resident_bytes() {
-  const std::string text = read_system_file("/proc/self/statm").value_or("");
+  const std::string text = read_system_file("/proc/self/statm");
   const std::vector<std::string_view> fields = split(trim(text), ' ');
   uint64_t pages = 0;
   if (fields.size() > 1) (void)parse_u64(fields[1], &pages);
@@ -52,7 +51,7 @@ uint64_t resident_bytes() {
 
 double load_factor() {
   constexpr double kMost = 8;
-  const std::string text = read_system_file("/proc/loadavg").value_or("");
+  const std::string text = read_system_file("/proc/loadavg");
   cpu_set_t mine;
   const int processors =
       ::sched_getaffinity(0, sizeof(mine), &mine) == 0 ? std::max(CPU_COUNT(&mine), 1) : 1;

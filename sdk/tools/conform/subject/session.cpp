@@ -15,7 +15,7 @@
 #include <new>
 
 #include "core/host/tables.h"
-#include "sdk/tools/conform/subject/text.h"
+#include "sdk/tools/conform/subject/names.h"
 
 namespace tenon::conform {
 namespace {

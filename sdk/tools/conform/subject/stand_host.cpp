@@ -14,7 +14,7 @@
 
 #include <tenon/abi/session.h>
 
-#include "sdk/tools/conform/subject/text.h"
+#include "sdk/tools/conform/subject/names.h"
 
 namespace tenon::conform {
 namespace {

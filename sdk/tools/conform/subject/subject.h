@@ -2,17 +2,17 @@
 #pragma once
 #include <string>
 
-#include "core/base/status.h"
 #include "core/host/manifest.h"
+#include "sdk/tools/conform/subject/names.h"
 
 namespace tenon::conform {
 
 struct Subject {
   std::string manifest_path;  // absolute
   std::string manifest_text;  // empty when it cannot be read
-  Status manifest_status;     // why the host would not take it
+  Error manifest_error;   // why the host would not take it
   host::Manifest manifest;    // as far as it could be read
-  Status library_status;      // why there is no library
+  Error library_error;    // why there is no library
   std::string library_path;   // absolute, without links; empty when there is none
 };
 

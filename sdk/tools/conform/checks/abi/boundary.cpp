@@ -17,8 +17,8 @@
 #include "sdk/tools/conform/fixtures/host_graph.h"
 #include "sdk/tools/conform/fixtures/open_device.h"
 #include "sdk/tools/conform/subject/call_hooks.h"
+#include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/session.h"
-#include "sdk/tools/conform/subject/text.h"
 
 extern char** environ;
 

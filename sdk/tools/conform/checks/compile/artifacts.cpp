@@ -12,14 +12,13 @@
 
 #include <tenon/abi/compile.h>
 
-#include "core/base/file.h"
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/fixtures/compile_fixture.h"
 #include "sdk/tools/conform/fixtures/compile_graphs.h"
 #include "sdk/tools/conform/fixtures/open_device.h"
+#include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/process_state.h"
 #include "sdk/tools/conform/subject/session.h"
-#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {
@@ -92,7 +91,7 @@ Outcome no_constants(Session& s) {
 // them.
 std::vector<std::pair<uint64_t, uint64_t>> mapped_ranges() {
   std::vector<std::pair<uint64_t, uint64_t>> out;
-  const std::string maps = read_system_file("/proc/self/maps").value_or("");
+  const std::string maps = read_system_file("/proc/self/maps");
   for (std::string_view line : split(maps, '\n')) {
     const size_t dash = line.find('-'), end = line.find(' ');
     if (dash == std::string_view::npos || end == std::string_view::npos) continue;

@@ -19,11 +19,10 @@
 #include <tenon/abi/frontend.h>
 #include <tenon/abi/toolchain.h>
 
-#include "core/base/file.h"
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/fixtures/host_graph.h"
+#include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/session.h"
-#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {
@@ -42,7 +41,7 @@ struct Frontend {
 };
 
 Outcome find_frontend(Session& s, Frontend* out) {
-  if (!s.subject().manifest_status.ok())
+  if (s.subject().manifest_error.failed())
     return skipped("the manifest cannot be read, as A.manifest-keys tells");
   const host::Provided* first = nullptr;
   for (const host::Provided& provided : s.subject().manifest.provides)
@@ -111,17 +110,15 @@ bool make_tensor(const HostTables& host, tenon_dtype_t dtype, std::vector<int64_
 std::vector<Sample> samples_of(Session& s, const Frontend& f) {
   std::vector<std::string> paths = s.examples();
   const std::vector<std::string_view> extensions = extensions_of(*f.api);
-  const std::string folder(folder_of(s.subject().manifest_path));
-  for (const std::string& name : list_folder(folder).value_or({})) {
+  const std::string folder = folder_of(s.subject().manifest_path);
+  for (const std::string& name : list_folder(folder)) {
     const bool fits = std::any_of(extensions.begin(), extensions.end(),
                                   [&](std::string_view e) { return name.ends_with(e); });
     if (fits) paths.push_back(join_path(folder, name));
   }
   std::vector<Sample> out;
   for (const std::string& path : paths) {
-    Result<File> file = open_user_file(path);
-    if (!file.ok()) continue;
-    Result<std::string> text = read_all(*file, kExampleBytesMax, "an example");
+    Result<std::string> text = read_file(path, kExampleBytesMax, "an example");
     if (text.ok()) out.push_back({path, Bytes(text->begin(), text->end())});
   }
   for (const std::vector<int64_t>& shape : {std::vector<int64_t>{2, 3}, {4}, {}, {1, 2, 2}}) {
@@ -565,7 +562,7 @@ struct Toolchain {
 };
 
 Outcome find_toolchain(Session& s, Toolchain* out) {
-  if (!s.subject().manifest_status.ok())
+  if (s.subject().manifest_error.failed())
     return skipped("the manifest cannot be read, as A.manifest-keys tells");
   const host::Provided* first = nullptr;
   for (const host::Provided& provided : s.subject().manifest.provides)

@@ -9,8 +9,8 @@
 
 #include "sdk/tools/conform/checks/kernels/float_values.h"
 #include "sdk/tools/conform/fixtures/program.h"
+#include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/session.h"
-#include "sdk/tools/conform/subject/text.h"
 #include "sdk/tools/support/tensors.h"
 
 namespace tenon::conform {

@@ -10,8 +10,8 @@
 #include <tenon/abi/graph.h>
 #include <tenon/cpp/dtype.hpp>
 
+#include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/session.h"
-#include "sdk/tools/conform/subject/text.h"
 #include "sdk/tools/support/op_example.h"
 
 namespace tenon::conform {

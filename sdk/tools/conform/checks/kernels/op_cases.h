@@ -13,8 +13,8 @@
 #include <tenon/abi/ops.h>
 #include <tenon/abi/plugin.h>
 
-#include "core/base/status.h"
 #include "sdk/tools/conform/fixtures/host_graph.h"
+#include "sdk/tools/conform/subject/names.h"
 
 namespace tenon::conform {
 

@@ -12,8 +12,8 @@
 #include <tenon/cpp/dtype.hpp>
 
 #include "sdk/tools/conform/fixtures/attribute_text.h"
+#include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/session.h"
-#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {

@@ -8,16 +8,14 @@
 #include <tenon/abi/kernels.h>
 #include <tenon/cpp/dtype.hpp>
 
-#include "core/base/file.h"
-#include "core/host/places.h"
 #include "sdk/tools/conform/checks/kernels/case_run.h"
 #include "sdk/tools/conform/checks/kernels/float_values.h"
 #include "sdk/tools/conform/checks/kernels/op_variants.h"
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/fixtures/attribute_text.h"
 #include "sdk/tools/conform/fixtures/open_device.h"
+#include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/session.h"
-#include "sdk/tools/conform/subject/text.h"
 #include "sdk/tools/support/tensors.h"
 
 namespace tenon::conform {
@@ -106,12 +104,11 @@ Outcome usual_values(Session& s) {
 
 // A file of the installation's, since the core knows no op. Empty when it cannot be read.
 std::string conform_file(std::string_view name) {
+  const std::string own = folder_of(real_path("/proc/self/exe").value_or("/nowhere/tenon"));
   for (std::string_view folder : {"../../share/tenon/conform", "../share/tenon/conform"}) {
-    Result<File> file =
-        open_user_file(join_path(join_path(host::own_folder(), folder), std::string(name)));
-    if (!file.ok()) continue;
-    Result<std::string> read = read_all(*file, 1 << 20, "a file of the runner");
-    if (read.ok()) return std::move(read).value();
+    Result<std::string> read =
+        read_file(join_path(join_path(own, folder), name), 1 << 20, "a file of the runner");
+    if (read.ok()) return std::move(*read);
   }
   return {};
 }
@@ -302,10 +299,8 @@ Outcome same_as_reference(Session& s, const Program& program, const Program& ref
 }
 
 Outcome set_model(Session& s, const Api& api, std::string_view kind, const std::string& path) {
-  Result<File> file = open_user_file(path);
-  Result<std::string> text =
-      file.ok() ? read_all(*file, 1 << 20, "a model") : std::move(file).status();
-  CONFORM_EXPECT(text.ok(), "{}", text.status().message());
+  Result<std::string> text = read_file(path, 1 << 20, "a model");
+  CONFORM_EXPECT(text.ok(), "{}", text.error().message);
   s.step("compiling " + path);
   Program program(api), reference(api);
   CONFORM_EXPECT(program.compile(*text, kind, false) == TENON_OK, "{} does not compile: {}", path,

@@ -14,8 +14,8 @@
 #include <tenon/abi/queue.h>
 
 #include "sdk/tools/conform/checks/tables.h"
+#include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/session.h"
-#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {

@@ -6,15 +6,14 @@
 
 #include <tenon/cpp/sha256.hpp>
 
-#include "core/base/file.h"
 #include "core/host/places.h"
 #include "core/host/tables.h"
 #include "sdk/tools/conform/checks/abi/boundary.h"
 #include "sdk/tools/conform/checks/manifest/packaging.h"
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/subject/elf_file.h"
+#include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/session.h"
-#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {
@@ -40,25 +39,26 @@ Outcome manifest_json(Session& s) {
   const Subject& subject = s.subject();
   CONFORM_EXPECT(subject.manifest_path.ends_with(".plugin.json"), "the file is called {}",
                  quoted(file_name_of(subject.manifest_path)));
-  const std::string_view code = subject.manifest_status.error_code();
+  const std::string& code = subject.manifest_error.code;
   CONFORM_EXPECT(
       !subject.manifest_text.empty() && code != "P0201" && code != "P0202" && code != "P0203", "{}",
       subject.manifest_text.empty() ? "it is empty or too large"
-                                    : subject.manifest_status.message());
+                                    : subject.manifest_error.message);
   const std::string twice = repeated_key(subject.manifest_text);
   CONFORM_EXPECT(twice.empty(), "the key {} is given twice in one object", quoted(twice));
   return pass();
 }
 
 Outcome manifest_keys(Session& s) {
-  CONFORM_EXPECT(s.subject().manifest_status.ok(), "{}", s.subject().manifest_status.text());
+  const Error& error = s.subject().manifest_error;
+  CONFORM_EXPECT(!error.failed(), "{}", error.text());
   return pass();
 }
 
 Outcome needs_manifest(Session& s) {
-  return s.subject().manifest_status.ok()
-             ? pass()
-             : skipped("the manifest cannot be read, as A.manifest-keys tells");
+  return s.subject().manifest_error.failed()
+             ? skipped("the manifest cannot be read, as A.manifest-keys tells")
+             : pass();
 }
 
 Outcome needs_library(Session& s) {
@@ -101,8 +101,8 @@ Outcome version_agrees(Session& s) {
 
 Outcome library_place(Session& s) {
   CONFORM_TRY(needs_manifest(s));
-  const Status& status = s.subject().library_status;
-  CONFORM_EXPECT(status.ok() || status.error_code() == "P0102", "{}", status.text());
+  const Error& error = s.subject().library_error;
+  CONFORM_EXPECT(!error.failed() || error.code == "P0102", "{}", error.text());
   CONFORM_EXPECT(!s.subject().manifest.library.starts_with('/'),
                  "{} is absolute, and a package that is moved breaks",
                  quoted(s.subject().manifest.library));
@@ -112,11 +112,11 @@ Outcome library_place(Session& s) {
 Outcome trusted_files(Session& s) {
   const Subject& subject = s.subject();
   std::vector<std::string> paths = {subject.manifest_path,
-                                    std::string(folder_of(subject.manifest_path))};
+                                    folder_of(subject.manifest_path)};
   if (!subject.library_path.empty())
-    paths.insert(paths.end(), {subject.library_path, std::string(folder_of(subject.library_path))});
+    paths.insert(paths.end(), {subject.library_path, folder_of(subject.library_path)});
   for (const std::string& path : paths) {
-    const Status status = host::check_trusted(path);
+    const tenon::Status status = host::check_trusted(path);
     CONFORM_EXPECT(status.ok(), "{}", status.message());
   }
   return pass();
@@ -173,7 +173,7 @@ Outcome interfaces_agree(Session& s) {
 Outcome offered_of(Session& s, std::set<std::string>* names, std::set<std::string>* interfaces) {
   CONFORM_TRY(needs_manifest(s));
   CONFORM_TRY(s.load());
-  Result<host::AdoptedPlugin> plugin = host::adopt_plugin(s.record(), "");
+  auto plugin = host::adopt_plugin(s.record(), "");
   if (!plugin.ok())
     return skipped(fmt::format("the host refuses its tables: {}", plugin.status().text()));
   for (const host::OfferedName& offered : host::offered_names(*plugin))
@@ -214,11 +214,9 @@ Outcome provides_no_more(Session& s) {
 Outcome digest_agrees(Session& s) {
   CONFORM_TRY(needs_library(s));
   if (s.subject().manifest.sha256.empty()) return not_offered("sha256 in the manifest");
-  Result<File> file = open_user_file(s.subject().library_path);
-  if (!file.ok()) return skipped(std::string(file.status().message()));
-  auto region = map_file(*file);
-  if (!region.ok()) return skipped(std::string(region.status().message()));
-  const std::string digest = digest::sha256_hex((*region)->bytes());
+  Result<MappedFile> file = MappedFile::open(s.subject().library_path);
+  if (!file.ok()) return skipped(file.error().message);
+  const std::string digest = digest::sha256_hex(file->bytes());
   CONFORM_EXPECT(digest == s.subject().manifest.sha256,
                  "the manifest says {}, and the library has {}",
                  quoted(s.subject().manifest.sha256), digest);

@@ -9,11 +9,10 @@
 #include <cstdio>
 #include <set>
 
-#include "core/base/file.h"
 #include "sdk/tools/conform/subject/elf_file.h"
+#include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/process_state.h"
 #include "sdk/tools/conform/subject/session.h"
-#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {
@@ -27,7 +26,7 @@ Outcome with_elf(Session& s, ElfFile* out) {
     return skipped("there is no library, as A.library-path tells");
   Result<ElfFile> elf = read_elf(s.subject().library_path);
   if (!elf.ok()) return skipped("the library is no ELF file, as A.exports tells");
-  *out = std::move(elf).value();
+  *out = std::move(*elf);
   return pass();
 }
 
@@ -57,7 +56,7 @@ Outcome exports(Session& s) {
   if (s.subject().library_path.empty())
     return skipped("there is no library, as A.library-path tells");
   Result<ElfFile> elf = read_elf(s.subject().library_path);
-  CONFORM_EXPECT(elf.ok(), "{}", elf.status().message());
+  CONFORM_EXPECT(elf.ok(), "{}", elf.error().message);
   CONFORM_EXPECT(elf->is_shared_object, "it is no shared object");
   std::vector<std::string> names;
   bool found = false;
@@ -188,7 +187,7 @@ Outcome quiet(Session& s) {
 
 Outcome no_threads(Session& s) {
   CONFORM_TRY(with_host(s));
-  auto threads = [] { return list_folder("/proc/self/task").value_or({}).size(); };
+  auto threads = [] { return list_folder("/proc/self/task").size(); };
   const size_t before = threads();
   CONFORM_TRY(s.load());
   const size_t after = threads();

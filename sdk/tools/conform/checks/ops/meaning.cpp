@@ -8,8 +8,8 @@
 #include "core/op/evaluate.h"
 #include "sdk/tools/conform/checks/ops/op_call.h"
 #include "sdk/tools/conform/checks/tables.h"
+#include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/session.h"
-#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {
@@ -60,11 +60,11 @@ bool run_scalar(const HostTables& host, const tenon_op_def_t& op, const Call& ca
   const tenon_node_view_t node = node_view(host, call.graph.get(), call.node);
   for (uint32_t r = 0; r < node.result_count; ++r) {
     const tenon_type_t type = value_view(host, call.graph.get(), node.results[r]).type;
-    Result<op::HostArray> made = op::HostArray::create(type.dtype, {type.dims, type.rank});
+    auto made = op::HostArray::create(type.dtype, {type.dims, type.rank});
     if (!made.ok()) return *why = made.status().text(), false;
     outputs.push_back(std::move(*made));
   }
-  if (Status status = op::run_scalar(op, attributes, inputs, outputs); !status.ok())
+  if (tenon::Status status = op::run_scalar(op, attributes, inputs, outputs); !status.ok())
     return *why = status.text(), false;
   for (const op::HostArray& o : outputs) {
     Array& array =

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <set>
 
+#include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/session.h"
-#include "sdk/tools/conform/subject/text.h"
 #include "sdk/tools/support/op_example.h"
 
 namespace tenon::conform {
@@ -143,7 +143,7 @@ bool add_operand(const HostTables& host, const Array& array, bool constant, Call
 }  // namespace
 
 Outcome find_ops(Session& session, PluginOps* out) {
-  if (!session.subject().manifest_status.ok())
+  if (session.subject().manifest_error.failed())
     return skipped("the manifest cannot be read, as A.manifest-keys tells");
   const auto& provides = session.subject().manifest.provides;
   if (std::none_of(provides.begin(), provides.end(),

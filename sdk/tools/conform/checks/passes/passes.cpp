@@ -16,8 +16,8 @@
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/fixtures/host_graph.h"
 #include "sdk/tools/conform/fixtures/random_graph.h"
+#include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/session.h"
-#include "sdk/tools/conform/subject/text.h"
 
 namespace tenon::conform {
 namespace {
@@ -32,7 +32,7 @@ struct PluginPasses {
 };
 
 Outcome find_passes(Session& s, PluginPasses* out) {
-  if (!s.subject().manifest_status.ok())
+  if (s.subject().manifest_error.failed())
     return skipped("the manifest cannot be read, as A.manifest-keys tells");
   const host::Provided* first = nullptr;
   for (const host::Provided& provided : s.subject().manifest.provides)

@@ -7,9 +7,9 @@
 #include <deque>
 #include <thread>
 
-#include "core/base/file.h"
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/fixtures/queue_fixture.h"
+#include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/process_state.h"
 
 namespace tenon::conform {
@@ -155,7 +155,7 @@ Outcome large_then_small(Session& s, OpenQueues& d) {
 // ---------------------------------------------------------------------------------------------
 
 size_t process_threads() {
-  return list_folder("/proc/self/task").value_or({}).size();
+  return list_folder("/proc/self/task").size();
 }
 
 Outcome queues_come_and_go(OpenQueues& d, tenon_fence_t* done, tenon_buffer_t* buffer,
