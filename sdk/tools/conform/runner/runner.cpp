@@ -106,7 +106,7 @@ void attribute_refusals(std::vector<Finding>& findings, const std::string& plugi
       if (end != std::string::npos) text.erase(at, end + 1 - at);
     }
     if (finding.outcome.verdict != Verdict::kFail) continue;
-    // As the checks' benches say it when a handle is null, which B.handles is about.
+    // As the checks' fixtures say it when a handle is null, which B.handles is about.
     if (nulls != nullptr && text.find("gives OK and no ") != std::string::npos) {
       finding.outcome = skipped(fmt::format("a handle is null, as {} tells",
                                             full_name(*nulls->group, *nulls->check)));

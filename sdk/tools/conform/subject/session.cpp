@@ -14,7 +14,8 @@
 #include <cstring>
 #include <new>
 
-#include "core/host/tables.h"
+#include <tenon/cpp/interfaces.hpp>
+
 #include "sdk/tools/conform/subject/names.h"
 
 namespace tenon::conform {
@@ -22,9 +23,9 @@ namespace {
 
 // Tables that are a head (size_bytes, self, texts) and then slots only: every pointer from the
 // first required slot on.
-SlotList slots_of(const host::InterfaceInfo& info) {
+SlotList slots_of(const interfaces::InterfaceInfo& info) {
   SlotList list{std::string(info.id), info.size_bytes, {}, {}, {}};
-  for (const host::RequiredSlot& slot : info.required) {
+  for (const interfaces::RequiredSlot& slot : info.required) {
     list.required.push_back(slot.offset);
     list.required_names.emplace_back(slot.name);
   }
@@ -41,7 +42,7 @@ SlotList slots_of(const host::InterfaceInfo& info) {
 const std::vector<SlotList>& slot_lists() {
   static const auto* lists = [] {
     auto* made = new std::vector<SlotList>;
-    for (const host::InterfaceInfo& info : host::known_interfaces())
+    for (const interfaces::InterfaceInfo& info : interfaces::known_interfaces())
       made->push_back(slots_of(info));
     return made;
   }();

@@ -118,12 +118,12 @@ void provoke_queue(Session& s, std::vector<Provoked>& all) {
 
 // Sizes for another number of symbols than the graph has.
 void provoke_needs(Session& s, std::vector<Provoked>& all) {
-  static auto* bench = new CompileBench(s);  // stays open: the process ends soon
+  static auto* fixture = new CompileFixture(s);  // stays open: the process ends soon
   static auto* compiled = new Compiled;
   static auto* part = new std::unique_ptr<Part>;
   OpenDevice* device = nullptr;
-  if (bench->ready(pair_graph(), &device, part).verdict != Verdict::kPass ||
-      bench->load(*device, **part, compiled).verdict != Verdict::kPass)
+  if (fixture->ready(pair_graph(), &device, part).verdict != Verdict::kPass ||
+      fixture->load(*device, **part, compiled).verdict != Verdict::kPass)
     return;
   all.push_back(provoke(s, "needs with a symbol for a graph that has none", [&](bool* kept) {
     const int64_t symbol = 3;
@@ -132,7 +132,7 @@ void provoke_needs(Session& s, std::vector<Provoked>& all) {
     tenon_output_need_t output = {77, dims, 78};
     tenon_needs_t record = {sizeof(record), 1, &output, 79, 80};
     const tenon_needs_t before = record;
-    const tenon_compile_api_t& c = bench->compiler();
+    const tenon_compile_api_t& c = fixture->compiler();
     const tenon_code_t code = c.needs(c.self, compiled->executable, {&symbol, 1}, &record);
     *kept = std::memcmp(&record, &before, sizeof(record)) == 0 && output.size_bytes_max == 77 &&
             output.dims == dims && output.alias_input == 78 &&
@@ -260,14 +260,14 @@ Outcome borders_of(Session& s, const Filled& f) {
 
 // The records of something compiled.
 Outcome borders_of_compiled(Session& s) {
-  CompileBench bench(s);
+  CompileFixture fixture(s);
   OpenDevice* device = nullptr;
   std::unique_ptr<Part> part;
   Compiled compiled;
-  if (bench.ready(pair_graph(), &device, &part).verdict != Verdict::kPass ||
-      bench.load(*device, *part, &compiled).verdict != Verdict::kPass)
+  if (fixture.ready(pair_graph(), &device, &part).verdict != Verdict::kPass ||
+      fixture.load(*device, *part, &compiled).verdict != Verdict::kPass)
     return pass();  // it compiles nothing, or group E tells
-  const tenon_compile_api_t& c = bench.compiler();
+  const tenon_compile_api_t& c = fixture.compiler();
   CONFORM_TRY(borders_of(
       s, filled<tenon_artifact_info_t>("artifact_info", offsetof(tenon_artifact_info_t, code_bytes),
                                        [&](tenon_artifact_info_t* out) {

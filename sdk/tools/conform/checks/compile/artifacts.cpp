@@ -24,25 +24,25 @@ namespace tenon::conform {
 namespace {
 
 // The part of the graph that the device takes, compiled.
-Outcome compiled_of(CompileBench& bench, const std::string& text, std::unique_ptr<Part>* part,
+Outcome compiled_of(CompileFixture& fixture, const std::string& text, std::unique_ptr<Part>* part,
                     Compiled* compiled) {
-  CONFORM_TRY(bench.find());
-  CONFORM_TRY(bench.taken(text, part));
-  return bench.compile(**part, compiled);
+  CONFORM_TRY(fixture.find());
+  CONFORM_TRY(fixture.taken(text, part));
+  return fixture.compile(**part, compiled);
 }
 
 // ---- Artifacts
 // ---------------------------------------------------------------------------------------------
 
 Outcome bytes_stay(Session& s) {
-  CompileBench bench(s);
+  CompileFixture fixture(s);
   std::unique_ptr<Part> part;
   Compiled compiled;
-  CONFORM_TRY(compiled_of(bench, chain_graph(), &part, &compiled));
+  CONFORM_TRY(compiled_of(fixture, chain_graph(), &part, &compiled));
   CONFORM_EXPECT(!compiled.bytes.empty(), "an artifact has no bytes");
   for (int i = 0; i < 3; ++i) {
     Bytes again;
-    CONFORM_TRY(bench.bytes_of(compiled.artifact, &again));
+    CONFORM_TRY(fixture.bytes_of(compiled.artifact, &again));
     const std::string difference = first_difference(again, compiled.bytes);
     CONFORM_EXPECT(difference.empty(), "artifact_bytes gives other bytes at another call: {}",
                    difference);
@@ -51,29 +51,29 @@ Outcome bytes_stay(Session& s) {
 }
 
 Outcome bytes_sink(Session& s) {
-  CompileBench bench(s);
+  CompileFixture fixture(s);
   std::unique_ptr<Part> part;
   Compiled compiled;
-  CONFORM_TRY(compiled_of(bench, chain_graph(), &part, &compiled));
+  CONFORM_TRY(compiled_of(fixture, chain_graph(), &part, &compiled));
   const tenon_sink_t sink = {
       nullptr, [](void*, const void*, uint64_t) -> tenon_code_t { return TENON_ABORTED; }};
   s.step("artifact_bytes with a sink that fails");
   const tenon_code_t code =
-      bench.compiler().artifact_bytes(bench.compiler().self, compiled.artifact, &sink);
+      fixture.compiler().artifact_bytes(fixture.compiler().self, compiled.artifact, &sink);
   CONFORM_EXPECT(code == TENON_ABORTED, "with a sink that gives ABORTED, artifact_bytes gives {}",
                  code_text(code));
   return pass();
 }
 
 Outcome no_constants(Session& s) {
-  CompileBench bench(s);
+  CompileFixture fixture(s);
   std::unique_ptr<Part> part;
   Compiled compiled;
-  CONFORM_TRY(compiled_of(bench, constant_graph(8192), &part, &compiled));
+  CONFORM_TRY(compiled_of(fixture, constant_graph(8192), &part, &compiled));
   for (tenon_blob_t* blob : part->constants()) {
     const void* data = nullptr;
     uint64_t size = 0;
-    const tenon_host_graph_t& graph = *bench.api().graph;
+    const tenon_host_graph_t& graph = *fixture.api().graph;
     if (graph.blob_data(graph.self, blob, &data, &size) != TENON_OK) return skipped("no constants");
     const auto* bytes = static_cast<const unsigned char*>(data);
     for (uint64_t at : {uint64_t{0}, size / 2, size - 64}) {
@@ -106,10 +106,10 @@ std::vector<std::pair<uint64_t, uint64_t>> mapped_ranges() {
 Outcome no_addresses(Session& s) {
   if (kThreadSanitizer)
     return skipped("the thread sanitizer puts memory where text looks like an address");
-  CompileBench bench(s);
+  CompileFixture fixture(s);
   std::unique_ptr<Part> part;
   Compiled compiled;
-  CONFORM_TRY(compiled_of(bench, chain_graph(), &part, &compiled));
+  CONFORM_TRY(compiled_of(fixture, chain_graph(), &part, &compiled));
   const auto ranges = mapped_ranges();
   for (size_t at = 0; at + 8 <= compiled.bytes.size(); ++at) {
     uint64_t value = 0;
@@ -122,13 +122,13 @@ Outcome no_addresses(Session& s) {
 }
 
 Outcome artifact_facts(Session& s) {
-  CompileBench bench(s);
+  CompileFixture fixture(s);
   OpenDevice* device = nullptr;
   std::unique_ptr<Part> part;
-  CONFORM_TRY(bench.ready(chain_graph(), &device, &part));
+  CONFORM_TRY(fixture.ready(chain_graph(), &device, &part));
   Compiled compiled;
-  CONFORM_TRY(bench.load(*device, *part, &compiled));
-  const tenon_compile_api_t& c = bench.compiler();
+  CONFORM_TRY(fixture.load(*device, *part, &compiled));
+  const tenon_compile_api_t& c = fixture.compiler();
   s.step("artifact_info and executable_info");
   tenon_artifact_info_t artifact = {};
   artifact.size_bytes = sizeof(artifact);
@@ -142,14 +142,14 @@ Outcome artifact_facts(Session& s) {
 }
 
 Outcome dumps(Session& s) {
-  CompileBench bench(s);
-  CONFORM_TRY(bench.find());
-  const tenon_compile_api_t& c = bench.compiler();
+  CompileFixture fixture(s);
+  CONFORM_TRY(fixture.find());
+  const tenon_compile_api_t& c = fixture.compiler();
   if (c.dump == nullptr) return not_offered("dump");
   std::unique_ptr<Part> part;
-  CONFORM_TRY(bench.taken(chain_graph(), &part));
+  CONFORM_TRY(fixture.taken(chain_graph(), &part));
   Compiled compiled;
-  CONFORM_TRY(bench.compile(*part, &compiled));
+  CONFORM_TRY(fixture.compile(*part, &compiled));
   for (std::string_view what : {"l1", "l2", "source", "plan", "asm", "no such thing", ""}) {
     s.step(fmt::format("dump of {}", quoted(what)));
     std::string text;
@@ -174,25 +174,25 @@ Outcome dumps(Session& s) {
 // ---- Bytes
 // ---------------------------------------------------------------------------------------------
 
-tenon_code_t fits_code(CompileBench& bench, tenon_str_t target, const Bytes& bytes) {
+tenon_code_t fits_code(CompileFixture& fixture, tenon_str_t target, const Bytes& bytes) {
   forget_failure();
   // At the end of its own allocation, where reading too far is found.
-  return bench.compiler().fits(bench.compiler().self, target, bytes.data(), bytes.size());
+  return fixture.compiler().fits(fixture.compiler().self, target, bytes.data(), bytes.size());
 }
-tenon_code_t fits_code(CompileBench& bench, const Bytes& bytes) {
-  return fits_code(bench, bench.target(), bytes);
+tenon_code_t fits_code(CompileFixture& fixture, const Bytes& bytes) {
+  return fits_code(fixture, fixture.target(), bytes);
 }
 
 Outcome fits_own(Session& s) {
-  CompileBench bench(s);
-  CONFORM_TRY(bench.find());
+  CompileFixture fixture(s);
+  CONFORM_TRY(fixture.find());
   for (const std::string& text : {pair_graph(), chain_graph(), constant_graph(16)}) {
     std::unique_ptr<Part> part;
-    CONFORM_TRY(bench.taken(text, &part));
+    CONFORM_TRY(fixture.taken(text, &part));
     Compiled compiled;
-    CONFORM_TRY(bench.compile(*part, &compiled));
+    CONFORM_TRY(fixture.compile(*part, &compiled));
     s.step("fits of what compile made");
-    const tenon_code_t code = fits_code(bench, compiled.bytes);
+    const tenon_code_t code = fits_code(fixture, compiled.bytes);
     CONFORM_EXPECT(code == TENON_OK, "fits of what compile made gives {}", code_text(code));
   }
   return pass();
@@ -231,13 +231,13 @@ std::vector<std::pair<std::string, Bytes>> damaged(const Bytes& good) {
 }
 
 Outcome fits_others(Session& s) {
-  CompileBench bench(s);
+  CompileFixture fixture(s);
   std::unique_ptr<Part> part;
   Compiled compiled;
-  CONFORM_TRY(compiled_of(bench, chain_graph(), &part, &compiled));
+  CONFORM_TRY(compiled_of(fixture, chain_graph(), &part, &compiled));
   for (const auto& [what, bytes] : damaged(compiled.bytes)) {
     s.step("fits of " + what);
-    const tenon_code_t code = fits_code(bench, bytes);
+    const tenon_code_t code = fits_code(fixture, bytes);
     const bool turned = what.starts_with("a bit") || what.ends_with("more");
     CONFORM_EXPECT(turned || code != TENON_OK, "fits of {} gives OK", what);
     CONFORM_EXPECT(code == TENON_OK || code == TENON_FAILED_PRECONDITION, "fits of {} gives {}",
@@ -250,107 +250,107 @@ Outcome fits_others(Session& s) {
 
 // Targets that no device has, and that of another device of the plugin.
 Outcome fits_targets(Session& s) {
-  CompileBench bench(s);
+  CompileFixture fixture(s);
   std::unique_ptr<Part> part;
   Compiled compiled;
-  CONFORM_TRY(compiled_of(bench, chain_graph(), &part, &compiled));
-  const std::string own(view(bench.target()));
+  CONFORM_TRY(compiled_of(fixture, chain_graph(), &part, &compiled));
+  const std::string own(view(fixture.target()));
   for (const std::string& target : {own + "x", "not-" + own, own.substr(0, own.size() / 2) + "?",
                                     std::string("a conformance check's"), std::string()}) {
     s.step("fits for the target " + quoted(target));
-    const tenon_code_t code = fits_code(bench, {target.data(), target.size()}, compiled.bytes);
+    const tenon_code_t code = fits_code(fixture, {target.data(), target.size()}, compiled.bytes);
     CONFORM_EXPECT(code == TENON_FAILED_PRECONDITION,
                    "fits of bytes for {} gives {} for the target {}, which no device has",
                    quoted(own), code_text(code), quoted(target));
     CONFORM_EXPECT(heard_failure().any, "fits for another target fails without a reason");
-    CONFORM_EXPECT(fits_code(bench, compiled.bytes) == TENON_OK,
+    CONFORM_EXPECT(fits_code(fixture, compiled.bytes) == TENON_OK,
                    "fits of what compile made fails after it was asked for the target {}",
                    quoted(target));
   }
-  if (bench.device_count() < 2) return pass();
+  if (fixture.device_count() < 2) return pass();
   OpenDevice* second = nullptr;
-  CONFORM_TRY(bench.open(1, &second));
+  CONFORM_TRY(fixture.open(1, &second));
   tenon_device_info_t info = {};
   info.size_bytes = sizeof(info);
   const tenon_device_api_t& api = second->api();
   if (api.info(api.self, 1, &info) != TENON_OK) return skipped("info fails, as C.info tells");
   const std::string other(view(info.target));
   s.step("fits for the target of device 1");
-  const tenon_code_t code = fits_code(bench, info.target, compiled.bytes);
+  const tenon_code_t code = fits_code(fixture, info.target, compiled.bytes);
   CONFORM_EXPECT(code == TENON_OK || (other != own && code == TENON_FAILED_PRECONDITION),
                  "fits of bytes for {} gives {} for {}, the target of device 1", quoted(own),
                  code_text(code), quoted(other));
   if (code != TENON_OK) return pass();
   tenon_executable_t* executable = nullptr;
   const tenon_code_t loaded =
-      bench.load_code(*second, compiled.bytes, part->constants(), &executable);
+      fixture.load_code(*second, compiled.bytes, part->constants(), &executable);
   CONFORM_EXPECT(loaded == TENON_OK,
                  "fits says OK for the target of device 1, and load there gives {}{}",
                  code_text(loaded), said());
-  bench.compiler().executable_release(bench.compiler().self, executable);
+  fixture.compiler().executable_release(fixture.compiler().self, executable);
   return pass();
 }
 
 Outcome load_damaged(Session& s) {
-  CompileBench bench(s);
+  CompileFixture fixture(s);
   OpenDevice* device = nullptr;
   std::unique_ptr<Part> part;
   Compiled compiled;
-  CONFORM_TRY(compiled_of(bench, chain_graph(), &part, &compiled));
-  CONFORM_TRY(bench.open(0, &device));
+  CONFORM_TRY(compiled_of(fixture, chain_graph(), &part, &compiled));
+  CONFORM_TRY(fixture.open(0, &device));
   tenon_executable_t* sound = nullptr;
-  CONFORM_EXPECT(bench.load_code(*device, compiled.bytes, part->constants(), &sound) == TENON_OK,
+  CONFORM_EXPECT(fixture.load_code(*device, compiled.bytes, part->constants(), &sound) == TENON_OK,
                  "load of what compile made fails");
-  bench.compiler().executable_release(bench.compiler().self, sound);
+  fixture.compiler().executable_release(fixture.compiler().self, sound);
   for (const auto& [what, bytes] : damaged(compiled.bytes)) {
     s.step("load of " + what);
     tenon_executable_t* executable = nullptr;
-    const tenon_code_t code = bench.load_code(*device, bytes, part->constants(), &executable);
+    const tenon_code_t code = fixture.load_code(*device, bytes, part->constants(), &executable);
     CONFORM_EXPECT(code != TENON_OK, "load of {} gives OK", what);
     CONFORM_EXPECT(executable == nullptr, "load of {} fails and gives an executable", what);
     CONFORM_EXPECT(heard_failure().any, "load of {} fails without a reason", what);
     s.step("load of what compile made, after " + what);
     const tenon_code_t after =
-        bench.load_code(*device, compiled.bytes, part->constants(), &executable);
+        fixture.load_code(*device, compiled.bytes, part->constants(), &executable);
     CONFORM_EXPECT(after == TENON_OK, "load of what compile made gives {} after that of {}{}",
                    code_text(after), what, said());
-    bench.compiler().executable_release(bench.compiler().self, executable);
+    fixture.compiler().executable_release(fixture.compiler().self, executable);
   }
-  return bench.load(*device, *part, &compiled);
+  return fixture.load(*device, *part, &compiled);
 }
 
 Outcome load_counts(Session& s) {
-  CompileBench bench(s);
+  CompileFixture fixture(s);
   OpenDevice* device = nullptr;
   std::unique_ptr<Part> part;
-  CONFORM_TRY(bench.ready(constant_graph(1024), &device, &part));
+  CONFORM_TRY(fixture.ready(constant_graph(1024), &device, &part));
   Compiled compiled;
-  CONFORM_TRY(bench.compile(*part, &compiled));
+  CONFORM_TRY(fixture.compile(*part, &compiled));
   const std::vector<tenon_blob_t*> good = part->constants();
   for (size_t count : {good.size() - 1, good.size() + 1, size_t{0}, good.size() * 2}) {
     s.step(fmt::format("load with {} constants of {}", count, good.size()));
     std::vector<tenon_blob_t*> constants = good;
     constants.resize(count, good[0]);
     tenon_executable_t* executable = nullptr;
-    const tenon_code_t code = bench.load_code(*device, compiled.bytes, constants, &executable);
+    const tenon_code_t code = fixture.load_code(*device, compiled.bytes, constants, &executable);
     CONFORM_EXPECT(code != TENON_OK, "load with {} constants instead of {} gives OK", count,
                    good.size());
     CONFORM_EXPECT(heard_failure().any, "load with {} constants fails without a reason", count);
   }
-  return bench.load(*device, *part, &compiled);
+  return fixture.load(*device, *part, &compiled);
 }
 
 Outcome load_order(Session& s) {
-  CompileBench bench(s);
+  CompileFixture fixture(s);
   OpenDevice* device = nullptr;
   std::unique_ptr<Part> part;
-  CONFORM_TRY(bench.ready(constant_graph(1024), &device, &part));
+  CONFORM_TRY(fixture.ready(constant_graph(1024), &device, &part));
   const std::vector<Named> inputs = part->inputs({}, fill_normal);
   std::vector<Named> expected, got;
   CONFORM_TRY(part->expected(inputs, &expected));
   Compiled compiled;
-  CONFORM_TRY(bench.load(*device, *part, &compiled));
-  Execution execution(bench, *device, *part, compiled.executable, {});
+  CONFORM_TRY(fixture.load(*device, *part, &compiled));
+  Execution execution(fixture, *device, *part, compiled.executable, {});
   CONFORM_TRY(execution.prepare(inputs, 0));
   s.step("running with constants");
   CONFORM_TRY(execution.run());

@@ -23,14 +23,14 @@ namespace tenon::conform {
 namespace {
 
 // Graphs that are asked about, and one of every op.
-Outcome asked_graphs(CompileBench& bench, std::vector<std::unique_ptr<Part>>* out) {
+Outcome asked_graphs(CompileFixture& fixture, std::vector<std::unique_ptr<Part>>* out) {
   const std::vector<OpCase> examples = generate_cases(
-      bench.session().host(),
+      fixture.session().host(),
       [](const OpCase& example, std::vector<OpCase>* cases) { cases->push_back(example); });
   for (const std::string& text : {pair_graph(), chain_graph(), inner_graph(), mixed_graph(),
                                   symbolic_graph(), graph_of(examples)}) {
     std::unique_ptr<Part> part;
-    CONFORM_TRY(Part::read(bench.api(), text, &part));
+    CONFORM_TRY(Part::read(fixture.api(), text, &part));
     out->push_back(std::move(part));
   }
   return pass();
@@ -38,31 +38,31 @@ Outcome asked_graphs(CompileBench& bench, std::vector<std::unique_ptr<Part>>* ou
 
 template <typename Judge>
 Outcome judge_claims(Session& s, Judge judge) {
-  CompileBench bench(s);
-  CONFORM_TRY(bench.find());
+  CompileFixture fixture(s);
+  CONFORM_TRY(fixture.find());
   std::vector<std::unique_ptr<Part>> parts;
-  CONFORM_TRY(asked_graphs(bench, &parts));
+  CONFORM_TRY(asked_graphs(fixture, &parts));
   for (const auto& part : parts) {
     Claims claims;
-    CONFORM_TRY(bench.claim(*part, &claims));
-    CONFORM_TRY(judge(bench, *part, claims));
+    CONFORM_TRY(fixture.claim(*part, &claims));
+    CONFORM_TRY(judge(fixture, *part, claims));
   }
   return pass();
 }
 
 Outcome claim_without_device(Session& s) {
-  return judge_claims(s, [](CompileBench&, const Part&, const Claims&) { return pass(); });
+  return judge_claims(s, [](CompileFixture&, const Part&, const Claims&) { return pass(); });
 }
 
 Outcome claim_keeps_graph(Session& s) {
-  CompileBench bench(s);
-  CONFORM_TRY(bench.find());
+  CompileFixture fixture(s);
+  CONFORM_TRY(fixture.find());
   for (const std::string& text : {mixed_graph(), inner_graph()}) {
     std::unique_ptr<Part> part;
-    CONFORM_TRY(Part::read(bench.api(), text, &part));
+    CONFORM_TRY(Part::read(fixture.api(), text, &part));
     const std::string before = part->text();
     Claims claims;
-    CONFORM_TRY(bench.claim(*part, &claims));
+    CONFORM_TRY(fixture.claim(*part, &claims));
     CONFORM_EXPECT(part->text() == before, "the graph is another one after claim");
   }
   return pass();
@@ -74,10 +74,10 @@ struct LateSink {
 };
 
 Outcome claim_ends(Session& s) {
-  CompileBench bench(s);
-  CONFORM_TRY(bench.find());
+  CompileFixture fixture(s);
+  CONFORM_TRY(fixture.find());
   std::unique_ptr<Part> part;
-  CONFORM_TRY(Part::read(bench.api(), mixed_graph(), &part));
+  CONFORM_TRY(Part::read(fixture.api(), mixed_graph(), &part));
   auto* heard = new LateSink;  // stays, since it may be called too late
   static tenon_claim_sink_t sink;
   sink.self = heard;
@@ -93,7 +93,7 @@ Outcome claim_ends(Session& s) {
   };
   s.step("claim, and what comes after it");
   const tenon_code_t code =
-      bench.compiler().claim(bench.compiler().self, bench.target(), part->graph(), &sink);
+      fixture.compiler().claim(fixture.compiler().self, fixture.target(), part->graph(), &sink);
   heard->open = false;
   CONFORM_EXPECT(code == TENON_OK, "claim gives {}", code_text(code));
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
@@ -104,12 +104,12 @@ Outcome claim_ends(Session& s) {
 
 // A sink that has enough is not told more.
 Outcome claim_stops(Session& s) {
-  CompileBench bench(s);
-  CONFORM_TRY(bench.find());
+  CompileFixture fixture(s);
+  CONFORM_TRY(fixture.find());
   std::unique_ptr<Part> part;
-  CONFORM_TRY(Part::read(bench.api(), chain_graph(), &part));
+  CONFORM_TRY(Part::read(fixture.api(), chain_graph(), &part));
   Claims claims;
-  CONFORM_TRY(bench.claim(*part, &claims));
+  CONFORM_TRY(fixture.claim(*part, &claims));
   if (claims.claims.empty()) return skipped("the device takes nothing of add, mul and max");
   const tenon_claim_sink_t sink = {
       nullptr,
@@ -117,14 +117,14 @@ Outcome claim_stops(Session& s) {
       [](void*, tenon_node_t, tenon_code_t, tenon_str_t) -> tenon_code_t { return TENON_OK; }};
   s.step("claim with a sink that fails");
   const tenon_code_t code =
-      bench.compiler().claim(bench.compiler().self, bench.target(), part->graph(), &sink);
+      fixture.compiler().claim(fixture.compiler().self, fixture.target(), part->graph(), &sink);
   CONFORM_EXPECT(code == TENON_ABORTED, "with a sink that gives ABORTED, claim gives {}",
                  code_text(code));
   return pass();
 }
 
 Outcome claim_nodes(Session& s) {
-  return judge_claims(s, [](CompileBench&, const Part& part, const Claims& claims) -> Outcome {
+  return judge_claims(s, [](CompileFixture&, const Part& part, const Claims& claims) -> Outcome {
     for (const Claims::Claim& claim : claims.claims) {
       CONFORM_EXPECT(!claim.nodes.empty(), "a claim names no node");
       CONFORM_EXPECT(std::isfinite(claim.cost_ns) && claim.cost_ns >= 0, "a claim costs {} ns",
@@ -147,7 +147,7 @@ Outcome claim_nodes(Session& s) {
 }
 
 Outcome refusals(Session& s) {
-  return judge_claims(s, [](CompileBench&, const Part& part, const Claims& claims) -> Outcome {
+  return judge_claims(s, [](CompileFixture&, const Part& part, const Claims& claims) -> Outcome {
     const std::span<const tenon_node_t> nodes = part.nodes();
     for (const Claims::Refusal& refusal : claims.refusals) {
       CONFORM_EXPECT(std::find(nodes.begin(), nodes.end(), refusal.node) != nodes.end(),
@@ -164,16 +164,16 @@ Outcome refusals(Session& s) {
 }
 
 Outcome claim_again(Session& s) {
-  CompileBench bench(s);
-  CONFORM_TRY(bench.find());
+  CompileFixture fixture(s);
+  CONFORM_TRY(fixture.find());
   std::vector<std::unique_ptr<Part>> parts;
-  CONFORM_TRY(asked_graphs(bench, &parts));
+  CONFORM_TRY(asked_graphs(fixture, &parts));
   std::vector<Claims> first(parts.size());
   for (size_t i = 0; i < parts.size(); ++i) {
-    CONFORM_TRY(bench.claim(*parts[i], &first[i]));
+    CONFORM_TRY(fixture.claim(*parts[i], &first[i]));
     for (int time = 0; time < 2; ++time) {
       Claims again;
-      CONFORM_TRY(bench.claim(*parts[i], &again));
+      CONFORM_TRY(fixture.claim(*parts[i], &again));
       CONFORM_EXPECT(again.claims == first[i].claims && again.refusals == first[i].refusals,
                      "asked again about the same graph claim gives another answer");
     }
@@ -187,7 +187,7 @@ Outcome claim_again(Session& s) {
       threads.emplace_back([&, t] {
         for (size_t i = 0; i < parts.size() && outcomes[t].verdict == Verdict::kPass; ++i) {
           Claims again;
-          outcomes[t] = bench.claim(*parts[i], &again);
+          outcomes[t] = fixture.claim(*parts[i], &again);
           if (outcomes[t].verdict == Verdict::kPass &&
               (again.claims != first[i].claims || again.refusals != first[i].refusals))
             outcomes[t] = failed("for the same graph and target claim gives another answer");

@@ -25,7 +25,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Compiles these nodes of a graph as a graph of their own, runs it, and compares.
-Outcome cut_compile_compare(CompileBench& bench, OpenDevice& device, const Part& from,
+Outcome cut_compile_compare(CompileFixture& fixture, OpenDevice& device, const Part& from,
                             std::span<const tenon_node_t> nodes) {
   std::unique_ptr<Part> part;
   const Outcome cut = cut_out(from, nodes, &part);
@@ -35,13 +35,13 @@ Outcome cut_compile_compare(CompileBench& bench, OpenDevice& device, const Part&
   std::vector<Named> expected, got;
   const std::vector<Named> inputs = part->inputs({}, fill_normal);
   Compiled compiled;
-  CONFORM_TRY(bench.load(device, *part, &compiled));
+  CONFORM_TRY(fixture.load(device, *part, &compiled));
   if (part->expected(inputs, &expected).verdict != Verdict::kPass) return pass();
-  Execution execution(bench, device, *part, compiled.executable, {});
+  Execution execution(fixture, device, *part, compiled.executable, {});
   const Outcome prepared = execution.prepare(inputs, 0x5a);
   if (prepared.verdict == Verdict::kSkip) return pass();
   CONFORM_TRY(prepared);
-  bench.session().step("running " + what);
+  fixture.session().step("running " + what);
   CONFORM_TRY(execution.run());
   CONFORM_TRY(execution.outputs(&got));
   return same_tensors(got, expected, what);
@@ -57,27 +57,27 @@ std::vector<tenon_node_t> claimed_nodes(const Part& part, const Claims& claims) 
 
 // One node of every op.
 Outcome each_alone(Session& s) {
-  CompileBench bench(s);
+  CompileFixture fixture(s);
   OpenDevice* device = nullptr;
-  CONFORM_TRY(bench.find());
-  CONFORM_TRY(bench.open(0, &device));
+  CONFORM_TRY(fixture.find());
+  CONFORM_TRY(fixture.open(0, &device));
   std::string last;
   const std::vector<OpCase> examples = generate_cases(
-      bench.session().host(), [&](const OpCase& example, std::vector<OpCase>* cases) {
+      fixture.session().host(), [&](const OpCase& example, std::vector<OpCase>* cases) {
         if (example.op != last) cases->push_back(example);
         last = example.op;
       });
   std::unique_ptr<Part> part;
-  CONFORM_TRY(Part::read(bench.api(), graph_of(examples), &part));
+  CONFORM_TRY(Part::read(fixture.api(), graph_of(examples), &part));
   Claims claims;
-  CONFORM_TRY(bench.claim(*part, &claims));
+  CONFORM_TRY(fixture.claim(*part, &claims));
   const std::vector<tenon_node_t> nodes = claimed_nodes(*part, claims);
   for (const std::string& text : {mixed_graph(), widths_graph()}) {
     std::unique_ptr<Part> mixed;
-    CONFORM_TRY(Part::read(bench.api(), text, &mixed));
-    CONFORM_TRY(bench.claim(*mixed, &claims));
+    CONFORM_TRY(Part::read(fixture.api(), text, &mixed));
+    CONFORM_TRY(fixture.claim(*mixed, &claims));
     for (tenon_node_t node : claimed_nodes(*mixed, claims))
-      CONFORM_TRY(cut_compile_compare(bench, *device, *mixed, {&node, 1}));
+      CONFORM_TRY(cut_compile_compare(fixture, *device, *mixed, {&node, 1}));
   }
   const auto begin = Clock::now();
   size_t tried = 0;
@@ -87,24 +87,24 @@ Outcome each_alone(Session& s) {
     std::unique_ptr<Part> alone;
     if (cut_out(*part, {&node, 1}, &alone).verdict != Verdict::kPass) continue;
     Compiled compiled;
-    CONFORM_TRY(bench.load(*device, *alone, &compiled));
+    CONFORM_TRY(fixture.load(*device, *alone, &compiled));
     ++tried;
   }
   return {Verdict::kPass, fmt::format("{} of {} claimed nodes", tried, nodes.size())};
 }
 
 Outcome together(Session& s) {
-  CompileBench bench(s);
+  CompileFixture fixture(s);
   OpenDevice* device = nullptr;
-  CONFORM_TRY(bench.find());
-  CONFORM_TRY(bench.open(0, &device));
+  CONFORM_TRY(fixture.find());
+  CONFORM_TRY(fixture.open(0, &device));
   size_t tried = 0;
   for (const std::string& text : {chain_graph(), mixed_graph(), widths_graph()}) {
     const bool whole_alone = text == widths_graph();  // its pieces are compiled in each-alone
     std::unique_ptr<Part> part;
-    CONFORM_TRY(Part::read(bench.api(), text, &part));
+    CONFORM_TRY(Part::read(fixture.api(), text, &part));
     Claims claims;
-    CONFORM_TRY(bench.claim(*part, &claims));
+    CONFORM_TRY(fixture.claim(*part, &claims));
     const std::vector<tenon_node_t> nodes = claimed_nodes(*part, claims);
     // Neighbours in order: no path leaves such a piece and comes back, but through what was not
     // claimed, which becomes an argument.
@@ -113,7 +113,7 @@ Outcome together(Session& s) {
       const size_t step = length == 1 || length == nodes.size() ? 1 : 2;
       for (size_t at = 0; at + length <= nodes.size(); at += step) {
         CONFORM_TRY(
-            cut_compile_compare(bench, *device, *part, std::span(nodes).subspan(at, length)));
+            cut_compile_compare(fixture, *device, *part, std::span(nodes).subspan(at, length)));
         ++tried;
       }
     }
@@ -122,14 +122,14 @@ Outcome together(Session& s) {
 }
 
 Outcome compile_in_threads(Session& s) {
-  CompileBench bench(s);
+  CompileFixture fixture(s);
   OpenDevice* device = nullptr;
-  CONFORM_TRY(bench.find());
-  CONFORM_TRY(bench.open(0, &device));
+  CONFORM_TRY(fixture.find());
+  CONFORM_TRY(fixture.open(0, &device));
   std::unique_ptr<Part> parts[3];
-  CONFORM_TRY(bench.taken(chain_graph(), &parts[0]));
-  CONFORM_TRY(bench.taken(pair_graph(), &parts[1]));
-  CONFORM_TRY(bench.taken(constant_graph(64), &parts[2]));
+  CONFORM_TRY(fixture.taken(chain_graph(), &parts[0]));
+  CONFORM_TRY(fixture.taken(pair_graph(), &parts[1]));
+  CONFORM_TRY(fixture.taken(constant_graph(64), &parts[2]));
   constexpr unsigned kThreads = 4;
   constexpr int kRounds = 3;
   Compiled compiled[kThreads][kRounds];
@@ -141,7 +141,7 @@ Outcome compile_in_threads(Session& s) {
       threads.emplace_back([&, t] {
         for (int round = 0; round < kRounds && outcomes[t].verdict == Verdict::kPass; ++round)
           outcomes[t] =
-              bench.compile(*parts[(t + static_cast<unsigned>(round)) % 3], &compiled[t][round]);
+              fixture.compile(*parts[(t + static_cast<unsigned>(round)) % 3], &compiled[t][round]);
       });
     }
   }
@@ -152,8 +152,8 @@ Outcome compile_in_threads(Session& s) {
       const std::vector<Named> inputs = part.inputs({}, fill_normal);
       std::vector<Named> expected, got;
       CONFORM_TRY(part.expected(inputs, &expected));
-      CONFORM_TRY(bench.load(*device, part, &compiled[t][round]));
-      Execution execution(bench, *device, part, compiled[t][round].executable, {});
+      CONFORM_TRY(fixture.load(*device, part, &compiled[t][round]));
+      Execution execution(fixture, *device, part, compiled[t][round].executable, {});
       CONFORM_TRY(execution.prepare(inputs, 0));
       CONFORM_TRY(execution.run());
       CONFORM_TRY(execution.outputs(&got));
@@ -168,20 +168,20 @@ Outcome compile_in_threads(Session& s) {
 constexpr double kStopsSeconds = 2;
 
 // A compile that is cancelled in its cancel_at-th poll; 0: before it begins.
-Outcome stops(CompileBench& bench, const Part& part, uint64_t cancel_at) {
-  const tenon_host_session_t& session = *bench.api().session;
+Outcome stops(CompileFixture& fixture, const Part& part, uint64_t cancel_at) {
+  const tenon_host_session_t& session = *fixture.api().session;
   const std::string when =
       cancel_at == 0 ? "before it begins" : fmt::format("with its {}. poll", cancel_at);
-  bench.session().step(
+  fixture.session().step(
       fmt::format("compiling {} nodes with a cancel {}", part.nodes().size(), when));
   tenon_artifact_t* artifact = nullptr;
   if (cancel_at == 0) session.cancel(session.self, 1);
   watch_polls(cancel_at, [&session] { session.cancel(session.self, 1); });
-  const tenon_code_t code = bench.compile_code(part, &artifact);
+  const tenon_code_t code = fixture.compile_code(part, &artifact);
   const Polls polls = end_of_watch();
   const HeardFailure why = heard_failure();
   session.cancel(session.self, 0);
-  if (code == TENON_OK) bench.compiler().artifact_release(bench.compiler().self, artifact);
+  if (code == TENON_OK) fixture.compiler().artifact_release(fixture.compiler().self, artifact);
   CONFORM_EXPECT(code == TENON_OK || code == TENON_CANCELLED,
                  "compile of an operation that is cancelled {} gives {}{}", when, code_text(code),
                  why.any ? " (" + printable(why.text) + ")" : "");
@@ -196,35 +196,35 @@ Outcome stops(CompileBench& bench, const Part& part, uint64_t cancel_at) {
 
 // No verdict depends on how long anything takes by the clock: the cancel comes with a poll.
 Outcome compile_cancelled(Session& s) {
-  CompileBench bench(s);
-  CONFORM_TRY(bench.find());
+  CompileFixture fixture(s);
+  CONFORM_TRY(fixture.find());
   std::unique_ptr<Part> part;
   uint64_t in_the_middle = 2;
   for (size_t nodes : {60, 400, 200, 61}) {
-    CONFORM_TRY(bench.taken(long_graph(nodes), &part));
+    CONFORM_TRY(fixture.taken(long_graph(nodes), &part));
     if (nodes == 60) {
       s.step("compiling 60 nodes");
       Compiled compiled;
       watch_polls(0, nullptr);
-      const Outcome done = bench.compile(*part, &compiled);
+      const Outcome done = fixture.compile(*part, &compiled);
       in_the_middle = std::max<uint64_t>(end_of_watch().count / 2, 2);
       CONFORM_TRY(done);
       continue;
     }
-    CONFORM_TRY(stops(bench, *part, nodes == 400 ? 0 : nodes == 200 ? 1 : in_the_middle));
+    CONFORM_TRY(stops(fixture, *part, nodes == 400 ? 0 : nodes == 200 ? 1 : in_the_middle));
   }
   Compiled compiled;
-  return bench.compile(*part, &compiled);
+  return fixture.compile(*part, &compiled);
 }
 
 Outcome compile_polls(Session& s) {
-  CompileBench bench(s);
-  CONFORM_TRY(bench.find());
+  CompileFixture fixture(s);
+  CONFORM_TRY(fixture.find());
   std::unique_ptr<Part> part;
-  CONFORM_TRY(bench.taken(long_graph(62), &part));
+  CONFORM_TRY(fixture.taken(long_graph(62), &part));
   Compiled compiled;
   watch_polls(0, nullptr);
-  const Outcome done = bench.compile(*part, &compiled);
+  const Outcome done = fixture.compile(*part, &compiled);
   const Polls polls = end_of_watch();
   CONFORM_TRY(done);
   CONFORM_EXPECT(polls.seconds_longest <= kStopsSeconds,

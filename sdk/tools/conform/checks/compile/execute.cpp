@@ -53,7 +53,7 @@ Outcome needs_of_large(Session& s) {
   for (const Symbols& symbols : large) {
     Needs needs;
     s.step(fmt::format("needs for {}", fmt::join(symbols, ", ")));
-    const tenon_code_t code = needs_code(l.bench, l.compiled.executable, *l.part, symbols, &needs);
+    const tenon_code_t code = needs_code(l.fixture, l.compiled.executable, *l.part, symbols, &needs);
     if (code == TENON_RESOURCE_EXHAUSTED) {
       CONFORM_EXPECT(heard_failure().any, "needs for symbols [{}] gives {} without a reason",
                      fmt::join(symbols, ", "), code_text(code));
@@ -140,7 +140,7 @@ Outcome aliases(Session& s) {
   size_t offered = 0;
   auto each_alias = [&](Loaded& l) -> Outcome {
     Needs needs;
-    CONFORM_EXPECT(needs_code(l.bench, l.compiled.executable, *l.part, {}, &needs) == TENON_OK,
+    CONFORM_EXPECT(needs_code(l.fixture, l.compiled.executable, *l.part, {}, &needs) == TENON_OK,
                    "needs fails");
     for (uint32_t i = 0; i < needs.outputs.size(); ++i) {
       const uint32_t alias = needs.outputs[i].alias_input;
@@ -229,7 +229,7 @@ Outcome reentrant(Session& s) {
   constexpr int kRounds = 60;
   Loaded l(s);
   CONFORM_TRY(l.make(chain_graph()));
-  if (l.bench.info().threading != TENON_THREADING_FREE)
+  if (l.fixture.info().threading != TENON_THREADING_FREE)
     return skipped("the device does not take calls from several threads at once");
   constexpr unsigned kThreads = 4;
   std::unique_ptr<Execution> executions[kThreads];

@@ -59,7 +59,7 @@ Outcome failing_execute(Session& s, tenon_queue_t* queue, OpenQueues* queues, Lo
       call.signal = {signal, 4};
     }
     forget_failure();
-    const tenon_compile_api_t& c = l.bench.compiler();
+    const tenon_compile_api_t& c = l.fixture.compiler();
     const tenon_code_t code = c.execute(c.self, l.compiled.executable, &call);
     CONFORM_EXPECT(code == TENON_INVALID_ARGUMENT, "execute with {} gives {}", what,
                    code_text(code));
@@ -106,7 +106,7 @@ Outcome wrong_needs(Session& s) {
   Needs needs;
   for (const Symbols& symbols : {Symbols{5}, Symbols{}, Symbols{5, 3, 7}}) {
     s.step(fmt::format("needs with {} symbols of 2", symbols.size()));
-    const tenon_code_t code = needs_code(l.bench, l.compiled.executable, *l.part, symbols, &needs);
+    const tenon_code_t code = needs_code(l.fixture, l.compiled.executable, *l.part, symbols, &needs);
     CONFORM_EXPECT(code == TENON_INVALID_ARGUMENT, "needs with {} symbols of 2 gives {}",
                    symbols.size(), code_text(code));
     CONFORM_EXPECT(heard_failure().any, "needs with {} symbols of 2 fails without a reason",
@@ -121,7 +121,7 @@ Outcome cancelled_run(Session& s) {
   CONFORM_TRY(l.make(chain_graph()));
   const std::unique_ptr<Execution> execution = l.execution();
   CONFORM_TRY(execution->prepare(l.inputs, 0x21));
-  const tenon_host_session_t& session = *l.bench.api().session;
+  const tenon_host_session_t& session = *l.fixture.api().session;
   s.step("execute of a cancelled operation");
   session.cancel(session.self, 1);
   const tenon_code_t code = execution->run_code();

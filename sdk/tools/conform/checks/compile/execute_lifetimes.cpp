@@ -26,11 +26,11 @@ Outcome after_release(Session& s) {
   const std::vector<Named> expected = std::move(l.expected);
   // The outputs' types are asked of the graph: a second one of the same text.
   std::unique_ptr<Part> second;
-  CONFORM_TRY(Part::read(l.bench.api(),
+  CONFORM_TRY(Part::read(l.fixture.api(),
                          "tenon.tir 1\ngraph @t(%x: f32[65536]) -> (a: f32[65536]) {\n"
                          "  %0 = add(%x, %x) : f32[65536]\n  yield %0\n}\n",
                          &second));
-  Execution again(l.bench, *l.device, *second, l.compiled.executable, {});
+  Execution again(l.fixture, *l.device, *second, l.compiled.executable, {});
   CONFORM_TRY(again.prepare(l.inputs, 0));
   l.part.reset();
   std::vector<Bytes> others(8, Bytes(kElements * 4, 0xee));  // where the constants were
@@ -49,14 +49,14 @@ Outcome after_release(Session& s) {
 Outcome gives_back(Session& s) {
   constexpr size_t kElements = 1 << 16;
   constexpr int kRounds = 100;
-  CompileBench bench(s);
+  CompileFixture fixture(s);
   OpenDevice* device = nullptr;
-  CONFORM_TRY(bench.find());
+  CONFORM_TRY(fixture.find());
   std::unique_ptr<Part> part;
-  CONFORM_TRY(bench.taken(constant_graph(kElements), &part));
-  CONFORM_TRY(bench.open(0, &device));
+  CONFORM_TRY(fixture.taken(constant_graph(kElements), &part));
+  CONFORM_TRY(fixture.open(0, &device));
   Compiled compiled;
-  CONFORM_TRY(bench.compile(*part, &compiled));
+  CONFORM_TRY(fixture.compile(*part, &compiled));
   const std::vector<Named> inputs = part->inputs({}, fill_normal);
   const tenon_device_api_t& api = device->api();
   uint64_t used[2] = {}, peak = 0, before = 0;
@@ -71,15 +71,15 @@ Outcome gives_back(Session& s) {
     s.step("loading, running and releasing");
     tenon_executable_t* executable = nullptr;
     const tenon_code_t code =
-        bench.load_code(*device, compiled.bytes, part->constants(), &executable);
+        fixture.load_code(*device, compiled.bytes, part->constants(), &executable);
     CONFORM_EXPECT(code == TENON_OK, "load gives {}", code_text(code));
     {
-      Execution execution(bench, *device, *part, executable, {});
+      Execution execution(fixture, *device, *part, executable, {});
       CONFORM_TRY(execution.prepare(inputs, 0));
       // What each execution keeps adds up to more than what each executable may.
       for (int run = 0; run < 5; ++run) CONFORM_TRY(execution.run());
     }
-    bench.compiler().executable_release(bench.compiler().self, executable);
+    fixture.compiler().executable_release(fixture.compiler().self, executable);
   }
   in_use(&used[1]);
   const uint64_t after = resident_bytes();
@@ -96,15 +96,15 @@ Outcome gives_back(Session& s) {
 
 Outcome artifacts_given_back(Session& s) {
   constexpr int kRounds = 60;
-  CompileBench bench(s);
-  CONFORM_TRY(bench.find());
+  CompileFixture fixture(s);
+  CONFORM_TRY(fixture.find());
   std::unique_ptr<Part> part;
-  CONFORM_TRY(bench.taken(chain_graph(), &part));
+  CONFORM_TRY(fixture.taken(chain_graph(), &part));
   uint64_t before = 0, given_out = 0, artifact_bytes = 0;
   for (int round = -15; round < kRounds; ++round) {
     if (round == 0) before = resident_bytes(), given_out = allocated_bytes();
     Compiled compiled;
-    CONFORM_TRY(bench.compile(*part, &compiled));
+    CONFORM_TRY(fixture.compile(*part, &compiled));
     artifact_bytes = compiled.bytes.size();
   }
   const uint64_t after = resident_bytes();
@@ -127,18 +127,18 @@ Outcome two_executables(Session& s) {
   CONFORM_TRY(l.make(constant_graph(300)));
   Compiled second;
   second.bytes = l.compiled.bytes;
-  second.api = &l.bench.compiler();
+  second.api = &l.fixture.compiler();
   OpenDevice* other = l.device;
-  if (l.bench.device_count() > 1) CONFORM_TRY(l.bench.open(1, &other));
+  if (l.fixture.device_count() > 1) CONFORM_TRY(l.fixture.open(1, &other));
   s.step("loading one artifact twice");
   const tenon_code_t code =
-      l.bench.load_code(*other, second.bytes, l.part->constants(), &second.executable);
+      l.fixture.load_code(*other, second.bytes, l.part->constants(), &second.executable);
   CONFORM_EXPECT(code == TENON_OK, "a second load gives {}", code_text(code));
   const std::unique_ptr<Execution> first = l.execution();
   CONFORM_TRY(first->prepare(l.inputs, 1));
   std::vector<Named> got;
   {
-    Execution another(l.bench, *other, *l.part, second.executable, {});
+    Execution another(l.fixture, *other, *l.part, second.executable, {});
     CONFORM_TRY(another.prepare(l.inputs, 2));
     CONFORM_TRY(another.run());
     CONFORM_TRY(first->run());

@@ -66,7 +66,7 @@ Outcome profiles(Session& s) {
   const auto* sink = new tenon_profile_sink_t{events, heard_event};
   call.profile = sink;
   s.step("execute with a profile");
-  const tenon_compile_api_t& c = l.bench.compiler();
+  const tenon_compile_api_t& c = l.fixture.compiler();
   const uint64_t before = monotonic_ns();
   const tenon_code_t code = c.execute(c.self, l.compiled.executable, &call);
   const uint64_t after = monotonic_ns();

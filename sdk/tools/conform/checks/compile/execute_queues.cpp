@@ -44,7 +44,7 @@ Outcome queue_borrows(Session& s) {
   // Where what reads too late finds inputs and puts outputs.
   q->more.push_back(q->loaded.execution({33, 5}));
   CONFORM_TRY(q->more[0]->prepare(q->loaded.inputs, 0x21));
-  const tenon_compile_api_t& c = q->loaded.bench.compiler();
+  const tenon_compile_api_t& c = q->loaded.fixture.compiler();
   for (uint64_t round = 1; round <= 2; ++round) {
     const tenon_call_t call = q->execution->call(), other = q->more[0]->call();
     for (uint32_t i = 0; i < call.output_count; ++i) {
@@ -112,7 +112,7 @@ Outcome queue_reads_late(Session& s) {
   call.waits = waits.data();
   call.wait_count = 1;
   call.signal = {q->done, 2};
-  const tenon_compile_api_t& c = q->loaded.bench.compiler();
+  const tenon_compile_api_t& c = q->loaded.fixture.compiler();
   const tenon_code_t code = c.execute(c.self, q->loaded.compiled.executable, &call);
   CONFORM_EXPECT(code == TENON_OK, "execute on a queue gives {}", code_text(code));
   CONFORM_TRY(q->queues->stays_below(q->done, 1, "an execution behind a copy that waits"));
@@ -166,7 +166,7 @@ Outcome queue_many(Session& s) {
     executions.push_back(q->loaded.execution());
     CONFORM_TRY(executions.back()->prepare(q->loaded.inputs, 0x42));
   }
-  const tenon_compile_api_t& c = q->loaded.bench.compiler();
+  const tenon_compile_api_t& c = q->loaded.fixture.compiler();
   for (uint64_t i = 0; i < kCount; ++i) {
     tenon_call_t call = executions[i]->call();
     const tenon_fence_point_t wait = {q->gate, 1};
@@ -211,7 +211,7 @@ Outcome complete_on_return(Session& s) {
   void* address = nullptr;
   const bool maps = api.map != nullptr &&
                     api.map(api.self, l->device->device(), span.buffer, &address) == TENON_OK;
-  if (!maps && l->bench.queues() == nullptr) return skipped("its memory is seen by copies alone");
+  if (!maps && l->fixture.queues() == nullptr) return skipped("its memory is seen by copies alone");
   for (int round = 0; round < 20; ++round) {
     CONFORM_EXPECT(l->device->fill(span.buffer, span.offset_bytes, size, 0x21, 1) == TENON_OK,
                    "a fill fails");
@@ -221,7 +221,7 @@ Outcome complete_on_return(Session& s) {
       CONFORM_TRY(execution->run());
       std::memcpy(got.data(), static_cast<const unsigned char*>(address) + span.offset_bytes, size);
     } else {
-      OpenQueues queues(&api, l->bench.queues(), *l->device);
+      OpenQueues queues(&api, l->fixture.queues(), *l->device);
       tenon_queue_t* queue = nullptr;
       tenon_fence_t* done = nullptr;
       Bytes& read = queues.keep(Bytes(size));

@@ -14,8 +14,8 @@ namespace tenon::conform {
 namespace {
 
 // Every op's example, elementwise ones in two shapes.
-std::vector<OpCase> asked_cases(KernelBench& bench) {
-  return generate_cases(bench.session().host(),
+std::vector<OpCase> asked_cases(KernelFixture& fixture) {
+  return generate_cases(fixture.session().host(),
                         [](const OpCase& example, std::vector<OpCase>* out) {
                           out->push_back(example);
                           if (is_elementwise(example)) out->push_back(with_shape(example, "7, 37"));
@@ -24,17 +24,17 @@ std::vector<OpCase> asked_cases(KernelBench& bench) {
 
 // Calls `visit` for every case whose query gives OK, with the candidate; at most `most`.
 template <typename Visit>
-Outcome each_taken(KernelBench& bench, size_t most, Visit visit) {
-  CONFORM_TRY(bench.open());
+Outcome each_taken(KernelFixture& fixture, size_t most, Visit visit) {
+  CONFORM_TRY(fixture.open());
   size_t taken = 0;
-  for (const OpCase& c : asked_cases(bench)) {
+  for (const OpCase& c : asked_cases(fixture)) {
     if (taken >= most) break;
     std::unique_ptr<Part> part;
-    if (Part::read(bench.api(), graph_of({&c, 1}), &part).verdict != Verdict::kPass) continue;
+    if (Part::read(fixture.api(), graph_of({&c, 1}), &part).verdict != Verdict::kPass) continue;
     const KernelCall call(*part, 0);
     tenon_kernel_candidate_t candidate;
-    bench.session().step("asking for " + c.name());
-    if (bench.query(call, &candidate) != TENON_OK) continue;
+    fixture.session().step("asking for " + c.name());
+    if (fixture.query(call, &candidate) != TENON_OK) continue;
     if (candidate.prepack_mask != 0) continue;  // wants a layout of its own
     ++taken;
     CONFORM_TRY(visit(c, call, candidate));
@@ -60,10 +60,10 @@ Outcome right_candidate(const KernelCall& call, const tenon_kernel_candidate_t& 
   return pass();
 }
 
-Outcome right_answer(KernelBench& bench, const KernelCall& call, const std::string& what) {
+Outcome right_answer(KernelFixture& fixture, const KernelCall& call, const std::string& what) {
   tenon_kernel_candidate_t candidate;
-  bench.session().step("asking for " + what);
-  const tenon_code_t code = bench.query(call, &candidate);
+  fixture.session().step("asking for " + what);
+  const tenon_code_t code = fixture.query(call, &candidate);
   if (code == TENON_OK) return right_candidate(call, candidate, what);
   CONFORM_EXPECT(code == TENON_UNIMPLEMENTED, "query of {} gives {}", what, code_text(code));
   CONFORM_EXPECT(heard_failure().any && heard_failure().code == code,
@@ -72,19 +72,19 @@ Outcome right_answer(KernelBench& bench, const KernelCall& call, const std::stri
 }
 
 Outcome answers(Session& s) {
-  KernelBench bench(s);
-  CONFORM_TRY(bench.open());
-  for (const OpCase& c : asked_cases(bench)) {
+  KernelFixture fixture(s);
+  CONFORM_TRY(fixture.open());
+  for (const OpCase& c : asked_cases(fixture)) {
     std::unique_ptr<Part> part;
-    if (Part::read(bench.api(), graph_of({&c, 1}), &part).verdict != Verdict::kPass) continue;
-    CONFORM_TRY(right_answer(bench, KernelCall(*part, 0), c.name()));
+    if (Part::read(fixture.api(), graph_of({&c, 1}), &part).verdict != Verdict::kPass) continue;
+    CONFORM_TRY(right_answer(fixture, KernelCall(*part, 0), c.name()));
   }
   for (const std::string& text : {chain_graph(), mixed_graph(), long_graph(4)}) {
     std::unique_ptr<Part> part;
-    CONFORM_TRY(Part::read(bench.api(), text, &part));
+    CONFORM_TRY(Part::read(fixture.api(), text, &part));
     for (uint32_t epilogue : {1u, 2u, 3u})
       CONFORM_TRY(right_answer(
-          bench, KernelCall(*part, epilogue),
+          fixture, KernelCall(*part, epilogue),
           fmt::format("{} with {} nodes behind it", part->op_of(part->nodes()[0]), epilogue)));
   }
   return pass();
@@ -94,18 +94,18 @@ Outcome answers(Session& s) {
 struct Kernel {
   const tenon_kernels_api_t& api;
   tenon_kernel_t* kernel = nullptr;
-  explicit Kernel(KernelBench& bench) : api(bench.kernels()) {}
+  explicit Kernel(KernelFixture& fixture) : api(fixture.kernels()) {}
   Kernel(const Kernel&) = delete;
   ~Kernel() {
     if (kernel != nullptr) api.destroy(api.self, kernel);
   }
 };
 
-Outcome create(KernelBench& bench, const KernelCall& call, const std::string& what, Kernel* out) {
-  bench.session().step("making a kernel for " + what);
+Outcome create(KernelFixture& fixture, const KernelCall& call, const std::string& what, Kernel* out) {
+  fixture.session().step("making a kernel for " + what);
   forget_failure();
   const tenon_code_t code =
-      out->api.create(out->api.self, bench.device().device(), &call.call(), &out->kernel);
+      out->api.create(out->api.self, fixture.device().device(), &call.call(), &out->kernel);
   CONFORM_EXPECT(code == TENON_OK, "create of {}, which query took, gives {}", what,
                  code_text(code));
   CONFORM_EXPECT(out->kernel != nullptr, "create of {} gives OK and no kernel", what);
@@ -113,13 +113,13 @@ Outcome create(KernelBench& bench, const KernelCall& call, const std::string& wh
 }
 
 Outcome creates(Session& s) {
-  KernelBench bench(s);
+  KernelFixture fixture(s);
   return each_taken(
-      bench, SIZE_MAX,
+      fixture, SIZE_MAX,
       [&](const OpCase& c, const KernelCall& call, const tenon_kernel_candidate_t&) -> Outcome {
-        Kernel first(bench), second(bench);
-        CONFORM_TRY(create(bench, call, c.name(), &first));
-        return create(bench, call, c.name(), &second);
+        Kernel first(fixture), second(fixture);
+        CONFORM_TRY(create(fixture, call, c.name(), &first));
+        return create(fixture, call, c.name(), &second);
       });
 }
 
@@ -145,20 +145,20 @@ std::vector<Named> inputs_of(const Part& part) {
 }
 
 Outcome writes_alone(Session& s) {
-  KernelBench bench(s);
+  KernelFixture fixture(s);
   return each_taken(
-      bench, 200,
+      fixture, 200,
       [&](const OpCase& c, const KernelCall& call,
           const tenon_kernel_candidate_t& candidate) -> Outcome {
-        Kernel kernel(bench);
-        CONFORM_TRY(create(bench, call, c.name(), &kernel));
+        Kernel kernel(fixture);
+        CONFORM_TRY(create(fixture, call, c.name(), &kernel));
         const std::vector<Named> inputs = inputs_of(call.part());
         std::vector<Named> expected, got;
         const bool known = call.part().expected(inputs, &expected).verdict == Verdict::kPass;
         for (unsigned char filler : {0xa5, 0x3c}) {
-          KernelRun run(bench, call.part());
+          KernelRun run(fixture, call.part());
           CONFORM_TRY(run.prepare(inputs, candidate, filler));
-          bench.session().step("running " + c.name());
+          fixture.session().step("running " + c.name());
           CONFORM_TRY(run_parts(run, kernel.kernel, in_order(candidate.part_count), c.name()));
           CONFORM_TRY(run.kept_all());
           CONFORM_TRY(run.outputs(&got));
@@ -169,17 +169,17 @@ Outcome writes_alone(Session& s) {
 }
 
 Outcome any_order(Session& s) {
-  KernelBench bench(s);
+  KernelFixture fixture(s);
   size_t several = 0;
   CONFORM_TRY(each_taken(
-      bench, 200,
+      fixture, 200,
       [&](const OpCase& c, const KernelCall& call,
           const tenon_kernel_candidate_t& candidate) -> Outcome {
         const uint32_t count = std::min(candidate.part_count, 256u);
         if (candidate.part_count < 2 || count != candidate.part_count) return pass();
         ++several;
-        Kernel kernel(bench);
-        CONFORM_TRY(create(bench, call, c.name(), &kernel));
+        Kernel kernel(fixture);
+        CONFORM_TRY(create(fixture, call, c.name(), &kernel));
         const std::vector<Named> inputs = inputs_of(call.part());
         std::vector<Named> expected, got;
         if (call.part().expected(inputs, &expected).verdict != Verdict::kPass) return pass();
@@ -187,14 +187,14 @@ Outcome any_order(Session& s) {
         std::reverse(turned.begin(), turned.end());
         for (uint32_t i = 0; i < count; ++i) std::swap(mixed[i], mixed[(i * 7 + 3) % count]);
         for (const std::vector<uint32_t>& order : {turned, mixed}) {
-          KernelRun run(bench, call.part());
+          KernelRun run(fixture, call.part());
           CONFORM_TRY(run.prepare(inputs, candidate, 0x77));
           CONFORM_TRY(run_parts(run, kernel.kernel, order, c.name()));
           CONFORM_TRY(run.outputs(&got));
           CONFORM_TRY(same_tensors(got, expected, "parts in another order of " + c.name()));
         }
         for (int round = 0; round < 8; ++round) {
-          KernelRun run(bench, call.part());
+          KernelRun run(fixture, call.part());
           CONFORM_TRY(run.prepare(inputs, candidate, 0x66));
           std::atomic<tenon_code_t> first{TENON_OK};
           {
@@ -223,19 +223,19 @@ tenon_code_t append(void* self, const void* data, uint64_t size) {
   return TENON_OK;
 }
 
-Outcome damaged_fail(KernelBench& bench, const Bytes& good) {
-  const tenon_kernels_api_t& k = bench.kernels();
+Outcome damaged_fail(KernelFixture& fixture, const Bytes& good) {
+  const tenon_kernels_api_t& k = fixture.kernels();
   for (size_t way = 0; way < 24; ++way) {
     Bytes bad = good;
     if (way < 8)
       bad.resize(good.size() * way / 8);
     else
       bad[(way - 8) * good.size() / 16] ^= 0x10;
-    bench.session().step("restoring damaged bytes");
+    fixture.session().step("restoring damaged bytes");
     tenon_kernel_t* kernel = nullptr;
     forget_failure();
     const tenon_code_t code =
-        k.restore(k.self, bench.device().device(), bad.data(), bad.size(), &kernel);
+        k.restore(k.self, fixture.device().device(), bad.data(), bad.size(), &kernel);
     CONFORM_EXPECT(code != TENON_OK, "restore of {} gives OK",
                    way < 8 ? fmt::format("the first {} of {} bytes", bad.size(), good.size())
                            : fmt::format("{} bytes, of which one is damaged", bad.size()));
@@ -245,38 +245,38 @@ Outcome damaged_fail(KernelBench& bench, const Bytes& good) {
 }
 
 Outcome save_restore(Session& s) {
-  KernelBench bench(s);
-  CONFORM_TRY(bench.open());
-  const tenon_kernels_api_t& k = bench.kernels();
+  KernelFixture fixture(s);
+  CONFORM_TRY(fixture.open());
+  const tenon_kernels_api_t& k = fixture.kernels();
   if (k.save == nullptr || k.restore == nullptr) return not_offered("save and restore");
   size_t saved = 0;
   CONFORM_TRY(each_taken(
-      bench, 40,
+      fixture, 40,
       [&](const OpCase& c, const KernelCall& call,
           const tenon_kernel_candidate_t& candidate) -> Outcome {
-        Kernel kernel(bench), restored(bench);
-        CONFORM_TRY(create(bench, call, c.name(), &kernel));
+        Kernel kernel(fixture), restored(fixture);
+        CONFORM_TRY(create(fixture, call, c.name(), &kernel));
         Bytes bytes;
         const tenon_sink_t sink = {&bytes, append};
-        bench.session().step("saving a kernel for " + c.name());
+        fixture.session().step("saving a kernel for " + c.name());
         const tenon_code_t code = k.save(k.self, kernel.kernel, &sink);
         if (code == TENON_UNIMPLEMENTED) return pass();
         CONFORM_EXPECT(code == TENON_OK, "save gives {}", code_text(code));
         ++saved;
-        const tenon_code_t back = k.restore(k.self, bench.device().device(), bytes.data(),
+        const tenon_code_t back = k.restore(k.self, fixture.device().device(), bytes.data(),
                                             bytes.size(), &restored.kernel);
         CONFORM_EXPECT(back == TENON_OK, "restore of what save wrote gives {}", code_text(back));
         const std::vector<Named> inputs = inputs_of(call.part());
         std::vector<Named> first, second;
         for (auto [of, out] :
              {std::pair(kernel.kernel, &first), std::pair(restored.kernel, &second)}) {
-          KernelRun run(bench, call.part());
+          KernelRun run(fixture, call.part());
           CONFORM_TRY(run.prepare(inputs, candidate, 0));
           CONFORM_TRY(run_parts(run, of, in_order(candidate.part_count), c.name()));
           CONFORM_TRY(run.outputs(out));
         }
         CONFORM_TRY(same_bits(second, first, "a restored kernel for " + c.name()));
-        return saved == 1 ? damaged_fail(bench, bytes) : pass();
+        return saved == 1 ? damaged_fail(fixture, bytes) : pass();
       }));
   return saved == 0 ? not_offered("save of its kernels") : pass();
 }

@@ -17,12 +17,12 @@ using Clock = std::chrono::steady_clock;
 // ---------------------------------------------------------------------------------------------
 
 // What is expected in the buffers goes on from queue to queue.
-Outcome directions_of(Session& s, OpenQueues& d, const Bench& b, tenon_queue_t* queue, Bytes& first,
+Outcome directions_of(Session& s, OpenQueues& d, const QueueFixture& b, tenon_queue_t* queue, Bytes& first,
                       Bytes& second, uint64_t& value) {
-  const Bytes& source = d.keep(pattern_bytes(kBenchBytes, 5 + static_cast<uint32_t>(value)));
+  const Bytes& source = d.keep(pattern_bytes(kFixtureBytes, 5 + static_cast<uint32_t>(value)));
   for (size_t size : {1, 3, 8, 31, 64, 100, 1000}) {
     s.step(fmt::format("copies of {} bytes on a queue", size));
-    const size_t to = (size * 29) % (kBenchBytes - size), from = (size * 13) % (kBenchBytes - size);
+    const size_t to = (size * 29) % (kFixtureBytes - size), from = (size * 13) % (kFixtureBytes - size);
     Bytes &got = d.keep(Bytes(size + 2, 0x5a)), got_expected = got;
     CONFORM_TRY(
         d.submit(queue, async_write(b.buffer, to, source.data() + 1, size), kNoPoint, kNoPoint));
@@ -31,7 +31,7 @@ Outcome directions_of(Session& s, OpenQueues& d, const Bench& b, tenon_queue_t* 
         d.submit(queue, async_between(b.other, from, b.buffer, to, size), kNoPoint, kNoPoint));
     std::copy_n(first.begin() + static_cast<ptrdiff_t>(to), size,
                 second.begin() + static_cast<ptrdiff_t>(from));
-    const size_t filled = size / 4 * 4, fill_at = (size * 7) % (kBenchBytes - size) / 8 * 8;
+    const size_t filled = size / 4 * 4, fill_at = (size * 7) % (kFixtureBytes - size) / 8 * 8;
     CONFORM_TRY(d.submit(queue, async_fill(b.buffer, fill_at, filled, 0x99887766, 4), kNoPoint,
                          kNoPoint));
     for (size_t i = 0; i < filled; ++i)
@@ -47,9 +47,9 @@ Outcome directions_of(Session& s, OpenQueues& d, const Bench& b, tenon_queue_t* 
 }
 
 Outcome all_directions(Session& s, OpenQueues& d) {
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
-  Bytes first = pattern_bytes(kBenchBytes, 1), second = pattern_bytes(kBenchBytes, 2);
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
+  Bytes first = pattern_bytes(kFixtureBytes, 1), second = pattern_bytes(kFixtureBytes, 2);
   uint64_t value = 0;
   CONFORM_TRY(directions_of(s, d, b, b.first, first, second, value));
   return directions_of(s, d, b, b.second, first, second, value);
@@ -75,12 +75,12 @@ Outcome one_outside(OpenQueues& d, tenon_queue_t* queue, const tenon_copy_t& cop
 }
 
 Outcome outside(Session& s, OpenQueues& d) {
-  constexpr uint64_t kSize = kBenchBytes;
+  constexpr uint64_t kSize = kFixtureBytes;
   const std::pair<uint64_t, uint64_t> ranges[] = {
       {kSize, 1},      {0, kSize + 1},      {kSize - 1, 2},      {kSize + 1, 0},           {1, kSize},
       {UINT64_MAX, 1}, {8, UINT64_MAX - 7}, {UINT64_MAX - 7, 8}, {128, UINT64_MAX - 64}};
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
   Bytes& host = d.keep(Bytes(2 * kSize, 0x5a));
   for (const auto& [offset, length] : ranges) {
     const std::string range = fmt::format("{} bytes at {} of a buffer of {}", length, offset, kSize);
@@ -104,11 +104,11 @@ Outcome outside(Session& s, OpenQueues& d) {
 }
 
 Outcome empty_work(Session& s, OpenQueues& d) {
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
   s.step("copies of 0 bytes on a queue");
   const tenon_copy_t copies[] = {
-      async_write(b.buffer, 0, nullptr, 0), async_read(nullptr, b.buffer, kBenchBytes, 0),
+      async_write(b.buffer, 0, nullptr, 0), async_read(nullptr, b.buffer, kFixtureBytes, 0),
       async_between(b.other, 0, b.buffer, 0, 0), async_fill(b.buffer, 0, 0, 1, 4)};
   uint64_t value = 0;
   for (const tenon_copy_t& copy : copies) {
@@ -122,34 +122,34 @@ Outcome empty_work(Session& s, OpenQueues& d) {
 }
 
 Outcome host_memory(Session& s, OpenQueues& d) {
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
-  const Bytes late = pattern_bytes(kBenchBytes, 6);
-  Bytes &source = d.keep(pattern_bytes(kBenchBytes, 7)), &got = d.keep(Bytes(kBenchBytes, 0x33));
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
+  const Bytes late = pattern_bytes(kFixtureBytes, 6);
+  Bytes &source = d.keep(pattern_bytes(kFixtureBytes, 7)), &got = d.keep(Bytes(kFixtureBytes, 0x33));
   s.step("host memory of copies that wait");
-  CONFORM_TRY(d.submit(b.first, async_write(b.buffer, 0, source.data(), kBenchBytes), {b.gate, 1},
+  CONFORM_TRY(d.submit(b.first, async_write(b.buffer, 0, source.data(), kFixtureBytes), {b.gate, 1},
                        {b.done, 1}));
-  CONFORM_TRY(d.submit(b.first, async_read(got.data(), b.buffer, 0, kBenchBytes), {b.gate, 2},
+  CONFORM_TRY(d.submit(b.first, async_read(got.data(), b.buffer, 0, kFixtureBytes), {b.gate, 2},
                        {b.done, 2}));
   pause_a_while();
   std::copy(late.begin(), late.end(), source.begin());  // what stands there when the wait is reached
-  CONFORM_TRY(same_bytes(got, Bytes(kBenchBytes, 0x33), "the target of a copy that waits"));
+  CONFORM_TRY(same_bytes(got, Bytes(kFixtureBytes, 0x33), "the target of a copy that waits"));
   CONFORM_TRY(d.signal(b.gate, 1));
   CONFORM_TRY(d.reaches(b.done, 1, "a copy to the device"));
   std::fill(source.begin(), source.end(), static_cast<unsigned char>(0x44));
   pause_a_while();
-  CONFORM_TRY(same_bytes(got, Bytes(kBenchBytes, 0x33), "the target of a copy that waits"));
+  CONFORM_TRY(same_bytes(got, Bytes(kFixtureBytes, 0x33), "the target of a copy that waits"));
   CONFORM_TRY(d.signal(b.gate, 2));
   CONFORM_TRY(d.reaches(b.done, 2, "a copy to the host"));
   CONFORM_TRY(same_bytes(got, late, "what stood in host memory when the wait was reached"));
   std::fill(got.begin(), got.end(), static_cast<unsigned char>(0x55));
   pause_a_while();
-  return same_bytes(got, Bytes(kBenchBytes, 0x55), "host memory after the signal");
+  return same_bytes(got, Bytes(kFixtureBytes, 0x55), "host memory after the signal");
 }
 
 Outcome borrowed_records(Session& s, OpenQueues& d) {
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
   s.step("changing the records of copy_async after it returned");
   Bytes &got = d.keep(Bytes(64)), &wrong = d.keep(Bytes(64));
   auto points = std::make_unique<tenon_fence_point_t[]>(2);
@@ -163,7 +163,7 @@ Outcome borrowed_records(Session& s, OpenQueues& d) {
   CONFORM_TRY(d.stays_below(b.done, 1, "work whose points changed after its submission"));
   CONFORM_TRY(d.signal(b.gate, 2));
   CONFORM_TRY(d.reaches(b.done, 1, "work whose records changed after its submission"));
-  Bytes expected = pattern_bytes(kBenchBytes, 1);
+  Bytes expected = pattern_bytes(kFixtureBytes, 1);
   expected.resize(64);
   return same_bytes(got, expected, "a copy whose record changed after its submission");
 }
@@ -171,11 +171,11 @@ Outcome borrowed_records(Session& s, OpenQueues& d) {
 // A call in a thread, while work on two queues that it has to come after waits for two gates, of
 // which `last` is opened last.
 template <typename Call>
-Outcome comes_after_work(OpenQueues& d, const Bench& b, uint64_t last, std::string_view what,
+Outcome comes_after_work(OpenQueues& d, const QueueFixture& b, uint64_t last, std::string_view what,
                          Call call) {
-  CONFORM_TRY(d.submit(b.first, async_fill(b.buffer, 0, kBenchBytes, 9, 1), {b.gate, last},
+  CONFORM_TRY(d.submit(b.first, async_fill(b.buffer, 0, kFixtureBytes, 9, 1), {b.gate, last},
                        {b.done, last}));
-  CONFORM_TRY(d.submit(b.second, async_fill(b.other, 0, kBenchBytes, 8, 1), {b.gate, 3 - last},
+  CONFORM_TRY(d.submit(b.second, async_fill(b.other, 0, kFixtureBytes, 8, 1), {b.gate, 3 - last},
                        {b.done, 3 - last}));
   auto over = std::make_shared<std::atomic<int>>(0);
   auto outcome = std::make_shared<Outcome>();
@@ -199,26 +199,26 @@ Outcome comes_after_work(OpenQueues& d, const Bench& b, uint64_t last, std::stri
 
 Outcome copy_after_work(Session& s, OpenQueues& d) {
   for (uint64_t last : {1, 2}) {
-    Bench b;
-    CONFORM_TRY(make_bench(d, &b));
+    QueueFixture b;
+    CONFORM_TRY(make_fixture(d, &b));
     s.step("copy while work waits");
-    auto got = std::make_shared<Bytes>(kBenchBytes, 0);
+    auto got = std::make_shared<Bytes>(kFixtureBytes, 0);
     CONFORM_TRY(comes_after_work(d, b, last, "copy", [&d, b, got]() -> Outcome {
-      const tenon_code_t code = d.memory().to_host(got->data(), b.buffer, 0, kBenchBytes);
+      const tenon_code_t code = d.memory().to_host(got->data(), b.buffer, 0, kFixtureBytes);
       CONFORM_EXPECT(code == TENON_OK, "copy gives {}", code_text(code));
       return pass();
     }));
-    CONFORM_TRY(same_bytes(*got, Bytes(kBenchBytes, 9), "a copy behind work of a queue"));
+    CONFORM_TRY(same_bytes(*got, Bytes(kFixtureBytes, 9), "a copy behind work of a queue"));
     CONFORM_TRY(
-        d.memory().holds(b.other, Bytes(kBenchBytes, 8), "a copy behind work of another queue"));
+        d.memory().holds(b.other, Bytes(kFixtureBytes, 8), "a copy behind work of another queue"));
   }
   return pass();
 }
 
 Outcome sync_after_work(Session& s, OpenQueues& d) {
   for (uint64_t last : {1, 2}) {
-    Bench b;
-    CONFORM_TRY(make_bench(d, &b));
+    QueueFixture b;
+    CONFORM_TRY(make_fixture(d, &b));
     s.step("sync while work waits");
     CONFORM_TRY(comes_after_work(d, b, last, "sync", [&d, b]() -> Outcome {
       const tenon_device_api_t& api = d.memory().api();
@@ -236,8 +236,8 @@ Outcome sync_after_work(Session& s, OpenQueues& d) {
 
 // What the queues wrote is seen at the address that map gave, once the signal is there.
 Outcome mapped(Session& s, OpenQueues& d) {
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
   const tenon_device_api_t& api = d.memory().api();
   if (api.map == nullptr) return not_offered("map");
   void* address = nullptr;
@@ -245,12 +245,12 @@ Outcome mapped(Session& s, OpenQueues& d) {
   if (code != TENON_OK) return not_offered("map of its buffers");
   for (uint64_t value = 1; value <= 3; ++value) {
     s.step("work on a mapped buffer");
-    const Bytes& bytes = d.keep(pattern_bytes(kBenchBytes, static_cast<uint32_t>(value) + 20));
-    CONFORM_TRY(d.submit(b.first, async_write(b.buffer, 0, bytes.data(), kBenchBytes), kNoPoint,
+    const Bytes& bytes = d.keep(pattern_bytes(kFixtureBytes, static_cast<uint32_t>(value) + 20));
+    CONFORM_TRY(d.submit(b.first, async_write(b.buffer, 0, bytes.data(), kFixtureBytes), kNoPoint,
                          {b.done, value}));
     CONFORM_TRY(d.reaches(b.done, value, "work on a mapped buffer"));
     const auto* seen = static_cast<const unsigned char*>(address);
-    CONFORM_TRY(same_bytes(Bytes(seen, seen + kBenchBytes), bytes, "a mapped buffer after a wait"));
+    CONFORM_TRY(same_bytes(Bytes(seen, seen + kFixtureBytes), bytes, "a mapped buffer after a wait"));
   }
   return pass();
 }
@@ -259,20 +259,20 @@ Outcome mapped(Session& s, OpenQueues& d) {
 // ---------------------------------------------------------------------------------------------
 
 // Copies that cannot work.
-std::vector<tenon_copy_t> bad_copies(const Bench& b, Bytes& host) {
+std::vector<tenon_copy_t> bad_copies(const QueueFixture& b, Bytes& host) {
   tenon_copy_t odd = async_fill(b.buffer, 0, 240, 1, 1);
   odd.direction = 77;
   return {async_fill(b.buffer, 0, 240, 1, 3),
           odd,
-          async_write(b.buffer, kBenchBytes - 8, host.data(), 16),
-          async_read(host.data(), b.buffer, kBenchBytes, 1),
+          async_write(b.buffer, kFixtureBytes - 8, host.data(), 16),
+          async_read(host.data(), b.buffer, kFixtureBytes, 1),
           async_between(b.other, UINT64_MAX - 3, b.buffer, 0, 8),
           async_fill(b.buffer, 8, UINT64_MAX - 7, 1, 1)};
 }
 
 Outcome failing_submit(Session& s, OpenQueues& d) {
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
   Bytes& host = d.keep(Bytes(64, 0x5a));
   size_t refused = 0;
   for (const tenon_copy_t& copy : bad_copies(b, host)) {
@@ -301,7 +301,7 @@ Outcome failing_submit(Session& s, OpenQueues& d) {
   }
   CONFORM_TRY(same_bytes(host, Bytes(64, 0x5a), "host memory of refused copies"));
   CONFORM_TRY(
-      d.memory().holds(b.buffer, pattern_bytes(kBenchBytes, 1), "a buffer, after refused copies"));
+      d.memory().holds(b.buffer, pattern_bytes(kFixtureBytes, 1), "a buffer, after refused copies"));
   return refused == 0 ? skipped("it refuses no copy at its submission") : pass();
 }
 
@@ -319,11 +319,11 @@ constexpr std::string_view kNoFailure =
     "its own that ends in _FAULTS: no work of it can be made to fail";
 
 // To be asked for while nothing is in flight. Skipped where no work can be made to fail.
-Outcome find_failing(Session& s, OpenQueues& d, const Bench& b, Failing* out) {
+Outcome find_failing(Session& s, OpenQueues& d, const QueueFixture& b, Failing* out) {
   tenon_fence_t* fence = nullptr;
   CONFORM_TRY(d.fence(0, &fence));
   const tenon_code_t code = d.submit_code(
-      b.first, async_between(b.other, kBenchBytes - 8, b.buffer, 0, 16), {}, {fence, 1});
+      b.first, async_between(b.other, kFixtureBytes - 8, b.buffer, 0, 16), {}, {fence, 1});
   if (code == TENON_OK) {
     (void)d.wait_code(fence, 1, kPatienceNs);
     (void)d.memory().api().sync(d.memory().api().self, d.memory().device());
@@ -337,18 +337,18 @@ Outcome find_failing(Session& s, OpenQueues& d, const Bench& b, Failing* out) {
 }
 
 // Submits work that fails, as the `number`-th copy from now on that a queue starts.
-Outcome submit_failing(OpenQueues& d, const Bench& b, const Failing& how, int number,
+Outcome submit_failing(OpenQueues& d, const QueueFixture& b, const Failing& how, int number,
                        tenon_fence_point_t wait, tenon_fence_point_t signal) {
   if (how.variable.empty())
-    return d.submit(b.first, async_between(b.other, kBenchBytes - 8, b.buffer, 0, 16), wait,
+    return d.submit(b.first, async_between(b.other, kFixtureBytes - 8, b.buffer, 0, 16), wait,
                     signal);
   ::setenv(how.variable.c_str(), fmt::format("copy={}", number).c_str(), 1);
-  return d.submit(b.first, async_between(b.other, kBenchBytes - 16, b.buffer, 0, 16), wait, signal);
+  return d.submit(b.first, async_between(b.other, kFixtureBytes - 16, b.buffer, 0, 16), wait, signal);
 }
 
 Outcome failed_work(Session& s, OpenQueues& d) {
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
   Failing how;
   CONFORM_TRY(find_failing(s, d, b, &how));
   s.step("work that fails");
@@ -381,7 +381,7 @@ Outcome failed_work(Session& s, OpenQueues& d) {
   return d.memory().holds(
       b.buffer,
       [] {
-        Bytes expected = pattern_bytes(kBenchBytes, 1);
+        Bytes expected = pattern_bytes(kFixtureBytes, 1);
         std::fill_n(expected.begin(), 8, static_cast<unsigned char>(1));
         return expected;
       }(),
@@ -389,13 +389,13 @@ Outcome failed_work(Session& s, OpenQueues& d) {
 }
 
 Outcome query_of_failed(Session& s, OpenQueues& d) {
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
   uint64_t value = 0;
   for (uint64_t i = 1; i <= 20; ++i) {
     s.step("querying while work runs");
     CONFORM_TRY(
-        d.submit(b.first, async_fill(b.other, 0, kBenchBytes, i, 1), {b.gate, i}, {b.done, i}));
+        d.submit(b.first, async_fill(b.other, 0, kFixtureBytes, i, 1), {b.gate, i}, {b.done, i}));
     CONFORM_TRY(stands_at(d, b.done, i - 1, fmt::format("before the {}. signal", i)));
     CONFORM_TRY(d.signal(b.gate, i));
     CONFORM_TRY(d.reaches(b.done, i, "work"));
@@ -415,8 +415,8 @@ Outcome query_of_failed(Session& s, OpenQueues& d) {
 }
 
 Outcome waits_for_failed(Session& s, OpenQueues& d) {
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
   tenon_fence_t* last = nullptr;
   CONFORM_TRY(d.fence(0, &last));
   Failing how;
@@ -424,7 +424,7 @@ Outcome waits_for_failed(Session& s, OpenQueues& d) {
   s.step("work that waits for failed work");
   CONFORM_TRY(submit_failing(d, b, how, 1, {b.gate, 1}, {b.done, 1}));
   CONFORM_TRY(
-      d.submit(b.second, async_fill(b.other, 0, kBenchBytes, 3, 1), {b.done, 1}, {last, 1}));
+      d.submit(b.second, async_fill(b.other, 0, kFixtureBytes, 3, 1), {b.done, 1}, {last, 1}));
   CONFORM_TRY(d.signal(b.gate, 1));
   const tenon_code_t code = d.wait_code(last, 1, kPatienceNs);
   const tenon_code_t first = d.wait_code(b.done, 1, kPatienceNs);
@@ -432,20 +432,20 @@ Outcome waits_for_failed(Session& s, OpenQueues& d) {
   CONFORM_EXPECT(code == first, "work that waits for failed work gives {} through its signal, and "
                  "that work gave {}", code_text(code), code_text(first));
   (void)d.memory().api().sync(d.memory().api().self, d.memory().device());
-  CONFORM_TRY(d.memory().holds(b.other, pattern_bytes(kBenchBytes, 2),
+  CONFORM_TRY(d.memory().holds(b.other, pattern_bytes(kFixtureBytes, 2),
                                "a buffer that work behind a failed wait names"));
   // Submitted when the failure is known already.
   tenon_fence_t* behind = nullptr;
   CONFORM_TRY(d.fence(0, &behind));
   CONFORM_TRY(
-      d.submit(b.second, async_fill(b.other, 0, kBenchBytes, 4, 1), {b.done, 1}, {behind, 1}));
+      d.submit(b.second, async_fill(b.other, 0, kFixtureBytes, 4, 1), {b.done, 1}, {behind, 1}));
   const tenon_code_t late = d.wait_code(behind, 1, kPatienceNs);
   CONFORM_EXPECT(late == first,
                  "work submitted behind work that has failed before gives {} through its signal, and "
                  "that work gave {}",
                  code_text(late), code_text(first));
   (void)d.memory().api().sync(d.memory().api().self, d.memory().device());
-  CONFORM_TRY(d.memory().holds(b.other, pattern_bytes(kBenchBytes, 2),
+  CONFORM_TRY(d.memory().holds(b.other, pattern_bytes(kFixtureBytes, 2),
                                "a buffer that work behind work that has failed before names"));
   tenon_fence_t* fresh = nullptr;
   CONFORM_TRY(d.fence(0, &fresh));
@@ -456,8 +456,8 @@ Outcome waits_for_failed(Session& s, OpenQueues& d) {
 }
 
 Outcome sync_tells(Session& s, OpenQueues& d) {
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
   Failing how;
   CONFORM_TRY(find_failing(s, d, b, &how));
   s.step("sync after failed work");

@@ -16,7 +16,7 @@ using Clock = std::chrono::steady_clock;
 // ---------------------------------------------------------------------------------------------
 
 // Work that waits for `fences`, all reached but one.
-Outcome waits_for(OpenQueues& d, const Bench& b, size_t fences, size_t last, uint64_t round) {
+Outcome waits_for(OpenQueues& d, const QueueFixture& b, size_t fences, size_t last, uint64_t round) {
   std::vector<tenon_fence_point_t> points;
   for (size_t i = 0; i < fences; ++i) {
     tenon_fence_t* fence = nullptr;
@@ -44,13 +44,13 @@ Outcome waits_for(OpenQueues& d, const Bench& b, size_t fences, size_t last, uin
   CONFORM_TRY(same_bytes(got, Bytes(64, 0), what));
   CONFORM_TRY(d.signal(missing.fence, missing.value));
   CONFORM_TRY(d.reaches(b.done, round, "work whose waits are all reached"));
-  Bytes expected = pattern_bytes(kBenchBytes, 1);
+  Bytes expected = pattern_bytes(kFixtureBytes, 1);
   expected.resize(64);
   return same_bytes(got, expected, "work whose waits are all reached");
 }
 
 // Two points of one fence, of which the higher counts, wherever it stands.
-Outcome waits_twice_for_one(OpenQueues& d, const Bench& b, uint64_t* round) {
+Outcome waits_twice_for_one(OpenQueues& d, const QueueFixture& b, uint64_t* round) {
   for (bool higher_first : {false, true}) {
     tenon_fence_t* fence = nullptr;
     CONFORM_TRY(d.fence(0, &fence));
@@ -68,8 +68,8 @@ Outcome waits_twice_for_one(OpenQueues& d, const Bench& b, uint64_t* round) {
 }
 
 Outcome waits(Session& s, OpenQueues& d) {
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
   uint64_t round = 0;
   s.step("work that waits for two values of one fence");
   CONFORM_TRY(waits_twice_for_one(d, b, &round));
@@ -83,8 +83,8 @@ Outcome waits(Session& s, OpenQueues& d) {
 }
 
 Outcome waits_reached_before(Session& s, OpenQueues& d) {
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
   tenon_fence_t *high = nullptr, *zero = nullptr;
   CONFORM_TRY(d.fence(100, &high));
   CONFORM_TRY(d.fence(0, &zero));
@@ -102,8 +102,8 @@ Outcome waits_reached_before(Session& s, OpenQueues& d) {
 // submitted first.
 Outcome across_queues(Session& s, OpenQueues& d) {
   constexpr uint64_t kCount = 50;
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
   s.step("a chain of work through two queues");
   for (uint64_t half : {uint64_t{1}, uint64_t{0}}) {
     for (uint64_t i = half; i < kCount; i += 2) {
@@ -115,14 +115,14 @@ Outcome across_queues(Session& s, OpenQueues& d) {
   CONFORM_TRY(d.stays_below(b.done, 1, "a chain of work that waits"));
   CONFORM_TRY(d.signal(b.gate, 1));
   CONFORM_TRY(d.reaches(b.done, kCount, "a chain of work through two queues"));
-  Bytes expected = pattern_bytes(kBenchBytes, 1);
+  Bytes expected = pattern_bytes(kFixtureBytes, 1);
   for (size_t i = 8; i < (kCount + 1) * 8; ++i) expected[i] = expected[i - 8];
   return d.memory().holds(b.buffer, expected, "a value that went through two queues");
 }
 
 Outcome queues_apart(Session& s, OpenQueues& d) {
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
   s.step("work that waits for work on a queue made later");
   std::vector<tenon_queue_t*> more(3);
   for (tenon_queue_t*& queue : more) CONFORM_TRY(d.queue(&queue));
@@ -137,8 +137,8 @@ Outcome queues_apart(Session& s, OpenQueues& d) {
 }
 
 Outcome not_signalled_before(Session& s, OpenQueues& d) {
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
   s.step("the signal of work that waits");
   CONFORM_TRY(d.submit(b.first, async_fill(b.buffer, 0, 8, 1, 1), {b.gate, 1}, {b.done, 1}));
   CONFORM_TRY(d.submit(b.first, async_fill(b.buffer, 0, 8, 2, 1), kNoPoint, {b.done, 2}));
@@ -150,8 +150,8 @@ Outcome not_signalled_before(Session& s, OpenQueues& d) {
 // Looks at the last byte in the moment in which the signal is seen.
 Outcome signalled_when_done(Session& s, OpenQueues& d) {
   constexpr size_t kSize = size_t{32} << 20;
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
   tenon_buffer_t* large = nullptr;
   CONFORM_TRY(d.memory().alloc(kSize, &large));
   Bytes& got = d.keep(Bytes(kSize));
@@ -178,13 +178,13 @@ Outcome signalled_when_done(Session& s, OpenQueues& d) {
 }
 
 Outcome no_signal_point(Session& s, OpenQueues& d) {
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
   s.step("work without a signal");
-  CONFORM_TRY(d.submit(b.first, async_fill(b.buffer, 0, kBenchBytes, 7, 1), kNoPoint, kNoPoint));
+  CONFORM_TRY(d.submit(b.first, async_fill(b.buffer, 0, kFixtureBytes, 7, 1), kNoPoint, kNoPoint));
   CONFORM_TRY(d.submit(b.first, async_fill(b.buffer, 0, 8, 7, 1), kNoPoint, {b.done, 1}));
   CONFORM_TRY(d.reaches(b.done, 1, "work behind work without a signal"));
-  return d.memory().holds(b.buffer, Bytes(kBenchBytes, 7), "what work without a signal filled");
+  return d.memory().holds(b.buffer, Bytes(kFixtureBytes, 7), "what work without a signal filled");
 }
 
 // ---- Fences
@@ -193,8 +193,8 @@ Outcome no_signal_point(Session& s, OpenQueues& d) {
 // Values of which a signed number would say that they are reached.
 Outcome values_of_64_bits(Session& s, OpenQueues& d) {
   constexpr uint64_t kHigh = (uint64_t{1} << 63) + 1;
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
   s.step(fmt::format("waits for {} of a fence that stands at 5", kHigh));
   CONFORM_TRY(d.signal(b.gate, 5));
   CONFORM_TRY(
@@ -225,8 +225,8 @@ Outcome fence_values(Session& s, OpenQueues& d) {
 }
 
 Outcome fence_only_grows(Session& s, OpenQueues& d) {
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
   s.step("signals of lower values");
   CONFORM_TRY(d.signal(b.done, 100));
   for (uint64_t lower : {99, 7, 0}) {
@@ -309,8 +309,8 @@ Outcome timeouts(Session& s, OpenQueues& d) {
 }
 
 Outcome host_signal(Session& s, OpenQueues& d) {
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
   s.step("signals from the host for threads and work");
   std::vector<std::shared_ptr<Waiter>> waiters;
   for (uint64_t value = 1; value <= 6; ++value)

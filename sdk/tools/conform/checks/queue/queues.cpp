@@ -39,9 +39,9 @@ Outcome creates(Session& s, OpenQueues& d) {
 }
 
 Outcome destroy_waits(Session& s, OpenQueues& d) {
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
-  Bytes& got = d.keep(Bytes(kBenchBytes));
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
+  Bytes& got = d.keep(Bytes(kFixtureBytes));
   CONFORM_TRY(
       d.submit(b.first, async_read(got.data(), b.buffer, 0, 2048), {b.gate, 1}, {b.done, 1}));
   CONFORM_TRY(d.submit(b.first, async_read(got.data() + 2048, b.buffer, 2048, 2048), kNoPoint,
@@ -61,7 +61,7 @@ Outcome destroy_waits(Session& s, OpenQueues& d) {
   while (!*returned && Clock::now() - begin < std::chrono::nanoseconds(kPatienceNs))
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   CONFORM_EXPECT(*returned, "queue_destroy does not return when the work of the queue is done");
-  return same_bytes(got, pattern_bytes(kBenchBytes, 1), "what work of a destroyed queue read");
+  return same_bytes(got, pattern_bytes(kFixtureBytes, 1), "what work of a destroyed queue read");
 }
 
 // A copy without a signal, so that only destroying tells when it is done. Its end is looked at
@@ -88,8 +88,8 @@ Outcome destroy_finishes(Session& s, OpenQueues& d) {
 
 Outcome submit_returns(Session& s, OpenQueues& d) {
   constexpr uint64_t kCount = 1000;
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
   s.step("submitting work that waits");
   Bytes& got = d.keep(Bytes(kCount));
   CONFORM_TRY(returns(
@@ -102,15 +102,15 @@ Outcome submit_returns(Session& s, OpenQueues& d) {
       fmt::format("copy_async of {} copies that wait for a fence", kCount)));
   CONFORM_TRY(d.signal(b.gate, 1));
   CONFORM_TRY(d.reaches(b.done, kCount, "a thousand copies on one queue"));
-  Bytes expected = pattern_bytes(kBenchBytes, 1);
+  Bytes expected = pattern_bytes(kFixtureBytes, 1);
   expected.resize(kCount);
   return same_bytes(got, expected, "a thousand copies of one byte");
 }
 
 Outcome in_order(Session& s, OpenQueues& d) {
   constexpr uint64_t kCount = 300;
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
   s.step("fills and reads of one place, in turn");
   Bytes& read = d.keep(Bytes(kCount * sizeof(uint32_t)));
   std::vector<uint32_t> got(kCount, 0);
@@ -135,8 +135,8 @@ Outcome in_order(Session& s, OpenQueues& d) {
 // Work that takes long before work that takes no time.
 Outcome large_then_small(Session& s, OpenQueues& d) {
   constexpr size_t kSize = size_t{8} << 20;
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
   tenon_buffer_t* large = nullptr;
   CONFORM_TRY(d.memory().alloc(kSize, &large));
   for (uint64_t round = 1; round <= 16; ++round) {
@@ -203,8 +203,8 @@ Outcome gives_back(Session& s, OpenQueues& d) {
 }
 
 Outcome destroyed_after_wait(Session& s, OpenQueues& d) {
-  Bench b;
-  CONFORM_TRY(make_bench(d, &b));
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
   s.step("destroying fences whose last signal was waited for");
   for (uint64_t i = 0; i < 300; ++i) {
     tenon_fence_t* fence = nullptr;
@@ -237,19 +237,19 @@ Outcome queue_per_thread(Session& s, OpenQueues& d) {
     Lane& lane = lanes.emplace_back();
     CONFORM_TRY(d.queue(&lane.queue));
     CONFORM_TRY(d.fence(0, &lane.done));
-    CONFORM_TRY(d.memory().alloc(kBenchBytes, &lane.buffer));
-    lane.sent = &d.keep(Bytes(kBenchBytes));
-    lane.got = &d.keep(Bytes(kBenchBytes));
+    CONFORM_TRY(d.memory().alloc(kFixtureBytes, &lane.buffer));
+    lane.sent = &d.keep(Bytes(kFixtureBytes));
+    lane.got = &d.keep(Bytes(kFixtureBytes));
   }
   s.step("submitting to four queues in four threads");
   auto work = [&](Lane& lane, uint32_t seed) -> Outcome {
     for (uint64_t i = 1; i <= kRounds; ++i) {
       Bytes &bytes = *lane.sent, &got = *lane.got;
-      bytes = pattern_bytes(kBenchBytes, seed * 1000 + static_cast<uint32_t>(i));
+      bytes = pattern_bytes(kFixtureBytes, seed * 1000 + static_cast<uint32_t>(i));
       std::fill(got.begin(), got.end(), static_cast<unsigned char>(0));
-      CONFORM_TRY(d.submit(lane.queue, async_write(lane.buffer, 0, bytes.data(), kBenchBytes),
+      CONFORM_TRY(d.submit(lane.queue, async_write(lane.buffer, 0, bytes.data(), kFixtureBytes),
                            kNoPoint, kNoPoint));
-      CONFORM_TRY(d.submit(lane.queue, async_read(got.data(), lane.buffer, 0, kBenchBytes), {},
+      CONFORM_TRY(d.submit(lane.queue, async_read(got.data(), lane.buffer, 0, kFixtureBytes), {},
                            {lane.done, i}));
       CONFORM_TRY(d.reaches(lane.done, i, "work of one of several threads"));
       CONFORM_TRY(same_bytes(got, bytes, "a copy of one of several threads"));
@@ -276,14 +276,14 @@ Outcome devices_apart(Session& s) {
   auto *first = new OpenQueues(api, queues, 0), *second = new OpenQueues(api, queues, 1);
   CONFORM_TRY(first->open());
   CONFORM_TRY(second->open());
-  Bench a, b;
-  CONFORM_TRY(make_bench(*first, &a));
-  CONFORM_TRY(make_bench(*second, &b));
+  QueueFixture a, b;
+  CONFORM_TRY(make_fixture(*first, &a));
+  CONFORM_TRY(make_fixture(*second, &b));
   s.step("work on two devices");
   CONFORM_TRY(
-      first->submit(a.first, async_fill(a.buffer, 0, kBenchBytes, 1, 1), {a.gate, 1}, {a.done, 1}));
+      first->submit(a.first, async_fill(a.buffer, 0, kFixtureBytes, 1, 1), {a.gate, 1}, {a.done, 1}));
   CONFORM_TRY(
-      second->submit(b.first, async_fill(b.buffer, 0, kBenchBytes, 2, 1), kNoPoint, {b.done, 1}));
+      second->submit(b.first, async_fill(b.buffer, 0, kFixtureBytes, 2, 1), kNoPoint, {b.done, 1}));
   CONFORM_TRY(second->reaches(b.done, 1, "work of device 1 while work of device 0 waits"));
   CONFORM_TRY(returns(
       [second, api] {
@@ -291,11 +291,11 @@ Outcome devices_apart(Session& s) {
         return code == TENON_OK ? pass() : failed("sync of device 1 gives {}", code_text(code));
       },
       "sync of device 1 while work of device 0 waits"));
-  CONFORM_TRY(second->memory().holds(b.buffer, Bytes(kBenchBytes, 2), "a buffer of device 1"));
+  CONFORM_TRY(second->memory().holds(b.buffer, Bytes(kFixtureBytes, 2), "a buffer of device 1"));
   CONFORM_TRY(first->signal(a.gate, 1));
   CONFORM_TRY(first->reaches(a.done, 1, "work of device 0"));
   CONFORM_TRY(second->end());
-  CONFORM_TRY(first->memory().holds(a.buffer, Bytes(kBenchBytes, 1), "a buffer of device 0"));
+  CONFORM_TRY(first->memory().holds(a.buffer, Bytes(kFixtureBytes, 1), "a buffer of device 0"));
   return first->end();
 }
 
