@@ -40,6 +40,9 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 include(GNUInstallDirs)
 
+# The compiled half of {fmt}, for core and for the tools.
+add_library(tenon_fmt STATIC ${CMAKE_CURRENT_LIST_DIR}/fmt_impl.cpp)
+
 # tenon_unoptimised(TARGET...): these wait for others most of the time, so sanitizer builds spend none on optimising them.
 function(tenon_unoptimised)
   foreach(target IN LISTS ARGN)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Rules of the tree that a machine can check: who includes whom, that core/ names no op, device or format, and that pages are
-found: links lead somewhere, headings that they name exist, decisions have a number of their own and a line in their index, and each
-top folder has a README.
+"""Rules of the tree that a machine can check: who includes whom; that core/ names no op, device, vendor,
+format or library of others; and that pages are found: links lead somewhere, headings that they name
+exist, decisions have a number of their own and a line in their index, and each top folder has a
+README.
 
 Prints one line per violation and exits with 1. The table is architecture.md's section 3 in code.
 
@@ -22,13 +23,21 @@ MAY_INCLUDE = {
     "sdk/tenon/kernelgen": ["tenon/abi/", "tenon/cpp/", "tenon/kernelgen/", "tenon/plan/"],
     "sdk/tenon/plan": ["tenon/abi/", "tenon/cpp/", "tenon/plan/"],
     "sdk/templates": ["tenon/"],
+    "sdk/tools": ["tenon/", "sdk/tools/"],
     "plugins": ["tenon/"],
     "passes": ["tenon/"],
     "frontends": ["tenon/"],
     "samples": ["tenon/"],
-    "core/tools": ["tenon/abi/", "tenon/cpp/", "core/tools/"],
-    "core/conform": ["tenon/abi/", "tenon/cpp/", "core/"],  # a program on top of the host, like the tools
-    "core": ["tenon/abi/", "core/"],
+    "core": ["tenon/abi/", "tenon/cpp/interfaces.hpp", "tenon/cpp/sha256.hpp", "tenon/cpp/text.hpp", "core/"],
+}
+# What still includes core while the host offers no call for it: (file, header): why. This table may only shrink.
+WAITING = {
+    ("sdk/tools/conform/checks/manifest/manifest.cpp", "core/host/places.h"): "whether the place of a file may be trusted",
+    ("sdk/tools/conform/checks/manifest/manifest.cpp", "core/host/tables.h"): "adopting a record: what its tables offer",
+    ("sdk/tools/conform/checks/ops/meaning.cpp", "core/op/evaluate.h"):
+        "running an op's scalar program: the registry evaluates by the reference where there is one",
+    ("sdk/tools/conform/subject/subject.cpp", "core/host/places.h"): "where the library of a manifest lies",
+    ("sdk/tools/conform/subject/subject.h", "core/host/manifest.h"): "reading a manifest as the host does, with its errors",
 }
 # The folders of kernelgen and what each may include. Includes have no cycles, so that a stage can be read without those after it.
 # Folders that are not listed (device, testing) and the tests beside the sources may include all of kernelgen.
@@ -46,9 +55,9 @@ for folder, seen in KERNELGEN.items():
 # A third-party header may be seen only by these rooms.
 ONLY_IN = {
     "boost/": ["core/host"],
-    "nlohmann/": ["core/conform", "core/host", "core/tools"],
+    "nlohmann/": ["core/host", "sdk/tools"],
     "protozero/": ["frontends/onnx"],
-    "CLI/": ["core/conform", "core/tools"],
+    "CLI/": ["sdk/tools"],
     "clang/": ["plugins/cpu/compiler"],
     "llvm/": ["plugins/cpu/compiler"],
     "lld/": ["plugins/cpu/compiler"],
@@ -56,8 +65,41 @@ ONLY_IN = {
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
 OURS = ("tenon/", "core/", "sdk/", "plugins/", "passes/", "frontends/")
-# Formats and devices that core must not know. Op names come from the op files.
-FORBIDDEN_IN_CORE = ["onnx", "npy", "cuda", "opencl", "pocl", "clang"]
+# What core/ must not know beside ops and devices, whose names are found in the tree. Words of code, not of comments.
+FORBIDDEN_IN_CORE = {
+    "format": "coreml gguf hdf5 npy npz onnx pickle protobuf protozero safetensors tflite",
+    "vendor": "amd apple intel nvidia qualcomm",
+    "library": "amdhip blas clang cublas cuda cudart cudnn dnnl hip level_zero llvm metal miopen mkl mpi nccl nvrtc onednn openblas opencl "
+               "pocl rccl rocblas rocm spirv sycl tbb vulkan ze_loader",
+    "framework": "jax numpy pytorch tensorflow torch",
+}
+# Words of core's own texts that are also the name of an op or a device: where they may stand, and why. "" is all of core/.
+ALLOWED_IN_CORE = {
+    "add": ("core/base/error_codes.def", "English: what to do about an error"),
+    "and": ("", "English"),
+    "call": ("core/base", "English: a call of a function"),
+    "convert": ("core/base/error_codes.def", "English: what to do about an error"),
+    "cpu": ("core/base/cpu_count.cpp", "the kernel's name for the controller of processor time"),
+    "max": ("core", "an operation of dims in the text form, and a file of the kernel"),
+    "mean": ("core/base/str.cpp", "English: did you mean"),
+    "min": ("core", "an operation of dims in the text form"),
+    "not": ("", "English"),
+    "null": ("", "English: a null pointer"),
+    "or": ("", "English"),
+    "reference": ("", "one of the three ways in which an op may say what it means"),
+    "reshape": ("core/base/error_codes.def", "English: what to do about an error"),
+    "select": ("core/op/scalar_check.cpp", "an instruction of scalar programs"),
+    "take": ("", "English: take something out"),
+    "token": ("core", "a kind of value in the text form, and a piece of a text"),
+    "while": ("", "English"),
+}
+# As words of their own in any case, after `lib`, and as parts of NamesLikeThis.
+FORBIDDEN = {what: re.compile(rf"(?i:(?<![a-z])(?:lib)?({words.replace(' ', '|')})(?![a-z]))|"
+                              rf"({words.title().replace(' ', '|')})(?![a-z])") for what, words in FORBIDDEN_IN_CORE.items()}
+FEWEST_OPS = 100  # fewer pages than the tree ever has: the check would look for nothing
+# A comment, a character, a raw string or a string. Comments are dropped, so that "//" within a string is none.
+TOKEN = re.compile(r"//[^\n]*|/\*.*?\*/|'(?:[^'\\\n]|\\[^\n][0-9a-fA-F]*)'|"
+                   r'R"(\w*)\((.*?)\)\1"|"((?:[^"\\\n]|\\.)*)"', re.S)
 
 
 def sources():
@@ -73,6 +115,13 @@ def room_of(relative):
     return max((r for r in MAY_INCLUDE if relative.startswith(r + "/")), key=len)
 
 
+def check_waiting():
+    """Rows of WAITING that nothing needs any more."""
+    for name, header in WAITING:
+        if not (ROOT / name).exists() or header not in INCLUDE.findall((ROOT / name).read_text()):
+            yield f"scripts/tree_rules.py: {name} waits for nothing of <{header}>: take the row out"
+
+
 def check_includes(relative, text):
     room = room_of(relative)
     folder = relative.rsplit("/", 1)[0] + "/"
@@ -81,7 +130,8 @@ def check_includes(relative, text):
     for header in INCLUDE.findall(text):
         if header.startswith(OURS):
             own = header.startswith("/".join(relative.split("/")[:2]) + "/")
-            if not own and not any(header.startswith(p) for p in MAY_INCLUDE[room]):
+            waits = (relative, header) in WAITING
+            if not own and not waits and not any(header.startswith(p) for p in MAY_INCLUDE[room]):
                 yield f"{relative}: {room} may not include <{header}>"
         for prefix, rooms in ONLY_IN.items():
             if header.startswith(prefix) and not is_test and not any(folder.startswith(r + "/") for r in rooms):
@@ -89,27 +139,50 @@ def check_includes(relative, text):
 
 
 def op_names():
-    """Names of declared ops, long enough not to be an English word of the core's own."""
-    names = set()
-    for path in (ROOT / "plugins/ops").rglob("*.cpp"):
-        names |= set(re.findall(r'\bop\("([a-z0-9_]+)"\)', path.read_text(errors="replace")))
-    return {n for n in names if "_" in n}
+    """The names of all ops: each has a page, which a test compares with what is registered."""
+    return {path.stem for path in (ROOT / "docs/generated/ops").glob("*.md")} - {"README"}
 
 
-def strip_comments(text):
-    return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
+def device_names():
+    """The folders of plugins and samples that offer a device, which have its name."""
+    return {folder.name for room in ("plugins", "samples") for folder in (ROOT / room).iterdir() if folder.is_dir()
+            for path in folder.iterdir() if path.suffix in SOURCE and "TENON_DEVICE_ID" in path.read_text(errors="replace")}
 
 
-def check_core_knows_nothing(relative, text, ops):
-    if relative.endswith("_test.cpp"):
+def code_and_literals(text):
+    """The text without comments and includes, and its string literals."""
+    text = INCLUDE.sub("", text)
+    code = TOKEN.sub(lambda token: " " if token[0].startswith(("//", "/*")) else token[0], text)
+    return code, [token[2] or token[3] for token in TOKEN.finditer(text) if token[2] or token[3]]
+
+
+def check_core_knows_nothing(relative, text, ops, devices):
+    name = relative.rsplit("/", 1)[1]
+    if name.endswith(("_test.cpp", "_test.h")) or name.startswith("test_"):
         return
-    code = strip_comments(text)
-    for word in FORBIDDEN_IN_CORE:
-        if re.search(rf"(?<![a-z]){word}(?![a-z])", code, re.I):
-            yield f"{relative}: core names '{word}'"
-    for literal in re.findall(r'"([^"\\]*)"', code):
-        if literal in ops:
-            yield f"{relative}: core names the op '{literal}'"
+    code, literals = code_and_literals(text)
+    for what, pattern in FORBIDDEN.items():
+        for word in sorted({(m[1] or m[2]).lower() for m in pattern.finditer(code)}):
+            yield f"{relative}: core names the {what} '{word}'"
+    for literal in literals:
+        for library in re.findall(r"\blib(?!tenon\b)[\w+-]+\.so\b", literal):
+            yield f"{relative}: core names the library '{library}'"
+        for device in re.findall(r"\b(\w+):\d", literal):
+            if device in devices:
+                yield f"{relative}: core names the device '{device}'"
+        for word in re.findall(r"\w+", literal):
+            place = ALLOWED_IN_CORE.get(word, (None,))[0]
+            if word in ops | devices and (place is None or not relative.startswith(place)):
+                yield f"{relative}: core names the {'op' if word in ops else 'device'} '{word}'"
+
+
+def check_core():
+    ops, devices = op_names(), device_names()
+    if len(ops) < FEWEST_OPS:
+        yield f"docs/generated/ops: {len(ops)} ops are known, fewer than {FEWEST_OPS}: what core/ names cannot be checked"
+    for path in sorted((ROOT / "core").rglob("*")):
+        if path.suffix in SOURCE | {".def", ".inc"}:
+            yield from check_core_knows_nothing(path.relative_to(ROOT).as_posix(), path.read_text(errors="replace"), ops, devices)
 
 
 def pages(root):
@@ -179,14 +252,10 @@ def report(problems):
 def main():
     if sys.argv[1:2] == ["--links"]:
         return report(links_below(pathlib.Path(sys.argv[2]).resolve()))
-    problems = list(check_decisions()) + list(check_readmes()) + links_below(ROOT)
-    ops = op_names()
+    problems = list(check_decisions()) + list(check_readmes()) + list(check_waiting()) + links_below(ROOT)
+    problems += check_core()
     for path in sources():
-        relative = path.relative_to(ROOT).as_posix()
-        text = path.read_text(errors="replace")
-        problems += check_includes(relative, text)
-        if relative.startswith("core/"):
-            problems += check_core_knows_nothing(relative, text, ops)
+        problems += check_includes(path.relative_to(ROOT).as_posix(), path.read_text(errors="replace"))
     return report(problems)
 
 

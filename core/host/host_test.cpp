@@ -9,12 +9,12 @@
 
 #include <tenon/abi/host.h>
 #include <tenon/abi/plugin.h>
+#include <tenon/cpp/sha256.hpp>
 
 #include "core/base/failure.h"
 #include "core/base/file.h"
 #include "core/host/host_interfaces.h"
 #include "core/host/remedy.h"
-#include "core/host/sha256.h"
 #include "core/ir/host_graph.h"
 
 namespace tenon::host {
@@ -140,7 +140,20 @@ TEST(Remedy, LibrariesAreFoundWithoutBeingOpened) {
   EXPECT_EQ(missing_library(manifest), "");
   manifest.required_libraries.push_back("libno-such-library.so.9");
   EXPECT_EQ(missing_library(manifest), "libno-such-library.so.9");
-  EXPECT_EQ(package_of("libOpenCL.so.1"), "ocl-icd-libopencl1");
+}
+
+TEST(Remedy, PackagesComeFromTheTable) {
+  const std::string_view table = "# libfirst.so.1 no\nlibfirst.so.1 first1\n\n  libsecond.so.2  second2 \nlibthird.so.3\n";
+  EXPECT_EQ(package_in(table, "libfirst.so.1"), "first1");
+  EXPECT_EQ(package_in(table, "libsecond.so.2"), "second2");
+  EXPECT_EQ(package_in(table, "libthird.so.3"), "");
+  EXPECT_EQ(package_in("", "libfirst.so.1"), "");
+  Result<File> installed = open_no_follow(TENON_PACKAGES);
+  ASSERT_TRUE(installed.ok());
+  const std::string text = read_all(*installed, 64 * 1024, "a table").value_or("");
+  EXPECT_EQ(package_in(text, "libOpenCL.so.1"), "ocl-icd-libopencl1");
+  EXPECT_EQ(package_in(text, "libusb-1.0.so.0"), "libusb-1.0-0");
+  EXPECT_EQ(package_in(text, "libno-such-library.so.9"), "");
   EXPECT_EQ(package_of("libno-such-library.so.9"), "");
 }
 
@@ -159,7 +172,7 @@ TEST(Remedy, SaysWhoHasItAndWhatToRun) {
 }
 
 TEST(Sha256, KnownValues) {
-  auto of = [](std::string_view text) { return sha256_hex(std::as_bytes(std::span(text.data(), text.size()))); };
+  auto of = [](std::string_view text) { return digest::sha256_hex(std::as_bytes(std::span(text.data(), text.size()))); };
   EXPECT_EQ(of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_EQ(of(std::string(1000000, 'a')), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");

@@ -14,6 +14,7 @@
 #include <string>
 
 #include <tenon/abi/device.h>
+#include <tenon/cpp/sha256.hpp>
 
 #include "core/base/file.h"
 #include "core/base/limits.h"
@@ -23,7 +24,6 @@
 #include "core/host/places.h"
 #include "core/host/probe.h"
 #include "core/host/requirements.h"
-#include "core/host/sha256.h"
 #include "core/host/tables.h"
 
 namespace {
@@ -161,7 +161,7 @@ Status run(const Arguments& arguments) {
   if (arguments.digest) {
     TENON_ASSIGN_OR_RETURN(tenon::File file, tenon::open_user_file(library));
     TENON_ASSIGN_OR_RETURN(auto region, tenon::map_file(file));
-    manifest["sha256"] = tenon::host::sha256_hex(region->bytes());
+    manifest["sha256"] = tenon::digest::sha256_hex(region->bytes());
   }
   std::string text = manifest.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   TENON_ASSIGN_OR_RETURN(tenon::host::Manifest parsed, tenon::host::parse_manifest(text, arguments.output));

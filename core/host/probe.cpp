@@ -15,6 +15,8 @@
 #include <optional>
 #include <vector>
 
+#include <tenon/cpp/sha256.hpp>
+
 #include "core/base/cache.h"
 #include "core/base/environment.h"
 #include "core/base/file.h"
@@ -22,7 +24,6 @@
 #include "core/base/str.h"
 #include "core/host/places.h"
 #include "core/host/requirements.h"
-#include "core/host/sha256.h"
 
 extern char** environ;
 
@@ -274,7 +275,7 @@ Status changed(std::string_view what, const std::string& path) {
 
 Result<std::string> digest_of_file(const File& file) {
   TENON_ASSIGN_OR_RETURN(std::shared_ptr<const MappedRegion> region, map_file(file));
-  return sha256_hex(region->bytes());
+  return digest::sha256_hex(region->bytes());
 }
 }  // namespace
 

@@ -2,36 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <vector>
+
+#include "core/base/file.h"
 #include "core/base/str.h"
+#include "core/host/places.h"
 #include "core/host/requirements.h"
 
 namespace tenon::host {
 namespace {
 
-// Run-time libraries that devices stand on, as Debian names what has them.
-struct Package {
-  std::string_view library, package;
-};
-constexpr Package kPackages[] = {
-    {"libOpenCL.so.1", "ocl-icd-libopencl1"},
-    {"libvulkan.so.1", "libvulkan1"},
-    {"libcuda.so.1", "libcuda1"},
-    {"libcudart.so.11.0", "libcudart11.0"},
-    {"libze_loader.so.1", "libze1"},
-    {"libamdhip64.so.5", "libamdhip64-5"},
-    {"libopenblas.so.0", "libopenblas0"},
-    {"libgomp.so.1", "libgomp1"},
-    {"libtbb.so.12", "libtbb12"},
-    {"libnuma.so.1", "libnuma1"},
-    {"libhwloc.so.15", "libhwloc15"},
-    {"libdrm.so.2", "libdrm2"},
-    {"libusb-1.0.so.0", "libusb-1.0-0"},
-    {"libprotobuf.so.32", "libprotobuf32"},
-    {"libpocl.so.2", "libpocl2"},
-    {"libnvidia-ml.so.1", "libnvidia-ml1"},
-    {"librocblas.so.0", "librocblas0"},
-    {"libmpi.so.40", "libopenmpi3"},
-};
+constexpr uint64_t kTableBytes = 64 * 1024;
 
 // By the code of the gate that stopped it. Every word that is not ours is quoted: a manifest of a plugin that never ran must not
 // get a command of its own before a person who follows the advice.
@@ -74,11 +55,18 @@ std::string missing_library(const Manifest& manifest) {
   return "";
 }
 
-std::string_view package_of(std::string_view library) {
-  for (const Package& known : kPackages) {
-    if (known.library == library) return known.package;
+std::string package_in(std::string_view table, std::string_view library) {
+  for (std::string_view line : split(table, '\n')) {
+    const std::vector<std::string_view> words = split(line, ' ');
+    if (words.size() == 2 && words[0] == library) return std::string(words[1]);
   }
-  return {};
+  return "";
+}
+
+std::string package_of(std::string_view library) {
+  Result<File> file = open_no_follow(join_path(own_folder(), "tenon/packages.txt"));
+  if (!file.ok()) return "";
+  return package_in(read_all(*file, kTableBytes, "a table of packages").value_or(""), library);
 }
 
 std::string Remedy::suffix() const {
@@ -94,10 +82,10 @@ Remedy remedy_of(const Candidate& c) {
   const GateResult* stopped = c.stopped_by();
   remedy.library = missing_library(c.manifest);
   if (stopped == nullptr && remedy.library.empty()) return remedy;
-  remedy.package = package_of(remedy.library);
+  if (!remedy.library.empty()) remedy.package = package_of(remedy.library);
   const bool about_library = stopped == nullptr || stopped->code == "P0505";
   if (about_library && !remedy.package.empty()) {
-    remedy.command = "apt install " + remedy.package;
+    remedy.command = "apt install " + shell_quoted(remedy.package);
   } else if (about_library) {
     remedy.command =
         "ldconfig -p | grep " + shell_quoted(remedy.library.empty() ? c.manifest.name : remedy.library);

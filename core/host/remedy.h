@@ -12,7 +12,7 @@ struct Remedy {
   std::string library;  // a required one that is not on this machine
   std::string package;  // Debian's that has it, where known
   std::string command;  // to run next; empty when nothing stopped the candidate
-  // "; libcuda.so.1 is in the package `libcuda1`; run `apt install libcuda1`", or empty.
+  // "; `libx.so.1` is in the package `libx1`; run `apt install libx1`", or empty.
   std::string suffix() const;
 };
 Remedy remedy_of(const Candidate& candidate);
@@ -21,7 +21,10 @@ Remedy remedy_of(const Candidate& candidate);
 // without opening one: LD_LIBRARY_PATH, the loader's cache, the standard folders and the host's own
 // are looked into. Empty when all are there.
 std::string missing_library(const Manifest& manifest);
-// Debian's package that has a library, by its soname; empty when it is not known here.
-std::string_view package_of(std::string_view library);
+// Debian's package that has a library, by its soname, as the table says that is installed beside the
+// plugins; empty when it does not know the library.
+std::string package_of(std::string_view library);
+// The same of a table's text: a line is a soname and a package, # begins a remark.
+std::string package_in(std::string_view table, std::string_view library);
 
 }  // namespace tenon::host

@@ -4,14 +4,12 @@
 #include <cstring>
 #include <mutex>
 
-#include <tenon/abi/compile.h>
 #include <tenon/abi/device.h>
 #include <tenon/abi/frontend.h>
 #include <tenon/abi/kernels.h>
 #include <tenon/abi/layer.h>
 #include <tenon/abi/ops.h>
 #include <tenon/abi/pass.h>
-#include <tenon/abi/queue.h>
 #include <tenon/abi/toolchain.h>
 
 #include "core/base/failure.h"
@@ -25,48 +23,6 @@ constexpr uint32_t kTableBytesMax = 1u << 16;   // far above any table, far belo
 constexpr uint64_t kInterfacesMax = 64;
 constexpr uint64_t kRecordsMax = 100000;        // ops or passes of one plugin
 constexpr uint64_t kTextBytesMax = 1u << 20;
-
-#define SLOT(type, field) \
-  { static_cast<uint32_t>(offsetof(type, field)), #field }
-constexpr RequiredSlot kDeviceSlots[] = {SLOT(tenon_device_api_t, count), SLOT(tenon_device_api_t, info),
-                                         SLOT(tenon_device_api_t, open),  SLOT(tenon_device_api_t, close),
-                                         SLOT(tenon_device_api_t, alloc), SLOT(tenon_device_api_t, free),
-                                         SLOT(tenon_device_api_t, copy),  SLOT(tenon_device_api_t, sync)};
-constexpr RequiredSlot kQueueSlots[] = {SLOT(tenon_queue_api_t, queue_create),  SLOT(tenon_queue_api_t, queue_destroy),
-                                        SLOT(tenon_queue_api_t, copy_async),    SLOT(tenon_queue_api_t, fence_create),
-                                        SLOT(tenon_queue_api_t, fence_destroy), SLOT(tenon_queue_api_t, fence_query),
-                                        SLOT(tenon_queue_api_t, fence_signal),  SLOT(tenon_queue_api_t, fence_wait)};
-constexpr RequiredSlot kKernelsSlots[] = {SLOT(tenon_kernels_api_t, query), SLOT(tenon_kernels_api_t, create),
-                                          SLOT(tenon_kernels_api_t, destroy), SLOT(tenon_kernels_api_t, run)};
-constexpr RequiredSlot kCompileSlots[] = {
-    SLOT(tenon_compile_api_t, claim),
-    SLOT(tenon_compile_api_t, compile),
-    SLOT(tenon_compile_api_t, artifact_release),
-    SLOT(tenon_compile_api_t, artifact_info),
-    SLOT(tenon_compile_api_t, artifact_bytes),
-    SLOT(tenon_compile_api_t, fits),
-    SLOT(tenon_compile_api_t, load),
-    SLOT(tenon_compile_api_t, executable_release),
-    SLOT(tenon_compile_api_t, executable_info),
-    SLOT(tenon_compile_api_t, needs),
-    SLOT(tenon_compile_api_t, execute)};
-constexpr RequiredSlot kFrontendSlots[] = {SLOT(tenon_frontend_api_t, accepts)};
-constexpr RequiredSlot kToolchainSlots[] = {SLOT(tenon_toolchain_api_t, build), SLOT(tenon_toolchain_api_t, load),
-                                            SLOT(tenon_toolchain_api_t, symbol), SLOT(tenon_toolchain_api_t, release)};
-constexpr RequiredSlot kLayerSlots[] = {SLOT(tenon_layer_api_t, attach)};
-#undef SLOT
-
-constexpr InterfaceInfo kKnown[] = {
-    {TENON_OPS_ID, sizeof(tenon_ops_t), {}},
-    {TENON_PASS_ID, sizeof(tenon_passes_t), {}},
-    {TENON_DEVICE_ID, sizeof(tenon_device_api_t), kDeviceSlots},
-    {TENON_QUEUE_ID, sizeof(tenon_queue_api_t), kQueueSlots},
-    {TENON_KERNELS_ID, sizeof(tenon_kernels_api_t), kKernelsSlots},
-    {TENON_COMPILE_ID, sizeof(tenon_compile_api_t), kCompileSlots},
-    {TENON_FRONTEND_ID, sizeof(tenon_frontend_api_t), kFrontendSlots},
-    {TENON_TOOLCHAIN_ID, sizeof(tenon_toolchain_api_t), kToolchainSlots},
-    {TENON_LAYER_ID, sizeof(tenon_layer_api_t), kLayerSlots},
-};
 
 Status check_size(const void* table, std::string_view what, uint32_t least = 16) {
   if (table == nullptr) return error(TENON_INVALID_ARGUMENT, "P0805", "the table {} is null", what);
@@ -236,8 +192,6 @@ void keep_for_process(const void* memory) {
   kept->push_back(memory);
 }
 
-std::span<const InterfaceInfo> known_interfaces() { return kKnown; }
-
 Result<AdoptedPlugin> adopt_plugin(const tenon_plugin_t* record, std::string_view expected_name) {
   if (record == nullptr) return error(TENON_INVALID_ARGUMENT, "P0802", "its query said OK and gave no record");
   TENON_RETURN_IF_ERROR(check_size(record, "of the plugin itself"));
@@ -265,7 +219,7 @@ Result<AdoptedPlugin> adopt_plugin(const tenon_plugin_t* record, std::string_vie
     TENON_RETURN_IF_ERROR(check_text(offered.id, "the id of an interface"));
     std::string id(from_abi_str(offered.id));
     const InterfaceInfo* known = nullptr;
-    for (const InterfaceInfo& info : kKnown) known = info.id == id ? &info : known;
+    for (const InterfaceInfo& info : known_interfaces()) known = info.id == id ? &info : known;
     if (known == nullptr) {
       TENON_RETURN_IF_ERROR(check_size(offered.table, id, sizeof(uint32_t)));
       plugin.unknown_interfaces.push_back(std::move(id));

@@ -3,30 +3,20 @@
 // is null. Tables that lack a required slot are refused with its name.
 #pragma once
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <tenon/abi/plugin.h>
+#include <tenon/cpp/interfaces.hpp>
 
 #include "core/base/status.h"
 
 namespace tenon::host {
 
-// A slot that must not be null.
-struct RequiredSlot {
-  uint32_t offset;
-  const char* name;
-};
-
-// An interface that this host knows.
-struct InterfaceInfo {
-  std::string_view id;
-  uint32_t size_bytes;
-  std::span<const RequiredSlot> required;
-};
-std::span<const InterfaceInfo> known_interfaces();
+using interfaces::InterfaceInfo;
+using interfaces::known_interfaces;
+using interfaces::RequiredSlot;
 
 // One interface of a loaded plugin; `table` is never freed, and full-size when this host knows the id.
 struct AdoptedInterface {

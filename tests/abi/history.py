@@ -2,7 +2,7 @@
 """The sizes of every interface's table under each layout of sdk/tenon/abi/CHANGELOG.md, for the conformance runner, which plays hosts of then.
 
     history.py --include sdk            compares; exits with 1 on a difference
-    history.py --include sdk --bless    adds the newest layout to history.txt and writes core/conform/abi_history.inc
+    history.py --include sdk --bless    adds the newest layout to history.txt and writes sdk/tools/conform/subject/abi_history.inc
 
 history.txt has a paragraph for each layout, in the order of CHANGELOG.md: `VERSION LAYOUT`, then `ID SIZE` for each interface. Paragraphs
 of layouts that stand in CHANGELOG.md are never changed: what was released stays what it was.
@@ -16,7 +16,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 HISTORY = HERE / "history.txt"
-GENERATED = ROOT / "core" / "conform" / "abi_history.inc"
+GENERATED = ROOT / "sdk" / "tools" / "conform" / "subject" / "abi_history.inc"
 INTERFACE = re.compile(r'^#define TENON_(\w+)_ID "([\w.]+/\d+)"', re.M)
 CHANGE = re.compile(r"^\| (\d+)\.(\d+) \|.*\(layout ([0-9a-f]{8})\) \|$", re.M)
 RECORD = re.compile(r"^(tenon_\w+) size (\d+)", re.M)
@@ -90,7 +90,7 @@ def main():
         problems += [f"{id} shrank from {old[id]} to {new.get(id, 'nothing')} bytes within {before[0].split()[0]}: that needs a new version"
                      for id in old if same_minor and int(new.get(id, 0)) < int(old[id])]
     if not GENERATED.exists() or GENERATED.read_text() != generated(history):
-        problems.append("core/conform/abi_history.inc is not what history.py --bless writes")
+        problems.append("sdk/tools/conform/subject/abi_history.inc is not what history.py --bless writes")
     print("\n".join(problems) or f"{len(history)} layouts, {len(now)} interfaces")
     return 1 if problems else 0
 

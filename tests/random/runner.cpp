@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include "core/tools/tensors.h"
+#include "sdk/tools/support/tensors.h"
 
 namespace tenon::random_tests {
 

@@ -44,7 +44,7 @@ typedef struct tenon_host_registry_t {
 } tenon_host_registry_t;
 
 /* ---- tenon.host.threads/1: the one pool --------------------------------------------------------------------------
- * Users: plugins/cpu, core/tools. */
+ * Users: plugins/cpu, sdk/tools. */
 
 #define TENON_HOST_THREADS_ID "tenon.host.threads/1"
 
@@ -80,7 +80,7 @@ typedef struct tenon_host_cache_t {
 } tenon_host_cache_t;
 
 /* ---- tenon.host.files/1: the one door to the file system ----------------------------------------------------------
- * Users: frontends/onnx (external data), core/tools (outputs, profiles). */
+ * Users: frontends/onnx (external data), sdk/tools (outputs, profiles). */
 
 #define TENON_HOST_FILES_ID "tenon.host.files/1"
 

@@ -1,4 +1,4 @@
-/* Tenon ABI: sessions (tenon.host.session/1): load, compile, bind, run, placement, profile. What core/tools, samples, Python and
+/* Tenon ABI: sessions (tenon.host.session/1): load, compile, bind, run, placement, profile. What sdk/tools, samples, Python and
  * embedding programs use.
  *
  * libtenon.so exports one function, tenon_host_open, which gives tenon.host/1; this table is asked from it.
@@ -10,7 +10,7 @@
  *
  * Objects are made with one reference and released with release(). Failures: tenon_host_t::last_failure.
  *
- * Users: core/tools (the C tables), sdk/tenon/cpp/session.hpp and the tests over it. Unstable until Python uses it.
+ * Users: sdk/tools (the C tables), sdk/tenon/cpp/session.hpp and the tests over it. Unstable until Python uses it.
  */
 #ifndef TENON_ABI_SESSION_H_
 #define TENON_ABI_SESSION_H_

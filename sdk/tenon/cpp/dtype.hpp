@@ -26,6 +26,9 @@ inline constexpr uint32_t kInt = kSigned | kUnsigned;
 inline constexpr uint32_t kFloat =
     1u << TENON_F16 | 1u << TENON_BF16 | 1u << TENON_F32 | 1u << TENON_F64;
 inline constexpr uint32_t kNumber = kInt | kFloat;
+// With those narrower than a byte, and with those of a byte.
+inline constexpr uint32_t kAnyInt = kInt | 1u << TENON_I4 | 1u << TENON_U4;
+inline constexpr uint32_t kAnyFloat = kFloat | 1u << TENON_F8E4M3FN | 1u << TENON_F8E5M2;
 inline constexpr uint32_t kIndex = 1u << TENON_I32 | 1u << TENON_I64;
 // What is stored in whole bytes: i4 and u4 are not.
 inline constexpr uint32_t kWhole = 0xffffffffu & ~(1u << TENON_I4 | 1u << TENON_U4);

@@ -2,7 +2,7 @@
 
 #include <tenon/cpp/session.hpp>
 
-#include "core/tools/tensors.h"
+#include "sdk/tools/support/tensors.h"
 #include "tests/random/rounding/evaluation.h"
 
 namespace tenon::random_tests {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "core/tools/random_graphs.h"
+#include "sdk/tools/support/random_graphs.h"
 #include "tests/random/runner.h"
 
 namespace tenon::random_tests {

@@ -1,0 +1,107 @@
+// The interfaces between a host and its plugins, as data: what each is called, how large its table is
+// in this SDK, and which of its slots must not be null. For hosts and tools that look at tables of
+// any kind. In a namespace of its own, for the core uses it too.
+#ifndef TENON_CPP_INTERFACES_HPP_
+#define TENON_CPP_INTERFACES_HPP_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "tenon/abi/compile.h"
+#include "tenon/abi/device.h"
+#include "tenon/abi/frontend.h"
+#include "tenon/abi/kernels.h"
+#include "tenon/abi/layer.h"
+#include "tenon/abi/ops.h"
+#include "tenon/abi/pass.h"
+#include "tenon/abi/queue.h"
+#include "tenon/abi/toolchain.h"
+
+namespace tenon::interfaces {
+
+// A slot that must not be null.
+struct RequiredSlot {
+  uint32_t offset;
+  const char* name;
+};
+
+struct InterfaceInfo {
+  std::string_view id;
+  uint32_t size_bytes;
+  std::span<const RequiredSlot> required;
+};
+
+namespace detail {
+
+#define TENON_SLOT(type, field) \
+  { static_cast<uint32_t>(offsetof(type, field)), #field }
+inline constexpr RequiredSlot kDeviceSlots[] = {
+    TENON_SLOT(tenon_device_api_t, count),
+    TENON_SLOT(tenon_device_api_t, info),
+    TENON_SLOT(tenon_device_api_t, open),
+    TENON_SLOT(tenon_device_api_t, close),
+    TENON_SLOT(tenon_device_api_t, alloc),
+    TENON_SLOT(tenon_device_api_t, free),
+    TENON_SLOT(tenon_device_api_t, copy),
+    TENON_SLOT(tenon_device_api_t, sync)};
+inline constexpr RequiredSlot kQueueSlots[] = {
+    TENON_SLOT(tenon_queue_api_t, queue_create),
+    TENON_SLOT(tenon_queue_api_t, queue_destroy),
+    TENON_SLOT(tenon_queue_api_t, copy_async),
+    TENON_SLOT(tenon_queue_api_t, fence_create),
+    TENON_SLOT(tenon_queue_api_t, fence_destroy),
+    TENON_SLOT(tenon_queue_api_t, fence_query),
+    TENON_SLOT(tenon_queue_api_t, fence_signal),
+    TENON_SLOT(tenon_queue_api_t, fence_wait)};
+inline constexpr RequiredSlot kKernelsSlots[] = {
+    TENON_SLOT(tenon_kernels_api_t, query),
+    TENON_SLOT(tenon_kernels_api_t, create),
+    TENON_SLOT(tenon_kernels_api_t, destroy),
+    TENON_SLOT(tenon_kernels_api_t, run)};
+inline constexpr RequiredSlot kCompileSlots[] = {
+    TENON_SLOT(tenon_compile_api_t, claim),
+    TENON_SLOT(tenon_compile_api_t, compile),
+    TENON_SLOT(tenon_compile_api_t, artifact_release),
+    TENON_SLOT(tenon_compile_api_t, artifact_info),
+    TENON_SLOT(tenon_compile_api_t, artifact_bytes),
+    TENON_SLOT(tenon_compile_api_t, fits),
+    TENON_SLOT(tenon_compile_api_t, load),
+    TENON_SLOT(tenon_compile_api_t, executable_release),
+    TENON_SLOT(tenon_compile_api_t, executable_info),
+    TENON_SLOT(tenon_compile_api_t, needs),
+    TENON_SLOT(tenon_compile_api_t, execute)};
+inline constexpr RequiredSlot kFrontendSlots[] = {
+    TENON_SLOT(tenon_frontend_api_t, accepts)};
+inline constexpr RequiredSlot kToolchainSlots[] = {
+    TENON_SLOT(tenon_toolchain_api_t, build),
+    TENON_SLOT(tenon_toolchain_api_t, load),
+    TENON_SLOT(tenon_toolchain_api_t, symbol),
+    TENON_SLOT(tenon_toolchain_api_t, release)};
+inline constexpr RequiredSlot kLayerSlots[] = {
+    TENON_SLOT(tenon_layer_api_t, attach)};
+#undef TENON_SLOT
+
+inline constexpr InterfaceInfo kKnown[] = {
+    {TENON_OPS_ID, sizeof(tenon_ops_t), {}},
+    {TENON_PASS_ID, sizeof(tenon_passes_t), {}},
+    {TENON_DEVICE_ID, sizeof(tenon_device_api_t), kDeviceSlots},
+    {TENON_QUEUE_ID, sizeof(tenon_queue_api_t), kQueueSlots},
+    {TENON_KERNELS_ID, sizeof(tenon_kernels_api_t), kKernelsSlots},
+    {TENON_COMPILE_ID, sizeof(tenon_compile_api_t), kCompileSlots},
+    {TENON_FRONTEND_ID, sizeof(tenon_frontend_api_t), kFrontendSlots},
+    {TENON_TOOLCHAIN_ID, sizeof(tenon_toolchain_api_t), kToolchainSlots},
+    {TENON_LAYER_ID, sizeof(tenon_layer_api_t), kLayerSlots},
+};
+
+}  // namespace detail
+
+// All interfaces that plugins provide.
+inline std::span<const InterfaceInfo> known_interfaces() {
+  return detail::kKnown;
+}
+
+}  // namespace tenon::interfaces
+
+#endif

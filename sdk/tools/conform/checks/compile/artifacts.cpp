@@ -1,0 +1,376 @@
+// Group E: artifacts, their bytes, and loading them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tenon/abi/compile.h>
+
+#include "sdk/tools/conform/checks/tables.h"
+#include "sdk/tools/conform/fixtures/compile_fixture.h"
+#include "sdk/tools/conform/fixtures/compile_graphs.h"
+#include "sdk/tools/conform/fixtures/open_device.h"
+#include "sdk/tools/conform/subject/names.h"
+#include "sdk/tools/conform/subject/process_state.h"
+#include "sdk/tools/conform/subject/session.h"
+
+namespace tenon::conform {
+namespace {
+
+// The part of the graph that the device takes, compiled.
+Outcome compiled_of(CompileFixture& fixture, const std::string& text, std::unique_ptr<Part>* part,
+                    Compiled* compiled) {
+  CONFORM_TRY(fixture.find());
+  CONFORM_TRY(fixture.taken(text, part));
+  return fixture.compile(**part, compiled);
+}
+
+// ---- Artifacts
+// ---------------------------------------------------------------------------------------------
+
+Outcome bytes_stay(Session& s) {
+  CompileFixture fixture(s);
+  std::unique_ptr<Part> part;
+  Compiled compiled;
+  CONFORM_TRY(compiled_of(fixture, chain_graph(), &part, &compiled));
+  CONFORM_EXPECT(!compiled.bytes.empty(), "an artifact has no bytes");
+  for (int i = 0; i < 3; ++i) {
+    Bytes again;
+    CONFORM_TRY(fixture.bytes_of(compiled.artifact, &again));
+    const std::string difference = first_difference(again, compiled.bytes);
+    CONFORM_EXPECT(difference.empty(), "artifact_bytes gives other bytes at another call: {}",
+                   difference);
+  }
+  return pass();
+}
+
+Outcome bytes_sink(Session& s) {
+  CompileFixture fixture(s);
+  std::unique_ptr<Part> part;
+  Compiled compiled;
+  CONFORM_TRY(compiled_of(fixture, chain_graph(), &part, &compiled));
+  const tenon_sink_t sink = {
+      nullptr, [](void*, const void*, uint64_t) -> tenon_code_t { return TENON_ABORTED; }};
+  s.step("artifact_bytes with a sink that fails");
+  const tenon_code_t code =
+      fixture.compiler().artifact_bytes(fixture.compiler().self, compiled.artifact, &sink);
+  CONFORM_EXPECT(code == TENON_ABORTED, "with a sink that gives ABORTED, artifact_bytes gives {}",
+                 code_text(code));
+  return pass();
+}
+
+Outcome no_constants(Session& s) {
+  CompileFixture fixture(s);
+  std::unique_ptr<Part> part;
+  Compiled compiled;
+  CONFORM_TRY(compiled_of(fixture, constant_graph(8192), &part, &compiled));
+  for (tenon_blob_t* blob : part->constants()) {
+    const void* data = nullptr;
+    uint64_t size = 0;
+    const tenon_host_graph_t& graph = *fixture.api().graph;
+    if (graph.blob_data(graph.self, blob, &data, &size) != TENON_OK) return skipped("no constants");
+    const auto* bytes = static_cast<const unsigned char*>(data);
+    for (uint64_t at : {uint64_t{0}, size / 2, size - 64}) {
+      const auto found =
+          std::search(compiled.bytes.begin(), compiled.bytes.end(), bytes + at, bytes + at + 64);
+      CONFORM_EXPECT(found == compiled.bytes.end(),
+                     "64 bytes of a constant of {} bytes stand in the artifact", size);
+    }
+  }
+  return pass();
+}
+
+// The ranges of memory of this process, those of the lowest 4 GiB left out: they look like sizes.
+// So are the terabytes that sanitizers reserve for their records: next to any number would lie in
+// them.
+std::vector<std::pair<uint64_t, uint64_t>> mapped_ranges() {
+  std::vector<std::pair<uint64_t, uint64_t>> out;
+  const std::string maps = read_system_file("/proc/self/maps");
+  for (std::string_view line : split(maps, '\n')) {
+    const size_t dash = line.find('-'), end = line.find(' ');
+    if (dash == std::string_view::npos || end == std::string_view::npos) continue;
+    const uint64_t from = std::strtoull(std::string(line.substr(0, dash)).c_str(), nullptr, 16),
+                   to = std::strtoull(std::string(line.substr(dash + 1)).c_str(), nullptr, 16);
+    if (from > UINT32_MAX && from < uint64_t{1} << 47 && to - from < uint64_t{1} << 40)
+      out.push_back({from, to});
+  }
+  return out;
+}
+
+Outcome no_addresses(Session& s) {
+  if (kThreadSanitizer)
+    return skipped("the thread sanitizer puts memory where text looks like an address");
+  CompileFixture fixture(s);
+  std::unique_ptr<Part> part;
+  Compiled compiled;
+  CONFORM_TRY(compiled_of(fixture, chain_graph(), &part, &compiled));
+  const auto ranges = mapped_ranges();
+  for (size_t at = 0; at + 8 <= compiled.bytes.size(); ++at) {
+    uint64_t value = 0;
+    std::memcpy(&value, compiled.bytes.data() + at, sizeof(value));
+    for (const auto& [from, to] : ranges)
+      CONFORM_EXPECT(value < from || value >= to,
+                     "byte {} of the artifact begins an address of this process, {:x}", at, value);
+  }
+  return pass();
+}
+
+Outcome artifact_facts(Session& s) {
+  CompileFixture fixture(s);
+  OpenDevice* device = nullptr;
+  std::unique_ptr<Part> part;
+  CONFORM_TRY(fixture.ready(chain_graph(), &device, &part));
+  Compiled compiled;
+  CONFORM_TRY(fixture.load(*device, *part, &compiled));
+  const tenon_compile_api_t& c = fixture.compiler();
+  s.step("artifact_info and executable_info");
+  tenon_artifact_info_t artifact = {};
+  artifact.size_bytes = sizeof(artifact);
+  tenon_code_t code = c.artifact_info(c.self, compiled.artifact, &artifact);
+  CONFORM_EXPECT(code == TENON_OK, "artifact_info gives {}", code_text(code));
+  tenon_executable_info_t executable = {};
+  executable.size_bytes = sizeof(executable);
+  code = c.executable_info(c.self, compiled.executable, &executable);
+  CONFORM_EXPECT(code == TENON_OK, "executable_info gives {}", code_text(code));
+  return pass();
+}
+
+Outcome dumps(Session& s) {
+  CompileFixture fixture(s);
+  CONFORM_TRY(fixture.find());
+  const tenon_compile_api_t& c = fixture.compiler();
+  if (c.dump == nullptr) return not_offered("dump");
+  std::unique_ptr<Part> part;
+  CONFORM_TRY(fixture.taken(chain_graph(), &part));
+  Compiled compiled;
+  CONFORM_TRY(fixture.compile(*part, &compiled));
+  for (std::string_view what : {"l1", "l2", "source", "plan", "asm", "no such thing", ""}) {
+    s.step(fmt::format("dump of {}", quoted(what)));
+    std::string text;
+    const tenon_sink_t sink = {&text, [](void* self, const void* data, uint64_t size) {
+                                 static_cast<std::string*>(self)->append(
+                                     static_cast<const char*>(data), size);
+                                 return tenon_code_t{TENON_OK};
+                               }};
+    forget_failure();
+    const tenon_code_t code = c.dump(c.self, compiled.artifact, {what.data(), what.size()}, &sink);
+    CONFORM_EXPECT(code == TENON_OK || code == TENON_NOT_FOUND, "dump of {} gives {}", quoted(what),
+                   code_text(code));
+    CONFORM_EXPECT(code == TENON_OK || heard_failure().any, "dump of {} gives no reason",
+                   quoted(what));
+    CONFORM_EXPECT(what.find("such") == std::string_view::npos || code == TENON_NOT_FOUND,
+                   "dump of something unknown gives OK");
+    CONFORM_EXPECT(is_valid_utf8(text), "dump of {} is no UTF-8", quoted(what));
+  }
+  return pass();
+}
+
+// ---- Bytes
+// ---------------------------------------------------------------------------------------------
+
+tenon_code_t fits_code(CompileFixture& fixture, tenon_str_t target, const Bytes& bytes) {
+  forget_failure();
+  // At the end of its own allocation, where reading too far is found.
+  return fixture.compiler().fits(fixture.compiler().self, target, bytes.data(), bytes.size());
+}
+tenon_code_t fits_code(CompileFixture& fixture, const Bytes& bytes) {
+  return fits_code(fixture, fixture.target(), bytes);
+}
+
+Outcome fits_own(Session& s) {
+  CompileFixture fixture(s);
+  CONFORM_TRY(fixture.find());
+  for (const std::string& text : {pair_graph(), chain_graph(), constant_graph(16)}) {
+    std::unique_ptr<Part> part;
+    CONFORM_TRY(fixture.taken(text, &part));
+    Compiled compiled;
+    CONFORM_TRY(fixture.compile(*part, &compiled));
+    s.step("fits of what compile made");
+    const tenon_code_t code = fits_code(fixture, compiled.bytes);
+    CONFORM_EXPECT(code == TENON_OK, "fits of what compile made gives {}", code_text(code));
+  }
+  return pass();
+}
+
+// Bytes cut short, cleared, turned, put together wrongly, and others.
+std::vector<std::pair<std::string, Bytes>> damaged(const Bytes& good) {
+  std::vector<std::pair<std::string, Bytes>> out;
+  out.push_back({"no bytes", {}});
+  for (size_t parts = 1; parts < 16; ++parts) {
+    const size_t size = good.size() * parts / 16;
+    out.push_back({fmt::format("the first {} of {} bytes", size, good.size()),
+                   Bytes(good.begin(), good.begin() + static_cast<ptrdiff_t>(size))});
+  }
+  out.push_back({"all but the last byte", Bytes(good.begin(), good.end() - 1)});
+  out.push_back({"zeros", Bytes(good.size(), 0)});
+  out.push_back({"ones", Bytes(good.size(), 0xff)});
+  out.push_back({"random bytes", pattern_bytes(good.size(), 77)});
+  Bytes second_half = good;
+  std::fill(second_half.begin() + static_cast<ptrdiff_t>(good.size() / 2), second_half.end(), 0xff);
+  out.push_back({"a second half of ones", std::move(second_half)});
+  Bytes longer = good;
+  longer.insert(longer.end(), 64, 0xee);
+  out.push_back({"64 bytes more", std::move(longer)});
+  const Bytes where = pattern_bytes(256, 78);
+  for (size_t i = 0; i < 64; ++i) {
+    // The first bytes one by one, since heads stand there; then anywhere.
+    const size_t at =
+        i < 32 ? i * 4 % good.size() : (where[i] * 256u + where[i + 64]) % good.size();
+    Bytes flipped = good;
+    flipped[at] ^= static_cast<unsigned char>(1u << where[i + 128] % 8);
+    out.push_back(
+        {fmt::format("a bit of byte {} of {} turned", at, good.size()), std::move(flipped)});
+  }
+  return out;
+}
+
+Outcome fits_others(Session& s) {
+  CompileFixture fixture(s);
+  std::unique_ptr<Part> part;
+  Compiled compiled;
+  CONFORM_TRY(compiled_of(fixture, chain_graph(), &part, &compiled));
+  for (const auto& [what, bytes] : damaged(compiled.bytes)) {
+    s.step("fits of " + what);
+    const tenon_code_t code = fits_code(fixture, bytes);
+    const bool turned = what.starts_with("a bit") || what.ends_with("more");
+    CONFORM_EXPECT(turned || code != TENON_OK, "fits of {} gives OK", what);
+    CONFORM_EXPECT(code == TENON_OK || code == TENON_FAILED_PRECONDITION, "fits of {} gives {}",
+                   what, code_text(code));
+    CONFORM_EXPECT(code == TENON_OK || heard_failure().any, "fits of {} fails without a reason",
+                   what);
+  }
+  return pass();
+}
+
+// Targets that no device has, and that of another device of the plugin.
+Outcome fits_targets(Session& s) {
+  CompileFixture fixture(s);
+  std::unique_ptr<Part> part;
+  Compiled compiled;
+  CONFORM_TRY(compiled_of(fixture, chain_graph(), &part, &compiled));
+  const std::string own(view(fixture.target()));
+  for (const std::string& target : {own + "x", "not-" + own, own.substr(0, own.size() / 2) + "?",
+                                    std::string("a conformance check's"), std::string()}) {
+    s.step("fits for the target " + quoted(target));
+    const tenon_code_t code = fits_code(fixture, {target.data(), target.size()}, compiled.bytes);
+    CONFORM_EXPECT(code == TENON_FAILED_PRECONDITION,
+                   "fits of bytes for {} gives {} for the target {}, which no device has",
+                   quoted(own), code_text(code), quoted(target));
+    CONFORM_EXPECT(heard_failure().any, "fits for another target fails without a reason");
+    CONFORM_EXPECT(fits_code(fixture, compiled.bytes) == TENON_OK,
+                   "fits of what compile made fails after it was asked for the target {}",
+                   quoted(target));
+  }
+  if (fixture.device_count() < 2) return pass();
+  OpenDevice* second = nullptr;
+  CONFORM_TRY(fixture.open(1, &second));
+  tenon_device_info_t info = {};
+  info.size_bytes = sizeof(info);
+  const tenon_device_api_t& api = second->api();
+  if (api.info(api.self, 1, &info) != TENON_OK) return skipped("info fails, as C.info tells");
+  const std::string other(view(info.target));
+  s.step("fits for the target of device 1");
+  const tenon_code_t code = fits_code(fixture, info.target, compiled.bytes);
+  CONFORM_EXPECT(code == TENON_OK || (other != own && code == TENON_FAILED_PRECONDITION),
+                 "fits of bytes for {} gives {} for {}, the target of device 1", quoted(own),
+                 code_text(code), quoted(other));
+  if (code != TENON_OK) return pass();
+  tenon_executable_t* executable = nullptr;
+  const tenon_code_t loaded =
+      fixture.load_code(*second, compiled.bytes, part->constants(), &executable);
+  CONFORM_EXPECT(loaded == TENON_OK,
+                 "fits says OK for the target of device 1, and load there gives {}{}",
+                 code_text(loaded), said());
+  fixture.compiler().executable_release(fixture.compiler().self, executable);
+  return pass();
+}
+
+Outcome load_damaged(Session& s) {
+  CompileFixture fixture(s);
+  OpenDevice* device = nullptr;
+  std::unique_ptr<Part> part;
+  Compiled compiled;
+  CONFORM_TRY(compiled_of(fixture, chain_graph(), &part, &compiled));
+  CONFORM_TRY(fixture.open(0, &device));
+  tenon_executable_t* sound = nullptr;
+  CONFORM_EXPECT(fixture.load_code(*device, compiled.bytes, part->constants(), &sound) == TENON_OK,
+                 "load of what compile made fails");
+  fixture.compiler().executable_release(fixture.compiler().self, sound);
+  for (const auto& [what, bytes] : damaged(compiled.bytes)) {
+    s.step("load of " + what);
+    tenon_executable_t* executable = nullptr;
+    const tenon_code_t code = fixture.load_code(*device, bytes, part->constants(), &executable);
+    CONFORM_EXPECT(code != TENON_OK, "load of {} gives OK", what);
+    CONFORM_EXPECT(executable == nullptr, "load of {} fails and gives an executable", what);
+    CONFORM_EXPECT(heard_failure().any, "load of {} fails without a reason", what);
+    s.step("load of what compile made, after " + what);
+    const tenon_code_t after =
+        fixture.load_code(*device, compiled.bytes, part->constants(), &executable);
+    CONFORM_EXPECT(after == TENON_OK, "load of what compile made gives {} after that of {}{}",
+                   code_text(after), what, said());
+    fixture.compiler().executable_release(fixture.compiler().self, executable);
+  }
+  return fixture.load(*device, *part, &compiled);
+}
+
+Outcome load_counts(Session& s) {
+  CompileFixture fixture(s);
+  OpenDevice* device = nullptr;
+  std::unique_ptr<Part> part;
+  CONFORM_TRY(fixture.ready(constant_graph(1024), &device, &part));
+  Compiled compiled;
+  CONFORM_TRY(fixture.compile(*part, &compiled));
+  const std::vector<tenon_blob_t*> good = part->constants();
+  for (size_t count : {good.size() - 1, good.size() + 1, size_t{0}, good.size() * 2}) {
+    s.step(fmt::format("load with {} constants of {}", count, good.size()));
+    std::vector<tenon_blob_t*> constants = good;
+    constants.resize(count, good[0]);
+    tenon_executable_t* executable = nullptr;
+    const tenon_code_t code = fixture.load_code(*device, compiled.bytes, constants, &executable);
+    CONFORM_EXPECT(code != TENON_OK, "load with {} constants instead of {} gives OK", count,
+                   good.size());
+    CONFORM_EXPECT(heard_failure().any, "load with {} constants fails without a reason", count);
+  }
+  return fixture.load(*device, *part, &compiled);
+}
+
+Outcome load_order(Session& s) {
+  CompileFixture fixture(s);
+  OpenDevice* device = nullptr;
+  std::unique_ptr<Part> part;
+  CONFORM_TRY(fixture.ready(constant_graph(1024), &device, &part));
+  const std::vector<Named> inputs = part->inputs({}, fill_normal);
+  std::vector<Named> expected, got;
+  CONFORM_TRY(part->expected(inputs, &expected));
+  Compiled compiled;
+  CONFORM_TRY(fixture.load(*device, *part, &compiled));
+  Execution execution(fixture, *device, *part, compiled.executable, {});
+  CONFORM_TRY(execution.prepare(inputs, 0));
+  s.step("running with constants");
+  CONFORM_TRY(execution.run());
+  CONFORM_TRY(execution.outputs(&got));
+  return same_tensors(got, expected, "a graph with two constants");
+}
+
+constexpr Check kChecks[] = {
+    {"R-E06", "bytes-stay", bytes_stay},     {"R-E06", "no-constants", no_constants},
+    {"R-E06", "no-addresses", no_addresses}, {"R-E07", "fits-own", fits_own},
+    {"R-E07", "fits-others", fits_others},   {"R-E07", "fits-targets", fits_targets},
+    {"R-E08", "load-count", load_counts},    {"R-E08", "load-order", load_order},
+    {"R-E09", "load-damaged", load_damaged}, {"R-E20", "bytes-stop", bytes_sink},
+    {"R-E21", "info", artifact_facts},       {"R-E22", "dump", dumps},
+};
+
+}  // namespace
+
+std::span<const Check> artifact_checks() {
+  return kChecks;
+}
+
+}  // namespace tenon::conform

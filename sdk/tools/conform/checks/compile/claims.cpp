@@ -1,0 +1,218 @@
+// Group E: what a device claims, and how it tells.
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "sdk/tools/conform/checks/kernels/op_cases.h"
+#include "sdk/tools/conform/checks/tables.h"
+#include "sdk/tools/conform/fixtures/compile_fixture.h"
+#include "sdk/tools/conform/fixtures/compile_graphs.h"
+#include "sdk/tools/conform/subject/session.h"
+
+namespace tenon::conform {
+namespace {
+
+// Graphs that are asked about, and one of every op.
+Outcome asked_graphs(CompileFixture& fixture, std::vector<std::unique_ptr<Part>>* out) {
+  const std::vector<OpCase> examples = generate_cases(
+      fixture.session().host(),
+      [](const OpCase& example, std::vector<OpCase>* cases) { cases->push_back(example); });
+  for (const std::string& text : {pair_graph(), chain_graph(), inner_graph(), mixed_graph(),
+                                  symbolic_graph(), graph_of(examples)}) {
+    std::unique_ptr<Part> part;
+    CONFORM_TRY(Part::read(fixture.api(), text, &part));
+    out->push_back(std::move(part));
+  }
+  return pass();
+}
+
+template <typename Judge>
+Outcome judge_claims(Session& s, Judge judge) {
+  CompileFixture fixture(s);
+  CONFORM_TRY(fixture.find());
+  std::vector<std::unique_ptr<Part>> parts;
+  CONFORM_TRY(asked_graphs(fixture, &parts));
+  for (const auto& part : parts) {
+    Claims claims;
+    CONFORM_TRY(fixture.claim(*part, &claims));
+    CONFORM_TRY(judge(fixture, *part, claims));
+  }
+  return pass();
+}
+
+Outcome claim_without_device(Session& s) {
+  return judge_claims(s, [](CompileFixture&, const Part&, const Claims&) { return pass(); });
+}
+
+Outcome claim_keeps_graph(Session& s) {
+  CompileFixture fixture(s);
+  CONFORM_TRY(fixture.find());
+  for (const std::string& text : {mixed_graph(), inner_graph()}) {
+    std::unique_ptr<Part> part;
+    CONFORM_TRY(Part::read(fixture.api(), text, &part));
+    const std::string before = part->text();
+    Claims claims;
+    CONFORM_TRY(fixture.claim(*part, &claims));
+    CONFORM_EXPECT(part->text() == before, "the graph is another one after claim");
+  }
+  return pass();
+}
+
+struct LateSink {
+  std::atomic<bool> open{true};
+  std::atomic<int> late{0};
+};
+
+Outcome claim_ends(Session& s) {
+  CompileFixture fixture(s);
+  CONFORM_TRY(fixture.find());
+  std::unique_ptr<Part> part;
+  CONFORM_TRY(Part::read(fixture.api(), mixed_graph(), &part));
+  auto* heard = new LateSink;  // stays, since it may be called too late
+  static tenon_claim_sink_t sink;
+  sink.self = heard;
+  sink.claim = [](void* self, const tenon_node_t*, uint32_t, double) -> tenon_code_t {
+    auto* late = static_cast<LateSink*>(self);
+    if (!late->open) ++late->late;
+    return TENON_OK;
+  };
+  sink.refuse = [](void* self, tenon_node_t, tenon_code_t, tenon_str_t) -> tenon_code_t {
+    auto* late = static_cast<LateSink*>(self);
+    if (!late->open) ++late->late;
+    return TENON_OK;
+  };
+  s.step("claim, and what comes after it");
+  const tenon_code_t code =
+      fixture.compiler().claim(fixture.compiler().self, fixture.target(), part->graph(), &sink);
+  heard->open = false;
+  CONFORM_EXPECT(code == TENON_OK, "claim gives {}", code_text(code));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  CONFORM_EXPECT(heard->late == 0, "the sink is called {} times after claim returned",
+                 heard->late.load());
+  return pass();
+}
+
+// A sink that has enough is not told more.
+Outcome claim_stops(Session& s) {
+  CompileFixture fixture(s);
+  CONFORM_TRY(fixture.find());
+  std::unique_ptr<Part> part;
+  CONFORM_TRY(Part::read(fixture.api(), chain_graph(), &part));
+  Claims claims;
+  CONFORM_TRY(fixture.claim(*part, &claims));
+  if (claims.claims.empty()) return skipped("the device takes nothing of add, mul and max");
+  const tenon_claim_sink_t sink = {
+      nullptr,
+      [](void*, const tenon_node_t*, uint32_t, double) -> tenon_code_t { return TENON_ABORTED; },
+      [](void*, tenon_node_t, tenon_code_t, tenon_str_t) -> tenon_code_t { return TENON_OK; }};
+  s.step("claim with a sink that fails");
+  const tenon_code_t code =
+      fixture.compiler().claim(fixture.compiler().self, fixture.target(), part->graph(), &sink);
+  CONFORM_EXPECT(code == TENON_ABORTED, "with a sink that gives ABORTED, claim gives {}",
+                 code_text(code));
+  return pass();
+}
+
+Outcome claim_nodes(Session& s) {
+  return judge_claims(s, [](CompileFixture&, const Part& part, const Claims& claims) -> Outcome {
+    for (const Claims::Claim& claim : claims.claims) {
+      CONFORM_EXPECT(!claim.nodes.empty(), "a claim names no node");
+      CONFORM_EXPECT(std::isfinite(claim.cost_ns) && claim.cost_ns >= 0, "a claim costs {} ns",
+                     claim.cost_ns);
+      std::set<tenon_node_t> once(claim.nodes.begin(), claim.nodes.end());
+      CONFORM_EXPECT(once.size() == claim.nodes.size(), "a claim names a node twice");
+      for (tenon_node_t node : claim.nodes)
+        CONFORM_EXPECT(node < part.whole().node_limit && part.node(node).parent != TENON_NONE,
+                       "a claim names node {}, which the graph does not have", node);
+      // One inside of a region can only be named by itself: it is kept whole, not compiled.
+      CONFORM_EXPECT(claim.nodes.size() == 1 || std::all_of(claim.nodes.begin(), claim.nodes.end(),
+                                                            [&](tenon_node_t node) {
+                                                              return part.node(node).parent ==
+                                                                     part.whole().main;
+                                                            }),
+                     "a claim of several nodes names one inside of a region");
+    }
+    return pass();
+  });
+}
+
+Outcome refusals(Session& s) {
+  return judge_claims(s, [](CompileFixture&, const Part& part, const Claims& claims) -> Outcome {
+    const std::span<const tenon_node_t> nodes = part.nodes();
+    for (const Claims::Refusal& refusal : claims.refusals) {
+      CONFORM_EXPECT(std::find(nodes.begin(), nodes.end(), refusal.node) != nodes.end(),
+                     "a refusal names node {}, which is none of the main region", refusal.node);
+      CONFORM_EXPECT(refusal.code == TENON_UNIMPLEMENTED, "{} is refused with {}",
+                     part.op_of(refusal.node), code_text(refusal.code));
+      CONFORM_EXPECT(!refusal.reason.empty(), "{} is refused without a reason",
+                     part.op_of(refusal.node));
+      CONFORM_EXPECT(!claims.takes(refusal.node), "{} is claimed and refused",
+                     part.op_of(refusal.node));
+    }
+    return pass();
+  });
+}
+
+Outcome claim_again(Session& s) {
+  CompileFixture fixture(s);
+  CONFORM_TRY(fixture.find());
+  std::vector<std::unique_ptr<Part>> parts;
+  CONFORM_TRY(asked_graphs(fixture, &parts));
+  std::vector<Claims> first(parts.size());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    CONFORM_TRY(fixture.claim(*parts[i], &first[i]));
+    for (int time = 0; time < 2; ++time) {
+      Claims again;
+      CONFORM_TRY(fixture.claim(*parts[i], &again));
+      CONFORM_EXPECT(again.claims == first[i].claims && again.refusals == first[i].refusals,
+                     "asked again about the same graph claim gives another answer");
+    }
+  }
+  constexpr unsigned kThreads = 4;
+  Outcome outcomes[kThreads];
+  s.step("claim in four threads");
+  {
+    std::vector<std::jthread> threads;
+    for (unsigned t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&, t] {
+        for (size_t i = 0; i < parts.size() && outcomes[t].verdict == Verdict::kPass; ++i) {
+          Claims again;
+          outcomes[t] = fixture.claim(*parts[i], &again);
+          if (outcomes[t].verdict == Verdict::kPass &&
+              (again.claims != first[i].claims || again.refusals != first[i].refusals))
+            outcomes[t] = failed("for the same graph and target claim gives another answer");
+        }
+      });
+    }
+  }
+  for (Outcome& outcome : outcomes) CONFORM_TRY(std::move(outcome));
+  return pass();
+}
+
+constexpr Check kChecks[] = {
+    {"R-E01", "claim-without-device", claim_without_device},
+    {"R-E01", "claim-keeps-graph", claim_keeps_graph},
+    {"R-E01", "claim-ends", claim_ends},
+    {"R-E02", "claim-nodes", claim_nodes},
+    {"R-E04", "refusals", refusals},
+    {"R-E19", "claim-again", claim_again},
+    {"R-E20", "claim-stops", claim_stops},
+};
+
+}  // namespace
+
+std::span<const Check> claim_checks() {
+  return kChecks;
+}
+
+}  // namespace tenon::conform

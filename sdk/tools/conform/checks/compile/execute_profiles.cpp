@@ -1,0 +1,106 @@
+// Group E: what an execution tells of itself.
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "sdk/tools/conform/checks/tables.h"
+#include "sdk/tools/conform/fixtures/compile_graphs.h"
+#include "sdk/tools/conform/fixtures/loaded_graph.h"
+#include "sdk/tools/conform/subject/names.h"
+#include "sdk/tools/conform/subject/session.h"
+
+namespace tenon::conform {
+namespace {
+
+// Stays, since it may be called too late.
+struct Events {
+  std::mutex mutex;
+  bool open = true;
+  int count = 0, odd = 0, late = 0;
+  uint64_t first = UINT64_MAX, last = 0;
+  std::string why;
+};
+
+uint64_t monotonic_ns() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+void heard_event(void* self, tenon_str_t name, tenon_str_t origins, uint64_t begin, uint64_t end,
+                 double flops, double bytes, uint32_t) {
+  auto* events = static_cast<Events*>(self);
+  const std::lock_guard lock(events->mutex);
+  if (!events->open) ++events->late;
+  ++events->count;
+  events->first = std::min(events->first, begin);
+  events->last = std::max(events->last, end);
+  std::string_view why;
+  if (view(name).empty()) why = "an event has no name";
+  if (!is_valid_utf8(view(name)) || !is_valid_utf8(view(origins)))
+    why = "a text of an event is no UTF-8";
+  if (begin > end) why = "an event ends before it begins";
+  if (!(flops >= 0) || !(bytes >= 0)) why = "an event has a negative number of operations or bytes";
+  if (why.empty()) return;
+  ++events->odd;
+  events->why = why;
+}
+
+// By which a device's clock may differ from the host's, in ns. What is the wrong clock or the wrong
+// unit differs by more.
+constexpr uint64_t kClockError = 100'000'000;
+
+Outcome profiles(Session& s) {
+  Loaded l(s);
+  CONFORM_TRY(l.make(chain_graph()));
+  const std::unique_ptr<Execution> execution = l.execution();
+  CONFORM_TRY(execution->prepare(l.inputs, 0));
+  tenon_call_t call = execution->call();
+  auto* events = new Events;
+  const auto* sink = new tenon_profile_sink_t{events, heard_event};
+  call.profile = sink;
+  s.step("execute with a profile");
+  const tenon_compile_api_t& c = l.fixture.compiler();
+  const uint64_t before = monotonic_ns();
+  const tenon_code_t code = c.execute(c.self, l.compiled.executable, &call);
+  const uint64_t after = monotonic_ns();
+  int count = 0;
+  {
+    const std::lock_guard lock(events->mutex);
+    events->open = false;
+    count = events->count;
+  }
+  CONFORM_EXPECT(code == TENON_OK, "execute with a profile gives {}", code_text(code));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  CONFORM_TRY(execution->run());
+  const std::lock_guard lock(events->mutex);
+  CONFORM_EXPECT(events->late == 0, "{} events are told after execute returned", events->late);
+  CONFORM_EXPECT(events->odd == 0, "{}", events->why);
+  CONFORM_EXPECT(
+      count == 0 || (events->first + kClockError >= before && events->last <= after + kClockError),
+      "events are told from {} to {}, and the call went from {} to {} ns of "
+      "CLOCK_MONOTONIC",
+      events->first, events->last, before, after);
+  std::vector<Named> got;
+  CONFORM_TRY(execution->outputs(&got));
+  CONFORM_TRY(same_tensors(got, l.expected, "an execution with a profile"));
+  return count == 0 ? skipped("it tells of no event") : pass();
+}
+
+constexpr Check kChecks[] = {
+    {"R-E27", "profile", profiles},
+};
+
+}  // namespace
+
+std::span<const Check> execute_profile_checks() {
+  return kChecks;
+}
+
+}  // namespace tenon::conform

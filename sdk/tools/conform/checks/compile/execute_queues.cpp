@@ -1,0 +1,258 @@
+// Group E: executions on queues, and when they are complete.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "sdk/tools/conform/checks/tables.h"
+#include "sdk/tools/conform/fixtures/compile_graphs.h"
+#include "sdk/tools/conform/fixtures/loaded_graph.h"
+#include "sdk/tools/conform/subject/session.h"
+
+namespace tenon::conform {
+namespace {
+
+Outcome queue_waits(Session& s) {
+  auto* q = new Queued(s);
+  CONFORM_TRY(q->make());
+  for (uint64_t round = 1; round <= 2; ++round) {
+    tenon_fence_t* second = nullptr;
+    CONFORM_TRY(q->queues->fence(0, &second));
+    s.step("execute on a queue, behind two fences");
+    const tenon_fence_point_t waits[] = {{q->gate, round}, {nullptr, 0}, {second, 5}};
+    const tenon_code_t code =
+        q->submit_to(round == 1 ? q->queue : q->other, waits, {q->done, round});
+    CONFORM_EXPECT(code == TENON_OK, "execute on a queue gives {}", code_text(code));
+    CONFORM_TRY(q->queues->stays_below(q->done, round, "an execution that waits for two fences"));
+    CONFORM_TRY(q->queues->signal(q->gate, round));
+    CONFORM_TRY(
+        q->queues->stays_below(q->done, round, "an execution that waits for a second fence"));
+    CONFORM_TRY(q->queues->signal(second, 5));
+    CONFORM_TRY(q->queues->reaches(q->done, round, "an execution"));
+    CONFORM_TRY(q->right("an execution on a queue"));
+    CONFORM_TRY(q->execution->kept_all());
+  }
+  CONFORM_TRY(q->end());
+  delete q;
+  return pass();
+}
+
+// What execute was given, but for buffers, is other things as soon as it has returned.
+Outcome queue_borrows(Session& s) {
+  auto* q = new Queued(s);
+  CONFORM_TRY(q->make(symbolic_graph(), {33, 5}));
+  // Where what reads too late finds inputs and puts outputs.
+  q->more.push_back(q->loaded.execution({33, 5}));
+  CONFORM_TRY(q->more[0]->prepare(q->loaded.inputs, 0x21));
+  const tenon_compile_api_t& c = q->loaded.fixture.compiler();
+  for (uint64_t round = 1; round <= 2; ++round) {
+    const tenon_call_t call = q->execution->call(), other = q->more[0]->call();
+    for (uint32_t i = 0; i < call.output_count; ++i) {
+      const tenon_span_t& span = call.outputs[i];
+      CONFORM_EXPECT(q->loaded.device->fill(span.buffer, span.offset_bytes,
+                                            q->execution->needs().outputs[i].size_bytes_max, 0x21,
+                                            1) == TENON_OK,
+                     "a fill fails");
+    }
+    std::vector<int64_t> symbols(call.symbols.values, call.symbols.values + call.symbols.count);
+    std::vector<tenon_span_t> inputs(call.inputs, call.inputs + call.input_count),
+        outputs(call.outputs, call.outputs + call.output_count);
+    std::vector<tenon_fence_point_t> waits = {{q->gate, 2 * round - 1}, {q->gate, 2 * round}};
+    auto record = std::make_unique<tenon_call_t>(call);
+    record->symbols.values = symbols.data();
+    record->inputs = inputs.data();
+    record->outputs = outputs.data();
+    record->queue = round == 1 ? q->queue : q->other;
+    record->waits = waits.data();
+    record->wait_count = 2;
+    record->signal = {q->done, round};
+    s.step("changing the record and the arrays of execute after it returned");
+    const tenon_code_t code = c.execute(c.self, q->loaded.compiled.executable, record.get());
+    symbols.assign(symbols.size(), 1);
+    std::copy_n(other.inputs, inputs.size(), inputs.begin());
+    std::copy_n(other.outputs, outputs.size(), outputs.begin());
+    waits.assign(2, tenon_fence_point_t{nullptr, 0});
+    *record = other;
+    CONFORM_EXPECT(code == TENON_OK, "execute on a queue gives {}", code_text(code));
+    CONFORM_TRY(q->queues->stays_below(q->done, round,
+                                       "an execution whose waits were changed after execute"));
+    CONFORM_TRY(q->queues->signal(q->gate, 2 * round - 1));
+    CONFORM_TRY(q->queues->stays_below(q->done, round,
+                                       "an execution whose waits were changed after execute"));
+    CONFORM_TRY(q->queues->signal(q->gate, 2 * round));
+    CONFORM_TRY(q->queues->reaches(q->done, round, "an execution"));
+    CONFORM_TRY(q->right("an execution whose record and arrays were changed after execute"));
+  }
+  CONFORM_TRY(q->end());
+  delete q;
+  return pass();
+}
+
+// The inputs come by a copy on another queue, which ends when the gate opens: an execution that
+// starts early sees others.
+Outcome queue_reads_late(Session& s) {
+  auto* q = new Queued(s);
+  CONFORM_TRY(q->make());
+  s.step("execute behind a copy of its inputs");
+  tenon_call_t call = q->execution->call();
+  const Bytes& fresh = q->queues->keep(q->loaded.inputs[0].bytes);
+  const uint64_t offset = call.inputs[0].offset_bytes;
+  CONFORM_EXPECT(
+      q->loaded.device->fill(call.inputs[0].buffer, offset, fresh.size(), 0, 1) == TENON_OK,
+      "a fill fails");
+  CONFORM_TRY(q->queues->submit(
+      q->other, async_write(call.inputs[0].buffer, offset, fresh.data(), fresh.size()),
+      {q->gate, 1}, {q->done, 1}));
+  std::vector<tenon_span_t> inputs(call.inputs, call.inputs + call.input_count),
+      outputs(call.outputs, call.outputs + call.output_count);
+  std::vector<tenon_fence_point_t> waits = {{q->done, 1}};
+  call.inputs = inputs.data();
+  call.outputs = outputs.data();
+  call.queue = q->queue;
+  call.waits = waits.data();
+  call.wait_count = 1;
+  call.signal = {q->done, 2};
+  const tenon_compile_api_t& c = q->loaded.fixture.compiler();
+  const tenon_code_t code = c.execute(c.self, q->loaded.compiled.executable, &call);
+  CONFORM_EXPECT(code == TENON_OK, "execute on a queue gives {}", code_text(code));
+  CONFORM_TRY(q->queues->stays_below(q->done, 1, "an execution behind a copy that waits"));
+  CONFORM_TRY(q->queues->signal(q->gate, 1));
+  CONFORM_TRY(q->queues->reaches(q->done, 2, "an execution behind a copy"));
+  CONFORM_TRY(q->right("an execution behind a copy of its inputs"));
+  CONFORM_TRY(q->end());
+  delete q;
+  return pass();
+}
+
+// What an execution wrote is read by a queue that waits for its signal and for nothing else.
+Outcome queue_signals(Session& s) {
+  auto* q = new Queued(s);
+  CONFORM_TRY(q->make(large_graph()));
+  const tenon_call_t call = q->execution->call();
+  const uint64_t size = q->execution->needs().outputs[0].size_bytes_max;
+  Bytes& got = q->queues->keep(Bytes(size));
+  for (uint64_t round = 1; round <= 12; ++round) {
+    s.step("reading what an execution wrote, behind its signal");
+    std::fill(got.begin(), got.end(), static_cast<unsigned char>(0));
+    const tenon_span_t& span = call.outputs[0];
+    CONFORM_EXPECT(
+        q->loaded.device->fill(span.buffer, span.offset_bytes, size, 0x21, 1) == TENON_OK,
+        "a fill fails");
+    const tenon_code_t code = q->submit({}, {q->gate, round});
+    CONFORM_EXPECT(code == TENON_OK, "execute on a queue gives {}", code_text(code));
+    CONFORM_TRY(q->queues->submit(q->other,
+                                  async_read(got.data(), span.buffer, span.offset_bytes, size),
+                                  {q->gate, round}, {q->done, round}));
+    CONFORM_TRY(q->queues->reaches(q->done, round, "a copy behind an execution"));
+    std::vector<Named> out(1), expected(1);
+    out[0].tensor = q->loaded.expected[0].tensor;
+    out[0].tensor.data = got.data();
+    expected[0].tensor = q->loaded.expected[0].tensor;
+    CONFORM_TRY(same_tensors(out, expected, "what stands in an output when the signal is made"));
+  }
+  CONFORM_TRY(q->end());
+  delete q;
+  return pass();
+}
+
+// Several on one queue, of one executable, each with buffers of its own.
+Outcome queue_many(Session& s) {
+  constexpr uint64_t kCount = 20;
+  auto* q = new Queued(s);
+  CONFORM_TRY(q->make());
+  std::vector<std::unique_ptr<Execution>>& executions = q->more;
+  s.step("many executions on a queue");
+  for (uint64_t i = 0; i < kCount; ++i) {
+    executions.push_back(q->loaded.execution());
+    CONFORM_TRY(executions.back()->prepare(q->loaded.inputs, 0x42));
+  }
+  const tenon_compile_api_t& c = q->loaded.fixture.compiler();
+  for (uint64_t i = 0; i < kCount; ++i) {
+    tenon_call_t call = executions[i]->call();
+    const tenon_fence_point_t wait = {q->gate, 1};
+    call.queue = i % 2 == 0 ? q->queue : q->other;
+    call.waits = &wait;
+    call.wait_count = 1;
+    if (i + 2 >= kCount) call.signal = {q->done, i + 3 - kCount};
+    if (i + 1 == kCount) {
+      // The last signal waits for the one before.
+      const tenon_fence_point_t both[] = {{q->gate, 1}, {q->done, 1}};
+      call.waits = both;
+      call.wait_count = 2;
+      const tenon_code_t code = c.execute(c.self, q->loaded.compiled.executable, &call);
+      CONFORM_EXPECT(code == TENON_OK, "execute on a queue gives {}", code_text(code));
+      continue;
+    }
+    const tenon_code_t code = c.execute(c.self, q->loaded.compiled.executable, &call);
+    CONFORM_EXPECT(code == TENON_OK, "execute on a queue gives {}", code_text(code));
+  }
+  CONFORM_TRY(q->queues->signal(q->gate, 1));
+  CONFORM_TRY(q->queues->reaches(q->done, 2, "many executions"));
+  for (const auto& execution : executions) {
+    std::vector<Named> got;
+    CONFORM_TRY(execution->outputs(&got));
+    CONFORM_TRY(same_tensors(got, q->loaded.expected, "one of many executions on two queues"));
+  }
+  CONFORM_TRY(q->end());
+  delete q;
+  return pass();
+}
+
+// Looks at the outputs past the device's own order: by a mapped address, or on another queue.
+Outcome complete_on_return(Session& s) {
+  auto* l = new Loaded(s);
+  CONFORM_TRY(l->make(chain_graph()));
+  const std::unique_ptr<Execution> execution = l->execution();
+  CONFORM_TRY(execution->prepare(l->inputs, 0x21));
+  const tenon_device_api_t& api = l->device->api();
+  const tenon_call_t call = execution->call();
+  const tenon_span_t span = call.outputs[2];
+  const uint64_t size = execution->needs().outputs[2].size_bytes_max;
+  void* address = nullptr;
+  const bool maps = api.map != nullptr &&
+                    api.map(api.self, l->device->device(), span.buffer, &address) == TENON_OK;
+  if (!maps && l->fixture.queues() == nullptr) return skipped("its memory is seen by copies alone");
+  for (int round = 0; round < 20; ++round) {
+    CONFORM_EXPECT(l->device->fill(span.buffer, span.offset_bytes, size, 0x21, 1) == TENON_OK,
+                   "a fill fails");
+    s.step("execute without a queue, and looking at once");
+    Bytes got(size, 0);
+    if (maps) {
+      CONFORM_TRY(execution->run());
+      std::memcpy(got.data(), static_cast<const unsigned char*>(address) + span.offset_bytes, size);
+    } else {
+      OpenQueues queues(&api, l->fixture.queues(), *l->device);
+      tenon_queue_t* queue = nullptr;
+      tenon_fence_t* done = nullptr;
+      Bytes& read = queues.keep(Bytes(size));
+      CONFORM_TRY(queues.queue(&queue));
+      CONFORM_TRY(queues.fence(0, &done));
+      CONFORM_TRY(execution->run());
+      CONFORM_TRY(queues.submit(queue,
+                                async_read(read.data(), span.buffer, span.offset_bytes, size),
+                                tenon_fence_point_t{nullptr, 0}, {done, 1}));
+      CONFORM_TRY(queues.reaches(done, 1, "a copy"));
+      got = read;
+      CONFORM_TRY(queues.end_queues());
+    }
+    std::vector<Named> out(1), expected(1);
+    out[0].tensor = expected[0].tensor = l->expected[2].tensor;
+    out[0].tensor.data = got.data();
+    CONFORM_TRY(same_tensors(out, expected, "what stands in an output when execute returns"));
+  }
+  return pass();
+}
+
+constexpr Check kChecks[] = {
+    {"R-E14", "complete-on-return", complete_on_return}, {"R-E14", "queue-waits", queue_waits},
+    {"R-E14", "queue-reads-late", queue_reads_late},     {"R-E14", "queue-borrows", queue_borrows},
+    {"R-E14", "queue-signals", queue_signals},           {"R-E14", "queue-many", queue_many},
+};
+
+}  // namespace
+
+std::span<const Check> execute_queue_checks() {
+  return kChecks;
+}
+
+}  // namespace tenon::conform

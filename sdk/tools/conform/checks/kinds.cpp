@@ -1,0 +1,12 @@
+// Group G: what plugins without a device are asked, by kind.
+#include "sdk/tools/conform/checks/tables.h"
+
+namespace tenon::conform {
+
+std::span<const Check> kind_checks() {
+  static const auto* all = new std::vector<Check>(
+      joined({op_checks(), pass_checks(), frontend_checks(), layer_checks()}));
+  return *all;
+}
+
+}  // namespace tenon::conform

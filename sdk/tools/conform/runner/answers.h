@@ -1,0 +1,59 @@
+// What the process of a check tells the runner: lines through a pipe. Each begins with a token that
+// the runner made for this process, so that what a plugin writes there is no answer. What is kept of
+// them is bounded, however much is written.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sdk/tools/conform/runner/check.h"
+
+namespace tenon::conform {
+
+// 32 hexadecimal digits that nobody guesses.
+std::string make_token();
+
+// The side of the check.
+class Teller {
+ public:
+  Teller() = default;  // tells nobody
+  Teller(int descriptor, std::string token) : descriptor_(descriptor), token_(std::move(token)) {}
+  // Takes the token from standard input, which is nothing afterwards, and the pipe from
+  // `descriptor` to a number that is no constant; both before the plugin is there. Tells nobody
+  // without a token.
+  static Teller take(int descriptor);
+
+  bool tells() const { return descriptor_ >= 0; }
+  void step(std::string_view what) { line("step", what, 400); }
+  void note(std::string_view what) { line("note", what, 400); }
+  // A process of the check's own died: what it wrote is part of the outcome.
+  void died() { line("died", "", 0); }
+  // False when it did not arrive.
+  bool result(const Outcome& outcome);
+
+ private:
+  bool line(std::string_view word, std::string_view text, size_t most);
+  int descriptor_ = -1;
+  std::string token_;
+};
+
+// The side of the runner.
+class Answers {
+ public:
+  explicit Answers(std::string token) : token_(std::move(token)) {}
+  void take(std::string_view bytes);
+  const std::optional<Outcome>& result() const { return result_; }
+  const std::string& last_step() const { return last_step_; }
+  const std::vector<std::string>& notes() const { return notes_; }
+  bool died() const { return died_; }
+
+ private:
+  void take_line(std::string_view line);
+  std::string token_, partial_, last_step_;
+  bool too_long_ = false, died_ = false;
+  std::optional<Outcome> result_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace tenon::conform

@@ -1,0 +1,46 @@
+// What a run found, for people and for machines.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "sdk/tools/conform/runner/runner.h"
+
+namespace tenon::conform {
+
+struct RunRecord {
+  std::string path;  // as the user gave it
+  Subject subject;
+  std::string library_sha256;  // empty when it cannot be read
+  int level_asked = 0;
+  bool level_given = false;  // the user asked for it
+  Reached reached;
+  bool partial = false;  // some checks were left out by a filter: no level can be told
+  double seconds = 0;
+  std::string date, machine;  // of the run, in UTC and as people know it
+  std::vector<Finding> findings;
+  std::vector<KnownFailure> known;
+};
+
+struct Counts {
+  size_t passed = 0, failed = 0, known = 0, stale = 0, skipped = 0, not_offered = 0;
+};
+Counts count(const RunRecord& record);
+
+// Failures, stale known failures and skips with their reasons, then one line of sums, the level, what
+// kept the next one from being reached, and what of this one could not be checked. verbose: every
+// check.
+std::string text_report(const RunRecord& record, bool verbose);
+std::string json_report(const RunRecord& record);
+std::string junit_report(const RunRecord& record);
+// One page without anything from elsewhere, with a badge.
+std::string html_report(const RunRecord& record);
+// The badge alone, as an SVG file.
+std::string badge_svg(const RunRecord& record);
+std::string list_text(const std::vector<Selected>& checks);
+std::string list_json(const std::vector<Selected>& checks);
+
+// Now, and this machine, for a record.
+std::string date_text();
+std::string machine_text();
+
+}  // namespace tenon::conform

@@ -1,0 +1,285 @@
+#include "sdk/tools/conform/runner/runner.h"
+
+#include <poll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "sdk/tools/conform/runner/answers.h"
+#include "sdk/tools/conform/runner/check_process.h"
+#include "sdk/tools/conform/subject/names.h"
+#include "sdk/tools/conform/subject/process_state.h"
+#include "sdk/tools/conform/subject/session.h"
+
+namespace tenon::conform {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// One check under way.
+struct Running {
+  Finding* finding = nullptr;
+  std::unique_ptr<CheckProcess> process;
+  Clock::time_point begin;
+  double limit = 0;  // seconds
+  // A limit that the user gave is kept as it is.
+  bool limit_is_fixed = false;
+  double patience() const { return limit_is_fixed ? 1 : load_factor(); }
+};
+
+void finish(Running& run, double timed_out) {
+  run.finding->outcome = run.process->finish(timed_out);
+  run.finding->notes = run.process->notes();
+  run.finding->seconds = seconds_since(run.begin);
+}
+
+// Waits until one of them ended or is out of time, and takes it out of the list.
+void wait_for_one(std::vector<Running>& running) {
+  for (;;) {
+    std::vector<pollfd> polls;
+    for (const Running& run : running) run.process->add_polls(&polls);
+    (void)::poll(polls.data(), polls.size(), 50);
+    for (size_t i = 0; i < running.size(); ++i) {
+      Running& run = running[i];
+      const bool ended = run.process->advance();
+      const double seconds = seconds_since(run.begin);
+      const bool late = seconds > run.limit * run.patience();
+      if (!ended && !late) continue;
+      finish(run, ended ? -1 : seconds);
+      running.erase(running.begin() + static_cast<ptrdiff_t>(i));
+      return;
+    }
+  }
+}
+
+// Starts it, where the machine has a process for it now or when one of the others has ended.
+Error start(Finding& finding, const Subject& subject, const RunOptions& options,
+             std::vector<Running>& running) {
+  for (;;) {
+    Result<std::unique_ptr<CheckProcess>> process =
+        CheckProcess::start(subject.manifest_path, full_name(*finding.group, *finding.check),
+                            options.examples);
+    if (process.ok()) {
+      Running run;
+      run.finding = &finding;
+      run.process = std::move(*process);
+      run.begin = Clock::now();
+      run.limit_is_fixed = options.limit_seconds > 0;
+      run.limit = options.limit_seconds > 0 ? options.limit_seconds : finding.group->limit_seconds;
+      running.push_back(std::move(run));
+      return {};
+    }
+    if (running.empty()) return process.error();
+    wait_for_one(running);
+  }
+}
+
+const Selected* find_check(std::string_view name) {
+  static const auto* all = new std::vector<Selected>(all_checks());
+  for (const Selected& selected : *all) {
+    if (full_name(*selected.group, *selected.check) == name) return &selected;
+  }
+  return nullptr;
+}
+
+// What the host says when it does not use a plugin at all.
+bool is_refusal(const std::string& text, const std::string& plugin) {
+  const std::string name = "plugin " + quoted(plugin);
+  return text.find(name + ": P0") != std::string::npos ||
+         text.find(name + " describes device ") != std::string::npos;
+}
+
+// Where the host refuses the plugin for what one check tells, the others that it keeps from being
+// answered are no findings of their own. The advice to run this very command goes.
+void attribute_refusals(std::vector<Finding>& findings, const std::string& plugin) {
+  const Finding *cause = nullptr, *nulls = nullptr;
+  for (Finding& finding : findings) {
+    std::string& text = finding.outcome.text;
+    if (const size_t at = text.find("; run `tenon conform "); at != std::string::npos) {
+      const size_t end = text.find('`', at + 7);
+      if (end != std::string::npos) text.erase(at, end + 1 - at);
+    }
+    if (finding.outcome.verdict != Verdict::kFail) continue;
+    // As the checks' fixtures say it when a handle is null, which B.handles is about.
+    if (nulls != nullptr && text.find("gives OK and no ") != std::string::npos) {
+      finding.outcome = skipped(fmt::format("a handle is null, as {} tells",
+                                            full_name(*nulls->group, *nulls->check)));
+      continue;
+    }
+    if (std::string_view(finding.check->requirement) == "R-B30") nulls = &finding;
+    if (!is_refusal(text, plugin)) {
+      if (cause == nullptr && finding.group->letter <= 'C') cause = &finding;
+    } else if (cause != nullptr) {
+      finding.outcome = skipped(fmt::format("the host does not use it, as {} tells",
+                                            full_name(*cause->group, *cause->check)));
+    }
+  }
+}
+
+bool matches(const std::vector<std::string>& filters, const Group& group, const Check& check) {
+  return filters.empty() || std::any_of(filters.begin(), filters.end(), [&](const std::string& filter) {
+           return glob_match(filter, full_name(group, check)) || glob_match(filter, check.requirement);
+         });
+}
+
+}  // namespace
+
+std::vector<Selected> select_checks(const RunOptions& options) {
+  std::vector<Selected> out;
+  for (const Group& group : groups()) {
+    for (const Check& check : group.checks) {
+      const bool own = options.kernel_set && group.letter == 'F';
+      if ((own ? 2 : group.level) > options.level) continue;
+      if (matches(options.filters, group, check)) out.push_back({&group, &check});
+    }
+  }
+  return out;
+}
+
+std::vector<Selected> all_checks() {
+  RunOptions options;
+  options.level = highest_level();
+  return select_checks(options);
+}
+
+Result<std::vector<Finding>> run_checks(const Subject& subject, const RunOptions& options) {
+  end_checks_with_runner();
+  std::vector<Finding> findings;
+  for (const Selected& selected : select_checks(options))
+    findings.push_back({selected.group, selected.check, {}, 0, {}, {}});
+  std::vector<Running> running;
+  Error started;
+  for (Finding& finding : findings) {
+    if (running.size() >= options.jobs) wait_for_one(running);
+    started = start(finding, subject, options, running);
+    if (started.failed()) break;
+  }
+  while (!running.empty()) wait_for_one(running);
+  end_orphans();
+  if (started.failed()) return started;
+  attribute_refusals(findings, subject.manifest.name);
+  return findings;
+}
+
+Result<std::vector<KnownFailure>> read_known_failures(const std::string& path) {
+  Result<std::string> text = read_file(path, uint64_t{1} << 20, "a list of known failures");
+  if (!text.ok()) return text.error();
+  std::vector<KnownFailure> known;
+  for (std::string_view line : split(*text, '\n')) {
+    line = trim(line);
+    if (line.empty() || line[0] == '#') continue;
+    const size_t blank = line.find_first_of(" \t");
+    if (blank == std::string_view::npos) {
+      return Error{"T0004",
+                     fmt::format("{} in {} gives no reason: write GLOB REASON", quoted(line),
+                                 quoted(path)),
+                     {}};
+    }
+    known.push_back({std::string(line.substr(0, blank)), std::string(trim(line.substr(blank)))});
+  }
+  return known;
+}
+
+void apply_known_failures(std::vector<KnownFailure>& known, std::vector<Finding>& findings) {
+  for (Finding& finding : findings) {
+    for (KnownFailure& k : known) {
+      if (!glob_match(k.glob, full_name(*finding.group, *finding.check))) continue;
+      k.used = true;
+      finding.known = k.reason;
+    }
+  }
+}
+
+namespace {
+
+// What a level asks of the checks of one group: that all were run, that none failed, and that those
+// which are needed passed. False where not; with those that do not.
+bool group_holds(const std::vector<Finding>& findings, const Group& group, bool ask_needed,
+                 std::vector<const Finding*>* missing) {
+  if (group.letter == kSpeed) return true;
+  size_t run = 0, held = 0;
+  for (const Finding& finding : findings) {
+    if (finding.group != &group) continue;
+    ++run;
+    const Verdict verdict = finding.outcome.verdict;
+    const bool holds = verdict != Verdict::kFail &&
+                       (verdict == Verdict::kPass || !ask_needed || !finding.check->needed);
+    held += holds;
+    if (!holds) missing->push_back(&finding);
+  }
+  return run == group.checks.size() && held == run;
+}
+
+size_t passes_in(const std::vector<Finding>& findings, char letter) {
+  return static_cast<size_t>(
+      std::count_if(findings.begin(), findings.end(), [&](const Finding& finding) {
+        return finding.group->letter == letter && finding.outcome.verdict == Verdict::kPass;
+      }));
+}
+
+}  // namespace
+
+Reached level_reached(const std::vector<Finding>& findings, int level_asked) {
+  const bool has_device = passes_in(findings, 'C') != 0;
+  // What is no device ends with its own group: G, and F for kernel sets.
+  const int highest = has_device ? kWholeLevels : std::min(2, kWholeLevels);
+  const size_t own_passes = passes_in(findings, 'G') + passes_in(findings, 'F');
+  Reached reached;
+  for (int candidate = 1; candidate <= std::min(highest, level_asked); ++candidate) {
+    bool holds = true;
+    for (const Group& group : groups()) {
+      const bool own =
+          !has_device && candidate == 2 && group.letter == 'F' && passes_in(findings, 'G') == 0;
+      if (group.level > candidate && !own) continue;
+      holds &= group_holds(findings, group, has_device || group.level == 1, &reached.missing);
+    }
+    if (holds && !has_device && candidate == 2 && own_passes == 0) {
+      reached.why = "level 2 needs a check of group C, F or G that passes, and none does";
+      holds = false;
+    }
+    if (!holds) return reached;
+    reached.level = candidate;
+  }
+  if (reached.level < level_asked && !has_device)
+    reached.why = fmt::format("level {} is the highest of a plugin without a device", highest);
+  return reached;
+}
+
+std::vector<const Finding*> unchecked(const std::vector<Finding>& findings, int level) {
+  std::vector<const Finding*> out;
+  for (const Finding& finding : findings) {
+    if (finding.outcome.verdict != Verdict::kSkip || finding.group->level > level) continue;
+    if (finding.group->letter == kSpeed) continue;
+    const std::string_view id = finding.check->requirement;
+    const bool told = std::any_of(out.begin(), out.end(), [&](const Finding* other) {
+      return other->check->requirement == id;
+    });
+    const bool answered = std::any_of(findings.begin(), findings.end(), [&](const Finding& other) {
+      return other.check->requirement == id && other.outcome.verdict == Verdict::kPass;
+    });
+    if (!told && !answered) out.push_back(&finding);
+  }
+  return out;
+}
+
+int run_child(const std::string& manifest_path, const std::string& name,
+              std::vector<std::string> examples) {
+  end_with_parent();
+  const rlimit no_core = {0, 0};
+  ::setrlimit(RLIMIT_CORE, &no_core);
+  Teller teller = Teller::take(kAnswerDescriptor);
+  const Selected* selected = find_check(name);
+  Result<Subject> subject = find_subject(manifest_path);
+  if (selected == nullptr || !subject.ok() || !teller.tells()) return 2;
+  Session session(std::move(*subject), std::move(teller), std::move(examples));
+  const Outcome outcome = selected->check->run(session);
+  ::_exit(session.teller().result(outcome) ? 0 : 1);  // no destructor of the plugin runs
+}
+
+}  // namespace tenon::conform

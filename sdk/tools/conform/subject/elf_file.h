@@ -1,0 +1,28 @@
+// What an ELF file says of itself, read without opening it as a library. Every offset is checked:
+// the file is input.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "sdk/tools/conform/subject/names.h"
+
+namespace tenon::conform {
+
+struct ElfSymbol {
+  std::string name;
+  bool defined = false, function = false, weak = false;
+};
+
+struct ElfFile {
+  std::string arch;  // "x86_64", "aarch64", or a number
+  bool is_shared_object = false;
+  std::vector<ElfSymbol> symbols;  // global and weak ones of the dynamic table
+  std::vector<std::string> needed, search_paths;
+  bool bind_now = false, text_relocations = false;
+  bool says_stack = false, executable_stack = false, writable_code = false;
+};
+
+// Fails for what is no 64-bit little-endian ELF file, or a damaged one.
+Result<ElfFile> read_elf(const std::string& path);
+
+}  // namespace tenon::conform

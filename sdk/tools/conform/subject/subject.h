@@ -1,0 +1,23 @@
+// The plugin under test, as files: its manifest and its library. Opens no library.
+#pragma once
+#include <string>
+
+#include "core/host/manifest.h"
+#include "sdk/tools/conform/subject/names.h"
+
+namespace tenon::conform {
+
+struct Subject {
+  std::string manifest_path;  // absolute
+  std::string manifest_text;  // empty when it cannot be read
+  Error manifest_error;   // why the host would not take it
+  host::Manifest manifest;    // as far as it could be read
+  Error library_error;    // why there is no library
+  std::string library_path;   // absolute, without links; empty when there is none
+};
+
+// `path` is a manifest, a library with its manifest beside it, or a folder with one manifest. Fails
+// when no manifest can be told from it; what is wrong with that manifest is for the checks.
+Result<Subject> find_subject(const std::string& path);
+
+}  // namespace tenon::conform

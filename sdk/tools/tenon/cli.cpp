@@ -1,0 +1,368 @@
+// The only file that knows CLI11. What it throws is caught here.
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include <tenon/abi/base.h>
+
+#include "sdk/tools/tenon/console.h"
+#include "sdk/tools/tenon/options.h"
+
+#ifndef TENON_VERSION
+#error "the build gives TENON_VERSION"
+#endif
+
+namespace tenon::tools {
+namespace {
+
+constexpr const char* kFooter =
+    "\nMODEL is anything a frontend takes, or .tir. Exit status: 0 success, 1 wrong result,\n"
+    "2 usage or input error, 3 a plugin or device failed, 130 interrupted.\n"
+    "`tenon COMMAND --help` tells the options, `tenon explain CODE` what an error code means.";
+
+// A validator that does not show in the help: the error tells what it wants.
+CLI::Validator quiet(CLI::Validator validator) { return validator.description(""); }
+
+// An empty text is a variable of a script that is not set, not a wish for the default.
+CLI::Validator not_empty() {
+  return CLI::Validator(
+      [](std::string& text) {
+        return text.find_first_not_of(" ,") == std::string::npos ? std::string("it is given nothing") : std::string();
+      },
+      "");
+}
+
+// A finite number of at least 0: what compares as neither less nor more makes every check agree.
+CLI::Validator tolerance_number() {
+  return CLI::Validator(
+      [](std::string& text) {
+        double value = -1;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        const bool all = error == std::errc() && end == text.data() + text.size();
+        return all && std::isfinite(value) && value >= 0
+                   ? std::string()
+                   : fmt::format("{} is no tolerance: it is a number of at least 0, as in 1e-4", in_quotes(text));
+      },
+      "");
+}
+
+// A whole number that 64 bits hold; CLI11 would take -1 and what is too large for the largest.
+CLI::Validator seed_number() {
+  return CLI::Validator(
+      [](std::string& text) {
+        uint64_t value = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        return error == std::errc() && end == text.data() + text.size()
+                   ? std::string()
+                   : fmt::format("{} is no seed: it is a whole number from 0 to {}", in_quotes(text), UINT64_MAX);
+      },
+      "");
+}
+
+// An option that may be repeated and takes one value each time.
+void repeatable(CLI::App* command, const char* name, std::vector<std::string>& values, const char* type,
+                const char* doc) {
+  command->add_option(name, values, doc)->take_all()->allow_extra_args(false)->type_name(type);
+}
+
+void add_shared(CLI::App* command, RunOptions& o) {
+  command->add_option("MODEL", o.model, "model file")->required()->type_name("");
+  command->add_option("--device", o.device, "gets every node it claims; several by preference: a,b")
+      ->check(not_empty())
+      ->type_name("NAME[:N]");
+  repeatable(command, "--input", o.inputs, "NAME=FILE", "read an input from a file; repeatable");
+  repeatable(command, "--dim", o.dims, "NAME=N", "size of a symbolic dim of random inputs; repeatable");
+  repeatable(command, "--value", o.values, "NAME=N,...", "integers of an input, which becomes a constant of the model; repeatable");
+  repeatable(command, "--option", o.device_options, "DEVICE.KEY=VALUE", "option of a device, which tells those that it has if it lacks one; repeatable");
+  command->add_option("--passes", o.pipeline, "instead of the standard ones before placement; \"none\", \"mine,standard\"")
+      ->check(not_empty())
+      ->type_name("LIST");
+  command->add_option("--threads", o.threads, "size of the thread pool (TENON_NUM_THREADS)")
+      ->check(quiet(CLI::Range(int64_t{1}, int64_t{4096})))
+      ->type_name("N");
+  command->add_flag("--no-fallback", o.no_fallback, "an error when the device does not take every node");
+  command->add_flag("--json", o.json, "one JSON object on stdout");
+}
+
+CLI::App* add_run(CLI::App& app, RunOptions& o) {
+  CLI::App* run = app.add_subcommand("run", "run a model and print its outputs");
+  add_shared(run, o);
+  run->add_option("--seed", o.seed, "random values for inputs that have no file")
+      ->check(seed_number())
+      ->type_name("N");
+  run->add_option("--output-dir", o.output_dir, "write each output as a file DIR/NAME" TENON_OUTPUT_EXTENSION)
+      ->check(not_empty())
+      ->type_name("DIR");
+  run->add_option("--check", o.check, "run there too, without passes, and compare")->check(not_empty())->type_name("DEVICE");
+  run->add_option("--tolerance", o.tolerance, "of --check, times the largest |value| (default by element type)")
+      ->check(tolerance_number())
+      ->type_name("T");
+  run->add_option("--top", o.top, "the N largest entries of each row of an output")
+      ->check(quiet(CLI::PositiveNumber))
+      ->type_name("N");
+  run->add_option("--profile", o.profile, "timeline for Perfetto; also prints the costliest kernels")
+      ->check(not_empty())
+      ->type_name("FILE");
+  run->add_option("--dump", o.dump, "print a stage and stop: graph, partition, DEVICE/l1, ...")->check(not_empty())->type_name("STAGE");
+  return run;
+}
+
+CLI::App* add_bench(CLI::App& app, RunOptions& o) {
+  CLI::App* bench = app.add_subcommand("bench", "measure compile, first and repeated runs");
+  add_shared(bench, o);
+  bench->add_option("--seed", o.seed, "of the random inputs")->check(seed_number())->type_name("N");
+  bench->add_option("--runs", o.runs, "number of measured runs (default: one second, at least ten)")
+      ->check(quiet(CLI::Range(int64_t{1}, int64_t{1000000})))
+      ->type_name("N");
+  bench->add_flag("--serve", o.serve, "then another round for each line on stdin (its seconds), as JSON");
+  bench->add_option("--top", o.top, "the N costliest kernels, judged by this machine's peaks")
+      ->check(quiet(CLI::PositiveNumber))
+      ->type_name("N");
+  bench->add_option("--peaks", o.peaks, "of --top, instead of measuring them")->type_name("GFLOPS,GB/S");
+  return bench;
+}
+
+void add_seed(CLI::App& app, RunOptions& o) {
+  CLI::App* seed = app.add_subcommand("seed", "compile every operator by itself into the cache");
+  seed->add_option("OP", o.inputs, "operators (default: all)")->type_name("");
+  seed->add_option("--device", o.device, "for which code is made")->type_name("NAME")->required();
+}
+
+CLI::App* add_opt(CLI::App& app, OptOptions& o) {
+  CLI::App* opt = app.add_subcommand("opt", "run passes over a graph and print it");
+  opt->add_option("FILE", o.file, "graph, or - for standard input")->type_name("");
+  opt->add_option("--passes", o.passes, "as in \"a,b{opt=1},c\"")->type_name("LIST");
+  opt->add_option("--print-after", o.print_after, "print to stderr after these passes, or \"all\"")->type_name("LIST");
+  opt->add_option("-o,--output", o.output, "write here instead of stdout")->type_name("FILE");
+  opt->add_flag("--verify-each", o.verify_each, "verify after each pass");
+  opt->add_flag("--timing", o.timing, "statistics and time of each pass, on stderr");
+  opt->add_flag("--binary", o.binary, "write the binary form");
+  opt->add_flag("--split-input", o.split_input, "the file holds several graphs, between lines `// -----`");
+  opt->add_flag("--list", o.list, "list the passes with their options");
+  opt->add_flag("--json", o.json, "with --list: one JSON object on stdout");
+  return opt;
+}
+
+CLI::App* add_ops(CLI::App& app, OpsOptions& o) {
+  CLI::App* ops = app.add_subcommand("ops", "list operators, or tell about one");
+  ops->add_option("NAME", o.name, "operator")->type_name("");
+  ops->add_flag("--explain", o.explain, "who takes it, and why the others do not");
+  ops->add_option("--model", o.model, "with --explain: in this MODEL, not in the operator's example")->type_name("MODEL");
+  ops->add_flag("--markdown", o.markdown, "as a page; without NAME the table of all");
+  ops->add_option("--output-dir", o.output_dir, "with --markdown: write every page here")->type_name("DIR");
+  ops->add_flag("--json", o.json, "one JSON object on stdout");
+  return ops;
+}
+
+CLI::App* add_plugins(CLI::App& app, PluginsOptions& o) {
+  CLI::App* plugins = app.add_subcommand("plugins", "what was found, what was loaded, and why not");
+  CLI::App* list = plugins->add_subcommand("list", "one line per plugin");
+  CLI::App* explain = plugins->add_subcommand("explain", "the gates that each passed or not; one that is named is opened");
+  explain->add_option("NAME", o.name, "plugin, or a glob")->type_name("");
+  CLI::App* lock = plugins->add_subcommand("lock", "what is usable now, with digests, for TENON_PLUGIN_LOCK");
+  lock->add_option("NAME", o.names, "plugins, or globs (default: all)")->type_name("");
+  lock->add_option("-o,--output", o.output, "write here instead of stdout")->type_name("FILE");
+  for (CLI::App* command : {plugins, list, explain}) {
+    command->add_flag("--json", o.json, "one JSON object on stdout");
+  }
+  plugins->require_subcommand(0, 1);
+  return plugins;
+}
+
+void add_new(CLI::App& app, NewOptions& o) {
+  CLI::App* make = app.add_subcommand("new", "start a plugin: a folder that builds, tests and conforms");
+  make->add_option("KIND", o.kind, "device, kernels, op, pass, frontend or layer")->required()->type_name("");
+  make->add_option("NAME", o.name, "of the plugin: lower-case letters, digits and _")->required()->type_name("");
+  make->add_option("--language", o.language, "c or c++; where there are both, c is what is made")->type_name("L");
+  make->add_option("--directory", o.directory, "where the folder NAME is made (here)")->type_name("DIR");
+}
+
+CLI::App* add_help(CLI::App& app, std::vector<std::string>& words) {
+  CLI::App* help = app.add_subcommand("help", "help of a command, or what an operator or error code is");
+  help->add_option("WORD", words, "command, operator or error code")->type_name("");
+  return help;
+}
+
+// Options that say how to do what the others do not ask for. What is wrong, or nothing.
+std::string idle_option(const Command& command) {
+  const RunOptions& run = command.run;
+  const OptOptions& opt = command.opt;
+  if (run.tolerance_given && run.check.empty()) return "--tolerance is of --check, which is not given.";
+  if (!run.peaks.empty() && run.top == 0) return "--peaks is of --top, which is not given.";
+  if (!opt.print_after.empty() && opt.passes.empty()) return "--print-after names passes of --passes, which is not given.";
+  if (opt.json && !opt.list) return "--json is of --list, which is not given.";
+  return "";
+}
+
+std::vector<std::string> subcommand_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return names;
+}
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// The deepest subcommand that was named.
+const CLI::App& current(const CLI::App& app) {
+  const auto parsed = app.get_subcommands();
+  return parsed.empty() ? app : current(*parsed.back());
+}
+
+std::string command_path(const CLI::App& app) {
+  const CLI::App* parent = app.get_parent();
+  return (parent != nullptr ? command_path(*parent) + " " : "") + app.get_name();
+}
+
+// The first argument on the command line that nobody took.
+std::string first_extra(const CLI::App& app, int argc, char** argv) {
+  const std::vector<std::string> extras = app.remaining(true);
+  for (int i = 1; i < argc; ++i) {
+    if (std::find(extras.begin(), extras.end(), argv[i]) != extras.end()) return argv[i];
+  }
+  return extras.empty() ? "" : extras.front();
+}
+
+int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  const CLI::App& at = current(app);
+  const std::string advice = fmt::format("`{} --help` shows what it takes.", command_path(at));
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
+    const std::string extra = first_extra(app, argc, argv);
+    if (extra.starts_with("-")) {
+      const std::string name = extra.substr(0, extra.find('='));
+      return fail(kUsage, "T0004", fmt::format("unknown option {} of `{}`{}", in_quotes(name), command_path(at),
+                                               did_you_mean(name, option_names(at))), advice);
+    }
+    const auto commands = subcommand_names(at);
+    if (!commands.empty()) {
+      return fail(kUsage, "T0004", fmt::format("unknown command {}{}", in_quotes(extra), did_you_mean(extra, commands)),
+                  advice);
+    }
+    return fail(kUsage, "T0004", fmt::format("`{}` takes no further argument {}.", command_path(at), in_quotes(extra)),
+                advice);
+  }
+  std::string message = error.what();
+  // "Could not convert: --seed = x"
+  const std::string_view failed = "Could not convert: ";
+  if (const size_t equals = message.find(" = "); message.starts_with(failed) && equals != std::string::npos) {
+    message = fmt::format("{} is no value of `{}`", in_quotes(message.substr(equals + 3)),
+                          message.substr(failed.size(), equals - failed.size()));
+  }
+  if (!message.empty() && message.back() != '.') message += '.';
+  return fail(kUsage, "T0004", message, advice);
+}
+
+Command::Kind kind_of(const std::string& name) {
+  if (name == "run") return Command::Kind::Run;
+  if (name == "bench") return Command::Kind::Bench;
+  if (name == "seed") return Command::Kind::Seed;
+  if (name == "opt") return Command::Kind::Opt;
+  if (name == "ops") return Command::Kind::Ops;
+  if (name == "plugins") return Command::Kind::Plugins;
+  if (name == "explain") return Command::Kind::Explain;
+  if (name == "new") return Command::Kind::New;
+  if (name == "conform") return Command::Kind::Conform;
+  if (name == "help") return Command::Kind::Help;
+  return Command::Kind::Doctor;
+}
+
+// `tenon help plugins lock` is `tenon plugins lock --help`; one word that is no command is looked up by the command itself.
+Command::Kind give_help(const CLI::App& app, const std::vector<std::string>& words, HelpOptions& out) {
+  const CLI::App* at = &app;
+  for (const std::string& word : words) {
+    const auto found = at->get_subcommands([&](const CLI::App* command) { return command->get_name() == word; });
+    if (found.empty()) {
+      out.word = word;
+      out.commands = subcommand_names(*at);
+      return Command::Kind::Help;
+    }
+    at = found.front();
+  }
+  if (at->get_prefix_command()) return kind_of(at->get_name());  // the program behind it tells
+  // App::help() would print that of the subcommand that was parsed, `help`.
+  write_out(at->get_formatter()->make_help(at, command_path(*at), CLI::AppFormatMode::Normal));
+  return Command::Kind::Done;
+}
+
+}  // namespace
+
+Command parse_command_line(int argc, char** argv) {
+  Command command;
+  CLI::App app("Tenon runs and compiles array programs on the devices that its plugins bring.", "tenon");
+  const std::string version = fmt::format("tenon {} (ABI {}.{})", TENON_VERSION, TENON_ABI_MAJOR, TENON_ABI_MINOR);
+  app.set_version_flag("--version", version);
+  app.set_help_all_flag("--help-all", "help of every command");
+  app.get_formatter()->column_width(26);
+  app.get_formatter()->label("REQUIRED", "");
+  app.footer(kFooter);
+  CLI::App* run = add_run(app, command.run);
+  CLI::App* bench = add_bench(app, command.run);
+  add_seed(app, command.seed);
+  add_opt(app, command.opt);
+  add_ops(app, command.ops);
+  CLI::App* plugins = add_plugins(app, command.plugins);
+  CLI::App* explain = app.add_subcommand("explain", "what an error code means and what to do");
+  explain->add_option("CODE", command.explain.code, "T0301, P0305; without it, all codes")->type_name("");
+  explain->add_flag("--json", command.explain.json, "one JSON object on stdout");
+  CLI::App* doctor = app.add_subcommand("doctor", "devices, plugins and settings, and what to fix");
+  doctor->add_flag("--verbose", command.verbose, "settings too that are at their defaults");
+  doctor->add_flag("--json", command.json, "one JSON object on stdout");
+  add_new(app, command.scaffold);
+  // A program of its own reads what follows, `--help` too.
+  CLI::App* conform = app.add_subcommand("conform", "check a plugin against what plugins must do");
+  conform->prefix_command()->set_help_flag();
+  std::vector<std::string> words;
+  CLI::App* help = add_help(app, words);
+  CLI::App* print_version = app.add_subcommand("version", "the same as --version");
+  app.require_subcommand(0, 1);
+  try {
+    app.parse(argc, argv);
+    command.run.seed_given = (*run)["--seed"]->count() + (*bench)["--seed"]->count() > 0;
+    command.run.tolerance_given = (*run)["--tolerance"]->count() > 0;
+    const auto parsed = app.get_subcommands();
+    if (parsed.empty()) {
+      write_err(app.help());
+      command.status = kUsage;
+      return command;
+    }
+    if (*print_version) {
+      write_out(version + "\n");
+      return command;
+    }
+    if (*help) {
+      command.kind = give_help(app, words, command.help);
+      if (command.kind == Command::Kind::Conform) command.conform = {"--help"};
+      return command;
+    }
+    if (const std::string idle = idle_option(command); !idle.empty()) {
+      command.status = fail(kUsage, "T0004", idle, fmt::format("`{} --help` shows what it takes.", command_path(current(app))));
+      return command;
+    }
+    command.kind = kind_of(parsed.back()->get_name());
+    command.plugins.explain = plugins->got_subcommand("explain");
+    command.plugins.lock = plugins->got_subcommand("lock");
+    command.conform = conform->remaining();
+  } catch (const CLI::CallForVersion& version) {
+    write_out(std::string(version.what()) + "\n");
+  } catch (const CLI::CallForAllHelp&) {
+    write_out(app.help("", CLI::AppFormatMode::All));
+  } catch (const CLI::CallForHelp&) {
+    const CLI::App& at = current(app);
+    write_out(at.help(at.get_parent() != nullptr ? command_path(*at.get_parent()) : ""));
+  } catch (const CLI::ParseError& error) {
+    command.status = usage_error(app, error, argc, argv);
+  } catch (const std::exception& error) {
+    command.status = fail(kUsage, "T0004", error.what());
+  }
+  return command;
+}
+
+}  // namespace tenon::tools

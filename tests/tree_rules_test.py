@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""scripts/tree_rules.py finds what it says it finds: breaches planted in a copy of the tree are told, and nothing else is."""
+import contextlib
+import io
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+sys.dont_write_bytecode = True
+import tree_rules  # noqa: E402
+
+# (file, what is put at its end, what the rules say of it)
+BREACHES = [
+    ("core/base/str.cpp", 'const char* planted = "softmax";', "core/base/str.cpp: core names the op 'softmax'"),
+    ("core/base/str.cpp", 'const char* planted = "fold add too";', "core/base/str.cpp: core names the op 'add'"),
+    ("core/base/limits.def", '// "relu"\nX("a // b", "relu")', "core/base/limits.def: core names the op 'relu'"),
+    ("core/session/devices.cpp", 'const char* planted = "cpu";', "core/session/devices.cpp: core names the device 'cpu'"),
+    ("core/session/devices.cpp", 'const char* planted = "as in null:1";', "core/session/devices.cpp: core names the device 'null'"),
+    ("core/host/remedy.cpp", 'const char* planted = "libfoo.so.1";', "core/host/remedy.cpp: core names the library 'libfoo.so'"),
+    ("core/host/remedy.cpp", "void planted_cuda();", "core/host/remedy.cpp: core names the library 'cuda'"),
+    ("core/host/remedy.cpp", "constexpr int kNvidia = 1;", "core/host/remedy.cpp: core names the vendor 'nvidia'"),
+    ("core/ir/serial.cpp", "void write_onnx();", "core/ir/serial.cpp: core names the format 'onnx'"),
+    ("sdk/tools/tenon/run.cpp", '#include "core/base/str.h"', "sdk/tools/tenon/run.cpp: sdk/tools may not include <core/base/str.h>"),
+    ("plugins/null/null.c", '#include "core/base/str.h"', "plugins/null/null.c: plugins may not include <core/base/str.h>"),
+]
+# What only looks like a breach.
+ALLOWED = [
+    ("core/base/str.cpp", '// As "softmax" on cpu:0 does.'),
+    ("core/base/str.cpp", 'const char* planted = "softmaxed, and not \\"taken\\"";'),
+]
+
+
+def told(root):
+    """The lines that the rules print about a tree, and their exit status."""
+    tree_rules.ROOT = root
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        status = tree_rules.main()
+    return out.getvalue().splitlines()[:-1], status
+
+
+def main():
+    sys.argv = sys.argv[:1]
+    wrong = []
+    with tempfile.TemporaryDirectory() as folder:
+        copy = pathlib.Path(folder) / "tree"
+        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns("build*", ".git", ".venv", "__pycache__"), symlinks=True)
+        before, _ = told(copy)
+        for name, text, *_ in BREACHES + ALLOWED:
+            with (copy / name).open("a") as file:
+                file.write("\n" + text + "\n")
+        lines, status = told(copy)
+        new, expected = set(lines) - set(before), {line for _, _, line in BREACHES}
+        wrong += [f"not told: {line}" for line in sorted(expected - new)]
+        wrong += [f"told without a reason: {line}" for line in sorted(new - expected)]
+        if status == 0:
+            wrong.append("the exit status is 0")
+        for page in list((copy / "docs/generated/ops").glob("*.md"))[tree_rules.FEWEST_OPS // 2:]:
+            page.unlink()
+        waiting = next(iter(tree_rules.WAITING))
+        path = copy / waiting[0]
+        path.write_text(path.read_text().replace(f'#include "{waiting[1]}"', ""))
+        if not any("waits for nothing" in line for line in told(copy)[0]):
+            wrong.append("a row of WAITING that nothing needs is not told")
+        if not any("fewer than" in line for line in told(copy)[0]):
+            wrong.append("without most pages of ops nothing is told")
+    print("\n".join(wrong) or f"{len(BREACHES)} breaches are told")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
