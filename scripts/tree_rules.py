@@ -24,6 +24,9 @@ MAY_INCLUDE = {
     "sdk/tenon/plan": ["tenon/abi/", "tenon/cpp/", "tenon/plan/"],
     "sdk/templates": ["tenon/"],
     "sdk/tools": ["tenon/", "sdk/tools/"],
+    # The host's loader in a process of its own.
+    "sdk/tools/manifest": ["tenon/", "sdk/tools/", "core/base/", "core/host/"],
+    "sdk/tools/probe": ["tenon/", "sdk/tools/", "core/base/", "core/host/"],
     "plugins": ["tenon/"],
     "passes": ["tenon/"],
     "frontends": ["tenon/"],
@@ -32,12 +35,12 @@ MAY_INCLUDE = {
 }
 # What still includes core while the host offers no call for it: (file, header): why. This table may only shrink.
 WAITING = {
-    ("sdk/tools/conform/checks/manifest/manifest.cpp", "core/host/places.h"): "whether the place of a file may be trusted",
-    ("sdk/tools/conform/checks/manifest/manifest.cpp", "core/host/tables.h"): "adopting a record: what its tables offer",
+    ("sdk/tools/conform/checks/manifest/manifest.cpp", "core/host/discovery/places.h"): "whether the place of a file may be trusted",
+    ("sdk/tools/conform/checks/manifest/manifest.cpp", "core/host/loading/tables.h"): "adopting a record: what its tables offer",
     ("sdk/tools/conform/checks/ops/meaning.cpp", "core/op/evaluate.h"):
         "running an op's scalar program: the registry evaluates by the reference where there is one",
-    ("sdk/tools/conform/subject/subject.cpp", "core/host/places.h"): "where the library of a manifest lies",
-    ("sdk/tools/conform/subject/subject.h", "core/host/manifest.h"): "reading a manifest as the host does, with its errors",
+    ("sdk/tools/conform/subject/subject.cpp", "core/host/discovery/places.h"): "where the library of a manifest lies",
+    ("sdk/tools/conform/subject/subject.h", "core/host/discovery/manifest.h"): "reading a manifest as the host does, with its errors",
 }
 # The folders of kernelgen and what each may include. Includes have no cycles, so that a stage can be read without those after it.
 # Folders that are not listed (device, testing) and the tests beside the sources may include all of kernelgen.
@@ -75,11 +78,11 @@ FORBIDDEN_IN_CORE = {
 }
 # Words of core's own texts that are also the name of an op or a device: where they may stand, and why. "" is all of core/.
 ALLOWED_IN_CORE = {
-    "add": ("core/base/error_codes.def", "English: what to do about an error"),
+    "add": ("core/base/errors/error_codes.def", "English: what to do about an error"),
     "and": ("", "English"),
     "call": ("core/base", "English: a call of a function"),
-    "convert": ("core/base/error_codes.def", "English: what to do about an error"),
-    "cpu": ("core/base/cpu_count.cpp", "the kernel's name for the controller of processor time"),
+    "convert": ("core/base/errors/error_codes.def", "English: what to do about an error"),
+    "cpu": ("core/base/process/cpu_count.cpp", "the kernel's name for the controller of processor time"),
     "max": ("core", "an operation of dims in the text form, and a file of the kernel"),
     "mean": ("core/base/str.cpp", "English: did you mean"),
     "min": ("core", "an operation of dims in the text form"),
@@ -87,7 +90,7 @@ ALLOWED_IN_CORE = {
     "null": ("", "English: a null pointer"),
     "or": ("", "English"),
     "reference": ("", "one of the three ways in which an op may say what it means"),
-    "reshape": ("core/base/error_codes.def", "English: what to do about an error"),
+    "reshape": ("core/base/errors/error_codes.def", "English: what to do about an error"),
     "select": ("core/op/scalar_check.cpp", "an instruction of scalar programs"),
     "take": ("", "English: take something out"),
     "token": ("core", "a kind of value in the text form, and a piece of a text"),

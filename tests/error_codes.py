@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every stable code that the sources use is in core/base/error_codes.def, once, so that `tenon explain` knows it."""
+"""Every stable code that the sources use is in core/base/errors/error_codes.def, once, so that `tenon explain` knows it."""
 import collections
 import pathlib
 import re
@@ -10,7 +10,7 @@ ROOMS = ("core", "sdk", "plugins", "passes", "frontends", "samples")
 
 
 def main():
-    table = re.findall(r"^TENON_ERROR\(([TP]\d{4}),", (ROOT / "core/base/error_codes.def").read_text(), re.M)
+    table = re.findall(r"^TENON_ERROR\(([TP]\d{4}),", (ROOT / "core/base/errors/error_codes.def").read_text(), re.M)
     used = collections.defaultdict(set)
     for room in ROOMS:
         for path in (ROOT / room).rglob("*"):

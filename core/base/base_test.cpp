@@ -9,15 +9,15 @@
 #include <thread>
 
 #include "core/base/checked.h"
-#include "core/base/environment.h"
-#include "core/base/error_codes.h"
-#include "core/base/guard.h"
+#include "core/base/process/environment.h"
+#include "core/base/errors/error_codes.h"
+#include "core/base/errors/guard.h"
 #include "core/base/intern.h"
 #include "core/base/limits.h"
-#include "core/base/log.h"
-#include "core/base/operation.h"
-#include "core/base/signal_mask.h"
-#include "core/base/status.h"
+#include "core/base/process/log.h"
+#include "core/base/process/operation.h"
+#include "core/base/process/signal_mask.h"
+#include "core/base/errors/status.h"
 #include "core/base/str.h"
 
 namespace tenon {

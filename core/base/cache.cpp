@@ -15,9 +15,9 @@
 #include <xxhash.h>
 
 #include "core/base/checked.h"
-#include "core/base/environment.h"
+#include "core/base/process/environment.h"
 #include "core/base/limits.h"
-#include "core/base/log.h"
+#include "core/base/process/log.h"
 #include "core/base/str.h"
 
 namespace tenon {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/base/file.h"
-#include "core/base/status.h"
+#include "core/base/errors/status.h"
 
 namespace tenon {
 

@@ -13,7 +13,7 @@
 
 #include "core/base/cache.h"
 #include "core/base/limits.h"
-#include "core/base/log.h"
+#include "core/base/process/log.h"
 
 namespace tenon {
 namespace {

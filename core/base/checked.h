@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "core/base/status.h"
+#include "core/base/errors/status.h"
 
 namespace tenon {
 

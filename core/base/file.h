@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/status.h"
+#include "core/base/errors/status.h"
 
 namespace tenon {
 

@@ -8,7 +8,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "core/base/log.h"
+#include "core/base/process/log.h"
 
 namespace tenon {
 namespace {

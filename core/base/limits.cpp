@@ -3,8 +3,8 @@
 #include <atomic>
 #include <string>
 
-#include "core/base/environment.h"
-#include "core/base/log.h"
+#include "core/base/process/environment.h"
+#include "core/base/process/log.h"
 #include "core/base/str.h"
 
 namespace tenon {

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "core/base/status.h"
+#include "core/base/errors/status.h"
 
 namespace tenon {
 

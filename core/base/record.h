@@ -4,7 +4,7 @@
 #pragma once
 #include <tenon/abi/record.h>
 
-#include "core/base/status.h"
+#include "core/base/errors/status.h"
 
 namespace tenon {
 

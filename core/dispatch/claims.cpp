@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "core/base/failure.h"
+#include "core/base/errors/failure.h"
 #include "core/base/intern.h"
 #include "core/base/str.h"
 

@@ -6,7 +6,7 @@
 #include "core/base/str.h"
 #include "core/dispatch/placement.h"
 #include "core/ir/host_graph.h"
-#include "core/ir/serial.h"
+#include "core/ir/serial/serial.h"
 #include "core/ir/test_ops.h"
 
 namespace tenon::dispatch {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/ir/serial.h"
+#include "core/ir/serial/serial.h"
 #include "core/ir/test_ops.h"
 
 namespace tenon::dispatch {

@@ -7,16 +7,16 @@
 #include <vector>
 
 #include "core/base/checked.h"
-#include "core/base/failure.h"
+#include "core/base/errors/failure.h"
 #include "core/base/intern.h"
-#include "core/base/memory.h"
-#include "core/base/operation.h"
+#include "core/base/process/memory.h"
+#include "core/base/process/operation.h"
 #include "core/base/record.h"
 #include "core/base/str.h"
 #include "core/ir/dtype.h"
 #include "core/ir/graph.h"
 #include "core/ir/host_graph.h"
-#include "core/ir/serial.h"
+#include "core/ir/serial/serial.h"
 #include "core/runtime/shapes.h"
 #include "core/runtime/trace.h"
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "core/base/str.h"
-#include "core/ir/serial.h"
+#include "core/ir/serial/serial.h"
 #include "core/ir/test_ops.h"
 
 namespace tenon::dispatch {

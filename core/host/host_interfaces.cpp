@@ -8,13 +8,13 @@
 
 #include <tenon/abi/record.h>
 
-#include "core/base/environment.h"
-#include "core/base/guard.h"
+#include "core/base/process/environment.h"
+#include "core/base/errors/guard.h"
 #include "core/base/intern.h"
-#include "core/base/log.h"
-#include "core/base/operation.h"
+#include "core/base/process/log.h"
+#include "core/base/process/operation.h"
 #include "core/base/str.h"
-#include "core/base/thread_kept.h"
+#include "core/base/process/thread_kept.h"
 
 namespace tenon::host {
 namespace {

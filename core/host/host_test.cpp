@@ -11,10 +11,10 @@
 #include <tenon/abi/plugin.h>
 #include <tenon/cpp/sha256.hpp>
 
-#include "core/base/failure.h"
+#include "core/base/errors/failure.h"
 #include "core/base/file.h"
 #include "core/host/host_interfaces.h"
-#include "core/host/remedy.h"
+#include "core/host/discovery/remedy.h"
 #include "core/ir/host_graph.h"
 
 namespace tenon::host {

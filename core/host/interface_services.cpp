@@ -3,14 +3,14 @@
 #include <tenon/abi/memory.h>
 
 #include "core/base/cache.h"
-#include "core/base/environment.h"
-#include "core/base/guard.h"
+#include "core/base/process/environment.h"
+#include "core/base/errors/guard.h"
 #include "core/base/file.h"
-#include "core/base/memory.h"
+#include "core/base/process/memory.h"
 #include "core/base/str.h"
-#include "core/base/thread_pool.h"
+#include "core/base/process/thread_pool.h"
 #include "core/host/host_interfaces.h"
-#include "core/host/places.h"
+#include "core/host/discovery/places.h"
 #include "core/ir/blob.h"
 
 namespace tenon::host {

@@ -1,8 +1,8 @@
 #include <array>
 
-#include "core/base/guard.h"
+#include "core/base/errors/guard.h"
 #include "core/host/host_interfaces.h"
-#include "core/host/probe.h"
+#include "core/host/discovery/probe.h"
 
 namespace tenon::host {
 namespace {

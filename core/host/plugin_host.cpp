@@ -4,19 +4,19 @@
 #include <map>
 #include <set>
 
-#include "core/base/environment.h"
-#include "core/base/guard.h"
+#include "core/base/process/environment.h"
+#include "core/base/errors/guard.h"
 #include "core/base/limits.h"
-#include "core/base/log.h"
+#include "core/base/process/log.h"
 #include "core/base/str.h"
 #include "core/host/host_interfaces.h"
-#include "core/host/layers.h"
-#include "core/host/library.h"
-#include "core/host/places.h"
-#include "core/host/probe.h"
-#include "core/host/remedy.h"
-#include "core/host/requirements.h"
-#include "core/host/selection.h"
+#include "core/host/loading/layers.h"
+#include "core/host/loading/library.h"
+#include "core/host/discovery/places.h"
+#include "core/host/discovery/probe.h"
+#include "core/host/discovery/remedy.h"
+#include "core/host/discovery/requirements.h"
+#include "core/host/discovery/selection.h"
 
 namespace tenon::host {
 namespace {

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/status.h"
-#include "core/host/candidate.h"
-#include "core/host/tables.h"
+#include "core/base/errors/status.h"
+#include "core/host/discovery/candidate.h"
+#include "core/host/loading/tables.h"
 
 namespace tenon::host {
 

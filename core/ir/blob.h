@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/base/file.h"
-#include "core/base/status.h"
+#include "core/base/errors/status.h"
 #include "core/ir/ref.h"
 
 namespace tenon::ir {

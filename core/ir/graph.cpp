@@ -8,7 +8,7 @@
 
 #include "core/base/intern.h"
 #include "core/base/limits.h"
-#include "core/base/log.h"
+#include "core/base/process/log.h"
 #include "core/base/str.h"
 #include "core/ir/dtype.h"
 

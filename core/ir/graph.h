@@ -22,9 +22,9 @@
 #include <unordered_set>
 #include <vector>
 
-#include "core/base/status.h"
+#include "core/base/errors/status.h"
 #include "core/ir/blob.h"
-#include "core/ir/dims.h"
+#include "core/ir/dims/dims.h"
 #include "core/ir/ref.h"
 
 namespace tenon::ir {

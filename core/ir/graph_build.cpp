@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "core/base/checked.h"
-#include "core/base/failure.h"
+#include "core/base/errors/failure.h"
 #include "core/base/intern.h"
 #include "core/base/limits.h"
-#include "core/base/log.h"
+#include "core/base/process/log.h"
 #include "core/base/str.h"
 #include "core/ir/dtype.h"
 #include "core/ir/graph.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "core/base/intern.h"
-#include "core/base/log.h"
+#include "core/base/process/log.h"
 #include "core/base/str.h"
 #include "core/ir/graph.h"
 

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/base/failure.h"
+#include "core/base/errors/failure.h"
 #include "core/ir/form.h"
-#include "core/ir/serial.h"
+#include "core/ir/serial/serial.h"
 #include "core/ir/test_ops.h"
 
 namespace tenon::ir {

@@ -5,7 +5,7 @@
 #include <new>
 #include <unordered_map>
 
-#include "core/base/guard.h"
+#include "core/base/errors/guard.h"
 #include "core/base/intern.h"
 #include "core/ir/form.h"
 

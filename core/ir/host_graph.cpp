@@ -3,12 +3,12 @@
 
 #include <utility>
 
-#include "core/base/guard.h"
+#include "core/base/errors/guard.h"
 #include "core/base/intern.h"
 #include "core/base/limits.h"
 #include "core/base/record.h"
 #include "core/ir/graph.h"
-#include "core/ir/serial.h"
+#include "core/ir/serial/serial.h"
 
 namespace tenon::ir {
 namespace {

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <string_view>
 
-#include "core/base/failure.h"
+#include "core/base/errors/failure.h"
 #include "core/base/intern.h"
-#include "core/base/log.h"
+#include "core/base/process/log.h"
 #include "core/ir/host_graph.h"
 #include "core/op/registry.h"
 

@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "core/ir/serial.h"
+#include "core/ir/serial/serial.h"
 #include "core/ir/test_ops.h"
 
 namespace tenon::ir {

@@ -8,9 +8,9 @@
 #include <unordered_map>
 
 #include "core/base/checked.h"
-#include "core/base/guard.h"
-#include "core/base/memory.h"
-#include "core/base/operation.h"
+#include "core/base/errors/guard.h"
+#include "core/base/process/memory.h"
+#include "core/base/process/operation.h"
 #include "core/base/str.h"
 #include "core/ir/dtype.h"
 #include "core/op/registry.h"

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "core/base/status.h"
+#include "core/base/errors/status.h"
 #include "core/ir/graph.h"
 #include "tenon/abi/ops.h"
 

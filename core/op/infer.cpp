@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "core/base/checked.h"
-#include "core/base/failure.h"
+#include "core/base/errors/failure.h"
 #include "core/base/intern.h"
 #include "core/base/limits.h"
 #include "core/base/str.h"

@@ -6,7 +6,7 @@
 
 #include "core/base/intern.h"
 #include "core/ir/dtype.h"
-#include "core/ir/expression.h"
+#include "core/ir/dims/expression.h"
 #include "core/ir/test_ops.h"
 #include "core/op/evaluate.h"
 #include "core/op/registry.h"

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <mutex>
 
-#include "core/base/failure.h"
+#include "core/base/errors/failure.h"
 #include "core/base/intern.h"
 #include "core/base/str.h"
 

@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/base/status.h"
+#include "core/base/errors/status.h"
 #include "core/ir/graph.h"
 
 namespace tenon::op {

@@ -2,7 +2,7 @@
 // agree, and one value per result is left. Types are followed for each element type of the first operand.
 #include <fmt/format.h>
 
-#include "core/base/failure.h"
+#include "core/base/errors/failure.h"
 #include "core/base/str.h"
 #include "core/ir/dtype.h"
 #include "core/op/registry.h"

@@ -11,8 +11,8 @@
 
 #include <fmt/format.h>
 
-#include "core/base/failure.h"
-#include "core/base/operation.h"
+#include "core/base/errors/failure.h"
+#include "core/base/process/operation.h"
 #include "core/base/str.h"
 #include "core/ir/dtype.h"
 #include "core/op/evaluate.h"

@@ -9,11 +9,11 @@
 #include <set>
 
 #include "core/base/cache.h"
-#include "core/base/environment.h"
-#include "core/base/guard.h"
+#include "core/base/process/environment.h"
+#include "core/base/errors/guard.h"
 #include "core/base/file.h"
-#include "core/base/log.h"
-#include "core/base/operation.h"
+#include "core/base/process/log.h"
+#include "core/base/process/operation.h"
 #include "core/base/str.h"
 #include "core/pass/pipeline.h"
 

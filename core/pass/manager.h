@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/status.h"
+#include "core/base/errors/status.h"
 #include "core/pass/registry.h"
 #include "core/pass/rewriter.h"
 

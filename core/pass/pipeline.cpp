@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "core/base/failure.h"
+#include "core/base/errors/failure.h"
 #include "core/base/str.h"
 
 namespace tenon::pass {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/base/failure.h"
+#include "core/base/errors/failure.h"
 #include "core/pass/registry.h"
 
 namespace tenon::pass {

@@ -6,8 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/base/guard.h"
-#include "core/base/operation.h"
+#include "core/base/errors/guard.h"
+#include "core/base/process/operation.h"
 #include "core/base/str.h"
 
 namespace tenon::pass {

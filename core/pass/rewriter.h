@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "core/base/status.h"
+#include "core/base/errors/status.h"
 
 namespace tenon::pass {
 

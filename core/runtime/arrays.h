@@ -5,7 +5,7 @@
 
 #include <tenon/abi/session.h>
 
-#include "core/base/status.h"
+#include "core/base/errors/status.h"
 
 namespace tenon::runtime {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "core/base/failure.h"
+#include "core/base/errors/failure.h"
 #include "core/base/limits.h"
 #include "core/base/str.h"
 

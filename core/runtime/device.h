@@ -15,8 +15,8 @@
 #include <tenon/abi/kernels.h>
 #include <tenon/abi/queue.h>
 
-#include "core/base/memory.h"
-#include "core/base/status.h"
+#include "core/base/process/memory.h"
+#include "core/base/errors/status.h"
 
 namespace tenon::runtime {
 

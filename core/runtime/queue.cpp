@@ -3,7 +3,7 @@
 #include <chrono>
 #include <thread>
 
-#include "core/base/failure.h"
+#include "core/base/errors/failure.h"
 #include "core/base/str.h"
 
 namespace tenon::runtime {

@@ -3,8 +3,8 @@
 #include <exception>
 #include <utility>
 
-#include "core/base/failure.h"
-#include "core/base/signal_mask.h"
+#include "core/base/errors/failure.h"
+#include "core/base/process/signal_mask.h"
 #include "core/base/str.h"
 #include "core/runtime/queue.h"
 

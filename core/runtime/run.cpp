@@ -4,9 +4,9 @@
 #include <cstring>
 #include <mutex>
 
-#include "core/base/failure.h"
-#include "core/base/log.h"
-#include "core/base/operation.h"
+#include "core/base/errors/failure.h"
+#include "core/base/process/log.h"
+#include "core/base/process/operation.h"
 #include "core/base/str.h"
 #include "core/runtime/arrays.h"
 #include "core/runtime/run_state.h"

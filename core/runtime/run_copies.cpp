@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "core/base/checked.h"
-#include "core/base/log.h"
+#include "core/base/process/log.h"
 #include "core/ir/dtype.h"
 #include "core/runtime/run_state.h"
 

@@ -1,6 +1,6 @@
 // Waiting for devices, whose failure it was, and when to give one up.
 #include "core/base/limits.h"
-#include "core/base/operation.h"
+#include "core/base/process/operation.h"
 #include "core/runtime/run_state.h"
 
 namespace tenon::runtime {

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <thread>
 
-#include "core/base/failure.h"
+#include "core/base/errors/failure.h"
 #include "core/base/limits.h"
 #include "core/base/str.h"
 #include "core/runtime/run.h"

@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "core/base/checked.h"
-#include "core/base/guard.h"
+#include "core/base/errors/guard.h"
 #include "core/base/intern.h"
 #include "core/base/limits.h"
-#include "core/base/log.h"
+#include "core/base/process/log.h"
 #include "core/base/str.h"
-#include "core/ir/dims.h"
+#include "core/ir/dims/dims.h"
 #include "core/ir/dtype.h"
 
 namespace tenon::runtime {

@@ -13,7 +13,7 @@
 
 #include <tenon/abi/graph.h>
 
-#include "core/base/status.h"
+#include "core/base/errors/status.h"
 
 namespace tenon::runtime {
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <tuple>
 
-#include "core/base/failure.h"
+#include "core/base/errors/failure.h"
 #include "core/base/str.h"
 
 namespace tenon::runtime {

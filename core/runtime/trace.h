@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/status.h"
+#include "core/base/errors/status.h"
 #include "tenon/abi/compile.h"
 
 namespace tenon::runtime {

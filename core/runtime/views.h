@@ -7,7 +7,7 @@
 
 #include <tenon/abi/graph.h>
 
-#include "core/base/log.h"
+#include "core/base/process/log.h"
 
 namespace tenon::runtime {
 

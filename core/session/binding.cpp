@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/base/float_state.h"
+#include "core/base/process/float_state.h"
 #include "core/base/str.h"
 #include "core/ir/dtype.h"
 #include "core/session/variants.h"

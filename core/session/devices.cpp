@@ -3,9 +3,9 @@
 #include <map>
 #include <mutex>
 
-#include "core/base/environment.h"
-#include "core/base/failure.h"
-#include "core/base/log.h"
+#include "core/base/process/environment.h"
+#include "core/base/errors/failure.h"
+#include "core/base/process/log.h"
 #include "core/base/str.h"
 #include "core/dispatch/kernel_device.h"
 #include "core/session/plugins.h"

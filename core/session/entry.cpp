@@ -2,10 +2,10 @@
 #include <cstdlib>
 #include <mutex>
 
-#include "core/base/guard.h"
+#include "core/base/errors/guard.h"
 #include "core/host/host_interfaces.h"
 #include "core/host/plugin_host.h"
-#include "core/ir/facts.h"
+#include "core/ir/dims/facts.h"
 #include "core/ir/form.h"
 #include "core/ir/host_graph.h"
 #include "core/runtime/device.h"

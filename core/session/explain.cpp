@@ -1,8 +1,8 @@
 // tenon_host_session_t::explain: everything the host knows, as JSON.
 #include <cctype>
 
-#include "core/base/environment.h"
-#include "core/base/error_codes.h"
+#include "core/base/process/environment.h"
+#include "core/base/errors/error_codes.h"
 #include "core/base/limits.h"
 #include "core/base/str.h"
 #include "core/host/host_interfaces.h"

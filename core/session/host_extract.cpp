@@ -5,7 +5,7 @@
 #include <cstring>
 #include <memory>
 
-#include "core/base/guard.h"
+#include "core/base/errors/guard.h"
 #include "core/base/record.h"
 #include "core/base/str.h"
 #include "core/dispatch/extract.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/guard.h"
+#include "core/base/errors/guard.h"
 #include "core/host/plugin_host.h"
 
 namespace tenon::session {

@@ -5,10 +5,10 @@
 #include <cstring>
 #include <utility>
 
-#include "core/base/guard.h"
+#include "core/base/errors/guard.h"
 #include "core/base/intern.h"
-#include "core/base/log.h"
-#include "core/base/memory.h"
+#include "core/base/process/log.h"
+#include "core/base/process/memory.h"
 #include "core/base/str.h"
 #include "core/host/plugin_host.h"
 #include "core/ir/dtype.h"

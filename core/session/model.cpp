@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
-#include "core/base/guard.h"
+#include "core/base/errors/guard.h"
 #include "core/base/file.h"
 #include "core/base/intern.h"
 #include "core/base/limits.h"
 #include "core/base/str.h"
 #include "core/ir/host_graph.h"
 #include "core/ir/dtype.h"
-#include "core/ir/serial.h"
+#include "core/ir/serial/serial.h"
 #include "core/runtime/arrays.h"
 #include "core/session/plugins.h"
 

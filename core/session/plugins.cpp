@@ -5,11 +5,11 @@
 #include <mutex>
 
 #include "core/base/file.h"
-#include "core/base/log.h"
+#include "core/base/process/log.h"
 #include "core/base/str.h"
 #include "core/dispatch/kernel_device.h"
 #include "core/host/plugin_host.h"
-#include "core/host/remedy.h"
+#include "core/host/discovery/remedy.h"
 #include "core/session/pass_source.h"
 
 namespace tenon::session {

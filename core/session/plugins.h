@@ -7,7 +7,7 @@
 
 #include <tenon/abi/frontend.h>
 
-#include "core/base/status.h"
+#include "core/base/errors/status.h"
 #include "core/runtime/device.h"
 
 namespace tenon::session {

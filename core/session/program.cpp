@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "core/base/guard.h"
-#include "core/base/float_state.h"
+#include "core/base/errors/guard.h"
+#include "core/base/process/float_state.h"
 #include "core/base/intern.h"
-#include "core/base/operation.h"
+#include "core/base/process/operation.h"
 #include "core/base/str.h"
 #include "core/ir/host_graph.h"
 #include "core/runtime/trace.h"

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <map>
 
-#include "core/base/guard.h"
+#include "core/base/errors/guard.h"
 #include "core/base/str.h"
-#include "core/ir/serial.h"
+#include "core/ir/serial/serial.h"
 #include "core/session/program.h"
 #include "core/session/variants.h"
 

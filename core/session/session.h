@@ -6,7 +6,7 @@
 #include <tenon/abi/host.h>
 #include <tenon/abi/session.h>
 
-#include "core/base/status.h"
+#include "core/base/errors/status.h"
 
 namespace tenon::session {
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/base/guard.h"
-#include "core/base/operation.h"
+#include "core/base/errors/guard.h"
+#include "core/base/process/operation.h"
 #include "core/base/record.h"
 #include "core/base/str.h"
 #include "core/session/binding.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "core/base/checked.h"
-#include "core/base/failure.h"
+#include "core/base/errors/failure.h"
 #include "core/base/str.h"
 #include "core/ir/dtype.h"
 #include "core/runtime/arrays.h"

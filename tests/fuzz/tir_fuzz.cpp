@@ -4,9 +4,9 @@
 #include <cstdlib>
 
 #include "core/base/limits.h"
-#include "core/base/log.h"
-#include "core/ir/expression.h"
-#include "core/ir/serial.h"
+#include "core/base/process/log.h"
+#include "core/ir/dims/expression.h"
+#include "core/ir/serial/serial.h"
 #include "core/ir/test_ops.h"
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {

@@ -14,7 +14,7 @@
 #include <tenon/cpp/dtype.hpp>
 
 #include "core/host/host_interfaces.h"
-#include "core/host/layers.h"
+#include "core/host/loading/layers.h"
 #include "core/host/plugin_host.h"
 
 namespace tenon::host {

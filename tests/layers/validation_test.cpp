@@ -12,11 +12,11 @@
 #include <tenon/abi/device.h>
 #include <tenon/abi/queue.h>
 
-#include "core/base/failure.h"
+#include "core/base/errors/failure.h"
 #include "core/base/file.h"
-#include "core/base/log.h"
+#include "core/base/process/log.h"
 #include "core/host/host_interfaces.h"
-#include "core/host/layers.h"
+#include "core/host/loading/layers.h"
 #include "core/host/plugin_host.h"
 #include "core/ir/host_graph.h"
 

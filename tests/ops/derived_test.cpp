@@ -12,11 +12,11 @@
 #include <random>
 #include <set>
 
-#include "core/base/failure.h"
+#include "core/base/errors/failure.h"
 #include "core/base/intern.h"
 #include "core/ir/dtype.h"
-#include "core/ir/expression.h"
-#include "core/ir/serial.h"
+#include "core/ir/dims/expression.h"
+#include "core/ir/serial/serial.h"
 #include "core/op/evaluate.h"
 #include "core/op/registry.h"
 #include "test_host.h"

@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "core/base/limits.h"
-#include "core/base/log.h"
-#include "core/ir/expression.h"
+#include "core/base/process/log.h"
+#include "core/ir/dims/expression.h"
 #include "core/op/evaluate.h"
 #include "test_host.h"
 

@@ -1,6 +1,6 @@
 #include "test_host.h"
 
-#include "core/base/failure.h"
+#include "core/base/errors/failure.h"
 #include "core/base/intern.h"
 #include "core/ir/host_graph.h"
 #include "core/op/registry.h"

@@ -1,7 +1,7 @@
 // Manifests as bytes: group 6 of the hostile inputs, 90 to 92 and their kin.
 #include <gtest/gtest.h>
 
-#include "core/host/manifest.h"
+#include "core/host/discovery/manifest.h"
 
 namespace tenon::host {
 namespace {

@@ -7,9 +7,9 @@
 
 #include <tenon/abi/device.h>
 
-#include "core/base/failure.h"
+#include "core/base/errors/failure.h"
 #include "core/host/plugin_host.h"
-#include "core/host/probe.h"
+#include "core/host/discovery/probe.h"
 
 namespace tenon::host {
 namespace {

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "core/base/file.h"
-#include "core/base/log.h"
+#include "core/base/process/log.h"
 #include "core/host/host_interfaces.h"
-#include "core/host/places.h"
-#include "core/host/probe.h"
+#include "core/host/discovery/places.h"
+#include "core/host/discovery/probe.h"
 #include "core/host/plugin_host.h"
 
 #include <tenon/abi/pass.h>

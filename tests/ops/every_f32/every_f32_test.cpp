@@ -14,7 +14,7 @@
 #include <fstream>
 #include <thread>
 
-#include "core/base/failure.h"
+#include "core/base/errors/failure.h"
 #include "core/op/registry.h"
 #include "oracle.h"
 #include "tenon/kernelgen/testing/test_support.h"

@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include "core/host/places.h"
+#include "core/host/discovery/places.h"
 #include "sdk/tools/conform/subject/names.h"
 
 namespace tenon::conform {

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "core/host/manifest.h"
+#include "core/host/discovery/manifest.h"
 #include "sdk/tools/conform/subject/names.h"
 
 namespace tenon::conform {

@@ -6,8 +6,8 @@
 
 #include <tenon/cpp/sha256.hpp>
 
-#include "core/host/places.h"
-#include "core/host/tables.h"
+#include "core/host/discovery/places.h"
+#include "core/host/loading/tables.h"
 #include "sdk/tools/conform/checks/abi/boundary.h"
 #include "sdk/tools/conform/checks/manifest/packaging.h"
 #include "sdk/tools/conform/checks/tables.h"

@@ -1,0 +1,46 @@
+// The operation that the calling thread works for: where to look whether it was cancelled, and whom to tell of
+// progress. Set at the door (session), carried to the pool's threads, asked anywhere below.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+
+#include "core/base/errors/status.h"
+
+namespace tenon {
+
+struct Operation {
+  std::atomic<bool> cancel_requested{false};
+  // Receives progress of long work; null for nobody. Threads: called by any thread of the operation.
+  void (*progress)(void* self, std::string_view phase, uint64_t done, uint64_t total) = nullptr;
+  void* progress_self = nullptr;
+};
+
+// The calling thread's operation; null outside of any.
+Operation* current_operation();
+
+// Sets the calling thread's operation for a scope. The object must outlive the scope and all its threads' work.
+class OperationScope {
+ public:
+  explicit OperationScope(Operation* operation);
+  ~OperationScope();
+  OperationScope(const OperationScope&) = delete;
+  OperationScope& operator=(const OperationScope&) = delete;
+
+ private:
+  Operation* previous_;
+};
+
+// True if the current operation, or the process (Ctrl-C), was asked to stop. Cost: two loads.
+bool cancelled();
+
+// T0001 if cancelled().
+Status check_cancelled();
+
+// Asks everything in the process to stop, or takes that back. Async-signal-safe.
+void request_process_cancel(bool requested = true);
+
+// Tells the operation's listener, if there is one.
+void report_progress(std::string_view phase, uint64_t done, uint64_t total);
+
+}  // namespace tenon
