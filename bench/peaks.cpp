@@ -1,7 +1,10 @@
-// What this machine can do at most, measured: multiply-adds of the widest vectors and memory streams, on 1 and 2 threads.
+// What this machine can do at most, measured: multiply-adds of the widest vectors and memory
+// streams, on 1 and 2 threads.
 //
-//   cc -O2 -march=native; prints one JSON object. Operands are random: zeros draw less power and flatter the clock.
-// Vectors are as wide as the compiler's target allows; the choice is by the features it was given, never by a vendor.
+//   cc -O2 -march=native; prints one JSON object. Operands are random: zeros draw less power and
+//   flatter the clock.
+// Vectors are as wide as the compiler's target allows; the choice is by the features it was given,
+// never by a vendor.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -46,7 +49,8 @@ void keep(T& value) {
 #endif
 }
 
-// Twelve chains hide the latency of any multiply-add unit met so far. The factors keep the sums finite.
+// Twelve chains hide the latency of any multiply-add unit met so far. The factors keep the sums
+// finite.
 double fma_gflops() {
   std::mt19937 random(7);
   V sums[12], factor = random_vector(random, 0.5f, 0.99f), addend = random_vector(random, -1, 1);
@@ -66,7 +70,8 @@ double fma_gflops() {
 double bf16_gflops() {
   std::mt19937 random(7);
   __m512 sums[16];
-  const __m512 low = (__m512)random_vector(random, -1, 1), high = (__m512)random_vector(random, -1, 1);
+  const __m512 low = (__m512)random_vector(random, -1, 1),
+               high = (__m512)random_vector(random, -1, 1);
   __m512bh a = _mm512_cvtne2ps_pbh(low, high), b = _mm512_cvtne2ps_pbh(high, low);
   for (__m512& s : sums) s = (__m512)random_vector(random, -1, 1);
   keep(a);
@@ -103,8 +108,8 @@ double triad_gbs(const Streams& s) {
   keep(factor);
   const double begin = now_s();
   for (int64_t i = 0; i + kLanes <= s.count; i += kLanes) {
-    *reinterpret_cast<Stored*>(s.a + i) =
-        *reinterpret_cast<const Stored*>(s.b + i) + *reinterpret_cast<const Stored*>(s.c + i) * factor;
+    *reinterpret_cast<Stored*>(s.a + i) = *reinterpret_cast<const Stored*>(s.b + i) +
+                                          *reinterpret_cast<const Stored*>(s.c + i) * factor;
   }
   return 12.0 * static_cast<double>(s.count) / (now_s() - begin) * 1e-9;
 }
@@ -149,7 +154,8 @@ int main() {
   constexpr int64_t kCount = 24 << 20;  // 96 MB a stream: larger than the caches
   std::vector<Streams> streams;
   for (int i = 0; i < 2; ++i) {
-    streams.push_back({random_floats(kCount / 2), random_floats(kCount / 2), random_floats(kCount / 2), kCount / 2});
+    streams.push_back({random_floats(kCount / 2), random_floats(kCount / 2),
+                       random_floats(kCount / 2), kCount / 2});
   }
   printf("{");
   for (int threads = 1; threads <= 2; ++threads) {
@@ -158,10 +164,14 @@ int main() {
 #ifdef __AVX512BF16__
     bf16 = together(threads, 3, [](int) { return bf16_gflops(); });
 #endif
-    const double read = together(threads, 3, [&](int i) { return read_gbs(streams[static_cast<size_t>(i)]); });
-    const double triad = together(threads, 3, [&](int i) { return triad_gbs(streams[static_cast<size_t>(i)]); });
-    printf("%s\"%d\": {\"f32_gflops\": %.1f, \"bf16_gflops\": %.1f, \"read_gbs\": %.1f, \"triad_gbs\": %.1f}",
-           threads == 1 ? "" : ", ", threads, f32, bf16, read, triad);
+    const double read =
+        together(threads, 3, [&](int i) { return read_gbs(streams[static_cast<size_t>(i)]); });
+    const double triad =
+        together(threads, 3, [&](int i) { return triad_gbs(streams[static_cast<size_t>(i)]); });
+    printf(
+        "%s\"%d\": {\"f32_gflops\": %.1f, \"bf16_gflops\": %.1f, \"read_gbs\": %.1f, "
+        "\"triad_gbs\": %.1f}",
+        threads == 1 ? "" : ", ", threads, f32, bf16, read, triad);
   }
   printf("}\n");
 }

@@ -1,5 +1,6 @@
-// The out-of-line half of {fmt}, compiled once here from its installed headers, so that neither libfmt.so is
-// needed at run time nor the header-only form costs every translation unit its compile time.
+// The out-of-line half of {fmt}, compiled once here from its installed headers, so that neither
+// libfmt.so is needed at run time nor the header-only form costs every translation unit its compile
+// time.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE
@@ -9,7 +10,7 @@ template FMT_API auto dragonbox::to_decimal(double x) noexcept -> dragonbox::dec
 template FMT_API auto thousands_sep_impl(locale_ref) -> thousands_sep_result<char>;
 template FMT_API auto decimal_point_impl(locale_ref) -> char;
 template FMT_API void buffer<char>::append(const char*, const char*);
-template FMT_API void vformat_to(buffer<char>&, string_view, basic_format_args<FMT_BUFFER_CONTEXT(char)>,
-                                 locale_ref);
+template FMT_API void vformat_to(buffer<char>&, string_view,
+                                 basic_format_args<FMT_BUFFER_CONTEXT(char)>, locale_ref);
 }  // namespace detail
 FMT_END_NAMESPACE

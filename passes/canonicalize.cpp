@@ -6,7 +6,7 @@ namespace tenon::passes {
 namespace {
 
 constexpr tenon_str_t kStatistics[] = {str("op-fold"), str("op-rewrite"), str("idempotent"),
-                                         str("constant-right")};
+                                       str("constant-right")};
 
 // Calls a function of an op's declaration that builds one value per result.
 template <class Call>
@@ -35,15 +35,16 @@ using Rewrites = std::unordered_map<tenon_sym_t, std::vector<const tenon_rewrite
 const Rewrites& all_rewrites() {
   static const Rewrites table = [] {
     Rewrites found;
-    (void)registry().op_each(registry().self, &found, [](void* self, const tenon_op_def_t* op, tenon_str_t) {
-      const char* record = reinterpret_cast<const char*>(op->rewrites);
-      for (uint64_t i = 0; i < op->rewrite_count; ++i) {
-        const auto* rewrite = reinterpret_cast<const tenon_rewrite_t*>(record);
-        const tenon_sym_t root = rewrite->root.size == 0 ? 0 : intern(view(rewrite->root));
-        (*static_cast<Rewrites*>(self))[root].push_back(rewrite);
-        record += rewrite->size_bytes;
-      }
-    });
+    (void)registry().op_each(
+        registry().self, &found, [](void* self, const tenon_op_def_t* op, tenon_str_t) {
+          const char* record = reinterpret_cast<const char*>(op->rewrites);
+          for (uint64_t i = 0; i < op->rewrite_count; ++i) {
+            const auto* rewrite = reinterpret_cast<const tenon_rewrite_t*>(record);
+            const tenon_sym_t root = rewrite->root.size == 0 ? 0 : intern(view(rewrite->root));
+            (*static_cast<Rewrites*>(self))[root].push_back(rewrite);
+            record += rewrite->size_bytes;
+          }
+        });
     return found;
   }();
   return table;
@@ -66,15 +67,18 @@ Status op_rewrite(Builder& builder, const Node& node, std::vector<Value>* out) {
 // relu of relu, floor of floor: the second changes nothing. Ends: one node fewer each time.
 Status idempotent(Builder&, const Node& node, std::vector<Value>* out) {
   const Node inner = node.operand(0).node();
-  if (node.operand_count() != 1 || node.view().attr_count != 0 || !inner || inner.view().op != node.view().op) return {};
+  if (node.operand_count() != 1 || node.view().attr_count != 0 || !inner ||
+      inner.view().op != node.view().op)
+    return {};
   if (has_trait(op_of(node), TENON_TRAIT_IDEMPOTENT)) *out = {node.operand(0)};
   return {};
 }
 
-// A constant left of a commutative op goes right, where patterns look for it. Ends: afterwards the left one is not
-// constant.
+// A constant left of a commutative op goes right, where patterns look for it. Ends: afterwards the
+// left one is not constant.
 Status constant_right(Builder& builder, const Node& node, std::vector<Value>* out) {
-  if (node.operand_count() != 2 || !node.operand(0).is_constant() || node.operand(1).is_constant()) return {};
+  if (node.operand_count() != 2 || !node.operand(0).is_constant() || node.operand(1).is_constant())
+    return {};
   if (!has_trait(op_of(node), TENON_TRAIT_COMMUTATIVE)) return {};
   const tenon_node_view_t& view = node.view();
   const tenon_value_t operands[] = {view.operands[1], view.operands[0]};
@@ -118,13 +122,15 @@ graph @g(%x: f32[2]) -> (y: f32[2]) {
 }
 )";
 
-constexpr auto kPass =
-    pass("canonicalize", "Applies the simplifications that ops declare.")
-        .describe("Runs the fold and the rewrites of every op until nothing changes: x + 0, transpose of transpose, a "
-                  "reshape to the same shape. An idempotent op of itself is done once. Constants of commutative ops go to the right.")
-        .example(kBefore, kAfter)
-        .statistics(kStatistics)
-        .rewrites(kRewrites);
+constexpr auto kPass = pass("canonicalize", "Applies the simplifications that ops declare.")
+                           .describe(
+                               "Runs the fold and the rewrites of every op until nothing changes: "
+                               "x + 0, transpose of transpose, a "
+                               "reshape to the same shape. An idempotent op of itself is done "
+                               "once. Constants of commutative ops go to the right.")
+                           .example(kBefore, kAfter)
+                           .statistics(kStatistics)
+                           .rewrites(kRewrites);
 
 }  // namespace
 }  // namespace tenon::passes

@@ -14,9 +14,12 @@ inline const tenon_host_registry_t& registry() {
 inline const tenon_op_def_t* op_of(const Node& node) {
   const tenon_op_def_t* op = nullptr;
   const tenon_node_view_t& view = node.view();
-  return registry().op_find(registry().self, view.op, view.op_version, &op) == TENON_OK ? op : nullptr;
+  return registry().op_find(registry().self, view.op, view.op_version, &op) == TENON_OK ? op
+                                                                                        : nullptr;
 }
-inline bool has_trait(const tenon_op_def_t* op, uint64_t trait) { return op != nullptr && (op->traits & trait) != 0; }
+inline bool has_trait(const tenon_op_def_t* op, uint64_t trait) {
+  return op != nullptr && (op->traits & trait) != 0;
+}
 // Whether a node may be removed when its results are unused: no effect, nothing ordered.
 inline bool is_removable(const tenon_op_def_t* op) {
   return has_trait(op, TENON_TRAIT_PURE) && !has_trait(op, TENON_TRAIT_ORDERED);
@@ -24,7 +27,8 @@ inline bool is_removable(const tenon_op_def_t* op) {
 
 }  // namespace tenon::passes
 
-// Ends the file of a pass: TENON_PASS(dce, kPass) for a PassRecord. The build collects them by file name.
-#define TENON_PASS(file, record) \
+// Ends the file of a pass: TENON_PASS(dce, kPass) for a PassRecord. The build collects them by file
+// name.
+#define TENON_PASS(file, record)                   \
   extern const tenon_pass_def_t tenon_pass_##file; \
   constinit const tenon_pass_def_t tenon_pass_##file = (record).def;

@@ -1,5 +1,5 @@
-// What the passes that recognise composites share: products taken apart, reductions seen through the reshapes and broadcasts that bring
-// them back, numbers compared as an element type holds them.
+// What the passes that recognise composites share: products taken apart, reductions seen through
+// the reshapes and broadcasts that bring them back, numbers compared as an element type holds them.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -13,7 +13,10 @@ namespace tenon::passes {
 
 // Equal as far as the element type can tell: exporters write numbers like 1/sqrt(2) rounded to it.
 inline bool is_about(double value, double wanted, tenon_dtype_t type) {
-  const double unit = type == TENON_F64 ? 0x1p-52 : type == TENON_F32 ? 0x1p-23 : type == TENON_F16 ? 0x1p-10 : 0x1p-7;
+  const double unit = type == TENON_F64   ? 0x1p-52
+                      : type == TENON_F32 ? 0x1p-23
+                      : type == TENON_F16 ? 0x1p-10
+                                          : 0x1p-7;
   return std::abs(value - wanted) <= 4 * unit * std::abs(wanted);
 }
 
@@ -30,18 +33,22 @@ struct Product {
 
 inline void collect_product(Value v, int depth, Product* out) {
   const Node node = v.node();
-  const auto keep = [&](int times) { out->values.insert(out->values.end(), static_cast<size_t>(times), node.operand(0)); };
+  const auto keep = [&](int times) {
+    out->values.insert(out->values.end(), static_cast<size_t>(times), node.operand(0));
+  };
   if (const auto number = splat_of(v)) {
     out->number *= *number;
   } else if (depth > 0 && node.is("mul")) {
     collect_product(node.operand(0), depth - 1, out);
     collect_product(node.operand(1), depth - 1, out);
-  } else if (const auto by = node.is("div") ? splat_of(node.operand(1)) : std::nullopt; depth > 0 && by && *by != 0) {
+  } else if (const auto by = node.is("div") ? splat_of(node.operand(1)) : std::nullopt;
+             depth > 0 && by && *by != 0) {
     collect_product(node.operand(0), depth - 1, out);
     out->number /= *by;
   } else if (node.is("square")) {
     keep(2);
-  } else if (const auto power = node.is("pow") ? splat_of(node.operand(1)) : std::nullopt; power && (*power == 2 || *power == 3)) {
+  } else if (const auto power = node.is("pow") ? splat_of(node.operand(1)) : std::nullopt;
+             power && (*power == 2 || *power == 3)) {
     keep(static_cast<int>(*power));
   } else {
     out->values.push_back(v);
@@ -54,7 +61,8 @@ inline Product product_of(Value v) {
   return out;
 }
 
-// What is left when one of the operands of a node with two is about `number` everywhere; invalid otherwise.
+// What is left when one of the operands of a node with two is about `number` everywhere; invalid
+// otherwise.
 inline Value other_than(const Node& node, double number) {
   for (uint32_t i = 0; i < 2 && node.operand_count() == 2; ++i) {
     const auto found = splat_of(node.operand(i));
@@ -70,8 +78,8 @@ inline std::vector<int64_t> count_up(size_t count) {
   return out;
 }
 
-// The trailing dims of `full` from `lead` on were reduced: sees through what brings a reduced value back to `full`, by way of dims of 1
-// or at once.
+// The trailing dims of `full` from `lead` on were reduced: sees through what brings a reduced value
+// back to `full`, by way of dims of 1 or at once.
 inline Value below_spread(Value v, const Dims& full, size_t lead) {
   const Dims reduced(full.begin(), full.begin() + static_cast<std::ptrdiff_t>(lead));
   Dims kept = reduced;
@@ -82,16 +90,17 @@ inline Value below_spread(Value v, const Dims& full, size_t lead) {
     const std::vector<int64_t> places = n.is("broadcast") ? n.i64s("dims") : std::vector<int64_t>();
     const bool widens = n.is("broadcast") && v.dims() == full && inner.dims() == kept &&
                         (places.empty() || places == count_up(full.size()));
-    const bool places_back = n.is("broadcast") && inner.dims() == reduced && (v.dims() == full || v.dims() == kept) &&
-                             !places.empty() && places == count_up(lead);
+    const bool places_back = n.is("broadcast") && inner.dims() == reduced &&
+                             (v.dims() == full || v.dims() == kept) && !places.empty() &&
+                             places == count_up(lead);
     if (!reshapes && !widens && !places_back) break;
     v = inner;
   }
   return v;
 }
 
-// The value behind a broadcast along leading dims, with exactly the dims of `full` from `lead` on: reshaped when it has leading
-// dims of 1. Invalid when it is none.
+// The value behind a broadcast along leading dims, with exactly the dims of `full` from `lead` on:
+// reshaped when it has leading dims of 1. Invalid when it is none.
 inline Value trailing_of(Builder& builder, Value v, const Dims& full, size_t lead) {
   const Dims wanted(full.begin() + static_cast<std::ptrdiff_t>(lead), full.end());
   const Value none(v.graph(), TENON_NONE);
@@ -101,7 +110,8 @@ inline Value trailing_of(Builder& builder, Value v, const Dims& full, size_t lea
   const Value inner = n.operand(0);
   const Dims dims = inner.dims();
   if (dims == wanted) return inner;
-  if (dims.size() < wanted.size() || !std::equal(wanted.rbegin(), wanted.rend(), dims.rbegin())) return none;
+  if (dims.size() < wanted.size() || !std::equal(wanted.rbegin(), wanted.rend(), dims.rbegin()))
+    return none;
   for (size_t i = 0; i + wanted.size() < dims.size(); ++i) {
     if (!dims[i].is(1)) return none;
   }

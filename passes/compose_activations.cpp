@@ -9,7 +9,9 @@ constexpr double kSqrtHalf = 0.70710678118654752440;   // 1 / sqrt(2)
 constexpr double kTanhScale = 0.79788456080286535588;  // sqrt(2 / pi)
 constexpr double kTanhCube = 0.044715;
 
-Value add_one(Value v) { return v.node().is("add") ? other_than(v.node(), 1) : Value(); }
+Value add_one(Value v) {
+  return v.node().is("add") ? other_than(v.node(), 1) : Value();
+}
 
 // erf(x / sqrt(2)) + 1
 bool is_gauss(Value v, Value x) {
@@ -26,7 +28,9 @@ bool is_tanh_gauss(Value v, Value x) {
   const auto is_cubic = [&](Value sum, Value rest, std::vector<Value> powers) {
     const Node add = sum.node();
     for (uint32_t i = 0; add.is("add") && i < 2; ++i) {
-      const bool first = rest.valid() ? add.operand(i) == rest : is_about(splat_of(add.operand(i)).value_or(0), 1, x.dtype());
+      const bool first = rest.valid()
+                             ? add.operand(i) == rest
+                             : is_about(splat_of(add.operand(i)).value_or(0), 1, x.dtype());
       if (first && product_of(add.operand(1 - i)).is(kTanhCube, powers, x.dtype())) return true;
     }
     return false;
@@ -49,8 +53,10 @@ Value below_relu6(Value v) {
 std::string_view named(double number, Value x, Value gate) {
   const tenon_dtype_t type = x.dtype();
   const Node node = gate.node();
-  if (is_about(number, 0.5, type)) return is_gauss(gate, x) ? "gelu" : is_tanh_gauss(gate, x) ? "gelu_tanh" : "";
-  if (is_about(number, 1.0 / 6, type)) return below_relu6(gate) == x && x.valid() ? "hard_swish" : "";
+  if (is_about(number, 0.5, type))
+    return is_gauss(gate, x) ? "gelu" : is_tanh_gauss(gate, x) ? "gelu_tanh" : "";
+  if (is_about(number, 1.0 / 6, type))
+    return below_relu6(gate) == x && x.valid() ? "hard_swish" : "";
   if (!is_about(number, 1, type) || !node) return "";
   if (node.is("logistic") && node.operand(0) == x) return "silu";
   if (node.is("hard_sigmoid") && node.operand(0) == x) {
@@ -83,7 +89,8 @@ Status compose(Builder& builder, const Node& node, std::vector<Value>* out) {
   return {};
 }
 
-constexpr tenon_rewrite_t kRewrites[] = {rewrite<compose>("product", "mul"), rewrite<compose>("quotient", "div")};
+constexpr tenon_rewrite_t kRewrites[] = {rewrite<compose>("product", "mul"),
+                                         rewrite<compose>("quotient", "div")};
 
 constexpr std::string_view kBefore = R"(tenon.tir 1
 graph @g(%x: f32[2]) -> (y: f32[2], z: f32[2]) {
@@ -107,8 +114,10 @@ graph @g(%x: f32[2]) -> (y: f32[2], z: f32[2]) {
 
 constexpr auto kPass =
     pass("compose-activations", "Recognises activations that exporters wrote out.")
-        .describe("Products that are gelu (by erf or tanh), silu, mish, hard_swish or hard_sigmoid become that op, whatever the order "
-                  "of their factors. Numbers are compared as exactly as the element type holds them.")
+        .describe(
+            "Products that are gelu (by erf or tanh), silu, mish, hard_swish or hard_sigmoid "
+            "become that op, whatever the order "
+            "of their factors. Numbers are compared as exactly as the element type holds them.")
         .example(kBefore, kAfter)
         .statistics(kStatistics)
         .rewrites(kRewrites);

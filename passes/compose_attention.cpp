@@ -13,27 +13,32 @@ struct Scaled {
 };
 Scaled scaled_of(Value v) {
   const Product product = product_of(v);
-  if (product.values.size() != 1 || product.number == 0 || !std::isfinite(product.number)) return {v, 1};
+  if (product.values.size() != 1 || product.number == 0 || !std::isfinite(product.number))
+    return {v, 1};
   return {product.values[0], product.number};
 }
 
-// Keys as [batch, heads, keys, features] from [batch, heads, features, keys]. Exporters also transpose with batch and heads joined.
+// Keys as [batch, heads, keys, features] from [batch, heads, features, keys]. Exporters also
+// transpose with batch and heads joined.
 Value keys_of(Builder& builder, Value transposed) {
   const Node split = transposed.node();
   const Node swap = split.is("reshape") ? split.operand(0).node() : Node();
-  const Node join = swap.is("transpose") && swap.i64s("perm") == std::vector<int64_t>{0, 2, 1} ? swap.operand(0).node() : Node();
+  const Node join = swap.is("transpose") && swap.i64s("perm") == std::vector<int64_t>{0, 2, 1}
+                        ? swap.operand(0).node()
+                        : Node();
   if (join.is("reshape")) {
     const Value keys = join.operand(0);
     const Dims to = transposed.dims(), from = keys.dims(), joined = join.result().dims();
-    if (from.size() == 4 && from[0] == to[0] && from[1] == to[1] && from[2] == to[3] && from[3] == to[2] && joined[1] == from[2] &&
-        joined[2] == from[3]) {
+    if (from.size() == 4 && from[0] == to[0] && from[1] == to[1] && from[2] == to[3] &&
+        from[3] == to[2] && joined[1] == from[2] && joined[2] == from[3]) {
       return keys;
     }
   }
   return builder.build("transpose", {transposed}, {{"perm", kSwap}});
 }
 
-// A mask as sdpa takes it: rank 4, dims of 1 where it repeats. select(seen, 0, -inf) says what is seen.
+// A mask as sdpa takes it: rank 4, dims of 1 where it repeats. select(seen, 0, -inf) says what is
+// seen.
 Value mask_of(Builder& builder, Value mask) {
   const auto narrow = [&](Value v) {
     const Node n = v.node();
@@ -49,7 +54,9 @@ Value mask_of(Builder& builder, Value mask) {
   const Value added = narrow(mask);
   const Node select = added.node();
   const double hidden = -std::numeric_limits<double>::infinity();
-  if (!select.is("select") || splat_of(select.operand(1)) != 0.0 || splat_of(select.operand(2)) != hidden) return added;
+  if (!select.is("select") || splat_of(select.operand(1)) != 0.0 ||
+      splat_of(select.operand(2)) != hidden)
+    return added;
   return select.operand(0).rank() == 4 ? narrow(select.operand(0)) : added;
 }
 
@@ -70,7 +77,8 @@ std::optional<Scores> read_scores(Builder& builder, Value v) {
   }
   const Scaled product = scaled_of(v);
   const Node matmul = product.value.node();
-  if (!matmul.is("matmul") || matmul.operand(0).rank() != 4 || matmul.operand(1).rank() != 4) return {};
+  if (!matmul.is("matmul") || matmul.operand(0).rank() != 4 || matmul.operand(1).rank() != 4)
+    return {};
   const Scaled queries = scaled_of(matmul.operand(0)), keys = scaled_of(matmul.operand(1));
   return Scores{queries.value, keys_of(builder, keys.value), Value(v.graph(), TENON_NONE),
                 product.number * queries.number * keys.number};
@@ -86,7 +94,8 @@ Node softmax_of(Value weights, bool* zero_nan) {
     softmax = select.operand(2).node();
     *zero_nan = true;
   }
-  return softmax.is("softmax") && softmax.i64("dim") == 3 && softmax.result().rank() == 4 ? softmax : Node();
+  return softmax.is("softmax") && softmax.i64("dim") == 3 && softmax.result().rank() == 4 ? softmax
+                                                                                          : Node();
 }
 
 // Ends: one matmul fewer.
@@ -99,12 +108,14 @@ Status attention(Builder& builder, const Node& node, std::vector<Value>* out) {
   if (!scores) return {};
   // matmul broadcasts batches, sdpa does not.
   for (uint32_t i = 0; i < 2; ++i) {
-    if (scores->queries.dim(i) != scores->keys.dim(i) || values.dim(i) != scores->keys.dim(i)) return {};
+    if (scores->queries.dim(i) != scores->keys.dim(i) || values.dim(i) != scores->keys.dim(i))
+      return {};
   }
   if (scores->queries.dtype() != values.dtype()) return {};
   const std::vector<Value> operands = {scores->queries, scores->keys, values, scores->mask};
   const std::vector<Attr> attrs = {{"scale", scores->scale}, {"zero_nan", zero_nan ? 1 : 0}};
-  *out = {builder.build_node("sdpa", std::span(operands).first(scores->mask.valid() ? 4 : 3), attrs).result()};
+  *out = {builder.build_node("sdpa", std::span(operands).first(scores->mask.valid() ? 4 : 3), attrs)
+              .result()};
   return {};
 }
 
@@ -128,8 +139,10 @@ graph @g(%q: f32[1, 2, 3, 4], %k: f32[1, 2, 4, 5], %v: f32[1, 2, 5, 4]) -> (y: f
 
 constexpr auto kPass =
     pass("compose-attention", "Recognises scaled dot-product attention that exporters wrote out.")
-        .describe("softmax(scale q k' + mask) v over four dims becomes sdpa, wherever the scale stands: on q, on k, on both or on the scores. "
-                  "A mask that is 0 or -inf by a predicate becomes that predicate.")
+        .describe(
+            "softmax(scale q k' + mask) v over four dims becomes sdpa, wherever the scale stands: "
+            "on q, on k, on both or on the scores. "
+            "A mask that is 0 or -inf by a predicate becomes that predicate.")
         .example(kBefore, kAfter)
         .statistics(kStatistics)
         .rewrites(kRewrites);

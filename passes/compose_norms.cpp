@@ -3,7 +3,8 @@
 namespace tenon::passes {
 namespace {
 
-constexpr tenon_str_t kStatistics[] = {str("divided"), str("multiplied"), str("scaled"), str("shifted")};
+constexpr tenon_str_t kStatistics[] = {str("divided"), str("multiplied"), str("scaled"),
+                                       str("shifted")};
 
 // What a mean over the trailing dims from `lead` on is taken of; invalid for anything else.
 Value mean_of(Value v, const Dims& full, size_t* lead) {
@@ -24,7 +25,8 @@ std::optional<size_t> lead_below(Value v, const Dims& full) {
     size_t lead = 0;
     if (mean_of(v, full, &lead).valid()) return lead;
     const Node n = v.node();
-    const bool passes = n.is("broadcast") || n.is("reshape") || n.is("sqrt") || n.is("rsqrt") || n.is("reciprocal");
+    const bool passes =
+        n.is("broadcast") || n.is("reshape") || n.is("sqrt") || n.is("rsqrt") || n.is("reciprocal");
     if (passes) {
       v = n.operand(0);
     } else if (n.is("add")) {
@@ -58,7 +60,9 @@ std::optional<Norm> read_norm(Value distance, Value root, size_t lead) {
     if (!product_of(squares).is(1, {distance, distance}, distance.dtype())) return {};
     Norm norm{distance, *epsilon, lead, false};
     const Node sub = distance.node();
-    if (sub.is("sub") && mean_of(below_spread(sub.operand(1), full, lead), full, &at) == sub.operand(0) && at == lead) {
+    if (sub.is("sub") &&
+        mean_of(below_spread(sub.operand(1), full, lead), full, &at) == sub.operand(0) &&
+        at == lead) {
       norm.x = sub.operand(0);
       norm.centred = true;
     }
@@ -69,7 +73,8 @@ std::optional<Norm> read_norm(Value distance, Value root, size_t lead) {
 
 Status build(Builder& builder, const std::optional<Norm>& norm, std::vector<Value>* out) {
   if (!norm || !is_float(norm->x.dtype())) return {};
-  *out = {builder.build(norm->centred ? "layer_norm" : "rms_norm", {norm->x}, {{"dim", norm->lead}, {"epsilon", norm->epsilon}})};
+  *out = {builder.build(norm->centred ? "layer_norm" : "rms_norm", {norm->x},
+                        {{"dim", norm->lead}, {"epsilon", norm->epsilon}})};
   return {};
 }
 
@@ -79,7 +84,8 @@ Status divided(Builder& builder, const Node& node, std::vector<Value>* out) {
   const auto lead = lead_below(node.operand(1), distance.dims());
   if (!lead) return {};
   const Node sqrt = below_spread(node.operand(1), distance.dims(), *lead).node();
-  return sqrt.is("sqrt") ? build(builder, read_norm(distance, sqrt.operand(0), *lead), out) : Status();
+  return sqrt.is("sqrt") ? build(builder, read_norm(distance, sqrt.operand(0), *lead), out)
+                         : Status();
 }
 
 // Ends: one product fewer.
@@ -92,8 +98,10 @@ Status multiplied(Builder& builder, const Node& node, std::vector<Value>* out) {
     Value root;
     if (factor.is("rsqrt")) {
       root = factor.operand(0);
-    } else if (factor.is("reciprocal") || (factor.is("div") && splat_of(factor.operand(0)) == 1.0)) {
-      const Node sqrt = below_spread(factor.operand(factor.operand_count() - 1), distance.dims(), *lead).node();
+    } else if (factor.is("reciprocal") ||
+               (factor.is("div") && splat_of(factor.operand(0)) == 1.0)) {
+      const Node sqrt =
+          below_spread(factor.operand(factor.operand_count() - 1), distance.dims(), *lead).node();
       root = sqrt.is("sqrt") ? sqrt.operand(0) : Value();
     }
     if (root.valid()) return build(builder, read_norm(distance, root, *lead), out);
@@ -108,7 +116,8 @@ Status attach(Builder& builder, const Node& node, uint32_t place, std::vector<Va
     const bool layer = norm.is("layer_norm"), rms = norm.is("rms_norm") && place == 1;
     if ((!layer && !rms) || node.operand(i).use_count() != 1) continue;
     if (norm.operand(place).valid() || norm.operand(2).valid()) continue;
-    const Value given = trailing_of(builder, node.operand(1 - i), node.operand(i).dims(), static_cast<size_t>(norm.i64("dim")));
+    const Value given = trailing_of(builder, node.operand(1 - i), node.operand(i).dims(),
+                                    static_cast<size_t>(norm.i64("dim")));
     if (!given.valid() || given.dtype() != norm.operand(0).dtype()) continue;
     std::vector<Value> operands = {norm.operand(0), place == 1 ? given : norm.operand(1)};
     if (place == 2) operands.push_back(given);
@@ -118,11 +127,16 @@ Status attach(Builder& builder, const Node& node, uint32_t place, std::vector<Va
   }
   return {};
 }
-Status scaled(Builder& builder, const Node& node, std::vector<Value>* out) { return attach(builder, node, 1, out); }
-Status shifted(Builder& builder, const Node& node, std::vector<Value>* out) { return attach(builder, node, 2, out); }
+Status scaled(Builder& builder, const Node& node, std::vector<Value>* out) {
+  return attach(builder, node, 1, out);
+}
+Status shifted(Builder& builder, const Node& node, std::vector<Value>* out) {
+  return attach(builder, node, 2, out);
+}
 
-constexpr tenon_rewrite_t kRewrites[] = {rewrite<divided>("divided", "div"), rewrite<multiplied>("multiplied", "mul"),
-                                         rewrite<scaled>("scaled", "mul"), rewrite<shifted>("shifted", "add")};
+constexpr tenon_rewrite_t kRewrites[] = {
+    rewrite<divided>("divided", "div"), rewrite<multiplied>("multiplied", "mul"),
+    rewrite<scaled>("scaled", "mul"), rewrite<shifted>("shifted", "add")};
 
 constexpr std::string_view kBefore = R"(tenon.tir 1
 graph @g(%x: f32[2, 4], %s: f32[4], %b: f32[4]) -> (y: f32[2, 4], z: f32[2, 4]) {
@@ -159,8 +173,11 @@ graph @g(%x: f32[2, 4], %s: f32[4], %b: f32[4]) -> (y: f32[2, 4], z: f32[2, 4]) 
 
 constexpr auto kPass =
     pass("compose-norms", "Recognises layer_norm and rms_norm that exporters wrote out.")
-        .describe("A difference from a mean over the last dims, divided by the root of the mean of its squares, becomes layer_norm; without "
-                  "the difference, rms_norm. A scale and a shift along the last dims become its operands.")
+        .describe(
+            "A difference from a mean over the last dims, divided by the root of the mean of its "
+            "squares, becomes layer_norm; without "
+            "the difference, rms_norm. A scale and a shift along the last dims become its "
+            "operands.")
         .example(kBefore, kAfter)
         .statistics(kStatistics)
         .rewrites(kRewrites);

@@ -8,7 +8,8 @@ namespace {
 
 constexpr tenon_str_t kStatistics[] = {str("merged"), str("merged-constants")};
 
-// Larger constants are merged only when they share their blob: hashing would read mapped weights from the disk.
+// Larger constants are merged only when they share their blob: hashing would read mapped weights
+// from the disk.
 constexpr uint64_t kHashedBytesMax = 4096;
 
 using Key = std::string;
@@ -29,7 +30,8 @@ void put_blob(Key& key, tenon_blob_t* blob) {
   uint32_t element_bytes = 0;
   const auto& api = graph_api();
   const bool splat = api.blob_is_splat(api.self, blob, &element, &element_bytes) == 1;
-  if (!splat && (api.blob_data(api.self, blob, &data, &size) != TENON_OK || size > kHashedBytesMax)) {
+  if (!splat &&
+      (api.blob_data(api.self, blob, &data, &size) != TENON_OK || size > kHashedBytesMax)) {
     return put(key, blob);
   }
   if (api.blob_digest(api.self, blob, digest) != TENON_OK) return put(key, blob);
@@ -50,15 +52,33 @@ void put_attr(Key& key, const tenon_attr_t& attr) {
   put(key, attr.count);
   for (uint64_t i = 0; i < attr.count; ++i) {
     switch (attr.kind) {
-      case TENON_ATTR_I64S: put(key, attr.u.is[i]); break;
-      case TENON_ATTR_F64S: put(key, attr.u.fs[i]); break;
-      case TENON_ATTR_DIMS: put(key, attr.u.dims[i]); break;
-      case TENON_ATTR_STRING: put_text(key, view(attr.u.s)); break;
-      case TENON_ATTR_STRINGS: put_text(key, view(attr.u.ss[i])); break;
-      case TENON_ATTR_TYPES: put_type(key, attr.u.types[i]); break;
-      case TENON_ATTR_BLOB: put_blob(key, attr.u.blob); break;
-      case TENON_ATTR_F64: put(key, attr.u.f); break;
-      default: put(key, attr.u.i); break;
+      case TENON_ATTR_I64S:
+        put(key, attr.u.is[i]);
+        break;
+      case TENON_ATTR_F64S:
+        put(key, attr.u.fs[i]);
+        break;
+      case TENON_ATTR_DIMS:
+        put(key, attr.u.dims[i]);
+        break;
+      case TENON_ATTR_STRING:
+        put_text(key, view(attr.u.s));
+        break;
+      case TENON_ATTR_STRINGS:
+        put_text(key, view(attr.u.ss[i]));
+        break;
+      case TENON_ATTR_TYPES:
+        put_type(key, attr.u.types[i]);
+        break;
+      case TENON_ATTR_BLOB:
+        put_blob(key, attr.u.blob);
+        break;
+      case TENON_ATTR_F64:
+        put(key, attr.u.f);
+        break;
+      default:
+        put(key, attr.u.i);
+        break;
     }
   }
 }
@@ -90,7 +110,8 @@ class Cse {
     if (!regions.empty() || defines || !is_removable(op)) return {};
     const Key key = key_of(node, has_trait(op, TENON_TRAIT_COMMUTATIVE));
     for (const auto& table : seen_) {
-      if (const auto found = table.find(key); found != table.end()) return merge(node, Node(graph_, found->second));
+      if (const auto found = table.find(key); found != table.end())
+        return merge(node, Node(graph_, found->second));
     }
     seen_.back().emplace(key, node.id());
     return {};
@@ -130,7 +151,8 @@ class Cse {
     for (const tenon_value_t operand : operands) put(key, operand);
     for (uint32_t i = 0; i < view.attr_count; ++i) put_attr(key, view.attrs[i]);
     const tenon_node_view_t again = Node(graph_, node.id()).view();
-    for (uint32_t i = 0; i < again.result_count; ++i) put_type(key, Value(graph_, again.results[i]).view().type);
+    for (uint32_t i = 0; i < again.result_count; ++i)
+      put_type(key, Value(graph_, again.results[i]).view().type);
     return key;
   }
 
@@ -160,15 +182,17 @@ graph @g(%x: f32[2], %y: f32[2]) -> (z: f32[2]) {
 }
 )";
 
-constexpr auto kPass =
-    pass("cse", "Computes equal things once.")
-        .describe("Merges nodes with the same op, attributes and operands (in either order for commutative ops) where "
-                  "the first is visible from the second, and constants with equal bytes. Ops with effects and ops that "
-                  "define a symbol are never merged.")
-        .example(kBefore, kAfter)
-        .statistics(kStatistics)
-        .preserves("legal, folded")
-        .run<run>();
+constexpr auto kPass = pass("cse", "Computes equal things once.")
+                           .describe(
+                               "Merges nodes with the same op, attributes and operands (in either "
+                               "order for commutative ops) where "
+                               "the first is visible from the second, and constants with equal "
+                               "bytes. Ops with effects and ops that "
+                               "define a symbol are never merged.")
+                           .example(kBefore, kAfter)
+                           .statistics(kStatistics)
+                           .preserves("legal, folded")
+                           .run<run>();
 
 }  // namespace
 }  // namespace tenon::passes

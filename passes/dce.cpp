@@ -5,7 +5,8 @@ namespace {
 
 constexpr tenon_str_t kStatistics[] = {str("removed")};
 
-// Regions inside come first, and nodes are visited backwards, so that one visit removes whole chains.
+// Regions inside come first, and nodes are visited backwards, so that one visit removes whole
+// chains.
 Status sweep(Region region, const PassContext& context) {
   const std::vector<tenon_node_t> ids = region.node_ids();
   for (auto id = ids.rbegin(); id != ids.rend(); ++id) {
@@ -13,7 +14,8 @@ Status sweep(Region region, const PassContext& context) {
     bool used = false;
     for (uint32_t i = 0; i < node.result_count(); ++i) used |= node.result(i).use_count() > 0;
     const bool dead = !used && is_removable(op_of(node));
-    // The host refuses to erase a node whose symbols stand in somebody's type: those definitions stay.
+    // The host refuses to erase a node whose symbols stand in somebody's type: those definitions
+    // stay.
     if (dead && erase(node).ok()) {
       context.count("removed");
       continue;
@@ -25,7 +27,9 @@ Status sweep(Region region, const PassContext& context) {
   return {};
 }
 
-Status run(tenon_graph_t* graph, const PassContext& context) { return sweep(main_region(graph), context); }
+Status run(tenon_graph_t* graph, const PassContext& context) {
+  return sweep(main_region(graph), context);
+}
 
 constexpr std::string_view kBefore = R"(tenon.tir 1
 graph @g(%x: f32[2]) -> (y: f32[2]) {
@@ -42,14 +46,15 @@ graph @g(%x: f32[2]) -> (y: f32[2]) {
 }
 )";
 
-constexpr auto kPass =
-    pass("dce", "Removes nodes whose results nobody uses.")
-        .describe("A node stays when it has an effect, when it is ordered by tokens, or when it defines a symbol that "
-                  "a type mentions. Bodies of control flow are swept too.")
-        .example(kBefore, kAfter)
-        .statistics(kStatistics)
-        .preserves("legal, folded")
-        .run<run>();
+constexpr auto kPass = pass("dce", "Removes nodes whose results nobody uses.")
+                           .describe(
+                               "A node stays when it has an effect, when it is ordered by tokens, "
+                               "or when it defines a symbol that "
+                               "a type mentions. Bodies of control flow are swept too.")
+                           .example(kBefore, kAfter)
+                           .statistics(kStatistics)
+                           .preserves("legal, folded")
+                           .run<run>();
 
 }  // namespace
 }  // namespace tenon::passes

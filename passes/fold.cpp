@@ -35,8 +35,8 @@ int64_t bytes_of(const tenon_type_t& type) {
   return type.kind == TENON_KIND_TENSOR && bits % 8 == 0 ? bits / 8 : -1;
 }
 
-// Constant operands, static results, and no constant that is large or, beyond a few kilobytes, larger than what it is
-// made of: a broadcast costs less as an op than as memory.
+// Constant operands, static results, and no constant that is large or, beyond a few kilobytes,
+// larger than what it is made of: a broadcast costs less as an op than as memory.
 bool worth_folding(const Node& node, const tenon_op_def_t* op, int64_t max_bytes) {
   if (!is_removable(op) || node.operand_count() == 0 || node.view().region_count > 0) return false;
   if (has_trait(op, TENON_TRAIT_DEFINES_SYMBOL | TENON_TRAIT_NO_RECOMPUTE)) return false;
@@ -75,7 +75,9 @@ Status blob_of(const tenon_array_t& array, int64_t bytes, tenon_blob_t** out) {
   const auto* data = static_cast<const char*>(array.data);
   const uint32_t element = dtype_bytes(array.dtype);
   const bool splat = bytes > element && std::equal(data + element, data + bytes, data);
-  if (splat) return graph_api().blob_splat(graph_api().self, data, element, static_cast<uint64_t>(bytes), out);
+  if (splat)
+    return graph_api().blob_splat(graph_api().self, data, element, static_cast<uint64_t>(bytes),
+                                  out);
   return graph_api().blob_bytes(graph_api().self, data, static_cast<uint64_t>(bytes), out);
 }
 
@@ -87,7 +89,8 @@ Status fold(Node node, const PassContext& context) {
   }
   arrays.outputs.resize(node.result_count());
   for (tenon_array_t& output : arrays.outputs) output.size_bytes = sizeof output;
-  const std::vector<int64_t> symbols(graph_view(graph).symbol_limit, 1);  // static results mention none
+  const std::vector<int64_t> symbols(graph_view(graph).symbol_limit,
+                                     1);  // static results mention none
   TENON_TRY(registry().evaluate(registry().self, graph, node.id(), symbols.data(),
                                 static_cast<uint32_t>(symbols.size()), arrays.inputs.data(),
                                 static_cast<uint32_t>(arrays.inputs.size()), arrays.outputs.data(),
@@ -125,7 +128,9 @@ Status visit(Region region, const PassContext& context) {
   return {};
 }
 
-Status run(tenon_graph_t* graph, const PassContext& context) { return visit(main_region(graph), context); }
+Status run(tenon_graph_t* graph, const PassContext& context) {
+  return visit(main_region(graph), context);
+}
 
 constexpr std::string_view kBefore = R"(tenon.tir 1
 graph @g(%x: f32[2]) -> (y: f32[2]) {
@@ -146,8 +151,10 @@ graph @g(%x: f32[2]) -> (y: f32[2]) {
 
 constexpr auto kPass =
     pass("fold", "Evaluates what depends on constants only.")
-        .describe("Nodes whose operands are all constant are evaluated by the meaning of their op. No constant becomes "
-                  "larger than max_bytes, and none above 4096 bytes larger than what it is made of.")
+        .describe(
+            "Nodes whose operands are all constant are evaluated by the meaning of their op. No "
+            "constant becomes "
+            "larger than max_bytes, and none above 4096 bytes larger than what it is made of.")
         .example(kBefore, kAfter)
         .options(kOptions)
         .statistics(kStatistics)

@@ -12,20 +12,22 @@ void composites(Region region, std::vector<tenon_node_t>* out) {
   for (const tenon_node_t id : region.node_ids()) {
     const Node node(region.graph(), id);
     const tenon_op_def_t* op = op_of(node);
-    if (op != nullptr && op->decompose != nullptr && has_trait(op, TENON_TRAIT_COMPOSITE)) out->push_back(id);
+    if (op != nullptr && op->decompose != nullptr && has_trait(op, TENON_TRAIT_COMPOSITE))
+      out->push_back(id);
     const tenon_node_view_t view = node.view();
     const std::vector<tenon_region_t> inner(view.regions, view.regions + view.region_count);
     for (const tenon_region_t r : inner) composites(Region(region.graph(), r), out);
   }
 }
 
-// The dims of a composite and of what it is made of are equal wherever both mean something. Where that cannot be proved it is
-// asserted, and every run checks it.
+// The dims of a composite and of what it is made of are equal wherever both mean something. Where
+// that cannot be proved it is asserted, and every run checks it.
 Status assert_equal(Value a, Value b) {
   const Dims x = a.dims(), y = b.dims();
   for (size_t i = 0; i < std::min(x.size(), y.size()); ++i) {
     if (compare(TENON_REL_EQ, x[i], y[i]) != TENON_MAYBE) continue;
-    TENON_TRY(graph_api().symbol_assert(graph_api().self, a.graph(), TENON_REL_EQ, x[i].raw(), y[i].raw()));
+    TENON_TRY(graph_api().symbol_assert(graph_api().self, a.graph(), TENON_REL_EQ, x[i].raw(),
+                                        y[i].raw()));
   }
   return {};
 }
@@ -46,8 +48,9 @@ Status inline_node(const Node& node, const PassContext& context) {
   return erase(Node(node.graph(), node.id()));
 }
 
-// In rounds, all questions before all changes: the devices look at one graph per round, not at one per node.
-// It ends because decompositions are made of smaller ops, and the rounds are bounded for when they are not.
+// In rounds, all questions before all changes: the devices look at one graph per round, not at one
+// per node. It ends because decompositions are made of smaller ops, and the rounds are bounded for
+// when they are not.
 Status run(tenon_graph_t* graph, const PassContext& context) {
   for (int round = 0; round < kRoundsMax; ++round) {
     std::vector<tenon_node_t> found, unclaimed;
@@ -58,7 +61,8 @@ Status run(tenon_graph_t* graph, const PassContext& context) {
     if (unclaimed.empty()) return {};
     for (const tenon_node_t id : unclaimed) TENON_TRY(inline_node(Node(graph, id), context));
   }
-  return fail(TENON_INTERNAL, "T0405: decompositions did not end after 64 rounds: an op decomposes into itself");
+  return fail(TENON_INTERNAL,
+              "T0405: decompositions did not end after 64 rounds: an op decomposes into itself");
 }
 
 constexpr std::string_view kBefore = R"(tenon.tir 1
@@ -74,15 +78,17 @@ graph @g(%x: f32[2]) -> (y: f32[2]) {
 }
 )";
 
-constexpr auto kPass =
-    pass("legalize", "Inlines composites that no planned device takes whole.")
-        .describe("Each composite (softmax, layer_norm, ...) that no device claims is replaced by its decomposition, "
-                  "until only claimed composites and smaller ops are left. Without devices, as in `tenon opt`, every "
-                  "composite is inlined.")
-        .example(kBefore, kAfter)
-        .statistics(kStatistics)
-        .establishes("legal")
-        .run<run>();
+constexpr auto kPass = pass("legalize", "Inlines composites that no planned device takes whole.")
+                           .describe(
+                               "Each composite (softmax, layer_norm, ...) that no device claims is "
+                               "replaced by its decomposition, "
+                               "until only claimed composites and smaller ops are left. Without "
+                               "devices, as in `tenon opt`, every "
+                               "composite is inlined.")
+                           .example(kBefore, kAfter)
+                           .statistics(kStatistics)
+                           .establishes("legal")
+                           .run<run>();
 
 }  // namespace
 }  // namespace tenon::passes

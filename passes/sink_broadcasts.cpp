@@ -6,17 +6,19 @@ namespace {
 constexpr tenon_str_t kStatistics[] = {str("unary"), str("binary")};
 
 bool is_element_wise(const Node& node, uint32_t operands) {
-  return node.operand_count() == operands && node.result_count() == 1 && node.view().region_count == 0 &&
-         has_trait(op_of(node), TENON_TRAIT_ELEMENTWISE);
+  return node.operand_count() == operands && node.result_count() == 1 &&
+         node.view().region_count == 0 && has_trait(op_of(node), TENON_TRAIT_ELEMENTWISE);
 }
 
 bool same_placement(const Node& a, const Node& b) {
   return a.i64s("dims") == b.i64s("dims") && a.dims("shape") == b.dims("shape");
 }
 
-// The op on what was broadcast, then the broadcast. Ends: every application brings a broadcast nearer to the end of
-// the graph. Never worse: the op runs on fewer elements, and a broadcast with another user is left alone.
-Status rebuild(Builder& builder, const Node& node, std::vector<Value> inner, std::vector<Value>* out) {
+// The op on what was broadcast, then the broadcast. Ends: every application brings a broadcast
+// nearer to the end of the graph. Never worse: the op runs on fewer elements, and a broadcast with
+// another user is left alone.
+Status rebuild(Builder& builder, const Node& node, std::vector<Value> inner,
+               std::vector<Value>* out) {
   const Node broadcast = node.operand(0).node();
   std::vector<Attr> attrs;
   for (uint32_t i = 0; i < node.view().attr_count; ++i) attrs.push_back(Attr(node.view().attrs[i]));
@@ -41,12 +43,14 @@ Status binary(Builder& builder, const Node& node, std::vector<Value>* out) {
       !match_op("broadcast", bind(&y))(node.operand(1))) {
     return {};
   }
-  if (node.operand(0).use_count() != 1 || node.operand(1).use_count() != 1 || x.dims() != y.dims()) return {};
+  if (node.operand(0).use_count() != 1 || node.operand(1).use_count() != 1 || x.dims() != y.dims())
+    return {};
   if (!same_placement(node.operand(0).node(), node.operand(1).node())) return {};
   return rebuild(builder, node, {x, y}, out);
 }
 
-constexpr tenon_rewrite_t kRewrites[] = {rewrite<unary>("unary", ""), rewrite<binary>("binary", "")};
+constexpr tenon_rewrite_t kRewrites[] = {rewrite<unary>("unary", ""),
+                                         rewrite<binary>("binary", "")};
 
 constexpr std::string_view kBefore = R"(tenon.tir 1
 graph @g(%x: f32[4]) -> (y: f32[4, 8]) {
@@ -65,8 +69,10 @@ graph @g(%x: f32[4]) -> (y: f32[4, 8]) {
 
 constexpr auto kPass =
     pass("sink-broadcasts", "Computes before broadcasting where that gives the same.")
-        .describe("An element-wise op whose operands are all broadcast in the same way is done on what is broadcast: "
-                  "the same numbers from fewer elements. After it, fold sees constants that were hidden.")
+        .describe(
+            "An element-wise op whose operands are all broadcast in the same way is done on what "
+            "is broadcast: "
+            "the same numbers from fewer elements. After it, fold sees constants that were hidden.")
         .example(kBefore, kAfter)
         .statistics(kStatistics)
         .rewrites(kRewrites);

@@ -7,12 +7,15 @@ namespace {
 
 constexpr tenon_str_t kStatistics[] = {str("nodes"), str("constants")};
 
-bool is_narrow_float(tenon_dtype_t type) { return type == TENON_F32 || type == TENON_F16 || type == TENON_BF16; }
+bool is_narrow_float(tenon_dtype_t type) {
+  return type == TENON_F32 || type == TENON_F16 || type == TENON_BF16;
+}
 
 // Builds every node again on f64, then the yields, then erases what was there before.
 class Widening {
  public:
-  Widening(tenon_graph_t* graph, const PassContext& context) : graph_(graph), context_(context), main_(main_region(graph)) {}
+  Widening(tenon_graph_t* graph, const PassContext& context)
+      : graph_(graph), context_(context), main_(main_region(graph)) {}
 
   Status run() {
     const std::vector<Node> old = main_.nodes();
@@ -31,12 +34,13 @@ class Widening {
     std::vector<std::string> texts;
     const tenon_region_view_t view = main_.view();
     for (uint32_t i = 0; i < view.yield_count; ++i) {
-      texts.emplace_back(view.output_names == nullptr ? std::string_view() : sym_text(view.output_names[i]));
+      texts.emplace_back(view.output_names == nullptr ? std::string_view()
+                                                      : sym_text(view.output_names[i]));
     }
     std::vector<tenon_str_t> names;
     for (const std::string& text : texts) names.push_back(str(text));
-    return graph_api().region_yield(graph_api().self, graph_, main_.id(), yields.data(), static_cast<uint32_t>(yields.size()),
-                                    names.data());
+    return graph_api().region_yield(graph_api().self, graph_, main_.id(), yields.data(),
+                                    static_cast<uint32_t>(yields.size()), names.data());
   }
 
   // The value in f64, where it is a narrower float.
@@ -62,21 +66,23 @@ class Widening {
   Status widen(const Node& node) {
     const tenon_node_view_t view = node.view();
     if (view.region_count != 0 || view.symbol_count != 0 || node.is("bitcast")) {
-      return fail(TENON_UNIMPLEMENTED, cat("T0405: widen-floats cannot rewrite a node of ", node.op(),
-                                           ": it has regions, defines symbols or depends on the bits of its operand"));
+      return fail(TENON_UNIMPLEMENTED,
+                  cat("T0405: widen-floats cannot rewrite a node of ", node.op(),
+                      ": it has regions, defines symbols or depends on the bits of its operand"));
     }
     Builder builder = Builder::before(node);
     std::vector<Value> operands;
     for (const Value v : node.operands()) operands.push_back(wide(builder, v));
-    if (node.is("convert") && node.result().dtype() != TENON_F64 && is_narrow_float(node.result().dtype()) &&
-        operands[0].dtype() == TENON_F64) {
+    if (node.is("convert") && node.result().dtype() != TENON_F64 &&
+        is_narrow_float(node.result().dtype()) && operands[0].dtype() == TENON_F64) {
       wide_[node.result().id()] = operands[0];  // rounding is what this pass is to take out
       return {};
     }
     std::vector<Attr> attrs;
     for (uint32_t i = 0; i < view.attr_count; ++i) {
       tenon_attr_t attr = node.view().attrs[i];
-      if (attr.kind == TENON_ATTR_DTYPE && is_narrow_float(static_cast<tenon_dtype_t>(attr.u.i))) attr.u.i = TENON_F64;
+      if (attr.kind == TENON_ATTR_DTYPE && is_narrow_float(static_cast<tenon_dtype_t>(attr.u.i)))
+        attr.u.i = TENON_F64;
       attrs.push_back(Attr(attr));
     }
     const Node made = builder.build_node(node.op(), operands, attrs);
@@ -92,7 +98,9 @@ class Widening {
   std::unordered_map<tenon_value_t, Value> wide_;
 };
 
-Status run(tenon_graph_t* graph, const PassContext& context) { return Widening(graph, context).run(); }
+Status run(tenon_graph_t* graph, const PassContext& context) {
+  return Widening(graph, context).run();
+}
 
 constexpr std::string_view kBefore = R"(tenon.tir 1
 graph @g(%x: f32[2]) -> (y: f32[2]) {
@@ -112,9 +120,12 @@ graph @g(%x: f32[2]) -> (y: f64[2]) {
 
 constexpr auto kPass =
     pass("widen-floats", "Computes in f64 what the graph computes in narrower floats.")
-        .describe("Inputs keep their types and are converted; constants, nodes and outputs of f16, bf16 and f32 become f64. The result on "
-                  "the reference device is what errors of other devices are measured against. Nodes with regions, that define symbols, "
-                  "and bitcast are refused.")
+        .describe(
+            "Inputs keep their types and are converted; constants, nodes and outputs of f16, bf16 "
+            "and f32 become f64. The result on "
+            "the reference device is what errors of other devices are measured against. Nodes with "
+            "regions, that define symbols, "
+            "and bitcast are refused.")
         .example(kBefore, kAfter)
         .statistics(kStatistics)
         .run<run>();

@@ -9,21 +9,23 @@
 #include <thread>
 
 #include "core/base/checked.h"
-#include "core/base/process/environment.h"
 #include "core/base/errors/error_codes.h"
 #include "core/base/errors/guard.h"
+#include "core/base/errors/status.h"
 #include "core/base/intern.h"
 #include "core/base/limits.h"
+#include "core/base/process/environment.h"
 #include "core/base/process/log.h"
 #include "core/base/process/operation.h"
 #include "core/base/process/signal_mask.h"
-#include "core/base/errors/status.h"
 #include "core/base/str.h"
 
 namespace tenon {
 namespace {
 
-Status fail() { return error(TENON_INVALID_ARGUMENT, "T0110", "value {} is wrong", 7); }
+Status fail() {
+  return error(TENON_INVALID_ARGUMENT, "T0110", "value {} is wrong", 7);
+}
 Status pass_on() {
   TENON_RETURN_IF_ERROR(fail(), "reading {}", "x.onnx");
   return Status();
@@ -59,18 +61,22 @@ TEST(Status, ResultCarriesValueOrFailure) {
   EXPECT_DEATH((void)number(false).value(), "value.. of a failed Result: T0110");
 }
 
-// No exception crossed the C ABI but std::bad_alloc was caught, and a detail that lies about its size ended the process.
+// No exception crossed the C ABI but std::bad_alloc was caught, and a detail that lies about its
+// size ended the process.
 TEST(Guard, EveryExceptionBecomesACode) {
-  EXPECT_EQ(guarded([]() -> tenon_code_t { throw std::length_error("vector"); }), TENON_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(guarded([]() -> tenon_code_t { throw std::length_error("vector"); }),
+            TENON_RESOURCE_EXHAUSTED);
   EXPECT_EQ(last_failure().error_code(), "T0111");
   EXPECT_EQ(guarded([]() -> Status { throw std::bad_alloc(); }), TENON_RESOURCE_EXHAUSTED);
   EXPECT_EQ(guarded([]() -> Status { throw std::runtime_error("out of ink"); }), TENON_INTERNAL);
-  EXPECT_NE(last_failure().text().find("T0003: an exception ended the call: out of ink"), std::string::npos);
+  EXPECT_NE(last_failure().text().find("T0003: an exception ended the call: out of ink"),
+            std::string::npos);
   EXPECT_EQ(guarded([]() -> Status { throw 7; }), TENON_INTERNAL);
   EXPECT_EQ(guarded_or(5u, []() -> unsigned { throw 7; }), 5u);
   guarded_void([] { throw 7; });
   record_failure(TENON_UNAVAILABLE, "P0801: as it was", {});
-  EXPECT_EQ(guarded([] { return Status(); }), TENON_OK);  // leaves what a plugin said on its way out
+  EXPECT_EQ(guarded([] { return Status(); }),
+            TENON_OK);  // leaves what a plugin said on its way out
   EXPECT_EQ(last_failure().error_code(), "P0801");
   std::string text;
   const tenon_sink_t sink = sink_into(text);
@@ -79,7 +85,8 @@ TEST(Guard, EveryExceptionBecomesACode) {
   EXPECT_EQ(text, "abc");
 }
 
-// A manifest of a plugin that never ran got a command of its own before whoever followed the advice.
+// A manifest of a plugin that never ran got a command of its own before whoever followed the
+// advice.
 TEST(Str, WordsForAShell) {
   EXPECT_EQ(shell_quoted("/usr/lib/x-1.so"), "/usr/lib/x-1.so");
   EXPECT_EQ(shell_quoted(""), "''");
@@ -96,8 +103,10 @@ TEST(SignalMask, OwnThreadsTakeFaultsAndNothingElse) {
     const SignalsBlocked blocked;
     std::thread([&] { pthread_sigmask(SIG_BLOCK, nullptr, &seen); }).join();
   }
-  for (int open : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGPROF}) EXPECT_EQ(sigismember(&seen, open), 0) << open;
-  for (int shut : {SIGINT, SIGTERM, SIGCHLD, SIGUSR1, SIGALRM}) EXPECT_EQ(sigismember(&seen, shut), 1) << shut;
+  for (int open : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGPROF})
+    EXPECT_EQ(sigismember(&seen, open), 0) << open;
+  for (int shut : {SIGINT, SIGTERM, SIGCHLD, SIGUSR1, SIGALRM})
+    EXPECT_EQ(sigismember(&seen, shut), 1) << shut;
   sigset_t after;
   pthread_sigmask(SIG_BLOCK, nullptr, &after);
   EXPECT_EQ(sigismember(&after, SIGINT), 0);
@@ -105,9 +114,12 @@ TEST(SignalMask, OwnThreadsTakeFaultsAndNothingElse) {
 
 TEST(Failure, DetailsThatLieAboutTheirSizeAreCut) {
   const std::string long_text(10000, 'x');
-  const tenon_key_value_t details[] = {{to_abi_str("a"), {"b", UINT64_MAX}}, {{"k", UINT64_MAX}, to_abi_str("v")}, {to_abi_str("l"), to_abi_str(long_text)}};
+  const tenon_key_value_t details[] = {{to_abi_str("a"), {"b", UINT64_MAX}},
+                                       {{"k", UINT64_MAX}, to_abi_str("v")},
+                                       {to_abi_str("l"), to_abi_str(long_text)}};
   record_failure(TENON_INTERNAL, "P0801: no", details);
-  EXPECT_EQ(last_failure().evidence_value("a"), "(a text that says it has 18446744073709551615 bytes)");
+  EXPECT_EQ(last_failure().evidence_value("a"),
+            "(a text that says it has 18446744073709551615 bytes)");
   EXPECT_EQ(last_failure().evidence_value("l").size(), 4096u);
   record_failure(TENON_INTERNAL, std::string_view("x", SIZE_MAX / 2), {});
   EXPECT_NE(last_failure().message().find("says it has"), std::string_view::npos);
@@ -130,7 +142,8 @@ TEST(ErrorCodes, UniqueAndComplete) {
   for (const ErrorEntry& entry : error_entries()) {
     EXPECT_EQ(entry.id.size(), 5u) << entry.id;
     EXPECT_TRUE(seen.insert(entry.id).second) << entry.id;
-    EXPECT_FALSE(entry.title.empty() || entry.explanation.empty() || entry.what_to_do.empty()) << entry.id;
+    EXPECT_FALSE(entry.title.empty() || entry.explanation.empty() || entry.what_to_do.empty())
+        << entry.id;
   }
   EXPECT_NE(find_error_entry("t0102"), nullptr);
   EXPECT_EQ(find_error_entry("T9999"), nullptr);
@@ -165,7 +178,8 @@ TEST(Str, Globs) {
 
 TEST(Str, SuggestionsAndNumbers) {
   std::vector<std::string> names = {"fold", "canonicalize", "cse"};
-  EXPECT_EQ(did_you_mean("canonicalise", std::span<const std::string>(names)), "; did you mean `canonicalize`?");
+  EXPECT_EQ(did_you_mean("canonicalise", std::span<const std::string>(names)),
+            "; did you mean `canonicalize`?");
   EXPECT_EQ(did_you_mean("zzzzzz", std::span<const std::string>(names)), "");
   uint64_t value = 0;
   EXPECT_TRUE(parse_u64(" 2g ", &value));
@@ -192,7 +206,8 @@ TEST(Limits, NamedInTheError) {
   set_limit(Limit::kDepth, 4);
   Status status = check_limit(Limit::kDepth, 5, "model `x`");
   EXPECT_EQ(status.text(),
-            "T0102: model `x` asks for 5 levels of nesting, and the limit is 4 (set by TENON_LIMIT_DEPTH)");
+            "T0102: model `x` asks for 5 levels of nesting, and the limit is 4 (set by "
+            "TENON_LIMIT_DEPTH)");
   EXPECT_EQ(status.code(), TENON_RESOURCE_EXHAUSTED);
   set_limit(Limit::kDepth, 64);
 }
@@ -229,15 +244,18 @@ TEST(Environment, UnknownVariablesAreNamed) {
   EXPECT_FALSE(env_flag("TENON_PLUGIN_STRICT", false));
 }
 
-// Runs this program again as a setuid copy: a privileged process must not listen to its user's variables.
+// Runs this program again as a setuid copy: a privileged process must not listen to its user's
+// variables.
 TEST(Environment, IgnoredWhenPrivileged) {
   if (getenv("TENON_TEST_INNER") != nullptr) {
-    std::printf("privileged %d, sees %d\n", is_privileged_process(), env("TENON_TEST_INNER").has_value());
+    std::printf("privileged %d, sees %d\n", is_privileged_process(),
+                env("TENON_TEST_INNER").has_value());
     return;
   }
   if (geteuid() != 0) GTEST_SKIP() << "only root can make a program setuid to somebody else";
   std::string command =
-      "d=$(mktemp -d) && cp /proc/" + std::to_string(getpid()) + "/exe $d/t && chown 65534 $d/t && chmod 4755 $d/t && chmod 755 $d && "
+      "d=$(mktemp -d) && cp /proc/" + std::to_string(getpid()) +
+      "/exe $d/t && chown 65534 $d/t && chmod 4755 $d/t && chmod 755 $d && "
       "TENON_TEST_INNER=1 $d/t --gtest_filter=Environment.IgnoredWhenPrivileged; rm -rf $d";
   FILE* child = popen(command.c_str(), "r");
   ASSERT_NE(child, nullptr);
@@ -245,7 +263,8 @@ TEST(Environment, IgnoredWhenPrivileged) {
   char buffer[512];
   while (fgets(buffer, sizeof(buffer), child) != nullptr) output += buffer;
   pclose(child);
-  if (output.find("privileged 0") != std::string::npos) GTEST_SKIP() << "this file system ignores the setuid bit";
+  if (output.find("privileged 0") != std::string::npos)
+    GTEST_SKIP() << "this file system ignores the setuid bit";
   EXPECT_NE(output.find("privileged 1, sees 0"), std::string::npos) << output;
 }
 
@@ -254,7 +273,8 @@ struct Captured {
   Captured() {
     set_log_receiver(
         [](void* self, std::string_view component, LogLevel, std::string_view text) {
-          static_cast<Captured*>(self)->lines.push_back(std::string(component) + ": " + std::string(text));
+          static_cast<Captured*>(self)->lines.push_back(std::string(component) + ": " +
+                                                        std::string(text));
         },
         this);
   }
@@ -276,11 +296,13 @@ TEST(Log, ChosenByComponent) {
   warn_unknown_log_names({});
   warn_unknown_log_names({});
   ASSERT_EQ(captured.lines.size(), 1u);
-  EXPECT_NE(captured.lines[0].find("`plugns`, which is no component; did you mean `plugins`?"), std::string::npos);
+  EXPECT_NE(captured.lines[0].find("`plugns`, which is no component; did you mean `plugins`?"),
+            std::string::npos);
 }
 
 TEST(Log, CheckAborts) {
-  EXPECT_DEATH(TENON_CHECK(1 == 2, "x is {}", 3), "check failed at base_test.cpp:[0-9]+: 1 == 2: x is 3");
+  EXPECT_DEATH(TENON_CHECK(1 == 2, "x is {}", 3),
+               "check failed at base_test.cpp:[0-9]+: 1 == 2: x is 3");
 }
 
 TEST(Operation, CancelIsSeen) {

@@ -15,8 +15,8 @@
 #include <xxhash.h>
 
 #include "core/base/checked.h"
-#include "core/base/process/environment.h"
 #include "core/base/limits.h"
+#include "core/base/process/environment.h"
 #include "core/base/process/log.h"
 #include "core/base/str.h"
 
@@ -26,7 +26,8 @@ namespace {
 constexpr char kMagic[8] = {'T', 'E', 'N', 'O', 'N', 'C', '1', '\n'};
 constexpr uint64_t kAlignment = 64;
 constexpr int64_t kTemporaryAgeNs = int64_t{3600} * 1000000000;
-constexpr int64_t kTouchAfterNs = int64_t{3600} * 1000000000;  // use times are kept to the hour: reads stay reads
+constexpr int64_t kTouchAfterNs =
+    int64_t{3600} * 1000000000;  // use times are kept to the hour: reads stay reads
 
 struct Header {
   char magic[8];
@@ -37,11 +38,16 @@ struct Header {
 };
 static_assert(sizeof(Header) == kAlignment);
 
-XXH128_hash_t digest(std::span<const std::byte> bytes) { return XXH3_128bits(bytes.data(), bytes.size()); }
+XXH128_hash_t digest(std::span<const std::byte> bytes) {
+  return XXH3_128bits(bytes.data(), bytes.size());
+}
 
-std::string hex(XXH128_hash_t hash) { return fmt::format("{:016x}{:016x}", hash.high64, hash.low64); }
+std::string hex(XXH128_hash_t hash) {
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
 
-Header make_header(std::string_view kind, std::span<const std::byte> key, std::span<const std::byte> payload) {
+Header make_header(std::string_view kind, std::span<const std::byte> key,
+                   std::span<const std::byte> payload) {
   Header header;
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
   header.key_bytes = key.size();
@@ -56,19 +62,21 @@ Header make_header(std::string_view kind, std::span<const std::byte> key, std::s
 }
 
 // The payload of a file's bytes if everything about it is right; else why not.
-const char* check_entry(std::span<const std::byte> bytes, std::string_view kind, std::span<const std::byte> key,
-                        std::span<const std::byte>* out_payload) {
+const char* check_entry(std::span<const std::byte> bytes, std::string_view kind,
+                        std::span<const std::byte> key, std::span<const std::byte>* out_payload) {
   Header header;
   if (bytes.size() < sizeof(header)) return "it is cut short";
   std::memcpy(&header, bytes.data(), sizeof(header));
-  if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) return "it is no cache entry of this version";
+  if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0)
+    return "it is no cache entry of this version";
   uint64_t begin = 0, end = 0;
   if (!checked_add(uint64_t{sizeof(header)}, header.key_bytes, &begin) ||
-      !checked_align_up(begin, kAlignment, &begin) || !checked_add(begin, header.payload_bytes, &end) ||
-      end != bytes.size()) {
+      !checked_align_up(begin, kAlignment, &begin) ||
+      !checked_add(begin, header.payload_bytes, &end) || end != bytes.size()) {
     return "its size is not what its header says";
   }
-  if (header.key_bytes != key.size() || std::memcmp(bytes.data() + sizeof(header), key.data(), key.size()) != 0) {
+  if (header.key_bytes != key.size() ||
+      std::memcmp(bytes.data() + sizeof(header), key.data(), key.size()) != 0) {
     return "it belongs to another key";
   }
   std::span<const std::byte> payload = bytes.subspan(begin, header.payload_bytes);
@@ -93,8 +101,10 @@ std::string why_unusable(const std::string& folder) {
 std::string default_folder() {
   if (auto chosen = env("TENON_CACHE_DIR")) return std::string(*chosen);
   if (is_privileged_process()) return {};
-  if (auto xdg = env("XDG_CACHE_HOME"); xdg && xdg->starts_with('/')) return join_path(*xdg, "tenon");
-  if (auto home = env("HOME"); home && home->starts_with('/')) return join_path(*home, ".cache/tenon");
+  if (auto xdg = env("XDG_CACHE_HOME"); xdg && xdg->starts_with('/'))
+    return join_path(*xdg, "tenon");
+  if (auto home = env("HOME"); home && home->starts_with('/'))
+    return join_path(*home, ".cache/tenon");
   return {};
 }
 
@@ -106,7 +116,9 @@ int64_t wall_ns() {
 
 }  // namespace
 
-std::string content_name(std::span<const std::byte> bytes) { return hex(digest(bytes)); }
+std::string content_name(std::span<const std::byte> bytes) {
+  return hex(digest(bytes));
+}
 
 Cache::Cache(std::string folder) : folder_(std::move(folder)) {
   if (folder_.empty()) return;
@@ -125,7 +137,8 @@ Cache::Cache(std::string folder) : folder_(std::move(folder)) {
 }
 
 Cache& Cache::process() {
-  static Cache* instance = new Cache(default_folder());  // never destroyed: threads may ask during exit
+  static Cache* instance =
+      new Cache(default_folder());  // never destroyed: threads may ask during exit
   return *instance;
 }
 
@@ -134,15 +147,22 @@ std::string Cache::entry_path(std::string_view kind, std::span<const std::byte> 
   return fmt::format("{}/{}/{}/{}", root_, kind, name.substr(0, 2), name);
 }
 
-Result<CacheEntry> Cache::read_shared(const std::string& folder, std::string_view kind, std::span<const std::byte> key) {
-  auto not_found = [&] { return error(TENON_NOT_FOUND, "T0802", "no cached {} under this key", kind); };
-  const auto trusted = [](const FileIdentity& i) { return (i.owner == 0 || i.owner == ::geteuid()) && (i.mode & 0022) == 0; };
+Result<CacheEntry> Cache::read_shared(const std::string& folder, std::string_view kind,
+                                      std::span<const std::byte> key) {
+  auto not_found = [&] {
+    return error(TENON_NOT_FOUND, "T0802", "no cached {} under this key", kind);
+  };
+  const auto trusted = [](const FileIdentity& i) {
+    return (i.owner == 0 || i.owner == ::geteuid()) && (i.mode & 0022) == 0;
+  };
   if (folder.empty() || folder[0] != '/') return not_found();
   const Result<FileIdentity> place = identify_link(folder);
   if (!place.ok() || !S_ISDIR(place->mode) || !trusted(*place)) return not_found();
   const std::string name = content_name(key);
-  Result<File> file = open_no_follow(join_path(folder, fmt::format("v1/{}/{}/{}", kind, name.substr(0, 2), name)));
-  if (!file.ok() || !trusted(file->identity()) || file->size_bytes() > limit(Limit::kCacheBytes)) return not_found();
+  Result<File> file =
+      open_no_follow(join_path(folder, fmt::format("v1/{}/{}/{}", kind, name.substr(0, 2), name)));
+  if (!file.ok() || !trusted(file->identity()) || file->size_bytes() > limit(Limit::kCacheBytes))
+    return not_found();
   CacheEntry entry;
   TENON_ASSIGN_OR_RETURN(entry.region, map_file(*file));
   if (check_entry(entry.region->bytes(), kind, key, &entry.bytes) != nullptr) return not_found();
@@ -150,7 +170,9 @@ Result<CacheEntry> Cache::read_shared(const std::string& folder, std::string_vie
 }
 
 Result<CacheEntry> Cache::get(std::string_view kind, std::span<const std::byte> key) {
-  auto not_found = [&] { return error(TENON_NOT_FOUND, "T0802", "no cached {} under this key", kind); };
+  auto not_found = [&] {
+    return error(TENON_NOT_FOUND, "T0802", "no cached {} under this key", kind);
+  };
   if (!usable_) return not_found();
   std::string path = entry_path(kind, key);
   Result<File> file = open_no_follow(path);
@@ -166,7 +188,8 @@ Result<CacheEntry> Cache::get(std::string_view kind, std::span<const std::byte> 
     trouble = check_entry(entry.region->bytes(), kind, key, &entry.bytes);
   }
   if (trouble != nullptr) {
-    log_warning("cache", "T0802: the cached file {} is ignored and removed: {}", quoted(path), trouble);
+    log_warning("cache", "T0802: the cached file {} is ignored and removed: {}", quoted(path),
+                trouble);
     (void)remove_file(path);
     return not_found();
   }
@@ -176,7 +199,8 @@ Result<CacheEntry> Cache::get(std::string_view kind, std::span<const std::byte> 
   return entry;
 }
 
-bool Cache::put(std::string_view kind, std::span<const std::byte> key, std::span<const std::byte> payload) {
+bool Cache::put(std::string_view kind, std::span<const std::byte> key,
+                std::span<const std::byte> payload) {
   if (!usable_) return false;
   auto write = [&]() -> Status {
     std::string path = entry_path(kind, key);
@@ -186,7 +210,8 @@ bool Cache::put(std::string_view kind, std::span<const std::byte> key, std::span
     static constexpr std::byte kPadding[kAlignment] = {};
     TENON_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(&header, 1))));
     TENON_RETURN_IF_ERROR(file.write(key));
-    TENON_RETURN_IF_ERROR(file.write(std::span(kPadding).first((kAlignment - key.size() % kAlignment) % kAlignment)));
+    TENON_RETURN_IF_ERROR(
+        file.write(std::span(kPadding).first((kAlignment - key.size() % kAlignment) % kAlignment)));
     TENON_RETURN_IF_ERROR(file.write(payload));
     return file.commit();
   };
@@ -194,7 +219,8 @@ bool Cache::put(std::string_view kind, std::span<const std::byte> key, std::span
   if (status.ok()) status = write();
   if (!status.ok()) {
     if (log_once(fmt::format("cache write {}", folder_))) {
-      log_warning("cache", "T0803: nothing is written to the cache {}: {}", quoted(folder_), status.text());
+      log_warning("cache", "T0803: nothing is written to the cache {}: {}", quoted(folder_),
+                  status.text());
     }
     return false;
   }
@@ -203,7 +229,8 @@ bool Cache::put(std::string_view kind, std::span<const std::byte> key, std::span
 }
 
 void Cache::count_written(uint64_t bytes) {
-  // The bound is looked after every 64 MB that a process writes, since listing the folder costs a walk.
+  // The bound is looked after every 64 MB that a process writes, since listing the folder costs a
+  // walk.
   constexpr uint64_t kCheckEvery = uint64_t{64} << 20;
   static std::atomic<uint64_t> written{0};
   const uint64_t step = std::min(kCheckEvery, limit(Limit::kCacheBytes) / 4 + 1);
@@ -223,7 +250,8 @@ void each_file(const std::string& root, Visit visit) {
     std::string kind_folder = join_path(root, kind);
     for (const std::string& part : list_folder(kind_folder).value_or(none)) {
       std::string folder = join_path(kind_folder, part);
-      for (const std::string& name : list_folder(folder).value_or(none)) visit(kind, join_path(folder, name), name);
+      for (const std::string& name : list_folder(folder).value_or(none))
+        visit(kind, join_path(folder, name), name);
     }
   }
 }
@@ -270,7 +298,8 @@ pid_t scratch_owner = 0;
 void remove_scratch() {
   if (scratch_owner != ::getpid()) return;
   const std::string& folder = scratch_path();
-  for (const std::string& name : list_folder(folder).value_or({})) (void)remove_file(join_path(folder, name));
+  for (const std::string& name : list_folder(folder).value_or({}))
+    (void)remove_file(join_path(folder, name));
   ::rmdir(folder.c_str());
 }
 }  // namespace
@@ -281,8 +310,9 @@ Result<std::string> scratch_folder() {
   if (scratch_owner == ::getpid()) return scratch_path();
   Cache& cache = Cache::process();
   std::string tried;
-  for (std::string parent : {cache.usable() ? cache.folder() : std::string(), std::string(env("TMPDIR").value_or("")),
-                             std::string("/tmp"), std::string("/dev/shm")}) {
+  for (std::string parent :
+       {cache.usable() ? cache.folder() : std::string(), std::string(env("TMPDIR").value_or("")),
+        std::string("/tmp"), std::string("/dev/shm")}) {
     if (parent.empty() || parent[0] != '/') continue;
     std::string pattern = join_path(parent, "scratch.XXXXXX");
     if (::mkdtemp(pattern.data()) == nullptr) {
@@ -294,7 +324,8 @@ Result<std::string> scratch_folder() {
     scratch_owner = ::getpid();
     return pattern;
   }
-  return error(TENON_UNAVAILABLE, "T0107", "no folder for temporary files can be written; tried {}", tried);
+  return error(TENON_UNAVAILABLE, "T0107", "no folder for temporary files can be written; tried {}",
+               tried);
 }
 
 }  // namespace tenon

@@ -1,4 +1,5 @@
-// Group 7 of the hostile inputs: whatever happens to the cache folder, the answer is right or "not found".
+// Group 7 of the hostile inputs: whatever happens to the cache folder, the answer is right or "not
+// found".
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -18,7 +19,9 @@
 namespace tenon {
 namespace {
 
-std::span<const std::byte> bytes(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+std::span<const std::byte> bytes(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
 std::string text(std::span<const std::byte> data) {
   return std::string(reinterpret_cast<const char*>(data.data()), data.size());
 }
@@ -29,9 +32,11 @@ class CacheTest : public testing::Test {
     char pattern[] = "/tmp/tenon_cache_test.XXXXXX";
     outer_ = mkdtemp(pattern);
     folder_ = outer_ + "/cache";
-    set_log_receiver([](void* self, std::string_view, LogLevel,
-                        std::string_view line) { static_cast<CacheTest*>(self)->log_ += std::string(line) + "\n"; },
-                     this);
+    set_log_receiver(
+        [](void* self, std::string_view, LogLevel, std::string_view line) {
+          static_cast<CacheTest*>(self)->log_ += std::string(line) + "\n";
+        },
+        this);
   }
   void TearDown() override {
     set_log_receiver(nullptr, nullptr);

@@ -33,8 +33,8 @@ template <typename T>
   return offset <= size && length <= size - offset;
 }
 
-// Product of non-negative dims. T0110 if one is negative or the product does not fit; a zero dim gives 0 even
-// if the others would overflow.
+// Product of non-negative dims. T0110 if one is negative or the product does not fit; a zero dim
+// gives 0 even if the others would overflow.
 Result<uint64_t> element_count(std::span<const int64_t> dims);
 
 // Bytes of `count` elements of `bits` bits each, rounded up to whole bytes. T0110 on overflow.

@@ -32,26 +32,33 @@ std::string errno_text(int number) {
 tenon_code_t code_of_errno(int number) {
   switch (number) {
     case ENOENT:
-    case ENOTDIR: return TENON_NOT_FOUND;
+    case ENOTDIR:
+      return TENON_NOT_FOUND;
     case EACCES:
     case EPERM:
-    case EROFS: return TENON_PERMISSION_DENIED;
+    case EROFS:
+      return TENON_PERMISSION_DENIED;
     case ENOSPC:
     case EDQUOT:
     case ENOMEM:
     case EMFILE:
-    case ENFILE: return TENON_RESOURCE_EXHAUSTED;
-    case EEXIST: return TENON_ALREADY_EXISTS;
+    case ENFILE:
+      return TENON_RESOURCE_EXHAUSTED;
+    case EEXIST:
+      return TENON_ALREADY_EXISTS;
     case ENAMETOOLONG:
-    case EINVAL: return TENON_INVALID_ARGUMENT;
-    default: return TENON_UNAVAILABLE;
+    case EINVAL:
+      return TENON_INVALID_ARGUMENT;
+    default:
+      return TENON_UNAVAILABLE;
   }
 }
 
 Status check_path(std::string_view path) {
   if (path.empty()) return error(TENON_INVALID_ARGUMENT, "T0104", "the name of a file is empty");
   if (path.find('\0') != std::string_view::npos) {
-    return error(TENON_INVALID_ARGUMENT, "T0104", "the file name {} holds a NUL byte", quoted(path));
+    return error(TENON_INVALID_ARGUMENT, "T0104", "the file name {} holds a NUL byte",
+                 quoted(path));
   }
   return Status();
 }
@@ -62,7 +69,8 @@ Status check_relative(std::string_view name) {
   auto refuse = [&](std::string_view why) {
     return error(TENON_INVALID_ARGUMENT, "T0104", "the file name {} {}", quoted(name), why);
   };
-  if (name[0] == '/') return refuse("is absolute, and must lie beneath the folder of the file that names it");
+  if (name[0] == '/')
+    return refuse("is absolute, and must lie beneath the folder of the file that names it");
   if (name.find('\\') != std::string_view::npos) return refuse("holds a backslash");
   if (name.size() >= PATH_MAX) return refuse("is too long");
   for (size_t begin = 0; begin <= name.size();) {
@@ -100,8 +108,11 @@ Result<File> adopt_regular(int raw, std::string_view path) {
   struct stat status;
   if (fstat(raw, &status) != 0) return errno_status(errno, "look at", path);
   if (!S_ISREG(status.st_mode)) {
-    std::string_view what = S_ISDIR(status.st_mode) ? "a folder" : S_ISFIFO(status.st_mode) ? "a FIFO" : "a device";
-    return error(TENON_INVALID_ARGUMENT, "T0103", "{} is {}, and a regular file is needed", quoted(path), what);
+    std::string_view what = S_ISDIR(status.st_mode)    ? "a folder"
+                            : S_ISFIFO(status.st_mode) ? "a FIFO"
+                                                       : "a device";
+    return error(TENON_INVALID_ARGUMENT, "T0103", "{} is {}, and a regular file is needed",
+                 quoted(path), what);
   }
   return File(descriptor.release(), std::string(path), identity_of(status));
 }
@@ -120,13 +131,16 @@ int open_by_steps(int folder, const std::string& relative) {
   for (size_t begin = 0;;) {
     size_t end = std::min(relative.find('/', begin), relative.size());
     std::string part = relative.substr(begin, end - begin);
-    if (end == relative.size()) return open_retrying(current.get(), part.c_str(), kOpenFlags | O_NOFOLLOW);
+    if (end == relative.size())
+      return open_retrying(current.get(), part.c_str(), kOpenFlags | O_NOFOLLOW);
     if (!part.empty()) {
-      int next = open_retrying(current.get(), part.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+      int next =
+          open_retrying(current.get(), part.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
       if (next < 0) {
         // O_DIRECTORY|O_NOFOLLOW reports a link as ENOTDIR.
         struct stat status;
-        if (errno == ENOTDIR && fstatat(current.get(), part.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+        if (errno == ENOTDIR &&
+            fstatat(current.get(), part.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 &&
             S_ISLNK(status.st_mode)) {
           errno = ELOOP;
         }
@@ -152,25 +166,30 @@ int open_without_links(int folder, const std::string& relative) {
 }
 
 Status link_refused(std::string_view path) {
-  return error(TENON_PERMISSION_DENIED, "T0105", "{} is, or passes through, a symbolic link", quoted(path));
+  return error(TENON_PERMISSION_DENIED, "T0105", "{} is, or passes through, a symbolic link",
+               quoted(path));
 }
 
 }  // namespace
 
 Status errno_status(int number, std::string_view verb, std::string_view path) {
   bool full = number == ENOSPC || number == EDQUOT;
-  return error(code_of_errno(number), full ? "T0108" : "T0101", "cannot {} {}: {}", verb, quoted(path),
-               errno_text(number));
+  return error(code_of_errno(number), full ? "T0108" : "T0101", "cannot {} {}: {}", verb,
+               quoted(path), errno_text(number));
 }
 
 FileIdentity identity_of(const struct stat& s) {
-  auto ns = [](const timespec& t) { return static_cast<int64_t>(t.tv_sec) * 1000000000 + t.tv_nsec; };
-  return {s.st_dev, s.st_ino, static_cast<uint64_t>(s.st_size), ns(s.st_mtim), ns(s.st_ctim), s.st_mode, s.st_uid,
-          static_cast<uint32_t>(s.st_nlink)};
+  auto ns = [](const timespec& t) {
+    return static_cast<int64_t>(t.tv_sec) * 1000000000 + t.tv_nsec;
+  };
+  return {s.st_dev,  s.st_ino, static_cast<uint64_t>(s.st_size), ns(s.st_mtim), ns(s.st_ctim),
+          s.st_mode, s.st_uid, static_cast<uint32_t>(s.st_nlink)};
 }
 
 File::File(File&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)), path_(std::move(other.path_)), identity_(other.identity_) {}
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      path_(std::move(other.path_)),
+      identity_(other.identity_) {}
 
 File& File::operator=(File&& other) noexcept {
   std::swap(descriptor_, other.descriptor_);
@@ -203,19 +222,21 @@ template <typename Walk>
 Result<File> open_beneath_with(std::string_view folder, std::string_view relative, Walk walk) {
   TENON_RETURN_IF_ERROR(check_path(folder));
   TENON_RETURN_IF_ERROR(check_relative(relative));
-  Descriptor base(open_retrying(AT_FDCWD, std::string(folder).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  Descriptor base(
+      open_retrying(AT_FDCWD, std::string(folder).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (base.get() < 0) return errno_status(errno, "open the folder", folder);
   std::string shown = join_path(folder, relative);
   int descriptor = walk(base.get(), std::string(relative));
   if (descriptor < 0 && errno == ELOOP) return link_refused(shown);
   if (descriptor < 0 && errno == EXDEV) {
-    return error(TENON_INVALID_ARGUMENT, "T0104", "the file name {} leaves its folder", quoted(relative));
+    return error(TENON_INVALID_ARGUMENT, "T0104", "the file name {} leaves its folder",
+                 quoted(relative));
   }
   if (descriptor < 0) return errno_status(errno, "open", shown);
   TENON_ASSIGN_OR_RETURN(File file, adopt_regular(descriptor, shown));
   if (file.identity().links != 1) {
-    return error(TENON_PERMISSION_DENIED, "T0105", "{} has {} hard links, and must have one", quoted(shown),
-                 file.identity().links);
+    return error(TENON_PERMISSION_DENIED, "T0105", "{} has {} hard links, and must have one",
+                 quoted(shown), file.identity().links);
   }
   return file;
 }
@@ -233,10 +254,11 @@ MappedRegion::~MappedRegion() {
   if (base_ != nullptr) ::munmap(base_, mapped_);
 }
 
-Result<std::shared_ptr<const MappedRegion>> map_region(const File& file, uint64_t offset, uint64_t length) {
+Result<std::shared_ptr<const MappedRegion>> map_region(const File& file, uint64_t offset,
+                                                       uint64_t length) {
   if (!range_inside(offset, length, file.size_bytes())) {
-    return error(TENON_OUT_OF_RANGE, "T0106", "bytes {} + {} are not inside {}, which has {} bytes", offset, length,
-                 quoted(file.path()), file.size_bytes());
+    return error(TENON_OUT_OF_RANGE, "T0106", "bytes {} + {} are not inside {}, which has {} bytes",
+                 offset, length, quoted(file.path()), file.size_bytes());
   }
   TENON_RETURN_IF_ERROR(check_limit(Limit::kFileBytes, length, quoted(file.path())));
   std::shared_ptr<MappedRegion> region(new MappedRegion);
@@ -244,10 +266,11 @@ Result<std::shared_ptr<const MappedRegion>> map_region(const File& file, uint64_
   const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t begin = offset & ~(page - 1);
   region->mapped_ = length + (offset - begin);
-  void* base = ::mmap(nullptr, region->mapped_, PROT_READ, MAP_PRIVATE, file.descriptor(), static_cast<off_t>(begin));
+  void* base = ::mmap(nullptr, region->mapped_, PROT_READ, MAP_PRIVATE, file.descriptor(),
+                      static_cast<off_t>(begin));
   if (base == MAP_FAILED) {
-    return error(TENON_RESOURCE_EXHAUSTED, "T0111", "cannot map {} bytes of {}: {}", length, quoted(file.path()),
-                 errno_text(errno));
+    return error(TENON_RESOURCE_EXHAUSTED, "T0111", "cannot map {} bytes of {}: {}", length,
+                 quoted(file.path()), errno_text(errno));
   }
   region->base_ = base;
   region->data_ = static_cast<const std::byte*>(base) + (offset - begin);
@@ -261,12 +284,13 @@ Result<std::shared_ptr<const MappedRegion>> map_file(const File& file) {
 
 Result<std::string> read_all(const File& file, uint64_t max_bytes, std::string_view what) {
   if (file.size_bytes() > max_bytes) {
-    return error(TENON_RESOURCE_EXHAUSTED, "T0102", "{} has {} bytes, and the limit for {} is {}", quoted(file.path()),
-                 file.size_bytes(), what, max_bytes);
+    return error(TENON_RESOURCE_EXHAUSTED, "T0102", "{} has {} bytes, and the limit for {} is {}",
+                 quoted(file.path()), file.size_bytes(), what, max_bytes);
   }
   std::string contents(file.size_bytes(), '\0');
   for (size_t done = 0; done < contents.size();) {
-    ssize_t got = ::pread(file.descriptor(), contents.data() + done, contents.size() - done, static_cast<off_t>(done));
+    ssize_t got = ::pread(file.descriptor(), contents.data() + done, contents.size() - done,
+                          static_cast<off_t>(done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return errno_status(errno, "read", file.path());
     if (got == 0) {
@@ -305,7 +329,8 @@ AtomicFile::~AtomicFile() {
 namespace {
 Status not_written(int number, std::string_view what, std::string_view path) {
   const Status status = errno_status(number, what, path);
-  return Status(status.code(), number == ENOSPC || number == EDQUOT ? "T0108" : "T0107", std::string(status.message()));
+  return Status(status.code(), number == ENOSPC || number == EDQUOT ? "T0108" : "T0107",
+                std::string(status.message()));
 }
 }  // namespace
 
@@ -314,7 +339,8 @@ Result<AtomicFile> AtomicFile::create(std::string_view path, uint32_t mode) {
   struct stat status;
   if (::lstat(std::string(path).c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     if (S_ISLNK(status.st_mode)) {
-      return error(TENON_PERMISSION_DENIED, "T0109", "{} is a symbolic link, and is not written through", quoted(path));
+      return error(TENON_PERMISSION_DENIED, "T0109",
+                   "{} is a symbolic link, and is not written through", quoted(path));
     }
     return error(TENON_INVALID_ARGUMENT, "T0103", "{} exists and is no regular file", quoted(path));
   }
@@ -322,8 +348,10 @@ Result<AtomicFile> AtomicFile::create(std::string_view path, uint32_t mode) {
   AtomicFile file;
   file.path_ = path;
   for (int attempt = 0; attempt < 100; ++attempt) {
-    std::string name = fmt::format("{}/.tmp.{}.{}", folder_of(path), ::getpid(), counter.fetch_add(1));
-    file.descriptor_ = open_retrying(AT_FDCWD, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+    std::string name =
+        fmt::format("{}/.tmp.{}.{}", folder_of(path), ::getpid(), counter.fetch_add(1));
+    file.descriptor_ = open_retrying(AT_FDCWD, name.c_str(),
+                                     O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
     if (file.descriptor_ >= 0) {
       file.temporary_ = std::move(name);
       return file;
@@ -370,14 +398,16 @@ Status make_folders(std::string_view path, uint32_t mode) {
     }
   }
   struct stat status;
-  if (::stat(std::string(path).c_str(), &status) != 0) return errno_status(errno, "make the folder", path);
+  if (::stat(std::string(path).c_str(), &status) != 0)
+    return errno_status(errno, "make the folder", path);
   if (!S_ISDIR(status.st_mode)) return errno_status(ENOTDIR, "make the folder", path);
   return Status();
 }
 
 Result<std::vector<std::string>> list_folder(std::string_view path) {
   TENON_RETURN_IF_ERROR(check_path(path));
-  int descriptor = open_retrying(AT_FDCWD, std::string(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int descriptor =
+      open_retrying(AT_FDCWD, std::string(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return errno_status(errno, "open the folder", path);
   DIR* folder = ::fdopendir(descriptor);
   if (folder == nullptr) {
@@ -386,7 +416,8 @@ Result<std::vector<std::string>> list_folder(std::string_view path) {
   }
   std::vector<std::string> names;
   while (dirent* entry = ::readdir(folder)) {
-    if (std::strcmp(entry->d_name, ".") != 0 && std::strcmp(entry->d_name, "..") != 0) names.push_back(entry->d_name);
+    if (std::strcmp(entry->d_name, ".") != 0 && std::strcmp(entry->d_name, "..") != 0)
+      names.push_back(entry->d_name);
   }
   ::closedir(folder);
   std::sort(names.begin(), names.end());
@@ -408,7 +439,8 @@ Result<FileIdentity> identify_link(std::string_view path) {
 }
 
 Status remove_file(std::string_view path) {
-  if (::unlink(std::string(path).c_str()) != 0 && errno != ENOENT) return errno_status(errno, "remove", path);
+  if (::unlink(std::string(path).c_str()) != 0 && errno != ENOENT)
+    return errno_status(errno, "remove", path);
   return Status();
 }
 

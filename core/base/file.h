@@ -1,5 +1,6 @@
-// Files. This is the only place in core/ that opens one: every door (models, weights, text, manifests, cache)
-// passes here, so that a FIFO, a device, a link or a path out of its folder is refused once and for all.
+// Files. This is the only place in core/ that opens one: every door (models, weights, text,
+// manifests, cache) passes here, so that a FIFO, a device, a link or a path out of its folder is
+// refused once and for all.
 #pragma once
 #include <sys/stat.h>
 
@@ -43,13 +44,14 @@ class File {
   FileIdentity identity_;
 };
 
-// Opens a file that the user named: links are followed, anything but a regular file is refused (never blocks
-// on a FIFO). Errors: T0101 (NOT_FOUND or PERMISSION_DENIED), T0103, T0104 for an empty name or one with NUL.
+// Opens a file that the user named: links are followed, anything but a regular file is refused
+// (never blocks on a FIFO). Errors: T0101 (NOT_FOUND or PERMISSION_DENIED), T0103, T0104 for an
+// empty name or one with NUL.
 Result<File> open_user_file(std::string_view path);
 
-// Opens `relative`, a name found inside some file, beneath `folder`: relative, without "..", backslash or NUL,
-// through no symbolic link at any step, regular, with one hard link. Errors: T0101, T0103, T0104, T0105.
-// The folder itself is the user's and may be reached through links.
+// Opens `relative`, a name found inside some file, beneath `folder`: relative, without "..",
+// backslash or NUL, through no symbolic link at any step, regular, with one hard link. Errors:
+// T0101, T0103, T0104, T0105. The folder itself is the user's and may be reached through links.
 Result<File> open_beneath(std::string_view folder, std::string_view relative);
 
 namespace detail {
@@ -77,9 +79,10 @@ class MappedRegion {
   size_t size_ = 0;
 };
 
-// Maps [offset, offset + length) of `file`. Errors: T0106 if that is not inside, T0102 above kFileBytes, T0111.
-// The mapping outlives the File.
-Result<std::shared_ptr<const MappedRegion>> map_region(const File& file, uint64_t offset, uint64_t length);
+// Maps [offset, offset + length) of `file`. Errors: T0106 if that is not inside, T0102 above
+// kFileBytes, T0111. The mapping outlives the File.
+Result<std::shared_ptr<const MappedRegion>> map_region(const File& file, uint64_t offset,
+                                                       uint64_t length);
 Result<std::shared_ptr<const MappedRegion>> map_file(const File& file);
 
 // Reads a whole file of at most `max_bytes` (T0102 with `what` otherwise).
@@ -88,8 +91,9 @@ Result<std::string> read_all(const File& file, uint64_t max_bytes, std::string_v
 // The first `max_bytes` of a file whose size stat does not know (/proc, /sys). T0101.
 Result<std::string> read_system_file(std::string_view path, size_t max_bytes = 64 * 1024);
 
-// A file that appears whole or not at all: written under a temporary name in the same folder, renamed by
-// commit(), removed if never committed. The target may exist (it is replaced) but be no symbolic link (T0109).
+// A file that appears whole or not at all: written under a temporary name in the same folder,
+// renamed by commit(), removed if never committed. The target may exist (it is replaced) but be no
+// symbolic link (T0109).
 class AtomicFile {
  public:
   static Result<AtomicFile> create(std::string_view path, uint32_t mode = 0644);
@@ -97,7 +101,9 @@ class AtomicFile {
   AtomicFile& operator=(AtomicFile&&) = delete;
   ~AtomicFile();
   Status write(std::span<const std::byte> bytes);
-  Status write(std::string_view text) { return write(std::as_bytes(std::span(text.data(), text.size()))); }
+  Status write(std::string_view text) {
+    return write(std::as_bytes(std::span(text.data(), text.size())));
+  }
   // A full disk is told by write or commit as T0108 (RESOURCE_EXHAUSTED).
   Status commit();
 
@@ -132,7 +138,8 @@ std::string_view folder_of(std::string_view path);     // "." if there is none
 std::string_view file_name_of(std::string_view path);  // after the last '/'
 std::string join_path(std::string_view folder, std::string_view name);
 
-// A Status for errno `number` about `path`: T0108 for a full disk, T0101 otherwise ("cannot VERB PATH: reason").
+// A Status for errno `number` about `path`: T0108 for a full disk, T0101 otherwise ("cannot VERB
+// PATH: reason").
 Status errno_status(int number, std::string_view verb, std::string_view path);
 
 }  // namespace tenon

@@ -1,4 +1,5 @@
-// The rules of opening and writing files: group 2 of the hostile inputs, as far as names and links go.
+// The rules of opening and writing files: group 2 of the hostile inputs, as far as names and links
+// go.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -28,7 +29,8 @@ class FileTest : public testing::Test {
     std::string answer = file.ok() ? "opened" : std::string(file.status().error_code());
     // Kernels without openat2 must answer alike.
     Result<File> stepwise = detail::open_beneath_by_steps(folder_, name);
-    EXPECT_EQ(stepwise.ok() ? "opened" : std::string(stepwise.status().error_code()), answer) << name;
+    EXPECT_EQ(stepwise.ok() ? "opened" : std::string(stepwise.status().error_code()), answer)
+        << name;
     return answer;
   }
   std::string outer_, folder_;
@@ -42,8 +44,9 @@ TEST_F(FileTest, BeneathOpensPlainFiles) {
 
 TEST_F(FileTest, BeneathRefusesNames) {
   using namespace std::literals;
-  for (std::string_view name : {"../secret"sv, "sub/../../secret"sv, "/etc/passwd"sv, ""sv, "a\0b"sv, "..\\secret"sv,
-                                "sub/"sv, "."sv, ".."sv, "/proc/self/mem"sv}) {
+  for (std::string_view name :
+       {"../secret"sv, "sub/../../secret"sv, "/etc/passwd"sv, ""sv, "a\0b"sv, "..\\secret"sv,
+        "sub/"sv, "."sv, ".."sv, "/proc/self/mem"sv}) {
     EXPECT_EQ(refused(name), "T0104") << name;
   }
   EXPECT_EQ(refused(std::string(5000, 'x')), "T0104");
@@ -56,7 +59,8 @@ TEST_F(FileTest, BeneathRefusesLinksAndSpecialFiles) {
   ASSERT_EQ(symlink(outer_.c_str(), (folder_ + "/parent").c_str()), 0);
   ASSERT_EQ(::link((outer_ + "/secret").c_str(), (folder_ + "/hard").c_str()), 0);
   ASSERT_EQ(mkfifo((folder_ + "/fifo").c_str(), 0600), 0);
-  for (const char* name : {"link", "inner", "parent/secret", "hard"}) EXPECT_EQ(refused(name), "T0105") << name;
+  for (const char* name : {"link", "inner", "parent/secret", "hard"})
+    EXPECT_EQ(refused(name), "T0105") << name;
   EXPECT_EQ(refused("sub"), "T0103");
   EXPECT_EQ(refused("fifo"), "T0103");
 }
@@ -100,7 +104,8 @@ TEST_F(FileTest, WritesAreWholeOrAbsent) {
 }
 
 TEST_F(FileTest, FullDiskIsSaid) {
-  // /dev/full takes the part of a full disk; the atomic writer refuses devices, so its own message is tested.
+  // /dev/full takes the part of a full disk; the atomic writer refuses devices, so its own message
+  // is tested.
   Status status = errno_status(ENOSPC, "write", "x");
   EXPECT_EQ(status.error_code(), "T0108");
   EXPECT_EQ(status.code(), TENON_RESOURCE_EXHAUSTED);

@@ -13,8 +13,9 @@
 namespace tenon {
 namespace {
 
-// Texts are never freed. Readers see an entry through an atomic slot that is written once; a table that became
-// too small is kept, since a reader may still be in it (their sizes sum to less than the newest).
+// Texts are never freed. Readers see an entry through an atomic slot that is written once; a table
+// that became too small is kept, since a reader may still be in it (their sizes sum to less than
+// the newest).
 struct Entry {
   uint64_t hash;
   std::string_view text;
@@ -22,7 +23,8 @@ struct Entry {
 };
 
 struct Table {
-  explicit Table(size_t capacity_, Table* smaller_) : capacity(capacity_), smaller(smaller_), slots(new std::atomic<const Entry*>[capacity_]()) {}
+  explicit Table(size_t capacity_, Table* smaller_)
+      : capacity(capacity_), smaller(smaller_), slots(new std::atomic<const Entry*>[capacity_]()) {}
   size_t capacity;  // power of two
   Table* smaller;   // what it grew from, kept for readers
   std::unique_ptr<std::atomic<const Entry*>[]> slots;
@@ -53,7 +55,8 @@ const Entry* find(const Table& table, uint64_t hash, std::string_view text) {
 
 void insert(Table& table, const Entry* entry) {
   size_t i = entry->hash & (table.capacity - 1);
-  while (table.slots[i].load(std::memory_order_relaxed) != nullptr) i = (i + 1) & (table.capacity - 1);
+  while (table.slots[i].load(std::memory_order_relaxed) != nullptr)
+    i = (i + 1) & (table.capacity - 1);
   table.slots[i].store(entry, std::memory_order_release);
 }
 
@@ -69,8 +72,10 @@ void grow_if_needed(Interner& names) {
 
 tenon_sym_t add(Interner& names, uint64_t hash, std::string_view text) {
   std::lock_guard lock(names.mutex);
-  if (const Entry* entry = find(*names.table.load(std::memory_order_relaxed), hash, text)) return entry->symbol;
-  TENON_CHECK(names.count < uint64_t{kBlockCount} * kBlockSize, "{} names were interned", names.count);
+  if (const Entry* entry = find(*names.table.load(std::memory_order_relaxed), hash, text))
+    return entry->symbol;
+  TENON_CHECK(names.count < uint64_t{kBlockCount} * kBlockSize, "{} names were interned",
+              names.count);
   char* copy = new char[text.size() + 1];
   std::memcpy(copy, text.data(), text.size());
   copy[text.size()] = '\0';
@@ -79,7 +84,8 @@ tenon_sym_t add(Interner& names, uint64_t hash, std::string_view text) {
   if (block.load(std::memory_order_relaxed) == nullptr) {
     block.store(new std::atomic<const Entry*>[kBlockSize](), std::memory_order_release);
   }
-  block.load(std::memory_order_relaxed)[entry->symbol & (kBlockSize - 1)].store(entry, std::memory_order_release);
+  block.load(std::memory_order_relaxed)[entry->symbol & (kBlockSize - 1)].store(
+      entry, std::memory_order_release);
   grow_if_needed(names);
   insert(*names.table.load(std::memory_order_relaxed), entry);
   return entry->symbol;
@@ -98,7 +104,8 @@ tenon_sym_t intern(std::string_view text) {
   if (text.empty()) return 0;
   Interner& names = interner();
   uint64_t hash = XXH3_64bits(text.data(), text.size());
-  if (const Entry* entry = find(*names.table.load(std::memory_order_acquire), hash, text)) return entry->symbol;
+  if (const Entry* entry = find(*names.table.load(std::memory_order_acquire), hash, text))
+    return entry->symbol;
   return add(names, hash, text);
 }
 

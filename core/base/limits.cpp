@@ -23,8 +23,8 @@ struct Values {
     for (size_t i = 0; i < kLimitCount; ++i) {
       uint64_t chosen = kInfos[i].default_value;
       if (auto text = env(kInfos[i].variable); text && !parse_u64(*text, &chosen)) {
-        log_warning("base", "{}={} is not a number of {}; {} is used", kInfos[i].variable, quoted(*text),
-                    kInfos[i].what, chosen);
+        log_warning("base", "{}={} is not a number of {}; {} is used", kInfos[i].variable,
+                    quoted(*text), kInfos[i].what, chosen);
       }
       value[i].store(chosen, std::memory_order_relaxed);
     }
@@ -38,7 +38,9 @@ Values& values() {
 
 }  // namespace
 
-const LimitInfo& limit_info(Limit limit) { return kInfos[static_cast<size_t>(limit)]; }
+const LimitInfo& limit_info(Limit limit) {
+  return kInfos[static_cast<size_t>(limit)];
+}
 
 uint64_t limit(Limit limit) {
   return values().value[static_cast<size_t>(limit)].load(std::memory_order_relaxed);
@@ -52,8 +54,9 @@ Status check_limit(Limit which, uint64_t asked, std::string_view where) {
   uint64_t allowed = limit(which);
   if (asked <= allowed) return Status();
   const LimitInfo& info = limit_info(which);
-  return error(TENON_RESOURCE_EXHAUSTED, "T0102", "{} asks for {} {}, and the limit is {} (set by {})", where, asked,
-               info.what, allowed, info.variable)
+  return error(TENON_RESOURCE_EXHAUSTED, "T0102",
+               "{} asks for {} {}, and the limit is {} (set by {})", where, asked, info.what,
+               allowed, info.variable)
       .with("limit", info.variable);
 }
 

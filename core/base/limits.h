@@ -1,5 +1,5 @@
-// Limits on what input may ask for. Each is named, has a documented default and a variable that sets it, and
-// is told in the error that it causes.
+// Limits on what input may ask for. Each is named, has a documented default and a variable that
+// sets it, and is told in the error that it causes.
 #pragma once
 #include <cstdint>
 #include <span>

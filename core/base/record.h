@@ -1,4 +1,5 @@
-// Filling a record of a caller that may be older or newer than this host: the rule of sdk/tenon/abi/base.h.
+// Filling a record of a caller that may be older or newer than this host: the rule of
+// sdk/tenon/abi/base.h.
 //
 // Threads: safe for different records.
 #pragma once
@@ -8,12 +9,13 @@
 
 namespace tenon {
 
-// Fills as much of the caller's record as it has room for, and says how much that was. INVALID_ARGUMENT, with the record as
-// it was, when the caller did not set size_bytes.
+// Fills as much of the caller's record as it has room for, and says how much that was.
+// INVALID_ARGUMENT, with the record as it was, when the caller did not set size_bytes.
 template <typename T>
 Status give_record(T* out, const T& from) {
   if (tenon_record_give(out, &from, sizeof(T)) == TENON_OK) return {};
-  return error(TENON_INVALID_ARGUMENT, "T0616", "a record to be filled says that it has {} bytes; set its size_bytes to sizeof",
+  return error(TENON_INVALID_ARGUMENT, "T0616",
+               "a record to be filled says that it has {} bytes; set its size_bytes to sizeof",
                out->size_bytes);
 }
 
@@ -21,7 +23,8 @@ Status give_record(T* out, const T& from) {
 template <typename T, typename Fill>
 Status fill_record(T* out, Fill fill) {
   T full;
-  if (tenon_record_take(&full, sizeof(T), out) != TENON_OK) return give_record(out, full);  // which refuses it
+  if (tenon_record_take(&full, sizeof(T), out) != TENON_OK)
+    return give_record(out, full);  // which refuses it
   TENON_RETURN_IF_ERROR(fill(&full));
   return give_record(out, full);
 }

@@ -13,8 +13,9 @@ namespace {
 
 struct Collector {
   Answers* claims;
-  std::vector<bool> live;  // node stands in the graph; claims inside of regions tell passes what to keep whole
-  Status bad;              // what the plugin did against the rules
+  std::vector<bool>
+      live;    // node stands in the graph; claims inside of regions tell passes what to keep whole
+  Status bad;  // what the plugin did against the rules
 };
 
 tenon_code_t take_claim(void* self, const tenon_node_t* nodes, uint32_t count, double cost_ns) try {
@@ -40,7 +41,8 @@ tenon_code_t take_claim(void* self, const tenon_node_t* nodes, uint32_t count, d
   return TENON_RESOURCE_EXHAUSTED;  // nothing passes through the plugin's frames
 }
 
-tenon_code_t take_refusal(void* self, tenon_node_t node, tenon_code_t code, tenon_str_t reason) try {
+tenon_code_t take_refusal(void* self, tenon_node_t node, tenon_code_t code,
+                          tenon_str_t reason) try {
   auto* c = static_cast<Collector*>(self);
   if (node >= c->live.size() || !c->live[node] || c->claims->claimed(node)) return TENON_OK;
   c->claims->refusals[node] = {code, printable(from_abi_str(reason), 1024)};
@@ -57,8 +59,8 @@ bool offered(const std::vector<std::string>& globs, std::string_view op) {
 }
 
 // The answers of one compiler. live: by node index.
-Answers ask(runtime::Device& device, const tenon_compile_api_t* api, const runtime::GraphRef& graph, const std::vector<bool>& live,
-            const std::vector<std::string>& offered_ops) {
+Answers ask(runtime::Device& device, const tenon_compile_api_t* api, const runtime::GraphRef& graph,
+            const std::vector<bool>& live, const std::vector<std::string>& offered_ops) {
   const runtime::GraphReader reader = graph.reader();
   const tenon_region_view_t main = reader.main();
   Answers answers{std::vector<double>(live.size(), kNotClaimed), std::vector<Refusal>(live.size())};
@@ -75,24 +77,29 @@ Answers ask(runtime::Device& device, const tenon_compile_api_t* api, const runti
     const tenon_node_t n = main.nodes[i];
     if (!offered(offered_ops, sym_text(reader.node(n).op))) {
       answers.cost_ns[n] = kNotClaimed;
-      answers.refusals[n] = {TENON_UNIMPLEMENTED, fmt::format("not offered: the option {}.ops names {}", device.name(),
-                                                              fmt::join(offered_ops, ","))};
+      answers.refusals[n] = {TENON_UNIMPLEMENTED,
+                             fmt::format("not offered: the option {}.ops names {}", device.name(),
+                                         fmt::join(offered_ops, ","))};
     } else if (!status.ok()) {
       answers.cost_ns[n] = kNotClaimed;
       answers.refusals[n] = {status.code(), "claiming failed: " + status.text()};
     } else if (!answers.claimed(n) && answers.refusals[n].reason.empty()) {
-      answers.refusals[n] = {TENON_UNIMPLEMENTED, fmt::format("no {} here, no reason given", sym_text(reader.node(n).op))};
+      answers.refusals[n] = {TENON_UNIMPLEMENTED, fmt::format("no {} here, no reason given",
+                                                              sym_text(reader.node(n).op))};
     }
   }
   return answers;
 }
 
 // Takes a kernel set's answers into the device's, node by node.
-void merge(const std::string& plugin, uint32_t by, const Answers& set, const tenon_region_view_t& main, Claims* claims) {
+void merge(const std::string& plugin, uint32_t by, const Answers& set,
+           const tenon_region_view_t& main, Claims* claims) {
   for (uint32_t i = 0; i < main.node_count; ++i) {
     const tenon_node_t n = main.nodes[i];
     if (!set.claimed(n)) {
-      if (!claims->claimed(n)) claims->refusals[n].reason += fmt::format("; kernels of {}: {}", plugin, set.refusals[n].reason);
+      if (!claims->claimed(n))
+        claims->refusals[n].reason +=
+            fmt::format("; kernels of {}: {}", plugin, set.refusals[n].reason);
       continue;
     }
     const double cost = set.cost_ns[n] + kKernelSetNs;
@@ -113,7 +120,10 @@ Claims collect_claims(std::shared_ptr<runtime::Device> device, const runtime::Gr
   for (tenon_node_t n = 0; n < live.size(); ++n) live[n] = reader.node(n).parent != TENON_NONE;
 
   const runtime::DeviceApis& apis = device->apis();
-  Claims claims{ask(*device, apis.compile, graph, live, offered_ops), device, std::vector<uint32_t>(live.size(), 0), {}};
+  Claims claims{ask(*device, apis.compile, graph, live, offered_ops),
+                device,
+                std::vector<uint32_t>(live.size(), 0),
+                {}};
   if (!apis.kernel_sets.empty()) claims.all.push_back(static_cast<const Answers&>(claims));
   for (uint32_t i = 0; i < apis.kernel_sets.size(); ++i) {
     claims.all.push_back(ask(*device, apis.kernel_sets[i].compile, graph, live, offered_ops));
@@ -122,7 +132,8 @@ Claims collect_claims(std::shared_ptr<runtime::Device> device, const runtime::Gr
   for (uint32_t i = 0; i < main.node_count; ++i) {
     const tenon_node_t n = main.nodes[i];
     if (claims.claimed(n) || !log_enabled("dispatch", LogLevel::kDetail)) continue;
-    log_detail("dispatch", "{} refuses node {} ({}): {}", device->name(), n, sym_text(reader.node(n).op), claims.refusals[n].reason);
+    log_detail("dispatch", "{} refuses node {} ({}): {}", device->name(), n,
+               sym_text(reader.node(n).op), claims.refusals[n].reason);
   }
   return claims;
 }

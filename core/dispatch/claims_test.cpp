@@ -1,4 +1,5 @@
-// Kernel sets beside a device's own plugin: who of a device takes a node, and how the graph is cut there.
+// Kernel sets beside a device's own plugin: who of a device takes a node, and how the graph is cut
+// there.
 #include "core/dispatch/claims.h"
 
 #include <gtest/gtest.h>
@@ -20,14 +21,16 @@ struct Taker {
   Taker(std::string_view op, double cost_ns) : op(op), cost_ns(cost_ns) {
     api.size_bytes = sizeof(api);
     api.self = this;
-    api.claim = [](void* self, tenon_str_t, tenon_graph_t* handle, const tenon_claim_sink_t* sink) -> tenon_code_t {
+    api.claim = [](void* self, tenon_str_t, tenon_graph_t* handle,
+                   const tenon_claim_sink_t* sink) -> tenon_code_t {
       const Taker& taker = *static_cast<Taker*>(self);
       const ir::Graph& graph = *ir::Graph::from(handle);
       for (ir::Node n : graph.nodes(graph.main())) {
         const bool takes = taker.op.empty() || graph.op_name(n) == taker.op;
         const std::string_view reason = "not mine";
-        const tenon_code_t code = takes ? sink->claim(sink->self, &n, 1, taker.cost_ns)
-                                        : sink->refuse(sink->self, n, TENON_UNIMPLEMENTED, to_abi_str(reason));
+        const tenon_code_t code =
+            takes ? sink->claim(sink->self, &n, 1, taker.cost_ns)
+                  : sink->refuse(sink->self, n, TENON_UNIMPLEMENTED, to_abi_str(reason));
         if (code != TENON_OK) return code;
       }
       return TENON_OK;
@@ -50,7 +53,8 @@ struct KernelSets : testing::Test {
     device_api.size_bytes = sizeof(device_api);
     device_api.info = info;
     constexpr std::string_view kText =
-        "tenon.tir 1\ngraph @g(%x: f32[2]) -> (d: f32[2]) {\n  %0 = plus(%x, %x) : f32[2]\n  %1 = every(%0) : f32[2]\n"
+        "tenon.tir 1\ngraph @g(%x: f32[2]) -> (d: f32[2]) {\n  %0 = plus(%x, %x) : f32[2]\n  %1 = "
+        "every(%0) : f32[2]\n"
         "  %2 = plus(%1, %0) : f32[2]\n  yield %2\n}\n";
     ir::Ref<ir::Graph> read = *ir::read_text(kText, "test", {});
     read->freeze();
@@ -58,7 +62,8 @@ struct KernelSets : testing::Test {
   }
   std::shared_ptr<runtime::Device> device(const Taker& own, const std::vector<const Taker*>& sets) {
     runtime::DeviceApis apis{"toys", &device_api, &own.api, nullptr, {}};
-    for (const Taker* set : sets) apis.kernel_sets.push_back({"set" + std::to_string(apis.kernel_sets.size() + 1), &set->api});
+    for (const Taker* set : sets)
+      apis.kernel_sets.push_back({"set" + std::to_string(apis.kernel_sets.size() + 1), &set->api});
     return *runtime::Device::create(apis, 0);
   }
 };

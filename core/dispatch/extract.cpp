@@ -26,7 +26,8 @@ class Extractor {
     symbol_state_.assign(from.dims().symbol_count(), State::kUnused);
   }
 
-  Result<Subgraph> run(std::span<const Node> nodes, std::span<const Value> arguments, std::span<const Value> outputs) {
+  Result<Subgraph> run(std::span<const Node> nodes, std::span<const Value> arguments,
+                       std::span<const Value> outputs) {
     nodes_ = nodes;
     for (Node n : nodes) scan_definitions(n);
     for (Value v : arguments) use(v);
@@ -61,7 +62,8 @@ class Extractor {
     for (Value v : from_.results(n)) use_type(from_.type(v));
     for (const tenon_attr_t& attr : from_.attrs(n)) {
       if (attr.kind == TENON_ATTR_DIMS) use_dims({attr.u.dims, attr.count});
-      for (uint64_t i = 0; attr.kind == TENON_ATTR_TYPES && i < attr.count; ++i) use_type(attr.u.types[i]);
+      for (uint64_t i = 0; attr.kind == TENON_ATTR_TYPES && i < attr.count; ++i)
+        use_type(attr.u.types[i]);
     }
     for (Region r : from_.regions(n)) {
       for (Value v : from_.region(r).arguments) use_type(from_.type(v));
@@ -91,8 +93,9 @@ class Extractor {
     for (Symbol s = 0; s < symbol_state_.size(); ++s) {
       if (symbol_state_[s] != State::kOutside) continue;
       const ir::SymbolData& d = from_.dims().symbol(s);
-      TENON_ASSIGN_OR_RETURN(const Symbol made,
-                             to_->define_symbol(to_->main(), sym_text(d.name), d.lo, d.hi, d.multiple_of, d.hint));
+      TENON_ASSIGN_OR_RETURN(
+          const Symbol made,
+          to_->define_symbol(to_->main(), sym_text(d.name), d.lo, d.hi, d.multiple_of, d.hint));
       symbol_map_[s] = to_->dims().symbol(made).dim;
       out_.symbols.push_back(s);
     }
@@ -124,7 +127,8 @@ class Extractor {
   Status add_input(Value v) {
     const ir::ValueData& data = from_.value(v);
     if (from_.type(v).kind != TENON_KIND_TENSOR) {
-      return error(TENON_UNIMPLEMENTED, "T0506", "a value of type {} would have to go from one device to another",
+      return error(TENON_UNIMPLEMENTED, "T0506",
+                   "a value of type {} would have to go from one device to another",
                    from_.type_text(from_.type(v)));
     }
     TENON_ASSIGN_OR_RETURN(const ir::TypeDraft draft, type(from_.type(v)));
@@ -143,7 +147,8 @@ class Extractor {
     TENON_ASSIGN_OR_RETURN(const ir::TypeDraft draft, type(from_.type(v)));
     TENON_ASSIGN_OR_RETURN(const ir::Loc where, loc(data.loc));
     const tenon_type_t view = draft.view();
-    TENON_ASSIGN_OR_RETURN(const Value made, to_->add_constant(view, data.blob, sym_text(data.name), where));
+    TENON_ASSIGN_OR_RETURN(const Value made,
+                           to_->add_constant(view, data.blob, sym_text(data.name), where));
     inside_[v] = made;
     return made;
   }
@@ -183,7 +188,8 @@ class Extractor {
   Result<Symbol> inner_symbol(Symbol s) {
     const ir::SymbolData& d = from_.dims().symbol(s);
     TENON_ASSIGN_OR_RETURN(const Symbol made,
-                           to_->add_symbol(to_->dims().unique_name(sym_text(d.name)), d.lo, d.hi, d.multiple_of, d.hint));
+                           to_->add_symbol(to_->dims().unique_name(sym_text(d.name)), d.lo, d.hi,
+                                           d.multiple_of, d.hint));
     symbol_map_[s] = to_->dims().symbol(made).dim;
     return made;
   }
@@ -220,7 +226,8 @@ class Extractor {
     raw.result_types = results;
     raw.symbols = symbols;
     TENON_ASSIGN_OR_RETURN(const Node made, to_->build_raw(place, raw));
-    for (size_t i = 0; i < results.size(); ++i) inside_[from_.results(n)[i]] = to_->results(made)[i];
+    for (size_t i = 0; i < results.size(); ++i)
+      inside_[from_.results(n)[i]] = to_->results(made)[i];
     return {};
   }
 
@@ -249,7 +256,8 @@ class Extractor {
     std::vector<Symbol> mentioned;
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (from_.type(outputs[i]).kind != TENON_KIND_TENSOR) {
-        return error(TENON_UNIMPLEMENTED, "T0506", "a value of type {} would have to go from one device to another",
+        return error(TENON_UNIMPLEMENTED, "T0506",
+                     "a value of type {} would have to go from one device to another",
                      from_.type_text(from_.type(outputs[i])));
       }
       TENON_ASSIGN_OR_RETURN(const Value mapped, value(outputs[i]));
@@ -264,7 +272,8 @@ class Extractor {
     mentioned.erase(std::unique(mentioned.begin(), mentioned.end()), mentioned.end());
     for (Node n : nodes_) {
       for (Symbol s : from_.symbols(n)) {
-        if (std::binary_search(mentioned.begin(), mentioned.end(), s)) out_.out_symbols.push_back(s);
+        if (std::binary_search(mentioned.begin(), mentioned.end(), s))
+          out_.out_symbols.push_back(s);
       }
     }
     out_.outputs.assign(outputs.begin(), outputs.end());
@@ -277,7 +286,8 @@ class Extractor {
       std::vector<Symbol> symbols;
       if (fact.a < 0) from_.dims().symbols_of(fact.a, &symbols);
       if (fact.b < 0) from_.dims().symbols_of(fact.b, &symbols);
-      const bool all = std::all_of(symbols.begin(), symbols.end(), [this](Symbol s) { return symbol_map_[s] != 0; });
+      const bool all = std::all_of(symbols.begin(), symbols.end(),
+                                   [this](Symbol s) { return symbol_map_[s] != 0; });
       if (!all) continue;
       TENON_ASSIGN_OR_RETURN(const Dim a, dim(fact.a));
       TENON_ASSIGN_OR_RETURN(const Dim b, dim(fact.b));
@@ -298,13 +308,14 @@ class Extractor {
 
 }  // namespace
 
-Result<Subgraph> extract(const Graph& from, std::span<const Node> nodes, std::span<const Value> outputs,
-                         std::string_view name) {
+Result<Subgraph> extract(const Graph& from, std::span<const Node> nodes,
+                         std::span<const Value> outputs, std::string_view name) {
   return Extractor(from, name).run(nodes, {}, outputs);
 }
 
-Result<Subgraph> extract_part(const Graph& from, std::span<const Node> nodes, std::span<const Value> arguments,
-                              std::span<const Value> yields, std::string_view name) {
+Result<Subgraph> extract_part(const Graph& from, std::span<const Node> nodes,
+                              std::span<const Value> arguments, std::span<const Value> yields,
+                              std::string_view name) {
   return Extractor(from, name).run(nodes, arguments, yields);
 }
 

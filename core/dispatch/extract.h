@@ -9,26 +9,28 @@
 namespace tenon::dispatch {
 
 struct Subgraph {
-  ir::Ref<ir::Graph> graph;          // frozen
-  std::vector<ir::Value> inputs;     // of the original, one per argument
-  std::vector<ir::Value> outputs;    // of the original, one per yield
-  std::vector<ir::Symbol> symbols;   // of the original, in the order of the main region's symbols
+  ir::Ref<ir::Graph> graph;         // frozen
+  std::vector<ir::Value> inputs;    // of the original, one per argument
+  std::vector<ir::Value> outputs;   // of the original, one per yield
+  std::vector<ir::Symbol> symbols;  // of the original, in the order of the main region's symbols
   // Symbols of the original that nodes inside define and outputs mention, in order of definition.
   std::vector<ir::Symbol> out_symbols;
 };
 
 // nodes: of the main region of `from`, in order. outputs: results of them that somebody else reads.
-// Symbols of outside become symbols of the new main region, constants are shared, locations are kept.
-// T0506 for a value that is no tensor and crosses the border.
-Result<Subgraph> extract(const ir::Graph& from, std::span<const ir::Node> nodes, std::span<const ir::Value> outputs,
-                         std::string_view name);
+// Symbols of outside become symbols of the new main region, constants are shared, locations are
+// kept. T0506 for a value that is no tensor and crosses the border.
+Result<Subgraph> extract(const ir::Graph& from, std::span<const ir::Node> nodes,
+                         std::span<const ir::Value> outputs, std::string_view name);
 
-// The same of nodes of any one region, with any values as yields. `arguments` come first among the inputs, used or not.
-Result<Subgraph> extract_part(const ir::Graph& from, std::span<const ir::Node> nodes, std::span<const ir::Value> arguments,
+// The same of nodes of any one region, with any values as yields. `arguments` come first among the
+// inputs, used or not.
+Result<Subgraph> extract_part(const ir::Graph& from, std::span<const ir::Node> nodes,
+                              std::span<const ir::Value> arguments,
                               std::span<const ir::Value> yields, std::string_view name);
 
-// The whole graph as one subgraph, nothing copied. False when its form does not allow it: an output that is an
-// argument or a constant, or the same value twice.
+// The whole graph as one subgraph, nothing copied. False when its form does not allow it: an output
+// that is an argument or a constant, or the same value twice.
 bool take_whole(const ir::Graph& from, Subgraph* out);
 
 }  // namespace tenon::dispatch

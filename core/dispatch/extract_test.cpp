@@ -19,7 +19,9 @@ ir::Ref<Graph> read(std::string_view text) {
   return *graph;
 }
 
-std::string text_of(const Graph& graph) { return ir::write_text(graph)->text; }
+std::string text_of(const Graph& graph) {
+  return ir::write_text(graph)->text;
+}
 
 constexpr std::string_view kChain = R"(tenon.tir 1
 graph @g<n in [1, 64] % 2, m>(%x: f32[n, 3], %u: f32[m]) -> (y: f32[n, 3], z: f32[m]) {
@@ -74,7 +76,8 @@ TEST(Extract, WholeGraphOnlyWhenOutputsAreResults) {
   Subgraph whole;
   EXPECT_TRUE(take_whole(*read(kChain), &whole));
   EXPECT_EQ(whole.inputs.size(), 2u);
-  const ir::Ref<Graph> passes_through = read("tenon.tir 1\ngraph @g(%x: f32[2]) -> (a: f32[2]) {\n  yield %x\n}\n");
+  const ir::Ref<Graph> passes_through =
+      read("tenon.tir 1\ngraph @g(%x: f32[2]) -> (a: f32[2]) {\n  yield %x\n}\n");
   EXPECT_FALSE(take_whole(*passes_through, &whole));
 }
 

@@ -65,15 +65,17 @@ struct Artifact {
   std::string bytes;  // of pack()
 };
 
-// The graph in binary form, the target that its kernels were asked for, and the target's length. The target stays with it because a
-// plugin's ordinals may differ, and an open device does not say which one it is.
+// The graph in binary form, the target that its kernels were asked for, and the target's length.
+// The target stays with it because a plugin's ordinals may differ, and an open device does not say
+// which one it is.
 struct Packed {
   std::string_view graph, target;
 };
 using TargetLength = uint32_t;
 
 Result<std::string> pack(std::string graph, std::string_view target) {
-  if (target.size() > UINT32_MAX) return error(TENON_INVALID_ARGUMENT, "T0210", "a target of {} bytes", target.size());
+  if (target.size() > UINT32_MAX)
+    return error(TENON_INVALID_ARGUMENT, "T0210", "a target of {} bytes", target.size());
   const auto length = static_cast<TargetLength>(target.size());
   graph.append(target);
   for (size_t i = 0; i < sizeof length; ++i) graph.push_back(static_cast<char>(length >> (8 * i)));
@@ -84,11 +86,14 @@ Result<Packed> unpack(std::string_view bytes) {
   TargetLength length = 0;
   if (bytes.size() >= sizeof length) {
     const std::string_view tail = bytes.substr(bytes.size() - sizeof length);
-    for (size_t i = 0; i < sizeof length; ++i) length |= TargetLength{static_cast<unsigned char>(tail[i])} << (8 * i);
+    for (size_t i = 0; i < sizeof length; ++i)
+      length |= TargetLength{static_cast<unsigned char>(tail[i])} << (8 * i);
     bytes.remove_suffix(sizeof length);
-    if (length <= bytes.size()) return Packed{bytes.substr(0, bytes.size() - length), bytes.substr(bytes.size() - length)};
+    if (length <= bytes.size())
+      return Packed{bytes.substr(0, bytes.size() - length), bytes.substr(bytes.size() - length)};
   }
-  return error(TENON_FAILED_PRECONDITION, "T0210", "an artifact of kernels is damaged: its target is not in it");
+  return error(TENON_FAILED_PRECONDITION, "T0210",
+               "an artifact of kernels is damaged: its target is not in it");
 }
 
 Result<ir::Ref<Graph>> graph_of(std::string_view bytes) {
@@ -106,39 +111,48 @@ Result<uint64_t> alignment_of(const Adapter& adapter, std::string_view target) {
   for (uint32_t ordinal = 0; ordinal < count; ++ordinal) {
     tenon_device_info_t info{};
     info.size_bytes = sizeof(info);
-    const Status status = from_abi(adapter.device->info(adapter.device->self, ordinal, &info), "info");
+    const Status status =
+        from_abi(adapter.device->info(adapter.device->self, ordinal, &info), "info");
     if (!status.ok() || from_abi_str(info.target) != target) continue;
     found = true;
     alignment = std::max(alignment, info.alignment_bytes);
   }
   if (found) return alignment;
-  return error(TENON_FAILED_PRECONDITION, "T0210", "no device of this machine has the target {}", quoted(target));
+  return error(TENON_FAILED_PRECONDITION, "T0210", "no device of this machine has the target {}",
+               quoted(target));
 }
 
-Result<tenon_kernel_candidate_t> query(const Adapter& adapter, tenon_str_t target, const Call& call) {
+Result<tenon_kernel_candidate_t> query(const Adapter& adapter, tenon_str_t target,
+                                       const Call& call) {
   tenon_kernel_candidate_t candidate{};
   candidate.size_bytes = sizeof(candidate);
   candidate.part_count = 1;
   clear_failure();
-  TENON_RETURN_IF_ERROR(from_abi(adapter.kernels->query(adapter.kernels->self, target, &call.record, &candidate),
-                                 fmt::format("kernels of plugin {}", quoted(adapter.plugin))));
+  TENON_RETURN_IF_ERROR(
+      from_abi(adapter.kernels->query(adapter.kernels->self, target, &call.record, &candidate),
+               fmt::format("kernels of plugin {}", quoted(adapter.plugin))));
   if (candidate.prepack_mask != 0 || candidate.epilogue_taken != 0) {
     // Running it all the same would give it operands in a layout that it does not read.
     return error(TENON_UNIMPLEMENTED, "T0512",
-                 "kernels of plugin {} want packed operands (mask {:#x}) or an epilogue ({} nodes), and single kernels get neither",
+                 "kernels of plugin {} want packed operands (mask {:#x}) or an epilogue ({} "
+                 "nodes), and single kernels get neither",
                  quoted(adapter.plugin), candidate.prepack_mask, candidate.epilogue_taken);
   }
   return candidate;
 }
 
-// ---- Executable -------------------------------------------------------------------------------------------------
+// ---- Executable
+// -------------------------------------------------------------------------------------------------
 
 // Device memory of the adapter's own: constants and the kernels' workspace.
 class OwnBuffer {
  public:
   OwnBuffer(const tenon_device_api_t* api, tenon_device_t* device) : api_(api), device_(device) {}
   OwnBuffer(OwnBuffer&& o) noexcept
-      : api_(o.api_), device_(o.device_), counted_bytes_(std::exchange(o.counted_bytes_, 0)), handle(std::exchange(o.handle, nullptr)) {}
+      : api_(o.api_),
+        device_(o.device_),
+        counted_bytes_(std::exchange(o.counted_bytes_, 0)),
+        handle(std::exchange(o.handle, nullptr)) {}
   ~OwnBuffer() {
     if (handle != nullptr) (void)api_->free(api_->self, device_, handle);
     memory_return(counted_bytes_);
@@ -149,7 +163,8 @@ class OwnBuffer {
     counted_bytes_ = bytes;
     tenon_buffer_t* made = nullptr;  // a local: what stands beside an error is not ours to free
     TENON_RETURN_IF_ERROR(from_abi(api_->alloc(api_->self, device_, bytes, &made), "alloc"));
-    if (made == nullptr) return error(TENON_INTERNAL, "T0612", "the device gave no buffer for {} bytes", bytes);
+    if (made == nullptr)
+      return error(TENON_INTERNAL, "T0612", "the device gave no buffer for {} bytes", bytes);
     handle = made;
     return {};
   }
@@ -175,23 +190,29 @@ class OwnBuffer {
 
 class KernelProgram {
  public:
-  static Result<std::unique_ptr<KernelProgram>> load(const Adapter& adapter, tenon_device_t* device, std::string_view bytes) {
+  static Result<std::unique_ptr<KernelProgram>> load(const Adapter& adapter, tenon_device_t* device,
+                                                     std::string_view bytes) {
     std::unique_ptr<KernelProgram> p(new KernelProgram(adapter));
     TENON_ASSIGN_OR_RETURN(const Packed packed, unpack(bytes));
     TENON_ASSIGN_OR_RETURN(p->graph_, graph_of(packed.graph));
     TENON_ASSIGN_OR_RETURN(p->alignment_, alignment_of(adapter, packed.target));
     p->graph_->freeze();
-    TENON_ASSIGN_OR_RETURN(p->shapes_, runtime::Shapes::create(*ir::host_graph_table(), p->graph_->abi(), {}));
-    for (Value v = 0; v < p->graph_->value_limit(); ++v) TENON_RETURN_IF_ERROR(p->upload_constant(device, v));
+    TENON_ASSIGN_OR_RETURN(p->shapes_,
+                           runtime::Shapes::create(*ir::host_graph_table(), p->graph_->abi(), {}));
+    for (Value v = 0; v < p->graph_->value_limit(); ++v)
+      TENON_RETURN_IF_ERROR(p->upload_constant(device, v));
     for (Node n : p->graph_->nodes(p->graph_->main())) {
       TENON_RETURN_IF_ERROR(p->create_kernel(device, packed.target, n));
     }
     p->workspace_.emplace_back(adapter.device, device);
-    if (p->workspace_bytes_ != 0) TENON_RETURN_IF_ERROR(p->workspace_[0].allocate(p->workspace_bytes_, "the workspace of a kernel"));
+    if (p->workspace_bytes_ != 0)
+      TENON_RETURN_IF_ERROR(
+          p->workspace_[0].allocate(p->workspace_bytes_, "the workspace of a kernel"));
     return p;
   }
   ~KernelProgram() {
-    for (const Launch& launch : launches_) adapter_.kernels->destroy(adapter_.kernels->self, launch.kernel);
+    for (const Launch& launch : launches_)
+      adapter_.kernels->destroy(adapter_.kernels->self, launch.kernel);
   }
 
   void info(tenon_executable_info_t* out) const {
@@ -205,7 +226,8 @@ class KernelProgram {
     for (uint32_t i = 0; i < out->output_count; ++i) {
       std::vector<int64_t> dims;
       TENON_RETURN_IF_ERROR(dims_of(shapes_.outputs()[i].value, symbols, &dims));
-      TENON_RETURN_IF_ERROR(bytes_of(shapes_.outputs()[i].value, dims, &out->outputs[i].size_bytes_max));
+      TENON_RETURN_IF_ERROR(
+          bytes_of(shapes_.outputs()[i].value, dims, &out->outputs[i].size_bytes_max));
       std::copy(dims.begin(), dims.end(), out->outputs[i].dims);
       out->outputs[i].alias_input = TENON_NO_ALIAS;
     }
@@ -218,12 +240,15 @@ class KernelProgram {
     uint64_t workspace = 0;
     TENON_RETURN_IF_ERROR(layout(symbols, &offsets, &workspace));
     std::unordered_map<Value, tenon_span_t> places;
-    for (uint32_t i = 0; i < call.input_count; ++i) places[shapes_.inputs()[i].value] = call.inputs[i];
+    for (uint32_t i = 0; i < call.input_count; ++i)
+      places[shapes_.inputs()[i].value] = call.inputs[i];
     for (const auto& [v, buffer] : constants_) places[v] = {buffer.handle, 0};
     for (Value v = 0; v < offsets.size(); ++v) {
-      if (offsets[v] != UINT64_MAX) places[v] = {call.workspace.buffer, call.workspace.offset_bytes + offsets[v]};
+      if (offsets[v] != UINT64_MAX)
+        places[v] = {call.workspace.buffer, call.workspace.offset_bytes + offsets[v]};
     }
-    for (uint32_t i = 0; i < call.output_count; ++i) places[shapes_.outputs()[i].value] = call.outputs[i];
+    for (uint32_t i = 0; i < call.output_count; ++i)
+      places[shapes_.outputs()[i].value] = call.outputs[i];
     // The kernels' workspace is one buffer per executable.
     std::lock_guard lock(mutex_);
     for (const Launch& launch : launches_) {
@@ -257,7 +282,8 @@ class KernelProgram {
   }
 
   // Offsets of what lives in the workspace, one after the other; UINT64_MAX for other values.
-  Status layout(std::span<const int64_t> symbols, std::vector<uint64_t>* offsets, uint64_t* total) const {
+  Status layout(std::span<const int64_t> symbols, std::vector<uint64_t>* offsets,
+                uint64_t* total) const {
     offsets->assign(graph_->value_limit(), UINT64_MAX);
     *total = 0;
     for (const Launch& launch : launches_) {
@@ -292,14 +318,18 @@ class KernelProgram {
 
   Status create_kernel(tenon_device_t* device, std::string_view target, Node n) {
     const Call call(*graph_, n);
-    TENON_ASSIGN_OR_RETURN(const tenon_kernel_candidate_t candidate, query(adapter_, to_abi_str(target), call));
+    TENON_ASSIGN_OR_RETURN(const tenon_kernel_candidate_t candidate,
+                           query(adapter_, to_abi_str(target), call));
     tenon_kernel_t* kernel = nullptr;
     clear_failure();
-    TENON_RETURN_IF_ERROR(from_abi(adapter_.kernels->create(adapter_.kernels->self, device, &call.record, &kernel),
-                                   fmt::format("kernels of plugin {}: create", quoted(adapter_.plugin))));
-    if (kernel == nullptr) return error(TENON_INTERNAL, "T0612", "plugin {} created no kernel", quoted(adapter_.plugin));
+    TENON_RETURN_IF_ERROR(
+        from_abi(adapter_.kernels->create(adapter_.kernels->self, device, &call.record, &kernel),
+                 fmt::format("kernels of plugin {}: create", quoted(adapter_.plugin))));
+    if (kernel == nullptr)
+      return error(TENON_INTERNAL, "T0612", "plugin {} created no kernel", quoted(adapter_.plugin));
     std::string name(from_abi_str(candidate.name));
-    launches_.push_back({n, kernel, std::max(candidate.part_count, 1u), name.empty() ? std::string(graph_->op_name(n)) : name});
+    launches_.push_back({n, kernel, std::max(candidate.part_count, 1u),
+                         name.empty() ? std::string(graph_->op_name(n)) : name});
     workspace_bytes_ = std::max(workspace_bytes_, candidate.workspace_bytes);
     return {};
   }
@@ -324,7 +354,8 @@ class KernelProgram {
     return {};
   }
 
-  Status run(const Launch& launch, std::span<const int64_t> symbols, const std::unordered_map<Value, tenon_span_t>& places,
+  Status run(const Launch& launch, std::span<const int64_t> symbols,
+             const std::unordered_map<Value, tenon_span_t>& places,
              const tenon_profile_sink_t* profile) const {
     Side in, out;
     TENON_RETURN_IF_ERROR(gather(graph_->operands(launch.node), symbols, places, &in));
@@ -344,12 +375,15 @@ class KernelProgram {
     const uint64_t begin = profile != nullptr ? runtime::now_ns() : 0;
     for (args.part_index = 0; args.part_index < args.part_count; ++args.part_index) {
       clear_failure();
-      TENON_RETURN_IF_ERROR(from_abi(adapter_.kernels->run(adapter_.kernels->self, launch.kernel, &args),
-                                     fmt::format("kernel {} of plugin {}", quoted(launch.name), quoted(adapter_.plugin))));
+      TENON_RETURN_IF_ERROR(from_abi(
+          adapter_.kernels->run(adapter_.kernels->self, launch.kernel, &args),
+          fmt::format("kernel {} of plugin {}", quoted(launch.name), quoted(adapter_.plugin))));
     }
     if (profile != nullptr) {
-      const std::string origins = graph_->node(launch.node).loc == 0 ? "" : graph_->loc_text(graph_->node(launch.node).loc);
-      profile->event(profile->self, to_abi_str(launch.name), to_abi_str(origins), begin, runtime::now_ns(), 0, 0, 0);
+      const std::string origins =
+          graph_->node(launch.node).loc == 0 ? "" : graph_->loc_text(graph_->node(launch.node).loc);
+      profile->event(profile->self, to_abi_str(launch.name), to_abi_str(origins), begin,
+                     runtime::now_ns(), 0, 0, 0);
     }
     return {};
   }
@@ -364,18 +398,25 @@ class KernelProgram {
   std::mutex mutex_;
 };
 
-// ---- The table ----------------------------------------------------------------------------------------------------
+// ---- The table
+// ----------------------------------------------------------------------------------------------------
 
-const Adapter& of(void* self) { return *static_cast<const Adapter*>(self); }
-KernelProgram& program(tenon_executable_t* e) { return *reinterpret_cast<KernelProgram*>(e); }
+const Adapter& of(void* self) {
+  return *static_cast<const Adapter*>(self);
+}
+KernelProgram& program(tenon_executable_t* e) {
+  return *reinterpret_cast<KernelProgram*>(e);
+}
 
-tenon_code_t claim(void* self, tenon_str_t target, tenon_graph_t* handle, const tenon_claim_sink_t* sink) {
+tenon_code_t claim(void* self, tenon_str_t target, tenon_graph_t* handle,
+                   const tenon_claim_sink_t* sink) {
   const Graph& graph = *Graph::from(handle);
   for (Node n : graph.nodes(graph.main())) {
     tenon_code_t code;
     if (!graph.regions(n).empty() || !graph.symbols(n).empty()) {
-      const std::string reason = fmt::format("{} has regions or data-dependent dims, which single kernels do not take",
-                                             printable(graph.op_name(n)));
+      const std::string reason =
+          fmt::format("{} has regions or data-dependent dims, which single kernels do not take",
+                      printable(graph.op_name(n)));
       code = sink->refuse(sink->self, n, TENON_UNIMPLEMENTED, to_abi_str(reason));
     } else if (auto candidate = query(of(self), target, Call(graph, n)); candidate.ok()) {
       code = sink->claim(sink->self, &n, 1, candidate->cost_ns);
@@ -388,11 +429,13 @@ tenon_code_t claim(void* self, tenon_str_t target, tenon_graph_t* handle, const 
   return TENON_OK;
 }
 
-tenon_code_t compile(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_compile_options_t* options, tenon_artifact_t** out) {
+tenon_code_t compile(void*, tenon_str_t target, tenon_graph_t* graph,
+                     const tenon_compile_options_t* options, tenon_artifact_t** out) {
   for (uint32_t i = 0; options != nullptr && i < options->option_count; ++i) {
     const std::string_view key = from_abi_str(options->options[i].key);
     if (key.ends_with(".ops")) continue;  // the host's own: which ops the device is offered
-    return to_abi(error(TENON_INVALID_ARGUMENT, "T0513", "a device of single kernels has no options; it was given {}", quoted(key)));
+    return to_abi(error(TENON_INVALID_ARGUMENT, "T0513",
+                        "a device of single kernels has no options; it was given {}", quoted(key)));
   }
   Result<std::string> bytes = ir::write_binary(*Graph::from(graph));
   if (bytes.ok()) bytes = pack(std::move(*bytes), from_abi_str(target));
@@ -400,8 +443,12 @@ tenon_code_t compile(void*, tenon_str_t target, tenon_graph_t* graph, const teno
   *out = reinterpret_cast<tenon_artifact_t*>(new Artifact{std::move(*bytes)});
   return TENON_OK;
 }
-void artifact_release(void*, tenon_artifact_t* artifact) { delete reinterpret_cast<Artifact*>(artifact); }
-tenon_code_t artifact_info(void*, tenon_artifact_t*, tenon_artifact_info_t*) { return TENON_OK; }  // compiles nothing
+void artifact_release(void*, tenon_artifact_t* artifact) {
+  delete reinterpret_cast<Artifact*>(artifact);
+}
+tenon_code_t artifact_info(void*, tenon_artifact_t*, tenon_artifact_info_t*) {
+  return TENON_OK;
+}  // compiles nothing
 tenon_code_t artifact_bytes(void*, tenon_artifact_t* artifact, const tenon_sink_t* sink) {
   const std::string& bytes = reinterpret_cast<Artifact*>(artifact)->bytes;
   return sink->write(sink->self, bytes.data(), bytes.size());
@@ -410,38 +457,59 @@ tenon_code_t fits(void*, tenon_str_t target, const void* data, uint64_t size) {
   const Result<Packed> packed = unpack({static_cast<const char*>(data), size});
   if (!packed.ok()) return to_abi(packed.status());
   if (packed->target != from_abi_str(target)) {
-    return to_abi(error(TENON_FAILED_PRECONDITION, "T0210", "it is for the target {}, and this is {}", quoted(packed->target),
+    return to_abi(error(TENON_FAILED_PRECONDITION, "T0210",
+                        "it is for the target {}, and this is {}", quoted(packed->target),
                         quoted(from_abi_str(target))));
   }
   const Result<ir::Ref<Graph>> graph = graph_of(packed->graph);
-  return graph.ok() ? TENON_OK : to_abi(error(TENON_FAILED_PRECONDITION, "T0210", "{}", graph.status().message()));
+  return graph.ok()
+             ? TENON_OK
+             : to_abi(error(TENON_FAILED_PRECONDITION, "T0210", "{}", graph.status().message()));
 }
-tenon_code_t load(void* self, tenon_device_t* device, const void* bytes, uint64_t size, tenon_blob_t* const*, uint32_t,
-                  tenon_executable_t** out) {
+tenon_code_t load(void* self, tenon_device_t* device, const void* bytes, uint64_t size,
+                  tenon_blob_t* const*, uint32_t, tenon_executable_t** out) {
   auto loaded = KernelProgram::load(of(self), device, {static_cast<const char*>(bytes), size});
   if (!loaded.ok()) return to_abi(loaded.status());
   *out = reinterpret_cast<tenon_executable_t*>(loaded->release());
   return TENON_OK;
 }
-void executable_release(void*, tenon_executable_t* e) { delete &program(e); }
+void executable_release(void*, tenon_executable_t* e) {
+  delete &program(e);
+}
 tenon_code_t executable_info(void*, tenon_executable_t* e, tenon_executable_info_t* out) {
   tenon_executable_info_t full{};
   program(e).info(&full);
   return to_abi(give_record(out, full));
 }
 tenon_code_t needs(void*, tenon_executable_t* e, tenon_symbols_t symbols, tenon_needs_t* out) {
-  return to_abi(fill_record(out, [&](tenon_needs_t* full) { return program(e).needs({symbols.values, symbols.count}, full); }));
+  return to_abi(fill_record(out, [&](tenon_needs_t* full) {
+    return program(e).needs({symbols.values, symbols.count}, full);
+  }));
 }
-tenon_code_t execute(void*, tenon_executable_t* e, const tenon_call_t* call) { return to_abi(program(e).execute(*call)); }
+tenon_code_t execute(void*, tenon_executable_t* e, const tenon_call_t* call) {
+  return to_abi(program(e).execute(*call));
+}
 
 }  // namespace
 
-const tenon_compile_api_t* compile_from_kernels(const tenon_device_api_t* device, const tenon_kernels_api_t* kernels,
+const tenon_compile_api_t* compile_from_kernels(const tenon_device_api_t* device,
+                                                const tenon_kernels_api_t* kernels,
                                                 std::string_view plugin) {
   // One per plugin, for the process: tables live that long.
   auto* adapter = new Adapter{device, kernels, std::string(plugin), {}};
-  adapter->table = tenon_compile_api_t{sizeof(tenon_compile_api_t), adapter, claim, compile, artifact_release,
-                                       artifact_info, artifact_bytes, fits, load, executable_release, executable_info, needs, execute,
+  adapter->table = tenon_compile_api_t{sizeof(tenon_compile_api_t),
+                                       adapter,
+                                       claim,
+                                       compile,
+                                       artifact_release,
+                                       artifact_info,
+                                       artifact_bytes,
+                                       fits,
+                                       load,
+                                       executable_release,
+                                       executable_info,
+                                       needs,
+                                       execute,
                                        nullptr};
   return &adapter->table;
 }

@@ -1,5 +1,6 @@
-// A compile interface for devices that offer only kernels (tenon.kernels/1): an executable is a list of single
-// kernel calls with a memory plan. So the rest of core knows one way to use a device.
+// A compile interface for devices that offer only kernels (tenon.kernels/1): an executable is a
+// list of single kernel calls with a memory plan. So the rest of core knows one way to use a
+// device.
 #pragma once
 #include <string_view>
 
@@ -11,7 +12,8 @@
 namespace tenon::dispatch {
 
 // A table that lives as long as the process. device: of the same kind as the kernels.
-const tenon_compile_api_t* compile_from_kernels(const tenon_device_api_t* device, const tenon_kernels_api_t* kernels,
+const tenon_compile_api_t* compile_from_kernels(const tenon_device_api_t* device,
+                                                const tenon_kernels_api_t* kernels,
                                                 std::string_view plugin);
 
 }  // namespace tenon::dispatch

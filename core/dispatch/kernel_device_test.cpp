@@ -17,7 +17,8 @@ struct Heard {
 };
 
 // The candidate that `self` points to, for every call.
-tenon_code_t query(void* self, tenon_str_t, const tenon_kernel_call_t*, tenon_kernel_candidate_t* out) {
+tenon_code_t query(void* self, tenon_str_t, const tenon_kernel_call_t*,
+                   tenon_kernel_candidate_t* out) {
   *out = *static_cast<const tenon_kernel_candidate_t*>(self);
   return TENON_OK;
 }
@@ -25,7 +26,8 @@ tenon_code_t query(void* self, tenon_str_t, const tenon_kernel_call_t*, tenon_ke
 Heard claim_with(tenon_kernel_candidate_t candidate) {
   test::use_test_ops();
   constexpr std::string_view kText =
-      "tenon.tir 1\ngraph @g(%x: f32[2]) -> (a: f32[2]) {\n  %a = plus(%x, %x) : f32[2]\n  yield %a\n}\n";
+      "tenon.tir 1\ngraph @g(%x: f32[2]) -> (a: f32[2]) {\n  %a = plus(%x, %x) : f32[2]\n  yield "
+      "%a\n}\n";
   const ir::Ref<ir::Graph> graph = *ir::read_text(kText, "test", {});
   graph->freeze();
   // The adapter of a plugin lives as long as the process: one for all calls.
@@ -35,12 +37,14 @@ Heard claim_with(tenon_kernel_candidate_t candidate) {
   kernels.self = &candidate;
   kernels.query = query;
   Heard heard;
-  const tenon_claim_sink_t sink{
-      &heard,
-      [](void* self, const tenon_node_t*, uint32_t, double) { return ++static_cast<Heard*>(self)->claims, TENON_OK; },
-      [](void* self, tenon_node_t, tenon_code_t, tenon_str_t reason) {
-        return static_cast<Heard*>(self)->refusal = from_abi_str(reason), TENON_OK;
-      }};
+  const tenon_claim_sink_t sink{&heard,
+                                [](void* self, const tenon_node_t*, uint32_t, double) {
+                                  return ++static_cast<Heard*>(self)->claims, TENON_OK;
+                                },
+                                [](void* self, tenon_node_t, tenon_code_t, tenon_str_t reason) {
+                                  return static_cast<Heard*>(self)->refusal = from_abi_str(reason),
+                                         TENON_OK;
+                                }};
   EXPECT_EQ(api->claim(api->self, {"t", 1}, graph->abi(), &sink), TENON_OK);
   return heard;
 }
@@ -75,11 +79,13 @@ const tenon_compile_api_t* two_cards() {
   };
   static tenon_kernels_api_t kernels{};
   kernels.size_bytes = sizeof(kernels);
-  kernels.query = [](void*, tenon_str_t target, const tenon_kernel_call_t*, tenon_kernel_candidate_t*) -> tenon_code_t {
+  kernels.query = [](void*, tenon_str_t target, const tenon_kernel_call_t*,
+                     tenon_kernel_candidate_t*) -> tenon_code_t {
     *asked_target() = from_abi_str(target);
     return TENON_OK;
   };
-  kernels.create = [](void*, tenon_device_t*, const tenon_kernel_call_t*, tenon_kernel_t** out) -> tenon_code_t {
+  kernels.create = [](void*, tenon_device_t*, const tenon_kernel_call_t*,
+                      tenon_kernel_t** out) -> tenon_code_t {
     *out = reinterpret_cast<tenon_kernel_t*>(asked_target());
     return TENON_OK;
   };
@@ -91,7 +97,8 @@ const tenon_compile_api_t* two_cards() {
 std::string compiled_for(tenon_str_t target) {
   test::use_test_ops();
   constexpr std::string_view kText =
-      "tenon.tir 1\ngraph @g(%x: f32[2]) -> (b: f32[2]) {\n  %a = plus(%x, %x) : f32[2]\n  %b = plus(%a, %a) : f32[2]\n"
+      "tenon.tir 1\ngraph @g(%x: f32[2]) -> (b: f32[2]) {\n  %a = plus(%x, %x) : f32[2]\n  %b = "
+      "plus(%a, %a) : f32[2]\n"
       "  yield %b\n}\n";
   const ir::Ref<ir::Graph> graph = *ir::read_text(kText, "test", {});
   graph->freeze();
@@ -99,10 +106,11 @@ std::string compiled_for(tenon_str_t target) {
   tenon_artifact_t* artifact = nullptr;
   EXPECT_EQ(api->compile(api->self, target, graph->abi(), nullptr, &artifact), TENON_OK);
   std::string bytes;
-  const tenon_sink_t sink = {&bytes, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
-                               static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
-                               return TENON_OK;
-                             }};
+  const tenon_sink_t sink = {
+      &bytes, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
+        static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
+        return TENON_OK;
+      }};
   EXPECT_EQ(api->artifact_bytes(api->self, artifact, &sink), TENON_OK);
   api->artifact_release(api->self, artifact);
   return bytes;
@@ -113,7 +121,8 @@ TEST(KernelDevice, IsOfTheCardThatItWasCompiledFor) {
   for (const auto& [target, alignment] : {std::pair("small", 16u), std::pair("large", 256u)}) {
     const std::string bytes = compiled_for({target, 5});
     tenon_executable_t* executable = nullptr;
-    ASSERT_EQ(api->load(api->self, nullptr, bytes.data(), bytes.size(), nullptr, 0, &executable), TENON_OK);
+    ASSERT_EQ(api->load(api->self, nullptr, bytes.data(), bytes.size(), nullptr, 0, &executable),
+              TENON_OK);
     EXPECT_EQ(*asked_target(), target);
     int64_t dims[1] = {};
     tenon_output_need_t output{};
@@ -137,14 +146,18 @@ TEST(KernelDevice, ArtifactsOfOtherTargetsAndDamagedOnesDoNotFit) {
   const tenon_compile_api_t* api = two_cards();
   const std::string bytes = compiled_for({"large", 5});
   EXPECT_EQ(api->fits(api->self, {"large", 5}, bytes.data(), bytes.size()), TENON_OK);
-  EXPECT_EQ(api->fits(api->self, {"small", 5}, bytes.data(), bytes.size()), TENON_FAILED_PRECONDITION);
+  EXPECT_EQ(api->fits(api->self, {"small", 5}, bytes.data(), bytes.size()),
+            TENON_FAILED_PRECONDITION);
   for (size_t kept = 0; kept < bytes.size(); ++kept) {
-    EXPECT_EQ(api->fits(api->self, {"large", 5}, bytes.data(), kept), TENON_FAILED_PRECONDITION) << kept;
+    EXPECT_EQ(api->fits(api->self, {"large", 5}, bytes.data(), kept), TENON_FAILED_PRECONDITION)
+        << kept;
   }
   // A card that is not there.
   const std::string elsewhere = compiled_for({"other", 5});
   tenon_executable_t* executable = nullptr;
-  EXPECT_EQ(api->load(api->self, nullptr, elsewhere.data(), elsewhere.size(), nullptr, 0, &executable), TENON_FAILED_PRECONDITION);
+  EXPECT_EQ(
+      api->load(api->self, nullptr, elsewhere.data(), elsewhere.size(), nullptr, 0, &executable),
+      TENON_FAILED_PRECONDITION);
 }
 
 }  // namespace

@@ -5,13 +5,13 @@
 namespace tenon::dispatch {
 namespace {
 
-// A border between two devices costs at least this, even in shared memory: two executions instead of one, and
-// no fusion across. Keeps equal-cost devices from alternating.
+// A border between two devices costs at least this, even in shared memory: two executions instead
+// of one, and no fusion across. Keeps equal-cost devices from alternating.
 constexpr double kBorderNs = 3000;
 constexpr int kSweepsMax = 8;
 
-// An assignment, and by value and device how many of the value's consumers are there: a move of one node costs the number of devices
-// for each value it touches, however many others read that value.
+// An assignment, and by value and device how many of the value's consumers are there: a move of one
+// node costs the number of devices for each value it touches, however many others read that value.
 struct State {
   std::vector<uint32_t> at;
   std::vector<uint32_t> readers;  // value-major
@@ -20,7 +20,10 @@ struct State {
 class Search {
  public:
   explicit Search(const PartitionProblem& problem)
-      : problem_(problem), devices_(problem.devices.size()), touched_(problem.node_count), reads_(problem.node_count) {
+      : problem_(problem),
+        devices_(problem.devices.size()),
+        touched_(problem.node_count),
+        reads_(problem.node_count) {
     for (uint32_t v = 0; v < problem.values.size(); ++v) {
       const PartitionValue& value = problem.values[v];
       if (value.producer != kHost) touched_[value.producer].push_back(v);
@@ -91,7 +94,8 @@ class Search {
     if (from == kUnplaced || problem_.devices[from].fallback) return false;
     bool moved = false;
     for (uint32_t to = 0; to < devices_; ++to) {
-      if (to != state->at[nodes[0]] && !problem_.devices[to].fallback) moved |= try_move(nodes, to, state);
+      if (to != state->at[nodes[0]] && !problem_.devices[to].fallback)
+        moved |= try_move(nodes, to, state);
     }
     return moved;
   }
@@ -162,7 +166,8 @@ std::vector<uint32_t> cheapest(const PartitionProblem& problem, uint32_t favouri
       for (uint32_t d = 0; d < problem.devices.size() && !(fallback && at[n] != kUnplaced); ++d) {
         const PartitionDevice& device = problem.devices[d];
         if (device.fallback != fallback || device.cost_ns[n] == kNotClaimed) continue;
-        const bool better = at[n] == kUnplaced || device.cost_ns[n] < problem.devices[at[n]].cost_ns[n];
+        const bool better =
+            at[n] == kUnplaced || device.cost_ns[n] < problem.devices[at[n]].cost_ns[n];
         if ((better && at[n] != favourite) || d == favourite) at[n] = d;
       }
     }
@@ -208,9 +213,10 @@ double total_cost(const PartitionProblem& problem, std::span<const uint32_t> ass
   return search.total(search.state_of({assignment.begin(), assignment.end()}));
 }
 
-std::vector<Segment> make_segments(const PartitionProblem& problem, std::span<const uint32_t> assignment) {
-  // Level of a node: how many times data changed device on the way to it. Every edge between segments raises the
-  // level, so there is no cycle.
+std::vector<Segment> make_segments(const PartitionProblem& problem,
+                                   std::span<const uint32_t> assignment) {
+  // Level of a node: how many times data changed device on the way to it. Every edge between
+  // segments raises the level, so there is no cycle.
   std::vector<std::vector<uint32_t>> reads(problem.node_count);
   for (uint32_t v = 0; v < problem.values.size(); ++v) {
     for (uint32_t c : problem.values[v].consumers) reads[c].push_back(v);
@@ -225,7 +231,9 @@ std::vector<Segment> make_segments(const PartitionProblem& problem, std::span<co
   }
   std::vector<uint32_t> order(problem.node_count);
   for (uint32_t n = 0; n < order.size(); ++n) order[n] = n;
-  auto asynchronous = [&](uint32_t n) { return assignment[n] != kUnplaced && problem.devices[assignment[n]].asynchronous; };
+  auto asynchronous = [&](uint32_t n) {
+    return assignment[n] != kUnplaced && problem.devices[assignment[n]].asynchronous;
+  };
   std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
     if (level[a] != level[b]) return level[a] < level[b];
     const bool first = asynchronous(a), second = asynchronous(b);

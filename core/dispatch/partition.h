@@ -1,5 +1,6 @@
-// Which device gets which node, and how nodes are grouped into segments that each compile as one. Pure
-// arithmetic on claims and costs: knows no graph and no plugin, so that every rule has a small test.
+// Which device gets which node, and how nodes are grouped into segments that each compile as one.
+// Pure arithmetic on claims and costs: knows no graph and no plugin, so that every rule has a small
+// test.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -14,18 +15,19 @@ inline constexpr uint32_t kUnplaced = 0xfffffffeu;  // nobody claims the node
 inline constexpr uint32_t kDevicesMax = 63;         // of one program
 
 struct PartitionDevice {
-  double bytes_per_ns = 0;  // to and from host memory; 0: shares it
-  double latency_ns = 0;    // of one copy
-  bool asynchronous = false;  // has a queue: its work is submitted before that of others of the same level, which keep the host busy
-  bool fallback = false;    // takes only what no other device claims, in order of the list
+  double bytes_per_ns = 0;      // to and from host memory; 0: shares it
+  double latency_ns = 0;        // of one copy
+  bool asynchronous = false;    // has a queue: its work is submitted before that of others of the
+                                // same level, which keep the host busy
+  bool fallback = false;        // takes only what no other device claims, in order of the list
   std::vector<double> cost_ns;  // per node; kNotClaimed where it refuses
 };
 
 struct PartitionValue {
   uint32_t producer = kHost;  // node index, or kHost
   double bytes = 0;
-  bool output = false;               // needed on the host at the end
-  std::vector<uint32_t> consumers;   // node indices, increasing
+  bool output = false;              // needed on the host at the end
+  std::vector<uint32_t> consumers;  // node indices, increasing
 };
 
 struct PartitionProblem {
@@ -37,8 +39,8 @@ struct PartitionProblem {
 // The first device of the list (fallbacks last) that claims a node gets it, whatever the cost.
 std::vector<uint32_t> assign_by_preference(const PartitionProblem& problem);
 
-// Least total of node costs and copies that local search finds. Every step lowers the total strictly, so it ends
-// and a graph that alternates between devices settles. Deterministic.
+// Least total of node costs and copies that local search finds. Every step lowers the total
+// strictly, so it ends and a graph that alternates between devices settles. Deterministic.
 std::vector<uint32_t> assign_by_cost(const PartitionProblem& problem);
 
 // Node costs plus copies of an assignment; nodes without a device count nothing.
@@ -50,8 +52,9 @@ struct Segment {
   uint32_t by = 0;              // who of the device compiles it; make_segments leaves 0
 };
 
-// Groups nodes of one device so that no cycle arises between segments. Segments come in an order that can be
-// run: whatever a segment reads was made by an earlier one.
-std::vector<Segment> make_segments(const PartitionProblem& problem, std::span<const uint32_t> assignment);
+// Groups nodes of one device so that no cycle arises between segments. Segments come in an order
+// that can be run: whatever a segment reads was made by an earlier one.
+std::vector<Segment> make_segments(const PartitionProblem& problem,
+                                   std::span<const uint32_t> assignment);
 
 }  // namespace tenon::dispatch

@@ -94,7 +94,8 @@ int changes(const std::vector<uint32_t>& at) {
   return n;
 }
 
-// Ops that only one of the two can do, with ops between that both can: the data changes device as often as it has to, and not more.
+// Ops that only one of the two can do, with ops between that both can: the data changes device as
+// often as it has to, and not more.
 TEST(Partition, WhatBothCanDoStaysWhereTheDataIs) {
   for (uint32_t between : {1u, 2u, 5u}) {
     const uint32_t period = between + 1, n = 12 * period + 1;
@@ -102,7 +103,8 @@ TEST(Partition, WhatBothCanDoStaysWhereTheDataIs) {
     std::vector<double> a(n, 1000), b(n, 1000);
     for (uint32_t i = 0; i < n; ++i) {
       if (i % period != 0) {
-        (i % 2 == 0 ? a : b)[i] = 900;  // a little better here, a little better there: less than a copy
+        (i % 2 == 0 ? a : b)[i] =
+            900;  // a little better here, a little better there: less than a copy
       } else {
         (i / period % 2 == 0 ? b : a)[i] = kNotClaimed;
       }
@@ -132,7 +134,8 @@ double best_of_chain(const PartitionProblem& p) {
           pair.devices.push_back(p.devices[k]);
           pair.devices.back().cost_ns = {0, p.devices[k].cost_ns[n]};
         }
-        const double border = n == 0 ? p.devices[d].cost_ns[n] : total_cost(pair, std::vector<uint32_t>{from, d});
+        const double border =
+            n == 0 ? p.devices[d].cost_ns[n] : total_cost(pair, std::vector<uint32_t>{from, d});
         next[d] = std::min(next[d], best[from] + border);
       }
     }
@@ -187,7 +190,8 @@ TEST(Partition, RandomGraphsAreRunnableAndNeverWorseThanOneDevice) {
     p.node_count = 60;
     for (uint32_t d = 0; d < 3; ++d) {
       PartitionDevice dev = device({}, d == 0 ? 0 : 1.0, d * 1000.0);
-      for (uint32_t n = 0; n < 60; ++n) dev.cost_ns.push_back(d > 0 && random() % 3 == 0 ? kNotClaimed : random() % 10000);
+      for (uint32_t n = 0; n < 60; ++n)
+        dev.cost_ns.push_back(d > 0 && random() % 3 == 0 ? kNotClaimed : random() % 10000);
       p.devices.push_back(dev);
     }
     for (uint32_t n = 0; n < 60; ++n) {
@@ -207,7 +211,8 @@ TEST(Partition, RandomGraphsAreRunnableAndNeverWorseThanOneDevice) {
   }
 }
 
-// One value that all read: a sweep costs a few operations for each reader, not one for each pair of readers.
+// One value that all read: a sweep costs a few operations for each reader, not one for each pair of
+// readers.
 TEST(Partition, ManyReadersOfOneValueAreNoMatter) {
   constexpr uint32_t kReaders = 40000;
   PartitionProblem p;

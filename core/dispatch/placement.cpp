@@ -19,10 +19,13 @@ namespace {
 
 constexpr size_t kNodesInError = 20;
 
-// The value that tells what a symbol of another node is: a result of that node with the symbol in its type.
+// The value that tells what a symbol of another node is: a result of that node with the symbol in
+// its type.
 void add_definition(const Graph& graph, ir::Symbol symbol, Node reader, std::vector<Value>* out) {
   const Node maker = graph.dims().symbol(symbol).node;
-  if (maker == ir::kNone || maker == reader || !graph.node_live(maker) || graph.node(maker).parent != graph.main()) return;
+  if (maker == ir::kNone || maker == reader || !graph.node_live(maker) ||
+      graph.node(maker).parent != graph.main())
+    return;
   for (Value v : graph.results(maker)) {
     std::vector<ir::Symbol> mentioned;
     const tenon_type_t& type = graph.type(v);
@@ -49,7 +52,8 @@ void add_symbols_of(const Graph& graph, Node n, std::vector<ir::Symbol>* out) {
     for (uint64_t d = 0; a.kind == TENON_ATTR_DIMS && d < a.count; ++d) {
       if (a.u.dims[d] < 0) graph.dims().symbols_of(a.u.dims[d], out);
     }
-    for (uint64_t t = 0; a.kind == TENON_ATTR_TYPES && t < a.count; ++t) add_symbols_of(graph, a.u.types[t], out);
+    for (uint64_t t = 0; a.kind == TENON_ATTR_TYPES && t < a.count; ++t)
+      add_symbols_of(graph, a.u.types[t], out);
   }
   for (ir::Region r : graph.regions(n)) {
     for (Node inner : graph.nodes(r)) add_symbols_of(graph, inner, out);
@@ -82,7 +86,8 @@ std::vector<Value> reads_of(const Graph& graph, Node n) {
 
 bool complete(const Graph& graph, const Placement& placement) {
   for (Node n : graph.nodes(graph.main())) {
-    const bool taken = std::any_of(placement.asked.begin(), placement.asked.end(), [n](const Claims& c) { return c.claimed(n); });
+    const bool taken = std::any_of(placement.asked.begin(), placement.asked.end(),
+                                   [n](const Claims& c) { return c.claimed(n); });
     if (!taken) return false;
   }
   return true;
@@ -101,13 +106,15 @@ Status nobody_takes(const Graph& graph, const Placement& placement) {
   std::string text;
   size_t count = 0;
   for (Node n : graph.nodes(graph.main())) {
-    const bool taken = std::any_of(placement.asked.begin(), placement.asked.end(), [n](const Claims& c) { return c.claimed(n); });
+    const bool taken = std::any_of(placement.asked.begin(), placement.asked.end(),
+                                   [n](const Claims& c) { return c.claimed(n); });
     if (taken || ++count > kNodesInError) continue;
     text += "\n  " + node_text(graph, n) + refusals_text(placement, n);
   }
   if (count > kNodesInError) text += fmt::format("\n  and {} more", count - kNodesInError);
   std::string asked;
-  for (const Claims& claims : placement.asked) asked += (asked.empty() ? "" : ", ") + claims.device->name();
+  for (const Claims& claims : placement.asked)
+    asked += (asked.empty() ? "" : ", ") + claims.device->name();
   for (const std::string& reason : placement.unavailable) text += "\n  not asked: " + reason;
   return error(TENON_UNIMPLEMENTED, "T0501", "no device takes {} of {} nodes (asked: {}):{}", count,
                graph.nodes(graph.main()).size(), asked.empty() ? "none" : asked, text);
@@ -120,13 +127,16 @@ Status fallback_forbidden(const Graph& graph, const Placement& placement, size_t
     if (placement.at[n] < named || ++count > kNodesInError) continue;
     text += "\n  " + node_text(graph, n) + refusals_text(placement, n);
   }
-  for (size_t d = 0; d < named; ++d) names += (d == 0 ? "" : ", ") + placement.asked[d].device->name();
-  return error(TENON_FAILED_PRECONDITION, "T0504", "{} of {} nodes are not taken by {}, and falling back is forbidden:{}",
-               count, graph.nodes(graph.main()).size(), names, text);
+  for (size_t d = 0; d < named; ++d)
+    names += (d == 0 ? "" : ", ") + placement.asked[d].device->name();
+  return error(TENON_FAILED_PRECONDITION, "T0504",
+               "{} of {} nodes are not taken by {}, and falling back is forbidden:{}", count,
+               graph.nodes(graph.main()).size(), names, text);
 }
 
 // Falls back one device at a time, so that what is not needed is not loaded.
-Status ask_fallbacks(const runtime::GraphRef& graph, const Candidates& candidates, Placement* placement) {
+Status ask_fallbacks(const runtime::GraphRef& graph, const Candidates& candidates,
+                     Placement* placement) {
   const Graph& g = *Graph::from(graph.get());
   for (const auto& [name, find] : candidates.fallbacks) {
     if (complete(g, *placement)) return {};
@@ -144,9 +154,10 @@ Status ask_fallbacks(const runtime::GraphRef& graph, const Candidates& candidate
   return complete(g, *placement) ? Status() : nobody_takes(g, *placement);
 }
 
-// Segments by device and by who of it compiles: kernels of another plugin are executables of their own.
-std::vector<Segment> segments_of(const PartitionProblem& problem, std::span<const Node> nodes, std::span<const uint32_t> at,
-                                 std::span<const Claims> asked) {
+// Segments by device and by who of it compiles: kernels of another plugin are executables of their
+// own.
+std::vector<Segment> segments_of(const PartitionProblem& problem, std::span<const Node> nodes,
+                                 std::span<const uint32_t> at, std::span<const Claims> asked) {
   const auto devices = static_cast<uint32_t>(asked.size());
   std::vector<uint32_t> makers(at.begin(), at.end());
   for (size_t i = 0; i < at.size(); ++i) {
@@ -207,7 +218,8 @@ std::string node_text(const Graph& graph, Node n) {
   return text;
 }
 
-PartitionProblem make_problem(const Graph& graph, std::span<const Claims> asked, size_t fallbacks_from) {
+PartitionProblem make_problem(const Graph& graph, std::span<const Claims> asked,
+                              size_t fallbacks_from) {
   PartitionProblem problem;
   const std::span<const Node> nodes = graph.nodes(graph.main());
   problem.node_count = static_cast<uint32_t>(nodes.size());
@@ -241,20 +253,23 @@ PartitionProblem make_problem(const Graph& graph, std::span<const Claims> asked,
 Result<Placement> place(const runtime::GraphRef& ref, const Candidates& candidates) {
   const Graph& graph = *Graph::from(ref.get());
   if (candidates.devices.size() + candidates.fallbacks.size() > kDevicesMax) {
-    return error(TENON_RESOURCE_EXHAUSTED, "T0507", "{} devices were named; one program takes at most {}",
-                 candidates.devices.size(), kDevicesMax);
+    return error(TENON_RESOURCE_EXHAUSTED, "T0507",
+                 "{} devices were named; one program takes at most {}", candidates.devices.size(),
+                 kDevicesMax);
   }
   Placement placement;
   for (size_t i = 0; i < candidates.devices.size(); ++i) {
-    placement.asked.push_back(i < candidates.offered_ops.size()
-                                  ? collect_claims(candidates.devices[i], ref, candidates.offered_ops[i])
-                                  : collect_claims(candidates.devices[i], ref));
+    placement.asked.push_back(
+        i < candidates.offered_ops.size()
+            ? collect_claims(candidates.devices[i], ref, candidates.offered_ops[i])
+            : collect_claims(candidates.devices[i], ref));
   }
   const size_t named = placement.asked.size();
   TENON_RETURN_IF_ERROR(ask_fallbacks(ref, candidates, &placement));
 
   const PartitionProblem problem = make_problem(graph, placement.asked, named);
-  const std::vector<uint32_t> at = candidates.by_preference ? assign_by_preference(problem) : assign_by_cost(problem);
+  const std::vector<uint32_t> at =
+      candidates.by_preference ? assign_by_preference(problem) : assign_by_cost(problem);
   const std::span<const Node> nodes = graph.nodes(graph.main());
   placement.at.assign(graph.node_limit(), kUnplaced);
   bool fell_back = false;

@@ -8,13 +8,13 @@
 
 #include <tenon/abi/record.h>
 
-#include "core/base/process/environment.h"
 #include "core/base/errors/guard.h"
 #include "core/base/intern.h"
+#include "core/base/process/environment.h"
 #include "core/base/process/log.h"
 #include "core/base/process/operation.h"
-#include "core/base/str.h"
 #include "core/base/process/thread_kept.h"
+#include "core/base/str.h"
 
 namespace tenon::host {
 namespace {
@@ -27,7 +27,8 @@ struct Registered {
 struct Registry {
   std::shared_mutex mutex;
   std::map<std::string, Registered, std::less<>> interfaces;
-  std::map<std::string, tenon_sym_t, std::less<>> settings;  // interned: texts live as long as the process
+  std::map<std::string, tenon_sym_t, std::less<>>
+      settings;  // interned: texts live as long as the process
 };
 
 Registry& registry() {
@@ -39,14 +40,16 @@ tenon_code_t query(void*, tenon_str_t id, uint32_t minor, const void** out_table
   return guarded([&]() -> Status {
     const void* table = find_host_interface(from_abi_str(id), minor);
     if (table == nullptr) {
-      return error(TENON_NOT_FOUND, "P0906", "this host has no interface {} of minor {} or later", quoted(from_abi_str(id)), minor);
+      return error(TENON_NOT_FOUND, "P0906", "this host has no interface {} of minor {} or later",
+                   quoted(from_abi_str(id)), minor);
     }
     *out_table = table;
     return {};
   });
 }
 
-tenon_code_t fail(void*, tenon_code_t code, tenon_str_t message, const tenon_key_value_t* details, uint32_t count) {
+tenon_code_t fail(void*, tenon_code_t code, tenon_str_t message, const tenon_key_value_t* details,
+                  uint32_t count) {
   record_failure(code, from_abi_str(message), {details, details == nullptr ? 0 : count});
   return code == TENON_OK ? TENON_UNKNOWN : code;
 }
@@ -64,7 +67,8 @@ tenon_code_t give_last_failure(tenon_failure_t* out) {
   auto& [kept, details, message] = told.value;
   kept = last_failure();
   details.clear();
-  for (const KeyValue& pair : kept.evidence()) details.push_back({to_abi_str(pair.key), to_abi_str(pair.value)});
+  for (const KeyValue& pair : kept.evidence())
+    details.push_back({to_abi_str(pair.key), to_abi_str(pair.value)});
   message.clear();
   if (!kept.ok()) {
     std::string text = kept.text();
@@ -77,16 +81,21 @@ tenon_code_t give_last_failure(tenon_failure_t* out) {
   full.message = to_abi_str(message);
   full.details = details.data();
   full.detail_count = static_cast<uint32_t>(details.size());
-  return tenon_record_give(out, &full, sizeof(full));  // records no failure of its own, which would hide the one asked for
+  return tenon_record_give(
+      out, &full,
+      sizeof(full));  // records no failure of its own, which would hide the one asked for
 }
 tenon_code_t read_last_failure(void*, tenon_failure_t* out) {
   return guarded([&] { return give_last_failure(out); });
 }
 
-LogLevel level_of(uint32_t level) { return level > TENON_LOG_DEBUG ? LogLevel::kDetail : static_cast<LogLevel>(level); }
+LogLevel level_of(uint32_t level) {
+  return level > TENON_LOG_DEBUG ? LogLevel::kDetail : static_cast<LogLevel>(level);
+}
 
 uint32_t log_is_enabled(void*, tenon_str_t component, uint32_t level) {
-  return guarded_or(0u, [&] { return log_enabled(from_abi_str(component), level_of(level)) ? 1u : 0u; });
+  return guarded_or(
+      0u, [&] { return log_enabled(from_abi_str(component), level_of(level)) ? 1u : 0u; });
 }
 void log_text(void*, tenon_str_t component, uint32_t level, tenon_str_t text) {
   guarded_void([&] {
@@ -99,8 +108,12 @@ void log_text(void*, tenon_str_t component, uint32_t level, tenon_str_t text) {
 tenon_sym_t intern_text(void*, tenon_str_t text) {
   return guarded_or(tenon_sym_t{0}, [&] { return intern(from_abi_str(text)); });
 }
-tenon_str_t text_of_sym(void*, tenon_sym_t sym) { return to_abi_str(sym_text(sym)); }
-uint32_t is_cancelled(void*) { return cancelled() ? 1 : 0; }
+tenon_str_t text_of_sym(void*, tenon_sym_t sym) {
+  return to_abi_str(sym_text(sym));
+}
+uint32_t is_cancelled(void*) {
+  return cancelled() ? 1 : 0;
+}
 void progress(void*, tenon_str_t phase, uint64_t done, uint64_t total) {
   guarded_void([&] { report_progress(from_abi_str(phase), done, total); });
 }
@@ -108,9 +121,10 @@ tenon_str_t read_setting(void*, tenon_str_t name) {
   return guarded_or(tenon_str_t{}, [&] { return to_abi_str(setting(from_abi_str(name))); });
 }
 
-constexpr tenon_host_t kHost = {sizeof(tenon_host_t), TENON_ABI_VERSION, nullptr,    query,       fail,
-                                read_last_failure,    log_is_enabled,    log_text,   intern_text, text_of_sym,
-                                is_cancelled,         progress,          read_setting};
+constexpr tenon_host_t kHost = {
+    sizeof(tenon_host_t), TENON_ABI_VERSION, nullptr,     query,       fail,
+    read_last_failure,    log_is_enabled,    log_text,    intern_text, text_of_sym,
+    is_cancelled,         progress,          read_setting};
 
 }  // namespace
 
@@ -122,7 +136,8 @@ void register_host_interface(std::string_view id, uint32_t minor, const void* ta
 const void* find_host_interface(std::string_view id, uint32_t minor) {
   std::shared_lock lock(registry().mutex);
   auto found = registry().interfaces.find(id);
-  return found == registry().interfaces.end() || found->second.minor < minor ? nullptr : found->second.table;
+  return found == registry().interfaces.end() || found->second.minor < minor ? nullptr
+                                                                             : found->second.table;
 }
 
 const tenon_host_t* host_table() {
@@ -134,7 +149,8 @@ const tenon_host_t* host_table() {
 void set_setting(std::string_view name, std::string_view value) {
   std::unique_lock lock(registry().mutex);
   if (value.empty()) {
-    if (auto found = registry().settings.find(name); found != registry().settings.end()) registry().settings.erase(found);
+    if (auto found = registry().settings.find(name); found != registry().settings.end())
+      registry().settings.erase(found);
     return;
   }
   registry().settings[std::string(name)] = intern(value);
@@ -143,7 +159,8 @@ void set_setting(std::string_view name, std::string_view value) {
 std::string_view setting(std::string_view name) {
   {
     std::shared_lock lock(registry().mutex);
-    if (auto found = registry().settings.find(name); found != registry().settings.end()) return sym_text(found->second);
+    if (auto found = registry().settings.find(name); found != registry().settings.end())
+      return sym_text(found->second);
   }
   auto value = env(name);
   return value ? sym_text(intern(*value)) : std::string_view();

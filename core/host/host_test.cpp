@@ -13,8 +13,8 @@
 
 #include "core/base/errors/failure.h"
 #include "core/base/file.h"
-#include "core/host/host_interfaces.h"
 #include "core/host/discovery/remedy.h"
+#include "core/host/host_interfaces.h"
 #include "core/ir/host_graph.h"
 
 namespace tenon::host {
@@ -62,7 +62,8 @@ TEST_F(HostTest, CacheKeepsBytes) {
   ASSERT_EQ(cache->get(cache->self, to_abi_str("object"), "empty", 5, &blob), TENON_OK);
   EXPECT_EQ(text_of(blob), "");
   for (std::string_view kind : {"", "../x", "A", "a/b"}) {
-    EXPECT_EQ(cache->put(cache->self, to_abi_str(kind), "k", 1, "x", 1), TENON_INVALID_ARGUMENT) << kind;
+    EXPECT_EQ(cache->put(cache->self, to_abi_str(kind), "k", 1, "x", 1), TENON_INVALID_ARGUMENT)
+        << kind;
   }
 }
 
@@ -70,14 +71,16 @@ TEST_F(HostTest, ScratchPathsStayInTheirFolder) {
   const auto* cache = ask<tenon_host_cache_t>(TENON_HOST_CACHE_ID);
   std::string path;
   tenon_sink_t sink = {&path, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
-                         static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
+                         static_cast<std::string*>(self)->append(static_cast<const char*>(data),
+                                                                 size);
                          return TENON_OK;
                        }};
   ASSERT_EQ(cache->scratch_path(cache->self, to_abi_str("k.so"), &sink), TENON_OK);
   EXPECT_TRUE(path.ends_with("/k.so"));
   EXPECT_EQ(identify(folder_of(path))->mode & 0777, 0700u);
   for (std::string_view name : {"", "..", "a/b", ".hidden"}) {
-    EXPECT_EQ(cache->scratch_path(cache->self, to_abi_str(name), &sink), TENON_INVALID_ARGUMENT) << name;
+    EXPECT_EQ(cache->scratch_path(cache->self, to_abi_str(name), &sink), TENON_INVALID_ARGUMENT)
+        << name;
   }
 }
 
@@ -89,7 +92,8 @@ TEST_F(HostTest, FilesAreMappedUnderTheRules) {
   ASSERT_EQ(files->map(files->self, to_abi_str(path), &blob), TENON_OK);
   EXPECT_EQ(text_of(blob), "0123456789");
   auto beneath = [&](std::string_view name, uint64_t offset, uint64_t size) {
-    return files->map_beneath(files->self, to_abi_str(folder()), to_abi_str(name), offset, size, &blob);
+    return files->map_beneath(files->self, to_abi_str(folder()), to_abi_str(name), offset, size,
+                              &blob);
   };
   ASSERT_EQ(beneath("weights.bin", 2, 3), TENON_OK);
   EXPECT_EQ(text_of(blob), "234");
@@ -102,7 +106,8 @@ TEST_F(HostTest, FilesAreMappedUnderTheRules) {
   EXPECT_EQ(beneath("missing", 0, 1), TENON_NOT_FOUND);
   ASSERT_EQ(symlink("weights.bin", (folder() + "/link").c_str()), 0);
   EXPECT_EQ(beneath("link", 0, 1), TENON_PERMISSION_DENIED);
-  EXPECT_EQ(files->write(files->self, to_abi_str(folder() + "/link"), "x", 1), TENON_PERMISSION_DENIED);
+  EXPECT_EQ(files->write(files->self, to_abi_str(folder() + "/link"), "x", 1),
+            TENON_PERMISSION_DENIED);
 }
 
 TEST_F(HostTest, ThreadsRunEverythingOnce) {
@@ -120,7 +125,8 @@ TEST_F(HostTest, ThreadsRunEverythingOnce) {
 TEST_F(HostTest, FailuresKeepTheirDetails) {
   const tenon_host_t* host = host_table();
   tenon_key_value_t detail = {to_abi_str("device"), to_abi_str("sim:1")};
-  EXPECT_EQ(host->fail(host->self, TENON_UNAVAILABLE, to_abi_str("P0801: no card"), &detail, 1), TENON_UNAVAILABLE);
+  EXPECT_EQ(host->fail(host->self, TENON_UNAVAILABLE, to_abi_str("P0801: no card"), &detail, 1),
+            TENON_UNAVAILABLE);
   tenon_failure_t failure = {.size_bytes = sizeof failure};
   ASSERT_EQ(host->last_failure(host->self, &failure), TENON_OK);
   EXPECT_EQ(from_abi_str(failure.id), "P0801");
@@ -143,7 +149,8 @@ TEST(Remedy, LibrariesAreFoundWithoutBeingOpened) {
 }
 
 TEST(Remedy, PackagesComeFromTheTable) {
-  const std::string_view table = "# libfirst.so.1 no\nlibfirst.so.1 first1\n\n  libsecond.so.2  second2 \nlibthird.so.3\n";
+  const std::string_view table =
+      "# libfirst.so.1 no\nlibfirst.so.1 first1\n\n  libsecond.so.2  second2 \nlibthird.so.3\n";
   EXPECT_EQ(package_in(table, "libfirst.so.1"), "first1");
   EXPECT_EQ(package_in(table, "libsecond.so.2"), "second2");
   EXPECT_EQ(package_in(table, "libthird.so.3"), "");
@@ -168,14 +175,19 @@ TEST(Remedy, SaysWhoHasItAndWhatToRun) {
   remedy.library = "libOpenCL.so.1";
   remedy.package = "ocl-icd-libopencl1";
   remedy.command = "apt install ocl-icd-libopencl1";
-  EXPECT_EQ(remedy.suffix(), "; `libOpenCL.so.1` is in the package `ocl-icd-libopencl1`; run `apt install ocl-icd-libopencl1`");
+  EXPECT_EQ(remedy.suffix(),
+            "; `libOpenCL.so.1` is in the package `ocl-icd-libopencl1`; run `apt install "
+            "ocl-icd-libopencl1`");
 }
 
 TEST(Sha256, KnownValues) {
-  auto of = [](std::string_view text) { return digest::sha256_hex(std::as_bytes(std::span(text.data(), text.size()))); };
+  auto of = [](std::string_view text) {
+    return digest::sha256_hex(std::as_bytes(std::span(text.data(), text.size())));
+  };
   EXPECT_EQ(of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  EXPECT_EQ(of(std::string(1000000, 'a')), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  EXPECT_EQ(of(std::string(1000000, 'a')),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
 }  // namespace

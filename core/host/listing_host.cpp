@@ -1,20 +1,25 @@
 #include <array>
 
 #include "core/base/errors/guard.h"
-#include "core/host/host_interfaces.h"
 #include "core/host/discovery/probe.h"
+#include "core/host/host_interfaces.h"
 
 namespace tenon::host {
 namespace {
 
-// One function stands in for every slot of every interface: it takes no argument from the caller, which the calling
-// conventions of our platforms allow, and says that nothing runs here. Plugins that are built with -fsanitize=function may call it all the
-// same: what carries no signature is not looked at.
+// One function stands in for every slot of every interface: it takes no argument from the caller,
+// which the calling conventions of our platforms allow, and says that nothing runs here. Plugins
+// that are built with -fsanitize=function may call it all the same: what carries no signature is
+// not looked at.
 #if __has_attribute(no_sanitize)
 __attribute__((no_sanitize("function")))
 #endif
-tenon_code_t unavailable() {
-  return guarded([] { return error(TENON_UNAVAILABLE, "P0808", "the plugin is only asked what it offers; nothing runs here"); });
+tenon_code_t
+unavailable() {
+  return guarded([] {
+    return error(TENON_UNAVAILABLE, "P0808",
+                 "the plugin is only asked what it offers; nothing runs here");
+  });
 }
 
 constexpr size_t kSlots = 128;  // more than any host interface has

@@ -4,19 +4,19 @@
 #include <map>
 #include <set>
 
-#include "core/base/process/environment.h"
 #include "core/base/errors/guard.h"
 #include "core/base/limits.h"
+#include "core/base/process/environment.h"
 #include "core/base/process/log.h"
 #include "core/base/str.h"
-#include "core/host/host_interfaces.h"
-#include "core/host/loading/layers.h"
-#include "core/host/loading/library.h"
 #include "core/host/discovery/places.h"
 #include "core/host/discovery/probe.h"
 #include "core/host/discovery/remedy.h"
 #include "core/host/discovery/requirements.h"
 #include "core/host/discovery/selection.h"
+#include "core/host/host_interfaces.h"
+#include "core/host/loading/layers.h"
+#include "core/host/loading/library.h"
 
 namespace tenon::host {
 namespace {
@@ -29,7 +29,8 @@ Gate gate_of(std::string_view error_code) {
 
 std::string stem_of(std::string_view path) {
   std::string_view name = file_name_of(path);
-  if (size_t end = name.find(".plugin.json"); end != std::string_view::npos) name = name.substr(0, end);
+  if (size_t end = name.find(".plugin.json"); end != std::string_view::npos)
+    name = name.substr(0, end);
   return printable(name, 128);
 }
 
@@ -41,7 +42,8 @@ Status shut_down(Candidate& candidate, std::recursive_mutex& mutex) {
   auto call = std::exchange(record.shutdown, nullptr);
   lock.unlock();  // a plugin may wait for a thread of its own that asks the host for something
   if (call == nullptr) return Status();
-  Status status = from_abi(call(record.self), fmt::format("plugin {}: shutdown", quoted(candidate.name())));
+  Status status =
+      from_abi(call(record.self), fmt::format("plugin {}: shutdown", quoted(candidate.name())));
   if (!status.ok()) log_warning("plugins", "{}", status.text());
   return status;
 }
@@ -49,9 +51,12 @@ Status shut_down(Candidate& candidate, std::recursive_mutex& mutex) {
 void report_failure(const Candidate& candidate) {
   const std::string reason = candidate.reason();
   const GateResult* stopped = candidate.stopped_by();
-  const bool of_layers = stopped != nullptr && (stopped->code == "P0901" || stopped->code.starts_with("P10"));
-  if (of_layers && !log_once(reason)) return;  // what TENON_LAYERS says wrong stops every plugin, and is said of the first
-  log_warning("plugins", "the plugin {} ({}) is skipped: {}", quoted(candidate.name()), quoted(candidate.manifest_path), reason);
+  const bool of_layers =
+      stopped != nullptr && (stopped->code == "P0901" || stopped->code.starts_with("P10"));
+  if (of_layers && !log_once(reason))
+    return;  // what TENON_LAYERS says wrong stops every plugin, and is said of the first
+  log_warning("plugins", "the plugin {} ({}) is skipped: {}", quoted(candidate.name()),
+              quoted(candidate.manifest_path), reason);
 }
 
 Result<Manifest> read_manifest(const std::string& path, FileIdentity* out_seen) {
@@ -72,7 +77,10 @@ const void* Plugin::interface(std::string_view id) const {
   return nullptr;
 }
 
-PluginHost::PluginHost(Options options) : host_(options.host != nullptr ? options.host : host_table()) { scan(options); }
+PluginHost::PluginHost(Options options)
+    : host_(options.host != nullptr ? options.host : host_table()) {
+  scan(options);
+}
 
 PluginHost& PluginHost::process() {
   static PluginHost* instance = [] {
@@ -87,7 +95,8 @@ PluginHost& PluginHost::process() {
 void PluginHost::scan(const Options& options) {
   std::vector<Place> places;
   if (options.only_paths) {
-    for (const std::string& path : options.paths) places.push_back({path, "the program", true, false});
+    for (const std::string& path : options.paths)
+      places.push_back({path, "the program", true, false});
   } else {
     places = search_places(options.paths);
   }
@@ -125,10 +134,12 @@ void PluginHost::add_manifest(const FoundManifest& found) {
   if (!library.ok()) return c.fail(Gate::kSchema, library.status());
   c.library_path = std::move(library).value();
   c.pass(Gate::kSchema);
-  if (Status status = check_platform(c.manifest); !status.ok()) return c.fail(Gate::kPlatform, status);
+  if (Status status = check_platform(c.manifest); !status.ok())
+    return c.fail(Gate::kPlatform, status);
   c.pass(Gate::kPlatform);
   if (Status status = check_abi(c.manifest); !status.ok()) return c.fail(Gate::kAbi, status);
-  c.pass(Gate::kAbi, c.manifest.has_abi ? "" : "not stated; the library is asked when it is loaded");
+  c.pass(Gate::kAbi,
+         c.manifest.has_abi ? "" : "not stated; the library is asked when it is loaded");
 }
 
 void PluginHost::check_names() {
@@ -145,9 +156,11 @@ void PluginHost::check_names() {
     } else if (const auto [first, is_new] = taken.emplace(c.name(), &c); !is_new) {
       const Candidate& other = *first->second;
       c.fail(Gate::kDisabled,
-             error(TENON_ALREADY_EXISTS, "P0406", "{}, found by {}, has the name {} too and comes first", quoted(other.manifest_path),
-                   other.origin, quoted(c.name()))
-                 .with("subject", other.origin.starts_with("TENON_") ? other.origin : other.manifest_path),
+             error(TENON_ALREADY_EXISTS, "P0406",
+                   "{}, found by {}, has the name {} too and comes first",
+                   quoted(other.manifest_path), other.origin, quoted(c.name()))
+                 .with("subject",
+                       other.origin.starts_with("TENON_") ? other.origin : other.manifest_path),
              State::kOff);
     } else {
       c.pass(Gate::kDisabled);
@@ -176,8 +189,9 @@ void PluginHost::check_requirements_of_all() {
     if (c.state != State::kAvailable) continue;
     for (const std::string& name : c.manifest.required_plugins) {
       if (usable_candidate(name) != nullptr) continue;
-      c.fail(Gate::kRequirements, error(TENON_UNAVAILABLE, "P0501", "it requires the plugin {}, which cannot be used",
-                                        quoted(name)),
+      c.fail(Gate::kRequirements,
+             error(TENON_UNAVAILABLE, "P0501", "it requires the plugin {}, which cannot be used",
+                   quoted(name)),
              State::kOff);
       break;
     }
@@ -197,7 +211,8 @@ std::vector<Provider> PluginHost::providers(std::string_view kind) const {
   for (const auto& candidate : candidates_) {
     if (!is_usable(candidate->state)) continue;
     for (const Provided& provided : candidate->manifest.provides) {
-      if (kind.empty() || provided.kind == kind) out.push_back({provided.kind, provided.name, candidate->name()});
+      if (kind.empty() || provided.kind == kind)
+        out.push_back({provided.kind, provided.name, candidate->name()});
     }
   }
   return out;
@@ -217,11 +232,14 @@ Result<const Plugin*> PluginHost::load(std::string_view plugin_name) {
   }
   for (const auto& candidate : candidates_) {
     if (candidate->name() == plugin_name) {
-      return error(TENON_UNAVAILABLE, "P0902", "the plugin {} cannot be used: {}", quoted(plugin_name), candidate->reason());
+      return error(TENON_UNAVAILABLE, "P0902", "the plugin {} cannot be used: {}",
+                   quoted(plugin_name), candidate->reason());
     }
   }
-  return error(TENON_NOT_FOUND, "P0903", "there is no plugin {}{}; there are {}", quoted(plugin_name),
-               did_you_mean(plugin_name, std::span<const std::string>(plugin_names())), join_names(plugin_names()));
+  return error(TENON_NOT_FOUND, "P0903", "there is no plugin {}{}; there are {}",
+               quoted(plugin_name),
+               did_you_mean(plugin_name, std::span<const std::string>(plugin_names())),
+               join_names(plugin_names()));
 }
 
 Result<const Plugin*> PluginHost::load_provider(std::string_view kind, std::string_view name) {
@@ -247,13 +265,18 @@ std::string PluginHost::why_not(std::string_view kind, std::string_view name) co
   std::string reasons;
   for (const auto& candidate : candidates_) {
     const std::vector<Provided>& provides = candidate->manifest.provides;
-    const bool meant = std::any_of(provides.begin(), provides.end(), [&](const Provided& p) { return p.kind == kind && p.name == name; });
-    if (meant && candidate->stopped_by() != nullptr) reasons += (reasons.empty() ? "" : "; ") + reason_of(*candidate);
+    const bool meant = std::any_of(provides.begin(), provides.end(), [&](const Provided& p) {
+      return p.kind == kind && p.name == name;
+    });
+    if (meant && candidate->stopped_by() != nullptr)
+      reasons += (reasons.empty() ? "" : "; ") + reason_of(*candidate);
   }
   if (!reasons.empty()) return reasons;
-  // A manifest that could not be read tells nothing of what it provides: its own name is the best hint.
+  // A manifest that could not be read tells nothing of what it provides: its own name is the best
+  // hint.
   for (const auto& candidate : candidates_) {
-    if (candidate->name() == name && candidate->state == State::kFailed) return reason_of(*candidate);
+    if (candidate->name() == name && candidate->state == State::kFailed)
+      return reason_of(*candidate);
   }
   return reasons;
 }
@@ -261,7 +284,8 @@ std::string PluginHost::why_not(std::string_view kind, std::string_view name) co
 // Why nobody provides (kind, name): who could and what stopped them, or what there is instead.
 Status PluginHost::unusable(std::string_view kind, std::string_view name) const {
   if (const std::string reasons = why_not(kind, name); !reasons.empty()) {
-    return error(TENON_UNAVAILABLE, "P0902", "the {} {} cannot be used: {}", kind, quoted(name), reasons);
+    return error(TENON_UNAVAILABLE, "P0902", "the {} {} cannot be used: {}", kind, quoted(name),
+                 reasons);
   }
   std::vector<std::string> names = provided_names(kind);
   std::string there_are = names.empty() ? fmt::format("no plugin provides any {}", kind)
@@ -270,12 +294,13 @@ Status PluginHost::unusable(std::string_view kind, std::string_view name) const 
                did_you_mean(name, std::span<const std::string>(names)), there_are);
 }
 
-Result<const void*> PluginHost::find_interface(std::string_view kind, std::string_view name, std::string_view interface_id) {
+Result<const void*> PluginHost::find_interface(std::string_view kind, std::string_view name,
+                                               std::string_view interface_id) {
   TENON_ASSIGN_OR_RETURN(const Plugin* plugin, load_provider(kind, name));
   const void* table = plugin->interface(interface_id);
   if (table == nullptr) {
-    return error(TENON_NOT_FOUND, "P0904", "the plugin {} of {} {} has no interface {}", quoted(plugin->name()), kind,
-                 quoted(name), quoted(interface_id));
+    return error(TENON_NOT_FOUND, "P0904", "the plugin {} of {} {} has no interface {}",
+                 quoted(plugin->name()), kind, quoted(name), quoted(interface_id));
   }
   return table;
 }
@@ -286,24 +311,29 @@ std::vector<const Plugin*> PluginHost::load_all(std::string_view kind) {
   for (const auto& candidate : candidates_) {
     if (!is_usable(candidate->state)) continue;
     const std::vector<Provided>& provides = candidate->manifest.provides;
-    bool wanted = candidate->state != State::kLoading &&  // who asks from its query has nothing to give yet
-                  std::any_of(provides.begin(), provides.end(), [&](const Provided& p) { return p.kind == kind; });
+    bool wanted =
+        candidate->state != State::kLoading &&  // who asks from its query has nothing to give yet
+        std::any_of(provides.begin(), provides.end(),
+                    [&](const Provided& p) { return p.kind == kind; });
     if (wanted && load_candidate(*candidate).ok()) plugins.push_back(candidate->plugin);
   }
   return plugins;
 }
 
-// Who asks for whom, from the first time that `c` stands there: "`a` asks for `b`, `b` asks for `a`".
+// Who asks for whom, from the first time that `c` stands there: "`a` asks for `b`, `b` asks for
+// `a`".
 std::string PluginHost::circle_of(const Candidate& c) const {
   std::string text;
   for (auto at = std::find(loading_.begin(), loading_.end(), &c); at != loading_.end(); ++at) {
     const Candidate& next = at + 1 == loading_.end() ? c : **(at + 1);
-    text += fmt::format("{}{} asks for {}", text.empty() ? "" : ", ", quoted((*at)->name()), quoted(next.name()));
+    text += fmt::format("{}{} asks for {}", text.empty() ? "" : ", ", quoted((*at)->name()),
+                        quoted(next.name()));
   }
   return text;
 }
 
-// Nothing that a query throws at us, and no shortage of memory, may leave a plugin in the state of being loaded.
+// Nothing that a query throws at us, and no shortage of memory, may leave a plugin in the state of
+// being loaded.
 Status PluginHost::opened(Candidate& c) {
   Status status;
   const tenon_code_t code = guarded([&]() -> tenon_code_t {
@@ -316,15 +346,18 @@ Status PluginHost::opened(Candidate& c) {
   return status;
 }
 
-// Under the lock, which the thread of a query holds: what is being loaded here is asked for by itself.
+// Under the lock, which the thread of a query holds: what is being loaded here is asked for by
+// itself.
 Status PluginHost::load_candidate(Candidate& c) {
   if (c.state == State::kLoaded) return Status();
   if (c.state == State::kLoading) {
-    return error(TENON_FAILED_PRECONDITION, "P0907", "the plugin {} is being loaded and is asked for meanwhile: {}", quoted(c.name()),
+    return error(TENON_FAILED_PRECONDITION, "P0907",
+                 "the plugin {} is being loaded and is asked for meanwhile: {}", quoted(c.name()),
                  circle_of(c));
   }
   if (c.state != State::kAvailable) {
-    return error(TENON_UNAVAILABLE, "P0902", "the plugin {} cannot be used: {}", quoted(c.name()), c.reason());
+    return error(TENON_UNAVAILABLE, "P0902", "the plugin {} cannot be used: {}", quoted(c.name()),
+                 c.reason());
   }
   c.state = State::kLoading;
   loading_.push_back(&c);
@@ -336,9 +369,11 @@ Status PluginHost::load_candidate(Candidate& c) {
   }
   c.state = State::kLoaded;
   c.pass(Gate::kSelected);
-  log_info("plugins", "loaded {} {} from {}", c.name(), quoted(c.plugin->adopted.version), quoted(c.library_path));
+  log_info("plugins", "loaded {} {} from {}", c.name(), quoted(c.plugin->adopted.version),
+           quoted(c.library_path));
   for (const std::string& id : c.plugin->adopted.unknown_interfaces) {
-    log_info("plugins", "the plugin {} offers {}, which this host does not know", quoted(c.name()), quoted(id));
+    log_info("plugins", "the plugin {} offers {}, which this host does not know", quoted(c.name()),
+             quoted(id));
   }
   return Status();
 }
@@ -357,15 +392,18 @@ Status PluginHost::check_files(Candidate& c, const FileIdentity& seen) {
     std::string_view who;
   };
   // The manifest first: it says what is opened, and from where.
-  for (const Wanted& wanted : {Wanted{"manifest", c.manifest_path, c.manifest_identity, c.locked_manifest_sha256, "the lock file"},
-                               Wanted{"library", c.library_path, seen, c.manifest.sha256, "its manifest"},
-                               Wanted{"library", c.library_path, seen, c.locked_sha256, "the lock file"}}) {
+  for (const Wanted& wanted :
+       {Wanted{"manifest", c.manifest_path, c.manifest_identity, c.locked_manifest_sha256,
+               "the lock file"},
+        Wanted{"library", c.library_path, seen, c.manifest.sha256, "its manifest"},
+        Wanted{"library", c.library_path, seen, c.locked_sha256, "the lock file"}}) {
     if (wanted.digest.empty()) continue;
     Status status = check_digest(wanted.what, wanted.path, wanted.seen, wanted.digest, wanted.who);
     if (!status.ok()) return stop(Gate::kProbe, std::move(status));
   }
   if (c.in_prefix || probe_mode() != ProbeMode::kChild) {
-    c.pass(Gate::kProbe, c.in_prefix ? "part of the installation" : "not probed, as TENON_PLUGIN_PROBE says");
+    c.pass(Gate::kProbe,
+           c.in_prefix ? "part of the installation" : "not probed, as TENON_PLUGIN_PROBE says");
     return Status();
   }
   Status status = probe_library(c.library_path, seen, c.name(), c.manifest.required_libraries);
@@ -373,22 +411,28 @@ Status PluginHost::check_files(Candidate& c, const FileIdentity& seen) {
     c.pass(Gate::kProbe, "answered in a helper process");
     return Status();
   }
-  // What the helper found by asking belongs to the gate that asks; what it did not survive is the probe's own.
+  // What the helper found by asking belongs to the gate that asks; what it did not survive is the
+  // probe's own.
   std::string_view code = status.error_code();
   if (code == "P0505") return stop(Gate::kRequirements, std::move(status));
-  if (const std::string library = missing_library(c.manifest); !code.starts_with("P06") && !library.empty()) {
+  if (const std::string library = missing_library(c.manifest);
+      !code.starts_with("P06") && !library.empty()) {
     // It cannot be opened, or refuses, without what it requires: that is the reason that helps.
-    return stop(Gate::kRequirements, error(TENON_UNAVAILABLE, "P0505", "the library {} that it requires cannot be opened: {}",
+    return stop(Gate::kRequirements, error(TENON_UNAVAILABLE, "P0505",
+                                           "the library {} that it requires cannot be opened: {}",
                                            quoted(library), status.message()));
   }
-  Gate gate = code.starts_with("P07") ? Gate::kLoaded : code.starts_with("P06") ? Gate::kProbe : Gate::kInitialised;
+  Gate gate = code.starts_with("P07")   ? Gate::kLoaded
+              : code.starts_with("P06") ? Gate::kProbe
+                                        : Gate::kInitialised;
   if (gate != Gate::kProbe) c.pass(Gate::kProbe);
   if (gate == Gate::kInitialised) c.pass(Gate::kLoaded);
   return stop(gate, std::move(status));
 }
 
-// The library, opened as the file that was checked. While that took its time somebody may have put another one in its place, which
-// is checked in its turn; one that comes between the last look and the system's loader is refused, though its constructors ran.
+// The library, opened as the file that was checked. While that took its time somebody may have put
+// another one in its place, which is checked in its turn; one that comes between the last look and
+// the system's loader is refused, though its constructors ran.
 Result<tenon_plugin_query_t> PluginHost::open_checked(Candidate& c) {
   constexpr int kAttempts = 3;
   auto stop = [&](Gate gate, Status status) {
@@ -396,13 +440,16 @@ Result<tenon_plugin_query_t> PluginHost::open_checked(Candidate& c) {
     return status;
   };
   auto changed = [&] {
-    return error(TENON_FAILED_PRECONDITION, "P0605", "the library {} changes while it is loaded", quoted(c.library_path));
+    return error(TENON_FAILED_PRECONDITION, "P0605", "the library {} changes while it is loaded",
+                 quoted(c.library_path));
   };
   Result<FileIdentity> seen = identify(c.library_path);
   for (int attempt = 1;; ++attempt) {
-    if (!seen.ok()) return stop(Gate::kProbe, error(TENON_NOT_FOUND, "P0208", "{}", seen.status().message()));
+    if (!seen.ok())
+      return stop(Gate::kProbe, error(TENON_NOT_FOUND, "P0208", "{}", seen.status().message()));
     Status status = check_files(c, *seen);
-    // Opening a library runs its code in this process: not before the plugin that asks for it is the one that was meant.
+    // Opening a library runs its code in this process: not before the plugin that asks for it is
+    // the one that was meant.
     if (status.ok()) {
       status = check_required_libraries(c.manifest.required_libraries);
       if (!status.ok()) return stop(Gate::kRequirements, std::move(status));
@@ -437,7 +484,8 @@ Status PluginHost::open_candidate(Candidate& c) {
   c.plugin = new Plugin{std::move(adopted).value()};  // its tables live as long as the process
   keep_for_process(c.plugin);
   c.pass(Gate::kInitialised);
-  if (Status status = add_layers(c, &c.plugin->adopted); !status.ok()) return stop(Gate::kInitialised, std::move(status));
+  if (Status status = add_layers(c, &c.plugin->adopted); !status.ok())
+    return stop(Gate::kInitialised, std::move(status));
   return Status();
 }
 
@@ -451,8 +499,9 @@ Status PluginHost::add_layers(Candidate& c, AdoptedPlugin* plugin) {
   TENON_ASSIGN_OR_RETURN(const std::vector<LayerChoice> layers, parse_layers(wanted));
   std::string names;
   for (size_t i = layers.size(); i-- > 0;) {
-    TENON_ASSIGN_OR_RETURN(const auto* layer, find<tenon_layer_api_t>("layer", layers[i].name, TENON_LAYER_ID),
-                           "putting the layer {} in front of it, as TENON_LAYERS says", quoted(layers[i].name));
+    TENON_ASSIGN_OR_RETURN(
+        const auto* layer, find<tenon_layer_api_t>("layer", layers[i].name, TENON_LAYER_ID),
+        "putting the layer {} in front of it, as TENON_LAYERS says", quoted(layers[i].name));
     TENON_RETURN_IF_ERROR(apply_layer(*layer, layers[i], static_cast<uint32_t>(i), plugin));
     names = layers[i].text() + (names.empty() ? "" : ", ") + names;
   }
@@ -465,7 +514,8 @@ Status PluginHost::strict_status() const {
   std::lock_guard lock(mutex_);
   for (const auto& candidate : candidates_) {
     if (candidate->state == State::kFailed) {
-      return error(TENON_FAILED_PRECONDITION, "P0905", "the plugin {} failed, and TENON_PLUGIN_STRICT is set: {}",
+      return error(TENON_FAILED_PRECONDITION, "P0905",
+                   "the plugin {} failed, and TENON_PLUGIN_STRICT is set: {}",
                    quoted(candidate->name()), candidate->reason());
     }
   }
@@ -492,11 +542,15 @@ Status PluginHost::shutdown() {
   {
     std::lock_guard lock(mutex_);
     // Layers may still look at the tables below; their order is that of TENON_LAYERS.
-    if (Result<std::vector<LayerChoice>> layers = parse_layers(setting("TENON_LAYERS")); layers.ok()) {
+    if (Result<std::vector<LayerChoice>> layers = parse_layers(setting("TENON_LAYERS"));
+        layers.ok()) {
       for (const LayerChoice& choice : *layers) {
         for (const auto& candidate : candidates_) {
-          const auto* layer = candidate->plugin == nullptr ? nullptr : candidate->plugin->table<tenon_layer_api_t>(TENON_LAYER_ID);
-          if (layer != nullptr && from_abi_str(layer->name) == choice.name) order.push_back(candidate.get());
+          const auto* layer = candidate->plugin == nullptr
+                                  ? nullptr
+                                  : candidate->plugin->table<tenon_layer_api_t>(TENON_LAYER_ID);
+          if (layer != nullptr && from_abi_str(layer->name) == choice.name)
+            order.push_back(candidate.get());
         }
       }
     }

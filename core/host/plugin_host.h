@@ -1,7 +1,8 @@
-// The plugins of a process: found by their manifests, loaded on first use of what they provide, and explained.
+// The plugins of a process: found by their manifests, loaded on first use of what they provide, and
+// explained.
 //
-// Reading manifests opens no library. A plugin that fails is recorded with the gate that stopped it and never stops
-// the others.
+// Reading manifests opens no library. A plugin that fails is recorded with the gate that stopped it
+// and never stops the others.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -36,9 +37,9 @@ struct Provider {
 class PluginHost {
  public:
   struct Options {
-    std::vector<std::string> paths;           // manifests or folders, searched first
-    const tenon_host_t* host = nullptr;       // null: host_table()
-    bool only_paths = false;                  // for tests: nothing but `paths` is searched
+    std::vector<std::string> paths;      // manifests or folders, searched first
+    const tenon_host_t* host = nullptr;  // null: host_table()
+    bool only_paths = false;             // for tests: nothing but `paths` is searched
   };
   // Scans the search path.
   explicit PluginHost(Options options);
@@ -48,39 +49,42 @@ class PluginHost {
   // The process's, scanned on first use. Threads: safe.
   static PluginHost& process();
 
-  // Every manifest that was found, in search order. The vector does not change; gates and states do (lock with
-  // explain_json for a consistent picture).
+  // Every manifest that was found, in search order. The vector does not change; gates and states do
+  // (lock with explain_json for a consistent picture).
   const std::vector<std::unique_ptr<Candidate>>& candidates() const { return candidates_; }
 
-  // What the usable manifests provide, in search order; kind as in manifest.h, empty for all. A plugin that failed to
-  // load provides nothing any more.
+  // What the usable manifests provide, in search order; kind as in manifest.h, empty for all. A
+  // plugin that failed to load provides nothing any more.
   std::vector<Provider> providers(std::string_view kind = {}) const;
   // The names of one kind, sorted, each once.
   std::vector<std::string> provided_names(std::string_view kind) const;
 
-  // Loads a plugin by name, or gives the loaded one. P0903 no such plugin; P0902 with the reason if it cannot be used; P0907 when
-  // it is the one whose query asks, directly or through others.
+  // Loads a plugin by name, or gives the loaded one. P0903 no such plugin; P0902 with the reason if
+  // it cannot be used; P0907 when it is the one whose query asks, directly or through others.
   // Threads: safe; queries never run at the same time.
   Result<const Plugin*> load(std::string_view plugin_name);
 
-  // The plugin that provides (kind, name), loaded. P0901 nobody does, with did-you-mean and what to do; P0902 who could
-  // and why not. The first in search order that can be loaded wins.
+  // The plugin that provides (kind, name), loaded. P0901 nobody does, with did-you-mean and what to
+  // do; P0902 who could and why not. The first in search order that can be loaded wins.
   Result<const Plugin*> load_provider(std::string_view kind, std::string_view name);
 
-  // "plugin `acme`: P0702: ...; run `...`" of each plugin that would provide (kind, name) and cannot, or whose manifest could
-  // not be read and that has this name. Empty when there is none.
+  // "plugin `acme`: P0702: ...; run `...`" of each plugin that would provide (kind, name) and
+  // cannot, or whose manifest could not be read and that has this name. Empty when there is none.
   std::string why_not(std::string_view kind, std::string_view name) const;
 
-  // The table `interface_id` of whoever provides (kind, name). P0904 if that plugin lacks the interface.
-  Result<const void*> find_interface(std::string_view kind, std::string_view name, std::string_view interface_id);
+  // The table `interface_id` of whoever provides (kind, name). P0904 if that plugin lacks the
+  // interface.
+  Result<const void*> find_interface(std::string_view kind, std::string_view name,
+                                     std::string_view interface_id);
   template <typename Table>
-  Result<const Table*> find(std::string_view kind, std::string_view name, std::string_view interface_id) {
+  Result<const Table*> find(std::string_view kind, std::string_view name,
+                            std::string_view interface_id) {
     TENON_ASSIGN_OR_RETURN(const void* table, find_interface(kind, name, interface_id));
     return static_cast<const Table*>(table);
   }
 
-  // Loads every usable plugin that provides something of this kind; failures are recorded and logged. For registries
-  // that want all ops or all passes.
+  // Loads every usable plugin that provides something of this kind; failures are recorded and
+  // logged. For registries that want all ops or all passes.
   std::vector<const Plugin*> load_all(std::string_view kind);
 
   // With TENON_PLUGIN_STRICT=1: the first failure of any plugin so far (P0905), else OK.
@@ -88,21 +92,23 @@ class PluginHost {
 
   // {"schema":1,"plugins":[{"name","version","state","manifest","library","origin","provides":{kind:[names]},
   //  "gates":[{"gate","outcome","code","text"}],"advice","unknown_keys","idle_keys"}],
-  //  "layers":[{"name","text","plugin","problem"}]}. `filter`: a glob on names, empty for all. Layers are those that TENON_LAYERS names.
+  //  "layers":[{"name","text","plugin","problem"}]}. `filter`: a glob on names, empty for all.
+  //  Layers are those that TENON_LAYERS names.
   std::string explain_json(std::string_view filter) const;
   // The same for people: a line for each plugin, and its gates when `filter` names it.
   std::string explain_text(std::string_view filter) const;
 
-  // What a lock file holds for the plugins that are usable now and match `filter`: {"schema":1,"plugins":[{"name","version","sha256","manifest_sha256"}]}.
-  // Reads their libraries and opens none.
+  // What a lock file holds for the plugins that are usable now and match `filter`:
+  // {"schema":1,"plugins":[{"name","version","sha256","manifest_sha256"}]}. Reads their libraries
+  // and opens none.
   Result<std::string> lock_json(std::string_view filter) const;
 
   // Names of all plugins that were found, loaded or not; their manifests' `environment` variables.
   std::vector<std::string> plugin_names() const;
   std::vector<std::string> environment_names() const;
 
-  // Calls every loaded plugin's shutdown once, those of layers first, and gives the first failure, which is also logged. Before a normal
-  // end of the process, when nothing is in flight.
+  // Calls every loaded plugin's shutdown once, those of layers first, and gives the first failure,
+  // which is also logged. Before a normal end of the process, when nothing is in flight.
   Status shutdown();
 
  private:

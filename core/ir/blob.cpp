@@ -64,7 +64,8 @@ class SplatBlob final : public Blob {
     if (state == nullptr) return no_memory(1024);
     XXH3_128bits_reset(state);
     std::byte chunk[4096];
-    for (size_t i = 0; i < sizeof chunk; i += element_bytes_) std::memcpy(chunk + i, element_, element_bytes_);
+    for (size_t i = 0; i < sizeof chunk; i += element_bytes_)
+      std::memcpy(chunk + i, element_, element_bytes_);
     for (uint64_t left = size_bytes(); left != 0;) {
       const size_t n = left < sizeof chunk ? static_cast<size_t>(left) : sizeof chunk;
       XXH3_128bits_update(state, chunk, n);
@@ -77,7 +78,8 @@ class SplatBlob final : public Blob {
 
  private:
   void expand() {
-    std::unique_ptr<std::byte[]> bytes(new (std::nothrow) std::byte[size_bytes() == 0 ? 1 : size_bytes()]);
+    std::unique_ptr<std::byte[]> bytes(new (std::nothrow)
+                                           std::byte[size_bytes() == 0 ? 1 : size_bytes()]);
     if (!bytes) return;
     for (uint64_t i = 0; i < size_bytes(); i += element_bytes_) {
       std::memcpy(bytes.get() + i, element_, element_bytes_);
@@ -105,8 +107,10 @@ Result<Digest> Blob::compute_digest() {
 Result<Digest> Blob::digest() {
   std::call_once(digest_once_, [this] {
     Result<Digest> r = compute_digest();
-    if (r.ok()) digest_ = *r;
-    else digest_status_ = r.status();
+    if (r.ok())
+      digest_ = *r;
+    else
+      digest_status_ = r.status();
   });
   if (!digest_status_.ok()) return digest_status_;
   return digest_;
@@ -123,18 +127,21 @@ Ref<Blob> blob_adopt(std::vector<std::byte> bytes) {
 Result<Ref<Blob>> blob_splat(std::span<const std::byte> element, uint64_t size_bytes) {
   const size_t n = element.size();
   if (n != 1 && n != 2 && n != 4 && n != 8 && n != 16) {
-    return error(TENON_INVALID_ARGUMENT, "T0319", "the element of a splat has {} bytes; 1, 2, 4, 8 or 16 are possible", n);
+    return error(TENON_INVALID_ARGUMENT, "T0319",
+                 "the element of a splat has {} bytes; 1, 2, 4, 8 or 16 are possible", n);
   }
   if (size_bytes % n != 0) {
-    return error(TENON_INVALID_ARGUMENT, "T0319", "a splat of {} bytes is no multiple of its element's {}", size_bytes, n);
+    return error(TENON_INVALID_ARGUMENT, "T0319",
+                 "a splat of {} bytes is no multiple of its element's {}", size_bytes, n);
   }
   return Ref<Blob>::adopt(new SplatBlob(element, size_bytes));
 }
 
 Result<Ref<Blob>> blob_range(Ref<Blob> parent, uint64_t offset, uint64_t size_bytes) {
   if (offset > parent->size_bytes() || size_bytes > parent->size_bytes() - offset) {
-    return error(TENON_OUT_OF_RANGE, "T0106", "bytes {} to {} + {} do not lie inside the {} bytes of the blob", offset,
-                 offset, size_bytes, parent->size_bytes());
+    return error(TENON_OUT_OF_RANGE, "T0106",
+                 "bytes {} to {} + {} do not lie inside the {} bytes of the blob", offset, offset,
+                 size_bytes, parent->size_bytes());
   }
   return Ref<Blob>::adopt(new RangeBlob(std::move(parent), offset, size_bytes));
 }

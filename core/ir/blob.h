@@ -1,4 +1,5 @@
-// Bytes of constants: reference counted, immutable, expanded or mapped on first use. What tenon_blob_t is.
+// Bytes of constants: reference counted, immutable, expanded or mapped on first use. What
+// tenon_blob_t is.
 //
 // Threads: safe.
 #pragma once
@@ -10,8 +11,8 @@
 #include <span>
 #include <vector>
 
-#include "core/base/file.h"
 #include "core/base/errors/status.h"
+#include "core/base/file.h"
 #include "core/ir/ref.h"
 
 namespace tenon::ir {
@@ -40,7 +41,8 @@ class Blob {
   virtual Result<const void*> data() = 0;
   // The element when every element is this one, else empty.
   virtual std::span<const std::byte> splat_element() const { return {}; }
-  // Of the bytes, computed once. A splat's is that of its expanded bytes, computed without expanding them.
+  // Of the bytes, computed once. A splat's is that of its expanded bytes, computed without
+  // expanding them.
   Result<Digest> digest();
 
   tenon_blob_t* abi() { return reinterpret_cast<tenon_blob_t*>(this); }

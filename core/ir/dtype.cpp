@@ -12,16 +12,19 @@ struct Info {
   char kind;  // b i u f c
 };
 constexpr Info kInfo[TENON_DTYPE_COUNT] = {
-    {"", 0, ' '},          {"pred", 8, 'b'},   {"i4", 4, 'i'},   {"u4", 4, 'u'},   {"i8", 8, 'i'},
-    {"i16", 16, 'i'},      {"i32", 32, 'i'},   {"i64", 64, 'i'}, {"u8", 8, 'u'},   {"u16", 16, 'u'},
-    {"u32", 32, 'u'},      {"u64", 64, 'u'},   {"f8e4m3fn", 8, 'f'}, {"f8e5m2", 8, 'f'}, {"f16", 16, 'f'},
-    {"bf16", 16, 'f'},     {"f32", 32, 'f'},   {"f64", 64, 'f'}, {"c64", 64, 'c'}, {"c128", 128, 'c'},
+    {"", 0, ' '},         {"pred", 8, 'b'},   {"i4", 4, 'i'},   {"u4", 4, 'u'},
+    {"i8", 8, 'i'},       {"i16", 16, 'i'},   {"i32", 32, 'i'}, {"i64", 64, 'i'},
+    {"u8", 8, 'u'},       {"u16", 16, 'u'},   {"u32", 32, 'u'}, {"u64", 64, 'u'},
+    {"f8e4m3fn", 8, 'f'}, {"f8e5m2", 8, 'f'}, {"f16", 16, 'f'}, {"bf16", 16, 'f'},
+    {"f32", 32, 'f'},     {"f64", 64, 'f'},   {"c64", 64, 'c'}, {"c128", 128, 'c'},
 };
 
-const Info& info(tenon_dtype_t d) { return kInfo[d < TENON_DTYPE_COUNT ? d : 0]; }
+const Info& info(tenon_dtype_t d) {
+  return kInfo[d < TENON_DTYPE_COUNT ? d : 0];
+}
 
-// Rounds a finite, non-negative f32 to a float of `exponent` and `mantissa` bits, nearest even. Returns the
-// bits without sign; a result above `largest` becomes `beyond`.
+// Rounds a finite, non-negative f32 to a float of `exponent` and `mantissa` bits, nearest even.
+// Returns the bits without sign; a result above `largest` becomes `beyond`.
 uint32_t narrow(float magnitude, int exponent, int mantissa, uint32_t largest, uint32_t beyond) {
   const uint32_t bits = std::bit_cast<uint32_t>(magnitude);
   const int bias = (1 << (exponent - 1)) - 1;
@@ -47,18 +50,33 @@ float widen(uint32_t bits, int exponent, int mantissa) {
   const uint32_t e = bits >> mantissa & ((1u << exponent) - 1);
   const uint32_t m = bits & ((1u << mantissa) - 1);
   if (e == 0) return std::ldexp(static_cast<float>(m), 1 - bias - mantissa);
-  return std::ldexp(static_cast<float>(m | (1u << mantissa)), static_cast<int>(e) - bias - mantissa);
+  return std::ldexp(static_cast<float>(m | (1u << mantissa)),
+                    static_cast<int>(e) - bias - mantissa);
 }
 
 }  // namespace
 
-std::string_view dtype_name(tenon_dtype_t d) { return info(d).name; }
-bool dtype_valid(tenon_dtype_t d) { return d > TENON_DTYPE_NONE && d < TENON_DTYPE_COUNT; }
-uint32_t dtype_bits(tenon_dtype_t d) { return info(d).bits; }
-bool dtype_is_float(tenon_dtype_t d) { return info(d).kind == 'f'; }
-bool dtype_is_integer(tenon_dtype_t d) { return info(d).kind == 'i' || info(d).kind == 'u'; }
-bool dtype_is_signed(tenon_dtype_t d) { return info(d).kind == 'i'; }
-bool dtype_is_complex(tenon_dtype_t d) { return info(d).kind == 'c'; }
+std::string_view dtype_name(tenon_dtype_t d) {
+  return info(d).name;
+}
+bool dtype_valid(tenon_dtype_t d) {
+  return d > TENON_DTYPE_NONE && d < TENON_DTYPE_COUNT;
+}
+uint32_t dtype_bits(tenon_dtype_t d) {
+  return info(d).bits;
+}
+bool dtype_is_float(tenon_dtype_t d) {
+  return info(d).kind == 'f';
+}
+bool dtype_is_integer(tenon_dtype_t d) {
+  return info(d).kind == 'i' || info(d).kind == 'u';
+}
+bool dtype_is_signed(tenon_dtype_t d) {
+  return info(d).kind == 'i';
+}
+bool dtype_is_complex(tenon_dtype_t d) {
+  return info(d).kind == 'c';
+}
 
 tenon_dtype_t dtype_from_name(std::string_view name) {
   for (uint16_t d = 1; d < TENON_DTYPE_COUNT; ++d) {
@@ -113,7 +131,9 @@ uint8_t f32_to_f8e4m3fn(float value) {
   return static_cast<uint8_t>(sign | narrow(std::fabs(value), 4, 3, 0x7e, 0x7f));
 }
 
-float f8e5m2_to_f32(uint8_t bits) { return f16_to_f32(static_cast<uint16_t>(bits << 8)); }
+float f8e5m2_to_f32(uint8_t bits) {
+  return f16_to_f32(static_cast<uint16_t>(bits << 8));
+}
 
 uint8_t f32_to_f8e5m2(float value) {
   const uint8_t sign = std::signbit(value) ? 0x80 : 0;

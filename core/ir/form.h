@@ -5,8 +5,9 @@
 
 namespace tenon::ir {
 
-// 128 bits as of Graph::structural_hash, except that constants with more bytes than `max_constant_bytes` count by type and place
-// unless all elements are one. Reads no other constant.
+// 128 bits as of Graph::structural_hash, except that constants with more bytes than
+// `max_constant_bytes` count by type and place unless all elements are one. Reads no other
+// constant.
 Result<Digest> form_hash(const Graph& graph, uint64_t max_constant_bytes);
 
 const tenon_host_form_t* host_form_table();

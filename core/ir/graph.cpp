@@ -24,10 +24,15 @@ uint64_t mix(uint64_t h, uint64_t v) {
 
 }  // namespace
 
-void set_op_set(OpSet* ops) { g_op_set = ops; }
-OpSet* op_set() { return g_op_set; }
+void set_op_set(OpSet* ops) {
+  g_op_set = ops;
+}
+OpSet* op_set() {
+  return g_op_set;
+}
 
-// ---- Arena ---------------------------------------------------------------------------------------------
+// ---- Arena
+// ---------------------------------------------------------------------------------------------
 
 void* Arena::allocate(size_t bytes, size_t alignment) {
   const uintptr_t at = (reinterpret_cast<uintptr_t>(cursor_) + alignment - 1) & ~(alignment - 1);
@@ -48,7 +53,8 @@ void* Arena::allocate(size_t bytes, size_t alignment) {
   return reinterpret_cast<void*>(at);
 }
 
-// ---- Lifetime ------------------------------------------------------------------------------------------
+// ---- Lifetime
+// ------------------------------------------------------------------------------------------
 
 Ref<Graph> Graph::create(std::string_view name) {
   Graph* g = new Graph();
@@ -73,9 +79,12 @@ void Graph::freeze() {
   frozen_ = true;
 }
 
-// ---- Reading -------------------------------------------------------------------------------------------
+// ---- Reading
+// -------------------------------------------------------------------------------------------
 
-std::string_view Graph::op_name(Node n) const { return sym_text(nodes_[n].op); }
+std::string_view Graph::op_name(Node n) const {
+  return sym_text(nodes_[n].op);
+}
 
 const tenon_attr_t* Graph::attr(Node n, tenon_sym_t name) const {
   for (const tenon_attr_t& a : attrs(n)) {
@@ -122,7 +131,8 @@ bool Graph::within(Region inner, Region outer) const {
 
 void Graph::renumber(Region r) const {
   uint64_t key = 0;
-  for (Node n = regions_[r].first; n != kNone; n = nodes_[n].next) nodes_[n].order = key += uint64_t{1} << 20;
+  for (Node n = regions_[r].first; n != kNone; n = nodes_[n].next)
+    nodes_[n].order = key += uint64_t{1} << 20;
   regions_[r].order_valid = true;
 }
 
@@ -132,14 +142,16 @@ bool Graph::comes_before(Node a, Node b) const {
   return nodes_[a].order < nodes_[b].order;
 }
 
-// Climbs from `place` to the region `target` and tells before which node of it the place lies (kNone: its end).
-// False when `target` does not enclose the place.
+// Climbs from `place` to the region `target` and tells before which node of it the place lies
+// (kNone: its end). False when `target` does not enclose the place.
 static bool climb(const Graph& g, Place place, Region target, Node* before) {
   while (place.region != target) {
     if (place.region == 0 || place.region == kNone) return false;
     const RegionData& d = g.region(place.region);
-    if (d.owner != kNone) place = {g.node(d.owner).parent, d.owner};
-    else place = d.begun;
+    if (d.owner != kNone)
+      place = {g.node(d.owner).parent, d.owner};
+    else
+      place = d.begun;
   }
   *before = place.before;
   return true;
@@ -160,7 +172,8 @@ bool Graph::visible(Value v, Place place) const {
 bool Graph::symbol_visible(Symbol s, Place place) const {
   const SymbolData& d = dims_.symbol(s);
   Node before;
-  if (d.node == kNone) return d.region != kNone && region_live(d.region) && climb(*this, place, d.region, &before);
+  if (d.node == kNone)
+    return d.region != kNone && region_live(d.region) && climb(*this, place, d.region, &before);
   if (!node_live(d.node) || !climb(*this, place, nodes_[d.node].parent, &before)) return false;
   // A node's own types may mention what it defines.
   return before == kNone || !node_live(before) || d.node == before || comes_before(d.node, before);
@@ -198,7 +211,8 @@ std::span<const Value> Graph::captures(Region r) const {
 }
 
 bool Graph::types_agree(const tenon_type_t& a, const tenon_type_t& b) const {
-  if (a.kind != b.kind || a.dtype != b.dtype || a.rank != b.rank || a.object != b.object) return false;
+  if (a.kind != b.kind || a.dtype != b.dtype || a.rank != b.rank || a.object != b.object)
+    return false;
   for (uint32_t i = 0; i < a.rank; ++i) {
     if (!dims_.equal(a.dims[i], b.dims[i])) return false;
   }
@@ -207,7 +221,8 @@ bool Graph::types_agree(const tenon_type_t& a, const tenon_type_t& b) const {
 
 std::string Graph::type_text(const tenon_type_t& type) const {
   if (type.kind == TENON_KIND_TOKEN) return "token";
-  if (type.kind == TENON_KIND_OBJECT) return fmt::format("object {}", quoted(sym_text(type.object)));
+  if (type.kind == TENON_KIND_OBJECT)
+    return fmt::format("object {}", quoted(sym_text(type.object)));
   std::string out(dtype_name(type.dtype));
   out += '[';
   for (uint32_t i = 0; i < type.rank; ++i) {
@@ -217,11 +232,13 @@ std::string Graph::type_text(const tenon_type_t& type) const {
   return out + ']';
 }
 
-// ---- Views ---------------------------------------------------------------------------------------------
+// ---- Views
+// ---------------------------------------------------------------------------------------------
 
 namespace {
 Status no_such(std::string_view what, uint64_t index, uint64_t limit) {
-  return error(TENON_INVALID_ARGUMENT, "T0301", "there is no {} {} in this graph, which has had {}", what, index, limit);
+  return error(TENON_INVALID_ARGUMENT, "T0301", "there is no {} {} in this graph, which has had {}",
+               what, index, limit);
 }
 }  // namespace
 
@@ -241,9 +258,9 @@ Status Graph::view(tenon_graph_view_t* out) const {
 Status Graph::view_node(Node n, tenon_node_view_t* out) const {
   if (n >= nodes_.size()) return no_such("node", n, nodes_.size());
   const NodeData& d = nodes_[n];
-  *out = {sizeof *out,    d.op,           d.op_version,  d.loc,     d.operand_count, d.result_count,
-          d.attr_count,   d.region_count, d.operands,    d.results, d.attrs,         d.regions,
-          d.parent,       d.symbol_count, d.symbols};
+  *out = {sizeof *out,    d.op,         d.op_version,   d.loc,          d.operand_count,
+          d.result_count, d.attr_count, d.region_count, d.operands,     d.results,
+          d.attrs,        d.regions,    d.parent,       d.symbol_count, d.symbols};
   return {};
 }
 
@@ -302,7 +319,8 @@ Status Graph::view_dim(Dim dim, tenon_dim_view_t* out) const {
   return {};
 }
 
-// ---- Locations -----------------------------------------------------------------------------------------
+// ---- Locations
+// -----------------------------------------------------------------------------------------
 
 Result<Loc> Graph::make_loc(std::span<const Origin> origins) {
   TENON_RETURN_IF_ERROR(mutable_or_fail());
@@ -328,7 +346,8 @@ Result<Loc> Graph::make_loc(std::span<const Origin> origins) {
 
 Result<Loc> Graph::make_loc(const Origin& origin) {
   TENON_ASSIGN_OR_RETURN(const Loc loc, make_loc({&origin, 1}));
-  dims_.set_place(loc);  // what is asserted before a node is built belongs to where it is going to stand
+  dims_.set_place(
+      loc);  // what is asserted before a node is built belongs to where it is going to stand
   return loc;
 }
 
@@ -357,10 +376,12 @@ std::string Graph::loc_text(Loc loc) const {
   return out.empty() ? "unknown location" : out;
 }
 
-// ---- Attributes ----------------------------------------------------------------------------------------
+// ---- Attributes
+// ----------------------------------------------------------------------------------------
 
 int64_t attr_i64(const tenon_attr_t* attr, int64_t fallback) {
-  if (attr == nullptr || (attr->kind != TENON_ATTR_I64 && attr->kind != TENON_ATTR_DTYPE)) return fallback;
+  if (attr == nullptr || (attr->kind != TENON_ATTR_I64 && attr->kind != TENON_ATTR_DTYPE))
+    return fallback;
   return attr->u.i;
 }
 
@@ -378,16 +399,26 @@ bool attr_equal(const tenon_attr_t& a, const tenon_attr_t& b) {
   auto same = [&](const auto* x, const auto* y) { return std::equal(x, x + a.count, y); };
   switch (a.kind) {
     case TENON_ATTR_I64:
-    case TENON_ATTR_DTYPE: return a.u.i == b.u.i;
-    case TENON_ATTR_F64: return std::memcmp(&a.u.f, &b.u.f, sizeof a.u.f) == 0;
-    case TENON_ATTR_STRING: return str_equal(a.u.s, b.u.s);
-    case TENON_ATTR_I64S: return same(a.u.is, b.u.is);
-    case TENON_ATTR_F64S: return a.count == 0 || std::memcmp(a.u.fs, b.u.fs, a.count * sizeof(double)) == 0;
-    case TENON_ATTR_DIMS: return same(a.u.dims, b.u.dims);
-    case TENON_ATTR_STRINGS: return std::equal(a.u.ss, a.u.ss + a.count, b.u.ss, str_equal);
-    case TENON_ATTR_TYPES: return std::equal(a.u.types, a.u.types + a.count, b.u.types, type_equal);
-    case TENON_ATTR_BLOB: return a.u.blob == b.u.blob;
-    default: return false;
+    case TENON_ATTR_DTYPE:
+      return a.u.i == b.u.i;
+    case TENON_ATTR_F64:
+      return std::memcmp(&a.u.f, &b.u.f, sizeof a.u.f) == 0;
+    case TENON_ATTR_STRING:
+      return str_equal(a.u.s, b.u.s);
+    case TENON_ATTR_I64S:
+      return same(a.u.is, b.u.is);
+    case TENON_ATTR_F64S:
+      return a.count == 0 || std::memcmp(a.u.fs, b.u.fs, a.count * sizeof(double)) == 0;
+    case TENON_ATTR_DIMS:
+      return same(a.u.dims, b.u.dims);
+    case TENON_ATTR_STRINGS:
+      return std::equal(a.u.ss, a.u.ss + a.count, b.u.ss, str_equal);
+    case TENON_ATTR_TYPES:
+      return std::equal(a.u.types, a.u.types + a.count, b.u.types, type_equal);
+    case TENON_ATTR_BLOB:
+      return a.u.blob == b.u.blob;
+    default:
+      return false;
   }
 }
 

@@ -1,10 +1,10 @@
-// Graphs: what tenon.host.graph/1 stands for, as core/ sees it. Used by core/pass, core/dispatch, core/op and
-// the serial forms directly; plugins use the C table (host_graph.h) or sdk/tenon/cpp.
+// Graphs: what tenon.host.graph/1 stands for, as core/ sees it. Used by core/pass, core/dispatch,
+// core/op and the serial forms directly; plugins use the C table (host_graph.h) or sdk/tenon/cpp.
 //
-// Everything is a dense index (Value, Node, Region, Symbol, Loc) that is never reused. Storage of names,
-// operand lists and attributes is an arena that lives as long as the graph; use lists, node order and the
-// parent of everything are kept current by the mutators. Insertion, move and erasure of a node are O(1) plus
-// its operands.
+// Everything is a dense index (Value, Node, Region, Symbol, Loc) that is never reused. Storage of
+// names, operand lists and attributes is an arena that lives as long as the graph; use lists, node
+// order and the parent of everything are kept current by the mutators. Insertion, move and erasure
+// of a node are O(1) plus its operands.
 //
 // Views (spans, pointers, the ABI's records) are good until the next mutation of the graph.
 // Threads: one graph, one thread at a time; a frozen graph may be read by all.
@@ -44,8 +44,8 @@ struct Place {
   Node before = kNone;
 };
 
-// One origin of a node in the user's program. Implicit ones (the line of a .tir file) are for messages and are
-// not written out.
+// One origin of a node in the user's program. Implicit ones (the line of a .tir file) are for
+// messages and are not written out.
 struct Origin {
   tenon_sym_t source = 0;
   tenon_sym_t name = 0;
@@ -72,30 +72,31 @@ struct NodeDraft {
   uint32_t op_version = 0;  // 0: the newest
   Loc loc = 0;
   std::span<const Value> operands;
-  std::span<const tenon_attr_t> attrs;  // any order, may leave out what has a default
-  std::span<const Region> regions;      // not attached yet
+  std::span<const tenon_attr_t> attrs;         // any order, may leave out what has a default
+  std::span<const Region> regions;             // not attached yet
   std::span<const tenon_type_t> result_types;  // empty, or what inference must agree with
 };
 
 // What the registry says of a draft.
 struct Inferred {
   const tenon_op_def_t* def = nullptr;
-  std::vector<tenon_attr_t> attrs;  // one per declared attribute, in declared order; borrowed from the draft
-                                    // or from the declaration
+  std::vector<tenon_attr_t> attrs;  // one per declared attribute, in declared order; borrowed from
+                                    // the draft or from the declaration
   std::vector<TypeDraft> results;
-  std::vector<DimFact> facts;       // to be asserted when the node is built
+  std::vector<DimFact> facts;  // to be asserted when the node is built
 };
 
 // The operators, as the graph needs them. Implemented by core/op; the graph names no op.
 class OpSet {
  public:
   virtual ~OpSet() = default;
-  // The declaration of a version, 0 for the newest; null when there is none. May load a plugin. Safe.
+  // The declaration of a version, 0 for the newest; null when there is none. May load a plugin.
+  // Safe.
   virtual const tenon_op_def_t* find(tenon_sym_t name, uint32_t version) = 0;
   // NOT_FOUND with suggestions; for a name that find() did not know.
   virtual Status unknown(tenon_sym_t name, uint32_t version) = 0;
-  // Checks operands and attributes against the declaration, then runs inference, inside which the graph's
-  // symbol_fresh may be called.
+  // Checks operands and attributes against the declaration, then runs inference, inside which the
+  // graph's symbol_fresh may be called.
   virtual Result<Inferred> infer(Graph& graph, const NodeDraft& draft) = 0;
 };
 // The set that all graphs of the process ask. Set once, by core/op; null before.
@@ -201,11 +202,21 @@ class Graph {
   DimTable& dims() { return dims_; }
 
   std::string_view op_name(Node n) const;
-  std::span<const Value> operands(Node n) const { return {nodes_[n].operands, nodes_[n].operand_count}; }
-  std::span<const Value> results(Node n) const { return {nodes_[n].results, nodes_[n].result_count}; }
-  std::span<const tenon_attr_t> attrs(Node n) const { return {nodes_[n].attrs, nodes_[n].attr_count}; }
-  std::span<const Region> regions(Node n) const { return {nodes_[n].regions, nodes_[n].region_count}; }
-  std::span<const Symbol> symbols(Node n) const { return {nodes_[n].symbols, nodes_[n].symbol_count}; }
+  std::span<const Value> operands(Node n) const {
+    return {nodes_[n].operands, nodes_[n].operand_count};
+  }
+  std::span<const Value> results(Node n) const {
+    return {nodes_[n].results, nodes_[n].result_count};
+  }
+  std::span<const tenon_attr_t> attrs(Node n) const {
+    return {nodes_[n].attrs, nodes_[n].attr_count};
+  }
+  std::span<const Region> regions(Node n) const {
+    return {nodes_[n].regions, nodes_[n].region_count};
+  }
+  std::span<const Symbol> symbols(Node n) const {
+    return {nodes_[n].symbols, nodes_[n].symbol_count};
+  }
   const tenon_attr_t* attr(Node n, tenon_sym_t name) const;  // null when absent
   const tenon_type_t& type(Value v) const { return *types_[values_[v].type]; }
   std::span<const Use> uses(Value v) const { return values_[v].uses; }
@@ -240,12 +251,16 @@ class Graph {
   Status view_dim(Dim d, tenon_dim_view_t* out) const;
 
   // ---- Building ----
-  Result<Value> add_argument(Region r, const tenon_type_t& type, std::string_view name, Loc loc = 0);
-  Status set_yields(Region r, std::span<const Value> values, std::span<const std::string_view> names);
+  Result<Value> add_argument(Region r, const tenon_type_t& type, std::string_view name,
+                             Loc loc = 0);
+  Status set_yields(Region r, std::span<const Value> values,
+                    std::span<const std::string_view> names);
   Result<Region> begin_region(Place place);
-  // Builds a checked node. On failure nothing has changed, except that symbol indices may be used up.
+  // Builds a checked node. On failure nothing has changed, except that symbol indices may be used
+  // up.
   Result<Node> build(Place place, const NodeDraft& draft);
-  Result<Value> add_constant(const tenon_type_t& type, Ref<Blob> blob, std::string_view name = {}, Loc loc = 0);
+  Result<Value> add_constant(const tenon_type_t& type, Ref<Blob> blob, std::string_view name = {},
+                             Loc loc = 0);
   Status clone_region(Place place, const Graph& from, Region region, std::span<const Value> values,
                       std::span<Value> out_yields);
   Status set_name(Value v, std::string_view name);
@@ -257,9 +272,10 @@ class Graph {
 
   // ---- Dims and symbols ----
   Result<Dim> make_dim(uint32_t op, Dim a, Dim b);
-  Result<Symbol> define_symbol(Region r, std::string_view name, int64_t lo, int64_t hi, int64_t multiple_of,
-                               int64_t hint);
-  Result<Symbol> fresh_symbol(int64_t lo, int64_t hi, int64_t multiple_of);  // only inside inference
+  Result<Symbol> define_symbol(Region r, std::string_view name, int64_t lo, int64_t hi,
+                               int64_t multiple_of, int64_t hint);
+  Result<Symbol> fresh_symbol(int64_t lo, int64_t hi,
+                              int64_t multiple_of);  // only inside inference
   Status assert_fact(uint32_t rel, Dim a, Dim b);
 
   // ---- Locations ----
@@ -289,9 +305,11 @@ class Graph {
   };
   Result<Node> build_raw(Place place, const RawNode& raw);
   // A symbol that a node or region will define by build_raw or adopt_symbol.
-  Result<Symbol> add_symbol(std::string_view name, int64_t lo, int64_t hi, int64_t multiple_of, int64_t hint);
+  Result<Symbol> add_symbol(std::string_view name, int64_t lo, int64_t hi, int64_t multiple_of,
+                            int64_t hint);
   Status adopt_symbol(Region r, Symbol s);
-  // Writes the result types of a node as given; each must not surely differ from what it was. T0313.
+  // Writes the result types of a node as given; each must not surely differ from what it was.
+  // T0313.
   Status declare_results(Node n, std::span<const tenon_type_t> types);
   Status mutable_or_fail() const;
 
@@ -330,7 +348,8 @@ class Graph {
   std::string name_;
   Arena arena_;
   DimTable dims_;
-  // Order keys and views of regions are made on demand by const readers of a graph that is not frozen.
+  // Order keys and views of regions are made on demand by const readers of a graph that is not
+  // frozen.
   mutable std::vector<NodeData> nodes_;
   std::deque<ValueData> values_;
   mutable std::deque<RegionData> regions_;

@@ -24,16 +24,20 @@ Status bad(std::string_view what, uint64_t index) {
   return error(TENON_INVALID_ARGUMENT, "T0301", "there is no {} {} in this graph", what, index);
 }
 
-bool by_name(const tenon_attr_t& a, const tenon_attr_t& b) { return sym_text(a.name) < sym_text(b.name); }
+bool by_name(const tenon_attr_t& a, const tenon_attr_t& b) {
+  return sym_text(a.name) < sym_text(b.name);
+}
 
 }  // namespace
 
 Status Graph::mutable_or_fail() const {
   if (!frozen_) return {};
-  return error(TENON_FAILED_PRECONDITION, "T0302", "the graph {} is frozen; clone it to change it", quoted(name_));
+  return error(TENON_FAILED_PRECONDITION, "T0302", "the graph {} is frozen; clone it to change it",
+               quoted(name_));
 }
 
-// ---- Types and attributes ------------------------------------------------------------------------------
+// ---- Types and attributes
+// ------------------------------------------------------------------------------
 
 Status Graph::check_type(const tenon_type_t& type) const {
   if (type.kind == TENON_KIND_TOKEN) {
@@ -47,7 +51,8 @@ Status Graph::check_type(const tenon_type_t& type) const {
     return {};
   }
   if (type.kind != TENON_KIND_TENSOR || !dtype_valid(type.dtype)) {
-    return error(TENON_INVALID_ARGUMENT, "T0310", "{} is no element type of kind {}", type.dtype, type.kind);
+    return error(TENON_INVALID_ARGUMENT, "T0310", "{} is no element type of kind {}", type.dtype,
+                 type.kind);
   }
   TENON_RETURN_IF_ERROR(check_limit(Limit::kRank, type.rank, "a tensor type"));
   uint64_t count = 1;
@@ -90,7 +95,8 @@ Result<uint32_t> Graph::intern_type(const tenon_type_t& type) {
 
 Status Graph::check_attr(const tenon_attr_t& a) const {
   if (a.name == 0 || a.kind < TENON_ATTR_I64 || a.kind > TENON_ATTR_DTYPE) {
-    return error(TENON_INVALID_ARGUMENT, "T0311", "attribute {} has the unknown kind {}", quoted(sym_text(a.name)), a.kind);
+    return error(TENON_INVALID_ARGUMENT, "T0311", "attribute {} has the unknown kind {}",
+                 quoted(sym_text(a.name)), a.kind);
   }
   if (a.kind == TENON_ATTR_DIMS) {
     for (uint64_t i = 0; i < a.count; ++i) {
@@ -109,10 +115,18 @@ tenon_attr_t Graph::copy_attr(const tenon_attr_t& a) {
     return tenon_str_t{arena_.copy(s.data, s.size), s.size};
   };
   switch (a.kind) {
-    case TENON_ATTR_STRING: out.u.s = copy_str(a.u.s); break;
-    case TENON_ATTR_I64S: out.u.is = arena_.copy(a.u.is, a.count); break;
-    case TENON_ATTR_F64S: out.u.fs = arena_.copy(a.u.fs, a.count); break;
-    case TENON_ATTR_DIMS: out.u.dims = arena_.copy(a.u.dims, a.count); break;
+    case TENON_ATTR_STRING:
+      out.u.s = copy_str(a.u.s);
+      break;
+    case TENON_ATTR_I64S:
+      out.u.is = arena_.copy(a.u.is, a.count);
+      break;
+    case TENON_ATTR_F64S:
+      out.u.fs = arena_.copy(a.u.fs, a.count);
+      break;
+    case TENON_ATTR_DIMS:
+      out.u.dims = arena_.copy(a.u.dims, a.count);
+      break;
     case TENON_ATTR_STRINGS: {
       tenon_str_t* ss = arena_.array<tenon_str_t>(a.count);
       for (uint64_t i = 0; i < a.count; ++i) ss[i] = copy_str(a.u.ss[i]);
@@ -121,14 +135,16 @@ tenon_attr_t Graph::copy_attr(const tenon_attr_t& a) {
     }
     case TENON_ATTR_TYPES: {
       tenon_type_t* types = arena_.copy(a.u.types, a.count);
-      for (uint64_t i = 0; i < a.count; ++i) types[i].dims = arena_.copy(types[i].dims, types[i].rank);
+      for (uint64_t i = 0; i < a.count; ++i)
+        types[i].dims = arena_.copy(types[i].dims, types[i].rank);
       out.u.types = types;
       break;
     }
     case TENON_ATTR_BLOB:
       if (a.u.blob != nullptr) attr_blobs_.push_back(Ref<Blob>::share(Blob::from(a.u.blob)));
       break;
-    default: break;
+    default:
+      break;
   }
   return out;
 }
@@ -147,7 +163,9 @@ void Graph::count_symbols(const tenon_type_t& type, int delta) {
 
 void Graph::count_symbols(const tenon_attr_t& a, int delta) {
   if (a.kind == TENON_ATTR_DIMS) {
-    count_symbols(tenon_type_t{TENON_I64, TENON_KIND_TENSOR, static_cast<uint32_t>(a.count), a.u.dims, 0}, delta);
+    count_symbols(
+        tenon_type_t{TENON_I64, TENON_KIND_TENSOR, static_cast<uint32_t>(a.count), a.u.dims, 0},
+        delta);
   } else if (a.kind == TENON_ATTR_TYPES) {
     for (uint64_t i = 0; i < a.count; ++i) count_symbols(a.u.types[i], delta);
   }
@@ -158,7 +176,8 @@ void Graph::count_symbols_of(Node n, int delta) {
   for (const tenon_attr_t& a : attrs(n)) count_symbols(a, delta);
 }
 
-// ---- Uses and order ------------------------------------------------------------------------------------
+// ---- Uses and order
+// ------------------------------------------------------------------------------------
 
 uint32_t Graph::add_use(Value v, Use use) {
   std::vector<Use>& uses = values_[v].uses;
@@ -172,8 +191,10 @@ void Graph::remove_use(Value v, uint32_t slot) {
   uses.pop_back();
   if (slot == uses.size()) return;
   const Use moved = uses[slot];
-  if (moved.node != kNone) nodes_[moved.node].use_slots[moved.index] = slot;
-  else regions_[moved.region].yield_slots[moved.index] = slot;
+  if (moved.node != kNone)
+    nodes_[moved.node].use_slots[moved.index] = slot;
+  else
+    regions_[moved.region].yield_slots[moved.index] = slot;
 }
 
 void Graph::link(Node n, Place place) {
@@ -205,8 +226,10 @@ void Graph::unlink(Node n) {
   (d.prev == kNone ? r.first : nodes_[d.prev].next) = d.next;
   (d.next == kNone ? r.last : nodes_[d.next].prev) = d.prev;
   --r.node_count;
-  if (r.list_valid && !r.node_list.empty() && r.node_list.back() == n) r.node_list.pop_back();
-  else r.list_valid = false;
+  if (r.list_valid && !r.node_list.empty() && r.node_list.back() == n)
+    r.node_list.pop_back();
+  else
+    r.list_valid = false;
   d.parent = d.prev = d.next = kNone;
   touch();
 }
@@ -214,25 +237,32 @@ void Graph::unlink(Node n) {
 Status Graph::check_place(Place place) const {
   TENON_RETURN_IF_ERROR(mutable_or_fail());
   if (!region_live(place.region)) return bad("region", place.region);
-  if (place.before != kNone && (!node_live(place.before) || nodes_[place.before].parent != place.region)) {
-    return error(TENON_INVALID_ARGUMENT, "T0301", "node {} does not stand in region {}", place.before, place.region);
+  if (place.before != kNone &&
+      (!node_live(place.before) || nodes_[place.before].parent != place.region)) {
+    return error(TENON_INVALID_ARGUMENT, "T0301", "node {} does not stand in region {}",
+                 place.before, place.region);
   }
   return {};
 }
 
-// ---- Building ------------------------------------------------------------------------------------------
+// ---- Building
+// ------------------------------------------------------------------------------------------
 
-Result<Value> Graph::add_argument(Region r, const tenon_type_t& type, std::string_view name, Loc loc) {
+Result<Value> Graph::add_argument(Region r, const tenon_type_t& type, std::string_view name,
+                                  Loc loc) {
   TENON_RETURN_IF_ERROR(mutable_or_fail());
   if (!region_live(r)) return bad("region", r);
   if (r != 0 && regions_[r].owner != kNone) {
-    return error(TENON_FAILED_PRECONDITION, "T0317", "a region that belongs to a node gets no more arguments");
+    return error(TENON_FAILED_PRECONDITION, "T0317",
+                 "a region that belongs to a node gets no more arguments");
   }
-  TENON_RETURN_IF_ERROR(check_limit(Limit::kOperands, regions_[r].arguments.size() + 1, "a region's arguments"));
+  TENON_RETURN_IF_ERROR(
+      check_limit(Limit::kOperands, regions_[r].arguments.size() + 1, "a region's arguments"));
   TENON_RETURN_IF_ERROR(check_limit(Limit::kNameBytes, name.size(), "an argument's name"));
   const tenon_sym_t sym = intern(name);
   if (r == 0 && sym != 0 && !argument_names_.insert(sym).second) {
-    return error(TENON_ALREADY_EXISTS, "T0203", "the graph {} has two inputs named {}", quoted(name_), quoted(name));
+    return error(TENON_ALREADY_EXISTS, "T0203", "the graph {} has two inputs named {}",
+                 quoted(name_), quoted(name));
   }
   TENON_ASSIGN_OR_RETURN(const uint32_t t, intern_type(type));
   const Value v = static_cast<Value>(values_.size());
@@ -249,31 +279,36 @@ Result<Value> Graph::add_argument(Region r, const tenon_type_t& type, std::strin
   return v;
 }
 
-Status Graph::set_yields(Region r, std::span<const Value> values, std::span<const std::string_view> names) {
+Status Graph::set_yields(Region r, std::span<const Value> values,
+                         std::span<const std::string_view> names) {
   TENON_RETURN_IF_ERROR(mutable_or_fail());
   if (!region_live(r)) return bad("region", r);
   RegionData& d = regions_[r];
   TENON_RETURN_IF_ERROR(check_limit(Limit::kOperands, values.size(), "a region's yields"));
   if (!names.empty() && names.size() != values.size()) {
-    return error(TENON_INVALID_ARGUMENT, "T0317", "{} yields have {} names", values.size(), names.size());
+    return error(TENON_INVALID_ARGUMENT, "T0317", "{} yields have {} names", values.size(),
+                 names.size());
   }
   std::unordered_set<tenon_sym_t> seen;
   for (std::string_view name : names) {
     TENON_RETURN_IF_ERROR(check_limit(Limit::kNameBytes, name.size(), "an output's name"));
     if (!name.empty() && !seen.insert(intern(name)).second) {
-      return error(TENON_ALREADY_EXISTS, "T0203", "the graph {} has two outputs named {}", quoted(name_), quoted(name));
+      return error(TENON_ALREADY_EXISTS, "T0203", "the graph {} has two outputs named {}",
+                   quoted(name_), quoted(name));
     }
   }
   for (Value v : values) {
     if (!value_live(v)) return bad("value", v);
     if (!visible(v, {r, kNone})) {
-      return error(TENON_INVALID_ARGUMENT, "T0314", "value {} is not visible at the end of region {}", v, r);
+      return error(TENON_INVALID_ARGUMENT, "T0314",
+                   "value {} is not visible at the end of region {}", v, r);
     }
   }
   for (uint32_t i = 0; i < d.yields.size(); ++i) remove_use(d.yields[i], d.yield_slots[i]);
   d.yields.assign(values.begin(), values.end());
   d.yield_slots.assign(values.size(), 0);
-  for (uint32_t i = 0; i < d.yields.size(); ++i) d.yield_slots[i] = add_use(d.yields[i], {kNone, r, i});
+  for (uint32_t i = 0; i < d.yields.size(); ++i)
+    d.yield_slots[i] = add_use(d.yields[i], {kNone, r, i});
   if (r == 0) {
     d.output_names.assign(values.size(), 0);
     for (size_t i = 0; i < names.size(); ++i) d.output_names[i] = intern(names[i]);
@@ -292,7 +327,8 @@ Result<Region> Graph::begin_region(Place place) {
 }
 
 // `types` are interned already, everything is checked.
-Node Graph::insert(Place place, const RawNode& raw, std::span<const uint32_t> types, uint64_t traits) {
+Node Graph::insert(Place place, const RawNode& raw, std::span<const uint32_t> types,
+                   uint64_t traits) {
   const Node n = static_cast<Node>(nodes_.size());
   NodeData d;
   d.op = raw.op;
@@ -342,17 +378,20 @@ Status Graph::check_draft(Place place, const NodeDraft& draft) const {
     if (v == kNone) continue;
     if (!value_live(v)) return bad("value", v);
     if (!visible(v, place)) {
-      return error(TENON_INVALID_ARGUMENT, "T0314", "operand {} is a value that is defined later or in another region", i);
+      return error(TENON_INVALID_ARGUMENT, "T0314",
+                   "operand {} is a value that is defined later or in another region", i);
     }
   }
   for (const tenon_attr_t& a : draft.attrs) TENON_RETURN_IF_ERROR(check_attr(a));
   for (size_t i = 0; i < draft.regions.size(); ++i) {
     const Region r = draft.regions[i];
-    const bool fresh = r != 0 && region_live(r) && regions_[r].owner == kNone &&
-                       std::find(draft.regions.begin(), draft.regions.begin() + static_cast<ptrdiff_t>(i), r) ==
-                           draft.regions.begin() + static_cast<ptrdiff_t>(i);
+    const bool fresh =
+        r != 0 && region_live(r) && regions_[r].owner == kNone &&
+        std::find(draft.regions.begin(), draft.regions.begin() + static_cast<ptrdiff_t>(i), r) ==
+            draft.regions.begin() + static_cast<ptrdiff_t>(i);
     if (!fresh || within(place.region, r)) {
-      return error(TENON_INVALID_ARGUMENT, "T0317", "region {} does not exist or is attached already", r);
+      return error(TENON_INVALID_ARGUMENT, "T0317",
+                   "region {} does not exist or is attached already", r);
     }
   }
   if (draft.loc >= locs_.size()) return bad("location", draft.loc);
@@ -380,19 +419,21 @@ Result<Node> Graph::build(Place place, const NodeDraft& draft) {
   auto finish = [&]() -> Result<Node> {
     TENON_RETURN_IF_ERROR(inferred.status());
     if (!made.empty() && !(inferred->def->traits & TENON_TRAIT_DEFINES_SYMBOL)) {
-      return error(TENON_INTERNAL, "T0320", "the op defines symbols but its declaration does not say so");
+      return error(TENON_INTERNAL, "T0320",
+                   "the op defines symbols but its declaration does not say so");
     }
     std::vector<uint32_t> types;
     for (size_t i = 0; i < inferred->results.size(); ++i) {
       tenon_type_t type = inferred->results[i].view();
       if (!draft.result_types.empty()) {
         if (draft.result_types.size() != inferred->results.size()) {
-          return error(TENON_INVALID_ARGUMENT, "T0313", "the op has {} results; {} are declared", inferred->results.size(),
-                       draft.result_types.size());
+          return error(TENON_INVALID_ARGUMENT, "T0313", "the op has {} results; {} are declared",
+                       inferred->results.size(), draft.result_types.size());
         }
         TENON_RETURN_IF_ERROR(check_type(draft.result_types[i]));
         if (!types_agree(type, draft.result_types[i])) {
-          return error(TENON_INVALID_ARGUMENT, "T0313", "result {} is declared as {} but inferred as {}", i,
+          return error(TENON_INVALID_ARGUMENT, "T0313",
+                       "result {} is declared as {} but inferred as {}", i,
                        type_text(draft.result_types[i]), type_text(type));
         }
         // Provably equal: the declared way to write it is kept.
@@ -402,13 +443,15 @@ Result<Node> Graph::build(Place place, const NodeDraft& draft) {
       types.push_back(t);
     }
     if (draft.result_types.size() > inferred->results.size()) {
-      return error(TENON_INVALID_ARGUMENT, "T0313", "the op has {} results; {} are declared", inferred->results.size(),
-                   draft.result_types.size());
+      return error(TENON_INVALID_ARGUMENT, "T0313", "the op has {} results; {} are declared",
+                   inferred->results.size(), draft.result_types.size());
     }
-    for (const DimFact& f : inferred->facts) TENON_RETURN_IF_ERROR(dims_.assert_fact(f.rel, f.a, f.b));
+    for (const DimFact& f : inferred->facts)
+      TENON_RETURN_IF_ERROR(dims_.assert_fact(f.rel, f.a, f.b));
     std::vector<tenon_attr_t> attrs = inferred->attrs;
     std::sort(attrs.begin(), attrs.end(), by_name);
-    RawNode raw{draft.op, inferred->def->version, draft.loc, draft.operands, attrs, draft.regions, {}, made};
+    RawNode raw{draft.op, inferred->def->version, draft.loc, draft.operands,
+                attrs,    draft.regions,          {},        made};
     return insert(place, raw, types, inferred->def->traits);
   };
   Result<Node> node = finish();
@@ -423,13 +466,16 @@ Result<Node> Graph::build_raw(Place place, const RawNode& raw) {
   if (!std::is_sorted(raw.attrs.begin(), raw.attrs.end(), by_name)) {
     return error(TENON_INVALID_ARGUMENT, "T0311", "the attributes of a node are not sorted");
   }
-  const tenon_op_def_t* def = op_set() == nullptr ? nullptr : op_set()->find(raw.op, raw.op_version);
+  const tenon_op_def_t* def =
+      op_set() == nullptr ? nullptr : op_set()->find(raw.op, raw.op_version);
   if (def == nullptr) {
-    if (op_set() == nullptr) return error(TENON_NOT_FOUND, "T0308", "no operators are registered in this process");
+    if (op_set() == nullptr)
+      return error(TENON_NOT_FOUND, "T0308", "no operators are registered in this process");
     return op_set()->unknown(raw.op, raw.op_version);
   }
   for (Symbol s : raw.symbols) {
-    if (s >= dims_.symbol_count() || dims_.symbol(s).node != kNone || dims_.symbol(s).region != kNone) {
+    if (s >= dims_.symbol_count() || dims_.symbol(s).node != kNone ||
+        dims_.symbol(s).region != kNone) {
       return error(TENON_INVALID_ARGUMENT, "T0318", "symbol {} is defined twice or not at all", s);
     }
   }
@@ -445,18 +491,20 @@ Status Graph::declare_results(Node n, std::span<const tenon_type_t> types) {
   TENON_RETURN_IF_ERROR(mutable_or_fail());
   if (!node_live(n)) return bad("node", n);
   if (types.size() != nodes_[n].result_count) {
-    return error(TENON_INVALID_ARGUMENT, "T0313", "the op has {} results; {} are declared", nodes_[n].result_count, types.size());
+    return error(TENON_INVALID_ARGUMENT, "T0313", "the op has {} results; {} are declared",
+                 nodes_[n].result_count, types.size());
   }
   for (uint32_t i = 0; i < types.size(); ++i) {
     const Value v = nodes_[n].results[i];
     const tenon_type_t have = type(v);
-    bool agree = have.kind == types[i].kind && have.dtype == types[i].dtype && have.rank == types[i].rank &&
-                 have.object == types[i].object;
+    bool agree = have.kind == types[i].kind && have.dtype == types[i].dtype &&
+                 have.rank == types[i].rank && have.object == types[i].object;
     for (uint32_t k = 0; agree && k < have.rank; ++k) {
       agree = dims_.compare(TENON_REL_EQ, have.dims[k], types[i].dims[k]) != TENON_NO;
     }
     if (!agree) {
-      return error(TENON_INVALID_ARGUMENT, "T0313", "result {} is declared as {} but inferred as {}", i, type_text(types[i]),
+      return error(TENON_INVALID_ARGUMENT, "T0313",
+                   "result {} is declared as {} but inferred as {}", i, type_text(types[i]),
                    type_text(have));
     }
     TENON_ASSIGN_OR_RETURN(const uint32_t t, intern_type(types[i]));
@@ -468,7 +516,8 @@ Status Graph::declare_results(Node n, std::span<const tenon_type_t> types) {
   return {};
 }
 
-Result<Value> Graph::add_constant(const tenon_type_t& type, Ref<Blob> blob, std::string_view name, Loc loc) {
+Result<Value> Graph::add_constant(const tenon_type_t& type, Ref<Blob> blob, std::string_view name,
+                                  Loc loc) {
   TENON_RETURN_IF_ERROR(mutable_or_fail());
   TENON_RETURN_IF_ERROR(check_type(type));
   if (type.kind != TENON_KIND_TENSOR || !blob) {
@@ -476,15 +525,17 @@ Result<Value> Graph::add_constant(const tenon_type_t& type, Ref<Blob> blob, std:
   }
   for (uint32_t i = 0; i < type.rank; ++i) {
     if (type.dims[i] < 0) {
-      return error(TENON_INVALID_ARGUMENT, "T0319", "a constant of type {} would have symbolic dims", type_text(type));
+      return error(TENON_INVALID_ARGUMENT, "T0319",
+                   "a constant of type {} would have symbolic dims", type_text(type));
     }
   }
   TENON_ASSIGN_OR_RETURN(const uint64_t count, element_count({type.dims, type.rank}));
   TENON_RETURN_IF_ERROR(check_limit(Limit::kElements, count, "a constant"));
   TENON_ASSIGN_OR_RETURN(const uint64_t bytes, packed_bytes(count, dtype_bits(type.dtype)));
   if (bytes != blob->size_bytes()) {
-    return error(TENON_INVALID_ARGUMENT, "T0319", "a constant of type {} needs {} bytes; the blob has {}", type_text(type),
-                 bytes, blob->size_bytes());
+    return error(TENON_INVALID_ARGUMENT, "T0319",
+                 "a constant of type {} needs {} bytes; the blob has {}", type_text(type), bytes,
+                 blob->size_bytes());
   }
   TENON_RETURN_IF_ERROR(check_limit(Limit::kNameBytes, name.size(), "a constant's name"));
   if (loc >= locs_.size()) return bad("location", loc);
@@ -509,7 +560,8 @@ Status Graph::set_name(Value v, std::string_view name) {
   if (sym == d.name) return {};
   if (d.kind == TENON_VALUE_ARGUMENT && d.region == 0) {
     if (sym != 0 && !argument_names_.insert(sym).second) {
-      return error(TENON_ALREADY_EXISTS, "T0203", "the graph {} has two inputs named {}", quoted(name_), quoted(name));
+      return error(TENON_ALREADY_EXISTS, "T0203", "the graph {} has two inputs named {}",
+                   quoted(name_), quoted(name));
     }
     argument_names_.erase(d.name);
   }
@@ -532,7 +584,8 @@ Status Graph::replace(Value from, Value to) {
   if (!value_live(to)) return bad("value", to);
   if (from == to) return {};
   if (!types_agree(type(from), type(to))) {
-    return error(TENON_INVALID_ARGUMENT, "T0316", "a value of type {} cannot stand for one of type {}", type_text(type(to)),
+    return error(TENON_INVALID_ARGUMENT, "T0316",
+                 "a value of type {} cannot stand for one of type {}", type_text(type(to)),
                  type_text(type(from)));
   }
   for (const Use& use : values_[from].uses) {
@@ -578,8 +631,9 @@ Status Graph::set_operand(Node n, uint32_t index, Value v) {
       agree = types_agree(inferred->results[i].view(), type(nodes_[n].results[i]));
     }
     if (!agree) {
-      return error(TENON_INVALID_ARGUMENT, "T0316", "operand {} of {} cannot be exchanged: the results' types would change",
-                   index, quoted(op_name(n)));
+      return error(TENON_INVALID_ARGUMENT, "T0316",
+                   "operand {} of {} cannot be exchanged: the results' types would change", index,
+                   quoted(op_name(n)));
     }
   }
   NodeData& node = nodes_[n];
@@ -590,7 +644,8 @@ Status Graph::set_operand(Node n, uint32_t index, Value v) {
   return {};
 }
 
-// ---- Erasing and moving --------------------------------------------------------------------------------
+// ---- Erasing and moving
+// --------------------------------------------------------------------------------
 
 void Graph::drop_region(Region r) {
   RegionData& d = regions_[r];
@@ -627,7 +682,8 @@ Status Graph::symbols_unused_outside(Node n) {
   Status out;
   for (Symbol s : symbols(n)) {
     if (symbol_uses(s) != 0) {
-      out = error(TENON_FAILED_PRECONDITION, "T0315", "the symbol {} that {} defines is used by types",
+      out = error(TENON_FAILED_PRECONDITION, "T0315",
+                  "the symbol {} that {} defines is used by types",
                   quoted(sym_text(dims_.symbol(s).name)), quoted(op_name(n)));
     }
   }
@@ -640,8 +696,8 @@ Status Graph::erase(Node n) {
   if (!node_live(n)) return bad("node", n);
   for (Value v : results(n)) {
     if (!values_[v].uses.empty()) {
-      return error(TENON_FAILED_PRECONDITION, "T0315", "result {} of {} still has {} uses", values_[v].index,
-                   quoted(op_name(n)), values_[v].uses.size());
+      return error(TENON_FAILED_PRECONDITION, "T0315", "result {} of {} still has {} uses",
+                   values_[v].index, quoted(op_name(n)), values_[v].uses.size());
     }
   }
   TENON_RETURN_IF_ERROR(symbols_unused_outside(n));
@@ -654,7 +710,8 @@ Status Graph::move(Node n, Node before) {
   if (!node_live(n)) return bad("node", n);
   if (!node_live(before)) return bad("node", before);
   if (n == before || nodes_[n].next == before) return {};
-  if (within(nodes_[before].parent, nodes_[n].parent) && nodes_[before].parent != nodes_[n].parent) {
+  if (within(nodes_[before].parent, nodes_[n].parent) &&
+      nodes_[before].parent != nodes_[n].parent) {
     for (Region r : regions(n)) {
       if (within(nodes_[before].parent, r)) {
         return error(TENON_INVALID_ARGUMENT, "T0317", "a node cannot be moved into its own region");
@@ -667,13 +724,15 @@ Status Graph::move(Node n, Node before) {
   return {};
 }
 
-// ---- Dims and symbols ----------------------------------------------------------------------------------
+// ---- Dims and symbols
+// ----------------------------------------------------------------------------------
 
 Result<Dim> Graph::make_dim(uint32_t op, Dim a, Dim b) {
   return frozen_ ? dims_.find(op, a, b) : dims_.make(op, a, b);
 }
 
-Result<Symbol> Graph::add_symbol(std::string_view name, int64_t lo, int64_t hi, int64_t multiple_of, int64_t hint) {
+Result<Symbol> Graph::add_symbol(std::string_view name, int64_t lo, int64_t hi, int64_t multiple_of,
+                                 int64_t hint) {
   TENON_RETURN_IF_ERROR(mutable_or_fail());
   TENON_RETURN_IF_ERROR(check_limit(Limit::kNameBytes, name.size(), "a symbol's name"));
   return dims_.symbol_add(name, lo, hi, multiple_of, hint);
@@ -682,7 +741,8 @@ Result<Symbol> Graph::add_symbol(std::string_view name, int64_t lo, int64_t hi, 
 Status Graph::adopt_symbol(Region r, Symbol s) {
   TENON_RETURN_IF_ERROR(mutable_or_fail());
   if (!region_live(r)) return bad("region", r);
-  if (s >= dims_.symbol_count() || dims_.symbol(s).node != kNone || dims_.symbol(s).region != kNone) {
+  if (s >= dims_.symbol_count() || dims_.symbol(s).node != kNone ||
+      dims_.symbol(s).region != kNone) {
     return error(TENON_INVALID_ARGUMENT, "T0318", "symbol {} is defined twice or not at all", s);
   }
   dims_.symbol(s).region = r;
@@ -691,17 +751,19 @@ Status Graph::adopt_symbol(Region r, Symbol s) {
   return {};
 }
 
-Result<Symbol> Graph::define_symbol(Region r, std::string_view name, int64_t lo, int64_t hi, int64_t multiple_of,
-                                    int64_t hint) {
+Result<Symbol> Graph::define_symbol(Region r, std::string_view name, int64_t lo, int64_t hi,
+                                    int64_t multiple_of, int64_t hint) {
   if (!region_live(r)) return bad("region", r);
-  TENON_ASSIGN_OR_RETURN(const Symbol s, add_symbol(dims_.unique_name(name), lo, hi, multiple_of, hint));
+  TENON_ASSIGN_OR_RETURN(const Symbol s,
+                         add_symbol(dims_.unique_name(name), lo, hi, multiple_of, hint));
   TENON_RETURN_IF_ERROR(adopt_symbol(r, s));
   return s;
 }
 
 Result<Symbol> Graph::fresh_symbol(int64_t lo, int64_t hi, int64_t multiple_of) {
   if (inferring_ == nullptr) {
-    return error(TENON_FAILED_PRECONDITION, "T0318", "symbols of a node are made by its inference only");
+    return error(TENON_FAILED_PRECONDITION, "T0318",
+                 "symbols of a node are made by its inference only");
   }
   std::string name = dims_.unique_name("u0");
   if (name != "u0") name = dims_.unique_name("u" + std::to_string(dims_.symbol_count()));

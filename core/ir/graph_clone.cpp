@@ -53,15 +53,19 @@ class RegionCloner {
     }
   }
 
-  Status run(Place place, Region region, std::span<const Value> values, std::span<Value> out_yields) {
+  Status run(Place place, Region region, std::span<const Value> values,
+             std::span<Value> out_yields) {
     const std::vector<Value> arguments = from_.region(region).arguments;
     const std::span<const Value> captured = from_.captures(region);
     const std::vector<Value> captures(captured.begin(), captured.end());
     if (values.size() != arguments.size() + captures.size()) {
-      return error(TENON_INVALID_ARGUMENT, "T0317", "cloning a region with {} arguments and {} captures needs {} values; {} are given",
-                   arguments.size(), captures.size(), arguments.size() + captures.size(), values.size());
+      return error(
+          TENON_INVALID_ARGUMENT, "T0317",
+          "cloning a region with {} arguments and {} captures needs {} values; {} are given",
+          arguments.size(), captures.size(), arguments.size() + captures.size(), values.size());
     }
-    // A symbol of the region is whatever the given values' types say, so it must not keep its old meaning.
+    // A symbol of the region is whatever the given values' types say, so it must not keep its old
+    // meaning.
     for (Symbol s : from_.region(region).symbols) symbols_[s] = kUnmapped;
     for (size_t i = 0; i < values.size(); ++i) {
       const Value old = i < arguments.size() ? arguments[i] : captures[i - arguments.size()];
@@ -82,18 +86,21 @@ class RegionCloner {
   // Maps a value and, where its type is a bare symbol, the symbol.
   Status bind(Value old, Value given, Place place) {
     if (!to_.value_live(given) || !to_.visible(given, place)) {
-      return error(TENON_INVALID_ARGUMENT, "T0314", "value {} is not visible where the region is cloned", given);
+      return error(TENON_INVALID_ARGUMENT, "T0314",
+                   "value {} is not visible where the region is cloned", given);
     }
     const tenon_type_t& a = from_.type(old);
     const tenon_type_t& b = to_.type(given);
     if (a.kind != b.kind || a.dtype != b.dtype || a.rank != b.rank || a.object != b.object) {
-      return error(TENON_INVALID_ARGUMENT, "T0316", "a value of type {} cannot stand for one of type {}", to_.type_text(b),
+      return error(TENON_INVALID_ARGUMENT, "T0316",
+                   "a value of type {} cannot stand for one of type {}", to_.type_text(b),
                    from_.type_text(a));
     }
     for (uint32_t i = 0; i < a.rank; ++i) {
       if (a.dims[i] >= 0) continue;
       for (Symbol s = 0; s < symbols_.size(); ++s) {
-        if (symbols_[s] == kUnmapped && from_.dims_.symbol(s).dim == a.dims[i]) symbols_[s] = b.dims[i];
+        if (symbols_[s] == kUnmapped && from_.dims_.symbol(s).dim == a.dims[i])
+          symbols_[s] = b.dims[i];
       }
     }
     values_[old] = given;
@@ -108,7 +115,8 @@ class RegionCloner {
       const tenon_type_t& have = to_.type(given[i]);
       for (uint32_t d = 0; d < have.rank; ++d) {
         if (to_.dims_.compare(TENON_REL_EQ, want.dims[d], have.dims[d]) == TENON_NO) {
-          return error(TENON_INVALID_ARGUMENT, "T0316", "a value of type {} cannot stand for argument {} of type {}",
+          return error(TENON_INVALID_ARGUMENT, "T0316",
+                       "a value of type {} cannot stand for argument {} of type {}",
                        to_.type_text(have), i, to_.type_text(want.view()));
         }
       }
@@ -135,12 +143,14 @@ class RegionCloner {
     if (old == kNone) return kNone;
     if (values_[old] != kNone) return values_[old];
     if (from_.value(old).kind != TENON_VALUE_CONSTANT) {
-      return error(TENON_INVALID_ARGUMENT, "T0314", "value {} of the cloned region is defined nowhere in it", old);
+      return error(TENON_INVALID_ARGUMENT, "T0314",
+                   "value {} of the cloned region is defined nowhere in it", old);
     }
     if (same_) return old;
     const ValueData& d = from_.value(old);
     TENON_ASSIGN_OR_RETURN(const Loc l, loc(d.loc));
-    TENON_ASSIGN_OR_RETURN(values_[old], to_.add_constant(from_.type(old), d.blob, sym_text(d.name), l));
+    TENON_ASSIGN_OR_RETURN(values_[old],
+                           to_.add_constant(from_.type(old), d.blob, sym_text(d.name), l));
     return values_[old];
   }
 
@@ -151,7 +161,8 @@ class RegionCloner {
 
   Status define(Symbol s, Symbol* out) {
     const SymbolData d = from_.dims_.symbol(s);
-    TENON_ASSIGN_OR_RETURN(*out, to_.add_symbol(to_.dims_.unique_name(sym_text(d.name)), d.lo, d.hi, d.multiple_of, d.hint));
+    TENON_ASSIGN_OR_RETURN(*out, to_.add_symbol(to_.dims_.unique_name(sym_text(d.name)), d.lo, d.hi,
+                                                d.multiple_of, d.hint));
     symbols_[s] = to_.dims_.symbol(*out).dim;
     renamed_ = true;
     return {};
@@ -221,8 +232,8 @@ class RegionCloner {
     }
     for (const TypeDraft& t : drafts) types.push_back(t.view());
     TENON_ASSIGN_OR_RETURN(const Loc l, loc(d.loc));
-    TENON_ASSIGN_OR_RETURN(const Node made,
-                           to_.build_raw(place, {d.op, d.op_version, l, operands, attrs, regions, types, symbols}));
+    TENON_ASSIGN_OR_RETURN(const Node made, to_.build_raw(place, {d.op, d.op_version, l, operands,
+                                                                  attrs, regions, types, symbols}));
     for (uint32_t i = 0; i < d.result_count; ++i) {
       const Value v = to_.results(made)[i];
       values_[d.results[i]] = v;
@@ -242,7 +253,8 @@ class RegionCloner {
     const std::vector<Value> arguments = from_.region(old).arguments;
     for (Value a : arguments) {
       TENON_ASSIGN_OR_RETURN(const TypeDraft t, type(from_.type(a)));
-      TENON_ASSIGN_OR_RETURN(values_[a], to_.add_argument(r, t.view(), sym_text(from_.value(a).name)));
+      TENON_ASSIGN_OR_RETURN(values_[a],
+                             to_.add_argument(r, t.view(), sym_text(from_.value(a).name)));
     }
     TENON_RETURN_IF_ERROR(body({r, kNone}, old));
     std::vector<Value> yields;
@@ -263,7 +275,8 @@ class RegionCloner {
       std::vector<Symbol> mentioned;
       from_.dims_.symbols_of(f.a, &mentioned);
       from_.dims_.symbols_of(f.b, &mentioned);
-      const bool mapped = std::all_of(mentioned.begin(), mentioned.end(), [&](Symbol s) { return symbols_[s] != kUnmapped; });
+      const bool mapped = std::all_of(mentioned.begin(), mentioned.end(),
+                                      [&](Symbol s) { return symbols_[s] != kUnmapped; });
       if (!mapped) continue;
       TENON_ASSIGN_OR_RETURN(const Dim a, dim(f.a));
       TENON_ASSIGN_OR_RETURN(const Dim b, dim(f.b));
@@ -280,11 +293,12 @@ class RegionCloner {
   std::vector<Dim> symbols_;
 };
 
-Status Graph::clone_region(Place place, const Graph& from, Region region, std::span<const Value> values,
-                           std::span<Value> out_yields) {
+Status Graph::clone_region(Place place, const Graph& from, Region region,
+                           std::span<const Value> values, std::span<Value> out_yields) {
   TENON_RETURN_IF_ERROR(check_place(place));
   if (!from.region_live(region)) {
-    return error(TENON_INVALID_ARGUMENT, "T0301", "there is no region {} in the graph {}", region, quoted(from.name_));
+    return error(TENON_INVALID_ARGUMENT, "T0301", "there is no region {} in the graph {}", region,
+                 quoted(from.name_));
   }
   if (&from == this && within(place.region, region)) {
     return error(TENON_INVALID_ARGUMENT, "T0317", "a region cannot be cloned into itself");

@@ -23,7 +23,8 @@ class GraphTest : public testing::Test {
     x = arg("x", {g->dims().symbol(n).dim});
   }
   Value arg(std::string_view name, std::vector<Dim> dims, tenon_dtype_t dtype = TENON_F32) {
-    const tenon_type_t t{dtype, TENON_KIND_TENSOR, static_cast<uint32_t>(dims.size()), dims.data(), 0};
+    const tenon_type_t t{dtype, TENON_KIND_TENSOR, static_cast<uint32_t>(dims.size()), dims.data(),
+                         0};
     Result<Value> v = g->add_argument(0, t, name);
     EXPECT_TRUE(v.ok()) << v.status().text();
     return *v;
@@ -50,7 +51,8 @@ class GraphTest : public testing::Test {
 TEST_F(GraphTest, NodesStandInOrderAndKeepTheirUses) {
   const Value a = op("plus", {x, x}), c = op("plus", {a, x});
   const Value b = op("plus", {a, a}, {0, def(c)});
-  EXPECT_EQ(std::vector<Node>(g->nodes(0).begin(), g->nodes(0).end()), (std::vector<Node>{def(a), def(b), def(c)}));
+  EXPECT_EQ(std::vector<Node>(g->nodes(0).begin(), g->nodes(0).end()),
+            (std::vector<Node>{def(a), def(b), def(c)}));
   EXPECT_EQ(g->uses(a).size(), 3u);
   ASSERT_TRUE(g->replace(a, x).ok());
   EXPECT_EQ(g->uses(a).size(), 0u);
@@ -152,13 +154,14 @@ TEST_F(GraphTest, RegionsCaptureAndCloneRenamesSymbols) {
   const Value found = op("find", {x}, {r, kNone});
   const Value yields[] = {sum, found};
   ASSERT_TRUE(g->set_yields(r, yields, {}).ok());
-  EXPECT_EQ(std::vector<Value>(g->captures(r).begin(), g->captures(r).end()), std::vector<Value>{x});
+  EXPECT_EQ(std::vector<Value>(g->captures(r).begin(), g->captures(r).end()),
+            std::vector<Value>{x});
   const Value eight = arg("eight", {8});
   const Value given[] = {eight, x};
   Value out[2];
   ASSERT_TRUE(g->clone_region({}, *g, r, given, out).ok());
-  EXPECT_EQ(g->type(out[0]).dims[0], 8);                                // the argument's type decides k
-  EXPECT_NE(g->type(out[1]).dims[1], g->type(found).dims[1]);           // the body's symbol is a fresh one
+  EXPECT_EQ(g->type(out[0]).dims[0], 8);                       // the argument's type decides k
+  EXPECT_NE(g->type(out[1]).dims[1], g->type(found).dims[1]);  // the body's symbol is a fresh one
   const Value wrong[] = {x};
   EXPECT_EQ(g->clone_region({}, *g, r, wrong, out).error_code(), "T0317");
   Ref<Graph> other = Graph::create("other");
@@ -172,9 +175,12 @@ TEST_F(GraphTest, RegionsCaptureAndCloneRenamesSymbols) {
 
 TEST_F(GraphTest, HashIgnoresNamesAndSymbolNames) {
   const char* texts[] = {
-      "tenon.tir 1 graph @a<n, m>(%x: f32[n, m], %y: f32[m]) -> (o: f32[n, m]) { %0 = plus(%x, %x) %1 = find(%y) <u> : i64[1, u] yield %0 }",
-      "tenon.tir 1 graph @b<k, j>(%p: f32[k, j], %q: f32[j]) -> (f32[k, j]) { %s = plus(%p, %p) loc(\"f\") %r = find(%q) <k2> : i64[1, k2] yield %s }",
-      "tenon.tir 1 graph @b<k, j>(%p: f32[j, k], %q: f32[j]) -> (f32[j, k]) { %s = plus(%p, %p) %r = find(%q) <k2> : i64[1, k2] yield %s }"};
+      "tenon.tir 1 graph @a<n, m>(%x: f32[n, m], %y: f32[m]) -> (o: f32[n, m]) { %0 = plus(%x, %x) "
+      "%1 = find(%y) <u> : i64[1, u] yield %0 }",
+      "tenon.tir 1 graph @b<k, j>(%p: f32[k, j], %q: f32[j]) -> (f32[k, j]) { %s = plus(%p, %p) "
+      "loc(\"f\") %r = find(%q) <k2> : i64[1, k2] yield %s }",
+      "tenon.tir 1 graph @b<k, j>(%p: f32[j, k], %q: f32[j]) -> (f32[j, k]) { %s = plus(%p, %p) %r "
+      "= find(%q) <k2> : i64[1, k2] yield %s }"};
   Digest h[3];
   for (int i = 0; i < 3; ++i) {
     Result<Ref<Graph>> read = read_text(texts[i], "t", {});
@@ -219,7 +225,8 @@ TEST_F(GraphTest, LocationsSurviveFusion) {
   EXPECT_NE(g->build({}, d).status().text().find("m.net:3: `a`"), std::string::npos);
 }
 
-// Asks for a view with a record that is `cut` bytes shorter than this host's, and with one whose size nobody set.
+// Asks for a view with a record that is `cut` bytes shorter than this host's, and with one whose
+// size nobody set.
 template <typename Record, typename Ask>
 void asks_shorter(size_t cut, Ask ask) {
   constexpr unsigned char kMark = 0x5a;
@@ -233,13 +240,18 @@ void asks_shorter(size_t cut, Ask ask) {
   ASSERT_EQ(ask(&shorter), TENON_OK);
   EXPECT_EQ(shorter.size_bytes, size);
   const auto* given = reinterpret_cast<const unsigned char*>(&shorter);
-  EXPECT_EQ(std::memcmp(given + sizeof size, reinterpret_cast<const unsigned char*>(&whole) + sizeof size, size - sizeof size), 0);
-  EXPECT_TRUE(std::all_of(given + size, given + sizeof(Record), [](unsigned char byte) { return byte == kMark; }));
+  EXPECT_EQ(
+      std::memcmp(given + sizeof size, reinterpret_cast<const unsigned char*>(&whole) + sizeof size,
+                  size - sizeof size),
+      0);
+  EXPECT_TRUE(std::all_of(given + size, given + sizeof(Record),
+                          [](unsigned char byte) { return byte == kMark; }));
   std::memset(static_cast<void*>(&shorter), kMark, sizeof(Record));
   shorter.size_bytes = 0;
   EXPECT_EQ(ask(&shorter), TENON_INVALID_ARGUMENT);
   EXPECT_EQ(shorter.size_bytes, 0u);
-  EXPECT_TRUE(std::all_of(given + sizeof size, given + sizeof(Record), [](unsigned char byte) { return byte == kMark; }));
+  EXPECT_TRUE(std::all_of(given + sizeof size, given + sizeof(Record),
+                          [](unsigned char byte) { return byte == kMark; }));
   // A caller that is newer than this host: told how much there is, the rest left alone.
   struct Longer {
     Record record;
@@ -257,13 +269,19 @@ TEST_F(GraphTest, ViewsWriteNoMoreThanTheCallerHas) {
   (void)yield({op("plus", {x, x})});
   tenon_graph_t* graph = g->abi();
   const Node node = def(g->region(0).yields[0]);
-  asks_shorter<tenon_graph_view_t>(8, [&](auto* out) { return api->graph_view(api->self, graph, out); });
-  asks_shorter<tenon_node_view_t>(8, [&](auto* out) { return api->node_view(api->self, graph, node, out); });
-  asks_shorter<tenon_value_view_t>(8, [&](auto* out) { return api->value_view(api->self, graph, x, out); });
-  asks_shorter<tenon_region_view_t>(8, [&](auto* out) { return api->region_view(api->self, graph, 0, out); });
-  asks_shorter<tenon_symbol_view_t>(8, [&](auto* out) { return api->symbol_view(api->self, graph, n, out); });
+  asks_shorter<tenon_graph_view_t>(
+      8, [&](auto* out) { return api->graph_view(api->self, graph, out); });
+  asks_shorter<tenon_node_view_t>(
+      8, [&](auto* out) { return api->node_view(api->self, graph, node, out); });
+  asks_shorter<tenon_value_view_t>(
+      8, [&](auto* out) { return api->value_view(api->self, graph, x, out); });
+  asks_shorter<tenon_region_view_t>(
+      8, [&](auto* out) { return api->region_view(api->self, graph, 0, out); });
+  asks_shorter<tenon_symbol_view_t>(
+      8, [&](auto* out) { return api->symbol_view(api->self, graph, n, out); });
   const Dim dim = g->dims().symbol(n).dim;
-  asks_shorter<tenon_dim_view_t>(8, [&](auto* out) { return api->dim_view(api->self, graph, dim, out); });
+  asks_shorter<tenon_dim_view_t>(
+      8, [&](auto* out) { return api->dim_view(api->self, graph, dim, out); });
 }
 
 // A std::length_error left libtenon through its C table.
@@ -295,7 +313,8 @@ TEST_F(GraphTest, TheTableRefusesWhatDoesNotExist) {
   tenon_blob_t* part;
   EXPECT_EQ(api->blob_range(api->self, blob, 2, 2, &part), TENON_OUT_OF_RANGE);
   api->blob_release(api->self, blob);
-  for (size_t i = 2; i < sizeof *api / sizeof(void*); ++i) EXPECT_NE(reinterpret_cast<void* const*>(api)[i], nullptr);
+  for (size_t i = 2; i < sizeof *api / sizeof(void*); ++i)
+    EXPECT_NE(reinterpret_cast<void* const*>(api)[i], nullptr);
 }
 
 // Two graphs `plus(a, b)` of constants of 8 KB; `shared`: a is b. form_hash reads none of them.

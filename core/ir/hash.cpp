@@ -1,5 +1,5 @@
-// The structural hash: 128 bits over a traversal in which values and symbols are numbered in order of
-// definition, so that names, locations and symbol names do not count.
+// The structural hash: 128 bits over a traversal in which values and symbols are numbered in order
+// of definition, so that names, locations and symbol names do not count.
 #include <xxhash.h>
 
 #include <new>
@@ -82,7 +82,8 @@ class Hasher {
     return {};
   }
 
-  // By order of values: two uses of one constant are told from uses of two whose bytes nobody looks at.
+  // By order of values: two uses of one constant are told from uses of two whose bytes nobody looks
+  // at.
   void number_constants() {
     uint64_t count = 0;
     for (Value v = 0; v < graph_.value_limit(); ++v) {
@@ -97,11 +98,21 @@ class Hasher {
     number(a.count);
     switch (a.kind) {
       case TENON_ATTR_I64:
-      case TENON_ATTR_DTYPE: number(static_cast<uint64_t>(a.u.i)); break;
-      case TENON_ATTR_F64: bytes(&a.u.f, sizeof a.u.f); break;
-      case TENON_ATTR_STRING: text({a.u.s.data, a.u.s.size}); break;
-      case TENON_ATTR_I64S: bytes(a.u.is, a.count * sizeof(int64_t)); break;
-      case TENON_ATTR_F64S: bytes(a.u.fs, a.count * sizeof(double)); break;
+      case TENON_ATTR_DTYPE:
+        number(static_cast<uint64_t>(a.u.i));
+        break;
+      case TENON_ATTR_F64:
+        bytes(&a.u.f, sizeof a.u.f);
+        break;
+      case TENON_ATTR_STRING:
+        text({a.u.s.data, a.u.s.size});
+        break;
+      case TENON_ATTR_I64S:
+        bytes(a.u.is, a.count * sizeof(int64_t));
+        break;
+      case TENON_ATTR_F64S:
+        bytes(a.u.fs, a.count * sizeof(double));
+        break;
       case TENON_ATTR_STRINGS:
         for (uint64_t i = 0; i < a.count; ++i) text({a.u.ss[i].data, a.u.ss[i].size});
         break;
@@ -118,7 +129,8 @@ class Hasher {
           number(d.hi);
         }
         break;
-      default: break;
+      default:
+        break;
     }
     return {};
   }
@@ -169,9 +181,13 @@ class Hasher {
 
 }  // namespace
 
-Result<Digest> Graph::structural_hash() const { return Hasher(*this, UINT64_MAX).run(); }
+Result<Digest> Graph::structural_hash() const {
+  return Hasher(*this, UINT64_MAX).run();
+}
 
-Result<Digest> form_hash(const Graph& graph, uint64_t max_constant_bytes) { return Hasher(graph, max_constant_bytes).run(); }
+Result<Digest> form_hash(const Graph& graph, uint64_t max_constant_bytes) {
+  return Hasher(graph, max_constant_bytes).run();
+}
 
 namespace {
 tenon_code_t hash_slot(void*, tenon_graph_t* graph, uint64_t max_constant_bytes, uint64_t out[2]) {

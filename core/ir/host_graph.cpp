@@ -13,7 +13,8 @@
 namespace tenon::ir {
 namespace {
 
-using tenon::guarded;  // the one for a Status; that for a Result, whose value goes to *out, stands beside it
+using tenon::guarded;  // the one for a Status; that for a Result, whose value goes to *out, stands
+                       // beside it
 
 template <typename F, typename T>
 tenon_code_t guarded(F&& body, T* out) {
@@ -23,7 +24,8 @@ tenon_code_t guarded(F&& body, T* out) {
   });
 }
 
-// Runs `view`, which fills a record of this host's size, and gives the caller as much of it as it has room for.
+// Runs `view`, which fills a record of this host's size, and gives the caller as much of it as it
+// has room for.
 template <typename Record, typename F>
 tenon_code_t viewed(Record* out, F&& view) {
   return guarded([&]() -> Status {
@@ -33,8 +35,12 @@ tenon_code_t viewed(Record* out, F&& view) {
   });
 }
 
-Graph& graph_of(tenon_graph_t* graph) { return *Graph::from(graph); }
-Place place_of(const tenon_builder_t* b) { return {b->region, b->before}; }
+Graph& graph_of(tenon_graph_t* graph) {
+  return *Graph::from(graph);
+}
+Place place_of(const tenon_builder_t* b) {
+  return {b->region, b->before};
+}
 template <typename T>
 std::span<const T> span_of(const T* data, uint64_t count) {
   return {data, static_cast<size_t>(data == nullptr ? 0 : count)};
@@ -49,7 +55,9 @@ tenon_code_t create(void*, tenon_str_t name, tenon_graph_t** out) {
     return {};
   });
 }
-void retain(void*, tenon_graph_t* g) { graph_of(g).retain(); }
+void retain(void*, tenon_graph_t* g) {
+  graph_of(g).retain();
+}
 void release(void*, tenon_graph_t* g) {
   if (g != nullptr) graph_of(g).release();
 }
@@ -80,10 +88,12 @@ tenon_code_t value_view(void*, tenon_graph_t* g, tenon_value_t v, tenon_value_vi
 tenon_code_t region_view(void*, tenon_graph_t* g, tenon_region_t r, tenon_region_view_t* out) {
   return viewed(out, [&](auto* full) { return graph_of(g).view_region(r, full); });
 }
-tenon_code_t value_uses(void*, tenon_graph_t* g, tenon_value_t v, const tenon_use_t** out, uint32_t* out_count) {
+tenon_code_t value_uses(void*, tenon_graph_t* g, tenon_value_t v, const tenon_use_t** out,
+                        uint32_t* out_count) {
   return guarded([&]() -> Status {
     const Graph& graph = graph_of(g);
-    if (!graph.value_live(v)) return error(TENON_INVALID_ARGUMENT, "T0301", "there is no value {} in this graph", v);
+    if (!graph.value_live(v))
+      return error(TENON_INVALID_ARGUMENT, "T0301", "there is no value {} in this graph", v);
     *out = graph.uses(v).data();
     *out_count = static_cast<uint32_t>(graph.uses(v).size());
     return {};
@@ -92,33 +102,36 @@ tenon_code_t value_uses(void*, tenon_graph_t* g, tenon_value_t v, const tenon_us
 
 // ---- Structure ----
 
-tenon_code_t argument_add(void*, tenon_graph_t* g, tenon_region_t r, const tenon_type_t* type, tenon_str_t name,
-                          tenon_value_t* out) {
+tenon_code_t argument_add(void*, tenon_graph_t* g, tenon_region_t r, const tenon_type_t* type,
+                          tenon_str_t name, tenon_value_t* out) {
   return guarded([&] { return graph_of(g).add_argument(r, *type, from_abi_str(name)); }, out);
 }
-tenon_code_t region_yield(void*, tenon_graph_t* g, tenon_region_t r, const tenon_value_t* values, uint32_t count,
-                          const tenon_str_t* names) {
+tenon_code_t region_yield(void*, tenon_graph_t* g, tenon_region_t r, const tenon_value_t* values,
+                          uint32_t count, const tenon_str_t* names) {
   return guarded([&] {
     std::vector<std::string_view> views;
-    for (uint32_t i = 0; names != nullptr && i < count; ++i) views.push_back(from_abi_str(names[i]));
+    for (uint32_t i = 0; names != nullptr && i < count; ++i)
+      views.push_back(from_abi_str(names[i]));
     return graph_of(g).set_yields(r, span_of(values, count), views);
   });
 }
 tenon_code_t region_begin(void*, const tenon_builder_t* b, tenon_region_t* out) {
   return guarded([&] { return graph_of(b->graph).begin_region(place_of(b)); }, out);
 }
-tenon_code_t region_clone(void*, const tenon_builder_t* b, tenon_graph_t* from, tenon_region_t r, const tenon_value_t* values,
-                          uint32_t count, tenon_value_t* out_yields) {
+tenon_code_t region_clone(void*, const tenon_builder_t* b, tenon_graph_t* from, tenon_region_t r,
+                          const tenon_value_t* values, uint32_t count, tenon_value_t* out_yields) {
   return guarded([&]() -> Status {
     const Graph& source = graph_of(from);
     const size_t yields = source.region_live(r) ? source.region(r).yields.size() : 0;
     std::vector<Value> made(yields);
-    TENON_RETURN_IF_ERROR(graph_of(b->graph).clone_region(place_of(b), source, r, span_of(values, count), made));
+    TENON_RETURN_IF_ERROR(
+        graph_of(b->graph).clone_region(place_of(b), source, r, span_of(values, count), made));
     std::copy(made.begin(), made.end(), out_yields);
     return {};
   });
 }
-tenon_code_t node_build(void*, const tenon_builder_t* b, const tenon_node_spec_t* spec, tenon_node_t* out) {
+tenon_code_t node_build(void*, const tenon_builder_t* b, const tenon_node_spec_t* spec,
+                        tenon_node_t* out) {
   return guarded(
       [&] {
         const NodeDraft draft{spec->op,
@@ -132,8 +145,10 @@ tenon_code_t node_build(void*, const tenon_builder_t* b, const tenon_node_spec_t
       },
       out);
 }
-tenon_code_t constant(void*, tenon_graph_t* g, const tenon_type_t* type, tenon_blob_t* blob, tenon_value_t* out) {
-  return guarded([&] { return graph_of(g).add_constant(*type, Ref<Blob>::share(Blob::from(blob))); }, out);
+tenon_code_t constant(void*, tenon_graph_t* g, const tenon_type_t* type, tenon_blob_t* blob,
+                      tenon_value_t* out) {
+  return guarded(
+      [&] { return graph_of(g).add_constant(*type, Ref<Blob>::share(Blob::from(blob))); }, out);
 }
 tenon_code_t value_name(void*, tenon_graph_t* g, tenon_value_t v, tenon_str_t name) {
   return guarded([&] { return graph_of(g).set_name(v, from_abi_str(name)); });
@@ -153,35 +168,43 @@ tenon_code_t node_move(void*, tenon_graph_t* g, tenon_node_t n, tenon_node_t bef
 
 // ---- Dims and symbols ----
 
-tenon_code_t dim_make(void*, tenon_graph_t* g, uint32_t op, tenon_dim_t a, tenon_dim_t b, tenon_dim_t* out) {
+tenon_code_t dim_make(void*, tenon_graph_t* g, uint32_t op, tenon_dim_t a, tenon_dim_t b,
+                      tenon_dim_t* out) {
   return guarded([&] { return graph_of(g).make_dim(op, a, b); }, out);
 }
 tenon_code_t dim_view(void*, tenon_graph_t* g, tenon_dim_t d, tenon_dim_view_t* out) {
   return viewed(out, [&](auto* full) { return graph_of(g).view_dim(d, full); });
 }
-tenon_code_t dim_compare(void*, tenon_graph_t* g, uint32_t rel, tenon_dim_t a, tenon_dim_t b, uint32_t* out) {
+tenon_code_t dim_compare(void*, tenon_graph_t* g, uint32_t rel, tenon_dim_t a, tenon_dim_t b,
+                         uint32_t* out) {
   return guarded([&]() -> Status {
     const DimTable& dims = std::as_const(graph_of(g)).dims();
     if (rel > TENON_REL_DIVISIBLE || !dims.valid(a) || !dims.valid(b)) {
-      return error(TENON_INVALID_ARGUMENT, "T0301", "no dims of this graph, or {} is no relation", rel);
+      return error(TENON_INVALID_ARGUMENT, "T0301", "no dims of this graph, or {} is no relation",
+                   rel);
     }
     *out = dims.compare(rel, a, b);
     return {};
   });
 }
-tenon_code_t dim_evaluate(void*, tenon_graph_t* g, tenon_dim_t d, const int64_t* values, uint32_t count, int64_t* out) {
+tenon_code_t dim_evaluate(void*, tenon_graph_t* g, tenon_dim_t d, const int64_t* values,
+                          uint32_t count, int64_t* out) {
   return guarded([&]() -> Status {
     int64_t value;
-    TENON_RETURN_IF_ERROR(std::as_const(graph_of(g)).dims().evaluate(d, span_of(values, count), &value));
+    TENON_RETURN_IF_ERROR(
+        std::as_const(graph_of(g)).dims().evaluate(d, span_of(values, count), &value));
     *out = value;
     return {};
   });
 }
-tenon_code_t symbol_define(void*, tenon_graph_t* g, tenon_region_t r, tenon_str_t name, int64_t lo, int64_t hi,
-                           int64_t multiple_of, int64_t hint, tenon_symbol_t* out) {
-  return guarded([&] { return graph_of(g).define_symbol(r, from_abi_str(name), lo, hi, multiple_of, hint); }, out);
+tenon_code_t symbol_define(void*, tenon_graph_t* g, tenon_region_t r, tenon_str_t name, int64_t lo,
+                           int64_t hi, int64_t multiple_of, int64_t hint, tenon_symbol_t* out) {
+  return guarded(
+      [&] { return graph_of(g).define_symbol(r, from_abi_str(name), lo, hi, multiple_of, hint); },
+      out);
 }
-tenon_code_t symbol_fresh(void*, tenon_graph_t* g, int64_t lo, int64_t hi, int64_t multiple_of, tenon_symbol_t* out) {
+tenon_code_t symbol_fresh(void*, tenon_graph_t* g, int64_t lo, int64_t hi, int64_t multiple_of,
+                          tenon_symbol_t* out) {
   return guarded([&] { return graph_of(g).fresh_symbol(lo, hi, multiple_of); }, out);
 }
 tenon_code_t symbol_assert(void*, tenon_graph_t* g, uint32_t rel, tenon_dim_t a, tenon_dim_t b) {
@@ -193,15 +216,19 @@ tenon_code_t symbol_view(void*, tenon_graph_t* g, tenon_symbol_t s, tenon_symbol
 
 // ---- Locations ----
 
-tenon_code_t loc_make(void*, tenon_graph_t* g, tenon_str_t source, tenon_str_t name, uint32_t line, tenon_loc_t* out) {
+tenon_code_t loc_make(void*, tenon_graph_t* g, tenon_str_t source, tenon_str_t name, uint32_t line,
+                      tenon_loc_t* out) {
   return guarded(
       [&]() -> Result<Loc> {
-        TENON_RETURN_IF_ERROR(check_limit(Limit::kNameBytes, std::max(source.size, name.size), "a location"));
-        return graph_of(g).make_loc(Origin{intern(from_abi_str(source)), intern(from_abi_str(name)), line, false});
+        TENON_RETURN_IF_ERROR(
+            check_limit(Limit::kNameBytes, std::max(source.size, name.size), "a location"));
+        return graph_of(g).make_loc(
+            Origin{intern(from_abi_str(source)), intern(from_abi_str(name)), line, false});
       },
       out);
 }
-tenon_code_t loc_fuse(void*, tenon_graph_t* g, const tenon_loc_t* locs, uint32_t count, tenon_loc_t* out) {
+tenon_code_t loc_fuse(void*, tenon_graph_t* g, const tenon_loc_t* locs, uint32_t count,
+                      tenon_loc_t* out) {
   return guarded([&] { return graph_of(g).fuse_locs(span_of(locs, count)); }, out);
 }
 tenon_code_t loc_text(void*, tenon_graph_t* g, tenon_loc_t loc, const tenon_sink_t* sink) {
@@ -215,27 +242,35 @@ tenon_code_t loc_text(void*, tenon_graph_t* g, tenon_loc_t loc, const tenon_sink
 
 tenon_code_t abi_blob_bytes(void*, const void* data, uint64_t size, tenon_blob_t** out) {
   return guarded([&]() -> Status {
-    if (size != 0 && data == nullptr) return error(TENON_INVALID_ARGUMENT, "T0301", "a blob of {} bytes is made of a null pointer", size);
+    if (size != 0 && data == nullptr)
+      return error(TENON_INVALID_ARGUMENT, "T0301", "a blob of {} bytes is made of a null pointer",
+                   size);
     TENON_ASSIGN_OR_RETURN(Ref<Blob> blob, blob_bytes({static_cast<const std::byte*>(data), size}));
     *out = blob.detach()->abi();
     return {};
   });
 }
-tenon_code_t abi_blob_splat(void*, const void* element, uint32_t element_bytes, uint64_t size, tenon_blob_t** out) {
+tenon_code_t abi_blob_splat(void*, const void* element, uint32_t element_bytes, uint64_t size,
+                            tenon_blob_t** out) {
   return guarded([&]() -> Status {
-    TENON_ASSIGN_OR_RETURN(Ref<Blob> blob, blob_splat({static_cast<const std::byte*>(element), element_bytes}, size));
+    TENON_ASSIGN_OR_RETURN(
+        Ref<Blob> blob, blob_splat({static_cast<const std::byte*>(element), element_bytes}, size));
     *out = blob.detach()->abi();
     return {};
   });
 }
-tenon_code_t abi_blob_range(void*, tenon_blob_t* parent, uint64_t offset, uint64_t size, tenon_blob_t** out) {
+tenon_code_t abi_blob_range(void*, tenon_blob_t* parent, uint64_t offset, uint64_t size,
+                            tenon_blob_t** out) {
   return guarded([&]() -> Status {
-    TENON_ASSIGN_OR_RETURN(Ref<Blob> blob, blob_range(Ref<Blob>::share(Blob::from(parent)), offset, size));
+    TENON_ASSIGN_OR_RETURN(Ref<Blob> blob,
+                           blob_range(Ref<Blob>::share(Blob::from(parent)), offset, size));
     *out = blob.detach()->abi();
     return {};
   });
 }
-void blob_retain(void*, tenon_blob_t* b) { Blob::from(b)->retain(); }
+void blob_retain(void*, tenon_blob_t* b) {
+  Blob::from(b)->retain();
+}
 void blob_release(void*, tenon_blob_t* b) {
   if (b != nullptr) Blob::from(b)->release();
 }
@@ -268,19 +303,23 @@ tenon_code_t graph_write(void*, tenon_graph_t* g, uint32_t format, const tenon_s
   return guarded([&]() -> Status {
     if (format == TENON_FORMAT_TEXT) {
       TENON_ASSIGN_OR_RETURN(const TextForm form, write_text(graph_of(g)));
-      return from_abi(sink->write(sink->self, form.text.data(), form.text.size()), "the sink of a graph's text");
+      return from_abi(sink->write(sink->self, form.text.data(), form.text.size()),
+                      "the sink of a graph's text");
     }
     if (format == TENON_FORMAT_BINARY) {
       TENON_ASSIGN_OR_RETURN(const std::string bytes, write_binary(graph_of(g)));
-      return from_abi(sink->write(sink->self, bytes.data(), bytes.size()), "the sink of a graph's bytes");
+      return from_abi(sink->write(sink->self, bytes.data(), bytes.size()),
+                      "the sink of a graph's bytes");
     }
     return error(TENON_INVALID_ARGUMENT, "T0301", "{} is no form of graphs", format);
   });
 }
-tenon_code_t graph_read(void*, tenon_blob_t* bytes, tenon_str_t name, tenon_blob_t* sidecar, tenon_graph_t** out) {
+tenon_code_t graph_read(void*, tenon_blob_t* bytes, tenon_str_t name, tenon_blob_t* sidecar,
+                        tenon_graph_t** out) {
   return guarded([&]() -> Status {
-    TENON_ASSIGN_OR_RETURN(Ref<Graph> graph, read_graph(Ref<Blob>::share(Blob::from(bytes)), from_abi_str(name),
-                                                        Ref<Blob>::share(Blob::from(sidecar))));
+    TENON_ASSIGN_OR_RETURN(Ref<Graph> graph,
+                           read_graph(Ref<Blob>::share(Blob::from(bytes)), from_abi_str(name),
+                                      Ref<Blob>::share(Blob::from(sidecar))));
     *out = graph.detach()->abi();
     return {};
   });
@@ -345,6 +384,8 @@ constexpr tenon_host_graph_t kTable = {
 
 }  // namespace
 
-const tenon_host_graph_t* host_graph_table() { return &kTable; }
+const tenon_host_graph_t* host_graph_table() {
+  return &kTable;
+}
 
 }  // namespace tenon::ir

@@ -1,4 +1,5 @@
-// tenon.host.graph/1 over ir::Graph. Failures are recorded for the calling thread (core/base/errors/failure.h).
+// tenon.host.graph/1 over ir::Graph. Failures are recorded for the calling thread
+// (core/base/errors/failure.h).
 #pragma once
 #include <tenon/abi/graph.h>
 

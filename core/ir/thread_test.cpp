@@ -1,4 +1,5 @@
-// A frozen graph is read by many threads at once: views, dims, text, hash, verifier. Run under TSan.
+// A frozen graph is read by many threads at once: views, dims, text, hash, verifier. Run under
+// TSan.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -38,10 +39,13 @@ void read_all(Graph& g, const std::string& text, const Digest& hash) {
       tenon_dim_view_t view = {sizeof view};
       ASSERT_EQ(api->dim_view(api->self, g.abi(), ~static_cast<Dim>(i), &view), TENON_OK);
       uint32_t answer;
-      ASSERT_EQ(api->dim_compare(api->self, g.abi(), TENON_REL_LE, ~static_cast<Dim>(i), 1000, &answer), TENON_OK);
+      ASSERT_EQ(
+          api->dim_compare(api->self, g.abi(), TENON_REL_LE, ~static_cast<Dim>(i), 1000, &answer),
+          TENON_OK);
       tenon_dim_t sum;
       // Found or refused, never added.
-      (void)api->dim_make(api->self, g.abi(), TENON_DIM_ADD, ~static_cast<Dim>(i), 41 + round, &sum);
+      (void)api->dim_make(api->self, g.abi(), TENON_DIM_ADD, ~static_cast<Dim>(i), 41 + round,
+                          &sum);
     }
     const Ref<Graph> copy = g.clone();
     EXPECT_TRUE(copy->make_dim(TENON_DIM_MUL, ~Dim{0}, 1234).ok());

@@ -1,4 +1,5 @@
-// Checks that hold for every op, then the op's own inference; and what is known of values at compile time.
+// Checks that hold for every op, then the op's own inference; and what is known of values at
+// compile time.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,12 +26,15 @@ constexpr int kKnownDepthMax = 128;  // links of a chain of shape arithmetic
 constexpr size_t kResultsMax = 1024;
 
 std::string kind_name(uint32_t kind) {
-  static constexpr const char* kNames[] = {"nothing", "integer", "float", "string", "list of integers", "list of floats",
-                                           "list of strings", "list of dims", "list of types", "blob", "element type"};
+  static constexpr const char* kNames[] = {
+      "nothing",          "integer",        "float",           "string",
+      "list of integers", "list of floats", "list of strings", "list of dims",
+      "list of types",    "blob",           "element type"};
   return kind < std::size(kNames) ? kNames[kind] : "unknown kind";
 }
 
-// ---- Known values --------------------------------------------------------------------------------------
+// ---- Known values
+// --------------------------------------------------------------------------------------
 
 using Known = std::optional<std::vector<Dim>>;
 
@@ -47,13 +51,20 @@ int64_t integer_at(tenon_dtype_t dtype, const std::byte* p, bool* fits) {
   };
   switch (dtype) {
     case TENON_PRED:
-    case TENON_U8: return load(uint8_t{});
-    case TENON_I8: return load(int8_t{});
-    case TENON_I16: return load(int16_t{});
-    case TENON_U16: return load(uint16_t{});
-    case TENON_I32: return load(int32_t{});
-    case TENON_U32: return load(uint32_t{});
-    case TENON_I64: return load(int64_t{});
+    case TENON_U8:
+      return load(uint8_t{});
+    case TENON_I8:
+      return load(int8_t{});
+    case TENON_I16:
+      return load(int16_t{});
+    case TENON_U16:
+      return load(uint16_t{});
+    case TENON_I32:
+      return load(int32_t{});
+    case TENON_U32:
+      return load(uint32_t{});
+    case TENON_I64:
+      return load(int64_t{});
     default: {
       const uint64_t v = load(uint64_t{});
       *fits = *fits && v <= INT64_MAX;
@@ -99,12 +110,17 @@ struct Query {
   std::vector<ir::DimFact> facts;
   Status failure;
 
-  Query(Graph& g, const tenon_op_def_t& d, std::span<const Value> given, std::vector<tenon_attr_t> declared,
-        std::span<const ir::Region> regions, KnownCache* c)
-      : graph(&g), def(&d), operands(given.begin(), given.end()), attrs(std::move(declared)), cache(c) {
+  Query(Graph& g, const tenon_op_def_t& d, std::span<const Value> given,
+        std::vector<tenon_attr_t> declared, std::span<const ir::Region> regions, KnownCache* c)
+      : graph(&g),
+        def(&d),
+        operands(given.begin(), given.end()),
+        attrs(std::move(declared)),
+        cache(c) {
     // Optional operands that are left out at the end look like ones that are absent by name.
     uint32_t plain = 0;
-    for (uint32_t i = 0; i < d.operand_count; ++i) plain += !(d.operands[i].flags & TENON_OPERAND_VARIADIC);
+    for (uint32_t i = 0; i < d.operand_count; ++i)
+      plain += !(d.operands[i].flags & TENON_OPERAND_VARIADIC);
     while (operands.size() < plain) operands.push_back(ir::kNone);
     for (Value v : operands) types.push_back(v == ir::kNone ? tenon_type_t{} : g.type(v));
     abi.size_bytes = sizeof abi;
@@ -138,8 +154,9 @@ struct Query {
   static tenon_code_t result(void* host, tenon_dtype_t dtype, const Dim* dims, uint32_t rank) {
     Query& q = *static_cast<Query*>(host);
     if (q.results.size() == kResultsMax || rank > TENON_RANK_MAX) {
-      return q.keep(error(TENON_RESOURCE_EXHAUSTED, "T0102", "inference gives more than {} results or a rank above {}",
-                          kResultsMax, TENON_RANK_MAX));
+      return q.keep(error(TENON_RESOURCE_EXHAUSTED, "T0102",
+                          "inference gives more than {} results or a rank above {}", kResultsMax,
+                          TENON_RANK_MAX));
     }
     ir::TypeDraft type;
     type.dtype = dtype;
@@ -169,7 +186,8 @@ struct Query {
     return q.keep(std::move(s));
   }
 
-  static tenon_code_t require(void* host, tenon_str_t label, uint32_t rel, Dim a, Dim b, tenon_str_t what) {
+  static tenon_code_t require(void* host, tenon_str_t label, uint32_t rel, Dim a, Dim b,
+                              tenon_str_t what) {
     Query& q = *static_cast<Query*>(host);
     const ir::DimTable& dims = q.graph->dims();
     if (rel > TENON_REL_DIVISIBLE || !dims.valid(a) || !dims.valid(b)) {
@@ -181,8 +199,10 @@ struct Query {
       q.facts.push_back({rel, a, b});
       return TENON_OK;
     }
-    static constexpr const char* kWords[] = {"is not", "is not below", "is above", "is no multiple of"};
-    const std::string text = fmt::format("{}: {} {} {}", printable(from_abi_str(what)), dims.text(a), kWords[rel], dims.text(b));
+    static constexpr const char* kWords[] = {"is not", "is not below", "is above",
+                                             "is no multiple of"};
+    const std::string text = fmt::format("{}: {} {} {}", printable(from_abi_str(what)),
+                                         dims.text(a), kWords[rel], dims.text(b));
     return fail(host, label, to_abi_str(text));
   }
 };
@@ -191,7 +211,8 @@ Known known_result(Graph& graph, Value value, uint64_t count, KnownCache* cache,
   const ir::NodeData node = graph.node(graph.value(value).node);
   const tenon_op_def_t* def = ir::op_set()->find(node.op, node.op_version);
   if (def == nullptr || def->value_of == nullptr) return {};
-  Query query(graph, *def, {node.operands, node.operand_count}, declared_attrs(*def, {node.attrs, node.attr_count}),
+  Query query(graph, *def, {node.operands, node.operand_count},
+              declared_attrs(*def, {node.attrs, node.attr_count}),
               {node.regions, node.region_count}, cache);
   query.depth = depth + 1;
   std::vector<Dim> out(count, 0);
@@ -212,28 +233,36 @@ Known known(Graph& graph, Value value, KnownCache* cache, int depth) {
   if (type.kind != TENON_KIND_TENSOR || !(integral || type.dtype == TENON_PRED)) return {};
   uint64_t count = 1;
   for (uint32_t i = 0; i < type.rank; ++i) {
-    if (type.dims[i] < 0 || !checked_mul(count, static_cast<uint64_t>(type.dims[i]), &count)) return {};
+    if (type.dims[i] < 0 || !checked_mul(count, static_cast<uint64_t>(type.dims[i]), &count))
+      return {};
   }
   if (count > kKnownElementsMax) return {};
   if (const auto it = cache->values.find(value); it != cache->values.end()) return it->second;
   Known out;
-  if (graph.value(value).kind == TENON_VALUE_CONSTANT) out = known_constant(graph, value, count);
-  else if (graph.value(value).kind == TENON_VALUE_RESULT) out = known_result(graph, value, count, cache, depth);
+  if (graph.value(value).kind == TENON_VALUE_CONSTANT)
+    out = known_constant(graph, value, count);
+  else if (graph.value(value).kind == TENON_VALUE_RESULT)
+    out = known_result(graph, value, count, cache, depth);
   cache->values[value] = out;
   return out;
 }
 
-// ---- Schema --------------------------------------------------------------------------------------------
+// ---- Schema
+// --------------------------------------------------------------------------------------------
 
-Status check_operands(const Graph& graph, const tenon_op_def_t& def, std::span<const Value> operands) {
+Status check_operands(const Graph& graph, const tenon_op_def_t& def,
+                      std::span<const Value> operands) {
   uint32_t least = 0;
-  const bool variadic = def.operand_count != 0 && (def.operands[def.operand_count - 1].flags & TENON_OPERAND_VARIADIC);
+  const bool variadic = def.operand_count != 0 &&
+                        (def.operands[def.operand_count - 1].flags & TENON_OPERAND_VARIADIC);
   for (uint32_t i = 0; i < def.operand_count; ++i) least += (def.operands[i].flags & 3) == 0;
   if (operands.size() < least || (!variadic && operands.size() > def.operand_count)) {
-    std::string wanted = variadic                       ? fmt::format("at least {}", least)
-                         : least == def.operand_count ? std::to_string(least)
-                                                      : fmt::format("{} to {}", least, def.operand_count);
-    return error(TENON_INVALID_ARGUMENT, "T0309", "{} takes {} operands; {} are given", from_abi_str(def.name), wanted, operands.size());
+    std::string wanted = variadic ? fmt::format("at least {}", least)
+                         : least == def.operand_count
+                             ? std::to_string(least)
+                             : fmt::format("{} to {}", least, def.operand_count);
+    return error(TENON_INVALID_ARGUMENT, "T0309", "{} takes {} operands; {} are given",
+                 from_abi_str(def.name), wanted, operands.size());
   }
   std::unordered_map<uint32_t, std::pair<tenon_dtype_t, size_t>> groups;
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -241,7 +270,8 @@ Status check_operands(const Graph& graph, const tenon_op_def_t& def, std::span<c
     const std::string_view name = from_abi_str(o.name);
     if (operands[i] == ir::kNone) {
       if (o.flags & TENON_OPERAND_OPTIONAL) continue;
-      return error(TENON_INVALID_ARGUMENT, "T0309", "{}: operand {} is required", from_abi_str(def.name), quoted(name));
+      return error(TENON_INVALID_ARGUMENT, "T0309", "{}: operand {} is required",
+                   from_abi_str(def.name), quoted(name));
     }
     const tenon_type_t& type = graph.type(operands[i]);
     // Tokens and objects have no element type; bit 0 of the set stands for them.
@@ -250,18 +280,23 @@ Status check_operands(const Graph& graph, const tenon_op_def_t& def, std::span<c
       for (uint16_t d = 1; d < TENON_DTYPE_COUNT; ++d) {
         if (o.dtypes >> d & 1) list += (list.empty() ? "" : ", ") + std::string(ir::dtype_name(d));
       }
-      return error(TENON_INVALID_ARGUMENT, "T0310", "{}: operand {} has type {}; its element type must be one of {}",
+      return error(TENON_INVALID_ARGUMENT, "T0310",
+                   "{}: operand {} has type {}; its element type must be one of {}",
                    from_abi_str(def.name), quoted(name), graph.type_text(type), list);
     }
     if (type.rank < o.rank_min || type.rank > o.rank_max) {
-      return error(TENON_INVALID_ARGUMENT, "T0310", "{}: operand {} has type {}; its rank must be in [{}, {}]",
-                   from_abi_str(def.name), quoted(name), graph.type_text(type), o.rank_min, o.rank_max);
+      return error(TENON_INVALID_ARGUMENT, "T0310",
+                   "{}: operand {} has type {}; its rank must be in [{}, {}]",
+                   from_abi_str(def.name), quoted(name), graph.type_text(type), o.rank_min,
+                   o.rank_max);
     }
     if (o.dtype_group == 0) continue;
     const auto [it, first] = groups.try_emplace(o.dtype_group, type.dtype, i);
     if (!first && it->second.first != type.dtype) {
-      return error(TENON_INVALID_ARGUMENT, "T0310", "{}: operands {} and {} have element types {} and {}, which must be equal",
-                   from_abi_str(def.name), it->second.second, i, ir::dtype_name(it->second.first), ir::dtype_name(type.dtype));
+      return error(TENON_INVALID_ARGUMENT, "T0310",
+                   "{}: operands {} and {} have element types {} and {}, which must be equal",
+                   from_abi_str(def.name), it->second.second, i, ir::dtype_name(it->second.first),
+                   ir::dtype_name(type.dtype));
     }
   }
   return {};
@@ -276,32 +311,39 @@ Status check_attrs(const tenon_op_def_t& def, std::span<const tenon_attr_t> attr
     while (i < def.attr_count && from_abi_str(def.attrs[i].name) != name) ++i;
     if (i == def.attr_count) {
       std::vector<std::string_view> names;
-      for (uint32_t k = 0; k < def.attr_count; ++k) names.push_back(from_abi_str(def.attrs[k].name));
+      for (uint32_t k = 0; k < def.attr_count; ++k)
+        names.push_back(from_abi_str(def.attrs[k].name));
       return error(TENON_INVALID_ARGUMENT, "T0311", "{} has no attribute {}{}", op, quoted(name),
                    did_you_mean(name, std::span<const std::string_view>(names)));
     }
     const tenon_attr_def_t& d = def.attrs[i];
-    if (seen[i]) return error(TENON_INVALID_ARGUMENT, "T0311", "{}: attribute {} is given twice", op, quoted(name));
+    if (seen[i])
+      return error(TENON_INVALID_ARGUMENT, "T0311", "{}: attribute {} is given twice", op,
+                   quoted(name));
     seen[i] = true;
     if (a.kind != d.kind) {
-      return error(TENON_INVALID_ARGUMENT, "T0311", "{}: attribute {} is a {}; it must be a {}", op, quoted(name),
-                   kind_name(a.kind), kind_name(d.kind));
+      return error(TENON_INVALID_ARGUMENT, "T0311", "{}: attribute {} is a {}; it must be a {}", op,
+                   quoted(name), kind_name(a.kind), kind_name(d.kind));
     }
-    if (a.kind == TENON_ATTR_DTYPE && !ir::dtype_valid(static_cast<tenon_dtype_t>(a.u.i)) && a.u.i != 0) {
-      return error(TENON_INVALID_ARGUMENT, "T0311", "{}: attribute {} is no element type", op, quoted(name));
+    if (a.kind == TENON_ATTR_DTYPE && !ir::dtype_valid(static_cast<tenon_dtype_t>(a.u.i)) &&
+        a.u.i != 0) {
+      return error(TENON_INVALID_ARGUMENT, "T0311", "{}: attribute {} is no element type", op,
+                   quoted(name));
     }
     if (d.choices.size == 0) continue;
     bool found = false;
     std::vector<std::string_view> choices = split(from_abi_str(d.choices), '|');
     for (std::string_view c : choices) found = found || c == from_abi_str(a.u.s);
     if (!found) {
-      return error(TENON_INVALID_ARGUMENT, "T0311", "{}: attribute {} is {}; it must be one of {}", op, quoted(name),
-                   quoted(from_abi_str(a.u.s)), printable(from_abi_str(d.choices)));
+      return error(TENON_INVALID_ARGUMENT, "T0311", "{}: attribute {} is {}; it must be one of {}",
+                   op, quoted(name), quoted(from_abi_str(a.u.s)),
+                   printable(from_abi_str(d.choices)));
     }
   }
   for (uint32_t i = 0; i < def.attr_count; ++i) {
     if (!seen[i] && (def.attrs[i].flags & TENON_ATTR_REQUIRED)) {
-      return error(TENON_INVALID_ARGUMENT, "T0311", "{}: attribute {} is required", op, quoted(from_abi_str(def.attrs[i].name)));
+      return error(TENON_INVALID_ARGUMENT, "T0311", "{}: attribute {} is required", op,
+                   quoted(from_abi_str(def.attrs[i].name)));
     }
   }
   return {};
@@ -314,21 +356,31 @@ tenon_attr_t default_attr(const tenon_attr_def_t& d) {
   a.count = 1;
   switch (d.kind) {
     case TENON_ATTR_I64:
-    case TENON_ATTR_DTYPE: a.u.i = d.default_i; break;
-    case TENON_ATTR_F64: a.u.f = d.default_f; break;
-    case TENON_ATTR_STRING: a.u.s = d.default_s; break;
-    default: a.count = 0; break;  // empty lists, no blob
+    case TENON_ATTR_DTYPE:
+      a.u.i = d.default_i;
+      break;
+    case TENON_ATTR_F64:
+      a.u.f = d.default_f;
+      break;
+    case TENON_ATTR_STRING:
+      a.u.s = d.default_s;
+      break;
+    default:
+      a.count = 0;
+      break;  // empty lists, no blob
   }
   return a;
 }
 
 }  // namespace
 
-std::vector<tenon_attr_t> declared_attrs(const tenon_op_def_t& def, std::span<const tenon_attr_t> attrs) {
+std::vector<tenon_attr_t> declared_attrs(const tenon_op_def_t& def,
+                                         std::span<const tenon_attr_t> attrs) {
   std::vector<tenon_attr_t> out;
   for (uint32_t i = 0; i < def.attr_count; ++i) {
     const tenon_sym_t name = intern(from_abi_str(def.attrs[i].name));
-    const auto it = std::find_if(attrs.begin(), attrs.end(), [&](const tenon_attr_t& a) { return a.name == name; });
+    const auto it = std::find_if(attrs.begin(), attrs.end(),
+                                 [&](const tenon_attr_t& a) { return a.name == name; });
     out.push_back(it == attrs.end() ? default_attr(def.attrs[i]) : *it);
   }
   return out;
@@ -346,7 +398,8 @@ Result<ir::Inferred> Registry::infer(Graph& graph, const ir::NodeDraft& draft) {
   TENON_RETURN_IF_ERROR(check_operands(graph, *def, draft.operands));
   TENON_RETURN_IF_ERROR(check_attrs(*def, draft.attrs));
   KnownCache cache;
-  Query query(graph, *def, draft.operands, declared_attrs(*def, draft.attrs), draft.regions, &cache);
+  Query query(graph, *def, draft.operands, declared_attrs(*def, draft.attrs), draft.regions,
+              &cache);
   clear_failure();
   const tenon_code_t code = def->infer(def->self, &query.abi);
   if (!query.failure.ok()) {

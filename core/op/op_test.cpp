@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "core/base/intern.h"
-#include "core/ir/dtype.h"
 #include "core/ir/dims/expression.h"
+#include "core/ir/dtype.h"
 #include "core/ir/test_ops.h"
 #include "core/op/evaluate.h"
 #include "core/op/registry.h"
@@ -52,13 +52,15 @@ TEST_F(RegistryTest, RefusesBadDeclarations) {
   refuses([](auto& d) { d.operands = kVariadicFirst; }, "variadic");
   static constexpr tenon_attr_def_t kTwice[] = {test::kAxis[0], test::kAxis[0]};
   refuses([](auto& d) { d.attrs = kTwice, d.attr_count = 2; }, "two attributes");
-  static constexpr tenon_attr_def_t kNoDefault[] = {{str("m"), {}, TENON_ATTR_STRING, 0, 0, 0, str("c"), str("a|b")}};
+  static constexpr tenon_attr_def_t kNoDefault[] = {
+      {str("m"), {}, TENON_ATTR_STRING, 0, 0, 0, str("c"), str("a|b")}};
   refuses([](auto& d) { d.attrs = kNoDefault, d.attr_count = 1; }, "none of its choices");
   static constexpr uint32_t kShort[] = {TENON_SCALAR_WORD(TENON_S_ADD, 0)};
   refuses([](auto& d) { d.scalar = kShort, d.scalar_words = 1; }, "stack is too short");
-  static constexpr uint32_t kMixed[] = {TENON_SCALAR_WORD(TENON_S_ARG, 0), TENON_SCALAR_WORD(TENON_S_ARG, 0),
-                                        TENON_SCALAR_WORD(TENON_S_ARG, 1), TENON_SCALAR_WORD(TENON_S_CMP, 0),
-                                        TENON_SCALAR_WORD(TENON_S_ADD, 0)};
+  static constexpr uint32_t kMixed[] = {
+      TENON_SCALAR_WORD(TENON_S_ARG, 0), TENON_SCALAR_WORD(TENON_S_ARG, 0),
+      TENON_SCALAR_WORD(TENON_S_ARG, 1), TENON_SCALAR_WORD(TENON_S_CMP, 0),
+      TENON_SCALAR_WORD(TENON_S_ADD, 0)};
   refuses([](auto& d) { d.scalar = kMixed, d.scalar_words = 5; }, "different element types");
   static constexpr uint32_t kNoOperand[] = {TENON_SCALAR_WORD(TENON_S_ARG, 7)};
   refuses([](auto& d) { d.scalar = kNoOperand, d.scalar_words = 1; }, "no such operand");
@@ -74,7 +76,8 @@ TEST_F(RegistryTest, FindsVersionsAndSuggestsNames) {
   EXPECT_EQ(r.find(intern("every"), 1)->version, 1u);
   EXPECT_EQ(r.find(intern("every"), 9), nullptr);
   EXPECT_NE(r.unknown(intern("every"), 9).message().find("newest is 2"), std::string::npos);
-  EXPECT_NE(r.unknown(intern("reshape_too"), 0).message().find("did you mean `reshape_to`"), std::string::npos);
+  EXPECT_NE(r.unknown(intern("reshape_too"), 0).message().find("did you mean `reshape_to`"),
+            std::string::npos);
 }
 
 TEST_F(RegistryTest, OlderTablesAreFilledUp) {
@@ -105,10 +108,14 @@ std::vector<double> values_of(std::string_view text, Meaning meaning = Meaning::
   int64_t count = 1;
   for (uint32_t d = 0; d < a.rank; ++d) count *= a.dims[d];
   for (int64_t i = 0; i < count; ++i) {
-    if (a.dtype == TENON_F32) values.push_back(static_cast<float*>(a.data)[i]);
-    else if (a.dtype == TENON_I64) values.push_back(static_cast<double>(static_cast<int64_t*>(a.data)[i]));
-    else if (a.dtype == TENON_F16) values.push_back(ir::f16_to_f32(static_cast<uint16_t*>(a.data)[i]));
-    else ADD_FAILURE() << "element type " << a.dtype;
+    if (a.dtype == TENON_F32)
+      values.push_back(static_cast<float*>(a.data)[i]);
+    else if (a.dtype == TENON_I64)
+      values.push_back(static_cast<double>(static_cast<int64_t*>(a.data)[i]));
+    else if (a.dtype == TENON_F16)
+      values.push_back(ir::f16_to_f32(static_cast<uint16_t*>(a.data)[i]));
+    else
+      ADD_FAILURE() << "element type " << a.dtype;
   }
   return values;
 }
@@ -116,14 +123,17 @@ std::vector<double> values_of(std::string_view text, Meaning meaning = Meaning::
 TEST_F(RegistryTest, EvaluatesByScalarProgramReferenceDecompositionAndRegions) {
   using V = std::vector<double>;
   EXPECT_EQ(values_of("plus(f32[2] [1, 2], f32[2] [3, 4])"), (V{4, 6}));
-  EXPECT_EQ(values_of("plus(f16[2] [1, 65504], f16[2] [0.0009765625, 16])"), (V{1.0009765625, INFINITY}));
-  EXPECT_EQ(values_of("plus(i64[1] [9223372036854775807], i64[1] [1])"), (V{-9223372036854775808.0}));
+  EXPECT_EQ(values_of("plus(f16[2] [1, 65504], f16[2] [0.0009765625, 16])"),
+            (V{1.0009765625, INFINITY}));
+  EXPECT_EQ(values_of("plus(i64[1] [9223372036854775807], i64[1] [1])"),
+            (V{-9223372036854775808.0}));
   EXPECT_EQ(values_of("plus(f32[3] splat 2, f32[3] splat 3)"), (V{5, 5, 5}));
   EXPECT_EQ(values_of("size(f32[2, 5] splat 0) {axis = 1}"), (V{5}));
   EXPECT_EQ(values_of("double(f32[2] [1, 2])", Meaning::kDecomposition), (V{2, 4}));
   EXPECT_EQ(values_of("find(f32[4] [0, 1, 0, 2])"), (V{1, 3}));
   const char* branch =
-      "branch(i64[] {}, f32[2] [1, 2]) regions {{ (%a: f32[2]) {{ yield %a }} (%b: f32[2]) {{ %c = double(%b) yield %c }} }}";
+      "branch(i64[] {}, f32[2] [1, 2]) regions {{ (%a: f32[2]) {{ yield %a }} (%b: f32[2]) {{ %c = "
+      "double(%b) yield %c }} }}";
   EXPECT_EQ(values_of(fmt::format(fmt::runtime(branch), 0)), (V{1, 2}));
   EXPECT_EQ(values_of(fmt::format(fmt::runtime(branch), 1)), (V{2, 4}));
 }
@@ -132,7 +142,8 @@ TEST_F(RegistryTest, EvaluatesByScalarProgramReferenceDecompositionAndRegions) {
 template <typename T>
 T run(uint32_t instruction, tenon_dtype_t dtype, T a, T b = T(), tenon_dtype_t out_dtype = 0) {
   const bool two = (instruction & 255) >= TENON_S_ADD;
-  uint32_t words[3] = {TENON_SCALAR_WORD(TENON_S_ARG, 0), TENON_SCALAR_WORD(TENON_S_ARG, 1), instruction};
+  uint32_t words[3] = {TENON_SCALAR_WORD(TENON_S_ARG, 0), TENON_SCALAR_WORD(TENON_S_ARG, 1),
+                       instruction};
   if (!two) words[1] = instruction;
   tenon_op_def_t def = {};
   def.name = str("one");
@@ -150,7 +161,8 @@ T run(uint32_t instruction, tenon_dtype_t dtype, T a, T b = T(), tenon_dtype_t o
   out.push_back(std::move(*HostArray::create(out_dtype != 0 ? out_dtype : dtype, {})));
   EXPECT_TRUE(run_scalar(def, {}, inputs, out).ok());
   T result = {};
-  std::memcpy(&result, out[0].view().data, static_cast<size_t>(ir::dtype_bits(out[0].view().dtype) / 8));
+  std::memcpy(&result, out[0].view().data,
+              static_cast<size_t>(ir::dtype_bits(out[0].view().dtype) / 8));
   return result;
 }
 
@@ -202,7 +214,8 @@ TEST(ScalarProgram, ConversionsFollowTheContract) {
     const double raw = run<double>(op, TENON_F64, v, 0, d);
     return static_cast<int64_t>(std::bit_cast<uint64_t>(raw));
   };
-  const uint32_t saturate = TENON_SCALAR_WORD(TENON_S_CONVERT_RESULT, 0), wrap = TENON_SCALAR_WORD(TENON_S_CONVERT_WRAP, 0);
+  const uint32_t saturate = TENON_SCALAR_WORD(TENON_S_CONVERT_RESULT, 0),
+                 wrap = TENON_SCALAR_WORD(TENON_S_CONVERT_WRAP, 0);
   EXPECT_EQ(to(saturate, 300.7, TENON_U8), 255);
   EXPECT_EQ(to(saturate, -1, TENON_U8), 0);
   EXPECT_EQ(to(saturate, 1e30, TENON_I64), INT64_MAX);
@@ -223,12 +236,14 @@ TEST(NarrowFloats, RoundTripAndRoundToNearestEven) {
     if (!std::isnan(ir::f16_to_f32(h))) ASSERT_EQ(ir::f32_to_f16(ir::f16_to_f32(h)), h);
     if (!std::isnan(ir::bf16_to_f32(h))) ASSERT_EQ(ir::f32_to_bf16(ir::bf16_to_f32(h)), h);
     const uint8_t q = static_cast<uint8_t>(b);
-    if (!std::isnan(ir::f8e4m3fn_to_f32(q))) ASSERT_EQ(ir::f32_to_f8e4m3fn(ir::f8e4m3fn_to_f32(q)), q);
+    if (!std::isnan(ir::f8e4m3fn_to_f32(q)))
+      ASSERT_EQ(ir::f32_to_f8e4m3fn(ir::f8e4m3fn_to_f32(q)), q);
     if (!std::isnan(ir::f8e5m2_to_f32(q))) ASSERT_EQ(ir::f32_to_f8e5m2(ir::f8e5m2_to_f32(q)), q);
   }
   // Halfway between neighbours goes to the even one, a hair off goes to the nearer.
   for (uint16_t h = 0; h < 0x7bff; ++h) {
-    const float a = ir::f16_to_f32(h), b = ir::f16_to_f32(static_cast<uint16_t>(h + 1)), middle = (a + b) / 2;
+    const float a = ir::f16_to_f32(h), b = ir::f16_to_f32(static_cast<uint16_t>(h + 1)),
+                middle = (a + b) / 2;
     ASSERT_EQ(ir::f32_to_f16(middle), h % 2 == 0 ? h : h + 1);
     ASSERT_EQ(ir::f32_to_f16(std::nextafter(middle, 0.0f)), h);
     ASSERT_EQ(ir::f32_to_f16(std::nextafter(middle, INFINITY)), h + 1);

@@ -37,7 +37,8 @@ Status Registry::register_ops(const tenon_ops_t& ops, std::string_view provider)
   for (uint64_t i = 0; i < ops.op_count; ++i) {
     const tenon_op_def_t* given = ops.ops[i];
     if (given == nullptr || given->size_bytes < offsetof(tenon_op_def_t, value_of)) {
-      refuse(error(TENON_INVALID_ARGUMENT, "T0320", "declaration {} of {} is shorter than the first version of the table", i,
+      refuse(error(TENON_INVALID_ARGUMENT, "T0320",
+                   "declaration {} of {} is shorter than the first version of the table", i,
                    quoted(provider)));
       continue;
     }
@@ -63,11 +64,14 @@ Status Registry::register_ops(const tenon_ops_t& ops, std::string_view provider)
     record.name = intern(from_abi_str(record.def.name));
     std::unique_lock lock(mutex_);
     std::vector<const OpRecord*>& versions = by_name_[record.name];
-    const bool taken = std::any_of(versions.begin(), versions.end(),
-                                   [&](const OpRecord* r) { return r->def.version == record.def.version; });
+    const bool taken = std::any_of(versions.begin(), versions.end(), [&](const OpRecord* r) {
+      return r->def.version == record.def.version;
+    });
     if (taken) {
-      refuse(error(TENON_ALREADY_EXISTS, "T0320", "{} declares the op {}@{}, which {} provides already", quoted(provider),
-                   from_abi_str(record.def.name), record.def.version, quoted(versions[0]->provider)));
+      refuse(error(TENON_ALREADY_EXISTS, "T0320",
+                   "{} declares the op {}@{}, which {} provides already", quoted(provider),
+                   from_abi_str(record.def.name), record.def.version,
+                   quoted(versions[0]->provider)));
       continue;
     }
     records_.push_back(std::move(record));
@@ -110,8 +114,8 @@ const tenon_op_def_t* Registry::find(tenon_sym_t name, uint32_t version) {
 Status Registry::unknown(tenon_sym_t name, uint32_t version) {
   const std::string_view text = sym_text(name);
   if (const OpRecord* other = record(name, 0)) {
-    return error(TENON_NOT_FOUND, "T0308", "the op {} has no version {} here; the newest is {}", quoted(text), version,
-                 other->def.version);
+    return error(TENON_NOT_FOUND, "T0308", "the op {} has no version {} here; the newest is {}",
+                 quoted(text), version, other->def.version);
   }
   std::vector<std::string> names;
   OpLoader* loader;
@@ -127,7 +131,8 @@ Status Registry::unknown(tenon_sym_t name, uint32_t version) {
     if (!s.ok() && !s.message().empty()) why = "; " + s.text();
   }
   std::erase(names, text);  // a manifest may promise what the plugin does not declare
-  return error(TENON_NOT_FOUND, "T0308", "there is no op {}{}{}", quoted(text), did_you_mean(text, names), why);
+  return error(TENON_NOT_FOUND, "T0308", "there is no op {}{}{}", quoted(text),
+               did_you_mean(text, names), why);
 }
 
 std::vector<const OpRecord*> Registry::records() {
@@ -151,7 +156,8 @@ std::vector<const OpRecord*> Registry::all_records() {
   return records();
 }
 
-// ---- Declarations --------------------------------------------------------------------------------------
+// ---- Declarations
+// --------------------------------------------------------------------------------------
 
 namespace {
 
@@ -175,24 +181,32 @@ Status check_scalar(const tenon_op_def_t& def);  // scalar_check.cpp
 
 Status check_declaration(const tenon_op_def_t& def) {
   const std::string_view name = from_abi_str(def.name);
-  auto bad = [&](std::string why) { return Status(TENON_INVALID_ARGUMENT, "T0320", fmt::format("op {}: {}", quoted(name), why)); };
+  auto bad = [&](std::string why) {
+    return Status(TENON_INVALID_ARGUMENT, "T0320", fmt::format("op {}: {}", quoted(name), why));
+  };
   if (!is_op_name(name)) return bad("a name is a lower-case word of letters, digits, `_` and `.`");
   if (def.version == 0) return bad("versions begin at 1");
   if (def.infer == nullptr) return bad("it has no inference");
   if (def.reference == nullptr && def.scalar == nullptr && def.decompose == nullptr) {
     return bad("it has neither reference, scalar program nor decomposition");
   }
-  if ((def.traits & TENON_TRAIT_ELEMENTWISE) && def.scalar == nullptr) return bad("it is element-wise without a scalar program");
-  if ((def.traits & TENON_TRAIT_COMPOSITE) && def.decompose == nullptr) return bad("it is composite without a decomposition");
+  if ((def.traits & TENON_TRAIT_ELEMENTWISE) && def.scalar == nullptr)
+    return bad("it is element-wise without a scalar program");
+  if ((def.traits & TENON_TRAIT_COMPOSITE) && def.decompose == nullptr)
+    return bad("it is composite without a decomposition");
   // Not `< 0`: NaN is no bound either.
-  if (!(def.ulp_f32 >= 0 && def.ulp_f64 >= 0) || (def.ulp_f32 == 0) != (def.ulp_f64 == 0) || def.ulp_of > TENON_ULP_OF_ONE) {
-    return bad("its accuracy is a number of ulp of f32 and of f64, both or neither, of what TENON_ULP_OF_* names");
+  if (!(def.ulp_f32 >= 0 && def.ulp_f64 >= 0) || (def.ulp_f32 == 0) != (def.ulp_f64 == 0) ||
+      def.ulp_of > TENON_ULP_OF_ONE) {
+    return bad(
+        "its accuracy is a number of ulp of f32 and of f64, both or neither, of what "
+        "TENON_ULP_OF_* names");
   }
   for (uint32_t i = 0; i < def.operand_count; ++i) {
     const tenon_operand_def_t& o = def.operands[i];
     const bool last = i + 1 == def.operand_count;
     if (o.name.size == 0) return bad(fmt::format("operand {} has no name", i));
-    if ((o.flags & TENON_OPERAND_VARIADIC) && !last) return bad("only the last operand may be variadic");
+    if ((o.flags & TENON_OPERAND_VARIADIC) && !last)
+      return bad("only the last operand may be variadic");
     if (!last && (o.flags & TENON_OPERAND_OPTIONAL) && !(def.operands[i + 1].flags & 3)) {
       return bad("optional operands come last");
     }
@@ -212,11 +226,13 @@ Status check_declaration(const tenon_op_def_t& def) {
       return bad(fmt::format("attribute {} {} has the unknown kind {}", i, quoted(attr), a.kind));
     }
     for (uint32_t k = 0; k < i; ++k) {
-      if (from_abi_str(def.attrs[k].name) == attr) return bad(fmt::format("two attributes are named {}", quoted(attr)));
+      if (from_abi_str(def.attrs[k].name) == attr)
+        return bad(fmt::format("two attributes are named {}", quoted(attr)));
     }
     const std::string_view choices = from_abi_str(a.choices);
     if (choices.empty()) continue;
-    if (a.kind != TENON_ATTR_STRING) return bad(fmt::format("attribute {} has choices but is no string", quoted(attr)));
+    if (a.kind != TENON_ATTR_STRING)
+      return bad(fmt::format("attribute {} has choices but is no string", quoted(attr)));
     if (!(a.flags & TENON_ATTR_REQUIRED) && !has_choice(choices, from_abi_str(a.default_s))) {
       return bad(fmt::format("the default of {} is none of its choices", quoted(attr)));
     }
@@ -224,7 +240,8 @@ Status check_declaration(const tenon_op_def_t& def) {
   for (uint32_t i = 0; i < def.constraint_count; ++i) {
     for (uint32_t k = 0; k < i; ++k) {
       if (from_abi_str(def.constraints[k].label) == from_abi_str(def.constraints[i].label)) {
-        return bad(fmt::format("two constraints are labelled {}", quoted(from_abi_str(def.constraints[i].label))));
+        return bad(fmt::format("two constraints are labelled {}",
+                               quoted(from_abi_str(def.constraints[i].label))));
       }
     }
   }

@@ -1,5 +1,6 @@
-// The operators of the process: declarations copied from plugins, looked up by name and version, and the rules
-// that hold for all of them (operand counts, element types, ranks, attributes) before an op's own inference.
+// The operators of the process: declarations copied from plugins, looked up by name and version,
+// and the rules that hold for all of them (operand counts, element types, ranks, attributes) before
+// an op's own inference.
 //
 // Threads: safe, unless said otherwise.
 #pragma once
@@ -30,8 +31,8 @@ struct OpRecord {
 class OpLoader {
  public:
   virtual ~OpLoader() = default;
-  // Registers the ops of the plugin that provides `name`, if there is one. The failure of a plugin that does
-  // provide it is the answer; NOT_FOUND with an empty message when none does.
+  // Registers the ops of the plugin that provides `name`, if there is one. The failure of a plugin
+  // that does provide it is the answer; NOT_FOUND with an empty message when none does.
   virtual Status load(std::string_view name) = 0;
   // Names that load() knows, for suggestions.
   virtual void names(std::vector<std::string>* out) = 0;
@@ -44,8 +45,9 @@ class Registry final : public ir::OpSet {
   // The process's. The first call makes it the OpSet of all graphs.
   static Registry& instance();
 
-  // Copies the declarations of one table. A bad declaration (T0320) or a taken name and version (T0320,
-  // ALREADY_EXISTS) refuses that op; the others are registered, and all refusals are in the Status.
+  // Copies the declarations of one table. A bad declaration (T0320) or a taken name and version
+  // (T0320, ALREADY_EXISTS) refuses that op; the others are registered, and all refusals are in the
+  // Status.
   Status register_ops(const tenon_ops_t& ops, std::string_view provider);
   // `loader` lives as long as the process; null for none.
   void set_loader(OpLoader* loader);
@@ -74,11 +76,12 @@ class Registry final : public ir::OpSet {
 Status check_declaration(const tenon_op_def_t& def);
 
 // The attributes of a node in the op's declared order, with defaults; entries borrow from the node.
-std::vector<tenon_attr_t> declared_attrs(const tenon_op_def_t& def, std::span<const tenon_attr_t> attrs);
+std::vector<tenon_attr_t> declared_attrs(const tenon_op_def_t& def,
+                                         std::span<const tenon_attr_t> attrs);
 
-// Elements of an integer value that is known at compile time, as dims of its graph: constants, and shape
-// arithmetic through value_of. Empty when it is not known, or above 4096 elements. May intern dims; not for
-// frozen graphs that other threads read.
+// Elements of an integer value that is known at compile time, as dims of its graph: constants, and
+// shape arithmetic through value_of. Empty when it is not known, or above 4096 elements. May intern
+// dims; not for frozen graphs that other threads read.
 std::optional<std::vector<ir::Dim>> known_value(ir::Graph& graph, ir::Value value);
 
 }  // namespace tenon::op

@@ -1,5 +1,6 @@
-// Whether a scalar program is well-formed: operands and attributes exist, the stack is never too short, types
-// agree, and one value per result is left. Types are followed for each element type of the first operand.
+// Whether a scalar program is well-formed: operands and attributes exist, the stack is never too
+// short, types agree, and one value per result is left. Types are followed for each element type of
+// the first operand.
 #include <fmt/format.h>
 
 #include "core/base/errors/failure.h"
@@ -19,10 +20,14 @@ uint16_t working(uint16_t dtype) {
     case TENON_F16:
     case TENON_BF16:
     case TENON_F8E4M3FN:
-    case TENON_F8E5M2: return TENON_F32;
-    case TENON_I4: return TENON_I8;
-    case TENON_U4: return TENON_U8;
-    default: return dtype;
+    case TENON_F8E5M2:
+      return TENON_F32;
+    case TENON_I4:
+      return TENON_I8;
+    case TENON_U4:
+      return TENON_U8;
+    default:
+      return dtype;
   }
 }
 
@@ -31,7 +36,8 @@ class Checker {
   Checker(const tenon_op_def_t& def, uint16_t first) : def_(def) {
     for (uint32_t i = 0; i < def.operand_count; ++i) {
       const tenon_operand_def_t& o = def.operands[i];
-      const bool follows = i == 0 || (o.dtype_group != 0 && o.dtype_group == def.operands[0].dtype_group);
+      const bool follows =
+          i == 0 || (o.dtype_group != 0 && o.dtype_group == def.operands[0].dtype_group);
       uint16_t d = first;
       if (!follows) {
         d = 1;
@@ -53,14 +59,16 @@ class Checker {
     }
     const size_t wanted = std::max<uint32_t>(def_.result_count, 1);
     if (stack_.size() != wanted) {
-      return bad(def_.scalar_words, fmt::format("it leaves {} values; the op has {} results", stack_.size(), wanted));
+      return bad(def_.scalar_words,
+                 fmt::format("it leaves {} values; the op has {} results", stack_.size(), wanted));
     }
     return {};
   }
 
  private:
   Status bad(uint32_t at, std::string_view why) {
-    return error(TENON_INVALID_ARGUMENT, "T0320", "op {}: word {} of the scalar program: {}", quoted(from_abi_str(def_.name)), at, why);
+    return error(TENON_INVALID_ARGUMENT, "T0320", "op {}: word {} of the scalar program: {}",
+                 quoted(from_abi_str(def_.name)), at, why);
   }
   bool pop(uint16_t* out) {
     if (stack_.empty()) return false;
@@ -70,7 +78,8 @@ class Checker {
   }
   static bool same(uint16_t a, uint16_t b) { return a == b || a == kUnknown || b == kUnknown; }
   bool number_attr(uint32_t a) const {
-    return a < def_.attr_count && (def_.attrs[a].kind == TENON_ATTR_I64 || def_.attrs[a].kind == TENON_ATTR_F64);
+    return a < def_.attr_count &&
+           (def_.attrs[a].kind == TENON_ATTR_I64 || def_.attrs[a].kind == TENON_ATTR_F64);
   }
 
   // Null when all is well, else what is wrong.
@@ -78,12 +87,15 @@ class Checker {
     uint16_t x, y, z;
     if (op == TENON_S_ARG || op == TENON_S_WORK) {
       if (a >= types_.size()) return "no such operand";
-      if (op == TENON_S_ARG) stack_.push_back(types_[a]);
-      else work_ = types_[a];
+      if (op == TENON_S_ARG)
+        stack_.push_back(types_[a]);
+      else
+        work_ = types_[a];
       return nullptr;
     }
     if (op >= TENON_S_CONST_F && op <= TENON_S_CONST_MAX) {
-      if (op == TENON_S_ATTR && !number_attr(a)) return "the attribute does not exist or is no number";
+      if (op == TENON_S_ATTR && !number_attr(a))
+        return "the attribute does not exist or is no number";
       if (op == TENON_S_PICK) {
         if (a >= stack_.size()) return "the stack is too short";
         stack_.push_back(stack_[stack_.size() - 1 - a]);
@@ -94,12 +106,18 @@ class Checker {
     }
     if (op >= TENON_S_NEG && op <= TENON_S_CONVERT_WRAP) {
       if (!pop(&x)) return "the stack is too short";
-      if (op == TENON_S_CONVERT && !ir::dtype_valid(static_cast<tenon_dtype_t>(a))) return "no such element type";
-      if (op > TENON_S_CONVERT && a >= std::max<uint32_t>(def_.result_count, 1)) return "no such result";
-      if (op == TENON_S_IS_NAN) x = TENON_PRED;
-      else if (op == TENON_S_CONVERT) x = static_cast<uint16_t>(a);
-      else if (op > TENON_S_CONVERT) x = kUnknown;
-      else if (op == TENON_S_ABS && ir::dtype_is_complex(x)) x = x == TENON_C64 ? TENON_F32 : TENON_F64;
+      if (op == TENON_S_CONVERT && !ir::dtype_valid(static_cast<tenon_dtype_t>(a)))
+        return "no such element type";
+      if (op > TENON_S_CONVERT && a >= std::max<uint32_t>(def_.result_count, 1))
+        return "no such result";
+      if (op == TENON_S_IS_NAN)
+        x = TENON_PRED;
+      else if (op == TENON_S_CONVERT)
+        x = static_cast<uint16_t>(a);
+      else if (op > TENON_S_CONVERT)
+        x = kUnknown;
+      else if (op == TENON_S_ABS && ir::dtype_is_complex(x))
+        x = x == TENON_C64 ? TENON_F32 : TENON_F64;
       stack_.push_back(x);
       return nullptr;
     }
@@ -107,15 +125,19 @@ class Checker {
       if (!pop(&y) || !pop(&x)) return "the stack is too short";
       if (!same(x, y)) return "the two sides have different element types";
       if (op == TENON_S_CMP && a > TENON_CMP_GE) return "no such comparison";
-      if (op == TENON_S_CMP_ATTR && (a >= def_.attr_count || def_.attrs[a].kind != TENON_ATTR_I64)) {
+      if (op == TENON_S_CMP_ATTR &&
+          (a >= def_.attr_count || def_.attrs[a].kind != TENON_ATTR_I64)) {
         return "the attribute does not exist or is no integer";
       }
-      stack_.push_back(op >= TENON_S_CMP ? static_cast<uint16_t>(TENON_PRED) : x == kUnknown ? y : x);
+      stack_.push_back(op >= TENON_S_CMP ? static_cast<uint16_t>(TENON_PRED)
+                       : x == kUnknown   ? y
+                                         : x);
       return nullptr;
     }
     if (op == TENON_S_SELECT) {
       if (!pop(&y) || !pop(&x) || !pop(&z)) return "the stack is too short";
-      if (!same(x, y) || !same(z, TENON_PRED)) return "select takes a predicate and two values of one element type";
+      if (!same(x, y) || !same(z, TENON_PRED))
+        return "select takes a predicate and two values of one element type";
       stack_.push_back(x == kUnknown ? y : x);
       return nullptr;
     }
@@ -131,7 +153,8 @@ class Checker {
 
 Status check_scalar(const tenon_op_def_t& def) {
   for (uint16_t d = 1; d < TENON_DTYPE_COUNT; ++d) {
-    const bool taken = def.operand_count == 0 ? d == TENON_F32 : (def.operands[0].dtypes >> d & 1) != 0;
+    const bool taken =
+        def.operand_count == 0 ? d == TENON_F32 : (def.operands[0].dtypes >> d & 1) != 0;
     if (taken) TENON_RETURN_IF_ERROR(Checker(def, d).run());
   }
   return {};

@@ -41,8 +41,8 @@ tenon_dtype_t working(tenon_dtype_t d) {
 // One stack entry for a block of elements. Floats use `f`, everything else `i`.
 struct Lanes {
   tenon_dtype_t type = TENON_DTYPE_NONE;
-  // Of elements as they lay in memory: their type there, and of floats `i` holds the patterns. A NaN
-  // has bits that no number of another type keeps, and a bitcast gives them.
+  // Of elements as they lay in memory: their type there, and of floats `i` holds the patterns. A
+  // NaN has bits that no number of another type keeps, and a bitcast gives them.
   tenon_dtype_t stored = TENON_DTYPE_NONE;
   double f[kBlock];
   int64_t i[kBlock];

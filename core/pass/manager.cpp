@@ -9,9 +9,9 @@
 #include <set>
 
 #include "core/base/cache.h"
-#include "core/base/process/environment.h"
 #include "core/base/errors/guard.h"
 #include "core/base/file.h"
+#include "core/base/process/environment.h"
 #include "core/base/process/log.h"
 #include "core/base/process/operation.h"
 #include "core/base/str.h"
@@ -37,7 +37,8 @@ Properties properties_of(tenon_str_t list) {
 std::string call_text(const PassCall& call) {
   std::string text = call.name;
   for (size_t i = 0; i < call.options.size(); ++i) {
-    text += fmt::format("{}{}=\"{}\"", i == 0 ? "{" : ",", call.options[i].name, call.options[i].value);
+    text +=
+        fmt::format("{}{}=\"{}\"", i == 0 ? "{" : ",", call.options[i].name, call.options[i].value);
   }
   return text + (call.options.empty() ? "" : "}");
 }
@@ -55,7 +56,8 @@ class Run {
     TENON_RETURN_IF_ERROR(check_print_names());
     if (steps_.empty()) return {};
     // The graph as it was, for a reproducer: passes change it in place.
-    TENON_RETURN_IF_ERROR(from_abi(tables_.graph->clone(tables_.graph->self, graph_, &start_), "clone"));
+    TENON_RETURN_IF_ERROR(
+        from_abi(tables_.graph->clone(tables_.graph->self, graph_, &start_), "clone"));
     for (size_t i = 0; i < steps_.size(); ++i) {
       TENON_RETURN_IF_ERROR(check_cancelled());
       Status status = step(i);
@@ -85,8 +87,8 @@ class Run {
       for (const std::string& required : properties_of(step.pass->def.requires_)) {
         if (held.contains(required)) continue;
         return error(TENON_FAILED_PRECONDITION, "T0408",
-                     "the pass {} requires the property {}, which no pass before it establishes", quoted(step.name),
-                     quoted(required));
+                     "the pass {} requires the property {}, which no pass before it establishes",
+                     quoted(step.name), quoted(required));
       }
       const Properties preserved = properties_of(step.pass->def.preserves);
       std::erase_if(held, [&](const std::string& name) { return !preserved.contains(name); });
@@ -104,8 +106,9 @@ class Run {
       std::vector<std::string> names;
       for (const Step& step : steps_) names.push_back(step.name);
       if (std::find(names.begin(), names.end(), name) == names.end()) {
-        return error(TENON_INVALID_ARGUMENT, "T0401", "print-after names the pass {}, which is not in the pipeline{}",
-                     quoted(name), did_you_mean(name, names));
+        return error(TENON_INVALID_ARGUMENT, "T0401",
+                     "print-after names the pass {}, which is not in the pipeline{}", quoted(name),
+                     did_you_mean(name, names));
       }
       print_.emplace(name);
     }
@@ -119,14 +122,15 @@ class Run {
     const auto start = std::chrono::steady_clock::now();
     std::map<std::string, int64_t> counts;
     TENON_RETURN_IF_ERROR(run(step, graph_, counts));
-    report.ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    report.ms =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     report.statistics.assign(counts.begin(), counts.end());
     if (log_enabled("pass", LogLevel::kDetail)) log_report(report);
     if (settings_.verify_each) {
       Status status = from_abi(tables_.graph->verify(tables_.graph->self, graph_), "verify");
       if (!status.ok()) {
-        return error(TENON_INTERNAL, "T0409", "the graph is broken after the pass {}: {}", quoted(step.name),
-                     status.text());
+        return error(TENON_INTERNAL, "T0409", "the graph is broken after the pass {}: {}",
+                     quoted(step.name), status.text());
       }
     }
     if (print_all_ || print_.contains(step.name)) TENON_RETURN_IF_ERROR(print(step));
@@ -156,11 +160,15 @@ class Run {
     context.options = step.options.data();
     context.host = &mine;
     context.count = [](void* host, tenon_str_t name, int64_t amount) {
-      guarded_void([&] { (*static_cast<Context*>(host)->counts)[std::string(from_abi_str(name))] += amount; });
+      guarded_void([&] {
+        (*static_cast<Context*>(host)->counts)[std::string(from_abi_str(name))] += amount;
+      });
     };
     context.claimed = [](void* host, tenon_node_t node) -> uint32_t {
       const auto& claimed = static_cast<Context*>(host)->settings->claimed;
-      return guarded_or(uint32_t{TENON_NO}, [&]() -> uint32_t { return claimed && claimed(node) ? TENON_YES : TENON_NO; });
+      return guarded_or(uint32_t{TENON_NO}, [&]() -> uint32_t {
+        return claimed && claimed(node) ? TENON_YES : TENON_NO;
+      });
     };
     clear_failure();
     const tenon_code_t code = def.run(def.self, graph, &context);
@@ -176,8 +184,10 @@ class Run {
     std::string text = fmt::format("// after {}\n", step.text);
     const tenon_sink_t sink = sink_into(text);
     TENON_RETURN_IF_ERROR(
-        from_abi(tables_.graph->graph_write(tables_.graph->self, graph_, TENON_FORMAT_TEXT, &sink), "graph_write"));
-    return from_abi(settings_.prints->write(settings_.prints->self, text.data(), text.size()), "print-after");
+        from_abi(tables_.graph->graph_write(tables_.graph->self, graph_, TENON_FORMAT_TEXT, &sink),
+                 "graph_write"));
+    return from_abi(settings_.prints->write(settings_.prints->self, text.data(), text.size()),
+                    "print-after");
   }
 
   // ---- Reproducer ----
@@ -188,7 +198,8 @@ class Run {
     return cache.usable() ? join_path(cache.folder(), "reproducers") : "";
   }
 
-  // Runs the passes before the failing one again on the graph as it was, so that only that one is left to run.
+  // Runs the passes before the failing one again on the graph as it was, so that only that one is
+  // left to run.
   Status with_reproducer(Status status, size_t failing) const {
     if (status.code() == TENON_CANCELLED) return status;
     const std::string folder = reproducer_folder();
@@ -197,13 +208,18 @@ class Run {
     for (size_t i = 0; i < failing; ++i) {
       if (!run(steps_[i], start_, ignored).ok()) return status;
     }
-    std::string text = fmt::format(
-        "// Reproduces: {}\n// tenon opt THIS --verify-each --passes '{}'\n", printable(status.text(), 1000),
-        steps_[failing].text);
-    std::replace(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(text.find("\n// tenon opt")), '\n', ' ');
+    std::string text =
+        fmt::format("// Reproduces: {}\n// tenon opt THIS --verify-each --passes '{}'\n",
+                    printable(status.text(), 1000), steps_[failing].text);
+    std::replace(text.begin(),
+                 text.begin() + static_cast<std::ptrdiff_t>(text.find("\n// tenon opt")), '\n',
+                 ' ');
     const tenon_sink_t sink = sink_into(text);
-    if (tables_.graph->graph_write(tables_.graph->self, start_, TENON_FORMAT_TEXT, &sink) != TENON_OK) return status;
-    const std::string path = join_path(folder, fmt::format("{}-{}.tir", steps_[failing].name, getpid()));
+    if (tables_.graph->graph_write(tables_.graph->self, start_, TENON_FORMAT_TEXT, &sink) !=
+        TENON_OK)
+      return status;
+    const std::string path =
+        join_path(folder, fmt::format("{}-{}.tir", steps_[failing].name, getpid()));
     if (!make_folders(folder, 0700).ok() || !write_file(path, text, 0600).ok()) return status;
     return std::move(status).with("reproducer", path);
   }
@@ -222,8 +238,9 @@ class Run {
 
 }  // namespace
 
-Result<std::vector<Report>> run_pipeline(const HostTables& tables, Registry& registry, tenon_graph_t* graph,
-                                         std::string_view pipeline, const Settings& settings) {
+Result<std::vector<Report>> run_pipeline(const HostTables& tables, Registry& registry,
+                                         tenon_graph_t* graph, std::string_view pipeline,
+                                         const Settings& settings) {
   Run run(tables, registry, graph, settings);
   TENON_RETURN_IF_ERROR(run.all(pipeline));
   return run.take_reports();

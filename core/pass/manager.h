@@ -1,5 +1,5 @@
-// Runs a pipeline over a graph: options, properties, statistics, timing, verify-each, print-after, and a
-// reproducer when something fails. Called by core/session (compile, passes_run).
+// Runs a pipeline over a graph: options, properties, statistics, timing, verify-each, print-after,
+// and a reproducer when something fails. Called by core/session (compile, passes_run).
 #pragma once
 #include <functional>
 #include <string>
@@ -15,9 +15,10 @@ namespace tenon::pass {
 
 struct Settings {
   bool verify_each = false;
-  std::string_view print_after;         // names of passes, comma-separated, or "all"
+  std::string_view print_after;          // names of passes, comma-separated, or "all"
   const tenon_sink_t* prints = nullptr;  // receives the texts
-  // Whether the planned devices take this node whole; null answers no. See tenon_pass_context_t::claimed.
+  // Whether the planned devices take this node whole; null answers no. See
+  // tenon_pass_context_t::claimed.
   std::function<bool(tenon_node_t)> claimed;
 };
 
@@ -27,12 +28,13 @@ struct Report {
   std::vector<std::pair<std::string, int64_t>> statistics;  // those that are not 0, by name
 };
 
-// Changes `graph` in place. On failure the graph is to be thrown away; the message names the pass, and, when a
-// folder for it is known, the reproducer that was written: a .tir file whose first lines hold the pipeline, to be
-// given to `tenon opt`. The folder is TENON_REPRODUCER_DIR, or `reproducers` in the cache folder.
-// Errors: T0401 to T0409; those of a pass under T0405.
-Result<std::vector<Report>> run_pipeline(const HostTables& tables, Registry& registry, tenon_graph_t* graph,
-                                         std::string_view pipeline, const Settings& settings);
+// Changes `graph` in place. On failure the graph is to be thrown away; the message names the pass,
+// and, when a folder for it is known, the reproducer that was written: a .tir file whose first
+// lines hold the pipeline, to be given to `tenon opt`. The folder is TENON_REPRODUCER_DIR, or
+// `reproducers` in the cache folder. Errors: T0401 to T0409; those of a pass under T0405.
+Result<std::vector<Report>> run_pipeline(const HostTables& tables, Registry& registry,
+                                         tenon_graph_t* graph, std::string_view pipeline,
+                                         const Settings& settings);
 
 // {"schema":1,"passes":[{"pass":"cse","ms":0.1,"statistics":{"merged":3}}]}
 std::string reports_json(const std::vector<Report>& reports);

@@ -21,7 +21,8 @@ class Parser {
       TENON_RETURN_IF_ERROR(name(call.name, call.column, "the name of a pass"));
       if (take('{')) TENON_RETURN_IF_ERROR(options(call));
     } while (take(','));
-    if (at_ < text_.size()) return wrong(calls.back().options.empty() ? "`,`, `{` or the end" : "`,` or the end");
+    if (at_ < text_.size())
+      return wrong(calls.back().options.empty() ? "`,`, `{` or the end" : "`,` or the end");
     return calls;
   }
 
@@ -37,14 +38,15 @@ class Parser {
     } while (take(','));
     if (take('}')) return {};
     if (at_ == text_.size()) {
-      return error(TENON_INVALID_ARGUMENT, "T0403", "the `{{` at column {} of the pipeline {} is never closed", open,
-                   quoted(text_));
+      return error(TENON_INVALID_ARGUMENT, "T0403",
+                   "the `{{` at column {} of the pipeline {} is never closed", open, quoted(text_));
     }
     return wrong("`,` or `}`");
   }
 
   void blanks() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\n')) ++at_;
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\n'))
+      ++at_;
   }
   bool take(char c) {
     blanks();
@@ -54,8 +56,8 @@ class Parser {
     return true;
   }
   static bool is_name(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
-           c == '.';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.';
   }
   Status name(std::string& out, size_t& column, std::string_view what) {
     blanks();
@@ -83,9 +85,11 @@ class Parser {
     return {};
   }
   Status wrong(std::string_view expected) const {
-    const std::string found = at_ == text_.size() ? "it ends" : quoted(text_.substr(at_, 1)) + " is found";
-    return error(TENON_INVALID_ARGUMENT, "T0403", "{} is expected at column {} of the pipeline {}, where {}", expected,
-                 at_ + 1, quoted(text_), found);
+    const std::string found =
+        at_ == text_.size() ? "it ends" : quoted(text_.substr(at_, 1)) + " is found";
+    return error(TENON_INVALID_ARGUMENT, "T0403",
+                 "{} is expected at column {} of the pipeline {}, where {}", expected, at_ + 1,
+                 quoted(text_), found);
   }
 
   std::string_view text_;
@@ -98,8 +102,8 @@ bool parse(std::string_view text, Number& out) {
   return code == std::errc() && end == text.data() + text.size() && !text.empty();
 }
 
-Status set_value(const tenon_pass_option_def_t& def, std::string_view value, std::deque<std::string>& texts,
-                 tenon_attr_t& attr) {
+Status set_value(const tenon_pass_option_def_t& def, std::string_view value,
+                 std::deque<std::string>& texts, tenon_attr_t& attr) {
   attr.kind = def.kind;
   attr.count = 1;
   switch (def.kind) {
@@ -109,8 +113,11 @@ Status set_value(const tenon_pass_option_def_t& def, std::string_view value, std
     case TENON_ATTR_F64:
       if (parse(value, attr.u.f)) return {};
       return error(TENON_INVALID_ARGUMENT, "T0404", "{} is no number", quoted(value));
-    case TENON_ATTR_STRING: attr.u.s = to_abi_str(texts.emplace_back(value)); return {};
-    default: return error(TENON_INTERNAL, "T0402", "the option is declared with kind {}", def.kind);
+    case TENON_ATTR_STRING:
+      attr.u.s = to_abi_str(texts.emplace_back(value));
+      return {};
+    default:
+      return error(TENON_INTERNAL, "T0402", "the option is declared with kind {}", def.kind);
   }
 }
 
@@ -123,7 +130,8 @@ Result<std::vector<PassCall>> expanded(std::vector<PassCall> written) {
       continue;
     }
     if (!call.options.empty()) {
-      return error(TENON_INVALID_ARGUMENT, "T0404", "`standard` (column {}) is a list of passes and has no options", call.column);
+      return error(TENON_INVALID_ARGUMENT, "T0404",
+                   "`standard` (column {}) is a list of passes and has no options", call.column);
     }
     TENON_ASSIGN_OR_RETURN(std::vector<PassCall> standard, Parser(kStandardPipeline).pipeline());
     for (PassCall& one : standard) {
@@ -139,7 +147,8 @@ Result<std::vector<PassCall>> expanded(std::vector<PassCall> written) {
 Result<std::vector<PassCall>> parse_pipeline(std::string_view text) {
   if (trim(text).empty() || trim(text) == "none") return std::vector<PassCall>();
   if (text.size() > kTextBytesMax) {
-    return error(TENON_RESOURCE_EXHAUSTED, "T0102", "the pipeline's text exceeds the limit of {} bytes", kTextBytesMax);
+    return error(TENON_RESOURCE_EXHAUSTED, "T0102",
+                 "the pipeline's text exceeds the limit of {} bytes", kTextBytesMax);
   }
   TENON_ASSIGN_OR_RETURN(std::vector<PassCall> written, Parser(text).pipeline());
   return expanded(std::move(written));
@@ -151,26 +160,29 @@ Result<std::vector<tenon_attr_t>> resolve_options(const tenon_pass_def_t& def, c
   std::vector<std::string> names;
   for (uint32_t i = 0; i < def.option_count; ++i) {
     names.emplace_back(from_abi_str(def.options[i].name));
-    TENON_RETURN_IF_ERROR(set_value(def.options[i], from_abi_str(def.options[i].default_text), texts, attrs[i]),
-                          "the default of the option {} of the pass {}", quoted(names[i]), quoted(call.name));
+    TENON_RETURN_IF_ERROR(
+        set_value(def.options[i], from_abi_str(def.options[i].default_text), texts, attrs[i]),
+        "the default of the option {} of the pass {}", quoted(names[i]), quoted(call.name));
   }
   std::vector<bool> given(def.option_count);
   for (const OptionText& option : call.options) {
     size_t i = 0;
     while (i < names.size() && names[i] != option.name) ++i;
     if (i == names.size()) {
-      return error(TENON_INVALID_ARGUMENT, "T0404", "the pass {} has no option {} (column {}){}", quoted(call.name),
-                   quoted(option.name), option.column, did_you_mean(option.name, names))
+      return error(TENON_INVALID_ARGUMENT, "T0404", "the pass {} has no option {} (column {}){}",
+                   quoted(call.name), quoted(option.name), option.column,
+                   did_you_mean(option.name, names))
           .with("options", names.empty() ? "none" : join_names(names));
     }
     if (given[i]) {
-      return error(TENON_INVALID_ARGUMENT, "T0404", "the option {} of the pass {} is given twice (column {})",
-                   quoted(option.name), quoted(call.name), option.column);
+      return error(TENON_INVALID_ARGUMENT, "T0404",
+                   "the option {} of the pass {} is given twice (column {})", quoted(option.name),
+                   quoted(call.name), option.column);
     }
     given[i] = true;
     TENON_RETURN_IF_ERROR(set_value(def.options[i], option.value, texts, attrs[i]),
-                          "the option {} of the pass {} (column {})", quoted(option.name), quoted(call.name),
-                          option.column);
+                          "the option {} of the pass {} (column {})", quoted(option.name),
+                          quoted(call.name), option.column);
   }
   return attrs;
 }

@@ -26,13 +26,15 @@ TEST(Pipeline, NamesAndOptions) {
 }
 
 TEST(Pipeline, StandardStandsForThePassesOfTheStandard) {
-  const auto calls = parse_pipeline("mine, standard, last"), standard = parse_pipeline(kStandardPipeline);
+  const auto calls = parse_pipeline("mine, standard, last"),
+             standard = parse_pipeline(kStandardPipeline);
   ASSERT_TRUE(calls.ok());
   ASSERT_EQ(calls->size(), standard->size() + 2);
   EXPECT_EQ((*calls)[0].name, "mine");
   EXPECT_EQ((*calls)[1].name, (*standard)[0].name);
   EXPECT_EQ(calls->back().name, "last");
-  EXPECT_EQ(message("standard{x=1}"), "`standard` (column 1) is a list of passes and has no options");
+  EXPECT_EQ(message("standard{x=1}"),
+            "`standard` (column 1) is a list of passes and has no options");
 }
 
 TEST(Pipeline, EmptyAndNone) {
@@ -41,16 +43,24 @@ TEST(Pipeline, EmptyAndNone) {
 }
 
 TEST(Pipeline, ErrorsTellTheColumn) {
-  EXPECT_EQ(message("a,,b"), "the name of a pass is expected at column 3 of the pipeline `a,,b`, where `,` is found");
-  EXPECT_EQ(message("a{x}"), "`=` is expected at column 4 of the pipeline `a{x}`, where `}` is found");
-  EXPECT_EQ(message("a{x="), "a value is expected at column 5 of the pipeline `a{x=`, where it ends");
+  EXPECT_EQ(
+      message("a,,b"),
+      "the name of a pass is expected at column 3 of the pipeline `a,,b`, where `,` is found");
+  EXPECT_EQ(message("a{x}"),
+            "`=` is expected at column 4 of the pipeline `a{x}`, where `}` is found");
+  EXPECT_EQ(message("a{x="),
+            "a value is expected at column 5 of the pipeline `a{x=`, where it ends");
   EXPECT_EQ(message("a{x=1"), "the `{` at column 2 of the pipeline `a{x=1` is never closed");
-  EXPECT_EQ(message("a b"), "`,`, `{` or the end is expected at column 3 of the pipeline `a b`, where `b` is found");
-  EXPECT_EQ(message("a{x=1}}"), "`,` or the end is expected at column 7 of the pipeline `a{x=1}}`, where `}` is found");
+  EXPECT_EQ(
+      message("a b"),
+      "`,`, `{` or the end is expected at column 3 of the pipeline `a b`, where `b` is found");
+  EXPECT_EQ(message("a{x=1}}"),
+            "`,` or the end is expected at column 7 of the pipeline `a{x=1}}`, where `}` is found");
 }
 
 constexpr tenon_pass_option_def_t kOptions[] = {
-    {{"max_bytes", 9}, {"", 0}, TENON_ATTR_I64, 0, {"64", 2}}, {{"ratio", 5}, {"", 0}, TENON_ATTR_F64, 0, {"0.5", 3}}};
+    {{"max_bytes", 9}, {"", 0}, TENON_ATTR_I64, 0, {"64", 2}},
+    {{"ratio", 5}, {"", 0}, TENON_ATTR_F64, 0, {"0.5", 3}}};
 
 std::string resolve(std::string_view text) {
   tenon_pass_def_t def = {};
@@ -71,9 +81,11 @@ TEST(Options, DefaultsAndValues) {
 TEST(Options, ErrorsSuggest) {
   EXPECT_EQ(resolve("p{max_byte=2}"),
             "T0404: the pass `p` has no option `max_byte` (column 3); did you mean `max_bytes`?");
-  EXPECT_EQ(resolve("p{ratio=1,ratio=2}"), "T0404: the option `ratio` of the pass `p` is given twice (column 11)");
-  EXPECT_EQ(resolve("p{max_bytes=1x}"),
-            "T0404: `1x` is no whole number (while the option `max_bytes` of the pass `p` (column 3))");
+  EXPECT_EQ(resolve("p{ratio=1,ratio=2}"),
+            "T0404: the option `ratio` of the pass `p` is given twice (column 11)");
+  EXPECT_EQ(
+      resolve("p{max_bytes=1x}"),
+      "T0404: `1x` is no whole number (while the option `max_bytes` of the pass `p` (column 3))");
 }
 
 // A table from a plugin compiled when rewrites were smaller.
@@ -82,7 +94,8 @@ tenon_code_t never(void*, const tenon_builder_t*, tenon_node_t, tenon_value_t*, 
   return TENON_OK;
 }
 constexpr tenon_rewrite_t kRewrites[] = {
-    {sizeof(tenon_rewrite_t), 1, {"low", 3}, {}, nullptr, never}, {sizeof(tenon_rewrite_t), 5, {"high", 4}, {}, nullptr, never}};
+    {sizeof(tenon_rewrite_t), 1, {"low", 3}, {}, nullptr, never},
+    {sizeof(tenon_rewrite_t), 5, {"high", 4}, {}, nullptr, never}};
 
 class OneTable : public Source {
  public:
@@ -111,7 +124,8 @@ TEST(Registry, OrdersByBenefitAndSuggests) {
   const auto found = registry.find("tidy");
   ASSERT_TRUE(found.ok());
   EXPECT_EQ(from_abi_str((*found)->rewrites[0].name), "high");
-  EXPECT_EQ(registry.find("tidi").status().message(), "there is no pass `tidi`; did you mean `tidy`?");
+  EXPECT_EQ(registry.find("tidi").status().message(),
+            "there is no pass `tidi`; did you mean `tidy`?");
 }
 
 TEST(Registry, RefusesARecordThatDoesNothing) {

@@ -10,7 +10,9 @@
 namespace tenon::pass {
 namespace {
 
-std::string_view text(tenon_str_t s) { return from_abi_str(s); }
+std::string_view text(tenon_str_t s) {
+  return from_abi_str(s);
+}
 
 // Copies the prefix that the plugin knows into a full-size zeroed record.
 template <typename Record>
@@ -41,13 +43,15 @@ std::string string_field(std::string_view key, tenon_str_t value) {
 }
 
 std::string pass_json(const Pass& pass) {
-  std::string json = "{" + string_field("name", pass.def.name) + ", " + string_field("summary", pass.def.summary) +
-                     ", " + string_field("description", pass.def.description) + ", \"options\": [";
+  std::string json = "{" + string_field("name", pass.def.name) + ", " +
+                     string_field("summary", pass.def.summary) + ", " +
+                     string_field("description", pass.def.description) + ", \"options\": [";
   constexpr std::string_view kKinds[] = {"?", "i64", "f64", "string"};
   for (uint32_t i = 0; i < pass.def.option_count; ++i) {
     const tenon_pass_option_def_t& option = pass.def.options[i];
-    json += fmt::format("{}{{{}, {}, \"kind\": \"{}\", {}}}", i == 0 ? "" : ", ", string_field("name", option.name),
-                        string_field("doc", option.doc), kKinds[option.kind < 4 ? option.kind : 0],
+    json += fmt::format("{}{{{}, {}, \"kind\": \"{}\", {}}}", i == 0 ? "" : ", ",
+                        string_field("name", option.name), string_field("doc", option.doc),
+                        kKinds[option.kind < 4 ? option.kind : 0],
                         string_field("default", option.default_text));
   }
   json += "], \"statistics\": [";
@@ -55,8 +59,10 @@ std::string pass_json(const Pass& pass) {
     json += (i == 0 ? "" : ", ") + json_quoted(text(pass.def.statistics[i]));
   }
   return json + "], " + string_field("requires", pass.def.requires_) + ", " +
-         string_field("preserves", pass.def.preserves) + ", " + string_field("establishes", pass.def.establishes) +
-         ", " + string_field("before", pass.def.before) + ", " + string_field("after", pass.def.after) + "}";
+         string_field("preserves", pass.def.preserves) + ", " +
+         string_field("establishes", pass.def.establishes) + ", " +
+         string_field("before", pass.def.before) + ", " + string_field("after", pass.def.after) +
+         "}";
 }
 
 }  // namespace
@@ -70,13 +76,15 @@ Status Registry::adopt(const tenon_passes_t& table) {
       // The plugin's records stand as far apart as it thinks they are large.
       const auto* rewrite = reinterpret_cast<const tenon_rewrite_t*>(record);
       // Highest benefit first, equal ones as declared.
-      const auto at = std::upper_bound(pass.rewrites.begin(), pass.rewrites.end(), rewrite->benefit,
-                                       [](uint32_t b, const tenon_rewrite_t& other) { return b > other.benefit; });
+      const auto at = std::upper_bound(
+          pass.rewrites.begin(), pass.rewrites.end(), rewrite->benefit,
+          [](uint32_t b, const tenon_rewrite_t& other) { return b > other.benefit; });
       pass.rewrites.insert(at, full_size(rewrite));
       record += rewrite->size_bytes;
     }
     TENON_RETURN_IF_ERROR(check(pass));
-    const auto [at, inserted] = passes_.try_emplace(std::string(text(pass.def.name)), std::move(pass));
+    const auto [at, inserted] =
+        passes_.try_emplace(std::string(text(pass.def.name)), std::move(pass));
     if (inserted) at->second.def.rewrites = at->second.rewrites.data();
   }
   return {};
@@ -93,8 +101,10 @@ Result<const Pass*> Registry::find(std::string_view name) {
     return table.status();
   }
   const std::vector<std::string> names = source_.names();
-  Status status = error(TENON_NOT_FOUND, "T0401", "there is no pass {}{}", quoted(name), did_you_mean(name, names));
-  if (names.empty()) return std::move(status).with("passes", "no plugin provides any: see `tenon plugins explain`");
+  Status status = error(TENON_NOT_FOUND, "T0401", "there is no pass {}{}", quoted(name),
+                        did_you_mean(name, names));
+  if (names.empty())
+    return std::move(status).with("passes", "no plugin provides any: see `tenon plugins explain`");
   return std::move(status).with("passes", join_names(names));
 }
 
@@ -108,7 +118,8 @@ std::vector<const Pass*> Registry::all() {
 }
 
 std::string Registry::json(std::string_view filter) {
-  std::string json = fmt::format("{{\"schema\": 1, \"standard\": {}, \"passes\": [", json_quoted(kStandardPipeline));
+  std::string json = fmt::format("{{\"schema\": 1, \"standard\": {}, \"passes\": [",
+                                 json_quoted(kStandardPipeline));
   bool first = true;
   for (const Pass* pass : all()) {
     if (!filter.empty() && !glob_match(filter, text(pass->def.name))) continue;

@@ -1,5 +1,5 @@
-// Passes by name: full-size copies of the records that plugins offer in tenon.pass/1. Used by core/session.
-// It opens no plugin itself: a Source does.
+// Passes by name: full-size copies of the records that plugins offer in tenon.pass/1. Used by
+// core/session. It opens no plugin itself: a Source does.
 #pragma once
 #include <tenon/abi/pass.h>
 
@@ -18,15 +18,15 @@ namespace tenon::pass {
 class Source {
  public:
   virtual ~Source() = default;
-  // The tenon.pass/1 table of the plugin that provides `pass`; fails with the reasons of all candidates when one
-  // is known but unusable, with NOT_FOUND when nobody provides it.
+  // The tenon.pass/1 table of the plugin that provides `pass`; fails with the reasons of all
+  // candidates when one is known but unusable, with NOT_FOUND when nobody provides it.
   virtual Result<const tenon_passes_t*> table(std::string_view pass) = 0;
   // The names of all provided passes, sorted. Loads nothing.
   virtual std::vector<std::string> names() = 0;
 };
 
-// A pass as the host keeps it: records are full-size whatever the plugin was compiled with. Lives as long as the
-// registry.
+// A pass as the host keeps it: records are full-size whatever the plugin was compiled with. Lives
+// as long as the registry.
 struct Pass {
   tenon_pass_def_t def = {};
   std::vector<tenon_rewrite_t> rewrites;  // benefit order; def.rewrites points here

@@ -18,9 +18,14 @@ constexpr uint64_t kApplicationsPerNode = 16, kApplicationsMore = 4096;
 class Driver {
  public:
   Driver(const HostTables& tables, tenon_graph_t* graph, std::span<const tenon_rewrite_t> rewrites)
-      : tables_(tables), api_(*tables.graph), graph_(graph), rewrites_(rewrites), applied_(rewrites.size()) {
+      : tables_(tables),
+        api_(*tables.graph),
+        graph_(graph),
+        rewrites_(rewrites),
+        applied_(rewrites.size()) {
     const void* registry = nullptr;
-    if (tables.host->query(tables.host->self, to_abi_str(TENON_HOST_REGISTRY_ID), 0, &registry) == TENON_OK) {
+    if (tables.host->query(tables.host->self, to_abi_str(TENON_HOST_REGISTRY_ID), 0, &registry) ==
+        TENON_OK) {
       registry_ = static_cast<const tenon_host_registry_t*>(registry);
     }
     for (uint32_t i = 0; i < rewrites.size(); ++i) {
@@ -50,7 +55,8 @@ class Driver {
 
   void count(std::map<std::string, int64_t>* out) const {
     for (size_t i = 0; i < rewrites_.size(); ++i) {
-      if (applied_[i] > 0) (*out)[std::string(from_abi_str(rewrites_[i].name))] += static_cast<int64_t>(applied_[i]);
+      if (applied_[i] > 0)
+        (*out)[std::string(from_abi_str(rewrites_[i].name))] += static_cast<int64_t>(applied_[i]);
     }
   }
 
@@ -117,8 +123,10 @@ class Driver {
     if (code != TENON_OK) return from_abi(code, "match_and_build");
     if (answer == 0) return {};
     matched = true;
-    for (size_t r = 0; r < results.size(); ++r) TENON_RETURN_IF_ERROR(replace(results[r], built[r]));
-    TENON_RETURN_IF_ERROR(from_abi(api_.node_erase(api_.self, graph_, node), "erasing what was replaced"));
+    for (size_t r = 0; r < results.size(); ++r)
+      TENON_RETURN_IF_ERROR(replace(results[r], built[r]));
+    TENON_RETURN_IF_ERROR(
+        from_abi(api_.node_erase(api_.self, graph_, node), "erasing what was replaced"));
     for (const tenon_value_t operand : operands) release(operand);
     for (tenon_node_t n = first_new; n < node_limit(); ++n) queue(n);
     return {};
@@ -128,7 +136,8 @@ class Driver {
     if (to == TENON_NONE || to == from) {
       return error(TENON_INTERNAL, "T0407", "a match left a result without a replacement");
     }
-    TENON_RETURN_IF_ERROR(from_abi(api_.value_replace(api_.self, graph_, from, to), "replacing a result"));
+    TENON_RETURN_IF_ERROR(
+        from_abi(api_.value_replace(api_.self, graph_, from, to), "replacing a result"));
     const tenon_use_t* uses = nullptr;
     uint32_t count = 0;
     TENON_RETURN_IF_ERROR(ok(api_.value_uses(api_.self, graph_, to, &uses, &count)));
@@ -141,13 +150,14 @@ class Driver {
   tenon_node_t definition(tenon_value_t value) const {
     tenon_value_view_t view = {};
     view.size_bytes = sizeof view;
-    if (value == TENON_NONE || api_.value_view(api_.self, graph_, value, &view) != TENON_OK) return TENON_NONE;
+    if (value == TENON_NONE || api_.value_view(api_.self, graph_, value, &view) != TENON_OK)
+      return TENON_NONE;
     return view.kind == TENON_VALUE_RESULT ? view.node : TENON_NONE;
   }
   void queue_definition(tenon_value_t value) { queue(definition(value)); }
 
-  // A use of `value` is gone. What only served the replaced node goes too, so that patterns that ask for a single use
-  // see the truth; the rest is looked at again.
+  // A use of `value` is gone. What only served the replaced node goes too, so that patterns that
+  // ask for a single use see the truth; the rest is looked at again.
   void release(tenon_value_t value) {
     std::vector<tenon_value_t> freed = {value};
     while (!freed.empty()) {
@@ -167,12 +177,17 @@ class Driver {
 
   bool is_dead(const tenon_node_view_t& view) const {
     const tenon_op_def_t* op = nullptr;
-    if (registry_ == nullptr || registry_->op_find(registry_->self, view.op, view.op_version, &op) != TENON_OK) return false;
-    if ((op->traits & TENON_TRAIT_PURE) == 0 || (op->traits & TENON_TRAIT_ORDERED) != 0) return false;
+    if (registry_ == nullptr ||
+        registry_->op_find(registry_->self, view.op, view.op_version, &op) != TENON_OK)
+      return false;
+    if ((op->traits & TENON_TRAIT_PURE) == 0 || (op->traits & TENON_TRAIT_ORDERED) != 0)
+      return false;
     for (uint32_t i = 0; i < view.result_count; ++i) {
       tenon_value_view_t result = {};
       result.size_bytes = sizeof result;
-      if (api_.value_view(api_.self, graph_, view.results[i], &result) != TENON_OK || result.use_count > 0) return false;
+      if (api_.value_view(api_.self, graph_, view.results[i], &result) != TENON_OK ||
+          result.use_count > 0)
+        return false;
     }
     return true;
   }
@@ -190,9 +205,10 @@ class Driver {
     for (size_t r = 0; r < applied_.size(); ++r) {
       if (applied_[r] > applied_[most]) most = r;
     }
-    return error(TENON_INTERNAL, "T0406",
-                 "the rewrite {} does not settle: it was applied {} times, last at or near the node {}",
-                 quoted(from_abi_str(rewrites_[most].name)), applied_[most], describe(node));
+    return error(
+        TENON_INTERNAL, "T0406",
+        "the rewrite {} does not settle: it was applied {} times, last at or near the node {}",
+        quoted(from_abi_str(rewrites_[most].name)), applied_[most], describe(node));
   }
 
   // "`add` (model.onnx: Add_3)".
@@ -203,7 +219,8 @@ class Driver {
     std::string place;
     const tenon_sink_t sink = sink_into(place);
     (void)api_.loc_text(api_.self, graph_, view.loc, &sink);
-    return fmt::format("{} ({})", quoted(from_abi_str(tables_.host->sym_text(tables_.host->self, view.op))),
+    return fmt::format("{} ({})",
+                       quoted(from_abi_str(tables_.host->sym_text(tables_.host->self, view.op))),
                        printable(place));
   }
 
@@ -221,7 +238,8 @@ class Driver {
 
 }  // namespace
 
-Status drive_rewrites(const HostTables& tables, tenon_graph_t* graph, std::span<const tenon_rewrite_t> rewrites,
+Status drive_rewrites(const HostTables& tables, tenon_graph_t* graph,
+                      std::span<const tenon_rewrite_t> rewrites,
                       std::map<std::string, int64_t>* out_applied) {
   Driver driver(tables, graph, rewrites);
   Status status = driver.all();

@@ -11,7 +11,8 @@ namespace tenon::runtime {
 
 // Row-major without gaps.
 bool is_dense(const tenon_array_t& array);
-// Copies a checked array of whole bytes, with strides, into dense bytes at `out`. The array is not empty.
+// Copies a checked array of whole bytes, with strides, into dense bytes at `out`. The array is not
+// empty.
 void pack(const tenon_array_t& array, std::byte* out);
 // The same in memory of its own; also of an empty array, and of one whose elements share bytes.
 Result<std::vector<std::byte>> dense_bytes(const tenon_array_t& array);

@@ -22,7 +22,8 @@ Result<std::shared_ptr<Buffer>> BufferPool::take(uint64_t size_bytes) {
   }
   auto made = Buffer::allocate(device_, size_bytes);
   if (!made.ok() && made.status().code() == TENON_RESOURCE_EXHAUSTED && !free_.empty()) {
-    // What lies unused here may be what is missing. Queued work may still use it: buffers come back at submission.
+    // What lies unused here may be what is missing. Queued work may still use it: buffers come back
+    // at submission.
     TENON_RETURN_IF_ERROR(wait_());
     for (const Free& free : free_) held_bytes_ -= free.buffer->size_bytes();
     free_.clear();
@@ -33,7 +34,9 @@ Result<std::shared_ptr<Buffer>> BufferPool::take(uint64_t size_bytes) {
   return std::make_shared<Buffer>(std::move(buffer));
 }
 
-void BufferPool::give_back(std::shared_ptr<Buffer> buffer) { free_.push_back({std::move(buffer), true}); }
+void BufferPool::give_back(std::shared_ptr<Buffer> buffer) {
+  free_.push_back({std::move(buffer), true});
+}
 
 void BufferPool::end_run() {
   for (size_t i = 0; i < free_.size();) {

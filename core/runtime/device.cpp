@@ -23,34 +23,44 @@ constexpr uint64_t kAlignmentMax = uint64_t{1} << 21;
 std::string wrong_in(const tenon_device_info_t& info) {
   for (const auto& [name, text] : {std::pair("kind", info.kind), std::pair("target", info.target),
                                    std::pair("description", info.description)}) {
-    if (text.data == nullptr && text.size != 0) return fmt::format("a {} of {} bytes at null", name, text.size);
+    if (text.data == nullptr && text.size != 0)
+      return fmt::format("a {} of {} bytes at null", name, text.size);
   }
   if (info.kind.size == 0) return "an empty kind";
   if (!std::has_single_bit(info.alignment_bytes) || info.alignment_bytes > kAlignmentMax) {
     return fmt::format("an alignment of {}", info.alignment_bytes);
   }
-  if (info.threading > TENON_THREADING_FREE) return fmt::format("a threading of {}", info.threading);
+  if (info.threading > TENON_THREADING_FREE)
+    return fmt::format("a threading of {}", info.threading);
   // Costs are made of these two: one that is no number would spoil every comparison.
   for (double value : {info.copy_gigabytes_per_second, info.copy_latency_ns}) {
-    if (!std::isfinite(value) || value < 0) return fmt::format("a copy bandwidth or latency of {}", value);
+    if (!std::isfinite(value) || value < 0)
+      return fmt::format("a copy bandwidth or latency of {}", value);
   }
   return "";
 }
 
 }  // namespace
 
-void set_plugins_shut_down() { g_shut_down.store(true, std::memory_order_release); }
-bool plugins_shut_down() { return g_shut_down.load(std::memory_order_acquire); }
+void set_plugins_shut_down() {
+  g_shut_down.store(true, std::memory_order_release);
+}
+bool plugins_shut_down() {
+  return g_shut_down.load(std::memory_order_acquire);
+}
 
-Result<std::shared_ptr<Device>> Device::create(const DeviceApis& apis, uint32_t ordinal, uint32_t number) {
+Result<std::shared_ptr<Device>> Device::create(const DeviceApis& apis, uint32_t ordinal,
+                                               uint32_t number) {
   std::shared_ptr<Device> device(new Device(apis, ordinal));
   device->info_.size_bytes = sizeof(tenon_device_info_t);
   clear_failure();
-  TENON_RETURN_IF_ERROR(from_abi(apis.device->info(apis.device->self, ordinal, &device->info_),
-                                 fmt::format("plugin {}: info of device {}", quoted(apis.plugin), ordinal)));
+  TENON_RETURN_IF_ERROR(
+      from_abi(apis.device->info(apis.device->self, ordinal, &device->info_),
+               fmt::format("plugin {}: info of device {}", quoted(apis.plugin), ordinal)));
   const tenon_device_info_t& info = device->info_;
   if (const std::string wrong = wrong_in(info); !wrong.empty()) {
-    return error(TENON_INTERNAL, "T0503", "plugin {} describes device {} with {}", quoted(apis.plugin), ordinal, wrong);
+    return error(TENON_INTERNAL, "T0503", "plugin {} describes device {} with {}",
+                 quoted(apis.plugin), ordinal, wrong);
   }
   device->name_ = printable(from_abi_str(info.kind));
   if (number != 0) device->name_ += fmt::format(":{}", number);
@@ -58,7 +68,8 @@ Result<std::shared_ptr<Device>> Device::create(const DeviceApis& apis, uint32_t 
 }
 
 Device::~Device() {
-  if (handle_ != nullptr && !plugins_shut_down() && !abandoned()) (void)apis_.device->close(apis_.device->self, handle_);
+  if (handle_ != nullptr && !plugins_shut_down() && !abandoned())
+    (void)apis_.device->close(apis_.device->self, handle_);
 }
 
 Status Device::open() {
@@ -70,20 +81,26 @@ Status Device::open() {
   Status status = from_abi(apis_.device->open(apis_.device->self, ordinal_, &handle), "open");
   if (!status.ok()) {
     if (status.code() == TENON_DEVICE_LOST) lost_.store(true, std::memory_order_release);
-    return error(status.code(), "T0503", "device {} cannot be used: {}", quoted(name_), status.message());
+    return error(status.code(), "T0503", "device {} cannot be used: {}", quoted(name_),
+                 status.message());
   }
-  if (handle == nullptr) return error(TENON_INTERNAL, "T0503", "plugin {} opened device {} as nothing", quoted(apis_.plugin), name_);
+  if (handle == nullptr)
+    return error(TENON_INTERNAL, "T0503", "plugin {} opened device {} as nothing",
+                 quoted(apis_.plugin), name_);
   handle_ = handle;
   return {};
 }
 
 Status Device::check(tenon_code_t code, std::string_view what) {
-  if (code == TENON_OK) [[likely]] return {};
+  if (code == TENON_OK) [[likely]]
+    return {};
   Status status = from_abi(code, fmt::format("device {} ({})", quoted(name_), what));
   if (code == TENON_DEVICE_LOST) {
     lost_.store(true, std::memory_order_release);
-    status = error(code, "T0611", "device {} was lost ({}) and gives no results until the process is started again: {}", quoted(name_),
-                   what, status.message());
+    status =
+        error(code, "T0611",
+              "device {} was lost ({}) and gives no results until the process is started again: {}",
+              quoted(name_), what, status.message());
   } else if (status.error_code().empty() && code != TENON_CANCELLED) {
     // The plugin's words, with what they lack: a stable code, which device, what it was doing.
     const char* const id = code == TENON_RESOURCE_EXHAUSTED ? "T0609" : "T0617";
@@ -95,8 +112,10 @@ Status Device::check(tenon_code_t code, std::string_view what) {
 }
 
 Status Device::alive() const {
-  if (!lost_.load(std::memory_order_acquire)) [[likely]] return {};
-  return error(TENON_DEVICE_LOST, "T0611", "device {} was lost and gives no results until the process is started again",
+  if (!lost_.load(std::memory_order_acquire)) [[likely]]
+    return {};
+  return error(TENON_DEVICE_LOST, "T0611",
+               "device {} was lost and gives no results until the process is started again",
                quoted(name_));
 }
 
@@ -111,7 +130,9 @@ void Device::leave_behind(const void* handle) {
 }
 
 Device::SameTurn::SameTurn(const Device& device) : before_(std::exchange(t_same_turn, &device)) {}
-Device::SameTurn::~SameTurn() { t_same_turn = before_; }
+Device::SameTurn::~SameTurn() {
+  t_same_turn = before_;
+}
 
 std::unique_lock<std::mutex> Device::serialise() {
   if (info_.threading != TENON_THREADING_SERIAL || t_same_turn == this) return {};
@@ -119,7 +140,8 @@ std::unique_lock<std::mutex> Device::serialise() {
 }
 
 std::unique_lock<std::mutex> Device::serialise_execution(bool on_queue) {
-  const bool free = info_.threading == TENON_THREADING_FREE || (info_.threading == TENON_THREADING_PER_QUEUE && on_queue);
+  const bool free = info_.threading == TENON_THREADING_FREE ||
+                    (info_.threading == TENON_THREADING_PER_QUEUE && on_queue);
   if (free) return {};
   return std::unique_lock(serial_mutex_);
 }
@@ -128,7 +150,8 @@ Status Device::copy(const tenon_copy_t& copy) {
   TENON_RETURN_IF_ERROR(alive());
   auto guard = serialise();
   clear_failure();
-  TENON_RETURN_IF_ERROR(check(apis_.device->copy(apis_.device->self, handle_, &copy), "copy"), "copying on device {}", quoted(name_));
+  TENON_RETURN_IF_ERROR(check(apis_.device->copy(apis_.device->self, handle_, &copy), "copy"),
+                        "copying on device {}", quoted(name_));
   return {};
 }
 
@@ -162,7 +185,8 @@ void Buffer::reset() {
 
 Result<Buffer> Buffer::allocate(std::shared_ptr<Device> device, uint64_t size_bytes) {
   TENON_RETURN_IF_ERROR(device->open());
-  TENON_RETURN_IF_ERROR(memory_reserve(size_bytes, fmt::format("a tensor on device {}", quoted(device->name()))));
+  TENON_RETURN_IF_ERROR(
+      memory_reserve(size_bytes, fmt::format("a tensor on device {}", quoted(device->name()))));
   Buffer buffer;
   buffer.counted_bytes_ = size_bytes;
   buffer.size_bytes_ = size_bytes;
@@ -175,7 +199,8 @@ Result<Buffer> Buffer::allocate(std::shared_ptr<Device> device, uint64_t size_by
     status = device->check(api->alloc(api->self, device->handle(), size_bytes, &handle), "alloc");
     if (status.ok()) buffer.handle_ = handle;
     if (status.ok() && handle == nullptr) {
-      status = error(TENON_INTERNAL, "T0612", "device {} gave no buffer for {} bytes", quoted(device->name()), size_bytes);
+      status = error(TENON_INTERNAL, "T0612", "device {} gave no buffer for {} bytes",
+                     quoted(device->name()), size_bytes);
     }
     if (status.ok() && api->map != nullptr) {
       void* host = nullptr;
@@ -191,13 +216,14 @@ Result<Buffer> Buffer::allocate(std::shared_ptr<Device> device, uint64_t size_by
   if (status.ok()) return buffer;
   if (buffer.handle_ == nullptr) memory_return(size_bytes);
   if (status.code() == TENON_RESOURCE_EXHAUSTED) {
-    return error(TENON_RESOURCE_EXHAUSTED, "T0609", "{} bytes on device {}: {}", size_bytes, quoted(buffer.device_->name()),
-                 status.message());
+    return error(TENON_RESOURCE_EXHAUSTED, "T0609", "{} bytes on device {}: {}", size_bytes,
+                 quoted(buffer.device_->name()), status.message());
   }
   return status;
 }
 
-Result<Buffer> Buffer::import(std::shared_ptr<Device> device, const void* data, uint64_t size_bytes) {
+Result<Buffer> Buffer::import(std::shared_ptr<Device> device, const void* data,
+                              uint64_t size_bytes) {
   TENON_RETURN_IF_ERROR(device->open());
   const tenon_device_api_t* api = device->apis().device;
   Buffer buffer;
@@ -207,7 +233,8 @@ Result<Buffer> Buffer::import(std::shared_ptr<Device> device, const void* data, 
   tenon_buffer_t* handle = nullptr;
   const tenon_code_t code =
       api->import(api->self, device->handle(), const_cast<void*>(data), size_bytes, &handle);
-  // Importing only saves a copy: whatever forbids it, the copy is made. A lost device would not make it either.
+  // Importing only saves a copy: whatever forbids it, the copy is made. A lost device would not
+  // make it either.
   if (code == TENON_OK ? handle == nullptr : code != TENON_DEVICE_LOST) {
     clear_failure();
     return buffer;

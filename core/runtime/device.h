@@ -1,7 +1,8 @@
-// One device as the host sees it: the plugin's tables, its record, and, once something runs there, the open
-// handle. Shared by the whole process. Claiming and compiling need no open device.
+// One device as the host sees it: the plugin's tables, its record, and, once something runs there,
+// the open handle. Shared by the whole process. Claiming and compiling need no open device.
 //
-// Threads: safe. Calls into a plugin that asked for it (TENON_THREADING_SERIAL) are serialised here.
+// Threads: safe. Calls into a plugin that asked for it (TENON_THREADING_SERIAL) are serialised
+// here.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -15,20 +16,20 @@
 #include <tenon/abi/kernels.h>
 #include <tenon/abi/queue.h>
 
-#include "core/base/process/memory.h"
 #include "core/base/errors/status.h"
+#include "core/base/process/memory.h"
 
 namespace tenon::runtime {
 
-// Kernels that another plugin has for this kind of device, as a compile interface of core/dispatch. They run on
-// the same buffers and are complete when they return.
+// Kernels that another plugin has for this kind of device, as a compile interface of core/dispatch.
+// They run on the same buffers and are complete when they return.
 struct KernelSet {
   std::string plugin;
   const tenon_compile_api_t* compile = nullptr;
 };
 
-// Full-size tables that live as long as the process. `compile` is never null: a device that only has kernels gets
-// the adapter of core/dispatch.
+// Full-size tables that live as long as the process. `compile` is never null: a device that only
+// has kernels gets the adapter of core/dispatch.
 struct DeviceApis {
   std::string plugin;
   const tenon_device_api_t* device = nullptr;
@@ -36,15 +37,22 @@ struct DeviceApis {
   const tenon_queue_api_t* queue = nullptr;  // null: everything completes before it returns
   std::vector<KernelSet> kernel_sets;
   // Who compiles: 0 the device itself, i the kernel set i - 1.
-  const tenon_compile_api_t* compiler(uint32_t by) const { return by == 0 ? compile : kernel_sets[by - 1].compile; }
+  const tenon_compile_api_t* compiler(uint32_t by) const {
+    return by == 0 ? compile : kernel_sets[by - 1].compile;
+  }
 };
 
 class Device : public std::enable_shared_from_this<Device> {
  public:
-  // Reads the record of one ordinal; opens nothing. T0503 when the plugin refuses or its record makes no sense.
-  static Result<std::shared_ptr<Device>> create(const DeviceApis& apis, uint32_t ordinal) { return create(apis, ordinal, ordinal); }
-  // number: which of its kind it is, as its name says, where the ordinals of one table run through several kinds.
-  static Result<std::shared_ptr<Device>> create(const DeviceApis& apis, uint32_t ordinal, uint32_t number);
+  // Reads the record of one ordinal; opens nothing. T0503 when the plugin refuses or its record
+  // makes no sense.
+  static Result<std::shared_ptr<Device>> create(const DeviceApis& apis, uint32_t ordinal) {
+    return create(apis, ordinal, ordinal);
+  }
+  // number: which of its kind it is, as its name says, where the ordinals of one table run through
+  // several kinds.
+  static Result<std::shared_ptr<Device>> create(const DeviceApis& apis, uint32_t ordinal,
+                                                uint32_t number);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -60,21 +68,24 @@ class Device : public std::enable_shared_from_this<Device> {
   Status open();
   tenon_device_t* handle() const { return handle_; }  // null before open()
 
-  // Turns a code of this device's plugin into a Status that names the device and `what`; TENON_DEVICE_LOST marks it.
+  // Turns a code of this device's plugin into a Status that names the device and `what`;
+  // TENON_DEVICE_LOST marks it.
   Status check(tenon_code_t code, std::string_view what);
   // T0611 once the device was lost: it gives no results any more.
   Status alive() const;
 
-  // Given up on: submitted work did not end in time. It is lost, and since its work may go on at any time, what it has is never
-  // released: its buffers, queues and executables stay behind.
+  // Given up on: submitted work did not end in time. It is lost, and since its work may go on at
+  // any time, what it has is never released: its buffers, queues and executables stay behind.
   void abandon();
-  void leave_behind(const void* handle);  // remembers it, so that leak checkers see that it is meant
+  void leave_behind(
+      const void* handle);  // remembers it, so that leak checkers see that it is meant
   bool abandoned() const { return abandoned_.load(std::memory_order_acquire); }
 
   // Held around calls that the plugin wants one at a time; empty when it does not care.
   std::unique_lock<std::mutex> serialise();
   std::unique_lock<std::mutex> serialise_execution(bool on_queue);
-  // While a call that has its turn asks the host for something: what the host calls for it on this thread belongs to that turn.
+  // While a call that has its turn asks the host for something: what the host calls for it on this
+  // thread belongs to that turn.
   class SameTurn {
    public:
     explicit SameTurn(const Device& device);
@@ -110,9 +121,10 @@ class Buffer {
 
   // T0609 when TENON_MEMORY_LIMIT or the device has not enough. The device is opened.
   static Result<Buffer> allocate(std::shared_ptr<Device> device, uint64_t size_bytes);
-  // Wraps host memory that outlives the buffer, which nobody writes through it. An empty buffer when the device
-  // cannot, or the address does not suit it: the caller copies.
-  static Result<Buffer> import(std::shared_ptr<Device> device, const void* data, uint64_t size_bytes);
+  // Wraps host memory that outlives the buffer, which nobody writes through it. An empty buffer
+  // when the device cannot, or the address does not suit it: the caller copies.
+  static Result<Buffer> import(std::shared_ptr<Device> device, const void* data,
+                               uint64_t size_bytes);
 
   explicit operator bool() const { return handle_ != nullptr; }
   tenon_buffer_t* handle() const { return handle_; }
@@ -128,7 +140,8 @@ class Buffer {
   uint64_t size_bytes_ = 0, counted_bytes_ = 0;
 };
 
-// Once plugins were shut down nothing of theirs is called any more: what still lives is not released but left behind.
+// Once plugins were shut down nothing of theirs is called any more: what still lives is not
+// released but left behind.
 void set_plugins_shut_down();
 bool plugins_shut_down();
 

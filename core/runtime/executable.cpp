@@ -9,7 +9,8 @@ namespace tenon::runtime {
 
 std::shared_ptr<const Needs> NeedsCache::find(std::span<const int64_t> symbols) {
   for (auto it = entries_.begin(); it != entries_.end(); ++it) {
-    if (!std::equal(symbols.begin(), symbols.end(), it->symbols.begin(), it->symbols.end())) continue;
+    if (!std::equal(symbols.begin(), symbols.end(), it->symbols.begin(), it->symbols.end()))
+      continue;
     entries_.splice(entries_.begin(), entries_, it);
     return it->needs;
   }
@@ -21,24 +22,29 @@ void NeedsCache::put(std::span<const int64_t> symbols, std::shared_ptr<const Nee
   if (entries_.size() > kEntriesMax) entries_.pop_back();
 }
 
-Result<std::unique_ptr<Executable>> Executable::load(std::shared_ptr<Device> device, std::span<const std::byte> bytes,
+Result<std::unique_ptr<Executable>> Executable::load(std::shared_ptr<Device> device,
+                                                     std::span<const std::byte> bytes,
                                                      std::span<tenon_blob_t* const> constants,
-                                                     std::vector<uint32_t> output_ranks, uint32_t by) {
+                                                     std::vector<uint32_t> output_ranks,
+                                                     uint32_t by) {
   TENON_RETURN_IF_ERROR(device->open());
   std::unique_ptr<Executable> out(new Executable(device, by));
   out->output_ranks_ = std::move(output_ranks);
   const tenon_compile_api_t* api = out->api_;
   auto guard = device->serialise();
   clear_failure();
-  tenon_executable_t* handle = nullptr;  // a local: what stands beside an error is not ours to release
-  TENON_RETURN_IF_ERROR(device->check(
-      api->load(api->self, device->handle(), bytes.data(), bytes.size(), constants.data(),
-                static_cast<uint32_t>(constants.size()), &handle),
-      "load"));
+  tenon_executable_t* handle =
+      nullptr;  // a local: what stands beside an error is not ours to release
+  TENON_RETURN_IF_ERROR(
+      device->check(api->load(api->self, device->handle(), bytes.data(), bytes.size(),
+                              constants.data(), static_cast<uint32_t>(constants.size()), &handle),
+                    "load"));
   out->handle_ = handle;
-  if (handle == nullptr) return error(TENON_INTERNAL, "T0612", "device {} loaded nothing", quoted(device->name()));
+  if (handle == nullptr)
+    return error(TENON_INTERNAL, "T0612", "device {} loaded nothing", quoted(device->name()));
   out->info_.size_bytes = sizeof(tenon_executable_info_t);
-  TENON_RETURN_IF_ERROR(device->check(api->executable_info(api->self, out->handle_, &out->info_), "executable_info"));
+  TENON_RETURN_IF_ERROR(
+      device->check(api->executable_info(api->self, out->handle_, &out->info_), "executable_info"));
   return out;
 }
 
@@ -69,13 +75,17 @@ Result<std::shared_ptr<const Needs>> Executable::needs(std::span<const int64_t> 
   {
     auto guard = device_->serialise();
     clear_failure();
-    TENON_RETURN_IF_ERROR(device_->check(
-        api_->needs(api_->self, handle_, {symbols.data(), static_cast<uint32_t>(symbols.size())}, &needs), "needs"));
+    TENON_RETURN_IF_ERROR(
+        device_->check(api_->needs(api_->self, handle_,
+                                   {symbols.data(), static_cast<uint32_t>(symbols.size())}, &needs),
+                       "needs"));
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     answer->outputs[i].size_bytes = outputs[i].size_bytes_max;
     for (int64_t dim : answer->outputs[i].dims) {
-      if (dim < 0 && outputs[i].size_bytes_max != TENON_SIZE_UNKNOWN) return error(TENON_INTERNAL, "T0612", "device {} gives output {} a dim of {}", quoted(device_->name()), i, dim);
+      if (dim < 0 && outputs[i].size_bytes_max != TENON_SIZE_UNKNOWN)
+        return error(TENON_INTERNAL, "T0612", "device {} gives output {} a dim of {}",
+                     quoted(device_->name()), i, dim);
     }
   }
   answer->workspace_bytes = needs.workspace_bytes;

@@ -41,14 +41,17 @@ class Executable {
  public:
   // Loads `bytes`; opens the device. constants: in order of value index of the subgraph, borrowed.
   // output_ranks: one per output. by: who compiled it, as DeviceApis::compiler counts.
-  static Result<std::unique_ptr<Executable>> load(std::shared_ptr<Device> device, std::span<const std::byte> bytes,
+  static Result<std::unique_ptr<Executable>> load(std::shared_ptr<Device> device,
+                                                  std::span<const std::byte> bytes,
                                                   std::span<tenon_blob_t* const> constants,
-                                                  std::vector<uint32_t> output_ranks, uint32_t by = 0);
+                                                  std::vector<uint32_t> output_ranks,
+                                                  uint32_t by = 0);
   ~Executable();
   Executable(const Executable&) = delete;
 
   const tenon_executable_info_t& info() const { return info_; }
-  // Whether its work goes to the device's queue. Else it is complete when it returns, and what the queue holds has to be done before.
+  // Whether its work goes to the device's queue. Else it is complete when it returns, and what the
+  // queue holds has to be done before.
   bool on_queue() const { return by_ == 0 && device_->has_queue(); }
   // Cached. T0612 when the plugin answers with sizes that make no sense.
   Result<std::shared_ptr<const Needs>> needs(std::span<const int64_t> symbols);

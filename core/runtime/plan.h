@@ -1,5 +1,5 @@
-// A program ready to run: executables on devices, and the steps between inputs and outputs. Made by core/session
-// from a placement, immutable afterwards.
+// A program ready to run: executables on devices, and the steps between inputs and outputs. Made by
+// core/session from a placement, immutable afterwards.
 #pragma once
 #include <memory>
 #include <vector>
@@ -18,22 +18,22 @@ inline constexpr uint32_t kHostPlace = 0xffffffffu;  // host memory, as a place 
 struct Slot {
   enum class Source : uint8_t { kInput, kSegment, kConstant };
   Source source = Source::kSegment;
-  uint32_t input = 0;              // kInput: which
+  uint32_t input = 0;                // kInput: which
   tenon_blob_t* constant = nullptr;  // kConstant; the graph keeps it
   tenon_dtype_t dtype = TENON_DTYPE_NONE;
-  std::vector<tenon_dim_t> dims;   // of the program's graph
-  uint32_t last_step = 0;          // after it nobody reads the value; UINT32_MAX: an output of the program
+  std::vector<tenon_dim_t> dims;  // of the program's graph
+  uint32_t last_step = 0;  // after it nobody reads the value; UINT32_MAX: an output of the program
 };
 
 struct Step {
   enum class Kind : uint8_t { kCopy, kExecute };
   Kind kind = Kind::kExecute;
-  uint32_t device = 0;                 // index into Plan::devices; kCopy: target, or kHostPlace
-  uint32_t slot = 0;                   // kCopy
-  uint32_t executable = 0;             // kExecute
-  std::vector<uint32_t> inputs, outputs;        // kExecute: slots
-  std::vector<tenon_symbol_t> symbols;          // of the program's graph, in the order of the subgraph's
-  std::vector<tenon_symbol_t> out_symbols;      // of the program's graph, set by this step
+  uint32_t device = 0;                    // index into Plan::devices; kCopy: target, or kHostPlace
+  uint32_t slot = 0;                      // kCopy
+  uint32_t executable = 0;                // kExecute
+  std::vector<uint32_t> inputs, outputs;  // kExecute: slots
+  std::vector<tenon_symbol_t> symbols;    // of the program's graph, in the order of the subgraph's
+  std::vector<tenon_symbol_t> out_symbols;  // of the program's graph, set by this step
 };
 
 struct Plan {

@@ -17,7 +17,9 @@ tenon_code_t wait_a_moment(const tenon_queue_api_t* api, tenon_fence_t* fence, u
   const tenon_code_t code = api->fence_wait(api->self, fence, value, kPollNs);
   if (code != TENON_DEADLINE_EXCEEDED) return code;
   uint64_t now = 0;
-  if (api->fence_query != nullptr && api->fence_query(api->self, fence, &now) == TENON_OK && now >= value) return TENON_OK;
+  if (api->fence_query != nullptr && api->fence_query(api->self, fence, &now) == TENON_OK &&
+      now >= value)
+    return TENON_OK;
   // One that says so before the time is over must not keep a core busy.
   if (std::chrono::steady_clock::now() - asked < kPause) std::this_thread::sleep_for(kPause);
   return code;
@@ -31,13 +33,17 @@ Result<std::unique_ptr<Queue>> Queue::create(std::shared_ptr<Device> device) {
   clear_failure();
   // Through locals: what stands beside an error is not ours to destroy.
   tenon_queue_t* queue = nullptr;
-  TENON_RETURN_IF_ERROR(device->check(api->queue_create(api->self, device->handle(), &queue), "queue"));
+  TENON_RETURN_IF_ERROR(
+      device->check(api->queue_create(api->self, device->handle(), &queue), "queue"));
   out->queue_ = queue;
   tenon_fence_t* fence = nullptr;
-  if (queue != nullptr) TENON_RETURN_IF_ERROR(device->check(api->fence_create(api->self, device->handle(), 0, &fence), "fence"));
+  if (queue != nullptr)
+    TENON_RETURN_IF_ERROR(
+        device->check(api->fence_create(api->self, device->handle(), 0, &fence), "fence"));
   out->fence_ = fence;
   if (fence == nullptr) {
-    return error(TENON_INTERNAL, "T0612", "device {} made no {}", quoted(device->name()), queue == nullptr ? "queue" : "fence");
+    return error(TENON_INTERNAL, "T0612", "device {} made no {}", quoted(device->name()),
+                 queue == nullptr ? "queue" : "fence");
   }
   return out;
 }
@@ -62,7 +68,9 @@ Status Queue::copy(const tenon_copy_t& copy, tenon_fence_point_t after) {
   {
     auto guard = device_->serialise();
     clear_failure();
-    status = device_->check(api->copy_async(api->self, queue_, &copy, &after, after.fence != nullptr ? 1 : 0, next_signal()), "copy");
+    status = device_->check(api->copy_async(api->self, queue_, &copy, &after,
+                                            after.fence != nullptr ? 1 : 0, next_signal()),
+                            "copy");
   }
   if (!status.ok()) refused();
   TENON_RETURN_IF_ERROR(std::move(status), "copying on device {}", quoted(device_->name()));
@@ -83,13 +91,15 @@ Result<bool> Queue::poll(uint64_t value) {
     return true;
   }
   failed_ = true;
-  return std::move(status).with_context(fmt::format("waiting for device {}", quoted(device_->name())));
+  return std::move(status).with_context(
+      fmt::format("waiting for device {}", quoted(device_->name())));
 }
 
 uint64_t Queue::progress() const {
   const tenon_queue_api_t* api = device_->apis().queue;
   uint64_t value = 0;
-  if (api->fence_query == nullptr || api->fence_query(api->self, fence_, &value) != TENON_OK) value = reached_;
+  if (api->fence_query == nullptr || api->fence_query(api->self, fence_, &value) != TENON_OK)
+    value = reached_;
   clear_failure();
   return value;
 }

@@ -17,9 +17,11 @@ Result<std::unique_ptr<RelayFence>> RelayFence::create(std::shared_ptr<Device> t
   auto guard = target->serialise();
   clear_failure();
   tenon_fence_t* fence = nullptr;  // a local: what stands beside an error is not ours to destroy
-  TENON_RETURN_IF_ERROR(target->check(api->fence_create(api->self, target->handle(), 0, &fence), "fence"));
+  TENON_RETURN_IF_ERROR(
+      target->check(api->fence_create(api->self, target->handle(), 0, &fence), "fence"));
   out->fence_ = fence;
-  if (fence == nullptr) return error(TENON_INTERNAL, "T0612", "device {} made no fence", quoted(target->name()));
+  if (fence == nullptr)
+    return error(TENON_INTERNAL, "T0612", "device {} made no fence", quoted(target->name()));
   return out;
 }
 
@@ -74,7 +76,8 @@ Status Relay::take_failure() {
   const std::lock_guard lock(mutex_);
   const tenon_code_t code = std::exchange(failed_, TENON_OK);
   if (code == TENON_OK || !failure_.ok()) return std::exchange(failure_, Status());
-  return error(code, "T0617", "device {} (run): it failed with {}", quoted(source_->name()), code_name(code));
+  return error(code, "T0617", "device {} (run): it failed with {}", quoted(source_->name()),
+               code_name(code));
 }
 
 void Relay::keep(tenon_code_t code, Status failure) {
@@ -100,7 +103,8 @@ void Relay::work() {
   }
 }
 
-// Also ends when nobody is left to wait for, or to wait: a fence that never answers must not hold the run up for good.
+// Also ends when nobody is left to wait for, or to wait: a fence that never answers must not hold
+// the run up for good.
 tenon_code_t Relay::wait_for(const Item& item) const {
   const tenon_queue_api_t* api = source_->apis().queue;
   while (!item.target->given_up()) {
@@ -115,12 +119,15 @@ void Relay::pass_on(const Item& item) {
   clear_failure();
   const tenon_code_t code = wait_for(item);
   const bool spoilt = item.source_spoilt->load(std::memory_order_acquire);
-  // What the target reads may still be written: a failed wait ends nothing. So it is left as it is, defined since it was taken.
+  // What the target reads may still be written: a failed wait ends nothing. So it is left as it is,
+  // defined since it was taken.
   if (code != TENON_OK || spoilt) item.target_spoilt->store(true, std::memory_order_release);
   Status failure, refused;
   try {
     failure = source_->check(code, "run");
-    if (!failure.ok()) failure = std::move(failure).with_context(fmt::format("waiting for device {}", quoted(source_->name())));
+    if (!failure.ok())
+      failure = std::move(failure).with_context(
+          fmt::format("waiting for device {}", quoted(source_->name())));
   } catch (const std::exception&) {  // no memory for words
   }
   if (code != TENON_OK && !spoilt && !source_->abandoned()) keep(code, std::move(failure));

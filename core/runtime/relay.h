@@ -1,7 +1,9 @@
-// Carries fence points from one device to others: when the source's fence has come to a value, a fence of the target is signalled by
-// the host, so that work of both is submitted long before and nobody waits but the target's queue.
+// Carries fence points from one device to others: when the source's fence has come to a value, a
+// fence of the target is signalled by the host, so that work of both is submitted long before and
+// nobody waits but the target's queue.
 //
-// Threads: one thread of its own, which calls nothing of a plugin but fence_wait, fence_query and fence_signal. Its owner adds and drains.
+// Threads: one thread of its own, which calls nothing of a plugin but fence_wait, fence_query and
+// fence_signal. Its owner adds and drains.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -14,7 +16,8 @@
 
 namespace tenon::runtime {
 
-// Set once what a device works on is no result any more, since work of another that it came from failed.
+// Set once what a device works on is no result any more, since work of another that it came from
+// failed.
 using Spoilt = std::atomic<bool>;
 
 // A fence that the host signals, for what one device sends to another.
@@ -25,7 +28,9 @@ class RelayFence {
   tenon_fence_t* fence() const { return fence_; }
   uint64_t next() { return ++promised_; }
   // Whether signal() was called with the value or a later one, whatever the device said to it.
-  bool signalled(uint64_t value) const { return signalled_.load(std::memory_order_acquire) >= value; }
+  bool signalled(uint64_t value) const {
+    return signalled_.load(std::memory_order_acquire) >= value;
+  }
   Status signal(uint64_t value);
   bool given_up() const { return target_->abandoned(); }
 
@@ -55,8 +60,9 @@ class Relay {
   void add(const Item& item);
   // Waits until every item was passed on.
   void drain();
-  // The first wait for the source that failed, unless the source was spoilt by then, or the first signal that a target refused: the
-  // source's own fence may be fine, and then nobody else knows. OK afterwards. After drain.
+  // The first wait for the source that failed, unless the source was spoilt by then, or the first
+  // signal that a target refused: the source's own fence may be fine, and then nobody else knows.
+  // OK afterwards. After drain.
   Status take_failure();
 
  private:

@@ -34,7 +34,8 @@ struct LateOutputs {
     std::lock_guard lock(late.mutex);
     const Device::SameTurn turn(late.device);  // execute has it, and waits for this
     if (index >= late.buffers.size() || late.buffers[index] != nullptr) {
-      late.failure = error(TENON_INTERNAL, "T0612", "a device asks for the buffer of output {} out of turn", index);
+      late.failure = error(TENON_INTERNAL, "T0612",
+                           "a device asks for the buffer of output {} out of turn", index);
       return to_abi(late.failure);
     }
     Result<std::shared_ptr<Buffer>> made = late.pool->take(size_bytes);
@@ -52,26 +53,30 @@ struct LateOutputs {
 
 }  // namespace
 
-// ---- State --------------------------------------------------------------------------------------------------
+// ---- State
+// --------------------------------------------------------------------------------------------------
 
 Runner::Runner(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {
   for (uint32_t d = 0; d < plan_->devices.size(); ++d) {
     BufferPool pool(plan_->devices[d], [this, d] { return wait(d); });
-    devices_.push_back({std::move(pool), nullptr, std::make_unique<Spoilt>(false), nullptr, {}, {}});
+    devices_.push_back(
+        {std::move(pool), nullptr, std::make_unique<Spoilt>(false), nullptr, {}, {}});
     devices_.back().from.resize(plan_->devices.size());
   }
   slots_.resize(plan_->slots.size());
   for (SlotState& slot : slots_) slot.places.resize(plan_->devices.size());
   dead_after_.resize(plan_->steps.size());
   for (uint32_t s = 0; s < plan_->slots.size(); ++s) {
-    if (plan_->slots[s].last_step < dead_after_.size()) dead_after_[plan_->slots[s].last_step].push_back(s);
+    if (plan_->slots[s].last_step < dead_after_.size())
+      dead_after_[plan_->slots[s].last_step].push_back(s);
   }
   leaves_.resize(plan_->slots.size());
   relayed_.resize(plan_->slots.size());
   for (const Step& step : plan_->steps) {
     if (step.kind != Step::Kind::kCopy) continue;
     leaves_[step.slot] = true;
-    if (step.device != kHostPlace && plan_->devices[step.device]->has_queue()) relayed_[step.slot] = true;
+    if (step.device != kHostPlace && plan_->devices[step.device]->has_queue())
+      relayed_[step.slot] = true;
   }
   for (uint32_t slot : plan_->output_slots) leaves_[slot] = true;
 }
@@ -91,11 +96,13 @@ void Runner::drop_sinks() {
 }
 
 void Runner::drop_run_state() {
-  const bool abandoned = std::any_of(plan_->devices.begin(), plan_->devices.end(), [](const auto& d) { return d->abandoned(); });
+  const bool abandoned = std::any_of(plan_->devices.begin(), plan_->devices.end(),
+                                     [](const auto& d) { return d->abandoned(); });
   for (SlotState& slot : slots_) {
     for (size_t d = 0; d < slot.places.size(); ++d) {
       Place& place = slot.places[d];
-      if (place.buffer != nullptr && place.pooled) devices_[d].pool.give_back(std::move(place.buffer));
+      if (place.buffer != nullptr && place.pooled)
+        devices_[d].pool.give_back(std::move(place.buffer));
       place = {};
     }
     slot.host = nullptr;
@@ -106,12 +113,14 @@ void Runner::drop_run_state() {
     slot.source = kHostPlace;
     slot.ready = 0;
   }
-  if (abandoned) keep_for_good(std::make_shared<std::deque<std::vector<int64_t>>>(std::move(out_symbols_)));
+  if (abandoned)
+    keep_for_good(std::make_shared<std::deque<std::vector<int64_t>>>(std::move(out_symbols_)));
   out_symbols_.clear();
   outputs_.clear();
 }
 
-// Inputs are borrowed for the run only. What was imported is also on the host, so that outputs lose nothing.
+// Inputs are borrowed for the run only. What was imported is also on the host, so that outputs lose
+// nothing.
 void Runner::drop_imports() {
   for (SlotState& slot : slots_) {
     for (Place& place : slot.places) {
@@ -138,7 +147,8 @@ Status Runner::run(std::span<const tenon_array_t* const> inputs) {
     status = run_steps(inputs);
     if (status.ok()) status = take_outputs();
   } catch (...) {  // no memory, or no thread to be had
-    // What was submitted uses memory that the run's state owns. Waiting first gives up a device that does not answer.
+    // What was submitted uses memory that the run's state owns. Waiting first gives up a device
+    // that does not answer.
     try {
       (void)wait_all();
     } catch (const std::exception&) {  // its words did not fit
@@ -147,14 +157,18 @@ Status Runner::run(std::span<const tenon_array_t* const> inputs) {
     drop_run_state();
     throw;
   }
-  // Also after a failure: nothing may be in flight when memory goes back. Of several failures the one that came first counts.
+  // Also after a failure: nothing may be in flight when memory goes back. Of several failures the
+  // one that came first counts.
   Status waited = wait_all();
   if (!waited.ok() && status.code() != TENON_CANCELLED) status = std::move(waited);
   if (status.ok()) {
     drop_imports();
   } else {
-    // Work behind the failed one may still run, in memory that the run's state owns: the end of the queues waits for it.
-    const auto failed = [](const DeviceState& d) { return d.queue != nullptr && (d.queue->failed() || d.queue->device().abandoned()); };
+    // Work behind the failed one may still run, in memory that the run's state owns: the end of the
+    // queues waits for it.
+    const auto failed = [](const DeviceState& d) {
+      return d.queue != nullptr && (d.queue->failed() || d.queue->device().abandoned());
+    };
     if (std::any_of(devices_.begin(), devices_.end(), failed)) end_queues();
     drop_run_state();
   }
@@ -182,9 +196,11 @@ Status Runner::run_steps(std::span<const tenon_array_t* const> inputs) {
     }
     if (trace_ != nullptr) {
       const bool copy = step.kind == Step::Kind::kCopy;
-      const std::string place = step.device == kHostPlace ? "host" : plan_->devices[step.device]->name();
-      trace_->add({copy ? fmt::format("copy to {}", place) : fmt::format("run on {}", place), "", "host", copy ? "copy" : "run",
-                   begin, now_ns(), 0, static_cast<double>(statistics_.transferred_bytes - moved), 0});
+      const std::string place =
+          step.device == kHostPlace ? "host" : plan_->devices[step.device]->name();
+      trace_->add({copy ? fmt::format("copy to {}", place) : fmt::format("run on {}", place), "",
+                   "host", copy ? "copy" : "run", begin, now_ns(), 0,
+                   static_cast<double>(statistics_.transferred_bytes - moved), 0});
     }
     release_dead(i);
   }
@@ -201,7 +217,8 @@ Status Runner::place_inputs(std::span<const tenon_array_t* const> inputs) {
     SlotState& state = slots_[s];
     if (slot.source == Slot::Source::kConstant) {
       uint64_t size = 0;
-      TENON_RETURN_IF_ERROR(from_abi(plan_->api->blob_data(plan_->api->self, slot.constant, &state.host, &size), "constant"));
+      TENON_RETURN_IF_ERROR(from_abi(
+          plan_->api->blob_data(plan_->api->self, slot.constant, &state.host, &size), "constant"));
       state.has_host = state.stable_host = true;
     } else if (slot.source == Slot::Source::kInput) {
       const tenon_array_t& array = *inputs[slot.input];
@@ -231,7 +248,8 @@ Status Runner::execute(const Step& step) {
   std::vector<tenon_span_t> inputs, outputs;
   std::vector<tenon_fence_point_t> waits;
   for (uint32_t slot : step.inputs) {
-    TENON_CHECK(slots_[slot].places[step.device].buffer != nullptr, "a step reads slot {} before it is there", slot);
+    TENON_CHECK(slots_[slot].places[step.device].buffer != nullptr,
+                "a step reads slot {} before it is there", slot);
     const Place& place = slots_[slot].places[step.device];
     inputs.push_back({place.buffer->handle(), 0});
     if (place.after.fence != nullptr) waits.push_back(place.after);
@@ -240,8 +258,8 @@ Status Runner::execute(const Step& step) {
     uint64_t bytes = 0;
     if (step.out_symbols.empty()) TENON_RETURN_IF_ERROR(bytes_of(step.outputs[i], &bytes));
     if (needs->outputs[i].size_bytes < bytes) {
-      return error(TENON_INTERNAL, "T0612", "device {} asks {} bytes for an output of {}", quoted(device->name()),
-                   needs->outputs[i].size_bytes, bytes);
+      return error(TENON_INTERNAL, "T0612", "device {} asks {} bytes for an output of {}",
+                   quoted(device->name()), needs->outputs[i].size_bytes, bytes);
     }
     if (needs->outputs[i].size_bytes == TENON_SIZE_UNKNOWN) {
       outputs.push_back({});  // given when the device knows the size
@@ -255,7 +273,8 @@ Status Runner::execute(const Step& step) {
   if (needs->workspace_bytes != 0) {
     TENON_ASSIGN_OR_RETURN(workspace, state.pool.take(needs->workspace_bytes));
   }
-  statistics_.arena_lower_bound_bytes = std::max(statistics_.arena_lower_bound_bytes, needs->lower_bound_bytes);
+  statistics_.arena_lower_bound_bytes =
+      std::max(statistics_.arena_lower_bound_bytes, needs->lower_bound_bytes);
 
   std::vector<int64_t>& out_symbols = out_symbols_.emplace_back(step.out_symbols.size(), -1);
   tenon_call_t call{};
@@ -270,12 +289,15 @@ Status Runner::execute(const Step& step) {
   call.out_symbol_count = static_cast<uint32_t>(out_symbols.size());
   if (trace_ != nullptr) call.profile = sinks_[step.device]->get();
   // A size that only the run tells is asked of the host during the call.
-  const bool asks = std::any_of(needs->outputs.begin(), needs->outputs.end(),
-                                [](const auto& output) { return output.size_bytes == TENON_SIZE_UNKNOWN; });
+  const bool asks =
+      std::any_of(needs->outputs.begin(), needs->outputs.end(),
+                  [](const auto& output) { return output.size_bytes == TENON_SIZE_UNKNOWN; });
   if (asks || !executable.on_queue()) {
-    // Nothing in a queue orders it: what it reads has to be there, memory of the host that another device fills included.
+    // Nothing in a queue orders it: what it reads has to be there, memory of the host that another
+    // device fills included.
     for (uint32_t slot : step.inputs) {
-      if (slots_[slot].places[step.device].after.fence != nullptr) TENON_RETURN_IF_ERROR(await_host(slot));
+      if (slots_[slot].places[step.device].after.fence != nullptr)
+        TENON_RETURN_IF_ERROR(await_host(slot));
     }
     TENON_RETURN_IF_ERROR(wait(step.device));
   } else {
@@ -286,13 +308,15 @@ Status Runner::execute(const Step& step) {
     call.signal = state.queue->next_signal();
     for (const tenon_fence_point_t& point : waits) state.depends(point);
   }
-  LateOutputs late{*device, &state.pool, std::vector<std::shared_ptr<Buffer>>(outputs.size()), {}, {}};
+  LateOutputs late{
+      *device, &state.pool, std::vector<std::shared_ptr<Buffer>>(outputs.size()), {}, {}};
   call.output_self = &late;
   call.output = call.queue == nullptr ? LateOutputs::give : nullptr;
   Status status = executable.execute(call);
   if (!late.failure.ok()) status = std::move(late.failure);
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (late.buffers[i] != nullptr) slots_[step.outputs[i]].places[step.device] = {std::move(late.buffers[i]), true};
+    if (late.buffers[i] != nullptr)
+      slots_[step.outputs[i]].places[step.device] = {std::move(late.buffers[i]), true};
   }
   if (!status.ok() && call.queue != nullptr) state.queue->refused();
   // Later work of the device runs after this one, so that it may use the workspace again.
@@ -312,7 +336,9 @@ Status Runner::learn_symbols(const Step& step, std::span<const int64_t> out_symb
   const Device& device = *plan_->devices[step.device];
   TENON_RETURN_IF_ERROR(wait(step.device));
   for (size_t i = 0; i < out_symbols.size(); ++i) {
-    if (out_symbols[i] < 0) return error(TENON_INTERNAL, "T0612", "device {} left a data-dependent dim unset", quoted(device.name()));
+    if (out_symbols[i] < 0)
+      return error(TENON_INTERNAL, "T0612", "device {} left a data-dependent dim unset",
+                   quoted(device.name()));
     symbols_[step.out_symbols[i]] = out_symbols[i];
     told_[step.out_symbols[i]] = true;
   }
@@ -321,14 +347,16 @@ Status Runner::learn_symbols(const Step& step, std::span<const int64_t> out_symb
   return check_made(step);
 }
 
-// Every output is there and large enough, also those whose buffers the device asked for, or should have.
+// Every output is there and large enough, also those whose buffers the device asked for, or should
+// have.
 Status Runner::check_made(const Step& step) const {
   for (uint32_t slot : step.outputs) {
     uint64_t bytes = 0;
     TENON_RETURN_IF_ERROR(bytes_of(slot, &bytes));
     const Place& place = slots_[slot].places[step.device];
     if (place.buffer == nullptr || bytes > place.buffer->size_bytes()) {
-      return error(TENON_INTERNAL, "T0612", "device {} made {} bytes in a buffer of {}", quoted(plan_->devices[step.device]->name()), bytes,
+      return error(TENON_INTERNAL, "T0612", "device {} made {} bytes in a buffer of {}",
+                   quoted(plan_->devices[step.device]->name()), bytes,
                    place.buffer == nullptr ? 0 : place.buffer->size_bytes());
     }
   }
@@ -354,7 +382,9 @@ void Runner::release_dead(uint32_t step) {
     for (size_t d = 0; d < devices_.size(); ++d) {
       Place& place = slots_[s].places[d];
       if (place.buffer == nullptr) continue;
-      if (slots_[s].held && place.buffer->host() != nullptr && place.buffer->host() == slots_[s].host) continue;
+      if (slots_[s].held && place.buffer->host() != nullptr &&
+          place.buffer->host() == slots_[s].host)
+        continue;
       if (place.pooled) {
         devices_[d].pool.give_back(std::move(place.buffer));
         place = {};

@@ -27,8 +27,10 @@ struct RunStatistics {
 class BufferPool {
  public:
   // wait: ends the work that may still use what was given back, or says why it did not end well.
-  BufferPool(std::shared_ptr<Device> device, std::function<Status()> wait) : device_(std::move(device)), wait_(std::move(wait)) {}
-  // Where the device has no memory left, waits and frees what lies unused. Fails as `wait` and Buffer::allocate do.
+  BufferPool(std::shared_ptr<Device> device, std::function<Status()> wait)
+      : device_(std::move(device)), wait_(std::move(wait)) {}
+  // Where the device has no memory left, waits and frees what lies unused. Fails as `wait` and
+  // Buffer::allocate do.
   Result<std::shared_ptr<Buffer>> take(uint64_t size_bytes);
   void give_back(std::shared_ptr<Buffer> buffer);
   // Frees what the run just ended did not use.
@@ -57,10 +59,11 @@ class Runner {
   explicit Runner(std::shared_ptr<const Plan> plan);
   ~Runner();
 
-  // Runs to the end. inputs: one per input, checked by Shapes::check_input; borrowed for the call. After a failure the
-  // Runner, its devices (unless lost) and the process are usable.
+  // Runs to the end. inputs: one per input, checked by Shapes::check_input; borrowed for the call.
+  // After a failure the Runner, its devices (unless lost) and the process are usable.
   Status run(std::span<const tenon_array_t* const> inputs);
-  // Dense outputs of the last run that succeeded; valid until the next, whatever becomes of the inputs.
+  // Dense outputs of the last run that succeeded; valid until the next, whatever becomes of the
+  // inputs.
   const std::vector<OutputArray>& outputs() const { return outputs_; }
   const RunStatistics& statistics() const { return statistics_; }
   void set_trace(std::shared_ptr<Trace> trace) { trace_ = std::move(trace); }  // null: no profile
@@ -100,8 +103,9 @@ class Runner {
   std::vector<DeviceState> devices_;
   std::vector<SlotState> slots_;
   std::vector<int64_t> symbols_;
-  std::vector<bool> told_;  // by symbol: a step of this run has told it
-  std::deque<std::vector<int64_t>> out_symbols_;  // of this run: lent to devices, which may write them until their queues have ended
+  std::vector<bool> told_;                        // by symbol: a step of this run has told it
+  std::deque<std::vector<int64_t>> out_symbols_;  // of this run: lent to devices, which may write
+                                                  // them until their queues have ended
   std::vector<OutputArray> outputs_;
   RunStatistics statistics_;
   Status given_up_;  // of this run: why a device was abandoned

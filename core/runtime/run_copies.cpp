@@ -26,25 +26,30 @@ Status Runner::take_host(uint64_t size_bytes, bool zeroed, std::shared_ptr<std::
   uint64_t rounded = 0;
   void *data = nullptr, *aligned = nullptr;
   if (checked_align_up(std::max<uint64_t>(size_bytes, 1), kHostAlignment, &rounded)) {
-    // Large memory comes as zeros from the system: calloc knows that, and does not write them again.
+    // Large memory comes as zeros from the system: calloc knows that, and does not write them
+    // again.
     const bool has_room = zeroed && rounded <= UINT64_MAX - kHostAlignment;
-    data = has_room ? std::calloc(rounded + kHostAlignment, 1) : std::aligned_alloc(kHostAlignment, rounded);
+    data = has_room ? std::calloc(rounded + kHostAlignment, 1)
+                    : std::aligned_alloc(kHostAlignment, rounded);
     aligned = data;
     size_t room = rounded + kHostAlignment;
     if (has_room && data != nullptr) std::align(kHostAlignment, rounded, aligned, room);
   }
   if (data == nullptr) {
     memory_return(size_bytes);
-    return error(TENON_RESOURCE_EXHAUSTED, "T0111", "the system gave no {} bytes for a tensor", size_bytes);
+    return error(TENON_RESOURCE_EXHAUSTED, "T0111", "the system gave no {} bytes for a tensor",
+                 size_bytes);
   }
-  *out = std::shared_ptr<std::byte>(static_cast<std::byte*>(aligned), [size_bytes, data](std::byte*) {
-    std::free(data);
-    memory_return(size_bytes);
-  });
+  *out =
+      std::shared_ptr<std::byte>(static_cast<std::byte*>(aligned), [size_bytes, data](std::byte*) {
+        std::free(data);
+        memory_return(size_bytes);
+      });
   return {};
 }
 
-// ---- A run --------------------------------------------------------------------------------------------------
+// ---- A run
+// --------------------------------------------------------------------------------------------------
 
 Status Runner::copy_to_device(uint32_t slot, uint32_t device_index) {
   SlotState& slot_state = slots_[slot];
@@ -86,7 +91,8 @@ Status Runner::copy_to_device(uint32_t slot, uint32_t device_index) {
   return {};
 }
 
-// Gives the point at which `device` may read the slot's host memory; the null point when it may at once.
+// Gives the point at which `device` may read the slot's host memory; the null point when it may at
+// once.
 Status Runner::relay_to(uint32_t slot, uint32_t device, tenon_fence_point_t* out) {
   SlotState& state = slots_[slot];
   *out = {};
@@ -98,7 +104,8 @@ Status Runner::relay_to(uint32_t slot, uint32_t device, tenon_fence_point_t* out
   }
   if (source.relay == nullptr) source.relay = std::make_unique<Relay>(plan_->devices[state.source]);
   const uint64_t value = fence->next();
-  source.relay->add({source.queue->fence(), state.ready, fence.get(), value, source.spoilt.get(), devices_[device].spoilt.get()});
+  source.relay->add({source.queue->fence(), state.ready, fence.get(), value, source.spoilt.get(),
+                     devices_[device].spoilt.get()});
   *out = {fence->fence(), value};
   return {};
 }
@@ -130,7 +137,8 @@ Status Runner::submit_copy_to_host(uint32_t slot, uint32_t from, uint64_t bytes)
   SlotState& slot_state = slots_[slot];
   const std::shared_ptr<Device>& device = plan_->devices[from];
   std::shared_ptr<std::byte> memory;
-  // When the copy fails, those that wait for it go on with what it left: never with what lay there before.
+  // When the copy fails, those that wait for it go on with what it left: never with what lay there
+  // before.
   TENON_RETURN_IF_ERROR(take_host(bytes, device->has_queue() && relayed_[slot], &memory));
   slot_state.host = memory.get();
   slot_state.host_owner = memory;  // stays until the queue is done, also when a wait fails

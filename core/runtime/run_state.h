@@ -1,4 +1,5 @@
-// What a Runner keeps of a run: where values are, and what each device has been given. Only for run*.cpp.
+// What a Runner keeps of a run: where values are, and what each device has been given. Only for
+// run*.cpp.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -8,20 +9,24 @@
 
 namespace tenon::runtime {
 
-inline std::string kernel_context(const Device& device) { return fmt::format("running on device {}", device.name()); }
+inline std::string kernel_context(const Device& device) {
+  return fmt::format("running on device {}", device.name());
+}
 
 struct Runner::Place {
   std::shared_ptr<Buffer> buffer;
-  bool pooled = false;             // false: imported host memory
-  tenon_fence_point_t after{};     // work that reads it waits for this; null: it is there in order of the device's queue
+  bool pooled = false;          // false: imported host memory
+  tenon_fence_point_t after{};  // work that reads it waits for this; null: it is there in order of
+                                // the device's queue
 };
 
 struct Runner::DeviceState {
   BufferPool pool;
   std::unique_ptr<Queue> queue;
-  std::unique_ptr<Spoilt> spoilt;                  // some of its work is on what another device failed to make
-  std::unique_ptr<Relay> relay;                    // carries its results to others
-  std::vector<std::unique_ptr<RelayFence>> from;   // by source: signalled when something of it has arrived
+  std::unique_ptr<Spoilt> spoilt;  // some of its work is on what another device failed to make
+  std::unique_ptr<Relay> relay;    // carries its results to others
+  std::vector<std::unique_ptr<RelayFence>>
+      from;  // by source: signalled when something of it has arrived
   // Which of its work waits for others: the value that it signals, and what it waits for.
   struct Dependence {
     uint64_t work = 0;
@@ -32,14 +37,16 @@ struct Runner::DeviceState {
 
   void depends(tenon_fence_point_t point) {
     for (const auto& f : from) {
-      if (f != nullptr && f->fence() == point.fence) dependences.push_back({queue->submitted(), f.get(), point.value});
+      if (f != nullptr && f->fence() == point.fence)
+        dependences.push_back({queue->submitted(), f.get(), point.value});
     }
   }
   // Its next piece of work waits for another device.
   bool waits() const {
     const uint64_t next = queue->progress() + 1;
-    return std::any_of(dependences.begin(), dependences.end(),
-                       [next](const Dependence& d) { return d.work == next && !d.fence->signalled(d.value); });
+    return std::any_of(dependences.begin(), dependences.end(), [next](const Dependence& d) {
+      return d.work == next && !d.fence->signalled(d.value);
+    });
   }
 };
 
@@ -48,10 +55,12 @@ struct Runner::SlotState {
   const void* host = nullptr;
   std::shared_ptr<void> host_owner;  // null: the caller's or the graph's memory
   bool has_host = false;
-  bool stable_host = false;          // host memory that stays until the run ends
-  bool held = false;                 // the buffer that `host` is in stays until the run ends, since queued work reads it
-  uint32_t source = kHostPlace;      // host memory is filled once the queue of this device has reached `ready`
-  uint64_t ready = 0;                // 0: it is filled
+  bool stable_host = false;  // host memory that stays until the run ends
+  bool held =
+      false;  // the buffer that `host` is in stays until the run ends, since queued work reads it
+  uint32_t source =
+      kHostPlace;      // host memory is filled once the queue of this device has reached `ready`
+  uint64_t ready = 0;  // 0: it is filled
 };
 
 }  // namespace tenon::runtime

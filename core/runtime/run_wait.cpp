@@ -13,7 +13,8 @@ Status Runner::wait_for(uint32_t device, uint64_t value) {
   for (;;) {
     TENON_ASSIGN_OR_RETURN(const bool reached, queue->poll(value));
     if (reached) return check_cancelled();
-    if (plan_->devices[device]->abandoned()) return given_up_.ok() ? plan_->devices[device]->alive() : given_up_;
+    if (plan_->devices[device]->abandoned())
+      return given_up_.ok() ? plan_->devices[device]->alive() : given_up_;
     if (const uint64_t now = progress(); now != seen) {
       seen = now;
       since = now_ns();
@@ -25,7 +26,8 @@ Status Runner::wait_for(uint32_t device, uint64_t value) {
 }
 
 Status Runner::wait(uint32_t device) {
-  return devices_[device].queue == nullptr ? Status() : wait_for(device, devices_[device].queue->submitted());
+  return devices_[device].queue == nullptr ? Status()
+                                           : wait_for(device, devices_[device].queue->submitted());
 }
 
 uint64_t Runner::progress() const {
@@ -48,27 +50,31 @@ void Runner::give_up_one(uint32_t waited_for) {
   }
   Device& device = *plan_->devices[culprit];
   device.abandon();
-  given_up_ = error(TENON_DEVICE_LOST, "T0618", "device {} finished none of its work for {} s; it is given up, and what it holds stays behind",
+  given_up_ = error(TENON_DEVICE_LOST, "T0618",
+                    "device {} finished none of its work for {} s; it is given up, and what it "
+                    "holds stays behind",
                     quoted(device.name()), limit(Limit::kDeviceWaitSeconds))
                   .with("device", device.name());
 }
 
-// The first failure of a device, before what relays met and nobody else did, before those of devices that only worked on what others
-// did not make. Nothing is left in relays.
+// The first failure of a device, before what relays met and nobody else did, before those of
+// devices that only worked on what others did not make. Nothing is left in relays.
 Status Runner::wait_all() {
   Status first = given_up_, relayed, spoilt;
   for (uint32_t d = 0; d < devices_.size(); ++d) {
     if (devices_[d].queue == nullptr) continue;
     Status status = wait(d);
     Status& kept = devices_[d].spoilt->load(std::memory_order_acquire) ? spoilt : first;
-    if (kept.ok() && !status.ok()) kept = std::move(status).with_context(kernel_context(*plan_->devices[d]));
+    if (kept.ok() && !status.ok())
+      kept = std::move(status).with_context(kernel_context(*plan_->devices[d]));
   }
   // Every queue has ended, failed or was given up: no relay waits for long.
   for (uint32_t d = 0; d < devices_.size(); ++d) {
     if (devices_[d].relay == nullptr) continue;
     devices_[d].relay->drain();
     Status status = devices_[d].relay->take_failure();
-    if (relayed.ok() && !status.ok()) relayed = std::move(status).with_context(kernel_context(*plan_->devices[d]));
+    if (relayed.ok() && !status.ok())
+      relayed = std::move(status).with_context(kernel_context(*plan_->devices[d]));
   }
   if (!first.ok()) return first;
   return relayed.ok() ? spoilt : relayed;

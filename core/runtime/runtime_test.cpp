@@ -17,7 +17,8 @@
 namespace tenon::runtime {
 namespace {
 
-// ---- A toy device: host memory, an executable that adds all inputs of i32 ------------------------------------------
+// ---- A toy device: host memory, an executable that adds all inputs of i32
+// ------------------------------------------
 
 struct Toy {
   bool hidden = false;  // the host cannot touch its memory
@@ -25,19 +26,22 @@ struct Toy {
   tenon_code_t fail_execute = TENON_OK;
   int64_t found = 2;  // the value of symbols that an execution defines
   int buffers = 0, executions = 0, imports = 0, imported = 0, syncs = 0, releases = 0;
-  int fail_allocs = 0;                                            // so many more fail
-  tenon_code_t fail_import = TENON_OK, fail_map = TENON_OK, fail_load = TENON_OK, refuse_execute = TENON_OK;
-  bool no_queue = false;                                          // OK, and null
+  int fail_allocs = 0;  // so many more fail
+  tenon_code_t fail_import = TENON_OK, fail_map = TENON_OK, fail_load = TENON_OK,
+               refuse_execute = TENON_OK;
+  bool no_queue = false;  // OK, and null
   double latency_ns = 0;
   tenon_str_t description{};
   uint64_t memory_at_queue_end = 0;
   int fences = 0;
   uint32_t threading = TENON_THREADING_SERIAL;
-  uint64_t submitted = 0;                 // the last values of any fence
-  std::atomic<uint64_t> fence_waits{0};   // of relays' threads too
-  std::atomic<int> fail_relay_waits{0};   // so many more waits on other threads than the test's fail, though the fence is fine
-  std::atomic<int> refuse_signals{0};     // so many more signals of the host are refused, though they are done
-  bool hung = false;                      // from here on nothing that is submitted begins
+  uint64_t submitted = 0;                // the last values of any fence
+  std::atomic<uint64_t> fence_waits{0};  // of relays' threads too
+  std::atomic<int> fail_relay_waits{
+      0};  // so many more waits on other threads than the test's fail, though the fence is fine
+  std::atomic<int> refuse_signals{
+      0};             // so many more signals of the host are refused, though they are done
+  bool hung = false;  // from here on nothing that is submitted begins
   int queues = 0;
   std::thread::id home = std::this_thread::get_id();
 };
@@ -59,7 +63,8 @@ class ToyFence {
   tenon_code_t wait(uint64_t value, uint64_t timeout_ns) {
     std::unique_lock lock(mutex_);
     const auto done = [&] { return code_ != TENON_OK || value_ >= value; };
-    const auto longest = std::chrono::nanoseconds(std::min(timeout_ns, uint64_t{3'600'000'000'000}));
+    const auto longest =
+        std::chrono::nanoseconds(std::min(timeout_ns, uint64_t{3'600'000'000'000}));
     if (!changed_.wait_for(lock, longest, done)) return TENON_DEADLINE_EXCEEDED;
     return code_;
   }
@@ -70,9 +75,12 @@ class ToyFence {
   uint64_t value_ = 0;
   tenon_code_t code_ = TENON_OK;
 };
-ToyFence* toy_fence_of(const tenon_fence_point_t& point) { return reinterpret_cast<ToyFence*>(point.fence); }
+ToyFence* toy_fence_of(const tenon_fence_point_t& point) {
+  return reinterpret_cast<ToyFence*>(point.fence);
+}
 
-// The queue does its work at submission, which therefore waits. A failure is told by the fence that it came to.
+// The queue does its work at submission, which therefore waits. A failure is told by the fence that
+// it came to.
 void toy_await(const tenon_fence_point_t* waits, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     if (waits[i].fence != nullptr) (void)toy_fence_of(waits[i])->wait(waits[i].value, UINT64_MAX);
@@ -84,7 +92,9 @@ struct ToyBuffer {
   std::byte* data;
 };
 
-tenon_code_t toy_count(void*, uint32_t* out) { return *out = 1, TENON_OK; }
+tenon_code_t toy_count(void*, uint32_t* out) {
+  return *out = 1, TENON_OK;
+}
 tenon_code_t toy_info(void* self, uint32_t, tenon_device_info_t* out) {
   out->kind = {"toy", 3};
   out->target = {"toy", 3};
@@ -98,7 +108,9 @@ tenon_code_t toy_open(void* self, uint32_t, tenon_device_t** out) {
   *out = reinterpret_cast<tenon_device_t*>(self);
   return TENON_OK;
 }
-tenon_code_t toy_close(void*, tenon_device_t*) { return TENON_OK; }
+tenon_code_t toy_close(void*, tenon_device_t*) {
+  return TENON_OK;
+}
 tenon_code_t toy_alloc(void* self, tenon_device_t*, uint64_t size, tenon_buffer_t** out) {
   auto* b = new ToyBuffer{std::vector<std::byte>(size), nullptr};
   b->data = b->own.data();
@@ -120,13 +132,17 @@ tenon_code_t toy_free(void* self, tenon_device_t*, tenon_buffer_t* buffer) {
 }
 tenon_code_t toy_copy(void*, tenon_device_t*, const tenon_copy_t* c) {
   if (c->direction == TENON_COPY_HOST_TO_DEVICE) {
-    std::memcpy(reinterpret_cast<ToyBuffer*>(c->to)->data + c->to_offset_bytes, c->host_from, c->length_bytes);
+    std::memcpy(reinterpret_cast<ToyBuffer*>(c->to)->data + c->to_offset_bytes, c->host_from,
+                c->length_bytes);
   } else {
-    std::memcpy(c->host_to, reinterpret_cast<ToyBuffer*>(c->from)->data + c->from_offset_bytes, c->length_bytes);
+    std::memcpy(c->host_to, reinterpret_cast<ToyBuffer*>(c->from)->data + c->from_offset_bytes,
+                c->length_bytes);
   }
   return TENON_OK;
 }
-tenon_code_t toy_sync(void* self, tenon_device_t*) { return ++static_cast<Toy*>(self)->syncs, TENON_OK; }
+tenon_code_t toy_sync(void* self, tenon_device_t*) {
+  return ++static_cast<Toy*>(self)->syncs, TENON_OK;
+}
 tenon_code_t toy_map(void* self, tenon_device_t*, tenon_buffer_t* buffer, void** out) {
   if (static_cast<Toy*>(self)->fail_map != TENON_OK) return static_cast<Toy*>(self)->fail_map;
   *out = reinterpret_cast<ToyBuffer*>(buffer)->data;
@@ -142,13 +158,17 @@ tenon_code_t toy_import(void* self, tenon_device_t*, void* data, uint64_t, tenon
   return TENON_OK;
 }
 
-tenon_code_t toy_load(void* self, tenon_device_t*, const void*, uint64_t, tenon_blob_t* const*, uint32_t,
-                      tenon_executable_t** out) {
+tenon_code_t toy_load(void* self, tenon_device_t*, const void*, uint64_t, tenon_blob_t* const*,
+                      uint32_t, tenon_executable_t** out) {
   *out = reinterpret_cast<tenon_executable_t*>(self);
   return static_cast<Toy*>(self)->fail_load;
 }
-void toy_release(void* self, tenon_executable_t*) { ++static_cast<Toy*>(self)->releases; }
-tenon_code_t toy_executable_info(void*, tenon_executable_t*, tenon_executable_info_t*) { return TENON_OK; }
+void toy_release(void* self, tenon_executable_t*) {
+  ++static_cast<Toy*>(self)->releases;
+}
+tenon_code_t toy_executable_info(void*, tenon_executable_t*, tenon_executable_info_t*) {
+  return TENON_OK;
+}
 tenon_code_t toy_needs(void*, tenon_executable_t*, tenon_symbols_t, tenon_needs_t* needs) {
   for (uint32_t i = 0; i < needs->output_count; ++i) {
     needs->outputs[i].size_bytes_max = 16;
@@ -165,7 +185,8 @@ tenon_code_t toy_execute(void* self, tenon_executable_t*, const tenon_call_t* ca
   if (toy->refuse_execute != TENON_OK) return toy->refuse_execute;
   if (toy->fail_execute != TENON_OK && !toy->queued) return toy->fail_execute;
   auto at = [](const tenon_span_t& s) {
-    return reinterpret_cast<int32_t*>(reinterpret_cast<ToyBuffer*>(s.buffer)->data + s.offset_bytes);
+    return reinterpret_cast<int32_t*>(reinterpret_cast<ToyBuffer*>(s.buffer)->data +
+                                      s.offset_bytes);
   };
   for (int i = 0; i < 4; ++i) {
     int32_t sum = 1;
@@ -173,7 +194,8 @@ tenon_code_t toy_execute(void* self, tenon_executable_t*, const tenon_call_t* ca
     for (uint32_t k = 0; k < call->output_count; ++k) at(call->outputs[k])[i] = sum;
   }
   for (uint32_t k = 0; k < call->out_symbol_count; ++k) call->out_symbols[k] = toy->found;
-  if (call->profile != nullptr) call->profile->event(call->profile->self, {"add\"1", 5}, {"n", 1}, 10, 30, 4, 16, 2);
+  if (call->profile != nullptr)
+    call->profile->event(call->profile->self, {"add\"1", 5}, {"n", 1}, 10, 30, 4, 16, 2);
   if (ToyFence* fence = toy_fence_of(call->signal)) {
     fence->signal(toy->submitted = call->signal.value, toy->fail_execute);
   }
@@ -189,7 +211,8 @@ tenon_code_t toy_queue_destroy(void* self, tenon_queue_t*) {
   static_cast<Toy*>(self)->memory_at_queue_end = memory_in_use();
   return TENON_OK;
 }
-tenon_code_t toy_copy_async(void* self, tenon_queue_t*, const tenon_copy_t* c, const tenon_fence_point_t* waits, uint32_t wait_count,
+tenon_code_t toy_copy_async(void* self, tenon_queue_t*, const tenon_copy_t* c,
+                            const tenon_fence_point_t* waits, uint32_t wait_count,
                             tenon_fence_point_t signal) {
   if (static_cast<Toy*>(self)->hung) return TENON_OK;
   toy_await(waits, wait_count);
@@ -223,19 +246,24 @@ tenon_code_t toy_fence_signal(void* self, tenon_fence_t* fence, uint64_t value) 
 tenon_code_t toy_fence_wait(void* self, tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns) {
   auto* toy = static_cast<Toy*>(self);
   toy->fence_waits = value;
-  if (std::this_thread::get_id() != toy->home && counts_down(toy->fail_relay_waits)) return TENON_RESOURCE_EXHAUSTED;
+  if (std::this_thread::get_id() != toy->home && counts_down(toy->fail_relay_waits))
+    return TENON_RESOURCE_EXHAUSTED;
   return reinterpret_cast<ToyFence*>(fence)->wait(value, timeout_ns);
 }
 
-// ---- A graph of three arguments, enough of the table for Shapes ----------------------------------------------------
+// ---- A graph of three arguments, enough of the table for Shapes
+// ----------------------------------------------------
 
 struct Fixture : testing::Test {
   Toy toy;
-  tenon_device_api_t device_api{sizeof(device_api), &toy, toy_count, toy_info, toy_open, toy_close, toy_alloc, toy_free,
-                                toy_copy, toy_sync, toy_map, toy_import, nullptr};
+  tenon_device_api_t device_api{
+      sizeof(device_api), &toy,     toy_count, toy_info, toy_open,   toy_close, toy_alloc,
+      toy_free,           toy_copy, toy_sync,  toy_map,  toy_import, nullptr};
   tenon_compile_api_t compile_api{};
-  tenon_queue_api_t queue_api{sizeof(queue_api), &toy, toy_queue, toy_queue_destroy, toy_copy_async, toy_fence,
-                              toy_fence_destroy, toy_fence_query, toy_fence_signal, toy_fence_wait};
+  tenon_queue_api_t queue_api{
+      sizeof(queue_api), &toy,          toy_queue,         toy_queue_destroy,
+      toy_copy_async,    toy_fence,     toy_fence_destroy, toy_fence_query,
+      toy_fence_signal,  toy_fence_wait};
   tenon_host_graph_t graph_api{};
   tenon_value_t arguments[2] = {0, 1}, yields[1] = {2};
   tenon_dim_t four[1] = {4};
@@ -249,8 +277,11 @@ struct Fixture : testing::Test {
     compile_api.needs = toy_needs;
     compile_api.execute = toy_execute;
     graph_api.self = this;
-    graph_api.graph_view = [](void*, tenon_graph_t*, tenon_graph_view_t* v) { return v->main = 0, TENON_OK; };
-    graph_api.region_view = [](void* self, tenon_graph_t*, tenon_region_t, tenon_region_view_t* v) -> tenon_code_t {
+    graph_api.graph_view = [](void*, tenon_graph_t*, tenon_graph_view_t* v) {
+      return v->main = 0, TENON_OK;
+    };
+    graph_api.region_view = [](void* self, tenon_graph_t*, tenon_region_t,
+                               tenon_region_view_t* v) -> tenon_code_t {
       auto* f = static_cast<Fixture*>(self);
       v->argument_count = 2;
       v->arguments = f->arguments;
@@ -258,7 +289,8 @@ struct Fixture : testing::Test {
       v->yields = f->yields;
       return TENON_OK;
     };
-    graph_api.value_view = [](void* self, tenon_graph_t*, tenon_value_t, tenon_value_view_t* v) -> tenon_code_t {
+    graph_api.value_view = [](void* self, tenon_graph_t*, tenon_value_t,
+                              tenon_value_view_t* v) -> tenon_code_t {
       v->type = {TENON_I32, TENON_KIND_TENSOR, 1, static_cast<Fixture*>(self)->four, 0};
       return TENON_OK;
     };
@@ -266,7 +298,8 @@ struct Fixture : testing::Test {
 
   std::shared_ptr<Device> make_device() {
     if (toy.hidden) device_api.map = nullptr, device_api.import = nullptr;
-    auto made = Device::create({"toy-plugin", &device_api, &compile_api, toy.queued ? &queue_api : nullptr}, 0);
+    auto made = Device::create(
+        {"toy-plugin", &device_api, &compile_api, toy.queued ? &queue_api : nullptr}, 0);
     EXPECT_TRUE(made.ok());
     return *made;
   }
@@ -335,7 +368,9 @@ struct Fixture : testing::Test {
   alignas(16) int32_t a[4] = {1, 2, 3, 4};
   alignas(16) int32_t b[4] = {10, 20, 30, 40};
   int64_t dims[1] = {4};
-  tenon_array_t array(void* data) { return {sizeof(tenon_array_t), TENON_I32, 0, 1, 0, data, dims, nullptr}; }
+  tenon_array_t array(void* data) {
+    return {sizeof(tenon_array_t), TENON_I32, 0, 1, 0, data, dims, nullptr};
+  }
 
   Status run(Runner& runner) {
     const tenon_array_t x = array(a), y = array(b);
@@ -370,7 +405,8 @@ TEST_F(Fixture, HiddenMemoryIsCopiedAndCounted) {
   Runner runner(make_plan(make_device(), make_device()));
   ASSERT_TRUE(run(runner).ok());
   expect_right(runner);
-  EXPECT_EQ(runner.statistics().transferred_bytes, 16u * 5);  // two in, one out and in again, one out
+  EXPECT_EQ(runner.statistics().transferred_bytes,
+            16u * 5);  // two in, one out and in again, one out
 }
 
 TEST_F(Fixture, QueuesGiveTheSame) {
@@ -382,10 +418,13 @@ TEST_F(Fixture, QueuesGiveTheSame) {
   }
 }
 
-// Work that is done is known from the fence's value: no run waits until the device would be given up.
+// Work that is done is known from the fence's value: no run waits until the device would be given
+// up.
 TEST_F(Fixture, WaitsThatAlwaysEndTooEarlyDoNotHoldARun) {
   toy.hidden = toy.queued = true;
-  queue_api.fence_wait = [](void*, tenon_fence_t*, uint64_t, uint64_t) -> tenon_code_t { return TENON_DEADLINE_EXCEEDED; };
+  queue_api.fence_wait = [](void*, tenon_fence_t*, uint64_t, uint64_t) -> tenon_code_t {
+    return TENON_DEADLINE_EXCEEDED;
+  };
   Runner runner(make_plan(make_device(), make_device()));
   ASSERT_TRUE(run(runner).ok());
   expect_right(runner);
@@ -404,7 +443,8 @@ TEST_F(Fixture, KernelsOfAnotherPluginWaitForTheQueueAndUseNone) {
   };
   auto with_set = [&] {
     device_api.map = nullptr, device_api.import = nullptr;
-    return *Device::create({"toy-plugin", &device_api, &compile_api, &queue_api, {{"set", &set}}}, 0);
+    return *Device::create({"toy-plugin", &device_api, &compile_api, &queue_api, {{"set", &set}}},
+                           0);
   };
   auto plan = make_plan(with_set(), with_set());
   // Both on one device, the second by the set.
@@ -502,12 +542,14 @@ TEST_F(GivenUp, WhereASubmissionIsRefused) {
 }
 
 TEST_F(GivenUp, WhereMemoryIsExhausted) {
-  compile_api.needs = [](void* self, tenon_executable_t* e, tenon_symbols_t symbols, tenon_needs_t* needs) {
+  compile_api.needs = [](void* self, tenon_executable_t* e, tenon_symbols_t symbols,
+                         tenon_needs_t* needs) {
     const tenon_code_t code = toy_needs(self, e, symbols, needs);
     return needs->outputs[0].size_bytes_max = 1 << 20, code;
   };
   compile_api.execute = [](void* self, tenon_executable_t* e, const tenon_call_t* call) {
-    the_toy->fail_allocs = 1;  // the output of the second, when the workspace of the first lies there
+    the_toy->fail_allocs =
+        1;  // the output of the second, when the workspace of the first lies there
     return hang(self, e, call);
   };
   const std::shared_ptr<Plan> plan = one_device_plan(true);
@@ -540,7 +582,8 @@ TEST_F(GivenUp, TheProfileStays) {
   EXPECT_EQ(seen.lock()->events().back().name, "late");
 }
 
-// The source's own fence is fine: only the relay knows that the second device worked on what may not have been there.
+// The source's own fence is fine: only the relay knows that the second device worked on what may
+// not have been there.
 TEST_F(Fixture, AWaitThatFailsOnARelayFailsTheRun) {
   toy.hidden = toy.queued = true;
   Runner runner(make_plan(make_device(), make_device()));
@@ -648,9 +691,14 @@ TEST_F(Fixture, StridedInputIsPacked) {
 }
 
 TEST_F(Fixture, DimsThatOnlyTheRunKnows) {
-  graph_api.graph_view = [](void*, tenon_graph_t*, tenon_graph_view_t* v) { return v->main = 0, v->symbol_limit = 1, TENON_OK; };
-  graph_api.symbol_view = [](void*, tenon_graph_t*, tenon_symbol_t, tenon_symbol_view_t* v) { return v->hi = INT64_MAX, TENON_OK; };
-  graph_api.dim_evaluate = [](void*, tenon_graph_t*, tenon_dim_t, const int64_t* values, uint32_t, int64_t* out) -> tenon_code_t {
+  graph_api.graph_view = [](void*, tenon_graph_t*, tenon_graph_view_t* v) {
+    return v->main = 0, v->symbol_limit = 1, TENON_OK;
+  };
+  graph_api.symbol_view = [](void*, tenon_graph_t*, tenon_symbol_t, tenon_symbol_view_t* v) {
+    return v->hi = INT64_MAX, TENON_OK;
+  };
+  graph_api.dim_evaluate = [](void*, tenon_graph_t*, tenon_dim_t, const int64_t* values, uint32_t,
+                              int64_t* out) -> tenon_code_t {
     *out = values[0];
     return TENON_OK;
   };
@@ -673,15 +721,19 @@ TEST_F(Fixture, DimsThatOnlyTheRunKnows) {
 }
 
 // What asks for the buffer of each output while it runs.
-tenon_code_t asking_needs(void* self, tenon_executable_t* e, tenon_symbols_t symbols, tenon_needs_t* needs) {
+tenon_code_t asking_needs(void* self, tenon_executable_t* e, tenon_symbols_t symbols,
+                          tenon_needs_t* needs) {
   const tenon_code_t code = toy_needs(self, e, symbols, needs);
-  for (uint32_t i = 0; i < needs->output_count; ++i) needs->outputs[i].size_bytes_max = TENON_SIZE_UNKNOWN;
+  for (uint32_t i = 0; i < needs->output_count; ++i)
+    needs->outputs[i].size_bytes_max = TENON_SIZE_UNKNOWN;
   return code;
 }
 tenon_code_t asking_execute(void* self, tenon_executable_t* e, const tenon_call_t* call) {
-  if (call->output == nullptr || call->queue != nullptr || call->outputs[0].buffer != nullptr) return TENON_INTERNAL;
+  if (call->output == nullptr || call->queue != nullptr || call->outputs[0].buffer != nullptr)
+    return TENON_INTERNAL;
   tenon_span_t made{};
-  if (const tenon_code_t code = call->output(call->output_self, 0, 16, &made); code != TENON_OK) return code;
+  if (const tenon_code_t code = call->output(call->output_self, 0, 16, &made); code != TENON_OK)
+    return code;
   tenon_call_t with_buffer = *call;
   with_buffer.outputs = &made;
   return toy_execute(self, e, &with_buffer);
@@ -700,11 +752,14 @@ TEST_F(Fixture, SizesThatOnlyTheRunTellsAreAskedWithoutAQueue) {
   }
 }
 
-// A size that is known is checked all the same: one that asked for no buffer, or for a small one, gave nothing to read.
+// A size that is known is checked all the same: one that asked for no buffer, or for a small one,
+// gave nothing to read.
 TEST_F(Fixture, AnOutputOfKnownSizeThatIsAskedForIsChecked) {
   compile_api.needs = asking_needs;
   using Execute = tenon_code_t (*)(void*, tenon_executable_t*, const tenon_call_t*);
-  const Execute asks_nothing = [](void*, tenon_executable_t*, const tenon_call_t*) -> tenon_code_t { return TENON_OK; };
+  const Execute asks_nothing = [](void*, tenon_executable_t*, const tenon_call_t*) -> tenon_code_t {
+    return TENON_OK;
+  };
   const Execute asks_little = [](void*, tenon_executable_t*, const tenon_call_t* call) {
     tenon_span_t made{};
     return call->output(call->output_self, 0, 4, &made);
@@ -745,16 +800,20 @@ TEST_F(Fixture, SerialDeviceAsksForItsOutputsDuringTheCall) {
   toy.threading = TENON_THREADING_SERIAL;
   compile_api.needs = asking_needs;
   using Execute = tenon_code_t (*)(void*, tenon_executable_t*, const tenon_call_t*);
-  const Execute from_its_own_thread = [](void* self, tenon_executable_t* e, const tenon_call_t* call) {
+  const Execute from_its_own_thread = [](void* self, tenon_executable_t* e,
+                                         const tenon_call_t* call) {
     tenon_code_t code = TENON_INTERNAL;
     std::thread([&] { code = asking_execute(self, e, call); }).join();
     return code;
   };
-  // The device has no memory at first: it is waited for, and what lies unused is freed, within the call.
+  // The device has no memory at first: it is waited for, and what lies unused is freed, within the
+  // call.
   const Execute short_of_memory = [](void* self, tenon_executable_t* e, const tenon_call_t* call) {
     static_cast<Toy*>(self)->fail_allocs = 1;
     tenon_span_t large{};
-    if (const tenon_code_t code = call->output(call->output_self, 0, uint64_t{1} << 20, &large); code != TENON_OK) return code;
+    if (const tenon_code_t code = call->output(call->output_self, 0, uint64_t{1} << 20, &large);
+        code != TENON_OK)
+      return code;
     tenon_call_t with_buffer = *call;
     with_buffer.outputs = &large;
     return toy_execute(self, e, &with_buffer);
@@ -796,7 +855,8 @@ TEST_F(Fixture, TraceIsJsonAndTheTableIsSorted) {
   ASSERT_TRUE(run(runner).ok());
   std::string text;
   const tenon_sink_t sink{&text, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
-                            static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
+                            static_cast<std::string*>(self)->append(static_cast<const char*>(data),
+                                                                    size);
                             return TENON_OK;
                           }};
   ASSERT_TRUE(trace->write_perfetto(sink).ok());

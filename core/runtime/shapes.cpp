@@ -32,24 +32,31 @@ Status joined(const std::vector<std::string>& wrong) {
   if (wrong.empty()) return {};
   std::string text = wrong[0].substr(7);
   for (size_t i = 1; i < wrong.size() && i < kProblemsMax; ++i) text += "; " + wrong[i].substr(7);
-  if (wrong.size() > kProblemsMax) text += fmt::format("; and {} more", wrong.size() - kProblemsMax);
+  if (wrong.size() > kProblemsMax)
+    text += fmt::format("; and {} more", wrong.size() - kProblemsMax);
   return Status(TENON_INVALID_ARGUMENT, std::string_view(wrong[0]).substr(0, 5), std::move(text));
 }
 
 std::string dtype_text(tenon_dtype_t dtype) {
-  return ir::dtype_valid(dtype) ? std::string(ir::dtype_name(dtype)) : fmt::format("of no known element type ({})", dtype);
+  return ir::dtype_valid(dtype) ? std::string(ir::dtype_name(dtype))
+                                : fmt::format("of no known element type ({})", dtype);
 }
 
 std::string_view rel_text(uint32_t rel) {
   switch (rel) {
-    case TENON_REL_EQ: return "equal to";
-    case TENON_REL_LT: return "less than";
-    case TENON_REL_LE: return "at most";
-    default: return "a multiple of";
+    case TENON_REL_EQ:
+      return "equal to";
+    case TENON_REL_LT:
+      return "less than";
+    case TENON_REL_LE:
+      return "at most";
+    default:
+      return "a multiple of";
   }
 }
 
-std::string text_of_dim(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_dim_t dim, int depth) {
+std::string text_of_dim(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_dim_t dim,
+                        int depth) {
   if (dim >= 0) return std::to_string(dim);
   if (depth > 16) return "...";
   const tenon_dim_view_t v = view_of(api, graph, dim);
@@ -60,15 +67,24 @@ std::string text_of_dim(const tenon_host_graph_t& api, tenon_graph_t* graph, ten
     if (api.symbol_view(api.self, graph, v.symbol, &symbol) != TENON_OK) return "?";
     return std::string(sym_text(symbol.name));
   }
-  const std::string a = text_of_dim(api, graph, v.a, depth + 1), b = text_of_dim(api, graph, v.b, depth + 1);
-  auto inner = [](const std::string& text) { return text.find_first_of("+ ") == std::string::npos ? text : "(" + text + ")"; };
+  const std::string a = text_of_dim(api, graph, v.a, depth + 1),
+                    b = text_of_dim(api, graph, v.b, depth + 1);
+  auto inner = [](const std::string& text) {
+    return text.find_first_of("+ ") == std::string::npos ? text : "(" + text + ")";
+  };
   switch (v.op) {
-    case TENON_DIM_ADD: return b.starts_with('-') ? a + " - " + b.substr(1) : a + " + " + b;
-    case TENON_DIM_MUL: return inner(a) + "*" + inner(b);
-    case TENON_DIM_FLOORDIV: return "floordiv(" + a + ", " + b + ")";
-    case TENON_DIM_MOD: return "mod(" + a + ", " + b + ")";
-    case TENON_DIM_MIN: return "min(" + a + ", " + b + ")";
-    default: return "max(" + a + ", " + b + ")";
+    case TENON_DIM_ADD:
+      return b.starts_with('-') ? a + " - " + b.substr(1) : a + " + " + b;
+    case TENON_DIM_MUL:
+      return inner(a) + "*" + inner(b);
+    case TENON_DIM_FLOORDIV:
+      return "floordiv(" + a + ", " + b + ")";
+    case TENON_DIM_MOD:
+      return "mod(" + a + ", " + b + ")";
+    case TENON_DIM_MIN:
+      return "min(" + a + ", " + b + ")";
+    default:
+      return "max(" + a + ", " + b + ")";
   }
 }
 
@@ -78,17 +94,21 @@ std::string text_of_dim(const tenon_host_graph_t& api, tenon_graph_t* graph, ten
 std::string at_place(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_loc_t loc) {
   std::string text;
   const tenon_sink_t sink = sink_into(text);
-  return loc != 0 && api.loc_text(api.self, graph, loc, &sink) == TENON_OK && !text.empty() ? ", at " + text : std::string();
+  return loc != 0 && api.loc_text(api.self, graph, loc, &sink) == TENON_OK && !text.empty()
+             ? ", at " + text
+             : std::string();
 }
 
-std::vector<tenon_dim_t> dims_of(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_value_t value) {
+std::vector<tenon_dim_t> dims_of(const tenon_host_graph_t& api, tenon_graph_t* graph,
+                                 tenon_value_t value) {
   tenon_value_view_t view{};
   view.size_bytes = sizeof(view);
   if (value == TENON_NONE || api.value_view(api.self, graph, value, &view) != TENON_OK) return {};
   return {view.type.dims, view.type.dims + view.type.rank};
 }
 
-void add_symbols(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_dim_t dim, int depth, std::vector<bool>* out) {
+void add_symbols(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_dim_t dim, int depth,
+                 std::vector<bool>* out) {
   if (dim >= 0 || depth > 64) return;
   const tenon_dim_view_t v = view_of(api, graph, dim);
   if (v.op == TENON_DIM_SYMBOL) (*out)[v.symbol] = true;
@@ -106,7 +126,8 @@ class Culprit {
     all.size_bytes = sizeof(all);
     tenon_region_view_t main{};
     main.size_bytes = sizeof(main);
-    if (api.graph_view(api.self, graph, &all) == TENON_OK && api.region_view(api.self, graph, all.main, &main) == TENON_OK) {
+    if (api.graph_view(api.self, graph, &all) == TENON_OK &&
+        api.region_view(api.self, graph, all.main, &main) == TENON_OK) {
       nodes_.assign(main.nodes, main.nodes + main.node_count);
     }
   }
@@ -122,14 +143,18 @@ class Culprit {
     });
   }
 
-  // The same of one that is told its sizes, drops a dim of its operand, and does not come out with as many elements.
+  // The same of one that is told its sizes, drops a dim of its operand, and does not come out with
+  // as many elements.
   std::string resized() const {
     return first([this](const tenon_node_view_t& node) {
       if (node.operand_count != 1 || node.result_count != 1) return false;
-      const std::vector<tenon_dim_t> from = dims_of(api_, graph_, node.operands[0]), to = dims_of(api_, graph_, node.results[0]);
-      const bool told = std::any_of(node.attrs, node.attrs + node.attr_count, [&](const tenon_attr_t& a) {
-        return a.kind == TENON_ATTR_DIMS && std::equal(a.u.dims, a.u.dims + a.count, to.begin(), to.end());
-      });
+      const std::vector<tenon_dim_t> from = dims_of(api_, graph_, node.operands[0]),
+                                     to = dims_of(api_, graph_, node.results[0]);
+      const bool told =
+          std::any_of(node.attrs, node.attrs + node.attr_count, [&](const tenon_attr_t& a) {
+            return a.kind == TENON_ATTR_DIMS &&
+                   std::equal(a.u.dims, a.u.dims + a.count, to.begin(), to.end());
+          });
       const bool drops = std::any_of(from.begin(), from.end(), [&](tenon_dim_t d) {
         return d < 0 && std::find(to.begin(), to.end(), d) == to.end();
       });
@@ -138,7 +163,8 @@ class Culprit {
     });
   }
 
-  // The same of one whose result has no elements though each of its operands has some: a window or a cut beyond the end.
+  // The same of one whose result has no elements though each of its operands has some: a window or
+  // a cut beyond the end.
   std::string emptied() const {
     return first([this](const tenon_node_view_t& node) {
       const auto any_empty = [this](const tenon_value_t* values, uint32_t n) {
@@ -148,11 +174,13 @@ class Culprit {
         }
         return false;
       };
-      return any_empty(node.results, node.result_count) && !any_empty(node.operands, node.operand_count);
+      return any_empty(node.results, node.result_count) &&
+             !any_empty(node.operands, node.operand_count);
     });
   }
 
-  // The same of the node that relates the two dims: both stand among its own, or else the first that knows all of their symbols.
+  // The same of the node that relates the two dims: both stand among its own, or else the first
+  // that knows all of their symbols.
   std::string relating(tenon_dim_t a, tenon_dim_t b) const {
     const std::string exact = first([&](const tenon_node_view_t& node) {
       const std::vector<tenon_dim_t> operands = dims_among(node.operands, node.operand_count);
@@ -182,7 +210,8 @@ class Culprit {
     for (tenon_node_t id : nodes_) {
       tenon_node_view_t node{};
       node.size_bytes = sizeof(node);
-      if (api_.node_view(api_.self, graph_, id, &node) != TENON_OK || node.loc == 0 || !test(node)) continue;
+      if (api_.node_view(api_.self, graph_, id, &node) != TENON_OK || node.loc == 0 || !test(node))
+        continue;
       if (std::string text = at_place(api_, graph_, node.loc); !text.empty()) return text;
     }
     return {};
@@ -200,12 +229,14 @@ class Culprit {
     const std::vector<tenon_dim_t> results = dims_among(node.results, node.result_count);
     out.insert(out.end(), results.begin(), results.end());
     for (uint32_t i = 0; i < node.attr_count; ++i) {
-      if (node.attrs[i].kind == TENON_ATTR_DIMS) out.insert(out.end(), node.attrs[i].u.dims, node.attrs[i].u.dims + node.attrs[i].count);
+      if (node.attrs[i].kind == TENON_ATTR_DIMS)
+        out.insert(out.end(), node.attrs[i].u.dims, node.attrs[i].u.dims + node.attrs[i].count);
     }
     return out;
   }
   bool evaluate(tenon_dim_t dim, int64_t* out) const {
-    const bool done = api_.dim_evaluate(api_.self, graph_, dim, symbols_.data(), static_cast<uint32_t>(symbols_.size()), out) == TENON_OK;
+    const bool done = api_.dim_evaluate(api_.self, graph_, dim, symbols_.data(),
+                                        static_cast<uint32_t>(symbols_.size()), out) == TENON_OK;
     if (!done) clear_failure();
     return done;
   }
@@ -236,15 +267,20 @@ Result<Port> Shapes::read_port(tenon_value_t value, std::string name) const {
   view.size_bytes = sizeof(view);
   TENON_RETURN_IF_ERROR(from_abi(api_->value_view(api_->self, graph_, value, &view), "value_view"));
   if (view.type.kind != TENON_KIND_TENSOR) {
-    return error(TENON_UNIMPLEMENTED, "T0506", "{} is no tensor; only tensors cross the border of a program", quoted(name));
+    return error(TENON_UNIMPLEMENTED, "T0506",
+                 "{} is no tensor; only tensors cross the border of a program", quoted(name));
   }
-  Port port{std::move(name), value, view.type.dtype, {view.type.dims, view.type.dims + view.type.rank}, {}};
+  Port port{std::move(name),
+            value,
+            view.type.dtype,
+            {view.type.dims, view.type.dims + view.type.rank},
+            {}};
   for (tenon_dim_t dim : port.dims) port.dim_texts.push_back(dim_text(*api_, graph_, dim));
   return port;
 }
 
-Result<Shapes> Shapes::create(const tenon_host_graph_t& api, tenon_graph_t* graph, std::vector<Assertion> assertions,
-                              std::vector<BoundPlaces> bounds) {
+Result<Shapes> Shapes::create(const tenon_host_graph_t& api, tenon_graph_t* graph,
+                              std::vector<Assertion> assertions, std::vector<BoundPlaces> bounds) {
   Shapes s;
   s.api_ = &api;
   s.graph_ = graph;
@@ -254,19 +290,23 @@ Result<Shapes> Shapes::create(const tenon_host_graph_t& api, tenon_graph_t* grap
   s.symbol_limit_ = view.symbol_limit;
   tenon_region_view_t main{};
   main.size_bytes = sizeof(main);
-  TENON_RETURN_IF_ERROR(from_abi(api.region_view(api.self, graph, view.main, &main), "region_view"));
+  TENON_RETURN_IF_ERROR(
+      from_abi(api.region_view(api.self, graph, view.main, &main), "region_view"));
   for (uint32_t i = 0; i < main.argument_count; ++i) {
     tenon_value_view_t value{};
     value.size_bytes = sizeof(value);
-    TENON_RETURN_IF_ERROR(from_abi(api.value_view(api.self, graph, main.arguments[i], &value), "value_view"));
+    TENON_RETURN_IF_ERROR(
+        from_abi(api.value_view(api.self, graph, main.arguments[i], &value), "value_view"));
     std::string name(sym_text(value.name));
-    TENON_ASSIGN_OR_RETURN(Port port, s.read_port(main.arguments[i], name.empty() ? fmt::format("input{}", i) : name));
+    TENON_ASSIGN_OR_RETURN(
+        Port port, s.read_port(main.arguments[i], name.empty() ? fmt::format("input{}", i) : name));
     s.input_by_name_.try_emplace(port.name, i);
     s.inputs_.push_back(std::move(port));
   }
   for (uint32_t i = 0; i < main.yield_count; ++i) {
     std::string name(main.output_names != nullptr ? sym_text(main.output_names[i]) : "");
-    TENON_ASSIGN_OR_RETURN(Port port, s.read_port(main.yields[i], name.empty() ? fmt::format("output{}", i) : name));
+    TENON_ASSIGN_OR_RETURN(
+        Port port, s.read_port(main.yields[i], name.empty() ? fmt::format("output{}", i) : name));
     s.output_by_name_.try_emplace(port.name, i);
     s.outputs_.push_back(std::move(port));
   }
@@ -290,29 +330,33 @@ std::optional<uint32_t> Shapes::output(std::string_view name) const {
 Status Shapes::check_input(uint32_t input, const tenon_array_t& array) const {
   const Port& port = inputs_[input];
   if (array.dtype != port.dtype) {
-    return error(TENON_INVALID_ARGUMENT, "T0603", "input {} is {}, and {} was given", quoted(port.name),
-                 ir::dtype_name(port.dtype), dtype_text(array.dtype));
+    return error(TENON_INVALID_ARGUMENT, "T0603", "input {} is {}, and {} was given",
+                 quoted(port.name), ir::dtype_name(port.dtype), dtype_text(array.dtype));
   }
   if (array.rank != port.dims.size() || (array.rank != 0 && array.dims == nullptr)) {
-    return error(TENON_INVALID_ARGUMENT, "T0604", "input {} has rank {} ([{}]), and an array of rank {} was given",
+    return error(TENON_INVALID_ARGUMENT, "T0604",
+                 "input {} has rank {} ([{}]), and an array of rank {} was given",
                  quoted(port.name), port.dims.size(), join_names(port.dim_texts), array.rank);
   }
   for (uint32_t i = 0; i < array.rank; ++i) {
     const bool wrong = array.dims[i] < 0 || (port.dims[i] >= 0 && port.dims[i] != array.dims[i]);
     if (wrong) {
-      return error(TENON_INVALID_ARGUMENT, "T0605", "dim {} of input {} is {}, expected {}", i, quoted(port.name),
-                   array.dims[i], port.dim_texts[i]);
+      return error(TENON_INVALID_ARGUMENT, "T0605", "dim {} of input {} is {}, expected {}", i,
+                   quoted(port.name), array.dims[i], port.dim_texts[i]);
     }
   }
   TENON_ASSIGN_OR_RETURN(const uint64_t count, element_count({array.dims, array.rank}));
-  TENON_RETURN_IF_ERROR(check_limit(Limit::kElements, count, fmt::format("input {}", quoted(port.name))));
+  TENON_RETURN_IF_ERROR(
+      check_limit(Limit::kElements, count, fmt::format("input {}", quoted(port.name))));
   TENON_ASSIGN_OR_RETURN(const uint64_t bytes, packed_bytes(count, dtype_bits(array.dtype)));
   if (array.strides_bytes != nullptr && dtype_bits(array.dtype) < 8) {
-    return error(TENON_INVALID_ARGUMENT, "T0613", "input {} has strides, and elements of {} share bytes", quoted(port.name),
+    return error(TENON_INVALID_ARGUMENT, "T0613",
+                 "input {} has strides, and elements of {} share bytes", quoted(port.name),
                  ir::dtype_name(port.dtype));
   }
   if (bytes != 0 && array.data == nullptr) {
-    return error(TENON_INVALID_ARGUMENT, "T0613", "input {} needs {} bytes and has no data", quoted(port.name), bytes);
+    return error(TENON_INVALID_ARGUMENT, "T0613", "input {} needs {} bytes and has no data",
+                 quoted(port.name), bytes);
   }
   return {};
 }
@@ -326,7 +370,8 @@ bool Shapes::known(tenon_dim_t dim, const std::vector<bool>& bound) const {
 }
 
 // Finds the one unknown symbol of sums and products; false when there is no or no whole solution.
-bool Shapes::invert(tenon_dim_t dim, int64_t target, std::vector<bool>* bound, std::vector<int64_t>* symbols) const {
+bool Shapes::invert(tenon_dim_t dim, int64_t target, std::vector<bool>* bound,
+                    std::vector<int64_t>* symbols) const {
   if (dim >= 0) return dim == target;
   const tenon_dim_view_t v = view_of(*api_, graph_, dim);
   if (v.op == TENON_DIM_SYMBOL && !(*bound)[v.symbol]) {
@@ -338,7 +383,8 @@ bool Shapes::invert(tenon_dim_t dim, int64_t target, std::vector<bool>* bound, s
   const bool a_known = known(v.a, *bound), b_known = known(v.b, *bound);
   if (a_known == b_known) return false;
   int64_t other = 0, rest = 0;
-  if (api_->dim_evaluate(api_->self, graph_, a_known ? v.a : v.b, symbols->data(), symbol_limit_, &other) != TENON_OK) {
+  if (api_->dim_evaluate(api_->self, graph_, a_known ? v.a : v.b, symbols->data(), symbol_limit_,
+                         &other) != TENON_OK) {
     clear_failure();
     return false;
   }
@@ -351,7 +397,8 @@ bool Shapes::invert(tenon_dim_t dim, int64_t target, std::vector<bool>* bound, s
   return invert(a_known ? v.b : v.a, rest, bound, symbols);
 }
 
-Status Shapes::solve(std::span<const std::span<const int64_t>> dims, std::vector<int64_t>* out_symbols) const {
+Status Shapes::solve(std::span<const std::span<const int64_t>> dims,
+                     std::vector<int64_t>* out_symbols) const {
   std::vector<int64_t> symbols(symbol_limit_, 0);
   std::vector<bool> bound(symbol_limit_, false);
   // Plain symbols first, whichever input brings them; then expressions with one unknown left.
@@ -372,19 +419,23 @@ Status Shapes::solve(std::span<const std::span<const int64_t>> dims, std::vector
       int64_t expected = port.dims[j];
       if (expected < 0) {
         const bool fits = known(expected, bound) &&
-                          api_->dim_evaluate(api_->self, graph_, port.dims[j], symbols.data(), symbol_limit_, &expected) == TENON_OK;
+                          api_->dim_evaluate(api_->self, graph_, port.dims[j], symbols.data(),
+                                             symbol_limit_, &expected) == TENON_OK;
         if (!fits) {
           clear_failure();
-          wrong.push_back(fmt::format("T0606: dim {} of input {} is {}, which no value of {} gives", j, quoted(port.name),
-                                      dims[i][j], port.dim_texts[j]));
+          wrong.push_back(fmt::format("T0606: dim {} of input {} is {}, which no value of {} gives",
+                                      j, quoted(port.name), dims[i][j], port.dim_texts[j]));
           continue;
         }
       }
       if (expected == dims[i][j]) continue;
       wrong.push_back(port.dims[j] >= 0
-                          ? fmt::format("T0605: dim {} of input {} is {}, expected {}", j, quoted(port.name), dims[i][j], expected)
-                          : fmt::format("T0606: dim {} of input {} is {}, expected {} since {} is bound by the other dims", j,
-                                        quoted(port.name), dims[i][j], expected, port.dim_texts[j]));
+                          ? fmt::format("T0605: dim {} of input {} is {}, expected {}", j,
+                                        quoted(port.name), dims[i][j], expected)
+                          : fmt::format("T0606: dim {} of input {} is {}, expected {} since {} is "
+                                        "bound by the other dims",
+                                        j, quoted(port.name), dims[i][j], expected,
+                                        port.dim_texts[j]));
     }
   }
   check_symbols(bound, symbols, &wrong);
@@ -405,38 +456,51 @@ void Shapes::check_symbols(const std::vector<bool>& bound, std::span<const int64
     view.size_bytes = sizeof(view);
     if (!bound[s] || api_->symbol_view(api_->self, graph_, s, &view) != TENON_OK) continue;
     const int64_t value = symbols[s];
-    if (value >= view.lo && value <= view.hi && (view.multiple_of <= 1 || value % view.multiple_of == 0)) continue;
+    if (value >= view.lo && value <= view.hi &&
+        (view.multiple_of <= 1 || value % view.multiple_of == 0))
+      continue;
     std::string rule = fmt::format("at least {}", view.lo);
     if (view.hi != INT64_MAX) rule += fmt::format(" and at most {}", view.hi);
     if (view.multiple_of > 1) rule += fmt::format(" and a multiple of {}", view.multiple_of);
     const Culprit culprit(*api_, graph_, symbols);
     const BoundPlaces by = s < bounds_.size() ? bounds_[s] : BoundPlaces{};
-    std::string where = at_place(*api_, graph_, value < view.lo ? by.lo : value > view.hi ? by.hi : by.multiple_of);
+    std::string where = at_place(*api_, graph_,
+                                 value < view.lo   ? by.lo
+                                 : value > view.hi ? by.hi
+                                                   : by.multiple_of);
     if (where.empty()) where = culprit.negative();
     if (where.empty()) where = culprit.resized();
     if (where.empty()) where = culprit.emptied();
-    wrong->push_back(fmt::format("T0608: dim {} is {}, and the model wants it {}{}", quoted(sym_text(view.name)), value, rule, where));
+    wrong->push_back(fmt::format("T0608: dim {} is {}, and the model wants it {}{}",
+                                 quoted(sym_text(view.name)), value, rule, where));
   }
 }
 
-void Shapes::check_assertion(const Assertion& fact, std::span<const int64_t> symbols, std::vector<std::string>* wrong) const {
+void Shapes::check_assertion(const Assertion& fact, std::span<const int64_t> symbols,
+                             std::vector<std::string>* wrong) const {
   int64_t a = 0, b = 0;
   const auto where = [&] {
     const std::string text = at_place(*api_, graph_, fact.loc);
     return text.empty() ? Culprit(*api_, graph_, symbols).relating(fact.a, fact.b) : text;
   };
-  if (api_->dim_evaluate(api_->self, graph_, fact.a, symbols.data(), symbol_limit_, &a) != TENON_OK ||
-      api_->dim_evaluate(api_->self, graph_, fact.b, symbols.data(), symbol_limit_, &b) != TENON_OK) {
+  if (api_->dim_evaluate(api_->self, graph_, fact.a, symbols.data(), symbol_limit_, &a) !=
+          TENON_OK ||
+      api_->dim_evaluate(api_->self, graph_, fact.b, symbols.data(), symbol_limit_, &b) !=
+          TENON_OK) {
     clear_failure();
-    wrong->push_back(fmt::format("T0608: {} or {} cannot be computed for these inputs{}", dim_text(*api_, graph_, fact.a),
-                                 dim_text(*api_, graph_, fact.b), where()));
+    wrong->push_back(fmt::format("T0608: {} or {} cannot be computed for these inputs{}",
+                                 dim_text(*api_, graph_, fact.a), dim_text(*api_, graph_, fact.b),
+                                 where()));
   } else if (!ir::relation_holds(fact.rel, a, b)) {
-    wrong->push_back(fmt::format("T0607: the model needs {} {} {}, and these inputs give {} and {}{}", dim_text(*api_, graph_, fact.a),
-                                 rel_text(fact.rel), dim_text(*api_, graph_, fact.b), a, b, where()));
+    wrong->push_back(
+        fmt::format("T0607: the model needs {} {} {}, and these inputs give {} and {}{}",
+                    dim_text(*api_, graph_, fact.a), rel_text(fact.rel),
+                    dim_text(*api_, graph_, fact.b), a, b, where()));
   }
 }
 
-Status Shapes::check_told(std::span<const tenon_symbol_t> now, const std::vector<bool>& told, std::span<const int64_t> symbols) const {
+Status Shapes::check_told(std::span<const tenon_symbol_t> now, const std::vector<bool>& told,
+                          std::span<const int64_t> symbols) const {
   std::vector<bool> bound = of_inputs_, fresh(symbol_limit_);
   for (uint32_t s = 0; s < symbol_limit_; ++s) bound[s] = bound[s] || told[s];
   for (tenon_symbol_t s : now) fresh[s] = true;
@@ -448,25 +512,29 @@ Status Shapes::check_told(std::span<const tenon_symbol_t> now, const std::vector
     add_symbols(*api_, graph_, fact.a, 0, &mentioned);
     add_symbols(*api_, graph_, fact.b, 0, &mentioned);
     bool concerned = false;
-    for (uint32_t s = 0; s < symbol_limit_; ++s) concerned = concerned || (mentioned[s] && fresh[s]);
+    for (uint32_t s = 0; s < symbol_limit_; ++s)
+      concerned = concerned || (mentioned[s] && fresh[s]);
     if (concerned) check_assertion(fact, symbols, &wrong);
   }
   return joined(wrong);
 }
 
-Status Shapes::evaluate(std::span<const tenon_dim_t> dims, std::span<const int64_t> symbols, std::vector<int64_t>* out) const {
+Status Shapes::evaluate(std::span<const tenon_dim_t> dims, std::span<const int64_t> symbols,
+                        std::vector<int64_t>* out) const {
   out->resize(dims.size());
   for (size_t i = 0; i < dims.size(); ++i) {
     if (dims[i] >= 0) {
       (*out)[i] = dims[i];
       continue;
     }
-    TENON_RETURN_IF_ERROR(from_abi(
-        api_->dim_evaluate(api_->self, graph_, dims[i], symbols.data(), static_cast<uint32_t>(symbols.size()), &(*out)[i]),
-        "dim_evaluate"));
+    TENON_RETURN_IF_ERROR(
+        from_abi(api_->dim_evaluate(api_->self, graph_, dims[i], symbols.data(),
+                                    static_cast<uint32_t>(symbols.size()), &(*out)[i]),
+                 "dim_evaluate"));
     if ((*out)[i] < 0) {
-      return error(TENON_INVALID_ARGUMENT, "T0608", "dim {} comes out as {} for these inputs{}", dim_text(*api_, graph_, dims[i]),
-                   (*out)[i], Culprit(*api_, graph_, symbols).negative());
+      return error(TENON_INVALID_ARGUMENT, "T0608", "dim {} comes out as {} for these inputs{}",
+                   dim_text(*api_, graph_, dims[i]), (*out)[i],
+                   Culprit(*api_, graph_, symbols).negative());
     }
   }
   return {};

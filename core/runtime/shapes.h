@@ -1,5 +1,6 @@
-// Concrete sizes from the caller's arrays: checks inputs against a graph's arguments, solves the symbols of its
-// main region, and evaluates dims. All that is wrong with the inputs is said at once.
+// Concrete sizes from the caller's arrays: checks inputs against a graph's arguments, solves the
+// symbols of its main region, and evaluates dims. All that is wrong with the inputs is said at
+// once.
 //
 // Threads: const after create; safe.
 #pragma once
@@ -42,8 +43,10 @@ std::string dim_text(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_
 
 class Shapes {
  public:
-  // Reads the ports of a frozen graph, which must outlive this. assertions: all of the graph's. bounds: by symbol, or none.
-  static Result<Shapes> create(const tenon_host_graph_t& api, tenon_graph_t* graph, std::vector<Assertion> assertions,
+  // Reads the ports of a frozen graph, which must outlive this. assertions: all of the graph's.
+  // bounds: by symbol, or none.
+  static Result<Shapes> create(const tenon_host_graph_t& api, tenon_graph_t* graph,
+                               std::vector<Assertion> assertions,
                                std::vector<BoundPlaces> bounds = {});
 
   const std::vector<Port>& inputs() const { return inputs_; }
@@ -53,30 +56,39 @@ class Shapes {
   std::optional<uint32_t> output(std::string_view name) const;
   uint32_t symbol_limit() const { return symbol_limit_; }
 
-  // Checks one input by itself: dtype, rank, constant dims, data and strides. T0603, T0604, T0605, T0613.
+  // Checks one input by itself: dtype, rank, constant dims, data and strides. T0603, T0604, T0605,
+  // T0613.
   Status check_input(uint32_t input, const tenon_array_t& array) const;
-  // Values of all symbols that inputs decide (others 0), one per symbol index. `dims[i]` are the dims of input i.
-  // T0605, T0606, T0607, T0608: one status naming every disagreement.
-  Status solve(std::span<const std::span<const int64_t>> dims, std::vector<int64_t>* out_symbols) const;
-  // What is asserted of symbols that a step has told, `now`, as far as inputs and steps have told the others. T0607, T0608.
-  Status check_told(std::span<const tenon_symbol_t> now, const std::vector<bool>& told, std::span<const int64_t> symbols) const;
+  // Values of all symbols that inputs decide (others 0), one per symbol index. `dims[i]` are the
+  // dims of input i. T0605, T0606, T0607, T0608: one status naming every disagreement.
+  Status solve(std::span<const std::span<const int64_t>> dims,
+               std::vector<int64_t>* out_symbols) const;
+  // What is asserted of symbols that a step has told, `now`, as far as inputs and steps have told
+  // the others. T0607, T0608.
+  Status check_told(std::span<const tenon_symbol_t> now, const std::vector<bool>& told,
+                    std::span<const int64_t> symbols) const;
   // Concrete dims; T0110 and T0608 when the arithmetic fails or a dim comes out negative.
-  Status evaluate(std::span<const tenon_dim_t> dims, std::span<const int64_t> symbols, std::vector<int64_t>* out) const;
+  Status evaluate(std::span<const tenon_dim_t> dims, std::span<const int64_t> symbols,
+                  std::vector<int64_t>* out) const;
 
  private:
   Result<Port> read_port(tenon_value_t value, std::string name) const;
   bool known(tenon_dim_t dim, const std::vector<bool>& bound) const;
-  bool invert(tenon_dim_t dim, int64_t target, std::vector<bool>* bound, std::vector<int64_t>* symbols) const;
-  void check_symbols(const std::vector<bool>& bound, std::span<const int64_t> symbols, std::vector<std::string>* wrong) const;
-  void check_assertion(const Assertion& fact, std::span<const int64_t> symbols, std::vector<std::string>* wrong) const;
+  bool invert(tenon_dim_t dim, int64_t target, std::vector<bool>* bound,
+              std::vector<int64_t>* symbols) const;
+  void check_symbols(const std::vector<bool>& bound, std::span<const int64_t> symbols,
+                     std::vector<std::string>* wrong) const;
+  void check_assertion(const Assertion& fact, std::span<const int64_t> symbols,
+                       std::vector<std::string>* wrong) const;
 
   const tenon_host_graph_t* api_ = nullptr;
   tenon_graph_t* graph_ = nullptr;
   uint32_t symbol_limit_ = 0;
   std::vector<Port> inputs_, outputs_;
-  using PlaceByName = std::map<std::string, uint32_t, std::less<>>;  // graphs have tens of thousands of outputs
+  using PlaceByName =
+      std::map<std::string, uint32_t, std::less<>>;  // graphs have tens of thousands of outputs
   PlaceByName input_by_name_, output_by_name_;
-  std::vector<bool> of_inputs_;         // by symbol: the main region's own
+  std::vector<bool> of_inputs_;  // by symbol: the main region's own
   std::vector<Assertion> assertions_;
   std::vector<BoundPlaces> bounds_;
 };

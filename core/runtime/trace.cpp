@@ -18,7 +18,9 @@ Status write(const tenon_sink_t& sink, std::string_view text) {
 }
 
 // JSON knows no infinity; a device that reports one reports nothing.
-double finite(double value) { return std::isfinite(value) ? value : 0; }
+double finite(double value) {
+  return std::isfinite(value) ? value : 0;
+}
 
 }  // namespace
 
@@ -55,17 +57,20 @@ Status Trace::write_perfetto(const tenon_sink_t& sink) const {
   int next = 0;
   for (auto& [device, pid] : processes) {
     pid = ++next;
-    TENON_RETURN_IF_ERROR(write(sink, fmt::format("{}\n{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{},\"tid\":0,\"args\":{{\"name\":{}}}}}",
+    TENON_RETURN_IF_ERROR(write(sink, fmt::format("{}\n{{\"ph\":\"M\",\"name\":\"process_name\","
+                                                  "\"pid\":{},\"tid\":0,\"args\":{{\"name\":{}}}}}",
                                                   pid == 1 ? "" : ",", pid, json_quoted(device))));
   }
   for (const TraceEvent& e : events) {
     const uint64_t length = e.end_ns > e.begin_ns ? e.end_ns - e.begin_ns : 0;
-    TENON_RETURN_IF_ERROR(write(
-        sink, fmt::format(",\n{{\"ph\":\"X\",\"name\":{},\"cat\":{},\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f},"
-                          "\"args\":{{\"origins\":{},\"flops\":{:.0f},\"bytes\":{:.0f}}}}}",
-                          json_quoted(e.name), json_quoted(e.category), processes[e.device], e.lane,
-                          static_cast<double>(e.begin_ns - start) / 1e3, static_cast<double>(length) / 1e3,
-                          json_quoted(e.origins), finite(e.flops), finite(e.bytes))));
+    TENON_RETURN_IF_ERROR(
+        write(sink, fmt::format(",\n{{\"ph\":\"X\",\"name\":{},\"cat\":{},\"pid\":{},\"tid\":{},"
+                                "\"ts\":{:.3f},\"dur\":{:.3f},"
+                                "\"args\":{{\"origins\":{},\"flops\":{:.0f},\"bytes\":{:.0f}}}}}",
+                                json_quoted(e.name), json_quoted(e.category), processes[e.device],
+                                e.lane, static_cast<double>(e.begin_ns - start) / 1e3,
+                                static_cast<double>(length) / 1e3, json_quoted(e.origins),
+                                finite(e.flops), finite(e.bytes))));
   }
   return write(sink, "\n]}\n");
 }
@@ -83,7 +88,8 @@ struct Row {
   void add(TraceEvent& e, uint64_t length) {
     total_ns += length;
     ++count;
-    if (!e.origins.empty() && std::find(origins.begin(), origins.end(), e.origins) == origins.end()) origins.push_back(e.origins);
+    if (!e.origins.empty() && std::find(origins.begin(), origins.end(), e.origins) == origins.end())
+      origins.push_back(e.origins);
     if (count == 1) {
       sum = std::move(e);
     } else {
@@ -93,8 +99,10 @@ struct Row {
   }
   std::string origins_text() const {
     std::string text;
-    for (size_t i = 0; i < origins.size() && i < kOriginsShown; ++i) text += (i == 0 ? "" : "; ") + origins[i];
-    if (origins.size() > kOriginsShown) text += fmt::format("; and {} more", origins.size() - kOriginsShown);
+    for (size_t i = 0; i < origins.size() && i < kOriginsShown; ++i)
+      text += (i == 0 ? "" : "; ") + origins[i];
+    if (origins.size() > kOriginsShown)
+      text += fmt::format("; and {} more", origins.size() - kOriginsShown);
     return text;
   }
 };
@@ -115,26 +123,30 @@ Status Trace::write_table(const tenon_sink_t& sink) const {
   std::sort(rows.begin(), rows.end(), [](const Row* a, const Row* b) {
     return a->total_ns != b->total_ns ? a->total_ns > b->total_ns : a->sum.name < b->sum.name;
   });
-  TENON_RETURN_IF_ERROR(write(sink, fmt::format("{{\"schema\":1,\"total_ns\":{},\"kernels\":[", total)));
+  TENON_RETURN_IF_ERROR(
+      write(sink, fmt::format("{{\"schema\":1,\"total_ns\":{},\"kernels\":[", total)));
   for (size_t i = 0; i < rows.size(); ++i) {
     const Row& r = *rows[i];
     TENON_RETURN_IF_ERROR(write(
-        sink, fmt::format("{}\n{{\"name\":{},\"device\":{},\"kind\":{},\"origins\":{},\"count\":{},\"total_ns\":{},\"share\":{:.6f},"
-                          "\"flops\":{:.0f},\"bytes\":{:.0f}}}",
-                          i == 0 ? "" : ",", json_quoted(r.sum.name), json_quoted(r.sum.device), json_quoted(r.sum.category),
-                          json_quoted(r.origins_text()), r.count, r.total_ns,
-                          total == 0 ? 0.0 : static_cast<double>(r.total_ns) / static_cast<double>(total), finite(r.sum.flops),
-                          finite(r.sum.bytes))));
+        sink,
+        fmt::format("{}\n{{\"name\":{},\"device\":{},\"kind\":{},\"origins\":{},\"count\":{},"
+                    "\"total_ns\":{},\"share\":{:.6f},"
+                    "\"flops\":{:.0f},\"bytes\":{:.0f}}}",
+                    i == 0 ? "" : ",", json_quoted(r.sum.name), json_quoted(r.sum.device),
+                    json_quoted(r.sum.category), json_quoted(r.origins_text()), r.count, r.total_ns,
+                    total == 0 ? 0.0 : static_cast<double>(r.total_ns) / static_cast<double>(total),
+                    finite(r.sum.flops), finite(r.sum.bytes))));
   }
   return write(sink, "\n]}\n");
 }
 
-void TraceSink::event(void* self, tenon_str_t name, tenon_str_t origins, uint64_t begin_ns, uint64_t end_ns, double flops,
-                      double bytes, uint32_t lane) {
+void TraceSink::event(void* self, tenon_str_t name, tenon_str_t origins, uint64_t begin_ns,
+                      uint64_t end_ns, double flops, double bytes, uint32_t lane) {
   auto* sink = static_cast<TraceSink*>(self);
   try {
-    sink->trace_->add({std::string(from_abi_str(name)), std::string(from_abi_str(origins)), sink->device_, "kernel", begin_ns,
-                       end_ns, finite(flops), finite(bytes), lane});
+    sink->trace_->add({std::string(from_abi_str(name)), std::string(from_abi_str(origins)),
+                       sink->device_, "kernel", begin_ns, end_ns, finite(flops), finite(bytes),
+                       lane});
   } catch (const std::exception&) {
     // Nothing passes through the plugin's frames; without memory the profile lacks an event.
   }

@@ -1,5 +1,5 @@
-// What a run did and when: events from devices and from the plan's steps, written as a trace for Perfetto
-// (JSON trace events) or as a table of the costliest pieces.
+// What a run did and when: events from devices and from the plan's steps, written as a trace for
+// Perfetto (JSON trace events) or as a table of the costliest pieces.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -34,7 +34,8 @@ class Trace {
   // {"traceEvents":[...]}: one process per device, one thread per lane. Names are escaped.
   Status write_perfetto(const tenon_sink_t& sink) const;
   // {"schema":1,"total_ns":N,"kernels":[{"name","device","kind","origins","count","total_ns","share","flops","bytes"}]},
-  // costliest first; a row is a kernel with one amount of work, its origins those of the first few events that differ.
+  // costliest first; a row is a kernel with one amount of work, its origins those of the first few
+  // events that differ.
   Status write_table(const tenon_sink_t& sink) const;
 
  private:
@@ -42,19 +43,20 @@ class Trace {
   std::vector<TraceEvent> events_;
 };
 
-// Receives a device's events for one call and names the device in them. The trace lives as long: work that was given up may tell of
-// itself at any time.
+// Receives a device's events for one call and names the device in them. The trace lives as long:
+// work that was given up may tell of itself at any time.
 class TraceSink {
  public:
-  TraceSink(std::shared_ptr<Trace> trace, std::string device) : trace_(std::move(trace)), device_(std::move(device)) {
+  TraceSink(std::shared_ptr<Trace> trace, std::string device)
+      : trace_(std::move(trace)), device_(std::move(device)) {
     sink_ = {this, &TraceSink::event};
   }
   TraceSink(const TraceSink&) = delete;
   const tenon_profile_sink_t* get() const { return &sink_; }
 
  private:
-  static void event(void* self, tenon_str_t name, tenon_str_t origins, uint64_t begin_ns, uint64_t end_ns, double flops,
-                    double bytes, uint32_t lane);
+  static void event(void* self, tenon_str_t name, tenon_str_t origins, uint64_t begin_ns,
+                    uint64_t end_ns, double flops, double bytes, uint32_t lane);
   std::shared_ptr<Trace> trace_;
   std::string device_;
   tenon_profile_sink_t sink_;

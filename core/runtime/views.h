@@ -1,5 +1,5 @@
-// Reading a frozen, verified graph through tenon.host.graph/1, where a view cannot fail for an index that the graph
-// itself gave.
+// Reading a frozen, verified graph through tenon.host.graph/1, where a view cannot fail for an
+// index that the graph itself gave.
 //
 // Threads: safe on a frozen graph.
 #pragma once
@@ -24,19 +24,22 @@ struct GraphReader {
   tenon_node_view_t node(tenon_node_t node) const {
     tenon_node_view_t v{};
     v.size_bytes = sizeof(v);
-    TENON_CHECK(api->node_view(api->self, graph, node, &v) == TENON_OK, "node {} without a view", node);
+    TENON_CHECK(api->node_view(api->self, graph, node, &v) == TENON_OK, "node {} without a view",
+                node);
     return v;
   }
   tenon_value_view_t value(tenon_value_t value) const {
     tenon_value_view_t v{};
     v.size_bytes = sizeof(v);
-    TENON_CHECK(api->value_view(api->self, graph, value, &v) == TENON_OK, "value {} without a view", value);
+    TENON_CHECK(api->value_view(api->self, graph, value, &v) == TENON_OK, "value {} without a view",
+                value);
     return v;
   }
   tenon_region_view_t region(tenon_region_t region) const {
     tenon_region_view_t v{};
     v.size_bytes = sizeof(v);
-    TENON_CHECK(api->region_view(api->self, graph, region, &v) == TENON_OK, "region {} without a view", region);
+    TENON_CHECK(api->region_view(api->self, graph, region, &v) == TENON_OK,
+                "region {} without a view", region);
     return v;
   }
   tenon_region_view_t main() const { return region(whole().main); }
@@ -49,7 +52,8 @@ struct GraphReader {
   tenon_symbol_view_t symbol(tenon_symbol_t symbol) const {
     tenon_symbol_view_t v{};
     v.size_bytes = sizeof(v);
-    TENON_CHECK(api->symbol_view(api->self, graph, symbol, &v) == TENON_OK, "symbol {} without a view", symbol);
+    TENON_CHECK(api->symbol_view(api->self, graph, symbol, &v) == TENON_OK,
+                "symbol {} without a view", symbol);
     return v;
   }
 };

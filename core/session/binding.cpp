@@ -16,10 +16,11 @@ std::vector<std::string> names_of(std::span<const runtime::Port> ports) {
   return names;
 }
 
-Status unknown_port(std::string_view what, std::string_view name, std::span<const runtime::Port> ports) {
+Status unknown_port(std::string_view what, std::string_view name,
+                    std::span<const runtime::Port> ports) {
   const std::vector<std::string> names = names_of(ports);
-  return error(TENON_NOT_FOUND, "T0602", "there is no {} {}{} ({}s: {})", what, quoted(name), did_you_mean(name, names), what,
-               names.empty() ? "none" : join_names(names));
+  return error(TENON_NOT_FOUND, "T0602", "there is no {} {}{} ({}s: {})", what, quoted(name),
+               did_you_mean(name, names), what, names.empty() ? "none" : join_names(names));
 }
 
 }  // namespace
@@ -40,8 +41,10 @@ Status Binding::check_against_bound(size_t index, const tenon_array_t& array) co
     if (known == places_.end()) continue;
     const auto [other, j] = known->second;
     if (inputs_[other].dims[j] == array.dims[i]) continue;
-    return error(TENON_INVALID_ARGUMENT, "T0606", "dim {} of input {} is {}, expected {}: it is `{}`, as dim {} of input {}", i,
-                 quoted(ports[index].name), array.dims[i], inputs_[other].dims[j], ports[index].dim_texts[i], j, quoted(ports[other].name));
+    return error(TENON_INVALID_ARGUMENT, "T0606",
+                 "dim {} of input {} is {}, expected {}: it is `{}`, as dim {} of input {}", i,
+                 quoted(ports[index].name), array.dims[i], inputs_[other].dims[j],
+                 ports[index].dim_texts[i], j, quoted(ports[other].name));
   }
   return {};
 }
@@ -56,7 +59,9 @@ void Binding::note_places(size_t index) {
 // Other inputs may have the sizes that this one told.
 void Binding::unbind(size_t index) {
   inputs_[index].bound = false;
-  if (std::none_of(places_.begin(), places_.end(), [&](const auto& known) { return known.second.first == index; })) return;
+  if (std::none_of(places_.begin(), places_.end(),
+                   [&](const auto& known) { return known.second.first == index; }))
+    return;
   places_.clear();
   for (size_t other = 0; other < inputs_.size(); ++other) {
     if (inputs_[other].bound) note_places(other);
@@ -68,14 +73,16 @@ Status Binding::bind_input(std::string_view name, const tenon_array_t& array) {
   const std::optional<uint32_t> place = shapes.input(name);
   if (!place) return unknown_port("input", name, shapes.inputs());
   TENON_RETURN_IF_ERROR(shapes.check_input(*place, array));
-  // Another array of the same input replaces the one before, so that a whole new set of sizes can be bound in turn.
+  // Another array of the same input replaces the one before, so that a whole new set of sizes can
+  // be bound in turn.
   Input& input = inputs_[*place];
   if (input.bound && !ran_) unbind(*place);
   input.bound = false;
   TENON_RETURN_IF_ERROR(ran_ ? Status() : check_against_bound(*place, array));
   input.dims.assign(array.dims, array.dims + array.rank);
   input.strides.clear();
-  if (array.strides_bytes != nullptr) input.strides.assign(array.strides_bytes, array.strides_bytes + array.rank);
+  if (array.strides_bytes != nullptr)
+    input.strides.assign(array.strides_bytes, array.strides_bytes + array.rank);
   input.array = array;
   input.array.dims = input.dims.data();
   input.array.strides_bytes = input.strides.empty() ? nullptr : input.strides.data();
@@ -91,20 +98,24 @@ Status Binding::run() {
   for (size_t i = 0; i < inputs_.size(); ++i) {
     arrays.push_back(&inputs_[i].array);
     if (!inputs_[i].bound) {
-      missing.push_back(fmt::format("{}: {}[{}]", quoted(ports[i].name), ir::dtype_name(ports[i].dtype), join_names(ports[i].dim_texts)));
+      missing.push_back(fmt::format("{}: {}[{}]", quoted(ports[i].name),
+                                    ir::dtype_name(ports[i].dtype),
+                                    join_names(ports[i].dim_texts)));
     }
   }
   if (!missing.empty()) {
-    return error(TENON_INVALID_ARGUMENT, "T0601", "{} of {} inputs are not bound: {}", missing.size(), inputs_.size(),
-                 join_names(missing));
+    return error(TENON_INVALID_ARGUMENT, "T0601", "{} of {} inputs are not bound: {}",
+                 missing.size(), inputs_.size(), join_names(missing));
   }
   ran_ = true;
-  // Whatever rounding the caller has set, results are those of IEEE 754's defaults; its own state comes back.
+  // Whatever rounding the caller has set, results are those of IEEE 754's defaults; its own state
+  // comes back.
   const FloatScope floats(region_float_control());
   return program_->variants() == nullptr ? runner_->run(arrays) : run_variant(arrays);
 }
 
-// The general variant has a smaller reach than those by value: sizes that it refuses (-1, or 0 as "keep") may mean something to them.
+// The general variant has a smaller reach than those by value: sizes that it refuses (-1, or 0 as
+// "keep") may mean something to them.
 Status Binding::run_variant(std::span<const tenon_array_t* const> arrays) {
   Variants& variants = *program_->variants();
   if (!chosen_.empty() && chosen_[0].variant->serves(arrays, &scratch_)) {
@@ -118,7 +129,8 @@ Status Binding::run_variant(std::span<const tenon_array_t* const> arrays) {
   const bool general = variant->general();
   runner_ = runner_of(std::move(variant));
   Status status = runner_->run(arrays);
-  const bool refused = status.code() == TENON_INVALID_ARGUMENT || status.code() == TENON_OUT_OF_RANGE;
+  const bool refused =
+      status.code() == TENON_INVALID_ARGUMENT || status.code() == TENON_OUT_OF_RANGE;
   if (!general || status.ok() || !refused) return status;
   runner_ = nullptr;
   TENON_ASSIGN_OR_RETURN(variant, variants.choose(arrays, true));
@@ -127,7 +139,8 @@ Status Binding::run_variant(std::span<const tenon_array_t* const> arrays) {
 }
 
 runtime::Runner* Binding::runner_of(std::shared_ptr<Variant> variant) {
-  const auto at = std::find_if(chosen_.begin(), chosen_.end(), [&](const Chosen& c) { return c.variant == variant; });
+  const auto at = std::find_if(chosen_.begin(), chosen_.end(),
+                               [&](const Chosen& c) { return c.variant == variant; });
   if (at == chosen_.end()) {
     if (chosen_.size() == kRunnersMost) chosen_.pop_back();
     auto runner = std::make_unique<runtime::Runner>(variant->program->plan());
@@ -144,7 +157,8 @@ Status Binding::output(std::string_view name, tenon_array_t* out) const {
   const std::optional<uint32_t> place = program_->shapes().output(name);
   if (!place) return unknown_port("output", name, ports);
   if (runner_ == nullptr || runner_->outputs().size() != ports.size()) {
-    return error(TENON_FAILED_PRECONDITION, "T0614", "output {} has no value yet: the program has not run, or its run failed",
+    return error(TENON_FAILED_PRECONDITION, "T0614",
+                 "output {} has no value yet: the program has not run, or its run failed",
                  quoted(name));
   }
   const runtime::OutputArray& array = runner_->outputs()[*place];

@@ -26,7 +26,8 @@ class Binding {
 
   // T0602 with did-you-mean; T0603 to T0606, T0613 for an array that does not fit.
   Status bind_input(std::string_view name, const tenon_array_t& array);
-  // T0601 naming all inputs that are missing; T0605 to T0608 for sizes that disagree; what devices fail with.
+  // T0601 naming all inputs that are missing; T0605 to T0608 for sizes that disagree; what devices
+  // fail with.
   Status run();
   // T0602, T0614. Borrowed until the next run.
   Status output(std::string_view name, tenon_array_t* out) const;
@@ -57,9 +58,11 @@ class Binding {
 
   std::shared_ptr<Program> program_;
   std::deque<Input> inputs_;
-  std::unordered_map<tenon_dim_t, std::pair<size_t, uint32_t>> places_;  // before the first run: a bound input, and which of its dims has this size
-  runtime::Runner* runner_ = nullptr;  // of the last run; null before the first where there are variants
-  std::vector<Chosen> chosen_;         // the latest first; without variants one, whose variant is null
+  std::unordered_map<tenon_dim_t, std::pair<size_t, uint32_t>>
+      places_;  // before the first run: a bound input, and which of its dims has this size
+  runtime::Runner* runner_ =
+      nullptr;                  // of the last run; null before the first where there are variants
+  std::vector<Chosen> chosen_;  // the latest first; without variants one, whose variant is null
   std::string scratch_;
   bool profile_ = false;
   std::shared_ptr<runtime::Trace> trace_ = std::make_shared<runtime::Trace>();

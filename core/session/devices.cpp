@@ -3,8 +3,8 @@
 #include <map>
 #include <mutex>
 
-#include "core/base/process/environment.h"
 #include "core/base/errors/failure.h"
+#include "core/base/process/environment.h"
 #include "core/base/process/log.h"
 #include "core/base/str.h"
 #include "core/dispatch/kernel_device.h"
@@ -23,7 +23,8 @@ std::map<std::string, std::shared_ptr<runtime::Device>, std::less<>>& cache() {
 Result<uint32_t> count_of(const runtime::DeviceApis& apis, std::string_view kind) {
   uint32_t count = 0;
   clear_failure();
-  TENON_RETURN_IF_ERROR(from_abi(apis.device->count(apis.device->self, &count), fmt::format("device {}: count", quoted(kind))));
+  TENON_RETURN_IF_ERROR(from_abi(apis.device->count(apis.device->self, &count),
+                                 fmt::format("device {}: count", quoted(kind))));
   return count;
 }
 
@@ -35,7 +36,8 @@ Result<std::shared_ptr<runtime::Device>> make_device(std::string_view kind, uint
     tenon_device_info_t info{};
     info.size_bytes = sizeof info;
     Status why = from_abi(apis.device->info(apis.device->self, 0, &info), "info");
-    return error(TENON_UNAVAILABLE, "T0503", "plugin {} finds no device {} on this machine{}", quoted(apis.plugin), quoted(kind),
+    return error(TENON_UNAVAILABLE, "T0503", "plugin {} finds no device {} on this machine{}",
+                 quoted(apis.plugin), quoted(kind),
                  why.ok() ? std::string() : fmt::format(" ({})", why.message()));
   }
   // A table may list devices of several kinds: ordinals in names count those of one kind.
@@ -44,15 +46,17 @@ Result<std::shared_ptr<runtime::Device>> make_device(std::string_view kind, uint
     tenon_device_info_t info{};
     info.size_bytes = sizeof(info);
     clear_failure();
-    TENON_RETURN_IF_ERROR(from_abi(apis.device->info(apis.device->self, i, &info), fmt::format("device {}: info", quoted(kind))));
+    TENON_RETURN_IF_ERROR(from_abi(apis.device->info(apis.device->self, i, &info),
+                                   fmt::format("device {}: info", quoted(kind))));
     if (info.kind.data == nullptr || from_abi_str(info.kind) != kind) continue;
     if (found++ == ordinal) return runtime::Device::create(apis, i, ordinal);
   }
   if (found == 0) {
-    return error(TENON_UNAVAILABLE, "T0503", "plugin {} lists {} devices but none of kind {}", quoted(apis.plugin), count, quoted(kind));
+    return error(TENON_UNAVAILABLE, "T0503", "plugin {} lists {} devices but none of kind {}",
+                 quoted(apis.plugin), count, quoted(kind));
   }
-  return error(TENON_NOT_FOUND, "T0502", "there is no device {}:{}; {} has the ordinals 0 to {}", printable(kind), ordinal,
-               quoted(kind), found - 1);
+  return error(TENON_NOT_FOUND, "T0502", "there is no device {}:{}; {} has the ordinals 0 to {}",
+               printable(kind), ordinal, quoted(kind), found - 1);
 }
 
 std::vector<std::string> names_in(std::string_view list) {
@@ -78,14 +82,16 @@ Result<std::shared_ptr<runtime::Device>> find_device(std::string_view name) {
   if (const size_t colon = name.rfind(':'); colon != std::string_view::npos) {
     kind = name.substr(0, colon);
     if (!parse_u64(name.substr(colon + 1), &ordinal) || ordinal > UINT32_MAX) {
-      return error(TENON_INVALID_ARGUMENT, "T0502", "{} is no device name: after the colon stands a number, as in {}",
-                   quoted(name), quoted(fmt::format("{}:1", kind)));
+      return error(TENON_INVALID_ARGUMENT, "T0502",
+                   "{} is no device name: after the colon stands a number, as in {}", quoted(name),
+                   quoted(fmt::format("{}:1", kind)));
     }
   }
   const std::string key = fmt::format("{}:{}", kind, ordinal);
   std::lock_guard lock(g_mutex);
   if (auto it = cache().find(key); it != cache().end()) return it->second;
-  TENON_ASSIGN_OR_RETURN(std::shared_ptr<runtime::Device> device, make_device(kind, static_cast<uint32_t>(ordinal)));
+  TENON_ASSIGN_OR_RETURN(std::shared_ptr<runtime::Device> device,
+                         make_device(kind, static_cast<uint32_t>(ordinal)));
   cache().emplace(key, device);
   return device;
 }
@@ -94,12 +100,14 @@ std::vector<std::shared_ptr<runtime::Device>> all_devices() {
   std::vector<std::shared_ptr<runtime::Device>> devices;
   for (const auto& [kind, priority] : device_kinds()) {
     for (uint32_t ordinal = 0; ordinal < dispatch::kDevicesMax; ++ordinal) {
-      Result<std::shared_ptr<runtime::Device>> device = find_device(fmt::format("{}:{}", kind, ordinal));
+      Result<std::shared_ptr<runtime::Device>> device =
+          find_device(fmt::format("{}:{}", kind, ordinal));
       if (device.ok()) {
         devices.push_back(*device);
         continue;
       }
-      if (ordinal == 0) log_warning("dispatch", "device {} is left out: {}", kind, device.status().text());
+      if (ordinal == 0)
+        log_warning("dispatch", "device {} is left out: {}", kind, device.status().text());
       break;
     }
   }
@@ -112,9 +120,13 @@ Status check_option_keys(std::span<const std::pair<std::string, std::string>> op
   for (const auto& [key, value] : options) {
     const std::string_view device = std::string_view(key).substr(0, key.find('.'));
     const std::string_view kind = device.substr(0, device.find(':'));
-    if (key.find('.') != std::string::npos && std::find(kinds.begin(), kinds.end(), kind) != kinds.end()) continue;
-    return error(TENON_INVALID_ARGUMENT, "T0513", "the option {} is of no device{}; options are DEVICE.KEY=VALUE (devices: {})",
-                 quoted(key), did_you_mean(kind, std::span<const std::string>(kinds)), join_names(kinds));
+    if (key.find('.') != std::string::npos &&
+        std::find(kinds.begin(), kinds.end(), kind) != kinds.end())
+      continue;
+    return error(TENON_INVALID_ARGUMENT, "T0513",
+                 "the option {} is of no device{}; options are DEVICE.KEY=VALUE (devices: {})",
+                 quoted(key), did_you_mean(kind, std::span<const std::string>(kinds)),
+                 join_names(kinds));
   }
   return Status();
 }
@@ -144,7 +156,8 @@ Result<dispatch::Candidates> candidates_for(std::string_view device, bool no_fal
   }
   add_fallbacks(kinds, false, &out);
   if (out.devices.empty() && out.fallbacks.empty()) {
-    return error(TENON_NOT_FOUND, "T0502", "no device is enabled that could run a model:{}", devices_left_out());
+    return error(TENON_NOT_FOUND, "T0502", "no device is enabled that could run a model:{}",
+                 devices_left_out());
   }
   out.no_fallback = no_fallback && !out.devices.empty();
   return out;

@@ -30,8 +30,8 @@ void start_host() {
     // A normal end of the process; who calls exit while a call is in flight has asked for it.
     (void)std::atexit([] {
       runtime::set_plugins_shut_down();
-      // The first failure is left for the program: a function that it gave to atexit before it opened the host runs after this one and
-      // finds it with `last_failure`.
+      // The first failure is left for the program: a function that it gave to atexit before it
+      // opened the host runs after this one and finds it with `last_failure`.
       clear_failure();
       (void)guarded([] { return host::PluginHost::process().shutdown(); });
     });
@@ -48,7 +48,8 @@ extern "C" tenon_code_t tenon_host_open(uint32_t abi, const tenon_host_t** out_h
     *out_host = host::host_table();  // also on failure, so that the caller can read why
     session::start_host();
     if (abi >> 16 != TENON_ABI_MAJOR) {
-      return error(TENON_FAILED_PRECONDITION, "P0305", "the program speaks ABI {}.{}, and libtenon.so speaks {}.{}", abi >> 16,
+      return error(TENON_FAILED_PRECONDITION, "P0305",
+                   "the program speaks ABI {}.{}, and libtenon.so speaks {}.{}", abi >> 16,
                    abi & 0xffff, TENON_ABI_MAJOR, TENON_ABI_MINOR);
     }
     return host::PluginHost::process().strict_status();

@@ -1,9 +1,9 @@
 // tenon_host_session_t::explain: everything the host knows, as JSON.
 #include <cctype>
 
-#include "core/base/process/environment.h"
 #include "core/base/errors/error_codes.h"
 #include "core/base/limits.h"
+#include "core/base/process/environment.h"
 #include "core/base/str.h"
 #include "core/host/host_interfaces.h"
 #include "core/host/plugin_host.h"
@@ -16,25 +16,30 @@
 namespace tenon::session {
 namespace {
 
-bool wanted(std::string_view filter, std::string_view name) { return filter.empty() || glob_match(filter, name); }
+bool wanted(std::string_view filter, std::string_view name) {
+  return filter.empty() || glob_match(filter, name);
+}
 
 std::string document(std::string_view key, const std::string& rows) {
   return fmt::format("{{\"schema\":1,\"{}\":[{}]}}\n", key, rows);
 }
 
-void add_row(std::string* rows, const std::string& row) { *rows += (rows->empty() ? "" : ",\n") + row; }
+void add_row(std::string* rows, const std::string& row) {
+  *rows += (rows->empty() ? "" : ",\n") + row;
+}
 
 std::string devices_json(std::string_view filter) {
   std::string rows;
   for (const auto& device : all_devices()) {
     if (!wanted(filter, device->name())) continue;
     const tenon_device_info_t& info = device->info();
-    add_row(&rows, fmt::format("{{\"name\":{},\"plugin\":{},\"description\":{},\"target\":{},\"memory_bytes\":{},\"alignment_bytes\":{},"
+    add_row(&rows, fmt::format("{{\"name\":{},\"plugin\":{},\"description\":{},\"target\":{},"
+                               "\"memory_bytes\":{},\"alignment_bytes\":{},"
                                "\"host_visible\":{},\"queue\":{}}}",
                                json_quoted(device->name()), json_quoted(device->apis().plugin),
                                json_quoted({info.description.data, info.description.size}),
-                               json_quoted({info.target.data, info.target.size}), info.memory_bytes, info.alignment_bytes,
-                               device->host_visible(), device->has_queue()));
+                               json_quoted({info.target.data, info.target.size}), info.memory_bytes,
+                               info.alignment_bytes, device->host_visible(), device->has_queue()));
   }
   return document("devices", rows);
 }
@@ -44,9 +49,10 @@ std::string ops_json(std::string_view filter) {
   for (const op::OpRecord* record : op::Registry::instance().all_records()) {
     const std::string_view name(record->def.name.data, record->def.name.size);
     if (!wanted(filter, name)) continue;
-    add_row(&rows, fmt::format("{{\"name\":{},\"version\":{},\"plugin\":{},\"summary\":{}}}", json_quoted(name), record->def.version,
-                               json_quoted(record->provider),
-                               json_quoted({record->def.summary.data, record->def.summary.size})));
+    add_row(&rows,
+            fmt::format("{{\"name\":{},\"version\":{},\"plugin\":{},\"summary\":{}}}",
+                        json_quoted(name), record->def.version, json_quoted(record->provider),
+                        json_quoted({record->def.summary.data, record->def.summary.size})));
   }
   return document("ops", rows);
 }
@@ -57,10 +63,12 @@ std::string frontends_json(std::string_view filter) {
     if (!wanted(filter, provider.name)) continue;
     std::string extensions;
     for (const host::Provider& e : host::PluginHost::process().providers("extension")) {
-      if (e.plugin == provider.plugin) extensions += (extensions.empty() ? "" : ",") + json_quoted(e.name);
+      if (e.plugin == provider.plugin)
+        extensions += (extensions.empty() ? "" : ",") + json_quoted(e.name);
     }
-    add_row(&rows, fmt::format("{{\"name\":{},\"plugin\":{},\"extensions\":[{}]}}", json_quoted(provider.name),
-                               json_quoted(provider.plugin), extensions));
+    add_row(&rows,
+            fmt::format("{{\"name\":{},\"plugin\":{},\"extensions\":[{}]}}",
+                        json_quoted(provider.name), json_quoted(provider.plugin), extensions));
   }
   return document("frontends", rows);
 }
@@ -69,8 +77,9 @@ std::string settings_json(std::string_view filter) {
   std::string rows;
   for (const VariableInfo& variable : known_variables()) {
     if (!wanted(filter, variable.name)) continue;
-    add_row(&rows, fmt::format("{{\"name\":{},\"value\":{},\"what\":{}}}", json_quoted(variable.name),
-                               json_quoted(host::setting(variable.name)), json_quoted(variable.what)));
+    add_row(&rows,
+            fmt::format("{{\"name\":{},\"value\":{},\"what\":{}}}", json_quoted(variable.name),
+                        json_quoted(host::setting(variable.name)), json_quoted(variable.what)));
   }
   return document("settings", rows);
 }
@@ -79,8 +88,9 @@ std::string errors_json(std::string_view filter) {
   std::string rows;
   for (const ErrorEntry& entry : error_entries()) {
     if (!wanted(filter, entry.id)) continue;
-    add_row(&rows, fmt::format("{{\"id\":{},\"title\":{},\"explanation\":{},\"what_to_do\":{}}}", json_quoted(entry.id),
-                               json_quoted(entry.title), json_quoted(entry.explanation), json_quoted(entry.what_to_do)));
+    add_row(&rows, fmt::format("{{\"id\":{},\"title\":{},\"explanation\":{},\"what_to_do\":{}}}",
+                               json_quoted(entry.id), json_quoted(entry.title),
+                               json_quoted(entry.explanation), json_quoted(entry.what_to_do)));
   }
   return document("errors", rows);
 }
@@ -100,10 +110,10 @@ Result<std::string> explain(std::string_view what, std::string_view filter) {
   if (what == "frontends") return frontends_json(filter);
   if (what == "settings") return settings_json(filter);
   if (what == "errors") return errors_json(filter);
-  static const std::vector<std::string> kKnown = {"plugins", "plugin",    "lock",     "devices", "ops",
-                                                  "passes",  "frontends", "settings", "errors"};
-  return error(TENON_NOT_FOUND, "T0615", "there is nothing to explain about {}{} (known: {})", quoted(what),
-               did_you_mean(what, kKnown), join_names(kKnown));
+  static const std::vector<std::string> kKnown = {
+      "plugins", "plugin", "lock", "devices", "ops", "passes", "frontends", "settings", "errors"};
+  return error(TENON_NOT_FOUND, "T0615", "there is nothing to explain about {}{} (known: {})",
+               quoted(what), did_you_mean(what, kKnown), join_names(kKnown));
 }
 
 }  // namespace tenon::session

@@ -15,13 +15,17 @@ namespace {
 
 Status check_spec(const ir::Graph& graph, const tenon_extract_spec_t& spec) {
   for (uint32_t i = 0; i < spec.node_count; ++i) {
-    if (!graph.node_live(spec.nodes[i]) || graph.node(spec.nodes[i]).parent != graph.node(spec.nodes[0]).parent) {
-      return error(TENON_INVALID_ARGUMENT, "T0301", "there is no node {} in the region that is cut", spec.nodes[i]);
+    if (!graph.node_live(spec.nodes[i]) ||
+        graph.node(spec.nodes[i]).parent != graph.node(spec.nodes[0]).parent) {
+      return error(TENON_INVALID_ARGUMENT, "T0301", "there is no node {} in the region that is cut",
+                   spec.nodes[i]);
     }
   }
-  for (auto [values, count] : {std::pair(spec.arguments, spec.argument_count), std::pair(spec.yields, spec.yield_count)}) {
+  for (auto [values, count] :
+       {std::pair(spec.arguments, spec.argument_count), std::pair(spec.yields, spec.yield_count)}) {
     for (uint32_t i = 0; i < count; ++i) {
-      if (!graph.value_live(values[i])) return error(TENON_INVALID_ARGUMENT, "T0301", "there is no value {}", values[i]);
+      if (!graph.value_live(values[i]))
+        return error(TENON_INVALID_ARGUMENT, "T0301", "there is no value {}", values[i]);
     }
   }
   if (graph.frozen()) return {};
@@ -29,18 +33,23 @@ Status check_spec(const ir::Graph& graph, const tenon_extract_spec_t& spec) {
 }
 
 // Up to the field by which a part is released, which the first layout had.
-constexpr uint32_t kExtractedBytesMin = offsetof(tenon_extracted_t, storage) + sizeof(tenon_extracted_t::storage);
+constexpr uint32_t kExtractedBytesMin =
+    offsetof(tenon_extracted_t, storage) + sizeof(tenon_extracted_t::storage);
 
-Status extract_into(tenon_graph_t* graph, const tenon_extract_spec_t* spec, tenon_extracted_t* out) {
+Status extract_into(tenon_graph_t* graph, const tenon_extract_spec_t* spec,
+                    tenon_extracted_t* out) {
   const ir::Graph& from = *ir::Graph::from(graph);
   TENON_RETURN_IF_ERROR(check_spec(from, *spec));
   if (out->size_bytes < kExtractedBytesMin) {
-    return error(TENON_INVALID_ARGUMENT, "T0616", "the record of a part says that it has {} bytes; it needs at least {}",
+    return error(TENON_INVALID_ARGUMENT, "T0616",
+                 "the record of a part says that it has {} bytes; it needs at least {}",
                  out->size_bytes, kExtractedBytesMin);
   }
-  TENON_ASSIGN_OR_RETURN(dispatch::Subgraph made,
-                         dispatch::extract_part(from, {spec->nodes, spec->node_count}, {spec->arguments, spec->argument_count},
-                                                {spec->yields, spec->yield_count}, from_abi_str(spec->name)));
+  TENON_ASSIGN_OR_RETURN(
+      dispatch::Subgraph made,
+      dispatch::extract_part(from, {spec->nodes, spec->node_count},
+                             {spec->arguments, spec->argument_count},
+                             {spec->yields, spec->yield_count}, from_abi_str(spec->name)));
   auto kept = std::make_unique<dispatch::Subgraph>(std::move(made));
   tenon_extracted_t full = {};
   full.argument_count = static_cast<uint32_t>(kept->inputs.size());
@@ -54,7 +63,8 @@ Status extract_into(tenon_graph_t* graph, const tenon_extract_spec_t* spec, teno
   return {};
 }
 
-tenon_code_t extract(void*, tenon_graph_t* graph, const tenon_extract_spec_t* spec, tenon_extracted_t* out) {
+tenon_code_t extract(void*, tenon_graph_t* graph, const tenon_extract_spec_t* spec,
+                     tenon_extracted_t* out) {
   clear_failure();
   return guarded([&] { return extract_into(graph, spec, out); });
 }
@@ -70,7 +80,8 @@ void release(void*, tenon_extracted_t* extracted) {
 }  // namespace
 
 const tenon_host_extract_t* host_extract_table() {
-  static const tenon_host_extract_t table = {sizeof(tenon_host_extract_t), nullptr, extract, release};
+  static const tenon_host_extract_t table = {sizeof(tenon_host_extract_t), nullptr, extract,
+                                             release};
   return &table;
 }
 

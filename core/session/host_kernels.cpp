@@ -17,9 +17,11 @@ struct Answer {
   std::string reason;
 };
 
-using Visit = void (*)(void*, const tenon_kernels_api_t*, const tenon_kernel_candidate_t*, tenon_code_t, tenon_str_t);
+using Visit = void (*)(void*, const tenon_kernels_api_t*, const tenon_kernel_candidate_t*,
+                       tenon_code_t, tenon_str_t);
 
-Status visit_candidates(std::string_view device_kind, tenon_str_t target, const tenon_kernel_call_t* call, void* context, Visit visit) {
+Status visit_candidates(std::string_view device_kind, tenon_str_t target,
+                        const tenon_kernel_call_t* call, void* context, Visit visit) {
   host::PluginHost& plugins = host::PluginHost::process();
   std::vector<Answer> answers;
   for (const host::Provider& provider : plugins.providers("kernels")) {
@@ -44,8 +46,10 @@ Status visit_candidates(std::string_view device_kind, tenon_str_t target, const 
   return {};
 }
 
-tenon_code_t candidates(void*, tenon_str_t device_kind, tenon_str_t target, const tenon_kernel_call_t* call, void* context, Visit visit) {
-  return guarded([&] { return visit_candidates(from_abi_str(device_kind), target, call, context, visit); });
+tenon_code_t candidates(void*, tenon_str_t device_kind, tenon_str_t target,
+                        const tenon_kernel_call_t* call, void* context, Visit visit) {
+  return guarded(
+      [&] { return visit_candidates(from_abi_str(device_kind), target, call, context, visit); });
 }
 
 }  // namespace

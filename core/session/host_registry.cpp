@@ -1,8 +1,8 @@
 // tenon.host.registry/1: ops from core/op, other plugins' interfaces from core/host.
 #include <algorithm>
-#include <numeric>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "core/base/errors/guard.h"
@@ -31,9 +31,12 @@ class OpLoader final : public op::OpLoader {
     TENON_RETURN_IF_ERROR(take(**plugin));
     return refusal_of(name);
   }
-  void names(std::vector<std::string>* out) override { *out = host::PluginHost::process().provided_names("op"); }
+  void names(std::vector<std::string>* out) override {
+    *out = host::PluginHost::process().provided_names("op");
+  }
   void load_all() override {
-    for (const host::Plugin* plugin : host::PluginHost::process().load_all("op")) (void)take(*plugin);
+    for (const host::Plugin* plugin : host::PluginHost::process().load_all("op"))
+      (void)take(*plugin);
   }
 
  private:
@@ -42,9 +45,13 @@ class OpLoader final : public op::OpLoader {
     if (std::find(taken_.begin(), taken_.end(), &plugin) != taken_.end()) return {};
     taken_.push_back(&plugin);
     const auto* ops = plugin.table<tenon_ops_t>(TENON_OPS_ID);
-    if (ops == nullptr) return error(TENON_NOT_FOUND, "P0904", "plugin {} has no {}", quoted(plugin.name()), TENON_OPS_ID);
+    if (ops == nullptr)
+      return error(TENON_NOT_FOUND, "P0904", "plugin {} has no {}", quoted(plugin.name()),
+                   TENON_OPS_ID);
     Status status = op::Registry::instance().register_ops(*ops, plugin.name());
-    if (!status.ok()) log_warning("plugins", "some ops of plugin {} are left out: {}", quoted(plugin.name()), status.text());
+    if (!status.ok())
+      log_warning("plugins", "some ops of plugin {} are left out: {}", quoted(plugin.name()),
+                  status.text());
     for (std::string_view line : split(status.message(), '\n')) refused_.emplace_back(line);
     return {};
   }
@@ -72,7 +79,8 @@ tenon_code_t op_find(void*, tenon_sym_t name, uint32_t version, const tenon_op_d
   });
 }
 
-tenon_code_t op_each(void*, void* context, void (*visit)(void*, const tenon_op_def_t*, tenon_str_t)) {
+tenon_code_t op_each(void*, void* context,
+                     void (*visit)(void*, const tenon_op_def_t*, tenon_str_t)) {
   return guarded([&]() -> Status {
     for (const op::OpRecord* record : op::Registry::instance().all_records()) {
       visit(context, &record->def, to_abi_str(record->provider));
@@ -85,9 +93,12 @@ tenon_code_t node_attrs(void*, tenon_graph_t* graph, tenon_node_t node, tenon_at
   clear_failure();
   return guarded([&]() -> Status {
     const ir::Graph& g = *ir::Graph::from(graph);
-    if (!g.node_live(node)) return error(TENON_INVALID_ARGUMENT, "T0301", "there is no node {}", node);
-    const tenon_op_def_t* def = op::Registry::instance().find(g.node(node).op, g.node(node).op_version);
-    if (def == nullptr) return op::Registry::instance().unknown(g.node(node).op, g.node(node).op_version);
+    if (!g.node_live(node))
+      return error(TENON_INVALID_ARGUMENT, "T0301", "there is no node {}", node);
+    const tenon_op_def_t* def =
+        op::Registry::instance().find(g.node(node).op, g.node(node).op_version);
+    if (def == nullptr)
+      return op::Registry::instance().unknown(g.node(node).op, g.node(node).op_version);
     const std::vector<tenon_attr_t> attrs = op::declared_attrs(*def, g.attrs(node));
     std::copy(attrs.begin(), attrs.end(), out);
     return {};
@@ -101,7 +112,8 @@ Status give(const op::HostArray& array, tenon_array_t* out) {
   auto* block = static_cast<std::byte*>(std::malloc(shape_bytes + array.size_bytes()));
   if (block == nullptr) {
     memory_return(array.size_bytes());
-    return error(TENON_RESOURCE_EXHAUSTED, "T0111", "there is no memory for a result of {} bytes", array.size_bytes());
+    return error(TENON_RESOURCE_EXHAUSTED, "T0111", "there is no memory for a result of {} bytes",
+                 array.size_bytes());
   }
   auto* shape = reinterpret_cast<int64_t*>(block);
   std::copy_n(array.view().dims, array.dims().size(), shape);
@@ -117,20 +129,23 @@ Status give(const op::HostArray& array, tenon_array_t* out) {
 void array_free(void*, tenon_array_t* array) {
   // As it was counted: what give() made is dense.
   uint64_t bits = ir::dtype_bits(array->dtype);
-  for (uint32_t d = 0; d < array->rank && array->dims != nullptr; ++d) bits *= static_cast<uint64_t>(array->dims[d]);
+  for (uint32_t d = 0; d < array->rank && array->dims != nullptr; ++d)
+    bits *= static_cast<uint64_t>(array->dims[d]);
   if (array->dims != nullptr) memory_return((bits + 7) / 8);
   std::free(const_cast<int64_t*>(array->dims));
   *array = {};
 }
 
-// What holds for the sizes that this thread evaluated a graph with last, so that a walk over its nodes looks at each fact about once.
+// What holds for the sizes that this thread evaluated a graph with last, so that a walk over its
+// nodes looks at each fact about once.
 struct CheckedFacts {
   uint64_t graph = 0;
   std::vector<int64_t> symbols;
   std::vector<uint32_t> open;  // facts that no node could tell yet
 
   void begin(const ir::Graph& g, std::span<const int64_t> now) {
-    const bool same = g.frozen() && graph == g.serial() && std::equal(now.begin(), now.end(), symbols.begin(), symbols.end());
+    const bool same = g.frozen() && graph == g.serial() &&
+                      std::equal(now.begin(), now.end(), symbols.begin(), symbols.end());
     if (same) return;
     graph = g.serial();
     symbols.assign(now.begin(), now.end());
@@ -139,15 +154,19 @@ struct CheckedFacts {
   }
 };
 
-Status check_fact(const ir::Graph& g, tenon_node_t node, const ir::DimFact& fact, std::span<const int64_t> symbols) {
+Status check_fact(const ir::Graph& g, tenon_node_t node, const ir::DimFact& fact,
+                  std::span<const int64_t> symbols) {
   int64_t a = 0, b = 0;
   TENON_RETURN_IF_ERROR(g.dims().evaluate(fact.a, symbols, &a));
   TENON_RETURN_IF_ERROR(g.dims().evaluate(fact.b, symbols, &b));
   if (ir::relation_holds(fact.rel, a, b)) return {};
-  return error(TENON_INVALID_ARGUMENT, "T0607", "{} needs a relation between dims that {} and {} do not have", g.op_name(node), a, b);
+  return error(TENON_INVALID_ARGUMENT, "T0607",
+               "{} needs a relation between dims that {} and {} do not have", g.op_name(node), a,
+               b);
 }
 
-// The symbols that a node is given: those of its operands and attributes, and of results but for what it defines itself.
+// The symbols that a node is given: those of its operands and attributes, and of results but for
+// what it defines itself.
 std::vector<ir::Symbol> symbols_given(const ir::Graph& g, tenon_node_t node) {
   const ir::DimTable& dims = g.dims();
   std::vector<ir::Symbol> known;
@@ -156,26 +175,32 @@ std::vector<ir::Symbol> symbols_given(const ir::Graph& g, tenon_node_t node) {
   };
   for (ir::Value v : g.results(node)) add(g.type(v));
   const auto own = g.symbols(node);
-  std::erase_if(known, [&](ir::Symbol s) { return std::find(own.begin(), own.end(), s) != own.end(); });
+  std::erase_if(known,
+                [&](ir::Symbol s) { return std::find(own.begin(), own.end(), s) != own.end(); });
   for (ir::Value v : g.operands(node)) {
     if (v != ir::kNone) add(g.type(v));
   }
   for (const tenon_attr_t& a : g.attrs(node)) {
-    for (uint64_t d = 0; a.kind == TENON_ATTR_DIMS && d < a.count; ++d) dims.symbols_of(a.u.dims[d], &known);
+    for (uint64_t d = 0; a.kind == TENON_ATTR_DIMS && d < a.count; ++d)
+      dims.symbols_of(a.u.dims[d], &known);
   }
   return known;
 }
 
-// What inference took for granted about symbolic dims, as far as this node is given them: references index by it, and
-// unlike a session nobody has checked these sizes.
+// What inference took for granted about symbolic dims, as far as this node is given them:
+// references index by it, and unlike a session nobody has checked these sizes.
 Status check_facts(const ir::Graph& g, tenon_node_t node, std::span<const int64_t> symbols) {
   const std::vector<ir::Symbol> known = symbols_given(g, node);
   for (ir::Symbol s : known) {
     const ir::SymbolData& data = g.dims().symbol(s);
     if (data.node == ir::kNone || s >= symbols.size()) continue;
     const int64_t value = symbols[s];
-    if (value >= data.lo && value <= data.hi && (data.multiple_of <= 1 || value % data.multiple_of == 0)) continue;
-    return error(TENON_INVALID_ARGUMENT, "T0608", "{} is given a size that data decides, {}, and needs one of at least {}, at most {}, a multiple of {}",
+    if (value >= data.lo && value <= data.hi &&
+        (data.multiple_of <= 1 || value % data.multiple_of == 0))
+      continue;
+    return error(TENON_INVALID_ARGUMENT, "T0608",
+                 "{} is given a size that data decides, {}, and needs one of at least {}, at most "
+                 "{}, a multiple of {}",
                  g.op_name(node), value, data.lo, data.hi, data.multiple_of);
   }
   if (g.facts().empty()) return {};
@@ -184,7 +209,9 @@ Status check_facts(const ir::Graph& g, tenon_node_t node, std::span<const int64_
   if (checked.open.empty()) return {};
   const ir::DimTable& dims = g.dims();
   std::vector<ir::Symbol> used;
-  const auto unknown = [&](ir::Symbol s) { return std::find(known.begin(), known.end(), s) == known.end(); };
+  const auto unknown = [&](ir::Symbol s) {
+    return std::find(known.begin(), known.end(), s) == known.end();
+  };
   size_t kept = 0;
   for (size_t i = 0; i < checked.open.size(); ++i) {
     const ir::DimFact& fact = g.facts()[checked.open[i]];
@@ -202,18 +229,24 @@ Status check_facts(const ir::Graph& g, tenon_node_t node, std::span<const int64_
   return {};
 }
 
-tenon_code_t evaluate_into(tenon_graph_t* graph, tenon_node_t node, const int64_t* symbols, uint32_t symbol_count,
-                           const tenon_array_t* inputs, uint32_t input_count, tenon_array_t* outputs, uint32_t output_count) {
+tenon_code_t evaluate_into(tenon_graph_t* graph, tenon_node_t node, const int64_t* symbols,
+                           uint32_t symbol_count, const tenon_array_t* inputs, uint32_t input_count,
+                           tenon_array_t* outputs, uint32_t output_count) {
   ir::Graph& g = *ir::Graph::from(graph);
-  if (!g.node_live(node)) return to_abi(error(TENON_INVALID_ARGUMENT, "T0301", "there is no node {}", node));
+  if (!g.node_live(node))
+    return to_abi(error(TENON_INVALID_ARGUMENT, "T0301", "there is no node {}", node));
   const size_t reads = op::values_read(g, node).size();
   if (input_count != reads || output_count != g.results(node).size()) {
-    return to_abi(error(TENON_INVALID_ARGUMENT, "T0321", "{} reads {} values and has {} results; {} and {} arrays are given",
+    return to_abi(error(TENON_INVALID_ARGUMENT, "T0321",
+                        "{} reads {} values and has {} results; {} and {} arrays are given",
                         g.op_name(node), reads, g.results(node).size(), input_count, output_count));
   }
-  if (Status s = check_facts(g, node, {symbols, symbol_count}); !s.ok()) return to_abi(std::move(s).with_context(g.loc_text(g.node(node).loc)));
-  Result<std::vector<op::HostArray>> made = op::evaluate(g, node, {symbols, symbol_count}, {inputs, input_count});
-  if (!made.ok()) return to_abi(std::move(made).status().with_context(g.loc_text(g.node(node).loc)));
+  if (Status s = check_facts(g, node, {symbols, symbol_count}); !s.ok())
+    return to_abi(std::move(s).with_context(g.loc_text(g.node(node).loc)));
+  Result<std::vector<op::HostArray>> made =
+      op::evaluate(g, node, {symbols, symbol_count}, {inputs, input_count});
+  if (!made.ok())
+    return to_abi(std::move(made).status().with_context(g.loc_text(g.node(node).loc)));
   // On failure the caller has what it had: the outputs are filled when all blocks are there.
   struct Given {
     std::vector<tenon_array_t> arrays;
@@ -235,16 +268,22 @@ tenon_code_t evaluate_into(tenon_graph_t* graph, tenon_node_t node, const int64_
   return TENON_OK;
 }
 
-tenon_code_t evaluate(void*, tenon_graph_t* graph, tenon_node_t node, const int64_t* symbols, uint32_t symbol_count,
-                      const tenon_array_t* inputs, uint32_t input_count, tenon_array_t* outputs, uint32_t output_count) {
+tenon_code_t evaluate(void*, tenon_graph_t* graph, tenon_node_t node, const int64_t* symbols,
+                      uint32_t symbol_count, const tenon_array_t* inputs, uint32_t input_count,
+                      tenon_array_t* outputs, uint32_t output_count) {
   clear_failure();
-  return guarded([&] { return evaluate_into(graph, node, symbols, symbol_count, inputs, input_count, outputs, output_count); });
+  return guarded([&] {
+    return evaluate_into(graph, node, symbols, symbol_count, inputs, input_count, outputs,
+                         output_count);
+  });
 }
 
-tenon_code_t plugin_interface(void*, tenon_str_t kind, tenon_str_t name, tenon_str_t id, const void** out) {
+tenon_code_t plugin_interface(void*, tenon_str_t kind, tenon_str_t name, tenon_str_t id,
+                              const void** out) {
   clear_failure();
   return guarded([&]() -> Status {
-    TENON_ASSIGN_OR_RETURN(*out, host::PluginHost::process().find_interface(from_abi_str(kind), from_abi_str(name), from_abi_str(id)));
+    TENON_ASSIGN_OR_RETURN(*out, host::PluginHost::process().find_interface(
+                                     from_abi_str(kind), from_abi_str(name), from_abi_str(id)));
     return {};
   });
 }
@@ -255,8 +294,14 @@ const tenon_host_registry_t* host_registry_table() {
   static const tenon_host_registry_t* table = [] {
     // A table handed to every plugin: it lives as long as the process.
     op::Registry::instance().set_loader(new OpLoader());
-    return new tenon_host_registry_t{sizeof(tenon_host_registry_t), nullptr, op_find, op_each, node_attrs, evaluate,
-                                     array_free, plugin_interface};
+    return new tenon_host_registry_t{sizeof(tenon_host_registry_t),
+                                     nullptr,
+                                     op_find,
+                                     op_each,
+                                     node_attrs,
+                                     evaluate,
+                                     array_free,
+                                     plugin_interface};
   }();
   return table;
 }

@@ -7,8 +7,8 @@
 #include "core/base/intern.h"
 #include "core/base/limits.h"
 #include "core/base/str.h"
-#include "core/ir/host_graph.h"
 #include "core/ir/dtype.h"
+#include "core/ir/host_graph.h"
 #include "core/ir/serial/serial.h"
 #include "core/runtime/arrays.h"
 #include "core/session/plugins.h"
@@ -34,7 +34,8 @@ Result<ir::Ref<ir::Blob>> map_user_file(std::string_view path) {
   return ir::blob_mapped(std::move(region));
 }
 
-// FILE.tir.bin beside FILE.tir; null when there is none, which the reader complains of if it needs it.
+// FILE.tir.bin beside FILE.tir; null when there is none, which the reader complains of if it needs
+// it.
 Result<ir::Ref<ir::Blob>> sidecar_of(std::string_view name, std::string_view folder) {
   if (folder.empty()) return ir::Ref<ir::Blob>();
   Result<File> file = open_beneath(folder, std::string(file_name_of(name)) + ".bin");
@@ -53,20 +54,22 @@ Result<Frontend> choose(std::string_view path, std::span<const std::byte> head, 
   uint32_t best_answer = 0;
   std::string names, unable;
   for (const Frontend& frontend : all) {
-    const bool able = tensors ? frontend.api->read_tensors != nullptr : frontend.api->load != nullptr;
+    const bool able =
+        tensors ? frontend.api->read_tensors != nullptr : frontend.api->load != nullptr;
     std::string& list = able ? names : unable;
     list += (list.empty() ? "" : ", ") + frontend.name;
     if (!able) continue;
-    const uint32_t answer =
-        frontend.api->accepts(frontend.api->self, to_abi_str(path), head.data(), std::min(head.size(), kHeadBytes));
+    const uint32_t answer = frontend.api->accepts(frontend.api->self, to_abi_str(path), head.data(),
+                                                  std::min(head.size(), kHeadBytes));
     if (answer > best_answer) {
       best = &frontend;
       best_answer = answer;
     }
   }
   if (best != nullptr) return *best;
-  return error(TENON_INVALID_ARGUMENT, "T0791", "no frontend takes {} as {} ({}{})", quoted(path), tensors ? "tensors" : "a model",
-               names.empty() ? "none could: " : "asked: ", names.empty() ? unable + (tensors ? " reads models" : " reads tensors") : names);
+  return error(TENON_INVALID_ARGUMENT, "T0791", "no frontend takes {} as {} ({}{})", quoted(path),
+               tensors ? "tensors" : "a model", names.empty() ? "none could: " : "asked: ",
+               names.empty() ? unable + (tensors ? " reads models" : " reads tensors") : names);
 }
 
 // What a frontend tells of inputs by value, while it loads.
@@ -79,7 +82,8 @@ struct Told {
     s.self = this;
     s.input = [](void* self, tenon_str_t input, tenon_str_t why) -> tenon_code_t {
       return guarded([&]() -> tenon_code_t {
-        static_cast<Told*>(self)->inputs.push_back({0, std::string(from_abi_str(input)), std::string(from_abi_str(why))});
+        static_cast<Told*>(self)->inputs.push_back(
+            {0, std::string(from_abi_str(input)), std::string(from_abi_str(why))});
         return TENON_OK;
       });
     };
@@ -110,8 +114,8 @@ tenon_source_t source_of(std::string_view name, std::string_view folder, ir::Blo
 // What a frontend loaded a model from, to load it again.
 class SourceOfModel : public std::enable_shared_from_this<SourceOfModel> {
  public:
-  SourceOfModel(Frontend frontend, ir::Ref<ir::Blob> bytes, std::string_view name, std::string_view folder,
-                std::span<const tenon_key_value_t> options)
+  SourceOfModel(Frontend frontend, ir::Ref<ir::Blob> bytes, std::string_view name,
+                std::string_view folder, std::span<const tenon_key_value_t> options)
       : frontend_(std::move(frontend)), bytes_(std::move(bytes)), name_(name), folder_(folder) {
     for (const tenon_key_value_t& option : options) {
       options_.emplace_back(from_abi_str(option.key), from_abi_str(option.value));
@@ -120,7 +124,8 @@ class SourceOfModel : public std::enable_shared_from_this<SourceOfModel> {
 
   Result<std::shared_ptr<Model>> load(std::span<const tenon_tensor_t> values) const {
     std::vector<tenon_key_value_t> options;
-    for (const auto& [key, value] : options_) options.push_back({to_abi_str(key), to_abi_str(value)});
+    for (const auto& [key, value] : options_)
+      options.push_back({to_abi_str(key), to_abi_str(value)});
     tenon_source_t source = source_of(name_, folder_, *bytes_, options);
     Told told;
     const tenon_value_sink_t sink = told.sink();
@@ -131,8 +136,10 @@ class SourceOfModel : public std::enable_shared_from_this<SourceOfModel> {
     clear_failure();
     TENON_RETURN_IF_ERROR(from_abi(frontend_.api->load(frontend_.api->self, &source, &graph),
                                    fmt::format("frontend {}: load", quoted(frontend_.name))));
-    if (graph == nullptr) return error(TENON_INTERNAL, "T0792", "frontend {} loaded nothing", quoted(frontend_.name));
-    TENON_ASSIGN_OR_RETURN(std::shared_ptr<Model> model, Model::create(ir::Ref<ir::Graph>::adopt(ir::Graph::from(graph))));
+    if (graph == nullptr)
+      return error(TENON_INTERNAL, "T0792", "frontend {} loaded nothing", quoted(frontend_.name));
+    TENON_ASSIGN_OR_RETURN(std::shared_ptr<Model> model,
+                           Model::create(ir::Ref<ir::Graph>::adopt(ir::Graph::from(graph))));
     TENON_RETURN_IF_ERROR(keep(std::move(told), model.get()));
     return model;
   }
@@ -141,9 +148,11 @@ class SourceOfModel : public std::enable_shared_from_this<SourceOfModel> {
   Status keep(Told told, Model* model) const {
     for (ValueInput& input : told.inputs) {
       const std::vector<runtime::Port>& ports = model->shapes_.inputs();
-      const auto port = std::find_if(ports.begin(), ports.end(), [&](const runtime::Port& p) { return p.name == input.name; });
+      const auto port = std::find_if(ports.begin(), ports.end(),
+                                     [&](const runtime::Port& p) { return p.name == input.name; });
       if (port == ports.end()) {
-        return error(TENON_INTERNAL, "T0792", "frontend {} wants the values of {}, which is no input of what it loaded",
+        return error(TENON_INTERNAL, "T0792",
+                     "frontend {} wants the values of {}, which is no input of what it loaded",
                      quoted(frontend_.name), quoted(input.name));
       }
       input.index = static_cast<uint32_t>(port - ports.begin());
@@ -164,22 +173,27 @@ class SourceOfModel : public std::enable_shared_from_this<SourceOfModel> {
 namespace {
 
 // The form of the host itself has no options: one that somebody gave is not passed over.
-Status refuse_options(std::string_view name, const Model& model, std::span<const tenon_key_value_t> options) {
+Status refuse_options(std::string_view name, const Model& model,
+                      std::span<const tenon_key_value_t> options) {
   for (const tenon_key_value_t& option : options) {
     const std::string_view key = from_abi_str(option.key);
     constexpr std::string_view kValue = "value.";
     if (!key.starts_with(kValue)) {
-      return error(TENON_INVALID_ARGUMENT, "T0793", "{} is in Tenon's own form, which has no option {}", quoted(name), quoted(key));
+      return error(TENON_INVALID_ARGUMENT, "T0793",
+                   "{} is in Tenon's own form, which has no option {}", quoted(name), quoted(key));
     }
     const std::string_view wanted = key.substr(kValue.size());
     std::vector<std::string> names;
     for (const runtime::Port& port : model.shapes().inputs()) names.push_back(port.name);
     if (std::find(names.begin(), names.end(), wanted) == names.end()) {
-      return error(TENON_INVALID_ARGUMENT, "T0793", "{} has no input {} to give a value{} (inputs: {})", quoted(name), quoted(wanted),
-                   did_you_mean(wanted, std::span<const std::string>(names)), names.empty() ? "none" : join_names(names));
+      return error(TENON_INVALID_ARGUMENT, "T0793",
+                   "{} has no input {} to give a value{} (inputs: {})", quoted(name),
+                   quoted(wanted), did_you_mean(wanted, std::span<const std::string>(names)),
+                   names.empty() ? "none" : join_names(names));
     }
     return error(TENON_INVALID_ARGUMENT, "T0793",
-                 "{} is in Tenon's own form, where no input becomes a constant by a value: give {} as a file, or write a constant",
+                 "{} is in Tenon's own form, where no input becomes a constant by a value: give {} "
+                 "as a file, or write a constant",
                  quoted(name), quoted(wanted));
   }
   return Status();
@@ -213,7 +227,8 @@ Result<std::shared_ptr<Model>> Model::create(ir::Ref<ir::Graph> graph) {
   }
   std::shared_ptr<Model> model(new Model());
   model->graph_ = std::move(graph);
-  TENON_ASSIGN_OR_RETURN(model->shapes_, runtime::Shapes::create(*ir::host_graph_table(), model->graph_->abi(), {}));
+  TENON_ASSIGN_OR_RETURN(
+      model->shapes_, runtime::Shapes::create(*ir::host_graph_table(), model->graph_->abi(), {}));
   model->describe();
   return model;
 }
@@ -252,28 +267,33 @@ void Model::describe() {
   info_.symbol_names = symbol_names_.data();
   info_.node_count = graph_->live_node_count();
   for (ir::Value v = 0; v < graph_->value_limit(); ++v) {
-    if (graph_->value(v).kind == TENON_VALUE_CONSTANT) info_.constant_bytes += graph_->value(v).blob->size_bytes();
+    if (graph_->value(v).kind == TENON_VALUE_CONSTANT)
+      info_.constant_bytes += graph_->value(v).blob->size_bytes();
   }
 }
 
-Result<std::shared_ptr<Model>> Model::load(std::string_view path, std::span<const tenon_key_value_t> options) {
+Result<std::shared_ptr<Model>> Model::load(std::string_view path,
+                                           std::span<const tenon_key_value_t> options) {
   TENON_ASSIGN_OR_RETURN(ir::Ref<ir::Blob> bytes, map_user_file(path));
   return load_bytes(std::move(bytes), path, folder_of(path), options);
 }
 
-Result<std::shared_ptr<Model>> Model::load_bytes(ir::Ref<ir::Blob> bytes, std::string_view name, std::string_view folder,
+Result<std::shared_ptr<Model>> Model::load_bytes(ir::Ref<ir::Blob> bytes, std::string_view name,
+                                                 std::string_view folder,
                                                  std::span<const tenon_key_value_t> options) {
   TENON_ASSIGN_OR_RETURN(const std::span<const std::byte> head, bytes_of(*bytes));
   if (is_tir(name, head)) {
     TENON_RETURN_IF_ERROR(check_limit(Limit::kTextBytes, bytes->size_bytes(), quoted(name)));
     TENON_ASSIGN_OR_RETURN(ir::Ref<ir::Blob> sidecar, sidecar_of(name, folder));
-    TENON_ASSIGN_OR_RETURN(ir::Ref<ir::Graph> graph, ir::read_graph(std::move(bytes), name, std::move(sidecar)));
+    TENON_ASSIGN_OR_RETURN(ir::Ref<ir::Graph> graph,
+                           ir::read_graph(std::move(bytes), name, std::move(sidecar)));
     TENON_ASSIGN_OR_RETURN(std::shared_ptr<Model> model, create(std::move(graph)));
     TENON_RETURN_IF_ERROR(refuse_options(name, *model, options));
     return model;
   }
   TENON_ASSIGN_OR_RETURN(const Frontend frontend, choose(name, head, false));
-  return std::make_shared<const SourceOfModel>(frontend, std::move(bytes), name, folder, options)->load({});
+  return std::make_shared<const SourceOfModel>(frontend, std::move(bytes), name, folder, options)
+      ->load({});
 }
 
 Status read_tensors(std::string_view path, const tenon_tensor_sink_t& sink) {
@@ -293,8 +313,9 @@ Status write_tensor(std::string_view path, const tenon_tensor_t& tensor) {
     std::string bytes;
     const tenon_sink_t sink = sink_into(bytes);
     clear_failure();
-    TENON_RETURN_IF_ERROR(from_abi(frontend.api->write_tensor(frontend.api->self, &tensor, &sink),
-                                   fmt::format("frontend {}: write_tensor", quoted(frontend.name))));
+    TENON_RETURN_IF_ERROR(
+        from_abi(frontend.api->write_tensor(frontend.api->self, &tensor, &sink),
+                 fmt::format("frontend {}: write_tensor", quoted(frontend.name))));
     return write_file(path, bytes);
   }
   return error(TENON_INVALID_ARGUMENT, "T0791", "no frontend writes tensors as {}", quoted(path));

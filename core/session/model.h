@@ -31,9 +31,11 @@ class Model {
   // Verifies and freezes; the graph is not to be changed afterwards.
   static Result<std::shared_ptr<Model>> create(ir::Ref<ir::Graph> graph);
   // Any file that a frontend or .tir takes.
-  static Result<std::shared_ptr<Model>> load(std::string_view path, std::span<const tenon_key_value_t> options);
+  static Result<std::shared_ptr<Model>> load(std::string_view path,
+                                             std::span<const tenon_key_value_t> options);
   // name: for diagnostics and the extension; folder: for files beside it, may be empty.
-  static Result<std::shared_ptr<Model>> load_bytes(ir::Ref<ir::Blob> bytes, std::string_view name, std::string_view folder,
+  static Result<std::shared_ptr<Model>> load_bytes(ir::Ref<ir::Blob> bytes, std::string_view name,
+                                                   std::string_view folder,
                                                    std::span<const tenon_key_value_t> options);
 
   const ir::Ref<ir::Graph>& graph() const { return graph_; }
@@ -42,8 +44,10 @@ class Model {
   const std::vector<ValueInput>& value_inputs() const { return value_inputs_; }
   // Why graph() cannot run and only those by value can; empty where it serves all values.
   const std::string& only_by_value() const { return only_by_value_; }
-  // The model for runs in which the named inputs have these values: the same ports, loaded again. values: one for each name; borrowed.
-  Result<std::shared_ptr<Model>> by_value(std::span<const std::string> names, std::span<const tenon_array_t* const> values) const;
+  // The model for runs in which the named inputs have these values: the same ports, loaded again.
+  // values: one for each name; borrowed.
+  Result<std::shared_ptr<Model>> by_value(std::span<const std::string> names,
+                                          std::span<const tenon_array_t* const> values) const;
   const tenon_model_info_t& info() const { return info_; }  // borrows from this
 
  private:

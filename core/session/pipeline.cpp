@@ -1,15 +1,16 @@
 #include "core/session/pipeline.h"
 
+#include "core/host/host_interfaces.h"
 #include "core/ir/host_graph.h"
 #include "core/pass/pipeline.h"
-#include "core/host/host_interfaces.h"
 #include "core/session/pass_source.h"
 
 namespace tenon::session {
 namespace {
 
-// Answers whether a candidate takes a node of a graph that is being changed. Devices are asked about a frozen copy
-// (same indices); the copy is made again when a node is asked about that it does not have, or that changed.
+// Answers whether a candidate takes a node of a graph that is being changed. Devices are asked
+// about a frozen copy (same indices); the copy is made again when a node is asked about that it
+// does not have, or that changed.
 class ClaimOracle {
  public:
   ClaimOracle(const ir::Ref<ir::Graph>& graph, const dispatch::Candidates& candidates)
@@ -27,7 +28,8 @@ class ClaimOracle {
  private:
   bool same(ir::Node n) const {
     const ir::Graph& copy = *ir::Graph::from(copy_->get());
-    if (n >= copy.node_limit() || !copy.node_live(n) || copy.node(n).op != graph_->node(n).op) return false;
+    if (n >= copy.node_limit() || !copy.node_live(n) || copy.node(n).op != graph_->node(n).op)
+      return false;
     const std::span<const ir::Value> a = copy.operands(n), b = graph_->operands(n);
     return std::equal(a.begin(), a.end(), b.begin(), b.end());
   }
@@ -37,7 +39,8 @@ class ClaimOracle {
     copy_ = std::make_unique<runtime::GraphRef>(ir::host_graph_table(), clone.detach()->abi());
     claims_.clear();
     for (size_t i = 0; i < candidates_.devices.size(); ++i) {
-      claims_.push_back(dispatch::collect_claims(candidates_.devices[i], *copy_, candidates_.offered_ops[i]));
+      claims_.push_back(
+          dispatch::collect_claims(candidates_.devices[i], *copy_, candidates_.offered_ops[i]));
     }
   }
 
@@ -64,12 +67,14 @@ const pass::HostTables& host_tables() {
   return tables;
 }
 
-Status run_pipeline(const ir::Ref<ir::Graph>& graph, std::string_view pipeline, const dispatch::Candidates& candidates) {
+Status run_pipeline(const ir::Ref<ir::Graph>& graph, std::string_view pipeline,
+                    const dispatch::Candidates& candidates) {
   ClaimOracle oracle(graph, candidates);
   pass::Settings settings;
   settings.claimed = [&oracle](tenon_node_t node) { return oracle(node); };
-  Result<std::vector<pass::Report>> reports = pass::run_pipeline(
-      host_tables(), pass_registry(), graph->abi(), pipeline.empty() ? pass::kStandardPipeline : pipeline, settings);
+  Result<std::vector<pass::Report>> reports =
+      pass::run_pipeline(host_tables(), pass_registry(), graph->abi(),
+                         pipeline.empty() ? pass::kStandardPipeline : pipeline, settings);
   return reports.ok() ? Status() : std::move(reports).status();
 }
 

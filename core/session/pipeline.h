@@ -1,4 +1,5 @@
-// Passes for sessions: the registry of passes over the plugin host, the standard pipeline before placement.
+// Passes for sessions: the registry of passes over the plugin host, the standard pipeline before
+// placement.
 #pragma once
 #include <string_view>
 
@@ -11,8 +12,9 @@ namespace tenon::session {
 pass::Registry& pass_registry();
 const pass::HostTables& host_tables();
 
-// Changes the graph in place. pipeline: empty for the standard one, "none" for none. Passes that ask whether a node
-// is claimed are answered by the candidates (not by their fallbacks).
-Status run_pipeline(const ir::Ref<ir::Graph>& graph, std::string_view pipeline, const dispatch::Candidates& candidates);
+// Changes the graph in place. pipeline: empty for the standard one, "none" for none. Passes that
+// ask whether a node is claimed are answered by the candidates (not by their fallbacks).
+Status run_pipeline(const ir::Ref<ir::Graph>& graph, std::string_view pipeline,
+                    const dispatch::Candidates& candidates);
 
 }  // namespace tenon::session

@@ -8,8 +8,8 @@
 #include "core/base/process/log.h"
 #include "core/base/str.h"
 #include "core/dispatch/kernel_device.h"
-#include "core/host/plugin_host.h"
 #include "core/host/discovery/remedy.h"
+#include "core/host/plugin_host.h"
 #include "core/session/pass_source.h"
 
 namespace tenon::session {
@@ -20,9 +20,9 @@ using host::PluginHost;
 namespace {
 
 bool provides(const Candidate& candidate, std::string_view kind, std::string_view name) {
-  return std::any_of(candidate.manifest.provides.begin(), candidate.manifest.provides.end(), [&](const host::Provided& p) {
-    return p.kind == kind && (name.empty() || p.name == name);
-  });
+  return std::any_of(
+      candidate.manifest.provides.begin(), candidate.manifest.provides.end(),
+      [&](const host::Provided& p) { return p.kind == kind && (name.empty() || p.name == name); });
 }
 
 int64_t priority_of(std::string_view plugin) {
@@ -38,8 +38,11 @@ std::vector<std::string> left_out(std::string_view kind, std::string_view name) 
   for (const auto& candidate : PluginHost::process().candidates()) {
     if (candidate->state != host::State::kOff && candidate->state != host::State::kFailed) continue;
     if (!provides(*candidate, kind, name)) continue;
-    const std::string_view way_back = candidate->state == host::State::kOff ? " (take that back to get it)" : "";
-    lines.push_back(fmt::format("plugin {}: {}{}", quoted(candidate->name()), candidate->reason(), way_back) + host::remedy_of(*candidate).suffix());
+    const std::string_view way_back =
+        candidate->state == host::State::kOff ? " (take that back to get it)" : "";
+    lines.push_back(
+        fmt::format("plugin {}: {}{}", quoted(candidate->name()), candidate->reason(), way_back) +
+        host::remedy_of(*candidate).suffix());
   }
   return lines;
 }
@@ -59,24 +62,31 @@ std::string extension_of(std::string_view path) {
   return extension;
 }
 
-// Kernels that other plugins have for a device, in search order. One that cannot be used is left out, loudly.
-std::vector<runtime::KernelSet> kernel_sets(std::string_view kind, std::string_view owner, const tenon_device_api_t* device) {
+// Kernels that other plugins have for a device, in search order. One that cannot be used is left
+// out, loudly.
+std::vector<runtime::KernelSet> kernel_sets(std::string_view kind, std::string_view owner,
+                                            const tenon_device_api_t* device) {
   std::vector<runtime::KernelSet> sets;
   for (const host::Provider& provider : PluginHost::process().providers("kernels")) {
     if (provider.name != kind || provider.plugin == owner) continue;
     Result<const host::Plugin*> plugin = PluginHost::process().load(provider.plugin);
     if (!plugin.ok()) {
-      log_warning("plugins", "kernels for device {} are left out: {}", kind, plugin.status().text());
+      log_warning("plugins", "kernels for device {} are left out: {}", kind,
+                  plugin.status().text());
       continue;
     }
     const auto* kernels = (*plugin)->table<tenon_kernels_api_t>(TENON_KERNELS_ID);
-    if (kernels == nullptr || std::string_view(kernels->device_kind.data, kernels->device_kind.size) != kind) continue;
-    sets.push_back({provider.plugin, dispatch::compile_from_kernels(device, kernels, provider.plugin)});
+    if (kernels == nullptr ||
+        std::string_view(kernels->device_kind.data, kernels->device_kind.size) != kind)
+      continue;
+    sets.push_back(
+        {provider.plugin, dispatch::compile_from_kernels(device, kernels, provider.plugin)});
   }
   return sets;
 }
 
-// The sentence about a device that no usable manifest names: a plugin that is out, one of that name, or none.
+// The sentence about a device that no usable manifest names: a plugin that is out, one of that
+// name, or none.
 std::string why_no_device(std::string_view kind, std::span<const std::string> kinds) {
   if (const std::vector<std::string> out = left_out("device", kind); !out.empty()) {
     return fmt::format("device {} is not available{}", quoted(kind), suffix(out));
@@ -86,16 +96,21 @@ std::string why_no_device(std::string_view kind, std::span<const std::string> ki
   }
   const std::vector<std::string> plugins = PluginHost::process().plugin_names();
   if (std::find(plugins.begin(), plugins.end(), kind) != plugins.end()) {
-    return fmt::format("there is no device {0}; the manifest of the plugin {0} names none of this kind", quoted(kind));
+    return fmt::format(
+        "there is no device {0}; the manifest of the plugin {0} names none of this kind",
+        quoted(kind));
   }
   const std::string meant = did_you_mean(kind, kinds);
-  return fmt::format("there is no device {}{}", quoted(kind), meant.empty() ? "; TENON_PLUGIN_ADD=FOLDER adds the plugins of a folder" : meant);
+  return fmt::format(
+      "there is no device {}{}", quoted(kind),
+      meant.empty() ? "; TENON_PLUGIN_ADD=FOLDER adds the plugins of a folder" : meant);
 }
 
 class PassSource final : public pass::Source {
  public:
   Result<const tenon_passes_t*> table(std::string_view name) override {
-    Result<const tenon_passes_t*> found = PluginHost::process().find<tenon_passes_t>("pass", name, TENON_PASS_ID);
+    Result<const tenon_passes_t*> found =
+        PluginHost::process().find<tenon_passes_t>("pass", name, TENON_PASS_ID);
     if (found.ok() || found.status().error_code() != "P0901") return found;
     // Nobody provides it: the pass registry makes a better sentence, with a suggestion.
     return error(TENON_NOT_FOUND, "P0901", "{}", found.status().message());
@@ -113,10 +128,12 @@ pass::Source& pass_source() {
 std::vector<DeviceKind> device_kinds() {
   std::vector<DeviceKind> kinds;
   for (const host::Provider& provider : PluginHost::process().providers("device")) {
-    const bool known = std::any_of(kinds.begin(), kinds.end(), [&](const DeviceKind& k) { return k.name == provider.name; });
+    const bool known = std::any_of(kinds.begin(), kinds.end(),
+                                   [&](const DeviceKind& k) { return k.name == provider.name; });
     if (known) continue;
     const int64_t priority = priority_of(provider.plugin);
-    const auto after = std::find_if(kinds.begin(), kinds.end(), [&](const DeviceKind& k) { return k.priority < priority; });
+    const auto after = std::find_if(kinds.begin(), kinds.end(),
+                                    [&](const DeviceKind& k) { return k.priority < priority; });
     kinds.insert(after, {provider.name, priority});
   }
   return kinds;
@@ -130,7 +147,8 @@ Result<runtime::DeviceApis> device_apis(std::string_view kind) {
   std::vector<std::string> kinds;
   for (DeviceKind& k : device_kinds()) kinds.push_back(std::move(k.name));
   if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) {
-    return error(TENON_NOT_FOUND, "T0502", "{} (devices: {})", why_no_device(kind, kinds), kinds.empty() ? "none" : join_names(kinds));
+    return error(TENON_NOT_FOUND, "T0502", "{} (devices: {})", why_no_device(kind, kinds),
+                 kinds.empty() ? "none" : join_names(kinds));
   }
   Result<const host::Plugin*> plugin = PluginHost::process().load_provider("device", kind);
   if (!plugin.ok()) {
@@ -145,14 +163,16 @@ Result<runtime::DeviceApis> device_apis(std::string_view kind) {
   apis.compile = p.table<tenon_compile_api_t>(TENON_COMPILE_ID);
   apis.queue = p.table<tenon_queue_api_t>(TENON_QUEUE_ID);
   if (apis.device == nullptr) {
-    return error(TENON_UNAVAILABLE, "T0503", "plugin {} provides device {} and has no {}", quoted(p.name()), quoted(kind), TENON_DEVICE_ID);
+    return error(TENON_UNAVAILABLE, "T0503", "plugin {} provides device {} and has no {}",
+                 quoted(p.name()), quoted(kind), TENON_DEVICE_ID);
   }
   apis.kernel_sets = kernel_sets(kind, p.name(), apis.device);
   if (apis.compile == nullptr) {
     const auto* kernels = p.table<tenon_kernels_api_t>(TENON_KERNELS_ID);
     if (kernels == nullptr) {
-      return error(TENON_UNAVAILABLE, "T0503", "plugin {} provides device {} with neither {} nor {}", quoted(p.name()), quoted(kind),
-                   TENON_COMPILE_ID, TENON_KERNELS_ID);
+      return error(TENON_UNAVAILABLE, "T0503",
+                   "plugin {} provides device {} with neither {} nor {}", quoted(p.name()),
+                   quoted(kind), TENON_COMPILE_ID, TENON_KERNELS_ID);
     }
     apis.compile = dispatch::compile_from_kernels(apis.device, kernels, p.name());
     apis.queue = nullptr;  // single kernels are complete when they return
@@ -174,10 +194,13 @@ Result<std::vector<Frontend>> frontends_for(std::string_view path) {
   for (const host::Provider& provider : plugins.providers("extension")) {
     if (provider.name != extension) continue;
     Result<const host::Plugin*> plugin = plugins.load(provider.plugin);
-    if (plugin.ok() && std::find(loaded.begin(), loaded.end(), *plugin) == loaded.end()) loaded.push_back(*plugin);
+    if (plugin.ok() && std::find(loaded.begin(), loaded.end(), *plugin) == loaded.end())
+      loaded.push_back(*plugin);
   }
-  // A file whose extension somebody owns is not offered to others: better a clear refusal than a lucky guess.
-  const std::vector<std::string> out = left_out("extension", extension);  // with those that just failed
+  // A file whose extension somebody owns is not offered to others: better a clear refusal than a
+  // lucky guess.
+  const std::vector<std::string> out =
+      left_out("extension", extension);  // with those that just failed
   if (loaded.empty() && out.empty()) loaded = plugins.load_all("frontend");
   std::vector<Frontend> frontends;
   for (const host::Plugin* plugin : loaded) {
@@ -186,8 +209,9 @@ Result<std::vector<Frontend>> frontends_for(std::string_view path) {
   }
   if (!frontends.empty()) return frontends;
   const std::vector<std::string> extensions = plugins.provided_names("extension");
-  return error(TENON_NOT_FOUND, "T0790", "no frontend that is enabled reads {}{} (extensions: .tir{}{})", quoted(path), suffix(out),
-               extensions.empty() ? "" : ", ", join_names(extensions));
+  return error(TENON_NOT_FOUND, "T0790",
+               "no frontend that is enabled reads {}{} (extensions: .tir{}{})", quoted(path),
+               suffix(out), extensions.empty() ? "" : ", ", join_names(extensions));
 }
 
 }  // namespace tenon::session

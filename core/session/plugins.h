@@ -1,5 +1,5 @@
-// What sessions ask of the plugin host: devices and frontends by name. The only file of this room that knows
-// core/host.
+// What sessions ask of the plugin host: devices and frontends by name. The only file of this room
+// that knows core/host.
 #pragma once
 #include <string>
 #include <string_view>
@@ -12,22 +12,24 @@
 
 namespace tenon::session {
 
-// When a device is used, by the priority of its plugin's manifest: from 0 on without being named, below 0 only when
-// it is named, from kLastResort down also when nobody else takes a node.
+// When a device is used, by the priority of its plugin's manifest: from 0 on without being named,
+// below 0 only when it is named, from kLastResort down also when nobody else takes a node.
 inline constexpr int64_t kLastResort = -100;
 
 struct DeviceKind {
   std::string name;
   int64_t priority = 0;
 };
-// Kinds of devices that enabled plugins provide, highest priority first, else in the host's order. Loads nothing.
+// Kinds of devices that enabled plugins provide, highest priority first, else in the host's order.
+// Loads nothing.
 std::vector<DeviceKind> device_kinds();
 
-// The tables of a device kind; loads its plugin. NOT_FOUND T0502 with did-you-mean and the reasons of plugins that
-// would provide it, UNAVAILABLE T0503 when its plugin cannot be used.
+// The tables of a device kind; loads its plugin. NOT_FOUND T0502 with did-you-mean and the reasons
+// of plugins that would provide it, UNAVAILABLE T0503 when its plugin cannot be used.
 Result<runtime::DeviceApis> device_apis(std::string_view kind);
 
-// One line per plugin that provides a device and is left out: "cpu: P0401: disabled by TENON_PLUGINS_DISABLE=cpu".
+// One line per plugin that provides a device and is left out: "cpu: P0401: disabled by
+// TENON_PLUGINS_DISABLE=cpu".
 std::string devices_left_out();
 
 struct Frontend {
@@ -35,8 +37,8 @@ struct Frontend {
   const tenon_frontend_api_t* api = nullptr;
 };
 
-// The frontends that may take a file, those that list its extension first. Loads those that do; the others only when
-// none does. T0790 when there is none, with the frontends left out and why.
+// The frontends that may take a file, those that list its extension first. Loads those that do; the
+// others only when none does. T0790 when there is none, with the frontends left out and why.
 Result<std::vector<Frontend>> frontends_for(std::string_view path);
 
 }  // namespace tenon::session

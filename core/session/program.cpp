@@ -4,8 +4,8 @@
 #include <unordered_map>
 
 #include "core/base/errors/guard.h"
-#include "core/base/process/float_state.h"
 #include "core/base/intern.h"
+#include "core/base/process/float_state.h"
 #include "core/base/process/operation.h"
 #include "core/base/str.h"
 #include "core/ir/host_graph.h"
@@ -31,7 +31,8 @@ class ProgramBuilder {
   Result<std::shared_ptr<Program>> run() {
     const uint64_t begin = runtime::now_ns();
     const FloatScope floats(region_float_control());  // folding evaluates
-    TENON_ASSIGN_OR_RETURN(dispatch::Candidates candidates, candidates_for(options_.device, options_.no_fallback));
+    TENON_ASSIGN_OR_RETURN(dispatch::Candidates candidates,
+                           candidates_for(options_.device, options_.no_fallback));
     TENON_RETURN_IF_ERROR(check_option_keys(options_.options));
     candidates.offered_ops = offered_ops(candidates);
     TENON_RETURN_IF_ERROR(run_pipeline(program_->graph_, options_.pipeline, candidates));
@@ -67,7 +68,8 @@ class ProgramBuilder {
     const std::shared_ptr<runtime::Device>& device = program_->placement_.asked[asked].device;
     const auto it = std::find(plan_->devices.begin(), plan_->devices.end(), device);
     if (it == plan_->devices.end()) plan_->devices.push_back(device);
-    return static_cast<uint32_t>(std::find(plan_->devices.begin(), plan_->devices.end(), device) - plan_->devices.begin());
+    return static_cast<uint32_t>(std::find(plan_->devices.begin(), plan_->devices.end(), device) -
+                                 plan_->devices.begin());
   }
 
   // ---- Segments ----
@@ -91,7 +93,8 @@ class ProgramBuilder {
             if (crosses[v]) outputs.push_back(v);
           }
         }
-        TENON_ASSIGN_OR_RETURN(out.subgraph, dispatch::extract(graph(), segment.nodes, outputs, graph().name()));
+        TENON_ASSIGN_OR_RETURN(out.subgraph,
+                               dispatch::extract(graph(), segment.nodes, outputs, graph().name()));
       }
       program_->segments_.push_back(std::move(out));
     }
@@ -123,8 +126,8 @@ class ProgramBuilder {
     for (size_t i = 0; i < segments.size(); ++i) {
       TENON_RETURN_IF_ERROR(check_cancelled());
       report_progress("compile", i, segments.size());
-      TENON_RETURN_IF_ERROR(compile_segment(&segments[i]), "compiling {} nodes for device {}", segments[i].nodes.size(),
-                            plan_->devices[segments[i].device]->name());
+      TENON_RETURN_IF_ERROR(compile_segment(&segments[i]), "compiling {} nodes for device {}",
+                            segments[i].nodes.size(), plan_->devices[segments[i].device]->name());
     }
     report_progress("compile", segments.size(), segments.size());
     return {};
@@ -149,16 +152,22 @@ class ProgramBuilder {
     {
       auto guard = device->serialise();
       clear_failure();
-      tenon_artifact_t* artifact = nullptr;  // a local: what stands beside an error is not ours to release
-      TENON_RETURN_IF_ERROR(device->check(
-          api->compile(api->self, device->target(), segment->subgraph.graph->abi(), &record, &artifact), "compile"));
+      tenon_artifact_t* artifact =
+          nullptr;  // a local: what stands beside an error is not ours to release
+      TENON_RETURN_IF_ERROR(
+          device->check(api->compile(api->self, device->target(), segment->subgraph.graph->abi(),
+                                     &record, &artifact),
+                        "compile"));
       segment->artifact = artifact;
       if (segment->artifact == nullptr) {
-        return error(TENON_INTERNAL, "T0505", "device {} compiled to nothing", quoted(device->name()));
+        return error(TENON_INTERNAL, "T0505", "device {} compiled to nothing",
+                     quoted(device->name()));
       }
       segment->info.size_bytes = sizeof(segment->info);
-      TENON_RETURN_IF_ERROR(device->check(api->artifact_info(api->self, segment->artifact, &segment->info), "artifact_info"));
-      TENON_RETURN_IF_ERROR(device->check(api->artifact_bytes(api->self, segment->artifact, &sink), "artifact_bytes"));
+      TENON_RETURN_IF_ERROR(device->check(
+          api->artifact_info(api->self, segment->artifact, &segment->info), "artifact_info"));
+      TENON_RETURN_IF_ERROR(device->check(api->artifact_bytes(api->self, segment->artifact, &sink),
+                                          "artifact_bytes"));
     }
     const Graph& sub = *segment->subgraph.graph;
     std::vector<tenon_blob_t*> constants;
@@ -168,8 +177,9 @@ class ProgramBuilder {
     std::vector<uint32_t> ranks;
     for (Value v : segment->subgraph.outputs) ranks.push_back(graph().type(v).rank);
     const uint64_t begin = runtime::now_ns();
-    TENON_ASSIGN_OR_RETURN(auto executable, runtime::Executable::load(device, std::as_bytes(std::span(bytes)), constants,
-                                                                      std::move(ranks), segment->by));
+    TENON_ASSIGN_OR_RETURN(auto executable,
+                           runtime::Executable::load(device, std::as_bytes(std::span(bytes)),
+                                                     constants, std::move(ranks), segment->by));
     program_->load_ms_ += static_cast<double>(runtime::now_ns() - begin) / 1e6;
     plan_->executables.push_back(std::move(executable));
     return {};
@@ -179,13 +189,16 @@ class ProgramBuilder {
   Status make_plan() {
     plan_->api = ir::host_graph_table();
     std::vector<runtime::Assertion> assertions;
-    for (const ir::DimFact& fact : graph().facts()) assertions.push_back({fact.rel, fact.a, fact.b, fact.place});
+    for (const ir::DimFact& fact : graph().facts())
+      assertions.push_back({fact.rel, fact.a, fact.b, fact.place});
     std::vector<runtime::BoundPlaces> bounds;
     for (ir::Symbol s = 0; s < graph().dims().symbol_count(); ++s) {
       const ir::SymbolData& symbol = graph().dims().symbol(s);
       bounds.push_back({symbol.lo_place, symbol.hi_place, symbol.multiple_place});
     }
-    TENON_ASSIGN_OR_RETURN(plan_->shapes, runtime::Shapes::create(*plan_->api, program_->graph_->abi(), std::move(assertions), std::move(bounds)));
+    TENON_ASSIGN_OR_RETURN(plan_->shapes,
+                           runtime::Shapes::create(*plan_->api, program_->graph_->abi(),
+                                                   std::move(assertions), std::move(bounds)));
     likely_ = dispatch::likely_sizes(graph());
     for (uint32_t s = 0; s < program_->segments_.size(); ++s) add_segment(s);
     for (Value v : graph().region(graph().main()).yields) {
@@ -254,13 +267,18 @@ class ProgramBuilder {
     const uint32_t from = places.front();
     const bool shared = shares_host(from) && shares_host(place);
     const bool between_devices = from != runtime::kHostPlace && place != runtime::kHostPlace;
-    if (!shared || between_devices) program_->copies_.push_back({v, place_name(from), place_name(place), bytes_of(v)});
+    if (!shared || between_devices)
+      program_->copies_.push_back({v, place_name(from), place_name(place), bytes_of(v)});
     plan_->steps.push_back(std::move(step));
     places.push_back(place);
   }
 
-  bool shares_host(uint32_t place) const { return place == runtime::kHostPlace || plan_->devices[place]->host_visible(); }
-  std::string place_name(uint32_t place) const { return place == runtime::kHostPlace ? "host" : plan_->devices[place]->name(); }
+  bool shares_host(uint32_t place) const {
+    return place == runtime::kHostPlace || plan_->devices[place]->host_visible();
+  }
+  std::string place_name(uint32_t place) const {
+    return place == runtime::kHostPlace ? "host" : plan_->devices[place]->name();
+  }
 
   double bytes_of(Value v) const { return dispatch::likely_bytes(graph(), v, likely_); }
 
@@ -272,11 +290,13 @@ class ProgramBuilder {
   std::vector<int64_t> likely_;
 };
 
-Result<std::shared_ptr<Program>> Program::compile(const Graph& model, const CompileOptions& options) {
+Result<std::shared_ptr<Program>> Program::compile(const Graph& model,
+                                                  const CompileOptions& options) {
   return ProgramBuilder(model, options).run();
 }
 
-Result<std::shared_ptr<Program>> Program::compile(std::shared_ptr<const Model> model, const CompileOptions& options) {
+Result<std::shared_ptr<Program>> Program::compile(std::shared_ptr<const Model> model,
+                                                  const CompileOptions& options) {
   if (model->value_inputs().empty()) return compile(*model->graph(), options);
   // What is wrong with the options is told now.
   TENON_RETURN_IF_ERROR(candidates_for(options.device, options.no_fallback).status());
@@ -287,7 +307,9 @@ Result<std::shared_ptr<Program>> Program::compile(std::shared_ptr<const Model> m
   return program;
 }
 
-const runtime::Shapes& Program::shapes() const { return variants_ == nullptr ? plan_->shapes : variants_->model().shapes(); }
+const runtime::Shapes& Program::shapes() const {
+  return variants_ == nullptr ? plan_->shapes : variants_->model().shapes();
+}
 
 Program::~Program() {
   for (CompiledSegment& segment : segments_) {

@@ -46,13 +46,17 @@ struct CopyRecord {
 class Program {
  public:
   // Passes, placement, compilation and loading. Errors of each with what was being done.
-  static Result<std::shared_ptr<Program>> compile(const ir::Graph& model, const CompileOptions& options);
-  // The same of a model; one whose shapes follow from values of inputs is compiled when these are known, at its runs.
-  static Result<std::shared_ptr<Program>> compile(std::shared_ptr<const Model> model, const CompileOptions& options);
+  static Result<std::shared_ptr<Program>> compile(const ir::Graph& model,
+                                                  const CompileOptions& options);
+  // The same of a model; one whose shapes follow from values of inputs is compiled when these are
+  // known, at its runs.
+  static Result<std::shared_ptr<Program>> compile(std::shared_ptr<const Model> model,
+                                                  const CompileOptions& options);
   ~Program();
   Program(const Program&) = delete;
 
-  // The programs by value behind this one, or null. With variants there is no plan, and the rest tells of the one that ran last.
+  // The programs by value behind this one, or null. With variants there is no plan, and the rest
+  // tells of the one that ran last.
   Variants* variants() const { return variants_.get(); }
   const runtime::Shapes& shapes() const;  // the ports
 

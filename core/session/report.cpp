@@ -26,24 +26,29 @@ std::string refusals_json(const dispatch::Placement& placement, Node n) {
   for (const dispatch::Claims& claims : placement.asked) {
     if (claims.claimed(n)) continue;
     out += fmt::format("{}{{\"device\":{},\"code\":{},\"reason\":{}}}", out.empty() ? "" : ",",
-                       json_quoted(claims.device->name()), claims.refusals[n].code, json_quoted(claims.refusals[n].reason));
+                       json_quoted(claims.device->name()), claims.refusals[n].code,
+                       json_quoted(claims.refusals[n].reason));
   }
   return out;
 }
 
-// Whose kernel of its device runs a node, and what every kernel set for that device said: empty where there are none.
+// Whose kernel of its device runs a node, and what every kernel set for that device said: empty
+// where there are none.
 std::string kernel_sets_json(const dispatch::Claims& claims, Node n) {
   if (claims.all.empty()) return "";
   const runtime::DeviceApis& apis = claims.device->apis();
   std::string answers;
   for (size_t i = 0; i < claims.all.size(); ++i) {
     const dispatch::Answers& all = claims.all[i];
-    answers += fmt::format("{}{{\"plugin\":{},", i == 0 ? "" : ",", json_quoted(i == 0 ? apis.plugin : apis.kernel_sets[i - 1].plugin));
-    answers += all.claimed(n) ? fmt::format("\"cost_ns\":{:.0f}}}", all.cost_ns[n] + (i == 0 ? 0 : dispatch::kKernelSetNs))
+    answers += fmt::format("{}{{\"plugin\":{},", i == 0 ? "" : ",",
+                           json_quoted(i == 0 ? apis.plugin : apis.kernel_sets[i - 1].plugin));
+    answers += all.claimed(n) ? fmt::format("\"cost_ns\":{:.0f}}}",
+                                            all.cost_ns[n] + (i == 0 ? 0 : dispatch::kKernelSetNs))
                               : fmt::format("\"reason\":{}}}", json_quoted(all.refusals[n].reason));
   }
   const uint32_t by = claims.by[n];
-  return fmt::format(",\"by\":{},\"candidates\":[{}]", json_quoted(by == 0 ? apis.plugin : apis.kernel_sets[by - 1].plugin), answers);
+  return fmt::format(",\"by\":{},\"candidates\":[{}]",
+                     json_quoted(by == 0 ? apis.plugin : apis.kernel_sets[by - 1].plugin), answers);
 }
 
 }  // namespace
@@ -71,7 +76,8 @@ tenon_program_info_t Program::info() const {
     info.kernels_compiled += segment.info.kernels_compiled;
     info.kernels_from_cache += segment.info.kernels_from_cache;
   }
-  for (const auto& executable : plan_->executables) info.kernel_count += executable->info().kernel_count;
+  for (const auto& executable : plan_->executables)
+    info.kernel_count += executable->info().kernel_count;
   info.copy_count = copies_.size();
   return info;
 }
@@ -80,7 +86,8 @@ std::string Program::placement_json() const {
   if (variants_ == nullptr) return own_placement_json("");
   const std::string more = ",\"by_value\":" + variants_->json();
   const std::vector<std::shared_ptr<Variant>> all = variants_->all();
-  if (all.empty()) return fmt::format("{{\"schema\":1,\"devices\":[],\"nodes\":[],\"copies\":[]{}}}\n", more);
+  if (all.empty())
+    return fmt::format("{{\"schema\":1,\"devices\":[],\"nodes\":[],\"copies\":[]{}}}\n", more);
   return all.front()->program->own_placement_json(more);
 }
 
@@ -90,28 +97,35 @@ std::string Program::own_placement_json(std::string_view more) const {
   for (const CopyRecord& copy : copies_) {
     bytes[copy.to][0] += copy.bytes;
     bytes[copy.from][1] += copy.bytes;
-    copies += fmt::format("{}{{\"value\":{},\"from\":{},\"to\":{},\"bytes\":{:.0f}}}", copies.empty() ? "" : ",", copy.value,
-                          json_quoted(copy.from), json_quoted(copy.to), copy.bytes);
+    copies += fmt::format("{}{{\"value\":{},\"from\":{},\"to\":{},\"bytes\":{:.0f}}}",
+                          copies.empty() ? "" : ",", copy.value, json_quoted(copy.from),
+                          json_quoted(copy.to), copy.bytes);
   }
   std::string devices;
   for (size_t d = 0; d < plan_->devices.size(); ++d) {
     size_t nodes = 0;
-    for (const CompiledSegment& segment : segments_) nodes += segment.device == d ? segment.nodes.size() : 0;
+    for (const CompiledSegment& segment : segments_)
+      nodes += segment.device == d ? segment.nodes.size() : 0;
     const std::string& name = plan_->devices[d]->name();
-    devices += fmt::format("{}{{\"device\":{},\"nodes\":{},\"bytes_in\":{:.0f},\"bytes_out\":{:.0f}}}", d == 0 ? "" : ",",
-                           json_quoted(name), nodes, bytes[name][0], bytes[name][1]);
+    devices +=
+        fmt::format("{}{{\"device\":{},\"nodes\":{},\"bytes_in\":{:.0f},\"bytes_out\":{:.0f}}}",
+                    d == 0 ? "" : ",", json_quoted(name), nodes, bytes[name][0], bytes[name][1]);
   }
   std::string nodes;
   for (Node n : graph_->nodes(graph_->main())) {
-    nodes += fmt::format("{}\n{{\"node\":{},\"op\":{},\"device\":{},\"origins\":{},\"refusals\":[{}]{}}}", nodes.empty() ? "" : ",", n,
-                         json_quoted(graph_->op_name(n)), json_quoted(placement_.asked[placement_.at[n]].device->name()),
-                         json_quoted(graph_->node(n).loc == 0 ? "" : graph_->loc_text(graph_->node(n).loc)),
-                         refusals_json(placement_, n), kernel_sets_json(placement_.asked[placement_.at[n]], n));
+    nodes += fmt::format(
+        "{}\n{{\"node\":{},\"op\":{},\"device\":{},\"origins\":{},\"refusals\":[{}]{}}}",
+        nodes.empty() ? "" : ",", n, json_quoted(graph_->op_name(n)),
+        json_quoted(placement_.asked[placement_.at[n]].device->name()),
+        json_quoted(graph_->node(n).loc == 0 ? "" : graph_->loc_text(graph_->node(n).loc)),
+        refusals_json(placement_, n), kernel_sets_json(placement_.asked[placement_.at[n]], n));
   }
-  return fmt::format("{{\"schema\":1,\"devices\":[{}],\"nodes\":[{}],\"copies\":[{}]{}}}\n", devices, nodes, copies, more);
+  return fmt::format("{{\"schema\":1,\"devices\":[{}],\"nodes\":[{}],\"copies\":[{}]{}}}\n",
+                     devices, nodes, copies, more);
 }
 
-// "12 of 340 nodes on cpu: add, sort (sim: no sort here)". Names the devices that took the fewer nodes.
+// "12 of 340 nodes on cpu: add, sort (sim: no sort here)". Names the devices that took the fewer
+// nodes.
 std::string Program::placement_summary() const {
   if (variants_ != nullptr) {
     const std::vector<std::shared_ptr<Variant>> all = variants_->all();
@@ -129,19 +143,22 @@ std::string Program::placement_summary() const {
     std::map<std::string, size_t> ops;
     std::string reason;
     for (const CompiledSegment& segment : segments_) {
-      for (Node n : segment.device == d ? std::span<const Node>(segment.nodes) : std::span<const Node>()) {
+      for (Node n :
+           segment.device == d ? std::span<const Node>(segment.nodes) : std::span<const Node>()) {
         ++ops[std::string(graph_->op_name(n))];
         const dispatch::Refusal& refusal = placement_.asked[0].refusals[n];
         if (reason.empty() && !refusal.reason.empty()) reason = refusal.reason;
       }
     }
-    text += fmt::format("{}{} of {} nodes on {}: ", text.empty() ? "" : "; ", counts[d], total, name);
+    text +=
+        fmt::format("{}{} of {} nodes on {}: ", text.empty() ? "" : "; ", counts[d], total, name);
     size_t shown = 0;
     for (const auto& [op, count] : ops) {
       if (++shown <= kOpsInSummary) text += (shown == 1 ? "" : ", ") + printable(op);
     }
     if (ops.size() > kOpsInSummary) text += fmt::format(" and {} more", ops.size() - kOpsInSummary);
-    if (!reason.empty()) text += fmt::format(" ({}: {})", placement_.asked[0].device->name(), printable(reason));
+    if (!reason.empty())
+      text += fmt::format(" ({}: {})", placement_.asked[0].device->name(), printable(reason));
   }
   return text + "\n";
 }
@@ -154,21 +171,29 @@ Result<std::string> Program::dump(std::string_view what) const {
   if (variants_ != nullptr) {
     const std::vector<std::shared_ptr<Variant>> all = variants_->all();
     if (!all.empty()) return all.front()->program->dump(what);
-    return error(TENON_NOT_FOUND, "T0508", "a program whose shapes follow from the values of inputs has no {} before it ran; it has `graph`",
+    return error(TENON_NOT_FOUND, "T0508",
+                 "a program whose shapes follow from the values of inputs has no {} before it ran; "
+                 "it has `graph`",
                  quoted(what));
   }
   if (what == "partition") {
     std::string text;
     for (size_t i = 0; i < segments_.size(); ++i) {
       TENON_ASSIGN_OR_RETURN(const ir::TextForm form, ir::write_text(*segments_[i].subgraph.graph));
-      text += fmt::format("// segment {} on {}: {} nodes\n{}\n", i, segments_[i].owner->name(), segments_[i].nodes.size(), form.text);
+      text += fmt::format("// segment {} on {}: {} nodes\n{}\n", i, segments_[i].owner->name(),
+                          segments_[i].nodes.size(), form.text);
     }
     return text;
   }
   const size_t slash = what.find('/');
-  if (slash != std::string_view::npos) return dump_device(what.substr(0, slash), what.substr(slash + 1));
-  return error(TENON_NOT_FOUND, "T0508", "a program has no part {}; it has `graph`, `partition` and, for each device, `DEVICE/l1`, "
-               "`DEVICE/l2`, `DEVICE/source`, `DEVICE/plan` and `DEVICE/asm` as far as the device knows them", quoted(what));
+  if (slash != std::string_view::npos)
+    return dump_device(what.substr(0, slash), what.substr(slash + 1));
+  return error(
+      TENON_NOT_FOUND, "T0508",
+      "a program has no part {}; it has `graph`, `partition` and, for each device, `DEVICE/l1`, "
+      "`DEVICE/l2`, `DEVICE/source`, `DEVICE/plan` and `DEVICE/asm` as far as the device knows "
+      "them",
+      quoted(what));
 }
 
 Result<std::string> Program::dump_device(std::string_view device, std::string_view what) const {
@@ -179,19 +204,23 @@ Result<std::string> Program::dump_device(std::string_view device, std::string_vi
     found = true;
     if (segment.by != 0) continue;  // kernels of another plugin: nothing was generated
     const tenon_compile_api_t* api = segment.compiler();
-    if (api->dump == nullptr) return error(TENON_NOT_FOUND, "T0508", "device {} shows nothing of what it makes", quoted(device));
+    if (api->dump == nullptr)
+      return error(TENON_NOT_FOUND, "T0508", "device {} shows nothing of what it makes",
+                   quoted(device));
     const tenon_sink_t sink = out.sink();
     clear_failure();
     const tenon_code_t code = api->dump(api->self, segment.artifact, to_abi_str(what), &sink);
     if (code != TENON_OK) {
       const Status why = from_abi(code, fmt::format("device {}: dump", quoted(device)));
-      return error(code, "T0508", "device {} has no {}: {}", quoted(device), quoted(what), why.message());
+      return error(code, "T0508", "device {} has no {}: {}", quoted(device), quoted(what),
+                   why.message());
     }
   }
   if (found) return std::move(out.text);
   std::string names;
   for (const auto& d : plan_->devices) names += (names.empty() ? "" : ", ") + d->name();
-  return error(TENON_NOT_FOUND, "T0508", "device {} takes no part in this program; these do: {}", quoted(device), names);
+  return error(TENON_NOT_FOUND, "T0508", "device {} takes no part in this program; these do: {}",
+               quoted(device), names);
 }
 
 }  // namespace tenon::session

@@ -1,4 +1,5 @@
-// The C table of sessions: every slot checks its arguments, calls the class behind the handle and records failures.
+// The C table of sessions: every slot checks its arguments, calls the class behind the handle and
+// records failures.
 #include <algorithm>
 #include <cstring>
 
@@ -33,17 +34,20 @@ tenon_code_t slot(F&& body) {
 }
 
 Status null_argument(std::string_view what) {
-  return error(TENON_INVALID_ARGUMENT, "T0616", "{} was called without its {}", "the session", what);
+  return error(TENON_INVALID_ARGUMENT, "T0616", "{} was called without its {}", "the session",
+               what);
 }
 #define TENON_REQUIRE(pointer, what) \
   if ((pointer) == nullptr) return null_argument(what)
 
-// The known prefix of a record that may be older or newer than this host. One that does not say its size would be read as empty.
+// The known prefix of a record that may be older or newer than this host. One that does not say its
+// size would be read as empty.
 template <typename T>
 Result<T> prefix_of(const T* record) {
   T full{};
   if (tenon_record_take(&full, sizeof(T), record) == TENON_OK) return full;
-  return error(TENON_INVALID_ARGUMENT, "T0616", "a record to be read says that it has {} bytes; set its size_bytes to sizeof",
+  return error(TENON_INVALID_ARGUMENT, "T0616",
+               "a record to be read says that it has {} bytes; set its size_bytes to sizeof",
                record->size_bytes);
 }
 
@@ -60,8 +64,8 @@ Status give_model(Result<std::shared_ptr<Model>> model, tenon_model_t** out) {
   return {};
 }
 
-tenon_code_t model_load(void*, tenon_str_t path, const tenon_key_value_t* options, uint32_t option_count,
-                        tenon_model_t** out) {
+tenon_code_t model_load(void*, tenon_str_t path, const tenon_key_value_t* options,
+                        uint32_t option_count, tenon_model_t** out) {
   return slot([&]() -> Status {
     TENON_REQUIRE(out, "out_model");
     if (option_count != 0) TENON_REQUIRE(options, "options");
@@ -69,12 +73,13 @@ tenon_code_t model_load(void*, tenon_str_t path, const tenon_key_value_t* option
   });
 }
 
-tenon_code_t model_load_bytes(void*, tenon_blob_t* bytes, tenon_str_t name, tenon_str_t folder, tenon_model_t** out) {
+tenon_code_t model_load_bytes(void*, tenon_blob_t* bytes, tenon_str_t name, tenon_str_t folder,
+                              tenon_model_t** out) {
   return slot([&]() -> Status {
     TENON_REQUIRE(bytes, "bytes");
     TENON_REQUIRE(out, "out_model");
-    return give_model(Model::load_bytes(ir::Ref<ir::Blob>::share(ir::Blob::from(bytes)), from_abi_str(name),
-                                        from_abi_str(folder), {}),
+    return give_model(Model::load_bytes(ir::Ref<ir::Blob>::share(ir::Blob::from(bytes)),
+                                        from_abi_str(name), from_abi_str(folder), {}),
                       out);
   });
 }
@@ -105,11 +110,14 @@ tenon_code_t model_graph(void*, tenon_model_t* model, tenon_graph_t** out) {
   });
 }
 
-void model_release(void*, tenon_model_t* model) { delete model; }
+void model_release(void*, tenon_model_t* model) {
+  delete model;
+}
 
 // ---- Programs ----
 
-tenon_code_t compile(void*, tenon_model_t* model, const tenon_session_options_t* options, tenon_program_t** out) {
+tenon_code_t compile(void*, tenon_model_t* model, const tenon_session_options_t* options,
+                     tenon_program_t** out) {
   return slot([&]() -> Status {
     TENON_REQUIRE(model, "model");
     TENON_REQUIRE(out, "out_program");
@@ -124,7 +132,8 @@ tenon_code_t compile(void*, tenon_model_t* model, const tenon_session_options_t*
     o.no_fallback = given.no_fallback != 0;
     o.deterministic = given.deterministic != 0;
     for (uint32_t i = 0; i < given.option_count; ++i) {
-      o.options.emplace_back(from_abi_str(given.options[i].key), from_abi_str(given.options[i].value));
+      o.options.emplace_back(from_abi_str(given.options[i].key),
+                             from_abi_str(given.options[i].value));
     }
     TENON_ASSIGN_OR_RETURN(std::shared_ptr<Program> program, Program::compile(model->model, o));
     *out = new tenon_program_t{std::move(program)};
@@ -166,7 +175,9 @@ tenon_code_t dump(void*, tenon_program_t* program, tenon_str_t what, const tenon
   });
 }
 
-void program_release(void*, tenon_program_t* program) { delete program; }
+void program_release(void*, tenon_program_t* program) {
+  delete program;
+}
 
 // ---- Runs ----
 
@@ -179,7 +190,8 @@ tenon_code_t binding_create(void*, tenon_program_t* program, tenon_binding_t** o
   });
 }
 
-tenon_code_t bind_input(void*, tenon_binding_t* binding, tenon_str_t name, const tenon_array_t* array) {
+tenon_code_t bind_input(void*, tenon_binding_t* binding, tenon_str_t name,
+                        const tenon_array_t* array) {
   return slot([&]() -> Status {
     TENON_REQUIRE(binding, "binding");
     TENON_REQUIRE(array, "array");
@@ -221,18 +233,22 @@ tenon_code_t profile_enable(void*, tenon_binding_t* binding, uint32_t on) {
   });
 }
 
-tenon_code_t profile_write(void*, tenon_binding_t* binding, uint32_t format, const tenon_sink_t* sink) {
+tenon_code_t profile_write(void*, tenon_binding_t* binding, uint32_t format,
+                           const tenon_sink_t* sink) {
   return slot([&]() -> Status {
     TENON_REQUIRE(binding, "binding");
     TENON_REQUIRE(sink, "sink");
     const runtime::Trace& trace = binding->binding->trace();
     if (format == TENON_PROFILE_PERFETTO) return trace.write_perfetto(*sink);
     if (format == TENON_PROFILE_TABLE) return trace.write_table(*sink);
-    return error(TENON_INVALID_ARGUMENT, "T0508", "a profile has no form {}; it has 1 (Perfetto) and 2 (table)", format);
+    return error(TENON_INVALID_ARGUMENT, "T0508",
+                 "a profile has no form {}; it has 1 (Perfetto) and 2 (table)", format);
   });
 }
 
-void binding_release(void*, tenon_binding_t* binding) { delete binding; }
+void binding_release(void*, tenon_binding_t* binding) {
+  delete binding;
+}
 
 // ---- Tensors, the process ----
 
@@ -251,26 +267,31 @@ tenon_code_t tensor_write(void*, tenon_str_t path, const tenon_tensor_t* tensor)
   });
 }
 
-void cancel(void*, uint32_t on) { request_process_cancel(on != 0); }
+void cancel(void*, uint32_t on) {
+  request_process_cancel(on != 0);
+}
 
 tenon_code_t explain_slot(void*, tenon_str_t what, tenon_str_t filter, const tenon_sink_t* json) {
   return slot([&]() -> Status {
     TENON_REQUIRE(json, "sink");
-    TENON_ASSIGN_OR_RETURN(const std::string text, explain(from_abi_str(what), from_abi_str(filter)));
+    TENON_ASSIGN_OR_RETURN(const std::string text,
+                           explain(from_abi_str(what), from_abi_str(filter)));
     return write(json, text);
   });
 }
 
-tenon_code_t passes_run(void*, tenon_graph_t* graph, tenon_str_t passes, tenon_str_t print_after, uint32_t flags,
-                        const tenon_sink_t* prints, const tenon_sink_t* stats_json) {
+tenon_code_t passes_run(void*, tenon_graph_t* graph, tenon_str_t passes, tenon_str_t print_after,
+                        uint32_t flags, const tenon_sink_t* prints,
+                        const tenon_sink_t* stats_json) {
   return slot([&]() -> Status {
     TENON_REQUIRE(graph, "graph");
     pass::Settings settings;
     settings.verify_each = (flags & TENON_PASSES_VERIFY_EACH) != 0;
     settings.print_after = from_abi_str(print_after);
     settings.prints = prints;
-    TENON_ASSIGN_OR_RETURN(const std::vector<pass::Report> reports,
-                           pass::run_pipeline(host_tables(), pass_registry(), graph, from_abi_str(passes), settings));
+    TENON_ASSIGN_OR_RETURN(
+        const std::vector<pass::Report> reports,
+        pass::run_pipeline(host_tables(), pass_registry(), graph, from_abi_str(passes), settings));
     return stats_json == nullptr ? Status() : write(stats_json, pass::reports_json(reports));
   });
 }
@@ -278,11 +299,33 @@ tenon_code_t passes_run(void*, tenon_graph_t* graph, tenon_str_t passes, tenon_s
 }  // namespace
 
 const tenon_host_session_t* host_session_table() {
-  static const tenon_host_session_t table = {
-      sizeof(tenon_host_session_t), nullptr, model_load, model_load_bytes, model_from_graph, model_info, model_graph,
-      model_release, compile, program_info, placement, placement_summary, dump, program_release, binding_create, bind_input,
-      run, output, run_info, profile_enable, profile_write, binding_release, tensors_read, tensor_write, cancel, explain_slot,
-      passes_run};
+  static const tenon_host_session_t table = {sizeof(tenon_host_session_t),
+                                             nullptr,
+                                             model_load,
+                                             model_load_bytes,
+                                             model_from_graph,
+                                             model_info,
+                                             model_graph,
+                                             model_release,
+                                             compile,
+                                             program_info,
+                                             placement,
+                                             placement_summary,
+                                             dump,
+                                             program_release,
+                                             binding_create,
+                                             bind_input,
+                                             run,
+                                             output,
+                                             run_info,
+                                             profile_enable,
+                                             profile_write,
+                                             binding_release,
+                                             tensors_read,
+                                             tensor_write,
+                                             cancel,
+                                             explain_slot,
+                                             passes_run};
   return &table;
 }
 

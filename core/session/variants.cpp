@@ -15,16 +15,21 @@ namespace {
 
 constexpr size_t kShownValues = 16;
 
-void append(const void* data, size_t size, std::string* out) { out->append(static_cast<const char*>(data), size); }
+void append(const void* data, size_t size, std::string* out) {
+  out->append(static_cast<const char*>(data), size);
+}
 
-// Dims and bytes of the inputs; false where memory for them cannot be had, which compares as other values.
-bool key_of(std::span<const tenon_array_t* const> arrays, std::span<const uint32_t> inputs, std::string* out) {
+// Dims and bytes of the inputs; false where memory for them cannot be had, which compares as other
+// values.
+bool key_of(std::span<const tenon_array_t* const> arrays, std::span<const uint32_t> inputs,
+            std::string* out) {
   out->clear();
   for (uint32_t i : inputs) {
     const tenon_array_t& array = *arrays[i];
     append(array.dims, array.rank * sizeof(int64_t), out);
     const Result<uint64_t> count = element_count({array.dims, array.rank});
-    if (!count.ok() || *count > Model::kValuesMax) return false;  // no variant has so many, and they are not to be copied
+    if (!count.ok() || *count > Model::kValuesMax)
+      return false;  // no variant has so many, and they are not to be copied
     if (*count == 0) continue;
     if (runtime::is_dense(array)) {
       append(array.data, (*count * ir::dtype_bits(array.dtype) + 7) / 8, out);
@@ -40,7 +45,8 @@ bool key_of(std::span<const tenon_array_t* const> arrays, std::span<const uint32
 // "[2, 3, ...]" of integers; others by their type only.
 std::string values_text(const tenon_array_t& array) {
   const Result<uint64_t> count = element_count({array.dims, array.rank});
-  if (!count.ok() || (array.dtype != TENON_I64 && array.dtype != TENON_I32 && array.dtype != TENON_F32)) {
+  if (!count.ok() ||
+      (array.dtype != TENON_I64 && array.dtype != TENON_I32 && array.dtype != TENON_F32)) {
     return fmt::format("{} numbers of {}", count.ok() ? *count : 0, ir::dtype_name(array.dtype));
   }
   Result<std::vector<std::byte>> bytes = runtime::dense_bytes(array);
@@ -77,9 +83,12 @@ Variants::Variants(std::shared_ptr<const Model> model, CompileOptions options)
   for (const ValueInput& input : model_->value_inputs()) inputs_.push_back(input.index);
 }
 
-std::string_view Variants::input_name(uint32_t index) const { return model_->shapes().inputs()[index].name; }
+std::string_view Variants::input_name(uint32_t index) const {
+  return model_->shapes().inputs()[index].name;
+}
 
-Result<std::shared_ptr<Variant>> Variants::choose(std::span<const tenon_array_t* const> arrays, bool by_value) {
+Result<std::shared_ptr<Variant>> Variants::choose(std::span<const tenon_array_t* const> arrays,
+                                                  bool by_value) {
   for (;;) {
     TENON_ASSIGN_OR_RETURN(std::shared_ptr<Variant> picked, pick(arrays, by_value));
     Result<std::shared_ptr<Variant>> result = compiled(picked, arrays);
@@ -90,13 +99,15 @@ Result<std::shared_ptr<Variant>> Variants::choose(std::span<const tenon_array_t*
       continue;
     }
     TENON_ASSIGN_OR_RETURN(std::shared_ptr<Variant> chosen, std::move(result));
-    // While it was compiled for another thread, the values of more inputs may have turned out to matter.
+    // While it was compiled for another thread, the values of more inputs may have turned out to
+    // matter.
     std::string scratch;
     if (chosen->general() || chosen->serves(arrays, &scratch)) return chosen;
   }
 }
 
-Result<std::shared_ptr<Variant>> Variants::pick(std::span<const tenon_array_t* const> arrays, bool by_value) {
+Result<std::shared_ptr<Variant>> Variants::pick(std::span<const tenon_array_t* const> arrays,
+                                                bool by_value) {
   std::lock_guard lock(mutex_);
   std::string scratch;
   for (auto it = variants_.begin(); it != variants_.end(); ++it) {
@@ -116,12 +127,14 @@ Result<std::shared_ptr<Variant>> Variants::pick(std::span<const tenon_array_t* c
 }
 
 // Called with the lock held.
-std::shared_ptr<Variant> Variants::add(std::span<const tenon_array_t* const> arrays, std::span<const uint32_t> inputs) {
+std::shared_ptr<Variant> Variants::add(std::span<const tenon_array_t* const> arrays,
+                                       std::span<const uint32_t> inputs) {
   auto variant = std::make_shared<Variant>();
   variant->inputs.assign(inputs.begin(), inputs.end());
   (void)key_of(arrays, inputs, &variant->key);
   for (uint32_t i : inputs) {
-    variant->text += fmt::format("{}{} = {}", variant->text.empty() ? "" : ", ", printable(input_name(i)), values_text(*arrays[i]));
+    variant->text += fmt::format("{}{} = {}", variant->text.empty() ? "" : ", ",
+                                 printable(input_name(i)), values_text(*arrays[i]));
   }
   variants_.push_front(variant);
   if (variants_.size() > kMost) {
@@ -131,20 +144,26 @@ std::shared_ptr<Variant> Variants::add(std::span<const tenon_array_t* const> arr
   return variant;
 }
 
-Status Variants::check(std::span<const tenon_array_t* const> arrays, std::span<const uint32_t> inputs) const {
+Status Variants::check(std::span<const tenon_array_t* const> arrays,
+                       std::span<const uint32_t> inputs) const {
   for (uint32_t i : inputs) {
     TENON_ASSIGN_OR_RETURN(const uint64_t count, element_count({arrays[i]->dims, arrays[i]->rank}));
     if (count <= Model::kValuesMax) continue;
     std::string why;
-    for (const ValueInput& input : model_->value_inputs()) why += input.index == i ? ": " + input.why : "";
-    return error(TENON_INVALID_ARGUMENT, "T0619", "sizes, axes or counts of the model follow from the values of input {}{}; it has {} of "
-                 "them, and at most {} are compared at every run", quoted(input_name(i)), printable(why), count, Model::kValuesMax);
+    for (const ValueInput& input : model_->value_inputs())
+      why += input.index == i ? ": " + input.why : "";
+    return error(
+        TENON_INVALID_ARGUMENT, "T0619",
+        "sizes, axes or counts of the model follow from the values of input {}{}; it has {} of "
+        "them, and at most {} are compared at every run",
+        quoted(input_name(i)), printable(why), count, Model::kValuesMax);
   }
   return {};
 }
 
 // Waits for another thread that compiles the same one.
-Result<std::shared_ptr<Variant>> Variants::compiled(std::shared_ptr<Variant> variant, std::span<const tenon_array_t* const> arrays) {
+Result<std::shared_ptr<Variant>> Variants::compiled(std::shared_ptr<Variant> variant,
+                                                    std::span<const tenon_array_t* const> arrays) {
   {
     std::lock_guard lock(variant->compiling);
     if (variant->program == nullptr) {
@@ -178,7 +197,8 @@ Status Variants::compile(Variant* variant, std::span<const tenon_array_t* const>
         names.emplace_back(input_name(i));
         values.push_back(arrays[i]);
       }
-      TENON_ASSIGN_OR_RETURN(std::shared_ptr<Model> loaded, model_->by_value(names, values), "with {}", variant->text);
+      TENON_ASSIGN_OR_RETURN(std::shared_ptr<Model> loaded, model_->by_value(names, values),
+                             "with {}", variant->text);
       if (loaded->only_by_value().empty()) {
         model = std::move(loaded);
         break;
@@ -186,10 +206,13 @@ Status Variants::compile(Variant* variant, std::span<const tenon_array_t* const>
       const size_t before = variant->inputs.size();
       std::vector<uint32_t> inputs = variant->inputs;
       for (const ValueInput& more : loaded->value_inputs()) {
-        if (std::find(inputs.begin(), inputs.end(), more.index) == inputs.end()) inputs.push_back(more.index);
+        if (std::find(inputs.begin(), inputs.end(), more.index) == inputs.end())
+          inputs.push_back(more.index);
       }
       if (inputs.size() == before || turn > model_->shapes().inputs().size()) {
-        return error(TENON_INTERNAL, "T0792", "the frontend wants the values of inputs that it was given: {}", loaded->only_by_value());
+        return error(TENON_INTERNAL, "T0792",
+                     "the frontend wants the values of inputs that it was given: {}",
+                     loaded->only_by_value());
       }
       TENON_RETURN_IF_ERROR(check(arrays, inputs));
       std::lock_guard lock(mutex_);
@@ -197,7 +220,8 @@ Status Variants::compile(Variant* variant, std::span<const tenon_array_t* const>
       (void)key_of(arrays, inputs, &variant->key);
       inputs_ = std::move(inputs);
     }
-    TENON_ASSIGN_OR_RETURN(variant->program, Program::compile(*model->graph(), options_), "with {}", variant->text);
+    TENON_ASSIGN_OR_RETURN(variant->program, Program::compile(*model->graph(), options_), "with {}",
+                           variant->text);
   }
   std::lock_guard lock(mutex_);
   ++compiled_;
@@ -220,16 +244,20 @@ std::vector<std::shared_ptr<Variant>> Variants::all() const {
 std::string Variants::json() const {
   std::string inputs, rows;
   for (const ValueInput& input : model_->value_inputs()) {
-    inputs += fmt::format("{}{{\"input\":{},\"why\":{}}}", inputs.empty() ? "" : ",", json_quoted(input.name), json_quoted(input.why));
+    inputs += fmt::format("{}{{\"input\":{},\"why\":{}}}", inputs.empty() ? "" : ",",
+                          json_quoted(input.name), json_quoted(input.why));
   }
   for (const auto& variant : all()) {
-    rows += fmt::format("{}{{\"for\":{},\"runs\":{},\"compile_ms\":{:.3f}}}", rows.empty() ? "" : ",",
-                        json_quoted(variant->general() ? "all other values" : variant->text), variant->runs.load(),
-                        variant->program->compile_ms());
+    rows +=
+        fmt::format("{}{{\"for\":{},\"runs\":{},\"compile_ms\":{:.3f}}}", rows.empty() ? "" : ",",
+                    json_quoted(variant->general() ? "all other values" : variant->text),
+                    variant->runs.load(), variant->program->compile_ms());
   }
   std::lock_guard lock(mutex_);
-  return fmt::format("{{\"inputs\":[{}],\"most\":{},\"compiled\":{},\"dropped\":{},\"general\":{},\"why_not_general\":{},\"variants\":[{}]}}",
-                     inputs, kMost, compiled_, dropped_, no_general_.empty(), json_quoted(no_general_), rows);
+  return fmt::format(
+      "{{\"inputs\":[{}],\"most\":{},\"compiled\":{},\"dropped\":{},\"general\":{},\"why_not_"
+      "general\":{},\"variants\":[{}]}}",
+      inputs, kMost, compiled_, dropped_, no_general_.empty(), json_quoted(no_general_), rows);
 }
 
 }  // namespace tenon::session

@@ -1,5 +1,6 @@
-// Programs of one model by the values of inputs that decide its sizes, axes or counts: one for each tuple of values that was met lately,
-// guarded by the values, and, where one graph serves all values, a general one for the rest (docs/adr/0018).
+// Programs of one model by the values of inputs that decide its sizes, axes or counts: one for each
+// tuple of values that was met lately, guarded by the values, and, where one graph serves all
+// values, a general one for the rest (docs/adr/0018).
 //
 // Threads: safe.
 #pragma once
@@ -33,18 +34,21 @@ struct Variant {
 class Variants {
  public:
   static constexpr size_t kMost = 8;
-  // So many new tuples one after another mean that values keep changing: the general one takes over, where there is one.
+  // So many new tuples one after another mean that values keep changing: the general one takes
+  // over, where there is one.
   static constexpr uint32_t kNewMost = 4;
 
   Variants(std::shared_ptr<const Model> model, CompileOptions options);
 
   const Model& model() const { return *model_; }
-  // The variant for these inputs, compiled now when it is new. arrays: one per input, checked. Fails with what loading and compiling fail
-  // with; T0619. by_value: not the general one.
-  Result<std::shared_ptr<Variant>> choose(std::span<const tenon_array_t* const> arrays, bool by_value);
+  // The variant for these inputs, compiled now when it is new. arrays: one per input, checked.
+  // Fails with what loading and compiling fail with; T0619. by_value: not the general one.
+  Result<std::shared_ptr<Variant>> choose(std::span<const tenon_array_t* const> arrays,
+                                          bool by_value);
   // A variant was right again, so that values do not keep changing.
   void repeated() {
-    if (new_in_a_row_.load(std::memory_order_relaxed) != 0) new_in_a_row_.store(0, std::memory_order_relaxed);
+    if (new_in_a_row_.load(std::memory_order_relaxed) != 0)
+      new_in_a_row_.store(0, std::memory_order_relaxed);
   }
   // Those that are compiled now, the latest first.
   std::vector<std::shared_ptr<Variant>> all() const;
@@ -52,21 +56,25 @@ class Variants {
   std::string json() const;
 
  private:
-  Result<std::shared_ptr<Variant>> pick(std::span<const tenon_array_t* const> arrays, bool by_value);
-  Result<std::shared_ptr<Variant>> compiled(std::shared_ptr<Variant> variant, std::span<const tenon_array_t* const> arrays);
+  Result<std::shared_ptr<Variant>> pick(std::span<const tenon_array_t* const> arrays,
+                                        bool by_value);
+  Result<std::shared_ptr<Variant>> compiled(std::shared_ptr<Variant> variant,
+                                            std::span<const tenon_array_t* const> arrays);
   Status compile(Variant* variant, std::span<const tenon_array_t* const> arrays);
-  std::shared_ptr<Variant> add(std::span<const tenon_array_t* const> arrays, std::span<const uint32_t> inputs);
-  Status check(std::span<const tenon_array_t* const> arrays, std::span<const uint32_t> inputs) const;
+  std::shared_ptr<Variant> add(std::span<const tenon_array_t* const> arrays,
+                               std::span<const uint32_t> inputs);
+  Status check(std::span<const tenon_array_t* const> arrays,
+               std::span<const uint32_t> inputs) const;
   void forget(const std::shared_ptr<Variant>& variant);
   std::string_view input_name(uint32_t index) const;
 
   const std::shared_ptr<const Model> model_;
   const CompileOptions options_;
   mutable std::mutex mutex_;
-  std::vector<uint32_t> inputs_;                 // whose values are known to matter; may grow
+  std::vector<uint32_t> inputs_;                  // whose values are known to matter; may grow
   std::list<std::shared_ptr<Variant>> variants_;  // by value, the latest first
   std::shared_ptr<Variant> general_;
-  std::string no_general_;                       // why there is none
+  std::string no_general_;  // why there is none
   uint64_t compiled_ = 0, dropped_ = 0;
   std::atomic<uint32_t> new_in_a_row_{0};
 };

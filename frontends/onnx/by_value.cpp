@@ -1,6 +1,7 @@
-// Numbers that only a run tells, where sizes, axes or counts need them. Each becomes a symbol that the run defines, and one graph serves
-// all values. Where a symbol cannot say it (an axis, the sign of a step), the host is told the inputs that it follows from, loads again
-// with their values whenever these are new, and guards what it compiles by them.
+// Numbers that only a run tells, where sizes, axes or counts need them. Each becomes a symbol that
+// the run defines, and one graph serves all values. Where a symbol cannot say it (an axis, the sign
+// of a step), the host is told the inputs that it follows from, loads again with their values
+// whenever these are new, and guards what it compiles by them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,18 +31,24 @@ bool is_small(const Dims& dims) {
 
 // An item that follows from constants alone becomes one.
 bool Importer::fold(Item* item) {
-  if (item->constant != nullptr || item->elements != nullptr || item->input != nullptr || !builder_->status().ok()) return false;
+  if (item->constant != nullptr || item->elements != nullptr || item->input != nullptr ||
+      !builder_->status().ok())
+    return false;
   const Constant* constant = folding_.of(value_of(item));
   if (constant == nullptr) return false;
-  item->constant = std::make_shared<Constant>(Constant{constant->dtype, constant->dims, Blob::retain(constant->blob.get())});
+  item->constant = std::make_shared<Constant>(
+      Constant{constant->dtype, constant->dims, Blob::retain(constant->blob.get())});
   return true;
 }
 
 // What an item follows from; of each this is found out once.
 Importer::Follows Importer::follows(const Item* item) {
   const auto by_itself = [&](const Item* at) {
-    if (at->constant != nullptr || (at->elements != nullptr && !symbolic_.contains(at))) return Follows::kConstants;
-    if (at->input != nullptr) return is_small(at->dims) && is_in(at->dtype, kInt | kPred) ? Follows::kInputs : Follows::kUnknown;
+    if (at->constant != nullptr || (at->elements != nullptr && !symbolic_.contains(at)))
+      return Follows::kConstants;
+    if (at->input != nullptr)
+      return is_small(at->dims) && is_in(at->dtype, kInt | kPred) ? Follows::kInputs
+                                                                  : Follows::kUnknown;
     return origins_.contains(at) ? Follows::kOpen : Follows::kUnknown;
   };
   std::vector<const Item*> open = {item};
@@ -65,17 +72,21 @@ Importer::Follows Importer::follows(const Item* item) {
   return follows_[item];
 }
 
-// Notes the inputs that an item follows from; false when it follows from none, or from one whose values are no integers or too many.
+// Notes the inputs that an item follows from; false when it follows from none, or from one whose
+// values are no integers or too many.
 bool Importer::note_inputs(const Item* item, std::string_view why) {
-  // Floats only where they are the operand itself, like the scales of Resize: what is computed from them changes at every call.
-  if (item->input != nullptr ? !is_small(item->dims) : follows(item) != Follows::kInputs) return false;
+  // Floats only where they are the operand itself, like the scales of Resize: what is computed from
+  // them changes at every call.
+  if (item->input != nullptr ? !is_small(item->dims) : follows(item) != Follows::kInputs)
+    return false;
   std::vector<const Item*> open = {item};
   while (!open.empty()) {
     const Item* at = open.back();
     open.pop_back();
     if (at->input != nullptr) {
       const auto noted = [&](const auto& entry) { return entry.first == at->input->name; };
-      if (std::none_of(value_inputs_.begin(), value_inputs_.end(), noted)) value_inputs_.emplace_back(at->input->name, why);
+      if (std::none_of(value_inputs_.begin(), value_inputs_.end(), noted))
+        value_inputs_.emplace_back(at->input->name, why);
       continue;
     }
     if (!noted_.insert(at).second) continue;
@@ -86,13 +97,15 @@ bool Importer::note_inputs(const Item* item, std::string_view why) {
   return true;
 }
 
-// Postpones the node when the values of inputs would settle it. Before that is known to be needed they are noted only.
+// Postpones the node when the values of inputs would settle it. Before that is known to be needed
+// they are noted only.
 bool Importer::postpone(const Item* item, std::string_view why) {
   if (!note_inputs(item, why) || unknown_ == Unknown::kSymbols) return false;
   return postponed_ = true;
 }
 
-// A symbol for each number of an item, at least `least` (0 or 1); null where there are too many, or where values are waited for.
+// A symbol for each number of an item, at least `least` (0 or 1); null where there are too many, or
+// where values are waited for.
 const Extents* Importer::symbols_of(Item* item, std::string_view why, int64_t least) {
   const bool from_inputs = note_inputs(item, why);
   if (from_inputs && unknown_ == Unknown::kPostpone) return nullptr;
@@ -100,12 +113,14 @@ const Extents* Importer::symbols_of(Item* item, std::string_view why, int64_t le
   if (symbolic_.contains(item)) {
     for (const Extent& e : *item->elements) {
       if (least > 0 && e.symbolic &&
-          api.symbol_assert(api.self, graph_.get(), TENON_REL_LT, Dim(graph_.get(), 0).raw(), e.symbolic->raw()) != TENON_OK)
+          api.symbol_assert(api.self, graph_.get(), TENON_REL_LT, Dim(graph_.get(), 0).raw(),
+                            e.symbolic->raw()) != TENON_OK)
         return nullptr;
     }
     return item->elements.get();
   }
-  if (item->dims.size() > 1 || !is_constant(item->dims) || !is_in(item->dtype, kInt)) return nullptr;
+  if (item->dims.size() > 1 || !is_constant(item->dims) || !is_in(item->dtype, kInt))
+    return nullptr;
   const int64_t count = item->dims.empty() ? 1 : item->dims[0].constant();
   const Value all = value_of(item);
   if (count > static_cast<int64_t>(kMaxSymbols) || !all.valid()) return nullptr;
@@ -133,13 +148,17 @@ const Extents* Importer::symbols_of(Item* item, std::string_view why, int64_t le
 bool Importer::outline_type(const ValueProto& output, Type* out) {
   out->dtype = dtype_of_onnx(output.elem_type);
   if (!output.is_tensor || !output.has_shape || out->dtype == TENON_DTYPE_NONE) {
-    return problems_->add("T0714", fmt::format("output {} is declared without element type or shape, and its shape follows from the "
-                                               "values of inputs; declare it",
-                                               quote(output.name)));
+    return problems_->add(
+        "T0714",
+        fmt::format(
+            "output {} is declared without element type or shape, and its shape follows from the "
+            "values of inputs; declare it",
+            quote(output.name)));
   }
   for (size_t i = 0; i < output.dims.size(); ++i) {
     const DimProto& dim = output.dims[i];
-    out->dims.push_back(dim.has_value && dim.value >= 0 ? Dim(graph_.get(), dim.value) : symbol(output, i));
+    out->dims.push_back(dim.has_value && dim.value >= 0 ? Dim(graph_.get(), dim.value)
+                                                        : symbol(output, i));
     if (!out->dims.back().valid()) return tell_host(fmt::format("output {}", quote(output.name)));
   }
   return true;
@@ -152,7 +171,8 @@ bool Importer::outline(Graph* out) {
   folding_ = Folding();
   symbols_.clear();
   sources_.clear();
-  if (!Graph::create(main.name.empty() ? "main" : main.name, &graph_).ok()) return tell_host("the graph");
+  if (!Graph::create(main.name.empty() ? "main" : main.name, &graph_).ok())
+    return tell_host("the graph");
   region_ = main_region(graph_.get());
   builder_.emplace(graph_.get(), region_.id());
   Scope scope;
@@ -184,7 +204,8 @@ bool Importer::outline(Graph* out) {
   const Attr attrs[] = {Attr("name", "by_value"), Attr(listed)};
   const Node node = builder_->build_node("custom_call", operands, attrs);
   if (!builder_->status().ok()) return tell_host("the outline");
-  for (size_t i = 0; i < types.size(); ++i) results.push_back(node.result(static_cast<uint32_t>(i)));
+  for (size_t i = 0; i < types.size(); ++i)
+    results.push_back(node.result(static_cast<uint32_t>(i)));
   if (!yield(region_, results, names).ok()) return tell_host("the outputs");
   *out = std::move(graph_);
   return true;

@@ -40,7 +40,9 @@ std::optional<int64_t> constant_of(Dim d) {
   tenon_dim_view_t view = {};
   view.size_bytes = sizeof view;
   const tenon_host_graph_t& api = graph_api();
-  if (api.dim_view(api.self, d.graph(), d.raw(), &view) != TENON_OK || view.op != TENON_DIM_CONSTANT) return {};
+  if (api.dim_view(api.self, d.graph(), d.raw(), &view) != TENON_OK ||
+      view.op != TENON_DIM_CONSTANT)
+    return {};
   return view.constant;
 }
 
@@ -58,7 +60,8 @@ bool surely_at_most(Dim a, Dim b) {
   return compare(TENON_REL_LE, a, b) == TENON_YES;
 }
 
-// Rounded to zero. What is not surely of one sign is divided as the sum of its positive and its negative part, of which one is 0.
+// Rounded to zero. What is not surely of one sign is divided as the sum of its positive and its
+// negative part, of which one is 0.
 Dim truncated(tenon_graph_t* graph, Dim x, Dim y) {
   const Dim zero(graph, 0);
   if (surely_at_most(zero, x)) return x / y;

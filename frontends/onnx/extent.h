@@ -30,7 +30,8 @@ struct Extent {
   }
   // As a number, which may be negative: for arithmetic and comparisons.
   Dim signed_dim(tenon_graph_t* graph) const {
-    return symbolic || number >= 0 ? dim(graph) : Dim(graph, 0) - Dim(graph, -(number + 1)) - Dim(graph, 1);
+    return symbolic || number >= 0 ? dim(graph)
+                                   : Dim(graph, 0) - Dim(graph, -(number + 1)) - Dim(graph, 1);
   }
 };
 
@@ -38,8 +39,9 @@ using Extents = std::vector<Extent>;
 
 enum class Arithmetic { kAdd, kSub, kMul, kDiv, kMod, kMin, kMax };
 
-// Integers of 64 bits wrap, division truncates, x/0 = -1 and x%0 = x, as when the model runs. Dims do not wrap: what is beyond
-// 64 bits is an error of the run. Nothing when symbols make the result unknown.
+// Integers of 64 bits wrap, division truncates, x/0 = -1 and x%0 = x, as when the model runs. Dims
+// do not wrap: what is beyond 64 bits is an error of the run. Nothing when symbols make the result
+// unknown.
 std::optional<Extent> compute(tenon_graph_t* graph, Arithmetic op, const Extent& a,
                               const Extent& b);
 

@@ -1,10 +1,11 @@
-// Numbers that follow from constants through any nodes: computed at import where sizes, axes or counts need them. The few forms that shape
-// arithmetic knows (extent.h) cover what exporters write; this covers the rest, such as a count that a model computes in floats.
+// Numbers that follow from constants through any nodes: computed at import where sizes, axes or
+// counts need them. The few forms that shape arithmetic knows (extent.h) cover what exporters
+// write; this covers the rest, such as a count that a model computes in floats.
 #include "folding.h"
 
+#include <tenon/abi/host.h>
 #include <algorithm>
 #include <span>
-#include <tenon/abi/host.h>
 #include <tenon/cpp/plugin.hpp>
 
 #include "model_limits.h"
@@ -46,9 +47,11 @@ bool looks_around(const tenon_op_def_t& op) {
   });
 }
 
-// A bound on the elements that evaluating a node touches, counted as if no dim was 0. Operands and results are small; what is done in
-// between need not be: of a sum of products any element may meet any other. What goes along a dim, like a running sum, looks once.
-uint64_t work_of(const tenon_op_def_t& op, const std::vector<tenon_array_t>& inputs, const std::vector<int64_t>& dims) {
+// A bound on the elements that evaluating a node touches, counted as if no dim was 0. Operands and
+// results are small; what is done in between need not be: of a sum of products any element may meet
+// any other. What goes along a dim, like a running sum, looks once.
+uint64_t work_of(const tenon_op_def_t& op, const std::vector<tenon_array_t>& inputs,
+                 const std::vector<int64_t>& dims) {
   uint64_t sum = 0, product = 1, largest = 1, last = 1;
   const auto add = [&](std::span<const int64_t> of) {
     uint64_t count = 1;
@@ -87,14 +90,17 @@ const Constant* Folding::compute(const Value& value, size_t depth) {
   const auto dims = value.valid() ? small_dims(value) : std::nullopt;
   if (!dims || depth > kMaxNested) return nullptr;
   if (view.kind == TENON_VALUE_CONSTANT) {
-    return &known_.emplace(value.id(), Constant{view.type.dtype, *dims, Blob::retain(view.blob)}).first->second;
+    return &known_.emplace(value.id(), Constant{view.type.dtype, *dims, Blob::retain(view.blob)})
+                .first->second;
   }
-  if (view.kind != TENON_VALUE_RESULT || registry() == nullptr || ++nodes_ > kMaxNodes) return nullptr;
+  if (view.kind != TENON_VALUE_RESULT || registry() == nullptr || ++nodes_ > kMaxNodes)
+    return nullptr;
   const Node node = value.node();
   const tenon_node_view_t all = node.view();
   if (all.region_count != 0 || all.symbol_count != 0 || all.result_count != 1) return nullptr;
   const tenon_op_def_t* op = nullptr;
-  if (registry()->op_find(registry()->self, all.op, all.op_version, &op) != TENON_OK || (op->traits & TENON_TRAIT_PURE) == 0)
+  if (registry()->op_find(registry()->self, all.op, all.op_version, &op) != TENON_OK ||
+      (op->traits & TENON_TRAIT_PURE) == 0)
     return nullptr;
   if (looks_around(*op) || refused_.contains(value.id())) return nullptr;
   std::vector<tenon_array_t> inputs;
@@ -112,12 +118,14 @@ const Constant* Folding::compute(const Value& value, size_t depth) {
   return made;
 }
 
-const Constant* Folding::evaluate(const Value& value, const Node& node, const std::vector<int64_t>& dims,
+const Constant* Folding::evaluate(const Value& value, const Node& node,
+                                  const std::vector<int64_t>& dims,
                                   const std::vector<tenon_array_t>& inputs) {
   int64_t count = 1;
   for (const int64_t d : dims) count *= d;
   const tenon_dtype_t dtype = value.dtype();
-  std::vector<std::byte> bytes(std::max<size_t>(static_cast<size_t>(count) * dtype_bytes(dtype), 1));
+  std::vector<std::byte> bytes(
+      std::max<size_t>(static_cast<size_t>(count) * dtype_bytes(dtype), 1));
   tenon_array_t out = {};
   out.size_bytes = sizeof out;
   out.dtype = dtype;
@@ -125,11 +133,13 @@ const Constant* Folding::evaluate(const Value& value, const Node& node, const st
   out.dims = dims.data();
   out.data = bytes.data();
   const std::vector<int64_t> symbols(symbol_limit(value.graph()), 0);  // none is mentioned
-  if (registry()->evaluate(registry()->self, value.graph(), node.id(), symbols.data(), static_cast<uint32_t>(symbols.size()),
-                           inputs.data(), static_cast<uint32_t>(inputs.size()), &out, 1) != TENON_OK) {
+  if (registry()->evaluate(registry()->self, value.graph(), node.id(), symbols.data(),
+                           static_cast<uint32_t>(symbols.size()), inputs.data(),
+                           static_cast<uint32_t>(inputs.size()), &out, 1) != TENON_OK) {
     return nullptr;
   }
-  Constant made{dtype, dims, Blob::bytes(bytes.data(), static_cast<size_t>(count) * dtype_bytes(dtype))};
+  Constant made{dtype, dims,
+                Blob::bytes(bytes.data(), static_cast<size_t>(count) * dtype_bytes(dtype))};
   return &known_.emplace(value.id(), std::move(made)).first->second;
 }
 

@@ -1,4 +1,5 @@
-// Computes values of a graph that is being built from the constants behind them, when they are small.
+// Computes values of a graph that is being built from the constants behind them, when they are
+// small.
 #ifndef FRONTENDS_ONNX_FOLDING_H_
 #define FRONTENDS_ONNX_FOLDING_H_
 
@@ -16,7 +17,8 @@ namespace tenon::onnx {
 // Of one graph; what was computed is kept.
 class Folding {
  public:
-  // Null where the value follows from something else than constants, or is too large. Borrowed until this goes.
+  // Null where the value follows from something else than constants, or is too large. Borrowed
+  // until this goes.
   const Constant* of(const Value& value);
 
  private:
@@ -28,7 +30,8 @@ class Folding {
   std::unordered_map<tenon_value_t, Constant> known_;
   std::unordered_set<tenon_value_t> refused_;  // what evaluation failed for
   size_t nodes_ = 0;
-  uint64_t work_left_ = 1 << 24;  // elements that may be touched for a whole model: real ones compute a few numbers
+  uint64_t work_left_ =
+      1 << 24;  // elements that may be touched for a whole model: real ones compute a few numbers
 };
 
 }  // namespace tenon::onnx

@@ -24,11 +24,11 @@ const OpImporter* find_importer(std::string_view domain, std::string_view op, in
   using Table = std::unordered_map<std::string_view, std::vector<const OpImporter*>>;
   static const Table kTable = [] {
     Table table;
-    for (const auto& importers : {elementwise_importers(), shape_importers(), pad_importers(),
-                                  range_importers(), index_importers(),
-                                  reduce_importers(), nn_importers(), vision_importers(),
-                                  order_importers(), attention_importers(), loss_importers(),
-                                  control_importers(), recurrent_importers()}) {
+    for (const auto& importers :
+         {elementwise_importers(), shape_importers(), pad_importers(), range_importers(),
+          index_importers(), reduce_importers(), nn_importers(), vision_importers(),
+          order_importers(), attention_importers(), loss_importers(), control_importers(),
+          recurrent_importers()}) {
       for (const OpImporter& importer : importers) table[importer.op].push_back(&importer);
     }
     return table;
@@ -43,7 +43,8 @@ const OpImporter* find_importer(std::string_view domain, std::string_view op, in
   return best;
 }
 
-Importer::Importer(const ModelProto& model, const Source& source, Unknown unknown, Problems* problems)
+Importer::Importer(const ModelProto& model, const Source& source, Unknown unknown,
+                   Problems* problems)
     : model_(model), source_(source), unknown_(unknown), problems_(problems) {}
 
 bool Importer::run(Graph* out) {
@@ -65,8 +66,11 @@ bool Importer::run(Graph* out) {
   bind_guarded_dims(main);
   if (!add_initializers(main, &scope) || !add_inputs(main, &scope)) return false;
   for (const auto& [name, values] : source_.values) {
-    const bool known = std::any_of(main.inputs.begin(), main.inputs.end(), [&](const ValueProto& i) { return i.name == name; });
-    if (!known) return problems_->add("T0714", fmt::format("there is no input {} to give integers to", quote(name)));
+    const bool known = std::any_of(main.inputs.begin(), main.inputs.end(),
+                                   [&](const ValueProto& i) { return i.name == name; });
+    if (!known)
+      return problems_->add("T0714",
+                            fmt::format("there is no input {} to give integers to", quote(name)));
   }
   run_nodes(main.nodes, versions, &scope, nullptr);
   if (!problems_->empty()) return false;
@@ -148,7 +152,8 @@ bool Importer::add_input(const ValueProto& input, Item* item) {
                     where));
   }
   const auto guarded = source_.guarded.find(input.name);
-  const bool is_guarded = guarded != source_.guarded.end() && guarded->second.dims.size() == input.dims.size();
+  const bool is_guarded =
+      guarded != source_.guarded.end() && guarded->second.dims.size() == input.dims.size();
   for (size_t i = 0; i < input.dims.size(); ++i) {
     const DimProto& dim = input.dims[i];
     if (dim.has_value && dim.value < -1) {
@@ -179,11 +184,14 @@ bool Importer::add_input(const ValueProto& input, Item* item) {
 bool Importer::fix_input(const ValueProto& input, const std::vector<int64_t>& values, Item* item) {
   const auto count = static_cast<int64_t>(values.size());
   const bool fits = item->dims.empty() ? count == 1
-                                       : item->dims.size() == 1 && (!item->dims[0].is_constant() || item->dims[0].is(count));
+                                       : item->dims.size() == 1 && (!item->dims[0].is_constant() ||
+                                                                    item->dims[0].is(count));
   if (!fits || !is_in(item->dtype, kInt | kPred)) {
     return problems_->add(
-        "T0714", fmt::format("input {} cannot have the {} given integers: its type or its shape does not fit",
-                             quote(input.name), count));
+        "T0714",
+        fmt::format(
+            "input {} cannot have the {} given integers: its type or its shape does not fit",
+            quote(input.name), count));
   }
   if (!item->dims.empty()) item->dims[0] = Dim(graph_.get(), count);
   Extents elements;
@@ -192,24 +200,29 @@ bool Importer::fix_input(const ValueProto& input, const std::vector<int64_t>& va
   return true;
 }
 
-// An input that has this value whenever the graph runs: an input still, so that callers see the same ones, but nothing reads it.
+// An input that has this value whenever the graph runs: an input still, so that callers see the
+// same ones, but nothing reads it.
 bool Importer::guard_input(const ValueProto& input, const Constant& value, Item* item) {
   bool fits = item->dims.size() == value.dims.size() && item->dtype == value.dtype;
   for (size_t i = 0; fits && i < value.dims.size(); ++i) {
     fits = item->dims[i].is(value.dims[i]);
   }
   if (!fits) {
-    return problems_->add("T0713", fmt::format("the value of input {} is of another type or shape", quote(input.name)));
+    return problems_->add("T0713", fmt::format("the value of input {} is of another type or shape",
+                                               quote(input.name)));
   }
   Value argument_of_it;
   if (!argument(region_, Type{item->dtype, item->dims}, input.name, &argument_of_it).ok())
     return tell_host(fmt::format("input {}", quote(input.name)));
-  item->constant = std::make_shared<Constant>(Constant{value.dtype, value.dims, Blob::retain(value.blob.get())});
+  item->constant =
+      std::make_shared<Constant>(Constant{value.dtype, value.dims, Blob::retain(value.blob.get())});
   return true;
 }
 
 // A name says that dims agree; `?`, which some exporters write, says nothing.
-bool is_named(const DimProto& dim) { return !dim.param.empty() && dim.param != "?"; }
+bool is_named(const DimProto& dim) {
+  return !dim.param.empty() && dim.param != "?";
+}
 
 // Dims that have the name of one of a guarded input are as large as that is.
 void Importer::bind_guarded_dims(const GraphProto& graph) {
@@ -259,7 +272,9 @@ bool Importer::check_elements(const Dims& dims, std::string_view where) {
   }
   if (std::max(count, largest) <= limit) return true;
   return problems_->add(
-      "T0102", fmt::format("{} has more elements than the limit of {}; TENON_LIMIT_ELEMENTS raises it", where, limit));
+      "T0102",
+      fmt::format("{} has more elements than the limit of {}; TENON_LIMIT_ELEMENTS raises it",
+                  where, limit));
 }
 
 void Importer::run_nodes(std::span<const NodeProto> nodes, const OpsetVersions& versions,
@@ -377,10 +392,14 @@ const AttributeProto* Importer::attribute(const NodeProto& node, std::string_vie
     if (attribute.name != name) continue;
     if (attribute.reference.empty()) return &attribute;
     if (frame == nullptr) return nullptr;
-    const AttributeProto* given = this->attribute(*frame->caller, attribute.reference, frame->parent);
+    const AttributeProto* given =
+        this->attribute(*frame->caller, attribute.reference, frame->parent);
     if (given == nullptr || given->graphs.empty()) return given;
     // Its names are the caller's, and it may hold the reference that leads to it.
-    problems_->add("T0714", fmt::format("{} takes a graph from the caller of its function, which is not supported", node_text(node)));
+    problems_->add(
+        "T0714",
+        fmt::format("{} takes a graph from the caller of its function, which is not supported",
+                    node_text(node)));
     return nullptr;
   }
   return nullptr;
@@ -471,12 +490,15 @@ Value Importer::dim_value(Dim dim, size_t depth, std::unordered_map<tenon_dim_t,
       graph_api().dim_view(graph_api().self, graph_.get(), dim.raw(), &view) == TENON_OK;
   if (seen && view.op == TENON_DIM_CONSTANT) return builder_->scalar_int(TENON_I64, view.constant);
   if (seen && view.op == TENON_DIM_SYMBOL) {
-    // What no input's shape gives, a result's does; here it is read from something that has this extent.
+    // What no input's shape gives, a result's does; here it is read from something that has this
+    // extent.
     const Value counted = builder_->build("iota", std::vector<Value>(), {{"shape", Dims{dim}}});
-    return made->emplace(dim.raw(), builder_->build("dim_size", {counted}, {{"dim", 0}})).first->second;
+    return made->emplace(dim.raw(), builder_->build("dim_size", {counted}, {{"dim", 0}}))
+        .first->second;
   }
   if (!seen || depth > limits().depth || view.op >= std::size(kOps) || kOps[view.op].empty()) {
-    builder_->note(fail(TENON_UNIMPLEMENTED, "T0714: a size is needed as a number that is computed in too many steps"));
+    builder_->note(fail(TENON_UNIMPLEMENTED,
+                        "T0714: a size is needed as a number that is computed in too many steps"));
     return Value();
   }
   const Value a = dim_value(Dim(graph_.get(), view.a), depth + 1, made);
@@ -539,7 +561,8 @@ bool Importer::check_output(const ValueProto& output, const Item& item) {
                                     quote(output.name)));
 }
 
-bool import_model(const ModelProto& model, const Source& source, Problems* problems, Graph* out, ByValue* by_value) {
+bool import_model(const ModelProto& model, const Source& source, Problems* problems, Graph* out,
+                  ByValue* by_value) {
   Problems general;
   Importer importer(model, source, Unknown::kSymbols, &general);
   const bool done = importer.run(out);

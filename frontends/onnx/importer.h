@@ -39,8 +39,8 @@ struct Item {
   tenon_dtype_t dtype = TENON_DTYPE_NONE;
   Dims dims;
   std::shared_ptr<const Extents> elements;  // row-major; null when unknown
-  const ValueProto* input = nullptr;     // it is an input of the model that has a value at each run
-  bool failed = false;                      // its definition was refused: what uses it stays silent
+  const ValueProto* input = nullptr;  // it is an input of the model that has a value at each run
+  bool failed = false;                // its definition was refused: what uses it stays silent
 };
 
 using BindBody = std::function<bool(std::vector<Item>* inputs)>;
@@ -112,7 +112,8 @@ class NodeContext {
   bool ok() const { return ok_; }
   // Records a problem of this node; false. The text follows "node 'x' (Op): ".
   bool fail(std::string_view code, std::string_view text);
-  // A size that was computed in more bits than it may have; 0 and a failure when there are not so many elements in a tensor.
+  // A size that was computed in more bits than it may have; 0 and a failure when there are not so
+  // many elements in a tensor.
   int64_t within_limit(__int128 value, std::string_view what);
 
   // ---- Operands ----
@@ -131,13 +132,14 @@ class NodeContext {
   int64_t rank(size_t i) { return static_cast<int64_t>(dims(i).size()); }
   // Integers known at import, or nothing.
   const Extents* known(size_t i);
-  // The same where they are needed. Those that are only known when the model runs become symbols, each at least `least`, or decide
-  // that the graph is loaded again by value; else this fails.
+  // The same where they are needed. Those that are only known when the model runs become symbols,
+  // each at least `least`, or decide that the graph is loaded again by value; else this fails.
   const Extents* need(size_t i, std::string_view what, int64_t least = 0);
   std::optional<std::vector<int64_t>> need_numbers(size_t i, std::string_view what);
   // The numbers of a constant of any element type, where no symbol can stand for them.
   std::optional<std::vector<double>> need_constants(size_t i, std::string_view what);
-  // Whether only a run tells the operand's numbers: neither is it constant, nor would loading again by value settle it.
+  // Whether only a run tells the operand's numbers: neither is it constant, nor would loading again
+  // by value settle it.
   bool only_at_run(size_t i, std::string_view what);
   // The one number of a constant of any element type; nothing when it is no constant of one
   // element.
@@ -153,9 +155,11 @@ class NodeContext {
   double number(std::string_view name, double otherwise);
   std::string_view text(std::string_view name, std::string_view otherwise);
   std::vector<int64_t> integers(std::string_view name);
-  // Of an attribute with `count` entries, each at least `least` and no more than a tensor may have elements, so that sums and, in 128
-  // bits, products of two of them are exact. `otherwise` where it is not given. Always of that size.
-  std::vector<int64_t> per_dim(std::string_view name, size_t count, int64_t least, int64_t otherwise);
+  // Of an attribute with `count` entries, each at least `least` and no more than a tensor may have
+  // elements, so that sums and, in 128 bits, products of two of them are exact. `otherwise` where
+  // it is not given. Always of that size.
+  std::vector<int64_t> per_dim(std::string_view name, size_t count, int64_t least,
+                               int64_t otherwise);
   std::vector<double> numbers(std::string_view name);
   std::vector<std::string> texts(std::string_view name);
   const TensorProto* tensor(std::string_view name);
@@ -178,11 +182,12 @@ class NodeContext {
   Value convert(Value x, tenon_dtype_t to) { return x.valid() ? builder().convert(x, to) : x; }
   Dim dim(int64_t n) { return Dim(graph(), n); }
   Dim product(std::span<const Dim> dims);
-  // The product of dims over that of others, equal factors cancelled first, so that symbols that stay as they are need no division.
-  // Fails where it leaves a rest; where only a run can tell and a constant divides, that is checked at every run.
+  // The product of dims over that of others, equal factors cancelled first, so that symbols that
+  // stay as they are need no division. Fails where it leaves a rest; where only a run can tell and
+  // a constant divides, that is checked at every run.
   Dim quotient(Dims over, Dims under);
-  // A known number as a scalar of the graph, and a computed i64 scalar as a size: a symbol that the run defines, where a negative
-  // one is an error.
+  // A known number as a scalar of the graph, and a computed i64 scalar as a size: a symbol that the
+  // run defines, where a negative one is an error.
   Value number_of(const Extent& e);
   Dim size_from(Value number);
   // NumPy's rule for shapes; fails when they cannot agree. Symbolic dims that might disagree
@@ -193,16 +198,17 @@ class NodeContext {
   std::vector<Value> broadcast(std::vector<Value> values);
   // Fails unless operands i.. have one element type (absent ones apart).
   bool same_types(size_t first = 0);
-  // Fails where dims cannot be equal. Where that is not known, the inference of the node that is built from them asserts it, with this
-  // node's location, and every run checks it.
+  // Fails where dims cannot be equal. Where that is not known, the inference of the node that is
+  // built from them asserts it, with this node's location, and every run checks it.
   bool require_equal(Dim a, Dim b, std::string_view what);
-  // Fails where the relation cannot hold. Where that is not known it is asserted, and every run checks it.
+  // Fails where the relation cannot hold. Where that is not known it is asserted, and every run
+  // checks it.
   bool require(uint32_t rel, Dim a, Dim b, std::string_view what);
 
   // ---- Graphs in attributes (ops_control.cpp) ----
   const GraphProto* body_of(std::string_view name);
-  // Imports a graph as a region of a node to be built. bind makes an item for each input, finish may add to the yields; both build
-  // inside of the region.
+  // Imports a graph as a region of a node to be built. bind makes an item for each input, finish
+  // may add to the yields; both build inside of the region.
   bool region(const GraphProto& graph, const BindBody& bind, const FinishBody& finish, Region* out);
   // Imports a graph without inputs here; its outputs are the node's.
   bool in_place(const GraphProto& graph);
@@ -241,9 +247,11 @@ struct ByValue {
   std::string only;  // why no one graph serves all values; empty where one does
 };
 
-// Imports a whole model into a new graph. False with the problems told. by_value: null where the caller cannot load again; with
-// by_value->only the graph has the inputs and the outputs of the model and nothing that could run.
-bool import_model(const ModelProto& model, const Source& source, Problems* problems, Graph* out, ByValue* by_value = nullptr);
+// Imports a whole model into a new graph. False with the problems told. by_value: null where the
+// caller cannot load again; with by_value->only the graph has the inputs and the outputs of the
+// model and nothing that could run.
+bool import_model(const ModelProto& model, const Source& source, Problems* problems, Graph* out,
+                  ByValue* by_value = nullptr);
 
 }  // namespace tenon::onnx
 

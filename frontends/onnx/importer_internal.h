@@ -30,7 +30,9 @@ class Importer {
   Importer(const ModelProto& model, const Source& source, Unknown unknown, Problems* problems);
   bool run(Graph* out);
   // Inputs whose values were needed, with what needed them, in the order in which they were met.
-  const std::vector<std::pair<std::string, std::string>>& value_inputs() const { return value_inputs_; }
+  const std::vector<std::pair<std::string, std::string>>& value_inputs() const {
+    return value_inputs_;
+  }
 
  private:
   friend class NodeContext;
@@ -61,7 +63,8 @@ class Importer {
                 const Frame* frame);
   // Bodies of control flow (ops_control.cpp).
   void materialise(const GraphProto& graph, const Scope& scope);
-  bool run_body(const GraphProto& graph, const std::vector<Item>& inputs, std::vector<Item*>* outputs);
+  bool run_body(const GraphProto& graph, const std::vector<Item>& inputs,
+                std::vector<Item*>* outputs);
   bool body(const GraphProto& graph, const BindBody& bind, const FinishBody& finish, Region* out);
   bool fill_body(const GraphProto& graph, const BindBody& bind, const FinishBody& finish);
   bool check_attributes(const NodeProto& node);
@@ -104,7 +107,8 @@ class Importer {
   std::unordered_map<std::string, Dim> symbols_;
   std::unordered_map<tenon_dim_t, std::pair<Value, int64_t>>
       sources_;  // symbol -> an input and its axis
-  // What a node's result is computed from; nothing is kept of nodes with graphs in their attributes.
+  // What a node's result is computed from; nothing is kept of nodes with graphs in their
+  // attributes.
   std::unordered_map<const Item*, std::vector<Item*>> origins_;
   std::unordered_map<const Item*, Follows> follows_;
   std::unordered_set<const Item*> noted_;  // items whose inputs are in value_inputs_

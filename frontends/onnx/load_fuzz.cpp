@@ -7,18 +7,21 @@
 
 #include "importer.h"
 
-// Without ops the first node of every model would be refused, and all that lies behind it never be reached.
+// Without ops the first node of every model would be refused, and all that lies behind it never be
+// reached.
 static bool knows_ops() {
   const auto* registry = tenon::context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID);
   const tenon_op_def_t* add = nullptr;
-  return registry != nullptr && registry->op_find(registry->self, tenon::intern("add"), 0, &add) == TENON_OK;
+  return registry != nullptr &&
+         registry->op_find(registry->self, tenon::intern("add"), 0, &add) == TENON_OK;
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tenon;
   using namespace tenon::onnx;
   static const bool kReady = [] {
-    // What functions may become of a few bytes takes seconds at the usual limit, and teaches nothing that less of it does not.
+    // What functions may become of a few bytes takes seconds at the usual limit, and teaches
+    // nothing that less of it does not.
     setenv("TENON_LIMIT_NODES", "2000", 1);
     static Session session;
     return session.open().ok() && knows_ops();

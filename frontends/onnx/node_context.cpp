@@ -23,7 +23,8 @@ bool NodeContext::fail(std::string_view code, std::string_view text) {
 int64_t NodeContext::within_limit(__int128 value, std::string_view what) {
   const auto limit = static_cast<__int128>(limits().elements);
   if (value <= limit && value >= -limit) return static_cast<int64_t>(value);
-  fail("T0102", fmt::format("{} is beyond the limit of {} elements; TENON_LIMIT_ELEMENTS raises it", what, limits().elements));
+  fail("T0102", fmt::format("{} is beyond the limit of {} elements; TENON_LIMIT_ELEMENTS raises it",
+                            what, limits().elements));
   return 0;
 }
 
@@ -66,7 +67,8 @@ void NodeContext::fail_unknown(size_t i, std::string_view what) {
     ok_ = false;  // no problem: it is imported once the values are known
     waits_ = true;
   } else {
-    fail("T0714", fmt::format("{} (input {}) is computed when the model runs; it must be a constant, follow from shapes, or come "
+    fail("T0714", fmt::format("{} (input {}) is computed when the model runs; it must be a "
+                              "constant, follow from shapes, or come "
                               "from inputs of few numbers",
                               what, i));
   }
@@ -81,7 +83,8 @@ const Extents* NodeContext::known_now(size_t i) {
 // Whether nothing more is to be read.
 bool NodeContext::stopped(size_t i, std::string_view what) {
   item(i);
-  if (waits_ && has(i) && known(i) == nullptr) importer_->note_inputs(inputs_[i], fmt::format("{} of {}", what, node_text(node_)));
+  if (waits_ && has(i) && known(i) == nullptr)
+    importer_->note_inputs(inputs_[i], fmt::format("{} of {}", what, node_text(node_)));
   return !ok_;
 }
 
@@ -89,7 +92,8 @@ const Extents* NodeContext::need(size_t i, std::string_view what, int64_t least)
   if (stopped(i, what)) return nullptr;
   const Extents* elements = known_now(i);
   if (elements == nullptr || importer_->symbolic_.contains(inputs_[i]))
-    elements = importer_->symbols_of(inputs_[i], fmt::format("{} of {}", what, node_text(node_)), least);
+    elements =
+        importer_->symbols_of(inputs_[i], fmt::format("{} of {}", what, node_text(node_)), least);
   if (elements == nullptr) fail_unknown(i, what);
   return elements;
 }
@@ -189,19 +193,23 @@ std::vector<int64_t> NodeContext::integers(std::string_view name) {
   const AttributeProto* attribute = typed(name, kAttrInts, "a list of integers");
   return attribute == nullptr ? std::vector<int64_t>() : attribute->ints;
 }
-std::vector<int64_t> NodeContext::per_dim(std::string_view name, size_t count, int64_t least, int64_t otherwise) {
+std::vector<int64_t> NodeContext::per_dim(std::string_view name, size_t count, int64_t least,
+                                          int64_t otherwise) {
   std::vector<int64_t> out = integers(name);
   if (!has_attribute(name)) out.assign(count, otherwise);
   if (out.size() != count) {
-    fail("T0708", fmt::format("attribute {} has {} entries, and needs {}", quote(name), out.size(), count));
+    fail("T0708",
+         fmt::format("attribute {} has {} entries, and needs {}", quote(name), out.size(), count));
     out.resize(count, otherwise);
   }
   for (int64_t& v : out) {
     if (v < least) {
-      fail("T0708", fmt::format("attribute {} has the entry {}, the least is {}", quote(name), v, least));
+      fail("T0708",
+           fmt::format("attribute {} has the entry {}, the least is {}", quote(name), v, least));
       v = least;
     }
-    v = std::max(least, within_limit(v, fmt::format("the entry {} of attribute {}", v, quote(name))));
+    v = std::max(least,
+                 within_limit(v, fmt::format("the entry {} of attribute {}", v, quote(name))));
   }
   return out;
 }
@@ -303,7 +311,8 @@ Dim NodeContext::quotient(Dims over, Dims under) {
     return Dim::invalid();
   }
   const Dim out = total / known;
-  if (!out.valid()) fail("T0714", "a size cannot be found where symbolic dims divide that do not cancel");
+  if (!out.valid())
+    fail("T0714", "a size cannot be found where symbolic dims divide that do not cancel");
   return out;
 }
 
@@ -322,8 +331,11 @@ bool NodeContext::require(uint32_t rel, Dim a, Dim b, std::string_view what) {
   const tenon_host_graph_t& api = graph_api();
   const uint32_t answer = compare(rel, a, b);
   if (answer == TENON_YES) return true;
-  if (answer == TENON_MAYBE && api.symbol_assert(api.self, graph(), rel, a.raw(), b.raw()) == TENON_OK) return true;
-  static constexpr std::string_view kWords[] = {"equal", "in increasing order", "in order", "divisible"};
+  if (answer == TENON_MAYBE &&
+      api.symbol_assert(api.self, graph(), rel, a.raw(), b.raw()) == TENON_OK)
+    return true;
+  static constexpr std::string_view kWords[] = {"equal", "in increasing order", "in order",
+                                                "divisible"};
   return fail("T0713", fmt::format("{} are not {}", what, kWords[rel]));
 }
 

@@ -108,7 +108,8 @@ bool scores(NodeContext& n, const Heads& h, Value mask, double scale, double sof
   if (!(q[1] == k.dims()[1])) {
     const Dims d = k.dims();
     k = n.build("broadcast", {k},
-                {{"shape", Dims{d[0], d[1], n.quotient({q[1]}, {d[1]}), d[2], d[3]}}, {"dims", {0, 1, 3, 4}}});
+                {{"shape", Dims{d[0], d[1], n.quotient({q[1]}, {d[1]}), d[2], d[3]}},
+                 {"dims", {0, 1, 3, 4}}});
     k = n.reshape(k, {d[0], q[1], d[2], d[3]});
   }
   const tenon_dtype_t type = h.q.dtype();

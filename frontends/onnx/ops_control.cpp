@@ -8,7 +8,8 @@
 
 namespace tenon::onnx {
 
-// ---- Regions -------------------------------------------------------------------------------------
+// ---- Regions
+// -------------------------------------------------------------------------------------
 
 // What the body needs from around has to stand before the node, not inside of it.
 void Importer::materialise(const GraphProto& graph, const Scope& scope) {
@@ -25,19 +26,23 @@ void Importer::materialise(const GraphProto& graph, const Scope& scope) {
   for (const ValueProto& output : graph.outputs) need(output.name);
 }
 
-bool Importer::run_body(const GraphProto& graph, const std::vector<Item>& inputs, std::vector<Item*>* outputs) {
+bool Importer::run_body(const GraphProto& graph, const std::vector<Item>& inputs,
+                        std::vector<Item*>* outputs) {
   Scope scope = *scope_;
   const OpsetVersions& versions = *versions_;
   const Frame* const frame = frame_;
   Scope own;
-  if (!graph.sparse_initializers.empty()) return problems_->add("T0714", "a body has sparse initializers, which are not supported");
+  if (!graph.sparse_initializers.empty())
+    return problems_->add("T0714", "a body has sparse initializers, which are not supported");
   if (!add_initializers(graph, &own)) return false;
   for (size_t i = 0; i < inputs.size(); ++i) {
     Item* item = new_item();
     *item = inputs[i];
     const Text name = graph.inputs[i].name;
     if (!own.try_emplace(name, item).second) {
-      return problems_->add("T0705", fmt::format("two inputs or initializers of a body have the name {}", quote(name)));
+      return problems_->add(
+          "T0705",
+          fmt::format("two inputs or initializers of a body have the name {}", quote(name)));
     }
   }
   for (const auto& [name, item] : own) scope.insert_or_assign(name, item);
@@ -47,7 +52,8 @@ bool Importer::run_body(const GraphProto& graph, const std::vector<Item>& inputs
   for (const ValueProto& output : graph.outputs) {
     const auto at = scope.find(output.name);
     if (at == scope.end()) {
-      return problems_->add("T0706", fmt::format("a body's output {} is defined by nothing", quote(output.name)));
+      return problems_->add(
+          "T0706", fmt::format("a body's output {} is defined by nothing", quote(output.name)));
     }
     if (!resolve(at->second)) return false;
     outputs->push_back(at->second);
@@ -55,11 +61,13 @@ bool Importer::run_body(const GraphProto& graph, const std::vector<Item>& inputs
   return true;
 }
 
-bool Importer::body(const GraphProto& graph, const BindBody& bind, const FinishBody& finish, Region* out) {
+bool Importer::body(const GraphProto& graph, const BindBody& bind, const FinishBody& finish,
+                    Region* out) {
   materialise(graph, *scope_);
   tenon_region_t id = TENON_NONE;
   if (!builder_->status().ok()) return tell_host("a body");
-  if (graph_api().region_begin(graph_api().self, &builder_->raw(), &id) != TENON_OK) return tell_host("a body");
+  if (graph_api().region_begin(graph_api().self, &builder_->raw(), &id) != TENON_OK)
+    return tell_host("a body");
   const Region outer_region = region_;
   const Builder outer = *builder_;
   const Scope* const scope = scope_;
@@ -82,7 +90,8 @@ bool Importer::fill_body(const GraphProto& graph, const BindBody& bind, const Fi
   std::vector<Value> yields;
   if (!bind(&inputs)) return false;
   if (inputs.size() != graph.inputs.size()) {
-    return problems_->add("T0709", fmt::format("a body has {} inputs for {} values", graph.inputs.size(), inputs.size()));
+    return problems_->add("T0709", fmt::format("a body has {} inputs for {} values",
+                                               graph.inputs.size(), inputs.size()));
   }
   if (!run_body(graph, inputs, &outputs)) return false;
   for (Item* item : outputs) yields.push_back(value_of(item));
@@ -91,7 +100,8 @@ bool Importer::fill_body(const GraphProto& graph, const BindBody& bind, const Fi
   return true;
 }
 
-// ---- What an importer asks -------------------------------------------------------------------------
+// ---- What an importer asks
+// -------------------------------------------------------------------------
 
 const GraphProto* NodeContext::body_of(std::string_view name) {
   const AttributeProto* attribute = typed(name, kAttrGraph, "a graph");
@@ -100,14 +110,16 @@ const GraphProto* NodeContext::body_of(std::string_view name) {
   return nullptr;
 }
 
-bool NodeContext::region(const GraphProto& graph, const BindBody& bind, const FinishBody& finish, Region* out) {
+bool NodeContext::region(const GraphProto& graph, const BindBody& bind, const FinishBody& finish,
+                         Region* out) {
   if (ok_ && !importer_->body(graph, bind, finish, out)) ok_ = false;
   return ok_;
 }
 
 bool NodeContext::in_place(const GraphProto& graph) {
   if (graph.outputs.size() != output_count()) {
-    return fail("T0709", fmt::format("its branch has {} outputs for its {}", graph.outputs.size(), output_count()));
+    return fail("T0709", fmt::format("its branch has {} outputs for its {}", graph.outputs.size(),
+                                     output_count()));
   }
   std::vector<Item*> items;
   if (!ok_ || !importer_->run_body(graph, {}, &items)) return ok_ = false;
@@ -117,11 +129,14 @@ bool NodeContext::in_place(const GraphProto& graph) {
 
 Value NodeContext::new_argument(Region region, tenon_dtype_t dtype, const Dims& dims) {
   Value out;
-  if (ok_ && !argument(region, Type{dtype, dims}, "", &out).ok()) fail("T0715", host_failure(nullptr));
+  if (ok_ && !argument(region, Type{dtype, dims}, "", &out).ok())
+    fail("T0715", host_failure(nullptr));
   return out;
 }
 
-Region NodeContext::current_region() { return importer_->region_; }
+Region NodeContext::current_region() {
+  return importer_->region_;
+}
 
 namespace {
 
@@ -133,10 +148,14 @@ Item item_of(Value value) {
   return item;
 }
 
-bool nothing(std::vector<Value>*) { return true; }
+bool nothing(std::vector<Value>*) {
+  return true;
+}
 
 // One element as rank 0.
-Value scalar_of(NodeContext& n, Value x) { return n.reshape(x, {}); }
+Value scalar_of(NodeContext& n, Value x) {
+  return n.reshape(x, {});
+}
 
 bool set_results(NodeContext& n, const Node& node, size_t first) {
   for (size_t i = 0; i < n.output_count(); ++i) {
@@ -153,11 +172,13 @@ bool import_if(NodeContext& n) {
   const GraphProto* else_branch = n.body_of("else_branch");
   if (!n.ok()) return false;
   // Exporters ask about shapes that are known: the other branch may not even fit.
-  if (const auto known = n.computed(0)) return n.in_place(*known != 0 ? *then_branch : *else_branch);
+  if (const auto known = n.computed(0))
+    return n.in_place(*known != 0 ? *then_branch : *else_branch);
   const Value predicate = scalar_of(n, n.value(0));
   const auto no_inputs = [](std::vector<Item>*) { return true; };
   std::vector<Region> regions(2);
-  if (!n.region(*else_branch, no_inputs, nothing, &regions[0]) || !n.region(*then_branch, no_inputs, nothing, &regions[1])) {
+  if (!n.region(*else_branch, no_inputs, nothing, &regions[0]) ||
+      !n.region(*then_branch, no_inputs, nothing, &regions[1])) {
     return false;
   }
   const Value operands[] = {predicate};
@@ -171,7 +192,8 @@ bool same_dim(const DimProto& a, const DimProto& b) {
   return a.has_value ? a.value == b.value : a.param == b.param && !a.param.empty();
 }
 
-// Whether the file says that dim d of a carried value changes from turn to turn. Without shapes it stays.
+// Whether the file says that dim d of a carried value changes from turn to turn. Without shapes it
+// stays.
 bool changes(const GraphProto& body, size_t input, size_t output, size_t d) {
   const ValueProto &in = body.inputs[input], &out = body.outputs[output];
   if (!in.has_shape || !out.has_shape || d >= in.dims.size() || d >= out.dims.size()) return false;
@@ -184,7 +206,8 @@ Dim open_dim(NodeContext& n, Region region, size_t value, size_t d) {
   view.size_bytes = sizeof view;
   const tenon_host_graph_t& api = graph_api();
   const std::string name = fmt::format("turn_{}_{}", value, d);
-  if (api.symbol_define(api.self, n.graph(), region.id(), str(name), 0, INT64_MAX, 1, -1, &symbol) != TENON_OK ||
+  if (api.symbol_define(api.self, n.graph(), region.id(), str(name), 0, INT64_MAX, 1, -1,
+                        &symbol) != TENON_OK ||
       api.symbol_view(api.self, n.graph(), symbol, &view) != TENON_OK) {
     return Dim::invalid();
   }
@@ -218,7 +241,9 @@ bool loop_condition(NodeContext& n, const LoopShape& loop, Value limit, Region* 
   };
   const auto finish = [&](std::vector<Value>* yields) {
     Value go_on = arguments[1];
-    if (limit.valid()) go_on = n.build("and", {n.build("compare", {arguments[0], limit}, {{"direction", 2}}), go_on});
+    if (limit.valid())
+      go_on =
+          n.build("and", {n.build("compare", {arguments[0], limit}, {{"direction", 2}}), go_on});
     *yields = {go_on};
     return true;
   };
@@ -227,7 +252,8 @@ bool loop_condition(NodeContext& n, const LoopShape& loop, Value limit, Region* 
 
 // A scalar in the rank that the body's input declares.
 Item as_declared(NodeContext& n, Value scalar, const ValueProto& input) {
-  return item_of(input.has_shape && input.dims.size() == 1 ? n.reshape(scalar, {n.dim(1)}) : scalar);
+  return item_of(input.has_shape && input.dims.size() == 1 ? n.reshape(scalar, {n.dim(1)})
+                                                           : scalar);
 }
 
 bool loop_body(NodeContext& n, const LoopShape& loop, Region* out) {
@@ -236,7 +262,8 @@ bool loop_body(NodeContext& n, const LoopShape& loop, Region* out) {
     arguments = loop_arguments(n, loop, n.current_region());
     if (!n.ok()) return false;
     for (size_t i = 0; i < arguments.size(); ++i) {
-      items->push_back(i < 2 ? as_declared(n, arguments[i], loop.body->inputs[i]) : item_of(arguments[i]));
+      items->push_back(i < 2 ? as_declared(n, arguments[i], loop.body->inputs[i])
+                             : item_of(arguments[i]));
     }
     return true;
   };
@@ -255,20 +282,25 @@ bool import_loop(NodeContext& n) {
   const size_t values = n.input_count() < 2 ? 0 : n.input_count() - 2;
   if (loop.body->inputs.size() != values + 2 || loop.body->outputs.size() < values + 1 ||
       loop.body->outputs.size() != n.output_count() + 1) {
-    return n.fail("T0709", fmt::format("its body has {} inputs and {} outputs for {} values and {} results",
-                                       loop.body->inputs.size(), loop.body->outputs.size(), values, n.output_count()));
+    return n.fail(
+        "T0709",
+        fmt::format("its body has {} inputs and {} outputs for {} values and {} results",
+                    loop.body->inputs.size(), loop.body->outputs.size(), values, n.output_count()));
   }
   const Value limit = n.has(0) ? n.convert(scalar_of(n, n.value(0)), TENON_I64) : Value();
   loop.carried.push_back(n.builder().scalar_int(TENON_I64, 0));
-  loop.carried.push_back(n.has(1) ? scalar_of(n, n.value(1)) : n.builder().scalar_int(TENON_PRED, 1));
+  loop.carried.push_back(n.has(1) ? scalar_of(n, n.value(1))
+                                  : n.builder().scalar_int(TENON_PRED, 1));
   for (size_t i = 0; i < values; ++i) loop.carried.push_back(n.value(i + 2));
   if (!n.ok() || !n.builder().status().ok()) return false;
   int64_t most = -1;
-  if (const auto known = n.has(0) ? n.constant(0) : std::nullopt; known && *known >= 0 && *known < 1e18) {
+  if (const auto known = n.has(0) ? n.constant(0) : std::nullopt;
+      known && *known >= 0 && *known < 1e18) {
     most = static_cast<int64_t>(*known);
   }
   std::vector<Region> regions(2);
-  if (!loop_condition(n, loop, limit, &regions[0]) || !loop_body(n, loop, &regions[1])) return false;
+  if (!loop_condition(n, loop, limit, &regions[0]) || !loop_body(n, loop, &regions[1]))
+    return false;
   const Attr attrs[] = {{"max_trip", most}};
   return set_results(n, n.builder().build_node("while", loop.carried, attrs, regions), 2);
 }
@@ -288,7 +320,9 @@ std::vector<int64_t> moved(int64_t rank, int64_t axis, bool back) {
   return perm;
 }
 
-int64_t entry(const std::vector<int64_t>& list, size_t i) { return i < list.size() ? list[i] : 0; }
+int64_t entry(const std::vector<int64_t>& list, size_t i) {
+  return i < list.size() ? list[i] : 0;
+}
 
 Value reversed(NodeContext& n, Value x, bool yes) {
   return yes ? n.build("reverse", {x}, {{"dims", {0}}}) : x;
@@ -297,13 +331,19 @@ Value reversed(NodeContext& n, Value x, bool yes) {
 bool import_scan(NodeContext& n) {
   const GraphProto* body = n.body_of("body");
   const int64_t cut = n.integer("num_scan_inputs", 0);
-  const std::vector<int64_t> in_axes = n.integers("scan_input_axes"), out_axes = n.integers("scan_output_axes");
-  const std::vector<int64_t> in_back = n.integers("scan_input_directions"), out_back = n.integers("scan_output_directions");
+  const std::vector<int64_t> in_axes = n.integers("scan_input_axes"),
+                             out_axes = n.integers("scan_output_axes");
+  const std::vector<int64_t> in_back = n.integers("scan_input_directions"),
+                             out_back = n.integers("scan_output_directions");
   if (!n.ok()) return false;
   const auto count = static_cast<int64_t>(n.input_count());
-  if (cut < 1 || cut > count || body->inputs.size() != n.input_count() || body->outputs.size() != n.output_count()) {
-    return n.fail("T0709", fmt::format("its body has {} inputs and {} outputs for {} values and {} results, {} of them cut",
-                                       body->inputs.size(), body->outputs.size(), count, n.output_count(), cut));
+  if (cut < 1 || cut > count || body->inputs.size() != n.input_count() ||
+      body->outputs.size() != n.output_count()) {
+    return n.fail(
+        "T0709",
+        fmt::format(
+            "its body has {} inputs and {} outputs for {} values and {} results, {} of them cut",
+            body->inputs.size(), body->outputs.size(), count, n.output_count(), cut));
   }
   const auto carried = static_cast<size_t>(count - cut);
   std::vector<Value> operands;
@@ -312,7 +352,8 @@ bool import_scan(NodeContext& n) {
     if (i >= carried) {
       const int64_t axis = n.axis(entry(in_axes, i - carried), n.rank(i));
       if (!n.ok()) return false;
-      x = reversed(n, n.transpose(x, moved(n.rank(i), axis, false)), entry(in_back, i - carried) != 0);
+      x = reversed(n, n.transpose(x, moved(n.rank(i), axis, false)),
+                   entry(in_back, i - carried) != 0);
     }
     operands.push_back(x);
   }

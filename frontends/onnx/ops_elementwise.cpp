@@ -48,7 +48,7 @@ bool try_known_opposite(NodeContext& n) {
   if (x == nullptr || n.rank(0) > 1) return false;
   Extents out;
   for (const Extent& e : *x) {
-    const auto opposite = negates        ? compute(n.graph(), Arithmetic::kSub, Extent::of(0), e)
+    const auto opposite = negates         ? compute(n.graph(), Arithmetic::kSub, Extent::of(0), e)
                           : e.is_number() ? std::optional(Extent::of(int64_t{e.number == 0}))
                                           : std::nullopt;
     if (!opposite) return false;
@@ -76,7 +76,8 @@ std::optional<Arithmetic> arithmetic(std::string_view op) {
   return {};
 }
 
-// Whether known numbers meet element by element: one side is a single number, or the shapes are equal.
+// Whether known numbers meet element by element: one side is a single number, or the shapes are
+// equal.
 bool meet(NodeContext& n, const Extents& a, const Extents& b) {
   if (n.rank(0) > 1 || n.rank(1) > 1 || a.empty() || b.empty()) return false;
   return a.size() == 1 || b.size() == 1 || (a.size() == b.size() && n.dims(0) == n.dims(1));
@@ -193,8 +194,9 @@ bool try_known_equal(NodeContext& n) {
     const Extent& x = (*a)[a->size() == 1 ? 0 : i];
     const Extent& y = (*b)[b->size() == 1 ? 0 : i];
     const bool numbers = x.is_number() && y.is_number();
-    const uint32_t answer = numbers ? uint32_t{x.number == y.number ? TENON_YES : TENON_NO}
-                                    : compare(TENON_REL_EQ, x.signed_dim(n.graph()), y.signed_dim(n.graph()));
+    const uint32_t answer =
+        numbers ? uint32_t{x.number == y.number ? TENON_YES : TENON_NO}
+                : compare(TENON_REL_EQ, x.signed_dim(n.graph()), y.signed_dim(n.graph()));
     if (answer == TENON_MAYBE) return false;
     out.push_back(Extent::of(int64_t{answer == TENON_YES}));
   }

@@ -17,8 +17,9 @@ struct Range {
   bool reverse = false;
 };
 
-// A symbolic bound of Slice as a dim in [0, size]. One that may be negative, and then counts from the end, is the sum of what it is in
-// either case; the other is 0 then: min(1, max(0, -at)) tells which.
+// A symbolic bound of Slice as a dim in [0, size]. One that may be negative, and then counts from
+// the end, is the sum of what it is in either case; the other is 0 then: min(1, max(0, -at)) tells
+// which.
 Dim symbolic_bound(NodeContext& n, Dim at, Dim size) {
   const Dim zero = n.dim(0);
   const Dim ahead = min(at_least_zero(n.graph(), at), size);
@@ -340,7 +341,9 @@ bool one_hot(NodeContext& n) {
   // Any type of number will do; a symbol can stand for integers only.
   const bool whole = is_in(n.dtype(1), kInt);
   const auto number = whole ? std::nullopt : n.need_constants(1, "the depth");
-  const Extents rounded = number && number->size() == 1 ? Extents{Extent::of(saturate<int64_t>(number->front()))} : Extents();
+  const Extents rounded = number && number->size() == 1
+                              ? Extents{Extent::of(saturate<int64_t>(number->front()))}
+                              : Extents();
   const Extents* depth = whole ? n.need(1, "the depth") : &rounded;
   if (!n.ok()) return false;
   if (depth->size() != 1 || ((*depth)[0].is_number() && (*depth)[0].number < 1))

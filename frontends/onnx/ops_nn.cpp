@@ -111,30 +111,39 @@ bool conv(NodeContext& n) {
 
 // ---- Pools ----
 
-Value slide(NodeContext& n, std::string_view op, Value x, const Window& w, std::initializer_list<Attr> more = {}) {
-  std::vector<Attr> attrs = {{"window", w.size}, {"strides", w.strides}, {"pad_low", w.low}, {"pad_high", w.high}, {"dilation", w.dilations}};
+Value slide(NodeContext& n, std::string_view op, Value x, const Window& w,
+            std::initializer_list<Attr> more = {}) {
+  std::vector<Attr> attrs = {{"window", w.size},
+                             {"strides", w.strides},
+                             {"pad_low", w.low},
+                             {"pad_high", w.high},
+                             {"dilation", w.dilations}};
   attrs.insert(attrs.end(), more.begin(), more.end());
-  return n.ok() && x.valid() ? n.builder().build_node(op, std::vector<Value>{x}, attrs).result(0) : Value();
+  return n.ok() && x.valid() ? n.builder().build_node(op, std::vector<Value>{x}, attrs).result(0)
+                             : Value();
 }
 Value window_sum(NodeContext& n, Value x, const Window& w) {
-  return n.build("reduce_window", {x}, {{"window", whole(w.size, 1)},
-                                        {"strides", whole(w.strides, 1)},
-                                        {"pad_low", whole(w.low, 0)},
-                                        {"pad_high", whole(w.high, 0)},
-                                        {"dilation", whole(w.dilations, 1)}});
+  return n.build("reduce_window", {x},
+                 {{"window", whole(w.size, 1)},
+                  {"strides", whole(w.strides, 1)},
+                  {"pad_low", whole(w.low, 0)},
+                  {"pad_high", whole(w.high, 0)},
+                  {"dilation", whole(w.dilations, 1)}});
 }
 
 // Places in an image counted by its columns instead of its rows.
 Value by_columns(NodeContext& n, Value at, Dim rows, Dim columns) {
   const auto number = [&](Dim d) { return n.broadcast_to(n.number_of(Extent::of(d)), at.dims()); };
   const Value inside = n.build("rem", {at, number(rows * columns)});
-  const Value column = n.build("rem", {inside, number(columns)}), row = n.build("div", {inside, number(columns)});
-  return n.build("add", {n.build("sub", {at, inside}), n.build("add", {n.build("mul", {column, number(rows)}), row})});
+  const Value column = n.build("rem", {inside, number(columns)}),
+              row = n.build("div", {inside, number(columns)});
+  return n.build("add", {n.build("sub", {at, inside}),
+                         n.build("add", {n.build("mul", {column, number(rows)}), row})});
 }
 
-// The place of each largest element in the whole input; with storage_order 1, each image counts its columns first. Where the first
-// window begins at a place that only a run tells, windows of all places are looked at, so that none of what stands before x is taken
-// for a part of it.
+// The place of each largest element in the whole input; with storage_order 1, each image counts its
+// columns first. Where the first window begins at a place that only a run tells, windows of all
+// places are looked at, so that none of what stands before x is taken for a part of it.
 bool pool_with_indices(NodeContext& n, Window w, bool columns_first) {
   const Dims x = n.dims(0);
   const Value in = n.value(0);
@@ -144,10 +153,12 @@ bool pool_with_indices(NodeContext& n, Window w, bool columns_first) {
   for (size_t i = 0; i < w.skip.size(); ++i) {
     if (w.skip[i].valid()) stride[i + 2] = std::exchange(w.strides[i], 1);
   }
-  const std::vector<int64_t> window = whole(w.size, 1), strides = whole(w.strides, 1), low = whole(w.low, 0), high = whole(w.high, 0),
+  const std::vector<int64_t> window = whole(w.size, 1), strides = whole(w.strides, 1),
+                             low = whole(w.low, 0), high = whole(w.high, 0),
                              dilation = whole(w.dilations, 1);
   const std::vector<Value> operands = {in};
-  const std::vector<Attr> attrs = {Attr("window", window), Attr("strides", strides), Attr("pad_low", low), Attr("pad_high", high),
+  const std::vector<Attr> attrs = {Attr("window", window), Attr("strides", strides),
+                                   Attr("pad_low", low), Attr("pad_high", high),
                                    Attr("dilation", dilation)};
   const Node node = n.builder().build_node("window_argmax", operands, attrs);
   Value most = node.result(0), at = node.result(1);
@@ -169,8 +180,8 @@ bool pool_with_indices(NodeContext& n, Window w, bool columns_first) {
   return n.set(0, most) && n.set(1, at);
 }
 
-// The mean where the op's own borders do not do: the sum of each window over how many elements of x it holds, with those of the
-// paddings but for what rounding up added where they count.
+// The mean where the op's own borders do not do: the sum of each window over how many elements of x
+// it holds, with those of the paddings but for what rounding up added where they count.
 Value mean_of_windows(NodeContext& n, Value x, Window w, bool count_pad) {
   const tenon_dtype_t type = x.dtype(), wide = type == TENON_F64 ? type : tenon_dtype_t{TENON_F32};
   const Value zero = n.scalar(wide, 0);
@@ -179,7 +190,8 @@ Value mean_of_windows(NodeContext& n, Value x, Window w, bool count_pad) {
   if (count_pad) {
     counted.high = w.more.empty() ? std::vector<int64_t>(w.size.size(), 0) : w.more;
     counted.low.assign(w.size.size(), 0);
-    for (size_t i = 0; i < w.size.size(); ++i) shape[i + 2] = shape[i + 2] + n.dim(w.low[i] + w.high[i] - counted.high[i]);
+    for (size_t i = 0; i < w.size.size(); ++i)
+      shape[i + 2] = shape[i + 2] + n.dim(w.low[i] + w.high[i] - counted.high[i]);
   }
   const Value ones = n.builder().full(wide, shape, 1);
   const Value sum = window_sum(n, bordered(n, n.convert(x, wide), &w, zero), w);
@@ -199,7 +211,8 @@ bool average_pool(NodeContext& n, Window w, bool count_pad) {
 
 Value lowest(NodeContext& n, tenon_dtype_t type) {
   if (is_float(type)) return n.scalar(type, -std::numeric_limits<double>::infinity());
-  return n.builder().scalar_int(type, is_in(type, kSigned) ? INT64_MIN >> (64 - dtype_bits(type)) : 0);
+  return n.builder().scalar_int(type,
+                                is_in(type, kSigned) ? INT64_MIN >> (64 - dtype_bits(type)) : 0);
 }
 
 bool pool(NodeContext& n) {
@@ -217,13 +230,16 @@ bool pool(NodeContext& n) {
   w.dilations = n.per_dim("dilations", spatial, 1, 1);
   const bool count_pad = average && n.integer("count_include_pad", 0) != 0;
   const bool columns_first = most && n.integer("storage_order", 0) != 0;
-  const double p = !lp ? 0 : n.version() >= 2 ? static_cast<double>(n.integer("p", 2)) : n.number("p", 2);
+  const double p = !lp                ? 0
+                   : n.version() >= 2 ? static_cast<double>(n.integer("p", 2))
+                                      : n.number("p", 2);
   const std::span<const Dim> dims = std::span(x).subspan(2);
   if (!n.ok() || !pads(n, dims, &w)) return false;
   if ((n.integer("ceil_mode", 0) != 0 && !round_up(n, dims, &w)) || !fits(n, dims, w)) return false;
   if (average) return average_pool(n, std::move(w), count_pad);
   if (most && n.wants(1)) return pool_with_indices(n, std::move(w), columns_first);
-  const Value in = bordered(n, n.value(0), &w, lp ? n.scalar(n.dtype(0), 0) : lowest(n, n.dtype(0)));
+  const Value in =
+      bordered(n, n.value(0), &w, lp ? n.scalar(n.dtype(0), 0) : lowest(n, n.dtype(0)));
   return n.set(0, lp ? slide(n, "lp_pool", in, w, {{"p", p}}) : slide(n, "max_pool", in, w));
 }
 

@@ -197,7 +197,9 @@ bool bit_cast(NodeContext& n) {
     return n.fail("T0710", cat("its element type ", to, " is not supported"));
   // A boolean is a byte of 0 or 1.
   const Value x = n.dtype(0) == TENON_PRED ? n.convert(n.value(0), TENON_U8) : n.value(0);
-  return n.set(0, type == TENON_U8 && n.dtype(0) == TENON_PRED ? x : n.build("bitcast", {x}, {{"dtype", dtype(type)}}));
+  return n.set(0, type == TENON_U8 && n.dtype(0) == TENON_PRED
+                      ? x
+                      : n.build("bitcast", {x}, {{"dtype", dtype(type)}}));
 }
 
 // HannWindow, HammingWindow, BlackmanWindow: sums of cosines over one period.
@@ -206,7 +208,8 @@ bool cosine_window(NodeContext& n) {
   const bool periodic = n.integer("periodic", 1) != 0;
   const int64_t to = n.integer("output_datatype", 1);
   const tenon_dtype_t type = dtype_of_onnx(static_cast<int32_t>(to));
-  if (type == TENON_DTYPE_NONE) return n.fail("T0710", cat("its element type ", to, " is not supported"));
+  if (type == TENON_DTYPE_NONE)
+    return n.fail("T0710", cat("its element type ", to, " is not supported"));
   const Extents* size = n.need(0, "the size");
   if (!n.ok() || size == nullptr) return false;
   if (size->size() != 1) return n.fail("T0713", "its size must be one number");
@@ -218,11 +221,16 @@ bool cosine_window(NodeContext& n) {
   Value period = n.broadcast_to(n.convert(n.reshape(n.value(0), {}), TENON_F32), dims);
   if (!periodic) period = n.build("sub", {period, all(1)});
   const Value angle = n.build("div", {n.build("mul", {k, all(2 * M_PI)}), period});
-  const auto cosine = [&](const Value& of, double factor) { return n.build("mul", {n.build("cos", {of}), all(factor)}); };
-  const double constant = n.op() == "HannWindow" ? 0.5 : n.op() == "HammingWindow" ? 25.0 / 46 : 0.42;
+  const auto cosine = [&](const Value& of, double factor) {
+    return n.build("mul", {n.build("cos", {of}), all(factor)});
+  };
+  const double constant = n.op() == "HannWindow"      ? 0.5
+                          : n.op() == "HammingWindow" ? 25.0 / 46
+                                                      : 0.42;
   const double first = n.op() == "HammingWindow" ? 21.0 / 46 : 0.5;
   Value out = n.build("sub", {all(constant), cosine(angle, first)});
-  if (n.op() == "BlackmanWindow") out = n.build("add", {out, cosine(n.build("add", {angle, angle}), 0.08)});
+  if (n.op() == "BlackmanWindow")
+    out = n.build("add", {out, cosine(n.build("add", {angle, angle}), 0.08)});
   return n.set(0, n.convert(out, type));
 }
 

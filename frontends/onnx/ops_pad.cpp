@@ -30,7 +30,8 @@ Dim cut_off(NodeContext& n, const Extent& e) {
 // Symbolic ones: first what is to be cut is cut, then each border is put beside x.
 Value padded(NodeContext& n, Value x, const Extents& low, const Extents& high, Value fill) {
   if (!n.ok() || !x.valid()) return Value();
-  if (all_numbers(low) && all_numbers(high)) return n.build("pad", {x, fill}, {{"low", numbers(low)}, {"high", numbers(high)}});
+  if (all_numbers(low) && all_numbers(high))
+    return n.build("pad", {x, fill}, {{"low", numbers(low)}, {"high", numbers(high)}});
   Dims start, limit;
   bool cuts = false;
   for (size_t i = 0; i < low.size(); ++i) {
@@ -62,40 +63,49 @@ int64_t mirrored(int64_t at, int64_t size, std::string_view mode) {
   return in < size ? in : period - in;
 }
 
-// The same of `result` places from -low on, computed when it runs. Each element of the result may do so again, so that division is left
-// for paddings that may go round more than once.
-Value mirrored_places(NodeContext& n, const Extent& low, Dim size, Dim result, std::string_view mode) {
+// The same of `result` places from -low on, computed when it runs. Each element of the result may
+// do so again, so that division is left for paddings that may go round more than once.
+Value mirrored_places(NodeContext& n, const Extent& low, Dim size, Dim result,
+                      std::string_view mode) {
   const Dims dims = {result};
   const auto spread = [&](Value number) { return n.builder().splat(number, dims); };
   const auto all = [&](int64_t value) { return spread(n.builder().scalar_int(TENON_I64, value)); };
-  const auto less = [&](Value a, Value b) { return n.build("compare", {a, b}, {{"direction", int64_t{TENON_CMP_LT}}}); };
+  const auto less = [&](Value a, Value b) {
+    return n.build("compare", {a, b}, {{"direction", int64_t{TENON_CMP_LT}}});
+  };
   const auto below = [](Dim a, Dim b) { return compare(TENON_REL_LT, a, b) == TENON_YES; };
   const Dim before = low.signed_dim(n.graph());
   const bool once = below(before, size) && below(result - before, size + size);
   const Value count = n.number_of(Extent::of(size));
-  const Value place = n.build("iota", std::vector<Value>(), {{"shape", dims}, {"dtype", dtype(TENON_I64)}});
+  const Value place =
+      n.build("iota", std::vector<Value>(), {{"shape", dims}, {"dtype", dtype(TENON_I64)}});
   const Value at = n.build("sub", {place, spread(n.number_of(low))});
-  if (mode == "edge" || size.is(1)) return n.build("max", {n.build("min", {at, n.build("sub", {spread(count), all(1)})}), all(0)});
+  if (mode == "edge" || size.is(1))
+    return n.build("max", {n.build("min", {at, n.build("sub", {spread(count), all(1)})}), all(0)});
   if (mode == "wrap") {
     if (!once) return n.build("floor_mod", {at, spread(count)});
     const Value in = n.build("select", {less(at, all(0)), n.build("add", {at, spread(count)}), at});
     return n.build("select", {less(in, spread(count)), in, n.build("sub", {in, spread(count)})});
   }
   // There and back; of one element, which has no way back, any number but 0 will do.
-  const Value around = n.build("mul", {n.build("sub", {count, n.builder().scalar_int(TENON_I64, 1)}), n.builder().scalar_int(TENON_I64, 2)});
+  const Value around =
+      n.build("mul", {n.build("sub", {count, n.builder().scalar_int(TENON_I64, 1)}),
+                      n.builder().scalar_int(TENON_I64, 2)});
   const Value period = spread(n.build("max", {around, n.builder().scalar_int(TENON_I64, 1)}));
   const Value in = once ? n.build("abs", {at}) : n.build("floor_mod", {at, period});
   return n.build("min", {in, n.build("sub", {period, in})});
 }
 
-// Padding with the input's own elements: one gather for each padded dim, by indices that are held in memory only where they are few:
-// a few bytes of a model can ask for more of them than there is memory for.
+// Padding with the input's own elements: one gather for each padded dim, by indices that are held
+// in memory only where they are few: a few bytes of a model can ask for more of them than there is
+// memory for.
 bool pad_by_index(NodeContext& n, const Extents& low, const Extents& high, std::string_view mode) {
   constexpr int64_t kFew = 4096;
   Value out = n.value(0);
   for (size_t i = 0; i < low.size() && n.ok(); ++i) {
     if (low[i].is(0) && high[i].is(0)) continue;
-    const Dim size = n.dims(0)[i], result = size + low[i].signed_dim(n.graph()) + high[i].signed_dim(n.graph());
+    const Dim size = n.dims(0)[i],
+              result = size + low[i].signed_dim(n.graph()) + high[i].signed_dim(n.graph());
     if (size.is(0)) return n.fail("T0713", cat("a dim of 0 cannot be padded by ", mode));
     if (!n.require(TENON_REL_LE, n.dim(1), size, "1 and the dim to be padded") ||
         !n.require(TENON_REL_LE, cut_off(n, low[i]), size, "what is cut in front and the dim") ||
@@ -103,10 +113,13 @@ bool pad_by_index(NodeContext& n, const Extents& low, const Extents& high, std::
         !n.require(TENON_REL_LE, n.dim(0), result, "0 and the padded dim"))
       return false;
     std::vector<int64_t> index;
-    const bool few = result.is_constant() && size.is_constant() && low[i].is_number() && result.constant() <= kFew;
-    for (int64_t at = 0; few && at < result.constant(); ++at) index.push_back(mirrored(at - low[i].number, size.constant(), mode));
+    const bool few = result.is_constant() && size.is_constant() && low[i].is_number() &&
+                     result.constant() <= kFew;
+    for (int64_t at = 0; few && at < result.constant(); ++at)
+      index.push_back(mirrored(at - low[i].number, size.constant(), mode));
     const int64_t count = static_cast<int64_t>(index.size());
-    const Value indices = few ? n.builder().constant(TENON_I64, {&count, 1}, index.data(), index.size() * sizeof(int64_t))
+    const Value indices = few ? n.builder().constant(TENON_I64, {&count, 1}, index.data(),
+                                                     index.size() * sizeof(int64_t))
                               : mirrored_places(n, low[i], size, result, mode);
     out = n.build("take", {out, indices}, {{"dim", i}});
   }
@@ -119,25 +132,31 @@ bool check_paddings(NodeContext& n, const Extents& low, const Extents& high) {
     int64_t grown = 0;
     if (!low[i].is_number() || !high[i].is_number()) continue;
     const int64_t before = low[i].number, behind = high[i].number;
-    if (__builtin_add_overflow(before, behind, &grown)) return n.fail("T0713", "its paddings are beyond 64 bits");
+    if (__builtin_add_overflow(before, behind, &grown))
+      return n.fail("T0713", "its paddings are beyond 64 bits");
     if (!n.dims(0)[i].is_constant()) continue;
     const int64_t d = n.dims(0)[i].constant();
     if (before < -d || behind < -d || __builtin_add_overflow(grown, d, &grown) || grown < 0)
       return n.fail("T0713", cat("a dim of ", d, " cannot be padded by ", before, " and ", behind));
     if (static_cast<uint64_t>(grown) > limits().elements) {
-      return n.fail("T0102", cat("its result has more elements than the limit of ", limits().elements, "; TENON_LIMIT_ELEMENTS raises it"));
+      return n.fail("T0102", cat("its result has more elements than the limit of ",
+                                 limits().elements, "; TENON_LIMIT_ELEMENTS raises it"));
     }
   }
   return true;
 }
 
 bool pad_by(NodeContext& n, const Extents& low, const Extents& high, Value value) {
-  const auto nothing = [](const Extents& list) { return std::all_of(list.begin(), list.end(), [](const Extent& e) { return e.is(0); }); };
+  const auto nothing = [](const Extents& list) {
+    return std::all_of(list.begin(), list.end(), [](const Extent& e) { return e.is(0); });
+  };
   if (!check_paddings(n, low, high)) return false;
   const std::string_view mode = n.text("mode", "constant");
   if (nothing(low) && nothing(high)) return n.set(0, n.value(0));
-  if (mode == "reflect" || mode == "edge" || mode == "wrap") return pad_by_index(n, low, high, mode);
-  if (mode != "constant") return n.fail("T0708", "attribute 'mode' is none of constant, reflect, edge and wrap");
+  if (mode == "reflect" || mode == "edge" || mode == "wrap")
+    return pad_by_index(n, low, high, mode);
+  if (mode != "constant")
+    return n.fail("T0708", "attribute 'mode' is none of constant, reflect, edge and wrap");
   return n.set(0, padded(n, n.value(0), low, high, value));
 }
 
@@ -146,7 +165,8 @@ bool pad_attributes(NodeContext& n) {
   const std::vector<int64_t> pads = n.integers("pads");
   const size_t rank = n.dims(0).size();
   if (pads.size() != 2 * rank)
-    return n.fail("T0713", cat("it has ", pads.size(), " paddings, and needs two for each of ", rank, " dims"));
+    return n.fail("T0713", cat("it has ", pads.size(), " paddings, and needs two for each of ",
+                               rank, " dims"));
   Extents low, high;
   for (size_t i = 0; i < rank; ++i) {
     low.push_back(Extent::of(pads[i]));
@@ -156,9 +176,11 @@ bool pad_attributes(NodeContext& n) {
 }
 
 // The dims that an op names, or all.
-bool named_axes(NodeContext& n, std::optional<std::vector<int64_t>> given, std::vector<int64_t>* out) {
+bool named_axes(NodeContext& n, std::optional<std::vector<int64_t>> given,
+                std::vector<int64_t>* out) {
   for (int64_t i = 0; !given && i < n.rank(0); ++i) out->push_back(i);
-  for (const int64_t a : given.value_or(std::vector<int64_t>())) out->push_back(n.axis(a, n.rank(0)));
+  for (const int64_t a : given.value_or(std::vector<int64_t>()))
+    out->push_back(n.axis(a, n.rank(0)));
   n.axes(*out, n.rank(0));  // each once
   return n.ok();
 }
@@ -170,7 +192,8 @@ bool pad(NodeContext& n) {
   const auto given = n.has(3) ? n.need_numbers(3, "the axes") : std::nullopt;
   if (!n.ok() || pads == nullptr || !named_axes(n, given, &axes)) return false;
   if (pads->size() != 2 * axes.size())
-    return n.fail("T0713", cat("it has ", pads->size(), " paddings, and needs two for each of ", axes.size(), " dims"));
+    return n.fail("T0713", cat("it has ", pads->size(), " paddings, and needs two for each of ",
+                               axes.size(), " dims"));
   Extents low(n.rank(0)), high(n.rank(0));
   for (size_t i = 0; i < axes.size(); ++i) {
     low[axes[i]] = (*pads)[i];
@@ -178,7 +201,8 @@ bool pad(NodeContext& n) {
   }
   if (n.has(2) && n.dtype(2) != n.dtype(0))
     return n.fail("T0710", "its value has another element type than its data");
-  return pad_by(n, low, high, n.has(2) ? n.reshape(n.value(2), {}) : n.builder().scalar_int(n.dtype(0), 0));
+  return pad_by(n, low, high,
+                n.has(2) ? n.reshape(n.value(2), {}) : n.builder().scalar_int(n.dtype(0), 0));
 }
 
 bool center_crop_pad(NodeContext& n) {
@@ -191,11 +215,14 @@ bool center_crop_pad(NodeContext& n) {
   Extents low(n.rank(0)), high(n.rank(0));
   for (size_t i = 0; i < axes.size(); ++i) {
     const Extent& to = (*wanted)[i];
-    if (to.is_number() && to.number < 0) return n.fail("T0713", cat("its shape has the negative size ", to.number));
+    if (to.is_number() && to.number < 0)
+      return n.fail("T0713", cat("its shape has the negative size ", to.number));
     // What is odd is cut, or added, behind.
     const auto more = compute(n.graph(), Arithmetic::kSub, to, Extent::of(n.dims(0)[axes[i]]));
-    const auto before = more ? compute(n.graph(), Arithmetic::kDiv, *more, Extent::of(2)) : std::nullopt;
-    const auto behind = before ? compute(n.graph(), Arithmetic::kSub, *more, *before) : std::nullopt;
+    const auto before =
+        more ? compute(n.graph(), Arithmetic::kDiv, *more, Extent::of(2)) : std::nullopt;
+    const auto behind =
+        before ? compute(n.graph(), Arithmetic::kSub, *more, *before) : std::nullopt;
     if (!behind) return n.fail("T0713", "its paddings are beyond 64 bits");
     low[axes[i]] = *before;
     high[axes[i]] = *behind;

@@ -205,7 +205,8 @@ bool recurrent(NodeContext& n) {
   constexpr int64_t kRanks[] = {3, 3, 3, 2, 1, 3, 3, 2};  // x, w, r, bias, lengths, h, c, peepholes
   for (size_t i = 0; i < n.input_count(); ++i) {
     if (n.has(i) && n.rank(i) != kRanks[i])
-      return n.fail("T0713", cat("its input ", i, " has rank ", n.rank(i), ", and needs ", kRanks[i]));
+      return n.fail("T0713",
+                    cat("its input ", i, " has rank ", n.rank(i), ", and needs ", kRanks[i]));
   }
   if (!n.dims(2)[2].is_constant())
     return n.fail("T0714", "states of symbolic size are not supported");

@@ -13,17 +13,21 @@ namespace {
 bool is_count(const Dims& shape, size_t elements) {
   uint64_t count = 1;
   for (const Dim d : shape) {
-    if (!d.is_constant() || __builtin_mul_overflow(count, static_cast<uint64_t>(d.constant()), &count)) return false;
+    if (!d.is_constant() ||
+        __builtin_mul_overflow(count, static_cast<uint64_t>(d.constant()), &count))
+      return false;
   }
   return count == elements;
 }
 
-// Integers that were known stay known when their shape changes, unless only a run can tell that it has room for them.
+// Integers that were known stay known when their shape changes, unless only a run can tell that it
+// has room for them.
 bool set_reshaped(NodeContext& n, const Dims& shape) {
   const Item& from = n.item(0);
   if (!n.ok()) return false;
   const Extents* known = n.known(0);
-  if (known == nullptr || !is_count(shape, known->size())) return n.set(0, n.reshape(n.value(0), shape));
+  if (known == nullptr || !is_count(shape, known->size()))
+    return n.set(0, n.reshape(n.value(0), shape));
   if (from.elements != nullptr && from.constant == nullptr && !from.value.valid()) {
     return n.set_known(0, *from.elements, shape, from.dtype);
   }
@@ -346,7 +350,8 @@ bool split_evenly(NodeContext& n, int64_t axis, bool last_smaller) {
     const Dim each = (whole + n.dim(last_smaller ? count - 1 : 0)) / n.dim(count);
     if (!last_smaller) return split_into(n, axis, Dims(count, each));
     Dims parts;
-    for (int64_t i = 0; i < count; ++i) parts.push_back(min(each, at_least_zero(n.graph(), whole - each * n.dim(i))));
+    for (int64_t i = 0; i < count; ++i)
+      parts.push_back(min(each, at_least_zero(n.graph(), whole - each * n.dim(i))));
     return split_into(n, axis, parts);
   }
   const int64_t each = whole.constant() / count + (whole.constant() % count != 0 ? 1 : 0);
@@ -435,7 +440,8 @@ bool dropout(NodeContext& n) {
   if (n.has(2)) {
     const auto training = n.need_constants(2, "whether it trains");
     if (!training) return false;
-    if (training->size() != 1 || training->front() != 0) return n.fail("T0714", "training mode is not supported");
+    if (training->size() != 1 || training->front() != 0)
+      return n.fail("T0714", "training mode is not supported");
   }
   if (n.wants(1)) n.set(1, n.builder().full(TENON_PRED, n.dims(0), 1));
   return n.set(0, n.item(0));

@@ -18,15 +18,18 @@ struct Resampling {
   std::vector<double> scales;  // per axis; empty: sizes are given
   Dims sizes;
   std::vector<double> roi;  // starts, then ends, per axis; empty: all
-  Value factors;            // scales that a run tells, one per dim of x; then those of `scales` are 0
+  Value factors;  // scales that a run tells, one per dim of x; then those of `scales` are 0
 };
 
-// A size that was computed in floats: NaN, which comes from 0 * infinity, and numbers beyond the limit are refused.
+// A size that was computed in floats: NaN, which comes from 0 * infinity, and numbers beyond the
+// limit are refused.
 int64_t rounded_size(NodeContext& n, double size) {
-  return n.within_limit(size <= 0x1p62 ? static_cast<__int128>(size) : INT64_MAX, "the size of its result");
+  return n.within_limit(size <= 0x1p62 ? static_cast<__int128>(size) : INT64_MAX,
+                        "the size of its result");
 }
 
-// floor(dim * scale) in f32, as ONNX's shape inference and ONNX Runtime compute it: 10 elements by 0.7 are 7, though the f32 is below.
+// floor(dim * scale) in f32, as ONNX's shape inference and ONNX Runtime compute it: 10 elements by
+// 0.7 are 7, though the f32 is below.
 double scaled(int64_t dim, double scale) {
   return std::floor(static_cast<float>(dim) * static_cast<float>(scale));
 }
@@ -39,42 +42,51 @@ std::optional<std::pair<int64_t, int64_t>> quotient_of(double scale) {
     if (whole < 1 || whole > 65536 || std::fabs(p - whole) > 1e-6 * whole) continue;
     const auto times = static_cast<int64_t>(whole);
     int64_t d = 1;
-    while (d < kTried / std::max<int64_t>(1, times / q) && scaled(d, scale) == static_cast<double>(d * times / q)) ++d;
+    while (d < kTried / std::max<int64_t>(1, times / q) &&
+           scaled(d, scale) == static_cast<double>(d * times / q))
+      ++d;
     if (d < kTried / std::max<int64_t>(1, times / q)) return {};
     return std::pair(times, q);
   }
   return {};
 }
 
-// The size that a scale gives. Where no quotient says it for all symbolic sizes, the run computes it.
+// The size that a scale gives. Where no quotient says it for all symbolic sizes, the run computes
+// it.
 Dim scaled_dim(NodeContext& n, Dim d, double scale) {
   if (!(scale > 0)) return n.fail("T0713", cat("its scale ", scale, " is not positive")), d;
   if (d.is_constant()) return n.dim(rounded_size(n, scaled(d.constant(), scale)));
-  if (const auto quotient = quotient_of(scale)) return d * n.dim(quotient->first) / n.dim(quotient->second);
+  if (const auto quotient = quotient_of(scale))
+    return d * n.dim(quotient->first) / n.dim(quotient->second);
   const Value size = n.convert(n.number_of(Extent::of(d)), TENON_F32);
-  return n.size_from(n.convert(n.build("floor", {n.build("mul", {size, n.scalar(TENON_F32, scale)})}), TENON_I64));
+  return n.size_from(
+      n.convert(n.build("floor", {n.build("mul", {size, n.scalar(TENON_F32, scale)})}), TENON_I64));
 }
 
 // One of the scalars in a vector.
 Value element(NodeContext& n, Value list, size_t i) {
   const auto at = static_cast<int64_t>(i);
-  return n.reshape(n.build("slice", {list}, {{"start", Dims{n.dim(at)}}, {"limit", Dims{n.dim(at + 1)}}}), {});
+  return n.reshape(
+      n.build("slice", {list}, {{"start", Dims{n.dim(at)}}, {"limit", Dims{n.dim(at + 1)}}}), {});
 }
 
-// One scale for all axes, known when it runs: the least or the largest of the quotients, and the sizes that follow, to the nearest.
+// One scale for all axes, known when it runs: the least or the largest of the quotients, and the
+// sizes that follow, to the nearest.
 bool aspect_at_run(NodeContext& n, bool larger, Resampling* r) {
   const Dims x = n.dims(0);
   const auto number = [&](Dim d) { return n.convert(n.number_of(Extent::of(d)), TENON_F64); };
   Value scale;
   for (size_t i = 0; i < r->axes.size(); ++i) {
-    if (!n.require(TENON_REL_LT, n.dim(0), x[r->axes[i]], "0 and a dim to be resized")) return false;
+    if (!n.require(TENON_REL_LT, n.dim(0), x[r->axes[i]], "0 and a dim to be resized"))
+      return false;
     const Value s = n.build("div", {number(r->sizes[i]), number(x[r->axes[i]])});
     scale = i == 0 ? s : n.build(larger ? "max" : "min", {scale, s});
   }
   if (!n.ok() || !scale.valid()) return n.ok();
   const Value half = n.scalar(TENON_F64, 0.5);
   for (size_t i = 0; i < r->axes.size(); ++i) {
-    const Value size = n.build("floor", {n.build("add", {n.build("mul", {scale, number(x[r->axes[i]])}), half})});
+    const Value size =
+        n.build("floor", {n.build("add", {n.build("mul", {scale, number(x[r->axes[i]])}), half})});
     r->sizes[i] = n.size_from(n.convert(size, TENON_I64));
   }
   r->factors = n.builder().splat(scale, {n.dim(n.rank(0))});
@@ -92,7 +104,8 @@ bool keep_aspect(NodeContext& n, std::string_view policy, Resampling* r) {
   double scale = 0;
   for (size_t i = 0; i < r->axes.size(); ++i) {
     const Dim from = x[r->axes[i]];
-    if (!from.is_constant() || !r->sizes[i].is_constant()) return aspect_at_run(n, policy == "not_smaller", r);
+    if (!from.is_constant() || !r->sizes[i].is_constant())
+      return aspect_at_run(n, policy == "not_smaller", r);
     const double s =
         static_cast<double>(r->sizes[i].constant()) / static_cast<double>(from.constant());
     scale = i == 0 ? s : policy == "not_larger" ? std::min(scale, s) : std::max(scale, s);
@@ -110,13 +123,17 @@ bool scales_at_run(NodeContext& n, size_t operand, Resampling* r) {
   const Value all = n.value(operand);
   const Dims x = n.dims(0);
   if (!n.ok() || !all.valid()) return n.ok();
-  if (r->axes.size() != x.size()) return n.fail("T0714", "scales of some axes that are computed when the model runs are not supported");
+  if (r->axes.size() != x.size())
+    return n.fail("T0714",
+                  "scales of some axes that are computed when the model runs are not supported");
   if (n.dtype(operand) != TENON_F32 || n.rank(operand) != 1 ||
-      !n.require_equal(n.dims(operand)[0], n.dim(n.rank(0)), "the numbers of its scales and of dims"))
+      !n.require_equal(n.dims(operand)[0], n.dim(n.rank(0)),
+                       "the numbers of its scales and of dims"))
     return n.fail("T0713", "its scales need one f32 per dim");
   for (size_t i = 0; i < x.size(); ++i) {
     const Value size = n.convert(n.number_of(Extent::of(x[i])), TENON_F32);
-    r->sizes.push_back(n.size_from(n.convert(n.build("floor", {n.build("mul", {size, element(n, all, i)})}), TENON_I64)));
+    r->sizes.push_back(n.size_from(
+        n.convert(n.build("floor", {n.build("mul", {size, element(n, all, i)})}), TENON_I64)));
   }
   r->factors = all;
   r->scales.assign(x.size(), 0);
@@ -258,14 +275,16 @@ std::vector<int64_t> output_shape(NodeContext& n, size_t spatial) {
   return n.ok() ? wanted : std::vector<int64_t>();
 }
 
-// Paddings from the wanted extents, or SAME: the result is the input times the stride, whatever the input is. The odd element goes to
-// the front, but behind with SAME_UPPER.
-bool pads_for(NodeContext& n, const std::vector<int64_t>& wanted, std::span<const Dim> dims, const std::vector<int64_t>& further,
-              bool upper, Window* w) {
+// Paddings from the wanted extents, or SAME: the result is the input times the stride, whatever the
+// input is. The odd element goes to the front, but behind with SAME_UPPER.
+bool pads_for(NodeContext& n, const std::vector<int64_t>& wanted, std::span<const Dim> dims,
+              const std::vector<int64_t>& further, bool upper, Window* w) {
   for (size_t i = 0; i < dims.size() && n.ok(); ++i) {
-    const __int128 reach = static_cast<__int128>(span(n, *w, i)) + further[i], stride = w->strides[i];
-    const int64_t total = n.within_limit(wanted.empty() ? reach - stride : stride * (dims[i].constant() - 1) + reach - wanted[i],
-                                         "the sum of its paddings");
+    const __int128 reach = static_cast<__int128>(span(n, *w, i)) + further[i],
+                   stride = w->strides[i];
+    const int64_t total = n.within_limit(
+        wanted.empty() ? reach - stride : stride * (dims[i].constant() - 1) + reach - wanted[i],
+        "the sum of its paddings");
     const int64_t half = total >= 0 ? total / 2 : (total - 1) / 2;
     w->low.push_back(upper ? half : total - half);
     w->high.push_back(upper ? total - half : half);
@@ -273,14 +292,15 @@ bool pads_for(NodeContext& n, const std::vector<int64_t>& wanted, std::span<cons
   return n.ok();
 }
 
-// The wanted extents cut from all that there is, where symbolic sizes decide how much is too much. Larger ones than all are an error
-// of the run.
+// The wanted extents cut from all that there is, where symbolic sizes decide how much is too much.
+// Larger ones than all are an error of the run.
 Value cut_to(NodeContext& n, Value y, const std::vector<int64_t>& wanted, bool upper) {
   if (!n.ok() || !y.valid()) return Value();
   Dims start(y.dims().size(), n.dim(0)), limit = y.dims();
   for (size_t i = 0; i < wanted.size(); ++i) {
     const Dim want = n.dim(wanted[i]);
-    if (!n.require(TENON_REL_LE, want, limit[i + 2], "the wanted size and that of the result")) return Value();
+    if (!n.require(TENON_REL_LE, want, limit[i + 2], "the wanted size and that of the result"))
+      return Value();
     const Dim total = limit[i + 2] - want, half = total / n.dim(2);
     start[i + 2] = upper ? half : total - half;
     limit[i + 2] = start[i + 2] + want;
@@ -305,11 +325,13 @@ bool conv_transpose(NodeContext& n) {
     return n.fail("T0708", "attribute 'kernel_shape' differs from the shape of its filters");
   w.strides = n.per_dim("strides", spatial, 1, 1);
   w.dilations = n.per_dim("dilations", spatial, 1, 1);
-  const std::vector<int64_t> further = n.per_dim("output_padding", spatial, 0, 0), wanted = output_shape(n, spatial);
+  const std::vector<int64_t> further = n.per_dim("output_padding", spatial, 0, 0),
+                             wanted = output_shape(n, spatial);
   const auto kind = auto_pad(n);
   if (!n.ok() || !kind) return false;
   const bool upper = *kind == AutoPad::kSameUpper, same = upper || *kind == AutoPad::kSameLower;
-  const bool late = !wanted.empty() && std::any_of(dims.begin(), dims.end(), [](Dim d) { return !d.is_constant(); });
+  const bool late = !wanted.empty() &&
+                    std::any_of(dims.begin(), dims.end(), [](Dim d) { return !d.is_constant(); });
   if ((!wanted.empty() && !late) || (wanted.empty() && same)) {
     n.integers("pads");
     if (!pads_for(n, wanted, dims, further, upper, &w)) return false;
@@ -348,10 +370,13 @@ bool grid_sample(NodeContext& n) {
 
 // Where the elements of a dim of an image lie in [-1, 1], as a value of the image's shape.
 Value places_along(NodeContext& n, tenon_dtype_t type, const Dims& image, int64_t d, bool corners) {
-  const Value at = n.build("iota", std::vector<Value>(), {{"shape", image}, {"dim", d}, {"dtype", dtype(type)}});
+  const Value at =
+      n.build("iota", std::vector<Value>(), {{"shape", image}, {"dim", d}, {"dtype", dtype(type)}});
   if (!at.valid()) return Value();
   const Dim size = image[static_cast<size_t>(d)];
-  const auto moved = [&](Value by, Value from) { return n.build("add", {n.build("mul", {at, by}), from}); };
+  const auto moved = [&](Value by, Value from) {
+    return n.build("add", {n.build("mul", {at, by}), from});
+  };
   if (size.is_constant()) {
     const double count = static_cast<double>(size.constant());
     const double step = !corners ? 2 / count : count > 1 ? 2 / (count - 1) : 0;
@@ -361,8 +386,9 @@ Value places_along(NodeContext& n, tenon_dtype_t type, const Dims& image, int64_
   const Value one = n.scalar(TENON_F64, 1), two = n.scalar(TENON_F64, 2);
   const Value count = n.convert(n.number_of(Extent::of(size)), TENON_F64);
   const Value gaps = corners ? n.build("max", {n.build("sub", {count, one}), one}) : count;
-  return moved(all(n.build("div", {two, gaps})),
-               corners ? n.full_like(at, -1) : all(n.build("sub", {n.build("div", {one, count}), one})));
+  return moved(
+      all(n.build("div", {two, gaps})),
+      corners ? n.full_like(at, -1) : all(n.build("sub", {n.build("div", {one, count}), one})));
 }
 
 // Places of an image of given extents, moved by a matrix per batch.
@@ -371,13 +397,13 @@ bool affine_grid(NodeContext& n) {
   const bool corners = n.integer("align_corners", 0) != 0;
   const Extents* size = n.need(1, "the size", 1);
   if (size == nullptr) return false;
-  if (size->size() < 4 || size->size() > 5)
-    return n.fail("T0713", "its size needs 4 or 5 numbers");
+  if (size->size() < 4 || size->size() > 5) return n.fail("T0713", "its size needs 4 or 5 numbers");
   const auto spatial = static_cast<int64_t>(size->size()) - 2;
   Dims image;
   for (size_t i = 2; i < size->size(); ++i) {
     image.push_back((*size)[i].dim(n.graph()));
-    if (image.back().is(0) || !image.back().valid()) return n.fail("T0713", "one of its extents is not positive");
+    if (image.back().is(0) || !image.back().valid())
+      return n.fail("T0713", "one of its extents is not positive");
     if (!n.require(TENON_REL_LT, n.dim(0), image.back(), "0 and an extent")) return false;
   }
   const tenon_dtype_t type = n.dtype(0);
@@ -386,7 +412,8 @@ bool affine_grid(NodeContext& n) {
   std::vector<Value> columns;
   Dims column = image;
   column.push_back(n.dim(1));
-  for (int64_t d = spatial - 1; d >= 0; --d) columns.push_back(n.reshape(places_along(n, type, image, d, corners), column));
+  for (int64_t d = spatial - 1; d >= 0; --d)
+    columns.push_back(n.reshape(places_along(n, type, image, d, corners), column));
   columns.push_back(n.builder().full(type, column, 1));
   const Value places = n.build("concat", columns, {{"dim", spatial}});
   // [batch, spatial + 1 rows] over [image..., spatial + 1]: batch, rows, image...
@@ -429,19 +456,21 @@ bool max_unpool(NodeContext& n) {
   Dims shape = {x[0], x[1]};
   for (size_t i = 0; i < spatial && n.ok(); ++i) {
     // (x - 1) * stride + window without the paddings; of nothing there is nothing to put anywhere.
-    const int64_t shift = n.within_limit(static_cast<__int128>(w.size[i]) - w.strides[i] - w.low[i] - w.high[i], "the size of its result");
+    const int64_t shift =
+        n.within_limit(static_cast<__int128>(w.size[i]) - w.strides[i] - w.low[i] - w.high[i],
+                       "the size of its result");
     const Dim size = x[i + 2] * n.dim(w.strides[i]), less = n.dim(std::max<int64_t>(0, -shift));
     if (!n.require(TENON_REL_LE, less, size, "its paddings and its result")) return false;
     shape.push_back(shift >= 0 ? size + n.dim(shift) : size - less);
-    if (shape.back().is_constant()) n.within_limit(shape.back().constant(), "the size of its result");
+    if (shape.back().is_constant())
+      n.within_limit(shape.back().constant(), "the size of its result");
   }
   if (!n.ok()) return false;
   const Value y = n.build("max_unpool", {n.value(0), n.value(1)}, {{"shape", shape}});
   if (!n.has(2)) return n.set(0, y);
   const Extents* wanted = n.need(2, "the shape of the result");
   if (wanted == nullptr) return false;
-  if (wanted->size() != x.size())
-    return n.fail("T0713", "its shape needs one number per dim");
+  if (wanted->size() != x.size()) return n.fail("T0713", "its shape needs one number per dim");
   Extents low(x.size()), high(x.size());
   for (size_t i = 2; i < x.size(); ++i) {
     if (!is_natural(n.graph(), (*wanted)[i]) && (*wanted)[i].is_number())

@@ -23,8 +23,9 @@ uint32_t accepts(void*, tenon_str_t name, const void* head, uint64_t head_bytes)
   return alike ? 20 : 0;
 }
 
-// "value.NAME" = "1,2,3": the integers of an input, which becomes a constant of the model. Exporters compute shapes, axes and counts from
-// such inputs; a model that is specialised in this way can do what no symbolic size says, like -1 in a shape.
+// "value.NAME" = "1,2,3": the integers of an input, which becomes a constant of the model.
+// Exporters compute shapes, axes and counts from such inputs; a model that is specialised in this
+// way can do what no symbolic size says, like -1 in a shape.
 Status read_values(const tenon_source_t& given, Source* source) {
   constexpr std::string_view kPrefix = "value.";
   for (uint32_t i = 0; i < given.option_count; ++i) {
@@ -37,9 +38,10 @@ Status read_values(const tenon_source_t& given, Source* source) {
       int64_t value = 0;
       const auto [stop, error] = std::from_chars(text.data(), text.data() + end, value);
       if (error != std::errc() || stop != text.data() + end || values.size() == kMaxKnownElements) {
-        return fail(TENON_INVALID_ARGUMENT,
-                    cat("T0714: option ", quote(key), " is ", quote(view(given.options[i].value)),
-                        ", and must be at most ", kMaxKnownElements, " integers with commas between them"));
+        return fail(
+            TENON_INVALID_ARGUMENT,
+            cat("T0714: option ", quote(key), " is ", quote(view(given.options[i].value)),
+                ", and must be at most ", kMaxKnownElements, " integers with commas between them"));
       }
       values.push_back(value);
       text.remove_prefix(std::min(end + 1, text.size()));
@@ -60,8 +62,10 @@ void read_guarded(const tenon_source_t& given, Source* source) {
 }
 
 Status tell(const ByValue& by_value, const tenon_value_sink_t& sink) {
-  for (const auto& [input, why] : by_value.inputs) TENON_TRY(Status(sink.input(sink.self, str(input), str(why))));
-  return by_value.only.empty() ? Status() : Status(sink.only_by_value(sink.self, str(by_value.only)));
+  for (const auto& [input, why] : by_value.inputs)
+    TENON_TRY(Status(sink.input(sink.self, str(input), str(why))));
+  return by_value.only.empty() ? Status()
+                               : Status(sink.only_by_value(sink.self, str(by_value.only)));
 }
 
 Status load(void*, const tenon_source_t* given, tenon_graph_t** out_graph) {

@@ -28,7 +28,9 @@ class Problems {
     return false;
   }
   bool empty() const { return count_ == 0; }
-  std::string_view first() const { return texts_.empty() ? std::string_view() : std::string_view(texts_.front()); }
+  std::string_view first() const {
+    return texts_.empty() ? std::string_view() : std::string_view(texts_.front());
+  }
   // "T0706: 'model.onnx': ..."; with several, one a line.
   std::string text(std::string_view model) const;
 

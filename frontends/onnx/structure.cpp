@@ -48,7 +48,8 @@ class OpCheck {
     size_t count = 0;
   };
 
-  // What nodes become with their functions inlined. Each call counts as a node of its own: one of a function without nodes takes time too.
+  // What nodes become with their functions inlined. Each call counts as a node of its own: one of a
+  // function without nodes takes time too.
   struct Size {
     uint64_t nodes = 0;   // saturating
     uint64_t levels = 0;  // of functions and of graphs in attributes

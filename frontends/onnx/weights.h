@@ -29,8 +29,10 @@ struct Source {
   tenon_blob_t* file = nullptr;
   Text bytes;                                 // of file
   const tenon_host_files_t* files = nullptr;  // null: external data is refused
-  std::map<std::string, std::vector<int64_t>, std::less<>> values;  // inputs that the user fixed, by name: no inputs any more
-  std::map<std::string, Constant, std::less<>> guarded;  // inputs with the values that they have at every run; they stay inputs
+  std::map<std::string, std::vector<int64_t>, std::less<>>
+      values;  // inputs that the user fixed, by name: no inputs any more
+  std::map<std::string, Constant, std::less<>>
+      guarded;  // inputs with the values that they have at every run; they stay inputs
 };
 
 // TENON_DTYPE_NONE for types that no tensor of ours has (strings) and for unknown numbers.

@@ -16,7 +16,8 @@ std::optional<AutoPad> auto_pad(NodeContext& n) {
 }
 
 int64_t span(NodeContext& n, const Window& w, size_t i) {
-  return n.within_limit(static_cast<__int128>(w.dilations[i]) * (w.size[i] - 1) + 1, "what its window spans");
+  return n.within_limit(static_cast<__int128>(w.dilations[i]) * (w.size[i] - 1) + 1,
+                        "what its window spans");
 }
 
 void explicit_pads(NodeContext& n, size_t spatial, Window* w) {
@@ -34,12 +35,14 @@ void split_padding(int64_t total, bool upper, Window* w) {
   w->high.push_back(total - w->low.back());
 }
 
-// The same over a symbolic dim: all of max(0, span - stride + (-dim mod stride)) elements are never more than span - 1.
+// The same over a symbolic dim: all of max(0, span - stride + (-dim mod stride)) elements are never
+// more than span - 1.
 bool late_same_pads(NodeContext& n, bool upper, Dim dim, int64_t span, size_t i, Window* w) {
   const int64_t stride = w->strides[i];
   const Dim one = n.dim(1), lacking = (n.dim(0) - dim) % n.dim(stride);
   if (!n.require(TENON_REL_LE, one, dim, "1 and the dim that its window slides over")) return false;
-  const Dim total = span >= stride ? lacking + n.dim(span - stride) : max(lacking, n.dim(stride - span)) - n.dim(stride - span);
+  const Dim total = span >= stride ? lacking + n.dim(span - stride)
+                                   : max(lacking, n.dim(stride - span)) - n.dim(stride - span);
   const Dim less = total / n.dim(2);
   split_padding(span - 1, upper, w);
   w->skip.resize(w->size.size(), Dim::invalid());
@@ -87,11 +90,12 @@ bool fits(NodeContext& n, std::span<const Dim> dims, const Window& w) {
     if (!n.ok()) return false;
     const int64_t least = need - w.low[i] - w.high[i];
     if (dims[i].is_constant() && least > dims[i].constant()) {
-      return n.fail("T0713", cat("its window spans ", need, " elements of a dim that has ", dims[i].constant(), " and ",
-                                 w.low[i] + w.high[i], " of padding"));
+      return n.fail("T0713", cat("its window spans ", need, " elements of a dim that has ",
+                                 dims[i].constant(), " and ", w.low[i] + w.high[i], " of padding"));
     }
     if (!dims[i].is_constant() && least > 0 &&
-        !n.require(TENON_REL_LE, n.dim(least), dims[i], "what its window spans and the dim it slides over")) {
+        !n.require(TENON_REL_LE, n.dim(least), dims[i],
+                   "what its window spans and the dim it slides over")) {
       return false;
     }
   }
@@ -111,8 +115,9 @@ bool round_up(NodeContext& n, std::span<const Dim> dims, Window* w) {
       if ((windows - 1) * stride >= in + w->low[i]) --windows;
       w->more[i] = std::max<int64_t>(0, (windows - 1) * stride + need - covered);
     } else {
-      // With stride - 1 further elements rounding down is rounding up. A window that begins in front of the end needs no more than
-      // what it spans, less one, behind it: with more, one would begin behind the end.
+      // With stride - 1 further elements rounding down is rounding up. A window that begins in
+      // front of the end needs no more than what it spans, less one, behind it: with more, one
+      // would begin behind the end.
       w->more[i] = std::max<int64_t>(0, std::min(stride - 1, need - 1 - w->high[i]));
     }
     w->high[i] += w->more[i];
@@ -133,7 +138,8 @@ Value bordered(NodeContext& n, Value x, Window* w, Value fill) {
     start[d] = w->skip[i];
     limit[d] = w->skip[i] + (w->count[i] - n.dim(1)) * n.dim(w->strides[i]) + n.dim(span(n, *w, i));
   }
-  return n.build("slice", {n.build("pad", {x, fill}, {{"low", low}, {"high", high}})}, {{"start", start}, {"limit", limit}});
+  return n.build("slice", {n.build("pad", {x, fill}, {{"low", low}, {"high", high}})},
+                 {{"start", start}, {"limit", limit}});
 }
 
 std::vector<int64_t> whole(const std::vector<int64_t>& list, int64_t neutral) {

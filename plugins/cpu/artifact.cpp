@@ -18,7 +18,8 @@ struct Header {
   char magic[8];
   char version[32];  // code_version(): kernels of another build have other arguments.
   uint32_t isa, control;
-  uint64_t program_bytes, code_bytes;  // code: for each shared object its length as a u64, then its bytes.
+  uint64_t program_bytes,
+      code_bytes;      // code: for each shared object its length as a u64, then its bytes.
   uint64_t digest[2];  // XXH3-128 of everything behind the header, and of what stands before this.
 };
 
@@ -87,9 +88,10 @@ Status artifact_unpack(std::string_view bytes, ArtifactParts& out) {
   }
   if (header.program_bytes > rest.size() ||
       header.code_bytes != rest.size() - header.program_bytes) {
-    return fail(TENON_FAILED_PRECONDITION, cat("The artifact is cut short or too long: it has ", rest.size(),
-                                     " bytes behind its header, which promises ",
-                                     header.program_bytes, " and ", header.code_bytes, "."));
+    return fail(TENON_FAILED_PRECONDITION,
+                cat("The artifact is cut short or too long: it has ", rest.size(),
+                    " bytes behind its header, which promises ", header.program_bytes, " and ",
+                    header.code_bytes, "."));
   }
   uint64_t digest[2];
   digest_of(header, rest, digest);

@@ -15,9 +15,9 @@ namespace tenon::cpu {
 
 struct ArtifactParts {
   Isa isa = Isa::kBaseline;
-  std::string_view program;  // DeviceProgram::bytes(), or ControlProgram::bytes()
+  std::string_view program;            // DeviceProgram::bytes(), or ControlProgram::bytes()
   std::vector<std::string_view> code;  // Shared objects; none when there is no kernel.
-  bool control = false;      // The program is one of control flow, with artifacts inside.
+  bool control = false;                // The program is one of control flow, with artifacts inside.
 };
 
 std::string artifact_pack(const ArtifactParts& parts);

@@ -36,9 +36,10 @@ Status isa_for(tenon_str_t target, Isa& out) {
     out = *isa;
     return {};
   }
-  return fail(TENON_INVALID_ARGUMENT, cat("The cpu device compiles for \"cpu isa=avx512_bf16\", \"cpu isa=avx512\", "
-                                          "\"cpu isa=avx2\" and \"cpu isa=baseline\", not for ",
-                                          quoted(view(target)), "."));
+  return fail(TENON_INVALID_ARGUMENT,
+              cat("The cpu device compiles for \"cpu isa=avx512_bf16\", \"cpu isa=avx512\", "
+                  "\"cpu isa=avx2\" and \"cpu isa=baseline\", not for ",
+                  quoted(view(target)), "."));
 }
 
 Status settings_for(tenon_str_t target, const tenon_compile_options_t* options,
@@ -80,8 +81,9 @@ Status compile(void*, tenon_str_t target, tenon_graph_t* graph,
   TENON_TRY(settings_for(target, options, artifact->settings));
   kernelgen::LiftHost host;
   TENON_TRY(host_tables(host));
-  TENON_TRY(has_control(graph) ? compile_control(host, graph, artifact->settings, artifact->compiled)
-                               : compile_graph(host, graph, artifact->settings, artifact->compiled));
+  TENON_TRY(has_control(graph)
+                ? compile_control(host, graph, artifact->settings, artifact->compiled)
+                : compile_graph(host, graph, artifact->settings, artifact->compiled));
   artifact->graph = graph;
   context().graph->retain(context().graph->self, graph);
   *out_artifact = artifact.release();
@@ -119,7 +121,8 @@ Status fits(void*, tenon_str_t target, const void* bytes, uint64_t size_bytes) {
   Isa isa;
   if (!isa_for(target, isa).ok()) {
     return fail(TENON_FAILED_PRECONDITION,
-                cat("The cpu device has no target ", quoted(view(target)), "; compile the graph for this machine."));
+                cat("The cpu device has no target ", quoted(view(target)),
+                    "; compile the graph for this machine."));
   }
   ArtifactParts parts;
   TENON_TRY(artifact_unpack({static_cast<const char*>(bytes), size_bytes}, parts));
@@ -133,7 +136,8 @@ Status fits(void*, tenon_str_t target, const void* bytes, uint64_t size_bytes) {
     for (const std::string& artifact : control.artifacts) {
       ArtifactParts inner;
       TENON_TRY(artifact_unpack(artifact, inner));
-      if (inner.control) return fail(TENON_FAILED_PRECONDITION, "A part of the artifact holds parts again.");
+      if (inner.control)
+        return fail(TENON_FAILED_PRECONDITION, "A part of the artifact holds parts again.");
       TENON_TRY(fits(nullptr, target, artifact.data(), artifact.size()));
     }
     return {};
@@ -176,12 +180,14 @@ Status executable_info(void*, tenon_executable_t* executable, tenon_executable_i
 
 Status needs(void*, tenon_executable_t* executable, tenon_symbols_t symbols, tenon_needs_t* out) {
   return fill_record(out, [&](tenon_needs_t* full) {
-    return executable->control ? executable->control->needs(symbols, full) : executable->executable->needs(symbols, full);
+    return executable->control ? executable->control->needs(symbols, full)
+                               : executable->executable->needs(symbols, full);
   });
 }
 
 Status execute(void*, tenon_executable_t* executable, const tenon_call_t* call) {
-  return executable->control ? executable->control->execute(*call) : executable->executable->execute(*call);
+  return executable->control ? executable->control->execute(*call)
+                             : executable->executable->execute(*call);
 }
 
 Status dump(void*, tenon_artifact_t* artifact, tenon_str_t what, const tenon_sink_t* sink) {

@@ -17,7 +17,8 @@ namespace tenon::cpu {
 
 inline constexpr uint64_t kAlignmentBytes = 64;  // A cache line, and the widest vector.
 
-// Counts memory that the device keeps besides buffers of the host (tenon.host.memory/1); to be given back.
+// Counts memory that the device keeps besides buffers of the host (tenon.host.memory/1); to be
+// given back.
 Status count_memory(uint64_t bytes, std::string_view what);
 void return_memory(uint64_t bytes);
 

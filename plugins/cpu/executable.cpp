@@ -15,8 +15,8 @@ using kernelgen::BufferKind;
 using kernelgen::ProgramBuffer;
 using kernelgen::ProgramStep;
 
-// A model file may put its weights at any byte. Loads of x86 take elements and vectors from any address; elsewhere
-// a constant that is not aligned for its elements is copied.
+// A model file may put its weights at any byte. Loads of x86 take elements and vectors from any
+// address; elsewhere a constant that is not aligned for its elements is copied.
 #if defined(__x86_64__)
 constexpr bool kReadsAnyAddress = true;
 #else
@@ -178,7 +178,8 @@ Status Executable::allocate_block(bool at_run, tenon_buffer_t*& out) {
       return too_large("a packed constant");
     }
     offsets[i] = total;
-    const uint64_t aligned = (static_cast<uint64_t>(bytes) + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
+    const uint64_t aligned =
+        (static_cast<uint64_t>(bytes) + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
     if (__builtin_add_overflow(total, aligned, &total)) {
       return too_large("the packed constants");
     }
@@ -257,8 +258,7 @@ Status Executable::run_load_steps() {
   std::vector<void*> slots;
   TENON_TRY(load_plan(plan, slots));
   tenon_buffer_t* scratch = nullptr;
-  const uint64_t scratch_bytes =
-      plan.scratch_stride_bytes() * plan::worker_count(host_threads());
+  const uint64_t scratch_bytes = plan.scratch_stride_bytes() * plan::worker_count(host_threads());
   TENON_TRY(kDeviceTable.alloc(nullptr, device_, scratch_bytes, &scratch));
   plan::PlanRun run;
   run.slots = slots;
@@ -325,7 +325,8 @@ Status Executable::plan_for(tenon_symbols_t symbols, std::shared_ptr<const Shape
       }
     }
   }
-  // Outside of the lock: calls with other sizes go on. Two that plan one tuple at once keep both, which is harmless.
+  // Outside of the lock: calls with other sizes go on. Two that plan one tuple at once keep both,
+  // which is harmless.
   TENON_TRY(make_plan(values, out));
   std::lock_guard<std::mutex> lock(mutex_);
   plans_.push_front(out);
@@ -385,7 +386,8 @@ plan::Regions Executable::find_regions(std::span<const plan::Step> steps) const 
   return plan::find_regions(work);
 }
 
-// A result takes the place of an operand that dies with it, where the kernel allows and nothing runs beside it.
+// A result takes the place of an operand that dies with it, where the kernel allows and nothing
+// runs beside it.
 void Executable::share_places(const ShapePlan& shape, const plan::Regions& regions,
                               std::span<plan::Lifetime> lives) const {
   std::vector<bool> taken(lives.size());
@@ -399,7 +401,8 @@ void Executable::share_places(const ShapePlan& shape, const plan::Regions& regio
       const uint32_t to = pairs[p], from = pairs[p + 1];
       const bool temps = program_.buffers[to].kind == BufferKind::kTemp &&
                          program_.buffers[from].kind == BufferKind::kTemp;
-      const bool dies = lives[from].last_step == s && lives[from].first_step < s && lives[to].first_step == s;
+      const bool dies =
+          lives[from].last_step == s && lives[from].first_step < s && lives[to].first_step == s;
       if (!temps || !dies || from >= to || taken[from] || shape.sizes_bytes[to] == 0 ||
           shape.sizes_bytes[to] != shape.sizes_bytes[from]) {
         continue;
@@ -425,7 +428,8 @@ Status Executable::place_temps(ShapePlan& shape, const plan::Regions& regions) c
     }
   }
   for (const kernelgen::ProgramCheck& check : program_.checks) {
-    lives[check.buffer].last_step = static_cast<uint32_t>(program_.steps.size());  // Read when all is done.
+    lives[check.buffer].last_step =
+        static_cast<uint32_t>(program_.steps.size());  // Read when all is done.
   }
   share_places(shape, regions, lives);
   plan::MemoryPlan memory;
@@ -487,7 +491,8 @@ Status Executable::make_plan(std::span<const int64_t> symbols,
     if (check.count.evaluate(symbols) == 0) {
       continue;
     }
-    shape->checks.push_back({c, static_cast<uint64_t>(std::max<int64_t>(check.limit.evaluate(symbols), 0))});
+    shape->checks.push_back(
+        {c, static_cast<uint64_t>(std::max<int64_t>(check.limit.evaluate(symbols), 0))});
   }
   shape->scratch_stride_bytes = shape->plan.scratch_stride_bytes();
   out = std::move(shape);
@@ -562,7 +567,8 @@ Status Executable::fill_slots(const tenon_call_t& call, const ShapePlan& shape,
   return {};
 }
 
-// Kernels clamp where they would leave a buffer, so whatever a run computed is harmless; it is not handed out.
+// Kernels clamp where they would leave a buffer, so whatever a run computed is harmless; it is not
+// handed out.
 Status Executable::check_run(const ShapePlan& shape, void* const* slots) const {
   for (const kernelgen::ProgramLayout::Check& check : shape.checks) {
     const kernelgen::ProgramCheck& source = program_.checks[check.index];
@@ -572,7 +578,8 @@ Status Executable::check_run(const ShapePlan& shape, void* const* slots) const {
     }
     memcpy(&found, slots[source.buffer], sizeof found);
     std::string text;
-    if (const tenon_code_t code = kernelgen::check_found(program_, check, found, &text); code != TENON_OK) {
+    if (const tenon_code_t code = kernelgen::check_found(program_, check, found, &text);
+        code != TENON_OK) {
       return fail(code, text);
     }
   }
@@ -593,15 +600,19 @@ Status Executable::execute(const tenon_call_t& call) {
   TENON_TRY(plan_for(call.symbols, shape));
   const uint64_t stride = shape->scratch_stride_bytes;
   const tenon_span_t& workspace = call.workspace;
-  const uint64_t available = workspace.buffer && workspace.offset_bytes <= workspace.buffer->size_bytes
-                                 ? workspace.buffer->size_bytes - workspace.offset_bytes
-                                 : 0;
+  const uint64_t available =
+      workspace.buffer && workspace.offset_bytes <= workspace.buffer->size_bytes
+          ? workspace.buffer->size_bytes - workspace.offset_bytes
+          : 0;
   if (available < shape->arena_bytes + stride) {
-    return fail(TENON_OUT_OF_RANGE, cat("The workspace is smaller than the ", shape->arena_bytes + stride,
-                                        " bytes that one thread needs; needs() tells the size for all."));
+    return fail(TENON_OUT_OF_RANGE,
+                cat("The workspace is smaller than the ", shape->arena_bytes + stride,
+                    " bytes that one thread needs; needs() tells the size for all."));
   }
-  // The pool may have grown since needs() was asked (a child process with more cores): then one thread runs all.
-  const bool all_threads = available >= shape->arena_bytes + stride * plan::worker_count(host_threads());
+  // The pool may have grown since needs() was asked (a child process with more cores): then one
+  // thread runs all.
+  const bool all_threads =
+      available >= shape->arena_bytes + stride * plan::worker_count(host_threads());
   void* inline_slots[128];
   std::vector<void*> heap_slots;
   void** slots = inline_slots;

@@ -27,7 +27,8 @@ struct ShapePlan {
   std::vector<uint64_t> sizes_bytes;    // Of every buffer of the program.
   std::vector<uint64_t> arena_offsets;  // Of every buffer; of temps only it means something.
   std::vector<std::vector<int64_t>> output_dims;
-  std::vector<kernelgen::ProgramLayout::Check> checks;  // Those that these sizes leave to be looked at.
+  std::vector<kernelgen::ProgramLayout::Check>
+      checks;  // Those that these sizes leave to be looked at.
   uint64_t arena_bytes = 0, lower_bound_bytes = 0;
   uint64_t scratch_stride_bytes = 0;
 };
@@ -75,7 +76,8 @@ class Executable {
   // By buffer: some step of a run reads or writes it, or it is an output; the same at load.
   std::vector<bool> used_, used_at_load_;
   std::vector<char*> persistents_;  // By buffer: inside one of the blocks; null for other kinds.
-  // One block for all that runs read, so that it lies in huge pages, and one for what only the load needs.
+  // One block for all that runs read, so that it lies in huge pages, and one for what only the load
+  // needs.
   tenon_buffer_t *kept_ = nullptr, *passing_ = nullptr;
   uint64_t persistent_bytes_ = 0;
   std::vector<tenon_blob_t*> blobs_;  // Retained; null where no kernel reads it.

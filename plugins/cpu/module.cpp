@@ -11,8 +11,8 @@
 
 namespace tenon::cpu {
 
-// A path of the file that no earlier one had: the loader knows libraries by the text of their path, and the number of a closed file
-// names the next one. The count stands in it as "./" and ".//".
+// A path of the file that no earlier one had: the loader knows libraries by the text of their path,
+// and the number of a closed file names the next one. The count stands in it as "./" and ".//".
 static std::string unique_path(int fd) {
   static std::atomic<uint64_t> opened{0};
   std::string path = "/proc/self/fd/";

@@ -44,7 +44,9 @@ struct ControlClaims {
           return claims.sink->claim(claims.sink->self, &node, 1, claims.cost_of(node, 0));
         }
       }
-      return claims.sink->refuse != nullptr ? claims.sink->refuse(claims.sink->self, node, code, str(why)) : TENON_OK;
+      return claims.sink->refuse != nullptr
+                 ? claims.sink->refuse(claims.sink->self, node, code, str(why))
+                 : TENON_OK;
     });
   }
 
@@ -55,12 +57,13 @@ struct ControlClaims {
     const std::vector<int64_t> symbols = kernelgen::likely_symbols(host, graph);
     const tenon_node_view_t view = Node(graph, node).view();
     if (view.region_count == 0 || depth > 8) {
-      return kernelgen::node_cost_ns(host, graph, node, symbols, rates.gigabytes_per_second, rates.gigaflops_per_second,
-                                     rates.launch_ns);
+      return kernelgen::node_cost_ns(host, graph, node, symbols, rates.gigabytes_per_second,
+                                     rates.gigaflops_per_second, rates.launch_ns);
     }
     double cost = 0;
     for (uint32_t r = 0; r < view.region_count; ++r) {
-      for (tenon_node_t inner : Region(graph, view.regions[r]).node_ids()) cost += cost_of(inner, depth + 1);
+      for (tenon_node_t inner : Region(graph, view.regions[r]).node_ids())
+        cost += cost_of(inner, depth + 1);
     }
     return cost * kTurns;
   }
@@ -74,7 +77,8 @@ struct ControlClaims {
         for (tenon_node_t n : inner.node_ids()) {
           std::string why;
           if (Node(graph, n).view().region_count != 0) continue;
-          if (!is_native(Node(graph, n)) && !kernelgen::can_lift(host, graph, n, {}, &why)) continue;
+          if (!is_native(Node(graph, n)) && !kernelgen::can_lift(host, graph, n, {}, &why))
+            continue;
           TENON_TRY(sink->claim(sink->self, &n, 1, cost_of(n, 0)));
         }
         TENON_TRY(claim_inside(inner));
@@ -89,7 +93,8 @@ struct ControlClaims {
 Status claim_nodes(const kernelgen::LiftHost& host, tenon_graph_t* graph, Isa isa,
                    const tenon_claim_sink_t& sink) {
   const ControlClaims claims = {host, graph, isa, &sink};
-  const tenon_claim_sink_t all = {const_cast<ControlClaims*>(&claims), &ControlClaims::claim, &ControlClaims::refuse};
+  const tenon_claim_sink_t all = {const_cast<ControlClaims*>(&claims), &ControlClaims::claim,
+                                  &ControlClaims::refuse};
   kernelgen::LiftLimits limits;
   limits.attention = true;
   TENON_TRY(kernelgen::claim_nodes(host, graph, limits, rates_of(isa), &all));

@@ -1,5 +1,5 @@
-/* The smallest device: host memory that complains about nothing, and one kernel. The template of a device in C, and the first to
- * break when the ABI changes. */
+/* The smallest device: host memory that complains about nothing, and one kernel. The template of a
+ * device in C, and the first to break when the ABI changes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,10 @@
 #include "tenon/abi/simple_kernels.h"
 
 #define STR(text) {text, sizeof(text) - 1}
-struct tenon_buffer_t { uint64_t size_bytes; unsigned char* data; };
+struct tenon_buffer_t {
+  uint64_t size_bytes;
+  unsigned char* data;
+};
 static const tenon_host_t* host;
 
 static tenon_code_t fail(tenon_code_t code, const char* text) {
@@ -16,15 +19,24 @@ static tenon_code_t fail(tenon_code_t code, const char* text) {
   return host->fail(host->self, code, message, NULL, 0);
 }
 
-static tenon_code_t count(void* self, uint32_t* out) { (void)self; *out = 1; return TENON_OK; }
+static tenon_code_t count(void* self, uint32_t* out) {
+  (void)self;
+  *out = 1;
+  return TENON_OK;
+}
 
 static tenon_code_t info(void* self, uint32_t ordinal, tenon_device_info_t* out) {
-  static const tenon_device_info_t kInfo = {
-      .size_bytes = sizeof(tenon_device_info_t), .threading = TENON_THREADING_FREE, .kind = STR("null"),
-      .description = STR("host memory and one kernel"), .target = STR("null"), .alignment_bytes = 64};
+  static const tenon_device_info_t kInfo = {.size_bytes = sizeof(tenon_device_info_t),
+                                            .threading = TENON_THREADING_FREE,
+                                            .kind = STR("null"),
+                                            .description = STR("host memory and one kernel"),
+                                            .target = STR("null"),
+                                            .alignment_bytes = 64};
   if (ordinal != 0) return fail(TENON_NOT_FOUND, "there is one null device");
   (void)self;
-  return tenon_record_give(out, &kInfo, sizeof kInfo) == TENON_OK ? TENON_OK : fail(TENON_INVALID_ARGUMENT, "the record has no size_bytes");
+  return tenon_record_give(out, &kInfo, sizeof kInfo) == TENON_OK
+             ? TENON_OK
+             : fail(TENON_INVALID_ARGUMENT, "the record has no size_bytes");
 }
 
 static tenon_code_t open(void* self, uint32_t ordinal, tenon_device_t** out) {
@@ -33,9 +45,13 @@ static tenon_code_t open(void* self, uint32_t ordinal, tenon_device_t** out) {
   return TENON_OK;
 }
 
-static tenon_code_t close_or_sync(void* self, tenon_device_t* device) { (void)self, (void)device; return TENON_OK; }
+static tenon_code_t close_or_sync(void* self, tenon_device_t* device) {
+  (void)self, (void)device;
+  return TENON_OK;
+}
 
-static tenon_code_t alloc(void* self, tenon_device_t* device, uint64_t size_bytes, tenon_buffer_t** out) {
+static tenon_code_t alloc(void* self, tenon_device_t* device, uint64_t size_bytes,
+                          tenon_buffer_t** out) {
   tenon_buffer_t* buffer = malloc(sizeof *buffer);
   (void)self, (void)device;
   if (buffer == NULL || size_bytes > SIZE_MAX / 2 ||
@@ -59,7 +75,8 @@ static tenon_code_t copy(void* self, tenon_device_t* device, const tenon_copy_t*
   (void)self, (void)device;
   const char* fault = tenon_copy_kind_fault(c);
   if (fault != NULL) return fail(TENON_INVALID_ARGUMENT, fault);
-  fault = tenon_copy_range_fault(c, c->from != NULL ? c->from->size_bytes : 0, c->to != NULL ? c->to->size_bytes : 0);
+  fault = tenon_copy_range_fault(c, c->from != NULL ? c->from->size_bytes : 0,
+                                 c->to != NULL ? c->to->size_bytes : 0);
   if (fault != NULL) return fail(TENON_OUT_OF_RANGE, fault);
   tenon_copy_perform(c, c->from != NULL ? c->from->data : NULL, c->to != NULL ? c->to->data : NULL);
   return TENON_OK;
@@ -77,14 +94,30 @@ static tenon_code_t add_f32(const tenon_kernel_args_t* args, uint64_t n) {
   return TENON_OK;
 }
 
-tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* host_, const tenon_plugin_t** out) {
+tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* host_,
+                                const tenon_plugin_t** out) {
   static const tenon_simple_kernel_t kKernels[] = {{"add", 1u << TENON_F32, add_f32}};
   static tenon_kernels_api_t kernels;
-  static const tenon_device_api_t device = {.size_bytes = sizeof device, .self = (void*)&device, .count = count, .info = info,
-      .open = open, .close = close_or_sync, .alloc = alloc, .free = release, .copy = copy, .sync = close_or_sync, .map = map};
-  static const tenon_interface_t interfaces[] = {{STR(TENON_DEVICE_ID), 0, 0, &device}, {STR(TENON_KERNELS_ID), 0, 0, &kernels}};
-  static const tenon_plugin_t plugin = {.size_bytes = sizeof plugin, .abi = TENON_ABI_VERSION, .name = STR("null"),
-      .version = STR("0.1.0"), .build_id = STR(__VERSION__), .interfaces = interfaces, .interface_count = 2};
+  static const tenon_device_api_t device = {.size_bytes = sizeof device,
+                                            .self = (void*)&device,
+                                            .count = count,
+                                            .info = info,
+                                            .open = open,
+                                            .close = close_or_sync,
+                                            .alloc = alloc,
+                                            .free = release,
+                                            .copy = copy,
+                                            .sync = close_or_sync,
+                                            .map = map};
+  static const tenon_interface_t interfaces[] = {{STR(TENON_DEVICE_ID), 0, 0, &device},
+                                                 {STR(TENON_KERNELS_ID), 0, 0, &kernels}};
+  static const tenon_plugin_t plugin = {.size_bytes = sizeof plugin,
+                                        .abi = TENON_ABI_VERSION,
+                                        .name = STR("null"),
+                                        .version = STR("0.1.0"),
+                                        .build_id = STR(__VERSION__),
+                                        .interfaces = interfaces,
+                                        .interface_count = 2};
   (void)max_abi;
   host = host_;
   tenon_code_t code = tenon_simple_kernels(host, "null", kKernels, 1, &kernels);

@@ -77,10 +77,10 @@ constexpr OpDraft gelu() {
       .accuracy(3, 3, TENON_ULP_OF_OPERANDS);
 }
 constexpr OpDraft gelu_tanh() {
-  return base(
-      "gelu_tanh", "gelu by its tanh approximation.",
-      arg(0) * 0.5 * (1 + tanh(kSqrt2OverPi * (arg(0) + 0.044715 * arg(0) * arg(0) * arg(0)))),
-      "gelu_tanh(f32[3] [-1, 0, 1]) -> f32[3] [-0.158808, 0, 0.841192]")
+  return base("gelu_tanh", "gelu by its tanh approximation.",
+              arg(0) * 0.5 *
+                  (1 + tanh(kSqrt2OverPi * (arg(0) + 0.044715 * arg(0) * arg(0) * arg(0)))),
+              "gelu_tanh(f32[3] [-1, 0, 1]) -> f32[3] [-0.158808, 0, 0.841192]")
       .doc(kProduct)
       .accuracy(4, 4, TENON_ULP_OF_OPERANDS);
 }

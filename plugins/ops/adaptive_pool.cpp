@@ -1,4 +1,5 @@
-// adaptive_pool: spatial dims brought to given extents, each part by its mean or its largest element.
+// adaptive_pool: spatial dims brought to given extents, each part by its mean or its largest
+// element.
 #include "compose.h"
 
 namespace tenon::ops::adaptive_pool {

@@ -18,21 +18,26 @@ Status reference(const Eval& e) {
   for (int64_t holds : e.input(0).read<int64_t>()) {
     if (holds == 0) return fail(TENON_INVALID_ARGUMENT, cat("T0326: assert: ", e.text("message")));
   }
-  for (uint32_t i = 1; i < e.input_count(); ++i) TENON_TRY(give_output(e, i - 1, e.raw().inputs[i]));
+  for (uint32_t i = 1; i < e.input_count(); ++i)
+    TENON_TRY(give_output(e, i - 1, e.raw().inputs[i]));
   return {};
 }
 
 constexpr OpDraft declare() {
   OpDraft draft = op("assert", kPrimitive | TENON_TRAIT_NO_RECOMPUTE);
   draft.summary("Passes values on where a condition holds, and fails the run where it does not.")
-      .doc("What must not run without the condition uses the results instead of x. An assertion whose results nobody uses is "
-           "removed like any other op.")
+      .doc(
+          "What must not run without the condition uses the results instead of x. An assertion "
+          "whose results nobody uses is "
+          "removed like any other op.")
       .operand("condition", "every element has to hold", 1u << TENON_PRED)
       .variadic("x", "at least one", kTensor)
       .result("y", "x")
-      .attr_string("message", "said where the condition does not hold", "the condition does not hold", "")
+      .attr_string("message", "said where the condition does not hold",
+                   "the condition does not hold", "")
       .constraint("C1", "at least one value is passed on", "assert(pred[] 1)")
-      .example("assert(pred[2] [1, 1], f32[2] [1, 2]) {message = \"x is not sorted\"} -> f32[2] [1, 2]")
+      .example(
+          "assert(pred[2] [1, 1], f32[2] [1, 2]) {message = \"x is not sorted\"} -> f32[2] [1, 2]")
       .infer<infer>()
       .value_of<value_of>()
       .reference<reference>()

@@ -1,5 +1,5 @@
-// What the control-flow ops share: the rules between a node's operands and its regions' arguments and
-// yields, and copying arrays in references.
+// What the control-flow ops share: the rules between a node's operands and its regions' arguments
+// and yields, and copying arrays in references.
 #ifndef TENON_PLUGINS_OPS_CONTROL_H_
 #define TENON_PLUGINS_OPS_CONTROL_H_
 
@@ -67,10 +67,10 @@ inline Status require_form(const InferQuery& q, std::string_view label, const Ty
   return q.fail(label, cat(what, ": ", type_words(a), " and ", type_words(b)));
 }
 
-// Argument `index` of a region stands for a value of type `given`. With `open`, a dim may be a symbol of the
-// region that stands in no other argument's type: it takes any size.
-inline Status require_argument(const InferQuery& q, std::string_view label, Region region, uint32_t index,
-                               const TypeView& given, bool open) {
+// Argument `index` of a region stands for a value of type `given`. With `open`, a dim may be a
+// symbol of the region that stands in no other argument's type: it takes any size.
+inline Status require_argument(const InferQuery& q, std::string_view label, Region region,
+                               uint32_t index, const TypeView& given, bool open) {
   const std::vector<Value> arguments = region.arguments();
   const TypeView type = arguments[index].type();
   const std::string what = cat("argument ", index, " and what it stands for");
@@ -87,17 +87,20 @@ inline Status require_argument(const InferQuery& q, std::string_view label, Regi
     for (const Value& v : arguments) {
       for (const Dim& other : v.dims()) uses += other == type.dim(d) ? 1 : 0;
     }
-    if (uses != 1) return q.fail(label, cat("dim ", d, " of argument ", index, " is a symbol that stands twice"));
+    if (uses != 1)
+      return q.fail(label,
+                    cat("dim ", d, " of argument ", index, " is a symbol that stands twice"));
   }
   return {};
 }
 
 // A region takes the `count` operands from `first` on, and nothing else.
-inline Status require_arguments(const InferQuery& q, std::string_view label, Region region, uint32_t first,
-                                uint32_t count, bool open) {
+inline Status require_arguments(const InferQuery& q, std::string_view label, Region region,
+                                uint32_t first, uint32_t count, bool open) {
   const tenon_region_view_t view = region.view();
   if (view.argument_count != count) {
-    return q.fail(label, cat("a region has ", view.argument_count, " arguments for ", count, " values"));
+    return q.fail(label,
+                  cat("a region has ", view.argument_count, " arguments for ", count, " values"));
   }
   for (uint32_t i = 0; i < count; ++i) {
     TENON_TRY(require_argument(q, label, region, i, q.type(first + i), open));
@@ -106,14 +109,18 @@ inline Status require_arguments(const InferQuery& q, std::string_view label, Reg
 }
 
 // Yield `index` may become the same argument of the next turn.
-inline Status require_carried(const InferQuery& q, std::string_view label, Region region, uint32_t index) {
+inline Status require_carried(const InferQuery& q, std::string_view label, Region region,
+                              uint32_t index) {
   const TypeView argument = region.arguments()[index].type();
   const TypeView yield = region.yields()[index].type();
   TENON_TRY(require_form(q, label, argument, yield, cat("argument and yield ", index)));
   for (uint32_t d = 0; d < argument.rank(); ++d) {
     if (is_open(region, argument.dim(d))) continue;
-    // A size that changes from turn to turn is compared in each turn (T0324); as a fact it would bind the symbol for good.
-    if (is_inner(region, yield.dim(d)) && compare(TENON_REL_EQ, argument.dim(d), yield.dim(d)) != TENON_NO) continue;
+    // A size that changes from turn to turn is compared in each turn (T0324); as a fact it would
+    // bind the symbol for good.
+    if (is_inner(region, yield.dim(d)) &&
+        compare(TENON_REL_EQ, argument.dim(d), yield.dim(d)) != TENON_NO)
+      continue;
     TENON_TRY(q.require_equal(label, argument.dim(d), yield.dim(d),
                               cat("dim ", d, " of argument and yield ", index)));
   }
@@ -121,11 +128,12 @@ inline Status require_carried(const InferQuery& q, std::string_view label, Regio
 }
 
 // The dims of a yield, which has to mean the same outside.
-inline Status require_outside(const InferQuery& q, std::string_view label, Region region, const Value& yield,
-                              Dims* out) {
+inline Status require_outside(const InferQuery& q, std::string_view label, Region region,
+                              const Value& yield, Dims* out) {
   *out = yield.dims();
   for (size_t d = 0; d < out->size(); ++d) {
-    if (is_inner(region, (*out)[d])) return q.fail(label, cat("dim ", d, " of a yield is known in the region only"));
+    if (is_inner(region, (*out)[d]))
+      return q.fail(label, cat("dim ", d, " of a yield is known in the region only"));
   }
   return {};
 }
@@ -133,7 +141,8 @@ inline Status require_outside(const InferQuery& q, std::string_view label, Regio
 // A dim that is known only after the run.
 inline Dim fresh_dim(const InferQuery& q, int64_t lo, int64_t hi, int64_t multiple_of = 1) {
   tenon_symbol_t symbol = 0;
-  if (graph_api().symbol_fresh(graph_api().self, q.raw().graph, lo, hi, multiple_of, &symbol) != TENON_OK) {
+  if (graph_api().symbol_fresh(graph_api().self, q.raw().graph, lo, hi, multiple_of, &symbol) !=
+      TENON_OK) {
     return Dim::invalid();
   }
   return Dim(q.raw().graph, symbol_view(q.raw().graph, symbol).dim);
@@ -147,19 +156,21 @@ inline DimRange range_of(Dim d) {
   if (d.is_constant()) return {d.constant(), d.constant()};
   tenon_dim_view_t view = {};
   view.size_bytes = sizeof view;
-  if (!d.valid() || graph_api().dim_view(graph_api().self, d.graph(), d.raw(), &view) != TENON_OK) return {};
+  if (!d.valid() || graph_api().dim_view(graph_api().self, d.graph(), d.raw(), &view) != TENON_OK)
+    return {};
   return {std::max<int64_t>(view.lo, 0), view.hi};
 }
 
-// ---- References ----------------------------------------------------------------------------------
+// ---- References
+// ----------------------------------------------------------------------------------
 
 using Arrays = std::vector<tenon_array_t>;
 
 // Runs a region; `out` is good until the same region has run twice more.
 inline Status run_region(const Eval& e, uint32_t region, const Arrays& in, Arrays* out) {
   if (e.cancelled()) return TENON_CANCELLED;
-  return e.raw().run_region(e.raw().host, region, in.data(), static_cast<uint32_t>(in.size()), out->data(),
-                            static_cast<uint32_t>(out->size()));
+  return e.raw().run_region(e.raw().host, region, in.data(), static_cast<uint32_t>(in.size()),
+                            out->data(), static_cast<uint32_t>(out->size()));
 }
 
 // Makes output i a copy of an array.

@@ -103,11 +103,11 @@ constexpr OpDraft& conv_constraints(OpDraft& draft, const std::string_view (&neg
   return draft.constraint("C1", "x and w have equal rank of at least 2", negatives[0])
       .constraint("C2", "x_dims, w_dims and out_dims are permutations of the dims", negatives[1])
       .constraint("C3", "window attributes have one entry per spatial dim", negatives[2])
-      .constraint(
-          "C4",
-          "strides and dilations are at least 1, the spatial dims of w constant and, if more than 1, "
-          "no larger than what they slide over, all below 2^31",
-          negatives[3])
+      .constraint("C4",
+                  "strides and dilations are at least 1, the spatial dims of w constant and, if "
+                  "more than 1, "
+                  "no larger than what they slide over, all below 2^31",
+                  negatives[3])
       .constraint("C5", "groups and batch_groups are at least 1, one of them 1", negatives[4])
       .constraint("C6", "features of x are those of w times groups; groups divide what they split",
                   negatives[5]);

@@ -16,11 +16,13 @@ Window window_of(const Source& q, size_t spatial) {
           list_or(q.i64s("output_padding"), spatial, 0), q.i64("groups")};
 }
 
-// (x - 1) stride + (w - 1) dilation + 1 with paddings: a plain sum, since x and what is left of the result
-// have elements. Without any in x the windows would be fewer than none.
+// (x - 1) stride + (w - 1) dilation + 1 with paddings: a plain sum, since x and what is left of the
+// result have elements. Without any in x the windows would be fewer than none.
 Status spread(const InferQuery& q, Dim x, const Window& w, uint32_t i, int64_t window, Dim* out) {
-  const int64_t shift = (window - 1) * w.dilation[i] + 1 - w.strides[i] - w.low[i] - w.high[i] + w.more[i];
-  const int64_t least = shift >= 1 ? 1 : std::max<int64_t>(1, (w.strides[i] - shift) / w.strides[i]);
+  const int64_t shift =
+      (window - 1) * w.dilation[i] + 1 - w.strides[i] - w.low[i] - w.high[i] + w.more[i];
+  const int64_t least =
+      shift >= 1 ? 1 : std::max<int64_t>(1, (w.strides[i] - shift) / w.strides[i]);
   TENON_TRY(q.require("C7", TENON_REL_LE, q.constant(least), x,
                       "the fewest elements that leave some of the result, and those of x"));
   const Dim whole = x * q.constant(w.strides[i]);

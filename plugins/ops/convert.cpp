@@ -46,8 +46,8 @@ bool is_exact(tenon_dtype_t from, tenon_dtype_t to) {
   const bool wider = dtype_bits(to) > dtype_bits(from);
   return is_in(from, kUnsigned) ? wider : wider && is_in(to, kSigned);
 }
-// A conversion to its own type, and one after an exact one. Not from an integer by way of a float to an integer that
-// cannot hold it: floats saturate, integers wrap.
+// A conversion to its own type, and one after an exact one. Not from an integer by way of a float
+// to an integer that cannot hold it: floats saturate, integers wrap.
 Value fold(Builder& b, const Node& node) {
   const Value x = node.operand(0);
   const tenon_dtype_t to = node.dtype("dtype");
@@ -56,7 +56,8 @@ Value fold(Builder& b, const Node& node) {
   if (!inner || !inner.is("convert")) return {};
   const Value source = inner.operand(0);
   if (!is_exact(source.dtype(), x.dtype()) || source.dtype() == TENON_PRED) return {};
-  const bool saturates = !is_float(source.dtype()) && is_float(x.dtype()) && !is_float(to) && to != TENON_PRED;
+  const bool saturates =
+      !is_float(source.dtype()) && is_float(x.dtype()) && !is_float(to) && to != TENON_PRED;
   if (saturates && !is_exact(source.dtype(), to)) return {};
   return b.convert(source, to);
 }

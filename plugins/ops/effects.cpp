@@ -1,4 +1,5 @@
-// token, custom_call: what is done for its effect, and what nobody but a plugin knows. (barrier stands in complex.cpp.)
+// token, custom_call: what is done for its effect, and what nobody but a plugin knows. (barrier
+// stands in complex.cpp.)
 #include "control.h"
 
 namespace tenon::ops::effects_op {
@@ -9,12 +10,16 @@ Status infer_token(const InferQuery& q) {
   return q.result_token();
 }
 // Whoever evaluates node by node has done what the tokens wait for.
-Status nothing(const Eval&) { return {}; }
+Status nothing(const Eval&) {
+  return {};
+}
 
 constexpr OpDraft token() {
   OpDraft draft = op("token", TENON_TRAIT_PRIMITIVE | TENON_TRAIT_NO_RECOMPUTE);
   draft.summary("A token after all of its operands; without any, the first of a chain.")
-      .doc("Tokens carry no data. An op with effects takes one and gives one, so that the order of effects is an order of values.")
+      .doc(
+          "Tokens carry no data. An op with effects takes one and gives one, so that the order of "
+          "effects is an order of values.")
       .variadic("after", "tokens", 1u)
       .result("token", "ready when all operands are")
       .none_example("a token has no value to compare")
@@ -47,22 +52,35 @@ Status unknown_call(const Eval& e) {
 }
 
 constexpr OpDraft custom_call() {
-  // Not pure: what it does is known to its plugin only, so that no call is left out, merged with another or repeated.
+  // Not pure: what it does is known to its plugin only, so that no call is left out, merged with
+  // another or repeated.
   OpDraft draft = op("custom_call", TENON_TRAIT_PRIMITIVE | TENON_TRAIT_NO_RECOMPUTE);
   draft.summary("Calls, by name, what only a plugin knows.")
-      .doc("The results have the types that the attribute says, whatever the operands are. A token among the operands orders the call "
-           "among others that have effects, and gives a token behind the results, in their order. A device takes the calls whose names "
-           "it or its kernel sets know; there is no other meaning and nothing to decompose into. An operator of one's own that has a "
-           "meaning is better declared by tenon.ops/1.")
+      .doc(
+          "The results have the types that the attribute says, whatever the operands are. A token "
+          "among the operands orders the call "
+          "among others that have effects, and gives a token behind the results, in their order. A "
+          "device takes the calls whose names "
+          "it or its kernel sets know; there is no other meaning and nothing to decompose into. An "
+          "operator of one's own that has a "
+          "meaning is better declared by tenon.ops/1.")
       .variadic("operands", "any tensors and tokens", kWhole | 1u)
       .result("results", "as the attribute says, then one token for each among the operands")
       .attr_string("name", "what is called", "", "")
       .required()
-      .attr({str("results"), str("types of the results; their dims are those of the call's place"), TENON_ATTR_TYPES, TENON_ATTR_REQUIRED,
-             0, 0, {}, {}})
+      .attr({str("results"),
+             str("types of the results; their dims are those of the call's place"),
+             TENON_ATTR_TYPES,
+             TENON_ATTR_REQUIRED,
+             0,
+             0,
+             {},
+             {}})
       .attr_string("config", "passed on to what is called", "", "")
-      .constraint("C1", "it has a name", "custom_call(f32[2]) {name = \"\", results = types [f32[2]]}")
-      .constraint("C2", "results are tensors", "custom_call(f32[2]) {name = \"f\", results = types [token]}")
+      .constraint("C1", "it has a name",
+                  "custom_call(f32[2]) {name = \"\", results = types [f32[2]]}")
+      .constraint("C2", "results are tensors",
+                  "custom_call(f32[2]) {name = \"f\", results = types [token]}")
       .none_example("only the plugin that knows the name can compute it")
       .infer<infer_call>()
       .reference<unknown_call>()

@@ -44,10 +44,12 @@ Status infer(const InferQuery& q) {
   return q.result(q.dtype(0), dims);
 }
 
-// Elements that lie side by side in the operand and in the result: rows of embeddings are copied whole.
+// Elements that lie side by side in the operand and in the result: rows of embeddings are copied
+// whole.
 int64_t run_of(const GatherDims& g, const Array& x, const Array& y) {
   const Axes window = g.window_axes(x.rank());
-  if (y.rank() == 0 || x.rank() == 0 || window.empty() || g.offset_dims.back() != static_cast<int64_t>(y.rank()) - 1 ||
+  if (y.rank() == 0 || x.rank() == 0 || window.empty() ||
+      g.offset_dims.back() != static_cast<int64_t>(y.rank()) - 1 ||
       window.back() != static_cast<int64_t>(x.rank()) - 1) {
     return 1;
   }

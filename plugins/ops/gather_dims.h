@@ -63,12 +63,13 @@ void each_gathered(const GatherDims& g, std::span<const int64_t> operand,
 }
 
 // The error that mode in_bounds makes of a window that does not fit.
-inline Status outside(std::string_view op, std::span<const int64_t> operand, std::span<const int64_t> sizes,
-                      const Index& begin) {
+inline Status outside(std::string_view op, std::span<const int64_t> operand,
+                      std::span<const int64_t> sizes, const Index& begin) {
   for (size_t k = 0; k < begin.size(); ++k) {
     const int64_t limit = std::max<int64_t>(operand[k] - sizes[k] + 1, 0);
     if (begin[k] >= 0 && begin[k] < limit) continue;
-    return fail(TENON_OUT_OF_RANGE, cat("T0325: ", op, ": index ", begin[k], " is outside of [0, ", limit, ")"));
+    return fail(TENON_OUT_OF_RANGE,
+                cat("T0325: ", op, ": index ", begin[k], " is outside of [0, ", limit, ")"));
   }
   return fail(TENON_OUT_OF_RANGE, cat("T0325: ", op, ": an index is outside"));
 }

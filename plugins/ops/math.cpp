@@ -108,8 +108,7 @@ constexpr Expr cube_root() {
   const Expr x = arg(0), a = abs(x);
   const Expr y = pow(a, 1.0 / 3.0);
   const Expr better = y - (y - a / (y * y)) * (1.0 / 3.0);
-  const Expr plain =
-      select((a == 0) | (a == std::numeric_limits<double>::infinity()), a, better);
+  const Expr plain = select((a == 0) | (a == std::numeric_limits<double>::infinity()), a, better);
   return select(x < 0, -plain, select(a == 0, x, plain));
 }
 constexpr OpDraft cbrt() {
@@ -150,8 +149,8 @@ constexpr Expr floor_rest() {
                 select(rest == 0, select(arg(1) < 0, -0.0, 0), rest));
 }
 // x less its truncating rest is a multiple of y that no integer type is too small for; the quotient
-// of floats is whole but for rounding. A quotient of 0 has the sign of x / y, and a division by 0 is
-// that of `div`.
+// of floats is whole but for rounding. A quotient of 0 has the sign of x / y, and a division by 0
+// is that of `div`.
 constexpr Expr floor_quotient() {
   const Expr rest = arg(0) % arg(1), whole = scalar::round_even((arg(0) - rest) / arg(1));
   const Expr down = select(is_above(rest), whole - 1, whole);

@@ -99,18 +99,22 @@ Status infer(const InferQuery& q) {
     if (!(s > 0) || std::isinf(s)) return q.fail("C2", cat("a scale is ", s));
   }
   if (q.has(1))
-    TENON_TRY(q.require_equal("C1", q.dim(1, 0), q.constant(static_cast<int64_t>(rank)), "the given scales and the dims of x"));
+    TENON_TRY(q.require_equal("C1", q.dim(1, 0), q.constant(static_cast<int64_t>(rank)),
+                              "the given scales and the dims of x"));
   const bool nearest = q.text("mode") == "nearest";
   if (!nearest && !is_float(q.dtype(0)))
     return q.fail("C3", cat("mode ", q.text("mode"), " over ", dtype_name(q.dtype(0))));
   for (uint32_t i = 0; i < rank; ++i) {
     const bool given = q.has(1) && (scales.empty() || scales[i] == 0);
-    if (sizes[i] == q.dim(0, i) && !given && (scales.empty() || scales[i] == 1) && roi.empty()) continue;
+    if (sizes[i] == q.dim(0, i) && !given && (scales.empty() || scales[i] == 1) && roi.empty())
+      continue;
     TENON_TRY(q.require("C4", TENON_REL_LT, q.constant(0), q.dim(0, i), cat("0 and dim ", i)));
     // How many elements a wider filter meets follows from the quotient of the extents.
     if (!nearest && q.i64("antialias") != 0 && scales.empty() && !sizes[i].is_constant())
-      TENON_TRY(q.require("C5", TENON_REL_LT, q.constant(0), sizes[i], cat("0 and the extent of dim ", i)));
-    if (!nearest && q.i64("antialias") != 0 && given) return q.fail("C5", cat("the scale of dim ", i, " is computed"));
+      TENON_TRY(q.require("C5", TENON_REL_LT, q.constant(0), sizes[i],
+                          cat("0 and the extent of dim ", i)));
+    if (!nearest && q.i64("antialias") != 0 && given)
+      return q.fail("C5", cat("the scale of dim ", i, " is computed"));
   }
   return q.result(q.dtype(0), sizes);
 }
@@ -134,7 +138,8 @@ Status reference(const Eval& e) {
     const bool kept =
         line.in == line.out && line.scale == 1 && shows_all(rule, line.roi_start, line.roi_end);
     if (!(line.scale > 0) || std::isinf(line.scale))
-      return fail(TENON_INVALID_ARGUMENT, cat("resize: the scale of dim ", d, " is ", line.scale, "."));
+      return fail(TENON_INVALID_ARGUMENT,
+                  cat("resize: the scale of dim ", d, " is ", line.scale, "."));
     for (int64_t o = 0; o < y.dim(d); ++o) {
       lines[d].push_back(kept ? std::vector<Tap>{{o, 1}} : taps(rule, line, o));
     }
@@ -301,22 +306,25 @@ Term cubic_weights(Term distance, double a) {
   return where(compare(d, TENON_CMP_LE, 1), near, where(compare(d, TENON_CMP_LT, 2), far, 0));
 }
 
-// How many elements the filter of antialias may meet: twice its support and one, where the support is that of the mode, widened by
-// what one element of the result stands for.
+// How many elements the filter of antialias may meet: twice its support and one, where the support
+// is that of the mode, widened by what one element of the result stands for.
 Dim taps_at_most(Builder& b, const Step& s) {
   const int64_t reach = s.rule.mode == "cubic" ? 4 : 2;
-  if (s.scale != 0) return b.dim(reach * saturate<int64_t>(std::ceil(std::max(1.0, 1 / s.scale))) + 2);
+  if (s.scale != 0)
+    return b.dim(reach * saturate<int64_t>(std::ceil(std::max(1.0, 1 / s.scale))) + 2);
   return b.dim(reach) * max(b.dim(1), (s.in + s.out - b.dim(1)) / s.out) + b.dim(2);
 }
 
-// An extent is symbolic and so may be the number of neighbours: [result, neighbours] places and weights, whose products are summed.
+// An extent is symbolic and so may be the number of neighbours: [result, neighbours] places and
+// weights, whose products are summed.
 Term by_sums(Term x, const Step& s) {
   Builder& b = *x.b;
   const bool cubic = s.rule.mode == "cubic";
   const Dims grid = {s.out, taps_at_most(b, s)};
   const auto rows = [&](Term v) { return broadcast(v, grid, Axes{0}); };
   const Term n = extent(b, s.in, TENON_F64), last = n - 1;
-  const Term scale = s.scale != 0 ? constant(b, TENON_F64, s.scale) : extent(b, s.out, TENON_F64) / n;
+  const Term scale =
+      s.scale != 0 ? constant(b, TENON_F64, s.scale) : extent(b, s.out, TENON_F64) / n;
   const Term stretch = min(scale, 1), support = (cubic ? 2.0 : 1.0) / stretch;
   const Term at = positions(b, s, n);
   const Term place = rows(floor(at - support) + 1) + as(iota(b, grid, 1), TENON_F64);
@@ -327,7 +335,9 @@ Term by_sums(Term x, const Step& s) {
   weight = weight / rows(reduced("reduce_sum", weight, {1}));
   // [..., result, neighbours, ...] of x, by its own dims around the one that is resampled.
   const Term near = take(x, as(max(min(place, last), 0), TENON_I64), s.dim);
-  const Term y = reduced("reduce_sum", near * broadcast(as(weight, x.dtype()), near.dims(), Axes{s.dim, s.dim + 1}), {s.dim + 1});
+  const Term y = reduced(
+      "reduce_sum", near * broadcast(as(weight, x.dtype()), near.dims(), Axes{s.dim, s.dim + 1}),
+      {s.dim + 1});
   if (s.rule.coordinates != "tf_crop_and_resize") return y;
   return masked(y, s, compare(at, TENON_CMP_GE, 0) & compare(at, TENON_CMP_LE, last));
 }
@@ -380,13 +390,19 @@ Status decompose(Builder& b, const Node& node, tenon_value_t* out) {
     const double start = roi.empty() ? 0 : roi[d], end = roi.empty() ? 1 : roi[rank + d];
     const Value all = node.operand(1);
     const bool given = scale == 0 && all.valid();
-    if (in == sizes[d] && !given && (scale == 0 || scale == 1) && shows_all(rule, start, end)) continue;
+    if (in == sizes[d] && !given && (scale == 0 || scale == 1) && shows_all(rule, start, end))
+      continue;
     Step s = {rule, static_cast<int64_t>(d), in, sizes[d], scale, start, end, {}};
-    if (given) s.given = as(reshape(cut({b, all}, 0, b.dim(static_cast<int64_t>(d)), b.dim(static_cast<int64_t>(d) + 1)), {}), TENON_F64);
+    if (given)
+      s.given = as(reshape(cut({b, all}, 0, b.dim(static_cast<int64_t>(d)),
+                               b.dim(static_cast<int64_t>(d) + 1)),
+                           {}),
+                   TENON_F64);
     if (const int64_t times = repeats(s)) {
       x = repeat(x, s, times);
     } else {
-      x = in.is_constant() && sizes[d].is_constant() && !given ? by_constants(x, s) : by_formula(x, s);
+      x = in.is_constant() && sizes[d].is_constant() && !given ? by_constants(x, s)
+                                                               : by_formula(x, s);
     }
   }
   return b.finish(out, {b.convert(x, node.result().dtype())});
@@ -407,7 +423,8 @@ constexpr OpDraft declare() {
           "all of x, are "
           "left alone. NaN spreads to every element that it has a weight in, also of 0.")
       .operand("x", "the input", kWhole)
-      .optional("factors", "scales that are computed, one per dim of x", 1u << TENON_F32 | 1u << TENON_F64, 0, 1, 1)
+      .optional("factors", "scales that are computed, one per dim of x",
+                1u << TENON_F32 | 1u << TENON_F64, 0, 1, 1)
       .result("y", "element type of x, dims as in sizes")
       .attr_dims("sizes", "the extents of the result, one per dim of x")
       .required()
@@ -432,7 +449,9 @@ constexpr OpDraft declare() {
       .constraint("C3", "linear and cubic take floats",
                   "resize(i32[2]) {sizes = [4], mode = \"linear\"}")
       .constraint("C4", "a dim that changes is not empty", "resize(f32[0]) {sizes = [4]}")
-      .constraint("C5", "with antialias, no scale is computed, and without scales dims that change have elements in the result",
+      .constraint("C5",
+                  "with antialias, no scale is computed, and without scales dims that change have "
+                  "elements in the result",
                   "resize(f32[n], f32[1]) {sizes = [4], mode = \"linear\", antialias = 1}")
       .example("resize(f32[2] [1, 2]) {sizes = [4]} -> f32[4] [1, 1, 2, 2]")
       .example(

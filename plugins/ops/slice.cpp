@@ -15,7 +15,8 @@ Status infer(const InferQuery& q) {
   for (size_t i = 0; i < rank; ++i) {
     const Dim extent = q.dim(0, static_cast<uint32_t>(i));
     if (stride[i] < 1) return q.fail("C2", cat("stride[", i, "] is ", stride[i]));
-    TENON_TRY(q.require("C3", TENON_REL_LE, q.constant(0), start[i], cat("0 and start of dim ", i)));
+    TENON_TRY(
+        q.require("C3", TENON_REL_LE, q.constant(0), start[i], cat("0 and start of dim ", i)));
     TENON_TRY(q.require("C3", TENON_REL_LE, start[i], limit[i], cat("start and limit of dim ", i)));
     TENON_TRY(q.require("C4", TENON_REL_LE, limit[i], extent, cat("limit and extent of dim ", i)));
     const Dim length =

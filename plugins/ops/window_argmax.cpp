@@ -99,9 +99,11 @@ constexpr OpDraft declare() {
                   "window_argmax(f32[4]) {window = [2, 2]}")
       .constraint("C2", "windows, strides and dilations are at least 1, all below 2^31",
                   "window_argmax(f32[4]) {window = [0]}")
-      .constraint("C3", "paddings are at least 0 and less than the window spans, which are no larger than what "
-                  "they slide over",
-                  "window_argmax(f32[4]) {window = [2], pad_low = [2]}")
+      .constraint(
+          "C3",
+          "paddings are at least 0 and less than the window spans, which are no larger than what "
+          "they slide over",
+          "window_argmax(f32[4]) {window = [2], pad_low = [2]}")
       .constraint("C4", "index_dtype is i32 or i64",
                   "window_argmax(f32[4]) {window = [2], index_dtype = f32}")
       .example(

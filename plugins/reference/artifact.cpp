@@ -27,12 +27,14 @@ uint64_t digest_of(const Head& head, std::string_view rest) {
 
 }  // namespace
 
-std::string artifact_head(const std::vector<uint32_t>& ordinals, uint32_t constant_count, std::string_view graph) {
+std::string artifact_head(const std::vector<uint32_t>& ordinals, uint32_t constant_count,
+                          std::string_view graph) {
   Head head{};
   std::memcpy(head.magic, kMagic, sizeof kMagic);
   head.constant_count = constant_count;
   head.ordinal_count = static_cast<uint32_t>(ordinals.size());
-  const std::string numbers(reinterpret_cast<const char*>(ordinals.data()), ordinals.size() * sizeof(uint32_t));
+  const std::string numbers(reinterpret_cast<const char*>(ordinals.data()),
+                            ordinals.size() * sizeof(uint32_t));
   head.digest = digest_of(head, cat(numbers, graph));
   return std::string(reinterpret_cast<const char*>(&head), sizeof head) + numbers;
 }
@@ -41,7 +43,8 @@ Status read_head(const void* bytes, uint64_t size_bytes, ArtifactView* out) {
   Head head{};
   const std::string_view all(static_cast<const char*>(bytes), size_bytes);
   if (all.size() < sizeof head || std::memcmp(all.data(), kMagic, sizeof kMagic) != 0) {
-    return fail(TENON_FAILED_PRECONDITION, cat("These ", size_bytes, " bytes are no artifact of the reference device."));
+    return fail(TENON_FAILED_PRECONDITION,
+                cat("These ", size_bytes, " bytes are no artifact of the reference device."));
   }
   std::memcpy(&head, all.data(), sizeof head);
   const std::string_view rest = all.substr(sizeof head);
@@ -53,7 +56,8 @@ Status read_head(const void* bytes, uint64_t size_bytes, ArtifactView* out) {
   const uint64_t numbers = head.ordinal_count * sizeof(uint32_t);
   if (numbers != 0) std::memcpy(out->ordinals.data(), rest.data(), numbers);
   for (uint32_t ordinal : out->ordinals) {
-    if (ordinal >= head.constant_count) return fail(TENON_FAILED_PRECONDITION, "The artifact names a constant that is not there.");
+    if (ordinal >= head.constant_count)
+      return fail(TENON_FAILED_PRECONDITION, "The artifact names a constant that is not there.");
   }
   out->graph = rest.substr(numbers);
   return {};

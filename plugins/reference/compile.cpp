@@ -22,8 +22,12 @@ struct Artifact {
   tenon_graph_t* graph;
   std::string bytes;  // artifact_head, then the graph in binary form
 };
-Artifact* artifact_of(tenon_artifact_t* handle) { return reinterpret_cast<Artifact*>(handle); }
-Interpreter* interpreter_of(tenon_executable_t* handle) { return reinterpret_cast<Interpreter*>(handle); }
+Artifact* artifact_of(tenon_artifact_t* handle) {
+  return reinterpret_cast<Artifact*>(handle);
+}
+Interpreter* interpreter_of(tenon_executable_t* handle) {
+  return reinterpret_cast<Interpreter*>(handle);
+}
 
 tenon_code_t append(void* self, const void* data, uint64_t size) {
   static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
@@ -58,9 +62,10 @@ Status claim(void*, tenon_str_t, tenon_graph_t* graph, const tenon_claim_sink_t*
   return {};
 }
 
-// A graph of the same whose constants of many elements are arguments behind the others: an artifact holds none. Small ones stay,
-// since inference may know things by them.
-Status without_constants(tenon_graph_t* graph, Graph* out, std::vector<uint32_t>* ordinals, uint32_t* count) {
+// A graph of the same whose constants of many elements are arguments behind the others: an artifact
+// holds none. Small ones stay, since inference may know things by them.
+Status without_constants(tenon_graph_t* graph, Graph* out, std::vector<uint32_t>* ordinals,
+                         uint32_t* count) {
   const tenon_host_graph_t& api = graph_api();
   tenon_graph_t* copy = nullptr;
   TENON_TRY(api.clone(api.self, graph, &copy));
@@ -87,7 +92,8 @@ Status without_constants(tenon_graph_t* graph, Graph* out, std::vector<uint32_t>
   return {};
 }
 
-Status compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_options_t*, tenon_artifact_t** out) {
+Status compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_options_t*,
+               tenon_artifact_t** out) {
   auto artifact = std::make_unique<Artifact>(graph);
   Graph bare;
   std::vector<uint32_t> ordinals;
@@ -101,7 +107,9 @@ Status compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_opt
   return {};
 }
 
-void artifact_release(void*, tenon_artifact_t* artifact) { delete artifact_of(artifact); }
+void artifact_release(void*, tenon_artifact_t* artifact) {
+  delete artifact_of(artifact);
+}
 
 Status artifact_info(void*, tenon_artifact_t*, tenon_artifact_info_t* out) {
   return give_record(out, tenon_artifact_info_t{});  // nothing is compiled
@@ -114,30 +122,35 @@ Status artifact_bytes(void*, tenon_artifact_t* artifact, const tenon_sink_t* sin
 
 Status fits(void*, tenon_str_t target, const void* bytes, uint64_t size) {
   if (view(target) != kTarget)
-    return fail(TENON_FAILED_PRECONDITION, cat("This device is ", quoted(kTarget), ", and not ", quoted(view(target)), "."));
+    return fail(TENON_FAILED_PRECONDITION,
+                cat("This device is ", quoted(kTarget), ", and not ", quoted(view(target)), "."));
   std::unique_ptr<Interpreter> loaded;
   ArtifactView parts;
   if (!read_head(bytes, size, &parts).ok() || !Interpreter::load(parts, {}, &loaded).ok()) {
-    return fail(TENON_FAILED_PRECONDITION, cat("These ", size, " bytes are no graph that this reference reads."));
+    return fail(TENON_FAILED_PRECONDITION,
+                cat("These ", size, " bytes are no graph that this reference reads."));
   }
   return {};
 }
 
-Status load(void*, tenon_device_t*, const void* bytes, uint64_t size, tenon_blob_t* const* constants, uint32_t constant_count,
-            tenon_executable_t** out) {
+Status load(void*, tenon_device_t*, const void* bytes, uint64_t size,
+            tenon_blob_t* const* constants, uint32_t constant_count, tenon_executable_t** out) {
   std::unique_ptr<Interpreter> loaded;
   ArtifactView parts;
   TENON_TRY(read_head(bytes, size, &parts));
   if (constant_count != parts.constant_count) {
     return fail(TENON_INVALID_ARGUMENT,
-                cat("The artifact belongs to a graph with ", parts.constant_count, " constants; ", constant_count, " were given."));
+                cat("The artifact belongs to a graph with ", parts.constant_count, " constants; ",
+                    constant_count, " were given."));
   }
   TENON_TRY(Interpreter::load(parts, {constants, constant_count}, &loaded));
   *out = reinterpret_cast<tenon_executable_t*>(loaded.release());
   return {};
 }
 
-void executable_release(void*, tenon_executable_t* executable) { delete interpreter_of(executable); }
+void executable_release(void*, tenon_executable_t* executable) {
+  delete interpreter_of(executable);
+}
 
 Status executable_info(void*, tenon_executable_t* executable, tenon_executable_info_t* out) {
   tenon_executable_info_t made = {};
@@ -147,7 +160,8 @@ Status executable_info(void*, tenon_executable_t* executable, tenon_executable_i
 }
 
 Status needs(void*, tenon_executable_t* executable, tenon_symbols_t symbols, tenon_needs_t* out) {
-  return fill_record(out, [&](tenon_needs_t* full) { return interpreter_of(executable)->needs(symbols, full); });
+  return fill_record(
+      out, [&](tenon_needs_t* full) { return interpreter_of(executable)->needs(symbols, full); });
 }
 
 Status execute(void*, tenon_executable_t* executable, const tenon_call_t* call) {
@@ -155,8 +169,10 @@ Status execute(void*, tenon_executable_t* executable, const tenon_call_t* call) 
 }
 
 Status dump(void*, tenon_artifact_t* artifact, tenon_str_t what, const tenon_sink_t* sink) {
-  if (view(what) != "plan") return fail(TENON_NOT_FOUND, "The reference device shows its plan and nothing else.");
-  return graph_api().graph_write(graph_api().self, artifact_of(artifact)->graph, TENON_FORMAT_TEXT, sink);
+  if (view(what) != "plan")
+    return fail(TENON_NOT_FOUND, "The reference device shows its plan and nothing else.");
+  return graph_api().graph_write(graph_api().self, artifact_of(artifact)->graph, TENON_FORMAT_TEXT,
+                                 sink);
 }
 
 }  // namespace

@@ -19,7 +19,9 @@ Status count(void*, uint32_t* out) {
 }
 
 Status info(void*, uint32_t ordinal, tenon_device_info_t* out) {
-  if (ordinal != 0) return fail(TENON_NOT_FOUND, cat("There is one reference device, and number ", ordinal, " was asked for."));
+  if (ordinal != 0)
+    return fail(TENON_NOT_FOUND,
+                cat("There is one reference device, and number ", ordinal, " was asked for."));
   tenon_device_info_t made = {};
   made.threading = TENON_THREADING_FREE;
   made.kind = str("reference");
@@ -30,18 +32,24 @@ Status info(void*, uint32_t ordinal, tenon_device_info_t* out) {
 }
 
 Status open(void*, uint32_t ordinal, tenon_device_t** out) {
-  if (ordinal != 0) return fail(TENON_NOT_FOUND, cat("There is one reference device, and number ", ordinal, " was asked for."));
+  if (ordinal != 0)
+    return fail(TENON_NOT_FOUND,
+                cat("There is one reference device, and number ", ordinal, " was asked for."));
   static char device;  // nothing to hold: any address will do
   *out = reinterpret_cast<tenon_device_t*>(&device);
   return {};
 }
-Status close(void*, tenon_device_t*) { return {}; }
+Status close(void*, tenon_device_t*) {
+  return {};
+}
 
 Status alloc(void*, tenon_device_t*, uint64_t size, tenon_buffer_t** out) {
-  if (size > UINT64_MAX - kAlignmentBytes) return fail(TENON_RESOURCE_EXHAUSTED, cat("Nobody has ", size, " bytes."));
+  if (size > UINT64_MAX - kAlignmentBytes)
+    return fail(TENON_RESOURCE_EXHAUSTED, cat("Nobody has ", size, " bytes."));
   const uint64_t rounded = (size + kAlignmentBytes) / kAlignmentBytes * kAlignmentBytes;
   auto* data = static_cast<std::byte*>(std::aligned_alloc(kAlignmentBytes, rounded));
-  if (data == nullptr) return fail(TENON_RESOURCE_EXHAUSTED, cat("The system gave no ", size, " bytes."));
+  if (data == nullptr)
+    return fail(TENON_RESOURCE_EXHAUSTED, cat("The system gave no ", size, " bytes."));
   const uint64_t used = g_used += size;
   uint64_t peak = g_peak;
   while (peak < used && !g_peak.compare_exchange_weak(peak, used)) {
@@ -61,12 +69,15 @@ Status free_buffer(void*, tenon_device_t*, tenon_buffer_t* handle) {
 
 Status copy(void*, tenon_device_t*, const tenon_copy_t* c) {
   const Buffer *from = buffer_of(c->from), *to = buffer_of(c->to);
-  TENON_TRY(check_copy(*c, from != nullptr ? from->size_bytes : 0, to != nullptr ? to->size_bytes : 0));
+  TENON_TRY(
+      check_copy(*c, from != nullptr ? from->size_bytes : 0, to != nullptr ? to->size_bytes : 0));
   tenon_copy_perform(c, from != nullptr ? from->data : nullptr, to != nullptr ? to->data : nullptr);
   return {};
 }
 
-Status sync(void*, tenon_device_t*) { return {}; }
+Status sync(void*, tenon_device_t*) {
+  return {};
+}
 
 Status map(void*, tenon_device_t*, tenon_buffer_t* buffer, void** out) {
   *out = buffer_of(buffer)->data;
@@ -86,8 +97,18 @@ Status memory(void*, tenon_device_t*, uint64_t* used, uint64_t* peak) {
 
 }  // namespace
 
-const tenon_device_api_t kDeviceApi = {
-    sizeof(tenon_device_api_t), nullptr,     entry<count>, entry<info>, entry<open>,   entry<close>, entry<alloc>,
-    entry<free_buffer>,         entry<copy>, entry<sync>,  entry<map>,  entry<import>, entry<memory>};
+const tenon_device_api_t kDeviceApi = {sizeof(tenon_device_api_t),
+                                       nullptr,
+                                       entry<count>,
+                                       entry<info>,
+                                       entry<open>,
+                                       entry<close>,
+                                       entry<alloc>,
+                                       entry<free_buffer>,
+                                       entry<copy>,
+                                       entry<sync>,
+                                       entry<map>,
+                                       entry<import>,
+                                       entry<memory>};
 
 }  // namespace tenon::reference

@@ -13,8 +13,12 @@ constexpr uint32_t kNever = 0xffffffffu;
 // An output whose size only the run tells, and that may be larger, gets its buffer then.
 constexpr int64_t kLateBytes = int64_t{1} << 20;
 
-tenon_node_view_t node_view(tenon_graph_t* graph, tenon_node_t node) { return Node(graph, node).view(); }
-tenon_value_view_t value_view(tenon_graph_t* graph, tenon_value_t value) { return Value(graph, value).view(); }
+tenon_node_view_t node_view(tenon_graph_t* graph, tenon_node_t node) {
+  return Node(graph, node).view();
+}
+tenon_value_view_t value_view(tenon_graph_t* graph, tenon_value_t value) {
+  return Value(graph, value).view();
+}
 
 uint64_t now_ns() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -35,7 +39,8 @@ const tenon_host_registry_t& registry() {
   return *table;
 }
 
-// ---- Loading --------------------------------------------------------------------------------------------------------
+// ---- Loading
+// --------------------------------------------------------------------------------------------------------
 
 Status Interpreter::load(const ArtifactView& artifact, std::span<tenon_blob_t* const> constants,
                          std::unique_ptr<Interpreter>* out) {
@@ -44,16 +49,19 @@ Status Interpreter::load(const ArtifactView& artifact, std::span<tenon_blob_t* c
   std::unique_ptr<Interpreter> made(new Interpreter());
   TENON_TRY(made->read(blob.get()));
   if (artifact.ordinals.size() > made->main_.argument_count) {
-    return fail(TENON_FAILED_PRECONDITION, "The artifact names more constants than its graph has arguments.");
+    return fail(TENON_FAILED_PRECONDITION,
+                "The artifact names more constants than its graph has arguments.");
   }
   made->input_count_ = made->main_.argument_count - static_cast<uint32_t>(artifact.ordinals.size());
   for (size_t i = 0; i < artifact.ordinals.size() && !constants.empty(); ++i) {
     tenon_blob_t* constant = constants[artifact.ordinals[i]];
     made->given_.push_back(Blob::retain(constant));
-    const tenon_type_t type = value_view(made->graph_, made->main_.arguments[made->input_count_ + i]).type;
+    const tenon_type_t type =
+        value_view(made->graph_, made->main_.arguments[made->input_count_ + i]).type;
     const uint64_t size = blob_bytes(constant).size();
     if (size != bytes_of(type.dtype, {type.dims, type.rank})) {
-      return fail(TENON_INVALID_ARGUMENT, cat("Constant ", artifact.ordinals[i], " has ", size, " bytes, which are not those of its type."));
+      return fail(TENON_INVALID_ARGUMENT, cat("Constant ", artifact.ordinals[i], " has ", size,
+                                              " bytes, which are not those of its type."));
     }
     made->constant_bytes_ += size;
   }
@@ -63,7 +71,8 @@ Status Interpreter::load(const ArtifactView& artifact, std::span<tenon_blob_t* c
 
 Status Interpreter::read(tenon_blob_t* bytes) {
   const tenon_host_graph_t& api = graph_api();
-  TENON_TRY(api.graph_read(api.self, bytes, str("an artifact of the reference device"), nullptr, &graph_));
+  TENON_TRY(api.graph_read(api.self, bytes, str("an artifact of the reference device"), nullptr,
+                           &graph_));
   api.freeze(api.self, graph_);
   whole_.size_bytes = sizeof whole_;
   main_.size_bytes = sizeof main_;
@@ -87,7 +96,8 @@ std::vector<tenon_value_t> Interpreter::reads_of(const tenon_node_view_t& node) 
   for (uint32_t i = 0; i < node.region_count; ++i) {
     tenon_region_view_t region{};
     region.size_bytes = sizeof region;
-    if (graph_api().region_view(graph_api().self, graph_, node.regions[i], &region) != TENON_OK) continue;
+    if (graph_api().region_view(graph_api().self, graph_, node.regions[i], &region) != TENON_OK)
+      continue;
     reads.insert(reads.end(), region.captures, region.captures + region.capture_count);
   }
   return reads;
@@ -115,15 +125,18 @@ void Interpreter::find_last_uses() {
   }
 }
 
-// ---- Sizes ----------------------------------------------------------------------------------------------------------
+// ---- Sizes
+// ----------------------------------------------------------------------------------------------------------
 
 std::vector<int64_t> Interpreter::symbol_values(tenon_symbols_t symbols) const {
   std::vector<int64_t> values(whole_.symbol_limit, 0);
-  for (uint32_t i = 0; i < main_.symbol_count && i < symbols.count; ++i) values[main_.symbols[i]] = symbols.values[i];
+  for (uint32_t i = 0; i < main_.symbol_count && i < symbols.count; ++i)
+    values[main_.symbols[i]] = symbols.values[i];
   return values;
 }
 
-Status Interpreter::dims_of(const tenon_type_t& type, const std::vector<int64_t>& symbols, std::vector<int64_t>* out) const {
+Status Interpreter::dims_of(const tenon_type_t& type, const std::vector<int64_t>& symbols,
+                            std::vector<int64_t>* out) const {
   out->resize(type.rank);
   for (uint32_t i = 0; i < type.rank; ++i) {
     TENON_TRY(graph_api().dim_evaluate(graph_api().self, graph_, type.dims[i], symbols.data(),
@@ -134,16 +147,20 @@ Status Interpreter::dims_of(const tenon_type_t& type, const std::vector<int64_t>
 
 bool Interpreter::mentions(const tenon_type_t& type, const std::vector<bool>& symbols) const {
   const std::vector<tenon_symbol_t> mentioned = TypeView(graph_, type).symbols();
-  return std::any_of(mentioned.begin(), mentioned.end(), [&](tenon_symbol_t s) { return symbols[s]; });
+  return std::any_of(mentioned.begin(), mentioned.end(),
+                     [&](tenon_symbol_t s) { return symbols[s]; });
 }
 
-// Whether a dim that depends on such symbols is more than one of them: the largest symbols need not give the largest size.
+// Whether a dim that depends on such symbols is more than one of them: the largest symbols need not
+// give the largest size.
 bool Interpreter::mixes(const tenon_type_t& type, const std::vector<bool>& symbols) const {
   for (uint32_t i = 0; i < type.rank; ++i) {
     tenon_dim_view_t view{};
     view.size_bytes = sizeof view;
-    const bool plain = type.dims[i] >= 0 || (graph_api().dim_view(graph_api().self, graph_, type.dims[i], &view) == TENON_OK &&
-                                             view.op == TENON_DIM_SYMBOL);
+    const bool plain =
+        type.dims[i] >= 0 ||
+        (graph_api().dim_view(graph_api().self, graph_, type.dims[i], &view) == TENON_OK &&
+         view.op == TENON_DIM_SYMBOL);
     tenon_type_t one{};
     one.rank = 1;
     one.dims = &type.dims[i];
@@ -161,8 +178,9 @@ std::vector<bool> Interpreter::late_symbols() const {
 
 Status Interpreter::needs(tenon_symbols_t symbols, tenon_needs_t* out) const {
   if (symbols.count != main_.symbol_count || out->output_count != main_.yield_count) {
-    return fail(TENON_INVALID_ARGUMENT, cat("The graph has ", main_.symbol_count, " symbols and ", main_.yield_count,
-                                            " outputs; sizes were asked for ", symbols.count, " and ", out->output_count, "."));
+    return fail(TENON_INVALID_ARGUMENT, cat("The graph has ", main_.symbol_count, " symbols and ",
+                                            main_.yield_count, " outputs; sizes were asked for ",
+                                            symbols.count, " and ", out->output_count, "."));
   }
   std::vector<int64_t> values = symbol_values(symbols);
   const std::vector<bool> late = late_symbols();
@@ -180,7 +198,8 @@ Status Interpreter::needs(tenon_symbols_t symbols, tenon_needs_t* out) const {
     TENON_TRY(dims_of(value.type, values, &dims));
     std::copy(dims.begin(), dims.end(), out->outputs[i].dims);
     const uint64_t bytes = bytes_of(value.type.dtype, dims);
-    const bool is_late = mentions(value.type, unbounded) || mixes(value.type, late) || (bytes > static_cast<uint64_t>(kLateBytes) && mentions(value.type, late));
+    const bool is_late = mentions(value.type, unbounded) || mixes(value.type, late) ||
+                         (bytes > static_cast<uint64_t>(kLateBytes) && mentions(value.type, late));
     out->outputs[i].size_bytes_max = is_late ? TENON_SIZE_UNKNOWN : bytes;
     out->outputs[i].alias_input = TENON_NO_ALIAS;
   }
@@ -189,7 +208,8 @@ Status Interpreter::needs(tenon_symbols_t symbols, tenon_needs_t* out) const {
   return {};
 }
 
-// ---- Running ----------------------------------------------------------------------------------------------------------
+// ---- Running
+// ----------------------------------------------------------------------------------------------------------
 
 struct Interpreter::Values {
   explicit Values(uint32_t count) : arrays(count), shapes(count), owned(count, false) {}
@@ -207,7 +227,8 @@ struct Interpreter::Values {
     shapes[v] = dims;
     shapes[v].resize(rank * 2);
     int64_t stride = dtype_bits(dtype) / 8;
-    for (size_t i = rank; i-- > 0; stride *= std::max<int64_t>(dims[i], 1)) shapes[v][rank + i] = stride;
+    for (size_t i = rank; i-- > 0; stride *= std::max<int64_t>(dims[i], 1))
+      shapes[v][rank + i] = stride;
     arrays[v] = {};
     arrays[v].size_bytes = sizeof(tenon_array_t);
     arrays[v].dtype = dtype;
@@ -222,10 +243,13 @@ struct Interpreter::Values {
 };
 
 Status Interpreter::check_call(const tenon_call_t& call) const {
-  if (call.input_count == input_count_ && call.output_count == main_.yield_count && call.symbols.count == main_.symbol_count) return {};
-  return fail(TENON_INVALID_ARGUMENT, cat("The graph has ", input_count_, " inputs, ", main_.yield_count, " outputs and ",
-                                          main_.symbol_count, " symbols; the call has ", call.input_count, ", ", call.output_count,
-                                          " and ", call.symbols.count, "."));
+  if (call.input_count == input_count_ && call.output_count == main_.yield_count &&
+      call.symbols.count == main_.symbol_count)
+    return {};
+  return fail(TENON_INVALID_ARGUMENT,
+              cat("The graph has ", input_count_, " inputs, ", main_.yield_count, " outputs and ",
+                  main_.symbol_count, " symbols; the call has ", call.input_count, ", ",
+                  call.output_count, " and ", call.symbols.count, "."));
 }
 
 Status Interpreter::execute(const tenon_call_t& call) const {
@@ -236,15 +260,18 @@ Status Interpreter::execute(const tenon_call_t& call) const {
     const tenon_value_view_t view = value_view(graph_, main_.arguments[i]);
     std::vector<int64_t> dims;
     TENON_TRY(dims_of(view.type, symbols, &dims));
-    void* data = i < input_count_ ? static_cast<void*>(buffer_of(call.inputs[i].buffer)->data + call.inputs[i].offset_bytes)
-                                  : const_cast<std::byte*>(blob_bytes(given_[i - input_count_].get()).data());
+    void* data = i < input_count_
+                     ? static_cast<void*>(buffer_of(call.inputs[i].buffer)->data +
+                                          call.inputs[i].offset_bytes)
+                     : const_cast<std::byte*>(blob_bytes(given_[i - input_count_].get()).data());
     values.put(main_.arguments[i], view.type.dtype, dims, data);
   }
   for (tenon_value_t v = 0; v < whole_.value_limit; ++v) {
     const tenon_value_view_t view = value_view(graph_, v);
     if (view.kind != TENON_VALUE_CONSTANT) continue;
     const std::span<const std::byte> bytes = blob_bytes(view.blob);
-    values.put(v, view.type.dtype, {view.type.dims, view.type.dims + view.type.rank}, const_cast<std::byte*>(bytes.data()));
+    values.put(v, view.type.dtype, {view.type.dims, view.type.dims + view.type.rank},
+               const_cast<std::byte*>(bytes.data()));
   }
   for (uint32_t i = 0; i < main_.node_count; ++i) {
     if (cancelled()) return fail(TENON_CANCELLED, "T0001: The run was cancelled.");
@@ -254,15 +281,19 @@ Status Interpreter::execute(const tenon_call_t& call) const {
     const tenon_array_t& array = values.arrays[main_.yields[i]];
     const uint64_t bytes = bytes_of(array.dtype, {array.dims, array.rank});
     tenon_span_t span = call.outputs[i];
-    if (span.buffer == nullptr && call.output != nullptr) TENON_TRY(call.output(call.output_self, i, bytes, &span));
+    if (span.buffer == nullptr && call.output != nullptr)
+      TENON_TRY(call.output(call.output_self, i, bytes, &span));
     if (span.buffer == nullptr) return fail(TENON_INTERNAL, cat("Output ", i, " has no buffer."));
     const uint64_t room = buffer_of(span.buffer)->size_bytes;
     if (span.offset_bytes > room || bytes > room - span.offset_bytes) {
-      return fail(TENON_INTERNAL, cat("Output ", i, " has ", bytes, " bytes, more than its buffer."));
+      return fail(TENON_INTERNAL,
+                  cat("Output ", i, " has ", bytes, " bytes, more than its buffer."));
     }
-    if (bytes != 0) std::memcpy(buffer_of(span.buffer)->data + span.offset_bytes, array.data, bytes);
+    if (bytes != 0)
+      std::memcpy(buffer_of(span.buffer)->data + span.offset_bytes, array.data, bytes);
   }
-  for (uint32_t i = 0; i < call.out_symbol_count && i < out_symbols_.size(); ++i) call.out_symbols[i] = symbols[out_symbols_[i]];
+  for (uint32_t i = 0; i < call.out_symbol_count && i < out_symbols_.size(); ++i)
+    call.out_symbols[i] = symbols[out_symbols_[i]];
   return {};
 }
 
@@ -270,17 +301,20 @@ Status Interpreter::run_node(uint32_t position, std::vector<int64_t>* symbols, V
                              const tenon_profile_sink_t* profile) const {
   const tenon_node_view_t node = node_view(graph_, main_.nodes[position]);
   std::vector<tenon_array_t> inputs, outputs(node.result_count);
-  for (tenon_value_t v : reads_of(node)) inputs.push_back(v == TENON_NONE ? tenon_array_t{} : values->arrays[v]);
+  for (tenon_value_t v : reads_of(node))
+    inputs.push_back(v == TENON_NONE ? tenon_array_t{} : values->arrays[v]);
   const uint64_t begin = profile != nullptr ? now_ns() : 0;
   TENON_TRY(registry().evaluate(registry().self, graph_, main_.nodes[position], symbols->data(),
-                                static_cast<uint32_t>(symbols->size()), inputs.data(), static_cast<uint32_t>(inputs.size()),
-                                outputs.data(), node.result_count));
+                                static_cast<uint32_t>(symbols->size()), inputs.data(),
+                                static_cast<uint32_t>(inputs.size()), outputs.data(),
+                                node.result_count));
   if (profile != nullptr) {
     std::string origins;
-    const tenon_sink_t sink{&origins, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
-                              static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
-                              return TENON_OK;
-                            }};
+    const tenon_sink_t sink{
+        &origins, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
+          static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
+          return TENON_OK;
+        }};
     if (node.loc != 0) (void)graph_api().loc_text(graph_api().self, graph_, node.loc, &sink);
     profile->event(profile->self, str(sym_text(node.op)), str(origins), begin, now_ns(), 0, 0, 0);
   }
@@ -293,14 +327,16 @@ Status Interpreter::run_node(uint32_t position, std::vector<int64_t>* symbols, V
     if (v != TENON_NONE && last_use_[v] == position) values->drop(v);
   }
   for (uint32_t i = 0; i < node.result_count; ++i) {
-    const bool yielded = std::find(main_.yields, main_.yields + main_.yield_count, node.results[i]) != main_.yields + main_.yield_count;
+    const bool yielded = std::find(main_.yields, main_.yields + main_.yield_count,
+                                   node.results[i]) != main_.yields + main_.yield_count;
     if (last_use_[node.results[i]] == kNever && !yielded) values->drop(node.results[i]);
   }
   return {};
 }
 
 // A symbol that the node defines is what its results turned out to be.
-Status Interpreter::bind_symbols(const tenon_node_view_t& node, std::span<const tenon_array_t> results,
+Status Interpreter::bind_symbols(const tenon_node_view_t& node,
+                                 std::span<const tenon_array_t> results,
                                  std::vector<int64_t>* symbols) const {
   for (uint32_t s = 0; s < node.symbol_count; ++s) {
     tenon_symbol_view_t view{};

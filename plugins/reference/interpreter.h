@@ -19,9 +19,10 @@ const tenon_host_registry_t& registry();
 // Immutable once made; several executions at once are fine.
 class Interpreter {
  public:
-  // Reads the graph of an artifact. constants: of the compiled graph, by ordinal; those that it needs are retained. None: only to see
-  // whether the artifact can be read.
-  static Status load(const ArtifactView& artifact, std::span<tenon_blob_t* const> constants, std::unique_ptr<Interpreter>* out);
+  // Reads the graph of an artifact. constants: of the compiled graph, by ordinal; those that it
+  // needs are retained. None: only to see whether the artifact can be read.
+  static Status load(const ArtifactView& artifact, std::span<tenon_blob_t* const> constants,
+                     std::unique_ptr<Interpreter>* out);
   ~Interpreter();
   Interpreter(const Interpreter&) = delete;
 
@@ -37,9 +38,12 @@ class Interpreter {
   Status check_call(const tenon_call_t& call) const;
   void find_last_uses();
   std::vector<tenon_value_t> reads_of(const tenon_node_view_t& node) const;
-  Status run_node(uint32_t position, std::vector<int64_t>* symbols, Values* values, const tenon_profile_sink_t* profile) const;
-  Status bind_symbols(const tenon_node_view_t& node, std::span<const tenon_array_t> results, std::vector<int64_t>* symbols) const;
-  Status dims_of(const tenon_type_t& type, const std::vector<int64_t>& symbols, std::vector<int64_t>* out) const;
+  Status run_node(uint32_t position, std::vector<int64_t>* symbols, Values* values,
+                  const tenon_profile_sink_t* profile) const;
+  Status bind_symbols(const tenon_node_view_t& node, std::span<const tenon_array_t> results,
+                      std::vector<int64_t>* symbols) const;
+  Status dims_of(const tenon_type_t& type, const std::vector<int64_t>& symbols,
+                 std::vector<int64_t>* out) const;
   bool mentions(const tenon_type_t& type, const std::vector<bool>& symbols) const;
   bool mixes(const tenon_type_t& type, const std::vector<bool>& symbols) const;
   std::vector<bool> late_symbols() const;
@@ -48,11 +52,11 @@ class Interpreter {
   tenon_graph_t* graph_ = nullptr;
   tenon_graph_view_t whole_{};
   tenon_region_view_t main_{};
-  std::vector<uint32_t> last_use_;            // by value: position of the last node that reads it
-  std::vector<tenon_symbol_t> out_symbols_;   // defined inside, mentioned by yields
+  std::vector<uint32_t> last_use_;           // by value: position of the last node that reads it
+  std::vector<tenon_symbol_t> out_symbols_;  // defined inside, mentioned by yields
   uint64_t constant_bytes_ = 0;
-  uint32_t input_count_ = 0;           // arguments that a call gives; constants are behind them
-  std::vector<Blob> given_;            // those constants
+  uint32_t input_count_ = 0;  // arguments that a call gives; constants are behind them
+  std::vector<Blob> given_;   // those constants
 };
 
 }  // namespace tenon::reference

@@ -8,7 +8,8 @@ namespace {
 
 tenon::Status accept() {
   if (tenon::context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID) != nullptr) return {};
-  return tenon::fail(TENON_FAILED_PRECONDITION, "The reference device needs tenon.host.registry/1.");
+  return tenon::fail(TENON_FAILED_PRECONDITION,
+                     "The reference device needs tenon.host.registry/1.");
 }
 
 const tenon_interface_t kInterfaces[] = {

@@ -26,7 +26,8 @@ struct OpFilter {
     tenon_node_view_t node{};
     node.size_bytes = sizeof node;
     TENON_TRY(filter.api->node_view(filter.api->self, filter.graph, nodes[0], &node));
-    if (filter.ops.find(cat(",", sym_text(node.op), ",")) != std::string::npos) return filter.sink->claim(filter.sink->self, nodes, count, cost_ns);
+    if (filter.ops.find(cat(",", sym_text(node.op), ",")) != std::string::npos)
+      return filter.sink->claim(filter.sink->self, nodes, count, cost_ns);
     return refuse(self, nodes[0], TENON_UNIMPLEMENTED, str("TENON_SIM_OPS does not list the op"));
   }
   static tenon_code_t refuse(void* self, tenon_node_t node, tenon_code_t code, tenon_str_t reason) {

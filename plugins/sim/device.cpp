@@ -15,7 +15,8 @@ namespace {
 
 constexpr uint32_t kDeviceCount = 2;
 // The ordinal is there for claim alone: TENON_SIM_OPS may differ.
-constexpr std::string_view kTargets[kDeviceCount] = {"sim ordinal=0 dialect=opencl-c fp64=1", "sim ordinal=1 dialect=opencl-c fp64=1"};
+constexpr std::string_view kTargets[kDeviceCount] = {"sim ordinal=0 dialect=opencl-c fp64=1",
+                                                     "sim ordinal=1 dialect=opencl-c fp64=1"};
 constexpr uint64_t kMemoryBytes = uint64_t{4} << 30;
 
 Status count(void*, uint32_t* out) {
@@ -24,11 +25,13 @@ Status count(void*, uint32_t* out) {
 }
 
 Status info(void*, uint32_t ordinal, tenon_device_info_t* out) {
-  if (ordinal >= kDeviceCount) return fail(TENON_OUT_OF_RANGE, cat("sim: there are ", kDeviceCount, " devices"));
+  if (ordinal >= kDeviceCount)
+    return fail(TENON_OUT_OF_RANGE, cat("sim: there are ", kDeviceCount, " devices"));
   tenon_device_info_t made = {};
   made.threading = TENON_THREADING_FREE;
   made.kind = str("sim");
-  made.description = str("simulated accelerator: own memory, asynchronous queues, a fiber for each work item");
+  made.description =
+      str("simulated accelerator: own memory, asynchronous queues, a fiber for each work item");
   made.target = str(kTargets[ordinal]);
   made.memory_bytes = kMemoryBytes;
   made.alignment_bytes = kAlignmentBytes;
@@ -38,7 +41,8 @@ Status info(void*, uint32_t ordinal, tenon_device_info_t* out) {
 }
 
 Status open(void*, uint32_t ordinal, tenon_device_t** out) {
-  if (ordinal >= kDeviceCount) return fail(TENON_OUT_OF_RANGE, cat("sim: there are ", kDeviceCount, " devices"));
+  if (ordinal >= kDeviceCount)
+    return fail(TENON_OUT_OF_RANGE, cat("sim: there are ", kDeviceCount, " devices"));
   auto device = std::make_unique<Device>(ordinal, kMemoryBytes);
   TENON_TRY(device->injection.check());
   TENON_TRY(device->memory.reserve());
@@ -78,16 +82,25 @@ Status perform_copy(Device& device, const tenon_copy_t& c, Queue& queue) {
   const DeviceMemory::Access access(device.memory);
   void *from = nullptr, *to = nullptr;
   if (tenon_copy_reads(&c)) {
-    TENON_TRY(device.memory.translate(handle_of(c.from), c.from_offset_bytes, c.length_bytes, &from));
+    TENON_TRY(
+        device.memory.translate(handle_of(c.from), c.from_offset_bytes, c.length_bytes, &from));
   }
   if (tenon_copy_writes(&c)) {
     TENON_TRY(device.memory.translate(handle_of(c.to), c.to_offset_bytes, c.length_bytes, &to));
   }
   switch (c.direction) {
-    case TENON_COPY_HOST_TO_DEVICE: move(to, c.host_from, length); return begun;
-    case TENON_COPY_DEVICE_TO_HOST: move(c.host_to, from, length); return begun;
-    case TENON_COPY_DEVICE_TO_DEVICE: move(to, from, length); return begun;
-    default: tenon_copy_fill(&c, to, length / c.pattern_bytes * c.pattern_bytes); return begun;
+    case TENON_COPY_HOST_TO_DEVICE:
+      move(to, c.host_from, length);
+      return begun;
+    case TENON_COPY_DEVICE_TO_HOST:
+      move(c.host_to, from, length);
+      return begun;
+    case TENON_COPY_DEVICE_TO_DEVICE:
+      move(to, from, length);
+      return begun;
+    default:
+      tenon_copy_fill(&c, to, length / c.pattern_bytes * c.pattern_bytes);
+      return begun;
   }
 }
 
@@ -104,7 +117,8 @@ Activity& activity() {
   return one;
 }
 uint64_t steady_ns() {
-  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
+  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /
+                               std::chrono::nanoseconds(1));
 }
 
 void read_counts(void*, uint32_t ordinal, tenon_sim_counts_t* out) {
@@ -132,7 +146,9 @@ uint64_t read_overlap(void*) {
   return std::exchange(activity().overlap_ns, 0);
 }
 
-Status raise(const Fault& fault) { return fault.code == TENON_OK ? Status() : fail(fault.code, fault.message); }
+Status raise(const Fault& fault) {
+  return fault.code == TENON_OK ? Status() : fail(fault.code, fault.message);
+}
 
 Status copy(void*, tenon_device_t* d, const tenon_copy_t* c) {
   Device& device = *device_of(d);
@@ -141,7 +157,8 @@ Status copy(void*, tenon_device_t* d, const tenon_copy_t* c) {
   // Ordered after everything submitted before. What failed there is told to those who wait for it.
   for (const std::shared_ptr<Queue>& queue : device.all_queues()) queue->wait_idle();
   Fence done(0);
-  device.default_queue->submit({}, {&done, 1}, [&device, c](Queue& queue) { return perform_copy(device, *c, queue); });
+  device.default_queue->submit(
+      {}, {&done, 1}, [&device, c](Queue& queue) { return perform_copy(device, *c, queue); });
   return done.wait(1, UINT64_MAX);
 }
 
@@ -181,13 +198,14 @@ Status queue_destroy(void*, tenon_queue_t* q) {
   return {};
 }
 
-Status copy_async(void*, tenon_queue_t* q, const tenon_copy_t* c, const tenon_fence_point_t* waits, uint32_t wait_count,
-                  tenon_fence_point_t signal) {
+Status copy_async(void*, tenon_queue_t* q, const tenon_copy_t* c, const tenon_fence_point_t* waits,
+                  uint32_t wait_count, tenon_fence_point_t signal) {
   Device* device = queue_of(q)->device;
   TENON_TRY(device->alive());
   TENON_TRY(check_copy_kind(*c));
-  queue_of(q)->queue->submit(points_of(waits, wait_count), point_of(signal),
-                             [device, c = *c](Queue& queue) { return perform_copy(*device, c, queue); });
+  queue_of(q)->queue->submit(
+      points_of(waits, wait_count), point_of(signal),
+      [device, c = *c](Queue& queue) { return perform_copy(*device, c, queue); });
   return {};
 }
 
@@ -208,7 +226,9 @@ Status fence_destroy(void*, tenon_fence_t* f) {
   return {};
 }
 
-Status fence_query(void*, tenon_fence_t* fence, uint64_t* out) { return fence_of(fence)->query(out); }
+Status fence_query(void*, tenon_fence_t* fence, uint64_t* out) {
+  return fence_of(fence)->query(out);
+}
 
 Status fence_signal(void*, tenon_fence_t* fence, uint64_t value) {
   fence_of(fence)->signal(value);
@@ -217,7 +237,8 @@ Status fence_signal(void*, tenon_fence_t* fence, uint64_t value) {
 
 Status fence_wait(void*, tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns) {
   if (fence_of(fence)->device->injection.strikes(Event::kFence)) {
-    return fail(TENON_DEADLINE_EXCEEDED, cat("sim: the wait for value ", value, " of a fence was given up (injected)"));
+    return fail(TENON_DEADLINE_EXCEEDED,
+                cat("sim: the wait for value ", value, " of a fence was given up (injected)"));
   }
   return fence_of(fence)->wait(value, timeout_ns);
 }
@@ -241,7 +262,8 @@ Running::~Running() {
   if (before && !a.both()) a.overlap_ns += steady_ns() - a.both_since_ns;
 }
 
-const tenon_sim_statistics_t kStatisticsTable = {sizeof(tenon_sim_statistics_t), nullptr, read_counts, read_at_once, read_overlap};
+const tenon_sim_statistics_t kStatisticsTable = {sizeof(tenon_sim_statistics_t), nullptr,
+                                                 read_counts, read_at_once, read_overlap};
 
 Status Device::alive() const {
   if (!lost.load(std::memory_order_acquire)) return {};
@@ -284,7 +306,9 @@ std::unordered_set<Device*>& Device::all() {
 // Whoever waits, for a fence or in a stall, learns of it at once.
 void Device::lose() {
   lost.store(true, std::memory_order_release);
-  { const std::unique_lock others(touching); }  // they end, and none begins
+  {
+    const std::unique_lock others(touching);
+  }  // they end, and none begins
   const Fault fault{TENON_DEVICE_LOST, cat("sim: device ", ordinal, " is lost")};
   const std::lock_guard lock(objects_mutex);
   for (Fence* fence : fences) fence->fail(0, fault);
@@ -303,14 +327,28 @@ std::vector<FencePoint> points_of(const tenon_fence_point_t* points, uint32_t co
 }
 
 // No map and no import: the host cannot touch this memory.
-bool is_target(std::string_view target) { return std::find(std::begin(kTargets), std::end(kTargets), target) != std::end(kTargets); }
+bool is_target(std::string_view target) {
+  return std::find(std::begin(kTargets), std::end(kTargets), target) != std::end(kTargets);
+}
 
-const tenon_device_api_t kDeviceTable = {
-    sizeof(tenon_device_api_t), nullptr,     entry<count>, entry<info>, entry<open>, entry<close>, entry<alloc>, entry<free>,
-    entry<copy>,                entry<sync>, nullptr,      nullptr,     entry<memory>};
+const tenon_device_api_t kDeviceTable = {sizeof(tenon_device_api_t),
+                                         nullptr,
+                                         entry<count>,
+                                         entry<info>,
+                                         entry<open>,
+                                         entry<close>,
+                                         entry<alloc>,
+                                         entry<free>,
+                                         entry<copy>,
+                                         entry<sync>,
+                                         nullptr,
+                                         nullptr,
+                                         entry<memory>};
 
-const tenon_queue_api_t kQueueTable = {
-    sizeof(tenon_queue_api_t), nullptr,          entry<queue_create>,  entry<queue_destroy>, entry<copy_async>, entry<fence_create>,
-    entry<fence_destroy>,      entry<fence_query>, entry<fence_signal>, entry<fence_wait>};
+const tenon_queue_api_t kQueueTable = {sizeof(tenon_queue_api_t), nullptr,
+                                       entry<queue_create>,       entry<queue_destroy>,
+                                       entry<copy_async>,         entry<fence_create>,
+                                       entry<fence_destroy>,      entry<fence_query>,
+                                       entry<fence_signal>,       entry<fence_wait>};
 
 }  // namespace tenon::sim

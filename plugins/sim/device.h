@@ -1,4 +1,5 @@
-// One simulated device: memory of its own, a default queue, and the queues and fences that the host makes.
+// One simulated device: memory of its own, a default queue, and the queues and fences that the host
+// makes.
 #ifndef TENON_PLUGINS_SIM_DEVICE_H_
 #define TENON_PLUGINS_SIM_DEVICE_H_
 
@@ -20,7 +21,10 @@ namespace tenon::sim {
 
 struct Device {
   Device(uint32_t which, uint64_t memory_bytes)
-      : ordinal(which), memory(memory_bytes), injection(which), default_queue(std::make_shared<Queue>()) {
+      : ordinal(which),
+        memory(memory_bytes),
+        injection(which),
+        default_queue(std::make_shared<Queue>()) {
     queues.push_back(default_queue);
     const std::lock_guard lock(all_mutex());
     all().insert(this);
@@ -33,7 +37,8 @@ struct Device {
 
   // DEVICE_LOST from the moment on that the device was lost.
   Status alive() const;
-  // What every command does first, on its queue's thread: takes its time, or goes wrong. kCopy, kLaunch.
+  // What every command does first, on its queue's thread: takes its time, or goes wrong. kCopy,
+  // kLaunch.
   Status begin_command(Event event, Queue& queue);
   // An allocation, for the host or for executables.
   Status alloc(uint64_t size_bytes, uint64_t* out_handle);
@@ -44,7 +49,8 @@ struct Device {
   DeviceMemory memory;
   Injection injection;
   std::atomic<bool> lost{false};
-  std::shared_mutex touching;  // held by commands while they touch memory: nobody learns of the loss before
+  std::shared_mutex
+      touching;  // held by commands while they touch memory: nobody learns of the loss before
   const std::shared_ptr<Queue> default_queue;  // what the host submits without naming a queue
   std::mutex objects_mutex;
   std::vector<std::shared_ptr<Queue>> queues;
@@ -78,14 +84,26 @@ struct HostFence : Fence {
   Device* device;
 };
 
-inline Device* device_of(tenon_device_t* d) { return reinterpret_cast<Device*>(d); }
-inline HostQueue* queue_of(tenon_queue_t* q) { return reinterpret_cast<HostQueue*>(q); }
-inline HostFence* fence_of(tenon_fence_t* f) { return reinterpret_cast<HostFence*>(f); }
+inline Device* device_of(tenon_device_t* d) {
+  return reinterpret_cast<Device*>(d);
+}
+inline HostQueue* queue_of(tenon_queue_t* q) {
+  return reinterpret_cast<HostQueue*>(q);
+}
+inline HostFence* fence_of(tenon_fence_t* f) {
+  return reinterpret_cast<HostFence*>(f);
+}
 // Buffers are handles: numbers that are no addresses.
-inline uint64_t handle_of(const tenon_buffer_t* b) { return reinterpret_cast<uint64_t>(b); }
-inline tenon_buffer_t* buffer_of(uint64_t handle) { return reinterpret_cast<tenon_buffer_t*>(handle); }
+inline uint64_t handle_of(const tenon_buffer_t* b) {
+  return reinterpret_cast<uint64_t>(b);
+}
+inline tenon_buffer_t* buffer_of(uint64_t handle) {
+  return reinterpret_cast<tenon_buffer_t*>(handle);
+}
 
-inline FencePoint point_of(const tenon_fence_point_t& p) { return {fence_of(p.fence), p.value}; }
+inline FencePoint point_of(const tenon_fence_point_t& p) {
+  return {fence_of(p.fence), p.value};
+}
 std::vector<FencePoint> points_of(const tenon_fence_point_t* points, uint32_t count);
 
 extern const tenon_device_api_t kDeviceTable;

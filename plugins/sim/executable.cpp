@@ -1,5 +1,5 @@
-// tenon.compile/1 of the simulated device: subgraphs become OpenCL C through kernelgen, the host's toolchain for that dialect makes
-// them callable, and a queue's thread runs the work items.
+// tenon.compile/1 of the simulated device: subgraphs become OpenCL C through kernelgen, the host's
+// toolchain for that dialect makes them callable, and a queue's thread runs the work items.
 #include "executable.h"
 
 #include <algorithm>
@@ -44,19 +44,26 @@ struct Executable {
   }
 };
 
-kg::TextArtifact* artifact_of(tenon_artifact_t* a) { return reinterpret_cast<kg::TextArtifact*>(a); }
-Executable* executable_of(tenon_executable_t* e) { return reinterpret_cast<Executable*>(e); }
+kg::TextArtifact* artifact_of(tenon_artifact_t* a) {
+  return reinterpret_cast<kg::TextArtifact*>(a);
+}
+Executable* executable_of(tenon_executable_t* e) {
+  return reinterpret_cast<Executable*>(e);
+}
 
-Status lift_host(kg::LiftHost* out) { return kg::lift_host(context().host, out); }
+Status lift_host(kg::LiftHost* out) {
+  return kg::lift_host(context().host, out);
+}
 
 Status toolchain(const tenon_toolchain_api_t** out) {
   const auto* registry = context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID);
   if (registry == nullptr) return fail(TENON_FAILED_PRECONDITION, "sim: this host has no registry");
-  return registry->plugin_interface(registry->self, str("toolchain"), str(TENON_DIALECT_OPENCL_C), str(TENON_TOOLCHAIN_ID),
-                                    reinterpret_cast<const void**>(out));
+  return registry->plugin_interface(registry->self, str("toolchain"), str(TENON_DIALECT_OPENCL_C),
+                                    str(TENON_TOOLCHAIN_ID), reinterpret_cast<const void**>(out));
 }
 
-Status compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_options_t* options, tenon_artifact_t** out) {
+Status compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_options_t* options,
+               tenon_artifact_t** out) {
   kg::LiftHost host;
   const tenon_toolchain_api_t* tools = nullptr;
   TENON_TRY(lift_host(&host));
@@ -64,12 +71,15 @@ Status compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_opt
   TENON_TRY(toolchain(&tools));
   auto artifact = std::make_unique<kg::TextArtifact>();
   TENON_TRY(kg::build_text(host, kName, graph, kg::Target::opencl(true, kGroup), artifact.get()));
-  TENON_TRY(KernelModule::build(*tools, artifact->text, setting("TENON_SIM_CHECK") == "1", &artifact->code));
+  TENON_TRY(KernelModule::build(*tools, artifact->text, setting("TENON_SIM_CHECK") == "1",
+                                &artifact->code));
   *out = reinterpret_cast<tenon_artifact_t*>(artifact.release());
   return {};
 }
 
-void artifact_release(void*, tenon_artifact_t* artifact) { delete artifact_of(artifact); }
+void artifact_release(void*, tenon_artifact_t* artifact) {
+  delete artifact_of(artifact);
+}
 
 Status artifact_info(void*, tenon_artifact_t* artifact, tenon_artifact_info_t* out) {
   tenon_artifact_info_t made = {};
@@ -84,7 +94,9 @@ Status artifact_bytes(void*, tenon_artifact_t* artifact, const tenon_sink_t* sin
 
 Status fits(void*, tenon_str_t target, const void* bytes, uint64_t size_bytes) {
   if (!is_target(view(target)))
-    return fail(TENON_FAILED_PRECONDITION, cat("sim: the artifact is for a device of sim, and not for ", quoted(view(target))));
+    return fail(
+        TENON_FAILED_PRECONDITION,
+        cat("sim: the artifact is for a device of sim, and not for ", quoted(view(target))));
   kg::LiftHost host;
   kg::DeviceProgram program;
   std::string_view object;
@@ -96,11 +108,13 @@ Status resolve_kernels(Executable* exe, std::string_view object) {
   const tenon_toolchain_api_t* tools = nullptr;
   TENON_TRY(toolchain(&tools));
   TENON_TRY(exe->module.load(*tools, object));
-  for (const kg::ProgramKernel& kernel : exe->program.kernels) TENON_TRY(exe->module.find(kernel.entry, &exe->entries.emplace_back()));
+  for (const kg::ProgramKernel& kernel : exe->program.kernels)
+    TENON_TRY(exe->module.find(kernel.entry, &exe->entries.emplace_back()));
   return {};
 }
 
-Status upload_constants(const kg::LiftHost& host, Executable* exe, tenon_blob_t* const* blobs, uint32_t count) {
+Status upload_constants(const kg::LiftHost& host, Executable* exe, tenon_blob_t* const* blobs,
+                        uint32_t count) {
   std::vector<std::string_view> constants;
   TENON_TRY(kg::constant_bytes(host, kName, exe->program, blobs, count, &constants));
   const DeviceMemory::Access access(exe->device->memory);
@@ -118,8 +132,8 @@ Status upload_constants(const kg::LiftHost& host, Executable* exe, tenon_blob_t*
 
 Status run_load_steps(Executable* exe);
 
-Status load(void*, tenon_device_t* device, const void* bytes, uint64_t size_bytes, tenon_blob_t* const* constants,
-            uint32_t constant_count, tenon_executable_t** out) {
+Status load(void*, tenon_device_t* device, const void* bytes, uint64_t size_bytes,
+            tenon_blob_t* const* constants, uint32_t constant_count, tenon_executable_t** out) {
   auto exe = std::make_unique<Executable>();
   exe->device = device_of(device);
   TENON_TRY(exe->device->alive());
@@ -134,16 +148,21 @@ Status load(void*, tenon_device_t* device, const void* bytes, uint64_t size_byte
   return {};
 }
 
-void executable_release(void*, tenon_executable_t* exe) { delete executable_of(exe); }
+void executable_release(void*, tenon_executable_t* exe) {
+  delete executable_of(exe);
+}
 
 Status executable_info(void*, tenon_executable_t* exe, tenon_executable_info_t* out) {
   const Executable& e = *executable_of(exe);
-  return give_record(out, tenon_executable_info_t{sizeof *out, static_cast<uint32_t>(e.program.steps.size()), e.constant_bytes});
+  return give_record(
+      out, tenon_executable_info_t{sizeof *out, static_cast<uint32_t>(e.program.steps.size()),
+                                   e.constant_bytes});
 }
 
 Status layout_of(const Executable& exe, tenon_symbols_t symbols, kg::ProgramLayout* out) {
   std::string why;
-  if (!kg::layout_program(exe.program, {symbols.values, symbols.count}, {kg::ScratchPer::kItem, kAlignmentBytes}, out, &why)) {
+  if (!kg::layout_program(exe.program, {symbols.values, symbols.count},
+                          {kg::ScratchPer::kItem, kAlignmentBytes}, out, &why)) {
     return fail(TENON_INVALID_ARGUMENT, cat("sim: ", why));
   }
   return {};
@@ -168,10 +187,13 @@ struct Run {
   const tenon_profile_sink_t* profile;
 };
 
-std::pair<uint64_t, uint64_t> span_of(const tenon_span_t& s) { return {handle_of(s.buffer), s.offset_bytes}; }
+std::pair<uint64_t, uint64_t> span_of(const tenon_span_t& s) {
+  return {handle_of(s.buffer), s.offset_bytes};
+}
 
 uint64_t now_ns() {
-  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
+  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /
+                               std::chrono::nanoseconds(1));
 }
 
 struct Place {
@@ -181,26 +203,36 @@ struct Place {
 Place place_of(const Run& run, uint32_t buffer) {
   const kg::ProgramBuffer& b = run.exe->program.buffers[buffer];
   switch (b.kind) {
-    case kg::BufferKind::kInput: return {run.inputs[b.index].first, run.inputs[b.index].second};
-    case kg::BufferKind::kOutput: return {run.outputs[b.index].first, run.outputs[b.index].second};
-    case kg::BufferKind::kConstant: return {run.exe->constants[b.index], 0};
-    case kg::BufferKind::kPersistent: return {run.exe->persistents[buffer], 0};
-    case kg::BufferKind::kTemp: break;
+    case kg::BufferKind::kInput:
+      return {run.inputs[b.index].first, run.inputs[b.index].second};
+    case kg::BufferKind::kOutput:
+      return {run.outputs[b.index].first, run.outputs[b.index].second};
+    case kg::BufferKind::kConstant:
+      return {run.exe->constants[b.index], 0};
+    case kg::BufferKind::kPersistent:
+      return {run.exe->persistents[buffer], 0};
+    case kg::BufferKind::kTemp:
+      break;
   }
   return {run.workspace.first, run.workspace.second + run.layout.temp_offsets[buffer]};
 }
 
 std::string name_of(const kg::ProgramBuffer& b, uint32_t buffer) {
   switch (b.kind) {
-    case kg::BufferKind::kInput: return cat("input ", b.index);
-    case kg::BufferKind::kOutput: return cat("output ", b.index);
-    case kg::BufferKind::kConstant: return cat("constant ", b.index);
-    default: return cat("buffer ", buffer);
+    case kg::BufferKind::kInput:
+      return cat("input ", b.index);
+    case kg::BufferKind::kOutput:
+      return cat("output ", b.index);
+    case kg::BufferKind::kConstant:
+      return cat("constant ", b.index);
+    default:
+      return cat("buffer ", buffer);
   }
 }
 
 // The memory of one argument: where it is, or where a watched kernel sees it.
-Status add_buffer(const Run& run, Place place, KernelArg arg, DeviceMemory::Views* views, std::vector<KernelArg>* args) {
+Status add_buffer(const Run& run, Place place, KernelArg arg, DeviceMemory::Views* views,
+                  std::vector<KernelArg>* args) {
   DeviceMemory& memory = run.exe->device->memory;
   arg.kind = KernelArg::Kind::kBuffer;
   TENON_TRY(memory.place(place.handle, place.offset_bytes, arg.size_bytes, &arg.place));
@@ -220,7 +252,8 @@ Status launch(const Run& run, const kg::ProgramStep& step, size_t index) {
   DeviceMemory::Views views(run.exe->device->memory);
   Launch out;
   out.entry = run.exe->entries[step.kernel];
-  if (run.exe->module.watched()) out.title = cat("kernel `", kernel.entry, "` (", step.name, " for ", step.origins, ")");
+  if (run.exe->module.watched())
+    out.title = cat("kernel `", kernel.entry, "` (", step.name, " for ", step.origins, ")");
   out.global[0] = kg::global_size(static_cast<uint64_t>(l.range), kernel.group, kernel.together);
   out.local[0] = kernel.group == 0 ? 1 : kernel.group;
   for (size_t b = 0; b < step.buffers.size(); ++b) {
@@ -238,21 +271,27 @@ Status launch(const Run& run, const kg::ProgramStep& step, size_t index) {
     KernelArg arg;
     arg.size_bytes = l.scratch_bytes * static_cast<uint64_t>(l.range);
     arg.name = "scratch";
-    TENON_TRY(add_buffer(run, {run.workspace.first, run.workspace.second + run.layout.scratch_offset}, std::move(arg), &views, &out.args));
+    TENON_TRY(add_buffer(run,
+                         {run.workspace.first, run.workspace.second + run.layout.scratch_offset},
+                         std::move(arg), &views, &out.args));
   }
   return run.exe->module.run(out);
 }
 
-// Kernels clamp where they would leave a buffer, so whatever a run computed is harmless; it is not handed out.
+// Kernels clamp where they would leave a buffer, so whatever a run computed is harmless; it is not
+// handed out.
 Status check_run(const Run& run) {
   for (const kg::ProgramLayout::Check& check : run.layout.checks) {
     void* at = nullptr;
     uint64_t found = 0;
     const Place place = place_of(run, run.exe->program.checks[check.index].buffer);
-    TENON_TRY(run.exe->device->memory.translate(place.handle, place.offset_bytes, sizeof found, &at));
+    TENON_TRY(
+        run.exe->device->memory.translate(place.handle, place.offset_bytes, sizeof found, &at));
     std::memcpy(&found, at, sizeof found);
     std::string text;
-    if (const tenon_code_t code = kg::check_found(run.exe->program, check, found, &text); code != TENON_OK) return fail(code, text);
+    if (const tenon_code_t code = kg::check_found(run.exe->program, check, found, &text);
+        code != TENON_OK)
+      return fail(code, text);
   }
   return {};
 }
@@ -272,18 +311,21 @@ Status perform(const Run& run, Queue& queue) {
       const kg::ProgramKernel& kernel = run.exe->program.kernels[step.kernel];
       const std::vector<int64_t>& extents = run.layout.launches[i].extents;
       run.profile->event(run.profile->self, str(step.name), str(step.origins), begin, now_ns(),
-                         static_cast<double>(kernel.flops.evaluate(extents)), static_cast<double>(kernel.bytes.evaluate(extents)), 0);
+                         static_cast<double>(kernel.flops.evaluate(extents)),
+                         static_cast<double>(kernel.bytes.evaluate(extents)), 0);
     }
   }
   return check_run(run);
 }
 
-// Before the executable is handed out, on the caller's thread: nothing else runs on what it touches.
+// Before the executable is handed out, on the caller's thread: nothing else runs on what it
+// touches.
 Status run_load_steps(Executable* exe) {
   const kg::DeviceProgram& program = exe->program;
   Run run{exe, {}, {}, {}, {}, nullptr};
   std::string why;
-  if (!kg::layout_load_steps(program, {kg::ScratchPer::kItem, kAlignmentBytes}, &run.layout, &why)) {
+  if (!kg::layout_load_steps(program, {kg::ScratchPer::kItem, kAlignmentBytes}, &run.layout,
+                             &why)) {
     return fail(TENON_RESOURCE_EXHAUSTED, cat("sim: ", why));
   }
   DeviceMemory& memory = exe->device->memory;
@@ -294,11 +336,13 @@ Status run_load_steps(Executable* exe) {
     TENON_TRY(exe->device->alloc(run.layout.bytes[b], &exe->persistents[b]));
     exe->constant_bytes += run.layout.bytes[b];
   }
-  if (run.layout.workspace_bytes != 0) TENON_TRY(exe->device->alloc(run.layout.workspace_bytes, &run.workspace.first));
+  if (run.layout.workspace_bytes != 0)
+    TENON_TRY(exe->device->alloc(run.layout.workspace_bytes, &run.workspace.first));
   Status done;
   {
     const DeviceMemory::Access access(memory);
-    for (size_t i = 0; done.ok() && i < program.load_steps.size(); ++i) done = launch(run, program.load_steps[i], i);
+    for (size_t i = 0; done.ok() && i < program.load_steps.size(); ++i)
+      done = launch(run, program.load_steps[i], i);
   }
   if (run.workspace.first != 0) TENON_TRY(memory.free(run.workspace.first));
   for (size_t b = 0; b < program.buffers.size() && !program.load_steps.empty(); ++b) {
@@ -316,7 +360,8 @@ Status run_load_steps(Executable* exe) {
 
 Status execute(void*, tenon_executable_t* e, const tenon_call_t* call) {
   Executable& exe = *executable_of(e);
-  if (call->input_count != exe.program.input_count || call->output_count != exe.program.output_count) {
+  if (call->input_count != exe.program.input_count ||
+      call->output_count != exe.program.output_count) {
     return fail(TENON_INVALID_ARGUMENT, "sim: the call has another number of inputs or outputs");
   }
   TENON_TRY(exe.device->alive());
@@ -324,16 +369,19 @@ Status execute(void*, tenon_executable_t* e, const tenon_call_t* call) {
   run->exe = &exe;
   TENON_TRY(layout_of(exe, call->symbols, &run->layout));
   for (uint32_t i = 0; i < call->input_count; ++i) run->inputs.push_back(span_of(call->inputs[i]));
-  for (uint32_t i = 0; i < call->output_count; ++i) run->outputs.push_back(span_of(call->outputs[i]));
+  for (uint32_t i = 0; i < call->output_count; ++i)
+    run->outputs.push_back(span_of(call->outputs[i]));
   run->workspace = span_of(call->workspace);
   run->profile = call->profile;
   if (call->queue != nullptr) {
-    queue_of(call->queue)->queue->submit(points_of(call->waits, call->wait_count), point_of(call->signal),
-                                         [run](Queue& queue) { return perform(*run, queue); });
+    queue_of(call->queue)
+        ->queue->submit(points_of(call->waits, call->wait_count), point_of(call->signal),
+                        [run](Queue& queue) { return perform(*run, queue); });
     return {};
   }
   Fence done(0);
-  exe.device->default_queue->submit({}, {&done, 1}, [run](Queue& queue) { return perform(*run, queue); });
+  exe.device->default_queue->submit({}, {&done, 1},
+                                    [run](Queue& queue) { return perform(*run, queue); });
   return done.wait(1, UINT64_MAX);
 }
 
@@ -345,9 +393,19 @@ Status dump(void*, tenon_artifact_t* artifact, tenon_str_t what, const tenon_sin
 
 }  // namespace
 
-const tenon_compile_api_t kCompileTable = {
-    sizeof(tenon_compile_api_t), nullptr,         entry<claim_ops>,       entry<compile>,        artifact_release, entry<artifact_info>,
-    entry<artifact_bytes>,       entry<fits>,     entry<load>,        executable_release,    entry<executable_info>,
-    entry<needs>,                entry<execute>,  entry<dump>};
+const tenon_compile_api_t kCompileTable = {sizeof(tenon_compile_api_t),
+                                           nullptr,
+                                           entry<claim_ops>,
+                                           entry<compile>,
+                                           artifact_release,
+                                           entry<artifact_info>,
+                                           entry<artifact_bytes>,
+                                           entry<fits>,
+                                           entry<load>,
+                                           executable_release,
+                                           entry<executable_info>,
+                                           entry<needs>,
+                                           entry<execute>,
+                                           entry<dump>};
 
 }  // namespace tenon::sim

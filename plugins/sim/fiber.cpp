@@ -29,7 +29,8 @@
 namespace tenon::sim {
 
 Fiber::Fiber(std::function<void()> body) : body_(std::move(body)) {
-  void* p = mmap(nullptr, kStackBytes + kGuardBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+  void* p = mmap(nullptr, kStackBytes + kGuardBytes, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (p == MAP_FAILED) throw std::bad_alloc();
   mapping_ = static_cast<char*>(p);
   stack_ = mapping_ + kGuardBytes;
@@ -39,7 +40,8 @@ Fiber::Fiber(std::function<void()> body) : body_(std::move(body)) {
   own_.uc_stack.ss_size = kStackBytes;
   own_.uc_link = nullptr;
   const auto self = reinterpret_cast<uint64_t>(this);
-  makecontext(&own_, reinterpret_cast<void (*)()>(&Fiber::enter), 2, static_cast<uint32_t>(self >> 32), static_cast<uint32_t>(self));
+  makecontext(&own_, reinterpret_cast<void (*)()>(&Fiber::enter), 2,
+              static_cast<uint32_t>(self >> 32), static_cast<uint32_t>(self));
 #ifdef TENON_SIM_TSAN
   own_tsan_ = __tsan_create_fiber(0);
 #endif
@@ -70,7 +72,9 @@ void Fiber::resume() {
 #endif
 }
 
-void Fiber::suspend() { leave(false); }
+void Fiber::suspend() {
+  leave(false);
+}
 
 void Fiber::leave([[maybe_unused]] bool for_good) {
 #ifdef TENON_SIM_ASAN
@@ -85,7 +89,9 @@ void Fiber::leave([[maybe_unused]] bool for_good) {
 #endif
 }
 
-void Fiber::enter(uint32_t high, uint32_t low) { reinterpret_cast<Fiber*>(uint64_t{high} << 32 | low)->main(); }
+void Fiber::enter(uint32_t high, uint32_t low) {
+  reinterpret_cast<Fiber*>(uint64_t{high} << 32 | low)->main();
+}
 
 void Fiber::main() {
 #ifdef TENON_SIM_ASAN

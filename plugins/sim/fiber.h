@@ -1,4 +1,5 @@
-// A stack of its own to run on, left and taken up again on one thread. What work items stand on when they wait at a barrier.
+// A stack of its own to run on, left and taken up again on one thread. What work items stand on
+// when they wait at a barrier.
 //
 // Threads: a fiber belongs to the thread that made it.
 #ifndef TENON_PLUGINS_SIM_FIBER_H_

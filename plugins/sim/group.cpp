@@ -10,13 +10,18 @@ namespace {
 // Fibers stay on the thread that runs their group.
 thread_local GroupRunner* t_runner = nullptr;
 
-void at_barrier(uint32_t, uint32_t line) { t_runner->barrier(line); }
-const uint64_t* current_item() { return t_runner->item(); }
+void at_barrier(uint32_t, uint32_t line) {
+  t_runner->barrier(line);
+}
+const uint64_t* current_item() {
+  return t_runner->item();
+}
 
 }  // namespace
 
 // The toolchain runs each item as a group of its own; these definitions take the place of its own.
-const std::string_view kDialectPrelude = R"CL(#pragma OPENCL EXTENSION __cl_clang_function_pointers : enable
+const std::string_view kDialectPrelude =
+    R"CL(#pragma OPENCL EXTENSION __cl_clang_function_pointers : enable
 __global ulong __tenon_sim_hooks[2];
 static void __tenon_sim_barrier(uint flags, uint line) { ((void (*)(uint, uint))__tenon_sim_hooks[0])(flags, line); }
 static ulong __tenon_sim_item(uint what, uint d, ulong otherwise) {
@@ -34,9 +39,12 @@ static ulong __tenon_sim_item(uint what, uint d, ulong otherwise) {
 #line 1
 )CL";
 
-const uint64_t kHooks[kHookCount] = {reinterpret_cast<uint64_t>(&at_barrier), reinterpret_cast<uint64_t>(&current_item)};
+const uint64_t kHooks[kHookCount] = {reinterpret_cast<uint64_t>(&at_barrier),
+                                     reinterpret_cast<uint64_t>(&current_item)};
 
-void watch_access(const void* address, uint64_t size_bytes, uint32_t kind) { t_runner->access(address, size_bytes, kind); }
+void watch_access(const void* address, uint64_t size_bytes, uint32_t kind) {
+  t_runner->access(address, size_bytes, kind);
+}
 
 GroupRunner::~GroupRunner() {
   leaving_ = true;
@@ -50,10 +58,14 @@ Status GroupRunner::run() {
   uint64_t all = 1;
   for (int d = 0; d < 3; ++d) {
     if (launch_.local[d] == 0 || launch_.global[d] % launch_.local[d] != 0) {
-      return fail(TENON_INVALID_ARGUMENT, cat("sim: ", launch_.title, ": groups of ", launch_.local[d], " do not divide ", launch_.global[d]));
+      return fail(TENON_INVALID_ARGUMENT,
+                  cat("sim: ", launch_.title, ": groups of ", launch_.local[d], " do not divide ",
+                      launch_.global[d]));
     }
     groups_[d] = launch_.global[d] / launch_.local[d];
-    if (__builtin_mul_overflow(items_, launch_.local[d], &items_) || __builtin_mul_overflow(all, launch_.global[d], &all)) all = UINT64_MAX;
+    if (__builtin_mul_overflow(items_, launch_.local[d], &items_) ||
+        __builtin_mul_overflow(all, launch_.global[d], &all))
+      all = UINT64_MAX;
   }
   if (all == UINT64_MAX || (watch_ != nullptr && all >= UINT32_MAX)) {
     return fail(TENON_INVALID_ARGUMENT, cat("sim: ", launch_.title, " has too many work items"));
@@ -62,11 +74,14 @@ Status GroupRunner::run() {
   t_runner = this;
   for (group_[2] = 0; group_[2] < groups_[2] && failure_ == TENON_OK; ++group_[2]) {
     for (group_[1] = 0; group_[1] < groups_[1] && failure_ == TENON_OK; ++group_[1]) {
-      for (group_[0] = 0; group_[0] < groups_[0] && failure_ == TENON_OK; ++group_[0], ++group_number_) run_group();
+      for (group_[0] = 0; group_[0] < groups_[0] && failure_ == TENON_OK;
+           ++group_[0], ++group_number_)
+        run_group();
     }
   }
   t_runner = outer;
-  return failure_ == TENON_OK ? Status() : fail(failure_, cat("sim: ", launch_.title, ": ", message_));
+  return failure_ == TENON_OK ? Status()
+                              : fail(failure_, cat("sim: ", launch_.title, ": ", message_));
 }
 
 void GroupRunner::run_group() {
@@ -91,7 +106,8 @@ void GroupRunner::run_group() {
   }
 }
 
-// The items that wait; false when none does. That some wait and others do not, or elsewhere, is a failure.
+// The items that wait; false when none does. That some wait and others do not, or elsewhere, is a
+// failure.
 bool GroupRunner::all_at_one_barrier(std::vector<Worker*>* waiting) {
   waiting->clear();
   for (const auto& worker : workers_) {
@@ -102,14 +118,15 @@ bool GroupRunner::all_at_one_barrier(std::vector<Worker*>* waiting) {
   for (const Worker* worker : *waiting) {
     if (worker->item.waits_at_line == first.waits_at_line) continue;
     failure_ = TENON_INTERNAL;
-    message_ = cat(item_text(first), " waits at the barrier of line ", first.waits_at_line, ", ", item_text(worker->item), " at that of line ",
-                   worker->item.waits_at_line);
+    message_ = cat(item_text(first), " waits at the barrier of line ", first.waits_at_line, ", ",
+                   item_text(worker->item), " at that of line ", worker->item.waits_at_line);
     return false;
   }
   if (waiting->size() != items_) {
     failure_ = TENON_INTERNAL;
-    message_ = cat(item_text(first), " waits at the barrier of line ", first.waits_at_line, ", which ", items_ - waiting->size(), " of the ",
-                   items_, " work items of its group did not reach");
+    message_ =
+        cat(item_text(first), " waits at the barrier of line ", first.waits_at_line, ", which ",
+            items_ - waiting->size(), " of the ", items_, " work items of its group did not reach");
     return false;
   }
   return true;
@@ -160,7 +177,9 @@ void GroupRunner::begin_item(Item* item, uint64_t number) const {
   }
 }
 
-const uint64_t* GroupRunner::item() const { return current_->item.global_id; }
+const uint64_t* GroupRunner::item() const {
+  return current_->item.global_id;
+}
 
 void GroupRunner::barrier(uint32_t line) {
   Worker* const self = current_;
@@ -175,7 +194,8 @@ void GroupRunner::access(const void* address, uint64_t size_bytes, uint32_t kind
 }
 
 bool GroupRunner::judge(const void* address, uint64_t size_bytes, uint32_t kind) try {
-  Finding finding = watch_->access(group_number_ * items_ + current_->item.number, epoch_, address, size_bytes, kind);
+  Finding finding = watch_->access(group_number_ * items_ + current_->item.number, epoch_, address,
+                                   size_bytes, kind);
   if (finding.code == TENON_OK) return true;
   failure_ = finding.code;
   message_ = cat(item_text(current_->item), " ", finding.text);

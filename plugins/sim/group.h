@@ -1,5 +1,6 @@
-// One launch on the calling thread: groups one after another, in each a fiber for every work item that waits at a barrier. An item
-// that ends without a barrier leaves its fiber to the next one, so that kernels without barriers run on a single fiber.
+// One launch on the calling thread: groups one after another, in each a fiber for every work item
+// that waits at a barrier. An item that ends without a barrier leaves its fiber to the next one, so
+// that kernels without barriers run on a single fiber.
 #ifndef TENON_PLUGINS_SIM_GROUP_H_
 #define TENON_PLUGINS_SIM_GROUP_H_
 
@@ -13,7 +14,8 @@
 
 namespace tenon::sim {
 
-// What the text of a kernel is preceded by: work-item functions and barriers that come back to the fibers.
+// What the text of a kernel is preceded by: work-item functions and barriers that come back to the
+// fibers.
 extern const std::string_view kDialectPrelude;
 // The variable of the module through which they do, and the table that it is to be filled with.
 inline constexpr std::string_view kHooksName = "__tenon_sim_hooks";
@@ -25,7 +27,8 @@ void watch_access(const void* address, uint64_t size_bytes, uint32_t kind);
 class GroupRunner {
  public:
   // args as the entry wants them. watch: null when accesses are not watched.
-  GroupRunner(const Launch& launch, std::vector<void*> args, Watch* watch) : launch_(launch), args_(std::move(args)), watch_(watch) {}
+  GroupRunner(const Launch& launch, std::vector<void*> args, Watch* watch)
+      : launch_(launch), args_(std::move(args)), watch_(watch) {}
   ~GroupRunner();
 
   Status run();

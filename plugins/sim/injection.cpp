@@ -9,7 +9,8 @@ namespace tenon::sim {
 namespace {
 
 constexpr std::string_view kFaults = "TENON_SIM_FAULTS", kLatency = "TENON_SIM_LATENCY";
-constexpr std::string_view kEvents[kEventCount] = {"alloc", "copy", "launch", "fence", "stall", "lost"};
+constexpr std::string_view kEvents[kEventCount] = {"alloc", "copy",  "launch",
+                                                   "fence", "stall", "lost"};
 constexpr uint64_t kLatencyMaxUs = 60'000'000;
 
 std::optional<uint64_t> number(std::string_view text) {
@@ -19,7 +20,8 @@ std::optional<uint64_t> number(std::string_view text) {
   return value;
 }
 
-// Calls `visit(name, value)` for every NAME=VALUE; false at the first that is none or that `visit` refuses.
+// Calls `visit(name, value)` for every NAME=VALUE; false at the first that is none or that `visit`
+// refuses.
 template <class Visit>
 bool each_pair(std::string_view variable, std::string_view text, std::string* why, Visit&& visit) {
   while (!text.empty()) {
@@ -27,8 +29,10 @@ bool each_pair(std::string_view variable, std::string_view text, std::string* wh
     const std::string_view item = text.substr(0, comma);
     text.remove_prefix(std::min(comma + 1, text.size()));
     const size_t equals = item.find('=');
-    if (equals != std::string_view::npos && visit(item.substr(0, equals), item.substr(equals + 1))) continue;
-    *why = cat("sim: ", quoted(item), " in ", variable, " makes no sense; plugins/sim/README.md says what does");
+    if (equals != std::string_view::npos && visit(item.substr(0, equals), item.substr(equals + 1)))
+      continue;
+    *why = cat("sim: ", quoted(item), " in ", variable,
+               " makes no sense; plugins/sim/README.md says what does");
     return false;
   }
   return true;
@@ -62,7 +66,8 @@ bool Injection::read_latency(std::string_view text, std::string* why) {
   return each_pair(kLatency, text, why, [this](std::string_view name, std::string_view value) {
     const size_t dash = value.find('-');
     const std::optional<uint64_t> low = number(value.substr(0, dash));
-    const std::optional<uint64_t> high = dash == std::string_view::npos ? low : number(value.substr(dash + 1));
+    const std::optional<uint64_t> high =
+        dash == std::string_view::npos ? low : number(value.substr(dash + 1));
     if (!low || !high || *high < *low) return false;
     if (name == "seed") return seed_ = *low, dash == std::string_view::npos;
     if (*high > kLatencyMaxUs) return false;

@@ -1,17 +1,21 @@
 // What makes a simulated device misbehave: faults and latencies, chosen by two variables.
 //
-//   TENON_SIM_FAULTS   comma-separated [ORDINAL/]WHAT=N: the N-th such event of device ORDINAL (of every device without one) goes wrong;
-//                      N+ means that one and all after it. Events count from 1, from the moment that the text was set:
+//   TENON_SIM_FAULTS   comma-separated [ORDINAL/]WHAT=N: the N-th such event of device ORDINAL (of
+//   every device without one) goes wrong;
+//                      N+ means that one and all after it. Events count from 1, from the moment
+//                      that the text was set:
 //     alloc   an allocation fails with RESOURCE_EXHAUSTED
 //     copy    a copy fails with DATA_LOSS, half done
 //     launch  an execution fails with INTERNAL, before its first kernel
 //     fence   a wait for a fence gives DEADLINE_EXCEEDED at once
-//     stall   a copy or an execution on a queue never ends: not before its queue is destroyed or its device closed
-//     lost    at a copy or an execution the device is lost
-//   TENON_SIM_LATENCY  comma-separated copy=LO-HI, launch=LO-HI (microseconds that a command takes at least, evenly distributed),
+//     stall   a copy or an execution on a queue never ends: not before its queue is destroyed or
+//     its device closed lost    at a copy or an execution the device is lost
+//   TENON_SIM_LATENCY  comma-separated copy=LO-HI, launch=LO-HI (microseconds that a command takes
+//   at least, evenly distributed),
 //                      seed=N: the same seed gives the same times for each queue.
 //
-// Both are read again at each event, so that a program may change them; a new text starts counting anew.
+// Both are read again at each event, so that a program may change them; a new text starts counting
+// anew.
 //
 // Threads: safe.
 #ifndef TENON_PLUGINS_SIM_INJECTION_H_

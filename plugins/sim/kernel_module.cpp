@@ -26,12 +26,14 @@ using Memory = std::unique_ptr<void, FreeMemory>;
 
 Memory local_memory(uint64_t size_bytes) {
   const uint64_t rounded = (size_bytes / kLocalAlignment + 1) * kLocalAlignment;
-  Memory memory(size_bytes > (uint64_t{1} << 40) ? nullptr : std::aligned_alloc(kLocalAlignment, rounded));
+  Memory memory(size_bytes > (uint64_t{1} << 40) ? nullptr
+                                                 : std::aligned_alloc(kLocalAlignment, rounded));
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
 
-void add_variable(void* context, const char* name, void* address, uint64_t size_bytes, uint32_t local) {
+void add_variable(void* context, const char* name, void* address, uint64_t size_bytes,
+                  uint32_t local) {
   WatchedRange range;
   range.name = cat(local != 0 ? "local `" : "`", name, "`");
   range.begin = address;
@@ -41,8 +43,8 @@ void add_variable(void* context, const char* name, void* address, uint64_t size_
   static_cast<std::vector<WatchedRange>*>(context)->push_back(std::move(range));
 }
 
-// Sets a variable of a module. The toolchain may give one module for the same code twice, and then it runs already: what stands there is
-// not written again.
+// Sets a variable of a module. The toolchain may give one module for the same code twice, and then
+// it runs already: what stands there is not written again.
 void give(void* variable, const void* value, size_t size_bytes) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
@@ -55,7 +57,8 @@ KernelModule::~KernelModule() {
   if (module_ != nullptr) toolchain_->release(toolchain_->self, module_);
 }
 
-Status KernelModule::build(const tenon_toolchain_api_t& toolchain, std::string_view text, bool watched, std::string* code) {
+Status KernelModule::build(const tenon_toolchain_api_t& toolchain, std::string_view text,
+                           bool watched, std::string* code) {
   const tenon_key_value_t watch{str(TENON_TOOLCHAIN_WATCH), str("1")};
   tenon_toolchain_options_t options{};
   options.size_bytes = sizeof options;
@@ -65,7 +68,8 @@ Status KernelModule::build(const tenon_toolchain_api_t& toolchain, std::string_v
   std::string diagnostics;
   const tenon_sink_t object{code, append}, notes{&diagnostics, append};
   // The toolchain builds for the machine that plays the device.
-  return toolchain.build(toolchain.self, str(""), str(TENON_DIALECT_OPENCL_C), str(cat(kDialectPrelude, text)), &options, &object, &notes);
+  return toolchain.build(toolchain.self, str(""), str(TENON_DIALECT_OPENCL_C),
+                         str(cat(kDialectPrelude, text)), &options, &object, &notes);
 }
 
 Status KernelModule::load(const tenon_toolchain_api_t& toolchain, std::string_view code) {
@@ -74,7 +78,8 @@ Status KernelModule::load(const tenon_toolchain_api_t& toolchain, std::string_vi
   void* address = nullptr;
   TENON_TRY(toolchain.symbol(toolchain.self, module_, str(kHooksName), &address));
   give(address, kHooks, sizeof kHooks);
-  if (toolchain.symbol(toolchain.self, module_, str("tenon_opencl_access"), &address) != TENON_OK) return {};
+  if (toolchain.symbol(toolchain.self, module_, str("tenon_opencl_access"), &address) != TENON_OK)
+    return {};
   watched_ = true;
   const tenon_opencl_access_t access = watch_access;
   give(address, &access, sizeof access);
@@ -103,13 +108,15 @@ Status KernelModule::run(const Launch& launch) const {
     args.push_back(data);
     if (!watched_ || arg.kind == KernelArg::Kind::kValue) continue;
     const bool local = arg.kind == KernelArg::Kind::kLocal;
-    ranges.push_back({arg.name, data, arg.size_bytes, local ? reinterpret_cast<uint64_t>(data) : arg.place, arg.element_bytes,
+    ranges.push_back({arg.name, data, arg.size_bytes,
+                      local ? reinterpret_cast<uint64_t>(data) : arg.place, arg.element_bytes,
                       arg.written || local, local});
   }
   std::unique_ptr<Watch> watch;
   if (watched_) {
     variables_(add_variable, &ranges);
-    watch = std::make_unique<Watch>(std::move(ranges), launch.local[0] * launch.local[1] * launch.local[2]);
+    watch = std::make_unique<Watch>(std::move(ranges),
+                                    launch.local[0] * launch.local[1] * launch.local[2]);
   }
   return GroupRunner(launch, std::move(args), watch.get()).run();
 }

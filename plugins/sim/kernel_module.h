@@ -1,5 +1,6 @@
-// Kernels in kernelgen's OpenCL dialect: compiled by the host's toolchain, run by groups with a fiber for each work item, so that
-// barriers are real. A watched module is also looked at access by access (watch.h).
+// Kernels in kernelgen's OpenCL dialect: compiled by the host's toolchain, run by groups with a
+// fiber for each work item, so that barriers are real. A watched module is also looked at access by
+// access (watch.h).
 //
 // Threads: build is safe; a loaded module may run on several threads at once.
 #ifndef TENON_PLUGINS_SIM_KERNEL_MODULE_H_
@@ -18,7 +19,7 @@ namespace tenon::sim {
 struct KernelArg {
   enum class Kind : uint8_t { kBuffer, kValue, kLocal };
   Kind kind = Kind::kValue;
-  void* data = nullptr;        // the memory, the value; local: none, each group gets its own
+  void* data = nullptr;  // the memory, the value; local: none, each group gets its own
   uint64_t size_bytes = 0;
   // For reports and for telling races:
   std::string name;            // "output 0"
@@ -29,7 +30,7 @@ struct KernelArg {
 
 struct Launch {
   tenon_opencl_run_t entry = nullptr;
-  std::string title;           // for reports: "kernel `k_12` (softmax)"
+  std::string title;  // for reports: "kernel `k_12` (softmax)"
   uint64_t global[3] = {1, 1, 1};
   uint64_t local[3] = {1, 1, 1};  // divides global
   std::vector<KernelArg> args;
@@ -41,13 +42,16 @@ class KernelModule {
   ~KernelModule();
   KernelModule(const KernelModule&) = delete;
 
-  // INVALID_ARGUMENT with the compiler's messages. watched: needs a toolchain that has TENON_TOOLCHAIN_WATCH.
-  static Status build(const tenon_toolchain_api_t& toolchain, std::string_view text, bool watched, std::string* code);
+  // INVALID_ARGUMENT with the compiler's messages. watched: needs a toolchain that has
+  // TENON_TOOLCHAIN_WATCH.
+  static Status build(const tenon_toolchain_api_t& toolchain, std::string_view text, bool watched,
+                      std::string* code);
 
   Status load(const tenon_toolchain_api_t& toolchain, std::string_view code);
   Status find(std::string_view kernel, tenon_opencl_run_t* out) const;
-  // Runs all groups. INVALID_ARGUMENT for sizes that do not go together. What a kernel does wrong ends the launch: OUT_OF_RANGE for an
-  // access outside, INTERNAL for a race or a barrier that not all items of a group reach; the message names kernel, item and buffer.
+  // Runs all groups. INVALID_ARGUMENT for sizes that do not go together. What a kernel does wrong
+  // ends the launch: OUT_OF_RANGE for an access outside, INTERNAL for a race or a barrier that not
+  // all items of a group reach; the message names kernel, item and buffer.
   Status run(const Launch& launch) const;
   bool watched() const { return watched_; }
 

@@ -1,7 +1,9 @@
-// The memory of one simulated device: an address space of its own, whose pages are closed while no command of the device runs, so
-// that a host that touches device memory by mistake faults instead of working by luck.
+// The memory of one simulated device: an address space of its own, whose pages are closed while no
+// command of the device runs, so that a host that touches device memory by mistake faults instead
+// of working by luck.
 //
-// Threads: alloc, free and translate are safe; an Access keeps the pages open for as long as it lives.
+// Threads: alloc, free and translate are safe; an Access keeps the pages open for as long as it
+// lives.
 #ifndef TENON_PLUGINS_SIM_MEMORY_H_
 #define TENON_PLUGINS_SIM_MEMORY_H_
 
@@ -34,8 +36,8 @@ class DeviceMemory {
   // Where a range lies in the device's address space: the same for the same memory.
   Status place(uint64_t handle, uint64_t offset_bytes, uint64_t length_bytes, uint64_t* out);
 
-  // Ranges of the memory once more, each at an address of its own with nothing for a megabyte on either side: for code whose accesses
-  // beyond a range are to be told from those to its neighbour.
+  // Ranges of the memory once more, each at an address of its own with nothing for a megabyte on
+  // either side: for code whose accesses beyond a range are to be told from those to its neighbour.
   class Views {
    public:
     explicit Views(const DeviceMemory& memory) : memory_(memory) {}

@@ -10,7 +10,9 @@
 namespace tenon::sim {
 namespace {
 
-tenon_code_t record(void*, tenon_code_t code, tenon_str_t, const tenon_key_value_t*, uint32_t) { return code; }
+tenon_code_t record(void*, tenon_code_t code, tenon_str_t, const tenon_key_value_t*, uint32_t) {
+  return code;
+}
 tenon_host_t* silent_host() {
   static tenon_host_t host = [] {
     tenon_host_t h{};
@@ -59,7 +61,8 @@ TEST_F(MemoryTest, BuffersNeverOverlapAndAllMemoryComesBack) {
       const auto [handle, size] = live[random() % live.size()];
       void* at = nullptr;
       ASSERT_TRUE(memory_.translate(handle, 0, size, &at).ok());
-      for (uint64_t b = 0; b < size; ++b) ASSERT_EQ(static_cast<unsigned char*>(at)[b], static_cast<unsigned char>(handle));
+      for (uint64_t b = 0; b < size; ++b)
+        ASSERT_EQ(static_cast<unsigned char*>(at)[b], static_cast<unsigned char>(handle));
       ASSERT_TRUE(memory_.free(handle).ok());
       std::erase(live, std::pair(handle, size));
     }

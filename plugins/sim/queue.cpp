@@ -16,9 +16,11 @@ Fault last_fault(tenon_code_t code) {
   failure.size_bytes = sizeof failure;
   const tenon_host_t* host = context().host;
   if (host->last_failure(host->self, &failure) == TENON_OK && failure.code == code) {
-    // The host takes a stable code off the front of a message; on the other thread it does so again.
+    // The host takes a stable code off the front of a message; on the other thread it does so
+    // again.
     const std::string_view id = view(failure.id), message = view(failure.message);
-    return {code, id.empty() || message.starts_with(id) ? std::string(message) : cat(id, ": ", message)};
+    return {code,
+            id.empty() || message.starts_with(id) ? std::string(message) : cat(id, ": ", message)};
   }
   return {code, "sim: a command failed"};
 }
@@ -54,8 +56,9 @@ Status Fence::wait(uint64_t value, uint64_t timeout_ns) const {
   if (timeout_ns > kForGoodNs) {  // a clock that far ahead would not fit its type
     changed_.wait(lock, done);
   } else if (!changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), done)) {
-    return tenon::fail(TENON_DEADLINE_EXCEEDED, cat("sim: the fence stands at ", value_, " and did not reach ", value, " within ",
-                                                  timeout_ns, " ns"));
+    return tenon::fail(TENON_DEADLINE_EXCEEDED,
+                       cat("sim: the fence stands at ", value_, " and did not reach ", value,
+                           " within ", timeout_ns, " ns"));
   }
   return failed_at_ <= value ? tenon::fail(fault_.code, fault_.message) : Status();
 }
@@ -68,7 +71,9 @@ Fault Fence::wait_quietly(uint64_t value) const {
 
 Queue::Queue() : thread_(start_thread([this] { work(); })) {}
 
-Queue::~Queue() { finish(); }
+Queue::~Queue() {
+  finish();
+}
 
 void Queue::finish() {
   {

@@ -1,5 +1,6 @@
-// Timeline fences and asynchronous queues. A queue is a thread that runs commands in order: it waits for a command's fence
-// points, runs it, and signals. A failed command fails its signal; commands that wait for it fail with the same fault and do not run.
+// Timeline fences and asynchronous queues. A queue is a thread that runs commands in order: it
+// waits for a command's fence points, runs it, and signals. A failed command fails its signal;
+// commands that wait for it fail with the same fault and do not run.
 #ifndef TENON_PLUGINS_SIM_QUEUE_H_
 #define TENON_PLUGINS_SIM_QUEUE_H_
 
@@ -59,7 +60,8 @@ class Queue {
   void wait_idle();
   // Waits until everything submitted is done; the first failure since the last drain.
   Fault drain();
-  // Waits for the work submitted, stalled commands excepted: these fail. Nothing is submitted afterwards.
+  // Waits for the work submitted, stalled commands excepted: these fail. Nothing is submitted
+  // afterwards.
   void finish();
 
   // For commands: never comes back while the queue works; fails when it is finished or released.

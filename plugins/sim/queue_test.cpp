@@ -10,7 +10,9 @@
 namespace tenon::sim {
 namespace {
 
-tenon_code_t record(void*, tenon_code_t code, tenon_str_t, const tenon_key_value_t*, uint32_t) { return code; }
+tenon_code_t record(void*, tenon_code_t code, tenon_str_t, const tenon_key_value_t*, uint32_t) {
+  return code;
+}
 tenon_code_t none(void*, tenon_failure_t* out) {
   out->code = TENON_OK;
   return TENON_OK;
@@ -31,7 +33,10 @@ TEST_F(QueueTest, CommandsOfOneQueueRunInOrder) {
   std::vector<int> order;
   Fence fence(0);
   for (int i = 0; i < 100; ++i) {
-    queue.submit({}, {&fence, static_cast<uint64_t>(i) + 1}, [&order, i](Queue&) { order.push_back(i); return Status(); });
+    queue.submit({}, {&fence, static_cast<uint64_t>(i) + 1}, [&order, i](Queue&) {
+      order.push_back(i);
+      return Status();
+    });
   }
   ASSERT_TRUE(fence.wait(100, UINT64_MAX).ok());
   ASSERT_EQ(order.size(), 100u);
@@ -42,10 +47,16 @@ TEST_F(QueueTest, AFenceOrdersTwoQueues) {
   Queue first, second;
   Fence made(0), used(0);
   std::atomic<int> value = 0, seen = -1;
-  second.submit({{&made, 1}}, {&used, 1}, [&](Queue&) { seen = value.load(); return Status(); });
+  second.submit({{&made, 1}}, {&used, 1}, [&](Queue&) {
+    seen = value.load();
+    return Status();
+  });
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   EXPECT_EQ(seen, -1) << "the second queue did not wait";
-  first.submit({}, {&made, 1}, [&](Queue&) { value = 42; return Status(); });
+  first.submit({}, {&made, 1}, [&](Queue&) {
+    value = 42;
+    return Status();
+  });
   ASSERT_TRUE(used.wait(1, UINT64_MAX).ok());
   EXPECT_EQ(seen, 42);
 }
@@ -54,7 +65,10 @@ TEST_F(QueueTest, AFailureReachesEveryWaiterAndItsWorkDoesNotRun) {
   Queue first, second;
   Fence made(0), used(0);
   bool ran = false;
-  second.submit({{&made, 1}}, {&used, 1}, [&](Queue&) { ran = true; return Status(); });
+  second.submit({{&made, 1}}, {&used, 1}, [&](Queue&) {
+    ran = true;
+    return Status();
+  });
   first.submit({}, {&made, 1}, [](Queue&) { return Status(TENON_OUT_OF_RANGE); });
   EXPECT_EQ(used.wait(1, UINT64_MAX).code(), TENON_OUT_OF_RANGE);
   EXPECT_EQ(made.wait(1, UINT64_MAX).code(), TENON_OUT_OF_RANGE);

@@ -1,5 +1,6 @@
-/* sim.statistics/1: what the simulated devices hold and have done, for tests. An interface of sim's own: asked for with
- * tenon_host_registry_t::plugin_interface("device", "sim", SIM_STATISTICS_ID). */
+/* sim.statistics/1: what the simulated devices hold and have done, for tests. An interface of sim's
+ * own: asked for with tenon_host_registry_t::plugin_interface("device", "sim", SIM_STATISTICS_ID).
+ */
 #ifndef TENON_PLUGINS_SIM_STATISTICS_H_
 #define TENON_PLUGINS_SIM_STATISTICS_H_
 

@@ -12,7 +12,8 @@ namespace tenon::sim {
 namespace {
 
 // In the epochs of a cell.
-constexpr uint32_t kSeveralItems = 1u << 31;   // reader: other items of the group read in this epoch too
+constexpr uint32_t kSeveralItems =
+    1u << 31;  // reader: other items of the group read in this epoch too
 constexpr uint32_t kSeveralGroups = 1u << 30;  // reader: items of other groups read as well
 constexpr uint32_t kAtomicWrite = 1u << 31;    // writer
 constexpr uint32_t kEpochMask = kSeveralGroups - 1;
@@ -23,18 +24,22 @@ constexpr size_t kUnwrittenMax = 256;
 
 }  // namespace
 
-Watch::Watch(std::vector<WatchedRange> ranges, uint64_t items_per_group) : ranges_(std::move(ranges)), items_per_group_(items_per_group) {
-  std::sort(ranges_.begin(), ranges_.end(), [](const WatchedRange& a, const WatchedRange& b) { return a.begin < b.begin; });
+Watch::Watch(std::vector<WatchedRange> ranges, uint64_t items_per_group)
+    : ranges_(std::move(ranges)), items_per_group_(items_per_group) {
+  std::sort(ranges_.begin(), ranges_.end(),
+            [](const WatchedRange& a, const WatchedRange& b) { return a.begin < b.begin; });
   make_regions();
 }
 
-// What may be written, and whatever else lies at the same place, is tracked; places that overlap are one region.
+// What may be written, and whatever else lies at the same place, is tracked; places that overlap
+// are one region.
 void Watch::make_regions() {
   std::vector<const WatchedRange*> by_place;
   for (const WatchedRange& r : ranges_) {
     if (r.written && r.size_bytes != 0) by_place.push_back(&r);
   }
-  std::sort(by_place.begin(), by_place.end(), [](const auto* a, const auto* b) { return a->place < b->place; });
+  std::sort(by_place.begin(), by_place.end(),
+            [](const auto* a, const auto* b) { return a->place < b->place; });
   for (const WatchedRange* r : by_place) {
     if (!regions_.empty() && r->place < regions_.back().place + regions_.back().size_bytes) {
       Region& last = regions_.back();
@@ -45,7 +50,8 @@ void Watch::make_regions() {
     regions_.push_back({r->place, r->size_bytes, r->element_bytes, r->local, {nullptr, nullptr}});
   }
   for (Region& region : regions_) {
-    auto* cells = static_cast<Cell*>(std::calloc(region.size_bytes / region.element_bytes + 1, sizeof(Cell)));  // pages come when touched
+    auto* cells = static_cast<Cell*>(std::calloc(region.size_bytes / region.element_bytes + 1,
+                                                 sizeof(Cell)));  // pages come when touched
     if (cells == nullptr) throw std::bad_alloc();
     region.cells = {cells, [](Cell* p) { std::free(p); }};
   }
@@ -61,7 +67,9 @@ void Watch::make_regions() {
 void Watch::begin_group() {
   unwritten_.clear();
   for (Region& region : regions_) {
-    if (region.local) std::memset(static_cast<void*>(region.cells.get()), 0, (region.size_bytes / region.element_bytes + 1) * sizeof(Cell));
+    if (region.local)
+      std::memset(static_cast<void*>(region.cells.get()), 0,
+                  (region.size_bytes / region.element_bytes + 1) * sizeof(Cell));
   }
 }
 
@@ -69,55 +77,68 @@ Finding Watch::end_group(uint64_t* item) const {
   for (const Unwritten& u : unwritten_) {
     if (u.cell->writer != 0) continue;
     *item = u.item;
-    return {TENON_INTERNAL, cat("reads byte ", u.byte, " of ", u.range->name, ", which no work item of its group wrote")};
+    return {TENON_INTERNAL, cat("reads byte ", u.byte, " of ", u.range->name,
+                                ", which no work item of its group wrote")};
   }
   return {};
 }
 
 const WatchedRange* Watch::find(uintptr_t at) const {
-  auto it = std::upper_bound(ranges_.begin(), ranges_.end(), at,
-                             [](uintptr_t a, const WatchedRange& r) { return a < reinterpret_cast<uintptr_t>(r.begin); });
+  auto it = std::upper_bound(
+      ranges_.begin(), ranges_.end(), at,
+      [](uintptr_t a, const WatchedRange& r) { return a < reinterpret_cast<uintptr_t>(r.begin); });
   return it == ranges_.begin() ? nullptr : &*std::prev(it);
 }
 
 Finding Watch::outside(uintptr_t at, uint64_t size_bytes, bool writes) const {
-  const std::string what = cat(writes ? "writes " : "reads ", size_bytes, size_bytes == 1 ? " byte at " : " bytes at ");
+  const std::string what =
+      cat(writes ? "writes " : "reads ", size_bytes, size_bytes == 1 ? " byte at " : " bytes at ");
   const WatchedRange* range = find(at);
-  if (range != nullptr && at - reinterpret_cast<uintptr_t>(range->begin) < range->size_bytes + kNearBytes) {
-    return {TENON_OUT_OF_RANGE,
-            cat(what, "byte ", at - reinterpret_cast<uintptr_t>(range->begin), " of ", range->name, ", which has ", range->size_bytes)};
+  if (range != nullptr &&
+      at - reinterpret_cast<uintptr_t>(range->begin) < range->size_bytes + kNearBytes) {
+    return {TENON_OUT_OF_RANGE, cat(what, "byte ", at - reinterpret_cast<uintptr_t>(range->begin),
+                                    " of ", range->name, ", which has ", range->size_bytes)};
   }
   for (const WatchedRange& r : ranges_) {
     const auto begin = reinterpret_cast<uintptr_t>(r.begin);
-    if (at < begin && begin - at < kNearBytes) return {TENON_OUT_OF_RANGE, cat(what, "byte -", begin - at, " of ", r.name)};
+    if (at < begin && begin - at < kNearBytes)
+      return {TENON_OUT_OF_RANGE, cat(what, "byte -", begin - at, " of ", r.name)};
   }
   return {TENON_OUT_OF_RANGE, cat(what, "an address outside of everything that it was given")};
 }
 
 bool Watch::ordered(uint32_t other, uint32_t other_epoch, uint32_t item, uint32_t epoch) const {
-  return other == item || ((other - 1) / items_per_group_ == (item - 1) / items_per_group_ && other_epoch < epoch);
+  return other == item ||
+         ((other - 1) / items_per_group_ == (item - 1) / items_per_group_ && other_epoch < epoch);
 }
 
-Finding Watch::conflict(const Region& region, const WatchedRange& range, uint64_t at, uint32_t other, bool other_writes, uint32_t item,
-                            bool writes) const {
+Finding Watch::conflict(const Region& region, const WatchedRange& range, uint64_t at,
+                        uint32_t other, bool other_writes, uint32_t item, bool writes) const {
   const uint64_t byte = region.place + at * region.element_bytes - range.place;
   const char* const does = writes ? "writes" : "reads";
-  if (other == item) return {TENON_INTERNAL, cat(does, " byte ", byte, " of ", range.name, ", which other groups read")};
-  const uint64_t group = (item - 1) / items_per_group_, other_group = (other - 1) / items_per_group_;
+  if (other == item)
+    return {TENON_INTERNAL,
+            cat(does, " byte ", byte, " of ", range.name, ", which other groups read")};
+  const uint64_t group = (item - 1) / items_per_group_,
+                 other_group = (other - 1) / items_per_group_;
   const std::string where = other_group == group ? "of its group" : cat("of group ", other_group);
   return {TENON_INTERNAL,
-          cat(does, " byte ", byte, " of ", range.name, ", which work item ", (other - 1) % items_per_group_, " ", where,
-              other_writes ? " wrote" : " read", other_group == group ? " with no barrier between" : "; groups are not ordered")};
+          cat(does, " byte ", byte, " of ", range.name, ", which work item ",
+              (other - 1) % items_per_group_, " ", where, other_writes ? " wrote" : " read",
+              other_group == group ? " with no barrier between" : "; groups are not ordered")};
 }
 
-Finding Watch::access(uint64_t number, uint32_t epoch, const void* address, uint64_t size_bytes, uint32_t kind) {
+Finding Watch::access(uint64_t number, uint32_t epoch, const void* address, uint64_t size_bytes,
+                      uint32_t kind) {
   const auto at = reinterpret_cast<uintptr_t>(address);
   const bool writes = (kind & TENON_OPENCL_WRITE) != 0, atomic = (kind & TENON_OPENCL_ATOMIC) != 0;
   const WatchedRange* range = find(at);
   const uint64_t offset = range == nullptr ? 0 : at - reinterpret_cast<uintptr_t>(range->begin);
-  if (range == nullptr || offset > range->size_bytes || size_bytes > range->size_bytes - offset) return outside(at, size_bytes, writes);
+  if (range == nullptr || offset > range->size_bytes || size_bytes > range->size_bytes - offset)
+    return outside(at, size_bytes, writes);
   if (writes && !range->written) {
-    return {TENON_OUT_OF_RANGE, cat("writes byte ", offset, " of ", range->name, ", which is only to be read")};
+    return {TENON_OUT_OF_RANGE,
+            cat("writes byte ", offset, " of ", range->name, ", which is only to be read")};
   }
   const int32_t index = region_of_[static_cast<size_t>(range - ranges_.data())];
   if (index < 0 || size_bytes == 0) return {};
@@ -130,26 +151,35 @@ Finding Watch::access(uint64_t number, uint32_t epoch, const void* address, uint
   for (uint64_t e = first; e * region.element_bytes < end; ++e) {
     Cell& cell = region.cells[e];
     const bool both_atomic = atomic && (cell.writer_epoch & kAtomicWrite) != 0;
-    if (cell.writer != 0 && !both_atomic && !ordered(cell.writer, cell.writer_epoch & kEpochMask, item, epoch)) {
+    if (cell.writer != 0 && !both_atomic &&
+        !ordered(cell.writer, cell.writer_epoch & kEpochMask, item, epoch)) {
       return conflict(region, *range, e, cell.writer, true, item, writes);
     }
     if (region.local && !writes && cell.writer == 0 && unwritten_.size() < kUnwrittenMax) {
-      unwritten_.push_back({&cell, number % items_per_group_, offset + e * region.element_bytes - (place - region.place), range});
+      unwritten_.push_back({&cell, number % items_per_group_,
+                            offset + e * region.element_bytes - (place - region.place), range});
     }
     const uint32_t read_epoch = cell.reader_epoch & kEpochMask;
     if (writes) {
-      const bool several = (cell.reader_epoch & kSeveralGroups) != 0 || ((cell.reader_epoch & kSeveralItems) != 0 && read_epoch >= epoch);
+      const bool several = (cell.reader_epoch & kSeveralGroups) != 0 ||
+                           ((cell.reader_epoch & kSeveralItems) != 0 && read_epoch >= epoch);
       if (cell.reader != 0 && (several || !ordered(cell.reader, read_epoch, item, epoch))) {
         return conflict(region, *range, e, cell.reader, false, item, true);
       }
       cell.writer = item;
       cell.writer_epoch = epoch | (atomic ? kAtomicWrite : 0);
-    } else if (cell.reader == 0 || cell.reader == item || (ordered(cell.reader, read_epoch, item, epoch) && (cell.reader_epoch & kSeveralGroups) == 0)) {
-      const uint32_t kept = cell.reader == item && read_epoch == epoch ? cell.reader_epoch & ~kEpochMask : cell.reader_epoch & kSeveralGroups;
+    } else if (cell.reader == 0 || cell.reader == item ||
+               (ordered(cell.reader, read_epoch, item, epoch) &&
+                (cell.reader_epoch & kSeveralGroups) == 0)) {
+      const uint32_t kept = cell.reader == item && read_epoch == epoch
+                                ? cell.reader_epoch & ~kEpochMask
+                                : cell.reader_epoch & kSeveralGroups;
       cell.reader = item;
       cell.reader_epoch = epoch | kept;
     } else {
-      cell.reader_epoch |= (cell.reader - 1) / items_per_group_ == number / items_per_group_ ? kSeveralItems : kSeveralGroups;
+      cell.reader_epoch |= (cell.reader - 1) / items_per_group_ == number / items_per_group_
+                               ? kSeveralItems
+                               : kSeveralGroups;
     }
   }
   return {};

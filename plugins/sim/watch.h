@@ -1,7 +1,9 @@
-// Looks at every access of one launch: is it inside of what the kernel was given, does it write only what it may, and is it ordered
-// against the accesses of other work items? Two accesses are ordered by a barrier between them, within a group; groups are never.
+// Looks at every access of one launch: is it inside of what the kernel was given, does it write
+// only what it may, and is it ordered against the accesses of other work items? Two accesses are
+// ordered by a barrier between them, within a group; groups are never.
 //
-// The order in which items really run plays no part, so that a race is found whether or not it did harm.
+// The order in which items really run plays no part, so that a race is found whether or not it did
+// harm.
 //
 // Threads: one.
 #ifndef TENON_PLUGINS_SIM_WATCH_H_
@@ -18,16 +20,18 @@ namespace tenon::sim {
 
 // Memory that a kernel may touch.
 struct WatchedRange {
-  std::string name;        // "output 0", "local `tmp`"
+  std::string name;  // "output 0", "local `tmp`"
   const void* begin = nullptr;
   uint64_t size_bytes = 0;
-  uint64_t place = 0;      // the same for the same memory under two names; ranges of one place may overlap
+  uint64_t place =
+      0;  // the same for the same memory under two names; ranges of one place may overlap
   uint32_t element_bytes = 1;  // what the kernel reads and writes at a time
-  bool written = true;     // the kernel may write it
-  bool local = false;      // new for every group
+  bool written = true;         // the kernel may write it
+  bool local = false;          // new for every group
 };
 
-// What is wrong with an access: OUT_OF_RANGE or INTERNAL (a race), and "reads 4 bytes at byte 256 of input 0, which has 256".
+// What is wrong with an access: OUT_OF_RANGE or INTERNAL (a race), and "reads 4 bytes at byte 256
+// of input 0, which has 256".
 struct Finding {
   tenon_code_t code = TENON_OK;
   std::string text;
@@ -39,10 +43,12 @@ class Watch {
   Watch(std::vector<WatchedRange> ranges, uint64_t items_per_group);
 
   void begin_group();
-  // What shows only now: local memory that an item read and none of its group wrote. *item: which, in its group.
+  // What shows only now: local memory that an item read and none of its group wrote. *item: which,
+  // in its group.
   Finding end_group(uint64_t* item) const;
   // kind as tenon_opencl_access_t.
-  Finding access(uint64_t item, uint32_t epoch, const void* address, uint64_t size_bytes, uint32_t kind);
+  Finding access(uint64_t item, uint32_t epoch, const void* address, uint64_t size_bytes,
+                 uint32_t kind);
 
  private:
   // Who touched an element last. Items count from 1; 0: nobody.
@@ -63,8 +69,8 @@ class Watch {
   void make_regions();
   const WatchedRange* find(uintptr_t at) const;
   Finding outside(uintptr_t at, uint64_t size_bytes, bool writes) const;
-  Finding conflict(const Region& region, const WatchedRange& range, uint64_t at, uint32_t other, bool other_writes, uint32_t item,
-                       bool writes) const;
+  Finding conflict(const Region& region, const WatchedRange& range, uint64_t at, uint32_t other,
+                   bool other_writes, uint32_t item, bool writes) const;
   bool ordered(uint32_t other, uint32_t other_epoch, uint32_t item, uint32_t epoch) const;
 
   std::vector<WatchedRange> ranges_;  // by address

@@ -1,17 +1,28 @@
-// In front of kernelgen's OpenCL C this makes it CUDA C++: for NVRTC, and for clang without CUDA's headers, which is how the test of this
-// sample compiles it. One dimension, as kernelgen's kernels have.
+// In front of kernelgen's OpenCL C this makes it CUDA C++: for NVRTC, and for clang without CUDA's
+// headers, which is how the test of this sample compiles it. One dimension, as kernelgen's kernels
+// have.
 #ifndef __CUDACC_RTC__
 #define __device__ __attribute__((device))
 #define __global__ __attribute__((global))
 #define __shared__ __attribute__((shared))
-struct Place { int x; };
+struct Place {
+  int x;
+};
 #define threadIdx (Place{__nvvm_read_ptx_sreg_tid_x()})
 #define blockIdx (Place{__nvvm_read_ptx_sreg_ctaid_x()})
 #define blockDim (Place{__nvvm_read_ptx_sreg_ntid_x()})
-static __device__ float sqrt(float x) { return __nvvm_sqrt_rn_f(x); }
-static __device__ double sqrt(double x) { return __nvvm_sqrt_rn_d(x); }
-static __device__ long min(long a, long b) { return a < b ? a : b; }
-static __device__ long max(long a, long b) { return a > b ? a : b; }
+static __device__ float sqrt(float x) {
+  return __nvvm_sqrt_rn_f(x);
+}
+static __device__ double sqrt(double x) {
+  return __nvvm_sqrt_rn_d(x);
+}
+static __device__ long min(long a, long b) {
+  return a < b ? a : b;
+}
+static __device__ long max(long a, long b) {
+  return a > b ? a : b;
+}
 #endif
 typedef unsigned char uchar;
 typedef unsigned short ushort;

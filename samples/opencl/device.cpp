@@ -16,7 +16,8 @@ using tenon::fail;
 using tenon::Status;
 using tenon::str;
 
-Line::Line(const Functions* functions, cl_context context, cl_device_id id, cl_int* code) : cl(functions) {
+Line::Line(const Functions* functions, cl_context context, cl_device_id id, cl_int* code)
+    : cl(functions) {
   queue = cl->clCreateCommandQueue(context, id, CL_QUEUE_PROFILING_ENABLE, code);
 }
 
@@ -67,7 +68,9 @@ tenon::Fault Device::drain() {
   return first;
 }
 
-uint64_t alignment_of(const Found& f) { return std::max<uint64_t>(f.alignment_bits / 8, 64); }
+uint64_t alignment_of(const Found& f) {
+  return std::max<uint64_t>(f.alignment_bits / 8, 64);
+}
 
 namespace {
 
@@ -98,9 +101,13 @@ Found look_at(const Functions& cl, cl_device_id id) {
   // No relaxed mathematics: results have to agree with the reference.
   cl_device_fp_config floats = 0;
   info_number(cl, id, CL_DEVICE_SINGLE_FP_CONFIG, &floats);
-  f.options = floats & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt" : "-cl-std=CL1.2";
-  const bool fp64 = info_text(cl, id, CL_DEVICE_EXTENSIONS).find("cl_khr_fp64") != std::string::npos;
-  f.target = cat("opencl fp64=", fp64 ? 1 : 0, " group=", group, " device=", f.name, " driver=", info_text(cl, id, CL_DRIVER_VERSION));
+  f.options = floats & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT
+                  ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt"
+                  : "-cl-std=CL1.2";
+  const bool fp64 =
+      info_text(cl, id, CL_DEVICE_EXTENSIONS).find("cl_khr_fp64") != std::string::npos;
+  f.target = cat("opencl fp64=", fp64 ? 1 : 0, " group=", group, " device=", f.name,
+                 " driver=", info_text(cl, id, CL_DRIVER_VERSION));
   return f;
 }
 
@@ -110,8 +117,10 @@ std::deque<Found> find_devices() {
   const Functions* cl = functions(&why);
   cl_platform_id platform = nullptr;
   cl_uint count = 0, devices = 0;
-  if (cl == nullptr || cl->clGetPlatformIDs(1, &platform, &count) != CL_SUCCESS || count == 0) return {};
-  if (cl->clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &devices) != CL_SUCCESS) return {};
+  if (cl == nullptr || cl->clGetPlatformIDs(1, &platform, &count) != CL_SUCCESS || count == 0)
+    return {};
+  if (cl->clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &devices) != CL_SUCCESS)
+    return {};
   std::vector<cl_device_id> ids(devices);
   cl->clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, devices, ids.data(), nullptr);
   std::deque<Found> out;
@@ -127,7 +136,8 @@ const std::deque<Found>& found() {
 Status at(uint32_t ordinal, const Found** out) {
   std::string why;
   if (functions(&why) == nullptr) return fail(TENON_UNAVAILABLE, cat("opencl: ", why));
-  if (ordinal >= found().size()) return fail(TENON_OUT_OF_RANGE, cat("opencl: there are ", found().size(), " devices"));
+  if (ordinal >= found().size())
+    return fail(TENON_OUT_OF_RANGE, cat("opencl: there are ", found().size(), " devices"));
   *out = &found()[ordinal];
   return {};
 }
@@ -179,13 +189,15 @@ Status alloc(void*, tenon_device_t* d, uint64_t size_bytes, tenon_buffer_t** out
   Device& device = *device_of(d);
   // Drivers that allocate at the first use would find out too late.
   if (size_bytes > device.found->most_bytes) {
-    return fail(TENON_RESOURCE_EXHAUSTED, cat("opencl: ", size_bytes, " bytes are more than the ", device.found->most_bytes, " of the largest buffer"));
+    return fail(TENON_RESOURCE_EXHAUSTED, cat("opencl: ", size_bytes, " bytes are more than the ",
+                                              device.found->most_bytes, " of the largest buffer"));
   }
   cl_int code = CL_SUCCESS;
   auto buffer = std::make_unique<Buffer>();
   buffer->size_bytes = size_bytes;
   // OpenCL has no buffers of size 0.
-  buffer->memory = device.cl->clCreateBuffer(device.context, CL_MEM_READ_WRITE, size_bytes == 0 ? 1 : size_bytes, nullptr, &code);
+  buffer->memory = device.cl->clCreateBuffer(device.context, CL_MEM_READ_WRITE,
+                                             size_bytes == 0 ? 1 : size_bytes, nullptr, &code);
   TENON_TRY(check(code, cat("allocating ", size_bytes, " bytes")));
   const std::lock_guard lock(device.mutex);
   device.used_bytes += size_bytes;
@@ -210,17 +222,22 @@ Status memory(void*, tenon_device_t* d, uint64_t* out_used, uint64_t* out_peak) 
   return {};
 }
 
-// OpenCL fills from multiples of the pattern: what begins elsewhere is written byte by byte of a turned pattern at its ends.
+// OpenCL fills from multiples of the pattern: what begins elsewhere is written byte by byte of a
+// turned pattern at its ends.
 cl_int fill(const Line& line, const tenon_copy_t& c) {
-  const uint64_t width = c.pattern_bytes, skew = c.to_offset_bytes % width, begin = c.to_offset_bytes, end = begin + c.length_bytes;
+  const uint64_t width = c.pattern_bytes, skew = c.to_offset_bytes % width,
+                 begin = c.to_offset_bytes, end = begin + c.length_bytes;
   const cl_mem to = buffer_of(c.to)->memory;
   const auto* bytes = reinterpret_cast<const unsigned char*>(&c.pattern);
   unsigned char turned[8];
   for (uint64_t i = 0; i < width; ++i) turned[(i + skew) % width] = bytes[i];
-  const uint64_t first = std::min(end, (begin + width - 1) / width * width), last = std::max(first, end / width * width);
+  const uint64_t first = std::min(end, (begin + width - 1) / width * width),
+                 last = std::max(first, end / width * width);
   cl_int code = CL_SUCCESS;
   auto run = [&](const unsigned char* pattern, uint64_t size, uint64_t from, uint64_t bytes) {
-    if (code == CL_SUCCESS && bytes != 0) code = line.cl->clEnqueueFillBuffer(line.queue, to, pattern, size, from, bytes, 0, nullptr, nullptr);
+    if (code == CL_SUCCESS && bytes != 0)
+      code = line.cl->clEnqueueFillBuffer(line.queue, to, pattern, size, from, bytes, 0, nullptr,
+                                          nullptr);
   };
   for (uint64_t i = begin; i < first; ++i) run(turned + i % width, 1, i, 1);
   run(turned, width, first, last - first);
@@ -234,43 +251,61 @@ Status copy(void*, tenon_device_t* d, const tenon_copy_t* c) {
   return enqueue_copy(*device_of(d)->own, *c, true);
 }
 
-Status sync(void*, tenon_device_t* d) { return device_of(d)->drain().tell(); }
+Status sync(void*, tenon_device_t* d) {
+  return device_of(d)->drain().tell();
+}
 
 }  // namespace
 
 const Found* find_target(std::string_view target) {
-  const auto at = std::find_if(found().begin(), found().end(), [&](const Found& f) { return f.target == target; });
+  const auto at = std::find_if(found().begin(), found().end(),
+                               [&](const Found& f) { return f.target == target; });
   return at == found().end() ? nullptr : &*at;
 }
 
 Status check_copy(const tenon_copy_t& c) {
-  return tenon::check_copy(c, c.from != nullptr ? buffer_of(c.from)->size_bytes : 0, c.to != nullptr ? buffer_of(c.to)->size_bytes : 0);
+  return tenon::check_copy(c, c.from != nullptr ? buffer_of(c.from)->size_bytes : 0,
+                           c.to != nullptr ? buffer_of(c.to)->size_bytes : 0);
 }
 
 Status enqueue_copy(const Line& line, const tenon_copy_t& c, bool to_end) {
   if (c.length_bytes == 0) return {};
   const Functions& cl = *line.cl;
-  const cl_mem from = c.from != nullptr ? buffer_of(c.from)->memory : nullptr, to = c.to != nullptr ? buffer_of(c.to)->memory : nullptr;
+  const cl_mem from = c.from != nullptr ? buffer_of(c.from)->memory : nullptr,
+               to = c.to != nullptr ? buffer_of(c.to)->memory : nullptr;
   cl_int code = CL_INVALID_VALUE;
   switch (c.direction) {
     case TENON_COPY_HOST_TO_DEVICE:
-      code = cl.clEnqueueWriteBuffer(line.queue, to, to_end, c.to_offset_bytes, c.length_bytes, c.host_from, 0, nullptr, nullptr);
+      code = cl.clEnqueueWriteBuffer(line.queue, to, to_end, c.to_offset_bytes, c.length_bytes,
+                                     c.host_from, 0, nullptr, nullptr);
       break;
     case TENON_COPY_DEVICE_TO_HOST:
-      code = cl.clEnqueueReadBuffer(line.queue, from, to_end, c.from_offset_bytes, c.length_bytes, c.host_to, 0, nullptr, nullptr);
+      code = cl.clEnqueueReadBuffer(line.queue, from, to_end, c.from_offset_bytes, c.length_bytes,
+                                    c.host_to, 0, nullptr, nullptr);
       break;
     case TENON_COPY_DEVICE_TO_DEVICE:
-      code = cl.clEnqueueCopyBuffer(line.queue, from, to, c.from_offset_bytes, c.to_offset_bytes, c.length_bytes, 0, nullptr, nullptr);
+      code = cl.clEnqueueCopyBuffer(line.queue, from, to, c.from_offset_bytes, c.to_offset_bytes,
+                                    c.length_bytes, 0, nullptr, nullptr);
       break;
-    default: code = fill(line, c);
+    default:
+      code = fill(line, c);
   }
   TENON_TRY(check(code, "copying"));
   return to_end ? check(cl.clFinish(line.queue), "waiting for a copy") : Status();
 }
 
-const tenon_device_api_t kDeviceTable = {
-    sizeof(tenon_device_api_t), nullptr,            tenon::entry<count>, tenon::entry<info>, tenon::entry<open>, tenon::entry<close>,
-    tenon::entry<alloc>,        tenon::entry<free>, tenon::entry<copy>,  tenon::entry<sync>, nullptr,            nullptr,
-    tenon::entry<memory>};
+const tenon_device_api_t kDeviceTable = {sizeof(tenon_device_api_t),
+                                         nullptr,
+                                         tenon::entry<count>,
+                                         tenon::entry<info>,
+                                         tenon::entry<open>,
+                                         tenon::entry<close>,
+                                         tenon::entry<alloc>,
+                                         tenon::entry<free>,
+                                         tenon::entry<copy>,
+                                         tenon::entry<sync>,
+                                         nullptr,
+                                         nullptr,
+                                         tenon::entry<memory>};
 
 }  // namespace opencl_sample

@@ -22,14 +22,15 @@ struct Found {
   std::string name;
   cl_ulong memory_bytes = 0, most_bytes = 0;
   cl_uint alignment_bits = 0;
-  std::string options; // of the driver's compiler
-  std::string target;  // "opencl fp64=1 group=256 device=... driver=..."
+  std::string options;  // of the driver's compiler
+  std::string target;   // "opencl fp64=1 group=256 device=... driver=..."
 };
 
 struct Work;
 
-// One command queue in order, and how much of its work has not been told of yet. Work that waits for a fence is held back here, and all
-// work behind it, so that nothing of it has started when the wait fails. Safe.
+// One command queue in order, and how much of its work has not been told of yet. Work that waits
+// for a fence is held back here, and all work behind it, so that nothing of it has started when the
+// wait fails. Safe.
 class Line {
  public:
   Line(const Functions* cl, cl_context context, cl_device_id id, cl_int* code);
@@ -42,7 +43,7 @@ class Line {
   tenon::Fault take_fault();  // the first since it was taken last
   bool holds();               // work that waits
   void hold(std::shared_ptr<Work> work);
-  void advance();             // hands over what need not wait any more
+  void advance();  // hands over what need not wait any more
 
   const Functions* cl;
   cl_command_queue queue = nullptr;
@@ -80,10 +81,18 @@ struct Queue {
   std::shared_ptr<Line> line;
 };
 
-inline Device* device_of(tenon_device_t* d) { return reinterpret_cast<Device*>(d); }
-inline Buffer* buffer_of(tenon_buffer_t* b) { return reinterpret_cast<Buffer*>(b); }
-inline Queue* queue_of(tenon_queue_t* q) { return reinterpret_cast<Queue*>(q); }
-inline tenon::Timeline* fence_of(tenon_fence_t* f) { return reinterpret_cast<tenon::Timeline*>(f); }
+inline Device* device_of(tenon_device_t* d) {
+  return reinterpret_cast<Device*>(d);
+}
+inline Buffer* buffer_of(tenon_buffer_t* b) {
+  return reinterpret_cast<Buffer*>(b);
+}
+inline Queue* queue_of(tenon_queue_t* q) {
+  return reinterpret_cast<Queue*>(q);
+}
+inline tenon::Timeline* fence_of(tenon_fence_t* f) {
+  return reinterpret_cast<tenon::Timeline*>(f);
+}
 
 uint64_t alignment_of(const Found& found);
 // The device of this machine with that target; null: there is none.

@@ -13,7 +13,8 @@ using tenon::cat;
 using tenon::fail;
 using tenon::Status;
 
-// A program with its kernels. Arguments are state of a kernel: one thread at a time sets and starts.
+// A program with its kernels. Arguments are state of a kernel: one thread at a time sets and
+// starts.
 struct Program final : kg::LoadedText {
   const Functions* cl = nullptr;
   cl_program program = nullptr;
@@ -37,7 +38,8 @@ Status build(const Functions& cl, const Found& found, cl_program program) {
   return fail(TENON_INTERNAL, cat("opencl: the driver refuses the generated text: ", log.c_str()));
 }
 
-Status from_text(const Functions& cl, cl_context context, const Found& found, std::string_view text, cl_program* out) {
+Status from_text(const Functions& cl, cl_context context, const Found& found, std::string_view text,
+                 cl_program* out) {
   const char* source = text.data();
   const size_t length = text.size();
   cl_int code = CL_SUCCESS;
@@ -46,13 +48,16 @@ Status from_text(const Functions& cl, cl_context context, const Found& found, st
   return build(cl, found, *out);
 }
 
-bool from_binary(const Functions& cl, cl_context context, const Found& found, std::string_view binary, cl_program* out) {
+bool from_binary(const Functions& cl, cl_context context, const Found& found,
+                 std::string_view binary, cl_program* out) {
   const cl_device_id id = found.id;
   const auto* data = reinterpret_cast<const unsigned char*>(binary.data());
   const size_t length = binary.size();
   cl_int loaded = CL_SUCCESS, code = CL_SUCCESS;
   *out = cl.clCreateProgramWithBinary(context, 1, &id, &length, &data, &loaded, &code);
-  if (code == CL_SUCCESS && loaded == CL_SUCCESS && cl.clBuildProgram(*out, 1, &id, found.options.c_str(), nullptr, nullptr) == CL_SUCCESS) return true;
+  if (code == CL_SUCCESS && loaded == CL_SUCCESS &&
+      cl.clBuildProgram(*out, 1, &id, found.options.c_str(), nullptr, nullptr) == CL_SUCCESS)
+    return true;
   if (*out != nullptr) cl.clReleaseProgram(*out);
   *out = nullptr;
   return false;
@@ -60,10 +65,13 @@ bool from_binary(const Functions& cl, cl_context context, const Found& found, st
 
 std::string binary_of(const Functions& cl, cl_program program) {
   size_t size = 0;
-  if (cl.clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr) != CL_SUCCESS) return {};
+  if (cl.clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr) !=
+      CL_SUCCESS)
+    return {};
   std::string binary(size, '\0');
   auto* data = reinterpret_cast<unsigned char*>(binary.data());
-  if (cl.clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof data, &data, nullptr) != CL_SUCCESS) return {};
+  if (cl.clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof data, &data, nullptr) != CL_SUCCESS)
+    return {};
   return binary;
 }
 
@@ -93,11 +101,14 @@ struct Views {
   }
   Status of(const kg::MemoryRange& range, cl_mem* out) {
     *out = buffer_of(range.buffer)->memory;
-    // A kernel that is given a buffer and parts of it would be undefined: parts it is, unless it gets all.
-    if (range.offset_bytes == 0 && range.size_bytes >= buffer_of(range.buffer)->size_bytes) return {};
+    // A kernel that is given a buffer and parts of it would be undefined: parts it is, unless it
+    // gets all.
+    if (range.offset_bytes == 0 && range.size_bytes >= buffer_of(range.buffer)->size_bytes)
+      return {};
     const cl_buffer_region region{range.offset_bytes, range.size_bytes == 0 ? 1 : range.size_bytes};
     cl_int code = CL_SUCCESS;
-    *out = cl.clCreateSubBuffer(*out, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
+    *out =
+        cl.clCreateSubBuffer(*out, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
     TENON_TRY(check(code, cat("viewing ", range.size_bytes, " bytes at ", range.offset_bytes)));
     made.push_back(*out);
     return {};
@@ -122,8 +133,9 @@ Status start_kernel(Work& work, const Start& start) {
   };
   for (size_t i = 0; i + 1 < start.memory.size(); ++i) TENON_TRY(set_memory(start.memory[i]));
   for (int64_t extent : start.extents) set(sizeof extent, &extent);
-  // Scratch comes last. A kernel that has none has no such argument, and its refusal says no more than that; one that has, but needs none
-  // for tensors without elements, wants the argument set all the same.
+  // Scratch comes last. A kernel that has none has no such argument, and its refusal says no more
+  // than that; one that has, but needs none for tensors without elements, wants the argument set
+  // all the same.
   const cl_mem none = nullptr;
   if (start.memory.back().size_bytes != 0)
     TENON_TRY(set_memory(start.memory.back()));
@@ -131,7 +143,8 @@ Status start_kernel(Work& work, const Start& start) {
     (void)cl.clSetKernelArg(kernel, argument, sizeof none, &none);
   TENON_TRY(check(status, cat("setting the arguments of ", start.name)));
   cl_event event = nullptr;
-  status = cl.clEnqueueNDRangeKernel(work.line.queue, kernel, 1, nullptr, &start.items, start.group == 0 ? nullptr : &start.group, 0, nullptr,
+  status = cl.clEnqueueNDRangeKernel(work.line.queue, kernel, 1, nullptr, &start.items,
+                                     start.group == 0 ? nullptr : &start.group, 0, nullptr,
                                      start.timed ? &event : nullptr);
   if (event != nullptr) work.timed.push_back(event);
   return check(status, cat("starting ", start.name));
@@ -140,31 +153,48 @@ Status start_kernel(Work& work, const Start& start) {
 class Submission final : public kg::Submission {
  public:
   Submission(Device& device, std::shared_ptr<Line> line, bool timed)
-      : device_(device), line_(*line), timed_(timed), work_(std::make_shared<Work>(std::move(line))) {}
+      : device_(device),
+        line_(*line),
+        timed_(timed),
+        work_(std::make_shared<Work>(std::move(line))) {}
   ~Submission() override {
     if (!finished_ && !work_->held) line_.cl->clFinish(line_.queue);
   }
-  void wait_for(std::span<const tenon_fence_point_t> points) { opencl_sample::wait_for(points, work_); }
+  void wait_for(std::span<const tenon_fence_point_t> points) {
+    opencl_sample::wait_for(points, work_);
+  }
 
   Status start(kg::LoadedText& code, const kg::KernelStart& s) override {
-    Start start{&static_cast<Program&>(code),          s.kernel, std::string(s.name), {s.memory.begin(), s.memory.end()},
-                {s.extents.begin(), s.extents.end()}, s.items,  s.group,             timed_};
+    Start start{&static_cast<Program&>(code),
+                s.kernel,
+                std::string(s.name),
+                {s.memory.begin(), s.memory.end()},
+                {s.extents.begin(), s.extents.end()},
+                s.items,
+                s.group,
+                timed_};
     start.memory.push_back(s.scratch);
-    return put(*work_, [work = work_.get(), start = std::move(start)] { return start_kernel(*work, start); });
+    return put(*work_, [work = work_.get(), start = std::move(start)] {
+      return start_kernel(*work, start);
+    });
   }
 
   Status read(const kg::MemoryRange& from, void* to) override {
     return put(*work_, [&line = line_, from, to] {
-      return check(line.cl->clEnqueueReadBuffer(line.queue, buffer_of(from.buffer)->memory, CL_FALSE, from.offset_bytes, from.size_bytes, to, 0,
-                                                nullptr, nullptr),
-                   "reading what a run found");
+      return check(
+          line.cl->clEnqueueReadBuffer(line.queue, buffer_of(from.buffer)->memory, CL_FALSE,
+                                       from.offset_bytes, from.size_bytes, to, 0, nullptr, nullptr),
+          "reading what a run found");
     });
   }
 
   Status finish(tenon_fence_point_t signal, kg::Completion done) override {
-    work_->done = [done = std::move(done), &cl = *line_.cl](std::span<const cl_event> timed, std::string* why) {
+    work_->done = [done = std::move(done), &cl = *line_.cl](std::span<const cl_event> timed,
+                                                            std::string* why) {
       std::vector<kg::KernelTime> times;
-      for (cl_event e : timed) times.push_back({profiled(cl, e, CL_PROFILING_COMMAND_START), profiled(cl, e, CL_PROFILING_COMMAND_END)});
+      for (cl_event e : timed)
+        times.push_back({profiled(cl, e, CL_PROFILING_COMMAND_START),
+                         profiled(cl, e, CL_PROFILING_COMMAND_END)});
       return done(times, why);
     };
     if (&line_ != device_.own.get()) {
@@ -196,7 +226,9 @@ class OpenCl final : public kg::TextDevice {
   std::string_view name() const override { return "opencl"; }
   kg::DeviceRates rates() const override { return {10, 10, 50000}; }
   const tenon_device_api_t& memory() const override { return kDeviceTable; }
-  uint64_t alignment_bytes(tenon_device_t* device) const override { return alignment_of(*device_of(device)->found); }
+  uint64_t alignment_bytes(tenon_device_t* device) const override {
+    return alignment_of(*device_of(device)->found);
+  }
 
   kg::Target target(std::string_view text) const override {
     uint32_t group = 0;
@@ -206,7 +238,8 @@ class OpenCl final : public kg::TextDevice {
     return kg::Target::opencl(text.find("fp64=1") != std::string_view::npos, group);
   }
 
-  Status compile(std::string_view target, std::string_view text, std::string* out_binary) const override {
+  Status compile(std::string_view target, std::string_view text,
+                 std::string* out_binary) const override {
     const Found* found = find_target(target);
     std::string why;
     const Functions* cl = functions(&why);
@@ -223,14 +256,15 @@ class OpenCl final : public kg::TextDevice {
     return status;
   }
 
-  Status load(tenon_device_t* d, const kg::DeviceProgram& program, std::string_view binary, std::string_view text,
-              std::unique_ptr<kg::LoadedText>* out) const override {
+  Status load(tenon_device_t* d, const kg::DeviceProgram& program, std::string_view binary,
+              std::string_view text, std::unique_ptr<kg::LoadedText>* out) const override {
     const Device& device = *device_of(d);
     const Functions& cl = *device.cl;
     const tenon::ProcessGuard guard;
     auto built = std::make_unique<Program>();
     built->cl = &cl;
-    if (binary.empty() || !from_binary(cl, device.context, *device.found, binary, &built->program)) {
+    if (binary.empty() ||
+        !from_binary(cl, device.context, *device.found, binary, &built->program)) {
       TENON_TRY(from_text(cl, device.context, *device.found, text, &built->program));
     }
     cl_int code = CL_SUCCESS;
@@ -243,10 +277,11 @@ class OpenCl final : public kg::TextDevice {
     return {};
   }
 
-  Status submit(tenon_device_t* d, tenon_queue_t* queue, std::span<const tenon_fence_point_t> waits, bool timed,
-                std::unique_ptr<kg::Submission>* out) const override {
+  Status submit(tenon_device_t* d, tenon_queue_t* queue, std::span<const tenon_fence_point_t> waits,
+                bool timed, std::unique_ptr<kg::Submission>* out) const override {
     Device& device = *device_of(d);
-    auto work = std::make_unique<Submission>(device, queue != nullptr ? queue_of(queue)->line : device.own, timed);
+    auto work = std::make_unique<Submission>(
+        device, queue != nullptr ? queue_of(queue)->line : device.own, timed);
     work->wait_for(waits);
     *out = std::move(work);
     return {};

@@ -1,5 +1,6 @@
-// The OpenCL functions that this plugin calls, looked up at run time in the system's ICD loader, so that the plugin loads and
-// reports on machines without OpenCL. The only file that includes the vendor's header.
+// The OpenCL functions that this plugin calls, looked up at run time in the system's ICD loader, so
+// that the plugin loads and reports on machines without OpenCL. The only file that includes the
+// vendor's header.
 #ifndef OPENCL_SAMPLE_SYMBOLS_H_
 #define OPENCL_SAMPLE_SYMBOLS_H_
 
@@ -12,15 +13,17 @@
 
 namespace opencl_sample {
 
-#define OPENCL_SAMPLE_FUNCTIONS(F)                                                                              \
-  F(clGetPlatformIDs) F(clGetDeviceIDs) F(clGetDeviceInfo) F(clCreateContext) F(clReleaseContext)               \
-  F(clCreateCommandQueue) F(clReleaseCommandQueue) F(clCreateBuffer) F(clCreateSubBuffer)                       \
-  F(clReleaseMemObject) F(clEnqueueReadBuffer) F(clEnqueueWriteBuffer) F(clEnqueueCopyBuffer)                   \
-  F(clEnqueueFillBuffer) F(clFlush) F(clFinish) F(clReleaseEvent)  \
-  F(clSetEventCallback) F(clGetEventProfilingInfo) F(clEnqueueMarkerWithWaitList)                               \
-  F(clCreateProgramWithSource) F(clCreateProgramWithBinary) F(clBuildProgram)   \
-  F(clGetProgramInfo) F(clGetProgramBuildInfo) F(clReleaseProgram) F(clCreateKernel) F(clReleaseKernel)         \
-  F(clSetKernelArg) F(clEnqueueNDRangeKernel)
+#define OPENCL_SAMPLE_FUNCTIONS(F)                                                            \
+  F(clGetPlatformIDs)                                                                         \
+  F(clGetDeviceIDs) F(clGetDeviceInfo) F(clCreateContext) F(clReleaseContext)                 \
+      F(clCreateCommandQueue) F(clReleaseCommandQueue) F(clCreateBuffer) F(clCreateSubBuffer) \
+          F(clReleaseMemObject) F(clEnqueueReadBuffer) F(clEnqueueWriteBuffer)                \
+              F(clEnqueueCopyBuffer) F(clEnqueueFillBuffer) F(clFlush) F(clFinish)            \
+                  F(clReleaseEvent) F(clSetEventCallback) F(clGetEventProfilingInfo)          \
+                      F(clEnqueueMarkerWithWaitList) F(clCreateProgramWithSource)             \
+                          F(clCreateProgramWithBinary) F(clBuildProgram) F(clGetProgramInfo)  \
+                              F(clGetProgramBuildInfo) F(clReleaseProgram) F(clCreateKernel)  \
+                                  F(clReleaseKernel) F(clSetKernelArg) F(clEnqueueNDRangeKernel)
 
 struct Functions {
 #define OPENCL_SAMPLE_MEMBER(name) decltype(&::name) name = nullptr;

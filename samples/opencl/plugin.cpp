@@ -1,6 +1,6 @@
 // OpenCL devices as a Tenon plugin, built against an installed Tenon alone.
-#include "device.h"
 #include "tenon/cpp/plugin.hpp"
+#include "device.h"
 
 namespace {
 

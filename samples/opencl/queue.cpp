@@ -1,5 +1,6 @@
-// tenon.queue/1: command queues in order, fences as timelines in host memory. Work whose waits are reached goes to the driver at once; other
-// work is held until its fences call. The end of work is a marker, whose callback signals. No thread of ours, and the host waits for nothing.
+// tenon.queue/1: command queues in order, fences as timelines in host memory. Work whose waits are
+// reached goes to the driver at once; other work is held until its fences call. The end of work is
+// a marker, whose callback signals. No thread of ours, and the host waits for nothing.
 #include "submission.h"
 
 namespace opencl_sample {
@@ -23,7 +24,8 @@ Fault fault_of_waits(Work& work) {
 void tell(Work& work, const Fault& fault) {
   for (cl_event e : std::exchange(work.timed, {})) work.line.cl->clReleaseEvent(e);
   if (work.signal.fence != nullptr) {
-    fault.ok() ? fence_of(work.signal.fence)->signal(work.signal.value) : fence_of(work.signal.fence)->fail(work.signal.value, fault);
+    fault.ok() ? fence_of(work.signal.fence)->signal(work.signal.value)
+               : fence_of(work.signal.fence)->fail(work.signal.value, fault);
   }
   work.line.end(work.waited_for ? Fault() : fault);
 }
@@ -46,7 +48,8 @@ Status mark_end(const std::shared_ptr<Work>& work) {
   Line& line = work->line;
   const Functions& cl = *line.cl;
   cl_event event = nullptr;
-  TENON_TRY(check(cl.clEnqueueMarkerWithWaitList(line.queue, 0, nullptr, &event), "marking the end of work"));
+  TENON_TRY(check(cl.clEnqueueMarkerWithWaitList(line.queue, 0, nullptr, &event),
+                  "marking the end of work"));
   auto held = std::make_unique<std::shared_ptr<Work>>(work);
   const cl_int code = cl.clSetEventCallback(event, CL_COMPLETE, finished, held.get());
   if (code != CL_SUCCESS) {
@@ -84,8 +87,9 @@ void Line::hold(std::shared_ptr<Work> work) {
   advance();
 }
 
-// One thread at a time hands work over, and no lock is held meanwhile: a driver may call back for work that is already done, from
-// within. Who finds another at it has made its work ready before, and leaves it to the other.
+// One thread at a time hands work over, and no lock is held meanwhile: a driver may call back for
+// work that is already done, from within. Who finds another at it has made its work ready before,
+// and leaves it to the other.
 void Line::advance() {
   std::vector<std::pair<std::shared_ptr<Work>, Fault>> failed;
   std::unique_lock lock(mutex_);
@@ -113,12 +117,14 @@ void wait_for(std::span<const tenon_fence_point_t> points, const std::shared_ptr
   work->held = work->line.holds();
   std::vector<tenon_fence_point_t> open;
   for (const tenon_fence_point_t& point : points) {
-    if (point.fence != nullptr && !fence_of(point.fence)->reached(point.value)) open.push_back(point);
+    if (point.fence != nullptr && !fence_of(point.fence)->reached(point.value))
+      open.push_back(point);
   }
   if (open.empty()) return;
   work->held = true;
   work->waits = static_cast<uint32_t>(open.size());
-  for (const tenon_fence_point_t& point : open) fence_of(point.fence)->when(point.value, open_gate, new std::shared_ptr<Work>(work));
+  for (const tenon_fence_point_t& point : open)
+    fence_of(point.fence)->when(point.value, open_gate, new std::shared_ptr<Work>(work));
 }
 
 Status put(Work& work, Command command) {
@@ -143,7 +149,8 @@ namespace {
 Status queue_create(void*, tenon_device_t* d, tenon_queue_t** out) {
   Device& device = *device_of(d);
   cl_int code = CL_SUCCESS;
-  auto queue = std::make_unique<Queue>(&device, std::make_shared<Line>(device.cl, device.context, device.found->id, &code));
+  auto queue = std::make_unique<Queue>(
+      &device, std::make_shared<Line>(device.cl, device.context, device.found->id, &code));
   TENON_TRY(check(code, "making a queue"));
   const std::lock_guard lock(device.mutex);
   device.lines.push_back(queue->line);
@@ -159,14 +166,16 @@ Status queue_destroy(void*, tenon_queue_t* q) {
   return {};
 }
 
-Status copy_async(void*, tenon_queue_t* q, const tenon_copy_t* copy, const tenon_fence_point_t* waits, uint32_t wait_count,
+Status copy_async(void*, tenon_queue_t* q, const tenon_copy_t* copy,
+                  const tenon_fence_point_t* waits, uint32_t wait_count,
                   tenon_fence_point_t signal) {
   Queue& queue = *queue_of(q);
   TENON_TRY(check_copy(*copy));
   auto work = std::make_shared<Work>(queue.line);
   work->signal = signal;
   wait_for({waits, wait_count}, work);
-  TENON_TRY(put(*work, [&line = *queue.line, copy = *copy] { return enqueue_copy(line, copy, false); }));
+  TENON_TRY(
+      put(*work, [&line = *queue.line, copy = *copy] { return enqueue_copy(line, copy, false); }));
   return signal_after(work);
 }
 
@@ -180,20 +189,25 @@ Status fence_destroy(void*, tenon_fence_t* fence) {
   return {};
 }
 
-Status fence_query(void*, tenon_fence_t* fence, uint64_t* out_value) { return fence_of(fence)->query(out_value); }
+Status fence_query(void*, tenon_fence_t* fence, uint64_t* out_value) {
+  return fence_of(fence)->query(out_value);
+}
 
 Status fence_signal(void*, tenon_fence_t* fence, uint64_t value) {
   fence_of(fence)->signal(value);
   return {};
 }
 
-Status fence_wait(void*, tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns) { return fence_of(fence)->wait(value, timeout_ns); }
+Status fence_wait(void*, tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns) {
+  return fence_of(fence)->wait(value, timeout_ns);
+}
 
 }  // namespace
 
-const tenon_queue_api_t kQueueTable = {
-    sizeof(tenon_queue_api_t),   nullptr,
-    tenon::entry<queue_create>,  tenon::entry<queue_destroy>, tenon::entry<copy_async>,   tenon::entry<fence_create>,
-    tenon::entry<fence_destroy>, tenon::entry<fence_query>,   tenon::entry<fence_signal>, tenon::entry<fence_wait>};
+const tenon_queue_api_t kQueueTable = {sizeof(tenon_queue_api_t),   nullptr,
+                                       tenon::entry<queue_create>,  tenon::entry<queue_destroy>,
+                                       tenon::entry<copy_async>,    tenon::entry<fence_create>,
+                                       tenon::entry<fence_destroy>, tenon::entry<fence_query>,
+                                       tenon::entry<fence_signal>,  tenon::entry<fence_wait>};
 
 }  // namespace opencl_sample

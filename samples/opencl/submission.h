@@ -28,14 +28,15 @@ struct Work {
   bool waited_for = false;  // whoever submitted it gets its fault, sync need not tell
   Done done;
   std::vector<cl_event> timed;
-  bool held = false;        // commands wait below
+  bool held = false;  // commands wait below
   std::vector<Command> commands;
   std::atomic<uint32_t> waits{0};
   std::mutex mutex;
-  tenon::Fault fault;       // of what it waited for
+  tenon::Fault fault;  // of what it waited for
 };
 
-// Commands that follow wait for the points. When one fails they are not run, and the signal fails likewise.
+// Commands that follow wait for the points. When one fails they are not run, and the signal fails
+// likewise.
 void wait_for(std::span<const tenon_fence_point_t> points, const std::shared_ptr<Work>& work);
 tenon::Status put(Work& work, Command command);
 // What was put before signals when it is done.

@@ -1,4 +1,5 @@
-// What the tests of this folder share: a graph, its inputs and right outputs, and the counters of the simulated devices.
+// What the tests of this folder share: a graph, its inputs and right outputs, and the counters of
+// the simulated devices.
 #ifndef TENON_TESTS_DEVICES_DEVICES_H_
 #define TENON_TESTS_DEVICES_DEVICES_H_
 
@@ -16,16 +17,18 @@
 
 namespace tenon::devices_test {
 
-// Runs `body` in a process of its own: devices are opened once per process, and a lost one stays lost.
-#define IN_A_PROCESS(body)                                                    \
-  do {                                                                        \
-    GTEST_FLAG_SET(death_test_style, "threadsafe");                           \
-    EXPECT_EXIT((body)(), testing::ExitedWithCode(0), "");                    \
+// Runs `body` in a process of its own: devices are opened once per process, and a lost one stays
+// lost.
+#define IN_A_PROCESS(body)                                 \
+  do {                                                     \
+    GTEST_FLAG_SET(death_test_style, "threadsafe");        \
+    EXPECT_EXIT((body)(), testing::ExitedWithCode(0), ""); \
   } while (false)
 
 // The parent shows what the child wrote to standard error.
 [[noreturn]] inline void end_process() {
-  const testing::TestResult& result = *testing::UnitTest::GetInstance()->current_test_info()->result();
+  const testing::TestResult& result =
+      *testing::UnitTest::GetInstance()->current_test_info()->result();
   for (int i = 0; i < result.total_part_count(); ++i) {
     const testing::TestPartResult& part = result.GetTestPartResult(i);
     std::fprintf(stderr, "%s:%d: %s\n", part.file_name(), part.line_number(), part.message());
@@ -37,7 +40,8 @@ inline const tenon_sim_statistics_t& statistics() {
   static const auto* table = [] {
     const auto* registry = context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID);
     const void* found = nullptr;
-    registry->plugin_interface(registry->self, str("device"), str("sim"), str(SIM_STATISTICS_ID), &found);
+    registry->plugin_interface(registry->self, str("device"), str("sim"), str(SIM_STATISTICS_ID),
+                               &found);
     return static_cast<const tenon_sim_statistics_t*>(found);
   }();
   return *table;
@@ -49,16 +53,20 @@ inline tenon_sim_counts_t counts(uint32_t ordinal = 0) {
   return out;
 }
 
-// A model, run again and again with the same inputs; what the reference makes of them is the right answer.
+// A model, run again and again with the same inputs; what the reference makes of them is the right
+// answer.
 class Case {
  public:
-  Case(std::string_view text, std::vector<std::string> inputs, std::vector<std::string> outputs, int64_t elements)
+  Case(std::string_view text, std::vector<std::string> inputs, std::vector<std::string> outputs,
+       int64_t elements)
       : inputs_(std::move(inputs)), outputs_(std::move(outputs)), n_(elements) {
     EXPECT_TRUE(session_.open().ok());
     EXPECT_TRUE(session_.load_bytes(text, "case.tir", &model_).ok()) << failure_text();
     for (size_t i = 0; i < inputs_.size(); ++i) {
       values_.emplace_back();
-      for (int64_t k = 0; k < n_; ++k) values_[i].push_back(0.0625f * static_cast<float>((k * 7 + static_cast<int64_t>(i) * 5) % 31) - 0.75f);
+      for (int64_t k = 0; k < n_; ++k)
+        values_[i].push_back(
+            0.0625f * static_cast<float>((k * 7 + static_cast<int64_t>(i) * 5) % 31) - 0.75f);
     }
     Program program;
     Binding binding;
@@ -72,7 +80,9 @@ class Case {
     }
   }
 
-  Status compile(std::string_view device, Program* out) { return model_.compile({.device = device}, out); }
+  Status compile(std::string_view device, Program* out) {
+    return model_.compile({.device = device}, out);
+  }
   Status run(Binding* binding) {
     for (size_t i = 0; i < inputs_.size(); ++i) {
       TENON_TRY(binding->input(inputs_[i], ArrayView::of(values_[i], {n_})));
@@ -83,7 +93,8 @@ class Case {
     for (size_t o = 0; o < outputs_.size(); ++o) {
       ArrayView out;
       ASSERT_TRUE(binding->output(outputs_[o], &out).ok()) << failure_text();
-      for (int64_t k = 0; k < n_; ++k) ASSERT_NEAR(out.as<float>()[k], right_[o][k], 1e-5f) << outputs_[o] << "[" << k << "]";
+      for (int64_t k = 0; k < n_; ++k)
+        ASSERT_NEAR(out.as<float>()[k], right_[o][k], 1e-5f) << outputs_[o] << "[" << k << "]";
     }
   }
   // Compiles, runs and compares on `device`.

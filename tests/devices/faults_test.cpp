@@ -1,4 +1,5 @@
-// Faults injected into a simulated device: each gives a clear error, the process goes on, other devices are unharmed, nothing leaks.
+// Faults injected into a simulated device: each gives a clear error, the process goes on, other
+// devices are unharmed, nothing leaks.
 #include "devices.h"
 
 #include <thread>
@@ -13,7 +14,8 @@ std::string model_text() {
   return cat(R"(tenon.tir 1
 graph @g(%x: f32[64], %z: f32[64]) -> (y: f32[64], e: f32[64]) {
   %y = add(%x, %z) : f32[64]
-  %w = const f32[64] [)", weights, R"(]
+  %w = const f32[64] [)",
+             weights, R"(]
   %m = mul(%y, %w) : f32[64]
   %e = exp(%m) : f32[64]
   yield %y, %e
@@ -21,7 +23,9 @@ graph @g(%x: f32[64], %z: f32[64]) -> (y: f32[64], e: f32[64]) {
 )");
 }
 
-Case model() { return Case(model_text(), {"x", "z"}, {"y", "e"}, 64); }
+Case model() {
+  return Case(model_text(), {"x", "z"}, {"y", "e"}, 64);
+}
 
 void expect_nothing_held(uint32_t ordinal = 0) {
   const tenon_sim_counts_t c = counts(ordinal);
@@ -65,7 +69,9 @@ void every_allocation() {
   c.expect_works("sim");
   end_process();
 }
-TEST(Faults, EveryAllocationMayFail) { IN_A_PROCESS(every_allocation); }
+TEST(Faults, EveryAllocationMayFail) {
+  IN_A_PROCESS(every_allocation);
+}
 
 // One failure in the middle: the memory that lies unused goes back, and the run succeeds.
 void allocation_in_a_later_run() {
@@ -83,7 +89,9 @@ void allocation_in_a_later_run() {
   }
   end_process();
 }
-TEST(Faults, ABindingGoesOnAfterAnAllocationFailed) { IN_A_PROCESS(allocation_in_a_later_run); }
+TEST(Faults, ABindingGoesOnAfterAnAllocationFailed) {
+  IN_A_PROCESS(allocation_in_a_later_run);
+}
 
 void every_command(std::string_view what, tenon_code_t code) {
   Case c = model();
@@ -122,7 +130,9 @@ void fences() {
   }
   end_process();
 }
-TEST(Faults, AFenceThatTimesOutIsWaitedForAgain) { IN_A_PROCESS(fences); }
+TEST(Faults, AFenceThatTimesOutIsWaitedForAgain) {
+  IN_A_PROCESS(fences);
+}
 
 void lost(int n) {
   Case c = model();
@@ -171,7 +181,9 @@ void lost_under_load() {
   expect_nothing_held(1);
   end_process();
 }
-TEST(Faults, ADeviceMayBeLostUnderSeveralThreads) { IN_A_PROCESS(lost_under_load); }
+TEST(Faults, ADeviceMayBeLostUnderSeveralThreads) {
+  IN_A_PROCESS(lost_under_load);
+}
 
 void nonsense() {
   Case c = model();
@@ -189,7 +201,9 @@ void nonsense() {
   c.expect_works("sim");
   end_process();
 }
-TEST(Faults, AVariableThatMakesNoSenseIsRefused) { IN_A_PROCESS(nonsense); }
+TEST(Faults, AVariableThatMakesNoSenseIsRefused) {
+  IN_A_PROCESS(nonsense);
+}
 
 }  // namespace
 }  // namespace tenon::devices_test

@@ -1,5 +1,5 @@
-// Hand-written kernels in the OpenCL dialect, as `sim` runs them: compiled by the real toolchain, with groups, local memory and barriers,
-// and watched access by access.
+// Hand-written kernels in the OpenCL dialect, as `sim` runs them: compiled by the real toolchain,
+// with groups, local memory and barriers, and watched access by access.
 #include "devices.h"
 
 #include <atomic>
@@ -76,11 +76,15 @@ class Kernels : public testing::TestWithParam<bool> {
     ASSERT_TRUE(session_.open().ok());
     const auto* registry = context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID);
     const void* table = nullptr;
-    ASSERT_EQ(registry->plugin_interface(registry->self, str("toolchain"), str(TENON_DIALECT_OPENCL_C), str(TENON_TOOLCHAIN_ID), &table), TENON_OK)
+    ASSERT_EQ(
+        registry->plugin_interface(registry->self, str("toolchain"), str(TENON_DIALECT_OPENCL_C),
+                                   str(TENON_TOOLCHAIN_ID), &table),
+        TENON_OK)
         << failure_text();
     toolchain_ = static_cast<const tenon_toolchain_api_t*>(table);
     std::string code;
-    ASSERT_TRUE(sim::KernelModule::build(*toolchain_, kText, GetParam(), &code).ok()) << failure_text();
+    ASSERT_TRUE(sim::KernelModule::build(*toolchain_, kText, GetParam(), &code).ok())
+        << failure_text();
     ASSERT_TRUE(module_.load(*toolchain_, code).ok()) << failure_text();
     ASSERT_EQ(module_.watched(), GetParam());
     // With room behind them: an access past the end is in no other buffer.
@@ -91,8 +95,13 @@ class Kernels : public testing::TestWithParam<bool> {
     y_.assign(64, 0.f);
   }
   static sim::KernelArg buffer(const char* name, std::vector<float>& v, bool written) {
-    return {.kind = sim::KernelArg::Kind::kBuffer, .data = v.data(), .size_bytes = v.size() * 4, .name = name,
-            .place = reinterpret_cast<uint64_t>(v.data()), .element_bytes = 4, .written = written};
+    return {.kind = sim::KernelArg::Kind::kBuffer,
+            .data = v.data(),
+            .size_bytes = v.size() * 4,
+            .name = name,
+            .place = reinterpret_cast<uint64_t>(v.data()),
+            .element_bytes = 4,
+            .written = written};
   }
   // x, y, then `local_floats` of local memory where that is not 0.
   Status run(const char* kernel, uint64_t global, uint64_t local, uint64_t local_floats = 0) {
@@ -103,12 +112,16 @@ class Kernels : public testing::TestWithParam<bool> {
     launch.local[0] = local;
     launch.args = {buffer("x", x_, false), buffer("y", y_, true)};
     if (local_floats != 0) {
-      launch.args.push_back({.kind = sim::KernelArg::Kind::kLocal, .size_bytes = local_floats * 4, .name = "local `tile`", .element_bytes = 4});
+      launch.args.push_back({.kind = sim::KernelArg::Kind::kLocal,
+                             .size_bytes = local_floats * 4,
+                             .name = "local `tile`",
+                             .element_bytes = 4});
     }
     return module_.run(launch);
   }
   // The message of a launch that must fail.
-  std::string failure(const char* kernel, uint64_t global, uint64_t local, uint64_t local_floats = 0) {
+  std::string failure(const char* kernel, uint64_t global, uint64_t local,
+                      uint64_t local_floats = 0) {
     EXPECT_FALSE(run(kernel, global, local, local_floats).ok());
     return failure_text();
   }
@@ -139,7 +152,10 @@ TEST_P(Kernels, BarriersAndLocalMemoryWork) {
 
 TEST_P(Kernels, ABarrierThatSomeMissIsToldWithItsLine) {
   const std::string text = failure("some_wait", 8, 8);
-  EXPECT_NE(text.find("waits at the barrier of line 55, which 1 of the 8 work items of its group did not reach"), std::string::npos) << text;
+  EXPECT_NE(text.find("waits at the barrier of line 55, which 1 of the 8 work items of its group "
+                      "did not reach"),
+            std::string::npos)
+      << text;
 }
 
 TEST_P(Kernels, WhatAKernelDoesWrongIsNamed) {
@@ -148,10 +164,15 @@ TEST_P(Kernels, WhatAKernelDoesWrongIsNamed) {
     const char *kernel, *text;
     uint64_t local_floats;
   } cases[] = {
-      {"no_barrier", "byte 32 of local `tile`, which work item 7 of its group read with no barrier between", 16},
-      {"past_the_end", "kernel `past_the_end`: work item 15 of group 3 (global 63) reads 4 bytes at byte 256 of x, which has 256", 0},
+      {"no_barrier",
+       "byte 32 of local `tile`, which work item 7 of its group read with no barrier between", 16},
+      {"past_the_end",
+       "kernel `past_the_end`: work item 15 of group 3 (global 63) reads 4 bytes at byte 256 of x, "
+       "which has 256",
+       0},
       {"past_local", "writes 4 bytes at byte 32 of local `past_local.tile`, which has 32", 0},
-      {"all_to_one", "byte 0 of y, which work item 0 of its group wrote with no barrier between", 0},
+      {"all_to_one", "byte 0 of y, which work item 0 of its group wrote with no barrier between",
+       0},
   };
   for (const auto& c : cases) {
     const std::string text = failure(c.kernel, 64, 16, c.local_floats);
@@ -183,7 +204,8 @@ TEST_P(Kernels, TwoThreadsRunOneKernel) {
   EXPECT_EQ(failed.load(), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Watched, Kernels, testing::Values(false, true), [](const auto& info) { return info.param ? "watched" : "plain"; });
+INSTANTIATE_TEST_SUITE_P(Watched, Kernels, testing::Values(false, true),
+                         [](const auto& info) { return info.param ? "watched" : "plain"; });
 
 }  // namespace
 }  // namespace tenon::devices_test

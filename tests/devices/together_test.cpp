@@ -1,5 +1,5 @@
-// Several devices in one graph: two of one kind, two vendors', and the cpu; asynchronous ones really work at the same time, under any
-// timing, and a failure of one is told as what it is.
+// Several devices in one graph: two of one kind, two vendors', and the cpu; asynchronous ones
+// really work at the same time, under any timing, and a failure of one is told as what it is.
 #include "devices.h"
 
 #include <thread>
@@ -7,12 +7,16 @@
 namespace tenon::devices_test {
 namespace {
 
-// sim:0 adds, sim:1 multiplies, `null` adds (of two vendors that can, the first named gets it), the rest is the cpu's.
-void split_ops() { setenv("TENON_SIM_OPS", "0/add,1/mul,1/sub", 1); }
+// sim:0 adds, sim:1 multiplies, `null` adds (of two vendors that can, the first named gets it), the
+// rest is the cpu's.
+void split_ops() {
+  setenv("TENON_SIM_OPS", "0/add,1/mul,1/sub", 1);
+}
 
 // Two chains that change device at each node, one beginning on each device.
 std::string crossing_chains(int length) {
-  std::string text = "tenon.tir 1\ngraph @g(%x: f32[64], %z: f32[64]) -> (p: f32[64], q: f32[64]) {\n";
+  std::string text =
+      "tenon.tir 1\ngraph @g(%x: f32[64], %z: f32[64]) -> (p: f32[64], q: f32[64]) {\n";
   std::string p = "%x", q = "%x";
   for (int i = 0; i < length; ++i) {
     const bool even = i % 2 == 0;
@@ -26,7 +30,8 @@ std::string crossing_chains(int length) {
 
 // Ops of four devices, each reading any earlier value.
 std::string random_graph(uint32_t seed, int nodes) {
-  std::string text = "tenon.tir 1\ngraph @g(%v0: f32[64], %v1: f32[64]) -> (a: f32[64], b: f32[64]) {\n";
+  std::string text =
+      "tenon.tir 1\ngraph @g(%v0: f32[64], %v1: f32[64]) -> (a: f32[64], b: f32[64]) {\n";
   const char* const ops[] = {"add", "mul", "sub", "max", "min", "add", "mul"};
   uint32_t state = seed;
   auto next = [&state](uint32_t n) {
@@ -36,7 +41,8 @@ std::string random_graph(uint32_t seed, int nodes) {
   for (int i = 2; i < nodes + 2; ++i) {
     const auto recent = static_cast<uint32_t>(i);
     // Values near 1 stay there: a product is halved by an average below.
-    text += cat("  %v", i, " = ", ops[next(7)], "(%v", next(recent), ", %v", next(recent), ") : f32[64]\n");
+    text += cat("  %v", i, " = ", ops[next(7)], "(%v", next(recent), ", %v", next(recent),
+                ") : f32[64]\n");
   }
   return text + cat("  yield %v", nodes + 1, ", %v", nodes, "\n}\n");
 }
@@ -58,9 +64,12 @@ void overlap() {
   EXPECT_GE(statistics().overlap_ns(nullptr), 60'000'000u) << "of 160 ms that could be";
   end_process();
 }
-TEST(Together, TwoDevicesOfOneKindWorkAtTheSameTime) { IN_A_PROCESS(overlap); }
+TEST(Together, TwoDevicesOfOneKindWorkAtTheSameTime) {
+  IN_A_PROCESS(overlap);
+}
 
-// The cpu works while the device does: what is asynchronous is submitted first, and its results are fetched when they are read.
+// The cpu works while the device does: what is asynchronous is submitted first, and its results are
+// fetched when they are read.
 void beside_the_host() {
   setenv("TENON_SIM_OPS", "add", 1);
   Case c(R"(tenon.tir 1
@@ -75,11 +84,14 @@ graph @g(%x: f32[64], %z: f32[64]) -> (p: f32[64], q: f32[64], r: f32[64]) {
          {"x", "z"}, {"p", "q", "r"}, 64);
   for (const char* latency : {"", "launch=5000,copy=1000"}) {
     setenv("TENON_SIM_LATENCY", latency, 1);
-    for (const char* devices : {"sim,cpu", "cpu,sim", "sim", "sim:1,null,cpu"}) c.expect_works(devices);
+    for (const char* devices : {"sim,cpu", "cpu,sim", "sim", "sim:1,null,cpu"})
+      c.expect_works(devices);
   }
   end_process();
 }
-TEST(Together, ADeviceBesideTheCpu) { IN_A_PROCESS(beside_the_host); }
+TEST(Together, ADeviceBesideTheCpu) {
+  IN_A_PROCESS(beside_the_host);
+}
 
 void random_latencies() {
   split_ops();
@@ -100,7 +112,9 @@ void random_latencies() {
   EXPECT_EQ(counts(0).buffers + counts(1).buffers + counts(0).queues + counts(1).fences, 0u);
   end_process();
 }
-TEST(Together, RandomGraphsUnderRandomLatencies) { IN_A_PROCESS(random_latencies); }
+TEST(Together, RandomGraphsUnderRandomLatencies) {
+  IN_A_PROCESS(random_latencies);
+}
 
 void many_threads() {
   split_ops();
@@ -122,9 +136,12 @@ void many_threads() {
   for (std::thread& t : threads) t.join();
   end_process();
 }
-TEST(Together, OneProgramOnTwoDevicesFromManyThreads) { IN_A_PROCESS(many_threads); }
+TEST(Together, OneProgramOnTwoDevicesFromManyThreads) {
+  IN_A_PROCESS(many_threads);
+}
 
-// Whichever device fails, it is the one that is named, though others worked on what it did not make; the next run is right.
+// Whichever device fails, it is the one that is named, though others worked on what it did not
+// make; the next run is right.
 void root_cause() {
   split_ops();
   Case c(crossing_chains(6), {"x", "z"}, {"p", "q"}, 64);
@@ -139,8 +156,12 @@ void root_cause() {
         setenv("TENON_SIM_FAULTS", cat(ordinal, "/", what, "=", n).c_str(), 1);
         const Status status = c.run(&binding);
         if (!status.ok()) {
-          EXPECT_EQ(status.code(), what == std::string_view("copy") ? TENON_DATA_LOSS : TENON_INTERNAL) << failure_text();
-          EXPECT_NE(failure_text().find(ordinal == 0 ? "device `sim`" : "device `sim:1`"), std::string::npos) << failure_text();
+          EXPECT_EQ(status.code(),
+                    what == std::string_view("copy") ? TENON_DATA_LOSS : TENON_INTERNAL)
+              << failure_text();
+          EXPECT_NE(failure_text().find(ordinal == 0 ? "device `sim`" : "device `sim:1`"),
+                    std::string::npos)
+              << failure_text();
         } else {
           c.expect_right(&binding);
         }
@@ -158,12 +179,15 @@ void root_cause() {
   c.expect_works("sim");
   end_process();
 }
-TEST(Together, TheDeviceThatFailedIsNamed) { IN_A_PROCESS(root_cause); }
+TEST(Together, TheDeviceThatFailedIsNamed) {
+  IN_A_PROCESS(root_cause);
+}
 
 // Work that never ends: the device is given up, what it holds stays behind, and others go on.
 void stalled(int ordinal) {
   split_ops();
-  setenv("TENON_LIMIT_DEVICE_WAIT_SECONDS", "5", 1);  // a busy machine lets a device wait for a second or two
+  setenv("TENON_LIMIT_DEVICE_WAIT_SECONDS", "5",
+         1);  // a busy machine lets a device wait for a second or two
   Case c(crossing_chains(6), {"x", "z"}, {"p", "q"}, 64);
   {
     Program program;
@@ -174,7 +198,8 @@ void stalled(int ordinal) {
     const Status status = c.run(&binding);
     EXPECT_EQ(status.code(), TENON_DEVICE_LOST) << failure_text();
     EXPECT_NE(failure_text().find("T0618"), std::string::npos) << failure_text();
-    EXPECT_NE(failure_text().find(ordinal == 0 ? "`sim`" : "`sim:1`"), std::string::npos) << failure_text();
+    EXPECT_NE(failure_text().find(ordinal == 0 ? "`sim`" : "`sim:1`"), std::string::npos)
+        << failure_text();
   }
   unsetenv("TENON_SIM_FAULTS");
   unsetenv("TENON_SIM_OPS");

@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes as a graph, in text or binary form. What is accepted must print, and what was
-// printed must read back as the same.
+// libFuzzer target: any bytes as a graph, in text or binary form. What is accepted must print, and
+// what was printed must read back as the same.
 #include <cstdint>
 #include <cstdlib>
 

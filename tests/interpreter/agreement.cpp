@@ -12,14 +12,20 @@ struct Tolerance {
 };
 Tolerance tolerance(DType t) {
   switch (t) {
-    case TENON_F16: return {4e-3, 2e-3};
-    case TENON_BF16: return {3e-2, 1.6e-2};
-    case TENON_F32: return {1e-4, 1e-5};
-    default: return {1e-9, 1e-12};
+    case TENON_F16:
+      return {4e-3, 2e-3};
+    case TENON_BF16:
+      return {3e-2, 1.6e-2};
+    case TENON_F32:
+      return {1e-4, 1e-5};
+    default:
+      return {1e-9, 1e-12};
   }
 }
 
-std::string text(DType t, Reg x) { return kernelgen::is_float(t) ? std::to_string(x.f) : std::to_string(x.i); }
+std::string text(DType t, Reg x) {
+  return kernelgen::is_float(t) ? std::to_string(x.f) : std::to_string(x.i);
+}
 
 }  // namespace
 
@@ -44,19 +50,25 @@ DType computed_type(const kernelgen::Kernel& kernel) {
   return out;
 }
 
-std::string disagreement(const Memory& found, const Memory& expected, double magnitude, DType computed) {
+std::string disagreement(const Memory& found, const Memory& expected, double magnitude,
+                         DType computed) {
   const bool floats = kernelgen::is_float(expected.type);
   const Tolerance t = tolerance(computed);
-  const double allowed = floats ? t.of_results * magnitude_of(expected) + t.of_operands * magnitude : 0;
+  const double allowed =
+      floats ? t.of_results * magnitude_of(expected) + t.of_operands * magnitude : 0;
   for (size_t i = 0; i < expected.cells.size(); ++i) {
     const Cell &a = found.cells[i], &b = expected.cells[i];
     const std::string where = " element " + std::to_string(i);
-    if ((a.name == kNobody) != (b.name == kNobody)) return where + (a.name == kNobody ? " is not stored" : " is stored, and should not be");
+    if ((a.name == kNobody) != (b.name == kNobody))
+      return where + (a.name == kNobody ? " is not stored" : " is stored, and should not be");
     if (b.name == kNobody) continue;
-    const bool same = floats ? a.value.f == b.value.f || (std::isnan(a.value.f) && std::isnan(b.value.f)) ||
+    const bool same = floats ? a.value.f == b.value.f ||
+                                   (std::isnan(a.value.f) && std::isnan(b.value.f)) ||
                                    std::fabs(a.value.f - b.value.f) <= allowed
                              : a.value.i == b.value.i;
-    if (!same) return where + " is " + text(expected.type, a.value) + " instead of " + text(expected.type, b.value);
+    if (!same)
+      return where + " is " + text(expected.type, a.value) + " instead of " +
+             text(expected.type, b.value);
   }
   return "";
 }

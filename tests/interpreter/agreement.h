@@ -6,10 +6,11 @@
 
 namespace tenon::interpreter {
 
-// Empty when the same elements were stored and their values agree: integers exactly, floats to what another order of
-// sums and another implementation of a function may change. magnitude: of the largest number that was computed with;
-// computed: the least precise float type that was.
-std::string disagreement(const Memory& found, const Memory& expected, double magnitude, DType computed);
+// Empty when the same elements were stored and their values agree: integers exactly, floats to what
+// another order of sums and another implementation of a function may change. magnitude: of the
+// largest number that was computed with; computed: the least precise float type that was.
+std::string disagreement(const Memory& found, const Memory& expected, double magnitude,
+                         DType computed);
 // The largest finite |x| of the elements that somebody stored; 0 for integers.
 double magnitude_of(const Memory& memory);
 // The least precise type of floats that a kernel computes with; f64 when it does not.

@@ -1,5 +1,5 @@
-// Memory with shadow state: what each element holds, under which name it was stored and when. It tells a value that
-// somebody stored from what lay there before.
+// Memory with shadow state: what each element holds, under which name it was stored and when. It
+// tells a value that somebody stored from what lay there before.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,7 +9,8 @@
 
 namespace tenon::interpreter {
 
-// Facts that must not be: one sentence each. The first few are kept, since one defect shows at many elements.
+// Facts that must not be: one sentence each. The first few are kept, since one defect shows at many
+// elements.
 class Report {
  public:
   void add(std::string fact) {
@@ -31,15 +32,21 @@ class Report {
   size_t count_ = 0;
 };
 
-// A name under which elements are stored: a buffer of a program, or a temp of one of its kernels. 0: nobody's.
+// A name under which elements are stored: a buffer of a program, or a temp of one of its kernels.
+// 0: nobody's.
 using Name = uint32_t;
 inline constexpr Name kNobody = 0;
-inline Name name_of_buffer(uint32_t buffer) { return buffer + 1; }
-inline Name name_of_temp(uint32_t buffer) { return (1u << 24) + buffer; }
+inline Name name_of_buffer(uint32_t buffer) {
+  return buffer + 1;
+}
+inline Name name_of_temp(uint32_t buffer) {
+  return (1u << 24) + buffer;
+}
 
 struct Cell {
   Reg value{.i = 0};
-  uint32_t point = 0;    // the run's number of the lead point that stored it; 0: it was there before all kernels
+  uint32_t point =
+      0;  // the run's number of the lead point that stored it; 0: it was there before all kernels
   Name name = kNobody;
 };
 
@@ -48,7 +55,9 @@ struct Memory {
   DType type = TENON_DTYPE_NONE;
   std::vector<Cell> cells;
 
-  static Memory unwritten(DType type, int64_t elements) { return {type, std::vector<Cell>(static_cast<size_t>(elements))}; }
+  static Memory unwritten(DType type, int64_t elements) {
+    return {type, std::vector<Cell>(static_cast<size_t>(elements))};
+  }
   // What a caller brings.
   static Memory holding(DType type, int64_t elements, const void* bytes, Name name);
   // Elements as devices have them; those that nobody wrote as zero bits.

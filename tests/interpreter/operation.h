@@ -1,5 +1,6 @@
-// One operation of an expression or of a loop tree on registers: what both interpreters compute with. Its meaning is the
-// reference's (core/op/scalar_element.h); here it is chosen once and then applied to many elements.
+// One operation of an expression or of a loop tree on registers: what both interpreters compute
+// with. Its meaning is the reference's (core/op/scalar_element.h); here it is chosen once and then
+// applied to many elements.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,18 +13,36 @@ namespace tenon::interpreter {
 
 using kernelgen::DType;
 
-// A value: floats of every type as a double that holds a value of the type, integers and predicates extended to 64 bits.
+// A value: floats of every type as a double that holds a value of the type, integers and predicates
+// extended to 64 bits.
 union Reg {
   double f;
   int64_t i;
 };
 
 enum class Code : uint8_t {
-  kFloatAdd, kFloatSub, kFloatMul, kFloatDiv, kFloatUnary, kFloatBinary,
-  kWordAdd, kWordSub, kWordMul,  // of i64
-  kIntUnary, kIntBinary, kFloorDiv, kMod,
-  kCompareFloat, kCompareSigned, kCompareUnsigned,
-  kNot, kIsNan, kSelect, kConvert, kConvertWrap, kBitcast
+  kFloatAdd,
+  kFloatSub,
+  kFloatMul,
+  kFloatDiv,
+  kFloatUnary,
+  kFloatBinary,
+  kWordAdd,
+  kWordSub,
+  kWordMul,  // of i64
+  kIntUnary,
+  kIntBinary,
+  kFloorDiv,
+  kMod,
+  kCompareFloat,
+  kCompareSigned,
+  kCompareUnsigned,
+  kNot,
+  kIsNan,
+  kSelect,
+  kConvert,
+  kConvertWrap,
+  kBitcast
 };
 
 struct Operation {
@@ -37,8 +56,10 @@ struct Operation {
 // False when the operation has no meaning in this type.
 bool make_operation(uint16_t op, uint32_t relation, DType type, DType from, Operation* out);
 
-// n elements at once; `dst` may be an operand. Operands that the operation does not have are not read.
-void apply(const Operation& operation, Reg* dst, const Reg* a, const Reg* b, const Reg* c, size_t n);
+// n elements at once; `dst` may be an operand. Operands that the operation does not have are not
+// read.
+void apply(const Operation& operation, Reg* dst, const Reg* a, const Reg* b, const Reg* c,
+           size_t n);
 
 // The value of a constant's bits (Expr::bits, Node::bits).
 Reg constant(DType type, int64_t bits);

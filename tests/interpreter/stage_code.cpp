@@ -13,11 +13,17 @@ using kernelgen::X;
 class Maker {
  public:
   Maker(const Kernel& kernel, const CodeRequest& request, StageCode* out, std::string* why)
-      : p_(kernel.pool), request_(request), out_(*out), why_(*why), known_(p_.size(), kNoReg), axis_(p_.axes().size(), kNoReg) {}
+      : p_(kernel.pool),
+        request_(request),
+        out_(*out),
+        why_(*why),
+        known_(p_.size(), kNoReg),
+        axis_(p_.axes().size(), kNoReg) {}
 
   bool run() {
     for (uint32_t a : request_.lead) out_.lead.push_back(new_axis(a, kPerPoint));
-    for (size_t d = 0; d < request_.loops.size(); ++d) out_.loops.push_back(new_axis(request_.loops[d], level_of_loop(d)));
+    for (size_t d = 0; d < request_.loops.size(); ++d)
+      out_.loops.push_back(new_axis(request_.loops[d], level_of_loop(d)));
     innermost_ = level_of_loop(request_.loops.size()) - 1;
     for (E e : request_.results) out_.results.push_back(reg(e));
     for (const kernelgen::View* v : request_.views) {
@@ -63,8 +69,10 @@ class Maker {
         out_.states.push_back({x.ref, r});
         return r;
       }
-      case X::kLoad: return make_load(e);
-      case X::kOp: return make_operation_of(e);
+      case X::kLoad:
+        return make_load(e);
+      case X::kOp:
+        return make_operation_of(e);
     }
     return kNoReg;
   }
@@ -74,8 +82,10 @@ class Maker {
     const Expr x = p_.at(e);
     const std::span<const E> args = p_.args(e);
     load.buffer = x.ref;
-    // What was stored at this point of the lead axes, or before, is there before the loops; what they store is not.
-    uint32_t level = request_.stored != nullptr && (*request_.stored)[x.ref] ? innermost_ : kPerPoint;
+    // What was stored at this point of the lead axes, or before, is there before the loops; what
+    // they store is not.
+    uint32_t level =
+        request_.stored != nullptr && (*request_.stored)[x.ref] ? innermost_ : kPerPoint;
     auto use = [&](E a) {
       const R r = reg(a);
       level = std::max(level, level_[r]);
@@ -104,7 +114,8 @@ class Maker {
       level = std::max(level, level_[*slots[n]]);
     }
     if (!make_operation(x.op, x.ref, x.type, p_.type(args[0]), &i.operation)) {
-      refuse("there is no " + std::string(kernelgen::name_of_op(x.op)) + " of " + std::string(kernelgen::name_of(x.type)));
+      refuse("there is no " + std::string(kernelgen::name_of_op(x.op)) + " of " +
+             std::string(kernelgen::name_of(x.type)));
     }
     return emit(i, level);
   }
@@ -119,7 +130,8 @@ class Maker {
     if (why_.empty()) why_ = std::move(reason);
   }
 
-  // Arguments are never in a deeper loop than what they are used for, so the order within a level may stay.
+  // Arguments are never in a deeper loop than what they are used for, so the order within a level
+  // may stay.
   void sort_by_level() {
     std::vector<Instruction> sorted;
     sorted.reserve(out_.instructions.size());

@@ -1,5 +1,5 @@
-// Expressions of a stage as straight-line code: each shared expression once, each instruction in the outermost loop
-// that knows all it needs. The loops themselves are the interpreter's.
+// Expressions of a stage as straight-line code: each shared expression once, each instruction in
+// the outermost loop that knows all it needs. The loops themselves are the interpreter's.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -17,7 +17,9 @@ using kernelgen::kNone;
 
 // Where code runs: before all loops, once for each point of the lead axes, or in loop d of a nest.
 inline constexpr uint32_t kOnce = 0, kPerPoint = 1;
-inline constexpr uint32_t level_of_loop(size_t d) { return 2 + static_cast<uint32_t>(d); }
+inline constexpr uint32_t level_of_loop(size_t d) {
+  return 2 + static_cast<uint32_t>(d);
+}
 
 using R = uint32_t;  // a register of one piece of code
 inline constexpr R kNoReg = ~0u;
@@ -42,13 +44,13 @@ struct CodeView {
 
 // What a piece of code is asked to compute, and its registers.
 struct StageCode {
-  std::vector<Instruction> instructions;     // by level, then in order
-  std::vector<uint32_t> levels;              // where each level begins; one more than there are levels
+  std::vector<Instruction> instructions;  // by level, then in order
+  std::vector<uint32_t> levels;           // where each level begins; one more than there are levels
   std::vector<Load> loads;
-  std::vector<Reg> registers;                // constants have their values
-  std::vector<R> lead, loops;                // registers of the axes
+  std::vector<Reg> registers;  // constants have their values
+  std::vector<R> lead, loops;  // registers of the axes
   std::vector<std::pair<uint32_t, R>> extents, states;
-  std::vector<R> results;                    // in the order they were asked for
+  std::vector<R> results;  // in the order they were asked for
   std::vector<CodeView> views;
 };
 
@@ -60,7 +62,9 @@ struct CodeRequest {
   const std::vector<bool>* stored = nullptr;
 };
 
-// False: `*why` names what the code cannot mean (an axis that no loop binds, an op without a meaning in its type).
-bool make_code(const kernelgen::Kernel& kernel, const CodeRequest& request, StageCode* out, std::string* why);
+// False: `*why` names what the code cannot mean (an axis that no loop binds, an op without a
+// meaning in its type).
+bool make_code(const kernelgen::Kernel& kernel, const CodeRequest& request, StageCode* out,
+               std::string* why);
 
 }  // namespace tenon::interpreter

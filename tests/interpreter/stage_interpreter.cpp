@@ -19,7 +19,9 @@ uint32_t memory_of_buffer(const Kernel& k, uint32_t b) {
   return k.buffers[b].alias_of >= 0 ? static_cast<uint32_t>(k.buffers[b].alias_of) : b;
 }
 
-bool contains(std::span<const uint32_t> list, uint32_t x) { return std::ranges::find(list, x) != list.end(); }
+bool contains(std::span<const uint32_t> list, uint32_t x) {
+  return std::ranges::find(list, x) != list.end();
+}
 
 // By buffer: one of the stages stores to its memory.
 std::vector<bool> stored_by(const Kernel& k, std::span<const size_t> stages) {
@@ -86,8 +88,10 @@ class Part {
 class Alone : public Part {
  public:
   Alone(const Kernel& k, StageState& state, size_t stage, uint32_t partials)
-      : state_(state), stored_(stored_by(k, {{stage}})),
-        run_(state, k, stage, inner(k, k.stages[stage].space), inner(k, k.stages[stage].reduce), stored_, partials) {
+      : state_(state),
+        stored_(stored_by(k, {{stage}})),
+        run_(state, k, stage, inner(k, k.stages[stage].space), inner(k, k.stages[stage].reduce),
+             stored_, partials) {
     if (!run_.why().empty()) state.fact(run_.why());
     ordered_ = k.stages[stage].ordered();
   }
@@ -109,7 +113,8 @@ class Alone : public Part {
 // Stages that share loops: Maps run along the axes of a sum beside them.
 class Together : public Part {
  public:
-  Together(const Kernel& k, StageState& state, const Pass& pass, uint32_t partials) : state_(state), pass_(pass), stored_(stored_by(k, pass.stages)) {
+  Together(const Kernel& k, StageState& state, const Pass& pass, uint32_t partials)
+      : state_(state), pass_(pass), stored_(stored_by(k, pass.stages)) {
     for (size_t i : pass.stages) {
       const bool sums = k.stages[i].kind != StageKind::kMap;
       reduces_ = reduces_ || sums;
@@ -121,7 +126,8 @@ class Together : public Part {
       const bool sums = k.stages[i].kind != StageKind::kMap;
       std::vector<uint32_t> all = outer_;
       if (!sums) all.insert(all.end(), inner_.begin(), inner_.end());
-      runs_.push_back(std::make_unique<StageRun>(state, k, i, all, sums ? inner_ : std::vector<uint32_t>{}, stored_, partials));
+      runs_.push_back(std::make_unique<StageRun>(
+          state, k, i, all, sums ? inner_ : std::vector<uint32_t>{}, stored_, partials));
       if (runs_.back()->why().empty()) continue;
       state.set_stage(i);
       state.fact(runs_.back()->why());
@@ -181,7 +187,8 @@ class Together : public Part {
   bool reduces_ = false, nested_ = false, broken_ = false;
 };
 
-void run_points(const Kernel& k, StageState& state, const RunOptions& options, std::span<const std::unique_ptr<Part>> parts) {
+void run_points(const Kernel& k, StageState& state, const RunOptions& options,
+                std::span<const std::unique_ptr<Part>> parts) {
   std::vector<int64_t> lead(k.lead.size());
   for (int64_t number : order_of_points(k, state, options.order)) {
     int64_t rest = number;
@@ -217,7 +224,8 @@ std::vector<Memory> memory_of_program(const Kernel& program, std::span<const int
   std::vector<Memory> out;
   for (uint32_t b = 0; b < program.buffers.size(); ++b) {
     const bool own = program.buffers[b].role == Role::kTemp;
-    out.push_back(Memory::unwritten(program.buffers[b].type, own ? 0 : element_count(program, b, extents)));
+    out.push_back(
+        Memory::unwritten(program.buffers[b].type, own ? 0 : element_count(program, b, extents)));
   }
   return out;
 }
@@ -231,7 +239,8 @@ std::vector<Place> places_of_program(const Kernel& program, std::vector<Memory>*
   return out;
 }
 
-void run_stages(const Kernel& kernel, std::span<const int64_t> extents, std::span<const Place> places, const RunOptions& options, Report* report) {
+void run_stages(const Kernel& kernel, std::span<const int64_t> extents,
+                std::span<const Place> places, const RunOptions& options, Report* report) {
   StageState state(kernel, extents, places, options, nullptr, report);
   if (!all_axes_fit(kernel, state)) return;
   std::vector<std::unique_ptr<Part>> parts;
@@ -242,17 +251,20 @@ void run_stages(const Kernel& kernel, std::span<const int64_t> extents, std::spa
   run_points(kernel, state, options, parts);
 }
 
-void run_prepared(const kernelgen::Prepared& prepared, std::span<const int64_t> extents, std::span<const Place> places,
-                  const RunOptions& options, Report* report) {
+void run_prepared(const kernelgen::Prepared& prepared, std::span<const int64_t> extents,
+                  std::span<const Place> places, const RunOptions& options, Report* report) {
   const Kernel& k = prepared.kernel;
   std::vector<int64_t> temp_elements;
-  for (E e : prepared.temp_elements) temp_elements.push_back(e == kNone ? -1 : k.pool.evaluate(e, extents));
+  for (E e : prepared.temp_elements)
+    temp_elements.push_back(e == kNone ? -1 : k.pool.evaluate(e, extents));
   StageState state(k, extents, places, options, &temp_elements, report);
   if (!all_axes_fit(k, state)) return;
   std::vector<std::unique_ptr<Part>> parts;
   for (const Pass& pass : prepared.passes) {
-    if (pass.stages.size() > 1) parts.push_back(std::make_unique<Together>(k, state, pass, options.partials));
-    else parts.push_back(std::make_unique<Alone>(k, state, pass.stages[0], options.partials));
+    if (pass.stages.size() > 1)
+      parts.push_back(std::make_unique<Together>(k, state, pass, options.partials));
+    else
+      parts.push_back(std::make_unique<Alone>(k, state, pass.stages[0], options.partials));
   }
   for (size_t i = 0; prepared.passes.empty() && i < k.stages.size(); ++i) {
     parts.push_back(std::make_unique<Alone>(k, state, i, options.partials));

@@ -13,14 +13,17 @@ using kg::kNone;
 using kg::Role;
 using kg::Tensor;
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 // One Map of one input of `type`.
 Kernel map_kernel(DType type, int64_t n, const std::function<E(kg::Pool&, E)>& body) {
   Builder b;
   const Tensor x = b.input(type, dims_of(b, {n}));
   const DType result = b.pool().type(body(b.pool(), b.pool().number(0, type)));
-  b.output(b.map(result, x.dims, [&](std::span<const E> i) { return body(b.pool(), b.load(x, i)); }));
+  b.output(
+      b.map(result, x.dims, [&](std::span<const E> i) { return body(b.pool(), b.load(x, i)); }));
   return only_kernel(b);
 }
 
@@ -35,29 +38,39 @@ Reg result_of(Kernel kernel, Reg operand) {
 
 TEST(Values, WordsAreExact) {
   const int64_t large = (int64_t{1} << 62) + 1;
-  const Kernel k = map_kernel(TENON_I64, 1, [](kg::Pool& p, E x) { return p.op(TENON_S_ADD, {x, x}); });
+  const Kernel k =
+      map_kernel(TENON_I64, 1, [](kg::Pool& p, E x) { return p.op(TENON_S_ADD, {x, x}); });
   EXPECT_EQ(result_of(k, Reg{.i = large}).i, INT64_MIN + 2);
 }
 
 TEST(Values, IntegersWrapInTheirType) {
-  const Kernel k = map_kernel(TENON_U8, 1, [](kg::Pool& p, E x) { return p.op(TENON_S_MUL, {x, x}); });
+  const Kernel k =
+      map_kernel(TENON_U8, 1, [](kg::Pool& p, E x) { return p.op(TENON_S_MUL, {x, x}); });
   EXPECT_EQ(result_of(k, Reg{.i = 17}).i, 289 - 256);
-  const Kernel least = map_kernel(TENON_I32, 1, [](kg::Pool& p, E x) { return p.op(TENON_S_DIV, {x, p.integer(-1, TENON_I32)}); });
+  const Kernel least = map_kernel(TENON_I32, 1, [](kg::Pool& p, E x) {
+    return p.op(TENON_S_DIV, {x, p.integer(-1, TENON_I32)});
+  });
   EXPECT_EQ(result_of(least, Reg{.i = INT32_MIN}).i, INT32_MIN);
-  const Kernel zero = map_kernel(TENON_I32, 1, [](kg::Pool& p, E x) { return p.op(TENON_S_DIV, {p.integer(7, TENON_I32), x}); });
+  const Kernel zero = map_kernel(TENON_I32, 1, [](kg::Pool& p, E x) {
+    return p.op(TENON_S_DIV, {p.integer(7, TENON_I32), x});
+  });
   EXPECT_EQ(result_of(zero, Reg{.i = 0}).i, -1);
 }
 
 TEST(Values, NarrowFloatsRoundOnce) {
-  const Kernel k = map_kernel(TENON_F32, 1, [](kg::Pool& p, E x) { return p.convert(x, TENON_F16); });
+  const Kernel k =
+      map_kernel(TENON_F32, 1, [](kg::Pool& p, E x) { return p.convert(x, TENON_F16); });
   EXPECT_EQ(result_of(k, Reg{.f = 2049}).f, 2048);  // to even
   EXPECT_EQ(result_of(k, Reg{.f = 65520}).f, INFINITY);
-  const Kernel exact = map_kernel(TENON_F32, 1, [](kg::Pool& p, E x) { return p.op(TENON_S_ADD, {x, p.number(1, TENON_F32)}); });
+  const Kernel exact = map_kernel(TENON_F32, 1, [](kg::Pool& p, E x) {
+    return p.op(TENON_S_ADD, {x, p.number(1, TENON_F32)});
+  });
   EXPECT_EQ(result_of(exact, Reg{.f = 16777216}).f, 16777216);
 }
 
 TEST(Values, ConversionsSaturate) {
-  const Kernel k = map_kernel(TENON_F32, 1, [](kg::Pool& p, E x) { return p.convert(x, TENON_I8); });
+  const Kernel k =
+      map_kernel(TENON_F32, 1, [](kg::Pool& p, E x) { return p.convert(x, TENON_I8); });
   EXPECT_EQ(result_of(k, Reg{.f = 1000}).i, 127);
   EXPECT_EQ(result_of(k, Reg{.f = NAN}).i, 0);
 }
@@ -79,7 +92,8 @@ TEST(Stages, PartialSumsMeet) {
 TEST(Stages, ArgMaxTakesTheFirstWhateverTheOrder) {
   Builder b;
   const uint32_t dims[] = {0};
-  b.output(b.reduce(b.input(TENON_I32, dims_of(b, {5})), dims, kg::Fold::kArgMax, TENON_DTYPE_NONE, TENON_I64));
+  b.output(b.reduce(b.input(TENON_I32, dims_of(b, {5})), dims, kg::Fold::kArgMax, TENON_DTYPE_NONE,
+                    TENON_I64));
   const Kernel k = only_kernel(b);
   for (uint32_t partials : {1u, 2u, 3u}) {
     Subject s(k);
@@ -92,7 +106,8 @@ TEST(Stages, ArgMaxTakesTheFirstWhateverTheOrder) {
 TEST(Stages, ContractionsSumProducts) {
   Builder b;
   const uint32_t inner_a[] = {1}, inner_b[] = {0};
-  b.output(b.dot(b.input(TENON_F32, dims_of(b, {2, 3})), b.input(TENON_F32, dims_of(b, {3, 2})), {}, {}, inner_a, inner_b));
+  b.output(b.dot(b.input(TENON_F32, dims_of(b, {2, 3})), b.input(TENON_F32, dims_of(b, {3, 2})), {},
+                 {}, inner_a, inner_b));
   Subject s(only_kernel(b));
   EXPECT_EQ(s.run(), "");
   EXPECT_EQ(s.numbers(buffer_with(s.kernel, Role::kOut)), (std::vector<double>{22, 28, 49, 64}));
@@ -100,7 +115,8 @@ TEST(Stages, ContractionsSumProducts) {
 
 TEST(Stages, ScansRunInOrder) {
   Builder b;
-  b.output(b.scan(b.input(TENON_I32, dims_of(b, {2, 3})), 1, kg::Fold::kSum, false, true, TENON_I32, TENON_I32));
+  b.output(b.scan(b.input(TENON_I32, dims_of(b, {2, 3})), 1, kg::Fold::kSum, false, true, TENON_I32,
+                  TENON_I32));
   Subject s(only_kernel(b));
   EXPECT_EQ(s.run({3, 1, nullptr}), "");
   EXPECT_EQ(s.numbers(buffer_with(s.kernel, Role::kOut)), (std::vector<double>{0, 1, 3, 0, 4, 9}));
@@ -113,10 +129,13 @@ TEST(Stages, ScattersAddToWhatIsThere) {
     const E index = b.load(at, i);
     return kg::Place{{index}, b.pool().cmp(TENON_CMP_LT, index, b.pool().integer(3))};
   };
-  b.output(b.scatter(x, at.dims, place, [&](std::span<const E>, E old) { return b.pool().op(TENON_S_ADD, {old, b.pool().integer(10, TENON_I32)}); }));
+  b.output(b.scatter(x, at.dims, place, [&](std::span<const E>, E old) {
+    return b.pool().op(TENON_S_ADD, {old, b.pool().integer(10, TENON_I32)});
+  }));
   Subject s(only_kernel(b));
   const uint32_t places = buffer_with(s.kernel, Role::kIn, 1);
-  for (size_t i = 0; i < 4; ++i) s.put(places, i, Reg{.i = i == 3 ? 7 : 2});  // three times element 2, once nowhere
+  for (size_t i = 0; i < 4; ++i)
+    s.put(places, i, Reg{.i = i == 3 ? 7 : 2});  // three times element 2, once nowhere
   EXPECT_EQ(s.run(), "");
   EXPECT_EQ(s.numbers(buffer_with(s.kernel, Role::kOut)), (std::vector<double>{1, 2, 33}));
 }
@@ -145,7 +164,8 @@ TEST(Stages, GuardedLoadsGiveTheirOther) {
 
 TEST(Stages, RowsThatShareMemoryOfTheResult) {
   Subject s(softmax_kernel(5, 3));
-  ASSERT_TRUE(std::ranges::any_of(s.kernel.buffers, [](const kg::Buffer& b) { return b.alias_of >= 0; }));
+  ASSERT_TRUE(
+      std::ranges::any_of(s.kernel.buffers, [](const kg::Buffer& b) { return b.alias_of >= 0; }));
   EXPECT_EQ(s.run({17, 2, nullptr}), "");
   double sum = 0;
   for (double x : s.numbers(buffer_with(s.kernel, Role::kOut))) sum += x;
@@ -215,18 +235,21 @@ TEST(Planted, AStoreThatLeavesElementsOut) {
 TEST(Planted, ADroppedGuard) {
   Builder b;
   const int64_t low[] = {1}, interior[] = {0};
-  b.output(b.pad(b.input(TENON_I32, dims_of(b, {2})), b.fill(TENON_I32, {}, 9), low, interior, dims_of(b, {5})));
+  b.output(b.pad(b.input(TENON_I32, dims_of(b, {2})), b.fill(TENON_I32, {}, 9), low, interior,
+                 dims_of(b, {5})));
   Kernel k = only_kernel(b);
   std::vector<E> loads;
   k.pool.loads(k.stages[0].value[0], &loads);
   ASSERT_FALSE(loads.empty());
   const E l = loads[0], at[] = {k.pool.arg(l, 2)};
   ASSERT_NE(k.pool.arg(l, 0), kNone);
-  k.stages[0].value[0] = k.pool.substitute(k.stages[0].value[0], {{l, k.pool.load(k.pool.at(l).ref, TENON_I32, at)}});
+  k.stages[0].value[0] =
+      k.pool.substitute(k.stages[0].value[0], {{l, k.pool.load(k.pool.at(l).ref, TENON_I32, at)}});
   EXPECT_TRUE(has(Subject(k).run(), "outside of it"));
 }
 
-// The stage of the kernel that divides, and its first load of the exponentials, which lie in the output.
+// The stage of the kernel that divides, and its first load of the exponentials, which lie in the
+// output.
 TEST(Planted, AliasReadAfterItIsOverwritten) {
   Kernel k = softmax_kernel(5, 3);
   uint32_t temp = ~0u;
@@ -268,10 +291,13 @@ TEST(Planted, ARowThatReadsAnotherRow) {
   }
   for (E& e : last.value) e = k.pool.substitute(e, map);
   const std::string told = Subject(k).run();
-  EXPECT_TRUE(has(told, "which nobody stored") || has(told, "another point of the lead axes stored")) << told;
+  EXPECT_TRUE(has(told, "which nobody stored") ||
+              has(told, "another point of the lead axes stored"))
+      << told;
 }
 
-// An element-wise stage whose result lies where its operand lay may read the operand at its own element only.
+// An element-wise stage whose result lies where its operand lay may read the operand at its own
+// element only.
 TEST(Planted, AnOperandInPlaceThatIsReadElsewhere) {
   Builder b;
   const Tensor x = b.input(TENON_I32, dims_of(b, {6}));
@@ -286,18 +312,23 @@ TEST(Planted, AnOperandInPlaceThatIsReadElsewhere) {
   EXPECT_TRUE(has(report.text(), "where another value lies by now")) << report.text();
 }
 
-// Two stages in one loop nest: the second overwrites what the first has still to read. Seen whatever the order is.
+// Two stages in one loop nest: the second overwrites what the first has still to read. Seen
+// whatever the order is.
 TEST(Planted, LoopsThatOverwriteWhatOtherPointsRead) {
   Builder b;
   const Tensor x = b.input(TENON_F32, dims_of(b, {3, 3}));
-  b.output(b.map(x.type, x.dims, [&](std::span<const E> i) { return b.pool().op(TENON_S_NEG, {b.load(x, i)}); }));
+  b.output(b.map(x.type, x.dims,
+                 [&](std::span<const E> i) { return b.pool().op(TENON_S_NEG, {b.load(x, i)}); }));
   kg::Prepared p = kg::prepare(only_kernel(b));
   Kernel& k = p.kernel;
   // The stage again, in the same loops, which stores to the operand, one element further.
   k.stages.push_back(k.stages[0]);
   const uint32_t in = buffer_with(k, Role::kIn);
   k.stages[0].store[0].buffer = buffer_with(k, Role::kOut);
-  k.stages[1].store[0] = {in, {k.pool.min(k.pool.integer(8), k.pool.add(k.stages[0].store[0].index[0], k.pool.integer(1)))}, kNone};
+  k.stages[1].store[0] = {
+      in,
+      {k.pool.min(k.pool.integer(8), k.pool.add(k.stages[0].store[0].index[0], k.pool.integer(1)))},
+      kNone};
   k.stages[1].value = {k.pool.number(0, TENON_F32)};
   p.passes = {{{0, 1}, k.stages[0].space, {}}};
   k.lead.clear();

@@ -26,9 +26,15 @@ std::vector<const View*> pointers(const std::vector<View>& views) {
 
 }  // namespace
 
-StageRun::StageRun(StageState& state, const Kernel& kernel, size_t stage, std::vector<uint32_t> space,
-                   std::vector<uint32_t> reduce, const std::vector<bool>& stored, uint32_t partials)
-    : state_(state), k_(kernel), s_(kernel.stages[stage]), ordinal_(stage), space_(std::move(space)), reduce_(std::move(reduce)),
+StageRun::StageRun(StageState& state, const Kernel& kernel, size_t stage,
+                   std::vector<uint32_t> space, std::vector<uint32_t> reduce,
+                   const std::vector<bool>& stored, uint32_t partials)
+    : state_(state),
+      k_(kernel),
+      s_(kernel.stages[stage]),
+      ordinal_(stage),
+      space_(std::move(space)),
+      reduce_(std::move(reduce)),
       partial_count_(std::max(1u, partials)) {
   for (uint32_t a : s_.fill) fill_.push_back(a);
   // One part may be empty; more of them would show nothing.
@@ -40,7 +46,8 @@ StageRun::StageRun(StageState& state, const Kernel& kernel, size_t stage, std::v
   stored_ = nullptr;
 }
 
-void StageRun::make(StageCode* code, std::vector<uint32_t> loops, std::vector<E> results, std::vector<const View*> views) {
+void StageRun::make(StageCode* code, std::vector<uint32_t> loops, std::vector<E> results,
+                    std::vector<const View*> views) {
   std::string why;
   CodeRequest request{k_.lead, loops, std::move(results), std::move(views), stored_};
   if (!make_code(k_, request, code, &why) && why_.empty()) why_ = why;
@@ -54,7 +61,9 @@ void StageRun::make_all(const std::vector<bool>&) {
   const std::vector<uint32_t> points = joined(space_, reduce_);
   const auto stores = pointers(s_.store);
   switch (s_.kind) {
-    case StageKind::kMap: make(&value_, space_, s_.value, stores); break;
+    case StageKind::kMap:
+      make(&value_, space_, s_.value, stores);
+      break;
     case StageKind::kReduce:
       make(&init_, {}, s_.init, {});
       make(&step_, points, s_.step, {});
@@ -108,18 +117,26 @@ const StageRun::Values& StageRun::compute(StageCode& code, std::span<const Reg> 
 }
 
 void StageRun::store_all(const StageCode& code, size_t count) {
-  for (size_t i = 0; i < count; ++i) state_.store(code.views[i], code.registers.data(), code.registers[code.results[i]], s_.overlay);
+  for (size_t i = 0; i < count; ++i)
+    state_.store(code.views[i], code.registers.data(), code.registers[code.results[i]], s_.overlay);
 }
 
 void StageRun::run() {
   state_.set_stage(ordinal_);
   switch (s_.kind) {
-    case StageKind::kMap: return map();
-    case StageKind::kReduce: case StageKind::kContract: return sum();
-    case StageKind::kScan: return scan();
-    case StageKind::kScatter: return scatter();
-    case StageKind::kSort: return sort();
-    case StageKind::kAttention: return attention();
+    case StageKind::kMap:
+      return map();
+    case StageKind::kReduce:
+    case StageKind::kContract:
+      return sum();
+    case StageKind::kScan:
+      return scan();
+    case StageKind::kScatter:
+      return scatter();
+    case StageKind::kSort:
+      return sort();
+    case StageKind::kAttention:
+      return attention();
   }
 }
 
@@ -153,8 +170,11 @@ void StageRun::step_point() {
     execute(state_, step_, innermost(step_));
     const Reg a = step_.registers[step_.results[0]], b = step_.registers[step_.results[1]];
     Reg& sum = partials_[0][0];
-    if (kernelgen::is_float(k_.pool.type(s_.a))) sum.f += a.f * b.f;
-    else sum.i = static_cast<int64_t>(static_cast<uint64_t>(sum.i) + static_cast<uint64_t>(a.i) * static_cast<uint64_t>(b.i));
+    if (kernelgen::is_float(k_.pool.type(s_.a)))
+      sum.f += a.f * b.f;
+    else
+      sum.i = static_cast<int64_t>(static_cast<uint64_t>(sum.i) +
+                                   static_cast<uint64_t>(a.i) * static_cast<uint64_t>(b.i));
     return;
   }
   Values& mine = partials_[next_partial_];
@@ -166,8 +186,10 @@ void StageRun::end_sum() {
   if (s_.kind == StageKind::kContract) {
     const DType t = k_.pool.type(s_.a);
     Reg& sum = partials_[0][0];
-    if (kernelgen::is_float(t)) sum.f = op::scalar_round(t, sum.f);
-    else sum.i = op::scalar_wrap(t, sum.i);
+    if (kernelgen::is_float(t))
+      sum.f = op::scalar_round(t, sum.f);
+    else
+      sum.i = op::scalar_wrap(t, sum.i);
   }
   for (size_t n = 1; n < partials_.size(); ++n) {
     both_ = partials_[0];

@@ -6,10 +6,11 @@
 
 namespace tenon::interpreter {
 
-// Every point of `axes` in order, which are loops [first, ...) of each piece of code. Calls body at each; the innermost
-// level of a piece is the body's to run.
+// Every point of `axes` in order, which are loops [first, ...) of each piece of code. Calls body at
+// each; the innermost level of a piece is the body's to run.
 template <class F>
-void nest(StageState& state, std::span<const uint32_t> axes, size_t first, std::span<StageCode* const> codes, F body, size_t at = 0) {
+void nest(StageState& state, std::span<const uint32_t> axes, size_t first,
+          std::span<StageCode* const> codes, F body, size_t at = 0) {
   if (at == axes.size()) return body();
   const int64_t n = state.extent_of_axis(axes[at]);
   const uint32_t level = level_of_loop(first + at);
@@ -24,10 +25,11 @@ void nest(StageState& state, std::span<const uint32_t> axes, size_t first, std::
 
 class StageRun {
  public:
-  // Loops inside the lead axes: those of the points that store, and those of a sum inside them. stored: by buffer, whether
-  // the loops that the stage shares store to its memory.
-  StageRun(StageState& state, const kernelgen::Kernel& kernel, size_t stage, std::vector<uint32_t> space,
-           std::vector<uint32_t> reduce, const std::vector<bool>& stored, uint32_t partials);
+  // Loops inside the lead axes: those of the points that store, and those of a sum inside them.
+  // stored: by buffer, whether the loops that the stage shares store to its memory.
+  StageRun(StageState& state, const kernelgen::Kernel& kernel, size_t stage,
+           std::vector<uint32_t> space, std::vector<uint32_t> reduce,
+           const std::vector<bool>& stored, uint32_t partials);
 
   const kernelgen::Stage& stage() const { return s_; }
   const std::string& why() const { return why_; }
@@ -48,7 +50,8 @@ class StageRun {
  private:
   using Values = std::vector<Reg>;
 
-  void make(StageCode* code, std::vector<uint32_t> loops, std::vector<E> results, std::vector<const kernelgen::View*> views);
+  void make(StageCode* code, std::vector<uint32_t> loops, std::vector<E> results,
+            std::vector<const kernelgen::View*> views);
   void make_all(const std::vector<bool>& stored);
   bool any(std::span<const uint32_t> axes) const;
   // The results of a piece of code where its states have these values; good until the next.

@@ -8,12 +8,17 @@ using kernelgen::Buffer;
 using kernelgen::Kernel;
 using kernelgen::Role;
 
-StageState::StageState(const Kernel& kernel, std::span<const int64_t> extents, std::span<const Place> places,
-                       const RunOptions& options, const std::vector<int64_t>* temp_elements, Report* report)
-    : k_(kernel), extents_(extents), report_(*report), clock_(options.clock != nullptr ? options.clock : &own_clock_),
+StageState::StageState(const Kernel& kernel, std::span<const int64_t> extents,
+                       std::span<const Place> places, const RunOptions& options,
+                       const std::vector<int64_t>* temp_elements, Report* report)
+    : k_(kernel),
+      extents_(extents),
+      report_(*report),
+      clock_(options.clock != nullptr ? options.clock : &own_clock_),
       flat_(temp_elements != nullptr) {
   const size_t n = k_.buffers.size();
-  for (const kernelgen::Axis& a : k_.pool.axes()) axes_.push_back(a.extent == kNone ? 0 : size(a.extent));
+  for (const kernelgen::Axis& a : k_.pool.axes())
+    axes_.push_back(a.extent == kNone ? 0 : size(a.extent));
   for (uint32_t b = 0; b < n; ++b) forms_.push_back(form_of(b));
   memory_.resize(n);
   own_.resize(n);
@@ -25,8 +30,10 @@ StageState::StageState(const Kernel& kernel, std::span<const int64_t> extents, s
     names_.push_back(places[b].name);
     rewritten_.push_back(places[b].rewritten);
     temp_.push_back(own);
-    if (own && temp_elements != nullptr && (*temp_elements)[b] >= 0) forms_[b].elements = (*temp_elements)[b];
-    if (own && buffer.alias_of < 0) own_[b] = std::make_unique<Memory>(Memory::unwritten(buffer.type, forms_[b].elements));
+    if (own && temp_elements != nullptr && (*temp_elements)[b] >= 0)
+      forms_[b].elements = (*temp_elements)[b];
+    if (own && buffer.alias_of < 0)
+      own_[b] = std::make_unique<Memory>(Memory::unwritten(buffer.type, forms_[b].elements));
     memory_[b] = own ? own_[b].get() : places[b].memory;
   }
   for (uint32_t b = 0; b < n; ++b) {
@@ -75,7 +82,8 @@ int64_t StageState::offset(uint32_t buffer, std::span<const R> index, const Reg*
 
 // Stored by the point that runs, or there before the kernel and no temp of it.
 bool StageState::current(uint32_t buffer, const Cell& cell) const {
-  return cell.name == names_[buffer] && (cell.point == point_ || (!temp_[buffer] && cell.point < first_point_));
+  return cell.name == names_[buffer] &&
+         (cell.point == point_ || (!temp_[buffer] && cell.point < first_point_));
 }
 
 Reg StageState::load(const Load& l, const Reg* registers) {
@@ -95,7 +103,8 @@ Reg StageState::load(const Load& l, const Reg* registers) {
 
 void StageState::report_load(uint32_t buffer, int64_t at, const Cell& cell) {
   const std::string what = "loads " + element_text(buffer, at);
-  if (cell.name == kNobody || (temp_[buffer] && cell.point < first_point_)) return fact(what + ", which nobody stored");
+  if (cell.name == kNobody || (temp_[buffer] && cell.point < first_point_))
+    return fact(what + ", which nobody stored");
   if (cell.name != names_[buffer]) return fact(what + ", where another value lies by now");
   fact(what + ", which another point of the lead axes stored");
 }
@@ -116,7 +125,8 @@ void StageState::store(const CodeView& view, const Reg* registers, Reg value, bo
   const uint32_t b = view.buffer;
   const int64_t at = cell - memory_[b]->cells.data();
   const bool same_point = cell->point == point_, earlier = cell->point < first_point_;
-  if (cell->name == names_[b] && !rewritten_[b] && !again && (same_point || (!temp_[b] && earlier))) {
+  if (cell->name == names_[b] && !rewritten_[b] && !again &&
+      (same_point || (!temp_[b] && earlier))) {
     fact("stores " + element_text(b, at) + " a second time");
   } else if (cell->name != kNobody && !same_point && !earlier && !own_[b]) {
     fact("stores " + element_text(b, at) + ", which another point of the lead axes stored");
@@ -126,7 +136,8 @@ void StageState::store(const CodeView& view, const Reg* registers, Reg value, bo
 }
 
 Reg StageState::old_value(const CodeView& view, Cell* cell) {
-  if (!current(view.buffer, *cell)) report_load(view.buffer, cell - memory_[view.buffer]->cells.data(), *cell);
+  if (!current(view.buffer, *cell))
+    report_load(view.buffer, cell - memory_[view.buffer]->cells.data(), *cell);
   return cell->value;
 }
 
@@ -139,7 +150,8 @@ StageState::Touch& StageState::touch(uint32_t buffer, int64_t at) {
 
 void StageState::touch_load(uint32_t buffer, int64_t at) {
   Touch& t = touch(buffer, at);
-  if (t.wrote >= first_moment_ && t.wrote != moment_) fact("loads " + element_text(buffer, at) + ", which another point of the same loops stores");
+  if (t.wrote >= first_moment_ && t.wrote != moment_)
+    fact("loads " + element_text(buffer, at) + ", which another point of the same loops stores");
   if (t.read_last < first_moment_) t.read_first = moment_;
   t.read_last = moment_;
 }
@@ -157,8 +169,10 @@ std::string StageState::element_text(uint32_t buffer, int64_t at) const {
 }
 
 void StageState::fact(const std::string& text) {
-  static constexpr const char* kKinds[] = {"Map", "Reduce", "Contract", "Scan", "Scatter", "Sort", "Attention"};
-  const std::string kind = stage_ < k_.stages.size() ? kKinds[static_cast<size_t>(k_.stages[stage_].kind)] : "?";
+  static constexpr const char* kKinds[] = {"Map",     "Reduce", "Contract", "Scan",
+                                           "Scatter", "Sort",   "Attention"};
+  const std::string kind =
+      stage_ < k_.stages.size() ? kKinds[static_cast<size_t>(k_.stages[stage_].kind)] : "?";
   report_.add("stage " + std::to_string(stage_) + " (" + kind + ") " + text);
 }
 

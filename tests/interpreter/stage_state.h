@@ -1,5 +1,5 @@
-// The state of one run of a kernel: where its buffers are, which lead point runs, and access to elements with all
-// that shadow state tells. Internal to the interpreter.
+// The state of one run of a kernel: where its buffers are, which lead point runs, and access to
+// elements with all that shadow state tells. Internal to the interpreter.
 #pragma once
 #include "tests/interpreter/stage_interpreter.h"
 
@@ -14,8 +14,9 @@ struct Form {
 class StageState {
  public:
   // flat: accesses have one index, the offset (after prepare()).
-  StageState(const kernelgen::Kernel& kernel, std::span<const int64_t> extents, std::span<const Place> places,
-             const RunOptions& options, const std::vector<int64_t>* temp_elements, Report* report);
+  StageState(const kernelgen::Kernel& kernel, std::span<const int64_t> extents,
+             std::span<const Place> places, const RunOptions& options,
+             const std::vector<int64_t>* temp_elements, Report* report);
 
   int64_t size(E e) const;
   int64_t extent_of_axis(uint32_t axis) const { return axes_[axis]; }
@@ -23,7 +24,8 @@ class StageState {
 
   // ---- Lead points ----
   void begin_point() { point_ = ++*clock_; }
-  // In loops whose points have no order: each point of them gets a number; `watched` by buffer: others of these loops store it.
+  // In loops whose points have no order: each point of them gets a number; `watched` by buffer:
+  // others of these loops store it.
   void begin_loops(const std::vector<bool>* watched) {
     watched_ = watched;
     first_moment_ = moment_ + 1;
@@ -57,13 +59,14 @@ class StageState {
 
   const kernelgen::Kernel& k_;
   std::span<const int64_t> extents_;
-  std::vector<int64_t> axes_;   // by axis: its extent
-  std::vector<Form> forms_;     // by buffer
+  std::vector<int64_t> axes_;  // by axis: its extent
+  std::vector<Form> forms_;    // by buffer
   std::vector<Memory*> memory_;
   std::vector<std::unique_ptr<Memory>> own_;
   std::vector<Name> names_;
   std::vector<bool> rewritten_, temp_;
-  std::vector<std::vector<Touch>> touches_;  // by buffer that owns the memory, sized when first used
+  std::vector<std::vector<Touch>>
+      touches_;  // by buffer that owns the memory, sized when first used
   Report& report_;
   uint32_t own_clock_ = 0;
   uint32_t* clock_;
@@ -75,6 +78,8 @@ class StageState {
 
 // Runs one level of a piece of code.
 void execute(StageState& state, StageCode& code, uint32_t level);
-inline uint32_t innermost(const StageCode& code) { return static_cast<uint32_t>(code.levels.size() - 2); }
+inline uint32_t innermost(const StageCode& code) {
+  return static_cast<uint32_t>(code.levels.size() - 2);
+}
 
 }  // namespace tenon::interpreter

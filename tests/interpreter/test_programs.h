@@ -20,26 +20,37 @@ inline std::vector<kg::E> dims_of(kg::Builder& b, std::initializer_list<int64_t>
 // A program or kernel with its memory: what has the role of an input holds 1, 2, 3...
 class Subject {
  public:
-  explicit Subject(kg::Kernel k, std::vector<int64_t> sizes = {}) : kernel(std::move(k)), extents(std::move(sizes)) { fill(); }
+  explicit Subject(kg::Kernel k, std::vector<int64_t> sizes = {})
+      : kernel(std::move(k)), extents(std::move(sizes)) {
+    fill();
+  }
 
   void fill() {
     memory = memory_of_program(kernel, extents);
     for (uint32_t b = 0; b < memory.size(); ++b) {
-      if (kernel.buffers[b].role != kg::Role::kIn && kernel.buffers[b].role != kg::Role::kConstant) continue;
+      if (kernel.buffers[b].role != kg::Role::kIn && kernel.buffers[b].role != kg::Role::kConstant)
+        continue;
       double next = 1;
       for (Cell& c : memory[b].cells) {
-        if (kg::is_float(memory[b].type)) c.value.f = next++;
-        else c.value.i = static_cast<int64_t>(next++);
+        if (kg::is_float(memory[b].type))
+          c.value.f = next++;
+        else
+          c.value.i = static_cast<int64_t>(next++);
         c.name = name_of_buffer(b);
       }
     }
   }
-  void put(uint32_t buffer, size_t element, Reg value) { memory[buffer].cells[element].value = value; }
+  void put(uint32_t buffer, size_t element, Reg value) {
+    memory[buffer].cells[element].value = value;
+  }
   Reg at(uint32_t buffer, size_t element) const { return memory[buffer].cells[element].value; }
-  bool stored(uint32_t buffer, size_t element) const { return memory[buffer].cells[element].name != kNobody; }
+  bool stored(uint32_t buffer, size_t element) const {
+    return memory[buffer].cells[element].name != kNobody;
+  }
   std::vector<double> numbers(uint32_t buffer) const {
     std::vector<double> out;
-    for (const Cell& c : memory[buffer].cells) out.push_back(kg::is_float(memory[buffer].type) ? c.value.f : static_cast<double>(c.value.i));
+    for (const Cell& c : memory[buffer].cells)
+      out.push_back(kg::is_float(memory[buffer].type) ? c.value.f : static_cast<double>(c.value.i));
     return out;
   }
 
@@ -51,7 +62,8 @@ class Subject {
   }
   std::string run_as_prepared(const RunOptions& options = {}) {
     Report report;
-    run_prepared(kg::prepare(kernel), extents, places_of_program(kernel, &memory), options, &report);
+    run_prepared(kg::prepare(kernel), extents, places_of_program(kernel, &memory), options,
+                 &report);
     return report.text();
   }
 
@@ -76,18 +88,24 @@ inline uint32_t buffer_with(const kg::Kernel& k, kg::Role role, size_t number = 
   return 0;
 }
 
-// softmax over the last dim of [rows, columns]: its exponentials lie in the output, or in a temp if that is of another type.
+// softmax over the last dim of [rows, columns]: its exponentials lie in the output, or in a temp if
+// that is of another type.
 inline kg::Kernel softmax_kernel(int64_t rows, int64_t columns, DType result = TENON_F32) {
   kg::Builder b;
   const uint32_t last[] = {1}, first[] = {0};
   const auto apply = [&](uint16_t op, const kg::Tensor& x, const kg::Tensor& y) {
-    return b.map(x.type, x.dims, [&](std::span<const kg::E> i) { return b.pool().op(op, {b.load(x, i), b.load(y, i)}); });
+    return b.map(x.type, x.dims, [&](std::span<const kg::E> i) {
+      return b.pool().op(op, {b.load(x, i), b.load(y, i)});
+    });
   };
   const kg::Tensor x = b.input(TENON_F32, dims_of(b, {rows, columns}));
   const kg::Tensor top = b.broadcast(b.reduce(x, last, kg::Fold::kMax), x.dims, first);
   const kg::Tensor shifted = apply(TENON_S_SUB, x, top);
-  const kg::Tensor e = b.map(x.type, x.dims, [&](std::span<const kg::E> i) { return b.pool().op(TENON_S_EXP, {b.load(shifted, i)}); });
-  const kg::Tensor quotients = apply(TENON_S_DIV, e, b.broadcast(b.reduce(e, last, kg::Fold::kSum), x.dims, first));
+  const kg::Tensor e = b.map(x.type, x.dims, [&](std::span<const kg::E> i) {
+    return b.pool().op(TENON_S_EXP, {b.load(shifted, i)});
+  });
+  const kg::Tensor quotients =
+      apply(TENON_S_DIV, e, b.broadcast(b.reduce(e, last, kg::Fold::kSum), x.dims, first));
   b.output(result == TENON_F32 ? quotients : b.convert(quotients, result));
   return only_kernel(b);
 }

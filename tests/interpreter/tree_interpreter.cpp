@@ -9,8 +9,8 @@ namespace tenon::interpreter {
 namespace {
 
 // One buffer for each memory; buffer_of: by argument.
-std::vector<TreeBuffer> buffers_of(const kernelgen::LoopTree& tree, std::span<Memory* const> memory, const TreeOptions& options,
-                                   std::vector<uint32_t>* buffer_of) {
+std::vector<TreeBuffer> buffers_of(const kernelgen::LoopTree& tree, std::span<Memory* const> memory,
+                                   const TreeOptions& options, std::vector<uint32_t>* buffer_of) {
   std::vector<TreeBuffer> out;
   std::vector<const Memory*> known;
   for (const kernelgen::LoopTree::Argument& a : tree.buffers) {
@@ -26,7 +26,8 @@ std::vector<TreeBuffer> buffers_of(const kernelgen::LoopTree& tree, std::span<Me
     }
     TreeBuffer& b = out[at];
     b.written = b.written || a.written;
-    b.rewritten = b.rewritten || (a.buffer < options.rewritten.size() && options.rewritten[a.buffer]);
+    b.rewritten =
+        b.rewritten || (a.buffer < options.rewritten.size() && options.rewritten[a.buffer]);
     if (b.written && b.touches.empty()) b.touches.reset(b.elements.size());
   }
   return out;
@@ -45,8 +46,9 @@ std::vector<int64_t> shuffled(int64_t n, uint64_t seed) {
 
 }  // namespace
 
-void run_tree(const kernelgen::LoopTree& tree, std::span<const int64_t> extents, std::span<Memory* const> memory,
-              std::span<const Name> names, uint32_t point, const TreeOptions& options, Report* report) {
+void run_tree(const kernelgen::LoopTree& tree, std::span<const int64_t> extents,
+              std::span<Memory* const> memory, std::span<const Name> names, uint32_t point,
+              const TreeOptions& options, Report* report) {
   std::vector<TreeStep> steps;
   std::string why;
   if (!make_steps(tree, tree.body, &steps, &why)) return report->add(why);
@@ -54,7 +56,8 @@ void run_tree(const kernelgen::LoopTree& tree, std::span<const int64_t> extents,
   std::vector<TreeBuffer> buffers = buffers_of(tree, memory, options, &buffer_of);
   TreeRun run(tree, steps, extents, options, &buffers, buffer_of, report);
   const int64_t range = tree.range.evaluate(extents);
-  const int64_t pieces = options.opencl ? range : std::min(range, std::max<int64_t>(1, options.pieces));
+  const int64_t pieces =
+      options.opencl ? range : std::min(range, std::max<int64_t>(1, options.pieces));
   for (int64_t p : shuffled(pieces, options.order)) {
     if (report->full()) break;
     run.call(range * p / pieces, range * (p + 1) / pieces);

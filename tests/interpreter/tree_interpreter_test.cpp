@@ -1,5 +1,5 @@
-// The interpreter of loop trees: that trees of every target give what their stages give, and that planted defects are
-// told.
+// The interpreter of loop trees: that trees of every target give what their stages give, and that
+// planted defects are told.
 #include <cmath>
 
 #include <tenon/kernelgen/loops/l2.h>
@@ -22,7 +22,9 @@ using kg::Role;
 using kg::Target;
 using kg::Tensor;
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 LoopTree tree_of(const Kernel& kernel, const Target& target) {
   kg::Prepared p = kg::prepare(kernel);
@@ -44,7 +46,8 @@ std::string run(Subject& s, const LoopTree& tree, const Target& target, int64_t 
     memory.push_back(&s.memory[b]);
     names.push_back(name_of_buffer(b));
     bool shared = false;
-    for (const kg::Buffer& temp : s.kernel.buffers) shared = shared || temp.alias_of == static_cast<int32_t>(b);
+    for (const kg::Buffer& temp : s.kernel.buffers)
+      shared = shared || temp.alias_of == static_cast<int32_t>(b);
     options.rewritten.push_back(shared);
   }
   run_tree(tree, s.extents, memory, names, 1, options, &report);
@@ -52,7 +55,8 @@ std::string run(Subject& s, const LoopTree& tree, const Target& target, int64_t 
 }
 
 // The first node of the kind in order of the text; null: there is none.
-Node* find(std::vector<Node>& nodes, N kind, const std::function<bool(const Node&)>& fits = nullptr) {
+Node* find(std::vector<Node>& nodes, N kind,
+           const std::function<bool(const Node&)>& fits = nullptr) {
   for (Node& n : nodes) {
     if (n.kind == kind && (!fits || fits(n))) return &n;
     for (auto* list : {&n.body, &n.other}) {
@@ -61,25 +65,36 @@ Node* find(std::vector<Node>& nodes, N kind, const std::function<bool(const Node
   }
   return nullptr;
 }
-Node* find(LoopTree& tree, N kind, const std::function<bool(const Node&)>& fits = nullptr) { return find(tree.body, kind, fits); }
+Node* find(LoopTree& tree, N kind, const std::function<bool(const Node&)>& fits = nullptr) {
+  return find(tree.body, kind, fits);
+}
 
-bool to_buffer(const Node& n) { return n.space == kg::Space::kBuffer; }
-bool masked(const Node& n) { return n.args[n.kind == N::kStore ? 2 : 1] != kg::kNoValue; }
+bool to_buffer(const Node& n) {
+  return n.space == kg::Space::kBuffer;
+}
+bool masked(const Node& n) {
+  return n.args[n.kind == N::kStore ? 2 : 1] != kg::kNoValue;
+}
 
 std::vector<Target> targets() {
-  return {Target::avx512(), Target::avx2(), Target::baseline(), Target::generic(), Target::scalar(), Target::opencl(true), Target::opencl(true, 8)};
+  return {Target::avx512(), Target::avx2(),       Target::baseline(),     Target::generic(),
+          Target::scalar(), Target::opencl(true), Target::opencl(true, 8)};
 }
 
 // Stages and tree of a kernel leave the same on every target.
 void agrees(const std::function<Kernel()>& make) {
   for (const Target& target : targets()) {
-    SCOPED_TRACE(target.isa + (target.dialect == kg::Dialect::kOpenCl ? " opencl " + std::to_string(target.group) : ""));
+    SCOPED_TRACE(target.isa + (target.dialect == kg::Dialect::kOpenCl
+                                   ? " opencl " + std::to_string(target.group)
+                                   : ""));
     Subject stages(make()), loops(stages.kernel);
     ASSERT_EQ(stages.run(), "");
     ASSERT_EQ(run(loops, tree_of(loops.kernel, target), target), "");
     for (uint32_t b = 0; b < stages.memory.size(); ++b) {
       if (stages.kernel.buffers[b].role != Role::kOut) continue;
-      EXPECT_EQ(disagreement(loops.memory[b], stages.memory[b], magnitude_of(stages.memory[b]), computed_type(stages.kernel)), "");
+      EXPECT_EQ(disagreement(loops.memory[b], stages.memory[b], magnitude_of(stages.memory[b]),
+                             computed_type(stages.kernel)),
+                "");
     }
   }
 }
@@ -94,14 +109,17 @@ Kernel sums(int64_t rows, int64_t columns) {
 Kernel products(int64_t m, int64_t k, int64_t n) {
   Builder b;
   const uint32_t inner_a[] = {1}, inner_b[] = {0};
-  b.output(b.dot(b.input(TENON_F32, dims_of(b, {m, k})), b.input(TENON_F32, dims_of(b, {k, n})), {}, {}, inner_a, inner_b));
+  b.output(b.dot(b.input(TENON_F32, dims_of(b, {m, k})), b.input(TENON_F32, dims_of(b, {k, n})), {},
+                 {}, inner_a, inner_b));
   return only_kernel(b);
 }
 
 Kernel doubled(int64_t n) {
   Builder b;
   const Tensor x = b.input(TENON_F32, dims_of(b, {n}));
-  b.output(b.map(x.type, x.dims, [&](std::span<const E> i) { return b.pool().op(TENON_S_ADD, {b.load(x, i), b.load(x, i)}); }));
+  b.output(b.map(x.type, x.dims, [&](std::span<const E> i) {
+    return b.pool().op(TENON_S_ADD, {b.load(x, i), b.load(x, i)});
+  }));
   return only_kernel(b);
 }
 
@@ -125,7 +143,8 @@ TEST(Trees, TransposesAgreeWithTheirStages) {
 TEST(Trees, OrderedKindsAgreeWithTheirStages) {
   agrees([] {
     Builder b;
-    b.output(b.scan(b.input(TENON_I32, dims_of(b, {5, 7})), 1, kg::Fold::kSum, true, false, TENON_I32, TENON_I32));
+    b.output(b.scan(b.input(TENON_I32, dims_of(b, {5, 7})), 1, kg::Fold::kSum, true, false,
+                    TENON_I32, TENON_I32));
     return only_kernel(b);
   });
   agrees([] {
@@ -252,7 +271,8 @@ TEST(PlantedInTrees, AWrongStride) {
   node->stride = zero->dst;
   const std::string told = run(s, t, Target::avx2());
   const uint32_t out = buffer_with(s.kernel, Role::kOut);
-  EXPECT_TRUE(!told.empty() || !disagreement(s.memory[out], right.memory[out], 0, TENON_F32).empty());
+  EXPECT_TRUE(!told.empty() ||
+              !disagreement(s.memory[out], right.memory[out], 0, TENON_F32).empty());
 }
 
 TEST(PlantedInTrees, AMissingBarrier) {

@@ -17,13 +17,16 @@ const char* Touches::store(size_t at, const Agent& agent) {
   const bool read = t.loaded && others(t, agent);
   t.store = agent;
   t.stored = true;
-  return twice ? "stores what another item stores" : read ? "stores what another item loads" : nullptr;
+  return twice  ? "stores what another item stores"
+         : read ? "stores what another item loads"
+                : nullptr;
 }
 
 Lane Scratch::load(DType type, int64_t at) const {
   const size_t size = kernelgen::size_of(type), from = static_cast<size_t>(at) * size;
   bool known = true;
-  for (size_t i = from; i < from + size; ++i) known = known && (stored_in_[i] == 1 || stored_in_[i] == item_);
+  for (size_t i = from; i < from + size; ++i)
+    known = known && (stored_in_[i] == 1 || stored_in_[i] == item_);
   return {read_element(type, bytes_.data() + from), known};
 }
 

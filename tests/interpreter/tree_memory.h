@@ -14,10 +14,11 @@ struct Lane {
   bool known = false;
 };
 
-// Who does something: an item of the range, or a work item of a group, and how many barriers it has passed.
+// Who does something: an item of the range, or a work item of a group, and how many barriers it has
+// passed.
 struct Agent {
-  uint32_t group = 0;      // item of the range, or of a group
-  uint32_t item = 0;       // work item of the group
+  uint32_t group = 0;  // item of the range, or of a group
+  uint32_t item = 0;   // work item of the group
   uint32_t barriers = 0;
 };
 
@@ -29,19 +30,27 @@ class Touches {
   // Empty, or what another agent did before that is not ordered with this.
   const char* load(size_t at, const Agent& agent);
   const char* store(size_t at, const Agent& agent);
-  bool stored_by(size_t at, const Agent& agent) const { return list_[at].stored && same(list_[at].store, agent); }
+  bool stored_by(size_t at, const Agent& agent) const {
+    return list_[at].stored && same(list_[at].store, agent);
+  }
 
  private:
   struct Touch {
     Agent store, load;
-    bool stored = false, loaded = false, many = false;  // many: several agents loaded it since the last barrier
+    bool stored = false, loaded = false,
+         many = false;  // many: several agents loaded it since the last barrier
   };
-  static bool same(const Agent& a, const Agent& b) { return a.group == b.group && a.item == b.item; }
+  static bool same(const Agent& a, const Agent& b) {
+    return a.group == b.group && a.item == b.item;
+  }
   // A barrier of their group lies between them.
-  static bool ordered(const Agent& a, const Agent& b) { return same(a, b) || (a.group == b.group && a.barriers < b.barriers); }
+  static bool ordered(const Agent& a, const Agent& b) {
+    return same(a, b) || (a.group == b.group && a.barriers < b.barriers);
+  }
   // Not only the agent that loaded the element last did so since the barrier before this.
   static bool others(const Touch& t, const Agent& agent) {
-    return !ordered(t.load, agent) || (t.many && t.load.group == agent.group && t.load.barriers == agent.barriers);
+    return !ordered(t.load, agent) ||
+           (t.many && t.load.group == agent.group && t.load.barriers == agent.barriers);
   }
   std::vector<Touch> list_;
 };
@@ -50,17 +59,17 @@ class Touches {
 struct TreeBuffer {
   DType type = TENON_DTYPE_NONE;
   std::vector<Lane> elements;
-  std::vector<bool> stored;   // by this kernel
-  bool written = false;       // the tree says so
+  std::vector<bool> stored;  // by this kernel
+  bool written = false;      // the tree says so
   bool rewritten = false;
-  Touches touches;            // of buffers that are written
+  Touches touches;  // of buffers that are written
 };
 
 // An array of one work item, or of a group whose items share it.
 struct TreeArray {
   DType type = TENON_DTYPE_NONE;
   std::vector<Lane> elements;
-  Touches touches;            // of shared ones
+  Touches touches;  // of shared ones
 };
 
 // Bytes under many types. What an item of the range stored is unknown to the others.
@@ -72,7 +81,7 @@ class Scratch {
     stored_in_.assign(bytes, 0);
     touches.reset(shared ? bytes : 0);
   }
-  Touches touches;            // by byte, of the first of each element
+  Touches touches;  // by byte, of the first of each element
   size_t size() const { return bytes_.size(); }
   // 1: before the items; else the number of an item.
   void begin_item(uint32_t number) { item_ = number; }

@@ -10,22 +10,33 @@ using kernelgen::LoopTree;
 using kernelgen::N;
 using kernelgen::Node;
 
-bool make_steps(const LoopTree& tree, const std::vector<Node>& nodes, std::vector<TreeStep>* out, std::string* why) {
+bool make_steps(const LoopTree& tree, const std::vector<Node>& nodes, std::vector<TreeStep>* out,
+                std::string* why) {
   for (const Node& n : nodes) {
     TreeStep& s = out->emplace_back();
     s.node = &n;
-    if (n.kind == N::kOp && !make_operation(n.op, n.ref, tree.values[n.dst].type, tree.values[n.args[0]].type, &s.operation)) {
-      *why = "there is no " + std::string(kernelgen::name_of_op(n.op)) + " of " + std::string(kernelgen::name_of(tree.values[n.dst].type));
+    if (n.kind == N::kOp && !make_operation(n.op, n.ref, tree.values[n.dst].type,
+                                            tree.values[n.args[0]].type, &s.operation)) {
+      *why = "there is no " + std::string(kernelgen::name_of_op(n.op)) + " of " +
+             std::string(kernelgen::name_of(tree.values[n.dst].type));
       return false;
     }
-    if (!make_steps(tree, n.body, &s.body, why) || !make_steps(tree, n.other, &s.other, why)) return false;
+    if (!make_steps(tree, n.body, &s.body, why) || !make_steps(tree, n.other, &s.other, why))
+      return false;
   }
   return true;
 }
 
-TreeRun::TreeRun(const LoopTree& tree, const std::vector<TreeStep>& steps, std::span<const int64_t> extents, const TreeOptions& options,
+TreeRun::TreeRun(const LoopTree& tree, const std::vector<TreeStep>& steps,
+                 std::span<const int64_t> extents, const TreeOptions& options,
                  std::vector<TreeBuffer>* buffers, std::vector<uint32_t> buffer_of, Report* report)
-    : tree_(tree), steps_(steps), extents_(extents), options_(options), buffers_(*buffers), buffer_of_(std::move(buffer_of)), report_(*report) {
+    : tree_(tree),
+      steps_(steps),
+      extents_(extents),
+      options_(options),
+      buffers_(*buffers),
+      buffer_of_(std::move(buffer_of)),
+      report_(*report) {
   items_ = tree.together ? tree.group : 1;
   active_.assign(items_, 1);
   size_t at = 0;
@@ -58,7 +69,9 @@ void TreeRun::call(int64_t begin, int64_t end) {
   run(steps_);
 }
 
-void TreeRun::fact(const std::string& text) { report_.add((doing_ == nullptr ? "" : *doing_ + " ") + text); }
+void TreeRun::fact(const std::string& text) {
+  report_.add((doing_ == nullptr ? "" : *doing_ + " ") + text);
+}
 
 int64_t TreeRun::number(V v, uint32_t item, const char* what) {
   const Lane x = lane(v, item);
@@ -86,30 +99,56 @@ void TreeRun::run(const std::vector<TreeStep>& steps) {
 void TreeRun::step(const TreeStep& s) {
   const Node& n = *s.node;
   switch (n.kind) {
-    case N::kLoop: return n.bind == Bind::kRange ? range(s) : loop(s);
-    case N::kIf: return branch(s);
-    case N::kConst: return each_item([&](uint32_t k) { set(n.dst, k, 0, {constant(n.type, n.bits), true}); });
-    case N::kExt: return each_item([&](uint32_t k) { set_number(n.dst, k, extents_[n.ref]); });
-    case N::kOp: return operation(s);
-    case N::kSplat: return splat(n);
-    case N::kIota: return iota(n);
-    case N::kShuffle: return shuffle(n);
-    case N::kLane: return each_item([&](uint32_t k) { set(n.dst, k, 0, lane(n.args[0], k, 0)); });
-    case N::kLoad: return load(n);
-    case N::kStore: return store(n);
-    case N::kVar: case N::kSet: return copy(n.dst, n.args[0]);
-    case N::kLocal: return declare_local(n);
-    case N::kTranspose: return transpose(n);
-    case N::kWeave: return weave(n);
-    case N::kMma: return mma(n);
-    case N::kAddress: return address_of(n);
-    case N::kTaps: return n.full ? channels(n) : taps(n);
-    case N::kSort: return sort(n);
-    case N::kAnyNan: return any_nan(n);
-    case N::kLaneId: return each_item([&](uint32_t k) { set_number(n.dst, k, k); });
-    case N::kBarrier: return barrier(n);
-    case N::kFence: return;
-    case N::kComment: doing_ = &n.text; return;
+    case N::kLoop:
+      return n.bind == Bind::kRange ? range(s) : loop(s);
+    case N::kIf:
+      return branch(s);
+    case N::kConst:
+      return each_item([&](uint32_t k) { set(n.dst, k, 0, {constant(n.type, n.bits), true}); });
+    case N::kExt:
+      return each_item([&](uint32_t k) { set_number(n.dst, k, extents_[n.ref]); });
+    case N::kOp:
+      return operation(s);
+    case N::kSplat:
+      return splat(n);
+    case N::kIota:
+      return iota(n);
+    case N::kShuffle:
+      return shuffle(n);
+    case N::kLane:
+      return each_item([&](uint32_t k) { set(n.dst, k, 0, lane(n.args[0], k, 0)); });
+    case N::kLoad:
+      return load(n);
+    case N::kStore:
+      return store(n);
+    case N::kVar:
+    case N::kSet:
+      return copy(n.dst, n.args[0]);
+    case N::kLocal:
+      return declare_local(n);
+    case N::kTranspose:
+      return transpose(n);
+    case N::kWeave:
+      return weave(n);
+    case N::kMma:
+      return mma(n);
+    case N::kAddress:
+      return address_of(n);
+    case N::kTaps:
+      return n.full ? channels(n) : taps(n);
+    case N::kSort:
+      return sort(n);
+    case N::kAnyNan:
+      return any_nan(n);
+    case N::kLaneId:
+      return each_item([&](uint32_t k) { set_number(n.dst, k, k); });
+    case N::kBarrier:
+      return barrier(n);
+    case N::kFence:
+      return;
+    case N::kComment:
+      doing_ = &n.text;
+      return;
   }
 }
 
@@ -138,7 +177,8 @@ void TreeRun::check_plain_words(const Node& n) {
   each_item([&](uint32_t k) {
     const Lane a = lane(n.args[0], k), b = lane(n.args[1], k);
     if (!a.known || !b.known || (a.value.i >= 0 && b.value.i > 0)) return;
-    fact("divides " + std::to_string(a.value.i) + " by " + std::to_string(b.value.i) + " in plain words");
+    fact("divides " + std::to_string(a.value.i) + " by " + std::to_string(b.value.i) +
+         " in plain words");
   });
 }
 
@@ -152,7 +192,8 @@ void TreeRun::iota(const Node& n) {
   const DType t = tree_.values[n.dst].type;
   each_item([&](uint32_t k) {
     const Lane base = lane(n.args[0], k);
-    for (uint32_t l = 0; l < lanes(n.dst); ++l) set(n.dst, k, l, {Reg{.i = op::scalar_wrap(t, base.value.i + l)}, base.known});
+    for (uint32_t l = 0; l < lanes(n.dst); ++l)
+      set(n.dst, k, l, {Reg{.i = op::scalar_wrap(t, base.value.i + l)}, base.known});
   });
 }
 
@@ -180,7 +221,8 @@ void TreeRun::range(const TreeStep& s) {
     return run(s.body);
   }
   const int64_t end = number(n.args[1], 0, "the end of the range");
-  for (int64_t i = number(n.args[0], 0, "the begin of the range"); i < end && !report_.full(); i += n.bits) {
+  for (int64_t i = number(n.args[0], 0, "the begin of the range"); i < end && !report_.full();
+       i += n.bits) {
     item_of_range_ = static_cast<uint32_t>(i);
     scratch_.begin_item(++number_of_item_);
     set_number(n.dst, 0, i);
@@ -192,17 +234,24 @@ void TreeRun::loop(const TreeStep& s) {
   const Node& n = *s.node;
   const std::vector<uint8_t> before = active_;
   std::vector<int64_t> at(items_);
-  each_item([&](uint32_t k) { at[k] = number(n.args[0], k, "the begin of a loop") + (n.bind == Bind::kLanes ? k : 0); });
+  each_item([&](uint32_t k) {
+    at[k] = number(n.args[0], k, "the begin of a loop") + (n.bind == Bind::kLanes ? k : 0);
+  });
   while (!report_.full()) {
     for (uint32_t k = 0; k < items_; ++k) {
       if (!active_[k]) continue;
       const int64_t end = n.bind == Bind::kHalving ? 0 : number(n.args[1], k, "the end of a loop");
-      active_[k] = n.bind == Bind::kHalving ? at[k] > 0 : n.full ? at[k] + n.bits <= end : at[k] < end;
+      active_[k] = n.bind == Bind::kHalving ? at[k] > 0
+                   : n.full                 ? at[k] + n.bits <= end
+                                            : at[k] < end;
     }
     if (!any_active()) break;
     each_item([&](uint32_t k) { set_number(n.dst, k, at[k]); });
     run(s.body);
-    each_item([&](uint32_t k) { at[k] = n.bind == Bind::kHalving ? at[k] / 2 : at[k] + (n.bind == Bind::kLanes ? tree_.group : n.bits); });
+    each_item([&](uint32_t k) {
+      at[k] = n.bind == Bind::kHalving ? at[k] / 2
+                                       : at[k] + (n.bind == Bind::kLanes ? tree_.group : n.bits);
+    });
   }
   active_ = before;
 }
@@ -223,7 +272,8 @@ void TreeRun::branch(const TreeStep& s) {
 }
 
 void TreeRun::barrier(const Node& n) {
-  if (std::ranges::any_of(active_, [](uint8_t a) { return a == 0; })) fact("meets a barrier that not all items of the group reach");
+  if (std::ranges::any_of(active_, [](uint8_t a) { return a == 0; }))
+    fact("meets a barrier that not all items of the group reach");
   ++barriers_;
   global_barriers_ += n.bits != 0;
 }

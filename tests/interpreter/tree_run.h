@@ -14,7 +14,8 @@ struct TreeStep {
   std::vector<TreeStep> body, other;
 };
 // False: `*why` names the operation that has no meaning.
-bool make_steps(const kernelgen::LoopTree& tree, const std::vector<kernelgen::Node>& nodes, std::vector<TreeStep>* out, std::string* why);
+bool make_steps(const kernelgen::LoopTree& tree, const std::vector<kernelgen::Node>& nodes,
+                std::vector<TreeStep>* out, std::string* why);
 
 // The addresses that kAddress gives: a number for each memory, and the element's place in bytes.
 struct Address {
@@ -27,7 +28,8 @@ Address decode(int64_t number);
 
 class TreeRun {
  public:
-  TreeRun(const kernelgen::LoopTree& tree, const std::vector<TreeStep>& steps, std::span<const int64_t> extents, const TreeOptions& options,
+  TreeRun(const kernelgen::LoopTree& tree, const std::vector<TreeStep>& steps,
+          std::span<const int64_t> extents, const TreeOptions& options,
           std::vector<TreeBuffer>* buffers, std::vector<uint32_t> buffer_of, Report* report);
   // Items [begin, end) of the range in one call; on OpenCL one item.
   void call(int64_t begin, int64_t end);
@@ -38,8 +40,12 @@ class TreeRun {
   using Space = kernelgen::Space;
 
   uint32_t lanes(V v) const { return tree_.values[v].lanes; }
-  size_t place(V v, uint32_t item, uint32_t lane = 0) const { return offset_[v] + item * lanes(v) + (lanes(v) == 1 ? 0 : lane); }
-  Lane lane(V v, uint32_t item, uint32_t lane = 0) const { return {regs_[place(v, item, lane)], known_[place(v, item, lane)] != 0}; }
+  size_t place(V v, uint32_t item, uint32_t lane = 0) const {
+    return offset_[v] + item * lanes(v) + (lanes(v) == 1 ? 0 : lane);
+  }
+  Lane lane(V v, uint32_t item, uint32_t lane = 0) const {
+    return {regs_[place(v, item, lane)], known_[place(v, item, lane)] != 0};
+  }
   void set(V v, uint32_t item, uint32_t lane, Lane x) {
     regs_[place(v, item, lane)] = x.value;
     known_[place(v, item, lane)] = x.known;
@@ -103,9 +109,9 @@ class TreeRun {
   std::vector<TreeBuffer>& buffers_;
   std::vector<uint32_t> buffer_of_;  // by argument: arguments may share memory
   Report& report_;
-  uint32_t items_ = 1;               // work items that run together
+  uint32_t items_ = 1;  // work items that run together
   std::vector<uint8_t> active_;
-  std::vector<size_t> offset_;       // by value
+  std::vector<size_t> offset_;  // by value
   std::vector<Reg> regs_;
   std::vector<uint8_t> known_;
   Scratch scratch_;

@@ -1,4 +1,5 @@
-// What a loop tree does with whole tiles: transposes, woven vectors, register tiles of products and convolutions, sorts.
+// What a loop tree does with whole tiles: transposes, woven vectors, register tiles of products and
+// convolutions, sorts.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -15,7 +16,8 @@ using kernelgen::Space;
 
 namespace {
 
-// Each memory has a number of its own, and its elements lie around the middle of a range that no other reaches.
+// Each memory has a number of its own, and its elements lie around the middle of a range that no
+// other reaches.
 constexpr int kMemoryBits = 44;
 constexpr int64_t kMiddle = int64_t{1} << (kMemoryBits - 1);
 
@@ -27,7 +29,8 @@ int64_t encode(const Address& a) {
 }
 
 Address decode(int64_t number) {
-  const int64_t memory = (number >> kMemoryBits) - 1, bytes = (number & ((int64_t{1} << kMemoryBits) - 1)) - kMiddle;
+  const int64_t memory = (number >> kMemoryBits) - 1,
+                bytes = (number & ((int64_t{1} << kMemoryBits) - 1)) - kMiddle;
   if (memory == 0) return {Space::kScratch, 0, bytes};
   return {Space::kBuffer, static_cast<uint32_t>(memory - 1), bytes};
 }
@@ -36,13 +39,18 @@ void TreeRun::address_of(const Node& n) {
   // Of arguments that share memory the address is one.
   const uint32_t buffer = n.space == Space::kBuffer ? buffer_of_[n.ref] : 0;
   const auto first = std::ranges::find(buffer_of_, buffer);
-  const uint32_t ref = n.space == Space::kBuffer ? static_cast<uint32_t>(first - buffer_of_.begin()) : 0;
-  each_item([&](uint32_t k) { set_number(n.dst, k, encode({n.space, ref, number(n.args[0], k, "an address") * size_of(n.type)})); });
+  const uint32_t ref =
+      n.space == Space::kBuffer ? static_cast<uint32_t>(first - buffer_of_.begin()) : 0;
+  each_item([&](uint32_t k) {
+    set_number(n.dst, k,
+               encode({n.space, ref, number(n.args[0], k, "an address") * size_of(n.type)}));
+  });
 }
 
 Lane TreeRun::read_address(int64_t number, int64_t more, DType type, uint32_t item) {
   const Address a = decode(number);
-  if (a.space == Space::kBuffer && a.ref >= buffer_of_.size()) return fact("follows a number that is no address"), zero();
+  if (a.space == Space::kBuffer && a.ref >= buffer_of_.size())
+    return fact("follows a number that is no address"), zero();
   const int64_t size = size_of(type);
   if (a.bytes % size != 0) return fact("follows an address between two elements"), zero();
   return read(a.space, a.ref, type, a.bytes / size + more, item);
@@ -50,24 +58,33 @@ Lane TreeRun::read_address(int64_t number, int64_t more, DType type, uint32_t it
 
 // Sums are kept in double precision, integers in 64 bits.
 Lane TreeRun::product_sum(Lane sum, Lane a, Lane b, DType type) const {
-  if (is_float(type)) sum.value.f += a.value.f * b.value.f;
-  else sum.value.i = static_cast<int64_t>(static_cast<uint64_t>(sum.value.i) + static_cast<uint64_t>(a.value.i) * static_cast<uint64_t>(b.value.i));
+  if (is_float(type))
+    sum.value.f += a.value.f * b.value.f;
+  else
+    sum.value.i =
+        static_cast<int64_t>(static_cast<uint64_t>(sum.value.i) +
+                             static_cast<uint64_t>(a.value.i) * static_cast<uint64_t>(b.value.i));
   sum.known = sum.known && a.known && b.known;
   return sum;
 }
 
 Lane TreeRun::rounded(Lane x, DType type) const {
-  if (is_float(type)) x.value.f = op::scalar_round(type, x.value.f);
-  else x.value.i = op::scalar_wrap(type, x.value.i);
+  if (is_float(type))
+    x.value.f = op::scalar_round(type, x.value.f);
+  else
+    x.value.i = op::scalar_wrap(type, x.value.i);
   return x;
 }
 
 void TreeRun::transpose(const Node& n) {
   each_item([&](uint32_t k) {
-    const int64_t from = number(n.args[0], k, "an address"), stride = number(n.stride, k, "a stride");
+    const int64_t from = number(n.args[0], k, "an address"),
+                  stride = number(n.stride, k, "a stride");
     const int64_t to = number(n.args[1], k, "an address"), line = number(n.args[2], k, "a stride");
     for (int64_t l = 0; l < n.bits; ++l) {
-      for (int64_t r = 0; r < n.bits; ++r) write(Space::kScratch, 0, n.type, to + l * line + r, read(n.space, n.ref, n.type, from + r * stride + l, k), k);
+      for (int64_t r = 0; r < n.bits; ++r)
+        write(Space::kScratch, 0, n.type, to + l * line + r,
+              read(n.space, n.ref, n.type, from + r * stride + l, k), k);
     }
   });
 }
@@ -78,7 +95,8 @@ void TreeRun::weave(const Node& n) {
     const int64_t to = number(n.args[0], k, "an address");
     for (int64_t i = 0; i < count; ++i) {
       const V from = n.list[static_cast<size_t>(i)];
-      for (uint32_t l = 0; l < lanes(from); ++l) write(n.space, n.ref, n.type, to + int64_t{l} * count + i, lane(from, k, l), k);
+      for (uint32_t l = 0; l < lanes(from); ++l)
+        write(n.space, n.ref, n.type, to + int64_t{l} * count + i, lane(from, k, l), k);
     }
   });
 }
@@ -90,7 +108,8 @@ void TreeRun::mma(const Node& n) {
   const Space b_space = n.b_buffer < 0 ? Space::kScratch : Space::kBuffer;
   const uint32_t b_ref = n.b_buffer < 0 ? 0 : static_cast<uint32_t>(n.b_buffer);
   each_item([&](uint32_t k) {
-    const int64_t steps = number(n.args[2], k, "the length of a sum"), a_step = number(n.args[1], k, "a stride");
+    const int64_t steps = number(n.args[2], k, "the length of a sum"),
+                  a_step = number(n.args[1], k, "a stride");
     const int64_t b = number(n.args[0], k, "an address"), b_step = number(n.stride, k, "a stride");
     for (size_t r = 0; r < n.list.size(); ++r) {
       const int64_t a = number(n.list[r], k, "an address");
@@ -99,11 +118,13 @@ void TreeRun::mma(const Node& n) {
         if (is_float(n.type)) sum.value.f = 0;
         for (int64_t s = 0; s < steps && !report_.full(); ++s) {
           for (int64_t p = 0; p < each; ++p) {
-            const Lane x = read(n.space, n.ref, read_type, a + s * a_step + p, k), y = read(b_space, b_ref, read_type, b + s * b_step + c * each + p, k);
+            const Lane x = read(n.space, n.ref, read_type, a + s * a_step + p, k),
+                       y = read(b_space, b_ref, read_type, b + s * b_step + c * each + p, k);
             sum = product_sum(sum, x, y, n.type);
           }
         }
-        write(Space::kLocal, n.op, n.type, static_cast<int64_t>(r) * columns + c, rounded(sum, n.type), k);
+        write(Space::kLocal, n.op, n.type, static_cast<int64_t>(r) * columns + c,
+              rounded(sum, n.type), k);
       }
     }
   });
@@ -112,23 +133,30 @@ void TreeRun::mma(const Node& n) {
 void TreeRun::taps(const Node& n) {
   const int64_t columns = n.bits * n.lanes;
   each_item([&](uint32_t k) {
-    const int64_t table = number(n.args[0], k, "an address"), offsets = number(n.args[1], k, "an address");
-    const int64_t count = number(n.args[2], k, "the number of taps"), weights = number(n.args[3], k, "an address");
-    const int64_t steps = number(n.list[0], k, "the length of a sum"), apart = number(n.stride, k, "a stride");
+    const int64_t table = number(n.args[0], k, "an address"),
+                  offsets = number(n.args[1], k, "an address");
+    const int64_t count = number(n.args[2], k, "the number of taps"),
+                  weights = number(n.args[3], k, "an address");
+    const int64_t steps = number(n.list[0], k, "the length of a sum"),
+                  apart = number(n.stride, k, "a stride");
     for (int64_t r = 0; r < n.ref; ++r) {
       std::vector<Lane> sums(static_cast<size_t>(columns), Lane{Reg{.f = 0}, true});
       for (int64_t t = 0; t < count && !report_.full(); ++t) {
-        const Lane row = read(Space::kScratch, 0, TENON_I64, table + t * n.ref + r, k), offset = read(Space::kScratch, 0, TENON_I64, offsets + t, k);
+        const Lane row = read(Space::kScratch, 0, TENON_I64, table + t * n.ref + r, k),
+                   offset = read(Space::kScratch, 0, TENON_I64, offsets + t, k);
         if (!row.known || !offset.known) return fact("an address is not known");
         for (int64_t i = 0; i < steps; ++i) {
           const Lane a = read_address(row.value.i, i, n.type, k);
           for (int64_t c = 0; c < columns; ++c) {
-            const Lane w = read(Space::kBuffer, static_cast<uint32_t>(n.b_buffer), n.type, weights + offset.value.i + i * apart + c, k);
+            const Lane w = read(Space::kBuffer, static_cast<uint32_t>(n.b_buffer), n.type,
+                                weights + offset.value.i + i * apart + c, k);
             sums[static_cast<size_t>(c)] = product_sum(sums[static_cast<size_t>(c)], a, w, n.type);
           }
         }
       }
-      for (int64_t c = 0; c < columns; ++c) write(Space::kLocal, n.op, n.type, r * columns + c, rounded(sums[static_cast<size_t>(c)], n.type), k);
+      for (int64_t c = 0; c < columns; ++c)
+        write(Space::kLocal, n.op, n.type, r * columns + c,
+              rounded(sums[static_cast<size_t>(c)], n.type), k);
     }
   });
 }
@@ -138,13 +166,17 @@ void TreeRun::channels(const Node& n) {
   const int64_t columns = n.bits * n.lanes, runs = std::max<int64_t>(1, n.run);
   const int64_t places = n.run != 0 ? (int64_t{n.ref} - 1) * n.run_step + n.run : n.ref;
   each_item([&](uint32_t k) {
-    const int64_t table = number(n.args[0], k, "an address"), offsets = number(n.args[1], k, "an address");
-    const int64_t count = number(n.args[2], k, "the number of taps"), weights = number(n.args[3], k, "an address");
-    const int64_t width = number(n.list[0], k, "the number of columns"), first = number(n.stride, k, "a column");
+    const int64_t table = number(n.args[0], k, "an address"),
+                  offsets = number(n.args[1], k, "an address");
+    const int64_t count = number(n.args[2], k, "the number of taps"),
+                  weights = number(n.args[3], k, "an address");
+    const int64_t width = number(n.list[0], k, "the number of columns"),
+                  first = number(n.stride, k, "a column");
     const int64_t apart = n.run != 0 ? number(n.list[1], k, "a stride") : 0;
     for (int64_t r = 0; r < n.ref; ++r) {
       // Whole vectors are stored; what is behind the last column is zero times its weight.
-      for (int64_t c = 0; c < std::min<int64_t>(columns, (width + n.lanes - 1) / n.lanes * n.lanes); ++c) {
+      for (int64_t c = 0; c < std::min<int64_t>(columns, (width + n.lanes - 1) / n.lanes * n.lanes);
+           ++c) {
         Lane sum{Reg{.f = 0}, true};
         for (int64_t t = 0; t < count && !report_.full(); ++t) {
           const Lane offset = read(Space::kScratch, 0, TENON_I64, offsets + t, k);
@@ -153,8 +185,10 @@ void TreeRun::channels(const Node& n) {
             const int64_t place = n.run != 0 ? r * n.run_step + i : r;
             const Lane row = read(Space::kScratch, 0, TENON_I64, table + t * places + place, k);
             if (!row.known) return fact("an address is not known");
-            const Lane w = read(Space::kBuffer, static_cast<uint32_t>(n.b_buffer), n.type, weights + offset.value.i + i * apart + c, k);
-            const Lane x = c < width ? read_address(row.value.i, first + c, n.type, k) : Lane{Reg{.f = 0}, true};
+            const Lane w = read(Space::kBuffer, static_cast<uint32_t>(n.b_buffer), n.type,
+                                weights + offset.value.i + i * apart + c, k);
+            const Lane x = c < width ? read_address(row.value.i, first + c, n.type, k)
+                                     : Lane{Reg{.f = 0}, true};
             sum = product_sum(sum, w, x, n.type);
           }
         }
@@ -166,21 +200,26 @@ void TreeRun::channels(const Node& n) {
 
 void TreeRun::sort(const Node& n) {
   each_item([&](uint32_t k) {
-    const int64_t keys = number(n.args[0], k, "an address"), places = number(n.args[1], k, "an address"), count = number(n.stride, k, "a count");
+    const int64_t keys = number(n.args[0], k, "an address"),
+                  places = number(n.args[1], k, "an address"),
+                  count = number(n.stride, k, "a count");
     std::vector<std::pair<Lane, Lane>> list;
     for (int64_t i = 0; i < count; ++i) {
-      list.push_back({read(Space::kScratch, 0, n.type, keys + i, k), read(Space::kScratch, 0, TENON_I64, places + i, k)});
+      list.push_back({read(Space::kScratch, 0, n.type, keys + i, k),
+                      read(Space::kScratch, 0, TENON_I64, places + i, k)});
       if (!list.back().first.known) return fact("sorts a key that is not known");
     }
     std::vector<size_t> order(list.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      const auto x = static_cast<uint64_t>(list[a].first.value.i), y = static_cast<uint64_t>(list[b].first.value.i);
+      const auto x = static_cast<uint64_t>(list[a].first.value.i),
+                 y = static_cast<uint64_t>(list[b].first.value.i);
       return x != y ? x < y : a < b;
     });
     for (int64_t i = 0; i < count; ++i) {
       write(Space::kScratch, 0, n.type, keys + i, list[order[static_cast<size_t>(i)]].first, k);
-      write(Space::kScratch, 0, TENON_I64, places + i, list[order[static_cast<size_t>(i)]].second, k);
+      write(Space::kScratch, 0, TENON_I64, places + i, list[order[static_cast<size_t>(i)]].second,
+            k);
       // The room to merge in: what is left there is nobody's.
       write(Space::kScratch, 0, n.type, number(n.args[2], k, "an address") + i, Lane{}, k);
       write(Space::kScratch, 0, TENON_I64, number(n.args[3], k, "an address") + i, Lane{}, k);

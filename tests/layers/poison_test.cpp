@@ -1,4 +1,5 @@
-// The layer `poison` on a device that writes nothing: what it should have written holds the pattern, and nothing else does.
+// The layer `poison` on a device that writes nothing: what it should have written holds the
+// pattern, and nothing else does.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -34,25 +35,34 @@ struct Device {
   static tenon_code_t alloc(void*, tenon_device_t*, uint64_t size, tenon_buffer_t** out) {
     return *out = reinterpret_cast<tenon_buffer_t*>(new Bytes(size, 1)), TENON_OK;
   }
-  static tenon_code_t free(void*, tenon_device_t*, tenon_buffer_t* buffer) { return delete &bytes(buffer), TENON_OK; }
+  static tenon_code_t free(void*, tenon_device_t*, tenon_buffer_t* buffer) {
+    return delete &bytes(buffer), TENON_OK;
+  }
   static tenon_code_t copy(void* self, tenon_device_t*, const tenon_copy_t* copy) {
     if (of(self).fails || tenon_copy_kind_fault(copy) != nullptr) return TENON_ABORTED;
-    if (tenon_copy_range_fault(copy, 0, bytes(copy->to).size()) != nullptr) return TENON_OUT_OF_RANGE;
+    if (tenon_copy_range_fault(copy, 0, bytes(copy->to).size()) != nullptr)
+      return TENON_OUT_OF_RANGE;
     ++of(self).copies;
     return tenon_copy_perform(copy, nullptr, bytes(copy->to).data()), TENON_OK;
   }
   static tenon_code_t sync(void*, tenon_device_t*) { return TENON_OK; }
-  static tenon_code_t map(void*, tenon_device_t*, tenon_buffer_t* buffer, void** out) { return *out = bytes(buffer).data(), TENON_OK; }
-  static tenon_code_t copy_async(void* self, tenon_queue_t*, const tenon_copy_t* c, const tenon_fence_point_t*, uint32_t waits, tenon_fence_point_t signal) {
+  static tenon_code_t map(void*, tenon_device_t*, tenon_buffer_t* buffer, void** out) {
+    return *out = bytes(buffer).data(), TENON_OK;
+  }
+  static tenon_code_t copy_async(void* self, tenon_queue_t*, const tenon_copy_t* c,
+                                 const tenon_fence_point_t*, uint32_t waits,
+                                 tenon_fence_point_t signal) {
     if (waits == 1 && signal.fence == nullptr) ++of(self).copied_with_waits;
     return copy(self, nullptr, c);
   }
-  static tenon_code_t load(void* self, tenon_device_t*, const void*, uint64_t, tenon_blob_t* const*, uint32_t, tenon_executable_t** out) {
+  static tenon_code_t load(void* self, tenon_device_t*, const void*, uint64_t, tenon_blob_t* const*,
+                           uint32_t, tenon_executable_t** out) {
     return *out = reinterpret_cast<tenon_executable_t*>(self), TENON_OK;
   }
   static void executable_release(void*, tenon_executable_t*) {}
   // Two outputs: 3 bytes for each of the symbol, and of a size that the run tells.
-  static tenon_code_t needs(void* self, tenon_executable_t*, tenon_symbols_t symbols, tenon_needs_t* out) {
+  static tenon_code_t needs(void* self, tenon_executable_t*, tenon_symbols_t symbols,
+                            tenon_needs_t* out) {
     out->outputs[0] = {3 * static_cast<uint64_t>(symbols.values[0]), nullptr, of(self).alias};
     out->outputs[1] = {TENON_SIZE_UNKNOWN, nullptr, TENON_NO_ALIAS};
     out->workspace_bytes = 8;
@@ -61,10 +71,12 @@ struct Device {
   static tenon_code_t execute(void* self, tenon_executable_t*, const tenon_call_t* call) {
     tenon_span_t span = {};
     of(self).fails = true;  // while it asks it holds what a copy would wait for
-    const tenon_code_t code = call->output == nullptr ? TENON_OK : call->output(call->output_self, 1, 6, &span);
+    const tenon_code_t code =
+        call->output == nullptr ? TENON_OK : call->output(call->output_self, 1, 6, &span);
     return of(self).fails = false, code;
   }
-  static tenon_code_t create(void* self, tenon_device_t*, const tenon_kernel_call_t*, tenon_kernel_t** out) {
+  static tenon_code_t create(void* self, tenon_device_t*, const tenon_kernel_call_t*,
+                             tenon_kernel_t** out) {
     return *out = reinterpret_cast<tenon_kernel_t*>(self), TENON_OK;
   }
   static void destroy(void*, tenon_kernel_t*) {}
@@ -115,8 +127,10 @@ class PoisonTest : public testing::Test {
     kernels_table_.destroy = Device::destroy;
     kernels_table_.run = Device::run;
     adopted_.name = "blank";
-    adopted_.interfaces = {{TENON_DEVICE_ID, 0, &device_table_}, {TENON_QUEUE_ID, 0, &queue_table_},
-                           {TENON_COMPILE_ID, 0, &compile_table_}, {TENON_KERNELS_ID, 0, &kernels_table_}};
+    adopted_.interfaces = {{TENON_DEVICE_ID, 0, &device_table_},
+                           {TENON_QUEUE_ID, 0, &queue_table_},
+                           {TENON_COMPILE_ID, 0, &compile_table_},
+                           {TENON_KERNELS_ID, 0, &kernels_table_}};
     const auto* api = (*layer)->table<tenon_layer_api_t>(TENON_LAYER_ID);
     ASSERT_TRUE(apply_layer(*api, {"poison", {}}, 0, &adopted_).ok());
     d_ = static_cast<const tenon_device_api_t*>(adopted_.interfaces[0].table);
@@ -140,7 +154,8 @@ class PoisonTest : public testing::Test {
     needs.outputs = outputs;
     ASSERT_EQ(c_->needs(c_->self, executable_, {&symbol_, 1}, &needs), TENON_OK);
   }
-  tenon_call_t call_of(const tenon_span_t* in, const tenon_span_t* out, tenon_span_t workspace) const {
+  tenon_call_t call_of(const tenon_span_t* in, const tenon_span_t* out,
+                       tenon_span_t workspace) const {
     tenon_call_t call = {};
     call.size_bytes = sizeof call;
     call.input_count = 1;

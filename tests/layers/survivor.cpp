@@ -1,5 +1,6 @@
-// survivor MODEL DEVICE OTHER: one process that goes on through failures of DEVICE. Compiles and runs again until it works or the device
-// is lost; then the results, and those of OTHER, are right, again and again. Prints what it went through.
+// survivor MODEL DEVICE OTHER: one process that goes on through failures of DEVICE. Compiles and
+// runs again until it works or the device is lost; then the results, and those of OTHER, are right,
+// again and again. Prints what it went through.
 #include <cmath>
 #include <cstdio>
 
@@ -31,13 +32,21 @@ struct Runner {
   std::vector<float> result;
 
   bool run(const tenon::Model& model, std::string_view device) {
-    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7) - 3, y[i] = static_cast<float>(i % 5) / 4;
-    if (!insist("compile", [&] { return model.compile({.device = device, .pipeline = {}, .no_fallback = true, .options = {}}, &program); })) return false;
+    for (size_t i = 0; i < x.size(); ++i)
+      x[i] = static_cast<float>(i % 7) - 3, y[i] = static_cast<float>(i % 5) / 4;
+    if (!insist("compile", [&] {
+          return model.compile(
+              {.device = device, .pipeline = {}, .no_fallback = true, .options = {}}, &program);
+        }))
+      return false;
     if (!insist("bind", [&] { return program.bind(&binding); })) return false;
     for (int i = 0; i < 3; ++i) {
       tenon::ArrayView out;
-      if (!binding.input("x", tenon::ArrayView::of(x, {8, 16})).ok() || !binding.input("y", tenon::ArrayView::of(y, {8, 16})).ok()) return false;
-      if (!insist("run", [&] { return binding.run(); }) || !binding.output("z", &out).ok()) return false;
+      if (!binding.input("x", tenon::ArrayView::of(x, {8, 16})).ok() ||
+          !binding.input("y", tenon::ArrayView::of(y, {8, 16})).ok())
+        return false;
+      if (!insist("run", [&] { return binding.run(); }) || !binding.output("z", &out).ok())
+        return false;
       const std::vector<float> now(out.as<float>().begin(), out.as<float>().end());
       if (!result.empty() && now != result) {
         std::printf("run %d differs from the one before\n", i);
@@ -63,7 +72,8 @@ int main(int argc, char** argv) {
   if (!other.run(model, argv[3]) || g_failures != failures) return 1;
   for (size_t i = 0; worked && i < other.result.size(); ++i) {
     if (!(std::abs(device.result[i] - other.result[i]) < 1e-4f)) {
-      std::printf("element %zu is %g, and %g on the other device\n", i, static_cast<double>(device.result[i]), static_cast<double>(other.result[i]));
+      std::printf("element %zu is %g, and %g on the other device\n", i,
+                  static_cast<double>(device.result[i]), static_cast<double>(other.result[i]));
       return 1;
     }
   }

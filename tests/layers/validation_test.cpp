@@ -1,4 +1,5 @@
-// The layer `validation` on devices that do one thing wrong, and under callers that do: each is named by the requirement that it breaks.
+// The layer `validation` on devices that do one thing wrong, and under callers that do: each is
+// named by the requirement that it breaks.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -29,7 +30,8 @@ std::string g_text;
 void receive(void*, std::string_view component, LogLevel, std::string_view line) {
   g_text += std::string(line) + "\n";
   const size_t at = line.find("R-");
-  if (component == "validation" && at != std::string_view::npos && line.find("is broken by") != std::string_view::npos) {
+  if (component == "validation" && at != std::string_view::npos &&
+      line.find("is broken by") != std::string_view::npos) {
     g_broken.insert(std::string(line.substr(at, 5)));
   }
 }
@@ -52,9 +54,11 @@ PluginHost& plugins() {
     char pattern[] = "/tmp/tenon_validation_test.XXXXXX";
     const std::string folder = mkdtemp(pattern);
     EXPECT_EQ(system(("cp " TENON_MUTANT " " + folder + "/mutant.so").c_str()), 0);
-    EXPECT_TRUE(write_file(folder + "/mutant.plugin.json",
-                           R"({"schema":1,"name":"mutant","version":"0.1.0","library":"./mutant.so","provides":{"devices":["mutant"]}})")
-                    .ok());
+    EXPECT_TRUE(
+        write_file(
+            folder + "/mutant.plugin.json",
+            R"({"schema":1,"name":"mutant","version":"0.1.0","library":"./mutant.so","provides":{"devices":["mutant"]}})")
+            .ok());
     auto* made = new PluginHost({{folder, TENON_LAYER_MANIFEST}, nullptr, true});
     EXPECT_TRUE(made->load("mutant").ok());
     EXPECT_EQ(system(("rm -rf " + folder).c_str()), 0);
@@ -71,7 +75,8 @@ tenon_copy_t copy_of(uint32_t direction, uint64_t length) {
   return c;
 }
 
-// ---- Mutants --------------------------------------------------------------------------------------------------
+// ---- Mutants
+// --------------------------------------------------------------------------------------------------
 
 // Asks a device everything once, also for what it has to refuse.
 void exercise(const tenon_device_api_t& d) {
@@ -139,7 +144,8 @@ void exercise(const tenon_device_api_t& d) {
     uint64_t used = 0, peak = 0;
     (void)d.memory(d.self, device, &used, &peak);
     tenon_buffer_t* imported = nullptr;
-    if (d.import(d.self, device, host.data(), 512, &imported) == TENON_OK) (void)d.free(d.self, device, imported);
+    if (d.import(d.self, device, host.data(), 512, &imported) == TENON_OK)
+      (void)d.free(d.self, device, imported);
     for (tenon_buffer_t* buffer : many) (void)d.free(d.self, device, buffer);
     (void)d.free(d.self, device, a);
     (void)d.free(d.self, device, b);
@@ -166,24 +172,45 @@ TEST_P(Mutants, IsNamed) {
     EXPECT_EQ(of_plugin().count(GetParam().requirement), 1u) << g_text;
   }
 }
-INSTANTIATE_TEST_SUITE_P(
-    All, Mutants,
-    testing::ValuesIn(std::vector<Mutant>{
-        {"none", ""},                       {"silent_errors", "R-B17"},          {"other_code", "R-B17"},
-        {"silent_ranges", "R-B17"},         {"info_writes_on_failure", "R-B18"}, {"alloc_writes_on_failure", "R-B18"},
-        {"long_record", "R-B19"},           {"odd_kind", "R-C02"},               {"odd_alignment", "R-C03"},
-        {"odd_threading", "R-C03"},         {"changing_description", "R-C04"},   {"any_ordinal", "R-C05"},
-        {"no_empty_buffers", "R-C08"},      {"shared_buffers", "R-C09"},         {"wrong_exhaustion", "R-C10"},
-        {"loses_last_byte", "R-C12"},       {"second_device_drops", "R-C12"},    {"ignores_from_offset", "R-C13"},
-        {"rounds_up", "R-C14"},             {"rounds_up_reads", "R-C14"},        {"fill_overshoots", "R-C14"},
-        {"big_endian_fill", "R-C15"},       {"any_width", "R-C16"},              {"no_empty_copies", "R-C18"},
-        {"any_direction", "R-C20"},         {"sync_fails", "R-C21"},             {"misaligned", "R-C22"},
-        {"moving_map", "R-C22"},            {"import_touches", "R-C24"},         {"import_shifts", "R-C24"},
-        {"alloc_sets_rounding", "R-I08"},   {"count_grows", "R-C01"},
-    }),
-    [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, Mutants,
+                         testing::ValuesIn(std::vector<Mutant>{
+                             {"none", ""},
+                             {"silent_errors", "R-B17"},
+                             {"other_code", "R-B17"},
+                             {"silent_ranges", "R-B17"},
+                             {"info_writes_on_failure", "R-B18"},
+                             {"alloc_writes_on_failure", "R-B18"},
+                             {"long_record", "R-B19"},
+                             {"odd_kind", "R-C02"},
+                             {"odd_alignment", "R-C03"},
+                             {"odd_threading", "R-C03"},
+                             {"changing_description", "R-C04"},
+                             {"any_ordinal", "R-C05"},
+                             {"no_empty_buffers", "R-C08"},
+                             {"shared_buffers", "R-C09"},
+                             {"wrong_exhaustion", "R-C10"},
+                             {"loses_last_byte", "R-C12"},
+                             {"second_device_drops", "R-C12"},
+                             {"ignores_from_offset", "R-C13"},
+                             {"rounds_up", "R-C14"},
+                             {"rounds_up_reads", "R-C14"},
+                             {"fill_overshoots", "R-C14"},
+                             {"big_endian_fill", "R-C15"},
+                             {"any_width", "R-C16"},
+                             {"no_empty_copies", "R-C18"},
+                             {"any_direction", "R-C20"},
+                             {"sync_fails", "R-C21"},
+                             {"misaligned", "R-C22"},
+                             {"moving_map", "R-C22"},
+                             {"import_touches", "R-C24"},
+                             {"import_shifts", "R-C24"},
+                             {"alloc_sets_rounding", "R-I08"},
+                             {"count_grows", "R-C01"},
+                         }),
+                         [](const auto& info) { return std::string(info.param.name); });
 
-// ---- A device made here, with queues and a compiler --------------------------------------------------------------
+// ---- A device made here, with queues and a compiler
+// --------------------------------------------------------------
 
 struct Fence {
   uint64_t value = 0;
@@ -200,7 +227,9 @@ struct Device {
 
   static Device& of(void* self) { return *static_cast<Device*>(self); }
   static bool is(void* self, const char* name) { return of(self).wrong == name; }
-  static tenon_code_t refuse(tenon_code_t code) { return host_table()->fail(nullptr, code, to_abi_str("refused"), nullptr, 0); }
+  static tenon_code_t refuse(tenon_code_t code) {
+    return host_table()->fail(nullptr, code, to_abi_str("refused"), nullptr, 0);
+  }
   static tenon_code_t count(void*, uint32_t* out) { return *out = 1, TENON_OK; }
   static tenon_code_t info(void* self, uint32_t, tenon_device_info_t* out) {
     *out = {};
@@ -212,7 +241,8 @@ struct Device {
     return TENON_OK;
   }
   static tenon_code_t open(void* self, uint32_t, tenon_device_t** out) {
-    return *out = is(self, "null_device") ? nullptr : reinterpret_cast<tenon_device_t*>(self), TENON_OK;
+    return *out = is(self, "null_device") ? nullptr : reinterpret_cast<tenon_device_t*>(self),
+           TENON_OK;
   }
   static tenon_code_t close(void*, tenon_device_t*) { return TENON_OK; }
   static tenon_code_t alloc(void* self, tenon_device_t*, uint64_t size, tenon_buffer_t** out) {
@@ -221,9 +251,13 @@ struct Device {
     if (is(self, "loses")) return of(self).wrong = "revives", refuse(TENON_DEVICE_LOST);
     static uint64_t next = 0;
     if (size > (1 << 20) && !is(self, "any_size")) return refuse(TENON_RESOURCE_EXHAUSTED);
-    return *out = reinterpret_cast<tenon_buffer_t*>(is(self, "one_buffer") ? 4096 : 8192 + 64 * ++next), TENON_OK;
+    return *out = reinterpret_cast<tenon_buffer_t*>(is(self, "one_buffer") ? 4096
+                                                                           : 8192 + 64 * ++next),
+           TENON_OK;
   }
-  static tenon_code_t free(void* self, tenon_device_t*, tenon_buffer_t*) { return is(self, "keeps") ? refuse(TENON_INTERNAL) : TENON_OK; }
+  static tenon_code_t free(void* self, tenon_device_t*, tenon_buffer_t*) {
+    return is(self, "keeps") ? refuse(TENON_INTERNAL) : TENON_OK;
+  }
   static tenon_code_t copy(void*, tenon_device_t*, const tenon_copy_t*) { return TENON_OK; }
   static tenon_code_t sync(void*, tenon_device_t*) { return TENON_OK; }
   static tenon_code_t memory(void* self, tenon_device_t*, uint64_t* used, uint64_t* peak) {
@@ -236,7 +270,8 @@ struct Device {
     return *out = reinterpret_cast<tenon_queue_t*>(self), TENON_OK;
   }
   static tenon_code_t queue_destroy(void*, tenon_queue_t*) { return TENON_OK; }
-  static tenon_code_t copy_async(void* self, tenon_queue_t*, const tenon_copy_t*, const tenon_fence_point_t*, uint32_t, tenon_fence_point_t signal) {
+  static tenon_code_t copy_async(void* self, tenon_queue_t*, const tenon_copy_t*,
+                                 const tenon_fence_point_t*, uint32_t, tenon_fence_point_t signal) {
     if (is(self, "slow")) return TENON_OK;  // never done
     if (is(self, "refuses")) return refuse(TENON_ABORTED);
     fence_of(signal.fence).value = signal.value;
@@ -245,16 +280,23 @@ struct Device {
   static tenon_code_t fence_create(void*, tenon_device_t*, uint64_t initial, tenon_fence_t** out) {
     return *out = reinterpret_cast<tenon_fence_t*>(new Fence{initial}), TENON_OK;
   }
-  static tenon_code_t fence_destroy(void*, tenon_fence_t* fence) { return delete &fence_of(fence), TENON_OK; }
+  static tenon_code_t fence_destroy(void*, tenon_fence_t* fence) {
+    return delete &fence_of(fence), TENON_OK;
+  }
   static tenon_code_t fence_query(void* self, tenon_fence_t* fence, uint64_t* out) {
     if (is(self, "falls")) return *out = 0, TENON_OK;
     return *out = fence_of(fence).value + (is(self, "rises") ? 100 : 0), TENON_OK;
   }
-  static tenon_code_t fence_signal(void*, tenon_fence_t* fence, uint64_t value) { return fence_of(fence).value = value, TENON_OK; }
-  static tenon_code_t fence_wait(void* self, tenon_fence_t* fence, uint64_t value, uint64_t) {
-    return fence_of(fence).value >= value || is(self, "returns_early") ? TENON_OK : refuse(TENON_DEADLINE_EXCEEDED);
+  static tenon_code_t fence_signal(void*, tenon_fence_t* fence, uint64_t value) {
+    return fence_of(fence).value = value, TENON_OK;
   }
-  static tenon_code_t claim(void* self, tenon_str_t, tenon_graph_t*, const tenon_claim_sink_t* sink) {
+  static tenon_code_t fence_wait(void* self, tenon_fence_t* fence, uint64_t value, uint64_t) {
+    return fence_of(fence).value >= value || is(self, "returns_early")
+               ? TENON_OK
+               : refuse(TENON_DEADLINE_EXCEEDED);
+  }
+  static tenon_code_t claim(void* self, tenon_str_t, tenon_graph_t*,
+                            const tenon_claim_sink_t* sink) {
     const tenon_node_t nodes[] = {1, 1};
     if (is(self, "strange_node")) return sink->claim(sink->self, nodes, 1, 1);
     if (is(self, "claims_twice")) return sink->claim(sink->self, nodes, 2, 1);
@@ -262,8 +304,10 @@ struct Device {
     if (is(self, "refuses_oddly")) return sink->refuse(sink->self, 1, TENON_INTERNAL, {nullptr, 0});
     return TENON_OK;
   }
-  static tenon_code_t do_compile(void* self, tenon_str_t, tenon_graph_t*, const tenon_compile_options_t*, tenon_artifact_t** out) {
-    return *out = reinterpret_cast<tenon_artifact_t*>(is(self, "null_artifact") ? nullptr : self), TENON_OK;
+  static tenon_code_t do_compile(void* self, tenon_str_t, tenon_graph_t*,
+                                 const tenon_compile_options_t*, tenon_artifact_t** out) {
+    return *out = reinterpret_cast<tenon_artifact_t*>(is(self, "null_artifact") ? nullptr : self),
+           TENON_OK;
   }
   static void artifact_release(void*, tenon_artifact_t*) {}
   static tenon_code_t artifact_bytes(void* self, tenon_artifact_t*, const tenon_sink_t* sink) {
@@ -271,9 +315,14 @@ struct Device {
     if (is(self, "changing_bytes")) ++byte;
     return sink->write(sink->self, &byte, 1);
   }
-  static tenon_code_t fits(void* self, tenon_str_t, const void*, uint64_t) { return is(self, "misfits") ? refuse(TENON_INTERNAL) : TENON_OK; }
-  static tenon_code_t load(void* self, tenon_device_t*, const void*, uint64_t, tenon_blob_t* const*, uint32_t, tenon_executable_t** out) {
-    return *out = reinterpret_cast<tenon_executable_t*>(is(self, "null_executable") ? nullptr : self), TENON_OK;
+  static tenon_code_t fits(void* self, tenon_str_t, const void*, uint64_t) {
+    return is(self, "misfits") ? refuse(TENON_INTERNAL) : TENON_OK;
+  }
+  static tenon_code_t load(void* self, tenon_device_t*, const void*, uint64_t, tenon_blob_t* const*,
+                           uint32_t, tenon_executable_t** out) {
+    return *out =
+               reinterpret_cast<tenon_executable_t*>(is(self, "null_executable") ? nullptr : self),
+           TENON_OK;
   }
   static void executable_release(void*, tenon_executable_t*) {}
   static tenon_code_t needs(void* self, tenon_executable_t*, tenon_symbols_t, tenon_needs_t* out) {
@@ -284,7 +333,8 @@ struct Device {
     return TENON_OK;
   }
   static tenon_code_t execute(void* self, tenon_executable_t*, const tenon_call_t* call) {
-    if (call->signal.fence != nullptr && !is(self, "slow")) fence_of(call->signal.fence).value = call->signal.value;
+    if (call->signal.fence != nullptr && !is(self, "slow"))
+      fence_of(call->signal.fence).value = call->signal.value;
     if (is(self, "asks") && call->output != nullptr) {
       tenon_span_t span{};
       ++static_cast<Device*>(self)->asked;
@@ -299,14 +349,32 @@ class ValidationTest : public testing::Test {
   void SetUp() override {
     const auto layer = plugins().load("validation");
     ASSERT_TRUE(layer.ok()) << layer.status().text();
-    b_.device = {sizeof b_.device, &b_, Device::count, Device::info, Device::open, Device::close, Device::alloc,
-                 Device::free, Device::copy, Device::sync, nullptr, nullptr, Device::memory};
-    b_.queue = {sizeof b_.queue, &b_, Device::queue_create, Device::queue_destroy, Device::copy_async, Device::fence_create,
-                Device::fence_destroy, Device::fence_query, Device::fence_signal, Device::fence_wait};
-    b_.compile = {sizeof b_.compile, &b_, Device::claim, Device::do_compile, Device::artifact_release, nullptr, Device::artifact_bytes,
-                  Device::fits, Device::load, Device::executable_release, nullptr, Device::needs, Device::execute, nullptr};
+    b_.device = {sizeof b_.device, &b_,           Device::count, Device::info, Device::open,
+                 Device::close,    Device::alloc, Device::free,  Device::copy, Device::sync,
+                 nullptr,          nullptr,       Device::memory};
+    b_.queue = {sizeof b_.queue,       &b_,
+                Device::queue_create,  Device::queue_destroy,
+                Device::copy_async,    Device::fence_create,
+                Device::fence_destroy, Device::fence_query,
+                Device::fence_signal,  Device::fence_wait};
+    b_.compile = {sizeof b_.compile,
+                  &b_,
+                  Device::claim,
+                  Device::do_compile,
+                  Device::artifact_release,
+                  nullptr,
+                  Device::artifact_bytes,
+                  Device::fits,
+                  Device::load,
+                  Device::executable_release,
+                  nullptr,
+                  Device::needs,
+                  Device::execute,
+                  nullptr};
     adopted_.name = "fake";
-    adopted_.interfaces = {{TENON_DEVICE_ID, 0, &b_.device}, {TENON_QUEUE_ID, 0, &b_.queue}, {TENON_COMPILE_ID, 0, &b_.compile}};
+    adopted_.interfaces = {{TENON_DEVICE_ID, 0, &b_.device},
+                           {TENON_QUEUE_ID, 0, &b_.queue},
+                           {TENON_COMPILE_ID, 0, &b_.compile}};
     const auto* api = (*layer)->table<tenon_layer_api_t>(TENON_LAYER_ID);
     ASSERT_TRUE(apply_layer(*api, {"validation", {{"most", "1000"}}}, 0, &adopted_).ok());
     d_ = static_cast<const tenon_device_api_t*>(adopted_.interfaces[0].table);
@@ -347,7 +415,8 @@ class ValidationTest : public testing::Test {
     needs.outputs = need;
     ASSERT_EQ(c_->needs(c_->self, executable_, {}, &needs), TENON_OK);
   }
-  tenon_code_t execute(tenon_span_t in, tenon_span_t out, tenon_span_t workspace, bool queued = false) {
+  tenon_code_t execute(tenon_span_t in, tenon_span_t out, tenon_span_t workspace,
+                       bool queued = false) {
     tenon_call_t call = {};
     call.size_bytes = sizeof call;
     call.input_count = call.output_count = 1;
@@ -381,14 +450,16 @@ TEST_F(ValidationTest, RightUseIsSilent) {
   EXPECT_EQ(q_->fence_wait(q_->self, fence_, 9, 0), TENON_OK);
   EXPECT_EQ(submit(in, 10), TENON_OK);
   c_->executable_release(c_->self, executable_);
-  for (tenon_buffer_t* buffer : {in, out, work}) EXPECT_EQ(d_->free(d_->self, device_, buffer), TENON_OK);
+  for (tenon_buffer_t* buffer : {in, out, work})
+    EXPECT_EQ(d_->free(d_->self, device_, buffer), TENON_OK);
   EXPECT_EQ(q_->queue_destroy(q_->self, queue_), TENON_OK);
   EXPECT_EQ(q_->fence_destroy(q_->self, fence_), TENON_OK);
   EXPECT_EQ(d_->close(d_->self, device_), TENON_OK);
   expect({});
 }
 
-// ---- What a caller does wrong ------------------------------------------------------------------------------------
+// ---- What a caller does wrong
+// ------------------------------------------------------------------------------------
 
 TEST_F(ValidationTest, HandlesThatAreNone) {
   open();
@@ -448,7 +519,9 @@ TEST_F(ValidationTest, RecordsOfOlderCallers) {
   call.inputs = &in;
   call.outputs = &out;
   call.workspace = {alloc(64), 0};
-  call.output = [](void*, uint32_t, uint64_t, tenon_span_t*) { return TENON_INTERNAL; };  // not the caller's: behind its record
+  call.output = [](void*, uint32_t, uint64_t, tenon_span_t*) {
+    return TENON_INTERNAL;
+  };  // not the caller's: behind its record
   b_.wrong = "asks";
   EXPECT_EQ(c_->execute(c_->self, executable_, &call), TENON_OK);
   expect({});
@@ -457,7 +530,8 @@ TEST_F(ValidationTest, RecordsOfOlderCallers) {
   expect({"R-M03"});
 }
 
-// A serial device that asks for an output during its call: what the host allocates for it is part of that call.
+// A serial device that asks for an output during its call: what the host allocates for it is part
+// of that call.
 TEST_F(ValidationTest, OutputsThatAreAskedFor) {
   b_.threading = TENON_THREADING_SERIAL;
   b_.wrong = "asks";
@@ -471,7 +545,8 @@ TEST_F(ValidationTest, OutputsThatAreAskedFor) {
   call.workspace = {alloc(64), 0};
   call.output_self = this;
   call.output = [](void* self, uint32_t, uint64_t size, tenon_span_t* made) {
-    return *made = {static_cast<ValidationTest_OutputsThatAreAskedFor_Test*>(self)->alloc(size), 0}, TENON_OK;
+    return *made = {static_cast<ValidationTest_OutputsThatAreAskedFor_Test*>(self)->alloc(size), 0},
+           TENON_OK;
   };
   EXPECT_EQ(c_->execute(c_->self, executable_, &call), TENON_OK);
   expect({});
@@ -562,7 +637,8 @@ TEST_F(ValidationTest, FenceValuesThatDoNotGrow) {
 
 TEST_F(ValidationTest, WrongCalls) {
   load();
-  tenon_buffer_t *in = alloc(64), *out = alloc(64), *work = alloc(64), *small = alloc(32), *large = alloc(256);
+  tenon_buffer_t *in = alloc(64), *out = alloc(64), *work = alloc(64), *small = alloc(32),
+                 *large = alloc(256);
   EXPECT_EQ(execute({in, 0}, {small, 0}, {work, 0}), TENON_OK);
   EXPECT_EQ(execute({large, 3}, {out, 0}, {work, 0}), TENON_OK);
   EXPECT_EQ(execute({in, 0}, {out, 0}, {}), TENON_FAILED_PRECONDITION);
@@ -575,7 +651,8 @@ TEST_F(ValidationTest, WrongCalls) {
   expect({"R-M01"});
 }
 
-// ---- What the plugin does wrong -------------------------------------------------------------------------------
+// ---- What the plugin does wrong
+// -------------------------------------------------------------------------------
 
 TEST_F(ValidationTest, Objects) {
   b_.wrong = "null_device";
@@ -641,8 +718,9 @@ TEST_F(ValidationTest, Compilers) {
   EXPECT_EQ(c_->compile(c_->self, {}, graph, nullptr, &artifact), TENON_OK);
   expect({"R-M15"});
   host->freeze(host->self, graph);
-  tenon_claim_sink_t sink = {nullptr, [](void*, const tenon_node_t*, uint32_t, double) { return TENON_OK; },
-                             [](void*, tenon_node_t, tenon_code_t, tenon_str_t) { return TENON_OK; }};
+  tenon_claim_sink_t sink = {
+      nullptr, [](void*, const tenon_node_t*, uint32_t, double) { return TENON_OK; },
+      [](void*, tenon_node_t, tenon_code_t, tenon_str_t) { return TENON_OK; }};
   for (const char* wrong : {"strange_node", "claims_twice", "no_cost"}) {
     g_broken.clear();
     b_.wrong = wrong;
@@ -659,7 +737,8 @@ TEST_F(ValidationTest, Compilers) {
   with("refuses_oddly", "R-E04", [&] { (void)c_->claim(c_->self, {}, graph, &sink); });
   with("changing_bytes", "R-E06", [&] { (void)c_->artifact_bytes(c_->self, artifact, &bytes); });
   with("misfits", "R-E07", [&] { (void)c_->artifact_bytes(c_->self, artifact, &bytes); });
-  with("null_artifact", "R-E05", [&] { (void)c_->compile(c_->self, {}, graph, nullptr, &artifact); });
+  with("null_artifact", "R-E05",
+       [&] { (void)c_->compile(c_->self, {}, graph, nullptr, &artifact); });
   b_.wrong = "";
   load();
   with("moody", "R-E10", [&] { ask_needs(), ask_needs(); });
@@ -668,7 +747,8 @@ TEST_F(ValidationTest, Compilers) {
   b_.wrong = "fails_and_signals";
   EXPECT_EQ(execute({alloc(64), 0}, {alloc(128), 0}, {alloc(64), 0}, true), TENON_ABORTED);
   expect({"R-E16"});
-  with("null_executable", "R-E08", [&] { (void)c_->load(c_->self, device_, nullptr, 0, nullptr, 0, &executable_); });
+  with("null_executable", "R-E08",
+       [&] { (void)c_->load(c_->self, device_, nullptr, 0, nullptr, 0, &executable_); });
   host->release(host->self, graph);
 }
 

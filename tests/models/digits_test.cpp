@@ -1,5 +1,5 @@
-// The trained digits network over all held-out images, on the cpu and the reference device: at least 97 % right, and
-// the same answer for every image.
+// The trained digits network over all held-out images, on the cpu and the reference device: at
+// least 97 % right, and the same answer for every image.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,7 +41,8 @@ class DigitsTest : public testing::Test {
     File file;
     const tenon_tensor_sink_t sink{&file, keep};
     const std::string path = std::string(TENON_DIGITS) + "/" + name;
-    EXPECT_EQ(session_.api().tensors_read(session_.api().self, tenon::str(path), &sink), TENON_OK) << tenon::failure_text();
+    EXPECT_EQ(session_.api().tensors_read(session_.api().self, tenon::str(path), &sink), TENON_OK)
+        << tenon::failure_text();
     return file;
   }
 
@@ -56,7 +57,8 @@ class DigitsTest : public testing::Test {
     EXPECT_TRUE(model.info(&info).ok());
     EXPECT_TRUE(model.compile({.device = device}, &program).ok()) << tenon::failure_text();
     EXPECT_TRUE(program.bind(&binding).ok());
-    EXPECT_TRUE(binding.input("image", {images.dtype, images.dims, images.bytes.data()}).ok()) << tenon::failure_text();
+    EXPECT_TRUE(binding.input("image", {images.dtype, images.dims, images.bytes.data()}).ok())
+        << tenon::failure_text();
     EXPECT_TRUE(binding.run().ok()) << tenon::failure_text();
     EXPECT_TRUE(binding.output(tenon::view(info.outputs[0].name), &scores).ok());
     EXPECT_EQ(scores.dims, (std::vector<int64_t>{kImages, 10}));

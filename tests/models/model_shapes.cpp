@@ -1,13 +1,14 @@
 // Runs one compiled model over many shapes, for the Python tests of this folder.
 //
 //     model_shapes MODEL DEVICE FOLDER...
-//         compiles once, then for each folder reads NAME.npy for each input and writes out.NAME.npy for each output, / in
-//         names as _
+//         compiles once, then for each folder reads NAME.npy for each input and writes out.NAME.npy
+//         for each output, / in names as _
 //     model_shapes MODEL DEVICE --soak RUNS SEED INPUT:AXIS=LOW..HIGH...
-//         compiles once, then runs on random f32 inputs of random sizes (axes that are not named have size 1)
+//         compiles once, then runs on random f32 inputs of random sizes (axes that are not named
+//         have size 1)
 //
-// Prints one JSON object: runs, how many kernels were compiled and found in the cache, and resident memory in kB: after a first
-// quarter of the runs, which fills what is bounded, and at the end.
+// Prints one JSON object: runs, how many kernels were compiled and found in the cache, and resident
+// memory in kB: after a first quarter of the runs, which fills what is bounded, and at the end.
 #include <unistd.h>
 
 #include <cstdio>
@@ -43,7 +44,8 @@ tenon_code_t keep(void* self, const tenon_tensor_t* tensor) {
   if (code != TENON_OK) return code;
   array.dims.assign(tensor->dims, tensor->dims + tensor->rank);
   array.dtype = tensor->dtype;
-  array.bytes.assign(static_cast<const unsigned char*>(data), static_cast<const unsigned char*>(data) + size);
+  array.bytes.assign(static_cast<const unsigned char*>(data),
+                     static_cast<const unsigned char*>(data) + size);
   return TENON_OK;
 }
 
@@ -69,11 +71,13 @@ class Runner {
     for (uint32_t i = 0; i < info_.input_count; ++i) {
       const std::string name(tenon::view(info_.inputs[i].name));
       const tenon_tensor_sink_t sink{&arrays[i], keep};
-      TENON_TRY(session_.api().tensors_read(session_.api().self, tenon::str(folder + "/" + name + ".npy"), &sink));
+      TENON_TRY(session_.api().tensors_read(session_.api().self,
+                                            tenon::str(folder + "/" + name + ".npy"), &sink));
       TENON_TRY(binding_.input(name, {arrays[i].dtype, arrays[i].dims, arrays[i].bytes.data()}));
     }
     TENON_TRY(binding_.run());
-    for (uint32_t i = 0; i < info_.output_count; ++i) TENON_TRY(write(folder, tenon::view(info_.outputs[i].name)));
+    for (uint32_t i = 0; i < info_.output_count; ++i)
+      TENON_TRY(write(folder, tenon::view(info_.outputs[i].name)));
     ++runs_;
     return {};
   }
@@ -94,11 +98,14 @@ class Runner {
         int64_t elements = 1;
         for (uint32_t d = 0; d < port.rank; ++d) {
           const auto at = ranges.find({name, d});
-          if (at != ranges.end()) dims[d] = std::uniform_int_distribution<int64_t>(at->second.low, at->second.high)(random);
+          if (at != ranges.end())
+            dims[d] =
+                std::uniform_int_distribution<int64_t>(at->second.low, at->second.high)(random);
           if (dims[d] < 0) dims[d] = 1;
           elements *= dims[d];
         }
-        while (static_cast<int64_t>(data.size()) < elements) data.push_back(static_cast<float>(random() % 1000) / 1000.0f);
+        while (static_cast<int64_t>(data.size()) < elements)
+          data.push_back(static_cast<float>(random() % 1000) / 1000.0f);
         TENON_TRY(binding_.input(name, tenon::ArrayView::of(data, dims)));
       }
       TENON_TRY(binding_.run());
@@ -116,19 +123,24 @@ class Runner {
     if (program_.placement(&placement).ok()) {
       constexpr std::string_view kKey = "\"by_value\":";
       const size_t at = placement.find(kKey), end = placement.rfind('}');
-      if (at != std::string::npos && end > at) by_value = placement.substr(at + kKey.size(), end - at - kKey.size());
+      if (at != std::string::npos && end > at)
+        by_value = placement.substr(at + kKey.size(), end - at - kKey.size());
     }
-    std::printf("{\"runs\": %d, \"kernels_compiled\": %llu, \"kernels_from_cache\": %llu, \"compile_ms\": %.1f, \"warm_kb\": %ld, "
-                "\"end_kb\": %ld, \"by_value\": %s}\n",
-                runs_, static_cast<unsigned long long>(program.kernels_compiled),
-                static_cast<unsigned long long>(program.kernels_from_cache), program.compile_ms, warm_kb_, resident_kb(), by_value.c_str());
+    std::printf(
+        "{\"runs\": %d, \"kernels_compiled\": %llu, \"kernels_from_cache\": %llu, \"compile_ms\": "
+        "%.1f, \"warm_kb\": %ld, "
+        "\"end_kb\": %ld, \"by_value\": %s}\n",
+        runs_, static_cast<unsigned long long>(program.kernels_compiled),
+        static_cast<unsigned long long>(program.kernels_from_cache), program.compile_ms, warm_kb_,
+        resident_kb(), by_value.c_str());
   }
 
  private:
   Status write(const std::string& folder, std::string_view name) {
     tenon::ArrayView view;
     TENON_TRY(binding_.output(name, &view));
-    const uint64_t bytes = (static_cast<uint64_t>(view.element_count()) * tenon::dtype_bits(view.dtype) + 7) / 8;
+    const uint64_t bytes =
+        (static_cast<uint64_t>(view.element_count()) * tenon::dtype_bits(view.dtype) + 7) / 8;
     const tenon::Blob blob = tenon::Blob::bytes(view.data, bytes);
     tenon_tensor_t tensor{};
     tensor.size_bytes = sizeof tensor;
@@ -138,7 +150,8 @@ class Runner {
     tensor.blob = blob.get();
     std::string file(name);
     for (char& c : file) c = c == '/' ? '_' : c;
-    return session_.api().tensor_write(session_.api().self, tenon::str(folder + "/out." + file + ".npy"), &tensor);
+    return session_.api().tensor_write(session_.api().self,
+                                       tenon::str(folder + "/out." + file + ".npy"), &tensor);
   }
 
   tenon::Session session_;
@@ -151,7 +164,9 @@ class Runner {
 };
 
 int usage() {
-  std::fprintf(stderr, "usage: model_shapes MODEL DEVICE FOLDER... | model_shapes MODEL DEVICE --soak RUNS SEED INPUT:AXIS=LOW..HIGH...\n");
+  std::fprintf(stderr,
+               "usage: model_shapes MODEL DEVICE FOLDER... | model_shapes MODEL DEVICE --soak RUNS "
+               "SEED INPUT:AXIS=LOW..HIGH...\n");
   return 2;
 }
 
@@ -160,14 +175,16 @@ bool read_ranges(int argc, char** argv, Runner::Ranges* out) {
     char name[256];
     unsigned axis = 0;
     long low = 0, high = 0;
-    if (std::sscanf(argv[i], "%255[^:]:%u=%ld..%ld", name, &axis, &low, &high) != 4 || low > high) return false;
+    if (std::sscanf(argv[i], "%255[^:]:%u=%ld..%ld", name, &axis, &low, &high) != 4 || low > high)
+      return false;
     (*out)[{name, axis}] = {low, high};
   }
   return true;
 }
 
 int finish(Runner& runner, const Status& status) {
-  const std::string failure = status.ok() ? "" : tenon::failure_text();  // the report asks more of the session
+  const std::string failure =
+      status.ok() ? "" : tenon::failure_text();  // the report asks more of the session
   runner.report();
   if (status.ok()) return 0;
   std::fprintf(stderr, "%s\n", failure.c_str());
@@ -191,5 +208,6 @@ int main(int argc, char** argv) {
   }
   Runner::Ranges ranges;
   if (argc < 6 || !read_ranges(argc, argv, &ranges)) return usage();
-  return finish(runner, runner.soak(std::atoi(argv[4]), static_cast<uint32_t>(std::atoi(argv[5])), ranges));
+  return finish(runner,
+                runner.soak(std::atoi(argv[4]), static_cast<uint32_t>(std::atoi(argv[5])), ranges));
 }

@@ -14,8 +14,8 @@
 
 #include "core/base/errors/failure.h"
 #include "core/base/intern.h"
-#include "core/ir/dtype.h"
 #include "core/ir/dims/expression.h"
+#include "core/ir/dtype.h"
 #include "core/ir/serial/serial.h"
 #include "core/op/evaluate.h"
 #include "core/op/registry.h"
@@ -201,7 +201,8 @@ void check_values(std::string_view text, double factor) {
   const auto results = graph.results(b->node);
   ASSERT_EQ(b->expression.results.size(), results.size()) << text;
   for (size_t i = 0; i < results.size(); ++i) {
-    EXPECT_TRUE(agrees(graph, b->node, graph.type(results[i]), b->expression.results[i].type.view()))
+    EXPECT_TRUE(
+        agrees(graph, b->node, graph.type(results[i]), b->expression.results[i].type.view()))
         << text << "\ninference gives " << graph.type_text(graph.type(results[i]));
   }
   for (Meaning meaning : {Meaning::kReference, Meaning::kScalar, Meaning::kDecomposition}) {
@@ -223,7 +224,8 @@ void check_values(std::string_view text, double factor) {
 // ---- The tests
 // -----------------------------------------------------------------------------------
 
-// Ops that nothing can be computed of: a token has no data, and a custom call no meaning but its plugin's.
+// Ops that nothing can be computed of: a token has no data, and a custom call no meaning but its
+// plugin's.
 const std::set<std::string> kWithoutValue = {"custom_call", "token"};
 
 TEST(Derived, EveryOpIsDeclaredWhole) {
@@ -380,7 +382,8 @@ TEST(Derived, MeaningsAgreeInEveryElementType) {
           for (size_t k = 0; k < found[m].size(); ++k) {
             const tenon_array_t& got = found[m][k].view();
             const tenon_type_t type = {got.dtype, TENON_KIND_TENSOR, got.rank, got.dims, 0};
-            EXPECT_TRUE(agrees(graph, b->node, graph.type(graph.results(b->node)[k]), type)) << text;
+            EXPECT_TRUE(agrees(graph, b->node, graph.type(graph.results(b->node)[k]), type))
+                << text;
             EXPECT_EQ(difference(got, found[0][k].view(), 4 * tolerance_of(r->def)), "")
                 << text << " in " << ir::dtype_name(dtype);
           }
@@ -466,8 +469,8 @@ TEST(Values, AgreeWithNumPyAndOnnx) {
   }
   for (const op::OpRecord* r : ops()) {
     const std::string name(from_abi_str(r->def.name));
-    EXPECT_TRUE(seen.count(name) != 0 || kWithoutValue.count(name) != 0) << "values.cases has no case of " << name
-                                  << "; add one to oracle.py";
+    EXPECT_TRUE(seen.count(name) != 0 || kWithoutValue.count(name) != 0)
+        << "values.cases has no case of " << name << "; add one to oracle.py";
   }
 }
 

@@ -142,8 +142,11 @@ class Reader {
   std::string_view rest_;
 };
 
-// A graph of its own for every region is more than this reader knows: tests/control runs such ops on devices.
-bool has_regions(std::string_view text) { return text.find(" regions {") != std::string_view::npos; }
+// A graph of its own for every region is more than this reader knows: tests/control runs such ops
+// on devices.
+bool has_regions(std::string_view text) {
+  return text.find(" regions {") != std::string_view::npos;
+}
 
 // ---- Building and running
 // ------------------------------------------------------------------------
@@ -379,7 +382,8 @@ TEST_P(OnDevice, ElementTypesAgreeWithReference) {
   ASSERT_TRUE(session.open().ok()) << failure_text();
   Tally tally;
   for (const tenon_op_def_t* def : standard_ops()) {
-    if (def->operand_count == 0 || def->example_count == 0 || has_regions(view(def->examples[0]))) continue;
+    if (def->operand_count == 0 || def->example_count == 0 || has_regions(view(def->examples[0])))
+      continue;
     Example example = Reader(view(def->examples[0])).example();
     for (tenon_dtype_t dtype = TENON_PRED; dtype <= TENON_F64; ++dtype) {
       if (!is_in(dtype, kNumber | kPred) || example.operands.empty()) continue;

@@ -1,5 +1,6 @@
-// libFuzzer target: any bytes as one call of a standard op, as examples are written: what inference, the constraints and, where numbers
-// are small enough for it to end soon, the reference meanings make of attributes, dims and literals that nobody thought of.
+// libFuzzer target: any bytes as one call of a standard op, as examples are written: what
+// inference, the constraints and, where numbers are small enough for it to end soon, the reference
+// meanings make of attributes, dims and literals that nobody thought of.
 #include <algorithm>
 #include <cstdint>
 
@@ -18,10 +19,14 @@ bool is_small(const tenon_attr_t& attr) {
   constexpr int64_t kMost = 1 << 10;
   const auto small = [](int64_t v) { return v >= -kMost && v <= kMost; };
   switch (attr.kind) {
-    case TENON_ATTR_I64: return small(attr.u.i);
-    case TENON_ATTR_I64S: return std::all_of(attr.u.is, attr.u.is + attr.count, small);
-    case TENON_ATTR_DIMS: return std::all_of(attr.u.dims, attr.u.dims + attr.count, small);
-    default: return true;
+    case TENON_ATTR_I64:
+      return small(attr.u.i);
+    case TENON_ATTR_I64S:
+      return std::all_of(attr.u.is, attr.u.is + attr.count, small);
+    case TENON_ATTR_DIMS:
+      return std::all_of(attr.u.dims, attr.u.dims + attr.count, small);
+    default:
+      return true;
   }
 }
 
@@ -33,13 +38,15 @@ void evaluate(const ir::Expression& e, ir::Node node) {
     tenon_array_t array = {};
     if (e.operands[i].value != ir::kNone) {
       if (!e.operands[i].blob) return;
-      Result<tenon_array_t> constant = op::constant_array(*e.graph, e.operands[i].value, &shapes[i]);
+      Result<tenon_array_t> constant =
+          op::constant_array(*e.graph, e.operands[i].value, &shapes[i]);
       if (!constant.ok()) return;
       array = *constant;
     }
     inputs.push_back(array);
   }
-  for (const op::Meaning meaning : {op::Meaning::kReference, op::Meaning::kScalar, op::Meaning::kDecomposition})
+  for (const op::Meaning meaning :
+       {op::Meaning::kReference, op::Meaning::kScalar, op::Meaning::kDecomposition})
     (void)op::evaluate(*e.graph, node, {}, inputs, meaning);
 }
 
@@ -53,11 +60,13 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  Result<ir::Expression> expression = ir::parse_expression({reinterpret_cast<const char*>(data), size}, "fuzz");
+  Result<ir::Expression> expression =
+      ir::parse_expression({reinterpret_cast<const char*>(data), size}, "fuzz");
   if (!expression.ok()) return 0;
   const Result<ir::Node> node = ir::build_expression(*expression);
   if (!node.ok()) return 0;
-  // What inference takes for granted about a symbol may let it say more the second time; of regions it can be another number of symbols.
+  // What inference takes for granted about a symbol may let it say more the second time; of regions
+  // it can be another number of symbols.
   const Status verified = expression->graph->verify();
   TENON_CHECK(verified.ok() || !expression->regions.empty(), "{}", verified.text());
   evaluate(*expression, *node);

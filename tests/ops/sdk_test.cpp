@@ -179,11 +179,21 @@ constexpr OpDraft bare() {
       .scalar(scalar::arg(0) * 0.5)
       .decompose_scalar();
 }
-constexpr OpDraft half() { return bare().operand("x", "the input", kFloat).result("y", "x / 2"); }
-constexpr OpDraft no_result() { return bare().operand("x", "the input", kFloat); }
-constexpr OpDraft no_operand() { return bare().result("y", "x / 2"); }
-constexpr OpDraft other_operand() { return half().scalar(scalar::arg(0) * scalar::arg(1)); }
-constexpr OpDraft constant_first() { return half().scalar(scalar::Expr(0.5) * scalar::arg(1)); }
+constexpr OpDraft half() {
+  return bare().operand("x", "the input", kFloat).result("y", "x / 2");
+}
+constexpr OpDraft no_result() {
+  return bare().operand("x", "the input", kFloat);
+}
+constexpr OpDraft no_operand() {
+  return bare().result("y", "x / 2");
+}
+constexpr OpDraft other_operand() {
+  return half().scalar(scalar::arg(0) * scalar::arg(1));
+}
+constexpr OpDraft constant_first() {
+  return half().scalar(scalar::Expr(0.5) * scalar::arg(1));
+}
 static_assert(Compiles<half>);
 static_assert(!Compiles<no_result>);
 static_assert(!Compiles<no_operand>);

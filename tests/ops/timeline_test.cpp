@@ -85,7 +85,8 @@ TEST(ProcessGuard, ThreadsInsideTakeNoSignalsAndHandlersComeBack) {
   }
   EXPECT_EQ(sigismember(&mask, SIGINT), 1);
   EXPECT_EQ(sigismember(&mask, SIGTERM), 1);
-  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) EXPECT_EQ(sigismember(&mask, fault), 0) << fault;
+  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL})
+    EXPECT_EQ(sigismember(&mask, fault), 0) << fault;
   ::sigaction(SIGUSR2, nullptr, &after);
   EXPECT_EQ(before.sa_handler, after.sa_handler);
   pthread_sigmask(SIG_SETMASK, nullptr, &mask);

@@ -1,5 +1,5 @@
-/* A family of plugins that are right, odd or broken, one for each FAKE_ macro. The host must take the first kind, name
- * what is wrong with the others, and survive all of them. */
+/* A family of plugins that are right, odd or broken, one for each FAKE_ macro. The host must take
+ * the first kind, name what is wrong with the others, and survive all of them. */
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -17,14 +17,19 @@
 #if defined(FAKE_DATA_SYMBOL)
 TENON_EXPORT int tenon_plugin_query_data __asm__("tenon_plugin_query") = 42;
 #elif defined(FAKE_NO_SYMBOL)
-TENON_EXPORT int something_else(void) { return 0; }
+TENON_EXPORT int something_else(void) {
+  return 0;
+}
 #else
 
 #if defined(FAKE_ABORTS_WHEN_OPENED)
-__attribute__((constructor)) static void too_early(void) { abort(); }
+__attribute__((constructor)) static void too_early(void) {
+  abort();
+}
 #endif
 
-static tenon_code_t run_pass(void* self, tenon_graph_t* graph, const tenon_pass_context_t* context) {
+static tenon_code_t run_pass(void* self, tenon_graph_t* graph,
+                             const tenon_pass_context_t* context) {
   (void)self, (void)graph, (void)context;
 #if defined(FAKE_EXITS_IN_RUN)
   exit(0); /* in the middle of the command, with the status of success */
@@ -37,16 +42,21 @@ typedef struct longer_pass_t {
   tenon_pass_def_t known;
   uint64_t future[8];
 } longer_pass_t;
-static const longer_pass_t longer_pass = {
-    {.size_bytes = sizeof(longer_pass_t), .name = STR("fake-pass"), .summary = STR("does nothing"), .run = run_pass}, {1, 2, 3}};
+static const longer_pass_t longer_pass = {{.size_bytes = sizeof(longer_pass_t),
+                                           .name = STR("fake-pass"),
+                                           .summary = STR("does nothing"),
+                                           .run = run_pass},
+                                          {1, 2, 3}};
 /* And against one that ends before `rewrites`. */
 static const tenon_pass_def_t pass = {
 #if defined(FAKE_SHORT_TABLES)
-    .size_bytes = offsetof(tenon_pass_def_t, rewrites), .rewrites = (const tenon_rewrite_t*)1,
+    .size_bytes = offsetof(tenon_pass_def_t, rewrites),
+    .rewrites = (const tenon_rewrite_t*)1,
 #else
     .size_bytes = sizeof(tenon_pass_def_t),
 #endif
-    .name = STR("fake-pass"), .summary = STR("does nothing"),
+    .name = STR("fake-pass"),
+    .summary = STR("does nothing"),
 #if !defined(FAKE_PASS_WITHOUT_RUN)
     .run = run_pass,
 #endif
@@ -58,24 +68,36 @@ static const tenon_pass_def_t* const passes[] = {
     &pass,
 #endif
 };
-static const tenon_passes_t pass_table = {.size_bytes = sizeof(tenon_passes_t), .passes = passes,
+static const tenon_passes_t pass_table = {
+    .size_bytes = sizeof(tenon_passes_t),
+    .passes = passes,
 #if defined(FAKE_GARBAGE_COUNT)
-                                          .pass_count = 0x4141414141414141,
+    .pass_count = 0x4141414141414141,
 #else
-                                          .pass_count = 1,
+    .pass_count = 1,
 #endif
 };
 
-static tenon_code_t device_count(void* self, uint32_t* out) { (void)self; *out = 0; return TENON_OK; }
+static tenon_code_t device_count(void* self, uint32_t* out) {
+  (void)self;
+  *out = 0;
+  return TENON_OK;
+}
 /* A device table that was never finished. */
-static const tenon_device_api_t device_table = {.size_bytes = sizeof(tenon_device_api_t), .count = device_count};
+static const tenon_device_api_t device_table = {.size_bytes = sizeof(tenon_device_api_t),
+                                                .count = device_count};
 
 #if defined(FAKE_NO_DEVICE)
 /* Complete, and for a machine that has none of its devices: only count is ever called. */
-static const tenon_device_api_t empty_device_table = {
-    .size_bytes = sizeof(tenon_device_api_t), .count = device_count, .info = (void*)device_count, .open = (void*)device_count,
-    .close = (void*)device_count, .alloc = (void*)device_count, .free = (void*)device_count, .copy = (void*)device_count,
-    .sync = (void*)device_count};
+static const tenon_device_api_t empty_device_table = {.size_bytes = sizeof(tenon_device_api_t),
+                                                      .count = device_count,
+                                                      .info = (void*)device_count,
+                                                      .open = (void*)device_count,
+                                                      .close = (void*)device_count,
+                                                      .alloc = (void*)device_count,
+                                                      .free = (void*)device_count,
+                                                      .copy = (void*)device_count,
+                                                      .sync = (void*)device_count};
 #endif
 
 #if defined(FAKE_GARBAGE_VENDOR_SIZE)
@@ -132,7 +154,9 @@ static const tenon_plugin_t record = {
 #else
     .name = STR(FAKE_NAME),
 #endif
-    .version = STR("1.0.0"), .build_id = STR("test"), .interfaces = interfaces,
+    .version = STR("1.0.0"),
+    .build_id = STR("test"),
+    .interfaces = interfaces,
 #if defined(FAKE_GARBAGE_INTERFACES)
     .interface_count = 1ull << 40,
 #else
@@ -140,13 +164,15 @@ static const tenon_plugin_t record = {
 #endif
     .shutdown = shut_down};
 
-TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* host, const tenon_plugin_t** out) {
+TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* host,
+                                             const tenon_plugin_t** out) {
   (void)max_abi, (void)host, (void)device_table;
 #if defined(FAKE_REFUSES)
   tenon_str_t why = STR("there is no card in this machine");
   tenon_str_t key = STR("bus"), value = STR("pci");
   tenon_key_value_t detail = {key, value};
-  if (getenv("FAKE_CARD") == NULL) return host->fail(host->self, TENON_UNAVAILABLE, why, &detail, 1);
+  if (getenv("FAKE_CARD") == NULL)
+    return host->fail(host->self, TENON_UNAVAILABLE, why, &detail, 1);
 #elif defined(FAKE_REFUSES_SILENTLY)
   return TENON_UNAVAILABLE;
 #elif defined(FAKE_CRASHES)
@@ -167,8 +193,8 @@ TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_
   }
 #elif defined(FAKE_ASKS_ITSELF) || defined(FAKE_ASKS_OTHER)
   {
-    /* Its own interface, or that of a plugin that may ask for this one in turn, while it is being loaded. Where only its offers are
-     * asked for nobody answers, and it goes on. */
+    /* Its own interface, or that of a plugin that may ask for this one in turn, while it is being
+     * loaded. Where only its offers are asked for nobody answers, and it goes on. */
     const tenon_host_registry_t* registry = NULL;
     const void* table = NULL;
 #if defined(FAKE_ASKS_ITSELF)
@@ -184,10 +210,12 @@ TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_
     if (code != TENON_OK && code != TENON_UNAVAILABLE) return code;
   }
 #elif defined(FAKE_KILLED)
-  if (getenv("FAKE_KILL") != NULL) kill(getpid(), SIGKILL); /* as the system does when memory runs short */
+  if (getenv("FAKE_KILL") != NULL)
+    kill(getpid(), SIGKILL); /* as the system does when memory runs short */
 #elif defined(FAKE_REPLACED)
   /* While it is asked somebody puts another library in its place. */
-  if (getenv("FAKE_OTHER_LIBRARY") != NULL) rename(getenv("FAKE_OTHER_LIBRARY"), getenv("FAKE_OWN_LIBRARY"));
+  if (getenv("FAKE_OTHER_LIBRARY") != NULL)
+    rename(getenv("FAKE_OTHER_LIBRARY"), getenv("FAKE_OWN_LIBRARY"));
 #elif defined(FAKE_LIES_IN_FAIL)
   {
     tenon_key_value_t detail = {STR("bytes"), {"what was left", UINT64_MAX}};

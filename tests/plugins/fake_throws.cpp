@@ -1,4 +1,7 @@
 // A plugin that breaks the rule that no exception crosses the border.
 #include "tenon/abi/plugin.h"
 
-extern "C" TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t, const tenon_host_t*, const tenon_plugin_t**) { throw 42; }
+extern "C" TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t, const tenon_host_t*,
+                                                        const tenon_plugin_t**) {
+  throw 42;
+}

@@ -11,17 +11,19 @@ std::string refusal(std::string_view text) {
   return manifest.ok() ? "read" : std::string(manifest.status().error_code());
 }
 std::string with(std::string_view more) {
-  return R"({"schema": 1, "name": "x", "version": "1", "library": "./x.so", )" + std::string(more) + "}";
+  return R"({"schema": 1, "name": "x", "version": "1", "library": "./x.so", )" + std::string(more) +
+         "}";
 }
 
 TEST(Manifest, ReadsAllOfIt) {
-  Manifest m = parse_manifest(with(R"("platform": {"os": "linux", "libc_min": "2.36"}, "experimental": true,
+  Manifest m =
+      parse_manifest(with(R"("platform": {"os": "linux", "libc_min": "2.36"}, "experimental": true,
       "abi": {"major": 0, "min_minor": 1, "interfaces": [{"id": "tenon.device/1", "minor": 2}]},
       "provides": {"devices": ["sim"], "frontends": ["tiny", {"name": "big", "extensions": [".big"]}], "ops": ["a", "b"]},
       "requires": {"plugins": ["ops"], "libraries": ["libx.so.1"]}, "probe": {"paths": ["/dev/x"], "pci": ["10de:*"]},
       "environment": ["TENON_X"], "priority": -3, "something": {"new": 1}, "sha256": "00")"),
-                              "p")
-                   .value();
+                     "p")
+          .value();
   EXPECT_EQ(m.name, "x");
   EXPECT_EQ(m.interfaces.at(0).minor, 2u);
   EXPECT_EQ(m.provides.size(), 6u);
@@ -33,8 +35,11 @@ TEST(Manifest, ReadsAllOfIt) {
 }
 
 TEST(Manifest, NotJson) {
-  for (std::string_view text : {"", "hello", "{", "{\"schema\": 1", "[1,", "\x7f" "ELF", "{\"a\": 1} trailing", "\xff\xfe",
-                                "{\"schema\": 1e999999}", "{\"a\": \"\xff\"}"}) {
+  for (std::string_view text :
+       {"", "hello", "{", "{\"schema\": 1", "[1,",
+        "\x7f"
+        "ELF",
+        "{\"a\": 1} trailing", "\xff\xfe", "{\"schema\": 1e999999}", "{\"a\": \"\xff\"}"}) {
     EXPECT_EQ(refusal(text), "P0201") << text;
   }
 }
@@ -51,18 +56,23 @@ TEST(Manifest, KeysAndTypes) {
   EXPECT_EQ(refusal("3"), "P0206");
   EXPECT_EQ(refusal("{}"), "P0205");
   EXPECT_EQ(refusal(R"({"schema": 2, "name": "x", "version": "1", "library": "./x.so"})"), "P0204");
-  EXPECT_EQ(refusal(R"({"schema": "1", "name": "x", "version": "1", "library": "./x.so"})"), "P0204");
+  EXPECT_EQ(refusal(R"({"schema": "1", "name": "x", "version": "1", "library": "./x.so"})"),
+            "P0204");
   EXPECT_EQ(refusal(R"({"schema": 1, "name": "x", "version": "1"})"), "P0205");
-  EXPECT_EQ(refusal(R"({"schema": 1, "name": "../x", "version": "1", "library": "./x.so"})"), "P0206");
+  EXPECT_EQ(refusal(R"({"schema": 1, "name": "../x", "version": "1", "library": "./x.so"})"),
+            "P0206");
   EXPECT_EQ(refusal(R"({"schema": 1, "name": "", "version": "1", "library": "./x.so"})"), "P0206");
   EXPECT_EQ(refusal(R"({"schema": 1, "name": 7, "version": "1", "library": "./x.so"})"), "P0206");
-  EXPECT_EQ(refusal(R"({"schema": -1, "name": "x", "version": "1", "library": "./x.so"})"), "P0204");
+  EXPECT_EQ(refusal(R"({"schema": -1, "name": "x", "version": "1", "library": "./x.so"})"),
+            "P0204");
   for (std::string_view more :
-       {R"("abi": 3)", R"("abi": {"major": -1})", R"("abi": {"major": 4294967296})", R"("provides": [])",
-        R"("provides": {"devices": "cpu"})", R"("provides": {"devices": [1]})", R"("platform": {"os": 1})",
-        R"("environment": {"a": 1})", R"("experimental": "yes")", R"("priority": 1.5)",
-        R"("requires": {"libraries": ["/tmp/libx.so"]})", R"("requires": {"libraries": ["libx.so.1", "./y.so"]})",
-        R"("requires": {"libraries": [""]})", R"("provides": {"frontends": [[]]})", R"("sha256": null)"}) {
+       {R"("abi": 3)", R"("abi": {"major": -1})", R"("abi": {"major": 4294967296})",
+        R"("provides": [])", R"("provides": {"devices": "cpu"})", R"("provides": {"devices": [1]})",
+        R"("platform": {"os": 1})", R"("environment": {"a": 1})", R"("experimental": "yes")",
+        R"("priority": 1.5)", R"("requires": {"libraries": ["/tmp/libx.so"]})",
+        R"("requires": {"libraries": ["libx.so.1", "./y.so"]})",
+        R"("requires": {"libraries": [""]})", R"("provides": {"frontends": [[]]})",
+        R"("sha256": null)"}) {
     EXPECT_EQ(refusal(with(more)), "P0206") << more;
   }
   EXPECT_EQ(refusal(with(R"("abi": {})")), "P0205");
@@ -70,7 +80,8 @@ TEST(Manifest, KeysAndTypes) {
 }
 
 TEST(Manifest, EveryCutAndFlipIsAnswered) {
-  const std::string whole = with(R"("provides": {"devices": ["sim"], "frontends": [{"name": "b", "extensions": [".b"]}]},
+  const std::string whole =
+      with(R"("provides": {"devices": ["sim"], "frontends": [{"name": "b", "extensions": [".b"]}]},
       "abi": {"major": 0, "min_minor": 1, "interfaces": [{"id": "tenon.device/1", "minor": 2}]})");
   for (size_t i = 0; i < whole.size(); ++i) {
     EXPECT_EQ(refusal(whole.substr(0, i)), "P0201") << i;
@@ -84,7 +95,8 @@ TEST(Manifest, EveryCutAndFlipIsAnswered) {
 
 TEST(Manifest, MessagesNameFileAndKey) {
   EXPECT_EQ(parse_manifest(with(R"("abi": {"major": "one"})"), "/x/y.plugin.json").status().text(),
-            "P0206: the key `abi.major` must be a whole number from 0, and is `\"one\"` (while reading the manifest "
+            "P0206: the key `abi.major` must be a whole number from 0, and is `\"one\"` (while "
+            "reading the manifest "
             "`/x/y.plugin.json`)");
 }
 

@@ -1,4 +1,5 @@
-// The null device through its tables: memory, copies in all directions, ranges outside, as any device must do them.
+// The null device through its tables: memory, copies in all directions, ranges outside, as any
+// device must do them.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -8,8 +9,8 @@
 #include <tenon/abi/device.h>
 
 #include "core/base/errors/failure.h"
-#include "core/host/plugin_host.h"
 #include "core/host/discovery/probe.h"
+#include "core/host/plugin_host.h"
 
 namespace tenon::host {
 namespace {
@@ -51,15 +52,31 @@ TEST_F(NullDevice, CopiesInAllDirections) {
   std::vector<uint8_t> in(1000), out(1000);
   std::iota(in.begin(), in.end(), uint8_t{3});
   tenon_buffer_t *a = alloc(1000), *b = alloc(1000);
-  ASSERT_EQ(copy({.direction = TENON_COPY_HOST_TO_DEVICE, .to = a, .length_bytes = 1000, .host_from = in.data()}), TENON_OK);
-  ASSERT_EQ(copy({.direction = TENON_COPY_DEVICE_TO_DEVICE, .from = a, .to = b, .from_offset_bytes = 10, .to_offset_bytes = 20,
+  ASSERT_EQ(copy({.direction = TENON_COPY_HOST_TO_DEVICE,
+                  .to = a,
+                  .length_bytes = 1000,
+                  .host_from = in.data()}),
+            TENON_OK);
+  ASSERT_EQ(copy({.direction = TENON_COPY_DEVICE_TO_DEVICE,
+                  .from = a,
+                  .to = b,
+                  .from_offset_bytes = 10,
+                  .to_offset_bytes = 20,
                   .length_bytes = 900}),
             TENON_OK);
-  ASSERT_EQ(copy({.direction = TENON_COPY_FILL, .to = b, .to_offset_bytes = 0, .length_bytes = 20, .pattern = 0x0201,
+  ASSERT_EQ(copy({.direction = TENON_COPY_FILL,
+                  .to = b,
+                  .to_offset_bytes = 0,
+                  .length_bytes = 20,
+                  .pattern = 0x0201,
                   .pattern_bytes = 2}),
             TENON_OK);
   ASSERT_EQ(api_->sync(api_->self, device_), TENON_OK);
-  ASSERT_EQ(copy({.direction = TENON_COPY_DEVICE_TO_HOST, .from = b, .length_bytes = 920, .host_to = out.data()}), TENON_OK);
+  ASSERT_EQ(copy({.direction = TENON_COPY_DEVICE_TO_HOST,
+                  .from = b,
+                  .length_bytes = 920,
+                  .host_to = out.data()}),
+            TENON_OK);
   EXPECT_EQ(out[0], 1);
   EXPECT_EQ(out[19], 2);
   EXPECT_EQ(std::memcmp(out.data() + 20, in.data() + 10, 900), 0);
@@ -70,13 +87,28 @@ TEST_F(NullDevice, CopiesInAllDirections) {
 TEST_F(NullDevice, RefusesWhatIsOutside) {
   tenon_buffer_t* a = alloc(16);
   uint8_t bytes[32] = {};
-  EXPECT_EQ(copy({.direction = TENON_COPY_HOST_TO_DEVICE, .to = a, .length_bytes = 17, .host_from = bytes}), TENON_OUT_OF_RANGE);
-  EXPECT_EQ(copy({.direction = TENON_COPY_DEVICE_TO_HOST, .from = a, .from_offset_bytes = UINT64_MAX - 3, .length_bytes = 8,
+  EXPECT_EQ(copy({.direction = TENON_COPY_HOST_TO_DEVICE,
+                  .to = a,
+                  .length_bytes = 17,
+                  .host_from = bytes}),
+            TENON_OUT_OF_RANGE);
+  EXPECT_EQ(copy({.direction = TENON_COPY_DEVICE_TO_HOST,
+                  .from = a,
+                  .from_offset_bytes = UINT64_MAX - 3,
+                  .length_bytes = 8,
                   .host_to = bytes}),
             TENON_OUT_OF_RANGE);
-  EXPECT_EQ(copy({.direction = TENON_COPY_FILL, .to = a, .to_offset_bytes = 16, .length_bytes = 0, .pattern_bytes = 1}), TENON_OK);
+  EXPECT_EQ(copy({.direction = TENON_COPY_FILL,
+                  .to = a,
+                  .to_offset_bytes = 16,
+                  .length_bytes = 0,
+                  .pattern_bytes = 1}),
+            TENON_OK);
   for (uint32_t pattern_bytes : {0u, 3u, 5u, 16u, UINT32_MAX}) {
-    EXPECT_EQ(copy({.direction = TENON_COPY_FILL, .to = a, .length_bytes = 16, .pattern_bytes = pattern_bytes}),
+    EXPECT_EQ(copy({.direction = TENON_COPY_FILL,
+                    .to = a,
+                    .length_bytes = 16,
+                    .pattern_bytes = pattern_bytes}),
               TENON_INVALID_ARGUMENT)
         << pattern_bytes;
   }

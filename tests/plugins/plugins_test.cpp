@@ -1,5 +1,6 @@
-// The host against right, odd and broken plugins: each is answered with the gate that stopped it and a stable code, and
-// none stops the others. Groups 6 and 10 of the hostile inputs as far as they reach the host.
+// The host against right, odd and broken plugins: each is answered with the gate that stopped it
+// and a stable code, and none stops the others. Groups 6 and 10 of the hostile inputs as far as
+// they reach the host.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -11,9 +12,9 @@
 
 #include "core/base/file.h"
 #include "core/base/process/log.h"
-#include "core/host/host_interfaces.h"
 #include "core/host/discovery/places.h"
 #include "core/host/discovery/probe.h"
+#include "core/host/host_interfaces.h"
 #include "core/host/plugin_host.h"
 
 #include <tenon/abi/pass.h>
@@ -31,30 +32,36 @@ class PluginsTest : public testing::Test {
   void SetUp() override {
     char pattern[] = "/tmp/tenon_plugins_test.XXXXXX";
     folder_ = mkdtemp(pattern);
-    set_log_receiver([](void* self, std::string_view, LogLevel,
-                        std::string_view line) { static_cast<PluginsTest*>(self)->log_ += std::string(line) + "\n"; },
-                     this);
+    set_log_receiver(
+        [](void* self, std::string_view, LogLevel, std::string_view line) {
+          static_cast<PluginsTest*>(self)->log_ += std::string(line) + "\n";
+        },
+        this);
   }
   void TearDown() override {
     set_log_receiver(nullptr, nullptr);
-    for (const char* name : {"TENON_PLUGINS_SELECT", "TENON_PLUGINS_DISABLE", "TENON_PLUGIN_ADD", "TENON_PLUGIN_FILES",
-                             "TENON_PLUGIN_AUTOLOAD", "TENON_PLUGIN_STRICT", "TENON_PLUGIN_PROBE", "TENON_PLUGIN_LOCK",
-                             "TENON_PLUGIN_NO_CACHE"}) {
+    for (const char* name : {"TENON_PLUGINS_SELECT", "TENON_PLUGINS_DISABLE", "TENON_PLUGIN_ADD",
+                             "TENON_PLUGIN_FILES", "TENON_PLUGIN_AUTOLOAD", "TENON_PLUGIN_STRICT",
+                             "TENON_PLUGIN_PROBE", "TENON_PLUGIN_LOCK", "TENON_PLUGIN_NO_CACHE"}) {
       unsetenv(name);
     }
     ASSERT_EQ(system(("rm -rf " + folder_).c_str()), 0);
   }
 
   // Installs a fake with a manifest: `more` are further keys, "" for none.
-  std::string install(const std::string& fake, const std::string& more = "", const std::string& name = "") {
+  std::string install(const std::string& fake, const std::string& more = "",
+                      const std::string& name = "") {
     std::string plugin = name.empty() ? fake : name;
     EXPECT_EQ(system(("cp " TENON_FAKES "/fake_" + fake + ".so " + folder_ + "/").c_str()), 0);
-    return write_manifest(plugin, R"("library": "./fake_)" + fake + R"(.so", "provides": {"passes": ["fake-pass"]})" +
+    return write_manifest(plugin, R"("library": "./fake_)" + fake +
+                                      R"(.so", "provides": {"passes": ["fake-pass"]})" +
                                       (more.empty() ? "" : ", " + more));
   }
   std::string write_manifest(const std::string& name, const std::string& rest) {
     std::string path = folder_ + "/" + name + ".plugin.json";
-    EXPECT_TRUE(write_file(path, R"({"schema": 1, "name": ")" + name + R"(", "version": "1.0.0", )" + rest + "}").ok());
+    EXPECT_TRUE(write_file(path, R"({"schema": 1, "name": ")" + name +
+                                     R"(", "version": "1.0.0", )" + rest + "}")
+                    .ok());
     return path;
   }
   PluginHost::Options here() { return {{folder_}, nullptr, true}; }
@@ -84,8 +91,10 @@ TEST_F(PluginsTest, GoodOneLoadsOnFirstUseOnly) {
   EXPECT_EQ(host.candidates()[0]->state, State::kLoaded);
   EXPECT_EQ(host.load_all("pass").size(), 1u);
   // A vendor's own interface is passed through as it is.
-  EXPECT_EQ(static_cast<const int*>(host.load("good").value()->interface("vendor.feature/1"))[3], 3);
-  EXPECT_EQ(host.find_interface("pass", "fake-pass", "tenon.nothing/1").status().error_code(), "P0904");
+  EXPECT_EQ(static_cast<const int*>(host.load("good").value()->interface("vendor.feature/1"))[3],
+            3);
+  EXPECT_EQ(host.find_interface("pass", "fake-pass", "tenon.nothing/1").status().error_code(),
+            "P0904");
   EXPECT_TRUE(host.shutdown().ok());
   EXPECT_TRUE(host.shutdown().ok());
   EXPECT_EQ(log_, "");
@@ -93,18 +102,30 @@ TEST_F(PluginsTest, GoodOneLoadsOnFirstUseOnly) {
 
 TEST_F(PluginsTest, BrokenOnesAreNamedAndSurvived) {
   const std::pair<const char*, const char*> cases[] = {
-      {"refuses", "initialised P0801"},       {"refuses_silently", "initialised P0801"},
-      {"crashes", "probe P0601"},             {"exits", "probe P0601"},
-      {"aborts_when_opened", "probe P0601"},  {"null_slot", "initialised P0805"},
-      {"null_table", "initialised P0805"},    {"null_record", "initialised P0802"},
-      {"garbage_count", "initialised P0806"}, {"garbage_size", "initialised P0806"},
-      {"garbage_interfaces", "initialised P0806"}, {"no_symbol", "loaded P0702"},
-      {"data_symbol", "loaded P0703"},        {"newer_major", "initialised P0305"},
-      {"newer_minor", "initialised P0305"},   {"older_minor", "initialised P0304"},
-      {"garbage_vendor_size", "initialised P0806"}, {"null_vendor_table", "initialised P0805"},
-      {"wrong_name", "initialised P0803"},    {"pass_without_run", "initialised P0805"},
-      {"throws", "initialised P0807"},        {"short_tables", "loaded"},
-      {"long_tables", "loaded"},              {"shutdown_fails", "loaded"},
+      {"refuses", "initialised P0801"},
+      {"refuses_silently", "initialised P0801"},
+      {"crashes", "probe P0601"},
+      {"exits", "probe P0601"},
+      {"aborts_when_opened", "probe P0601"},
+      {"null_slot", "initialised P0805"},
+      {"null_table", "initialised P0805"},
+      {"null_record", "initialised P0802"},
+      {"garbage_count", "initialised P0806"},
+      {"garbage_size", "initialised P0806"},
+      {"garbage_interfaces", "initialised P0806"},
+      {"no_symbol", "loaded P0702"},
+      {"data_symbol", "loaded P0703"},
+      {"newer_major", "initialised P0305"},
+      {"newer_minor", "initialised P0305"},
+      {"older_minor", "initialised P0304"},
+      {"garbage_vendor_size", "initialised P0806"},
+      {"null_vendor_table", "initialised P0805"},
+      {"wrong_name", "initialised P0803"},
+      {"pass_without_run", "initialised P0805"},
+      {"throws", "initialised P0807"},
+      {"short_tables", "loaded"},
+      {"long_tables", "loaded"},
+      {"shutdown_fails", "loaded"},
   };
   for (const auto& [fake, expected] : cases) {
     EXPECT_EQ(outcome(fake), expected) << last_;
@@ -137,8 +158,8 @@ TEST_F(PluginsTest, RefusalIsAskedAgain) {
 TEST_F(PluginsTest, ManifestToolOnOtherMachines) {
   auto complete = [&](const std::string& fake, const std::string& more, std::string* said) {
     std::string input = write_manifest(fake, R"("library": "./fake_)" + fake + R"(.so")" + more);
-    int code = system((TENON_MANIFEST " --library " TENON_FAKES "/fake_" + fake + ".so --input " + input + " --output " + folder_ +
-                       "/out.json 2> " + folder_ + "/said")
+    int code = system((TENON_MANIFEST " --library " TENON_FAKES "/fake_" + fake + ".so --input " +
+                       input + " --output " + folder_ + "/out.json 2> " + folder_ + "/said")
                           .c_str());
     *said = read_all(*open_user_file(folder_ + "/said"), 1 << 16, "the log").value();
     return code;
@@ -148,14 +169,17 @@ TEST_F(PluginsTest, ManifestToolOnOtherMachines) {
   EXPECT_NE(complete("refuses", "", &said), 0);
   EXPECT_EQ(complete("refuses", R"(, "provides": {"devices": ["card"]})", &said), 0);
   EXPECT_NE(said.find("warning: P0801: it refused: there is no card"), std::string::npos) << said;
-  const std::string text = read_all(*open_user_file(folder_ + "/out.json"), 1 << 16, "a manifest").value();
+  const std::string text =
+      read_all(*open_user_file(folder_ + "/out.json"), 1 << 16, "a manifest").value();
   Manifest manifest = parse_manifest(text, "/x/out.json").value();
   ASSERT_EQ(manifest.provides.size(), 1u);
   EXPECT_EQ(manifest.provides[0].name, "card");
   EXPECT_FALSE(manifest.has_abi);
   // A device table without a device names no kind.
   EXPECT_EQ(complete("no_device", "", &said), 0);
-  EXPECT_NE(said.find("warning: the plugin has tenon.device/1 and finds no device"), std::string::npos) << said;
+  EXPECT_NE(said.find("warning: the plugin has tenon.device/1 and finds no device"),
+            std::string::npos)
+      << said;
   EXPECT_EQ(complete("no_device", R"(, "provides": {"devices": ["card"]})", &said), 0);
   EXPECT_EQ(said, "");
 }
@@ -163,7 +187,9 @@ TEST_F(PluginsTest, ManifestToolOnOtherMachines) {
 TEST_F(PluginsTest, AbiThatTheManifestDoesNotStateIsTheRecords) {
   install("newer_minor");
   PluginHost host(here());
-  EXPECT_NE(host.explain_text("newer_minor").find("not stated; the library is asked when it is loaded"), std::string::npos);
+  EXPECT_NE(
+      host.explain_text("newer_minor").find("not stated; the library is asked when it is loaded"),
+      std::string::npos);
   EXPECT_FALSE(host.load("newer_minor").ok());
 }
 
@@ -179,7 +205,8 @@ TEST_F(PluginsTest, ShortTablesAreFilledWithNull) {
 }
 
 TEST_F(PluginsTest, UnknownHostInterfaceIsAnswered) {
-  // The helper process stands in for every interface; the real host says that it has none of this id.
+  // The helper process stands in for every interface; the real host says that it has none of this
+  // id.
   EXPECT_EQ(outcome("asks_too_much"), "initialised P0801");
   EXPECT_NE(last_.find("tenon.host.nonsense/1"), std::string::npos) << last_;
 }
@@ -196,7 +223,8 @@ TEST_F(PluginsTest, OneBadManifestDoesNotStopTheOthers) {
   EXPECT_EQ(host.candidates().size(), 6u);
   EXPECT_TRUE(host.load("good").ok());
   std::string report = host.explain_json("");
-  for (const char* code : {"P0201", "P0202", "P0203"}) EXPECT_NE(report.find(code), std::string::npos) << code;
+  for (const char* code : {"P0201", "P0202", "P0203"})
+    EXPECT_NE(report.find(code), std::string::npos) << code;
   setenv("TENON_PLUGIN_STRICT", "1", 1);
   EXPECT_EQ(host.strict_status().error_code(), "P0905");
 }
@@ -205,13 +233,19 @@ TEST_F(PluginsTest, LibraryPaths) {
   install("good");
   ASSERT_TRUE(make_folders(folder_ + "/sub").ok());
   ASSERT_EQ(symlink((folder_ + "/fake_good.so").c_str(), (folder_ + "/sub/escape.so").c_str()), 0);
-  const std::pair<const char*, const char*> cases[] = {
-      {"../../x.so", "P0208"}, {"fake_good.so", "P0207"}, {"./missing.so", "P0208"}, {"", "P0207"},
-      {"/tmp", "P0207"},       {"/etc/passwd", "P0207"},  {"./../../etc/passwd", "P0207"}};
+  const std::pair<const char*, const char*> cases[] = {{"../../x.so", "P0208"},
+                                                       {"fake_good.so", "P0207"},
+                                                       {"./missing.so", "P0208"},
+                                                       {"", "P0207"},
+                                                       {"/tmp", "P0207"},
+                                                       {"/etc/passwd", "P0207"},
+                                                       {"./../../etc/passwd", "P0207"}};
   for (const auto& [library, code] : cases) {
-    EXPECT_EQ(library_path(folder_ + "/good.plugin.json", library).status().error_code(), code) << library;
+    EXPECT_EQ(library_path(folder_ + "/good.plugin.json", library).status().error_code(), code)
+        << library;
   }
-  EXPECT_EQ(library_path(folder_ + "/sub/x.plugin.json", "./escape.so").status().error_code(), "P0207");
+  EXPECT_EQ(library_path(folder_ + "/sub/x.plugin.json", "./escape.so").status().error_code(),
+            "P0207");
   EXPECT_TRUE(library_path(folder_ + "/good.plugin.json", "./fake_good.so").ok());
   EXPECT_TRUE(library_path(folder_ + "/good.plugin.json", folder_ + "/fake_good.so").ok());
 }
@@ -243,21 +277,28 @@ TEST_F(PluginsTest, SelectThenDisable) {
   setenv("TENON_PLUGINS_SELECT", "goo*,nonsense", 1);
   {
     PluginHost host(here());
-    EXPECT_EQ(host.load("refuses").status().text().find("P0902: the plugin `refuses` cannot be used: P0402"), 0u);
+    EXPECT_EQ(host.load("refuses").status().text().find(
+                  "P0902: the plugin `refuses` cannot be used: P0402"),
+              0u);
     EXPECT_TRUE(host.load("good").ok());
-    EXPECT_NE(log_.find("P0404: `nonsense` in TENON_PLUGINS_SELECT matches no plugin"), std::string::npos) << log_;
+    EXPECT_NE(log_.find("P0404: `nonsense` in TENON_PLUGINS_SELECT matches no plugin"),
+              std::string::npos)
+        << log_;
   }
   setenv("TENON_PLUGINS_DISABLE", "GOOD", 1);
   PluginHost host(here());
   EXPECT_EQ(host.load_provider("pass", "fake-pass").status().error_code(), "P0902");
-  EXPECT_NE(host.load("good").status().text().find("TENON_PLUGINS_DISABLE=GOOD matches it"), std::string::npos);
+  EXPECT_NE(host.load("good").status().text().find("TENON_PLUGINS_DISABLE=GOOD matches it"),
+            std::string::npos);
   EXPECT_NE(host.explain_text("good").find("Unset TENON_PLUGINS_DISABLE"), std::string::npos);
 }
 
 TEST_F(PluginsTest, SearchOrderAndShadowing) {
   std::string first = install("good");
   ASSERT_TRUE(make_folders(folder_ + "/second", 0755).ok());
-  ASSERT_EQ(system(("cp " + folder_ + "/*.so " + folder_ + "/*.json " + folder_ + "/second/").c_str()), 0);
+  ASSERT_EQ(
+      system(("cp " + folder_ + "/*.so " + folder_ + "/*.json " + folder_ + "/second/").c_str()),
+      0);
   setenv("TENON_PLUGIN_ADD", (folder_ + "/second::relative:" + folder_).c_str(), 1);
   {
     PluginHost host({});
@@ -291,7 +332,10 @@ TEST_F(PluginsTest, AutoloadAndLock) {
   install("good");
   setenv("XDG_DATA_HOME", folder_.c_str(), 1);
   ASSERT_TRUE(make_folders(folder_ + "/tenon/plugins.d", 0755).ok());
-  ASSERT_EQ(system(("mv " + folder_ + "/*.so " + folder_ + "/*.json " + folder_ + "/tenon/plugins.d/").c_str()), 0);
+  ASSERT_EQ(
+      system(("mv " + folder_ + "/*.so " + folder_ + "/*.json " + folder_ + "/tenon/plugins.d/")
+                 .c_str()),
+      0);
   EXPECT_TRUE(PluginHost({}).load("good").ok());
   setenv("TENON_PLUGIN_AUTOLOAD", "0", 1);
   EXPECT_NE(PluginHost({}).load("good").status().text().find("P0403"), std::string::npos);
@@ -300,16 +344,22 @@ TEST_F(PluginsTest, AutoloadAndLock) {
   setenv("TENON_PLUGIN_LOCK", lock.c_str(), 1);
   EXPECT_NE(PluginHost({}).load("good").status().text().find("P0407"), std::string::npos);
   // A lock file that is not understood to the last key was open to everything.
-  const std::string digests = R"("sha256": ")" + std::string(64, '0') + R"(", "manifest_sha256": ")" + std::string(64, '0') + '"';
+  const std::string digests = R"("sha256": ")" + std::string(64, '0') +
+                              R"(", "manifest_sha256": ")" + std::string(64, '0') + '"';
   const std::string good = R"({"name": "good", "version": "1.0.0", )";
   const std::pair<std::string, const char*> wrong[] = {
       {R"({"schema": 99, "plugins": []})", "its schema is 99"},
       {R"({"plugins": []})", "lacks the key `schema`"},
-      {R"({"schema": 1, "plugins": [{"name": "good", "version": "1.0.0"}]})", "lacks the key `sha256`"},
-      {R"({"schema": 1, "plugins": [)" + good + R"("sha265": "0"}]})", "the key `sha265`, which this Tenon does not know; did you mean `sha256`?"},
-      {R"({"schema": 1, "plugins": [)" + good + R"("sha256": "", "manifest_sha256": ""}]})", "is no sha256"},
-      {R"({"schema": 1, "plugins": [)" + good + digests + "}, " + good + digests + "}]}", "names the plugin `good` twice"},
-      {R"({"schema": 1, "plugins": [)" + good + digests + R"(, "sha256": "00"}]})", "stands in one object twice"},
+      {R"({"schema": 1, "plugins": [{"name": "good", "version": "1.0.0"}]})",
+       "lacks the key `sha256`"},
+      {R"({"schema": 1, "plugins": [)" + good + R"("sha265": "0"}]})",
+       "the key `sha265`, which this Tenon does not know; did you mean `sha256`?"},
+      {R"({"schema": 1, "plugins": [)" + good + R"("sha256": "", "manifest_sha256": ""}]})",
+       "is no sha256"},
+      {R"({"schema": 1, "plugins": [)" + good + digests + "}, " + good + digests + "}]}",
+       "names the plugin `good` twice"},
+      {R"({"schema": 1, "plugins": [)" + good + digests + R"(, "sha256": "00"}]})",
+       "stands in one object twice"},
       {R"({"schema": 1, "plugins": {}})", "is no list"}};
   for (const auto& [text, expected] : wrong) {
     ASSERT_TRUE(write_file(lock, text).ok());
@@ -317,7 +367,10 @@ TEST_F(PluginsTest, AutoloadAndLock) {
     EXPECT_NE(status.find("P0407"), std::string::npos) << text << status;
     EXPECT_NE(status.find(expected), std::string::npos) << text << status;
   }
-  ASSERT_TRUE(write_file(lock, R"({"schema": 1, "plugins": [{"name": "good", "version": "2.0.0", )" + digests + "}]}").ok());
+  ASSERT_TRUE(
+      write_file(lock, R"({"schema": 1, "plugins": [{"name": "good", "version": "2.0.0", )" +
+                           digests + "}]}")
+          .ok());
   EXPECT_NE(PluginHost({}).load("good").status().text().find("P0405"), std::string::npos);
   // What `tenon plugins lock` writes lets the same library and manifest pass and no other.
   ASSERT_EQ(unsetenv("TENON_PLUGIN_LOCK"), 0);
@@ -371,9 +424,11 @@ TEST_F(PluginsTest, RequiredLibrariesAreOpenedAfterDigestAndProbe) {
   ASSERT_EQ(system(("rm -f " + folder_ + "/*").c_str()), 0);
   EXPECT_EQ(outcome("crashes", R"("requires": {"libraries": ["libm.so.6"]})"), "probe P0601");
   ASSERT_EQ(system(("rm -f " + folder_ + "/*").c_str()), 0);
-  // A plugin that cannot be opened for lack of the library says so: here one for another processor stands for it.
+  // A plugin that cannot be opened for lack of the library says so: here one for another processor
+  // stands for it.
   install("good", missing);
-  std::string library = read_all(*open_user_file(folder_ + "/fake_good.so"), 1 << 24, "a library").value();
+  std::string library =
+      read_all(*open_user_file(folder_ + "/fake_good.so"), 1 << 24, "a library").value();
   library[18] = static_cast<char>(~library[18]);  // e_machine
   ASSERT_TRUE(write_file(folder_ + "/fake_good.so", library).ok());
   PluginHost host(here());
@@ -407,23 +462,32 @@ TEST_F(PluginsTest, FolderWithoutManifestsIsTold) {
   ASSERT_EQ(system(("mkdir " + folder_ + "/empty").c_str()), 0);
   setenv("TENON_PLUGIN_FILES", (folder_ + "/empty").c_str(), 1);
   PluginHost host({});
-  EXPECT_NE(log_.find("P0105: TENON_PLUGIN_FILES names the folder `" + folder_ + "/empty`, which holds no *.plugin.json"), std::string::npos) << log_;
+  EXPECT_NE(log_.find("P0105: TENON_PLUGIN_FILES names the folder `" + folder_ +
+                      "/empty`, which holds no *.plugin.json"),
+            std::string::npos)
+      << log_;
   log_.clear();
-  ASSERT_EQ(system(("mkdir " + folder_ + "/source && mv " + folder_ + "/empty " + folder_ + "/source/build && mv " + folder_ +
-                    "/good.plugin.json " + folder_ + "/source/build/").c_str()), 0);
+  ASSERT_EQ(
+      system(("mkdir " + folder_ + "/source && mv " + folder_ + "/empty " + folder_ +
+              "/source/build && mv " + folder_ + "/good.plugin.json " + folder_ + "/source/build/")
+                 .c_str()),
+      0);
   setenv("TENON_PLUGIN_FILES", (folder_ + "/source").c_str(), 1);
   PluginHost source({});
   EXPECT_NE(log_.find("`" + folder_ + "/source/build` does"), std::string::npos) << log_;
 }
 
 TEST_F(PluginsTest, RequiredLibraryIsNoFileOfTheManifestsChoice) {
-  install("good", R"("requires": {"libraries": [")" TENON_FAKES R"(/fake_aborts_when_opened.so"]})");
+  install("good",
+          R"("requires": {"libraries": [")" TENON_FAKES R"(/fake_aborts_when_opened.so"]})");
   PluginHost host(here());
   EXPECT_NE(host.load("good").status().text().find("P0206"), std::string::npos) << log_;
 }
 
 TEST_F(PluginsTest, KeysThatDoNothingAreTold) {
-  install("good", R"("threading": "free", "signature": "00", "min_driver": "1", "deprecates": ["x"], "experimental": true)");
+  install(
+      "good",
+      R"("threading": "free", "signature": "00", "min_driver": "1", "deprecates": ["x"], "experimental": true)");
   PluginHost host(here());
   EXPECT_TRUE(host.load("good").ok());
   const std::string text = host.explain_text("good"), json = host.explain_json("good");
@@ -438,9 +502,11 @@ TEST_F(PluginsTest, KeysThatDoNothingAreTold) {
 TEST_F(PluginsTest, UnknownNamesGetSuggestions) {
   install("good");
   PluginHost host(here());
-  EXPECT_EQ(host.load("god").status().text(), "P0903: there is no plugin `god`; did you mean `good`?; there are good");
+  EXPECT_EQ(host.load("god").status().text(),
+            "P0903: there is no plugin `god`; did you mean `good`?; there are good");
   EXPECT_EQ(host.load_provider("pass", "fake-pas").status().text(),
-            "P0901: no plugin provides the pass `fake-pas`; did you mean `fake-pass`?; there are fake-pass");
+            "P0901: no plugin provides the pass `fake-pas`; did you mean `fake-pass`?; there are "
+            "fake-pass");
   EXPECT_EQ(host.load_provider("device", "x").status().text(),
             "P0901: no plugin provides the device `x`; no plugin provides any device");
 }
@@ -451,7 +517,8 @@ TEST_F(PluginsTest, ProbeModes) {
     setenv("TENON_PLUGIN_PROBE", mode, 1);
     setenv("TENON_PLUGIN_NO_CACHE", "1", 1);
     EXPECT_EQ(outcome("throws"), "initialised P0807") << mode;
-    ASSERT_EQ(system(("rm -f " + folder_ + "/*").c_str()), 0);  // written over in place, a mapped library would crash
+    ASSERT_EQ(system(("rm -f " + folder_ + "/*").c_str()),
+              0);  // written over in place, a mapped library would crash
   }
   EXPECT_NE(log_.find("TENON_PLUGIN_PROBE=`nonsense`"), std::string::npos);
 }
@@ -460,10 +527,11 @@ TEST_F(PluginsTest, ChangedLibraryIsProbedAgain) {
   EXPECT_EQ(outcome("crashes"), "probe P0601");
   // The same name now holds a good library, as after an update.
   ASSERT_EQ(system(("cp " TENON_FAKES "/fake_good.so " + folder_ + "/fake_crashes.so").c_str()), 0);
-  ASSERT_EQ(system(("mv " + folder_ + "/crashes.plugin.json " + folder_ + "/x.plugin.json && sed -i 's/\"crashes\"/\"good\"/' " +
-                    folder_ + "/x.plugin.json")
-                       .c_str()),
-            0);
+  ASSERT_EQ(
+      system(("mv " + folder_ + "/crashes.plugin.json " + folder_ +
+              "/x.plugin.json && sed -i 's/\"crashes\"/\"good\"/' " + folder_ + "/x.plugin.json")
+                 .c_str()),
+      0);
   PluginHost host(here());
   EXPECT_TRUE(host.load("good").ok()) << log_;
 }

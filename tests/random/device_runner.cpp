@@ -7,7 +7,9 @@
 namespace tenon::random_tests {
 namespace {
 
-std::string failed(std::string_view step) { return fmt::format("{}: {}", step, failure_text()); }
+std::string failed(std::string_view step) {
+  return fmt::format("{}: {}", step, failure_text());
+}
 
 // Inputs in memory of their own, so that a device that writes into them is found out.
 std::vector<std::vector<unsigned char>> copies(const Binding& run) {
@@ -20,7 +22,8 @@ std::string bind(tenon::Binding& binding, const Generated& generated, const Bind
                  const std::vector<std::vector<unsigned char>>& data) {
   for (size_t i = 0; i < run.inputs.size(); ++i) {
     const ArrayView array = {run.inputs[i].dtype, run.inputs[i].dims, data[i].data()};
-    if (!binding.input(generated.inputs[i], array).ok()) return failed("input " + generated.inputs[i]);
+    if (!binding.input(generated.inputs[i], array).ok())
+      return failed("input " + generated.inputs[i]);
   }
   return "";
 }
@@ -30,8 +33,10 @@ std::string compare(tenon::Binding& binding, const Generated& generated, const B
     const std::string& name = generated.outputs[i];
     ArrayView found;
     if (!binding.output(name, &found).ok()) return failed("output " + name);
-    if (found.dims != run.outputs[i].dims || found.dtype != run.outputs[i].dtype) return name + ": another type";
-    if (std::string problem = difference(name, run.outputs[i], found.data); !problem.empty()) return problem;
+    if (found.dims != run.outputs[i].dims || found.dtype != run.outputs[i].dtype)
+      return name + ": another type";
+    if (std::string problem = difference(name, run.outputs[i], found.data); !problem.empty())
+      return problem;
   }
   return "";
 }
@@ -41,10 +46,12 @@ std::string run_twice(tenon::Binding& binding, const Generated& generated, const
   if (std::string problem = bind(binding, generated, run, data); !problem.empty()) return problem;
   for (const char* which : {"", "second run: "}) {
     if (!binding.run().ok()) return failed(fmt::format("{}run", which));
-    if (std::string problem = compare(binding, generated, run); !problem.empty()) return which + problem;
+    if (std::string problem = compare(binding, generated, run); !problem.empty())
+      return which + problem;
   }
   for (size_t i = 0; i < data.size(); ++i) {
-    if (data[i] != *run.inputs[i].bytes) return fmt::format("the input {} was written to", generated.inputs[i]);
+    if (data[i] != *run.inputs[i].bytes)
+      return fmt::format("the input {} was written to", generated.inputs[i]);
   }
   return "";
 }
@@ -54,7 +61,8 @@ std::string check(const Session& session, const std::string& device, const Gener
   Program program;
   tenon::Binding binding;
   const auto& api = session.api();
-  if (api.model_from_graph(api.self, generated.graph.get(), model.out()) != TENON_OK) return failed("model");
+  if (api.model_from_graph(api.self, generated.graph.get(), model.out()) != TENON_OK)
+    return failed("model");
   if (!model.compile({.device = device}, &program).ok()) return failed("compile");
   if (!program.bind(&binding).ok()) return failed("bind");
   for (const Binding& run : generated.bindings) {
@@ -66,7 +74,9 @@ std::string check(const Session& session, const std::string& device, const Gener
 }  // namespace
 
 Runner device_runner(const Session& session, std::string device) {
-  return [&session, device = std::move(device)](const Generated& generated) { return check(session, device, generated); };
+  return [&session, device = std::move(device)](const Generated& generated) {
+    return check(session, device, generated);
+  };
 }
 
 }  // namespace tenon::random_tests

@@ -1,10 +1,11 @@
 // Makes random graphs, checks each with a runner, and makes what fails small.
 //   random_graphs [--mode ops|fusion] [--device NAME|none] [--seed FIRST] [--count N] [--threads N]
 //                 [--model FILE] [--shrink 0|1] [--save FOLDER]
-//   random_graphs --device stages [--target NAME,...] [--targets N] [--trees N] [--verify 0|1] [--texts 0|1] ...
-// The second form needs no compiler: the interpreter runs what kernelgen makes for N of the targets (another choice for
-// each seed), after each of its steps, and the loop trees of one graph in so many. --verify 1: kernelgen's verifier
-// looks at each step too, and what it says is a failure.
+//   random_graphs --device stages [--target NAME,...] [--targets N] [--trees N] [--verify 0|1]
+//   [--texts 0|1] ...
+// The second form needs no compiler: the interpreter runs what kernelgen makes for N of the targets
+// (another choice for each seed), after each of its steps, and the loop trees of one graph in so
+// many. --verify 1: kernelgen's verifier looks at each step too, and what it says is a failure.
 // Each failure is told with its seed, and the run goes on; the exit status is 1 when any failed.
 #include <fmt/core.h>
 
@@ -30,16 +31,21 @@ namespace {
 
 struct Options {
   std::string mode = "ops", device = "cpu", model, save, target;
-  uint64_t seed = 1, count = 200, threads = 0, shrink = 1, targets = 1, trees = 1, verify = 0, texts = 0;
+  uint64_t seed = 1, count = 200, threads = 0, shrink = 1, targets = 1, trees = 1, verify = 0,
+           texts = 0;
 };
 
 bool parse(int argc, char** argv, Options* options) {
-  const std::map<std::string, std::string*> texts = {
-      {"--mode", &options->mode}, {"--device", &options->device}, {"--model", &options->model}, {"--save", &options->save}, {"--target", &options->target}};
-  const std::map<std::string, uint64_t*> numbers = {{"--seed", &options->seed}, {"--count", &options->count},
-                                                    {"--threads", &options->threads}, {"--shrink", &options->shrink},
-                                                    {"--targets", &options->targets}, {"--trees", &options->trees}, {"--verify", &options->verify},
-                                                    {"--texts", &options->texts}};
+  const std::map<std::string, std::string*> texts = {{"--mode", &options->mode},
+                                                     {"--device", &options->device},
+                                                     {"--model", &options->model},
+                                                     {"--save", &options->save},
+                                                     {"--target", &options->target}};
+  const std::map<std::string, uint64_t*> numbers = {
+      {"--seed", &options->seed},       {"--count", &options->count},
+      {"--threads", &options->threads}, {"--shrink", &options->shrink},
+      {"--targets", &options->targets}, {"--trees", &options->trees},
+      {"--verify", &options->verify},   {"--texts", &options->texts}};
   for (int i = 1; i + 1 < argc; i += 2) {
     if (const auto text = texts.find(argv[i]); text != texts.end()) {
       *text->second = argv[i + 1];
@@ -52,7 +58,7 @@ bool parse(int argc, char** argv, Options* options) {
   return argc % 2 == 1 && (options->mode == "ops" || options->mode == "fusion");
 }
 
-constexpr uint64_t kShrunkMax = 20;    // the others are told by their seeds
+constexpr uint64_t kShrunkMax = 20;     // the others are told by their seeds
 constexpr uint64_t kFailuresMax = 100;  // then it is not the graphs that fail
 
 class Driver {
@@ -63,9 +69,13 @@ class Driver {
     const auto begin = std::chrono::steady_clock::now();
     uint64_t made = 0;
     for (; made < options_.count && failed_ < kFailuresMax; ++made) one(options_.seed + made);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    fmt::print("{} graphs with {} nodes on {} in {:.1f} s: {} failed{}\n", made, nodes_, options_.device, seconds,
-               failed_, options_.mode == "ops" && options_.model.empty() ? "; ops never used:" + op_graphs_.unused() : "");
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    fmt::print("{} graphs with {} nodes on {} in {:.1f} s: {} failed{}\n", made, nodes_,
+               options_.device, seconds, failed_,
+               options_.mode == "ops" && options_.model.empty()
+                   ? "; ops never used:" + op_graphs_.unused()
+                   : "");
     return failed_ == 0 ? 0 : 1;
   }
 
@@ -75,7 +85,9 @@ class Driver {
     std::string problem;
     if (!options_.model.empty()) {
       problem = model_graph(options_.model, seed, &generated);
-    } else if (!(options_.mode == "ops" ? op_graphs_.make(seed, &generated) : fusion_graph(seed, &generated)).ok()) {
+    } else if (!(options_.mode == "ops" ? op_graphs_.make(seed, &generated)
+                                        : fusion_graph(seed, &generated))
+                    .ok()) {
       problem = failure_text();
     }
     if (!problem.empty()) return tell(seed, "generate: " + problem);
@@ -162,9 +174,12 @@ int main_of(const Options& options) {
 int main(int argc, char** argv) {
   tenon::random_tests::Options options;
   if (!tenon::random_tests::parse(argc, argv, &options)) {
-    fmt::print(stderr, "usage: random_graphs [--mode ops|fusion] [--device NAME|none] [--seed FIRST] [--count N] "
-                       "[--threads N] [--model FILE] [--shrink 0|1] [--save FOLDER]\n"
-                       "       random_graphs --device stages [--target NAME,...] [--targets N] [--trees N] [--verify 0|1] [--texts 0|1] ...\n");
+    fmt::print(
+        stderr,
+        "usage: random_graphs [--mode ops|fusion] [--device NAME|none] [--seed FIRST] [--count N] "
+        "[--threads N] [--model FILE] [--shrink 0|1] [--save FOLDER]\n"
+        "       random_graphs --device stages [--target NAME,...] [--targets N] [--trees N] "
+        "[--verify 0|1] [--texts 0|1] ...\n");
     return 2;
   }
   const char* full = std::getenv("CHECK_FULL");

@@ -22,14 +22,16 @@ bool has_large_constants(const Generated& generated) {
   tenon_graph_t* graph = generated.graph.get();
   for (tenon_value_t v = 0; v < graph_view(graph).value_limit; ++v) {
     const Value value(graph, v);
-    if (value.is_constant() && blob_bytes(value.blob()).size() > TENON_TEXT_INLINE_BYTES_MAX) return true;
+    if (value.is_constant() && blob_bytes(value.blob()).size() > TENON_TEXT_INLINE_BYTES_MAX)
+      return true;
   }
   return false;
 }
 
 std::string write_tensor(const std::string& path, const Tensor& tensor) {
   const auto* session = context().query<tenon_host_session_t>(TENON_HOST_SESSION_ID);
-  const Blob blob = Blob::bytes(tensor.data(), static_cast<uint64_t>(tensor.count()) * dtype_bytes(tensor.dtype));
+  const Blob blob =
+      Blob::bytes(tensor.data(), static_cast<uint64_t>(tensor.count()) * dtype_bytes(tensor.dtype));
   tenon_tensor_t raw = {};
   raw.size_bytes = sizeof raw;
   raw.dtype = tensor.dtype;
@@ -41,20 +43,25 @@ std::string write_tensor(const std::string& path, const Tensor& tensor) {
 
 }  // namespace
 
-std::string text_of(const Generated& generated) { return written(generated, TENON_FORMAT_TEXT); }
+std::string text_of(const Generated& generated) {
+  return written(generated, TENON_FORMAT_TEXT);
+}
 
-std::string save(const Generated& generated, const std::string& folder, const std::string& name, std::string* command) {
+std::string save(const Generated& generated, const std::string& folder, const std::string& name,
+                 std::string* command) {
   std::error_code ignored;  // a folder that is not there is told by what cannot be written into it
   std::filesystem::create_directories(folder, ignored);
   const bool binary = has_large_constants(generated);
   const std::string graph = fmt::format("{}/{}.{}", folder, name, binary ? "tirb" : "tir");
   const std::string bytes = written(generated, binary ? TENON_FORMAT_BINARY : TENON_FORMAT_TEXT);
   const auto* files = context().query<tenon_host_files_t>(TENON_HOST_FILES_ID);
-  if (files->write(files->self, str(graph), bytes.data(), bytes.size()) != TENON_OK) return failure_text();
+  if (files->write(files->self, str(graph), bytes.data(), bytes.size()) != TENON_OK)
+    return failure_text();
   *command = "tenon run " + graph;
   for (size_t i = 0; i < generated.inputs.size(); ++i) {
     const std::string path = fmt::format("{}/{}.{}.npy", folder, name, generated.inputs[i]);
-    if (std::string problem = write_tensor(path, generated.bindings[0].inputs[i]); !problem.empty()) return problem;
+    if (std::string problem = write_tensor(path, generated.bindings[0].inputs[i]); !problem.empty())
+      return problem;
     *command += fmt::format(" --input {}={}", generated.inputs[i], path);
   }
   *command += " --check reference";

@@ -13,13 +13,16 @@ namespace tenon::random_tests {
 
 using tools::Dense;
 
-int64_t Tensor::count() const { return Dense{dtype, dims, nullptr}.count(); }
+int64_t Tensor::count() const {
+  return Dense{dtype, dims, nullptr}.count();
+}
 
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-// |a - b|: infinite for a NaN, for other integers, and for complex numbers that differ in any part beyond a number.
+// |a - b|: infinite for a NaN, for other integers, and for complex numbers that differ in any part
+// beyond a number.
 double distance(const Dense& a, const Dense& b, int64_t i) {
   const uint32_t size = dtype_bytes(b.dtype);
   if (std::memcmp(a.data + i * size, b.data + i * size, size) == 0) return 0;
@@ -35,7 +38,8 @@ double distance(const Dense& a, const Dense& b, int64_t i) {
 
 // How far an element is beyond what is allowed; 0 when it agrees.
 double excess(const Dense& found, const Tensor& expected, const Dense& wanted, int64_t i) {
-  const double allowed = expected.allowed == nullptr ? 0 : (*expected.allowed)[static_cast<size_t>(i)];
+  const double allowed =
+      expected.allowed == nullptr ? 0 : (*expected.allowed)[static_cast<size_t>(i)];
   return std::max(distance(found, wanted, i) - allowed, 0.0);
 }
 
@@ -56,10 +60,12 @@ std::string difference(const std::string& name, const Tensor& expected, const vo
     }
   }
   if (count == 0) return "";
-  const double allowed = expected.allowed == nullptr ? 0 : (*expected.allowed)[static_cast<size_t>(worst)];
-  return fmt::format("{} {}: {} instead of {} at {}, {:.3g} is allowed ({} of {} differ)", name, tools::type_text(b),
-                     tools::element_text(a, worst), tools::element_text(b, worst), tools::index_text(b.dims, worst),
-                     allowed, count, b.count());
+  const double allowed =
+      expected.allowed == nullptr ? 0 : (*expected.allowed)[static_cast<size_t>(worst)];
+  return fmt::format("{} {}: {} instead of {} at {}, {:.3g} is allowed ({} of {} differ)", name,
+                     tools::type_text(b), tools::element_text(a, worst),
+                     tools::element_text(b, worst), tools::index_text(b.dims, worst), allowed,
+                     count, b.count());
 }
 
 }  // namespace tenon::random_tests

@@ -1,6 +1,7 @@
-// What random graphs are checked with. A runner takes one generated graph, runs it in its own way for each binding of
-// the graph's symbols, and says what differs: a device through a session (device_runner.h), an interpreter of a
-// backend's own programs, whatever else computes the outputs from the inputs.
+// What random graphs are checked with. A runner takes one generated graph, runs it in its own way
+// for each binding of the graph's symbols, and says what differs: a device through a session
+// (device_runner.h), an interpreter of a backend's own programs, whatever else computes the outputs
+// from the inputs.
 #pragma once
 #include <functional>
 #include <memory>
@@ -16,7 +17,8 @@ struct Tensor {
   tenon_dtype_t dtype = TENON_DTYPE_NONE;
   std::vector<int64_t> dims;
   std::shared_ptr<const std::vector<unsigned char>> bytes;
-  std::shared_ptr<const std::vector<double>> allowed;  // |a - b| by element; null: every bit counts (integers, inputs)
+  std::shared_ptr<const std::vector<double>>
+      allowed;  // |a - b| by element; null: every bit counts (integers, inputs)
 
   int64_t count() const;
   const void* data() const { return bytes->data(); }
@@ -31,7 +33,7 @@ struct Binding {
 
 struct Generated {
   uint64_t seed = 0;
-  Graph graph;  // verified, and not frozen
+  Graph graph;                               // verified, and not frozen
   std::vector<std::string> inputs, outputs;  // names of arguments and yields
   std::vector<Binding> bindings;  // one for a graph without symbols, else 2 or 3 that differ
   uint64_t nodes = 0;
@@ -40,9 +42,9 @@ struct Generated {
 // Empty when all outputs of all bindings agree; else one line that tells the first difference.
 using Runner = std::function<std::string(const Generated&)>;
 
-// Compares a dense row-major result with what is expected of it, element by element. Empty when it agrees; else a line
-// with the worst element: "out0 f32[2, 3]: -113 instead of 0.41 at [1, 2], 0.0004 is allowed (2 of 6 differ)".
-// A NaN never agrees: expected values are finite.
+// Compares a dense row-major result with what is expected of it, element by element. Empty when it
+// agrees; else a line with the worst element: "out0 f32[2, 3]: -113 instead of 0.41 at [1, 2],
+// 0.0004 is allowed (2 of 6 differ)". A NaN never agrees: expected values are finite.
 std::string difference(const std::string& name, const Tensor& expected, const void* found);
 
 }  // namespace tenon::random_tests

@@ -39,7 +39,8 @@ inline Generated graph_of(std::string_view text, uint64_t seed = 1) {
     out.inputs.emplace_back(sym_text(argument.view().name));
     run.inputs.push_back(random_tensor(argument.dtype(), std::move(dims), seed + argument.id()));
   }
-  for (uint32_t i = 0; i < main.view().yield_count; ++i) out.outputs.emplace_back(sym_text(main.view().output_names[i]));
+  for (uint32_t i = 0; i < main.view().yield_count; ++i)
+    out.outputs.emplace_back(sym_text(main.view().output_names[i]));
   return out;
 }
 

@@ -1,4 +1,5 @@
-// Memory that is not there: the limit that the user sets, and a system that refuses. Each is an error of the call, and the next call works.
+// Memory that is not there: the limit that the user sets, and a system that refuses. Each is an
+// error of the call, and the next call works.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -22,9 +23,15 @@ void* operator new(size_t size) {
   if (void* p = take(size)) return p;
   throw std::bad_alloc();
 }
-void* operator new(size_t size, const std::nothrow_t&) noexcept { return take(size); }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
+void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  return take(size);
+}
+void operator delete(void* p) noexcept {
+  std::free(p);
+}
+void operator delete(void* p, size_t) noexcept {
+  std::free(p);
+}
 
 namespace {
 
@@ -71,7 +78,8 @@ TEST_P(Exhaustion, TheLimitRefusesOneRunAndTheNextIsRight) {
   for (int turn = 0; turn < 2; ++turn) {
     EXPECT_EQ(run(1 << 17).code(), TENON_RESOURCE_EXHAUSTED);  // 32 MiB where 16 are allowed
     EXPECT_TRUE(tenon::failure_text().starts_with("T0609")) << tenon::failure_text();
-    EXPECT_NE(tenon::failure_text().find("TENON_MEMORY_LIMIT"), std::string::npos) << tenon::failure_text();
+    EXPECT_NE(tenon::failure_text().find("TENON_MEMORY_LIMIT"), std::string::npos)
+        << tenon::failure_text();
     expect_usable();
   }
 }
@@ -92,23 +100,27 @@ TEST_P(Exhaustion, ARefusedAllocationFailsTheCallAndTheNextWorks) {
 
 TEST_P(Exhaustion, SmallAllocationsMayFailInARun) {
   expect_usable();
-  // Whatever a run asks for, from here down to 64 bytes: it works or says that memory is short, and the next one works.
+  // Whatever a run asks for, from here down to 64 bytes: it works or says that memory is short, and
+  // the next one works.
   for (size_t from = size_t{1} << 16; from >= 64; from /= 4) {
     x_.assign(8, 0.0f);
     ASSERT_TRUE(binding_.input("x", ArrayView::of(x_, {8})).ok());
     g_refuse_from = from;
     const tenon::Status status = binding_.run();
     g_refuse_from = 0;
-    EXPECT_TRUE(status.ok() || status.code() == TENON_RESOURCE_EXHAUSTED) << from << ": " << tenon::failure_text();
+    EXPECT_TRUE(status.ok() || status.code() == TENON_RESOURCE_EXHAUSTED)
+        << from << ": " << tenon::failure_text();
     expect_usable();
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, Exhaustion, testing::Values("reference"
+INSTANTIATE_TEST_SUITE_P(Devices, Exhaustion,
+                         testing::Values("reference"
 #if TENON_WITH_CPU
-                                                              , "cpu"
+                                         ,
+                                         "cpu"
 #endif
-                                                              ));
+                                         ));
 
 }  // namespace
 

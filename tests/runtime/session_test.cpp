@@ -124,7 +124,8 @@ TEST_P(SessionTest, EveryKindOfWrongInputIsNamedAndTheBindingStaysUsable) {
   EXPECT_NE(tenon::failure_text().find("`x`"), std::string::npos);
   EXPECT_NE(tenon::failure_text().find("`z`"), std::string::npos);
   EXPECT_FALSE(b.input("xx", ArrayView::of(x, {n, 3})).ok());
-  EXPECT_NE(tenon::failure_text().find("did you mean `x`"), std::string::npos) << tenon::failure_text();
+  EXPECT_NE(tenon::failure_text().find("did you mean `x`"), std::string::npos)
+      << tenon::failure_text();
   EXPECT_FALSE(b.input("x", {TENON_I32, {n, 3}, x.data()}).ok());
   EXPECT_TRUE(tenon::failure_text().starts_with("T0603")) << tenon::failure_text();
   EXPECT_FALSE(b.input("x", ArrayView::of(x, {n * 3})).ok());
@@ -134,7 +135,8 @@ TEST_P(SessionTest, EveryKindOfWrongInputIsNamedAndTheBindingStaysUsable) {
   ASSERT_TRUE(b.input("x", ArrayView::of(x, {4, 3})).ok());
   EXPECT_FALSE(b.input("z", ArrayView::of(z, {2, 3})).ok());
   EXPECT_TRUE(tenon::failure_text().starts_with("T0606")) << tenon::failure_text();
-  // What counts is what is bound now: an input that is bound again forgets its size, and others keep theirs.
+  // What counts is what is bound now: an input that is bound again forgets its size, and others
+  // keep theirs.
   tenon::Binding again;
   ASSERT_TRUE(program.bind(&again).ok());
   ASSERT_TRUE(again.input("x", ArrayView::of(x, {4, 3})).ok());
@@ -178,23 +180,29 @@ TEST_P(SessionTest, ProfileNamesTheDevice) {
   ASSERT_TRUE(b.run().ok()) << tenon::failure_text();
   std::string text;
   const tenon_sink_t sink = tenon::sink_to(&text);
-  ASSERT_EQ(session.api().profile_write(session.api().self, b.get(), TENON_PROFILE_PERFETTO, &sink), TENON_OK);
+  ASSERT_EQ(session.api().profile_write(session.api().self, b.get(), TENON_PROFILE_PERFETTO, &sink),
+            TENON_OK);
   EXPECT_NE(text.find("\"cat\":\"kernel\""), std::string::npos) << text;
 }
 
 #if TENON_WITH_CPU
 #define TENON_GENERAL "cpu"
 #define TENON_MIXES "null,reference", "null,cpu", "null,sim", "sim,null,cpu"
-INSTANTIATE_TEST_SUITE_P(Devices, SessionTest, testing::Values("reference", "cpu", "sim", "null", "null,sim", "sim,cpu,null"));
+INSTANTIATE_TEST_SUITE_P(Devices, SessionTest,
+                         testing::Values("reference", "cpu", "sim", "null", "null,sim",
+                                         "sim,cpu,null"));
 #else  // sim's kernels are built by the cpu plugin's toolchain
 #define TENON_GENERAL "reference"
 #define TENON_MIXES "null,reference"
-INSTANTIATE_TEST_SUITE_P(Devices, SessionTest, testing::Values("reference", "null", "null,reference"));
+INSTANTIATE_TEST_SUITE_P(Devices, SessionTest,
+                         testing::Values("reference", "null", "null,reference"));
 #endif
 
 // Graphs that go to and fro between devices: `null` adds and nothing else.
 std::string random_graph(uint32_t seed, int nodes) {
-  std::string text = "tenon.tir 1\ngraph @r<n in [1, 64]>(%v0: f32[n, 3], %v1: f32[n, 3]) -> (a: f32[n, 3], b: f32[n, 3]) {\n";
+  std::string text =
+      "tenon.tir 1\ngraph @r<n in [1, 64]>(%v0: f32[n, 3], %v1: f32[n, 3]) -> (a: f32[n, 3], b: "
+      "f32[n, 3]) {\n";
   const char* const ops[] = {"add", "add", "sub", "max", "min"};
   uint32_t state = seed;
   auto next = [&state](uint32_t n) {
@@ -203,7 +211,8 @@ std::string random_graph(uint32_t seed, int nodes) {
   };
   for (int i = 2; i < nodes + 2; ++i) {
     const uint32_t recent = static_cast<uint32_t>(i);
-    text += tenon::cat("  %v", i, " = ", ops[next(5)], "(%v", next(recent), ", %v", next(recent), ") : f32[n, 3]\n");
+    text += tenon::cat("  %v", i, " = ", ops[next(5)], "(%v", next(recent), ", %v", next(recent),
+                       ") : f32[n, 3]\n");
   }
   return text + tenon::cat("  yield %v", nodes + 1, ", %v", nodes, "\n}\n");
 }
@@ -211,11 +220,13 @@ std::string random_graph(uint32_t seed, int nodes) {
 TEST_F(SessionTest, RandomGraphsOnMixedDevicesEqualTheReference) {
   for (uint32_t seed = 1; seed <= 12; ++seed) {
     tenon::Model random;
-    ASSERT_TRUE(session.load_bytes(random_graph(seed, 30), "random.tir", &random).ok()) << tenon::failure_text();
+    ASSERT_TRUE(session.load_bytes(random_graph(seed, 30), "random.tir", &random).ok())
+        << tenon::failure_text();
     std::vector<float> expected[2];
     for (const char* device : {"reference", TENON_MIXES}) {
       tenon::Program program;
-      ASSERT_TRUE(random.compile({.device = device}, &program).ok()) << device << ": " << tenon::failure_text();
+      ASSERT_TRUE(random.compile({.device = device}, &program).ok())
+          << device << ": " << tenon::failure_text();
       tenon::Binding b;
       ASSERT_TRUE(program.bind(&b).ok());
       for (int run = 0; run < 2; ++run) {
@@ -227,7 +238,8 @@ TEST_F(SessionTest, RandomGraphsOnMixedDevicesEqualTheReference) {
           ASSERT_TRUE(b.output(o == 0 ? "a" : "b", &out).ok());
           const auto values = out.as<float>();
           if (expected[o].empty()) expected[o].assign(values.begin(), values.end());
-          for (size_t i = 0; i < values.size(); ++i) ASSERT_FLOAT_EQ(values[i], expected[o][i]) << device << " seed " << seed;
+          for (size_t i = 0; i < values.size(); ++i)
+            ASSERT_FLOAT_EQ(values[i], expected[o][i]) << device << " seed " << seed;
         }
       }
     }
@@ -272,7 +284,8 @@ TEST_F(SessionTest, PlacementTellsWhoTookWhat) {
 TEST_F(SessionTest, UnknownDevicesAreErrorsThatListTheKnown) {
   tenon::Program program;
   EXPECT_EQ(model.compile({.device = TENON_GENERAL "u"}, &program).code(), TENON_NOT_FOUND);
-  EXPECT_NE(tenon::failure_text().find("did you mean `" TENON_GENERAL "`"), std::string::npos) << tenon::failure_text();
+  EXPECT_NE(tenon::failure_text().find("did you mean `" TENON_GENERAL "`"), std::string::npos)
+      << tenon::failure_text();
   EXPECT_NE(tenon::failure_text().find("reference"), std::string::npos);
   EXPECT_EQ(model.compile({.device = "reference:7"}, &program).code(), TENON_NOT_FOUND);
   EXPECT_EQ(model.compile({.device = "reference:x"}, &program).code(), TENON_INVALID_ARGUMENT);
@@ -289,14 +302,17 @@ TEST_F(SessionTest, DumpsAndExplanations) {
   EXPECT_NE(text.find("// segment 1 on " TENON_GENERAL ": 2 nodes"), std::string::npos) << text;
   EXPECT_EQ(program.dump("nothing", &text).code(), TENON_NOT_FOUND);
   EXPECT_TRUE(tenon::failure_text().starts_with("T0508"));
-  for (const char* what : {"plugins", "devices", "ops", "passes", "frontends", "settings", "errors"}) {
+  for (const char* what :
+       {"plugins", "devices", "ops", "passes", "frontends", "settings", "errors"}) {
     text.clear();
     const tenon_sink_t sink = tenon::sink_to(&text);
-    EXPECT_EQ(session.api().explain(session.api().self, tenon::str(what), {}, &sink), TENON_OK) << tenon::failure_text();
+    EXPECT_EQ(session.api().explain(session.api().self, tenon::str(what), {}, &sink), TENON_OK)
+        << tenon::failure_text();
     EXPECT_NE(text.find(std::string("\"") + what + "\""), std::string::npos) << text;
   }
   const tenon_sink_t sink = tenon::sink_to(&text);
-  EXPECT_EQ(session.api().explain(session.api().self, tenon::str("devicess"), {}, &sink), TENON_NOT_FOUND);
+  EXPECT_EQ(session.api().explain(session.api().self, tenon::str("devicess"), {}, &sink),
+            TENON_NOT_FOUND);
 }
 
 // Options whose size is forgotten would be read as none: another device, other settings.
@@ -317,7 +333,8 @@ TEST_F(SessionTest, RecordsThatDoNotSayTheirSizeAreRefused) {
   EXPECT_EQ(api.bind_input(api.self, b.get(), tenon::str("x"), &array), TENON_INVALID_ARGUMENT);
   EXPECT_TRUE(tenon::failure_text().starts_with("T0616")) << tenon::failure_text();
   tenon_tensor_t tensor{};
-  EXPECT_EQ(api.tensor_write(api.self, tenon::str("/nonexistent/t.npy"), &tensor), TENON_INVALID_ARGUMENT);
+  EXPECT_EQ(api.tensor_write(api.self, tenon::str("/nonexistent/t.npy"), &tensor),
+            TENON_INVALID_ARGUMENT);
   EXPECT_TRUE(tenon::failure_text().starts_with("T0616")) << tenon::failure_text();
   // No options at all are the defaults.
   ASSERT_EQ(api.compile(api.self, model.get(), nullptr, &made), TENON_OK) << tenon::failure_text();
@@ -326,7 +343,10 @@ TEST_F(SessionTest, RecordsThatDoNotSayTheirSizeAreRefused) {
 
 TEST_F(SessionTest, PackedInputsAreBoundAndOutputsOutliveThem) {
   tenon::Model packed;
-  ASSERT_TRUE(session.load_bytes("tenon.tir 1\ngraph @g(%x: i4[5]) -> (y: i4[5]) {\n  yield %x\n}\n", "i4.tir", &packed).ok())
+  ASSERT_TRUE(session
+                  .load_bytes("tenon.tir 1\ngraph @g(%x: i4[5]) -> (y: i4[5]) {\n  yield %x\n}\n",
+                              "i4.tir", &packed)
+                  .ok())
       << tenon::failure_text();
   tenon::Program program;
   ASSERT_TRUE(packed.compile({.device = "reference"}, &program).ok()) << tenon::failure_text();
@@ -389,10 +409,13 @@ TEST_F(SessionTest, AnEvaluationThatFailsAtItsSecondOutputKeepsNothing) {
   std::vector<float> keys(1000, 1);
   std::vector<int32_t> values(1000, 2);
   const int64_t dims[1] = {1000}, strides[1] = {4};
-  const tenon_array_t inputs[2] = {{sizeof(tenon_array_t), TENON_F32, 0, 1, 0, keys.data(), dims, strides},
-                                   {sizeof(tenon_array_t), TENON_I32, 0, 1, 0, values.data(), dims, strides}};
+  const tenon_array_t inputs[2] = {
+      {sizeof(tenon_array_t), TENON_F32, 0, 1, 0, keys.data(), dims, strides},
+      {sizeof(tenon_array_t), TENON_I32, 0, 1, 0, values.data(), dims, strides}};
   tenon_array_t outputs[2] = {};
-  const auto evaluate = [&] { return registry.evaluate(registry.self, graph, 0, nullptr, 0, inputs, 2, outputs, 2); };
+  const auto evaluate = [&] {
+    return registry.evaluate(registry.self, graph, 0, nullptr, 0, inputs, 2, outputs, 2);
+  };
   const uint64_t before = memory_in_use();
   {
     const Full full(6000);
@@ -409,7 +432,8 @@ TEST_F(SessionTest, AnEvaluationThatFailsAtItsSecondOutputKeepsNothing) {
 }
 
 TEST_F(SessionTest, ConstantsOfADeviceOfSingleKernelsAreCounted) {
-  std::string text = "tenon.tir 1\ngraph @g(%x: f32[64]) -> (y: f32[64]) {\n  %w = const f32[64] [0";
+  std::string text =
+      "tenon.tir 1\ngraph @g(%x: f32[64]) -> (y: f32[64]) {\n  %w = const f32[64] [0";
   for (int i = 1; i < 64; ++i) text += tenon::cat(", ", i);
   text += "]\n  %y = add(%x, %w) : f32[64]\n  yield %y\n}\n";
   tenon::Model constants;
@@ -418,11 +442,13 @@ TEST_F(SessionTest, ConstantsOfADeviceOfSingleKernelsAreCounted) {
   tenon::Program program;
   {
     const Full full(255);
-    EXPECT_EQ(constants.compile({.device = "null", .no_fallback = true}, &program).code(), TENON_RESOURCE_EXHAUSTED);
+    EXPECT_EQ(constants.compile({.device = "null", .no_fallback = true}, &program).code(),
+              TENON_RESOURCE_EXHAUSTED);
     EXPECT_NE(tenon::failure_text().find("T0609"), std::string::npos) << tenon::failure_text();
   }
   EXPECT_EQ(memory_in_use(), before);
-  ASSERT_TRUE(constants.compile({.device = "null", .no_fallback = true}, &program).ok()) << tenon::failure_text();
+  ASSERT_TRUE(constants.compile({.device = "null", .no_fallback = true}, &program).ok())
+      << tenon::failure_text();
   EXPECT_EQ(memory_in_use(), before + 256);
   program = tenon::Program();
   EXPECT_EQ(memory_in_use(), before);

@@ -11,7 +11,9 @@ constexpr ErrorEntry kEntries[] = {
 };
 }  // namespace
 
-std::span<const ErrorEntry> error_entries() { return kEntries; }
+std::span<const ErrorEntry> error_entries() {
+  return kEntries;
+}
 
 const ErrorEntry* find_error_entry(std::string_view id) {
   for (const ErrorEntry& entry : kEntries) {

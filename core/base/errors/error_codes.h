@@ -1,4 +1,5 @@
-// The table of stable error codes: what `tenon explain T0123` prints. The texts are in error_codes.def.
+// The table of stable error codes: what `tenon explain T0123` prints. The texts are in
+// error_codes.def.
 #pragma once
 #include <span>
 #include <string_view>

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <exception>
 
-#include "core/base/str.h"
 #include "core/base/process/thread_kept.h"
+#include "core/base/str.h"
 
 namespace tenon {
 namespace {
@@ -18,10 +18,12 @@ void keep(Status&& failure) {
 
 constexpr size_t kFailureTextMax = 16 * 1024;  // a plugin may not fill memory with its excuse
 constexpr size_t kDetailKeyMax = 256, kDetailValueMax = 4096, kDetailsMax = 64;
-constexpr uint64_t kSizeThatIsNone = uint64_t{1} << 30;  // nobody's sentence: bytes of such a text are not looked at
+constexpr uint64_t kSizeThatIsNone =
+    uint64_t{1} << 30;  // nobody's sentence: bytes of such a text are not looked at
 
 std::string bounded(std::string_view text, size_t max_bytes) {
-  if (text.size() >= kSizeThatIsNone) return fmt::format("(a text that says it has {} bytes)", text.size());
+  if (text.size() >= kSizeThatIsNone)
+    return fmt::format("(a text that says it has {} bytes)", text.size());
   return std::string(text.substr(0, max_bytes));
 }
 
@@ -35,7 +37,8 @@ bool is_error_code(std::string_view text) {
 
 }  // namespace
 
-void record_failure(tenon_code_t code, std::string_view text, std::span<const tenon_key_value_t> evidence) noexcept try {
+void record_failure(tenon_code_t code, std::string_view text,
+                    std::span<const tenon_key_value_t> evidence) noexcept try {
   std::string kept;
   if (text.size() >= kSizeThatIsNone) text = kept = bounded(text, 0);
   std::string_view id;
@@ -45,7 +48,8 @@ void record_failure(tenon_code_t code, std::string_view text, std::span<const te
   }
   Status status(code == TENON_OK ? TENON_UNKNOWN : code, id, printable(text, kFailureTextMax));
   for (const tenon_key_value_t& pair : evidence.first(std::min(evidence.size(), kDetailsMax))) {
-    status.add(bounded(from_abi_str(pair.key), kDetailKeyMax), bounded(from_abi_str(pair.value), kDetailValueMax));
+    status.add(bounded(from_abi_str(pair.key), kDetailKeyMax),
+               bounded(from_abi_str(pair.value), kDetailValueMax));
   }
   keep(std::move(status));
 } catch (const std::exception&) {  // no memory for the words
@@ -82,8 +86,12 @@ Status from_abi(tenon_code_t code, std::string_view who) {
   return error(code, "T0002", "{} failed with {} and gave no reason", who, code_name(code));
 }
 
-const Status& last_failure() { return tls_failure.value; }
+const Status& last_failure() {
+  return tls_failure.value;
+}
 
-void clear_failure() { tls_failure.value = Status(); }
+void clear_failure() {
+  tls_failure.value = Status();
+}
 
 }  // namespace tenon

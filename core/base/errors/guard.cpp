@@ -16,12 +16,14 @@ tenon_code_t failure_of_exception() noexcept {
     return out_of_memory("T0111: something of a size that no memory has was asked for");
   } catch (const std::exception& problem) {
     try {
-      record_failure(TENON_INTERNAL, std::string("T0003: an exception ended the call: ") + problem.what(), {});
+      record_failure(TENON_INTERNAL,
+                     std::string("T0003: an exception ended the call: ") + problem.what(), {});
     } catch (...) {
       return out_of_memory(kNoMemory);
     }
   } catch (...) {
-    record_failure(TENON_INTERNAL, "T0003: an exception that says nothing of itself ended the call", {});
+    record_failure(TENON_INTERNAL, "T0003: an exception that says nothing of itself ended the call",
+                   {});
   }
   return TENON_INTERNAL;
 }

@@ -1,6 +1,7 @@
-// Where C++ exceptions end. Every function of libtenon that others call through a C table runs its body in one of
-// these: the library throws nothing of its own, but the standard library's std::bad_alloc and std::length_error, and
-// what a program's own sink or callback throws at us, must not travel through C frames.
+// Where C++ exceptions end. Every function of libtenon that others call through a C table runs its
+// body in one of these: the library throws nothing of its own, but the standard library's
+// std::bad_alloc and std::length_error, and what a program's own sink or callback throws at us,
+// must not travel through C frames.
 #pragma once
 #include <cxxabi.h>
 
@@ -14,12 +15,14 @@
 
 namespace tenon {
 
-// For a catch (...): records what the exception that is being handled says in this thread's record and gives its code. T0111
-// (RESOURCE_EXHAUSTED) for memory and sizes that cannot be had, T0003 (INTERNAL) for everything else.
+// For a catch (...): records what the exception that is being handled says in this thread's record
+// and gives its code. T0111 (RESOURCE_EXHAUSTED) for memory and sizes that cannot be had, T0003
+// (INTERNAL) for everything else.
 tenon_code_t failure_of_exception() noexcept;
 
-// Runs `body`, which returns a Status or a code. A failed Status becomes this thread's record, and so does an exception. The
-// record is left alone on success: a plugin may be on its way out with a failure in it.
+// Runs `body`, which returns a Status or a code. A failed Status becomes this thread's record, and
+// so does an exception. The record is left alone on success: a plugin may be on its way out with a
+// failure in it.
 template <typename F>
 tenon_code_t guarded(F&& body) {
   try {
@@ -53,8 +56,8 @@ void guarded_void(F&& body) {
   });
 }
 
-// A sink that appends to `text`, which must live as long as the sink. Its write lets no exception out into the frames of
-// the plugin that calls it.
+// A sink that appends to `text`, which must live as long as the sink. Its write lets no exception
+// out into the frames of the plugin that calls it.
 tenon_sink_t sink_into(std::string& text);
 
 }  // namespace tenon

@@ -8,11 +8,23 @@
 namespace tenon {
 
 std::string_view code_name(tenon_code_t code) {
-  static constexpr std::string_view kNames[] = {
-      "OK",           "CANCELLED",         "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
-      "NOT_FOUND",    "ALREADY_EXISTS",    "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
-      "ABORTED",      "OUT_OF_RANGE",      "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
-      "DATA_LOSS",    "DEVICE_LOST"};
+  static constexpr std::string_view kNames[] = {"OK",
+                                                "CANCELLED",
+                                                "UNKNOWN",
+                                                "INVALID_ARGUMENT",
+                                                "DEADLINE_EXCEEDED",
+                                                "NOT_FOUND",
+                                                "ALREADY_EXISTS",
+                                                "PERMISSION_DENIED",
+                                                "RESOURCE_EXHAUSTED",
+                                                "FAILED_PRECONDITION",
+                                                "ABORTED",
+                                                "OUT_OF_RANGE",
+                                                "UNIMPLEMENTED",
+                                                "INTERNAL",
+                                                "UNAVAILABLE",
+                                                "DATA_LOSS",
+                                                "DEVICE_LOST"};
   return code < std::size(kNames) ? kNames[code] : "UNKNOWN";
 }
 
@@ -43,14 +55,18 @@ Status& Status::add_context(std::string text) & {
   return *this;
 }
 
-Status&& Status::with_context(std::string text) && { return std::move(add_context(std::move(text))); }
+Status&& Status::with_context(std::string text) && {
+  return std::move(add_context(std::move(text)));
+}
 
 Status& Status::add(std::string_view key, std::string_view value) & {
   if (rep_) rep_->evidence.push_back({std::string(key), std::string(value)});
   return *this;
 }
 
-Status&& Status::with(std::string_view key, std::string_view value) && { return std::move(add(key, value)); }
+Status&& Status::with(std::string_view key, std::string_view value) && {
+  return std::move(add(key, value));
+}
 
 std::string Status::text() const {
   if (!rep_) return "ok";
@@ -75,7 +91,9 @@ std::string Status::text_with_advice() const {
   return out;
 }
 
-Status internal_error(std::string message) { return Status(TENON_INTERNAL, "T0003", std::move(message)); }
+Status internal_error(std::string message) {
+  return Status(TENON_INTERNAL, "T0003", std::move(message));
+}
 
 namespace detail {
 void abort_result_ok() {
@@ -83,7 +101,8 @@ void abort_result_ok() {
   std::abort();
 }
 void abort_result_failed(const Status& status) {
-  std::fprintf(stderr, "tenon: check failed: value() of a failed Result: %s\n", status.text().c_str());
+  std::fprintf(stderr, "tenon: check failed: value() of a failed Result: %s\n",
+               status.text().c_str());
   std::abort();
 }
 }  // namespace detail

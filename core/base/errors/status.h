@@ -1,9 +1,9 @@
-// Status and Result<T>: how every fallible function of core/ answers. A failed Status carries the ABI's code,
-// a stable error code (`T0123`, see error_codes.def), one sentence, what was being done (context, outermost
-// first when printed) and key/value evidence.
+// Status and Result<T>: how every fallible function of core/ answers. A failed Status carries the
+// ABI's code, a stable error code (`T0123`, see error_codes.def), one sentence, what was being done
+// (context, outermost first when printed) and key/value evidence.
 //
-// An OK status is a null pointer: returning it costs nothing. Threads: a Status is a value; one thread at a
-// time per object.
+// An OK status is a null pointer: returning it costs nothing. Threads: a Status is a value; one
+// thread at a time per object.
 #pragma once
 #include <fmt/core.h>
 
@@ -57,7 +57,8 @@ class [[nodiscard]] Status {
 
   // One paragraph for people: "T0301: sentence (while reading model.onnx; while running)".
   std::string text() const;
-  // text() and, on a line of its own, what to do (from the table of codes), if the code has an entry.
+  // text() and, on a line of its own, what to do (from the table of codes), if the code has an
+  // entry.
   std::string text_with_advice() const;
 
  private:
@@ -73,7 +74,8 @@ class [[nodiscard]] Status {
 // Makes a failed Status: error(TENON_INVALID_ARGUMENT, "T0301", "operand {} has rank {}", i, rank).
 // Names that come from input are passed through quoted() (str.h).
 template <typename... Args>
-Status error(tenon_code_t code, std::string_view error_code, fmt::format_string<Args...> format, Args&&... args) {
+Status error(tenon_code_t code, std::string_view error_code, fmt::format_string<Args...> format,
+             Args&&... args) {
   return Status(code, error_code, fmt::vformat(format, fmt::make_format_args(args...)));
 }
 
@@ -95,7 +97,8 @@ class [[nodiscard]] Result {
     new (&value_) T(std::forward<U>(value));
     has_value_ = true;
   }
-  Result(Result&& other) noexcept : status_(std::move(other.status_)), has_value_(other.has_value_) {
+  Result(Result&& other) noexcept
+      : status_(std::move(other.status_)), has_value_(other.has_value_) {
     if (has_value_) new (&value_) T(std::move(other.value_));
   }
   Result(const Result& other)
@@ -137,7 +140,8 @@ class [[nodiscard]] Result {
   [[noreturn]] static void abort_ok_without_value();
   [[noreturn]] static void abort_no_value(const Status& status);
   void require() const {
-    if (!has_value_) [[unlikely]] abort_no_value(status_);
+    if (!has_value_) [[unlikely]]
+      abort_no_value(status_);
   }
   Status status_;
   bool has_value_ = false;
@@ -153,7 +157,9 @@ template <typename... Args>
 Status add_context(Status status, fmt::format_string<Args...> format, Args&&... args) {
   return std::move(status).with_context(fmt::vformat(format, fmt::make_format_args(args...)));
 }
-inline Status add_context(Status status) { return status; }
+inline Status add_context(Status status) {
+  return status;
+}
 }  // namespace detail
 
 template <typename T>
@@ -170,20 +176,21 @@ void Result<T>::abort_no_value(const Status& status) {
 #define TENON_CONCAT_IMPL(a, b) a##b
 #define TENON_CONCAT(a, b) TENON_CONCAT_IMPL(a, b)
 
-// TENON_RETURN_IF_ERROR(expr) or TENON_RETURN_IF_ERROR(expr, "reading {}", name): returns a failure to the
-// caller, with what was being done added.
-#define TENON_RETURN_IF_ERROR(expr, ...)                                                             \
-  do {                                                                                               \
-    ::tenon::Status tenon_status = (expr);                                                           \
-    if (!tenon_status.ok()) [[unlikely]]                                                             \
-      return ::tenon::detail::add_context(std::move(tenon_status) __VA_OPT__(, ) __VA_ARGS__);       \
+// TENON_RETURN_IF_ERROR(expr) or TENON_RETURN_IF_ERROR(expr, "reading {}", name): returns a failure
+// to the caller, with what was being done added.
+#define TENON_RETURN_IF_ERROR(expr, ...)                                                       \
+  do {                                                                                         \
+    ::tenon::Status tenon_status = (expr);                                                     \
+    if (!tenon_status.ok()) [[unlikely]]                                                       \
+      return ::tenon::detail::add_context(std::move(tenon_status) __VA_OPT__(, ) __VA_ARGS__); \
   } while (false)
 
 // TENON_ASSIGN_OR_RETURN(auto file, open_file(name)) or with context as above.
-#define TENON_ASSIGN_OR_RETURN(target, expr, ...)                                                    \
-  TENON_ASSIGN_OR_RETURN_IMPL(TENON_CONCAT(tenon_result_, __LINE__), target, expr __VA_OPT__(, ) __VA_ARGS__)
-#define TENON_ASSIGN_OR_RETURN_IMPL(result, target, expr, ...)                                       \
-  auto result = (expr);                                                                              \
-  if (!result.ok()) [[unlikely]]                                                                     \
-    return ::tenon::detail::add_context(std::move(result).status() __VA_OPT__(, ) __VA_ARGS__);      \
+#define TENON_ASSIGN_OR_RETURN(target, expr, ...)                            \
+  TENON_ASSIGN_OR_RETURN_IMPL(TENON_CONCAT(tenon_result_, __LINE__), target, \
+                              expr __VA_OPT__(, ) __VA_ARGS__)
+#define TENON_ASSIGN_OR_RETURN_IMPL(result, target, expr, ...)                                  \
+  auto result = (expr);                                                                         \
+  if (!result.ok()) [[unlikely]]                                                                \
+    return ::tenon::detail::add_context(std::move(result).status() __VA_OPT__(, ) __VA_ARGS__); \
   target = std::move(result).value()

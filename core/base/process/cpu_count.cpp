@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/base/process/environment.h"
 #include "core/base/file.h"
-#include "core/base/str.h"
+#include "core/base/process/environment.h"
 #include "core/base/process/thread_pool.h"
+#include "core/base/str.h"
 
 namespace tenon {
 namespace {
@@ -39,7 +39,8 @@ uint32_t read_v2(const std::string& folder) {
   if (!text.ok()) return 0;
   std::vector<std::string_view> parts = split(*text, ' ');
   uint64_t quota = 0, period = 0;
-  if (parts.size() != 2 || !parse_u64(parts[0], &quota) || !parse_u64(parts[1], &period)) return 0;  // "max"
+  if (parts.size() != 2 || !parse_u64(parts[0], &quota) || !parse_u64(parts[1], &period))
+    return 0;  // "max"
   return cpus_of(quota, period);
 }
 
@@ -62,7 +63,8 @@ uint32_t cgroup_cpu_quota(std::string_view proc_self_cgroup, std::string_view ro
   for (std::string_view line : split(proc_self_cgroup, '\n')) {
     size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string_view::npos || second == std::string_view::npos) continue;
-    std::string_view controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
+    std::string_view controllers = line.substr(first + 1, second - first - 1),
+                     path = line.substr(second + 1);
     if (controllers.empty()) {
       take(smallest_quota(root, path, read_v2));
       continue;

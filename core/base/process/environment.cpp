@@ -42,7 +42,8 @@ bool env_flag(std::string_view name, bool otherwise) {
   for (std::string_view no : {"0", "false", "no", "off"}) {
     if (equals_ignoring_case(*value, no)) return false;
   }
-  log_warning("base", "{}={} is neither 0 nor 1; {} is used", name, quoted(*value), otherwise ? 1 : 0);
+  log_warning("base", "{}={} is neither 0 nor 1; {} is used", name, quoted(*value),
+              otherwise ? 1 : 0);
   return otherwise;
 }
 
@@ -78,8 +79,8 @@ void warn_unknown_variables(std::span<const std::string> more) {
   for (const VariableInfo& info : known) names.push_back(info.name);
   for (const std::string& other : more) names.push_back(other);
   for (const std::string& name : unknown_variables(more)) {
-    log_warning("base", "the variable {} is not one that Tenon knows, and is ignored{}", quoted(name),
-                did_you_mean(name, std::span<const std::string_view>(names)));
+    log_warning("base", "the variable {} is not one that Tenon knows, and is ignored{}",
+                quoted(name), did_you_mean(name, std::span<const std::string_view>(names)));
   }
 }
 

@@ -1,6 +1,6 @@
-// The floating-point control state of a thread: rounding, exception masks, flushing of denormals. Generated
-// code runs in the state of IEEE 754's defaults, whatever the embedding program set, and the program finds its
-// own state unchanged afterwards.
+// The floating-point control state of a thread: rounding, exception masks, flushing of denormals.
+// Generated code runs in the state of IEEE 754's defaults, whatever the embedding program set, and
+// the program finds its own state unchanged afterwards.
 #pragma once
 #include <cstdint>
 
@@ -8,11 +8,15 @@ namespace tenon {
 
 #if defined(__x86_64__)
 using FloatControl = uint32_t;
-inline constexpr FloatControl kFloatDefault = 0x1F80;           // all exceptions masked, nearest even
-inline constexpr FloatControl kFloatFlushDenormals = 0x8040;    // FTZ and DAZ
-inline constexpr FloatControl kFloatStickyFlags = 0x3F;         // results, not control
-inline FloatControl float_control() { return __builtin_ia32_stmxcsr(); }
-inline void set_float_control(FloatControl control) { __builtin_ia32_ldmxcsr(control); }
+inline constexpr FloatControl kFloatDefault = 0x1F80;         // all exceptions masked, nearest even
+inline constexpr FloatControl kFloatFlushDenormals = 0x8040;  // FTZ and DAZ
+inline constexpr FloatControl kFloatStickyFlags = 0x3F;       // results, not control
+inline FloatControl float_control() {
+  return __builtin_ia32_stmxcsr();
+}
+inline void set_float_control(FloatControl control) {
+  __builtin_ia32_ldmxcsr(control);
+}
 #elif defined(__aarch64__)
 using FloatControl = uint64_t;
 inline constexpr FloatControl kFloatDefault = 0;
@@ -23,12 +27,15 @@ inline FloatControl float_control() {
   __asm__ volatile("mrs %0, fpcr" : "=r"(control));
   return control;
 }
-inline void set_float_control(FloatControl control) { __asm__ volatile("msr fpcr, %0" : : "r"(control)); }
+inline void set_float_control(FloatControl control) {
+  __asm__ volatile("msr fpcr, %0" : : "r"(control));
+}
 #else
 #error "Name this architecture's floating-point control register here."
 #endif
 
-// Runs a scope under `control` and restores what was there, sticky flags included if anything was changed.
+// Runs a scope under `control` and restores what was there, sticky flags included if anything was
+// changed.
 class FloatScope {
  public:
   explicit FloatScope(FloatControl control) : saved_(float_control()) {

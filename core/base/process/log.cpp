@@ -18,9 +18,9 @@ namespace tenon {
 namespace {
 
 constexpr size_t kMessageBytesMax = 64 * 1024;
-constexpr std::string_view kComponents[] = {"base",    "cache",   "codegen", "compile", "dispatch", "frontend", "host",
-                                            "ir",      "op",      "pass",    "plan",    "plugins",  "runtime",  "threads",
-                                            "toolchain", "tools", "fuse",    "schedule"};
+constexpr std::string_view kComponents[] = {
+    "base", "cache", "codegen", "compile", "dispatch", "frontend",  "host",  "ir",   "op",
+    "pass", "plan",  "plugins", "runtime", "threads",  "toolchain", "tools", "fuse", "schedule"};
 
 struct State {
   std::shared_mutex mutex;
@@ -65,9 +65,12 @@ void write_to_stderr(std::string_view line) {
 
 std::string_view level_prefix(LogLevel level) {
   switch (level) {
-    case LogLevel::kError: return "error: ";
-    case LogLevel::kWarning: return "warning: ";
-    default: return "";
+    case LogLevel::kError:
+      return "error: ";
+    case LogLevel::kWarning:
+      return "warning: ";
+    default:
+      return "";
   }
 }
 
@@ -91,7 +94,8 @@ void log_write(std::string_view component, LogLevel level, std::string_view text
     self = s.receiver_self;
   }
   if (receiver != nullptr) return receiver(self, component, level, shown);
-  write_to_stderr(fmt::format("tenon: {}[{}] {}\n", level_prefix(level), printable(component, 64), shown));
+  write_to_stderr(
+      fmt::format("tenon: {}[{}] {}\n", level_prefix(level), printable(component, 64), shown));
 }
 
 void set_log_receiver(LogReceiver receiver, void* self) {
@@ -121,8 +125,9 @@ void warn_unknown_log_names(std::span<const std::string> more) {
   }
   for (const std::string& name : unknown) {
     if (!log_once("TENON_LOGS:" + name)) continue;
-    log_warning("base", "TENON_LOGS names {}, which is no component{}; the names are all, {}", quoted(name),
-                did_you_mean(name, std::span<const std::string>(names)), join_names(names, 100));
+    log_warning("base", "TENON_LOGS names {}, which is no component{}; the names are all, {}",
+                quoted(name), did_you_mean(name, std::span<const std::string>(names)),
+                join_names(names, 100));
   }
 }
 
@@ -134,8 +139,9 @@ bool log_once(std::string_view key) {
 namespace detail {
 void check_failed(const char* file, int line, const char* condition, std::string text) {
   const char* base = std::strrchr(file, '/');
-  write_to_stderr(fmt::format("tenon: check failed at {}:{}: {}{}{}\n", base != nullptr ? base + 1 : file, line,
-                              condition, text.empty() ? "" : ": ", printable(text, 4096)));
+  write_to_stderr(fmt::format("tenon: check failed at {}:{}: {}{}{}\n",
+                              base != nullptr ? base + 1 : file, line, condition,
+                              text.empty() ? "" : ": ", printable(text, 4096)));
   std::abort();
 }
 }  // namespace detail

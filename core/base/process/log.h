@@ -1,6 +1,7 @@
-// Logging by component, to stderr, chosen by TENON_LOGS=+codegen,-dispatch: a bare name shows information,
-// `+name` details as well, `-name` errors only; `all` stands for every component. Warnings and errors are
-// shown by default. And TENON_CHECK, for what no input can make happen.
+// Logging by component, to stderr, chosen by TENON_LOGS=+codegen,-dispatch: a bare name shows
+// information,
+// `+name` details as well, `-name` errors only; `all` stands for every component. Warnings and
+// errors are shown by default. And TENON_CHECK, for what no input can make happen.
 #pragma once
 #include <fmt/core.h>
 
@@ -14,17 +15,18 @@ namespace tenon {
 
 enum class LogLevel : uint8_t { kError, kWarning, kInfo, kDetail };
 
-// True if a message of this component and level is shown. Cost: a hash lookup under a shared lock; loops keep
-// the answer. Threads: safe.
+// True if a message of this component and level is shown. Cost: a hash lookup under a shared lock;
+// loops keep the answer. Threads: safe.
 bool log_enabled(std::string_view component, LogLevel level);
 
-// Writes one message as whole lines: "tenon: warning: [plugins] text". Control characters in `text` are
-// escaped. Threads: safe; messages do not mix.
+// Writes one message as whole lines: "tenon: warning: [plugins] text". Control characters in `text`
+// are escaped. Threads: safe; messages do not mix.
 void log_write(std::string_view component, LogLevel level, std::string_view text);
 
 // Formatted forms; the text is only made if it is shown.
 template <typename... Args>
-void log_message(LogLevel level, std::string_view component, fmt::format_string<Args...> format, Args&&... args) {
+void log_message(LogLevel level, std::string_view component, fmt::format_string<Args...> format,
+                 Args&&... args) {
   if (log_enabled(component, level)) {
     log_write(component, level, fmt::vformat(format, fmt::make_format_args(args...)));
   }
@@ -47,14 +49,15 @@ void log_detail(std::string_view component, fmt::format_string<Args...> format, 
 }
 
 // Receives every shown message instead of stderr (Python's logging, tests). Null restores stderr.
-using LogReceiver = void (*)(void* self, std::string_view component, LogLevel level, std::string_view text);
+using LogReceiver = void (*)(void* self, std::string_view component, LogLevel level,
+                             std::string_view text);
 void set_log_receiver(LogReceiver receiver, void* self);
 
 // Replaces what TENON_LOGS said. An empty text restores the defaults.
 void set_logs(std::string_view specification);
 
-// Warns once of each name in TENON_LOGS that is neither a component of core nor in `more` (names of plugins),
-// and lists the names. Never stops anything.
+// Warns once of each name in TENON_LOGS that is neither a component of core nor in `more` (names of
+// plugins), and lists the names. Never stops anything.
 void warn_unknown_log_names(std::span<const std::string> more);
 
 // Warns once per process and per `key`.
@@ -62,7 +65,9 @@ bool log_once(std::string_view key);
 
 namespace detail {
 [[noreturn]] void check_failed(const char* file, int line, const char* condition, std::string text);
-inline std::string check_text() { return {}; }
+inline std::string check_text() {
+  return {};
+}
 template <typename... Args>
 std::string check_text(fmt::format_string<Args...> format, Args&&... args) {
   return fmt::vformat(format, fmt::make_format_args(args...));
@@ -71,8 +76,10 @@ std::string check_text(fmt::format_string<Args...> format, Args&&... args) {
 
 }  // namespace tenon
 
-// Aborts with context, in release builds too, when a rule of ours is broken: a bug, never an answer to input.
-#define TENON_CHECK(condition, ...)                                                            \
-  (static_cast<bool>(condition)                                                                \
-       ? void(0)                                                                               \
-       : ::tenon::detail::check_failed(__FILE__, __LINE__, #condition, ::tenon::detail::check_text(__VA_ARGS__)))
+// Aborts with context, in release builds too, when a rule of ours is broken: a bug, never an answer
+// to input.
+#define TENON_CHECK(condition, ...)                                    \
+  (static_cast<bool>(condition)                                        \
+       ? void(0)                                                       \
+       : ::tenon::detail::check_failed(__FILE__, __LINE__, #condition, \
+                                       ::tenon::detail::check_text(__VA_ARGS__)))

@@ -1,5 +1,6 @@
-// The operation that the calling thread works for: where to look whether it was cancelled, and whom to tell of
-// progress. Set at the door (session), carried to the pool's threads, asked anywhere below.
+// The operation that the calling thread works for: where to look whether it was cancelled, and whom
+// to tell of progress. Set at the door (session), carried to the pool's threads, asked anywhere
+// below.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -11,7 +12,8 @@ namespace tenon {
 
 struct Operation {
   std::atomic<bool> cancel_requested{false};
-  // Receives progress of long work; null for nobody. Threads: called by any thread of the operation.
+  // Receives progress of long work; null for nobody. Threads: called by any thread of the
+  // operation.
   void (*progress)(void* self, std::string_view phase, uint64_t done, uint64_t total) = nullptr;
   void* progress_self = nullptr;
 };
@@ -19,7 +21,8 @@ struct Operation {
 // The calling thread's operation; null outside of any.
 Operation* current_operation();
 
-// Sets the calling thread's operation for a scope. The object must outlive the scope and all its threads' work.
+// Sets the calling thread's operation for a scope. The object must outlive the scope and all its
+// threads' work.
 class OperationScope {
  public:
   explicit OperationScope(Operation* operation);

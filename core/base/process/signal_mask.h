@@ -1,6 +1,7 @@
-// Signals are for the program's own threads: a thread inherits the mask of who starts it. Two kinds stay open on every thread. A
-// signal that the thread's own fault raises reaches nobody else: blocked, it ends the process without the program's crash handler.
-// And SIGPROF: a profiler measures the thread that it interrupts.
+// Signals are for the program's own threads: a thread inherits the mask of who starts it. Two kinds
+// stay open on every thread. A signal that the thread's own fault raises reaches nobody else:
+// blocked, it ends the process without the program's crash handler. And SIGPROF: a profiler
+// measures the thread that it interrupts.
 #pragma once
 
 #include <signal.h>
@@ -13,12 +14,13 @@ namespace tenon {
 inline sigset_t signals_of_others() {
   sigset_t set;
   sigfillset(&set);
-  for (int open : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGPROF}) sigdelset(&set, open);
+  for (int open : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGPROF})
+    sigdelset(&set, open);
   return set;
 }
 
-// Blocks them for the calling thread while it lives, so that threads started meanwhile take none. Put back also when no thread
-// can be had.
+// Blocks them for the calling thread while it lives, so that threads started meanwhile take none.
+// Put back also when no thread can be had.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

@@ -4,8 +4,9 @@
 
 namespace tenon {
 
-// Used as `thread_local ThreadKept<T> place;`. A thread's objects end before the functions of atexit, in which plugins are shut down, fail
-// and ask what failed: the value is never destroyed and can be used there.
+// Used as `thread_local ThreadKept<T> place;`. A thread's objects end before the functions of
+// atexit, in which plugins are shut down, fail and ask what failed: the value is never destroyed
+// and can be used there.
 template <typename T>
 union ThreadKept {
   T value;
@@ -13,8 +14,8 @@ union ThreadKept {
   ~ThreadKept() {}
 };
 
-// From now on the memory in `place` goes back when the thread ends. To be called before it is filled; a call after the first costs a look
-// at a flag. A thread has one such place of a type.
+// From now on the memory in `place` goes back when the thread ends. To be called before it is
+// filled; a call after the first costs a look at a flag. A thread has one such place of a type.
 template <typename T>
 void free_at_thread_end(ThreadKept<T>& place) {
   struct Cleaner {

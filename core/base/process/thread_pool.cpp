@@ -12,8 +12,8 @@
 #include <bit>
 #include <cstdio>
 
-#include "core/base/process/environment.h"
 #include "core/base/errors/failure.h"
+#include "core/base/process/environment.h"
 #include "core/base/process/float_state.h"
 #include "core/base/process/log.h"
 #include "core/base/process/operation.h"
@@ -23,20 +23,25 @@
 namespace tenon {
 namespace {
 
-constexpr uint32_t kSlotCount = 8;          // regions of distinct callers that run at once; more run inline
+constexpr uint32_t kSlotCount = 8;  // regions of distinct callers that run at once; more run inline
 constexpr uint32_t kThreadsMax = 1024;
-constexpr int64_t kChunksPerThread = 16;    // so that a thread that lost its core, or took the last one, holds up little
-constexpr int64_t kSpinNs = 50'000;         // longer than the gap between two kernels of a plan
-constexpr int64_t kPreemptedGapNs = 30'000; // a spinning thread that misses this long had lost its core
-constexpr int64_t kNoSpinNs = 10'000'000;   // then nobody spins for so long
+constexpr int64_t kChunksPerThread =
+    16;  // so that a thread that lost its core, or took the last one, holds up little
+constexpr int64_t kSpinNs = 50'000;  // longer than the gap between two kernels of a plan
+constexpr int64_t kPreemptedGapNs =
+    30'000;  // a spinning thread that misses this long had lost its core
+constexpr int64_t kNoSpinNs = 10'000'000;  // then nobody spins for so long
 constexpr size_t kStackBytes = size_t{2} << 20;
 
-// A region's state is one word, so that a worker joins and claims, or finds nothing and leaves, with a single
-// transfer of one cache line: low half kOpen | kWaiting | number of workers inside, high half tickets left. A ticket
-// is a chunk where they are few, and latency counts; else it is a seat for a worker, and the chunks are in shares.
+// A region's state is one word, so that a worker joins and claims, or finds nothing and leaves,
+// with a single transfer of one cache line: low half kOpen | kWaiting | number of workers inside,
+// high half tickets left. A ticket is a chunk where they are few, and latency counts; else it is a
+// seat for a worker, and the chunks are in shares.
 constexpr uint64_t kOpen = 1u << 31, kWaiting = 1u << 30, kMemberMask = kWaiting - 1;
 constexpr uint64_t kOneTicket = uint64_t{1} << 32;
-constexpr uint64_t tickets_left(uint64_t state) { return state >> 32; }
+constexpr uint64_t tickets_left(uint64_t state) {
+  return state >> 32;
+}
 constexpr uint32_t kFewChunksPerThread = 2;
 
 thread_local bool tls_in_region = false;
@@ -65,16 +70,17 @@ void futex_wake(void* word, uint32_t count) {
 }
 static_assert(std::endian::native == std::endian::little, "the futex of a state is its low half");
 
-// What is taken of one worker's share of a region. `word` is region number | taken from the back | from the front;
-// with another region's number nothing is taken, so that opening a region needs no write to every share.
+// What is taken of one worker's share of a region. `word` is region number | taken from the back |
+// from the front; with another region's number nothing is taken, so that opening a region needs no
+// write to every share.
 struct alignas(64) Share {
   std::atomic<uint64_t> word{0};
 };
 constexpr uint64_t kTakenFront = 1, kTakenBack = 1 << 8, kOneRegion = 1 << 16;
 static_assert(kChunksPerThread + 1 < 256, "what is taken of a share fits in 8 bits");
 
-// One region. A slot is reused for ever, so a late worker that looks at it finds it closed, or joins the region
-// that is there now: both are right, since everything is read after joining.
+// One region. A slot is reused for ever, so a late worker that looks at it finds it closed, or
+// joins the region that is there now: both are right, since everything is read after joining.
 struct alignas(64) Slot {
   std::atomic<uint64_t> state{0};
   tenon_range_fn_t fn = nullptr;
@@ -85,7 +91,8 @@ struct alignas(64) Slot {
   bool in_shares = false;  // see tickets
   FloatControl control = 0;
   std::atomic<uint32_t> code{TENON_OK};
-  alignas(64) uint64_t region = 0;  // of those in shares: kOneRegion times a number that does not come again for years
+  alignas(64) uint64_t region =
+      0;  // of those in shares: kOneRegion times a number that does not come again for years
   uint32_t thread_total = 0;
   Share* shares = nullptr;  // one for each thread; lives as long as the pool
   alignas(64) std::atomic<bool> taken{false};
@@ -112,7 +119,8 @@ struct Pool {
 std::atomic<Pool*> g_pool{nullptr};
 std::atomic<bool> g_making{false};
 std::atomic<uint32_t> g_requested{0};
-// Pools are not freed: a region or a worker may still look at one. They are few, one for each change of size.
+// Pools are not freed: a region or a worker may still look at one. They are few, one for each
+// change of size.
 std::atomic<Pool*> g_retired{nullptr};
 void retire(Pool* pool) {
   pool->retired_before = g_retired.load();
@@ -147,14 +155,17 @@ bool run_chunk(Slot& slot, uint32_t worker, uint64_t index) {
   const int64_t begin = static_cast<int64_t>(index) * slot.chunk;
   const int64_t end = slot.n - begin > slot.chunk ? begin + slot.chunk : slot.n;
   tenon_code_t code = cancelled() ? TENON_CANCELLED : slot.fn(slot.context, worker, begin, end);
-  if (code == TENON_OK) [[likely]] return slot.code.load(std::memory_order_relaxed) == TENON_OK;
+  if (code == TENON_OK) [[likely]]
+    return slot.code.load(std::memory_order_relaxed) == TENON_OK;
   uint32_t expected = TENON_OK;
-  if (slot.code.compare_exchange_strong(expected, code)) slot.failure = from_abi(code, "a parallel region");
+  if (slot.code.compare_exchange_strong(expected, code))
+    slot.failure = from_abi(code, "a parallel region");
   return false;
 }
 
-// Claims a chunk of the share of `owner`, who takes them from the front; the others take them from the back, what
-// the owner would come to last. Relaxed, since whoever is here has joined the region and leaves it after the chunk.
+// Claims a chunk of the share of `owner`, who takes them from the front; the others take them from
+// the back, what the owner would come to last. Relaxed, since whoever is here has joined the region
+// and leaves it after the chunk.
 bool claim_of_share(Slot& slot, uint32_t owner, uint64_t take, uint64_t* out_index) {
   const uint64_t first = uint64_t{owner} * slot.chunks / slot.thread_total;
   const uint64_t last = (uint64_t{owner} + 1) * slot.chunks / slot.thread_total;
@@ -171,9 +182,9 @@ bool claim_of_share(Slot& slot, uint32_t owner, uint64_t take, uint64_t* out_ind
   }
 }
 
-// Runs chunks until none is left to claim, or none may follow: first the worker's own share, which is the same part
-// of the range in each region, so that a core finds in its caches what it wrote there before; then what others are
-// late with.
+// Runs chunks until none is left to claim, or none may follow: first the worker's own share, which
+// is the same part of the range in each region, so that a core finds in its caches what it wrote
+// there before; then what others are late with.
 void run_shares(Slot& slot, uint32_t worker) {
   uint64_t index = 0;
   while (claim_of_share(slot, worker, kTakenFront, &index)) {
@@ -187,7 +198,8 @@ void run_shares(Slot& slot, uint32_t worker) {
   }
 }
 
-// Does what a ticket is for that was claimed when `left` were left. False if the worker is to claim no more.
+// Does what a ticket is for that was claimed when `left` were left. False if the worker is to claim
+// no more.
 bool run_ticket(Slot& slot, uint32_t worker, uint64_t left) {
   if (!slot.in_shares) return run_chunk(slot, worker, slot.chunks - left);
   run_shares(slot, worker);
@@ -198,7 +210,8 @@ bool run_ticket(Slot& slot, uint32_t worker, uint64_t left) {
 bool try_join(Slot& slot, uint64_t* out_left) {
   uint64_t state = slot.state.load(std::memory_order_relaxed);
   while ((state & kOpen) != 0 && tickets_left(state) != 0) {
-    if (slot.state.compare_exchange_weak(state, state - kOneTicket + 1, std::memory_order_acquire)) {
+    if (slot.state.compare_exchange_weak(state, state - kOneTicket + 1,
+                                         std::memory_order_acquire)) {
       *out_left = tickets_left(state);
       return true;
     }
@@ -211,11 +224,13 @@ bool claim_or_leave(Slot& slot, bool stay, uint64_t* out_left) {
   uint64_t state = slot.state.load(std::memory_order_relaxed);
   for (;;) {
     const bool claim = stay && tickets_left(state) != 0;
-    if (!slot.state.compare_exchange_weak(state, claim ? state - kOneTicket : state - 1, std::memory_order_acq_rel)) {
+    if (!slot.state.compare_exchange_weak(state, claim ? state - kOneTicket : state - 1,
+                                          std::memory_order_acq_rel)) {
       continue;
     }
     *out_left = tickets_left(state);
-    if (!claim && (state & (kOpen | kWaiting | kMemberMask)) == (kWaiting | 1)) futex_wake(&slot.state, 1);
+    if (!claim && (state & (kOpen | kWaiting | kMemberMask)) == (kWaiting | 1))
+      futex_wake(&slot.state, 1);
     return claim;
   }
 }
@@ -299,15 +314,18 @@ uint32_t wanted_threads(uint32_t cpus) {
   if (uint32_t requested = g_requested.load()) return std::min(requested, kThreadsMax);
   if (auto text = env("TENON_NUM_THREADS")) {
     uint64_t value = 0;
-    if (parse_u64(*text, &value) && value >= 1) return static_cast<uint32_t>(std::min<uint64_t>(value, kThreadsMax));
+    if (parse_u64(*text, &value) && value >= 1)
+      return static_cast<uint32_t>(std::min<uint64_t>(value, kThreadsMax));
     if (log_once("TENON_NUM_THREADS")) {
-      log_warning("threads", "TENON_NUM_THREADS={} is not a number from 1; the default is used", quoted(*text));
+      log_warning("threads", "TENON_NUM_THREADS={} is not a number from 1; the default is used",
+                  quoted(*text));
     }
   }
   return std::min(cpus, kThreadsMax);
 }
 
-// In a forked child only the forking thread lives: the old pool is left as it is, and a new one made when asked.
+// In a forked child only the forking thread lives: the old pool is left as it is, and a new one
+// made when asked.
 void after_fork_in_child() {
   if (Pool* old = g_pool.exchange(nullptr)) retire(old);
   g_making.store(false);
@@ -315,7 +333,8 @@ void after_fork_in_child() {
 
 Pool& pool() {
   Pool* existing = g_pool.load(std::memory_order_acquire);
-  if (existing != nullptr) [[likely]] return *existing;
+  if (existing != nullptr) [[likely]]
+    return *existing;
   while (g_making.exchange(true)) pause_briefly();
   existing = g_pool.load(std::memory_order_acquire);
   if (existing == nullptr) {
@@ -343,7 +362,8 @@ tenon_code_t run_inline(tenon_range_fn_t fn, void* context, int64_t n, int64_t c
 
 Slot* take_slot(Pool& pool) {
   for (Slot& slot : pool.slots) {
-    if (!slot.taken.load(std::memory_order_relaxed) && !slot.taken.exchange(true, std::memory_order_acquire)) {
+    if (!slot.taken.load(std::memory_order_relaxed) &&
+        !slot.taken.exchange(true, std::memory_order_acquire)) {
       return &slot;
     }
   }
@@ -363,7 +383,8 @@ void wait_for_members(Pool& pool, Slot& slot, uint64_t state) {
 }
 
 void work_as_caller(Pool& pool, Slot& slot) {
-  uint64_t state = slot.chunks * kOneTicket;  // as it was when parallel() took the first ticket for the caller
+  uint64_t state =
+      slot.chunks * kOneTicket;  // as it was when parallel() took the first ticket for the caller
   {
     FloatScope floats(slot.control);
     tls_in_region = true;
@@ -376,12 +397,16 @@ void work_as_caller(Pool& pool, Slot& slot) {
 
 }  // namespace
 
-FloatControl region_float_control() { return tls_region_control; }
+FloatControl region_float_control() {
+  return tls_region_control;
+}
 
 FlushDenormalsScope::FlushDenormalsScope(bool flush) : saved_(tls_region_control) {
   tls_region_control = flush ? kFloatDefault | kFloatFlushDenormals : kFloatDefault;
 }
-FlushDenormalsScope::~FlushDenormalsScope() { tls_region_control = saved_; }
+FlushDenormalsScope::~FlushDenormalsScope() {
+  tls_region_control = saved_;
+}
 
 uint32_t thread_count() {
   Pool* existing = g_pool.load(std::memory_order_acquire);
@@ -399,7 +424,9 @@ void set_thread_count(uint32_t count) {
   futex_wake(&old->epoch, kThreadsMax);
 }
 
-bool in_parallel_region() { return tls_in_region; }
+bool in_parallel_region() {
+  return tls_in_region;
+}
 
 tenon_code_t parallel(tenon_range_fn_t fn, void* context, int64_t n, int64_t grain) {
   if (n <= 0) return TENON_OK;

@@ -1,12 +1,14 @@
-// The one thread pool of the process. A region splits [0, n) in chunks that its threads claim one by one; the
-// caller takes part, so a region needs no free thread to make progress. Where chunks are many, each thread first
-// claims those of its own contiguous share, the same for the same range each time, so that what one kernel wrote is
-// in the caches of the core whose next kernel reads it; then it takes over what others are late with. Threads spin
-// briefly between regions while cores are idle and sleep otherwise. Made on first use, sized by affinity, cgroup
-// quota and TENON_NUM_THREADS, made again in a forked child.
+// The one thread pool of the process. A region splits [0, n) in chunks that its threads claim one
+// by one; the caller takes part, so a region needs no free thread to make progress. Where chunks
+// are many, each thread first claims those of its own contiguous share, the same for the same range
+// each time, so that what one kernel wrote is in the caches of the core whose next kernel reads it;
+// then it takes over what others are late with. Threads spin briefly between regions while cores
+// are idle and sleep otherwise. Made on first use, sized by affinity, cgroup quota and
+// TENON_NUM_THREADS, made again in a forked child.
 //
-// Regions may be started by several threads at once; a region inside a region runs inline. Workers take over the
-// caller's operation (operation.h) and run with the float state of the region (float_state.h).
+// Regions may be started by several threads at once; a region inside a region runs inline. Workers
+// take over the caller's operation (operation.h) and run with the float state of the region
+// (float_state.h).
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -18,17 +20,19 @@
 
 namespace tenon {
 
-// Threads that take part in a region, the caller included; an upper bound of `worker` + 1. Threads: safe.
+// Threads that take part in a region, the caller included; an upper bound of `worker` + 1. Threads:
+// safe.
 uint32_t thread_count();
 
-// Sets the size of the pool (a session setting); 0 returns to the default. Regions in flight finish on the old
-// threads. Threads: safe.
+// Sets the size of the pool (a session setting); 0 returns to the default. Regions in flight finish
+// on the old threads. Threads: safe.
 void set_thread_count(uint32_t count);
 
-// Runs fn(context, worker, begin, end) over [0, n) in chunks of at least `grain`, at least four chunks for each
-// thread where the grain allows. Returns when no thread is in `fn`: OK, the first failure (after which no new
-// chunk starts; its details are in the caller's failure record), or CANCELLED if the operation was.
-// fn must not throw. Chunk borders depend on the number of threads. Threads: safe.
+// Runs fn(context, worker, begin, end) over [0, n) in chunks of at least `grain`, at least four
+// chunks for each thread where the grain allows. Returns when no thread is in `fn`: OK, the first
+// failure (after which no new chunk starts; its details are in the caller's failure record), or
+// CANCELLED if the operation was. fn must not throw. Chunk borders depend on the number of threads.
+// Threads: safe.
 tenon_code_t parallel(tenon_range_fn_t fn, void* context, int64_t n, int64_t grain);
 
 // The same with a callable (worker, begin, end) that cannot fail or returns a tenon_code_t.
@@ -53,8 +57,8 @@ bool in_parallel_region();
 // The CPUs that this process may use: affinity and cgroup quota, at least 1.
 uint32_t available_cpus();
 
-// The quota in whole CPUs, rounded up, of the cgroup in `proc_self_cgroup` (text of /proc/self/cgroup) under
-// `root` (/sys/fs/cgroup), both hierarchies; 0 if there is none.
+// The quota in whole CPUs, rounded up, of the cgroup in `proc_self_cgroup` (text of
+// /proc/self/cgroup) under `root` (/sys/fs/cgroup), both hierarchies; 0 if there is none.
 uint32_t cgroup_cpu_quota(std::string_view proc_self_cgroup, std::string_view root);
 
 }  // namespace tenon

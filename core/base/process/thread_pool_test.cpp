@@ -1,8 +1,9 @@
-// The pool: every element once, failures, cancelling, nesting, several callers, fork, float state, latency.
+// The pool: every element once, failures, cancelling, nesting, several callers, fork, float state,
+// latency.
 #include <gtest/gtest.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -47,10 +48,12 @@ TEST_F(PoolTest, EachElementOnceAndWorkersAreDistinct) {
 
 TEST_F(PoolTest, FirstFailureReachesTheCaller) {
   set_thread_count(4);
-  tenon_code_t code = parallel_for(1000, 1, [&](uint32_t, int64_t begin, int64_t end) -> tenon_code_t {
-    if (begin <= 500 && 500 < end) return to_abi(error(TENON_OUT_OF_RANGE, "T0110", "element 500"));
-    return TENON_OK;
-  });
+  tenon_code_t code =
+      parallel_for(1000, 1, [&](uint32_t, int64_t begin, int64_t end) -> tenon_code_t {
+        if (begin <= 500 && 500 < end)
+          return to_abi(error(TENON_OUT_OF_RANGE, "T0110", "element 500"));
+        return TENON_OK;
+      });
   EXPECT_EQ(code, TENON_OUT_OF_RANGE);
   EXPECT_EQ(from_abi(code, "").text(), "T0110: element 500");
 }
@@ -60,10 +63,13 @@ TEST_F(PoolTest, RegionsAfterAFailureAreWhole) {
   for (int round = 0; round < 50; ++round) {
     const bool fails = round % 2 == 0;
     std::vector<std::atomic<int>> hits(300);
-    tenon_code_t code = parallel_for(300, 1, [&](uint32_t, int64_t begin, int64_t end) -> tenon_code_t {
-      for (int64_t i = begin; i < end; ++i) hits[static_cast<size_t>(i)]++;
-      return fails && begin <= 150 && 150 < end ? to_abi(error(TENON_OUT_OF_RANGE, "T0110", "150")) : TENON_OK;
-    });
+    tenon_code_t code =
+        parallel_for(300, 1, [&](uint32_t, int64_t begin, int64_t end) -> tenon_code_t {
+          for (int64_t i = begin; i < end; ++i) hits[static_cast<size_t>(i)]++;
+          return fails && begin <= 150 && 150 < end
+                     ? to_abi(error(TENON_OUT_OF_RANGE, "T0110", "150"))
+                     : TENON_OK;
+        });
     EXPECT_EQ(code, fails ? TENON_OUT_OF_RANGE : TENON_OK);
     for (auto& hit : hits) {
       if (!fails) EXPECT_EQ(hit.load(), 1);
@@ -83,7 +89,9 @@ TEST_F(PoolTest, OthersDoTheShareOfOneHeldUp) {
                              [&](uint32_t worker, int64_t begin, int64_t end) {
                                if (worker == held_up) {
                                  of_held_up += end - begin;
-                                 for (int ms = 0; ms < 10'000 && done < kItems - (end - begin); ++ms) usleep(1000);
+                                 for (int ms = 0; ms < 10'000 && done < kItems - (end - begin);
+                                      ++ms)
+                                   usleep(1000);
                                }
                                done += end - begin;
                              }),
@@ -116,11 +124,12 @@ TEST_F(PoolTest, NestedRunsInline) {
                          [&](uint32_t, int64_t begin, int64_t end) {
                            EXPECT_TRUE(in_parallel_region());
                            std::thread::id self = std::this_thread::get_id();
-                           (void)parallel_for(10 * (end - begin), 1, [&](uint32_t worker, int64_t b, int64_t e) {
-                             EXPECT_EQ(worker, 0u);
-                             EXPECT_EQ(std::this_thread::get_id(), self);
-                             sum += e - b;
-                           });
+                           (void)parallel_for(10 * (end - begin), 1,
+                                              [&](uint32_t worker, int64_t b, int64_t e) {
+                                                EXPECT_EQ(worker, 0u);
+                                                EXPECT_EQ(std::this_thread::get_id(), self);
+                                                sum += e - b;
+                                              });
                          }),
             TENON_OK);
   EXPECT_EQ(sum.load(), 640);
@@ -208,8 +217,8 @@ TEST_F(PoolTest, CgroupQuota) {
   ASSERT_EQ(system(("rm -rf " + root).c_str()), 0);
 }
 
-// Not a gate: printed for whoever looks after the pool. Each chunk works about a microsecond, and the figure is
-// what a region takes beyond half of its work.
+// Not a gate: printed for whoever looks after the pool. Each chunk works about a microsecond, and
+// the figure is what a region takes beyond half of its work.
 TEST_F(PoolTest, HotRegionLatency) {
   set_thread_count(2);
   auto now = [] {
@@ -236,8 +245,10 @@ TEST_F(PoolTest, HotRegionLatency) {
     ns.push_back(static_cast<double>(now() - begin));
   }
   std::sort(ns.begin(), ns.end());
-  std::printf("two chunks of %.0f ns on 2 threads: median %.0f ns, 90 %% %.0f ns; the worker took part in %.0f %%\n",
-              chunk_ns, ns[2000], ns[3600], static_cast<double>(helped.load()) / 40);
+  std::printf(
+      "two chunks of %.0f ns on 2 threads: median %.0f ns, 90 %% %.0f ns; the worker took part in "
+      "%.0f %%\n",
+      chunk_ns, ns[2000], ns[3600], static_cast<double>(helped.load()) / 40);
 }
 
 }  // namespace

@@ -3,8 +3,9 @@
 namespace tenon::host {
 
 std::string_view gate_name(Gate gate) {
-  static constexpr std::string_view kNames[] = {"found",        "parsed", "schema", "platform",    "abi",     "disabled",
-                                                "requirements", "probe",  "loaded", "initialised", "selected"};
+  static constexpr std::string_view kNames[] = {"found",  "parsed",      "schema",       "platform",
+                                                "abi",    "disabled",    "requirements", "probe",
+                                                "loaded", "initialised", "selected"};
   return kNames[static_cast<size_t>(gate)];
 }
 
@@ -15,7 +16,8 @@ std::string_view state_name(State state) {
 
 void Candidate::fail(Gate g, const Status& why, State to) {
   std::string text(why.message());
-  gate(g) = {Outcome::kFailed, std::string(why.error_code()), std::move(text), std::string(why.evidence_value("subject"))};
+  gate(g) = {Outcome::kFailed, std::string(why.error_code()), std::move(text),
+             std::string(why.evidence_value("subject"))};
   state = to;
 }
 

@@ -1,5 +1,5 @@
-// What became of one manifest: the ordered gates that it has to pass, with the reason where it did not. This is
-// what `tenon plugins explain` shows.
+// What became of one manifest: the ordered gates that it has to pass, with the reason where it did
+// not. This is what `tenon plugins explain` shows.
 #pragma once
 #include <array>
 #include <atomic>
@@ -32,8 +32,8 @@ enum class Outcome : uint8_t { kNotReached, kPassed, kFailed };
 
 struct GateResult {
   Outcome outcome = Outcome::kNotReached;
-  std::string code;  // "P0305"; empty unless failed
-  std::string text;  // why, or what was found
+  std::string code;     // "P0305"; empty unless failed
+  std::string text;     // why, or what was found
   std::string subject;  // the file or variable that it is about, where that is not the manifest
 };
 
@@ -46,7 +46,9 @@ enum class State : uint8_t {
 };
 std::string_view state_name(State state);
 // True unless it is off or has failed: what it provides counts.
-inline bool is_usable(State state) { return state <= State::kLoaded; }
+inline bool is_usable(State state) {
+  return state <= State::kLoaded;
+}
 
 struct Plugin;  // plugin_host.h
 
@@ -63,12 +65,14 @@ struct Candidate {
   std::array<GateResult, static_cast<size_t>(Gate::kCount)> gates;
   // Set after the gates that explain it, so that whoever sees it may read them without a lock.
   std::atomic<State> state{State::kAvailable};
-  Plugin* plugin = nullptr;        // once loaded
+  Plugin* plugin = nullptr;  // once loaded
 
   const std::string& name() const { return manifest.name; }
   GateResult& gate(Gate g) { return gates[static_cast<size_t>(g)]; }
   const GateResult& gate(Gate g) const { return gates[static_cast<size_t>(g)]; }
-  void pass(Gate g, std::string text = {}) { gate(g) = {Outcome::kPassed, {}, std::move(text), {}}; }
+  void pass(Gate g, std::string text = {}) {
+    gate(g) = {Outcome::kPassed, {}, std::move(text), {}};
+  }
   // The evidence `subject` of the status becomes the gate's.
   void fail(Gate g, const Status& why, State to = State::kFailed);
   // The gate that stopped it; null if none did.

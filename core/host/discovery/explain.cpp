@@ -5,11 +5,11 @@
 
 #include "core/base/errors/error_codes.h"
 #include "core/base/str.h"
+#include "core/host/discovery/probe.h"
+#include "core/host/discovery/remedy.h"
 #include "core/host/host_interfaces.h"
 #include "core/host/loading/layers.h"
 #include "core/host/plugin_host.h"
-#include "core/host/discovery/probe.h"
-#include "core/host/discovery/remedy.h"
 
 namespace tenon::host {
 namespace {
@@ -18,9 +18,12 @@ using Json = nlohmann::ordered_json;
 
 std::string_view outcome_name(Outcome outcome) {
   switch (outcome) {
-    case Outcome::kPassed: return "passed";
-    case Outcome::kFailed: return "failed";
-    default: return "not reached";
+    case Outcome::kPassed:
+      return "passed";
+    case Outcome::kFailed:
+      return "failed";
+    default:
+      return "not reached";
   }
 }
 
@@ -36,13 +39,19 @@ Json provides_of(const Candidate& c) {
   return provides;
 }
 
-// The gates as they are, and that of the requirements as it will be: what a plugin requires of the system's loader is
-// opened only when the plugin is, and a report should say before what will stop it.
-std::array<GateResult, static_cast<size_t>(Gate::kCount)> foreseen_gates(const Candidate& c, const Remedy& remedy) {
+// The gates as they are, and that of the requirements as it will be: what a plugin requires of the
+// system's loader is opened only when the plugin is, and a report should say before what will stop
+// it.
+std::array<GateResult, static_cast<size_t>(Gate::kCount)> foreseen_gates(const Candidate& c,
+                                                                         const Remedy& remedy) {
   auto gates = c.gates;
-  if (c.stopped_by() != nullptr || c.state == State::kLoaded || remedy.library.empty()) return gates;
+  if (c.stopped_by() != nullptr || c.state == State::kLoaded || remedy.library.empty())
+    return gates;
   GateResult& gate = gates[static_cast<size_t>(Gate::kRequirements)];
-  gate = {Outcome::kFailed, "P0505", fmt::format("the library {} that it requires is not found", quoted(remedy.library)), {}};
+  gate = {Outcome::kFailed,
+          "P0505",
+          fmt::format("the library {} that it requires is not found", quoted(remedy.library)),
+          {}};
   return gates;
 }
 
@@ -52,7 +61,8 @@ Json to_json(const Candidate& c) {
   Json gates = Json::array();
   for (size_t i = 0; i < static_cast<size_t>(Gate::kCount); ++i) {
     const GateResult& result = foreseen[i];
-    Json gate = {{"gate", gate_name(static_cast<Gate>(i))}, {"outcome", outcome_name(result.outcome)}};
+    Json gate = {{"gate", gate_name(static_cast<Gate>(i))},
+                 {"outcome", outcome_name(result.outcome)}};
     if (!result.code.empty()) gate["code"] = result.code;
     if (!result.text.empty()) gate["text"] = result.text;
     gates.push_back(std::move(gate));
@@ -76,8 +86,8 @@ Json to_json(const Candidate& c) {
 }
 
 std::string one_line(const Candidate& c) {
-  std::string line = fmt::format("{:<14} {:<9} {:<8} ", printable(c.name(), 64), state_name(c.state),
-                                 printable(c.manifest.version, 32));
+  std::string line = fmt::format("{:<14} {:<9} {:<8} ", printable(c.name(), 64),
+                                 state_name(c.state), printable(c.manifest.version, 32));
   std::string rest;
   if (c.stopped_by() != nullptr) {
     rest = c.reason();
@@ -85,7 +95,8 @@ std::string one_line(const Candidate& c) {
     Json provides = provides_of(c);
     for (const auto& [kind, names] : provides.items()) {
       if (!rest.empty()) rest += "; ";
-      rest += names.size() > 6 ? fmt::format("{} {}s", names.size(), kind) : fmt::format("{} ", kind);
+      rest +=
+          names.size() > 6 ? fmt::format("{} {}s", names.size(), kind) : fmt::format("{} ", kind);
       for (size_t i = 0; names.size() <= 6 && i < names.size(); ++i) {
         rest += (i == 0 ? "" : ", ") + printable(names[i].get<std::string>(), 64);
       }
@@ -97,19 +108,25 @@ std::string one_line(const Candidate& c) {
 std::string in_full(const Candidate& c) {
   const Remedy remedy = remedy_of(c);
   const auto gates = foreseen_gates(c, remedy);
-  std::string out = fmt::format("{} {} ({})\n  manifest {}\n  library  {}\n  found by {}\n", printable(c.name(), 64),
-                                printable(c.manifest.version, 32), state_name(c.state), printable(c.manifest_path, 1024),
-                                c.library_path.empty() ? "-" : printable(c.library_path, 1024), c.origin);
+  std::string out = fmt::format(
+      "{} {} ({})\n  manifest {}\n  library  {}\n  found by {}\n", printable(c.name(), 64),
+      printable(c.manifest.version, 32), state_name(c.state), printable(c.manifest_path, 1024),
+      c.library_path.empty() ? "-" : printable(c.library_path, 1024), c.origin);
   for (size_t i = 0; i < static_cast<size_t>(Gate::kCount); ++i) {
     const GateResult& result = gates[i];
     std::string text = result.code.empty() ? result.text : result.code + ": " + result.text;
-    out += fmt::format("  {:<13} {:<12} {}\n", gate_name(static_cast<Gate>(i)), outcome_name(result.outcome), text);
+    out += fmt::format("  {:<13} {:<12} {}\n", gate_name(static_cast<Gate>(i)),
+                       outcome_name(result.outcome), text);
   }
   if (std::string advice = advice_of(c); !advice.empty()) out += "  -> " + advice + "\n";
-  if (!remedy.package.empty()) out += fmt::format("  {} is in the package {}\n", remedy.library, remedy.package);
-  if (!remedy.command.empty()) out += "  $ " + remedy.command + "\n";  // quoted for a shell, and so for a terminal
-  if (!c.manifest.unknown_keys.empty()) out += "  unknown keys: " + join_names(c.manifest.unknown_keys) + "\n";
-  if (!c.manifest.idle_keys.empty()) out += "  not acted upon by this host: " + join_names(c.manifest.idle_keys) + "\n";
+  if (!remedy.package.empty())
+    out += fmt::format("  {} is in the package {}\n", remedy.library, remedy.package);
+  if (!remedy.command.empty())
+    out += "  $ " + remedy.command + "\n";  // quoted for a shell, and so for a terminal
+  if (!c.manifest.unknown_keys.empty())
+    out += "  unknown keys: " + join_names(c.manifest.unknown_keys) + "\n";
+  if (!c.manifest.idle_keys.empty())
+    out += "  not acted upon by this host: " + join_names(c.manifest.idle_keys) + "\n";
   return out;
 }
 
@@ -122,19 +139,23 @@ Json layers_of(const PluginHost& plugins) {
   Json out = Json::array();
   Result<std::vector<LayerChoice>> layers = parse_layers(setting("TENON_LAYERS"));
   if (!layers.ok()) {
-    out.push_back({{"name", ""}, {"text", std::string(setting("TENON_LAYERS"))}, {"problem", layers.status().text()}});
+    out.push_back({{"name", ""},
+                   {"text", std::string(setting("TENON_LAYERS"))},
+                   {"problem", layers.status().text()}});
     return out;
   }
   const std::vector<Provider> providers = plugins.providers("layer");
   const std::vector<std::string> names = plugins.provided_names("layer");
   for (const LayerChoice& choice : *layers) {
     Json layer = {{"name", choice.name}, {"text", choice.text()}};
-    auto found = std::find_if(providers.begin(), providers.end(), [&](const Provider& p) { return p.name == choice.name; });
+    auto found = std::find_if(providers.begin(), providers.end(),
+                              [&](const Provider& p) { return p.name == choice.name; });
     if (found != providers.end()) {
       layer["plugin"] = found->plugin;
     } else {
-      layer["problem"] = fmt::format("P0901: no plugin provides the layer {}{}", quoted(choice.name),
-                                     did_you_mean(choice.name, std::span<const std::string>(names)));
+      layer["problem"] =
+          fmt::format("P0901: no plugin provides the layer {}{}", quoted(choice.name),
+                      did_you_mean(choice.name, std::span<const std::string>(names)));
     }
     out.push_back(std::move(layer));
   }
@@ -147,7 +168,8 @@ std::string PluginHost::explain_json(std::string_view filter) const {
   std::lock_guard lock(mutex_);
   Json plugins = Json::array();
   for (const auto& candidate : candidates_) {
-    if (filter.empty() || glob_match(filter, candidate->name())) plugins.push_back(to_json(*candidate));
+    if (filter.empty() || glob_match(filter, candidate->name()))
+      plugins.push_back(to_json(*candidate));
   }
   Json report = {{"schema", 1}, {"plugins", std::move(plugins)}, {"layers", layers_of(*this)}};
   return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -162,7 +184,8 @@ std::string PluginHost::explain_text(std::string_view filter) const {
   }
   for (const Json& layer : layers_of(*this)) {
     out += fmt::format("layer {}: {}\n", printable(layer.value("text", ""), 256),
-                       layer.contains("problem") ? layer.value("problem", "") : "of the plugin " + layer.value("plugin", ""));
+                       layer.contains("problem") ? layer.value("problem", "")
+                                                 : "of the plugin " + layer.value("plugin", ""));
   }
   return out;
 }

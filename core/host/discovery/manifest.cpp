@@ -20,10 +20,14 @@ bool has_only_name_characters(std::string_view name, std::string_view punctuatio
   }
   return true;
 }
-bool is_plugin_name(std::string_view name) { return !name.empty() && name.size() <= 128 && has_only_name_characters(name, "._-"); }
-// What the system's loader looks for. One with a slash would be a file of the manifest's choice, and an empty one the program itself.
+bool is_plugin_name(std::string_view name) {
+  return !name.empty() && name.size() <= 128 && has_only_name_characters(name, "._-");
+}
+// What the system's loader looks for. One with a slash would be a file of the manifest's choice,
+// and an empty one the program itself.
 bool is_soname(std::string_view name) {
-  return !name.empty() && name.size() <= 255 && name[0] != '-' && has_only_name_characters(name, "._+-");
+  return !name.empty() && name.size() <= 255 && name[0] != '-' &&
+         has_only_name_characters(name, "._+-");
 }
 
 // The parser's own recursion, and ours, is bounded by looking at brackets first.
@@ -54,12 +58,15 @@ class Reader {
 
   void wrong(std::string_view key, std::string_view expected, const Json& value) {
     if (!status_.ok()) return;
-    std::string found = value.is_structured() ? value.type_name() : value.dump(-1, ' ', false, Json::error_handler_t::replace);
-    status_ = error(TENON_INVALID_ARGUMENT, "P0206", "the key {} must be {}, and is {}", quoted(key), expected,
-                    quoted(found));
+    std::string found = value.is_structured()
+                            ? value.type_name()
+                            : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+    status_ = error(TENON_INVALID_ARGUMENT, "P0206", "the key {} must be {}, and is {}",
+                    quoted(key), expected, quoted(found));
   }
   void missing(std::string_view key) {
-    if (status_.ok()) status_ = error(TENON_INVALID_ARGUMENT, "P0205", "the key {} is missing", quoted(key));
+    if (status_.ok())
+      status_ = error(TENON_INVALID_ARGUMENT, "P0205", "the key {} is missing", quoted(key));
   }
   void text(std::string_view key, const Json& value, std::string* out) {
     if (!value.is_string()) return wrong(key, "text", value);
@@ -77,7 +84,8 @@ class Reader {
     *out = value.get<bool>();
   }
   void texts(std::string_view key, const Json& value, std::vector<std::string>* out) {
-    if (!value.is_array() || value.size() > kManifestListMax) return wrong(key, "a list of texts", value);
+    if (!value.is_array() || value.size() > kManifestListMax)
+      return wrong(key, "a list of texts", value);
     for (const Json& item : value) text(key, item, &out->emplace_back());
   }
   // What has to be looked for: few, since each costs time at every start.
@@ -88,8 +96,8 @@ class Reader {
     texts(key, value, out);
   }
   // Wants that are names of a kind.
-  void names(std::string_view key, std::string_view expected, bool (*is_name)(std::string_view), const Json& value,
-             std::vector<std::string>* out) {
+  void names(std::string_view key, std::string_view expected, bool (*is_name)(std::string_view),
+             const Json& value, std::vector<std::string>* out) {
     wants(key, value, out);
     for (const std::string& name : *out) {
       if (!is_name(name)) return wrong(key, expected, Json(name));
@@ -124,53 +132,62 @@ class Reader {
 struct ProvidesKey {
   std::string_view key, kind;
 };
-constexpr ProvidesKey kProvides[] = {{"devices", "device"}, {"kernels", "kernels"},       {"ops", "op"},
-                                     {"passes", "pass"},    {"toolchains", "toolchain"}, {"layers", "layer"},
-                                     {"collectives", "collective"}};
+constexpr ProvidesKey kProvides[] = {
+    {"devices", "device"},        {"kernels", "kernels"},      {"ops", "op"},
+    {"passes", "pass"},           {"toolchains", "toolchain"}, {"layers", "layer"},
+    {"collectives", "collective"}};
 
 void read_frontends(Reader& reader, const Json& value, Manifest& manifest) {
-  if (!value.is_array() || value.size() > kManifestListMax) return reader.wrong("provides.frontends", "a list", value);
+  if (!value.is_array() || value.size() > kManifestListMax)
+    return reader.wrong("provides.frontends", "a list", value);
   for (const Json& item : value) {
     Provided frontend{"frontend", {}};
     std::vector<std::string> extensions;
     if (item.is_object()) {
-      reader.members("provides.frontends", item, [&](const std::string& key, const std::string& path, const Json& v) {
-        if (key == "name") return reader.text(path, v, &frontend.name), true;
-        if (key == "extensions") return reader.texts(path, v, &extensions), true;
-        return false;
-      });
+      reader.members("provides.frontends", item,
+                     [&](const std::string& key, const std::string& path, const Json& v) {
+                       if (key == "name") return reader.text(path, v, &frontend.name), true;
+                       if (key == "extensions") return reader.texts(path, v, &extensions), true;
+                       return false;
+                     });
     } else {
       reader.text("provides.frontends", item, &frontend.name);
     }
     if (frontend.name.empty()) reader.missing("provides.frontends.name");
     manifest.provides.push_back(std::move(frontend));
-    for (std::string& extension : extensions) manifest.provides.push_back({"extension", std::move(extension)});
+    for (std::string& extension : extensions)
+      manifest.provides.push_back({"extension", std::move(extension)});
   }
 }
 
 void read_provides(Reader& reader, const Json& value, Manifest& manifest) {
-  reader.members("provides", value, [&](const std::string& key, const std::string& path, const Json& v) {
-    if (key == "frontends") return read_frontends(reader, v, manifest), true;
-    for (const ProvidesKey& known : kProvides) {
-      if (known.key != key) continue;
-      std::vector<std::string> names;
-      reader.texts(path, v, &names);
-      for (std::string& name : names) manifest.provides.push_back({std::string(known.kind), std::move(name)});
-      return true;
-    }
-    return false;
-  });
+  reader.members("provides", value,
+                 [&](const std::string& key, const std::string& path, const Json& v) {
+                   if (key == "frontends") return read_frontends(reader, v, manifest), true;
+                   for (const ProvidesKey& known : kProvides) {
+                     if (known.key != key) continue;
+                     std::vector<std::string> names;
+                     reader.texts(path, v, &names);
+                     for (std::string& name : names)
+                       manifest.provides.push_back({std::string(known.kind), std::move(name)});
+                     return true;
+                   }
+                   return false;
+                 });
 }
 
-void read_interfaces(Reader& reader, const std::string& path, const Json& value, Manifest& manifest) {
-  if (!value.is_array() || value.size() > kManifestListMax) return reader.wrong(path, "a list", value);
+void read_interfaces(Reader& reader, const std::string& path, const Json& value,
+                     Manifest& manifest) {
+  if (!value.is_array() || value.size() > kManifestListMax)
+    return reader.wrong(path, "a list", value);
   for (const Json& item : value) {
     InterfaceId& interface = manifest.interfaces.emplace_back();
-    reader.members(path, item, [&](const std::string& key, const std::string& inner, const Json& v) {
-      if (key == "id") return reader.text(inner, v, &interface.id), true;
-      if (key == "minor") return reader.number(inner, v, &interface.minor), true;
-      return false;
-    });
+    reader.members(path, item,
+                   [&](const std::string& key, const std::string& inner, const Json& v) {
+                     if (key == "id") return reader.text(inner, v, &interface.id), true;
+                     if (key == "minor") return reader.number(inner, v, &interface.minor), true;
+                     return false;
+                   });
   }
 }
 
@@ -189,8 +206,11 @@ void read_abi(Reader& reader, const Json& value, Manifest& manifest) {
 void read_objects(Reader& reader, const std::string& key, const Json& value, Manifest& m) {
   reader.members(key, value, [&](const std::string&, const std::string& path, const Json& v) {
     auto text_into = [&](std::string* out) { return reader.text(path, v, out), true; };
-    auto wants_into = [&](std::vector<std::string>* out) { return reader.wants(path, v, out), true; };
-    auto names_into = [&](std::string_view expected, bool (*is_name)(std::string_view), std::vector<std::string>* out) {
+    auto wants_into = [&](std::vector<std::string>* out) {
+      return reader.wants(path, v, out), true;
+    };
+    auto names_into = [&](std::string_view expected, bool (*is_name)(std::string_view),
+                          std::vector<std::string>* out) {
       return reader.names(path, expected, is_name, v, out), true;
     };
     if (path == "platform.os") return text_into(&m.os);
@@ -199,9 +219,11 @@ void read_objects(Reader& reader, const std::string& key, const Json& value, Man
     if (path == "build.compiler") return text_into(&m.compiler);
     if (path == "build.sanitizer") return text_into(&m.sanitizer);
     if (path == "build.build_id") return text_into(&m.build_id);
-    if (path == "requires.plugins") return names_into("a list of names of plugins", is_plugin_name, &m.required_plugins);
+    if (path == "requires.plugins")
+      return names_into("a list of names of plugins", is_plugin_name, &m.required_plugins);
     if (path == "requires.libraries") {
-      return names_into("a list of names of libraries without folders", is_soname, &m.required_libraries);
+      return names_into("a list of names of libraries without folders", is_soname,
+                        &m.required_libraries);
     }
     if (path == "requires.cpu_features") return wants_into(&m.required_cpu_features);
     if (path == "probe.paths") return wants_into(&m.probe_paths);
@@ -242,7 +264,8 @@ bool read_key(Reader& reader, const std::string& key, const Json& value, Manifes
   if (key == "sha256") return text_into(&m.sha256);
   if (key == "environment") return reader.texts(key, value, &m.environment), true;
   if (key == "priority" || key == "score") {
-    if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX)) {
+    if (!value.is_number_integer() ||
+        (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX)) {
       return reader.wrong(key, "a whole number of 64 bits", value), true;
     }
     return m.priority = value.get<int64_t>(), true;
@@ -260,7 +283,8 @@ Result<Json> parse_json(std::string_view text) {
     return Json::parse(text.begin(), text.end());
   } catch (const std::exception& problem) {
     std::string_view what = problem.what();
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: ..." : the place and the rest.
+    // "[json.exception.parse_error.101] parse error at line 1, column 2: ..." : the place and the
+    // rest.
     size_t begin = what.find("] ");
     return error(TENON_INVALID_ARGUMENT, "P0201", "it is not JSON: {}",
                  printable(begin == std::string_view::npos ? what : what.substr(begin + 2)));
@@ -272,27 +296,31 @@ Result<Json> parse_json(std::string_view text) {
 Result<Manifest> parse_manifest(std::string_view text, std::string_view path) {
   const std::string where = "reading the manifest " + quoted(path);
   if (text.size() > limit(Limit::kManifestBytes)) {
-    return error(TENON_RESOURCE_EXHAUSTED, "P0202", "it has {} bytes, and the limit is {} (set by {})", text.size(),
+    return error(TENON_RESOURCE_EXHAUSTED, "P0202",
+                 "it has {} bytes, and the limit is {} (set by {})", text.size(),
                  limit(Limit::kManifestBytes), limit_info(Limit::kManifestBytes).variable)
         .with_context(where);
   }
   if (uint32_t depth = nesting(text); depth > kManifestDepthMax) {
-    return error(TENON_RESOURCE_EXHAUSTED, "P0203", "it is nested {} levels deep, and the limit is {}", depth,
-                 kManifestDepthMax)
+    return error(TENON_RESOURCE_EXHAUSTED, "P0203",
+                 "it is nested {} levels deep, and the limit is {}", depth, kManifestDepthMax)
         .with_context(where);
   }
   TENON_ASSIGN_OR_RETURN(Json json, parse_json(text), "reading the manifest {}", quoted(path));
   Manifest manifest;
   Reader reader(manifest);
   if (!json.is_object()) {
-    return error(TENON_INVALID_ARGUMENT, "P0206", "it is {}, and must be an object", json.type_name()).with_context(where);
+    return error(TENON_INVALID_ARGUMENT, "P0206", "it is {}, and must be an object",
+                 json.type_name())
+        .with_context(where);
   }
   if (!json.contains("schema")) reader.missing("schema");
   reader.members("", json, [&](const std::string& key, const std::string&, const Json& value) {
     return read_key(reader, key, value, manifest);
   });
   if (manifest.schema != kSchema && json.contains("schema")) {
-    return error(TENON_UNIMPLEMENTED, "P0204", "its schema is {}, and this Tenon reads schema {}", manifest.schema, kSchema)
+    return error(TENON_UNIMPLEMENTED, "P0204", "its schema is {}, and this Tenon reads schema {}",
+                 manifest.schema, kSchema)
         .with_context(where);
   }
   for (std::string_view key : {"name", "version", "library"}) {
@@ -300,7 +328,8 @@ Result<Manifest> parse_manifest(std::string_view text, std::string_view path) {
   }
   Status status = std::move(reader).status();
   if (status.ok() && !is_plugin_name(manifest.name)) {
-    status = error(TENON_INVALID_ARGUMENT, "P0206", "the key `name` must be 1 to 128 of A-Z a-z 0-9 . _ -, and is {}",
+    status = error(TENON_INVALID_ARGUMENT, "P0206",
+                   "the key `name` must be 1 to 128 of A-Z a-z 0-9 . _ -, and is {}",
                    quoted(manifest.name));
   }
   if (!status.ok()) return std::move(status).with_context(where);

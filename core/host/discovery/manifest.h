@@ -1,6 +1,6 @@
-// A plugin's manifest, read: JSON in `NAME.plugin.json` beside the library. Known keys are typed strictly,
-// unknown keys are remembered for `explain` and otherwise ignored, an unknown schema is refused. Reading a
-// manifest opens nothing else.
+// A plugin's manifest, read: JSON in `NAME.plugin.json` beside the library. Known keys are typed
+// strictly, unknown keys are remembered for `explain` and otherwise ignored, an unknown schema is
+// refused. Reading a manifest opens nothing else.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,8 +11,9 @@
 
 namespace tenon::host {
 
-// One thing that a plugin provides: ("device", "sim"), ("op", "add"), ("extension", ".x"). Kinds are device,
-// kernels (of a device kind), op, pass, frontend, extension, toolchain (a dialect), layer, collective.
+// One thing that a plugin provides: ("device", "sim"), ("op", "add"), ("extension", ".x"). Kinds
+// are device, kernels (of a device kind), op, pass, frontend, extension, toolchain (a dialect),
+// layer, collective.
 struct Provided {
   std::string kind, name;
 };
@@ -47,16 +48,18 @@ struct Manifest {
   int64_t priority = 0;
   bool experimental = false;
   std::vector<std::string> unknown_keys;
-  std::vector<std::string> idle_keys;  // known ones that were given and that this host does not act upon
+  std::vector<std::string>
+      idle_keys;  // known ones that were given and that this host does not act upon
 };
 
 // Limits beside Limit::kManifestBytes: levels of nesting, and entries of any list.
 inline constexpr uint32_t kManifestDepthMax = 16;
 inline constexpr size_t kManifestListMax = 20000;
-inline constexpr size_t kManifestWantsMax = 64;  // entries of a list of `requires` and `probe`, which are looked for one by one
+inline constexpr size_t kManifestWantsMax =
+    64;  // entries of a list of `requires` and `probe`, which are looked for one by one
 
-// Reads the text of a manifest. `path` is for messages. P0201 not JSON, P0202 too large, P0203 too deep, P0204
-// unknown schema, P0205 key missing, P0206 key of a wrong type or value.
+// Reads the text of a manifest. `path` is for messages. P0201 not JSON, P0202 too large, P0203 too
+// deep, P0204 unknown schema, P0205 key missing, P0206 key of a wrong type or value.
 Result<Manifest> parse_manifest(std::string_view text, std::string_view path);
 
 }  // namespace tenon::host

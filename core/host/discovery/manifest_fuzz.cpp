@@ -7,7 +7,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string_view text(reinterpret_cast<const char*>(data), size);
-  tenon::Result<tenon::host::Manifest> manifest = tenon::host::parse_manifest(text, "fuzz.plugin.json");
+  tenon::Result<tenon::host::Manifest> manifest =
+      tenon::host::parse_manifest(text, "fuzz.plugin.json");
   if (!manifest.ok()) {
     TENON_CHECK(!manifest.status().error_code().empty());
     TENON_CHECK(tenon::is_valid_utf8(manifest.status().text()));

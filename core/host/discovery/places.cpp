@@ -28,8 +28,8 @@ void append_list(std::string_view variable, std::vector<Place>& places) {
     if (part.starts_with('/')) {
       places.push_back({std::string(part), std::string(variable), true, false});
     } else {
-      log_warning("plugins", "P0104: {} holds {}, which is no absolute path, and is skipped", variable,
-                  part.empty() ? "an empty part" : quoted(part));
+      log_warning("plugins", "P0104: {} holds {}, which is no absolute path, and is skipped",
+                  variable, part.empty() ? "an empty part" : quoted(part));
     }
   }
 }
@@ -46,22 +46,28 @@ void append_virtual_env(std::vector<Place>& places) {
   }
 }
 
-bool is_manifest_name(std::string_view name) { return name.size() > kSuffix.size() && name.ends_with(kSuffix); }
+bool is_manifest_name(std::string_view name) {
+  return name.size() > kSuffix.size() && name.ends_with(kSuffix);
+}
 
-// A folder that was named and holds none: often the source's, and the manifest is in the folder of its build.
+// A folder that was named and holds none: often the source's, and the manifest is in the folder of
+// its build.
 void warn_of_no_manifest(const Place& place, const std::vector<std::string>& names) {
   constexpr size_t kFoldersAsked = 64;
   std::string instead;
   for (size_t i = 0; i < std::min(names.size(), kFoldersAsked) && instead.empty(); ++i) {
     const std::string below = join_path(place.path, names[i]);
     const std::vector<std::string> inside = list_folder(below).value_or({});
-    if (std::any_of(inside.begin(), inside.end(), is_manifest_name)) instead = fmt::format("; {} does", quoted(below));
+    if (std::any_of(inside.begin(), inside.end(), is_manifest_name))
+      instead = fmt::format("; {} does", quoted(below));
   }
-  log_warning("plugins", "P0105: {} names the folder {}, which holds no *{}{}", place.origin, quoted(place.path), kSuffix, instead);
+  log_warning("plugins", "P0105: {} names the folder {}, which holds no *{}{}", place.origin,
+              quoted(place.path), kSuffix, instead);
 }
 
 bool under(std::string_view path, std::string_view folder) {
-  return path.size() > folder.size() && path.starts_with(folder) && (folder.ends_with('/') || path[folder.size()] == '/');
+  return path.size() > folder.size() && path.starts_with(folder) &&
+         (folder.ends_with('/') || path[folder.size()] == '/');
 }
 
 }  // namespace
@@ -70,7 +76,8 @@ const std::string& own_folder() {
   static const std::string* folder = [] {
     Dl_info info = {};
     std::string path;
-    if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) != 0 && info.dli_fname != nullptr) {
+    if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) != 0 &&
+        info.dli_fname != nullptr) {
       path = real_path(info.dli_fname).value_or("");
     }
     if (path.empty()) path = real_path("/proc/self/exe").value_or("/nowhere/tenon");
@@ -79,12 +86,15 @@ const std::string& own_folder() {
   return *folder;
 }
 
-std::string prefix_plugin_folder() { return join_path(own_folder(), "tenon/plugins.d"); }
+std::string prefix_plugin_folder() {
+  return join_path(own_folder(), "tenon/plugins.d");
+}
 
 Result<std::string> helper_program(std::string_view name) {
   std::string tried;
   std::vector<std::string> folders;
-  if (auto chosen = env("TENON_LIBEXEC_DIR"); chosen && chosen->starts_with('/')) folders.emplace_back(*chosen);
+  if (auto chosen = env("TENON_LIBEXEC_DIR"); chosen && chosen->starts_with('/'))
+    folders.emplace_back(*chosen);
   for (std::string_view relative : {"../libexec/tenon", "../../libexec/tenon", "libexec/tenon"}) {
     folders.push_back(join_path(own_folder(), relative));
   }
@@ -98,7 +108,8 @@ Result<std::string> helper_program(std::string_view name) {
 
 std::vector<Place> search_places(const std::vector<std::string>& explicit_paths) {
   std::vector<Place> places;
-  for (const std::string& path : explicit_paths) places.push_back({path, "the program", true, false});
+  for (const std::string& path : explicit_paths)
+    places.push_back({path, "the program", true, false});
   if (env("TENON_PLUGIN_FILES")) {
     append_list("TENON_PLUGIN_FILES", places);
     return places;
@@ -111,7 +122,8 @@ std::vector<Place> search_places(const std::vector<std::string>& explicit_paths)
     if (xdg && xdg->starts_with('/')) {
       places.push_back({join_path(*xdg, "tenon/plugins.d"), "XDG_DATA_HOME", false, false});
     } else if (home && home->starts_with('/')) {
-      places.push_back({join_path(*home, ".local/share/tenon/plugins.d"), "the home folder", false, false});
+      places.push_back(
+          {join_path(*home, ".local/share/tenon/plugins.d"), "the home folder", false, false});
     }
   }
   places.push_back({"/etc/tenon/plugins.d", "/etc", false, false});
@@ -121,14 +133,16 @@ std::vector<Place> search_places(const std::vector<std::string>& explicit_paths)
 
 std::vector<FoundManifest> manifests_in(const Place& place) {
   auto found = [&](std::string path, Status status) {
-    return FoundManifest{std::move(path), place.origin, place.named_explicitly, place.in_prefix, std::move(status)};
+    return FoundManifest{std::move(path), place.origin, place.named_explicitly, place.in_prefix,
+                         std::move(status)};
   };
   std::vector<FoundManifest> out;
   Result<FileIdentity> identity = identify(place.path);
   if (!identity.ok()) {
     if (place.named_explicitly) {
-      out.push_back(found(place.path, error(TENON_NOT_FOUND, "P0103", "{} names {}, which is not there", place.origin,
-                                            quoted(place.path))));
+      out.push_back(
+          found(place.path, error(TENON_NOT_FOUND, "P0103", "{} names {}, which is not there",
+                                  place.origin, quoted(place.path))));
     }
     return out;
   }
@@ -137,7 +151,8 @@ std::vector<FoundManifest> manifests_in(const Place& place) {
   if (S_ISDIR(identity->mode)) {
     Result<std::vector<std::string>> names = list_folder(place.path);
     if (!names.ok()) {
-      out.push_back(found(place.path, error(TENON_PERMISSION_DENIED, "P0101", "{}", names.status().message())));
+      out.push_back(found(place.path,
+                          error(TENON_PERMISSION_DENIED, "P0101", "{}", names.status().message())));
       return out;
     }
     for (const std::string& name : *names) {
@@ -162,7 +177,8 @@ Status whom_it_belongs_to(std::string_view path) {
   if (!identity.ok()) return error(TENON_NOT_FOUND, "P0101", "{}", identity.status().message());
   const uint32_t self = ::geteuid();
   if (identity->owner != 0 && identity->owner != self) {
-    return error(TENON_PERMISSION_DENIED, "P0102", "{} belongs to user {}, and only root's and your own files are trusted",
+    return error(TENON_PERMISSION_DENIED, "P0102",
+                 "{} belongs to user {}, and only root's and your own files are trusted",
                  quoted(path), identity->owner);
   }
   if ((identity->mode & 0002) != 0) {
@@ -175,13 +191,16 @@ Status whom_it_belongs_to(std::string_view path) {
 }
 }  // namespace
 
-Status check_trusted(std::string_view path) { return whom_it_belongs_to(path).with("subject", path); }
+Status check_trusted(std::string_view path) {
+  return whom_it_belongs_to(path).with("subject", path);
+}
 
 Result<std::string> library_path(std::string_view manifest_path, std::string_view library) {
   auto refuse = [&](std::string_view why) {
     return error(TENON_PERMISSION_DENIED, "P0207", "the library {} {}", quoted(library), why);
   };
-  if (library.empty() || library.find('\0') != std::string_view::npos) return refuse("is no file name");
+  if (library.empty() || library.find('\0') != std::string_view::npos)
+    return refuse("is no file name");
   if (library.find('/') == std::string_view::npos) {
     return refuse("is a bare name, which the system would search for: write ./ before it");
   }
@@ -197,7 +216,8 @@ Result<std::string> library_path(std::string_view manifest_path, std::string_vie
   bool inside = under(*resolved, *home);
   if (absolute) {
     for (std::string_view folder : kSystemFolders) inside |= under(*resolved, folder);
-    if (!inside) return refuse("is absolute, and neither in the manifest's folder nor in a system folder");
+    if (!inside)
+      return refuse("is absolute, and neither in the manifest's folder nor in a system folder");
   } else if (!inside) {
     return refuse("lies outside the folder of its manifest");
   }

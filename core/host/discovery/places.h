@@ -1,11 +1,12 @@
-// Where manifests are looked for, and whether a place may be trusted. Opens manifests only, never libraries.
+// Where manifests are looked for, and whether a place may be trusted. Opens manifests only, never
+// libraries.
 #pragma once
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/base/file.h"
 #include "core/base/errors/status.h"
+#include "core/base/file.h"
 
 namespace tenon::host {
 
@@ -25,8 +26,9 @@ struct Place {
   bool in_prefix = false;
 };
 
-// The search path in order. Environment variables count unless the process is privileged; empty and relative parts
-// of a path list are skipped with a warning, so that the current directory is never searched.
+// The search path in order. Environment variables count unless the process is privileged; empty and
+// relative parts of a path list are skipped with a warning, so that the current directory is never
+// searched.
 std::vector<Place> search_places(const std::vector<std::string>& explicit_paths);
 
 struct FoundManifest {
@@ -34,15 +36,17 @@ struct FoundManifest {
   bool named_explicitly, in_prefix;
   Status status;  // P0101 cannot be read, P0102 others may write to it
 };
-// The manifests of a place, sorted by file name. A folder that does not exist gives none, or P0103 if it was named.
+// The manifests of a place, sorted by file name. A folder that does not exist gives none, or P0103
+// if it was named.
 std::vector<FoundManifest> manifests_in(const Place& place);
 
-// P0102 unless `path` (a file or folder) belongs to root or this user and is not writable by others. Writable by its
-// group is refused too, unless the user owns it.
+// P0102 unless `path` (a file or folder) belongs to root or this user and is not writable by
+// others. Writable by its group is refused too, unless the user owns it.
 Status check_trusted(std::string_view path);
 
-// The library of a manifest, as an absolute path without links: beside the manifest ("./x.so", "lib/x.so") and not
-// outside its folder, or absolute inside a system folder. P0207 otherwise, P0208 if it is not there.
+// The library of a manifest, as an absolute path without links: beside the manifest ("./x.so",
+// "lib/x.so") and not outside its folder, or absolute inside a system folder. P0207 otherwise,
+// P0208 if it is not there.
 Result<std::string> library_path(std::string_view manifest_path, std::string_view library);
 
 }  // namespace tenon::host

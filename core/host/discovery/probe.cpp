@@ -18,8 +18,8 @@
 #include <tenon/cpp/sha256.hpp>
 
 #include "core/base/cache.h"
-#include "core/base/process/environment.h"
 #include "core/base/file.h"
+#include "core/base/process/environment.h"
 #include "core/base/process/log.h"
 #include "core/base/str.h"
 #include "core/host/discovery/places.h"
@@ -42,15 +42,18 @@ int64_t now_ms() {
 }
 
 std::string text_of(const FileIdentity& id) {
-  return fmt::format("{} {} {} {} {}", id.device, id.inode, id.size_bytes, id.mtime_ns, id.ctime_ns);
+  return fmt::format("{} {} {} {} {}", id.device, id.inode, id.size_bytes, id.mtime_ns,
+                     id.ctime_ns);
 }
 
 // Results are of one file at one time, asked by one build of this host.
 std::string result_key(std::string_view what, const std::string& path, const FileIdentity& id) {
-  return fmt::format("{}\n{}\n{}\nabi {} {} {}", what, path, text_of(id), TENON_ABI_VERSION, __DATE__, __TIME__);
+  return fmt::format("{}\n{}\n{}\nabi {} {} {}", what, path, text_of(id), TENON_ABI_VERSION,
+                     __DATE__, __TIME__);
 }
 
-// A library that crashes under `ulimit -s 64` may be fine with more: what the process is allowed is part of the question.
+// A library that crashes under `ulimit -s 64` may be fine with more: what the process is allowed is
+// part of the question.
 std::string process_limits() {
   std::string text;
   for (auto what : {RLIMIT_STACK, RLIMIT_AS, RLIMIT_DATA, RLIMIT_NOFILE}) {
@@ -61,11 +64,17 @@ std::string process_limits() {
   return text;
 }
 
-std::span<const std::byte> as_bytes(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
+std::span<const std::byte> as_bytes(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
 
-bool results_kept() { return !env_flag("TENON_PLUGIN_NO_CACHE", false); }
+bool results_kept() {
+  return !env_flag("TENON_PLUGIN_NO_CACHE", false);
+}
 
-int64_t seconds_now() { return static_cast<int64_t>(::time(nullptr)); }
+int64_t seconds_now() {
+  return static_cast<int64_t>(::time(nullptr));
+}
 
 // "ok", or "CODE\nABI code\ntext".
 std::string to_text(const Status& status) {
@@ -80,18 +89,22 @@ Status from_text(std::string_view text) {
       !parse_u64(text.substr(first + 1, second - first - 1), &code) || code == TENON_OK) {
     return error(TENON_INTERNAL, "P0601", "the helper process answered {}", quoted(text));
   }
-  return Status(static_cast<tenon_code_t>(code), text.substr(0, first), printable(text.substr(second + 1), 4096));
+  return Status(static_cast<tenon_code_t>(code), text.substr(0, first),
+                printable(text.substr(second + 1), 4096));
 }
 
-// A result is kept when the file alone decides it, and when asking again would crash or hang again. What the machine
-// decides (a driver or library that is missing now, the helper program) is asked every time.
+// A result is kept when the file alone decides it, and when asking again would crash or hang again.
+// What the machine decides (a driver or library that is missing now, the helper program) is asked
+// every time.
 bool is_kept(std::string_view code) {
-  static constexpr std::string_view kKept[] = {"", "P0304", "P0305", "P0601", "P0602", "P0604", "P0702", "P0703",
+  static constexpr std::string_view kKept[] = {"",      "P0304", "P0305", "P0601",
+                                               "P0602", "P0604", "P0702", "P0703",
                                                "P0802", "P0803", "P0805", "P0806"};
   return std::find(std::begin(kKept), std::end(kKept), code) != std::end(kKept);
 }
 
-// An entry is the time in seconds, a new line and the result. Nothing when it is none, or one that has been believed for long enough.
+// An entry is the time in seconds, a new line and the result. Nothing when it is none, or one that
+// has been believed for long enough.
 std::optional<Status> kept_status(std::string_view entry) {
   const size_t end = entry.find('\n');
   uint64_t then = 0;
@@ -108,14 +121,16 @@ Status kept_result(const std::string& key, Compute compute) {
   Cache& cache = Cache::process();
   if (results_kept()) {
     if (Result<CacheEntry> entry = cache.get("probe", as_bytes(key)); entry.ok()) {
-      const std::string_view text(reinterpret_cast<const char*>(entry->bytes.data()), entry->bytes.size());
+      const std::string_view text(reinterpret_cast<const char*>(entry->bytes.data()),
+                                  entry->bytes.size());
       if (std::optional<Status> status = kept_status(text)) return *std::move(status);
     }
   }
   bool lasting = true;
   Status status = compute(&lasting);
   if (results_kept() && lasting && is_kept(status.error_code())) {
-    (void)cache.put("probe", as_bytes(key), as_bytes(fmt::format("{}\n{}", seconds_now(), to_text(status))));
+    (void)cache.put("probe", as_bytes(key),
+                    as_bytes(fmt::format("{}\n{}", seconds_now(), to_text(status))));
   }
   return status;
 }
@@ -129,7 +144,8 @@ Result<Child> spawn(const std::string& program, const std::string& library, cons
                     std::span<const std::string> required) {
   int pipe_ends[2];
   if (::pipe2(pipe_ends, O_CLOEXEC) != 0) {
-    return error(TENON_RESOURCE_EXHAUSTED, "P0603", "no pipe to a helper process: {}", strerror(errno));
+    return error(TENON_RESOURCE_EXHAUSTED, "P0603", "no pipe to a helper process: {}",
+                 strerror(errno));
   }
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -145,18 +161,21 @@ Result<Child> spawn(const std::string& program, const std::string& library, cons
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &defaults);
   posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   std::vector<const char*> arguments = {program.c_str(), library.c_str(), name.c_str()};
   for (const std::string& soname : required) arguments.push_back(soname.c_str());
   arguments.push_back(nullptr);
   Child child;
-  int problem = ::posix_spawn(&child.pid, program.c_str(), &actions, &attributes, const_cast<char**>(arguments.data()), environ);
+  int problem = ::posix_spawn(&child.pid, program.c_str(), &actions, &attributes,
+                              const_cast<char**>(arguments.data()), environ);
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   ::close(pipe_ends[1]);
   if (problem != 0) {
     ::close(pipe_ends[0]);
-    return error(TENON_UNAVAILABLE, "P0603", "the helper process {} cannot be started: {}", quoted(program), strerror(problem));
+    return error(TENON_UNAVAILABLE, "P0603", "the helper process {} cannot be started: {}",
+                 quoted(program), strerror(problem));
   }
   child.output = pipe_ends[0];
   return child;
@@ -166,11 +185,12 @@ Result<Child> spawn(const std::string& program, const std::string& library, cons
 bool has_ended(pid_t pid) {
   siginfo_t info = {};
   const int result = ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT);
-  return result == 0 ? info.si_pid == pid : errno == ECHILD;  // or somebody else's SIGCHLD handler took it
+  return result == 0 ? info.si_pid == pid
+                     : errno == ECHILD;  // or somebody else's SIGCHLD handler took it
 }
 
-// Reads the child's answer until it closes its end or is gone: what it started may hold the other end for as long as it likes. False when
-// the time is up.
+// Reads the child's answer until it closes its end or is gone: what it started may hold the other
+// end for as long as it likes. False when the time is up.
 bool read_answer(const Child& child, int64_t deadline_ms, std::string* answer) {
   constexpr int64_t kLookMs = 20;
   char buffer[4096];
@@ -193,7 +213,8 @@ bool read_answer(const Child& child, int64_t deadline_ms, std::string* answer) {
   }
 }
 
-// Waits for the child to end, and kills it when the time is up; what it started is killed in any case. False if it was killed so.
+// Waits for the child to end, and kills it when the time is up; what it started is killed in any
+// case. False if it was killed so.
 bool wait_for(pid_t pid, int64_t deadline_ms, int* out_status) {
   bool in_time = true;
   for (int64_t pause_us = 100; !has_ended(pid); pause_us = std::min<int64_t>(pause_us * 2, 10000)) {
@@ -208,13 +229,15 @@ bool wait_for(pid_t pid, int64_t deadline_ms, int* out_status) {
   return in_time;
 }
 
-// Signals that the code itself raises; others come from outside, as SIGKILL does when memory runs short.
+// Signals that the code itself raises; others come from outside, as SIGKILL does when memory runs
+// short.
 bool is_own_fault(int signal) {
   constexpr int kFaults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
   return std::find(std::begin(kFaults), std::end(kFaults), signal) != std::end(kFaults);
 }
 
-Status run_probe(const std::string& library, const std::string& name, std::span<const std::string> required, bool* lasting) {
+Status run_probe(const std::string& library, const std::string& name,
+                 std::span<const std::string> required, bool* lasting) {
   TENON_ASSIGN_OR_RETURN(std::string program, helper_program("tenon-probe"));
   TENON_ASSIGN_OR_RETURN(Child child, spawn(program, library, name, required));
   const int64_t deadline = now_ms() + kTimeLimitMs;
@@ -224,16 +247,24 @@ Status run_probe(const std::string& library, const std::string& name, std::span<
   const bool ended = wait_for(child.pid, answered ? deadline : now_ms() - 1, &status);
   ::close(child.output);
   if (!ended) {
-    return error(TENON_DEADLINE_EXCEEDED, "P0602",
-                 "its query did not return within {} s in a helper process; the library is not opened", kTimeLimitMs / 1000);
+    return error(
+        TENON_DEADLINE_EXCEEDED, "P0602",
+        "its query did not return within {} s in a helper process; the library is not opened",
+        kTimeLimitMs / 1000);
   }
-  const std::string what = required.empty() ? "opening it or its query" : "opening it, a library that it requires, or its query";
+  const std::string what = required.empty()
+                               ? "opening it or its query"
+                               : "opening it, a library that it requires, or its query";
   if (WIFSIGNALED(status)) {
     *lasting = is_own_fault(WTERMSIG(status));
-    return error(TENON_INTERNAL, "P0601", "{} crashed a helper process ({}); the library is not opened", what, strsignal(WTERMSIG(status)));
+    return error(TENON_INTERNAL, "P0601",
+                 "{} crashed a helper process ({}); the library is not opened", what,
+                 strsignal(WTERMSIG(status)));
   }
   if (answer.empty()) {
-    return error(TENON_INTERNAL, "P0601", "{} ended a helper process with status {}; the library is not opened", what, WEXITSTATUS(status));
+    return error(TENON_INTERNAL, "P0601",
+                 "{} ended a helper process with status {}; the library is not opened", what,
+                 WEXITSTATUS(status));
   }
   return from_text(answer);
 }
@@ -246,13 +277,14 @@ ProbeMode probe_mode() {
   if (equals_ignoring_case(*value, "inproc")) return ProbeMode::kInProcess;
   if (equals_ignoring_case(*value, "off")) return ProbeMode::kOff;
   if (log_once("TENON_PLUGIN_PROBE")) {
-    log_warning("plugins", "TENON_PLUGIN_PROBE={} is none of child, inproc and off; child is used", quoted(*value));
+    log_warning("plugins", "TENON_PLUGIN_PROBE={} is none of child, inproc and off; child is used",
+                quoted(*value));
   }
   return ProbeMode::kChild;
 }
 
-Status probe_library(const std::string& library, const FileIdentity& seen, const std::string& plugin_name,
-                     std::span<const std::string> required) {
+Status probe_library(const std::string& library, const FileIdentity& seen,
+                     const std::string& plugin_name, std::span<const std::string> required) {
   std::string what = "query " + plugin_name + process_limits();
   for (const std::string& soname : required) {
     const std::string file = library_file(soname);
@@ -262,14 +294,16 @@ Status probe_library(const std::string& library, const FileIdentity& seen, const
   return kept_result(result_key(what, library, seen), [&](bool* lasting) {
     Status status = run_probe(library, plugin_name, required, lasting);
     const Result<FileIdentity> now = identify(library);
-    *lasting = *lasting && now.ok() && *now == seen;  // of this file, and not of one that came in its place
+    *lasting = *lasting && now.ok() &&
+               *now == seen;  // of this file, and not of one that came in its place
     return status;
   });
 }
 
 namespace {
 Status changed(std::string_view what, const std::string& path) {
-  return error(TENON_FAILED_PRECONDITION, "P0605", "the {} {} is another file than the one that was looked at", what, quoted(path))
+  return error(TENON_FAILED_PRECONDITION, "P0605",
+               "the {} {} is another file than the one that was looked at", what, quoted(path))
       .with("subject", path);
 }
 
@@ -285,16 +319,19 @@ Result<std::string> file_digest(const std::string& path) {
   return digest_of_file(*file);
 }
 
-Status check_digest(std::string_view what, const std::string& path, const FileIdentity& seen, const std::string& sha256,
-                    std::string_view who) {
-  return kept_result(result_key(fmt::format("sha256 {} {}", sha256, who), path, seen), [&](bool*) -> Status {
-    Result<File> file = open_no_follow(path);
-    if (!file.ok()) return error(TENON_NOT_FOUND, "P0208", "{}", file.status().message());
-    if (file->identity() != seen) return changed(what, path);
-    TENON_ASSIGN_OR_RETURN(const std::string actual, digest_of_file(*file));
-    if (equals_ignoring_case(actual, sha256)) return Status();
-    return error(TENON_DATA_LOSS, "P0604", "the {}'s sha256 is {}, and {} says {}", what, actual, who, quoted(sha256)).with("subject", path);
-  });
+Status check_digest(std::string_view what, const std::string& path, const FileIdentity& seen,
+                    const std::string& sha256, std::string_view who) {
+  return kept_result(
+      result_key(fmt::format("sha256 {} {}", sha256, who), path, seen), [&](bool*) -> Status {
+        Result<File> file = open_no_follow(path);
+        if (!file.ok()) return error(TENON_NOT_FOUND, "P0208", "{}", file.status().message());
+        if (file->identity() != seen) return changed(what, path);
+        TENON_ASSIGN_OR_RETURN(const std::string actual, digest_of_file(*file));
+        if (equals_ignoring_case(actual, sha256)) return Status();
+        return error(TENON_DATA_LOSS, "P0604", "the {}'s sha256 is {}, and {} says {}", what,
+                     actual, who, quoted(sha256))
+            .with("subject", path);
+      });
 }
 
 }  // namespace tenon::host

@@ -14,13 +14,15 @@ namespace {
 
 constexpr uint64_t kTableBytes = 64 * 1024;
 
-// By the code of the gate that stopped it. Every word that is not ours is quoted: a manifest of a plugin that never ran must not
-// get a command of its own before a person who follows the advice.
+// By the code of the gate that stopped it. Every word that is not ours is quoted: a manifest of a
+// plugin that never ran must not get a command of its own before a person who follows the advice.
 std::string command_for(const Candidate& c, const GateResult& stopped) {
   const std::string_view code = stopped.code;
   const std::string manifest = shell_quoted(c.manifest_path),
-                    library = shell_quoted(c.library_path.empty() ? c.manifest.library : c.library_path),
-                    subject = shell_quoted(stopped.subject.empty() ? c.manifest_path : stopped.subject);
+                    library =
+                        shell_quoted(c.library_path.empty() ? c.manifest.library : c.library_path),
+                    subject =
+                        shell_quoted(stopped.subject.empty() ? c.manifest_path : stopped.subject);
   if (code == "P0101" || code == "P0103" || code == "P0102") return "ls -ld " + subject;
   if (code == "P0207" || code == "P0208" || code.starts_with("P02"))
     return "tenon conform " + manifest + " --filter 'A.*'";
@@ -32,16 +34,21 @@ std::string command_for(const Candidate& c, const GateResult& stopped) {
   if (code == "P0403") return "unset TENON_PLUGIN_AUTOLOAD";
   if (code == "P0405" || code == "P0407") return "tenon plugins lock -o FILE";
   // The other manifest: the variable that put it first, or the file.
-  if (code == "P0406") return stopped.subject.starts_with("TENON_") ? "unset " + stopped.subject : "ls -l " + subject;
+  if (code == "P0406")
+    return stopped.subject.starts_with("TENON_") ? "unset " + stopped.subject : "ls -l " + subject;
   if (code == "P0501" && !c.manifest.required_plugins.empty())
     return "tenon plugins explain " + shell_quoted(c.manifest.required_plugins.front());
   if (code == "P0502") return "grep -m1 flags /proc/cpuinfo";
   if (code == "P0503" && !c.manifest.probe_paths.empty())
-    return "ls -l -- " + shell_quoted(stopped.subject.empty() ? c.manifest.probe_paths.front() : stopped.subject);
+    return "ls -l -- " +
+           shell_quoted(stopped.subject.empty() ? c.manifest.probe_paths.front() : stopped.subject);
   if (code == "P0504") return "lspci -nn";
-  if (code == "P0601" || code == "P0602") return "TENON_PLUGIN_NO_CACHE=1 tenon plugins explain " + shell_quoted(c.name());
-  if (code == "P0901" || code.starts_with("P10")) return "unset TENON_LAYERS";  // a layer that it names
-  if (code == "P0604" || code == "P0605") return "sha256sum " + (stopped.subject.empty() ? library : subject);
+  if (code == "P0601" || code == "P0602")
+    return "TENON_PLUGIN_NO_CACHE=1 tenon plugins explain " + shell_quoted(c.name());
+  if (code == "P0901" || code.starts_with("P10"))
+    return "unset TENON_LAYERS";  // a layer that it names
+  if (code == "P0604" || code == "P0605")
+    return "sha256sum " + (stopped.subject.empty() ? library : subject);
   if (code == "P0701") return "ldd -r " + library;  // with the symbols that nobody has
   return "tenon conform " + manifest;
 }
@@ -87,8 +94,8 @@ Remedy remedy_of(const Candidate& c) {
   if (about_library && !remedy.package.empty()) {
     remedy.command = "apt install " + shell_quoted(remedy.package);
   } else if (about_library) {
-    remedy.command =
-        "ldconfig -p | grep " + shell_quoted(remedy.library.empty() ? c.manifest.name : remedy.library);
+    remedy.command = "ldconfig -p | grep " +
+                     shell_quoted(remedy.library.empty() ? c.manifest.name : remedy.library);
   } else {
     remedy.command = command_for(c, *stopped);
   }

@@ -21,8 +21,8 @@ Remedy remedy_of(const Candidate& candidate);
 // without opening one: LD_LIBRARY_PATH, the loader's cache, the standard folders and the host's own
 // are looked into. Empty when all are there.
 std::string missing_library(const Manifest& manifest);
-// Debian's package that has a library, by its soname, as the table says that is installed beside the
-// plugins; empty when it does not know the library.
+// Debian's package that has a library, by its soname, as the table says that is installed beside
+// the plugins; empty when it does not know the library.
 std::string package_of(std::string_view library);
 // The same of a table's text: a line is a soname and a package, # begins a remark.
 std::string package_in(std::string_view table, std::string_view library);

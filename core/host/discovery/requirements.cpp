@@ -55,7 +55,8 @@ const std::vector<std::string>& pci_devices() {
     auto* found = new std::vector<std::string>;
     for (const std::string& name : list_folder(root).value_or({})) {
       auto id = [&](std::string_view file) {
-        const std::string text = read_system_file(join_path(join_path(root, name), file), 32).value_or("");
+        const std::string text =
+            read_system_file(join_path(join_path(root, name), file), 32).value_or("");
         const std::string_view digits = trim(text);  // "0x10de\n"
         return std::string(digits.substr(std::min<size_t>(2, digits.size())));
       };
@@ -69,7 +70,8 @@ const std::vector<std::string>& pci_devices() {
 // "10de:*" or "10de:2330".
 bool has_pci_device(std::string_view pattern) {
   const std::vector<std::string>& devices = pci_devices();
-  return std::any_of(devices.begin(), devices.end(), [&](const std::string& id) { return glob_match(pattern, id); });
+  return std::any_of(devices.begin(), devices.end(),
+                     [&](const std::string& id) { return glob_match(pattern, id); });
 }
 
 constexpr uint64_t kLoaderCacheBytesMax = uint64_t{16} << 20;
@@ -81,7 +83,8 @@ std::string in_folder(std::string_view folder, std::string_view name) {
 
 // The loader's cache holds the paths of all libraries as texts that end in a zero byte.
 std::string in_loader_cache(std::string_view name) {
-  static const auto* text = new std::string(read_system_file("/etc/ld.so.cache", kLoaderCacheBytesMax).value_or(""));
+  static const auto* text =
+      new std::string(read_system_file("/etc/ld.so.cache", kLoaderCacheBytesMax).value_or(""));
   const std::string entry = "/" + std::string(name) + '\0';
   const size_t at = text->find(entry);
   if (at == std::string::npos) return {};
@@ -110,28 +113,33 @@ Status check_platform(const Manifest& m) {
     return error(TENON_UNAVAILABLE, "P0301", "it is for {}, and this is linux", quoted(m.os));
   }
   if (!m.arch.empty() && m.arch != host_arch()) {
-    return error(TENON_UNAVAILABLE, "P0301", "it is for {} processors, and this is {}", quoted(m.arch), host_arch());
+    return error(TENON_UNAVAILABLE, "P0301", "it is for {} processors, and this is {}",
+                 quoted(m.arch), host_arch());
   }
   if (!m.libc_min.empty() && !at_least(gnu_get_libc_version(), m.libc_min)) {
     return error(TENON_UNAVAILABLE, "P0302", "it needs libc {}, and this is {}", quoted(m.libc_min),
                  gnu_get_libc_version());
   }
   if (!m.sanitizer.empty() && m.sanitizer != "none" && m.sanitizer != host_sanitizer()) {
-    return error(TENON_FAILED_PRECONDITION, "P0303", "it was built with the {} sanitizer, and this host {}",
-                 quoted(m.sanitizer), host_sanitizer().empty() ? "without one" : host_sanitizer());
+    return error(TENON_FAILED_PRECONDITION, "P0303",
+                 "it was built with the {} sanitizer, and this host {}", quoted(m.sanitizer),
+                 host_sanitizer().empty() ? "without one" : host_sanitizer());
   }
   return Status();
 }
 
 Status check_abi(const Manifest& m) {
   if (!m.has_abi) return Status();  // adopt_plugin looks at the record in any case
-  if (m.abi_major > TENON_ABI_MAJOR || (m.abi_major == TENON_ABI_MAJOR && m.abi_min_minor > TENON_ABI_MINOR)) {
-    return error(TENON_FAILED_PRECONDITION, "P0305", "it needs ABI {}.{} and this host speaks {}.{}: update Tenon",
-                 m.abi_major, m.abi_min_minor, TENON_ABI_MAJOR, TENON_ABI_MINOR);
+  if (m.abi_major > TENON_ABI_MAJOR ||
+      (m.abi_major == TENON_ABI_MAJOR && m.abi_min_minor > TENON_ABI_MINOR)) {
+    return error(TENON_FAILED_PRECONDITION, "P0305",
+                 "it needs ABI {}.{} and this host speaks {}.{}: update Tenon", m.abi_major,
+                 m.abi_min_minor, TENON_ABI_MAJOR, TENON_ABI_MINOR);
   }
   if (m.abi_major < TENON_ABI_MAJOR) {
-    return error(TENON_FAILED_PRECONDITION, "P0304", "it was made for ABI {} and this host speaks {}: rebuild the plugin",
-                 m.abi_major, TENON_ABI_MAJOR);
+    return error(TENON_FAILED_PRECONDITION, "P0304",
+                 "it was made for ABI {} and this host speaks {}: rebuild the plugin", m.abi_major,
+                 TENON_ABI_MAJOR);
   }
   return Status();
 }
@@ -143,7 +151,9 @@ Status check_requirements(const Manifest& m) {
     }
   }
   for (const std::string& path : m.probe_paths) {
-    if (!identify(path).ok()) return error(TENON_UNAVAILABLE, "P0503", "{} is not there", quoted(path)).with("subject", path);
+    if (!identify(path).ok())
+      return error(TENON_UNAVAILABLE, "P0503", "{} is not there", quoted(path))
+          .with("subject", path);
   }
   for (const std::string& pattern : m.probe_pci) {
     if (has_pci_device(pattern)) return Status();
@@ -172,8 +182,8 @@ Status check_required_libraries(std::span<const std::string> names) {
     // Kept open: the plugin that asked for it is about to use it.
     if (::dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr) continue;
     const char* why = ::dlerror();
-    return error(TENON_UNAVAILABLE, "P0505", "the library {} that it requires cannot be opened: {}", quoted(name),
-                 printable(why == nullptr ? "no reason given" : why));
+    return error(TENON_UNAVAILABLE, "P0505", "the library {} that it requires cannot be opened: {}",
+                 quoted(name), printable(why == nullptr ? "no reason given" : why));
   }
   return Status();
 }

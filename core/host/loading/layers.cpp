@@ -29,7 +29,8 @@ struct Routed {
   const void* next;
 };
 
-// ---- One slot: through the layer, or past it ---------------------------------------------------------------
+// ---- One slot: through the layer, or past it
+// ---------------------------------------------------------------
 
 template <auto Member>
 struct Slot;
@@ -50,7 +51,8 @@ struct Slot<Member> {
   }
 };
 
-// ---- The interfaces and their slots ------------------------------------------------------------------------
+// ---- The interfaces and their slots
+// ------------------------------------------------------------------------
 
 struct LayeredInterface {
   std::string_view id;
@@ -61,7 +63,8 @@ struct LayeredInterface {
 // Data is the next table's; every slot is named, which the assert counts.
 template <class Api, size_t kFirstSlot, auto... Members>
 constexpr LayeredInterface interface_of(std::string_view id) {
-  static_assert(kFirstSlot + sizeof...(Members) * sizeof(void*) == sizeof(Api), "a slot is missing here");
+  static_assert(kFirstSlot + sizeof...(Members) * sizeof(void*) == sizeof(Api),
+                "a slot is missing here");
   static_assert(sizeof(Api) <= TENON_LAYER_TABLE_BYTES);
   return {id, sizeof(Api), [](Routed* routed) {
             auto* table = reinterpret_cast<Api*>(routed->table);
@@ -79,16 +82,18 @@ using K = tenon_kernels_api_t;
 using T = tenon_toolchain_api_t;
 using F = tenon_frontend_api_t;
 constexpr LayeredInterface kLayered[] = {
-    interface_of<D, offsetof(D, count), &D::count, &D::info, &D::open, &D::close, &D::alloc, &D::free, &D::copy, &D::sync,
-                 &D::map, &D::import, &D::memory>(TENON_DEVICE_ID),
-    interface_of<Q, offsetof(Q, queue_create), &Q::queue_create, &Q::queue_destroy, &Q::copy_async, &Q::fence_create,
-                 &Q::fence_destroy, &Q::fence_query, &Q::fence_signal, &Q::fence_wait>(TENON_QUEUE_ID),
-    interface_of<C, offsetof(C, claim), &C::claim, &C::compile, &C::artifact_release, &C::artifact_info, &C::artifact_bytes,
-                 &C::fits, &C::load, &C::executable_release, &C::executable_info, &C::needs, &C::execute,
-                 &C::dump>(TENON_COMPILE_ID),
-    interface_of<K, offsetof(K, query), &K::query, &K::create, &K::destroy, &K::run, &K::prepack, &K::save,
-                 &K::restore>(TENON_KERNELS_ID),
-    interface_of<T, offsetof(T, build), &T::build, &T::load, &T::symbol, &T::release>(TENON_TOOLCHAIN_ID),
+    interface_of<D, offsetof(D, count), &D::count, &D::info, &D::open, &D::close, &D::alloc,
+                 &D::free, &D::copy, &D::sync, &D::map, &D::import, &D::memory>(TENON_DEVICE_ID),
+    interface_of<Q, offsetof(Q, queue_create), &Q::queue_create, &Q::queue_destroy, &Q::copy_async,
+                 &Q::fence_create, &Q::fence_destroy, &Q::fence_query, &Q::fence_signal,
+                 &Q::fence_wait>(TENON_QUEUE_ID),
+    interface_of<C, offsetof(C, claim), &C::claim, &C::compile, &C::artifact_release,
+                 &C::artifact_info, &C::artifact_bytes, &C::fits, &C::load, &C::executable_release,
+                 &C::executable_info, &C::needs, &C::execute, &C::dump>(TENON_COMPILE_ID),
+    interface_of<K, offsetof(K, query), &K::query, &K::create, &K::destroy, &K::run, &K::prepack,
+                 &K::save, &K::restore>(TENON_KERNELS_ID),
+    interface_of<T, offsetof(T, build), &T::build, &T::load, &T::symbol, &T::release>(
+        TENON_TOOLCHAIN_ID),
     interface_of<F, offsetof(F, accepts), &F::accepts, &F::load, &F::read_tensors, &F::write_tensor,
                  &F::cases>(TENON_FRONTEND_ID),
 };
@@ -101,17 +106,21 @@ const LayeredInterface* layered(std::string_view id) {
 }
 
 // Records of data, whose functions the host does not call through the table.
-bool is_record_table(std::string_view id) { return id == TENON_OPS_ID || id == TENON_PASS_ID || id == TENON_LAYER_ID; }
+bool is_record_table(std::string_view id) {
+  return id == TENON_OPS_ID || id == TENON_PASS_ID || id == TENON_LAYER_ID;
+}
 
 Status check_table(const void* table, std::string_view id, std::string_view layer) {
   uint32_t size = 0;
   std::memcpy(&size, table, sizeof(size));
   if (size >= 16 && size <= TENON_LAYER_TABLE_BYTES) return Status();
-  return error(TENON_INVALID_ARGUMENT, "P1003", "the layer {} gives a table {} that says it has {} bytes", quoted(layer), id, size);
+  return error(TENON_INVALID_ARGUMENT, "P1003",
+               "the layer {} gives a table {} that says it has {} bytes", quoted(layer), id, size);
 }
 
 Routed* new_routed() {
-  auto* routed = new Routed();  // zeroed; never freed: callers keep tables for as long as the process lives
+  auto* routed =
+      new Routed();  // zeroed; never freed: callers keep tables for as long as the process lives
   keep_for_process(routed);
   return routed;
 }
@@ -123,7 +132,8 @@ const void* with_room(const LayeredInterface& known, const void* table) {
   return room->table;
 }
 
-Result<const void*> route(const LayeredInterface& known, const void* layer_table, const void* next, std::string_view layer) {
+Result<const void*> route(const LayeredInterface& known, const void* layer_table, const void* next,
+                          std::string_view layer) {
   TENON_RETURN_IF_ERROR(check_table(layer_table, known.id, layer));
   uint32_t size = 0;
   std::memcpy(&size, layer_table, sizeof(size));
@@ -140,7 +150,8 @@ Result<const void*> route(const LayeredInterface& known, const void* layer_table
 
 std::string LayerChoice::text() const {
   std::string out = name;
-  for (size_t i = 0; i < options.size(); ++i) out += (i == 0 ? ":" : ",") + options[i].key + "=" + options[i].value;
+  for (size_t i = 0; i < options.size(); ++i)
+    out += (i == 0 ? ":" : ",") + options[i].key + "=" + options[i].value;
   return out;
 }
 
@@ -153,19 +164,24 @@ Result<std::vector<LayerChoice>> parse_layers(std::string_view text) {
     part = trim(part);
     if (part.empty()) continue;
     std::string_view option = part;
-    if (const size_t colon = part.find(':'); colon < part.find('=') || part.find('=') == std::string_view::npos) {
+    if (const size_t colon = part.find(':');
+        colon < part.find('=') || part.find('=') == std::string_view::npos) {
       const std::string_view name = trim(part.substr(0, colon));
       if (name.empty()) return wrong(part, "begins with a colon, and a layer has a name");
-      if (layers.size() == kLayersMax) return wrong(part, fmt::format("is one layer too many: there may be {}", kLayersMax));
+      if (layers.size() == kLayersMax)
+        return wrong(part, fmt::format("is one layer too many: there may be {}", kLayersMax));
       layers.push_back({std::string(name), {}});
       if (colon == std::string_view::npos) continue;
       option = part.substr(colon + 1);
     }
     const size_t equals = option.find('=');
     if (layers.empty()) return wrong(part, "is an option, and no layer stands before it");
-    if (equals == std::string_view::npos || equals == 0) return wrong(part, "should be NAME:KEY=VALUE");
-    if (layers.back().options.size() == kOptionsMax) return wrong(part, fmt::format("is one option too many: there may be {}", kOptionsMax));
-    layers.back().options.push_back({std::string(trim(option.substr(0, equals))), std::string(trim(option.substr(equals + 1)))});
+    if (equals == std::string_view::npos || equals == 0)
+      return wrong(part, "should be NAME:KEY=VALUE");
+    if (layers.back().options.size() == kOptionsMax)
+      return wrong(part, fmt::format("is one option too many: there may be {}", kOptionsMax));
+    layers.back().options.push_back({std::string(trim(option.substr(0, equals))),
+                                     std::string(trim(option.substr(equals + 1)))});
   }
   return layers;
 }
@@ -175,7 +191,8 @@ bool has_layered_interfaces(const AdoptedPlugin& plugin) {
                      [](const AdoptedInterface& offered) { return !is_record_table(offered.id); });
 }
 
-Status apply_layer(const tenon_layer_api_t& layer, const LayerChoice& choice, uint32_t position, AdoptedPlugin* plugin) {
+Status apply_layer(const tenon_layer_api_t& layer, const LayerChoice& choice, uint32_t position,
+                   AdoptedPlugin* plugin) {
   std::vector<AdoptedInterface*> below;
   std::vector<tenon_interface_t> interfaces;
   for (AdoptedInterface& offered : plugin->interfaces) {
@@ -189,7 +206,8 @@ Status apply_layer(const tenon_layer_api_t& layer, const LayerChoice& choice, ui
   auto* kept = new LayerChoice(choice);
   keep_for_process(kept);
   std::vector<tenon_key_value_t> options;
-  for (const KeyValue& option : kept->options) options.push_back({to_abi_str(option.key), to_abi_str(option.value)});
+  for (const KeyValue& option : kept->options)
+    options.push_back({to_abi_str(option.key), to_abi_str(option.value)});
   tenon_layer_subject_t subject = {};
   subject.size_bytes = sizeof(subject);
   subject.option_count = static_cast<uint32_t>(options.size());
@@ -201,10 +219,11 @@ Status apply_layer(const tenon_layer_api_t& layer, const LayerChoice& choice, ui
   subject.position = position;
   std::vector<const void*> tables(interfaces.size() + 1);
   clear_failure();
-  if (const tenon_code_t code = layer.attach(layer.self, &subject, tables.data()); code != TENON_OK) {
+  if (const tenon_code_t code = layer.attach(layer.self, &subject, tables.data());
+      code != TENON_OK) {
     const Status why = from_abi(code, "attach");
-    return error(code, "P1002", "the layer {} refuses to stand in front of {}: {}", quoted(choice.text()), quoted(plugin->name),
-                 why.message());
+    return error(code, "P1002", "the layer {} refuses to stand in front of {}: {}",
+                 quoted(choice.text()), quoted(plugin->name), why.message());
   }
   std::vector<const void*> routed(interfaces.size());
   for (size_t i = 0; i < interfaces.size(); ++i) {

@@ -1,4 +1,5 @@
-// What TENON_LAYERS may say, and where calls go when layer, host and plugin know different numbers of slots.
+// What TENON_LAYERS may say, and where calls go when layer, host and plugin know different numbers
+// of slots.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -29,15 +30,17 @@ TEST(ParseLayers, Malformed) {
   for (int i = 0; i < 16; ++i) many += ",a";
   std::string options = "a:x=1";
   for (int i = 0; i < 64; ++i) options += ",x=1";
-  for (const std::string& text : {std::string("a=1"), std::string(":a=1"), std::string("a:b"), std::string("a:=1"), std::string("a,=1"),
-                                  std::string(" : "), many, options}) {
+  for (const std::string& text :
+       {std::string("a=1"), std::string(":a=1"), std::string("a:b"), std::string("a:=1"),
+        std::string("a,=1"), std::string(" : "), many, options}) {
     const auto layers = parse_layers(text);
     ASSERT_FALSE(layers.ok()) << text;
     EXPECT_EQ(layers.status().error_code(), "P1001") << text;
   }
 }
 
-// ---- Routing -------------------------------------------------------------------------------------------------
+// ---- Routing
+// -------------------------------------------------------------------------------------------------
 
 // A device whose every slot tells that it was called with its own self, and what came before.
 struct Log {
@@ -87,9 +90,12 @@ struct TestLayer {
   }
   static tenon_code_t attach(void* self, const tenon_layer_subject_t* subject, const void** out) {
     TestLayer& l = of(self);
-    if (l.refuses) return host_table()->fail(nullptr, TENON_INVALID_ARGUMENT, to_abi_str("not today"), nullptr, 0);
+    if (l.refuses)
+      return host_table()->fail(nullptr, TENON_INVALID_ARGUMENT, to_abi_str("not today"), nullptr,
+                                0);
     for (uint32_t i = 0; i < subject->option_count; ++i) {
-      l.options += std::string(from_abi_str(subject->options[i].key)) + "=" + std::string(from_abi_str(subject->options[i].value)) + ";";
+      l.options += std::string(from_abi_str(subject->options[i].key)) + "=" +
+                   std::string(from_abi_str(subject->options[i].value)) + ";";
     }
     for (uint32_t i = 0; i < subject->interface_count; ++i) {
       const std::string_view id = from_abi_str(subject->interfaces[i].id);
@@ -118,14 +124,17 @@ class LayersTest : public testing::Test {
     device_.close = below_close;
     device_.memory = below_memory;
     plugin_.name = "below";
-    plugin_.interfaces = {{TENON_DEVICE_ID, 0, &device_}, {"vendor.x/1", 3, &vendor_}, {TENON_PASS_ID, 0, &passes_}};
+    plugin_.interfaces = {
+        {TENON_DEVICE_ID, 0, &device_}, {"vendor.x/1", 3, &vendor_}, {TENON_PASS_ID, 0, &passes_}};
   }
   Status apply(TestLayer& layer, const LayerChoice& choice = {"l", {}}) {
     layer.log = &log_;
     const tenon_layer_api_t api = layer.api();
     return apply_layer(api, choice, 0, &plugin_);
   }
-  const tenon_device_api_t& table() const { return *static_cast<const tenon_device_api_t*>(plugin_.interfaces[0].table); }
+  const tenon_device_api_t& table() const {
+    return *static_cast<const tenon_device_api_t*>(plugin_.interfaces[0].table);
+  }
   Log log_;
   tenon_device_api_t device_ = {};
   Vendor vendor_ = {sizeof(Vendor), nullptr};
@@ -144,7 +153,8 @@ TEST_F(LayersTest, SlotsGoThroughOrPast) {
   EXPECT_EQ(count, 7u);
   EXPECT_EQ(table().close(table().self, nullptr), TENON_NOT_FOUND);
   uint64_t used = 0, peak = 0;
-  EXPECT_EQ(table().memory(table().self, nullptr, &used, &peak), TENON_OK);  // past the layer, with the device's self
+  EXPECT_EQ(table().memory(table().self, nullptr, &used, &peak),
+            TENON_OK);  // past the layer, with the device's self
   EXPECT_EQ(peak, 2u);
   EXPECT_EQ(log_.text, "layer count close memory ");
   EXPECT_EQ(table().map, nullptr);   // a layer adds nothing
@@ -174,7 +184,8 @@ TEST_F(LayersTest, TablesLieInZeroedRoom) {
   ASSERT_TRUE(apply(outer).ok());
   for (const tenon_device_api_t* next : {inner.next, outer.next}) {
     const auto* bytes = reinterpret_cast<const unsigned char*>(next);
-    for (size_t i = sizeof(tenon_device_api_t); i < TENON_LAYER_TABLE_BYTES; ++i) ASSERT_EQ(bytes[i], 0u) << i;
+    for (size_t i = sizeof(tenon_device_api_t); i < TENON_LAYER_TABLE_BYTES; ++i)
+      ASSERT_EQ(bytes[i], 0u) << i;
   }
 }
 

@@ -18,7 +18,8 @@ constexpr const char* kSymbol = "tenon_plugin_query";
 bool is_function(void* address) {
   Dl_info info = {};
   const ElfW(Sym)* symbol = nullptr;
-  if (::dladdr1(address, &info, reinterpret_cast<void**>(const_cast<ElfW(Sym)**>(&symbol)), RTLD_DL_SYMENT) == 0) {
+  if (::dladdr1(address, &info, reinterpret_cast<void**>(const_cast<ElfW(Sym)**>(&symbol)),
+                RTLD_DL_SYMENT) == 0) {
     return false;
   }
   const unsigned type = symbol == nullptr ? STT_NOTYPE : symbol->st_info & 0xfu;
@@ -37,35 +38,41 @@ Result<tenon_plugin_query_t> open_library(const std::string& path) {
     }
     void* address = reinterpret_cast<void*>(&library.get<char>(kSymbol));
     if (!is_function(address)) {
-      return error(TENON_INVALID_ARGUMENT, "P0703", "the symbol {} of {} is data and no function", kSymbol, quoted(path));
+      return error(TENON_INVALID_ARGUMENT, "P0703", "the symbol {} of {} is data and no function",
+                   kSymbol, quoted(path));
     }
     return reinterpret_cast<tenon_plugin_query_t>(address);  // stays valid: RTLD_NODELETE
   } catch (const std::exception& problem) {
     std::string_view what = problem.what();
-    constexpr std::string_view kPrefix = "boost::dll::shared_library::load() failed (dlerror system message: ";
+    constexpr std::string_view kPrefix =
+        "boost::dll::shared_library::load() failed (dlerror system message: ";
     if (what.starts_with(kPrefix)) {
       what.remove_prefix(kPrefix.size());
       what = what.substr(0, what.rfind("): "));
     }
-    return error(TENON_UNAVAILABLE, "P0701", "the library {} cannot be opened: {}", quoted(path), printable(what, 1024));
+    return error(TENON_UNAVAILABLE, "P0701", "the library {} cannot be opened: {}", quoted(path),
+                 printable(what, 1024));
   }
 }
 
-Result<const tenon_plugin_t*> ask_plugin(tenon_plugin_query_t query, const tenon_host_t* host, std::string_view name) {
+Result<const tenon_plugin_t*> ask_plugin(tenon_plugin_query_t query, const tenon_host_t* host,
+                                         std::string_view name) {
   const tenon_plugin_t* record = nullptr;
   tenon_code_t code = TENON_OK;
   clear_failure();
   try {
     code = query(TENON_ABI_VERSION, host, &record);
   } catch (const std::exception& problem) {
-    return error(TENON_INTERNAL, "P0807", "the plugin {} threw an exception through its query: {}", quoted(name),
-                 quoted(problem.what()));
+    return error(TENON_INTERNAL, "P0807", "the plugin {} threw an exception through its query: {}",
+                 quoted(name), quoted(problem.what()));
   } catch (...) {
-    return error(TENON_INTERNAL, "P0807", "the plugin {} threw an exception through its query", quoted(name));
+    return error(TENON_INTERNAL, "P0807", "the plugin {} threw an exception through its query",
+                 quoted(name));
   }
   if (code == TENON_OK) return record;
   Status status = from_abi(code, "its query");
-  std::string reason = status.error_code() == "T0002" ? std::string(status.message()) : status.text();
+  std::string reason =
+      status.error_code() == "T0002" ? std::string(status.message()) : status.text();
   Status refusal = error(code, "P0801", "it refused: {}", reason);
   for (const KeyValue& pair : status.evidence()) refusal.add(pair.key, pair.value);
   return refusal;

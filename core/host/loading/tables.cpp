@@ -19,9 +19,9 @@
 namespace tenon::host {
 namespace {
 
-constexpr uint32_t kTableBytesMax = 1u << 16;   // far above any table, far below garbage
+constexpr uint32_t kTableBytesMax = 1u << 16;  // far above any table, far below garbage
 constexpr uint64_t kInterfacesMax = 64;
-constexpr uint64_t kRecordsMax = 100000;        // ops or passes of one plugin
+constexpr uint64_t kRecordsMax = 100000;  // ops or passes of one plugin
 constexpr uint64_t kTextBytesMax = 1u << 20;
 
 Status check_size(const void* table, std::string_view what, uint32_t least = 16) {
@@ -29,12 +29,14 @@ Status check_size(const void* table, std::string_view what, uint32_t least = 16)
   uint32_t size = 0;
   std::memcpy(&size, table, sizeof(size));
   if (size < least || size > kTableBytesMax) {
-    return error(TENON_INVALID_ARGUMENT, "P0806", "the table {} says that it has {} bytes", what, size);
+    return error(TENON_INVALID_ARGUMENT, "P0806", "the table {} says that it has {} bytes", what,
+                 size);
   }
   return Status();
 }
 
-// A zeroed record of `full_bytes` with the prefix that both sides know. Never freed: libraries are never closed.
+// A zeroed record of `full_bytes` with the prefix that both sides know. Never freed: libraries are
+// never closed.
 void* copy_prefix(const void* from, uint32_t full_bytes) {
   uint32_t size = 0;
   std::memcpy(&size, from, sizeof(size));
@@ -67,13 +69,16 @@ Status check_text(tenon_str_t text, std::string_view what) {
 
 Status check_count(uint64_t count, const void* data, std::string_view what) {
   if (count > kRecordsMax || (count != 0 && data == nullptr)) {
-    return error(TENON_INVALID_ARGUMENT, "P0806", "{} says that it has {} entries at {}", what, count, data);
+    return error(TENON_INVALID_ARGUMENT, "P0806", "{} says that it has {} entries at {}", what,
+                 count, data);
   }
   return Status();
 }
 
-// Rewrites are an array of records that may be smaller or larger than ours: the stride is the plugin's.
-Result<const tenon_rewrite_t*> adopt_rewrites(const tenon_rewrite_t* from, uint64_t count, std::string_view owner) {
+// Rewrites are an array of records that may be smaller or larger than ours: the stride is the
+// plugin's.
+Result<const tenon_rewrite_t*> adopt_rewrites(const tenon_rewrite_t* from, uint64_t count,
+                                              std::string_view owner) {
   TENON_RETURN_IF_ERROR(check_count(count, from, fmt::format("the rewrites of {}", owner)));
   if (count == 0) return static_cast<const tenon_rewrite_t*>(nullptr);
   TENON_RETURN_IF_ERROR(check_size(from, fmt::format("of the rewrites of {}", owner)));
@@ -84,7 +89,8 @@ Result<const tenon_rewrite_t*> adopt_rewrites(const tenon_rewrite_t* from, uint6
     std::memcpy(&full[i], source, std::min<size_t>(from->size_bytes, sizeof(tenon_rewrite_t)));
     full[i].size_bytes = sizeof(tenon_rewrite_t);
     if (full[i].match_and_build == nullptr) {
-      return error(TENON_INVALID_ARGUMENT, "P0805", "a rewrite of {} has no match_and_build", owner);
+      return error(TENON_INVALID_ARGUMENT, "P0805", "a rewrite of {} has no match_and_build",
+                   owner);
     }
   }
   return full;
@@ -99,17 +105,23 @@ Status adopt_ops(tenon_ops_t* table) {
     tenon_op_def_t* op = copy_record(table->ops[i]);
     TENON_RETURN_IF_ERROR(check_text(op->name, "the name of an op"));
     const std::string name = quoted(from_abi_str(op->name));
-    TENON_RETURN_IF_ERROR(check_count(op->operand_count, op->operands, "the operands of op " + name));
+    TENON_RETURN_IF_ERROR(
+        check_count(op->operand_count, op->operands, "the operands of op " + name));
     TENON_RETURN_IF_ERROR(check_count(op->attr_count, op->attrs, "the attributes of op " + name));
-    TENON_RETURN_IF_ERROR(check_count(op->constraint_count, op->constraints, "the constraints of op " + name));
-    TENON_RETURN_IF_ERROR(check_count(op->example_count, op->examples, "the examples of op " + name));
-    TENON_RETURN_IF_ERROR(check_count(op->scalar_words, op->scalar, "the scalar program of op " + name));
-    if (op->infer == nullptr) return error(TENON_INVALID_ARGUMENT, "P0805", "op {} has no infer", name);
+    TENON_RETURN_IF_ERROR(
+        check_count(op->constraint_count, op->constraints, "the constraints of op " + name));
+    TENON_RETURN_IF_ERROR(
+        check_count(op->example_count, op->examples, "the examples of op " + name));
+    TENON_RETURN_IF_ERROR(
+        check_count(op->scalar_words, op->scalar, "the scalar program of op " + name));
+    if (op->infer == nullptr)
+      return error(TENON_INVALID_ARGUMENT, "P0805", "op {} has no infer", name);
     if (op->scalar_words == 0 && op->reference == nullptr && op->decompose == nullptr) {
-      return error(TENON_INVALID_ARGUMENT, "P0805", "op {} has neither a scalar program, a reference nor a decomposition",
-                   name);
+      return error(TENON_INVALID_ARGUMENT, "P0805",
+                   "op {} has neither a scalar program, a reference nor a decomposition", name);
     }
-    TENON_ASSIGN_OR_RETURN(op->rewrites, adopt_rewrites(op->rewrites, op->rewrite_count, "op " + name));
+    TENON_ASSIGN_OR_RETURN(op->rewrites,
+                           adopt_rewrites(op->rewrites, op->rewrite_count, "op " + name));
     ops[i] = op;
   }
   table->ops = ops;
@@ -125,12 +137,15 @@ Status adopt_passes(tenon_passes_t* table) {
     tenon_pass_def_t* pass = copy_record(table->passes[i]);
     TENON_RETURN_IF_ERROR(check_text(pass->name, "the name of a pass"));
     const std::string name = quoted(from_abi_str(pass->name));
-    TENON_RETURN_IF_ERROR(check_count(pass->option_count, pass->options, "the options of pass " + name));
-    TENON_RETURN_IF_ERROR(check_count(pass->statistic_count, pass->statistics, "the statistics of pass " + name));
+    TENON_RETURN_IF_ERROR(
+        check_count(pass->option_count, pass->options, "the options of pass " + name));
+    TENON_RETURN_IF_ERROR(
+        check_count(pass->statistic_count, pass->statistics, "the statistics of pass " + name));
     if (pass->run == nullptr && pass->rewrite_count == 0) {
       return error(TENON_INVALID_ARGUMENT, "P0805", "pass {} has neither run nor rewrites", name);
     }
-    TENON_ASSIGN_OR_RETURN(pass->rewrites, adopt_rewrites(pass->rewrites, pass->rewrite_count, "pass " + name));
+    TENON_ASSIGN_OR_RETURN(pass->rewrites,
+                           adopt_rewrites(pass->rewrites, pass->rewrite_count, "pass " + name));
     passes[i] = pass;
   }
   table->passes = passes;
@@ -141,7 +156,8 @@ Status check_frontend(const tenon_frontend_api_t* table) {
   TENON_RETURN_IF_ERROR(check_text(table->name, "the name of a frontend"));
   TENON_RETURN_IF_ERROR(check_text(table->extensions, "the extensions of a frontend"));
   if (table->load == nullptr && table->read_tensors == nullptr) {
-    return error(TENON_INVALID_ARGUMENT, "P0805", "the table " TENON_FRONTEND_ID " has neither load nor read_tensors");
+    return error(TENON_INVALID_ARGUMENT, "P0805",
+                 "the table " TENON_FRONTEND_ID " has neither load nor read_tensors");
   }
   return Status();
 }
@@ -151,33 +167,41 @@ Result<const void*> adopt_table(const InterfaceInfo& info, const void* from) {
   void* table = copy_prefix(from, info.size_bytes);
   for (const RequiredSlot& slot : info.required) {
     if (slot_is_null(table, slot.offset)) {
-      return error(TENON_INVALID_ARGUMENT, "P0805", "the table {} lacks the required slot {}", info.id, slot.name);
+      return error(TENON_INVALID_ARGUMENT, "P0805", "the table {} lacks the required slot {}",
+                   info.id, slot.name);
     }
   }
   if (info.id == TENON_OPS_ID) TENON_RETURN_IF_ERROR(adopt_ops(static_cast<tenon_ops_t*>(table)));
-  if (info.id == TENON_PASS_ID) TENON_RETURN_IF_ERROR(adopt_passes(static_cast<tenon_passes_t*>(table)));
-  if (info.id == TENON_FRONTEND_ID) TENON_RETURN_IF_ERROR(check_frontend(static_cast<tenon_frontend_api_t*>(table)));
-  if (info.id == TENON_LAYER_ID) TENON_RETURN_IF_ERROR(check_text(static_cast<tenon_layer_api_t*>(table)->name, "the name of a layer"));
+  if (info.id == TENON_PASS_ID)
+    TENON_RETURN_IF_ERROR(adopt_passes(static_cast<tenon_passes_t*>(table)));
+  if (info.id == TENON_FRONTEND_ID)
+    TENON_RETURN_IF_ERROR(check_frontend(static_cast<tenon_frontend_api_t*>(table)));
+  if (info.id == TENON_LAYER_ID)
+    TENON_RETURN_IF_ERROR(
+        check_text(static_cast<tenon_layer_api_t*>(table)->name, "the name of a layer"));
   return static_cast<const void*>(table);
 }
 
 Status check_record_abi(uint32_t abi) {
   const uint32_t major = abi >> 16;
   if (major > TENON_ABI_MAJOR) {
-    return error(TENON_FAILED_PRECONDITION, "P0305", "it was compiled for ABI {}.{} and this host speaks {}.{}", major,
-                 abi & 0xffff, TENON_ABI_MAJOR, TENON_ABI_MINOR);
+    return error(TENON_FAILED_PRECONDITION, "P0305",
+                 "it was compiled for ABI {}.{} and this host speaks {}.{}", major, abi & 0xffff,
+                 TENON_ABI_MAJOR, TENON_ABI_MINOR);
   }
   if (major < TENON_ABI_MAJOR) {
-    return error(TENON_FAILED_PRECONDITION, "P0304", "it was compiled for ABI {} and this host speaks {}", major,
-                 TENON_ABI_MAJOR);
+    return error(TENON_FAILED_PRECONDITION, "P0304",
+                 "it was compiled for ABI {} and this host speaks {}", major, TENON_ABI_MAJOR);
   }
   const uint32_t minor = abi & 0xffff;
   if (minor > TENON_ABI_MINOR) {
-    return error(TENON_FAILED_PRECONDITION, "P0305", "it was compiled for ABI {}.{} and this host speaks {}.{}", major, minor,
+    return error(TENON_FAILED_PRECONDITION, "P0305",
+                 "it was compiled for ABI {}.{} and this host speaks {}.{}", major, minor,
                  TENON_ABI_MAJOR, TENON_ABI_MINOR);
   }
   if (TENON_ABI_MAJOR == 0 && minor < TENON_ABI_MINOR) {  // before 1.0 every minor is its own ABI
-    return error(TENON_FAILED_PRECONDITION, "P0304", "it was compiled for ABI {}.{} and this host speaks {}.{}", major, minor,
+    return error(TENON_FAILED_PRECONDITION, "P0304",
+                 "it was compiled for ABI {}.{} and this host speaks {}.{}", major, minor,
                  TENON_ABI_MAJOR, TENON_ABI_MINOR);
   }
   return Status();
@@ -193,7 +217,8 @@ void keep_for_process(const void* memory) {
 }
 
 Result<AdoptedPlugin> adopt_plugin(const tenon_plugin_t* record, std::string_view expected_name) {
-  if (record == nullptr) return error(TENON_INVALID_ARGUMENT, "P0802", "its query said OK and gave no record");
+  if (record == nullptr)
+    return error(TENON_INVALID_ARGUMENT, "P0802", "its query said OK and gave no record");
   TENON_RETURN_IF_ERROR(check_size(record, "of the plugin itself"));
   AdoptedPlugin plugin;
   std::memcpy(&plugin.record, record, std::min<size_t>(record->size_bytes, sizeof(tenon_plugin_t)));
@@ -206,13 +231,14 @@ Result<AdoptedPlugin> adopt_plugin(const tenon_plugin_t* record, std::string_vie
   plugin.version = from_abi_str(plugin.record.version);
   plugin.build_id = from_abi_str(plugin.record.build_id);
   if (!expected_name.empty() && plugin.name != expected_name) {
-    return error(TENON_FAILED_PRECONDITION, "P0803", "the library calls itself {}, and its manifest {}",
-                 quoted(plugin.name), quoted(expected_name));
+    return error(TENON_FAILED_PRECONDITION, "P0803",
+                 "the library calls itself {}, and its manifest {}", quoted(plugin.name),
+                 quoted(expected_name));
   }
   if (plugin.record.interface_count > kInterfacesMax ||
       (plugin.record.interface_count != 0 && plugin.record.interfaces == nullptr)) {
-    return error(TENON_INVALID_ARGUMENT, "P0806", "it says that it has {} interfaces at {}", plugin.record.interface_count,
-                 static_cast<const void*>(plugin.record.interfaces));
+    return error(TENON_INVALID_ARGUMENT, "P0806", "it says that it has {} interfaces at {}",
+                 plugin.record.interface_count, static_cast<const void*>(plugin.record.interfaces));
   }
   for (uint64_t i = 0; i < plugin.record.interface_count; ++i) {
     const tenon_interface_t& offered = plugin.record.interfaces[i];
@@ -265,19 +291,23 @@ std::vector<OfferedName> offered_names(const AdoptedPlugin& plugin) {
     if (offered.id == TENON_DEVICE_ID) {
       add_devices(names, static_cast<const tenon_device_api_t*>(offered.table));
     } else if (offered.id == TENON_KERNELS_ID) {
-      add(names, "kernels", from_abi_str(static_cast<const tenon_kernels_api_t*>(offered.table)->device_kind));
+      add(names, "kernels",
+          from_abi_str(static_cast<const tenon_kernels_api_t*>(offered.table)->device_kind));
     } else if (offered.id == TENON_OPS_ID) {
       const auto* ops = static_cast<const tenon_ops_t*>(offered.table);
-      for (uint64_t i = 0; i < ops->op_count; ++i) add(names, "op", from_abi_str(ops->ops[i]->name));
+      for (uint64_t i = 0; i < ops->op_count; ++i)
+        add(names, "op", from_abi_str(ops->ops[i]->name));
     } else if (offered.id == TENON_PASS_ID) {
       const auto* passes = static_cast<const tenon_passes_t*>(offered.table);
-      for (uint64_t i = 0; i < passes->pass_count; ++i) add(names, "pass", from_abi_str(passes->passes[i]->name));
+      for (uint64_t i = 0; i < passes->pass_count; ++i)
+        add(names, "pass", from_abi_str(passes->passes[i]->name));
     } else if (offered.id == TENON_FRONTEND_ID) {
       const auto* frontend = static_cast<const tenon_frontend_api_t*>(offered.table);
       add(names, "frontend", from_abi_str(frontend->name));
       add_list(names, "extension", frontend->extensions);
     } else if (offered.id == TENON_TOOLCHAIN_ID) {
-      add_list(names, "toolchain", static_cast<const tenon_toolchain_api_t*>(offered.table)->dialects);
+      add_list(names, "toolchain",
+               static_cast<const tenon_toolchain_api_t*>(offered.table)->dialects);
     } else if (offered.id == TENON_LAYER_ID) {
       add(names, "layer", from_abi_str(static_cast<const tenon_layer_api_t*>(offered.table)->name));
     }

@@ -1,5 +1,5 @@
-// Polynomials, hash-consing and the making of dims. The laws of floordiv, mod, min and max are in dims_laws.cpp, comparing and facts in
-// dims_compare.cpp.
+// Polynomials, hash-consing and the making of dims. The laws of floordiv, mod, min and max are in
+// dims_laws.cpp, comparing and facts in dims_compare.cpp.
 #include "core/ir/dims/dims.h"
 
 #include <algorithm>
@@ -41,7 +41,8 @@ Status overflow() {
 }
 
 Status too_large(std::string_view what, uint32_t limit) {
-  return error(TENON_RESOURCE_EXHAUSTED, "T0305", "a symbolic dim has more than {} {}", limit, what);
+  return error(TENON_RESOURCE_EXHAUSTED, "T0305", "a symbolic dim has more than {} {}", limit,
+               what);
 }
 
 Status why_not(const DimPoly& a, const DimPoly& b) {
@@ -51,7 +52,8 @@ Status why_not(const DimPoly& a, const DimPoly& b) {
   }
   for (const DimTerm& s : a.terms) {
     for (const DimTerm& t : b.terms) {
-      if (s.atoms.size() + t.atoms.size() > kDimDegreeMax) return too_large("factors", kDimDegreeMax);
+      if (s.atoms.size() + t.atoms.size() > kDimDegreeMax)
+        return too_large("factors", kDimDegreeMax);
     }
   }
   return overflow();
@@ -130,13 +132,15 @@ DimTable::MaybePoly DimTable::divide_exactly(const DimPoly& p, const DimPoly& d)
     }
     return q;
   }
-  // The term with most factors leads; among equals the last in order. Any fixed monomial order will do
-  // for termination, and this one is admissible: degree first, then lexicographic.
+  // The term with most factors leads; among equals the last in order. Any fixed monomial order will
+  // do for termination, and this one is admissible: degree first, then lexicographic.
   auto leading = [](const DimPoly& x) -> const DimTerm& {
-    return *std::max_element(x.terms.begin(), x.terms.end(), [](const DimTerm& s, const DimTerm& t) {
-      if (s.atoms.size() != t.atoms.size()) return s.atoms.size() < t.atoms.size();
-      return s.atoms > t.atoms;
-    });
+    return *std::max_element(x.terms.begin(), x.terms.end(),
+                             [](const DimTerm& s, const DimTerm& t) {
+                               if (s.atoms.size() != t.atoms.size())
+                                 return s.atoms.size() < t.atoms.size();
+                               return s.atoms > t.atoms;
+                             });
   };
   const DimTerm lead = leading(d);
   DimPoly rest = p, q;
@@ -145,7 +149,8 @@ DimTable::MaybePoly DimTable::divide_exactly(const DimPoly& p, const DimPoly& d)
     const DimTerm t = leading(rest);
     if (t.coeff % lead.coeff != 0) return {};
     if (t.atoms.size() < lead.atoms.size()) return {};
-    if (!std::includes(t.atoms.begin(), t.atoms.end(), lead.atoms.begin(), lead.atoms.end())) return {};
+    if (!std::includes(t.atoms.begin(), t.atoms.end(), lead.atoms.begin(), lead.atoms.end()))
+      return {};
     DimPoly piece;
     DimTerm factor{t.coeff / lead.coeff, {}};
     std::set_difference(t.atoms.begin(), t.atoms.end(), lead.atoms.begin(), lead.atoms.end(),
@@ -188,7 +193,8 @@ Result<Dim> DimTable::intern(const DimPoly& poly) {
   if (read_only_) {
     return error(TENON_FAILED_PRECONDITION, "T0302", "the graph is frozen and has no such dim");
   }
-  if (entries_.size() >= kDimExpressionsMax) return too_large("expressions in its graph", kDimExpressionsMax);
+  if (entries_.size() >= kDimExpressionsMax)
+    return too_large("expressions in its graph", kDimExpressionsMax);
   if (parts_of(poly) > kDimPartsMax) return too_large("parts", kDimPartsMax);
   const uint32_t index = static_cast<uint32_t>(entries_.size());
   Entry entry{poly};
@@ -220,7 +226,8 @@ uint32_t DimTable::atom_depth(const DimPoly& poly) const {
   return depth;
 }
 
-// Of the tree. It doubles at each level where a dim holds another twice, and whatever walks a dim takes as long as its tree is large.
+// Of the tree. It doubles at each level where a dim holds another twice, and whatever walks a dim
+// takes as long as its tree is large.
 uint64_t DimTable::parts_of(const DimPoly& poly) const {
   uint64_t parts = 1;
   for (const DimTerm& t : poly.terms) {
@@ -270,19 +277,31 @@ Result<Dim> DimTable::constant(int64_t value) {
   return intern(DimPoly{value, {}});
 }
 
-// ---- Making --------------------------------------------------------------------------------------
+// ---- Making
+// --------------------------------------------------------------------------------------
 
 Result<DimPoly> DimTable::make_poly(uint32_t op, const DimPoly& a, const DimPoly& b) {
   MaybePoly out;
   switch (op) {
-    case TENON_DIM_ADD: out = add(a, b, 1); break;
-    case TENON_DIM_SUB: out = add(a, b, -1); break;
-    case TENON_DIM_MUL: out = mul(a, b); break;
-    case TENON_DIM_FLOORDIV: return make_floordiv(a, b);
-    case TENON_DIM_MOD: return make_mod(a, b);
-    case TENON_DIM_MIN: return make_min_max(true, a, b);
-    case TENON_DIM_MAX: return make_min_max(false, a, b);
-    default: return error(TENON_INVALID_ARGUMENT, "T0301", "{} is no operation on dims", op);
+    case TENON_DIM_ADD:
+      out = add(a, b, 1);
+      break;
+    case TENON_DIM_SUB:
+      out = add(a, b, -1);
+      break;
+    case TENON_DIM_MUL:
+      out = mul(a, b);
+      break;
+    case TENON_DIM_FLOORDIV:
+      return make_floordiv(a, b);
+    case TENON_DIM_MOD:
+      return make_mod(a, b);
+    case TENON_DIM_MIN:
+      return make_min_max(true, a, b);
+    case TENON_DIM_MAX:
+      return make_min_max(false, a, b);
+    default:
+      return error(TENON_INVALID_ARGUMENT, "T0301", "{} is no operation on dims", op);
   }
   if (out) out = settle(std::move(*out));
   if (!out) return why_not(a, b);
@@ -316,14 +335,16 @@ std::string DimTable::unique_name(std::string_view wanted) const {
   }
 }
 
-Result<Symbol> DimTable::symbol_add(std::string_view name, int64_t lo, int64_t hi, int64_t multiple_of,
-                                    int64_t hint) {
+Result<Symbol> DimTable::symbol_add(std::string_view name, int64_t lo, int64_t hi,
+                                    int64_t multiple_of, int64_t hint) {
   if (read_only_) return error(TENON_FAILED_PRECONDITION, "T0302", "the graph is frozen");
   if (lo > hi || multiple_of < 1 || hint < -1) {
-    return error(TENON_INVALID_ARGUMENT, "T0307", "symbol {}: range [{}, {}] with multiples of {} is empty",
-                 quoted(name), lo, hi, multiple_of);
+    return error(TENON_INVALID_ARGUMENT, "T0307",
+                 "symbol {}: range [{}, {}] with multiples of {} is empty", quoted(name), lo, hi,
+                 multiple_of);
   }
-  if (symbols_.size() >= kDimExpressionsMax) return too_large("symbols in its graph", kDimExpressionsMax);
+  if (symbols_.size() >= kDimExpressionsMax)
+    return too_large("symbols in its graph", kDimExpressionsMax);
   if (symbol_by_name_.contains(std::string(name))) {
     return error(TENON_ALREADY_EXISTS, "T0307", "the symbol {} is defined already", quoted(name));
   }
@@ -418,7 +439,8 @@ void DimTable::collect_symbols(const DimPoly& poly, std::vector<Symbol>* out) co
     for (uint32_t a : t.atoms) {
       const Atom& atom = atoms_[a];
       if (atom.kind == AtomKind::kSymbol) {
-        if (std::find(out->begin(), out->end(), atom.symbol) == out->end()) out->push_back(atom.symbol);
+        if (std::find(out->begin(), out->end(), atom.symbol) == out->end())
+          out->push_back(atom.symbol);
       } else {
         for (Dim d : atom.args) collect_symbols(poly_of(d), out);
       }
@@ -434,7 +456,8 @@ bool DimTable::mentions_symbols(Dim dim) const {
   return dim < 0 && !entries_[static_cast<size_t>(~dim)].poly.is_constant();
 }
 
-Status DimTable::evaluate_atom(const Atom& atom, std::span<const int64_t> values, int64_t* out) const {
+Status DimTable::evaluate_atom(const Atom& atom, std::span<const int64_t> values,
+                               int64_t* out) const {
   if (atom.kind == AtomKind::kSymbol) {
     if (atom.symbol >= values.size()) {
       return error(TENON_INVALID_ARGUMENT, "T0301", "the symbol {} has no value",
@@ -463,7 +486,8 @@ Status DimTable::evaluate_atom(const Atom& atom, std::span<const int64_t> values
   return {};
 }
 
-Status DimTable::evaluate_poly(const DimPoly& poly, std::span<const int64_t> values, int64_t* out) const {
+Status DimTable::evaluate_poly(const DimPoly& poly, std::span<const int64_t> values,
+                               int64_t* out) const {
   int64_t sum = poly.constant;
   for (const DimTerm& t : poly.terms) {
     int64_t product = t.coeff;
@@ -519,11 +543,13 @@ uint64_t DimTable::structural_hash(Dim dim, std::span<const uint64_t> symbol_has
 std::string DimTable::text_of_atom(uint32_t index) const {
   const Atom& atom = atoms_[index];
   switch (atom.kind) {
-    case AtomKind::kSymbol: return symbol_text(sym_text(symbols_[atom.symbol].name));
+    case AtomKind::kSymbol:
+      return symbol_text(sym_text(symbols_[atom.symbol].name));
     case AtomKind::kFloorDiv:
     case AtomKind::kMod: {
       const char* word = atom.kind == AtomKind::kFloorDiv ? " floordiv " : " mod ";
-      return "(" + text_of(poly_of(atom.args[0]), 2) + word + text_of(poly_of(atom.args[1]), 2) + ")";
+      return "(" + text_of(poly_of(atom.args[0]), 2) + word + text_of(poly_of(atom.args[1]), 2) +
+             ")";
     }
     default: {
       std::vector<std::string> parts;
@@ -560,8 +586,10 @@ std::string DimTable::text_of(const DimPoly& poly, int precedence) const {
     // -(x) of the smallest coefficient has no positive form; write the sign with the number.
     const bool minus = p.coeff < 0 && p.coeff != INT64_MIN;
     if (out.empty()) {
-      if (p.coeff == -1) out += "-";
-      else if (p.coeff != 1) out += std::to_string(p.coeff) + "*";
+      if (p.coeff == -1)
+        out += "-";
+      else if (p.coeff != 1)
+        out += std::to_string(p.coeff) + "*";
     } else {
       out += minus ? " - " : " + ";
       const int64_t c = minus ? -p.coeff : p.coeff;
@@ -596,7 +624,8 @@ std::string symbol_text(std::string_view name) {
   static constexpr std::string_view kWords[] = {"floordiv", "mod", "min", "max", "in"};
   bool bare = !name.empty() && (name[0] < '0' || name[0] > '9');
   for (char c : name) {
-    bare = bare && ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_');
+    bare = bare &&
+           ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_');
   }
   for (std::string_view w : kWords) bare = bare && name != w;
   return bare ? std::string(name) : string_text(name);
@@ -668,8 +697,8 @@ void DimTable::build_view(uint32_t index) {
       b = made(DimPoly{0, {{1, {first.atoms.begin() + 1, first.atoms.end()}}}});
     } else {
       const Atom atom = atoms_[first.atoms[0]];
-      static constexpr uint32_t kOps[] = {TENON_DIM_SYMBOL, TENON_DIM_FLOORDIV, TENON_DIM_MOD, TENON_DIM_MIN,
-                                          TENON_DIM_MAX};
+      static constexpr uint32_t kOps[] = {TENON_DIM_SYMBOL, TENON_DIM_FLOORDIV, TENON_DIM_MOD,
+                                          TENON_DIM_MIN, TENON_DIM_MAX};
       op = kOps[static_cast<size_t>(atom.kind)];
       if (atom.kind == AtomKind::kSymbol) {
         a = static_cast<Dim>(atom.symbol);

@@ -1,12 +1,12 @@
-// Symbolic dims of one graph: canonical polynomials over symbols and over floordiv, mod, min and max of
-// polynomials, hash-consed so that equal numbers mean provably equal dims; their ranges, divisibility,
-// and what was asserted about them.
+// Symbolic dims of one graph: canonical polynomials over symbols and over floordiv, mod, min and
+// max of polynomials, hash-consed so that equal numbers mean provably equal dims; their ranges,
+// divisibility, and what was asserted about them.
 //
-// A dim is tenon_dim_t: a value >= 0 is that constant, a value < 0 is ~index into this table. Arithmetic
-// on constants never touches the table.
+// A dim is tenon_dim_t: a value >= 0 is that constant, a value < 0 is ~index into this table.
+// Arithmetic on constants never touches the table.
 //
-// Threads: one at a time; const members are safe on a table that nobody changes. After freeze_views()
-// every const member is pure.
+// Threads: one at a time; const members are safe on a table that nobody changes. After
+// freeze_views() every const member is pure.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/base/errors/status.h"
 #include <tenon/abi/graph.h>
+#include "core/base/errors/status.h"
 
 namespace tenon::ir {
 
@@ -26,18 +26,20 @@ using Dim = tenon_dim_t;
 using Symbol = tenon_symbol_t;
 
 // Limits of one table. A model that needs more is refused with the limit's name.
-inline constexpr uint32_t kDimTermsMax = 128;          // terms of one polynomial
-inline constexpr uint32_t kDimDegreeMax = 16;          // factors of one term
-inline constexpr uint32_t kDimDepthMax = 32;           // floordiv inside min inside mod ...
-inline constexpr uint32_t kDimPartsMax = 4096;         // of the tree that it is when written out: what recurs counts again
-inline constexpr uint32_t kDimLawPartsMax = 128;       // of what laws that search or copy are tried on
+inline constexpr uint32_t kDimTermsMax = 128;  // terms of one polynomial
+inline constexpr uint32_t kDimDegreeMax = 16;  // factors of one term
+inline constexpr uint32_t kDimDepthMax = 32;   // floordiv inside min inside mod ...
+inline constexpr uint32_t kDimPartsMax =
+    4096;  // of the tree that it is when written out: what recurs counts again
+inline constexpr uint32_t kDimLawPartsMax = 128;  // of what laws that search or copy are tried on
 inline constexpr uint32_t kDimExpressionsMax = 1u << 20;
 inline constexpr uint32_t kDimFactsMax = 1u << 12;
-// Facts beyond these are kept for whoever checks them at run time, but prove nothing: a file of facts must not
-// cost more than it is worth.
-inline constexpr uint32_t kDimUsedTermsMax = 12;      // terms of a fact
-inline constexpr uint32_t kDimUsedFactsMax = 256;     // inequalities, and equalities that no atom solves
-inline constexpr uint32_t kDimRefreshMax = 20000;     // expressions rewritten by equalities, over all
+// Facts beyond these are kept for whoever checks them at run time, but prove nothing: a file of
+// facts must not cost more than it is worth.
+inline constexpr uint32_t kDimUsedTermsMax = 12;  // terms of a fact
+inline constexpr uint32_t kDimUsedFactsMax =
+    256;  // inequalities, and equalities that no atom solves
+inline constexpr uint32_t kDimRefreshMax = 20000;  // expressions rewritten by equalities, over all
 
 // A range; INT64_MIN and INT64_MAX mean unbounded on that side.
 struct DimRange {
@@ -63,10 +65,14 @@ struct DimPoly {
 // Whether a TENON_REL_* holds between two sizes.
 constexpr bool relation_holds(uint32_t rel, int64_t a, int64_t b) {
   switch (rel) {
-    case TENON_REL_EQ: return a == b;
-    case TENON_REL_LT: return a < b;
-    case TENON_REL_LE: return a <= b;
-    default: return b != 0 && (b == -1 || a % b == 0);
+    case TENON_REL_EQ:
+      return a == b;
+    case TENON_REL_LT:
+      return a < b;
+    case TENON_REL_LE:
+      return a <= b;
+    default:
+      return b != 0 && (b == -1 || a % b == 0);
   }
 }
 
@@ -104,7 +110,8 @@ class DimTable {
   // Forgets the name, so that it may be used again; the index stays.
   void symbol_retire(Symbol symbol);
   std::optional<Symbol> symbol_find(std::string_view name) const;
-  // The dim of `from` in this table with symbol i replaced by symbol_map[i]. `from` may be this table.
+  // The dim of `from` in this table with symbol i replaced by symbol_map[i]. `from` may be this
+  // table.
   Result<Dim> import(const DimTable& from, Dim dim, std::span<const Dim> symbol_map);
 
   // ---- Asking ----
@@ -114,27 +121,29 @@ class DimTable {
   const SymbolData& symbol(Symbol s) const { return symbols_[s]; }
   SymbolData& symbol(Symbol s) { return symbols_[s]; }
   DimRange range(Dim dim) const;
-  int64_t multiple_of(Dim dim) const;  // 2^62 for 0
+  int64_t multiple_of(Dim dim) const;                  // 2^62 for 0
   uint32_t compare(uint32_t rel, Dim a, Dim b) const;  // TENON_NO, YES, MAYBE
   bool equal(Dim a, Dim b) const { return compare(TENON_REL_EQ, a, b) == TENON_YES; }
   // values: one per symbol; OUT_OF_RANGE on overflow, INVALID_ARGUMENT for a division by <= 0 or a
   // symbol without a value.
   Status evaluate(Dim dim, std::span<const int64_t> values, int64_t* out) const;
-  // One way to write the dim as a tree. Makes the sub-dims it names, except on a frozen table, where
-  // freeze_views made them before.
+  // One way to write the dim as a tree. Makes the sub-dims it names, except on a frozen table,
+  // where freeze_views made them before.
   void view(Dim dim, tenon_dim_view_t* out);
   void freeze_views();
   void thaw() { read_only_ = false; }  // of a copy
   // Appends the symbols that the dim mentions, each once in one call.
   void symbols_of(Dim dim, std::vector<Symbol>* out) const;
   bool mentions_symbols(Dim dim) const;
-  // As .tir writes it. Terms are ordered by their text, so that printing does not depend on history.
+  // As .tir writes it. Terms are ordered by their text, so that printing does not depend on
+  // history.
   std::string text(Dim dim) const;
   // A hash that depends on structure only; symbol_hash gives each symbol's own.
   uint64_t structural_hash(Dim dim, std::span<const uint64_t> symbol_hash) const;
 
   // ---- Facts ----
-  // INVALID_ARGUMENT when it contradicts what is known. What is known already is not recorded again.
+  // INVALID_ARGUMENT when it contradicts what is known. What is known already is not recorded
+  // again.
   Status assert_fact(uint32_t rel, Dim a, Dim b);
   // The same, but keeps what is known already too, once: what a file says is written out again.
   Status record_fact(uint32_t rel, Dim a, Dim b);
@@ -151,8 +160,9 @@ class DimTable {
     uint32_t parts = 1;
     std::vector<Dim> args;         // sorted for min and max
     std::optional<DimPoly> canon;  // what it equals under the asserted equalities, if that is other
-    DimRange range;                // of non-symbols, kept since symbols' ranges only shrink: an old one is true as well
-    int64_t multiple = 1;          // the same
+    DimRange range;  // of non-symbols, kept since symbols' ranges only shrink: an old one is true
+                     // as well
+    int64_t multiple = 1;  // the same
   };
   struct Entry {
     DimPoly poly;
@@ -176,7 +186,8 @@ class DimTable {
   static MaybePoly mul(const DimPoly& a, const DimPoly& b);
   static MaybePoly divide_exactly(const DimPoly& p, const DimPoly& d);
   // The laws of dims_laws.cpp.
-  MaybePoly settle(DimPoly poly, bool compared = false) const;  // joins what floordiv and mod of one pair took apart
+  MaybePoly settle(DimPoly poly, bool compared = false)
+      const;  // joins what floordiv and mod of one pair took apart
   MaybePoly joined(const DimPoly& poly, const DimTerm& term, size_t factor, bool compared) const;
   DimPoly residue(const DimPoly& p, int64_t d) const;
   bool is_multiple(const DimPoly& p, int64_t d) const;
@@ -210,7 +221,8 @@ class DimTable {
   static MaybePoly replace_atom(const DimPoly& poly, uint32_t atom, const DimPoly& by);
   struct Search;
   bool prove_nonneg(const DimPoly& poly, int64_t scale, int depth, const Search& search) const;
-  bool prove_by_atom(const DimPoly& poly, int64_t scale, const DimTerm& term, size_t factor, int depth, const Search& search) const;
+  bool prove_by_atom(const DimPoly& poly, int64_t scale, const DimTerm& term, size_t factor,
+                     int depth, const Search& search) const;
   bool nonneg(const DimPoly& poly) const;
   bool nonneg_by_ranges(const DimPoly& poly) const;  // without what was asserted
   DimRange shifted_range(const DimPoly& poly) const;
@@ -239,7 +251,7 @@ class DimTable {
   std::unordered_map<std::string, Symbol> symbol_by_name_;
   std::vector<DimFact> facts_;
   std::vector<std::pair<uint32_t, DimPoly>> equalities_;  // atom == polynomial without it
-  std::unordered_map<uint32_t, size_t> equality_of_;     // atom to its place above
+  std::unordered_map<uint32_t, size_t> equality_of_;      // atom to its place above
   std::vector<DimPoly> zeros_;                            // == 0, where no atom could be solved for
   std::vector<DimPoly> nonneg_;                           // >= 0
   uint32_t refreshed_ = 0;

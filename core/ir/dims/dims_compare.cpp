@@ -1,5 +1,6 @@
-// What is known of dims: ranges by interval arithmetic, divisibility, comparisons with the help of asserted
-// facts. Everything here answers "maybe" rather than search long: the optimiser then takes the general path.
+// What is known of dims: ranges by interval arithmetic, divisibility, comparisons with the help of
+// asserted facts. Everything here answers "maybe" rather than search long: the optimiser then takes
+// the general path.
 #include <algorithm>
 #include <numeric>
 
@@ -13,7 +14,9 @@ namespace {
 constexpr int64_t kLowest = INT64_MIN, kHighest = INT64_MAX;
 constexpr int64_t kAnyMultiple = int64_t{1} << 62;
 
-bool finite(int64_t v) { return v != kLowest && v != kHighest; }
+bool finite(int64_t v) {
+  return v != kLowest && v != kHighest;
+}
 
 int64_t saturating_add(int64_t a, int64_t b) {
   // Bounds of one side never mix the two infinities.
@@ -34,8 +37,8 @@ int64_t saturating_mul(int64_t a, int64_t b) {
 }
 
 DimRange times(DimRange a, DimRange b) {
-  const int64_t c[] = {saturating_mul(a.lo, b.lo), saturating_mul(a.lo, b.hi), saturating_mul(a.hi, b.lo),
-                       saturating_mul(a.hi, b.hi)};
+  const int64_t c[] = {saturating_mul(a.lo, b.lo), saturating_mul(a.lo, b.hi),
+                       saturating_mul(a.hi, b.lo), saturating_mul(a.hi, b.hi)};
   return {*std::min_element(c, c + 4), *std::max_element(c, c + 4)};
 }
 
@@ -50,7 +53,9 @@ int64_t saturating_gcd(int64_t a, int64_t b) {
 
 DimRange DimTable::range_of_atom(uint32_t index) const {
   const Atom& atom = atoms_[index];
-  return atom.kind == AtomKind::kSymbol ? DimRange{symbols_[atom.symbol].lo, symbols_[atom.symbol].hi} : atom.range;
+  return atom.kind == AtomKind::kSymbol
+             ? DimRange{symbols_[atom.symbol].lo, symbols_[atom.symbol].hi}
+             : atom.range;
 }
 
 int64_t DimTable::multiple_of_atom(uint32_t index) const {
@@ -111,8 +116,8 @@ DimRange DimTable::range_of(const DimPoly& poly) const {
   return {std::max(sum.lo, other.lo), std::min(sum.hi, other.hi)};
 }
 
-// Each atom as its least value and what it has beyond: n*m - n is n*m' for m = m' + 1, which is not negative, though the difference of
-// the ranges of its terms may be.
+// Each atom as its least value and what it has beyond: n*m - n is n*m' for m = m' + 1, which is not
+// negative, though the difference of the ranges of its terms may be.
 DimRange DimTable::shifted_range(const DimPoly& poly) const {
   constexpr size_t kAtomsMax = 8;
   std::vector<std::pair<uint32_t, DimRange>> atoms;
@@ -136,7 +141,9 @@ DimRange DimTable::shifted_range(const DimPoly& poly) const {
   for (const DimTerm& t : shifted.terms) {
     DimRange product{t.coeff, t.coeff};
     for (const uint32_t a : t.atoms) {
-      product = times(product, std::find_if(atoms.begin(), atoms.end(), [&](const auto& known) { return known.first == a; })->second);
+      product = times(product, std::find_if(atoms.begin(), atoms.end(), [&](const auto& known) {
+                                 return known.first == a;
+                               })->second);
     }
     sum = {saturating_add(sum.lo, product.lo), saturating_add(sum.hi, product.hi)};
   }
@@ -175,7 +182,9 @@ int64_t DimTable::multiple_of_poly(const DimPoly& poly) const {
   return g == 0 ? kAnyMultiple : g;
 }
 
-int64_t DimTable::multiple_of(Dim dim) const { return multiple_of_poly(poly_of(dim)); }
+int64_t DimTable::multiple_of(Dim dim) const {
+  return multiple_of_poly(poly_of(dim));
+}
 
 // ---- Equalities --------------------------------------------------------------------------------
 
@@ -199,11 +208,15 @@ DimTable::MaybePoly DimTable::replace_atom(const DimPoly& poly, uint32_t atom, c
     DimTerm rest{t.coeff, {}};
     uint32_t power = 0;
     for (uint32_t a : t.atoms) {
-      if (a == atom) ++power;
-      else rest.atoms.push_back(a);
+      if (a == atom)
+        ++power;
+      else
+        rest.atoms.push_back(a);
     }
-    if (rest.atoms.empty()) product.constant = rest.coeff;
-    else product.terms.push_back(rest);
+    if (rest.atoms.empty())
+      product.constant = rest.coeff;
+    else
+      product.terms.push_back(rest);
     for (uint32_t i = 0; i < power; ++i) {
       MaybePoly next = mul(product, by);
       if (!next) return {};
@@ -249,7 +262,8 @@ DimPoly DimTable::canon_of_atom(uint32_t index, bool remake) {
       changed = changed || args.back() != before;
     }
     if (changed) {
-      static constexpr uint32_t kOps[] = {0, TENON_DIM_FLOORDIV, TENON_DIM_MOD, TENON_DIM_MIN, TENON_DIM_MAX};
+      static constexpr uint32_t kOps[] = {0, TENON_DIM_FLOORDIV, TENON_DIM_MOD, TENON_DIM_MIN,
+                                          TENON_DIM_MAX};
       DimPoly made = args[0];
       bool whole = true;
       for (size_t i = 1; i < args.size() && whole; ++i) {
@@ -265,7 +279,8 @@ DimPoly DimTable::canon_of_atom(uint32_t index, bool remake) {
   std::vector<uint32_t> solved;
   for (const DimTerm& t : out.terms) {
     for (uint32_t a : t.atoms) {
-      if (equality_of_.contains(a) && std::find(solved.begin(), solved.end(), a) == solved.end()) solved.push_back(a);
+      if (equality_of_.contains(a) && std::find(solved.begin(), solved.end(), a) == solved.end())
+        solved.push_back(a);
     }
   }
   for (uint32_t a : solved) {
@@ -276,13 +291,17 @@ DimPoly DimTable::canon_of_atom(uint32_t index, bool remake) {
 }
 
 void DimTable::refresh_canon(uint32_t solved) {
-  // Arguments have lower numbers than what mentions them, so one pass in order is enough; atoms that are made
-  // on the way are born canonical.
+  // Arguments have lower numbers than what mentions them, so one pass in order is enough; atoms
+  // that are made on the way are born canonical.
   for (uint32_t i = 0; i < atoms_.size(); ++i) {
     if (atoms_[i].kind == AtomKind::kSymbol && i != solved) {
       // A symbol changes only when what it equals mentions the atom that was just solved for.
-      const bool touched = atoms_[i].canon && std::any_of(atoms_[i].canon->terms.begin(), atoms_[i].canon->terms.end(),
-          [&](const DimTerm& t) { return std::binary_search(t.atoms.begin(), t.atoms.end(), solved); });
+      const bool touched =
+          atoms_[i].canon &&
+          std::any_of(atoms_[i].canon->terms.begin(), atoms_[i].canon->terms.end(),
+                      [&](const DimTerm& t) {
+                        return std::binary_search(t.atoms.begin(), t.atoms.end(), solved);
+                      });
       if (!touched) continue;
     } else if (atoms_[i].kind != AtomKind::kSymbol && ++refreshed_ > kDimRefreshMax) {
       continue;  // what is known of it stays true, and is all that will be known
@@ -295,26 +314,33 @@ void DimTable::set_canon(uint32_t index, DimPoly canon) {
   const bool self = canon.constant == 0 && canon.terms.size() == 1 && canon.terms[0].coeff == 1 &&
                     canon.terms[0].atoms == std::vector<uint32_t>{index};
   canonical_ = canonical_ || !self;
-  if (self) atoms_[index].canon.reset();
-  else atoms_[index].canon = std::move(canon);
+  if (self)
+    atoms_[index].canon.reset();
+  else
+    atoms_[index].canon = std::move(canon);
 }
 
-// More is known of a symbol's range or divisor now: what was made before takes the form that it would get if it were made again, so
-// that it does not matter whether a dim or what is known of it came first. Without forms, ranges and divisors only.
+// More is known of a symbol's range or divisor now: what was made before takes the form that it
+// would get if it were made again, so that it does not matter whether a dim or what is known of it
+// came first. Without forms, ranges and divisors only.
 void DimTable::refresh_mentions(uint32_t symbol_atom, bool forms) {
   std::vector<bool> mentions(symbol_atom + 1);
   mentions[symbol_atom] = true;
   const auto among = [&](Dim d) {
     for (const DimTerm& t : poly_of(d).terms) {
-      if (std::any_of(t.atoms.begin(), t.atoms.end(), [&](uint32_t a) { return a < mentions.size() && mentions[a]; })) return true;
+      if (std::any_of(t.atoms.begin(), t.atoms.end(),
+                      [&](uint32_t a) { return a < mentions.size() && mentions[a]; }))
+        return true;
     }
     return false;
   };
   for (uint32_t i = symbol_atom + 1; i < atoms_.size(); ++i) {
-    const bool mine = atoms_[i].kind != AtomKind::kSymbol && std::any_of(atoms_[i].args.begin(), atoms_[i].args.end(), among);
+    const bool mine = atoms_[i].kind != AtomKind::kSymbol &&
+                      std::any_of(atoms_[i].args.begin(), atoms_[i].args.end(), among);
     mentions.push_back(mine);
     if (!mine) continue;
-    if (++refreshed_ > kDimRefreshMax) return;  // what is known of them stays true, and is all that will be known
+    if (++refreshed_ > kDimRefreshMax)
+      return;  // what is known of them stays true, and is all that will be known
     look_at_atom(i);
     if (forms) set_canon(i, canon_of_atom(i, true));
   }
@@ -340,11 +366,13 @@ Status DimTable::learn_equality(const DimPoly& zero) {
     sign = t.coeff;
   }
   if (best == TENON_NONE || zero.terms.size() > kDimUsedTermsMax) {
-    if (zeros_.size() < kDimUsedFactsMax && zero.terms.size() <= kDimUsedTermsMax) zeros_.push_back(zero);
+    if (zeros_.size() < kDimUsedFactsMax && zero.terms.size() <= kDimUsedTermsMax)
+      zeros_.push_back(zero);
     return {};
   }
   DimPoly solution = zero;
-  std::erase_if(solution.terms, [&](const DimTerm& x) { return x.atoms == std::vector<uint32_t>{best}; });
+  std::erase_if(solution.terms,
+                [&](const DimTerm& x) { return x.atoms == std::vector<uint32_t>{best}; });
   const MaybePoly flipped = mul(solution, DimPoly{-sign, {}});
   if (!flipped) return error(TENON_OUT_OF_RANGE, "T0303", "a symbolic dim does not fit in 64 bits");
   solution = *flipped;
@@ -363,10 +391,12 @@ Status DimTable::learn_equality(const DimPoly& zero) {
     // What was known of the symbol is now known of the solution.
     const SymbolData s = symbols_[atoms_[best].symbol];
     if (s.lo != kLowest) {
-      if (const MaybePoly p = add(solution, DimPoly{s.lo, {}}, -1)) TENON_RETURN_IF_ERROR(narrow(*p));
+      if (const MaybePoly p = add(solution, DimPoly{s.lo, {}}, -1))
+        TENON_RETURN_IF_ERROR(narrow(*p));
     }
     if (s.hi != kHighest) {
-      if (const MaybePoly p = add(DimPoly{s.hi, {}}, solution, -1)) TENON_RETURN_IF_ERROR(narrow(*p));
+      if (const MaybePoly p = add(DimPoly{s.hi, {}}, solution, -1))
+        TENON_RETURN_IF_ERROR(narrow(*p));
     }
     const DimRange r = range_of(solution);
     SymbolData& mine = symbols_[atoms_[best].symbol];
@@ -385,14 +415,17 @@ Status DimTable::learn_equality(const DimPoly& zero) {
         refresh_mentions(solution.terms[0].atoms[0], false);
       }
     }
-    mine.multiple_of = std::max(mine.multiple_of, std::min(multiple_of_poly(solution), kAnyMultiple));
-    if (mine.lo != before.lo || mine.hi != before.hi || mine.multiple_of != before.multiple_of) refresh_mentions(best, false);
+    mine.multiple_of =
+        std::max(mine.multiple_of, std::min(multiple_of_poly(solution), kAnyMultiple));
+    if (mine.lo != before.lo || mine.hi != before.hi || mine.multiple_of != before.multiple_of)
+      refresh_mentions(best, false);
   }
   refresh_canon(best);
   return {};
 }
 
-// poly >= 0 is known: a bound of one symbol is kept in its range, anything else as a fact to prove with.
+// poly >= 0 is known: a bound of one symbol is kept in its range, anything else as a fact to prove
+// with.
 Status DimTable::narrow(const DimPoly& poly, bool* absorbed) {
   if (range_of(poly).lo >= 0) return {};
   if (poly.terms.size() == 1 && poly.terms[0].atoms.size() == 1 &&
@@ -402,15 +435,18 @@ Status DimTable::narrow(const DimPoly& poly, bool* absorbed) {
     const int64_t c = poly.terms[0].coeff;
     const DimRange before{s.lo, s.hi};
     // c*s + k >= 0: s >= ceil(-k / c) for c > 0, s <= floor(k / -c) for c < 0.
-    if (c > 0) s.lo = std::max(s.lo, -floor_div(poly.constant, c));
-    else if (c != kLowest) s.hi = std::min(s.hi, floor_div(poly.constant, -c));
+    if (c > 0)
+      s.lo = std::max(s.lo, -floor_div(poly.constant, c));
+    else if (c != kLowest)
+      s.hi = std::min(s.hi, floor_div(poly.constant, -c));
     if (s.lo != before.lo) s.lo_place = place_;
     if (s.hi != before.hi) s.hi_place = place_;
     if (absorbed != nullptr) *absorbed = true;
     if (s.lo != before.lo || s.hi != before.hi) refresh_mentions(index, true);
     return {};
   }
-  if (nonneg_.size() < kDimUsedFactsMax && poly.terms.size() <= kDimUsedTermsMax) nonneg_.push_back(poly);
+  if (nonneg_.size() < kDimUsedFactsMax && poly.terms.size() <= kDimUsedTermsMax)
+    nonneg_.push_back(poly);
   return {};
 }
 
@@ -422,9 +458,11 @@ struct DimTable::Search {
   int* budget;  // of steps that take as long as a dim of a few parts
 };
 
-// True when z >= 0 follows from ranges, facts, and the bounds that floordiv, mod, min and max give their arguments. z is an integer, and
-// `poly` is not above scale * z: what is above -scale is enough.
-bool DimTable::prove_nonneg(const DimPoly& poly, int64_t scale, int depth, const Search& search) const {
+// True when z >= 0 follows from ranges, facts, and the bounds that floordiv, mod, min and max give
+// their arguments. z is an integer, and `poly` is not above scale * z: what is above -scale is
+// enough.
+bool DimTable::prove_nonneg(const DimPoly& poly, int64_t scale, int depth,
+                            const Search& search) const {
   if (range_of(poly).lo > -scale) return true;
   if (depth == 0) return false;
   *search.budget -= 1 + static_cast<int>(parts_of(poly) / 64);
@@ -432,7 +470,9 @@ bool DimTable::prove_nonneg(const DimPoly& poly, int64_t scale, int depth, const
   for (const DimTerm& t : poly.terms) {
     for (size_t k = 0; k < t.atoms.size(); ++k) {
       if (k != 0 && t.atoms[k] == t.atoms[k - 1]) continue;
-      if (atoms_[t.atoms[k]].kind != AtomKind::kSymbol && prove_by_atom(poly, scale, t, k, depth, search)) return true;
+      if (atoms_[t.atoms[k]].kind != AtomKind::kSymbol &&
+          prove_by_atom(poly, scale, t, k, depth, search))
+        return true;
       if (*search.budget < 0) return false;
     }
   }
@@ -441,7 +481,8 @@ bool DimTable::prove_nonneg(const DimPoly& poly, int64_t scale, int depth, const
     // Only facts that share a term can help.
     bool related = false;
     for (const DimTerm& t : known.terms) {
-      for (const DimTerm& u : poly.terms) related = related || (t.atoms == u.atoms && (t.coeff < 0) == (u.coeff < 0));
+      for (const DimTerm& u : poly.terms)
+        related = related || (t.atoms == u.atoms && (t.coeff < 0) == (u.coeff < 0));
     }
     if (!related) continue;
     const MaybePoly rest = add(poly, known, -1);
@@ -451,20 +492,25 @@ bool DimTable::prove_nonneg(const DimPoly& poly, int64_t scale, int depth, const
   return false;
 }
 
-// The same with a bound of one atom in one term put in its place. What stands beside it may only make the term larger or smaller, not
-// turn it.
-bool DimTable::prove_by_atom(const DimPoly& poly, int64_t scale, const DimTerm& term, size_t factor, int depth, const Search& search) const {
+// The same with a bound of one atom in one term put in its place. What stands beside it may only
+// make the term larger or smaller, not turn it.
+bool DimTable::prove_by_atom(const DimPoly& poly, int64_t scale, const DimTerm& term, size_t factor,
+                             int depth, const Search& search) const {
   const uint32_t index = term.atoms[factor];
   const Atom& atom = atoms_[index];
   DimPoly beside;
   DimTerm others{1, term.atoms};
   others.atoms.erase(others.atoms.begin() + static_cast<ptrdiff_t>(factor));
-  if (others.atoms.empty()) beside.constant = 1;
-  else beside.terms.push_back(others);
-  const bool keeps_sign = std::all_of(others.atoms.begin(), others.atoms.end(), [&](uint32_t a) { return range_of_atom(a).lo >= 0; });
+  if (others.atoms.empty())
+    beside.constant = 1;
+  else
+    beside.terms.push_back(others);
+  const bool keeps_sign = std::all_of(others.atoms.begin(), others.atoms.end(),
+                                      [&](uint32_t a) { return range_of_atom(a).lo >= 0; });
   DimPoly rest = poly;
   std::erase_if(rest.terms, [&](const DimTerm& x) { return x.atoms == term.atoms; });
-  const auto with_bound = [&](const DimPoly& rest_of, const DimPoly& bound, int64_t by, int64_t new_scale) {
+  const auto with_bound = [&](const DimPoly& rest_of, const DimPoly& bound, int64_t by,
+                              int64_t new_scale) {
     const MaybePoly product = mul(bound, beside);
     const MaybePoly sum = product ? add(rest_of, *product, by) : MaybePoly();
     return sum && prove_nonneg(*sum, new_scale, depth - 1, search);
@@ -472,7 +518,9 @@ bool DimTable::prove_by_atom(const DimPoly& poly, int64_t scale, const DimTerm& 
   if (atom.kind == AtomKind::kMin || atom.kind == AtomKind::kMax) {
     // c * min(x, y): the minimum is at most each argument, and equals one of them.
     if ((term.coeff < 0) == (atom.kind == AtomKind::kMin)) {
-      return keeps_sign && std::any_of(atom.args.begin(), atom.args.end(), [&](Dim d) { return with_bound(rest, poly_of(d), term.coeff, scale); });
+      return keeps_sign && std::any_of(atom.args.begin(), atom.args.end(), [&](Dim d) {
+               return with_bound(rest, poly_of(d), term.coeff, scale);
+             });
     }
     // Which one it equals holds for every occurrence.
     return std::all_of(atom.args.begin(), atom.args.end(), [&](Dim d) {
@@ -486,14 +534,16 @@ bool DimTable::prove_by_atom(const DimPoly& poly, int64_t scale, const DimTerm& 
     // At most what it is the remainder of, where that is not negative, and below the divisor.
     if (term.coeff > 0) return false;
     if (range_of(bound).lo >= 0 && with_bound(rest, bound, term.coeff, scale)) return true;
-    const MaybePoly below = atom.args[1] < 0 ? add(poly_of(atom.args[1]), DimPoly{1, {}}, -1) : MaybePoly();
+    const MaybePoly below =
+        atom.args[1] < 0 ? add(poly_of(atom.args[1]), DimPoly{1, {}}, -1) : MaybePoly();
     return below && with_bound(rest, *below, term.coeff, scale);
   }
   if (atom.args[1] <= 0) return false;
   const int64_t d = atom.args[1];
   // d * floordiv(p, d) lies in [p - d + 1, p]: everything is multiplied by d.
   int64_t wider;
-  if (term.coeff > 0 && __builtin_sub_overflow(bound.constant, d - 1, &bound.constant)) return false;
+  if (term.coeff > 0 && __builtin_sub_overflow(bound.constant, d - 1, &bound.constant))
+    return false;
   if (__builtin_mul_overflow(scale, d, &wider)) return false;
   const MaybePoly scaled = mul(rest, DimPoly{d, {}});
   return scaled && with_bound(*scaled, bound, term.coeff, wider);
@@ -505,7 +555,8 @@ bool DimTable::nonneg(const DimPoly& poly) const {
 }
 
 bool DimTable::nonneg_by_ranges(const DimPoly& poly) const {
-  int budget = parts_of(poly) <= kDimLawPartsMax ? 24 : 0;  // of large ones only their range is looked at
+  int budget =
+      parts_of(poly) <= kDimLawPartsMax ? 24 : 0;  // of large ones only their range is looked at
   return prove_nonneg(poly, 1, 3, {false, &budget});
 }
 
@@ -530,7 +581,8 @@ uint32_t DimTable::divisible(const DimPoly& a, const DimPoly& b) const {
     const MaybePoly fb = canon(poly_of(f.b));
     if (!fa || !fb || !divide_exactly(*fb, b)) continue;
     const MaybePoly rest = add(a, *fa, -1);
-    if (rest && (divide_exactly(*rest, b) || (b.is_constant() && multiple_of_poly(*rest) % b.constant == 0))) {
+    if (rest && (divide_exactly(*rest, b) ||
+                 (b.is_constant() && multiple_of_poly(*rest) % b.constant == 0))) {
       return TENON_YES;
     }
   }
@@ -572,8 +624,10 @@ uint32_t DimTable::compare(uint32_t rel, Dim a, Dim b) const {
     if (nonneg(*diff) && nonneg(*minus)) return TENON_YES;
     return TENON_MAYBE;
   }
-  if (rel == TENON_REL_LE) return nonneg(*diff) ? TENON_YES : nonneg(*below) ? TENON_NO : TENON_MAYBE;
-  if (rel == TENON_REL_LT) return nonneg(*above) ? TENON_YES : nonneg(*minus) ? TENON_NO : TENON_MAYBE;
+  if (rel == TENON_REL_LE)
+    return nonneg(*diff) ? TENON_YES : nonneg(*below) ? TENON_NO : TENON_MAYBE;
+  if (rel == TENON_REL_LT)
+    return nonneg(*above) ? TENON_YES : nonneg(*minus) ? TENON_NO : TENON_MAYBE;
   return TENON_MAYBE;
 }
 
@@ -581,25 +635,30 @@ uint32_t DimTable::compare(uint32_t rel, Dim a, Dim b) const {
 
 Status DimTable::assert_fact(uint32_t rel, Dim a, Dim b) {
   if (rel > TENON_REL_DIVISIBLE || !valid(a) || !valid(b)) {
-    return error(TENON_INVALID_ARGUMENT, "T0301", "{} is no relation of two dims of this graph", rel);
+    return error(TENON_INVALID_ARGUMENT, "T0301", "{} is no relation of two dims of this graph",
+                 rel);
   }
   const uint32_t known = compare(rel, a, b);
   if (known == TENON_YES) return {};
   if (known == TENON_NO) {
     static constexpr const char* kWords[] = {"==", "<", "<=", "is a multiple of"};
-    return error(TENON_INVALID_ARGUMENT, "T0306", "`{} {} {}` contradicts what is known of these dims", text(a),
-                 kWords[rel], text(b));
+    return error(TENON_INVALID_ARGUMENT, "T0306",
+                 "`{} {} {}` contradicts what is known of these dims", text(a), kWords[rel],
+                 text(b));
   }
   if (read_only_) return error(TENON_FAILED_PRECONDITION, "T0302", "the graph is frozen");
   for (const DimFact& f : facts_) {
-    if (f.rel == rel && f.a == a && f.b == b) return {};  // said before, though nothing could be proved from it
+    if (f.rel == rel && f.a == a && f.b == b)
+      return {};  // said before, though nothing could be proved from it
   }
   if (facts_.size() >= kDimFactsMax) {
-    return error(TENON_RESOURCE_EXHAUSTED, "T0305", "a graph has more than {} facts about its dims", kDimFactsMax);
+    return error(TENON_RESOURCE_EXHAUSTED, "T0305", "a graph has more than {} facts about its dims",
+                 kDimFactsMax);
   }
   const MaybePoly pa = canon(poly_of(a));
   const MaybePoly pb = canon(poly_of(b));
-  if (!pa || !pb) return error(TENON_OUT_OF_RANGE, "T0303", "a symbolic dim does not fit in 64 bits");
+  if (!pa || !pb)
+    return error(TENON_OUT_OF_RANGE, "T0303", "a symbolic dim does not fit in 64 bits");
   // What a symbol's own range can say is kept there and nowhere else.
   if (rel == TENON_REL_DIVISIBLE) {
     const bool symbol = pa->constant == 0 && pa->terms.size() == 1 && pa->terms[0].coeff == 1 &&
@@ -608,7 +667,8 @@ Status DimTable::assert_fact(uint32_t rel, Dim a, Dim b) {
     if (symbol && pb->is_constant() && pb->constant > 0) {
       SymbolData& s = symbols_[atoms_[pa->terms[0].atoms[0]].symbol];
       int64_t lcm;
-      if (!__builtin_mul_overflow(s.multiple_of / std::gcd(s.multiple_of, pb->constant), pb->constant, &lcm)) {
+      if (!__builtin_mul_overflow(s.multiple_of / std::gcd(s.multiple_of, pb->constant),
+                                  pb->constant, &lcm)) {
         s.multiple_of = lcm;
         s.multiple_place = place_;
         refresh_mentions(pa->terms[0].atoms[0], true);

@@ -10,7 +10,8 @@ namespace tenon::ir {
 
 struct DimPoly;
 
-// Failures of making a dim: T0303, T0305, and whichever of the two a sum or product of these would be.
+// Failures of making a dim: T0303, T0305, and whichever of the two a sum or product of these would
+// be.
 Status overflow();
 Status too_large(std::string_view what, uint32_t limit);
 Status why_not(const DimPoly& a, const DimPoly& b);

@@ -1,6 +1,6 @@
-// The laws of floordiv, mod, min and max: in which form each is made, so that what is equal meets, and which sums of them are shorter
-// than they are written. Forms follow from ranges of symbols only, never from what was asserted besides: a dim's form does not depend
-// on when it was made.
+// The laws of floordiv, mod, min and max: in which form each is made, so that what is equal meets,
+// and which sums of them are shorter than they are written. Forms follow from ranges of symbols
+// only, never from what was asserted besides: a dim's form does not depend on when it was made.
 #include <algorithm>
 #include <numeric>
 
@@ -12,10 +12,11 @@ namespace tenon::ir {
 namespace {
 
 constexpr int64_t kMergedDivisorMax = int64_t{1} << 31;  // of nested divisions that become one
-constexpr size_t kComparedMax = 6;                       // arguments of min and max that are compared by proofs
-constexpr uint64_t kSpreadPartsMax = 8;                  // of what is added to each argument of a min or max
+constexpr size_t kComparedMax = 6;       // arguments of min and max that are compared by proofs
+constexpr uint64_t kSpreadPartsMax = 8;  // of what is added to each argument of a min or max
 
-// What d divides term by term leaves p: p == d * *quotient + *rest, with rest's coefficients in [0, d).
+// What d divides term by term leaves p: p == d * *quotient + *rest, with rest's coefficients in [0,
+// d).
 void split_by_constant(const DimPoly& p, int64_t d, DimPoly* quotient, DimPoly* rest) {
   quotient->constant = floor_div(p.constant, d);
   rest->constant = floor_mod(p.constant, d);
@@ -34,8 +35,10 @@ int64_t coefficient_gcd(const DimPoly& p, int64_t start) {
 
 DimPoly polynomial(int64_t coeff, std::vector<uint32_t> atoms) {
   DimPoly out;
-  if (atoms.empty()) out.constant = coeff;
-  else if (coeff != 0) out.terms.push_back({coeff, std::move(atoms)});
+  if (atoms.empty())
+    out.constant = coeff;
+  else if (coeff != 0)
+    out.terms.push_back({coeff, std::move(atoms)});
   return out;
 }
 
@@ -45,15 +48,18 @@ std::vector<uint32_t> with(std::vector<uint32_t> atoms, uint32_t atom) {
 }
 
 int64_t coefficient_of(const DimPoly& p, const std::vector<uint32_t>& atoms) {
-  const auto at = std::lower_bound(p.terms.begin(), p.terms.end(), atoms, [](const DimTerm& t, const auto& key) { return t.atoms < key; });
+  const auto at = std::lower_bound(p.terms.begin(), p.terms.end(), atoms,
+                                   [](const DimTerm& t, const auto& key) { return t.atoms < key; });
   return at != p.terms.end() && at->atoms == atoms ? at->coeff : 0;
 }
 
 }  // namespace
 
-// ---- Sums ----------------------------------------------------------------------------------------
+// ---- Sums
+// ----------------------------------------------------------------------------------------
 
-// p modulo d as short as it gets: terms that d divides leave, and mod(x, m) stands for x where d divides what they differ by.
+// p modulo d as short as it gets: terms that d divides leave, and mod(x, m) stands for x where d
+// divides what they differ by.
 DimPoly DimTable::residue(const DimPoly& p, int64_t d) const {
   DimPoly quotient, rest;
   split_by_constant(p, d, &quotient, &rest);
@@ -65,8 +71,8 @@ DimPoly DimTable::residue(const DimPoly& p, int64_t d) const {
     }
     const Atom& atom = atoms_[t.atoms[0]];
     int64_t step;
-    if (t.atoms.size() != 1 || atom.kind != AtomKind::kMod || atom.args[1] <= 0 || __builtin_mul_overflow(t.coeff, atom.args[1], &step) ||
-        step % d != 0) {
+    if (t.atoms.size() != 1 || atom.kind != AtomKind::kMod || atom.args[1] <= 0 ||
+        __builtin_mul_overflow(t.coeff, atom.args[1], &step) || step % d != 0) {
       continue;
     }
     const MaybePoly less = add(rest, polynomial(t.coeff, t.atoms), -1);
@@ -87,23 +93,25 @@ std::optional<uint32_t> DimTable::atom_of(AtomKind kind, const DimPoly& p, int64
   return dim ? atom_lookup(kind, {*dim, d}) : std::nullopt;
 }
 
-// The sum without one of the floordivs in a term, where a law makes it shorter. With d the divisor, f = floordiv(p, d):
+// The sum without one of the floordivs in a term, where a law makes it shorter. With d the divisor,
+// f = floordiv(p, d):
 //   d * f == p                                  where d divides p
-//   d * f + mod(p, d) == p                      and of an f that is itself floordiv(floordiv(z, d / e), e):
-//   e * f + mod(floordiv(z, d / e), e) == floordiv(z, d / e)
-//   d * f - mod(-q, d) == q                     with q = p - (d - 1): f is q / d rounded up
-//   f + floordiv(d - 1 - p, d) == 0
+//   d * f + mod(p, d) == p                      and of an f that is itself floordiv(floordiv(z, d /
+//   e), e): e * f + mod(floordiv(z, d / e), e) == floordiv(z, d / e) d * f - mod(-q, d) == q with q
+//   = p - (d - 1): f is q / d rounded up f + floordiv(d - 1 - p, d) == 0
 // and of remainders: mod(p, d) + mod(d - 1 - p, d) == d - 1, and where dims are only compared
 //   e * mod(floordiv(z, e), d) + mod(z, e) == mod(z, e * d)
 // since a form must not depend on whether another remainder is there.
-DimTable::MaybePoly DimTable::joined(const DimPoly& poly, const DimTerm& term, size_t factor, bool compared) const {
+DimTable::MaybePoly DimTable::joined(const DimPoly& poly, const DimTerm& term, size_t factor,
+                                     bool compared) const {
   const Atom& atom = atoms_[term.atoms[factor]];
   const int64_t d = atom.args[1];
   const DimPoly p = poly_of(atom.args[0]);
   std::vector<uint32_t> others = term.atoms;
   others.erase(others.begin() + static_cast<ptrdiff_t>(factor));
   // scale * others * (what leaves) becomes scale * others * gain.
-  const auto exchange = [&](int64_t remainder, std::vector<uint32_t> left, const DimPoly& gain, int64_t scale) -> MaybePoly {
+  const auto exchange = [&](int64_t remainder, std::vector<uint32_t> left, const DimPoly& gain,
+                            int64_t scale) -> MaybePoly {
     MaybePoly out = add(poly, polynomial(term.coeff, term.atoms), -1);
     if (out && !left.empty()) out = add(*out, polynomial(remainder, std::move(left)), -1);
     const MaybePoly more = out ? mul(gain, polynomial(scale, others)) : MaybePoly();
@@ -112,7 +120,8 @@ DimTable::MaybePoly DimTable::joined(const DimPoly& poly, const DimTerm& term, s
   const auto complement = [&](const DimPoly& of) { return add(DimPoly{d - 1, {}}, of, -1); };
   // Of two atoms whose sum is known the other one leaves.
   const auto replaced = [&](std::optional<uint32_t> other, const DimPoly& sum) -> MaybePoly {
-    const int64_t its = other && *other != term.atoms[factor] ? coefficient_of(poly, with(others, *other)) : 0;
+    const int64_t its =
+        other && *other != term.atoms[factor] ? coefficient_of(poly, with(others, *other)) : 0;
     if (its == 0 || its == INT64_MIN) return {};
     MaybePoly gain = mul(sum, DimPoly{its, {}});
     gain = gain ? add(*gain, polynomial(term.coeff, {term.atoms[factor]}), 1) : MaybePoly();
@@ -123,20 +132,26 @@ DimTable::MaybePoly DimTable::joined(const DimPoly& poly, const DimTerm& term, s
   if (!opposite) return {};
   if (atom.kind == AtomKind::kMod) {
     const Atom* inner = sole_atom(p, AtomKind::kFloorDiv, 1);
-    const int64_t e = compared && inner != nullptr && inner->args[1] > 0 && term.coeff % inner->args[1] == 0 ? inner->args[1] : 0;
+    const int64_t e =
+        compared && inner != nullptr && inner->args[1] > 0 && term.coeff % inner->args[1] == 0
+            ? inner->args[1]
+            : 0;
     int64_t product;
     if (e != 0 && !__builtin_mul_overflow(e, d, &product)) {
       const DimPoly z = poly_of(inner->args[0]);
-      const auto low = atom_of(AtomKind::kMod, residue(z, e), e), all = atom_of(AtomKind::kMod, residue(z, product), product);
+      const auto low = atom_of(AtomKind::kMod, residue(z, e), e),
+                 all = atom_of(AtomKind::kMod, residue(z, product), product);
       const int64_t scale = term.coeff / e;
-      if (low && all && coefficient_of(poly, with(others, *low)) == scale) return exchange(scale, with(others, *low), polynomial(1, {*all}), scale);
+      if (low && all && coefficient_of(poly, with(others, *low)) == scale)
+        return exchange(scale, with(others, *low), polynomial(1, {*all}), scale);
     }
     return replaced(atom_of(AtomKind::kMod, residue(*opposite, d), d), DimPoly{d - 1, {}});
   }
   if (term.coeff % d == 0) {
     const int64_t scale = term.coeff / d;
     if (is_multiple(p, d)) return exchange(0, {}, p, scale);
-    if (const auto mod = atom_of(AtomKind::kMod, p, d); mod && coefficient_of(poly, with(others, *mod)) == scale) {
+    if (const auto mod = atom_of(AtomKind::kMod, p, d);
+        mod && coefficient_of(poly, with(others, *mod)) == scale) {
       return exchange(scale, with(others, *mod), p, scale);
     }
     const auto mod = atom_of(AtomKind::kMod, residue(*opposite, d), d);
@@ -147,16 +162,20 @@ DimTable::MaybePoly DimTable::joined(const DimPoly& poly, const DimTerm& term, s
   }
   for (const DimTerm& t : poly.terms) {
     // What stands beside the others in this term, if anything does.
-    if (t.atoms.size() != others.size() + 1 || !std::includes(t.atoms.begin(), t.atoms.end(), others.begin(), others.end())) continue;
+    if (t.atoms.size() != others.size() + 1 ||
+        !std::includes(t.atoms.begin(), t.atoms.end(), others.begin(), others.end()))
+      continue;
     std::vector<uint32_t> own;
-    std::set_difference(t.atoms.begin(), t.atoms.end(), others.begin(), others.end(), std::back_inserter(own));
+    std::set_difference(t.atoms.begin(), t.atoms.end(), others.begin(), others.end(),
+                        std::back_inserter(own));
     const Atom& beside = atoms_[own[0]];
-    if (beside.kind != AtomKind::kMod || beside.args[1] <= 0 || d % beside.args[1] != 0 || term.coeff % beside.args[1] != 0 ||
-        term.coeff / beside.args[1] != t.coeff) {
+    if (beside.kind != AtomKind::kMod || beside.args[1] <= 0 || d % beside.args[1] != 0 ||
+        term.coeff % beside.args[1] != 0 || term.coeff / beside.args[1] != t.coeff) {
       continue;
     }
     const auto outer = atom_of(AtomKind::kFloorDiv, p, d / beside.args[1]);
-    if (outer && poly_of(beside.args[0]) == polynomial(1, {*outer})) return exchange(t.coeff, t.atoms, poly_of(beside.args[0]), t.coeff);
+    if (outer && poly_of(beside.args[0]) == polynomial(1, {*outer}))
+      return exchange(t.coeff, t.atoms, poly_of(beside.args[0]), t.coeff);
   }
   DimPoly quotient, rest;
   split_by_constant(*opposite, d, &quotient, &rest);
@@ -164,8 +183,8 @@ DimTable::MaybePoly DimTable::joined(const DimPoly& poly, const DimTerm& term, s
   return sum ? replaced(atom_of(AtomKind::kFloorDiv, rest, d), *sum) : MaybePoly();
 }
 
-// Without these laws a dim that was split and joined again would not be the dim it came from. Each step leaves fewer terms with a
-// floordiv or a mod.
+// Without these laws a dim that was split and joined again would not be the dim it came from. Each
+// step leaves fewer terms with a floordiv or a mod.
 DimTable::MaybePoly DimTable::settle(DimPoly poly, bool compared) const {
   for (bool changed = true; changed;) {
     changed = false;
@@ -182,11 +201,14 @@ DimTable::MaybePoly DimTable::settle(DimPoly poly, bool compared) const {
   return poly;
 }
 
-// ---- floordiv ------------------------------------------------------------------------------------
+// ---- floordiv
+// ------------------------------------------------------------------------------------
 
 Result<DimPoly> DimTable::make_floordiv(const DimPoly& p, const DimPoly& d) {
   if (range_of(d).hi <= 0) {
-    return error(TENON_INVALID_ARGUMENT, "T0304", "division of the dim `{}` by `{}`, which is never positive", text_of(p, 0), text_of(d, 0));
+    return error(TENON_INVALID_ARGUMENT, "T0304",
+                 "division of the dim `{}` by `{}`, which is never positive", text_of(p, 0),
+                 text_of(d, 0));
   }
   if (const MaybePoly exact = divide_exactly(p, d)) return *exact;
   // What divides exactly leaves: whole multiples of a constant, terms that a single term divides.
@@ -224,18 +246,23 @@ Result<DimPoly> DimTable::make_floordiv(const DimPoly& p, const DimPoly& d) {
 
 // The sum is one atom of that kind times coeff, or null.
 const DimTable::Atom* DimTable::sole_atom(const DimPoly& poly, AtomKind kind, int64_t coeff) const {
-  if (poly.constant != 0 || poly.terms.size() != 1 || poly.terms[0].coeff != coeff || poly.terms[0].atoms.size() != 1) return nullptr;
+  if (poly.constant != 0 || poly.terms.size() != 1 || poly.terms[0].coeff != coeff ||
+      poly.terms[0].atoms.size() != 1)
+    return nullptr;
   const Atom& atom = atoms_[poly.terms[0].atoms[0]];
   return atom.kind == kind ? &atom : nullptr;
 }
 
-// floordiv(floordiv(z, a) + y, d) == floordiv(z + a*y, a*d): the new dividend, and the product of the divisors. Only where there is one
-// such z, or the form would depend on which was made first.
-std::optional<DimPoly> DimTable::merged_floordiv(const DimPoly& rest, int64_t d, int64_t* product) const {
+// floordiv(floordiv(z, a) + y, d) == floordiv(z + a*y, a*d): the new dividend, and the product of
+// the divisors. Only where there is one such z, or the form would depend on which was made first.
+std::optional<DimPoly> DimTable::merged_floordiv(const DimPoly& rest, int64_t d,
+                                                 int64_t* product) const {
   const DimTerm* inner = nullptr;
   for (const DimTerm& t : rest.terms) {
     const Atom& atom = atoms_[t.atoms[0]];
-    if (t.coeff != 1 || t.atoms.size() != 1 || atom.kind != AtomKind::kFloorDiv || atom.args[1] <= 0) continue;
+    if (t.coeff != 1 || t.atoms.size() != 1 || atom.kind != AtomKind::kFloorDiv ||
+        atom.args[1] <= 0)
+      continue;
     if (inner != nullptr) return {};
     inner = &t;
   }
@@ -247,8 +274,8 @@ std::optional<DimPoly> DimTable::merged_floordiv(const DimPoly& rest, int64_t d,
   return scaled ? add(poly_of(atom.args[0]), *scaled, 1) : MaybePoly();
 }
 
-// floordiv(c * max(x, y) + k, d) == max(floordiv(c*x + k, d), floordiv(c*y + k, d)), and of min: division by what is positive keeps
-// the order. `rest` is such a sum, with a positive c.
+// floordiv(c * max(x, y) + k, d) == max(floordiv(c*x + k, d), floordiv(c*y + k, d)), and of min:
+// division by what is positive keeps the order. `rest` is such a sum, with a positive c.
 Result<DimPoly> DimTable::floordiv_of_choice(const DimPoly& rest, int64_t d) {
   const DimTerm term = rest.terms[0];
   const Atom atom = atoms_[term.atoms[0]];
@@ -274,7 +301,8 @@ std::optional<DimPoly> DimTable::of_two_values(const DimPoly& poly, Function fun
   const DimPoly x = polynomial(1, poly.terms[0].atoms);
   const DimRange r = range_of(x);
   int64_t other;
-  if (r.lo != 0 || r.hi != 1 || __builtin_add_overflow(poly.constant, poly.terms[0].coeff, &other)) return {};
+  if (r.lo != 0 || r.hi != 1 || __builtin_add_overflow(poly.constant, poly.terms[0].coeff, &other))
+    return {};
   const int64_t at_zero = function(poly.constant), step = function(other) - at_zero;
   const MaybePoly line = mul(x, DimPoly{step, {}});
   return line ? add(*line, DimPoly{at_zero, {}}, 1) : MaybePoly();
@@ -284,15 +312,19 @@ std::optional<DimPoly> DimTable::of_two_values(const DimPoly& poly, Function fun
 Result<DimPoly> DimTable::floordiv_of_rest(const DimPoly& rest, const DimPoly& d) {
   const DimRange rr = range_of(rest), dr = range_of(d);
   if (rr.lo > INT64_MIN && rr.hi < INT64_MAX && dr.lo > 0 && dr.hi < INT64_MAX) {
-    const int64_t corners[] = {floor_div(rr.lo, dr.lo), floor_div(rr.lo, dr.hi), floor_div(rr.hi, dr.lo), floor_div(rr.hi, dr.hi)};
-    if (std::all_of(std::begin(corners), std::end(corners), [&](int64_t c) { return c == corners[0]; })) return DimPoly{corners[0], {}};
+    const int64_t corners[] = {floor_div(rr.lo, dr.lo), floor_div(rr.lo, dr.hi),
+                               floor_div(rr.hi, dr.lo), floor_div(rr.hi, dr.hi)};
+    if (std::all_of(std::begin(corners), std::end(corners),
+                    [&](int64_t c) { return c == corners[0]; }))
+      return DimPoly{corners[0], {}};
   }
   // 0 <= rest < d is 0, -d <= rest < 0 is -1.
   for (const int64_t quotient : {0, -1}) {
     const MaybePoly from = quotient == 0 ? MaybePoly(rest) : add(rest, d, 1);
     const MaybePoly gap = quotient == 0 ? add(d, rest, -1) : add({}, rest, -1);
     const MaybePoly to = gap ? add(*gap, DimPoly{1, {}}, -1) : MaybePoly();
-    if (from && to && nonneg_by_ranges(*from) && nonneg_by_ranges(*to)) return DimPoly{quotient, {}};
+    if (from && to && nonneg_by_ranges(*from) && nonneg_by_ranges(*to))
+      return DimPoly{quotient, {}};
   }
   if (d.is_constant()) {
     // floor((g*a + c) / (g*b)) == floor((a + floor(c/g)) / b)
@@ -305,22 +337,27 @@ Result<DimPoly> DimTable::floordiv_of_rest(const DimPoly& rest, const DimPoly& d
     }
     // What is always a multiple of d is divided apart from its coefficient, and stays one division.
     const DimPoly single = rest.is_constant() ? DimPoly{} : polynomial(1, rest.terms[0].atoms);
-    const bool exact = rest.terms.size() == 1 && rest.constant == 0 && multiple_of_poly(single) % d.constant == 0;
+    const bool exact =
+        rest.terms.size() == 1 && rest.constant == 0 && multiple_of_poly(single) % d.constant == 0;
     if (exact && rest.terms[0].coeff != 1) {
       TENON_ASSIGN_OR_RETURN(const DimPoly part, floordiv_of_rest(single, d));
       const MaybePoly scaled = mul(part, DimPoly{rest.terms[0].coeff, {}});
       return scaled ? Result<DimPoly>(*scaled) : Result<DimPoly>(overflow());
     }
-    if (const auto two = of_two_values(rest, [&](int64_t v) { return floor_div(v, d.constant); })) return *two;
+    if (const auto two = of_two_values(rest, [&](int64_t v) { return floor_div(v, d.constant); }))
+      return *two;
     int64_t product = 0;
-    if (const auto dividend = merged_floordiv(rest, d.constant, &product)) return make_floordiv(*dividend, DimPoly{product, {}});
+    if (const auto dividend = merged_floordiv(rest, d.constant, &product))
+      return make_floordiv(*dividend, DimPoly{product, {}});
     // floordiv(mod(x, d*m), d) == mod(floordiv(x, d), m)
-    if (const Atom* mod = sole_atom(rest, AtomKind::kMod, 1); mod != nullptr && mod->args[1] > 0 && mod->args[1] % d.constant == 0) {
+    if (const Atom* mod = sole_atom(rest, AtomKind::kMod, 1);
+        mod != nullptr && mod->args[1] > 0 && mod->args[1] % d.constant == 0) {
       const DimPoly x = poly_of(mod->args[0]), m{mod->args[1] / d.constant, {}};
       TENON_ASSIGN_OR_RETURN(const DimPoly inner, make_floordiv(x, d));
       return make_mod(inner, m);
     }
-    if (!exact && rest.terms.size() == 1 && rest.terms[0].atoms.size() == 1 && parts_of(rest) <= kDimLawPartsMax) {
+    if (!exact && rest.terms.size() == 1 && rest.terms[0].atoms.size() == 1 &&
+        parts_of(rest) <= kDimLawPartsMax) {
       const Atom& atom = atoms_[rest.terms[0].atoms[0]];
       const bool choice = atom.kind == AtomKind::kMin || atom.kind == AtomKind::kMax;
       if (choice && atom.args.size() <= kComparedMax) return floordiv_of_choice(rest, d.constant);
@@ -330,11 +367,13 @@ Result<DimPoly> DimTable::floordiv_of_rest(const DimPoly& rest, const DimPoly& d
     std::vector<uint32_t> shared = d.terms[0].atoms;
     for (const DimTerm& t : rest.terms) {
       std::vector<uint32_t> both;
-      std::set_intersection(shared.begin(), shared.end(), t.atoms.begin(), t.atoms.end(), std::back_inserter(both));
+      std::set_intersection(shared.begin(), shared.end(), t.atoms.begin(), t.atoms.end(),
+                            std::back_inserter(both));
       shared = std::move(both);
     }
     std::erase_if(shared, [&](uint32_t a) { return range_of_atom(a).lo < 0; });
-    const MaybePoly less = shared.empty() ? MaybePoly() : divide_exactly(rest, polynomial(1, shared));
+    const MaybePoly less =
+        shared.empty() ? MaybePoly() : divide_exactly(rest, polynomial(1, shared));
     const MaybePoly by = less ? divide_exactly(d, polynomial(1, shared)) : MaybePoly();
     if (less && by) return make_floordiv(*less, *by);
   }
@@ -343,13 +382,15 @@ Result<DimPoly> DimTable::floordiv_of_rest(const DimPoly& rest, const DimPoly& d
   return atom_poly(AtomKind::kFloorDiv, {a, b});
 }
 
-// ---- mod -----------------------------------------------------------------------------------------
+// ---- mod
+// -----------------------------------------------------------------------------------------
 
 Result<DimPoly> DimTable::make_mod(const DimPoly& p, const DimPoly& d) {
   const DimRange dr = range_of(d);
   if (dr.hi <= 0) {
-    return error(TENON_INVALID_ARGUMENT, "T0304", "remainder of the dim `{}` by `{}`, which is never positive",
-                 text_of(p, 0), text_of(d, 0));
+    return error(TENON_INVALID_ARGUMENT, "T0304",
+                 "remainder of the dim `{}` by `{}`, which is never positive", text_of(p, 0),
+                 text_of(d, 0));
   }
   if (divide_exactly(p, d)) return DimPoly{};
   const auto small = [&](const DimPoly& rest) {
@@ -369,7 +410,8 @@ Result<DimPoly> DimTable::make_mod(const DimPoly& p, const DimPoly& d) {
     if (g > 1 && !rest.is_constant()) {
       const int64_t left = floor_mod(rest.constant, g);
       rest.constant -= left;
-      TENON_ASSIGN_OR_RETURN(const DimPoly part, make_mod(*divide_exactly(rest, DimPoly{g, {}}), DimPoly{d.constant / g, {}}));
+      TENON_ASSIGN_OR_RETURN(const DimPoly part, make_mod(*divide_exactly(rest, DimPoly{g, {}}),
+                                                          DimPoly{d.constant / g, {}}));
       const MaybePoly scaled = mul(part, DimPoly{g, {}});
       const MaybePoly sum = scaled ? add(*scaled, DimPoly{left, {}}, 1) : MaybePoly();
       return sum ? Result<DimPoly>(*sum) : Result<DimPoly>(overflow());
@@ -382,26 +424,31 @@ Result<DimPoly> DimTable::make_mod(const DimPoly& p, const DimPoly& d) {
   }
   if (small(rest)) return rest;
   if (d.is_constant()) {
-    if (const auto two = of_two_values(rest, [&](int64_t v) { return floor_mod(v, d.constant); })) return *two;
+    if (const auto two = of_two_values(rest, [&](int64_t v) { return floor_mod(v, d.constant); }))
+      return *two;
   }
   TENON_ASSIGN_OR_RETURN(const Dim a, intern(rest));
   TENON_ASSIGN_OR_RETURN(const Dim b, intern(d));
   return atom_poly(AtomKind::kMod, {a, b});
 }
 
-// ---- min and max ---------------------------------------------------------------------------------
+// ---- min and max
+// ---------------------------------------------------------------------------------
 
-// An argument that is a min of its own, or a max where its sign turns it, gives its arguments: c * min(x, y) + r is
-// min(c*x + r, c*y + r), and a max for a negative c.
+// An argument that is a min of its own, or a max where its sign turns it, gives its arguments: c *
+// min(x, y) + r is min(c*x + r, c*y + r), and a max for a negative c.
 void DimTable::flatten(AtomKind kind, const DimPoly& p, std::vector<DimPoly>* parts) const {
   const DimTerm* choice = nullptr;
   for (const DimTerm& t : p.terms) {
     const AtomKind inner = atoms_[t.atoms[0]].kind;
-    if (t.atoms.size() != 1 || (inner != AtomKind::kMin && inner != AtomKind::kMax) || (inner == kind) != (t.coeff > 0)) continue;
+    if (t.atoms.size() != 1 || (inner != AtomKind::kMin && inner != AtomKind::kMax) ||
+        (inner == kind) != (t.coeff > 0))
+      continue;
     if (choice != nullptr) return parts->push_back(p);  // which of two it would be is no law
     choice = &t;
   }
-  const MaybePoly rest = choice != nullptr ? add(p, polynomial(choice->coeff, choice->atoms), -1) : MaybePoly();
+  const MaybePoly rest =
+      choice != nullptr ? add(p, polynomial(choice->coeff, choice->atoms), -1) : MaybePoly();
   if (!rest || parts_of(*rest) > kSpreadPartsMax) return parts->push_back(p);
   std::vector<DimPoly> inner;
   for (const Dim arg : atoms_[choice->atoms[0]].args) {
@@ -416,7 +463,8 @@ void DimTable::flatten(AtomKind kind, const DimPoly& p, std::vector<DimPoly>* pa
 void DimTable::drop_beaten(bool is_min, std::vector<DimPoly>* parts) const {
   const bool proofs = parts->size() <= kComparedMax;
   std::vector<DimPoly> kept;
-  std::vector<bool> gone(parts->size());  // they beat nobody any more: proofs are bounded, and three might drop each other in a ring
+  std::vector<bool> gone(parts->size());  // they beat nobody any more: proofs are bounded, and
+                                          // three might drop each other in a ring
   for (size_t i = 0; i < parts->size(); ++i) {
     bool beaten = false;
     for (size_t j = 0; j < parts->size() && !beaten; ++j) {
@@ -425,7 +473,9 @@ void DimTable::drop_beaten(bool is_min, std::vector<DimPoly>* parts) const {
       const MaybePoly diff = is_min ? add(mine, other, -1) : add(other, mine, -1);
       const MaybePoly back = diff ? mul(*diff, DimPoly{-1, {}}) : MaybePoly();
       if (!back) continue;
-      const auto wins = [&](const DimPoly& by) { return range_of(by).lo >= 0 || (proofs && nonneg_by_ranges(by)); };
+      const auto wins = [&](const DimPoly& by) {
+        return range_of(by).lo >= 0 || (proofs && nonneg_by_ranges(by));
+      };
       // Of two that bound each other, equal in value, the first stays.
       beaten = wins(*diff) && (j < i || !wins(*back));
     }
@@ -435,7 +485,8 @@ void DimTable::drop_beaten(bool is_min, std::vector<DimPoly>* parts) const {
   *parts = std::move(kept);
 }
 
-// What all arguments have in common: terms, and the least constant. Nothing where the rest of one does not fit in 64 bits.
+// What all arguments have in common: terms, and the least constant. Nothing where the rest of one
+// does not fit in 64 bits.
 DimPoly DimTable::shared_part(const std::vector<DimPoly>& parts) {
   DimPoly shared{parts[0].constant, {}};
   for (const DimPoly& p : parts) shared.constant = std::min(shared.constant, p.constant);
@@ -443,7 +494,8 @@ DimPoly DimTable::shared_part(const std::vector<DimPoly>& parts) {
     const auto has = [&](const DimPoly& p) { return coefficient_of(p, t.atoms) == t.coeff; };
     if (std::all_of(parts.begin(), parts.end(), has)) shared.terms.push_back(t);
   }
-  const bool fits = std::all_of(parts.begin(), parts.end(), [&](const DimPoly& p) { return add(p, shared, -1).has_value(); });
+  const bool fits = std::all_of(parts.begin(), parts.end(),
+                                [&](const DimPoly& p) { return add(p, shared, -1).has_value(); });
   return fits ? shared : DimPoly{};
 }
 
@@ -466,7 +518,8 @@ Result<DimPoly> DimTable::make_min_max(bool is_min, const DimPoly& a, const DimP
     TENON_ASSIGN_OR_RETURN(const Dim d, intern(g > 1 ? *divide_exactly(p, DimPoly{g, {}}) : p));
     args.push_back(d);
   }
-  std::sort(args.begin(), args.end(), std::greater<>());  // constants first, then in order of making
+  std::sort(args.begin(), args.end(),
+            std::greater<>());  // constants first, then in order of making
   TENON_ASSIGN_OR_RETURN(const DimPoly made, atom_poly(kind, std::move(args)));
   const MaybePoly scaled = mul(made, DimPoly{g, {}});
   const MaybePoly sum = scaled ? add(outside, *scaled, 1) : MaybePoly();

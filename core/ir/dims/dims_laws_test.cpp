@@ -1,5 +1,6 @@
-// The laws of floordiv, mod, min and max over symbols of which only the least value is known, 0 among them: whatever form a dim takes, it
-// has the values of the expression that it was made from, and what is said of two dims holds for every assignment that is tried.
+// The laws of floordiv, mod, min and max over symbols of which only the least value is known, 0
+// among them: whatever form a dim takes, it has the values of the expression that it was made from,
+// and what is said of two dims holds for every assignment that is tried.
 #include <gtest/gtest.h>
 
 #include "core/ir/dims/dims_test.h"
@@ -9,7 +10,8 @@ namespace {
 
 using Points = std::vector<std::vector<int64_t>>;
 
-constexpr uint32_t kSymbols = 4;  // n >= 0, m >= 1, k >= 0 and a multiple of 4, z in [-3, 3], which no size is
+constexpr uint32_t kSymbols =
+    4;  // n >= 0, m >= 1, k >= 0 and a multiple of 4, z in [-3, 3], which no size is
 
 // Small sizes all, and some that divide evenly or just not.
 Points points_of(std::mt19937& rng) {
@@ -24,8 +26,12 @@ Points points_of(std::mt19937& rng) {
   return out;
 }
 
-Tree call(uint32_t op, Tree a, Tree b) { return {op, 0, 0, {std::move(a), std::move(b)}}; }
-Tree number(int64_t v) { return {TENON_DIM_CONSTANT, v, 0, {}}; }
+Tree call(uint32_t op, Tree a, Tree b) {
+  return {op, 0, 0, {std::move(a), std::move(b)}};
+}
+Tree number(int64_t v) {
+  return {TENON_DIM_CONSTANT, v, 0, {}};
+}
 
 class DimLawsTest : public testing::Test {
  protected:
@@ -43,8 +49,10 @@ class DimLawsTest : public testing::Test {
       int64_t want, have;
       if (!tree.evaluate(p, &want)) continue;
       ASSERT_TRUE(table.evaluate(dim, p, &have).ok()) << table.text(dim);
-      ASSERT_EQ(want, have) << table.text(dim) << " at n=" << p[0] << " m=" << p[1] << " k=" << p[2] << " z=" << p[3];
-      ASSERT_TRUE(range.lo <= have && have <= range.hi) << table.text(dim) << " is " << have << ", in " << range.lo << ".." << range.hi;
+      ASSERT_EQ(want, have) << table.text(dim) << " at n=" << p[0] << " m=" << p[1] << " k=" << p[2]
+                            << " z=" << p[3];
+      ASSERT_TRUE(range.lo <= have && have <= range.hi)
+          << table.text(dim) << " is " << have << ", in " << range.lo << ".." << range.hi;
       ASSERT_EQ(have % multiple, 0) << table.text(dim);
     }
   }
@@ -55,9 +63,11 @@ class DimLawsTest : public testing::Test {
       if (answer == TENON_MAYBE) continue;
       for (const auto& p : points) {
         int64_t x, y;
-        if (!ta.evaluate(p, &x) || !tb.evaluate(p, &y) || (rel == TENON_REL_DIVISIBLE && y <= 0)) continue;
+        if (!ta.evaluate(p, &x) || !tb.evaluate(p, &y) || (rel == TENON_REL_DIVISIBLE && y <= 0))
+          continue;
         ASSERT_EQ(relation_holds(rel, x, y), answer == TENON_YES)
-            << table.text(a) << " rel " << rel << " " << table.text(b) << " at n=" << p[0] << " m=" << p[1] << " k=" << p[2] << " z=" << p[3];
+            << table.text(a) << " rel " << rel << " " << table.text(b) << " at n=" << p[0]
+            << " m=" << p[1] << " k=" << p[2] << " z=" << p[3];
       }
     }
   }
@@ -85,23 +95,29 @@ TEST_F(DimLawsTest, FormsKeepTheirMeaningAndAnswersHold) {
   }
 }
 
-// Identities of any expressions: their sides are never said to differ, and nearly always proved equal.
+// Identities of any expressions: their sides are never said to differ, and nearly always proved
+// equal.
 TEST_F(DimLawsTest, SidesOfIdentitiesAreProvedEqual) {
   std::mt19937 rng(31);
   const Points points = points_of(rng);
   int proved = 0, made = 0;
   for (int i = 0; i < 800; ++i) {
-    const Tree x = random_tree(rng, 2, kSymbols), y = random_tree(rng, 2, kSymbols), d = number(static_cast<int64_t>(rng() % 7) + 1);
+    const Tree x = random_tree(rng, 2, kSymbols), y = random_tree(rng, 2, kSymbols),
+               d = number(static_cast<int64_t>(rng() % 7) + 1);
     const auto floor = [&](const Tree& of) { return call(TENON_DIM_FLOORDIV, of, d); };
     const Tree last = number(d.constant - 1), minus = call(TENON_DIM_SUB, number(0), x);
     const std::pair<Tree, Tree> sides[] = {
         {call(TENON_DIM_ADD, call(TENON_DIM_MUL, floor(x), d), call(TENON_DIM_MOD, x, d)), x},
-        {call(TENON_DIM_ADD, call(TENON_DIM_MIN, x, y), call(TENON_DIM_MAX, x, y)), call(TENON_DIM_ADD, x, y)},
+        {call(TENON_DIM_ADD, call(TENON_DIM_MIN, x, y), call(TENON_DIM_MAX, x, y)),
+         call(TENON_DIM_ADD, x, y)},
         {floor(call(TENON_DIM_ADD, x, last)), call(TENON_DIM_SUB, number(0), floor(minus))},
-        {call(TENON_DIM_ADD, x, call(TENON_DIM_MOD, minus, d)), call(TENON_DIM_MUL, floor(call(TENON_DIM_ADD, x, last)), d)},
-        {call(TENON_DIM_MAX, call(TENON_DIM_ADD, x, d), call(TENON_DIM_ADD, y, d)), call(TENON_DIM_ADD, call(TENON_DIM_MAX, x, y), d)},
+        {call(TENON_DIM_ADD, x, call(TENON_DIM_MOD, minus, d)),
+         call(TENON_DIM_MUL, floor(call(TENON_DIM_ADD, x, last)), d)},
+        {call(TENON_DIM_MAX, call(TENON_DIM_ADD, x, d), call(TENON_DIM_ADD, y, d)),
+         call(TENON_DIM_ADD, call(TENON_DIM_MAX, x, y), d)},
         {floor(call(TENON_DIM_MAX, x, y)), call(TENON_DIM_MAX, floor(x), floor(y))},
-        {floor(call(TENON_DIM_FLOORDIV, x, number(3))), call(TENON_DIM_FLOORDIV, x, call(TENON_DIM_MUL, d, number(3)))},
+        {floor(call(TENON_DIM_FLOORDIV, x, number(3))),
+         call(TENON_DIM_FLOORDIV, x, call(TENON_DIM_MUL, d, number(3)))},
     };
     for (const auto& [left, right] : sides) {
       const auto a = left.build(table), b = right.build(table);
@@ -122,7 +138,9 @@ TEST_F(DimLawsTest, SidesOfIdentitiesAreProvedEqual) {
 
 // What is made of a dim again and again ends in a form or in a limit.
 TEST_F(DimLawsTest, LongChainsEnd) {
-  static constexpr uint32_t kOps[] = {TENON_DIM_ADD, TENON_DIM_MAX, TENON_DIM_FLOORDIV, TENON_DIM_MUL, TENON_DIM_MOD, TENON_DIM_MIN, TENON_DIM_SUB};
+  static constexpr uint32_t kOps[] = {TENON_DIM_ADD, TENON_DIM_MAX, TENON_DIM_FLOORDIV,
+                                      TENON_DIM_MUL, TENON_DIM_MOD, TENON_DIM_MIN,
+                                      TENON_DIM_SUB};
   std::mt19937 rng(37);
   int limits = 0;
   for (int round = 0; round < 60; ++round) {
@@ -130,7 +148,9 @@ TEST_F(DimLawsTest, LongChainsEnd) {
     for (int i = 0; i < 80; ++i) {
       const uint32_t op = kOps[rng() % 7];
       const bool divides = op == TENON_DIM_FLOORDIV || op == TENON_DIM_MOD;
-      const Dim a = dims[dims.size() - 1 - rng() % 2], b = divides ? static_cast<Dim>(rng() % 90 + 1) : dims[dims.size() - 1 - rng() % dims.size()];
+      const Dim a = dims[dims.size() - 1 - rng() % 2],
+                b = divides ? static_cast<Dim>(rng() % 90 + 1)
+                            : dims[dims.size() - 1 - rng() % dims.size()];
       const Result<Dim> next = table.make(op, a, b);
       if (next.ok()) {
         dims.push_back(*next);
@@ -147,8 +167,12 @@ TEST_F(DimLawsTest, LongChainsEnd) {
 // The least size of each symbol decides; the largest is not known.
 TEST_F(DimLawsTest, LeastSizesDecide) {
   const Dim n = table.symbol(0).dim, m = table.symbol(1).dim;
-  const auto twice_less_one = [&](Dim d) { return *table.make(TENON_DIM_SUB, *table.make(TENON_DIM_MUL, d, 2), 1); };
-  const auto grown = [&](Dim d) { return *table.make(TENON_DIM_ADD, *table.make(TENON_DIM_MAX, 0, twice_less_one(d)), 1); };
+  const auto twice_less_one = [&](Dim d) {
+    return *table.make(TENON_DIM_SUB, *table.make(TENON_DIM_MUL, d, 2), 1);
+  };
+  const auto grown = [&](Dim d) {
+    return *table.make(TENON_DIM_ADD, *table.make(TENON_DIM_MAX, 0, twice_less_one(d)), 1);
+  };
   EXPECT_EQ(grown(m), *table.make(TENON_DIM_MUL, m, 2));
   EXPECT_EQ(table.compare(TENON_REL_EQ, grown(n), *table.make(TENON_DIM_MUL, n, 2)), TENON_MAYBE);
   // n * m - n is n * (m - 1): products are looked at beyond the ranges of their terms.
@@ -163,17 +187,23 @@ TEST_F(DimLawsTest, LeastSizesDecide) {
 TEST_F(DimLawsTest, BoundsArePutBesideWhatKeepsTheirSign) {
   const Dim n = table.symbol(0).dim, m = table.symbol(1).dim, z = table.symbol(3).dim;
   const auto make = [&](uint32_t op, Dim a, Dim b) { return *table.make(op, a, b); };
-  const Dim twice_half = make(TENON_DIM_MUL, 2, make(TENON_DIM_FLOORDIV, n, 2)), rest = make(TENON_DIM_MOD, n, 3), least = make(TENON_DIM_MIN, n, m);
+  const Dim twice_half = make(TENON_DIM_MUL, 2, make(TENON_DIM_FLOORDIV, n, 2)),
+            rest = make(TENON_DIM_MOD, n, 3), least = make(TENON_DIM_MIN, n, m);
   for (const Dim part : {twice_half, rest, least}) {
-    EXPECT_EQ(table.compare(TENON_REL_LE, make(TENON_DIM_MUL, part, m), make(TENON_DIM_MUL, n, m)), TENON_YES) << table.text(part);
-    EXPECT_EQ(table.compare(TENON_REL_LE, make(TENON_DIM_MUL, part, z), make(TENON_DIM_MUL, n, z)), TENON_MAYBE) << table.text(part);
+    EXPECT_EQ(table.compare(TENON_REL_LE, make(TENON_DIM_MUL, part, m), make(TENON_DIM_MUL, n, m)),
+              TENON_YES)
+        << table.text(part);
+    EXPECT_EQ(table.compare(TENON_REL_LE, make(TENON_DIM_MUL, part, z), make(TENON_DIM_MUL, n, z)),
+              TENON_MAYBE)
+        << table.text(part);
   }
 }
 
 // What is known later may leave a divisor no value at all; ranges are asked for all the same.
 TEST_F(DimLawsTest, DivisorsMayTurnOutToHaveNoValue) {
   const Dim n = table.symbol(0).dim, m = table.symbol(1).dim;
-  const Dim quotient = *table.make(TENON_DIM_FLOORDIV, m, n), rest = *table.make(TENON_DIM_MOD, m, n);
+  const Dim quotient = *table.make(TENON_DIM_FLOORDIV, m, n),
+            rest = *table.make(TENON_DIM_MOD, m, n);
   ASSERT_TRUE(table.assert_fact(TENON_REL_LE, n, 0).ok());
   EXPECT_LE(table.range(quotient).lo, table.range(quotient).hi);
   EXPECT_GE(table.range(rest).lo, 0);

@@ -1,4 +1,5 @@
-// Dims against brute force: what the algebra claims must hold for every small assignment of the symbols.
+// Dims against brute force: what the algebra claims must hold for every small assignment of the
+// symbols.
 #include "core/ir/dims/dims.h"
 
 #include <gtest/gtest.h>
@@ -65,9 +66,13 @@ TEST_F(DimsTest, RandomExpressionsMeanWhatTheyEvaluateTo) {
         int64_t x, y;
         if (!ta.evaluate(p, &x) || !tb.evaluate(p, &y)) continue;
         if (rel == TENON_REL_DIVISIBLE && y <= 0) continue;
-        const bool holds = rel == TENON_REL_EQ ? x == y : rel == TENON_REL_LT ? x < y : rel == TENON_REL_LE ? x <= y : x % y == 0;
-        ASSERT_EQ(holds, answer == TENON_YES) << table.text(a) << " rel " << rel << " " << table.text(b) << " at n=" << p[0]
-                                               << " m=" << p[1] << " k=" << p[2];
+        const bool holds = rel == TENON_REL_EQ   ? x == y
+                           : rel == TENON_REL_LT ? x < y
+                           : rel == TENON_REL_LE ? x <= y
+                                                 : x % y == 0;
+        ASSERT_EQ(holds, answer == TENON_YES)
+            << table.text(a) << " rel " << rel << " " << table.text(b) << " at n=" << p[0]
+            << " m=" << p[1] << " k=" << p[2];
       }
     }
   }
@@ -100,13 +105,16 @@ TEST_F(DimsTest, TextReadsAsAPersonWouldWriteIt) {
 }
 
 TEST_F(DimsTest, FactsAreUsed) {
-  const Dim n = dim(add("n", 0, INT64_MAX)), m = dim(add("m", 0, INT64_MAX)), k = dim(add("k", 0, INT64_MAX));
+  const Dim n = dim(add("n", 0, INT64_MAX)), m = dim(add("m", 0, INT64_MAX)),
+            k = dim(add("k", 0, INT64_MAX));
   const Dim n4 = make(TENON_DIM_FLOORDIV, n, 4), m4 = make(TENON_DIM_FLOORDIV, m, 4);
   EXPECT_EQ(table.compare(TENON_REL_EQ, n, m), TENON_MAYBE);
   ASSERT_TRUE(table.assert_fact(TENON_REL_EQ, n, m).ok());
   EXPECT_EQ(table.compare(TENON_REL_EQ, n, m), TENON_YES);
   EXPECT_EQ(table.compare(TENON_REL_EQ, n4, m4), TENON_YES);
-  EXPECT_EQ(table.compare(TENON_REL_EQ, make(TENON_DIM_FLOORDIV, n, 8), make(TENON_DIM_FLOORDIV, m, 8)), TENON_YES);
+  EXPECT_EQ(
+      table.compare(TENON_REL_EQ, make(TENON_DIM_FLOORDIV, n, 8), make(TENON_DIM_FLOORDIV, m, 8)),
+      TENON_YES);
   ASSERT_TRUE(table.assert_fact(TENON_REL_LE, k, n).ok());
   EXPECT_EQ(table.compare(TENON_REL_LE, k, m), TENON_YES);
   EXPECT_EQ(table.compare(TENON_REL_LT, k, make(TENON_DIM_ADD, m, 1)), TENON_YES);
@@ -156,10 +164,15 @@ TEST_F(DimsTest, RandomFactsNeverProveWhatIsFalse) {
           const bool holds = rel == TENON_REL_EQ ? u == v : rel == TENON_REL_LT ? u < v : u <= v;
           std::string known;
           if (holds != (answer == TENON_YES)) {
-            for (const DimFact& f : t.facts()) known += "; " + t.text(f.a) + " rel " + std::to_string(f.rel) + " " + t.text(f.b);
-            for (Symbol s = 0; s < 3; ++s) known += "; in " + std::to_string(t.symbol(s).lo) + ".." + std::to_string(t.symbol(s).hi) + " % " + std::to_string(t.symbol(s).multiple_of);
+            for (const DimFact& f : t.facts())
+              known += "; " + t.text(f.a) + " rel " + std::to_string(f.rel) + " " + t.text(f.b);
+            for (Symbol s = 0; s < 3; ++s)
+              known += "; in " + std::to_string(t.symbol(s).lo) + ".." +
+                       std::to_string(t.symbol(s).hi) + " % " +
+                       std::to_string(t.symbol(s).multiple_of);
           }
-          ASSERT_EQ(holds, answer == TENON_YES) << "round " << round << ": " << t.text(*a) << " rel " << rel << " " << t.text(*b) << known;
+          ASSERT_EQ(holds, answer == TENON_YES) << "round " << round << ": " << t.text(*a)
+                                                << " rel " << rel << " " << t.text(*b) << known;
         }
       }
     }
@@ -178,21 +191,26 @@ TEST_F(DimsTest, OverflowAndLimitsAreErrors) {
   Status last;
   for (int i = 0; i < 40 && last.ok(); ++i) {
     Result<Dim> next = table.make(TENON_DIM_MUL, power, n);
-    if (next.ok()) power = *next;
-    else last = next.status();
+    if (next.ok())
+      power = *next;
+    else
+      last = next.status();
   }
   EXPECT_EQ(last.error_code(), "T0305");
   Dim nest = n;
   last = {};
   for (int i = 0; i < 60 && last.ok(); ++i) {
     Result<Dim> next = table.make(TENON_DIM_MOD, *table.make(TENON_DIM_ADD, nest, 1), 1009 + i);
-    if (next.ok()) nest = *table.make(TENON_DIM_ADD, *next, n);
-    else last = next.status();
+    if (next.ok())
+      nest = *table.make(TENON_DIM_ADD, *next, n);
+    else
+      last = next.status();
   }
   EXPECT_EQ(last.error_code(), "T0305");
 }
 
-// Each level holds the one below twice: 22 of them, 2 KB of a model, did not load within half a minute.
+// Each level holds the one below twice: 22 of them, 2 KB of a model, did not load within half a
+// minute.
 TEST_F(DimsTest, TreesOfSharedDimsAreBounded) {
   Dim dim = this->dim(add("n", 0, INT64_MAX));
   Status last;
@@ -200,8 +218,10 @@ TEST_F(DimsTest, TreesOfSharedDimsAreBounded) {
   for (; levels < 22 && last.ok(); ++levels) {
     Result<Dim> next = table.make(TENON_DIM_MOD, dim, 1009 + levels);
     if (next.ok()) next = table.make(TENON_DIM_ADD, make(TENON_DIM_FLOORDIV, dim, 2), *next);
-    if (next.ok()) dim = *next;
-    else last = next.status();
+    if (next.ok())
+      dim = *next;
+    else
+      last = next.status();
   }
   EXPECT_GT(levels, 8);
   EXPECT_EQ(last.error_code(), "T0305");
@@ -218,10 +238,14 @@ TEST_F(DimsTest, ThousandsOfFactsStayCheap) {
   std::vector<Dim> symbols;
   for (int i = 0; i < 2000; ++i) symbols.push_back(dim(add("s" + std::to_string(i), 0, INT64_MAX)));
   for (size_t i = 1; i < symbols.size(); ++i) {
-    ASSERT_TRUE(table.assert_fact(TENON_REL_EQ, make(TENON_DIM_FLOORDIV, symbols[i], 1), symbols[i - 1]).ok());
+    ASSERT_TRUE(
+        table.assert_fact(TENON_REL_EQ, make(TENON_DIM_FLOORDIV, symbols[i], 1), symbols[i - 1])
+            .ok());
   }
   EXPECT_EQ(table.compare(TENON_REL_EQ, symbols.front(), symbols.back()), TENON_YES);
-  EXPECT_EQ(table.compare(TENON_REL_EQ, make(TENON_DIM_FLOORDIV, symbols[5], 3), make(TENON_DIM_FLOORDIV, symbols[1500], 3)), TENON_YES);
+  EXPECT_EQ(table.compare(TENON_REL_EQ, make(TENON_DIM_FLOORDIV, symbols[5], 3),
+                          make(TENON_DIM_FLOORDIV, symbols[1500], 3)),
+            TENON_YES);
 }
 
 // The terms were read once more after a step that left fewer of them.
@@ -230,7 +254,9 @@ TEST_F(DimsTest, SettlingMayLeaveNothing) {
     const Dim n = dim(add("n" + std::to_string(i), 0, 1 << 20));
     const Dim half = make(TENON_DIM_FLOORDIV, n, 2);
     const Dim rest = make(TENON_DIM_SUB, n, half);
-    EXPECT_EQ(table.compare(TENON_REL_EQ, make(TENON_DIM_SUB, rest, half), make(TENON_DIM_MOD, n, 2)), TENON_YES);
+    EXPECT_EQ(
+        table.compare(TENON_REL_EQ, make(TENON_DIM_SUB, rest, half), make(TENON_DIM_MOD, n, 2)),
+        TENON_YES);
     EXPECT_EQ(table.compare(TENON_REL_EQ, rest, half), TENON_UNKNOWN);
   }
 }
@@ -245,7 +271,9 @@ TEST_F(DimsTest, LateBoundsReachWhatWasMadeBefore) {
   ASSERT_TRUE(table.assert_fact(TENON_REL_LE, 3, n).ok());
   EXPECT_EQ(table.compare(TENON_REL_EQ, early, plain), TENON_YES);
   EXPECT_EQ(table.compare(TENON_REL_EQ, product, make(TENON_DIM_MUL, plain, 2)), TENON_YES);
-  EXPECT_EQ(table.compare(TENON_REL_EQ, make(TENON_DIM_FLOORDIV, early, 3), make(TENON_DIM_FLOORDIV, plain, 3)), TENON_YES);
+  EXPECT_EQ(table.compare(TENON_REL_EQ, make(TENON_DIM_FLOORDIV, early, 3),
+                          make(TENON_DIM_FLOORDIV, plain, 3)),
+            TENON_YES);
 }
 
 TEST_F(DimsTest, FrozenTablesOnlyFind) {

@@ -22,11 +22,21 @@ struct Tree {
     if (op == TENON_DIM_SYMBOL) return *out = values[symbol], true;
     if (!args[0].evaluate(values, &a) || !args[1].evaluate(values, &b)) return false;
     switch (op) {
-      case TENON_DIM_ADD: *out = a + b; return true;
-      case TENON_DIM_SUB: *out = a - b; return true;
-      case TENON_DIM_MUL: *out = a * b; return true;
-      case TENON_DIM_MIN: *out = std::min(a, b); return true;
-      case TENON_DIM_MAX: *out = std::max(a, b); return true;
+      case TENON_DIM_ADD:
+        *out = a + b;
+        return true;
+      case TENON_DIM_SUB:
+        *out = a - b;
+        return true;
+      case TENON_DIM_MUL:
+        *out = a * b;
+        return true;
+      case TENON_DIM_MIN:
+        *out = std::min(a, b);
+        return true;
+      case TENON_DIM_MAX:
+        *out = std::max(a, b);
+        return true;
       default:
         if (b <= 0) return false;
         *out = op == TENON_DIM_FLOORDIV ? floor_div(a, b) : floor_mod(a, b);
@@ -54,7 +64,9 @@ inline Tree random_tree(std::mt19937& rng, int depth, uint32_t symbols = 3) {
     t.symbol = rng() % symbols;
     return t;
   }
-  static constexpr uint32_t kOps[] = {TENON_DIM_ADD, TENON_DIM_SUB, TENON_DIM_MUL, TENON_DIM_FLOORDIV, TENON_DIM_MOD, TENON_DIM_MIN, TENON_DIM_MAX, TENON_DIM_ADD};
+  static constexpr uint32_t kOps[] = {TENON_DIM_ADD,      TENON_DIM_SUB, TENON_DIM_MUL,
+                                      TENON_DIM_FLOORDIV, TENON_DIM_MOD, TENON_DIM_MIN,
+                                      TENON_DIM_MAX,      TENON_DIM_ADD};
   t.op = kOps[rng() % 8];
   t.args = {random_tree(rng, depth - 1, symbols), random_tree(rng, depth - 1, symbols)};
   if ((t.op == TENON_DIM_FLOORDIV || t.op == TENON_DIM_MOD) && rng() % 4) {

@@ -1,4 +1,5 @@
-// The expression form of .tir: how an op's declaration writes its examples and negatives (tenon/abi/ops.h).
+// The expression form of .tir: how an op's declaration writes its examples and negatives
+// (tenon/abi/ops.h).
 //
 //     slice(f32[5] [0, 1, 2, 3, 4]) {start = [1], limit = [4]} -> f32[3] [1, 2, 3]
 #pragma once
@@ -11,12 +12,14 @@
 namespace tenon::ir {
 
 struct ExpressionValue {
-  TypeDraft type;        // dtype NONE and kind TENSOR: an absent operand, `_`
-  Ref<Blob> blob;        // null: a type without a literal
-  Value value = kNone;   // operands: a constant of the graph, or an argument where there is no literal
+  TypeDraft type;  // dtype NONE and kind TENSOR: an absent operand, `_`
+  Ref<Blob> blob;  // null: a type without a literal
+  Value value =
+      kNone;  // operands: a constant of the graph, or an argument where there is no literal
 };
 
-// One op applied to values of a graph of its own. Symbols in types are defined where they are first met.
+// One op applied to values of a graph of its own. Symbols in types are defined where they are first
+// met.
 struct Expression {
   tenon_sym_t op = 0;
   uint32_t op_version = 0;

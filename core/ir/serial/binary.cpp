@@ -5,9 +5,10 @@
 //   16  per section: u32 id, u32 zero, u64 offset, u64 size, u64 XXH3-64 of its bytes (0 for BYTES)
 //   ... sections, each at a multiple of 64, in order, without overlap; zeros between
 //
-// Section TEXT is the .tir text of the graph. Section BYTES is what a text's companion file holds: constants,
-// each with its digest in the text, so that they are ranges of this file and are not copied. All numbers are
-// little-endian. Rationale: one grammar and one checked reader for both forms; what is large is raw bytes.
+// Section TEXT is the .tir text of the graph. Section BYTES is what a text's companion file holds:
+// constants, each with its digest in the text, so that they are ranges of this file and are not
+// copied. All numbers are little-endian. Rationale: one grammar and one checked reader for both
+// forms; what is large is raw bytes.
 #include <xxhash.h>
 
 #include <bit>
@@ -20,7 +21,8 @@
 namespace tenon::ir {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "the binary form is written as memory has it");
+static_assert(std::endian::native == std::endian::little,
+              "the binary form is written as memory has it");
 
 constexpr uint32_t kVersion = 1;
 constexpr uint32_t kText = 0x54584554;   // "TEXT"
@@ -43,8 +45,9 @@ Status damaged(std::string_view name, std::string_view what) {
 Result<std::string> write_binary(const Graph& graph) {
   TENON_ASSIGN_OR_RETURN(const TextForm form, write_text(graph));
   TENON_ASSIGN_OR_RETURN(const std::string bytes, sidecar_bytes(form));
-  SectionHeader sections[2] = {{kText, 0, 0, form.text.size(), XXH3_64bits(form.text.data(), form.text.size())},
-                               {kBytes, 0, 0, bytes.size(), 0}};
+  SectionHeader sections[2] = {
+      {kText, 0, 0, form.text.size(), XXH3_64bits(form.text.data(), form.text.size())},
+      {kBytes, 0, 0, bytes.size(), 0}};
   auto align = [](uint64_t v) { return (v + kAlign - 1) & ~(kAlign - 1); };
   sections[0].offset = align(16 + sizeof sections);
   sections[1].offset = align(sections[0].offset + sections[0].size);
@@ -63,12 +66,15 @@ Result<Ref<Graph>> read_binary(Ref<Blob> blob, std::string_view name) {
   const char* data = static_cast<const char*>(raw);
   const uint64_t size = blob->size_bytes();
   uint32_t head[2];
-  if (size < kBinaryMagic.size() + sizeof head || std::memcmp(data, kBinaryMagic.data(), kBinaryMagic.size()) != 0) {
+  if (size < kBinaryMagic.size() + sizeof head ||
+      std::memcmp(data, kBinaryMagic.data(), kBinaryMagic.size()) != 0) {
     return damaged(name, "the file is cut within its head");
   }
   std::memcpy(head, data + kBinaryMagic.size(), sizeof head);
   if (head[0] != kVersion) {
-    return error(TENON_UNIMPLEMENTED, "T0209", "{}: version {} of the binary form is not known here; {} is", quoted(name), head[0], kVersion);
+    return error(TENON_UNIMPLEMENTED, "T0209",
+                 "{}: version {} of the binary form is not known here; {} is", quoted(name),
+                 head[0], kVersion);
   }
   if (head[1] > kSectionsMax || size < 16 + head[1] * sizeof(SectionHeader)) {
     return damaged(name, "the table of sections is cut or too long");
@@ -80,14 +86,16 @@ Result<Ref<Graph>> read_binary(Ref<Blob> blob, std::string_view name) {
   for (uint32_t i = 0; i < head[1]; ++i) {
     SectionHeader s;
     std::memcpy(&s, data + 16 + i * sizeof s, sizeof s);
-    if (s.offset % kAlign != 0 || s.offset < end || s.offset - end >= kAlign || !range_inside(s.offset, s.size, size)) {
+    if (s.offset % kAlign != 0 || s.offset < end || s.offset - end >= kAlign ||
+        !range_inside(s.offset, s.size, size)) {
       return damaged(name, "a section lies outside the file, overlaps another or leaves a gap");
     }
     for (uint64_t k = end; k < s.offset; ++k) {
       if (data[k] != 0) return damaged(name, "the bytes between sections are not zero");
     }
     end = s.offset + s.size;
-    const bool checked = s.id == kBytes ? s.checksum == 0 : XXH3_64bits(data + s.offset, s.size) == s.checksum;
+    const bool checked =
+        s.id == kBytes ? s.checksum == 0 : XXH3_64bits(data + s.offset, s.size) == s.checksum;
     if (s.zero != 0 || !checked) return damaged(name, "a section fails its checksum");
     if (s.id == kText && !has_text) {
       text = {data + s.offset, static_cast<size_t>(s.size)};

@@ -1,7 +1,7 @@
 // The serial forms of graphs: .tir text (docs/guide/tir.md) and a versioned binary form.
 //
-// Reading answers any bytes with a graph that passed the verifier or with a located failure; it runs no code,
-// opens no file, and is bounded by the limits of core/base/limits.h.
+// Reading answers any bytes with a graph that passed the verifier or with a located failure; it
+// runs no code, opens no file, and is bounded by the limits of core/base/limits.h.
 #pragma once
 #include <optional>
 #include <string>
@@ -12,8 +12,9 @@
 
 namespace tenon::ir {
 
-// Constants above TENON_TEXT_INLINE_BYTES_MAX appear in the text as digest and offset into `sidecar`, which
-// belongs beside the text under its name + ".bin". Offsets are multiples of 64; equal blobs are stored once.
+// Constants above TENON_TEXT_INLINE_BYTES_MAX appear in the text as digest and offset into
+// `sidecar`, which belongs beside the text under its name + ".bin". Offsets are multiples of 64;
+// equal blobs are stored once.
 struct SidecarPart {
   uint64_t offset = 0;
   Ref<Blob> blob;

@@ -9,11 +9,18 @@
 namespace tenon::ir {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_alpha(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+bool is_alpha(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
 
 int hex_digit(char c) {
-  return is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+  return is_digit(c)            ? c - '0'
+         : c >= 'a' && c <= 'f' ? c - 'a' + 10
+         : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                : -1;
 }
 
 }  // namespace
@@ -49,7 +56,8 @@ bool Lexer::read_string(std::string* out, size_t* end) {
       *out += '\t';
     } else if (c == '"' || c == '\\') {
       *out += c;
-    } else if (c == 'x' && i + 1 < text_.size() && hex_digit(text_[i]) >= 0 && hex_digit(text_[i + 1]) >= 0) {
+    } else if (c == 'x' && i + 1 < text_.size() && hex_digit(text_[i]) >= 0 &&
+               hex_digit(text_[i + 1]) >= 0) {
       *out += static_cast<char>(hex_digit(text_[i]) << 4 | hex_digit(text_[i + 1]));
       i += 2;
     } else {
@@ -103,8 +111,11 @@ void Lexer::next() {
     }
     if (t.kind == Tok::kValue && end < text_.size() && text_[end] == '#') {
       size_t e = run(end + 1, is_digit);
-      if (e == end + 1 || e - end > 9) t.kind = Tok::kBad;
-      else t.duplicate = static_cast<uint32_t>(std::stoul(std::string(text_.substr(end + 1, e - end - 1))));
+      if (e == end + 1 || e - end > 9)
+        t.kind = Tok::kBad;
+      else
+        t.duplicate =
+            static_cast<uint32_t>(std::stoul(std::string(text_.substr(end + 1, e - end - 1))));
       end = e;
     }
     t.end = std::max(end, cursor_ + 1);
@@ -130,7 +141,8 @@ uint32_t Lexer::line_of(size_t at) {
     line_at_ = 0;
     line_ = 1;
   }
-  line_ += static_cast<uint32_t>(std::count(text_.begin() + static_cast<ptrdiff_t>(line_at_), text_.begin() + static_cast<ptrdiff_t>(at), '\n'));
+  line_ += static_cast<uint32_t>(std::count(text_.begin() + static_cast<ptrdiff_t>(line_at_),
+                                            text_.begin() + static_cast<ptrdiff_t>(at), '\n'));
   line_at_ = at;
   return line_;
 }
@@ -152,7 +164,9 @@ Status Lexer::error_at(size_t at, std::string_view code, std::string message, te
     if (from + i < at) caret += ' ';
   }
   const uint32_t number = line_of(at);
-  Status s(kind, code, fmt::format("{}:{}:{}: {}\n  {}\n  {}^", printable(file_), number, column + 1, message, line, caret));
+  Status s(kind, code,
+           fmt::format("{}:{}:{}: {}\n  {}\n  {}^", printable(file_), number, column + 1, message,
+                       line, caret));
   s.add("file", file_);
   s.add("line", std::to_string(number));
   s.add("column", std::to_string(column + 1));
@@ -160,7 +174,8 @@ Status Lexer::error_at(size_t at, std::string_view code, std::string message, te
 }
 
 Status Lexer::expected(std::string_view what) {
-  const std::string found = token_.kind == Tok::kEnd ? "the end of the text" : quoted(token_.text.substr(0, 64));
+  const std::string found =
+      token_.kind == Tok::kEnd ? "the end of the text" : quoted(token_.text.substr(0, 64));
   return error_at(token_.at, "T0201", fmt::format("expected {}, found {}", what, found));
 }
 

@@ -12,10 +12,10 @@ enum class Tok : uint8_t { kEnd, kWord, kNumber, kString, kValue, kGraphName, kP
 
 struct Token {
   Tok kind = Tok::kEnd;
-  std::string_view text;  // as written; of kPunct: "(", "->", "<="
-  std::string name;       // kString, kValue, kGraphName: unescaped
-  uint32_t duplicate = 0; // kValue: the number after '#'
-  bool quoted = false;    // kValue: the name was written as a string
+  std::string_view text;   // as written; of kPunct: "(", "->", "<="
+  std::string name;        // kString, kValue, kGraphName: unescaped
+  uint32_t duplicate = 0;  // kValue: the number after '#'
+  bool quoted = false;     // kValue: the name was written as a string
   size_t at = 0, end = 0;
 };
 
@@ -41,7 +41,8 @@ class Lexer {
   uint32_t line_of(size_t at);
 
   // "FILE:LINE:COLUMN: message" with the line and a caret beneath it.
-  Status error_at(size_t at, std::string_view code, std::string message, tenon_code_t kind = TENON_INVALID_ARGUMENT);
+  Status error_at(size_t at, std::string_view code, std::string message,
+                  tenon_code_t kind = TENON_INVALID_ARGUMENT);
   Status expected(std::string_view what);
 
  private:

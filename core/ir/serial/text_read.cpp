@@ -1,5 +1,6 @@
-// .tir text to graphs: recursive descent, nesting bounded, every node checked as it is built. The first error
-// ends the reading; names are resolved as they are read, so that no second pass over an unchecked tree exists.
+// .tir text to graphs: recursive descent, nesting bounded, every node checked as it is built. The
+// first error ends the reading; names are resolved as they are read, so that no second pass over an
+// unchecked tree exists.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,8 +12,8 @@
 #include "core/base/intern.h"
 #include "core/base/limits.h"
 #include "core/base/str.h"
-#include "core/ir/dtype.h"
 #include "core/ir/dims/expression.h"
+#include "core/ir/dtype.h"
 #include "core/ir/serial/literal.h"
 #include "core/ir/serial/serial.h"
 #include "core/ir/serial/text_lexer.h"
@@ -50,10 +51,13 @@ class Parser {
     if (!lex_.skip_word("tenon.tir")) return lex_.expected("`tenon.tir 1`");
     const Token version = lex_.take();
     if (version.kind != Tok::kNumber || version.text != "1") {
-      return lex_.error_at(version.at, "T0209", fmt::format("version {} of the text form is not known here; 1 is", quoted(version.text)));
+      return lex_.error_at(
+          version.at, "T0209",
+          fmt::format("version {} of the text form is not known here; 1 is", quoted(version.text)));
     }
     if (!lex_.skip_word("graph")) return lex_.expected("`graph`");
-    if (lex_.peek().kind != Tok::kGraphName) return lex_.expected("the graph's name, as in `@main`");
+    if (lex_.peek().kind != Tok::kGraphName)
+      return lex_.expected("the graph's name, as in `@main`");
     g_ = Graph::create(lex_.take().name);
     TENON_RETURN_IF_ERROR(region_header(0));
     TENON_RETURN_IF_ERROR(punct("->"));
@@ -130,7 +134,8 @@ class Parser {
       // Which op at which line is what the place says.
       if (c.rfind("building the op", 0) != 0) message += " (while " + c + ")";
     }
-    Status out = lex_.error_at(place, s.error_code().empty() ? "T0201" : s.error_code(), message, s.code());
+    Status out =
+        lex_.error_at(place, s.error_code().empty() ? "T0201" : s.error_code(), message, s.code());
     for (const KeyValue& kv : s.evidence()) out.add(kv.key, kv.value);
     return out;
   }
@@ -146,14 +151,16 @@ class Parser {
     return {};
   }
 
-  // ---- Numbers and dims --------------------------------------------------------------------------------
+  // ---- Numbers and dims
+  // --------------------------------------------------------------------------------
 
   Result<Number> number() {
     Number n;
     n.at = lex_.peek().at;
     n.negative = lex_.skip_punct("-");
     const Token& t = lex_.peek();
-    const bool word = t.kind == Tok::kWord && (t.text == "inf" || t.text == "nan" || t.text == "true" || t.text == "false");
+    const bool word = t.kind == Tok::kWord &&
+                      (t.text == "inf" || t.text == "nan" || t.text == "true" || t.text == "false");
     if (t.kind != Tok::kNumber && !word) return lex_.expected("a number");
     n.text = lex_.take().text;
     return n;
@@ -164,7 +171,9 @@ class Parser {
     const auto [end, ec] = std::from_chars(n.text.data(), n.text.data() + n.text.size(), magnitude);
     const uint64_t top = static_cast<uint64_t>(INT64_MAX) + (n.negative ? 1 : 0);
     if (!n.integral() || ec != std::errc() || magnitude > top) {
-      return lex_.error_at(n.at, "T0204", fmt::format("{} is no 64-bit integer", quoted(n.text.substr(0, 64))), TENON_OUT_OF_RANGE);
+      return lex_.error_at(n.at, "T0204",
+                           fmt::format("{} is no 64-bit integer", quoted(n.text.substr(0, 64))),
+                           TENON_OUT_OF_RANGE);
     }
     return static_cast<int64_t>(n.negative ? 0 - magnitude : magnitude);
   }
@@ -175,7 +184,9 @@ class Parser {
 
   Result<double> real(const Number& n) {
     double d;
-    if (Status s = read_element(TENON_F64, n.negative, n.text, reinterpret_cast<std::byte*>(&d), 0); !s.ok()) return at(n.at, s);
+    if (Status s = read_element(TENON_F64, n.negative, n.text, reinterpret_cast<std::byte*>(&d), 0);
+        !s.ok())
+      return at(n.at, s);
     return d;
   }
 
@@ -188,7 +199,9 @@ class Parser {
   Result<Dim> dim_primary(int depth) {
     const Token t = lex_.peek();
     if (depth > kDimTextDepthMax) {
-      return lex_.error_at(t.at, "T0102", fmt::format("a dim is nested more than {} levels deep", kDimTextDepthMax), TENON_RESOURCE_EXHAUSTED);
+      return lex_.error_at(
+          t.at, "T0102", fmt::format("a dim is nested more than {} levels deep", kDimTextDepthMax),
+          TENON_RESOURCE_EXHAUSTED);
     }
     if (t.kind == Tok::kPunct && t.text == "-") {
       lex_.take();
@@ -214,7 +227,8 @@ class Parser {
       TENON_ASSIGN_OR_RETURN(Dim d, dim_sum(depth + 1));
       while (lex_.skip_punct(",")) {
         TENON_ASSIGN_OR_RETURN(const Dim next, dim_sum(depth + 1));
-        TENON_ASSIGN_OR_RETURN(d, dim_binary(t.text == "min" ? TENON_DIM_MIN : TENON_DIM_MAX, d, next, t.at));
+        TENON_ASSIGN_OR_RETURN(
+            d, dim_binary(t.text == "min" ? TENON_DIM_MIN : TENON_DIM_MAX, d, next, t.at));
       }
       TENON_RETURN_IF_ERROR(punct(")"));
       return d;
@@ -222,8 +236,11 @@ class Parser {
     if (t.kind != Tok::kWord && t.kind != Tok::kString) return lex_.expected("a dim");
     lex_.take();
     const std::string_view name = t.kind == Tok::kWord ? t.text : std::string_view(t.name);
-    if (const auto s = g_->dims().symbol_find(name)) return std::as_const(*g_).dims().symbol(*s).dim;
-    if (!open_symbols_) return lex_.error_at(t.at, "T0202", fmt::format("the symbol {} is not defined", quoted(name)));
+    if (const auto s = g_->dims().symbol_find(name))
+      return std::as_const(*g_).dims().symbol(*s).dim;
+    if (!open_symbols_)
+      return lex_.error_at(t.at, "T0202",
+                           fmt::format("the symbol {} is not defined", quoted(name)));
     Result<Symbol> made = g_->define_symbol(0, name, 0, INT64_MAX, 1, -1);
     if (!made.ok()) return at(t.at, made.status());
     return std::as_const(*g_).dims().symbol(*made).dim;
@@ -234,10 +251,14 @@ class Parser {
     for (;;) {
       const size_t place = lex_.peek().at;
       uint32_t op;
-      if (lex_.skip_punct("*")) op = TENON_DIM_MUL;
-      else if (lex_.skip_word("floordiv")) op = TENON_DIM_FLOORDIV;
-      else if (lex_.skip_word("mod")) op = TENON_DIM_MOD;
-      else return d;
+      if (lex_.skip_punct("*"))
+        op = TENON_DIM_MUL;
+      else if (lex_.skip_word("floordiv"))
+        op = TENON_DIM_FLOORDIV;
+      else if (lex_.skip_word("mod"))
+        op = TENON_DIM_MOD;
+      else
+        return d;
       TENON_ASSIGN_OR_RETURN(const Dim next, dim_primary(depth));
       TENON_ASSIGN_OR_RETURN(d, dim_binary(op, d, next, place));
     }
@@ -248,9 +269,12 @@ class Parser {
     for (;;) {
       const size_t place = lex_.peek().at;
       uint32_t op;
-      if (lex_.skip_punct("+")) op = TENON_DIM_ADD;
-      else if (lex_.skip_punct("-")) op = TENON_DIM_SUB;
-      else return d;
+      if (lex_.skip_punct("+"))
+        op = TENON_DIM_ADD;
+      else if (lex_.skip_punct("-"))
+        op = TENON_DIM_SUB;
+      else
+        return d;
       TENON_ASSIGN_OR_RETURN(const Dim next, dim_product(depth));
       TENON_ASSIGN_OR_RETURN(d, dim_binary(op, d, next, place));
     }
@@ -260,7 +284,9 @@ class Parser {
     TENON_RETURN_IF_ERROR(punct("["));
     while (!lex_.at_punct("]")) {
       if (out->size() >= most) {
-        return lex_.error_at(lex_.peek().at, "T0102", fmt::format("a list has more than {} dims", most), TENON_RESOURCE_EXHAUSTED);
+        return lex_.error_at(lex_.peek().at, "T0102",
+                             fmt::format("a list has more than {} dims", most),
+                             TENON_RESOURCE_EXHAUSTED);
       }
       TENON_ASSIGN_OR_RETURN(const Dim d, dim_sum(0));
       out->push_back(d);
@@ -269,7 +295,8 @@ class Parser {
     return punct("]");
   }
 
-  // ---- Types -------------------------------------------------------------------------------------------
+  // ---- Types
+  // -------------------------------------------------------------------------------------------
 
   Result<TypeDraft> type() {
     const Token t = lex_.peek();
@@ -279,7 +306,8 @@ class Parser {
       return out;
     }
     if (lex_.skip_word("object")) {
-      if (lex_.peek().kind != Tok::kString) return lex_.expected("the name of an object type, in quotes");
+      if (lex_.peek().kind != Tok::kString)
+        return lex_.expected("the name of an object type, in quotes");
       out.kind = TENON_KIND_OBJECT;
       out.object = intern(lex_.take().name);
       return out;
@@ -294,7 +322,8 @@ class Parser {
   Status skip_types() {
     do {
       if (lex_.skip_word("object")) {
-        if (lex_.peek().kind != Tok::kString) return lex_.expected("the name of an object type, in quotes");
+        if (lex_.peek().kind != Tok::kString)
+          return lex_.expected("the name of an object type, in quotes");
         lex_.take();
         continue;
       }
@@ -306,7 +335,8 @@ class Parser {
     return {};
   }
 
-  // ---- Symbols: `<n in [0, 4096] % 8 hint 128, m; n <= m>` -----------------------------------------------
+  // ---- Symbols: `<n in [0, 4096] % 8 hint 128, m; n <= m>`
+  // -----------------------------------------------
 
   struct Declared {
     std::string name;
@@ -381,7 +411,9 @@ class Parser {
     return facts();
   }
 
-  Status fact(size_t place, uint32_t rel, Dim a, Dim b) { return at(place, g_->dims().record_fact(rel, a, b)); }
+  Status fact(size_t place, uint32_t rel, Dim a, Dim b) {
+    return at(place, g_->dims().record_fact(rel, a, b));
+  }
 
   Status facts() {
     if (lex_.skip_punct(";")) {
@@ -389,11 +421,16 @@ class Parser {
         const size_t place = lex_.peek().at;
         TENON_ASSIGN_OR_RETURN(const Dim a, dim_sum(0));
         uint32_t rel;
-        if (lex_.skip_punct("==")) rel = TENON_REL_EQ;
-        else if (lex_.skip_punct("<=")) rel = TENON_REL_LE;
-        else if (lex_.skip_punct("<")) rel = TENON_REL_LT;
-        else if (lex_.skip_word("multiple_of")) rel = TENON_REL_DIVISIBLE;
-        else return lex_.expected("`==`, `<`, `<=` or `multiple_of`");
+        if (lex_.skip_punct("=="))
+          rel = TENON_REL_EQ;
+        else if (lex_.skip_punct("<="))
+          rel = TENON_REL_LE;
+        else if (lex_.skip_punct("<"))
+          rel = TENON_REL_LT;
+        else if (lex_.skip_word("multiple_of"))
+          rel = TENON_REL_DIVISIBLE;
+        else
+          return lex_.expected("`==`, `<`, `<=` or `multiple_of`");
         TENON_ASSIGN_OR_RETURN(const Dim b, dim_sum(0));
         TENON_RETURN_IF_ERROR(fact(place, rel, a, b));
       } while (lex_.skip_punct(","));
@@ -406,27 +443,35 @@ class Parser {
     TENON_RETURN_IF_ERROR(punct("<"));
     uint32_t i = 0;
     do {
-      // The name is needed before the bounds are read: they may mention the symbol's elder siblings only.
+      // The name is needed before the bounds are read: they may mention the symbol's elder siblings
+      // only.
       const Token name = lex_.peek();
       const std::vector<Symbol> made(g_->symbols(n).begin(), g_->symbols(n).end());
       if (i == made.size()) {
-        return lex_.error_at(name.at, "T0318", fmt::format("the op defines {} symbols", made.size()));
+        return lex_.error_at(name.at, "T0318",
+                             fmt::format("the op defines {} symbols", made.size()));
       }
       TENON_ASSIGN_OR_RETURN(const Declared d, declared());
       if (Status s = g_->dims().symbol_rename(made[i], d.name); !s.ok()) return at(d.at, s);
       const Dim self = std::as_const(*g_).dims().symbol(made[i]).dim;
-      if (d.bounded && !d.lo_open) TENON_RETURN_IF_ERROR(at(d.at, g_->assert_fact(TENON_REL_LE, d.lo, self)));
-      if (d.bounded && !d.hi_open) TENON_RETURN_IF_ERROR(at(d.at, g_->assert_fact(TENON_REL_LE, self, d.hi)));
-      if (d.multiple < 1) return lex_.error_at(d.at, "T0307", "a symbol is a multiple of something positive");
+      if (d.bounded && !d.lo_open)
+        TENON_RETURN_IF_ERROR(at(d.at, g_->assert_fact(TENON_REL_LE, d.lo, self)));
+      if (d.bounded && !d.hi_open)
+        TENON_RETURN_IF_ERROR(at(d.at, g_->assert_fact(TENON_REL_LE, self, d.hi)));
+      if (d.multiple < 1)
+        return lex_.error_at(d.at, "T0307", "a symbol is a multiple of something positive");
       TENON_RETURN_IF_ERROR(at(d.at, g_->assert_fact(TENON_REL_DIVISIBLE, self, d.multiple)));
       g_->dims().symbol(made[i]).hint = std::max<int64_t>(d.hint, -1);
       ++i;
     } while (lex_.skip_punct(","));
-    if (i != g_->symbols(n).size()) return lex_.expected(fmt::format("{} symbols, as many as the op defines", g_->symbols(n).size()));
+    if (i != g_->symbols(n).size())
+      return lex_.expected(
+          fmt::format("{} symbols, as many as the op defines", g_->symbols(n).size()));
     return facts();
   }
 
-  // ---- Values ------------------------------------------------------------------------------------------
+  // ---- Values
+  // ------------------------------------------------------------------------------------------
 
   // The key of a value's name: numbers and quoted digits are not the same.
   static std::string key_of(const Token& t) {
@@ -444,7 +489,8 @@ class Parser {
 
   Status define(const Token& t, Value v) {
     if (!values_.emplace(canonical(t), v).second) {
-      return lex_.error_at(t.at, "T0203", fmt::format("the value {} is defined already", quoted(t.text)));
+      return lex_.error_at(t.at, "T0203",
+                           fmt::format("the value {} is defined already", quoted(t.text)));
     }
     if (!is_number(t)) return at(t.at, g_->set_name(v, t.name));
     return {};
@@ -455,14 +501,18 @@ class Parser {
     const Token t = lex_.peek();
     if (t.kind != Tok::kValue) return lex_.expected("a value, as in `%x`");
     const auto it = values_.find(canonical(t));
-    if (it == values_.end()) return lex_.error_at(t.at, "T0202", fmt::format("the value {} is not defined before this place", quoted(t.text)));
+    if (it == values_.end())
+      return lex_.error_at(
+          t.at, "T0202",
+          fmt::format("the value {} is not defined before this place", quoted(t.text)));
     lex_.take();
     return it->second;
   }
 
   Status use_list(std::vector<Value>* out, std::string_view end) {
     while (!lex_.at_punct(end)) {
-      TENON_RETURN_IF_ERROR(at(lex_.peek().at, check_limit(Limit::kOperands, out->size() + 1, "an op")));
+      TENON_RETURN_IF_ERROR(
+          at(lex_.peek().at, check_limit(Limit::kOperands, out->size() + 1, "an op")));
       TENON_ASSIGN_OR_RETURN(const Value v, use());
       out->push_back(v);
       if (!lex_.skip_punct(",")) break;
@@ -470,7 +520,8 @@ class Parser {
     return {};
   }
 
-  // ---- Regions -----------------------------------------------------------------------------------------
+  // ---- Regions
+  // -----------------------------------------------------------------------------------------
 
   // `<symbols>(%a: type, ...)`, both optional for an inner region.
   Status region_header(Region r) {
@@ -512,7 +563,8 @@ class Parser {
 
   Status regions(Place place, int depth, std::vector<Region>* out) {
     if (static_cast<uint64_t>(depth) > limit(Limit::kDepth)) {
-      return at(lex_.peek().at, check_limit(Limit::kDepth, static_cast<uint64_t>(depth), "regions of a graph"));
+      return at(lex_.peek().at,
+                check_limit(Limit::kDepth, static_cast<uint64_t>(depth), "regions of a graph"));
     }
     TENON_RETURN_IF_ERROR(punct("{"));
     while (!lex_.skip_punct("}")) {
@@ -536,30 +588,39 @@ class Parser {
       names.emplace_back();
       if (t.kind == Tok::kWord || t.kind == Tok::kString) {
         lex_.take();
-        if (lex_.skip_punct(":")) names.back() = t.kind == Tok::kWord ? std::string(t.text) : t.name;
-        else lex_.seek(t.at);
+        if (lex_.skip_punct(":"))
+          names.back() = t.kind == Tok::kWord ? std::string(t.text) : t.name;
+        else
+          lex_.seek(t.at);
       }
       const size_t place = lex_.peek().at;
       TENON_ASSIGN_OR_RETURN(const TypeDraft want, type());
       if (names.size() > yields.size()) {
-        return lex_.error_at(place, "T0313", fmt::format("more outputs are declared than the {} that are yielded", yields.size()));
+        return lex_.error_at(
+            place, "T0313",
+            fmt::format("more outputs are declared than the {} that are yielded", yields.size()));
       }
       const tenon_type_t& have = g_->type(yields[names.size() - 1]);
       if (!g_->types_agree(want.view(), have)) {
-        return lex_.error_at(place, "T0313", fmt::format("output {} is declared as {} but the value has type {}", names.size() - 1,
-                                                         g_->type_text(want.view()), g_->type_text(have)));
+        return lex_.error_at(
+            place, "T0313",
+            fmt::format("output {} is declared as {} but the value has type {}", names.size() - 1,
+                        g_->type_text(want.view()), g_->type_text(have)));
       }
       if (!lex_.skip_punct(",")) break;
     }
     TENON_RETURN_IF_ERROR(punct(")"));
     if (names.size() != yields.size()) {
-      return lex_.error_at(start, "T0313", fmt::format("{} outputs are declared; {} are yielded", names.size(), yields.size()));
+      return lex_.error_at(
+          start, "T0313",
+          fmt::format("{} outputs are declared; {} are yielded", names.size(), yields.size()));
     }
     const std::vector<std::string_view> views(names.begin(), names.end());
     return at(start, g_->set_yields(0, yields, views));
   }
 
-  // ---- Statements --------------------------------------------------------------------------------------
+  // ---- Statements
+  // --------------------------------------------------------------------------------------
 
   Status statement(Region r, int depth) {
     std::vector<Token> results;
@@ -567,7 +628,8 @@ class Parser {
     if (lex_.peek().kind == Tok::kValue) {
       do {
         if (lex_.peek().kind != Tok::kValue) return lex_.expected("a value, as in `%x`");
-        TENON_RETURN_IF_ERROR(at(begin, check_limit(Limit::kOperands, results.size() + 1, "an op's results")));
+        TENON_RETURN_IF_ERROR(
+            at(begin, check_limit(Limit::kOperands, results.size() + 1, "an op's results")));
         results.push_back(lex_.take());
       } while (lex_.skip_punct(","));
       TENON_RETURN_IF_ERROR(punct("="));
@@ -595,7 +657,8 @@ class Parser {
     draft.op = intern(op.text);
     TENON_RETURN_IF_ERROR(op_version(&draft.op_version));
     if (op_set() == nullptr || op_set()->find(draft.op, draft.op_version) == nullptr) {
-      return at(op.at, op_set() == nullptr ? error(TENON_NOT_FOUND, "T0308", "no operators are registered in this process")
+      return at(op.at, op_set() == nullptr ? error(TENON_NOT_FOUND, "T0308",
+                                                   "no operators are registered in this process")
                                            : op_set()->unknown(draft.op, draft.op_version));
     }
     TENON_RETURN_IF_ERROR(punct("("));
@@ -637,7 +700,8 @@ class Parser {
       draft.result_types = views;
     }
     Result<Node> n = g_->build({r, kNone}, draft);
-    if (!n.ok()) return at(n.status().error_code() == "T0313" && types != 0 ? types : op.at, n.status());
+    if (!n.ok())
+      return at(n.status().error_code() == "T0313" && types != 0 ? types : op.at, n.status());
     if (has_symbols) {
       lex_.seek(symbols);
       TENON_RETURN_IF_ERROR(node_symbols(*n));
@@ -646,14 +710,17 @@ class Parser {
     }
     lex_.seek(after);
     if (results.size() != g_->results(*n).size()) {
-      return lex_.error_at(begin, "T0313", fmt::format("{} names are given to the {} results of {}", results.size(),
-                                                       g_->results(*n).size(), quoted(op.text)));
+      return lex_.error_at(begin, "T0313",
+                           fmt::format("{} names are given to the {} results of {}", results.size(),
+                                       g_->results(*n).size(), quoted(op.text)));
     }
-    for (size_t i = 0; i < results.size(); ++i) TENON_RETURN_IF_ERROR(define(results[i], g_->results(*n)[i]));
+    for (size_t i = 0; i < results.size(); ++i)
+      TENON_RETURN_IF_ERROR(define(results[i], g_->results(*n)[i]));
     return {};
   }
 
-  // `loc("file" "name":12, ...)`; without one, the line of the text, which is not written out again.
+  // `loc("file" "name":12, ...)`; without one, the line of the text, which is not written out
+  // again.
   Result<Loc> location(size_t begin) {
     std::vector<Origin> origins;
     if (!lex_.skip_word("loc")) {
@@ -663,22 +730,26 @@ class Parser {
     TENON_RETURN_IF_ERROR(punct("("));
     do {
       Origin o;
-      if (lex_.peek().kind != Tok::kString) return lex_.expected("the source of a location, in quotes");
+      if (lex_.peek().kind != Tok::kString)
+        return lex_.expected("the source of a location, in quotes");
       o.source = intern(lex_.take().name);
       if (lex_.peek().kind == Tok::kString) o.name = intern(lex_.take().name);
       if (lex_.skip_punct(":")) {
         TENON_ASSIGN_OR_RETURN(const int64_t line, integer());
-        if (line < 0 || line > UINT32_MAX) return lex_.error_at(begin, "T0204", "a line number does not fit in 32 bits");
+        if (line < 0 || line > UINT32_MAX)
+          return lex_.error_at(begin, "T0204", "a line number does not fit in 32 bits");
         o.line = static_cast<uint32_t>(line);
       }
       origins.push_back(o);
-      if (origins.size() > kLocOriginsMax) return lex_.expected(fmt::format("at most {} origins", kLocOriginsMax));
+      if (origins.size() > kLocOriginsMax)
+        return lex_.expected(fmt::format("at most {} origins", kLocOriginsMax));
     } while (lex_.skip_punct(","));
     TENON_RETURN_IF_ERROR(punct(")"));
     return g_->make_loc(origins);
   }
 
-  // ---- Constants ---------------------------------------------------------------------------------------
+  // ---- Constants
+  // ---------------------------------------------------------------------------------------
 
   Status constant(const std::vector<Token>& results, size_t begin) {
     lex_.take();
@@ -726,16 +797,21 @@ class Parser {
     return at(n.at, read_element(dtype, n.negative, n.text, data, i));
   }
 
-  // One bracket list of all elements; nested lists of any shape are taken as their elements in order.
-  Status elements(const TypeDraft& t, std::vector<std::byte>* data, uint64_t count, uint64_t* filled, int depth) {
-    if (depth > static_cast<int>(TENON_RANK_MAX)) return lex_.expected("an element: lists are nested at most 32 deep");
+  // One bracket list of all elements; nested lists of any shape are taken as their elements in
+  // order.
+  Status elements(const TypeDraft& t, std::vector<std::byte>* data, uint64_t count,
+                  uint64_t* filled, int depth) {
+    if (depth > static_cast<int>(TENON_RANK_MAX))
+      return lex_.expected("an element: lists are nested at most 32 deep");
     TENON_RETURN_IF_ERROR(punct("["));
     while (!lex_.at_punct("]")) {
       if (lex_.at_punct("[")) {
         TENON_RETURN_IF_ERROR(elements(t, data, count, filled, depth + 1));
       } else {
         const size_t place = lex_.peek().at;
-        if (*filled == count) return lex_.error_at(place, "T0205", fmt::format("the type has {} elements; the list has more", count));
+        if (*filled == count)
+          return lex_.error_at(place, "T0205",
+                               fmt::format("the type has {} elements; the list has more", count));
         TENON_RETURN_IF_ERROR(element(t.dtype, data->data(), *filled));
         ++*filled;
       }
@@ -749,11 +825,13 @@ class Parser {
     if (t.kind != Tok::kString) return lex_.expected("hexadecimal digits in quotes");
     lex_.take();
     std::vector<std::byte> out;
-    if (!read_hex(t.name, &out)) return lex_.error_at(t.at, "T0201", "hexadecimal bytes are pairs of the digits 0-9 and a-f");
+    if (!read_hex(t.name, &out))
+      return lex_.error_at(t.at, "T0201", "hexadecimal bytes are pairs of the digits 0-9 and a-f");
     return out;
   }
 
-  // `[1, 2]`, `splat 0`, `hex "..."` or `blob DIGEST @ OFFSET`; for a rank-0 type a bare number too.
+  // `[1, 2]`, `splat 0`, `hex "..."` or `blob DIGEST @ OFFSET`; for a rank-0 type a bare number
+  // too.
   Result<Ref<Blob>> literal(const TypeDraft& t) {
     const size_t place = lex_.peek().at;
     uint64_t count, bytes;
@@ -764,15 +842,21 @@ class Parser {
     if (lex_.skip_word("hex")) {
       TENON_ASSIGN_OR_RETURN(data, hex());
       if (data.size() != bytes) {
-        return lex_.error_at(place, "T0205", fmt::format("the type needs {} bytes; {} are given", bytes, data.size()));
+        return lex_.error_at(
+            place, "T0205",
+            fmt::format("the type needs {} bytes; {} are given", bytes, data.size()));
       }
       return blob_adopt(std::move(data));
     }
     if (count > kLiteralElementsMax) {
-      return lex_.error_at(place, "T0102", fmt::format("a list literal has at most {} elements; use `splat` or `blob`", kLiteralElementsMax),
-                           TENON_RESOURCE_EXHAUSTED);
+      return lex_.error_at(
+          place, "T0102",
+          fmt::format("a list literal has at most {} elements; use `splat` or `blob`",
+                      kLiteralElementsMax),
+          TENON_RESOURCE_EXHAUSTED);
     }
-    // A hostile type must not allocate more than the text can fill: the list is counted by its text first.
+    // A hostile type must not allocate more than the text can fill: the list is counted by its text
+    // first.
     TENON_RETURN_IF_ERROR(count_elements(count, place));
     data.resize(bytes);
     uint64_t filled = 0;
@@ -782,7 +866,9 @@ class Parser {
       TENON_RETURN_IF_ERROR(element(t.dtype, data.data(), 0));
       filled = 1;
     }
-    if (filled != count) return lex_.error_at(place, "T0205", fmt::format("the type has {} elements; {} are given", count, filled));
+    if (filled != count)
+      return lex_.error_at(place, "T0205",
+                           fmt::format("the type has {} elements; {} are given", count, filled));
     return blob_adopt(std::move(data));
   }
 
@@ -803,7 +889,9 @@ class Parser {
     } while (depth > 0);
     lex_.seek(place);
     // Complex elements have a comma of their own, so this is a bound from above.
-    if (seen < count) return lex_.error_at(place, "T0205", fmt::format("the type has {} elements; the list has fewer", count));
+    if (seen < count)
+      return lex_.error_at(place, "T0205",
+                           fmt::format("the type has {} elements; the list has fewer", count));
     return {};
   }
 
@@ -813,7 +901,8 @@ class Parser {
     size_t width = std::max<uint32_t>(dtype_bits(t.dtype), 8) / 8;
     if (lex_.skip_word("hex")) {
       TENON_ASSIGN_OR_RETURN(const std::vector<std::byte> data, hex());
-      if (data.size() != width) return lex_.error_at(place, "T0205", fmt::format("an element has {} bytes", width));
+      if (data.size() != width)
+        return lex_.error_at(place, "T0205", fmt::format("an element has {} bytes", width));
       std::copy(data.begin(), data.end(), element_bytes);
     } else {
       TENON_RETURN_IF_ERROR(element(t.dtype, element_bytes, 0));
@@ -829,8 +918,8 @@ class Parser {
     const size_t place = lex_.peek().at;
     size_t end = place;
     std::string digest;
-    while ((lex_.peek().kind == Tok::kWord || lex_.peek().kind == Tok::kNumber) && (digest.empty() || lex_.peek().at == end) &&
-           digest.size() < 64) {
+    while ((lex_.peek().kind == Tok::kWord || lex_.peek().kind == Tok::kNumber) &&
+           (digest.empty() || lex_.peek().at == end) && digest.size() < 64) {
       digest += lex_.peek().text;
       end = lex_.take().end;
     }
@@ -843,19 +932,27 @@ class Parser {
     TENON_ASSIGN_OR_RETURN(const int64_t offset, integer());
     std::vector<std::byte> raw;
     if (!read_hex(digest, &raw) || raw.size() != 16 || offset < 0) {
-      return lex_.error_at(place, "T0201", "a digest has 32 hexadecimal digits, an offset is not negative");
+      return lex_.error_at(place, "T0201",
+                           "a digest has 32 hexadecimal digits, an offset is not negative");
     }
     if (!sidecar_) {
-      return lex_.error_at(place, "T0207", fmt::format("the bytes of this constant are in {}.bin, which is not there", printable(file_)),
-                           TENON_NOT_FOUND);
+      return lex_.error_at(
+          place, "T0207",
+          fmt::format("the bytes of this constant are in {}.bin, which is not there",
+                      printable(file_)),
+          TENON_NOT_FOUND);
     }
     Result<Ref<Blob>> blob = blob_range(sidecar_, static_cast<uint64_t>(offset), bytes);
-    if (!blob.ok()) return lex_.error_at(place, "T0207", std::string(blob.status().message()), TENON_OUT_OF_RANGE);
+    if (!blob.ok())
+      return lex_.error_at(place, "T0207", std::string(blob.status().message()),
+                           TENON_OUT_OF_RANGE);
     Result<Digest> have = (*blob)->digest();
     if (!have.ok()) return at(place, have.status());
     if (fmt::format("{:016x}{:016x}", have->hi, have->lo) != digest) {
-      return lex_.error_at(place, "T0208", fmt::format("the bytes at {} of {}.bin have another digest", offset, printable(file_)),
-                           TENON_DATA_LOSS);
+      return lex_.error_at(
+          place, "T0208",
+          fmt::format("the bytes at {} of {}.bin have another digest", offset, printable(file_)),
+          TENON_DATA_LOSS);
     }
     return blob;
   }
@@ -864,29 +961,35 @@ class Parser {
     ExpressionValue out;
     TENON_ASSIGN_OR_RETURN(out.type, type());
     const Token& t = lex_.peek();
-    const bool literal_follows = t.kind == Tok::kNumber || lex_.at_punct("[") || lex_.at_punct("-") || lex_.at_word("splat") ||
-                                 lex_.at_word("hex") || lex_.at_word("true") || lex_.at_word("false") || lex_.at_word("inf") ||
-                                 lex_.at_word("nan") || (lex_.at_punct("(") && dtype_is_complex(out.type.dtype));
+    const bool literal_follows =
+        t.kind == Tok::kNumber || lex_.at_punct("[") || lex_.at_punct("-") ||
+        lex_.at_word("splat") || lex_.at_word("hex") || lex_.at_word("true") ||
+        lex_.at_word("false") || lex_.at_word("inf") || lex_.at_word("nan") ||
+        (lex_.at_punct("(") && dtype_is_complex(out.type.dtype));
     if (literal_follows) {
       TENON_ASSIGN_OR_RETURN(out.blob, literal(out.type));
     }
     return out;
   }
 
-  // ---- Attributes --------------------------------------------------------------------------------------
+  // ---- Attributes
+  // --------------------------------------------------------------------------------------
 
   // `{name = value, ...}`. The declaration settles what an empty list and an integer mean.
-  Status attributes(tenon_sym_t op, uint32_t version, AttrStore* store, std::vector<tenon_attr_t>* out) {
+  Status attributes(tenon_sym_t op, uint32_t version, AttrStore* store,
+                    std::vector<tenon_attr_t>* out) {
     if (!lex_.skip_punct("{")) return {};
     const tenon_op_def_t* def = op_set() == nullptr ? nullptr : op_set()->find(op, version);
     while (!lex_.at_punct("}")) {
-      TENON_RETURN_IF_ERROR(at(lex_.peek().at, check_limit(Limit::kOperands, out->size() + 1, "an op's attributes")));
+      TENON_RETURN_IF_ERROR(
+          at(lex_.peek().at, check_limit(Limit::kOperands, out->size() + 1, "an op's attributes")));
       const Token name = lex_.take();
       if (name.kind != Tok::kWord && name.kind != Tok::kString) {
         lex_.seek(name.at);
         return lex_.expected("the name of an attribute");
       }
-      const std::string_view text = name.kind == Tok::kWord ? name.text : std::string_view(name.name);
+      const std::string_view text =
+          name.kind == Tok::kWord ? name.text : std::string_view(name.name);
       TENON_RETURN_IF_ERROR(punct("="));
       uint32_t wanted = 0;
       for (uint32_t i = 0; def != nullptr && i < def->attr_count; ++i) {
@@ -972,7 +1075,8 @@ class Parser {
     TENON_RETURN_IF_ERROR(punct("]"));
     a->count = numbers.size();
     if (numbers.empty()) {
-      const bool list = wanted == TENON_ATTR_F64S || wanted == TENON_ATTR_STRINGS || wanted == TENON_ATTR_TYPES;
+      const bool list =
+          wanted == TENON_ATTR_F64S || wanted == TENON_ATTR_STRINGS || wanted == TENON_ATTR_TYPES;
       a->kind = list ? wanted : TENON_ATTR_I64S;
       a->u.is = nullptr;
       return {};
@@ -1064,7 +1168,8 @@ Status check_text(std::string_view text, std::string_view file) {
     if (end - at > line_limit) return check_limit(Limit::kLineBytes, end - at, where);
     at = end + 1;
   }
-  if (!is_valid_utf8(text)) return error(TENON_INVALID_ARGUMENT, "T0206", "{} is not UTF-8", quoted(file));
+  if (!is_valid_utf8(text))
+    return error(TENON_INVALID_ARGUMENT, "T0206", "{} is not UTF-8", quoted(file));
   return {};
 }
 

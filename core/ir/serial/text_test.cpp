@@ -3,8 +3,8 @@
 
 #include <random>
 
-#include "core/ir/dtype.h"
 #include "core/ir/dims/expression.h"
+#include "core/ir/dtype.h"
 #include "core/ir/serial/serial.h"
 #include "core/ir/test_ops.h"
 
@@ -54,7 +54,8 @@ class TextTest : public testing::Test {
     return g.ok() ? *g : Ref<Graph>();
   }
   static std::string body(std::string_view lines) {
-    return "tenon.tir 1\ngraph @g<n>(%x: f32[n], %i: i64[]) -> (f32[n]) {\n" + std::string(lines) + "\n  yield %x\n}\n";
+    return "tenon.tir 1\ngraph @g<n>(%x: f32[n], %i: i64[]) -> (f32[n]) {\n" + std::string(lines) +
+           "\n  yield %x\n}\n";
   }
   static Status fails(std::string_view text) {
     Result<Ref<Graph>> g = read_text(text, "test.tir", {});
@@ -73,8 +74,10 @@ TEST_F(TextTest, PrintParsePrintIsStable) {
   EXPECT_EQ(print(*g->clone()), first);
   EXPECT_EQ(*g->structural_hash(), *again->structural_hash());
   // Everything that was written is there.
-  for (const char* part : {"%\"12\" = print", "every@1(%w)", "%y#1", "hint 128", "; n <= m>", "loc(\"model.net\" \"first\":12, \"model.net\" \"second\")",
-                           "type = bf16", "splat 0", "hex \"017e0000\"", "fs = [0.5, inf]", "maybe(%w, _)", "<u0 in [0, 2]>"}) {
+  for (const char* part :
+       {"%\"12\" = print", "every@1(%w)", "%y#1", "hint 128", "; n <= m>",
+        "loc(\"model.net\" \"first\":12, \"model.net\" \"second\")", "type = bf16", "splat 0",
+        "hex \"017e0000\"", "fs = [0.5, inf]", "maybe(%w, _)", "<u0 in [0, 2]>"}) {
     EXPECT_NE(first.find(part), std::string::npos) << part << "\n" << first;
   }
 }
@@ -82,7 +85,8 @@ TEST_F(TextTest, PrintParsePrintIsStable) {
 TEST_F(TextTest, BinaryRoundTrip) {
   const Ref<Graph> g = parse(kAllForms);
   const std::string bytes = *write_binary(*g);
-  Result<Ref<Graph>> back = read_graph(*blob_bytes(std::as_bytes(std::span(bytes))), "test.tirb", {});
+  Result<Ref<Graph>> back =
+      read_graph(*blob_bytes(std::as_bytes(std::span(bytes))), "test.tirb", {});
   ASSERT_TRUE(back.ok()) << back.status().text();
   EXPECT_EQ(print(**back), print(*g));
   EXPECT_EQ(*(*back)->structural_hash(), *g->structural_hash());
@@ -102,11 +106,15 @@ TEST_F(TextTest, LargeConstantsGoToTheSidecar) {
   EXPECT_EQ(form.sidecar.size(), 1u);  // equal bytes are stored once
   EXPECT_EQ(read_text(form.text, "t.tir", {}).status().error_code(), "T0207");
   std::string bytes = *sidecar_bytes(form);
-  Result<Ref<Graph>> back = read_text(form.text, "t.tir", *blob_bytes(std::as_bytes(std::span(bytes))));
+  Result<Ref<Graph>> back =
+      read_text(form.text, "t.tir", *blob_bytes(std::as_bytes(std::span(bytes))));
   ASSERT_TRUE(back.ok()) << back.status().text();
   EXPECT_EQ(*(*back)->structural_hash(), *g->structural_hash());
   bytes[17] ^= 1;
-  EXPECT_EQ(read_text(form.text, "t.tir", *blob_bytes(std::as_bytes(std::span(bytes)))).status().error_code(), "T0208");
+  EXPECT_EQ(read_text(form.text, "t.tir", *blob_bytes(std::as_bytes(std::span(bytes))))
+                .status()
+                .error_code(),
+            "T0208");
   const std::string binary = *write_binary(*g);
   EXPECT_TRUE(read_graph(*blob_bytes(std::as_bytes(std::span(binary))), "t", {}).ok());
 }
@@ -155,12 +163,14 @@ TEST_F(TextTest, DiagnosticsNameThePlace) {
     EXPECT_EQ(got.error_code(), c.code) << c.line << "\n" << got.text();
     EXPECT_NE(got.message().find("test.tir:3:"), std::string::npos) << got.text();
   }
-  EXPECT_NE(fails(body("  %0 = pluss(%x, %x)")).message().find("did you mean `plus`"), std::string::npos);
+  EXPECT_NE(fails(body("  %0 = pluss(%x, %x)")).message().find("did you mean `plus`"),
+            std::string::npos);
   EXPECT_EQ(fails("").error_code(), "T0201");
   EXPECT_EQ(fails("tenon.tir 2\n").error_code(), "T0209");
   EXPECT_EQ(fails("tenon.tir 1 graph @g() -> () { yield } more").error_code(), "T0201");
   EXPECT_EQ(fails("tenon.tir 1 graph @g() -> (f32[]) { yield }").error_code(), "T0313");
-  EXPECT_EQ(fails("tenon.tir 1 graph @g(%x: f32[]) -> () { %0 = plus(%x, %x)").error_code(), "T0317");
+  EXPECT_EQ(fails("tenon.tir 1 graph @g(%x: f32[]) -> () { %0 = plus(%x, %x)").error_code(),
+            "T0317");
   EXPECT_EQ(fails("tenon.tir 1\n// \xff\xfe\n").error_code(), "T0206");
 }
 
@@ -180,15 +190,21 @@ TEST_F(TextTest, NestingIsBounded) {
     close += " yield %x } }";
   }
   EXPECT_EQ(fails(body(open + close)).error_code(), "T0102");
-  EXPECT_EQ(fails(body("%0 = reshape_to(%x) {shape = dims [" + std::string(10000, '(') + "n]}")).error_code(), "T0102");
-  EXPECT_EQ(fails(body("%0 = reshape_to(%x) {shape = dims [" + std::string(10000, '-') + "n]}")).error_code(), "T0102");
+  EXPECT_EQ(fails(body("%0 = reshape_to(%x) {shape = dims [" + std::string(10000, '(') + "n]}"))
+                .error_code(),
+            "T0102");
+  EXPECT_EQ(fails(body("%0 = reshape_to(%x) {shape = dims [" + std::string(10000, '-') + "n]}"))
+                .error_code(),
+            "T0102");
   std::string twice = "n";
-  for (int i = 0; i < 12; ++i) twice = "((" + twice + ") floordiv 2 + (" + twice + ") mod " + std::to_string(1009 + i) + ")";
+  for (int i = 0; i < 12; ++i)
+    twice = "((" + twice + ") floordiv 2 + (" + twice + ") mod " + std::to_string(1009 + i) + ")";
   const Status large = fails(body("%0 = reshape_to(%x) {shape = dims [" + twice + "]}"));
   EXPECT_EQ(large.error_code(), "T0305");
   EXPECT_TRUE(large.message().starts_with("test.tir:3:")) << large.text();
   EXPECT_EQ(fails(body("%0 = const f32[1] " + std::string(10000, '['))).error_code(), "T0201");
-  EXPECT_EQ(fails(body("%0 = const f64[1] [1" + std::string(400, '0') + "]")).error_code(), "T0204");
+  EXPECT_EQ(fails(body("%0 = const f64[1] [1" + std::string(400, '0') + "]")).error_code(),
+            "T0204");
   EXPECT_EQ(fails(std::string(10 << 20, ' ')).error_code(), "T0102");
 }
 
@@ -199,7 +215,8 @@ TEST_F(TextTest, EveryCutAndManyFlipsAreAnswered) {
   std::mt19937 rng(3);
   for (int i = 0; i < 4000; ++i) {
     std::string text(kAllForms);
-    for (int k = static_cast<int>(rng() % 3); k >= 0; --k) text[rng() % text.size()] = static_cast<char>(rng());
+    for (int k = static_cast<int>(rng() % 3); k >= 0; --k)
+      text[rng() % text.size()] = static_cast<char>(rng());
     Result<Ref<Graph>> g = read_text(text, "flip.tir", {});
     if (!g.ok()) continue;
     const std::string printed = print(**g);
@@ -237,7 +254,8 @@ TEST_F(TextTest, NumbersRoundTrip) {
 }
 
 TEST_F(TextTest, Expressions) {
-  Result<Expression> e = parse_expression("plus(f32[2] [1, 2], f32[2] [3, 4]) -> f32[2] [4, 6]", "example");
+  Result<Expression> e =
+      parse_expression("plus(f32[2] [1, 2], f32[2] [3, 4]) -> f32[2] [4, 6]", "example");
   ASSERT_TRUE(e.ok()) << e.status().text();
   EXPECT_EQ(e->operands.size(), 2u);
   ASSERT_TRUE(e->has_results);

@@ -1,4 +1,5 @@
-// Graphs as .tir text. What is printed depends on the graph alone, so that print, parse, print is stable.
+// Graphs as .tir text. What is printed depends on the graph alone, so that print, parse, print is
+// stable.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +21,8 @@ namespace {
 bool is_bare_name(std::string_view name) {
   if (name.empty() || (name[0] >= '0' && name[0] <= '9')) return false;
   return std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '/';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '.' || c == '/';
   });
 }
 
@@ -43,7 +45,8 @@ class Writer {
     out_ += " -> (";
     for (size_t i = 0; i < main.yields.size(); ++i) {
       if (i != 0) out_ += ", ";
-      const std::string_view name = i < main.output_names.size() ? sym_text(main.output_names[i]) : "";
+      const std::string_view name =
+          i < main.output_names.size() ? sym_text(main.output_names[i]) : "";
       if (!name.empty()) out_ += (is_word(name) ? std::string(name) : string_text(name)) + ": ";
       out_ += type(g_.type(main.yields[i]));
     }
@@ -57,7 +60,8 @@ class Writer {
 
  private:
   std::string type(const tenon_type_t& t) {
-    return t.kind == TENON_KIND_OBJECT ? "object " + string_text(sym_text(t.object)) : g_.type_text(t);
+    return t.kind == TENON_KIND_OBJECT ? "object " + string_text(sym_text(t.object))
+                                       : g_.type_text(t);
   }
 
   // ---- Names of values: the user's where there is one, else numbers in order of appearance. ----
@@ -69,7 +73,8 @@ class Writer {
       return;
     }
     const uint32_t n = name_count_[g_.value(v).name]++;
-    names_[v] = "%" + (is_bare_name(given) ? std::string(given) : string_text(given)) + (n == 0 ? "" : "#" + std::to_string(n));
+    names_[v] = "%" + (is_bare_name(given) ? std::string(given) : string_text(given)) +
+                (n == 0 ? "" : "#" + std::to_string(n));
   }
 
   void name_region(Region r) {
@@ -86,7 +91,8 @@ class Writer {
     // Constants stand before everything; the main region's arguments still come first in the text.
     for (Value v : g_.region(0).arguments) name_value(v);
     for (Value v = 0; v < g_.value_limit(); ++v) {
-      if (!g_.value_live(v) || g_.value(v).kind != TENON_VALUE_CONSTANT || g_.uses(v).empty()) continue;
+      if (!g_.value_live(v) || g_.value(v).kind != TENON_VALUE_CONSTANT || g_.uses(v).empty())
+        continue;
       constants_.push_back(v);
       name_value(v);
     }
@@ -105,10 +111,12 @@ class Writer {
       std::vector<Symbol> mentioned;
       g_.dims().symbols_of(f.a, &mentioned);
       g_.dims().symbols_of(f.b, &mentioned);
-      const bool printed = std::all_of(mentioned.begin(), mentioned.end(), [&](Symbol s) { return symbol_order_.contains(s); });
+      const bool printed = std::all_of(mentioned.begin(), mentioned.end(),
+                                       [&](Symbol s) { return symbol_order_.contains(s); });
       if (mentioned.empty() || !printed) continue;
-      const Symbol last = *std::max_element(mentioned.begin(), mentioned.end(),
-                                            [&](Symbol a, Symbol b) { return symbol_order_[a] < symbol_order_[b]; });
+      const Symbol last = *std::max_element(
+          mentioned.begin(), mentioned.end(),
+          [&](Symbol a, Symbol b) { return symbol_order_[a] < symbol_order_[b]; });
       static constexpr const char* kWords[] = {" == ", " < ", " <= ", " multiple_of "};
       const std::string text = g_.dims().text(f.a) + kWords[f.rel] + g_.dims().text(f.b);
       const SymbolData& d = g_.dims().symbol(last);
@@ -168,12 +176,14 @@ class Writer {
   Status node(Node n, int depth) {
     const NodeData& d = g_.node(n);
     indent(depth);
-    for (uint32_t i = 0; i < d.result_count; ++i) out_ += (i == 0 ? "" : ", ") + names_[d.results[i]];
+    for (uint32_t i = 0; i < d.result_count; ++i)
+      out_ += (i == 0 ? "" : ", ") + names_[d.results[i]];
     if (d.result_count != 0) out_ += " = ";
     out_ += g_.op_name(n);
     const tenon_op_def_t* def = op_set() == nullptr ? nullptr : op_set()->find(d.op, d.op_version);
     const tenon_op_def_t* newest = op_set() == nullptr ? nullptr : op_set()->find(d.op, 0);
-    if (newest == nullptr || newest->version != d.op_version) out_ += fmt::format("@{}", d.op_version);
+    if (newest == nullptr || newest->version != d.op_version)
+      out_ += fmt::format("@{}", d.op_version);
     out_ += '(';
     for (uint32_t i = 0; i < d.operand_count; ++i) {
       if (i != 0) out_ += ", ";
@@ -185,7 +195,8 @@ class Writer {
       symbols(g_.symbols(n), facts_of_node_[n]);
     }
     TENON_RETURN_IF_ERROR(attributes(n, def));
-    for (uint32_t i = 0; i < d.result_count; ++i) out_ += (i == 0 ? " : " : ", ") + type(g_.type(d.results[i]));
+    for (uint32_t i = 0; i < d.result_count; ++i)
+      out_ += (i == 0 ? " : " : ", ") + type(g_.type(d.results[i]));
     if (d.region_count != 0) {
       out_ += " regions {";
       for (Region r : g_.regions(n)) {
@@ -231,10 +242,14 @@ class Writer {
       if ((d.flags & TENON_ATTR_REQUIRED) || d.kind != a.kind) return false;
       switch (a.kind) {
         case TENON_ATTR_I64:
-        case TENON_ATTR_DTYPE: return a.u.i == d.default_i;
-        case TENON_ATTR_F64: return std::memcmp(&a.u.f, &d.default_f, sizeof a.u.f) == 0;
-        case TENON_ATTR_STRING: return from_abi_str(a.u.s) == from_abi_str(d.default_s);
-        default: return a.count == 0;
+        case TENON_ATTR_DTYPE:
+          return a.u.i == d.default_i;
+        case TENON_ATTR_F64:
+          return std::memcmp(&a.u.f, &d.default_f, sizeof a.u.f) == 0;
+        case TENON_ATTR_STRING:
+          return from_abi_str(a.u.s) == from_abi_str(d.default_s);
+        default:
+          return a.count == 0;
       }
     }
     return false;
@@ -266,12 +281,24 @@ class Writer {
 
   Status attribute(const tenon_attr_t& a) {
     switch (a.kind) {
-      case TENON_ATTR_I64: out_ += std::to_string(a.u.i); break;
-      case TENON_ATTR_F64: out_ += float_text(a.u.f); break;
-      case TENON_ATTR_STRING: out_ += string_text(from_abi_str(a.u.s)); break;
-      case TENON_ATTR_DTYPE: out_ += a.u.i == 0 ? "none" : dtype_name(static_cast<tenon_dtype_t>(a.u.i)); break;
-      case TENON_ATTR_I64S: bracketed(a.count, [&](uint64_t i) { return std::to_string(a.u.is[i]); }); break;
-      case TENON_ATTR_F64S: bracketed(a.count, [&](uint64_t i) { return float_text(a.u.fs[i]); }); break;
+      case TENON_ATTR_I64:
+        out_ += std::to_string(a.u.i);
+        break;
+      case TENON_ATTR_F64:
+        out_ += float_text(a.u.f);
+        break;
+      case TENON_ATTR_STRING:
+        out_ += string_text(from_abi_str(a.u.s));
+        break;
+      case TENON_ATTR_DTYPE:
+        out_ += a.u.i == 0 ? "none" : dtype_name(static_cast<tenon_dtype_t>(a.u.i));
+        break;
+      case TENON_ATTR_I64S:
+        bracketed(a.count, [&](uint64_t i) { return std::to_string(a.u.is[i]); });
+        break;
+      case TENON_ATTR_F64S:
+        bracketed(a.count, [&](uint64_t i) { return float_text(a.u.fs[i]); });
+        break;
       case TENON_ATTR_STRINGS:
         bracketed(a.count, [&](uint64_t i) { return string_text(from_abi_str(a.u.ss[i])); });
         break;
@@ -291,7 +318,8 @@ class Writer {
         Ref<Blob> blob = Ref<Blob>::share(Blob::from(a.u.blob));
         if (blob->size_bytes() <= TENON_TEXT_INLINE_BYTES_MAX) {
           TENON_ASSIGN_OR_RETURN(const void* data, blob->data());
-          out_ += "hex \"" + hex_text({static_cast<const std::byte*>(data), blob->size_bytes()}) + "\"";
+          out_ +=
+              "hex \"" + hex_text({static_cast<const std::byte*>(data), blob->size_bytes()}) + "\"";
         } else {
           const uint64_t size = blob->size_bytes();
           TENON_RETURN_IF_ERROR(outside(std::move(blob)));
@@ -299,7 +327,8 @@ class Writer {
         }
         break;
       }
-      default: return internal_error("an attribute of unknown kind is in a graph");
+      default:
+        return internal_error("an attribute of unknown kind is in a graph");
     }
     return {};
   }
@@ -353,7 +382,8 @@ class Writer {
     bool plain = true;
     for (uint64_t i = 0; i < count && plain; ++i) plain = element_is_plain(t.dtype, data, i);
     // The unused half byte of an odd number of nibbles has no text.
-    if (dtype_bits(t.dtype) == 4 && count % 2 != 0 && (data[count / 2] >> 4) != std::byte{0}) plain = false;
+    if (dtype_bits(t.dtype) == 4 && count % 2 != 0 && (data[count / 2] >> 4) != std::byte{0})
+      plain = false;
     if (!plain) {
       out_ += "hex \"" + hex_text({data, blob.size_bytes()}) + "\"";
       return {};
@@ -382,7 +412,9 @@ class Writer {
 
 }  // namespace
 
-Result<TextForm> write_text(const Graph& graph) { return Writer(graph).run(); }
+Result<TextForm> write_text(const Graph& graph) {
+  return Writer(graph).run();
+}
 
 Result<std::string> sidecar_bytes(const TextForm& form) {
   std::string out;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <memory>
 #include <map>
+#include <memory>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -36,7 +36,8 @@ bool kind_of(std::string_view op, Kind* out) {
 std::string place_of(const Node& node) {
   std::string out;
   const tenon_sink_t sink{&out, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
-                            static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
+                            static_cast<std::string*>(self)->append(static_cast<const char*>(data),
+                                                                    size);
                             return TENON_OK;
                           }};
   const tenon_loc_t loc = node.view().loc;
@@ -52,7 +53,9 @@ const tenon_host_facts_t* facts_table() {
 }
 
 // What is a part by itself: control flow, and calls.
-bool stands_alone(const Node& node) { return node.view().region_count != 0 || is_native(node); }
+bool stands_alone(const Node& node) {
+  return node.view().region_count != 0 || is_native(node);
+}
 
 // A graph that stands alone, cut out of another.
 class Extracted {
@@ -62,7 +65,8 @@ class Extracted {
   ~Extracted() {
     if (raw_.storage != nullptr) table()->release(table()->self, &raw_);
   }
-  Status cut(tenon_graph_t* graph, const std::vector<tenon_node_t>& nodes, const std::vector<tenon_value_t>& yields) {
+  Status cut(tenon_graph_t* graph, const std::vector<tenon_node_t>& nodes,
+             const std::vector<tenon_value_t>& yields) {
     if (table() == nullptr) return TENON_UNIMPLEMENTED;
     tenon_extract_spec_t spec = {};
     spec.size_bytes = sizeof spec;
@@ -136,7 +140,8 @@ class Cutter {
     if (std::ranges::none_of(symbols, [this](tenon_symbol_t s) { return late_[s]; })) return;
     tenon_dim_view_t view = {};
     view.size_bytes = sizeof view;
-    const bool plain = graph_api().dim_view(graph_api().self, graph_, dim, &view) == TENON_OK && view.op == TENON_DIM_SYMBOL;
+    const bool plain = graph_api().dim_view(graph_api().self, graph_, dim, &view) == TENON_OK &&
+                       view.op == TENON_DIM_SYMBOL;
     out->late = true;
     out->mixed = out->mixed || !plain;
   }
@@ -160,7 +165,8 @@ class Cutter {
       }
       value.element_bytes = dtype_bits(view.type.dtype) / 8;
       value.dtype = view.type.dtype;
-      for (uint32_t d = 0; d < view.type.rank; ++d) TENON_TRY(size(view.type.dims[d], &value.dims.emplace_back()));
+      for (uint32_t d = 0; d < view.type.rank; ++d)
+        TENON_TRY(size(view.type.dims[d], &value.dims.emplace_back()));
       for (uint32_t d = 0; d < view.type.rank; ++d) describe_late(view.type.dims[d], &value);
     }
     for (const Value& v : main.arguments()) {
@@ -178,7 +184,8 @@ class Cutter {
     for (const Node& node : main.nodes()) {
       const tenon_node_view_t view = node.view();
       for (uint32_t i = 0; i < view.symbol_count; ++i) {
-        if (std::ranges::find(mentioned, view.symbols[i]) != mentioned.end()) program.out_symbols.push_back(view.symbols[i]);
+        if (std::ranges::find(mentioned, view.symbols[i]) != mentioned.end())
+          program.out_symbols.push_back(view.symbols[i]);
       }
     }
   }
@@ -210,12 +217,16 @@ class Cutter {
     return {};
   }
 
-  // The first node whose operands and results mention all of the symbols, looked for inside of regions first.
-  std::string place_relating(const Region& region, const std::vector<tenon_symbol_t>& symbols, int depth) const {
+  // The first node whose operands and results mention all of the symbols, looked for inside of
+  // regions first.
+  std::string place_relating(const Region& region, const std::vector<tenon_symbol_t>& symbols,
+                             int depth) const {
     for (const Node& node : region.nodes()) {
       const tenon_node_view_t view = node.view();
       for (uint32_t r = 0; r < view.region_count && depth < kDepthMax; ++r) {
-        if (std::string inner = place_relating(Region(graph_, view.regions[r]), symbols, depth + 1); !inner.empty()) return inner;
+        if (std::string inner = place_relating(Region(graph_, view.regions[r]), symbols, depth + 1);
+            !inner.empty())
+          return inner;
       }
       std::vector<tenon_symbol_t> mentioned;
       const auto add = [&](const Value& v) {
@@ -223,7 +234,9 @@ class Cutter {
       };
       for (const Value& v : node.operands()) add(v);
       for (uint32_t i = 0; i < view.result_count; ++i) add(node.result(i));
-      const auto is_mentioned = [&](tenon_symbol_t s) { return std::ranges::find(mentioned, s) != mentioned.end(); };
+      const auto is_mentioned = [&](tenon_symbol_t s) {
+        return std::ranges::find(mentioned, s) != mentioned.end();
+      };
       if (std::ranges::all_of(symbols, is_mentioned)) return place_of(node);
     }
     return {};
@@ -247,7 +260,8 @@ class Cutter {
   }
 
   Status add_region(const Region& region, const Node* owner, uint32_t* index) {
-    if (++depth_ > kDepthMax) return fail(TENON_RESOURCE_EXHAUSTED, "Regions are nested deeper than 64.");
+    if (++depth_ > kDepthMax)
+      return fail(TENON_RESOURCE_EXHAUSTED, "Regions are nested deeper than 64.");
     *index = static_cast<uint32_t>(program.regions.size());
     program.regions.emplace_back();
     ControlRegion out;
@@ -256,8 +270,10 @@ class Cutter {
     if (owner != nullptr) {
       const tenon_region_view_t view = region.view();
       find_sizes(region.arguments(), view.symbols, view.symbol_count, &out.opens);
-      // A scan carries its first values only; the others are slices, and what it yields behind them is kept.
-      const size_t carried = owner->is("scan") ? static_cast<size_t>(owner->i64("carry")) : region.arguments().size();
+      // A scan carries its first values only; the others are slices, and what it yields behind them
+      // is kept.
+      const size_t carried =
+          owner->is("scan") ? static_cast<size_t>(owner->i64("carry")) : region.arguments().size();
       if (!owner->is("switch")) find_checks(region, carried, &out);
     }
     TENON_TRY(add_parts(region, &out));
@@ -272,13 +288,15 @@ class Cutter {
     for (uint32_t i = 0; i < std::min({carried, arguments.size(), yields.size()}); ++i) {
       const TypeView a = arguments[i].type(), y = yields[i].type();
       for (uint32_t d = 0; d < a.rank() && a.rank() == y.rank(); ++d) {
-        const bool open = std::ranges::any_of(out->opens, [&](const ControlSize& s) { return s.index == i && s.dim == d; });
+        const bool open = std::ranges::any_of(
+            out->opens, [&](const ControlSize& s) { return s.index == i && s.dim == d; });
         if (!open && !surely_equal(a.dim(d), y.dim(d))) out->checks.push_back({0, i, d});
       }
     }
   }
 
-  // Control flow and calls are at odd levels, what lies between them at even ones: a level compiles as one.
+  // Control flow and calls are at odd levels, what lies between them at even ones: a level compiles
+  // as one.
   Status add_parts(const Region& region, ControlRegion* out) {
     std::map<uint32_t, std::vector<tenon_node_t>> levels;
     std::unordered_map<tenon_value_t, uint32_t> level_of;
@@ -287,16 +305,20 @@ class Cutter {
       const tenon_node_view_t view = node.view();
       const bool control = stands_alone(node);
       uint32_t level = control ? 1 : 0;
-      const auto after = [&](uint32_t maker) { level = std::max(level, control || maker % 2 == 1 ? next(maker, control) : maker); };
+      const auto after = [&](uint32_t maker) {
+        level = std::max(level, control || maker % 2 == 1 ? next(maker, control) : maker);
+      };
       for_each_read(node, [&](const Value& v) {
         if (const auto it = level_of.find(v.id()); it != level_of.end()) after(it->second);
         for (tenon_symbol_t s : v.type().symbols()) {
-          if (const auto it = level_of_symbol.find(s); it != level_of_symbol.end()) after(it->second);
+          if (const auto it = level_of_symbol.find(s); it != level_of_symbol.end())
+            after(it->second);
         }
       });
       for (uint32_t i = 0; i < view.result_count; ++i) {
         for (tenon_symbol_t s : Value(graph_, view.results[i]).type().symbols()) {
-          if (const auto it = level_of_symbol.find(s); it != level_of_symbol.end()) after(it->second);
+          if (const auto it = level_of_symbol.find(s); it != level_of_symbol.end())
+            after(it->second);
         }
         level_of[view.results[i]] = level;
       }
@@ -316,7 +338,9 @@ class Cutter {
     return {};
   }
   // The first level of its kind behind `maker`.
-  static uint32_t next(uint32_t maker, bool control) { return maker + (maker % 2 == (control ? 1u : 0u) ? 2 : 1); }
+  static uint32_t next(uint32_t maker, bool control) {
+    return maker + (maker % 2 == (control ? 1u : 0u) ? 2 : 1);
+  }
 
   // Everything that a node reads, what its regions take from around included.
   template <class Visit>
@@ -331,9 +355,11 @@ class Cutter {
     }
   }
 
-  // Whether somebody outside of `nodes` reads a value. Uses inside of nested regions are uses by another part.
+  // Whether somebody outside of `nodes` reads a value. Uses inside of nested regions are uses by
+  // another part.
   bool leaves(const Value& value, const std::unordered_set<tenon_node_t>& nodes) const {
-    return std::ranges::any_of(value.uses(), [&](const tenon_use_t& use) { return !nodes.contains(use.node); });
+    return std::ranges::any_of(value.uses(),
+                               [&](const tenon_use_t& use) { return !nodes.contains(use.node); });
   }
 
   Status add_kernels(const std::vector<tenon_node_t>& nodes, ControlRegion* out) {
@@ -361,7 +387,8 @@ class Cutter {
       const tenon_value_view_t view = Value(cut.graph, v).view();
       if (view.kind != TENON_VALUE_CONSTANT) continue;
       const auto found = constant_of_blob_.find(view.blob);
-      if (found == constant_of_blob_.end()) return fail(TENON_INTERNAL, "A part has a constant of its own.");
+      if (found == constant_of_blob_.end())
+        return fail(TENON_INTERNAL, "A part has a constant of its own.");
       made.constants.push_back(found->second);
     }
     parts.push_back(std::move(part));
@@ -372,7 +399,8 @@ class Cutter {
   Status add_control(const Node& node, ControlRegion* out) {
     const tenon_node_view_t view = node.view();
     ControlPart made;
-    if (!kind_of(node.op(), &made.kind)) return fail(TENON_UNIMPLEMENTED, cat(node.op(), ": no code is generated for its regions."));
+    if (!kind_of(node.op(), &made.kind))
+      return fail(TENON_UNIMPLEMENTED, cat(node.op(), ": no code is generated for its regions."));
     made.inputs.assign(view.operands, view.operands + view.operand_count);
     made.outputs.assign(view.results, view.results + view.result_count);
     made.place = place_of(node);
@@ -384,10 +412,12 @@ class Cutter {
       made.carried = static_cast<uint32_t>(node.i64("carry"));
       made.reverse = node.i64("reverse") != 0;
       const Dims length = node.dims("length");
-      TENON_TRY(size(length.empty() ? node.operand(made.carried).dim(0).raw() : length[0].raw(), &made.length));
+      TENON_TRY(size(length.empty() ? node.operand(made.carried).dim(0).raw() : length[0].raw(),
+                     &made.length));
     }
     const std::vector<tenon_region_t> regions(view.regions, view.regions + view.region_count);
-    for (tenon_region_t r : regions) TENON_TRY(add_region(Region(graph_, r), &node, &made.regions.emplace_back()));
+    for (tenon_region_t r : regions)
+      TENON_TRY(add_region(Region(graph_, r), &node, &made.regions.emplace_back()));
     out->parts.push_back(std::move(made));
     return {};
   }
@@ -421,7 +451,8 @@ std::string region_text(const ControlProgram& program, uint32_t index, int inden
   constexpr std::string_view kNames[] = {"kernels", "switch", "while", "scan", "call"};
   std::string out;
   for (const ControlPart& part : program.regions[index].parts) {
-    out += cat(std::string(static_cast<size_t>(indent) * 2, ' '), kNames[static_cast<size_t>(part.kind)]);
+    out += cat(std::string(static_cast<size_t>(indent) * 2, ' '),
+               kNames[static_cast<size_t>(part.kind)]);
     if (part.kind == Kind::kKernels) out += cat(" part ", part.artifact);
     if (part.kind == Kind::kNative) out += cat(" ", part.native);
     out += cat(" (", part.inputs.size(), " in, ", part.outputs.size(), " out)\n");
@@ -457,8 +488,10 @@ bool can_compile_control(const kernelgen::LiftHost& host, tenon_graph_t* graph, 
   for (uint32_t r = 0; r < view.region_count; ++r) {
     for (const Node& inner : Region(graph, view.regions[r]).nodes()) {
       std::string reason;
-      const bool can = is_native(inner) ? true : inner.view().region_count != 0 ? can_compile_control(host, graph, inner.id(), limits, &reason)
-                                                      : kernelgen::can_lift(host, graph, inner.id(), limits, &reason);
+      const bool can = is_native(inner) ? true
+                       : inner.view().region_count != 0
+                           ? can_compile_control(host, graph, inner.id(), limits, &reason)
+                           : kernelgen::can_lift(host, graph, inner.id(), limits, &reason);
       if (can) continue;
       *why = cat("in ", node.op(), ": ", reason);
       return false;
@@ -467,8 +500,8 @@ bool can_compile_control(const kernelgen::LiftHost& host, tenon_graph_t* graph, 
   return true;
 }
 
-Status compile_control(const kernelgen::LiftHost& host, tenon_graph_t* graph, const CompileSettings& settings,
-                       CompiledGraph& out) {
+Status compile_control(const kernelgen::LiftHost& host, tenon_graph_t* graph,
+                       const CompileSettings& settings, CompiledGraph& out) {
   Cutter cutter(graph);
   TENON_TRY(cutter.run());
   for (const auto& part : cutter.parts) {
@@ -483,8 +516,8 @@ Status compile_control(const kernelgen::LiftHost& host, tenon_graph_t* graph, co
   return {};
 }
 
-Status explain_control(const kernelgen::LiftHost& host, tenon_graph_t* graph, const CompileSettings& settings,
-                       std::string_view what, std::string& out) {
+Status explain_control(const kernelgen::LiftHost& host, tenon_graph_t* graph,
+                       const CompileSettings& settings, std::string_view what, std::string& out) {
   Cutter cutter(graph);
   TENON_TRY(cutter.run());
   if (what == "plan") out = region_text(cutter.program, 0, 0);

@@ -1,4 +1,5 @@
-// Subgraphs with control flow, or with ops of native_ops.h: cut into parts that compile_graph takes, at every level of nesting.
+// Subgraphs with control flow, or with ops of native_ops.h: cut into parts that compile_graph
+// takes, at every level of nesting.
 #ifndef TENON_PLUGINS_CPU_CODEGEN_COMPILE_CONTROL_H_
 #define TENON_PLUGINS_CPU_CODEGEN_COMPILE_CONTROL_H_
 
@@ -13,17 +14,18 @@ bool has_control(tenon_graph_t* graph);
 // Whether a node is called as a function of native_ops.h.
 bool is_native(const Node& node);
 
-// Whether everything inside of a node of control flow becomes kernels, calls or control flow. False: `why` names the inner op.
+// Whether everything inside of a node of control flow becomes kernels, calls or control flow.
+// False: `why` names the inner op.
 bool can_compile_control(const kernelgen::LiftHost& host, tenon_graph_t* graph, tenon_node_t node,
                          const kernelgen::LiftLimits& limits, std::string* why);
 
 // As compile_graph, of a graph with control flow.
-Status compile_control(const kernelgen::LiftHost& host, tenon_graph_t* graph, const CompileSettings& settings,
-                       CompiledGraph& out);
+Status compile_control(const kernelgen::LiftHost& host, tenon_graph_t* graph,
+                       const CompileSettings& settings, CompiledGraph& out);
 
 // As explain_graph, part after part; "plan" begins with the tree of regions and parts.
-Status explain_control(const kernelgen::LiftHost& host, tenon_graph_t* graph, const CompileSettings& settings,
-                       std::string_view what, std::string& out);
+Status explain_control(const kernelgen::LiftHost& host, tenon_graph_t* graph,
+                       const CompileSettings& settings, std::string_view what, std::string& out);
 
 }  // namespace tenon::cpu
 #endif

@@ -30,7 +30,7 @@ constexpr int64_t kSmallWork = int64_t{1} << 22;
 
 struct Batch {
   uint32_t begin = 0, end = 0;
-  bool ready = false;  // Its kernels' code is at hand: only the launches are wanted.
+  bool ready = false;    // Its kernels' code is at hand: only the launches are wanted.
   bool general = false;  // One kernel for any sizes, linked by itself.
   std::string text, object, object_key, messages;
   tenon_code_t code = TENON_OK;
@@ -49,13 +49,14 @@ struct Work {
   std::string options() const { return cat("O", settings.opt_level); }
 };
 
-// What code is generated from: an artifact holds no constants, names them by their place, and its code depends on the values of those
-// alone that are written out in it. So a start with a warm cache reads no weights to find its code, and weights that were trained
-// further find it too.
+// What code is generated from: an artifact holds no constants, names them by their place, and its
+// code depends on the values of those alone that are written out in it. So a start with a warm
+// cache reads no weights to find its code, and weights that were trained further find it too.
 std::string artifact_key(tenon_graph_t* graph, const CompileSettings& settings) {
   static const auto* form = context().query<tenon_host_form_t>(TENON_HOST_FORM_ID);
   uint64_t hash[2] = {};
-  if (!form || form->hash(form->self, graph, kernelgen::kMostInlineConstantBytes, hash) != TENON_OK) {
+  if (!form ||
+      form->hash(form->self, graph, kernelgen::kMostInlineConstantBytes, hash) != TENON_OK) {
     return {};
   }
   return cache_key(CacheKind::kArtifact, settings.isa, cat("O", settings.opt_level),
@@ -109,7 +110,8 @@ bool is_small(const Work& work, uint32_t index) {
   return flops <= kSmallWork && bytes <= kSmallWork - flops;
 }
 
-// Kernels take code for any sizes if all that this program lacks is there: then no compiler is needed.
+// Kernels take code for any sizes if all that this program lacks is there: then no compiler is
+// needed.
 void take_what_is_at_hand(Work& work, const std::vector<bool>& found) {
   std::map<uint32_t, kernelgen::General> forms;
   for (uint32_t i = 0; i < found.size(); ++i) {
@@ -214,7 +216,8 @@ void build_batch(Work& work, Batch& batch) {
     return;
   }
   batch.object = std::move(result.bytes);
-  cache_put(batch.general ? CacheKind::kGeneral : CacheKind::kObject, batch.object_key, batch.object);
+  cache_put(batch.general ? CacheKind::kGeneral : CacheKind::kObject, batch.object_key,
+            batch.object);
 }
 
 tenon_code_t build_range(void* context_pointer, uint32_t, int64_t begin, int64_t end) {
@@ -251,7 +254,8 @@ Status link(Work& work, CompiledGraph& out, std::vector<std::string>& code) {
   for (Batch& batch : work.batches) {
     const uint32_t kernels = batch.end - batch.begin;
     (batch.ready || batch.from_cache ? out.kernels_from_cache : out.kernels_compiled) += kernels;
-    if (const auto it = work.modules.find(batch.object_key); batch.general && it != work.modules.end()) {
+    if (const auto it = work.modules.find(batch.object_key);
+        batch.general && it != work.modules.end()) {
       code.push_back(std::move(it->second));
       work.modules.erase(it);
     }

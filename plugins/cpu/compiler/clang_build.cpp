@@ -41,8 +41,7 @@ std::vector<std::string> frontend_arguments(const tenon_clang_options_t& options
       "-pic-level", "2", "-mframe-pointer=none", "-funwind-tables=2", "-ffreestanding",
       "-nostdsysteminc", "-nobuiltininc", "-ffp-contract=fast", "-fmax-type-align=16",
       // Integers wrap (scalar.h), signed ones too.
-      "-fwrapv",
-      "-fno-verbose-asm", "-ferror-limit", "20",
+      "-fwrapv", "-fno-verbose-asm", "-ferror-limit", "20",
       // Explicit 512-bit vectors are the emitter's choice: x86-64-v4 alone would halve them.
       "-mprefer-vector-width=512", "-Wno-psabi"};
   args.push_back("-O" + std::to_string(options.opt_level));
@@ -231,14 +230,15 @@ int32_t build_text(std::string_view text, const tenon_clang_options_t& options, 
   Unit unit(unit_text, options, file, diagnostics);
   if (opencl) {
     const bool watched = options.dialect == TENON_CLANG_OPENCL_C_WATCHED;
-    unit.instance().getCodeGenOpts().PassBuilderCallbacks.push_back([watched](llvm::PassBuilder& builder) {
-      builder.registerPipelineStartEPCallback(
-          [watched](llvm::ModulePassManager& passes, llvm::OptimizationLevel) {
-            passes.addPass(VariablesPerThread());
-            if (watched) passes.addPass(WatchAccesses());
-            passes.addPass(ThreadAddressesByCall());
-          });
-    });
+    unit.instance().getCodeGenOpts().PassBuilderCallbacks.push_back(
+        [watched](llvm::PassBuilder& builder) {
+          builder.registerPipelineStartEPCallback(
+              [watched](llvm::ModulePassManager& passes, llvm::OptimizationLevel) {
+                passes.addPass(VariablesPerThread());
+                if (watched) passes.addPass(WatchAccesses());
+                passes.addPass(ThreadAddressesByCall());
+              });
+        });
   }
   llvm::SmallVector<char, 0> bytes;
   if (!emit(unit, options.output, bytes)) {

@@ -67,25 +67,25 @@ typedef struct {
    * which runs the work items of the box begin..end (three dims each) one after another on the
    * calling thread, each a group of its own. args[i] is the buffer itself for a pointer parameter
    * (__local ones too: the caller gives the memory) and the address of the value otherwise. It is
-   * reentrant and safe from several threads. barrier() is refused, since items do not run together. A kernel's variables in local
-   * memory belong to the calling thread.
+   * reentrant and safe from several threads. barrier() is refused, since items do not run together.
+   * A kernel's variables in local memory belong to the calling thread.
    *
-   * OpenCL C, watched: before every access to memory that is no variable of the work item the kernel calls what the module's variable
-   *   void (*tenon_opencl_access)(const void* address, uint64_t size, uint32_t kind);
-   * points to, null at first (kind: 0 read, 1 write, + 2 atomic); and the module lists its own variables by
-   *   void tenon_opencl_variables(void (*visit)(void* context, const char* name, void* address, uint64_t size, uint32_t local),
-   *                               void* context);
-   * with those in local memory as the calling thread sees them.
+   * OpenCL C, watched: before every access to memory that is no variable of the work item the
+   * kernel calls what the module's variable void (*tenon_opencl_access)(const void* address,
+   * uint64_t size, uint32_t kind); points to, null at first (kind: 0 read, 1 write, + 2 atomic);
+   * and the module lists its own variables by void tenon_opencl_variables(void (*visit)(void*
+   * context, const char* name, void* address, uint64_t size, uint32_t local), void* context); with
+   * those in local memory as the calling thread sees them.
    */
   int32_t (*build)(tenon_clang_str_t text, const tenon_clang_options_t* options,
                    tenon_clang_sink_fn output, void* output_context,
                    tenon_clang_sink_fn diagnostics, void* diagnostics_context);
 
-  /* Links objects to the bytes of a small shared object. Nothing is written to disk. Undefined symbols are left to the
-   * loader (memcpy and the mathematics library). */
+  /* Links objects to the bytes of a small shared object. Nothing is written to disk. Undefined
+   * symbols are left to the loader (memcpy and the mathematics library). */
   int32_t (*link)(const tenon_clang_str_t* objects, uint64_t object_count,
-                  tenon_clang_sink_fn output, void* output_context,
-                  tenon_clang_sink_fn diagnostics, void* diagnostics_context);
+                  tenon_clang_sink_fn output, void* output_context, tenon_clang_sink_fn diagnostics,
+                  void* diagnostics_context);
 } tenon_clang_t;
 
 /* The one exported symbol. Gives null when the library cannot serve `abi`. Thread safe. */

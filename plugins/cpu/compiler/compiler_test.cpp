@@ -238,8 +238,9 @@ TEST(Compiler, LinkOfGarbageFailsInWords) {
 TEST(Compiler, LinksManyObjects) {
   std::vector<std::string> objects;
   for (int i = 0; i < 150; ++i) {
-    Built built = build("extern \"C\" int f" + std::to_string(i) + "() { return " + std::to_string(i) + "; }",
-                        TENON_CLANG_CXX);
+    Built built =
+        build("extern \"C\" int f" + std::to_string(i) + "() { return " + std::to_string(i) + "; }",
+              TENON_CLANG_CXX);
     ASSERT_EQ(built.code, 0) << built.messages;
     objects.push_back(std::move(built.bytes));
   }
@@ -299,7 +300,8 @@ __kernel void axpy(__global const float* restrict x, __global float* y, float a,
   EXPECT_EQ(y[15], -1.0f);
 }
 
-// The loader's own call does not preserve what code generation takes for preserved: it stands in functions of its own.
+// The loader's own call does not preserve what code generation takes for preserved: it stands in
+// functions of its own.
 TEST(OpenclC, AsksForThreadLocalAddressesByOrdinaryCalls) {
   for (uint32_t dialect : {TENON_CLANG_OPENCL_C, TENON_CLANG_OPENCL_C_WATCHED}) {
     Built built = build(R"(

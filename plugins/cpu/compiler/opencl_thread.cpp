@@ -16,8 +16,10 @@ llvm::Function* address_function(llvm::GlobalVariable& variable) {
   llvm::Module& module = *variable.getParent();
   llvm::LLVMContext& context = module.getContext();
   auto* type = llvm::FunctionType::get(variable.getType(), false);
-  auto* function = llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, "__tenon_address_of_" + variable.getName(), module);
-  for (auto attribute : {llvm::Attribute::NoInline, llvm::Attribute::NoUnwind, llvm::Attribute::WillReturn, llvm::Attribute::Speculatable}) {
+  auto* function = llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage,
+                                          "__tenon_address_of_" + variable.getName(), module);
+  for (auto attribute : {llvm::Attribute::NoInline, llvm::Attribute::NoUnwind,
+                         llvm::Attribute::WillReturn, llvm::Attribute::Speculatable}) {
     function->addFnAttr(attribute);
   }
   function->setDoesNotAccessMemory();
@@ -30,7 +32,8 @@ void take_by_call(llvm::GlobalVariable& variable) {
   llvm::convertUsersOfConstantsToInstructions({&variable});
   llvm::MapVector<llvm::Function*, std::vector<llvm::Use*>> uses;
   for (llvm::Use& use : variable.uses()) {
-    if (auto* user = llvm::dyn_cast<llvm::Instruction>(use.getUser())) uses[user->getFunction()].push_back(&use);
+    if (auto* user = llvm::dyn_cast<llvm::Instruction>(use.getUser()))
+      uses[user->getFunction()].push_back(&use);
   }
   llvm::Function* const address = address_function(variable);
   for (auto& [function, in_function] : uses) {
@@ -38,7 +41,8 @@ void take_by_call(llvm::GlobalVariable& variable) {
     llvm::CallInst* const call = builder.CreateCall(address);
     for (llvm::Use* use : in_function) {
       auto* intrinsic = llvm::dyn_cast<llvm::IntrinsicInst>(use->getUser());
-      if (intrinsic == nullptr || intrinsic->getIntrinsicID() != llvm::Intrinsic::threadlocal_address) {
+      if (intrinsic == nullptr ||
+          intrinsic->getIntrinsicID() != llvm::Intrinsic::threadlocal_address) {
         use->set(call);
         continue;
       }
@@ -50,14 +54,17 @@ void take_by_call(llvm::GlobalVariable& variable) {
 
 }  // namespace
 
-llvm::PreservedAnalyses VariablesPerThread::run(llvm::Module& module, llvm::ModuleAnalysisManager&) {
+llvm::PreservedAnalyses VariablesPerThread::run(llvm::Module& module,
+                                                llvm::ModuleAnalysisManager&) {
   for (llvm::GlobalVariable& variable : module.globals()) {
-    if (variable.getName() == kItemState || is_local_variable(variable)) variable.setThreadLocalMode(llvm::GlobalValue::GeneralDynamicTLSModel);
+    if (variable.getName() == kItemState || is_local_variable(variable))
+      variable.setThreadLocalMode(llvm::GlobalValue::GeneralDynamicTLSModel);
   }
   return llvm::PreservedAnalyses::none();
 }
 
-llvm::PreservedAnalyses ThreadAddressesByCall::run(llvm::Module& module, llvm::ModuleAnalysisManager&) {
+llvm::PreservedAnalyses ThreadAddressesByCall::run(llvm::Module& module,
+                                                   llvm::ModuleAnalysisManager&) {
   for (llvm::GlobalVariable& variable : module.globals()) {
     if (variable.isThreadLocal() && !variable.use_empty()) take_by_call(variable);
   }

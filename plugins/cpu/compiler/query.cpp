@@ -131,7 +131,8 @@ class OutputPipe {
   std::thread reader_;
 };
 
-// More objects than this go to the linker as one archive: a file each would meet the process's limit of descriptors.
+// More objects than this go to the linker as one archive: a file each would meet the process's
+// limit of descriptors.
 constexpr uint64_t kFilesMax = 128;
 
 // An archive in the System V form, without an index: the linker is told to take all of it.
@@ -139,8 +140,9 @@ std::string archive_of(const tenon_clang_str_t* objects, uint64_t count) {
   std::string out = "!<arch>\n";
   for (uint64_t i = 0; i < count; ++i) {
     char header[61];
-    snprintf(header, sizeof header, "%-16s%-12d%-6d%-6d%-8s%-10llu`\n", (std::to_string(i) + ".o/").c_str(), 0, 0, 0,
-             "644", static_cast<unsigned long long>(objects[i].size));
+    snprintf(header, sizeof header, "%-16s%-12d%-6d%-6d%-8s%-10llu`\n",
+             (std::to_string(i) + ".o/").c_str(), 0, 0, 0, "644",
+             static_cast<unsigned long long>(objects[i].size));
     out.append(header, 60).append(objects[i].data, objects[i].size);
     if (out.size() % 2 != 0) {
       out += '\n';

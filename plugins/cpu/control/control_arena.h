@@ -1,5 +1,5 @@
-// Memory of one execution of control flow: the caller's workspace from below, and blocks of its own where sizes were not known
-// before. Freed by going back to a mark, as regions end.
+// Memory of one execution of control flow: the caller's workspace from below, and blocks of its own
+// where sizes were not known before. Freed by going back to a mark, as regions end.
 #ifndef TENON_PLUGINS_CPU_CONTROL_CONTROL_ARENA_H_
 #define TENON_PLUGINS_CPU_CONTROL_CONTROL_ARENA_H_
 
@@ -11,7 +11,8 @@
 
 namespace tenon::cpu {
 
-// Memory that grows, keeping what is in it. At least doubles, so that growing by elements costs a constant time each.
+// Memory that grows, keeping what is in it. At least doubles, so that growing by elements costs a
+// constant time each.
 class GrowingBlock {
  public:
   GrowingBlock() = default;

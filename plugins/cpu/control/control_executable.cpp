@@ -21,7 +21,9 @@ constexpr uint64_t kLateBytes = uint64_t{1} << 20;
 constexpr size_t kMaxShapes = 64;
 constexpr uint64_t kMaxBytes = uint64_t{1} << 62;
 
-uint64_t aligned(uint64_t bytes) { return (bytes + kAlignmentBytes - 1) & ~(kAlignmentBytes - 1); }
+uint64_t aligned(uint64_t bytes) {
+  return (bytes + kAlignmentBytes - 1) & ~(kAlignmentBytes - 1);
+}
 
 // Saturates: what is too large is refused by whoever allocates it.
 uint64_t bytes_of(const ControlValue& value, std::span<const int64_t> symbols) {
@@ -35,36 +37,46 @@ uint64_t bytes_of(const ControlValue& value, std::span<const int64_t> symbols) {
 
 bool relation_holds(uint32_t rel, int64_t a, int64_t b) {
   switch (rel) {
-    case TENON_REL_EQ: return a == b;
-    case TENON_REL_LT: return a < b;
-    case TENON_REL_LE: return a <= b;
-    default: return b != 0 && (b == -1 || a % b == 0);
+    case TENON_REL_EQ:
+      return a == b;
+    case TENON_REL_LT:
+      return a < b;
+    case TENON_REL_LE:
+      return a <= b;
+    default:
+      return b != 0 && (b == -1 || a % b == 0);
   }
 }
 
 std::string_view relation_text(uint32_t rel) {
   switch (rel) {
-    case TENON_REL_EQ: return "them to be equal";
-    case TENON_REL_LT: return "the first to be less";
-    case TENON_REL_LE: return "the first to be at most the second";
-    default: return "the first to be a multiple of the second";
+    case TENON_REL_EQ:
+      return "them to be equal";
+    case TENON_REL_LT:
+      return "the first to be less";
+    case TENON_REL_LE:
+      return "the first to be at most the second";
+    default:
+      return "the first to be a multiple of the second";
   }
 }
 
 }  // namespace
 
-// ---- Loading -------------------------------------------------------------------------------------
+// ---- Loading
+// -------------------------------------------------------------------------------------
 
 Status ControlExecutable::load(tenon_device_t* device, std::string_view artifact,
-                               std::span<tenon_blob_t* const> constants, std::unique_ptr<ControlExecutable>& out) {
+                               std::span<tenon_blob_t* const> constants,
+                               std::unique_ptr<ControlExecutable>& out) {
   ArtifactParts bytes;
   TENON_TRY(artifact_unpack(artifact, bytes));
   std::unique_ptr<ControlExecutable> made(new ControlExecutable);
   TENON_TRY(ControlProgram::read(bytes.program, made->program_));
   ControlProgram& program = made->program_;
   if (constants.size() != program.constant_count) {
-    return fail(TENON_INVALID_ARGUMENT, cat("The artifact needs ", program.constant_count, " constants and was given ",
-                                            constants.size(), "."));
+    return fail(TENON_INVALID_ARGUMENT, cat("The artifact needs ", program.constant_count,
+                                            " constants and was given ", constants.size(), "."));
   }
   made->parts_.resize(program.artifacts.size());
   made->part_of_.resize(program.artifacts.size());
@@ -73,7 +85,8 @@ Status ControlExecutable::load(tenon_device_t* device, std::string_view artifact
       if (part.kind != Kind::kKernels) continue;
       std::vector<tenon_blob_t*> blobs;
       for (uint32_t c : part.constants) blobs.push_back(constants[c]);
-      TENON_TRY(Executable::load(device, program.artifacts[part.artifact], blobs, made->parts_[part.artifact]));
+      TENON_TRY(Executable::load(device, program.artifacts[part.artifact], blobs,
+                                 made->parts_[part.artifact]));
       made->part_of_[part.artifact] = &part;
       program.artifacts[part.artifact] = {};
     }
@@ -106,7 +119,8 @@ Status ControlExecutable::adopt_constants(std::span<tenon_blob_t* const> constan
       blobs_[value.index] = blob;
       uint64_t size = 0;
       TENON_TRY(graph_api().blob_data(graph_api().self, blob, &constant_data_[value.index], &size));
-      if (size < bytes_of(value, {})) return fail(TENON_INVALID_ARGUMENT, "A constant is smaller than its type.");
+      if (size < bytes_of(value, {}))
+        return fail(TENON_INVALID_ARGUMENT, "A constant is smaller than its type.");
     }
     return {};
   };
@@ -148,12 +162,14 @@ void ControlExecutable::info(tenon_executable_info_t* out) const {
   }
 }
 
-// ---- Sizes ---------------------------------------------------------------------------------------
+// ---- Sizes
+// ---------------------------------------------------------------------------------------
 
-Status ControlExecutable::shape_for(tenon_symbols_t symbols, std::shared_ptr<const ControlShape>& out) {
+Status ControlExecutable::shape_for(tenon_symbols_t symbols,
+                                    std::shared_ptr<const ControlShape>& out) {
   if (symbols.count != program_.main_symbols.size()) {
-    return fail(TENON_INVALID_ARGUMENT, cat("The executable has ", program_.main_symbols.size(), " symbols and was given ",
-                                            symbols.count, "."));
+    return fail(TENON_INVALID_ARGUMENT, cat("The executable has ", program_.main_symbols.size(),
+                                            " symbols and was given ", symbols.count, "."));
   }
   const std::span<const int64_t> values(symbols.values, symbols.count);
   std::lock_guard<std::mutex> lock(mutex_);
@@ -195,12 +211,16 @@ Status ControlExecutable::make_shape(std::span<const int64_t> values, ControlSha
     out.workspace_bytes.back() = needs.workspace_bytes;
   }
   out.arena_bytes = region_bytes(out, 0, true);
-  if (out.arena_bytes > kMaxBytes) return fail(TENON_RESOURCE_EXHAUSTED, "With these sizes the workspace is larger than any memory.");
+  if (out.arena_bytes > kMaxBytes)
+    return fail(TENON_RESOURCE_EXHAUSTED,
+                "With these sizes the workspace is larger than any memory.");
   return {};
 }
 
-// What a region takes at once: all that its parts make, and the largest part's own memory. What somebody waits for is made there.
-uint64_t ControlExecutable::region_bytes(const ControlShape& shape, uint32_t index, bool wanted) const {
+// What a region takes at once: all that its parts make, and the largest part's own memory. What
+// somebody waits for is made there.
+uint64_t ControlExecutable::region_bytes(const ControlShape& shape, uint32_t index,
+                                         bool wanted) const {
   const ControlRegion& region = program_.regions[index];
   std::vector<uint32_t> elsewhere;
   for (size_t i = 0; i < region.yields.size() && wanted; ++i) {
@@ -230,9 +250,13 @@ uint64_t ControlExecutable::part_bytes(const ControlShape& shape, const ControlP
   if (part.kind == Kind::kKernels) return aligned(shape.workspace_bytes[part.artifact]);
   const bool loop = part.kind != Kind::kSwitch;
   uint64_t most = 0, carried = 0;
-  for (uint32_t r : part.regions) most = std::max(most, region_bytes(shape, r, loop && r == part.regions.back()));
-  // The second buffer of every carried value; the condition and the body of a loop run one after another.
-  const size_t count = part.kind == Kind::kScan ? part.carried : part.kind == Kind::kWhile ? part.inputs.size() : 0;
+  for (uint32_t r : part.regions)
+    most = std::max(most, region_bytes(shape, r, loop && r == part.regions.back()));
+  // The second buffer of every carried value; the condition and the body of a loop run one after
+  // another.
+  const size_t count = part.kind == Kind::kScan    ? part.carried
+                       : part.kind == Kind::kWhile ? part.inputs.size()
+                                                   : 0;
   for (size_t i = 0; i < count; ++i) carried += late_or_bytes(shape, part.outputs[i]);
   return most + carried;
 }
@@ -242,35 +266,49 @@ Status ControlExecutable::needs(tenon_symbols_t symbols, tenon_needs_t* needs) {
   TENON_TRY(shape_for(symbols, shape));
   const std::vector<uint32_t>& yields = program_.regions[0].yields;
   if (needs->output_count != yields.size()) {
-    return fail(TENON_INVALID_ARGUMENT, cat("The executable has ", yields.size(), " outputs; ", needs->output_count, " were asked for."));
+    return fail(TENON_INVALID_ARGUMENT, cat("The executable has ", yields.size(), " outputs; ",
+                                            needs->output_count, " were asked for."));
   }
   std::vector<int64_t> most(program_.bounds);
-  for (size_t i = 0; i < program_.main_symbols.size(); ++i) most[program_.main_symbols[i]] = shape->main_symbols[i];
+  for (size_t i = 0; i < program_.main_symbols.size(); ++i)
+    most[program_.main_symbols[i]] = shape->main_symbols[i];
   for (size_t i = 0; i < yields.size(); ++i) {
     const ControlValue& value = program_.values[yields[i]];
     tenon_output_need_t& need = needs->outputs[i];
     need.alias_input = TENON_NO_ALIAS;
     need.size_bytes_max = bytes_of(value, most);
-    if (value.mixed || (value.late && need.size_bytes_max > kLateBytes)) need.size_bytes_max = TENON_SIZE_UNKNOWN;
-    for (size_t d = 0; d < value.dims.size() && need.dims != nullptr; ++d) need.dims[d] = value.dims[d].evaluate(most);
+    if (value.mixed || (value.late && need.size_bytes_max > kLateBytes))
+      need.size_bytes_max = TENON_SIZE_UNKNOWN;
+    for (size_t d = 0; d < value.dims.size() && need.dims != nullptr; ++d)
+      need.dims[d] = value.dims[d].evaluate(most);
   }
   needs->workspace_bytes = shape->arena_bytes;
   needs->lower_bound_bytes = shape->arena_bytes;
   return {};
 }
 
-// ---- Running -------------------------------------------------------------------------------------
+// ---- Running
+// -------------------------------------------------------------------------------------
 
 // One execution.
 class ControlRun {
  public:
-  ControlRun(ControlExecutable& exe, const ControlShape& shape, const tenon_call_t& call, char* base, uint64_t bytes)
-      : exe_(exe), program_(exe.program_), shape_(shape), call_(call), arena_(base, bytes),
-        symbols_(program_.symbol_count, 0), known_(program_.symbol_count, false), data_(program_.values.size()), wanted_(program_.values.size()),
+  ControlRun(ControlExecutable& exe, const ControlShape& shape, const tenon_call_t& call,
+             char* base, uint64_t bytes)
+      : exe_(exe),
+        program_(exe.program_),
+        shape_(shape),
+        call_(call),
+        arena_(base, bytes),
+        symbols_(program_.symbol_count, 0),
+        known_(program_.symbol_count, false),
+        data_(program_.values.size()),
+        wanted_(program_.values.size()),
         states_(exe.parts_.size()) {}
 
   Status run() {
-    for (size_t i = 0; i < program_.main_symbols.size(); ++i) symbols_[program_.main_symbols[i]] = shape_.main_symbols[i];
+    for (size_t i = 0; i < program_.main_symbols.size(); ++i)
+      symbols_[program_.main_symbols[i]] = shape_.main_symbols[i];
     TENON_TRY(bind_values());
     const ControlRegion& main = program_.regions[0];
     for (size_t i = 0; i < main.yields.size(); ++i) {
@@ -285,7 +323,8 @@ class ControlRun {
         TENON_TRY(call_.output(call_.output_self, static_cast<uint32_t>(i), bytes, &span));
       }
       if (span.buffer == nullptr || bytes > span.buffer->size_bytes - span.offset_bytes) {
-        return fail(TENON_INTERNAL, cat("Output ", i, " has ", bytes, " bytes, more than its buffer."));
+        return fail(TENON_INTERNAL,
+                    cat("Output ", i, " has ", bytes, " bytes, more than its buffer."));
       }
       copy(span.buffer->data + span.offset_bytes, main.yields[i]);
     }
@@ -297,11 +336,16 @@ class ControlRun {
 
  private:
   const ControlValue& value(uint32_t v) const { return program_.values[v]; }
-  uint64_t size_of(uint32_t v) const { return value(v).late ? bytes_of(value(v), symbols_) : shape_.bytes[v]; }
-  char* output(size_t i) const { return call_.outputs[i].buffer->data + call_.outputs[i].offset_bytes; }
+  uint64_t size_of(uint32_t v) const {
+    return value(v).late ? bytes_of(value(v), symbols_) : shape_.bytes[v];
+  }
+  char* output(size_t i) const {
+    return call_.outputs[i].buffer->data + call_.outputs[i].offset_bytes;
+  }
   void copy(char* to, uint32_t from) const {
     const uint64_t bytes = size_of(from);
-    if (bytes != 0 && to != data_[from]) memmove(to, data_[from], bytes);  // what has no bytes may be nowhere
+    if (bytes != 0 && to != data_[from])
+      memmove(to, data_[from], bytes);  // what has no bytes may be nowhere
   }
 
   Status bind_values() {
@@ -313,7 +357,8 @@ class ControlRun {
         const tenon_span_t& span = call_.inputs[it.index];
         if (!span.buffer || span.offset_bytes > span.buffer->size_bytes ||
             size_of(v) > span.buffer->size_bytes - span.offset_bytes) {
-          return fail(TENON_OUT_OF_RANGE, cat("The buffer of an input is smaller than the ", size_of(v), " bytes it needs."));
+          return fail(TENON_OUT_OF_RANGE, cat("The buffer of an input is smaller than the ",
+                                              size_of(v), " bytes it needs."));
         }
         data_[v] = span.buffer->data + span.offset_bytes;
       }
@@ -324,7 +369,8 @@ class ControlRun {
       if (!span.buffer && value(v).late) continue;
       if (!span.buffer || span.offset_bytes > span.buffer->size_bytes ||
           (!value(v).late && size_of(v) > span.buffer->size_bytes - span.offset_bytes)) {
-        return fail(TENON_OUT_OF_RANGE, cat("The buffer of an output is smaller than the ", size_of(v), " bytes it needs."));
+        return fail(TENON_OUT_OF_RANGE, cat("The buffer of an output is smaller than the ",
+                                            size_of(v), " bytes it needs."));
       }
     }
     return {};
@@ -334,10 +380,14 @@ class ControlRun {
   // Kernels rely on facts: none runs before what it takes for granted has been checked.
   Status learn(uint32_t symbol, int64_t value) {
     const int64_t multiple = program_.multiples[symbol];
-    if (value < program_.lows[symbol] || value > program_.bounds[symbol] || (multiple > 1 && value % multiple != 0)) {
+    if (value < program_.lows[symbol] || value > program_.bounds[symbol] ||
+        (multiple > 1 && value % multiple != 0)) {
       return fail(TENON_INVALID_ARGUMENT,
-                  cat("T0608: a size that data decides is ", value, ", and the model wants it at least ", program_.lows[symbol],
-                      program_.bounds[symbol] == std::numeric_limits<int64_t>::max() ? "" : cat(" and at most ", program_.bounds[symbol]),
+                  cat("T0608: a size that data decides is ", value,
+                      ", and the model wants it at least ", program_.lows[symbol],
+                      program_.bounds[symbol] == std::numeric_limits<int64_t>::max()
+                          ? ""
+                          : cat(" and at most ", program_.bounds[symbol]),
                       multiple > 1 ? cat(" and a multiple of ", multiple) : "", place_of(symbol)));
     }
     symbols_[symbol] = value;
@@ -347,8 +397,10 @@ class ControlRun {
       if (!std::ranges::all_of(fact.symbols, [this](uint32_t s) { return known_[s]; })) continue;
       const int64_t a = fact.a.evaluate(symbols_), b = fact.b.evaluate(symbols_);
       if (relation_holds(fact.rel, a, b)) continue;
-      return fail(TENON_INVALID_ARGUMENT, cat("T0607: ", fact.place.empty() ? "" : fact.place + ": ", "sizes that data decides are ", a,
-                                              " and ", b, "; the model needs ", relation_text(fact.rel), "."));
+      return fail(TENON_INVALID_ARGUMENT,
+                  cat("T0607: ", fact.place.empty() ? "" : fact.place + ": ",
+                      "sizes that data decides are ", a, " and ", b, "; the model needs ",
+                      relation_text(fact.rel), "."));
     }
     return {};
   }
@@ -356,7 +408,9 @@ class ControlRun {
   std::string place_of(uint32_t symbol) const {
     for (const ControlRegion& region : program_.regions) {
       for (const ControlPart& part : region.parts) {
-        if (std::ranges::any_of(part.defines, [symbol](const ControlSize& s) { return s.symbol == symbol; })) return ", told by " + part.place;
+        if (std::ranges::any_of(part.defines,
+                                [symbol](const ControlSize& s) { return s.symbol == symbol; }))
+          return ", told by " + part.place;
       }
     }
     return {};
@@ -372,11 +426,21 @@ class ControlRun {
     forget(program_.regions[index]);
     for (const ControlPart& part : program_.regions[index].parts) {
       switch (part.kind) {
-        case Kind::kKernels: TENON_TRY(run_kernels(part)); break;
-        case Kind::kSwitch: TENON_TRY(run_switch(part)); break;
-        case Kind::kWhile: TENON_TRY(run_while(part)); break;
-        case Kind::kScan: TENON_TRY(run_scan(part)); break;
-        case Kind::kNative: TENON_TRY(run_native(part)); break;
+        case Kind::kKernels:
+          TENON_TRY(run_kernels(part));
+          break;
+        case Kind::kSwitch:
+          TENON_TRY(run_switch(part));
+          break;
+        case Kind::kWhile:
+          TENON_TRY(run_while(part));
+          break;
+        case Kind::kScan:
+          TENON_TRY(run_scan(part));
+          break;
+        case Kind::kNative:
+          TENON_TRY(run_native(part));
+          break;
       }
     }
     return {};
@@ -406,7 +470,8 @@ class ControlRun {
     const size_t count = part.inputs.size() + part.outputs.size() + 1;
     state.buffers.resize(count);
     for (tenon_buffer_t& buffer : state.buffers) state.spans.push_back({&buffer, 0});
-    for (size_t i = 0; i < part.inputs.size(); ++i) state.buffers[i].size_bytes = size_of(part.inputs[i]);
+    for (size_t i = 0; i < part.inputs.size(); ++i)
+      state.buffers[i].size_bytes = size_of(part.inputs[i]);
     for (size_t i = 0; i < part.outputs.size(); ++i) {
       state.buffers[part.inputs.size() + i].size_bytes = size_of(part.outputs[i]);
     }
@@ -429,7 +494,8 @@ class ControlRun {
   // Sizes that are another each time.
   Status learn_sizes(const ControlPart& part, PartState& state) {
     for (size_t i = 0; i < part.symbols.size(); ++i) state.symbols[i] = symbols_[part.symbols[i]];
-    for (size_t i = 0; i < part.inputs.size(); ++i) state.buffers[i].size_bytes = size_of(part.inputs[i]);
+    for (size_t i = 0; i < part.inputs.size(); ++i)
+      state.buffers[i].size_bytes = size_of(part.inputs[i]);
     for (size_t i = 0; i < part.outputs.size(); ++i) {
       state.buffers[part.inputs.size() + i].size_bytes = size_of(part.outputs[i]);
     }
@@ -464,11 +530,14 @@ class ControlRun {
   // ---- Calls ----
   class Call final : public NativeCall {
    public:
-    Call(ControlRun& run, const ControlPart& part) : run_(run), part_(part), dims_(part.inputs.size()), made_(part.outputs.size()) {
+    Call(ControlRun& run, const ControlPart& part)
+        : run_(run), part_(part), dims_(part.inputs.size()), made_(part.outputs.size()) {
       for (size_t i = 0; i < part.inputs.size(); ++i) {
         const ControlValue& value = run.value(part.inputs[i]);
-        for (const kernelgen::SizeProgram& dim : value.dims) dims_[i].push_back(dim.evaluate(run.symbols_));
-        inputs.push_back({static_cast<tenon_dtype_t>(value.dtype), dims_[i], run.data_[part.inputs[i]]});
+        for (const kernelgen::SizeProgram& dim : value.dims)
+          dims_[i].push_back(dim.evaluate(run.symbols_));
+        inputs.push_back(
+            {static_cast<tenon_dtype_t>(value.dtype), dims_[i], run.data_[part.inputs[i]]});
       }
       parameters = part.parameters;
       place = part.place;
@@ -481,8 +550,9 @@ class ControlRun {
       const ControlValue& value = run_.value(v);
       for (size_t d = 0; d < value.dims.size(); ++d) {
         if (const int64_t wanted = value.dims[d].evaluate(run_.symbols_); wanted != dims[d]) {
-          return fail(TENON_INVALID_ARGUMENT, cat("T0607: ", place, ": dim ", d, " of result ", output, " is ", dims[d],
-                                                  ", and the model needs ", wanted, "."));
+          return fail(TENON_INVALID_ARGUMENT,
+                      cat("T0607: ", place, ": dim ", d, " of result ", output, " is ", dims[d],
+                          ", and the model needs ", wanted, "."));
         }
       }
       made_[output] = true;
@@ -490,7 +560,9 @@ class ControlRun {
       *data = run_.data_[v];
       return {};
     }
-    bool complete() const { return std::ranges::all_of(made_, [](bool made) { return made; }); }
+    bool complete() const {
+      return std::ranges::all_of(made_, [](bool made) { return made; });
+    }
 
    private:
     ControlRun& run_;
@@ -503,7 +575,8 @@ class ControlRun {
     if (cancelled()) return fail(TENON_CANCELLED, "T0001: The run was cancelled.");
     Call call(*this, part);
     TENON_TRY(find_native(part.native)->run(call));
-    return call.complete() ? Status() : fail(TENON_INTERNAL, cat(part.place, ": a result was not made."));
+    return call.complete() ? Status()
+                           : fail(TENON_INTERNAL, cat(part.place, ": a result was not made."));
   }
 
   // ---- Branches ----
@@ -523,9 +596,11 @@ class ControlRun {
 
   Status run_switch(const ControlPart& part) {
     const int64_t last = static_cast<int64_t>(part.regions.size()) - 1;
-    const uint32_t chosen = part.regions[static_cast<size_t>(std::clamp<int64_t>(index_of(part.inputs[0]), 0, last))];
+    const uint32_t chosen =
+        part.regions[static_cast<size_t>(std::clamp<int64_t>(index_of(part.inputs[0]), 0, last))];
     const ControlRegion& region = program_.regions[chosen];
-    for (size_t i = 0; i < region.arguments.size(); ++i) data_[region.arguments[i]] = data_[part.inputs[i + 1]];
+    for (size_t i = 0; i < region.arguments.size(); ++i)
+      data_[region.arguments[i]] = data_[part.inputs[i + 1]];
     for (size_t i = 0; i < region.yields.size(); ++i) {
       if (exe_.direct_[chosen][i]) wanted_[region.yields[i]] = wanted_[part.outputs[i]];
     }
@@ -542,22 +617,25 @@ class ControlRun {
   }
 
   // ---- Loops ----
-  // A value that goes from turn to turn, between two buffers; the operand's own memory is never written.
+  // A value that goes from turn to turn, between two buffers; the operand's own memory is never
+  // written.
   struct Carried {
-    bool stays = false;        // The body yields its own argument.
-    bool late = false;         // Its size may change.
-    bool direct = false;       // A part of the body writes it where it is wanted.
+    bool stays = false;   // The body yields its own argument.
+    bool late = false;    // Its size may change.
+    bool direct = false;  // A part of the body writes it where it is wanted.
     char* current = nullptr;
-    char* next = nullptr;      // Where this turn's value goes.
-    char* spare = nullptr;     // The other buffer, as long as the operand is current.
-    char* final = nullptr;     // Where the result has to end up; null: anywhere.
-    GrowingBlock blocks[2];    // Of a late one, in turns.
+    char* next = nullptr;    // Where this turn's value goes.
+    char* spare = nullptr;   // The other buffer, as long as the operand is current.
+    char* final = nullptr;   // Where the result has to end up; null: anywhere.
+    GrowingBlock blocks[2];  // Of a late one, in turns.
     int block = 0;
   };
   using Dims = std::array<int64_t, TENON_RANK_MAX>;
 
-  // turns: their number where it is known, so that the last one writes the result in its place; else 0.
-  Status begin_loop(const ControlPart& part, uint32_t body, size_t count, int64_t turns, std::vector<Carried>* out) {
+  // turns: their number where it is known, so that the last one writes the result in its place;
+  // else 0.
+  Status begin_loop(const ControlPart& part, uint32_t body, size_t count, int64_t turns,
+                    std::vector<Carried>* out) {
     const ControlRegion& region = program_.regions[body];
     *out = std::vector<Carried>(count);
     for (size_t i = 0; i < count; ++i) {
@@ -624,8 +702,10 @@ class ControlRun {
       const int64_t was = value(region.arguments[s.index]).dims[s.dim].evaluate(symbols_);
       const int64_t is = value(region.yields[s.index]).dims[s.dim].evaluate(symbols_);
       if (was != is) {
-        return fail(TENON_INVALID_ARGUMENT, cat("T0324: ", part.place, ": dim ", s.dim, " of carried value ", s.index, " was ",
-                                                was, " and became ", is, " in a turn; only dims that are symbols of the body may change."));
+        return fail(TENON_INVALID_ARGUMENT,
+                    cat("T0324: ", part.place, ": dim ", s.dim, " of carried value ", s.index,
+                        " was ", was, " and became ", is,
+                        " in a turn; only dims that are symbols of the body may change."));
       }
     }
     return {};
@@ -636,9 +716,11 @@ class ControlRun {
       Carried& c = carried[i];
       const bool in_block = c.current == c.blocks[0].data() || c.current == c.blocks[1].data();
       // Blocks go with the loop.
-      if (c.final == nullptr && in_block) TENON_TRY(arena_.take(size_of(part.outputs[i]), &c.final));
+      if (c.final == nullptr && in_block)
+        TENON_TRY(arena_.take(size_of(part.outputs[i]), &c.final));
       if (c.final != nullptr && c.current != c.final) {
-        if (const uint64_t bytes = size_of(part.outputs[i]); bytes != 0) memcpy(c.final, c.current, bytes);
+        if (const uint64_t bytes = size_of(part.outputs[i]); bytes != 0)
+          memcpy(c.final, c.current, bytes);
         c.current = c.final;
       }
       data_[part.outputs[i]] = c.current;
@@ -660,9 +742,11 @@ class ControlRun {
     std::vector<Carried> carried;
     TENON_TRY(begin_loop(part, body_index, count, 0, &carried));
     std::vector<Collected> collected(part.outputs.size() - count);
-    for (size_t k = 0; k < collected.size(); ++k) collected[k].bytes = size_of(body.yields[count + k]);
+    for (size_t k = 0; k < collected.size(); ++k)
+      collected[k].bytes = size_of(body.yields[count + k]);
     std::vector<Dims> dims(body.opens.empty() ? 0 : count);
-    for (const ControlSize& s : body.opens) dims[s.index][s.dim] = value(part.inputs[s.index]).dims[s.dim].evaluate(symbols_);
+    for (const ControlSize& s : body.opens)
+      dims[s.index][s.dim] = value(part.inputs[s.index]).dims[s.dim].evaluate(symbols_);
     int64_t trips = 0;
     for (; part.max_trip < 0 || trips < part.max_trip; ++trips) {
       const ControlArena::Mark mark = arena_.mark();
@@ -679,21 +763,26 @@ class ControlRun {
         collect_to_ = c.block.data() + c.bytes * static_cast<uint64_t>(turn);
         return {};
       }));
-      for (const ControlSize& s : body.opens) dims[s.index][s.dim] = value(body.yields[s.index]).dims[s.dim].evaluate(symbols_);
+      for (const ControlSize& s : body.opens)
+        dims[s.index][s.dim] = value(body.yields[s.index]).dims[s.dim].evaluate(symbols_);
     }
-    for (const ControlSize& s : part.defines) TENON_TRY(learn(s.symbol, s.index < count ? dims[s.index][s.dim] : trips));
+    for (const ControlSize& s : part.defines)
+      TENON_TRY(learn(s.symbol, s.index < count ? dims[s.index][s.dim] : trips));
     TENON_TRY(end_loop(part, carried));
     for (size_t k = 0; k < collected.size(); ++k) {
       const uint32_t v = part.outputs[count + k];
       TENON_TRY(place(v));
-      if (trips != 0) memcpy(data_[v], collected[k].block.data(), collected[k].bytes * static_cast<uint64_t>(trips));
+      if (trips != 0)
+        memcpy(data_[v], collected[k].block.data(),
+               collected[k].bytes * static_cast<uint64_t>(trips));
     }
     return {};
   }
 
   // One turn: `where(i, turn)` sets collect_to_ for the yields that are not carried.
   template <class Where>
-  Status run_turn(const ControlPart& part, uint32_t body_index, std::vector<Carried>& carried, int64_t turn, Where&& where) {
+  Status run_turn(const ControlPart& part, uint32_t body_index, std::vector<Carried>& carried,
+                  int64_t turn, Where&& where) {
     const ControlRegion& body = program_.regions[body_index];
     const std::vector<uint8_t>& direct = exe_.direct_[body_index];
     const ControlArena::Mark mark = arena_.mark();
@@ -752,11 +841,14 @@ class ControlRun {
 };
 
 Status ControlExecutable::execute(const tenon_call_t& call) {
-  if (call.queue || call.wait_count != 0) return fail(TENON_UNIMPLEMENTED, "The cpu device has no queues.");
-  if (call.input_count != program_.input_count || call.output_count != program_.regions[0].yields.size()) {
+  if (call.queue || call.wait_count != 0)
+    return fail(TENON_UNIMPLEMENTED, "The cpu device has no queues.");
+  if (call.input_count != program_.input_count ||
+      call.output_count != program_.regions[0].yields.size()) {
     return fail(TENON_INVALID_ARGUMENT,
-                cat("The executable has ", program_.input_count, " inputs and ", program_.regions[0].yields.size(),
-                    " outputs; the call brings ", call.input_count, " and ", call.output_count, "."));
+                cat("The executable has ", program_.input_count, " inputs and ",
+                    program_.regions[0].yields.size(), " outputs; the call brings ",
+                    call.input_count, " and ", call.output_count, "."));
   }
   std::shared_ptr<const ControlShape> shape;
   TENON_TRY(shape_for(call.symbols, shape));

@@ -1,5 +1,5 @@
-// A loaded program of control flow. Runs its parts; loops swap the buffers of carried values, so that nothing is copied from turn to
-// turn, and sizes that a run tells are learnt as it goes.
+// A loaded program of control flow. Runs its parts; loops swap the buffers of carried values, so
+// that nothing is copied from turn to turn, and sizes that a run tells are learnt as it goes.
 #ifndef TENON_PLUGINS_CPU_CONTROL_CONTROL_EXECUTABLE_H_
 #define TENON_PLUGINS_CPU_CONTROL_CONTROL_EXECUTABLE_H_
 
@@ -18,14 +18,15 @@ namespace tenon::cpu {
 // What a tuple of the subgraph's symbols settles before a run. Immutable.
 struct ControlShape {
   std::vector<int64_t> main_symbols;
-  std::vector<uint64_t> bytes;             // By value; of late ones it means nothing.
-  std::vector<uint64_t> workspace_bytes;   // By artifact, where no late symbol is among its own.
-  uint64_t arena_bytes = 0;                // Enough for a run without late sizes.
+  std::vector<uint64_t> bytes;            // By value; of late ones it means nothing.
+  std::vector<uint64_t> workspace_bytes;  // By artifact, where no late symbol is among its own.
+  uint64_t arena_bytes = 0;               // Enough for a run without late sizes.
 };
 
 class ControlExecutable {
  public:
-  static Status load(tenon_device_t* device, std::string_view artifact, std::span<tenon_blob_t* const> constants,
+  static Status load(tenon_device_t* device, std::string_view artifact,
+                     std::span<tenon_blob_t* const> constants,
                      std::unique_ptr<ControlExecutable>& out);
   ~ControlExecutable();
 
@@ -50,9 +51,11 @@ class ControlExecutable {
   std::vector<const ControlPart*> part_of_;         // By artifact.
   std::vector<bool> late_symbols_;
   std::vector<std::vector<uint32_t>> facts_of_;  // By symbol: facts that mention it.
-  std::vector<tenon_blob_t*> blobs_;  // Retained; null where no value is yielded or carried as it is.
+  std::vector<tenon_blob_t*>
+      blobs_;  // Retained; null where no value is yielded or carried as it is.
   std::vector<const void*> constant_data_;
-  std::vector<std::vector<uint8_t>> direct_;  // By region and yield: a part can write it where it is wanted.
+  std::vector<std::vector<uint8_t>>
+      direct_;  // By region and yield: a part can write it where it is wanted.
   std::mutex mutex_;
   std::list<std::shared_ptr<const ControlShape>> shapes_;  // Most recently used first.
 };

@@ -107,7 +107,8 @@ template <class W>
 void part(W& w, ControlPart& p) {
   w.number(p.kind);
   w.number(p.artifact);
-  for (auto* items : {&p.inputs, &p.outputs, &p.symbols, &p.constants, &p.regions}) numbers(w, *items);
+  for (auto* items : {&p.inputs, &p.outputs, &p.symbols, &p.constants, &p.regions})
+    numbers(w, *items);
   sizes(w, p.defines);
   w.number(p.carried);
   w.number(p.reverse);
@@ -161,9 +162,10 @@ class Checker {
  public:
   explicit Checker(const ControlProgram& p) : p_(p) {}
   bool run() const {
-    if (p_.symbol_count > kCountMax || p_.bounds.size() != p_.symbol_count || p_.lows.size() != p_.symbol_count ||
-        p_.multiples.size() != p_.symbol_count || p_.regions.empty() ||
-        !below(p_.main_symbols, p_.symbol_count) || !below(p_.out_symbols, p_.symbol_count)) {
+    if (p_.symbol_count > kCountMax || p_.bounds.size() != p_.symbol_count ||
+        p_.lows.size() != p_.symbol_count || p_.multiples.size() != p_.symbol_count ||
+        p_.regions.empty() || !below(p_.main_symbols, p_.symbol_count) ||
+        !below(p_.out_symbols, p_.symbol_count)) {
       return false;
     }
     for (const ControlValue& v : p_.values) {
@@ -176,9 +178,10 @@ class Checker {
     }
     for (uint32_t r = 0; r < p_.regions.size(); ++r) {
       const ControlRegion& region = p_.regions[r];
-      if (!below(region.arguments, p_.values.size()) || !below(region.yields, p_.values.size())) return false;
-      if (!sizes_fit(region.opens, region.arguments) || !sizes_fit(region.checks, region.arguments) ||
-          !sizes_fit(region.checks, region.yields)) {
+      if (!below(region.arguments, p_.values.size()) || !below(region.yields, p_.values.size()))
+        return false;
+      if (!sizes_fit(region.opens, region.arguments) ||
+          !sizes_fit(region.checks, region.arguments) || !sizes_fit(region.checks, region.yields)) {
         return false;
       }
       for (const ControlPart& part : region.parts) {
@@ -191,7 +194,8 @@ class Checker {
  private:
   bool sizes_fit(const std::vector<ControlSize>& sizes, const std::vector<uint32_t>& values) const {
     for (const ControlSize& s : sizes) {
-      if (s.symbol >= p_.symbol_count || s.index >= values.size() || s.dim >= p_.values[values[s.index]].dims.size()) {
+      if (s.symbol >= p_.symbol_count || s.index >= values.size() ||
+          s.dim >= p_.values[values[s.index]].dims.size()) {
         return false;
       }
     }
@@ -211,35 +215,48 @@ class Checker {
     for (uint32_t r : part.regions) {
       if (r <= region || r >= p_.regions.size() || !counts_fit(part, r)) return false;
     }
-    const size_t wanted = part.kind == ControlPart::Kind::kWhile ? 2 : part.kind == ControlPart::Kind::kScan ? 1 : 0;
-    return wanted == 0 ? !part.regions.empty() && !part.inputs.empty() : part.regions.size() == wanted;
+    const size_t wanted = part.kind == ControlPart::Kind::kWhile  ? 2
+                          : part.kind == ControlPart::Kind::kScan ? 1
+                                                                  : 0;
+    return wanted == 0 ? !part.regions.empty() && !part.inputs.empty()
+                       : part.regions.size() == wanted;
   }
   bool native_fits(const ControlPart& part) const {
     const NativeOp* op = find_native(part.native);
     if (op == nullptr) return false;
     NativeSignature signature;
     signature.parameters = part.parameters;
-    const auto describe = [this](const std::vector<uint32_t>& values, std::vector<NativeType>* out) {
+    const auto describe = [this](const std::vector<uint32_t>& values,
+                                 std::vector<NativeType>* out) {
       for (uint32_t v : values) {
         const ControlValue& value = p_.values[v];
-        out->push_back({static_cast<tenon_dtype_t>(value.dtype), static_cast<uint32_t>(value.dims.size())});
-        if (value.dtype >= TENON_DTYPE_COUNT || value.element_bytes != dtype_bytes(static_cast<tenon_dtype_t>(value.dtype))) return false;
+        out->push_back(
+            {static_cast<tenon_dtype_t>(value.dtype), static_cast<uint32_t>(value.dims.size())});
+        if (value.dtype >= TENON_DTYPE_COUNT ||
+            value.element_bytes != dtype_bytes(static_cast<tenon_dtype_t>(value.dtype)))
+          return false;
       }
       return true;
     };
-    return describe(part.inputs, &signature.inputs) && describe(part.outputs, &signature.outputs) && op->takes(signature);
+    return describe(part.inputs, &signature.inputs) && describe(part.outputs, &signature.outputs) &&
+           op->takes(signature);
   }
   bool counts_fit(const ControlPart& part, uint32_t r) const {
     const ControlRegion& region = p_.regions[r];
     switch (part.kind) {
       case ControlPart::Kind::kSwitch:
-        return region.arguments.size() + 1 == part.inputs.size() && region.yields.size() == part.outputs.size();
+        return region.arguments.size() + 1 == part.inputs.size() &&
+               region.yields.size() == part.outputs.size();
       case ControlPart::Kind::kWhile:
-        if (region.arguments.size() != part.inputs.size() || part.outputs.size() < part.inputs.size()) return false;
-        return r == part.regions[0] ? region.yields.size() == 1 : region.yields.size() == part.outputs.size();
+        if (region.arguments.size() != part.inputs.size() ||
+            part.outputs.size() < part.inputs.size())
+          return false;
+        return r == part.regions[0] ? region.yields.size() == 1
+                                    : region.yields.size() == part.outputs.size();
       case ControlPart::Kind::kScan:
-        return region.arguments.size() == part.inputs.size() && region.yields.size() == part.outputs.size() &&
-               part.carried <= part.inputs.size() && part.carried <= part.outputs.size();
+        return region.arguments.size() == part.inputs.size() &&
+               region.yields.size() == part.outputs.size() && part.carried <= part.inputs.size() &&
+               part.carried <= part.outputs.size();
       case ControlPart::Kind::kKernels:
       case ControlPart::Kind::kNative:
         break;

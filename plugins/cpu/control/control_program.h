@@ -1,6 +1,7 @@
-// A subgraph with control flow, or with ops of native_ops.h, as data: regions of parts, where a part is compiled kernels or one node. Values and
-// symbols are those of the subgraph the program was made from, by their indices: since regions cannot recurse, each has one
-// live instance at a time, and one table of each serves all nesting.
+// A subgraph with control flow, or with ops of native_ops.h, as data: regions of parts, where a
+// part is compiled kernels or one node. Values and symbols are those of the subgraph the program
+// was made from, by their indices: since regions cannot recurse, each has one live instance at a
+// time, and one table of each serves all nesting.
 #ifndef TENON_PLUGINS_CPU_CONTROL_CONTROL_PROGRAM_H_
 #define TENON_PLUGINS_CPU_CONTROL_CONTROL_PROGRAM_H_
 
@@ -18,7 +19,8 @@ struct ControlValue {
   enum class Kind : uint8_t { kUnused, kInput, kConstant, kLocal };
   Kind kind = Kind::kUnused;
   bool late = false;   // Its size mentions a symbol that only a run tells,
-  bool mixed = false;  // in a dim that is more than this symbol: the largest symbols need not give the largest size.
+  bool mixed = false;  // in a dim that is more than this symbol: the largest symbols need not give
+                       // the largest size.
   uint32_t index = 0;  // Which input or constant.
   uint64_t element_bytes = 0;
   uint32_t dtype = 0;
@@ -33,31 +35,33 @@ struct ControlSize {
 struct ControlPart {
   enum class Kind : uint8_t { kKernels, kSwitch, kWhile, kScan, kNative };
   Kind kind = Kind::kKernels;
-  // kKernels: an artifact, its inputs and outputs as values, its symbols and constants as ordinals of the subgraph's.
+  // kKernels: an artifact, its inputs and outputs as values, its symbols and constants as ordinals
+  // of the subgraph's.
   uint32_t artifact = 0;
   std::vector<uint32_t> inputs, outputs, symbols, constants;
   // The others: operands are `inputs`, results `outputs`.
   std::vector<uint32_t> regions;
   std::vector<ControlSize> defines;
-  uint32_t carried = 0;            // kScan
-  bool reverse = false;            // kScan
-  int64_t max_trip = -1;           // kWhile
-  kernelgen::SizeProgram length;   // kScan
-  std::string native;              // kNative: the op
-  std::vector<int64_t> parameters; // kNative
-  std::string place;               // The user's node, for errors.
+  uint32_t carried = 0;             // kScan
+  bool reverse = false;             // kScan
+  int64_t max_trip = -1;            // kWhile
+  kernelgen::SizeProgram length;    // kScan
+  std::string native;               // kNative: the op
+  std::vector<int64_t> parameters;  // kNative
+  std::string place;                // The user's node, for errors.
 };
 
 struct ControlRegion {
   std::vector<uint32_t> arguments, yields;
-  std::vector<ControlSize> opens;   // Dims of arguments that a turn may change.
-  std::vector<ControlSize> checks;  // Dims of carried yields that may differ from the argument's; `symbol` is not used.
+  std::vector<ControlSize> opens;  // Dims of arguments that a turn may change.
+  std::vector<ControlSize>
+      checks;  // Dims of carried yields that may differ from the argument's; `symbol` is not used.
   std::vector<ControlPart> parts;
 };
 
 // A relation between sizes that kernels rely on, checked as soon as a run knows all of its symbols.
 struct ControlFact {
-  uint32_t rel = 0;               // TENON_REL_*
+  uint32_t rel = 0;  // TENON_REL_*
   kernelgen::SizeProgram a, b;
   std::vector<uint32_t> symbols;  // Those of the sides that only a run tells; at least one.
   std::string place;              // The user's node that needs it, for errors.
@@ -65,9 +69,9 @@ struct ControlFact {
 
 struct ControlProgram {
   uint32_t symbol_count = 0, input_count = 0, constant_count = 0;
-  std::vector<uint32_t> main_symbols;  // Given by a call, in its order.
-  std::vector<uint32_t> out_symbols;   // Told to a call, in its order.
-  std::vector<int64_t> bounds;         // By symbol: an upper bound, or INT64_MAX.
+  std::vector<uint32_t> main_symbols;    // Given by a call, in its order.
+  std::vector<uint32_t> out_symbols;     // Told to a call, in its order.
+  std::vector<int64_t> bounds;           // By symbol: an upper bound, or INT64_MAX.
   std::vector<int64_t> lows, multiples;  // By symbol: its least value, and what divides it.
   std::vector<ControlValue> values;
   std::vector<ControlRegion> regions;  // 0: the subgraph's main region.
@@ -75,7 +79,8 @@ struct ControlProgram {
   std::vector<std::string> artifacts;
 
   std::string bytes() const;
-  // DATA_LOSS for bytes that are no such program; afterwards every index is in range and regions form a tree.
+  // DATA_LOSS for bytes that are no such program; afterwards every index is in range and regions
+  // form a tree.
   static Status read(std::string_view bytes, ControlProgram& out);
 };
 

@@ -1,5 +1,6 @@
-// Ops that no loop nest says: results as long as the data decides, searches, places that follow from coordinates. Each is a function in
-// C++ that a control program calls as a part of its own; its results tell their sizes as it goes.
+// Ops that no loop nest says: results as long as the data decides, searches, places that follow
+// from coordinates. Each is a function in C++ that a control program calls as a part of its own;
+// its results tell their sizes as it goes.
 #ifndef TENON_PLUGINS_CPU_NATIVE_NATIVE_OPS_H_
 #define TENON_PLUGINS_CPU_NATIVE_NATIVE_OPS_H_
 
@@ -20,7 +21,8 @@ struct NativeType {
   uint32_t rank = 0;
 };
 
-// What is known before a run. Parameters are attributes as the op encodes them, floats by their bits.
+// What is known before a run. Parameters are attributes as the op encodes them, floats by their
+// bits.
 struct NativeSignature {
   std::vector<NativeType> inputs, outputs;
   std::vector<int64_t> parameters;
@@ -42,7 +44,8 @@ struct NativeArray {
   }
 };
 
-// One call. Sizes are those of the inputs; what they take for granted about each other has been checked.
+// One call. Sizes are those of the inputs; what they take for granted about each other has been
+// checked.
 class NativeCall {
  public:
   virtual ~NativeCall() = default;
@@ -64,7 +67,8 @@ class NativeCall {
 struct NativeOp {
   std::string_view name;
   std::vector<int64_t> (*parameters)(const Node&);
-  // Whether the function can be called with such types: asked of nodes, and of records that were read.
+  // Whether the function can be called with such types: asked of nodes, and of records that were
+  // read.
   bool (*takes)(const NativeSignature&);
   Status (*run)(NativeCall&);
 };
@@ -73,14 +77,16 @@ struct NativeOp {
 const NativeOp* find_native(std::string_view name);
 NativeSignature native_signature(const NativeOp& op, const Node& node);
 
-// body(begin, end) over [0, n) on the host's threads, in chunks of at least `grain`. CANCELLED when the run is. Within a region of the
-// pool, or without one, on the calling thread.
-Status native_parallel(int64_t n, int64_t grain, const std::function<Status(int64_t, int64_t)>& body);
+// body(begin, end) over [0, n) on the host's threads, in chunks of at least `grain`. CANCELLED when
+// the run is. Within a region of the pool, or without one, on the calling thread.
+Status native_parallel(int64_t n, int64_t grain,
+                       const std::function<Status(int64_t, int64_t)>& body);
 
 // The slices of x at the places `chosen` of a dim, one behind another: dims of x but for that one.
 Status native_take(const NativeArray& x, size_t dim, std::span<const int64_t> chosen, char* out);
 
-// Calls body with a value of the C++ type of `dtype` (bool as uint8_t, 16-bit floats as themselves); false for types without one.
+// Calls body with a value of the C++ type of `dtype` (bool as uint8_t, 16-bit floats as
+// themselves); false for types without one.
 struct Half {
   uint16_t bits;
 };
@@ -96,20 +102,34 @@ constexpr T number(T v) {
 template <class Body>
 bool with_native_type(tenon_dtype_t dtype, Body&& body) {
   switch (dtype) {
-    case TENON_PRED: return body(uint8_t{}), true;
-    case TENON_I8: return body(int8_t{}), true;
-    case TENON_I16: return body(int16_t{}), true;
-    case TENON_I32: return body(int32_t{}), true;
-    case TENON_I64: return body(int64_t{}), true;
-    case TENON_U8: return body(uint8_t{}), true;
-    case TENON_U16: return body(uint16_t{}), true;
-    case TENON_U32: return body(uint32_t{}), true;
-    case TENON_U64: return body(uint64_t{}), true;
-    case TENON_F16: return body(Half{}), true;
-    case TENON_BF16: return body(Brain{}), true;
-    case TENON_F32: return body(float{}), true;
-    case TENON_F64: return body(double{}), true;
-    default: return false;
+    case TENON_PRED:
+      return body(uint8_t{}), true;
+    case TENON_I8:
+      return body(int8_t{}), true;
+    case TENON_I16:
+      return body(int16_t{}), true;
+    case TENON_I32:
+      return body(int32_t{}), true;
+    case TENON_I64:
+      return body(int64_t{}), true;
+    case TENON_U8:
+      return body(uint8_t{}), true;
+    case TENON_U16:
+      return body(uint16_t{}), true;
+    case TENON_U32:
+      return body(uint32_t{}), true;
+    case TENON_U64:
+      return body(uint64_t{}), true;
+    case TENON_F16:
+      return body(Half{}), true;
+    case TENON_BF16:
+      return body(Brain{}), true;
+    case TENON_F32:
+      return body(float{}), true;
+    case TENON_F64:
+      return body(double{}), true;
+    default:
+      return false;
   }
 }
 

@@ -9,7 +9,9 @@
 namespace tenon::cpu {
 namespace {
 
-std::vector<int64_t> parameters(const Node& node) { return {node.i64("dim"), node.i64("sorted")}; }
+std::vector<int64_t> parameters(const Node& node) {
+  return {node.i64("dim"), node.i64("sorted")};
+}
 
 bool takes(const NativeSignature& s) {
   if (s.inputs.size() != 1 || s.outputs.size() != 4 || s.parameters.size() != 2) return false;
@@ -17,8 +19,8 @@ bool takes(const NativeSignature& s) {
     if (s.outputs[i].dtype != TENON_I64 || s.outputs[i].rank != 1) return false;
   }
   const NativeType& x = s.inputs[0];
-  return x.rank == s.outputs[0].rank && x.dtype == s.outputs[0].dtype && s.parameters[0] >= 0 && s.parameters[0] < x.rank &&
-         with_native_type(x.dtype, [](auto) {});
+  return x.rank == s.outputs[0].rank && x.dtype == s.outputs[0].dtype && s.parameters[0] >= 0 &&
+         s.parameters[0] < x.rank && with_native_type(x.dtype, [](auto) {});
 }
 
 // Smaller elements have smaller keys; zeros are one, NaN is above all and one.
@@ -32,7 +34,7 @@ uint64_t key_of(T element) {
     const uint64_t bits = v == 0 ? 0 : std::bit_cast<uint64_t>(v);
     return (bits >> 63) != 0 ? ~bits : bits | uint64_t{1} << 63;
   } else if constexpr (std::is_signed_v<std::remove_const_t<N>>) {
-    return static_cast<uint64_t>(static_cast<int64_t>(x)) ^ uint64_t{1} << 63;
+    return static_cast<uint64_t>(static_cast<int64_t>(x)) ^ uint64_t { 1 } << 63;
   } else {
     return x;
   }
@@ -87,17 +89,21 @@ Status sort_places(const Slices& slices, std::vector<int64_t>* places) {
   std::vector<int64_t> now(static_cast<size_t>(n)), next(static_cast<size_t>(n));
   for (int64_t i = 0; i < n; ++i) now[static_cast<size_t>(i)] = i;
   TENON_TRY(native_parallel((n + kRun - 1) / kRun, 1, [&](int64_t begin, int64_t end) -> Status {
-    for (int64_t r = begin; r < end; ++r) std::sort(now.begin() + r * kRun, now.begin() + std::min(n, (r + 1) * kRun), less);
+    for (int64_t r = begin; r < end; ++r)
+      std::sort(now.begin() + r * kRun, now.begin() + std::min(n, (r + 1) * kRun), less);
     return {};
   }));
   for (int64_t run = kRun; run < n; run *= 2) {
-    TENON_TRY(native_parallel((n + 2 * run - 1) / (2 * run), 1, [&](int64_t begin, int64_t end) -> Status {
-      for (int64_t p = begin; p < end; ++p) {
-        const int64_t from = p * 2 * run, middle = std::min(n, from + run), to = std::min(n, middle + run);
-        std::merge(now.begin() + from, now.begin() + middle, now.begin() + middle, now.begin() + to, next.begin() + from, less);
-      }
-      return {};
-    }));
+    TENON_TRY(native_parallel(
+        (n + 2 * run - 1) / (2 * run), 1, [&](int64_t begin, int64_t end) -> Status {
+          for (int64_t p = begin; p < end; ++p) {
+            const int64_t from = p * 2 * run, middle = std::min(n, from + run),
+                          to = std::min(n, middle + run);
+            std::merge(now.begin() + from, now.begin() + middle, now.begin() + middle,
+                       now.begin() + to, next.begin() + from, less);
+          }
+          return {};
+        }));
     now.swap(next);
   }
   *places = std::move(now);
@@ -120,9 +126,12 @@ Status run(NativeCall& call) {
   const auto found = static_cast<int64_t>(begins.size());
   std::vector<int64_t> order(begins.size());  // By result: which group.
   for (size_t g = 0; g < order.size(); ++g) order[g] = static_cast<int64_t>(g);
-  const auto first_of = [&](int64_t g) { return places[static_cast<size_t>(begins[static_cast<size_t>(g)])]; };
+  const auto first_of = [&](int64_t g) {
+    return places[static_cast<size_t>(begins[static_cast<size_t>(g)])];
+  };
   if (call.parameters[1] == 0) {
-    std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return first_of(a) < first_of(b); });
+    std::sort(order.begin(), order.end(),
+              [&](int64_t a, int64_t b) { return first_of(a) < first_of(b); });
   }
   std::vector<int64_t> chosen;
   for (int64_t g : order) chosen.push_back(first_of(g));

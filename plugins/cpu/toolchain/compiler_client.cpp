@@ -97,7 +97,8 @@ BuildResult build_unit(const BuildRequest& request) {
   result.code = code == TENON_CLANG_OK ? TENON_OK : TENON_INVALID_ARGUMENT;
   if (code == TENON_CLANG_BAD_ARGUMENT) {
     result.code = TENON_FAILED_PRECONDITION;
-    result.messages = "libtenon-clang.so is older than this plugin, build it again: " + result.messages;
+    result.messages =
+        "libtenon-clang.so is older than this plugin, build it again: " + result.messages;
   }
   return result;
 }

@@ -17,7 +17,8 @@ enum class CacheKind : uint8_t {
   kArtifact,  // A whole compiled subgraph, by the hash of the graph.
   kKernel,    // Where a kernel's code is: by its structural hash, the key of an object.
   kObject,    // The object of a batch of kernels, by the hash of its text.
-  kGeneral,   // A shared object with one kernel for any sizes, by its structural hash: what a seed holds.
+  kGeneral,   // A shared object with one kernel for any sizes, by its structural hash: what a seed
+              // holds.
   kAttempt,   // That an object was being compiled, under the object's key.
   kModule,    // A shared object that tenon.toolchain/1 made, by the hash of its text.
 };

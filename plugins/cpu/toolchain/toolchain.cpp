@@ -24,7 +24,8 @@ Status isa_for(std::string_view target, Isa& out) {
   const std::optional<Isa> isa = isa_of_target(target);
   if (!isa) {
     return fail(TENON_INVALID_ARGUMENT,
-                cat("The clang toolchain compiles for \"cpu isa=avx512_bf16\", \"cpu isa=avx512\", \"cpu isa=avx2\" and "
+                cat("The clang toolchain compiles for \"cpu isa=avx512_bf16\", \"cpu isa=avx512\", "
+                    "\"cpu isa=avx2\" and "
                     "\"cpu isa=baseline\", not for ",
                     quoted(target), "."));
   }
@@ -57,7 +58,8 @@ Status request_for(tenon_str_t target, tenon_str_t dialect, tenon_str_t text,
     for (uint32_t i = 0; i < options->option_count; ++i) {
       const std::string_view key = view(options->options[i].key);
       if (key != TENON_TOOLCHAIN_WATCH || out.dialect != TENON_CLANG_OPENCL_C) {
-        return fail(TENON_INVALID_ARGUMENT, cat("The clang toolchain has no option ", quoted(key), " for ", view(dialect), "."));
+        return fail(TENON_INVALID_ARGUMENT, cat("The clang toolchain has no option ", quoted(key),
+                                                " for ", view(dialect), "."));
       }
       if (view(options->options[i].value) == "1") {
         out.dialect = TENON_CLANG_OPENCL_C_WATCHED;

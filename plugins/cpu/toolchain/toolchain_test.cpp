@@ -91,7 +91,10 @@ TEST_F(Toolchain, AWatchedKernelTellsOfItsAccesses) {
   const char* text =
       "__kernel void k(__global float* x) { float own[2]; __local float tile[4];"
       "  own[0] = x[get_global_id(0)]; tile[1] = own[0]; x[get_global_id(0)] = tile[1] + 1; }";
-  ASSERT_EQ(api_.build(nullptr, str(""), str("opencl-c"), str(text), &options, &object, &diagnostics), TENON_OK) << host_.failure;
+  ASSERT_EQ(
+      api_.build(nullptr, str(""), str("opencl-c"), str(text), &options, &object, &diagnostics),
+      TENON_OK)
+      << host_.failure;
   load();
   *symbol<tenon_opencl_access_t>("tenon_opencl_access") = count_access;
   float x[2] = {1, 2};
@@ -103,11 +106,14 @@ TEST_F(Toolchain, AWatchedKernelTellsOfItsAccesses) {
   EXPECT_EQ(g_writes, 16);
   std::string names;
   auto list = reinterpret_cast<tenon_opencl_variables_t>(symbol<void()>("tenon_opencl_variables"));
-  list([](void* context, const char* name, void*, uint64_t bytes, uint32_t local) {
-    *static_cast<std::string*>(context) += cat(name, " ", bytes, " ", local, ";");
-  }, &names);
+  list(
+      [](void* context, const char* name, void*, uint64_t bytes, uint32_t local) {
+        *static_cast<std::string*>(context) += cat(name, " ", bytes, " ", local, ";");
+      },
+      &names);
   EXPECT_EQ(names, "k.tile 16 1;");
-  EXPECT_EQ(api_.build(nullptr, str(""), str("c++"), str(""), &options, &object, &diagnostics), TENON_INVALID_ARGUMENT);
+  EXPECT_EQ(api_.build(nullptr, str(""), str("c++"), str(""), &options, &object, &diagnostics),
+            TENON_INVALID_ARGUMENT);
 }
 
 TEST_F(Toolchain, SecondBuildComesFromTheCache) {

@@ -1,6 +1,7 @@
-// The layer `faults`: the n-th call of a kind fails, as a device would let it fail. Deterministic: calls are counted for each
-// plugin, in the order in which they arrive. What fails is not passed on, but for `late`, where the work is done and then
-// said to have failed. README.md lists the options.
+// The layer `faults`: the n-th call of a kind fails, as a device would let it fail. Deterministic:
+// calls are counted for each plugin, in the order in which they arrive. What fails is not passed
+// on, but for `late`, where the work is done and then said to have failed. README.md lists the
+// options.
 #include <array>
 #include <atomic>
 #include <charconv>
@@ -21,7 +22,22 @@ using tenon::quoted;
 using tenon::Status;
 using tenon::view;
 
-enum Site { kOpen, kAlloc, kImport, kCopy, kCopyAsync, kQueue, kFence, kTimeout, kCompile, kLoad, kExecute, kLate, kLost, kSites };
+enum Site {
+  kOpen,
+  kAlloc,
+  kImport,
+  kCopy,
+  kCopyAsync,
+  kQueue,
+  kFence,
+  kTimeout,
+  kCompile,
+  kLoad,
+  kExecute,
+  kLate,
+  kLost,
+  kSites
+};
 struct SiteInfo {
   std::string_view option;
   tenon_code_t code;
@@ -96,7 +112,8 @@ class Faults {
   // ---- tenon.queue/1
   tenon_code_t queue_create(tenon_device_t* device, tenon_queue_t** out);
   tenon_code_t queue_destroy(tenon_queue_t* queue);
-  tenon_code_t copy_async(tenon_queue_t* queue, const tenon_copy_t* copy, const tenon_fence_point_t* waits, uint32_t wait_count,
+  tenon_code_t copy_async(tenon_queue_t* queue, const tenon_copy_t* copy,
+                          const tenon_fence_point_t* waits, uint32_t wait_count,
                           tenon_fence_point_t signal);
   tenon_code_t fence_create(tenon_device_t* device, uint64_t initial, tenon_fence_t** out);
   tenon_code_t fence_destroy(tenon_fence_t* fence);
@@ -104,14 +121,17 @@ class Faults {
   tenon_code_t fence_signal(tenon_fence_t* fence, uint64_t value);
   tenon_code_t fence_wait(tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns);
   // ---- tenon.compile/1
-  tenon_code_t compile(tenon_str_t target, tenon_graph_t* graph, const tenon_compile_options_t* options, tenon_artifact_t** out);
-  tenon_code_t load(tenon_device_t* device, const void* bytes, uint64_t size, tenon_blob_t* const* constants, uint32_t count,
-                    tenon_executable_t** out);
+  tenon_code_t compile(tenon_str_t target, tenon_graph_t* graph,
+                       const tenon_compile_options_t* options, tenon_artifact_t** out);
+  tenon_code_t load(tenon_device_t* device, const void* bytes, uint64_t size,
+                    tenon_blob_t* const* constants, uint32_t count, tenon_executable_t** out);
   void executable_release(tenon_executable_t* executable);
   tenon_code_t execute(tenon_executable_t* executable, const tenon_call_t* call);
   // ---- tenon.kernels/1
-  tenon_code_t create(tenon_device_t* device, const tenon_kernel_call_t* call, tenon_kernel_t** out);
-  tenon_code_t restore(tenon_device_t* device, const void* bytes, uint64_t size, tenon_kernel_t** out);
+  tenon_code_t create(tenon_device_t* device, const tenon_kernel_call_t* call,
+                      tenon_kernel_t** out);
+  tenon_code_t restore(tenon_device_t* device, const void* bytes, uint64_t size,
+                       tenon_kernel_t** out);
   void destroy(tenon_kernel_t* kernel);
   tenon_code_t run(tenon_kernel_t* kernel, const tenon_kernel_args_t* args);
 
@@ -143,13 +163,16 @@ class Faults {
   bool is_chosen(uint32_t ordinal);
   bool is_chosen_target(std::string_view target);
   Status device_name(uint32_t ordinal, std::string* out);
-  // Fails when the device is lost, is lost by this call, or this call is one that fails. Nothing of a device that is said to be
-  // lost may go on, since memory is freed next: its work is waited for, unless `waits` is false.
+  // Fails when the device is lost, is lost by this call, or this call is one that fails. Nothing of
+  // a device that is said to be lost may go on, since memory is freed next: its work is waited for,
+  // unless `waits` is false.
   Status hit(Device& device, Site site, bool waits = true);
   Status fail_now(Site site, uint64_t n);
-  // Submits work; if it is one that fails late, or waits for one, its signal has failed before anybody can wait for it.
+  // Submits work; if it is one that fails late, or waits for one, its signal has failed before
+  // anybody can wait for it.
   template <class Submit>
-  tenon_code_t submit(Device& device, const tenon_fence_point_t* waits, uint32_t count, tenon_fence_point_t signal, Submit submit);
+  tenon_code_t submit(Device& device, const tenon_fence_point_t* waits, uint32_t count,
+                      tenon_fence_point_t signal, Submit submit);
   Status failed_by(tenon_fence_t* fence, uint64_t value);
 
   std::string plugin_, only_;
@@ -163,7 +186,8 @@ class Faults {
   tenon_compile_api_t compile_table_ = {};
   tenon_kernels_api_t kernels_table_ = {};
   std::mutex mutex_;
-  std::map<Key, std::shared_ptr<Device>> owners_;  // of devices, queues, fences, executables and kernels
+  std::map<Key, std::shared_ptr<Device>>
+      owners_;  // of devices, queues, fences, executables and kernels
   std::map<const tenon_fence_t*, uint64_t> fences_;  // the value from which on each has failed
 
   // Never destroyed: destructors of libraries run before the host's shutdown.
@@ -182,7 +206,8 @@ Status Faults::attach(tenon::LayerSubject& subject) {
   for (int site = 0; site < kSites; ++site) {
     TENON_TRY(subject.each_option(kInfo[site].option, [&](std::string_view text) -> Status {
       if (parse_range(text, &faults_[site])) return {};
-      return subject.refuse(cat("the option ", kInfo[site].option, " is N, N+ or N-M with N from 1 on, and not ", quoted(text)));
+      return subject.refuse(cat("the option ", kInfo[site].option,
+                                " is N, N+ or N-M with N from 1 on, and not ", quoted(text)));
     }));
   }
   only_ = subject.option("device");
@@ -232,7 +257,8 @@ Status Faults::attach(tenon::LayerSubject& subject) {
   return {};
 }
 
-// Tells of faults that were asked for and did not happen: a sweep over n has its end there, and a wrong n is not silent.
+// Tells of faults that were asked for and did not happen: a sweep over n has its end there, and a
+// wrong n is not silent.
 Status Faults::shutdown() {
   const std::lock_guard lock(all().mutex);
   for (int site = 0; site < kSites; ++site) {
@@ -244,12 +270,14 @@ Status Faults::shutdown() {
       fired = fired || f->faults_[site].fired;
     }
     if (asked == 0 || fired) continue;
-    tenon::log("faults", TENON_LOG_WARN, "faults: ", kInfo[site].option, "=", asked, " never fired: there were ", calls, " such calls");
+    tenon::log("faults", TENON_LOG_WARN, "faults: ", kInfo[site].option, "=", asked,
+               " never fired: there were ", calls, " such calls");
   }
   return {};
 }
 
-// ---- Which device, and whether this call fails ---------------------------------------------------------------
+// ---- Which device, and whether this call fails
+// ---------------------------------------------------------------
 
 // "sim:1": ordinals count the devices of one kind.
 Status Faults::device_name(uint32_t ordinal, std::string* out) {
@@ -272,18 +300,21 @@ bool Faults::is_chosen(uint32_t ordinal) {
 // Code is compiled for a target and not for a device: the devices that share it share the fault.
 bool Faults::is_chosen_target(std::string_view target) {
   uint32_t count = 0;
-  if (only_.empty() || device_ == nullptr || device_->count(device_->self, &count) != TENON_OK) return true;
+  if (only_.empty() || device_ == nullptr || device_->count(device_->self, &count) != TENON_OK)
+    return true;
   for (uint32_t i = 0; i < count; ++i) {
     tenon_device_info_t info = {};
     info.size_bytes = sizeof info;
-    if (device_->info(device_->self, i, &info) == TENON_OK && view(info.target) == target && is_chosen(i)) return true;
+    if (device_->info(device_->self, i, &info) == TENON_OK && view(info.target) == target &&
+        is_chosen(i))
+      return true;
   }
   return false;
 }
 
 Status Faults::fail_now(Site site, uint64_t n) {
-  return tenon::fail(kInfo[site].code, cat("faults: ", kInfo[site].option, " ", n, " of ", quoted(plugin_),
-                                           " fails, as TENON_LAYERS says"));
+  return tenon::fail(kInfo[site].code, cat("faults: ", kInfo[site].option, " ", n, " of ",
+                                           quoted(plugin_), " fails, as TENON_LAYERS says"));
 }
 
 Status Faults::hit(Device& device, Site site, bool waits) {
@@ -291,14 +322,16 @@ Status Faults::hit(Device& device, Site site, bool waits) {
   if (device.lost || faults_[kLost].next() != 0) {
     if (waits && device.handle != nullptr) (void)device_->sync(device_->self, device.handle);
     device.lost = true;
-    return tenon::fail(TENON_DEVICE_LOST, cat("faults: the device of ", quoted(plugin_), " is lost, as TENON_LAYERS says"));
+    return tenon::fail(TENON_DEVICE_LOST, cat("faults: the device of ", quoted(plugin_),
+                                              " is lost, as TENON_LAYERS says"));
   }
   if (site == kLost) return {};  // a call that has no fault of its own
   const uint64_t n = faults_[site].next();
   return n == 0 ? Status() : fail_now(site, n);
 }
 
-// ---- tenon.device/1 ------------------------------------------------------------------------------------------
+// ---- tenon.device/1
+// ------------------------------------------------------------------------------------------
 
 tenon_code_t Faults::open(uint32_t ordinal, tenon_device_t** out) {
   auto device = std::make_shared<Device>();
@@ -310,7 +343,8 @@ tenon_code_t Faults::open(uint32_t ordinal, tenon_device_t** out) {
   device->handle = *out;
   const std::lock_guard lock(mutex_);
   // A second open may give the same device.
-  if (std::shared_ptr<Device>& known = owners_[key(*out)]; known == nullptr) known = std::move(device);
+  if (std::shared_ptr<Device>& known = owners_[key(*out)]; known == nullptr)
+    known = std::move(device);
   return TENON_OK;
 }
 tenon_code_t Faults::close(tenon_device_t* device) {
@@ -336,7 +370,8 @@ tenon_code_t Faults::map(tenon_device_t* device, tenon_buffer_t* buffer, void** 
   TENON_TRY(hit(*device_of(device), kLost));
   return device_->map(device_->self, device, buffer, out);
 }
-tenon_code_t Faults::import(tenon_device_t* device, void* data, uint64_t size, tenon_buffer_t** out) {
+tenon_code_t Faults::import(tenon_device_t* device, void* data, uint64_t size,
+                            tenon_buffer_t** out) {
   TENON_TRY(hit(*device_of(device), kImport));
   return device_->import(device_->self, device, data, size, out);
 }
@@ -345,7 +380,8 @@ tenon_code_t Faults::memory(tenon_device_t* device, uint64_t* used, uint64_t* pe
   return device_->memory(device_->self, device, used, peak);
 }
 
-// ---- tenon.queue/1 -------------------------------------------------------------------------------------------
+// ---- tenon.queue/1
+// -------------------------------------------------------------------------------------------
 
 tenon_code_t Faults::queue_create(tenon_device_t* device, tenon_queue_t** out) {
   const auto d = device_of(device);
@@ -360,8 +396,8 @@ tenon_code_t Faults::queue_destroy(tenon_queue_t* queue) {
 }
 
 template <class Submit>
-tenon_code_t Faults::submit(Device& device, const tenon_fence_point_t* waits, uint32_t count, tenon_fence_point_t signal,
-                            Submit submit) {
+tenon_code_t Faults::submit(Device& device, const tenon_fence_point_t* waits, uint32_t count,
+                            tenon_fence_point_t signal, Submit submit) {
   bool fails = device.chosen && faults_[kLate].next() != 0;
   uint64_t before = UINT64_MAX;
   {
@@ -381,7 +417,8 @@ tenon_code_t Faults::submit(Device& device, const tenon_fence_point_t* waits, ui
     device.late_error = true;
   } else {
     const std::lock_guard lock(mutex_);
-    if (const auto known = fences_.find(signal.fence); known != fences_.end()) known->second = before;
+    if (const auto known = fences_.find(signal.fence); known != fences_.end())
+      known->second = before;
   }
   return code;
 }
@@ -394,12 +431,14 @@ Status Faults::failed_by(tenon_fence_t* fence, uint64_t value) {
   return fail_now(kLate, faults_[kLate].first);
 }
 
-tenon_code_t Faults::copy_async(tenon_queue_t* queue, const tenon_copy_t* c, const tenon_fence_point_t* waits, uint32_t wait_count,
+tenon_code_t Faults::copy_async(tenon_queue_t* queue, const tenon_copy_t* c,
+                                const tenon_fence_point_t* waits, uint32_t wait_count,
                                 tenon_fence_point_t signal) {
   const auto d = device_of(queue);
   TENON_TRY(hit(*d, kCopyAsync));
-  return submit(*d, waits, wait_count, signal,
-                [&] { return queue_->copy_async(queue_->self, queue, c, waits, wait_count, signal); });
+  return submit(*d, waits, wait_count, signal, [&] {
+    return queue_->copy_async(queue_->self, queue, c, waits, wait_count, signal);
+  });
 }
 tenon_code_t Faults::fence_create(tenon_device_t* device, uint64_t initial, tenon_fence_t** out) {
   const auto d = device_of(device);
@@ -426,7 +465,8 @@ tenon_code_t Faults::fence_query(tenon_fence_t* fence, uint64_t* out) {
   *out = value;
   return TENON_OK;
 }
-// Passed on in any case: what was submitted waits for it, and ends before the memory that it uses goes.
+// Passed on in any case: what was submitted waits for it, and ends before the memory that it uses
+// goes.
 tenon_code_t Faults::fence_signal(tenon_fence_t* fence, uint64_t value) {
   const tenon_code_t code = queue_->fence_signal(queue_->self, fence, value);
   TENON_TRY(hit(*device_of(fence), kLost, false));
@@ -439,16 +479,18 @@ tenon_code_t Faults::fence_wait(tenon_fence_t* fence, uint64_t value, uint64_t t
   return failed_by(fence, value).code();
 }
 
-// ---- tenon.compile/1 -----------------------------------------------------------------------------------------
+// ---- tenon.compile/1
+// -----------------------------------------------------------------------------------------
 
-tenon_code_t Faults::compile(tenon_str_t target, tenon_graph_t* graph, const tenon_compile_options_t* options,
-                             tenon_artifact_t** out) {
+tenon_code_t Faults::compile(tenon_str_t target, tenon_graph_t* graph,
+                             const tenon_compile_options_t* options, tenon_artifact_t** out) {
   if (is_chosen_target(view(target))) {
     if (const uint64_t n = faults_[kCompile].next(); n != 0) return fail_now(kCompile, n).code();
   }
   return compile_->compile(compile_->self, target, graph, options, out);
 }
-tenon_code_t Faults::load(tenon_device_t* device, const void* bytes, uint64_t size, tenon_blob_t* const* constants, uint32_t count,
+tenon_code_t Faults::load(tenon_device_t* device, const void* bytes, uint64_t size,
+                          tenon_blob_t* const* constants, uint32_t count,
                           tenon_executable_t** out) {
   const auto d = device_of(device);
   TENON_TRY(hit(*d, kLoad));
@@ -464,19 +506,23 @@ tenon_code_t Faults::execute(tenon_executable_t* executable, const tenon_call_t*
   const auto d = device_of(executable);
   TENON_TRY(hit(*d, kExecute));
   const auto pass_on = [&] { return compile_->execute(compile_->self, executable, call); };
-  return call->queue == nullptr ? pass_on() : submit(*d, call->waits, call->wait_count, call->signal, pass_on);
+  return call->queue == nullptr ? pass_on()
+                                : submit(*d, call->waits, call->wait_count, call->signal, pass_on);
 }
 
-// ---- tenon.kernels/1: a kernel is an executable of one op ----------------------------------------------------
+// ---- tenon.kernels/1: a kernel is an executable of one op
+// ----------------------------------------------------
 
-tenon_code_t Faults::create(tenon_device_t* device, const tenon_kernel_call_t* call, tenon_kernel_t** out) {
+tenon_code_t Faults::create(tenon_device_t* device, const tenon_kernel_call_t* call,
+                            tenon_kernel_t** out) {
   const auto d = device_of(device);
   TENON_TRY(hit(*d, kLoad));
   TENON_TRY(kernels_->create(kernels_->self, device, call, out));
   remember(*out, d);
   return TENON_OK;
 }
-tenon_code_t Faults::restore(tenon_device_t* device, const void* bytes, uint64_t size, tenon_kernel_t** out) {
+tenon_code_t Faults::restore(tenon_device_t* device, const void* bytes, uint64_t size,
+                             tenon_kernel_t** out) {
   const auto d = device_of(device);
   TENON_TRY(hit(*d, kLoad));
   TENON_TRY(kernels_->restore(kernels_->self, device, bytes, size, out));

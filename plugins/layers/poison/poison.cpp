@@ -1,4 +1,5 @@
-// The layer `poison`: what a device is to write holds NaN before it does, so that an element that is never written is seen.
+// The layer `poison`: what a device is to write holds NaN before it does, so that an element that
+// is never written is seen.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -16,10 +17,12 @@
 namespace tenon::poison {
 namespace {
 
-// A NaN as f16 and bf16, repeated one as f32 and f64; no number that small integers are, and no predicate.
+// A NaN as f16 and bf16, repeated one as f32 and f64; no number that small integers are, and no
+// predicate.
 constexpr uint64_t kPattern = 0x7ffd, kByte = 0xfd;
 
-// While a device asks for the buffer of an output it may hold locks that a copy takes, but none that `map` takes.
+// While a device asks for the buffer of an output it may hold locks that a copy takes, but none
+// that `map` takes.
 thread_local bool t_asked = false;
 
 // What an execution writes, as `needs` said.
@@ -43,12 +46,13 @@ class Poison {
  private:
   // ---- Slots ----
   tenon_code_t alloc(tenon_device_t* device, uint64_t size, tenon_buffer_t** out);
-  tenon_code_t load(tenon_device_t* device, const void* bytes, uint64_t size, tenon_blob_t* const* constants, uint32_t count,
-                    tenon_executable_t** out);
+  tenon_code_t load(tenon_device_t* device, const void* bytes, uint64_t size,
+                    tenon_blob_t* const* constants, uint32_t count, tenon_executable_t** out);
   void executable_release(tenon_executable_t* executable);
   tenon_code_t needs(tenon_executable_t* executable, tenon_symbols_t symbols, tenon_needs_t* out);
   tenon_code_t execute(tenon_executable_t* executable, const tenon_call_t* call);
-  tenon_code_t create(tenon_device_t* device, const tenon_kernel_call_t* call, tenon_kernel_t** out);
+  tenon_code_t create(tenon_device_t* device, const tenon_kernel_call_t* call,
+                      tenon_kernel_t** out);
   void destroy(tenon_kernel_t* kernel);
   tenon_code_t run(tenon_kernel_t* kernel, const tenon_kernel_args_t* args);
 
@@ -59,7 +63,8 @@ class Poison {
     const tenon_call_t* call;  // null, or one with a queue
   };
   Status fill(const Place& place, const tenon_span_t& span, uint64_t size) const;
-  Status fill_part(const Place& place, const tenon_span_t& span, uint64_t size, uint64_t pattern, uint32_t width) const;
+  Status fill_part(const Place& place, const tenon_span_t& span, uint64_t size, uint64_t pattern,
+                   uint32_t width) const;
   Status fill_mapped(tenon_device_t* device, tenon_copy_t copy) const;
   Status fill_call(const Place& place, const tenon_call_t& call, const Sizes& sizes) const;
 
@@ -89,7 +94,8 @@ Status Poison::attach(LayerSubject& subject) {
   queue_ = subject.next<tenon_queue_api_t>(TENON_QUEUE_ID);
   compile_ = subject.next<tenon_compile_api_t>(TENON_COMPILE_ID);
   kernels_ = subject.next<tenon_kernels_api_t>(TENON_KERNELS_ID);
-  if (device_ == nullptr) return {};  // a frontend, a toolchain, kernels for the device of another plugin
+  if (device_ == nullptr)
+    return {};  // a frontend, a toolchain, kernels for the device of another plugin
   device_table_.alloc = layer_slot<&Poison::alloc>;
   subject.put(TENON_DEVICE_ID, &device_table_, this);
   compile_table_.load = layer_slot<&Poison::load>;
@@ -104,19 +110,22 @@ Status Poison::attach(LayerSubject& subject) {
   return {};
 }
 
-// ---- Filling ---------------------------------------------------------------------------------------------------
+// ---- Filling
+// ---------------------------------------------------------------------------------------------------
 
 Status Poison::fill_mapped(tenon_device_t* device, tenon_copy_t copy) const {
   void* data = nullptr;
   if (device_->map == nullptr) return {};
   const tenon_code_t code = device_->map(device_->self, device, copy.to, &data);
-  if (code == TENON_UNIMPLEMENTED) return {};  // memory of which a device that holds its locks can be asked nothing
+  if (code == TENON_UNIMPLEMENTED)
+    return {};  // memory of which a device that holds its locks can be asked nothing
   TENON_TRY(code);
   tenon_copy_perform(&copy, nullptr, data);
   return {};
 }
 
-Status Poison::fill_part(const Place& place, const tenon_span_t& span, uint64_t size, uint64_t pattern, uint32_t width) const {
+Status Poison::fill_part(const Place& place, const tenon_span_t& span, uint64_t size,
+                         uint64_t pattern, uint32_t width) const {
   tenon_copy_t copy = {};
   copy.size_bytes = sizeof copy;
   copy.direction = TENON_COPY_FILL;
@@ -128,9 +137,11 @@ Status Poison::fill_part(const Place& place, const tenon_span_t& span, uint64_t 
   if (size == 0) return {};
   if (place.call != nullptr) {
     // Each with all waits: the queue goes on behind a copy whose wait failed.
-    return queue_->copy_async(queue_->self, place.call->queue, &copy, place.call->waits, place.call->wait_count, {});
+    return queue_->copy_async(queue_->self, place.call->queue, &copy, place.call->waits,
+                              place.call->wait_count, {});
   }
-  return t_asked ? fill_mapped(place.device, copy) : Status(device_->copy(device_->self, place.device, &copy));
+  return t_asked ? fill_mapped(place.device, copy)
+                 : Status(device_->copy(device_->self, place.device, &copy));
 }
 
 Status Poison::fill(const Place& place, const tenon_span_t& span, uint64_t size) const {
@@ -148,11 +159,15 @@ tenon_code_t Poison::alloc(tenon_device_t* device, uint64_t size, tenon_buffer_t
   return filled.code();
 }
 
-// ---- Executables -----------------------------------------------------------------------------------------------
+// ---- Executables
+// -----------------------------------------------------------------------------------------------
 
-std::vector<int64_t> values_of(const tenon_symbols_t& symbols) { return {symbols.values, symbols.values + symbols.count}; }
+std::vector<int64_t> values_of(const tenon_symbols_t& symbols) {
+  return {symbols.values, symbols.values + symbols.count};
+}
 
-tenon_code_t Poison::load(tenon_device_t* device, const void* bytes, uint64_t size, tenon_blob_t* const* constants, uint32_t count,
+tenon_code_t Poison::load(tenon_device_t* device, const void* bytes, uint64_t size,
+                          tenon_blob_t* const* constants, uint32_t count,
                           tenon_executable_t** out) {
   TENON_TRY(compile_->load(compile_->self, device, bytes, size, constants, count, out));
   const std::lock_guard lock(mutex_);
@@ -168,7 +183,8 @@ void Poison::executable_release(tenon_executable_t* executable) {
   compile_->executable_release(compile_->self, executable);
 }
 
-tenon_code_t Poison::needs(tenon_executable_t* executable, tenon_symbols_t symbols, tenon_needs_t* out) {
+tenon_code_t Poison::needs(tenon_executable_t* executable, tenon_symbols_t symbols,
+                           tenon_needs_t* out) {
   TENON_TRY(compile_->needs(compile_->self, executable, symbols, out));
   Sizes sizes;
   sizes.outputs.assign(out->outputs, out->outputs + out->output_count);
@@ -182,8 +198,10 @@ Status Poison::fill_call(const Place& place, const tenon_call_t& call, const Siz
   for (uint32_t i = 0; i < call.output_count && i < sizes.outputs.size(); ++i) {
     const tenon_output_need_t& need = sizes.outputs[i];
     const tenon_span_t& out = call.outputs[i];
-    const bool shared = need.alias_input < call.input_count && call.inputs[need.alias_input].buffer == out.buffer;
-    if (need.size_bytes_max != TENON_SIZE_UNKNOWN && !shared) TENON_TRY(fill(place, out, need.size_bytes_max));
+    const bool shared =
+        need.alias_input < call.input_count && call.inputs[need.alias_input].buffer == out.buffer;
+    if (need.size_bytes_max != TENON_SIZE_UNKNOWN && !shared)
+      TENON_TRY(fill(place, out, need.size_bytes_max));
   }
   return fill(place, call.workspace, sizes.workspace_bytes);
 }
@@ -207,11 +225,13 @@ tenon_code_t Poison::execute(tenon_executable_t* executable, const tenon_call_t*
     const std::lock_guard lock(mutex_);
     const Loaded& loaded = executables_[executable];
     device = loaded.device;
-    if (const auto known = loaded.sizes.find(values_of(call.symbols)); known != loaded.sizes.end()) sizes = known->second;
+    if (const auto known = loaded.sizes.find(values_of(call.symbols)); known != loaded.sizes.end())
+      sizes = known->second;
   }
   const Place place = {device, call.queue != nullptr ? &call : nullptr};
   if (const Status filled = fill_call(place, call, sizes); !filled.ok()) {
-    if (call.queue != nullptr) (void)device_->sync(device_->self, device);  // nothing of a refused call is in flight
+    if (call.queue != nullptr)
+      (void)device_->sync(device_->self, device);  // nothing of a refused call is in flight
     return filled.code();
   }
   const tenon_call_t above = call;
@@ -223,13 +243,16 @@ tenon_code_t Poison::execute(tenon_executable_t* executable, const tenon_call_t*
   return compile_->execute(compile_->self, executable, &call);
 }
 
-// ---- Kernels ---------------------------------------------------------------------------------------------------
+// ---- Kernels
+// ---------------------------------------------------------------------------------------------------
 
-tenon_code_t Poison::create(tenon_device_t* device, const tenon_kernel_call_t* call, tenon_kernel_t** out) {
+tenon_code_t Poison::create(tenon_device_t* device, const tenon_kernel_call_t* call,
+                            tenon_kernel_t** out) {
   TENON_TRY(kernels_->create(kernels_->self, device, call, out));
   Kernel kernel;
   kernel.device = device;
-  for (uint32_t i = 0; i < call->result_count; ++i) kernel.results.emplace_back(call->results[i].dtype, call->results[i].rank);
+  for (uint32_t i = 0; i < call->result_count; ++i)
+    kernel.results.emplace_back(call->results[i].dtype, call->results[i].rank);
   const std::lock_guard lock(mutex_);
   of_kernels_[*out] = std::move(kernel);
   return TENON_OK;
@@ -247,9 +270,11 @@ tenon_code_t Poison::run(tenon_kernel_t* kernel, const tenon_kernel_args_t* args
   Kernel known;
   {
     const std::lock_guard lock(mutex_);
-    if (const auto found = of_kernels_.find(kernel); found != of_kernels_.end()) known = found->second;
+    if (const auto found = of_kernels_.find(kernel); found != of_kernels_.end())
+      known = found->second;
   }
-  const size_t count = args->part_index == 0 ? std::min<size_t>(known.results.size(), args->output_count) : 0;
+  const size_t count =
+      args->part_index == 0 ? std::min<size_t>(known.results.size(), args->output_count) : 0;
   for (size_t i = 0; i < count; ++i) {
     const auto [dtype, rank] = known.results[i];
     uint64_t elements = 1;

@@ -39,7 +39,8 @@ std::string last_failure_text() {
   tenon_failure_t failure = {};
   failure.size_bytes = sizeof failure;
   const tenon_host_t* host = context().host;
-  if (host->last_failure(host->self, &failure) != TENON_OK || failure.code == TENON_OK) return "the host does not say why";
+  if (host->last_failure(host->self, &failure) != TENON_OK || failure.code == TENON_OK)
+    return "the host does not say why";
   return cat(view(failure.id), ": ", view(failure.message));
 }
 
@@ -48,7 +49,8 @@ Status Segments::attach(LayerSubject& subject) {
   TENON_TRY(read_options(subject));
   session_ = context().query<tenon_host_session_t>(TENON_HOST_SESSION_ID);
   files_ = context().query<tenon_host_files_t>(TENON_HOST_FILES_ID);
-  if (session_ == nullptr || files_ == nullptr || context().graph == nullptr) return subject.refuse("this host offers no sessions, files or graphs");
+  if (session_ == nullptr || files_ == nullptr || context().graph == nullptr)
+    return subject.refuse("this host offers no sessions, files or graphs");
   device_ = subject.next<tenon_device_api_t>(TENON_DEVICE_ID);
   compile_ = subject.next<tenon_compile_api_t>(TENON_COMPILE_ID);
   if (device_ == nullptr || compile_ == nullptr) return {};
@@ -62,7 +64,8 @@ Status Segments::attach(LayerSubject& subject) {
   return {};
 }
 
-// ---- From graph to executable ----------------------------------------------------------------------------------
+// ---- From graph to executable
+// ----------------------------------------------------------------------------------
 
 // In order of value index, as `load` gets them.
 std::vector<std::array<uint64_t, 2>> Segments::constants_of(tenon_graph_t* graph) const {
@@ -75,16 +78,21 @@ std::vector<std::array<uint64_t, 2>> Segments::constants_of(tenon_graph_t* graph
     tenon_value_view_t value = {};
     value.size_bytes = sizeof value;
     uint64_t digest[2] = {};
-    if (host->value_view(host->self, graph, v, &value) != TENON_OK || value.kind != TENON_VALUE_CONSTANT) continue;
-    if (host->blob_digest(host->self, value.blob, digest) == TENON_OK) digests.push_back({digest[0], digest[1]});
+    if (host->value_view(host->self, graph, v, &value) != TENON_OK ||
+        value.kind != TENON_VALUE_CONSTANT)
+      continue;
+    if (host->blob_digest(host->self, value.blob, digest) == TENON_OK)
+      digests.push_back({digest[0], digest[1]});
   }
   return digests;
 }
 
 // The same bytes with other constants are another segment.
-std::string Segments::key_of(std::string_view bytes, const std::vector<std::array<uint64_t, 2>>& digests) const {
+std::string Segments::key_of(std::string_view bytes,
+                             const std::vector<std::array<uint64_t, 2>>& digests) const {
   std::string key(bytes);
-  for (const auto& digest : digests) key.append(reinterpret_cast<const char*>(digest.data()), sizeof digest);
+  for (const auto& digest : digests)
+    key.append(reinterpret_cast<const char*>(digest.data()), sizeof digest);
   return key;
 }
 
@@ -95,7 +103,8 @@ Segment* Segments::segment_of(tenon_graph_t* graph) {
   tenon_region_view_t region = {};
   g.size_bytes = sizeof g;
   region.size_bytes = sizeof region;
-  if (host->graph_hash(host->self, graph, hash) != TENON_OK || host->graph_view(host->self, graph, &g) != TENON_OK ||
+  if (host->graph_hash(host->self, graph, hash) != TENON_OK ||
+      host->graph_view(host->self, graph, &g) != TENON_OK ||
       host->region_view(host->self, graph, g.main, &region) != TENON_OK) {
     return nullptr;
   }
@@ -109,16 +118,23 @@ Segment* Segments::segment_of(tenon_graph_t* graph) {
     tenon_value_view_t value = {};
     value.size_bytes = sizeof value;
     const bool known = host->value_view(host->self, graph, region.arguments[i], &value) == TENON_OK;
-    place->inputs.push_back({known ? std::string(sym_text(value.name)) : std::string(), region.arguments[i]});
+    place->inputs.push_back(
+        {known ? std::string(sym_text(value.name)) : std::string(), region.arguments[i]});
   }
   for (uint32_t i = 0; i < region.yield_count; ++i) {
-    place->outputs.push_back({region.output_names == nullptr ? std::string() : std::string(sym_text(region.output_names[i])), region.yields[i]});
+    place->outputs.push_back({region.output_names == nullptr
+                                  ? std::string()
+                                  : std::string(sym_text(region.output_names[i])),
+                              region.yields[i]});
   }
-  if (Status status = compiled(*place); !status.ok()) log("record", TENON_LOG_WARN, plugin_, ": the graph ", file(*place, ".tirb"), " is not kept: ", last_failure_text());
+  if (Status status = compiled(*place); !status.ok())
+    log("record", TENON_LOG_WARN, plugin_, ": the graph ", file(*place, ".tirb"),
+        " is not kept: ", last_failure_text());
   return place.get();
 }
 
-tenon_code_t Segments::compile(tenon_str_t target, tenon_graph_t* graph, const tenon_compile_options_t* options, tenon_artifact_t** out) {
+tenon_code_t Segments::compile(tenon_str_t target, tenon_graph_t* graph,
+                               const tenon_compile_options_t* options, tenon_artifact_t** out) {
   // Before: what makes the compiler crash is what a report is about.
   Segment* segment = nullptr;
   {
@@ -145,19 +161,22 @@ tenon_code_t Segments::artifact_bytes(tenon_artifact_t* artifact, const tenon_si
   TENON_TRY(compile_->artifact_bytes(compile_->self, artifact, &collect));
   {
     const std::lock_guard lock(mutex_);
-    if (Segment* segment = artifacts_[artifact]) by_bytes_[key_of(bytes.text, constants_of(segment->graph))] = segment;
+    if (Segment* segment = artifacts_[artifact])
+      by_bytes_[key_of(bytes.text, constants_of(segment->graph))] = segment;
   }
   return sink->write(sink->self, bytes.text.data(), bytes.text.size());
 }
 
-tenon_code_t Segments::load(tenon_device_t* device, const void* bytes, uint64_t size, tenon_blob_t* const* constants, uint32_t count,
+tenon_code_t Segments::load(tenon_device_t* device, const void* bytes, uint64_t size,
+                            tenon_blob_t* const* constants, uint32_t count,
                             tenon_executable_t** out) {
   TENON_TRY(compile_->load(compile_->self, device, bytes, size, constants, count, out));
   const tenon_host_graph_t* host = context().graph;
   std::vector<std::array<uint64_t, 2>> digests;
   for (uint32_t i = 0; i < count; ++i) {
     uint64_t digest[2] = {};
-    if (host->blob_digest(host->self, constants[i], digest) == TENON_OK) digests.push_back({digest[0], digest[1]});
+    if (host->blob_digest(host->self, constants[i], digest) == TENON_OK)
+      digests.push_back({digest[0], digest[1]});
   }
   const std::lock_guard lock(mutex_);
   const auto known = by_bytes_.find(key_of({static_cast<const char*>(bytes), size}, digests));
@@ -173,9 +192,11 @@ void Segments::executable_release(tenon_executable_t* executable) {
   compile_->executable_release(compile_->self, executable);
 }
 
-// ---- Executions ------------------------------------------------------------------------------------------------
+// ---- Executions
+// ------------------------------------------------------------------------------------------------
 
-std::optional<Array> Segments::read(const Segment& segment, tenon_value_t value, tenon_device_t* device, const tenon_span_t& span,
+std::optional<Array> Segments::read(const Segment& segment, tenon_value_t value,
+                                    tenon_device_t* device, const tenon_span_t& span,
                                     const tenon_symbols_t& symbols) const {
   const tenon_host_graph_t* host = context().graph;
   tenon_value_view_t v = {};
@@ -184,20 +205,27 @@ std::optional<Array> Segments::read(const Segment& segment, tenon_value_t value,
   v.size_bytes = sizeof v;
   g.size_bytes = sizeof g;
   region.size_bytes = sizeof region;
-  if (span.buffer == nullptr || host->value_view(host->self, segment.graph, value, &v) != TENON_OK || v.type.kind != TENON_KIND_TENSOR ||
-      host->graph_view(host->self, segment.graph, &g) != TENON_OK || host->region_view(host->self, segment.graph, g.main, &region) != TENON_OK) {
+  if (span.buffer == nullptr ||
+      host->value_view(host->self, segment.graph, value, &v) != TENON_OK ||
+      v.type.kind != TENON_KIND_TENSOR ||
+      host->graph_view(host->self, segment.graph, &g) != TENON_OK ||
+      host->region_view(host->self, segment.graph, g.main, &region) != TENON_OK) {
     return std::nullopt;
   }
   // A dim that depends on what only the run knows comes out differently with other values for it.
   std::vector<int64_t> ones(g.symbol_limit, 1), twos(g.symbol_limit, 2);
-  for (uint32_t i = 0; i < symbols.count && i < region.symbol_count; ++i) ones[region.symbols[i]] = twos[region.symbols[i]] = symbols.values[i];
+  for (uint32_t i = 0; i < symbols.count && i < region.symbol_count; ++i)
+    ones[region.symbols[i]] = twos[region.symbols[i]] = symbols.values[i];
   Array array;
   array.dtype = v.type.dtype;
   int64_t count = 1;
   for (uint32_t i = 0; i < v.type.rank; ++i) {
     int64_t a = 0, b = 0;
-    if (host->dim_evaluate(host->self, segment.graph, v.type.dims[i], ones.data(), g.symbol_limit, &a) != TENON_OK ||
-        host->dim_evaluate(host->self, segment.graph, v.type.dims[i], twos.data(), g.symbol_limit, &b) != TENON_OK || a != b || a < 0) {
+    if (host->dim_evaluate(host->self, segment.graph, v.type.dims[i], ones.data(), g.symbol_limit,
+                           &a) != TENON_OK ||
+        host->dim_evaluate(host->self, segment.graph, v.type.dims[i], twos.data(), g.symbol_limit,
+                           &b) != TENON_OK ||
+        a != b || a < 0) {
       return std::nullopt;
     }
     if (__builtin_mul_overflow(count, a, &count) || count > kSizeMax) return std::nullopt;
@@ -229,15 +257,19 @@ tenon_code_t Segments::execute(tenon_executable_t* executable, const tenon_call_
       number = segment->runs++;
     }
   }
-  if (segment == nullptr || !wants(*segment, number)) return compile_->execute(compile_->self, executable, call);
+  if (segment == nullptr || !wants(*segment, number))
+    return compile_->execute(compile_->self, executable, call);
   std::vector<std::optional<Array>> inputs, outputs;
   for (uint32_t i = 0; i < call->input_count && i < segment->inputs.size(); ++i) {
-    inputs.push_back(read(*segment, segment->inputs[i].value, device, call->inputs[i], call->symbols));
+    inputs.push_back(
+        read(*segment, segment->inputs[i].value, device, call->inputs[i], call->symbols));
   }
   const tenon_code_t code = compile_->execute(compile_->self, executable, call);
   // A copy is ordered after the work that was submitted.
-  for (uint32_t i = 0; code == TENON_OK && i < call->output_count && i < segment->outputs.size(); ++i) {
-    outputs.push_back(read(*segment, segment->outputs[i].value, device, call->outputs[i], call->symbols));
+  for (uint32_t i = 0; code == TENON_OK && i < call->output_count && i < segment->outputs.size();
+       ++i) {
+    outputs.push_back(
+        read(*segment, segment->outputs[i].value, device, call->outputs[i], call->symbols));
   }
   executed(*segment, number, inputs, outputs, code);
   return code;

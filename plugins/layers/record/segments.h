@@ -1,5 +1,6 @@
-// What `record` and `replay` have in common: they follow graphs from `compile` over the artifact's bytes to the executable, and see each execution
-// with its inputs and outputs as arrays on the host.
+// What `record` and `replay` have in common: they follow graphs from `compile` over the artifact's
+// bytes to the executable, and see each execution with its inputs and outputs as arrays on the
+// host.
 #ifndef TENON_PLUGINS_LAYERS_RECORD_SEGMENTS_H_
 #define TENON_PLUGINS_LAYERS_RECORD_SEGMENTS_H_
 
@@ -38,7 +39,8 @@ struct Array {
   std::vector<unsigned char> bytes;
 };
 
-// Why the host did not do what it was asked last: a full disk, an element type that no file of tensors has.
+// Why the host did not do what it was asked last: a full disk, an element type that no file of
+// tensors has.
 std::string last_failure_text();
 
 class Segments {
@@ -53,30 +55,35 @@ class Segments {
   // Whether run `number` of a segment is of interest.
   virtual bool wants(const Segment& segment, uint64_t number) = 0;
   // An array is missing where it cannot be read: a size that only the run told, a copy that failed.
-  virtual void executed(const Segment& segment, uint64_t number, const std::vector<std::optional<Array>>& inputs,
+  virtual void executed(const Segment& segment, uint64_t number,
+                        const std::vector<std::optional<Array>>& inputs,
                         const std::vector<std::optional<Array>>& outputs, tenon_code_t code) = 0;
 
   const std::string& plugin() const { return plugin_; }
   const std::string& folder() const { return folder_; }
   const tenon_host_session_t* session() const { return session_; }
   const tenon_host_files_t* files() const { return files_; }
-  std::string file(const Segment& segment, std::string_view rest) const { return cat(folder_, "/", segment.hash, rest); }
+  std::string file(const Segment& segment, std::string_view rest) const {
+    return cat(folder_, "/", segment.hash, rest);
+  }
 
   std::string folder_;
 
  private:
-  tenon_code_t compile(tenon_str_t target, tenon_graph_t* graph, const tenon_compile_options_t* options, tenon_artifact_t** out);
+  tenon_code_t compile(tenon_str_t target, tenon_graph_t* graph,
+                       const tenon_compile_options_t* options, tenon_artifact_t** out);
   void artifact_release(tenon_artifact_t* artifact);
   tenon_code_t artifact_bytes(tenon_artifact_t* artifact, const tenon_sink_t* sink);
-  tenon_code_t load(tenon_device_t* device, const void* bytes, uint64_t size, tenon_blob_t* const* constants, uint32_t count,
-                    tenon_executable_t** out);
+  tenon_code_t load(tenon_device_t* device, const void* bytes, uint64_t size,
+                    tenon_blob_t* const* constants, uint32_t count, tenon_executable_t** out);
   void executable_release(tenon_executable_t* executable);
   tenon_code_t execute(tenon_executable_t* executable, const tenon_call_t* call);
   Segment* segment_of(tenon_graph_t* graph);
-  std::string key_of(std::string_view bytes, const std::vector<std::array<uint64_t, 2>>& digests) const;
+  std::string key_of(std::string_view bytes,
+                     const std::vector<std::array<uint64_t, 2>>& digests) const;
   std::vector<std::array<uint64_t, 2>> constants_of(tenon_graph_t* graph) const;
-  std::optional<Array> read(const Segment& segment, tenon_value_t value, tenon_device_t* device, const tenon_span_t& span,
-                            const tenon_symbols_t& symbols) const;
+  std::optional<Array> read(const Segment& segment, tenon_value_t value, tenon_device_t* device,
+                            const tenon_span_t& span, const tenon_symbols_t& symbols) const;
 
   std::string plugin_;
   const tenon_host_session_t* session_ = nullptr;
@@ -89,9 +96,9 @@ class Segments {
     tenon_device_t* device;
   };
   std::mutex mutex_;
-  std::map<std::string, std::unique_ptr<Segment>> segments_;        // by hash
+  std::map<std::string, std::unique_ptr<Segment>> segments_;  // by hash
   std::map<const tenon_artifact_t*, Segment*> artifacts_;
-  std::map<std::string, Segment*> by_bytes_;                        // of artifact and constants
+  std::map<std::string, Segment*> by_bytes_;  // of artifact and constants
   std::map<const tenon_executable_t*, Loaded> executables_;
 };
 

@@ -1,4 +1,5 @@
-// The layer `replay`: what a device computes is compared with what `record` kept for the same graph and the same inputs.
+// The layer `replay`: what a device computes is compared with what `record` kept for the same graph
+// and the same inputs.
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -12,14 +13,16 @@ constexpr uint64_t kRunsMax = 1000;  // of one graph, that are looked through
 
 struct Totals {
   std::atomic<uint64_t> equal = 0, different = 0, unknown = 0;
-  std::atomic<bool> asked = false;  // somebody named a folder: a plugin that was only loaded has nothing to answer for
+  std::atomic<bool> asked =
+      false;  // somebody named a folder: a plugin that was only loaded has nothing to answer for
 };
 Totals& totals() {
   static auto* instance = new Totals;
   return *instance;
 }
 
-// The largest difference, of floating-point elements of the common types; NaN where it cannot be told.
+// The largest difference, of floating-point elements of the common types; NaN where it cannot be
+// told.
 double difference(const Array& a, const Array& b) {
   double most = 0;
   auto walk = [&](auto zero) {
@@ -41,13 +44,17 @@ double difference(const Array& a, const Array& b) {
 
 class Replay : public Segments {
  public:
-  // The count is the answer of a replay: a difference is a failure, nothing compared is one as well, and `tenon` ends with status 1.
+  // The count is the answer of a replay: a difference is a failure, nothing compared is one as
+  // well, and `tenon` ends with status 1.
   static Status shutdown() {
     const Totals& t = totals();
     if (!t.asked) return {};
-    log("replay", t.different != 0 || t.equal == 0 ? TENON_LOG_ERROR : TENON_LOG_WARN, t.equal.load(), " runs as recorded, ", t.different.load(),
-        " different, ", t.unknown.load(), " not recorded");
-    if (t.different != 0) return fail(TENON_DATA_LOSS, cat("replay: ", t.different.load(), " runs differ from what was recorded"));
+    log("replay", t.different != 0 || t.equal == 0 ? TENON_LOG_ERROR : TENON_LOG_WARN,
+        t.equal.load(), " runs as recorded, ", t.different.load(), " different, ", t.unknown.load(),
+        " not recorded");
+    if (t.different != 0)
+      return fail(TENON_DATA_LOSS,
+                  cat("replay: ", t.different.load(), " runs differ from what was recorded"));
     if (t.equal == 0) return fail(TENON_NOT_FOUND, "replay: no run was compared");
     return {};
   }
@@ -56,43 +63,56 @@ class Replay : public Segments {
   Status read_options(LayerSubject& subject) override {
     folder_ = subject.option("dir");
     TENON_TRY(subject.each_option("tolerance", [&](std::string_view text) -> Status {
-      const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), tolerance_);
+      const auto [end, problem] =
+          std::from_chars(text.data(), text.data() + text.size(), tolerance_);
       return problem == std::errc() && end == text.data() + text.size() && tolerance_ >= 0
-                 ? Status() : subject.refuse(cat("the option tolerance is a number, and not ", quoted(text)));
+                 ? Status()
+                 : subject.refuse(cat("the option tolerance is a number, and not ", quoted(text)));
     }));
     TENON_TRY(subject.options_done());
-    if (folder_.empty()) return subject.refuse("the option dir names the folder that `record` wrote");
+    if (folder_.empty())
+      return subject.refuse("the option dir names the folder that `record` wrote");
     totals().asked = true;
     return {};
   }
   Status compiled(Segment&) override { return {}; }
   bool wants(const Segment&, uint64_t) override { return true; }
 
-  // What the folder holds under a name; nothing when it has none, or something else than one tensor. The host's readers bound it.
+  // What the folder holds under a name; nothing when it has none, or something else than one
+  // tensor. The host's readers bound it.
   std::optional<Array> recorded(const Segment& segment, std::string_view name) const {
     std::optional<Array> array;
-    const tenon_tensor_sink_t sink = {&array, [](void* self, const tenon_tensor_t* tensor) -> tenon_code_t {
-      const tenon_host_graph_t* host = context().graph;
-      auto& out = *static_cast<std::optional<Array>*>(self);
-      const void* data = nullptr;
-      uint64_t size = 0;
-      if (const tenon_code_t code = host->blob_data(host->self, tensor->blob, &data, &size); code != TENON_OK) return code;
-      out = Array{tensor->dtype, {tensor->dims, tensor->dims + tensor->rank},
-                  {static_cast<const unsigned char*>(data), static_cast<const unsigned char*>(data) + size}};
-      return TENON_OK;
-    }};
-    if (session()->tensors_read(session()->self, str(file(segment, name)), &sink) != TENON_OK) return std::nullopt;
+    const tenon_tensor_sink_t sink = {
+        &array, [](void* self, const tenon_tensor_t* tensor) -> tenon_code_t {
+          const tenon_host_graph_t* host = context().graph;
+          auto& out = *static_cast<std::optional<Array>*>(self);
+          const void* data = nullptr;
+          uint64_t size = 0;
+          if (const tenon_code_t code = host->blob_data(host->self, tensor->blob, &data, &size);
+              code != TENON_OK)
+            return code;
+          out = Array{tensor->dtype,
+                      {tensor->dims, tensor->dims + tensor->rank},
+                      {static_cast<const unsigned char*>(data),
+                       static_cast<const unsigned char*>(data) + size}};
+          return TENON_OK;
+        }};
+    if (session()->tensors_read(session()->self, str(file(segment, name)), &sink) != TENON_OK)
+      return std::nullopt;
     return array;
   }
 
-  static bool equal(const Array& a, const Array& b) { return a.dtype == b.dtype && a.dims == b.dims && a.bytes == b.bytes; }
+  static bool equal(const Array& a, const Array& b) {
+    return a.dtype == b.dtype && a.dims == b.dims && a.bytes == b.bytes;
+  }
 
   void executed(const Segment& segment, uint64_t, const std::vector<std::optional<Array>>& inputs,
                 const std::vector<std::optional<Array>>& outputs, tenon_code_t code) override {
     for (uint64_t run = 0; run < kRunsMax; ++run) {
       bool same = true, any = false;
       for (size_t i = 0; i < inputs.size() && same; ++i) {
-        const std::optional<Array> was = recorded(segment, cat(".run", run, ".in", static_cast<uint64_t>(i), ".npy"));
+        const std::optional<Array> was =
+            recorded(segment, cat(".run", run, ".in", static_cast<uint64_t>(i), ".npy"));
         any = any || was.has_value();
         same = was.has_value() == inputs[i].has_value() && (!was || equal(*was, *inputs[i]));
       }
@@ -101,18 +121,22 @@ class Replay : public Segments {
       if (inputs.empty()) break;
     }
     ++totals().unknown;
-    log("replay", TENON_LOG_WARN, plugin(), ": a run of graph ", segment.hash, " was not recorded with these inputs");
+    log("replay", TENON_LOG_WARN, plugin(), ": a run of graph ", segment.hash,
+        " was not recorded with these inputs");
   }
 
-  void compare(const Segment& segment, uint64_t run, const std::vector<std::optional<Array>>& outputs, tenon_code_t code) {
+  void compare(const Segment& segment, uint64_t run,
+               const std::vector<std::optional<Array>>& outputs, tenon_code_t code) {
     std::string wrong = code == TENON_OK ? "" : cat("it fails with code ", code);
     uint64_t compared = 0;
     for (size_t i = 0; i < outputs.size() && wrong.empty(); ++i) {
-      const std::optional<Array> was = recorded(segment, cat(".run", run, ".out", static_cast<uint64_t>(i), ".npy"));
+      const std::optional<Array> was =
+          recorded(segment, cat(".run", run, ".out", static_cast<uint64_t>(i), ".npy"));
       if (!was || !outputs[i]) continue;
       ++compared;
       if (equal(*was, *outputs[i])) continue;
-      if (was->dtype != outputs[i]->dtype || was->dims != outputs[i]->dims || was->bytes.size() != outputs[i]->bytes.size()) {
+      if (was->dtype != outputs[i]->dtype || was->dims != outputs[i]->dims ||
+          was->bytes.size() != outputs[i]->bytes.size()) {
         wrong = cat("output ", static_cast<uint64_t>(i), " has another type or shape");
         continue;
       }
@@ -120,14 +144,18 @@ class Replay : public Segments {
       if (apart <= tolerance_) continue;
       size_t at = 0;
       while (was->bytes[at] == outputs[i]->bytes[at]) ++at;
-      wrong = cat("output ", static_cast<uint64_t>(i), " differs from byte ", static_cast<uint64_t>(at), " on, by at most ", apart);
+      wrong = cat("output ", static_cast<uint64_t>(i), " differs from byte ",
+                  static_cast<uint64_t>(at), " on, by at most ", apart);
     }
     if (wrong.empty() && compared == 0 && !outputs.empty()) {
       ++totals().unknown;
-      return log("replay", TENON_LOG_WARN, plugin(), ": run ", run, " of graph ", segment.hash, " has no outputs that can be read");
+      return log("replay", TENON_LOG_WARN, plugin(), ": run ", run, " of graph ", segment.hash,
+                 " has no outputs that can be read");
     }
     ++(wrong.empty() ? totals().equal : totals().different);
-    if (!wrong.empty()) log("replay", TENON_LOG_ERROR, plugin(), ": run ", run, " of graph ", segment.hash, ": ", wrong);
+    if (!wrong.empty())
+      log("replay", TENON_LOG_ERROR, plugin(), ": run ", run, " of graph ", segment.hash, ": ",
+          wrong);
   }
 
   double tolerance_ = 0;

@@ -1,5 +1,5 @@
-// The layer `trace`: when each call of a plugin began and ended, on which thread, with how many bytes. The slots are made from a list of
-// names, since all of them are told alike.
+// The layer `trace`: when each call of a plugin began and ended, on which thread, with how many
+// bytes. The slots are made from a list of names, since all of them are told alike.
 #include <map>
 #include <memory>
 
@@ -31,12 +31,14 @@ class Trace {
     return Writer::finish_all();
   }
 
-  void add(std::string_view name, std::string_view interface, uint64_t begin_ns, const void* handle, uint64_t bytes, tenon_code_t code) {
+  void add(std::string_view name, std::string_view interface, uint64_t begin_ns, const void* handle,
+           uint64_t bytes, tenon_code_t code) {
     const uint64_t end_ns = now_ns();
     std::string device;
     {
       const std::lock_guard lock(mutex_);
-      if (const auto known = names_.find(handle); handle != nullptr && known != names_.end()) device = known->second;
+      if (const auto known = names_.find(handle); handle != nullptr && known != names_.end())
+        device = known->second;
     }
     const Event event = {name, interface, plugin_, device, begin_ns, end_ns, bytes, code};
     writer_ == nullptr ? Totals::add(event) : writer_->add(event);
@@ -63,9 +65,12 @@ class Trace {
   std::map<const void*, std::string> names_;  // of devices and what has no device in its calls
 };
 
-// ---- What a call says of itself ----------------------------------------------------------------------------------
+// ---- What a call says of itself
+// ----------------------------------------------------------------------------------
 
-[[maybe_unused]] const void* handle_of() { return nullptr; }
+[[maybe_unused]] const void* handle_of() {
+  return nullptr;
+}
 template <class First, class... Rest>
 const void* handle_of(First first, Rest...) {
   if constexpr (std::is_pointer_v<First>) {
@@ -75,8 +80,12 @@ const void* handle_of(First first, Rest...) {
   }
 }
 
-uint64_t bytes_in(const tenon_copy_t* copy) { return copy == nullptr ? 0 : copy->length_bytes; }
-uint64_t bytes_in(uint64_t size) { return size; }
+uint64_t bytes_in(const tenon_copy_t* copy) {
+  return copy == nullptr ? 0 : copy->length_bytes;
+}
+uint64_t bytes_in(uint64_t size) {
+  return size;
+}
 template <class Other>
 uint64_t bytes_in(const Other&) {
   return 0;
@@ -103,7 +112,9 @@ void note_made(Trace& trace, const void* from, uint32_t ordinal, Made** out) {
     trace.made(from, *out);
   }
 }
-[[maybe_unused]] uint32_t ordinal_of() { return 0; }
+[[maybe_unused]] uint32_t ordinal_of() {
+  return 0;
+}
 template <class First, class... Rest>
 uint32_t ordinal_of(First first, Rest...) {
   if constexpr (std::is_same_v<First, uint32_t>) {
@@ -117,7 +128,8 @@ auto last_of(Args... args) {
   return std::get<sizeof...(args) - 1>(std::tuple(args...));
 }
 
-// ---- One slot ----------------------------------------------------------------------------------------------------
+// ---- One slot
+// ----------------------------------------------------------------------------------------------------
 
 template <size_t N>
 struct Name {
@@ -130,7 +142,8 @@ struct Name {
 
 template <Name kName, Name kInterface, bool kSized, auto Member>
 struct Slot;
-template <Name kName, Name kInterface, bool kSized, class Api, class Result, class... Args, Result (*Api::*Member)(void*, Args...)>
+template <Name kName, Name kInterface, bool kSized, class Api, class Result, class... Args,
+          Result (*Api::*Member)(void*, Args...)>
 struct Slot<kName, kInterface, kSized, Member> {
   static Result call(void* self, Args... args) {
     auto& side = *static_cast<Side<Api>*>(self);
@@ -141,7 +154,8 @@ struct Slot<kName, kInterface, kSized, Member> {
       const tenon_code_t code = (side.next->*Member)(side.next->self, args...);
       side.trace->add(kName.view(), kInterface.view(), begin, handle_of(args...), bytes, code);
       if constexpr (sizeof...(Args) != 0) {
-        if (code == TENON_OK) note_made(*side.trace, handle_of(args...), ordinal_of(args...), last_of(args...));
+        if (code == TENON_OK)
+          note_made(*side.trace, handle_of(args...), ordinal_of(args...), last_of(args...));
       }
       return code;
     } else {
@@ -152,7 +166,8 @@ struct Slot<kName, kInterface, kSized, Member> {
 };
 
 #define SLOT(side, id, sized, slot) \
-  side.table.slot = &Slot<#slot, id, sized, &std::remove_reference_t<decltype(side.table)>::slot>::call
+  side.table.slot =                 \
+      &Slot<#slot, id, sized, &std::remove_reference_t<decltype(side.table)>::slot>::call
 
 template <class Api>
 bool begin(LayerSubject& subject, std::string_view id, Trace* trace, Side<Api>* side) {
@@ -178,12 +193,14 @@ Status Trace::attach(LayerSubject& subject) {
   }
 #define Q(slot) SLOT(queue_, TENON_QUEUE_ID, false, slot)
   if (begin(subject, TENON_QUEUE_ID, this, &queue_)) {
-    Q(queue_create), Q(queue_destroy), Q(fence_create), Q(fence_destroy), Q(fence_query), Q(fence_signal), Q(fence_wait);
+    Q(queue_create), Q(queue_destroy), Q(fence_create), Q(fence_destroy), Q(fence_query),
+        Q(fence_signal), Q(fence_wait);
     SLOT(queue_, TENON_QUEUE_ID, true, copy_async);
   }
 #define C(slot) SLOT(compile_, TENON_COMPILE_ID, false, slot)
   if (begin(subject, TENON_COMPILE_ID, this, &compile_)) {
-    C(claim), C(compile), C(artifact_release), C(artifact_info), C(artifact_bytes), C(executable_release), C(executable_info);
+    C(claim), C(compile), C(artifact_release), C(artifact_info), C(artifact_bytes),
+        C(executable_release), C(executable_info);
     C(needs), C(execute), C(dump);
     SLOT(compile_, TENON_COMPILE_ID, true, fits);
     SLOT(compile_, TENON_COMPILE_ID, true, load);

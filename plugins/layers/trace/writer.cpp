@@ -23,7 +23,8 @@ struct All {
   std::vector<Writer*> writers;
 };
 All& all() {
-  static auto* instance = new All;  // never destroyed: shutdown comes after destructors of libraries
+  static auto* instance =
+      new All;  // never destroyed: shutdown comes after destructors of libraries
   return *instance;
 }
 
@@ -51,7 +52,9 @@ void add_text(std::string* out, std::string_view text) {
 }  // namespace
 
 uint64_t now_ns() {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                   std::chrono::steady_clock::now().time_since_epoch())
+                                   .count());
 }
 
 namespace {
@@ -81,9 +84,11 @@ void Totals::add(const Event& e) {
 void Totals::tell() {
   const std::lock_guard lock(sums().mutex);
   std::vector<std::pair<std::string, Sum>> rows(sums().by_call.begin(), sums().by_call.end());
-  std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second.ns > b.second.ns; });
+  std::sort(rows.begin(), rows.end(),
+            [](const auto& a, const auto& b) { return a.second.ns > b.second.ns; });
   for (const auto& [name, sum] : rows) {
-    log("trace", TENON_LOG_WARN, name, ": ", sum.calls, " calls, ", sum.ns / 1000, " us", sum.bytes == 0 ? "" : cat(", ", sum.bytes, " bytes"));
+    log("trace", TENON_LOG_WARN, name, ": ", sum.calls, " calls, ", sum.ns / 1000, " us",
+        sum.bytes == 0 ? "" : cat(", ", sum.bytes, " bytes"));
   }
   sums().by_call.clear();
 }
@@ -107,13 +112,18 @@ Status Writer::open() {
   // The name is taken over at the end: what lies there must be something that may go.
   struct stat there = {};
   if (::lstat(path_.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
-    return fail(TENON_INVALID_ARGUMENT, cat("trace: ", quoted(path_), S_ISLNK(there.st_mode) ? " is a link, and is not written through"
-                                                                                             : " exists and is no regular file"));
+    return fail(TENON_INVALID_ARGUMENT,
+                cat("trace: ", quoted(path_),
+                    S_ISLNK(there.st_mode) ? " is a link, and is not written through"
+                                           : " exists and is no regular file"));
   }
   part_ = cat(path_, ".", static_cast<uint64_t>(getpid()), ".part");
   file_ = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (file_ < 0) return fail(TENON_INVALID_ARGUMENT, cat("trace: the file ", quoted(part_), " cannot be made: ", strerror(errno)));
-  text_ = cat("[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"args\":{\"name\":\"tenon ", static_cast<uint64_t>(getpid()), "\"}}");
+  if (file_ < 0)
+    return fail(TENON_INVALID_ARGUMENT,
+                cat("trace: the file ", quoted(part_), " cannot be made: ", strerror(errno)));
+  text_ = cat("[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"args\":{\"name\":\"tenon ",
+              static_cast<uint64_t>(getpid()), "\"}}");
   return {};
 }
 
@@ -163,7 +173,9 @@ Status Writer::finish() {
   drain();
   const bool bad = failed_ || ::close(file_) != 0 || ::rename(part_.c_str(), path_.c_str()) != 0;
   file_ = -1;
-  if (bad) return fail(TENON_UNKNOWN, cat("trace: the file ", quoted(path_), " cannot be written: ", strerror(errno), "; what there is, is in ", quoted(part_)));
+  if (bad)
+    return fail(TENON_UNKNOWN, cat("trace: the file ", quoted(path_), " cannot be written: ",
+                                   strerror(errno), "; what there is, is in ", quoted(part_)));
   log("trace", TENON_LOG_INFO, "wrote ", path_);
   return {};
 }

@@ -1,4 +1,5 @@
-// A timeline in Chrome's JSON, which Perfetto reads: events go to a file beside the wanted one, which gets its name when it is complete.
+// A timeline in Chrome's JSON, which Perfetto reads: events go to a file beside the wanted one,
+// which gets its name when it is complete.
 #ifndef TENON_PLUGINS_LAYERS_TRACE_WRITER_H_
 #define TENON_PLUGINS_LAYERS_TRACE_WRITER_H_
 
@@ -20,7 +21,8 @@ struct Event {
   tenon_code_t code;
 };
 
-// How often each call was made, and for how long: what is told when no file is wanted. Threads: safe.
+// How often each call was made, and for how long: what is told when no file is wanted. Threads:
+// safe.
 class Totals {
  public:
   static void add(const Event& event);
@@ -30,7 +32,8 @@ class Totals {
 // Threads: safe.
 class Writer {
  public:
-  // The one of a path, opened. Lives as long as the process. Refuses what cannot be written, and a link in the way.
+  // The one of a path, opened. Lives as long as the process. Refuses what cannot be written, and a
+  // link in the way.
   static Status at(std::string_view path, bool flush, Writer** out);
   void add(const Event& event);
   // Ends all files and gives them their names.

@@ -25,14 +25,19 @@ std::string text_of(const tenon_device_info_t& info) {
   return cat(info.kind, '\0', info.description, '\0', info.target);
 }
 bool equal(const tenon_device_info_t& a, const tenon_device_info_t& b) {
-  return a.threading == b.threading && a.memory_bytes == b.memory_bytes && a.alignment_bytes == b.alignment_bytes &&
-         a.copy_gigabytes_per_second == b.copy_gigabytes_per_second && a.copy_latency_ns == b.copy_latency_ns;
+  return a.threading == b.threading && a.memory_bytes == b.memory_bytes &&
+         a.alignment_bytes == b.alignment_bytes &&
+         a.copy_gigabytes_per_second == b.copy_gigabytes_per_second &&
+         a.copy_latency_ns == b.copy_latency_ns;
 }
-bool finite(double value) { return std::isfinite(value) && value >= 0; }
+bool finite(double value) {
+  return std::isfinite(value) && value >= 0;
+}
 
 uint64_t digest(const void* data, uint64_t size) {
   uint64_t hash = 1469598103934665603u;
-  for (uint64_t i = 0; i < size; ++i) hash = (hash ^ static_cast<const unsigned char*>(data)[i]) * 1099511628211u;
+  for (uint64_t i = 0; i < size; ++i)
+    hash = (hash ^ static_cast<const unsigned char*>(data)[i]) * 1099511628211u;
   return hash;
 }
 
@@ -44,8 +49,10 @@ struct Wrong {
 };
 
 Wrong wrong_range(std::string_view which, const Object* buffer, uint64_t offset, uint64_t length) {
-  if (buffer == nullptr || (offset <= buffer->size_bytes && length <= buffer->size_bytes - offset)) return {};
-  return {cat("bytes ", offset, " to ", offset, " + ", length, " of the ", which, " buffer ", hex(buffer->handle), " of ", buffer->size_bytes, " bytes"),
+  if (buffer == nullptr || (offset <= buffer->size_bytes && length <= buffer->size_bytes - offset))
+    return {};
+  return {cat("bytes ", offset, " to ", offset, " + ", length, " of the ", which, " buffer ",
+              hex(buffer->handle), " of ", buffer->size_bytes, " bytes"),
           "R-C17", TENON_OUT_OF_RANGE};
 }
 
@@ -55,7 +62,8 @@ Wrong wrong_in(const tenon_copy_t& c, const Object* from, const Object* to) {
   }
   if (c.direction == TENON_COPY_FILL) {
     const uint32_t p = c.pattern_bytes;
-    if (p != 1 && p != 2 && p != 4 && p != 8) return {cat("a pattern of ", p, " bytes"), "R-C16", TENON_INVALID_ARGUMENT};
+    if (p != 1 && p != 2 && p != 4 && p != 8)
+      return {cat("a pattern of ", p, " bytes"), "R-C16", TENON_INVALID_ARGUMENT};
   }
   Wrong wrong = wrong_range("source", from, c.from_offset_bytes, c.length_bytes);
   if (wrong.code == TENON_OK) wrong = wrong_range("target", to, c.to_offset_bytes, c.length_bytes);
@@ -81,26 +89,34 @@ void Validator::attach_device(LayerSubject& subject) {
   subject.put(TENON_DEVICE_ID, &t, this);
 }
 
-// ---- What there is -------------------------------------------------------------------------------------------
+// ---- What there is
+// -------------------------------------------------------------------------------------------
 
 tenon_code_t Validator::count(uint32_t* out) {
   if (!need_pointer("count", out, "out_count")) return refuse("count");
   TENON_TRY(ask_for("count", out, [&](uint32_t* o) { return device_->count(device_->self, o); }));
   const std::lock_guard lock(mutex_);
   if (*out > 64) broken("R-C01", "count", cat("it gave ", *out, ", and 64 are the most"));
-  if (count_ >= 0 && count_ != *out) broken("R-C01", "count", cat("it gave ", *out, " after ", count_));
+  if (count_ >= 0 && count_ != *out)
+    broken("R-C01", "count", cat("it gave ", *out, " after ", count_));
   count_ = *out;
   return TENON_OK;
 }
 
 void Validator::check_info(uint32_t ordinal, const tenon_device_info_t& info) {
-  if (!is_kind(info.kind)) broken("R-C02", "info", cat("the kind ", quoted(view(info.kind)), " is not of a-z 0-9 _ -"));
-  if (!is_utf8_text(info.description) || !is_utf8_text(info.target)) broken("R-C02", "info", "description or target is no text");
-  if (!std::has_single_bit(info.alignment_bytes) || info.alignment_bytes < 8) broken("R-C03", "info", cat("an alignment of ", info.alignment_bytes));
-  if (info.threading > TENON_THREADING_FREE) broken("R-C03", "info", cat("a threading of ", info.threading));
-  if (!finite(info.copy_gigabytes_per_second) || !finite(info.copy_latency_ns)) broken("R-C03", "info", "a speed or latency of copies that is no number");
+  if (!is_kind(info.kind))
+    broken("R-C02", "info", cat("the kind ", quoted(view(info.kind)), " is not of a-z 0-9 _ -"));
+  if (!is_utf8_text(info.description) || !is_utf8_text(info.target))
+    broken("R-C02", "info", "description or target is no text");
+  if (!std::has_single_bit(info.alignment_bytes) || info.alignment_bytes < 8)
+    broken("R-C03", "info", cat("an alignment of ", info.alignment_bytes));
+  if (info.threading > TENON_THREADING_FREE)
+    broken("R-C03", "info", cat("a threading of ", info.threading));
+  if (!finite(info.copy_gigabytes_per_second) || !finite(info.copy_latency_ns))
+    broken("R-C03", "info", "a speed or latency of copies that is no number");
   const std::lock_guard lock(mutex_);
-  if (count_ >= 0 && ordinal >= count_) broken("R-C05", "info", cat("it gave OK for ordinal ", ordinal, " of ", count_));
+  if (count_ >= 0 && ordinal >= count_)
+    broken("R-C05", "info", cat("it gave OK for ordinal ", ordinal, " of ", count_));
   const auto [known, is_new] = infos_.try_emplace(ordinal, info, text_of(info));
   if (!is_new && (!equal(known->second.first, info) || known->second.second != text_of(info))) {
     broken("R-C04", "info", cat("it says something else of ordinal ", ordinal, " than before"));
@@ -110,22 +126,28 @@ void Validator::check_info(uint32_t ordinal, const tenon_device_info_t& info) {
 
 tenon_code_t Validator::info(uint32_t ordinal, tenon_device_info_t* out) {
   if (!need_pointer("info", out, "out_info")) return refuse("info");
-  if (!need_size("info", out->size_bytes, sizeof out->size_bytes, "out_info")) return refuse("info");
+  if (!need_size("info", out->size_bytes, sizeof out->size_bytes, "out_info"))
+    return refuse("info");
   Guarded<tenon_device_info_t> guarded;
-  TENON_TRY(ask_for_record("info", out, guarded, [&](tenon_device_info_t* o) { return device_->info(device_->self, ordinal, o); }));
+  TENON_TRY(ask_for_record("info", out, guarded, [&](tenon_device_info_t* o) {
+    return device_->info(device_->self, ordinal, o);
+  }));
   check_info(ordinal, guarded.record);
   return TENON_OK;
 }
 
 tenon_code_t Validator::open(uint32_t ordinal, tenon_device_t** out) {
   if (!need_pointer("open", out, "out_device")) return refuse("open");
-  TENON_TRY(ask_for("open", out, [&](tenon_device_t** o) { return device_->open(device_->self, ordinal, o); }));
-  Guarded<tenon_device_info_t> guarded;  // a device that writes beyond is named by `info`, and does no harm here
+  TENON_TRY(ask_for("open", out,
+                    [&](tenon_device_t** o) { return device_->open(device_->self, ordinal, o); }));
+  Guarded<tenon_device_info_t>
+      guarded;  // a device that writes beyond is named by `info`, and does no harm here
   tenon_device_info_t& info = guarded.record;
   const bool known = device_->info(device_->self, ordinal, &info) == TENON_OK;
   {
     const std::lock_guard lock(mutex_);
-    if (count_ >= 0 && ordinal >= count_) broken("R-C05", "open", cat("it gave OK for ordinal ", ordinal, " of ", count_));
+    if (count_ >= 0 && ordinal >= count_)
+      broken("R-C05", "open", cat("it gave OK for ordinal ", ordinal, " of ", count_));
   }
   const ObjectRef device = made("open", "R-C06", Kind::kDevice, *out, *out);
   if (device == nullptr) return TENON_OK;
@@ -150,7 +172,9 @@ tenon_code_t Validator::close(tenon_device_t* device) {
   }
   if (last) {
     const std::vector<ObjectRef> left = objects_.living(device);
-    if (!left.empty()) broken("R-M04", "close", cat("the host still holds ", summary(left), " of device ", d->ordinal));
+    if (!left.empty())
+      broken("R-M04", "close",
+             cat("the host still holds ", summary(left), " of device ", d->ordinal));
     for (const ObjectRef& object : left) objects_.remove(*object);
     forget_work_of(device, nullptr);
     objects_.remove(*d);
@@ -158,19 +182,24 @@ tenon_code_t Validator::close(tenon_device_t* device) {
   return ask("close", [&] { return device_->close(device_->self, device); });
 }
 
-// ---- Memory --------------------------------------------------------------------------------------------------
+// ---- Memory
+// --------------------------------------------------------------------------------------------------
 
 tenon_code_t Validator::alloc(tenon_device_t* device, uint64_t size, tenon_buffer_t** out) {
   const ObjectRef d = need("alloc", Kind::kDevice, device);
   if (d == nullptr || !need_pointer("alloc", out, "out_buffer")) return refuse("alloc");
   const Inside inside = enter(d, "alloc");
-  const tenon_code_t code = ask_for("alloc", out, [&](tenon_buffer_t** o) { return device_->alloc(device_->self, device, size, o); });
+  const tenon_code_t code = ask_for("alloc", out, [&](tenon_buffer_t** o) {
+    return device_->alloc(device_->self, device, size, o);
+  });
   note_lost(*d, "alloc", code);
   if (code == TENON_INVALID_ARGUMENT || code == TENON_OUT_OF_RANGE) {
-    broken(size == 0 ? "R-C08" : "R-C10", "alloc", cat("it fails with ", code, " for ", size, " bytes"));
+    broken(size == 0 ? "R-C08" : "R-C10", "alloc",
+           cat("it fails with ", code, " for ", size, " bytes"));
   }
   if (code != TENON_OK) return code;
-  if (d->memory_bytes != 0 && size > d->memory_bytes) broken("R-C10", "alloc", cat("it gave ", size, " bytes of ", d->memory_bytes));
+  if (d->memory_bytes != 0 && size > d->memory_bytes)
+    broken("R-C10", "alloc", cat("it gave ", size, " bytes of ", d->memory_bytes));
   if (const ObjectRef buffer = made("alloc", "R-C09", Kind::kBuffer, *out, device)) {
     const std::lock_guard lock(objects_.mutex);
     buffer->size_bytes = size;
@@ -182,46 +211,61 @@ tenon_code_t Validator::free(tenon_device_t* device, tenon_buffer_t* buffer) {
   const ObjectRef d = need("free", Kind::kDevice, device);
   const ObjectRef b = d == nullptr ? nullptr : need("free", Kind::kBuffer, buffer, device);
   if (b == nullptr) return refuse("free");
-  if (in_flight(*b)) broken("R-M05", "free", cat("submitted work that is not over refers to the buffer ", hex(buffer)));
+  if (in_flight(*b))
+    broken("R-M05", "free",
+           cat("submitted work that is not over refers to the buffer ", hex(buffer)));
   if (data_ && b->imported != nullptr && digest(b->imported, b->size_bytes) != b->imported_digest) {
-    broken("R-C24", "free", cat("the memory at ", hex(b->imported), " was changed while it was imported"));
+    broken("R-C24", "free",
+           cat("the memory at ", hex(b->imported), " was changed while it was imported"));
   }
   const Inside inside = enter(d, "free");
   objects_.remove(*b);  // before: the address may come again at once
-  const tenon_code_t code = ask("free", [&] { return device_->free(device_->self, device, buffer); });
+  const tenon_code_t code =
+      ask("free", [&] { return device_->free(device_->self, device, buffer); });
   if (code != TENON_OK) broken(d->lost ? "R-J04" : "R-C11", "free", cat("it failed with ", code));
   return code;
 }
 
-tenon_code_t Validator::checked_copy(const ObjectRef& device, const tenon_copy_t& c, std::string_view slot, bool complete,
-                                     const std::function<tenon_code_t(const tenon_copy_t&)>& pass_on) {
+tenon_code_t Validator::checked_copy(
+    const ObjectRef& device, const tenon_copy_t& c, std::string_view slot, bool complete,
+    const std::function<tenon_code_t(const tenon_copy_t&)>& pass_on) {
   if (!need_size(slot, c.size_bytes, sizeof c, "the copy")) return refuse(slot);
-  const bool from_device = c.direction == TENON_COPY_DEVICE_TO_HOST || c.direction == TENON_COPY_DEVICE_TO_DEVICE;
-  const bool to_device = c.direction != TENON_COPY_DEVICE_TO_HOST && c.direction >= TENON_COPY_HOST_TO_DEVICE && c.direction <= TENON_COPY_FILL;
+  const bool from_device =
+      c.direction == TENON_COPY_DEVICE_TO_HOST || c.direction == TENON_COPY_DEVICE_TO_DEVICE;
+  const bool to_device = c.direction != TENON_COPY_DEVICE_TO_HOST &&
+                         c.direction >= TENON_COPY_HOST_TO_DEVICE && c.direction <= TENON_COPY_FILL;
   const ObjectRef from = from_device ? need(slot, Kind::kBuffer, c.from, device->device) : nullptr;
   const ObjectRef to = to_device ? need(slot, Kind::kBuffer, c.to, device->device) : nullptr;
   if ((from_device && from == nullptr) || (to_device && to == nullptr)) return refuse(slot);
-  const void* host = c.direction == TENON_COPY_HOST_TO_DEVICE ? c.host_from : c.direction == TENON_COPY_DEVICE_TO_HOST ? c.host_to : slot.data();
+  const void* host = c.direction == TENON_COPY_HOST_TO_DEVICE   ? c.host_from
+                     : c.direction == TENON_COPY_DEVICE_TO_HOST ? c.host_to
+                                                                : slot.data();
   if (c.length_bytes != 0 && !need_pointer(slot, host, "the host memory")) return refuse(slot);
   const Wrong wrong = wrong_in(c, from.get(), to.get());
   if (wrong.code != TENON_OK) broken("R-M07", slot, wrong.text);
-  if (wrong.code == TENON_OK && c.direction == TENON_COPY_FILL && c.length_bytes % c.pattern_bytes != 0) {
-    broken("R-M07", slot, cat("a pattern of ", c.pattern_bytes, " bytes for ", c.length_bytes, " bytes"));
+  if (wrong.code == TENON_OK && c.direction == TENON_COPY_FILL &&
+      c.length_bytes % c.pattern_bytes != 0) {
+    broken("R-M07", slot,
+           cat("a pattern of ", c.pattern_bytes, " bytes for ", c.length_bytes, " bytes"));
   }
-  if (from != nullptr && from == to && c.length_bytes != 0 && c.from_offset_bytes < c.to_offset_bytes + c.length_bytes &&
+  if (from != nullptr && from == to && c.length_bytes != 0 &&
+      c.from_offset_bytes < c.to_offset_bytes + c.length_bytes &&
       c.to_offset_bytes < c.from_offset_bytes + c.length_bytes && wrong.code == TENON_OK) {
     broken("R-M07", slot, cat("two ranges of the buffer ", hex(c.from), " that overlap"));
   }
   if (complete && from != nullptr) check_waited(slot, from, false, "the buffer that it reads");
   if (complete && to != nullptr) check_waited(slot, to, true, "the buffer that it writes");
   const bool compare = complete && data_ && wrong.code == TENON_OK;
-  const tenon_code_t code = compare ? copy_and_compare(*device, c, pass_on) : ask(slot, [&] { return pass_on(c); });
+  const tenon_code_t code =
+      compare ? copy_and_compare(*device, c, pass_on) : ask(slot, [&] { return pass_on(c); });
   note_lost(*device, slot, code);
   if (wrong.code != TENON_OK && code != wrong.code && code != TENON_DEVICE_LOST) {
-    broken(wrong.requirement, slot, cat("it gave ", code, " and should have ", wrong.code, ", for ", wrong.text));
+    broken(wrong.requirement, slot,
+           cat("it gave ", code, " and should have ", wrong.code, ", for ", wrong.text));
   }
   if (wrong.code == TENON_OK && (code == TENON_OUT_OF_RANGE || code == TENON_INVALID_ARGUMENT)) {
-    broken(c.length_bytes == 0 ? "R-C18" : "R-C12", slot, cat("it refuses a right copy of ", c.length_bytes, " bytes with ", code));
+    broken(c.length_bytes == 0 ? "R-C18" : "R-C12", slot,
+           cat("it refuses a right copy of ", c.length_bytes, " bytes with ", code));
   }
   return code;
 }
@@ -230,7 +274,9 @@ tenon_code_t Validator::copy(tenon_device_t* device, const tenon_copy_t* c) {
   const ObjectRef d = need("copy", Kind::kDevice, device);
   if (d == nullptr || !need_pointer("copy", c, "the copy")) return refuse("copy");
   const Inside inside = enter(d, "copy");
-  return checked_copy(d, *c, "copy", true, [&](const tenon_copy_t& one) { return device_->copy(device_->self, device, &one); });
+  return checked_copy(d, *c, "copy", true, [&](const tenon_copy_t& one) {
+    return device_->copy(device_->self, device, &one);
+  });
 }
 
 tenon_code_t Validator::sync(tenon_device_t* device) {
@@ -239,7 +285,8 @@ tenon_code_t Validator::sync(tenon_device_t* device) {
   const Inside inside = enter(d, "sync");
   const tenon_code_t code = ask("sync", [&] { return device_->sync(device_->self, device); });
   note_lost(*d, "sync", code);
-  if (code != TENON_OK && code != TENON_DEVICE_LOST && queue_ == nullptr) broken("R-C21", "sync", cat("it gives ", code, " where no work was submitted"));
+  if (code != TENON_OK && code != TENON_DEVICE_LOST && queue_ == nullptr)
+    broken("R-C21", "sync", cat("it gives ", code, " where no work was submitted"));
   forget_work_of(device, nullptr);
   return code;
 }
@@ -249,36 +296,46 @@ tenon_code_t Validator::map(tenon_device_t* device, tenon_buffer_t* buffer, void
   const ObjectRef b = d == nullptr ? nullptr : need("map", Kind::kBuffer, buffer, device);
   if (b == nullptr || !need_pointer("map", out, "out_data")) return refuse("map");
   const Inside inside = enter(d, "map");
-  const tenon_code_t code = ask_for("map", out, [&](void** o) { return device_->map(device_->self, device, buffer, o); });
+  const tenon_code_t code =
+      ask_for("map", out, [&](void** o) { return device_->map(device_->self, device, buffer, o); });
   note_lost(*d, "map", code);
   if (code != TENON_OK) return code;
   const std::lock_guard lock(objects_.mutex);
   const auto address = reinterpret_cast<uintptr_t>(*out);
-  if (b->imported == nullptr && address % d->alignment != 0) broken("R-C22", "map", cat(hex(*out), " is no multiple of ", d->alignment));
+  if (b->imported == nullptr && address % d->alignment != 0)
+    broken("R-C22", "map", cat(hex(*out), " is no multiple of ", d->alignment));
   if (*out == nullptr && b->size_bytes != 0) broken("R-C22", "map", "it gave OK and null");
-  if (b->mapped != nullptr && b->mapped != *out) broken("R-C22", "map", cat("it gave ", hex(*out), " after ", hex(b->mapped)));
+  if (b->mapped != nullptr && b->mapped != *out)
+    broken("R-C22", "map", cat("it gave ", hex(*out), " after ", hex(b->mapped)));
   b->mapped = *out;
   if (b->imported != nullptr || b->size_bytes == 0) return code;
   for (const ObjectRef& other : objects_.living_of(Kind::kBuffer, device)) {
     const auto begin = reinterpret_cast<uintptr_t>(other->mapped);
-    if (other == b || other->mapped == nullptr || other->imported != nullptr || other->size_bytes == 0) continue;
+    if (other == b || other->mapped == nullptr || other->imported != nullptr ||
+        other->size_bytes == 0)
+      continue;
     if (address < begin + other->size_bytes && begin < address + b->size_bytes) {
-      broken("R-C09", "map", cat("the buffers ", hex(b->handle), " and ", hex(other->handle), " share bytes"));
+      broken("R-C09", "map",
+             cat("the buffers ", hex(b->handle), " and ", hex(other->handle), " share bytes"));
     }
   }
   return code;
 }
 
-tenon_code_t Validator::import(tenon_device_t* device, void* data, uint64_t size, tenon_buffer_t** out) {
+tenon_code_t Validator::import(tenon_device_t* device, void* data, uint64_t size,
+                               tenon_buffer_t** out) {
   const ObjectRef d = need("import", Kind::kDevice, device);
   if (d == nullptr || !need_pointer("import", out, "out_buffer")) return refuse("import");
   if (size != 0 && !need_pointer("import", data, "the memory")) return refuse("import");
   const Inside inside = enter(d, "import");
   const uint64_t before = data_ ? digest(data, size) : 0;
-  const tenon_code_t code = ask_for("import", out, [&](tenon_buffer_t** o) { return device_->import(device_->self, device, data, size, o); });
+  const tenon_code_t code = ask_for("import", out, [&](tenon_buffer_t** o) {
+    return device_->import(device_->self, device, data, size, o);
+  });
   note_lost(*d, "import", code);
   if (code != TENON_OK) return code;
-  if (data_ && digest(data, size) != before) broken("R-C24", "import", cat("it changed the memory at ", hex(data)));
+  if (data_ && digest(data, size) != before)
+    broken("R-C24", "import", cat("it changed the memory at ", hex(data)));
   if (const ObjectRef buffer = made("import", "R-C24", Kind::kBuffer, *out, device)) {
     const std::lock_guard lock(objects_.mutex);
     buffer->size_bytes = size;
@@ -286,7 +343,9 @@ tenon_code_t Validator::import(tenon_device_t* device, void* data, uint64_t size
     buffer->imported_digest = before;
   }
   std::vector<unsigned char> contents;
-  if (data_ && size != 0 && (!read_back(device, *out, 0, size, &contents) || std::memcmp(contents.data(), data, size) != 0)) {
+  if (data_ && size != 0 &&
+      (!read_back(device, *out, 0, size, &contents) ||
+       std::memcmp(contents.data(), data, size) != 0)) {
     broken("R-C24", "import", "the buffer has not the contents of the memory");
   }
   return TENON_OK;
@@ -294,11 +353,15 @@ tenon_code_t Validator::import(tenon_device_t* device, void* data, uint64_t size
 
 tenon_code_t Validator::memory(tenon_device_t* device, uint64_t* used, uint64_t* peak) {
   const ObjectRef d = need("memory", Kind::kDevice, device);
-  if (d == nullptr || !need_pointer("memory", used, "out_used_bytes") || !need_pointer("memory", peak, "out_peak_bytes")) return refuse("memory");
+  if (d == nullptr || !need_pointer("memory", used, "out_used_bytes") ||
+      !need_pointer("memory", peak, "out_peak_bytes"))
+    return refuse("memory");
   const Inside inside = enter(d, "memory");
-  const tenon_code_t code = ask("memory", [&] { return device_->memory(device_->self, device, used, peak); });
+  const tenon_code_t code =
+      ask("memory", [&] { return device_->memory(device_->self, device, used, peak); });
   note_lost(*d, "memory", code);
-  if (code == TENON_OK && *peak < *used) broken("R-C25", "memory", cat("a peak of ", *peak, " below ", *used, " in use"));
+  if (code == TENON_OK && *peak < *used)
+    broken("R-C25", "memory", cat("a peak of ", *peak, " below ", *used, " in use"));
   return code;
 }
 

@@ -18,34 +18,54 @@ void Validator::attach_kernels(LayerSubject& subject) {
   subject.put(TENON_KERNELS_ID, &t, this);
 }
 
-tenon_code_t Validator::query(tenon_str_t target, const tenon_kernel_call_t* call, tenon_kernel_candidate_t* out) {
-  if (!need_pointer("query", call, "the call") || !need_pointer("query", out, "out_candidate")) return refuse("query");
-  if (!need_size("query", call->size_bytes, sizeof *call, "the call") || !check_graph("query", call->graph)) return refuse("query");
-  if (!need_size("query", out->size_bytes, sizeof out->size_bytes, "out_candidate")) return refuse("query");
+tenon_code_t Validator::query(tenon_str_t target, const tenon_kernel_call_t* call,
+                              tenon_kernel_candidate_t* out) {
+  if (!need_pointer("query", call, "the call") || !need_pointer("query", out, "out_candidate"))
+    return refuse("query");
+  if (!need_size("query", call->size_bytes, sizeof *call, "the call") ||
+      !check_graph("query", call->graph))
+    return refuse("query");
+  if (!need_size("query", out->size_bytes, sizeof out->size_bytes, "out_candidate"))
+    return refuse("query");
   Guarded<tenon_kernel_candidate_t> guarded;
-  TENON_TRY(ask_for_record("query", out, guarded, [&](tenon_kernel_candidate_t* o) { return kernels_->query(kernels_->self, target, call, o); }));
+  TENON_TRY(ask_for_record("query", out, guarded, [&](tenon_kernel_candidate_t* o) {
+    return kernels_->query(kernels_->self, target, call, o);
+  }));
   const tenon_kernel_candidate_t& made = guarded.record;
-  if (made.name.data == nullptr || made.name.size == 0) broken("R-F01", "query", "a candidate without a name");
+  if (made.name.data == nullptr || made.name.size == 0)
+    broken("R-F01", "query", "a candidate without a name");
   if (made.part_count == 0) broken("R-F01", "query", "a candidate of no parts");
-  if (!std::isfinite(made.cost_ns) || made.cost_ns < 0) broken("R-F01", "query", "a cost that is no number");
-  if (made.epilogue_taken > call->epilogue_count) broken("R-F01", "query", cat("it takes ", made.epilogue_taken, " nodes of an epilogue of ", call->epilogue_count));
+  if (!std::isfinite(made.cost_ns) || made.cost_ns < 0)
+    broken("R-F01", "query", "a cost that is no number");
+  if (made.epilogue_taken > call->epilogue_count)
+    broken(
+        "R-F01", "query",
+        cat("it takes ", made.epilogue_taken, " nodes of an epilogue of ", call->epilogue_count));
   return TENON_OK;
 }
 
-tenon_code_t Validator::create(tenon_device_t* device, const tenon_kernel_call_t* call, tenon_kernel_t** out) {
+tenon_code_t Validator::create(tenon_device_t* device, const tenon_kernel_call_t* call,
+                               tenon_kernel_t** out) {
   const ObjectRef d = need("create", Kind::kDevice, device);
-  if (d == nullptr || !need_pointer("create", call, "the call") || !need_pointer("create", out, "out_kernel")) return refuse("create");
-  const tenon_code_t code = ask_for("create", out, [&](tenon_kernel_t** o) { return kernels_->create(kernels_->self, device, call, o); });
+  if (d == nullptr || !need_pointer("create", call, "the call") ||
+      !need_pointer("create", out, "out_kernel"))
+    return refuse("create");
+  const tenon_code_t code = ask_for("create", out, [&](tenon_kernel_t** o) {
+    return kernels_->create(kernels_->self, device, call, o);
+  });
   note_lost(*d, "create", code);
   if (code == TENON_OK) made("create", "R-F02", Kind::kKernel, *out, device);
   return code;
 }
 
-tenon_code_t Validator::restore(tenon_device_t* device, const void* bytes, uint64_t size, tenon_kernel_t** out) {
+tenon_code_t Validator::restore(tenon_device_t* device, const void* bytes, uint64_t size,
+                                tenon_kernel_t** out) {
   const ObjectRef d = need("restore", Kind::kDevice, device);
   if (d == nullptr || !need_pointer("restore", out, "out_kernel")) return refuse("restore");
   if (size != 0 && !need_pointer("restore", bytes, "the bytes")) return refuse("restore");
-  const tenon_code_t code = ask_for("restore", out, [&](tenon_kernel_t** o) { return kernels_->restore(kernels_->self, device, bytes, size, o); });
+  const tenon_code_t code = ask_for("restore", out, [&](tenon_kernel_t** o) {
+    return kernels_->restore(kernels_->self, device, bytes, size, o);
+  });
   note_lost(*d, "restore", code);
   if (code == TENON_OK) made("restore", "R-F12", Kind::kKernel, *out, device);
   return code;
@@ -59,13 +79,18 @@ void Validator::destroy(tenon_kernel_t* kernel) {
   (void)ask("destroy", [&] { return kernels_->destroy(kernels_->self, kernel), TENON_OK; });
 }
 
-tenon_code_t Validator::prepack(tenon_kernel_t* kernel, uint32_t operand, const void* data, uint64_t size, const tenon_sink_t* sink) {
-  if (need("prepack", Kind::kKernel, kernel) == nullptr || !need_pointer("prepack", sink, "the sink")) return refuse("prepack");
-  return ask("prepack", [&] { return kernels_->prepack(kernels_->self, kernel, operand, data, size, sink); });
+tenon_code_t Validator::prepack(tenon_kernel_t* kernel, uint32_t operand, const void* data,
+                                uint64_t size, const tenon_sink_t* sink) {
+  if (need("prepack", Kind::kKernel, kernel) == nullptr ||
+      !need_pointer("prepack", sink, "the sink"))
+    return refuse("prepack");
+  return ask("prepack",
+             [&] { return kernels_->prepack(kernels_->self, kernel, operand, data, size, sink); });
 }
 
 tenon_code_t Validator::save(tenon_kernel_t* kernel, const tenon_sink_t* sink) {
-  if (need("save", Kind::kKernel, kernel) == nullptr || !need_pointer("save", sink, "the sink")) return refuse("save");
+  if (need("save", Kind::kKernel, kernel) == nullptr || !need_pointer("save", sink, "the sink"))
+    return refuse("save");
   return ask("save", [&] { return kernels_->save(kernels_->self, kernel, sink); });
 }
 
@@ -73,11 +98,16 @@ tenon_code_t Validator::run(tenon_kernel_t* kernel, const tenon_kernel_args_t* a
   const ObjectRef k = need("run", Kind::kKernel, kernel);
   if (k == nullptr || !need_pointer("run", args, "the arguments")) return refuse("run");
   if (!need_size("run", args->size_bytes, sizeof *args, "the arguments")) return refuse("run");
-  if (args->part_index >= args->part_count) broken("R-M16", "run", cat("part ", args->part_index, " of ", args->part_count));
-  if (args->input_count != 0 && (!need_pointer("run", args->inputs, "the array of inputs") || !need_pointer("run", args->input_offsets_bytes, "the array of offsets"))) {
+  if (args->part_index >= args->part_count)
+    broken("R-M16", "run", cat("part ", args->part_index, " of ", args->part_count));
+  if (args->input_count != 0 &&
+      (!need_pointer("run", args->inputs, "the array of inputs") ||
+       !need_pointer("run", args->input_offsets_bytes, "the array of offsets"))) {
     return refuse("run");
   }
-  if (args->output_count != 0 && (!need_pointer("run", args->outputs, "the array of outputs") || !need_pointer("run", args->output_offsets_bytes, "the array of offsets"))) {
+  if (args->output_count != 0 &&
+      (!need_pointer("run", args->outputs, "the array of outputs") ||
+       !need_pointer("run", args->output_offsets_bytes, "the array of offsets"))) {
     return refuse("run");
   }
   for (uint32_t i = 0; i < args->input_count + args->output_count; ++i) {
@@ -89,7 +119,8 @@ tenon_code_t Validator::run(tenon_kernel_t* kernel, const tenon_kernel_args_t* a
     const ObjectRef b = need("run", Kind::kBuffer, buffer, k->device);
     if (b == nullptr) return refuse("run");
     check_waited("run", b, !is_input, cat(is_input ? "input " : "output ", n));
-    if (offset > b->size_bytes) broken("R-M16", "run", cat(is_input ? "input " : "output ", n, " begins behind its buffer"));
+    if (offset > b->size_bytes)
+      broken("R-M16", "run", cat(is_input ? "input " : "output ", n, " begins behind its buffer"));
   }
   std::string why;
   const ObjectRef d = objects_.find(Kind::kDevice, k->device, nullptr, &why);

@@ -1,5 +1,5 @@
-// The objects of one plugin that are alive, by what the host holds of them: kind, and address. Buffers of two devices may have one
-// address, so theirs has the device too.
+// The objects of one plugin that are alive, by what the host holds of them: kind, and address.
+// Buffers of two devices may have one address, so theirs has the device too.
 #ifndef TENON_PLUGINS_LAYERS_VALIDATION_OBJECTS_H_
 #define TENON_PLUGINS_LAYERS_VALIDATION_OBJECTS_H_
 
@@ -22,8 +22,11 @@
 namespace tenon::validation {
 
 enum class Kind : uint8_t { kDevice, kBuffer, kQueue, kFence, kArtifact, kExecutable, kKernel };
-inline constexpr std::array<std::string_view, 7> kKindNames = {"device", "buffer", "queue", "fence", "artifact", "executable", "kernel"};
-inline std::string_view name_of(Kind kind) { return kKindNames[static_cast<size_t>(kind)]; }
+inline constexpr std::array<std::string_view, 7> kKindNames = {
+    "device", "buffer", "queue", "fence", "artifact", "executable", "kernel"};
+inline std::string_view name_of(Kind kind) {
+  return kKindNames[static_cast<size_t>(kind)];
+}
 
 // What an execution needs, as the plugin said last for these symbols.
 struct KnownNeeds {
@@ -66,7 +69,8 @@ using ObjectRef = std::shared_ptr<Object>;
 // Threads: safe; what an Object holds beside its atomics is guarded by `mutex` of Objects.
 class Objects {
  public:
-  // A new object. The one with the same address that is alive already, or null: for devices that one is counted again.
+  // A new object. The one with the same address that is alive already, or null: for devices that
+  // one is counted again.
   ObjectRef add(Kind kind, const void* handle, tenon_device_t* device, ObjectRef* out_twin);
   // Alive, or null; then `why` says what is wrong with the handle.
   ObjectRef find(Kind kind, const void* handle, tenon_device_t* device, std::string* why) const;

@@ -10,7 +10,9 @@ namespace {
 constexpr size_t kWorkKept = 64;  // beyond it, what is over is looked for at every submission
 
 uint64_t now_ns() {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                   std::chrono::steady_clock::now().time_since_epoch())
+                                   .count());
 }
 
 }  // namespace
@@ -29,7 +31,8 @@ void Validator::attach_queue(LayerSubject& subject) {
   subject.put(TENON_QUEUE_ID, &t, this);
 }
 
-// ---- Work that is not over ------------------------------------------------------------------------------------
+// ---- Work that is not over
+// ------------------------------------------------------------------------------------
 
 // A failed fence counts as reached: what it failed with says nothing of the work any more.
 bool Validator::in_flight(const Object& object, bool written) {
@@ -38,27 +41,35 @@ bool Validator::in_flight(const Object& object, bool written) {
     const std::lock_guard lock(mutex_);
     for (const Work& work : work_) {
       for (const Used& used : work.used) {
-        if (used.object.get() == &object && (used.written || !written)) points.push_back(work.signal);
+        if (used.object.get() == &object && (used.written || !written))
+          points.push_back(work.signal);
       }
-      if (object.kind == Kind::kFence && work.signal.fence == object.handle) points.push_back(work.signal);
+      if (object.kind == Kind::kFence && work.signal.fence == object.handle)
+        points.push_back(work.signal);
     }
   }
   std::string why;
   return std::any_of(points.begin(), points.end(), [&](const tenon_fence_point_t& point) {
     uint64_t value = 0;
     return objects_.find(Kind::kFence, point.fence, nullptr, &why) != nullptr &&
-           queue_->fence_query(queue_->self, point.fence, &value) == TENON_OK && value < point.value;
+           queue_->fence_query(queue_->self, point.fence, &value) == TENON_OK &&
+           value < point.value;
   });
 }
 
-void Validator::check_waited(std::string_view slot, const ObjectRef& buffer, bool writes, std::string_view what) {
+void Validator::check_waited(std::string_view slot, const ObjectRef& buffer, bool writes,
+                             std::string_view what) {
   if (!in_flight(*buffer, !writes)) return;
-  broken("R-M19", slot, cat("submitted work that is not over ", writes ? "refers to " : "writes ", what, ", ", hex(buffer->handle), ", and nobody waited for it"));
+  broken("R-M19", slot,
+         cat("submitted work that is not over ", writes ? "refers to " : "writes ", what, ", ",
+             hex(buffer->handle), ", and nobody waited for it"));
 }
 
 void Validator::forget_work_of(const tenon_device_t* device, const tenon_queue_t* queue) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(work_, [&](const Work& work) { return queue == nullptr ? work.device == device : work.queue == queue; });
+  std::erase_if(work_, [&](const Work& work) {
+    return queue == nullptr ? work.device == device : work.queue == queue;
+  });
 }
 
 void Validator::submitted(const Object& queue, std::vector<Used> used, tenon_fence_point_t signal) {
@@ -72,43 +83,58 @@ void Validator::submitted(const Object& queue, std::vector<Used> used, tenon_fen
     uint64_t value = 0;
     const Work& first = work_.front();
     const bool over = objects_.find(Kind::kFence, first.signal.fence, nullptr, &why) == nullptr ||
-                      queue_->fence_query(queue_->self, first.signal.fence, &value) != TENON_OK || value >= first.signal.value;
+                      queue_->fence_query(queue_->self, first.signal.fence, &value) != TENON_OK ||
+                      value >= first.signal.value;
     if (!over) break;
     work_.pop_front();
   }
-  if (signal.fence != nullptr) work_.push_back({queue.device, static_cast<const tenon_queue_t*>(queue.handle), std::move(used), signal});
+  if (signal.fence != nullptr)
+    work_.push_back(
+        {queue.device, static_cast<const tenon_queue_t*>(queue.handle), std::move(used), signal});
 }
 
-bool Validator::check_points(std::string_view slot, const tenon_fence_point_t* waits, uint32_t wait_count, tenon_fence_point_t signal) {
-  if (wait_count != 0 && !need_pointer(slot, waits, cat("the array of ", wait_count, " waits"))) return false;
+bool Validator::check_points(std::string_view slot, const tenon_fence_point_t* waits,
+                             uint32_t wait_count, tenon_fence_point_t signal) {
+  if (wait_count != 0 && !need_pointer(slot, waits, cat("the array of ", wait_count, " waits")))
+    return false;
   for (uint32_t i = 0; i < wait_count; ++i) {
-    if (waits[i].fence != nullptr && need(slot, Kind::kFence, waits[i].fence) == nullptr) return false;
+    if (waits[i].fence != nullptr && need(slot, Kind::kFence, waits[i].fence) == nullptr)
+      return false;
   }
   if (signal.fence == nullptr) return true;
   const ObjectRef fence = need(slot, Kind::kFence, signal.fence);
   if (fence == nullptr) return false;
   const std::lock_guard lock(objects_.mutex);
   if (signal.value <= std::max(fence->promised, fence->seen)) {
-    broken("R-M12", slot, cat("it shall signal ", signal.value, " on the fence ", hex(signal.fence), ", on which ",
-                              std::max(fence->promised, fence->seen), " was signalled or promised before"));
+    broken("R-M12", slot,
+           cat("it shall signal ", signal.value, " on the fence ", hex(signal.fence), ", on which ",
+               std::max(fence->promised, fence->seen), " was signalled or promised before"));
   }
   return true;
 }
 
 // After a submission that failed.
-void Validator::check_unsignalled(std::string_view requirement, std::string_view slot, tenon_fence_point_t signal) {
+void Validator::check_unsignalled(std::string_view requirement, std::string_view slot,
+                                  tenon_fence_point_t signal) {
   uint64_t value = 0;
-  if (signal.fence == nullptr || queue_ == nullptr || queue_->fence_query(queue_->self, signal.fence, &value) != TENON_OK) return;
-  if (value >= signal.value) broken(requirement, slot, cat("it failed, and its signal ", signal.value, " was made"));
+  if (signal.fence == nullptr || queue_ == nullptr ||
+      queue_->fence_query(queue_->self, signal.fence, &value) != TENON_OK)
+    return;
+  if (value >= signal.value)
+    broken(requirement, slot, cat("it failed, and its signal ", signal.value, " was made"));
 }
 
-// ---- Slots ---------------------------------------------------------------------------------------------------
+// ---- Slots
+// ---------------------------------------------------------------------------------------------------
 
 tenon_code_t Validator::queue_create(tenon_device_t* device, tenon_queue_t** out) {
   const ObjectRef d = need("queue_create", Kind::kDevice, device);
-  if (d == nullptr || !need_pointer("queue_create", out, "out_queue")) return refuse("queue_create");
+  if (d == nullptr || !need_pointer("queue_create", out, "out_queue"))
+    return refuse("queue_create");
   const Inside inside = enter(d, "queue_create");
-  const tenon_code_t code = ask_for("queue_create", out, [&](tenon_queue_t** o) { return queue_->queue_create(queue_->self, device, o); });
+  const tenon_code_t code = ask_for("queue_create", out, [&](tenon_queue_t** o) {
+    return queue_->queue_create(queue_->self, device, o);
+  });
   note_lost(*d, "queue_create", code);
   if (code == TENON_OK) made("queue_create", "R-D01", Kind::kQueue, *out, device);
   return code;
@@ -120,12 +146,14 @@ tenon_code_t Validator::queue_destroy(tenon_queue_t* queue) {
   const ObjectRef d = need("queue_destroy", Kind::kDevice, q->device);
   const Inside inside = enter(d, "queue_destroy");
   objects_.remove(*q);
-  const tenon_code_t code = ask("queue_destroy", [&] { return queue_->queue_destroy(queue_->self, queue); });
+  const tenon_code_t code =
+      ask("queue_destroy", [&] { return queue_->queue_destroy(queue_->self, queue); });
   forget_work_of(nullptr, queue);
   return code;
 }
 
-tenon_code_t Validator::copy_async(tenon_queue_t* queue, const tenon_copy_t* c, const tenon_fence_point_t* waits, uint32_t wait_count,
+tenon_code_t Validator::copy_async(tenon_queue_t* queue, const tenon_copy_t* c,
+                                   const tenon_fence_point_t* waits, uint32_t wait_count,
                                    tenon_fence_point_t signal) {
   const ObjectRef q = need("copy_async", Kind::kQueue, queue);
   const ObjectRef d = q == nullptr ? nullptr : need("copy_async", Kind::kDevice, q->device);
@@ -143,18 +171,22 @@ tenon_code_t Validator::copy_async(tenon_queue_t* queue, const tenon_copy_t* c, 
   std::vector<Used> used;
   std::string why;
   for (tenon_buffer_t* buffer : {c->from, c->to}) {
-    if (ObjectRef known = objects_.find(Kind::kBuffer, buffer, q->device, &why)) used.push_back({std::move(known), buffer == c->to});
+    if (ObjectRef known = objects_.find(Kind::kBuffer, buffer, q->device, &why))
+      used.push_back({std::move(known), buffer == c->to});
   }
   submitted(*q, std::move(used), signal);
   return code;
 }
 
-tenon_code_t Validator::fence_create(tenon_device_t* device, uint64_t initial, tenon_fence_t** out) {
+tenon_code_t Validator::fence_create(tenon_device_t* device, uint64_t initial,
+                                     tenon_fence_t** out) {
   const ObjectRef d = need("fence_create", Kind::kDevice, device);
-  if (d == nullptr || !need_pointer("fence_create", out, "out_fence")) return refuse("fence_create");
+  if (d == nullptr || !need_pointer("fence_create", out, "out_fence"))
+    return refuse("fence_create");
   const Inside inside = enter(d, "fence_create");
-  const tenon_code_t code =
-      ask_for("fence_create", out, [&](tenon_fence_t** o) { return queue_->fence_create(queue_->self, device, initial, o); });
+  const tenon_code_t code = ask_for("fence_create", out, [&](tenon_fence_t** o) {
+    return queue_->fence_create(queue_->self, device, initial, o);
+  });
   note_lost(*d, "fence_create", code);
   if (code != TENON_OK) return code;
   if (const ObjectRef fence = made("fence_create", "R-D05", Kind::kFence, *out, device)) {
@@ -167,7 +199,9 @@ tenon_code_t Validator::fence_create(tenon_device_t* device, uint64_t initial, t
 tenon_code_t Validator::fence_destroy(tenon_fence_t* fence) {
   const ObjectRef f = need("fence_destroy", Kind::kFence, fence);
   if (f == nullptr) return refuse("fence_destroy");
-  if (in_flight(*f)) broken("R-M13", "fence_destroy", cat("submitted work that is not over signals the fence ", hex(fence)));
+  if (in_flight(*f))
+    broken("R-M13", "fence_destroy",
+           cat("submitted work that is not over signals the fence ", hex(fence)));
   objects_.remove(*f);
   return ask("fence_destroy", [&] { return queue_->fence_destroy(queue_->self, fence); });
 }
@@ -180,14 +214,17 @@ tenon_code_t Validator::fence_query(tenon_fence_t* fence, uint64_t* out) {
     const std::lock_guard lock(objects_.mutex);
     least = f->seen;  // what was seen before this call began
   }
-  const tenon_code_t code = ask_for("fence_query", out, [&](uint64_t* o) { return queue_->fence_query(queue_->self, fence, o); });
+  const tenon_code_t code = ask_for(
+      "fence_query", out, [&](uint64_t* o) { return queue_->fence_query(queue_->self, fence, o); });
   if (code != TENON_OK) {
     f->failed = true;
     return code;
   }
   const std::lock_guard lock(objects_.mutex);
   if (*out < least) broken("R-D05", "fence_query", cat("it gives ", *out, " after ", least));
-  if (*out > f->promised) broken("R-D06", "fence_query", cat("it gives ", *out, ", and nobody was to signal more than ", f->promised));
+  if (*out > f->promised)
+    broken("R-D06", "fence_query",
+           cat("it gives ", *out, ", and nobody was to signal more than ", f->promised));
   f->seen = std::max(f->seen, *out);
   return code;
 }
@@ -197,7 +234,9 @@ tenon_code_t Validator::fence_signal(tenon_fence_t* fence, uint64_t value) {
   if (f == nullptr) return refuse("fence_signal");
   {
     const std::lock_guard lock(objects_.mutex);
-    if (value <= f->seen) broken("R-M12", "fence_signal", cat("it signals ", value, " on a fence that has reached ", f->seen));
+    if (value <= f->seen)
+      broken("R-M12", "fence_signal",
+             cat("it signals ", value, " on a fence that has reached ", f->seen));
     f->promised = std::max(f->promised, value);
   }
   return ask("fence_signal", [&] { return queue_->fence_signal(queue_->self, fence, value); });
@@ -207,10 +246,12 @@ tenon_code_t Validator::fence_wait(tenon_fence_t* fence, uint64_t value, uint64_
   const ObjectRef f = need("fence_wait", Kind::kFence, fence);
   if (f == nullptr) return refuse("fence_wait");
   const uint64_t begin = now_ns();
-  const tenon_code_t code = ask("fence_wait", [&] { return queue_->fence_wait(queue_->self, fence, value, timeout_ns); });
+  const tenon_code_t code =
+      ask("fence_wait", [&] { return queue_->fence_wait(queue_->self, fence, value, timeout_ns); });
   const uint64_t took = now_ns() - begin;
   if (code == TENON_DEADLINE_EXCEEDED) {
-    if (took < timeout_ns) broken("R-D08", "fence_wait", cat("the time of ", timeout_ns, " ns was over after ", took));
+    if (took < timeout_ns)
+      broken("R-D08", "fence_wait", cat("the time of ", timeout_ns, " ns was over after ", took));
     return code;
   }
   if (code != TENON_OK) {
@@ -219,7 +260,8 @@ tenon_code_t Validator::fence_wait(tenon_fence_t* fence, uint64_t value, uint64_
   }
   uint64_t now = 0;
   if (queue_->fence_query(queue_->self, fence, &now) == TENON_OK) {
-    if (now < value) broken("R-D07", "fence_wait", cat("it returns for ", value, ", and the fence is at ", now));
+    if (now < value)
+      broken("R-D07", "fence_wait", cat("it returns for ", value, ", and the fence is at ", now));
     const std::lock_guard lock(objects_.mutex);
     f->seen = std::max(f->seen, now);
   }

@@ -1,4 +1,5 @@
-// What was found: each breach with its requirement, who is at fault, and where. Said once through the host's log, and counted.
+// What was found: each breach with its requirement, who is at fault, and where. Said once through
+// the host's log, and counted.
 #ifndef TENON_PLUGINS_LAYERS_VALIDATION_REPORT_H_
 #define TENON_PLUGINS_LAYERS_VALIDATION_REPORT_H_
 
@@ -17,8 +18,10 @@ std::string hex(const void* handle);
 // Of one plugin. Threads: safe.
 class Report {
  public:
-  Report(std::string_view plugin, uint64_t most, bool aborts) : plugin_(plugin), most_(most), aborts_(aborts) {}
-  // A requirement of docs/spec/plugin.md that the plugin breaks, or, R-Mnn, one of docs/spec/host.md that the host breaks.
+  Report(std::string_view plugin, uint64_t most, bool aborts)
+      : plugin_(plugin), most_(most), aborts_(aborts) {}
+  // A requirement of docs/spec/plugin.md that the plugin breaks, or, R-Mnn, one of
+  // docs/spec/host.md that the host breaks.
   void broken(std::string_view requirement, std::string_view slot, std::string_view text);
   // Something worth knowing that breaks nothing.
   void note(std::string_view text);

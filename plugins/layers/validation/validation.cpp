@@ -42,32 +42,43 @@ All& all() {
 
 }  // namespace
 
-Watch::Watch(Report& report, std::string_view slot) : report_(report), slot_(slot), float_state_(float_state()) {
+Watch::Watch(Report& report, std::string_view slot)
+    : report_(report), slot_(slot), float_state_(float_state()) {
   // A record that is there already would pass for the text of this call.
   if (last_failure().code != TENON_OK) (void)fail(TENON_UNKNOWN, kNothingSaid);
 }
 
 void Watch::after(tenon_code_t code) {
-  if (float_state() != float_state_) report_.broken("R-I08", slot_, "it changed the floating-point state of the thread");
+  if (float_state() != float_state_)
+    report_.broken("R-I08", slot_, "it changed the floating-point state of the thread");
   if (code == TENON_OK) return;
-  if (code > TENON_DEVICE_LOST) return report_.broken("R-B17", slot_, cat("it gave ", code, ", which is no code of base.h"));
+  if (code > TENON_DEVICE_LOST)
+    return report_.broken("R-B17", slot_, cat("it gave ", code, ", which is no code of base.h"));
   const tenon_failure_t failure = last_failure();
-  if (failure.code == TENON_OK || view(failure.message) == kNothingSaid || view(failure.message).empty()) {
-    return report_.broken("R-B17", slot_, cat("it failed with ", code, " and gave no text to the host's fail"));
+  if (failure.code == TENON_OK || view(failure.message) == kNothingSaid ||
+      view(failure.message).empty()) {
+    return report_.broken("R-B17", slot_,
+                          cat("it failed with ", code, " and gave no text to the host's fail"));
   }
   if (failure.code != code) {
-    report_.broken("R-B17", slot_, cat("it gave ", code, ", and ", failure.code, " to the host's fail: ", quoted(view(failure.message))));
+    report_.broken("R-B17", slot_,
+                   cat("it gave ", code, ", and ", failure.code,
+                       " to the host's fail: ", quoted(view(failure.message))));
   }
 }
 
-Validator::Inside::Inside(Validator& v, const ObjectRef& object, std::string_view slot, bool exclusive) {
+Validator::Inside::Inside(Validator& v, const ObjectRef& object, std::string_view slot,
+                          bool exclusive) {
   if (object == nullptr || !exclusive || object.get() == t_asking) return;
   object_ = object;
   if (object_->inside.fetch_add(1) != 0) {
-    v.broken("R-M10", slot, cat("another call of ", name_of(object_->kind), " ", hex(object_->handle), " is not over, and its calls come one at a time"));
+    v.broken("R-M10", slot,
+             cat("another call of ", name_of(object_->kind), " ", hex(object_->handle),
+                 " is not over, and its calls come one at a time"));
   }
 }
-tenon_code_t Validator::AskedOutput::give(void* self, uint32_t index, uint64_t size_bytes, tenon_span_t* out) {
+tenon_code_t Validator::AskedOutput::give(void* self, uint32_t index, uint64_t size_bytes,
+                                          tenon_span_t* out) {
   const auto& asked = *static_cast<AskedOutput*>(self);
   const Object* const before = std::exchange(t_asking, asked.device);
   const tenon_code_t code = asked.call.output(asked.call.output_self, index, size_bytes, out);
@@ -96,7 +107,8 @@ Status Validator::attach(LayerSubject& subject) {
   return {};
 }
 
-// Whatever lives now lives at the end of the process: no breach, and worth knowing for who looks for a leak.
+// Whatever lives now lives at the end of the process: no breach, and worth knowing for who looks
+// for a leak.
 Status Validator::shutdown() {
   const std::lock_guard lock(all().mutex);
   for (auto& [report, objects] : all().plugins) {
@@ -104,13 +116,15 @@ Status Validator::shutdown() {
     for (ObjectRef& object : objects->living(nullptr)) {
       if (object->kind != Kind::kDevice) left.push_back(std::move(object));
     }
-    if (!left.empty()) report->note(cat("at the end of the process the host still holds ", summary(left)));
+    if (!left.empty())
+      report->note(cat("at the end of the process the host still holds ", summary(left)));
     report->sum_up();
   }
   return {};
 }
 
-ObjectRef Validator::need(std::string_view slot, Kind kind, const void* handle, tenon_device_t* device) {
+ObjectRef Validator::need(std::string_view slot, Kind kind, const void* handle,
+                          tenon_device_t* device) {
   std::string why;
   ObjectRef object = objects_.find(kind, handle, device, &why);
   if (object == nullptr) broken("R-M01", slot, why);
@@ -123,17 +137,22 @@ bool Validator::need_pointer(std::string_view slot, const void* pointer, std::st
   return false;
 }
 
-bool Validator::need_size(std::string_view slot, uint32_t size_bytes, uint64_t least, std::string_view what) {
+bool Validator::need_size(std::string_view slot, uint32_t size_bytes, uint64_t least,
+                          std::string_view what) {
   if (size_bytes >= least) return true;
-  broken("R-M03", slot, cat(what, " says that it has ", size_bytes, " bytes, and needs at least ", least));
+  broken("R-M03", slot,
+         cat(what, " says that it has ", size_bytes, " bytes, and needs at least ", least));
   return false;
 }
 
 tenon_code_t Validator::refuse(std::string_view slot) {
-  return fail(TENON_FAILED_PRECONDITION, cat("validation: ", slot, " was called in a way that cannot be passed on")).code();
+  return fail(TENON_FAILED_PRECONDITION,
+              cat("validation: ", slot, " was called in a way that cannot be passed on"))
+      .code();
 }
 
-ObjectRef Validator::made(std::string_view slot, std::string_view requirement, Kind kind, const void* handle, tenon_device_t* device) {
+ObjectRef Validator::made(std::string_view slot, std::string_view requirement, Kind kind,
+                          const void* handle, tenon_device_t* device) {
   if (handle == nullptr) {
     broken(requirement, slot, cat("it gave OK and no ", name_of(kind)));
     return nullptr;
@@ -141,12 +160,14 @@ ObjectRef Validator::made(std::string_view slot, std::string_view requirement, K
   ObjectRef twin;
   ObjectRef object = objects_.add(kind, handle, device, &twin);
   if (twin != nullptr && kind != Kind::kDevice) {
-    broken(requirement, slot, cat("it gave the ", name_of(kind), " ", hex(handle), ", which is alive already"));
+    broken(requirement, slot,
+           cat("it gave the ", name_of(kind), " ", hex(handle), ", which is alive already"));
   }
   return object;
 }
 
-void Validator::note_lost(Object& device, std::string_view slot, tenon_code_t code, bool is_release) {
+void Validator::note_lost(Object& device, std::string_view slot, tenon_code_t code,
+                          bool is_release) {
   if (code == TENON_DEVICE_LOST) {
     device.lost = true;
   } else if (device.lost && !is_release && code == TENON_OK) {

@@ -1,8 +1,9 @@
-// The layer `validation`: every call of one plugin's device, queue, compile and kernels tables is looked at before and after. What the
-// plugin breaks is a requirement of docs/spec/plugin.md, what the host breaks one of docs/spec/host.md (R-Mnn).
+// The layer `validation`: every call of one plugin's device, queue, compile and kernels tables is
+// looked at before and after. What the plugin breaks is a requirement of docs/spec/plugin.md, what
+// the host breaks one of docs/spec/host.md (R-Mnn).
 //
-// A handle that is no handle, and a null pointer for an output, is not passed on: the call fails with FAILED_PRECONDITION. Everything else is
-// passed on, so that the plugin's own answer is seen.
+// A handle that is no handle, and a null pointer for an output, is not passed on: the call fails
+// with FAILED_PRECONDITION. Everything else is passed on, so that the plugin's own answer is seen.
 #ifndef TENON_PLUGINS_LAYERS_VALIDATION_VALIDATION_H_
 #define TENON_PLUGINS_LAYERS_VALIDATION_VALIDATION_H_
 
@@ -18,7 +19,8 @@
 
 namespace tenon::validation {
 
-// What a call must leave as it was: the floating-point state, and a failure record that only a failure changes.
+// What a call must leave as it was: the floating-point state, and a failure record that only a
+// failure changes.
 class Watch {
  public:
   Watch(Report& report, std::string_view slot);
@@ -81,19 +83,22 @@ class Validator {
   tenon_code_t import(tenon_device_t* device, void* data, uint64_t size, tenon_buffer_t** out);
   tenon_code_t memory(tenon_device_t* device, uint64_t* used, uint64_t* peak);
   void check_info(uint32_t ordinal, const tenon_device_info_t& info);
-  tenon_code_t checked_copy(const ObjectRef& device, const tenon_copy_t& copy, std::string_view slot, bool complete,
+  tenon_code_t checked_copy(const ObjectRef& device, const tenon_copy_t& copy,
+                            std::string_view slot, bool complete,
                             const std::function<tenon_code_t(const tenon_copy_t&)>& pass_on);
 
   // ---- copies with their data: copies.cpp
   tenon_code_t copy_and_compare(const Object& device, const tenon_copy_t& copy,
                                 const std::function<tenon_code_t(const tenon_copy_t&)>& pass_on);
-  bool read_back(tenon_device_t* device, tenon_buffer_t* buffer, uint64_t offset, uint64_t length, std::vector<unsigned char>* out);
+  bool read_back(tenon_device_t* device, tenon_buffer_t* buffer, uint64_t offset, uint64_t length,
+                 std::vector<unsigned char>* out);
 
   // ---- tenon.queue/1: queue.cpp
   void attach_queue(LayerSubject& subject);
   tenon_code_t queue_create(tenon_device_t* device, tenon_queue_t** out);
   tenon_code_t queue_destroy(tenon_queue_t* queue);
-  tenon_code_t copy_async(tenon_queue_t* queue, const tenon_copy_t* copy, const tenon_fence_point_t* waits, uint32_t wait_count,
+  tenon_code_t copy_async(tenon_queue_t* queue, const tenon_copy_t* copy,
+                          const tenon_fence_point_t* waits, uint32_t wait_count,
                           tenon_fence_point_t signal);
   tenon_code_t fence_create(tenon_device_t* device, uint64_t initial, tenon_fence_t** out);
   tenon_code_t fence_destroy(tenon_fence_t* fence);
@@ -101,25 +106,29 @@ class Validator {
   tenon_code_t fence_signal(tenon_fence_t* fence, uint64_t value);
   tenon_code_t fence_wait(tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns);
   // Fences of a submission: alive, of values that grow. False when it cannot be passed on.
-  bool check_points(std::string_view slot, const tenon_fence_point_t* waits, uint32_t wait_count, tenon_fence_point_t signal);
+  bool check_points(std::string_view slot, const tenon_fence_point_t* waits, uint32_t wait_count,
+                    tenon_fence_point_t signal);
   void submitted(const Object& queue, std::vector<Used> used, tenon_fence_point_t signal);
-  void check_unsignalled(std::string_view requirement, std::string_view slot, tenon_fence_point_t signal);
+  void check_unsignalled(std::string_view requirement, std::string_view slot,
+                         tenon_fence_point_t signal);
   // Whether submitted work that is not over refers to an object, or writes it.
   bool in_flight(const Object& object, bool written = false);
   // What completes before it returns: R-M19 when submitted work stands in its way.
-  void check_waited(std::string_view slot, const ObjectRef& buffer, bool writes, std::string_view what);
+  void check_waited(std::string_view slot, const ObjectRef& buffer, bool writes,
+                    std::string_view what);
   void forget_work_of(const tenon_device_t* device, const tenon_queue_t* queue);
 
   // ---- tenon.compile/1: compile.cpp
   void attach_compile(LayerSubject& subject);
   tenon_code_t claim(tenon_str_t target, tenon_graph_t* graph, const tenon_claim_sink_t* sink);
-  tenon_code_t compile(tenon_str_t target, tenon_graph_t* graph, const tenon_compile_options_t* options, tenon_artifact_t** out);
+  tenon_code_t compile(tenon_str_t target, tenon_graph_t* graph,
+                       const tenon_compile_options_t* options, tenon_artifact_t** out);
   void artifact_release(tenon_artifact_t* artifact);
   tenon_code_t artifact_info(tenon_artifact_t* artifact, tenon_artifact_info_t* out);
   tenon_code_t artifact_bytes(tenon_artifact_t* artifact, const tenon_sink_t* sink);
   tenon_code_t fits(tenon_str_t target, const void* bytes, uint64_t size);
-  tenon_code_t load(tenon_device_t* device, const void* bytes, uint64_t size, tenon_blob_t* const* constants, uint32_t count,
-                    tenon_executable_t** out);
+  tenon_code_t load(tenon_device_t* device, const void* bytes, uint64_t size,
+                    tenon_blob_t* const* constants, uint32_t count, tenon_executable_t** out);
   void executable_release(tenon_executable_t* executable);
   tenon_code_t executable_info(tenon_executable_t* executable, tenon_executable_info_t* out);
   tenon_code_t needs(tenon_executable_t* executable, tenon_symbols_t symbols, tenon_needs_t* needs);
@@ -130,28 +139,38 @@ class Validator {
 
   // ---- tenon.kernels/1: kernels.cpp
   void attach_kernels(LayerSubject& subject);
-  tenon_code_t query(tenon_str_t target, const tenon_kernel_call_t* call, tenon_kernel_candidate_t* out);
-  tenon_code_t create(tenon_device_t* device, const tenon_kernel_call_t* call, tenon_kernel_t** out);
+  tenon_code_t query(tenon_str_t target, const tenon_kernel_call_t* call,
+                     tenon_kernel_candidate_t* out);
+  tenon_code_t create(tenon_device_t* device, const tenon_kernel_call_t* call,
+                      tenon_kernel_t** out);
   void destroy(tenon_kernel_t* kernel);
   tenon_code_t run(tenon_kernel_t* kernel, const tenon_kernel_args_t* args);
-  tenon_code_t prepack(tenon_kernel_t* kernel, uint32_t operand, const void* data, uint64_t size, const tenon_sink_t* sink);
+  tenon_code_t prepack(tenon_kernel_t* kernel, uint32_t operand, const void* data, uint64_t size,
+                       const tenon_sink_t* sink);
   tenon_code_t save(tenon_kernel_t* kernel, const tenon_sink_t* sink);
-  tenon_code_t restore(tenon_device_t* device, const void* bytes, uint64_t size, tenon_kernel_t** out);
+  tenon_code_t restore(tenon_device_t* device, const void* bytes, uint64_t size,
+                       tenon_kernel_t** out);
 
   // ---- For all: validation.cpp
-  void broken(std::string_view requirement, std::string_view slot, std::string_view text) { report_->broken(requirement, slot, text); }
+  void broken(std::string_view requirement, std::string_view slot, std::string_view text) {
+    report_->broken(requirement, slot, text);
+  }
   // The object behind a handle; null when there is none, which is R-M01. Buffers need their device.
-  ObjectRef need(std::string_view slot, Kind kind, const void* handle, tenon_device_t* device = nullptr);
+  ObjectRef need(std::string_view slot, Kind kind, const void* handle,
+                 tenon_device_t* device = nullptr);
   // False, and R-M02, for a null pointer where something must be.
   bool need_pointer(std::string_view slot, const void* pointer, std::string_view what);
-  // least: what the type had in the first layout of this version, or the part that the caller fills. Records have grown.
+  // least: what the type had in the first layout of this version, or the part that the caller
+  // fills. Records have grown.
   bool need_size(std::string_view slot, uint32_t size_bytes, uint64_t least, std::string_view what);
   static tenon_code_t refuse(std::string_view slot);
   // Notes what a call made; reports a null or a handle that is alive already.
-  ObjectRef made(std::string_view slot, std::string_view requirement, Kind kind, const void* handle, tenon_device_t* device);
+  ObjectRef made(std::string_view slot, std::string_view requirement, Kind kind, const void* handle,
+                 tenon_device_t* device);
   void note_lost(Object& device, std::string_view slot, tenon_code_t code, bool is_release = false);
 
-  // A call of the plugin: its code, its text, its exceptions and what it leaves behind are looked at.
+  // A call of the plugin: its code, its text, its exceptions and what it leaves behind are looked
+  // at.
   template <class Call>
   tenon_code_t ask(std::string_view slot, Call call) {
     report_->count_call();
@@ -166,7 +185,8 @@ class Validator {
     watch.after(code);
     return code;
   }
-  // The same for a call that gives one handle, number or address: on failure it must leave it alone.
+  // The same for a call that gives one handle, number or address: on failure it must leave it
+  // alone.
   template <class Out, class Call>
   tenon_code_t ask_for(std::string_view slot, Out* out, Call call) {
     Out local;
@@ -180,12 +200,15 @@ class Validator {
     }
     return code;
   }
-  // And for a record: no byte behind it. The caller's may be shorter than this layer's, and the plugin's.
+  // And for a record: no byte behind it. The caller's may be shorter than this layer's, and the
+  // plugin's.
   template <class Record, class Call>
-  tenon_code_t ask_for_record(std::string_view slot, Record* out, Guarded<Record>& guarded, Call call) {
+  tenon_code_t ask_for_record(std::string_view slot, Record* out, Guarded<Record>& guarded,
+                              Call call) {
     const Guarded<Record> before = guarded;
     const tenon_code_t code = ask(slot, [&] { return call(&guarded.record); });
-    if (guarded.overrun()) broken("R-B19", slot, cat("it wrote behind the record of ", sizeof(Record), " bytes"));
+    if (guarded.overrun())
+      broken("R-B19", slot, cat("it wrote behind the record of ", sizeof(Record), " bytes"));
     if (code == TENON_OK) {
       (void)tenon_record_give(out, &guarded.record, sizeof(Record));
     } else if (std::memcmp(&guarded.record, &before.record, sizeof(Record)) != 0) {
@@ -194,8 +217,8 @@ class Validator {
     return code;
   }
 
-  // Counts a call into a device or queue that wants them one at a time. Not those that the host makes because a call of the same
-  // device asks it for an output.
+  // Counts a call into a device or queue that wants them one at a time. Not those that the host
+  // makes because a call of the same device asks it for an output.
   class Inside {
    public:
     Inside(Validator& v, const ObjectRef& object, std::string_view slot, bool exclusive);
@@ -205,7 +228,8 @@ class Validator {
     ObjectRef object_;
   };
   Inside enter(const ObjectRef& device, std::string_view slot) {
-    return Inside(*this, device, slot, device != nullptr && device->threading == TENON_THREADING_SERIAL);
+    return Inside(*this, device, slot,
+                  device != nullptr && device->threading == TENON_THREADING_SERIAL);
   }
 
   struct Work {

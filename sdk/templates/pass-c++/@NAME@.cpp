@@ -35,11 +35,10 @@ graph @g(%x: f32[2]) -> (y: f32[2]) {
 }
 )";
 
-constexpr auto kPass =
-    tenon::pass("@NAME@", "Removes pairs of neg.")
-        .describe("Replaces neg(neg(x)) by x.")
-        .example(kBefore, kAfter)
-        .rewrites(kRewrites);
+constexpr auto kPass = tenon::pass("@NAME@", "Removes pairs of neg.")
+                           .describe("Replaces neg(neg(x)) by x.")
+                           .example(kBefore, kAfter)
+                           .rewrites(kRewrites);
 constexpr const tenon_pass_def_t* kPasses[] = {&kPass.def};
 constexpr tenon_passes_t kTable = {sizeof(tenon_passes_t), nullptr, kPasses, std::size(kPasses)};
 constexpr tenon_interface_t kInterfaces[] = {tenon::offer(TENON_PASS_ID, kTable)};

@@ -1,16 +1,19 @@
-/* Tenon ABI: the words every other header is written in: codes, strings, interned names, element types,
- * dims, tensor types, attributes, blobs.
+/* Tenon ABI: the words every other header is written in: codes, strings, interned names, element
+ * types, dims, tensor types, attributes, blobs.
  *
  * Rules of the whole ABI (docs/adr/0001-c-abi.md):
- *  - C11 and C++20; fixed-width integers, explicit-length strings, opaque handles; no bool, no enum in a
- *    struct, no exception and no allocator across the border.
- *  - Every table and every record that may grow begins with `uint32_t size_bytes`, set to sizeof by whoever
- *    fills it. The host copies the known prefix of a table into a full-size zeroed one, so neither side compares sizes.
- *  - The caller sets size_bytes of a record to be filled. The callee writes min(size_bytes, its own size) bytes, leaves the rest
- *    and sets size_bytes to what it wrote (record.h); 0 is INVALID_ARGUMENT. Records have grown, so that either's may be shorter.
+ *  - C11 and C++20; fixed-width integers, explicit-length strings, opaque handles; no bool, no enum
+ * in a struct, no exception and no allocator across the border.
+ *  - Every table and every record that may grow begins with `uint32_t size_bytes`, set to sizeof by
+ * whoever fills it. The host copies the known prefix of a table into a full-size zeroed one, so
+ * neither side compares sizes.
+ *  - The caller sets size_bytes of a record to be filled. The callee writes min(size_bytes, its own
+ * size) bytes, leaves the rest and sets size_bytes to what it wrote (record.h); 0 is
+ * INVALID_ARGUMENT. Records have grown, so that either's may be shorter.
  *  - Fields named reserved are 0.
  *  - Every function returns tenon_code_t unless it cannot fail. Details go to tenon_host_t::fail.
- *  - Outputs come last and are named out_*. They are untouched on failure. A handle that is given is not null: null means none.
+ *  - Outputs come last and are named out_*. They are untouched on failure. A handle that is given
+ * is not null: null means none.
  *  - Borrowed means: valid until the call returns, unless the comment names a longer time.
  *  - `safe` means any thread at any time; `one at a time` means the caller serialises per object.
  */
@@ -28,45 +31,55 @@ extern "C" {
 /* Packed version. Major 0 until the first outside vendor; CHANGELOG.md has one line per change. */
 #define TENON_ABI_VERSION ((TENON_ABI_MAJOR << 16) | TENON_ABI_MINOR)
 
-/* ---- Codes ----------------------------------------------------------------------------------------- */
+/* ---- Codes
+ * ----------------------------------------------------------------------------------------- */
 
 typedef uint32_t tenon_code_t;
 #define TENON_OK 0u
-#define TENON_CANCELLED 1u           /* the caller asked to stop */
-#define TENON_UNKNOWN 2u             /* an error from elsewhere that fits nothing below */
-#define TENON_INVALID_ARGUMENT 3u    /* wrong whatever the state: a bad dim, a malformed file */
+#define TENON_CANCELLED 1u        /* the caller asked to stop */
+#define TENON_UNKNOWN 2u          /* an error from elsewhere that fits nothing below */
+#define TENON_INVALID_ARGUMENT 3u /* wrong whatever the state: a bad dim, a malformed file */
 #define TENON_DEADLINE_EXCEEDED 4u
-#define TENON_NOT_FOUND 5u           /* a file, a name, an interface that is not there */
+#define TENON_NOT_FOUND 5u /* a file, a name, an interface that is not there */
 #define TENON_ALREADY_EXISTS 6u
 #define TENON_PERMISSION_DENIED 7u
-#define TENON_RESOURCE_EXHAUSTED 8u  /* memory, disk, or a documented limit */
-#define TENON_FAILED_PRECONDITION 9u /* right elsewhere, wrong in this state: frozen graph, closed device */
+#define TENON_RESOURCE_EXHAUSTED 8u /* memory, disk, or a documented limit */
+#define TENON_FAILED_PRECONDITION \
+  9u /* right elsewhere, wrong in this state: frozen graph, closed device */
 #define TENON_ABORTED 10u
 #define TENON_OUT_OF_RANGE 11u
-#define TENON_UNIMPLEMENTED 12u      /* this implementation does not do that; always with a reason */
-#define TENON_INTERNAL 13u           /* a bug of whoever returns it */
-#define TENON_UNAVAILABLE 14u        /* a device or library that is absent now */
-#define TENON_DATA_LOSS 15u          /* a digest that does not match */
-#define TENON_DEVICE_LOST 16u        /* sticky: the device gives no results any more */
+#define TENON_UNIMPLEMENTED 12u /* this implementation does not do that; always with a reason */
+#define TENON_INTERNAL 13u      /* a bug of whoever returns it */
+#define TENON_UNAVAILABLE 14u   /* a device or library that is absent now */
+#define TENON_DATA_LOSS 15u     /* a digest that does not match */
+#define TENON_DEVICE_LOST 16u   /* sticky: the device gives no results any more */
 
-/* ---- Strings and names ----------------------------------------------------------------------------- */
+/* ---- Strings and names
+ * ----------------------------------------------------------------------------- */
 
 /* UTF-8, not terminated, may contain any byte. data may be null when size is 0. */
-typedef struct tenon_str_t { const char* data; uint64_t size; } tenon_str_t;
+typedef struct tenon_str_t {
+  const char* data;
+  uint64_t size;
+} tenon_str_t;
 
 /* An interned name. Process-wide, compared as an integer, never freed. 0 is the empty name. */
 typedef uint32_t tenon_sym_t;
 
 /* Evidence attached to a failure or a report. Borrowed. */
-typedef struct tenon_key_value_t { tenon_str_t key, value; } tenon_key_value_t;
+typedef struct tenon_key_value_t {
+  tenon_str_t key, value;
+} tenon_key_value_t;
 
-/* Receives bytes in order, in as many calls as the producer likes. A code other than OK stops it. */
+/* Receives bytes in order, in as many calls as the producer likes. A code other than OK stops it.
+ */
 typedef struct tenon_sink_t {
   void* self;
   tenon_code_t (*write)(void* self, const void* data, uint64_t size_bytes);
 } tenon_sink_t;
 
-/* ---- Element types --------------------------------------------------------------------------------- */
+/* ---- Element types
+ * --------------------------------------------------------------------------------- */
 
 /* Values are part of every serialised form and never change. */
 typedef uint16_t tenon_dtype_t;
@@ -92,10 +105,12 @@ typedef uint16_t tenon_dtype_t;
 #define TENON_C128 19u
 #define TENON_DTYPE_COUNT 20u
 
-/* ---- Dims and types -------------------------------------------------------------------------------- */
+/* ---- Dims and types
+ * -------------------------------------------------------------------------------- */
 
-/* A dim of one graph: >= 0 is that constant; < 0 is ~index into the graph's table of dim expressions, which
- * are hash-consed, so that equal numbers mean provably equal dims (the converse needs dim_compare). */
+/* A dim of one graph: >= 0 is that constant; < 0 is ~index into the graph's table of dim
+ * expressions, which are hash-consed, so that equal numbers mean provably equal dims (the converse
+ * needs dim_compare). */
 typedef int64_t tenon_dim_t;
 
 #define TENON_RANK_MAX 32u /* a model of higher rank is refused with this limit named */
@@ -113,9 +128,11 @@ typedef struct tenon_type_t {
   tenon_sym_t object; /* kind OBJECT only */
 } tenon_type_t;
 
-/* ---- Arrays ---------------------------------------------------------------------------------------- */
+/* ---- Arrays
+ * ---------------------------------------------------------------------------------------- */
 
-/* A dense or strided array in host memory. Strides are in bytes and may be 0 or negative. Borrowed. */
+/* A dense or strided array in host memory. Strides are in bytes and may be 0 or negative. Borrowed.
+ */
 typedef struct tenon_array_t {
   uint32_t size_bytes;
   tenon_dtype_t dtype;
@@ -127,13 +144,15 @@ typedef struct tenon_array_t {
   const int64_t* strides_bytes;
 } tenon_array_t;
 
-/* ---- Blobs ------------------------------------------------------------------------------------------ */
+/* ---- Blobs
+ * ------------------------------------------------------------------------------------------ */
 
-/* Bytes of a constant: inline, splat, or a range of a mapped file that is read on first use. Made, retained,
- * released and read through tenon.host.graph/1. Reference counted; immutable; safe. */
+/* Bytes of a constant: inline, splat, or a range of a mapped file that is read on first use. Made,
+ * retained, released and read through tenon.host.graph/1. Reference counted; immutable; safe. */
 typedef struct tenon_blob_t tenon_blob_t;
 
-/* ---- Attributes -------------------------------------------------------------------------------------- */
+/* ---- Attributes
+ * -------------------------------------------------------------------------------------- */
 
 #define TENON_ATTR_I64 1u
 #define TENON_ATTR_F64 2u
@@ -141,12 +160,13 @@ typedef struct tenon_blob_t tenon_blob_t;
 #define TENON_ATTR_I64S 4u
 #define TENON_ATTR_F64S 5u
 #define TENON_ATTR_STRINGS 6u
-#define TENON_ATTR_DIMS 7u   /* symbolic: the output shape of a broadcast, the bounds of a slice */
+#define TENON_ATTR_DIMS 7u /* symbolic: the output shape of a broadcast, the bounds of a slice */
 #define TENON_ATTR_TYPES 8u
 #define TENON_ATTR_BLOB 9u
 #define TENON_ATTR_DTYPE 10u /* in u.i */
 
-/* Attributes of a node are sorted by the text of their names and unique. count is 1 for the single kinds. */
+/* Attributes of a node are sorted by the text of their names and unique. count is 1 for the single
+ * kinds. */
 typedef struct tenon_attr_t {
   tenon_sym_t name;
   uint32_t kind;

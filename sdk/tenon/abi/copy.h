@@ -1,5 +1,6 @@
-/* Tenon ABI: what a copy is asked and what a fill writes, alike on every device. Not an interface but a helper, compiled into
- * plugins: it keeps the rules of tenon_copy_t (R-C in docs/spec/plugin.md), in one place.
+/* Tenon ABI: what a copy is asked and what a fill writes, alike on every device. Not an interface
+ * but a helper, compiled into plugins: it keeps the rules of tenon_copy_t (R-C in
+ * docs/spec/plugin.md), in one place.
  *
  * Users: simple_device.h, sdk/tenon/cpp/copy.hpp, devices whose memory has addresses.
  */
@@ -16,41 +17,54 @@ extern "C" {
 
 /* Nonzero when the copy reads a buffer, `from`. */
 static inline int tenon_copy_reads(const tenon_copy_t* copy) {
-  return copy->direction == TENON_COPY_DEVICE_TO_HOST || copy->direction == TENON_COPY_DEVICE_TO_DEVICE;
+  return copy->direction == TENON_COPY_DEVICE_TO_HOST ||
+         copy->direction == TENON_COPY_DEVICE_TO_DEVICE;
 }
 
 /* Nonzero when it writes one, `to`. */
-static inline int tenon_copy_writes(const tenon_copy_t* copy) { return copy->direction != TENON_COPY_DEVICE_TO_HOST; }
+static inline int tenon_copy_writes(const tenon_copy_t* copy) {
+  return copy->direction != TENON_COPY_DEVICE_TO_HOST;
+}
 
-/* What is wrong with a copy as far as that can be told without its buffers: an unknown direction, a buffer that is not named, a
- * pattern that does not fit. NULL when nothing is, else a constant text for an INVALID_ARGUMENT. Safe. */
+/* What is wrong with a copy as far as that can be told without its buffers: an unknown direction, a
+ * buffer that is not named, a pattern that does not fit. NULL when nothing is, else a constant text
+ * for an INVALID_ARGUMENT. Safe. */
 static inline const char* tenon_copy_kind_fault(const tenon_copy_t* copy) {
   const uint32_t width = copy->pattern_bytes;
-  if (copy->direction < TENON_COPY_HOST_TO_DEVICE || copy->direction > TENON_COPY_FILL) return "there is no such direction of a copy";
-  if ((tenon_copy_reads(copy) && copy->from == 0) || (tenon_copy_writes(copy) && copy->to == 0)) return "a copy names no buffer";
-  if (copy->direction == TENON_COPY_FILL && ((width != 1 && width != 2 && width != 4 && width != 8) || copy->length_bytes % width != 0))
+  if (copy->direction < TENON_COPY_HOST_TO_DEVICE || copy->direction > TENON_COPY_FILL)
+    return "there is no such direction of a copy";
+  if ((tenon_copy_reads(copy) && copy->from == 0) || (tenon_copy_writes(copy) && copy->to == 0))
+    return "a copy names no buffer";
+  if (copy->direction == TENON_COPY_FILL &&
+      ((width != 1 && width != 2 && width != 4 && width != 8) || copy->length_bytes % width != 0))
     return "a pattern has 1, 2, 4 or 8 bytes and fills a multiple of them";
   return 0;
 }
 
-/* What is wrong with the ranges of a copy in buffers of these sizes (anything where there is no such buffer): NULL or a constant
- * text for an OUT_OF_RANGE. Offsets and lengths may be any numbers. Safe. */
-static inline const char* tenon_copy_range_fault(const tenon_copy_t* copy, uint64_t from_size_bytes, uint64_t to_size_bytes) {
+/* What is wrong with the ranges of a copy in buffers of these sizes (anything where there is no
+ * such buffer): NULL or a constant text for an OUT_OF_RANGE. Offsets and lengths may be any
+ * numbers. Safe. */
+static inline const char* tenon_copy_range_fault(const tenon_copy_t* copy, uint64_t from_size_bytes,
+                                                 uint64_t to_size_bytes) {
   const uint64_t length = copy->length_bytes;
-  if (tenon_copy_reads(copy) && (copy->from_offset_bytes > from_size_bytes || length > from_size_bytes - copy->from_offset_bytes))
+  if (tenon_copy_reads(copy) && (copy->from_offset_bytes > from_size_bytes ||
+                                 length > from_size_bytes - copy->from_offset_bytes))
     return "a copy reads beyond its buffer";
-  if (tenon_copy_writes(copy) && (copy->to_offset_bytes > to_size_bytes || length > to_size_bytes - copy->to_offset_bytes))
+  if (tenon_copy_writes(copy) &&
+      (copy->to_offset_bytes > to_size_bytes || length > to_size_bytes - copy->to_offset_bytes))
     return "a copy writes beyond its buffer";
   return 0;
 }
 
-/* Writes `length_bytes`, a multiple of pattern_bytes, of a FILL's pattern to `to`. What is filled doubles up to a block that a
- * processor's nearest cache keeps, and the block is written again and again. */
+/* Writes `length_bytes`, a multiple of pattern_bytes, of a FILL's pattern to `to`. What is filled
+ * doubles up to a block that a processor's nearest cache keeps, and the block is written again and
+ * again. */
 static inline void tenon_copy_fill(const tenon_copy_t* copy, void* to, uint64_t length_bytes) {
   unsigned char* bytes = (unsigned char*)to;
   uint64_t filled = 0, more;
   while (filled < length_bytes && filled < copy->pattern_bytes) {
-    bytes[filled] = (unsigned char)(copy->pattern >> 8 * filled); /* whatever order of bytes this machine has */
+    bytes[filled] =
+        (unsigned char)(copy->pattern >> 8 * filled); /* whatever order of bytes this machine has */
     ++filled;
   }
   for (; filled < length_bytes; filled += more) {
@@ -60,8 +74,9 @@ static inline void tenon_copy_fill(const tenon_copy_t* copy, void* to, uint64_t 
   }
 }
 
-/* Performs a copy whose buffers have addresses: `from` and `to` are those of the buffers' beginnings, anything where there is no
- * buffer. The copy must have been found sound; ranges of one buffer do not overlap. */
+/* Performs a copy whose buffers have addresses: `from` and `to` are those of the buffers'
+ * beginnings, anything where there is no buffer. The copy must have been found sound; ranges of one
+ * buffer do not overlap. */
 static inline void tenon_copy_perform(const tenon_copy_t* copy, const void* from, void* to) {
   const void* source = copy->host_from;
   void* target = copy->host_to;

@@ -1,17 +1,18 @@
-/* Tenon ABI: graphs, seen and built (tenon.host.graph/1). The same table serves passes, inference, decomposition,
- * derivative rules, frontends, backends and Python.
+/* Tenon ABI: graphs, seen and built (tenon.host.graph/1). The same table serves passes, inference,
+ * decomposition, derivative rules, frontends, backends and Python.
  *
- * A graph is one main region. A region has arguments, nodes in order and yields; a node has operands, results,
- * attributes and, for control flow, regions. Values are region arguments, node results or constants; they are
- * never aliased and never change. Dims are symbolic: a symbol is defined once, by a region (for its arguments) or by
- * a node with DEFINES_SYMBOL, and every type that mentions it is a use.
+ * A graph is one main region. A region has arguments, nodes in order and yields; a node has
+ * operands, results, attributes and, for control flow, regions. Values are region arguments, node
+ * results or constants; they are never aliased and never change. Dims are symbolic: a symbol is
+ * defined once, by a region (for its arguments) or by a node with DEFINES_SYMBOL, and every type
+ * that mentions it is a use.
  *
- * Indices (values, nodes, regions, symbols, locations) are dense numbers of one graph and are never reused, so
- * arrays indexed by them are the natural side tables.
+ * Indices (values, nodes, regions, symbols, locations) are dense numbers of one graph and are never
+ * reused, so arrays indexed by them are the natural side tables.
  *
  * Threads: one graph, one thread at a time; a frozen graph may be read by all threads.
- * Views: pointers inside a view are borrowed until the graph's next mutation, for a frozen graph as long as the
- * graph lives.
+ * Views: pointers inside a view are borrowed until the graph's next mutation, for a frozen graph as
+ * long as the graph lives.
  *
  * Users: plugins/ops, passes, frontends, plugins/cpu, plugins/sim, samples/opencl.
  */
@@ -34,7 +35,8 @@ typedef uint32_t tenon_symbol_t;
 typedef uint32_t tenon_loc_t; /* 0: unknown */
 #define TENON_NONE 0xffffffffu
 
-/* ---- Views --------------------------------------------------------------------------------------------- */
+/* ---- Views
+ * --------------------------------------------------------------------------------------------- */
 
 typedef struct tenon_node_view_t {
   uint32_t size_bytes;
@@ -44,10 +46,10 @@ typedef struct tenon_node_view_t {
   uint32_t operand_count, result_count, attr_count, region_count;
   const tenon_value_t* operands; /* TENON_NONE: an optional operand that is absent */
   const tenon_value_t* results;
-  const tenon_attr_t* attrs;     /* sorted by name */
+  const tenon_attr_t* attrs; /* sorted by name */
   const tenon_region_t* regions;
-  tenon_region_t parent;         /* the region it stands in; TENON_NONE once erased */
-  uint32_t symbol_count;         /* symbols that this node defines */
+  tenon_region_t parent; /* the region it stands in; TENON_NONE once erased */
+  uint32_t symbol_count; /* symbols that this node defines */
   const tenon_symbol_t* symbols;
 } tenon_node_view_t;
 
@@ -59,25 +61,27 @@ typedef struct tenon_value_view_t {
   uint32_t size_bytes;
   uint32_t kind;
   tenon_type_t type;
-  tenon_sym_t name;       /* the user's name, or 0; unique among arguments and among outputs of the main region */
+  tenon_sym_t
+      name; /* the user's name, or 0; unique among arguments and among outputs of the main region */
   tenon_loc_t loc;
-  tenon_node_t node;      /* RESULT: the node that defines it */
-  tenon_region_t region;  /* ARGUMENT: its region; RESULT: the region its node stands in */
-  uint32_t index;         /* its number among the arguments or results */
-  uint32_t use_count;     /* operand uses and yields, not uses of symbols in types */
-  tenon_blob_t* blob;     /* CONSTANT; borrowed from the graph */
+  tenon_node_t node;     /* RESULT: the node that defines it */
+  tenon_region_t region; /* ARGUMENT: its region; RESULT: the region its node stands in */
+  uint32_t index;        /* its number among the arguments or results */
+  uint32_t use_count;    /* operand uses and yields, not uses of symbols in types */
+  tenon_blob_t* blob;    /* CONSTANT; borrowed from the graph */
 } tenon_value_view_t;
 
 typedef struct tenon_region_view_t {
   uint32_t size_bytes;
-  tenon_node_t owner;     /* TENON_NONE: the main region, or not attached yet */
+  tenon_node_t owner; /* TENON_NONE: the main region, or not attached yet */
   uint32_t argument_count, node_count, yield_count, symbol_count, capture_count;
   uint32_t reserved;
   const tenon_value_t* arguments;
-  const tenon_node_t* nodes;      /* in order */
+  const tenon_node_t* nodes; /* in order */
   const tenon_value_t* yields;
-  const tenon_symbol_t* symbols;  /* defined by this region, in order of definition */
-  const tenon_value_t* captures;  /* values of enclosing regions used inside, constants excluded; sorted */
+  const tenon_symbol_t* symbols; /* defined by this region, in order of definition */
+  const tenon_value_t*
+      captures; /* values of enclosing regions used inside, constants excluded; sorted */
   const tenon_sym_t* output_names; /* main region: yield_count names */
 } tenon_region_view_t;
 
@@ -91,14 +95,17 @@ typedef struct tenon_graph_view_t {
   uint32_t reserved;
 } tenon_graph_view_t;
 
-/* A use of a value: operand `index` of `node`, or yield `index` of `region` when node is TENON_NONE. */
+/* A use of a value: operand `index` of `node`, or yield `index` of `region` when node is
+ * TENON_NONE. */
 typedef struct tenon_use_t {
   tenon_node_t node;
   tenon_region_t region;
   uint32_t index;
 } tenon_use_t;
 
-/* ---- Dims ------------------------------------------------------------------------------------------------ */
+/* ---- Dims
+ * ------------------------------------------------------------------------------------------------
+ */
 
 #define TENON_DIM_CONSTANT 0u
 #define TENON_DIM_SYMBOL 1u
@@ -118,30 +125,32 @@ typedef struct tenon_dim_view_t {
   int64_t constant;      /* CONSTANT */
   tenon_symbol_t symbol; /* SYMBOL */
   uint32_t reserved;
-  int64_t lo, hi;        /* known range, INT64_MIN and INT64_MAX when unbounded */
-  int64_t multiple_of;   /* at least 1 */
+  int64_t lo, hi;      /* known range, INT64_MIN and INT64_MAX when unbounded */
+  int64_t multiple_of; /* at least 1 */
 } tenon_dim_view_t;
 
 typedef struct tenon_symbol_view_t {
   uint32_t size_bytes;
   tenon_sym_t name;
   int64_t lo, hi, multiple_of;
-  int64_t hint;                    /* a likely value, for speed only; -1 when unknown */
-  tenon_node_t node;               /* the defining node, or TENON_NONE */
-  tenon_region_t region;           /* the defining region when node is TENON_NONE */
-  tenon_dim_t dim;                 /* the dim that is this symbol */
+  int64_t hint;          /* a likely value, for speed only; -1 when unknown */
+  tenon_node_t node;     /* the defining node, or TENON_NONE */
+  tenon_region_t region; /* the defining region when node is TENON_NONE */
+  tenon_dim_t dim;       /* the dim that is this symbol */
 } tenon_symbol_view_t;
 
 #define TENON_NO 0u
 #define TENON_YES 1u
-#define TENON_MAYBE 2u /* the optimiser takes the general path; a frontend specialises or asserts */
+#define TENON_MAYBE 2u /* the optimiser takes the general path; a frontend specialises or asserts \
+                        */
 
 #define TENON_REL_EQ 0u
 #define TENON_REL_LT 1u
 #define TENON_REL_LE 2u
 #define TENON_REL_DIVISIBLE 3u /* a is a multiple of b */
 
-/* ---- Building ------------------------------------------------------------------------------------------- */
+/* ---- Building
+ * ------------------------------------------------------------------------------------------- */
 
 /* Where new nodes go: before `before`, or at the end of `region` when it is TENON_NONE. */
 typedef struct tenon_builder_t {
@@ -154,17 +163,18 @@ typedef struct tenon_builder_t {
 typedef struct tenon_node_spec_t {
   uint32_t size_bytes;
   tenon_sym_t op;
-  uint32_t op_version;  /* 0: the newest registered */
+  uint32_t op_version; /* 0: the newest registered */
   tenon_loc_t loc;
   const tenon_value_t* operands;
-  const tenon_attr_t* attrs; /* any order; copied, blobs retained. Absent ones get their declared default. */
+  const tenon_attr_t*
+      attrs; /* any order; copied, blobs retained. Absent ones get their declared default. */
   const tenon_region_t* regions; /* made by region_begin, not attached elsewhere */
   uint32_t operand_count, attr_count, region_count;
-  uint32_t result_type_count;    /* 0, or the types to check inference against */
+  uint32_t result_type_count; /* 0, or the types to check inference against */
   const tenon_type_t* result_types;
 } tenon_node_spec_t;
 
-#define TENON_FORMAT_TEXT 1u   /* .tir */
+#define TENON_FORMAT_TEXT 1u /* .tir */
 #define TENON_FORMAT_BINARY 2u
 
 /* Text writing: larger constants are written as a digest, their bytes go to the sidecar. */
@@ -179,103 +189,134 @@ typedef struct tenon_host_graph_t {
   tenon_code_t (*create)(void* self, tenon_str_t name, tenon_graph_t** out_graph);
   void (*retain)(void* self, tenon_graph_t* graph);  /* safe */
   void (*release)(void* self, tenon_graph_t* graph); /* safe; null is allowed */
-  tenon_code_t (*clone)(void* self, tenon_graph_t* graph, tenon_graph_t** out_graph); /* not frozen; same indices */
-  void (*freeze)(void* self, tenon_graph_t* graph);  /* for good: mutation fails with FAILED_PRECONDITION */
-  /* Checks every rule of the graph and of its ops. INVALID_ARGUMENT with all located diagnostics. */
+  tenon_code_t (*clone)(void* self, tenon_graph_t* graph,
+                        tenon_graph_t** out_graph); /* not frozen; same indices */
+  void (*freeze)(void* self,
+                 tenon_graph_t* graph); /* for good: mutation fails with FAILED_PRECONDITION */
+  /* Checks every rule of the graph and of its ops. INVALID_ARGUMENT with all located diagnostics.
+   */
   tenon_code_t (*verify)(void* self, tenon_graph_t* graph);
 
   /* ---- Views; INVALID_ARGUMENT for an index out of range ---- */
   tenon_code_t (*graph_view)(void* self, tenon_graph_t* graph, tenon_graph_view_t* out);
-  tenon_code_t (*node_view)(void* self, tenon_graph_t* graph, tenon_node_t node, tenon_node_view_t* out);
-  tenon_code_t (*value_view)(void* self, tenon_graph_t* graph, tenon_value_t value, tenon_value_view_t* out);
-  tenon_code_t (*region_view)(void* self, tenon_graph_t* graph, tenon_region_t region, tenon_region_view_t* out);
-  tenon_code_t (*value_uses)(void* self, tenon_graph_t* graph, tenon_value_t value, const tenon_use_t** out_uses,
-                             uint32_t* out_count);
+  tenon_code_t (*node_view)(void* self, tenon_graph_t* graph, tenon_node_t node,
+                            tenon_node_view_t* out);
+  tenon_code_t (*value_view)(void* self, tenon_graph_t* graph, tenon_value_t value,
+                             tenon_value_view_t* out);
+  tenon_code_t (*region_view)(void* self, tenon_graph_t* graph, tenon_region_t region,
+                              tenon_region_view_t* out);
+  tenon_code_t (*value_uses)(void* self, tenon_graph_t* graph, tenon_value_t value,
+                             const tenon_use_t** out_uses, uint32_t* out_count);
 
   /* ---- Building: structure ---- */
   /* Appends an argument to a region. name: the user's, may be empty. */
-  tenon_code_t (*argument_add)(void* self, tenon_graph_t* graph, tenon_region_t region, const tenon_type_t* type,
-                               tenon_str_t name, tenon_value_t* out_value);
-  /* Sets the yields of a region, replacing earlier ones. names: null, or count names (main region's outputs). */
-  tenon_code_t (*region_yield)(void* self, tenon_graph_t* graph, tenon_region_t region, const tenon_value_t* values,
-                               uint32_t count, const tenon_str_t* names);
-  /* A region to be attached to a node by node_build; arguments are added to it. Its body may capture values that are visible at
-   * `builder`. */
-  tenon_code_t (*region_begin)(void* self, const tenon_builder_t* builder, tenon_region_t* out_region);
-  /* Copies a region's body (of `from`, which may be another graph) into `builder`, with arguments and captures
-   * mapped to `values` (arguments first, then captures in order); symbols are renamed: fresh where the body
-   * defines them, substituted where argument types decide them. out_yields: caller's array of yield_count. */
-  tenon_code_t (*region_clone)(void* self, const tenon_builder_t* builder, tenon_graph_t* from, tenon_region_t region,
-                               const tenon_value_t* values, uint32_t value_count, tenon_value_t* out_yields);
-  /* Builds one node: checks operands and attributes against the op's declaration, runs its inference, checks its
-   * constraints. INVALID_ARGUMENT with a diagnostic that names op, constraint, both values and the location.
-   * NOT_FOUND for an unknown op. */
-  tenon_code_t (*node_build)(void* self, const tenon_builder_t* builder, const tenon_node_spec_t* spec,
-                             tenon_node_t* out_node);
-  /* A constant; retains the blob. The blob's size must equal the type's (static dims only), or be a splat. */
-  tenon_code_t (*constant)(void* self, tenon_graph_t* graph, const tenon_type_t* type, tenon_blob_t* blob,
-                           tenon_value_t* out_value);
-  tenon_code_t (*value_name)(void* self, tenon_graph_t* graph, tenon_value_t value, tenon_str_t name);
+  tenon_code_t (*argument_add)(void* self, tenon_graph_t* graph, tenon_region_t region,
+                               const tenon_type_t* type, tenon_str_t name,
+                               tenon_value_t* out_value);
+  /* Sets the yields of a region, replacing earlier ones. names: null, or count names (main region's
+   * outputs). */
+  tenon_code_t (*region_yield)(void* self, tenon_graph_t* graph, tenon_region_t region,
+                               const tenon_value_t* values, uint32_t count,
+                               const tenon_str_t* names);
+  /* A region to be attached to a node by node_build; arguments are added to it. Its body may
+   * capture values that are visible at `builder`. */
+  tenon_code_t (*region_begin)(void* self, const tenon_builder_t* builder,
+                               tenon_region_t* out_region);
+  /* Copies a region's body (of `from`, which may be another graph) into `builder`, with arguments
+   * and captures mapped to `values` (arguments first, then captures in order); symbols are renamed:
+   * fresh where the body defines them, substituted where argument types decide them. out_yields:
+   * caller's array of yield_count. */
+  tenon_code_t (*region_clone)(void* self, const tenon_builder_t* builder, tenon_graph_t* from,
+                               tenon_region_t region, const tenon_value_t* values,
+                               uint32_t value_count, tenon_value_t* out_yields);
+  /* Builds one node: checks operands and attributes against the op's declaration, runs its
+   * inference, checks its constraints. INVALID_ARGUMENT with a diagnostic that names op,
+   * constraint, both values and the location. NOT_FOUND for an unknown op. */
+  tenon_code_t (*node_build)(void* self, const tenon_builder_t* builder,
+                             const tenon_node_spec_t* spec, tenon_node_t* out_node);
+  /* A constant; retains the blob. The blob's size must equal the type's (static dims only), or be a
+   * splat. */
+  tenon_code_t (*constant)(void* self, tenon_graph_t* graph, const tenon_type_t* type,
+                           tenon_blob_t* blob, tenon_value_t* out_value);
+  tenon_code_t (*value_name)(void* self, tenon_graph_t* graph, tenon_value_t value,
+                             tenon_str_t name);
   /* All uses of `from` become uses of `to`. Types must agree (dims provably equal). */
-  tenon_code_t (*value_replace)(void* self, tenon_graph_t* graph, tenon_value_t from, tenon_value_t to);
-  tenon_code_t (*operand_set)(void* self, tenon_graph_t* graph, tenon_node_t node, uint32_t index, tenon_value_t value);
+  tenon_code_t (*value_replace)(void* self, tenon_graph_t* graph, tenon_value_t from,
+                                tenon_value_t to);
+  tenon_code_t (*operand_set)(void* self, tenon_graph_t* graph, tenon_node_t node, uint32_t index,
+                              tenon_value_t value);
   /* Results must be unused, defined symbols too. */
   tenon_code_t (*node_erase)(void* self, tenon_graph_t* graph, tenon_node_t node);
-  tenon_code_t (*node_move)(void* self, tenon_graph_t* graph, tenon_node_t node, tenon_node_t before);
+  tenon_code_t (*node_move)(void* self, tenon_graph_t* graph, tenon_node_t node,
+                            tenon_node_t before);
 
   /* ---- Dims and symbols ---- */
-  tenon_code_t (*dim_make)(void* self, tenon_graph_t* graph, uint32_t op, tenon_dim_t a, tenon_dim_t b,
-                           tenon_dim_t* out_dim); /* OUT_OF_RANGE on overflow, INVALID_ARGUMENT on division by <= 0 */
-  tenon_code_t (*dim_view)(void* self, tenon_graph_t* graph, tenon_dim_t dim, tenon_dim_view_t* out);
+  tenon_code_t (*dim_make)(
+      void* self, tenon_graph_t* graph, uint32_t op, tenon_dim_t a, tenon_dim_t b,
+      tenon_dim_t* out_dim); /* OUT_OF_RANGE on overflow, INVALID_ARGUMENT on division by <= 0 */
+  tenon_code_t (*dim_view)(void* self, tenon_graph_t* graph, tenon_dim_t dim,
+                           tenon_dim_view_t* out);
   /* out_answer: TENON_NO, YES or MAYBE; never fails on valid dims. */
-  tenon_code_t (*dim_compare)(void* self, tenon_graph_t* graph, uint32_t rel, tenon_dim_t a, tenon_dim_t b,
-                              uint32_t* out_answer);
-  /* values: one per symbol index up to symbol_limit; those the dim does not mention are not read. */
-  tenon_code_t (*dim_evaluate)(void* self, tenon_graph_t* graph, tenon_dim_t dim, const int64_t* values,
-                               uint32_t value_count, int64_t* out_value);
-  /* A symbol of a region, for types of its arguments. `hi` may be INT64_MAX. Names that are taken get a number appended. */
-  tenon_code_t (*symbol_define)(void* self, tenon_graph_t* graph, tenon_region_t region, tenon_str_t name, int64_t lo,
-                                int64_t hi, int64_t multiple_of, int64_t hint, tenon_symbol_t* out_symbol);
-  /* A symbol that the node being inferred defines (DEFINES_SYMBOL): only inside tenon_op_def_t::infer. */
-  tenon_code_t (*symbol_fresh)(void* self, tenon_graph_t* graph, int64_t lo, int64_t hi, int64_t multiple_of,
-                               tenon_symbol_t* out_symbol);
-  /* Records that `rel` holds. A contradiction with what is known is INVALID_ARGUMENT. Where only symbols of the main region
-   * are involved, it is also checked at every run. */
-  tenon_code_t (*symbol_assert)(void* self, tenon_graph_t* graph, uint32_t rel, tenon_dim_t a, tenon_dim_t b);
-  tenon_code_t (*symbol_view)(void* self, tenon_graph_t* graph, tenon_symbol_t symbol, tenon_symbol_view_t* out);
+  tenon_code_t (*dim_compare)(void* self, tenon_graph_t* graph, uint32_t rel, tenon_dim_t a,
+                              tenon_dim_t b, uint32_t* out_answer);
+  /* values: one per symbol index up to symbol_limit; those the dim does not mention are not read.
+   */
+  tenon_code_t (*dim_evaluate)(void* self, tenon_graph_t* graph, tenon_dim_t dim,
+                               const int64_t* values, uint32_t value_count, int64_t* out_value);
+  /* A symbol of a region, for types of its arguments. `hi` may be INT64_MAX. Names that are taken
+   * get a number appended. */
+  tenon_code_t (*symbol_define)(void* self, tenon_graph_t* graph, tenon_region_t region,
+                                tenon_str_t name, int64_t lo, int64_t hi, int64_t multiple_of,
+                                int64_t hint, tenon_symbol_t* out_symbol);
+  /* A symbol that the node being inferred defines (DEFINES_SYMBOL): only inside
+   * tenon_op_def_t::infer. */
+  tenon_code_t (*symbol_fresh)(void* self, tenon_graph_t* graph, int64_t lo, int64_t hi,
+                               int64_t multiple_of, tenon_symbol_t* out_symbol);
+  /* Records that `rel` holds. A contradiction with what is known is INVALID_ARGUMENT. Where only
+   * symbols of the main region are involved, it is also checked at every run. */
+  tenon_code_t (*symbol_assert)(void* self, tenon_graph_t* graph, uint32_t rel, tenon_dim_t a,
+                                tenon_dim_t b);
+  tenon_code_t (*symbol_view)(void* self, tenon_graph_t* graph, tenon_symbol_t symbol,
+                              tenon_symbol_view_t* out);
 
   /* ---- Locations: lists of origins that survive rewriting and fusion ---- */
   /* source: file or module; name: the user's node; line 0: unknown. */
-  tenon_code_t (*loc_make)(void* self, tenon_graph_t* graph, tenon_str_t source, tenon_str_t name, uint32_t line,
-                           tenon_loc_t* out_loc);
-  tenon_code_t (*loc_fuse)(void* self, tenon_graph_t* graph, const tenon_loc_t* locs, uint32_t count,
-                           tenon_loc_t* out_loc);
-  tenon_code_t (*loc_text)(void* self, tenon_graph_t* graph, tenon_loc_t loc, const tenon_sink_t* sink);
+  tenon_code_t (*loc_make)(void* self, tenon_graph_t* graph, tenon_str_t source, tenon_str_t name,
+                           uint32_t line, tenon_loc_t* out_loc);
+  tenon_code_t (*loc_fuse)(void* self, tenon_graph_t* graph, const tenon_loc_t* locs,
+                           uint32_t count, tenon_loc_t* out_loc);
+  tenon_code_t (*loc_text)(void* self, tenon_graph_t* graph, tenon_loc_t loc,
+                           const tenon_sink_t* sink);
 
   /* ---- Blobs ---- */
-  tenon_code_t (*blob_bytes)(void* self, const void* data, uint64_t size_bytes, tenon_blob_t** out_blob); /* copies */
+  tenon_code_t (*blob_bytes)(void* self, const void* data, uint64_t size_bytes,
+                             tenon_blob_t** out_blob); /* copies */
   /* Every element equals `element`, stored once. size_bytes: of the whole. */
-  tenon_code_t (*blob_splat)(void* self, const void* element, uint32_t element_bytes, uint64_t size_bytes,
-                             tenon_blob_t** out_blob);
+  tenon_code_t (*blob_splat)(void* self, const void* element, uint32_t element_bytes,
+                             uint64_t size_bytes, tenon_blob_t** out_blob);
   /* A view into another blob (a range of a mapped file); retains the parent. */
   tenon_code_t (*blob_range)(void* self, tenon_blob_t* parent, uint64_t offset, uint64_t size_bytes,
                              tenon_blob_t** out_blob);
   void (*blob_retain)(void* self, tenon_blob_t* blob);
   void (*blob_release)(void* self, tenon_blob_t* blob);
   /* The bytes, mapped or expanded on first use; valid while the blob is retained. Safe. */
-  tenon_code_t (*blob_data)(void* self, tenon_blob_t* blob, const void** out_data, uint64_t* out_size_bytes);
+  tenon_code_t (*blob_data)(void* self, tenon_blob_t* blob, const void** out_data,
+                            uint64_t* out_size_bytes);
   /* 1 and the element when the blob is a splat. */
-  uint32_t (*blob_is_splat)(void* self, tenon_blob_t* blob, const void** out_element, uint32_t* out_element_bytes);
+  uint32_t (*blob_is_splat)(void* self, tenon_blob_t* blob, const void** out_element,
+                            uint32_t* out_element_bytes);
   /* XXH3-128 of the bytes; computed once. */
   tenon_code_t (*blob_digest)(void* self, tenon_blob_t* blob, uint64_t out_digest[2]);
 
   /* ---- Serial forms ---- */
-  tenon_code_t (*graph_write)(void* self, tenon_graph_t* graph, uint32_t format, const tenon_sink_t* sink);
-  /* Recognises the form. name: for diagnostics. sidecar: the bytes of FILE.tir.bin, or null. The result is verified. */
-  tenon_code_t (*graph_read)(void* self, tenon_blob_t* bytes, tenon_str_t name, tenon_blob_t* sidecar,
-                             tenon_graph_t** out_graph);
-  /* 128-bit hash of structure: equal for graphs that differ in names, locations and symbol names only. Constants count by
-   * type and digest. */
+  tenon_code_t (*graph_write)(void* self, tenon_graph_t* graph, uint32_t format,
+                              const tenon_sink_t* sink);
+  /* Recognises the form. name: for diagnostics. sidecar: the bytes of FILE.tir.bin, or null. The
+   * result is verified. */
+  tenon_code_t (*graph_read)(void* self, tenon_blob_t* bytes, tenon_str_t name,
+                             tenon_blob_t* sidecar, tenon_graph_t** out_graph);
+  /* 128-bit hash of structure: equal for graphs that differ in names, locations and symbol names
+   * only. Constants count by type and digest. */
   tenon_code_t (*graph_hash)(void* self, tenon_graph_t* graph, uint64_t out_hash[2]);
 } tenon_host_graph_t;
 

@@ -1,5 +1,6 @@
 /* Tenon ABI: the smaller interfaces that the host offers: registry, threads, cache, files.
- * Graphs are in graph.h, sessions in session.h, tenon.host/1 itself in plugin.h. Tables live as long as the process.
+ * Graphs are in graph.h, sessions in session.h, tenon.host/1 itself in plugin.h. Tables live as
+ * long as the process.
  */
 #ifndef TENON_ABI_HOST_H_
 #define TENON_ABI_HOST_H_
@@ -11,76 +12,94 @@
 extern "C" {
 #endif
 
-/* ---- tenon.host.registry/1: ops and other plugins' interfaces ---------------------------------------------------
- * Users: plugins/reference and passes (evaluate), sdk/tenon/kernelgen's lift (op_find), plugins/sim (plugin_interface). */
+/* ---- tenon.host.registry/1: ops and other plugins' interfaces
+ * --------------------------------------------------- Users: plugins/reference and passes
+ * (evaluate), sdk/tenon/kernelgen's lift (op_find), plugins/sim (plugin_interface). */
 
 #define TENON_HOST_REGISTRY_ID "tenon.host.registry/1"
 
 typedef struct tenon_host_registry_t {
   uint32_t size_bytes;
   void* self;
-  /* The declaration of an op; version 0 is the newest. Loads the plugin that provides it. NOT_FOUND with did-you-mean. The record
-   * lives as long as the process and is full-size. Safe. */
-  tenon_code_t (*op_find)(void* self, tenon_sym_t name, uint32_t version, const tenon_op_def_t** out_op);
+  /* The declaration of an op; version 0 is the newest. Loads the plugin that provides it. NOT_FOUND
+   * with did-you-mean. The record lives as long as the process and is full-size. Safe. */
+  tenon_code_t (*op_find)(void* self, tenon_sym_t name, uint32_t version,
+                          const tenon_op_def_t** out_op);
   /* Calls `visit` for every registered op in order of name, all provided ones loaded. */
-  tenon_code_t (*op_each)(void* self, void* context, void (*visit)(void* context, const tenon_op_def_t* op,
-                                                                   tenon_str_t plugin));
-  /* Fills `out_attrs` (op->attr_count entries) with the node's attributes in declared order, defaults filled in. Borrowed as views. */
-  tenon_code_t (*node_attrs)(void* self, tenon_graph_t* graph, tenon_node_t node, tenon_attr_t* out_attrs);
-  /* Evaluates one node on host arrays by its reference, its scalar program or its decomposition, in this order. symbols:
-   * one value per symbol index of the graph. Outputs are written densely into `outputs[i].data` when the caller gave memory;
-   * where data is null the host allocates, to be freed with array_free. inputs: the operands, and for a node with regions after
-   * them what these capture, region after region in the order of their views. Safe on a frozen graph. */
-  tenon_code_t (*evaluate)(void* self, tenon_graph_t* graph, tenon_node_t node, const int64_t* symbols,
-                           uint32_t symbol_count, const tenon_array_t* inputs, uint32_t input_count,
+  tenon_code_t (*op_each)(void* self, void* context,
+                          void (*visit)(void* context, const tenon_op_def_t* op,
+                                        tenon_str_t plugin));
+  /* Fills `out_attrs` (op->attr_count entries) with the node's attributes in declared order,
+   * defaults filled in. Borrowed as views. */
+  tenon_code_t (*node_attrs)(void* self, tenon_graph_t* graph, tenon_node_t node,
+                             tenon_attr_t* out_attrs);
+  /* Evaluates one node on host arrays by its reference, its scalar program or its decomposition, in
+   * this order. symbols: one value per symbol index of the graph. Outputs are written densely into
+   * `outputs[i].data` when the caller gave memory; where data is null the host allocates, to be
+   * freed with array_free. inputs: the operands, and for a node with regions after them what these
+   * capture, region after region in the order of their views. Safe on a frozen graph. */
+  tenon_code_t (*evaluate)(void* self, tenon_graph_t* graph, tenon_node_t node,
+                           const int64_t* symbols, uint32_t symbol_count,
+                           const tenon_array_t* inputs, uint32_t input_count,
                            tenon_array_t* outputs, uint32_t output_count);
   void (*array_free)(void* self, tenon_array_t* array);
-  /* Looks up a plugin's interface through what manifests provide: kind "toolchain", "device", "frontend", name "opencl-c", "cpu".
-   * Loads it. `out_table` of an interface of these headers is full-size, slots the plugin lacks are null. The table of any other id,
-   * a vendor's own, is the plugin's as it is: not null, its size_bytes at least 4, and the caller reads no further than that says.
-   * NOT_FOUND with the reasons of all candidates. */
-  tenon_code_t (*plugin_interface)(void* self, tenon_str_t kind, tenon_str_t name, tenon_str_t interface_id,
-                                   const void** out_table);
+  /* Looks up a plugin's interface through what manifests provide: kind "toolchain", "device",
+   * "frontend", name "opencl-c", "cpu". Loads it. `out_table` of an interface of these headers is
+   * full-size, slots the plugin lacks are null. The table of any other id, a vendor's own, is the
+   * plugin's as it is: not null, its size_bytes at least 4, and the caller reads no further than
+   * that says. NOT_FOUND with the reasons of all candidates. */
+  tenon_code_t (*plugin_interface)(void* self, tenon_str_t kind, tenon_str_t name,
+                                   tenon_str_t interface_id, const void** out_table);
 } tenon_host_registry_t;
 
-/* ---- tenon.host.threads/1: the one pool --------------------------------------------------------------------------
- * Users: plugins/cpu, sdk/tools. */
+/* ---- tenon.host.threads/1: the one pool
+ * -------------------------------------------------------------------------- Users: plugins/cpu,
+ * sdk/tools. */
 
 #define TENON_HOST_THREADS_ID "tenon.host.threads/1"
 
-/* Runs elements [begin, end). worker: 0 <= worker < count, unique among those running at once in this region. */
-typedef tenon_code_t (*tenon_range_fn_t)(void* context, uint32_t worker, int64_t begin, int64_t end);
+/* Runs elements [begin, end). worker: 0 <= worker < count, unique among those running at once in
+ * this region. */
+typedef tenon_code_t (*tenon_range_fn_t)(void* context, uint32_t worker, int64_t begin,
+                                         int64_t end);
 
 typedef struct tenon_host_threads_t {
   uint32_t size_bytes;
   void* self;
-  /* Runs fn over [0, n) in chunks of at least `grain`, the caller taking part; returns when all are done, with the first
-   * failure, after which no new chunk starts. Inside a region it runs inline. Cancelled operations stop between chunks. Chunk borders
-   * depend on the number of threads: results must not depend on them. */
-  tenon_code_t (*parallel)(void* self, tenon_range_fn_t fn, void* context, int64_t n, int64_t grain);
+  /* Runs fn over [0, n) in chunks of at least `grain`, the caller taking part; returns when all are
+   * done, with the first failure, after which no new chunk starts. Inside a region it runs inline.
+   * Cancelled operations stop between chunks. Chunk borders depend on the number of threads:
+   * results must not depend on them. */
+  tenon_code_t (*parallel)(void* self, tenon_range_fn_t fn, void* context, int64_t n,
+                           int64_t grain);
   uint32_t (*count)(void* self); /* threads that take part, the caller included */
 } tenon_host_threads_t;
 
-/* ---- tenon.host.cache/1: files by content ------------------------------------------------------------------------
- * Users: plugins/cpu, devices of sdk/tenon/kernelgen/device/text_executable.h. Unstable. */
+/* ---- tenon.host.cache/1: files by content
+ * ------------------------------------------------------------------------ Users: plugins/cpu,
+ * devices of sdk/tenon/kernelgen/device/text_executable.h. Unstable. */
 
 #define TENON_HOST_CACHE_ID "tenon.host.cache/1"
 
 typedef struct tenon_host_cache_t {
   uint32_t size_bytes;
   void* self;
-  /* Entry of a kind ("object") under a key. The bytes were checked against their digest. NOT_FOUND when there is none, when it is
-   * damaged (a warning), or when caching is off. The blob is to be released. */
-  tenon_code_t (*get)(void* self, tenon_str_t kind, const void* key, uint64_t key_bytes, tenon_blob_t** out_blob);
-  /* Stores atomically; concurrent writers of one key are fine. A full disk or a folder that cannot be written is a warning and OK. */
-  tenon_code_t (*put)(void* self, tenon_str_t kind, const void* key, uint64_t key_bytes, const void* data,
-                      uint64_t size_bytes);
+  /* Entry of a kind ("object") under a key. The bytes were checked against their digest. NOT_FOUND
+   * when there is none, when it is damaged (a warning), or when caching is off. The blob is to be
+   * released. */
+  tenon_code_t (*get)(void* self, tenon_str_t kind, const void* key, uint64_t key_bytes,
+                      tenon_blob_t** out_blob);
+  /* Stores atomically; concurrent writers of one key are fine. A full disk or a folder that cannot
+   * be written is a warning and OK. */
+  tenon_code_t (*put)(void* self, tenon_str_t kind, const void* key, uint64_t key_bytes,
+                      const void* data, uint64_t size_bytes);
   /* A private path of the process for a file to be mapped as code (0700, removed at the end). */
   tenon_code_t (*scratch_path)(void* self, tenon_str_t name, const tenon_sink_t* out_path);
 } tenon_host_cache_t;
 
-/* ---- tenon.host.files/1: the one door to the file system ----------------------------------------------------------
- * Users: frontends/onnx (external data), sdk/tools (outputs, profiles). */
+/* ---- tenon.host.files/1: the one door to the file system
+ * ---------------------------------------------------------- Users: frontends/onnx (external data),
+ * sdk/tools (outputs, profiles). */
 
 #define TENON_HOST_FILES_ID "tenon.host.files/1"
 
@@ -89,11 +108,13 @@ typedef struct tenon_host_files_t {
   void* self;
   /* Maps a regular file named by the user, read-only. */
   tenon_code_t (*map)(void* self, tenon_str_t path, tenon_blob_t** out_blob);
-  /* Maps a file named by data: beneath `folder`, no links on the way, regular, one hard link, and [offset, offset + size)
-   * inside it (size UINT64_MAX: to the end). PERMISSION_DENIED, OUT_OF_RANGE or NOT_FOUND with the name and the rule. */
-  tenon_code_t (*map_beneath)(void* self, tenon_str_t folder, tenon_str_t name, uint64_t offset, uint64_t size_bytes,
-                              tenon_blob_t** out_blob);
-  /* Writes a whole file: a temporary name, then rename; refuses links. Never leaves half a file under `path`. */
+  /* Maps a file named by data: beneath `folder`, no links on the way, regular, one hard link, and
+   * [offset, offset + size) inside it (size UINT64_MAX: to the end). PERMISSION_DENIED,
+   * OUT_OF_RANGE or NOT_FOUND with the name and the rule. */
+  tenon_code_t (*map_beneath)(void* self, tenon_str_t folder, tenon_str_t name, uint64_t offset,
+                              uint64_t size_bytes, tenon_blob_t** out_blob);
+  /* Writes a whole file: a temporary name, then rename; refuses links. Never leaves half a file
+   * under `path`. */
   tenon_code_t (*write)(void* self, tenon_str_t path, const void* data, uint64_t size_bytes);
 } tenon_host_files_t;
 

@@ -1,17 +1,20 @@
-/* Tenon ABI: kernel sets (tenon.kernels/1): single ops on some device, the plugin's own or another's. The host makes plans of
- * them for devices that do not compile, and offers them as candidates to those that do (tenon.host.kernels/1).
+/* Tenon ABI: kernel sets (tenon.kernels/1): single ops on some device, the plugin's own or
+ * another's. The host makes plans of them for devices that do not compile, and offers them as
+ * candidates to those that do (tenon.host.kernels/1).
  *
- * A call is an anchor op with an epilogue graph, operand types and layouts, never a bare op: a kernel set may take the anchor
- * alone by refusing calls whose epilogue is not empty. simple_kernels.h makes the table from {op, dtypes, function}.
+ * A call is an anchor op with an epilogue graph, operand types and layouts, never a bare op: a
+ * kernel set may take the anchor alone by refusing calls whose epilogue is not empty.
+ * simple_kernels.h makes the table from {op, dtypes, function}.
  *
- * On a device that compiles, the host itself compares the sets of other plugins with the device's own cost, node by node
- * (docs/adr/0021-kernel-sets.md). simple_kernel_set.h makes the table for devices whose memory the host can touch.
+ * On a device that compiles, the host itself compares the sets of other plugins with the device's
+ * own cost, node by node (docs/adr/0021-kernel-sets.md). simple_kernel_set.h makes the table for
+ * devices whose memory the host can touch.
  *
- * A plugin has one table, hence kernels for one device kind; a vendor with kernels for two ships two plugins. A device's own set is
- * asked where the plugin has no tenon.compile/1.
+ * A plugin has one table, hence kernels for one device kind; a vendor with kernels for two ships
+ * two plugins. A device's own set is asked where the plugin has no tenon.compile/1.
  *
- * Users: plugins/null, samples/fast_sort and the templates of `tenon new` for tenon.kernels/1, none yet for tenon.host.kernels/1. Both
- * unstable.
+ * Users: plugins/null, samples/fast_sort and the templates of `tenon new` for tenon.kernels/1, none
+ * yet for tenon.host.kernels/1. Both unstable.
  */
 #ifndef TENON_ABI_KERNELS_H_
 #define TENON_ABI_KERNELS_H_
@@ -41,8 +44,9 @@ typedef struct tenon_kernel_operand_t {
 typedef struct tenon_kernel_call_t {
   uint32_t size_bytes;
   tenon_node_t anchor;
-  tenon_graph_t* graph;        /* frozen; holds the anchor */
-  const tenon_node_t* epilogue; /* nodes after the anchor in order; the last one's result is the output */
+  tenon_graph_t* graph; /* frozen; holds the anchor */
+  const tenon_node_t*
+      epilogue; /* nodes after the anchor in order; the last one's result is the output */
   uint32_t epilogue_count;
   uint32_t operand_count, result_count;
   uint32_t reserved;
@@ -69,9 +73,10 @@ typedef struct tenon_kernel_args_t {
   tenon_buffer_t* const* outputs;
   const uint64_t* input_offsets_bytes;
   const uint64_t* output_offsets_bytes;
-  const int64_t* const* input_dims;  /* concrete */
+  const int64_t* const* input_dims; /* concrete */
   const int64_t* const* output_dims;
-  tenon_buffer_t* workspace; /* at least the candidate's workspace_bytes, shared by the parts of a call; null when that is 0 */
+  tenon_buffer_t* workspace; /* at least the candidate's workspace_bytes, shared by the parts of a
+                                call; null when that is 0 */
   tenon_queue_t* queue;      /* null in this version: a kernel is complete when run returns */
 } tenon_kernel_args_t;
 
@@ -85,25 +90,27 @@ typedef struct tenon_kernels_api_t {
   tenon_code_t (*create)(void* self, tenon_device_t* device, const tenon_kernel_call_t* call,
                          tenon_kernel_t** out_kernel);
   void (*destroy)(void* self, tenon_kernel_t* kernel);
-  tenon_code_t (*run)(void* self, tenon_kernel_t* kernel, const tenon_kernel_args_t* args); /* safe */
+  tenon_code_t (*run)(void* self, tenon_kernel_t* kernel,
+                      const tenon_kernel_args_t* args); /* safe */
   /* ---- Optional ---- */
-  tenon_code_t (*prepack)(void* self, tenon_kernel_t* kernel, uint32_t operand, const void* data, uint64_t size_bytes,
-                          const tenon_sink_t* sink);
+  tenon_code_t (*prepack)(void* self, tenon_kernel_t* kernel, uint32_t operand, const void* data,
+                          uint64_t size_bytes, const tenon_sink_t* sink);
   tenon_code_t (*save)(void* self, tenon_kernel_t* kernel, const tenon_sink_t* sink);
-  tenon_code_t (*restore)(void* self, tenon_device_t* device, const void* bytes, uint64_t size_bytes,
-                          tenon_kernel_t** out_kernel);
+  tenon_code_t (*restore)(void* self, tenon_device_t* device, const void* bytes,
+                          uint64_t size_bytes, tenon_kernel_t** out_kernel);
 } tenon_kernels_api_t;
 
 /* tenon.host.kernels/1: candidates of all loaded kernel sets for one call on a device kind. */
 typedef struct tenon_host_kernels_t {
   uint32_t size_bytes;
   void* self;
-  /* Calls `visit` for every set of that device kind, best cost first; `api` lives as long as the process. */
-  tenon_code_t (*candidates)(void* self, tenon_str_t device_kind, tenon_str_t target, const tenon_kernel_call_t* call,
-                             void* context,
+  /* Calls `visit` for every set of that device kind, best cost first; `api` lives as long as the
+   * process. */
+  tenon_code_t (*candidates)(void* self, tenon_str_t device_kind, tenon_str_t target,
+                             const tenon_kernel_call_t* call, void* context,
                              void (*visit)(void* context, const tenon_kernels_api_t* api,
-                                           const tenon_kernel_candidate_t* candidate, tenon_code_t code,
-                                           tenon_str_t reason));
+                                           const tenon_kernel_candidate_t* candidate,
+                                           tenon_code_t code, tenon_str_t reason));
 } tenon_host_kernels_t;
 
 #ifdef __cplusplus

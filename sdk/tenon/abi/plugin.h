@@ -1,7 +1,9 @@
-/* Tenon ABI: the door. The one symbol a plugin exports, the record it answers with, and the interface the host
- * hands in (tenon.host/1). Both sides ask by string id; unknown ids are ignored by both.
+/* Tenon ABI: the door. The one symbol a plugin exports, the record it answers with, and the
+ * interface the host hands in (tenon.host/1). Both sides ask by string id; unknown ids are ignored
+ * by both.
  *
- * Second, unlike users: every plugin of the tree, the C device `null`, the test plugins, out-of-tree samples.
+ * Second, unlike users: every plugin of the tree, the C device `null`, the test plugins,
+ * out-of-tree samples.
  */
 #ifndef TENON_ABI_PLUGIN_H_
 #define TENON_ABI_PLUGIN_H_
@@ -18,7 +20,8 @@ extern "C" {
 #define TENON_EXPORT __attribute__((visibility("default")))
 #endif
 
-/* ---- tenon.host/1 ------------------------------------------------------------------------------------ */
+/* ---- tenon.host/1
+ * ------------------------------------------------------------------------------------ */
 
 #define TENON_HOST_ID "tenon.host/1"
 
@@ -49,8 +52,8 @@ typedef struct tenon_host_t {
   tenon_code_t (*query)(void* self, tenon_str_t id, uint32_t minor, const void** out_table);
 
   /* Records a failure for the calling thread and returns `code`, so that a plugin writes
-   * `return host->fail(...)`. A message may begin with a stable code and a colon ("T0312: ..."), which becomes the
-   * failure's id. Everything is copied. */
+   * `return host->fail(...)`. A message may begin with a stable code and a colon ("T0312: ..."),
+   * which becomes the failure's id. Everything is copied. */
   tenon_code_t (*fail)(void* self, tenon_code_t code, tenon_str_t message,
                        const tenon_key_value_t* details, uint32_t detail_count);
   /* Reads it back. OK and a zeroed record when there is none. */
@@ -63,19 +66,20 @@ typedef struct tenon_host_t {
   tenon_sym_t (*intern)(void* self, tenon_str_t text);
   tenon_str_t (*sym_text)(void* self, tenon_sym_t sym); /* lives as long as the process */
 
-  /* 1 when the operation that the calling thread works for was asked to stop. Cheap: poll it in long loops.
-   * The one pool carries the operation over to its workers. */
+  /* 1 when the operation that the calling thread works for was asked to stop. Cheap: poll it in
+   * long loops. The one pool carries the operation over to its workers. */
   uint32_t (*cancelled)(void* self);
   /* Reports progress of long work to whoever listens; total 0 is unknown. */
   void (*progress)(void* self, tenon_str_t phase, uint64_t done, uint64_t total);
 
-  /* Reads a setting: a documented environment variable, or an option of the running command. Names are those of
-   * the variables (TENON_CPU_ISA). Empty when unset. The text lives as long as the process.
-   * Ignored, hence empty, when the process runs with raised privileges. */
+  /* Reads a setting: a documented environment variable, or an option of the running command. Names
+   * are those of the variables (TENON_CPU_ISA). Empty when unset. The text lives as long as the
+   * process. Ignored, hence empty, when the process runs with raised privileges. */
   tenon_str_t (*setting)(void* self, tenon_str_t name);
 } tenon_host_t;
 
-/* ---- The plugin ---------------------------------------------------------------------------------------- */
+/* ---- The plugin
+ * ---------------------------------------------------------------------------------------- */
 
 /* One interface that a plugin offers. `table` begins with uint32_t size_bytes. */
 typedef struct tenon_interface_t {
@@ -88,28 +92,29 @@ typedef struct tenon_interface_t {
 /* Static data of the plugin; lives as long as the process, since libraries are never closed. */
 typedef struct tenon_plugin_t {
   uint32_t size_bytes;
-  uint32_t abi;            /* TENON_ABI_VERSION it was compiled with */
-  tenon_str_t name;        /* equals the manifest's */
-  tenon_str_t version;     /* semver */
-  tenon_str_t build_id;    /* free text: compiler, revision */
+  uint32_t abi;         /* TENON_ABI_VERSION it was compiled with */
+  tenon_str_t name;     /* equals the manifest's */
+  tenon_str_t version;  /* semver */
+  tenon_str_t build_id; /* free text: compiler, revision */
   void* self;
   const tenon_interface_t* interfaces;
   uint64_t interface_count;
-  /* Optional. Called once before the process ends normally, when no call is in flight. Not a destructor: devices
-   * and buffers may still be open, and after it the host calls the plugin no more, not even to release them. */
+  /* Optional. Called once before the process ends normally, when no call is in flight. Not a
+   * destructor: devices and buffers may still be open, and after it the host calls the plugin no
+   * more, not even to release them. */
   tenon_code_t (*shutdown)(void* self);
 } tenon_plugin_t;
 
-/* The only exported symbol. Called once per process, on first use of something the manifest provides.
+/* The only exported symbol. Called once per process, on first use of something the manifest
+ * provides.
  *
- * max_abi  the newest packed ABI version the host speaks; an older plugin ignores it, a newer one may answer in
- *          the older form or refuse.
- * host     lives as long as the process; the plugin keeps the pointer.
- * out      set on OK.
+ * max_abi  the newest packed ABI version the host speaks; an older plugin ignores it, a newer one
+ * may answer in the older form or refuse. host     lives as long as the process; the plugin keeps
+ * the pointer. out      set on OK.
  *
- * Must not start threads, touch devices beyond looking whether they exist, or take longer than a second.
- * A refusal is a code other than OK with a reason given to host->fail: the plugin is listed with it and skipped.
- * Threads: never called concurrently. */
+ * Must not start threads, touch devices beyond looking whether they exist, or take longer than a
+ * second. A refusal is a code other than OK with a reason given to host->fail: the plugin is listed
+ * with it and skipped. Threads: never called concurrently. */
 typedef tenon_code_t (*tenon_plugin_query_t)(uint32_t max_abi, const tenon_host_t* host,
                                              const tenon_plugin_t** out);
 TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* host,

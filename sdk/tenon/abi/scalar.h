@@ -1,23 +1,25 @@
-/* Tenon ABI: scalar programs. The meaning of one element of an element-wise op as a postfix program: one source
- * for the reference device, for kernelgen and for every GPU.
+/* Tenon ABI: scalar programs. The meaning of one element of an element-wise op as a postfix
+ * program: one source for the reference device, for kernelgen and for every GPU.
  *
- * A program is an array of 32-bit words. Bits 0-7 of an instruction are its opcode, bits 8-31 its argument `a`.
- * CONST_F and CONST_I are followed by two words, the low half of the 64-bit pattern first. The program leaves one
- * value per result of the op on the stack, the first result deepest.
+ * A program is an array of 32-bit words. Bits 0-7 of an instruction are its opcode, bits 8-31 its
+ * argument `a`. CONST_F and CONST_I are followed by two words, the low half of the 64-bit pattern
+ * first. The program leaves one value per result of the op on the stack, the first result deepest.
  *
- * Types: every stack entry has an element type. ARG pushes the operand's. Constants and attributes take the
- * working type, which is the type of operand 0 until WORK sets it to another operand's. Binary instructions need
- * equal types on both sides; CMP gives pred; SELECT takes (pred, a, b) with b on top. CONVERT changes the type.
+ * Types: every stack entry has an element type. ARG pushes the operand's. Constants and attributes
+ * take the working type, which is the type of operand 0 until WORK sets it to another operand's.
+ * Binary instructions need equal types on both sides; CMP gives pred; SELECT takes (pred, a, b)
+ * with b on top. CONVERT changes the type.
  *
- * Rounding: f16 and bf16 operands are widened to f32 on ARG, the whole program runs in f32, results are rounded
- * once (nearest even). f32 and f64 run as they are. Integers wrap. An implementation may keep more precision
- * between fused programs, never less.
+ * Rounding: f16 and bf16 operands are widened to f32 on ARG, the whole program runs in f32, results
+ * are rounded once (nearest even). f32 and f64 run as they are. Integers wrap. An implementation
+ * may keep more precision between fused programs, never less.
  *
- * Integers: div truncates, x/0 = -1 (all ones for unsigned), MIN/-1 = MIN, x%0 = x, MIN%-1 = 0, and % takes the
- * sign of the dividend; a shift by >= width gives 0 (SHR_A: the sign, 0 for unsigned types); a negative count counts as >= width.
- * FLOOR, CEIL, TRUNC and ROUND_EVEN change no integer.
- * Floats: MAX and MIN propagate NaN and order -0 below +0; SIGN(NaN) is NaN, SIGN(-0) is -0. REM is C fmod.
- * CONVERT float to integer truncates and saturates, NaN gives 0; to pred it is x != 0 (NaN is true).
+ * Integers: div truncates, x/0 = -1 (all ones for unsigned), MIN/-1 = MIN, x%0 = x, MIN%-1 = 0, and
+ * % takes the sign of the dividend; a shift by >= width gives 0 (SHR_A: the sign, 0 for unsigned
+ * types); a negative count counts as >= width. FLOOR, CEIL, TRUNC and ROUND_EVEN change no integer.
+ * Floats: MAX and MIN propagate NaN and order -0 below +0; SIGN(NaN) is NaN, SIGN(-0) is -0. REM is
+ * C fmod. CONVERT float to integer truncates and saturates, NaN gives 0; to pred it is x != 0 (NaN
+ * is true).
  */
 #ifndef TENON_ABI_SCALAR_H_
 #define TENON_ABI_SCALAR_H_
@@ -27,12 +29,14 @@
 #define TENON_SCALAR_WORD(op, a) ((uint32_t)(op) | ((uint32_t)(a) << 8))
 
 /* Leaves. */
-#define TENON_S_ARG 1u       /* a: operand ordinal */
-#define TENON_S_CONST_F 2u   /* 64-bit IEEE double follows, converted to the working type */
-#define TENON_S_CONST_I 3u   /* 64-bit integer follows, converted to the working type */
-#define TENON_S_ATTR 4u      /* a: ordinal in the op's declared attributes (a number), converted likewise */
-#define TENON_S_PICK 5u      /* pushes a copy of the entry a below the top */
-#define TENON_S_WORK 6u      /* a: operand ordinal whose type becomes the working type; pushes nothing */
+#define TENON_S_ARG 1u     /* a: operand ordinal */
+#define TENON_S_CONST_F 2u /* 64-bit IEEE double follows, converted to the working type */
+#define TENON_S_CONST_I 3u /* 64-bit integer follows, converted to the working type */
+#define TENON_S_ATTR \
+  4u /* a: ordinal in the op's declared attributes (a number), converted likewise */
+#define TENON_S_PICK 5u /* pushes a copy of the entry a below the top */
+#define TENON_S_WORK 6u /* a: operand ordinal whose type becomes the working type; pushes nothing \
+                         */
 #define TENON_S_CONST_MIN 7u /* lowest finite (floats) or smallest value of the working type */
 #define TENON_S_CONST_MAX 8u /* highest finite or largest value of the working type */
 
@@ -66,7 +70,8 @@
 #define TENON_S_CONVERT 42u        /* a: element type */
 #define TENON_S_CONVERT_RESULT 43u /* a: result ordinal; to that result's element type */
 #define TENON_S_BITCAST_RESULT 44u /* a: result ordinal; same width */
-#define TENON_S_CONVERT_WRAP 45u   /* a: result ordinal; float to integer modulo 2^n instead of saturating */
+#define TENON_S_CONVERT_WRAP \
+  45u /* a: result ordinal; float to integer modulo 2^n instead of saturating */
 
 /* Binary: pop b, pop a, push a op b. */
 #define TENON_S_ADD 64u

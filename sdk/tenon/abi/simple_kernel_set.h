@@ -1,10 +1,13 @@
-/* Tenon ABI: a tenon.kernels/1 for a device of another plugin, from a table of {op, element types, question, function}. Not an
- * interface but a helper, compiled into the plugin: for devices whose memory the host can touch (`map`), as the cpu's.
+/* Tenon ABI: a tenon.kernels/1 for a device of another plugin, from a table of {op, element types,
+ * question, function}. Not an interface but a helper, compiled into the plugin: for devices whose
+ * memory the host can touch (`map`), as the cpu's.
  *
  *     static const tenon_set_kernel_t kernels[] = {{"sort", 1u << TENON_U8, suits, sort_u8}};
- *     static tenon_kernels_api_t api;  (in the query)  tenon_simple_kernel_set(host, "cpu", kernels, 1, &api);
+ *     static tenon_kernels_api_t api;  (in the query)  tenon_simple_kernel_set(host, "cpu",
+ * kernels, 1, &api);
  *
- * The host asks every kernel set about every node, compares costs with the device's own, and keeps each reason: `tenon ops OP
+ * The host asks every kernel set about every node, compares costs with the device's own, and keeps
+ * each reason: `tenon ops OP
  * --explain` prints them. Include it in one file of the plugin.
  *
  * Users: the templates of `tenon new kernels`, samples/fast_sort.
@@ -32,13 +35,16 @@ typedef struct tenon_set_call_t {
   const tenon_host_t* host;
   const tenon_host_graph_t* graph;
   const tenon_host_registry_t* registry;
-  const tenon_device_api_t* device; /* of the device that the kernels are for: it maps its buffers */
-  const tenon_kernel_call_t* call; /* operands and results with their types; dims below 0 are known at the run only */
+  const tenon_device_api_t*
+      device; /* of the device that the kernels are for: it maps its buffers */
+  const tenon_kernel_call_t*
+      call; /* operands and results with their types; dims below 0 are known at the run only */
 } tenon_set_call_t;
 
 /* The answer of `suits`, kept for the runs. */
 typedef struct tenon_set_plan_t {
-  double cost_ns;    /* of one run, always to be set: 0 beats everybody. The device's own has to be higher by a few microseconds */
+  double cost_ns;    /* of one run, always to be set: 0 beats everybody. The device's own has to be
+                        higher by a few microseconds */
   int64_t params[6]; /* whatever the function wants to know of the call */
 } tenon_set_plan_t;
 
@@ -53,14 +59,18 @@ typedef struct tenon_set_tensor_t {
 
 typedef struct tenon_set_kernel_t {
   const char* op;
-  uint32_t dtypes; /* bit (1 << dtype) for each taken element type, of all operands and results; bit 0: operands may be absent */
-  /* OK and the plan, or tenon_set_refuse with a reason. Asked where op and element types suit. Safe. */
+  uint32_t dtypes; /* bit (1 << dtype) for each taken element type, of all operands and results; bit
+                      0: operands may be absent */
+  /* OK and the plan, or tenon_set_refuse with a reason. Asked where op and element types suit.
+   * Safe. */
   tenon_code_t (*suits)(const tenon_set_call_t* call, tenon_set_plan_t* out_plan);
   /* Runs one call, complete when it returns. Safe. */
-  tenon_code_t (*run)(const tenon_set_plan_t* plan, const tenon_set_tensor_t* inputs, const tenon_set_tensor_t* outputs);
+  tenon_code_t (*run)(const tenon_set_plan_t* plan, const tenon_set_tensor_t* inputs,
+                      const tenon_set_tensor_t* outputs);
 } tenon_set_kernel_t;
 
-static inline tenon_code_t tenon_set_fail(const tenon_host_t* host, tenon_code_t code, const char* reason) {
+static inline tenon_code_t tenon_set_fail(const tenon_host_t* host, tenon_code_t code,
+                                          const char* reason) {
   tenon_str_t text;
   text.data = reason;
   text.size = strlen(reason);
@@ -75,8 +85,10 @@ static inline tenon_code_t tenon_set_refuse(const tenon_set_call_t* call, const 
   return call->host->fail(call->host->self, TENON_UNIMPLEMENTED, text, 0, 0);
 }
 
-/* An attribute of the call, defaults filled in; borrowed from the graph. NOT_FOUND when the op declares none of that name. */
-static inline tenon_code_t tenon_set_attr(const tenon_set_call_t* call, const char* name, tenon_attr_t* out_attr) {
+/* An attribute of the call, defaults filled in; borrowed from the graph. NOT_FOUND when the op
+ * declares none of that name. */
+static inline tenon_code_t tenon_set_attr(const tenon_set_call_t* call, const char* name,
+                                          tenon_attr_t* out_attr) {
   tenon_attr_t attrs[TENON_SET_ATTRS_MAX];
   tenon_node_view_t node;
   const tenon_op_def_t* op = 0;
@@ -86,11 +98,15 @@ static inline tenon_code_t tenon_set_attr(const tenon_set_call_t* call, const ch
   memset(&node, 0, sizeof node);
   node.size_bytes = sizeof node;
   code = call->graph->node_view(call->graph->self, call->call->graph, call->call->anchor, &node);
-  if (code == TENON_OK) code = call->registry->op_find(call->registry->self, node.op, node.op_version, &op);
+  if (code == TENON_OK)
+    code = call->registry->op_find(call->registry->self, node.op, node.op_version, &op);
   if (code != TENON_OK) return code;
   for (i = 0; i < op->attr_count && op->attr_count <= TENON_SET_ATTRS_MAX; ++i) {
-    if (op->attrs[i].name.size != strlen(name) || memcmp(op->attrs[i].name.data, name, strlen(name)) != 0) continue;
-    code = call->registry->node_attrs(call->registry->self, call->call->graph, call->call->anchor, attrs);
+    if (op->attrs[i].name.size != strlen(name) ||
+        memcmp(op->attrs[i].name.data, name, strlen(name)) != 0)
+      continue;
+    code = call->registry->node_attrs(call->registry->self, call->call->graph, call->call->anchor,
+                                      attrs);
     if (code == TENON_OK) *out_attr = attrs[i];
     return code;
   }
@@ -99,7 +115,9 @@ static inline tenon_code_t tenon_set_attr(const tenon_set_call_t* call, const ch
   return call->host->fail(call->host->self, TENON_NOT_FOUND, text, 0, 0);
 }
 
-/* ---- How it works ------------------------------------------------------------------------------------------------ */
+/* ---- How it works
+ * ------------------------------------------------------------------------------------------------
+ */
 
 typedef struct tenon_set_t {
   const tenon_host_t* host;
@@ -117,14 +135,17 @@ typedef struct tenon_set_instance_t {
   tenon_set_tensor_t tensors[TENON_SET_TENSORS_MAX]; /* inputs, then outputs: rank and dtype */
 } tenon_set_instance_t;
 
-static inline tenon_code_t tenon_set_interface(const tenon_host_t* host, const char* id, const void** out_table) {
+static inline tenon_code_t tenon_set_interface(const tenon_host_t* host, const char* id,
+                                               const void** out_table) {
   tenon_str_t text;
   text.data = id;
   text.size = strlen(id);
   return host->query(host->self, text, 0, out_table);
 }
 
-static inline tenon_code_t tenon_set_open_call(const tenon_set_t* set, const tenon_kernel_call_t* call, tenon_set_call_t* out) {
+static inline tenon_code_t tenon_set_open_call(const tenon_set_t* set,
+                                               const tenon_kernel_call_t* call,
+                                               tenon_set_call_t* out) {
   const void *graph = 0, *registry = 0;
   tenon_code_t code = tenon_set_interface(set->host, TENON_HOST_GRAPH_ID, &graph);
   if (code == TENON_OK) code = tenon_set_interface(set->host, TENON_HOST_REGISTRY_ID, &registry);
@@ -147,12 +168,17 @@ static inline tenon_code_t tenon_set_find_device(const tenon_set_t* set, tenon_s
   code = call->registry->plugin_interface(call->registry->self, kind, set->device_kind, id, &table);
   if (code != TENON_OK) return code;
   call->device = (const tenon_device_api_t*)table;
-  return call->device->map != 0 ? TENON_OK : tenon_set_refuse(call, "the host cannot touch this device's memory");
+  return call->device->map != 0
+             ? TENON_OK
+             : tenon_set_refuse(call, "the host cannot touch this device's memory");
 }
 
-/* The kernel for a call, asked what it costs, and the device's table; null with the reason in out_code. */
-static inline const tenon_set_kernel_t* tenon_set_find(const tenon_set_t* set, const tenon_kernel_call_t* call,
-                                                       tenon_set_plan_t* plan, const tenon_device_api_t** out_device,
+/* The kernel for a call, asked what it costs, and the device's table; null with the reason in
+ * out_code. */
+static inline const tenon_set_kernel_t* tenon_set_find(const tenon_set_t* set,
+                                                       const tenon_kernel_call_t* call,
+                                                       tenon_set_plan_t* plan,
+                                                       const tenon_device_api_t** out_device,
                                                        tenon_code_t* out_code) {
   tenon_set_call_t asked;
   tenon_node_view_t node;
@@ -162,7 +188,8 @@ static inline const tenon_set_kernel_t* tenon_set_find(const tenon_set_t* set, c
   memset(&node, 0, sizeof node);
   node.size_bytes = sizeof node;
   *out_code = tenon_set_open_call(set, call, &asked);
-  if (*out_code == TENON_OK) *out_code = asked.graph->node_view(asked.graph->self, call->graph, call->anchor, &node);
+  if (*out_code == TENON_OK)
+    *out_code = asked.graph->node_view(asked.graph->self, call->graph, call->anchor, &node);
   if (*out_code != TENON_OK) return 0;
   op = set->host->sym_text(set->host->self, node.op);
   for (i = 0; i < call->operand_count; ++i) types |= 1u << call->operands[i].type.dtype;
@@ -187,12 +214,14 @@ static inline const tenon_set_kernel_t* tenon_set_find(const tenon_set_t* set, c
   return 0;
 }
 
-static inline tenon_code_t tenon_set_query(void* self, tenon_str_t target, const tenon_kernel_call_t* call,
+static inline tenon_code_t tenon_set_query(void* self, tenon_str_t target,
+                                           const tenon_kernel_call_t* call,
                                            tenon_kernel_candidate_t* out) {
   tenon_set_plan_t plan;
   tenon_code_t code;
   const tenon_device_api_t* device = 0;
-  const tenon_set_kernel_t* kernel = tenon_set_find((const tenon_set_t*)self, call, &plan, &device, &code);
+  const tenon_set_kernel_t* kernel =
+      tenon_set_find((const tenon_set_t*)self, call, &plan, &device, &code);
   tenon_kernel_candidate_t full;
   (void)target;
   if (kernel == 0) return code;
@@ -202,11 +231,12 @@ static inline tenon_code_t tenon_set_query(void* self, tenon_str_t target, const
   full.name.data = kernel->op;
   full.name.size = strlen(kernel->op);
   if (tenon_record_give(out, &full, sizeof full) == TENON_OK) return TENON_OK;
-  return tenon_set_fail(((const tenon_set_t*)self)->host, TENON_INVALID_ARGUMENT, "a record to be filled has no size_bytes");
+  return tenon_set_fail(((const tenon_set_t*)self)->host, TENON_INVALID_ARGUMENT,
+                        "a record to be filled has no size_bytes");
 }
 
-static inline tenon_code_t tenon_set_create(void* self, tenon_device_t* device, const tenon_kernel_call_t* call,
-                                            tenon_kernel_t** out) {
+static inline tenon_code_t tenon_set_create(void* self, tenon_device_t* device,
+                                            const tenon_kernel_call_t* call, tenon_kernel_t** out) {
   const tenon_set_t* set = (const tenon_set_t*)self;
   tenon_set_instance_t made;
   tenon_set_instance_t* instance;
@@ -219,7 +249,8 @@ static inline tenon_code_t tenon_set_create(void* self, tenon_device_t* device, 
   made.input_count = call->operand_count;
   made.output_count = call->result_count;
   for (i = 0; i < call->operand_count + call->result_count; ++i) {
-    const tenon_type_t* type = i < call->operand_count ? &call->operands[i].type : &call->results[i - call->operand_count];
+    const tenon_type_t* type =
+        i < call->operand_count ? &call->operands[i].type : &call->results[i - call->operand_count];
     made.tensors[i].rank = type->rank;
     made.tensors[i].dtype = type->dtype;
   }
@@ -240,8 +271,9 @@ static inline void tenon_set_destroy(void* self, tenon_kernel_t* kernel) {
   free(kernel);
 }
 
-static inline tenon_code_t tenon_set_place(const tenon_set_instance_t* instance, const tenon_buffer_t* buffer,
-                                           uint64_t offset_bytes, const int64_t* dims, tenon_set_tensor_t* tensor) {
+static inline tenon_code_t tenon_set_place(const tenon_set_instance_t* instance,
+                                           const tenon_buffer_t* buffer, uint64_t offset_bytes,
+                                           const int64_t* dims, tenon_set_tensor_t* tensor) {
   tenon_code_t code;
   uint32_t i;
   void* data = 0;
@@ -254,7 +286,8 @@ static inline tenon_code_t tenon_set_place(const tenon_set_instance_t* instance,
   return code;
 }
 
-static inline tenon_code_t tenon_set_run(void* self, tenon_kernel_t* kernel, const tenon_kernel_args_t* args) {
+static inline tenon_code_t tenon_set_run(void* self, tenon_kernel_t* kernel,
+                                         const tenon_kernel_args_t* args) {
   const tenon_set_instance_t* instance = (const tenon_set_instance_t*)kernel;
   tenon_set_tensor_t tensors[TENON_SET_TENSORS_MAX];
   tenon_code_t code = TENON_OK;
@@ -262,17 +295,22 @@ static inline tenon_code_t tenon_set_run(void* self, tenon_kernel_t* kernel, con
   (void)self;
   memcpy(tensors, instance->tensors, sizeof tensors);
   for (i = 0; i < instance->input_count && code == TENON_OK; ++i)
-    code = tenon_set_place(instance, args->inputs[i], args->input_offsets_bytes[i], args->input_dims[i], &tensors[i]);
+    code = tenon_set_place(instance, args->inputs[i], args->input_offsets_bytes[i],
+                           args->input_dims[i], &tensors[i]);
   for (i = 0; i < instance->output_count && code == TENON_OK; ++i)
-    code = tenon_set_place(instance, args->outputs[i], args->output_offsets_bytes[i], args->output_dims[i],
-                           &tensors[instance->input_count + i]);
-  return code != TENON_OK ? code : instance->kernel->run(&instance->plan, tensors, tensors + instance->input_count);
+    code = tenon_set_place(instance, args->outputs[i], args->output_offsets_bytes[i],
+                           args->output_dims[i], &tensors[instance->input_count + i]);
+  return code != TENON_OK
+             ? code
+             : instance->kernel->run(&instance->plan, tensors, tensors + instance->input_count);
 }
 
-/* Fills `api` for kernels on the device kind of another plugin. `kernels` and `device_kind` live as long as the process; one table
- * for each including file. */
-static inline tenon_code_t tenon_simple_kernel_set(const tenon_host_t* host, const char* device_kind,
-                                                   const tenon_set_kernel_t* kernels, uint32_t count, tenon_kernels_api_t* api) {
+/* Fills `api` for kernels on the device kind of another plugin. `kernels` and `device_kind` live as
+ * long as the process; one table for each including file. */
+static inline tenon_code_t tenon_simple_kernel_set(const tenon_host_t* host,
+                                                   const char* device_kind,
+                                                   const tenon_set_kernel_t* kernels,
+                                                   uint32_t count, tenon_kernels_api_t* api) {
   static tenon_set_t set;
   set.host = host;
   set.device_kind.data = device_kind;

@@ -1,11 +1,14 @@
-/* Tenon ABI: a tenon.kernels/1 from a table of {op, element types, function}. Not an interface but a helper, compiled into the
- * plugin: for devices that run dense single ops one at a time, with host-side functions that launch them.
+/* Tenon ABI: a tenon.kernels/1 from a table of {op, element types, function}. Not an interface but
+ * a helper, compiled into the plugin: for devices that run dense single ops one at a time, with
+ * host-side functions that launch them.
  *
  *     static const tenon_simple_kernel_t kernels[] = {{"add", 1u << TENON_F32, add_f32}};
- *     static tenon_kernels_api_t api;  (in the query)  tenon_simple_kernels(host, "null", kernels, 1, &api);
+ *     static tenon_kernels_api_t api;  (in the query)  tenon_simple_kernels(host, "null", kernels,
+ * 1, &api);
  *
- * A call is taken when its op is in the table, its epilogue is empty, and all its tensors are of the given element types; what is
- * refused is refused with a reason. Include it in one file of the plugin.
+ * A call is taken when its op is in the table, its epilogue is empty, and all its tensors are of
+ * the given element types; what is refused is refused with a reason. Include it in one file of the
+ * plugin.
  */
 #ifndef TENON_ABI_SIMPLE_KERNELS_H_
 #define TENON_ABI_SIMPLE_KERNELS_H_
@@ -21,12 +24,15 @@
 extern "C" {
 #endif
 
-/* Runs one call. output_elements: of output 0, the product of args->output_dims[0]. Complete when it returns. Safe. */
-typedef tenon_code_t (*tenon_simple_kernel_fn_t)(const tenon_kernel_args_t* args, uint64_t output_elements);
+/* Runs one call. output_elements: of output 0, the product of args->output_dims[0]. Complete when
+ * it returns. Safe. */
+typedef tenon_code_t (*tenon_simple_kernel_fn_t)(const tenon_kernel_args_t* args,
+                                                 uint64_t output_elements);
 
 typedef struct tenon_simple_kernel_t {
   const char* op;
-  uint32_t dtypes; /* bit (1 << dtype) for each taken element type, of all operands and results; bit 0: operands may be absent */
+  uint32_t dtypes; /* bit (1 << dtype) for each taken element type, of all operands and results; bit
+                      0: operands may be absent */
   tenon_simple_kernel_fn_t run;
 } tenon_simple_kernel_t;
 
@@ -42,14 +48,16 @@ typedef struct tenon_simple_instance_t {
   uint32_t output_rank;
 } tenon_simple_instance_t;
 
-static inline tenon_code_t tenon_simple_fail(const tenon_simple_set_t* set, tenon_code_t code, const char* text) {
+static inline tenon_code_t tenon_simple_fail(const tenon_simple_set_t* set, tenon_code_t code,
+                                             const char* text) {
   tenon_str_t message;
   message.data = text;
   message.size = strlen(text);
   return set->host->fail(set->host->self, code, message, 0, 0);
 }
 
-static inline const tenon_simple_kernel_t* tenon_simple_find(const tenon_simple_set_t* set, const tenon_kernel_call_t* call,
+static inline const tenon_simple_kernel_t* tenon_simple_find(const tenon_simple_set_t* set,
+                                                             const tenon_kernel_call_t* call,
                                                              tenon_code_t* out_code) {
   tenon_node_view_t node;
   tenon_str_t op;
@@ -60,7 +68,9 @@ static inline const tenon_simple_kernel_t* tenon_simple_find(const tenon_simple_
   if (*out_code != TENON_OK) return 0;
   op = set->host->sym_text(set->host->self, node.op);
   *out_code = TENON_UNIMPLEMENTED;
-  if (call->epilogue_count != 0) return tenon_simple_fail(set, *out_code, "single ops only, no epilogue"), (const tenon_simple_kernel_t*)0;
+  if (call->epilogue_count != 0)
+    return tenon_simple_fail(set, *out_code, "single ops only, no epilogue"),
+           (const tenon_simple_kernel_t*)0;
   for (i = 0; i < call->operand_count; ++i) types |= 1u << call->operands[i].type.dtype;
   for (i = 0; i < call->result_count; ++i) types |= 1u << call->results[i].dtype;
   for (j = 0; j < set->count; ++j) {
@@ -74,10 +84,12 @@ static inline const tenon_simple_kernel_t* tenon_simple_find(const tenon_simple_
   return 0;
 }
 
-static inline tenon_code_t tenon_simple_query(void* self, tenon_str_t target, const tenon_kernel_call_t* call,
+static inline tenon_code_t tenon_simple_query(void* self, tenon_str_t target,
+                                              const tenon_kernel_call_t* call,
                                               tenon_kernel_candidate_t* out) {
   tenon_code_t code;
-  const tenon_simple_kernel_t* kernel = tenon_simple_find((const tenon_simple_set_t*)self, call, &code);
+  const tenon_simple_kernel_t* kernel =
+      tenon_simple_find((const tenon_simple_set_t*)self, call, &code);
   tenon_kernel_candidate_t full;
   (void)target;
   if (kernel == 0) return code;
@@ -87,10 +99,12 @@ static inline tenon_code_t tenon_simple_query(void* self, tenon_str_t target, co
   full.name.data = kernel->op;
   full.name.size = strlen(kernel->op);
   if (tenon_record_give(out, &full, sizeof full) == TENON_OK) return TENON_OK;
-  return tenon_simple_fail((const tenon_simple_set_t*)self, TENON_INVALID_ARGUMENT, "a record to be filled has no size_bytes");
+  return tenon_simple_fail((const tenon_simple_set_t*)self, TENON_INVALID_ARGUMENT,
+                           "a record to be filled has no size_bytes");
 }
 
-static inline tenon_code_t tenon_simple_create(void* self, tenon_device_t* device, const tenon_kernel_call_t* call,
+static inline tenon_code_t tenon_simple_create(void* self, tenon_device_t* device,
+                                               const tenon_kernel_call_t* call,
                                                tenon_kernel_t** out) {
   const tenon_simple_set_t* set = (const tenon_simple_set_t*)self;
   tenon_code_t code;
@@ -99,7 +113,8 @@ static inline tenon_code_t tenon_simple_create(void* self, tenon_device_t* devic
   (void)device;
   if (kernel == 0) return code;
   instance = (tenon_simple_instance_t*)malloc(sizeof *instance);
-  if (instance == 0) return tenon_simple_fail(set, TENON_RESOURCE_EXHAUSTED, "no memory for a kernel");
+  if (instance == 0)
+    return tenon_simple_fail(set, TENON_RESOURCE_EXHAUSTED, "no memory for a kernel");
   instance->run = kernel->run;
   instance->output_rank = call->result_count == 0 ? 0 : call->results[0].rank;
   *out = (tenon_kernel_t*)instance;
@@ -111,20 +126,22 @@ static inline void tenon_simple_destroy(void* self, tenon_kernel_t* kernel) {
   free(kernel);
 }
 
-static inline tenon_code_t tenon_simple_run(void* self, tenon_kernel_t* kernel, const tenon_kernel_args_t* args) {
+static inline tenon_code_t tenon_simple_run(void* self, tenon_kernel_t* kernel,
+                                            const tenon_kernel_args_t* args) {
   const tenon_simple_instance_t* instance = (const tenon_simple_instance_t*)kernel;
   uint64_t elements = 1;
   uint32_t i;
   (void)self;
-  for (i = 0; args->output_count != 0 && i < instance->output_rank; ++i) elements *= (uint64_t)args->output_dims[0][i];
+  for (i = 0; args->output_count != 0 && i < instance->output_rank; ++i)
+    elements *= (uint64_t)args->output_dims[0][i];
   return instance->run(args, elements);
 }
 
-/* Fills `api` for kernels on the plugin's own device kind. `kernels` and `device_kind` live as long as the process; one table
- * for each including file. UNAVAILABLE when the host has no graphs. */
+/* Fills `api` for kernels on the plugin's own device kind. `kernels` and `device_kind` live as long
+ * as the process; one table for each including file. UNAVAILABLE when the host has no graphs. */
 static inline tenon_code_t tenon_simple_kernels(const tenon_host_t* host, const char* device_kind,
-                                                const tenon_simple_kernel_t* kernels, uint32_t count,
-                                                tenon_kernels_api_t* api) {
+                                                const tenon_simple_kernel_t* kernels,
+                                                uint32_t count, tenon_kernels_api_t* api) {
   static tenon_simple_set_t set;
   tenon_str_t id;
   const void* graph = 0;

@@ -1,5 +1,6 @@
-/* Tenon ABI: toolchains (tenon.toolchain/1): C-family text to object bytes, object bytes to callables. The cpu plugin offers one
- * with clang; sim, kernels written in Python and packages use it.
+/* Tenon ABI: toolchains (tenon.toolchain/1): C-family text to object bytes, object bytes to
+ * callables. The cpu plugin offers one with clang; sim, kernels written in Python and packages use
+ * it.
  *
  * Users: plugins/cpu offers it; plugins/sim and plugins/cpu call it.
  */
@@ -16,24 +17,29 @@ extern "C" {
 
 typedef struct tenon_module_t tenon_module_t;
 
-/* Dialects. "opencl-c": for every kernel NAME the module has NAME__run with the signature tenon_opencl_run_t, which runs the work
- * items of [begin, end) one after another; barriers are refused. A kernel's variables in local memory belong to the calling thread. "c++": freestanding, no headers. */
+/* Dialects. "opencl-c": for every kernel NAME the module has NAME__run with the signature
+ * tenon_opencl_run_t, which runs the work items of [begin, end) one after another; barriers are
+ * refused. A kernel's variables in local memory belong to the calling thread. "c++": freestanding,
+ * no headers. */
 #define TENON_DIALECT_CPP "c++"
 #define TENON_DIALECT_OPENCL_C "opencl-c"
 
-typedef void (*tenon_opencl_run_t)(void* const* args, const uint64_t global_size[3], const uint64_t begin[3],
-                                   const uint64_t end[3]);
+typedef void (*tenon_opencl_run_t)(void* const* args, const uint64_t global_size[3],
+                                   const uint64_t begin[3], const uint64_t end[3]);
 
-/* An option of "opencl-c", value "1": the module tells of its memory accesses. Its variable "tenon_opencl_access", of the type
- * tenon_opencl_access_t and null at first, is to be set before a kernel runs; kernels call it before each access to memory that is no
- * variable of the work item, and it need not come back. Its function "tenon_opencl_variables", of the type tenon_opencl_variables_t,
- * lists the module's own variables; those in local memory (local 1) belong to the calling thread. */
+/* An option of "opencl-c", value "1": the module tells of its memory accesses. Its variable
+ * "tenon_opencl_access", of the type tenon_opencl_access_t and null at first, is to be set before a
+ * kernel runs; kernels call it before each access to memory that is no variable of the work item,
+ * and it need not come back. Its function "tenon_opencl_variables", of the type
+ * tenon_opencl_variables_t, lists the module's own variables; those in local memory (local 1)
+ * belong to the calling thread. */
 #define TENON_TOOLCHAIN_WATCH "watch"
 
 typedef void (*tenon_opencl_access_t)(const void* address, uint64_t size_bytes, uint32_t kind);
 #define TENON_OPENCL_WRITE 1u /* in kind: not a read */
 #define TENON_OPENCL_ATOMIC 2u
-typedef void (*tenon_opencl_variables_t)(void (*visit)(void* context, const char* name, void* address, uint64_t size_bytes,
+typedef void (*tenon_opencl_variables_t)(void (*visit)(void* context, const char* name,
+                                                       void* address, uint64_t size_bytes,
                                                        uint32_t local),
                                          void* context);
 
@@ -52,12 +58,14 @@ typedef struct tenon_toolchain_api_t {
   void* self;
   tenon_str_t name;     /* "clang" */
   tenon_str_t dialects; /* comma-separated */
-  /* target: tenon_device_info_t::target of the device that shall run it; empty: this machine. INVALID_ARGUMENT with diagnostics for
-   * text that does not compile. Answers from the cache without opening the compiler when it can. Safe. */
+  /* target: tenon_device_info_t::target of the device that shall run it; empty: this machine.
+   * INVALID_ARGUMENT with diagnostics for text that does not compile. Answers from the cache
+   * without opening the compiler when it can. Safe. */
   tenon_code_t (*build)(void* self, tenon_str_t target, tenon_str_t dialect, tenon_str_t text,
                         const tenon_toolchain_options_t* options, const tenon_sink_t* object,
                         const tenon_sink_t* diagnostics);
-  tenon_code_t (*load)(void* self, const void* bytes, uint64_t size_bytes, tenon_module_t** out_module);
+  tenon_code_t (*load)(void* self, const void* bytes, uint64_t size_bytes,
+                       tenon_module_t** out_module);
   /* Lives as long as the module. NOT_FOUND. */
   tenon_code_t (*symbol)(void* self, tenon_module_t* module, tenon_str_t name, void** out_address);
   void (*release)(void* self, tenon_module_t* module); /* nothing of it is running */

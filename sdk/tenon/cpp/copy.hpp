@@ -7,22 +7,26 @@
 
 namespace tenon::inline sdk {
 
-// INVALID_ARGUMENT when the copy has no known direction, misses a buffer, or its pattern does not fit: all that can be told without the
-// buffers. Threads: safe.
+// INVALID_ARGUMENT when the copy has no known direction, misses a buffer, or its pattern does not
+// fit: all that can be told without the buffers. Threads: safe.
 inline Status check_copy_kind(const tenon_copy_t& copy) {
   const char* fault = tenon_copy_kind_fault(&copy);
   if (fault == nullptr) return {};
-  return fail(TENON_INVALID_ARGUMENT, cat(fault, ": direction ", copy.direction, ", ", copy.length_bytes, " bytes, a pattern of ",
-                                          copy.pattern_bytes));
+  return fail(TENON_INVALID_ARGUMENT,
+              cat(fault, ": direction ", copy.direction, ", ", copy.length_bytes,
+                  " bytes, a pattern of ", copy.pattern_bytes));
 }
 
-// The same, and OUT_OF_RANGE when a range leaves its buffer. Sizes are those of copy.from and copy.to, anything where there is none.
-inline Status check_copy(const tenon_copy_t& copy, uint64_t from_size_bytes, uint64_t to_size_bytes) {
+// The same, and OUT_OF_RANGE when a range leaves its buffer. Sizes are those of copy.from and
+// copy.to, anything where there is none.
+inline Status check_copy(const tenon_copy_t& copy, uint64_t from_size_bytes,
+                         uint64_t to_size_bytes) {
   TENON_TRY(check_copy_kind(copy));
   const char* fault = tenon_copy_range_fault(&copy, from_size_bytes, to_size_bytes);
   if (fault == nullptr) return {};
   std::string reason = cat(fault, ": ", copy.length_bytes, " bytes");
-  if (tenon_copy_reads(&copy)) reason += cat(", from ", copy.from_offset_bytes, " of ", from_size_bytes);
+  if (tenon_copy_reads(&copy))
+    reason += cat(", from ", copy.from_offset_bytes, " of ", from_size_bytes);
   if (tenon_copy_writes(&copy)) reason += cat(", to ", copy.to_offset_bytes, " of ", to_size_bytes);
   return fail(TENON_OUT_OF_RANGE, reason);
 }

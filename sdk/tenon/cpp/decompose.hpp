@@ -114,7 +114,7 @@ inline Status decompose_program(Builder& b, const Node& node, std::span<const ui
         }
         // Integers are whole: `floor` and its like are ops of floats alone.
         const bool rounds = opcode >= TENON_S_FLOOR && opcode <= TENON_S_ROUND_EVEN;
-        one.value = opcode >= TENON_S_ADD                    ? b.build(name, {one.x, one.y})
+        one.value = opcode >= TENON_S_ADD                ? b.build(name, {one.x, one.y})
                     : rounds && !is_float(one.x.dtype()) ? one.x
                                                          : b.build(name, {one.x});
       }

@@ -173,8 +173,8 @@ inline Dim window_extent(Dim input, int64_t base_dilation, int64_t low, int64_t 
   return grown / c(stride);
 }
 
-// The same of a window that has to fit into what it slides over, borders included, if it has more than one element: NO fails with
-// `label`, and what cannot be known is checked by each run.
+// The same of a window that has to fit into what it slides over, borders included, if it has more
+// than one element: NO fails with `label`, and what cannot be known is checked by each run.
 inline Status fitting_window(const InferQuery& q, std::string_view label, Dim input,
                              int64_t base_dilation, int64_t low, int64_t high, int64_t window,
                              int64_t window_dilation, int64_t stride, Dim* out) {
@@ -188,7 +188,8 @@ inline Status fitting_window(const InferQuery& q, std::string_view label, Dim in
   const int64_t elements = (least - 1 + base_dilation - 1) / base_dilation + 1;
   TENON_TRY(q.require(label, TENON_REL_LE, q.constant(elements), input,
                       "elements that the window spans and those it slides over"));
-  if (base_dilation != 1) input = (input - q.constant(1)) * q.constant(base_dilation) + q.constant(1);
+  if (base_dilation != 1)
+    input = (input - q.constant(1)) * q.constant(base_dilation) + q.constant(1);
   const int64_t shift = low + high - span + stride;
   *out = (shift >= 0 ? input + q.constant(shift) : input - q.constant(-shift)) / q.constant(stride);
   return {};

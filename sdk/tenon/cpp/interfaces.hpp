@@ -1,6 +1,6 @@
-// The interfaces between a host and its plugins, as data: what each is called, how large its table is
-// in this SDK, and which of its slots must not be null. For hosts and tools that look at tables of
-// any kind. In a namespace of its own, for the core uses it too.
+// The interfaces between a host and its plugins, as data: what each is called, how large its table
+// is in this SDK, and which of its slots must not be null. For hosts and tools that look at tables
+// of any kind. In a namespace of its own, for the core uses it too.
 #ifndef TENON_CPP_INTERFACES_HPP_
 #define TENON_CPP_INTERFACES_HPP_
 
@@ -35,31 +35,20 @@ struct InterfaceInfo {
 
 namespace detail {
 
-#define TENON_SLOT(type, field) \
-  { static_cast<uint32_t>(offsetof(type, field)), #field }
+#define TENON_SLOT(type, field) {static_cast<uint32_t>(offsetof(type, field)), #field}
 inline constexpr RequiredSlot kDeviceSlots[] = {
-    TENON_SLOT(tenon_device_api_t, count),
-    TENON_SLOT(tenon_device_api_t, info),
-    TENON_SLOT(tenon_device_api_t, open),
-    TENON_SLOT(tenon_device_api_t, close),
-    TENON_SLOT(tenon_device_api_t, alloc),
-    TENON_SLOT(tenon_device_api_t, free),
-    TENON_SLOT(tenon_device_api_t, copy),
-    TENON_SLOT(tenon_device_api_t, sync)};
+    TENON_SLOT(tenon_device_api_t, count), TENON_SLOT(tenon_device_api_t, info),
+    TENON_SLOT(tenon_device_api_t, open),  TENON_SLOT(tenon_device_api_t, close),
+    TENON_SLOT(tenon_device_api_t, alloc), TENON_SLOT(tenon_device_api_t, free),
+    TENON_SLOT(tenon_device_api_t, copy),  TENON_SLOT(tenon_device_api_t, sync)};
 inline constexpr RequiredSlot kQueueSlots[] = {
-    TENON_SLOT(tenon_queue_api_t, queue_create),
-    TENON_SLOT(tenon_queue_api_t, queue_destroy),
-    TENON_SLOT(tenon_queue_api_t, copy_async),
-    TENON_SLOT(tenon_queue_api_t, fence_create),
-    TENON_SLOT(tenon_queue_api_t, fence_destroy),
-    TENON_SLOT(tenon_queue_api_t, fence_query),
-    TENON_SLOT(tenon_queue_api_t, fence_signal),
-    TENON_SLOT(tenon_queue_api_t, fence_wait)};
+    TENON_SLOT(tenon_queue_api_t, queue_create),  TENON_SLOT(tenon_queue_api_t, queue_destroy),
+    TENON_SLOT(tenon_queue_api_t, copy_async),    TENON_SLOT(tenon_queue_api_t, fence_create),
+    TENON_SLOT(tenon_queue_api_t, fence_destroy), TENON_SLOT(tenon_queue_api_t, fence_query),
+    TENON_SLOT(tenon_queue_api_t, fence_signal),  TENON_SLOT(tenon_queue_api_t, fence_wait)};
 inline constexpr RequiredSlot kKernelsSlots[] = {
-    TENON_SLOT(tenon_kernels_api_t, query),
-    TENON_SLOT(tenon_kernels_api_t, create),
-    TENON_SLOT(tenon_kernels_api_t, destroy),
-    TENON_SLOT(tenon_kernels_api_t, run)};
+    TENON_SLOT(tenon_kernels_api_t, query), TENON_SLOT(tenon_kernels_api_t, create),
+    TENON_SLOT(tenon_kernels_api_t, destroy), TENON_SLOT(tenon_kernels_api_t, run)};
 inline constexpr RequiredSlot kCompileSlots[] = {
     TENON_SLOT(tenon_compile_api_t, claim),
     TENON_SLOT(tenon_compile_api_t, compile),
@@ -72,15 +61,11 @@ inline constexpr RequiredSlot kCompileSlots[] = {
     TENON_SLOT(tenon_compile_api_t, executable_info),
     TENON_SLOT(tenon_compile_api_t, needs),
     TENON_SLOT(tenon_compile_api_t, execute)};
-inline constexpr RequiredSlot kFrontendSlots[] = {
-    TENON_SLOT(tenon_frontend_api_t, accepts)};
+inline constexpr RequiredSlot kFrontendSlots[] = {TENON_SLOT(tenon_frontend_api_t, accepts)};
 inline constexpr RequiredSlot kToolchainSlots[] = {
-    TENON_SLOT(tenon_toolchain_api_t, build),
-    TENON_SLOT(tenon_toolchain_api_t, load),
-    TENON_SLOT(tenon_toolchain_api_t, symbol),
-    TENON_SLOT(tenon_toolchain_api_t, release)};
-inline constexpr RequiredSlot kLayerSlots[] = {
-    TENON_SLOT(tenon_layer_api_t, attach)};
+    TENON_SLOT(tenon_toolchain_api_t, build), TENON_SLOT(tenon_toolchain_api_t, load),
+    TENON_SLOT(tenon_toolchain_api_t, symbol), TENON_SLOT(tenon_toolchain_api_t, release)};
+inline constexpr RequiredSlot kLayerSlots[] = {TENON_SLOT(tenon_layer_api_t, attach)};
 #undef TENON_SLOT
 
 inline constexpr InterfaceInfo kKnown[] = {

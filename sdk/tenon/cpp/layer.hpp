@@ -1,5 +1,5 @@
-// A layer written in C++: a class whose instances stand in front of one plugin each, with member functions for the
-// slots that it wants to see. The others go past it (tenon/abi/layer.h).
+// A layer written in C++: a class whose instances stand in front of one plugin each, with member
+// functions for the slots that it wants to see. The others go past it (tenon/abi/layer.h).
 //
 //     class Counter {
 //      public:
@@ -92,11 +92,14 @@ class LayerSubject {
   // Refuses the first option that nobody asked for. The last thing that attach does with options.
   Status options_done() const {
     for (uint32_t i = 0; i < subject_->option_count; ++i) {
-      if (!taken_[i]) return refuse(cat("there is no option ", quoted(view(subject_->options[i].key))));
+      if (!taken_[i])
+        return refuse(cat("there is no option ", quoted(view(subject_->options[i].key))));
     }
     return {};
   }
-  Status refuse(std::string_view why) const { return fail(TENON_INVALID_ARGUMENT, cat(layer_, ": ", why)); }
+  Status refuse(std::string_view why) const {
+    return fail(TENON_INVALID_ARGUMENT, cat(layer_, ": ", why));
+  }
 
  private:
   int index_of(std::string_view id) const {
@@ -111,7 +114,8 @@ class LayerSubject {
   std::vector<bool> taken_;
 };
 
-// ---- Member functions as slots -------------------------------------------------------------------
+// ---- Member functions as slots
+// -------------------------------------------------------------------
 
 namespace detail {
 template <auto Function, class Signature>
@@ -132,7 +136,8 @@ struct LayerSlot<Function, Result (Class::*)(Args...)> {
 template <class Layer>
 tenon_code_t layer_attach(void* name, const tenon_layer_subject_t* subject, const void** tables) {
   return guarded(context().host, [&]() -> Status {
-    // Lives as long as the process, also one that stands in front of nothing; never called concurrently.
+    // Lives as long as the process, also one that stands in front of nothing; never called
+    // concurrently.
     static auto* kept = new std::vector<Layer*>;
     auto* layer = new Layer;
     LayerSubject of(static_cast<const char*>(name), subject, tables);
@@ -162,22 +167,25 @@ inline constexpr auto layer_slot = &detail::LayerSlot<Function, decltype(Functio
 }  // namespace tenon::inline sdk
 
 // Defines a plugin that provides one layer.
-#define TENON_LAYER(layer_name, layer_version, Layer)                                              \
-  extern "C" TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t, const tenon_host_t* host,      \
-                                                          const tenon_plugin_t** out) {            \
-    static const tenon_layer_api_t table = {sizeof(tenon_layer_api_t), 0,                          \
-                                            const_cast<char*>(layer_name),                         \
-                                            ::tenon::str(layer_name),                              \
-                                            &::tenon::detail::layer_attach<Layer>};                \
-    static const tenon_interface_t interfaces[] = {::tenon::offer(TENON_LAYER_ID, table)};         \
-    static const tenon_plugin_t record = {sizeof(tenon_plugin_t),       TENON_ABI_VERSION,         \
-                                          ::tenon::str(layer_name),     ::tenon::str(layer_version), \
-                                          ::tenon::str(__VERSION__),    nullptr,                   \
-                                          interfaces,                   1,                         \
-                                          &::tenon::detail::layer_shutdown<Layer>};                \
-    ::tenon::attach(host);                                                                         \
-    *out = &record;                                                                                \
-    return TENON_OK;                                                                               \
+#define TENON_LAYER(layer_name, layer_version, Layer)                                          \
+  extern "C" TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t, const tenon_host_t* host,  \
+                                                          const tenon_plugin_t** out) {        \
+    static const tenon_layer_api_t table = {                                                   \
+        sizeof(tenon_layer_api_t), 0, const_cast<char*>(layer_name), ::tenon::str(layer_name), \
+        &::tenon::detail::layer_attach<Layer>};                                                \
+    static const tenon_interface_t interfaces[] = {::tenon::offer(TENON_LAYER_ID, table)};     \
+    static const tenon_plugin_t record = {sizeof(tenon_plugin_t),                              \
+                                          TENON_ABI_VERSION,                                   \
+                                          ::tenon::str(layer_name),                            \
+                                          ::tenon::str(layer_version),                         \
+                                          ::tenon::str(__VERSION__),                           \
+                                          nullptr,                                             \
+                                          interfaces,                                          \
+                                          1,                                                   \
+                                          &::tenon::detail::layer_shutdown<Layer>};            \
+    ::tenon::attach(host);                                                                     \
+    *out = &record;                                                                            \
+    return TENON_OK;                                                                           \
   }
 
 #endif

@@ -220,7 +220,8 @@ struct OpDraft {
   // ---- Properties ----
   constexpr OpDraft& cost(uint32_t cost_class) { return def.cost_class = cost_class, *this; }
   constexpr OpDraft& tolerance(double factor) { return def.tolerance = factor, *this; }
-  // How many units in the last place a result may be off, in f32 and in f64 (tenon_op_def_t::ulp_f32).
+  // How many units in the last place a result may be off, in f32 and in f64
+  // (tenon_op_def_t::ulp_f32).
   constexpr OpDraft& accuracy(double f32, double f64, uint32_t of = TENON_ULP_OF_RESULT) {
     def.ulp_f32 = f32;
     def.ulp_f64 = f64;

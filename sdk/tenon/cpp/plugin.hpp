@@ -39,8 +39,8 @@ inline const PluginContext& context() {
   return detail::g_context;
 }
 
-// Adopts the host's tables: the entry does it; a program that uses sdk/tenon/cpp without being a plugin
-// calls it itself.
+// Adopts the host's tables: the entry does it; a program that uses sdk/tenon/cpp without being a
+// plugin calls it itself.
 inline void attach(const tenon_host_t* host) {
   detail::g_context.host = host;
   detail::g_context.graph = detail::g_context.query<tenon_host_graph_t>(TENON_HOST_GRAPH_ID);
@@ -50,19 +50,21 @@ inline Status fail(tenon_code_t code, std::string_view message) {
   return fail(context().host, code, message);
 }
 
-// Fills as much of a record of the host's as it has room for: `return give_record(out, made);`. INVALID_ARGUMENT when the host
-// did not say how much that is.
+// Fills as much of a record of the host's as it has room for: `return give_record(out, made);`.
+// INVALID_ARGUMENT when the host did not say how much that is.
 template <class Record>
 Status give_record(Record* out, const Record& made) {
   if (tenon_record_give(out, &made, sizeof made) == TENON_OK) return {};
   return fail(TENON_INVALID_ARGUMENT, "a record to be filled has no size_bytes");
 }
 
-// The same where the record is read first: fill(&full) gets a full-size copy. `return fill_record(out, [&](auto* full) {...});`.
+// The same where the record is read first: fill(&full) gets a full-size copy. `return
+// fill_record(out, [&](auto* full) {...});`.
 template <class Record, class Fill>
 Status fill_record(Record* out, Fill fill) {
   Record full;
-  if (tenon_record_take(&full, sizeof full, out) != TENON_OK) return give_record(out, full);  // which refuses it
+  if (tenon_record_take(&full, sizeof full, out) != TENON_OK)
+    return give_record(out, full);  // which refuses it
   TENON_TRY(fill(&full));
   return give_record(out, full);
 }
@@ -89,7 +91,8 @@ void log(std::string_view component, uint32_t level, const Parts&... parts) {
   host->log(host->self, str(component), level, str(cat(parts...)));
 }
 
-// ---- C++ functions as slots of a table -----------------------------------------------------------
+// ---- C++ functions as slots of a table
+// -----------------------------------------------------------
 
 namespace detail {
 template <auto Function, class Signature>

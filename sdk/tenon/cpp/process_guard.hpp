@@ -1,5 +1,7 @@
-// Around calls into a vendor's runtime that start threads or install handlers: threads that begin inside take no signals (those are
-// for the program's own threads; thread.hpp says which two kinds stay open), and handlers, locale, environment and floating-point state are afterwards what they were. POSIX.
+// Around calls into a vendor's runtime that start threads or install handlers: threads that begin
+// inside take no signals (those are for the program's own threads; thread.hpp says which two kinds
+// stay open), and handlers, locale, environment and floating-point state are afterwards what they
+// were. POSIX.
 #ifndef TENON_CPP_PROCESS_GUARD_HPP_
 #define TENON_CPP_PROCESS_GUARD_HPP_
 
@@ -19,8 +21,8 @@
 
 namespace tenon::inline sdk {
 
-// One at a time per plugin: a second thread waits. Not to be nested. Costs a system call per signal: for opening and compiling, not
-// for every launch.
+// One at a time per plugin: a second thread waits. Not to be nested. Costs a system call per
+// signal: for opening and compiling, not for every launch.
 class ProcessGuard {
  public:
   ProcessGuard() : lock_(mutex()) {
@@ -29,7 +31,8 @@ class ProcessGuard {
     environment_ = environment();
     const sigset_t others = signals_of_others();
     pthread_sigmask(SIG_BLOCK, &others, &mask_);
-    for (int s = 1; s < kSignals; ++s) known_[index(s)] = ::sigaction(s, nullptr, &actions_[index(s)]) == 0;
+    for (int s = 1; s < kSignals; ++s)
+      known_[index(s)] = ::sigaction(s, nullptr, &actions_[index(s)]) == 0;
     ::fegetenv(&float_state_);
   }
   ~ProcessGuard() {
@@ -40,7 +43,8 @@ class ProcessGuard {
       if (changed) ::sigaction(s, &actions_[index(s)], nullptr);
     }
     const char* name = ::setlocale(LC_ALL, nullptr);
-    if (!locale_.empty() && (name == nullptr || locale_ != name)) ::setlocale(LC_ALL, locale_.c_str());
+    if (!locale_.empty() && (name == nullptr || locale_ != name))
+      ::setlocale(LC_ALL, locale_.c_str());
     try {
       restore_environment();
     } catch (const std::bad_alloc&) {

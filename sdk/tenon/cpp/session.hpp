@@ -1,4 +1,5 @@
-// Loading and running models from a C++ program, over tenon.host.session/1. Link against libtenon.so.
+// Loading and running models from a C++ program, over tenon.host.session/1. Link against
+// libtenon.so.
 //
 //     tenon::Session session;
 //     TENON_TRY(session.open());
@@ -9,8 +10,8 @@
 //     TENON_TRY(binding.run());
 //     tenon::ArrayView y;       TENON_TRY(binding.output("y", &y));
 //
-// Handles release what they hold and may be moved. When a call fails, failure_text() says why. Threads: as session.h says of
-// each object.
+// Handles release what they hold and may be moved. When a call fails, failure_text() says why.
+// Threads: as session.h says of each object.
 #ifndef TENON_CPP_SESSION_HPP_
 #define TENON_CPP_SESSION_HPP_
 
@@ -89,7 +90,9 @@ class Handle {
 }  // namespace detail
 
 // A sink that appends to a string.
-inline tenon_sink_t sink_to(std::string* out) { return {out, detail::append_to}; }
+inline tenon_sink_t sink_to(std::string* out) {
+  return {out, detail::append_to};
+}
 
 // The last failure of this thread: one or more whole sentences, beginning with a stable code.
 inline std::string failure_text() {
@@ -189,7 +192,9 @@ class Session {
   }
   const tenon_host_session_t& api() const { return *detail::g_session; }
 
-  Status load(std::string_view path, Model* out) const { return api().model_load(api().self, str(path), nullptr, 0, out->out()); }
+  Status load(std::string_view path, Model* out) const {
+    return api().model_load(api().self, str(path), nullptr, 0, out->out());
+  }
   // A model from .tir text or any format that a frontend recognises.
   Status load_bytes(std::string_view bytes, std::string_view name, Model* out) const {
     tenon_blob_t* blob = nullptr;

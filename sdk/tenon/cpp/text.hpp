@@ -19,12 +19,16 @@ namespace detail {
 inline constexpr size_t kNameShownMax = 256;
 inline constexpr size_t kSuggestNameMax = 128;  // edit distance is quadratic
 
-inline char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
+inline char lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+}
 
 // Length of the well-formed UTF-8 sequence at `i`, 0 if malformed. Table 3-7 of the Unicode
 // standard.
 inline size_t utf8_length(std::string_view s, size_t i) {
-  auto byte = [&](size_t k) -> unsigned { return k < s.size() ? static_cast<unsigned char>(s[k]) : 0u; };
+  auto byte = [&](size_t k) -> unsigned {
+    return k < s.size() ? static_cast<unsigned char>(s[k]) : 0u;
+  };
   auto tail = [&](size_t k) { return (byte(k) & 0xC0u) == 0x80u; };
   unsigned b = byte(i);
   if (b < 0x80) return 1;
@@ -46,7 +50,8 @@ inline void append_hex(std::string& out, unsigned value, int digits) {
   }
 }
 
-inline void append_escaped(std::string& out, std::string_view text, size_t max_bytes, bool keep_newlines) {
+inline void append_escaped(std::string& out, std::string_view text, size_t max_bytes,
+                           bool keep_newlines) {
   for (size_t i = 0; i < text.size();) {
     size_t length = utf8_length(text, i);
     unsigned char c = static_cast<unsigned char>(text[i]);
@@ -102,7 +107,8 @@ std::string_view nearest_of(std::string_view name, std::span<const S> candidates
 
 // Matches one pattern element at p against c; advances p past it.
 inline bool match_one(std::string_view pattern, size_t& p, char c) {
-  if (pattern[p] != '[') return lower(pattern[p]) == lower(c) || pattern[p] == '?' ? (++p, true) : false;
+  if (pattern[p] != '[')
+    return lower(pattern[p]) == lower(c) || pattern[p] == '?' ? (++p, true) : false;
   size_t end = pattern.find(']', p + 2);
   if (end == std::string_view::npos) return lower(c) == '[' ? (++p, true) : false;
   bool negated = pattern[p + 1] == '!' || pattern[p + 1] == '^', found = false;
@@ -129,9 +135,15 @@ inline std::string quoted(std::string_view text) {
 }
 // Exact matches for strings, or argument-dependent lookup would find std::quoted where <iomanip> is
 // included.
-inline std::string quoted(const std::string& text) { return quoted(std::string_view(text)); }
-inline std::string quoted(const char* text) { return quoted(std::string_view(text)); }
-inline std::string quoted(std::string& text) { return quoted(std::string_view(text)); }
+inline std::string quoted(const std::string& text) {
+  return quoted(std::string_view(text));
+}
+inline std::string quoted(const char* text) {
+  return quoted(std::string_view(text));
+}
+inline std::string quoted(std::string& text) {
+  return quoted(std::string_view(text));
+}
 
 // The same without quotes and with a limit of the caller's; newlines are kept as they are.
 inline std::string printable(std::string_view text, size_t max_bytes = 256) {
@@ -154,7 +166,8 @@ inline std::string shell_quoted(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     const size_t length = detail::utf8_length(text, i);
     const auto c = static_cast<unsigned char>(text[i]);
-    const bool c1_control = length == 2 && c == 0xC2 && static_cast<unsigned char>(text[i + 1]) < 0xA0;
+    const bool c1_control =
+        length == 2 && c == 0xC2 && static_cast<unsigned char>(text[i + 1]) < 0xA0;
     const std::string_view character = text.substr(i, std::max<size_t>(length, 1));
     if (length == 0 || c < 0x20 || c == 0x7F || c1_control) {
       printable_text = false;
@@ -211,7 +224,8 @@ inline std::string json_quoted(std::string_view text) {
 
 // ASCII
 inline bool equals_ignoring_case(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return detail::lower(x) == detail::lower(y); });
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](char x, char y) { return detail::lower(x) == detail::lower(y); });
 }
 
 // Shell-like match of a whole name: * ? [a-z]. ASCII, case-insensitive. Linear in stars; no
@@ -273,7 +287,8 @@ inline bool parse_u64(std::string_view text, uint64_t* out) {
 
 // The candidate nearest to `name` by edit distance, if near enough to be what was meant; else
 // empty.
-inline std::string_view nearest(std::string_view name, std::span<const std::string_view> candidates) {
+inline std::string_view nearest(std::string_view name,
+                                std::span<const std::string_view> candidates) {
   return detail::nearest_of(name, candidates);
 }
 inline std::string_view nearest(std::string_view name, std::span<const std::string> candidates) {
@@ -281,7 +296,8 @@ inline std::string_view nearest(std::string_view name, std::span<const std::stri
 }
 
 // "; did you mean `X`?" or empty: to append to a sentence about an unknown name.
-inline std::string did_you_mean(std::string_view name, std::span<const std::string_view> candidates) {
+inline std::string did_you_mean(std::string_view name,
+                                std::span<const std::string_view> candidates) {
   std::string_view best = nearest(name, candidates);
   return best.empty() ? std::string() : "; did you mean " + quoted(best) + "?";
 }

@@ -1,6 +1,7 @@
-// Threads of a plugin. They take no signals, which are for the program's own threads, but for two kinds. A signal that a thread's
-// own fault raises reaches nobody else: blocked, it would end the process without the program's crash handler. And SIGPROF, by
-// which a profiler measures the thread that it interrupts. POSIX.
+// Threads of a plugin. They take no signals, which are for the program's own threads, but for two
+// kinds. A signal that a thread's own fault raises reaches nobody else: blocked, it would end the
+// process without the program's crash handler. And SIGPROF, by which a profiler measures the thread
+// that it interrupts. POSIX.
 #ifndef TENON_CPP_THREAD_HPP_
 #define TENON_CPP_THREAD_HPP_
 
@@ -16,12 +17,14 @@ namespace tenon::inline sdk {
 inline sigset_t signals_of_others() {
   sigset_t set;
   sigfillset(&set);
-  for (int open : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGPROF}) sigdelset(&set, open);
+  for (int open : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGPROF})
+    sigdelset(&set, open);
   return set;
 }
 
-// Runs `work` in a thread of its own with those signals blocked. The caller's mask is what it was, also when no thread can be had
-// (std::system_error). Join it before the device is closed: nothing of a plugin may run when it is unloaded.
+// Runs `work` in a thread of its own with those signals blocked. The caller's mask is what it was,
+// also when no thread can be had (std::system_error). Join it before the device is closed: nothing
+// of a plugin may run when it is unloaded.
 template <typename Work>
 std::thread start_thread(Work work) {
   struct Blocked {

@@ -1,5 +1,6 @@
-// Timeline fences in host memory, for devices whose runtime has none of its own: a counter that only grows, failures that travel
-// along it, threads that wait and calls to be made when a value is reached. tenon.queue/1 says what the words mean.
+// Timeline fences in host memory, for devices whose runtime has none of its own: a counter that
+// only grows, failures that travel along it, threads that wait and calls to be made when a value is
+// reached. tenon.queue/1 says what the words mean.
 #ifndef TENON_CPP_TIMELINE_HPP_
 #define TENON_CPP_TIMELINE_HPP_
 
@@ -27,7 +28,8 @@ inline Fault fault_of(tenon_code_t code) {
   tenon_failure_t failure{};
   failure.size_bytes = sizeof failure;
   const tenon_host_t* host = context().host;
-  const bool told = host != nullptr && host->last_failure(host->self, &failure) == TENON_OK && failure.code == code;
+  const bool told = host != nullptr && host->last_failure(host->self, &failure) == TENON_OK &&
+                    failure.code == code;
   return {code, std::string(told ? view(failure.message) : "the work failed")};
 }
 
@@ -64,13 +66,16 @@ class Timeline {
     if (timeout_ns >= kForGood) {
       changed_.wait(lock, settled);
     } else if (!changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), settled)) {
-      return sdk::fail(TENON_DEADLINE_EXCEEDED, cat("The fence stands at ", value_, " and did not reach ", value, " within ", timeout_ns, " ns."));
+      return sdk::fail(TENON_DEADLINE_EXCEEDED,
+                       cat("The fence stands at ", value_, " and did not reach ", value, " within ",
+                           timeout_ns, " ns."));
     }
     return failed_at_ <= value ? fault_.tell() : Status();
   }
 
-  // Calls once, when the value is reached or cannot be any more, on the thread that brings it there; at once if it is so already.
-  // The call must not block, and may come from a thread of the vendor's runtime.
+  // Calls once, when the value is reached or cannot be any more, on the thread that brings it
+  // there; at once if it is so already. The call must not block, and may come from a thread of the
+  // vendor's runtime.
   void when(uint64_t value, void (*call)(void* self, const Fault& fault), void* self) {
     Fault fault;
     {
@@ -95,7 +100,8 @@ class Timeline {
 
   bool settled_for(uint64_t value) const { return value_ >= value || failed_at_ <= value; }
 
-  // Threads are told under the lock: whoever waited may destroy this as soon as it can take the lock.
+  // Threads are told under the lock: whoever waited may destroy this as soon as it can take the
+  // lock.
   template <class Change>
   void settle(Change change) {
     std::vector<Waiter> due;

@@ -83,10 +83,14 @@ void report(const Region& region, const PlanRun& run, uint64_t begin_ns, uint64_
   }
   for (uint32_t i = 0; i < region.step_count; ++i) {
     const Step& s = region.step[i];
-    const double share = region.step_count == 1 ? 1 : all > 0 ? s.estimated_ns / all : 1.0 / region.step_count;
-    const uint64_t until = i + 1 == region.step_count
-                               ? end_ns
-                               : std::min(end_ns, begin_ns + static_cast<uint64_t>(share * static_cast<double>(end_ns - begin_ns)));
+    const double share = region.step_count == 1 ? 1
+                         : all > 0              ? s.estimated_ns / all
+                                                : 1.0 / region.step_count;
+    const uint64_t until =
+        i + 1 == region.step_count
+            ? end_ns
+            : std::min(end_ns, begin_ns + static_cast<uint64_t>(
+                                              share * static_cast<double>(end_ns - begin_ns)));
     run.profile(run.context, s, begin_ns, until);
     begin_ns = until;
   }
@@ -121,7 +125,8 @@ void Plan::side_by_side(uint32_t count) {
     Step& s = steps[region.first_step + i];
     const double wanted = std::clamp(s.estimated_ns / unit_ns, 1.0, kUnitsMax);
     const int64_t range = std::max<int64_t>(s.range, 0);
-    const int64_t units = std::clamp<int64_t>(static_cast<int64_t>(wanted + 0.5), 1, std::max<int64_t>(range, 1));
+    const int64_t units =
+        std::clamp<int64_t>(static_cast<int64_t>(wanted + 0.5), 1, std::max<int64_t>(range, 1));
     s.first_unit = region.units;
     s.unit = std::max<int64_t>(1, (range + units - 1) / units);
     region.units += (range + s.unit - 1) / s.unit;
@@ -156,8 +161,12 @@ tenon_code_t run_plan(const Plan& plan, const PlanRun& run) {
     if (run.cancelled && run.cancelled(run.context)) {
       return TENON_CANCELLED;
     }
-    Region region = {plan.steps.data() + steps.first_step, steps.step_count, table, plan.extents.data(),
-                     static_cast<char*>(run.scratch), stride};
+    Region region = {plan.steps.data() + steps.first_step,
+                     steps.step_count,
+                     table,
+                     plan.extents.data(),
+                     static_cast<char*>(run.scratch),
+                     stride};
     if (tenon_code_t code = run_region(region, steps.units, run, workers); code != TENON_OK) {
       return code;
     }

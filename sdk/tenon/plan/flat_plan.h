@@ -30,28 +30,30 @@ struct Step {
   int64_t range = 1;          // Elements to run; 0: nothing to do.
   int64_t grain = 0;          // Fewest elements worth a chunk; 0: never split over threads.
   uint64_t scratch_bytes = 0;
-  double flops = 0, bytes = 0;  // For profiles.
-  double estimated_ns = 0;      // On one thread; for steps that run side by side.
+  double flops = 0, bytes = 0;       // For profiles.
+  double estimated_ns = 0;           // On one thread; for steps that run side by side.
   int64_t first_unit = 0, unit = 1;  // In its region: where its units begin, elements of one.
 };
 
 // Steps that run at once: none reads or writes what another writes.
 struct RegionOfSteps {
   uint32_t first_step = 0, step_count = 1;
-  int64_t units = 0;  // Of all its steps: pieces of about equal work, handed to threads as one range.
+  int64_t units =
+      0;  // Of all its steps: pieces of about equal work, handed to threads as one range.
 };
 
 struct Plan {
   std::vector<Step> steps;
   std::vector<RegionOfSteps> regions;  // In order; together all steps.
-  std::vector<uint32_t> slots;  // Of all steps: indices into PlanRun::slots.
+  std::vector<uint32_t> slots;         // Of all steps: indices into PlanRun::slots.
   std::vector<int64_t> extents;
-  uint64_t scratch_bytes = 0;   // Of the step that needs most; kept by add.
+  uint64_t scratch_bytes = 0;  // Of the step that needs most; kept by add.
 
   // Adds a step with its buffers and extents, as a region of its own.
   void add(Step step, std::span<const uint32_t> step_slots, std::span<const int64_t> step_extents);
 
-  // Makes one region of the last `count` steps, which must be regions of their own and independent of each other.
+  // Makes one region of the last `count` steps, which must be regions of their own and independent
+  // of each other.
   void side_by_side(uint32_t count);
 
   // Scratch for one worker: the largest of all steps, rounded up so that workers share no line.
@@ -66,8 +68,8 @@ struct PlanRun {
   const tenon_host_threads_t* threads = nullptr;  // Null: all on the calling thread.
   // Asked between steps; null: never cancelled.
   uint32_t (*cancelled)(void* context) = nullptr;
-  // Told the times of each step (steady clock, ns); null: no clock is read. Steps that run side by side share the time
-  // of their region as estimated.
+  // Told the times of each step (steady clock, ns); null: no clock is read. Steps that run side by
+  // side share the time of their region as estimated.
   void (*profile)(void* context, const Step& step, uint64_t begin_ns, uint64_t end_ns) = nullptr;
   void* context = nullptr;
 };

@@ -75,7 +75,8 @@ TEST(FlatPlan, SplitsLongRangesOverThePool) {
   EXPECT_EQ(scratch[0] + scratch[128], 2);
 }
 
-// Three steps of unlike sizes, one of them empty, as one range of units: each element once, on both threads.
+// Three steps of unlike sizes, one of them empty, as one range of units: each element once, on both
+// threads.
 TEST(FlatPlan, StepsSideBySideRunEachElementOnce) {
   for (bool pool : {false, true}) {
     for (double ns : {0.0, 1e3, 1e5}) {

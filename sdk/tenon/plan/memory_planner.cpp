@@ -227,7 +227,8 @@ MemoryError plan_memory(std::span<const Lifetime> lifetimes, MemoryPlan& out) {
   if (MemoryError error = live_bytes(blocks, plan.lower_bound_bytes); error != MemoryError::kNone) {
     return error;
   }
-  plan.arena_bytes = blocks.size() > kSearchedBlocks ? place_by_time(blocks) : place_by_size(blocks);
+  plan.arena_bytes =
+      blocks.size() > kSearchedBlocks ? place_by_time(blocks) : place_by_size(blocks);
   plan.offsets.reserve(lifetimes.size());
   for (uint32_t i = 0; i < lifetimes.size(); ++i) {
     plan.offsets.push_back(blocks[block_of[i]].offset);

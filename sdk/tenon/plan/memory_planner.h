@@ -3,8 +3,8 @@
 // Called when a new tuple of concrete shapes arrives, so it has to be fast: greedy by size, each
 // buffer into the tightest gap among those that live at the same time (arXiv 2001.03288 compares
 // the orders; by size is within a few per cent of the bound on networks). 1,000 buffers: under 1
-// ms. Above some thousand buffers one pass over time, the tightest free range for each, keeps the time
-// proportional to their number.
+// ms. Above some thousand buffers one pass over time, the tightest free range for each, keeps the
+// time proportional to their number.
 #ifndef TENON_PLAN_MEMORY_PLANNER_H_
 #define TENON_PLAN_MEMORY_PLANNER_H_
 

@@ -15,13 +15,15 @@ bool meet(std::span<const uint32_t> a, std::span<const uint32_t> b) {
 // Both write it, and not elements of their own.
 bool collide(const Work& a, const Work& b) {
   return std::ranges::any_of(a.writes, [&](uint32_t x) {
-    const bool own = std::ranges::find(a.parts, x) != a.parts.end() && std::ranges::find(b.parts, x) != b.parts.end();
+    const bool own = std::ranges::find(a.parts, x) != a.parts.end() &&
+                     std::ranges::find(b.parts, x) != b.parts.end();
     return !own && std::ranges::find(b.writes, x) != b.writes.end();
   });
 }
 
 bool depends(const Work& later, const Work& earlier) {
-  return meet(later.reads, earlier.writes) || meet(later.writes, earlier.reads) || collide(later, earlier);
+  return meet(later.reads, earlier.writes) || meet(later.writes, earlier.reads) ||
+         collide(later, earlier);
 }
 
 }  // namespace
@@ -44,8 +46,9 @@ Regions find_regions(std::span<const Work> steps, double large_step_ns) {
       if (taken[next]) {
         continue;
       }
-      const bool joins = steps[next].estimated_ns <= large_step_ns &&
-                         std::ranges::none_of(before, [&](uint32_t b) { return depends(steps[next], steps[b]); });
+      const bool joins =
+          steps[next].estimated_ns <= large_step_ns &&
+          std::ranges::none_of(before, [&](uint32_t b) { return depends(steps[next], steps[b]); });
       before.push_back(next);
       if (joins) {
         taken[next] = true;

@@ -1,8 +1,8 @@
 // Horizontal fusion: which steps of a plan run side by side, as one region of the pool.
 //
-// Called when a new tuple of concrete shapes arrives, since what is small and what is large is known only then. Steps
-// that depend on nothing in a region join it, also past others, unless they are large: a large step fills all threads
-// by itself. Linear in the number of steps.
+// Called when a new tuple of concrete shapes arrives, since what is small and what is large is
+// known only then. Steps that depend on nothing in a region join it, also past others, unless they
+// are large: a large step fills all threads by itself. Linear in the number of steps.
 #ifndef TENON_PLAN_REGIONS_H_
 #define TENON_PLAN_REGIONS_H_
 
@@ -16,7 +16,8 @@ namespace tenon::plan {
 struct Work {
   std::span<const uint32_t> reads;
   std::span<const uint32_t> writes;
-  // Of the writes: buffers of which other steps write other elements, so that the order does not matter.
+  // Of the writes: buffers of which other steps write other elements, so that the order does not
+  // matter.
   std::span<const uint32_t> parts;
   double estimated_ns = 0;  // On one thread.
 };

@@ -43,8 +43,10 @@ TEST(Regions, WhatIsOverwrittenIsReadBefore) {
 }
 
 TEST(Regions, PartsOfOneBufferMeetAndOverlaysDoNot) {
-  EXPECT_EQ(regions({{{0}, {2}, {2}}, {{1}, {2}, {2}}, {{2}, {3}}}).ends, (std::vector<uint32_t>{2, 3}));
-  EXPECT_EQ(regions({{{0}, {2}, {2}}, {{1}, {2}, {}}, {{2}, {3}}}).ends, (std::vector<uint32_t>{1, 2, 3}));
+  EXPECT_EQ(regions({{{0}, {2}, {2}}, {{1}, {2}, {2}}, {{2}, {3}}}).ends,
+            (std::vector<uint32_t>{2, 3}));
+  EXPECT_EQ(regions({{{0}, {2}, {2}}, {{1}, {2}, {}}, {{2}, {3}}}).ends,
+            (std::vector<uint32_t>{1, 2, 3}));
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 // tenon-manifest --library L --input manifest.json.in --output F.plugin.json [--digest]
 //
-// Completes a hand-written manifest from what the library itself says: opens it, asks its query, and fills in
-// `library`, `abi`, `platform`, `build` and `provides`. What the hand wrote stays: a device that is not in the build
-// machine is listed by hand. With --digest the library's sha256 too. A plugin that refuses on this machine keeps what
-// the hand wrote, if that says what it provides.
+// Completes a hand-written manifest from what the library itself says: opens it, asks its query,
+// and fills in `library`, `abi`, `platform`, `build` and `provides`. What the hand wrote stays: a
+// device that is not in the build machine is listed by hand. With --digest the library's sha256
+// too. A plugin that refuses on this machine keeps what the hand wrote, if that says what it
+// provides.
 #include <signal.h>
 #include <unistd.h>
 
@@ -19,11 +20,11 @@
 #include "core/base/file.h"
 #include "core/base/limits.h"
 #include "core/base/str.h"
-#include "core/host/loading/library.h"
 #include "core/host/discovery/manifest.h"
 #include "core/host/discovery/places.h"
 #include "core/host/discovery/probe.h"
 #include "core/host/discovery/requirements.h"
+#include "core/host/loading/library.h"
 #include "core/host/loading/tables.h"
 
 namespace {
@@ -39,11 +40,14 @@ struct Arguments {
 
 Result<Json> read_input(const std::string& path) {
   TENON_ASSIGN_OR_RETURN(tenon::File file, tenon::open_user_file(path));
-  TENON_ASSIGN_OR_RETURN(std::string text, tenon::read_all(file, tenon::limit(tenon::Limit::kManifestBytes), "a manifest"));
+  TENON_ASSIGN_OR_RETURN(
+      std::string text,
+      tenon::read_all(file, tenon::limit(tenon::Limit::kManifestBytes), "a manifest"));
   try {
     Json json = Json::parse(text);
     if (json.is_object()) return json;
-    return tenon::error(TENON_INVALID_ARGUMENT, "P0206", "{} must hold an object", tenon::quoted(path));
+    return tenon::error(TENON_INVALID_ARGUMENT, "P0206", "{} must hold an object",
+                        tenon::quoted(path));
   } catch (const std::exception& problem) {
     return tenon::error(TENON_INVALID_ARGUMENT, "P0201", "{} is not JSON: {}", tenon::quoted(path),
                         tenon::printable(problem.what()));
@@ -52,15 +56,16 @@ Result<Json> read_input(const std::string& path) {
 
 void add_unique(Json& list, const Json& value) {
   for (const Json& known : list) {
-    if (known == value || (known.is_object() && known.contains("name") && known["name"] == value)) return;
+    if (known == value || (known.is_object() && known.contains("name") && known["name"] == value))
+      return;
   }
   list.push_back(value);
 }
 
 void fill_provides(Json& manifest, const tenon::host::AdoptedPlugin& plugin) {
-  static constexpr std::pair<const char*, const char*> kKeys[] = {{"device", "devices"}, {"kernels", "kernels"},
-                                                                  {"op", "ops"},         {"pass", "passes"},
-                                                                  {"toolchain", "toolchains"}, {"layer", "layers"}};
+  static constexpr std::pair<const char*, const char*> kKeys[] = {
+      {"device", "devices"}, {"kernels", "kernels"},      {"op", "ops"},
+      {"pass", "passes"},    {"toolchain", "toolchains"}, {"layer", "layers"}};
   Json& provides = manifest["provides"];
   if (!provides.is_object()) provides = Json::object();
   Json extensions = Json::array();
@@ -81,16 +86,20 @@ void fill_provides(Json& manifest, const tenon::host::AdoptedPlugin& plugin) {
 }
 
 bool says_provides(const Json& manifest) {
-  return manifest.contains("provides") && manifest["provides"].is_object() && !manifest["provides"].empty();
+  return manifest.contains("provides") && manifest["provides"].is_object() &&
+         !manifest["provides"].empty();
 }
 
-void warn_without_devices(const Json& manifest, const tenon::host::AdoptedPlugin& plugin, const std::string& input) {
+void warn_without_devices(const Json& manifest, const tenon::host::AdoptedPlugin& plugin,
+                          const std::string& input) {
   const Json& provides = manifest["provides"];
   if (provides.contains("devices") && !provides["devices"].empty()) return;
   for (const tenon::host::AdoptedInterface& offered : plugin.interfaces) {
     if (offered.id != TENON_DEVICE_ID) continue;
-    std::fprintf(stderr, "tenon-manifest: warning: the plugin has %s and finds no device in this machine: nothing names the "
-                         "kinds that it drives; list them in %s as \"provides\": {\"devices\": [...]}\n",
+    std::fprintf(stderr,
+                 "tenon-manifest: warning: the plugin has %s and finds no device in this machine: "
+                 "nothing names the "
+                 "kinds that it drives; list them in %s as \"provides\": {\"devices\": [...]}\n",
                  TENON_DEVICE_ID, input.c_str());
   }
 }
@@ -100,7 +109,9 @@ void fill_abi(Json& manifest, const tenon::host::AdoptedPlugin& plugin) {
   for (const tenon::host::AdoptedInterface& offered : plugin.interfaces) {
     interfaces.push_back({{"id", offered.id}, {"minor", offered.minor}});
   }
-  manifest["abi"] = {{"major", plugin.record.abi >> 16}, {"min_minor", plugin.record.abi & 0xffff}, {"interfaces", interfaces}};
+  manifest["abi"] = {{"major", plugin.record.abi >> 16},
+                     {"min_minor", plugin.record.abi & 0xffff},
+                     {"interfaces", interfaces}};
 }
 
 void fill_build(Json& manifest, const std::string& build_id) {
@@ -119,13 +130,15 @@ void fill_build(Json& manifest, const std::string& build_id) {
 // A query that does not come back must not hold a build for ever.
 constexpr unsigned kSecondsMax = 60;
 void out_of_time(int) {
-  static constexpr char kText[] = "tenon-manifest: P0602: the library's tenon_plugin_query has not returned for 60 seconds\n";
+  static constexpr char kText[] =
+      "tenon-manifest: P0602: the library's tenon_plugin_query has not returned for 60 seconds\n";
   (void)!::write(STDERR_FILENO, kText, sizeof kText - 1);
   ::_exit(3);
 }
 // What the library does before it has answered ends this process, and nothing else would say why.
 void crashed(int number) {
-  static constexpr char kText[] = "tenon-manifest: P0601: the library crashed while it was opened, or in tenon_plugin_query\n";
+  static constexpr char kText[] =
+      "tenon-manifest: P0601: the library crashed while it was opened, or in tenon_plugin_query\n";
   (void)!::write(STDERR_FILENO, kText, sizeof kText - 1);
   ::signal(number, SIG_DFL);
   ::raise(number);
@@ -134,16 +147,20 @@ void crashed(int number) {
 Status run(const Arguments& arguments) {
   TENON_ASSIGN_OR_RETURN(Json manifest, read_input(arguments.input));
   if (!manifest.contains("name") || !manifest["name"].is_string()) {
-    return tenon::error(TENON_INVALID_ARGUMENT, "P0205", "the key `name` is missing in {}", tenon::quoted(arguments.input));
+    return tenon::error(TENON_INVALID_ARGUMENT, "P0205", "the key `name` is missing in {}",
+                        tenon::quoted(arguments.input));
   }
   const std::string name = manifest["name"].get<std::string>();
   TENON_ASSIGN_OR_RETURN(std::string library, tenon::real_path(arguments.library));
   TENON_ASSIGN_OR_RETURN(tenon_plugin_query_t query, tenon::host::open_library(library));
-  Result<const tenon_plugin_t*> record = tenon::host::ask_plugin(query, tenon::host::listing_host(), name);
-  const bool refused = !record.ok() && record.status().error_code() == "P0801" && says_provides(manifest);
+  Result<const tenon_plugin_t*> record =
+      tenon::host::ask_plugin(query, tenon::host::listing_host(), name);
+  const bool refused =
+      !record.ok() && record.status().error_code() == "P0801" && says_provides(manifest);
   tenon::host::AdoptedPlugin plugin;
   if (refused) {
-    std::fprintf(stderr, "tenon-manifest: warning: %s\ntenon-manifest: the manifest keeps what %s says\n",
+    std::fprintf(stderr,
+                 "tenon-manifest: warning: %s\ntenon-manifest: the manifest keeps what %s says\n",
                  record.status().text().c_str(), arguments.input.c_str());
   } else {
     TENON_RETURN_IF_ERROR(record.status());
@@ -151,7 +168,8 @@ Status run(const Arguments& arguments) {
   }
   if (!manifest.contains("schema")) manifest["schema"] = 1;
   if (!manifest.contains("version") && !refused) manifest["version"] = plugin.version;
-  if (!manifest.contains("library")) manifest["library"] = "./" + std::string(tenon::file_name_of(arguments.library));
+  if (!manifest.contains("library"))
+    manifest["library"] = "./" + std::string(tenon::file_name_of(arguments.library));
   if (!refused) {
     fill_abi(manifest, plugin);
     fill_provides(manifest, plugin);
@@ -164,10 +182,11 @@ Status run(const Arguments& arguments) {
     manifest["sha256"] = tenon::digest::sha256_hex(region->bytes());
   }
   std::string text = manifest.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-  TENON_ASSIGN_OR_RETURN(tenon::host::Manifest parsed, tenon::host::parse_manifest(text, arguments.output));
+  TENON_ASSIGN_OR_RETURN(tenon::host::Manifest parsed,
+                         tenon::host::parse_manifest(text, arguments.output));
   if (!parsed.idle_keys.empty()) {
-    std::fprintf(stderr, "tenon-manifest: warning: %s: keys that no host acts upon: %s\n", arguments.input.c_str(),
-                 tenon::join_names(parsed.idle_keys).c_str());
+    std::fprintf(stderr, "tenon-manifest: warning: %s: keys that no host acts upon: %s\n",
+                 arguments.input.c_str(), tenon::join_names(parsed.idle_keys).c_str());
   }
   if (!parsed.unknown_keys.empty()) {
     std::fprintf(stderr, "tenon-manifest: warning: %s: unknown keys: %s\n", arguments.input.c_str(),
@@ -182,25 +201,30 @@ int main(int argc, char** argv) {
   Arguments arguments;
   for (int i = 1; i < argc; ++i) {
     std::string_view flag = argv[i];
-    std::string* target = flag == "--library" ? &arguments.library
-                          : flag == "--input" ? &arguments.input
-                          : flag == "--output" ? &arguments.output : nullptr;
+    std::string* target = flag == "--library"  ? &arguments.library
+                          : flag == "--input"  ? &arguments.input
+                          : flag == "--output" ? &arguments.output
+                                               : nullptr;
     if (flag == "--digest") {
       arguments.digest = true;
     } else if (target != nullptr && i + 1 < argc) {
       *target = argv[++i];
     } else {
-      std::fprintf(stderr, "tenon-manifest: unknown or incomplete option %s\n", tenon::quoted(flag).c_str());
+      std::fprintf(stderr, "tenon-manifest: unknown or incomplete option %s\n",
+                   tenon::quoted(flag).c_str());
       return 2;
     }
   }
   if (arguments.library.empty() || arguments.input.empty() || arguments.output.empty()) {
-    std::fprintf(stderr, "usage: tenon-manifest --library L --input manifest.json.in --output F.plugin.json [--digest]\n");
+    std::fprintf(stderr,
+                 "usage: tenon-manifest --library L --input manifest.json.in --output "
+                 "F.plugin.json [--digest]\n");
     return 2;
   }
   ::signal(SIGALRM, out_of_time);
   for (int number : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) {
-    if (auto* before = ::signal(number, crashed); before != SIG_DFL) ::signal(number, before);  // a sanitizer's, which says more
+    if (auto* before = ::signal(number, crashed); before != SIG_DFL)
+      ::signal(number, before);  // a sanitizer's, which says more
   }
   ::alarm(kSecondsMax);
   Status status = run(arguments);

@@ -32,7 +32,8 @@ struct Descriptor {
 Error cannot(int number, std::string_view verb, const std::string& path) {
   const bool full = number == ENOSPC || number == EDQUOT;
   return {full ? "T0108" : "T0101",
-          fmt::format("cannot {} {}: {}", verb, quoted(path), ::strerror(number)), {}};
+          fmt::format("cannot {} {}: {}", verb, quoted(path), ::strerror(number)),
+          {}};
 }
 
 Error not_written(int number, std::string_view verb, const std::string& path) {
@@ -55,8 +56,7 @@ Error open_regular(const std::string& path, Descriptor* out, uint64_t* size_byte
   const std::string_view what = S_ISDIR(status.st_mode)    ? "a folder"
                                 : S_ISFIFO(status.st_mode) ? "a FIFO"
                                                            : "a device";
-  return {"T0103",
-          fmt::format("{} is {}, and a regular file is needed", quoted(path), what), {}};
+  return {"T0103", fmt::format("{} is {}, and a regular file is needed", quoted(path), what), {}};
 }
 
 // Up to so many bytes from where the file is now. Empty error at the end of the file.
@@ -86,9 +86,9 @@ Result<std::string> read_file(const std::string& path, uint64_t max_bytes, std::
   if (Error error = open_regular(path, &file, &size_bytes); error.failed()) return error;
   if (size_bytes > max_bytes) {
     return Error{"T0102",
-                   fmt::format("{} has {} bytes, and the limit for {} is {}", quoted(path),
-                               size_bytes, what, max_bytes),
-                   {}};
+                 fmt::format("{} has {} bytes, and the limit for {} is {}", quoted(path),
+                             size_bytes, what, max_bytes),
+                 {}};
   }
   std::string contents(size_bytes, '\0');
   if (Error error = read_bytes(file.value, path, &contents); error.failed()) return error;
@@ -112,10 +112,10 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   if (size_bytes == 0) return mapped;
   void* base = ::mmap(nullptr, size_bytes, PROT_READ, MAP_PRIVATE, file.value, 0);
   if (base == MAP_FAILED) {
-    return Error{"T0111",
-                   fmt::format("cannot map {} bytes of {}: {}", size_bytes, quoted(path),
-                               ::strerror(errno)),
-                   {}};
+    return Error{
+        "T0111",
+        fmt::format("cannot map {} bytes of {}: {}", size_bytes, quoted(path), ::strerror(errno)),
+        {}};
   }
   mapped.bytes_ = {static_cast<const std::byte*>(base), size_bytes};
   return mapped;
@@ -131,14 +131,16 @@ Error write_file(const std::string& path, std::string_view contents) {
   if (::lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     if (S_ISLNK(status.st_mode))
       return {"T0109",
-              fmt::format("{} is a symbolic link, and is not written through", quoted(path)), {}};
+              fmt::format("{} is a symbolic link, and is not written through", quoted(path)),
+              {}};
     return {"T0103", fmt::format("{} exists and is no regular file", quoted(path)), {}};
   }
   // In the same folder, so that renaming it is one step.
-  const std::string temporary = fmt::format("{}/.tmp.{}.{}", folder_of(path), ::getpid(),
-                                            file_name_of(path));
+  const std::string temporary =
+      fmt::format("{}/.tmp.{}.{}", folder_of(path), ::getpid(), file_name_of(path));
   Descriptor file;
-  file.value = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+  file.value =
+      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
   if (file.value < 0) return not_written(errno, "create", path);
   while (!contents.empty()) {
     const ssize_t written = ::write(file.value, contents.data(), contents.size());
@@ -151,8 +153,7 @@ Error write_file(const std::string& path, std::string_view contents) {
     contents.remove_prefix(static_cast<size_t>(written));
   }
   // Closing tells what network file systems and quotas held back.
-  if (::close(std::exchange(file.value, -1)) == 0 &&
-      ::rename(temporary.c_str(), path.c_str()) == 0)
+  if (::close(std::exchange(file.value, -1)) == 0 && ::rename(temporary.c_str(), path.c_str()) == 0)
     return {};
   const int number = errno;
   ::unlink(temporary.c_str());

@@ -25,8 +25,8 @@ struct [[nodiscard]] Error {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}                  // NOLINT: implicit by design
-  Result(Error error) : error_(std::move(error)) {}      // NOLINT: implicit by design
+  Result(T value) : value_(std::move(value)) {}      // NOLINT: implicit by design
+  Result(Error error) : error_(std::move(error)) {}  // NOLINT: implicit by design
   bool ok() const { return value_.has_value(); }
   const Error& error() const { return error_; }
   T& operator*() { return *value_; }
@@ -63,8 +63,8 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-// Writes a file that appears whole or not at all, over a regular one that may be there. T0107, T0108
-// for a full disk, T0109 for a symbolic link.
+// Writes a file that appears whole or not at all, over a regular one that may be there. T0107,
+// T0108 for a full disk, T0109 for a symbolic link.
 Error write_file(const std::string& path, std::string_view contents);
 
 // The names in a folder, sorted; none when it cannot be read.

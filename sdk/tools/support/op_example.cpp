@@ -43,11 +43,14 @@ size_t closing(std::string_view text, size_t open) {
 
 }  // namespace
 
-std::string_view type_of(std::string_view typed) { return typed.substr(0, typed.find(']') + 1); }
+std::string_view type_of(std::string_view typed) {
+  return typed.substr(0, typed.find(']') + 1);
+}
 
 bool parse_example(std::string_view expression, OpExample* out) {
   const size_t open = expression.find('('), arrow = expression.rfind("->");
-  if (open == std::string_view::npos || arrow == std::string_view::npos || arrow < open) return false;
+  if (open == std::string_view::npos || arrow == std::string_view::npos || arrow < open)
+    return false;
   const size_t close = closing(expression, open);
   if (close > arrow) return false;
   *out = {trim(expression.substr(0, open)), split(expression.substr(open + 1, close - open - 2)),
@@ -81,9 +84,10 @@ std::string example_graph(std::string_view expression, bool constants) {
     types += fmt::format("{}{}", comma, type_of(result));
     yields += fmt::format("{}%r{}", comma, number++);
   }
-  return fmt::format("tenon.tir 1\ngraph @example({}) -> ({}) {{\n{}  {} = {}({}){}{} : {}\n  yield {}\n}}\n", arguments,
-                     results, consts, yields, example.op, operands,
-                     example.attributes.empty() ? "" : " ", example.attributes, types, yields);
+  return fmt::format(
+      "tenon.tir 1\ngraph @example({}) -> ({}) {{\n{}  {} = {}({}){}{} : {}\n  yield {}\n}}\n",
+      arguments, results, consts, yields, example.op, operands,
+      example.attributes.empty() ? "" : " ", example.attributes, types, yields);
 }
 
 }  // namespace tenon::tools

@@ -20,8 +20,8 @@ bool parse_example(std::string_view expression, OpExample* out);
 // The type at the start of "f32[2] [1, 2]".
 std::string_view type_of(std::string_view typed);
 
-// An example as .tir text: operands become inputs, or, for ops that need their values, constants. Empty when the
-// expression is not of that form.
+// An example as .tir text: operands become inputs, or, for ops that need their values, constants.
+// Empty when the expression is not of that form.
 std::string example_graph(std::string_view expression, bool constants);
 
 }  // namespace tenon::tools

@@ -13,20 +13,74 @@ namespace {
 
 using tools::Dense;
 
-constexpr double kLargest = 1e4;      // magnitudes beyond this are left out
+constexpr double kLargest = 1e4;  // magnitudes beyond this are left out
 constexpr int64_t kElementsMax = 20000;
 
 // Small changes of an operand can change the result much: a jump, a pole, a steep slope.
-const std::set<std::string_view> kNeedExact = {
-    "floor", "ceil",    "trunc",   "round_even", "sign",   "compare", "argmax", "argmin",    "rem",       "floor_div",
-    "floor_mod", "is_nan", "is_inf", "is_finite", "convert", "convert_wrap", "bitcast", "div",   "reciprocal", "rsqrt",
-    "pow",   "atan2",   "tan",     "log",        "log2",   "log10",   "lgamma", "digamma",   "erf_inv",   "acosh",
-    "atanh", "asin",    "acos",    "expm1",      "exp",    "exp2",    "sinh",   "cosh",      "log1p",     "sqrt",
-    "cumprod", "reduce_prod", "batch_norm", "layer_norm", "rms_norm", "group_norm", "var",   "softsign",  "logsumexp",
-    "log_softmax", "select", "clamp", "prelu", "gather", "scatter", "take", "take_along", "embedding", "one_hot",
-    "dynamic_slice", "dynamic_update_slice"};
+const std::set<std::string_view> kNeedExact = {"floor",
+                                               "ceil",
+                                               "trunc",
+                                               "round_even",
+                                               "sign",
+                                               "compare",
+                                               "argmax",
+                                               "argmin",
+                                               "rem",
+                                               "floor_div",
+                                               "floor_mod",
+                                               "is_nan",
+                                               "is_inf",
+                                               "is_finite",
+                                               "convert",
+                                               "convert_wrap",
+                                               "bitcast",
+                                               "div",
+                                               "reciprocal",
+                                               "rsqrt",
+                                               "pow",
+                                               "atan2",
+                                               "tan",
+                                               "log",
+                                               "log2",
+                                               "log10",
+                                               "lgamma",
+                                               "digamma",
+                                               "erf_inv",
+                                               "acosh",
+                                               "atanh",
+                                               "asin",
+                                               "acos",
+                                               "expm1",
+                                               "exp",
+                                               "exp2",
+                                               "sinh",
+                                               "cosh",
+                                               "log1p",
+                                               "sqrt",
+                                               "cumprod",
+                                               "reduce_prod",
+                                               "batch_norm",
+                                               "layer_norm",
+                                               "rms_norm",
+                                               "group_norm",
+                                               "var",
+                                               "softsign",
+                                               "logsumexp",
+                                               "log_softmax",
+                                               "select",
+                                               "clamp",
+                                               "prelu",
+                                               "gather",
+                                               "scatter",
+                                               "take",
+                                               "take_along",
+                                               "embedding",
+                                               "one_hot",
+                                               "dynamic_slice",
+                                               "dynamic_update_slice"};
 // Left to the ops' own tests: they need regions, or hold something that is no tensor.
-const std::set<std::string_view> kLeftOut = {"if", "while", "scan", "map", "sort", "dim_from_scalar", "nonzero"};
+const std::set<std::string_view> kLeftOut = {"if",   "while",           "scan",   "map",
+                                             "sort", "dim_from_scalar", "nonzero"};
 
 class Generator {
  public:
@@ -73,26 +127,31 @@ class Generator {
     return graph_api().verify(graph_api().self, graph_);
   }
   uint64_t nodes() const { return nodes_; }
-  // An op that was tried may have asserted what this graph's size of the symbol breaks; such facts stay.
+  // An op that was tried may have asserted what this graph's size of the symbol breaks; such facts
+  // stay.
   bool symbol_holds() const {
     if (symbol_size_ == 0) return true;
     tenon_symbol_view_t seen = {};
     seen.size_bytes = sizeof seen;
     if (graph_api().symbol_view(graph_api().self, graph_, symbol_, &seen) != TENON_OK) return false;
-    return seen.lo <= symbol_size_ && symbol_size_ <= seen.hi && symbol_size_ % seen.multiple_of == 0;
+    return seen.lo <= symbol_size_ && symbol_size_ <= seen.hi &&
+           symbol_size_ % seen.multiple_of == 0;
   }
 
  private:
   // ---- Choices ----
-  int64_t below(int64_t n) { return n <= 1 ? 0 : static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
+  int64_t below(int64_t n) {
+    return n <= 1 ? 0 : static_cast<int64_t>(random_() % static_cast<uint64_t>(n));
+  }
   bool chance(int64_t one_in) { return below(one_in) == 0; }
   template <class T>
   const T& pick(const std::vector<T>& from) {
     return from[static_cast<size_t>(below(static_cast<int64_t>(from.size())))];
   }
   tenon_dtype_t pick_dtype() {
-    static const std::vector<tenon_dtype_t> kDtypes = {TENON_F32, TENON_F32, TENON_F32, TENON_F32, TENON_F64, TENON_I32,
-                                                       TENON_I64, TENON_U8,  TENON_PRED, TENON_F16, TENON_BF16};
+    static const std::vector<tenon_dtype_t> kDtypes = {TENON_F32,  TENON_F32, TENON_F32, TENON_F32,
+                                                       TENON_F64,  TENON_I32, TENON_I64, TENON_U8,
+                                                       TENON_PRED, TENON_F16, TENON_BF16};
     return pick(kDtypes);
   }
   struct Shape {
@@ -112,7 +171,8 @@ class Generator {
 
   Status define_symbol() {
     symbol_size_ = pick(std::vector<int64_t>{1, 2, 3, 7, 16});
-    TENON_TRY(graph_api().symbol_define(graph_api().self, graph_, main_, str("n"), 1, INT64_MAX, 1, -1, &symbol_));
+    TENON_TRY(graph_api().symbol_define(graph_api().self, graph_, main_, str("n"), 1, INT64_MAX, 1,
+                                        -1, &symbol_));
     tenon_symbol_view_t seen = {};
     seen.size_bytes = sizeof seen;
     TENON_TRY(graph_api().symbol_view(graph_api().self, graph_, symbol_, &seen));
@@ -120,7 +180,8 @@ class Generator {
     return {};
   }
   std::vector<int64_t> symbols() const {
-    return std::vector<int64_t>(graph_view(graph_).symbol_limit, std::max<int64_t>(symbol_size_, 1));
+    return std::vector<int64_t>(graph_view(graph_).symbol_limit,
+                                std::max<int64_t>(symbol_size_, 1));
   }
 
   // ---- Values ----
@@ -154,12 +215,14 @@ class Generator {
     return is_int(known->dtype) || known->dtype == TENON_PRED || known->largest <= kLargest;
   }
 
-  // A value of one of the dtypes, by choice with a rank; made as an input when there is none or now and then.
+  // A value of one of the dtypes, by choice with a rank; made as an input when there is none or now
+  // and then.
   Known operand(uint32_t dtypes, bool exact, int64_t rank_min = 0, int64_t rank_max = 4) {
     std::vector<const Known*> fit;
     for (const Known& known : values_) {
       const auto rank = static_cast<int64_t>(known.dims.size());
-      if (is_in(known.dtype, dtypes) && (known.exact || !exact) && rank >= rank_min && rank <= rank_max) {
+      if (is_in(known.dtype, dtypes) && (known.exact || !exact) && rank >= rank_min &&
+          rank <= rank_max) {
         fit.push_back(&known);
       }
     }
@@ -201,7 +264,8 @@ class Generator {
   // ---- Building ----
   static bool needs_exact(const tenon_op_def_t& op) { return kNeedExact.contains(view(op.name)); }
 
-  void build(const tenon_op_def_t& op, const std::vector<Known>& operands, const std::vector<Attr>& attrs) {
+  void build(const tenon_op_def_t& op, const std::vector<Known>& operands,
+             const std::vector<Attr>& attrs) {
     if (!status_.ok()) return;
     std::vector<Value> values;
     bool exact = true;
@@ -215,14 +279,16 @@ class Generator {
     if (!evaluate(op, node, operands, exact)) (void)erase(node);
   }
 
-  bool evaluate(const tenon_op_def_t& op, const Node& node, const std::vector<Known>& operands, bool exact) {
+  bool evaluate(const tenon_op_def_t& op, const Node& node, const std::vector<Known>& operands,
+                bool exact) {
     std::vector<tenon_array_t> inputs, outputs(node.result_count());
     for (const Known& known : operands) inputs.push_back(array_of(known));
     for (tenon_array_t& output : outputs) output.size_bytes = sizeof output;
     const std::vector<int64_t> sizes = symbols();
     if (!small_results(node, sizes)) return false;
-    if (registry_.evaluate(registry_.self, graph_, node.id(), sizes.data(), static_cast<uint32_t>(sizes.size()),
-                           inputs.data(), static_cast<uint32_t>(inputs.size()), outputs.data(),
+    if (registry_.evaluate(registry_.self, graph_, node.id(), sizes.data(),
+                           static_cast<uint32_t>(sizes.size()), inputs.data(),
+                           static_cast<uint32_t>(inputs.size()), outputs.data(),
                            static_cast<uint32_t>(outputs.size())) != TENON_OK) {
       return false;
     }
@@ -234,7 +300,8 @@ class Generator {
       known.dtype = outputs[i].dtype;
       known.dims.assign(outputs[i].dims, outputs[i].dims + outputs[i].rank);
       const Dense dense = tools::dense_of(outputs[i]);
-      known.bytes = std::make_shared<std::vector<unsigned char>>(dense.data, dense.data + dense.size_bytes());
+      known.bytes =
+          std::make_shared<std::vector<unsigned char>>(dense.data, dense.data + dense.size_bytes());
       known.bytes->resize(dense.size_bytes() + 8);
       known.exact = exact && stays_exact(op, known.dtype);
       fine &= measure(&known);
@@ -259,7 +326,8 @@ class Generator {
                                      static_cast<uint32_t>(sizes.size()), &size) != TENON_OK) {
           return false;
         }
-        if (size < 0 || size > kElementsMax || (count *= std::max<int64_t>(size, 1)) > kElementsMax) return false;
+        if (size < 0 || size > kElementsMax || (count *= std::max<int64_t>(size, 1)) > kElementsMax)
+          return false;
       }
     }
     return true;
@@ -274,25 +342,40 @@ class Generator {
     return array;
   }
 
-  const std::vector<int64_t>& keep(std::vector<int64_t> numbers) { return storage_.emplace_back(std::move(numbers)); }
+  const std::vector<int64_t>& keep(std::vector<int64_t> numbers) {
+    return storage_.emplace_back(std::move(numbers));
+  }
 
   // ---- Recipes: what the declaration alone does not tell ----
   using Recipe = void (Generator::*)(const tenon_op_def_t&);
   static const std::map<std::string_view, Recipe>& recipes() {
     static const std::map<std::string_view, Recipe> kRecipes = {
-        {"broadcast", &Generator::broadcast},   {"reshape", &Generator::reshape},
-        {"transpose", &Generator::transpose},   {"slice", &Generator::slice},
-        {"pad", &Generator::pad},               {"concat", &Generator::concat},
-        {"dot_general", &Generator::dot},       {"matmul", &Generator::matmul},
-        {"linear", &Generator::linear},         {"conv", &Generator::conv},
-        {"conv_bias", &Generator::conv},        {"reduce_window", &Generator::reduce_window},
-        {"max_pool", &Generator::pool},         {"avg_pool", &Generator::pool},
-        {"select", &Generator::select},         {"iota", &Generator::iota},
-        {"layer_norm", &Generator::norm},       {"rms_norm", &Generator::norm},
-        {"batch_norm", &Generator::batch_norm}, {"group_norm", &Generator::batch_norm},
-        {"take", &Generator::take},             {"embedding", &Generator::take},
-        {"one_hot", &Generator::one_hot},       {"split", &Generator::split},
-        {"tile", &Generator::tile},             {"global_avg_pool", &Generator::pool},
+        {"broadcast", &Generator::broadcast},
+        {"reshape", &Generator::reshape},
+        {"transpose", &Generator::transpose},
+        {"slice", &Generator::slice},
+        {"pad", &Generator::pad},
+        {"concat", &Generator::concat},
+        {"dot_general", &Generator::dot},
+        {"matmul", &Generator::matmul},
+        {"linear", &Generator::linear},
+        {"conv", &Generator::conv},
+        {"conv_bias", &Generator::conv},
+        {"reduce_window", &Generator::reduce_window},
+        {"max_pool", &Generator::pool},
+        {"avg_pool", &Generator::pool},
+        {"select", &Generator::select},
+        {"iota", &Generator::iota},
+        {"layer_norm", &Generator::norm},
+        {"rms_norm", &Generator::norm},
+        {"batch_norm", &Generator::batch_norm},
+        {"group_norm", &Generator::batch_norm},
+        {"take", &Generator::take},
+        {"embedding", &Generator::take},
+        {"one_hot", &Generator::one_hot},
+        {"split", &Generator::split},
+        {"tile", &Generator::tile},
+        {"global_avg_pool", &Generator::pool},
         {"global_max_pool", &Generator::pool}};
     return kRecipes;
   }
@@ -305,9 +388,11 @@ class Generator {
       const tenon_operand_def_t& def = op.operands[i];
       if ((def.flags & (TENON_OPERAND_OPTIONAL | TENON_OPERAND_VARIADIC)) != 0) break;
       if (operands.empty()) {
-        operands.push_back(operand(def.dtypes, exact, def.rank_min, std::min<int64_t>(def.rank_max, 4)));
+        operands.push_back(
+            operand(def.dtypes, exact, def.rank_min, std::min<int64_t>(def.rank_max, 4)));
       } else {
-        const tenon_dtype_t dtype = is_in(operands[0].dtype, def.dtypes) ? operands[0].dtype : TENON_I32;
+        const tenon_dtype_t dtype =
+            is_in(operands[0].dtype, def.dtypes) ? operands[0].dtype : TENON_I32;
         operands.push_back(like(dtype, shape_of(operands[0]), exact));
       }
     }
@@ -332,7 +417,8 @@ class Generator {
       attrs->emplace_back(name, keep(std::move(dims)));
     } else if (def.kind == TENON_ATTR_I64 && name == "direction") {
       attrs->emplace_back(name, below(6));
-    } else if (def.kind == TENON_ATTR_I64 && (name == "reverse" || name == "exclusive" || name == "last_index")) {
+    } else if (def.kind == TENON_ATTR_I64 &&
+               (name == "reverse" || name == "exclusive" || name == "last_index")) {
       attrs->emplace_back(name, below(2));
     } else if (def.kind == TENON_ATTR_DTYPE && required) {
       attrs->emplace_back(name, DType{pick_dtype()});
@@ -346,9 +432,11 @@ class Generator {
     Dims shape;
     std::vector<int64_t> dims;
     for (size_t i = 0; i < x.dims.size(); ++i) {
-      if (shape.size() < 4 - (x.dims.size() - i) && chance(2)) shape.push_back(Dim(graph_, 1 + below(5)));
+      if (shape.size() < 4 - (x.dims.size() - i) && chance(2))
+        shape.push_back(Dim(graph_, 1 + below(5)));
       dims.push_back(static_cast<int64_t>(shape.size()));
-      shape.push_back(x.dims[i] == 1 && chance(2) ? Dim(graph_, 1 + below(6)) : x.value.dim(static_cast<uint32_t>(i)));
+      shape.push_back(x.dims[i] == 1 && chance(2) ? Dim(graph_, 1 + below(6))
+                                                  : x.value.dim(static_cast<uint32_t>(i)));
     }
     if (shape.size() < 4 && chance(2)) shape.push_back(Dim(graph_, 1 + below(5)));
     build(op, {x}, {{"shape", shape}, {"dims", keep(std::move(dims))}});
@@ -360,7 +448,8 @@ class Generator {
     if (shape.size() > 1 && at + 1 < shape.size() && chance(2)) {  // joins two dims
       shape[at] = shape[at] * shape[at + 1];
       shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(at) + 1);
-    } else if (shape[at].is_constant() && shape[at].constant() % 2 == 0 && shape[at].constant() > 0) {
+    } else if (shape[at].is_constant() && shape[at].constant() % 2 == 0 &&
+               shape[at].constant() > 0) {
       shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(at), Dim(graph_, 2));
       shape[at + 1] = Dim(graph_, shape[at + 1].constant() / 2);
     } else {
@@ -372,7 +461,8 @@ class Generator {
     const Known x = operand(kNumber | kPred, false, 2);
     std::vector<int64_t> perm(x.dims.size());
     for (size_t i = 0; i < perm.size(); ++i) perm[i] = static_cast<int64_t>(i);
-    for (size_t i = perm.size(); i-- > 1;) std::swap(perm[i], perm[static_cast<size_t>(below(static_cast<int64_t>(i) + 1))]);
+    for (size_t i = perm.size(); i-- > 1;)
+      std::swap(perm[i], perm[static_cast<size_t>(below(static_cast<int64_t>(i) + 1))]);
     build(op, {x}, {{"perm", keep(std::move(perm))}});
   }
   void slice(const tenon_op_def_t& op) {
@@ -421,7 +511,8 @@ class Generator {
   void dot(const tenon_op_def_t& op) {
     const Known a = operand(1u << TENON_F32 | 1u << TENON_I32, false, 2, 3);
     const auto rank = static_cast<int64_t>(a.dims.size());
-    const int64_t contract = below(rank), batch = rank == 3 && chance(2) ? (contract + 1) % rank : -1;
+    const int64_t contract = below(rank),
+                  batch = rank == 3 && chance(2) ? (contract + 1) % rank : -1;
     Shape b;
     std::vector<int64_t> a_batch, b_batch;
     if (batch >= 0) {
@@ -437,7 +528,9 @@ class Generator {
     b.dims.push_back(a.value.dim(static_cast<uint32_t>(contract)));
     const int64_t b_contract = static_cast<int64_t>(b.sizes.size()) - 1;
     build(op, {a, like(a.dtype, b, false)},
-          {{"a_batch", keep(a_batch)}, {"b_batch", keep(b_batch)}, {"a_contract", keep({contract})},
+          {{"a_batch", keep(a_batch)},
+           {"b_batch", keep(b_batch)},
+           {"a_contract", keep({contract})},
            {"b_contract", keep({b_contract})}});
   }
   void linear(const tenon_op_def_t& op) {
@@ -458,7 +551,8 @@ class Generator {
     const Known w = like(TENON_F32, fixed({out, in, kernel, kernel}), false);
     const int64_t pad = below(2);
     build(op, {x, w},
-          {{"strides", keep({1 + below(2), 1 + below(2)})}, {"pad_low", keep({pad, pad})},
+          {{"strides", keep({1 + below(2), 1 + below(2)})},
+           {"pad_low", keep({pad, pad})},
            {"pad_high", keep({pad, below(2)})}});
   }
   void reduce_window(const tenon_op_def_t& op) {
@@ -471,14 +565,19 @@ class Generator {
       high.push_back(window.back() > 1 ? below(2) : 0);
     }
     static const std::vector<const char*> kKinds = {"sum", "max", "min"};
-    build(op, {x}, {{"kind", pick(kKinds)}, {"window", keep(window)}, {"strides", keep(strides)},
-                    {"pad_low", keep(low)}, {"pad_high", keep(high)}});
+    build(op, {x},
+          {{"kind", pick(kKinds)},
+           {"window", keep(window)},
+           {"strides", keep(strides)},
+           {"pad_low", keep(low)},
+           {"pad_high", keep(high)}});
   }
   void pool(const tenon_op_def_t& op) {
     const Known x = operand(1u << TENON_F32, false, 4, 4);
     std::vector<Attr> attrs;
     if (!view(op.name).starts_with("global")) {
-      attrs.emplace_back("window", keep({std::min<int64_t>(2, x.dims[2]), std::min<int64_t>(2, x.dims[3])}));
+      attrs.emplace_back("window",
+                         keep({std::min<int64_t>(2, x.dims[2]), std::min<int64_t>(2, x.dims[3])}));
       attrs.emplace_back("strides", keep({1 + below(2), 1 + below(2)}));
     }
     build(op, {x}, attrs);
@@ -497,7 +596,8 @@ class Generator {
     const size_t last = x.dims.size() - 1;
     if (x.dims[last] < 2) return;  // one element has no spread: the result is all rounding
     std::vector<Known> operands = {x, vector_of(TENON_F32, x, last)};
-    if (view(op.name) == "layer_norm" && chance(2)) operands.push_back(vector_of(TENON_F32, x, last));
+    if (view(op.name) == "layer_norm" && chance(2))
+      operands.push_back(vector_of(TENON_F32, x, last));
     build(op, operands, {{"dim", static_cast<int64_t>(last)}});
   }
   void batch_norm(const tenon_op_def_t& op) {
@@ -513,7 +613,8 @@ class Generator {
     const Known x = operand(1u << TENON_F32 | 1u << TENON_I32, false, 1, 3);
     const Known indices = operand(kIndex, true, 0, 2);
     std::vector<Attr> attrs;
-    if (view(op.name) == "take") attrs.emplace_back("dim", below(static_cast<int64_t>(x.dims.size())));
+    if (view(op.name) == "take")
+      attrs.emplace_back("dim", below(static_cast<int64_t>(x.dims.size())));
     build(op, {x, indices}, attrs);
   }
   void one_hot(const tenon_op_def_t& op) {
@@ -524,8 +625,9 @@ class Generator {
     for (uint32_t d = 0; d < x.dims.size(); ++d) {
       if (x.dims[d] < 2 || !x.value.dim(d).is_constant()) continue;
       const int64_t first = 1 + below(x.dims[d] - 1);
-      return build(op, {x}, {{"dim", static_cast<int64_t>(d)},
-                             {"sizes", Dims{Dim(graph_, first), Dim(graph_, x.dims[d] - first)}}});
+      return build(op, {x},
+                   {{"dim", static_cast<int64_t>(d)},
+                    {"sizes", Dims{Dim(graph_, first), Dim(graph_, x.dims[d] - first)}}});
     }
   }
   void tile(const tenon_op_def_t& op) {
@@ -553,19 +655,22 @@ class Generator {
 
 std::vector<const tenon_op_def_t*> usable_ops(const tenon_host_registry_t& registry) {
   std::vector<const tenon_op_def_t*> ops;
-  (void)registry.op_each(registry.self, &ops, [](void* self, const tenon_op_def_t* op, tenon_str_t) {
-    constexpr uint64_t kNot = TENON_TRAIT_ORDERED | TENON_TRAIT_DEFINES_SYMBOL;
-    if ((op->traits & kNot) == 0 && (op->traits & TENON_TRAIT_PURE) != 0 && !kLeftOut.contains(view(op->name))) {
-      static_cast<std::vector<const tenon_op_def_t*>*>(self)->push_back(op);
-    }
-  });
+  (void)registry.op_each(
+      registry.self, &ops, [](void* self, const tenon_op_def_t* op, tenon_str_t) {
+        constexpr uint64_t kNot = TENON_TRAIT_ORDERED | TENON_TRAIT_DEFINES_SYMBOL;
+        if ((op->traits & kNot) == 0 && (op->traits & TENON_TRAIT_PURE) != 0 &&
+            !kLeftOut.contains(view(op->name))) {
+          static_cast<std::vector<const tenon_op_def_t*>*>(self)->push_back(op);
+        }
+      });
   return ops;
 }
 
 namespace {
 
 Status fill(uint64_t seed, bool symbolic, const tenon_host_registry_t& registry,
-            const std::vector<const tenon_op_def_t*>& ops, std::vector<uint64_t>* used, Generated* out, bool* holds) {
+            const std::vector<const tenon_op_def_t*>& ops, std::vector<uint64_t>* used,
+            Generated* out, bool* holds) {
   Generator generator(seed, registry, out);
   TENON_TRY(generator.begin(symbolic));
   std::mt19937_64 random(seed ^ 0x5bd1e995u);
@@ -582,8 +687,9 @@ Status fill(uint64_t seed, bool symbolic, const tenon_host_registry_t& registry,
 
 }  // namespace
 
-Status generate(uint64_t seed, const tenon_host_registry_t& registry, const std::vector<const tenon_op_def_t*>& ops,
-                std::vector<uint64_t>* used, Generated* out) {
+Status generate(uint64_t seed, const tenon_host_registry_t& registry,
+                const std::vector<const tenon_op_def_t*>& ops, std::vector<uint64_t>* used,
+                Generated* out) {
   bool holds = true;
   TENON_TRY(fill(seed, true, registry, ops, used, out, &holds));
   if (holds) return {};

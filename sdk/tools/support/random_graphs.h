@@ -1,9 +1,9 @@
 // Random valid graphs over the registered operators, with inputs. Everything follows from the seed.
 //
-// Two devices may compute the same op with different roundings, so a graph must not magnify rounding: discontinuous
-// and ill-conditioned ops only get values that are exact (inputs, integers, what only moves elements), and a node
-// whose value is not finite or very large is left out. For that each node is evaluated as it is built, which also
-// gives the expected outputs.
+// Two devices may compute the same op with different roundings, so a graph must not magnify
+// rounding: discontinuous and ill-conditioned ops only get values that are exact (inputs, integers,
+// what only moves elements), and a node whose value is not finite or very large is left out. For
+// that each node is evaluated as it is built, which also gives the expected outputs.
 #pragma once
 #include <deque>
 #include <memory>
@@ -38,7 +38,8 @@ struct Generated {
 std::vector<const tenon_op_def_t*> usable_ops(const tenon_host_registry_t& registry);
 
 // One graph of 1 to 14 nodes. `used` counts the ops that were built, by index into `ops`.
-Status generate(uint64_t seed, const tenon_host_registry_t& registry, const std::vector<const tenon_op_def_t*>& ops,
-                std::vector<uint64_t>* used, Generated* out);
+Status generate(uint64_t seed, const tenon_host_registry_t& registry,
+                const std::vector<const tenon_op_def_t*>& ops, std::vector<uint64_t>* used,
+                Generated* out);
 
 }  // namespace tenon::random_graphs

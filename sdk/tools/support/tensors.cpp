@@ -14,26 +14,35 @@
 namespace tenon::tools {
 namespace {
 
-bool is_complex(tenon_dtype_t dtype) { return dtype == TENON_C64 || dtype == TENON_C128; }
-tenon_dtype_t part_type(tenon_dtype_t dtype) { return dtype == TENON_C64 ? TENON_F32 : TENON_F64; }
+bool is_complex(tenon_dtype_t dtype) {
+  return dtype == TENON_C64 || dtype == TENON_C128;
+}
+tenon_dtype_t part_type(tenon_dtype_t dtype) {
+  return dtype == TENON_C64 ? TENON_F32 : TENON_F64;
+}
 
 bool is_narrow_float(tenon_dtype_t dtype) {
-  return dtype == TENON_F16 || dtype == TENON_BF16 || dtype == TENON_F8E4M3FN || dtype == TENON_F8E5M2;
+  return dtype == TENON_F16 || dtype == TENON_BF16 || dtype == TENON_F8E4M3FN ||
+         dtype == TENON_F8E5M2;
 }
-bool is_float_like(tenon_dtype_t dtype) { return is_float(dtype) || is_narrow_float(dtype) || is_complex(dtype); }
+bool is_float_like(tenon_dtype_t dtype) {
+  return is_float(dtype) || is_narrow_float(dtype) || is_complex(dtype);
+}
 
 double f8_to(tenon_dtype_t dtype, uint8_t bits) {
   // e5m2 is the upper half of an f16. e4m3fn has bias 7, no infinities, and NaN at all ones.
   if (dtype == TENON_F8E5M2) return f16_to(static_cast<uint16_t>(bits << 8));
   const int exponent = bits >> 3 & 15, fraction = bits & 7;
-  const double magnitude = exponent == 15 && fraction == 7 ? std::numeric_limits<double>::quiet_NaN()
-                           : exponent == 0                 ? std::ldexp(fraction, -9)
-                                                           : std::ldexp(8 + fraction, exponent - 10);
+  const double magnitude = exponent == 15 && fraction == 7
+                               ? std::numeric_limits<double>::quiet_NaN()
+                           : exponent == 0 ? std::ldexp(fraction, -9)
+                                           : std::ldexp(8 + fraction, exponent - 10);
   return (bits & 0x80) != 0 ? -magnitude : magnitude;
 }
 uint8_t f8_from(tenon_dtype_t dtype, double value) {
   const uint8_t sign = std::signbit(value) ? 0x80 : 0;
-  if (dtype == TENON_F8E5M2) return sign | static_cast<uint8_t>(float_pattern(std::fabs(value), 2, 15, 0x7c));
+  if (dtype == TENON_F8E5M2)
+    return sign | static_cast<uint8_t>(float_pattern(std::fabs(value), 2, 15, 0x7c));
   return sign | static_cast<uint8_t>(float_pattern(std::fabs(value), 3, 7, 0x7e));
 }
 
@@ -46,18 +55,22 @@ double component(const Dense& t, int64_t i, int part) {
       return t.dtype == TENON_I4 && nibble > 7 ? nibble - 16 : nibble;
     }
     case TENON_F8E4M3FN:
-    case TENON_F8E5M2: return f8_to(t.dtype, t.data[i]);
+    case TENON_F8E5M2:
+      return f8_to(t.dtype, t.data[i]);
     case TENON_C64:
     case TENON_C128:
-      return load_double(part_type(t.dtype), t.data + (i * 2 + part) * dtype_bytes(part_type(t.dtype)));
-    default: return load_double(t.dtype, t.data + i * dtype_bytes(t.dtype));
+      return load_double(part_type(t.dtype),
+                         t.data + (i * 2 + part) * dtype_bytes(part_type(t.dtype)));
+    default:
+      return load_double(t.dtype, t.data + i * dtype_bytes(t.dtype));
   }
 }
 
 // A small generator with well-known constants (SplitMix64), so that seeds mean the same everywhere.
 class Random {
  public:
-  Random(uint64_t seed, uint64_t stream) : state_(seed * 0x9e3779b97f4a7c15u + stream * 0xd1342543de82ef95u) {}
+  Random(uint64_t seed, uint64_t stream)
+      : state_(seed * 0x9e3779b97f4a7c15u + stream * 0xd1342543de82ef95u) {}
   uint64_t next() {
     uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -70,7 +83,8 @@ class Random {
       have_spare_ = false;
       return spare_;
     }
-    const double radius = std::sqrt(-2 * std::log(uniform())), angle = 2 * 3.14159265358979323846 * uniform();
+    const double radius = std::sqrt(-2 * std::log(uniform())),
+                 angle = 2 * 3.14159265358979323846 * uniform();
     spare_ = radius * std::sin(angle);
     have_spare_ = true;
     return radius * std::cos(angle);
@@ -91,9 +105,12 @@ std::string number_text(double value) {
 }  // namespace
 
 int64_t Dense::count() const {
-  return std::accumulate(dims.begin(), dims.end(), int64_t{1}, [](int64_t a, int64_t b) { return a * b; });
+  return std::accumulate(dims.begin(), dims.end(), int64_t{1},
+                         [](int64_t a, int64_t b) { return a * b; });
 }
-uint64_t Dense::size_bytes() const { return (static_cast<uint64_t>(count()) * dtype_bits(dtype) + 7) / 8; }
+uint64_t Dense::size_bytes() const {
+  return (static_cast<uint64_t>(count()) * dtype_bits(dtype) + 7) / 8;
+}
 
 Dense dense_of(const tenon_array_t& array) {
   return {array.dtype, std::vector<int64_t>(array.dims, array.dims + array.rank),
@@ -103,20 +120,25 @@ Dense dense_of(const tenon_array_t& array) {
 std::string type_text(const Dense& tensor) {
   std::string text(dtype_name(tensor.dtype));
   text += '[';
-  for (size_t i = 0; i < tensor.dims.size(); ++i) text += fmt::format("{}{}", i == 0 ? "" : ", ", tensor.dims[i]);
+  for (size_t i = 0; i < tensor.dims.size(); ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : ", ", tensor.dims[i]);
   return text + ']';
 }
 
-double element(const Dense& tensor, int64_t index) { return component(tensor, index, 0); }
+double element(const Dense& tensor, int64_t index) {
+  return component(tensor, index, 0);
+}
 
 std::string element_text(const Dense& tensor, int64_t index) {
   const double value = component(tensor, index, 0);
   if (tensor.dtype == TENON_PRED) return value != 0 ? "true" : "false";
   if (tensor.dtype == TENON_U64) {
-    return fmt::format("{}", static_cast<uint64_t>(load_int(tensor.dtype, tensor.data + index * 8)));
+    return fmt::format("{}",
+                       static_cast<uint64_t>(load_int(tensor.dtype, tensor.data + index * 8)));
   }
   if (is_int(tensor.dtype)) {
-    return fmt::format("{}", load_int(tensor.dtype, tensor.data + index * dtype_bytes(tensor.dtype)));
+    return fmt::format("{}",
+                       load_int(tensor.dtype, tensor.data + index * dtype_bytes(tensor.dtype)));
   }
   if (is_complex(tensor.dtype)) {
     return fmt::format("({}, {})", number_text(value), number_text(component(tensor, index, 1)));
@@ -138,7 +160,9 @@ std::string preview(const Dense& tensor, int64_t most) {
 namespace {
 // Rows and columns of a tensor of rank 1 or 2 with at least one column.
 bool rows_of(const Dense& tensor, int64_t& rows, int64_t& columns) {
-  if (tensor.dims.empty() || tensor.dims.size() > 2 || tensor.dims.back() < 1 || is_complex(tensor.dtype)) return false;
+  if (tensor.dims.empty() || tensor.dims.size() > 2 || tensor.dims.back() < 1 ||
+      is_complex(tensor.dtype))
+    return false;
   columns = tensor.dims.back();
   rows = tensor.dims.size() == 2 ? tensor.dims[0] : 1;
   return rows > 0;
@@ -170,7 +194,8 @@ std::string top_entries(const Dense& tensor, int64_t n) {
     text += tensor.dims.size() == 2 ? fmt::format("  row {}:", row) : std::string("  top:");
     const char* separator = " ";
     for (const int64_t column : largest(tensor, row, columns, n)) {
-      text += fmt::format("{}{} ({})", separator, column, element_text(tensor, row * columns + column));
+      text +=
+          fmt::format("{}{} ({})", separator, column, element_text(tensor, row * columns + column));
       separator = ", ";
     }
     text += '\n';
@@ -181,7 +206,8 @@ std::string top_entries(const Dense& tensor, int64_t n) {
 
 std::string argmax_line(const Dense& tensor) {
   int64_t rows = 0, columns = 0;
-  if (!is_float_like(tensor.dtype) || tensor.dims.size() != 2 || !rows_of(tensor, rows, columns) || columns < 2) {
+  if (!is_float_like(tensor.dtype) || tensor.dims.size() != 2 || !rows_of(tensor, rows, columns) ||
+      columns < 2) {
     return "";
   }
   std::string text = rows == 1 ? "  largest at: " : "  largest of each row at: ";
@@ -191,7 +217,8 @@ std::string argmax_line(const Dense& tensor) {
   return text + (rows > kRowsShown ? ", ...\n" : "\n");
 }
 
-void fill_random(tenon_dtype_t dtype, uint64_t seed, uint64_t stream, int64_t count, unsigned char* bytes) {
+void fill_random(tenon_dtype_t dtype, uint64_t seed, uint64_t stream, int64_t count,
+                 unsigned char* bytes) {
   Random random(seed, stream);
   const uint32_t size = dtype_bytes(dtype);
   for (int64_t i = 0; i < count; ++i) {
@@ -207,7 +234,8 @@ void fill_random(tenon_dtype_t dtype, uint64_t seed, uint64_t stream, int64_t co
     } else if (is_float(dtype)) {
       store_double(dtype, bytes + i * size, random.normal());
     } else {
-      store_int(dtype, bytes + i * size, static_cast<int64_t>(random.next() >> (dtype == TENON_PRED ? 63 : 61)));
+      store_int(dtype, bytes + i * size,
+                static_cast<int64_t>(random.next() >> (dtype == TENON_PRED ? 63 : 61)));
     }
   }
 }
@@ -229,7 +257,8 @@ Comparison compare(const Dense& a, const Dense& b, double tolerance) {
       double difference = std::fabs(x - y);
       if (x == y || (std::isnan(x) && std::isnan(y))) difference = 0;
       if (exact && difference == 0 &&
-          std::memcmp(a.data + i * dtype_bytes(a.dtype), b.data + i * dtype_bytes(b.dtype), dtype_bytes(b.dtype)) != 0) {
+          std::memcmp(a.data + i * dtype_bytes(a.dtype), b.data + i * dtype_bytes(b.dtype),
+                      dtype_bytes(b.dtype)) != 0) {
         difference = 1;
       }
       if (std::isnan(difference)) difference = std::numeric_limits<double>::infinity();
@@ -239,7 +268,8 @@ Comparison compare(const Dense& a, const Dense& b, double tolerance) {
       }
     }
   }
-  result.ok = std::isfinite(result.difference) && result.difference <= tolerance * result.scale;  // false for any NaN
+  result.ok = std::isfinite(result.difference) &&
+              result.difference <= tolerance * result.scale;  // false for any NaN
   return result;
 }
 
@@ -250,7 +280,8 @@ std::string index_text(const std::vector<int64_t>& dims, int64_t flat) {
     flat /= dims[d];
   }
   std::string text = "[";
-  for (size_t d = 0; d < index.size(); ++d) text += fmt::format("{}{}", d == 0 ? "" : ", ", index[d]);
+  for (size_t d = 0; d < index.size(); ++d)
+    text += fmt::format("{}{}", d == 0 ? "" : ", ", index[d]);
   return text + "]";
 }
 

@@ -1,4 +1,5 @@
-// Tensors of the command line: random values, previews, the largest entries, comparison of two results.
+// Tensors of the command line: random values, previews, the largest entries, comparison of two
+// results.
 #pragma once
 #include <stdint.h>
 
@@ -27,15 +28,16 @@ std::string element_text(const Dense& tensor, int64_t index);
 double element(const Dense& tensor, int64_t index);  // the real part of complex ones
 // "[1, 2, ..., 9]": at most `most` elements, in row-major order.
 std::string preview(const Dense& tensor, int64_t most = 10);
-// For a tensor of rank 2 or 1: one line for each of the first rows with its `n` largest entries, largest first:
-// "  row 0: 7 (0.981), 3 (0.012)". Empty for other ranks.
+// For a tensor of rank 2 or 1: one line for each of the first rows with its `n` largest entries,
+// largest first: "  row 0: 7 (0.981), 3 (0.012)". Empty for other ranks.
 std::string top_entries(const Dense& tensor, int64_t n);
 // "  largest: 7" or "  largest of each row: 7, 1, 3, ..."; empty where that says nothing.
 std::string argmax_line(const Dense& tensor);
 
-// Fills `bytes` with random values: floats standard normal, integers in [0, 8), predicates fair. The same for the
-// same seed, stream and shape on every machine.
-void fill_random(tenon_dtype_t dtype, uint64_t seed, uint64_t stream, int64_t count, unsigned char* bytes);
+// Fills `bytes` with random values: floats standard normal, integers in [0, 8), predicates fair.
+// The same for the same seed, stream and shape on every machine.
+void fill_random(tenon_dtype_t dtype, uint64_t seed, uint64_t stream, int64_t count,
+                 unsigned char* bytes);
 
 // max|a-b| against tolerance * max|b|; NaN must meet NaN, an infinity itself.
 struct Comparison {

@@ -1,4 +1,5 @@
-// tenon bench: times of loading, compiling and the first run, percentiles of repeated runs on one binding, the costliest kernels.
+// tenon bench: times of loading, compiling and the first run, percentiles of repeated runs on one
+// binding, the costliest kernels.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -53,7 +54,8 @@ double percentile(const std::vector<double>& sorted, double part) {
 }
 
 // Exactly `wanted` runs; with 0, for `round_ms` and at least `least` runs.
-int repeat(const Host& host, const Binding& binding, size_t wanted, double round_ms, size_t least, Round& round) {
+int repeat(const Host& host, const Binding& binding, size_t wanted, double round_ms, size_t least,
+           Round& round) {
   std::vector<double> times;
   const auto start = Clock::now();
   const auto more = [&] {
@@ -64,7 +66,8 @@ int repeat(const Host& host, const Binding& binding, size_t wanted, double round
     if (int s = timed_run(host, binding, times.emplace_back())) return s;
   }
   std::sort(times.begin(), times.end());
-  round = {times.size(), times.front(), percentile(times, 0.5), percentile(times, 0.9), percentile(times, 0.99)};
+  round = {times.size(), times.front(), percentile(times, 0.5), percentile(times, 0.9),
+           percentile(times, 0.99)};
   return kOk;
 }
 
@@ -92,37 +95,47 @@ int inform(const Host& host, const Program& program, const Binding& binding, Mea
 }
 
 std::string round_json(const Round& r) {
-  return fmt::format("\"runs\": {}, \"median_ms\": {:.6f}, \"min_ms\": {:.6f}, \"p90_ms\": {:.6f}, \"p99_ms\": {:.6f}, "
-                     "\"rss_bytes\": {}",
-                     r.runs, r.median, r.min, r.p90, r.p99, resident_bytes());
+  return fmt::format(
+      "\"runs\": {}, \"median_ms\": {:.6f}, \"min_ms\": {:.6f}, \"p90_ms\": {:.6f}, \"p99_ms\": "
+      "{:.6f}, "
+      "\"rss_bytes\": {}",
+      r.runs, r.median, r.min, r.p90, r.p99, resident_bytes());
 }
 
 void print_json(const RunOptions& options, const Measured& m, std::string_view more) {
-  out("{{\"schema\": 1, \"model\": {}, \"device\": {}, \"threads\": {}, \"load_ms\": {:.3f}, \"compile_ms\": {:.3f}, "
-      "\"weights_ms\": {:.3f}, \"first_run_ms\": {:.3f}, {}, \"peak_rss_bytes\": {}, \"arena_bytes\": {}, \"kernels_compiled\": {}, "
+  out("{{\"schema\": 1, \"model\": {}, \"device\": {}, \"threads\": {}, \"load_ms\": {:.3f}, "
+      "\"compile_ms\": {:.3f}, "
+      "\"weights_ms\": {:.3f}, \"first_run_ms\": {:.3f}, {}, \"peak_rss_bytes\": {}, "
+      "\"arena_bytes\": {}, \"kernels_compiled\": {}, "
       "\"kernels_from_cache\": {}{}}}\n",
-      json_string(options.model), json_string(m.device), m.threads, m.load_ms, m.compile_ms, m.program.load_ms,
-      m.first_run_ms, round_json(m.round), m.peak_rss_bytes, m.run.arena_bytes, m.program.kernels_compiled, m.program.kernels_from_cache, more);
+      json_string(options.model), json_string(m.device), m.threads, m.load_ms, m.compile_ms,
+      m.program.load_ms, m.first_run_ms, round_json(m.round), m.peak_rss_bytes, m.run.arena_bytes,
+      m.program.kernels_compiled, m.program.kernels_from_cache, more);
 }
 
 void print_text(const RunOptions& options, const Measured& m) {
   out("model      {}\ndevice     {}, {} threads\n", safe(options.model), safe(m.device), m.threads);
-  out("load       {:.1f} ms\ncompile    {:.1f} ms, of it {:.1f} ms to take in the weights; {} kernels compiled, {} from the cache\n", m.load_ms, m.compile_ms, m.program.load_ms,
-      m.program.kernels_compiled, m.program.kernels_from_cache);
-  out("first run  {:.3f} ms\nmedian     {:.4f} ms\nminimum    {:.4f} ms of {} runs\n", m.first_run_ms, m.round.median,
-      m.round.min, m.round.runs);
+  out("load       {:.1f} ms\ncompile    {:.1f} ms, of it {:.1f} ms to take in the weights; {} "
+      "kernels compiled, {} from the cache\n",
+      m.load_ms, m.compile_ms, m.program.load_ms, m.program.kernels_compiled,
+      m.program.kernels_from_cache);
+  out("first run  {:.3f} ms\nmedian     {:.4f} ms\nminimum    {:.4f} ms of {} runs\n",
+      m.first_run_ms, m.round.median, m.round.min, m.round.runs);
   out("90 %, 99 % {:.4f} ms, {:.4f} ms\n", m.round.p90, m.round.p99);
-  out("memory     {} bytes workspace, {} bytes at most in the process\n", m.run.arena_bytes, m.peak_rss_bytes);
+  out("memory     {} bytes workspace, {} bytes at most in the process\n", m.run.arena_bytes,
+      m.peak_rss_bytes);
 }
 
-// Another round for every line of standard input, the line its seconds: so that a script can measure several programs in turn, all of
-// them loaded. One JSON object a round.
+// Another round for every line of standard input, the line its seconds: so that a script can
+// measure several programs in turn, all of them loaded. One JSON object a round.
 int serve(const Host& host, const Binding& binding) {
   for (std::string line; std::getline(std::cin, line);) {
     double seconds = -1;
     const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), seconds);
-    if (error != std::errc() || end != line.data() + line.size() || !(seconds >= 0 && seconds * 1e3 <= kMostRoundMs)) {
-      return fail(kUsage, "T0004", fmt::format("{} is not the seconds of a round.", in_quotes(line)),
+    if (error != std::errc() || end != line.data() + line.size() ||
+        !(seconds >= 0 && seconds * 1e3 <= kMostRoundMs)) {
+      return fail(kUsage, "T0004",
+                  fmt::format("{} is not the seconds of a round.", in_quotes(line)),
                   "With --serve each line of standard input is a number from 0 to 600.");
     }
     Round round;
@@ -144,15 +157,19 @@ struct Top {
 
 int measure_top(const Host& host, const RunOptions& options, const Binding& binding, Top& top) {
   if (!options.peaks.empty() && !parse_peaks(options.peaks, top.peaks)) {
-    return fail(kUsage, "T0004", fmt::format("--peaks {} is not GFLOPS,GB/S.", in_quotes(options.peaks)),
+    return fail(kUsage, "T0004",
+                fmt::format("--peaks {} is not GFLOPS,GB/S.", in_quotes(options.peaks)),
                 "Two positive numbers, as in --peaks 230,38.");
   }
   top.threads = host.threads->count(host.threads->self);
   std::string why;
   if (options.peaks.empty()) top.peaks = measure_peaks(host, why);
-  if (!why.empty()) write_err(fmt::format("tenon: no percentage of the bound, the peaks are not known: {}\n", safe(why)));
+  if (!why.empty())
+    write_err(
+        fmt::format("tenon: no percentage of the bound, the peaks are not known: {}\n", safe(why)));
   tenon_code_t code = host.session->profile_enable(host.session->self, binding.get(), 1);
-  for (int64_t i = 0; code == TENON_OK && i < kProfiledRuns; ++i) code = host.session->run(host.session->self, binding.get());
+  for (int64_t i = 0; code == TENON_OK && i < kProfiledRuns; ++i)
+    code = host.session->run(host.session->self, binding.get());
   if (code != TENON_OK) return report(host, code);
   if (int s = kernel_rows(host, binding, options.top, top.rows)) return s;
   code = host.session->profile_enable(host.session->self, binding.get(), 0);
@@ -162,11 +179,11 @@ int measure_top(const Host& host, const RunOptions& options, const Binding& bind
 std::string top_json(const Top& top) {
   std::string streams;
   for (const Peaks::Stream& s : top.peaks.streams) {
-    streams += fmt::format("{}{{\"bytes\": {:.0f}, \"gigabytes_per_second\": {:.1f}}}", streams.empty() ? "" : ", ", s.bytes,
-                           s.gigabytes_per_second);
+    streams += fmt::format("{}{{\"bytes\": {:.0f}, \"gigabytes_per_second\": {:.1f}}}",
+                           streams.empty() ? "" : ", ", s.bytes, s.gigabytes_per_second);
   }
-  return fmt::format(", \"peaks\": {{\"gflops\": {:.1f}, \"streams\": [{}]}}, \"kernels\": {}", top.peaks.gflops, streams,
-                     kernels_json(top.rows, top.peaks, kProfiledRuns));
+  return fmt::format(", \"peaks\": {{\"gflops\": {:.1f}, \"streams\": [{}]}}, \"kernels\": {}",
+                     top.peaks.gflops, streams, kernels_json(top.rows, top.peaks, kProfiledRuns));
 }
 
 void print_top(const RunOptions& options, const Top& top) {
@@ -174,7 +191,8 @@ void print_top(const RunOptions& options, const Top& top) {
   if (!top.peaks.known()) return;
   out("bound: {:.0f} GFLOP/s of f32 multiply-adds, ", top.peaks.gflops);
   for (const Peaks::Stream& s : top.peaks.streams) {
-    out("{:.0f} GB/s{}", s.gigabytes_per_second, s.bytes > 0 ? fmt::format(" reading {:.1f} MB; ", s.bytes / 1e6) : "");
+    out("{:.0f} GB/s{}", s.gigabytes_per_second,
+        s.bytes > 0 ? fmt::format(" reading {:.1f} MB; ", s.bytes / 1e6) : "");
   }
   out("{} threads\n", top.threads);
 }

@@ -23,13 +23,17 @@ constexpr const char* kFooter =
     "`tenon COMMAND --help` tells the options, `tenon explain CODE` what an error code means.";
 
 // A validator that does not show in the help: the error tells what it wants.
-CLI::Validator quiet(CLI::Validator validator) { return validator.description(""); }
+CLI::Validator quiet(CLI::Validator validator) {
+  return validator.description("");
+}
 
 // An empty text is a variable of a script that is not set, not a wish for the default.
 CLI::Validator not_empty() {
   return CLI::Validator(
       [](std::string& text) {
-        return text.find_first_not_of(" ,") == std::string::npos ? std::string("it is given nothing") : std::string();
+        return text.find_first_not_of(" ,") == std::string::npos
+                   ? std::string("it is given nothing")
+                   : std::string();
       },
       "");
 }
@@ -43,7 +47,8 @@ CLI::Validator tolerance_number() {
         const bool all = error == std::errc() && end == text.data() + text.size();
         return all && std::isfinite(value) && value >= 0
                    ? std::string()
-                   : fmt::format("{} is no tolerance: it is a number of at least 0, as in 1e-4", in_quotes(text));
+                   : fmt::format("{} is no tolerance: it is a number of at least 0, as in 1e-4",
+                                 in_quotes(text));
       },
       "");
 }
@@ -56,14 +61,15 @@ CLI::Validator seed_number() {
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
         return error == std::errc() && end == text.data() + text.size()
                    ? std::string()
-                   : fmt::format("{} is no seed: it is a whole number from 0 to {}", in_quotes(text), UINT64_MAX);
+                   : fmt::format("{} is no seed: it is a whole number from 0 to {}",
+                                 in_quotes(text), UINT64_MAX);
       },
       "");
 }
 
 // An option that may be repeated and takes one value each time.
-void repeatable(CLI::App* command, const char* name, std::vector<std::string>& values, const char* type,
-                const char* doc) {
+void repeatable(CLI::App* command, const char* name, std::vector<std::string>& values,
+                const char* type, const char* doc) {
   command->add_option(name, values, doc)->take_all()->allow_extra_args(false)->type_name(type);
 }
 
@@ -73,16 +79,22 @@ void add_shared(CLI::App* command, RunOptions& o) {
       ->check(not_empty())
       ->type_name("NAME[:N]");
   repeatable(command, "--input", o.inputs, "NAME=FILE", "read an input from a file; repeatable");
-  repeatable(command, "--dim", o.dims, "NAME=N", "size of a symbolic dim of random inputs; repeatable");
-  repeatable(command, "--value", o.values, "NAME=N,...", "integers of an input, which becomes a constant of the model; repeatable");
-  repeatable(command, "--option", o.device_options, "DEVICE.KEY=VALUE", "option of a device, which tells those that it has if it lacks one; repeatable");
-  command->add_option("--passes", o.pipeline, "instead of the standard ones before placement; \"none\", \"mine,standard\"")
+  repeatable(command, "--dim", o.dims, "NAME=N",
+             "size of a symbolic dim of random inputs; repeatable");
+  repeatable(command, "--value", o.values, "NAME=N,...",
+             "integers of an input, which becomes a constant of the model; repeatable");
+  repeatable(command, "--option", o.device_options, "DEVICE.KEY=VALUE",
+             "option of a device, which tells those that it has if it lacks one; repeatable");
+  command
+      ->add_option("--passes", o.pipeline,
+                   "instead of the standard ones before placement; \"none\", \"mine,standard\"")
       ->check(not_empty())
       ->type_name("LIST");
   command->add_option("--threads", o.threads, "size of the thread pool (TENON_NUM_THREADS)")
       ->check(quiet(CLI::Range(int64_t{1}, int64_t{4096})))
       ->type_name("N");
-  command->add_flag("--no-fallback", o.no_fallback, "an error when the device does not take every node");
+  command->add_flag("--no-fallback", o.no_fallback,
+                    "an error when the device does not take every node");
   command->add_flag("--json", o.json, "one JSON object on stdout");
 }
 
@@ -92,20 +104,27 @@ CLI::App* add_run(CLI::App& app, RunOptions& o) {
   run->add_option("--seed", o.seed, "random values for inputs that have no file")
       ->check(seed_number())
       ->type_name("N");
-  run->add_option("--output-dir", o.output_dir, "write each output as a file DIR/NAME" TENON_OUTPUT_EXTENSION)
+  run->add_option("--output-dir", o.output_dir,
+                  "write each output as a file DIR/NAME" TENON_OUTPUT_EXTENSION)
       ->check(not_empty())
       ->type_name("DIR");
-  run->add_option("--check", o.check, "run there too, without passes, and compare")->check(not_empty())->type_name("DEVICE");
-  run->add_option("--tolerance", o.tolerance, "of --check, times the largest |value| (default by element type)")
+  run->add_option("--check", o.check, "run there too, without passes, and compare")
+      ->check(not_empty())
+      ->type_name("DEVICE");
+  run->add_option("--tolerance", o.tolerance,
+                  "of --check, times the largest |value| (default by element type)")
       ->check(tolerance_number())
       ->type_name("T");
   run->add_option("--top", o.top, "the N largest entries of each row of an output")
       ->check(quiet(CLI::PositiveNumber))
       ->type_name("N");
-  run->add_option("--profile", o.profile, "timeline for Perfetto; also prints the costliest kernels")
+  run->add_option("--profile", o.profile,
+                  "timeline for Perfetto; also prints the costliest kernels")
       ->check(not_empty())
       ->type_name("FILE");
-  run->add_option("--dump", o.dump, "print a stage and stop: graph, partition, DEVICE/l1, ...")->check(not_empty())->type_name("STAGE");
+  run->add_option("--dump", o.dump, "print a stage and stop: graph, partition, DEVICE/l1, ...")
+      ->check(not_empty())
+      ->type_name("STAGE");
   return run;
 }
 
@@ -116,11 +135,13 @@ CLI::App* add_bench(CLI::App& app, RunOptions& o) {
   bench->add_option("--runs", o.runs, "number of measured runs (default: one second, at least ten)")
       ->check(quiet(CLI::Range(int64_t{1}, int64_t{1000000})))
       ->type_name("N");
-  bench->add_flag("--serve", o.serve, "then another round for each line on stdin (its seconds), as JSON");
+  bench->add_flag("--serve", o.serve,
+                  "then another round for each line on stdin (its seconds), as JSON");
   bench->add_option("--top", o.top, "the N costliest kernels, judged by this machine's peaks")
       ->check(quiet(CLI::PositiveNumber))
       ->type_name("N");
-  bench->add_option("--peaks", o.peaks, "of --top, instead of measuring them")->type_name("GFLOPS,GB/S");
+  bench->add_option("--peaks", o.peaks, "of --top, instead of measuring them")
+      ->type_name("GFLOPS,GB/S");
   return bench;
 }
 
@@ -134,12 +155,14 @@ CLI::App* add_opt(CLI::App& app, OptOptions& o) {
   CLI::App* opt = app.add_subcommand("opt", "run passes over a graph and print it");
   opt->add_option("FILE", o.file, "graph, or - for standard input")->type_name("");
   opt->add_option("--passes", o.passes, "as in \"a,b{opt=1},c\"")->type_name("LIST");
-  opt->add_option("--print-after", o.print_after, "print to stderr after these passes, or \"all\"")->type_name("LIST");
+  opt->add_option("--print-after", o.print_after, "print to stderr after these passes, or \"all\"")
+      ->type_name("LIST");
   opt->add_option("-o,--output", o.output, "write here instead of stdout")->type_name("FILE");
   opt->add_flag("--verify-each", o.verify_each, "verify after each pass");
   opt->add_flag("--timing", o.timing, "statistics and time of each pass, on stderr");
   opt->add_flag("--binary", o.binary, "write the binary form");
-  opt->add_flag("--split-input", o.split_input, "the file holds several graphs, between lines `// -----`");
+  opt->add_flag("--split-input", o.split_input,
+                "the file holds several graphs, between lines `// -----`");
   opt->add_flag("--list", o.list, "list the passes with their options");
   opt->add_flag("--json", o.json, "with --list: one JSON object on stdout");
   return opt;
@@ -149,9 +172,12 @@ CLI::App* add_ops(CLI::App& app, OpsOptions& o) {
   CLI::App* ops = app.add_subcommand("ops", "list operators, or tell about one");
   ops->add_option("NAME", o.name, "operator")->type_name("");
   ops->add_flag("--explain", o.explain, "who takes it, and why the others do not");
-  ops->add_option("--model", o.model, "with --explain: in this MODEL, not in the operator's example")->type_name("MODEL");
+  ops->add_option("--model", o.model,
+                  "with --explain: in this MODEL, not in the operator's example")
+      ->type_name("MODEL");
   ops->add_flag("--markdown", o.markdown, "as a page; without NAME the table of all");
-  ops->add_option("--output-dir", o.output_dir, "with --markdown: write every page here")->type_name("DIR");
+  ops->add_option("--output-dir", o.output_dir, "with --markdown: write every page here")
+      ->type_name("DIR");
   ops->add_flag("--json", o.json, "one JSON object on stdout");
   return ops;
 }
@@ -159,9 +185,11 @@ CLI::App* add_ops(CLI::App& app, OpsOptions& o) {
 CLI::App* add_plugins(CLI::App& app, PluginsOptions& o) {
   CLI::App* plugins = app.add_subcommand("plugins", "what was found, what was loaded, and why not");
   CLI::App* list = plugins->add_subcommand("list", "one line per plugin");
-  CLI::App* explain = plugins->add_subcommand("explain", "the gates that each passed or not; one that is named is opened");
+  CLI::App* explain = plugins->add_subcommand(
+      "explain", "the gates that each passed or not; one that is named is opened");
   explain->add_option("NAME", o.name, "plugin, or a glob")->type_name("");
-  CLI::App* lock = plugins->add_subcommand("lock", "what is usable now, with digests, for TENON_PLUGIN_LOCK");
+  CLI::App* lock =
+      plugins->add_subcommand("lock", "what is usable now, with digests, for TENON_PLUGIN_LOCK");
   lock->add_option("NAME", o.names, "plugins, or globs (default: all)")->type_name("");
   lock->add_option("-o,--output", o.output, "write here instead of stdout")->type_name("FILE");
   for (CLI::App* command : {plugins, list, explain}) {
@@ -172,15 +200,23 @@ CLI::App* add_plugins(CLI::App& app, PluginsOptions& o) {
 }
 
 void add_new(CLI::App& app, NewOptions& o) {
-  CLI::App* make = app.add_subcommand("new", "start a plugin: a folder that builds, tests and conforms");
-  make->add_option("KIND", o.kind, "device, kernels, op, pass, frontend or layer")->required()->type_name("");
-  make->add_option("NAME", o.name, "of the plugin: lower-case letters, digits and _")->required()->type_name("");
-  make->add_option("--language", o.language, "c or c++; where there are both, c is what is made")->type_name("L");
-  make->add_option("--directory", o.directory, "where the folder NAME is made (here)")->type_name("DIR");
+  CLI::App* make =
+      app.add_subcommand("new", "start a plugin: a folder that builds, tests and conforms");
+  make->add_option("KIND", o.kind, "device, kernels, op, pass, frontend or layer")
+      ->required()
+      ->type_name("");
+  make->add_option("NAME", o.name, "of the plugin: lower-case letters, digits and _")
+      ->required()
+      ->type_name("");
+  make->add_option("--language", o.language, "c or c++; where there are both, c is what is made")
+      ->type_name("L");
+  make->add_option("--directory", o.directory, "where the folder NAME is made (here)")
+      ->type_name("DIR");
 }
 
 CLI::App* add_help(CLI::App& app, std::vector<std::string>& words) {
-  CLI::App* help = app.add_subcommand("help", "help of a command, or what an operator or error code is");
+  CLI::App* help =
+      app.add_subcommand("help", "help of a command, or what an operator or error code is");
   help->add_option("WORD", words, "command, operator or error code")->type_name("");
   return help;
 }
@@ -189,9 +225,11 @@ CLI::App* add_help(CLI::App& app, std::vector<std::string>& words) {
 std::string idle_option(const Command& command) {
   const RunOptions& run = command.run;
   const OptOptions& opt = command.opt;
-  if (run.tolerance_given && run.check.empty()) return "--tolerance is of --check, which is not given.";
+  if (run.tolerance_given && run.check.empty())
+    return "--tolerance is of --check, which is not given.";
   if (!run.peaks.empty() && run.top == 0) return "--peaks is of --top, which is not given.";
-  if (!opt.print_after.empty() && opt.passes.empty()) return "--print-after names passes of --passes, which is not given.";
+  if (!opt.print_after.empty() && opt.passes.empty())
+    return "--print-after names passes of --passes, which is not given.";
   if (opt.json && !opt.list) return "--json is of --list, which is not given.";
   return "";
 }
@@ -238,21 +276,28 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, cha
     const std::string extra = first_extra(app, argc, argv);
     if (extra.starts_with("-")) {
       const std::string name = extra.substr(0, extra.find('='));
-      return fail(kUsage, "T0004", fmt::format("unknown option {} of `{}`{}", in_quotes(name), command_path(at),
-                                               did_you_mean(name, option_names(at))), advice);
+      return fail(kUsage, "T0004",
+                  fmt::format("unknown option {} of `{}`{}", in_quotes(name), command_path(at),
+                              did_you_mean(name, option_names(at))),
+                  advice);
     }
     const auto commands = subcommand_names(at);
     if (!commands.empty()) {
-      return fail(kUsage, "T0004", fmt::format("unknown command {}{}", in_quotes(extra), did_you_mean(extra, commands)),
-                  advice);
+      return fail(
+          kUsage, "T0004",
+          fmt::format("unknown command {}{}", in_quotes(extra), did_you_mean(extra, commands)),
+          advice);
     }
-    return fail(kUsage, "T0004", fmt::format("`{}` takes no further argument {}.", command_path(at), in_quotes(extra)),
-                advice);
+    return fail(
+        kUsage, "T0004",
+        fmt::format("`{}` takes no further argument {}.", command_path(at), in_quotes(extra)),
+        advice);
   }
   std::string message = error.what();
   // "Could not convert: --seed = x"
   const std::string_view failed = "Could not convert: ";
-  if (const size_t equals = message.find(" = "); message.starts_with(failed) && equals != std::string::npos) {
+  if (const size_t equals = message.find(" = ");
+      message.starts_with(failed) && equals != std::string::npos) {
     message = fmt::format("{} is no value of `{}`", in_quotes(message.substr(equals + 3)),
                           message.substr(failed.size(), equals - failed.size()));
   }
@@ -274,11 +319,14 @@ Command::Kind kind_of(const std::string& name) {
   return Command::Kind::Doctor;
 }
 
-// `tenon help plugins lock` is `tenon plugins lock --help`; one word that is no command is looked up by the command itself.
-Command::Kind give_help(const CLI::App& app, const std::vector<std::string>& words, HelpOptions& out) {
+// `tenon help plugins lock` is `tenon plugins lock --help`; one word that is no command is looked
+// up by the command itself.
+Command::Kind give_help(const CLI::App& app, const std::vector<std::string>& words,
+                        HelpOptions& out) {
   const CLI::App* at = &app;
   for (const std::string& word : words) {
-    const auto found = at->get_subcommands([&](const CLI::App* command) { return command->get_name() == word; });
+    const auto found =
+        at->get_subcommands([&](const CLI::App* command) { return command->get_name() == word; });
     if (found.empty()) {
       out.word = word;
       out.commands = subcommand_names(*at);
@@ -296,8 +344,10 @@ Command::Kind give_help(const CLI::App& app, const std::vector<std::string>& wor
 
 Command parse_command_line(int argc, char** argv) {
   Command command;
-  CLI::App app("Tenon runs and compiles array programs on the devices that its plugins bring.", "tenon");
-  const std::string version = fmt::format("tenon {} (ABI {}.{})", TENON_VERSION, TENON_ABI_MAJOR, TENON_ABI_MINOR);
+  CLI::App app("Tenon runs and compiles array programs on the devices that its plugins bring.",
+               "tenon");
+  const std::string version =
+      fmt::format("tenon {} (ABI {}.{})", TENON_VERSION, TENON_ABI_MAJOR, TENON_ABI_MINOR);
   app.set_version_flag("--version", version);
   app.set_help_all_flag("--help-all", "help of every command");
   app.get_formatter()->column_width(26);
@@ -310,7 +360,8 @@ Command parse_command_line(int argc, char** argv) {
   add_ops(app, command.ops);
   CLI::App* plugins = add_plugins(app, command.plugins);
   CLI::App* explain = app.add_subcommand("explain", "what an error code means and what to do");
-  explain->add_option("CODE", command.explain.code, "T0301, P0305; without it, all codes")->type_name("");
+  explain->add_option("CODE", command.explain.code, "T0301, P0305; without it, all codes")
+      ->type_name("");
   explain->add_flag("--json", command.explain.json, "one JSON object on stdout");
   CLI::App* doctor = app.add_subcommand("doctor", "devices, plugins and settings, and what to fix");
   doctor->add_flag("--verbose", command.verbose, "settings too that are at their defaults");
@@ -343,7 +394,9 @@ Command parse_command_line(int argc, char** argv) {
       return command;
     }
     if (const std::string idle = idle_option(command); !idle.empty()) {
-      command.status = fail(kUsage, "T0004", idle, fmt::format("`{} --help` shows what it takes.", command_path(current(app))));
+      command.status =
+          fail(kUsage, "T0004", idle,
+               fmt::format("`{} --help` shows what it takes.", command_path(current(app))));
       return command;
     }
     command.kind = kind_of(parsed.back()->get_name());

@@ -37,7 +37,9 @@ void handle_interrupt(int) {
   if (auto* cancel = g_cancel.load()) cancel(g_cancel_self.load(), 1);
   alarm(1);
 }
-void handle_alarm(int) { _exit(kInterrupted); }
+void handle_alarm(int) {
+  _exit(kInterrupted);
+}
 
 // Length of the well-formed UTF-8 sequence at the start of `text`, 0 if there is none.
 size_t utf8_length(std::string_view text) {
@@ -50,8 +52,8 @@ size_t utf8_length(std::string_view text) {
     if ((byte(i) & 0xc0) != 0x80) return 0;
   }
   const unsigned char second = byte(1);
-  if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) || (first == 0xf0 && second < 0x90) ||
-      (first == 0xf4 && second > 0x8f)) {
+  if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) ||
+      (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f)) {
     return 0;
   }
   return length;
@@ -94,7 +96,8 @@ int (*g_look)() = nullptr;
 // The status of the process cannot be another any more but by ending it here.
 void at_end() {
   if (g_status == kUnfinished) {
-    fail(kDevice, "T0009", "a plugin, or a library that it uses, ended the process in the middle of the command.",
+    fail(kDevice, "T0009",
+         "a plugin, or a library that it uses, ended the process in the middle of the command.",
          "TENON_LOGS=+plugins tells what was loaded; TENON_PLUGINS_DISABLE=NAME leaves one out.");
     _exit(kDevice);
   }
@@ -106,7 +109,9 @@ void at_end() {
 
 }  // namespace
 
-void console_at_end(int (*look)()) { g_look = look; }
+void console_at_end(int (*look)()) {
+  g_look = look;
+}
 
 void console_start() {
   (void)atexit(at_end);  // before the host's own, and so after it
@@ -120,7 +125,8 @@ int console_finish(int status) {
   flush_out();
   // A reader that left early (`| head`) is no failure of ours; a full disk is.
   if (g_out_error != 0 && g_out_error != EPIPE && status == kOk) {
-    status = fail(kUsage, "T0107", fmt::format("standard output cannot be written: {}.", strerror(g_out_error)));
+    status = fail(kUsage, "T0107",
+                  fmt::format("standard output cannot be written: {}.", strerror(g_out_error)));
   }
   g_status = status;
   return status;
@@ -163,8 +169,12 @@ int fail(int status, std::string_view id, std::string_view message, std::string_
   return status;
 }
 
-std::string safe(std::string_view text, size_t max_bytes) { return escape(text, max_bytes, false); }
-std::string in_quotes(std::string_view text) { return "`" + safe(text) + "`"; }
+std::string safe(std::string_view text, size_t max_bytes) {
+  return escape(text, max_bytes, false);
+}
+std::string in_quotes(std::string_view text) {
+  return "`" + safe(text) + "`";
+}
 
 std::string json_string(std::string_view text) {
   std::string result = "\"";
@@ -185,7 +195,9 @@ std::string json_string(std::string_view text) {
   return result + '"';
 }
 
-std::string json_number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
+std::string json_number(double value) {
+  return std::isfinite(value) ? fmt::format("{}", value) : "null";
+}
 
 size_t edit_distance(std::string_view a, std::string_view b) {
   a = a.substr(0, 64);
@@ -213,6 +225,8 @@ void on_interrupt(void (*cancel)(void*, unsigned), void* self) {
   action.sa_handler = handle_alarm;
   sigaction(SIGALRM, &action, nullptr);
 }
-bool interrupted() { return g_interrupted.load(); }
+bool interrupted() {
+  return g_interrupted.load();
+}
 
 }  // namespace tenon::tools

@@ -1,5 +1,5 @@
-// The terminal of the command line: results go to stdout, talk and errors to stderr, with text from models made
-// harmless; exit statuses; Ctrl-C. One thread.
+// The terminal of the command line: results go to stdout, talk and errors to stderr, with text from
+// models made harmless; exit statuses; Ctrl-C. One thread.
 #pragma once
 #include <fmt/core.h>
 
@@ -15,12 +15,15 @@ inline constexpr int kUsage = 2;        // usage or input, an unknown name too
 inline constexpr int kDevice = 3;       // a known plugin or device failed
 inline constexpr int kInterrupted = 130;
 
-// Opens /dev/null on closed standard streams, so that no file of ours takes their numbers, and ignores SIGPIPE. From here on the
-// process ends with a status of ours: a plugin that calls exit in the middle of a command makes it kDevice, with T0009.
+// Opens /dev/null on closed standard streams, so that no file of ours takes their numbers, and
+// ignores SIGPIPE. From here on the process ends with a status of ours: a plugin that calls exit in
+// the middle of a command makes it kDevice, with T0009.
 void console_start();
-// Flushes stdout. `status`, or kUsage with a message when results could not be written (a full disk). The last thing that main does.
+// Flushes stdout. `status`, or kUsage with a message when results could not be written (a full
+// disk). The last thing that main does.
 int console_finish(int status);
-// `look` is called after all plugins were shut down and gives the status to end with when it is not kOk: what a layer finds out at the end.
+// `look` is called after all plugins were shut down and gives the status to end with when it is not
+// kOk: what a layer finds out at the end.
 void console_at_end(int (*look)());
 
 void write_out(std::string_view text);
@@ -36,10 +39,12 @@ void talk(fmt::format_string<Args...> format, Args&&... args) {
   write_err(fmt::format(format, std::forward<Args>(args)...));
 }
 
-// "tenon: error: T0004: ...\n" on stderr; returns `status`. `advice` is printed on a line of its own.
+// "tenon: error: T0004: ...\n" on stderr; returns `status`. `advice` is printed on a line of its
+// own.
 int fail(int status, std::string_view id, std::string_view message, std::string_view advice = "");
 
-// Text from a model or file: control characters and bytes that are no UTF-8 are escaped, cut after `max_bytes`.
+// Text from a model or file: control characters and bytes that are no UTF-8 are escaped, cut after
+// `max_bytes`.
 std::string safe(std::string_view text, size_t max_bytes = 256);
 // safe() in backquotes.
 std::string in_quotes(std::string_view text);
@@ -88,10 +93,11 @@ std::string list_names(const Range& names, size_t most = 12) {
 // Whether escape sequences may be written to stderr: a terminal, NO_COLOR, CLICOLOR_FORCE.
 bool color_on_stderr();
 
-// ---- Ctrl-C ----------------------------------------------------------------------------------------------
+// ---- Ctrl-C
+// ----------------------------------------------------------------------------------------------
 
-// From now on SIGINT calls cancel(self, 1), async-signal-safe, and ends the process with 130 after a second if
-// nothing stopped by itself.
+// From now on SIGINT calls cancel(self, 1), async-signal-safe, and ends the process with 130 after
+// a second if nothing stopped by itself.
 void on_interrupt(void (*cancel)(void* self, unsigned on), void* self);
 bool interrupted();
 

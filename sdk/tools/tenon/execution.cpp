@@ -33,16 +33,20 @@ int check_layers(const Host& host) {
 }
 
 namespace {
-// An input that got its value is no input any more; one that still is was passed over by the frontend.
+// An input that got its value is no input any more; one that still is was passed over by the
+// frontend.
 int values_taken(const Host& host, const RunOptions& options, const Model& model) {
   tenon_model_info_t info = {};
   info.size_bytes = sizeof info;
-  if (tenon_code_t code = host.session->model_info(host.session->self, model.get(), &info)) return report(host, code);
+  if (tenon_code_t code = host.session->model_info(host.session->self, model.get(), &info))
+    return report(host, code);
   for (const std::string& text : options.values) {
     const std::string_view name = std::string_view(text).substr(0, text.find('='));
     for (uint32_t i = 0; i < info.input_count; ++i) {
       if (view(info.inputs[i].name) != name) continue;
-      return fail(kUsage, "T0005", fmt::format("{}: the input {} is one still: this format takes no --value.", safe(options.model), in_quotes(name)),
+      return fail(kUsage, "T0005",
+                  fmt::format("{}: the input {} is one still: this format takes no --value.",
+                              safe(options.model), in_quotes(name)),
                   fmt::format("Give it with --input {}=FILE.", safe(name)));
     }
   }
@@ -62,14 +66,15 @@ int load(const Host& host, const RunOptions& options, Model& model) {
     keys.push_back("value." + text.substr(0, equals));
     pairs.push_back({str(keys.back()), str(std::string_view(text).substr(equals + 1))});
   }
-  const tenon_code_t code = host.session->model_load(host.session->self, str(options.model), pairs.data(),
-                                                     static_cast<uint32_t>(pairs.size()), model.out());
+  const tenon_code_t code =
+      host.session->model_load(host.session->self, str(options.model), pairs.data(),
+                               static_cast<uint32_t>(pairs.size()), model.out());
   if (code != TENON_OK) return report(host, code);
   return keys.empty() ? kOk : values_taken(host, options, model);
 }
 
-int compile(const Host& host, const Model& model, const RunOptions& options, std::string_view device,
-            Program& program) {
+int compile(const Host& host, const Model& model, const RunOptions& options,
+            std::string_view device, Program& program) {
   std::vector<tenon_key_value_t> pairs;
   for (const std::string& text : options.device_options) {
     const size_t equals = text.find('=');
@@ -87,7 +92,8 @@ int compile(const Host& host, const Model& model, const RunOptions& options, std
   session.pipeline = str(options.pipeline);
   session.options = pairs.data();
   session.option_count = static_cast<uint32_t>(pairs.size());
-  const tenon_code_t code = host.session->compile(host.session->self, model.get(), &session, program.out());
+  const tenon_code_t code =
+      host.session->compile(host.session->self, model.get(), &session, program.out());
   return code == TENON_OK ? kOk : report(host, code);
 }
 
@@ -95,13 +101,16 @@ namespace {
 // What to do about an input that the model does not take, for one that was read.
 std::string where_from(const Input& input) {
   if (input.file.empty()) return "";
-  return fmt::format("{} holds {}: save it again as the model asks, nothing is converted in silence.", in_quotes(input.file),
-                     type_text(input.tensor));
+  return fmt::format(
+      "{} holds {}: save it again as the model asks, nothing is converted in silence.",
+      in_quotes(input.file), type_text(input.tensor));
 }
 }  // namespace
 
 int bind_inputs(const Host& host, const Program& program, const Inputs& inputs, Binding& binding) {
-  if (tenon_code_t code = host.session->binding_create(host.session->self, program.get(), binding.out())) return report(host, code);
+  if (tenon_code_t code =
+          host.session->binding_create(host.session->self, program.get(), binding.out()))
+    return report(host, code);
   for (const auto& input : inputs) {
     const Dense& tensor = input->tensor;
     tenon_array_t array = {};
@@ -110,7 +119,8 @@ int bind_inputs(const Host& host, const Program& program, const Inputs& inputs, 
     array.rank = static_cast<uint32_t>(tensor.dims.size());
     array.data = const_cast<unsigned char*>(tensor.data);
     array.dims = tensor.dims.data();
-    const tenon_code_t code = host.session->bind_input(host.session->self, binding.get(), str(input->name), &array);
+    const tenon_code_t code =
+        host.session->bind_input(host.session->self, binding.get(), str(input->name), &array);
     if (code != TENON_OK) return report(host, code, where_from(*input));
   }
   return kOk;
@@ -119,7 +129,8 @@ int bind_inputs(const Host& host, const Program& program, const Inputs& inputs, 
 int output_names(const Host& host, const Model& model, std::vector<std::string>& names) {
   tenon_model_info_t info = {};
   info.size_bytes = sizeof info;
-  if (tenon_code_t code = host.session->model_info(host.session->self, model.get(), &info)) return report(host, code);
+  if (tenon_code_t code = host.session->model_info(host.session->self, model.get(), &info))
+    return report(host, code);
   for (uint32_t i = 0; i < info.output_count; ++i) names.emplace_back(view(info.outputs[i].name));
   return kOk;
 }
@@ -127,7 +138,8 @@ int output_names(const Host& host, const Model& model, std::vector<std::string>&
 int output(const Host& host, const Binding& binding, const std::string& name, Dense& tensor) {
   tenon_array_t array = {};
   array.size_bytes = sizeof array;
-  if (tenon_code_t code = host.session->output(host.session->self, binding.get(), str(name), &array)) {
+  if (tenon_code_t code =
+          host.session->output(host.session->self, binding.get(), str(name), &array)) {
     return report(host, code);
   }
   tensor = dense_of(array);
@@ -137,7 +149,8 @@ int output(const Host& host, const Binding& binding, const std::string& name, De
 int placement(const Host& host, const Program& program, std::string& json) {
   Text text;
   const tenon_sink_t sink = text.sink();
-  if (tenon_code_t code = host.session->placement(host.session->self, program.get(), &sink)) return report(host, code);
+  if (tenon_code_t code = host.session->placement(host.session->self, program.get(), &sink))
+    return report(host, code);
   json = std::move(text.text);
   return kOk;
 }
@@ -147,7 +160,8 @@ std::string devices_of(std::string_view placement_json) {
   std::string names;
   if (!json.is_object() || !json.contains("devices")) return names;
   for (const Json& device : json["devices"]) {
-    if (!device.is_object() || !device.contains("device") || !device["device"].is_string()) continue;
+    if (!device.is_object() || !device.contains("device") || !device["device"].is_string())
+      continue;
     names += (names.empty() ? "" : ",") + device["device"].get<std::string>();
   }
   return names;
@@ -158,13 +172,17 @@ std::string variants_of(std::string_view placement_json) {
   if (!json.is_object() || !json.contains("by_value") || !json["by_value"].is_object()) return "";
   const Json& told = json["by_value"];
   std::string rows, inputs;
-  for (const Json& row : told.value("variants", Json::array())) rows += (rows.empty() ? "" : "; ") + row.value("for", "");
+  for (const Json& row : told.value("variants", Json::array()))
+    rows += (rows.empty() ? "" : "; ") + row.value("for", "");
   for (const Json& input : told.value("inputs", Json::array())) {
-    inputs += fmt::format("{}{} ({})", inputs.empty() ? "" : ", ", input.value("input", ""), input.value("why", ""));
+    inputs += fmt::format("{}{} ({})", inputs.empty() ? "" : ", ", input.value("input", ""),
+                          input.value("why", ""));
   }
-  std::string text = fmt::format("{} of at most {}: {}; by the values of {}", told.value("variants", Json::array()).size(),
+  std::string text = fmt::format("{} of at most {}: {}; by the values of {}",
+                                 told.value("variants", Json::array()).size(),
                                  told.value("most", 0), rows, inputs);
-  if (!told.value("general", false)) text += "; none for all values: " + told.value("why_not_general", "");
+  if (!told.value("general", false))
+    text += "; none for all values: " + told.value("why_not_general", "");
   return text;
 }
 
@@ -180,23 +198,25 @@ double number(const Json& row, const char* key) {
   return row.is_object() && row.contains(key) && row[key].is_number() ? row[key].get<double>() : 0;
 }
 std::string word(const Json& row, const char* key) {
-  return row.is_object() && row.contains(key) && row[key].is_string() ? row[key].get<std::string>() : std::string();
+  return row.is_object() && row.contains(key) && row[key].is_string() ? row[key].get<std::string>()
+                                                                      : std::string();
 }
 }  // namespace
 
 int kernel_rows(const Host& host, const Binding& binding, int64_t n, std::vector<KernelRow>& rows) {
   Text profile;
   const tenon_sink_t sink = profile.sink();
-  if (tenon_code_t code =
-          host.session->profile_write(host.session->self, binding.get(), TENON_PROFILE_TABLE, &sink)) {
+  if (tenon_code_t code = host.session->profile_write(host.session->self, binding.get(),
+                                                      TENON_PROFILE_TABLE, &sink)) {
     return report(host, code);
   }
   const Json json = Json::parse(profile.text, nullptr, false);
   if (!json.is_object() || !json.contains("kernels") || !json["kernels"].is_array()) return kOk;
   for (const Json& row : json["kernels"]) {
     if (n-- == 0) break;
-    rows.push_back({word(row, "name"), word(row, "device"), word(row, "origins"), number(row, "count"), number(row, "total_ns"),
-                    number(row, "share"), number(row, "flops"), number(row, "bytes")});
+    rows.push_back({word(row, "name"), word(row, "device"), word(row, "origins"),
+                    number(row, "count"), number(row, "total_ns"), number(row, "share"),
+                    number(row, "flops"), number(row, "bytes")});
   }
   return kOk;
 }
@@ -205,19 +225,24 @@ namespace {
 // The model's own file, before each of its nodes, says nothing new.
 std::string without(std::string text, std::string_view file) {
   const std::string prefix = std::string(file) + ": ";
-  for (size_t at = text.find(prefix); !file.empty() && at != std::string::npos; at = text.find(prefix, at)) text.erase(at, prefix.size());
+  for (size_t at = text.find(prefix); !file.empty() && at != std::string::npos;
+       at = text.find(prefix, at))
+    text.erase(at, prefix.size());
   return text;
 }
 }  // namespace
 
-std::string kernel_table(const std::vector<KernelRow>& rows, const Peaks& peaks, int64_t runs, std::string_view file) {
-  std::string text = fmt::format("{:>6} {:>11} {:>6} {:>9} {:>8} {:>6}  {}\n", "share", "time", "calls", "GFLOP/s", "GB/s", "bound",
-                                 "kernel on device: nodes");
+std::string kernel_table(const std::vector<KernelRow>& rows, const Peaks& peaks, int64_t runs,
+                         std::string_view file) {
+  std::string text = fmt::format("{:>6} {:>11} {:>6} {:>9} {:>8} {:>6}  {}\n", "share", "time",
+                                 "calls", "GFLOP/s", "GB/s", "bound", "kernel on device: nodes");
   for (const KernelRow& row : rows) {
-    const std::string bound = peaks.known() ? fmt::format("{:.0f}%", 100 * row.of_bound(peaks)) : "";
+    const std::string bound =
+        peaks.known() ? fmt::format("{:.0f}%", 100 * row.of_bound(peaks)) : "";
     text += fmt::format("{:>5.1f}% {:>8.1f} us {:>6} {:>9.2f} {:>8.2f} {:>6}  {}", row.share * 100,
-                        row.total_ns / 1e3 / static_cast<double>(runs), static_cast<int64_t>(row.calls) / runs,
-                        row.per_ns(row.flops), row.per_ns(row.bytes), bound, safe(row.name, kShownName));
+                        row.total_ns / 1e3 / static_cast<double>(runs),
+                        static_cast<int64_t>(row.calls) / runs, row.per_ns(row.flops),
+                        row.per_ns(row.bytes), bound, safe(row.name, kShownName));
     if (!row.device.empty()) text += " on " + safe(row.device);
     if (!row.origins.empty()) text += ": " + safe(without(row.origins, file), kShownOrigins);
     text += "\n";
@@ -228,12 +253,15 @@ std::string kernel_table(const std::vector<KernelRow>& rows, const Peaks& peaks,
 std::string kernels_json(const std::vector<KernelRow>& rows, const Peaks& peaks, int64_t runs) {
   std::string text;
   for (const KernelRow& row : rows) {
-    text += fmt::format("{}{{\"name\": {}, \"device\": {}, \"nodes\": {}, \"calls\": {}, \"us\": {}, \"share\": {}, \"gflops\": {}, "
-                        "\"gigabytes_per_second\": {}, \"of_bound\": {}}}",
-                        text.empty() ? "" : ", ", json_string(row.name), json_string(row.device), json_string(row.origins),
-                        static_cast<int64_t>(row.calls) / runs, json_number(row.total_ns / 1e3 / static_cast<double>(runs)),
-                        json_number(row.share), json_number(row.per_ns(row.flops)), json_number(row.per_ns(row.bytes)),
-                        peaks.known() ? json_number(row.of_bound(peaks)) : "null");
+    text += fmt::format(
+        "{}{{\"name\": {}, \"device\": {}, \"nodes\": {}, \"calls\": {}, \"us\": {}, \"share\": "
+        "{}, \"gflops\": {}, "
+        "\"gigabytes_per_second\": {}, \"of_bound\": {}}}",
+        text.empty() ? "" : ", ", json_string(row.name), json_string(row.device),
+        json_string(row.origins), static_cast<int64_t>(row.calls) / runs,
+        json_number(row.total_ns / 1e3 / static_cast<double>(runs)), json_number(row.share),
+        json_number(row.per_ns(row.flops)), json_number(row.per_ns(row.bytes)),
+        peaks.known() ? json_number(row.of_bound(peaks)) : "null");
   }
   return "[" + text + "]";
 }

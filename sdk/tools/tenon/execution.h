@@ -13,11 +13,13 @@ namespace tenon::tools {
 
 // --threads becomes the setting that the host reads when it starts: call it before host_open.
 void apply_threads(const RunOptions& options);
-// That every layer of TENON_LAYERS is there; else it is told once, and not by each plugin. An exit status.
+// That every layer of TENON_LAYERS is there; else it is told once, and not by each plugin. An exit
+// status.
 int check_layers(const Host& host);
 int load(const Host& host, const RunOptions& options, Model& model);
 // Compiles for `device` (empty: by cost or TENON_DEVICE).
-int compile(const Host& host, const Model& model, const RunOptions& options, std::string_view device, Program& program);
+int compile(const Host& host, const Model& model, const RunOptions& options,
+            std::string_view device, Program& program);
 int bind_inputs(const Host& host, const Program& program, const Inputs& inputs, Binding& binding);
 
 // The names of the model's outputs.
@@ -27,7 +29,8 @@ int output(const Host& host, const Binding& binding, const std::string& name, De
 
 // The placement as JSON text, and the names of the devices that took part, as "cpu" or "sim,cpu".
 int placement(const Host& host, const Program& program, std::string& json);
-// Of a model whose shapes follow from values of inputs, what was compiled for which values and why; else nothing.
+// Of a model whose shapes follow from values of inputs, what was compiled for which values and why;
+// else nothing.
 std::string variants_of(std::string_view placement_json);
 std::string devices_of(std::string_view placement_json);
 // Number of nodes in a placement.
@@ -38,16 +41,22 @@ struct KernelRow {
   std::string name, device, origins;
   double calls = 0, total_ns = 0, share = 0, flops = 0, bytes = 0;
 
-  double per_ns(double amount) const { return total_ns > 0 ? amount / total_ns : 0; }  // 1e9 a second
+  double per_ns(double amount) const {
+    return total_ns > 0 ? amount / total_ns : 0;
+  }  // 1e9 a second
   // The shortest possible time over the time that it took.
   double of_bound(const Peaks& peaks) const {
-    return total_ns > 0 && calls > 0 ? peaks.bound_ns(flops / calls, bytes / calls) * calls / total_ns : 0;
+    return total_ns > 0 && calls > 0
+               ? peaks.bound_ns(flops / calls, bytes / calls) * calls / total_ns
+               : 0;
   }
 };
 // The `n` costliest of what profile_enable collected.
 int kernel_rows(const Host& host, const Binding& binding, int64_t n, std::vector<KernelRow>& rows);
-// For people, nodes of `file` without its name, and as a JSON array; times and calls of one of the `runs` runs.
-std::string kernel_table(const std::vector<KernelRow>& rows, const Peaks& peaks, int64_t runs, std::string_view file);
+// For people, nodes of `file` without its name, and as a JSON array; times and calls of one of the
+// `runs` runs.
+std::string kernel_table(const std::vector<KernelRow>& rows, const Peaks& peaks, int64_t runs,
+                         std::string_view file);
 std::string kernels_json(const std::vector<KernelRow>& rows, const Peaks& peaks, int64_t runs);
 
 }  // namespace tenon::tools

@@ -24,11 +24,15 @@ int command_help(const HelpOptions& options) {
   const auto collect = [](void* self, const tenon_op_def_t* op, tenon_str_t) {
     static_cast<std::vector<std::string>*>(self)->emplace_back(view(op->name));
   };
-  if (tenon_code_t code = host.registry->op_each(host.registry->self, &names, collect)) return report(host, code);
-  if (std::find(names.begin(), names.end(), options.word) != names.end()) return command_ops({.name = options.word});
-  return fail(kUsage, "T0008",
-              fmt::format("{} is no command, operator or error code{}", in_quotes(options.word), did_you_mean(options.word, names)),
-              "`tenon --help` lists the commands, `tenon ops` the operators, `tenon explain` the codes.");
+  if (tenon_code_t code = host.registry->op_each(host.registry->self, &names, collect))
+    return report(host, code);
+  if (std::find(names.begin(), names.end(), options.word) != names.end())
+    return command_ops({.name = options.word});
+  return fail(
+      kUsage, "T0008",
+      fmt::format("{} is no command, operator or error code{}", in_quotes(options.word),
+                  did_you_mean(options.word, names)),
+      "`tenon --help` lists the commands, `tenon ops` the operators, `tenon explain` the codes.");
 }
 
 }  // namespace tenon::tools

@@ -14,7 +14,8 @@ int ask(Host& host, std::string_view id, const Table** table) {
   return kOk;
 }
 
-// What plugins said when they were shut down, which the host leaves in this thread's record and has shown.
+// What plugins said when they were shut down, which the host leaves in this thread's record and has
+// shown.
 const tenon_host_t* g_host = nullptr;
 int look_at_shutdown() {
   tenon_failure_t failure = {};
@@ -29,8 +30,9 @@ int host_open(Host& host) {
   const tenon_code_t code = tenon_host_open(TENON_ABI_VERSION, &host.host);
   if (code != TENON_OK) {
     if (host.host != nullptr) return report(host, code);
-    return fail(kDevice, "T0003", fmt::format("libtenon.so does not speak ABI {}.{} (code {}).", TENON_ABI_MAJOR,
-                                              TENON_ABI_MINOR, code),
+    return fail(kDevice, "T0003",
+                fmt::format("libtenon.so does not speak ABI {}.{} (code {}).", TENON_ABI_MAJOR,
+                            TENON_ABI_MINOR, code),
                 "Install the tenon command and libtenon.so from one build.");
   }
   if (int s = ask(host, TENON_HOST_SESSION_ID, &host.session)) return s;
@@ -53,16 +55,20 @@ tenon_sink_t Text::sink() {
 
 int status_of(tenon_code_t code) {
   switch (code) {
-    case TENON_OK: return kOk;
-    case TENON_CANCELLED: return kInterrupted;
+    case TENON_OK:
+      return kOk;
+    case TENON_CANCELLED:
+      return kInterrupted;
     case TENON_UNKNOWN:
     case TENON_DEADLINE_EXCEEDED:
     case TENON_ABORTED:
     case TENON_INTERNAL:
     case TENON_UNAVAILABLE:
     case TENON_DATA_LOSS:
-    case TENON_DEVICE_LOST: return kDevice;
-    default: return kUsage;
+    case TENON_DEVICE_LOST:
+      return kDevice;
+    default:
+      return kUsage;
   }
 }
 
@@ -74,13 +80,16 @@ int report(const Host& host, tenon_code_t code, std::string_view advice) {
   tenon_failure_t failure = {};
   failure.size_bytes = sizeof failure;
   if (host.host->last_failure(host.host->self, &failure) != TENON_OK || failure.message.size == 0) {
-    return fail(status_of(code), "T0002", fmt::format("an operation failed with code {} and gave no reason.", code));
+    return fail(status_of(code), "T0002",
+                fmt::format("an operation failed with code {} and gave no reason.", code));
   }
   std::string details(advice);
   for (uint32_t i = 0; i < failure.detail_count; ++i) {
     const std::string_view value = view(failure.details[i].value);
-    if (view(failure.message).find(value) != std::string_view::npos) continue;  // the sentence has it already
-    details += fmt::format("{}{}: {}", details.empty() ? "" : "\n  ", view(failure.details[i].key), safe(value, 1024));
+    if (view(failure.message).find(value) != std::string_view::npos)
+      continue;  // the sentence has it already
+    details += fmt::format("{}{}: {}", details.empty() ? "" : "\n  ", view(failure.details[i].key),
+                           safe(value, 1024));
   }
   return fail(status_of(code), view(failure.id), view(failure.message), details);
 }
@@ -88,14 +97,16 @@ int report(const Host& host, tenon_code_t code, std::string_view advice) {
 int explain(const Host& host, std::string_view what, std::string_view filter, std::string& json) {
   Text text;
   const tenon_sink_t sink = text.sink();
-  const tenon_code_t code = host.session->explain(host.session->self, str(what), str(filter), &sink);
+  const tenon_code_t code =
+      host.session->explain(host.session->self, str(what), str(filter), &sink);
   if (code != TENON_OK) return report(host, code);
   json = std::move(text.text);
   return kOk;
 }
 
 int write_file(const Host& host, std::string_view path, std::string_view bytes) {
-  const tenon_code_t code = host.files->write(host.files->self, str(path), bytes.data(), bytes.size());
+  const tenon_code_t code =
+      host.files->write(host.files->self, str(path), bytes.data(), bytes.size());
   return code == TENON_OK ? kOk : report(host, code);
 }
 

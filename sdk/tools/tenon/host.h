@@ -1,4 +1,5 @@
-// The host as the tools see it: through tenon_host_open and the interfaces of sdk/tenon/abi, like any other program.
+// The host as the tools see it: through tenon_host_open and the interfaces of sdk/tenon/abi, like
+// any other program.
 #pragma once
 #include <memory>
 #include <string>
@@ -21,7 +22,9 @@ struct Host {
 // Starts the host. An exit status; on failure the message is out already.
 int host_open(Host& host);
 
-inline tenon_str_t str(std::string_view text) { return {text.data(), text.size()}; }
+inline tenon_str_t str(std::string_view text) {
+  return {text.data(), text.size()};
+}
 inline std::string_view view(tenon_str_t text) {
   return text.size == 0 ? std::string_view() : std::string_view(text.data, text.size);
 }
@@ -34,11 +37,12 @@ struct Text {
 
 // The exit status that a code stands for.
 int status_of(tenon_code_t code);
-// Prints the last failure of this thread, with its details and what the caller adds, and returns its exit status.
+// Prints the last failure of this thread, with its details and what the caller adds, and returns
+// its exit status.
 int report(const Host& host, tenon_code_t code, std::string_view advice = "");
 
 // Owners of the objects of a session.
-template <typename T, void (*tenon_host_session_t::* kRelease)(void*, T*)>
+template <typename T, void (*tenon_host_session_t::*kRelease)(void*, T*)>
 class Owned {
  public:
   explicit Owned(const Host& host) : host_(&host) {}

@@ -25,8 +25,14 @@ struct Symbol {
 
 class Gather {
  public:
-  Gather(const Host& host, tenon_model_t* model, const RunOptions& options, bool random, Inputs& inputs)
-      : host_(host), model_(model), options_(options), random_(random), inputs_(inputs), graph_(host) {}
+  Gather(const Host& host, tenon_model_t* model, const RunOptions& options, bool random,
+         Inputs& inputs)
+      : host_(host),
+        model_(model),
+        options_(options),
+        random_(random),
+        inputs_(inputs),
+        graph_(host) {}
 
   int all() {
     if (int s = look()) return s;
@@ -45,7 +51,8 @@ class Gather {
   int look() {
     info_.size_bytes = sizeof info_;
     tenon_code_t code = host_.session->model_info(host_.session->self, model_, &info_);
-    if (code == TENON_OK) code = host_.session->model_graph(host_.session->self, model_, graph_.out());
+    if (code == TENON_OK)
+      code = host_.session->model_graph(host_.session->self, model_, graph_.out());
     tenon_graph_view_t view = {};
     view.size_bytes = sizeof view;
     if (code == TENON_OK) code = api().graph_view(api().self, graph_.get(), &view);
@@ -63,7 +70,9 @@ class Gather {
     }
     return code == TENON_OK ? kOk : report(host_, code);
   }
-  std::string view_of(tenon_sym_t sym) const { return std::string(view(host_.host->sym_text(host_.host->self, sym))); }
+  std::string view_of(tenon_sym_t sym) const {
+    return std::string(view(host_.host->sym_text(host_.host->self, sym)));
+  }
 
   std::vector<std::string> port_names() const {
     std::vector<std::string> names;
@@ -80,7 +89,8 @@ class Gather {
   int read_input(const std::string& text) {
     const auto names = port_names();
     const size_t equals = text.find('=');
-    std::string name = text.substr(0, equals), file = equals == std::string::npos ? text : text.substr(equals + 1);
+    std::string name = text.substr(0, equals),
+                file = equals == std::string::npos ? text : text.substr(equals + 1);
     if (equals == std::string::npos) {
       if (names.size() != 1) {
         return fail(kUsage, "T0005", fmt::format("--input {} names no input.", in_quotes(text)),
@@ -90,9 +100,11 @@ class Gather {
     }
     const auto found = std::find(names.begin(), names.end(), name);
     if (found == names.end()) {
-      return fail(kUsage, "T0005",
-                  fmt::format("{} has no input {}{}", in_quotes(options_.model), in_quotes(name), did_you_mean(name, names)),
-                  names.empty() ? "The model has no inputs." : "Its inputs are: " + list_names(names));
+      return fail(
+          kUsage, "T0005",
+          fmt::format("{} has no input {}{}", in_quotes(options_.model), in_quotes(name),
+                      did_you_mean(name, names)),
+          names.empty() ? "The model has no inputs." : "Its inputs are: " + list_names(names));
     }
     if (given(name) != nullptr) {
       return fail(kUsage, "T0005", fmt::format("the input {} is given twice.", in_quotes(name)));
@@ -115,11 +127,13 @@ class Gather {
       bool exact = false;
       int status = kOk;
     } found{input.name, input, {}};
-    const tenon_tensor_sink_t sink = {&found, [](void* self, const tenon_tensor_t* tensor) -> tenon_code_t {
+    const tenon_tensor_sink_t sink = {&found,
+                                      [](void* self, const tenon_tensor_t* tensor) -> tenon_code_t {
                                         auto& f = *static_cast<Found*>(self);
                                         const std::string_view name = view(tensor->name);
                                         const bool exact = name == f.wanted;
-                                        if (exact || f.names.empty()) f.status = f.input.keep(*tensor);
+                                        if (exact || f.names.empty())
+                                          f.status = f.input.keep(*tensor);
                                         f.exact = f.exact || exact;
                                         f.names.emplace_back(name);
                                         return f.status == kOk ? TENON_OK : TENON_ABORTED;
@@ -132,25 +146,28 @@ class Gather {
     }
     if (!found.exact && found.names.size() > 1) {
       return fail(kUsage, "T0005",
-                  fmt::format("the file {} holds {} tensors, and none is named {}.", in_quotes(file), found.names.size(),
-                              in_quotes(input.name)),
+                  fmt::format("the file {} holds {} tensors, and none is named {}.",
+                              in_quotes(file), found.names.size(), in_quotes(input.name)),
                   "It has: " + list_names(found.names));
     }
     return kOk;
   }
 
-  // Dims that are a bare symbol are decided by a file. Everything else is checked when the input is bound.
+  // Dims that are a bare symbol are decided by a file. Everything else is checked when the input is
+  // bound.
   int learn_dims(uint32_t index, const Input& input) {
     if (index >= main_.argument_count) return kOk;
     tenon_value_view_t value = {};
     value.size_bytes = sizeof value;
-    if (tenon_code_t code = api().value_view(api().self, graph_.get(), main_.arguments[index], &value)) {
+    if (tenon_code_t code =
+            api().value_view(api().self, graph_.get(), main_.arguments[index], &value)) {
       return report(host_, code);
     }
     if (value.type.rank != input.tensor.dims.size()) return kOk;
     for (uint32_t d = 0; d < value.type.rank; ++d) {
       for (auto& [number, symbol] : symbols_) {
-        if (value.type.dims[d] >= 0 || symbol.view.dim != value.type.dims[d] || symbol.value) continue;
+        if (value.type.dims[d] >= 0 || symbol.view.dim != value.type.dims[d] || symbol.value)
+          continue;
         symbol.value = input.tensor.dims[d];
         symbol.decided_by = input.name;
       }
@@ -164,8 +181,11 @@ class Gather {
     const char* begin = text.data() + (equals == std::string::npos ? text.size() : equals + 1);
     const char* end = text.data() + text.size();
     const auto [rest, error] = std::from_chars(begin, end, size);
-    if (equals == std::string::npos || error != std::errc() || rest != end || begin == end || size < 0) {
-      return fail(kUsage, "T0006", fmt::format("--dim {} is not NAME=N with a whole N of at least 0.", in_quotes(text)));
+    if (equals == std::string::npos || error != std::errc() || rest != end || begin == end ||
+        size < 0) {
+      return fail(
+          kUsage, "T0006",
+          fmt::format("--dim {} is not NAME=N with a whole N of at least 0.", in_quotes(text)));
     }
     const std::string name = text.substr(0, equals);
     std::vector<std::string> names;
@@ -174,22 +194,30 @@ class Gather {
       if (symbol.name == name) return decide(symbol, size);
     }
     return fail(kUsage, "T0006",
-                fmt::format("{} has no symbolic dim {}{}", in_quotes(options_.model), in_quotes(name),
-                            did_you_mean(name, names)),
-                names.empty() ? "All its dims are constant." : "Its symbolic dims are: " + list_names(names));
+                fmt::format("{} has no symbolic dim {}{}", in_quotes(options_.model),
+                            in_quotes(name), did_you_mean(name, names)),
+                names.empty() ? "All its dims are constant."
+                              : "Its symbolic dims are: " + list_names(names));
   }
 
   int decide(Symbol& symbol, int64_t size) {
     if (symbol.value && *symbol.value != size) {
-      return fail(kUsage, "T0006",
-                  fmt::format("the dim {} is {}{}, but --dim says {}.", in_quotes(symbol.name), *symbol.value,
-                              symbol.decided_by.empty() ? "" : " by the input " + in_quotes(symbol.decided_by), size));
+      return fail(
+          kUsage, "T0006",
+          fmt::format(
+              "the dim {} is {}{}, but --dim says {}.", in_quotes(symbol.name), *symbol.value,
+              symbol.decided_by.empty() ? "" : " by the input " + in_quotes(symbol.decided_by),
+              size));
     }
-    if (size < symbol.view.lo || size > symbol.view.hi || size % std::max<int64_t>(symbol.view.multiple_of, 1) != 0) {
+    if (size < symbol.view.lo || size > symbol.view.hi ||
+        size % std::max<int64_t>(symbol.view.multiple_of, 1) != 0) {
       std::string rule = fmt::format("at least {}", symbol.view.lo);
       if (symbol.view.hi != INT64_MAX) rule += fmt::format(", at most {}", symbol.view.hi);
-      if (symbol.view.multiple_of > 1) rule += fmt::format(", a multiple of {}", symbol.view.multiple_of);
-      return fail(kUsage, "T0006", fmt::format("the dim {} cannot be {}: it is {}.", in_quotes(symbol.name), size, rule));
+      if (symbol.view.multiple_of > 1)
+        rule += fmt::format(", a multiple of {}", symbol.view.multiple_of);
+      return fail(
+          kUsage, "T0006",
+          fmt::format("the dim {} cannot be {}: it is {}.", in_quotes(symbol.name), size, rule));
     }
     symbol.value = size;
     symbol.decided_by = "--dim";
@@ -206,20 +234,23 @@ class Gather {
     }
     if (missing.empty()) return kOk;
     if (!random_) {
-      return fail(kUsage, "T0005",
-                  fmt::format("{} given no value: {}.", missing.size() == 1 ? "an input was" : "inputs were",
-                              list_names(names)),
-                  "Give --input NAME=FILE for each, or --seed N for random values.");
+      return fail(
+          kUsage, "T0005",
+          fmt::format("{} given no value: {}.",
+                      missing.size() == 1 ? "an input was" : "inputs were", list_names(names)),
+          "Give --input NAME=FILE for each, or --seed N for random values.");
     }
     std::string assumed;
     for (auto& [number, symbol] : symbols_) {
       if (!symbol.value) {
         symbol.value = likely_size(symbol.view);
-        assumed += fmt::format("{}{}={}", assumed.empty() ? "" : ", ", safe(symbol.name), *symbol.value);
+        assumed +=
+            fmt::format("{}{}={}", assumed.empty() ? "" : ", ", safe(symbol.name), *symbol.value);
       }
       if (number < symbol_values_.size()) symbol_values_[number] = *symbol.value;
     }
-    if (!assumed.empty()) talk("tenon: random inputs with {}; --dim NAME=N sets another size\n", assumed);
+    if (!assumed.empty())
+      talk("tenon: random inputs with {}; --dim NAME=N sets another size\n", assumed);
     for (const uint32_t index : missing) {
       if (int s = make_random(index)) return s;
     }
@@ -278,11 +309,13 @@ int Input::keep(const tenon_tensor_t& from) {
   host_->graph->blob_retain(host_->graph->self, from.blob);
   if (blob_ != nullptr) host_->graph->blob_release(host_->graph->self, blob_);
   blob_ = from.blob;
-  tensor = {from.dtype, std::vector<int64_t>(from.dims, from.dims + from.rank), static_cast<const unsigned char*>(data)};
+  tensor = {from.dtype, std::vector<int64_t>(from.dims, from.dims + from.rank),
+            static_cast<const unsigned char*>(data)};
   return kOk;
 }
 
-int Input::randomize(tenon_dtype_t dtype, std::vector<int64_t> dims, uint64_t seed, uint64_t stream) {
+int Input::randomize(tenon_dtype_t dtype, std::vector<int64_t> dims, uint64_t seed,
+                     uint64_t stream) {
   int64_t count = 1, bits = 0;
   bool overflow = false;
   for (const int64_t dim : dims) overflow |= dim < 0 || __builtin_mul_overflow(count, dim, &count);
@@ -290,13 +323,15 @@ int Input::randomize(tenon_dtype_t dtype, std::vector<int64_t> dims, uint64_t se
   const int64_t physical = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   tensor = {dtype, std::move(dims), nullptr};
   if (dtype_bits(dtype) == 0) {
-    return fail(kUsage, "T0005", fmt::format("the input {} is no tensor: it cannot be random.", in_quotes(name)));
+    return fail(kUsage, "T0005",
+                fmt::format("the input {} is no tensor: it cannot be random.", in_quotes(name)));
   }
   // Asking for more than the machine has would end the process rather than the command.
   if (!overflow && bits / 8 <= physical) memory_ = malloc(static_cast<size_t>(bits / 8 + 8));
   if (memory_ == nullptr) {
     return fail(kUsage, "T0111",
-                fmt::format("random values for the input {} of type {} exceed the limit of this machine's memory, {} "
+                fmt::format("random values for the input {} of type {} exceed the limit of this "
+                            "machine's memory, {} "
                             "bytes.",
                             in_quotes(name), type_text(tensor), physical));
   }
@@ -305,7 +340,8 @@ int Input::randomize(tenon_dtype_t dtype, std::vector<int64_t> dims, uint64_t se
   return kOk;
 }
 
-int gather_inputs(const Host& host, tenon_model_t* model, const RunOptions& options, bool random, Inputs& inputs) {
+int gather_inputs(const Host& host, tenon_model_t* model, const RunOptions& options, bool random,
+                  Inputs& inputs) {
   return Gather(host, model, options, random, inputs).all();
 }
 

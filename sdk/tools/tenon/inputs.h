@@ -33,7 +33,9 @@ class Input {
 };
 using Inputs = std::vector<std::unique_ptr<Input>>;
 
-// Reads what --input names and, when `random`, makes the others. all missing inputs are told at once.
-int gather_inputs(const Host& host, tenon_model_t* model, const RunOptions& options, bool random, Inputs& inputs);
+// Reads what --input names and, when `random`, makes the others. all missing inputs are told at
+// once.
+int gather_inputs(const Host& host, tenon_model_t* model, const RunOptions& options, bool random,
+                  Inputs& inputs);
 
 }  // namespace tenon::tools

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <set>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "sdk/tools/tenon/console.h"
@@ -121,13 +121,18 @@ int warn_of_same_name(const std::string& kind, const std::string& name) {
 // How to build in `target`, against the installation that `templates` are of.
 void tell_next(const fs::path& templates, const std::string& target) {
   std::error_code error;
-  const fs::path prefix = (templates / "../../..").lexically_normal().parent_path();  // not through links
+  const fs::path prefix =
+      (templates / "../../..").lexically_normal().parent_path();  // not through links
   bool installed = false;
-  for (const char* lib : {"lib", "lib64"}) installed |= fs::exists(prefix / lib / "cmake/Tenon", error);
-  talk("next: cmake -S {0} -B {0}/build -DCMAKE_PREFIX_PATH={1} && cmake --build {0}/build && ctest --test-dir {0}/build\n",
-       safe(target), installed ? safe(prefix.string(), 1024) : "PREFIX");
+  for (const char* lib : {"lib", "lib64"})
+    installed |= fs::exists(prefix / lib / "cmake/Tenon", error);
+  talk(
+      "next: cmake -S {0} -B {0}/build -DCMAKE_PREFIX_PATH={1} && cmake --build {0}/build && ctest "
+      "--test-dir {0}/build\n",
+      safe(target), installed ? safe(prefix.string(), 1024) : "PREFIX");
   if (!installed) {
-    talk("PREFIX is where Tenon is installed: cmake --install {} --prefix PREFIX\n", safe(prefix.string(), 1024));
+    talk("PREFIX is where Tenon is installed: cmake --install {} --prefix PREFIX\n",
+         safe(prefix.string(), 1024));
   }
 }
 
@@ -146,8 +151,7 @@ int command_new(const NewOptions& options) {
   }
   Template chosen;
   if (int s = choose(options, folder, &chosen)) return s;
-  const fs::path target =
-      (fs::path(options.directory) / options.name).lexically_normal();
+  const fs::path target = (fs::path(options.directory) / options.name).lexically_normal();
   std::error_code error;
   // A link that leads nowhere is there as well.
   if (fs::exists(fs::symlink_status(target, error)))

@@ -15,12 +15,16 @@ struct Trait {
   uint64_t bit;
   const char* name;
 };
-constexpr Trait kTraits[] = {
-    {TENON_TRAIT_PRIMITIVE, "primitive"},     {TENON_TRAIT_COMPOSITE, "composite"},
-    {TENON_TRAIT_PURE, "pure"},               {TENON_TRAIT_ELEMENTWISE, "element-wise"},
-    {TENON_TRAIT_COMMUTATIVE, "commutative"}, {TENON_TRAIT_IDEMPOTENT, "idempotent"},
-    {TENON_TRAIT_SHAPE_ONLY, "shape-only"},   {TENON_TRAIT_DEFINES_SYMBOL, "defines a symbol"},
-    {TENON_TRAIT_ORDERED, "ordered"},         {TENON_TRAIT_NO_RECOMPUTE, "never recomputed"}};
+constexpr Trait kTraits[] = {{TENON_TRAIT_PRIMITIVE, "primitive"},
+                             {TENON_TRAIT_COMPOSITE, "composite"},
+                             {TENON_TRAIT_PURE, "pure"},
+                             {TENON_TRAIT_ELEMENTWISE, "element-wise"},
+                             {TENON_TRAIT_COMMUTATIVE, "commutative"},
+                             {TENON_TRAIT_IDEMPOTENT, "idempotent"},
+                             {TENON_TRAIT_SHAPE_ONLY, "shape-only"},
+                             {TENON_TRAIT_DEFINES_SYMBOL, "defines a symbol"},
+                             {TENON_TRAIT_ORDERED, "ordered"},
+                             {TENON_TRAIT_NO_RECOMPUTE, "never recomputed"}};
 
 std::string traits_text(uint64_t traits) {
   std::string text;
@@ -42,24 +46,31 @@ std::string dtypes_text(tenon_dtypes_t set) {
 
 std::string rank_text(const tenon_operand_def_t& operand) {
   if (operand.rank_min == operand.rank_max) return fmt::format("{}", operand.rank_min);
-  if (operand.rank_max >= TENON_RANK_MAX) return operand.rank_min == 0 ? "any" : fmt::format("{}+", operand.rank_min);
+  if (operand.rank_max >= TENON_RANK_MAX)
+    return operand.rank_min == 0 ? "any" : fmt::format("{}+", operand.rank_min);
   return fmt::format("{}-{}", operand.rank_min, operand.rank_max);
 }
 
 const char* kind_text(uint32_t kind) {
-  constexpr const char* kNames[] = {"?",    "i64",     "f64",  "string", "i64 list", "f64 list", "string list",
-                                    "dims", "type list", "blob", "dtype"};
+  constexpr const char* kNames[] = {"?",         "i64",      "f64",         "string",
+                                    "i64 list",  "f64 list", "string list", "dims",
+                                    "type list", "blob",     "dtype"};
   return kind < std::size(kNames) ? kNames[kind] : "?";
 }
 
 std::string default_text(const tenon_attr_def_t& attr) {
   if ((attr.flags & TENON_ATTR_REQUIRED) != 0) return "required";
   switch (attr.kind) {
-    case TENON_ATTR_I64: return fmt::format("{}", attr.default_i);
-    case TENON_ATTR_F64: return fmt::format("{}", attr.default_f);
-    case TENON_ATTR_STRING: return fmt::format("\"{}\"", view(attr.default_s));
-    case TENON_ATTR_DTYPE: return std::string(dtype_name(static_cast<tenon_dtype_t>(attr.default_i)));
-    default: return "empty";
+    case TENON_ATTR_I64:
+      return fmt::format("{}", attr.default_i);
+    case TENON_ATTR_F64:
+      return fmt::format("{}", attr.default_f);
+    case TENON_ATTR_STRING:
+      return fmt::format("\"{}\"", view(attr.default_s));
+    case TENON_ATTR_DTYPE:
+      return std::string(dtype_name(static_cast<tenon_dtype_t>(attr.default_i)));
+    default:
+      return "empty";
   }
 }
 
@@ -97,8 +108,8 @@ Rows operand_rows(const tenon_op_def_t& op) {
   Rows rows;
   for (uint32_t i = 0; i < op.operand_count; ++i) {
     const tenon_operand_def_t& operand = op.operands[i];
-    rows.push_back({std::string(view(operand.name)), dtypes_text(operand.dtypes), rank_text(operand),
-                    operand_notes(operand)});
+    rows.push_back({std::string(view(operand.name)), dtypes_text(operand.dtypes),
+                    rank_text(operand), operand_notes(operand)});
   }
   return rows;
 }
@@ -113,7 +124,9 @@ Rows attr_rows(const tenon_op_def_t& op) {
   return rows;
 }
 
-const char* mark(bool there) { return there ? "yes" : ""; }
+const char* mark(bool there) {
+  return there ? "yes" : "";
+}
 
 std::string meaning_text(const tenon_op_def_t& op) {
   if (op.reference != nullptr) return "reference";
@@ -130,7 +143,8 @@ const char* ulp_of_text(const tenon_op_def_t& op) {
 // "f32 within 2 ulp, f64 within 3 ulp of the result"; empty where nothing is stated.
 std::string accuracy_text(const tenon_op_def_t& op) {
   if (op.ulp_f32 == 0) return "";
-  return fmt::format("f32 within {} ulp, f64 within {} ulp of {}", op.ulp_f32, op.ulp_f64, ulp_of_text(op));
+  return fmt::format("f32 within {} ulp, f64 within {} ulp of {}", op.ulp_f32, op.ulp_f64,
+                     ulp_of_text(op));
 }
 
 }  // namespace
@@ -144,30 +158,36 @@ std::string op_signature(const tenon_op_def_t& op) {
     if ((operand.flags & TENON_OPERAND_VARIADIC) != 0) text += "...";
   }
   text += ')';
-  for (uint32_t i = 0; i < op.attr_count; ++i) text += (i == 0 ? " {" : ", ") + std::string(view(op.attrs[i].name));
+  for (uint32_t i = 0; i < op.attr_count; ++i)
+    text += (i == 0 ? " {" : ", ") + std::string(view(op.attrs[i].name));
   if (op.attr_count > 0) text += '}';
-  for (uint32_t i = 0; i < op.result_count; ++i) text += (i == 0 ? " -> " : ", ") + std::string(view(op.results[i].name));
+  for (uint32_t i = 0; i < op.result_count; ++i)
+    text += (i == 0 ? " -> " : ", ") + std::string(view(op.results[i].name));
   return text;
 }
 
 std::string op_markdown(const tenon_op_def_t& op) {
-  std::string text = fmt::format("# {}\n\n{}\n\n```\n{}\n```\n", view(op.name), view(op.summary), op_signature(op));
+  std::string text = fmt::format("# {}\n\n{}\n\n```\n{}\n```\n", view(op.name), view(op.summary),
+                                 op_signature(op));
   if (op.doc.size > 0) text += fmt::format("\n{}\n", view(op.doc));
   text += table({"operand", "element types", "rank", ""}, operand_rows(op));
   text += table({"attribute", "kind", "default", ""}, attr_rows(op));
   Rows results;
   for (uint32_t i = 0; i < op.result_count; ++i) {
-    results.push_back({std::string(view(op.results[i].name)), std::string(view(op.results[i].doc))});
+    results.push_back(
+        {std::string(view(op.results[i].name)), std::string(view(op.results[i].doc))});
   }
   text += table({"result", ""}, results);
   if (op.constraint_count > 0) text += "\nConstraints:\n\n";
   for (uint32_t i = 0; i < op.constraint_count; ++i) {
-    text += fmt::format("- **{}**: {}\n", view(op.constraints[i].label), view(op.constraints[i].text));
+    text +=
+        fmt::format("- **{}**: {}\n", view(op.constraints[i].label), view(op.constraints[i].text));
   }
   if (op.example_count > 0) text += "\n```\n";
   for (uint32_t i = 0; i < op.example_count; ++i) text += fmt::format("{}\n", view(op.examples[i]));
   if (op.example_count > 0) text += "```\n";
-  text += fmt::format("\nVersion {}. Traits: {}. Meaning by: {}.{}\n", op.version, traits_text(op.traits), meaning_text(op),
+  text += fmt::format("\nVersion {}. Traits: {}. Meaning by: {}.{}\n", op.version,
+                      traits_text(op.traits), meaning_text(op),
                       op.ulp_f32 == 0 ? "" : fmt::format(" Accuracy: {}.", accuracy_text(op)));
   return text;
 }
@@ -177,7 +197,8 @@ std::string op_text(const tenon_op_def_t& op, std::string_view plugin) {
   if (op.doc.size > 0) text += fmt::format("\n{}\n", view(op.doc));
   const auto section = [&](const char* title, const Rows& rows) {
     if (!rows.empty()) text += fmt::format("\n{}\n", title);
-    for (const auto& row : rows) text += fmt::format("  {:<12} {:<10} {:<8} {}\n", row[0], row[1], row[2], row[3]);
+    for (const auto& row : rows)
+      text += fmt::format("  {:<12} {:<10} {:<8} {}\n", row[0], row[1], row[2], row[3]);
   };
   section("operands: element types, rank", operand_rows(op));
   section("attributes: kind, default", attr_rows(op));
@@ -186,21 +207,24 @@ std::string op_text(const tenon_op_def_t& op, std::string_view plugin) {
     text += fmt::format("  {}: {}\n", view(op.constraints[i].label), view(op.constraints[i].text));
   }
   if (op.example_count > 0) text += "\nexamples\n";
-  for (uint32_t i = 0; i < op.example_count; ++i) text += fmt::format("  {}\n", view(op.examples[i]));
+  for (uint32_t i = 0; i < op.example_count; ++i)
+    text += fmt::format("  {}\n", view(op.examples[i]));
   if (op.ulp_f32 != 0) text += fmt::format("\naccuracy: {}\n", accuracy_text(op));
   return text + fmt::format("\nversion {}, {}; meaning by {}; from the plugin {}\n", op.version,
                             traits_text(op.traits), meaning_text(op), plugin);
 }
 
 std::string coverage_head() {
-  return "| op | summary | scalar | reference | decomposition | fold | value_of | examples | constraints |\n"
+  return "| op | summary | scalar | reference | decomposition | fold | value_of | examples | "
+         "constraints |\n"
          "|---|---|---|---|---|---|---|---|---|\n";
 }
 std::string coverage_row(const tenon_op_def_t& op) {
-  return fmt::format("| [{}]({}.md) | {} | {} | {} | {} | {} | {} | {} | {} |\n", view(op.name), view(op.name),
-                     cell(view(op.summary)), mark(op.scalar_words > 0), mark(op.reference != nullptr),
-                     mark(op.decompose != nullptr), mark(op.fold != nullptr || op.rewrite_count > 0),
-                     mark(op.value_of != nullptr), op.example_count, op.constraint_count);
+  return fmt::format("| [{}]({}.md) | {} | {} | {} | {} | {} | {} | {} | {} |\n", view(op.name),
+                     view(op.name), cell(view(op.summary)), mark(op.scalar_words > 0),
+                     mark(op.reference != nullptr), mark(op.decompose != nullptr),
+                     mark(op.fold != nullptr || op.rewrite_count > 0), mark(op.value_of != nullptr),
+                     op.example_count, op.constraint_count);
 }
 
 }  // namespace tenon::tools

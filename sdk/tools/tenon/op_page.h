@@ -1,4 +1,5 @@
-// The page of an op, written from its declaration: nothing about an op's meaning is kept anywhere else.
+// The page of an op, written from its declaration: nothing about an op's meaning is kept anywhere
+// else.
 #pragma once
 #include <string>
 

@@ -34,10 +34,12 @@ class Ops {
   Ops(const Host& host, const OpsOptions& options) : host_(host), options_(options) {}
 
   int all() {
-    if (!options_.model.empty() && !options_.explain) return fail(kUsage, "T0004", "--model is for `tenon ops NAME --explain`.");
+    if (!options_.model.empty() && !options_.explain)
+      return fail(kUsage, "T0004", "--model is for `tenon ops NAME --explain`.");
     if (int s = collect()) return s;
     if (!options_.name.empty()) return one();
-    if (options_.explain) return fail(kUsage, "T0004", "`tenon ops --explain` needs the NAME of an operator.");
+    if (options_.explain)
+      return fail(kUsage, "T0004", "`tenon ops --explain` needs the NAME of an operator.");
     if (options_.markdown) return pages();
     return options_.json ? json_list() : list();
   }
@@ -58,7 +60,8 @@ class Ops {
       names.emplace_back(view(r.op->name));
     }
     return fail(kUsage, "T0008",
-                fmt::format("there is no operator {}{}", in_quotes(options_.name), did_you_mean(options_.name, names)),
+                fmt::format("there is no operator {}{}", in_quotes(options_.name),
+                            did_you_mean(options_.name, names)),
                 names.empty() ? "No plugin offers operators: `tenon plugins explain` tells why."
                               : "`tenon ops` lists them.");
   }
@@ -95,22 +98,33 @@ class Ops {
   static Json accuracy(const tenon_op_def_t& op) {
     if (op.ulp_f32 == 0) return nullptr;
     constexpr const char* kOf[] = {"result", "operands", "one"};
-    return {{"f32", op.ulp_f32}, {"f64", op.ulp_f64}, {"of", kOf[std::min<uint32_t>(op.ulp_of, 2)]}};
+    return {
+        {"f32", op.ulp_f32}, {"f64", op.ulp_f64}, {"of", kOf[std::min<uint32_t>(op.ulp_of, 2)]}};
   }
   static Json to_json(const Registered& r) {
     const tenon_op_def_t& op = *r.op;
-    Json operands = Json::array(), attrs = Json::array(), constraints = Json::array(), examples = Json::array();
+    Json operands = Json::array(), attrs = Json::array(), constraints = Json::array(),
+         examples = Json::array();
     for (uint32_t i = 0; i < op.operand_count; ++i) operands.push_back(view(op.operands[i].name));
     for (uint32_t i = 0; i < op.attr_count; ++i) attrs.push_back(view(op.attrs[i].name));
     for (uint32_t i = 0; i < op.constraint_count; ++i) {
-      constraints.push_back({{"label", view(op.constraints[i].label)}, {"text", view(op.constraints[i].text)}});
+      constraints.push_back(
+          {{"label", view(op.constraints[i].label)}, {"text", view(op.constraints[i].text)}});
     }
     for (uint32_t i = 0; i < op.example_count; ++i) examples.push_back(view(op.examples[i]));
-    return {{"name", view(op.name)},   {"version", op.version},        {"summary", view(op.summary)},
-            {"plugin", r.plugin},      {"signature", op_signature(op)}, {"operands", operands},
-            {"element_types", element_types(op)}, {"accuracy", accuracy(op)},
-            {"attributes", attrs},     {"constraints", constraints},    {"examples", examples},
-            {"scalar", op.scalar_words > 0}, {"reference", op.reference != nullptr},
+    return {{"name", view(op.name)},
+            {"version", op.version},
+            {"summary", view(op.summary)},
+            {"plugin", r.plugin},
+            {"signature", op_signature(op)},
+            {"operands", operands},
+            {"element_types", element_types(op)},
+            {"accuracy", accuracy(op)},
+            {"attributes", attrs},
+            {"constraints", constraints},
+            {"examples", examples},
+            {"scalar", op.scalar_words > 0},
+            {"reference", op.reference != nullptr},
             {"decomposition", op.decompose != nullptr}};
   }
   int json_list() {
@@ -136,7 +150,8 @@ class Ops {
     }
     if (mkdir(options_.output_dir.c_str(), 0777) != 0 && errno != EEXIST) {
       return fail(kUsage, "T0107",
-                  fmt::format("the folder {} cannot be made: {}.", in_quotes(options_.output_dir), strerror(errno)));
+                  fmt::format("the folder {} cannot be made: {}.", in_quotes(options_.output_dir),
+                              strerror(errno)));
     }
     for (const Registered& r : ops_) {
       const std::string path = fmt::format("{}/{}.md", options_.output_dir, view(r.op->name));
@@ -145,30 +160,41 @@ class Ops {
     return write_file(host_, options_.output_dir + "/README.md", coverage());
   }
 
-  // Compiles the model, or the op's first example, for each device in turn and tells from the placement who took it.
+  // Compiles the model, or the op's first example, for each device in turn and tells from the
+  // placement who took it.
   int who_takes(const Registered& r) {
     if (options_.model.empty() && r.op->example_count == 0) {
-      return fail(kUsage, "T0008", fmt::format("the operator {} has no example to ask the devices about; name a --model that has it.",
-                                               in_quotes(options_.name)));
+      return fail(kUsage, "T0008",
+                  fmt::format("the operator {} has no example to ask the devices about; name a "
+                              "--model that has it.",
+                              in_quotes(options_.name)));
     }
     std::string text;
     if (int s = explain(host_, "devices", "", text)) return s;
     const Json devices = Json::parse(text, nullptr, false);
     if (!devices.is_object() || !devices.contains("devices")) return kOk;
     Model model(host_);
-    if (int s = options_.model.empty() ? example_model(*r.op, model) : load(host_, {.model = options_.model}, model)) return s;
-    const std::string subject = options_.model.empty() ? std::string(view(r.op->examples[0])) : options_.model;
+    if (int s = options_.model.empty() ? example_model(*r.op, model)
+                                       : load(host_, {.model = options_.model}, model))
+      return s;
+    const std::string subject =
+        options_.model.empty() ? std::string(view(r.op->examples[0])) : options_.model;
     op_ = r.op;
     std::set<std::string> in_model;
     if (int s = ops_of(model, in_model)) return s;
     in_model_ = in_model.contains(options_.name);
     Json rows = Json::array();
-    for (const Json& device : devices["devices"]) rows.push_back(ask(model, device.value("name", "")));
-    const bool unused = std::all_of(rows.begin(), rows.end(), [](const Json& row) { return row.value("answer", "") == "unused"; });
+    for (const Json& device : devices["devices"])
+      rows.push_back(ask(model, device.value("name", "")));
+    const bool unused = std::all_of(rows.begin(), rows.end(), [](const Json& row) {
+      return row.value("answer", "") == "unused";
+    });
     if (unused && !in_model_) return no_such_node(in_model);
     if (options_.json) {
       const char* what = options_.model.empty() ? "example" : "model";
-      write_out(Json({{"schema", 1}, {"op", options_.name}, {what, subject}, {"devices", rows}}).dump(2) + "\n");
+      write_out(
+          Json({{"schema", 1}, {"op", options_.name}, {what, subject}, {"devices", rows}}).dump(2) +
+          "\n");
       return kOk;
     }
     out("{}\n", safe(subject, 400));
@@ -186,7 +212,9 @@ class Ops {
     for (tenon_node_t n = 0; code == TENON_OK && n < all.node_limit; ++n) {
       tenon_node_view_t node = {};
       node.size_bytes = sizeof node;
-      if (host_.graph->node_view(host_.graph->self, graph.get(), n, &node) != TENON_OK || node.parent == TENON_NONE) continue;
+      if (host_.graph->node_view(host_.graph->self, graph.get(), n, &node) != TENON_OK ||
+          node.parent == TENON_NONE)
+        continue;
       names.emplace(view(host_.host->sym_text(host_.host->self, node.op)));
     }
     return code == TENON_OK ? kOk : report(host_, code);
@@ -194,8 +222,8 @@ class Ops {
 
   int no_such_node(const std::set<std::string>& in_model) const {
     return fail(kUsage, "T0008",
-                fmt::format("{} has no node {}{}", in_quotes(options_.model), in_quotes(options_.name),
-                            did_you_mean(options_.name, in_model)),
+                fmt::format("{} has no node {}{}", in_quotes(options_.model),
+                            in_quotes(options_.name), did_you_mean(options_.name, in_model)),
                 in_model.empty() ? "It has no nodes." : "Its nodes are: " + list_names(in_model));
   }
 
@@ -206,10 +234,13 @@ class Ops {
 
   // A device, and beneath it those who offer kernels for it, where there are any.
   static void print_row(const Json& row) {
-    out("  {:<12} {:<10} {}\n", safe(row.value("device", "")), row.value("answer", ""), safe(row.value("reason", ""), 400));
+    out("  {:<12} {:<10} {}\n", safe(row.value("device", "")), row.value("answer", ""),
+        safe(row.value("reason", ""), 400));
     for (const Json& c : row.value("candidates", Json::array())) {
-      const std::string told = c.contains("cost_ns") ? "about " + time_text(c.value("cost_ns", 0.0)) : c.value("reason", "");
-      out("    {:<16} {:<8} {}\n", safe(c.value("plugin", "")), c.value("answer", ""), safe(told, 400));
+      const std::string told = c.contains("cost_ns") ? "about " + time_text(c.value("cost_ns", 0.0))
+                                                     : c.value("reason", "");
+      out("    {:<16} {:<8} {}\n", safe(c.value("plugin", "")), c.value("answer", ""),
+          safe(told, 400));
     }
   }
 
@@ -221,39 +252,50 @@ class Ops {
       tenon_blob_t* blob = nullptr;
       code = host_.graph->blob_bytes(host_.graph->self, text.data(), text.size(), &blob);
       if (code != TENON_OK) break;
-      code = host_.session->model_load_bytes(host_.session->self, blob, str("example.tir"), str(""), model.out());
+      code = host_.session->model_load_bytes(host_.session->self, blob, str("example.tir"), str(""),
+                                             model.out());
       host_.graph->blob_release(host_.graph->self, blob);
       if (code == TENON_OK) return kOk;
     }
     return report(host_, code);
   }
 
-  // Where an op that can be written out is not taken whole, what stands in its place tells whether it runs.
+  // Where an op that can be written out is not taken whole, what stands in its place tells whether
+  // it runs.
   Json ask(const Model& model, const std::string& device) {
     Json placed;
-    Json row = options_.model.empty() ? place(model, device, "none", placed) : place(model, device, "", placed);
+    Json row = options_.model.empty() ? place(model, device, "none", placed)
+                                      : place(model, device, "", placed);
     const std::string given = row.value("answer", "");
-    if (op_->decompose == nullptr || !in_model_ || (given != "refused" && given != "unused")) return row;
+    if (op_->decompose == nullptr || !in_model_ || (given != "refused" && given != "unused"))
+      return row;
     Json parts;
     const Json inlined = place(model, device, "legalize", parts);
     if (inlined.value("answer", "") != "unused") return row;
-    if (!options_.model.empty()) return {{"device", device}, {"answer", "decomposed"}, {"reason", "its parts stand in its place"}};
+    if (!options_.model.empty())
+      return {
+          {"device", device}, {"answer", "decomposed"}, {"reason", "its parts stand in its place"}};
     const std::string text = parts_text(parts, device);
-    return text.empty() ? row : Json({{"device", device}, {"answer", "decomposed"}, {"reason", "runs as " + text}});
+    return text.empty()
+               ? row
+               : Json(
+                     {{"device", device}, {"answer", "decomposed"}, {"reason", "runs as " + text}});
   }
 
   // "mean, sub; on cpu: norm"; nothing where the device runs no part.
   static std::string parts_text(const Json& placed, const std::string& device) {
     std::vector<std::string> here;
     std::map<std::string, std::vector<std::string>> elsewhere;
-    for (const Json& node : placed.is_object() ? placed.value("nodes", Json::array()) : Json::array()) {
+    for (const Json& node :
+         placed.is_object() ? placed.value("nodes", Json::array()) : Json::array()) {
       const std::string on = node.value("device", ""), name = node.value("op", "");
       std::vector<std::string>& names = on == device || on == device + ":0" ? here : elsewhere[on];
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     }
     if (here.empty()) return "";
     std::string text = fmt::format("{}", fmt::join(here, ", "));
-    for (const auto& [on, names] : elsewhere) text += fmt::format("; on {}: {}", on, fmt::join(names, ", "));
+    for (const auto& [on, names] : elsewhere)
+      text += fmt::format("; on {}: {}", on, fmt::join(names, ", "));
     return text;
   }
 
@@ -264,10 +306,12 @@ class Ops {
     options.claim_all = 1;
     options.device = str(device);
     options.pipeline = str(passes);
-    tenon_code_t code = host_.session->compile(host_.session->self, model.get(), &options, program.out());
+    tenon_code_t code =
+        host_.session->compile(host_.session->self, model.get(), &options, program.out());
     Text text;
     const tenon_sink_t sink = text.sink();
-    if (code == TENON_OK) code = host_.session->placement(host_.session->self, program.get(), &sink);
+    if (code == TENON_OK)
+      code = host_.session->placement(host_.session->self, program.get(), &sink);
     if (code != TENON_OK) {
       tenon_failure_t failure = {};
       failure.size_bytes = sizeof failure;
@@ -278,12 +322,13 @@ class Ops {
     return answer(device, placed);
   }
 
-  // Taken when every node of that op stands on the device; otherwise the first refusal with its reason. Candidates are those of the
-  // first node.
+  // Taken when every node of that op stands on the device; otherwise the first refusal with its
+  // reason. Candidates are those of the first node.
   Json answer(const std::string& device, const Json& placement) const {
     bool seen = false;
     Json candidates = Json::array();
-    for (const Json& node : placement.is_object() ? placement.value("nodes", Json::array()) : Json::array()) {
+    for (const Json& node :
+         placement.is_object() ? placement.value("nodes", Json::array()) : Json::array()) {
       if (node.value("op", "") != options_.name) continue;
       const std::string on = node.value("device", "");
       if (on == device || on == device + ":0") {
@@ -297,7 +342,9 @@ class Ops {
         if (by != device && by != device + ":0") continue;
         return {{"device", device}, {"answer", "refused"}, {"reason", refusal.value("reason", "")}};
       }
-      return {{"device", device}, {"answer", "refused"}, {"reason", "no reason given; it ran on " + on}};
+      return {{"device", device},
+              {"answer", "refused"},
+              {"reason", "no reason given; it ran on " + on}};
     }
     const char* unused = seen ? "" : "the passes replaced every node of that name";
     Json row = {{"device", device}, {"answer", seen ? "taken" : "unused"}, {"reason", unused}};
@@ -305,7 +352,8 @@ class Ops {
     return row;
   }
 
-  // The device's own plugin and the kernel sets for it: who runs the node, who would for more, who refuses.
+  // The device's own plugin and the kernel sets for it: who runs the node, who would for more, who
+  // refuses.
   static Json candidates_of(const Json& node) {
     Json rows = node.value("candidates", Json::array());
     for (Json& row : rows) {

@@ -33,11 +33,13 @@ class Opt {
  private:
   int from_file() {
     Model model(host_);
-    if (tenon_code_t code = host_.session->model_load(host_.session->self, str(options_.file), nullptr, 0, model.out())) {
+    if (tenon_code_t code = host_.session->model_load(host_.session->self, str(options_.file),
+                                                      nullptr, 0, model.out())) {
       return report(host_, code);
     }
     Graph frozen(host_);
-    if (tenon_code_t code = host_.session->model_graph(host_.session->self, model.get(), frozen.out())) {
+    if (tenon_code_t code =
+            host_.session->model_graph(host_.session->self, model.get(), frozen.out())) {
       return report(host_, code);
     }
     return work_on(frozen);
@@ -52,9 +54,11 @@ class Opt {
     size_t part = 0;
     for (size_t begin = 0; begin <= text.size(); ++part) {
       const size_t end = std::min(text.find("\n// -----", begin), text.size());
-      const size_t line_end = end == text.size() ? end : std::min(text.find('\n', end + 1), text.size());
+      const size_t line_end =
+          end == text.size() ? end : std::min(text.find('\n', end + 1), text.size());
       // Every part is tried, so that one file can hold many errors.
-      const int status = one_text(std::string_view(text).substr(begin, end - begin), part_name(name, part + 1));
+      const int status =
+          one_text(std::string_view(text).substr(begin, end - begin), part_name(name, part + 1));
       worst = std::max(worst, status);
       emit("// -----\n");
       begin = line_end + 1;
@@ -74,10 +78,13 @@ class Opt {
       const ssize_t n = read(STDIN_FILENO, buffer, sizeof buffer);
       if (n == 0) return kOk;
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return fail(kUsage, "T0101", fmt::format("standard input cannot be read: {}.", strerror(errno)));
+      if (n < 0)
+        return fail(kUsage, "T0101",
+                    fmt::format("standard input cannot be read: {}.", strerror(errno)));
       text.append(buffer, static_cast<size_t>(n));
       if (text.size() > kStdinBytesMax) {
-        return fail(kUsage, "T0102", "standard input exceeds the limit of 1 GiB.", "Name a file instead.");
+        return fail(kUsage, "T0102", "standard input exceeds the limit of 1 GiB.",
+                    "Name a file instead.");
       }
     }
   }
@@ -97,7 +104,8 @@ class Opt {
 
   int one_text(std::string_view text, const std::string& name) {
     tenon_blob_t* blob = nullptr;
-    if (tenon_code_t code = host_.graph->blob_bytes(host_.graph->self, text.data(), text.size(), &blob)) {
+    if (tenon_code_t code =
+            host_.graph->blob_bytes(host_.graph->self, text.data(), text.size(), &blob)) {
       return report(host_, code);
     }
     Model model(host_);
@@ -107,7 +115,8 @@ class Opt {
     host_.graph->blob_release(host_.graph->self, blob);
     if (status != kOk) return status;
     Graph frozen(host_);
-    if (tenon_code_t c = host_.session->model_graph(host_.session->self, model.get(), frozen.out())) {
+    if (tenon_code_t c =
+            host_.session->model_graph(host_.session->self, model.get(), frozen.out())) {
       return report(host_, c);
     }
     return work_on(frozen);
@@ -115,7 +124,8 @@ class Opt {
 
   int work_on(const Graph& frozen) {
     Graph graph(host_);
-    if (tenon_code_t code = host_.graph->clone(host_.graph->self, frozen.get(), graph.out())) return report(host_, code);
+    if (tenon_code_t code = host_.graph->clone(host_.graph->self, frozen.get(), graph.out()))
+      return report(host_, code);
     Text prints, stats;
     const tenon_sink_t print_sink = prints.sink(), stats_sink = stats.sink();
     if (!options_.passes.empty()) {
@@ -129,7 +139,8 @@ class Opt {
     Text text;
     const tenon_sink_t sink = text.sink();
     const uint32_t format = options_.binary ? TENON_FORMAT_BINARY : TENON_FORMAT_TEXT;
-    if (tenon_code_t code = host_.graph->graph_write(host_.graph->self, graph.get(), format, &sink)) {
+    if (tenon_code_t code =
+            host_.graph->graph_write(host_.graph->self, graph.get(), format, &sink)) {
       return report(host_, code);
     }
     emit(text.text);
@@ -148,7 +159,8 @@ class Opt {
     const Json json = Json::parse(text, nullptr, false);
     if (!json.is_object() || !json.contains("passes")) return;
     for (const Json& pass : json["passes"]) {
-      std::string line = fmt::format("{:>10.3f} ms  {:<16}", pass.value("ms", 0.0), pass.value("pass", ""));
+      std::string line =
+          fmt::format("{:>10.3f} ms  {:<16}", pass.value("ms", 0.0), pass.value("pass", ""));
       const Json statistics = pass.value("statistics", Json::object());
       for (const auto& [name, count] : statistics.items()) {
         line += fmt::format("  {} {}", count.dump(), name);
@@ -169,8 +181,8 @@ class Opt {
     for (const Json& pass : json["passes"]) {
       out("{:<16} {}\n", safe(pass.value("name", "")), safe(pass.value("summary", "")));
       for (const Json& option : pass.value("options", Json::array())) {
-        out("  {:<14} {} (default {})\n", safe(option.value("name", "")), safe(option.value("doc", "")),
-            safe(option.value("default", "")));
+        out("  {:<14} {} (default {})\n", safe(option.value("name", "")),
+            safe(option.value("doc", "")), safe(option.value("default", "")));
       }
     }
     if (json.contains("standard")) out("\nbefore placement: {}\n", json.value("standard", ""));

@@ -1,4 +1,5 @@
-// What the command line said, as plain values, and the commands that take it. Only cli.cpp knows CLI11.
+// What the command line said, as plain values, and the commands that take it. Only cli.cpp knows
+// CLI11.
 #pragma once
 #include <stdint.h>
 
@@ -27,7 +28,7 @@ struct RunOptions {  // run and bench
   bool json = false;
   int64_t top = 0;
   int64_t threads = 0;
-  int64_t runs = 0;  // bench: exactly so many; 0 decides by time
+  int64_t runs = 0;    // bench: exactly so many; 0 decides by time
   std::string peaks;   // bench --top: "GFLOPS,GB/S"; empty measures
   bool serve = false;  // bench: further rounds on request
 };
@@ -57,7 +58,7 @@ struct OpsOptions {
 struct PluginsOptions {
   std::string name;
   std::vector<std::string> names;  // lock: plugins or globs; none for all
-  std::string output;  // lock: the file to write; empty for stdout
+  std::string output;              // lock: the file to write; empty for stdout
   bool explain = false;
   bool lock = false;
   bool json = false;
@@ -80,7 +81,20 @@ struct NewOptions {
 };
 
 struct Command {
-  enum class Kind { Done, Run, Bench, Seed, Opt, Ops, Plugins, Explain, Doctor, Conform, New, Help } kind = Kind::Done;
+  enum class Kind {
+    Done,
+    Run,
+    Bench,
+    Seed,
+    Opt,
+    Ops,
+    Plugins,
+    Explain,
+    Doctor,
+    Conform,
+    New,
+    Help
+  } kind = Kind::Done;
   int status = 0;  // Done: what to exit with; help or a usage error was printed
   bool json = false;
   bool verbose = false;
@@ -96,7 +110,8 @@ struct Command {
 
 Command parse_command_line(int argc, char** argv);
 
-// The commands. Each opens the host, does its work and returns the exit status; messages are out already.
+// The commands. Each opens the host, does its work and returns the exit status; messages are out
+// already.
 int command_run(const RunOptions& options);
 int command_bench(const RunOptions& options);
 int command_seed(const RunOptions& options);  // inputs: the names of ops; none: all

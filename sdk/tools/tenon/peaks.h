@@ -1,4 +1,5 @@
-// What this machine's processor can do at most, measured: the scale on which the costliest kernels are judged.
+// What this machine's processor can do at most, measured: the scale on which the costliest kernels
+// are judged.
 #pragma once
 #include <string>
 #include <vector>
@@ -16,12 +17,13 @@ struct Peaks {
   std::vector<Stream> streams;
 
   bool known() const { return gflops > 0 && !streams.empty(); }
-  // Shortest time for so much work, in ns: of the multiply-adds, or of the bytes at the rate of the least stream that holds them.
+  // Shortest time for so much work, in ns: of the multiply-adds, or of the bytes at the rate of the
+  // least stream that holds them.
   double bound_ns(double flops, double bytes) const;
 };
 
-// Builds a few loops with the process's C++ toolchain and times them on the host's pool, about half a second. `why`: set when no
-// plugin offers a toolchain; the peaks are not known then.
+// Builds a few loops with the process's C++ toolchain and times them on the host's pool, about half
+// a second. `why`: set when no plugin offers a toolchain; the peaks are not known then.
 Peaks measure_peaks(const Host& host, std::string& why);
 
 // "GFLOPS,GB/S" as an option gives it. False: neither is a positive number.

@@ -35,13 +35,15 @@ int ask(const Host& host, const char* what, std::string_view filter, Json& json)
   std::string text;
   if (int s = explain(host, what, filter, text)) return s;
   json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) return fail(kDevice, "T0003", fmt::format("the report on {} is no JSON.", what));
+  if (json.is_discarded())
+    return fail(kDevice, "T0003", fmt::format("the report on {} is no JSON.", what));
   return kOk;
 }
 
 // "devices cpu; ops add, sub and 90 more".
 std::string provides_text(const Json& plugin) {
-  if (!plugin.contains("provides") || !plugin["provides"].is_object()) return field(plugin, "provides");
+  if (!plugin.contains("provides") || !plugin["provides"].is_object())
+    return field(plugin, "provides");
   std::string text;
   for (const auto& [kind, names] : plugin["provides"].items()) {
     if (!names.is_array() || names.empty()) continue;
@@ -49,7 +51,8 @@ std::string provides_text(const Json& plugin) {
     size_t shown = 0;
     for (const Json& name : names) {
       if (++shown > 4) continue;
-      text += (shown > 1 ? ", " : "") + (name.is_string() ? name.get<std::string>() : name.value("name", name.dump()));
+      text += (shown > 1 ? ", " : "") +
+              (name.is_string() ? name.get<std::string>() : name.value("name", name.dump()));
     }
     if (shown > 4) text += fmt::format(" and {} more", shown - 4);
   }
@@ -81,22 +84,30 @@ void print_layer(const Json& layer) {
 
 void print_plugin_gates(const Json& plugin) {
   out("{} {}: {}\n  manifest      {}\n  library       {}\n", safe(field(plugin, "name")),
-      safe(field(plugin, "version")), safe(field(plugin, "state")), safe(field(plugin, "manifest"), 1024),
-      safe(field(plugin, "library"), 1024));
-  if (const std::string origin = field(plugin, "origin"); !origin.empty()) out("  found by      {}\n", safe(origin));
-  if (const std::string text = provides_text(plugin); !text.empty()) out("  provides      {}\n", safe(text, 1024));
+      safe(field(plugin, "version")), safe(field(plugin, "state")),
+      safe(field(plugin, "manifest"), 1024), safe(field(plugin, "library"), 1024));
+  if (const std::string origin = field(plugin, "origin"); !origin.empty())
+    out("  found by      {}\n", safe(origin));
+  if (const std::string text = provides_text(plugin); !text.empty())
+    out("  provides      {}\n", safe(text, 1024));
   for (const Json& gate : rows_of(plugin, "gates")) {
     const std::string code = field(gate, "code"), text = field(gate, "text");
     out("  {:<13} ", safe(field(gate, "gate")));
     if (text.empty()) out("{}\n", safe(field(gate, "outcome")));
-    if (!text.empty()) out("{:<12} {}{}\n", safe(field(gate, "outcome")), code.empty() ? "" : code + ": ", safe(text, 1024));
+    if (!text.empty())
+      out("{:<12} {}{}\n", safe(field(gate, "outcome")), code.empty() ? "" : code + ": ",
+          safe(text, 1024));
   }
-  if (const std::string advice = field(plugin, "advice"); !advice.empty()) out("  -> {}\n", safe(advice, 1024));
+  if (const std::string advice = field(plugin, "advice"); !advice.empty())
+    out("  -> {}\n", safe(advice, 1024));
   if (const std::string package = field(plugin, "package"); !package.empty())
     out("  {} is in the package {}\n", safe(field(plugin, "missing_library")), safe(package));
-  if (const std::string command = field(plugin, "command"); !command.empty()) out("  $ {}\n", safe(command, 1024));
-  if (const std::string keys = field(plugin, "unknown_keys"); !keys.empty()) out("  unknown keys: {}\n", safe(keys));
-  if (const std::string keys = field(plugin, "idle_keys"); !keys.empty()) out("  not acted upon by this host: {}\n", safe(keys));
+  if (const std::string command = field(plugin, "command"); !command.empty())
+    out("  $ {}\n", safe(command, 1024));
+  if (const std::string keys = field(plugin, "unknown_keys"); !keys.empty())
+    out("  unknown keys: {}\n", safe(keys));
+  if (const std::string keys = field(plugin, "idle_keys"); !keys.empty())
+    out("  not acted upon by this host: {}\n", safe(keys));
 }
 
 int no_such_plugin(const Host& host, const std::string& name) {
@@ -104,11 +115,13 @@ int no_such_plugin(const Host& host, const std::string& name) {
   if (int s = ask(host, "plugins", "", all)) return s;
   std::vector<std::string> names;
   for (const Json& plugin : rows_of(all, "plugins")) names.push_back(field(plugin, "name"));
-  return fail(kUsage, "T0008", fmt::format("there is no plugin {}{}", in_quotes(name), did_you_mean(name, names)),
+  return fail(kUsage, "T0008",
+              fmt::format("there is no plugin {}{}", in_quotes(name), did_you_mean(name, names)),
               "`tenon plugins list` shows them; TENON_PLUGIN_ADD adds a folder.");
 }
 
-// What the names match, each plugin once; a name that matches nothing is an error, also when plugins of that name are not usable.
+// What the names match, each plugin once; a name that matches nothing is an error, also when
+// plugins of that name are not usable.
 int write_lock(const Host& host, const PluginsOptions& options) {
   Json lock = {{"schema", 1}, {"plugins", Json::array()}};
   const std::vector<std::string> everything = {""};
@@ -121,12 +134,17 @@ int write_lock(const Host& host, const PluginsOptions& options) {
       if (int s = ask(host, "plugins", name, known)) return s;
       const Json unusable = rows_of(known, "plugins");
       if (unusable.empty()) return no_such_plugin(host, name);
-      return fail(kUsage, "T0008", fmt::format("the plugin {} is not usable: {}", in_quotes(name), stopped_by(unusable[0])),
-                  fmt::format("`tenon plugins explain {}` tells more.", name));
+      return fail(
+          kUsage, "T0008",
+          fmt::format("the plugin {} is not usable: {}", in_quotes(name), stopped_by(unusable[0])),
+          fmt::format("`tenon plugins explain {}` tells more.", name));
     }
     for (const Json& row : rows) {
-      const auto same = [&](const Json& other) { return field(other, "name") == field(row, "name"); };
-      if (std::none_of(lock["plugins"].begin(), lock["plugins"].end(), same)) lock["plugins"].push_back(row);
+      const auto same = [&](const Json& other) {
+        return field(other, "name") == field(row, "name");
+      };
+      if (std::none_of(lock["plugins"].begin(), lock["plugins"].end(), same))
+        lock["plugins"].push_back(row);
     }
   }
   const std::string text = lock.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -149,7 +167,8 @@ void print_settings(const Json& settings, bool all) {
     if (value.empty() && !all) {
       ++hidden;
     } else if (all) {
-      out("  {:<26} {:<12} {}\n", safe(field(setting, "name")), value.empty() ? "-" : safe(value), safe(field(setting, "what"), 400));
+      out("  {:<26} {:<12} {}\n", safe(field(setting, "name")), value.empty() ? "-" : safe(value),
+          safe(field(setting, "what"), 400));
     } else {
       out("  {:<26} {}\n", safe(field(setting, "name")), safe(value));
     }
@@ -164,8 +183,10 @@ int command_plugins(const PluginsOptions& options) {
   Json json;
   if (int s = host_open(host)) return s;
   if (options.lock) return write_lock(host, options);
-  // Who names one plugin asks why it is not used: what shows only when it is opened is tried. A glob opens nothing.
-  const bool tries = options.explain && options.name.find_first_of("*?[") == std::string::npos && !options.name.empty();
+  // Who names one plugin asks why it is not used: what shows only when it is opened is tried. A
+  // glob opens nothing.
+  const bool tries = options.explain && options.name.find_first_of("*?[") == std::string::npos &&
+                     !options.name.empty();
   if (int s = ask(host, tries ? "plugin" : "plugins", options.name, json)) return s;
   const Json plugins = rows_of(json, "plugins");
   if (!options.name.empty() && plugins.empty()) {
@@ -175,10 +196,13 @@ int command_plugins(const PluginsOptions& options) {
     write_out(json.dump(2) + "\n");
     return kOk;
   }
-  for (const Json& plugin : plugins) options.explain ? print_plugin_gates(plugin) : print_plugin_line(plugin);
+  for (const Json& plugin : plugins)
+    options.explain ? print_plugin_gates(plugin) : print_plugin_line(plugin);
   for (const Json& layer : rows_of(json, "layers")) print_layer(layer);
   if (plugins.empty()) {
-    talk("no plugin was found; `tenon plugins explain` tells where it looked, TENON_PLUGIN_ADD adds a folder\n");
+    talk(
+        "no plugin was found; `tenon plugins explain` tells where it looked, TENON_PLUGIN_ADD adds "
+        "a folder\n");
   }
   return kOk;
 }
@@ -197,8 +221,9 @@ int command_explain(const ExplainOptions& options) {
     if (wanted.empty() || codes.back() == wanted) found.push_back(error);
   }
   if (found.empty()) {
-    return fail(kUsage, "T0008", fmt::format("there is no error code {}{}", in_quotes(options.code),
-                                             did_you_mean(wanted, codes)),
+    return fail(kUsage, "T0008",
+                fmt::format("there is no error code {}{}", in_quotes(options.code),
+                            did_you_mean(wanted, codes)),
                 "`tenon explain` lists all codes.");
   }
   if (options.json) {
@@ -227,7 +252,8 @@ int command_doctor(bool as_json, bool verbose) {
                     {"devices", rows_of(devices, "devices")},
                     {"plugins", rows_of(plugins, "plugins")},
                     {"settings", rows_of(settings, "settings")}})
-                  .dump(2) + "\n");
+                  .dump(2) +
+              "\n");
     return kOk;
   }
   out("threads   {} (TENON_NUM_THREADS, cgroup and affinity decide)\n\ndevices\n", threads);
@@ -245,7 +271,8 @@ int command_doctor(bool as_json, bool verbose) {
   for (const Json& plugin : rows_of(plugins, "plugins")) {
     const std::string advice = field(plugin, "advice");
     if (stopped_by(plugin).empty() || advice.empty()) continue;
-    out("{}{}: {}\n", troubles++ == 0 ? "\nto fix\n  " : "  ", safe(field(plugin, "name")), safe(advice, 400));
+    out("{}{}: {}\n", troubles++ == 0 ? "\nto fix\n  " : "  ", safe(field(plugin, "name")),
+        safe(advice, 400));
   }
   return kOk;
 }

@@ -1,4 +1,5 @@
-// tenon run: one run of a model, its outputs shown, written and, with --check, compared with another device's.
+// tenon run: one run of a model, its outputs shown, written and, with --check, compared with
+// another device's.
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -20,13 +21,20 @@ struct CheckedOutput {
 class Run {
  public:
   Run(const Host& host, const RunOptions& options)
-      : host_(host), options_(options), model_(host), program_(host), binding_(host), checked_(host), check_(host) {}
+      : host_(host),
+        options_(options),
+        model_(host),
+        program_(host),
+        binding_(host),
+        checked_(host),
+        check_(host) {}
 
   int all() {
     if (int s = load(host_, options_, model_)) return s;
     if (int s = output_names(host_, model_, names_)) return s;
     if (!options_.dump.empty()) return dump();
-    if (int s = gather_inputs(host_, model_.get(), options_, options_.seed_given, inputs_)) return s;
+    if (int s = gather_inputs(host_, model_.get(), options_, options_.seed_given, inputs_))
+      return s;
     if (int s = plan_files()) return s;
     if (int s = run_on(options_.device, program_, binding_, !options_.profile.empty())) return s;
     for (const std::string& name : names_) {
@@ -44,7 +52,8 @@ class Run {
     if (int s = compile(host_, model_, options_, options_.device, program_)) return s;
     Text text;
     const tenon_sink_t sink = text.sink();
-    if (tenon_code_t code = host_.session->dump(host_.session->self, program_.get(), str(options_.dump), &sink)) {
+    if (tenon_code_t code =
+            host_.session->dump(host_.session->self, program_.get(), str(options_.dump), &sink)) {
       return report(host_, code);
     }
     write_out(text.text);
@@ -63,12 +72,13 @@ class Run {
   int run_check() {
     RunOptions options = options_;
     options.no_fallback = false;  // the oracle may be helped; what it compares is the values
-    // A pass that changes what the model computes must not change the oracle as well. All that compiling may need of them is to write
-    // out what no device takes whole.
+    // A pass that changes what the model computes must not change the oracle as well. All that
+    // compiling may need of them is to write out what no device takes whole.
     if (options.pipeline != "none") options.pipeline = "legalize";
     if (int s = compile(host_, model_, options, options_.check, checked_)) return s;
     if (int s = bind_inputs(host_, checked_, inputs_, check_)) return s;
-    if (tenon_code_t code = host_.session->run(host_.session->self, check_.get())) return report(host_, code);
+    if (tenon_code_t code = host_.session->run(host_.session->self, check_.get()))
+      return report(host_, code);
     for (size_t i = 0; i < names_.size(); ++i) {
       if (int s = compare_output(i)) return s;
     }
@@ -81,21 +91,23 @@ class Run {
     const Dense& found = outputs_[i];
     if (found.dtype != expected.dtype || found.dims != expected.dims) {
       return fail(kWrongResult, "T0007",
-                  fmt::format("output {} is {} here and {} on {}.", in_quotes(names_[i]), type_text(found),
-                              type_text(expected), in_quotes(options_.check)));
+                  fmt::format("output {} is {} here and {} on {}.", in_quotes(names_[i]),
+                              type_text(found), type_text(expected), in_quotes(options_.check)));
     }
     CheckedOutput checked;
     checked.name = names_[i];
-    checked.tolerance = options_.tolerance_given ? options_.tolerance : default_tolerance(found.dtype);
+    checked.tolerance =
+        options_.tolerance_given ? options_.tolerance : default_tolerance(found.dtype);
     checked.comparison = compare(found, expected, checked.tolerance);
     if (!checked.comparison.ok) {
       const int64_t worst = checked.comparison.worst;
       failures_.push_back(fmt::format(
-          "output {} differs from {}: max|a-b| = {:.3g}, max|b| = {:.3g}, tolerance {:g}; worst at {}: {} instead of "
+          "output {} differs from {}: max|a-b| = {:.3g}, max|b| = {:.3g}, tolerance {:g}; worst at "
+          "{}: {} instead of "
           "{}.",
-          in_quotes(names_[i]), in_quotes(options_.check), checked.comparison.difference, checked.comparison.scale,
-          checked.tolerance, index_text(expected.dims, worst), element_text(found, worst),
-          element_text(expected, worst)));
+          in_quotes(names_[i]), in_quotes(options_.check), checked.comparison.difference,
+          checked.comparison.scale, checked.tolerance, index_text(expected.dims, worst),
+          element_text(found, worst), element_text(expected, worst)));
     }
     checks_.push_back(std::move(checked));
     return kOk;
@@ -106,8 +118,8 @@ class Run {
   static std::string file_name(const std::string& name) {
     std::string result;
     for (const char c : name) {
-      const bool kept = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' ||
-                        c == '.' || c == '-';
+      const bool kept = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+                        (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-';
       result += kept ? c : '_';
     }
     return result + TENON_OUTPUT_EXTENSION;
@@ -119,12 +131,15 @@ class Run {
     std::set<std::string> taken;
     for (const std::string& name : names_) {
       if (taken.insert(file_name(name)).second) continue;
-      return fail(kUsage, "T0107", fmt::format("two outputs would be written to the file {}.", in_quotes(file_name(name))),
-                  "Rename an output of the model.");
+      return fail(
+          kUsage, "T0107",
+          fmt::format("two outputs would be written to the file {}.", in_quotes(file_name(name))),
+          "Rename an output of the model.");
     }
     if (mkdir(options_.output_dir.c_str(), 0777) != 0 && errno != EEXIST) {
       return fail(kUsage, "T0107",
-                  fmt::format("the folder {} cannot be made: {}.", in_quotes(options_.output_dir), strerror(errno)));
+                  fmt::format("the folder {} cannot be made: {}.", in_quotes(options_.output_dir),
+                              strerror(errno)));
     }
     return kOk;
   }
@@ -152,8 +167,8 @@ class Run {
     if (options_.profile.empty()) return kOk;
     Text text;
     const tenon_sink_t sink = text.sink();
-    if (tenon_code_t code =
-            host_.session->profile_write(host_.session->self, binding_.get(), TENON_PROFILE_PERFETTO, &sink)) {
+    if (tenon_code_t code = host_.session->profile_write(host_.session->self, binding_.get(),
+                                                         TENON_PROFILE_PERFETTO, &sink)) {
       return report(host_, code);
     }
     return write_file(host_, options_.profile, text.text);
@@ -164,11 +179,13 @@ class Run {
   int print_text() {
     for (size_t i = 0; i < names_.size(); ++i) {
       out("{}: {} = {}\n", safe(names_[i]), type_text(outputs_[i]), preview(outputs_[i]));
-      write_out(options_.top > 0 ? top_entries(outputs_[i], options_.top) : argmax_line(outputs_[i]));
+      write_out(options_.top > 0 ? top_entries(outputs_[i], options_.top)
+                                 : argmax_line(outputs_[i]));
     }
     Text summary;
     const tenon_sink_t sink = summary.sink();
-    if (tenon_code_t code = host_.session->placement_summary(host_.session->self, program_.get(), &sink)) {
+    if (tenon_code_t code =
+            host_.session->placement_summary(host_.session->self, program_.get(), &sink)) {
       return report(host_, code);
     }
     if (summary.text.empty()) summary.text = restricted_summary();
@@ -176,15 +193,18 @@ class Run {
       if (summary.text.back() == '\n') summary.text.pop_back();
       out("placement: {}\n", safe(summary.text, 1000));
     }
-    if (const std::string variants = variants_of(placement_); !variants.empty()) out("variants: {}\n", safe(variants, 2000));
+    if (const std::string variants = variants_of(placement_); !variants.empty())
+      out("variants: {}\n", safe(variants, 2000));
     for (const CheckedOutput& checked : checks_) {
       if (!checked.comparison.ok) continue;
-      out("check: {} agrees with {}: max|a-b| = {:.3g}, max|b| = {:.3g}, tolerance {:g}\n", safe(checked.name),
-          options_.check, checked.comparison.difference, checked.comparison.scale, checked.tolerance);
+      out("check: {} agrees with {}: max|a-b| = {:.3g}, max|b| = {:.3g}, tolerance {:g}\n",
+          safe(checked.name), options_.check, checked.comparison.difference,
+          checked.comparison.scale, checked.tolerance);
     }
     if (!options_.profile.empty()) {
       std::vector<KernelRow> rows;
-      if (int s = kernel_rows(host_, binding_, options_.top > 0 ? options_.top : 10, rows)) return s;
+      if (int s = kernel_rows(host_, binding_, options_.top > 0 ? options_.top : 10, rows))
+        return s;
       write_err(kernel_table(rows, {}, 1, options_.model));
     }
     return kOk;
@@ -193,10 +213,12 @@ class Run {
   // One device took all, but variables narrowed the choice: say which it was.
   std::string restricted_summary() const {
     if (!options_.device.empty()) return "";
-    for (const char* name : {"TENON_PLUGINS_DISABLE", "TENON_PLUGINS_SELECT", "TENON_PLUGIN_AUTOLOAD"}) {
+    for (const char* name :
+         {"TENON_PLUGINS_DISABLE", "TENON_PLUGINS_SELECT", "TENON_PLUGIN_AUTOLOAD"}) {
       const std::string_view value = view(host_.host->setting(host_.host->self, str(name)));
       if (value.empty()) continue;
-      return fmt::format("all {} nodes on {} ({}={})", nodes_of(placement_), devices_of(placement_), name, value);
+      return fmt::format("all {} nodes on {} ({}={})", nodes_of(placement_), devices_of(placement_),
+                         name, value);
     }
     return "";
   }
@@ -207,12 +229,12 @@ class Run {
     if (tenon_code_t code = host_.session->run_info(host_.session->self, binding_.get(), &info)) {
       return report(host_, code);
     }
-    std::string json = fmt::format("{{\"schema\": 1, \"model\": {}, \"device\": {}, \"run_ms\": {}, \"outputs\": [",
-                                   json_string(options_.model), json_string(devices_of(placement_)),
-                                   json_number(info.run_ms));
+    std::string json = fmt::format(
+        "{{\"schema\": 1, \"model\": {}, \"device\": {}, \"run_ms\": {}, \"outputs\": [",
+        json_string(options_.model), json_string(devices_of(placement_)), json_number(info.run_ms));
     for (size_t i = 0; i < names_.size(); ++i) {
-      json += fmt::format("{}{{\"name\": {}, \"type\": {}, \"preview\": [", i == 0 ? "" : ", ", json_string(names_[i]),
-                          json_string(type_text(outputs_[i])));
+      json += fmt::format("{}{{\"name\": {}, \"type\": {}, \"preview\": [", i == 0 ? "" : ", ",
+                          json_string(names_[i]), json_string(type_text(outputs_[i])));
       const int64_t shown = std::min<int64_t>(outputs_[i].count(), 16);
       for (int64_t e = 0; e < shown; ++e) {
         json += (e == 0 ? "" : ", ") + json_number(element(outputs_[i], e));
@@ -221,12 +243,14 @@ class Run {
     }
     json += "], \"checks\": [";
     for (size_t i = 0; i < checks_.size(); ++i) {
-      json += fmt::format("{}{{\"output\": {}, \"ok\": {}, \"difference\": {}, \"scale\": {}, \"tolerance\": {}}}",
-                          i == 0 ? "" : ", ", json_string(checks_[i].name), checks_[i].comparison.ok,
-                          json_number(checks_[i].comparison.difference), json_number(checks_[i].comparison.scale),
-                          json_number(checks_[i].tolerance));
+      json += fmt::format(
+          "{}{{\"output\": {}, \"ok\": {}, \"difference\": {}, \"scale\": {}, \"tolerance\": {}}}",
+          i == 0 ? "" : ", ", json_string(checks_[i].name), checks_[i].comparison.ok,
+          json_number(checks_[i].comparison.difference), json_number(checks_[i].comparison.scale),
+          json_number(checks_[i].tolerance));
     }
-    out("{}], \"transferred_bytes\": {}, \"placement\": {}}}\n", json, info.transferred_bytes, placement_);
+    out("{}], \"transferred_bytes\": {}, \"placement\": {}}}\n", json, info.transferred_bytes,
+        placement_);
     return kOk;
   }
 

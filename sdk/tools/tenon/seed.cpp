@@ -1,5 +1,6 @@
-// tenon seed: compiles every operator by itself, with symbolic sizes, so that the cache holds what small graphs and first calls need.
-// A build gives the folder a name with TENON_CACHE_DIR and ships it beside the plugins (TENON_SEED_DIR).
+// tenon seed: compiles every operator by itself, with symbolic sizes, so that the cache holds what
+// small graphs and first calls need. A build gives the folder a name with TENON_CACHE_DIR and ships
+// it beside the plugins (TENON_SEED_DIR).
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -20,7 +21,8 @@ class Seed {
  public:
   Seed(const Host& host, const RunOptions& options) : host_(host), options_(options) {}
 
-  // The number of graphs that compiled is added to `made`. What the op or the device refuses is left out.
+  // The number of graphs that compiled is added to `made`. What the op or the device refuses is
+  // left out.
   void op(const tenon_op_def_t& op, uint64_t& made) {
     for (uint32_t e = 0; e < op.example_count; ++e) {
       Model example(host_);
@@ -35,8 +37,10 @@ class Seed {
   bool read_example(std::string_view expression, Model& model) {
     const std::string text = example_graph(expression, false);
     tenon_blob_t* blob = nullptr;
-    if (text.empty() || api().blob_bytes(api().self, text.data(), text.size(), &blob) != TENON_OK) return false;
-    const tenon_code_t code = host_.session->model_load_bytes(host_.session->self, blob, str("example.tir"), str(""), model.out());
+    if (text.empty() || api().blob_bytes(api().self, text.data(), text.size(), &blob) != TENON_OK)
+      return false;
+    const tenon_code_t code = host_.session->model_load_bytes(
+        host_.session->self, blob, str("example.tir"), str(""), model.out());
     api().blob_release(api().self, blob);
     return code == TENON_OK;
   }
@@ -45,18 +49,21 @@ class Seed {
   bool build(const Model& example, tenon_dtype_t dtype) {
     Graph from(host_), to(host_);
     symbols_.clear();
-    if (host_.session->model_graph(host_.session->self, example.get(), from.out()) != TENON_OK) return false;
+    if (host_.session->model_graph(host_.session->self, example.get(), from.out()) != TENON_OK)
+      return false;
     if (api().create(api().self, str("seed"), to.out()) != TENON_OK) return false;
     if (!copy(from.get(), to.get(), dtype) || !seen_.insert(hash(to.get())).second) return false;
     Model model(host_);
     Program program(host_);
-    if (host_.session->model_from_graph(host_.session->self, to.get(), model.out()) != TENON_OK) return false;
+    if (host_.session->model_from_graph(host_.session->self, to.get(), model.out()) != TENON_OK)
+      return false;
     tenon_session_options_t session = {};
     session.size_bytes = sizeof session;
     session.no_fallback = 1;
     session.claim_all = 1;
     session.device = str(options_.device);
-    return host_.session->compile(host_.session->self, model.get(), &session, program.out()) == TENON_OK;
+    return host_.session->compile(host_.session->self, model.get(), &session, program.out()) ==
+           TENON_OK;
   }
 
   std::pair<uint64_t, uint64_t> hash(tenon_graph_t* graph) const {
@@ -73,9 +80,11 @@ class Seed {
     target.size_bytes = sizeof target;
     main.size_bytes = sizeof main;
     node.size_bytes = sizeof node;
-    if (api().graph_view(api().self, from, &all) != TENON_OK || api().region_view(api().self, from, all.main, &main) != TENON_OK ||
+    if (api().graph_view(api().self, from, &all) != TENON_OK ||
+        api().region_view(api().self, from, all.main, &main) != TENON_OK ||
         api().graph_view(api().self, to, &target) != TENON_OK || main.node_count != 1 ||
-        api().node_view(api().self, from, main.nodes[0], &node) != TENON_OK || node.region_count != 0) {
+        api().node_view(api().self, from, main.nodes[0], &node) != TENON_OK ||
+        node.region_count != 0) {
       return false;
     }
     std::map<tenon_value_t, tenon_value_t> values = {{TENON_NONE, TENON_NONE}};
@@ -94,8 +103,8 @@ class Seed {
     return finish(to, target.main, node, operands);
   }
 
-  bool argument(tenon_graph_t* to, tenon_region_t region, const tenon_type_t& like, tenon_dtype_t dtype, uint32_t index,
-                tenon_value_t& out) {
+  bool argument(tenon_graph_t* to, tenon_region_t region, const tenon_type_t& like,
+                tenon_dtype_t dtype, uint32_t index, tenon_value_t& out) {
     std::vector<tenon_dim_t> dims;
     for (uint32_t d = 0; d < like.rank; ++d) {
       if (!dim(to, region, like.dims[d], dims.emplace_back())) return false;
@@ -103,7 +112,8 @@ class Seed {
     tenon_type_t type = like;
     if (type.dtype == TENON_F32) type.dtype = dtype;
     type.dims = dims.data();
-    return api().argument_add(api().self, to, region, &type, str(fmt::format("x{}", index)), &out) == TENON_OK;
+    return api().argument_add(api().self, to, region, &type, str(fmt::format("x{}", index)),
+                              &out) == TENON_OK;
   }
 
   // Equal sizes of the example are one symbol; 0 and 1 mean themselves.
@@ -118,7 +128,8 @@ class Seed {
     tenon_symbol_view_t view = {};
     view.size_bytes = sizeof view;
     const std::string name = fmt::format("n{}", symbols_.size());
-    if (api().symbol_define(api().self, to, region, str(name), 0, std::numeric_limits<int64_t>::max(), 1, -1, &symbol) != TENON_OK ||
+    if (api().symbol_define(api().self, to, region, str(name), 0,
+                            std::numeric_limits<int64_t>::max(), 1, -1, &symbol) != TENON_OK ||
         api().symbol_view(api().self, to, symbol, &view) != TENON_OK) {
       return false;
     }
@@ -126,7 +137,8 @@ class Seed {
     return true;
   }
 
-  bool finish(tenon_graph_t* to, tenon_region_t region, const tenon_node_view_t& like, const std::vector<tenon_value_t>& operands) {
+  bool finish(tenon_graph_t* to, tenon_region_t region, const tenon_node_view_t& like,
+              const std::vector<tenon_value_t>& operands) {
     const tenon_builder_t builder = {to, region, TENON_NONE, 0};
     tenon_node_spec_t spec = {};
     spec.size_bytes = sizeof spec;
@@ -141,7 +153,8 @@ class Seed {
     made.size_bytes = sizeof made;
     return api().node_build(api().self, &builder, &spec, &node) == TENON_OK &&
            api().node_view(api().self, to, node, &made) == TENON_OK && made.result_count != 0 &&
-           api().region_yield(api().self, to, region, made.results, made.result_count, nullptr) == TENON_OK;
+           api().region_yield(api().self, to, region, made.results, made.result_count, nullptr) ==
+               TENON_OK;
   }
 
   const Host& host_;
@@ -166,11 +179,14 @@ int command_seed(const RunOptions& options) {
   uint64_t made = 0;
   for (const tenon_op_def_t* op : ops) {
     const bool wanted = options.inputs.empty() ||
-                        std::find(options.inputs.begin(), options.inputs.end(), view(op->name)) != options.inputs.end();
+                        std::find(options.inputs.begin(), options.inputs.end(), view(op->name)) !=
+                            options.inputs.end();
     if (wanted) seed.op(*op, made);
   }
   out("{} graphs of one operator are in the cache\n", made);
-  return made == 0 ? fail(kUsage, "T0008", "no operator could be compiled by itself.", "`tenon ops` lists them.") : kOk;
+  return made == 0 ? fail(kUsage, "T0008", "no operator could be compiled by itself.",
+                          "`tenon ops` lists them.")
+                   : kOk;
 }
 
 }  // namespace tenon::tools

@@ -1,10 +1,11 @@
-// The second set of blind mutants (blind.py, shim.h): what does one thing wrong. Written from docs/spec/plugin.md alone, against the checks
-// as they were then. Each word stands in second.list with the requirement that it breaks.
+// The second set of blind mutants (blind.py, shim.h): what does one thing wrong. Written from
+// docs/spec/plugin.md alone, against the checks as they were then. Each word stands in second.list
+// with the requirement that it breaks.
 #include <fenv.h>
 #include <locale.h>
 #include <math.h>
-#include <signal.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,15 +22,19 @@
 
 namespace {
 
-// ---- Devices and memory ---------------------------------------------------------------------------------
+// ---- Devices and memory
+// ---------------------------------------------------------------------------------
 
-std::map<tenon_buffer_t*, uint64_t> sizes;         // of live buffers
-std::map<uint64_t, tenon_buffer_t*> by_size;       // for alloc_twice_the_same
+std::map<tenon_buffer_t*, uint64_t> sizes;    // of live buffers
+std::map<uint64_t, tenon_buffer_t*> by_size;  // for alloc_twice_the_same
 
 tenon_code_t info(void*, uint32_t ordinal, tenon_device_info_t* out) {
   tenon_device_info_t mine{};
   mine.size_bytes = sizeof mine;
-  if (tenon_code_t code = device_next->info(device_next->self, is("info_takes_any_ordinal") ? 0 : ordinal, &mine); code) return code;
+  if (tenon_code_t code =
+          device_next->info(device_next->self, is("info_takes_any_ordinal") ? 0 : ordinal, &mine);
+      code)
+    return code;
   if (is("info_drifts")) mine.copy_latency_ns += ++calls;
   if (is("alignment_is_no_power")) mine.alignment_bytes = 24;
   if (is("speed_is_nan")) mine.copy_gigabytes_per_second = NAN;
@@ -77,7 +82,8 @@ tenon_code_t alloc(void*, tenon_device_t* device, uint64_t size, tenon_buffer_t*
   if (size == 0 && is("refuses_nothing")) return fail(TENON_INVALID_ARGUMENT, "0 bytes");
   std::lock_guard lock(mutex);
   if (is("alloc_twice_the_same")) {
-    if (auto it = by_size.find(size); it != by_size.end() && size > 0) return *out = it->second, TENON_OK;
+    if (auto it = by_size.find(size); it != by_size.end() && size > 0)
+      return *out = it->second, TENON_OK;
   }
   const tenon_code_t code = device_next->alloc(device_next->self, device, size, out);
   if (code == TENON_OK) sizes[*out] = size, by_size[size] = *out;
@@ -96,19 +102,28 @@ tenon_code_t release(void*, tenon_device_t* device, tenon_buffer_t* buffer) {
 // What a copy becomes; false: nothing is left to do and `code` is the answer.
 bool bend(tenon_copy_t& c, tenon_code_t& code) {
   code = TENON_OK;
-  if (is("last_byte_of_large_lost") && c.length_bytes > 1 << 20 && c.direction != TENON_COPY_FILL) --c.length_bytes;
-  if (is("odd_offset_rounded") && c.direction == TENON_COPY_HOST_TO_DEVICE && c.to_offset_bytes % 2) --c.to_offset_bytes;
-  if (is("fill_of_eight_is_of_four") && c.direction == TENON_COPY_FILL && c.pattern_bytes == 8) c.pattern_bytes = 4;
-  if (is("fill_big_endian") && c.direction == TENON_COPY_FILL && c.pattern_bytes == 2) c.pattern = __builtin_bswap16(c.pattern & 0xffff);
+  if (is("last_byte_of_large_lost") && c.length_bytes > 1 << 20 && c.direction != TENON_COPY_FILL)
+    --c.length_bytes;
+  if (is("odd_offset_rounded") && c.direction == TENON_COPY_HOST_TO_DEVICE && c.to_offset_bytes % 2)
+    --c.to_offset_bytes;
+  if (is("fill_of_eight_is_of_four") && c.direction == TENON_COPY_FILL && c.pattern_bytes == 8)
+    c.pattern_bytes = 4;
+  if (is("fill_big_endian") && c.direction == TENON_COPY_FILL && c.pattern_bytes == 2)
+    c.pattern = __builtin_bswap16(c.pattern & 0xffff);
   if (is("fill_of_three") && c.direction == TENON_COPY_FILL && c.pattern_bytes == 3) return false;
-  if (is("fill_from_the_start") && c.direction == TENON_COPY_FILL) c.length_bytes += c.to_offset_bytes, c.to_offset_bytes = 0;
+  if (is("fill_from_the_start") && c.direction == TENON_COPY_FILL)
+    c.length_bytes += c.to_offset_bytes, c.to_offset_bytes = 0;
   if (is("unknown_direction_is_fine") && (c.direction == 0 || c.direction > 4)) return false;
-  if (is("wrapping_range_is_fine") && c.to_offset_bytes + c.length_bytes < c.to_offset_bytes) return false;
-  if (is("nothing_at_the_end_fails") && c.length_bytes == 0 && (c.to_offset_bytes || c.from_offset_bytes)) {
+  if (is("wrapping_range_is_fine") && c.to_offset_bytes + c.length_bytes < c.to_offset_bytes)
+    return false;
+  if (is("nothing_at_the_end_fails") && c.length_bytes == 0 &&
+      (c.to_offset_bytes || c.from_offset_bytes)) {
     return code = fail(TENON_OUT_OF_RANGE, "the end"), false;
   }
-  if (is("between_buffers_offsets_swapped") && c.direction == TENON_COPY_DEVICE_TO_DEVICE) std::swap(c.from_offset_bytes, c.to_offset_bytes);
-  if (is("wrong_code_beyond_the_end") && c.to && sizes.count(c.to) && c.to_offset_bytes > sizes[c.to]) {
+  if (is("between_buffers_offsets_swapped") && c.direction == TENON_COPY_DEVICE_TO_DEVICE)
+    std::swap(c.from_offset_bytes, c.to_offset_bytes);
+  if (is("wrong_code_beyond_the_end") && c.to && sizes.count(c.to) &&
+      c.to_offset_bytes > sizes[c.to]) {
     return code = fail(TENON_INVALID_ARGUMENT, "beyond"), false;
   }
   return true;
@@ -127,7 +142,8 @@ tenon_code_t copy(void*, tenon_device_t* device, const tenon_copy_t* given) {
     return TENON_OK;
   }
   code = device_next->copy(device_next->self, device, &c);
-  if (is("one_byte_more_for_the_host") && code == TENON_OK && c.direction == TENON_COPY_DEVICE_TO_HOST && c.length_bytes > 3) {
+  if (is("one_byte_more_for_the_host") && code == TENON_OK &&
+      c.direction == TENON_COPY_DEVICE_TO_HOST && c.length_bytes > 3) {
     static_cast<char*>(c.host_to)[c.length_bytes] ^= 1;
   }
   return code;
@@ -139,8 +155,10 @@ tenon_code_t sync(void*, tenon_device_t* device) {
   tenon_code_t code = device_next->sync(device_next->self, device);
   if (is("sync_swallows_errors")) return TENON_OK;
   if (is("sync_repeats_the_error")) {
-    if (code != TENON_OK) last = static_cast<int>(code);
-    else if (last != TENON_OK) return fail(static_cast<tenon_code_t>(last.load()), "again");
+    if (code != TENON_OK)
+      last = static_cast<int>(code);
+    else if (last != TENON_OK)
+      return fail(static_cast<tenon_code_t>(last.load()), "again");
   }
   return code;
 }
@@ -156,7 +174,8 @@ tenon_code_t memory(void*, tenon_device_t* device, uint64_t* used, uint64_t* pea
   return code;
 }
 
-// ---- Queues and fences ----------------------------------------------------------------------------------
+// ---- Queues and fences
+// ----------------------------------------------------------------------------------
 
 std::map<tenon_fence_t*, uint64_t> lasts;
 std::map<tenon_queue_t*, tenon_device_t*> device_of;
@@ -204,17 +223,20 @@ Points bend_points(const tenon_fence_point_t* waits, uint32_t count, tenon_fence
   return p;
 }
 
-tenon_code_t copy_async(void*, tenon_queue_t* queue, const tenon_copy_t* given, const tenon_fence_point_t* waits, uint32_t count,
+tenon_code_t copy_async(void*, tenon_queue_t* queue, const tenon_copy_t* given,
+                        const tenon_fence_point_t* waits, uint32_t count,
                         tenon_fence_point_t signal) {
   tenon_copy_t c = *given;
   tenon_code_t code;
   if (!bend(c, code)) return code;
   if (is("nothing_is_not_signalled") && c.length_bytes == 0) return TENON_OK;
-  if (is("fill_is_not_for_queues") && c.direction == TENON_COPY_FILL) return fail(TENON_UNIMPLEMENTED, "fill");
+  if (is("fill_is_not_for_queues") && c.direction == TENON_COPY_FILL)
+    return fail(TENON_UNIMPLEMENTED, "fill");
   if (is("needs_a_signal") && !signal.fence) return fail(TENON_INVALID_ARGUMENT, "no signal");
   if (is("blocks_for_its_waits")) {
     for (uint32_t i = 0; i < count; ++i) {
-      if (waits[i].fence) queue_next->fence_wait(queue_next->self, waits[i].fence, waits[i].value, UINT64_MAX);
+      if (waits[i].fence)
+        queue_next->fence_wait(queue_next->self, waits[i].fence, waits[i].value, UINT64_MAX);
     }
   }
   if (is("host_memory_read_at_once") && c.direction == TENON_COPY_HOST_TO_DEVICE) {
@@ -228,13 +250,17 @@ tenon_code_t copy_async(void*, tenon_queue_t* queue, const tenon_copy_t* given, 
     if (other) queue = other;
   }
   const Points p = bend_points(waits, count, signal);
-  code = queue_next->copy_async(queue_next->self, queue, &c, p.list.data(), static_cast<uint32_t>(p.list.size()), p.signal);
-  if (is("refused_work_signals") && code != TENON_OK && signal.fence) queue_next->fence_signal(queue_next->self, signal.fence, signal.value);
+  code = queue_next->copy_async(queue_next->self, queue, &c, p.list.data(),
+                                static_cast<uint32_t>(p.list.size()), p.signal);
+  if (is("refused_work_signals") && code != TENON_OK && signal.fence)
+    queue_next->fence_signal(queue_next->self, signal.fence, signal.value);
   return code;
 }
 
 tenon_code_t fence_create(void*, tenon_device_t* device, uint64_t initial, tenon_fence_t** out) {
-  const uint64_t value = is("fences_start_at_zero") ? 0 : is("values_of_32_bits") ? static_cast<uint32_t>(initial) : initial;
+  const uint64_t value = is("fences_start_at_zero") ? 0
+                         : is("values_of_32_bits")  ? static_cast<uint32_t>(initial)
+                                                    : initial;
   return queue_next->fence_create(queue_next->self, device, value, out);
 }
 
@@ -267,13 +293,17 @@ tenon_code_t fence_wait(void*, tenon_fence_t* fence, uint64_t value, uint64_t ti
   if (is("good_is_a_tenth_of_a_second") && timeout_ns == UINT64_MAX) timeout_ns = 100'000'000;
   const tenon_code_t code = queue_next->fence_wait(queue_next->self, fence, value, timeout_ns);
   if (is("late_is_fine") && code == TENON_DEADLINE_EXCEEDED) return TENON_OK;
-  if (is("late_is_unavailable") && code == TENON_DEADLINE_EXCEEDED) return fail(TENON_UNAVAILABLE, "late");
-  if (is("failed_work_is_internal") && code != TENON_OK && code != TENON_DEADLINE_EXCEEDED) return fail(TENON_INTERNAL, "something");
-  if (is("waiting_hides_failure") && code != TENON_OK && code != TENON_DEADLINE_EXCEEDED) return TENON_OK;
+  if (is("late_is_unavailable") && code == TENON_DEADLINE_EXCEEDED)
+    return fail(TENON_UNAVAILABLE, "late");
+  if (is("failed_work_is_internal") && code != TENON_OK && code != TENON_DEADLINE_EXCEEDED)
+    return fail(TENON_INTERNAL, "something");
+  if (is("waiting_hides_failure") && code != TENON_OK && code != TENON_DEADLINE_EXCEEDED)
+    return TENON_OK;
   return code;
 }
 
-// ---- Compile --------------------------------------------------------------------------------------------
+// ---- Compile
+// --------------------------------------------------------------------------------------------
 
 struct Sink {
   const tenon_claim_sink_t* next;
@@ -301,7 +331,8 @@ tenon_code_t refuse(void* self, tenon_node_t node, tenon_code_t code, tenon_str_
   return s.next->refuse(s.next->self, node, code, why);
 }
 
-tenon_code_t claim(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_claim_sink_t* sink) {
+tenon_code_t claim(void*, tenon_str_t target, tenon_graph_t* graph,
+                   const tenon_claim_sink_t* sink) {
   if (is("claims_every_other_time") && ++calls % 2 == 0) return TENON_OK;
   Sink s{sink};
   tenon_claim_sink_t mine = *sink;
@@ -311,7 +342,8 @@ tenon_code_t claim(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_
   return compile_next->claim(compile_next->self, target, graph, &mine);
 }
 
-tenon_code_t compile(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_compile_options_t* options, tenon_artifact_t** out) {
+tenon_code_t compile(void*, tenon_str_t target, tenon_graph_t* graph,
+                     const tenon_compile_options_t* options, tenon_artifact_t** out) {
   return compile_next->compile(compile_next->self, target, graph, options, out);
 }
 
@@ -338,17 +370,20 @@ tenon_code_t fits(void*, tenon_str_t target, const void* bytes, uint64_t size) {
   return code;
 }
 
-tenon_code_t load(void*, tenon_device_t* device, const void* bytes, uint64_t size, tenon_blob_t* const* constants, uint32_t count,
-                  tenon_executable_t** out) {
+tenon_code_t load(void*, tenon_device_t* device, const void* bytes, uint64_t size,
+                  tenon_blob_t* const* constants, uint32_t count, tenon_executable_t** out) {
   std::unique_lock lock(mutex);
   std::string copy(static_cast<const char*>(bytes), size);
   if (is("loads_the_last_good_bytes")) {
     lock.unlock();
-    const tenon_code_t code = compile_next->load(compile_next->self, device, bytes, size, constants, count, out);
+    const tenon_code_t code =
+        compile_next->load(compile_next->self, device, bytes, size, constants, count, out);
     lock.lock();
-    if (code == TENON_OK) good_bytes = copy;
+    if (code == TENON_OK)
+      good_bytes = copy;
     else if (!good_bytes.empty()) {
-      return compile_next->load(compile_next->self, device, good_bytes.data(), good_bytes.size(), constants, count, out);
+      return compile_next->load(compile_next->self, device, good_bytes.data(), good_bytes.size(),
+                                constants, count, out);
     }
     return code;
   }
@@ -376,11 +411,13 @@ tenon_code_t executable_info(void*, tenon_executable_t* executable, tenon_execut
   return compile_next->executable_info(compile_next->self, executable, out);
 }
 
-tenon_code_t needs(void*, tenon_executable_t* executable, tenon_symbols_t symbols, tenon_needs_t* out) {
+tenon_code_t needs(void*, tenon_executable_t* executable, tenon_symbols_t symbols,
+                   tenon_needs_t* out) {
   const tenon_code_t code = compile_next->needs(compile_next->self, executable, symbols, out);
   if (code != TENON_OK) return code;
   if (is("needs_four_bytes_less")) {
-    for (uint32_t i = 0; i < out->output_count; ++i) out->outputs[i].size_bytes_max -= std::min<uint64_t>(4, out->outputs[i].size_bytes_max);
+    for (uint32_t i = 0; i < out->output_count; ++i)
+      out->outputs[i].size_bytes_max -= std::min<uint64_t>(4, out->outputs[i].size_bytes_max);
   }
   if (is("offers_any_alias") && out->output_count > 0) out->outputs[0].alias_input = 0;
   if (is("alias_beyond_the_inputs") && out->output_count > 0) out->outputs[0].alias_input = 77;
@@ -414,7 +451,9 @@ void spoil(tenon_device_t* device, tenon_executable_t* executable, const tenon_c
       continue;
     }
     std::vector<char> data(bytes);
-    if (device_copy(device, TENON_COPY_DEVICE_TO_HOST, call->outputs[i], 0, data.data(), bytes) != TENON_OK) continue;
+    if (device_copy(device, TENON_COPY_DEVICE_TO_HOST, call->outputs[i], 0, data.data(), bytes) !=
+        TENON_OK)
+      continue;
     if (is("last_element_lost")) memset(data.data() + bytes - 4, 0, 4);
     if (is("low_bit_of_every_other_run") && ++calls % 2 == 0) data[0] ^= 1;
     for (uint64_t at = 0; at + 4 <= bytes; at += 4) {
@@ -422,7 +461,8 @@ void spoil(tenon_device_t* device, tenon_executable_t* executable, const tenon_c
       memcpy(&f, data.data() + at, 4);
       if (is("nan_becomes_zero") && f != f) f = 0;
       if (is("no_negative_zero") && f == 0) f = 0;
-      if (is("denormals_become_normal") && f != 0 && fabsf(f) < 1.17549435e-38f) f = copysignf(1.17549435e-38f, f);
+      if (is("denormals_become_normal") && f != 0 && fabsf(f) < 1.17549435e-38f)
+        f = copysignf(1.17549435e-38f, f);
       if (is("infinity_is_large") && isinf(f)) f = copysignf(3.4028234e38f, f);
       if (is("three_digits") && fabsf(f) > 1e-30f && isfinite(f)) f *= 1.002f;
       memcpy(data.data() + at, &f, 4);
@@ -439,14 +479,17 @@ tenon_code_t open_and_remember(void* self, uint32_t ordinal, tenon_device_t** ou
   return code;
 }
 
-void backwards(void* self, tenon_str_t name, tenon_str_t origins, uint64_t begin, uint64_t end, double flops, double bytes, uint32_t lane) {
+void backwards(void* self, tenon_str_t name, tenon_str_t origins, uint64_t begin, uint64_t end,
+               double flops, double bytes, uint32_t lane) {
   const auto* next = static_cast<const tenon_profile_sink_t*>(self);
-  next->event(next->self, is("events_without_name") ? tenon_str_t{} : name, origins, is("events_end_before") ? end + 1 : begin, end, flops, bytes, lane);
+  next->event(next->self, is("events_without_name") ? tenon_str_t{} : name, origins,
+              is("events_end_before") ? end + 1 : begin, end, flops, bytes, lane);
 }
 
 bool spoils() {
-  for (const char* word : {"an_input_changes", "byte_behind_the_output", "last_element_lost", "low_bit_of_every_other_run", "nan_becomes_zero",
-                           "no_negative_zero", "denormals_become_normal", "infinity_is_large", "three_digits"}) {
+  for (const char* word : {"an_input_changes", "byte_behind_the_output", "last_element_lost",
+                           "low_bit_of_every_other_run", "nan_becomes_zero", "no_negative_zero",
+                           "denormals_become_normal", "infinity_is_large", "three_digits"}) {
     if (is(word)) return true;
   }
   return false;
@@ -454,7 +497,8 @@ bool spoils() {
 
 tenon_code_t execute(void*, tenon_executable_t* executable, const tenon_call_t* given) {
   tenon_call_t call = *given;
-  if (is("profile_without_being_asked_for") && !call.profile) return fail(TENON_INTERNAL, "no profile");
+  if (is("profile_without_being_asked_for") && !call.profile)
+    return fail(TENON_INTERNAL, "no profile");
   const tenon_profile_sink_t sink{const_cast<tenon_profile_sink_t*>(call.profile), backwards};
   if (call.profile && (is("events_without_name") || is("events_end_before"))) call.profile = &sink;
   if (is("one_at_a_time_or_not_at_all")) {
@@ -464,7 +508,8 @@ tenon_code_t execute(void*, tenon_executable_t* executable, const tenon_call_t* 
     busy.clear();
     return code;
   }
-  if (is("cancelled_is_internal") && host->cancelled && host->cancelled(host->self)) return fail(TENON_INTERNAL, "stopped");
+  if (is("cancelled_is_internal") && host->cancelled && host->cancelled(host->self))
+    return fail(TENON_INTERNAL, "stopped");
   if (call.queue && is("execution_blocks_the_queue")) call.queue = nullptr;
   const Points p = bend_points(call.waits, call.wait_count, call.signal);
   call.waits = p.list.data();
@@ -475,8 +520,11 @@ tenon_code_t execute(void*, tenon_executable_t* executable, const tenon_call_t* 
     queue_next->fence_signal(queue_next->self, given->signal.fence, given->signal.value);
   }
   if (code == TENON_OK && spoils() && last_device) {
-    if (!call.queue) spoil(last_device, executable, &call);
-    else if (call.signal.fence && queue_next->fence_wait(queue_next->self, call.signal.fence, call.signal.value, UINT64_MAX) == TENON_OK) {
+    if (!call.queue)
+      spoil(last_device, executable, &call);
+    else if (call.signal.fence &&
+             queue_next->fence_wait(queue_next->self, call.signal.fence, call.signal.value,
+                                    UINT64_MAX) == TENON_OK) {
       spoil(last_device, executable, &call);
     }
   }
@@ -489,11 +537,15 @@ tenon_code_t dump(void*, tenon_artifact_t* artifact, tenon_str_t what, const ten
   return code;
 }
 
-tenon_code_t shutdown_failing(void*) { return fail(TENON_INTERNAL, "not today"); }
+tenon_code_t shutdown_failing(void*) {
+  return fail(TENON_INTERNAL, "not today");
+}
 
 }  // namespace
 
-extern "C" TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host, const tenon_plugin_t** out) {
+extern "C" TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi,
+                                                        const tenon_host_t* the_host,
+                                                        const tenon_plugin_t** out) {
   static Front front;
   auto& [plugin, interfaces] = front;
   host = the_host;
@@ -503,19 +555,24 @@ extern "C" TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const 
     const std::string id(i.id.data, i.id.size);
     if (id == TENON_DEVICE_ID) {
       static tenon_device_api_t mine = copy_of(i.table, device_next);
-      mine.count = count, mine.info = info, mine.open = open_and_remember, mine.alloc = alloc, mine.free = release, mine.copy = copy, mine.sync = sync;
+      mine.count = count, mine.info = info, mine.open = open_and_remember, mine.alloc = alloc,
+      mine.free = release, mine.copy = copy, mine.sync = sync;
       if (mine.memory) mine.memory = memory;
       if (is("required_slot_null")) mine.sync = nullptr;
       i.table = &mine;
     } else if (id == TENON_QUEUE_ID) {
       static tenon_queue_api_t mine = copy_of(i.table, queue_next);
-      mine.queue_create = queue_create, mine.queue_destroy = queue_destroy, mine.copy_async = copy_async, mine.fence_create = fence_create;
-      mine.fence_destroy = fence_destroy, mine.fence_query = fence_query, mine.fence_signal = fence_signal, mine.fence_wait = fence_wait;
+      mine.queue_create = queue_create, mine.queue_destroy = queue_destroy,
+      mine.copy_async = copy_async, mine.fence_create = fence_create;
+      mine.fence_destroy = fence_destroy, mine.fence_query = fence_query,
+      mine.fence_signal = fence_signal, mine.fence_wait = fence_wait;
       i.table = &mine;
     } else if (id == TENON_COMPILE_ID) {
       static tenon_compile_api_t mine = copy_of(i.table, compile_next);
-      mine.claim = claim, mine.compile = compile, mine.artifact_release = artifact_release, mine.artifact_bytes = artifact_bytes, mine.fits = fits;
-      mine.load = load, mine.executable_release = executable_release, mine.executable_info = executable_info, mine.needs = needs;
+      mine.claim = claim, mine.compile = compile, mine.artifact_release = artifact_release,
+      mine.artifact_bytes = artifact_bytes, mine.fits = fits;
+      mine.load = load, mine.executable_release = executable_release,
+      mine.executable_info = executable_info, mine.needs = needs;
       mine.execute = execute;
       if (mine.dump) mine.dump = dump;
       i.table = &mine;

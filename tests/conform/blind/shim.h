@@ -1,6 +1,7 @@
-// What the sets of blind mutants share: a plugin that stands in front of a good device's library. BLIND_BASE names that library, BLIND_MUTANT
-// the word of the fault; without a word everything goes through. BLIND_FIRED: a file that gets a byte where the fault took effect, for
-// telling a fault that was not looked for from one that had no occasion.
+// What the sets of blind mutants share: a plugin that stands in front of a good device's library.
+// BLIND_BASE names that library, BLIND_MUTANT the word of the fault; without a word everything goes
+// through. BLIND_FIRED: a file that gets a byte where the fault took effect, for telling a fault
+// that was not looked for from one that had no occasion.
 #pragma once
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -50,8 +51,12 @@ bool is(const char* word) {
   return true;
 }
 
-tenon_code_t fail(tenon_code_t code, const char* text) { return host->fail(host->self, code, {text, strlen(text)}, nullptr, 0); }
-void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+tenon_code_t fail(tenon_code_t code, const char* text) {
+  return host->fail(host->self, code, {text, strlen(text)}, nullptr, 0);
+}
+void sleep_ms(int ms) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+}
 
 // What the points of a submission become.
 struct Points {
@@ -59,7 +64,8 @@ struct Points {
   tenon_fence_point_t signal;
 };
 
-tenon_code_t device_copy(tenon_device_t* device, uint32_t direction, const tenon_span_t& span, uint64_t offset, void* data, uint64_t bytes) {
+tenon_code_t device_copy(tenon_device_t* device, uint32_t direction, const tenon_span_t& span,
+                         uint64_t offset, void* data, uint64_t bytes) {
   tenon_copy_t c{};
   c.size_bytes = sizeof c;
   c.direction = direction;
@@ -81,7 +87,9 @@ struct Front {
 tenon_code_t stand_in_front(uint32_t max_abi, Front* front) {
   void* library = dlopen(getenv("BLIND_BASE"), RTLD_NOW | RTLD_LOCAL);
   if (!library) return fail(TENON_UNAVAILABLE, dlerror());
-  const auto query = reinterpret_cast<tenon_code_t (*)(uint32_t, const tenon_host_t*, const tenon_plugin_t**)>(dlsym(library, "tenon_plugin_query"));
+  const auto query =
+      reinterpret_cast<tenon_code_t (*)(uint32_t, const tenon_host_t*, const tenon_plugin_t**)>(
+          dlsym(library, "tenon_plugin_query"));
   const tenon_plugin_t* base = nullptr;
   if (const tenon_code_t code = query(max_abi, host, &base); code != TENON_OK) return code;
   front->plugin = *base;

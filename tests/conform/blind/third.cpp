@@ -1,5 +1,6 @@
-// The third set of blind mutants (blind.py, shim.h): what does one thing wrong, as drivers do. Written from docs/spec/plugin.md and the headers
-// alone. Each word stands in third.list with the requirements that it breaks.
+// The third set of blind mutants (blind.py, shim.h): what does one thing wrong, as drivers do.
+// Written from docs/spec/plugin.md and the headers alone. Each word stands in third.list with the
+// requirements that it breaks.
 #include <fcntl.h>
 #include <immintrin.h>
 #include <math.h>
@@ -32,7 +33,8 @@ namespace {
 const tenon_host_graph_t* graphs;
 tenon_device_api_t* device_mine;
 
-// ---- Devices and memory ---------------------------------------------------------------------------------
+// ---- Devices and memory
+// ---------------------------------------------------------------------------------
 
 struct Q {
   int uses = 1;
@@ -97,8 +99,10 @@ void at_exit() {
 }
 
 tenon_code_t open(void*, uint32_t ordinal, tenon_device_t** out) {
-  if (is_word("fifth_open_fails") && ++calls == 5) return fired(), fail(TENON_UNAVAILABLE, "the fifth");
-  if ((is_word("exit_aborts_with_open_devices") || is_word("child_may_not_end")) && !opener) opener = getpid(), atexit(at_exit);
+  if (is_word("fifth_open_fails") && ++calls == 5)
+    return fired(), fail(TENON_UNAVAILABLE, "the fifth");
+  if ((is_word("exit_aborts_with_open_devices") || is_word("child_may_not_end")) && !opener)
+    opener = getpid(), atexit(at_exit);
   const tenon_code_t code = device_next->open(device_next->self, ordinal, out);
   if (code != TENON_OK && is("failed_open_clears_output")) *out = nullptr;
   if (code == TENON_OK) {
@@ -144,11 +148,13 @@ tenon_code_t alloc(void*, tenon_device_t* device, uint64_t size, tenon_buffer_t*
     std::vector<tenon_fence_point_t> all;
     {
       std::lock_guard lock(mutex);
-      for (auto& [q, state] : of_queue) all.insert(all.end(), state.signals.begin(), state.signals.end());
+      for (auto& [q, state] : of_queue)
+        all.insert(all.end(), state.signals.begin(), state.signals.end());
     }
     for (auto& w : all) {
       uint64_t v = 0;
-      if (queue_next->fence_query(queue_next->self, w.fence, &v) == TENON_OK && v < w.value) return fired(), fail(TENON_RESOURCE_EXHAUSTED, "work is under way");
+      if (queue_next->fence_query(queue_next->self, w.fence, &v) == TENON_OK && v < w.value)
+        return fired(), fail(TENON_RESOURCE_EXHAUSTED, "work is under way");
     }
   }
   {
@@ -165,7 +171,8 @@ tenon_code_t alloc(void*, tenon_device_t* device, uint64_t size, tenon_buffer_t*
       }
     }
   }
-  if (exhausted.exchange(0) && is("next_alloc_after_exhaustion_fails")) return fail(TENON_RESOURCE_EXHAUSTED, "still nothing left");
+  if (exhausted.exchange(0) && is("next_alloc_after_exhaustion_fails"))
+    return fail(TENON_RESOURCE_EXHAUSTED, "still nothing left");
   tenon_code_t code = TENON_OK;
   if (is_word("fails_on_a_helper_thread") && size > uint64_t{1} << 40) {
     fired();
@@ -182,7 +189,8 @@ tenon_code_t alloc(void*, tenon_device_t* device, uint64_t size, tenon_buffer_t*
     order.push_back(*out);
   } else {
     ++failed_allocs;
-    if (code == TENON_RESOURCE_EXHAUSTED && is_word("next_alloc_after_exhaustion_fails")) exhausted = 1;
+    if (code == TENON_RESOURCE_EXHAUSTED && is_word("next_alloc_after_exhaustion_fails"))
+      exhausted = 1;
   }
   return code;
 }
@@ -209,7 +217,8 @@ tenon_code_t release(void*, tenon_device_t* device, tenon_buffer_t* buffer) {
     fired();
     tenon_copy_t c{};
     c.size_bytes = sizeof c;
-    c.direction = TENON_COPY_FILL, c.to = other, c.to_offset_bytes = size - 1, c.length_bytes = 1, c.pattern = 0xee, c.pattern_bytes = 1;
+    c.direction = TENON_COPY_FILL, c.to = other, c.to_offset_bytes = size - 1, c.length_bytes = 1,
+    c.pattern = 0xee, c.pattern_bytes = 1;
     device_next->copy(device_next->self, device, &c);
   }
   return code;
@@ -218,50 +227,67 @@ tenon_code_t release(void*, tenon_device_t* device, tenon_buffer_t* buffer) {
 // What a copy becomes; false: nothing is left to do and `code` is the answer.
 bool bend(tenon_copy_t& c, tenon_code_t& code) {
   code = TENON_OK;
-  if (c.direction == TENON_COPY_HOST_TO_DEVICE && c.length_bytes > 0 && c.host_from && is("source_is_written_back")) {
-    volatile char* first = const_cast<volatile char*>(static_cast<const volatile char*>(c.host_from));
+  if (c.direction == TENON_COPY_HOST_TO_DEVICE && c.length_bytes > 0 && c.host_from &&
+      is("source_is_written_back")) {
+    volatile char* first =
+        const_cast<volatile char*>(static_cast<const volatile char*>(c.host_from));
     *first = *first;
   }
   const bool in = c.direction == TENON_COPY_HOST_TO_DEVICE, fill = c.direction == TENON_COPY_FILL;
-  const bool between = c.direction == TENON_COPY_DEVICE_TO_DEVICE, out = c.direction == TENON_COPY_DEVICE_TO_HOST;
+  const bool between = c.direction == TENON_COPY_DEVICE_TO_DEVICE,
+             out = c.direction == TENON_COPY_DEVICE_TO_HOST;
   const uint64_t to = c.to ? size_of(c.to) : 0;
-  const bool inside = !c.to || (c.to_offset_bytes <= to && c.length_bytes <= to - c.to_offset_bytes);
-  if (in && inside && c.length_bytes > 65536 && c.length_bytes % 64 && is("large_copies_lose_their_tail")) c.length_bytes -= c.length_bytes % 64;
+  const bool inside =
+      !c.to || (c.to_offset_bytes <= to && c.length_bytes <= to - c.to_offset_bytes);
+  if (in && inside && c.length_bytes > 65536 && c.length_bytes % 64 &&
+      is("large_copies_lose_their_tail"))
+    c.length_bytes -= c.length_bytes % 64;
   if (in && inside && c.length_bytes >= 64) {
     const uint64_t off = reinterpret_cast<uintptr_t>(c.host_from) % 16;
     if (off && is("unaligned_host_head_lost")) {
       const uint64_t skip = 16 - off;
-      c.host_from = static_cast<const char*>(c.host_from) + skip, c.to_offset_bytes += skip, c.length_bytes -= skip;
+      c.host_from = static_cast<const char*>(c.host_from) + skip, c.to_offset_bytes += skip,
+      c.length_bytes -= skip;
     }
   }
-  if (between && c.to_offset_bytes % 64 && c.length_bytes >= 128 && is("target_offset_rounded_to_64")) c.to_offset_bytes &= ~uint64_t{63};
+  if (between && c.to_offset_bytes % 64 && c.length_bytes >= 128 &&
+      is("target_offset_rounded_to_64"))
+    c.to_offset_bytes &= ~uint64_t{63};
   if (between && c.from == c.to && c.length_bytes > 0 &&
-      (c.from_offset_bytes + c.length_bytes == c.to_offset_bytes || c.to_offset_bytes + c.length_bytes == c.from_offset_bytes) &&
+      (c.from_offset_bytes + c.length_bytes == c.to_offset_bytes ||
+       c.to_offset_bytes + c.length_bytes == c.from_offset_bytes) &&
       is("adjacent_ranges_overlap")) {
     return code = fail(TENON_INVALID_ARGUMENT, "the ranges overlap"), false;
   }
-  if (fill && inside && c.pattern_bytes < 4 && c.length_bytes % 4 && c.to_offset_bytes + (c.length_bytes + 3) / 4 * 4 <= to && is("fill_rounds_length_up")) {
+  if (fill && inside && c.pattern_bytes < 4 && c.length_bytes % 4 &&
+      c.to_offset_bytes + (c.length_bytes + 3) / 4 * 4 <= to && is("fill_rounds_length_up")) {
     c.length_bytes = (c.length_bytes + 3) / 4 * 4;
   }
-  if (fill && c.pattern_bytes == 1 && c.length_bytes >= 4 && c.length_bytes % 4 == 0 && is("fill_uses_all_of_the_pattern")) c.pattern_bytes = 4;
-  if (fill && (c.pattern_bytes == 2 || c.pattern_bytes == 4 || c.pattern_bytes == 8) && c.to_offset_bytes % c.pattern_bytes &&
-      is("fill_phase_from_buffer_start")) {
+  if (fill && c.pattern_bytes == 1 && c.length_bytes >= 4 && c.length_bytes % 4 == 0 &&
+      is("fill_uses_all_of_the_pattern"))
+    c.pattern_bytes = 4;
+  if (fill && (c.pattern_bytes == 2 || c.pattern_bytes == 4 || c.pattern_bytes == 8) &&
+      c.to_offset_bytes % c.pattern_bytes && is("fill_phase_from_buffer_start")) {
     uint8_t old[8], turned[8] = {};
     memcpy(old, &c.pattern, 8);
-    for (uint32_t k = 0; k < c.pattern_bytes; ++k) turned[k] = old[(k + c.to_offset_bytes) % c.pattern_bytes];
+    for (uint32_t k = 0; k < c.pattern_bytes; ++k)
+      turned[k] = old[(k + c.to_offset_bytes) % c.pattern_bytes];
     memcpy(&c.pattern, turned, 8);
   }
-  if (fill && !inside && c.to_offset_bytes <= to && c.to_offset_bytes + c.length_bytes > c.to_offset_bytes && is("fill_beyond_the_end_clamps")) {
-    c.length_bytes = (to - c.to_offset_bytes) / std::max(1u, c.pattern_bytes) * std::max(1u, c.pattern_bytes);
+  if (fill && !inside && c.to_offset_bytes <= to &&
+      c.to_offset_bytes + c.length_bytes > c.to_offset_bytes && is("fill_beyond_the_end_clamps")) {
+    c.length_bytes =
+        (to - c.to_offset_bytes) / std::max(1u, c.pattern_bytes) * std::max(1u, c.pattern_bytes);
   }
-  if (c.length_bytes == 0 && ((in && !c.host_from) || (out && !c.host_to)) && is("nothing_to_null_fails")) {
+  if (c.length_bytes == 0 && ((in && !c.host_from) || (out && !c.host_to)) &&
+      is("nothing_to_null_fails")) {
     return code = fail(TENON_INVALID_ARGUMENT, "host memory is null"), false;
   }
   return true;
 }
 
 std::map<tenon_queue_t*, tenon_device_t*> device_of;
-std::deque<tenon_queue_t*> queues;             // live ones, in order of creation
+std::deque<tenon_queue_t*> queues;  // live ones, in order of creation
 std::map<tenon_device_t*, tenon_queue_t*> last_queue;
 std::atomic<tenon_code_t> told{TENON_OK};
 
@@ -298,10 +324,12 @@ tenon_code_t copy(void*, tenon_device_t* device, const tenon_copy_t* given) {
         return fail(code, "beyond the end");
       }
     }
-    if (c.direction == TENON_COPY_DEVICE_TO_HOST && c.length_bytes <= 1 << 20 && c.host_to && is("out_of_range_clears_host")) {
+    if (c.direction == TENON_COPY_DEVICE_TO_HOST && c.length_bytes <= 1 << 20 && c.host_to &&
+        is("out_of_range_clears_host")) {
       memset(c.host_to, 0, std::min(c.length_bytes, size_of(c.from)));
     }
-    if (is("other_code_than_told")) return fail(TENON_INTERNAL, "it could not be copied"), TENON_OUT_OF_RANGE;
+    if (is("other_code_than_told"))
+      return fail(TENON_INTERNAL, "it could not be copied"), TENON_OUT_OF_RANGE;
   }
   return code;
 }
@@ -319,7 +347,8 @@ tenon_code_t sync(void*, tenon_device_t* device) {
     }
   }
   const tenon_code_t code = device_next->sync(device_next->self, device);
-  if (const tenon_code_t old = told.exchange(TENON_OK); code == TENON_OK && old != TENON_OK) return fail(old, "the copy before");
+  if (const tenon_code_t old = told.exchange(TENON_OK); code == TENON_OK && old != TENON_OK)
+    return fail(old, "the copy before");
   return code;
 }
 
@@ -333,17 +362,20 @@ tenon_code_t memory(void*, tenon_device_t* device, uint64_t* used, uint64_t* pea
       if (l.device == device && l.size < 4096) fired(), *used -= std::min(*used, l.size);
     }
   }
-  if (failed_allocs && is("failed_alloc_is_counted")) *used += 4096 * failed_allocs, *peak = std::max(*peak, *used);
+  if (failed_allocs && is("failed_alloc_is_counted"))
+    *used += 4096 * failed_allocs, *peak = std::max(*peak, *used);
   if (opened.size() > 1 && is("memory_of_both_devices")) {
     for (auto& [d, o] : opened) {
       uint64_t u = 0, p = 0;
-      if (d != device && device_next->memory(device_next->self, d, &u, &p) == TENON_OK) *used += u, *peak += p;
+      if (d != device && device_next->memory(device_next->self, d, &u, &p) == TENON_OK)
+        *used += u, *peak += p;
     }
   }
   return code;
 }
 
-// ---- Queues and fences ----------------------------------------------------------------------------------
+// ---- Queues and fences
+// ----------------------------------------------------------------------------------
 
 std::map<tenon_fence_t*, uint64_t> forced, initials;
 std::set<tenon_fence_t*> timed_out;
@@ -432,16 +464,21 @@ Points bend_points(const tenon_fence_point_t* waits, uint32_t count, tenon_fence
     std::set<tenon_fence_t*> seen;
     std::vector<tenon_fence_point_t> kept;
     for (auto& w : p.list) {
-      if (seen.insert(w.fence).second) kept.push_back(w);
-      else fired();
+      if (seen.insert(w.fence).second)
+        kept.push_back(w);
+      else
+        fired();
     }
     p.list = kept;
   }
   if (is_word("fence_compare_is_signed")) {
     std::vector<tenon_fence_point_t> kept;
     for (auto& w : p.list) {
-      if (w.fence && static_cast<int64_t>(w.value) < 0 && static_cast<int64_t>(current(w.fence)) >= static_cast<int64_t>(w.value)) fired();
-      else kept.push_back(w);
+      if (w.fence && static_cast<int64_t>(w.value) < 0 &&
+          static_cast<int64_t>(current(w.fence)) >= static_cast<int64_t>(w.value))
+        fired();
+      else
+        kept.push_back(w);
     }
     p.list = kept;
   }
@@ -452,9 +489,12 @@ Points bend_points(const tenon_fence_point_t* waits, uint32_t count, tenon_fence
   if (is_word("already_failed_wait_is_no_wait")) {
     std::vector<tenon_fence_point_t> kept;
     for (auto& w : p.list) {
-      const tenon_code_t c = w.fence ? queue_next->fence_wait(queue_next->self, w.fence, w.value, 0) : TENON_OK;
-      if (c == TENON_OK || c == TENON_DEADLINE_EXCEEDED) kept.push_back(w);
-      else fired();
+      const tenon_code_t c =
+          w.fence ? queue_next->fence_wait(queue_next->self, w.fence, w.value, 0) : TENON_OK;
+      if (c == TENON_OK || c == TENON_DEADLINE_EXCEEDED)
+        kept.push_back(w);
+      else
+        fired();
     }
     p.list = kept;
   }
@@ -466,12 +506,15 @@ tenon_code_t failed_before(tenon_queue_t* queue) {
   std::lock_guard lock(mutex);
   for (auto& s : of_queue[queue].signals) {
     uint64_t v = 0;
-    if (const tenon_code_t c = queue_next->fence_query(queue_next->self, s.fence, &v); c != TENON_OK) return c;
+    if (const tenon_code_t c = queue_next->fence_query(queue_next->self, s.fence, &v);
+        c != TENON_OK)
+      return c;
   }
   return TENON_OK;
 }
 
-tenon_code_t copy_async(void*, tenon_queue_t* queue, const tenon_copy_t* given, const tenon_fence_point_t* waits, uint32_t count,
+tenon_code_t copy_async(void*, tenon_queue_t* queue, const tenon_copy_t* given,
+                        const tenon_fence_point_t* waits, uint32_t count,
                         tenon_fence_point_t signal) {
   tenon_copy_t c = *given;
   tenon_code_t code;
@@ -490,33 +533,42 @@ tenon_code_t copy_async(void*, tenon_queue_t* queue, const tenon_copy_t* given, 
     }).detach();
     return TENON_OK;
   }
-  if (c.direction == TENON_COPY_DEVICE_TO_HOST && c.host_to && c.from && c.length_bytes <= size_of(c.from) && is("host_memory_cleared_at_submission")) {
+  if (c.direction == TENON_COPY_DEVICE_TO_HOST && c.host_to && c.from &&
+      c.length_bytes <= size_of(c.from) && is("host_memory_cleared_at_submission")) {
     memset(c.host_to, 0, c.length_bytes);
   }
-  if (c.to && c.to_offset_bytes % 64 && is_word("second_queue_rounds_offsets") && !is_first(queue)) fired(), c.to_offset_bytes &= ~uint64_t{63};
+  if (c.to && c.to_offset_bytes % 64 && is_word("second_queue_rounds_offsets") && !is_first(queue))
+    fired(), c.to_offset_bytes &= ~uint64_t{63};
   if (is_word("queue_stays_failed")) {
-    if (const tenon_code_t before = failed_before(queue); before != TENON_OK) return fired(), fail(before, "the queue has failed");
+    if (const tenon_code_t before = failed_before(queue); before != TENON_OK)
+      return fired(), fail(before, "the queue has failed");
   }
   if (c.from && c.direction != TENON_COPY_FILL && is_word("source_range_unchecked_on_queues")) {
     const uint64_t has = size_of(c.from);
     if (c.from_offset_bytes > has || c.length_bytes > has - c.from_offset_bytes) {
       fired();
-      c.length_bytes = c.from_offset_bytes >= has ? 0 : has - c.from_offset_bytes, c.from_offset_bytes = std::min(c.from_offset_bytes, has);
+      c.length_bytes = c.from_offset_bytes >= has ? 0 : has - c.from_offset_bytes,
+      c.from_offset_bytes = std::min(c.from_offset_bytes, has);
     }
   }
-  const bool lower = signal.fence && is_word("work_lowers_a_fence") && signal.value < current(signal.fence);
+  const bool lower =
+      signal.fence && is_word("work_lowers_a_fence") && signal.value < current(signal.fence);
   const Points p = bend_points(waits, count, signal);
   tenon_queue_t* to = queue;
   if (c.length_bytes > 256 << 10 && is("large_copies_overtake")) {
     std::lock_guard lock(mutex);
     if (of_queue[queue].side) to = of_queue[queue].side;
   }
-  code = queue_next->copy_async(queue_next->self, to, &c, p.list.data(), static_cast<uint32_t>(p.list.size()), p.signal);
+  code = queue_next->copy_async(queue_next->self, to, &c, p.list.data(),
+                                static_cast<uint32_t>(p.list.size()), p.signal);
   if (code == TENON_OK && signal.fence) {
     std::lock_guard lock(mutex);
-    if (lower) fired(), forced[signal.fence] = signal.value;
-    else forced.erase(signal.fence);
-    if (is_word("queue_stays_failed") || is_word("no_alloc_while_work_waits")) of_queue[queue].signals.push_back(signal);
+    if (lower)
+      fired(), forced[signal.fence] = signal.value;
+    else
+      forced.erase(signal.fence);
+    if (is_word("queue_stays_failed") || is_word("no_alloc_while_work_waits"))
+      of_queue[queue].signals.push_back(signal);
   }
   if (code == TENON_OK && is_word("ring_of_256")) {
     tenon_fence_t* ring;
@@ -528,7 +580,8 @@ tenon_code_t copy_async(void*, tenon_queue_t* queue, const tenon_copy_t* given, 
     c.length_bytes = 0, c.from_offset_bytes = c.to_offset_bytes = 0;
     queue_next->copy_async(queue_next->self, queue, &c, nullptr, 0, {ring, n});
     if (n > 256) {
-      if (queue_next->fence_wait(queue_next->self, ring, n - 256, 0) == TENON_DEADLINE_EXCEEDED) fired();
+      if (queue_next->fence_wait(queue_next->self, ring, n - 256, 0) == TENON_DEADLINE_EXCEEDED)
+        fired();
       queue_next->fence_wait(queue_next->self, ring, n - 256, UINT64_MAX);
     }
   }
@@ -542,26 +595,31 @@ tenon_code_t fence_create(void*, tenon_device_t* device, uint64_t initial, tenon
   }
   const tenon_code_t code = queue_next->fence_create(queue_next->self, device, initial, out);
   std::lock_guard lock(mutex);
-  if (code == TENON_OK) initials[*out] = initial, forced.erase(*out), timed_out.erase(*out), waiters.erase(*out), waited.erase(*out);
+  if (code == TENON_OK)
+    initials[*out] = initial, forced.erase(*out), timed_out.erase(*out), waiters.erase(*out),
+    waited.erase(*out);
   return code;
 }
 
 tenon_code_t fence_destroy(void*, tenon_fence_t* fence) {
   if (is_word("unsignalled_fences_are_kept")) {
     uint64_t v = 0;
-    if (queue_next->fence_query(queue_next->self, fence, &v) == TENON_OK && v == initials[fence]) return fired(), TENON_OK;
+    if (queue_next->fence_query(queue_next->self, fence, &v) == TENON_OK && v == initials[fence])
+      return fired(), TENON_OK;
   }
   bool busy = false;
   {
     std::lock_guard lock(mutex);
     auto it = waited.find(fence);
-    busy = it != waited.end() && std::chrono::steady_clock::now() - it->second < std::chrono::milliseconds(2);
+    busy = it != waited.end() &&
+           std::chrono::steady_clock::now() - it->second < std::chrono::milliseconds(2);
     for (auto& [q, state] : of_queue) {
       std::erase_if(state.signals, [&](auto& s) { return s.fence == fence; });
     }
   }
   const tenon_code_t code = queue_next->fence_destroy(queue_next->self, fence);
-  if (busy && is("fence_busy_after_its_wait")) return fail(TENON_FAILED_PRECONDITION, "the fence is in use");
+  if (busy && is("fence_busy_after_its_wait"))
+    return fail(TENON_FAILED_PRECONDITION, "the fence is in use");
   return code;
 }
 
@@ -597,27 +655,35 @@ tenon_code_t fence_signal(void*, tenon_fence_t* fence, uint64_t value) {
 
 tenon_code_t fence_wait(void*, tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns) {
   if (is_word("fences_of_48_bits")) value &= LOW_48;
-  if (static_cast<int64_t>(value) < 0 && is_word("fence_compare_is_signed") && static_cast<int64_t>(current(fence)) >= static_cast<int64_t>(value)) {
+  if (static_cast<int64_t>(value) < 0 && is_word("fence_compare_is_signed") &&
+      static_cast<int64_t>(current(fence)) >= static_cast<int64_t>(value)) {
     return fired(), TENON_OK;
   }
-  if (timeout_ns != UINT64_MAX && timeout_ns % 1'000'000 && is("timeout_in_whole_ms")) timeout_ns -= timeout_ns % 1'000'000;
-  if (timeout_ns != UINT64_MAX && timeout_ns > INT64_MAX && is("huge_timeout_overflows")) timeout_ns = 0;
+  if (timeout_ns != UINT64_MAX && timeout_ns % 1'000'000 && is("timeout_in_whole_ms"))
+    timeout_ns -= timeout_ns % 1'000'000;
+  if (timeout_ns != UINT64_MAX && timeout_ns > INT64_MAX && is("huge_timeout_overflows"))
+    timeout_ns = 0;
   if (is_word("timed_out_fence_stays_so")) {
     std::lock_guard lock(mutex);
     if (timed_out.count(fence)) return fired(), fail(TENON_DEADLINE_EXCEEDED, "it was late before");
   }
   if (is_word("failure_reaches_earlier_values")) {
     uint64_t v = 0;
-    if (const tenon_code_t c = queue_next->fence_query(queue_next->self, fence, &v); c != TENON_OK) return fired(), fail(c, "work has failed");
+    if (const tenon_code_t c = queue_next->fence_query(queue_next->self, fence, &v); c != TENON_OK)
+      return fired(), fail(c, "work has failed");
   }
   if (is_word("jump_past_a_waiter_is_not_seen") && current(fence) < value) {
     const auto begin = std::chrono::steady_clock::now();
     for (;;) {
       uint64_t v = 0;
-      if (const tenon_code_t c = queue_next->fence_query(queue_next->self, fence, &v); c != TENON_OK || v == value) break;
+      if (const tenon_code_t c = queue_next->fence_query(queue_next->self, fence, &v);
+          c != TENON_OK || v == value)
+        break;
       if (v > value) fired();
-      const uint64_t gone = std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
-      if (timeout_ns != UINT64_MAX && gone >= timeout_ns) return fail(TENON_DEADLINE_EXCEEDED, "late");
+      const uint64_t gone =
+          std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
+      if (timeout_ns != UINT64_MAX && gone >= timeout_ns)
+        return fail(TENON_DEADLINE_EXCEEDED, "late");
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
   }
@@ -627,14 +693,18 @@ tenon_code_t fence_wait(void*, tenon_fence_t* fence, uint64_t value, uint64_t ti
   }
   tenon_code_t code = TENON_OK;
   if (is_word("failed_wait_without_a_word")) {
-    std::thread([&] { code = queue_next->fence_wait(queue_next->self, fence, value, timeout_ns); }).join();
+    std::thread([&] {
+      code = queue_next->fence_wait(queue_next->self, fence, value, timeout_ns);
+    }).join();
     if (code != TENON_OK) fired();
     if (code == TENON_DEADLINE_EXCEEDED) fail(code, "late");
   } else {
     if (is_word("fence_wait_at_most_16")) {
       static std::atomic<int> inside{0};
-      if (++inside > 16) --inside, fired(), code = fail(TENON_RESOURCE_EXHAUSTED, "too many wait");
-      else code = queue_next->fence_wait(queue_next->self, fence, value, timeout_ns), --inside;
+      if (++inside > 16)
+        --inside, fired(), code = fail(TENON_RESOURCE_EXHAUSTED, "too many wait");
+      else
+        code = queue_next->fence_wait(queue_next->self, fence, value, timeout_ns), --inside;
     } else {
       code = queue_next->fence_wait(queue_next->self, fence, value, timeout_ns);
     }
@@ -646,8 +716,9 @@ tenon_code_t fence_wait(void*, tenon_fence_t* fence, uint64_t value, uint64_t ti
   return code;
 }
 
-// ---- What is known of a graph -----------------------------------------------------------------------------
-// It travels behind the artifact's bytes: [facts][sum of facts: 8][size of facts: 4][mark: 4].
+// ---- What is known of a graph
+// ----------------------------------------------------------------------------- It travels behind
+// the artifact's bytes: [facts][sum of facts: 8][size of facts: 4][mark: 4].
 
 struct Operand {
   int input = -1;  // the argument that it is
@@ -667,11 +738,25 @@ struct Facts {
 
 int bytes_of(int dtype) {
   switch (dtype) {
-    case TENON_PRED: case TENON_I8: case TENON_U8: case TENON_F8E4M3FN: case TENON_F8E5M2: return 1;
-    case TENON_I16: case TENON_U16: case TENON_F16: case TENON_BF16: return 2;
-    case TENON_I32: case TENON_U32: case TENON_F32: return 4;
-    case TENON_C128: return 16;
-    default: return 8;
+    case TENON_PRED:
+    case TENON_I8:
+    case TENON_U8:
+    case TENON_F8E4M3FN:
+    case TENON_F8E5M2:
+      return 1;
+    case TENON_I16:
+    case TENON_U16:
+    case TENON_F16:
+    case TENON_BF16:
+      return 2;
+    case TENON_I32:
+    case TENON_U32:
+    case TENON_F32:
+      return 4;
+    case TENON_C128:
+      return 16;
+    default:
+      return 8;
   }
 }
 
@@ -691,7 +776,8 @@ Operand operand_of(tenon_graph_t* graph, tenon_value_t v) {
   if (v == TENON_NONE || graphs->value_view(graphs->self, graph, v, &view) != TENON_OK) return o;
   if (view.kind == TENON_VALUE_ARGUMENT) o.input = static_cast<int>(view.index);
   o.dtype = view.type.dtype;
-  for (uint32_t i = 0; i < view.type.rank; ++i) o.dims.push_back(view.type.dims[i] < 0 ? -1 : view.type.dims[i]);
+  for (uint32_t i = 0; i < view.type.rank; ++i)
+    o.dims.push_back(view.type.dims[i] < 0 ? -1 : view.type.dims[i]);
   return o;
 }
 
@@ -701,9 +787,12 @@ Facts facts_of(tenon_graph_t* graph) {
   g.size_bytes = sizeof g;
   tenon_region_view_t r{};
   r.size_bytes = sizeof r;
-  if (!graphs || graphs->graph_view(graphs->self, graph, &g) != TENON_OK || graphs->region_view(graphs->self, graph, g.main, &r) != TENON_OK) return f;
+  if (!graphs || graphs->graph_view(graphs->self, graph, &g) != TENON_OK ||
+      graphs->region_view(graphs->self, graph, g.main, &r) != TENON_OK)
+    return f;
   f.inputs = static_cast<int>(r.argument_count);
-  const std::vector<tenon_value_t> arguments(r.arguments, r.arguments + r.argument_count), yields(r.yields, r.yields + r.yield_count);
+  const std::vector<tenon_value_t> arguments(r.arguments, r.arguments + r.argument_count),
+      yields(r.yields, r.yields + r.yield_count);
   for (tenon_value_t v : arguments) f.arguments.push_back(operand_of(graph, v));
   for (tenon_value_t y : yields) {
     Output o;
@@ -713,13 +802,15 @@ Facts facts_of(tenon_graph_t* graph) {
       o.dtype = v.type.dtype;
       tenon_node_view_t n{};
       n.size_bytes = sizeof n;
-      if (v.kind == TENON_VALUE_RESULT && graphs->node_view(graphs->self, graph, v.node, &n) == TENON_OK) {
+      if (v.kind == TENON_VALUE_RESULT &&
+          graphs->node_view(graphs->self, graph, v.node, &n) == TENON_OK) {
         const tenon_str_t name = host->sym_text(host->self, n.op);
         o.op.assign(name.data, name.size);
         for (uint32_t i = 0; i < n.attr_count; ++i) {
           const tenon_str_t a = host->sym_text(host->self, n.attrs[i].name);
           if (n.attrs[i].kind != TENON_ATTR_I64) continue;
-          if (std::string(a.data, a.size) == "direction") o.direction = static_cast<int>(n.attrs[i].u.i);
+          if (std::string(a.data, a.size) == "direction")
+            o.direction = static_cast<int>(n.attrs[i].u.i);
           if (std::string(a.data, a.size) == "dim") o.dim = static_cast<int>(n.attrs[i].u.i);
         }
         const std::vector<tenon_value_t> operands(n.operands, n.operands + n.operand_count);
@@ -752,7 +843,8 @@ std::string write(const Facts& f) {
   for (auto& a : f.arguments) put(s, a);
   s << f.outputs.size() << ' ';
   for (auto& o : f.outputs) {
-    s << '/' << o.op << ' ' << o.dtype << ' ' << o.direction << ' ' << o.dim << ' ' << o.operands.size() << ' ';
+    s << '/' << o.op << ' ' << o.dtype << ' ' << o.direction << ' ' << o.dim << ' '
+      << o.operands.size() << ' ';
     for (auto& p : o.operands) put(s, p);
   }
   return s.str();
@@ -797,7 +889,8 @@ uint64_t split(const void* bytes, uint64_t size, std::string& text) {
   return size - 16 - n;
 }
 
-// ---- Compile --------------------------------------------------------------------------------------------
+// ---- Compile
+// --------------------------------------------------------------------------------------------
 
 struct Artifact {
   std::string facts, bytes;
@@ -823,7 +916,8 @@ tenon_code_t refuse(void* self, tenon_node_t node, tenon_code_t code, tenon_str_
   return s.next->refuse(s.next->self, node, code, why);
 }
 
-tenon_code_t claim(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_claim_sink_t* sink) {
+tenon_code_t claim(void*, tenon_str_t target, tenon_graph_t* graph,
+                   const tenon_claim_sink_t* sink) {
   Sink s{sink, {}};
   tenon_claim_sink_t mine = *sink;
   mine.self = &s;
@@ -841,12 +935,15 @@ tenon_code_t claim(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_
 
 void handler(int) {}
 
-tenon_code_t compile(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_compile_options_t* options, tenon_artifact_t** out) {
+tenon_code_t compile(void*, tenon_str_t target, tenon_graph_t* graph,
+                     const tenon_compile_options_t* options, tenon_artifact_t** out) {
   static std::atomic_flag busy = ATOMIC_FLAG_INIT;
   if (is("compile_takes_a_handler")) signal(SIGUSR2, handler);
   const bool alone = is_word("one_compilation_at_a_time");
-  if (alone && busy.test_and_set()) return fired(), fail(TENON_RESOURCE_EXHAUSTED, "the compiler is busy");
-  if (alone) sleep_ms(20);  // a compiler that takes its time: on a busy machine short ones hardly meet
+  if (alone && busy.test_and_set())
+    return fired(), fail(TENON_RESOURCE_EXHAUSTED, "the compiler is busy");
+  if (alone)
+    sleep_ms(20);  // a compiler that takes its time: on a busy machine short ones hardly meet
   if (is_word("deaf_for_three_seconds")) {
     tenon_graph_view_t g{};
     g.size_bytes = sizeof g;
@@ -859,13 +956,15 @@ tenon_code_t compile(void*, tenon_str_t target, tenon_graph_t* graph, const teno
     }
   }
   static std::atomic<int> was_cancelled{0};
-  if (was_cancelled && is("compile_stays_cancelled")) return fail(TENON_CANCELLED, "it was cancelled before");
+  if (was_cancelled && is("compile_stays_cancelled"))
+    return fail(TENON_CANCELLED, "it was cancelled before");
   if (is_word("claims_what_does_not_compile")) {
     tenon_graph_view_t g{};
     g.size_bytes = sizeof g;
     tenon_region_view_t r{};
     r.size_bytes = sizeof r;
-    graphs->graph_view(graphs->self, graph, &g), graphs->region_view(graphs->self, graph, g.main, &r);
+    graphs->graph_view(graphs->self, graph, &g),
+        graphs->region_view(graphs->self, graph, g.main, &r);
     bool small = false, large = false;
     for (uint32_t i = 0; i < r.argument_count; ++i) {
       const int w = bytes_of(operand_of(graph, r.arguments[i]).dtype);
@@ -892,7 +991,8 @@ tenon_code_t compile(void*, tenon_str_t target, tenon_graph_t* graph, const teno
       v.size_bytes = sizeof v;
       const void* data = nullptr;
       uint64_t size = 0;
-      if (graphs->value_view(graphs->self, graph, i, &v) == TENON_OK && v.kind == TENON_VALUE_CONSTANT && v.blob &&
+      if (graphs->value_view(graphs->self, graph, i, &v) == TENON_OK &&
+          v.kind == TENON_VALUE_CONSTANT && v.blob &&
           graphs->blob_data(graphs->self, v.blob, &data, &size) == TENON_OK && size >= 1024) {
         fired();
         a.facts.append(static_cast<const char*>(data), size);
@@ -934,7 +1034,9 @@ tenon_code_t gather(void* self, const void* data, uint64_t size) {
 tenon_code_t artifact_bytes(void*, tenon_artifact_t* artifact, const tenon_sink_t* sink) {
   std::string all;
   const tenon_sink_t mine{&all, gather};
-  if (const tenon_code_t code = compile_next->artifact_bytes(compile_next->self, artifact, &mine); code != TENON_OK) return code;
+  if (const tenon_code_t code = compile_next->artifact_bytes(compile_next->self, artifact, &mine);
+      code != TENON_OK)
+    return code;
   std::string facts;
   {
     std::lock_guard lock(mutex);
@@ -944,7 +1046,9 @@ tenon_code_t artifact_bytes(void*, tenon_artifact_t* artifact, const tenon_sink_
   const uint32_t n = static_cast<uint32_t>(facts.size());
   const size_t first = all.size();
   all += facts;
-  all.append(reinterpret_cast<const char*>(&s), 8).append(reinterpret_cast<const char*>(&n), 4).append(MARK, 4);
+  all.append(reinterpret_cast<const char*>(&s), 8)
+      .append(reinterpret_cast<const char*>(&n), 4)
+      .append(MARK, 4);
   {
     std::lock_guard lock(mutex);
     artifacts[artifact].bytes = all;
@@ -959,10 +1063,13 @@ tenon_code_t artifact_bytes(void*, tenon_artifact_t* artifact, const tenon_sink_
 tenon_code_t fits(void*, tenon_str_t target, const void* bytes, uint64_t size) {
   std::string text;
   const uint64_t own = split(bytes, size, text);
-  if (own == 0) return fail(TENON_FAILED_PRECONDITION, "these are no bytes of this plugin, or they are damaged");
+  if (own == 0)
+    return fail(TENON_FAILED_PRECONDITION,
+                "these are no bytes of this plugin, or they are damaged");
   tenon_code_t code = compile_next->fits(compile_next->self, target, bytes, own);
   if (code != TENON_OK && !last_target.empty() && is("fits_any_target")) {
-    code = compile_next->fits(compile_next->self, {last_target.data(), last_target.size()}, bytes, own);
+    code = compile_next->fits(compile_next->self, {last_target.data(), last_target.size()}, bytes,
+                              own);
   }
   return code;
 }
@@ -977,19 +1084,25 @@ struct Executable {
 };
 std::map<tenon_executable_t*, Executable> executables;
 
-tenon_code_t load(void*, tenon_device_t* device, const void* bytes, uint64_t size, tenon_blob_t* const* constants, uint32_t count,
-                  tenon_executable_t** out) {
+tenon_code_t load(void*, tenon_device_t* device, const void* bytes, uint64_t size,
+                  tenon_blob_t* const* constants, uint32_t count, tenon_executable_t** out) {
   std::string text;
   const uint64_t own = split(bytes, size, text);
   static std::atomic<int> damaged{0};
-  if (own == 0) return damaged = 1, fail(TENON_FAILED_PRECONDITION, "these are no bytes of this plugin, or they are damaged");
-  if (damaged.exchange(0) && is("load_fails_after_a_damaged_one")) return fail(TENON_INTERNAL, "the loader is in disorder");
-  tenon_code_t code = compile_next->load(compile_next->self, device, bytes, own, constants, count, out);
+  if (own == 0)
+    return damaged = 1, fail(TENON_FAILED_PRECONDITION,
+                             "these are no bytes of this plugin, or they are damaged");
+  if (damaged.exchange(0) && is("load_fails_after_a_damaged_one"))
+    return fail(TENON_INTERNAL, "the loader is in disorder");
+  tenon_code_t code =
+      compile_next->load(compile_next->self, device, bytes, own, constants, count, out);
   if (code != TENON_OK && count > 0 && is("more_constants_are_fine")) {
-    for (uint32_t n = count; code != TENON_OK && n-- > 0;) code = compile_next->load(compile_next->self, device, bytes, own, constants, n, out);
+    for (uint32_t n = count; code != TENON_OK && n-- > 0;)
+      code = compile_next->load(compile_next->self, device, bytes, own, constants, n, out);
   }
   if (code != TENON_OK) return code;
-  if (count > 0 && is("releases_a_constant_twice")) graphs->blob_release(graphs->self, constants[0]);
+  if (count > 0 && is("releases_a_constant_twice"))
+    graphs->blob_release(graphs->self, constants[0]);
   if (is("scratch_of_load_is_kept")) {
     tenon_buffer_t* b = nullptr;
     device_next->alloc(device_next->self, device, 4096, &b);
@@ -1014,7 +1127,8 @@ void executable_release(void*, tenon_executable_t* executable) {
 tenon_code_t executable_info(void*, tenon_executable_t* executable, tenon_executable_info_t* out) {
   const uint32_t had = out->size_bytes;
   const tenon_code_t code = compile_next->executable_info(compile_next->self, executable, out);
-  if (code == TENON_OK && had != out->size_bytes && is("executable_info_keeps_size")) out->size_bytes = had;
+  if (code == TENON_OK && had != out->size_bytes && is("executable_info_keeps_size"))
+    out->size_bytes = had;
   return code;
 }
 
@@ -1023,17 +1137,23 @@ Executable facts(tenon_executable_t* executable) {
   return executables[executable];
 }
 
-// The input that an output could honestly share: the only one, whole, of an op that goes element by element.
+// The input that an output could honestly share: the only one, whole, of an op that goes element by
+// element.
 bool alike(const Executable& e, int input) {
   if (e.facts.outputs.size() != 1 || input >= e.facts.inputs) return false;
   const Output& o = e.facts.outputs[0];
-  static const std::set<std::string> plain = {"add", "mul", "sub", "neg", "abs", "exp", "max", "min", "div", "tanh", "sqrt"};
-  return plain.count(o.op) && !o.operands.empty() && o.operands[0].input == input && o.operands[0].dtype == o.dtype && elements(o.operands[0]) > 0;
+  static const std::set<std::string> plain = {"add", "mul", "sub", "neg",  "abs", "exp",
+                                              "max", "min", "div", "tanh", "sqrt"};
+  return plain.count(o.op) && !o.operands.empty() && o.operands[0].input == input &&
+         o.operands[0].dtype == o.dtype && elements(o.operands[0]) > 0;
 }
 
-bool aliases() { return is_word("input_is_scratch_when_alike") || is_word("honest_alias"); }
+bool aliases() {
+  return is_word("input_is_scratch_when_alike") || is_word("honest_alias");
+}
 
-tenon_code_t needs(void*, tenon_executable_t* executable, tenon_symbols_t symbols, tenon_needs_t* out) {
+tenon_code_t needs(void*, tenon_executable_t* executable, tenon_symbols_t symbols,
+                   tenon_needs_t* out) {
   static std::atomic<int> in_needs{0};
   struct Inside {
     bool alone = ++in_needs == 1;
@@ -1050,12 +1170,14 @@ tenon_code_t needs(void*, tenon_executable_t* executable, tenon_symbols_t symbol
     Executable& e = executables[executable];
     const std::vector<int64_t> now(symbols.values, symbols.values + symbols.count);
     if (!e.seen) e.seen = true, e.first = now;
-    if (e.first != now && e.first.size() == now.size()) fired(), first = e.first, symbols.values = first.data();
+    if (e.first != now && e.first.size() == now.size())
+      fired(), first = e.first, symbols.values = first.data();
   }
   const uint32_t had = out->size_bytes;
   tenon_code_t code = compile_next->needs(compile_next->self, executable, symbols, out);
   if (code != TENON_OK && symbols.count > 0 && is_word("more_symbols_are_fine")) {
-    for (uint32_t n = symbols.count; code != TENON_OK && n-- > 0;) code = compile_next->needs(compile_next->self, executable, {symbols.values, n}, out);
+    for (uint32_t n = symbols.count; code != TENON_OK && n-- > 0;)
+      code = compile_next->needs(compile_next->self, executable, {symbols.values, n}, out);
     if (code == TENON_OK) fired();
   }
   if (code != TENON_OK) {
@@ -1069,13 +1191,16 @@ tenon_code_t needs(void*, tenon_executable_t* executable, tenon_symbols_t symbol
   const Executable e = facts(executable);
   for (uint32_t i = 0; i < out->output_count; ++i) {
     tenon_output_need_t& o = out->outputs[i];
-    if (o.size_bytes_max != TENON_SIZE_UNKNOWN && o.size_bytes_max > UINT32_MAX && is("needs_of_32_bits")) o.size_bytes_max &= UINT32_MAX;
+    if (o.size_bytes_max != TENON_SIZE_UNKNOWN && o.size_bytes_max > UINT32_MAX &&
+        is("needs_of_32_bits"))
+      o.size_bytes_max &= UINT32_MAX;
     if (i >= e.facts.outputs.size()) continue;
     if (aliases() && i == 0 && alike(e, 0)) fired(), o.alias_input = 0;
     if (is_word("alias_of_another_type")) {
       for (int k = 0; k < e.facts.inputs; ++k) {
         const Operand& a = e.facts.arguments[k];
-        if (a.dtype != e.facts.outputs[i].dtype && elements(a) > 0 && elements(a) * bytes_of(a.dtype) == static_cast<int64_t>(o.size_bytes_max)) {
+        if (a.dtype != e.facts.outputs[i].dtype && elements(a) > 0 &&
+            elements(a) * bytes_of(a.dtype) == static_cast<int64_t>(o.size_bytes_max)) {
           fired(), o.alias_input = static_cast<uint32_t>(k);
         }
       }
@@ -1110,7 +1235,8 @@ void spoil(const Output& o, std::vector<char>& data, const std::vector<char>& ol
   const int from = o.operands.empty() ? 0 : o.operands[0].dtype;
   const int64_t before = o.operands.empty() ? -1 : elements(o.operands[0]);
   const bool f32 = o.dtype == TENON_F32;
-  if (o.op.rfind("reduce_", 0) == 0 && before == 0 && is_word("empty_reduce_leaves_output")) data = old;
+  if (o.op.rfind("reduce_", 0) == 0 && before == 0 && is_word("empty_reduce_leaves_output"))
+    data = old;
   if (o.op == "convert" && from == TENON_F32 && o.dtype == TENON_I32) {
     if (is_word("converts_round_to_nearest")) {
       const auto x = in(0);
@@ -1134,12 +1260,15 @@ void spoil(const Output& o, std::vector<char>& data, const std::vector<char>& ol
     }
   }
   if (one_of(o.op, {"add", "mul"}) && o.dtype == TENON_I64 && is_word("i64_in_32_bits")) {
-    for (int64_t i = 0; i < n; ++i) set<int64_t>(data, i, static_cast<int32_t>(at<int64_t>(data, i)));
+    for (int64_t i = 0; i < n; ++i)
+      set<int64_t>(data, i, static_cast<int32_t>(at<int64_t>(data, i)));
   }
-  if (o.op == "compare" && o.direction >= 2 && (from >= TENON_U8 && from <= TENON_U64) && is_word("unsigned_compare_is_signed")) {
+  if (o.op == "compare" && o.direction >= 2 && (from >= TENON_U8 && from <= TENON_U64) &&
+      is_word("unsigned_compare_is_signed")) {
     const auto x = in(0), y = in(1);
     const int w = bytes_of(from);
-    for (int64_t i = 0; i < n && (i + 1) * w <= static_cast<int64_t>(std::min(x.size(), y.size())); ++i) {
+    for (int64_t i = 0; i < n && (i + 1) * w <= static_cast<int64_t>(std::min(x.size(), y.size()));
+         ++i) {
       if ((x[(i + 1) * w - 1] ^ y[(i + 1) * w - 1]) & 0x80) data[i] ^= 1;
     }
   }
@@ -1154,7 +1283,8 @@ void spoil(const Output& o, std::vector<char>& data, const std::vector<char>& ol
     const auto x = in(0), y = in(1);
     for (int64_t i = 0; i < n; ++i) {
       const int64_t a = at<int32_t>(x, i), b = at<int32_t>(y, i);
-      if (b != 0 && a % b != 0 && (a < 0) != (b < 0)) set<int32_t>(data, i, at<int32_t>(data, i) - 1);
+      if (b != 0 && a % b != 0 && (a < 0) != (b < 0))
+        set<int32_t>(data, i, at<int32_t>(data, i) - 1);
     }
   }
   if (o.op == "abs" && o.dtype == TENON_I32 && is_word("abs_of_lowest_saturates")) {
@@ -1162,7 +1292,9 @@ void spoil(const Output& o, std::vector<char>& data, const std::vector<char>& ol
       if (at<int32_t>(data, i) == INT32_MIN) set<int32_t>(data, i, INT32_MAX);
     }
   }
-  if (f32 && one_of(o.op, {"broadcast", "transpose", "reshape", "slice", "select", "concat", "reverse"}) && is_word("nan_payload_lost_in_moves")) {
+  if (f32 &&
+      one_of(o.op, {"broadcast", "transpose", "reshape", "slice", "select", "concat", "reverse"}) &&
+      is_word("nan_payload_lost_in_moves")) {
     for (int64_t i = 0; i < n; ++i) {
       if (isnan(at<float>(data, i))) set<uint32_t>(data, i, 0x7fc00000u);
     }
@@ -1180,7 +1312,8 @@ void spoil(const Output& o, std::vector<char>& data, const std::vector<char>& ol
   }
   if (f32 && o.op == "max" && is_word("max_drops_nan")) {
     const auto x = in(0), y = in(1);
-    for (int64_t i = 0; i < n && x.size() == data.size() && y.size() == data.size(); ++i) set<float>(data, i, fmaxf(at<float>(x, i), at<float>(y, i)));
+    for (int64_t i = 0; i < n && x.size() == data.size() && y.size() == data.size(); ++i)
+      set<float>(data, i, fmaxf(at<float>(x, i), at<float>(y, i)));
   }
   if (f32 && o.op == "select" && is_word("select_blends")) {
     const auto x = in(1), y = in(2);
@@ -1190,19 +1323,23 @@ void spoil(const Output& o, std::vector<char>& data, const std::vector<char>& ol
   }
   if (f32 && o.op == "round_even" && is_word("half_away_from_zero")) {
     const auto x = in(0);
-    for (int64_t i = 0; i < n && x.size() == data.size(); ++i) set<float>(data, i, roundf(at<float>(x, i)));
+    for (int64_t i = 0; i < n && x.size() == data.size(); ++i)
+      set<float>(data, i, roundf(at<float>(x, i)));
   }
   if (o.op == "convert" && from == TENON_F32 && o.dtype == TENON_F16 && is_word("f16_saturates")) {
     const auto x = in(0);
     for (int64_t i = 0; i < n; ++i) {
       const uint16_t h = at<uint16_t>(data, i);
-      if ((h & 0x7fff) == 0x7c00 && isfinite(at<float>(x, i))) set<uint16_t>(data, i, static_cast<uint16_t>((h & 0x8000) | 0x7bff));
+      if ((h & 0x7fff) == 0x7c00 && isfinite(at<float>(x, i)))
+        set<uint16_t>(data, i, static_cast<uint16_t>((h & 0x8000) | 0x7bff));
     }
   }
-  if (o.op == "convert" && from == TENON_F32 && o.dtype == TENON_BF16 && is_word("bf16_truncates")) {
+  if (o.op == "convert" && from == TENON_F32 && o.dtype == TENON_BF16 &&
+      is_word("bf16_truncates")) {
     const auto x = in(0);
     for (int64_t i = 0; i < n && !x.empty(); ++i) {
-      if (isfinite(at<float>(x, i))) set<uint16_t>(data, i, static_cast<uint16_t>(at<uint32_t>(x, i) >> 16));
+      if (isfinite(at<float>(x, i)))
+        set<uint16_t>(data, i, static_cast<uint16_t>(at<uint32_t>(x, i) >> 16));
     }
   }
   if (o.dtype == TENON_PRED && is_word("true_is_255")) {
@@ -1214,17 +1351,24 @@ void spoil(const Output& o, std::vector<char>& data, const std::vector<char>& ol
     for (int64_t i = 0; i < n; ++i) large = large || fabsf(at<float>(x, i)) > 88;
     for (int64_t i = 0; i < n && large; ++i) set<float>(data, i, NAN);
   }
-  if (f32 && o.op == "reduce_sum" && n > 0 && before / n > 256 && is_word("long_reductions_lose_their_tail")) set<float>(data, 0, at<float>(data, 0) * 0.9f);
-  if (f32 && o.op == "dot_general" && n > 0 && before > 0 && o.operands.size() > 1 && is_word("dot_loses_the_tail_of_k")) {
+  if (f32 && o.op == "reduce_sum" && n > 0 && before / n > 256 &&
+      is_word("long_reductions_lose_their_tail"))
+    set<float>(data, 0, at<float>(data, 0) * 0.9f);
+  if (f32 && o.op == "dot_general" && n > 0 && before > 0 && o.operands.size() > 1 &&
+      is_word("dot_loses_the_tail_of_k")) {
     const int64_t b = elements(o.operands[1]);
-    const int64_t k = llround(sqrt(static_cast<double>(before) * static_cast<double>(b) / static_cast<double>(n)));
-    for (int64_t i = 0; i < n && k > 64 && k % 32; ++i) set<float>(data, i, at<float>(data, i) * 0.97f);
+    const int64_t k = llround(
+        sqrt(static_cast<double>(before) * static_cast<double>(b) / static_cast<double>(n)));
+    for (int64_t i = 0; i < n && k > 64 && k % 32; ++i)
+      set<float>(data, i, at<float>(data, i) * 0.97f);
   }
-  if (o.op == "broadcast" && before == 1 && n > 256 && is_word("scalar_broadcast_fills_256")) memset(data.data() + 256 * width, 0, data.size() - 256 * width);
+  if (o.op == "broadcast" && before == 1 && n > 256 && is_word("scalar_broadcast_fills_256"))
+    memset(data.data() + 256 * width, 0, data.size() - 256 * width);
   if (f32 && n > 65536 && old.size() == data.size() && is_word("elements_beyond_65536_are_stale")) {
     memcpy(data.data() + 65536 * 4, old.data() + 65536 * 4, data.size() - 65536 * 4);
   }
-  if (o.op == "argmax" && !o.operands.empty() && from == TENON_F32 && before > 0 && is_word("argmax_takes_the_last")) {
+  if (o.op == "argmax" && !o.operands.empty() && from == TENON_F32 && before > 0 &&
+      is_word("argmax_takes_the_last")) {
     const auto x = in(0);
     const auto& dims = o.operands[0].dims;
     const int d = o.dim < 0 ? 0 : o.dim;
@@ -1252,13 +1396,38 @@ void spoil(const Output& o, std::vector<char>& data, const std::vector<char>& ol
 
 bool spoils() {
   static const bool yes = [] {
-    for (const char* w : {"nothing_to_compute_fails", "empty_reduce_leaves_output", "converts_round_to_nearest", "nan_converts_otherwise", "i32_add_saturates",
-                          "i64_in_32_bits", "unsigned_compare_is_signed", "u8_max_is_signed", "division_floors", "abs_of_lowest_saturates",
-                          "nan_payload_lost_in_moves", "neg_is_zero_minus", "zero_times_anything_is_zero", "max_drops_nan", "select_blends",
-                          "half_away_from_zero", "f16_saturates", "bf16_truncates", "true_is_255", "softmax_without_max",
-                          "long_reductions_lose_their_tail", "dot_loses_the_tail_of_k", "scalar_broadcast_fills_256", "elements_beyond_65536_are_stale",
-                          "same_input_twice_counts_once", "argmax_takes_the_last", "beta_times_garbage", "stale_tail_after_resize",
-                          "concurrent_runs_share_scratch", "input_is_scratch_when_alike", "honest_alias", "concurrent_runs_share_an_output"}) {
+    for (const char* w : {"nothing_to_compute_fails",
+                          "empty_reduce_leaves_output",
+                          "converts_round_to_nearest",
+                          "nan_converts_otherwise",
+                          "i32_add_saturates",
+                          "i64_in_32_bits",
+                          "unsigned_compare_is_signed",
+                          "u8_max_is_signed",
+                          "division_floors",
+                          "abs_of_lowest_saturates",
+                          "nan_payload_lost_in_moves",
+                          "neg_is_zero_minus",
+                          "zero_times_anything_is_zero",
+                          "max_drops_nan",
+                          "select_blends",
+                          "half_away_from_zero",
+                          "f16_saturates",
+                          "bf16_truncates",
+                          "true_is_255",
+                          "softmax_without_max",
+                          "long_reductions_lose_their_tail",
+                          "dot_loses_the_tail_of_k",
+                          "scalar_broadcast_fills_256",
+                          "elements_beyond_65536_are_stale",
+                          "same_input_twice_counts_once",
+                          "argmax_takes_the_last",
+                          "beta_times_garbage",
+                          "stale_tail_after_resize",
+                          "concurrent_runs_share_scratch",
+                          "input_is_scratch_when_alike",
+                          "honest_alias",
+                          "concurrent_runs_share_an_output"}) {
       if (is_word(w)) return true;
     }
     return false;
@@ -1266,7 +1435,8 @@ bool spoils() {
   return yes;
 }
 
-std::vector<uint64_t> output_bytes(tenon_executable_t* executable, const tenon_call_t* call, const Executable& e) {
+std::vector<uint64_t> output_bytes(tenon_executable_t* executable, const tenon_call_t* call,
+                                   const Executable& e) {
   std::vector<tenon_output_need_t> outputs(call->output_count);
   std::vector<std::vector<int64_t>> dims(call->output_count, std::vector<int64_t>(TENON_RANK_MAX));
   for (uint32_t i = 0; i < call->output_count; ++i) outputs[i].dims = dims[i].data();
@@ -1275,7 +1445,9 @@ std::vector<uint64_t> output_bytes(tenon_executable_t* executable, const tenon_c
   need.output_count = call->output_count;
   need.outputs = outputs.data();
   std::vector<uint64_t> sizes(call->output_count, TENON_SIZE_UNKNOWN);
-  if (call->output_count != e.facts.outputs.size() || compile_next->needs(compile_next->self, executable, call->symbols, &need) != TENON_OK) return sizes;
+  if (call->output_count != e.facts.outputs.size() ||
+      compile_next->needs(compile_next->self, executable, call->symbols, &need) != TENON_OK)
+    return sizes;
   for (uint32_t i = 0; i < call->output_count; ++i) sizes[i] = outputs[i].size_bytes_max;
   return sizes;
 }
@@ -1285,7 +1457,8 @@ struct Told {
   tenon_profile_sink_t mine;
 };
 
-void event(void* self, tenon_str_t name, tenon_str_t origins, uint64_t begin, uint64_t end, double flops, double bytes, uint32_t lane) {
+void event(void* self, tenon_str_t name, tenon_str_t origins, uint64_t begin, uint64_t end,
+           double flops, double bytes, uint32_t lane) {
   const Told& t = *static_cast<Told*>(self);
   fired();
   if (is_word("events_of_the_wall_clock")) {
@@ -1297,10 +1470,12 @@ void event(void* self, tenon_str_t name, tenon_str_t origins, uint64_t begin, ui
   }
   if (is_word("events_in_microseconds")) begin /= 1000, end /= 1000;
   if (is_word("events_told_later")) {
-    std::thread([next = *t.next, n = std::string(name.data ? name.data : "", name.size), o = std::string(origins.data ? origins.data : "", origins.size), begin, end, flops,
+    std::thread([next = *t.next, n = std::string(name.data ? name.data : "", name.size),
+                 o = std::string(origins.data ? origins.data : "", origins.size), begin, end, flops,
                  bytes, lane] {
       sleep_ms(20);
-      next.event(next.self, {n.data(), n.size()}, {o.data(), o.size()}, begin, end, flops, bytes, lane);
+      next.event(next.self, {n.data(), n.size()}, {o.data(), o.size()}, begin, end, flops, bytes,
+                 lane);
     }).detach();
     return;
   }
@@ -1310,31 +1485,42 @@ void event(void* self, tenon_str_t name, tenon_str_t origins, uint64_t begin, ui
 tenon_code_t execute(void*, tenon_executable_t* executable, const tenon_call_t* given) {
   tenon_call_t call = *given;
   Executable e = facts(executable);
-  if (call.profile && (is_word("events_of_the_wall_clock") || is_word("events_in_microseconds") || is_word("events_told_later"))) {
+  if (call.profile && (is_word("events_of_the_wall_clock") || is_word("events_in_microseconds") ||
+                       is_word("events_told_later"))) {
     auto* t = new Told{call.profile, {}};
     t->mine = {t, event};
     call.profile = &t->mine;
   }
   static std::atomic<int> wrong{0};
-  if (wrong.exchange(0) && is("wrong_counts_stick")) return fail(TENON_INVALID_ARGUMENT, "the counts are wrong");
-  if (is_word("wrong_counts_stick") && call.input_count != static_cast<uint32_t>(e.facts.inputs)) wrong = 1;
-  if (e.device && foreign(e.device)) return fail(TENON_FAILED_PRECONDITION, "no context in this thread");
-  if (call.queue && call.signal.fence && ((call.symbols.count && is("symbols_read_late")) || (call.wait_count && is("waits_of_execution_read_late")))) {
+  if (wrong.exchange(0) && is("wrong_counts_stick"))
+    return fail(TENON_INVALID_ARGUMENT, "the counts are wrong");
+  if (is_word("wrong_counts_stick") && call.input_count != static_cast<uint32_t>(e.facts.inputs))
+    wrong = 1;
+  if (e.device && foreign(e.device))
+    return fail(TENON_FAILED_PRECONDITION, "no context in this thread");
+  if (call.queue && call.signal.fence &&
+      ((call.symbols.count && is("symbols_read_late")) ||
+       (call.wait_count && is("waits_of_execution_read_late")))) {
     std::thread([=] {
       sleep_ms(5);
       compile_next->execute(compile_next->self, executable, &call);
     }).detach();
     return TENON_OK;
   }
-  if (is_word("more_inputs_are_fine") && call.input_count > static_cast<uint32_t>(e.facts.inputs) && !e.facts.outputs.empty()) {
+  if (is_word("more_inputs_are_fine") && call.input_count > static_cast<uint32_t>(e.facts.inputs) &&
+      !e.facts.outputs.empty()) {
     fired();
     call.input_count = static_cast<uint32_t>(e.facts.inputs);
   }
   if (is_word("executable_dies_with_its_artifact")) {
     std::lock_guard lock(mutex);
-    if (dead.count(e.bytes)) return fired(), fail(TENON_FAILED_PRECONDITION, "its artifact is gone");
+    if (dead.count(e.bytes))
+      return fired(), fail(TENON_FAILED_PRECONDITION, "its artifact is gone");
   }
-  const bool stopped = host->cancelled && (is_word("cancel_sticks_to_the_executable") || is_word("cancelled_is_ok_undone")) && host->cancelled(host->self);
+  const bool stopped =
+      host->cancelled &&
+      (is_word("cancel_sticks_to_the_executable") || is_word("cancelled_is_ok_undone")) &&
+      host->cancelled(host->self);
   if (is_word("cancel_sticks_to_the_executable")) {
     std::lock_guard lock(mutex);
     Executable& x = executables[executable];
@@ -1342,7 +1528,8 @@ tenon_code_t execute(void*, tenon_executable_t* executable, const tenon_call_t* 
     if (stopped) x.cancelled = true;
   }
   if (stopped && is("cancelled_is_ok_undone")) {
-    if (call.signal.fence) queue_next->fence_signal(queue_next->self, call.signal.fence, call.signal.value);
+    if (call.signal.fence)
+      queue_next->fence_signal(queue_next->self, call.signal.fence, call.signal.value);
     return TENON_OK;
   }
   if (is("each_execution_leaks")) {
@@ -1351,7 +1538,8 @@ tenon_code_t execute(void*, tenon_executable_t* executable, const tenon_call_t* 
     kept.push_back(malloc(64 << 10));
     memset(kept.back(), 1, 64 << 10);
   }
-  std::vector<tenon_span_t> ins(call.inputs, call.inputs + call.input_count), outs(call.outputs, call.outputs + call.output_count);
+  std::vector<tenon_span_t> ins(call.inputs, call.inputs + call.input_count),
+      outs(call.outputs, call.outputs + call.output_count);
   if (is_word("output_offset_ignored")) {
     for (auto& o : outs) {
       if (o.offset_bytes) fired(), o.offset_bytes = 0;
@@ -1365,9 +1553,11 @@ tenon_code_t execute(void*, tenon_executable_t* executable, const tenon_call_t* 
     call.inputs = ins.data();
   }
   Points p = bend_points(call.waits, call.wait_count, call.signal);
-  if (call.queue && !p.list.empty() && is_word("other_queues_do_not_wait") && !is_first(call.queue)) fired(), p.list.clear();
+  if (call.queue && !p.list.empty() && is_word("other_queues_do_not_wait") && !is_first(call.queue))
+    fired(), p.list.clear();
   if (call.queue && is_word("queue_stays_failed")) {
-    if (const tenon_code_t before = failed_before(call.queue); before != TENON_OK) return fired(), fail(before, "the queue has failed");
+    if (const tenon_code_t before = failed_before(call.queue); before != TENON_OK)
+      return fired(), fail(before, "the queue has failed");
     if (call.signal.fence) {
       std::lock_guard lock(mutex);
       of_queue[call.queue].signals.push_back(call.signal);
@@ -1377,7 +1567,8 @@ tenon_code_t execute(void*, tenon_executable_t* executable, const tenon_call_t* 
   call.wait_count = static_cast<uint32_t>(p.list.size());
   call.signal = p.signal;
   // Can it be spoiled: nothing that it waits for is outstanding.
-  bool can = spoils() && e.device && call.output_count == e.facts.outputs.size() && call.input_count == static_cast<uint32_t>(e.facts.inputs);
+  bool can = spoils() && e.device && call.output_count == e.facts.outputs.size() &&
+             call.input_count == static_cast<uint32_t>(e.facts.inputs);
   if (call.queue && !call.signal.fence) can = false;
   for (auto& w : p.list) {
     if (call.queue && w.fence && current(w.fence) < w.value) can = false;
@@ -1387,7 +1578,8 @@ tenon_code_t execute(void*, tenon_executable_t* executable, const tenon_call_t* 
   if (can) {
     sizes = output_bytes(executable, &call, e);
     for (uint32_t i = 0; i < call.output_count; ++i) {
-      if (sizes[i] == 0 && is("nothing_to_compute_fails")) return fail(TENON_INVALID_ARGUMENT, "the grid is empty");
+      if (sizes[i] == 0 && is("nothing_to_compute_fails"))
+        return fail(TENON_INVALID_ARGUMENT, "the grid is empty");
       if (!call.outputs[i].buffer || sizes[i] == TENON_SIZE_UNKNOWN) continue;
       old[i].resize(sizes[i]);
       device_copy(e.device, TENON_COPY_DEVICE_TO_HOST, call.outputs[i], 0, old[i].data(), sizes[i]);
@@ -1408,7 +1600,8 @@ tenon_code_t execute(void*, tenon_executable_t* executable, const tenon_call_t* 
   }
   static std::atomic<int> under_way{0};
   const bool alone = ++under_way == 1;
-  if (is_word("concurrent_runs_share_scratch") || is_word("concurrent_runs_share_an_output")) sleep_ms(2);  // as above: runs that meet
+  if (is_word("concurrent_runs_share_scratch") || is_word("concurrent_runs_share_an_output"))
+    sleep_ms(2);  // as above: runs that meet
   tenon_code_t code = compile_next->execute(compile_next->self, executable, &call);
   if (code != TENON_OK && call.symbols.count > 0 && is_word("more_symbols_are_fine")) {
     for (uint32_t n = call.symbols.count; code != TENON_OK && n-- > 0;) {
@@ -1417,7 +1610,9 @@ tenon_code_t execute(void*, tenon_executable_t* executable, const tenon_call_t* 
     }
     if (code == TENON_OK) fired();
   }
-  if (code == TENON_OK && call.queue && can) can = queue_next->fence_wait(queue_next->self, call.signal.fence, call.signal.value, UINT64_MAX) == TENON_OK;
+  if (code == TENON_OK && call.queue && can)
+    can = queue_next->fence_wait(queue_next->self, call.signal.fence, call.signal.value,
+                                 UINT64_MAX) == TENON_OK;
   const bool still_alone = --under_way == 0 && alone;
   if (code == TENON_OK && can) {
     const std::vector<int64_t> now(call.symbols.values, call.symbols.values + call.symbols.count);
@@ -1429,7 +1624,9 @@ tenon_code_t execute(void*, tenon_executable_t* executable, const tenon_call_t* 
     for (uint32_t i = 0; i < call.output_count; ++i) {
       if (!call.outputs[i].buffer || sizes[i] == TENON_SIZE_UNKNOWN || sizes[i] == 0) continue;
       std::vector<char> data(sizes[i]);
-      if (device_copy(e.device, TENON_COPY_DEVICE_TO_HOST, call.outputs[i], 0, data.data(), sizes[i]) != TENON_OK) continue;
+      if (device_copy(e.device, TENON_COPY_DEVICE_TO_HOST, call.outputs[i], 0, data.data(),
+                      sizes[i]) != TENON_OK)
+        continue;
       const std::vector<char> was = data;
       const Output& o = e.facts.outputs[i];
       spoil(o, data, old[i], [&](size_t k) {
@@ -1437,8 +1634,11 @@ tenon_code_t execute(void*, tenon_executable_t* executable, const tenon_call_t* 
         if (k >= o.operands.size() || o.operands[k].input < 0) return bytes;
         const int64_t n = elements(o.operands[k]);
         const tenon_span_t& span = given->inputs[o.operands[k].input];
-        bytes.resize(n >= 0 ? n * bytes_of(o.operands[k].dtype) : data.size() / bytes_of(o.dtype) * bytes_of(o.operands[k].dtype));
-        if (!span.buffer || device_copy(e.device, TENON_COPY_DEVICE_TO_HOST, span, 0, bytes.data(), bytes.size()) != TENON_OK) bytes.clear();
+        bytes.resize(n >= 0 ? n * bytes_of(o.operands[k].dtype)
+                            : data.size() / bytes_of(o.dtype) * bytes_of(o.operands[k].dtype));
+        if (!span.buffer || device_copy(e.device, TENON_COPY_DEVICE_TO_HOST, span, 0, bytes.data(),
+                                        bytes.size()) != TENON_OK)
+          bytes.clear();
         return bytes;
       });
       if (other && is_word("stale_tail_after_resize")) {
@@ -1446,11 +1646,15 @@ tenon_code_t execute(void*, tenon_executable_t* executable, const tenon_call_t* 
         memcpy(data.data() + data.size() - n, old[i].data() + data.size() - n, n);
       }
       if (!still_alone && is_word("concurrent_runs_share_scratch")) data[0] ^= 0x40;
-      if (!still_alone && is_word("concurrent_runs_share_an_output")) std::fill(data.begin(), data.end(), 0);
-      if (ins.size() > 1 && ins[0].buffer && ins[0].buffer == ins[1].buffer && ins[0].offset_bytes == ins[1].offset_bytes && is_word("same_input_twice_counts_once")) {
+      if (!still_alone && is_word("concurrent_runs_share_an_output"))
+        std::fill(data.begin(), data.end(), 0);
+      if (ins.size() > 1 && ins[0].buffer && ins[0].buffer == ins[1].buffer &&
+          ins[0].offset_bytes == ins[1].offset_bytes && is_word("same_input_twice_counts_once")) {
         std::fill(data.begin(), data.end(), 0);
       }
-      if (data != was) fired(), device_copy(e.device, TENON_COPY_HOST_TO_DEVICE, call.outputs[i], 0, data.data(), sizes[i]);
+      if (data != was)
+        fired(), device_copy(e.device, TENON_COPY_HOST_TO_DEVICE, call.outputs[i], 0, data.data(),
+                             sizes[i]);
     }
     if (is_word("input_is_scratch_when_alike") && alike(e, 0) && !shared && sizes[0] > 0) {
       fired();
@@ -1470,18 +1674,24 @@ tenon_code_t dump(void*, tenon_artifact_t* artifact, tenon_str_t what, const ten
 
 }  // namespace
 
-extern "C" TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host, const tenon_plugin_t** out) {
+extern "C" TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi,
+                                                        const tenon_host_t* the_host,
+                                                        const tenon_plugin_t** out) {
   static Front front;
   auto& [plugin, interfaces] = front;
   host = the_host;
-  if (max_abi > TENON_ABI_VERSION && is("refuses_a_newer_host")) return fail(TENON_UNIMPLEMENTED, "this plugin is for version 0.1");
+  if (max_abi > TENON_ABI_VERSION && is("refuses_a_newer_host"))
+    return fail(TENON_UNIMPLEMENTED, "this plugin is for version 0.1");
   if (max_abi < TENON_ABI_VERSION && is("nothing_for_an_older_host")) return TENON_OK;
   const void* table = nullptr;
-  if (host->query(host->self, {TENON_HOST_GRAPH_ID, strlen(TENON_HOST_GRAPH_ID)}, 0, &table) != TENON_OK) table = nullptr;
+  if (host->query(host->self, {TENON_HOST_GRAPH_ID, strlen(TENON_HOST_GRAPH_ID)}, 0, &table) !=
+      TENON_OK)
+    table = nullptr;
   graphs = static_cast<const tenon_host_graph_t*>(table);
   if (is_word("uses_graph_table_unasked")) {
     if (!graphs) fired();
-    static volatile uint32_t size = const_cast<const volatile tenon_host_graph_t*>(graphs)->size_bytes;
+    static volatile uint32_t size =
+        const_cast<const volatile tenon_host_graph_t*>(graphs)->size_bytes;
     (void)size;
   }
   if (const tenon_code_t code = stand_in_front(max_abi, &front); code != TENON_OK) return code;
@@ -1493,7 +1703,8 @@ extern "C" TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const 
         void* behind[2];
       } mine = {copy_of(i.table, device_next), {reinterpret_cast<void*>(fail), nullptr}};
       device_mine = &mine.api;
-      mine.api.info = info, mine.api.open = open, mine.api.close = close, mine.api.alloc = alloc, mine.api.free = release;
+      mine.api.info = info, mine.api.open = open, mine.api.close = close, mine.api.alloc = alloc,
+      mine.api.free = release;
       mine.api.copy = copy, mine.api.sync = sync;
       if (mine.api.memory) mine.api.memory = memory;
       if (is("table_says_more_than_it_is")) mine.api.size_bytes = sizeof mine.api + 8;
@@ -1501,14 +1712,19 @@ extern "C" TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const 
       if (is("reserved_is_one")) i.reserved = 1;
     } else if (id == TENON_QUEUE_ID) {
       static tenon_queue_api_t mine = copy_of(i.table, queue_next);
-      mine.queue_create = queue_create, mine.queue_destroy = queue_destroy, mine.copy_async = copy_async, mine.fence_create = fence_create;
-      mine.fence_destroy = fence_destroy, mine.fence_query = fence_query, mine.fence_signal = fence_signal, mine.fence_wait = fence_wait;
-      if (is("table_ends_before_fence_wait")) mine.size_bytes = offsetof(tenon_queue_api_t, fence_wait);
+      mine.queue_create = queue_create, mine.queue_destroy = queue_destroy,
+      mine.copy_async = copy_async, mine.fence_create = fence_create;
+      mine.fence_destroy = fence_destroy, mine.fence_query = fence_query,
+      mine.fence_signal = fence_signal, mine.fence_wait = fence_wait;
+      if (is("table_ends_before_fence_wait"))
+        mine.size_bytes = offsetof(tenon_queue_api_t, fence_wait);
       i.table = &mine;
     } else if (id == TENON_COMPILE_ID) {
       static tenon_compile_api_t mine = copy_of(i.table, compile_next);
-      mine.claim = claim, mine.compile = compile, mine.artifact_release = artifact_release, mine.artifact_info = artifact_info;
-      mine.artifact_bytes = artifact_bytes, mine.fits = fits, mine.load = load, mine.executable_release = executable_release;
+      mine.claim = claim, mine.compile = compile, mine.artifact_release = artifact_release,
+      mine.artifact_info = artifact_info;
+      mine.artifact_bytes = artifact_bytes, mine.fits = fits, mine.load = load,
+      mine.executable_release = executable_release;
       mine.executable_info = executable_info, mine.needs = needs, mine.execute = execute;
       if (mine.dump) mine.dump = dump;
       i.table = &mine;

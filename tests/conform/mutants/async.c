@@ -1,5 +1,6 @@
-/* A good asynchronous device, and with CONFORM_MUTANT=NAME one that does one thing wrong. A thread for each queue, fences with a
- * lock, host memory. Ranges are checked when work runs, patterns and directions when it is submitted. */
+/* A good asynchronous device, and with CONFORM_MUTANT=NAME one that does one thing wrong. A thread
+ * for each queue, fences with a lock, host memory. Ranges are checked when work runs, patterns and
+ * directions when it is submitted. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -21,7 +22,9 @@ int is(const char* name) {
   return mutant != NULL && strcmp(mutant, name) == 0;
 }
 
-tenon_code_t fail(tenon_code_t code, const char* text) { return tenon_simple_failure(host, code, text); }
+tenon_code_t fail(tenon_code_t code, const char* text) {
+  return tenon_simple_failure(host, code, text);
+}
 
 /* ---- Fences ---- */
 
@@ -33,10 +36,12 @@ struct tenon_fence_t {
   char ballast[1000]; /* a leak of fences is seen */
 };
 
-static tenon_code_t fence_create(void* self, tenon_device_t* device, uint64_t initial, tenon_fence_t** out) {
+static tenon_code_t fence_create(void* self, tenon_device_t* device, uint64_t initial,
+                                 tenon_fence_t** out) {
   pthread_condattr_t attributes;
   (void)self, (void)device;
-  tenon_fence_t* fence = is("late_touch") ? mmap(NULL, sizeof *fence, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+  tenon_fence_t* fence = is("late_touch") ? mmap(NULL, sizeof *fence, PROT_READ | PROT_WRITE,
+                                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
                                           : calloc(1, sizeof *fence);
   memset(fence->ballast, 1, sizeof fence->ballast);
   pthread_mutex_init(&fence->mutex, NULL);
@@ -69,10 +74,14 @@ static void set_value(tenon_fence_t* fence, uint64_t value, int from_work) {
   }
   pthread_mutex_lock(&fence->mutex);
   if (is("fence_32_bits")) value = (uint32_t)value;
-  if (value > fence->value || is("fence_backwards") || (from_work && is("work_lowers"))) fence->value = value;
-  else if (is("fence_counts")) ++fence->value;
-  if (is("signal_wakes_one") && !from_work) pthread_cond_signal(&fence->changed);
-  else if (!(is("host_signal_sleeps") && !from_work)) pthread_cond_broadcast(&fence->changed);
+  if (value > fence->value || is("fence_backwards") || (from_work && is("work_lowers")))
+    fence->value = value;
+  else if (is("fence_counts"))
+    ++fence->value;
+  if (is("signal_wakes_one") && !from_work)
+    pthread_cond_signal(&fence->changed);
+  else if (!(is("host_signal_sleeps") && !from_work))
+    pthread_cond_broadcast(&fence->changed);
   pthread_mutex_unlock(&fence->mutex);
 }
 
@@ -100,12 +109,14 @@ void fence_fail(const tenon_fence_point_t* point, tenon_code_t code) {
 
 static int reached(const tenon_fence_t* fence, uint64_t value) {
   if (is("fence_is_signed") && (int64_t)fence->value >= (int64_t)value) return 1;
-  return (is("waits_for_equal") ? fence->value == value : fence->value >= value) || fence->failed_at <= value;
+  return (is("waits_for_equal") ? fence->value == value : fence->value >= value) ||
+         fence->failed_at <= value;
 }
 
 /* Under the fence's lock. */
 static tenon_code_t result_of(const tenon_fence_t* fence, uint64_t value) {
-  if (fence->failed_at > value || (is("wait_of_failed_later_ok") && value > fence->failed_at)) return TENON_OK;
+  if (fence->failed_at > value || (is("wait_of_failed_later_ok") && value > fence->failed_at))
+    return TENON_OK;
   return fence->code;
 }
 
@@ -136,9 +147,11 @@ static struct timespec clock_after(uint64_t ns) {
 
 static int waiting;
 static tenon_code_t wait_for(tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns);
-static tenon_code_t fence_wait(void* self, tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns) {
+static tenon_code_t fence_wait(void* self, tenon_fence_t* fence, uint64_t value,
+                               uint64_t timeout_ns) {
   (void)self;
-  if (__atomic_add_fetch(&waiting, 1, __ATOMIC_RELAXED) > 16 && is("sixteen_waiters")) return fail(TENON_RESOURCE_EXHAUSTED, "too many threads wait");
+  if (__atomic_add_fetch(&waiting, 1, __ATOMIC_RELAXED) > 16 && is("sixteen_waiters"))
+    return fail(TENON_RESOURCE_EXHAUSTED, "too many threads wait");
   const tenon_code_t code = wait_for(fence, value, timeout_ns);
   __atomic_sub_fetch(&waiting, 1, __ATOMIC_RELAXED);
   return code;
@@ -152,14 +165,19 @@ static tenon_code_t wait_for(tenon_fence_t* fence, uint64_t value, uint64_t time
   if (is("ignores_timeout_hangs")) timeout_ns = UINT64_MAX;
   const struct timespec at = clock_after(timeout_ns < UINT64_MAX / 4 ? timeout_ns : UINT64_MAX / 4);
   pthread_mutex_lock(&fence->mutex);
-  int late = is("wait_needs_news") ? pthread_cond_timedwait(&fence->changed, &fence->mutex, &at) : 0;
-  while (!reached(fence, value) && late != ETIMEDOUT) late = pthread_cond_timedwait(&fence->changed, &fence->mutex, &at);
+  int late =
+      is("wait_needs_news") ? pthread_cond_timedwait(&fence->changed, &fence->mutex, &at) : 0;
+  while (!reached(fence, value) && late != ETIMEDOUT)
+    late = pthread_cond_timedwait(&fence->changed, &fence->mutex, &at);
   if (reached(fence, value) && !is("wait_needs_news")) late = 0;
   const tenon_code_t code = result_of(fence, value);
   pthread_mutex_unlock(&fence->mutex);
   if (late != 0 && is("timeout_kills_fence")) fence->failed_at = 0, fence->code = TENON_ABORTED;
-  if (late != 0 && !is("late_wait_ok")) return fail(is("late_wait_aborts") ? TENON_ABORTED : TENON_DEADLINE_EXCEEDED, "the fence is not there yet");
-  return code == TENON_OK || is("silent_wait") ? code : fail(code, "work that signals this fence failed");
+  if (late != 0 && !is("late_wait_ok"))
+    return fail(is("late_wait_aborts") ? TENON_ABORTED : TENON_DEADLINE_EXCEEDED,
+                "the fence is not there yet");
+  return code == TENON_OK || is("silent_wait") ? code
+                                               : fail(code, "work that signals this fence failed");
 }
 
 /* ---- Queues ---- */
@@ -191,7 +209,8 @@ struct tenon_queue_t {
 
 static tenon_code_t wait_for_points(const work_t* work, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
-    const tenon_fence_point_t* p = work->borrowed_points != NULL ? &work->borrowed_points[i] : &work->points[i];
+    const tenon_fence_point_t* p =
+        work->borrowed_points != NULL ? &work->borrowed_points[i] : &work->points[i];
     tenon_code_t code = TENON_OK;
     if (p->fence == NULL) {
       if (is("null_point_ends")) break;
@@ -202,9 +221,11 @@ static tenon_code_t wait_for_points(const work_t* work, uint32_t count) {
     if (is("last_wait_only") && i + 1 != count) continue;
     if (is("sixteen_waits") && i >= 16) break;
     if (is("one_wait_per_fence") && i != 0 && p[-1].fence == p->fence) continue;
-    if (is("known_failure_is_no_wait") && p->fence->code != TENON_OK && work->behind_failure) continue;
+    if (is("known_failure_is_no_wait") && p->fence->code != TENON_OK && work->behind_failure)
+      continue;
     pthread_mutex_lock(&p->fence->mutex);
-    while (!reached(p->fence, p->value - (is("wait_off_by_one") && p->value != 0))) pthread_cond_wait(&p->fence->changed, &p->fence->mutex);
+    while (!reached(p->fence, p->value - (is("wait_off_by_one") && p->value != 0)))
+      pthread_cond_wait(&p->fence->changed, &p->fence->mutex);
     code = result_of(p->fence, p->value);
     pthread_mutex_unlock(&p->fence->mutex);
     if (is("any_wait")) break;
@@ -215,7 +236,8 @@ static tenon_code_t wait_for_points(const work_t* work, uint32_t count) {
 
 static tenon_buffer_t* shared_from;
 
-/* Where ranges are checked at submission, no work fails by itself: the variable ASYNC_FAULTS makes the N-th copy of a queue fail. */
+/* Where ranges are checked at submission, no work fails by itself: the variable ASYNC_FAULTS makes
+ * the N-th copy of a queue fail. */
 static int asked_to_fail(void) {
 #ifdef CHECKS_AT_SUBMISSION
   static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -235,19 +257,23 @@ static int asked_to_fail(void) {
 
 static tenon_code_t run_copy(const work_t* work) {
   if (asked_to_fail()) return TENON_DATA_LOSS;
-  if (is("destroy_forgets_the_last") || is("early_fence")) usleep(20000); /* a device that takes its time */
+  if (is("destroy_forgets_the_last") || is("early_fence"))
+    usleep(20000); /* a device that takes its time */
   const tenon_copy_t* c = work->borrowed_copy != NULL ? work->borrowed_copy : &work->copy;
   tenon_copy_t copy = *c;
   if (work->early_source != NULL) copy.host_from = work->early_source;
   if (is("other_queues_ignore_offset") && work->on_other_queue) copy.to_offset_bytes = 0;
   if (is("source_is_not_checked") && copy.from != NULL) {
-    const uint64_t size = copy.from->size_bytes, at = copy.from_offset_bytes < size ? copy.from_offset_bytes : size;
+    const uint64_t size = copy.from->size_bytes,
+                   at = copy.from_offset_bytes < size ? copy.from_offset_bytes : size;
     if (copy.length_bytes > size - at) copy.length_bytes = size - at;
     copy.from_offset_bytes = at;
   }
   if (is("async_ignores_offset")) copy.from_offset_bytes = 0;
   if (is("async_low_byte") && copy.direction == TENON_COPY_FILL) copy.pattern_bytes = 1;
-  if (is("async_loses_tail") && copy.direction == TENON_COPY_DEVICE_TO_DEVICE && copy.length_bytes > 8) copy.length_bytes -= copy.length_bytes % 8;
+  if (is("async_loses_tail") && copy.direction == TENON_COPY_DEVICE_TO_DEVICE &&
+      copy.length_bytes > 8)
+    copy.length_bytes -= copy.length_bytes % 8;
   if (is("shared_state") && copy.direction == TENON_COPY_DEVICE_TO_HOST) {
     shared_from = copy.from;
     usleep(1000);
@@ -259,24 +285,35 @@ static tenon_code_t run_copy(const work_t* work) {
 static void finish(const work_t* work, tenon_code_t code) {
   tenon_fence_point_t signal = work->signal;
   if (is("empty_unsignalled") && work->run == NULL && work->copy.length_bytes == 0) return;
-  if (code == TENON_OK) fence_set(&signal);
-  else fence_fail(&signal, code);
+  if (code == TENON_OK)
+    fence_set(&signal);
+  else
+    fence_fail(&signal, code);
 }
 
 static tenon_code_t perform(const work_t* work) {
   const int empty = work->run == NULL && work->copy.length_bytes == 0;
-  uint32_t count = is("ignores_waits") || (is("other_queues_do_not_wait") && work->run != NULL && work->on_other_queue) || (empty && is("empty_does_not_wait")) || (is("execute_ignores_waits") && work->run != NULL) ? 0 : work->point_count;
+  uint32_t count =
+      is("ignores_waits") ||
+              (is("other_queues_do_not_wait") && work->run != NULL && work->on_other_queue) ||
+              (empty && is("empty_does_not_wait")) ||
+              (is("execute_ignores_waits") && work->run != NULL)
+          ? 0
+          : work->point_count;
   tenon_code_t code = wait_for_points(work, count);
   if (code != TENON_OK) {
-    if (is("failed_wait_signals")) fence_set(&work->signal);
-    else if (!(is("null_point_fails") && work->signal.fence == NULL)) finish(work, code);
+    if (is("failed_wait_signals"))
+      fence_set(&work->signal);
+    else if (!(is("null_point_fails") && work->signal.fence == NULL))
+      finish(work, code);
     return code;
   }
   if (is("early_fence") || (is("execute_early_fence") && work->run != NULL)) finish(work, TENON_OK);
   if (is("execute_early_fence") && work->run != NULL) usleep(50000);
   code = work->run != NULL ? work->run(work->job) : run_copy(work);
   if (!is("early_fence") && !(is("execute_early_fence") && work->run != NULL)) finish(work, code);
-  if (is("writes_again") && work->copy.direction == TENON_COPY_DEVICE_TO_HOST) usleep(20000), run_copy(work);
+  if (is("writes_again") && work->copy.direction == TENON_COPY_DEVICE_TO_HOST)
+    usleep(20000), run_copy(work);
   return code;
 }
 
@@ -322,7 +359,8 @@ static void* worker(void* argument) {
 
 static tenon_code_t queue_create(void* self, tenon_device_t* device, tenon_queue_t** out) {
   sigset_t all, before;
-  if (is("four_queues") && device->queues != NULL && device->queues->next != NULL && device->queues->next->next != NULL && device->queues->next->next->next != NULL)
+  if (is("four_queues") && device->queues != NULL && device->queues->next != NULL &&
+      device->queues->next->next != NULL && device->queues->next->next->next != NULL)
     return fail(TENON_RESOURCE_EXHAUSTED, "there are four queues");
   tenon_queue_t* q = calloc(1, sizeof *q);
   q->device = device;
@@ -333,8 +371,10 @@ static tenon_code_t queue_create(void* self, tenon_device_t* device, tenon_queue
   q->is_other = q->next != NULL;
   device->queues = q;
   pthread_mutex_unlock(&device->mutex);
-  if (is("queue_takes_signals")) sigemptyset(&all);
-  else sigfillset(&all);
+  if (is("queue_takes_signals"))
+    sigemptyset(&all);
+  else
+    sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_create(&q->threads[0], NULL, worker, q);
   if (is("two_workers")) pthread_create(&q->threads[1], NULL, worker, q);
@@ -378,18 +418,22 @@ static tenon_code_t queue_destroy(void* self, tenon_queue_t* q) {
 
 static void put(tenon_queue_t* q, work_t* work) {
   work->on_other_queue = q->is_other;
-  for (uint32_t i = 0; is("known_failure_is_no_wait") && i < work->point_count; ++i) work->behind_failure |= work->points[i].fence != NULL && work->points[i].fence->code != TENON_OK;
+  for (uint32_t i = 0; is("known_failure_is_no_wait") && i < work->point_count; ++i)
+    work->behind_failure |=
+        work->points[i].fence != NULL && work->points[i].fence->code != TENON_OK;
   pthread_mutex_lock(&q->mutex);
-  if (q->first == NULL) q->first = work;
-  else q->last->next = work;
+  if (q->first == NULL)
+    q->first = work;
+  else
+    q->last->next = work;
   q->last = work;
   ++q->length;
   pthread_cond_broadcast(&q->changed);
   pthread_mutex_unlock(&q->mutex);
 }
 
-tenon_code_t queue_submit(tenon_queue_t* q, const tenon_fence_point_t* points, uint32_t count, tenon_fence_point_t signal,
-                          tenon_code_t (*run)(void*), void* job) {
+tenon_code_t queue_submit(tenon_queue_t* q, const tenon_fence_point_t* points, uint32_t count,
+                          tenon_fence_point_t signal, tenon_code_t (*run)(void*), void* job) {
   if (count > MAX_POINTS) return fail(TENON_RESOURCE_EXHAUSTED, "too many points to wait for");
   work_t* work = calloc(1, sizeof *work);
   if (count != 0) memcpy(work->points, points, count * sizeof *points);
@@ -403,16 +447,20 @@ tenon_code_t queue_submit(tenon_queue_t* q, const tenon_fence_point_t* points, u
 
 static tenon_code_t refuse_ahead(const tenon_fence_point_t* points, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i)
-    if (points[i].fence != NULL && !reached(points[i].fence, points[i].value)) return fail(TENON_FAILED_PRECONDITION, "nobody has submitted what signals this");
+    if (points[i].fence != NULL && !reached(points[i].fence, points[i].value))
+      return fail(TENON_FAILED_PRECONDITION, "nobody has submitted what signals this");
   return TENON_OK;
 }
 
-static tenon_code_t copy_async(void* self, tenon_queue_t* q, const tenon_copy_t* c, const tenon_fence_point_t* points, uint32_t count,
+static tenon_code_t copy_async(void* self, tenon_queue_t* q, const tenon_copy_t* c,
+                               const tenon_fence_point_t* points, uint32_t count,
                                tenon_fence_point_t signal) {
   (void)self;
   tenon_code_t code = is("no_checks_at_submission") ? TENON_OK : memory_check_kind(c);
 #ifdef CHECKS_AT_SUBMISSION
-  if (code == TENON_OK) code = tenon_simple_check_copy(host, c, c->from != NULL ? c->from->size_bytes : 0, c->to != NULL ? c->to->size_bytes : 0);
+  if (code == TENON_OK)
+    code = tenon_simple_check_copy(host, c, c->from != NULL ? c->from->size_bytes : 0,
+                                   c->to != NULL ? c->to->size_bytes : 0);
 #endif
   if (code != TENON_OK) {
     if (is("refused_signals")) fence_set(&signal);
@@ -421,9 +469,12 @@ static tenon_code_t copy_async(void* self, tenon_queue_t* q, const tenon_copy_t*
     return is("silent_refusal") ? tenon_simple_failure(host, TENON_OK, ""), code : code;
   }
   if (count > MAX_POINTS) return fail(TENON_RESOURCE_EXHAUSTED, "too many points to wait for");
-  if (is("refuses_waits_ahead") && refuse_ahead(points, count) != TENON_OK) return TENON_FAILED_PRECONDITION;
-  if (is("null_signal_fails") && signal.fence == NULL) return fail(TENON_INVALID_ARGUMENT, "a signal is needed");
-  if (is("queue_of_64") && q->length >= 64) return fail(TENON_RESOURCE_EXHAUSTED, "the queue is full");
+  if (is("refuses_waits_ahead") && refuse_ahead(points, count) != TENON_OK)
+    return TENON_FAILED_PRECONDITION;
+  if (is("null_signal_fails") && signal.fence == NULL)
+    return fail(TENON_INVALID_ARGUMENT, "a signal is needed");
+  if (is("queue_of_64") && q->length >= 64)
+    return fail(TENON_RESOURCE_EXHAUSTED, "the queue is full");
   work_t* work = calloc(1, sizeof *work);
   work->copy = *c;
   work->signal = signal;
@@ -433,7 +484,8 @@ static tenon_code_t copy_async(void* self, tenon_queue_t* q, const tenon_copy_t*
   if (is("keeps_copy")) work->borrowed_copy = c;
   if (is("submit_waits_hangs")) wait_for_points(work, count);
   if (is("signals_at_submission")) fence_set(&signal);
-  if (is("reads_at_submission") && c->direction == TENON_COPY_HOST_TO_DEVICE && c->length_bytes != 0) {
+  if (is("reads_at_submission") && c->direction == TENON_COPY_HOST_TO_DEVICE &&
+      c->length_bytes != 0) {
     work->early_source = malloc(c->length_bytes);
     memcpy(work->early_source, c->host_from, c->length_bytes);
   }
@@ -475,20 +527,31 @@ tenon_code_t sync_device(void* self, tenon_device_t* device) {
   return (void)self, code == TENON_OK ? code : fail(code, "work that was submitted failed");
 }
 
-const tenon_queue_api_t queue_api = {sizeof queue_api, NULL, queue_create, queue_destroy, copy_async, fence_create, fence_destroy,
-                                     fence_query, fence_signal, fence_wait};
+const tenon_queue_api_t queue_api = {sizeof queue_api, NULL,         queue_create,  queue_destroy,
+                                     copy_async,       fence_create, fence_destroy, fence_query,
+                                     fence_signal,     fence_wait};
 
 /* ---- The query ---- */
 
-tenon_device_t* device_at(uint32_t ordinal) { return &devices[ordinal]; }
+tenon_device_t* device_at(uint32_t ordinal) {
+  return &devices[ordinal];
+}
 
 static tenon_interface_t interfaces[] = {{TENON_STR(TENON_DEVICE_ID), 0, 0, &device_api},
                                          {TENON_STR(TENON_QUEUE_ID), 0, 0, &queue_api},
                                          {TENON_STR(TENON_COMPILE_ID), 0, 0, &compile_api}};
-static const tenon_plugin_t plugin = {sizeof plugin, TENON_ABI_VERSION, TENON_STR("async"), TENON_STR("0.1.0"),
-                                      TENON_STR(__VERSION__), NULL, interfaces, 3, NULL};
+static const tenon_plugin_t plugin = {sizeof plugin,
+                                      TENON_ABI_VERSION,
+                                      TENON_STR("async"),
+                                      TENON_STR("0.1.0"),
+                                      TENON_STR(__VERSION__),
+                                      NULL,
+                                      interfaces,
+                                      3,
+                                      NULL};
 
-TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host, const tenon_plugin_t** out) {
+TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host,
+                                             const tenon_plugin_t** out) {
   (void)max_abi;
   host = the_host;
   for (uint32_t i = 0; i < DEVICE_COUNT; ++i) pthread_mutex_init(&devices[i].mutex, NULL);

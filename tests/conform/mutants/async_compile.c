@@ -1,5 +1,6 @@
-/* tenon.compile/1 of the asynchronous mutant: add, mul and max of f32, whose dims are numbers or single symbols. An artifact is a
- * list of values: arguments, then constants, then nodes in order. */
+/* tenon.compile/1 of the asynchronous mutant: add, mul and max of f32, whose dims are numbers or
+ * single symbols. An artifact is a list of values: arguments, then constants, then nodes in order.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,35 +62,45 @@ static int view_value(tenon_graph_t* graph, tenon_value_t value, tenon_value_vie
 
 static int takes_type(tenon_graph_t* graph, tenon_value_t value) {
   tenon_value_view_t v;
-  if (!view_value(graph, value, &v) || v.type.kind != TENON_KIND_TENSOR || v.type.dtype != TENON_F32 || v.type.rank > MAX_RANK) return 0;
+  if (!view_value(graph, value, &v) || v.type.kind != TENON_KIND_TENSOR ||
+      v.type.dtype != TENON_F32 || v.type.rank > MAX_RANK)
+    return 0;
   for (uint32_t i = 0; i < v.type.rank; ++i) {
     tenon_dim_view_t dim = {.size_bytes = sizeof dim};
     if (v.type.dims[i] >= 0) continue;
-    if (graphs->dim_view(graphs->self, graph, v.type.dims[i], &dim) != TENON_OK || dim.op != TENON_DIM_SYMBOL) return 0;
+    if (graphs->dim_view(graphs->self, graph, v.type.dims[i], &dim) != TENON_OK ||
+        dim.op != TENON_DIM_SYMBOL)
+      return 0;
   }
   return 1;
 }
 
 static const char* obstacle(tenon_graph_t* graph, const tenon_node_view_t* node) {
   if (op_of(node) < 0) return "async: add, mul and max alone";
-  if (!takes_type(graph, node->operands[0]) || !takes_type(graph, node->operands[1])) return "async: f32 alone, of plain dims";
+  if (!takes_type(graph, node->operands[0]) || !takes_type(graph, node->operands[1]))
+    return "async: f32 alone, of plain dims";
   return NULL;
 }
 
-static struct { const tenon_claim_sink_t* sink; tenon_node_t node; } later;
+static struct {
+  const tenon_claim_sink_t* sink;
+  tenon_node_t node;
+} later;
 static void* claim_later(void* unused) {
   usleep(20000);
   later.sink->claim(later.sink->self, &later.node, 1, 1);
   return unused;
 }
 
-static tenon_code_t claim_one(const tenon_claim_sink_t* sink, tenon_node_t node, uint32_t node_limit) {
+static tenon_code_t claim_one(const tenon_claim_sink_t* sink, tenon_node_t node,
+                              uint32_t node_limit) {
   tenon_node_t twice[2] = {node, node};
   double cost = is("claims_nan") ? NAN : is("claims_negative") ? -1 : 1000;
   if (is("claims_unknown_node")) node = node_limit + 3;
   if (is("claims_twice")) return sink->claim(sink->self, twice, 2, cost);
   if (is("claims_nothing")) sink->claim(sink->self, &node, 0, cost);
-  if (is("refuses_claimed")) sink->refuse(sink->self, node, TENON_UNIMPLEMENTED, (tenon_str_t)TENON_STR("async: no"));
+  if (is("refuses_claimed"))
+    sink->refuse(sink->self, node, TENON_UNIMPLEMENTED, (tenon_str_t)TENON_STR("async: no"));
   if (is("claims_later")) {
     pthread_t thread;
     later.sink = sink;
@@ -101,12 +112,14 @@ static tenon_code_t claim_one(const tenon_claim_sink_t* sink, tenon_node_t node,
   return is("claim_sink_error_lost") ? TENON_OK : code;
 }
 
-static tenon_code_t claim(void* self, tenon_str_t target, tenon_graph_t* graph, const tenon_claim_sink_t* sink) {
+static tenon_code_t claim(void* self, tenon_str_t target, tenon_graph_t* graph,
+                          const tenon_claim_sink_t* sink) {
   static int calls;
   tenon_graph_view_t whole = {.size_bytes = sizeof whole};
   tenon_region_view_t region = {.size_bytes = sizeof region};
   (void)self, (void)target;
-  if (is("claim_needs_device") && !device_was_opened()) return fail(TENON_FAILED_PRECONDITION, "no device is open");
+  if (is("claim_needs_device") && !device_was_opened())
+    return fail(TENON_FAILED_PRECONDITION, "no device is open");
   graphs->graph_view(graphs->self, graph, &whole);
   graphs->region_view(graphs->self, graph, whole.main, &region);
   const int call = __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED);
@@ -114,12 +127,18 @@ static tenon_code_t claim(void* self, tenon_str_t target, tenon_graph_t* graph, 
     tenon_node_view_t node = {.size_bytes = sizeof node};
     graphs->node_view(graphs->self, graph, region.nodes[i], &node);
     const char* reason = obstacle(graph, &node);
-    if (is("claim_edits_graph") && node.operand_count > 1) ((tenon_value_t*)(uintptr_t)node.operands)[0] = node.operands[1];
+    if (is("claim_edits_graph") && node.operand_count > 1)
+      ((tenon_value_t*)(uintptr_t)node.operands)[0] = node.operands[1];
     if (is("claims_less_each_time") && call > 0) reason = "async: enough";
     tenon_code_t code = TENON_OK;
-    if (reason == NULL) code = claim_one(sink, region.nodes[i], whole.node_limit);
-    else if (is("refuses_without_reason")) code = sink->refuse(sink->self, region.nodes[i], TENON_UNIMPLEMENTED, (tenon_str_t){NULL, 0});
-    else code = sink->refuse(sink->self, region.nodes[i], is("refuses_oddly") ? TENON_INTERNAL : TENON_UNIMPLEMENTED, (tenon_str_t){reason, strlen(reason)});
+    if (reason == NULL)
+      code = claim_one(sink, region.nodes[i], whole.node_limit);
+    else if (is("refuses_without_reason"))
+      code = sink->refuse(sink->self, region.nodes[i], TENON_UNIMPLEMENTED, (tenon_str_t){NULL, 0});
+    else
+      code = sink->refuse(sink->self, region.nodes[i],
+                          is("refuses_oddly") ? TENON_INTERNAL : TENON_UNIMPLEMENTED,
+                          (tenon_str_t){reason, strlen(reason)});
     if (code != TENON_OK) return code;
   }
   return TENON_OK;
@@ -131,7 +150,8 @@ static tenon_code_t claim(void* self, tenon_str_t target, tenon_graph_t* graph, 
 static uint64_t digest_of(head_t head, const char* body, uint64_t size) {
   uint64_t hash = 1469598103934665603u;
   head.digest = 0;
-  for (uint64_t i = 0; i < sizeof head; ++i) hash = (hash ^ ((const unsigned char*)&head)[i]) * 1099511628211u;
+  for (uint64_t i = 0; i < sizeof head; ++i)
+    hash = (hash ^ ((const unsigned char*)&head)[i]) * 1099511628211u;
   for (uint64_t i = 0; i < size; ++i) hash = (hash ^ (unsigned char)body[i]) * 1099511628211u;
   return hash;
 }
@@ -141,11 +161,13 @@ static int64_t dim_code(tenon_graph_t* graph, const tenon_region_view_t* region,
   if (dim >= 0) return dim;
   graphs->dim_view(graphs->self, graph, dim, &view);
   for (uint32_t i = 0; i < region->symbol_count; ++i)
-    if (region->symbols[i] == view.symbol) return ~(int64_t)(is("symbols_reversed") ? region->symbol_count - 1 - i : i);
+    if (region->symbols[i] == view.symbol)
+      return ~(int64_t)(is("symbols_reversed") ? region->symbol_count - 1 - i : i);
   return 0;
 }
 
-static void set_type(tenon_graph_t* graph, const tenon_region_view_t* region, tenon_value_t value, value_t* out) {
+static void set_type(tenon_graph_t* graph, const tenon_region_view_t* region, tenon_value_t value,
+                     value_t* out) {
   tenon_value_view_t v;
   view_value(graph, value, &v);
   out->rank = v.type.rank;
@@ -163,16 +185,22 @@ static void burn(int ms) {
 static value_t shared_values[4096];
 static void* volatile lost;
 
-static tenon_code_t compile(void* self, tenon_str_t target, tenon_graph_t* graph, const tenon_compile_options_t* options,
-                            tenon_artifact_t** out) {
+static tenon_code_t compile(void* self, tenon_str_t target, tenon_graph_t* graph,
+                            const tenon_compile_options_t* options, tenon_artifact_t** out) {
   tenon_graph_view_t whole = {.size_bytes = sizeof whole};
   tenon_region_view_t region = {.size_bytes = sizeof region};
   (void)self, (void)target, (void)options;
   graphs->graph_view(graphs->self, graph, &whole);
   graphs->region_view(graphs->self, graph, whole.main, &region);
-  if (is("compiles_two_at_most") && region.node_count > 2) return fail(TENON_UNIMPLEMENTED, "two nodes at most");
-  if (is("compiles_no_single") && region.node_count == 1) return fail(TENON_UNIMPLEMENTED, "one node is not worth it");
-  head_t head = {.magic = "ASYNC001", .arguments = region.argument_count, .nodes = region.node_count, .yields = region.yield_count, .symbols = region.symbol_count};
+  if (is("compiles_two_at_most") && region.node_count > 2)
+    return fail(TENON_UNIMPLEMENTED, "two nodes at most");
+  if (is("compiles_no_single") && region.node_count == 1)
+    return fail(TENON_UNIMPLEMENTED, "one node is not worth it");
+  head_t head = {.magic = "ASYNC001",
+                 .arguments = region.argument_count,
+                 .nodes = region.node_count,
+                 .yields = region.yield_count,
+                 .symbols = region.symbol_count};
   int32_t* number = calloc(whole.value_limit + 1, sizeof *number);
   value_t* values = calloc(whole.value_limit + 1, sizeof *values);
   if (is("shared_compile_state")) values = memset(shared_values, 0, sizeof shared_values);
@@ -195,13 +223,17 @@ static tenon_code_t compile(void* self, tenon_str_t target, tenon_graph_t* graph
   for (uint32_t i = 0; i < region.node_count; ++i) {
     tenon_node_view_t node = {.size_bytes = sizeof node};
     graphs->node_view(graphs->self, graph, region.nodes[i], &node);
-    if (is("never_polls")) burn(50); /* of 62 nodes */
-    else if (host->cancelled(host->self) && is("stops_late")) burn(2500), is_late = 1;
-    else if (is_late || (host->cancelled(host->self) && !is("ignores_cancel") && !is("cancelled_oddly"))) {
+    if (is("never_polls"))
+      burn(50); /* of 62 nodes */
+    else if (host->cancelled(host->self) && is("stops_late"))
+      burn(2500), is_late = 1;
+    else if (is_late ||
+             (host->cancelled(host->self) && !is("ignores_cancel") && !is("cancelled_oddly"))) {
       free(number), free(values);
       return fail(TENON_CANCELLED, "stopped");
     }
-    if (is("cancelled_oddly") && host->cancelled(host->self)) return fail(TENON_INTERNAL, "stopped");
+    if (is("cancelled_oddly") && host->cancelled(host->self))
+      return fail(TENON_INTERNAL, "stopped");
     if (is("shared_compile_state")) usleep(2000);
     const int op = op_of(&node);
     if (op < 0 || op == SUB) {
@@ -214,14 +246,17 @@ static tenon_code_t compile(void* self, tenon_str_t target, tenon_graph_t* graph
     number[node.results[0]] = n;
     set_type(graph, &region, node.results[0], &values[n++]);
   }
-  const uint64_t body = (uint64_t)n * sizeof *values + head.yields * sizeof(uint32_t), extra = is("holds_constants") && head.constants != 0 ? 256 : 0;
+  const uint64_t body = (uint64_t)n * sizeof *values + head.yields * sizeof(uint32_t),
+                 extra = is("holds_constants") && head.constants != 0 ? 256 : 0;
   tenon_artifact_t* artifact = malloc(sizeof *artifact + sizeof head + body + extra);
   if (is("artifact_stays")) memset(lost = malloc(300000), 1, 300000);
   artifact->size = sizeof head + body + extra;
   artifact->calls = 0;
   char* at = artifact->bytes + sizeof head;
   memcpy(at, values, (uint64_t)n * sizeof *values);
-  for (uint32_t i = 0; i < head.yields; ++i) memcpy(at + (uint64_t)n * sizeof *values + i * sizeof(uint32_t), &number[region.yields[i]], sizeof(uint32_t));
+  for (uint32_t i = 0; i < head.yields; ++i)
+    memcpy(at + (uint64_t)n * sizeof *values + i * sizeof(uint32_t), &number[region.yields[i]],
+           sizeof(uint32_t));
   if (extra != 0) memcpy(at + body, constant_data, extra);
   if (is("holds_addresses")) head.address = (uint64_t)(uintptr_t)artifact;
   head.digest = digest_of(head, at, body + extra);
@@ -240,13 +275,16 @@ static void artifact_release(void* self, tenon_artifact_t* artifact) {
   if (!is("needs_artifact") && !is("artifact_stays")) free(artifact);
 }
 
-static tenon_code_t artifact_info(void* self, tenon_artifact_t* artifact, tenon_artifact_info_t* out) {
+static tenon_code_t artifact_info(void* self, tenon_artifact_t* artifact,
+                                  tenon_artifact_info_t* out) {
   if (is("info_fails")) return fail(TENON_UNIMPLEMENTED, "it knows nothing of it");
-  const tenon_artifact_info_t made = {.size_bytes = sizeof made, .kernels_compiled = 1, .code_bytes = artifact->size};
+  const tenon_artifact_info_t made = {
+      .size_bytes = sizeof made, .kernels_compiled = 1, .code_bytes = artifact->size};
   return (void)self, tenon_record_give(out, &made, sizeof made);
 }
 
-static tenon_code_t artifact_bytes(void* self, tenon_artifact_t* artifact, const tenon_sink_t* sink) {
+static tenon_code_t artifact_bytes(void* self, tenon_artifact_t* artifact,
+                                   const tenon_sink_t* sink) {
   (void)self;
   last_artifact = artifact;
   if (is("bytes_change")) ((head_t*)artifact->bytes)->reserved = (uint32_t)++artifact->calls;
@@ -263,12 +301,16 @@ static const char* fault_of(const void* bytes, uint64_t size) {
   if (is("trusts_bytes") && size >= sizeof head) {
     if (memcmp(bytes, "ASYNC001", 8) == 0) return NULL;
   }
-  if (size < sizeof head || memcmp(bytes, "ASYNC001", 8) != 0) return "these bytes are no artifact of async";
+  if (size < sizeof head || memcmp(bytes, "ASYNC001", 8) != 0)
+    return "these bytes are no artifact of async";
   memcpy(&head, bytes, sizeof head);
-  const uint64_t values = (uint64_t)head.arguments + head.constants + head.nodes, body = size - sizeof head;
-  if (head.digest != digest_of(head, (const char*)bytes + sizeof head, body) && !is("bytes_change")) return "the artifact is damaged";
+  const uint64_t values = (uint64_t)head.arguments + head.constants + head.nodes,
+                 body = size - sizeof head;
+  if (head.digest != digest_of(head, (const char*)bytes + sizeof head, body) && !is("bytes_change"))
+    return "the artifact is damaged";
   if (head.symbols > 8) return "too many symbols";
-  if (values * sizeof(value_t) + head.yields * sizeof(uint32_t) != body && !is("holds_constants")) return "the artifact is damaged";
+  if (values * sizeof(value_t) + head.yields * sizeof(uint32_t) != body && !is("holds_constants"))
+    return "the artifact is damaged";
   return NULL;
 }
 
@@ -280,7 +322,8 @@ static tenon_code_t fits(void* self, tenon_str_t target, const void* bytes, uint
   if (is("fits_nothing")) return fail(TENON_FAILED_PRECONDITION, "compile it again");
   if (is("fits_reads_far") && size >= 8 && memcmp(bytes, "ASYNC001", 8) == 0) {
     volatile uint64_t sum = 0;
-    for (uint64_t i = 0; i < ((const head_t*)bytes)->yields * 4096u; ++i) sum += ((const unsigned char*)bytes)[i];
+    for (uint64_t i = 0; i < ((const head_t*)bytes)->yields * 4096u; ++i)
+      sum += ((const unsigned char*)bytes)[i];
   }
   const char* fault = fault_of(bytes, size);
   if (fault == NULL) return TENON_OK;
@@ -288,23 +331,29 @@ static tenon_code_t fits(void* self, tenon_str_t target, const void* bytes, uint
   return is("fits_silently") ? TENON_FAILED_PRECONDITION : fail(TENON_FAILED_PRECONDITION, fault);
 }
 
-static tenon_code_t load(void* self, tenon_device_t* device, const void* bytes, uint64_t size, tenon_blob_t* const* constants,
-                         uint32_t constant_count, tenon_executable_t** out) {
+static tenon_code_t load(void* self, tenon_device_t* device, const void* bytes, uint64_t size,
+                         tenon_blob_t* const* constants, uint32_t constant_count,
+                         tenon_executable_t** out) {
   (void)self;
   const char* fault = fault_of(bytes, size);
   static int damaged;
   if (fault != NULL) return damaged = 1, fail(TENON_FAILED_PRECONDITION, fault);
-  if (is("load_sulks") && damaged) return damaged = 0, fail(TENON_INTERNAL, "those before were damaged");
-  if (is("loads_on_one_device") && device->ordinal != 0) return fail(TENON_UNIMPLEMENTED, "device 0 alone");
+  if (is("load_sulks") && damaged)
+    return damaged = 0, fail(TENON_INTERNAL, "those before were damaged");
+  if (is("loads_on_one_device") && device->ordinal != 0)
+    return fail(TENON_UNIMPLEMENTED, "device 0 alone");
   const head_t* head = bytes;
-  if (constant_count != head->constants && !is("ignores_constant_count")) return fail(TENON_INVALID_ARGUMENT, "another number of constants");
+  if (constant_count != head->constants && !is("ignores_constant_count"))
+    return fail(TENON_INVALID_ARGUMENT, "another number of constants");
   tenon_executable_t* exe = calloc(1, sizeof *exe);
   exe->device = device;
   if (is("executable_stays")) memset(lost = malloc(300000), 1, 300000);
   exe->copy = malloc(sizeof *exe->copy + size);
   exe->copy->size = size;
   memcpy(exe->copy->bytes, bytes, size);
-  const char* kept = is("keeps_bytes") ? bytes : is("needs_artifact") && last_artifact != NULL ? last_artifact->bytes : exe->copy->bytes;
+  const char* kept = is("keeps_bytes")                               ? bytes
+                     : is("needs_artifact") && last_artifact != NULL ? last_artifact->bytes
+                                                                     : exe->copy->bytes;
   exe->head = (const head_t*)kept;
   exe->values = (const value_t*)(kept + sizeof *head);
   exe->yields = (const uint32_t*)(exe->values + head->arguments + head->constants + head->nodes);
@@ -327,14 +376,18 @@ static void executable_release(void* self, tenon_executable_t* exe) {
   (void)self;
   if (is("executable_stays")) return;
   if (is("unrun_executable_aborts") && exe->started == 0) abort();
-  for (uint32_t i = 0; !is("keeps_unretained") && !is("keeps_bytes") && !is("needs_artifact") && i < exe->head->constants; ++i) graphs->blob_release(graphs->self, exe->blobs[i]);
+  for (uint32_t i = 0; !is("keeps_unretained") && !is("keeps_bytes") && !is("needs_artifact") &&
+                       i < exe->head->constants;
+       ++i)
+    graphs->blob_release(graphs->self, exe->blobs[i]);
   free(exe->copy);
   free(exe->blobs);
   free(exe->constants);
   free(exe);
 }
 
-static tenon_code_t executable_info(void* self, tenon_executable_t* exe, tenon_executable_info_t* out) {
+static tenon_code_t executable_info(void* self, tenon_executable_t* exe,
+                                    tenon_executable_info_t* out) {
   const tenon_executable_info_t made = {sizeof made, exe->head->nodes, 0};
   return (void)self, tenon_record_give(out, &made, sizeof made);
 }
@@ -348,43 +401,60 @@ static int64_t dim_of(const tenon_executable_t* exe, int64_t code, tenon_symbols
   return is("dims_of_at_least_one") && value == 0 ? 1 : value;
 }
 
-static uint64_t elements(const tenon_executable_t* exe, const value_t* value, tenon_symbols_t symbols) {
+static uint64_t elements(const tenon_executable_t* exe, const value_t* value,
+                         tenon_symbols_t symbols) {
   uint64_t count = 1;
-  for (uint32_t i = 0; i < value->rank; ++i) count *= (uint64_t)dim_of(exe, value->dims[i], symbols);
+  for (uint32_t i = 0; i < value->rank; ++i)
+    count *= (uint64_t)dim_of(exe, value->dims[i], symbols);
   return count;
 }
 
-static uint64_t rounded(uint64_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+static uint64_t rounded(uint64_t bytes) {
+  return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
 
-static uint32_t first_node(const tenon_executable_t* exe) { return exe->head->arguments + exe->head->constants; }
-static uint32_t value_count(const tenon_executable_t* exe) { return first_node(exe) + exe->head->nodes; }
+static uint32_t first_node(const tenon_executable_t* exe) {
+  return exe->head->arguments + exe->head->constants;
+}
+static uint32_t value_count(const tenon_executable_t* exe) {
+  return first_node(exe) + exe->head->nodes;
+}
 
 static uint64_t workspace_of(const tenon_executable_t* exe, tenon_symbols_t symbols) {
   uint64_t bytes = 0;
-  for (uint32_t i = first_node(exe); i < value_count(exe); ++i) bytes += rounded(elements(exe, &exe->values[i], symbols) * 4);
+  for (uint32_t i = first_node(exe); i < value_count(exe); ++i)
+    bytes += rounded(elements(exe, &exe->values[i], symbols) * 4);
   return bytes;
 }
 
 /* An argument that the node of this yield is the last to read. */
 static uint32_t alias_of(const tenon_executable_t* exe, uint32_t yield) {
   const uint32_t value = exe->yields[yield];
-  if (value < first_node(exe) || exe->values[value].a >= (int32_t)exe->head->arguments) return TENON_NO_ALIAS;
+  if (value < first_node(exe) || exe->values[value].a >= (int32_t)exe->head->arguments)
+    return TENON_NO_ALIAS;
   const int32_t argument = exe->values[value].a;
   for (uint32_t i = first_node(exe); i < value_count(exe); ++i)
-    if (i != value && (exe->values[i].a == argument || exe->values[i].b == argument)) return TENON_NO_ALIAS;
+    if (i != value && (exe->values[i].a == argument || exe->values[i].b == argument))
+      return TENON_NO_ALIAS;
   for (uint32_t i = 0; i < exe->head->yields; ++i)
-    if (exe->yields[i] == (uint32_t)argument || (i != yield && exe->yields[i] == value)) return TENON_NO_ALIAS;
+    if (exe->yields[i] == (uint32_t)argument || (i != yield && exe->yields[i] == value))
+      return TENON_NO_ALIAS;
   return exe->values[value].b == argument ? TENON_NO_ALIAS : (uint32_t)argument;
 }
 
-static tenon_code_t needs(void* self, tenon_executable_t* exe, tenon_symbols_t symbols, tenon_needs_t* given) {
+static tenon_code_t needs(void* self, tenon_executable_t* exe, tenon_symbols_t symbols,
+                          tenon_needs_t* given) {
   tenon_needs_t full, *out = &full;
   (void)self;
-  if (tenon_record_take(out, sizeof full, given) != TENON_OK) return fail(TENON_INVALID_ARGUMENT, "the record has no size_bytes");
-  if (symbols.count != exe->head->symbols && !is("ignores_counts")) return fail(TENON_INVALID_ARGUMENT, "another number of symbols");
-  if (out->output_count != exe->head->yields && !is("ignores_counts")) return fail(TENON_INVALID_ARGUMENT, "another number of outputs");
+  if (tenon_record_take(out, sizeof full, given) != TENON_OK)
+    return fail(TENON_INVALID_ARGUMENT, "the record has no size_bytes");
+  if (symbols.count != exe->head->symbols && !is("ignores_counts"))
+    return fail(TENON_INVALID_ARGUMENT, "another number of symbols");
+  if (out->output_count != exe->head->yields && !is("ignores_counts"))
+    return fail(TENON_INVALID_ARGUMENT, "another number of outputs");
   if (is("needs_of_first_call")) {
-    if (exe->first_symbols[0] < 0 && symbols.count != 0) memcpy(exe->first_symbols, symbols.values, symbols.count * sizeof(int64_t));
+    if (exe->first_symbols[0] < 0 && symbols.count != 0)
+      memcpy(exe->first_symbols, symbols.values, symbols.count * sizeof(int64_t));
     if (symbols.count != 0) symbols.values = exe->first_symbols;
   }
   if (is("no_empty_dims"))
@@ -398,9 +468,13 @@ static tenon_code_t needs(void* self, tenon_executable_t* exe, tenon_symbols_t s
   }
   for (uint32_t y = 0; y < exe->head->yields && y < out->output_count; ++y) {
     const value_t* value = &exe->values[exe->yields[y]];
-    for (uint32_t i = 0; i < value->rank; ++i) out->outputs[y].dims[i] = dim_of(exe, value->dims[is("needs_turns_dims") ? value->rank - 1 - i : i], symbols);
-    out->outputs[y].size_bytes_max = elements(exe, value, symbols) * 4 - (is("needs_too_little") ? 4 : 0);
-    if (is("needs_of_32_bits")) out->outputs[y].size_bytes_max = (uint32_t)out->outputs[y].size_bytes_max;
+    for (uint32_t i = 0; i < value->rank; ++i)
+      out->outputs[y].dims[i] =
+          dim_of(exe, value->dims[is("needs_turns_dims") ? value->rank - 1 - i : i], symbols);
+    out->outputs[y].size_bytes_max =
+        elements(exe, value, symbols) * 4 - (is("needs_too_little") ? 4 : 0);
+    if (is("needs_of_32_bits"))
+      out->outputs[y].size_bytes_max = (uint32_t)out->outputs[y].size_bytes_max;
     out->outputs[y].alias_input = is("alias_unknown") ? 99 : alias_of(exe, y);
   }
   out->workspace_bytes = workspace_of(exe, symbols);
@@ -418,7 +492,9 @@ typedef struct job_t {
   tenon_span_t spans[256];
 } job_t;
 
-static float* span_data(const tenon_span_t* span) { return (float*)(span->buffer->data + (is("ignores_span_offset") ? 0 : span->offset_bytes)); }
+static float* span_data(const tenon_span_t* span) {
+  return (float*)(span->buffer->data + (is("ignores_span_offset") ? 0 : span->offset_bytes));
+}
 
 static float apply(int op, float a, float b) {
   if (op == MAX) return a != a || b != b ? NAN : a > b ? a : b;
@@ -428,7 +504,8 @@ static float apply(int op, float a, float b) {
 static float shared_temp[1 << 16];
 static int together;
 
-static void run_node(tenon_executable_t* exe, const value_t* node, const float* a, const float* b, float* out, uint64_t count) {
+static void run_node(tenon_executable_t* exe, const value_t* node, const float* a, const float* b,
+                     float* out, uint64_t count) {
   if (is("shared_temp") && count < 1 << 16) {
     for (uint64_t i = 0; i < count; ++i) shared_temp[i] = apply(node->op, a[i], b[i]);
     usleep(2000);
@@ -436,26 +513,34 @@ static void run_node(tenon_executable_t* exe, const value_t* node, const float* 
     return;
   }
   for (uint64_t i = 0; i < count; ++i) out[i] = apply(node->op, a[i], b[i]);
-  if (is("together_in_other_bits") && count != 0 && __atomic_load_n(&together, __ATOMIC_RELAXED) > 1) ((unsigned char*)out)[0] ^= 1;
+  if (is("together_in_other_bits") && count != 0 &&
+      __atomic_load_n(&together, __ATOMIC_RELAXED) > 1)
+    ((unsigned char*)out)[0] ^= 1;
   if (is("wrong_everywhere") && count != 0) out[0] += 1;
   if (count != 0 && is("unsteady")) out[0] *= 1 + 1e-6f * (float)++exe->runs;
-  if (count != 0 && is("threads_matter") && threads->count(threads->self) > 1) out[0] = nextafterf(out[0], 1e30f);
+  if (count != 0 && is("threads_matter") && threads->count(threads->self) > 1)
+    out[0] = nextafterf(out[0], 1e30f);
   if (is("one_is_scalar") && count == 1) out[0] = a[0];
 }
 
 static uint64_t now_ns(void) {
   struct timespec now;
   clock_gettime(is("profile_wall_clock") ? CLOCK_REALTIME : CLOCK_MONOTONIC, &now);
-  return ((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec) / (is("profile_in_us") ? 1000 : 1);
+  return ((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec) /
+         (is("profile_in_us") ? 1000 : 1);
 }
 
-static struct { const tenon_profile_sink_t* sink; uint64_t begin_ns; } told_later;
+static struct {
+  const tenon_profile_sink_t* sink;
+  uint64_t begin_ns;
+} told_later;
 
 static void tell_event(const tenon_profile_sink_t* sink, uint64_t begin_ns);
 static void* tell_later(void* unused) {
   usleep(20000);
   const tenon_str_t name = {"late", 4}, origins = {"", 0};
-  told_later.sink->event(told_later.sink->self, name, origins, told_later.begin_ns, now_ns(), 0, 0, 0);
+  told_later.sink->event(told_later.sink->self, name, origins, told_later.begin_ns, now_ns(), 0, 0,
+                         0);
   return unused;
 }
 
@@ -481,21 +566,30 @@ static tenon_code_t perform(void* argument) {
   const head_t* head = exe->head;
   if (is("unsignalled_when_slow")) usleep(1000);
   if (is("run_leaks")) memset(lost = malloc(70000), 1, 70000);
-  if (is("together_in_other_bits")) __atomic_add_fetch(&together, 1, __ATOMIC_RELAXED), usleep(2000);
+  if (is("together_in_other_bits"))
+    __atomic_add_fetch(&together, 1, __ATOMIC_RELAXED), usleep(2000);
   float** data = calloc(value_count(exe) + 1, sizeof *data);
   for (uint32_t i = 0; i < head->arguments; ++i) data[i] = span_data(&call->inputs[i]);
-  for (uint32_t i = 0; i < head->constants; ++i) data[head->arguments + i] = (float*)exe->constants[i];
+  for (uint32_t i = 0; i < head->constants; ++i)
+    data[head->arguments + i] = (float*)exe->constants[i];
   uint64_t at = 0;
   for (uint32_t i = first_node(exe); i < value_count(exe); ++i) {
     const value_t* node = &exe->values[i];
     const uint64_t count = elements(exe, node, call->symbols);
-    data[i] = count == 0 ? NULL : (float*)(call->workspace.buffer->data + call->workspace.offset_bytes + at);
+    data[i] = count == 0
+                  ? NULL
+                  : (float*)(call->workspace.buffer->data + call->workspace.offset_bytes + at);
     const int twice = node->a != node->b && data[node->a] == data[node->b];
-    if (is("one_buffer_counts_once") && twice && count != 0) memset(data[i], 0, count * 4);
-    else if (is("workspace_is_zero") && count != 0 && data[i][0] != 0) data[i][0] = 1;
-    else run_node(exe, node, data[node->a], data[node->b], data[i], count);
-    if (is("runs_over_workspace") && i + 1 == value_count(exe) && count != 0) memset((char*)data[i] + rounded(count * 4), 0, 8);
-    if (is("writes_inputs") && node->a < (int32_t)head->arguments && count != 0) data[node->a][count - 1] = 0;
+    if (is("one_buffer_counts_once") && twice && count != 0)
+      memset(data[i], 0, count * 4);
+    else if (is("workspace_is_zero") && count != 0 && data[i][0] != 0)
+      data[i][0] = 1;
+    else
+      run_node(exe, node, data[node->a], data[node->b], data[i], count);
+    if (is("runs_over_workspace") && i + 1 == value_count(exe) && count != 0)
+      memset((char*)data[i] + rounded(count * 4), 0, 8);
+    if (is("writes_inputs") && node->a < (int32_t)head->arguments && count != 0)
+      data[node->a][count - 1] = 0;
     at += rounded(count * 4);
   }
   for (uint32_t y = 0; y < head->yields; ++y) {
@@ -528,33 +622,44 @@ static int was_dumped;
 
 static tenon_code_t execute(void* self, tenon_executable_t* exe, const tenon_call_t* call) {
   (void)self;
-  if (is("execute_needs_dump") && !was_dumped) return fail(TENON_FAILED_PRECONDITION, "nobody looked at it");
-  if ((call->input_count != exe->head->arguments || call->output_count != exe->head->yields || call->symbols.count != exe->head->symbols) && !is("ignores_counts")) {
+  if (is("execute_needs_dump") && !was_dumped)
+    return fail(TENON_FAILED_PRECONDITION, "nobody looked at it");
+  if ((call->input_count != exe->head->arguments || call->output_count != exe->head->yields ||
+       call->symbols.count != exe->head->symbols) &&
+      !is("ignores_counts")) {
     if (is("failing_signals")) fence_set(&call->signal);
     if (is("failing_fails_fence")) fence_fail(&call->signal, TENON_INVALID_ARGUMENT);
-    if (is("failing_writes") && call->output_count != 0) memset(call->outputs[0].buffer->data + call->outputs[0].offset_bytes, 0, 4);
+    if (is("failing_writes") && call->output_count != 0)
+      memset(call->outputs[0].buffer->data + call->outputs[0].offset_bytes, 0, 4);
     exe->sulks = 1;
     return fail(TENON_INVALID_ARGUMENT, "another number of inputs, outputs or symbols");
   }
-  if (is("sulks_after_wrong_counts") && exe->sulks) return exe->sulks = 0, fail(TENON_FAILED_PRECONDITION, "the call before was wrong");
+  if (is("sulks_after_wrong_counts") && exe->sulks)
+    return exe->sulks = 0, fail(TENON_FAILED_PRECONDITION, "the call before was wrong");
   if (is("cancelled_ok_undone") && host->cancelled(host->self)) return TENON_OK;
-  if (call->input_count + call->output_count > 256 || call->symbols.count > 8) return fail(TENON_UNIMPLEMENTED, "too many inputs and outputs");
+  if (call->input_count + call->output_count > 256 || call->symbols.count > 8)
+    return fail(TENON_UNIMPLEMENTED, "too many inputs and outputs");
   static int stopped;
-  if (is("cancelled_for_good") && (stopped || host->cancelled(host->self))) return stopped = 1, fail(TENON_CANCELLED, "stopped");
-  if (is("one_run_at_once") && call->queue != NULL && exe->runs++ != 0) return fail(TENON_FAILED_PRECONDITION, "it runs already");
+  if (is("cancelled_for_good") && (stopped || host->cancelled(host->self)))
+    return stopped = 1, fail(TENON_CANCELLED, "stopped");
+  if (is("one_run_at_once") && call->queue != NULL && exe->runs++ != 0)
+    return fail(TENON_FAILED_PRECONDITION, "it runs already");
   exe->started = 1;
   job_t* job = calloc(1, sizeof *job);
   job->exe = exe;
   job->call = *call;
-  if (call->symbols.count != 0) memcpy(job->symbols, call->symbols.values, call->symbols.count * sizeof(int64_t));
+  if (call->symbols.count != 0)
+    memcpy(job->symbols, call->symbols.values, call->symbols.count * sizeof(int64_t));
   job->call.symbols.values = job->symbols;
   for (uint32_t i = 0; i < call->input_count; ++i) job->spans[i] = call->inputs[i];
-  for (uint32_t i = 0; i < call->output_count; ++i) job->spans[call->input_count + i] = call->outputs[i];
+  for (uint32_t i = 0; i < call->output_count; ++i)
+    job->spans[call->input_count + i] = call->outputs[i];
   job->call.inputs = job->spans;
   job->call.outputs = job->spans + call->input_count;
   if (is("keeps_symbols")) job->call.symbols.values = call->symbols.values;
   if (is("keeps_spans")) job->call.inputs = call->inputs, job->call.outputs = call->outputs;
-  if (call->queue != NULL) return queue_submit(call->queue, call->waits, call->wait_count, call->signal, perform, job);
+  if (call->queue != NULL)
+    return queue_submit(call->queue, call->waits, call->wait_count, call->signal, perform, job);
   if (is("execute_returns_early")) {
     pthread_t thread;
     pthread_create(&thread, NULL, perform_later, job);
@@ -566,18 +671,25 @@ static tenon_code_t execute(void* self, tenon_executable_t* exe, const tenon_cal
   return code;
 }
 
-static tenon_code_t dump(void* self, tenon_artifact_t* artifact, tenon_str_t what, const tenon_sink_t* sink) {
+static tenon_code_t dump(void* self, tenon_artifact_t* artifact, tenon_str_t what,
+                         const tenon_sink_t* sink) {
   was_dumped = 1;
   (void)self, (void)artifact;
-  if ((what.size != 4 || memcmp(what.data, "plan", 4) != 0) && !is("dumps_anything")) return fail(TENON_NOT_FOUND, "async shows its plan");
-  return sink->write(sink->self, is("dumps_bytes") ? "\xff\xfe" : "one after the other", is("dumps_bytes") ? 2 : 19);
+  if ((what.size != 4 || memcmp(what.data, "plan", 4) != 0) && !is("dumps_anything"))
+    return fail(TENON_NOT_FOUND, "async shows its plan");
+  return sink->write(sink->self, is("dumps_bytes") ? "\xff\xfe" : "one after the other",
+                     is("dumps_bytes") ? 2 : 19);
 }
 
-const tenon_compile_api_t compile_api = {sizeof compile_api, NULL, claim, compile, artifact_release, artifact_info, artifact_bytes, fits, load,
-                                         executable_release, executable_info, needs, execute, dump};
+const tenon_compile_api_t compile_api = {
+    sizeof compile_api, NULL,           claim,   compile, artifact_release,
+    artifact_info,      artifact_bytes, fits,    load,    executable_release,
+    executable_info,    needs,          execute, dump};
 
 tenon_code_t compile_start(void) {
-  static const tenon_str_t ids[] = {TENON_STR(TENON_HOST_GRAPH_ID), TENON_STR(TENON_HOST_REGISTRY_ID), TENON_STR(TENON_HOST_THREADS_ID)};
+  static const tenon_str_t ids[] = {TENON_STR(TENON_HOST_GRAPH_ID),
+                                    TENON_STR(TENON_HOST_REGISTRY_ID),
+                                    TENON_STR(TENON_HOST_THREADS_ID)};
   tenon_code_t code = host->query(host->self, ids[0], 0, (const void**)&graphs);
   if (code == TENON_OK) code = host->query(host->self, ids[1], 0, (const void**)&registry);
   if (code == TENON_OK) code = host->query(host->self, ids[2], 0, (const void**)&threads);

@@ -6,7 +6,9 @@
 
 static int opened, poisoned;
 
-int device_was_opened(void) { return opened; }
+int device_was_opened(void) {
+  return opened;
+}
 
 static tenon_code_t count(void* self, uint32_t* out) {
   *out = DEVICE_COUNT;
@@ -20,10 +22,16 @@ static tenon_code_t check_ordinal(uint32_t ordinal) {
 static tenon_code_t info(void* self, uint32_t ordinal, tenon_device_info_t* out) {
   const tenon_code_t code = check_ordinal(ordinal);
   if (code != TENON_OK) return code;
-  const tenon_device_info_t made = {.size_bytes = sizeof made, .threading = TENON_THREADING_FREE, .kind = TENON_STR("async"),
-      .description = TENON_STR("two devices with queues"), .target = TENON_STR("async"), .alignment_bytes = ALIGNMENT};
+  const tenon_device_info_t made = {.size_bytes = sizeof made,
+                                    .threading = TENON_THREADING_FREE,
+                                    .kind = TENON_STR("async"),
+                                    .description = TENON_STR("two devices with queues"),
+                                    .target = TENON_STR("async"),
+                                    .alignment_bytes = ALIGNMENT};
   (void)self;
-  return tenon_record_give(out, &made, sizeof made) == TENON_OK ? TENON_OK : fail(TENON_INVALID_ARGUMENT, "the record has no size_bytes");
+  return tenon_record_give(out, &made, sizeof made) == TENON_OK
+             ? TENON_OK
+             : fail(TENON_INVALID_ARGUMENT, "the record has no size_bytes");
 }
 
 static tenon_code_t open_device(void* self, uint32_t ordinal, tenon_device_t** out) {
@@ -35,7 +43,9 @@ static tenon_code_t open_device(void* self, uint32_t ordinal, tenon_device_t** o
   return (void)self, TENON_OK;
 }
 
-static tenon_code_t close_device(void* self, tenon_device_t* device) { return (void)self, (void)device, TENON_OK; }
+static tenon_code_t close_device(void* self, tenon_device_t* device) {
+  return (void)self, (void)device, TENON_OK;
+}
 
 static tenon_code_t alloc(void* self, tenon_device_t* device, uint64_t size, tenon_buffer_t** out) {
   (void)self, (void)device;
@@ -43,7 +53,8 @@ static tenon_code_t alloc(void* self, tenon_device_t* device, uint64_t size, ten
   tenon_buffer_t* buffer = calloc(1, sizeof *buffer);
   unsigned char* data = aligned_alloc(ALIGNMENT, (size / ALIGNMENT + 1) * ALIGNMENT);
   if (data == NULL && is("exhaustion_aborts")) abort();
-  if (data == NULL && is("failed_alloc_counts")) __atomic_add_fetch(&device->used_bytes, size, __ATOMIC_RELAXED);
+  if (data == NULL && is("failed_alloc_counts"))
+    __atomic_add_fetch(&device->used_bytes, size, __ATOMIC_RELAXED);
   if (data == NULL && is("exhaustion_is_internal")) return fail(TENON_INTERNAL, "malloc");
   if (buffer == NULL || data == NULL) {
     free(buffer);
@@ -69,23 +80,31 @@ static tenon_code_t release(void* self, tenon_device_t* device, tenon_buffer_t* 
 
 tenon_code_t memory_check_kind(const tenon_copy_t* c) {
   const uint32_t width = c->pattern_bytes;
-  if (c->direction == 0 || c->direction > TENON_COPY_FILL) return fail(TENON_INVALID_ARGUMENT, "there is no such direction");
-  if (c->direction == TENON_COPY_FILL && ((width != 1 && width != 2 && width != 4 && width != 8) || c->length_bytes % width != 0))
-    return fail(TENON_INVALID_ARGUMENT, "a pattern has 1, 2, 4 or 8 bytes and fills a multiple of them");
+  if (c->direction == 0 || c->direction > TENON_COPY_FILL)
+    return fail(TENON_INVALID_ARGUMENT, "there is no such direction");
+  if (c->direction == TENON_COPY_FILL &&
+      ((width != 1 && width != 2 && width != 4 && width != 8) || c->length_bytes % width != 0))
+    return fail(TENON_INVALID_ARGUMENT,
+                "a pattern has 1, 2, 4 or 8 bytes and fills a multiple of them");
   return TENON_OK;
 }
 
 tenon_code_t memory_copy(const tenon_copy_t* c) {
-  const tenon_code_t code = tenon_simple_check_copy(host, c, c->from != NULL ? c->from->size_bytes : 0, c->to != NULL ? c->to->size_bytes : 0);
+  const tenon_code_t code = tenon_simple_check_copy(
+      host, c, c->from != NULL ? c->from->size_bytes : 0, c->to != NULL ? c->to->size_bytes : 0);
   if (code != TENON_OK || c->length_bytes == 0) return code;
   const unsigned char* from = c->from != NULL ? c->from->data + c->from_offset_bytes : c->host_from;
   unsigned char* to = c->to != NULL ? c->to->data + c->to_offset_bytes : c->host_to;
   if (c->direction != TENON_COPY_FILL) return memmove(to, from, c->length_bytes), TENON_OK;
-  for (uint64_t i = 0; i < c->length_bytes; i += c->pattern_bytes) memcpy(to + i, &c->pattern, c->pattern_bytes);
+  for (uint64_t i = 0; i < c->length_bytes; i += c->pattern_bytes)
+    memcpy(to + i, &c->pattern, c->pattern_bytes);
   return TENON_OK;
 }
 
-typedef struct { const tenon_copy_t* copy; tenon_code_t code; } elsewhere_t;
+typedef struct {
+  const tenon_copy_t* copy;
+  tenon_code_t code;
+} elsewhere_t;
 static void* copy_in_thread(void* argument) {
   elsewhere_t* e = argument;
   e->code = memory_copy(e->copy);
@@ -117,7 +136,8 @@ static tenon_code_t map(void* self, tenon_device_t* device, tenon_buffer_t* buff
   (void)self, (void)device;
   *out = buffer->data;
   if (is("map_of_a_copy")) {
-    if (buffer->shadow == NULL) buffer->shadow = aligned_alloc(ALIGNMENT, (buffer->size_bytes / ALIGNMENT + 1) * ALIGNMENT);
+    if (buffer->shadow == NULL)
+      buffer->shadow = aligned_alloc(ALIGNMENT, (buffer->size_bytes / ALIGNMENT + 1) * ALIGNMENT);
     memcpy(buffer->shadow, buffer->data, buffer->size_bytes);
     *out = buffer->shadow;
   }
@@ -130,5 +150,6 @@ static tenon_code_t memory(void* self, tenon_device_t* device, uint64_t* used, u
   return (void)self, (void)device, TENON_OK;
 }
 
-const tenon_device_api_t device_api = {sizeof device_api, NULL, count, info, open_device, close_device, alloc, release, copy,
-                                       sync_device, map, NULL, memory};
+const tenon_device_api_t device_api = {
+    sizeof device_api, NULL, count,       info, open_device, close_device, alloc,
+    release,           copy, sync_device, map,  NULL,        memory};

@@ -1,5 +1,5 @@
-/* A good layer that counts allocations, and with CONFORM_MUTANT=NAME one that does one thing wrong. Each name stands in layer.list
- * beside the check that has to catch it. */
+/* A good layer that counts allocations, and with CONFORM_MUTANT=NAME one that does one thing wrong.
+ * Each name stands in layer.list beside the check that has to catch it. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,17 +46,20 @@ static tenon_code_t alloc(void* self, tenon_device_t* device, uint64_t size, ten
     unknown();
   }
   if (is("never_reaches")) return *out = (tenon_buffer_t*)self, TENON_OK;
-  tenon_code_t code = c->next->alloc(is("own_self") ? self : c->next->self, device, is("rounds_sizes") ? size + 64 : size, out);
+  tenon_code_t code = c->next->alloc(is("own_self") ? self : c->next->self, device,
+                                     is("rounds_sizes") ? size + 64 : size, out);
   if (is("loses_output")) *out = NULL;
   busy = 0;
   if (code != TENON_OK && is("swallows_code")) return TENON_OK;
-  if (code != TENON_OK && is("other_text")) return tenon_simple_failure(host, code, "counter: something below failed");
+  if (code != TENON_OK && is("other_text"))
+    return tenon_simple_failure(host, code, "counter: something below failed");
   return code;
 }
 
 static tenon_code_t fence_signal(void* self, tenon_fence_t* fence, uint64_t value) {
   counter_t* c = self;
-  return c->next_queue->fence_signal(c->next_queue->self, fence, is("signals_more") ? value + 1 : value);
+  return c->next_queue->fence_signal(c->next_queue->self, fence,
+                                     is("signals_more") ? value + 1 : value);
 }
 
 static tenon_code_t free_buffer(void* self, tenon_device_t* device, tenon_buffer_t* buffer) {
@@ -64,13 +67,18 @@ static tenon_code_t free_buffer(void* self, tenon_device_t* device, tenon_buffer
   return c->next->free(c->next->self, device, buffer);
 }
 
-static int same(tenon_str_t text, const char* other) { return text.size == strlen(other) && memcmp(text.data, other, text.size) == 0; }
+static int same(tenon_str_t text, const char* other) {
+  return text.size == strlen(other) && memcmp(text.data, other, text.size) == 0;
+}
 
 static tenon_code_t attach(void* self, const tenon_layer_subject_t* subject, const void** out) {
   (void)self;
   if (subject->option_count != 0 && !is("any_option")) {
-    if (is("refuses_anonymously")) return tenon_simple_failure(host, TENON_INVALID_ARGUMENT, "there is no option conform_nonesuch");
-    if (is("nameless_refusal")) return tenon_simple_failure(host, TENON_INVALID_ARGUMENT, "counter: it takes no options");
+    if (is("refuses_anonymously"))
+      return tenon_simple_failure(host, TENON_INVALID_ARGUMENT,
+                                  "there is no option conform_nonesuch");
+    if (is("nameless_refusal"))
+      return tenon_simple_failure(host, TENON_INVALID_ARGUMENT, "counter: it takes no options");
     char text[160] = "counter: there is no option ";
     const tenon_str_t key = subject->options[0].key;
     if (key.size < 100) memcpy(text + strlen(text), key.data, key.size);
@@ -81,7 +89,8 @@ static tenon_code_t attach(void* self, const tenon_layer_subject_t* subject, con
   for (uint32_t i = 0; i < subject->interface_count; ++i) {
     if (same(subject->interfaces[i].id, TENON_DEVICE_ID)) {
       c->next = subject->interfaces[i].table;
-      c->table = (tenon_device_api_t){.size_bytes = sizeof c->table, .self = c, .alloc = alloc, .free = free_buffer};
+      c->table = (tenon_device_api_t){
+          .size_bytes = sizeof c->table, .self = c, .alloc = alloc, .free = free_buffer};
       if (is("calls_at_attach")) {
         uint32_t count = 0;
         (void)c->next->count(c->next->self, &count);
@@ -90,7 +99,8 @@ static tenon_code_t attach(void* self, const tenon_layer_subject_t* subject, con
       out[i] = &c->table;
     } else if (same(subject->interfaces[i].id, TENON_QUEUE_ID)) {
       c->next_queue = subject->interfaces[i].table;
-      c->queue_table = (tenon_queue_api_t){.size_bytes = sizeof c->queue_table, .self = c, .fence_signal = fence_signal};
+      c->queue_table = (tenon_queue_api_t){
+          .size_bytes = sizeof c->queue_table, .self = c, .fence_signal = fence_signal};
       out[i] = &c->queue_table;
     } else if (is("every_interface")) {
       out[i] = &c->table;
@@ -102,10 +112,19 @@ static tenon_code_t attach(void* self, const tenon_layer_subject_t* subject, con
 
 static const tenon_layer_api_t layer = {sizeof layer, 0, NULL, TENON_STR("counter"), attach};
 static const tenon_interface_t interfaces[] = {{TENON_STR(TENON_LAYER_ID), 0, 0, &layer}};
-static const tenon_plugin_t plugin = {sizeof plugin, TENON_ABI_VERSION, TENON_STR("counter"), TENON_STR("0.1.0"),
-                                      TENON_STR(__VERSION__), NULL, interfaces, 1, NULL};
+static const tenon_plugin_t plugin = {sizeof plugin,
+                                      TENON_ABI_VERSION,
+                                      TENON_STR("counter"),
+                                      TENON_STR("0.1.0"),
+                                      TENON_STR(__VERSION__),
+                                      NULL,
+                                      interfaces,
+                                      1,
+                                      NULL};
 
-__attribute__((visibility("default"))) tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host, const tenon_plugin_t** out) {
+__attribute__((visibility("default"))) tenon_code_t tenon_plugin_query(uint32_t max_abi,
+                                                                       const tenon_host_t* the_host,
+                                                                       const tenon_plugin_t** out) {
   host = the_host;
   *out = &plugin;
   return (void)max_abi, TENON_OK;

@@ -1,5 +1,5 @@
-/* A good device, and with CONFORM_MUTANT=NAME one that does one thing wrong. Each name stands in mutants.py beside the check that has
- * to catch it. */
+/* A good device, and with CONFORM_MUTANT=NAME one that does one thing wrong. Each name stands in
+ * mutants.py beside the check that has to catch it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -21,8 +21,15 @@
 
 #define SLOT_COUNT 2
 
-struct tenon_device_t { uint32_t ordinal, open_count; uint64_t used_bytes, peak_bytes; };
-struct tenon_buffer_t { uint64_t size_bytes; unsigned char *data, *shadow; int owned; };
+struct tenon_device_t {
+  uint32_t ordinal, open_count;
+  uint64_t used_bytes, peak_bytes;
+};
+struct tenon_buffer_t {
+  uint64_t size_bytes;
+  unsigned char *data, *shadow;
+  int owned;
+};
 
 static const tenon_host_t* host;
 static tenon_device_t devices[SLOT_COUNT];
@@ -32,7 +39,9 @@ static int was_closed, memory_was_asked, poisoned;
 static tenon_kernels_api_t kernels;
 static tenon_device_api_t device_api;
 
-static int used_at_end(void) { return live_count != 0; }
+static int used_at_end(void) {
+  return live_count != 0;
+}
 
 static int is(const char* name) {
   const char* mutant = getenv("CONFORM_MUTANT");
@@ -47,7 +56,9 @@ static tenon_code_t fail(tenon_code_t code, const char* text) {
 
 /* ---- What opening the library does ---- */
 
-static void handler(int signal) { (void)signal; }
+static void handler(int signal) {
+  (void)signal;
+}
 
 __attribute__((constructor)) static void constructor(void) {
   if (is("slow_open")) {
@@ -83,20 +94,26 @@ static tenon_code_t count(void* self, uint32_t* out) {
   static uint32_t calls;
   if (is("reads_unlisted")) host->setting(host->self, (tenon_str_t)TENON_STR("MUTANT_QUEUES"));
   if (is("reads_environment")) (void)getenv("TENON_MUTANT_QUEUES");
-  if (is("lists_with_library") && dlopen("libm.so.6", RTLD_NOW) == NULL) return fail(TENON_UNAVAILABLE, "libm.so.6 is not there");
+  if (is("lists_with_library") && dlopen("libm.so.6", RTLD_NOW) == NULL)
+    return fail(TENON_UNAVAILABLE, "libm.so.6 is not there");
   if (is("library_by_path")) (void)dlopen("/usr/lib/libvendor.so.1", RTLD_NOW);
   *out = is("count_grows") ? ++calls : is("no_devices") ? 0 : SLOT_COUNT;
   return (void)self, TENON_OK;
 }
 
 static tenon_code_t check_ordinal(uint32_t ordinal) {
-  return ordinal < SLOT_COUNT || is("any_ordinal") ? TENON_OK : fail(TENON_NOT_FOUND, "there are two devices");
+  return ordinal < SLOT_COUNT || is("any_ordinal") ? TENON_OK
+                                                   : fail(TENON_NOT_FOUND, "there are two devices");
 }
 
 static tenon_code_t info(void* self, uint32_t ordinal, tenon_device_info_t* out) {
   static char description[] = "two devices in host memory";
-  tenon_device_info_t record = {.size_bytes = sizeof record, .threading = TENON_THREADING_FREE, .kind = TENON_STR("mutant"),
-      .description = {description, sizeof description - 1}, .target = TENON_STR("mutant"), .alignment_bytes = 64};
+  tenon_device_info_t record = {.size_bytes = sizeof record,
+                                .threading = TENON_THREADING_FREE,
+                                .kind = TENON_STR("mutant"),
+                                .description = {description, sizeof description - 1},
+                                .target = TENON_STR("mutant"),
+                                .alignment_bytes = 64};
   tenon_code_t code = check_ordinal(ordinal);
   if (code != TENON_OK) {
     if (is("info_writes_on_failure")) *out = record;
@@ -131,7 +148,8 @@ static void* volatile lost;
 static tenon_code_t open_device(void* self, uint32_t ordinal, tenon_device_t** out) {
   tenon_code_t code = check_ordinal(ordinal);
   if (code != TENON_OK) return code;
-  if (dlopen("libvendor.so.1", RTLD_NOW) == NULL && is("open_wants_library")) return fail(TENON_INTERNAL, "libvendor.so.1 is not there");
+  if (dlopen("libvendor.so.1", RTLD_NOW) == NULL && is("open_wants_library"))
+    return fail(TENON_INTERNAL, "libvendor.so.1 is not there");
   if (is("opens_once") && was_closed) return fail(TENON_FAILED_PRECONDITION, "it was closed");
   if (is("second_open_poisons") && devices[ordinal % SLOT_COUNT].open_count++ != 0) poisoned = 1;
   devices[ordinal % SLOT_COUNT].ordinal = ordinal;
@@ -164,10 +182,12 @@ static tenon_code_t alloc(void* self, tenon_device_t* device, uint64_t size, ten
   if (is("alloc_sets_mask")) umask(077);
   if (is("alloc_sets_rounding")) fesetround(FE_DOWNWARD);
   if (is("alloc_changes_table")) device_api.memory = NULL;
-  if (size == 0 && is("no_empty_buffers")) return fail(TENON_INVALID_ARGUMENT, "a buffer has at least one byte");
+  if (size == 0 && is("no_empty_buffers"))
+    return fail(TENON_INVALID_ARGUMENT, "a buffer has at least one byte");
   if (size > SIZE_MAX / 4) {
     if (is("wrong_exhaustion")) return fail(TENON_INVALID_ARGUMENT, "so much memory there is not");
-    if (is("wrapping_size")) size = 64;
+    if (is("wrapping_size"))
+      size = 64;
     else {
       if (is("alloc_writes_on_failure")) *out = NULL;
       return fail(TENON_RESOURCE_EXHAUSTED, "so much memory there is not");
@@ -175,11 +195,13 @@ static tenon_code_t alloc(void* self, tenon_device_t* device, uint64_t size, ten
   }
   tenon_buffer_t* buffer = malloc(sizeof *buffer);
   *buffer = (tenon_buffer_t){size, NULL, NULL, 1};
-  if (is("shared_buffers") && live_count > 20 && last_buffer != NULL && last_buffer->size_bytes >= size) {
+  if (is("shared_buffers") && live_count > 20 && last_buffer != NULL &&
+      last_buffer->size_bytes >= size) {
     buffer->data = last_buffer->data;
     buffer->owned = 0;
   } else {
-    buffer->data = (unsigned char*)aligned_alloc(64, (size / 64 + 2) * 64) + (is("misaligned") ? 16 : 0);
+    buffer->data =
+        (unsigned char*)aligned_alloc(64, (size / 64 + 2) * 64) + (is("misaligned") ? 16 : 0);
     last_buffer = buffer;
   }
   __atomic_add_fetch(&live_count, 1, __ATOMIC_RELAXED);
@@ -192,7 +214,8 @@ static tenon_code_t alloc(void* self, tenon_device_t* device, uint64_t size, ten
 static tenon_code_t release(void* self, tenon_device_t* device, tenon_buffer_t* buffer) {
   (void)self, (void)device;
   __atomic_sub_fetch(&live_count, 1, __ATOMIC_RELAXED);
-  if (buffer->owned && !is("forgets_use")) __atomic_sub_fetch(&device->used_bytes, buffer->size_bytes, __ATOMIC_RELAXED);
+  if (buffer->owned && !is("forgets_use"))
+    __atomic_sub_fetch(&device->used_bytes, buffer->size_bytes, __ATOMIC_RELAXED);
   if (last_buffer == buffer) last_buffer = NULL;
   if (is("leaks")) return TENON_OK;
   if (is("free_leaks")) memset(lost = malloc(100), 1, 100);
@@ -203,7 +226,11 @@ static tenon_code_t release(void* self, tenon_device_t* device, tenon_buffer_t* 
   return TENON_OK;
 }
 
-static struct { unsigned char* to; const void* from; uint64_t length; } late; /* the copy that late_copies has not made yet */
+static struct {
+  unsigned char* to;
+  const void* from;
+  uint64_t length;
+} late; /* the copy that late_copies has not made yet */
 
 static void make_late_copy(void) {
   if (late.to != NULL) memcpy(late.to, late.from, late.length);
@@ -226,22 +253,27 @@ static void move(const tenon_copy_t* c, unsigned char* to, const unsigned char* 
   }
   if (is("loses_last_byte") && length > 33 && c->direction == TENON_COPY_HOST_TO_DEVICE) --length;
   if (is("copies_at_most_16_mib") && length > (16u << 20)) length = 16u << 20;
-  if (is("rounds_up") && c->to != NULL && c->to_offset_bytes + length + 4 <= c->to->size_bytes) length = (length + 7) / 8 * 8;
-  if (is("rounds_up_reads") && c->direction == TENON_COPY_DEVICE_TO_HOST && length == 100) length += 8;
+  if (is("rounds_up") && c->to != NULL && c->to_offset_bytes + length + 4 <= c->to->size_bytes)
+    length = (length + 7) / 8 * 8;
+  if (is("rounds_up_reads") && c->direction == TENON_COPY_DEVICE_TO_HOST && length == 100)
+    length += 8;
   memmove(to, from, length);
 }
 
 static void fill(const tenon_copy_t* c, unsigned char* to) {
   for (uint64_t i = 0; i < c->length_bytes; ++i) {
-    const uint64_t at = is("big_endian_fill") ? c->pattern_bytes - 1 - i % c->pattern_bytes : i % c->pattern_bytes;
+    const uint64_t at =
+        is("big_endian_fill") ? c->pattern_bytes - 1 - i % c->pattern_bytes : i % c->pattern_bytes;
     to[i] = (unsigned char)(c->pattern >> 8 * (at % 8));
   }
   if (is("fill_overshoots") && c->length_bytes == 100) to[100] = 0;
 }
 
 static tenon_code_t check(const tenon_copy_t* c) {
-  const uint64_t from_size = c->from != NULL ? c->from->size_bytes : 0, to_size = c->to != NULL ? c->to->size_bytes : 0;
-  if (is("no_empty_copies") && c->length_bytes == 0) return fail(TENON_INVALID_ARGUMENT, "a copy has at least one byte");
+  const uint64_t from_size = c->from != NULL ? c->from->size_bytes : 0,
+                 to_size = c->to != NULL ? c->to->size_bytes : 0;
+  if (is("no_empty_copies") && c->length_bytes == 0)
+    return fail(TENON_INVALID_ARGUMENT, "a copy has at least one byte");
   if (is("any_width") && c->direction == TENON_COPY_FILL && c->pattern_bytes != 0) return TENON_OK;
   if (is("any_direction") && (c->direction == 0 || c->direction > TENON_COPY_FILL)) return TENON_OK;
   if (is("wrapping_ranges") || is("silent_ranges")) {
@@ -256,21 +288,27 @@ static tenon_code_t check(const tenon_copy_t* c) {
 
 static tenon_code_t copy(void* self, tenon_device_t* device, const tenon_copy_t* c) {
   (void)self;
-  if (is("needs_memory_slot") && !memory_was_asked) return fail(TENON_FAILED_PRECONDITION, "nobody asked for the memory in use");
+  if (is("needs_memory_slot") && !memory_was_asked)
+    return fail(TENON_FAILED_PRECONDITION, "nobody asked for the memory in use");
   tenon_code_t code = check(c);
   if (code != TENON_OK || c->length_bytes == 0) return code;
   if (c->direction == 0 || c->direction > TENON_COPY_FILL) return TENON_OK; /* any_direction */
-  if (is("second_device_drops") && device->ordinal == 1 && c->direction == TENON_COPY_HOST_TO_DEVICE) return TENON_OK;
+  if (is("second_device_drops") && device->ordinal == 1 &&
+      c->direction == TENON_COPY_HOST_TO_DEVICE)
+    return TENON_OK;
   const unsigned char* from = c->from != NULL ? c->from->data + c->from_offset_bytes : c->host_from;
   unsigned char* to = c->to != NULL ? c->to->data + c->to_offset_bytes : c->host_to;
-  if (is("ignores_from_offset") && c->direction == TENON_COPY_DEVICE_TO_DEVICE) from = c->from->data;
-  if (poisoned && c->direction == TENON_COPY_DEVICE_TO_HOST) return memset(to, 0, c->length_bytes), TENON_OK;
+  if (is("ignores_from_offset") && c->direction == TENON_COPY_DEVICE_TO_DEVICE)
+    from = c->from->data;
+  if (poisoned && c->direction == TENON_COPY_DEVICE_TO_HOST)
+    return memset(to, 0, c->length_bytes), TENON_OK;
   static const tenon_copy_t* kept;
   static const unsigned char* kept_source;
   if (is("keeps_record") && kept != NULL && kept->direction == 77) abort();
   if (is("keeps_source") && kept_source != NULL && *kept_source == 77) abort();
   kept = is("keeps_record") ? c : NULL;
-  kept_source = is("keeps_source") && c->from == NULL && c->direction != TENON_COPY_FILL ? from : NULL;
+  kept_source =
+      is("keeps_source") && c->from == NULL && c->direction != TENON_COPY_FILL ? from : NULL;
   if (c->direction == TENON_COPY_FILL) return fill(c, to), TENON_OK;
   if (is("frees_source") && c->direction == TENON_COPY_HOST_TO_DEVICE) {
     memmove(to, from, c->length_bytes);
@@ -290,15 +328,18 @@ static tenon_code_t map(void* self, tenon_device_t* device, tenon_buffer_t* buff
     memcpy(shadow, buffer->data, buffer->size_bytes);
     *out = shadow;
     if (is("shadow_map")) {
-      if (buffer->shadow != NULL) free(shadow);
-      else buffer->shadow = shadow;
+      if (buffer->shadow != NULL)
+        free(shadow);
+      else
+        buffer->shadow = shadow;
       *out = buffer->shadow;
     }
   }
   return TENON_OK;
 }
 
-static tenon_code_t import(void* self, tenon_device_t* device, void* data, uint64_t size, tenon_buffer_t** out) {
+static tenon_code_t import(void* self, tenon_device_t* device, void* data, uint64_t size,
+                           tenon_buffer_t** out) {
   (void)self, (void)device;
   tenon_buffer_t* buffer = malloc(sizeof *buffer);
   *buffer = (tenon_buffer_t){size, data, NULL, 0};
@@ -319,7 +360,8 @@ static tenon_code_t memory(void* self, tenon_device_t* device, uint64_t* used, u
 /* ---- The query ---- */
 
 static tenon_code_t shutdown(void* self) {
-  if (is("shutdown_wants_all_freed") && live_count != 0) return fail(TENON_FAILED_PRECONDITION, "there are buffers left");
+  if (is("shutdown_wants_all_freed") && live_count != 0)
+    return fail(TENON_FAILED_PRECONDITION, "there are buffers left");
   if (is("shutdown_fails")) return fail(TENON_INTERNAL, "it cannot end");
   return (void)self, TENON_OK;
 }
@@ -332,7 +374,8 @@ static tenon_code_t add_f32(const tenon_kernel_args_t* args, uint64_t n) {
   const float* a = (const float*)(args->inputs[0]->data + args->input_offsets_bytes[0]);
   const float* b = (const float*)(args->inputs[1]->data + args->input_offsets_bytes[1]);
   float* out = (float*)(args->outputs[0]->data + args->output_offsets_bytes[0]);
-  if (is("no_empty_kernels") && n == 0) return fail(TENON_INVALID_ARGUMENT, "there is nothing to add");
+  if (is("no_empty_kernels") && n == 0)
+    return fail(TENON_INVALID_ARGUMENT, "there is nothing to add");
   const uint64_t done = is("loses_tail") && n > 4 ? n / 4 * 4 : n;
   const uint64_t count = args->part_count, begin = n * args->part_index / count;
   const uint64_t end = args->part_index + 1 == count ? done : n * (args->part_index + 1) / count;
@@ -346,7 +389,8 @@ static tenon_code_t add_f32(const tenon_kernel_args_t* args, uint64_t n) {
     out[i] = a[i] + b[i];
     if (is("wrong_sum") && i == n - 1) out[i] += 1;
     if (is("small_beside_large") && out[i] > 0.1f && out[i] < 0.6f) out[i] += 1;
-    if (is("denormals_become_normal") && out[i] != 0 && fabsf(out[i]) < FLT_MIN) out[i] = copysignf(FLT_MIN, out[i]);
+    if (is("denormals_become_normal") && out[i] != 0 && fabsf(out[i]) < FLT_MIN)
+      out[i] = copysignf(FLT_MIN, out[i]);
     if (is("flushes_to_the_wrong_sum") && fabsf(b[i]) < FLT_MIN && b[i] != 0) out[i] = 0;
     if (is("loses_zero_sign")) out[i] += 0.0f;
     if (is("loses_nan") && out[i] != out[i]) out[i] = 0;
@@ -370,7 +414,8 @@ static tenon_code_t add_i32(const tenon_kernel_args_t* args, uint64_t n) {
   uint32_t* out = (uint32_t*)(args->outputs[0]->data + args->output_offsets_bytes[0]);
   for (uint64_t i = 0; i < n; ++i) {
     out[i] = a[i] + b[i];
-    if (is("saturates") && (int32_t)a[i] > 0 && (int32_t)b[i] > 0 && (int32_t)out[i] < 0) out[i] = INT32_MAX;
+    if (is("saturates") && (int32_t)a[i] > 0 && (int32_t)b[i] > 0 && (int32_t)out[i] < 0)
+      out[i] = INT32_MAX;
   }
   return TENON_OK;
 }
@@ -384,33 +429,45 @@ static tenon_code_t select_by(const tenon_kernel_args_t* args, uint64_t n, uint6
   for (uint64_t i = 0; i < n; ++i) out[i] = p[i * step] ? a[i] : b[i];
   return TENON_OK;
 }
-static tenon_code_t select_each(const tenon_kernel_args_t* args, uint64_t n) { return select_by(args, n, 1); }
-static tenon_code_t select_all(const tenon_kernel_args_t* args, uint64_t n) { return select_by(args, n, 0); }
+static tenon_code_t select_each(const tenon_kernel_args_t* args, uint64_t n) {
+  return select_by(args, n, 1);
+}
+static tenon_code_t select_all(const tenon_kernel_args_t* args, uint64_t n) {
+  return select_by(args, n, 0);
+}
 
 static tenon_code_t to_i32(const tenon_kernel_args_t* args, uint64_t n) {
   const float* x = (const float*)(args->inputs[0]->data + args->input_offsets_bytes[0]);
   int32_t* out = (int32_t*)(args->outputs[0]->data + args->output_offsets_bytes[0]);
   for (uint64_t i = 0; i < n; ++i) {
-    out[i] = x[i] >= 0x1p31f ? INT32_MAX : x[i] > -0x1p31f ? (int32_t)x[i] : x[i] < 0 ? INT32_MIN : 0;
+    out[i] = x[i] >= 0x1p31f   ? INT32_MAX
+             : x[i] > -0x1p31f ? (int32_t)x[i]
+             : x[i] < 0        ? INT32_MIN
+                               : 0;
     if (is("conversion_wraps") && fabsf(x[i]) < 0x1p62f) out[i] = (int32_t)(uint32_t)(int64_t)x[i];
     if (is("conversion_rounds") && fabsf(x[i]) < 0x1p30f) out[i] = (int32_t)lrintf(x[i]);
   }
   return TENON_OK;
 }
 
-static const tenon_simple_kernel_t kKernels[] = {{"add", 1u << TENON_F32, add_f32}, {"add", 1u << TENON_I32, add_i32},
-                                                 {"select", 1u << TENON_PRED | 1u << TENON_F32, select_each},
-                                                 {"convert", 1u << TENON_F32 | 1u << TENON_I32, to_i32}};
+static const tenon_simple_kernel_t kKernels[] = {
+    {"add", 1u << TENON_F32, add_f32},
+    {"add", 1u << TENON_I32, add_i32},
+    {"select", 1u << TENON_PRED | 1u << TENON_F32, select_each},
+    {"convert", 1u << TENON_F32 | 1u << TENON_I32, to_i32}};
 enum { KERNELS = sizeof kKernels / sizeof kKernels[0] };
 /* What the table's types do not tell: a select gives f32, a conversion goes from f32 to i32. */
 static int is_taken(const tenon_kernel_call_t* call) {
   const tenon_dtype_t from = call->operands[0].type.dtype, to = call->results[0].dtype;
-  return from == TENON_PRED ? to == TENON_F32 : call->operand_count != 1 || (from == TENON_F32 && to == TENON_I32);
+  return from == TENON_PRED ? to == TENON_F32
+                            : call->operand_count != 1 || (from == TENON_F32 && to == TENON_I32);
 }
 
-static tenon_code_t query_any(void* self, tenon_str_t target, const tenon_kernel_call_t* call, tenon_kernel_candidate_t* out) {
+static tenon_code_t query_any(void* self, tenon_str_t target, const tenon_kernel_call_t* call,
+                              tenon_kernel_candidate_t* out) {
   (void)self, (void)target, (void)call;
-  *out = (tenon_kernel_candidate_t){.size_bytes = sizeof *out, .part_count = 1, .cost_ns = 1, .name = TENON_STR("any")};
+  *out = (tenon_kernel_candidate_t){
+      .size_bytes = sizeof *out, .part_count = 1, .cost_ns = 1, .name = TENON_STR("any")};
   return TENON_OK;
 }
 /* Kernels that want their save to be called first. */
@@ -419,19 +476,23 @@ static tenon_code_t save(void* self, tenon_kernel_t* kernel, const tenon_sink_t*
   was_saved = 1;
   return (void)self, (void)kernel, (void)sink, fail(TENON_UNIMPLEMENTED, "nothing is saved");
 }
-static tenon_code_t (*plain_run)(void* self, tenon_kernel_t* kernel, const tenon_kernel_args_t* args);
-static tenon_code_t run_after_save(void* self, tenon_kernel_t* kernel, const tenon_kernel_args_t* args) {
+static tenon_code_t (*plain_run)(void* self, tenon_kernel_t* kernel,
+                                 const tenon_kernel_args_t* args);
+static tenon_code_t run_after_save(void* self, tenon_kernel_t* kernel,
+                                   const tenon_kernel_args_t* args) {
   if (!was_saved) return fail(TENON_FAILED_PRECONDITION, "it was not saved");
   return plain_run(self, kernel, args);
 }
 
-
-/* The helper's table in four parts, and with kernels that can be kept: of a kernel the number and the rank. */
+/* The helper's table in four parts, and with kernels that can be kept: of a kernel the number and
+ * the rank. */
 static tenon_kernels_api_t simple;
 
-static tenon_code_t query_parts(void* self, tenon_str_t target, const tenon_kernel_call_t* call, tenon_kernel_candidate_t* out) {
+static tenon_code_t query_parts(void* self, tenon_str_t target, const tenon_kernel_call_t* call,
+                                tenon_kernel_candidate_t* out) {
   const tenon_code_t code = simple.query(self, target, call, out);
-  if (code == TENON_OK && !is_taken(call)) return tenon_simple_failure(host, TENON_UNIMPLEMENTED, "no kernel between these element types");
+  if (code == TENON_OK && !is_taken(call))
+    return tenon_simple_failure(host, TENON_UNIMPLEMENTED, "no kernel between these element types");
   if (code != TENON_OK) {
     if (is("refuses_kernels_silently")) tenon_simple_failure(host, TENON_UNKNOWN, "");
     return is("refuses_kernels_oddly") ? tenon_simple_failure(host, TENON_INTERNAL, "no") : code;
@@ -445,34 +506,47 @@ static tenon_code_t query_parts(void* self, tenon_str_t target, const tenon_kern
   return TENON_OK;
 }
 
-typedef struct kept_t { char magic[8]; uint32_t kernel, rank, digest, reserved; } kept_t;
+typedef struct kept_t {
+  char magic[8];
+  uint32_t kernel, rank, digest, reserved;
+} kept_t;
 
-static tenon_code_t create_kernel(void* self, tenon_device_t* device, const tenon_kernel_call_t* call, tenon_kernel_t** out) {
+static tenon_code_t create_kernel(void* self, tenon_device_t* device,
+                                  const tenon_kernel_call_t* call, tenon_kernel_t** out) {
   static int made;
-  if (is("creates_one_kernel") && made++ != 0) return fail(TENON_RESOURCE_EXHAUSTED, "one kernel is enough");
-  if (is("creates_no_matrix") && call->results[0].rank > 1) return fail(TENON_UNIMPLEMENTED, "vectors alone");
+  if (is("creates_one_kernel") && made++ != 0)
+    return fail(TENON_RESOURCE_EXHAUSTED, "one kernel is enough");
+  if (is("creates_no_matrix") && call->results[0].rank > 1)
+    return fail(TENON_UNIMPLEMENTED, "vectors alone");
   const tenon_code_t code = simple.create(self, device, call, out);
   if (code != TENON_OK) return code;
   tenon_simple_instance_t* instance = (tenon_simple_instance_t*)*out;
-  if (instance->run == select_each && call->operands[0].type.rank == 0 && !is("a_predicate_for_each")) instance->run = select_all;
+  if (instance->run == select_each && call->operands[0].type.rank == 0 &&
+      !is("a_predicate_for_each"))
+    instance->run = select_all;
   return TENON_OK;
 }
 
-static uint32_t digest_of(const kept_t* kept) { return (kept->kernel * 31 + kept->rank + 7) * 2654435761u; }
+static uint32_t digest_of(const kept_t* kept) {
+  return (kept->kernel * 31 + kept->rank + 7) * 2654435761u;
+}
 
 static tenon_code_t save_kernel(void* self, tenon_kernel_t* kernel, const tenon_sink_t* sink) {
   const tenon_simple_instance_t* instance = (const tenon_simple_instance_t*)kernel;
-  if (instance->run != add_f32 && instance->run != add_i32) return fail(TENON_UNIMPLEMENTED, "only sums are saved");
+  if (instance->run != add_f32 && instance->run != add_i32)
+    return fail(TENON_UNIMPLEMENTED, "only sums are saved");
   kept_t kept = {"MUTANT1", instance->run == add_i32, instance->output_rank, 0, 0};
   kept.digest = digest_of(&kept);
   return (void)self, sink->write(sink->self, &kept, sizeof kept);
 }
 
-static tenon_code_t restore_kernel(void* self, tenon_device_t* device, const void* bytes, uint64_t size, tenon_kernel_t** out) {
+static tenon_code_t restore_kernel(void* self, tenon_device_t* device, const void* bytes,
+                                   uint64_t size, tenon_kernel_t** out) {
   kept_t kept = {0};
   (void)self, (void)device;
   memcpy(&kept, bytes, size < sizeof kept ? size : sizeof kept);
-  if (!is("restores_anything") && (size != sizeof kept || memcmp(kept.magic, "MUTANT1", 8) != 0 || kept.reserved != 0 || kept.digest != digest_of(&kept)))
+  if (!is("restores_anything") && (size != sizeof kept || memcmp(kept.magic, "MUTANT1", 8) != 0 ||
+                                   kept.reserved != 0 || kept.digest != digest_of(&kept)))
     return fail(TENON_FAILED_PRECONDITION, "these bytes are no kernel");
   if (is("restores_nothing")) return fail(TENON_UNIMPLEMENTED, "make it again");
   tenon_simple_instance_t* instance = malloc(sizeof *instance);
@@ -492,15 +566,26 @@ static void make_kernels(void) {
 
 static tenon_interface_t interfaces[3] = {{TENON_STR(TENON_DEVICE_ID), 0, 0, &device_api},
                                           {TENON_STR(TENON_KERNELS_ID), 0, 0, &kernels}};
-static tenon_plugin_t plugin = {sizeof plugin, TENON_ABI_VERSION, TENON_STR("mutant"), TENON_STR("0.1.0"),
-                                TENON_STR(__VERSION__), NULL, interfaces, 2, shutdown};
+static tenon_plugin_t plugin = {sizeof plugin,
+                                TENON_ABI_VERSION,
+                                TENON_STR("mutant"),
+                                TENON_STR("0.1.0"),
+                                TENON_STR(__VERSION__),
+                                NULL,
+                                interfaces,
+                                2,
+                                shutdown};
 
 #ifdef EXTRA_EXPORT
-__attribute__((visibility("default"))) int second_symbol(void) { return 1; }
+__attribute__((visibility("default"))) int second_symbol(void) {
+  return 1;
+}
 #endif
 #ifdef PRIVATE_DOOR
 tenon_code_t tenon_host_open(uint32_t abi, const tenon_host_t** out);
-static tenon_code_t private_door(const tenon_host_t** out) { return tenon_host_open(TENON_ABI_VERSION, out); }
+static tenon_code_t private_door(const tenon_host_t** out) {
+  return tenon_host_open(TENON_ABI_VERSION, out);
+}
 #endif
 #ifdef UNDEFINED_SYMBOL
 void nobody_defines_this(void);
@@ -511,7 +596,8 @@ __asm__(".text\n.quad tenon_plugin_query\n");
 
 static void mutate_record(void) {
   if (is("takes_everything")) kernels.query = query_any;
-  if (is("run_needs_save")) plain_run = kernels.run, kernels.run = run_after_save, kernels.save = save;
+  if (is("run_needs_save"))
+    plain_run = kernels.run, kernels.run = run_after_save, kernels.save = save;
   if (is("other_abi")) plugin.abi = 7;
   if (is("short_table")) device_api.size_bytes = sizeof device_api - 8;
   if (is("long_record_size")) plugin.size_bytes = sizeof plugin + 8;
@@ -523,11 +609,13 @@ static void mutate_record(void) {
   if (is("control_text")) plugin.build_id = (tenon_str_t)TENON_STR("\x1b[31mred");
 }
 
-tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host, const tenon_plugin_t** out) {
+tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host,
+                                const tenon_plugin_t** out) {
   pthread_t thread;
   host = the_host;
-  device_api = (tenon_device_api_t){sizeof device_api, NULL, count, info, open_device, close_device, alloc, release, copy,
-                                    sync_device, map, import, memory};
+  device_api = (tenon_device_api_t){
+      sizeof device_api, NULL, count,       info, open_device, close_device, alloc,
+      release,           copy, sync_device, map,  import,      memory};
 #ifdef PRIVATE_DOOR
   if (is("never")) return private_door(&host);
 #endif
@@ -538,18 +626,25 @@ tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host, 
   const void* form = NULL;
   const tenon_str_t form_id = TENON_STR("tenon.host.form/1");
   if (is("crashes_without_new_interface") || is("needs_new_interface")) {
-    if (host->query(host->self, form_id, 0, &form) != TENON_OK && is("needs_new_interface")) poisoned = 1;
-    else if (*(const uint32_t*)form == 0) abort();
+    if (host->query(host->self, form_id, 0, &form) != TENON_OK && is("needs_new_interface"))
+      poisoned = 1;
+    else if (*(const uint32_t*)form == 0)
+      abort();
   }
-  if (is("breaks_under_later_host") && (host->size_bytes != sizeof *host || host->abi != TENON_ABI_VERSION)) poisoned = 1;
+  if (is("breaks_under_later_host") &&
+      (host->size_bytes != sizeof *host || host->abi != TENON_ABI_VERSION))
+    poisoned = 1;
   if (is("null_record_ok")) return *out = NULL, TENON_OK;
   if (is("odd_code")) return 77;
   if (is("refuses_silently")) return TENON_UNAVAILABLE;
-  if (is("hangs")) for (;;) pause();
+  if (is("hangs"))
+    for (;;) pause();
   if (is("sleeps")) usleep(1300000);
   if (is("old_host_crash") && max_abi < TENON_ABI_VERSION) abort();
-  if (is("wants_exact_version") && max_abi != TENON_ABI_VERSION) return fail(TENON_FAILED_PRECONDITION, "another version");
-  if (is("wants_exact_size") && host->size_bytes != sizeof *host) return fail(TENON_FAILED_PRECONDITION, "another size");
+  if (is("wants_exact_version") && max_abi != TENON_ABI_VERSION)
+    return fail(TENON_FAILED_PRECONDITION, "another version");
+  if (is("wants_exact_size") && host->size_bytes != sizeof *host)
+    return fail(TENON_FAILED_PRECONDITION, "another size");
   if (is("starts_thread")) pthread_create(&thread, NULL, sleeper, NULL);
   tenon_code_t code = tenon_simple_kernels(host, "mutant", kKernels, KERNELS, &kernels);
   if (code != TENON_OK && is("ignores_missing")) abort();

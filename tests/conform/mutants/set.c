@@ -1,4 +1,5 @@
-/* A good set of kernels for the cpu, `sort` of bytes by counting, and what CONFORM_MUTANT makes it do wrong. */
+/* A good set of kernels for the cpu, `sort` of bytes by counting, and what CONFORM_MUTANT makes it
+ * do wrong. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,15 +20,18 @@ static tenon_code_t suits(const tenon_set_call_t* call, tenon_set_plan_t* plan) 
   if (code == TENON_OK) code = tenon_set_attr(call, "descending", &descending);
   if (code != TENON_OK) return code;
   if (is("set_never_suits")) return tenon_set_refuse(call, "never");
-  if (call->call->operand_count != 1 || dim.u.i != (int64_t)type->rank - 1 || type->dims[dim.u.i] < 1)
+  if (call->call->operand_count != 1 || dim.u.i != (int64_t)type->rank - 1 ||
+      type->dims[dim.u.i] < 1)
     return tenon_set_refuse(call, "one operand, along the last dim, not empty");
   plan->params[0] = type->dims[dim.u.i];
-  plan->params[1] = descending.count != 0 && descending.u.is[0] != 0 && !is("set_ignores_direction");
+  plan->params[1] =
+      descending.count != 0 && descending.u.is[0] != 0 && !is("set_ignores_direction");
   plan->cost_ns = 1;
   return TENON_OK;
 }
 
-static tenon_code_t run(const tenon_set_plan_t* plan, const tenon_set_tensor_t* inputs, const tenon_set_tensor_t* outputs) {
+static tenon_code_t run(const tenon_set_plan_t* plan, const tenon_set_tensor_t* inputs,
+                        const tenon_set_tensor_t* outputs) {
   const uint64_t line = (uint64_t)plan->params[0];
   const int flip = inputs[0].dtype == TENON_I8 && !is("set_signed_as_unsigned") ? 128 : 0;
   for (uint64_t at = 0; at < inputs[0].elements; at += line) {
@@ -45,14 +49,23 @@ static tenon_code_t run(const tenon_set_plan_t* plan, const tenon_set_tensor_t* 
   return TENON_OK;
 }
 
-static const tenon_set_kernel_t kKernels[] = {{"sort", 1u << TENON_U8 | 1u << TENON_I8, suits, run}};
+static const tenon_set_kernel_t kKernels[] = {
+    {"sort", 1u << TENON_U8 | 1u << TENON_I8, suits, run}};
 
-__attribute__((visibility("default"))) tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* host,
+__attribute__((visibility("default"))) tenon_code_t tenon_plugin_query(uint32_t max_abi,
+                                                                       const tenon_host_t* host,
                                                                        const tenon_plugin_t** out) {
   static tenon_kernels_api_t kernels;
   static const tenon_interface_t interfaces[] = {{TENON_STR(TENON_KERNELS_ID), 0, 0, &kernels}};
-  static const tenon_plugin_t plugin = {sizeof plugin, TENON_ABI_VERSION, TENON_STR("mutant_set"), TENON_STR("0.1.0"),
-                                        TENON_STR(__VERSION__), NULL, interfaces, 1, NULL};
+  static const tenon_plugin_t plugin = {sizeof plugin,
+                                        TENON_ABI_VERSION,
+                                        TENON_STR("mutant_set"),
+                                        TENON_STR("0.1.0"),
+                                        TENON_STR(__VERSION__),
+                                        NULL,
+                                        interfaces,
+                                        1,
+                                        NULL};
   tenon_code_t code = tenon_simple_kernel_set(host, "cpu", kKernels, 1, &kernels);
   if (code == TENON_OK) *out = &plugin;
   return (void)max_abi, code;

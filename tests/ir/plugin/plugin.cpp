@@ -1,5 +1,6 @@
-// Ops whose results' sizes are known only when they have run, and one with a body, for tests/ir/symbols.test; one whose size holds for
-// some sizes only, for tests/passes/legalize_sizes.tir.
+// Ops whose results' sizes are known only when they have run, and one with a body, for
+// tests/ir/symbols.test; one whose size holds for some sizes only, for
+// tests/passes/legalize_sizes.tir.
 #include <tenon/cpp/op.hpp>
 
 namespace {
@@ -18,7 +19,9 @@ Status infer_find(const InferQuery& q) {
   TENON_TRY(api.symbol_assert(api.self, q.raw().graph, TENON_REL_LE, view.dim, q.dim(0, 0).raw()));
   return q.result(TENON_I64, {Dim(q.raw().graph, view.dim)});
 }
-Status reference_find(const Eval&) { return fail(TENON_UNIMPLEMENTED, "find is for tests of graphs only"); }
+Status reference_find(const Eval&) {
+  return fail(TENON_UNIMPLEMENTED, "find is for tests of graphs only");
+}
 
 constexpr OpDraft find() {
   OpDraft draft = op("find", kPure | TENON_TRAIT_DEFINES_SYMBOL);
@@ -62,7 +65,8 @@ constexpr OpDraft twice() {
   return draft;
 }
 
-// evened(x): x, cut to an even number of elements. Its own size says nothing of that, so the two agree for even sizes only.
+// evened(x): x, cut to an even number of elements. Its own size says nothing of that, so the two
+// agree for even sizes only.
 Status decompose_evened(Builder& b, const Node& node, tenon_value_t* out) {
   const Value x = node.operand(0);
   const Dims start = {b.dim(0)}, limit = {x.dim(0) / b.dim(2) * b.dim(2)};

@@ -1,7 +1,8 @@
-// The generated C++ of each op of one argument over f32, on each instruction set of this machine, against double
-// precision within the bound that the op states: of a sample in each exponent, and with CHECK_FULL=1 of all 2^32
-// numbers. EVERY_F32_OPS=a,b chooses ops; EVERY_F32_SAMPLES=FILE gets samples of the oracle, which
-// oracle_samples.py compares with mpmath, among them where each op was off most.
+// The generated C++ of each op of one argument over f32, on each instruction set of this machine,
+// against double precision within the bound that the op states: of a sample in each exponent, and
+// with CHECK_FULL=1 of all 2^32 numbers. EVERY_F32_OPS=a,b chooses ops; EVERY_F32_SAMPLES=FILE gets
+// samples of the oracle, which oracle_samples.py compares with mpmath, among them where each op was
+// off most.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -60,7 +61,8 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-// ---- What a result may be --------------------------------------------------------------------------------------
+// ---- What a result may be
+// --------------------------------------------------------------------------------------
 
 constexpr double kSlack = 1 + 0x1p-9;  // for what double precision is off
 constexpr double kRoundsToInfinity = 0x1p128 * (1 - 0x1p-25);
@@ -68,7 +70,8 @@ constexpr double kRoundsToInfinity = 0x1p128 * (1 - 0x1p-25);
 // 2^(exponent of x) * 2^-23, for exponents of numbers of f32 from `lowest` on.
 double unit_of(double x, int lowest) {
   const int e = static_cast<int>(std::bit_cast<uint64_t>(x) >> 52 & 2047) - 1023;
-  return std::bit_cast<double>(static_cast<uint64_t>(std::min(std::max(e, lowest), 127) - 23 + 1023) << 52);
+  return std::bit_cast<double>(static_cast<uint64_t>(std::min(std::max(e, lowest), 127) - 23 + 1023)
+                               << 52);
 }
 
 struct Worst {
@@ -79,17 +82,21 @@ struct Worst {
 class Judge {
  public:
   explicit Judge(const tenon_op_def_t& op)
-      : bound_(op.ulp_f32), exact_(op.ulp_f32 == 0.5), of_(op.ulp_of),
+      : bound_(op.ulp_f32),
+        exact_(op.ulp_f32 == 0.5),
+        of_(op.ulp_of),
         lowest_(op.decompose != nullptr ? -126 + 8 : -126) {}
 
   // True when it is right. Keeps the worst.
   bool right(float x, float got, double want, Worst* worst) const {
     if (exact_) {
       const auto nearest = static_cast<float>(want);
-      return std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(nearest) || (std::isnan(got) && std::isnan(nearest));
+      return std::bit_cast<uint32_t>(got) == std::bit_cast<uint32_t>(nearest) ||
+             (std::isnan(got) && std::isnan(nearest));
     }
     double scale = std::fabs(want);
-    if (of_ == TENON_ULP_OF_OPERANDS && std::isfinite(x)) scale = std::max<double>(scale, std::fabs(x));
+    if (of_ == TENON_ULP_OF_OPERANDS && std::isfinite(x))
+      scale = std::max<double>(scale, std::fabs(x));
     if (of_ == TENON_ULP_OF_ONE) scale = std::max(scale, 1.0);
     const double unit = unit_of(scale, lowest_), ulps = std::fabs(got - want) / unit;
     if (ulps > worst->ulps && std::isfinite(got)) *worst = {ulps, x};
@@ -103,7 +110,8 @@ class Judge {
     if (std::isnan(want)) return std::isnan(got);
     if (std::isinf(want)) return got == want;
     const bool signs = std::signbit(got) == std::signbit(want);
-    if (std::isinf(got)) return signs && std::fabs(want) + bound_ * kSlack * unit >= kRoundsToInfinity;
+    if (std::isinf(got))
+      return signs && std::fabs(want) + bound_ * kSlack * unit >= kRoundsToInfinity;
     const bool cancelled = unit * bound_ > 64 * unit_of(want, -126);
     return ulps <= bound_ * kSlack && (cancelled || (signs && (want != 0 || got == 0)));
   }
@@ -114,7 +122,8 @@ class Judge {
   int lowest_;
 };
 
-// ---- Generated code --------------------------------------------------------------------------------------------
+// ---- Generated code
+// --------------------------------------------------------------------------------------------
 
 std::vector<kg::ScalarAttr> defaults_of(const tenon_op_def_t& op) {
   std::vector<kg::ScalarAttr> out;
@@ -133,7 +142,8 @@ struct Module {
     for (const Case& c : all) {
       const kg::Tensor x = b.input(TENON_F32, {b.extent()});
       const uint16_t type = TENON_F32;
-      const kg::Tensor y = b.map({c.op->scalar, c.op->scalar_words}, {&x, 1}, defaults_of(*c.op), {&type, 1})[0];
+      const kg::Tensor y =
+          b.map({c.op->scalar, c.op->scalar_words}, {&x, 1}, defaults_of(*c.op), {&type, 1})[0];
       b.output(y);
       in.push_back(x.buffer);
       out.push_back(y.buffer);
@@ -152,7 +162,8 @@ std::vector<Module>& modules() {
     std::vector<std::thread> threads;
     for (Module& m : out) threads.emplace_back([&m] { m.build(cases()); });
     for (std::thread& t : threads) t.join();
-    for (Module& m : out) EXPECT_NE(m.session.library.handle, nullptr) << m.target.isa << ": " << m.session.why;
+    for (Module& m : out)
+      EXPECT_NE(m.session.library.handle, nullptr) << m.target.isa << ": " << m.session.why;
     return out;
   }();
   return all;
@@ -163,7 +174,8 @@ class Runner {
  public:
   Runner(const Module& module, size_t op, size_t block)
       : session_(module.session), in_(module.in[op]), out_(module.out[op]) {
-    for (size_t i = 0; i < module.in.size() + module.out.size(); ++i) memory_.emplace_back(TENON_F32, 0);
+    for (size_t i = 0; i < module.in.size() + module.out.size(); ++i)
+      memory_.emplace_back(TENON_F32, 0);
     memory_[in_] = kg::testing::Data(TENON_F32, block);
     memory_[out_] = kg::testing::Data(TENON_F32, block);
     session_.ext[op] = static_cast<int64_t>(block);
@@ -180,12 +192,14 @@ class Runner {
   uint32_t in_, out_;
 };
 
-// ---- Blocks ----------------------------------------------------------------------------------------------------
+// ---- Blocks
+// ----------------------------------------------------------------------------------------------------
 
 constexpr size_t kBlock = size_t{1} << 20;
 constexpr uint64_t kAll = uint64_t{1} << 32;
 
-// Numbers by position; the sample has one in each 4096 consecutive ones, and beside every power of two.
+// Numbers by position; the sample has one in each 4096 consecutive ones, and beside every power of
+// two.
 float number_at(uint64_t i, bool full) {
   if (full) return std::bit_cast<float>(static_cast<uint32_t>(i));
   const auto n = static_cast<uint32_t>(i);
@@ -200,15 +214,17 @@ struct Found {
   std::vector<std::string> failures;  // the first ones
 };
 
-// Results of one instruction set; where they have the bits of another's, which `known` are, they were judged.
-void judge_block(const Judge& judge, const Module& m, const Case& c, std::span<const float> x, std::span<const double> want,
-                 const float* got, const float* known, Found* found) {
+// Results of one instruction set; where they have the bits of another's, which `known` are, they
+// were judged.
+void judge_block(const Judge& judge, const Module& m, const Case& c, std::span<const float> x,
+                 std::span<const double> want, const float* got, const float* known, Found* found) {
   Worst worst = found->worst;
   for (size_t i = 0; i < x.size(); ++i) {
     if (known && std::bit_cast<uint32_t>(got[i]) == std::bit_cast<uint32_t>(known[i])) continue;
     if (judge.right(x[i], got[i], want[i], &worst) || found->failures.size() > 4) continue;
     char text[160];
-    std::snprintf(text, sizeof text, "%s %s(%.9g) = %.9g, not %.17g", m.target.isa.c_str(), c.name().c_str(), x[i], got[i], want[i]);
+    std::snprintf(text, sizeof text, "%s %s(%.9g) = %.9g, not %.17g", m.target.isa.c_str(),
+                  c.name().c_str(), x[i], got[i], want[i]);
     found->failures.push_back(text);
   }
   if (worst.ulps > found->worst.ulps) found->isa = m.target.isa;
@@ -244,9 +260,12 @@ Found run_all(size_t op, bool full) {
     threads.emplace_back([&, t] { run_blocks(op, full, t, kThreads, &parts[t]); });
   }
   for (std::thread& t : threads) t.join();
-  Found& worst = *std::max_element(std::begin(parts), std::end(parts), [](const Found& a, const Found& b) { return a.worst.ulps < b.worst.ulps; });
+  Found& worst =
+      *std::max_element(std::begin(parts), std::end(parts),
+                        [](const Found& a, const Found& b) { return a.worst.ulps < b.worst.ulps; });
   for (const Found& part : parts) {
-    if (&part != &worst) worst.failures.insert(worst.failures.end(), part.failures.begin(), part.failures.end());
+    if (&part != &worst)
+      worst.failures.insert(worst.failures.end(), part.failures.begin(), part.failures.end());
   }
   return std::move(worst);
 }
@@ -283,10 +302,12 @@ TEST(EveryF32, WithinWhatTheOpStates) {
     for (const std::string& f : found.failures) ADD_FAILURE() << f << " within " << bound << " ulp";
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     std::printf("%-12s states %.2f ulp", cases()[i].name().c_str(), bound);
-    if (found.worst.ulps >= 0) std::printf(", is %.4f at %.9g on %s", found.worst.ulps, found.worst.at, found.isa.c_str());
+    if (found.worst.ulps >= 0)
+      std::printf(", is %.4f at %.9g on %s", found.worst.ulps, found.worst.at, found.isa.c_str());
     std::printf(" (%.1f s)\n", took.count());
     std::fflush(stdout);
-    for (uint64_t n = 0; n < 1024; ++n) samples.add(cases()[i], number_at(n * 1021 + n % 64, false));
+    for (uint64_t n = 0; n < 1024; ++n)
+      samples.add(cases()[i], number_at(n * 1021 + n % 64, false));
     if (found.worst.ulps >= 0) samples.add(cases()[i], found.worst.at);
   }
 }

@@ -31,9 +31,9 @@ double quantile(double q, double tail) {
                                   3.9307895800092710610e+4,
                                   2.8729085735721942674e+4,
                                   5.2264952788528545610e+3};
-  static constexpr double kC[] = {1.42343711074968357734e0, 4.63033784615654529590e0,
-                                  5.76949722146069140550e0, 3.64784832476320460504e0,
-                                  1.27045825245236838258e0, 2.41780725177450611770e-1,
+  static constexpr double kC[] = {1.42343711074968357734e0,  4.63033784615654529590e0,
+                                  5.76949722146069140550e0,  3.64784832476320460504e0,
+                                  1.27045825245236838258e0,  2.41780725177450611770e-1,
                                   2.27238449892691845833e-2, 7.74545014278341407640e-4};
   static constexpr double kD[] = {1,
                                   2.05319162663775882187e0,
@@ -43,8 +43,8 @@ double quantile(double q, double tail) {
                                   1.51986665636164571966e-2,
                                   5.47593808499534494600e-4,
                                   1.05075007164441684324e-9};
-  static constexpr double kE[] = {6.65790464350110377720e0, 5.46378491116411436990e0,
-                                  1.78482653991729133580e0, 2.96560571828504891230e-1,
+  static constexpr double kE[] = {6.65790464350110377720e0,  5.46378491116411436990e0,
+                                  1.78482653991729133580e0,  2.96560571828504891230e-1,
                                   2.65321895265761230930e-2, 1.24266094738807843860e-3,
                                   2.71155556874348757815e-5, 2.01033439929228813265e-7};
   static constexpr double kF[] = {1,
@@ -90,10 +90,18 @@ double logistic(double x) {
   return (x < 0 ? e : 1) / (1 + e);
 }
 // NaN stays.
-double above_zero(double x) { return x > 0 || std::isnan(x) ? x : 0; }
-double softplus(double x) { return above_zero(x) + std::log1p(std::exp(-std::fabs(x))); }
-double unit_clamp(double x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
-double elu(double x, double alpha) { return x > 0 ? x : alpha * std::expm1(x); }
+double above_zero(double x) {
+  return x > 0 || std::isnan(x) ? x : 0;
+}
+double softplus(double x) {
+  return above_zero(x) + std::log1p(std::exp(-std::fabs(x)));
+}
+double unit_clamp(double x) {
+  return x < 0 ? 0 : x > 1 ? 1 : x;
+}
+double elu(double x, double alpha) {
+  return x > 0 ? x : alpha * std::expm1(x);
+}
 
 struct Row {
   std::string_view op;
@@ -103,7 +111,9 @@ struct Row {
 constexpr Row kRows[] = {
     {"neg", [](double x) { return -x; }},
     {"abs", [](double x) { return std::fabs(x); }},
-    {"sign", [](double x) { return x > 0 ? 1 : x < 0 ? -1 : x; }},
+    {"sign", [](double x) { return x > 0   ? 1
+                                   : x < 0 ? -1
+                                           : x; }},
     {"floor", [](double x) { return std::floor(x); }},
     {"ceil", [](double x) { return std::ceil(x); }},
     {"trunc", [](double x) { return std::trunc(x); }},
@@ -145,12 +155,17 @@ constexpr Row kRows[] = {
     {"relu", above_zero},
     {"leaky_relu", [](double x) { return x >= 0 ? x : x * 0.01f; }},
     {"elu", [](double x) { return elu(x, 1); }},
-    {"selu", [](double x) { return 1.05070102214813232421875f * elu(x, 1.67326319217681884765625f); }},
+    {"selu",
+     [](double x) { return 1.05070102214813232421875f * elu(x, 1.67326319217681884765625f); }},
     {"celu", [](double x) { return x == 0 ? 0 : elu(x, 1); }},
     {"gelu",
-     [](double x) { return std::fabs(x) == 0 ? x : x * 0.5 * std::erfc(x * -0.70710678118654752440); }},
+     [](double x) {
+       return std::fabs(x) == 0 ? x : x * 0.5 * std::erfc(x * -0.70710678118654752440);
+     }},
     {"gelu_tanh",
-     [](double x) { return x * logistic(2 * 0.79788456080286535588 * (x + 0.044715 * x * x * x)); }},
+     [](double x) {
+       return x * logistic(2 * 0.79788456080286535588 * (x + 0.044715 * x * x * x));
+     }},
     {"silu", [](double x) { return x * logistic(x); }},
     {"mish", [](double x) { return x * std::tanh(softplus(x)); }},
     {"softplus", softplus},

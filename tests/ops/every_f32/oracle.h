@@ -1,4 +1,5 @@
-// What each op of one argument means, in double precision by the C library: far more than exact for f32.
+// What each op of one argument means, in double precision by the C library: far more than exact for
+// f32.
 #pragma once
 #include <string_view>
 

@@ -24,7 +24,9 @@ Status subtract(Builder& builder, const Node& node, std::vector<Value>* out) {
   *out = {builder.build("sub", {node.operand(0), node.operand(1)})};
   return {};
 }
-Status refuse(tenon_graph_t*, const PassContext&) { return tenon::fail(TENON_INTERNAL, "T0405: it never works"); }
+Status refuse(tenon_graph_t*, const PassContext&) {
+  return tenon::fail(TENON_INTERNAL, "T0405: it never works");
+}
 Status nothing(tenon_graph_t*, const PassContext& context) {
   context.count("looked");
   return {};
@@ -40,13 +42,21 @@ constexpr tenon_rewrite_t kWrong[] = {tenon::rewrite<wrong_type>("shrink", "add"
 constexpr tenon_rewrite_t kSubtract[] = {tenon::rewrite<subtract>("subtract", "add")};
 constexpr tenon_str_t kLooked[] = {tenon::str("looked")};
 
-constexpr auto kEndless = tenon::pass("endless", "Never settles.").example(kGraph, kGraph).rewrites(kFlip);
-constexpr auto kMistyped = tenon::pass("mistyped", "Builds another type.").example(kGraph, kGraph).rewrites(kWrong);
-constexpr auto kSubtracting = tenon::pass("subtracting", "Computes something else.").example(kGraph, kGraph).rewrites(kSubtract);
+constexpr auto kEndless =
+    tenon::pass("endless", "Never settles.").example(kGraph, kGraph).rewrites(kFlip);
+constexpr auto kMistyped =
+    tenon::pass("mistyped", "Builds another type.").example(kGraph, kGraph).rewrites(kWrong);
+constexpr auto kSubtracting = tenon::pass("subtracting", "Computes something else.")
+                                  .example(kGraph, kGraph)
+                                  .rewrites(kSubtract);
 constexpr auto kRefusing = tenon::pass("refusing", "Fails.").example(kGraph, kGraph).run<refuse>();
-constexpr auto kNeedy =
-    tenon::pass("needy", "Requires folded.").example(kGraph, kGraph).statistics(kLooked).needs("folded").run<nothing>();
-constexpr const tenon_pass_def_t* kPasses[] = {&kEndless.def, &kMistyped.def, &kSubtracting.def, &kRefusing.def, &kNeedy.def};
+constexpr auto kNeedy = tenon::pass("needy", "Requires folded.")
+                            .example(kGraph, kGraph)
+                            .statistics(kLooked)
+                            .needs("folded")
+                            .run<nothing>();
+constexpr const tenon_pass_def_t* kPasses[] = {&kEndless.def, &kMistyped.def, &kSubtracting.def,
+                                               &kRefusing.def, &kNeedy.def};
 constexpr tenon_passes_t kTable = {sizeof(tenon_passes_t), nullptr, kPasses, std::size(kPasses)};
 constexpr tenon_interface_t kInterfaces[] = {tenon::offer(TENON_PASS_ID, kTable)};
 

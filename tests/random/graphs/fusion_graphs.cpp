@@ -9,14 +9,34 @@ struct Choice {
   void (*move)(GraphMaker&);
   int weight;
 };
-constexpr Choice kChoices[] = {{unary, 16},  {binary, 22}, {chain, 6},   {where, 7},     {cast, 10},    {reduce, 10},
-                               {reduce_and_back, 14},      {softmax, 5}, {running, 3},   {norm, 3},     {order, 3},
-                               {product, 4}, {window, 3},  {grow, 4},    {transpose, 6}, {reshape, 6},  {slice, 6},
-                               {pad, 4},     {concat, 6},  {split, 2},   {repeat, 3},    {triangle, 2}, {indexed, 5},
-                               {counted, 1}, {parts, 4}};
+constexpr Choice kChoices[] = {{unary, 16},
+                               {binary, 22},
+                               {chain, 6},
+                               {where, 7},
+                               {cast, 10},
+                               {reduce, 10},
+                               {reduce_and_back, 14},
+                               {softmax, 5},
+                               {running, 3},
+                               {norm, 3},
+                               {order, 3},
+                               {product, 4},
+                               {window, 3},
+                               {grow, 4},
+                               {transpose, 6},
+                               {reshape, 6},
+                               {slice, 6},
+                               {pad, 4},
+                               {concat, 6},
+                               {split, 2},
+                               {repeat, 3},
+                               {triangle, 2},
+                               {indexed, 5},
+                               {counted, 1},
+                               {parts, 4}};
 
-// Each graph favours some moves and does without others: what goes wrong together is met more often than where all are
-// alike.
+// Each graph favours some moves and does without others: what goes wrong together is met more often
+// than where all are alike.
 class Moves {
  public:
   explicit Moves(GraphMaker& make) : make_(make) {
@@ -58,7 +78,8 @@ Status fusion_graph(uint64_t seed, Generated* out) {
   bool holds = true;
   TENON_TRY(make_graph(seed, true, out, &holds));
   if (holds) return {};
-  // An op asserted what the sizes of the symbols break; such facts stay, so the graph is made without symbols.
+  // An op asserted what the sizes of the symbols break; such facts stay, so the graph is made
+  // without symbols.
   *out = Generated();
   return make_graph(seed, false, out, &holds);
 }

@@ -1,6 +1,6 @@
-// Random graphs of the kind that fusion goes wrong on: few tiny axes that are equal often, values used again and
-// again, sums spread back along other axes than they were taken from, several outputs. Everything follows from the
-// seed.
+// Random graphs of the kind that fusion goes wrong on: few tiny axes that are equal often, values
+// used again and again, sums spread back along other axes than they were taken from, several
+// outputs. Everything follows from the seed.
 #pragma once
 #include "tests/random/runner.h"
 

@@ -1,4 +1,5 @@
-// The generator's graphs are what they are for: tiny, mixed, with values used again, the same for the same seed.
+// The generator's graphs are what they are for: tiny, mixed, with values used again, the same for
+// the same seed.
 #include "tests/random/graphs/fusion_graphs.h"
 
 #include <map>
@@ -56,14 +57,20 @@ TEST(FusionGraphs, HaveWhatFusionGoesWrongOn) {
     add(made, &counts);
   }
   EXPECT_GT(nodes, 2000u * 5);
-  for (const char* op : {"broadcast", "reduce_sum", "reduce_max", "mean", "softmax", "log_softmax", "transpose", "reshape", "slice",
-                         "reverse", "pad", "concat", "split", "select", "compare", "convert", "dot_general", "take", "take_along",
-                         "argmax", "cumsum", "conv", "reduce_window", "layer_norm", "dynamic_update_slice", "one_hot", "tile"}) {
+  for (const char* op :
+       {"broadcast",   "reduce_sum",  "reduce_max",    "mean",       "softmax",
+        "log_softmax", "transpose",   "reshape",       "slice",      "reverse",
+        "pad",         "concat",      "split",         "select",     "compare",
+        "convert",     "dot_general", "take",          "take_along", "argmax",
+        "cumsum",      "conv",        "reduce_window", "layer_norm", "dynamic_update_slice",
+        "one_hot",     "tile"}) {
     EXPECT_GE(counts.ops[op], 5) << op;
   }
   EXPECT_EQ(counts.ranks, (std::set<size_t>{0, 1, 2, 3, 4, 5}));
-  EXPECT_EQ(counts.dtypes, (std::set<tenon_dtype_t>{TENON_PRED, TENON_I8, TENON_I16, TENON_I32, TENON_I64, TENON_U8, TENON_U16,
-                                                    TENON_U32, TENON_U64, TENON_F16, TENON_BF16, TENON_F32, TENON_F64}));
+  EXPECT_EQ(counts.dtypes,
+            (std::set<tenon_dtype_t>{TENON_PRED, TENON_I8, TENON_I16, TENON_I32, TENON_I64,
+                                     TENON_U8, TENON_U16, TENON_U32, TENON_U64, TENON_F16,
+                                     TENON_BF16, TENON_F32, TENON_F64}));
   EXPECT_GT(counts.symbolic, 300);
   EXPECT_GT(counts.several_outputs, 1500);
   EXPECT_GT(counts.used_and_yielded, 1000);

@@ -1,5 +1,5 @@
-// Moves that make graphs which fusion can go wrong on: each adds one or a few nodes to a graph in the making. A move
-// that does not fit adds nothing.
+// Moves that make graphs which fusion can go wrong on: each adds one or a few nodes to a graph in
+// the making. A move that does not fit adds nothing.
 #pragma once
 #include "tests/random/graphs/graph_maker.h"
 
@@ -28,20 +28,21 @@ void slice(GraphMaker& make);
 void pad(GraphMaker& make);
 void concat(GraphMaker& make);
 void split(GraphMaker& make);
-void repeat(GraphMaker& make);   // tile, roll, reverse
+void repeat(GraphMaker& make);  // tile, roll, reverse
 void triangle(GraphMaker& make);
 void indexed(GraphMaker& make);  // take, take_along, one_hot, dynamic slices, scatter_elements
 
 // ---- Lines and sums: moves_lines.cpp ----
 void reduce(GraphMaker& make);
-void reduce_and_back(GraphMaker& make);  // reduced over any dims, spread again along any that match, combined
+void reduce_and_back(
+    GraphMaker& make);  // reduced over any dims, spread again along any that match, combined
 void softmax(GraphMaker& make);
 void running(GraphMaker& make);
 void norm(GraphMaker& make);
 void order(GraphMaker& make);
-void product(GraphMaker& make);          // with what is computed behind it
-void window(GraphMaker& make);           // conv, reduce_window
-void counted(GraphMaker& make);          // iota
+void product(GraphMaker& make);  // with what is computed behind it
+void window(GraphMaker& make);   // conv, reduce_window
+void counted(GraphMaker& make);  // iota
 
 // ---- Operands that are computed into their part of a result: moves_parts.cpp ----
 void parts(GraphMaker& make);

@@ -12,13 +12,16 @@ constexpr int64_t kElementsMax = 2500;  // of one tensor: reading and evaluating
 constexpr size_t kInputsMax = 5, kRankMax = 5;
 
 // Whether a new value of these dims is the same size by size, whatever the symbols are.
-bool same_dims(const Dims& a, const Dims& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
+bool same_dims(const Dims& a, const Dims& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
 
 }  // namespace
 
 GraphMaker::GraphMaker(uint64_t seed) : random_(seed * 0x9e3779b97f4a7c15u + 0x632be59bd9b4e019u) {}
 
-// ---- Begin and end ---------------------------------------------------------------------------------------------
+// ---- Begin and end
+// ---------------------------------------------------------------------------------------------
 
 Status GraphMaker::begin(bool symbolic) {
   TENON_TRY(Graph::create("random", &graph_));
@@ -34,8 +37,9 @@ Status GraphMaker::begin(bool symbolic) {
   }
   static const std::vector<int64_t> kSizes = {1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 17};
   for (int64_t i = 0, count = 1 + below(3); i < count; ++i) extents_.push_back(dim(pick(kSizes)));
-  static const std::vector<tenon_dtype_t> kOwn = {TENON_F32, TENON_F32, TENON_F32, TENON_F32, TENON_F32, TENON_F16,
-                                                  TENON_F16, TENON_BF16, TENON_F64, TENON_I32, TENON_I64, TENON_U8};
+  static const std::vector<tenon_dtype_t> kOwn = {TENON_F32, TENON_F32, TENON_F32, TENON_F32,
+                                                  TENON_F32, TENON_F16, TENON_F16, TENON_BF16,
+                                                  TENON_F64, TENON_I32, TENON_I64, TENON_U8};
   own_dtype_ = pick(kOwn);
   for (int64_t i = 0, count = 1 + below(2); i < count; ++i) input(any_dtype(kNumber), any_shape());
   // A run learns the size of a symbol from an input that has it as a dim.
@@ -48,13 +52,15 @@ Status GraphMaker::begin(bool symbolic) {
 }
 
 Status GraphMaker::define(std::string_view name, const std::vector<int64_t>& sizes) {
-  // What is done for large sizes is right for small ones too: a hint, which is for speed only, brings it about.
+  // What is done for large sizes is right for small ones too: a hint, which is for speed only,
+  // brings it about.
   constexpr int64_t kHints[] = {-1, -1, -1, 1, 1, 40, 40, 600, 600, 3000, 20000, 100000};
   auto choice = random_;  // a copy: what else is chosen does not depend on it
   const int64_t hint = kHints[choice() % std::size(kHints)];
   tenon_symbol_t symbol = 0;
   const tenon_host_graph_t& api = graph_api();
-  TENON_TRY(api.symbol_define(api.self, graph_.get(), main_, str(name), 1, INT64_MAX, 1, hint, &symbol));
+  TENON_TRY(
+      api.symbol_define(api.self, graph_.get(), main_, str(name), 1, INT64_MAX, 1, hint, &symbol));
   tenon_symbol_view_t seen = {};
   seen.size_bytes = sizeof seen;
   TENON_TRY(api.symbol_view(api.self, graph_.get(), symbol, &seen));
@@ -71,7 +77,8 @@ bool GraphMaker::bindings_hold() const {
   for (const tenon_symbol_t symbol : defined_) {
     tenon_symbol_view_t seen = {};
     seen.size_bytes = sizeof seen;
-    if (graph_api().symbol_view(graph_api().self, graph_.get(), symbol, &seen) != TENON_OK) return false;
+    if (graph_api().symbol_view(graph_api().self, graph_.get(), symbol, &seen) != TENON_OK)
+      return false;
     for (const auto& sizes : symbols_) {
       const int64_t size = sizes[symbol];
       if (size < seen.lo || size > seen.hi || size % seen.multiple_of != 0) return false;
@@ -88,8 +95,9 @@ Status GraphMaker::end(int64_t others, Generated* out) {
     const bool unused = known.value.use_count() == 0;
     if (result && (unused || (others != 0 && chance(others)))) outputs.push_back(&known);
   }
-  if (outputs.empty()) outputs.push_back(&values_[0]);  // no node fitted: the identity is a graph too
-  if (chance(40)) outputs.push_back(pick(outputs));     // twice the same
+  if (outputs.empty())
+    outputs.push_back(&values_[0]);                  // no node fitted: the identity is a graph too
+  if (chance(40)) outputs.push_back(pick(outputs));  // twice the same
   if (chance(2)) shuffle(&outputs);
   out->bindings.resize(symbols_.size());
   std::vector<Value> yields;
@@ -109,7 +117,8 @@ Status GraphMaker::end(int64_t others, Generated* out) {
   return graph_api().verify(graph_api().self, out->graph.get());
 }
 
-// ---- Choices ---------------------------------------------------------------------------------------------------
+// ---- Choices
+// ---------------------------------------------------------------------------------------------------
 
 std::vector<int64_t> GraphMaker::some_of(size_t rank) {
   std::vector<int64_t> dims;
@@ -121,9 +130,9 @@ std::vector<int64_t> GraphMaker::some_of(size_t rank) {
 }
 
 tenon_dtype_t GraphMaker::any_dtype(uint32_t set) {
-  static const std::vector<tenon_dtype_t> kAll = {TENON_F32, TENON_F32, TENON_F16, TENON_BF16, TENON_F64, TENON_I32,
-                                                  TENON_I64, TENON_I8,  TENON_I16, TENON_U8,   TENON_U16, TENON_U32,
-                                                  TENON_U64, TENON_PRED};
+  static const std::vector<tenon_dtype_t> kAll = {
+      TENON_F32, TENON_F32, TENON_F16, TENON_BF16, TENON_F64, TENON_I32, TENON_I64,
+      TENON_I8,  TENON_I16, TENON_U8,  TENON_U16,  TENON_U32, TENON_U64, TENON_PRED};
   if (is_in(own_dtype_, set) && !chance(6)) return own_dtype_;
   for (int tries = 0; tries < 64; ++tries) {
     if (const tenon_dtype_t dtype = pick(kAll); is_in(dtype, set)) return dtype;
@@ -171,13 +180,15 @@ bool GraphMaker::fits(const Dims& dims) const {
   return true;
 }
 
-// ---- Values ----------------------------------------------------------------------------------------------------
+// ---- Values
+// ----------------------------------------------------------------------------------------------------
 
 Known GraphMaker::adopt(Value value, std::vector<Tensor> held) {
   Known known{value, value.dtype(), value.dims(), std::move(held), INFINITY, -INFINITY};
   for (const Tensor& tensor : known.held) {
     for (int64_t i = 0, n = tensor.count(); i < n; ++i) {
-      const double x = load_double(tensor.dtype, tensor.bytes->data() + i * dtype_bytes(tensor.dtype));
+      const double x =
+          load_double(tensor.dtype, tensor.bytes->data() + i * dtype_bytes(tensor.dtype));
       known.lowest = std::min(known.lowest, x);
       known.highest = std::max(known.highest, x);
     }
@@ -187,10 +198,12 @@ Known GraphMaker::adopt(Value value, std::vector<Tensor> held) {
 
 Known GraphMaker::input(tenon_dtype_t dtype, const Dims& dims) {
   Value value;
-  status_ = argument(Region(graph_.get(), main_), {dtype, dims}, "x" + std::to_string(inputs_.size()), &value);
+  status_ = argument(Region(graph_.get(), main_), {dtype, dims},
+                     "x" + std::to_string(inputs_.size()), &value);
   if (!status_.ok()) return {};
   std::vector<Tensor> held;
-  for (size_t b = 0; b < symbols_.size(); ++b) held.push_back(random_tensor(dtype, sizes_of(dims, b), random_()));
+  for (size_t b = 0; b < symbols_.size(); ++b)
+    held.push_back(random_tensor(dtype, sizes_of(dims, b), random_()));
   values_.push_back(adopt(value, std::move(held)));
   inputs_.push_back(values_.back());
   return values_.back();
@@ -204,13 +217,16 @@ Known GraphMaker::constant(tenon_dtype_t dtype, std::vector<int64_t> sizes) {
   status_ = builder.status();
   return value.valid() ? adopt(value, std::vector<Tensor>(symbols_.size(), tensor)) : Known();
 }
-Known GraphMaker::scalar(tenon_dtype_t dtype) { return constant(dtype, {}); }
+Known GraphMaker::scalar(tenon_dtype_t dtype) {
+  return constant(dtype, {});
+}
 
 Known GraphMaker::take(uint32_t dtypes, size_t rank_min, size_t rank_max) {
   std::vector<size_t> fit;
   for (size_t i = 0; i < values_.size(); ++i) {
     const Known& known = values_[i];
-    if (is_in(known.dtype, dtypes) && known.rank() >= rank_min && known.rank() <= rank_max) fit.push_back(i);
+    if (is_in(known.dtype, dtypes) && known.rank() >= rank_min && known.rank() <= rank_max)
+      fit.push_back(i);
   }
   if (fit.empty() || (inputs_.size() < kInputsMax && chance(12))) {
     return input(any_dtype(dtypes), any_shape(rank_min, rank_max));
@@ -227,9 +243,11 @@ Known GraphMaker::like(tenon_dtype_t dtype, const Dims& dims) {
   return values_[pick(fit)];
 }
 
-// ---- Nodes -----------------------------------------------------------------------------------------------------
+// ---- Nodes
+// -----------------------------------------------------------------------------------------------------
 
-Known GraphMaker::build(std::string_view op, const std::vector<Known>& operands, const std::vector<Attr>& attrs) {
+Known GraphMaker::build(std::string_view op, const std::vector<Known>& operands,
+                        const std::vector<Attr>& attrs) {
   if (!status_.ok()) return {};
   std::vector<Value> values;
   for (const Known& operand : operands) {

@@ -1,5 +1,5 @@
-// A graph in the making: the values there are so far with what they hold, inputs and constants as they are wanted, and
-// nodes that stay only where their results can be compared.
+// A graph in the making: the values there are so far with what they hold, inputs and constants as
+// they are wanted, and nodes that stay only where their results can be compared.
 #pragma once
 #include <deque>
 #include <random>
@@ -31,11 +31,14 @@ class GraphMaker {
 
   // Starts the graph; symbolic: with one or two symbols, each of which has a size per binding.
   Status begin(bool symbolic);
-  // Yields what nothing uses, and each other result with a chance of one in `others` (0: none of them).
+  // Yields what nothing uses, and each other result with a chance of one in `others` (0: none of
+  // them).
   Status end(int64_t others, Generated* out);
 
   // ---- Choices, all from the seed ----
-  int64_t below(int64_t n) { return n <= 1 ? 0 : static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
+  int64_t below(int64_t n) {
+    return n <= 1 ? 0 : static_cast<int64_t>(random_() % static_cast<uint64_t>(n));
+  }
   bool chance(int64_t one_in) { return below(one_in) == 0; }
   template <class T>
   const T& pick(const std::vector<T>& from) {
@@ -47,9 +50,10 @@ class GraphMaker {
       std::swap((*items)[i], (*items)[static_cast<size_t>(below(static_cast<int64_t>(i) + 1))]);
     }
   }
-  std::vector<int64_t> some_of(size_t rank);  // some of the dims below rank, in order, at least one where there is one
-  tenon_dtype_t any_dtype(uint32_t set);      // the graph's own more often than others
-  Dim any_extent();                           // one of the graph's few, which are equal often
+  std::vector<int64_t> some_of(
+      size_t rank);  // some of the dims below rank, in order, at least one where there is one
+  tenon_dtype_t any_dtype(uint32_t set);  // the graph's own more often than others
+  Dim any_extent();                       // one of the graph's few, which are equal often
   Dims any_shape(size_t rank_min = 0, size_t rank_max = 5);
 
   // ---- Values ----
@@ -63,10 +67,14 @@ class GraphMaker {
   Known constant(tenon_dtype_t dtype, std::vector<int64_t> sizes);
 
   // ---- Nodes ----
-  // The first result; invalid when the node does not fit, or its results cannot be compared. Then it is gone.
-  Known build(std::string_view op, const std::vector<Known>& operands, const std::vector<Attr>& attrs = {});
+  // The first result; invalid when the node does not fit, or its results cannot be compared. Then
+  // it is gone.
+  Known build(std::string_view op, const std::vector<Known>& operands,
+              const std::vector<Attr>& attrs = {});
   // Lists for attributes, which borrow them.
-  const std::vector<int64_t>& keep(std::vector<int64_t> numbers) { return kept_.emplace_back(std::move(numbers)); }
+  const std::vector<int64_t>& keep(std::vector<int64_t> numbers) {
+    return kept_.emplace_back(std::move(numbers));
+  }
 
   bool fits(const Dims& dims) const;  // few enough dims, and few enough elements in every binding
   Dim dim(int64_t constant) const { return Dim(graph_.get(), constant); }

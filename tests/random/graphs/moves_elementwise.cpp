@@ -10,9 +10,11 @@ using Names = std::vector<const char*>;
 
 // Functions whose domain and slopes suit the numbers that x holds.
 const Names& functions_of(GraphMaker& make, const Known& x) {
-  static const Names kAny = {"neg",  "abs",  "relu",     "tanh", "logistic", "sin",   "cos",  "square",     "erf",
-                             "silu", "gelu", "softplus", "sign", "floor",    "ceil",  "trunc", "round_even", "elu"};
-  static const Names kSmall = {"exp", "expm1", "neg", "tanh", "square", "sinh", "softsign", "leaky_relu"};
+  static const Names kAny = {"neg",  "abs",    "relu", "tanh",  "logistic",   "sin",
+                             "cos",  "square", "erf",  "silu",  "gelu",       "softplus",
+                             "sign", "floor",  "ceil", "trunc", "round_even", "elu"};
+  static const Names kSmall = {"exp",    "expm1", "neg",      "tanh",
+                               "square", "sinh",  "softsign", "leaky_relu"};
   static const Names kPositive = {"sqrt", "log", "rsqrt", "reciprocal", "log1p"};
   static const Names kIntegers = {"neg", "abs", "not", "sign", "square", "popcount", "clz"};
   static const Names kPredicates = {"not"};
@@ -25,7 +27,8 @@ const Names& functions_of(GraphMaker& make, const Known& x) {
 const Names& combinations_of(GraphMaker& make, const Known& a, const Known& b) {
   static const Names kFloats = {"add", "add", "sub", "sub", "mul", "mul", "max", "min"};
   static const Names kMore = {"atan2", "rem", "hypot", "swiglu"};
-  static const Names kIntegers = {"add", "sub", "mul", "max", "min", "and", "or", "xor", "floor_div", "floor_mod",
+  static const Names kIntegers = {"add", "sub", "mul", "max",       "min",
+                                  "and", "or",  "xor", "floor_div", "floor_mod",
                                   "div", "rem", "shl", "shr_arith", "shr_logical"};
   static const Names kPredicates = {"and", "or", "xor"};
   static const Names kDivide = {"div"};
@@ -35,8 +38,8 @@ const Names& combinations_of(GraphMaker& make, const Known& a, const Known& b) {
   return make.chance(10) ? kMore : kFloats;
 }
 
-// A walk through both lists of dims: dims that match go together or stay apart, so that sums come out along other axes
-// than they were taken from.
+// A walk through both lists of dims: dims that match go together or stay apart, so that sums come
+// out along other axes than they were taken from.
 struct Meeting {
   Dims shape;
   std::vector<int64_t> a, b;  // places of the dims of each
@@ -63,7 +66,8 @@ Meeting meet_at_end(const Dims& a, const Dims& b) {
   const size_t rank = std::max(a.size(), b.size());
   for (size_t d = 0; d < rank; ++d) {
     const bool in_a = d + a.size() >= rank, in_b = d + b.size() >= rank;
-    const Dim from_a = in_a ? a[d + a.size() - rank] : Dim(1), from_b = in_b ? b[d + b.size() - rank] : Dim(1);
+    const Dim from_a = in_a ? a[d + a.size() - rank] : Dim(1),
+              from_b = in_b ? b[d + b.size() - rank] : Dim(1);
     if (!(from_a == from_b) && !from_a.is(1) && !from_b.is(1)) return {};
     out.shape.push_back(from_a.is(1) ? from_b : from_a);
     if (in_a) out.a.push_back(static_cast<int64_t>(d));
@@ -100,7 +104,8 @@ std::pair<Known, Known> join(GraphMaker& make, const Known& a, const Known& b) {
 }
 
 Known unary_of(GraphMaker& make, const Known& x) {
-  if (is_float(x.dtype) && make.chance(16)) return make.build("clamp", {x}, {{"min", -0.5}, {"max", 0.75}});
+  if (is_float(x.dtype) && make.chance(16))
+    return make.build("clamp", {x}, {{"min", -0.5}, {"max", 0.75}});
   const std::string_view op = make.pick(functions_of(make, x));
   return make.build(op, {x});
 }
@@ -123,7 +128,9 @@ Known constant_for(GraphMaker& make, const Known& x) {
 
 }  // namespace
 
-void unary(GraphMaker& make) { unary_of(make, make.take(kNumber | kPred)); }
+void unary(GraphMaker& make) {
+  unary_of(make, make.take(kNumber | kPred));
+}
 
 void binary(GraphMaker& make) {
   const Known a = make.take(kNumber | kPred);
@@ -142,19 +149,22 @@ void chain(GraphMaker& make) {
 }
 
 void where(GraphMaker& make) {
-  const Known a = make.take(kNumber), b = make.chance(4) ? make.scalar(a.dtype) : make.take(1u << a.dtype);
+  const Known a = make.take(kNumber),
+              b = make.chance(4) ? make.scalar(a.dtype) : make.take(1u << a.dtype);
   const auto [x, y] = join(make, a, b);
   if (!x.valid() || !y.valid()) return;
   const Known other = make.like(x.dtype, x.dims);
-  Known condition = make.build("compare", {make.chance(2) ? x : y, other}, {{"direction", make.below(6)}});
-  if (make.chance(4) || !condition.valid()) condition = make.like(TENON_PRED, make.chance(3) ? Dims() : x.dims);
+  Known condition =
+      make.build("compare", {make.chance(2) ? x : y, other}, {{"direction", make.below(6)}});
+  if (make.chance(4) || !condition.valid())
+    condition = make.like(TENON_PRED, make.chance(3) ? Dims() : x.dims);
   make.build("select", {condition, x, y});
 }
 
 void cast(GraphMaker& make) {
-  static const std::vector<tenon_dtype_t> kTo = {TENON_F32, TENON_F32, TENON_F16, TENON_F16, TENON_BF16, TENON_F64,
-                                                 TENON_I8,  TENON_I16, TENON_I32, TENON_I64, TENON_U8,   TENON_U16,
-                                                 TENON_U32, TENON_U64, TENON_PRED};
+  static const std::vector<tenon_dtype_t> kTo = {
+      TENON_F32, TENON_F32, TENON_F16, TENON_F16, TENON_BF16, TENON_F64, TENON_I8,  TENON_I16,
+      TENON_I32, TENON_I64, TENON_U8,  TENON_U16, TENON_U32,  TENON_U64, TENON_PRED};
   const Known x = make.take(kNumber | kPred);
   const tenon_dtype_t to = make.pick(kTo);
   if (to != x.dtype) make.build("convert", {x}, {{"dtype", DType{to}}});

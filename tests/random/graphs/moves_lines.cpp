@@ -8,9 +8,10 @@ namespace {
 using Names = std::vector<const char*>;
 
 const Names& reductions_of(const Known& x) {
-  static const Names kFloats = {"reduce_sum", "reduce_sum", "reduce_max", "reduce_max", "reduce_min", "mean", "mean",
-                                "reduce_prod"};
-  static const Names kIntegers = {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or"};
+  static const Names kFloats = {"reduce_sum", "reduce_sum", "reduce_max", "reduce_max",
+                                "reduce_min", "mean",       "mean",       "reduce_prod"};
+  static const Names kIntegers = {"reduce_sum",  "reduce_max", "reduce_min",
+                                  "reduce_prod", "reduce_and", "reduce_or"};
   static const Names kPredicates = {"reduce_and", "reduce_or", "reduce_max", "reduce_min"};
   return x.dtype == TENON_PRED ? kPredicates : is_int(x.dtype) ? kIntegers : kFloats;
 }
@@ -34,7 +35,8 @@ Known reduced(GraphMaker& make, const Known& x, const std::vector<int64_t>& axes
   return make.build("reshape", {y}, {{"shape", kept}});
 }
 
-// Places, in order, at which all dims of `part` stand in `whole`: the last, the first or any others.
+// Places, in order, at which all dims of `part` stand in `whole`: the last, the first or any
+// others.
 bool place(GraphMaker& make, const Dims& part, const Dims& whole, std::vector<int64_t>* places) {
   for (int tries = 0; tries < 8; ++tries) {
     places->clear();
@@ -51,20 +53,24 @@ bool place(GraphMaker& make, const Dims& part, const Dims& whole, std::vector<in
   return false;
 }
 
-// What often stands behind a product, and is computed with it: a bias, a function, what the product is added to.
+// What often stands behind a product, and is computed with it: a bias, a function, what the product
+// is added to.
 void epilogue(GraphMaker& make, Known y) {
   for (int64_t i = make.below(3); i > 0 && y.valid(); --i) {
     if (make.chance(2)) {
       y = unary_of(make, y);
       continue;
     }
-    const Dims tail = y.rank() == 0 || make.chance(2) ? y.dims : Dims(y.dims.end() - 1, y.dims.end());
+    const Dims tail =
+        y.rank() == 0 || make.chance(2) ? y.dims : Dims(y.dims.end() - 1, y.dims.end());
     const auto [left, right] = join(make, y, make.like(y.dtype, tail));
     y = binary_of(make, left, right);
   }
 }
 
-Attr axis(GraphMaker& make, const Known& x) { return {"dim", make.below(static_cast<int64_t>(x.rank()))}; }
+Attr axis(GraphMaker& make, const Known& x) {
+  return {"dim", make.below(static_cast<int64_t>(x.rank()))};
+}
 
 }  // namespace
 
@@ -99,7 +105,8 @@ void softmax(GraphMaker& make) {
 void running(GraphMaker& make) {
   static const Names kOps = {"cumsum", "cumsum", "cummax", "cummin", "cumprod"};
   const Known x = make.take(kNumber, 1);
-  make.build(make.pick(kOps), {x}, {axis(make, x), {"reverse", make.below(2)}, {"exclusive", make.chance(4) ? 1 : 0}});
+  make.build(make.pick(kOps), {x},
+             {axis(make, x), {"reverse", make.below(2)}, {"exclusive", make.chance(4) ? 1 : 0}});
 }
 
 void norm(GraphMaker& make) {
@@ -113,10 +120,16 @@ void norm(GraphMaker& make) {
       make.build("layer_norm", operands, {{"dim", dim}, {"epsilon", 0.1}});
       return;
     }
-    case 1: make.build("rms_norm", {x, make.like(x.dtype, tail)}, {{"dim", dim}, {"epsilon", 0.1}}); return;
-    case 2: make.build(make.chance(2) ? "var" : "std", {x}, {{"dims", make.keep(any_axes(make, x.rank()))}}); return;
+    case 1:
+      make.build("rms_norm", {x, make.like(x.dtype, tail)}, {{"dim", dim}, {"epsilon", 0.1}});
+      return;
+    case 2:
+      make.build(make.chance(2) ? "var" : "std", {x},
+                 {{"dims", make.keep(any_axes(make, x.rank()))}});
+      return;
     default:
-      make.build(make.chance(2) ? "norm" : "l2_normalize", {x}, {{"dims", make.keep(any_axes(make, x.rank()))}});
+      make.build(make.chance(2) ? "norm" : "l2_normalize", {x},
+                 {{"dims", make.keep(any_axes(make, x.rank()))}});
   }
 }
 
@@ -127,7 +140,8 @@ void order(GraphMaker& make) {
   if (make.chance(4)) {
     make.build("sort", {x}, {dim});
   } else {
-    make.build(make.chance(2) ? "argmax" : "argmin", {x}, {dim, {"index_dtype", index}, {"last_index", make.below(2)}});
+    make.build(make.chance(2) ? "argmax" : "argmin", {x},
+               {dim, {"index_dtype", index}, {"last_index", make.below(2)}});
   }
 }
 
@@ -138,17 +152,23 @@ void product(GraphMaker& make) {
   for (size_t i = 0; i < a.rank(); ++i) {
     for (size_t j = 0; j < b.rank(); ++j) {
       const auto left = static_cast<int64_t>(i), right = static_cast<int64_t>(j);
-      const auto taken = [&](const std::vector<int64_t>& list, int64_t d) { return std::ranges::count(list, d) != 0; };
+      const auto taken = [&](const std::vector<int64_t>& list, int64_t d) {
+        return std::ranges::count(list, d) != 0;
+      };
       if (!(a.dims[i] == b.dims[j]) || make.chance(3)) continue;
-      if (taken(a_batch, left) || taken(a_contract, left) || taken(b_batch, right) || taken(b_contract, right)) continue;
+      if (taken(a_batch, left) || taken(a_contract, left) || taken(b_batch, right) ||
+          taken(b_contract, right))
+        continue;
       const bool contract = a_contract.empty() || make.chance(3);
       (contract ? a_contract : a_batch).push_back(left);
       (contract ? b_contract : b_batch).push_back(right);
     }
   }
   Known y = make.build("dot_general", {a, b},
-                       {{"a_batch", make.keep(a_batch)}, {"b_batch", make.keep(b_batch)},
-                        {"a_contract", make.keep(a_contract)}, {"b_contract", make.keep(b_contract)}});
+                       {{"a_batch", make.keep(a_batch)},
+                        {"b_batch", make.keep(b_batch)},
+                        {"a_contract", make.keep(a_contract)},
+                        {"b_contract", make.keep(b_contract)}});
   epilogue(make, y);
 }
 
@@ -157,13 +177,18 @@ void window(GraphMaker& make) {
   const Known x = make.take(1u << TENON_F32 | 1u << TENON_F64 | 1u << TENON_I32, 2, 4);
   std::vector<int64_t> ones, window, low;
   for (size_t d = 0; d < x.rank(); ++d) {
-    window.push_back(x.dims[d].is_constant() ? 1 + make.below(std::min<int64_t>(x.dims[d].constant(), 2)) : 1);
+    window.push_back(
+        x.dims[d].is_constant() ? 1 + make.below(std::min<int64_t>(x.dims[d].constant(), 2)) : 1);
     low.push_back(make.chance(3) ? make.below(window.back()) : 0);
     ones.push_back(make.chance(4) ? 2 : 1);
   }
   if (make.chance(2) || !is_float(x.dtype)) {
-    make.build("reduce_window", {x}, {{"kind", make.pick(kKinds)}, {"window", make.keep(window)}, {"strides", make.keep(ones)},
-                                      {"pad_low", make.keep(low)}, {"pad_high", make.keep(low)}});
+    make.build("reduce_window", {x},
+               {{"kind", make.pick(kKinds)},
+                {"window", make.keep(window)},
+                {"strides", make.keep(ones)},
+                {"pad_low", make.keep(low)},
+                {"pad_high", make.keep(low)}});
     return;
   }
   Dims weights = {make.dim(1 + make.below(3)), x.dims[1]};
@@ -174,13 +199,17 @@ void window(GraphMaker& make) {
     pads.push_back(low[d]);
   }
   epilogue(make, make.build("conv", {x, make.like(x.dtype, weights)},
-                            {{"strides", make.keep(strides)}, {"pad_low", make.keep(pads)}, {"pad_high", make.keep(pads)}}));
+                            {{"strides", make.keep(strides)},
+                             {"pad_low", make.keep(pads)},
+                             {"pad_high", make.keep(pads)}}));
 }
 
 void counted(GraphMaker& make) {
   const Dims shape = make.any_shape(1, 3);
-  make.build("iota", {}, {{"shape", shape}, {"dim", make.below(static_cast<int64_t>(shape.size()))},
-                          {"dtype", DType{make.any_dtype(kNumber)}}});
+  make.build("iota", {},
+             {{"shape", shape},
+              {"dim", make.below(static_cast<int64_t>(shape.size()))},
+              {"dtype", DType{make.any_dtype(kNumber)}}});
 }
 
 }  // namespace tenon::random_tests

@@ -1,41 +1,59 @@
-// What joins computed operands: fusion lets those who compute them store into their part of the result.
+// What joins computed operands: fusion lets those who compute them store into their part of the
+// result.
 #include "tests/random/graphs/fusion_moves.h"
 
 namespace tenon::random_tests {
 namespace {
 
-// A value of these dims that is computed by more than one element each, so that nobody takes it apart again.
+// A value of these dims that is computed by more than one element each, so that nobody takes it
+// apart again.
 Known computed(GraphMaker& make, tenon_dtype_t dtype, const Dims& dims) {
   const auto last = static_cast<int64_t>(dims.size()) - 1;
-  if (make.chance(3)) return make.build("cumsum", {make.like(dtype, dims)}, {{"dim", make.below(last + 1)}});
-  if (make.chance(2)) return make.build("softmax", {make.like(dtype, dims)}, {{"dim", make.below(last + 1)}});
+  if (make.chance(3))
+    return make.build("cumsum", {make.like(dtype, dims)}, {{"dim", make.below(last + 1)}});
+  if (make.chance(2))
+    return make.build("softmax", {make.like(dtype, dims)}, {{"dim", make.below(last + 1)}});
   Dims left = dims;
   left.back() = make.any_extent();
   const Known a = make.like(dtype, left), b = make.like(dtype, {left.back(), dims.back()});
-  return make.build("dot_general", {a, b}, {{"a_batch", make.keep({})}, {"b_batch", make.keep({})},
-                                            {"a_contract", make.keep({last})}, {"b_contract", make.keep({0})}});
+  return make.build("dot_general", {a, b},
+                    {{"a_batch", make.keep({})},
+                     {"b_batch", make.keep({})},
+                     {"a_contract", make.keep({last})},
+                     {"b_contract", make.keep({0})}});
 }
 
 void multiply(GraphMaker& make, const Known& x) {
   const auto last = static_cast<int64_t>(x.rank()) - 1;
   make.build("dot_general", {x, make.like(x.dtype, {x.dims.back(), make.any_extent()})},
-             {{"a_batch", make.keep({})}, {"b_batch", make.keep({})}, {"a_contract", make.keep({last})}, {"b_contract", make.keep({0})}});
+             {{"a_batch", make.keep({})},
+              {"b_batch", make.keep({})},
+              {"a_contract", make.keep({last})},
+              {"b_contract", make.keep({0})}});
 }
 
 // Reads all of x: before or after others store beside it or over it.
 void read(GraphMaker& make, const Known& x) {
   const auto last = static_cast<int64_t>(x.rank()) - 1;
   switch (make.below(4)) {
-    case 0: make.build("reduce_max", {x}, {{"dims", make.keep({make.below(last + 1)})}}); return;
-    case 1: make.build("softmax", {x}, {{"dim", last}}); return;
-    case 2: unary_of(make, x); return;
-    default: multiply(make, x);
+    case 0:
+      make.build("reduce_max", {x}, {{"dims", make.keep({make.below(last + 1)})}});
+      return;
+    case 1:
+      make.build("softmax", {x}, {{"dim", last}});
+      return;
+    case 2:
+      unary_of(make, x);
+      return;
+    default:
+      multiply(make, x);
   }
 }
 
 Dims smaller(GraphMaker& make, const Dims& dims) {
   Dims out;
-  for (const Dim d : dims) out.push_back(d.is_constant() && make.chance(2) ? make.dim(1 + make.below(d.constant())) : d);
+  for (const Dim d : dims)
+    out.push_back(d.is_constant() && make.chance(2) ? make.dim(1 + make.below(d.constant())) : d);
   return out;
 }
 
@@ -52,7 +70,8 @@ Known joined(GraphMaker& make, Known x) {
   Dims other = x.dims;
   if (make.chance(2)) {
     const Dims start(x.rank(), make.dim(0));
-    const Known part = make.build("slice", {x}, {{"start", start}, {"limit", smaller(make, x.dims)}});
+    const Known part =
+        make.build("slice", {x}, {{"start", start}, {"limit", smaller(make, x.dims)}});
     if (!part.valid()) return {};
     x = make.chance(2) ? unary_of(make, part) : part;
     if (!x.valid()) return {};
@@ -71,7 +90,9 @@ Known padded(GraphMaker& make, const Known& x) {
     low.push_back(make.chance(2) ? 0 : make.below(3));
     high.push_back(make.chance(2) ? 0 : make.below(3));
   }
-  return make.build("pad", {x, make.scalar(x.dtype)}, {{"low", make.keep(low)}, {"high", make.keep(high)}, {"interior", make.keep(interior)}});
+  return make.build(
+      "pad", {x, make.scalar(x.dtype)},
+      {{"low", make.keep(low)}, {"high", make.keep(high)}, {"interior", make.keep(interior)}});
 }
 
 }  // namespace

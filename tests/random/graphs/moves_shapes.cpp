@@ -14,7 +14,8 @@ std::vector<int64_t> up_to(size_t rank) {
   return dims;
 }
 
-// The dims of x in another partition: some joined, some of constant extent cut in two, ones put in and taken out.
+// The dims of x in another partition: some joined, some of constant extent cut in two, ones put in
+// and taken out.
 Dims regrouped(GraphMaker& make, Dims shape) {
   for (int64_t steps = 1 + make.below(3); steps > 0; --steps) {
     const auto at = shape.empty() ? 0 : make.below(static_cast<int64_t>(shape.size()));
@@ -24,7 +25,8 @@ Dims regrouped(GraphMaker& make, Dims shape) {
     } else if (at + 1 < static_cast<int64_t>(shape.size()) && make.chance(2)) {
       *here = *here * *(here + 1);
       shape.erase(here + 1);
-    } else if (!shape.empty() && here->is_constant() && here->constant() % 2 == 0 && make.chance(2)) {
+    } else if (!shape.empty() && here->is_constant() && here->constant() % 2 == 0 &&
+               make.chance(2)) {
       const int64_t half = here->constant() / 2;
       *here = make.dim(make.chance(2) ? 2 : half);
       shape.insert(shape.begin() + at + 1, make.dim(here->is(2) ? half : 2));
@@ -42,7 +44,8 @@ Dims reordered(GraphMaker& make, Dims shape) {
 }
 
 Known reversed(GraphMaker& make, const Known& x) {
-  return x.rank() == 0 ? x : make.build("reverse", {x}, {{"dims", make.keep(make.some_of(x.rank()))}});
+  return x.rank() == 0 ? x
+                       : make.build("reverse", {x}, {{"dims", make.keep(make.some_of(x.rank()))}});
 }
 
 }  // namespace
@@ -52,7 +55,8 @@ void grow(GraphMaker& make) {
   Dims shape;
   std::vector<int64_t> places;
   for (const Dim d : x.dims) {
-    if (shape.size() + x.rank() - places.size() < 5 && make.chance(3)) shape.push_back(make.any_extent());
+    if (shape.size() + x.rank() - places.size() < 5 && make.chance(3))
+      shape.push_back(make.any_extent());
     places.push_back(static_cast<int64_t>(shape.size()));
     shape.push_back(d.is(1) && make.chance(2) ? make.any_extent() : d);
   }
@@ -86,7 +90,8 @@ void slice(GraphMaker& make) {
     limit.push_back(whole ? d : make.dim(begin + 1 + make.below(d.constant() - begin)));
     stride.push_back(make.chance(2) ? 1 : 1 + make.below(3));
   }
-  const Known part = make.build("slice", {x}, {{"start", start}, {"limit", limit}, {"stride", make.keep(stride)}});
+  const Known part =
+      make.build("slice", {x}, {{"start", start}, {"limit", limit}, {"stride", make.keep(stride)}});
   if (part.valid() && make.chance(4)) reversed(make, part);
 }
 
@@ -99,7 +104,9 @@ void pad(GraphMaker& make) {
     high.push_back(make.chance(2) ? 0 : make.below(4) - 1);
     interior.push_back(make.chance(4) ? 1 + make.below(2) : 0);
   }
-  make.build("pad", {x, value}, {{"low", make.keep(low)}, {"high", make.keep(high)}, {"interior", make.keep(interior)}});
+  make.build(
+      "pad", {x, value},
+      {{"low", make.keep(low)}, {"high", make.keep(high)}, {"interior", make.keep(interior)}});
 }
 
 void concat(GraphMaker& make) {
@@ -137,7 +144,8 @@ void repeat(GraphMaker& make) {
   } else {
     std::vector<int64_t> dims = make.some_of(x.rank()), shifts;
     for (size_t i = 0; i < dims.size(); ++i) shifts.push_back(make.below(7) - 3);
-    make.build("roll", {x}, {{"dims", make.keep(std::move(dims))}, {"shifts", make.keep(std::move(shifts))}});
+    make.build("roll", {x},
+               {{"dims", make.keep(std::move(dims))}, {"shifts", make.keep(std::move(shifts))}});
   }
 }
 
@@ -145,7 +153,8 @@ void triangle(GraphMaker& make) {
   const Known x = make.take(kAny, 2);
   if (make.chance(3)) {
     const int64_t a = make.below(static_cast<int64_t>(x.rank()));
-    const int64_t b = (a + 1 + make.below(static_cast<int64_t>(x.rank()) - 1)) % static_cast<int64_t>(x.rank());
+    const int64_t b =
+        (a + 1 + make.below(static_cast<int64_t>(x.rank()) - 1)) % static_cast<int64_t>(x.rank());
     make.build("diagonal", {x}, {{"dim1", a}, {"dim2", b}, {"offset", make.below(3) - 1}});
   } else {
     make.build("tril_triu", {x}, {{"upper", make.below(2)}, {"diagonal", make.below(3) - 1}});
@@ -167,15 +176,18 @@ void indexed(GraphMaker& make) {
       return;
     }
     case 2:
-      make.build("take_along", {x, make.like(index, along)}, {{"dim", dim}, {"mode", make.pick(kModes)}});
+      make.build("take_along", {x, make.like(index, along)},
+                 {{"dim", dim}, {"mode", make.pick(kModes)}});
       return;
     case 3:
       make.build("one_hot", {make.take(kInt, 0, 3)},
-                 {{"depth", Dims{make.dim(1 + make.below(4))}}, {"dtype", DType{make.any_dtype(kNumber)}}});
+                 {{"depth", Dims{make.dim(1 + make.below(4))}},
+                  {"dtype", DType{make.any_dtype(kNumber)}}});
       return;
     case 4: {
       Dims sizes;
-      for (const Dim d : x.dims) sizes.push_back(d.is_constant() ? make.dim(1 + make.below(d.constant())) : d);
+      for (const Dim d : x.dims)
+        sizes.push_back(d.is_constant() ? make.dim(1 + make.below(d.constant())) : d);
       const Known starts = make.like(index, {make.dim(static_cast<int64_t>(x.rank()))});
       if (make.chance(2)) {
         make.build("dynamic_slice", {x, starts}, {{"sizes", sizes}});

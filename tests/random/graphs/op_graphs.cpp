@@ -8,7 +8,9 @@
 namespace tenon::random_tests {
 namespace {
 
-Tensor tensor_of(const random_graphs::Known& known) { return {known.dtype, known.dims, known.bytes, nullptr}; }
+Tensor tensor_of(const random_graphs::Known& known) {
+  return {known.dtype, known.dims, known.bytes, nullptr};
+}
 
 // As `tenon run --check`, once more for each node.
 Tensor bluntly(Tensor tensor, uint64_t nodes) {
@@ -16,8 +18,10 @@ Tensor bluntly(Tensor tensor, uint64_t nodes) {
   if (part == 0) return tensor;
   double largest = 0;
   const tools::Dense dense{tensor.dtype, tensor.dims, tensor.bytes->data()};
-  for (int64_t i = 0, n = dense.count(); i < n; ++i) largest = std::max(largest, std::fabs(tools::element(dense, i)));
-  tensor.allowed = std::make_shared<const std::vector<double>>(static_cast<size_t>(dense.count()), part * largest);
+  for (int64_t i = 0, n = dense.count(); i < n; ++i)
+    largest = std::max(largest, std::fabs(tools::element(dense, i)));
+  tensor.allowed = std::make_shared<const std::vector<double>>(static_cast<size_t>(dense.count()),
+                                                               part * largest);
   return tensor;
 }
 
@@ -31,7 +35,9 @@ std::vector<int64_t> sizes_of(const Value& value, const std::vector<int64_t>& sy
   return sizes;
 }
 
-std::string argument_name(const Value& value) { return std::string(sym_text(value.view().name)); }
+std::string argument_name(const Value& value) {
+  return std::string(sym_text(value.view().name));
+}
 
 }  // namespace
 
@@ -55,7 +61,8 @@ Status OpGraphs::make(uint64_t seed, Generated* out) {
   for (const auto& [name, known] : made.outputs) out->outputs.push_back(name);
   if (evaluate(out).empty()) return {};
   binding.outputs.clear();
-  for (const auto& [name, known] : made.outputs) binding.outputs.push_back(bluntly(tensor_of(known), made.nodes));
+  for (const auto& [name, known] : made.outputs)
+    binding.outputs.push_back(bluntly(tensor_of(known), made.nodes));
   return {};
 }
 
@@ -80,12 +87,15 @@ std::string model_graph(const std::string& path, uint64_t seed, Generated* out) 
   out->nodes = main.view().node_count;
   Binding& binding = out->bindings.emplace_back();
   binding.symbols.resize(graph_view(graph).symbol_limit, 1);
-  for (uint32_t i = 0; i < main.view().symbol_count; ++i) binding.symbols[main.view().symbols[i]] = 2 + i;
+  for (uint32_t i = 0; i < main.view().symbol_count; ++i)
+    binding.symbols[main.view().symbols[i]] = 2 + i;
   for (const Value argument : main.arguments()) {
     out->inputs.push_back(argument_name(argument));
-    binding.inputs.push_back(random_tensor(argument.dtype(), sizes_of(argument, binding.symbols), seed + argument.id()));
+    binding.inputs.push_back(
+        random_tensor(argument.dtype(), sizes_of(argument, binding.symbols), seed + argument.id()));
   }
-  for (uint32_t i = 0; i < main.view().yield_count; ++i) out->outputs.emplace_back(sym_text(main.view().output_names[i]));
+  for (uint32_t i = 0; i < main.view().yield_count; ++i)
+    out->outputs.emplace_back(sym_text(main.view().output_names[i]));
   return evaluate(out);
 }
 

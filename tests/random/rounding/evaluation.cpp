@@ -32,7 +32,8 @@ uint64_t bytes_of(const Tensor& tensor) {
 }
 
 // Dtypes and dims of the results, with room for their elements. Empty, or why not.
-std::string shape_results(const Node& node, std::span<const int64_t> symbols, std::vector<Tensor>* results) {
+std::string shape_results(const Node& node, std::span<const int64_t> symbols,
+                          std::vector<Tensor>* results) {
   if (node.view().symbol_count != 0) return "a dim depends on data";
   for (uint32_t i = 0; i < node.result_count(); ++i) {
     const TypeView type = node.result(i).type();
@@ -45,7 +46,8 @@ std::string shape_results(const Node& node, std::span<const int64_t> symbols, st
                                    static_cast<uint32_t>(symbols.size()), &size) != TENON_OK) {
         return "a dim depends on data";
       }
-      if (size < 0 || (count *= std::max<int64_t>(size, 1)) > kElementsMax) return "too many elements";
+      if (size < 0 || (count *= std::max<int64_t>(size, 1)) > kElementsMax)
+        return "too many elements";
       result.dims.push_back(size);
     }
     if (dtype_bytes(result.dtype) == 0 || result.dtype == TENON_C64 || result.dtype == TENON_C128) {
@@ -62,8 +64,9 @@ bool compute(const Node& node, std::span<const int64_t> symbols, std::span<const
   for (const Tensor& operand : operands) inputs.push_back(array_of(operand));
   for (const Tensor& result : *results) outputs.push_back(array_of(result));
   const tenon_host_registry_t& host = *registry();
-  return host.evaluate(host.self, node.graph(), node.id(), symbols.data(), static_cast<uint32_t>(symbols.size()),
-                       inputs.data(), static_cast<uint32_t>(inputs.size()), outputs.data(),
+  return host.evaluate(host.self, node.graph(), node.id(), symbols.data(),
+                       static_cast<uint32_t>(symbols.size()), inputs.data(),
+                       static_cast<uint32_t>(inputs.size()), outputs.data(),
                        static_cast<uint32_t>(outputs.size())) == TENON_OK;
 }
 
@@ -71,7 +74,8 @@ bool ordinary(const Tensor& tensor) {
   if (!is_float(tensor.dtype)) return true;
   const uint32_t size = dtype_bytes(tensor.dtype);
   for (int64_t i = 0, n = tensor.count(); i < n; ++i) {
-    if (!(std::fabs(load_double(tensor.dtype, tensor.bytes->data() + i * size)) <= kLargest)) return false;
+    if (!(std::fabs(load_double(tensor.dtype, tensor.bytes->data() + i * size)) <= kLargest))
+      return false;
   }
   return true;
 }
@@ -79,7 +83,8 @@ bool ordinary(const Tensor& tensor) {
 const tenon_op_def_t* definition(const Node& node) {
   const tenon_op_def_t* op = nullptr;
   const tenon_node_view_t view = node.view();
-  return registry()->op_find(registry()->self, view.op, view.op_version, &op) == TENON_OK ? op : nullptr;
+  return registry()->op_find(registry()->self, view.op, view.op_version, &op) == TENON_OK ? op
+                                                                                          : nullptr;
 }
 
 std::string run_node(const Node& node, std::span<const int64_t> symbols, Values* values) {
@@ -93,7 +98,8 @@ std::string run_node(const Node& node, std::span<const int64_t> symbols, Values*
   }
   const std::string problem = evaluate(node, symbols, operands, &results);
   if (!problem.empty()) return fmt::format("{}: {}", node.op(), problem);
-  for (uint32_t i = 0; i < node.result_count(); ++i) (*values)[node.result(i).id()] = std::move(results[i]);
+  for (uint32_t i = 0; i < node.result_count(); ++i)
+    (*values)[node.result(i).id()] = std::move(results[i]);
   return "";
 }
 
@@ -102,11 +108,13 @@ std::string run_graph(const Region& main, Binding* binding, Values* held) {
   const std::vector<Value> arguments = main.arguments();
   for (size_t i = 0; i < arguments.size(); ++i) values[arguments[i].id()] = binding->inputs[i];
   for (const Node& node : main.nodes()) {
-    if (std::string problem = run_node(node, binding->symbols, &values); !problem.empty()) return problem;
+    if (std::string problem = run_node(node, binding->symbols, &values); !problem.empty())
+      return problem;
   }
   binding->outputs.clear();
   for (const Value yield : main.yields()) {
-    binding->outputs.push_back(yield.is_constant() ? constant_tensor(yield) : values.at(yield.id()));
+    binding->outputs.push_back(yield.is_constant() ? constant_tensor(yield)
+                                                   : values.at(yield.id()));
   }
   return "";
 }
@@ -118,18 +126,20 @@ const tenon_host_registry_t* registry() {
   return found;
 }
 
-std::string evaluate(const Node& node, std::span<const int64_t> symbols, std::span<const Tensor> operands,
-                     std::vector<Tensor>* results) {
+std::string evaluate(const Node& node, std::span<const int64_t> symbols,
+                     std::span<const Tensor> operands, std::vector<Tensor>* results) {
   std::vector<Tensor> shapes;
   if (std::string problem = shape_results(node, symbols, &shapes); !problem.empty()) return problem;
   const auto again = [&](std::span<const Tensor> others, std::vector<Tensor>* found) {
     *found = shapes;
-    for (Tensor& tensor : *found) tensor.bytes = std::make_shared<std::vector<unsigned char>>(bytes_of(tensor) + 8);
+    for (Tensor& tensor : *found)
+      tensor.bytes = std::make_shared<std::vector<unsigned char>>(bytes_of(tensor) + 8);
     return compute(node, symbols, others, found);
   };
   const tenon_op_def_t* op = definition(node);
   if (op == nullptr || !again(operands, results)) return failure_text();
-  if (!std::all_of(results->begin(), results->end(), ordinary)) return "not a finite number of moderate size";
+  if (!std::all_of(results->begin(), results->end(), ordinary))
+    return "not a finite number of moderate size";
   return allow(*op, operands, again, results) ? "" : "too much depends on roundings";
 }
 
@@ -142,7 +152,8 @@ Tensor random_tensor(tenon_dtype_t dtype, std::vector<int64_t> dims, uint64_t se
   for (int64_t i = 0, n = tensor.count(); i < n; ++i) {
     unsigned char* at = bytes->data() + i * size;
     if (is_float(dtype)) {
-      // Sums of three are near enough to normal; sixteenths, so that equal elements are met as well.
+      // Sums of three are near enough to normal; sixteenths, so that equal elements are met as
+      // well.
       double x = 0;
       for (int k = 0; k < 3; ++k) x += static_cast<double>(random() % 4096) / 2048 - 1;
       store_double(dtype, at, random() % 4 == 0 ? std::round(x * 16) / 16 : x);

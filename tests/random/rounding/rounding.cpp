@@ -13,19 +13,20 @@ namespace {
 
 // What an op does to distances.
 enum class Rule {
-  kExact,       // gives elements of its operands, or computes without rounding: max, neg, concat
-  kJump,        // jumps; continuous between the jumps, or constant: floor, compare
-  kConvert,     // one of the above, by element types
-  kRounds,      // one rounding: add, mul
-  kFunction,    // a few units in the last place: exp, tanh
-  kFormula,     // a few units in the last place of its operand, since its terms cancel out: gelu
-  kSums,        // rounds each term and each partial result, grows with every operand: reduce_sum, mean, cumsum
-  kProducts,    // likewise, with factors of any sign: matmul, reduce_prod
-  kSoftmax,     // exponentials of distances to the largest element
+  kExact,     // gives elements of its operands, or computes without rounding: max, neg, concat
+  kJump,      // jumps; continuous between the jumps, or constant: floor, compare
+  kConvert,   // one of the above, by element types
+  kRounds,    // one rounding: add, mul
+  kFunction,  // a few units in the last place: exp, tanh
+  kFormula,   // a few units in the last place of its operand, since its terms cancel out: gelu
+  kSums,  // rounds each term and each partial result, grows with every operand: reduce_sum, mean,
+          // cumsum
+  kProducts,  // likewise, with factors of any sign: matmul, reduce_prod
+  kSoftmax,   // exponentials of distances to the largest element
   kLogSoftmax,
   kLogSumExp,
-  kOrder,       // places of elements: argmax; never of what is not exact
-  kUnknown      // tried with operands a little aside
+  kOrder,   // places of elements: argmax; never of what is not exact
+  kUnknown  // tried with operands a little aside
 };
 
 const std::map<std::string_view, Rule>& rules() {
@@ -34,26 +35,64 @@ const std::map<std::string_view, Rule>& rules() {
     const auto put = [&](Rule rule, std::initializer_list<std::string_view> names) {
       for (const std::string_view name : names) rules->emplace(name, rule);
     };
-    put(Rule::kExact, {"reshape", "transpose", "slice", "broadcast", "reverse", "roll", "concat", "pad", "split", "tile",
-                       "take", "gather", "take_along", "embedding", "dynamic_slice", "dynamic_update_slice", "select",
-                       "tril_triu", "diagonal", "reduce_max", "reduce_min", "cummax", "cummin", "max", "min", "fmax",
-                       "fmin", "relu", "clamp", "neg", "abs", "iota", "one_hot", "max_pool", "global_max_pool",
-                       "barrier", "pixel_shuffle"});
-    put(Rule::kJump, {"floor", "ceil", "trunc", "round_even", "sign", "compare", "is_nan", "is_inf", "is_finite",
-                      "floor_div", "floor_mod", "rem", "bitcast", "convert_wrap", "next_after", "threshold"});
+    put(Rule::kExact, {"reshape",
+                       "transpose",
+                       "slice",
+                       "broadcast",
+                       "reverse",
+                       "roll",
+                       "concat",
+                       "pad",
+                       "split",
+                       "tile",
+                       "take",
+                       "gather",
+                       "take_along",
+                       "embedding",
+                       "dynamic_slice",
+                       "dynamic_update_slice",
+                       "select",
+                       "tril_triu",
+                       "diagonal",
+                       "reduce_max",
+                       "reduce_min",
+                       "cummax",
+                       "cummin",
+                       "max",
+                       "min",
+                       "fmax",
+                       "fmin",
+                       "relu",
+                       "clamp",
+                       "neg",
+                       "abs",
+                       "iota",
+                       "one_hot",
+                       "max_pool",
+                       "global_max_pool",
+                       "barrier",
+                       "pixel_shuffle"});
+    put(Rule::kJump,
+        {"floor", "ceil", "trunc", "round_even", "sign", "compare", "is_nan", "is_inf", "is_finite",
+         "floor_div", "floor_mod", "rem", "bitcast", "convert_wrap", "next_after", "threshold"});
     put(Rule::kConvert, {"convert"});
     put(Rule::kRounds, {"add", "sub", "mul", "square"});
-    put(Rule::kFunction, {"div", "reciprocal", "sqrt", "rsqrt", "exp", "exp2", "expm1", "log", "log1p", "log2", "log10",
-                          "sin", "cos", "tan", "tanh", "logistic", "erf", "erfc", "silu", "leaky_relu", "softsign",
-                          "swiglu", "sinh", "cosh", "asinh", "atan", "atan2", "pow", "hypot", "cbrt"});
-    put(Rule::kFormula, {"gelu", "gelu_tanh", "elu", "softplus", "mish", "hard_sigmoid", "hard_swish", "selu", "celu"});
-    put(Rule::kSums, {"reduce_sum", "mean", "cumsum", "avg_pool", "global_avg_pool", "reduce_window"});
-    put(Rule::kProducts, {"dot_general", "matmul", "conv", "fma", "reduce_prod", "cumprod", "einsum", "depthwise_conv"});
+    put(Rule::kFunction,
+        {"div",   "reciprocal", "sqrt",  "rsqrt",      "exp",      "exp2",   "expm1", "log",
+         "log1p", "log2",       "log10", "sin",        "cos",      "tan",    "tanh",  "logistic",
+         "erf",   "erfc",       "silu",  "leaky_relu", "softsign", "swiglu", "sinh",  "cosh",
+         "asinh", "atan",       "atan2", "pow",        "hypot",    "cbrt"});
+    put(Rule::kFormula, {"gelu", "gelu_tanh", "elu", "softplus", "mish", "hard_sigmoid",
+                         "hard_swish", "selu", "celu"});
+    put(Rule::kSums,
+        {"reduce_sum", "mean", "cumsum", "avg_pool", "global_avg_pool", "reduce_window"});
+    put(Rule::kProducts, {"dot_general", "matmul", "conv", "fma", "reduce_prod", "cumprod",
+                          "einsum", "depthwise_conv"});
     put(Rule::kSoftmax, {"softmax"});
     put(Rule::kLogSoftmax, {"log_softmax"});
     put(Rule::kLogSumExp, {"logsumexp"});
-    put(Rule::kOrder, {"argmax", "argmin", "top_k", "sort", "searchsorted", "window_argmax", "max_unpool", "nonzero",
-                       "unique"});
+    put(Rule::kOrder, {"argmax", "argmin", "top_k", "sort", "searchsorted", "window_argmax",
+                       "max_unpool", "nonzero", "unique"});
     return rules;
   }();
   return *kRules;
@@ -65,10 +104,13 @@ Rule rule_of(const tenon_op_def_t& op) {
   return (op.traits & TENON_TRAIT_SHAPE_ONLY) != 0 ? Rule::kExact : Rule::kUnknown;
 }
 
-// ---- Elements --------------------------------------------------------------------------------------------------
+// ---- Elements
+// --------------------------------------------------------------------------------------------------
 
 // What is computed in for this type: narrow floats are computed in f32 and rounded at the end.
-tenon_dtype_t working(tenon_dtype_t dtype) { return dtype == TENON_F64 ? TENON_F64 : TENON_F32; }
+tenon_dtype_t working(tenon_dtype_t dtype) {
+  return dtype == TENON_F64 ? TENON_F64 : TENON_F32;
+}
 
 double element(const Tensor& t, int64_t i) {
   return load_double(t.dtype, t.bytes->data() + i * dtype_bytes(t.dtype));
@@ -76,7 +118,9 @@ double element(const Tensor& t, int64_t i) {
 double distance(const Tensor& t, int64_t i) {
   return t.allowed == nullptr ? 0 : (*t.allowed)[static_cast<size_t>(i)];
 }
-bool inexact(const Tensor& t) { return t.allowed != nullptr; }
+bool inexact(const Tensor& t) {
+  return t.allowed != nullptr;
+}
 
 template <class Change>
 Tensor changed(const Tensor& t, const Change& change) {
@@ -99,17 +143,21 @@ double largest(const Tensor& t) {
   return most;
 }
 double largest_distance(const Tensor& t) {
-  return t.allowed == nullptr || t.allowed->empty() ? 0 : *std::max_element(t.allowed->begin(), t.allowed->end());
+  return t.allowed == nullptr || t.allowed->empty()
+             ? 0
+             : *std::max_element(t.allowed->begin(), t.allowed->end());
 }
 
-// ---- One node --------------------------------------------------------------------------------------------------
+// ---- One node
+// --------------------------------------------------------------------------------------------------
 
 class Allowance {
  public:
   Allowance(const tenon_op_def_t& op, std::span<const Tensor> operands, const Evaluate& evaluate,
             std::vector<Tensor>* results)
       : op_(op), operands_(operands), evaluate_(evaluate), results_(*results), rule_(rule_of(op)) {
-    for (const Tensor& result : results_) sums_.emplace_back(static_cast<size_t>(result.count()), 0.0);
+    for (const Tensor& result : results_)
+      sums_.emplace_back(static_cast<size_t>(result.count()), 0.0);
     for (const Tensor& operand : operands_) all_exact_ &= !inexact(operand);
     if (rule_ == Rule::kConvert) rule_ = rule_of_convert();
   }
@@ -128,7 +176,8 @@ class Allowance {
   Rule rule_of_convert() const {
     const tenon_dtype_t from = operands_[0].dtype, to = results_[0].dtype;
     if (is_float(from) && !is_float(to)) return Rule::kJump;
-    if (!is_float(from) || !is_float(to) || dtype_bits(from) > dtype_bits(to) || dtype_bits(to) == 16) {
+    if (!is_float(from) || !is_float(to) || dtype_bits(from) > dtype_bits(to) ||
+        dtype_bits(to) == 16) {
       return same_numbers() ? Rule::kExact : Rule::kRounds;
     }
     return Rule::kExact;
@@ -143,19 +192,25 @@ class Allowance {
   // What distances of operands do to results.
   bool carry() {
     switch (rule_) {
-      case Rule::kJump: return all_exact_ || stays_between_jumps();
-      case Rule::kOrder: return all_exact_;
+      case Rule::kJump:
+        return all_exact_ || stays_between_jumps();
+      case Rule::kOrder:
+        return all_exact_;
       case Rule::kSoftmax:
       case Rule::kLogSoftmax:
-      case Rule::kLogSumExp: return true;
-      case Rule::kProducts: return carry_magnitudes();
-      case Rule::kUnknown: return carry_tried();
-      default: return all_exact_ || carry_each();
+      case Rule::kLogSumExp:
+        return true;
+      case Rule::kProducts:
+        return carry_magnitudes();
+      case Rule::kUnknown:
+        return carry_tried();
+      default:
+        return all_exact_ || carry_each();
     }
   }
 
-  // Operand by operand, up and down, and then all together: right for what is monotone in each of its operands, and
-  // near enough for what is smooth in them.
+  // Operand by operand, up and down, and then all together: right for what is monotone in each of
+  // its operands, and near enough for what is smooth in them.
   bool carry_each() {
     for (size_t k = 0; k < operands_.size(); ++k) {
       if (!inexact(operands_[k])) continue;
@@ -177,9 +232,11 @@ class Allowance {
   bool carry_together() {
     std::vector<std::vector<double>> most(results_.size());
     for (size_t r = 0; r < results_.size(); ++r) most[r].resize(sums_[r].size());
-    for (const auto& [first, others] : {std::pair(-1.0, -1.0), {-1.0, 1.0}, {1.0, -1.0}, {1.0, 1.0}}) {
+    for (const auto& [first, others] :
+         {std::pair(-1.0, -1.0), {-1.0, 1.0}, {1.0, -1.0}, {1.0, 1.0}}) {
       std::vector<Tensor> aside, found;
-      for (const Tensor& operand : operands_) aside.push_back(moved(operand, aside.empty() ? first : others));
+      for (const Tensor& operand : operands_)
+        aside.push_back(moved(operand, aside.empty() ? first : others));
       if (!evaluate_(aside, &found)) return false;
       for (size_t r = 0; r < results_.size(); ++r) take_most(found[r], results_[r], &most[r]);
     }
@@ -201,13 +258,15 @@ class Allowance {
     return bits <= kBitsMax;
   }
 
-  // Terms of any sign: what they are at most apart follows from their magnitudes, exactly for products.
+  // Terms of any sign: what they are at most apart follows from their magnitudes, exactly for
+  // products.
   bool carry_magnitudes() {
     if (!products_stay()) return false;
     std::vector<Tensor> magnitudes, more, base, grown;
     for (const Tensor& operand : operands_) {
       magnitudes.push_back(changed(operand, [](double x, int64_t) { return std::fabs(x); }));
-      more.push_back(changed(operand, [&](double x, int64_t i) { return std::fabs(x) + distance(operand, i); }));
+      more.push_back(changed(
+          operand, [&](double x, int64_t i) { return std::fabs(x) + distance(operand, i); }));
     }
     if (!evaluate_(magnitudes, &base)) return false;
     if (!all_exact_ && !evaluate_(more, &grown)) return false;
@@ -251,10 +310,12 @@ class Allowance {
   // Every combination of operands moved down and up gives the same.
   bool stays_between_jumps() const {
     if (operands_.size() > 2) return false;
-    if (operands_.size() == 2 && is_float(results_[0].dtype)) return false;  // rem: continuous and jumping at once
+    if (operands_.size() == 2 && is_float(results_[0].dtype))
+      return false;  // rem: continuous and jumping at once
     for (int signs = 0; signs < 1 << operands_.size(); ++signs) {
       std::vector<Tensor> aside, found;
-      for (size_t k = 0; k < operands_.size(); ++k) aside.push_back(moved(operands_[k], (signs >> k & 1) != 0 ? 1 : -1));
+      for (size_t k = 0; k < operands_.size(); ++k)
+        aside.push_back(moved(operands_[k], (signs >> k & 1) != 0 ? 1 : -1));
       if (!evaluate_(aside, &found)) return false;
       for (size_t r = 0; r < results_.size(); ++r) {
         if (*found[r].bytes != *results_[r].bytes) return false;
@@ -265,9 +326,11 @@ class Allowance {
 
   // Integers are compared exactly, so they must not depend on roundings.
   bool integers_hold() const {
-    const bool any = std::any_of(results_.begin(), results_.end(), [](const Tensor& t) { return !is_float(t.dtype); });
+    const bool any = std::any_of(results_.begin(), results_.end(),
+                                 [](const Tensor& t) { return !is_float(t.dtype); });
     return !any || all_exact_ || rule_ == Rule::kJump ||
-           std::all_of(operands_.begin(), operands_.end(), [](const Tensor& t) { return !is_float(t.dtype); });
+           std::all_of(operands_.begin(), operands_.end(),
+                       [](const Tensor& t) { return !is_float(t.dtype); });
   }
 
   // What the op adds by rounding itself.
@@ -280,7 +343,10 @@ class Allowance {
     const double scale = largest(y), tolerance = std::max(op_.tolerance, 1.0);
     const double ulps = wide == TENON_F64 ? 16 : 8;
     // A long sum rounds once for each term that is added to it; errors of both signs meet.
-    const double summed = rule_ == Rule::kSums ? static_cast<double>(operands_[0].count()) / std::max<double>(1, static_cast<double>(y.count())) : 0;
+    const double summed = rule_ == Rule::kSums
+                              ? static_cast<double>(operands_[0].count()) /
+                                    std::max<double>(1, static_cast<double>(y.count()))
+                              : 0;
     const double terms = std::max(kTerms, summed / 8);
     for (size_t i = 0; i < sums_[r].size(); ++i) {
       const double size = std::fabs(element(y, static_cast<int64_t>(i)));
@@ -298,7 +364,9 @@ class Allowance {
       sums_[r][i] += own;
     }
   }
-  bool is_exact() const { return rule_ == Rule::kExact || rule_ == Rule::kJump || rule_ == Rule::kOrder; }
+  bool is_exact() const {
+    return rule_ == Rule::kExact || rule_ == Rule::kJump || rule_ == Rule::kOrder;
+  }
 
   // Stores the distances. False when they hide too much.
   bool keep(size_t r) {
@@ -339,7 +407,10 @@ class Allowance {
 }  // namespace
 
 double ulp(tenon_dtype_t dtype, double x) {
-  const int digits = dtype == TENON_F16 ? 10 : dtype == TENON_BF16 ? 7 : dtype == TENON_F32 ? 23 : 52;
+  const int digits = dtype == TENON_F16    ? 10
+                     : dtype == TENON_BF16 ? 7
+                     : dtype == TENON_F32  ? 23
+                                           : 52;
   const int lowest = dtype == TENON_F16 ? -14 : dtype == TENON_F64 ? -1022 : -126;
   int exponent = lowest;
   if (x != 0) std::frexp(x, &exponent);

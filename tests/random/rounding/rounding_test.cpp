@@ -1,5 +1,5 @@
-// What another right result may differ by: small where nothing is lost, nothing for what is exact, and no more than
-// the elements themselves say.
+// What another right result may differ by: small where nothing is lost, nothing for what is exact,
+// and no more than the elements themselves say.
 #include <cmath>
 #include <cstring>
 
@@ -20,7 +20,8 @@ Tensor floats(std::vector<float> values) {
 // The first output for these elements of the first input. Empty allowance: exact.
 Tensor output_of(std::string_view body, std::vector<float> values, std::string* problem = nullptr) {
   const std::string count = std::to_string(values.size());
-  Generated made = graph_of("tenon.tir 1\ngraph @g(%x: f32[" + count + "]) -> (y: " + std::string(body));
+  Generated made =
+      graph_of("tenon.tir 1\ngraph @g(%x: f32[" + count + "]) -> (y: " + std::string(body));
   made.bindings[0].inputs[0] = floats(std::move(values));
   const std::string found = evaluate(&made);
   if (problem != nullptr) *problem = found;
@@ -47,11 +48,14 @@ TEST(Difference, IntegersAndPredicatesByTheirBits) {
   };
   EXPECT_EQ(difference("y", of(TENON_U8, 255), of(TENON_U8, 255).data()), "");
   EXPECT_NE(difference("y", of(TENON_U8, 255), of(TENON_U8, 254).data()), "");
-  EXPECT_NE(difference("y", of(TENON_PRED, 1), of(TENON_PRED, 0x7f).data()), "");  // true, but never written
+  EXPECT_NE(difference("y", of(TENON_PRED, 1), of(TENON_PRED, 0x7f).data()),
+            "");  // true, but never written
 }
 
 TEST(Rounding, WhatOnlyMovesIsExact) {
-  const Tensor y = output_of("f32[2]) {\n %0 = reverse(%x) {dims = [0]} : f32[2]\n %1 = neg(%0) : f32[2]\n yield %1\n}\n", {1, 2});
+  const Tensor y = output_of(
+      "f32[2]) {\n %0 = reverse(%x) {dims = [0]} : f32[2]\n %1 = neg(%0) : f32[2]\n yield %1\n}\n",
+      {1, 2});
   EXPECT_EQ(y.allowed, nullptr);
 }
 
@@ -66,14 +70,16 @@ TEST(Rounding, AFewUnitsForAFunction) {
 }
 
 TEST(Rounding, GrowsWithWhatACancellationLeaves) {
-  const Tensor y = output_of("f32[2]) {\n %0 = exp(%x) : f32[2]\n %1 = sub(%0, %x) : f32[2]\n yield %1\n}\n", {6, 0});
+  const Tensor y = output_of(
+      "f32[2]) {\n %0 = exp(%x) : f32[2]\n %1 = sub(%0, %x) : f32[2]\n yield %1\n}\n", {6, 0});
   ASSERT_NE(y.allowed, nullptr);
   EXPECT_GT((*y.allowed)[0], 50 * (*y.allowed)[1]);
 }
 
 TEST(Rounding, ASquareOfWhatCancelsOutMayBeTheSquareOfItsDistance) {
   constexpr std::string_view kBody =
-      "f32[4]) {\n %0 = exp(%x) : f32[4]\n %1 = reverse(%0) {dims = [0]} : f32[4]\n %2 = sub(%0, %1) : f32[4]\n"
+      "f32[4]) {\n %0 = exp(%x) : f32[4]\n %1 = reverse(%0) {dims = [0]} : f32[4]\n %2 = sub(%0, "
+      "%1) : f32[4]\n"
       " %3 = mul(%2, %2) : f32[4]\n yield %3\n}\n";
   const Tensor y = output_of(kBody, {0, 3, 3, 1});
   ASSERT_NE(y.allowed, nullptr);
@@ -82,7 +88,8 @@ TEST(Rounding, ASquareOfWhatCancelsOutMayBeTheSquareOfItsDistance) {
 }
 
 TEST(Rounding, AJumpIsFineOutOfReach) {
-  constexpr std::string_view kBody = "f32[1]) {\n %0 = exp(%x) : f32[1]\n %1 = floor(%0) : f32[1]\n yield %1\n}\n";
+  constexpr std::string_view kBody =
+      "f32[1]) {\n %0 = exp(%x) : f32[1]\n %1 = floor(%0) : f32[1]\n yield %1\n}\n";
   EXPECT_EQ(output_of(kBody, {1}).allowed, nullptr);  // floor(2.718) is 2 however exp rounds
   std::string problem;
   output_of(kBody, {0.6931472f}, &problem);  // exp is 2 but for its last digit
@@ -99,8 +106,9 @@ TEST(Rounding, APoleIsRefused) {
 }
 
 TEST(Rounding, NarrowFloatsMayStayWideBetweenOps) {
-  Generated made = graph_of("tenon.tir 1\ngraph @g(%x: f16[8]) -> (y: f16[8]) {\n %0 = exp(%x) : f16[8]\n"
-                            " %1 = mul(%0, %x) : f16[8]\n yield %1\n}\n");
+  Generated made = graph_of(
+      "tenon.tir 1\ngraph @g(%x: f16[8]) -> (y: f16[8]) {\n %0 = exp(%x) : f16[8]\n"
+      " %1 = mul(%0, %x) : f16[8]\n yield %1\n}\n");
   ASSERT_EQ(evaluate(&made), "");
   const Tensor& y = made.bindings[0].outputs[0];
   ASSERT_NE(y.allowed, nullptr);

@@ -68,8 +68,8 @@ class Rebuild {
     const tenon_host_graph_t& api = graph_api();
     tenon_symbol_t fresh = 0;
     if (api.symbol_view(api.self, old_, symbol, &seen) != TENON_OK) return false;
-    if (api.symbol_define(api.self, new_, main_, str(sym_text(seen.name)), seen.lo, seen.hi, seen.multiple_of, seen.hint,
-                          &fresh) != TENON_OK) {
+    if (api.symbol_define(api.self, new_, main_, str(sym_text(seen.name)), seen.lo, seen.hi,
+                          seen.multiple_of, seen.hint, &fresh) != TENON_OK) {
       return false;
     }
     if (api.symbol_view(api.self, new_, fresh, &made) != TENON_OK) return false;
@@ -91,7 +91,8 @@ class Rebuild {
     if (dim.is_constant()) return Dim(new_, resized(dim.constant()));
     tenon_dim_view_t view = {};
     view.size_bytes = sizeof view;
-    if (graph_api().dim_view(graph_api().self, old_, dim.raw(), &view) != TENON_OK) return Dim::invalid();
+    if (graph_api().dim_view(graph_api().self, old_, dim.raw(), &view) != TENON_OK)
+      return Dim::invalid();
     if (view.op == TENON_DIM_CONSTANT) return Dim(new_, 0) - Dim(new_, -view.constant);  // below 0
     if (view.op == TENON_DIM_SYMBOL) {
       const auto found = extents_.find(view.symbol);
@@ -139,8 +140,10 @@ class Rebuild {
       Tensor tensor = values_[edit_.bindings[b]].at(value.id());
       tensor.allowed = nullptr;
       std::vector<int64_t> wanted = sizes(dims, b);
-      if (std::any_of(wanted.begin(), wanted.end(), [](int64_t size) { return size < 0; })) return false;
-      if (tensor.dims != wanted) tensor = random_tensor(value.dtype(), std::move(wanted), from_.seed + value.id());
+      if (std::any_of(wanted.begin(), wanted.end(), [](int64_t size) { return size < 0; }))
+        return false;
+      if (tensor.dims != wanted)
+        tensor = random_tensor(value.dtype(), std::move(wanted), from_.seed + value.id());
       to_.bindings[b].inputs.push_back(std::move(tensor));
     }
     return true;
@@ -247,7 +250,8 @@ Edit unchanged(const Generated& generated) {
   return edit;
 }
 
-bool rebuild(const Generated& generated, const std::vector<Values>& values, const Edit& edit, Generated* out) {
+bool rebuild(const Generated& generated, const std::vector<Values>& values, const Edit& edit,
+             Generated* out) {
   return Rebuild(generated, values, edit, out).run();
 }
 

@@ -9,14 +9,15 @@
 
 namespace tenon::random_tests {
 
-// What is to be another way. Outputs and values are those of the graph that is built again; nodes and arguments that
-// then lead to no output are gone by themselves.
+// What is to be another way. Outputs and values are those of the graph that is built again; nodes
+// and arguments that then lead to no output are gone by themselves.
 struct Edit {
-  std::vector<size_t> outputs;   // which stay, by index
+  std::vector<size_t> outputs;              // which stay, by index
   std::map<size_t, tenon_value_t> earlier;  // of those, which yield another value
-  std::vector<size_t> bindings;  // likewise
-  std::set<tenon_value_t> inputs;                   // results that become inputs, holding what they held
-  std::map<tenon_value_t, tenon_value_t> replaced;  // values whose uses become uses of an earlier one of the same type
+  std::vector<size_t> bindings;             // likewise
+  std::set<tenon_value_t> inputs;           // results that become inputs, holding what they held
+  std::map<tenon_value_t, tenon_value_t>
+      replaced;  // values whose uses become uses of an earlier one of the same type
   std::set<tenon_symbol_t> fixed;  // symbols that become their size in the only binding
   // Extents of `from` become `to`, and with `multiples` those of k * from become k * to. 0: none.
   int64_t from = 0, to = 0;
@@ -26,8 +27,9 @@ struct Edit {
 // Everything stays.
 Edit unchanged(const Generated& generated);
 
-// `values`: what evaluate() gave for `generated`. False when the edited graph cannot be built or compared; then `out`
-// is not to be used. Inputs whose dims change get new random elements.
-bool rebuild(const Generated& generated, const std::vector<Values>& values, const Edit& edit, Generated* out);
+// `values`: what evaluate() gave for `generated`. False when the edited graph cannot be built or
+// compared; then `out` is not to be used. Inputs whose dims change get new random elements.
+bool rebuild(const Generated& generated, const std::vector<Values>& values, const Edit& edit,
+             Generated* out);
 
 }  // namespace tenon::random_tests

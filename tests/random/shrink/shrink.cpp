@@ -24,7 +24,9 @@ class Shrinker {
 
   Generated run() {
     // What leaves out most comes first. Each step begins anew with what the one before left.
-    while (bindings() || outputs() || inputs() || earlier() || shortcuts() || symbols() || extents()) continue;
+    while (bindings() || outputs() || inputs() || earlier() || shortcuts() || symbols() ||
+           extents())
+      continue;
     return std::move(best_);
   }
 

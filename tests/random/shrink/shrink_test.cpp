@@ -20,7 +20,8 @@ uint64_t count(const Generated& generated, std::string_view op) {
 std::string wrong_after_softmax(const Generated& generated) {
   for (const Node& node : main_region(generated.graph.get()).nodes()) {
     for (const Value operand : node.operands()) {
-      if (operand.valid() && operand.node().valid() && operand.node().is("softmax")) return "y: 1 instead of 2";
+      if (operand.valid() && operand.node().valid() && operand.node().is("softmax"))
+        return "y: 1 instead of 2";
     }
   }
   return "";
@@ -45,7 +46,8 @@ TEST(Shrink, TheNodesThatItTakes) {
   EXPECT_GE(shrunk, 5);
 }
 
-// What is left still is the graph that its bindings say: the reference gives the outputs that it carries.
+// What is left still is the graph that its bindings say: the reference gives the outputs that it
+// carries.
 TEST(Shrink, CarriesWhatTheReferenceGives) {
   Generated made;
   for (uint64_t seed = 1; made.bindings.size() < 2; ++seed) {
@@ -53,7 +55,9 @@ TEST(Shrink, CarriesWhatTheReferenceGives) {
     ASSERT_TRUE((session(), fusion_graph(seed, &made)).ok());
   }
   std::string problem = "y0: 1 instead of 2";
-  Generated small = shrink(std::move(made), [](const Generated&) { return std::string("y0: 1 instead of 2"); }, &problem);
+  Generated small = shrink(
+      std::move(made), [](const Generated&) { return std::string("y0: 1 instead of 2"); },
+      &problem);
   ASSERT_EQ(small.bindings.size(), 1u);
   const std::vector<Tensor> outputs = small.bindings[0].outputs;
   ASSERT_EQ(evaluate(&small), "");
@@ -63,11 +67,14 @@ TEST(Shrink, CarriesWhatTheReferenceGives) {
 }
 
 TEST(Shrink, AnotherFailureIsAnotherFailure) {
-  Generated made = graph_of("tenon.tir 1\ngraph @g(%x: f32[4]) -> (y: f32[4], z: f32[4]) {\n %0 = exp(%x) : f32[4]\n"
-                            " %1 = neg(%0) : f32[4]\n yield %0, %1\n}\n");
+  Generated made = graph_of(
+      "tenon.tir 1\ngraph @g(%x: f32[4]) -> (y: f32[4], z: f32[4]) {\n %0 = exp(%x) : f32[4]\n"
+      " %1 = neg(%0) : f32[4]\n yield %0, %1\n}\n");
   ASSERT_EQ(evaluate(&made), "");
   const auto runner = [](const Generated& generated) -> std::string {
-    return count(generated, "neg") == 0 ? "compile: no neg" : count(generated, "exp") == 0 ? "" : "z: 1 instead of 2";
+    return count(generated, "neg") == 0   ? "compile: no neg"
+           : count(generated, "exp") == 0 ? ""
+                                          : "z: 1 instead of 2";
   };
   std::string problem = runner(made);
   const Generated small = shrink(std::move(made), runner, &problem);
@@ -77,12 +84,15 @@ TEST(Shrink, AnotherFailureIsAnotherFailure) {
 }
 
 TEST(Shrink, WhatItSavesRunsAgain) {
-  Generated made = graph_of("tenon.tir 1\ngraph @g(%x: bf16[3]) -> (y: bf16[3]) {\n %0 = exp(%x) : bf16[3]\n yield %0\n}\n");
+  Generated made = graph_of(
+      "tenon.tir 1\ngraph @g(%x: bf16[3]) -> (y: bf16[3]) {\n %0 = exp(%x) : bf16[3]\n yield "
+      "%0\n}\n");
   ASSERT_EQ(evaluate(&made), "");
   const std::string folder = testing::TempDir() + "tenon_shrink_test";
   std::string command;
   ASSERT_EQ(save(made, folder, "one", &command), "");
-  EXPECT_EQ(command, "tenon run " + folder + "/one.tir --input x=" + folder + "/one.x.npy --check reference");
+  EXPECT_EQ(command, "tenon run " + folder + "/one.tir --input x=" + folder +
+                         "/one.x.npy --check reference");
   Model model;
   EXPECT_TRUE(session().load(folder + "/one.tir", &model).ok()) << failure_text();
   EXPECT_TRUE(std::filesystem::exists(folder + "/one.x.npy"));

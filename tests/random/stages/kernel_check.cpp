@@ -19,13 +19,13 @@ struct KernelCheck::Launch {
   const kg::Kernel* kernel = nullptr;
   const kg::ProgramStep* step = nullptr;
   std::vector<int64_t> extents;
-  std::vector<uint32_t> program_buffer;  // by buffer of the kernel; ~0u: a temp of its own
-  std::vector<bool> stored;              // by buffer of the kernel
-  std::vector<Memory> before;            // of those it stores, by buffer of the kernel
-  std::vector<Memory>* memory = nullptr; // of the program, after the run
-  uint32_t clock = 0;                    // before the run
-  double magnitude = 0;                  // of all it read or stored
-  kg::DType computed = TENON_F64;            // the least precise it computes with
+  std::vector<uint32_t> program_buffer;   // by buffer of the kernel; ~0u: a temp of its own
+  std::vector<bool> stored;               // by buffer of the kernel
+  std::vector<Memory> before;             // of those it stores, by buffer of the kernel
+  std::vector<Memory>* memory = nullptr;  // of the program, after the run
+  uint32_t clock = 0;                     // before the run
+  double magnitude = 0;                   // of all it read or stored
+  kg::DType computed = TENON_F64;         // the least precise it computes with
 };
 
 namespace {
@@ -35,14 +35,29 @@ std::set<std::string> special_parts(const std::vector<kg::Node>& nodes) {
   std::set<std::string> out;
   for (const kg::Node& n : nodes) {
     switch (n.kind) {
-      case kg::N::kTranspose: out.insert("transpose"); break;
-      case kg::N::kWeave: out.insert("weave"); break;
-      case kg::N::kMma: out.insert(n.pairs ? "mma of pairs" : n.b_buffer < 0 ? "mma" : "mma of panels"); break;
-      case kg::N::kTaps: out.insert(!n.full ? "taps" : n.run == 0 ? "depthwise taps" : "depthwise runs"); break;
-      case kg::N::kSort: out.insert("sort"); break;
-      case kg::N::kAnyNan: out.insert("any nan"); break;
-      case kg::N::kBarrier: out.insert("barrier"); break;
-      default: break;
+      case kg::N::kTranspose:
+        out.insert("transpose");
+        break;
+      case kg::N::kWeave:
+        out.insert("weave");
+        break;
+      case kg::N::kMma:
+        out.insert(n.pairs ? "mma of pairs" : n.b_buffer < 0 ? "mma" : "mma of panels");
+        break;
+      case kg::N::kTaps:
+        out.insert(!n.full ? "taps" : n.run == 0 ? "depthwise taps" : "depthwise runs");
+        break;
+      case kg::N::kSort:
+        out.insert("sort");
+        break;
+      case kg::N::kAnyNan:
+        out.insert("any nan");
+        break;
+      case kg::N::kBarrier:
+        out.insert("barrier");
+        break;
+      default:
+        break;
     }
     out.merge(special_parts(n.body));
     out.merge(special_parts(n.other));
@@ -52,9 +67,16 @@ std::set<std::string> special_parts(const std::vector<kg::Node>& nodes) {
 
 }  // namespace
 
-KernelCheck::KernelCheck(kg::BuiltProgram* built, const kg::Target& target, std::vector<bool> overlaid, uint64_t seed, bool trees, bool texts,
+KernelCheck::KernelCheck(kg::BuiltProgram* built, const kg::Target& target,
+                         std::vector<bool> overlaid, uint64_t seed, bool trees, bool texts,
                          StageStatistics* statistics)
-    : built_(*built), target_(target), overlaid_(std::move(overlaid)), seed_(seed), trees_(trees), texts_(texts), statistics_(*statistics) {
+    : built_(*built),
+      target_(target),
+      overlaid_(std::move(overlaid)),
+      seed_(seed),
+      trees_(trees),
+      texts_(texts),
+      statistics_(*statistics) {
   forms_.resize(built->kernels.size());
 }
 
@@ -67,9 +89,11 @@ std::string KernelCheck::complete(Form* form) {
   kg::Prepared& prepared = *form->prepared;
   kg::Schedule schedule;
   form->tree = std::make_unique<kg::LoopTree>();
-  if (kg::schedule_kernel(prepared.kernel, target_, &schedule, &why) && kg::lower(prepared, schedule, form->tree.get(), &why)) {
+  if (kg::schedule_kernel(prepared.kernel, target_, &schedule, &why) &&
+      kg::lower(prepared, schedule, form->tree.get(), &why)) {
     ++statistics_.trees;
-    ++statistics_.shapes[std::string(kg::name_of(schedule.shape)) + (schedule.together ? " together" : "")];
+    ++statistics_.shapes[std::string(kg::name_of(schedule.shape)) +
+                         (schedule.together ? " together" : "")];
     for (const std::string& part : special_parts(form->tree->body)) ++statistics_.shapes[part];
     return "";
   }
@@ -97,9 +121,11 @@ std::string KernelCheck::make_forms(uint32_t kernel) {
   return complete(&f.any_size);
 }
 
-// Runs one form of the launch's kernel on copies of what the kernel stores, and compares what both left.
+// Runs one form of the launch's kernel on copies of what the kernel stores, and compares what both
+// left.
 template <class F>
-std::string KernelCheck::compare(const Launch& launch, const Form& form, const char* step, bool in_place, bool flat, F run) {
+std::string KernelCheck::compare(const Launch& launch, const Form& form, const char* step,
+                                 bool in_place, bool flat, F run) {
   std::vector<Memory> copies = launch.before;
   std::vector<Place> places(form.kernel->buffers.size());
   std::vector<int64_t> extents = launch.extents;
@@ -115,7 +141,8 @@ std::string KernelCheck::compare(const Launch& launch, const Form& form, const c
   const auto place = [&](uint32_t b) {
     const uint32_t own = form.origin[b], p = launch.program_buffer[own];
     if (p == ~0u) return Place{nullptr, interpreter::name_of_temp(b), false};
-    return Place{launch.stored[own] ? &copies[own] : &(*launch.memory)[p], interpreter::name_of_buffer(p), overlaid_[p] || shared[b]};
+    return Place{launch.stored[own] ? &copies[own] : &(*launch.memory)[p],
+                 interpreter::name_of_buffer(p), overlaid_[p] || shared[b]};
   };
   for (uint32_t b = 0; b < places.size(); ++b) places[b] = place(b);
   if (in_place) {
@@ -133,20 +160,26 @@ std::string KernelCheck::compare(const Launch& launch, const Form& form, const c
   if (!report.empty()) return where + report.text();
   for (uint32_t b = 0; b < copies.size(); ++b) {
     if (!launch.stored[b]) continue;
-    const std::string differs = interpreter::disagreement(copies[b], (*launch.memory)[launch.program_buffer[b]], launch.magnitude, launch.computed);
+    const std::string differs = interpreter::disagreement(
+        copies[b], (*launch.memory)[launch.program_buffer[b]], launch.magnitude, launch.computed);
     if (!differs.empty()) return where + "b" + std::to_string(b) + differs;
   }
   return "";
 }
 
 // Pairs (stored, read) of the kernel's buffers that the step allows to be one memory.
-std::vector<std::pair<uint32_t, uint32_t>> KernelCheck::shared_operands(const Launch& launch) const {
+std::vector<std::pair<uint32_t, uint32_t>> KernelCheck::shared_operands(
+    const Launch& launch) const {
   std::vector<std::pair<uint32_t, uint32_t>> out;
-  const auto local = [&](uint32_t p) { return static_cast<uint32_t>(std::ranges::find(launch.program_buffer, p) - launch.program_buffer.begin()); };
+  const auto local = [&](uint32_t p) {
+    return static_cast<uint32_t>(std::ranges::find(launch.program_buffer, p) -
+                                 launch.program_buffer.begin());
+  };
   const std::vector<uint32_t>& pairs = launch.step->in_place;
   for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
     const uint32_t written = local(pairs[i]), read = local(pairs[i + 1]);
-    if (written < launch.program_buffer.size() && read < launch.program_buffer.size()) out.push_back({written, read});
+    if (written < launch.program_buffer.size() && read < launch.program_buffer.size())
+      out.push_back({written, read});
   }
   return out;
 }
@@ -154,12 +187,15 @@ std::vector<std::pair<uint32_t, uint32_t>> KernelCheck::shared_operands(const La
 std::string KernelCheck::compare_forms(const Launch& launch, const Forms& forms) {
   std::string wrong;
   if (!shared_operands(launch).empty()) {
-    wrong = compare(launch, forms.own, "in_place", true, false, [&](auto& extents, auto& places, uint32_t* clock, Report* report) {
-      interpreter::run_stages(*forms.own.kernel, extents, places, {seed_ + 1, 7, clock}, report);
-    });
+    wrong = compare(launch, forms.own, "in_place", true, false,
+                    [&](auto& extents, auto& places, uint32_t* clock, Report* report) {
+                      interpreter::run_stages(*forms.own.kernel, extents, places,
+                                              {seed_ + 1, 7, clock}, report);
+                    });
   }
   for (const Form* form : {&forms.own, &forms.any_size}) {
-    if (wrong.empty() && form->kernel != nullptr) wrong = run_forms(launch, *form, form != &forms.own);
+    if (wrong.empty() && form->kernel != nullptr)
+      wrong = run_forms(launch, *form, form != &forms.own);
   }
   return wrong;
 }
@@ -168,14 +204,18 @@ std::string KernelCheck::compare_forms(const Launch& launch, const Forms& forms)
 std::string KernelCheck::run_forms(const Launch& launch, const Form& form, bool general) {
   std::string wrong;
   if (general) {
-    wrong = compare(launch, form, "general", false, false, [&](auto& extents, auto& places, uint32_t* clock, Report* report) {
-      interpreter::run_stages(*form.kernel, extents, places, {seed_ + 2, 5, clock}, report);
-    });
+    wrong = compare(launch, form, "general", false, false,
+                    [&](auto& extents, auto& places, uint32_t* clock, Report* report) {
+                      interpreter::run_stages(*form.kernel, extents, places, {seed_ + 2, 5, clock},
+                                              report);
+                    });
   }
   if (!wrong.empty()) return wrong;
-  wrong = compare(launch, form, general ? "prepare (of the general form)" : "prepare", false, true, [&](auto& extents, auto& places, uint32_t* clock, Report* report) {
-    interpreter::run_prepared(*form.prepared, extents, places, {seed_ + 3, 6, clock}, report);
-  });
+  wrong = compare(launch, form, general ? "prepare (of the general form)" : "prepare", false, true,
+                  [&](auto& extents, auto& places, uint32_t* clock, Report* report) {
+                    interpreter::run_prepared(*form.prepared, extents, places,
+                                              {seed_ + 3, 6, clock}, report);
+                  });
   if (!wrong.empty() || form.tree == nullptr) return wrong;
   const auto loops = [&](auto& extents, auto& places, uint32_t* clock, Report* report) {
     std::vector<Memory*> memory;
@@ -191,37 +231,53 @@ std::string KernelCheck::run_forms(const Launch& launch, const Form& form, bool 
     }
     interpreter::run_tree(*form.tree, extents, memory, names, ++*clock, options, report);
   };
-  wrong = compare(launch, form, general ? "lower (of the general form)" : "lower", false, true, loops);
-  // The items of a group all load what the first one needs for its result: in place that looks like a race, and only the
-  // first one's value is used.
-  if (!wrong.empty() || general || form.tree->together || shared_operands(launch).empty()) return wrong;
+  wrong =
+      compare(launch, form, general ? "lower (of the general form)" : "lower", false, true, loops);
+  // The items of a group all load what the first one needs for its result: in place that looks like
+  // a race, and only the first one's value is used.
+  if (!wrong.empty() || general || form.tree->together || shared_operands(launch).empty())
+    return wrong;
   return compare(launch, form, "lower, in_place", true, true, loops);
 }
 
-std::string KernelCheck::run_step(const kg::ProgramStep& step, std::vector<Memory>* memory, std::span<const int64_t> symbols) {
+std::string KernelCheck::run_step(const kg::ProgramStep& step, std::vector<Memory>* memory,
+                                  std::span<const int64_t> symbols) {
   std::string wrong = make_forms(step.kernel);
   if (!wrong.empty()) return wrong;
   const Forms& forms = *forms_[step.kernel];
   const kg::Kernel& k = built_.kernels[step.kernel];
-  Launch launch{&k, &step, std::vector<int64_t>(k.pool.extents().size()), std::vector<uint32_t>(k.buffers.size(), ~0u),
-                std::vector<bool>(k.buffers.size()), std::vector<Memory>(k.buffers.size()), memory, clock_, 0};
-  for (size_t i = 0; i < forms.extent_order.size(); ++i) launch.extents[forms.extent_order[i]] = step.extents[i].evaluate(symbols);
-  for (size_t i = 0; i < forms.buffer_order.size(); ++i) launch.program_buffer[forms.buffer_order[i]] = step.buffers[i];
+  Launch launch{&k,
+                &step,
+                std::vector<int64_t>(k.pool.extents().size()),
+                std::vector<uint32_t>(k.buffers.size(), ~0u),
+                std::vector<bool>(k.buffers.size()),
+                std::vector<Memory>(k.buffers.size()),
+                memory,
+                clock_,
+                0};
+  for (size_t i = 0; i < forms.extent_order.size(); ++i)
+    launch.extents[forms.extent_order[i]] = step.extents[i].evaluate(symbols);
+  for (size_t i = 0; i < forms.buffer_order.size(); ++i)
+    launch.program_buffer[forms.buffer_order[i]] = step.buffers[i];
   for (const kg::Stage& s : k.stages) {
-    for (const kg::View& v : s.store) launch.stored[v.buffer] = launch.program_buffer[v.buffer] != ~0u;
+    for (const kg::View& v : s.store)
+      launch.stored[v.buffer] = launch.program_buffer[v.buffer] != ~0u;
   }
   std::vector<Place> places;
   for (uint32_t b = 0; b < k.buffers.size(); ++b) {
     const uint32_t p = launch.program_buffer[b];
     if (launch.stored[b]) launch.before[b] = (*memory)[p];
-    if (p == ~0u) places.push_back({nullptr, interpreter::name_of_temp(b), false});
-    else places.push_back({&(*memory)[p], interpreter::name_of_buffer(p), overlaid_[p]});
+    if (p == ~0u)
+      places.push_back({nullptr, interpreter::name_of_temp(b), false});
+    else
+      places.push_back({&(*memory)[p], interpreter::name_of_buffer(p), overlaid_[p]});
   }
   Report report;
   interpreter::run_stages(k, launch.extents, places, {seed_, 61, &clock_}, &report);
   if (!report.empty()) return "step split: " + report.text();
   for (uint32_t p : launch.program_buffer) {
-    if (p != ~0u) launch.magnitude = std::max(launch.magnitude, interpreter::magnitude_of((*memory)[p]));
+    if (p != ~0u)
+      launch.magnitude = std::max(launch.magnitude, interpreter::magnitude_of((*memory)[p]));
   }
   launch.computed = interpreter::computed_type(k);
   return compare_forms(launch, forms);

@@ -1,4 +1,5 @@
-// The kernels of a device's program, each in all the forms it takes on the way to text. Internal to the stage check.
+// The kernels of a device's program, each in all the forms it takes on the way to text. Internal to
+// the stage check.
 #pragma once
 #include <memory>
 #include <string>
@@ -16,18 +17,21 @@ namespace tenon::random_tests {
 class KernelCheck {
  public:
   // overlaid: by buffer of the program, whether a stage replaces elements that others stored.
-  KernelCheck(kernelgen::BuiltProgram* built, const kernelgen::Target& target, std::vector<bool> overlaid, uint64_t seed, bool trees,
-              bool texts, StageStatistics* statistics);
+  KernelCheck(kernelgen::BuiltProgram* built, const kernelgen::Target& target,
+              std::vector<bool> overlaid, uint64_t seed, bool trees, bool texts,
+              StageStatistics* statistics);
 
-  // Runs all steps on the memory of one binding and compares the forms of each kernel. Empty when all agree.
+  // Runs all steps on the memory of one binding and compares the forms of each kernel. Empty when
+  // all agree.
   std::string run(const ProgramCheck& program, size_t binding);
 
  private:
   // One kernel and what becomes of it.
   struct Form {
     kernelgen::Kernel* kernel = nullptr;
-    std::vector<kernelgen::SizeProgram> sizes;     // of its extents, over those of the kernel; empty: the same
-    std::vector<uint32_t> origin;                  // of its buffers, among those of the kernel
+    std::vector<kernelgen::SizeProgram>
+        sizes;                     // of its extents, over those of the kernel; empty: the same
+    std::vector<uint32_t> origin;  // of its buffers, among those of the kernel
     std::unique_ptr<kernelgen::Prepared> prepared;
     std::unique_ptr<kernelgen::LoopTree> tree;
   };
@@ -41,10 +45,12 @@ class KernelCheck {
   std::string make_forms(uint32_t kernel);
   std::string complete(Form* form);
   std::string run_forms(const Launch& launch, const Form& form, bool general);
-  std::string run_step(const kernelgen::ProgramStep& step, std::vector<interpreter::Memory>* memory, std::span<const int64_t> symbols);
+  std::string run_step(const kernelgen::ProgramStep& step, std::vector<interpreter::Memory>* memory,
+                       std::span<const int64_t> symbols);
   std::string compare_forms(const Launch& launch, const Forms& forms);
   template <class F>
-  std::string compare(const Launch& launch, const Form& form, const char* step, bool in_place, bool flat, F run);
+  std::string compare(const Launch& launch, const Form& form, const char* step, bool in_place,
+                      bool flat, F run);
   std::vector<std::pair<uint32_t, uint32_t>> shared_operands(const Launch& launch) const;
 
   kernelgen::BuiltProgram& built_;

@@ -13,23 +13,33 @@ using kernelgen::View;
 
 namespace {
 
-bool same_view(const View& a, const View& b) { return a.buffer == b.buffer && a.index == b.index && a.guard == b.guard; }
+bool same_view(const View& a, const View& b) {
+  return a.buffer == b.buffer && a.index == b.index && a.guard == b.guard;
+}
 
 // Expressions of one pool: equal numbers are equal expressions.
 bool same_stage(const Stage& a, const Stage& b) {
-  return a.kind == b.kind && a.space == b.space && a.reduce == b.reduce && a.fill == b.fill && a.value == b.value && a.init == b.init &&
-         a.step == b.step && a.merge == b.merge && a.final == b.final && a.a == b.a && a.b == b.b && a.overlay == b.overlay &&
+  return a.kind == b.kind && a.space == b.space && a.reduce == b.reduce && a.fill == b.fill &&
+         a.value == b.value && a.init == b.init && a.step == b.step && a.merge == b.merge &&
+         a.final == b.final && a.a == b.a && a.b == b.b && a.overlay == b.overlay &&
          std::ranges::equal(a.store, b.store, same_view);
 }
 
 bool same_buffer(const Buffer& a, const Buffer& b) {
-  return a.type == b.type && a.dims == b.dims && a.strides == b.strides && a.offset == b.offset && a.role == b.role;
+  return a.type == b.type && a.dims == b.dims && a.strides == b.strides && a.offset == b.offset &&
+         a.role == b.role;
 }
 
 }  // namespace
 
-ProgramCheck::ProgramCheck(const Generated& subject, const kernelgen::LiftHost& host, tenon_graph_t* graph, const kernelgen::Lifted& lifted)
-    : subject_(subject), host_(host), graph_(graph), inputs_(lifted.inputs), constants_(lifted.constants), outputs_(lifted.outputs),
+ProgramCheck::ProgramCheck(const Generated& subject, const kernelgen::LiftHost& host,
+                           tenon_graph_t* graph, const kernelgen::Lifted& lifted)
+    : subject_(subject),
+      host_(host),
+      graph_(graph),
+      inputs_(lifted.inputs),
+      constants_(lifted.constants),
+      outputs_(lifted.outputs),
       constant_values_(lifted.constant_values) {
   const Region main = main_region(subject.graph.get());
   tenon_region_view_t view = {};
@@ -40,7 +50,9 @@ ProgramCheck::ProgramCheck(const Generated& subject, const kernelgen::LiftHost& 
     for (uint32_t i = 0; i < view.symbol_count; ++i) sizes.push_back(b.symbols[view.symbols[i]]);
     std::vector<Check>& checks = checks_.emplace_back();
     const kernelgen::Pool& pool = lifted.program.pool;
-    for (const kernelgen::LiftedCheck& c : lifted.checks) checks.push_back({c.buffer, pool.evaluate(c.limit, sizes), pool.evaluate(c.count, sizes), c.text});
+    for (const kernelgen::LiftedCheck& c : lifted.checks)
+      checks.push_back(
+          {c.buffer, pool.evaluate(c.limit, sizes), pool.evaluate(c.count, sizes), c.text});
   }
 }
 
@@ -48,7 +60,8 @@ void ProgramCheck::fill(size_t binding, std::vector<Memory>* memory) const {
   const Binding& b = subject_.bindings[binding];
   const auto hold = [&](uint32_t buffer, const void* bytes) {
     Memory& m = (*memory)[buffer];
-    m = Memory::holding(m.type, static_cast<int64_t>(m.cells.size()), bytes, interpreter::name_of_buffer(buffer));
+    m = Memory::holding(m.type, static_cast<int64_t>(m.cells.size()), bytes,
+                        interpreter::name_of_buffer(buffer));
   };
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (inputs_[i] != ~0u) hold(inputs_[i], b.inputs[i].data());
@@ -60,7 +73,8 @@ void ProgramCheck::fill(size_t binding, std::vector<Memory>* memory) const {
     const void* data = nullptr;
     uint64_t size = 0;
     (void)host_.graph->value_view(host_.graph->self, graph_, constant_values_[i], &v);
-    if (host_.graph->blob_data(host_.graph->self, v.blob, &data, &size) == TENON_OK) hold(constants_[i], data);
+    if (host_.graph->blob_data(host_.graph->self, v.blob, &data, &size) == TENON_OK)
+      hold(constants_[i], data);
   }
 }
 
@@ -69,9 +83,11 @@ std::string ProgramCheck::outputs(size_t binding, const std::vector<Memory>& mem
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const Memory& m = memory[outputs_[i]];
     const std::string& name = subject_.outputs[i];
-    if (static_cast<int64_t>(m.cells.size()) != b.outputs[i].count()) return "output " + name + " has another size";
+    if (static_cast<int64_t>(m.cells.size()) != b.outputs[i].count())
+      return "output " + name + " has another size";
     for (size_t e = 0; e < m.cells.size(); ++e) {
-      if (m.cells[e].name == interpreter::kNobody) return "element " + std::to_string(e) + " of output " + name + " is never stored";
+      if (m.cells[e].name == interpreter::kNobody)
+        return "element " + std::to_string(e) + " of output " + name + " is never stored";
     }
     const std::string differs = difference(name, b.outputs[i], m.bytes().data());
     if (!differs.empty()) return differs;
@@ -83,8 +99,10 @@ std::string ProgramCheck::checks(size_t binding, const std::vector<Memory>& memo
   for (const Check& c : checks_[binding]) {
     const Memory& m = memory[c.buffer];
     if (c.count == 0) continue;
-    if (m.cells.empty() || m.cells[0].name == interpreter::kNobody) return "a check is never computed";
-    if (static_cast<uint64_t>(m.cells[0].value.i) >= static_cast<uint64_t>(c.limit)) return "a check fails: " + (c.text.empty() ? "an index is outside" : c.text);
+    if (m.cells.empty() || m.cells[0].name == interpreter::kNobody)
+      return "a check is never computed";
+    if (static_cast<uint64_t>(m.cells[0].value.i) >= static_cast<uint64_t>(c.limit))
+      return "a check fails: " + (c.text.empty() ? "an index is outside" : c.text);
   }
   return "";
 }
@@ -94,13 +112,16 @@ std::string ProgramCheck::run(size_t binding, const Kernel& program) const {
   std::vector<Memory> memory = interpreter::memory_of_program(program, extents_[binding]);
   fill(binding, &memory);
   const std::vector<interpreter::Place> places = interpreter::places_of_program(program, &memory);
-  // Sums of as many parts as lanes make: one long chain of roundings would be further off than any code is.
+  // Sums of as many parts as lanes make: one long chain of roundings would be further off than any
+  // code is.
   interpreter::run_stages(program, extents_[binding], places, {0, 64, nullptr}, &report);
   return report.empty() ? outputs(binding, memory) : report.text();
 }
 
 std::string ProgramCheck::step(const char* name, const Kernel& program) {
-  if (std::ranges::equal(program.stages, last_, same_stage) && std::ranges::equal(program.buffers, last_buffers_, same_buffer)) return "";
+  if (std::ranges::equal(program.stages, last_, same_stage) &&
+      std::ranges::equal(program.buffers, last_buffers_, same_buffer))
+    return "";
   last_ = program.stages;
   last_buffers_ = program.buffers;
   for (size_t b = 0; b < subject_.bindings.size(); ++b) {

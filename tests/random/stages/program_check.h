@@ -11,11 +11,13 @@ namespace tenon::random_tests {
 
 class ProgramCheck {
  public:
-  // `subject`: what the graph means; the program was lifted from a graph of the same interface. `lifted` is not kept.
-  ProgramCheck(const Generated& subject, const kernelgen::LiftHost& host, tenon_graph_t* graph, const kernelgen::Lifted& lifted);
+  // `subject`: what the graph means; the program was lifted from a graph of the same interface.
+  // `lifted` is not kept.
+  ProgramCheck(const Generated& subject, const kernelgen::LiftHost& host, tenon_graph_t* graph,
+               const kernelgen::Lifted& lifted);
 
-  // Empty when the program gives what the graph means, else what is wrong, with the step's name. A program that is the one
-  // looked at last is not run again.
+  // Empty when the program gives what the graph means, else what is wrong, with the step's name. A
+  // program that is the one looked at last is not run again.
   std::string step(const char* name, const kernelgen::Kernel& program);
 
   // Sizes of the program's extents in one binding.
@@ -29,7 +31,8 @@ class ProgramCheck {
   std::string run(size_t binding, const kernelgen::Kernel& program) const;
   std::string checks(size_t binding, const std::vector<interpreter::Memory>& memory) const;
 
-  // A check of the program in one binding: what `buffer` holds is below the limit, unless there is nothing to hold.
+  // A check of the program in one binding: what `buffer` holds is below the limit, unless there is
+  // nothing to hold.
   struct Check {
     uint32_t buffer = 0;
     int64_t limit = 0, count = 0;
@@ -41,7 +44,7 @@ class ProgramCheck {
   tenon_graph_t* graph_;
   std::vector<uint32_t> inputs_, constants_, outputs_;  // as Lifted has them
   std::vector<tenon_value_t> constant_values_;
-  std::vector<std::vector<Check>> checks_;              // by binding
+  std::vector<std::vector<Check>> checks_;  // by binding
   std::vector<std::vector<int64_t>> extents_;
   std::vector<kernelgen::Stage> last_;
   std::vector<kernelgen::Buffer> last_buffers_;

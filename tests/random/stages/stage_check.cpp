@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <optional>
 
-#include <tenon/cpp/session.hpp>
 #include <tenon/kernelgen/fuse/fuse.h>
 #include <tenon/kernelgen/fuse/fuse_internal.h>
 #include <tenon/kernelgen/fuse/layout.h>
 #include <tenon/kernelgen/fuse/load_time.h>
 #include <tenon/kernelgen/fuse/pack.h>
+#include <tenon/cpp/session.hpp>
 
 #include "tests/random/stages/kernel_check.h"
 
@@ -24,12 +24,14 @@ struct NamedTarget {
 };
 
 std::vector<NamedTarget> all_targets() {
-  return {{"avx512", kg::Target::avx512()},     {"avx512_bf16", kg::Target::avx512_bf16()}, {"avx2", kg::Target::avx2()},
-          {"baseline", kg::Target::baseline()}, {"generic", kg::Target::generic()},         {"scalar", kg::Target::scalar()},
+  return {{"avx512", kg::Target::avx512()},     {"avx512_bf16", kg::Target::avx512_bf16()},
+          {"avx2", kg::Target::avx2()},         {"baseline", kg::Target::baseline()},
+          {"generic", kg::Target::generic()},   {"scalar", kg::Target::scalar()},
           {"opencl", kg::Target::opencl(true)}, {"opencl_group", kg::Target::opencl(true, 16)}};
 }
 
-// Thresholds that only large tensors reach are met by small ones, in every other round of the targets.
+// Thresholds that only large tensors reach are met by small ones, in every other round of the
+// targets.
 void make_thresholds_small(kg::Target* t) {
   t->part_bytes = 0;
   t->huge_row = 12;
@@ -44,7 +46,8 @@ std::string name_of(const kg::Target& t) {
 // Steps of the whole program for one target, as move_to_load() takes them.
 class ProgramSteps {
  public:
-  ProgramSteps(ProgramCheck* check, kg::Kernel* program, kg::Verifier* verifier) : check_(*check), program_(*program), verifier_(verifier) {}
+  ProgramSteps(ProgramCheck* check, kg::Kernel* program, kg::Verifier* verifier)
+      : check_(*check), program_(*program), verifier_(verifier) {}
 
   std::string run(const kg::Target& target) {
     step("keep_what_pays", [&] { kg::keep_what_pays(program_); });
@@ -62,7 +65,8 @@ class ProgramSteps {
   void step(const char* name, F change) {
     if (!wrong_.empty()) return;
     change();
-    if (verifier_ != nullptr && !verifier_->program(program_, name)) wrong_ = "the verifier says: " + verifier_->notes.back();
+    if (verifier_ != nullptr && !verifier_->program(program_, name))
+      wrong_ = "the verifier says: " + verifier_->notes.back();
     if (wrong_.empty()) wrong_ = check_.step(name, program_);
   }
 
@@ -91,9 +95,12 @@ class ProgramSteps {
 Graph after_passes(tenon_graph_t* graph) {
   const auto* session = context().query<tenon_host_session_t>(TENON_HOST_SESSION_ID);
   tenon_graph_t* clone = nullptr;
-  if (session == nullptr || graph_api().clone(graph_api().self, graph, &clone) != TENON_OK) return {};
+  if (session == nullptr || graph_api().clone(graph_api().self, graph, &clone) != TENON_OK)
+    return {};
   Graph out(clone);
-  if (session->passes_run(session->self, clone, str("standard"), str(""), 0, nullptr, nullptr) != TENON_OK) return {};
+  if (session->passes_run(session->self, clone, str("standard"), str(""), 0, nullptr, nullptr) !=
+      TENON_OK)
+    return {};
   return out;
 }
 
@@ -128,7 +135,9 @@ std::string target_names() {
   return out;
 }
 
-Status open_lift_host(kg::LiftHost* out) { return Status(kg::lift_host(context().host, out)); }
+Status open_lift_host(kg::LiftHost* out) {
+  return Status(kg::lift_host(context().host, out));
+}
 
 std::string StageCheck::operator()(const Generated& generated) {
   ++statistics_.graphs;
@@ -161,7 +170,8 @@ std::string StageCheck::operator()(const Generated& generated) {
   return "";
 }
 
-std::string StageCheck::on_target(const Generated& generated, const kg::Target& target, tenon_graph_t* graph, kg::Lifted lifted, ProgramCheck* check) {
+std::string StageCheck::on_target(const Generated& generated, const kg::Target& target,
+                                  tenon_graph_t* graph, kg::Lifted lifted, ProgramCheck* check) {
   std::optional<kg::Verifier> verifier;
   if (options_.verify) verifier.emplace(kg::Verifier::kThorough);
   kg::Verifier* const verifies = verifier ? &*verifier : nullptr;
@@ -169,11 +179,14 @@ std::string StageCheck::on_target(const Generated& generated, const kg::Target& 
   if (!wrong.empty()) return options_.texts ? wrong + "\n" + kg::to_text(lifted.program) : wrong;
   kg::BuiltProgram built;
   std::vector<bool> overlaid = overlaid_buffers(lifted.program);
-  if (!kg::build_kernels(host_, graph, std::move(lifted), target, verifies, &built, &why)) return "build_kernels: " + why;
+  if (!kg::build_kernels(host_, graph, std::move(lifted), target, verifies, &built, &why))
+    return "build_kernels: " + why;
   if (verifier && !verifier->notes.empty()) return "the verifier says: " + verifier->notes.front();
   const bool trees = options_.trees_every != 0 && generated.seed % options_.trees_every == 0;
-  KernelCheck kernels(&built, target, std::move(overlaid), generated.seed, trees, options_.texts, &statistics_);
-  for (size_t b = 0; b < generated.bindings.size() && wrong.empty(); ++b) wrong = kernels.run(*check, b);
+  KernelCheck kernels(&built, target, std::move(overlaid), generated.seed, trees, options_.texts,
+                      &statistics_);
+  for (size_t b = 0; b < generated.bindings.size() && wrong.empty(); ++b)
+    wrong = kernels.run(*check, b);
   return wrong;
 }
 

@@ -12,16 +12,21 @@
 namespace tenon::kernelgen {
 namespace {
 
-// ---- Bytes ------------------------------------------------------------------------------------------------
+// ---- Bytes
+// ------------------------------------------------------------------------------------------------
 
-constexpr uint32_t kMagic = 0x36504454;  // "TDP6": the layout below; another layout gets another number
-constexpr uint32_t kGroupMax = 1u << 16; // more than any device has; keeps sizes of launches from overflowing
-constexpr uint64_t kCountMax = 1u << 24; // of anything listed; real programs have thousands
+constexpr uint32_t kMagic =
+    0x36504454;  // "TDP6": the layout below; another layout gets another number
+constexpr uint32_t kGroupMax =
+    1u << 16;  // more than any device has; keeps sizes of launches from overflowing
+constexpr uint64_t kCountMax = 1u << 24;  // of anything listed; real programs have thousands
 
 class Writer {
  public:
   template <class T>
-  void number(T v) { out_.append(reinterpret_cast<const char*>(&v), sizeof v); }
+  void number(T v) {
+    out_.append(reinterpret_cast<const char*>(&v), sizeof v);
+  }
   void text(const std::string& s) {
     number<uint64_t>(s.size());
     out_ += s;
@@ -185,7 +190,8 @@ bool consistent_step(const DeviceProgram& p, const ProgramStep& s, std::string* 
     }
   }
   for (const SizeProgram& e : s.extents) {
-    if (e.extent_limit() > p.symbol_count) return *why = "a step names a symbol that is not there", false;
+    if (e.extent_limit() > p.symbol_count)
+      return *why = "a step names a symbol that is not there", false;
   }
   return true;
 }
@@ -199,7 +205,8 @@ bool consistent_times(const DeviceProgram& p, std::string* why) {
     }
     for (size_t i = 0; i < s.buffers.size(); ++i) {
       const BufferKind kind = p.buffers[s.buffers[i]].kind;
-      const bool fits = kind == BufferKind::kPersistent || (kind == BufferKind::kConstant && !s.written[i]);
+      const bool fits =
+          kind == BufferKind::kPersistent || (kind == BufferKind::kConstant && !s.written[i]);
       if (!fits) return *why = "a step of the load uses a buffer that only a run has", false;
     }
   }
@@ -217,7 +224,8 @@ bool consistent_times(const DeviceProgram& p, std::string* why) {
 bool consistent(const DeviceProgram& p, std::string* why) {
   const uint32_t limit[] = {p.input_count, p.output_count, p.constant_count, ~0u, ~0u};
   for (const ProgramBuffer& b : p.buffers) {
-    if (b.index >= limit[static_cast<size_t>(b.kind)]) return *why = "a buffer names an operand that is not there", false;
+    if (b.index >= limit[static_cast<size_t>(b.kind)])
+      return *why = "a buffer names an operand that is not there", false;
   }
   for (const auto* steps : {&p.load_steps, &p.steps}) {
     for (const ProgramStep& s : *steps) {
@@ -225,12 +233,14 @@ bool consistent(const DeviceProgram& p, std::string* why) {
     }
   }
   for (const ProgramCheck& c : p.checks) {
-    if (c.buffer >= p.buffers.size() || p.buffers[c.buffer].type != TENON_U64) return *why = "a check reads no number", false;
+    if (c.buffer >= p.buffers.size() || p.buffers[c.buffer].type != TENON_U64)
+      return *why = "a check reads no number", false;
   }
   return consistent_times(p, why);
 }
 
-// ---- Building ---------------------------------------------------------------------------------------------
+// ---- Building
+// ---------------------------------------------------------------------------------------------
 
 E product(Pool& pool, const std::vector<E>& dims) {
   E n = pool.integer(1);
@@ -285,7 +295,8 @@ void name_step(const Naming& naming, const Kernel& kernel, ProgramStep* step) {
   std::vector<uint32_t> seen;
   for (const Stage& stage : kernel.stages) {
     for (uint32_t o : stage.origins) {
-      if (o < naming.nodes.size() && std::find(seen.begin(), seen.end(), o) == seen.end()) seen.push_back(o);
+      if (o < naming.nodes.size() && std::find(seen.begin(), seen.end(), o) == seen.end())
+        seen.push_back(o);
     }
   }
   std::sort(seen.begin(), seen.end());
@@ -299,7 +310,8 @@ void name_step(const Naming& naming, const Kernel& kernel, ProgramStep* step) {
     step->name.append(op.data, op.size);
     std::string origin;
     const tenon_sink_t sink{&origin, append_text};
-    if (n.loc != 0 && h.graph->loc_text(h.graph->self, naming.graph, n.loc, &sink) == TENON_OK && !origin.empty()) {
+    if (n.loc != 0 && h.graph->loc_text(h.graph->self, naming.graph, n.loc, &sink) == TENON_OK &&
+        !origin.empty()) {
       if (!step->origins.empty()) step->origins += ", ";
       step->origins += origin;
     }
@@ -320,18 +332,22 @@ std::string node_place(const Naming& naming, uint32_t ordinal) {
   const tenon_str_t op = h.host->sym_text(h.host->self, n.op);
   std::string place(op.data, op.size), origin;
   const tenon_sink_t sink{&origin, append_text};
-  if (n.loc != 0 && h.graph->loc_text(h.graph->self, naming.graph, n.loc, &sink) == TENON_OK && !origin.empty()) {
+  if (n.loc != 0 && h.graph->loc_text(h.graph->self, naming.graph, n.loc, &sink) == TENON_OK &&
+      !origin.empty()) {
     place += " at " + origin;
   }
   return place;
 }
 
-bool plain(const Buffer& b) { return b.offset == kNone && b.panel == 0; }
+bool plain(const Buffer& b) {
+  return b.offset == kNone && b.panel == 0;
+}
 
 // What the values that a stage stores are computed from.
 std::vector<E> loads_of_values(const Kernel& kernel, const Stage& stage) {
   std::vector<E> loads;
-  for (E e : stage.kind == StageKind::kMap ? stage.value : stage.final) kernel.pool.loads(e, &loads);
+  for (E e : stage.kind == StageKind::kMap ? stage.value : stage.final)
+    kernel.pool.loads(e, &loads);
   return loads;
 }
 
@@ -348,9 +364,9 @@ std::vector<E> other_loads(const Kernel& kernel, const Stage& stage) {
   return loads;
 }
 
-// Results of a kernel of one element-wise stage, or of a product with its epilogue (a residual sum), may take the place of
-// an operand that is read nowhere but at the element that is being written. More than one stage may read an operand
-// again after the first has written.
+// Results of a kernel of one element-wise stage, or of a product with its epilogue (a residual
+// sum), may take the place of an operand that is read nowhere but at the element that is being
+// written. More than one stage may read an operand again after the first has written.
 std::vector<uint32_t> in_place_pairs(const Kernel& kernel) {
   std::vector<uint32_t> out;
   if (kernel.stages.size() != 1) return out;
@@ -365,12 +381,14 @@ std::vector<uint32_t> in_place_pairs(const Kernel& kernel) {
     if (store.guard != kNone || !plain(to)) continue;
     // Element-wise results are stored one after the other: what a later one reads stays until then.
     std::vector<E> later;
-    for (size_t n = r + 1; stage.kind == StageKind::kMap && n < stage.value.size(); ++n) kernel.pool.loads(stage.value[n], &later);
+    for (size_t n = r + 1; stage.kind == StageKind::kMap && n < stage.value.size(); ++n)
+      kernel.pool.loads(stage.value[n], &later);
     for (uint32_t b = 0; b < kernel.buffers.size(); ++b) {
       const Buffer& from = kernel.buffers[b];
-      bool read = false, same = !taken[b] && b != store.buffer && from.type == to.type && from.dims == to.dims &&
-                               (from.role == Role::kIn || from.role == Role::kTemp) &&
-                               from.strides == to.strides && plain(from);
+      bool read = false, same = !taken[b] && b != store.buffer && from.type == to.type &&
+                                from.dims == to.dims &&
+                                (from.role == Role::kIn || from.role == Role::kTemp) &&
+                                from.strides == to.strides && plain(from);
       for (E load : loads) {
         if (kernel.pool.at(load).ref != b) continue;
         // Guard, other, index...
@@ -379,7 +397,8 @@ std::vector<uint32_t> in_place_pairs(const Kernel& kernel) {
         same = same && args.size() == store.index.size() + 2 && args[0] == kNone &&
                std::equal(store.index.begin(), store.index.end(), args.begin() + 2);
       }
-      const bool awaited = std::any_of(later.begin(), later.end(), [&](E l) { return kernel.pool.at(l).ref == b; });
+      const bool awaited =
+          std::any_of(later.begin(), later.end(), [&](E l) { return kernel.pool.at(l).ref == b; });
       if (!read || !same || awaited) continue;
       if (kernel.buffer_origin[store.buffer] == ~0u || kernel.buffer_origin[b] == ~0u) continue;
       taken[b] = true;
@@ -414,12 +433,15 @@ int64_t operations(const Pool& pool, std::vector<E> todo) {
 E flops_of(Kernel& k) {
   Pool& pool = k.pool;
   E flops = pool.integer(0);
-  auto add = [&](E count, int64_t each) { flops = pool.add(flops, pool.mul(count, pool.integer(each))); };
+  auto add = [&](E count, int64_t each) {
+    flops = pool.add(flops, pool.mul(count, pool.integer(each)));
+  };
   for (const Stage& s : k.stages) {
     const E space = points(k, s.space), all = pool.mul(space, points(k, s.reduce));
     if (s.kind == StageKind::kContract) add(all, 2);
     if (s.kind == StageKind::kAttention) {
-      // Per key two products: queries with keys as long as features, and one for each column (in space already).
+      // Per key two products: queries with keys as long as features, and one for each column (in
+      // space already).
       const E columns = pool.axes()[s.space.back()].extent;
       add(pool.floordiv(pool.mul(all, points(k, s.fill)), columns), 2);
       add(all, 2);
@@ -430,7 +452,8 @@ E flops_of(Kernel& k) {
   return flops;
 }
 
-// Of every buffer that is not the kernel's own: all of it, or what the stages can touch if that is less.
+// Of every buffer that is not the kernel's own: all of it, or what the stages can touch if that is
+// less.
 E bytes_of(Kernel& k) {
   Pool& pool = k.pool;
   std::vector<E> touched(k.buffers.size(), pool.integer(0));
@@ -518,7 +541,8 @@ std::string DeviceProgram::bytes() const {
   return w.take();
 }
 
-bool DeviceProgram::read(const void* data, uint64_t size_bytes, DeviceProgram* out, std::string* why) {
+bool DeviceProgram::read(const void* data, uint64_t size_bytes, DeviceProgram* out,
+                         std::string* why) {
   Reader r(data, size_bytes);
   DeviceProgram p;
   if (r.number<uint32_t>() != kMagic) return *why = "not a device program of this version", false;
@@ -562,19 +586,25 @@ std::string_view setting(const LiftHost& host, std::string_view name) {
 
 void warn(const LiftHost& host, const std::string& text) {
   constexpr std::string_view kComponent = "kernelgen";
-  host.host->log(host.host->self, {kComponent.data(), kComponent.size()}, TENON_LOG_WARN, {text.data(), text.size()});
+  host.host->log(host.host->self, {kComponent.data(), kComponent.size()}, TENON_LOG_WARN,
+                 {text.data(), text.size()});
 }
 
-// A value that nobody knows would be taken for the default, by someone who believes that more is checked.
+// A value that nobody knows would be taken for the default, by someone who believes that more is
+// checked.
 void check_setting(const LiftHost& host) {
   static std::atomic_flag told;
   const std::string_view value = setting(host, "TENON_VERIFY");
-  if (value.empty() || value == "0" || value == "1" || value == kVerifyStrictly || told.test_and_set()) return;
-  warn(host, "TENON_VERIFY is '" + std::string(value) + "', which is none of 0, 1 and strict; the default stays");
+  if (value.empty() || value == "0" || value == "1" || value == kVerifyStrictly ||
+      told.test_and_set())
+    return;
+  warn(host, "TENON_VERIFY is '" + std::string(value) +
+                 "', which is none of 0, 1 and strict; the default stays");
 }
 
 bool broken(std::string rule, BuiltProgram* out, std::string* why) {
-  *why = "kernelgen broke a rule of its own, " + std::move(rule) + "; this is a bug of Tenon: please report it with the graph";
+  *why = "kernelgen broke a rule of its own, " + std::move(rule) +
+         "; this is a bug of Tenon: please report it with the graph";
   out->broken = true;
   return false;
 }
@@ -584,33 +614,37 @@ bool settled(const LiftHost& host, const Verifier& verifier, BuiltProgram* out, 
   if (verifier.notes.empty()) return true;
   if (!verifier.error.empty()) return broken(verifier.error, out, why);
   if (setting(host, "TENON_VERIFY") == kVerifyStrictly) return broken(verifier.notes[0], out, why);
-  for (const std::string& note : verifier.notes) warn(host, "not fused as planned, and slower for it: " + note);
+  for (const std::string& note : verifier.notes)
+    warn(host, "not fused as planned, and slower for it: " + note);
   return true;
 }
 
 }  // namespace
 
-bool build_program(const LiftHost& host, tenon_graph_t* graph, const Target& target, BuiltProgram* out,
-                   std::string* why) {
+bool build_program(const LiftHost& host, tenon_graph_t* graph, const Target& target,
+                   BuiltProgram* out, std::string* why) {
   Lifted lifted;
   *out = BuiltProgram{};
   if (!lift(host, graph, &lifted, why)) return false;
   check_setting(host);
-  std::optional<Verifier> verifier = verifier_for(lifted.program.stages.size(), setting(host, "TENON_VERIFY"));
+  std::optional<Verifier> verifier =
+      verifier_for(lifted.program.stages.size(), setting(host, "TENON_VERIFY"));
   Verifier* const checks = verifier ? &*verifier : nullptr;
-  if (checks != nullptr && !checks->program(lifted.program, "lifting")) return broken(checks->notes.back(), out, why);
+  if (checks != nullptr && !checks->program(lifted.program, "lifting"))
+    return broken(checks->notes.back(), out, why);
   move_to_load(lifted.program, target, checks);
   return build_kernels(host, graph, std::move(lifted), target, checks, out, why);
 }
 
-bool build_kernels(const LiftHost& host, tenon_graph_t* graph, Lifted lifted, const Target& target, Verifier* checks, BuiltProgram* out,
-                   std::string* why) {
+bool build_kernels(const LiftHost& host, tenon_graph_t* graph, Lifted lifted, const Target& target,
+                   Verifier* checks, BuiltProgram* out, std::string* why) {
   *out = BuiltProgram{};
   DeviceProgram& program = out->program;
   describe_buffers(lifted, &program);
   const Naming naming{host, graph, lifted.nodes};
   for (const LiftedCheck& c : lifted.checks) {
-    program.checks.push_back({c.buffer, size_program(lifted.program.pool, c.limit), size_program(lifted.program.pool, c.count),
+    program.checks.push_back({c.buffer, size_program(lifted.program.pool, c.limit),
+                              size_program(lifted.program.pool, c.count),
                               node_place(naming, c.origin), c.text});
   }
   Distinct distinct(out);
@@ -624,12 +658,14 @@ bool build_kernels(const LiftHost& host, tenon_graph_t* graph, Lifted lifted, co
     name_step(naming, kernel, &step);
     // Until generate_batch: in order of the hash's correspondence, kernel-local temps as ~0u.
     for (uint32_t b : buffer_order) step.buffers.push_back(kernel.buffer_origin[b]);
-    for (uint32_t e : extent_order) step.extents.push_back(SizeProgram::extent(kernel.extent_origin[e]));
+    for (uint32_t e : extent_order)
+      step.extents.push_back(SizeProgram::extent(kernel.extent_origin[e]));
     if (!at_load) step.in_place = in_place_pairs(kernel);
     step.parts = kernel.parts;
     step.kernel = distinct.find(std::move(kernel), hash);
     std::vector<ProgramStep>& steps = at_load ? program.load_steps : program.steps;
-    (at_load ? out->load_steps_of : out->steps_of)[step.kernel].push_back(static_cast<uint32_t>(steps.size()));
+    (at_load ? out->load_steps_of : out->steps_of)[step.kernel].push_back(
+        static_cast<uint32_t>(steps.size()));
     steps.push_back(std::move(step));
   }
   return true;
@@ -638,8 +674,8 @@ bool build_kernels(const LiftHost& host, tenon_graph_t* graph, Lifted lifted, co
 namespace {
 
 // From the order of the hash to the order of the kernel's arguments.
-void put_in_order(const Launch& launch, const std::vector<uint32_t>& buffer_order, const std::vector<uint32_t>& extent_order,
-                  ProgramStep* step) {
+void put_in_order(const Launch& launch, const std::vector<uint32_t>& buffer_order,
+                  const std::vector<uint32_t>& extent_order, ProgramStep* step) {
   const std::vector<uint32_t> buffers = std::move(step->buffers);
   const std::vector<SizeProgram> extents = std::move(step->extents);
   step->buffers.clear();
@@ -668,7 +704,8 @@ void take_general(BuiltProgram* built, uint32_t k, General general) {
     const std::vector<uint32_t> buffers = std::move(step.buffers);
     step.buffers.clear();
     for (uint32_t b : to_buffers) {
-      const auto at = std::find(from_buffers.begin(), from_buffers.end(), to.buffer_origin[b]) - from_buffers.begin();
+      const auto at = std::find(from_buffers.begin(), from_buffers.end(), to.buffer_origin[b]) -
+                      from_buffers.begin();
       step.buffers.push_back(buffers[static_cast<size_t>(at)]);
     }
   };
@@ -679,8 +716,8 @@ void take_general(BuiltProgram* built, uint32_t k, General general) {
   from = std::move(to);
 }
 
-bool generate_batch(BuiltProgram* built, uint32_t begin, uint32_t end, const Target& target, std::string* out_text,
-                    std::string* why) {
+bool generate_batch(BuiltProgram* built, uint32_t begin, uint32_t end, const Target& target,
+                    std::string* out_text, std::string* why) {
   std::vector<std::vector<uint32_t>> buffer_orders, extent_orders;
   for (uint32_t k = begin; k < end; ++k) {
     buffer_orders.emplace_back();
@@ -688,7 +725,8 @@ bool generate_batch(BuiltProgram* built, uint32_t begin, uint32_t end, const Tar
     structural_hash(built->kernels[k], &buffer_orders.back(), &extent_orders.back());
   }
   Module module;
-  if (!generate(std::span(built->kernels).subspan(begin, end - begin), target, &module, why)) return false;
+  if (!generate(std::span(built->kernels).subspan(begin, end - begin), target, &module, why))
+    return false;
   for (uint32_t k = begin; k < end; ++k) {
     const Launch& launch = module.launches[k - begin];
     ProgramKernel& kernel = built->program.kernels[k];
@@ -700,15 +738,19 @@ bool generate_batch(BuiltProgram* built, uint32_t begin, uint32_t end, const Tar
     kernel.together = launch.together;
     kernel.buffer_count = static_cast<uint32_t>(launch.buffers.size());
     kernel.extent_count = launch.extent_count;
-    const std::vector<uint32_t>&buffer_order = buffer_orders[k - begin], &extent_order = extent_orders[k - begin];
-    for (uint32_t s : built->load_steps_of[k]) put_in_order(launch, buffer_order, extent_order, &built->program.load_steps[s]);
-    for (uint32_t s : built->steps_of[k]) put_in_order(launch, buffer_order, extent_order, &built->program.steps[s]);
+    const std::vector<uint32_t>&buffer_order = buffer_orders[k - begin],
+          &extent_order = extent_orders[k - begin];
+    for (uint32_t s : built->load_steps_of[k])
+      put_in_order(launch, buffer_order, extent_order, &built->program.load_steps[s]);
+    for (uint32_t s : built->steps_of[k])
+      put_in_order(launch, buffer_order, extent_order, &built->program.steps[s]);
   }
   *out_text = std::move(module.text);
   return true;
 }
 
-bool explain_program(BuiltProgram* built, const Target& target, std::string* out, std::string* why) {
+bool explain_program(BuiltProgram* built, const Target& target, std::string* out,
+                     std::string* why) {
   for (Kernel& kernel : built->kernels) {
     std::string text;
     if (!explain(kernel, target, &text, why)) return false;

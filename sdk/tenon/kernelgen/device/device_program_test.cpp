@@ -18,7 +18,8 @@ DeviceProgram sample() {
   DeviceProgram p;
   p.symbol_count = 1;
   p.input_count = p.output_count = p.constant_count = 1;
-  for (BufferKind kind : {BufferKind::kInput, BufferKind::kConstant, BufferKind::kPersistent, BufferKind::kOutput}) {
+  for (BufferKind kind :
+       {BufferKind::kInput, BufferKind::kConstant, BufferKind::kPersistent, BufferKind::kOutput}) {
     ProgramBuffer b;
     b.kind = kind;
     b.type = TENON_F32;

@@ -18,7 +18,8 @@ std::string entry_name(const Kernel& k) {
   return s;
 }
 
-bool to_tree(Kernel& kernel, const Target& target, Schedule* schedule, LoopTree* tree, std::string* why) {
+bool to_tree(Kernel& kernel, const Target& target, Schedule* schedule, LoopTree* tree,
+             std::string* why) {
   if (!verify(kernel, why)) return false;
   Prepared prepared = prepare(kernel);
   if (!schedule_kernel(prepared.kernel, target, schedule, why)) return false;

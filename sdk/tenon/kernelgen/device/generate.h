@@ -13,13 +13,14 @@ namespace tenon::kernelgen {
 
 // How one kernel of a module is called.
 //
-// C++: void entry(void* const* buf, const int64_t* ext, int64_t begin, int64_t end, void* scratch). Any split of
-// [0, range) into calls gives the same bits, in any order and on any threads; each thread needs scratch_bytes of its
-// own, 64-byte aligned. `grain` items are about the least worth a thread.
-// OpenCL: a one-dimensional __kernel. With a `group` (Target::group) it is started in groups of that many work items: one group for each
-// item of the range if they work `together`, else one work item for each, rounded up to whole groups; without, one work item for each
-// and groups of any size. global_size() says all this. Arguments: one __global pointer per buffer, one long per
-// extent, and if scratch_bytes is not 0 a last __global pointer of range * scratch_bytes.
+// C++: void entry(void* const* buf, const int64_t* ext, int64_t begin, int64_t end, void* scratch).
+// Any split of [0, range) into calls gives the same bits, in any order and on any threads; each
+// thread needs scratch_bytes of its own, 64-byte aligned. `grain` items are about the least worth a
+// thread. OpenCL: a one-dimensional __kernel. With a `group` (Target::group) it is started in
+// groups of that many work items: one group for each item of the range if they work `together`,
+// else one work item for each, rounded up to whole groups; without, one work item for each and
+// groups of any size. global_size() says all this. Arguments: one __global pointer per buffer, one
+// long per extent, and if scratch_bytes is not 0 a last __global pointer of range * scratch_bytes.
 struct Launch {
   std::string entry;
   std::vector<uint32_t> buffers;  // argument order; ordinals in Kernel::buffers
@@ -39,11 +40,12 @@ inline uint64_t global_size(uint64_t range, uint32_t group, bool together) {
 
 struct Module {
   std::string text;
-  std::vector<Launch> launches;   // one per kernel, same order
+  std::vector<Launch> launches;  // one per kernel, same order
 };
 
-// Prints all kernels into one text. entry names are `k_<hash>`, so equal kernels of different programs agree, and
-// their text is printed once. False: `*why` names the kernel that has no code and the reason.
+// Prints all kernels into one text. entry names are `k_<hash>`, so equal kernels of different
+// programs agree, and their text is printed once. False: `*why` names the kernel that has no code
+// and the reason.
 bool generate(std::span<Kernel> kernels, const Target& target, Module* out, std::string* why);
 
 // One kernel's explanation: L1, schedule and L2 as text.

@@ -16,8 +16,9 @@ bool checked_size(int64_t value, uint64_t* out) {
   return true;
 }
 
-bool lay_launches(const DeviceProgram& program, const std::vector<ProgramStep>& steps, std::span<const int64_t> symbols, ScratchPer scratch,
-                  ProgramLayout* out, uint64_t* scratch_max, std::string* why) {
+bool lay_launches(const DeviceProgram& program, const std::vector<ProgramStep>& steps,
+                  std::span<const int64_t> symbols, ScratchPer scratch, ProgramLayout* out,
+                  uint64_t* scratch_max, std::string* why) {
   for (const ProgramStep& step : steps) {
     const ProgramKernel& kernel = program.kernels[step.kernel];
     ProgramLayout::Launch launch;
@@ -29,7 +30,8 @@ bool lay_launches(const DeviceProgram& program, const std::vector<ProgramStep>& 
     }
     launch.range = static_cast<int64_t>(range);
     uint64_t all = launch.scratch_bytes;
-    if (scratch == ScratchPer::kItem && __builtin_mul_overflow(all, std::max<uint64_t>(range, 1), &all)) {
+    if (scratch == ScratchPer::kItem &&
+        __builtin_mul_overflow(all, std::max<uint64_t>(range, 1), &all)) {
       return *why = "the scratch memory of " + step.name + " overflows", false;
     }
     *scratch_max = std::max(*scratch_max, all);
@@ -38,8 +40,9 @@ bool lay_launches(const DeviceProgram& program, const std::vector<ProgramStep>& 
   return true;
 }
 
-std::vector<plan::Lifetime> temp_lifetimes(const DeviceProgram& program, const ProgramLayout& layout,
-                                           uint64_t alignment_bytes, std::vector<uint32_t>* temps) {
+std::vector<plan::Lifetime> temp_lifetimes(const DeviceProgram& program,
+                                           const ProgramLayout& layout, uint64_t alignment_bytes,
+                                           std::vector<uint32_t>* temps) {
   std::vector<plan::Lifetime> out;
   std::vector<uint32_t> slot(program.buffers.size(), ~0u);
   for (uint32_t s = 0; s < program.steps.size(); ++s) {
@@ -48,43 +51,52 @@ std::vector<plan::Lifetime> temp_lifetimes(const DeviceProgram& program, const P
       if (slot[b] == ~0u) {
         slot[b] = static_cast<uint32_t>(out.size());
         temps->push_back(b);
-        // The planner packs at ends of other buffers: sizes that are multiples give offsets that are.
-        const uint64_t size = (layout.bytes[b] + alignment_bytes - 1) / alignment_bytes * alignment_bytes;
+        // The planner packs at ends of other buffers: sizes that are multiples give offsets that
+        // are.
+        const uint64_t size =
+            (layout.bytes[b] + alignment_bytes - 1) / alignment_bytes * alignment_bytes;
         out.push_back({size, s, s, plan::kNoAlias});
       }
       out[slot[b]].last_step = s;
     }
   }
   for (const ProgramCheck& check : program.checks) {  // read when all is done
-    if (slot[check.buffer] != ~0u) out[slot[check.buffer]].last_step = static_cast<uint32_t>(program.steps.size());
+    if (slot[check.buffer] != ~0u)
+      out[slot[check.buffer]].last_step = static_cast<uint32_t>(program.steps.size());
   }
   return out;
 }
 
 }  // namespace
 
-bool layout_program(const DeviceProgram& program, std::span<const int64_t> symbols, const LayoutOptions& options,
-                    ProgramLayout* out, std::string* why) {
+bool layout_program(const DeviceProgram& program, std::span<const int64_t> symbols,
+                    const LayoutOptions& options, ProgramLayout* out, std::string* why) {
   *out = ProgramLayout{};
-  if (symbols.size() != program.symbol_count) return *why = "the call has another number of symbols", false;
+  if (symbols.size() != program.symbol_count)
+    return *why = "the call has another number of symbols", false;
   for (uint32_t i = 0; i < program.buffers.size(); ++i) {
     uint64_t bytes = 0;
     if (!checked_size(program.buffers[i].bytes.evaluate(symbols), &bytes)) {
-      return *why = "buffer " + std::to_string(i) + " would take a negative size or more than 2^48 bytes", false;
+      return *why = "buffer " + std::to_string(i) +
+                    " would take a negative size or more than 2^48 bytes",
+             false;
     }
     out->bytes.push_back(bytes);
   }
   uint64_t scratch_max = 0;
-  if (!lay_launches(program, program.steps, symbols, options.scratch, out, &scratch_max, why)) return false;
+  if (!lay_launches(program, program.steps, symbols, options.scratch, out, &scratch_max, why))
+    return false;
   std::vector<uint32_t> temps;
-  const std::vector<plan::Lifetime> lifetimes = temp_lifetimes(program, *out, options.alignment_bytes, &temps);
+  const std::vector<plan::Lifetime> lifetimes =
+      temp_lifetimes(program, *out, options.alignment_bytes, &temps);
   plan::MemoryPlan memory;
   if (plan::plan_memory(lifetimes, memory) != plan::MemoryError::kNone) {
     return *why = "the intermediate results together overflow", false;
   }
   for (uint32_t c = 0; c < program.checks.size(); ++c) {
     if (program.checks[c].count.evaluate(symbols) == 0) continue;
-    out->checks.push_back({c, static_cast<uint64_t>(std::max<int64_t>(program.checks[c].limit.evaluate(symbols), 0))});
+    out->checks.push_back({c, static_cast<uint64_t>(std::max<int64_t>(
+                                  program.checks[c].limit.evaluate(symbols), 0))});
   }
   out->temp_offsets.assign(program.buffers.size(), 0);
   for (size_t i = 0; i < temps.size(); ++i) out->temp_offsets[temps[i]] = memory.offsets[i];
@@ -96,34 +108,39 @@ bool layout_program(const DeviceProgram& program, std::span<const int64_t> symbo
   return true;
 }
 
-bool layout_load_steps(const DeviceProgram& program, const LayoutOptions& options, ProgramLayout* out, std::string* why) {
+bool layout_load_steps(const DeviceProgram& program, const LayoutOptions& options,
+                       ProgramLayout* out, std::string* why) {
   *out = ProgramLayout{};
   out->bytes.assign(program.buffers.size(), 0);
   for (uint32_t i = 0; i < program.buffers.size(); ++i) {
     const ProgramBuffer& b = program.buffers[i];
     if (b.kind != BufferKind::kConstant && b.kind != BufferKind::kPersistent) continue;
     if (!checked_size(b.bytes.evaluate({}), &out->bytes[i])) {
-      return *why = "buffer " + std::to_string(i) + " would take a negative size or more than 2^48 bytes", false;
+      return *why = "buffer " + std::to_string(i) +
+                    " would take a negative size or more than 2^48 bytes",
+             false;
     }
   }
   out->temp_offsets.assign(program.buffers.size(), 0);
-  return lay_launches(program, program.load_steps, {}, options.scratch, out, &out->workspace_bytes, why);
+  return lay_launches(program, program.load_steps, {}, options.scratch, out, &out->workspace_bytes,
+                      why);
 }
 
-tenon_code_t check_found(const DeviceProgram& program, const ProgramLayout::Check& check, uint64_t found, std::string* text) {
+tenon_code_t check_found(const DeviceProgram& program, const ProgramLayout::Check& check,
+                         uint64_t found, std::string* text) {
   const ProgramCheck& source = program.checks[check.index];
   if (found < check.limit) return TENON_OK;
   if (!source.text.empty()) {
     *text = "T0326: " + source.origins + ": " + source.text;
     return TENON_INVALID_ARGUMENT;
   }
-  *text = "T0325: " + source.origins + ": index " + std::to_string(static_cast<int64_t>(found)) + " is outside of [0, " +
-          std::to_string(check.limit) + ")";
+  *text = "T0325: " + source.origins + ": index " + std::to_string(static_cast<int64_t>(found)) +
+          " is outside of [0, " + std::to_string(check.limit) + ")";
   return TENON_OUT_OF_RANGE;
 }
 
-bool fill_needs(const DeviceProgram& program, const ProgramLayout& layout, std::span<const int64_t> symbols,
-                tenon_needs_t* needs) {
+bool fill_needs(const DeviceProgram& program, const ProgramLayout& layout,
+                std::span<const int64_t> symbols, tenon_needs_t* needs) {
   if (needs->output_count != program.output_count) return false;
   for (size_t b = 0; b < program.buffers.size(); ++b) {
     const ProgramBuffer& buffer = program.buffers[b];

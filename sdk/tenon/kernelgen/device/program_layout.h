@@ -1,7 +1,9 @@
-// A device program with concrete sizes: what every buffer takes, where temps lie in the workspace, how large each launch is.
-// Sizes are checked: a negative or overflowing one is an error that names the buffer, never an allocation.
+// A device program with concrete sizes: what every buffer takes, where temps lie in the workspace,
+// how large each launch is. Sizes are checked: a negative or overflowing one is an error that names
+// the buffer, never an allocation.
 //
-// Users: plugins/sim, samples/opencl (plugins/cpu keeps layouts per shape beside its flat plans, and uses check_found).
+// Users: plugins/sim, samples/opencl (plugins/cpu keeps layouts per shape beside its flat plans,
+// and uses check_found).
 #ifndef TENON_KERNELGEN_DEVICE_PROGRAM_LAYOUT_H_
 #define TENON_KERNELGEN_DEVICE_PROGRAM_LAYOUT_H_
 
@@ -16,24 +18,26 @@
 namespace tenon::kernelgen {
 
 struct ProgramLayout {
-  std::vector<uint64_t> bytes;          // per DeviceProgram::buffers
-  std::vector<uint64_t> temp_offsets;   // per buffer, in the workspace; other kinds 0
+  std::vector<uint64_t> bytes;         // per DeviceProgram::buffers
+  std::vector<uint64_t> temp_offsets;  // per buffer, in the workspace; other kinds 0
   struct Launch {
     int64_t range = 0;
-    uint64_t scratch_bytes = 0;         // of one range item
+    uint64_t scratch_bytes = 0;  // of one range item
     std::vector<int64_t> extents;
   };
-  std::vector<Launch> launches;         // per step
+  std::vector<Launch> launches;  // per step
   struct Check {
-    uint32_t index = 0;                 // of the program's checks
+    uint32_t index = 0;  // of the program's checks
     uint64_t limit = 0;
   };
-  std::vector<Check> checks;            // those that these sizes leave to be looked at, when all steps are done
+  std::vector<Check>
+      checks;  // those that these sizes leave to be looked at, when all steps are done
   uint64_t workspace_bytes = 0, lower_bound_bytes = 0;
-  uint64_t scratch_offset = 0;          // of scratch shared by all steps, inside the workspace
+  uint64_t scratch_offset = 0;  // of scratch shared by all steps, inside the workspace
 };
 
-// How a device lays scratch out: range * scratch_bytes for work items that run at once, or scratch_bytes alone.
+// How a device lays scratch out: range * scratch_bytes for work items that run at once, or
+// scratch_bytes alone.
 enum class ScratchPer : uint8_t { kItem, kWorker };
 
 struct LayoutOptions {
@@ -42,19 +46,23 @@ struct LayoutOptions {
 };
 
 // symbols: the values of the program's symbols. False: `*why` names what does not fit.
-bool layout_program(const DeviceProgram& program, std::span<const int64_t> symbols, const LayoutOptions& options,
-                    ProgramLayout* out, std::string* why);
+bool layout_program(const DeviceProgram& program, std::span<const int64_t> symbols,
+                    const LayoutOptions& options, ProgramLayout* out, std::string* why);
 
-// The load steps: sizes of constants and persistent buffers, launches, and scratch alone as the workspace.
-bool layout_load_steps(const DeviceProgram& program, const LayoutOptions& options, ProgramLayout* out, std::string* why);
+// The load steps: sizes of constants and persistent buffers, launches, and scratch alone as the
+// workspace.
+bool layout_load_steps(const DeviceProgram& program, const LayoutOptions& options,
+                       ProgramLayout* out, std::string* why);
 
-// What a run owes once its steps are done: `found` is the u64 at the check's buffer. TENON_OK, or the code and the text to fail with;
-// the run's outputs are not to be handed out then.
-tenon_code_t check_found(const DeviceProgram& program, const ProgramLayout::Check& check, uint64_t found, std::string* text);
+// What a run owes once its steps are done: `found` is the u64 at the check's buffer. TENON_OK, or
+// the code and the text to fail with; the run's outputs are not to be handed out then.
+tenon_code_t check_found(const DeviceProgram& program, const ProgramLayout::Check& check,
+                         uint64_t found, std::string* text);
 
-// Answers tenon_compile_api_t::needs from a layout. False: the caller's record has another number of outputs.
-bool fill_needs(const DeviceProgram& program, const ProgramLayout& layout, std::span<const int64_t> symbols,
-                tenon_needs_t* needs);
+// Answers tenon_compile_api_t::needs from a layout. False: the caller's record has another number
+// of outputs.
+bool fill_needs(const DeviceProgram& program, const ProgramLayout& layout,
+                std::span<const int64_t> symbols, tenon_needs_t* needs);
 
 }  // namespace tenon::kernelgen
 #endif

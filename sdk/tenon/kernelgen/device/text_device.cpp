@@ -8,7 +8,8 @@
 namespace tenon::kernelgen {
 namespace {
 
-tenon_code_t fail(const LiftHost& host, tenon_code_t code, std::string_view device, std::string_view reason) {
+tenon_code_t fail(const LiftHost& host, tenon_code_t code, std::string_view device,
+                  std::string_view reason) {
   const std::string text = std::string(device) + ": " + std::string(reason);
   return host.host->fail(host.host->self, code, {text.data(), text.size()}, nullptr, 0);
 }
@@ -33,12 +34,14 @@ struct Answer {
   std::string why;
 };
 
-Answer answer_to(const LiftHost& host, tenon_graph_t* graph, tenon_node_t node, const LiftLimits& limits, const DeviceRates& rates,
+Answer answer_to(const LiftHost& host, tenon_graph_t* graph, tenon_node_t node,
+                 const LiftLimits& limits, const DeviceRates& rates,
                  const std::vector<int64_t>& symbols) {
   Answer a;
   a.claimed = can_lift(host, graph, node, limits, &a.why);
   if (!a.claimed) return a;
-  a.cost_ns = node_cost_ns(host, graph, node, symbols, rates.gigabytes_per_second, rates.gigaflops_per_second, rates.launch_ns);
+  a.cost_ns = node_cost_ns(host, graph, node, symbols, rates.gigabytes_per_second,
+                           rates.gigaflops_per_second, rates.launch_ns);
   return a;
 }
 
@@ -49,8 +52,8 @@ tenon_code_t stopped(const LiftHost& host, std::string_view device) {
 
 }  // namespace
 
-tenon_code_t claim_nodes(const LiftHost& host, tenon_graph_t* graph, const LiftLimits& limits, const DeviceRates& rates,
-                         const tenon_claim_sink_t* sink) {
+tenon_code_t claim_nodes(const LiftHost& host, tenon_graph_t* graph, const LiftLimits& limits,
+                         const DeviceRates& rates, const tenon_claim_sink_t* sink) {
   tenon_graph_view_t g{};
   g.size_bytes = sizeof g;
   tenon_region_view_t main{};
@@ -74,18 +77,21 @@ tenon_code_t claim_nodes(const LiftHost& host, tenon_graph_t* graph, const LiftL
     if (answer->claimed) {
       code = sink->claim(sink->self, &node, 1, answer->cost_ns);
     } else if (sink->refuse != nullptr) {
-      code = sink->refuse(sink->self, node, TENON_UNIMPLEMENTED, {answer->why.data(), answer->why.size()});
+      code = sink->refuse(sink->self, node, TENON_UNIMPLEMENTED,
+                          {answer->why.data(), answer->why.size()});
     }
   }
   return code;
 }
 
-tenon_code_t refuse_options(const LiftHost& host, std::string_view device, const tenon_compile_options_t* options) {
+tenon_code_t refuse_options(const LiftHost& host, std::string_view device,
+                            const tenon_compile_options_t* options) {
   for (uint32_t i = 0; options != nullptr && i < options->option_count; ++i) {
     const tenon_str_t text = options->options[i].key;
     const std::string_view key(text.data, text.size);
     if (key.ends_with(".ops")) continue;  // the host's own: which ops the device is offered
-    return fail(host, TENON_INVALID_ARGUMENT, device, "it has no options, and was given `" + std::string(key) + "`");
+    return fail(host, TENON_INVALID_ARGUMENT, device,
+                "it has no options, and was given `" + std::string(key) + "`");
   }
   return TENON_OK;
 }
@@ -94,8 +100,8 @@ TextArtifact::~TextArtifact() {
   if (graph != nullptr) graphs->release(graphs->self, graph);
 }
 
-tenon_code_t build_text(const LiftHost& host, std::string_view device, tenon_graph_t* graph, const Target& target,
-                        TextArtifact* out) {
+tenon_code_t build_text(const LiftHost& host, std::string_view device, tenon_graph_t* graph,
+                        const Target& target, TextArtifact* out) {
   BuiltProgram built;
   std::string why;
   if (const tenon_code_t code = stopped(host, device); code != TENON_OK) return code;
@@ -103,7 +109,8 @@ tenon_code_t build_text(const LiftHost& host, std::string_view device, tenon_gra
     return fail(host, built.broken ? TENON_INTERNAL : TENON_UNIMPLEMENTED, device, why);
   }
   if (const tenon_code_t code = stopped(host, device); code != TENON_OK) return code;
-  if (!generate_batch(&built, 0, static_cast<uint32_t>(built.kernels.size()), target, &out->text, &why)) {
+  if (!generate_batch(&built, 0, static_cast<uint32_t>(built.kernels.size()), target, &out->text,
+                      &why)) {
     return fail(host, TENON_UNIMPLEMENTED, device, why);
   }
   host.graph->retain(host.graph->self, graph);
@@ -117,47 +124,58 @@ tenon_code_t build_text(const LiftHost& host, std::string_view device, tenon_gra
 
 // Head, program, code.
 tenon_code_t write_artifact(const TextArtifact& artifact, const tenon_sink_t* sink) {
-  const ArtifactHead head = {artifact.program.size(), artifact.code.size(), digest_of(artifact.program, artifact.code)};
+  const ArtifactHead head = {artifact.program.size(), artifact.code.size(),
+                             digest_of(artifact.program, artifact.code)};
   tenon_code_t code = sink->write(sink->self, &head, sizeof head);
-  if (code == TENON_OK) code = sink->write(sink->self, artifact.program.data(), artifact.program.size());
+  if (code == TENON_OK)
+    code = sink->write(sink->self, artifact.program.data(), artifact.program.size());
   if (code == TENON_OK) code = sink->write(sink->self, artifact.code.data(), artifact.code.size());
   return code;
 }
 
-tenon_code_t read_artifact(const LiftHost& host, std::string_view device, const void* bytes, uint64_t size_bytes,
-                           DeviceProgram* program, std::string_view* code) {
+tenon_code_t read_artifact(const LiftHost& host, std::string_view device, const void* bytes,
+                           uint64_t size_bytes, DeviceProgram* program, std::string_view* code) {
   ArtifactHead head = {};
-  if (size_bytes < sizeof head) return fail(host, TENON_FAILED_PRECONDITION, device, "the artifact is cut short");
+  if (size_bytes < sizeof head)
+    return fail(host, TENON_FAILED_PRECONDITION, device, "the artifact is cut short");
   std::memcpy(&head, bytes, sizeof head);
-  const std::string_view rest(static_cast<const char*>(bytes) + sizeof head, size_bytes - sizeof head);
+  const std::string_view rest(static_cast<const char*>(bytes) + sizeof head,
+                              size_bytes - sizeof head);
   if (head.program_bytes > rest.size() || head.code_bytes != rest.size() - head.program_bytes) {
     return fail(host, TENON_FAILED_PRECONDITION, device, "the artifact is cut short or too long");
   }
   const std::string_view text = rest.substr(0, head.program_bytes);
   *code = rest.substr(head.program_bytes);
-  if (head.digest != digest_of(text, *code)) return fail(host, TENON_FAILED_PRECONDITION, device, "the artifact is damaged");
+  if (head.digest != digest_of(text, *code))
+    return fail(host, TENON_FAILED_PRECONDITION, device, "the artifact is damaged");
   std::string why;
-  if (!DeviceProgram::read(text.data(), text.size(), program, &why)) return fail(host, TENON_FAILED_PRECONDITION, device, why);
+  if (!DeviceProgram::read(text.data(), text.size(), program, &why))
+    return fail(host, TENON_FAILED_PRECONDITION, device, why);
   return TENON_OK;
 }
 
-tenon_code_t dump_artifact(const LiftHost& host, std::string_view device, const TextArtifact& artifact, tenon_str_t what,
+tenon_code_t dump_artifact(const LiftHost& host, std::string_view device,
+                           const TextArtifact& artifact, tenon_str_t what,
                            const tenon_sink_t* sink) {
   const std::string_view name(what.data, what.size);
   if (name == "source") return sink->write(sink->self, artifact.text.data(), artifact.text.size());
-  if (name != "l1" && name != "l2") return fail(host, TENON_NOT_FOUND, device, "there are the dumps l1, l2 and source");
+  if (name != "l1" && name != "l2")
+    return fail(host, TENON_NOT_FOUND, device, "there are the dumps l1, l2 and source");
   BuiltProgram built;
   std::string why, text;
-  if (!build_program(host, artifact.graph, artifact.target, &built, &why) || !explain_program(&built, artifact.target, &text, &why)) {
+  if (!build_program(host, artifact.graph, artifact.target, &built, &why) ||
+      !explain_program(&built, artifact.target, &text, &why)) {
     return fail(host, TENON_INTERNAL, device, why);
   }
   return sink->write(sink->self, text.data(), text.size());
 }
 
-tenon_code_t constant_bytes(const LiftHost& host, std::string_view device, const DeviceProgram& program,
-                            tenon_blob_t* const* blobs, uint32_t count, std::vector<std::string_view>* out) {
+tenon_code_t constant_bytes(const LiftHost& host, std::string_view device,
+                            const DeviceProgram& program, tenon_blob_t* const* blobs,
+                            uint32_t count, std::vector<std::string_view>* out) {
   if (count != program.constant_count) {
-    return fail(host, TENON_INVALID_ARGUMENT, device, "the artifact belongs to another set of constants");
+    return fail(host, TENON_INVALID_ARGUMENT, device,
+                "the artifact belongs to another set of constants");
   }
   out->assign(count, {});
   for (const ProgramBuffer& b : program.buffers) {
@@ -167,7 +185,8 @@ tenon_code_t constant_bytes(const LiftHost& host, std::string_view device, const
     const tenon_code_t code = host.graph->blob_data(host.graph->self, blobs[b.index], &data, &size);
     if (code != TENON_OK) return code;
     if (static_cast<int64_t>(size) != b.bytes.evaluate({})) {
-      return fail(host, TENON_DATA_LOSS, device, "a constant has another size than the code was compiled for");
+      return fail(host, TENON_DATA_LOSS, device,
+                  "a constant has another size than the code was compiled for");
     }
     (*out)[b.index] = {static_cast<const char*>(data), size};
   }

@@ -36,14 +36,23 @@ struct Executable {
   void free(tenon_buffer_t* b) const {
     if (b != nullptr) (void)owner.memory().free(owner.memory().self, device, b);
   }
-  Status alloc(uint64_t bytes, tenon_buffer_t** out) const { return owner.memory().alloc(owner.memory().self, device, bytes, out); }
-  Status refuse(tenon_code_t status, std::string_view why) const { return fail(status, cat(owner.name(), ": ", why)); }
+  Status alloc(uint64_t bytes, tenon_buffer_t** out) const {
+    return owner.memory().alloc(owner.memory().self, device, bytes, out);
+  }
+  Status refuse(tenon_code_t status, std::string_view why) const {
+    return fail(status, cat(owner.name(), ": ", why));
+  }
 };
 
-TextArtifact* artifact_of(tenon_artifact_t* a) { return reinterpret_cast<TextArtifact*>(a); }
-Executable* executable_of(tenon_executable_t* e) { return reinterpret_cast<Executable*>(e); }
+TextArtifact* artifact_of(tenon_artifact_t* a) {
+  return reinterpret_cast<TextArtifact*>(a);
+}
+Executable* executable_of(tenon_executable_t* e) {
+  return reinterpret_cast<Executable*>(e);
+}
 
-// ---- Artifacts: the target they are for, a binary and the text. Damage is found by the digest over all of it (text_device.h) ----
+// ---- Artifacts: the target they are for, a binary and the text. Damage is found by the digest
+// over all of it (text_device.h) ----
 
 struct Code {
   std::string_view target, binary, text;
@@ -61,31 +70,40 @@ bool split(std::string_view bytes, Code* out) {
   std::memcpy(sizes, bytes.data(), sizeof sizes);
   bytes.remove_prefix(sizeof sizes);
   if (sizes[0] > bytes.size() || sizes[1] > bytes.size() - sizes[0]) return false;
-  *out = {bytes.substr(0, sizes[0]), bytes.substr(sizes[0], sizes[1]), bytes.substr(sizes[0] + sizes[1])};
+  *out = {bytes.substr(0, sizes[0]), bytes.substr(sizes[0], sizes[1]),
+          bytes.substr(sizes[0] + sizes[1])};
   return true;
 }
 
-Status open_artifact(const TextDevice& device, const void* bytes, uint64_t size_bytes, LiftHost* host, DeviceProgram* program, Code* code) {
+Status open_artifact(const TextDevice& device, const void* bytes, uint64_t size_bytes,
+                     LiftHost* host, DeviceProgram* program, Code* code) {
   TENON_TRY(lift_host(context().host, host));
   std::string_view packed;
   TENON_TRY(read_artifact(*host, device.name(), bytes, size_bytes, program, &packed));
-  if (!split(packed, code)) return fail(TENON_FAILED_PRECONDITION, cat(device.name(), ": the artifact's code is damaged"));
+  if (!split(packed, code))
+    return fail(TENON_FAILED_PRECONDITION, cat(device.name(), ": the artifact's code is damaged"));
   return {};
 }
 
-void artifact_release(void*, tenon_artifact_t* artifact) { delete artifact_of(artifact); }
+void artifact_release(void*, tenon_artifact_t* artifact) {
+  delete artifact_of(artifact);
+}
 
 Status artifact_info(void*, tenon_artifact_t* artifact, tenon_artifact_info_t* out) {
   const TextArtifact& a = *artifact_of(artifact);
-  return give_record(out, tenon_artifact_info_t{sizeof *out, a.kernel_count - a.kernels_from_cache, a.kernels_from_cache, 0, a.code.size()});
+  return give_record(out, tenon_artifact_info_t{sizeof *out, a.kernel_count - a.kernels_from_cache,
+                                                a.kernels_from_cache, 0, a.code.size()});
 }
 
-Status artifact_bytes(void*, tenon_artifact_t* artifact, const tenon_sink_t* sink) { return write_artifact(*artifact_of(artifact), sink); }
+Status artifact_bytes(void*, tenon_artifact_t* artifact, const tenon_sink_t* sink) {
+  return write_artifact(*artifact_of(artifact), sink);
+}
 
 // ---- One execution ----
 
 uint64_t now_ns() {
-  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
+  return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /
+                               std::chrono::nanoseconds(1));
 }
 
 // What stays until it is done.
@@ -93,8 +111,8 @@ struct Run {
   const Executable& exe;
   std::shared_ptr<const Sizes> sizes;
   const tenon_profile_sink_t* profile = nullptr;
-  std::vector<size_t> started;   // steps, in order of KernelTime
-  std::vector<uint64_t> found;   // per check of the layout
+  std::vector<size_t> started;  // steps, in order of KernelTime
+  std::vector<uint64_t> found;  // per check of the layout
 
   tenon_code_t done(std::span<const KernelTime> device_times, std::string* why) const {
     std::vector<KernelTime> times(device_times.begin(), device_times.end());
@@ -103,10 +121,12 @@ struct Run {
       const ProgramStep& step = exe.program.steps[started[i]];
       const ProgramKernel& kernel = exe.program.kernels[step.kernel];
       const std::vector<int64_t>& extents = sizes->layout.launches[started[i]].extents;
-      profile->event(profile->self, str(step.name), str(step.origins), times[i].begin_ns, times[i].end_ns,
-                     static_cast<double>(kernel.flops.evaluate(extents)), static_cast<double>(kernel.bytes.evaluate(extents)), 0);
+      profile->event(profile->self, str(step.name), str(step.origins), times[i].begin_ns,
+                     times[i].end_ns, static_cast<double>(kernel.flops.evaluate(extents)),
+                     static_cast<double>(kernel.bytes.evaluate(extents)), 0);
     }
-    // Kernels clamp where they would leave a buffer, so whatever they computed is harmless; it is not handed out.
+    // Kernels clamp where they would leave a buffer, so whatever they computed is harmless; it is
+    // not handed out.
     for (size_t i = 0; i < found.size(); ++i) {
       const tenon_code_t code = check_found(exe.program, sizes->layout.checks[i], found[i], why);
       if (code != TENON_OK) return code;
@@ -121,30 +141,42 @@ struct Memory {
   const ProgramLayout& layout;
   const tenon_call_t& call;
 
-  MemoryRange at(const tenon_span_t& span, uint64_t extra, uint64_t bytes) const { return {span.buffer, span.offset_bytes + extra, bytes}; }
+  MemoryRange at(const tenon_span_t& span, uint64_t extra, uint64_t bytes) const {
+    return {span.buffer, span.offset_bytes + extra, bytes};
+  }
   MemoryRange of(uint32_t buffer) const {
     const ProgramBuffer& b = exe.program.buffers[buffer];
     const uint64_t bytes = layout.bytes[buffer];
     switch (b.kind) {
-      case BufferKind::kInput: return at(call.inputs[b.index], 0, bytes);
-      case BufferKind::kOutput: return at(call.outputs[b.index], 0, bytes);
-      case BufferKind::kConstant: return {exe.constants[b.index], 0, bytes};
-      case BufferKind::kPersistent: return {exe.persistents[buffer], 0, bytes};
-      case BufferKind::kTemp: break;
+      case BufferKind::kInput:
+        return at(call.inputs[b.index], 0, bytes);
+      case BufferKind::kOutput:
+        return at(call.outputs[b.index], 0, bytes);
+      case BufferKind::kConstant:
+        return {exe.constants[b.index], 0, bytes};
+      case BufferKind::kPersistent:
+        return {exe.persistents[buffer], 0, bytes};
+      case BufferKind::kTemp:
+        break;
     }
     return at(call.workspace, layout.temp_offsets[buffer], bytes);
   }
 };
 
-Status start_step(const Memory& memory, const ProgramStep& step, size_t index, Submission& to, bool* started) {
+Status start_step(const Memory& memory, const ProgramStep& step, size_t index, Submission& to,
+                  bool* started) {
   const ProgramLayout::Launch& l = memory.layout.launches[index];
   const ProgramKernel& kernel = memory.exe.program.kernels[step.kernel];
   if (l.range == 0) return {};
   std::vector<MemoryRange> arguments;
   for (uint32_t b : step.buffers) arguments.push_back(memory.of(b));
   const auto range = static_cast<uint64_t>(l.range);
-  KernelStart start{step.kernel, step.name, arguments, l.extents, {}, global_size(range, kernel.group, kernel.together), kernel.group};
-  if (l.scratch_bytes != 0) start.scratch = memory.at(memory.call.workspace, memory.layout.scratch_offset, l.scratch_bytes * range);
+  KernelStart start{step.kernel, step.name, arguments,
+                    l.extents,   {},        global_size(range, kernel.group, kernel.together),
+                    kernel.group};
+  if (l.scratch_bytes != 0)
+    start.scratch =
+        memory.at(memory.call.workspace, memory.layout.scratch_offset, l.scratch_bytes * range);
   *started = true;
   return to.start(*memory.exe.code, start);
 }
@@ -153,7 +185,8 @@ Status sizes_of(Executable& exe, tenon_symbols_t symbols, std::shared_ptr<const 
   const std::span<const int64_t> values(symbols.values, symbols.count);
   {
     const std::lock_guard lock(exe.mutex);
-    if (exe.last != nullptr && std::equal(values.begin(), values.end(), exe.last->symbols.begin(), exe.last->symbols.end())) {
+    if (exe.last != nullptr && std::equal(values.begin(), values.end(), exe.last->symbols.begin(),
+                                          exe.last->symbols.end())) {
       *out = exe.last;
       return {};
     }
@@ -162,7 +195,8 @@ Status sizes_of(Executable& exe, tenon_symbols_t symbols, std::shared_ptr<const 
   sizes->symbols.assign(values.begin(), values.end());
   std::string why;
   const LayoutOptions options{ScratchPer::kItem, exe.owner.alignment_bytes(exe.device)};
-  if (!layout_program(exe.program, values, options, &sizes->layout, &why)) return exe.refuse(TENON_INVALID_ARGUMENT, why);
+  if (!layout_program(exe.program, values, options, &sizes->layout, &why))
+    return exe.refuse(TENON_INVALID_ARGUMENT, why);
   *out = sizes;
   const std::lock_guard lock(exe.mutex);
   exe.last = std::move(sizes);
@@ -181,7 +215,8 @@ Status needs(void*, tenon_executable_t* e, tenon_symbols_t symbols, tenon_needs_
 
 Status execute(void*, tenon_executable_t* e, const tenon_call_t* call) {
   Executable& exe = *executable_of(e);
-  if (call->input_count != exe.program.input_count || call->output_count != exe.program.output_count) {
+  if (call->input_count != exe.program.input_count ||
+      call->output_count != exe.program.output_count) {
     return exe.refuse(TENON_INVALID_ARGUMENT, "the call has another number of inputs or outputs");
   }
   if (cancelled()) return exe.refuse(TENON_CANCELLED, "stopped");
@@ -189,7 +224,8 @@ Status execute(void*, tenon_executable_t* e, const tenon_call_t* call) {
   TENON_TRY(sizes_of(exe, call->symbols, &run->sizes));
   const Memory memory{exe, run->sizes->layout, *call};
   std::unique_ptr<Submission> work;
-  TENON_TRY(exe.owner.submit(exe.device, call->queue, {call->waits, call->wait_count}, call->profile != nullptr, &work));
+  TENON_TRY(exe.owner.submit(exe.device, call->queue, {call->waits, call->wait_count},
+                             call->profile != nullptr, &work));
   for (size_t i = 0; i < exe.program.steps.size(); ++i) {
     bool started = false;
     TENON_TRY(start_step(memory, exe.program.steps[i], i, *work, &started));
@@ -201,19 +237,26 @@ Status execute(void*, tenon_executable_t* e, const tenon_call_t* call) {
     from.size_bytes = sizeof(uint64_t);
     TENON_TRY(work->read(from, &run->found[i]));
   }
-  return work->finish(call->signal, [run](std::span<const KernelTime> times, std::string* why) { return run->done(times, why); });
+  return work->finish(call->signal, [run](std::span<const KernelTime> times, std::string* why) {
+    return run->done(times, why);
+  });
 }
 
-void executable_release(void*, tenon_executable_t* exe) { delete executable_of(exe); }
+void executable_release(void*, tenon_executable_t* exe) {
+  delete executable_of(exe);
+}
 
 Status executable_info(void*, tenon_executable_t* exe, tenon_executable_info_t* out) {
   const Executable& e = *executable_of(exe);
-  return give_record(out, tenon_executable_info_t{sizeof *out, static_cast<uint32_t>(e.program.steps.size()), e.constant_bytes});
+  return give_record(
+      out, tenon_executable_info_t{sizeof *out, static_cast<uint32_t>(e.program.steps.size()),
+                                   e.constant_bytes});
 }
 
 // ---- Loading ----
 
-Status upload_constants(const LiftHost& host, Executable* exe, tenon_blob_t* const* blobs, uint32_t count) {
+Status upload_constants(const LiftHost& host, Executable* exe, tenon_blob_t* const* blobs,
+                        uint32_t count) {
   std::vector<std::string_view> constants;
   TENON_TRY(constant_bytes(host, exe->owner.name(), exe->program, blobs, count, &constants));
   for (std::string_view bytes : constants) {
@@ -227,7 +270,8 @@ Status upload_constants(const LiftHost& host, Executable* exe, tenon_blob_t* con
     copy.to = buffer;
     copy.host_from = bytes.data();
     copy.length_bytes = bytes.size();
-    if (!bytes.empty()) TENON_TRY(exe->owner.memory().copy(exe->owner.memory().self, exe->device, &copy));
+    if (!bytes.empty())
+      TENON_TRY(exe->owner.memory().copy(exe->owner.memory().self, exe->device, &copy));
   }
   return {};
 }
@@ -247,7 +291,8 @@ void drop_inputs_of_load(Executable* exe, const ProgramLayout& layout) {
   }
 }
 
-Status submit_load_steps(const Executable& exe, const ProgramLayout& layout, tenon_buffer_t* workspace) {
+Status submit_load_steps(const Executable& exe, const ProgramLayout& layout,
+                         tenon_buffer_t* workspace) {
   tenon_call_t call{};
   call.workspace.buffer = workspace;
   const Memory memory{exe, layout, call};
@@ -266,7 +311,8 @@ Status run_load_steps(Executable* exe) {
   ProgramLayout layout;
   std::string why;
   const LayoutOptions options{ScratchPer::kItem, exe->owner.alignment_bytes(exe->device)};
-  if (!layout_load_steps(exe->program, options, &layout, &why)) return exe->refuse(TENON_RESOURCE_EXHAUSTED, why);
+  if (!layout_load_steps(exe->program, options, &layout, &why))
+    return exe->refuse(TENON_RESOURCE_EXHAUSTED, why);
   for (size_t b = 0; b < exe->program.buffers.size(); ++b) {
     if (exe->program.buffers[b].kind != BufferKind::kPersistent) continue;
     TENON_TRY(exe->alloc(layout.bytes[b], &exe->persistents[b]));
@@ -291,15 +337,19 @@ void move_to_host_clock(std::span<KernelTime> times, uint64_t now_ns) {
   }
 }
 
-Status TextDevice::compile(std::string_view, std::string_view, std::string*) const { return {}; }
+Status TextDevice::compile(std::string_view, std::string_view, std::string*) const {
+  return {};
+}
 
 // Compiled once per machine: the host's cache keeps binaries by all that makes them differ.
-Status TextDevice::cached_binary(std::string_view target, std::string_view text, std::string* out, bool* found) {
+Status TextDevice::cached_binary(std::string_view target, std::string_view text, std::string* out,
+                                 bool* found) {
   *found = false;
   const std::string key = cat(name(), '\n', target, '\n', text);
   const auto* cache = context().query<tenon_host_cache_t>(TENON_HOST_CACHE_ID);
   tenon_blob_t* blob = nullptr;
-  if (cache != nullptr && cache->get(cache->self, str("device-binary"), key.data(), key.size(), &blob) == TENON_OK) {
+  if (cache != nullptr &&
+      cache->get(cache->self, str("device-binary"), key.data(), key.size(), &blob) == TENON_OK) {
     const void* data = nullptr;
     uint64_t size = 0;
     *found = context().graph->blob_data(context().graph->self, blob, &data, &size) == TENON_OK;
@@ -308,7 +358,9 @@ Status TextDevice::cached_binary(std::string_view target, std::string_view text,
     if (*found) return {};
   }
   TENON_TRY(compile(target, text, out));
-  if (cache != nullptr && !out->empty()) (void)cache->put(cache->self, str("device-binary"), key.data(), key.size(), out->data(), out->size());
+  if (cache != nullptr && !out->empty())
+    (void)cache->put(cache->self, str("device-binary"), key.data(), key.size(), out->data(),
+                     out->size());
   return {};
 }
 
@@ -320,19 +372,23 @@ Status TextDevice::claim(tenon_str_t text, tenon_graph_t* graph, const tenon_cla
   return claim_nodes(host, graph, limits, rates(), sink);
 }
 
-Status TextDevice::compile_graph(tenon_str_t text, tenon_graph_t* graph, const tenon_compile_options_t* options, tenon_artifact_t** out) {
+Status TextDevice::compile_graph(tenon_str_t text, tenon_graph_t* graph,
+                                 const tenon_compile_options_t* options, tenon_artifact_t** out) {
   LiftHost host;
   TENON_TRY(lift_host(context().host, &host));
   TENON_TRY(refuse_options(host, name(), options));
   // A runtime's compiler cannot be stopped once it has begun.
-  const auto stopped = [&] { return cancelled() ? fail(TENON_CANCELLED, cat(name(), ": stopped")) : Status(); };
+  const auto stopped = [&] {
+    return cancelled() ? fail(TENON_CANCELLED, cat(name(), ": stopped")) : Status();
+  };
   TENON_TRY(stopped());
   auto artifact = std::make_unique<TextArtifact>();
   TENON_TRY(build_text(host, name(), graph, target(view(text)), artifact.get()));
   std::string binary;
   bool found = false;
   TENON_TRY(stopped());
-  if (artifact->kernel_count != 0) TENON_TRY(cached_binary(view(text), artifact->text, &binary, &found));
+  if (artifact->kernel_count != 0)
+    TENON_TRY(cached_binary(view(text), artifact->text, &binary, &found));
   if (found) artifact->kernels_from_cache = artifact->kernel_count;
   artifact->code = join({view(text), binary, artifact->text});
   *out = reinterpret_cast<tenon_artifact_t*>(artifact.release());
@@ -345,16 +401,19 @@ Status TextDevice::fits(tenon_str_t text, const void* bytes, uint64_t size_bytes
   Code code;
   TENON_TRY(open_artifact(*this, bytes, size_bytes, &host, &program, &code));
   if (code.target == view(text)) return {};
-  return fail(TENON_FAILED_PRECONDITION, cat(name(), ": the artifact is for ", quoted(code.target), ", this is ", quoted(view(text))));
+  return fail(TENON_FAILED_PRECONDITION, cat(name(), ": the artifact is for ", quoted(code.target),
+                                             ", this is ", quoted(view(text))));
 }
 
-Status TextDevice::load_bytes(tenon_device_t* device, const void* bytes, uint64_t size_bytes, tenon_blob_t* const* constants,
-                              uint32_t constant_count, tenon_executable_t** out) {
+Status TextDevice::load_bytes(tenon_device_t* device, const void* bytes, uint64_t size_bytes,
+                              tenon_blob_t* const* constants, uint32_t constant_count,
+                              tenon_executable_t** out) {
   std::unique_ptr<Executable> exe(new Executable{*this, device, {}, {}, {}, {}, 0, {}, {}});
   LiftHost host;
   Code code;
   TENON_TRY(open_artifact(*this, bytes, size_bytes, &host, &exe->program, &code));
-  if (!exe->program.kernels.empty()) TENON_TRY(load(device, exe->program, code.binary, code.text, &exe->code));
+  if (!exe->program.kernels.empty())
+    TENON_TRY(load(device, exe->program, code.binary, code.text, &exe->code));
   TENON_TRY(upload_constants(host, exe.get(), constants, constant_count));
   TENON_TRY(run_load_steps(exe.get()));
   *out = reinterpret_cast<tenon_executable_t*>(exe.release());

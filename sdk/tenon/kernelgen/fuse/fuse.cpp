@@ -11,7 +11,8 @@
 namespace tenon::kernelgen {
 namespace {
 
-// ---- Facts about stages --------------------------------------------------------------------------------------
+// ---- Facts about stages
+// --------------------------------------------------------------------------------------
 
 // Rough cycles of one element, loads beyond the first included. 0: only moves data.
 struct Cost {
@@ -47,10 +48,23 @@ void count(const Pool& p, E e, Cost* c) {
   if (x.kind == X::kLoad && gathers(p, e)) c->ops += 4;
   if (x.kind == X::kOp && x.type != TENON_I64) {
     switch (x.op) {
-      case TENON_S_CONVERT: case kRound: case TENON_S_BITCAST_RESULT: break;
-      case TENON_S_DIV: case TENON_S_SQRT: case TENON_S_RSQRT: c->ops += 5; break;
-      case TENON_S_LGAMMA: case TENON_S_DIGAMMA: case TENON_S_ERF_INV: case TENON_S_POW: c->ops += 60; break;
-      default: c->ops += x.op >= TENON_S_EXP && x.op <= TENON_S_ERFC ? 12 : 1;
+      case TENON_S_CONVERT:
+      case kRound:
+      case TENON_S_BITCAST_RESULT:
+        break;
+      case TENON_S_DIV:
+      case TENON_S_SQRT:
+      case TENON_S_RSQRT:
+        c->ops += 5;
+        break;
+      case TENON_S_LGAMMA:
+      case TENON_S_DIGAMMA:
+      case TENON_S_ERF_INV:
+      case TENON_S_POW:
+        c->ops += 60;
+        break;
+      default:
+        c->ops += x.op >= TENON_S_EXP && x.op <= TENON_S_ERFC ? 12 : 1;
     }
   }
   // Indices cost little unless they divide.
@@ -65,7 +79,8 @@ Cost cost_of(const Pool& p, const std::vector<E>& values) {
   return c;
 }
 
-// ---- Inlining ------------------------------------------------------------------------------------------------
+// ---- Inlining
+// ------------------------------------------------------------------------------------------------
 
 class Inliner {
  public:
@@ -88,7 +103,8 @@ class Inliner {
     own_axes();
   }
 
-  // Builders share axes among stages; from here on every stage has its own, which is what joining renames.
+  // Builders share axes among stages; from here on every stage has its own, which is what joining
+  // renames.
   void own_axes() {
     std::unordered_set<uint32_t> taken;
     for (Stage& s : k_.stages) own_axes(s, &taken);
@@ -135,7 +151,9 @@ class Inliner {
   void consider(size_t producer, size_t result) {
     const Stage& s = k_.stages[producer];
     const View& v = s.store[result];
-    if (s.kind != StageKind::kMap || k_.buffers[v.buffer].role != Role::kTemp || !plain_store(k_, s, v)) return;
+    if (s.kind != StageKind::kMap || k_.buffers[v.buffer].role != Role::kTemp ||
+        !plain_store(k_, s, v))
+      return;
     if (k_.buffers[v.buffer].keep) return;
     std::vector<std::pair<size_t, E>> uses;
     for (size_t i : readers_[v.buffer]) {
@@ -146,7 +164,8 @@ class Inliner {
     const Cost c = cost_of(p_, {s.value[result]});
     for (auto& [i, l] : uses) {
       const Stage& to = k_.stages[i];
-      const bool operand = to.kind == StageKind::kAttention && (l == to.a || l == to.b || l == to.value[0]);
+      const bool operand =
+          to.kind == StageKind::kAttention && (l == to.a || l == to.b || l == to.value[0]);
       if (operand ? !in_strides(s.value[result]) : !wanted(c, uses.size(), to, l)) return;
     }
     std::vector<size_t> consumers;
@@ -179,7 +198,9 @@ class Inliner {
       const Expr x = p_.at(todo.back());
       const std::span<const E> args = p_.args(todo.back());
       todo.pop_back();
-      if (x.kind == X::kLoad || (x.kind == X::kOp && x.op != TENON_S_ADD && x.op != TENON_S_SUB && x.op != TENON_S_MUL)) return false;
+      if (x.kind == X::kLoad ||
+          (x.kind == X::kOp && x.op != TENON_S_ADD && x.op != TENON_S_SUB && x.op != TENON_S_MUL))
+        return false;
       todo.insert(todo.end(), args.begin(), args.end());
     }
     return true;
@@ -187,9 +208,11 @@ class Inliner {
 
   bool wanted(const Cost& c, size_t uses, const Stage& consumer, E load) const {
     constexpr int kCheap = 3;
-    const Cost there = cost_of(p_, consumer.kind == StageKind::kMap ? consumer.value : consumer.step);
+    const Cost there =
+        cost_of(p_, consumer.kind == StageKind::kMap ? consumer.value : consumer.step);
     // The stop rule: more streams than a core prefetches, or text nobody can read.
-    if (there.loads + c.loads > 14 || there.nodes + c.nodes > 400) return c.ops == 0 && c.loads <= 1;
+    if (there.loads + c.loads > 14 || there.nodes + c.nodes > 400)
+      return c.ops == 0 && c.loads <= 1;
     if (consumer.kind == StageKind::kContract) return c.ops <= 1 && c.loads <= 2;
     if (c.ops == 0) return true;
     if (c.ops + c.loads - 1 <= kCheap && uses <= 3) return true;
@@ -212,20 +235,24 @@ class Inliner {
       }
       const E guard = p_.substitute(args[0], map);
       E value = p_.substitute(producer.value[result], axes, guard);
-      if (guard != kNone) value = p_.op(TENON_S_SELECT, {guard, value, p_.substitute(args[1], map)});
+      if (guard != kNone)
+        value = p_.op(TENON_S_SELECT, {guard, value, p_.substitute(args[1], map)});
       map[l] = value;
     }
     rewrite(p_, consumer, map);
-    consumer.origins.insert(consumer.origins.begin(), producer.origins.begin(), producer.origins.end());
+    consumer.origins.insert(consumer.origins.begin(), producer.origins.begin(),
+                            producer.origins.end());
     std::sort(consumer.origins.begin(), consumer.origins.end());
-    consumer.origins.erase(std::unique(consumer.origins.begin(), consumer.origins.end()), consumer.origins.end());
+    consumer.origins.erase(std::unique(consumer.origins.begin(), consumer.origins.end()),
+                           consumer.origins.end());
   }
 
   void drop_dead() {
     std::vector<bool> read(k_.buffers.size(), false), dead(k_.stages.size(), false);
     for (size_t i = k_.stages.size(); i-- > 0;) {
       bool live = false;
-      for (const View& v : k_.stages[i].store) live |= k_.buffers[v.buffer].role == Role::kOut || read[v.buffer];
+      for (const View& v : k_.stages[i].store)
+        live |= k_.buffers[v.buffer].role == Role::kOut || read[v.buffer];
       dead[i] = !live;
       if (!live) continue;
       for (E l : loads_of(p_, k_.stages[i])) read[p_.at(l).ref] = true;
@@ -243,7 +270,8 @@ class Inliner {
   std::vector<bool> of_contraction_;          // by buffer: written by a contraction or its epilogue
 };
 
-// ---- Joining -------------------------------------------------------------------------------------------------
+// ---- Joining
+// -------------------------------------------------------------------------------------------------
 
 struct Group {
   std::vector<size_t> stages;
@@ -253,7 +281,8 @@ struct Group {
 
 class Partition {
  public:
-  Partition(Kernel k, const Target& target, Verifier* verifier) : k_(std::move(k)), p_(k_.pool), target_(target), verifier_(verifier) {}
+  Partition(Kernel k, const Target& target, Verifier* verifier)
+      : k_(std::move(k)), p_(k_.pool), target_(target), verifier_(verifier) {}
 
   std::vector<Kernel> run() {
     early_first();
@@ -290,13 +319,16 @@ class Partition {
   std::vector<bool> shared(const Group& g, const Kernel& kernel) const {
     std::vector<bool> out;
     for (uint32_t origin : kernel.buffer_origin) {
-      out.push_back(origin != ~0u && std::ranges::any_of(writers_[origin], [&](size_t w) { return !in_group(g, w); }));
+      out.push_back(origin != ~0u && std::ranges::any_of(writers_[origin], [&](size_t w) {
+                      return !in_group(g, w);
+                    }));
     }
     return out;
   }
 
   static Group alone(size_t i, const Stage& s) {
-    return {{i}, s.space, s.kind == StageKind::kContract, s.kind == StageKind::kReduce, s.ordered()};
+    return {
+        {i}, s.space, s.kind == StageKind::kContract, s.kind == StageKind::kReduce, s.ordered()};
   }
 
   // Every stage is a group of its own, in their own order.
@@ -308,7 +340,8 @@ class Partition {
     }
   }
 
-  // Each stage of the group becomes a group of its own, in its place. Kernels before and after see the same memory.
+  // Each stage of the group becomes a group of its own, in its place. Kernels before and after see
+  // the same memory.
   void take_apart(size_t group) {
     const std::vector<size_t> stages = std::move(groups_[group].stages);
     std::vector<Group> single;
@@ -345,7 +378,8 @@ class Partition {
     for (E l : loads_of(p_, s)) {
       if (!persistent(p_.at(l).ref)) after(p_.at(l).ref);
     }
-    // What is stored over a buffer comes after those who wrote it, and after those who read what was there.
+    // What is stored over a buffer comes after those who wrote it, and after those who read what
+    // was there.
     for (const View& v : s.store) {
       if (!s.overlay) continue;
       after(v.buffer);
@@ -355,7 +389,8 @@ class Partition {
     }
     size_t home = groups_.size();
     const bool at_load = persistent(s.store[0].buffer);
-    if (last >= 0 && s.kind != StageKind::kContract && !s.ordered() && !at_load && join(groups_[last], s)) {
+    if (last >= 0 && s.kind != StageKind::kContract && !s.ordered() && !at_load &&
+        join(groups_[last], s)) {
       home = static_cast<size_t>(last);
     } else {
       Group g;
@@ -377,7 +412,8 @@ class Partition {
     return group_of_[stage] != SIZE_MAX && &groups_[group_of_[stage]] == &g;
   }
 
-  // The stage of the group that writes the buffer; SIZE_MAX: none. join() sees to it that there is one at most.
+  // The stage of the group that writes the buffer; SIZE_MAX: none. join() sees to it that there is
+  // one at most.
   size_t own_writer(const Group& g, uint32_t buffer) const {
     for (size_t w : writers_[buffer]) {
       if (in_group(g, w)) return w;
@@ -392,7 +428,8 @@ class Partition {
     return std::ranges::any_of(inner, [&](E l) { return own_writer(g, p_.at(l).ref) != SIZE_MAX; });
   }
 
-  // Which axis of `s` runs along each lead axis of the group, from how s reads what the group wrote.
+  // Which axis of `s` runs along each lead axis of the group, from how s reads what the group
+  // wrote.
   bool lead_map(const Group& g, const Stage& s, std::unordered_map<uint32_t, uint32_t>* out) {
     std::unordered_map<uint32_t, uint32_t> map;
     std::vector<uint32_t> lost;
@@ -433,7 +470,8 @@ class Partition {
 
   int64_t likely(E e) const {
     std::vector<int64_t> ext;
-    for (const Extent& x : p_.extents()) ext.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 1024));
+    for (const Extent& x : p_.extents())
+      ext.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 1024));
     return p_.evaluate(e, ext);
   }
 
@@ -447,7 +485,8 @@ class Partition {
     return n;
   }
 
-  // An element-wise stage over exactly what a contraction wrote, whatever its own names for those elements are.
+  // An element-wise stage over exactly what a contraction wrote, whatever its own names for those
+  // elements are.
   bool join_epilogue(Group& g, Stage& s) {
     if (s.kind != StageKind::kMap) return false;
     std::unordered_map<E, E> rename;
@@ -461,7 +500,9 @@ class Partition {
         for (size_t d = 0; d < v.index.size(); ++d) {
           const E at = p_.arg(l, static_cast<uint32_t>(d + 2));
           if (p_.is_const(at, 0) && p_.is_const(v.index[d], 0)) continue;
-          if (p_.at(at).kind != X::kAxis || p_.axes()[p_.at(at).ref].extent != k_.buffers[v.buffer].dims[d]) return false;
+          if (p_.at(at).kind != X::kAxis ||
+              p_.axes()[p_.at(at).ref].extent != k_.buffers[v.buffer].dims[d])
+            return false;
           auto [it, fresh] = rename.try_emplace(at, v.index[d]);
           if (!fresh && it->second != v.index[d]) return false;
         }
@@ -472,7 +513,9 @@ class Partition {
     }
     // Two axes of s along one of the contraction would write a diagonal.
     for (uint32_t lead : g.lead) {
-      if (std::ranges::count_if(rename, [&](const auto& each) { return p_.uses_axis(each.second, lead); }) > 1) return false;
+      if (std::ranges::count_if(
+              rename, [&](const auto& each) { return p_.uses_axis(each.second, lead); }) > 1)
+        return false;
     }
     if (buffers_of(g, s) > 24) return false;
     rewrite(p_, s, rename);
@@ -489,11 +532,13 @@ class Partition {
     return false;
   }
 
-  // s reads or writes a buffer of which the group writes a part: others write the rest, before or after. Or s is stored
-  // over what the group reads, which other rows may have yet to read.
+  // s reads or writes a buffer of which the group writes a part: others write the rest, before or
+  // after. Or s is stored over what the group reads, which other rows may have yet to read.
   bool meets_part(const Group& g, const Stage& s) const {
     auto meets = [&](uint32_t b) { return writer_count_[b] > 1 && own_writer(g, b) != SIZE_MAX; };
-    if (s.overlay && std::ranges::any_of(readers_[s.store[0].buffer], [&](size_t r) { return in_group(g, r); })) return true;
+    if (s.overlay &&
+        std::ranges::any_of(readers_[s.store[0].buffer], [&](size_t r) { return in_group(g, r); }))
+      return true;
     return std::ranges::any_of(s.store, [&](const View& v) { return meets(v.buffer); }) ||
            std::ranges::any_of(loads_of(p_, s), [&](E l) { return meets(p_.at(l).ref); });
   }
@@ -516,7 +561,8 @@ class Partition {
     if (buffers_of(g, s) > 24 || row_bytes(g, lead) > target_.l2_bytes / 2) return false;
     // The only row: alone, a long stage is shared by threads.
     constexpr int64_t kLongRow = 1 << 16;
-    if (points(lead, {}) <= 1 && std::max(points(s.space, lead), points(s.reduce, {})) > kLongRow) return false;
+    if (points(lead, {}) <= 1 && std::max(points(s.space, lead), points(s.reduce, {})) > kLongRow)
+      return false;
     std::unordered_map<E, E> rename;
     for (uint32_t l : lead) rename[p_.axis(map[l])] = p_.axis(l);
     rewrite(p_, s, rename);
@@ -574,7 +620,8 @@ class Partition {
       const uint32_t origin = out.buffer_origin[b];
       const bool written = !writers_[origin].empty(), inside = own_writer(g, origin) != SIZE_MAX;
       if (written && !inside) out.buffers[b].role = Role::kIn;
-      if (inside && out.buffers[b].role == Role::kTemp && read_outside(g, origin)) out.buffers[b].role = Role::kOut;
+      if (inside && out.buffers[b].role == Role::kTemp && read_outside(g, origin))
+        out.buffers[b].role = Role::kOut;
       if (inside && out.buffers[b].role == Role::kPersistent) out.buffers[b].role = Role::kOut;
     }
     for (size_t b = 0; b < out.buffers.size(); ++b) {
@@ -583,9 +630,11 @@ class Partition {
     for (size_t b = 0; b < out.buffers.size(); ++b) {
       const uint32_t origin = out.buffer_origin[b];
       const bool reads = std::ranges::any_of(out.stages, [&](const Stage& s) {
-        return std::ranges::any_of(loads_of(out.pool, s), [&](E l) { return out.pool.at(l).ref == b; });
+        return std::ranges::any_of(loads_of(out.pool, s),
+                                   [&](E l) { return out.pool.at(l).ref == b; });
       });
-      if (origin != ~0u && !reads && own_writer(g, origin) != SIZE_MAX && disjoint(origin)) out.parts.push_back(origin);
+      if (origin != ~0u && !reads && own_writer(g, origin) != SIZE_MAX && disjoint(origin))
+        out.parts.push_back(origin);
     }
     share_memory(out);
     return out;
@@ -593,11 +642,13 @@ class Partition {
 
   // Several stages write the buffer, each its own elements.
   bool disjoint(uint32_t buffer) const {
-    return writers_[buffer].size() > 1 && std::ranges::none_of(writers_[buffer], [&](size_t w) { return k_.stages[w].overlay || k_.stages[w].ordered(); });
+    return writers_[buffer].size() > 1 && std::ranges::none_of(writers_[buffer], [&](size_t w) {
+             return k_.stages[w].overlay || k_.stages[w].ordered();
+           });
   }
 
-  // The element-wise stages after a contraction become its final values: loads of what the group wrote are replaced
-  // by the values themselves.
+  // The element-wise stages after a contraction become its final values: loads of what the group
+  // wrote are replaced by the values themselves.
   Stage with_epilogue(const Group& g) {
     Stage out = k_.stages[g.stages[0]];
     std::unordered_map<E, E> known;
@@ -619,7 +670,8 @@ class Partition {
     out.final.clear();
     out.store.clear();
     for (size_t i = 0; i < stores.size(); ++i) {
-      if (k_.buffers[stores[i].buffer].role != Role::kOut && !read_outside(g, stores[i].buffer)) continue;
+      if (k_.buffers[stores[i].buffer].role != Role::kOut && !read_outside(g, stores[i].buffer))
+        continue;
       out.final.push_back(values[i]);
       out.store.push_back(stores[i]);
     }
@@ -627,11 +679,12 @@ class Partition {
   }
 
   bool read_outside(const Group& g, uint32_t buffer) const {
-    return std::any_of(readers_[buffer].begin(), readers_[buffer].end(), [&](size_t i) { return !in_group(g, i); });
+    return std::any_of(readers_[buffer].begin(), readers_[buffer].end(),
+                       [&](size_t i) { return !in_group(g, i); });
   }
 
-  // A temp row may live in the row of an output of the same form that is written after its last use: softmax keeps
-  // exp(x - max) where the quotient will be.
+  // A temp row may live in the row of an output of the same form that is written after its last
+  // use: softmax keeps exp(x - max) where the quotient will be.
   void share_memory(Kernel& k) const {
     for (size_t t = 0; t < k.buffers.size(); ++t) {
       Buffer& temp = k.buffers[t];
@@ -659,14 +712,15 @@ class Partition {
     return nullptr;
   }
 
-  // Each point of the lead axes writes the same elements of both: else a row of t would lie where another row, perhaps
-  // another thread, writes o (an output that is stored transposed).
+  // Each point of the lead axes writes the same elements of both: else a row of t would lie where
+  // another row, perhaps another thread, writes o (an output that is stored transposed).
   static bool same_rows(const Kernel& k, uint32_t t, uint32_t o) {
     const View *a = store_of(k, t), *b = store_of(k, o);
     if (a == nullptr || b == nullptr || a->index.size() != b->index.size()) return false;
     for (size_t d = 0; d < a->index.size(); ++d) {
       for (uint32_t lead : k.lead) {
-        const bool used = k.pool.uses_axis(a->index[d], lead) || k.pool.uses_axis(b->index[d], lead);
+        const bool used =
+            k.pool.uses_axis(a->index[d], lead) || k.pool.uses_axis(b->index[d], lead);
         if (used && a->index[d] != b->index[d]) return false;
       }
     }
@@ -683,24 +737,28 @@ class Partition {
     return w;
   }
 
-  // Temps that already live in o are not read any more once t is written, except by t's own stage at that element.
+  // Temps that already live in o are not read any more once t is written, except by t's own stage
+  // at that element.
   static bool after_others(const Kernel& k, uint32_t t, uint32_t o) {
     const size_t w = writer(k, t);
     for (uint32_t u = 0; u < k.buffers.size(); ++u) {
       if (k.buffers[u].alias_of != static_cast<int32_t>(o)) continue;
-      if (k.stages[w].kind != StageKind::kMap || writer(k, u) >= w || k.stages[w].store.size() != 1) return false;
+      if (k.stages[w].kind != StageKind::kMap || writer(k, u) >= w || k.stages[w].store.size() != 1)
+        return false;
       for (size_t i = w; i < k.stages.size(); ++i) {
         for (E l : loads_of(k.pool, k.stages[i])) {
           if (k.pool.at(l).ref != u) continue;
           const auto args = k.pool.args(l).subspan(2);
-          if (i > w || !std::equal(args.begin(), args.end(), k.stages[w].store[0].index.begin())) return false;
+          if (i > w || !std::equal(args.begin(), args.end(), k.stages[w].store[0].index.begin()))
+            return false;
         }
       }
     }
     return true;
   }
 
-  // Every load of temp t is in a stage before out o is written, or in that stage at the very element it writes.
+  // Every load of temp t is in a stage before out o is written, or in that stage at the very
+  // element it writes.
   static bool lives_before(const Kernel& k, uint32_t t, uint32_t o) {
     size_t written = k.stages.size();
     for (size_t i = 0; i < k.stages.size(); ++i) {
@@ -728,7 +786,7 @@ class Partition {
   Verifier* verifier_;
   std::vector<std::vector<size_t>> writers_;  // by buffer: stages that wrote it, so far
   std::vector<uint32_t> writer_count_;        // by buffer: of the whole program
-  std::vector<size_t> group_of_;  // by stage; SIZE_MAX: not placed yet
+  std::vector<size_t> group_of_;              // by stage; SIZE_MAX: not placed yet
   std::vector<std::vector<size_t>> readers_;  // by buffer
   std::vector<Group> groups_;
 };
@@ -748,7 +806,8 @@ bool step(Kernel& program, Verifier* verifier, std::string_view name, F change) 
 
 void inline_maps(Kernel& program, Verifier* verifier) {
   step(program, verifier, "placing stores", [&] { place_stores(program); });
-  if (!step(program, verifier, "inlining", [&] { Inliner(program).run(); })) Inliner(program).own_axes();
+  if (!step(program, verifier, "inlining", [&] { Inliner(program).run(); }))
+    Inliner(program).own_axes();
 }
 
 void lay_out(Kernel& program, const Target& target, Verifier* verifier) {

@@ -1,9 +1,11 @@
-// Concat, pad and dynamic_update_slice as views of their result: what they join is written where it belongs.
+// Concat, pad and dynamic_update_slice as views of their result: what they join is written where it
+// belongs.
 //
-// Such a stage chooses, box by box of its result, whose element it takes. If an operand is a temp that other kernels
-// write and that nobody else could fuse with, its writers store into their box of the result instead, and the stage
-// becomes one copy for each box that is left: often none. An update is the same with boxes that overlap: the operand
-// that is updated is the whole result, and the update is stored over it afterwards (Stage::overlay).
+// Such a stage chooses, box by box of its result, whose element it takes. If an operand is a temp
+// that other kernels write and that nobody else could fuse with, its writers store into their box
+// of the result instead, and the stage becomes one copy for each box that is left: often none. An
+// update is the same with boxes that overlap: the operand that is updated is the whole result, and
+// the update is stored over it afterwards (Stage::overlay).
 //
 // Last step of lay_out: strides are chosen, and what could be inlined into its consumers is.
 #include <list>
@@ -23,7 +25,12 @@ struct Box {
 
 class Parts {
  public:
-  Parts(Kernel& k, int64_t least_bytes) : k_(k), p_(k.pool), least_bytes_(least_bytes), writers_(k.buffers.size()), readers_(k.buffers.size()) {}
+  Parts(Kernel& k, int64_t least_bytes)
+      : k_(k),
+        p_(k.pool),
+        least_bytes_(least_bytes),
+        writers_(k.buffers.size()),
+        readers_(k.buffers.size()) {}
 
   void run() {
     for (Stage& s : k_.stages) stages_.push_back(std::move(s));
@@ -59,7 +66,8 @@ class Parts {
   bool bound(const Stage& s, E condition, std::vector<Bound>* out) {
     const Expr x = p_.at(condition);
     if (x.kind != X::kOp) return false;
-    if (x.op == TENON_S_AND) return bound(s, p_.arg(condition, 0), out) && bound(s, p_.arg(condition, 1), out);
+    if (x.op == TENON_S_AND)
+      return bound(s, p_.arg(condition, 0), out) && bound(s, p_.arg(condition, 1), out);
     if (x.op != TENON_S_CMP || x.ref == TENON_CMP_EQ || x.ref == TENON_CMP_NE) return false;
     if (p_.type(p_.arg(condition, 0)) != TENON_I64) return false;
     const E difference = p_.sub(p_.arg(condition, 0), p_.arg(condition, 1));
@@ -111,7 +119,8 @@ class Parts {
 
   // ---- Boxes ----
 
-  // Cuts `box` where its value is chosen by place. False: a choice is of another kind, or its bounds may cross.
+  // Cuts `box` where its value is chosen by place. False: a choice is of another kind, or its
+  // bounds may cross.
   bool carve(const Stage& s, Box box, std::vector<Box>* out) {
     for (size_t d = 0; d < box.lo.size(); ++d) {
       if (box.lo[d] == box.hi[d]) return true;
@@ -169,25 +178,32 @@ class Parts {
 
   int64_t likely_bytes(uint32_t buffer) const {
     std::vector<int64_t> ext;
-    for (const Extent& x : p_.extents()) ext.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 1024));
+    for (const Extent& x : p_.extents())
+      ext.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 1024));
     __int128 n = size_of(k_.buffers[buffer].type);
-    for (E d : k_.buffers[buffer].dims) n = std::min<__int128>(n * std::max<int64_t>(0, p_.evaluate(d, ext)), INT64_MAX);
+    for (E d : k_.buffers[buffer].dims)
+      n = std::min<__int128>(n * std::max<int64_t>(0, p_.evaluate(d, ext)), INT64_MAX);
     return static_cast<int64_t>(n);
   }
 
   // The dim along which neighbours lie side by side; -1: none.
   int32_t innermost(const Buffer& b) const {
     for (size_t d = 0; d < b.dims.size(); ++d) {
-      if (p_.is_const(b.strides[d], 1) && !p_.is_const(b.dims[d], 1)) return static_cast<int32_t>(d);
+      if (p_.is_const(b.strides[d], 1) && !p_.is_const(b.dims[d], 1))
+        return static_cast<int32_t>(d);
     }
     return -1;
   }
 
-  // True if the writers of temp t may write into buffer y, and all others who read t may read it there.
+  // True if the writers of temp t may write into buffer y, and all others who read t may read it
+  // there.
   bool movable(uint32_t t, uint32_t y, const Stage* into) {
     const Buffer &from = k_.buffers[t], &to = k_.buffers[y];
-    if (from.role != Role::kTemp || from.keep || from.panel != 0 || from.offset != kNone || from.type != to.type) return false;
-    if (writers_[t].empty() || likely_bytes(t) < least_bytes_ || innermost(from) != innermost(to)) return false;
+    if (from.role != Role::kTemp || from.keep || from.panel != 0 || from.offset != kNone ||
+        from.type != to.type)
+      return false;
+    if (writers_[t].empty() || likely_bytes(t) < least_bytes_ || innermost(from) != innermost(to))
+      return false;
     for (const Stage* w : writers_[t]) {
       if (w->kind == StageKind::kScatter) return false;
       for (const View& v : w->store) {
@@ -200,8 +216,8 @@ class Parts {
     });
   }
 
-  // The temp that `value` is, point by point of the stage's own axes, if each element lies `lo` further on in the result,
-  // dim by dim: a column that becomes a row does not.
+  // The temp that `value` is, point by point of the stage's own axes, if each element lies `lo`
+  // further on in the result, dim by dim: a column that becomes a row does not.
   std::optional<uint32_t> copied(const Stage& s, const std::vector<E>& lo) {
     const E value = s.value[0];
     if (p_.at(value).kind != X::kLoad || p_.arg(value, 0) != kNone) return std::nullopt;
@@ -211,12 +227,15 @@ class Parts {
     for (size_t d = 0; d < dims.size(); ++d) {
       const E at = p_.arg(value, static_cast<uint32_t>(d + 2));
       if (p_.is_const(dims[d], 1) && p_.is_const(at, 0)) continue;
-      if (next == s.space.size() || at != p_.axis(s.space[next]) || dims[d] != p_.axes()[s.space[next]].extent) return std::nullopt;
+      if (next == s.space.size() || at != p_.axis(s.space[next]) ||
+          dims[d] != p_.axes()[s.space[next]].extent)
+        return std::nullopt;
       ++next;
     }
     if (next != s.space.size() || dims.size() != s.store[0].index.size()) return std::nullopt;
     for (size_t d = 0; d < dims.size(); ++d) {
-      if (s.store[0].index[d] != p_.add(p_.arg(value, static_cast<uint32_t>(d + 2)), lo[d])) return std::nullopt;
+      if (s.store[0].index[d] != p_.add(p_.arg(value, static_cast<uint32_t>(d + 2)), lo[d]))
+        return std::nullopt;
     }
     return t;
   }
@@ -234,8 +253,10 @@ class Parts {
         if (p_.at(l).ref != t) continue;
         const std::vector<E> args(p_.args(l).begin(), p_.args(l).end());
         std::vector<E> index;
-        for (size_t d = 0; d < lo.size(); ++d) index.push_back(p_.add(p_.substitute(args[d + 2], map), lo[d]));
-        map[l] = p_.load(y, p_.type(l), index, p_.substitute(args[0], map), p_.substitute(args[1], map));
+        for (size_t d = 0; d < lo.size(); ++d)
+          index.push_back(p_.add(p_.substitute(args[d + 2], map), lo[d]));
+        map[l] =
+            p_.load(y, p_.type(l), index, p_.substitute(args[0], map), p_.substitute(args[1], map));
       }
       if (!map.empty()) rewrite(p_, *s, map);
       for (View& v : s->store) {
@@ -271,7 +292,9 @@ class Parts {
     const uint32_t y = s.store[0].buffer;
     const std::vector<E>& dims = k_.buffers[y].dims;
     std::vector<Box> boxes;
-    if (!carve(s, {std::vector<E>(dims.size(), p_.integer(0)), dims, s.value[0]}, &boxes) || boxes.size() < 2) return false;
+    if (!carve(s, {std::vector<E>(dims.size(), p_.integer(0)), dims, s.value[0]}, &boxes) ||
+        boxes.size() < 2)
+      return false;
     if (!std::ranges::all_of(boxes, [&](const Box& b) { return known_size(b); })) return false;
     std::vector<Stage> parts;
     std::vector<uint32_t> moved;
@@ -279,8 +302,10 @@ class Parts {
       parts.push_back(part(s, b));
       const std::optional<uint32_t> t = copied(parts.back(), b.lo);
       const bool again = t && std::find(moved.begin(), moved.end(), *t) != moved.end();
-      if (t && *t != y && !again && movable(*t, y, &s)) moved.push_back(*t);
-      else moved.push_back(~0u);
+      if (t && *t != y && !again && movable(*t, y, &s))
+        moved.push_back(*t);
+      else
+        moved.push_back(~0u);
     }
     if (std::ranges::all_of(moved, [](uint32_t t) { return t == ~0u; })) return false;
     forget(s);
@@ -297,7 +322,8 @@ class Parts {
   // What stands behind a stage that is stored over t would read the update in it.
   bool read_later(uint32_t t, Place at) {
     const std::vector<Stage*>& readers = readers_[t];
-    return std::any_of(std::next(at), stages_.end(), [&](Stage& s) { return std::ranges::find(readers, &s) != readers.end(); });
+    return std::any_of(std::next(at), stages_.end(),
+                       [&](Stage& s) { return std::ranges::find(readers, &s) != readers.end(); });
   }
 
   // select(place is inside a box, update, x) where x can become the result.
@@ -310,8 +336,11 @@ class Parts {
     Stage as_copy = s;
     as_copy.value = {outside};
     const uint32_t y = s.store[0].buffer;
-    const std::optional<uint32_t> t = copied(as_copy, std::vector<E>(k_.buffers[y].dims.size(), p_.integer(0)));
-    if (!t || *t == y || s.store[0].index != std::vector<E>(p_.args(outside).begin() + 2, p_.args(outside).end())) return;
+    const std::optional<uint32_t> t =
+        copied(as_copy, std::vector<E>(k_.buffers[y].dims.size(), p_.integer(0)));
+    if (!t || *t == y ||
+        s.store[0].index != std::vector<E>(p_.args(outside).begin() + 2, p_.args(outside).end()))
+      return;
     std::vector<E> own;
     p_.loads(inside, &own);
     p_.loads(condition, &own);
@@ -337,7 +366,8 @@ class Parts {
     for (size_t d = 0; d < dims.size(); ++d) {
       const E at = over.store[0].index[d];
       if (p_.range(at).lo < 0) guard = p_.both(guard, p_.cmp(TENON_CMP_GE, at, p_.integer(0)));
-      if (!at_most(p_.add(at, p_.integer(1)), dims[d])) guard = p_.both(guard, p_.cmp(TENON_CMP_LT, at, dims[d]));
+      if (!at_most(p_.add(at, p_.integer(1)), dims[d]))
+        guard = p_.both(guard, p_.cmp(TENON_CMP_LT, at, dims[d]));
     }
     over.store[0].guard = guard;
     over.overlay = true;
@@ -350,12 +380,14 @@ class Parts {
   Kernel& k_;
   Pool& p_;
   const int64_t least_bytes_;
-  std::list<Stage> stages_;  // addresses stay
+  std::list<Stage> stages_;                             // addresses stay
   std::vector<std::vector<Stage*>> writers_, readers_;  // by buffer
 };
 
 }  // namespace
 
-void place_parts(Kernel& program, const Target& target) { Parts(program, target.part_bytes).run(); }
+void place_parts(Kernel& program, const Target& target) {
+  Parts(program, target.part_bytes).run();
+}
 
 }  // namespace tenon::kernelgen

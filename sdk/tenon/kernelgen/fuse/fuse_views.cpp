@@ -1,6 +1,6 @@
-// Data movement behind work that cannot move itself into its consumers: a contraction, a reduction, or what will run
-// in a contraction's epilogue. Such a stage stores to where the movement would have put its elements, when a consumer
-// could not name them in place.
+// Data movement behind work that cannot move itself into its consumers: a contraction, a reduction,
+// or what will run in a contraction's epilogue. Such a stage stores to where the movement would
+// have put its elements, when a consumer could not name them in place.
 #include <unordered_set>
 
 #include "tenon/kernelgen/fuse/fuse_internal.h"
@@ -34,7 +34,8 @@ class Placement {
         std::vector<size_t>& r = readers_[p_.at(l).ref];
         if (r.empty() || r.back() != i) r.push_back(i);
       }
-      const bool anchored = s.kind == StageKind::kContract || s.kind == StageKind::kAttention || in_epilogue(k_, s, of_contraction_);
+      const bool anchored = s.kind == StageKind::kContract || s.kind == StageKind::kAttention ||
+                            in_epilogue(k_, s, of_contraction_);
       for (const View& v : s.store) {
         writer_[v.buffer] = i;
         of_contraction_[v.buffer] = anchored;
@@ -54,10 +55,14 @@ class Placement {
   // The temp that stage i moves and nobody else reads; ~0u: it is no such stage.
   uint32_t moves(size_t i) const {
     const Stage& s = k_.stages[i];
-    if (s.kind != StageKind::kMap || s.store.size() != 1 || !plain_store(k_, s, s.store[0])) return ~0u;
+    if (s.kind != StageKind::kMap || s.store.size() != 1 || !plain_store(k_, s, s.store[0]))
+      return ~0u;
     const Expr& x = p_.at(s.value[0]);
-    if (x.kind != X::kLoad || p_.arg(s.value[0], 0) != kNone || k_.buffers[x.ref].role != Role::kTemp) return ~0u;
-    if (readers_[x.ref].size() != 1 || k_.buffers[x.ref].type != k_.buffers[s.store[0].buffer].type) return ~0u;
+    if (x.kind != X::kLoad || p_.arg(s.value[0], 0) != kNone ||
+        k_.buffers[x.ref].role != Role::kTemp)
+      return ~0u;
+    if (readers_[x.ref].size() != 1 || k_.buffers[x.ref].type != k_.buffers[s.store[0].buffer].type)
+      return ~0u;
     return x.ref;
   }
 
@@ -69,7 +74,8 @@ class Placement {
       todo.pop_back();
       if (at == kNone || !seen.insert(at).second) continue;
       const Expr& x = p_.at(at);
-      if (x.kind == X::kLoad || (x.kind == X::kOp && (x.op == kFloorDiv || x.op == kMod))) return true;
+      if (x.kind == X::kLoad || (x.kind == X::kOp && (x.op == kFloorDiv || x.op == kMod)))
+        return true;
       todo.insert(todo.end(), p_.args(at).begin(), p_.args(at).end());
     }
     return false;
@@ -80,7 +86,8 @@ class Placement {
     if (!of_contraction_[source]) return;
     // The chain of movements, and where its last element comes from.
     std::vector<size_t> chain{first};
-    std::vector<E> from(p_.args(k_.stages[first].value[0]).begin() + 2, p_.args(k_.stages[first].value[0]).end());
+    std::vector<E> from(p_.args(k_.stages[first].value[0]).begin() + 2,
+                        p_.args(k_.stages[first].value[0]).end());
     for (;;) {
       const Stage& s = k_.stages[chain.back()];
       const uint32_t y = s.store[0].buffer;
@@ -88,7 +95,8 @@ class Placement {
       const Stage& next = k_.stages[readers_[y][0]];
       std::unordered_map<E, E> map;
       for (size_t d = 0; d < s.store[0].index.size(); ++d) {
-        const E axis = s.store[0].index[d], at = p_.arg(next.value[0], static_cast<uint32_t>(d + 2));
+        const E axis = s.store[0].index[d],
+                at = p_.arg(next.value[0], static_cast<uint32_t>(d + 2));
         if (p_.at(axis).kind == X::kAxis) map[axis] = at;
       }
       for (E& e : from) e = p_.substitute(e, map);
@@ -131,7 +139,8 @@ class Placement {
   bool permuted(const Stage& s, const View& store, std::vector<E>* out) const {
     if (!element_wise(k_, s, s.value[0])) return false;
     std::unordered_map<E, E> place;
-    for (size_t d = 0; d < store.index.size(); ++d) place[p_.arg(s.value[0], static_cast<uint32_t>(d + 2))] = store.index[d];
+    for (size_t d = 0; d < store.index.size(); ++d)
+      place[p_.arg(s.value[0], static_cast<uint32_t>(d + 2))] = store.index[d];
     for (E e : s.store[0].index) {
       const auto it = place.find(e);
       out->push_back(p_.at(e).kind != X::kAxis || it == place.end() ? p_.integer(0) : it->second);
@@ -143,7 +152,8 @@ class Placement {
   bool relabelled(const Stage& s, const View& store, std::vector<E>* out) {
     out->clear();
     if (!s.relabels) return false;
-    const std::vector<E>&from = k_.buffers[store.buffer].dims, &to = k_.buffers[s.store[0].buffer].dims;
+    const std::vector<E>&from = k_.buffers[store.buffer].dims,
+          &to = k_.buffers[s.store[0].buffer].dims;
     *out = relabel(p_, from, store.index, to);
     return true;
   }
@@ -155,7 +165,8 @@ class Placement {
     return sum;
   }
 
-  // Neighbours in memory stay neighbours: else a movement of its own, by tiles, is faster than scattered stores.
+  // Neighbours in memory stay neighbours: else a movement of its own, by tiles, is faster than
+  // scattered stores.
   bool rows_stay(const View& before, const View& after, const std::vector<E>& index) {
     const E a = offset(before, before.index), b = offset(after, index);
     for (uint32_t axis = 0; axis < p_.axes().size(); ++axis) {
@@ -173,12 +184,14 @@ class Placement {
   Pool& p_;
   std::vector<std::vector<size_t>> readers_;  // by buffer: stages, in order
   std::vector<size_t> writer_;                // by buffer
-  std::vector<bool> of_contraction_;          // by buffer: a contraction writes it, perhaps in its epilogue
+  std::vector<bool> of_contraction_;  // by buffer: a contraction writes it, perhaps in its epilogue
   std::vector<bool> dead_;
 };
 
 }  // namespace
 
-void place_stores(Kernel& program) { Placement(program).run(); }
+void place_stores(Kernel& program) {
+  Placement(program).run();
+}
 
 }  // namespace tenon::kernelgen

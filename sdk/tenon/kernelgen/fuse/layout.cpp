@@ -41,7 +41,9 @@ uint32_t Edges::temp(DType type, std::vector<E> dims, int32_t channel) {
   if (!k_.buffers[id].dims.empty()) order(id);
   return id;
 }
-uint32_t Edges::like(uint32_t buffer, int32_t channel) { return temp(k_.buffers[buffer].type, k_.buffers[buffer].dims, channel); }
+uint32_t Edges::like(uint32_t buffer, int32_t channel) {
+  return temp(k_.buffers[buffer].type, k_.buffers[buffer].dims, channel);
+}
 
 std::vector<E> Edges::fresh_axes(const std::vector<E>& dims, std::vector<uint32_t>* ids) {
   std::vector<E> axes;
@@ -65,7 +67,8 @@ void Edges::copy(uint32_t from, uint32_t to, const std::vector<uint32_t>& origin
   k_.stages.push_back(std::move(s));
 }
 
-uint32_t Edges::reordered(uint32_t buffer, int32_t channel, DType type, const std::vector<uint32_t>& origins) {
+uint32_t Edges::reordered(uint32_t buffer, int32_t channel, DType type,
+                          const std::vector<uint32_t>& origins) {
   auto [it, fresh] = copies_.try_emplace({buffer, channel, type}, 0);
   if (fresh) {
     it->second = temp(type, k_.buffers[buffer].dims, channel);
@@ -74,7 +77,9 @@ uint32_t Edges::reordered(uint32_t buffer, int32_t channel, DType type, const st
   return it->second;
 }
 
-bool floats(const Pool& p, E e) { return p.at(e).kind == X::kLoad && p.type(e) == TENON_F32; }
+bool floats(const Pool& p, E e) {
+  return p.at(e).kind == X::kLoad && p.type(e) == TENON_F32;
+}
 
 E operand(const Pool& p, E e) {
   if (p.type(e) != TENON_F32) return kNone;
@@ -92,7 +97,8 @@ uint32_t widest_column(Pool& p, const Stage& s, const std::vector<uint32_t>& axe
   for (uint32_t a : axes) {
     const std::vector<E>& to = s.store[0].index;
     if (std::find(to.begin(), to.end(), p.axis(a)) == to.end()) continue;
-    if (best == ~0u || likely_size(p, p.axes()[a].extent) > likely_size(p, p.axes()[best].extent)) best = a;
+    if (best == ~0u || likely_size(p, p.axes()[a].extent) > likely_size(p, p.axes()[best].extent))
+      best = a;
   }
   return best;
 }
@@ -115,14 +121,17 @@ namespace {
 
 class Layouts {
  public:
-  Layouts(Kernel& k, const Target& t) : k_(k), p_(k.pool), t_(t), edges_(k), channel_(edges_.channels) {}
+  Layouts(Kernel& k, const Target& t)
+      : k_(k), p_(k.pool), t_(t), edges_(k), channel_(edges_.channels) {}
 
   void run() {
     for (Stage& s : k_.stages) {
       find_channels(s);
       mark(s);
     }
-    if (std::none_of(k_.stages.begin(), k_.stages.end(), [](const Stage& s) { return s.x_channel >= 0; })) return;
+    if (std::none_of(k_.stages.begin(), k_.stages.end(),
+                     [](const Stage& s) { return s.x_channel >= 0; }))
+      return;
     while (propagate()) {
     }
     for (uint32_t b = 0; b < k_.buffers.size(); ++b) {
@@ -138,10 +147,13 @@ class Layouts {
       }
       std::vector<std::pair<uint32_t, uint32_t>> turned;  // temp, output
       for (View& v : s.store) {
-        if (k_.buffers[v.buffer].role != Role::kOut || channel_[v.buffer] < 0 || edges_.same_order(v.buffer)) continue;
+        if (k_.buffers[v.buffer].role != Role::kOut || channel_[v.buffer] < 0 ||
+            edges_.same_order(v.buffer))
+          continue;
         // A scatter stores to one buffer twice.
         auto known = std::ranges::find(turned, v.buffer, &std::pair<uint32_t, uint32_t>::second);
-        if (known == turned.end()) known = turned.insert(known, {edges_.like(v.buffer, channel_[v.buffer]), v.buffer});
+        if (known == turned.end())
+          known = turned.insert(known, {edges_.like(v.buffer, channel_[v.buffer]), v.buffer});
         v.buffer = known->first;
       }
       const std::vector<uint32_t> origins = s.origins;
@@ -153,22 +165,26 @@ class Layouts {
  private:
   // ---- Which buffers ----
 
-  // Movements around a convolution may have renamed dims since it was built; -1: no dim holds channels alone any more.
+  // Movements around a convolution may have renamed dims since it was built; -1: no dim holds
+  // channels alone any more.
   void find_channels(Stage& s) {
     if (s.x_channel < 0) return;
-    const bool plain = s.kind == StageKind::kContract && s.panel == 0 && operand(p_, s.a) != kNone && operand(p_, s.b) != kNone &&
+    const bool plain = s.kind == StageKind::kContract && s.panel == 0 &&
+                       operand(p_, s.a) != kNone && operand(p_, s.b) != kNone &&
                        p_.arg(operand(p_, s.a), 0) == kNone && zero_outside(operand(p_, s.b));
     const E x = plain ? operand(p_, s.b) : kNone;
     const ContractAxes axes = plain ? contract_axes(p_, s) : ContractAxes{};
     auto uses = [&](E e, const std::vector<uint32_t>& list) {
       return std::any_of(list.begin(), list.end(), [&](uint32_t a) { return p_.uses_axis(e, a); });
     };
-    const std::vector<E> at = plain ? std::vector<E>(p_.args(x).begin() + 2, p_.args(x).end()) : std::vector<E>{};
+    const std::vector<E> at =
+        plain ? std::vector<E>(p_.args(x).begin() + 2, p_.args(x).end()) : std::vector<E>{};
     // Features lie side by side: a step along them moves in no other dim and changes no bound.
     auto holds_channels = [&](E e) {
       if (uses(e, axes.only_b) || p_.range(e).lo < 0) return false;
       return std::ranges::none_of(s.reduce, [&](uint32_t a) {
-        const bool elsewhere = std::ranges::count_if(at, [&](E other) { return p_.uses_axis(other, a); }) > 1;
+        const bool elsewhere =
+            std::ranges::count_if(at, [&](E other) { return p_.uses_axis(other, a); }) > 1;
         const E guard = p_.arg(x, 0);
         return p_.uses_axis(e, a) && (elsewhere || (guard != kNone && p_.uses_axis(guard, a)));
       });
@@ -188,7 +204,8 @@ class Layouts {
     }
   }
 
-  // Tiles of pixels leave out what is outside the input, so it must be zero; a pad of another value is none.
+  // Tiles of pixels leave out what is outside the input, so it must be zero; a pad of another value
+  // is none.
   bool zero_outside(E load) const {
     const E other = p_.arg(load, 1);
     return p_.arg(load, 0) == kNone || (p_.is_const(other) && p_.number_value(other) == 0);
@@ -202,7 +219,9 @@ class Layouts {
 
   bool want(uint32_t buffer, int32_t channel) {
     const Buffer& b = k_.buffers[buffer];
-    if ((b.role != Role::kTemp && b.role != Role::kOut) || b.dims.size() < 3 || channel_[buffer] >= 0 || b.keep) return false;
+    if ((b.role != Role::kTemp && b.role != Role::kOut) || b.dims.size() < 3 ||
+        channel_[buffer] >= 0 || b.keep)
+      return false;
     channel_[buffer] = channel;
     return true;
   }
@@ -234,17 +253,21 @@ class Layouts {
     const auto channel = static_cast<size_t>(channel_[to_store ? p_.at(load).ref : store.buffer]);
     if (element_wise(s, load, store)) return static_cast<int32_t>(channel);
     const auto found = std::find(to.begin(), to.end(), from[channel]);
-    return plain_axis(from[channel]) && found != to.end() ? static_cast<int32_t>(found - to.begin()) : -1;
+    return plain_axis(from[channel]) && found != to.end() ? static_cast<int32_t>(found - to.begin())
+                                                          : -1;
   }
 
-  // A product of pixels with weights that have several dims of their own (a transposed convolution whose windows do
-  // not meet) is a convolution of one tap, once for each of the other dims.
+  // A product of pixels with weights that have several dims of their own (a transposed convolution
+  // whose windows do not meet) is a convolution of one tap, once for each of the other dims.
   bool adopt(Stage& s) {
-    if (s.kind != StageKind::kContract || s.x_channel >= 0 || s.panel != 0 || s.reduce.size() != 1) return false;
+    if (s.kind != StageKind::kContract || s.x_channel >= 0 || s.panel != 0 || s.reduce.size() != 1)
+      return false;
     for (const auto& [w, x] : {std::pair{s.a, s.b}, std::pair{s.b, s.a}}) {
-      if (!floats(p_, w) || !floats(p_, x) || p_.arg(w, 0) != kNone || p_.arg(x, 0) != kNone) return false;
+      if (!floats(p_, w) || !floats(p_, x) || p_.arg(w, 0) != kNone || p_.arg(x, 0) != kNone)
+        return false;
       const int32_t channel = channel_[p_.at(x).ref];
-      if (channel < 0 || p_.arg(x, 2 + static_cast<uint32_t>(channel)) != p_.axis(s.reduce[0])) continue;
+      if (channel < 0 || p_.arg(x, 2 + static_cast<uint32_t>(channel)) != p_.axis(s.reduce[0]))
+        continue;
       Stage turned = s;
       turned.a = w;
       turned.b = x;
@@ -256,7 +279,8 @@ class Layouts {
       s.b = x;
       s.x_channel = channel;
       const std::vector<E>& to = s.store[0].index;
-      s.out_channel = static_cast<int32_t>(std::find(to.begin(), to.end(), p_.axis(column)) - to.begin());
+      s.out_channel =
+          static_cast<int32_t>(std::find(to.begin(), to.end(), p_.axis(column)) - to.begin());
       want(s.store[0].buffer, s.out_channel);
       return true;
     }
@@ -287,7 +311,8 @@ class Layouts {
     return changed;
   }
 
-  // Sums and products that read a channels-last temp through a reshape get it in the order of the reshape.
+  // Sums and products that read a channels-last temp through a reshape get it in the order of the
+  // reshape.
   void linear_operands(Stage& s) {
     std::vector<E> loads;
     for (const auto* list : {&s.step}) {
@@ -306,7 +331,8 @@ class Layouts {
       bool apart = true;
       for (const View& v : s.store) apart = apart && !element_wise(s, l, v);
       if (!apart) continue;
-      map[l] = p_.load(edges_.reordered(b, -1, p_.type(l), s.origins), p_.type(l), std::span<const E>(args).subspan(2), args[0], args[1]);
+      map[l] = p_.load(edges_.reordered(b, -1, p_.type(l), s.origins), p_.type(l),
+                       std::span<const E>(args).subspan(2), args[0], args[1]);
     }
     if (map.empty()) return;
     for (auto* list : {&s.step, &s.final}) {

@@ -1,4 +1,5 @@
-// Operands of convolutions as register tiles read them: panels of weights, channels side by side, padded copies.
+// Operands of convolutions as register tiles read them: panels of weights, channels side by side,
+// padded copies.
 #include <algorithm>
 #include <iterator>
 #include <unordered_map>
@@ -9,7 +10,9 @@
 namespace tenon::kernelgen {
 namespace {
 
-bool contains(const std::vector<uint32_t>& v, uint32_t x) { return std::find(v.begin(), v.end(), x) != v.end(); }
+bool contains(const std::vector<uint32_t>& v, uint32_t x) {
+  return std::find(v.begin(), v.end(), x) != v.end();
+}
 
 class Operands {
  public:
@@ -21,7 +24,8 @@ class Operands {
     for (uint32_t a : s.reduce) (p_.uses_axis(channels, a) ? w.in : w.spatial).push_back(a);
     const bool depthwise = w.axes.only_a.empty() && w.axes.both.size() == 1 && w.in.empty();
     // One pixel is a matrix times a vector, which is best read along its rows.
-    const bool tiled = (depthwise || widest_column(p_, s, w.axes.only_a) != ~0u) && w.in.size() <= 1 && !w.axes.only_b.empty() && known(s);
+    const bool tiled = (depthwise || widest_column(p_, s, w.axes.only_a) != ~0u) &&
+                       w.in.size() <= 1 && !w.axes.only_b.empty() && known(s);
     if (!tiled) return floats(p_, s.b) ? channels_last_input(s) : void();
     if (depthwise || !few_channels(w) || !padded_input(s, w)) channels_last_input(s);
     depthwise ? pack_channels(s, w) : pack_panels(s, w);
@@ -40,9 +44,12 @@ class Operands {
     for (uint32_t a : s.reduce) taps *= static_cast<double>(likely_size(p_, p_.axes()[a].extent));
     const E channels = p_.args(operand(p_, s.b))[2 + static_cast<size_t>(s.x_channel)];
     for (uint32_t a : s.reduce) {
-      if (p_.uses_axis(channels, a)) taps /= static_cast<double>(likely_size(p_, p_.axes()[a].extent));
+      if (p_.uses_axis(channels, a))
+        taps /= static_cast<double>(likely_size(p_, p_.axes()[a].extent));
     }
-    return taps <= kTaps && std::all_of(s.reduce.begin(), s.reduce.end(), [&](uint32_t a) { return p_.value(p_.axes()[a].extent).has_value(); });
+    return taps <= kTaps && std::all_of(s.reduce.begin(), s.reduce.end(), [&](uint32_t a) {
+             return p_.value(p_.axes()[a].extent).has_value();
+           });
   }
 
   // The input with its channels side by side, as f32.
@@ -50,11 +57,14 @@ class Operands {
     const E from = operand(p_, s.b);
     const uint32_t x = p_.at(from).ref;
     const Buffer& b = k_.buffers[x];
-    const bool in_order = b.dims.size() < 3 || p_.is_const(b.strides[static_cast<size_t>(s.x_channel)], 1) || p_.is_const(b.dims[static_cast<size_t>(s.x_channel)], 1);
+    const bool in_order = b.dims.size() < 3 ||
+                          p_.is_const(b.strides[static_cast<size_t>(s.x_channel)], 1) ||
+                          p_.is_const(b.dims[static_cast<size_t>(s.x_channel)], 1);
     if (from == s.b && in_order) return;
     const uint32_t turned = edges_.reordered(x, s.x_channel, TENON_F32, s.origins);
     const std::vector<E> args(p_.args(from).begin(), p_.args(from).end());
-    s.b = p_.load(turned, TENON_F32, std::span<const E>(args).subspan(2), args[0], args[0] == kNone ? kNone : p_.number(0, TENON_F32));
+    s.b = p_.load(turned, TENON_F32, std::span<const E>(args).subspan(2), args[0],
+                  args[0] == kNone ? kNone : p_.number(0, TENON_F32));
   }
 
   bool few_channels(const Window& w) const {
@@ -67,10 +77,12 @@ class Operands {
     const Expr& x = p_.at(guard);
     if (x.kind != X::kOp) return false;
     if (x.op == TENON_S_AND) return bounds_only(p_.arg(guard, 0)) && bounds_only(p_.arg(guard, 1));
-    return x.op == TENON_S_CMP && x.ref != TENON_CMP_EQ && x.ref != TENON_CMP_NE && !divides(p_, guard);
+    return x.op == TENON_S_CMP && x.ref != TENON_CMP_EQ && x.ref != TENON_CMP_NE &&
+           !divides(p_, guard);
   }
 
-  // A copy of the input that has its padding around it: then no tap is outside, and the taps of a row lie in one run.
+  // A copy of the input that has its padding around it: then no tap is outside, and the taps of a
+  // row lie in one run.
   bool padded_input(Stage& s, const Window& w) {
     const E load = operand(p_, s.b);
     const uint32_t x = p_.at(load).ref;
@@ -100,7 +112,9 @@ class Operands {
       low.push_back(rest);
       index.push_back(p_.sub(at, rest));
     }
-    if (load == s.b && args[0] == kNone && p_.is_const(k_.buffers[x].strides[static_cast<size_t>(s.x_channel)], 1)) return false;
+    if (load == s.b && args[0] == kNone &&
+        p_.is_const(k_.buffers[x].strides[static_cast<size_t>(s.x_channel)], 1))
+      return false;
     const uint32_t padded = edges_.temp(TENON_F32, dims, s.x_channel);
     Stage fill;
     const std::vector<E> axes = edges_.fresh_axes(dims, &fill.space);
@@ -122,7 +136,8 @@ class Operands {
   uint32_t lanes() const { return t_.vector_bytes / size_of(TENON_F32); }
 
   // Runs `fill` for new axes in place of those of the weights; returns the buffer.
-  uint32_t packed(const Stage& s, const std::vector<uint32_t>& kept, E columns, uint32_t column, int64_t panel, bool channels) {
+  uint32_t packed(const Stage& s, const std::vector<uint32_t>& kept, E columns, uint32_t column,
+                  int64_t panel, bool channels) {
     std::vector<E> dims;
     for (uint32_t a : kept) dims.push_back(p_.axes()[a].extent);
     const E panels = p_.ceildiv(columns, panel);
@@ -142,7 +157,8 @@ class Operands {
     fill.value = {p_.substitute(s.a, map, exact ? kNone : p_.cmp(TENON_CMP_LT, col, columns))};
     const uint32_t id = edges_.temp(p_.type(s.a), dims, -1);
     Buffer& b = k_.buffers[id];
-    // Depthwise: [taps, channels]. Else [outer, panels, taps, panel]: what is left of the taps comes after the panels.
+    // Depthwise: [taps, channels]. Else [outer, panels, taps, panel]: what is left of the taps
+    // comes after the panels.
     const size_t n = kept.size();
     if (!channels) {
       E stride = p_.integer(1);
@@ -163,7 +179,8 @@ class Operands {
     return id;
   }
 
-  void use_packed(Stage& s, uint32_t id, const std::vector<uint32_t>& kept, uint32_t column, int64_t panel) {
+  void use_packed(Stage& s, uint32_t id, const std::vector<uint32_t>& kept, uint32_t column,
+                  int64_t panel) {
     std::vector<E> index;
     for (uint32_t a : kept) index.push_back(p_.axis(a));
     const E c = p_.axis(column);
@@ -181,7 +198,8 @@ class Operands {
     const TileShape tile = convolution_tile(t_, lanes(), m, likely_size(p_, columns), 0);
     const int64_t panel = int64_t{tile.nr} * lanes();
     std::vector<uint32_t> kept = w.axes.both;
-    std::copy_if(w.axes.only_a.begin(), w.axes.only_a.end(), std::back_inserter(kept), [&](uint32_t a) { return a != column; });
+    std::copy_if(w.axes.only_a.begin(), w.axes.only_a.end(), std::back_inserter(kept),
+                 [&](uint32_t a) { return a != column; });
     kept.insert(kept.end(), w.spatial.begin(), w.spatial.end());
     kept.insert(kept.end(), w.in.begin(), w.in.end());
     use_packed(s, packed(s, kept, columns, column, panel, false), kept, column, panel);
@@ -193,7 +211,8 @@ class Operands {
     const E columns = p_.axes()[column].extent;
     const uint32_t id = packed(s, w.spatial, columns, column, lanes(), true);
     use_packed(s, id, w.spatial, column, lanes());
-    const int64_t vectors = std::min<int64_t>(kDepthwiseVectors, (likely_size(p_, columns) + lanes() - 1) / lanes());
+    const int64_t vectors =
+        std::min<int64_t>(kDepthwiseVectors, (likely_size(p_, columns) + lanes() - 1) / lanes());
     s.panel = static_cast<uint32_t>(vectors * lanes());
   }
 
@@ -205,6 +224,8 @@ class Operands {
 
 }  // namespace
 
-void convolution_operands(Edges& edges, const Target& target, Stage& s) { Operands(edges, edges.kernel(), target).convolution(s); }
+void convolution_operands(Edges& edges, const Target& target, Stage& s) {
+  Operands(edges, edges.kernel(), target).convolution(s);
+}
 
 }  // namespace tenon::kernelgen

@@ -1,5 +1,5 @@
-// What layout.cpp and layout_convolution.cpp share: buffers in another order, and facts about operands. Internal to
-// kernelgen.
+// What layout.cpp and layout_convolution.cpp share: buffers in another order, and facts about
+// operands. Internal to kernelgen.
 #ifndef TENON_KERNELGEN_FUSE_LAYOUT_INTERNAL_H_
 #define TENON_KERNELGEN_FUSE_LAYOUT_INTERNAL_H_
 
@@ -12,12 +12,14 @@
 
 namespace tenon::kernelgen {
 
-// Adds temps in an order of its own, and stages that copy into them, to the end of a program's stages.
+// Adds temps in an order of its own, and stages that copy into them, to the end of a program's
+// stages.
 class Edges {
  public:
   explicit Edges(Kernel& k) : channels(k.buffers.size(), -1), k_(k), p_(k.pool) {}
 
-  std::vector<int32_t> channels;  // by buffer: the dim of its channels, wanted innermost; -1: no wish
+  std::vector<int32_t>
+      channels;  // by buffer: the dim of its channels, wanted innermost; -1: no wish
 
   Kernel& kernel() { return k_; }
   // Channels are innermost in row-major order too.
@@ -30,7 +32,8 @@ class Edges {
   std::vector<E> fresh_axes(const std::vector<E>& dims, std::vector<uint32_t>* ids);
   void copy(uint32_t from, uint32_t to, const std::vector<uint32_t>& origins);
   // A copy in that order and type; one for all who ask.
-  uint32_t reordered(uint32_t buffer, int32_t channel, DType type, const std::vector<uint32_t>& origins);
+  uint32_t reordered(uint32_t buffer, int32_t channel, DType type,
+                     const std::vector<uint32_t>& origins);
 
  private:
   Kernel& k_;
@@ -45,8 +48,9 @@ bool divides(const Pool& p, E e);
 // Of these axes the longest that a dim of the result runs along alone; ~0u: none.
 uint32_t widest_column(Pool& p, const Stage& s, const std::vector<uint32_t>& axes);
 
-// Lays the operands of a convolution out for register tiles: weights in panels, channels of the input side by side,
-// an input of few channels with its padding. Stages that write them go before `s`, to the end of the program's.
+// Lays the operands of a convolution out for register tiles: weights in panels, channels of the
+// input side by side, an input of few channels with its padding. Stages that write them go before
+// `s`, to the end of the program's.
 void convolution_operands(Edges& edges, const Target& target, Stage& s);
 
 }  // namespace tenon::kernelgen

@@ -62,10 +62,11 @@ bool computes(const Pool& p, const std::vector<E>& values) {
 // Moves elements so that neighbours of the result were none before.
 bool turns_over(const Pool& p, const Stage& s, size_t result) {
   const E v = s.value[result];
-  if (p.at(v).kind != X::kLoad || s.store[result].index.empty() || p.args(v).size() < 3) return false;
+  if (p.at(v).kind != X::kLoad || s.store[result].index.empty() || p.args(v).size() < 3)
+    return false;
   const E last = s.store[result].index.back();
-  return p.at(last).kind == X::kAxis && p.args(v).back() != last && !p.is_const(p.axes()[p.at(last).ref].extent, 1) &&
-         [&] {
+  return p.at(last).kind == X::kAxis && p.args(v).back() != last &&
+         !p.is_const(p.axes()[p.at(last).ref].extent, 1) && [&] {
            for (E i : p.args(v).subspan(2)) {
              if (p.uses_axis(i, p.at(last).ref)) return true;
            }
@@ -75,7 +76,12 @@ bool turns_over(const Pool& p, const Stage& s, size_t result) {
 
 class Mover {
  public:
-  explicit Mover(Kernel& k) : k_(k), p_(k.pool), fixed_(fixed_stages(k)), at_run_(k.buffers.size()), readers_(k.buffers.size()) {
+  explicit Mover(Kernel& k)
+      : k_(k),
+        p_(k.pool),
+        fixed_(fixed_stages(k)),
+        at_run_(k.buffers.size()),
+        readers_(k.buffers.size()) {
     for (size_t i = 0; i < k_.stages.size(); ++i) {
       for (const View& v : k_.stages[i].store) at_run_[v.buffer] = at_run_[v.buffer] || !fixed_[i];
       for (E l : loads_of(p_, k_.stages[i])) readers_[p_.at(l).ref].push_back({i, l});
@@ -131,7 +137,7 @@ class Mover {
   Kernel& k_;
   Pool& p_;
   std::vector<bool> fixed_;
-  std::vector<bool> at_run_;  // by buffer: a run writes some of it
+  std::vector<bool> at_run_;                  // by buffer: a run writes some of it
   std::vector<std::vector<Reader>> readers_;  // by buffer
 };
 
@@ -157,14 +163,18 @@ std::vector<bool> fixed_stages(const Kernel& k) {
     fixed[i] = !reads[i].empty() && !varies(k.pool, k.stages[i]);
   }
   const auto of_load = [&](uint32_t b) {
-    return k.buffers[b].role == Role::kConstant || k.buffers[b].role == Role::kPersistent || (written[b] && !at_run[b]);
+    return k.buffers[b].role == Role::kConstant || k.buffers[b].role == Role::kPersistent ||
+           (written[b] && !at_run[b]);
   };
   // Results are made anew in each run, and what one stage makes comes at one time.
   const auto runs = [&](size_t i) {
-    const auto late = [&](const View& v) { return at_run[v.buffer] || k.buffers[v.buffer].role == Role::kOut; };
+    const auto late = [&](const View& v) {
+      return at_run[v.buffer] || k.buffers[v.buffer].role == Role::kOut;
+    };
     return !fixed[i] || std::ranges::any_of(k.stages[i].store, late);
   };
-  // A buffer is there at load if all of it is: who writes a part of it in a run may stand behind who reads another part.
+  // A buffer is there at load if all of it is: who writes a part of it in a run may stand behind
+  // who reads another part.
   for (bool changed = true; changed;) {
     changed = false;
     for (size_t i = 0; i < n; ++i) {
@@ -179,8 +189,12 @@ std::vector<bool> fixed_stages(const Kernel& k) {
   return fixed;
 }
 
-void keep_what_pays(Kernel& program) { Mover(program).keep_what_pays(); }
-void keep_the_rest(Kernel& program) { Mover(program).keep_the_rest(); }
+void keep_what_pays(Kernel& program) {
+  Mover(program).keep_what_pays();
+}
+void keep_the_rest(Kernel& program) {
+  Mover(program).keep_the_rest();
+}
 
 void move_to_load(Kernel& program, const Target& target, Verifier* verifier) {
   keep_what_pays(program);

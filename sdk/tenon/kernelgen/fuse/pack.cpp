@@ -28,7 +28,9 @@ int64_t panel_columns(const Target& t, DType acc, int64_t n) {
 
 namespace {
 
-bool has(const std::vector<uint32_t>& v, uint32_t x) { return std::find(v.begin(), v.end(), x) != v.end(); }
+bool has(const std::vector<uint32_t>& v, uint32_t x) {
+  return std::find(v.begin(), v.end(), x) != v.end();
+}
 
 class Packer {
  public:
@@ -98,7 +100,8 @@ class Packer {
     }
   }
 
-  // [batch...][panel][k][lane]; k counts the reduction axes in the order of the stage. In pairs: [...][k / 2][lane][2].
+  // [batch...][panel][k][lane]; k counts the reduction axes in the order of the stage. In pairs:
+  // [...][k / 2][lane][2].
   Stage packing(const Stage& s, E operand, uint32_t column, int64_t n, int64_t panel, bool pairs) {
     Stage out;
     out.kind = StageKind::kMap;
@@ -161,12 +164,14 @@ class Packer {
     const E zero = p_.number(0, p_.type(value));
     if (p_.at(value).kind == X::kLoad && p_.arg(value, 0) == guard) {
       const std::vector<E> args(p_.args(value).begin(), p_.args(value).end());
-      return p_.load(p_.at(value).ref, p_.type(value), std::span<const E>(args).subspan(2), guard, zero);
+      return p_.load(p_.at(value).ref, p_.type(value), std::span<const E>(args).subspan(2), guard,
+                     zero);
     }
     return p_.op(TENON_S_SELECT, {guard, value, zero});
   }
 
-  E reading(const Stage& s, E operand, uint32_t column, uint32_t buffer, int64_t panel, bool pairs) {
+  E reading(const Stage& s, E operand, uint32_t column, uint32_t buffer, int64_t panel,
+            bool pairs) {
     std::vector<E> index;
     for (uint32_t a : batch_axes(s, operand, column)) index.push_back(p_.axis(a));
     E k = p_.integer(0);
@@ -174,7 +179,8 @@ class Packer {
     const E j = p_.axis(column), wide = p_.integer(panel);
     if (pairs) {
       const E two = p_.integer(2);
-      index.insert(index.end(), {p_.floordiv(j, wide), p_.floordiv(k, two), p_.mod(j, wide), p_.mod(k, two)});
+      index.insert(index.end(),
+                   {p_.floordiv(j, wide), p_.floordiv(k, two), p_.mod(j, wide), p_.mod(k, two)});
     } else {
       index.insert(index.end(), {p_.floordiv(j, wide), k, p_.mod(j, wide)});
     }
@@ -188,6 +194,8 @@ class Packer {
 
 }  // namespace
 
-void pack_constants(Kernel& program, const Target& target) { Packer(program, target).run(); }
+void pack_constants(Kernel& program, const Target& target) {
+  Packer(program, target).run();
+}
 
 }  // namespace tenon::kernelgen

@@ -1,9 +1,10 @@
 // Reductions of few rows that are huge: cut into chunks that threads share.
 //
-// A Reduce whose rows are too few for the threads of a machine becomes two: one over the points of each chunk, whose
-// states lie in memory, and one that merges them in order. How a row is cut depends on its size alone, so that results
-// do not depend on the number of threads. An element-wise stage in front that is stored for others as well (a
-// softmax's exponentials) is cut the same way, and then runs in the loop of the chunk's reduction.
+// A Reduce whose rows are too few for the threads of a machine becomes two: one over the points of
+// each chunk, whose states lie in memory, and one that merges them in order. How a row is cut
+// depends on its size alone, so that results do not depend on the number of threads. An
+// element-wise stage in front that is stored for others as well (a softmax's exponentials) is cut
+// the same way, and then runs in the loop of the chunk's reduction.
 #include <optional>
 
 #include "tenon/kernelgen/fuse/fuse_internal.h"
@@ -11,7 +12,7 @@
 namespace tenon::kernelgen {
 namespace {
 
-constexpr int64_t kFewRows = 8;            // rows that do not need this
+constexpr int64_t kFewRows = 8;  // rows that do not need this
 constexpr int64_t kMostChunks = 1 << 16;
 
 class Splitter {
@@ -51,7 +52,8 @@ class Splitter {
   }
 
   std::optional<Cut> find_cut(const Stage& s) {
-    if (s.kind != StageKind::kReduce || s.reduce.empty() || points(s.reduce) < target_.huge_row) return std::nullopt;
+    if (s.kind != StageKind::kReduce || s.reduce.empty() || points(s.reduce) < target_.huge_row)
+      return std::nullopt;
     // Symbolic rows without a likely number are taken to be many.
     for (uint32_t a : s.space) {
       if (!p_.value(p_.axes()[a].extent) && likely(p_.axes()[a].extent) == 0) return std::nullopt;
@@ -61,7 +63,8 @@ class Splitter {
     for (uint32_t a : s.reduce) {
       if (likely(p_.axes()[axis].extent) < kFewRows) axis = a;
     }
-    const int64_t n = likely(p_.axes()[axis].extent), inner = std::max<int64_t>(1, points(s.reduce) / std::max<int64_t>(1, n));
+    const int64_t n = likely(p_.axes()[axis].extent),
+                  inner = std::max<int64_t>(1, points(s.reduce) / std::max<int64_t>(1, n));
     if (n < kFewRows) return std::nullopt;
     Cut cut{axis, 1, true, p_.axes()[axis].extent};
     if (inner >= target_.row_chunk / 4 && n <= kMostChunks) return cut;
@@ -96,12 +99,17 @@ class Splitter {
     dims.push_back(cut.count);
     index.push_back(p_.axis(number));
     for (uint32_t a : s.reduce) {
-      if (a != cut.axis || cut.chunk > 1) out.reduce.push_back(p_.add_axis(a == cut.axis ? p_.integer(cut.chunk) : p_.axes()[a].extent));
+      if (a != cut.axis || cut.chunk > 1)
+        out.reduce.push_back(
+            p_.add_axis(a == cut.axis ? p_.integer(cut.chunk) : p_.axes()[a].extent));
       own[p_.axis(a)] = a != cut.axis    ? p_.axis(out.reduce.back())
                         : cut.chunk == 1 ? p_.axis(number)
-                                         : p_.add(p_.mul(p_.axis(number), p_.integer(cut.chunk)), p_.axis(out.reduce.back()));
+                                         : p_.add(p_.mul(p_.axis(number), p_.integer(cut.chunk)),
+                                                  p_.axis(out.reduce.back()));
     }
-    const E inside = cut.exact ? kNone : p_.cmp(TENON_CMP_LT, own[p_.axis(cut.axis)], p_.axes()[cut.axis].extent);
+    const E inside = cut.exact
+                         ? kNone
+                         : p_.cmp(TENON_CMP_LT, own[p_.axis(cut.axis)], p_.axes()[cut.axis].extent);
     out.init = s.init;
     out.merge = s.merge;
     std::unordered_map<E, E> loaded;
@@ -142,14 +150,19 @@ class Splitter {
     for (E l : loads_of(p_, k_.stages[reader])) {
       const std::span<const E> at = p_.args(l).subspan(2);
       const auto d = std::ranges::find(at, p_.axis(cut.axis));
-      if (d != at.end() && p_.arg(l, 0) == kNone) found.push_back({p_.at(l).ref, static_cast<size_t>(d - at.begin())});
+      if (d != at.end() && p_.arg(l, 0) == kNone)
+        found.push_back({p_.at(l).ref, static_cast<size_t>(d - at.begin())});
     }
     for (auto [buffer, dim] : found) {
       Stage* writer = sole_writer(buffer);
       const Buffer& b = k_.buffers[buffer];
-      if (writer == nullptr || b.role != Role::kTemp || b.keep || b.dims[dim] != p_.axes()[cut.axis].extent) continue;
+      if (writer == nullptr || b.role != Role::kTemp || b.keep ||
+          b.dims[dim] != p_.axes()[cut.axis].extent)
+        continue;
       const E at = writer->store[0].index[dim];
-      if (writer->kind != StageKind::kMap || !plain_store(k_, *writer, writer->store[0]) || p_.at(at).kind != X::kAxis) continue;
+      if (writer->kind != StageKind::kMap || !plain_store(k_, *writer, writer->store[0]) ||
+          p_.at(at).kind != X::kAxis)
+        continue;
       cut_stage(*writer, p_.at(at).ref, cut);
       cut_dim(buffer, dim, cut);
     }
@@ -172,7 +185,9 @@ class Splitter {
     const auto at = std::ranges::find(s.space, axis);
     *at = place;
     s.space.insert(at, number);
-    rewrite(p_, s, {{p_.axis(axis), p_.add(p_.mul(p_.axis(number), p_.integer(cut.chunk)), p_.axis(place))}});
+    rewrite(
+        p_, s,
+        {{p_.axis(axis), p_.add(p_.mul(p_.axis(number), p_.integer(cut.chunk)), p_.axis(place))}});
   }
 
   // The same memory under one dim more, for all who name it.
@@ -193,7 +208,8 @@ class Splitter {
         const std::vector<E> args(p_.args(l).begin(), p_.args(l).end());
         std::vector<E> index;
         for (size_t d = 2; d < args.size(); ++d) index.push_back(p_.substitute(args[d], map));
-        map[l] = p_.load(buffer, p_.type(l), split(index), p_.substitute(args[0], map), p_.substitute(args[1], map));
+        map[l] = p_.load(buffer, p_.type(l), split(index), p_.substitute(args[0], map),
+                         p_.substitute(args[1], map));
       }
       if (!map.empty()) rewrite(p_, s, map);
       for (View& v : s.store) {
@@ -203,7 +219,8 @@ class Splitter {
     Buffer& b = k_.buffers[buffer];
     b.dims[dim] = cut.count;
     b.dims.insert(b.dims.begin() + static_cast<std::ptrdiff_t>(dim) + 1, chunk);
-    b.strides.insert(b.strides.begin() + static_cast<std::ptrdiff_t>(dim), p_.mul(b.strides[dim], chunk));
+    b.strides.insert(b.strides.begin() + static_cast<std::ptrdiff_t>(dim),
+                     p_.mul(b.strides[dim], chunk));
   }
 
   Kernel& k_;
@@ -213,6 +230,8 @@ class Splitter {
 
 }  // namespace
 
-void split_reductions(Kernel& program, const Target& target) { Splitter(program, target).run(); }
+void split_reductions(Kernel& program, const Target& target) {
+  Splitter(program, target).run();
+}
 
 }  // namespace tenon::kernelgen

@@ -1,4 +1,5 @@
-// Concat, pad and updates as views of their result, and few huge rows in chunks: what is decided, and values on every instruction set.
+// Concat, pad and updates as views of their result, and few huge rows in chunks: what is decided,
+// and values on every instruction set.
 #include "tenon/kernelgen/testing/test_values.h"
 
 namespace tenon::kernelgen {
@@ -12,11 +13,15 @@ Tensor linear(Builder& b, const Tensor& x, E n) {
   const uint32_t sum_a[] = {1}, sum_b[] = {0};
   return b.dot(x, b.constant(TENON_F32, {x.dims[1], n}), {}, {}, sum_a, sum_b);
 }
-Tensor relu(Builder& b, const Tensor& x) { return op(b, TENON_S_MAX, {x, b.fill(x.type, x.dims, 0)}); }
+Tensor relu(Builder& b, const Tensor& x) {
+  return op(b, TENON_S_MAX, {x, b.fill(x.type, x.dims, 0)});
+}
 
 Tensor softmax(Builder& b, const Tensor& x) {
   const uint32_t last[] = {1}, row[] = {0};
-  const Tensor e = op(b, TENON_S_EXP, {op(b, TENON_S_SUB, {x, b.broadcast(b.reduce(x, last, Fold::kMax), x.dims, row)})});
+  const Tensor e =
+      op(b, TENON_S_EXP,
+         {op(b, TENON_S_SUB, {x, b.broadcast(b.reduce(x, last, Fold::kMax), x.dims, row)})});
   return op(b, TENON_S_DIV, {e, b.broadcast(b.reduce(e, last, Fold::kSum), x.dims, row)});
 }
 
@@ -26,7 +31,8 @@ Tensor conv3(Builder& b, const Tensor& x, int64_t out) {
   const WindowDim window[] = {{3, 1, 1, 1}, {3, 1, 1, 1}};
   std::vector<E> to = x.dims;
   to[1] = b.dim(out);
-  return b.conv(x, b.constant(TENON_F32, {b.dim(out), x.dims[1], b.dim(3), b.dim(3)}), n, window, 1, to);
+  return b.conv(x, b.constant(TENON_F32, {b.dim(out), x.dims[1], b.dim(3), b.dim(3)}), n, window, 1,
+                to);
 }
 
 Tensor concat(Builder& b, std::initializer_list<Tensor> parts, uint32_t axis) {
@@ -41,21 +47,27 @@ std::vector<Kernel> kernels_of(Builder& b, const Target& target = Target::avx512
   std::vector<Kernel> all = split(std::move(program), target);
   // Without those of the load.
   std::erase_if(all, [](const Kernel& k) {
-    return k.stages[0].kind == StageKind::kMap && std::ranges::any_of(k.buffers, [](const Buffer& b) { return b.role == Role::kConstant; });
+    return k.stages[0].kind == StageKind::kMap &&
+           std::ranges::any_of(k.buffers,
+                               [](const Buffer& b) { return b.role == Role::kConstant; });
   });
   return all;
 }
 
 size_t copies(const std::vector<Kernel>& kernels) {
-  return static_cast<size_t>(std::ranges::count_if(kernels, [](const Kernel& k) { return k.stages[0].kind == StageKind::kMap; }));
+  return static_cast<size_t>(std::ranges::count_if(
+      kernels, [](const Kernel& k) { return k.stages[0].kind == StageKind::kMap; }));
 }
 
-// Products with their epilogues, a softmax and a column sum, each into its part; an input is copied.
+// Products with their epilogues, a softmax and a column sum, each into its part; an input is
+// copied.
 void joined(Builder& b, E rows, const std::vector<E>& n, uint32_t axis) {
   const Tensor x = b.input(TENON_F32, {rows, b.dim(40)});
-  const Tensor given = b.input(TENON_F32, axis == 1 ? std::vector{rows, n[2]} : std::vector{n[2], n[0]});
+  const Tensor given =
+      b.input(TENON_F32, axis == 1 ? std::vector{rows, n[2]} : std::vector{n[2], n[0]});
   const Tensor a = relu(b, linear(b, x, n[0]));
-  const Tensor c = softmax(b, b.input(TENON_F32, axis == 1 ? std::vector{rows, n[1]} : std::vector{n[1], n[0]}));
+  const Tensor c =
+      softmax(b, b.input(TENON_F32, axis == 1 ? std::vector{rows, n[1]} : std::vector{n[1], n[0]}));
   const Tensor y = concat(b, {a, c, given}, axis);
   b.output(y);
 }
@@ -75,7 +87,8 @@ TEST(Views, OperandsAreWrittenIntoTheirPart) {
 
 TEST(Views, ValuesOfPartsOddAndSymbolic) {
   Builder b, s;
-  const std::vector<E> n = {s.extent({0, INT64_MAX, 1, 128}), s.extent({0, INT64_MAX, 1, 100}), s.extent()};
+  const std::vector<E> n = {s.extent({0, INT64_MAX, 1, 128}), s.extent({0, INT64_MAX, 1, 100}),
+                            s.extent()};
   const E rows = s.extent({0, INT64_MAX, 1, 64});
   for (uint32_t axis : {0u, 1u}) {
     joined(b, b.dim(97), {b.dim(77), b.dim(61), b.dim(3)}, axis);
@@ -135,7 +148,8 @@ TEST(Views, AnUpdateIsStoredOverItsOperand) {
     b.output(b.map(TENON_F32, x.dims, [&](std::span<const E> axes) {
       const E at = p.max(p.integer(0), p.min(b.load(start, {}), p.integer(rows - 7)));
       const E index[] = {p.sub(axes[0], at), axes[1]};
-      const E inside = p.both(p.cmp(TENON_CMP_GE, index[0], p.integer(0)), p.cmp(TENON_CMP_LT, index[0], p.integer(7)));
+      const E inside = p.both(p.cmp(TENON_CMP_GE, index[0], p.integer(0)),
+                              p.cmp(TENON_CMP_LT, index[0], p.integer(7)));
       return p.op(TENON_S_SELECT, {inside, b.load(u, index, inside), b.load(x, axes)});
     }));
   };
@@ -169,7 +183,8 @@ TEST(HugeRows, ChunksAreReducedAndMerged) {
   const std::vector<Kernel> kernels = kernels_of(b);
   // Largest of chunks, of all; exponentials with their sums, the sum; quotients.
   ASSERT_EQ(kernels.size(), 5u);
-  EXPECT_NE(to_text(kernels[0]).find("Reduce over [i0] reduce [i1]"), std::string::npos) << to_text(kernels[0]);
+  EXPECT_NE(to_text(kernels[0]).find("Reduce over [i0] reduce [i1]"), std::string::npos)
+      << to_text(kernels[0]);
   EXPECT_NE(to_text(kernels[0]).find("axis i0 < 32"), std::string::npos);
   EXPECT_EQ(kernels[2].stages.size(), 2u) << to_text(kernels[2]);
   EXPECT_EQ(kernels[2].lead.size(), 1u);
@@ -177,7 +192,9 @@ TEST(HugeRows, ChunksAreReducedAndMerged) {
   std::string levels, why;
   Kernel last = kernels[4];
   ASSERT_TRUE(explain(last, Target::avx512(), &levels, &why)) << why;
-  EXPECT_EQ(levels.find("floordiv"), std::string::npos) << "a place in a chunk folds to the place in the row\n" << levels;
+  EXPECT_EQ(levels.find("floordiv"), std::string::npos)
+      << "a place in a chunk folds to the place in the row\n"
+      << levels;
 }
 
 TEST(HugeRows, ManyRowsAndSmallOnesStayWhole) {
@@ -193,7 +210,8 @@ TEST(HugeRows, Values) {
   const uint32_t last[] = {1}, all[] = {0, 1, 2};
   Builder b;
   b.output(softmax(b, b.input(TENON_F32, dims(b, {2, 1 << 18}))));
-  b.output(b.reduce(b.input(TENON_F32, dims(b, {3, 262147})), last, Fold::kMax));  // a prime: guards
+  b.output(
+      b.reduce(b.input(TENON_F32, dims(b, {3, 262147})), last, Fold::kMax));  // a prime: guards
   b.output(b.reduce(b.input(TENON_F64, dims(b, {40, 90, 77})), all, Fold::kSum));
   b.output(b.reduce(b.input(TENON_F32, dims(b, {30, 9000, 1})), all, Fold::kSum));
   check(b, {{}}, {{}, 1e-4});
@@ -209,7 +227,9 @@ TEST(HugeRows, Values) {
 // ---- Stores past the caches: as if every result were large ----
 
 TEST(Streams, Values) {
-  const std::function<void(Target&)> all = [](Target& t) { t.stream_bytes = t.vector_bytes == 0 ? 0 : 1; };
+  const std::function<void(Target&)> all = [](Target& t) {
+    t.stream_bytes = t.vector_bytes == 0 ? 0 : 1;
+  };
   const uint32_t last[] = {1};
   auto pointwise = [&](Builder& b, DType type, E rows, E n) {
     const Tensor x = b.input(type, {rows, n});

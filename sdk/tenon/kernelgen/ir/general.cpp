@@ -15,7 +15,9 @@ struct Access {
   std::vector<E> index;
 };
 
-std::vector<const std::vector<E>*> value_lists(const Stage& s) { return {&s.value, &s.init, &s.step, &s.merge, &s.final}; }
+std::vector<const std::vector<E>*> value_lists(const Stage& s) {
+  return {&s.value, &s.init, &s.step, &s.merge, &s.final};
+}
 std::vector<const std::vector<uint32_t>*> axis_lists(const Kernel& k) {
   std::vector<const std::vector<uint32_t>*> out = {&k.lead};
   for (const Stage& s : k.stages) out.insert(out.end(), {&s.space, &s.reduce, &s.fill});
@@ -113,13 +115,16 @@ class Runs {
     for (const auto* list : axis_lists(k_)) {
       const auto at = std::find(list->begin(), list->end(), a);
       const bool has = at != list->end() && at + 1 != list->end() && at[1] == b;
-      if (!has && (at != list->end() || std::find(list->begin(), list->end(), b) != list->end())) return false;
+      if (!has && (at != list->end() || std::find(list->begin(), list->end(), b) != list->end()))
+        return false;
     }
     return true;
   }
   bool joined(const Access& access, size_t d) const {
     uint32_t a = 0, b = 0;
-    if (d + 1 >= access.index.size() || !is_axis(access.index[d], &a) || !is_axis(access.index[d + 1], &b)) return false;
+    if (d + 1 >= access.index.size() || !is_axis(access.index[d], &a) ||
+        !is_axis(access.index[d + 1], &b))
+      return false;
     const auto it = next_.find(a);
     return it != next_.end() && it->second == b;
   }
@@ -129,7 +134,8 @@ class Runs {
     uint32_t b = 0;
     if (!is_axis(access.index[d + 1], &b)) return false;
     const E inner = k_.pool.axes()[b].extent;
-    return buffer.dims[d + 1] == inner && buffer.strides[d] == k_.pool.mul(buffer.strides[d + 1], inner);
+    return buffer.dims[d + 1] == inner &&
+           buffer.strides[d] == k_.pool.mul(buffer.strides[d + 1], inner);
   }
   void part(uint32_t a) {
     follower_.erase(next_[a]);
@@ -154,7 +160,8 @@ class Runs {
         if (!first && dims.contains({access.buffer, d})) return part_at(access.buffer, d), true;
       }
       for (size_t d = 0; d < access.index.size(); ++d) {
-        if (dims.contains({access.buffer, d}) && !joined(access, d)) return part_at(access.buffer, d), true;
+        if (dims.contains({access.buffer, d}) && !joined(access, d))
+          return part_at(access.buffer, d), true;
       }
     }
     return false;
@@ -200,7 +207,12 @@ class Sizes {
 class Generaliser : private KernelCopy {
  public:
   Generaliser(Kernel& from, General* out)
-      : KernelCopy(from, &out->kernel), k_(from), p_(from.pool), out_(*out), uses_(from), runs_(from, uses_) {
+      : KernelCopy(from, &out->kernel),
+        k_(from),
+        p_(from.pool),
+        out_(*out),
+        uses_(from),
+        runs_(from, uses_) {
     name_sizes();  // All products of sizes are made here: what is being copied must not grow.
   }
 
@@ -212,23 +224,29 @@ class Generaliser : private KernelCopy {
   }
 
  private:
-  // A temp stays in the memory of an output if both still have the same dims: where only one of them is walked as one,
-  // its elements would lie elsewhere.
+  // A temp stays in the memory of an output if both still have the same dims: where only one of
+  // them is walked as one, its elements would lie elsewhere.
   void share(size_t temp) {
     const int32_t alias = k_.buffers[to_.buffer_origin[temp]].alias_of;
     if (alias < 0) return;
     const uint32_t out = buffer(static_cast<uint32_t>(alias));
-    if (to_.buffers[temp].dims == to_.buffers[out].dims) to_.buffers[temp].alias_of = static_cast<int32_t>(out);
+    if (to_.buffers[temp].dims == to_.buffers[out].dims)
+      to_.buffers[temp].alias_of = static_cast<int32_t>(out);
   }
 
   bool keeps(uint32_t axis) const {
-    return !runs_.continues(axis) && (!may_drop_ || uses_.pinned[axis] || !p_.is_const(sizes_.size(axis_size_[axis]), 1));
+    return !runs_.continues(axis) &&
+           (!may_drop_ || uses_.pinned[axis] || !p_.is_const(sizes_.size(axis_size_[axis]), 1));
   }
-  bool keeps(uint32_t b, size_t d) const { return !runs_.continues(b, d) && !dropped_.contains({b, d}); }
+  bool keeps(uint32_t b, size_t d) const {
+    return !runs_.continues(b, d) && !dropped_.contains({b, d});
+  }
 
   void name_sizes() {
-    may_drop_ = std::none_of(k_.stages.begin(), k_.stages.end(), [](const Stage& s) { return s.kind == StageKind::kContract; });
-    for (uint32_t a = 0; a < p_.axes().size(); ++a) axis_size_.push_back(sizes_.add(runs_.extent(a)));
+    may_drop_ = std::none_of(k_.stages.begin(), k_.stages.end(),
+                             [](const Stage& s) { return s.kind == StageKind::kContract; });
+    for (uint32_t a = 0; a < p_.axes().size(); ++a)
+      axis_size_.push_back(sizes_.add(runs_.extent(a)));
     for (uint32_t b = 0; b < k_.buffers.size(); ++b) {
       name_dims(b);
       dense_order_.push_back(dense_order(b));
@@ -236,7 +254,8 @@ class Generaliser : private KernelCopy {
     for (const Access& a : uses_.accesses) {
       for (size_t d = 0; d < a.index.size(); ++d) {
         const Expr& x = p_.at(a.index[d]);
-        if (x.kind == X::kAxis && keeps(x.ref) && keeps(a.buffer, d)) sizes_.join(axis_size_[x.ref], dim_size_[a.buffer][d]);
+        if (x.kind == X::kAxis && keeps(x.ref) && keeps(a.buffer, d))
+          sizes_.join(axis_size_[x.ref], dim_size_[a.buffer][d]);
       }
     }
   }
@@ -245,7 +264,8 @@ class Generaliser : private KernelCopy {
     std::vector<uint32_t>& names = dim_size_.emplace_back();
     for (size_t d = 0; d < buffer.dims.size(); ++d) {
       E n = buffer.dims[d];
-      for (size_t i = d + 1; i < buffer.dims.size() && runs_.continues(b, i); ++i) n = p_.mul(n, buffer.dims[i]);
+      for (size_t i = d + 1; i < buffer.dims.size() && runs_.continues(b, i); ++i)
+        n = p_.mul(n, buffer.dims[i]);
       names.push_back(sizes_.add(n));
       if (may_drop_ && p_.is_const(n, 1)) dropped_.insert({b, d});
     }
@@ -272,13 +292,15 @@ class Generaliser : private KernelCopy {
       const Extent& info = p_.extents()[x.ref];
       return info.hi == INT64_MAX && info.multiple_of == 1 && info.hint == 0;
     }
-    return x.kind == X::kOp && x.op == TENON_S_MUL && is_open(p_.arg(size, 0)) && is_open(p_.arg(size, 1));
+    return x.kind == X::kOp && x.op == TENON_S_MUL && is_open(p_.arg(size, 0)) &&
+           is_open(p_.arg(size, 1));
   }
 
   E axis_extent(uint32_t a) override { return extent_of(axis_size_[a]); }
   E extent(uint32_t ordinal) override {
     const E size = p_.extent(ordinal);
-    if (const auto it = first_of_size_.find(size); it != first_of_size_.end()) return to_.pool.extent(it->second);
+    if (const auto it = first_of_size_.find(size); it != first_of_size_.end())
+      return to_.pool.extent(it->second);
     return make(size);
   }
   std::vector<uint32_t> axes(const std::vector<uint32_t>& list) override {
@@ -317,7 +339,8 @@ class Generaliser : private KernelCopy {
     while (d + 1 < buffer.dims.size() && runs_.continues(b, d + 1)) ++d;
     return buffer.strides[d];
   }
-  // Dims of which each stride is the product of the sizes before it, innermost first: however the dims lie.
+  // Dims of which each stride is the product of the sizes before it, innermost first: however the
+  // dims lie.
   std::vector<size_t> dense_order(uint32_t b) {
     std::vector<size_t> left, out;
     for (size_t d = 0; d < k_.buffers[b].dims.size(); ++d) {
@@ -359,7 +382,8 @@ class Generaliser : private KernelCopy {
 bool follows_sizes(const Kernel& k) {
   const auto panels = [](const Buffer& b) { return b.panel != 0; };
   const auto bound = [](const Stage& s) { return s.panel != 0 || s.kind == StageKind::kAttention; };
-  return std::any_of(k.buffers.begin(), k.buffers.end(), panels) || std::any_of(k.stages.begin(), k.stages.end(), bound);
+  return std::any_of(k.buffers.begin(), k.buffers.end(), panels) ||
+         std::any_of(k.stages.begin(), k.stages.end(), bound);
 }
 
 }  // namespace

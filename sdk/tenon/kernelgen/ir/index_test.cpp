@@ -1,4 +1,5 @@
-// Index arithmetic: what the pool makes of it has the values of what it was made from, and says of no comparison what does not hold.
+// Index arithmetic: what the pool makes of it has the values of what it was made from, and says of
+// no comparison what does not hold.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,13 +23,20 @@ struct Tree {
     const int64_t a = args[0].evaluate(leaves), b = args[1].evaluate(leaves);
     const auto quotient = [&] { return a / b - (a % b < 0 ? 1 : 0); };
     switch (op) {
-      case TENON_S_ADD: return a + b;
-      case TENON_S_SUB: return a - b;
-      case TENON_S_MUL: return a * b;
-      case TENON_S_MIN: return std::min(a, b);
-      case TENON_S_MAX: return std::max(a, b);
-      case kFloorDiv: return quotient();
-      default: return a - quotient() * b;
+      case TENON_S_ADD:
+        return a + b;
+      case TENON_S_SUB:
+        return a - b;
+      case TENON_S_MUL:
+        return a * b;
+      case TENON_S_MIN:
+        return std::min(a, b);
+      case TENON_S_MAX:
+        return std::max(a, b);
+      case kFloorDiv:
+        return quotient();
+      default:
+        return a - quotient() * b;
     }
   }
   E build(Pool& pool, const std::vector<E>& leaves) const {
@@ -44,10 +52,12 @@ Tree random_tree(std::mt19937& rng, int depth, int leaves) {
     t.constant = static_cast<int64_t>(rng() % 7) - 2;
     return t;
   }
-  static constexpr uint16_t kOps[] = {TENON_S_ADD, TENON_S_SUB, TENON_S_MUL, TENON_S_MIN, TENON_S_MAX, kFloorDiv, kMod, TENON_S_ADD};
+  static constexpr uint16_t kOps[] = {TENON_S_ADD, TENON_S_SUB, TENON_S_MUL, TENON_S_MIN,
+                                      TENON_S_MAX, kFloorDiv,   kMod,        TENON_S_ADD};
   t.op = kOps[rng() % 8];
   t.args = {random_tree(rng, depth - 1, leaves), random_tree(rng, depth - 1, leaves)};
-  if (t.op == kFloorDiv || t.op == kMod) t.args[1] = Tree{0, static_cast<int64_t>(rng() % 6) + 1, -1, {}};
+  if (t.op == kFloorDiv || t.op == kMod)
+    t.args[1] = Tree{0, static_cast<int64_t>(rng() % 6) + 1, -1, {}};
   return t;
 }
 
@@ -58,17 +68,26 @@ struct Setting {
   Setting() {
     const E n = pool.extent(pool.add_extent({0})), m = pool.extent(pool.add_extent({1}));
     leaves = {n, m};
-    extents = {n, pool.floordiv(n, pool.integer(2)), pool.ceildiv(n, 2), pool.integer(3), m, pool.add(pool.floordiv(pool.sub(m, pool.integer(1)), pool.integer(3)), pool.integer(1))};
+    extents = {
+        n,
+        pool.floordiv(n, pool.integer(2)),
+        pool.ceildiv(n, 2),
+        pool.integer(3),
+        m,
+        pool.add(pool.floordiv(pool.sub(m, pool.integer(1)), pool.integer(3)), pool.integer(1))};
     for (const E extent : extents) leaves.push_back(pool.axis(pool.add_axis(extent)));
   }
-  // Every leaf's value at a point: the last and the first element of each axis among them. Empty: an axis has no elements.
+  // Every leaf's value at a point: the last and the first element of each axis among them. Empty:
+  // an axis has no elements.
   std::vector<int64_t> point(std::mt19937& rng) {
     static constexpr int64_t kSizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 31, 64, 1000};
     std::vector<int64_t> out = {rng() % 9 == 0 ? 0 : kSizes[rng() % 13], kSizes[rng() % 13]};
     for (const E extent : extents) {
       const int64_t size = pool.evaluate(extent, out);
       if (size <= 0) return {};
-      out.push_back(rng() % 3 == 0 ? size - 1 : rng() % 3 == 0 ? 0 : static_cast<int64_t>(rng() % static_cast<uint64_t>(size)));
+      out.push_back(rng() % 3 == 0   ? size - 1
+                    : rng() % 3 == 0 ? 0
+                                     : static_cast<int64_t>(rng() % static_cast<uint64_t>(size)));
     }
     return out;
   }
@@ -95,7 +114,8 @@ TEST(Index, RandomExpressionsKeepTheirValues) {
     for (const auto& p : points) {
       const int64_t want = tree.evaluate(p);
       ASSERT_EQ(s.value(e, p), want) << s.pool.text(e);
-      ASSERT_TRUE(range.lo <= want && want <= range.hi) << s.pool.text(e) << " is " << want << ", in " << range.lo << ".." << range.hi;
+      ASSERT_TRUE(range.lo <= want && want <= range.hi)
+          << s.pool.text(e) << " is " << want << ", in " << range.lo << ".." << range.hi;
     }
   }
 }
@@ -119,8 +139,11 @@ TEST(Index, DecidedComparisonsHold) {
       ++decided;
       for (const auto& p : points) {
         const int64_t u = a.evaluate(p), v = b.evaluate(p);
-        const bool holds = relation == TENON_CMP_LT ? u < v : relation == TENON_CMP_LE ? u <= v : u == v;
-        ASSERT_EQ(holds, *answer != 0) << s.pool.text(x) << " relation " << relation << " " << s.pool.text(y);
+        const bool holds = relation == TENON_CMP_LT   ? u < v
+                           : relation == TENON_CMP_LE ? u <= v
+                                                      : u == v;
+        ASSERT_EQ(holds, *answer != 0)
+            << s.pool.text(x) << " relation " << relation << " " << s.pool.text(y);
       }
     }
   }
@@ -130,8 +153,10 @@ TEST(Index, DecidedComparisonsHold) {
 TEST(Index, SizesThatWereDividedBoundWhatIsReadOfThem) {
   Pool p;
   const E n = p.extent(p.add_extent({}));
-  const E half = p.axis(p.add_axis(p.floordiv(n, p.integer(2)))), two = p.axis(p.add_axis(p.integer(2)));
-  const E rounded = p.axis(p.add_axis(p.ceildiv(n, 2))), quarter = p.axis(p.add_axis(p.floordiv(n, p.integer(4))));
+  const E half = p.axis(p.add_axis(p.floordiv(n, p.integer(2)))),
+          two = p.axis(p.add_axis(p.integer(2)));
+  const E rounded = p.axis(p.add_axis(p.ceildiv(n, 2))),
+          quarter = p.axis(p.add_axis(p.floordiv(n, p.integer(4))));
   const auto below = [&](E at) { return p.value(p.cmp(TENON_CMP_LT, at, n)) == 1; };
   // Windows side by side lie inside of what they slide over; rounded up, the last may hang over.
   EXPECT_TRUE(below(p.add(p.mul(half, p.integer(2)), two)));

@@ -16,13 +16,16 @@ struct TypeInfo {
 
 const TypeInfo& info(DType t) {
   static constexpr TypeInfo kTypes[] = {
-      {"none", 0, false, false, false}, {"pred", 1, false, false, false}, {"i4", 0, false, true, true},
-      {"u4", 0, false, true, false},    {"i8", 1, false, true, true},     {"i16", 2, false, true, true},
-      {"i32", 4, false, true, true},    {"i64", 8, false, true, true},    {"u8", 1, false, true, false},
-      {"u16", 2, false, true, false},   {"u32", 4, false, true, false},   {"u64", 8, false, true, false},
-      {"f8e4m3fn", 0, true, false, true}, {"f8e5m2", 0, true, false, true}, {"f16", 2, true, false, true},
-      {"bf16", 2, true, false, true},   {"f32", 4, true, false, true},    {"f64", 8, true, false, true},
-      {"c64", 0, false, false, true},   {"c128", 0, false, false, true}};
+      {"none", 0, false, false, false},   {"pred", 1, false, false, false},
+      {"i4", 0, false, true, true},       {"u4", 0, false, true, false},
+      {"i8", 1, false, true, true},       {"i16", 2, false, true, true},
+      {"i32", 4, false, true, true},      {"i64", 8, false, true, true},
+      {"u8", 1, false, true, false},      {"u16", 2, false, true, false},
+      {"u32", 4, false, true, false},     {"u64", 8, false, true, false},
+      {"f8e4m3fn", 0, true, false, true}, {"f8e5m2", 0, true, false, true},
+      {"f16", 2, true, false, true},      {"bf16", 2, true, false, true},
+      {"f32", 4, true, false, true},      {"f64", 8, true, false, true},
+      {"c64", 0, false, false, true},     {"c128", 0, false, false, true}};
   return kTypes[t < TENON_DTYPE_COUNT ? t : 0];
 }
 
@@ -48,89 +51,163 @@ int64_t wrap_mul(int64_t a, int64_t b) {
 // An integer of a narrower type is kept sign- or zero-extended from its width.
 int64_t wrap_to(int64_t v, DType t) {
   switch (t) {
-    case TENON_PRED: return v != 0;
-    case TENON_I8: return static_cast<int8_t>(v);
-    case TENON_U8: return static_cast<uint8_t>(v);
-    case TENON_I16: return static_cast<int16_t>(v);
-    case TENON_U16: return static_cast<uint16_t>(v);
-    case TENON_I32: return static_cast<int32_t>(v);
-    case TENON_U32: return static_cast<uint32_t>(v);
-    default: return v;
+    case TENON_PRED:
+      return v != 0;
+    case TENON_I8:
+      return static_cast<int8_t>(v);
+    case TENON_U8:
+      return static_cast<uint8_t>(v);
+    case TENON_I16:
+      return static_cast<int16_t>(v);
+    case TENON_U16:
+      return static_cast<uint16_t>(v);
+    case TENON_I32:
+      return static_cast<int32_t>(v);
+    case TENON_U32:
+      return static_cast<uint32_t>(v);
+    default:
+      return v;
   }
 }
 
 bool commutes(uint16_t code) {
   switch (code) {
-    case TENON_S_ADD: case TENON_S_MUL: case TENON_S_AND: case TENON_S_OR: case TENON_S_XOR:
+    case TENON_S_ADD:
+    case TENON_S_MUL:
+    case TENON_S_AND:
+    case TENON_S_OR:
+    case TENON_S_XOR:
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 
 }  // namespace
 
-bool is_float(DType t) { return info(t).is_float; }
-bool is_integer(DType t) { return info(t).is_integer; }
-bool is_signed(DType t) { return info(t).is_signed; }
-uint32_t size_of(DType t) { return info(t).size; }
-std::string_view name_of(DType t) { return info(t).name; }
+bool is_float(DType t) {
+  return info(t).is_float;
+}
+bool is_integer(DType t) {
+  return info(t).is_integer;
+}
+bool is_signed(DType t) {
+  return info(t).is_signed;
+}
+uint32_t size_of(DType t) {
+  return info(t).size;
+}
+std::string_view name_of(DType t) {
+  return info(t).name;
+}
 
 std::string_view name_of_op(uint16_t op) {
   switch (op) {
-    case TENON_S_NEG: return "neg";
-    case TENON_S_ABS: return "abs";
-    case TENON_S_SIGN: return "sign";
-    case TENON_S_FLOOR: return "floor";
-    case TENON_S_CEIL: return "ceil";
-    case TENON_S_TRUNC: return "trunc";
-    case TENON_S_ROUND_EVEN: return "round_even";
-    case TENON_S_SQRT: return "sqrt";
-    case TENON_S_RSQRT: return "rsqrt";
-    case TENON_S_EXP: return "exp";
-    case TENON_S_EXPM1: return "expm1";
-    case TENON_S_LOG: return "log";
-    case TENON_S_LOG1P: return "log1p";
-    case TENON_S_SIN: return "sin";
-    case TENON_S_COS: return "cos";
-    case TENON_S_TANH: return "tanh";
-    case TENON_S_LOGISTIC: return "logistic";
-    case TENON_S_ERF: return "erf";
-    case TENON_S_ERFC: return "erfc";
-    case TENON_S_ERF_INV: return "erf_inv";
-    case TENON_S_LGAMMA: return "lgamma";
-    case TENON_S_DIGAMMA: return "digamma";
-    case TENON_S_NOT: return "not";
-    case TENON_S_POPCOUNT: return "popcount";
-    case TENON_S_CLZ: return "clz";
-    case TENON_S_IS_NAN: return "is_nan";
-    case TENON_S_CONVERT: return "convert";
-    case TENON_S_BITCAST_RESULT: return "bitcast";
-    case TENON_S_CONVERT_WRAP: return "convert_wrap";
-    case TENON_S_ADD: return "add";
-    case TENON_S_SUB: return "sub";
-    case TENON_S_MUL: return "mul";
-    case TENON_S_DIV: return "div";
-    case TENON_S_REM: return "rem";
-    case TENON_S_POW: return "pow";
-    case TENON_S_ATAN2: return "atan2";
-    case TENON_S_MAX: return "max";
-    case TENON_S_MIN: return "min";
-    case TENON_S_AND: return "and";
-    case TENON_S_OR: return "or";
-    case TENON_S_XOR: return "xor";
-    case TENON_S_SHL: return "shl";
-    case TENON_S_SHR_A: return "shr_a";
-    case TENON_S_SHR_L: return "shr_l";
-    case TENON_S_CMP: return "cmp";
-    case TENON_S_SELECT: return "select";
-    case kFloorDiv: return "floordiv";
-    case kMod: return "mod";
-    case kRound: return "round";
-    default: return "unknown";
+    case TENON_S_NEG:
+      return "neg";
+    case TENON_S_ABS:
+      return "abs";
+    case TENON_S_SIGN:
+      return "sign";
+    case TENON_S_FLOOR:
+      return "floor";
+    case TENON_S_CEIL:
+      return "ceil";
+    case TENON_S_TRUNC:
+      return "trunc";
+    case TENON_S_ROUND_EVEN:
+      return "round_even";
+    case TENON_S_SQRT:
+      return "sqrt";
+    case TENON_S_RSQRT:
+      return "rsqrt";
+    case TENON_S_EXP:
+      return "exp";
+    case TENON_S_EXPM1:
+      return "expm1";
+    case TENON_S_LOG:
+      return "log";
+    case TENON_S_LOG1P:
+      return "log1p";
+    case TENON_S_SIN:
+      return "sin";
+    case TENON_S_COS:
+      return "cos";
+    case TENON_S_TANH:
+      return "tanh";
+    case TENON_S_LOGISTIC:
+      return "logistic";
+    case TENON_S_ERF:
+      return "erf";
+    case TENON_S_ERFC:
+      return "erfc";
+    case TENON_S_ERF_INV:
+      return "erf_inv";
+    case TENON_S_LGAMMA:
+      return "lgamma";
+    case TENON_S_DIGAMMA:
+      return "digamma";
+    case TENON_S_NOT:
+      return "not";
+    case TENON_S_POPCOUNT:
+      return "popcount";
+    case TENON_S_CLZ:
+      return "clz";
+    case TENON_S_IS_NAN:
+      return "is_nan";
+    case TENON_S_CONVERT:
+      return "convert";
+    case TENON_S_BITCAST_RESULT:
+      return "bitcast";
+    case TENON_S_CONVERT_WRAP:
+      return "convert_wrap";
+    case TENON_S_ADD:
+      return "add";
+    case TENON_S_SUB:
+      return "sub";
+    case TENON_S_MUL:
+      return "mul";
+    case TENON_S_DIV:
+      return "div";
+    case TENON_S_REM:
+      return "rem";
+    case TENON_S_POW:
+      return "pow";
+    case TENON_S_ATAN2:
+      return "atan2";
+    case TENON_S_MAX:
+      return "max";
+    case TENON_S_MIN:
+      return "min";
+    case TENON_S_AND:
+      return "and";
+    case TENON_S_OR:
+      return "or";
+    case TENON_S_XOR:
+      return "xor";
+    case TENON_S_SHL:
+      return "shl";
+    case TENON_S_SHR_A:
+      return "shr_a";
+    case TENON_S_SHR_L:
+      return "shr_l";
+    case TENON_S_CMP:
+      return "cmp";
+    case TENON_S_SELECT:
+      return "select";
+    case kFloorDiv:
+      return "floordiv";
+    case kMod:
+      return "mod";
+    case kRound:
+      return "round";
+    default:
+      return "unknown";
   }
 }
 
-// ---- Polynomials: the normal form of i64 sums and products ------------------------------------------------
+// ---- Polynomials: the normal form of i64 sums and products
+// ------------------------------------------------
 
 namespace {
 
@@ -167,8 +244,9 @@ Poly poly_product(const Poly& a, const Poly& b) {
   return r;
 }
 
-// Products of sums are multiplied out up to this many terms, each of this many factors; beyond them a product is an atom. Sizes have no
-// more factors than a tensor has dims; what squares itself again and again would double them each time.
+// Products of sums are multiplied out up to this many terms, each of this many factors; beyond them
+// a product is an atom. Sizes have no more factors than a tensor has dims; what squares itself
+// again and again would double them each time.
 constexpr size_t kMaxTerms = 24, kMaxFactors = 64;
 
 size_t factors(const Poly& p) {
@@ -176,12 +254,16 @@ size_t factors(const Poly& p) {
   for (const auto& [key, c] : p) most = std::max(most, key.size());
   return most;
 }
-bool multiplies_out(const Poly& a, const Poly& b) { return a.size() * b.size() <= kMaxTerms && factors(a) + factors(b) <= kMaxFactors; }
+bool multiplies_out(const Poly& a, const Poly& b) {
+  return a.size() * b.size() <= kMaxTerms && factors(a) + factors(b) <= kMaxFactors;
+}
 
 Poly poly_of(const Pool& p, E e) {
   if (auto v = p.value(e)) return *v == 0 ? Poly{} : Poly{{{}, *v}};
-  if (is_index_op(p, e, TENON_S_ADD)) return poly_sum(poly_of(p, p.arg(e, 0)), poly_of(p, p.arg(e, 1)), 1);
-  if (is_index_op(p, e, TENON_S_SUB)) return poly_sum(poly_of(p, p.arg(e, 0)), poly_of(p, p.arg(e, 1)), -1);
+  if (is_index_op(p, e, TENON_S_ADD))
+    return poly_sum(poly_of(p, p.arg(e, 0)), poly_of(p, p.arg(e, 1)), 1);
+  if (is_index_op(p, e, TENON_S_SUB))
+    return poly_sum(poly_of(p, p.arg(e, 0)), poly_of(p, p.arg(e, 1)), -1);
   if (is_index_op(p, e, TENON_S_NEG)) return poly_sum({}, poly_of(p, p.arg(e, 0)), -1);
   if (is_index_op(p, e, TENON_S_MUL) && !p.is_atom(e)) {
     Poly a = poly_of(p, p.arg(e, 0)), b = poly_of(p, p.arg(e, 1));
@@ -215,9 +297,12 @@ void divide_terms(const Poly& a, const std::vector<E>& atoms, int64_t c, Poly* q
 
 }  // namespace
 
-// ---- Pool ----------------------------------------------------------------------------------------------------
+// ---- Pool
+// ----------------------------------------------------------------------------------------------------
 
-Pool::Pool() { exprs_.push_back(Expr{}); }
+Pool::Pool() {
+  exprs_.push_back(Expr{});
+}
 
 static uint64_t mix(uint64_t h, uint64_t v) {
   h ^= v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
@@ -232,8 +317,9 @@ E Pool::intern(Expr x, std::span<const E> args) {
   auto [it, last] = table_.equal_range(h);
   for (; it != last; ++it) {
     const Expr& y = exprs_[it->second];
-    if (y.kind == x.kind && y.type == x.type && y.op == x.op && y.ref == x.ref && y.bits == x.bits &&
-        y.args_count == args.size() && std::equal(args.begin(), args.end(), args_.begin() + y.args_begin)) {
+    if (y.kind == x.kind && y.type == x.type && y.op == x.op && y.ref == x.ref &&
+        y.bits == x.bits && y.args_count == args.size() &&
+        std::equal(args.begin(), args.end(), args_.begin() + y.args_begin)) {
       return it->second;
     }
   }
@@ -264,7 +350,9 @@ uint32_t Pool::add_extent(Extent e) {
   return static_cast<uint32_t>(extents_.size() - 1);
 }
 
-E Pool::extent(uint32_t ordinal) { return intern({X::kExtent, TENON_I64, 0, ordinal, 0, 0, 0}, {}); }
+E Pool::extent(uint32_t ordinal) {
+  return intern({X::kExtent, TENON_I64, 0, ordinal, 0, 0, 0}, {});
+}
 
 uint32_t Pool::add_axis(E extent) {
   axes_.push_back({extent});
@@ -276,7 +364,9 @@ E Pool::axis(uint32_t id) {
   return intern({X::kAxis, TENON_I64, 0, id, 0, 0, 0}, {});
 }
 
-E Pool::state(uint32_t ordinal, DType type) { return intern({X::kState, type, 0, ordinal, 0, 0, 0}, {}); }
+E Pool::state(uint32_t ordinal, DType type) {
+  return intern({X::kState, type, 0, ordinal, 0, 0, 0}, {});
+}
 
 E Pool::load(uint32_t buffer, DType type, std::span<const E> index, E guard, E other) {
   if (guard != kNone && is_const(guard, 1)) guard = kNone;
@@ -296,7 +386,8 @@ std::optional<int64_t> Pool::value(E e) const {
 double Pool::number_value(E e) const {
   const Expr& x = at(e);
   if (is_float(x.type)) return std::bit_cast<double>(x.bits);
-  return x.type == TENON_U64 ? static_cast<double>(static_cast<uint64_t>(x.bits)) : static_cast<double>(x.bits);
+  return x.type == TENON_U64 ? static_cast<double>(static_cast<uint64_t>(x.bits))
+                             : static_cast<double>(x.bits);
 }
 
 E Pool::both(E p, E q) {
@@ -305,7 +396,7 @@ E Pool::both(E p, E q) {
   return op(TENON_S_AND, {p, q});
 }
 
-E Pool::convert(E x, DType to, uint16_t code) { 
+E Pool::convert(E x, DType to, uint16_t code) {
   const DType from = type(x);
   if (from == to) return x;
   const Expr& e = at(x);
@@ -313,7 +404,8 @@ E Pool::convert(E x, DType to, uint16_t code) {
     if (is_float(to)) return number(number_value(x), to);
     if (!is_float(from) && to != TENON_PRED) return integer(e.bits, to);
   }
-  // An implicit rounding that is widened again between fused ops is not wanted (scalar.h: never less precision).
+  // An implicit rounding that is widened again between fused ops is not wanted (scalar.h: never
+  // less precision).
   if (e.kind == X::kOp && e.op == kRound && type(arg(x, 0)) == to) return arg(x, 0);
   E a[] = {x};
   return intern({X::kOp, to, code, 0, 0, 0, 0}, a);
@@ -358,7 +450,8 @@ static E from_poly(Pool& pool, const Poly& p, E (*raw)(Pool&, uint16_t, E, E)) {
 
 namespace {
 
-// A polynomial that is nowhere below p: axes at their last point, non-negative atoms of negative terms dropped.
+// A polynomial that is nowhere below p: axes at their last point, non-negative atoms of negative
+// terms dropped.
 bool upper_poly(Pool& pool, const Poly& p, Poly* out) {
   for (auto& [k, c] : p) {
     Poly term{{{}, c}};
@@ -378,8 +471,10 @@ bool upper_poly(Pool& pool, const Poly& p, Poly* out) {
     for (E a : k) {
       const Expr x = pool.at(a);
       Poly f{{{a}, 1}};
-      if (x.kind == X::kAxis) f = poly_sum(poly_of(pool, pool.axes()[x.ref].extent), Poly{{{}, 1}}, -1);
-      if (x.kind == X::kOp && x.op == kMod) f = poly_sum(poly_of(pool, pool.arg(a, 1)), Poly{{{}, 1}}, -1);
+      if (x.kind == X::kAxis)
+        f = poly_sum(poly_of(pool, pool.axes()[x.ref].extent), Poly{{{}, 1}}, -1);
+      if (x.kind == X::kOp && x.op == kMod)
+        f = poly_sum(poly_of(pool, pool.arg(a, 1)), Poly{{{}, 1}}, -1);
       term = poly_product(term, f);
     }
     *out = poly_sum(*out, term, 1);
@@ -415,14 +510,16 @@ static bool never_wraps(const Pool& pool, E e) {
     long double term = std::fabs(static_cast<long double>(c));
     for (E a : k) {
       const Interval r = pool.range(a);
-      term *= std::max(std::fabs(static_cast<long double>(r.lo)), std::fabs(static_cast<long double>(r.hi)));
+      term *= std::max(std::fabs(static_cast<long double>(r.lo)),
+                       std::fabs(static_cast<long double>(r.hi)));
     }
     sum += term;
   }
   return sum < limit || pool.is_symbolic_index(e);
 }
 
-// Whether a divisor is a number and the dividend a size: extents and constants, no axis among them, which never wraps.
+// Whether a divisor is a number and the dividend a size: extents and constants, no axis among them,
+// which never wraps.
 static bool is_divided_size(const Pool& pool, E e) {
   const Expr& x = pool.at(e);
   if (x.kind != X::kOp || x.op != kFloorDiv || !pool.is_const(pool.arg(e, 1))) return false;
@@ -431,8 +528,8 @@ static bool is_divided_size(const Pool& pool, E e) {
 
 constexpr int kBoundDepth = 2;  // divisions that a bound takes the place of, one after another
 
-// sum > 0 everywhere. Where its range does not tell, sizes that were divided lie between their bounds: d * (x / d) is in
-// [x - d + 1, x], so that 2 * (n / 2) - 1 is seen to be below n.
+// sum > 0 everywhere. Where its range does not tell, sizes that were divided lie between their
+// bounds: d * (x / d) is in [x - d + 1, x], so that 2 * (n / 2) - 1 is seen to be below n.
 static bool surely_positive(Pool& pool, const Poly& sum, int depth) {
   constexpr int64_t kCoefficientMax = int64_t{1} << 40, kDivisorMax = int64_t{1} << 20;
   if (poly_low(pool, sum) >= 1) return true;
@@ -443,16 +540,22 @@ static bool surely_positive(Pool& pool, const Poly& sum, int depth) {
       const int64_t d = *pool.value(pool.arg(k[i], 1));
       std::vector<E> others = k;
       others.erase(others.begin() + static_cast<int64_t>(i));
-      const bool keeps_sign = std::all_of(others.begin(), others.end(), [&](E a) { return pool.range(a).lo >= 0; });
+      const bool keeps_sign =
+          std::all_of(others.begin(), others.end(), [&](E a) { return pool.range(a).lo >= 0; });
       Poly rest = sum, bound = poly_of(pool, pool.arg(k[i], 0));
       rest.erase(k);
       // No product of coefficients wraps.
       const auto below = [](const Poly& p, int64_t limit) {
-        return std::all_of(p.begin(), p.end(), [limit](const auto& t) { return t.second > -limit && t.second < limit; });
+        return std::all_of(p.begin(), p.end(), [limit](const auto& t) {
+          return t.second > -limit && t.second < limit;
+        });
       };
-      if (!keeps_sign || !below(sum, kCoefficientMax) || !below(bound, kDivisorMax) || d <= 0 || d > kDivisorMax) continue;
+      if (!keeps_sign || !below(sum, kCoefficientMax) || !below(bound, kDivisorMax) || d <= 0 ||
+          d > kDivisorMax)
+        continue;
       if (c > 0) bound = poly_sum(bound, Poly{{{}, d - 1}}, -1);
-      const Poly scaled = poly_sum(poly_product(rest, Poly{{{}, d}}), poly_product(bound, Poly{{others, c}}), 1);
+      const Poly scaled =
+          poly_sum(poly_product(rest, Poly{{{}, d}}), poly_product(bound, Poly{{others, c}}), 1);
       if (surely_positive(pool, scaled, depth - 1)) return true;
     }
   }
@@ -468,7 +571,6 @@ static bool provably_less(Pool& pool, E a, E b) {
   return surely_positive(pool, poly_sum(poly_of(pool, b), up, -1), kBoundDepth);
 }
 
-
 // (x / c) * c + x mod c = x: what a reshape took apart and another joins. False: nothing to do.
 static bool rejoin(Pool& pool, Poly* sum) {
   for (const auto& [key, factor] : *sum) {
@@ -477,10 +579,14 @@ static bool rejoin(Pool& pool, Poly* sum) {
       const E x = pool.arg(key[i], 0), divisor = pool.arg(key[i], 1);
       std::vector<E> atoms;
       int64_t c = 0;
-      if (!monomial(poly_of(pool, divisor), &atoms, &c) || c > INT32_MAX || factor > INT32_MAX || factor < 0) continue;
+      if (!monomial(poly_of(pool, divisor), &atoms, &c) || c > INT32_MAX || factor > INT32_MAX ||
+          factor < 0)
+        continue;
       std::vector<E> rest = key;
       rest.erase(rest.begin() + static_cast<int64_t>(i));
-      const Poly whole = poly_product(poly_product(poly_of(pool, pool.floordiv(x, divisor)), Poly{{atoms, c}}), Poly{{rest, factor}});
+      const Poly whole =
+          poly_product(poly_product(poly_of(pool, pool.floordiv(x, divisor)), Poly{{atoms, c}}),
+                       Poly{{rest, factor}});
       bool present = !whole.empty();
       for (const auto& [k, v] : whole) {
         const auto at = sum->find(k);
@@ -504,11 +610,16 @@ E Pool::fold(uint16_t code, std::span<const E> args, uint32_t ref) {
     if (t != TENON_F32 && t != TENON_F64) return kNone;
     const double a = number_value(args[0]), b = args.size() > 1 ? number_value(args[1]) : 0;
     switch (code) {
-      case TENON_S_NEG: return number(-a, t);
-      case TENON_S_ADD: return number(a + b, t);
-      case TENON_S_SUB: return number(a - b, t);
-      case TENON_S_MUL: return number(a * b, t);
-      default: return kNone;
+      case TENON_S_NEG:
+        return number(-a, t);
+      case TENON_S_ADD:
+        return number(a + b, t);
+      case TENON_S_SUB:
+        return number(a - b, t);
+      case TENON_S_MUL:
+        return number(a * b, t);
+      default:
+        return kNone;
     }
   }
   const int64_t a = at(args[0]).bits, b = args.size() > 1 ? at(args[1]).bits : 0;
@@ -517,24 +628,37 @@ E Pool::fold(uint16_t code, std::span<const E> args, uint32_t ref) {
     return is_unsigned ? static_cast<uint64_t>(x) < static_cast<uint64_t>(y) : x < y;
   };
   switch (code) {
-    case TENON_S_NEG: return integer(wrap_mul(a, -1), t);
-    case TENON_S_ADD: return integer(wrap_add(a, b), t);
-    case TENON_S_SUB: return integer(wrap_add(a, wrap_mul(b, -1)), t);
-    case TENON_S_MUL: return integer(wrap_mul(a, b), t);
-    case TENON_S_MIN: return less(a, b) ? args[0] : args[1];
-    case TENON_S_MAX: return less(a, b) ? args[1] : args[0];
-    case TENON_S_AND: return integer(a & b, t);
-    case TENON_S_OR: return integer(a | b, t);
-    case TENON_S_XOR: return integer(a ^ b, t);
-    case TENON_S_NOT: return integer(t == TENON_PRED ? !a : ~a, t);
-    case kFloorDiv: return integer(floor_div(a, b), t);
-    case kMod: return b > 0 ? integer(a - floor_div(a, b) * b, t) : kNone;
+    case TENON_S_NEG:
+      return integer(wrap_mul(a, -1), t);
+    case TENON_S_ADD:
+      return integer(wrap_add(a, b), t);
+    case TENON_S_SUB:
+      return integer(wrap_add(a, wrap_mul(b, -1)), t);
+    case TENON_S_MUL:
+      return integer(wrap_mul(a, b), t);
+    case TENON_S_MIN:
+      return less(a, b) ? args[0] : args[1];
+    case TENON_S_MAX:
+      return less(a, b) ? args[1] : args[0];
+    case TENON_S_AND:
+      return integer(a & b, t);
+    case TENON_S_OR:
+      return integer(a | b, t);
+    case TENON_S_XOR:
+      return integer(a ^ b, t);
+    case TENON_S_NOT:
+      return integer(t == TENON_PRED ? !a : ~a, t);
+    case kFloorDiv:
+      return integer(floor_div(a, b), t);
+    case kMod:
+      return b > 0 ? integer(a - floor_div(a, b) * b, t) : kNone;
     case TENON_S_CMP: {
       const bool lt = less(a, b), eq = a == b;
       const bool r[] = {eq, !eq, lt, lt || eq, !lt && !eq, !lt};
       return boolean(r[ref % 6]);
     }
-    default: return kNone;
+    default:
+      return kNone;
   }
 }
 
@@ -569,26 +693,31 @@ E Pool::simplify(uint16_t code, std::span<const E> args, uint32_t ref) {
   if (t == TENON_PRED && (code == TENON_S_AND || code == TENON_S_OR)) {
     if (args[0] == args[1]) return args[0];
     for (int i = 0; i < 2; ++i) {
-      if (auto c = value(args[i])) return (*c != 0) == (code == TENON_S_AND) ? args[1 - i] : args[i];
+      if (auto c = value(args[i]))
+        return (*c != 0) == (code == TENON_S_AND) ? args[1 - i] : args[i];
     }
     return kNone;
   }
   if (t != TENON_I64) return kNone;
   auto raw = [](Pool& p, uint16_t c, E a, E b) { return raw_op(p, c, a, b); };
   switch (code) {
-    case TENON_S_ADD: case TENON_S_SUB: {
-      Poly sum = poly_sum(poly_of(*this, args[0]), poly_of(*this, args[1]), code == TENON_S_ADD ? 1 : -1);
+    case TENON_S_ADD:
+    case TENON_S_SUB: {
+      Poly sum =
+          poly_sum(poly_of(*this, args[0]), poly_of(*this, args[1]), code == TENON_S_ADD ? 1 : -1);
       while (rejoin(*this, &sum)) {
       }
       return from_poly(*this, sum, raw);
     }
-    case TENON_S_NEG: return from_poly(*this, poly_sum({}, poly_of(*this, args[0]), -1), raw);
+    case TENON_S_NEG:
+      return from_poly(*this, poly_sum({}, poly_of(*this, args[0]), -1), raw);
     case TENON_S_MUL: {
       const Poly a = poly_of(*this, args[0]), b = poly_of(*this, args[1]);
       if (!multiplies_out(a, b)) return kNone;
       return from_poly(*this, poly_product(a, b), raw);
     }
-    case kFloorDiv: case kMod: {
+    case kFloorDiv:
+    case kMod: {
       if (is_const(args[1], 1)) return code == kFloorDiv ? args[0] : integer(0);
       std::vector<E> atoms;
       int64_t c = 0;
@@ -602,16 +731,20 @@ E Pool::simplify(uint16_t code, std::span<const E> args, uint32_t ref) {
       if (small) return quotient;
       if (q.empty()) {
         // (x / c1) / c2 = x / (c1 * c2)
-        if (is_index_op(*this, rest, kFloorDiv)) return floordiv(arg(rest, 0), mul(arg(rest, 1), args[1]));
+        if (is_index_op(*this, rest, kFloorDiv))
+          return floordiv(arg(rest, 0), mul(arg(rest, 1), args[1]));
         return raw_op(*this, kFloorDiv, rest, args[1]);
       }
       return add(quotient, floordiv(rest, args[1]));
     }
-    case TENON_S_MIN: case TENON_S_MAX: {
+    case TENON_S_MIN:
+    case TENON_S_MAX: {
       if (args[0] == args[1]) return args[0];
       const Interval a = range(args[0]), b = range(args[1]);
-      if (a.hi <= b.lo || provably_less(*this, args[0], args[1])) return code == TENON_S_MIN ? args[0] : args[1];
-      if (b.hi <= a.lo || provably_less(*this, args[1], args[0])) return code == TENON_S_MIN ? args[1] : args[0];
+      if (a.hi <= b.lo || provably_less(*this, args[0], args[1]))
+        return code == TENON_S_MIN ? args[0] : args[1];
+      if (b.hi <= a.lo || provably_less(*this, args[1], args[0]))
+        return code == TENON_S_MIN ? args[1] : args[0];
       return kNone;
     }
     case TENON_S_CMP: {
@@ -628,18 +761,22 @@ E Pool::simplify(uint16_t code, std::span<const E> args, uint32_t ref) {
       }
       return kNone;
     }
-    default: return kNone;
+    default:
+      return kNone;
   }
 }
 
-static E raw_op(Pool& pool, uint16_t code, E a, E b) { return pool.raw_index_op(code, a, b); }
+static E raw_op(Pool& pool, uint16_t code, E a, E b) {
+  return pool.raw_index_op(code, a, b);
+}
 
 E Pool::raw_index_op(uint16_t code, E a, E b) {
   E args[] = {a, b};
   return intern({X::kOp, TENON_I64, code, 0, 0, 0, 0}, args);
 }
 
-// Integers wrap: beyond 64 bits nothing is known, but of an index into a tensor of symbolic size, which fits memory.
+// Integers wrap: beyond 64 bits nothing is known, but of an index into a tensor of symbolic size,
+// which fits memory.
 Interval Pool::bounded(E e, __int128 lo, __int128 hi) const {
   const bool fits = lo >= INT64_MIN && hi <= INT64_MAX;
   return fits || is_symbolic_index(e) ? Interval{saturate(lo), saturate(hi)} : Interval{};
@@ -662,7 +799,8 @@ bool Pool::is_size_unseen(E e) const {
   const Expr& x = at(e);
   if (x.type != TENON_I64) return false;
   if (x.kind == X::kConst || x.kind == X::kExtent) return true;
-  return x.kind == X::kOp && std::all_of(args(e).begin(), args(e).end(), [this](E a) { return is_size_unseen(a); });
+  return x.kind == X::kOp &&
+         std::all_of(args(e).begin(), args(e).end(), [this](E a) { return is_size_unseen(a); });
 }
 
 bool Pool::is_index_unseen(E e, bool* symbolic) const {
@@ -670,11 +808,16 @@ bool Pool::is_index_unseen(E e, bool* symbolic) const {
   constexpr int64_t kMemory = int64_t{1} << 47;
   const Expr& x = at(e);
   switch (x.kind) {
-    case X::kConst: return x.type == TENON_I64 && x.bits > -kMemory && x.bits < kMemory;
-    case X::kExtent: return *symbolic = true;
-    case X::kAxis: return is_index_unseen(axes_[x.ref].extent, symbolic);
-    case X::kOp: break;
-    default: return false;
+    case X::kConst:
+      return x.type == TENON_I64 && x.bits > -kMemory && x.bits < kMemory;
+    case X::kExtent:
+      return *symbolic = true;
+    case X::kAxis:
+      return is_index_unseen(axes_[x.ref].extent, symbolic);
+    case X::kOp:
+      break;
+    default:
+      return false;
   }
   for (E a : args(e)) {
     if (!is_index_unseen(a, symbolic)) return false;
@@ -695,11 +838,16 @@ Interval Pool::range_unseen(E e) const {
   if (e == kNone) return {};
   const Expr& x = at(e);
   switch (x.kind) {
-    case X::kConst: return is_float(x.type) ? Interval{} : Interval{x.bits, x.bits};
-    case X::kExtent: return {extents_[x.ref].lo, extents_[x.ref].hi};
-    case X::kAxis: return {0, std::max<int64_t>(0, saturate(__int128{range(axes_[x.ref].extent).hi} - 1))};
-    case X::kOp: break;
-    default: return {};
+    case X::kConst:
+      return is_float(x.type) ? Interval{} : Interval{x.bits, x.bits};
+    case X::kExtent:
+      return {extents_[x.ref].lo, extents_[x.ref].hi};
+    case X::kAxis:
+      return {0, std::max<int64_t>(0, saturate(__int128{range(axes_[x.ref].extent).hi} - 1))};
+    case X::kOp:
+      break;
+    default:
+      return {};
   }
   if (x.type != TENON_I64 || x.args_count != 2) {
     if (x.type == TENON_I64 && x.op == TENON_S_SELECT) {
@@ -710,20 +858,28 @@ Interval Pool::range_unseen(E e) const {
   }
   const Interval a = range(arg(e, 0)), b = range(arg(e, 1));
   switch (x.op) {
-    case TENON_S_ADD: return bounded(e, __int128{a.lo} + b.lo, __int128{a.hi} + b.hi);
-    case TENON_S_SUB: return bounded(e, __int128{a.lo} - b.hi, __int128{a.hi} - b.lo);
+    case TENON_S_ADD:
+      return bounded(e, __int128{a.lo} + b.lo, __int128{a.hi} + b.hi);
+    case TENON_S_SUB:
+      return bounded(e, __int128{a.lo} - b.hi, __int128{a.hi} - b.lo);
     case TENON_S_MUL: {
-      const __int128 c[] = {__int128{a.lo} * b.lo, __int128{a.lo} * b.hi, __int128{a.hi} * b.lo, __int128{a.hi} * b.hi};
+      const __int128 c[] = {__int128{a.lo} * b.lo, __int128{a.lo} * b.hi, __int128{a.hi} * b.lo,
+                            __int128{a.hi} * b.hi};
       return bounded(e, *std::min_element(c, c + 4), *std::max_element(c, c + 4));
     }
-    case TENON_S_MIN: return {std::min(a.lo, b.lo), std::min(a.hi, b.hi)};
-    case TENON_S_MAX: return {std::max(a.lo, b.lo), std::max(a.hi, b.hi)};
+    case TENON_S_MIN:
+      return {std::min(a.lo, b.lo), std::min(a.hi, b.hi)};
+    case TENON_S_MAX:
+      return {std::max(a.lo, b.lo), std::max(a.hi, b.hi)};
     case kFloorDiv: {
       const int64_t lo = std::max<int64_t>(1, b.lo), hi = std::max<int64_t>(1, b.hi);
-      return {std::min(floor_div(a.lo, lo), floor_div(a.lo, hi)), std::max(floor_div(a.hi, lo), floor_div(a.hi, hi))};
+      return {std::min(floor_div(a.lo, lo), floor_div(a.lo, hi)),
+              std::max(floor_div(a.hi, lo), floor_div(a.hi, hi))};
     }
-    case kMod: return {0, std::max<int64_t>(0, saturate(__int128{b.hi} - 1))};
-    default: return {};
+    case kMod:
+      return {0, std::max<int64_t>(0, saturate(__int128{b.hi} - 1))};
+    default:
+      return {};
   }
 }
 
@@ -781,7 +937,8 @@ E Pool::substitute(E e, const std::unordered_map<E, E>& map, E guard) {
   return substitute_known(e, &done, guard);
 }
 
-// `done` grows: an expression that many others share is visited once, else squaring forty times would never end.
+// `done` grows: an expression that many others share is visited once, else squaring forty times
+// would never end.
 E Pool::substitute_known(E e, std::unordered_map<E, E>* done, E guard) {
   if (e == kNone) return kNone;
   if (auto it = done->find(e); it != done->end()) return it->second;
@@ -807,7 +964,8 @@ E Pool::substitute_args(E e, std::unordered_map<E, E>* done, E guard) {
     a = b;
   }
   if (!changed) return e;
-  if (x.op == TENON_S_CONVERT || x.op == TENON_S_CONVERT_WRAP || x.op == kRound) return convert(in[0], x.type, x.op);
+  if (x.op == TENON_S_CONVERT || x.op == TENON_S_CONVERT_WRAP || x.op == kRound)
+    return convert(in[0], x.type, x.op);
   if (x.op == TENON_S_BITCAST_RESULT) return intern({X::kOp, x.type, x.op, x.ref, 0, 0, 0}, in);
   return op(x.op, in, x.ref);
 }
@@ -844,9 +1002,12 @@ void Pool::loads_unseen(E e, std::vector<E>* out) const {
   if (at(e).kind == X::kLoad) out->push_back(e);
 }
 
-int64_t Pool::evaluate(E e, std::span<const int64_t> ext) const { return size_program(*this, e).evaluate(ext); }
+int64_t Pool::evaluate(E e, std::span<const int64_t> ext) const {
+  return size_program(*this, e).evaluate(ext);
+}
 
-// ---- Sizes as data -------------------------------------------------------------------------------------------
+// ---- Sizes as data
+// -------------------------------------------------------------------------------------------
 
 namespace {
 enum : int64_t { kPush = 0, kPushExtent = 1, kApply = 2 };
@@ -873,7 +1034,9 @@ SizeProgram size_program(const Pool& pool, E e) {
   return p;
 }
 
-SizeProgram SizeProgram::extent(uint32_t ordinal) { return {{kPushExtent, int64_t{ordinal}}}; }
+SizeProgram SizeProgram::extent(uint32_t ordinal) {
+  return {{kPushExtent, int64_t{ordinal}}};
+}
 
 uint64_t SizeProgram::extent_limit() const {
   uint64_t limit = 0;
@@ -911,14 +1074,29 @@ int64_t SizeProgram::evaluate(std::span<const int64_t> ext) const {
       stack.pop_back();
       int64_t& a = stack.back();
       switch (w) {
-        case TENON_S_ADD: a = saturate(__int128{a} + b); break;
-        case TENON_S_SUB: a = saturate(__int128{a} - b); break;
-        case TENON_S_MUL: a = saturate(__int128{a} * b); break;
-        case TENON_S_MIN: a = std::min(a, b); break;
-        case TENON_S_MAX: a = std::max(a, b); break;
-        case kFloorDiv: a = floor_div(a, b); break;
-        case kMod: a = b > 0 ? a - floor_div(a, b) * b : 0; break;
-        default: return 0;
+        case TENON_S_ADD:
+          a = saturate(__int128{a} + b);
+          break;
+        case TENON_S_SUB:
+          a = saturate(__int128{a} - b);
+          break;
+        case TENON_S_MUL:
+          a = saturate(__int128{a} * b);
+          break;
+        case TENON_S_MIN:
+          a = std::min(a, b);
+          break;
+        case TENON_S_MAX:
+          a = std::max(a, b);
+          break;
+        case kFloorDiv:
+          a = floor_div(a, b);
+          break;
+        case kMod:
+          a = b > 0 ? a - floor_div(a, b) * b : 0;
+          break;
+        default:
+          return 0;
       }
     }
   }

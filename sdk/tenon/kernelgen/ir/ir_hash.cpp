@@ -72,7 +72,8 @@ class Hasher {
     const uint64_t name = it->second;
     if (fresh) {
       const Extent& info = k_.pool.extents()[ordinal];
-      for (int64_t fact : {info.lo, info.hi, info.multiple_of, info.hint}) word(static_cast<uint64_t>(fact));
+      for (int64_t fact : {info.lo, info.hi, info.multiple_of, info.hint})
+        word(static_cast<uint64_t>(fact));
     }
     return name;
   }
@@ -98,10 +99,13 @@ class Hasher {
     if (x.kind == X::kLoad) ref = buffer(x.ref);
     if (x.kind == X::kExtent) ref = extent(x.ref);
     const uint64_t head = static_cast<uint64_t>(x.kind) << 32 | uint64_t{x.op} << 16 | x.type;
-    Hash128 r{mix(mix(head, ref), static_cast<uint64_t>(x.bits)), mix(mix(head + 77, ref), ~static_cast<uint64_t>(x.bits))};
-    // The order of a commutative operation's arguments follows E numbers, which differ between pools.
-    const bool symmetric = x.kind == X::kOp && (x.op == TENON_S_ADD || x.op == TENON_S_MUL || x.op == TENON_S_AND ||
-                                                x.op == TENON_S_OR || x.op == TENON_S_XOR);
+    Hash128 r{mix(mix(head, ref), static_cast<uint64_t>(x.bits)),
+              mix(mix(head + 77, ref), ~static_cast<uint64_t>(x.bits))};
+    // The order of a commutative operation's arguments follows E numbers, which differ between
+    // pools.
+    const bool symmetric =
+        x.kind == X::kOp && (x.op == TENON_S_ADD || x.op == TENON_S_MUL || x.op == TENON_S_AND ||
+                             x.op == TENON_S_OR || x.op == TENON_S_XOR);
     Hash128 sum{};
     for (E a : k_.pool.args(e)) {
       const Hash128 h = expr(a);
@@ -147,9 +151,12 @@ class Hasher {
 
 }  // namespace
 
-Hash128 structural_hash(const Kernel& kernel) { return Hasher(kernel).run(); }
+Hash128 structural_hash(const Kernel& kernel) {
+  return Hasher(kernel).run();
+}
 
-Hash128 structural_hash(const Kernel& kernel, std::vector<uint32_t>* buffer_order, std::vector<uint32_t>* extent_order) {
+Hash128 structural_hash(const Kernel& kernel, std::vector<uint32_t>* buffer_order,
+                        std::vector<uint32_t>* extent_order) {
   Hasher hasher(kernel);
   const Hash128 hash = hasher.run();
   *buffer_order = hasher.buffer_order();

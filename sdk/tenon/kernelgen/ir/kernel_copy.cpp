@@ -2,7 +2,9 @@
 
 namespace tenon::kernelgen {
 
-void KernelCopy::lead(const std::vector<uint32_t>& list) { to_.lead = axes(list); }
+void KernelCopy::lead(const std::vector<uint32_t>& list) {
+  to_.lead = axes(list);
+}
 
 uint32_t KernelCopy::axis(uint32_t a) {
   if (auto it = axes_.find(a); it != axes_.end()) return it->second;
@@ -61,18 +63,26 @@ E KernelCopy::expr(E e) {
   E r = kNone;
   switch (x.kind) {
     case X::kConst:
-      r = is_float(x.type) ? to_.pool.number(from_.pool.number_value(e), x.type) : to_.pool.integer(x.bits, x.type);
+      r = is_float(x.type) ? to_.pool.number(from_.pool.number_value(e), x.type)
+                           : to_.pool.integer(x.bits, x.type);
       break;
-    case X::kExtent: r = extent(x.ref); break;
-    case X::kAxis: r = to_.pool.axis(axis(x.ref)); break;
-    case X::kState: r = to_.pool.state(x.ref, x.type); break;
+    case X::kExtent:
+      r = extent(x.ref);
+      break;
+    case X::kAxis:
+      r = to_.pool.axis(axis(x.ref));
+      break;
+    case X::kState:
+      r = to_.pool.state(x.ref, x.type);
+      break;
     case X::kLoad: {
       const E guard = expr(args[0]), other = expr(args[1]);
       const std::vector<E> at = index(x.ref, args.subspan(2));
       r = to_.pool.load(buffer(x.ref), x.type, at, guard, other);
       break;
     }
-    case X::kOp: r = operation(x, args);
+    case X::kOp:
+      r = operation(x, args);
   }
   return memo_[e] = r;
 }
@@ -80,7 +90,8 @@ E KernelCopy::expr(E e) {
 E KernelCopy::operation(const Expr& x, std::span<const E> args) {
   std::vector<E> copied;
   for (E a : args) copied.push_back(expr(a));
-  if (x.op == TENON_S_CONVERT || x.op == kRound || x.op == TENON_S_CONVERT_WRAP) return to_.pool.convert(copied[0], x.type, x.op);
+  if (x.op == TENON_S_CONVERT || x.op == kRound || x.op == TENON_S_CONVERT_WRAP)
+    return to_.pool.convert(copied[0], x.type, x.op);
   if (x.op == TENON_S_BITCAST_RESULT) return to_.pool.bitcast(copied[0], x.type);
   return to_.pool.op(x.op, copied, x.ref);
 }

@@ -9,8 +9,9 @@
 
 namespace tenon::kernelgen {
 
-// Copies stages with what they mention: axes, buffers and extents get numbers in order of first appearance, and the copy's
-// origins are those of `from`. Derived classes give sizes and indices another form.
+// Copies stages with what they mention: axes, buffers and extents get numbers in order of first
+// appearance, and the copy's origins are those of `from`. Derived classes give sizes and indices
+// another form.
 class KernelCopy {
  public:
   KernelCopy(const Kernel& from, Kernel* to) : from_(from), to_(*to) {}

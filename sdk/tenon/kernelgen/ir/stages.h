@@ -44,14 +44,15 @@ inline bool plain_store(const Kernel& k, const Stage& s, const View& v) {
   for (E e : v.index) {
     const Expr& x = p.at(e);
     if (p.is_const(e, 0)) continue;
-    if (x.kind != X::kAxis || std::find(seen.begin(), seen.end(), x.ref) != seen.end()) return false;
+    if (x.kind != X::kAxis || std::find(seen.begin(), seen.end(), x.ref) != seen.end())
+      return false;
     seen.push_back(x.ref);
   }
   return seen.size() == s.space.size();
 }
 
-// A load without guard of the element that the axes of `s` name in some order, each axis once; `s` visits every
-// element of the buffer exactly once.
+// A load without guard of the element that the axes of `s` name in some order, each axis once; `s`
+// visits every element of the buffer exactly once.
 inline bool element_wise(const Kernel& k, const Stage& s, E load) {
   const Pool& p = k.pool;
   if (p.arg(load, 0) != kNone) return false;

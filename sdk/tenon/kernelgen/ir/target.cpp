@@ -18,16 +18,26 @@ Target cpp(const char* isa, uint32_t bytes, uint32_t registers, bool fma) {
 
 }  // namespace
 
-Target Target::avx512() { return cpp("avx512", 64, 32, true); }
+Target Target::avx512() {
+  return cpp("avx512", 64, 32, true);
+}
 Target Target::avx512_bf16() {
   Target t = avx512();
   t.bf16 = true;
   return t;
 }
-Target Target::avx2() { return cpp("avx2", 32, 16, true); }
-Target Target::baseline() { return cpp("baseline", 16, 16, false); }
-Target Target::generic() { return cpp("generic", 16, 32, false); }
-Target Target::scalar() { return cpp("scalar", 0, 16, false); }
+Target Target::avx2() {
+  return cpp("avx2", 32, 16, true);
+}
+Target Target::baseline() {
+  return cpp("baseline", 16, 16, false);
+}
+Target Target::generic() {
+  return cpp("generic", 16, 32, false);
+}
+Target Target::scalar() {
+  return cpp("scalar", 0, 16, false);
+}
 Target Target::opencl(bool fp64, uint32_t group) {
   Target t = cpp("opencl", 0, 64, false);
   t.group = std::bit_floor(group);

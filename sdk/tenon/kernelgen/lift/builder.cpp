@@ -13,7 +13,9 @@ DType default_acc(DType t) {
   return t;
 }
 
-double float_top() { return std::numeric_limits<double>::infinity(); }
+double float_top() {
+  return std::numeric_limits<double>::infinity();
+}
 
 E least(Pool& p, DType t) {
   if (is_float(t)) return p.number(-float_top(), t);
@@ -31,11 +33,18 @@ E greatest(Pool& p, DType t) {
 
 E identity(Pool& p, Fold fold, DType t) {
   switch (fold) {
-    case Fold::kSum: case Fold::kOr: return p.number(0, t);
-    case Fold::kProd: return p.number(1, t);
-    case Fold::kAnd: return is_integer(t) ? p.integer(-1, t) : p.boolean(true);
-    case Fold::kMax: case Fold::kArgMax: return least(p, t);
-    default: return greatest(p, t);
+    case Fold::kSum:
+    case Fold::kOr:
+      return p.number(0, t);
+    case Fold::kProd:
+      return p.number(1, t);
+    case Fold::kAnd:
+      return is_integer(t) ? p.integer(-1, t) : p.boolean(true);
+    case Fold::kMax:
+    case Fold::kArgMax:
+      return least(p, t);
+    default:
+      return greatest(p, t);
   }
 }
 
@@ -56,10 +65,13 @@ Tensor Builder::fail(std::string why) {
   return {};
 }
 
-E Builder::extent(Extent info) { return kernel_.pool.extent(kernel_.pool.add_extent(info)); }
+E Builder::extent(Extent info) {
+  return kernel_.pool.extent(kernel_.pool.add_extent(info));
+}
 
 Tensor Builder::add_buffer(DType type, std::vector<E> dims, Role role) {
-  if (size_of(type) == 0) return fail("kernelgen has no elements of type " + std::string(name_of(type)));
+  if (size_of(type) == 0)
+    return fail("kernelgen has no elements of type " + std::string(name_of(type)));
   Tensor t{static_cast<uint32_t>(kernel_.buffers.size()), type, dims};
   std::vector<E> strides = row_major(kernel_.pool, dims);
   kernel_.buffers.push_back({type, std::move(dims), std::move(strides), kNone, role, -1});
@@ -73,7 +85,9 @@ Tensor Builder::input(DType type, std::vector<E> dims, std::vector<E> strides, E
   return t;
 }
 
-Tensor Builder::constant(DType type, std::vector<E> dims) { return add_buffer(type, std::move(dims), Role::kConstant); }
+Tensor Builder::constant(DType type, std::vector<E> dims) {
+  return add_buffer(type, std::move(dims), Role::kConstant);
+}
 
 void Builder::output(const Tensor& t) {
   if (!t.valid()) return;
@@ -107,8 +121,8 @@ std::vector<E> Builder::fresh_axes(const std::vector<E>& dims, std::vector<uint3
   return axes;
 }
 
-// Element-wise stages of one shape share their axes, so that a chain of them is inlined without renaming anything;
-// inline_maps gives every stage that is left axes of its own.
+// Element-wise stages of one shape share their axes, so that a chain of them is inlined without
+// renaming anything; inline_maps gives every stage that is left axes of its own.
 std::vector<E> Builder::shared_axes(const std::vector<E>& dims, std::vector<uint32_t>* ids) {
   auto [it, fresh] = shapes_.try_emplace(dims);
   if (fresh) it->second.axes = fresh_axes(dims, &it->second.ids);
@@ -120,10 +134,14 @@ E Builder::load(const Tensor& t, std::span<const E> index, E guard, E other) {
   return pool().load(t.buffer, t.type, index, guard, other);
 }
 
-E Builder::widened(E x, DType acc) { return pool().convert(x, acc); }
+E Builder::widened(E x, DType acc) {
+  return pool().convert(x, acc);
+}
 
-std::vector<Tensor> Builder::map(std::span<const uint32_t> program, std::span<const Tensor> operands,
-                                 std::span<const ScalarAttr> attrs, std::span<const DType> results) {
+std::vector<Tensor> Builder::map(std::span<const uint32_t> program,
+                                 std::span<const Tensor> operands,
+                                 std::span<const ScalarAttr> attrs,
+                                 std::span<const DType> results) {
   std::vector<Tensor> out(results.size());
   if (operands.empty()) {
     fail("an element-wise op without operands has no shape");
@@ -145,7 +163,8 @@ std::vector<Tensor> Builder::map(std::span<const uint32_t> program, std::span<co
     fail(why);
     return out;
   }
-  for (size_t i = 0; i < results.size(); ++i) out[i] = add_buffer(results[i], operands[0].dims, Role::kTemp);
+  for (size_t i = 0; i < results.size(); ++i)
+    out[i] = add_buffer(results[i], operands[0].dims, Role::kTemp);
   if (!ok()) return std::vector<Tensor>(results.size());
   Stage& s = add_stage(StageKind::kMap);
   s.space = ids;
@@ -170,11 +189,14 @@ Tensor Builder::map(DType type, std::vector<E> dims, const Body& body) {
   return t;
 }
 
-// ---- Data movement -------------------------------------------------------------------------------------------
+// ---- Data movement
+// -------------------------------------------------------------------------------------------
 
-Tensor Builder::broadcast(const Tensor& t, std::vector<E> dims, std::span<const uint32_t> dim_of_operand) {
+Tensor Builder::broadcast(const Tensor& t, std::vector<E> dims,
+                          std::span<const uint32_t> dim_of_operand) {
   if (!t.valid()) return {};
-  if (dim_of_operand.size() != t.rank()) return fail("broadcast maps another number of dims than its operand has");
+  if (dim_of_operand.size() != t.rank())
+    return fail("broadcast maps another number of dims than its operand has");
   return map(t.type, std::move(dims), [&](std::span<const E> axes) {
     std::vector<E> index;
     for (size_t i = 0; i < t.rank(); ++i) {
@@ -186,7 +208,8 @@ Tensor Builder::broadcast(const Tensor& t, std::vector<E> dims, std::span<const 
 
 Tensor Builder::transpose(const Tensor& t, std::span<const uint32_t> permutation) {
   if (!t.valid()) return {};
-  if (permutation.size() != t.rank()) return fail("transpose permutes another number of dims than its operand has");
+  if (permutation.size() != t.rank())
+    return fail("transpose permutes another number of dims than its operand has");
   std::vector<E> dims;
   for (uint32_t p : permutation) dims.push_back(t.dims[p]);
   return map(t.type, dims, [&](std::span<const E> axes) {
@@ -196,9 +219,10 @@ Tensor Builder::transpose(const Tensor& t, std::span<const uint32_t> permutation
   });
 }
 
-// Dims are matched from the right in groups of equal products, so that most reshapes keep their plain axes; inside
-// a group the index goes through one linear number.
-std::vector<E> relabel(Pool& p, std::span<const E> from, std::span<const E> at, std::span<const E> to) {
+// Dims are matched from the right in groups of equal products, so that most reshapes keep their
+// plain axes; inside a group the index goes through one linear number.
+std::vector<E> relabel(Pool& p, std::span<const E> from, std::span<const E> at,
+                       std::span<const E> to) {
   std::vector<E> index(to.size(), p.integer(0));
   size_t i = to.size(), j = from.size();
   while (i > 0 || j > 0) {
@@ -229,13 +253,15 @@ std::vector<E> relabel(Pool& p, std::span<const E> from, std::span<const E> at, 
 Tensor Builder::reshape(const Tensor& t, std::vector<E> dims) {
   if (!t.valid()) return {};
   const std::vector<E> to = dims;
-  Tensor r = map(t.type, std::move(dims),
-                 [&](std::span<const E> axes) { return load(t, relabel(pool(), to, axes, t.dims)); });
+  Tensor r = map(t.type, std::move(dims), [&](std::span<const E> axes) {
+    return load(t, relabel(pool(), to, axes, t.dims));
+  });
   if (r.valid()) kernel_.stages.back().relabels = true;
   return r;
 }
 
-Tensor Builder::slice(const Tensor& t, std::span<const E> start, std::span<const int64_t> step, std::vector<E> dims) {
+Tensor Builder::slice(const Tensor& t, std::span<const E> start, std::span<const int64_t> step,
+                      std::vector<E> dims) {
   if (!t.valid()) return {};
   if (start.size() != t.rank() || step.size() != t.rank() || dims.size() != t.rank()) {
     return fail("slice has bounds for another number of dims than its operand has");
@@ -252,7 +278,8 @@ Tensor Builder::slice(const Tensor& t, std::span<const E> start, std::span<const
 Tensor Builder::pad(const Tensor& t, const Tensor& value, std::span<const int64_t> low,
                     std::span<const int64_t> interior, std::vector<E> dims) {
   if (!t.valid() || !value.valid()) return {};
-  if (value.rank() != 0 || value.type != t.type) return fail("pad needs one element of its operand's type");
+  if (value.rank() != 0 || value.type != t.type)
+    return fail("pad needs one element of its operand's type");
   Pool& p = pool();
   return map(t.type, std::move(dims), [&](std::span<const E> axes) {
     std::vector<E> index;
@@ -261,7 +288,8 @@ Tensor Builder::pad(const Tensor& t, const Tensor& value, std::span<const int64_
       const int64_t gap = interior.empty() ? 1 : interior[i] + 1;
       E x = p.sub(axes[i], p.integer(low[i]));
       guard = p.both(guard, p.cmp(TENON_CMP_GE, x, p.integer(0)));
-      if (gap > 1) guard = p.both(guard, p.cmp(TENON_CMP_EQ, p.mod(x, p.integer(gap)), p.integer(0)));
+      if (gap > 1)
+        guard = p.both(guard, p.cmp(TENON_CMP_EQ, p.mod(x, p.integer(gap)), p.integer(0)));
       x = p.floordiv(x, p.integer(gap));
       guard = p.both(guard, p.cmp(TENON_CMP_LT, x, t.dims[i]));
       index.push_back(x);
@@ -274,7 +302,8 @@ Tensor Builder::concat(std::span<const Tensor> parts, uint32_t axis) {
   if (parts.empty()) return fail("concat of nothing");
   for (const Tensor& t : parts) {
     if (!t.valid()) return {};
-    if (t.rank() != parts[0].rank() || t.type != parts[0].type) return fail("concat of unlike tensors");
+    if (t.rank() != parts[0].rank() || t.type != parts[0].type)
+      return fail("concat of unlike tensors");
   }
   // A tree: one value that nests every part is too deep for those who walk it.
   constexpr size_t kWidth = 32;
@@ -301,7 +330,8 @@ Tensor Builder::concat(std::span<const Tensor> parts, uint32_t axis) {
       std::vector<E> index(axes.begin(), axes.end());
       index[axis] = p.sub(axes[axis], begin[i]);
       const E end = p.add(begin[i], parts[i].dims[axis]);
-      const E guard = p.both(p.cmp(TENON_CMP_LE, begin[i], axes[axis]), p.cmp(TENON_CMP_LT, axes[axis], end));
+      const E guard =
+          p.both(p.cmp(TENON_CMP_LE, begin[i], axes[axis]), p.cmp(TENON_CMP_LT, axes[axis], end));
       value = load(parts[i], index, guard, value);
     }
     return value;
@@ -312,7 +342,8 @@ Tensor Builder::reverse(const Tensor& t, std::span<const uint32_t> dims) {
   if (!t.valid()) return {};
   return map(t.type, t.dims, [&](std::span<const E> axes) {
     std::vector<E> index(axes.begin(), axes.end());
-    for (uint32_t d : dims) index[d] = pool().sub(pool().sub(t.dims[d], pool().integer(1)), axes[d]);
+    for (uint32_t d : dims)
+      index[d] = pool().sub(pool().sub(t.dims[d], pool().integer(1)), axes[d]);
     return load(t, index);
   });
 }
@@ -360,13 +391,15 @@ Tensor Builder::take(const Tensor& t, const Tensor& indices, uint32_t axis, Outs
   });
 }
 
-// ---- Reductions ----------------------------------------------------------------------------------------------
+// ---- Reductions
+// ----------------------------------------------------------------------------------------------
 
 bool Builder::fold_parts(Fold fold, DType acc, DType out, E x, E position, Stage* s) {
   Pool& p = pool();
   const E a = p.state(0, acc);
   if (fold != Fold::kArgMax && fold != Fold::kArgMin) {
-    static constexpr uint16_t kCodes[] = {TENON_S_ADD, TENON_S_MUL, TENON_S_MAX, TENON_S_MIN, TENON_S_AND, TENON_S_OR};
+    static constexpr uint16_t kCodes[] = {TENON_S_ADD, TENON_S_MUL, TENON_S_MAX,
+                                          TENON_S_MIN, TENON_S_AND, TENON_S_OR};
     const uint16_t code = kCodes[static_cast<int>(fold)];
     s->init = {identity(p, fold, acc)};
     s->step = {p.op(code, {a, x})};
@@ -400,7 +433,8 @@ bool Builder::fold_parts(Fold fold, DType acc, DType out, E x, E position, Stage
   return true;
 }
 
-Tensor Builder::reduce(const Tensor& t, std::span<const uint32_t> dims, Fold fold, DType acc, DType out) {
+Tensor Builder::reduce(const Tensor& t, std::span<const uint32_t> dims, Fold fold, DType acc,
+                       DType out) {
   if (!t.valid()) return {};
   Pool& p = pool();
   if (acc == TENON_DTYPE_NONE) acc = default_acc(t.type);
@@ -431,14 +465,16 @@ Tensor Builder::reduce(const Tensor& t, std::span<const uint32_t> dims, Fold fol
   return r;
 }
 
-// A window with more places than the input has elements steps over the elements: most of its places see only padding.
+// A window with more places than the input has elements steps over the elements: most of its places
+// see only padding.
 Builder::Tap Builder::add_tap(const WindowDim& w, E out, E extent, std::vector<uint32_t>* reduce) {
   Pool& p = pool();
   const E begin = p.sub(p.mul(out, p.integer(w.stride)), p.integer(w.pad_low));
   const std::optional<int64_t> elements = p.value(extent);
   if (elements && *elements < w.size && w.dilation == 1 && w.base_dilation <= 1) {
     const E at = fresh_axes({extent}, reduce)[0], place = p.sub(at, begin);
-    return {at, p.both(p.cmp(TENON_CMP_GE, place, p.integer(0)), p.cmp(TENON_CMP_LT, place, p.integer(w.size)))};
+    return {at, p.both(p.cmp(TENON_CMP_GE, place, p.integer(0)),
+                       p.cmp(TENON_CMP_LT, place, p.integer(w.size)))};
   }
   const E place = fresh_axes({p.integer(w.size)}, reduce)[0];
   E at = p.add(begin, p.mul(place, p.integer(w.dilation)));
@@ -450,10 +486,11 @@ Builder::Tap Builder::add_tap(const WindowDim& w, E out, E extent, std::vector<u
   return {at, p.both(guard, p.cmp(TENON_CMP_LT, at, extent))};
 }
 
-Tensor Builder::reduce_window(const Tensor& t, std::span<const WindowDim> window, Fold fold, std::vector<E> dims,
-                              DType acc, DType out) {
+Tensor Builder::reduce_window(const Tensor& t, std::span<const WindowDim> window, Fold fold,
+                              std::vector<E> dims, DType acc, DType out) {
   if (!t.valid()) return {};
-  if (window.size() != t.rank() || dims.size() != t.rank()) return fail("reduce_window needs one window per dim");
+  if (window.size() != t.rank() || dims.size() != t.rank())
+    return fail("reduce_window needs one window per dim");
   if (fold == Fold::kArgMax || fold == Fold::kArgMin) return fail("reduce_window gives no places");
   Pool& p = pool();
   if (acc == TENON_DTYPE_NONE) acc = default_acc(t.type);
@@ -479,7 +516,8 @@ Tensor Builder::reduce_window(const Tensor& t, std::span<const WindowDim> window
   return r;
 }
 
-std::vector<Tensor> Builder::window_argmax(const Tensor& t, std::span<const WindowDim> window, std::vector<E> dims, DType index) {
+std::vector<Tensor> Builder::window_argmax(const Tensor& t, std::span<const WindowDim> window,
+                                           std::vector<E> dims, DType index) {
   if (!t.valid()) return {Tensor{}, Tensor{}};
   Pool& p = pool();
   const DType acc = default_acc(t.type);
@@ -506,19 +544,22 @@ std::vector<Tensor> Builder::window_argmax(const Tensor& t, std::span<const Wind
   const bool half = t.type == TENON_F16 || t.type == TENON_BF16;
   s.final = {p.convert(p.state(0, acc), t.type, half ? kRound : TENON_S_CONVERT),
              p.op(TENON_S_SELECT, {p.cmp(TENON_CMP_EQ, found, none), p.integer(-1, index), found})};
-  std::vector<Tensor> out{add_buffer(t.type, dims, Role::kTemp), add_buffer(index, dims, Role::kTemp)};
+  std::vector<Tensor> out{add_buffer(t.type, dims, Role::kTemp),
+                          add_buffer(index, dims, Role::kTemp)};
   if (!ok()) return {Tensor{}, Tensor{}};
   for (const Tensor& r : out) s.store.push_back({r.buffer, axes, kNone});
   append(std::move(s));
   return out;
 }
 
-// ---- In order ------------------------------------------------------------------------------------------------
+// ---- In order
+// ------------------------------------------------------------------------------------------------
 
 Tensor Builder::attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t group,
                           const std::function<E(E product, std::span<const E> place)>& score) {
   if (!q.valid() || !k.valid() || !v.valid()) return {};
-  if (q.type != TENON_F32 || k.type != TENON_F32 || v.type != TENON_F32) return fail("attention in one pass is computed in f32");
+  if (q.type != TENON_F32 || k.type != TENON_F32 || v.type != TENON_F32)
+    return fail("attention in one pass is computed in f32");
   Pool& p = pool();
   Stage s;
   s.kind = StageKind::kAttention;
@@ -531,7 +572,8 @@ Tensor Builder::attention(const Tensor& q, const Tensor& k, const Tensor& v, int
   const E i = own(q.dims[2], &s.space), e = own(v.dims[3], &s.space);
   const E j = own(k.dims[2], &s.reduce), d = own(q.dims[3], &s.fill);
   const E head = group == 1 ? outer[1] : p.floordiv(outer[1], p.integer(group));
-  const E at_q[] = {outer[0], outer[1], i, d}, at_k[] = {outer[0], head, j, d}, at_v[] = {outer[0], head, j, e};
+  const E at_q[] = {outer[0], outer[1], i, d}, at_k[] = {outer[0], head, j, d},
+          at_v[] = {outer[0], head, j, e};
   const E place[] = {outer[0], outer[1], i, j}, to[] = {outer[0], outer[1], i, e};
   s.a = load(q, at_q);
   s.b = load(k, at_k);
@@ -545,7 +587,8 @@ Tensor Builder::attention(const Tensor& q, const Tensor& k, const Tensor& v, int
   return r;
 }
 
-Tensor Builder::scan(const Tensor& t, uint32_t dim, Fold fold, bool reverse, bool exclusive, DType acc, DType out) {
+Tensor Builder::scan(const Tensor& t, uint32_t dim, Fold fold, bool reverse, bool exclusive,
+                     DType acc, DType out) {
   if (!t.valid()) return {};
   Pool& p = pool();
   if (acc == TENON_DTYPE_NONE) acc = default_acc(t.type);
@@ -558,9 +601,11 @@ Tensor Builder::scan(const Tensor& t, uint32_t dim, Fold fold, bool reverse, boo
   Stage s;
   s.kind = StageKind::kScan;
   std::vector<E> index(t.rank());
-  for (uint32_t d = 0; d < t.rank(); ++d) index[d] = fresh_axes({t.dims[d]}, d == dim ? &s.reduce : &s.space)[0];
+  for (uint32_t d = 0; d < t.rank(); ++d)
+    index[d] = fresh_axes({t.dims[d]}, d == dim ? &s.reduce : &s.space)[0];
   if (reverse) index[dim] = p.sub(p.sub(t.dims[dim], p.integer(1)), index[dim]);
-  static constexpr uint16_t kCodes[] = {TENON_S_ADD, TENON_S_MUL, TENON_S_MAX, TENON_S_MIN, TENON_S_AND, TENON_S_OR};
+  static constexpr uint16_t kCodes[] = {TENON_S_ADD, TENON_S_MUL, TENON_S_MAX,
+                                        TENON_S_MIN, TENON_S_AND, TENON_S_OR};
   const uint16_t code = kCodes[static_cast<int>(fold)];
   s.init = {identity(p, fold, acc)};
   s.step = {p.op(code, {p.state(0, acc), widened(load(t, index), acc)})};
@@ -573,7 +618,8 @@ Tensor Builder::scan(const Tensor& t, uint32_t dim, Fold fold, bool reverse, boo
   return r;
 }
 
-Tensor Builder::scatter(const Tensor& x, std::vector<E> updates, const std::function<Place(std::span<const E>)>& place,
+Tensor Builder::scatter(const Tensor& x, std::vector<E> updates,
+                        const std::function<Place(std::span<const E>)>& place,
                         const std::function<E(std::span<const E>, E old)>& combine) {
   if (!x.valid()) return {};
   Pool& p = pool();
@@ -585,7 +631,8 @@ Tensor Builder::scatter(const Tensor& x, std::vector<E> updates, const std::func
   if (!ok()) return {};
   Tensor r = add_buffer(x.type, x.dims, Role::kTemp);
   if (!r.valid()) return r;
-  // A dim of x that an axis of the updates runs through as a whole: its points have nothing to do with each other.
+  // A dim of x that an axis of the updates runs through as a whole: its points have nothing to do
+  // with each other.
   std::vector<E> from(x.rank(), kNone);
   for (size_t d = 0; d < x.rank(); ++d) {
     const Expr& e = p.at(to.index[d]);
@@ -618,15 +665,16 @@ E Builder::sort_key(E x, bool descending) {
     const E negative = p.cmp(TENON_CMP_LT, x, p.number(0, t));
     k = p.op(TENON_S_SELECT, {negative, p.op(TENON_S_NOT, {k}), p.op(TENON_S_OR, {k, top})});
     k = p.op(TENON_S_SELECT, {p.cmp(TENON_CMP_EQ, x, p.number(0, t)), top, k});
-    k = p.op(TENON_S_SELECT, {p.op(TENON_S_IS_NAN, {x}), p.op(TENON_S_NOT, {p.integer(0, key)}), k});
+    k = p.op(TENON_S_SELECT,
+             {p.op(TENON_S_IS_NAN, {x}), p.op(TENON_S_NOT, {p.integer(0, key)}), k});
   } else if (is_signed(t)) {
     k = p.op(TENON_S_XOR, {k, top});
   }
   return descending ? p.op(TENON_S_NOT, {k}) : k;
 }
 
-std::vector<Tensor> Builder::sort(std::span<const Tensor> operands, uint32_t dim, size_t keys, std::span<const int64_t> descending,
-                                  E length, DType index) {
+std::vector<Tensor> Builder::sort(std::span<const Tensor> operands, uint32_t dim, size_t keys,
+                                  std::span<const int64_t> descending, E length, DType index) {
   Pool& p = pool();
   std::vector<Tensor> out;
   for (const Tensor& t : operands) {
@@ -653,7 +701,9 @@ std::vector<Tensor> Builder::sort(std::span<const Tensor> operands, uint32_t dim
     from[d] = fresh_axes({first.dims[d]}, &s.reduce)[0];
     to[d] = fresh_axes({length}, &s.fill)[0];
   }
-  for (size_t k = 0; k < keys; ++k) s.step.push_back(sort_key(load(operands[k], from), k < descending.size() && descending[k] != 0));
+  for (size_t k = 0; k < keys; ++k)
+    s.step.push_back(
+        sort_key(load(operands[k], from), k < descending.size() && descending[k] != 0));
   for (const Tensor& t : operands) {
     s.value.push_back(load(t, from));
     out.push_back(add_buffer(t.type, dims, Role::kTemp));
@@ -668,7 +718,8 @@ std::vector<Tensor> Builder::sort(std::span<const Tensor> operands, uint32_t dim
   return out;
 }
 
-// ---- Contractions --------------------------------------------------------------------------------------------
+// ---- Contractions
+// --------------------------------------------------------------------------------------------
 
 static DType contract_acc(DType t) {
   if (t == TENON_F16 || t == TENON_BF16) return TENON_F32;
@@ -682,10 +733,12 @@ Tensor Builder::finish_contract(Stage s, DType out, std::vector<E> dims, std::ve
   if (!r.valid()) return r;
   const bool half = out == TENON_F16 || out == TENON_BF16;
   auto result = [&](E x) { return p.convert(x, out, half ? kRound : TENON_S_CONVERT); };
-  const bool nothing = std::any_of(s.reduce.begin(), s.reduce.end(),
-                                   [&](uint32_t axis) { return p.is_const(p.axes()[axis].extent, 0); });
+  const bool nothing = std::any_of(s.reduce.begin(), s.reduce.end(), [&](uint32_t axis) {
+    return p.is_const(p.axes()[axis].extent, 0);
+  });
   if (nothing) {
-    // A sum of no products: its operands have no elements, hence no strides to tell their sides apart by.
+    // A sum of no products: its operands have no elements, hence no strides to tell their sides
+    // apart by.
     s.kind = StageKind::kMap;
     s.reduce.clear();
     s.value = {result(p.number(0, acc))};
@@ -709,7 +762,8 @@ Tensor Builder::dot(const Tensor& a, const Tensor& b, std::span<const uint32_t> 
                     std::span<const uint32_t> sum_b, DType acc, DType out) {
   if (!a.valid() || !b.valid()) return {};
   if (a.type != b.type) return fail("dot of unlike types");
-  if (batch_a.size() != batch_b.size() || sum_a.size() != sum_b.size()) return fail("dot pairs dims unevenly");
+  if (batch_a.size() != batch_b.size() || sum_a.size() != sum_b.size())
+    return fail("dot pairs dims unevenly");
   if (acc == TENON_DTYPE_NONE) acc = contract_acc(a.type);
   if (out == TENON_DTYPE_NONE) out = a.type;
   Stage s;
@@ -739,13 +793,15 @@ Tensor Builder::dot(const Tensor& a, const Tensor& b, std::span<const uint32_t> 
   return finish_contract(std::move(s), out, std::move(dims), std::move(store));
 }
 
-Tensor Builder::conv(const Tensor& x, const Tensor& w, const ConvDims& n, std::span<const WindowDim> window,
-                     int64_t groups, std::vector<E> dims, DType acc, DType out) {
+Tensor Builder::conv(const Tensor& x, const Tensor& w, const ConvDims& n,
+                     std::span<const WindowDim> window, int64_t groups, std::vector<E> dims,
+                     DType acc, DType out) {
   if (!x.valid() || !w.valid()) return {};
   if (x.type != w.type) return fail("convolution of unlike types");
   const size_t spatial = window.size();
-  if (n.x_spatial.size() != spatial || n.w_spatial.size() != spatial || n.out_spatial.size() != spatial ||
-      dims.size() != x.rank() || x.rank() != spatial + 2 || w.rank() != spatial + 2) {
+  if (n.x_spatial.size() != spatial || n.w_spatial.size() != spatial ||
+      n.out_spatial.size() != spatial || dims.size() != x.rank() || x.rank() != spatial + 2 ||
+      w.rank() != spatial + 2) {
     return fail("convolution dims do not fit its window");
   }
   Pool& p = pool();
@@ -769,10 +825,12 @@ Tensor Builder::conv(const Tensor& x, const Tensor& w, const ConvDims& n, std::s
     const WindowDim& v = window[i];
     const E o = fresh_axes({dims[n.out_spatial[i]]}, &s.space)[0];
     const E k = fresh_axes({w.dims[n.w_spatial[i]]}, &s.reduce)[0];
-    E at = p.add(p.mul(o, p.integer(v.stride)), p.sub(p.mul(k, p.integer(v.dilation)), p.integer(v.pad_low)));
+    E at = p.add(p.mul(o, p.integer(v.stride)),
+                 p.sub(p.mul(k, p.integer(v.dilation)), p.integer(v.pad_low)));
     guard = p.both(guard, p.cmp(TENON_CMP_GE, at, p.integer(0)));
     if (v.base_dilation > 1) {
-      guard = p.both(guard, p.cmp(TENON_CMP_EQ, p.mod(at, p.integer(v.base_dilation)), p.integer(0)));
+      guard =
+          p.both(guard, p.cmp(TENON_CMP_EQ, p.mod(at, p.integer(v.base_dilation)), p.integer(0)));
       at = p.floordiv(at, p.integer(v.base_dilation));
     }
     guard = p.both(guard, p.cmp(TENON_CMP_LT, at, x.dims[n.x_spatial[i]]));

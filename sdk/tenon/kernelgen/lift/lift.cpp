@@ -13,8 +13,12 @@ namespace {
 
 constexpr int kDimDepthMax = 64;
 // Constants up to this many bytes of one repeated element become immediates of the code.
-std::string_view view(tenon_str_t s) { return {s.data, static_cast<size_t>(s.size)}; }
-tenon_str_t str(std::string_view s) { return {s.data(), s.size()}; }
+std::string_view view(tenon_str_t s) {
+  return {s.data, static_cast<size_t>(s.size)};
+}
+tenon_str_t str(std::string_view s) {
+  return {s.data(), s.size()};
+}
 
 template <class T>
 T sized() {
@@ -23,19 +27,23 @@ T sized() {
   return t;
 }
 
-bool is_tensor(const tenon_type_t& t) { return t.kind == TENON_KIND_TENSOR; }
+bool is_tensor(const tenon_type_t& t) {
+  return t.kind == TENON_KIND_TENSOR;
+}
 
 std::string type_text(const tenon_type_t& t) {
   if (!is_tensor(t)) return t.kind == TENON_KIND_TOKEN ? "token" : "object";
   std::string_view name = name_of(t.dtype);
-  return std::string(name.empty() ? "type " + std::to_string(t.dtype) : std::string(name)) + " of rank " + std::to_string(t.rank);
+  return std::string(name.empty() ? "type " + std::to_string(t.dtype) : std::string(name)) +
+         " of rank " + std::to_string(t.rank);
 }
 
 bool computable(const tenon_type_t& t, const LiftLimits& limits) {
   return is_tensor(t) && size_of(t.dtype) != 0 && ((limits.dtypes >> t.dtype) & 1u);
 }
 
-// The number that all elements of a blob are, when code can carry it: exactly representable as a double.
+// The number that all elements of a blob are, when code can carry it: exactly representable as a
+// double.
 bool uniform_value(const LiftHost& host, const tenon_value_view_t& v, double* out) {
   const void* element = nullptr;
   uint32_t bytes = 0;
@@ -43,7 +51,9 @@ bool uniform_value(const LiftHost& host, const tenon_value_view_t& v, double* ou
   const uint32_t width = size_of(v.type.dtype);
   if (width == 0 || v.blob == nullptr) return false;
   if (!host.graph->blob_is_splat(host.graph->self, v.blob, &element, &bytes)) {
-    if (host.graph->blob_data(host.graph->self, v.blob, &element, &size) != TENON_OK || size != width) return false;
+    if (host.graph->blob_data(host.graph->self, v.blob, &element, &size) != TENON_OK ||
+        size != width)
+      return false;
     bytes = width;
   }
   if (bytes != width) return false;
@@ -51,23 +61,51 @@ bool uniform_value(const LiftHost& host, const tenon_value_view_t& v, double* ou
   uint64_t u = 0;
   std::memcpy(&u, element, width);
   switch (v.type.dtype) {
-    case TENON_F32: { float f; std::memcpy(&f, element, 4); *out = f; return true; }
-    case TENON_F64: { double d; std::memcpy(&d, element, 8); *out = d; return d == d; }
-    case TENON_PRED: *out = u != 0; return true;
-    case TENON_U8: case TENON_U16: case TENON_U32: *out = static_cast<double>(u); return true;
-    case TENON_U64: *out = static_cast<double>(u); return u <= (1ull << 53);
-    case TENON_I8: i = static_cast<int8_t>(u); break;
-    case TENON_I16: i = static_cast<int16_t>(u); break;
-    case TENON_I32: i = static_cast<int32_t>(u); break;
-    case TENON_I64: i = static_cast<int64_t>(u); break;
-    default: return false;
+    case TENON_F32: {
+      float f;
+      std::memcpy(&f, element, 4);
+      *out = f;
+      return true;
+    }
+    case TENON_F64: {
+      double d;
+      std::memcpy(&d, element, 8);
+      *out = d;
+      return d == d;
+    }
+    case TENON_PRED:
+      *out = u != 0;
+      return true;
+    case TENON_U8:
+    case TENON_U16:
+    case TENON_U32:
+      *out = static_cast<double>(u);
+      return true;
+    case TENON_U64:
+      *out = static_cast<double>(u);
+      return u <= (1ull << 53);
+    case TENON_I8:
+      i = static_cast<int8_t>(u);
+      break;
+    case TENON_I16:
+      i = static_cast<int16_t>(u);
+      break;
+    case TENON_I32:
+      i = static_cast<int32_t>(u);
+      break;
+    case TENON_I64:
+      i = static_cast<int64_t>(u);
+      break;
+    default:
+      return false;
   }
   *out = static_cast<double>(i);
   return i <= (int64_t{1} << 53) && i >= -(int64_t{1} << 53);
 }
 
 const LoweringFn* find_lowering(std::string_view op) {
-  for (std::span<const Lowering> table : {movement_lowerings(), reduction_lowerings(), order_lowerings()}) {
+  for (std::span<const Lowering> table :
+       {movement_lowerings(), reduction_lowerings(), order_lowerings()}) {
     for (const Lowering& l : table) {
       if (l.op == op) return &l.fn;
     }
@@ -162,7 +200,8 @@ class Lifter {
     builder_.set_origin(origin);
     std::vector<Tensor> results = lower_node(site);
     if (results.size() != node.result_count) {
-      if (why_->empty()) *why_ = std::string(view(op->name)) + ": gives an unexpected number of results";
+      if (why_->empty())
+        *why_ = std::string(view(op->name)) + ": gives an unexpected number of results";
       return false;
     }
     for (uint32_t i = 0; i < node.result_count; ++i) bind(node.results[i], results[i]);
@@ -182,15 +221,18 @@ class Lifter {
   Builder builder_;
   DimMap dims_;
   std::string* why_;
-  std::unordered_map<tenon_value_t, Tensor> values_;  // by value: one node of a large graph is tried at a time
+  std::unordered_map<tenon_value_t, Tensor>
+      values_;  // by value: one node of a large graph is tried at a time
 };
 
 // Operands become immediates or constants or inputs.
-bool bind_operand(const LiftHost& host, tenon_graph_t* graph, Lifter* lifter, tenon_value_t value, Tensor* out) {
+bool bind_operand(const LiftHost& host, tenon_graph_t* graph, Lifter* lifter, tenon_value_t value,
+                  Tensor* out) {
   tenon_value_view_t v = sized<tenon_value_view_t>();
   host.graph->value_view(host.graph->self, graph, value, &v);
   std::vector<E> dims;
-  if (!lifter->dims().expressions(v.type.dims, v.type.rank, &dims)) return lifter->fail("an operand's size depends on data");
+  if (!lifter->dims().expressions(v.type.dims, v.type.rank, &dims))
+    return lifter->fail("an operand's size depends on data");
   double number = 0;
   if (v.kind == TENON_VALUE_CONSTANT && uniform_value(host, v, &number)) {
     *out = lifter->builder().fill(v.type.dtype, dims, number);
@@ -204,8 +246,8 @@ bool bind_operand(const LiftHost& host, tenon_graph_t* graph, Lifter* lifter, te
   return true;
 }
 
-bool types_fit(const LiftHost& host, tenon_graph_t* graph, const tenon_value_t* values, uint32_t count,
-               const LiftLimits& limits, std::string* bad) {
+bool types_fit(const LiftHost& host, tenon_graph_t* graph, const tenon_value_t* values,
+               uint32_t count, const LiftLimits& limits, std::string* bad) {
   for (uint32_t i = 0; i < count; ++i) {
     if (values[i] == TENON_NONE) continue;
     tenon_value_view_t v = sized<tenon_value_view_t>();
@@ -224,7 +266,8 @@ std::vector<tenon_value_t> constants_of(const LiftHost& host, tenon_graph_t* gra
   std::vector<tenon_value_t> out;
   for (tenon_value_t v = 0; v < g.value_limit; ++v) {
     tenon_value_view_t view = sized<tenon_value_view_t>();
-    if (host.graph->value_view(host.graph->self, graph, v, &view) == TENON_OK && view.kind == TENON_VALUE_CONSTANT) {
+    if (host.graph->value_view(host.graph->self, graph, v, &view) == TENON_OK &&
+        view.kind == TENON_VALUE_CONSTANT) {
       out.push_back(v);
     }
   }
@@ -235,9 +278,11 @@ std::vector<tenon_value_t> constants_of(const LiftHost& host, tenon_graph_t* gra
 
 tenon_code_t lift_host(const tenon_host_t* host, LiftHost* out) {
   out->host = host;
-  tenon_code_t code = host->query(host->self, str(TENON_HOST_GRAPH_ID), 0, reinterpret_cast<const void**>(&out->graph));
+  tenon_code_t code = host->query(host->self, str(TENON_HOST_GRAPH_ID), 0,
+                                  reinterpret_cast<const void**>(&out->graph));
   if (code != TENON_OK) return code;
-  return host->query(host->self, str(TENON_HOST_REGISTRY_ID), 0, reinterpret_cast<const void**>(&out->registry));
+  return host->query(host->self, str(TENON_HOST_REGISTRY_ID), 0,
+                     reinterpret_cast<const void**>(&out->registry));
 }
 
 E DimExpressions::of(tenon_dim_t dim, int depth) {
@@ -259,14 +304,22 @@ E DimExpressions::compute(tenon_dim_t dim, int depth) {
   const E a = of(v.a, depth + 1), b = of(v.b, depth + 1);
   if (a == kNone || b == kNone) return kNone;
   switch (v.op) {
-    case TENON_DIM_ADD: return pool_->add(a, b);
-    case TENON_DIM_SUB: return pool_->sub(a, b);
-    case TENON_DIM_MUL: return pool_->mul(a, b);
-    case TENON_DIM_FLOORDIV: return pool_->floordiv(a, b);
-    case TENON_DIM_MOD: return pool_->mod(a, b);
-    case TENON_DIM_MIN: return pool_->min(a, b);
-    case TENON_DIM_MAX: return pool_->max(a, b);
-    default: return kNone;
+    case TENON_DIM_ADD:
+      return pool_->add(a, b);
+    case TENON_DIM_SUB:
+      return pool_->sub(a, b);
+    case TENON_DIM_MUL:
+      return pool_->mul(a, b);
+    case TENON_DIM_FLOORDIV:
+      return pool_->floordiv(a, b);
+    case TENON_DIM_MOD:
+      return pool_->mod(a, b);
+    case TENON_DIM_MIN:
+      return pool_->min(a, b);
+    case TENON_DIM_MAX:
+      return pool_->max(a, b);
+    default:
+      return kNone;
   }
 }
 
@@ -300,14 +353,16 @@ bool DimMap::expressions(const tenon_dim_t* dims, uint64_t count, std::vector<E>
 
 const tenon_attr_t* LoweringSite::attr(std::string_view name) const {
   for (uint32_t i = 0; i < node.attr_count; ++i) {
-    if (view(host.host->sym_text(host.host->self, node.attrs[i].name)) == name) return &node.attrs[i];
+    if (view(host.host->sym_text(host.host->self, node.attrs[i].name)) == name)
+      return &node.attrs[i];
   }
   return nullptr;
 }
 
 int64_t LoweringSite::integer(std::string_view name, int64_t otherwise) const {
   const tenon_attr_t* a = attr(name);
-  return a != nullptr && (a->kind == TENON_ATTR_I64 || a->kind == TENON_ATTR_DTYPE) ? a->u.i : otherwise;
+  return a != nullptr && (a->kind == TENON_ATTR_I64 || a->kind == TENON_ATTR_DTYPE) ? a->u.i
+                                                                                    : otherwise;
 }
 
 DType LoweringSite::acc() const {
@@ -377,7 +432,9 @@ bool LoweringSite::check_below(const Tensor& numbers, E limit, std::string text)
 
 tenon_blob_t* LoweringSite::constant_operand(uint32_t i) const {
   tenon_value_view_t v = sized<tenon_value_view_t>();
-  if (i >= node.operand_count || host.graph->value_view(host.graph->self, graph, node.operands[i], &v) != TENON_OK) return nullptr;
+  if (i >= node.operand_count ||
+      host.graph->value_view(host.graph->self, graph, node.operands[i], &v) != TENON_OK)
+    return nullptr;
   return v.kind == TENON_VALUE_CONSTANT ? v.blob : nullptr;
 }
 
@@ -393,7 +450,8 @@ std::vector<Tensor> LoweringSite::refuse(std::string reason) const {
   return {};
 }
 
-bool can_lift(const LiftHost& host, tenon_graph_t* graph, tenon_node_t node, const LiftLimits& limits, std::string* why) {
+bool can_lift(const LiftHost& host, tenon_graph_t* graph, tenon_node_t node,
+              const LiftLimits& limits, std::string* why) {
   tenon_node_view_t n = sized<tenon_node_view_t>();
   if (host.graph->node_view(host.graph->self, graph, node, &n) != TENON_OK) return false;
   const std::string_view name = view(host.host->sym_text(host.host->self, n.op));
@@ -479,18 +537,22 @@ std::vector<int64_t> likely_symbols(const LiftHost& host, tenon_graph_t* graph) 
   std::vector<int64_t> symbols(g.symbol_limit, 1);
   for (uint32_t s = 0; s < g.symbol_limit; ++s) {
     tenon_symbol_view_t v = sized<tenon_symbol_view_t>();
-    if (host.graph->symbol_view(host.graph->self, graph, s, &v) == TENON_OK && v.hint > 0) symbols[s] = v.hint;
+    if (host.graph->symbol_view(host.graph->self, graph, s, &v) == TENON_OK && v.hint > 0)
+      symbols[s] = v.hint;
   }
   return symbols;
 }
 
-double node_cost_ns(const LiftHost& host, tenon_graph_t* graph, tenon_node_t node, const std::vector<int64_t>& symbols,
-                    double gigabytes_per_second, double gigaflops_per_second, double launch_ns) {
+double node_cost_ns(const LiftHost& host, tenon_graph_t* graph, tenon_node_t node,
+                    const std::vector<int64_t>& symbols, double gigabytes_per_second,
+                    double gigaflops_per_second, double launch_ns) {
   tenon_node_view_t n = sized<tenon_node_view_t>();
   if (host.graph->node_view(host.graph->self, graph, node, &n) != TENON_OK) return launch_ns;
   auto elements = [&](tenon_value_t value, uint32_t* width) {
     tenon_value_view_t v = sized<tenon_value_view_t>();
-    if (value == TENON_NONE || host.graph->value_view(host.graph->self, graph, value, &v) != TENON_OK) return 0.0;
+    if (value == TENON_NONE ||
+        host.graph->value_view(host.graph->self, graph, value, &v) != TENON_OK)
+      return 0.0;
     double count = 1;
     for (uint32_t i = 0; i < v.type.rank; ++i) {
       int64_t d = 1;
@@ -518,7 +580,8 @@ double node_cost_ns(const LiftHost& host, tenon_graph_t* graph, tenon_node_t nod
   }
   const tenon_op_def_t* op = nullptr;
   double flops = largest, compares = 0;
-  const bool found = host.registry->op_find(host.registry->self, n.op, n.op_version, &op) == TENON_OK;
+  const bool found =
+      host.registry->op_find(host.registry->self, n.op, n.op_version, &op) == TENON_OK;
   if (found && op->cost_class == TENON_COST_CONTRACTION && n.operand_count >= 2) {
     // rows x columns x depth: |a| * |b| * |out| = (m k)(k n)(m n), its root is m n k.
     flops = 2 * __builtin_sqrt(product * std::max(results, 1.0));
@@ -527,7 +590,8 @@ double node_cost_ns(const LiftHost& host, tenon_graph_t* graph, tenon_node_t nod
   }
   // Whatever the vectors: each comparison decides about the next one. Measured at 2 to 11 ns.
   constexpr double kCompareNs = 2;
-  return launch_ns + std::max({bytes / gigabytes_per_second, flops / gigaflops_per_second, compares * kCompareNs});
+  return launch_ns + std::max({bytes / gigabytes_per_second, flops / gigaflops_per_second,
+                               compares * kCompareNs});
 }
 
 }  // namespace tenon::kernelgen

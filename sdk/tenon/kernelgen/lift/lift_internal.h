@@ -1,4 +1,5 @@
-// Shared by lift.cpp and the files of op lowerings. Not installed API: included within this folder only.
+// Shared by lift.cpp and the files of op lowerings. Not installed API: included within this folder
+// only.
 #ifndef TENON_KERNELGEN_LIFT_LIFT_INTERNAL_H_
 #define TENON_KERNELGEN_LIFT_LIFT_INTERNAL_H_
 
@@ -46,7 +47,8 @@ struct LoweringSite {
   std::vector<LiftedCheck>* checks;
   uint32_t origin = 0;
 
-  // Asks for an error unless every element of `numbers` (integers, negative ones are large) is below `limit`.
+  // Asks for an error unless every element of `numbers` (integers, negative ones are large) is
+  // below `limit`.
   bool check_below(const Tensor& numbers, E limit, std::string text);
   // The constant that operand i is, null when it is none.
   tenon_blob_t* constant_operand(uint32_t i) const;
@@ -58,7 +60,9 @@ struct LoweringSite {
   DType acc() const;
   std::string_view text(std::string_view name) const;
   std::vector<int64_t> integers(std::string_view name) const;
-  std::vector<uint32_t> ordinals(std::string_view name) const { return to_ordinals(integers(name)); }
+  std::vector<uint32_t> ordinals(std::string_view name) const {
+    return to_ordinals(integers(name));
+  }
   static std::vector<uint32_t> to_ordinals(const std::vector<int64_t>& values);
   // A DIMS or I64S attribute as expressions; false when one is data-dependent.
   bool sizes(std::string_view name, std::vector<E>* out) const;
@@ -68,9 +72,11 @@ struct LoweringSite {
   std::vector<Tensor> refuse(std::string reason) const;
 };
 
-// Every start of a gather or scatter lies in [0, dim - size]: a check of each run. vector_dim < 0: an index is one number.
-bool check_indices(LoweringSite& s, const Tensor& x, const Tensor& indices, const std::vector<int64_t>& index_map,
-                   const std::vector<E>& sizes, int64_t vector_dim);
+// Every start of a gather or scatter lies in [0, dim - size]: a check of each run. vector_dim < 0:
+// an index is one number.
+bool check_indices(LoweringSite& s, const Tensor& x, const Tensor& indices,
+                   const std::vector<int64_t>& index_map, const std::vector<E>& sizes,
+                   int64_t vector_dim);
 
 // Gives one tensor per result; empty: refused, `*site.why` says why.
 using LoweringFn = std::vector<Tensor> (*)(LoweringSite& site);

@@ -14,7 +14,8 @@ std::vector<Tensor> broadcast(LoweringSite& s) {
   const Tensor x = s.in[0];
   std::vector<uint32_t> map = s.ordinals("dims");
   if (map.empty()) {
-    for (size_t i = 0; i < x.rank(); ++i) map.push_back(static_cast<uint32_t>(dims.size() - x.rank() + i));
+    for (size_t i = 0; i < x.rank(); ++i)
+      map.push_back(static_cast<uint32_t>(dims.size() - x.rank() + i));
   }
   Builder& b = s.b;
   return {b.map(x.type, dims, [&](std::span<const E> axes) {
@@ -32,11 +33,14 @@ std::vector<Tensor> reshape(LoweringSite& s) {
   return {s.b.reshape(s.in[0], dims)};
 }
 
-std::vector<Tensor> transpose(LoweringSite& s) { return {s.b.transpose(s.in[0], s.ordinals("perm"))}; }
+std::vector<Tensor> transpose(LoweringSite& s) {
+  return {s.b.transpose(s.in[0], s.ordinals("perm"))};
+}
 
 std::vector<Tensor> slice(LoweringSite& s) {
   std::vector<E> start, dims;
-  if (!s.sizes("start", &start) || !s.result_dims(0, &dims)) return s.refuse("its size depends on data");
+  if (!s.sizes("start", &start) || !s.result_dims(0, &dims))
+    return s.refuse("its size depends on data");
   std::vector<int64_t> stride = s.integers("stride");
   if (stride.empty()) stride.assign(s.in[0].rank(), 1);
   return {s.b.slice(s.in[0], start, stride, dims)};
@@ -55,7 +59,9 @@ std::vector<Tensor> concat(LoweringSite& s) {
   return {s.b.concat(s.in, static_cast<uint32_t>(s.integer("dim")))};
 }
 
-std::vector<Tensor> reverse(LoweringSite& s) { return {s.b.reverse(s.in[0], s.ordinals("dims"))}; }
+std::vector<Tensor> reverse(LoweringSite& s) {
+  return {s.b.reverse(s.in[0], s.ordinals("dims"))};
+}
 
 std::vector<Tensor> iota(LoweringSite& s) {
   std::vector<E> dims;
@@ -68,18 +74,22 @@ std::vector<Tensor> dim_size(LoweringSite& s) {
   return {s.b.map(TENON_I64, {}, [size](std::span<const E>) { return size; })};
 }
 
-E as_index(Builder& b, E x) { return b.pool().type(x) == TENON_I64 ? x : b.pool().convert(x, TENON_I64); }
+E as_index(Builder& b, E x) {
+  return b.pool().type(x) == TENON_I64 ? x : b.pool().convert(x, TENON_I64);
+}
 
 // Keeps a start inside [0, extent - size], so that no value of an input can reach outside a buffer.
 E clamped(Pool& pool, E start, E extent, E size) {
   return pool.max(pool.integer(0), pool.min(start, pool.sub(extent, size)));
 }
 
-std::vector<E> clamped_starts(LoweringSite& s, const Tensor& starts, const Tensor& x, const std::vector<E>& sizes) {
+std::vector<E> clamped_starts(LoweringSite& s, const Tensor& starts, const Tensor& x,
+                              const std::vector<E>& sizes) {
   std::vector<E> out;
   for (size_t d = 0; d < x.rank(); ++d) {
     const E at = s.b.pool().integer(static_cast<int64_t>(d));
-    out.push_back(clamped(s.b.pool(), as_index(s.b, s.b.load(starts, {&at, 1})), x.dims[d], sizes[d]));
+    out.push_back(
+        clamped(s.b.pool(), as_index(s.b, s.b.load(starts, {&at, 1})), x.dims[d], sizes[d]));
   }
   return out;
 }
@@ -108,7 +118,8 @@ std::vector<Tensor> dynamic_update_slice(LoweringSite& s) {
     }
     const E old = s.b.load(x, axes);
     if (inside == kNone) return s.b.load(update, index);
-    return pool.op(TENON_S_SELECT, {inside, s.b.load(update, index, inside, pool.number(0, x.type)), old});
+    return pool.op(TENON_S_SELECT,
+                   {inside, s.b.load(update, index, inside, pool.number(0, x.type)), old});
   })};
 }
 
@@ -120,7 +131,8 @@ struct GatherAxes {
 GatherAxes split_axes(std::span<const E> axes, const std::vector<int64_t>& offset_dims) {
   GatherAxes out;
   for (size_t i = 0; i < axes.size(); ++i) {
-    const bool offset = std::find(offset_dims.begin(), offset_dims.end(), static_cast<int64_t>(i)) != offset_dims.end();
+    const bool offset = std::find(offset_dims.begin(), offset_dims.end(),
+                                  static_cast<int64_t>(i)) != offset_dims.end();
     (offset ? out.offsets : out.positions).push_back(axes[i]);
   }
   return out;
@@ -141,13 +153,16 @@ std::vector<Tensor> lower_assert(LoweringSite& s) {
     return pool.cmp(TENON_CMP_EQ, s.b.load(holds, axes), pool.number(0, TENON_PRED));
   });
   const std::string_view message = s.text("message");
-  if (!broken.valid() || !s.check_below(broken, pool.integer(1), message.empty() ? "an assertion does not hold" : std::string(message))) {
+  if (!broken.valid() ||
+      !s.check_below(broken, pool.integer(1),
+                     message.empty() ? "an assertion does not hold" : std::string(message))) {
     return s.refuse(s.b.why());
   }
   std::vector<Tensor> out;
   for (size_t i = 1; i < s.in.size(); ++i) {
     const Tensor t = s.in[i];
-    out.push_back(s.b.map(t.type, t.dims, [&](std::span<const E> axes) { return s.b.load(t, axes); }));
+    out.push_back(
+        s.b.map(t.type, t.dims, [&](std::span<const E> axes) { return s.b.load(t, axes); }));
   }
   return out;
 }
@@ -158,7 +173,8 @@ bool surely_inside(const LoweringSite& s, const Tensor& indices, std::optional<i
   const void* data = nullptr;
   uint64_t bytes = 0;
   const uint32_t width = size_of(indices.type);
-  if (blob == nullptr || !limit || (indices.type != TENON_I32 && indices.type != TENON_I64)) return false;
+  if (blob == nullptr || !limit || (indices.type != TENON_I32 && indices.type != TENON_I64))
+    return false;
   if (s.host.graph->blob_data(s.host.graph->self, blob, &data, &bytes) != TENON_OK) return false;
   for (uint64_t at = 0; at < bytes; at += width) {
     int64_t index = 0;
@@ -176,8 +192,9 @@ bool surely_inside(const LoweringSite& s, const Tensor& indices, std::optional<i
 
 }  // namespace
 
-bool check_indices(LoweringSite& s, const Tensor& x, const Tensor& indices, const std::vector<int64_t>& index_map,
-                   const std::vector<E>& sizes, int64_t vector_dim) {
+bool check_indices(LoweringSite& s, const Tensor& x, const Tensor& indices,
+                   const std::vector<int64_t>& index_map, const std::vector<E>& sizes,
+                   int64_t vector_dim) {
   Pool& pool = s.b.pool();
   for (size_t j = 0; j < index_map.size(); ++j) {
     const auto d = static_cast<size_t>(index_map[j]);
@@ -202,16 +219,19 @@ namespace {
 
 std::vector<Tensor> gather(LoweringSite& s) {
   std::vector<E> dims, sizes;
-  if (!s.result_dims(0, &dims) || !s.sizes("sizes", &sizes)) return s.refuse("its size depends on data");
+  if (!s.result_dims(0, &dims) || !s.sizes("sizes", &sizes))
+    return s.refuse("its size depends on data");
   const Tensor x = s.in[0], indices = s.in[1];
-  const std::vector<int64_t> offset_dims = s.integers("offset_dims"), collapsed = s.integers("collapsed_dims"),
+  const std::vector<int64_t> offset_dims = s.integers("offset_dims"),
+                             collapsed = s.integers("collapsed_dims"),
                              index_map = s.integers("index_map"), batch = s.integers("batch_dims"),
                              index_batch = s.integers("index_batch_dims");
   int64_t vector_dim = s.integer("index_vector_dim", -1);
   const bool scalar_indices = vector_dim < 0 || vector_dim == static_cast<int64_t>(indices.rank());
   const bool fill = s.text("mode") == "fill";
   Pool& pool = s.b.pool();
-  if (s.text("mode") == "in_bounds" && !check_indices(s, x, indices, index_map, sizes, scalar_indices ? -1 : vector_dim)) {
+  if (s.text("mode") == "in_bounds" &&
+      !check_indices(s, x, indices, index_map, sizes, scalar_indices ? -1 : vector_dim)) {
     return s.refuse(s.b.why());
   }
   return {s.b.map(x.type, dims, [&](std::span<const E> axes) {
@@ -219,7 +239,8 @@ std::vector<Tensor> gather(LoweringSite& s) {
     // The position axes follow the dims of `indices` without its vector dim.
     auto index_number = [&](size_t j) {
       std::vector<E> where = at.positions;
-      if (!scalar_indices) where.insert(where.begin() + vector_dim, pool.integer(static_cast<int64_t>(j)));
+      if (!scalar_indices)
+        where.insert(where.begin() + vector_dim, pool.integer(static_cast<int64_t>(j)));
       return as_index(s.b, s.b.load(indices, where));
     };
     std::vector<E> index;
@@ -229,20 +250,24 @@ std::vector<Tensor> gather(LoweringSite& s) {
       size_t k = 0;
       if (contains(batch, static_cast<int64_t>(d), &k)) {
         const size_t dim = static_cast<size_t>(index_batch[k]);
-        index.push_back(at.positions[dim - (!scalar_indices && static_cast<int64_t>(dim) > vector_dim ? 1 : 0)]);
+        index.push_back(
+            at.positions[dim -
+                         (!scalar_indices && static_cast<int64_t>(dim) > vector_dim ? 1 : 0)]);
         continue;
       }
       E start = pool.integer(0);
       if (contains(index_map, static_cast<int64_t>(d), &k)) {
         start = index_number(k);
         if (fill) {
-          inside = pool.both(inside, pool.both(pool.cmp(TENON_CMP_GE, start, pool.integer(0)),
-                                               pool.cmp(TENON_CMP_LE, start, pool.sub(x.dims[d], sizes[d]))));
+          inside = pool.both(
+              inside, pool.both(pool.cmp(TENON_CMP_GE, start, pool.integer(0)),
+                                pool.cmp(TENON_CMP_LE, start, pool.sub(x.dims[d], sizes[d]))));
         } else {
           start = clamped(pool, start, x.dims[d], sizes[d]);
         }
       }
-      if (!contains(collapsed, static_cast<int64_t>(d))) start = pool.add(start, at.offsets[offset++]);
+      if (!contains(collapsed, static_cast<int64_t>(d)))
+        start = pool.add(start, at.offsets[offset++]);
       index.push_back(start);
     }
     return s.b.load(x, index, inside, inside == kNone ? kNone : pool.number(0, x.type));
@@ -250,17 +275,25 @@ std::vector<Tensor> gather(LoweringSite& s) {
 }
 
 constexpr Lowering kTable[] = {
-    {"broadcast", broadcast},         {"reshape", reshape},
-    {"transpose", transpose},         {"slice", slice},
-    {"pad", pad},                     {"concat", concat},
-    {"reverse", reverse},             {"iota", iota},
-    {"dim_size", dim_size},           {"dynamic_slice", dynamic_slice},
-    {"dynamic_update_slice", dynamic_update_slice}, {"gather", gather},
+    {"broadcast", broadcast},
+    {"reshape", reshape},
+    {"transpose", transpose},
+    {"slice", slice},
+    {"pad", pad},
+    {"concat", concat},
+    {"reverse", reverse},
+    {"iota", iota},
+    {"dim_size", dim_size},
+    {"dynamic_slice", dynamic_slice},
+    {"dynamic_update_slice", dynamic_update_slice},
+    {"gather", gather},
     {"assert", lower_assert},
 };
 
 }  // namespace
 
-std::span<const Lowering> movement_lowerings() { return kTable; }
+std::span<const Lowering> movement_lowerings() {
+  return kTable;
+}
 
 }  // namespace tenon::kernelgen

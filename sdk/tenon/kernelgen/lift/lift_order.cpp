@@ -1,4 +1,5 @@
-// Lowerings of ops that run in order: running folds, scatters, sorts; and the window's largest element.
+// Lowerings of ops that run in order: running folds, scatters, sorts; and the window's largest
+// element.
 #include <algorithm>
 
 #include "tenon/kernelgen/lift/lift_internal.h"
@@ -8,8 +9,9 @@ namespace {
 
 template <Fold fold>
 std::vector<Tensor> cumulative(LoweringSite& s) {
-  return {s.b.scan(s.in[0], static_cast<uint32_t>(s.integer("dim")), fold, s.integer("reverse") != 0, s.integer("exclusive") != 0,
-                   s.acc(), s.result_types[0].dtype)};
+  return {s.b.scan(s.in[0], static_cast<uint32_t>(s.integer("dim")), fold,
+                   s.integer("reverse") != 0, s.integer("exclusive") != 0, s.acc(),
+                   s.result_types[0].dtype)};
 }
 
 bool among(const std::vector<int64_t>& list, size_t v, size_t* at) {
@@ -20,7 +22,8 @@ bool among(const std::vector<int64_t>& list, size_t v, size_t* at) {
 
 std::vector<Tensor> scatter(LoweringSite& s) {
   const Tensor x = s.in[0], indices = s.in[1], updates = s.in[2];
-  const std::vector<int64_t> window_dims = s.integers("window_dims"), inserted = s.integers("inserted_dims"),
+  const std::vector<int64_t> window_dims = s.integers("window_dims"),
+                             inserted = s.integers("inserted_dims"),
                              index_map = s.integers("index_map"), batch = s.integers("batch_dims"),
                              index_batch = s.integers("index_batch_dims");
   const int64_t given = s.integer("index_vector_dim", -1);
@@ -32,7 +35,8 @@ std::vector<Tensor> scatter(LoweringSite& s) {
     std::vector<E> sizes(x.rank(), p.integer(1));
     size_t next = 0, at = 0;
     for (size_t d = 0; d < x.rank(); ++d) {
-      if (!among(inserted, d, &at) && !among(batch, d, &at)) sizes[d] = updates.dims[static_cast<size_t>(window_dims[next++])];
+      if (!among(inserted, d, &at) && !among(batch, d, &at))
+        sizes[d] = updates.dims[static_cast<size_t>(window_dims[next++])];
     }
     const int64_t components = vector_dim == indices.rank() ? -1 : static_cast<int64_t>(vector_dim);
     if (!check_indices(s, x, indices, index_map, sizes, components)) return s.refuse(s.b.why());
@@ -40,11 +44,14 @@ std::vector<Tensor> scatter(LoweringSite& s) {
   auto place = [&](std::span<const E> axes) {
     std::vector<E> window, positions;
     size_t at = 0;
-    for (size_t i = 0; i < axes.size(); ++i) (among(window_dims, i, &at) ? window : positions).push_back(axes[i]);
+    for (size_t i = 0; i < axes.size(); ++i)
+      (among(window_dims, i, &at) ? window : positions).push_back(axes[i]);
     auto position_of = [&](size_t dim) { return positions[dim - (dim > vector_dim ? 1 : 0)]; };
     auto component = [&](size_t j) {
       std::vector<E> where = positions;
-      if (vector_dim < indices.rank()) where.insert(where.begin() + static_cast<int64_t>(vector_dim), p.integer(static_cast<int64_t>(j)));
+      if (vector_dim < indices.rank())
+        where.insert(where.begin() + static_cast<int64_t>(vector_dim),
+                     p.integer(static_cast<int64_t>(j)));
       return p.convert(s.b.load(indices, where), TENON_I64);
     };
     Place out;
@@ -63,7 +70,8 @@ std::vector<Tensor> scatter(LoweringSite& s) {
         if (clip) {
           start = p.max(p.integer(0), p.min(start, last));
         } else {
-          out.guard = p.both(out.guard, p.both(p.cmp(TENON_CMP_GE, start, p.integer(0)), p.cmp(TENON_CMP_LE, start, last)));
+          out.guard = p.both(out.guard, p.both(p.cmp(TENON_CMP_GE, start, p.integer(0)),
+                                               p.cmp(TENON_CMP_LE, start, last)));
         }
       }
       out.index.push_back(whole ? p.add(start, window[next++]) : start);
@@ -80,14 +88,16 @@ std::vector<Tensor> scatter(LoweringSite& s) {
     if (code == 0) return update;
     const bool half = x.type == TENON_F16 || x.type == TENON_BF16;
     if (!half) return p.op(code, {old, update});
-    return p.convert(p.op(code, {p.convert(old, TENON_F32), p.convert(update, TENON_F32)}), x.type, TENON_S_CONVERT);
+    return p.convert(p.op(code, {p.convert(old, TENON_F32), p.convert(update, TENON_F32)}), x.type,
+                     TENON_S_CONVERT);
   };
   return {s.b.scatter(x, updates.dims, place, combine)};
 }
 
 std::vector<Tensor> sort(LoweringSite& s) {
   const uint32_t dim = static_cast<uint32_t>(s.integer("dim"));
-  return s.b.sort(s.in, dim, static_cast<size_t>(s.integer("keys", 1)), s.integers("descending"), s.in[0].dims[dim]);
+  return s.b.sort(s.in, dim, static_cast<size_t>(s.integer("keys", 1)), s.integers("descending"),
+                  s.in[0].dims[dim]);
 }
 
 std::vector<Tensor> top_k(LoweringSite& s) {
@@ -105,23 +115,32 @@ std::vector<Tensor> window_argmax(LoweringSite& s) {
     v.resize(rank, otherwise);
     return v;
   };
-  const std::vector<int64_t> sizes = list("window", 1), strides = list("strides", 1), low = list("pad_low", 0),
-                             high = list("pad_high", 0), dilation = list("dilation", 1);
+  const std::vector<int64_t> sizes = list("window", 1), strides = list("strides", 1),
+                             low = list("pad_low", 0), high = list("pad_high", 0),
+                             dilation = list("dilation", 1);
   std::vector<WindowDim> window;
-  for (size_t i = 0; i < rank; ++i) window.push_back({sizes[i], strides[i], low[i], high[i], dilation[i], 1});
+  for (size_t i = 0; i < rank; ++i)
+    window.push_back({sizes[i], strides[i], low[i], high[i], dilation[i], 1});
   std::vector<E> dims;
   if (!s.result_dims(0, &dims)) return s.refuse("its size depends on data");
   return s.b.window_argmax(s.in[0], window, dims, s.result_types[1].dtype);
 }
 
 constexpr Lowering kTable[] = {
-    {"cumsum", cumulative<Fold::kSum>}, {"cumprod", cumulative<Fold::kProd>}, {"cummax", cumulative<Fold::kMax>},
-    {"cummin", cumulative<Fold::kMin>}, {"scatter", scatter},                 {"sort", sort},
-    {"top_k", top_k},                   {"window_argmax", window_argmax},
+    {"cumsum", cumulative<Fold::kSum>},
+    {"cumprod", cumulative<Fold::kProd>},
+    {"cummax", cumulative<Fold::kMax>},
+    {"cummin", cumulative<Fold::kMin>},
+    {"scatter", scatter},
+    {"sort", sort},
+    {"top_k", top_k},
+    {"window_argmax", window_argmax},
 };
 
 }  // namespace
 
-std::span<const Lowering> order_lowerings() { return kTable; }
+std::span<const Lowering> order_lowerings() {
+  return kTable;
+}
 
 }  // namespace tenon::kernelgen

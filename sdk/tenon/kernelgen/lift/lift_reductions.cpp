@@ -18,18 +18,22 @@ std::vector<Tensor> arg_reduce(LoweringSite& s) {
   const uint32_t dim = static_cast<uint32_t>(s.integer("dim"));
   const DType type = s.result_types[0].dtype;
   Builder& b = s.b;
-  if (s.integer("last_index") == 0) return {b.reduce(s.in[0], {&dim, 1}, fold, TENON_DTYPE_NONE, type)};
+  if (s.integer("last_index") == 0)
+    return {b.reduce(s.in[0], {&dim, 1}, fold, TENON_DTYPE_NONE, type)};
   // The last of equals is the first of the reversed: size - 1 - position.
-  const Tensor first = b.reduce(b.reverse(s.in[0], {&dim, 1}), {&dim, 1}, fold, TENON_DTYPE_NONE, type);
+  const Tensor first =
+      b.reduce(b.reverse(s.in[0], {&dim, 1}), {&dim, 1}, fold, TENON_DTYPE_NONE, type);
   if (!first.valid()) return {first};
   const E last = b.pool().convert(b.pool().sub(s.in[0].dims[dim], b.pool().integer(1)), type);
-  return {b.map(type, first.dims,
-                [&](std::span<const E> axes) { return b.pool().op(TENON_S_SUB, {last, b.load(first, axes)}); })};
+  return {b.map(type, first.dims, [&](std::span<const E> axes) {
+    return b.pool().op(TENON_S_SUB, {last, b.load(first, axes)});
+  })};
 }
 
 std::vector<Tensor> dot_general(LoweringSite& s) {
-  return {s.b.dot(s.in[0], s.in[1], s.ordinals("a_batch"), s.ordinals("b_batch"), s.ordinals("a_contract"),
-                  s.ordinals("b_contract"), s.acc(), s.result_types[0].dtype)};
+  return {s.b.dot(s.in[0], s.in[1], s.ordinals("a_batch"), s.ordinals("b_batch"),
+                  s.ordinals("a_contract"), s.ordinals("b_contract"), s.acc(),
+                  s.result_types[0].dtype)};
 }
 
 // Dim numbers [first, second, spatial...]; default 0, 1, 2, ...
@@ -49,7 +53,8 @@ std::vector<Tensor> conv(LoweringSite& s) {
   const Tensor x = s.in[0];
   Tensor w = s.in[1];
   const size_t rank = x.rank(), spatial = rank - 2;
-  const std::vector<uint32_t> xd = dim_numbers(s, "x_dims", rank), wd = dim_numbers(s, "w_dims", rank),
+  const std::vector<uint32_t> xd = dim_numbers(s, "x_dims", rank),
+                              wd = dim_numbers(s, "w_dims", rank),
                               od = dim_numbers(s, "out_dims", rank);
   ConvDims numbers{xd[0], xd[1], wd[0], wd[1], od[0], od[1], {}, {}, {}};
   numbers.x_spatial.assign(xd.begin() + 2, xd.end());
@@ -78,12 +83,15 @@ std::vector<Tensor> conv(LoweringSite& s) {
 
 std::vector<Tensor> reduce_window(LoweringSite& s) {
   const size_t rank = s.in[0].rank();
-  const std::vector<int64_t> sizes = padded(s.integers("window"), rank, 1), strides = padded(s.integers("strides"), rank, 1),
-                             low = padded(s.integers("pad_low"), rank, 0), high = padded(s.integers("pad_high"), rank, 0),
+  const std::vector<int64_t> sizes = padded(s.integers("window"), rank, 1),
+                             strides = padded(s.integers("strides"), rank, 1),
+                             low = padded(s.integers("pad_low"), rank, 0),
+                             high = padded(s.integers("pad_high"), rank, 0),
                              base = padded(s.integers("base_dilation"), rank, 1),
                              dilation = padded(s.integers("dilation"), rank, 1);
   std::vector<WindowDim> window;
-  for (size_t i = 0; i < rank; ++i) window.push_back({sizes[i], strides[i], low[i], high[i], dilation[i], base[i]});
+  for (size_t i = 0; i < rank; ++i)
+    window.push_back({sizes[i], strides[i], low[i], high[i], dilation[i], base[i]});
   const std::string_view kind = s.text("kind");
   const Fold fold = kind == "max" ? Fold::kMax : kind == "min" ? Fold::kMin : Fold::kSum;
   std::vector<E> dims;
@@ -91,7 +99,8 @@ std::vector<Tensor> reduce_window(LoweringSite& s) {
   return {s.b.reduce_window(s.in[0], window, fold, dims, s.acc(), s.result_types[0].dtype)};
 }
 
-// Rows of scores that fit the first cache are faster as kernels of their own: every core has more of them at once.
+// Rows of scores that fit the first cache are faster as kernels of their own: every core has more
+// of them at once.
 constexpr int64_t kLongRow = 384;
 
 // Attention whose rows are long runs in one pass; the rest is decomposed.
@@ -99,16 +108,22 @@ std::vector<Tensor> sdpa(LoweringSite& s) {
   const Tensor q = s.in[0], k = s.in[1], v = s.in[2], mask = s.in.size() > 3 ? s.in[3] : Tensor{};
   Pool& p = s.b.pool();
   std::vector<int64_t> hints;
-  for (const Extent& x : p.extents()) hints.push_back(x.hint != 0 ? x.hint : std::max<int64_t>(x.lo, 1));
-  if (q.type != TENON_F32 || p.evaluate(k.dims[2], hints) < kLongRow) return s.refuse("short or narrow rows are faster in parts");
-  const auto heads = p.value(q.dims[1]), key_heads = p.value(k.dims[1]), features = p.value(q.dims[3]);
-  if (!features || (q.dims[1] != k.dims[1] && (!heads || !key_heads || *key_heads == 0))) return s.refuse("its heads or features are symbolic");
+  for (const Extent& x : p.extents())
+    hints.push_back(x.hint != 0 ? x.hint : std::max<int64_t>(x.lo, 1));
+  if (q.type != TENON_F32 || p.evaluate(k.dims[2], hints) < kLongRow)
+    return s.refuse("short or narrow rows are faster in parts");
+  const auto heads = p.value(q.dims[1]), key_heads = p.value(k.dims[1]),
+             features = p.value(q.dims[3]);
+  if (!features || (q.dims[1] != k.dims[1] && (!heads || !key_heads || *key_heads == 0)))
+    return s.refuse("its heads or features are symbolic");
   const int64_t group = q.dims[1] == k.dims[1] ? 1 : *heads / *key_heads;
   auto real = [&](std::string_view name) {
     const tenon_attr_t* a = s.attr(name);
     return a != nullptr && a->kind == TENON_ATTR_F64 ? a->u.f : 0.0;
   };
-  const double scale = real("scale") != 0 ? real("scale") : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(*features, 1)));
+  const double scale = real("scale") != 0
+                           ? real("scale")
+                           : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(*features, 1)));
   const double cap = real("softcap");
   const std::string_view causal = s.text("causal");
   return {s.b.attention(q, k, v, group, [&](E x, std::span<const E> at) {
@@ -120,9 +135,11 @@ std::vector<Tensor> sdpa(LoweringSite& s) {
     }
     if (mask.valid()) {
       std::vector<E> where;
-      for (size_t d = 0; d < 4; ++d) where.push_back(p.is_const(mask.dims[d], 1) ? p.integer(0) : at[d]);
+      for (size_t d = 0; d < 4; ++d)
+        where.push_back(p.is_const(mask.dims[d], 1) ? p.integer(0) : at[d]);
       const E m = s.b.load(mask, where);
-      x = mask.type == TENON_PRED ? p.op(TENON_S_SELECT, {m, x, hidden}) : p.op(TENON_S_ADD, {x, m});
+      x = mask.type == TENON_PRED ? p.op(TENON_S_SELECT, {m, x, hidden})
+                                  : p.op(TENON_S_ADD, {x, m});
     }
     if (causal.empty() || causal == "none") return x;
     const E last = causal == "first" ? at[2] : p.add(at[2], p.sub(k.dims[2], q.dims[2]));
@@ -132,16 +149,23 @@ std::vector<Tensor> sdpa(LoweringSite& s) {
 
 constexpr Lowering kTable[] = {
     {"sdpa", sdpa},
-    {"reduce_sum", reduce<Fold::kSum>},   {"reduce_prod", reduce<Fold::kProd>},
-    {"reduce_max", reduce<Fold::kMax>},   {"reduce_min", reduce<Fold::kMin>},
-    {"reduce_and", reduce<Fold::kAnd>},   {"reduce_or", reduce<Fold::kOr>},
-    {"argmax", arg_reduce<Fold::kArgMax>}, {"argmin", arg_reduce<Fold::kArgMin>},
-    {"dot_general", dot_general},         {"conv", conv},
+    {"reduce_sum", reduce<Fold::kSum>},
+    {"reduce_prod", reduce<Fold::kProd>},
+    {"reduce_max", reduce<Fold::kMax>},
+    {"reduce_min", reduce<Fold::kMin>},
+    {"reduce_and", reduce<Fold::kAnd>},
+    {"reduce_or", reduce<Fold::kOr>},
+    {"argmax", arg_reduce<Fold::kArgMax>},
+    {"argmin", arg_reduce<Fold::kArgMin>},
+    {"dot_general", dot_general},
+    {"conv", conv},
     {"reduce_window", reduce_window},
 };
 
 }  // namespace
 
-std::span<const Lowering> reduction_lowerings() { return kTable; }
+std::span<const Lowering> reduction_lowerings() {
+  return kTable;
+}
 
 }  // namespace tenon::kernelgen

@@ -12,7 +12,9 @@ class Form {
   bool node(tenon_node_t node) {
     tenon_node_view_t n{};
     n.size_bytes = sizeof n;
-    if (graph_api_.node_view(graph_api_.self, graph_, node, &n) != TENON_OK || n.region_count != 0 || n.symbol_count != 0) return false;
+    if (graph_api_.node_view(graph_api_.self, graph_, node, &n) != TENON_OK ||
+        n.region_count != 0 || n.symbol_count != 0)
+      return false;
     number(n.op);
     number(n.op_version);
     number(n.operand_count);
@@ -25,7 +27,8 @@ class Form {
     for (uint32_t i = 0; i < n.result_count; ++i) {
       if (!value(n.results[i])) return false;
     }
-    return std::all_of(n.attrs, n.attrs + n.attr_count, [&](const tenon_attr_t& a) { return attribute(a); });
+    return std::all_of(n.attrs, n.attrs + n.attr_count,
+                       [&](const tenon_attr_t& a) { return attribute(a); });
   }
 
   std::string take() { return std::move(bytes_); }

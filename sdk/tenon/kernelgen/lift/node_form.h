@@ -1,5 +1,5 @@
-// All that tells whether a node can be lifted and what it costs, as bytes: equal nodes of one graph get equal answers, so that the
-// layers of a network are asked about once.
+// All that tells whether a node can be lifted and what it costs, as bytes: equal nodes of one graph
+// get equal answers, so that the layers of a network are asked about once.
 //
 // Users: claim_nodes.
 #ifndef TENON_KERNELGEN_LIFT_NODE_FORM_H_
@@ -11,8 +11,9 @@
 
 namespace tenon::kernelgen {
 
-// Of constants with more than kMostInlineConstantBytes only the type counts, and the element if all are equal (see lift.h). Empty: the
-// node has to be looked at by itself (it has regions, defines symbols, or holds what is not compared). Safe on a frozen graph.
+// Of constants with more than kMostInlineConstantBytes only the type counts, and the element if all
+// are equal (see lift.h). Empty: the node has to be looked at by itself (it has regions, defines
+// symbols, or holds what is not compared). Safe on a frozen graph.
 std::string node_form(const LiftHost& host, tenon_graph_t* graph, tenon_node_t node);
 
 }  // namespace tenon::kernelgen

@@ -6,10 +6,13 @@
 namespace tenon::kernelgen {
 namespace {
 
-bool is_half(DType t) { return t == TENON_F16 || t == TENON_BF16; }
+bool is_half(DType t) {
+  return t == TENON_F16 || t == TENON_BF16;
+}
 
 double lowest(DType t) {
-  return t == TENON_F64 ? std::numeric_limits<double>::lowest() : std::numeric_limits<float>::lowest();
+  return t == TENON_F64 ? std::numeric_limits<double>::lowest()
+                        : std::numeric_limits<float>::lowest();
 }
 
 int64_t extreme(DType t, bool max) {
@@ -32,13 +35,14 @@ E converted(Pool& pool, double v, DType type) {
     const double at = end == -1 && max ? 0x1p64 : static_cast<double>(end);
     if (max ? v >= at : v <= at) return pool.integer(end, type);
   }
-  return pool.integer(v >= 0x1p63 ? static_cast<int64_t>(static_cast<uint64_t>(v)) : static_cast<int64_t>(v), type);
+  return pool.integer(
+      v >= 0x1p63 ? static_cast<int64_t>(static_cast<uint64_t>(v)) : static_cast<int64_t>(v), type);
 }
 
 class Reader {
  public:
-  Reader(Pool& pool, std::span<const uint32_t> words, std::span<const E> args, std::span<const ScalarAttr> attrs,
-         std::span<const DType> results, std::string* why)
+  Reader(Pool& pool, std::span<const uint32_t> words, std::span<const E> args,
+         std::span<const ScalarAttr> attrs, std::span<const DType> results, std::string* why)
       : pool_(pool), words_(words), args_(args), attrs_(attrs), results_(results), why_(why) {}
 
   bool run(std::vector<E>* values) {
@@ -52,8 +56,8 @@ class Reader {
       if (!step(words_[at_] & 0xff, words_[at_] >> 8)) return false;
     }
     if (stack_.size() != results_.size()) {
-      return bad("leaves " + std::to_string(stack_.size()) + " values for " + std::to_string(results_.size()) +
-                 " results");
+      return bad("leaves " + std::to_string(stack_.size()) + " values for " +
+                 std::to_string(results_.size()) + " results");
     }
     for (size_t i = 0; i < stack_.size(); ++i) values->push_back(to_result(stack_[i], results_[i]));
     return true;
@@ -77,7 +81,8 @@ class Reader {
     return true;
   }
   bool need(size_t n) {
-    return stack_.size() >= n || bad("word " + std::to_string(at_) + " needs " + std::to_string(n) + " entries");
+    return stack_.size() >= n ||
+           bad("word " + std::to_string(at_) + " needs " + std::to_string(n) + " entries");
   }
   E pop() {
     const E e = stack_.back();
@@ -100,24 +105,29 @@ class Reader {
         if (size_of(t) == 0) return bad("kernelgen does not compute " + std::string(name_of(t)));
         return push(is_half(t) ? pool_.convert(args_[a], TENON_F32) : args_[a]);
       }
-      case TENON_S_CONST_F: return immediate(&v) && push(converted(pool_, std::bit_cast<double>(v), work_));
-      case TENON_S_CONST_I: return immediate(&v) && push(pool_.integer(v, work_));
+      case TENON_S_CONST_F:
+        return immediate(&v) && push(converted(pool_, std::bit_cast<double>(v), work_));
+      case TENON_S_CONST_I:
+        return immediate(&v) && push(pool_.integer(v, work_));
       case TENON_S_ATTR: {
         if (a >= attrs_.size()) return bad("names attribute " + std::to_string(a));
         const ScalarAttr& at = attrs_[a];
         return push(at.is_float ? converted(pool_, at.f, work_) : pool_.integer(at.i, work_));
       }
-      case TENON_S_PICK: return need(a + 1) && push(stack_[stack_.size() - 1 - a]);
+      case TENON_S_PICK:
+        return need(a + 1) && push(stack_[stack_.size() - 1 - a]);
       case TENON_S_WORK:
         if (a >= args_.size()) return bad("names operand " + std::to_string(a));
         work_ = computed(pool_.type(args_[a]));
         return true;
-      case TENON_S_CONST_MIN: case TENON_S_CONST_MAX: {
+      case TENON_S_CONST_MIN:
+      case TENON_S_CONST_MAX: {
         const bool max = op == TENON_S_CONST_MAX;
         if (is_float(work_)) return push(pool_.number(max ? -lowest(work_) : lowest(work_), work_));
         return push(pool_.integer(extreme(work_, max), work_));
       }
-      default: return bad("unknown opcode " + std::to_string(op));
+      default:
+        return bad("unknown opcode " + std::to_string(op));
     }
   }
 
@@ -145,7 +155,8 @@ class Reader {
   // x was widened on ARG: go back to the operand itself.
   E narrow_for_bits(E x, DType to) {
     const Expr& e = pool_.at(x);
-    if (e.kind == X::kOp && e.op == TENON_S_CONVERT && size_of(pool_.type(pool_.arg(x, 0))) == size_of(to)) {
+    if (e.kind == X::kOp && e.op == TENON_S_CONVERT &&
+        size_of(pool_.type(pool_.arg(x, 0))) == size_of(to)) {
       return pool_.arg(x, 0);
     }
     return x;
@@ -155,8 +166,9 @@ class Reader {
     if (!need(2)) return false;
     const E y = pop(), x = pop();
     if (pool_.type(x) != pool_.type(y)) {
-      return bad(std::string(name_of_op(static_cast<uint16_t>(op))) + " of " + std::string(name_of(pool_.type(x))) +
-                 " and " + std::string(name_of(pool_.type(y))));
+      return bad(std::string(name_of_op(static_cast<uint16_t>(op))) + " of " +
+                 std::string(name_of(pool_.type(x))) + " and " +
+                 std::string(name_of(pool_.type(y))));
     }
     uint32_t relation = 0;
     if (op == TENON_S_CMP) relation = a;
@@ -182,7 +194,8 @@ class Reader {
     if (op != TENON_S_SELECT) return bad("unknown opcode " + std::to_string(op));
     if (!need(3)) return false;
     const E y = pop(), x = pop(), p = pop();
-    if (pool_.type(p) != TENON_PRED || pool_.type(x) != pool_.type(y)) return bad("select of unequal types");
+    if (pool_.type(p) != TENON_PRED || pool_.type(x) != pool_.type(y))
+      return bad("select of unequal types");
     return push(pool_.op(TENON_S_SELECT, {p, x, y}));
   }
 

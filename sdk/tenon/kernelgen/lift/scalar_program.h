@@ -1,4 +1,5 @@
-// Scalar programs (tenon/abi/scalar.h) as expressions of level 1. The only reader of those words in kernelgen.
+// Scalar programs (tenon/abi/scalar.h) as expressions of level 1. The only reader of those words in
+// kernelgen.
 #ifndef TENON_KERNELGEN_LIFT_SCALAR_PROGRAM_H_
 #define TENON_KERNELGEN_LIFT_SCALAR_PROGRAM_H_
 
@@ -10,17 +11,19 @@
 
 namespace tenon::kernelgen {
 
-// The value of one attribute that a program may name: a number, by ordinal in the op's declared attributes.
+// The value of one attribute that a program may name: a number, by ordinal in the op's declared
+// attributes.
 struct ScalarAttr {
   bool is_float = false;
   int64_t i = 0;
   double f = 0;
 };
 
-// Appends the program of one op to the pool. `args` are the operands' elements in their stored types: f16 and bf16
-// are widened here and results of these types end in one kRound, so that rounding disappears when ops are fused.
-// Effect: `*values` gets one expression per result, of types `results`. False: malformed program or a type that
-// kernelgen does not compute in; `*why` says which.
+// Appends the program of one op to the pool. `args` are the operands' elements in their stored
+// types: f16 and bf16 are widened here and results of these types end in one kRound, so that
+// rounding disappears when ops are fused. Effect: `*values` gets one expression per result, of
+// types `results`. False: malformed program or a type that kernelgen does not compute in; `*why`
+// says which.
 bool append_scalar_program(Pool& pool, std::span<const uint32_t> program, std::span<const E> args,
                            std::span<const ScalarAttr> attrs, std::span<const DType> results,
                            std::vector<E>* values, std::string* why);

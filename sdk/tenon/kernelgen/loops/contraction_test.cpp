@@ -1,5 +1,6 @@
-// Contractions against the meaning of level 1, on every instruction set of this machine: packed and unpacked weights,
-// few and many rows, odd sizes, fused producers and results; and what pack_constants decides.
+// Contractions against the meaning of level 1, on every instruction set of this machine: packed and
+// unpacked weights, few and many rows, odd sizes, fused producers and results; and what
+// pack_constants decides.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -27,7 +28,8 @@ struct Values {
 // A program for one target: compiled once, run at several sizes.
 class Checked {
  public:
-  Checked(const Kernel& program, const Target& target) : program_(program), moved_(program), target_(target) {
+  Checked(const Kernel& program, const Target& target)
+      : program_(program), moved_(program), target_(target) {
     move_to_load(moved_, target);
     EXPECT_TRUE(verify(moved_, &session_.why)) << session_.why;
     built_ = session_.build(moved_, target, {});
@@ -46,7 +48,8 @@ class Checked {
       for (E d : x.dims) n *= moved_.pool.evaluate(d, ext);
       Data data(x.type, static_cast<size_t>(n));
       const bool given = x.role == Role::kIn || x.role == Role::kConstant;
-      for (size_t i = 0; given && i < data.size(); ++i) data.set(i, testing::draw(rng, values.odd ? 29 : 0));
+      for (size_t i = 0; given && i < data.size(); ++i)
+        data.set(i, testing::draw(rng, values.odd ? 29 : 0));
       meaning.emplace_back();
       for (size_t i = 0; i < data.size(); ++i) meaning.back().push_back(data.get(i));
       input.push_back(std::move(data));
@@ -56,7 +59,8 @@ class Checked {
       std::vector<Data> memory = input;
       session_.run(&memory, pieces);
       for (uint32_t b = 0; b < program_.buffers.size(); ++b) {
-        if (program_.buffers[b].role == Role::kOut) testing::compare(memory[b], meaning[b], values.tolerance, b);
+        if (program_.buffers[b].role == Role::kOut)
+          testing::compare(memory[b], meaning[b], values.tolerance, b);
       }
     }
   }
@@ -76,20 +80,26 @@ Tensor linear(Builder& b, const Tensor& x, const Tensor& w, bool transposed) {
   return b.dot(x, w, {}, {}, sum_a, sum_b);
 }
 
-// Weights [n][k] or [k][n], constants or inputs, for a number of rows known at run time only: one kernel serves all.
-void linear_layers(DType type, bool constant, const Values& values, std::initializer_list<int64_t> rows) {
+// Weights [n][k] or [k][n], constants or inputs, for a number of rows known at run time only: one
+// kernel serves all.
+void linear_layers(DType type, bool constant, const Values& values,
+                   std::initializer_list<int64_t> rows) {
   for (const Target& target : targets()) {
     if (target.bf16 && type != TENON_BF16) continue;  // as without
-    if (type != TENON_F32 && type != TENON_BF16 && target.isa == "baseline") continue;  // as avx2, with fewer lanes
+    if (type != TENON_F32 && type != TENON_BF16 && target.isa == "baseline")
+      continue;  // as avx2, with fewer lanes
     SCOPED_TRACE(target.isa);
     Builder b;
     const E m = b.extent();
     bool transposed = false;
     std::vector<std::pair<int64_t, int64_t>> sizes = {{77, 31}, {16, 16}, {7, 3}};
-    if (type == TENON_F32 && !values.odd) sizes.insert(sizes.end(), {{1, 5}, {33, 7}, {64, 64}, {130, 40}, {96, 1}, {5, 64}, {0, 4}, {4, 0}});
+    if (type == TENON_F32 && !values.odd)
+      sizes.insert(sizes.end(),
+                   {{1, 5}, {33, 7}, {64, 64}, {130, 40}, {96, 1}, {5, 64}, {0, 4}, {4, 0}});
     for (auto [n, k] : sizes) {
       const Tensor x = b.input(type, {m, b.dim(k)});
-      const std::vector<E> dims = transposed ? std::vector{b.dim(n), b.dim(k)} : std::vector{b.dim(k), b.dim(n)};
+      const std::vector<E> dims =
+          transposed ? std::vector{b.dim(n), b.dim(k)} : std::vector{b.dim(k), b.dim(n)};
       b.output(linear(b, x, constant ? b.constant(type, dims) : b.input(type, dims), transposed));
       transposed = !transposed;
     }
@@ -106,22 +116,39 @@ void linear_layers(DType type, bool constant, const Values& values, std::initial
 TEST(Contraction, PackedWeightsServeEveryNumberOfRows) {
   linear_layers(TENON_F32, true, {}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 13, 77});
 }
-TEST(Contraction, WeightsOfARunServeEveryNumberOfRows) { linear_layers(TENON_F32, false, {}, {0, 1, 2, 5, 7, 77}); }
-TEST(Contraction, PackedDoubles) { linear_layers(TENON_F64, true, {false, 1e-13}, {1, 9}); }
-TEST(Contraction, PackedHalves) { linear_layers(TENON_F16, true, {false, 2e-3}, {1, 9}); }
-TEST(Contraction, PackedBf16) { linear_layers(TENON_BF16, true, {false, 1e-2}, {1, 9}); }
-TEST(Contraction, Bf16NanAndInfinitiesPropagate) { linear_layers(TENON_BF16, true, {true, 1e-2}, {7}); }
-TEST(Contraction, PackedIntegersAreExact) { linear_layers(TENON_I32, true, {false, 0}, {3, 8}); }
-TEST(Contraction, NanAndInfinitiesPropagate) { linear_layers(TENON_F32, true, {true}, {1, 6, 9}); }
+TEST(Contraction, WeightsOfARunServeEveryNumberOfRows) {
+  linear_layers(TENON_F32, false, {}, {0, 1, 2, 5, 7, 77});
+}
+TEST(Contraction, PackedDoubles) {
+  linear_layers(TENON_F64, true, {false, 1e-13}, {1, 9});
+}
+TEST(Contraction, PackedHalves) {
+  linear_layers(TENON_F16, true, {false, 2e-3}, {1, 9});
+}
+TEST(Contraction, PackedBf16) {
+  linear_layers(TENON_BF16, true, {false, 1e-2}, {1, 9});
+}
+TEST(Contraction, Bf16NanAndInfinitiesPropagate) {
+  linear_layers(TENON_BF16, true, {true, 1e-2}, {7});
+}
+TEST(Contraction, PackedIntegersAreExact) {
+  linear_layers(TENON_I32, true, {false, 0}, {3, 8});
+}
+TEST(Contraction, NanAndInfinitiesPropagate) {
+  linear_layers(TENON_F32, true, {true}, {1, 6, 9});
+}
 
-// Known numbers of rows, each with its own tiles; bias and relu in the epilogue, a sum in front of a.
+// Known numbers of rows, each with its own tiles; bias and relu in the epilogue, a sum in front of
+// a.
 TEST(Contraction, KnownRowsWithProducersAndEpilogues) {
   for (const Target& target : targets()) {
     SCOPED_TRACE(target.isa);
     Builder b;
     for (int64_t m : {1, 2, 3, 5, 6, 7, 8, 20}) {
-      const Tensor x = b.input(TENON_F32, {b.dim(m), b.dim(19)}), y = b.input(TENON_F32, {b.dim(m), b.dim(19)});
-      const Tensor w = b.constant(TENON_F32, {b.dim(45), b.dim(19)}), bias = b.constant(TENON_F32, {b.dim(45)});
+      const Tensor x = b.input(TENON_F32, {b.dim(m), b.dim(19)}),
+                   y = b.input(TENON_F32, {b.dim(m), b.dim(19)});
+      const Tensor w = b.constant(TENON_F32, {b.dim(45), b.dim(19)}),
+                   bias = b.constant(TENON_F32, {b.dim(45)});
       const uint32_t at[] = {1};
       const Tensor d = linear(b, m % 2 ? op(b, TENON_S_ADD, {x, y}) : x, w, true);
       b.output(op(b, TENON_S_TANH, {op(b, TENON_S_ADD, {d, b.broadcast(bias, d.dims, at)})}));
@@ -131,18 +158,22 @@ TEST(Contraction, KnownRowsWithProducersAndEpilogues) {
   }
 }
 
-// Batches in both operands, two summed dims, weights that are scaled and converted at load, weights on the left.
+// Batches in both operands, two summed dims, weights that are scaled and converted at load, weights
+// on the left.
 TEST(Contraction, BatchesSumsOfTwoDimsAndComputedWeights) {
   for (const Target& target : targets()) {
     SCOPED_TRACE(target.isa);
     Builder b;
     const uint32_t zero[] = {0}, one[] = {1}, two[] = {2};
     const Tensor q = b.input(TENON_F32, {b.dim(3), b.dim(9), b.dim(20)});
-    b.output(b.dot(q, b.constant(TENON_F32, {b.dim(3), b.dim(20), b.dim(37)}), zero, zero, two, one));
+    b.output(
+        b.dot(q, b.constant(TENON_F32, {b.dim(3), b.dim(20), b.dim(37)}), zero, zero, two, one));
     b.output(b.dot(q, b.input(TENON_F32, {b.dim(3), b.dim(37), b.dim(20)}), zero, zero, two, two));
     const uint32_t heads[] = {1, 2}, both[] = {0, 1};
-    b.output(b.dot(q, b.constant(TENON_F32, {b.dim(9), b.dim(20), b.dim(50)}), {}, {}, heads, both));
-    const Tensor w = b.constant(TENON_F32, {b.dim(20), b.dim(40)}), s = b.constant(TENON_F32, {b.dim(40)});
+    b.output(
+        b.dot(q, b.constant(TENON_F32, {b.dim(9), b.dim(20), b.dim(50)}), {}, {}, heads, both));
+    const Tensor w = b.constant(TENON_F32, {b.dim(20), b.dim(40)}),
+                 s = b.constant(TENON_F32, {b.dim(40)});
     const Tensor scaled = op(b, TENON_S_MUL, {w, b.broadcast(s, w.dims, one)});
     b.output(b.dot(q, scaled, {}, {}, two, zero));
     // The constant owns the rows here: nothing is packed.
@@ -159,7 +190,9 @@ TEST(PackConstants, LinearWeightsBecomePanelsOfTheTilesWidth) {
   Kernel program = b.take_program();
   move_to_load(program, Target::avx512());
   const std::string text = to_text(program);
-  EXPECT_NE(text.find("f32[2, 32, 64] strides [2048, 64, 1] persistent panels of 64"), std::string::npos) << text;
+  EXPECT_NE(text.find("f32[2, 32, 64] strides [2048, 64, 1] persistent panels of 64"),
+            std::string::npos)
+      << text;
   std::vector<Kernel> kernels = partition(program, Target::avx512());
   ASSERT_EQ(kernels.size(), 2u);
   std::string levels, why;
@@ -168,19 +201,23 @@ TEST(PackConstants, LinearWeightsBecomePanelsOfTheTilesWidth) {
   EXPECT_NE(levels.find("tile 6 rows"), std::string::npos) << levels;
 }
 
-// Products of bf16 keep pairs where the cpu multiplies them; sums over two dims and odd ones count pairs in their order.
+// Products of bf16 keep pairs where the cpu multiplies them; sums over two dims and odd ones count
+// pairs in their order.
 TEST(PackConstants, Bf16StaysInPairs) {
   for (const Target& target : targets()) {
     SCOPED_TRACE(target.isa);
     Builder b;
     const uint32_t heads[] = {1, 2}, both[] = {0, 1};
     const Tensor x = b.input(TENON_BF16, {b.dim(9), b.dim(5), b.dim(7)});
-    b.output(b.dot(x, b.constant(TENON_BF16, {b.dim(5), b.dim(7), b.dim(50)}), {}, {}, heads, both));
+    b.output(
+        b.dot(x, b.constant(TENON_BF16, {b.dim(5), b.dim(7), b.dim(50)}), {}, {}, heads, both));
     const Tensor y = b.input(TENON_BF16, {b.dim(9), b.dim(24)});
-    b.output(op(b, TENON_S_TANH, {linear(b, y, b.constant(TENON_BF16, {b.dim(24), b.dim(64)}), false)}));
+    b.output(
+        op(b, TENON_S_TANH, {linear(b, y, b.constant(TENON_BF16, {b.dim(24), b.dim(64)}), false)}));
     Checked checked(b.take_program(), target);
     checked.run({}, {false, 1e-2});
-    EXPECT_EQ(to_text(checked.moved()).find("bf16[1, 12, 64, 2]") != std::string::npos, target.bf16);
+    EXPECT_EQ(to_text(checked.moved()).find("bf16[1, 12, 64, 2]") != std::string::npos,
+              target.bf16);
     EXPECT_EQ(checked.text().find("dpbf16ps") != std::string::npos, target.bf16);
   }
 }
@@ -189,7 +226,10 @@ TEST(PackConstants, InputsAndDevicesWithoutVectorsAreLeftAlone) {
   for (bool constant : {false, true}) {
     Builder b;
     const Tensor x = b.input(TENON_F32, {b.dim(8), b.dim(32)});
-    b.output(linear(b, x, constant ? b.constant(TENON_F32, {b.dim(32), b.dim(100)}) : b.input(TENON_F32, {b.dim(32), b.dim(100)}), false));
+    b.output(linear(b, x,
+                    constant ? b.constant(TENON_F32, {b.dim(32), b.dim(100)})
+                             : b.input(TENON_F32, {b.dim(32), b.dim(100)}),
+                    false));
     Kernel program = b.take_program();
     move_to_load(program, constant ? Target::opencl(true) : Target::avx512());
     EXPECT_EQ(to_text(program).find("persistent"), std::string::npos);
@@ -200,7 +240,7 @@ TEST(PackConstants, PanelsAreWideAndWasteLittle) {
   const Target t = Target::avx512();
   EXPECT_EQ(panel_columns(t, TENON_F32, 0), 64);
   EXPECT_EQ(panel_columns(t, TENON_F32, 768), 64);
-  EXPECT_EQ(panel_columns(t, TENON_F32, 77), 48);   // 6 vectors, not 8
+  EXPECT_EQ(panel_columns(t, TENON_F32, 77), 48);  // 6 vectors, not 8
   EXPECT_EQ(panel_columns(t, TENON_F32, 10), 16);
   EXPECT_EQ(panel_columns(t, TENON_F64, 768), 32);
   EXPECT_EQ(panel_columns(Target::scalar(), TENON_F32, 768), 0);

@@ -1,6 +1,6 @@
-// Convolutions against the meaning of level 1, on every instruction set of this machine: generated windows in one to
-// three dims, groups, depthwise, strides, dilations, uneven paddings, transposed ones, sizes known at run time only;
-// and chains of them with what networks put between.
+// Convolutions against the meaning of level 1, on every instruction set of this machine: generated
+// windows in one to three dims, groups, depthwise, strides, dilations, uneven paddings, transposed
+// ones, sizes known at run time only; and chains of them with what networks put between.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,14 +18,19 @@ using testing::Data;
 using testing::op;
 using testing::targets;
 
-// odd: these inputs hold NaN and infinities. Weights do not: level 1 multiplies padding by them, the kernels leave it
-// out (PaddingIsNoProduct).
-void check(Builder& b, const std::vector<std::vector<int64_t>>& sizes, const std::vector<uint32_t>& odd = {}, double tolerance = 2e-5) {
+// odd: these inputs hold NaN and infinities. Weights do not: level 1 multiplies padding by them,
+// the kernels leave it out (PaddingIsNoProduct).
+void check(Builder& b, const std::vector<std::vector<int64_t>>& sizes,
+           const std::vector<uint32_t>& odd = {}, double tolerance = 2e-5) {
   testing::check(b, sizes, {odd, tolerance});
 }
 
-Tensor relu(Builder& b, const Tensor& x) { return op(b, TENON_S_MAX, {x, b.fill(x.type, x.dims, 0)}); }
-Tensor silu(Builder& b, const Tensor& x) { return op(b, TENON_S_MUL, {x, op(b, TENON_S_LOGISTIC, {x})}); }
+Tensor relu(Builder& b, const Tensor& x) {
+  return op(b, TENON_S_MAX, {x, b.fill(x.type, x.dims, 0)});
+}
+Tensor silu(Builder& b, const Tensor& x) {
+  return op(b, TENON_S_MUL, {x, op(b, TENON_S_LOGISTIC, {x})});
+}
 
 ConvDims numbers(size_t spatial) {
   ConvDims n;
@@ -40,17 +45,20 @@ ConvDims numbers(size_t spatial) {
 E out_size(Builder& b, E in, const WindowDim& w) {
   Pool& p = b.pool();
   const E spread = p.add(p.mul(p.sub(in, p.integer(1)), p.integer(w.base_dilation)), p.integer(1));
-  const E room = p.sub(p.add(spread, p.integer(w.pad_low + w.pad_high)), p.integer((w.size - 1) * w.dilation + 1));
+  const E room = p.sub(p.add(spread, p.integer(w.pad_low + w.pad_high)),
+                       p.integer((w.size - 1) * w.dilation + 1));
   return p.add(p.floordiv(room, p.integer(w.stride)), p.integer(1));
 }
 
-Tensor conv(Builder& b, const Tensor& x, const Tensor& w, std::vector<WindowDim> window, int64_t groups = 1) {
+Tensor conv(Builder& b, const Tensor& x, const Tensor& w, std::vector<WindowDim> window,
+            int64_t groups = 1) {
   std::vector<E> dims = {x.dims[0], w.dims[0]};
   for (size_t d = 0; d < window.size(); ++d) dims.push_back(out_size(b, x.dims[2 + d], window[d]));
   return b.conv(x, w, numbers(window.size()), window, groups, dims);
 }
 
-Tensor weights(Builder& b, int64_t out, int64_t in, const std::vector<WindowDim>& window, bool constant = true, DType type = TENON_F32) {
+Tensor weights(Builder& b, int64_t out, int64_t in, const std::vector<WindowDim>& window,
+               bool constant = true, DType type = TENON_F32) {
   std::vector<E> dims = {b.dim(out), b.dim(in)};
   for (const WindowDim& w : window) dims.push_back(b.dim(w.size));
   return constant ? b.constant(type, dims) : b.input(type, dims);
@@ -64,9 +72,12 @@ Tensor with_bias(Builder& b, const Tensor& y) {
 // What was generated, for the message of a failure.
 std::string specs_of_trace;
 
-// One convolution whose numbers a seed chooses; its input. symbolic: batch and spatial sizes are extents, given in `ext`.
+// One convolution whose numbers a seed chooses; its input. symbolic: batch and spatial sizes are
+// extents, given in `ext`.
 Tensor generated(Builder& b, std::mt19937& rng, bool symbolic, std::vector<int64_t>* ext) {
-  auto one_of = [&](std::initializer_list<int64_t> list) { return list.begin()[rng() % list.size()]; };
+  auto one_of = [&](std::initializer_list<int64_t> list) {
+    return list.begin()[rng() % list.size()];
+  };
   const size_t spatial = static_cast<size_t>(one_of({1, 2, 2, 2, 3}));
   const int64_t groups = one_of({1, 1, 1, 2, 3, 0});  // 0: depthwise
   const int64_t per_group = groups == 0 ? 1 : one_of({1, 3, 8, 13});
@@ -92,17 +103,25 @@ Tensor generated(Builder& b, std::mt19937& rng, bool symbolic, std::vector<int64
   }
   const Tensor x = b.input(TENON_F32, dims);
   const Tensor y = conv(b, x, weights(b, out * g, per_group, window, rng() % 3 != 0), window, g);
-  std::string spec = "groups " + std::to_string(g) + " of " + std::to_string(per_group) + " to " + std::to_string(out) + ", buffer " + std::to_string(y.buffer);
+  std::string spec = "groups " + std::to_string(g) + " of " + std::to_string(per_group) + " to " +
+                     std::to_string(out) + ", buffer " + std::to_string(y.buffer);
   for (size_t d = 0; d < spatial; ++d) {
     const WindowDim& w = window[d];
     spec += "; " + b.pool().text(dims[d + 2]) + " by";
-    for (int64_t v : {w.size, w.stride, w.pad_low, w.pad_high, w.dilation, w.base_dilation}) spec += " " + std::to_string(v);
+    for (int64_t v : {w.size, w.stride, w.pad_low, w.pad_high, w.dilation, w.base_dilation})
+      spec += " " + std::to_string(v);
   }
   specs_of_trace += "\n" + spec;
   switch (rng() % 3) {
-    case 0: b.output(y); break;
-    case 1: b.output(relu(b, with_bias(b, y))); break;
-    default: b.output(silu(b, y)); break;
+    case 0:
+      b.output(y);
+      break;
+    case 1:
+      b.output(relu(b, with_bias(b, y)));
+      break;
+    default:
+      b.output(silu(b, y));
+      break;
   }
   return x;
 }
@@ -135,29 +154,33 @@ TEST(Convolution, SymbolicSizes) {
   }
 }
 
-// Depthwise filters whose rows share what they see: lines shorter and longer than a strip, steps of one and two, padding on both sides
-// or none, the image narrower than the filter.
+// Depthwise filters whose rows share what they see: lines shorter and longer than a strip, steps of
+// one and two, padding on both sides or none, the image narrower than the filter.
 TEST(Convolution, DepthwiseRuns) {
   Builder b;
   const E h = b.extent({1, 512, 1, 6}), w = b.extent({1, 512, 1, 28});
-  const WindowDim windows[] = {{3, 1, 1, 1}, {3, 2, 1, 1}, {5, 1, 2, 2}, {5, 2, 2, 1}, {3, 2, 0, 1}, {4, 1, 3, 0}};
+  const WindowDim windows[] = {{3, 1, 1, 1}, {3, 2, 1, 1}, {5, 1, 2, 2},
+                               {5, 2, 2, 1}, {3, 2, 0, 1}, {4, 1, 3, 0}};
   for (const WindowDim& across : windows) {
     for (int64_t channels : {16, 21}) {
       const std::vector<WindowDim> window = {{3, 1, 1, 1}, across};
       const Tensor x = b.input(TENON_F32, {b.dim(2), b.dim(channels), h, w});
-      b.output(relu(b, with_bias(b, conv(b, x, weights(b, channels, 1, window), window, channels))));
+      b.output(
+          relu(b, with_bias(b, conv(b, x, weights(b, channels, 1, window), window, channels))));
     }
   }
   check(b, {{6, 28}, {3, 7}, {2, 9}, {1, 3}});
 }
 
-// What lies between convolutions: bias, relu, a pool, a residual sum, a nearest resize, a concat of channels, a
-// depthwise filter, a squeeze and its gate, and at the end a product over all that is left, at two sizes.
+// What lies between convolutions: bias, relu, a pool, a residual sum, a nearest resize, a concat of
+// channels, a depthwise filter, a squeeze and its gate, and at the end a product over all that is
+// left, at two sizes.
 TEST(Convolution, ChainOfANetwork) {
   Builder b;
   Pool& p = b.pool();
   const E n = b.extent({1, 64, 1, 1}), h = b.extent({4, 512, 1, 9}), w = b.extent({4, 512, 1, 11});
-  const std::vector<WindowDim> three = {{3, 1, 1, 1}, {3, 1, 1, 1}}, one = {{1}, {1}}, stem = {{3, 2, 1, 1}, {3, 2, 1, 1}};
+  const std::vector<WindowDim> three = {{3, 1, 1, 1}, {3, 1, 1, 1}}, one = {{1}, {1}},
+                               stem = {{3, 2, 1, 1}, {3, 2, 1, 1}};
   const Tensor x = b.input(TENON_F32, {n, b.dim(3), h, w});
   const Tensor y = relu(b, with_bias(b, conv(b, x, weights(b, 20, 3, stem), stem)));
   const WindowDim pool[] = {{1}, {1}, {3, 1, 1, 1}, {3, 1, 1, 1}};
@@ -170,10 +193,12 @@ TEST(Convolution, ChainOfANetwork) {
   const Tensor gated = op(b, TENON_S_MUL, {filtered, b.broadcast(gate, filtered.dims, kept)});
   const Tensor parts[] = {gated, sum};
   const Tensor both = b.concat(parts, 1);
-  const Tensor wide = b.map(TENON_F32, {n, both.dims[1], p.mul(both.dims[2], p.integer(2)), both.dims[3]}, [&](std::span<const E> a) {
-    const E at[] = {a[0], a[1], p.floordiv(a[2], p.integer(2)), a[3]};
-    return b.load(both, at);
-  });
+  const Tensor wide =
+      b.map(TENON_F32, {n, both.dims[1], p.mul(both.dims[2], p.integer(2)), both.dims[3]},
+            [&](std::span<const E> a) {
+              const E at[] = {a[0], a[1], p.floordiv(a[2], p.integer(2)), a[3]};
+              return b.load(both, at);
+            });
   const Tensor last = conv(b, wide, weights(b, 5, 40, one), one);
   b.output(last);
   const Tensor flat = b.reshape(last, {n, b.dim(5), p.mul(last.dims[2], last.dims[3])});
@@ -194,7 +219,8 @@ TEST(Convolution, FlattenAndProduct) {
   check(b, {{}});
 }
 
-// Windows that do not meet, as a product and a movement of pixels: [n, h, w, out, 2, 2] to [n, out, 2h, 2w].
+// Windows that do not meet, as a product and a movement of pixels: [n, h, w, out, 2, 2] to [n, out,
+// 2h, 2w].
 TEST(Convolution, TransposedBlocks) {
   Builder b;
   Pool& p = b.pool();
@@ -206,7 +232,9 @@ TEST(Convolution, TransposedBlocks) {
     const uint32_t channel[] = {1}, first[] = {0}, order[] = {0, 3, 1, 4, 2, 5};
     const Tensor v = b.constant(TENON_F32, {y.dims[1], b.dim(out), b.dim(2), b.dim(2)});
     const Tensor blocks = b.transpose(b.dot(y, v, {}, {}, channel, first), order);
-    y = relu(b, with_bias(b, b.reshape(blocks, {y.dims[0], b.dim(out), p.mul(y.dims[2], p.integer(2)), p.mul(y.dims[3], p.integer(2))})));
+    y = relu(b,
+             with_bias(b, b.reshape(blocks, {y.dims[0], b.dim(out), p.mul(y.dims[2], p.integer(2)),
+                                             p.mul(y.dims[3], p.integer(2))})));
   }
   b.output(y);
   check(b, {{6, 5}, {3, 8}});
@@ -216,7 +244,8 @@ TEST(Convolution, TransposedBlocks) {
 TEST(Convolution, SixteenBits) {
   for (DType type : {TENON_BF16, TENON_F16}) {
     Builder b;
-    const std::vector<WindowDim> three = {{3, 1, 1, 1}, {3, 1, 1, 1}}, stem = {{3, 2, 1, 1}, {3, 2, 1, 1}};
+    const std::vector<WindowDim> three = {{3, 1, 1, 1}, {3, 1, 1, 1}},
+                                 stem = {{3, 2, 1, 1}, {3, 2, 1, 1}};
     const Tensor x = b.input(type, {b.dim(1), b.dim(3), b.dim(11), b.dim(12)});
     const Tensor y = with_bias(b, conv(b, x, weights(b, 18, 3, stem, true, type), stem));
     const Tensor z = conv(b, y, weights(b, 18, 1, three, true, type), three, 18);
@@ -230,21 +259,24 @@ TEST(Convolution, SurroundedByAnotherValueThanZero) {
   for (const int64_t size : {1, 3}) {
     for (const int64_t channels : {3, 20}) {
       for (const int64_t groups : {int64_t{1}, channels}) {
-        SCOPED_TRACE(std::to_string(channels) + " channels in " + std::to_string(groups) + " groups, taps " + std::to_string(size));
+        SCOPED_TRACE(std::to_string(channels) + " channels in " + std::to_string(groups) +
+                     " groups, taps " + std::to_string(size));
         Builder b;
         const std::vector<WindowDim> window = {{size, 1, 0, 0}, {size, 1, 0, 0}};
         const Tensor x = b.input(TENON_F32, {b.dim(2), b.dim(channels), b.dim(6), b.dim(9)});
         const int64_t low[] = {0, 0, 0, 2}, interior[] = {0, 0, 0, 0};
-        const Tensor wide = b.pad(x, b.fill(TENON_F32, {}, 1.5), low, interior, {b.dim(2), b.dim(channels), b.dim(6), b.dim(11)});
-        b.output(conv(b, wide, weights(b, groups == 1 ? 24 : channels, channels / groups, window), window, groups));
+        const Tensor wide = b.pad(x, b.fill(TENON_F32, {}, 1.5), low, interior,
+                                  {b.dim(2), b.dim(channels), b.dim(6), b.dim(11)});
+        b.output(conv(b, wide, weights(b, groups == 1 ? 24 : channels, channels / groups, window),
+                      window, groups));
         check(b, {{}});
       }
     }
   }
 }
 
-// A weight that is not finite shows where its tap is inside the image and nowhere else, as plain loops that skip
-// padding have it.
+// A weight that is not finite shows where its tap is inside the image and nowhere else, as plain
+// loops that skip padding have it.
 TEST(Convolution, PaddingIsNoProduct) {
   for (const int64_t groups : {1, 9}) {
     for (const Target& target : targets()) {
@@ -268,7 +300,9 @@ TEST(Convolution, PaddingIsNoProduct) {
         for (size_t i = 0; i < data.size(); ++i) data.set(i, testing::draw(rng, 0));
       }
       const int64_t per_group = kIn / groups;
-      auto weight = [&](int64_t o, int64_t c, int64_t i, int64_t j) { return static_cast<size_t>(((o * per_group + c) * 3 + i) * 3 + j); };
+      auto weight = [&](int64_t o, int64_t c, int64_t i, int64_t j) {
+        return static_cast<size_t>(((o * per_group + c) * 3 + i) * 3 + j);
+      };
       memory[w.buffer].set(weight(2, 0, 0, 1), INFINITY);
       memory[w.buffer].set(weight(4, per_group - 1, 2, 2), NAN);
       session.run(&memory, 2);
@@ -277,10 +311,12 @@ TEST(Convolution, PaddingIsNoProduct) {
         for (int64_t p = 0; p < kH * kW; ++p) {
           double sum = 0;
           for (int64_t t = 0; t < per_group * 9; ++t) {
-            const int64_t c = t / 9, i = t / 3 % 3, j = t % 3, at_h = p / kW + i - 1, at_w = p % kW + j - 1;
+            const int64_t c = t / 9, i = t / 3 % 3, j = t % 3, at_h = p / kW + i - 1,
+                          at_w = p % kW + j - 1;
             if (at_h < 0 || at_h >= kH || at_w < 0 || at_w >= kW) continue;
             const int64_t channel = groups == 1 ? c : o;
-            sum += memory[x.buffer].get(static_cast<size_t>((channel * kH + at_h) * kW + at_w)) * memory[w.buffer].get(weight(o, c, i, j));
+            sum += memory[x.buffer].get(static_cast<size_t>((channel * kH + at_h) * kW + at_w)) *
+                   memory[w.buffer].get(weight(o, c, i, j));
           }
           want.push_back(sum);
         }

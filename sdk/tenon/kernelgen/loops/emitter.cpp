@@ -32,7 +32,9 @@ void Emitter::open_alias() {
   scopes_.back()->nodes = nodes;
 }
 
-void Emitter::close_alias() { close(); }
+void Emitter::close_alias() {
+  close();
+}
 
 void Emitter::bind(uint32_t axis, Val v) {
   scopes_.back()->axes[uint64_t{axis} << 8 | (axis == vector_axis ? copy : 0)] = v;
@@ -75,7 +77,9 @@ void Emitter::barrier(bool global) {
   emit(depth(), n);
 }
 
-static Val join(Val a, Val b) { return {a.v, std::max(a.depth, b.depth), a.varies || b.varies}; }
+static Val join(Val a, Val b) {
+  return {a.v, std::max(a.depth, b.depth), a.varies || b.varies};
+}
 
 Val Emitter::splat(Val v, uint32_t n) {
   if (n == 1 || lanes(v.v) == n) return v;
@@ -142,7 +146,9 @@ Val Emitter::folded(uint16_t code, const std::vector<Val>& args) {
   if (ka && a->second == 0 && code == TENON_S_ADD) return args[1];
   if (kb && b->second == 1 && (code == TENON_S_MUL || code == kFloorDiv)) return args[0];
   if (ka && a->second == 1 && code == TENON_S_MUL) return args[1];
-  if ((ka && a->second == 0 && code == TENON_S_MUL) || (kb && b->second == 0 && code == TENON_S_MUL)) return integer(0);
+  if ((ka && a->second == 0 && code == TENON_S_MUL) ||
+      (kb && b->second == 0 && code == TENON_S_MUL))
+    return integer(0);
   return {};
 }
 
@@ -162,7 +168,8 @@ void Emitter::set(V var, Val v) {
   emit(depth(), n);
 }
 
-// ---- Expressions ---------------------------------------------------------------------------------------------
+// ---- Expressions
+// ---------------------------------------------------------------------------------------------
 
 Val Emitter::eval(E e, bool as_vector) {
   if (width == 1) as_vector = false;
@@ -196,7 +203,8 @@ bool Emitter::fits32(E e) const {
 Val Emitter::eval_new(E e, bool as_vector) {
   const Expr& x = p_.at(e);
   switch (x.kind) {
-    case X::kConst: return constant(e);
+    case X::kConst:
+      return constant(e);
     case X::kExtent: {
       Node n;
       n.kind = N::kExt;
@@ -222,8 +230,10 @@ Val Emitter::eval_new(E e, bool as_vector) {
       s.depth = depth();
       return s;
     }
-    case X::kLoad: return load(e, as_vector);
-    case X::kOp: return eval_op(e, as_vector);
+    case X::kLoad:
+      return load(e, as_vector);
+    case X::kOp:
+      return eval_op(e, as_vector);
   }
   return {};
 }
@@ -238,7 +248,8 @@ Val Emitter::eval_op(E e, bool as_vector) {
     n = std::max(n, lanes(args.back().v));
   }
   const bool index = x.type == TENON_I64 || p_.type(in[0]) == TENON_I64;
-  if (n > 1 && index && x.op != TENON_S_CONVERT && x.op != TENON_S_CONVERT_WRAP && x.op != TENON_S_BITCAST_RESULT) {
+  if (n > 1 && index && x.op != TENON_S_CONVERT && x.op != TENON_S_CONVERT_WRAP &&
+      x.op != TENON_S_BITCAST_RESULT) {
     // Vectors of indices are 32 bits wide wherever that is known to be enough.
     bool narrow = x.op == TENON_S_CMP ? true : fits32(e);
     for (size_t i = 0; i < in.size(); ++i) {
@@ -251,11 +262,13 @@ Val Emitter::eval_op(E e, bool as_vector) {
     return apply(x.op, x.type == TENON_PRED ? x.type : t, args, x.ref);
   }
   for (size_t i = 0; i < in.size(); ++i) args[i] = as_type(args[i], p_.type(in[i]));
-  // Plain words for index arithmetic; what came from memory may wrap, what may be negative must round down.
+  // Plain words for index arithmetic; what came from memory may wrap, what may be negative must
+  // round down.
   bool plain = x.type == TENON_I64 && !has_data(e);
   const Interval r = p_.range(e);
   plain = plain && (r.lo != INT64_MIN || r.hi != INT64_MAX);
-  if (x.op == kFloorDiv || x.op == kMod) plain = plain && p_.range(in[0]).lo >= 0 && p_.range(in[1]).lo >= 1;
+  if (x.op == kFloorDiv || x.op == kMod)
+    plain = plain && p_.range(in[0]).lo >= 0 && p_.range(in[1]).lo >= 1;
   return apply(x.op, x.type, args, x.ref, plain);
 }
 
@@ -271,7 +284,8 @@ bool Emitter::has_data(E e) {
   return has_data_[e] = found;
 }
 
-// ---- Memory --------------------------------------------------------------------------------------------------
+// ---- Memory
+// --------------------------------------------------------------------------------------------------
 
 uint32_t Emitter::argument(uint32_t named, bool written) {
   const uint32_t buffer = memory_of(k_, named);
@@ -281,17 +295,21 @@ uint32_t Emitter::argument(uint32_t named, bool written) {
   return it->second;
 }
 
-bool Emitter::is_scratch(uint32_t buffer) const { return k_.buffers[memory_of(k_, buffer)].role == Role::kTemp; }
+bool Emitter::is_scratch(uint32_t buffer) const {
+  return k_.buffers[memory_of(k_, buffer)].role == Role::kTemp;
+}
 
 E Emitter::reserve(E elements, DType t, uint32_t multiple) {
   const E at = scratch_ == kNone ? p_.integer(0) : scratch_;
   const E bytes = p_.mul(elements, p_.integer(int64_t{size_of(t)} * multiple));
-  scratch_ = p_.add(at, p_.mul(p_.floordiv(p_.add(bytes, p_.integer(63)), p_.integer(64)), p_.integer(64)));
+  scratch_ = p_.add(
+      at, p_.mul(p_.floordiv(p_.add(bytes, p_.integer(63)), p_.integer(64)), p_.integer(64)));
   out_->scratch_bytes = size_program(p_, scratch_);
   return at;
 }
 
-Val Emitter::load_at(Space space, uint32_t ref, DType t, Val at, uint32_t n, V m, V other, V stride) {
+Val Emitter::load_at(Space space, uint32_t ref, DType t, Val at, uint32_t n, V m, V other,
+                     V stride) {
   Node node;
   node.kind = N::kLoad;
   node.space = space;
@@ -320,14 +338,16 @@ void Emitter::store_at(Space space, uint32_t ref, DType t, Val at, Val v, V m, V
   emit(depth(), node);
 }
 
-// Rows of which each lane names another element: what data decides, or where the row's own number takes part.
+// Rows of which each lane names another element: what data decides, or where the row's own number
+// takes part.
 Val Emitter::each_in_its_slot(Val base, E offset, uint32_t slots) {
   Node n;
   n.kind = N::kIota;
   n.args[0] = add(base, integer(int64_t{copy} * width)).v;
   n.dst = value(TENON_I64, width);
   const Val slot{emit(base.depth, n), base.depth, true};
-  const Val at = apply(TENON_S_MUL, TENON_I64, {as_type(vector(offset), TENON_I64), integer(slots)});
+  const Val at =
+      apply(TENON_S_MUL, TENON_I64, {as_type(vector(offset), TENON_I64), integer(slots)});
   return apply(TENON_S_ADD, TENON_I64, {slot, at});
 }
 
@@ -336,7 +356,8 @@ Emitter::Address Emitter::address(uint32_t buffer, E offset, bool as_vector, boo
   if (is_scratch(buffer)) {
     const DType t = k_.buffers[buffer].type;
     const uint32_t slots = lanes_are_rows ? width * temp_copies : 1;
-    if (!temp_offset_.count(buffer)) temp_offset_[buffer] = reserve(prepared_.temp_elements[buffer], t, slots);
+    if (!temp_offset_.count(buffer))
+      temp_offset_[buffer] = reserve(prepared_.temp_elements[buffer], t, slots);
     const Val base = scalar(p_.floordiv(temp_offset_[buffer], p_.integer(size_of(t))));
     if (lanes_are_rows && as_vector && p_.uses_axis(offset, vector_axis)) {
       a.at = each_in_its_slot(base, offset, slots);
@@ -419,8 +440,8 @@ Val Emitter::load(E e, bool as_vector) {
   if (a.lanes > 1 && mask == kNoValue) at.depth = std::max(at.depth, vector_depth);
   if (written_[memory_of(k_, x.ref)]) at.depth = std::max(at.depth, row_depth);
   const bool scratch = is_scratch(x.ref);
-  return load_at(scratch ? Space::kScratch : Space::kBuffer, scratch ? 0 : argument(x.ref, false), x.type, at, a.lanes,
-                 m.v, o.v, a.stride);
+  return load_at(scratch ? Space::kScratch : Space::kBuffer, scratch ? 0 : argument(x.ref, false),
+                 x.type, at, a.lanes, m.v, o.v, a.stride);
 }
 
 void Emitter::store(const View& view, Val v, bool as_vector) {
@@ -435,7 +456,8 @@ void Emitter::store(const View& view, Val v, bool as_vector) {
   }
   store_at(scratch ? Space::kScratch : Space::kBuffer, scratch ? 0 : argument(view.buffer, true),
            k_.buffers[view.buffer].type, a.at, splat(v, a.lanes), m.v, a.stride);
-  const bool vector = a.lanes > 1 && a.lanes == width && lanes(a.at.v) == 1 && a.stride == kNoValue && m.v == kNoValue;
+  const bool vector = a.lanes > 1 && a.lanes == width && lanes(a.at.v) == 1 &&
+                      a.stride == kNoValue && m.v == kNoValue;
   if (scratch || !vector || streamed.empty() || !streamed[memory_of(k_, view.buffer)]) return;
   Node& node = scopes_.back()->nodes->back();
   node.stream = true;

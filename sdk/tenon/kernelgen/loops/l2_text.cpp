@@ -19,10 +19,15 @@ struct Writer {
     std::string s(name_of(y.type));
     return y.lanes > 1 ? s + "x" + std::to_string(y.lanes) : s;
   }
-  void line(const std::string& s) { out += std::string(static_cast<size_t>(depth) * 2, ' ') + s + "\n"; }
+  void line(const std::string& s) {
+    out += std::string(static_cast<size_t>(depth) * 2, ' ') + s + "\n";
+  }
 
   std::string place(const Node& n) const {
-    const char* space = n.space == Space::kBuffer ? "b" : n.space == Space::kLocal ? "local" : n.space == Space::kShared ? "shared" : "scratch";
+    const char* space = n.space == Space::kBuffer   ? "b"
+                        : n.space == Space::kLocal  ? "local"
+                        : n.space == Space::kShared ? "shared"
+                                                    : "scratch";
     std::string s = space;
     if (n.space != Space::kScratch) s += std::to_string(n.ref);
     s += "[" + v(n.args[0]);
@@ -32,8 +37,9 @@ struct Writer {
 
   void loop(const Node& n) {
     static constexpr const char* kBinds[] = {"serial", "range", "vector", "lanes", "halving"};
-    line("loop " + v(n.dst) + " from " + v(n.args[0]) + " to " + v(n.args[1]) + " step " + std::to_string(n.bits) + " " +
-         kBinds[static_cast<int>(n.bind)] + (n.full ? " full" : "") + " {");
+    line("loop " + v(n.dst) + " from " + v(n.args[0]) + " to " + v(n.args[1]) + " step " +
+         std::to_string(n.bits) + " " + kBinds[static_cast<int>(n.bind)] + (n.full ? " full" : "") +
+         " {");
     ++depth;
     for (const Node& c : n.body) node(c);
     --depth;
@@ -43,7 +49,9 @@ struct Writer {
   void node(const Node& n) {
     auto def = [&](const std::string& s) { line(v(n.dst) + " = " + s + " : " + typed(n.dst)); };
     switch (n.kind) {
-      case N::kLoop: loop(n); break;
+      case N::kLoop:
+        loop(n);
+        break;
       case N::kIf:
         line("if " + v(n.args[0]) + " {");
         ++depth;
@@ -57,8 +65,12 @@ struct Writer {
         }
         line("}");
         break;
-      case N::kConst: def("const " + std::to_string(n.bits)); break;
-      case N::kExt: def("ext " + std::to_string(n.ref)); break;
+      case N::kConst:
+        def("const " + std::to_string(n.bits));
+        break;
+      case N::kExt:
+        def("ext " + std::to_string(n.ref));
+        break;
       case N::kOp: {
         std::string s(name_of_op(n.op));
         if (n.op == TENON_S_CMP) {
@@ -69,22 +81,47 @@ struct Writer {
         def(s);
         break;
       }
-      case N::kSplat: def("splat " + v(n.args[0])); break;
-      case N::kIota: def("iota " + v(n.args[0])); break;
-      case N::kShuffle: def("rotate " + v(n.args[0]) + " by " + std::to_string(n.ref)); break;
-      case N::kLane: def("lane " + v(n.args[0])); break;
+      case N::kSplat:
+        def("splat " + v(n.args[0]));
+        break;
+      case N::kIota:
+        def("iota " + v(n.args[0]));
+        break;
+      case N::kShuffle:
+        def("rotate " + v(n.args[0]) + " by " + std::to_string(n.ref));
+        break;
+      case N::kLane:
+        def("lane " + v(n.args[0]));
+        break;
       case N::kLoad: {
         std::string s = "load " + place(n);
         if (n.args[1] != kNoValue) s += " if " + v(n.args[1]) + " else " + v(n.args[2]);
         def(s);
         break;
       }
-      case N::kFence: line("fence" + (n.args[0] != kNoValue ? " if " + v(n.args[0]) : std::string())); break;
-      case N::kStore: line(std::string(!n.stream ? "store " : n.args[3] == kNoValue ? "stream " : "stream if " + v(n.args[3]) + " ") + place(n) + " = " + v(n.args[1]) + (n.args[2] != kNoValue ? " if " + v(n.args[2]) : "")); break;
-      case N::kVar: def("var " + v(n.args[0])); break;
-      case N::kSet: line("set " + v(n.dst) + " = " + v(n.args[0])); break;
-      case N::kLocal: line("local" + std::to_string(n.ref) + " " + std::string(name_of(n.type)) + "[" + std::to_string(n.bits) + "]"); break;
-      case N::kTranspose: line("transpose " + place(n) + " to scratch[" + v(n.args[1]) + " by " + v(n.args[2]) + "]"); break;
+      case N::kFence:
+        line("fence" + (n.args[0] != kNoValue ? " if " + v(n.args[0]) : std::string()));
+        break;
+      case N::kStore:
+        line(std::string(!n.stream               ? "store "
+                         : n.args[3] == kNoValue ? "stream "
+                                                 : "stream if " + v(n.args[3]) + " ") +
+             place(n) + " = " + v(n.args[1]) +
+             (n.args[2] != kNoValue ? " if " + v(n.args[2]) : ""));
+        break;
+      case N::kVar:
+        def("var " + v(n.args[0]));
+        break;
+      case N::kSet:
+        line("set " + v(n.dst) + " = " + v(n.args[0]));
+        break;
+      case N::kLocal:
+        line("local" + std::to_string(n.ref) + " " + std::string(name_of(n.type)) + "[" +
+             std::to_string(n.bits) + "]");
+        break;
+      case N::kTranspose:
+        line("transpose " + place(n) + " to scratch[" + v(n.args[1]) + " by " + v(n.args[2]) + "]");
+        break;
       case N::kWeave: {
         std::string all;
         for (V x : n.list) all += (all.empty() ? "" : ", ") + v(x);
@@ -92,20 +129,40 @@ struct Writer {
         break;
       }
       case N::kMma:
-        line("mma " + std::to_string(n.list.size()) + " rows x " + std::to_string(n.bits) + " vectors of " + std::string(name_of(n.type)) + "x" +
-             std::to_string(n.lanes) + ", " + v(n.args[2]) + " steps, to local" + std::to_string(n.op));
+        line("mma " + std::to_string(n.list.size()) + " rows x " + std::to_string(n.bits) +
+             " vectors of " + std::string(name_of(n.type)) + "x" + std::to_string(n.lanes) + ", " +
+             v(n.args[2]) + " steps, to local" + std::to_string(n.op));
         break;
-      case N::kAddress: def("address of " + place(n)); break;
+      case N::kAddress:
+        def("address of " + place(n));
+        break;
       case N::kTaps:
-        line(std::string(n.full ? "depthwise" : "mma") + " taps " + v(n.args[2]) + ", " + std::to_string(n.ref) + " rows x " + std::to_string(n.bits) +
-             " vectors of " + std::string(name_of(n.type)) + "x" + std::to_string(n.lanes) + ", " + v(n.list[0]) + (n.full ? " columns" : " steps") +
-             (n.run != 0 ? " in runs of " + std::to_string(n.run) + " by " + std::to_string(n.run_step) : std::string()) + ", to local" + std::to_string(n.op));
+        line(std::string(n.full ? "depthwise" : "mma") + " taps " + v(n.args[2]) + ", " +
+             std::to_string(n.ref) + " rows x " + std::to_string(n.bits) + " vectors of " +
+             std::string(name_of(n.type)) + "x" + std::to_string(n.lanes) + ", " + v(n.list[0]) +
+             (n.full ? " columns" : " steps") +
+             (n.run != 0
+                  ? " in runs of " + std::to_string(n.run) + " by " + std::to_string(n.run_step)
+                  : std::string()) +
+             ", to local" + std::to_string(n.op));
         break;
-      case N::kSort: line("sort scratch[" + v(n.args[0]) + "] of " + v(n.stride) + " " + std::string(name_of(n.type)) + " with scratch[" + v(n.args[1]) + "]"); break;
-      case N::kAnyNan: def("any nan in " + std::to_string(n.ref) + " rows x " + v(n.args[0]) + " of local" + std::to_string(n.op)); break;
-      case N::kLaneId: def("lane id"); break;
-      case N::kBarrier: line(n.bits != 0 ? "barrier of all memory" : "barrier"); break;
-      case N::kComment: line("do " + n.text); break;
+      case N::kSort:
+        line("sort scratch[" + v(n.args[0]) + "] of " + v(n.stride) + " " +
+             std::string(name_of(n.type)) + " with scratch[" + v(n.args[1]) + "]");
+        break;
+      case N::kAnyNan:
+        def("any nan in " + std::to_string(n.ref) + " rows x " + v(n.args[0]) + " of local" +
+            std::to_string(n.op));
+        break;
+      case N::kLaneId:
+        def("lane id");
+        break;
+      case N::kBarrier:
+        line(n.bits != 0 ? "barrier of all memory" : "barrier");
+        break;
+      case N::kComment:
+        line("do " + n.text);
+        break;
     }
   }
 };
@@ -117,7 +174,8 @@ std::string to_text(const LoopTree& tree) {
   w.out = "tree " + tree.name + " {\n";
   if (tree.together) w.line("group of " + std::to_string(tree.group));
   for (size_t i = 0; i < tree.shared.size(); ++i) {
-    w.line("shared" + std::to_string(i) + " " + std::string(name_of(tree.shared[i].type)) + "[" + std::to_string(tree.shared[i].elements) + "]");
+    w.line("shared" + std::to_string(i) + " " + std::string(name_of(tree.shared[i].type)) + "[" +
+           std::to_string(tree.shared[i].elements) + "]");
   }
   for (const Node& n : tree.body) w.node(n);
   return w.out + "}\n";

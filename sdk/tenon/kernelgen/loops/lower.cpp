@@ -7,16 +7,22 @@ namespace {
 using Lowering = bool (*)(Emitter& e, const Schedule& schedule, std::string* why);
 
 Lowering loops_of(const Schedule& schedule) {
-  if (schedule.together) return schedule.shape == Shape::kContraction ? lower_group_contraction : lower_group_rows;
+  if (schedule.together)
+    return schedule.shape == Shape::kContraction ? lower_group_contraction : lower_group_rows;
   switch (schedule.shape) {
-    case Shape::kContraction: return lower_contraction;
-    case Shape::kConvolution: return lower_convolution;
-    case Shape::kOrdered: return lower_ordered;
-    case Shape::kAttention: return lower_attention;
+    case Shape::kContraction:
+      return lower_contraction;
+    case Shape::kConvolution:
+      return lower_convolution;
+    case Shape::kOrdered:
+      return lower_ordered;
+    case Shape::kAttention:
+      return lower_attention;
     case Shape::kPointwise:
     case Shape::kRowReduction:
     case Shape::kColumnReduction:
-    case Shape::kTranspose: break;
+    case Shape::kTranspose:
+      break;
   }
   return lower_rows;
 }

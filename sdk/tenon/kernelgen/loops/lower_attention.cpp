@@ -1,6 +1,7 @@
-// Attention in one pass over the keys: for a block of queries and a block of keys the scores are a tile in L2, each
-// query keeps its largest score and its sum so far, and what it has gathered is scaled down when a larger score comes.
-// Scale, masks and caps are the stage's `step` over the score tile.
+// Attention in one pass over the keys: for a block of queries and a block of keys the scores are a
+// tile in L2, each query keeps its largest score and its sum so far, and what it has gathered is
+// scaled down when a larger score comes. Scale, masks and caps are the stage's `step` over the
+// score tile.
 #include <algorithm>
 #include <limits>
 
@@ -11,7 +12,8 @@ namespace {
 
 class Attention {
  public:
-  Attention(Emitter& e, const Schedule& s) : e_(e), s_(s), p_(e.pool()), st_(e.prepared().kernel.stages[0]) {}
+  Attention(Emitter& e, const Schedule& s)
+      : e_(e), s_(s), p_(e.pool()), st_(e.prepared().kernel.stages[0]) {}
 
   bool run(std::string* why) {
     i_ = s_.rows[0];
@@ -24,7 +26,8 @@ class Attention {
     const uint32_t qd[] = {d_}, kd[] = {j_, d_}, vd[] = {j_, v_};
     std::vector<E> q, k, v;
     E rest = kNone;
-    if (!p_.affine(p_.arg(st_.a, 2), qd, &q, &rest) || !p_.affine(p_.arg(st_.b, 2), kd, &k, &rest) ||
+    if (!p_.affine(p_.arg(st_.a, 2), qd, &q, &rest) ||
+        !p_.affine(p_.arg(st_.b, 2), kd, &k, &rest) ||
         !p_.affine(p_.arg(st_.value[0], 2), vd, &v, &rest)) {
       *why = "queries, keys or values do not lie in strides";
       return false;
@@ -103,7 +106,9 @@ class Attention {
       pack_keys(j0, jn);
       pack_values(j0, jn);
       loop(e_.integer(0), rows, s_.mr, [&](Val r0) {
-        const Val padded = e_.mul(e_.div(e_.add(e_.sub(jn, j0), e_.integer(panel_ - 1)), e_.integer(panel_)), e_.integer(panel_));
+        const Val padded =
+            e_.mul(e_.div(e_.add(e_.sub(jn, j0), e_.integer(panel_ - 1)), e_.integer(panel_)),
+                   e_.integer(panel_));
         score(i0, r0, j0, jn);
         for (uint32_t r = 0; r < s_.mr; ++r) weigh(e_.add(r0, e_.integer(r)), padded);
         gather(r0, e_.sub(jn, j0));
@@ -117,8 +122,10 @@ class Attention {
     e_.comment("stage 0 Pack b");
     loop(j0, jn, w_, [&](Val j) {
       const Val in = e_.sub(j, j0);
-      const Val to = e_.add(e_.add(at(k_panels_), e_.mul(e_.mul(e_.div(in, e_.integer(panel_)), e_.scalar(features_)), e_.integer(panel_))),
-                            e_.mod(in, e_.integer(panel_)));
+      const Val to = e_.add(
+          e_.add(at(k_panels_), e_.mul(e_.mul(e_.div(in, e_.integer(panel_)), e_.scalar(features_)),
+                                       e_.integer(panel_))),
+          e_.mod(in, e_.integer(panel_)));
       auto by_feature = [&](Val from, bool masked) {
         loop(from, e_.scalar(features_), 1, [&](Val d) {
           e_.bind(d_, d);
@@ -127,7 +134,8 @@ class Attention {
       };
       Node branch;
       branch.kind = N::kIf;
-      branch.args[0] = e_.apply(TENON_S_CMP, TENON_I64, {e_.add(j, e_.integer(w_)), jn}, TENON_CMP_LE).v;
+      branch.args[0] =
+          e_.apply(TENON_S_CMP, TENON_I64, {e_.add(j, e_.integer(w_)), jn}, TENON_CMP_LE).v;
       e_.open();
       if (k_unit_) {
         // Squares are turned over in registers.
@@ -161,7 +169,9 @@ class Attention {
   // Values of the block by panels of their columns; columns that are not there hold zeros.
   void pack_values(Val j0, Val jn) {
     loop(e_.integer(0), e_.scalar(value_row_), w_, [&](Val c) {
-      const Val to = e_.add(e_.add(at(v_panels_), e_.mul(e_.div(c, e_.integer(panel_)), e_.integer(panel_ * s_.block))), e_.mod(c, e_.integer(panel_)));
+      const Val to = e_.add(e_.add(at(v_panels_), e_.mul(e_.div(c, e_.integer(panel_)),
+                                                         e_.integer(panel_ * s_.block))),
+                            e_.mod(c, e_.integer(panel_)));
       const auto n = p_.value(wide_);
       loop(j0, jn, 1, [&](Val j) {
         e_.bind(j_, j);
@@ -198,11 +208,13 @@ class Attention {
     return n;
   }
 
-  // Scores of mr queries from r0 of the block with the keys of the block. Places without a key score below all.
+  // Scores of mr queries from r0 of the block with the keys of the block. Places without a key
+  // score below all.
   void score(Val i0, Val r0, Val j0, Val jn) {
     std::vector<Val> query;
     const Val last = e_.sub(e_.scalar(queries_), e_.integer(1));
-    for (uint32_t r = 0; r < s_.mr; ++r) query.push_back(e_.min(last, e_.add(e_.add(i0, r0), e_.integer(r))));
+    for (uint32_t r = 0; r < s_.mr; ++r)
+      query.push_back(e_.min(last, e_.add(e_.add(i0, r0), e_.integer(r))));
     loop(j0, jn, panel_, [&](Val j) {
       e_.comment("stage 0 Step");
       const Val in = e_.sub(j, j0);
@@ -213,7 +225,9 @@ class Attention {
       for (uint32_t r = 0; r < s_.mr; ++r) {
         const uint32_t row = p_.add_axis(queries_);
         e_.bind(row, query[r]);
-        n.list.push_back(e_.scalar(p_.substitute(p_.arg(st_.a, 2), {{p_.axis(i_), p_.axis(row)}, {p_.axis(d_), p_.integer(0)}})).v);
+        n.list.push_back(e_.scalar(p_.substitute(p_.arg(st_.a, 2), {{p_.axis(i_), p_.axis(row)},
+                                                                    {p_.axis(d_), p_.integer(0)}}))
+                             .v);
       }
       e_.emit(e_.depth(), n);
       e_.comment("stage 0 Map");
@@ -222,7 +236,8 @@ class Attention {
         const Val to = e_.add(e_.add(at(scores_), e_.mul(e_.add(r0, r), e_.integer(s_.block))), in);
         loop(e_.integer(0), e_.integer(panel_), w_, [&](Val c) {
           const Val key = e_.add(j, c);
-          const Val dot = e_.load_at(Space::kLocal, 0, TENON_F32, e_.add(e_.mul(r, e_.integer(panel_)), c), s_.lanes);
+          const Val dot = e_.load_at(Space::kLocal, 0, TENON_F32,
+                                     e_.add(e_.mul(r, e_.integer(panel_)), c), s_.lanes);
           put(e_.add(to, c), modified(dot, key, jn));
         });
       });
@@ -234,14 +249,16 @@ class Attention {
     key.varies = true;
     e_.vector_axis = j_;
     e_.bind(j_, key);
-    const Val lane = e_.vector(p_.axis(j_)), inside = e_.less(lane, e_.as_type(jn, e_.type(lane.v)));
+    const Val lane = e_.vector(p_.axis(j_)),
+              inside = e_.less(lane, e_.as_type(jn, e_.type(lane.v)));
     e_.mask = inside.v;
     e_.mask_depth = e_.depth();
     dot.depth = e_.depth();
     e_.states = {dot};
     Val s = e_.splat(e_.vector(st_.step[0]), s_.lanes);
     s.depth = e_.depth();
-    s = e_.apply(TENON_S_SELECT, TENON_F32, {inside, s, wide(-std::numeric_limits<double>::infinity())});
+    s = e_.apply(TENON_S_SELECT, TENON_F32,
+                 {inside, s, wide(-std::numeric_limits<double>::infinity())});
     e_.states.clear();
     e_.mask = kNoValue;
     e_.vector_axis = ~0u;
@@ -268,13 +285,15 @@ class Attention {
 
   Val now(V var) const { return {var, e_.depth(), true}; }
 
-  // Scores of one query to weights; what it had gathered, and its sum, in terms of the largest score so far.
+  // Scores of one query to weights; what it had gathered, and its sum, in terms of the largest
+  // score so far.
   void weigh(Val r, Val padded) {
     e_.comment("stage 0 Merge");
     const Val row = e_.add(at(scores_), e_.mul(r, e_.integer(s_.block)));
     const double low = -std::numeric_limits<double>::infinity();
     const V best = e_.declare(wide(low));
-    loop(e_.integer(0), padded, w_, [&](Val c) { e_.set(best, f(TENON_S_MAX, now(best), get(e_.add(row, c), s_.lanes))); });
+    loop(e_.integer(0), padded, w_,
+         [&](Val c) { e_.set(best, f(TENON_S_MAX, now(best), get(e_.add(row, c), s_.lanes))); });
     const Val before = get(e_.add(at(top_), r), 1);
     const Val top = f(TENON_S_MAX, before, across(now(best), TENON_S_MAX));
     // A query that has seen no key yet: its weights are zero, not undefined.
@@ -282,13 +301,15 @@ class Attention {
     const Val base = e_.apply(TENON_S_SELECT, TENON_F32, {none, num(0), top});
     const V sum = e_.declare(wide(0));
     loop(e_.integer(0), padded, w_, [&](Val c) {
-      const Val x = e_.apply(TENON_S_EXP, TENON_F32, {f(TENON_S_SUB, get(e_.add(row, c), s_.lanes), base)});
+      const Val x =
+          e_.apply(TENON_S_EXP, TENON_F32, {f(TENON_S_SUB, get(e_.add(row, c), s_.lanes), base)});
       put(e_.add(row, c), x);
       e_.set(sum, f(TENON_S_ADD, now(sum), x));
     });
     const Val shrink = e_.apply(TENON_S_EXP, TENON_F32, {f(TENON_S_SUB, before, base)});
     const Val place = e_.add(at(sum_), r);
-    put(place, f(TENON_S_ADD, f(TENON_S_MUL, get(place, 1), shrink), across(now(sum), TENON_S_ADD)));
+    put(place,
+        f(TENON_S_ADD, f(TENON_S_MUL, get(place, 1), shrink), across(now(sum), TENON_S_ADD)));
     put(e_.add(at(top_), r), top);
     Node branch;
     branch.kind = N::kIf;
@@ -310,13 +331,16 @@ class Attention {
       n.args[0] = e_.add(at(v_panels_), e_.mul(panel, e_.integer(panel_ * s_.block))).v;
       n.args[1] = e_.integer(1).v;
       for (uint32_t r = 0; r < s_.mr; ++r) {
-        n.list.push_back(e_.add(at(scores_), e_.mul(e_.add(r0, e_.integer(r)), e_.integer(s_.block))).v);
+        n.list.push_back(
+            e_.add(at(scores_), e_.mul(e_.add(r0, e_.integer(r)), e_.integer(s_.block))).v);
       }
       e_.emit(e_.depth(), n);
       loop(e_.integer(0), e_.integer(s_.mr), 1, [&](Val r) {
-        const Val to = e_.add(e_.add(at(gathered_), e_.mul(e_.add(r0, r), e_.scalar(value_row_))), e_.mul(panel, e_.integer(panel_)));
+        const Val to = e_.add(e_.add(at(gathered_), e_.mul(e_.add(r0, r), e_.scalar(value_row_))),
+                              e_.mul(panel, e_.integer(panel_)));
         loop(e_.integer(0), e_.integer(panel_), w_, [&](Val c) {
-          const Val x = e_.load_at(Space::kLocal, 0, TENON_F32, e_.add(e_.mul(r, e_.integer(panel_)), c), s_.lanes);
+          const Val x = e_.load_at(Space::kLocal, 0, TENON_F32,
+                                   e_.add(e_.mul(r, e_.integer(panel_)), c), s_.lanes);
           put(e_.add(to, c), f(TENON_S_ADD, get(e_.add(to, c), s_.lanes), x));
         });
       });
@@ -327,7 +351,8 @@ class Attention {
     e_.comment("stage 0 Final");
     loop(e_.integer(0), rows, 1, [&](Val r) {
       e_.bind(i_, e_.add(i0, r));
-      const Val sum = get(e_.add(at(sum_), r), 1), mine = e_.add(at(gathered_), e_.mul(r, e_.scalar(value_row_)));
+      const Val sum = get(e_.add(at(sum_), r), 1),
+                mine = e_.add(at(gathered_), e_.mul(r, e_.scalar(value_row_)));
       auto one = [&](Val c, bool masked) {
         c.varies = true;
         e_.vector_axis = v_;
@@ -349,7 +374,8 @@ class Attention {
       };
       const Val n = e_.scalar(wide_);
       e_.loop(Bind::kVector, e_.integer(0), n, w_, true, [&](Val c) { one(c, false); });
-      e_.loop(Bind::kVector, e_.sub(n, e_.mod(n, e_.integer(w_))), n, w_, false, [&](Val c) { one(c, true); });
+      e_.loop(Bind::kVector, e_.sub(n, e_.mod(n, e_.integer(w_))), n, w_, false,
+              [&](Val c) { one(c, true); });
     });
   }
 
@@ -361,13 +387,18 @@ class Attention {
   int64_t w_ = 1, panel_ = 1;
   bool k_unit_ = false;
   E q_step_ = kNone, k_row_ = kNone;
-  E queries_ = kNone, keys_ = kNone, features_ = kNone, wide_ = kNone, value_panels_ = kNone, value_row_ = kNone;
-  // Byte offsets in scratch. scores: [row][key of the block]; panels as the product reads them; gathered: [row][column].
-  E scores_ = kNone, top_ = kNone, sum_ = kNone, k_panels_ = kNone, v_panels_ = kNone, gathered_ = kNone;
+  E queries_ = kNone, keys_ = kNone, features_ = kNone, wide_ = kNone, value_panels_ = kNone,
+    value_row_ = kNone;
+  // Byte offsets in scratch. scores: [row][key of the block]; panels as the product reads them;
+  // gathered: [row][column].
+  E scores_ = kNone, top_ = kNone, sum_ = kNone, k_panels_ = kNone, v_panels_ = kNone,
+    gathered_ = kNone;
 };
 
 }  // namespace
 
-bool lower_attention(Emitter& e, const Schedule& s, std::string* why) { return Attention(e, s).run(why); }
+bool lower_attention(Emitter& e, const Schedule& s, std::string* why) {
+  return Attention(e, s).run(why);
+}
 
 }  // namespace tenon::kernelgen

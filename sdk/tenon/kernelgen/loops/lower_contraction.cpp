@@ -1,5 +1,6 @@
-// Contractions: a register tile of rows x vectors, operands packed into panels where that pays, and the final values
-// as loops over the tile while it is in L1. Convolution is this with a guarded affine operand: packing evaluates it.
+// Contractions: a register tile of rows x vectors, operands packed into panels where that pays, and
+// the final values as loops over the tile while it is in L1. Convolution is this with a guarded
+// affine operand: packing evaluates it.
 #include <algorithm>
 #include <span>
 
@@ -11,7 +12,8 @@ namespace {
 
 class Contraction {
  public:
-  Contraction(Emitter& e, const Schedule& s) : e_(e), s_(s), p_(e.pool()), st_(e.prepared().kernel.stages[0]) {}
+  Contraction(Emitter& e, const Schedule& s)
+      : e_(e), s_(s), p_(e.pool()), st_(e.prepared().kernel.stages[0]) {}
 
   bool run() {
     a_ = s_.swapped ? st_.b : st_.a;
@@ -36,10 +38,12 @@ class Contraction {
     for (uint32_t r : st_.reduce) k_ = p_.mul(k_, p_.axes()[r].extent);
     std::vector<uint32_t> outer;
     for (uint32_t axis : st_.space) {
-      if (axis != row_ && std::find(s_.columns.begin(), s_.columns.end(), axis) == s_.columns.end()) outer.push_back(axis);
+      if (axis != row_ && std::find(s_.columns.begin(), s_.columns.end(), axis) == s_.columns.end())
+        outer.push_back(axis);
     }
     const E panels = p_.ceildiv(n_, panel_), blocks = p_.ceildiv(m_, s_.row_block);
-    loop_over_tiles(e_, s_, blocks, panels, outer, [&](Val block, Val panel) { one_item(block, panel); });
+    loop_over_tiles(e_, s_, blocks, panels, outer,
+                    [&](Val block, Val panel) { one_item(block, panel); });
     return true;
   }
 
@@ -60,7 +64,8 @@ class Contraction {
     e_.loop(Bind::kSerial, i0, in, s_.mr, false, [&](Val i) { strip(i, in); });
   }
 
-  // Whether the tile is a function over rows and a panel, or loops of this kernel over loads of any kind.
+  // Whether the tile is a function over rows and a panel, or loops of this kernel over loads of any
+  // kind.
   bool tiled() const { return s_.pack_b || s_.packed; }
 
   // Where the panel of this item begins, and how far apart its steps lie.
@@ -78,10 +83,11 @@ class Contraction {
   template <class F>
   void nest(const std::vector<uint32_t>& axes, size_t count, F body, size_t at = 0) {
     if (at == count) return body();
-    e_.loop(Bind::kSerial, e_.integer(0), e_.scalar(p_.axes()[axes[at]].extent), 1, false, [&](Val v) {
-      e_.bind(axes[at], v);
-      nest(axes, count, body, at + 1);
-    });
+    e_.loop(Bind::kSerial, e_.integer(0), e_.scalar(p_.axes()[axes[at]].extent), 1, false,
+            [&](Val v) {
+              e_.bind(axes[at], v);
+              nest(axes, count, body, at + 1);
+            });
   }
 
   // for lanes of `axis` in [lo, hi): full vectors, then one masked.
@@ -107,7 +113,8 @@ class Contraction {
         rest = e_.add(lo, e_.sub(n, e_.mod(n, e_.integer(w_))));
       }
     }
-    if (!(extent && *extent % w_ == 0)) e_.loop(Bind::kVector, rest, hi, w_, false, [&](Val at) { run(at, w_ > 1); });
+    if (!(extent && *extent % w_ == 0))
+      e_.loop(Bind::kVector, rest, hi, w_, false, [&](Val at) { run(at, w_ > 1); });
     e_.vector_axis = ~0u;
   }
 
@@ -117,7 +124,9 @@ class Contraction {
     return k;
   }
 
-  Val scratch(E base_bytes, DType t) { return e_.scalar(p_.floordiv(base_bytes, p_.integer(size_of(t)))); }
+  Val scratch(E base_bytes, DType t) {
+    return e_.scalar(p_.floordiv(base_bytes, p_.integer(size_of(t))));
+  }
 
   void pack_b() {
     e_.comment("stage 0 Pack b");
@@ -133,17 +142,22 @@ class Contraction {
     if (s_.columns.size() == 1) {
       nest(order_, depth, [&] {
         const Val row = e_.add(base, e_.mul(e_.scalar(linear_k()), e_.integer(stride_)));
-        const auto whole = p_.value(n_) && *p_.value(n_) % panel_ == 0 ? std::optional<int64_t>(panel_) : std::nullopt;
+        const auto whole = p_.value(n_) && *p_.value(n_) % panel_ == 0
+                               ? std::optional<int64_t>(panel_)
+                               : std::nullopt;
         lanes(s_.columns[0], j0_, jn_, whole, [&](Val at) {
-          e_.store_at(Space::kScratch, 0, acc_, e_.add(row, e_.sub(at, j0_)), e_.splat(e_.vector(b_), s_.lanes));
+          e_.store_at(Space::kScratch, 0, acc_, e_.add(row, e_.sub(at, j0_)),
+                      e_.splat(e_.vector(b_), s_.lanes));
         });
       });
       return;
     }
-    // Two column axes: the panel is cut into runs of the inner one, so that lanes never cross a row of the image.
+    // Two column axes: the panel is cut into runs of the inner one, so that lanes never cross a row
+    // of the image.
     const uint32_t outer = s_.columns[0], inner = s_.columns[1];
     const Val c = e_.scalar(p_.axes()[inner].extent);
-    const Val first = e_.div(j0_, c), last = e_.add(e_.div(e_.sub(jn_, e_.integer(1)), c), e_.integer(1));
+    const Val first = e_.div(j0_, c),
+              last = e_.add(e_.div(e_.sub(jn_, e_.integer(1)), c), e_.integer(1));
     e_.loop(Bind::kSerial, first, last, 1, false, [&](Val d) {
       e_.bind(outer, d);
       const Val start = e_.mul(d, c);
@@ -158,14 +172,15 @@ class Contraction {
     });
   }
 
-  // b is contiguous along the last reduction axis: square tiles are turned over in registers. What is left of the
-  // reduction, and the last panel, go element by element.
+  // b is contiguous along the last reduction axis: square tiles are turned over in registers. What
+  // is left of the reduction, and the last panel, go element by element.
   void pack_b_transposed(Val base) {
     const uint32_t k = order_.back();
     const Val extent = e_.scalar(p_.axes()[k].extent);
     Node branch;
     branch.kind = N::kIf;
-    const Val whole = e_.apply(TENON_S_CMP, TENON_I64, {e_.sub(jn_, j0_), e_.integer(panel_)}, TENON_CMP_EQ);
+    const Val whole =
+        e_.apply(TENON_S_CMP, TENON_I64, {e_.sub(jn_, j0_), e_.integer(panel_)}, TENON_CMP_EQ);
     branch.args[0] = whole.v;
     e_.open();
     nest(order_, order_.size() - 1, [&] {
@@ -213,7 +228,8 @@ class Contraction {
 
   void pack_a(Val i, Val m) {
     e_.comment("stage 0 Pack a");
-    if (a_at_ == kNone) a_at_ = e_.reserve(p_.add(p_.mul(a_row(), p_.integer(s_.mr)), p_.integer(w_)), read_, 1);
+    if (a_at_ == kNone)
+      a_at_ = e_.reserve(p_.add(p_.mul(a_row(), p_.integer(s_.mr)), p_.integer(w_)), read_, 1);
     const Val base = scratch(a_at_, read_), k = e_.scalar(a_row());
     const uint32_t last = order_.back();
     const Val last_row = e_.sub(m, e_.integer(1));
@@ -223,12 +239,14 @@ class Contraction {
       nest(order_, order_.size() - 1, [&] {
         const auto extent = p_.value(p_.axes()[last].extent);
         lanes(last, e_.integer(0), e_.scalar(p_.axes()[last].extent), extent, [&](Val) {
-          e_.store_at(Space::kScratch, 0, read_, e_.add(to, e_.scalar(linear_k())), e_.splat(e_.vector(a_), s_.lanes));
+          e_.store_at(Space::kScratch, 0, read_, e_.add(to, e_.scalar(linear_k())),
+                      e_.splat(e_.vector(a_), s_.lanes));
         });
       });
       // The other half of the last pair: b has a zero there, which may not meet what is no number.
       if (a_row() != k_) {
-        e_.store_at(Space::kScratch, 0, read_, e_.add(to, e_.scalar(k_)), e_.scalar(p_.number(0, read_)));
+        e_.store_at(Space::kScratch, 0, read_, e_.add(to, e_.scalar(k_)),
+                    e_.scalar(p_.number(0, read_)));
       }
     });
   }
@@ -269,8 +287,9 @@ class Contraction {
     epilogue(i, in);
   }
 
-  // Rows of the tiles that a strip chooses from, the tallest first: the last strip may have fewer rows than the others,
-  // and a matrix of few rows is read at the speed of memory, not of arithmetic.
+  // Rows of the tiles that a strip chooses from, the tallest first: the last strip may have fewer
+  // rows than the others, and a matrix of few rows is read at the speed of memory, not of
+  // arithmetic.
   std::vector<uint32_t> heights() const {
     const auto m = p_.value(m_);
     const uint32_t rest = m ? static_cast<uint32_t>(*m % s_.mr) : 0;
@@ -286,11 +305,13 @@ class Contraction {
     return out;
   }
 
-  void mma_of_height(Val left, const std::vector<uint32_t>& row, std::span<const uint32_t> choices) {
+  void mma_of_height(Val left, const std::vector<uint32_t>& row,
+                     std::span<const uint32_t> choices) {
     if (choices.size() == 1) return mma(row, choices[0]);
     Node branch;
     branch.kind = N::kIf;
-    branch.args[0] = e_.apply(TENON_S_CMP, TENON_I64, {left, e_.integer(choices[1])}, TENON_CMP_GT).v;
+    branch.args[0] =
+        e_.apply(TENON_S_CMP, TENON_I64, {left, e_.integer(choices[1])}, TENON_CMP_GT).v;
     e_.open();
     mma(row, choices[0]);
     branch.body = e_.close();
@@ -321,7 +342,8 @@ class Contraction {
     if (s_.pack_a) {
       n.args[1] = e_.integer(s_.pairs ? 2 : 1).v;
       const Val base = scratch(a_at_, read_), row_steps = e_.scalar(a_row());
-      for (uint32_t r = 0; r < height; ++r) n.list.push_back(e_.add(base, e_.mul(row_steps, e_.integer(r))).v);
+      for (uint32_t r = 0; r < height; ++r)
+        n.list.push_back(e_.add(base, e_.mul(row_steps, e_.integer(r))).v);
     } else {
       n.ref = e_.argument(p_.at(a_).ref, false);
       n.args[1] = s_.pairs ? e_.integer(2).v : e_.scalar(a_step_).v;
@@ -420,15 +442,19 @@ class Contraction {
       const std::unordered_map<E, E> rows = {{p_.axis(row_), p_.axis(row)}};
       const Val line = e_.mul(e_.sub(r, i), e_.integer(panel_));
       auto body = [&](Val at) {
-        const Val x = e_.load_at(Space::kLocal, 0, acc_, in_body(e_.add(line, e_.sub(at, j0_))), s_.lanes);
+        const Val x =
+            e_.load_at(Space::kLocal, 0, acc_, in_body(e_.add(line, e_.sub(at, j0_))), s_.lanes);
         e_.open_alias();
         e_.states = {x};
         std::vector<Val> values;
-        for (E f : st_.final) values.push_back(e_.vector(p_.substitute(p_.substitute(f, map), rows)));
+        for (E f : st_.final)
+          values.push_back(e_.vector(p_.substitute(p_.substitute(f, map), rows)));
         e_.states.clear();
         e_.close_alias();
         for (size_t f = 0; f < st_.store.size(); ++f) {
-          View v{st_.store[f].buffer, {p_.substitute(linear_offset(st_.store[f].index[0], column), rows)}, kNone};
+          View v{st_.store[f].buffer,
+                 {p_.substitute(linear_offset(st_.store[f].index[0], column), rows)},
+                 kNone};
           e_.store(v, values[f], w_ > 1);
         }
       };
@@ -463,6 +489,8 @@ class Contraction {
 
 }  // namespace
 
-bool lower_contraction(Emitter& e, const Schedule& s, std::string*) { return Contraction(e, s).run(); }
+bool lower_contraction(Emitter& e, const Schedule& s, std::string*) {
+  return Contraction(e, s).run();
+}
 
 }  // namespace tenon::kernelgen

@@ -1,8 +1,9 @@
-// Convolutions over operands in panels. A strip of rows gets a table of addresses, one per tap and row; taps that are
-// padding for the whole strip are left out, and where only some rows are outside their address is a row of zeros. One
-// call of the register tile sums all taps; the final values are a loop over the tile while it is in L1. Zeros cannot
-// change a sum, except that zero times a weight that is not finite is NaN: a strip at a border that holds a NaN is
-// summed again row by row, without the taps that are padding.
+// Convolutions over operands in panels. A strip of rows gets a table of addresses, one per tap and
+// row; taps that are padding for the whole strip are left out, and where only some rows are outside
+// their address is a row of zeros. One call of the register tile sums all taps; the final values
+// are a loop over the tile while it is in L1. Zeros cannot change a sum, except that zero times a
+// weight that is not finite is NaN: a strip at a border that holds a NaN is summed again row by
+// row, without the taps that are padding.
 #include <algorithm>
 #include <iterator>
 
@@ -14,7 +15,8 @@ namespace {
 
 class Convolution {
  public:
-  Convolution(Emitter& e, const Schedule& s) : e_(e), s_(s), p_(e.pool()), st_(e.prepared().kernel.stages[0]) {}
+  Convolution(Emitter& e, const Schedule& s)
+      : e_(e), s_(s), p_(e.pool()), st_(e.prepared().kernel.stages[0]) {}
 
   bool run(std::string* why) {
     acc_ = p_.type(st_.a);
@@ -35,21 +37,26 @@ class Convolution {
     if (runs()) {
       line_ = p_.axes()[s_.rows.back()].extent;
       strips_ = p_.integer(1);
-      for (size_t r = 0; r + 1 < s_.rows.size(); ++r) strips_ = p_.mul(strips_, p_.axes()[s_.rows[r]].extent);
+      for (size_t r = 0; r + 1 < s_.rows.size(); ++r)
+        strips_ = p_.mul(strips_, p_.axes()[s_.rows[r]].extent);
       strips_ = p_.mul(strips_, p_.ceildiv(line_, s_.mr));
     }
     const E panels = s_.panels == 0 ? p_.integer(1) : p_.ceildiv(n_, panel_ * s_.panels);
-    const E blocks = runs() ? p_.ceildiv(strips_, s_.row_block / s_.mr) : p_.ceildiv(m_, s_.row_block);
+    const E blocks =
+        runs() ? p_.ceildiv(strips_, s_.row_block / s_.mr) : p_.ceildiv(m_, s_.row_block);
     reserve_tables();
-    loop_over_tiles(e_, s_, blocks, panels, outer, [&](Val block, Val panel) { one_item(block, panel); });
+    loop_over_tiles(e_, s_, blocks, panels, outer,
+                    [&](Val block, Val panel) { one_item(block, panel); });
     return true;
   }
 
  private:
-  // Strips lie in one line of the image, and their table has the places that their rows see together.
+  // Strips lie in one line of the image, and their table has the places that their rows see
+  // together.
   bool runs() const { return s_.run_axis != ~0u; }
 
-  // The reduction axis along which both operands run: one call of the tile walks it. The others are taps.
+  // The reduction axis along which both operands run: one call of the tile walks it. The others are
+  // taps.
   bool find_inner(std::string* why) {
     taps_ = st_.reduce;
     if (s_.depthwise) {
@@ -60,7 +67,9 @@ class Convolution {
         std::vector<E> cx, cw;
         E rest;
         if (guard_ != kNone && p_.uses_axis(guard_, a)) continue;
-        if (!p_.affine(p_.arg(st_.b, 2), axes, &cx, &rest) || !p_.affine(p_.arg(st_.a, 2), axes, &cw, &rest)) continue;
+        if (!p_.affine(p_.arg(st_.b, 2), axes, &cx, &rest) ||
+            !p_.affine(p_.arg(st_.a, 2), axes, &cw, &rest))
+          continue;
         if (!p_.is_const(cx[0], 1) || !p_.is_const(cw[0], panel_)) continue;
         inner_ = a;
         taps_.erase(std::find(taps_.begin(), taps_.end(), a));
@@ -85,10 +94,10 @@ class Convolution {
     const E length = s_.depthwise ? n_ : length_;
     zeros_at_ = e_.reserve(p_.add(length, p_.integer(w_)), acc_, 1);
     e_.comment("stage 0 Pack zeros");
-    const Val base = scratch(zeros_at_, acc_), zero = e_.splat(e_.scalar(p_.number(0, acc_)), s_.lanes);
-    e_.loop(Bind::kVector, e_.integer(0), e_.scalar(length), w_, false, [&](Val at) {
-      e_.store_at(Space::kScratch, 0, acc_, e_.add(base, at), zero);
-    });
+    const Val base = scratch(zeros_at_, acc_),
+              zero = e_.splat(e_.scalar(p_.number(0, acc_)), s_.lanes);
+    e_.loop(Bind::kVector, e_.integer(0), e_.scalar(length), w_, false,
+            [&](Val at) { e_.store_at(Space::kScratch, 0, acc_, e_.add(base, at), zero); });
     zeros_ = address(Space::kScratch, 0, base);
   }
 
@@ -117,7 +126,8 @@ class Convolution {
       e_.emit(e_.depth(), tile);
     }
     if (runs()) return strips_of_lines(block, panel);
-    e_.loop(Bind::kSerial, i0, in, s_.mr, false, [&](Val i) { all_panels(panel, i, in, table(i)); });
+    e_.loop(Bind::kSerial, i0, in, s_.mr, false,
+            [&](Val i) { all_panels(panel, i, in, table(i)); });
   }
 
   void all_panels(Val panel, Val i, Val in, Val taps) {
@@ -130,11 +140,14 @@ class Convolution {
 
   void strips_of_lines(Val block, Val panel) {
     const int64_t together = s_.row_block / s_.mr;
-    const Val line = e_.scalar(line_), in_line = e_.scalar(p_.ceildiv(line_, s_.mr)), first = e_.mul(block, e_.integer(together));
+    const Val line = e_.scalar(line_), in_line = e_.scalar(p_.ceildiv(line_, s_.mr)),
+              first = e_.mul(block, e_.integer(together));
     const Val end = e_.min(e_.scalar(strips_), e_.add(first, e_.integer(together)));
     e_.loop(Bind::kSerial, first, end, 1, false, [&](Val strip) {
-      const Val begin = e_.mul(e_.div(strip, in_line), line), at = e_.mul(e_.mod(strip, in_line), e_.integer(s_.mr));
-      const Val i = e_.add(begin, at), in = e_.add(begin, e_.min(line, e_.add(at, e_.integer(s_.mr))));
+      const Val begin = e_.mul(e_.div(strip, in_line), line),
+                at = e_.mul(e_.mod(strip, in_line), e_.integer(s_.mr));
+      const Val i = e_.add(begin, at),
+                in = e_.add(begin, e_.min(line, e_.add(at, e_.integer(s_.mr))));
       all_panels(panel, i, in, table_of_runs(i, in));
     });
   }
@@ -142,10 +155,11 @@ class Convolution {
   template <class F>
   void nest(const std::vector<uint32_t>& axes, F body, size_t at = 0) {
     if (at == axes.size()) return body();
-    e_.loop(Bind::kSerial, e_.integer(0), e_.scalar(p_.axes()[axes[at]].extent), 1, false, [&](Val v) {
-      e_.bind(axes[at], v);
-      nest(axes, body, at + 1);
-    });
+    e_.loop(Bind::kSerial, e_.integer(0), e_.scalar(p_.axes()[axes[at]].extent), 1, false,
+            [&](Val v) {
+              e_.bind(axes[at], v);
+              nest(axes, body, at + 1);
+            });
   }
 
   // Fills the table for the strip at row i; returns how many taps it has.
@@ -184,50 +198,64 @@ class Convolution {
         }
         e_.store_at(Space::kScratch, 0, TENON_I64, e_.add(slot, e_.integer(r)), to);
       }
-      e_.store_at(Space::kScratch, 0, TENON_I64, e_.add(offsets, at), e_.scalar(p_.sub(tap_offset, first)));
+      e_.store_at(Space::kScratch, 0, TENON_I64, e_.add(offsets, at),
+                  e_.scalar(p_.sub(tap_offset, first)));
       const Val one = e_.integer(1);
       if (guard_ != kNone) {
-        const Val some = e_.apply(TENON_S_AND, TENON_PRED, {any, e_.apply(TENON_S_NOT, TENON_PRED, {all})});
-        e_.set(border_, e_.apply(TENON_S_SELECT, TENON_I64, {some, one, Val{border_, e_.depth(), false}}));
+        const Val some =
+            e_.apply(TENON_S_AND, TENON_PRED, {any, e_.apply(TENON_S_NOT, TENON_PRED, {all})});
+        e_.set(border_,
+               e_.apply(TENON_S_SELECT, TENON_I64, {some, one, Val{border_, e_.depth(), false}}));
       }
-      e_.set(count, e_.add(at, guard_ == kNone ? one : e_.apply(TENON_S_SELECT, TENON_I64, {any, one, e_.integer(0)})));
+      e_.set(count, e_.add(at, guard_ == kNone ? one
+                                               : e_.apply(TENON_S_SELECT, TENON_I64,
+                                                          {any, one, e_.integer(0)})));
     });
     return {count, e_.depth(), false};
   }
 
   int64_t run_taps() { return p_.value(p_.axes()[s_.run_axis].extent).value_or(1); }
 
-  // Fills the table for the strip [i, in) of one line: for each line of the filter the places that its rows see. Returns how many lines
-  // it has; those that are padding for the whole strip are left out. Rows beyond `in` see what the last one sees.
+  // Fills the table for the strip [i, in) of one line: for each line of the filter the places that
+  // its rows see. Returns how many lines it has; those that are padding for the whole strip are
+  // left out. Rows beyond `in` see what the last one sees.
   Val table_of_runs(Val i, Val in) {
     e_.comment("stage 0 Pack addresses");
     const int64_t places = (int64_t{s_.mr} - 1) * s_.run_step + run_taps();
     const uint32_t place = p_.add_axis(p_.integer(places));
-    std::unordered_map<E, E> rename = {{p_.axis(column_), p_.integer(0)}, {p_.axis(s_.run_axis), p_.axis(place)}};
+    std::unordered_map<E, E> rename = {{p_.axis(column_), p_.integer(0)},
+                                       {p_.axis(s_.run_axis), p_.axis(place)}};
     std::vector<uint32_t> own, lines;
     for (uint32_t a : s_.rows) {
       own.push_back(p_.add_axis(p_.axes()[a].extent));
       rename[p_.axis(a)] = p_.axis(own.back());
     }
     decode(e_, i, own);
-    std::copy_if(taps_.begin(), taps_.end(), std::back_inserter(lines), [&](uint32_t a) { return a != s_.run_axis; });
-    const Val rows = e_.sub(e_.sub(in, i), e_.integer(1)), last = e_.add(e_.mul(rows, e_.integer(s_.run_step)), e_.integer(run_taps() - 1));
+    std::copy_if(taps_.begin(), taps_.end(), std::back_inserter(lines),
+                 [&](uint32_t a) { return a != s_.run_axis; });
+    const Val rows = e_.sub(e_.sub(in, i), e_.integer(1)),
+              last = e_.add(e_.mul(rows, e_.integer(s_.run_step)), e_.integer(run_taps() - 1));
     const V count = e_.declare(e_.integer(0));
     if (guard_ != kNone) border_ = e_.declare(e_.integer(0));
-    const Val base = scratch(table_at_, TENON_I64), offsets = scratch(offsets_at_, TENON_I64), one = e_.integer(1);
+    const Val base = scratch(table_at_, TENON_I64), offsets = scratch(offsets_at_, TENON_I64),
+              one = e_.integer(1);
     const uint32_t x = e_.argument(p_.at(st_.b).ref, false);
-    const E weights = p_.substitute(p_.sub(weights_at(p_.integer(0)), weight_base(p_.integer(0))), {{p_.axis(s_.run_axis), p_.integer(0)}});
+    const E weights = p_.substitute(p_.sub(weights_at(p_.integer(0)), weight_base(p_.integer(0))),
+                                    {{p_.axis(s_.run_axis), p_.integer(0)}});
     nest(lines, [&] {
       const Val at{count, e_.depth(), false}, slot = e_.add(base, e_.mul(at, e_.integer(places)));
-      const V inside = guard_ == kNone ? kNoValue : e_.declare(e_.integer(0)), outside = guard_ == kNone ? kNoValue : e_.declare(e_.integer(0));
+      const V inside = guard_ == kNone ? kNoValue : e_.declare(e_.integer(0)),
+              outside = guard_ == kNone ? kNoValue : e_.declare(e_.integer(0));
       e_.loop(Bind::kSerial, e_.integer(0), e_.integer(places), 1, false, [&](Val number) {
         e_.bind(place, e_.min(number, last));
         Val to = address(Space::kBuffer, x, e_.scalar(p_.substitute(p_.arg(st_.b, 2), rename)));
         if (guard_ != kNone) {
           const Val in_image = e_.scalar(p_.substitute(guard_, rename));
           to = e_.apply(TENON_S_SELECT, TENON_I64, {in_image, to, zeros_});
-          e_.set(inside, e_.apply(TENON_S_SELECT, TENON_I64, {in_image, one, Val{inside, e_.depth(), false}}));
-          e_.set(outside, e_.apply(TENON_S_SELECT, TENON_I64, {in_image, Val{outside, e_.depth(), false}, one}));
+          e_.set(inside, e_.apply(TENON_S_SELECT, TENON_I64,
+                                  {in_image, one, Val{inside, e_.depth(), false}}));
+          e_.set(outside, e_.apply(TENON_S_SELECT, TENON_I64,
+                                   {in_image, Val{outside, e_.depth(), false}, one}));
         }
         e_.store_at(Space::kScratch, 0, TENON_I64, e_.add(slot, number), to);
       });
@@ -345,24 +373,28 @@ class Convolution {
     if (s_.depthwise) rename[p_.axis(column_)] = p_.integer(0);
     decode(e_, r, own);
     const V count = e_.declare(e_.integer(0));
-    const Val base = scratch(row_table_at_, TENON_I64), offsets = scratch(row_offsets_at_, TENON_I64);
+    const Val base = scratch(row_table_at_, TENON_I64),
+              offsets = scratch(row_offsets_at_, TENON_I64);
     const E tap = p_.sub(weights_at(p_.integer(0)), weight_base(p_.integer(0)));
     nest(taps_, [&] {
       const Val at{count, e_.depth(), false};
       const Val inside = e_.scalar(p_.substitute(guard_, rename));
-      const Val to = address(Space::kBuffer, e_.argument(p_.at(st_.b).ref, false), e_.scalar(p_.substitute(p_.arg(st_.b, 2), rename)));
+      const Val to = address(Space::kBuffer, e_.argument(p_.at(st_.b).ref, false),
+                             e_.scalar(p_.substitute(p_.arg(st_.b, 2), rename)));
       const Val slot = e_.add(base, e_.mul(at, e_.integer(s_.mr)));
       e_.loop(Bind::kSerial, e_.integer(0), e_.integer(s_.mr), 1, false, [&](Val copy) {
         Val where = e_.add(slot, copy);
         e_.store_at(Space::kScratch, 0, TENON_I64, where, to);
       });
       e_.store_at(Space::kScratch, 0, TENON_I64, e_.add(offsets, at), e_.scalar(tap));
-      e_.set(count, e_.add(at, e_.apply(TENON_S_SELECT, TENON_I64, {inside, e_.integer(1), e_.integer(0)})));
+      e_.set(count, e_.add(at, e_.apply(TENON_S_SELECT, TENON_I64,
+                                        {inside, e_.integer(1), e_.integer(0)})));
     });
     sum_taps(row_table_at_, row_offsets_at_, {count, e_.depth(), false}, weights, 1, false);
     const Val line = e_.mul(place, e_.integer(panel_));
     e_.loop(Bind::kSerial, e_.integer(0), e_.integer(panel_), w_, false, [&](Val v) {
-      e_.store_at(Space::kLocal, 0, acc_, e_.add(line, v), e_.load_at(Space::kLocal, 1, acc_, v, s_.lanes));
+      e_.store_at(Space::kLocal, 0, acc_, e_.add(line, v),
+                  e_.load_at(Space::kLocal, 1, acc_, v, s_.lanes));
     });
   }
 
@@ -432,6 +464,8 @@ class Convolution {
 
 }  // namespace
 
-bool lower_convolution(Emitter& e, const Schedule& s, std::string* why) { return Convolution(e, s).run(why); }
+bool lower_convolution(Emitter& e, const Schedule& s, std::string* why) {
+  return Convolution(e, s).run(why);
+}
 
 }  // namespace tenon::kernelgen

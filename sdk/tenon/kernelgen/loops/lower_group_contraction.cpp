@@ -1,5 +1,6 @@
-// Contractions and convolutions for groups of work items: a group computes a tile of rows x columns. It brings `depth` steps of both
-// operands into shared memory at a time, whatever their guards and strides are, and each item sums mr x nr products in registers.
+// Contractions and convolutions for groups of work items: a group computes a tile of rows x
+// columns. It brings `depth` steps of both operands into shared memory at a time, whatever their
+// guards and strides are, and each item sums mr x nr products in registers.
 #include <algorithm>
 
 #include "tenon/kernelgen/loops/lower_internal.h"
@@ -11,12 +12,18 @@ namespace {
 class GroupContraction {
  public:
   GroupContraction(Emitter& e, const Schedule& s)
-      : e_(e), s_(s), p_(e.pool()), st_(e.prepared().kernel.stages[0]), depth_(s.depth), group_rows_(s.group / s.group_columns) {}
+      : e_(e),
+        s_(s),
+        p_(e.pool()),
+        st_(e.prepared().kernel.stages[0]),
+        depth_(s.depth),
+        group_rows_(s.group / s.group_columns) {}
 
   void run() {
     acc_ = p_.type(st_.a);
     a_ = {s_.swapped ? st_.b : st_.a, s_.rows, product(s_.rows), group_rows_ * s_.mr};
-    b_ = {s_.swapped ? st_.a : st_.b, s_.columns, product(s_.columns), int64_t{s_.group_columns} * s_.nr};
+    b_ = {s_.swapped ? st_.a : st_.b, s_.columns, product(s_.columns),
+          int64_t{s_.group_columns} * s_.nr};
     sum_ = product(st_.reduce);
     for (Side* side : {&a_, &b_}) side->shared = e_.share(acc_, (side->width + 1) * depth_);
     std::vector<uint32_t> outer;
@@ -40,7 +47,7 @@ class GroupContraction {
     E count = kNone;
     int64_t width = 0;  // of the tile
     uint32_t shared = 0;
-    Val first;          // of the tile
+    Val first;  // of the tile
   };
 
   E product(const std::vector<uint32_t>& axes) {
@@ -54,32 +61,38 @@ class GroupContraction {
     b_.first = e_.mul(panel, e_.integer(b_.width));
     e_.comment("stage 0 Init");
     std::vector<V> acc;
-    for (uint32_t x = 0; x < s_.mr * s_.nr; ++x) acc.push_back(e_.declare(e_.scalar(p_.number(0, acc_))));
+    for (uint32_t x = 0; x < s_.mr * s_.nr; ++x)
+      acc.push_back(e_.declare(e_.scalar(p_.number(0, acc_))));
     e_.loop(Bind::kSerial, e_.integer(0), e_.scalar(sum_), depth_, false, [&](Val step) {
       fill(a_, step);
       fill(b_, step);
       e_.barrier(false);
       e_.comment("stage 0 Step");
-      e_.loop(Bind::kSerial, e_.integer(0), e_.integer(depth_), 1, false, [&](Val at) { multiply(at, acc); });
+      e_.loop(Bind::kSerial, e_.integer(0), e_.integer(depth_), 1, false,
+              [&](Val at) { multiply(at, acc); });
       e_.barrier(false);
     });
     epilogue(acc);
   }
 
-  // Whether neighbours along the sum lie side by side in memory, rather than neighbours along the free axes.
+  // Whether neighbours along the sum lie side by side in memory, rather than neighbours along the
+  // free axes.
   bool along_sum(const Side& side) {
     std::vector<E> loads;
     p_.loads(side.value, &loads);
     for (E l : loads) {
       std::vector<E> c;
       E rest;
-      const uint32_t axes[] = {st_.reduce.empty() ? side.axes.back() : st_.reduce.back(), side.axes.back()};
-      if (!st_.reduce.empty() && p_.affine(p_.arg(l, 2), axes, &c, &rest)) return p_.is_const(c[0], 1) && !p_.is_const(c[1], 1);
+      const uint32_t axes[] = {st_.reduce.empty() ? side.axes.back() : st_.reduce.back(),
+                               side.axes.back()};
+      if (!st_.reduce.empty() && p_.affine(p_.arg(l, 2), axes, &c, &rest))
+        return p_.is_const(c[0], 1) && !p_.is_const(c[1], 1);
     }
     return false;
   }
 
-  // shared[step * (width + 1) + place] = the element, or zero behind the end of the sum. Places behind the last row hold the last row.
+  // shared[step * (width + 1) + place] = the element, or zero behind the end of the sum. Places
+  // behind the last row hold the last row.
   void fill(const Side& side, Val begin) {
     e_.comment(&side == &a_ ? "stage 0 Fill a" : "stage 0 Fill b");
     e_.loop(Bind::kLanes, e_.integer(0), e_.integer(side.width * depth_), 1, false, [&](Val x) {
@@ -87,14 +100,17 @@ class GroupContraction {
       const Val inner = e_.mod(x, run), outer = e_.div(x, run);
       const Val place = along_sum(side) ? outer : inner, step = along_sum(side) ? inner : outer;
       const Val at = e_.add(begin, step), last = e_.sub(e_.scalar(sum_), e_.integer(1));
-      decode(e_, e_.min(e_.add(side.first, place), e_.sub(e_.scalar(side.count), e_.integer(1))), side.axes);
+      decode(e_, e_.min(e_.add(side.first, place), e_.sub(e_.scalar(side.count), e_.integer(1))),
+             side.axes);
       if (!st_.reduce.empty()) decode(e_, e_.min(at, last), st_.reduce);
       Val v = e_.as_type(e_.scalar(side.value), acc_);
       const auto steps = p_.value(sum_);
       if (!steps || *steps % depth_ != 0) {
-        v = e_.apply(TENON_S_SELECT, acc_, {e_.less(at, e_.scalar(sum_)), v, e_.scalar(p_.number(0, acc_))});
+        v = e_.apply(TENON_S_SELECT, acc_,
+                     {e_.less(at, e_.scalar(sum_)), v, e_.scalar(p_.number(0, acc_))});
       }
-      e_.store_at(Space::kShared, side.shared, acc_, e_.add(e_.mul(step, e_.integer(side.width + 1)), place), v);
+      e_.store_at(Space::kShared, side.shared, acc_,
+                  e_.add(e_.mul(step, e_.integer(side.width + 1)), place), v);
     });
   }
 
@@ -103,11 +119,13 @@ class GroupContraction {
       std::vector<Val> out;
       const Val line = e_.add(e_.mul(at, e_.integer(side.width + 1)), mine);
       for (uint32_t i = 0; i < count; ++i) {
-        out.push_back(e_.load_at(Space::kShared, side.shared, acc_, here(e_.add(line, e_.integer(i * apart))), 1));
+        out.push_back(e_.load_at(Space::kShared, side.shared, acc_,
+                                 here(e_.add(line, e_.integer(i * apart))), 1));
       }
       return out;
     };
-    const std::vector<Val> a = column(a_, row_, s_.mr, group_rows_), b = column(b_, column_, s_.nr, s_.group_columns);
+    const std::vector<Val> a = column(a_, row_, s_.mr, group_rows_),
+                           b = column(b_, column_, s_.nr, s_.group_columns);
     for (uint32_t r = 0; r < s_.mr; ++r) {
       for (uint32_t c = 0; c < s_.nr; ++c) {
         const V into = acc[r * s_.nr + c];
@@ -130,11 +148,13 @@ class GroupContraction {
     tile.bits = int64_t{s_.mr} * s_.nr;
     e_.emit(e_.depth(), tile);
     for (size_t i = 0; i < acc.size(); ++i) {
-      e_.store_at(Space::kLocal, 0, acc_, e_.integer(static_cast<int64_t>(i)), Val{acc[i], e_.depth(), false});
+      e_.store_at(Space::kLocal, 0, acc_, e_.integer(static_cast<int64_t>(i)),
+                  Val{acc[i], e_.depth(), false});
     }
     each(a_, row_, s_.mr, group_rows_, [&](Val r) {
       each(b_, column_, s_.nr, s_.group_columns, [&](Val c) {
-        const Val x = e_.load_at(Space::kLocal, 0, acc_, here(e_.add(e_.mul(r, e_.integer(s_.nr)), c)), 1);
+        const Val x =
+            e_.load_at(Space::kLocal, 0, acc_, here(e_.add(e_.mul(r, e_.integer(s_.nr)), c)), 1);
         e_.open_alias();
         e_.states = {x};
         std::vector<Val> values;
@@ -152,7 +172,8 @@ class GroupContraction {
     e_.loop(Bind::kSerial, e_.integer(0), e_.integer(count), 1, false, [&](Val i) {
       const Val at = e_.add(e_.add(side.first, mine), e_.mul(i, e_.integer(apart)));
       e_.only_if(e_.less(at, e_.scalar(side.count)), [&] {
-        // What follows from the place is not computed before it is known to be there: it may be loaded.
+        // What follows from the place is not computed before it is known to be there: it may be
+        // loaded.
         decode(e_, here(at), side.axes);
         body(i);
       });

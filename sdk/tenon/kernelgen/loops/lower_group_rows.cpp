@@ -1,5 +1,6 @@
-// Rows of reductions for groups of work items: a group takes one row, its items share the row's loops, and what they found meets in
-// shared memory by halving. Between passes the group meets, so that every item sees what the others have stored.
+// Rows of reductions for groups of work items: a group takes one row, its items share the row's
+// loops, and what they found meets in shared memory by halving. Between passes the group meets, so
+// that every item sees what the others have stored.
 #include <algorithm>
 #include <map>
 
@@ -14,7 +15,8 @@ class GroupRows {
 
   bool run(std::string* why) {
     for (const Stage& s : k_.stages) {
-      if (s.kind != StageKind::kMap && s.kind != StageKind::kReduce) return *why = "only maps and reductions run as rows", false;
+      if (s.kind != StageKind::kMap && s.kind != StageKind::kReduce)
+        return *why = "only maps and reductions run as rows", false;
     }
     E items = p_.integer(1);
     for (uint32_t a : k_.lead) items = p_.mul(items, p_.axes()[a].extent);
@@ -56,10 +58,11 @@ class GroupRows {
   template <class F>
   void serial(const std::vector<uint32_t>& axes, size_t at, F body) {
     if (at == axes.size()) return body();
-    e_.loop(Bind::kSerial, e_.integer(0), e_.scalar(p_.axes()[axes[at]].extent), 1, false, [&](Val v) {
-      e_.bind(axes[at], v);
-      serial(axes, at + 1, body);
-    });
+    e_.loop(Bind::kSerial, e_.integer(0), e_.scalar(p_.axes()[axes[at]].extent), 1, false,
+            [&](Val v) {
+              e_.bind(axes[at], v);
+              serial(axes, at + 1, body);
+            });
   }
 
   void one_pass(const Pass& pass) {
@@ -71,7 +74,8 @@ class GroupRows {
       return lanes(all, [&] { maps(pass); });
     }
     if (shares_points(pass)) {
-      return lanes(pass.space, [&] { sums(pass, [&](auto step) { serial(pass.reduce, 0, step); }, false); });
+      return lanes(pass.space,
+                   [&] { sums(pass, [&](auto step) { serial(pass.reduce, 0, step); }, false); });
     }
     // A sum of one step is taken by every item: there is nothing to meet about.
     const bool meet = !pass.reduce.empty();
@@ -121,7 +125,9 @@ class GroupRows {
     }
   }
 
-  static std::string label(size_t stage, const char* part) { return "stage " + std::to_string(stage) + " " + part; }
+  static std::string label(size_t stage, const char* part) {
+    return "stage " + std::to_string(stage) + " " + part;
+  }
 
   // What all items of the group know is stored by the first.
   void store(const View& view, Val v) {
@@ -180,7 +186,8 @@ class GroupRows {
     auto load = [&](Val place) {
       std::vector<Val> out;
       place.depth = e_.depth();
-      for (size_t i = 0; i < mine.size(); ++i) out.push_back(e_.load_at(Space::kShared, at[i], e_.type(mine[i].v), place, 1));
+      for (size_t i = 0; i < mine.size(); ++i)
+        out.push_back(e_.load_at(Space::kShared, at[i], e_.type(mine[i].v), place, 1));
       return out;
     };
     e_.loop(Bind::kHalving, e_.integer(s_.group / 2), e_.integer(0), 1, false, [&](Val half) {
@@ -190,7 +197,8 @@ class GroupRows {
         const std::vector<Val> other = load(e_.add(lane_, half));
         both.insert(both.end(), other.begin(), other.end());
         const std::vector<Val> merged = given(s.merge, both);
-        for (size_t i = 0; i < mine.size(); ++i) e_.store_at(Space::kShared, at[i], e_.type(mine[i].v), lane_, merged[i]);
+        for (size_t i = 0; i < mine.size(); ++i)
+          e_.store_at(Space::kShared, at[i], e_.type(mine[i].v), lane_, merged[i]);
       });
     });
     e_.barrier(false);
@@ -220,6 +228,8 @@ class GroupRows {
 
 }  // namespace
 
-bool lower_group_rows(Emitter& e, const Schedule& s, std::string* why) { return GroupRows(e, s).run(why); }
+bool lower_group_rows(Emitter& e, const Schedule& s, std::string* why) {
+  return GroupRows(e, s).run(why);
+}
 
 }  // namespace tenon::kernelgen

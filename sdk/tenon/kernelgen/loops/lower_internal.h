@@ -1,9 +1,9 @@
-// The part of lowering that turns expressions into instructions; loops for rows and for contractions are built on
-// it. Internal to kernelgen.
+// The part of lowering that turns expressions into instructions; loops for rows and for
+// contractions are built on it. Internal to kernelgen.
 //
-// Scopes are the open loops. An expression is emitted in the outermost scope where all it depends on is known, so
-// invariants leave loops by construction. Lanes run along one axis: as a *scalar* that axis is the first lane, as a
-// *vector* it is all of them.
+// Scopes are the open loops. An expression is emitted in the outermost scope where all it depends
+// on is known, so invariants leave loops by construction. Lanes run along one axis: as a *scalar*
+// that axis is the first lane, as a *vector* it is all of them.
 #ifndef TENON_KERNELGEN_LOOPS_LOWER_INTERNAL_H_
 #define TENON_KERNELGEN_LOOPS_LOWER_INTERNAL_H_
 
@@ -19,8 +19,8 @@ namespace tenon::kernelgen {
 
 struct Val {
   V v = kNoValue;
-  uint32_t depth = 0;  // scope that defines it
-  bool varies = false; // differs between the unrolled copies
+  uint32_t depth = 0;   // scope that defines it
+  bool varies = false;  // differs between the unrolled copies
 };
 
 class Emitter {
@@ -28,10 +28,10 @@ class Emitter {
   Emitter(Prepared& prepared, LoopTree* out);
 
   // ---- Scopes ----
-  void open();                      // a new innermost list of nodes
-  std::vector<Node> close();        // takes it away
+  void open();                // a new innermost list of nodes
+  std::vector<Node> close();  // takes it away
   uint32_t depth() const { return static_cast<uint32_t>(scopes_.size() - 1); }
-  void open_alias();                // a scope of names only: nodes still go to the current list
+  void open_alias();  // a scope of names only: nodes still go to the current list
   void close_alias();
   void bind(uint32_t axis, Val v);  // in the innermost scope, for the current copy
 
@@ -43,7 +43,8 @@ class Emitter {
   Val integer(int64_t v) { return scalar(p_.integer(v)); }
   Val scalar(E e) { return eval(e, false); }
   Val vector(E e) { return eval(e, true); }
-  Val apply(uint16_t code, DType type, std::vector<Val> args, uint32_t relation = 0, bool index = false);
+  Val apply(uint16_t code, DType type, std::vector<Val> args, uint32_t relation = 0,
+            bool index = false);
   Val add(Val a, Val b) { return apply(TENON_S_ADD, TENON_I64, {a, b}, 0, true); }
   Val sub(Val a, Val b) { return apply(TENON_S_SUB, TENON_I64, {a, b}, 0, true); }
   Val mul(Val a, Val b) { return apply(TENON_S_MUL, TENON_I64, {a, b}, 0, true); }
@@ -54,15 +55,16 @@ class Emitter {
   Val less(Val a, Val b) { return apply(TENON_S_CMP, TENON_I64, {a, b}, TENON_CMP_LT); }
   Val splat(Val v, uint32_t lanes);
   Val as_type(Val v, DType t);
-  V declare(Val init);              // a mutable copy, in the innermost scope
+  V declare(Val init);  // a mutable copy, in the innermost scope
   void set(V var, Val v);
 
   // Loads and stores by flat offset. `kind` vector: lanes along the vector axis.
   Val load(E load_expr, bool as_vector);
   void store(const View& view, Val v, bool as_vector);
-  Val load_at(Space space, uint32_t ref, DType t, Val address, uint32_t lanes, V mask = kNoValue, V other = kNoValue,
-              V stride = kNoValue);
-  void store_at(Space space, uint32_t ref, DType t, Val address, Val v, V mask = kNoValue, V stride = kNoValue);
+  Val load_at(Space space, uint32_t ref, DType t, Val address, uint32_t lanes, V mask = kNoValue,
+              V other = kNoValue, V stride = kNoValue);
+  void store_at(Space space, uint32_t ref, DType t, Val address, Val v, V mask = kNoValue,
+                V stride = kNoValue);
   // Makes loads of this element (unguarded) mean v from now on in the innermost scope.
   void forward(uint32_t buffer, E offset, Val v, bool as_vector);
   // In this scope the lanes of `load` are v: its guard is known to hold.
@@ -72,7 +74,8 @@ class Emitter {
   // Scratch: byte offset of a new region.
   E reserve(E elements, DType t, uint32_t multiple);
   void comment(const std::string& text);
-  // Groups: an array that its items share, the item's number, a meeting of all (`global`: what was written to any memory is seen).
+  // Groups: an array that its items share, the item's number, a meeting of all (`global`: what was
+  // written to any memory is seen).
   uint32_t share(DType t, int64_t elements);
   Val lane_id();
   void barrier(bool global);
@@ -112,16 +115,17 @@ class Emitter {
   // Lanes.
   uint32_t vector_axis = ~0u;
   uint32_t width = 1;
-  uint32_t copy = 0;             // which unrolled copy is being emitted
-  V mask = kNoValue;             // active lanes of the tail; kNoValue: all
+  uint32_t copy = 0;  // which unrolled copy is being emitted
+  V mask = kNoValue;  // active lanes of the tail; kNoValue: all
   uint32_t mask_depth = 0;
-  uint32_t vector_depth = 0;     // scope in which all lanes are there: whole vectors are loaded inside
-  uint32_t row_depth = 0;        // scope in which passes run: loads of what the kernel writes stay inside
-  bool lanes_are_rows = false;   // temps have one slot per lane
+  uint32_t vector_depth = 0;  // scope in which all lanes are there: whole vectors are loaded inside
+  uint32_t row_depth = 0;  // scope in which passes run: loads of what the kernel writes stay inside
+  bool lanes_are_rows = false;  // temps have one slot per lane
   uint32_t temp_copies = 1;
-  std::vector<bool> streamed;    // by buffer: whole vectors are stored past the caches, if `stream` says so
-  V stream = kNoValue;           // kNoValue: always
-  std::vector<Val> states;       // what State means now; by ordinal
+  std::vector<bool>
+      streamed;         // by buffer: whole vectors are stored past the caches, if `stream` says so
+  V stream = kNoValue;  // kNoValue: always
+  std::vector<Val> states;  // what State means now; by ordinal
 
  private:
   struct Scope {
@@ -177,10 +181,11 @@ bool lower_ordered(Emitter& e, const Schedule& s, std::string* why);
 // Splits a linear item into axis values, last axis fastest; binds them in the innermost scope.
 void decode(Emitter& e, Val item, const std::vector<uint32_t>& axes);
 
-// The range of a kernel over tiles: items are blocks of rows, within panels of columns, within the points of `outer`.
-// Binds the outer axes and calls body(block, panel).
+// The range of a kernel over tiles: items are blocks of rows, within panels of columns, within the
+// points of `outer`. Binds the outer axes and calls body(block, panel).
 template <class F>
-void loop_over_tiles(Emitter& e, const Schedule& s, E blocks, E panels, const std::vector<uint32_t>& outer, F body) {
+void loop_over_tiles(Emitter& e, const Schedule& s, E blocks, E panels,
+                     const std::vector<uint32_t>& outer, F body) {
   Pool& p = e.pool();
   E items = p.mul(panels, blocks);
   for (uint32_t axis : outer) items = p.mul(items, p.axes()[axis].extent);

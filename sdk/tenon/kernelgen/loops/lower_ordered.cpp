@@ -1,5 +1,5 @@
-// Scans, scatters and sorts: what must run in order along some axes. The lead axes are independent: ranges cut them,
-// and lanes run along one of them where memory allows.
+// Scans, scatters and sorts: what must run in order along some axes. The lead axes are independent:
+// ranges cut them, and lanes run along one of them where memory allows.
 #include <algorithm>
 
 #include "tenon/kernelgen/loops/lower_internal.h"
@@ -9,7 +9,8 @@ namespace {
 
 class Ordered {
  public:
-  Ordered(Emitter& e, const Schedule& s) : e_(e), s_(s), p_(e.pool()), k_(e.prepared().kernel), st_(k_.stages[0]) {}
+  Ordered(Emitter& e, const Schedule& s)
+      : e_(e), s_(s), p_(e.pool()), k_(e.prepared().kernel), st_(k_.stages[0]) {}
 
   void run() {
     std::vector<uint32_t> outer = k_.lead;
@@ -57,7 +58,8 @@ class Ordered {
     } else {
       e_.loop(Bind::kVector, lo, hi, w, true, [&](Val at) { run(at, false); });
       const Val n = e_.sub(hi, lo);
-      e_.loop(Bind::kVector, e_.add(lo, e_.sub(n, e_.mod(n, e_.integer(w)))), hi, w, false, [&](Val at) { run(at, true); });
+      e_.loop(Bind::kVector, e_.add(lo, e_.sub(n, e_.mod(n, e_.integer(w)))), hi, w, false,
+              [&](Val at) { run(at, true); });
     }
     e_.vector_axis = ~0u;
   }
@@ -69,11 +71,12 @@ class Ordered {
       body();
       return;
     }
-    e_.loop(Bind::kSerial, e_.integer(0), e_.scalar(p_.axes()[axes[at]].extent), 1, false, [&](Val v) {
-      v.varies = false;
-      e_.bind(axes[at], v);
-      serial(axes, at + 1, body);
-    });
+    e_.loop(Bind::kSerial, e_.integer(0), e_.scalar(p_.axes()[axes[at]].extent), 1, false,
+            [&](Val v) {
+              v.varies = false;
+              e_.bind(axes[at], v);
+              serial(axes, at + 1, body);
+            });
   }
 
   bool vectors() const { return e_.vector_axis != ~0u; }
@@ -176,19 +179,24 @@ class Ordered {
     for (E off : offsets) {
       std::vector<E> c;
       E rest = kNone;
-      if (!p_.affine(off, axis, &c, &rest) || !(p_.is_const(c[0], 1) || (p_.is_const(c[0], 0) && off != offsets[0]))) return ~0u;
+      if (!p_.affine(off, axis, &c, &rest) ||
+          !(p_.is_const(c[0], 1) || (p_.is_const(c[0], 0) && off != offsets[0])))
+        return ~0u;
     }
     return axis[0];
   }
 
-  // One stable sort per key, the least significant first: keys and places in scratch, and room to merge.
+  // One stable sort per key, the least significant first: keys and places in scratch, and room to
+  // merge.
   void sort() {
     const E n = p_.axes()[st_.reduce[0]].extent;
     DType widest = TENON_U32;
     for (E k : st_.step) widest = size_of(p_.type(k)) == 8 ? DType{TENON_U64} : widest;
     const E keys = reserve(n, TENON_U64), places = reserve(n, TENON_I64);
     const E keys2 = reserve(n, TENON_U64), places2 = reserve(n, TENON_I64);
-    auto element = [&](E region, DType t, Val i) { return e_.add(e_.scalar(p_.floordiv(region, p_.integer(size_of(t)))), i); };
+    auto element = [&](E region, DType t, Val i) {
+      return e_.add(e_.scalar(p_.floordiv(region, p_.integer(size_of(t)))), i);
+    };
     const Val count = e_.scalar(n);
     for (size_t k = st_.step.size(); k-- > 0;) {
       const DType t = p_.type(st_.step[k]);
@@ -208,19 +216,23 @@ class Ordered {
       Node node;
       node.kind = N::kSort;
       node.type = t;
-      const Val at[] = {element(keys, t, e_.integer(0)), element(places, TENON_I64, e_.integer(0)), element(keys2, t, e_.integer(0)),
+      const Val at[] = {element(keys, t, e_.integer(0)), element(places, TENON_I64, e_.integer(0)),
+                        element(keys2, t, e_.integer(0)),
                         element(places2, TENON_I64, e_.integer(0))};
       for (int i = 0; i < 4; ++i) node.args[i] = at[i].v;
       node.stride = count.v;
       e_.emit(e_.depth(), node);
     }
     e_.comment("stage 0 Map");
-    e_.loop(Bind::kSerial, e_.integer(0), e_.scalar(p_.axes()[st_.fill[0]].extent), 1, false, [&](Val j) {
-      e_.row_depth = e_.depth();
-      e_.bind(st_.fill[0], j);
-      e_.bind(st_.reduce[0], e_.load_at(Space::kScratch, 0, TENON_I64, element(places, TENON_I64, j), 1));
-      for (size_t r = 0; r < st_.store.size(); ++r) store(st_.store[r], e_.scalar(st_.value[r]));
-    });
+    e_.loop(Bind::kSerial, e_.integer(0), e_.scalar(p_.axes()[st_.fill[0]].extent), 1, false,
+            [&](Val j) {
+              e_.row_depth = e_.depth();
+              e_.bind(st_.fill[0], j);
+              e_.bind(st_.reduce[0],
+                      e_.load_at(Space::kScratch, 0, TENON_I64, element(places, TENON_I64, j), 1));
+              for (size_t r = 0; r < st_.store.size(); ++r)
+                store(st_.store[r], e_.scalar(st_.value[r]));
+            });
   }
 
   E reserve(E elements, DType t) { return e_.reserve(elements, t, 1); }

@@ -6,7 +6,9 @@
 namespace tenon::kernelgen {
 namespace {
 
-bool contains(const std::vector<uint32_t>& v, uint32_t x) { return std::find(v.begin(), v.end(), x) != v.end(); }
+bool contains(const std::vector<uint32_t>& v, uint32_t x) {
+  return std::find(v.begin(), v.end(), x) != v.end();
+}
 
 class Rows {
  public:
@@ -41,7 +43,8 @@ class Rows {
     e_.tree().range = size_program(p_, p_.mul(items, blocks));
     e_.tree().grain = s_.grain;
     const Val begin{e_.tree().begin, 0, false}, end{e_.tree().end, 0, false};
-    e_.loop(Bind::kRange, begin, end, 1, false, [&](Val item) { row(item, outer, blocks, lead_lanes); });
+    e_.loop(Bind::kRange, begin, end, 1, false,
+            [&](Val item) { row(item, outer, blocks, lead_lanes); });
     if (!e_.streamed.empty()) {
       Node fence;
       fence.kind = N::kFence;
@@ -52,8 +55,8 @@ class Rows {
   }
 
  private:
-  // Results that the kernel does not read, unless they lie where an operand of their form lies, which is in the cache
-  // already.
+  // Results that the kernel does not read, unless they lie where an operand of their form lies,
+  // which is in the cache already.
   void stream_results() {
     std::vector<bool> read(k_.buffers.size()), streamed(k_.buffers.size());
     for (const Stage& s : k_.stages) {
@@ -68,11 +71,14 @@ class Rows {
     if (!p_.is_const(large)) when = e_.scalar(large);
     for (uint32_t b = 0; b < k_.buffers.size(); ++b) {
       const Buffer& out = k_.buffers[b];
-      streamed[b] = out.role == Role::kOut && !read[b] && size_of(out.type) * e_.width >= 16 && out.type != TENON_PRED && lines_stay_whole(b, &when);
+      streamed[b] = out.role == Role::kOut && !read[b] && size_of(out.type) * e_.width >= 16 &&
+                    out.type != TENON_PRED && lines_stay_whole(b, &when);
       for (uint32_t i = 0; streamed[b] && i < k_.buffers.size(); ++i) {
         const Buffer& in = k_.buffers[i];
-        if (in.role != Role::kIn || !read[i] || in.type != out.type || in.dims != out.dims) continue;
-        all_of(&when, e_.apply(TENON_S_CMP, TENON_I64, {address_of(b), address_of(i)}, TENON_CMP_NE));
+        if (in.role != Role::kIn || !read[i] || in.type != out.type || in.dims != out.dims)
+          continue;
+        all_of(&when,
+               e_.apply(TENON_S_CMP, TENON_I64, {address_of(b), address_of(i)}, TENON_CMP_NE));
       }
     }
     if (std::ranges::none_of(streamed, [](bool s) { return s; })) return;
@@ -80,7 +86,8 @@ class Rows {
     e_.stream = when.v;
   }
 
-  // Rows begin at whole vectors: where only every other row did, stores of both kinds met in lines and lost a tenth.
+  // Rows begin at whole vectors: where only every other row did, stores of both kinds met in lines
+  // and lost a tenth.
   bool lines_stay_whole(uint32_t buffer, Val* when) {
     for (const Stage& s : k_.stages) {
       for (const View& v : s.store) {
@@ -99,7 +106,9 @@ class Rows {
     return true;
   }
 
-  void all_of(Val* when, Val also) { *when = when->v == kNoValue ? also : e_.apply(TENON_S_AND, TENON_PRED, {*when, also}); }
+  void all_of(Val* when, Val also) {
+    *when = when->v == kNoValue ? also : e_.apply(TENON_S_AND, TENON_PRED, {*when, also});
+  }
 
   Val address_of(uint32_t buffer) {
     Node n;
@@ -165,8 +174,11 @@ class Rows {
     });
   }
 
-  // The stage at one point of the woven axis. Not a binding: an axis is bound once along any path of scopes.
-  E at_point(E e, int64_t point) { return p_.substitute(e, {{p_.axis(s_.woven_axis), p_.integer(point)}}); }
+  // The stage at one point of the woven axis. Not a binding: an axis is bound once along any path
+  // of scopes.
+  E at_point(E e, int64_t point) {
+    return p_.substitute(e, {{p_.axis(s_.woven_axis), p_.integer(point)}});
+  }
 
   int64_t woven_points() { return p_.value(p_.axes()[s_.woven_axis].extent).value_or(0); }
 
@@ -184,7 +196,8 @@ class Rows {
     n.kind = N::kWeave;
     n.ref = e_.argument(to.buffer, true);
     n.type = k_.buffers[to.buffer].type;
-    for (int64_t i = 0; i < woven_points(); ++i) n.list.push_back(e_.splat(e_.vector(at_point(s.value[0], i)), e_.width).v);
+    for (int64_t i = 0; i < woven_points(); ++i)
+      n.list.push_back(e_.splat(e_.vector(at_point(s.value[0], i)), e_.width).v);
     n.args[0] = e_.scalar(at_point(to.index[0], 0)).v;
     e_.emit(e_.depth(), n);
   }
@@ -195,7 +208,8 @@ class Rows {
     e_.mask_depth = e_.depth();
     e_.mask = e_.less(lane, e_.as_type(n, e_.type(lane.v))).v;
     for (int64_t i = 0; i < woven_points(); ++i) {
-      const View to{k_.stages[0].store[0].buffer, {at_point(k_.stages[0].store[0].index[0], i)}, kNone};
+      const View to{
+          k_.stages[0].store[0].buffer, {at_point(k_.stages[0].store[0].index[0], i)}, kNone};
       e_.store(to, e_.vector(at_point(k_.stages[0].value[0], i)), true);
     }
     e_.mask = kNoValue;
@@ -203,9 +217,9 @@ class Rows {
 
   // ---- Transposes: lanes along one lead axis, squares along another ----
 
-  // Range over (other axes, blocks of `lanes` of the vector axis); inside, squares along the tile axis. A square of
-  // an operand that is contiguous along the tile axis is turned over into scratch; what does not fill a square is
-  // read with a stride.
+  // Range over (other axes, blocks of `lanes` of the vector axis); inside, squares along the tile
+  // axis. A square of an operand that is contiguous along the tile axis is turned over into
+  // scratch; what does not fill a square is read with a stride.
   void tiles() {
     e_.lanes_are_rows = false;
     e_.vector_axis = s_.vector_axis;
@@ -237,8 +251,10 @@ class Rows {
         const E guard = p_.arg(l, 0);
         if (guard == kNone) continue;
         // Bounds that hold for the first and the last lane hold for all.
-        const E last = p_.substitute(guard, {{p_.axis(s_.vector_axis), p_.add(p_.axis(s_.vector_axis), p_.integer(w - 1))}});
-        for (E bound : {guard, last}) whole = e_.apply(TENON_S_AND, TENON_PRED, {whole, e_.scalar(bound)}, 0);
+        const E last = p_.substitute(
+            guard, {{p_.axis(s_.vector_axis), p_.add(p_.axis(s_.vector_axis), p_.integer(w - 1))}});
+        for (E bound : {guard, last})
+          whole = e_.apply(TENON_S_AND, TENON_PRED, {whole, e_.scalar(bound)}, 0);
       }
       Node branch;
       branch.kind = N::kIf;
@@ -250,14 +266,16 @@ class Rows {
       e_.loop(Bind::kSerial, done, tall, 1, false, [&](Val at) { line(at, base, kNone); });
       branch.body = e_.close();
       e_.open();
-      e_.loop(Bind::kSerial, e_.integer(0), tall, 1, false, [&](Val at) { line(at, base, extent); });
+      e_.loop(Bind::kSerial, e_.integer(0), tall, 1, false,
+              [&](Val at) { line(at, base, extent); });
       branch.other = e_.close();
       e_.vector_depth = 0;
       e_.emit(e_.depth(), branch);
     });
   }
 
-  // Loads of f32-sized elements that are turned over: contiguous along the tile axis, with a stride along the lanes.
+  // Loads of f32-sized elements that are turned over: contiguous along the tile axis, with a stride
+  // along the lanes.
   std::vector<E> turned_loads() {
     std::vector<E> loads, out;
     for (E v : k_.stages[0].value) p_.loads(v, &loads);
@@ -266,18 +284,22 @@ class Rows {
       std::vector<E> c;
       E rest;
       const uint32_t bytes = size_of(p_.type(l)) * e_.width;
-      if (p_.type(l) == TENON_PRED || (bytes != 64 && bytes != 32 && bytes != 16) || !p_.affine(p_.arg(l, 2), axes, &c, &rest)) continue;
+      if (p_.type(l) == TENON_PRED || (bytes != 64 && bytes != 32 && bytes != 16) ||
+          !p_.affine(p_.arg(l, 2), axes, &c, &rest))
+        continue;
       if (!p_.is_const(c[1], 1) || p_.is_const(c[0], 0) || p_.is_const(c[0], 1)) continue;
       if (p_.arg(l, 0) == kNone || may_hold_whole(p_.arg(l, 0))) out.push_back(l);
     }
     return out;
   }
 
-  // A guard that is known for a block: bounds that do not depend on the tile axis (schedule.cpp saw to it for one load at least).
+  // A guard that is known for a block: bounds that do not depend on the tile axis (schedule.cpp saw
+  // to it for one load at least).
   bool may_hold_whole(E guard) {
     const Expr& x = p_.at(guard);
     if (x.kind != X::kOp || p_.uses_axis(guard, s_.tile_axis)) return false;
-    if (x.op == TENON_S_AND) return may_hold_whole(p_.arg(guard, 0)) && may_hold_whole(p_.arg(guard, 1));
+    if (x.op == TENON_S_AND)
+      return may_hold_whole(p_.arg(guard, 0)) && may_hold_whole(p_.arg(guard, 1));
     std::vector<E> data;
     p_.loads(guard, &data);
     return x.op == TENON_S_CMP && x.ref != TENON_CMP_EQ && x.ref != TENON_CMP_NE && data.empty();
@@ -315,7 +337,8 @@ class Rows {
       n.kind = N::kTranspose;
       n.ref = e_.argument(p_.at(l).ref, false);
       n.type = t;
-      n.args[0] = e_.scalar(p_.substitute(p_.arg(l, 2), {{p_.axis(s_.tile_axis), p_.axis(corner)}})).v;
+      n.args[0] =
+          e_.scalar(p_.substitute(p_.arg(l, 2), {{p_.axis(s_.tile_axis), p_.axis(corner)}})).v;
       n.stride = e_.scalar(c[0]).v;
       n.args[1] = e_.scalar(p_.floordiv(tile_at_[l], p_.integer(size_of(t)))).v;
       n.args[2] = e_.integer(w).v;
@@ -327,7 +350,8 @@ class Rows {
       e_.bind(s_.tile_axis, e_.add(at, r));
       for (auto& [l, place] : turned) {
         const DType t = p_.type(l);
-        const Val from = e_.add(e_.scalar(p_.floordiv(place, p_.integer(size_of(t)))), e_.mul(r, e_.integer(w)));
+        const Val from =
+            e_.add(e_.scalar(p_.floordiv(place, p_.integer(size_of(t)))), e_.mul(r, e_.integer(w)));
         const Val lanes = e_.load_at(Space::kScratch, 0, t, from, e_.width);
         e_.forward(p_.at(l).ref, p_.arg(l, 2), lanes, true);
         if (p_.arg(l, 0) != kNone) e_.forward_guarded(l, lanes);
@@ -337,8 +361,8 @@ class Rows {
     });
   }
 
-  // for each lane group of [lo, hi): main loop of `unroll` vectors, then the rest one masked vector at a time. body
-  // runs with copies_ set.
+  // for each lane group of [lo, hi): main loop of `unroll` vectors, then the rest one masked vector
+  // at a time. body runs with copies_ set.
   template <class F>
   void lanes_loop(Val lo, Val hi, std::optional<int64_t> extent, uint32_t unroll, F body) {
     const uint32_t axis = e_.vector_axis;
@@ -441,7 +465,8 @@ class Rows {
     const uint32_t a = axes[at];
     if (a == e_.vector_axis) {
       const Val n = e_.scalar(p_.axes()[a].extent);
-      lanes_loop(e_.integer(0), n, p_.value(p_.axes()[a].extent), inner_unroll_, [&] { serial_loops(axes, at + 1, body); });
+      lanes_loop(e_.integer(0), n, p_.value(p_.axes()[a].extent), inner_unroll_,
+                 [&] { serial_loops(axes, at + 1, body); });
       return;
     }
     e_.loop(Bind::kSerial, e_.integer(0), e_.scalar(p_.axes()[a].extent), 1, false, [&](Val v) {
@@ -502,7 +527,9 @@ class Rows {
     }
   }
 
-  static std::string label(size_t stage, const char* part) { return "stage " + std::to_string(stage) + " " + part; }
+  static std::string label(size_t stage, const char* part) {
+    return "stage " + std::to_string(stage) + " " + part;
+  }
 
   void body(const Pass& pass, const std::vector<States>& states) {
     for (size_t n = 0; n < pass.stages.size(); ++n) {
@@ -618,7 +645,8 @@ class Rows {
       for (uint32_t c = 0; c < copies; ++c) parts.push_back(current(states[n].vars[c]));
       while (parts.size() > 1) {
         std::vector<std::vector<Val>> next;
-        for (size_t i = 0; i + 1 < parts.size(); i += 2) next.push_back(merge(s, parts[i], parts[i + 1]));
+        for (size_t i = 0; i + 1 < parts.size(); i += 2)
+          next.push_back(merge(s, parts[i], parts[i + 1]));
         if (parts.size() % 2) next.push_back(parts.back());
         parts = next;
       }
@@ -659,8 +687,12 @@ class Rows {
 
 }  // namespace
 
-bool lower_rows(Emitter& e, const Schedule& s, std::string* why) { return Rows(e, s).run(why); }
+bool lower_rows(Emitter& e, const Schedule& s, std::string* why) {
+  return Rows(e, s).run(why);
+}
 
-int64_t access_score(Pool& p, const Stage& s, uint32_t axis) { return Rows::contiguity(p, s, axis); }
+int64_t access_score(Pool& p, const Stage& s, uint32_t axis) {
+  return Rows::contiguity(p, s, axis);
+}
 
 }  // namespace tenon::kernelgen

@@ -1,5 +1,6 @@
-// Every float opcode's generated function against libm in long double: f32 within 4 ulp, f64 within 8 ulp, and the
-// special values of IEEE. lgamma and digamma are held to an absolute bound near their zeros.
+// Every float opcode's generated function against libm in long double: f32 within 4 ulp, f64 within
+// 8 ulp, and the special values of IEEE. lgamma and digamma are held to an absolute bound near
+// their zeros.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -17,7 +18,8 @@ Real digamma(Real x) {
   Real r = 0;
   for (; x < 40; x += 1) r -= 1 / x;
   const Real w = 1 / (x * x);
-  return r + std::log(x) - 0.5L / x - w * (1 / 12.L - w * (1 / 120.L - w * (1 / 252.L - w * (1 / 240.L - w * (5 / 660.L)))));
+  return r + std::log(x) - 0.5L / x -
+         w * (1 / 12.L - w * (1 / 120.L - w * (1 / 252.L - w * (1 / 240.L - w * (5 / 660.L)))));
 }
 
 // By Newton's method on the side where nothing cancels.
@@ -63,7 +65,9 @@ const Op kOps[] = {
     {TENON_S_CEIL, "ceil", [](Real x) { return std::ceil(x); }, -10, 10},
     {TENON_S_TRUNC, "trunc", [](Real x) { return std::trunc(x); }, -10, 10},
     {TENON_S_ROUND_EVEN, "round_even", [](Real x) { return std::nearbyint(x); }, -10, 10},
-    {TENON_S_SIGN, "sign", [](Real x) { return x > 0 ? 1.0L : x < 0 ? -1.0L : x; }, -1, 1},
+    {TENON_S_SIGN, "sign", [](Real x) { return x > 0   ? 1.0L
+                                               : x < 0 ? -1.0L
+                                                       : x; }, -1, 1},
     {TENON_S_ABS, "abs", [](Real x) { return std::fabs(x); }, -1, 1},
 };
 
@@ -116,20 +120,23 @@ std::vector<std::vector<double>> run(const Target& target, DType t, const std::v
 }
 
 std::vector<Target> targets() {
-  std::vector<Target> all = {Target::avx512(), Target::avx2(), Target::baseline(), Target::scalar()};
+  std::vector<Target> all = {Target::avx512(), Target::avx2(), Target::baseline(),
+                             Target::scalar()};
   std::erase_if(all, [](const Target& t) { return !testing::machine_has(t); });
   return all;
 }
 
 void expect_close(double got, Real want, DType t, double slack, const std::string& what) {
-  const Real rounded = t == TENON_F32 ? static_cast<Real>(static_cast<float>(want)) : static_cast<Real>(static_cast<double>(want));
+  const Real rounded = t == TENON_F32 ? static_cast<Real>(static_cast<float>(want))
+                                      : static_cast<Real>(static_cast<double>(want));
   if (std::isnan(rounded)) {
     EXPECT_TRUE(std::isnan(got)) << what << ": " << got;
   } else if (std::isinf(rounded)) {
     EXPECT_EQ(got, static_cast<double>(rounded)) << what;
   } else {
     const Real error = std::fabs(static_cast<Real>(got) - want);
-    EXPECT_LE(error, std::max<Real>((t == TENON_F32 ? 4 : 8) * ulp(want, t), slack)) << what << ": " << got << " not " << static_cast<double>(want);
+    EXPECT_LE(error, std::max<Real>((t == TENON_F32 ? 4 : 8) * ulp(want, t), slack))
+        << what << ": " << got << " not " << static_cast<double>(want);
   }
 }
 
@@ -139,7 +146,8 @@ TEST(Accuracy, Unary) {
     std::vector<Job> jobs;
     for (const Op& op : kOps) {
       std::uniform_real_distribution<double> u(op.low, op.high);
-      std::vector<double> x = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1.0, -1.0, 2.0, 0.5, -0.5, 1.5, 2.5, 1e-40, 1e-300, 1e-9, 1e30};
+      std::vector<double> x = {0.0, -0.0, INFINITY, -INFINITY, NAN,   1.0,    -1.0, 2.0,
+                               0.5, -0.5, 1.5,      2.5,       1e-40, 1e-300, 1e-9, 1e30};
       for (int i = 0; i < 3000; ++i) x.push_back(u(rng));
       for (double& v : x) {
         if (t == TENON_F32) v = static_cast<float>(v);
@@ -154,9 +162,11 @@ TEST(Accuracy, Unary) {
         for (size_t i = 0; i < got[j].size() && !::testing::Test::HasFailure(); ++i) {
           const double x = jobs[j].in[0][i];
           // Poles whose sign or value libm and scalar.h define differently are not asked.
-          if (op.op == TENON_S_DIGAMMA && ((x <= 0 && std::floor(x) == x) || !std::isfinite(x))) continue;
+          if (op.op == TENON_S_DIGAMMA && ((x <= 0 && std::floor(x) == x) || !std::isfinite(x)))
+            continue;
           char what[96];
-          std::snprintf(what, sizeof what, "%s %s %s(%.17g)", target.isa.c_str(), t == TENON_F32 ? "f32" : "f64", op.name, x);
+          std::snprintf(what, sizeof what, "%s %s %s(%.17g)", target.isa.c_str(),
+                        t == TENON_F32 ? "f32" : "f64", op.name, x);
           expect_close(got[j][i], op.f(x), static_cast<DType>(t), op.slack, what);
         }
       }
@@ -174,12 +184,19 @@ TEST(Accuracy, Binary) {
       {TENON_S_POW, "pow", [](Real a, Real b) { return std::pow(a, b); }},
       {TENON_S_ATAN2, "atan2", [](Real a, Real b) { return std::atan2(a, b); }},
       {TENON_S_REM, "rem", [](Real a, Real b) { return std::fmod(a, b); }},
-      {TENON_S_MAX, "max", [](Real a, Real b) { return std::isnan(a + b) ? a + b : a > b || (a == b && !std::signbit(a)) ? a : b; }},
-      {TENON_S_MIN, "min", [](Real a, Real b) { return std::isnan(a + b) ? a + b : a < b || (a == b && std::signbit(a)) ? a : b; }},
+      {TENON_S_MAX, "max",
+       [](Real a, Real b) {
+         return std::isnan(a + b) ? a + b : a > b || (a == b && !std::signbit(a)) ? a : b;
+       }},
+      {TENON_S_MIN, "min",
+       [](Real a, Real b) {
+         return std::isnan(a + b) ? a + b : a < b || (a == b && std::signbit(a)) ? a : b;
+       }},
   };
   std::mt19937_64 rng(5);
   std::vector<double> a, b;
-  const double odd[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1, -1, 2, -2, 3, -3, 0.5, -0.5, 1e-30, 1e30, 2.5};
+  const double odd[] = {0.0, -0.0, INFINITY, -INFINITY, NAN,  1,     -1,   2,
+                        -2,  3,    -3,       0.5,       -0.5, 1e-30, 1e30, 2.5};
   for (double x : odd) {
     for (double y : odd) {
       if (std::isinf(x) && std::isinf(y)) continue;
@@ -207,7 +224,8 @@ TEST(Accuracy, Binary) {
       for (size_t j = 0; j < jobs.size(); ++j) {
         for (size_t i = 0; i < a.size() && !::testing::Test::HasFailure(); ++i) {
           char what[96];
-          std::snprintf(what, sizeof what, "%s %s %s(%.17g, %.17g)", target.isa.c_str(), t == TENON_F32 ? "f32" : "f64", ops[j].name, a[i], b[i]);
+          std::snprintf(what, sizeof what, "%s %s %s(%.17g, %.17g)", target.isa.c_str(),
+                        t == TENON_F32 ? "f32" : "f64", ops[j].name, a[i], b[i]);
           const Real want = ops[j].f(a[i], b[i]);
           expect_close(got[j][i], want, static_cast<DType>(t), 0, what);
           if (want == 0) EXPECT_EQ(std::signbit(got[j][i]), std::signbit(want)) << what;

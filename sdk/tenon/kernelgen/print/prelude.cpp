@@ -3,40 +3,64 @@
 namespace tenon::kernelgen {
 namespace {
 
-bool is_half(DType t) { return t == TENON_F16 || t == TENON_BF16; }
+bool is_half(DType t) {
+  return t == TENON_F16 || t == TENON_BF16;
+}
 
 const char* scalar_name(DType t) {
   switch (t) {
-    case TENON_PRED: return "i32";
-    case TENON_I8: return "i8";
-    case TENON_I16: return "i16";
-    case TENON_I32: return "i32";
-    case TENON_I64: return "i64";
-    case TENON_U8: return "u8";
-    case TENON_U16: case TENON_F16: case TENON_BF16: return "u16";
-    case TENON_U32: return "u32";
-    case TENON_U64: return "u64";
-    case TENON_F32: return "f32";
-    default: return "f64";
+    case TENON_PRED:
+      return "i32";
+    case TENON_I8:
+      return "i8";
+    case TENON_I16:
+      return "i16";
+    case TENON_I32:
+      return "i32";
+    case TENON_I64:
+      return "i64";
+    case TENON_U8:
+      return "u8";
+    case TENON_U16:
+    case TENON_F16:
+    case TENON_BF16:
+      return "u16";
+    case TENON_U32:
+      return "u32";
+    case TENON_U64:
+      return "u64";
+    case TENON_F32:
+      return "f32";
+    default:
+      return "f64";
   }
 }
 
 DType signed_of(DType t) {
   switch (size_of(t)) {
-    case 1: return TENON_I8;
-    case 2: return TENON_I16;
-    case 4: return TENON_I32;
-    default: return TENON_I64;
+    case 1:
+      return TENON_I8;
+    case 2:
+      return TENON_I16;
+    case 4:
+      return TENON_I32;
+    default:
+      return TENON_I64;
   }
 }
-DType unsigned_of(DType t) { return static_cast<DType>(signed_of(t) + (TENON_U8 - TENON_I8)); }
+DType unsigned_of(DType t) {
+  return static_cast<DType>(signed_of(t) + (TENON_U8 - TENON_I8));
+}
 
 std::string replace_all(std::string s, std::string_view from, const std::string& to) {
-  for (size_t at = 0; (at = s.find(from, at)) != std::string::npos; at += to.size()) s.replace(at, from.size(), to);
+  for (size_t at = 0; (at = s.find(from, at)) != std::string::npos; at += to.size())
+    s.replace(at, from.size(), to);
   return s;
 }
 
-std::string number(int64_t v) { return std::to_string(v); }
+std::string number(int64_t v) {
+  return std::to_string(v);
+}
 
 }  // namespace
 
@@ -45,16 +69,20 @@ std::string Prelude::suffix(DType t, uint32_t lanes) const {
   return lanes > 1 ? s + "x" + number(lanes) : s;
 }
 
-std::string Prelude::memory_type(DType t) const { return t == TENON_PRED ? "u8" : scalar_name(t); }
+std::string Prelude::memory_type(DType t) const {
+  return t == TENON_PRED ? "u8" : scalar_name(t);
+}
 
 std::string Prelude::type(DType t, uint32_t lanes) {
   const std::string element = scalar_name(t);
   if (lanes == 1) return element;
   const std::string name = element + "x" + number(lanes);
   if (known_.insert("type " + name).second) {
-    types_ += "typedef " + element + " " + name + " __attribute__((ext_vector_type(" + number(lanes) + ")));\n";
-    types_ += "typedef " + element + " " + name + "_u __attribute__((ext_vector_type(" + number(lanes) +
-              "), aligned(" + number(size_of(t == TENON_PRED ? DType{TENON_I32} : t)) + "), may_alias));\n";
+    types_ += "typedef " + element + " " + name + " __attribute__((ext_vector_type(" +
+              number(lanes) + ")));\n";
+    types_ += "typedef " + element + " " + name + "_u __attribute__((ext_vector_type(" +
+              number(lanes) + "), aligned(" +
+              number(size_of(t == TENON_PRED ? DType{TENON_I32} : t)) + "), may_alias));\n";
   }
   return name;
 }
@@ -63,24 +91,29 @@ std::string Prelude::header() const {
   if (target_.dialect == Dialect::kOpenCl) {
     std::string s =
         "typedef char i8; typedef uchar u8; typedef short i16; typedef ushort u16;\n"
-        "typedef int i32; typedef uint u32; typedef long i64; typedef ulong u64; typedef float f32;\n"
+        "typedef int i32; typedef uint u32; typedef long i64; typedef ulong u64; typedef float "
+        "f32;\n"
         "#ifndef FN\n#define FN static\n#endif\n#define TABLE __constant\n"
         "#define SEL(T, m, a, b) ((m) ? (T)(a) : (T)(b))\n"
         "#define CVTS(T, x) ((T)(x))\n"
         "#define BITS(T, x) BITS_##T(x)\n"
-        "#define BITS_i32(x) as_int(x)\n#define BITS_u32(x) as_uint(x)\n#define BITS_f32(x) as_float(x)\n"
-        "#define BITS_i64(x) as_long(x)\n#define BITS_u64(x) as_ulong(x)\n#define BITS_f64(x) as_double(x)\n"
+        "#define BITS_i32(x) as_int(x)\n#define BITS_u32(x) as_uint(x)\n#define BITS_f32(x) "
+        "as_float(x)\n"
+        "#define BITS_i64(x) as_long(x)\n#define BITS_u64(x) as_ulong(x)\n#define BITS_f64(x) "
+        "as_double(x)\n"
         "#define BITS_i16(x) as_short(x)\n#define BITS_u16(x) as_ushort(x)\n"
         "#define BITS_i8(x) as_char(x)\n#define BITS_u8(x) as_uchar(x)\n"
         "#define INF_f32 as_float(0x7f800000)\n#define NAN_f32 as_float(0x7fc00000)\n";
     if (target_.fp64) {
       s = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n" + s +
           "typedef double f64;\n"
-          "#define INF_f64 as_double(0x7ff0000000000000L)\n#define NAN_f64 as_double(0x7ff8000000000000L)\n";
+          "#define INF_f64 as_double(0x7ff0000000000000L)\n#define NAN_f64 "
+          "as_double(0x7ff8000000000000L)\n";
     }
     return s;
   }
-  return "typedef signed char i8; typedef unsigned char u8; typedef short i16; typedef unsigned short u16;\n"
+  return "typedef signed char i8; typedef unsigned char u8; typedef short i16; typedef unsigned "
+         "short u16;\n"
          "typedef int i32; typedef unsigned u32; typedef long i64; typedef unsigned long u64;\n"
          "typedef float f32; typedef double f64;\n"
          "#define FN static inline __attribute__((always_inline, unused))\n"
@@ -93,7 +126,9 @@ std::string Prelude::header() const {
          "#define INF_f64 __builtin_inf()\n#define NAN_f64 __builtin_nan(\"\")\n";
 }
 
-void Prelude::add(const std::string&, const std::string& text) { functions_ += text; }
+void Prelude::add(const std::string&, const std::string& text) {
+  functions_ += text;
+}
 
 std::string Prelude::expand(std::string_view text, DType t, uint32_t lanes) {
   std::string s(text);
@@ -113,7 +148,10 @@ std::string Prelude::expand(std::string_view text, DType t, uint32_t lanes) {
         at += callee.size();
         continue;
       }
-      of = other == "f64" ? TENON_F64 : other == "f32" ? TENON_F32 : other == "i32" ? TENON_I32 : TENON_I64;
+      of = other == "f64"   ? TENON_F64
+           : other == "f32" ? TENON_F32
+           : other == "i32" ? TENON_I32
+                            : TENON_I64;
       ++close;
     }
     const std::string callee = need(name, of, lanes);
@@ -139,15 +177,19 @@ std::string Prelude::expand(std::string_view text, DType t, uint32_t lanes) {
   return s;
 }
 
-// ---- Integers ------------------------------------------------------------------------------------------------
+// ---- Integers
+// ------------------------------------------------------------------------------------------------
 
 // Division and shifts are loops over lanes: no instruction set has them as scalar.h defines them.
 std::string Prelude::integer_text(std::string_view f, DType t, uint32_t lanes) {
   const bool v = lanes > 1;
-  const std::string T = type(t, lanes), U = type(unsigned_of(t), lanes), name = std::string(f) + "_$n";
+  const std::string T = type(t, lanes), U = type(unsigned_of(t), lanes),
+                    name = std::string(f) + "_$n";
   const int bits = static_cast<int>(size_of(t)) * 8;
   const std::string B = number(bits);
-  auto two = [&](const std::string& body) { return "FN $F " + name + "($F a, $F b) { " + body + " }\n"; };
+  auto two = [&](const std::string& body) {
+    return "FN $F " + name + "($F a, $F b) { " + body + " }\n";
+  };
   auto one = [&](const std::string& body) { return "FN $F " + name + "($F a) { " + body + " }\n"; };
   auto lanewise2 = [&](const std::string& scalar) {
     if (!v) return two("return " + scalar + "(a, b);");
@@ -158,7 +200,8 @@ std::string Prelude::integer_text(std::string_view f, DType t, uint32_t lanes) {
     const char* op = f == "add" ? "+" : f == "sub" ? "-" : "*";
     // A narrow product of unsigned shorts would overflow int.
     const std::string w = !v && bits < 32 ? "(u32)" : "";
-    return two("return " + as_t + "(" + as_u + "(" + w + as_u + "a " + op + " " + w + as_u + "b));");
+    return two("return " + as_t + "(" + as_u + "(" + w + as_u + "a " + op + " " + w + as_u +
+               "b));");
   }
   if (f == "neg") return one("return " + as_t + "(" + as_u + "(" + as_u + "0 - " + as_u + "a));");
   if (f == "abs") {
@@ -176,15 +219,16 @@ std::string Prelude::integer_text(std::string_view f, DType t, uint32_t lanes) {
   if (f == "xor") return two("return ($F)(a ^ b);");
   if (f == "not") return one("return ($F)(~a);");
   if (f == "floor" || f == "ceil" || f == "trunc" || f == "round_even") return one("return a;");
-  if (v && (f == "div" || f == "rem" || f == "fdiv" || f == "fmod" || f == "shl" || f == "shr_a" || f == "shr_l" ||
-            f == "pow")) {
+  if (v && (f == "div" || f == "rem" || f == "fdiv" || f == "fmod" || f == "shl" || f == "shr_a" ||
+            f == "shr_l" || f == "pow")) {
     return lanewise2(need(f, t, 1));
   }
   if (v && (f == "popcount" || f == "clz")) {
     return one("$F r; for (int l = 0; l < $N; ++l) r[l] = " + need(f, t, 1) + "(a[l]); return r;");
   }
   if (f == "div" || f == "rem") {
-    const std::string zero = f == "div" ? "($F)-1" : "a", minus = f == "div" ? "($F)(0 - ($U)a)" : "($F)0";
+    const std::string zero = f == "div" ? "($F)-1" : "a",
+                      minus = f == "div" ? "($F)(0 - ($U)a)" : "($F)0";
     std::string body = "if (b == 0) return " + zero + "; ";
     if (is_signed(t)) body += "if (b == -1) return " + minus + "; ";
     return two(body + "return ($F)(a " + (f == "div" ? "/" : "%") + " b);");
@@ -193,8 +237,10 @@ std::string Prelude::integer_text(std::string_view f, DType t, uint32_t lanes) {
   if (f == "fmod") return two("if (b <= 0) return 0; $F r = a % b; return r < 0 ? r + b : r;");
   if (f == "shl") return two("return ($U)b >= " + B + " ? ($F)0 : ($F)(($U)a << ($U)b);");
   // An unsigned number has no sign to move in.
-  if (f == "shr_l" || (f == "shr_a" && !is_signed(t))) return two("return ($U)b >= " + B + " ? ($F)0 : ($F)(($U)a >> ($U)b);");
-  if (f == "shr_a") return two("return ($I)a >> (($U)b >= " + B + " ? " + number(bits - 1) + " : ($I)b);");
+  if (f == "shr_l" || (f == "shr_a" && !is_signed(t)))
+    return two("return ($U)b >= " + B + " ? ($F)0 : ($F)(($U)a >> ($U)b);");
+  if (f == "shr_a")
+    return two("return ($I)a >> (($U)b >= " + B + " ? " + number(bits - 1) + " : ($I)b);");
   if (f == "popcount") {
     return one("$U x = ($U)a; $F n = 0; while (x) { x &= ($U)(x - 1); ++n; } return n;");
   }
@@ -203,16 +249,19 @@ std::string Prelude::integer_text(std::string_view f, DType t, uint32_t lanes) {
   }
   if (f == "pow") {
     // By squaring; a negative exponent gives what 1 / a^|b| truncates to.
-    const std::string negative =
-        is_signed(t) ? "if (b < 0) return a == 1 ? ($F)1 : a == -1 ? ((b & 1) ? ($F)-1 : ($F)1) : a == 0 ? ($F)-1 : ($F)0; " : "";
+    const std::string negative = is_signed(t) ? "if (b < 0) return a == 1 ? ($F)1 : a == -1 ? ((b "
+                                                "& 1) ? ($F)-1 : ($F)1) : a == 0 ? ($F)-1 : ($F)0; "
+                                              : "";
     return two(negative +
-               "$U r = 1, x = ($U)a, n = ($U)b; while (n) { if (n & 1) r = ($U)((u64)r * x); x = ($U)((u64)x * x); n >>= 1; } "
+               "$U r = 1, x = ($U)a, n = ($U)b; while (n) { if (n & 1) r = ($U)((u64)r * x); x = "
+               "($U)((u64)x * x); n >>= 1; } "
                "return ($F)r;");
   }
   return "";
 }
 
-// ---- Memory --------------------------------------------------------------------------------------------------
+// ---- Memory
+// --------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -233,7 +282,10 @@ Masked masked_builtin(const Target& target, DType t, uint32_t lanes) {
     m.load = "__builtin_ia32_load" + kind + w + "_mask";
     m.store = "__builtin_ia32_store" + kind + w + "_mask";
     const char* element = f ? (bytes == 4 ? "float" : "double")
-                            : (bytes == 4 ? "int" : bytes == 8 ? "long long" : bytes == 2 ? "short" : "char");
+                            : (bytes == 4   ? "int"
+                               : bytes == 8 ? "long long"
+                               : bytes == 2 ? "short"
+                                            : "char");
     m.pointer = total == 64 && bytes >= 4 ? element : "G";
     m.vector = element;
     // The lane mask is i32 x lanes.
@@ -258,7 +310,8 @@ Masked masked_builtin(const Target& target, DType t, uint32_t lanes) {
 }  // namespace
 
 std::string Prelude::memory_text(std::string_view f, DType t, uint32_t lanes) {
-  const std::string E = memory_type(t), T = type(t, lanes), P = type(TENON_PRED, lanes), n = std::string(f) + "_$n";
+  const std::string E = memory_type(t), T = type(t, lanes), P = type(TENON_PRED, lanes),
+                    n = std::string(f) + "_$n";
   const std::string N = number(lanes);
   // pred: bytes in memory, i32 lanes in registers.
   if (t == TENON_PRED) {
@@ -266,24 +319,34 @@ std::string Prelude::memory_text(std::string_view f, DType t, uint32_t lanes) {
     auto u8 = [&](const char* g) { return need(g, TENON_U8, lanes); };
     const std::string in = "(__builtin_convertvector(b, " + T + ") != 0)";
     const std::string out = "__builtin_convertvector(v & 1, " + b + ")";
-    if (f == "ld") return "FN " + T + " " + n + "(const u8* p) { " + b + " b = " + u8("ld") + "(p); return " + in + "; }\n";
+    if (f == "ld")
+      return "FN " + T + " " + n + "(const u8* p) { " + b + " b = " + u8("ld") + "(p); return " +
+             in + "; }\n";
     if (f == "lds") {
-      return "FN " + T + " " + n + "(const u8* p, i64 s) { " + b + " b = " + u8("lds") + "(p, s); return " + in + "; }\n";
+      return "FN " + T + " " + n + "(const u8* p, i64 s) { " + b + " b = " + u8("lds") +
+             "(p, s); return " + in + "; }\n";
     }
     if (f == "ldm" || f == "ldsm" || f == "gam") {
-      const std::string extra = f == "ldm" ? "" : f == "ldsm" ? "i64 s, " : type(TENON_I64, lanes) + " s, ";
+      const std::string extra = f == "ldm"    ? ""
+                                : f == "ldsm" ? "i64 s, "
+                                              : type(TENON_I64, lanes) + " s, ";
       const std::string pass = f == "ldm" ? "" : "s, ";
-      return "FN " + T + " " + n + "(const u8* p, " + extra + P + " m, " + T + " o) { " + b + " b = " +
-             u8(std::string(f).c_str()) + "(p, " + pass + "m, __builtin_convertvector(o & 1, " + b + ")); return " + in + "; }\n";
+      return "FN " + T + " " + n + "(const u8* p, " + extra + P + " m, " + T + " o) { " + b +
+             " b = " + u8(std::string(f).c_str()) + "(p, " + pass +
+             "m, __builtin_convertvector(o & 1, " + b + ")); return " + in + "; }\n";
     }
-    if (f == "st") return "FN void " + n + "(u8* p, " + T + " v) { " + u8("st") + "(p, " + out + "); }\n";
-    if (f == "stm") return "FN void " + n + "(u8* p, " + T + " v, " + P + " m) { " + u8("stm") + "(p, " + out + ", m); }\n";
+    if (f == "st")
+      return "FN void " + n + "(u8* p, " + T + " v) { " + u8("st") + "(p, " + out + "); }\n";
+    if (f == "stm")
+      return "FN void " + n + "(u8* p, " + T + " v, " + P + " m) { " + u8("stm") + "(p, " + out +
+             ", m); }\n";
     if (f == "stsm") {
-      return "FN void " + n + "(u8* p, i64 s, " + T + " v, " + P + " m) { " + u8("stsm") + "(p, s, " + out + ", m); }\n";
+      return "FN void " + n + "(u8* p, i64 s, " + T + " v, " + P + " m) { " + u8("stsm") +
+             "(p, s, " + out + ", m); }\n";
     }
     if (f == "scm") {
-      return "FN void " + n + "(u8* p, " + type(TENON_I64, lanes) + " s, " + T + " v, " + P + " m) { " + u8("scm") + "(p, s, " +
-             out + ", m); }\n";
+      return "FN void " + n + "(u8* p, " + type(TENON_I64, lanes) + " s, " + T + " v, " + P +
+             " m) { " + u8("scm") + "(p, s, " + out + ", m); }\n";
     }
     return "";
   }
@@ -291,7 +354,8 @@ std::string Prelude::memory_text(std::string_view f, DType t, uint32_t lanes) {
   if (f == "tile") {
     // Exchange of halves of pairs at distance 1, 2, 4...: a square is turned over in log2 steps.
     std::string body = "FN void " + n + "(const " + E + "* p, i64 s, " + E + "* q, i64 d) { ";
-    for (uint32_t r = 0; r < lanes; ++r) body += T + " r" + number(r) + " = *(const " + T + "_u*)(p + s * " + number(r) + "); ";
+    for (uint32_t r = 0; r < lanes; ++r)
+      body += T + " r" + number(r) + " = *(const " + T + "_u*)(p + s * " + number(r) + "); ";
     body += T + " t; ";
     for (uint32_t h = 1; h < lanes; h *= 2) {
       for (uint32_t r = 0; r < lanes; ++r) {
@@ -302,63 +366,77 @@ std::string Prelude::memory_text(std::string_view f, DType t, uint32_t lanes) {
           high += ", " + number(l & h ? lanes + l : l + h);
         }
         const std::string a = "r" + number(r), b = "r" + number(r + h);
-        body += "t = __builtin_shufflevector(" + a + ", " + b + low + "); " + b + " = __builtin_shufflevector(" + a + ", " + b +
-                high + "); " + a + " = t; ";
+        body += "t = __builtin_shufflevector(" + a + ", " + b + low + "); " + b +
+                " = __builtin_shufflevector(" + a + ", " + b + high + "); " + a + " = t; ";
       }
       body += "\n  ";
     }
-    for (uint32_t r = 0; r < lanes; ++r) body += "*(" + T + "_u*)(q + d * " + number(r) + ") = r" + number(r) + "; ";
+    for (uint32_t r = 0; r < lanes; ++r)
+      body += "*(" + T + "_u*)(q + d * " + number(r) + ") = r" + number(r) + "; ";
     return body + "}\n";
   }
-  if (f == "ld") return "FN " + T + " " + n + "(const " + E + "* p) { return *(const " + T + "_u*)p; }\n";
+  if (f == "ld")
+    return "FN " + T + " " + n + "(const " + E + "* p) { return *(const " + T + "_u*)p; }\n";
   if (f == "st") return "FN void " + n + "(" + E + "* p, " + T + " v) { *(" + T + "_u*)p = v; }\n";
   // Past the caches, where the address allows.
   if (f == "stn") {
-    return "FN void " + n + "(" + E + "* p, " + T + " v, bool s) { if (s && ((u64)p & (sizeof(" + T + ") - 1)) == 0) __builtin_nontemporal_store(v, (" + T +
-           "*)p); else *(" + T + "_u*)p = v; }\n";
+    return "FN void " + n + "(" + E + "* p, " + T + " v, bool s) { if (s && ((u64)p & (sizeof(" +
+           T + ") - 1)) == 0) __builtin_nontemporal_store(v, (" + T + "*)p); else *(" + T +
+           "_u*)p = v; }\n";
   }
-  if (f == "lds") return "FN " + T + " " + n + "(const " + E + "* p, i64 s) { " + T + " r; " + each + "r[l] = p[l * s]; return r; }\n";
+  if (f == "lds")
+    return "FN " + T + " " + n + "(const " + E + "* p, i64 s) { " + T + " r; " + each +
+           "r[l] = p[l * s]; return r; }\n";
   if (f == "ldsm") {
     // A masked lane reads a harmless place instead of branching.
-    return "FN " + T + " " + n + "(const " + E + "* p, i64 s, " + P + " m, " + T + " o) { " + T + " r; const " + E +
-           " z = 0; " + each + "{ const " + E + "* q = m[l] ? p + l * s : &z; r[l] = *q; } return " + need("sel", t, lanes) +
+    return "FN " + T + " " + n + "(const " + E + "* p, i64 s, " + P + " m, " + T + " o) { " + T +
+           " r; const " + E + " z = 0; " + each + "{ const " + E +
+           "* q = m[l] ? p + l * s : &z; r[l] = *q; } return " + need("sel", t, lanes) +
            "(m, r, o); }\n";
   }
   if (f == "gam") {
-    return "FN " + T + " " + n + "(const " + E + "* p, " + type(TENON_I64, lanes) + " i, " + P + " m, " + T + " o) { " + T +
-           " r; const " + E + " z = 0; " + each + "{ const " + E + "* q = m[l] ? p + i[l] : &z; r[l] = *q; } return " +
-           need("sel", t, lanes) + "(m, r, o); }\n";
+    return "FN " + T + " " + n + "(const " + E + "* p, " + type(TENON_I64, lanes) + " i, " + P +
+           " m, " + T + " o) { " + T + " r; const " + E + " z = 0; " + each + "{ const " + E +
+           "* q = m[l] ? p + i[l] : &z; r[l] = *q; } return " + need("sel", t, lanes) +
+           "(m, r, o); }\n";
   }
   if (f == "stsm") {
-    return "FN void " + n + "(" + E + "* p, i64 s, " + T + " v, " + P + " m) { " + each + "if (m[l]) p[l * s] = v[l]; }\n";
+    return "FN void " + n + "(" + E + "* p, i64 s, " + T + " v, " + P + " m) { " + each +
+           "if (m[l]) p[l * s] = v[l]; }\n";
   }
   if (f == "scm") {
-    return "FN void " + n + "(" + E + "* p, " + type(TENON_I64, lanes) + " i, " + T + " v, " + P + " m) { " + each +
-           "if (m[l]) p[i[l]] = v[l]; }\n";
+    return "FN void " + n + "(" + E + "* p, " + type(TENON_I64, lanes) + " i, " + T + " v, " + P +
+           " m) { " + each + "if (m[l]) p[i[l]] = v[l]; }\n";
   }
   if (f == "ldm" || f == "stm") {
     const Masked b = masked_builtin(target_, t, lanes);
     const bool load = f == "ldm";
-    const std::string head = load ? "FN " + T + " " + n + "(const " + E + "* p, " + P + " m, " + T + " o) { "
-                                  : "FN void " + n + "(" + E + "* p, " + T + " v, " + P + " m) { ";
+    const std::string head =
+        load ? "FN " + T + " " + n + "(const " + E + "* p, " + P + " m, " + T + " o) { "
+             : "FN void " + n + "(" + E + "* p, " + T + " v, " + P + " m) { ";
     if (!b.load.empty() && known_.insert("gnu masks").second) {
-      functions_ += "typedef int gi16 __attribute__((vector_size(64))); typedef int gi8 __attribute__((vector_size(32))); "
-                    "typedef int gi4 __attribute__((vector_size(16)));\n";
+      functions_ +=
+          "typedef int gi16 __attribute__((vector_size(64))); typedef int gi8 "
+          "__attribute__((vector_size(32))); "
+          "typedef int gi4 __attribute__((vector_size(16)));\n";
     }
     const std::string gnu = "typedef " + b.vector + " G __attribute__((vector_size(" +
                             number(int64_t{size_of(t)} * lanes) + "))); ";
     if (target_.isa == "avx512" && !b.load.empty()) {
       if (load) {
-        return head + gnu + "return (" + T + ")" + b.load + "((const " + b.pointer + "*)p, (G)o, " + b.mask + "); }\n";
+        return head + gnu + "return (" + T + ")" + b.load + "((const " + b.pointer + "*)p, (G)o, " +
+               b.mask + "); }\n";
       }
       return head + gnu + b.store + "((" + b.pointer + "*)p, (G)v, " + b.mask + "); }\n";
     }
     if (target_.isa == "avx2" && !b.load.empty()) {
-      const std::string wide = size_of(t) == 8 ? "__builtin_convertvector(m, " + type(TENON_I64, lanes) + ")" : "m";
-      const std::string mt = std::string("typedef ") + (size_of(t) == 8 ? "long long" : "int") + " GM __attribute__((vector_size(32))); ";
+      const std::string wide =
+          size_of(t) == 8 ? "__builtin_convertvector(m, " + type(TENON_I64, lanes) + ")" : "m";
+      const std::string mt = std::string("typedef ") + (size_of(t) == 8 ? "long long" : "int") +
+                             " GM __attribute__((vector_size(32))); ";
       if (load) {
-        return head + gnu + mt + T + " r = (" + T + ")" + b.load + "((const G*)p, (GM)(" + wide + ")); return " +
-               need("sel", t, lanes) + "(m, r, o); }\n";
+        return head + gnu + mt + T + " r = (" + T + ")" + b.load + "((const G*)p, (GM)(" + wide +
+               ")); return " + need("sel", t, lanes) + "(m, r, o); }\n";
       }
       return head + gnu + mt + b.store + "((G*)p, (GM)(" + wide + "), (G)v); }\n";
     }
@@ -370,7 +448,8 @@ std::string Prelude::memory_text(std::string_view f, DType t, uint32_t lanes) {
   return "";
 }
 
-// ---- One function --------------------------------------------------------------------------------------------
+// ---- One function
+// --------------------------------------------------------------------------------------------
 
 std::string Prelude::need(std::string_view f, DType t, uint32_t lanes) {
   const std::string name = std::string(f) + "_" + suffix(t, lanes);
@@ -380,12 +459,19 @@ std::string Prelude::need(std::string_view f, DType t, uint32_t lanes) {
     const uint32_t bytes = size_of(t == TENON_PRED ? DType{TENON_I32} : t);
     std::string m = "m";
     if (lanes > 1 && bytes != 4) {
-      m = "__builtin_convertvector(m, " + type(bytes == 8 ? TENON_I64 : bytes == 2 ? TENON_I16 : TENON_I8, lanes) + ")";
+      m = "__builtin_convertvector(m, " +
+          type(bytes == 8   ? TENON_I64
+               : bytes == 2 ? TENON_I16
+                            : TENON_I8,
+               lanes) +
+          ")";
     }
-    functions_ += "FN " + T + " " + name + "(" + P + " m, " + T + " a, " + T + " b) { return " + m + " ? a : b; }\n";
+    functions_ += "FN " + T + " " + name + "(" + P + " m, " + T + " a, " + T + " b) { return " + m +
+                  " ? a : b; }\n";
     return name;
   }
-  static constexpr std::string_view kMemory[] = {"ld", "st", "stn", "ldm", "stm", "lds", "ldsm", "stsm", "gam", "scm", "tile"};
+  static constexpr std::string_view kMemory[] = {"ld",   "st",   "stn", "ldm", "stm", "lds",
+                                                 "ldsm", "stsm", "gam", "scm", "tile"};
   for (std::string_view m : kMemory) {
     if (f == m) {
       functions_ += expand(memory_text(f, t, lanes), t, lanes);
@@ -394,7 +480,8 @@ std::string Prelude::need(std::string_view f, DType t, uint32_t lanes) {
   }
   std::string text;
   if (is_integer(t)) text = integer_text(f, t, lanes);
-  if (text.empty() && (t == TENON_F32 || t == TENON_F64)) text = std::string(math_text(f, t, target_, lanes));
+  if (text.empty() && (t == TENON_F32 || t == TENON_F64))
+    text = std::string(math_text(f, t, target_, lanes));
   if (text.empty()) {
     if (why_.empty()) why_ = "no " + std::string(f) + " of " + std::string(name_of(t));
     return name;
@@ -410,16 +497,24 @@ std::string Prelude::need(std::string_view f, DType t, uint32_t lanes) {
 std::string Prelude::need_sort(DType key) {
   const std::string name = "sort_" + suffix(key, 1);
   if (!known_.insert(name).second) return name;
-  const std::string K = (target_.dialect == Dialect::kOpenCl ? "__global " : "") + memory_type(key) + "*", e = memory_type(key);
-  const std::string V = std::string(target_.dialect == Dialect::kOpenCl ? "__global " : "") + "i64*";
+  const std::string K = (target_.dialect == Dialect::kOpenCl ? "__global " : "") +
+                        memory_type(key) + "*",
+                    e = memory_type(key);
+  const std::string V =
+      std::string(target_.dialect == Dialect::kOpenCl ? "__global " : "") + "i64*";
   functions_ +=
-      "static void " + name + "(" + K + " k, " + V + " v, " + K + " tk, " + V + " tv, i64 n) {\n"
+      "static void " + name + "(" + K + " k, " + V + " v, " + K + " tk, " + V +
+      " tv, i64 n) {\n"
       "  for (i64 s = 0; s < n; s += 16) {\n    const i64 e = s + 16 < n ? s + 16 : n;\n"
-      "    for (i64 i = s + 1; i < e; ++i) {\n      const " + e + " x = k[i]; const i64 y = v[i]; i64 j = i;\n"
-      "      for (; j > s && k[j - 1] > x; --j) { k[j] = k[j - 1]; v[j] = v[j - 1]; }\n      k[j] = x; v[j] = y;\n    }\n  }\n"
+      "    for (i64 i = s + 1; i < e; ++i) {\n      const " +
+      e +
+      " x = k[i]; const i64 y = v[i]; i64 j = i;\n"
+      "      for (; j > s && k[j - 1] > x; --j) { k[j] = k[j - 1]; v[j] = v[j - 1]; }\n      k[j] "
+      "= x; v[j] = y;\n    }\n  }\n"
       "  for (i64 w = 16; w < n; w += w) {\n    for (i64 s = 0; s < n; s += w + w) {\n"
       "      const i64 m = s + w < n ? s + w : n, e = m + w < n ? m + w : n; i64 i = s, j = m;\n"
-      "      for (i64 o = s; o < e; ++o) {\n        const i64 from = i < m && (j >= e || k[i] <= k[j]) ? i++ : j++;\n"
+      "      for (i64 o = s; o < e; ++o) {\n        const i64 from = i < m && (j >= e || k[i] <= "
+      "k[j]) ? i++ : j++;\n"
       "        tk[o] = k[from]; tv[o] = v[from];\n      }\n    }\n"
       "    for (i64 i = 0; i < n; ++i) { k[i] = tk[i]; v[i] = tv[i]; }\n  }\n}\n";
   return name;
@@ -427,48 +522,58 @@ std::string Prelude::need_sort(DType key) {
 
 std::string sum_block(const std::string& steps) {
   const std::string block = number(kSumBlock), all = "(" + steps + ")";
-  return all + " > " + block + " && " + all + " <= 2 * " + block + " ? (" + all + " + 1) / 2 : " + block;
+  return all + " > " + block + " && " + all + " <= 2 * " + block + " ? (" + all +
+         " + 1) / 2 : " + block;
 }
 
-std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors, bool pairs) {
-  const std::string name = std::string(pairs ? "mmah" : "mma") + number(rows) + "x" + number(vectors) + "_" + suffix(t, lanes);
+std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors,
+                              bool pairs) {
+  const std::string name = std::string(pairs ? "mmah" : "mma") + number(rows) + "x" +
+                           number(vectors) + "_" + suffix(t, lanes);
   if (!known_.insert(name).second) return name;
   // Integers wrap.
   const DType u = is_integer(t) ? unsigned_of(t) : t;
   const std::string V = type(u, lanes), C = memory_type(u), E = pairs ? memory_type(TENON_BF16) : C;
   if (pairs && known_.insert("bf16 pairs").second) {
-    types_ += "typedef __bf16 bf16x32 __attribute__((vector_size(64)));\n"
-              "typedef bf16x32 bf16x32_u __attribute__((aligned(1), may_alias));\n"
-              "typedef int word_u __attribute__((aligned(1), may_alias));\n"
-              "typedef int wordx16 __attribute__((vector_size(64)));\n";
+    types_ +=
+        "typedef __bf16 bf16x32 __attribute__((vector_size(64)));\n"
+        "typedef bf16x32 bf16x32_u __attribute__((aligned(1), may_alias));\n"
+        "typedef int word_u __attribute__((aligned(1), may_alias));\n"
+        "typedef int wordx16 __attribute__((vector_size(64)));\n";
   }
   std::string s = "static __attribute__((noinline)) void " + name + "(";
   for (uint32_t r = 0; r < rows; ++r) s += "const " + E + "* a" + number(r) + ", ";
   s += "i64 as, const " + E + "* b, i64 bs, i64 k, " + C + "* c) {\n ";
   auto acc = [](uint32_t r, uint32_t v) { return " c" + number(r) + "_" + number(v); };
   // Sums are taken in blocks: the rounding errors of one long chain would grow with its length.
-  s += " i64 i = 0; const i64 most = " + sum_block("k") + ";\n  do {\n    const i64 e = k - i > most ? i + most : k; const i64 first = i;\n ";
+  s += " i64 i = 0; const i64 most = " + sum_block("k") +
+       ";\n  do {\n    const i64 e = k - i > most ? i + most : k; const i64 first = i;\n ";
   for (uint32_t r = 0; r < rows; ++r) {
     for (uint32_t v = 0; v < vectors; ++v) s += " " + V + acc(r, v) + " = (" + V + ")0;";
   }
-  s += "\n  for (; i < e; ++i) {\n    const i64 o = i * as; " + (pairs ? std::string("bf16x32") : V) + " x;";
+  s += "\n  for (; i < e; ++i) {\n    const i64 o = i * as; " +
+       (pairs ? std::string("bf16x32") : V) + " x;";
   for (uint32_t v = 0; v < vectors; ++v) {
     const std::string B = pairs ? "bf16x32" : V;
-    s += " const " + B + " b" + number(v) + " = *(const " + B + "_u*)(b + " + number(int64_t{v} * lanes * (pairs ? 2 : 1)) + ");";
+    s += " const " + B + " b" + number(v) + " = *(const " + B + "_u*)(b + " +
+         number(int64_t{v} * lanes * (pairs ? 2 : 1)) + ");";
   }
   for (uint32_t r = 0; r < rows; ++r) {
     const std::string a = "a" + number(r);
-    s += pairs ? "\n    x = (bf16x32)((wordx16){} + *(const word_u*)(" + a + " + o));" : "\n    x = (" + V + ")(" + a + "[o]);";
+    s += pairs ? "\n    x = (bf16x32)((wordx16){} + *(const word_u*)(" + a + " + o));"
+               : "\n    x = (" + V + ")(" + a + "[o]);";
     for (uint32_t v = 0; v < vectors; ++v) {
       const std::string c = acc(r, v), b = "b" + number(v);
-      s += pairs ? c + " = __builtin_ia32_dpbf16ps_512(" + c + ", x, " + b + ");" : c + " += x * " + b + ";";
+      s += pairs ? c + " = __builtin_ia32_dpbf16ps_512(" + c + ", x, " + b + ");"
+                 : c + " += x * " + b + ";";
     }
   }
   s += "\n    b += bs;\n  }\n  if (first == 0) {\n ";
   auto store = [&](const char* assign) {
     for (uint32_t r = 0; r < rows; ++r) {
       for (uint32_t v = 0; v < vectors; ++v) {
-        s += " *(" + V + "_u*)(c + " + number(int64_t{r * vectors + v} * lanes) + ") " + assign + acc(r, v) + ";";
+        s += " *(" + V + "_u*)(c + " + number(int64_t{r * vectors + v} * lanes) + ") " + assign +
+             acc(r, v) + ";";
       }
     }
   };
@@ -480,16 +585,19 @@ std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t v
 }
 
 std::string Prelude::need_convert(DType from, DType to, uint32_t lanes, bool wrap) {
-  const std::string name = std::string(wrap ? "wrap_" : "cvt_") + std::string(name_of(from)) + "_" + suffix(to, lanes);
+  const std::string name =
+      std::string(wrap ? "wrap_" : "cvt_") + std::string(name_of(from)) + "_" + suffix(to, lanes);
   if (!known_.insert(name).second) return name;
   const bool v = lanes > 1;
   const std::string A = type(from, lanes), R = type(to, lanes);
   auto cast = [&](const std::string& T, const std::string& x) {
     return v ? "__builtin_convertvector(" + x + ", " + T + ")" : "((" + T + ")(" + x + "))";
   };
-  auto emit = [&](const std::string& body) { functions_ += "FN " + R + " " + name + "(" + A + " a) { " + body + " }\n"; };
-  const std::string F = type(TENON_F32, lanes), U = type(TENON_U32, lanes), I = type(TENON_I32, lanes),
-                    H = type(TENON_U16, lanes);
+  auto emit = [&](const std::string& body) {
+    functions_ += "FN " + R + " " + name + "(" + A + " a) { " + body + " }\n";
+  };
+  const std::string F = type(TENON_F32, lanes), U = type(TENON_U32, lanes),
+                    I = type(TENON_I32, lanes), H = type(TENON_U16, lanes);
   if (from == TENON_PRED) {
     const std::string bit = v ? "(a & 1)" : "(a != 0)";
     if (is_half(to)) {
@@ -500,65 +608,80 @@ std::string Prelude::need_convert(DType from, DType to, uint32_t lanes, bool wra
     return name;
   }
   if (is_half(from)) {
-    const bool native = from == TENON_F16 && v && (target_.isa == "avx512" || target_.isa == "avx2") && (lanes == 8 || lanes == 16 || lanes == 4);
+    const bool native = from == TENON_F16 && v &&
+                        (target_.isa == "avx512" || target_.isa == "avx2") &&
+                        (lanes == 8 || lanes == 16 || lanes == 4);
     if (to != TENON_F32) {
       const std::string widen = need_convert(from, TENON_F32, lanes, false);
       emit("return " + need_convert(TENON_F32, to, lanes, wrap) + "(" + widen + "(a));");
     } else if (from == TENON_BF16) {
       emit("return BITS(" + F + ", (" + U + ")(" + cast(U, "a") + " << 16));");
     } else if (native) {
-      emit("typedef _Float16 HF __attribute__((ext_vector_type(" + number(lanes) + "))); return __builtin_convertvector(BITS(HF, a), " + F + ");");
+      emit("typedef _Float16 HF __attribute__((ext_vector_type(" + number(lanes) +
+           "))); return __builtin_convertvector(BITS(HF, a), " + F + ");");
     } else {
       // Shift into place, then a multiplication puts the exponent right, denormals included.
-      emit(U + " s = (" + U + ")(" + cast(U, "a") + " & 0x8000u) << 16; " + U + " m = (" + U + ")(" + cast(U, "a") +
-           " & 0x7fffu) << 13; " + F + " f = BITS(" + F + ", m) * 0x1p112f; " + U + " r = BITS(" + U +
-           ", f); r = SEL(" + U + ", m >= (" + U + ")0x0f800000u, m | 0x7f800000u, r); return BITS(" + F + ", (" + U +
-           ")(r | s));");
+      emit(U + " s = (" + U + ")(" + cast(U, "a") + " & 0x8000u) << 16; " + U + " m = (" + U +
+           ")(" + cast(U, "a") + " & 0x7fffu) << 13; " + F + " f = BITS(" + F +
+           ", m) * 0x1p112f; " + U + " r = BITS(" + U + ", f); r = SEL(" + U + ", m >= (" + U +
+           ")0x0f800000u, m | 0x7f800000u, r); return BITS(" + F + ", (" + U + ")(r | s));");
     }
     return name;
   }
   if (is_half(to)) {
     if (from != TENON_F32) {
       // One rounding: what the step to f32 loses stays visible in its lowest bit (round to odd).
-      const std::string narrow = need_convert(TENON_F32, to, lanes, false), step = need_convert(from, TENON_F32, lanes, false);
+      const std::string narrow = need_convert(TENON_F32, to, lanes, false),
+                        step = need_convert(from, TENON_F32, lanes, false);
       if (from == TENON_F64) {
-        auto mask = [&](const std::string& c) { return v ? "__builtin_convertvector(" + c + ", " + I + ")" : "(" + c + ")"; };
-        emit(F + " f = " + step + "(a); " + A + " b = " + cast(A, "f") + "; b = SEL(" + A + ", b < (" + A + ")0, -b, b); " + A +
-             " m = SEL(" + A + ", a < (" + A + ")0, -a, a); " + U + " x = BITS(" + U + ", f); " + U + " y = SEL(" + U + ", " +
-             mask("m > b") + ", x + 1u, x); y = SEL(" + U + ", " + mask("m < b") + ", x - 1u, y); x = SEL(" + U + ", (x & 1u) != (" +
-             U + ")0, x, y); return " + narrow + "(BITS(" + F + ", x));");
+        auto mask = [&](const std::string& c) {
+          return v ? "__builtin_convertvector(" + c + ", " + I + ")" : "(" + c + ")";
+        };
+        emit(F + " f = " + step + "(a); " + A + " b = " + cast(A, "f") + "; b = SEL(" + A +
+             ", b < (" + A + ")0, -b, b); " + A + " m = SEL(" + A + ", a < (" + A + ")0, -a, a); " +
+             U + " x = BITS(" + U + ", f); " + U + " y = SEL(" + U + ", " + mask("m > b") +
+             ", x + 1u, x); y = SEL(" + U + ", " + mask("m < b") + ", x - 1u, y); x = SEL(" + U +
+             ", (x & 1u) != (" + U + ")0, x, y); return " + narrow + "(BITS(" + F + ", x));");
         return name;
       }
-      // An integer beyond 2^t keeps the bits from g on, the lowest of them odd if any below was set: f32 holds that.
+      // An integer beyond 2^t keeps the bits from g on, the lowest of them odd if any below was
+      // set: f32 holds that.
       std::string odd;
       const int bits = static_cast<int>(size_of(from)) * 8;
       for (int t = 24, g = 11; bits >= 32 && t < bits; t += 11, g += 11) {
-        const std::string T = "(" + A + ")" + number(int64_t{1} << t) + "L", low = "(" + A + ")" + number((int64_t{1} << g) - 1) + "L",
-                          one = "(" + A + ")" + number(int64_t{1} << g) + "L", zero = "(" + A + ")0";
-        const std::string beyond = is_signed(from) ? "(a >= " + T + ") | (a <= -" + T + ")" : "a >= " + T;
-        odd += "a = SEL(" + A + ", " + beyond + ", (a & ~" + low + ") | SEL(" + A + ", (a & " + low + ") != " + zero + ", " + one +
-               ", " + zero + "), a); ";
+        const std::string T = "(" + A + ")" + number(int64_t{1} << t) + "L",
+                          low = "(" + A + ")" + number((int64_t{1} << g) - 1) + "L",
+                          one = "(" + A + ")" + number(int64_t{1} << g) + "L",
+                          zero = "(" + A + ")0";
+        const std::string beyond =
+            is_signed(from) ? "(a >= " + T + ") | (a <= -" + T + ")" : "a >= " + T;
+        odd += "a = SEL(" + A + ", " + beyond + ", (a & ~" + low + ") | SEL(" + A + ", (a & " +
+               low + ") != " + zero + ", " + one + ", " + zero + "), a); ";
       }
       emit(odd + "return " + narrow + "(" + step + "(a));");
     } else if (to == TENON_BF16) {
       emit(U + " x = BITS(" + U + ", a); " + U + " r = (x + 0x7fffu + ((x >> 16) & 1u)) >> 16; " +
-           U + " q = (x >> 16) | 0x40u; r = SEL(" + U + ", (x & 0x7fffffffu) > (" + U + ")0x7f800000u, q, r); return " +
-           cast(H, "r") + ";");
+           U + " q = (x >> 16) | 0x40u; r = SEL(" + U + ", (x & 0x7fffffffu) > (" + U +
+           ")0x7f800000u, q, r); return " + cast(H, "r") + ";");
     } else if (v && (target_.isa == "avx512" || target_.isa == "avx2")) {
-      emit("typedef _Float16 HF __attribute__((ext_vector_type(" + number(lanes) + "))); return BITS(" + R + ", __builtin_convertvector(a, HF));");
+      emit("typedef _Float16 HF __attribute__((ext_vector_type(" + number(lanes) +
+           "))); return BITS(" + R + ", __builtin_convertvector(a, HF));");
     } else {
-      // Normal results by rounding bits, denormal ones by adding a number whose last place is theirs.
-      emit(U + " x = BITS(" + U + ", a); " + U + " s = (x >> 16) & 0x8000u; x = x & 0x7fffffffu; " + U +
-           " n = (x - 0x38000000u + 0xfffu + ((x >> 13) & 1u)) >> 13; " + U + " d = BITS(" + U + ", (" + F + ")(BITS(" + F +
-           ", x) + 0.5f)) - 0x3f000000u; " + U + " r = SEL(" + U + ", x < (" + U + ")0x38800000u, d, n); r = SEL(" + U +
-           ", x >= (" + U + ")0x477ff000u, (" + U + ")0x7c00u, r); r = SEL(" + U + ", x > (" + U +
+      // Normal results by rounding bits, denormal ones by adding a number whose last place is
+      // theirs.
+      emit(U + " x = BITS(" + U + ", a); " + U + " s = (x >> 16) & 0x8000u; x = x & 0x7fffffffu; " +
+           U + " n = (x - 0x38000000u + 0xfffu + ((x >> 13) & 1u)) >> 13; " + U + " d = BITS(" + U +
+           ", (" + F + ")(BITS(" + F + ", x) + 0.5f)) - 0x3f000000u; " + U + " r = SEL(" + U +
+           ", x < (" + U + ")0x38800000u, d, n); r = SEL(" + U + ", x >= (" + U +
+           ")0x477ff000u, (" + U + ")0x7c00u, r); r = SEL(" + U + ", x > (" + U +
            ")0x7f800000u, 0x7e00u | ((x >> 13) & 0x3ffu), r); return " + cast(H, "(r | s)") + ";");
     }
     return name;
   }
   if (to == TENON_PRED) {
     const std::string nonzero = "(a != (" + A + ")0)";
-    emit(v && size_of(from) != 4 ? "return __builtin_convertvector(" + nonzero + ", " + R + ");" : "return " + nonzero + ";");
+    emit(v && size_of(from) != 4 ? "return __builtin_convertvector(" + nonzero + ", " + R + ");"
+                                 : "return " + nonzero + ";");
     return name;
   }
   if (!is_float(from) || is_float(to)) {
@@ -573,27 +696,36 @@ std::string Prelude::need_convert(DType from, DType to, uint32_t lanes, bool wra
     const std::string D = type(TENON_F64, lanes);
     // Towards zero, so that the rest of a small negative number is itself and not rounded to 2^64.
     const std::string tr = need("trunc", TENON_F64, lanes);
-    emit(D + " d = " + tr + "(" + cast(D, "a") + "); " + D + " q = " + tr + "(d * 0x1p-64); d = d - q * 0x1p64; " + D +
-         " z = SEL(" + D + ", d - d == (" + D + ")0.0, d, (" + D + ")0.0); z = SEL(" + D + ", z >= (" + D + ")0x1p63, z - 0x1p64, z); z = SEL(" +
-         D + ", z < (" + D + ")-0x1p63, z + 0x1p64, z); return " + cast(R, cast(type(TENON_I64, lanes), "z")) + ";");
+    emit(D + " d = " + tr + "(" + cast(D, "a") + "); " + D + " q = " + tr +
+         "(d * 0x1p-64); d = d - q * 0x1p64; " + D + " z = SEL(" + D + ", d - d == (" + D +
+         ")0.0, d, (" + D + ")0.0); z = SEL(" + D + ", z >= (" + D +
+         ")0x1p63, z - 0x1p64, z); z = SEL(" + D + ", z < (" + D +
+         ")-0x1p63, z + 0x1p64, z); return " + cast(R, cast(type(TENON_I64, lanes), "z")) + ";");
     return name;
   }
   const bool s = is_signed(to);
   const std::string top = "0x1p" + number(s ? bits - 1 : bits) + (from == TENON_F32 ? "f" : "");
   const std::string low = s ? "-" + top : "0";
-  const std::string max_value = s ? "(" + std::string(scalar_name(to)) + ")((((u64)1) << " + number(bits - 1) + ") - 1)"
-                                  : "(" + std::string(scalar_name(to)) + ")~(u64)0";
-  const std::string min_value = s ? "(" + std::string(scalar_name(to)) + ")(((u64)1) << " + number(bits - 1) + ")" : "(" + std::string(scalar_name(to)) + ")0";
+  const std::string max_value =
+      s ? "(" + std::string(scalar_name(to)) + ")((((u64)1) << " + number(bits - 1) + ") - 1)"
+        : "(" + std::string(scalar_name(to)) + ")~(u64)0";
+  const std::string min_value =
+      s ? "(" + std::string(scalar_name(to)) + ")(((u64)1) << " + number(bits - 1) + ")"
+        : "(" + std::string(scalar_name(to)) + ")0";
   const std::string sel = need("sel", to, lanes);
   auto mask = [&](const std::string& c) {
-    return v && size_of(from) != 4 ? "__builtin_convertvector(" + c + ", " + type(TENON_PRED, lanes) + ")" : "(" + c + ")";
+    return v && size_of(from) != 4
+               ? "__builtin_convertvector(" + c + ", " + type(TENON_PRED, lanes) + ")"
+               : "(" + c + ")";
   };
   // Via the wide integer where the narrow conversion would be undefined.
   const DType via = bits < 32 ? TENON_I32 : to;
-  const std::string inside = "SEL(" + M + ", (a > (" + M + ")" + low + (s ? "" : " - 1") + ") & (a < (" + M + ")" + top + "), a, (" + M + ")0)";
-  emit(M + " x = " + inside + "; " + R + " r = " + (via == to ? cast(R, "x") : cast(R, cast(type(via, lanes), "x"))) + "; r = " + sel +
-       "(" + mask("a >= (" + M + ")" + top) + ", (" + R + ")(" + max_value + "), r); return " + sel + "(" +
-       mask("a <= (" + M + ")" + low) + ", (" + R + ")(" + min_value + "), r);");
+  const std::string inside = "SEL(" + M + ", (a > (" + M + ")" + low + (s ? "" : " - 1") +
+                             ") & (a < (" + M + ")" + top + "), a, (" + M + ")0)";
+  emit(M + " x = " + inside + "; " + R + " r = " +
+       (via == to ? cast(R, "x") : cast(R, cast(type(via, lanes), "x"))) + "; r = " + sel + "(" +
+       mask("a >= (" + M + ")" + top) + ", (" + R + ")(" + max_value + "), r); return " + sel +
+       "(" + mask("a <= (" + M + ")" + low) + ", (" + R + ")(" + min_value + "), r);");
   return name;
 }
 

@@ -1,5 +1,5 @@
-// Helper functions of generated text, instantiated on demand: one function per operation, type and lane count, and
-// only those a text calls. Internal to kernelgen.
+// Helper functions of generated text, instantiated on demand: one function per operation, type and
+// lane count, and only those a text calls. Internal to kernelgen.
 #ifndef TENON_KERNELGEN_PRINT_PRELUDE_H_
 #define TENON_KERNELGEN_PRINT_PRELUDE_H_
 
@@ -12,12 +12,13 @@
 
 namespace tenon::kernelgen {
 
-// Steps of a contraction or convolution that one chain of additions takes before it joins the tile. Rounding errors then grow
-// with the root of the block and of the number of blocks, not with the length of the sum; joining costs one to two per cent of the time.
+// Steps of a contraction or convolution that one chain of additions takes before it joins the tile.
+// Rounding errors then grow with the root of the block and of the number of blocks, not with the
+// length of the sum; joining costs one to two per cent of the time.
 inline constexpr int64_t kSumBlock = 128;
 
-// The steps of one chain as an expression of the text: sums of little more than a block are halved, since a block and a rest
-// would be little better than one chain.
+// The steps of one chain as an expression of the text: sums of little more than a block are halved,
+// since a block and a rest would be little better than one chain.
 std::string sum_block(const std::string& steps);
 
 // Functions are written once for vectors and scalars, C++ and OpenCL C, in text with these tokens:
@@ -33,15 +34,16 @@ class Prelude {
   std::string need(std::string_view function, DType type, uint32_t lanes);
   // Conversion functions have two types.
   std::string need_convert(DType from, DType to, uint32_t lanes, bool wrap);
-  // The register tile: rows of a times vectors of b over steps, stored to a tile. pairs: operands are
-  // bf16, two to a lane and step (vdpbf16ps). Never inlined: its registers are
-  // its own.
+  // The register tile: rows of a times vectors of b over steps, stored to a tile. pairs: operands
+  // are bf16, two to a lane and step (vdpbf16ps). Never inlined: its registers are its own.
   std::string need_mma(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors, bool pairs);
-  // The same for convolutions: rows at addresses per tap, `k` products each; or element-wise along the columns.
+  // The same for convolutions: rows at addresses per tap, `k` products each; or element-wise along
+  // the columns.
   std::string need_taps(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors);
   std::string need_depthwise(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors);
   // The same for rows `step` apart in runs of `run` taps.
-  std::string need_depthwise_runs(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors, uint32_t run, uint32_t step);
+  std::string need_depthwise_runs(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors,
+                                  uint32_t run, uint32_t step);
   // A stable merge sort of keys and the numbers that belong to them, with room for as many.
   std::string need_sort(DType key);
   // Whether a tile holds a NaN: rows, their distance, columns (rounded up to vectors).
@@ -66,7 +68,8 @@ class Prelude {
 };
 
 // The text of a math function for floats, or empty. math_f64 for 8-byte types.
-std::string_view math_text(std::string_view function, DType type, const Target& target, uint32_t lanes);
+std::string_view math_text(std::string_view function, DType type, const Target& target,
+                           uint32_t lanes);
 
 }  // namespace tenon::kernelgen
 #endif

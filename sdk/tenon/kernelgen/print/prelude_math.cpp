@@ -1,6 +1,7 @@
-// Math functions of generated text, for vectors and scalars alike. No library is called. Sources: Cephes (exp, log,
-// atan, single precision), fdlibm (double logarithm, sine, cosine), and Chebyshev fits of our own where noted.
-// Errors, tested in accuracy_test: f32 within 4 ulp, f64 within 8 ulp unless a comment says otherwise.
+// Math functions of generated text, for vectors and scalars alike. No library is called. Sources:
+// Cephes (exp, log, atan, single precision), fdlibm (double logarithm, sine, cosine), and Chebyshev
+// fits of our own where noted. Errors, tested in accuracy_test: f32 within 4 ulp, f64 within 8 ulp
+// unless a comment says otherwise.
 #include <iterator>
 
 #include "tenon/kernelgen/print/prelude.h"
@@ -12,7 +13,8 @@ struct Function {
   std::string_view name, text;
 };
 
-// ---- Both widths ---------------------------------------------------------------------------------------------
+// ---- Both widths
+// ---------------------------------------------------------------------------------------------
 
 constexpr Function kBoth[] = {
     {"neg", "FN $F neg_$n($F x) { return -x; }\n"},
@@ -23,44 +25,52 @@ constexpr Function kBoth[] = {
     {"abs", "FN $F abs_$n($F x) { return $B($F, ($U)($B($U, x) & (($U)~($U)0 >> 1))); }\n"},
     // Magnitude of a, sign of b.
     {"copysign",
-     "FN $F copysign_$n($F a, $F b) { $U s = ($U)~(($U)~($U)0 >> 1); return $B($F, ($U)(($B($U, a) & ~s) | ($B($U, b) & s))); }\n"},
+     "FN $F copysign_$n($F a, $F b) { $U s = ($U)~(($U)~($U)0 >> 1); return $B($F, ($U)(($B($U, a) "
+     "& ~s) | ($B($U, b) & s))); }\n"},
     {"sign", "FN $F sign_$n($F x) { return $S(x > ($F)0, 1, $S(x < ($F)0, -1, x)); }\n"},
-    // NaN wins; -0 is below +0. Only the comparisons with a wait for a: in a reduction that is the state. A NaN in a
-    // stays because the second operand of a maximum instruction does.
+    // NaN wins; -0 is below +0. Only the comparisons with a wait for a: in a reduction that is the
+    // state. A NaN in a stays because the second operand of a maximum instruction does.
     {"max",
-     "FN $F max_$n($F a, $F b) { $F r = $S(b > a, b, a); r = $S(a == b, $B($F, ($U)($B($U, a) & $B($U, b))), r); "
+     "FN $F max_$n($F a, $F b) { $F r = $S(b > a, b, a); r = $S(a == b, $B($F, ($U)($B($U, a) & "
+     "$B($U, b))), r); "
      "return $S(b != b, b, r); }\n"},
     {"min",
-     "FN $F min_$n($F a, $F b) { $F r = $S(b < a, b, a); r = $S(a == b, $B($F, ($U)($B($U, a) | $B($U, b))), r); "
+     "FN $F min_$n($F a, $F b) { $F r = $S(b < a, b, a); r = $S(a == b, $B($F, ($U)($B($U, a) | "
+     "$B($U, b))), r); "
      "return $S(b != b, b, r); }\n"},
     {"rsqrt", "FN $F rsqrt_$n($F x) { return ($F)1 / @sqrt(x); }\n"},
     {"logistic",
-     "FN $F logistic_$n($F x) { $F e = @exp(-@abs(x)); $F d = ($F)1 / (($F)1 + e); return $S(x >= ($F)0, d, e * d); }\n"},
-    // tanh |x| = t / (t + 2) with t = expm1(2 |x|). The choice stands inside copysign, here and below: clang 19 folds a
-    // choice between x and copysign(t, x) to a masked vpternlog with the wrong truth table when bits are taken of it
-    // (bf16 results).
+     "FN $F logistic_$n($F x) { $F e = @exp(-@abs(x)); $F d = ($F)1 / (($F)1 + e); return $S(x >= "
+     "($F)0, d, e * d); }\n"},
+    // tanh |x| = t / (t + 2) with t = expm1(2 |x|). The choice stands inside copysign, here and
+    // below: clang 19 folds a choice between x and copysign(t, x) to a masked vpternlog with the
+    // wrong truth table when bits are taken of it (bf16 results).
     {"tanh",
      "FN $F tanh_$n($F x) { $F a = @abs(x); a = $S(a > ($F)22, 22, a); $F t = @expm1(a + a); "
      "return @copysign($S(x != x, x, t / (t + ($F)2)), x); }\n"},
     // log(1 + x) = log(u) + (x - (u - 1)) / u corrects the rounding of u = 1 + x.
     {"log1p",
-     "FN $F log1p_$n($F x) { $F u = ($F)1 + x; $F c = (x - (u - ($F)1)) / u; c = $S((u > ($F)0) & (u < $INF), c, 0); "
+     "FN $F log1p_$n($F x) { $F u = ($F)1 + x; $F c = (x - (u - ($F)1)) / u; c = $S((u > ($F)0) & "
+     "(u < $INF), c, 0); "
      "return $S(x == ($F)0, x, @log(u) + c); }\n"},
     // C fmod, exact, lane by lane.
     {"rem1",
      "FN $F rem1_$n($F a, $F b) { if (a != a || b != b || b == 0 || a - a != 0) return $NAN; "
-     "$F x = a < 0 ? -a : a, y = b < 0 ? -b : b; if (x >= y) { $F t = y; while (t <= x * ($F)0.5) t += t; "
+     "$F x = a < 0 ? -a : a, y = b < 0 ? -b : b; if (x >= y) { $F t = y; while (t <= x * ($F)0.5) "
+     "t += t; "
      "while (t >= y) { if (x >= t) x -= t; t *= ($F)0.5; } } return @copysign(x, a); }\n"},
 };
 
-// ---- f32 -----------------------------------------------------------------------------------------------------
+// ---- f32
+// -----------------------------------------------------------------------------------------------------
 
 constexpr Function kF32[] = {
     {"exp",
      "FN $F exp_$n($F x) { x = $S(x > ($F)89.f, 89.f, x); x = $S(x < ($F)-104.5f, -104.5f, x); "
      "$F n = (x * 1.44269504088896341f + 12582912.f) - 12582912.f; "
      "$F r = x - n * 0.693359375f; r = r + n * 2.12194440e-4f; "
-     "$F p = 1.9875691500e-4f * r + 1.3981999507e-3f; p = p * r + 8.3334519073e-3f; p = p * r + 4.1665795894e-2f; "
+     "$F p = 1.9875691500e-4f * r + 1.3981999507e-3f; p = p * r + 8.3334519073e-3f; p = p * r + "
+     "4.1665795894e-2f; "
      "p = p * r + 1.6666665459e-1f; p = p * r + 5.0000001201e-1f; p = p * (r * r) + r + 1.f; "
      "$I i = $C($I, $S(x != x, 0, n)); $I h = i >> 1; "
      "return p * $B($F, ($I)((h + 127) << 23)) * $B($F, ($I)((i - h + 127) << 23)); }\n"},
@@ -68,7 +78,8 @@ constexpr Function kF32[] = {
      "FN $F expm1_$n($F x) { $F y = $S(x > ($F)60.f, 60.f, x); y = $S(y < ($F)-30.f, -30.f, y); "
      "$F n = (y * 1.44269504088896341f + 12582912.f) - 12582912.f; "
      "$F r = y - n * 0.693359375f; r = r + n * 2.12194440e-4f; "
-     "$F p = 1.9875691500e-4f * r + 1.3981999507e-3f; p = p * r + 8.3334519073e-3f; p = p * r + 4.1665795894e-2f; "
+     "$F p = 1.9875691500e-4f * r + 1.3981999507e-3f; p = p * r + 8.3334519073e-3f; p = p * r + "
+     "4.1665795894e-2f; "
      "p = p * r + 1.6666665459e-1f; p = p * r + 5.0000001201e-1f; p = p * (r * r) + r; "
      "$F s = $B($F, ($I)(($C($I, $S(y != y, 0, n)) + 127) << 23)); $F e = s * p + (s - 1.f); "
      "e = $S(n == ($F)0, $S(x == ($F)0, x, p), e); return $S(x > ($F)60.f, @exp(x), e); }\n"},
@@ -76,18 +87,24 @@ constexpr Function kF32[] = {
      "FN $F log_$n($F x) { $M tiny = x < ($F)0x1p-126f; $F y = $S(tiny, x * 0x1p23f, x); "
      "$I b = $B($I, y); $I e = ((b - 0x3f3504f3) >> 23); $F k = $C($F, e) - $S(tiny, 23.f, 0.f); "
      "$F f = $B($F, ($I)(b - (e << 23))) - 1.f; $F z = f * f; "
-     "$F p = 7.0376836292e-2f * f - 1.1514610310e-1f; p = p * f + 1.1676998740e-1f; p = p * f - 1.2420140846e-1f; "
+     "$F p = 7.0376836292e-2f * f - 1.1514610310e-1f; p = p * f + 1.1676998740e-1f; p = p * f - "
+     "1.2420140846e-1f; "
      "p = p * f + 1.4249322787e-1f; p = p * f - 1.6668057665e-1f; p = p * f + 2.0000714765e-1f; "
      "p = p * f - 2.4999993993e-1f; p = p * f + 3.3333331174e-1f; p = p * f * z; "
      "p = p + k * -2.12194440e-4f; p = p - 0.5f * z; $F r = f + p; r = r + k * 0.693359375f; "
-     "r = $S(x == ($F)0, -$INF, r); r = $S(x < ($F)0, $NAN, r); return $S((x == $INF) | (x != x), x, r); }\n"},
+     "r = $S(x == ($F)0, -$INF, r); r = $S(x < ($F)0, $NAN, r); return $S((x == $INF) | (x != x), "
+     "x, r); }\n"},
     // N. Juffa's single precision erf: a polynomial below 0.93, 1 - exp(polynomial) above.
     {"erf",
-     "FN $F erf_$n($F a) { $F t = @abs(a); $F s = a * a; t = $S(t > ($F)4.5f, 4.5f, t); $F s2 = t * t; "
-     "$F r = -1.72853470e-5f * t + 3.83197126e-4f; $F u = -3.88396438e-3f * t + 2.42546219e-2f; r = r * s2 + u; "
-     "r = r * t - 1.06777877e-1f; r = r * t - 6.34846687e-1f; r = r * t - 1.28717512e-1f; r = r * t - t; "
+     "FN $F erf_$n($F a) { $F t = @abs(a); $F s = a * a; t = $S(t > ($F)4.5f, 4.5f, t); $F s2 = t "
+     "* t; "
+     "$F r = -1.72853470e-5f * t + 3.83197126e-4f; $F u = -3.88396438e-3f * t + 2.42546219e-2f; r "
+     "= r * s2 + u; "
+     "r = r * t - 1.06777877e-1f; r = r * t - 6.34846687e-1f; r = r * t - 1.28717512e-1f; r = r * "
+     "t - t; "
      "r = @copysign(1.f - @exp(r), a); "
-     "$F q = -5.96761703e-4f * s + 4.99119423e-3f; q = q * s - 2.67681349e-2f; q = q * s + 1.12819925e-1f; "
+     "$F q = -5.96761703e-4f * s + 4.99119423e-3f; q = q * s - 2.67681349e-2f; q = q * s + "
+     "1.12819925e-1f; "
      "q = q * s - 3.76125336e-1f; q = q * s + 1.28379166e-1f; q = q * a + a; "
      "return $S(a != a, a, $S(t > ($F)0.927734375f, r, q)); }\n"},
     // In f64: exact up to the last rounding.
@@ -105,7 +122,8 @@ constexpr Function kF32[] = {
      "return @copysign($S(a < ($F)8388608.f, r, a), x); }\n"},
 };
 
-// ---- f64 -----------------------------------------------------------------------------------------------------
+// ---- f64
+// -----------------------------------------------------------------------------------------------------
 
 constexpr Function kF64[] = {
     {"pow2i", "FN $F pow2i_$n($I i) { return $B($F, ($I)((i + 1023) << 52)); }\n"},
@@ -114,66 +132,94 @@ constexpr Function kF64[] = {
     {"exp",
      "FN $F exp_$n($F x) { x = $S(x > ($F)710.0, 710.0, x); x = $S(x < ($F)-746.0, -746.0, x); "
      "$F n = (x * 1.4426950408889634074 + 6755399441055744.0) - 6755399441055744.0; "
-     "$F r = x - n * 6.93147180369123816490e-01; r = r - n * 1.90821492927058770002e-10; $F z = r * r; "
-     "$F p = (1.26177193074810590878e-4 * z + 3.02994407707441961300e-2) * z + 9.99999999999999999910e-1; p = p * r; "
-     "$F q = ((3.00198505138664455042e-6 * z + 2.52448340349684104192e-3) * z + 2.27265548208155028766e-1) * z + 2.0; "
+     "$F r = x - n * 6.93147180369123816490e-01; r = r - n * 1.90821492927058770002e-10; $F z = r "
+     "* r; "
+     "$F p = (1.26177193074810590878e-4 * z + 3.02994407707441961300e-2) * z + "
+     "9.99999999999999999910e-1; p = p * r; "
+     "$F q = ((3.00198505138664455042e-6 * z + 2.52448340349684104192e-3) * z + "
+     "2.27265548208155028766e-1) * z + 2.0; "
      "$F e = 1.0 + 2.0 * (p / (q - p)); $I i = @int($S(x != x, 0.0, n)); $I h = i >> 1; "
      "return e * @pow2i(h) * @pow2i(i - h); }\n"},
     {"expm1",
      "FN $F expm1_$n($F x) { $F y = $S(x > ($F)100.0, 100.0, x); y = $S(y < ($F)-60.0, -60.0, y); "
      "$F n = (y * 1.4426950408889634074 + 6755399441055744.0) - 6755399441055744.0; "
-     "$F r = y - n * 6.93147180369123816490e-01; r = r - n * 1.90821492927058770002e-10; $F z = r * r; "
-     "$F p = (1.26177193074810590878e-4 * z + 3.02994407707441961300e-2) * z + 9.99999999999999999910e-1; p = p * r; "
-     "$F q = ((3.00198505138664455042e-6 * z + 2.52448340349684104192e-3) * z + 2.27265548208155028766e-1) * z + 2.0; "
+     "$F r = y - n * 6.93147180369123816490e-01; r = r - n * 1.90821492927058770002e-10; $F z = r "
+     "* r; "
+     "$F p = (1.26177193074810590878e-4 * z + 3.02994407707441961300e-2) * z + "
+     "9.99999999999999999910e-1; p = p * r; "
+     "$F q = ((3.00198505138664455042e-6 * z + 2.52448340349684104192e-3) * z + "
+     "2.27265548208155028766e-1) * z + 2.0; "
      "p = 2.0 * (p / (q - p)); $F s = @pow2i(@int($S(y != y, 0.0, n))); $F e = s * p + (s - 1.0); "
      "e = $S(n == ($F)0, $S(x == ($F)0, x, p), e); return $S(x > ($F)100.0, @exp(x), e); }\n"},
     // k and m of x = 2^k * m with m in [sqrt(1/2), sqrt(2)), for positive normal and denormal x.
     {"logk",
-     "FN $F logk_$n($F x) { $M tiny = x < ($F)0x1p-1022; $F y = $S(tiny, x * 0x1p52, x); $I b = $B($I, y); "
-     "$I e = (b - 0x3fe6a09e667f3bcd) >> 52; return $B($F, ($I)(e + 0x4338000000000000)) - 6755399441055744.0 - "
+     "FN $F logk_$n($F x) { $M tiny = x < ($F)0x1p-1022; $F y = $S(tiny, x * 0x1p52, x); $I b = "
+     "$B($I, y); "
+     "$I e = (b - 0x3fe6a09e667f3bcd) >> 52; return $B($F, ($I)(e + 0x4338000000000000)) - "
+     "6755399441055744.0 - "
      "$S(tiny, 52.0, 0.0); }\n"},
     {"logm",
-     "FN $F logm_$n($F x) { $M tiny = x < ($F)0x1p-1022; $F y = $S(tiny, x * 0x1p52, x); $I b = $B($I, y); "
+     "FN $F logm_$n($F x) { $M tiny = x < ($F)0x1p-1022; $F y = $S(tiny, x * 0x1p52, x); $I b = "
+     "$B($I, y); "
      "$I e = (b - 0x3fe6a09e667f3bcd) >> 52; return $B($F, ($I)(b - (e << 52))); }\n"},
     {"logr",
      "FN $F logr_$n($F s) { $F z = s * s; $F w = z * z; "
-     "$F a = w * (3.999999999940941908e-01 + w * (2.222219843214978396e-01 + w * 1.531383769920937332e-01)); "
-     "return a + z * (6.666666666666735130e-01 + w * (2.857142874366239149e-01 + w * (1.818357216161805012e-01 + w * "
+     "$F a = w * (3.999999999940941908e-01 + w * (2.222219843214978396e-01 + w * "
+     "1.531383769920937332e-01)); "
+     "return a + z * (6.666666666666735130e-01 + w * (2.857142874366239149e-01 + w * "
+     "(1.818357216161805012e-01 + w * "
      "1.479819860511658591e-01))); }\n"},
     {"log",
-     "FN $F log_$n($F x) { $F k = @logk(x); $F f = @logm(x) - 1.0; $F s = f / (2.0 + f); $F h = 0.5 * f * f; "
-     "$F r = k * 6.93147180369123816490e-01 - ((h - (s * (h + @logr(s)) + k * 1.90821492927058770002e-10)) - f); "
-     "r = $S(x == ($F)0, -$INF, r); r = $S(x < ($F)0, $NAN, r); return $S((x == $INF) | (x != x), x, r); }\n"},
+     "FN $F log_$n($F x) { $F k = @logk(x); $F f = @logm(x) - 1.0; $F s = f / (2.0 + f); $F h = "
+     "0.5 * f * f; "
+     "$F r = k * 6.93147180369123816490e-01 - ((h - (s * (h + @logr(s)) + k * "
+     "1.90821492927058770002e-10)) - f); "
+     "r = $S(x == ($F)0, -$INF, r); r = $S(x < ($F)0, $NAN, r); return $S((x == $INF) | (x != x), "
+     "x, r); }\n"},
     {"hi", "FN $F hi_$n($F x) { return $B($F, ($I)($B($I, x) & ~(($I)0x7ffffff))); }\n"},
-    // exp(y log x) with the logarithm in two parts: 2 s needs more bits than the rest of its series.
+    // exp(y log x) with the logarithm in two parts: 2 s needs more bits than the rest of its
+    // series.
     {"pow",
-     "FN $F pow_$n($F x, $F y) { $F a = @abs(x); $F k = @logk(a); $F m = @logm(a); $F f = m - 1.0; $F d = f + 2.0; "
-     "$F s = f / d; $F sh = @hi(s); $F dh = @hi(d); $F dl = (2.0 - (dh - f)) ; dl = f - (dh - 2.0); "
+     "FN $F pow_$n($F x, $F y) { $F a = @abs(x); $F k = @logk(a); $F m = @logm(a); $F f = m - 1.0; "
+     "$F d = f + 2.0; "
+     "$F s = f / d; $F sh = @hi(s); $F dh = @hi(d); $F dl = (2.0 - (dh - f)) ; dl = f - (dh - "
+     "2.0); "
      "$F sl = ((f - sh * dh) - sh * dl) / d; $F z = s * s; "
      "$F r = s * @logr(s); "
      "$F h = k * 6.93147180369123816490e-01; $F hi = h + 2.0 * sh; $F lo = (h - hi) + 2.0 * sh; "
      "lo = lo + 2.0 * sl + r + k * 1.90821492927058770002e-10; $F L = hi + lo; lo = (hi - L) + lo; "
      "$F Lh = @hi(L); $F Ll = (L - Lh) + lo; $F yh = @hi(y); $F yl = y - yh; "
-     "$F p = y * L; $F q = ((yh * Lh - p) + yh * Ll) + yl * L; q = $S((@abs(p) < ($F)1e300), q, 0.0); "
+     "$F p = y * L; $F q = ((yh * Lh - p) + yh * Ll) + yl * L; q = $S((@abs(p) < ($F)1e300), q, "
+     "0.0); "
      "q = $S(@abs(q) < ($F)1.0, q, 0.0); $F e = @exp(p); e = $S(e - e == ($F)0, e + e * q, e); "
-     "e = $S(a == ($F)0, $S(y < ($F)0, $INF, 0.0), e); e = $S(a == $INF, $S(y < ($F)0, 0.0, $INF), e); "
+     "e = $S(a == ($F)0, $S(y < ($F)0, $INF, 0.0), e); e = $S(a == $INF, $S(y < ($F)0, 0.0, $INF), "
+     "e); "
      "$M whole = (@abs(y) >= ($F)0x1p53) | (@round_even(y) == y); "
-     "$F halved = y * 0.5; $M odd = whole & (@abs(y) < ($F)0x1p53) & (@round_even(halved) != halved); "
+     "$F halved = y * 0.5; $M odd = whole & (@abs(y) < ($F)0x1p53) & (@round_even(halved) != "
+     "halved); "
      "$M negative = $B($I, x) < ($I)0; e = $S(negative & odd, -e, e); "
      "e = $S((x < ($F)0) & (a != $INF) & (whole == 0), $NAN, e); "
      "e = $S((a == ($F)1) & (@abs(y) == $INF), 1.0, e); "
      "e = $S((x != x) | (y != y), x + y, e); return $S((x == ($F)1) | (y == ($F)0), 1.0, e); }\n"},
     // Arguments beyond 2^20: the quotient by pi/2 modulo 4 from the bits of 2/pi, lane by lane.
     {"reduce1",
-     "TABLE u64 pi_bits_$n[20] = {0xa2f9836e4e441529ul, 0xfc2757d1f534ddc0ul, 0xdb6295993c439041ul, 0xfe5163abdebbc561ul, 0xb7246e3a424dd2e0ul, 0x06492eea09d1921cul, 0xfe1deb1cb129a73eul, 0xe88235f52ebb4484ul, 0xe99c7026b45f7e41ul, 0x3991d639835339f4ul, 0x9c845f8bbdf9283bul, 0x1ff897ffde05980ful, 0xef2f118b5a0a6d1ful, 0x6d367ecf27cb09b7ul, 0x4f463f669e5fea2dul, 0x7527bac7ebe5f17bul, 0x3d0739f78a5292eaul, 0x6bfb5fb11f8d5d08ul, 0x56033046fc7b6babul, 0xf0cfbc209af4361dul};\n"
+     "TABLE u64 pi_bits_$n[20] = {0xa2f9836e4e441529ul, 0xfc2757d1f534ddc0ul, "
+     "0xdb6295993c439041ul, 0xfe5163abdebbc561ul, 0xb7246e3a424dd2e0ul, 0x06492eea09d1921cul, "
+     "0xfe1deb1cb129a73eul, 0xe88235f52ebb4484ul, 0xe99c7026b45f7e41ul, 0x3991d639835339f4ul, "
+     "0x9c845f8bbdf9283bul, 0x1ff897ffde05980ful, 0xef2f118b5a0a6d1ful, 0x6d367ecf27cb09b7ul, "
+     "0x4f463f669e5fea2dul, 0x7527bac7ebe5f17bul, 0x3d0739f78a5292eaul, 0x6bfb5fb11f8d5d08ul, "
+     "0x56033046fc7b6babul, 0xf0cfbc209af4361dul};\n"
      "FN f64 reduce1_$n(f64 x, i64* quadrant) { u64 b = BITS(u64, x); "
-     "i64 e = (i64)(b >> 52 & 2047) - 1075; u64 m = (b & 0xfffffffffffffull) | 0x10000000000000ull; "
+     "i64 e = (i64)(b >> 52 & 2047) - 1075; u64 m = (b & 0xfffffffffffffull) | "
+     "0x10000000000000ull; "
      // The window of 256 bits whose top two are the quotient modulo 4.
      "i64 at = e - 2, word = at >> 6; u64 sh = at & 63; u64 w[4]; "
-     "for (int i = 0; i < 4; ++i) { i64 k = word + i; u64 hi = k >= 0 && k < 20 ? pi_bits_$n[k] : 0, lo = k >= -1 && k < 19 ? pi_bits_$n[k + 1] : 0; "
+     "for (int i = 0; i < 4; ++i) { i64 k = word + i; u64 hi = k >= 0 && k < 20 ? pi_bits_$n[k] : "
+     "0, lo = k >= -1 && k < 19 ? pi_bits_$n[k + 1] : 0; "
      "w[i] = sh ? hi << sh | lo >> (64 - sh) : hi; } "
      "u64 p[4] = {0, 0, 0, 0}; u64 carry = 0; "
-     "for (int i = 3; i >= 0; --i) { u64 a0 = w[i] & 0xffffffffull, a1 = w[i] >> 32, b0 = m & 0xffffffffull, b1 = m >> 32; "
+     "for (int i = 3; i >= 0; --i) { u64 a0 = w[i] & 0xffffffffull, a1 = w[i] >> 32, b0 = m & "
+     "0xffffffffull, b1 = m >> 32; "
      "u64 t = a0 * b0, u = a1 * b0 + (t >> 32), v = a0 * b1 + (u & 0xffffffffull); "
      "u64 low = v << 32 | (t & 0xffffffffull), high = a1 * b1 + (u >> 32) + (v >> 32); "
      "p[i] = low + carry; carry = high + (p[i] < low); } "
@@ -183,39 +229,55 @@ constexpr Function kF64[] = {
      "f64 r = s * ((f64)f * 0x1p-64 + (f64)g * 0x1p-128) * 1.57079632679489661923; "
      "if (b >> 63) { r = -r; q = -q; } *quadrant = q & 3; return r; }\n"},
     {"reduce0",
-     "FN $F reduce0_$n($F x, $I* quadrant) { $F n = (x * 6.36619772367581382433e-01 + 6755399441055744.0) - 6755399441055744.0; "
-     "$F r = x - n * 1.57079632673412561417e+00; $F w = n * 6.07710050630396597660e-11; $F t = r - w; $F l = (r - t) - w; "
+     "FN $F reduce0_$n($F x, $I* quadrant) { $F n = (x * 6.36619772367581382433e-01 + "
+     "6755399441055744.0) - 6755399441055744.0; "
+     "$F r = x - n * 1.57079632673412561417e+00; $F w = n * 6.07710050630396597660e-11; $F t = r - "
+     "w; $F l = (r - t) - w; "
      "r = t; w = n * 2.02226624871116645580e-21; t = r - w; l = l + ((r - t) - w); r = t; "
-     "r = r + (l - n * 8.47842766036889956997e-32); *quadrant = @int($S(@abs(x) < ($F)0x1p20, n, 0.0)) & 3; return r; }\n"},
+     "r = r + (l - n * 8.47842766036889956997e-32); *quadrant = @int($S(@abs(x) < ($F)0x1p20, n, "
+     "0.0)) & 3; return r; }\n"},
     {"sinr",
      "FN $F sinr_$n($F x, $I q) { $F z = x * x; "
-     "$F s = 8.33333333332248946124e-03 + z * (-1.98412698298579493134e-04 + z * (2.75573137070700676789e-06 + z * "
-     "(-2.50507602534068634195e-08 + z * 1.58969099521155010221e-10))); s = x + x * z * (-1.66666666666666324348e-01 + z * s); "
-     "$F c = 4.16666666666666019037e-02 + z * (-1.38888888888741095749e-03 + z * (2.48015872894767294178e-05 + z * "
-     "(-2.75573143513906633035e-07 + z * (2.08757232129817482790e-09 + z * -1.13596475577881948265e-11)))); "
+     "$F s = 8.33333333332248946124e-03 + z * (-1.98412698298579493134e-04 + z * "
+     "(2.75573137070700676789e-06 + z * "
+     "(-2.50507602534068634195e-08 + z * 1.58969099521155010221e-10))); s = x + x * z * "
+     "(-1.66666666666666324348e-01 + z * s); "
+     "$F c = 4.16666666666666019037e-02 + z * (-1.38888888888741095749e-03 + z * "
+     "(2.48015872894767294178e-05 + z * "
+     "(-2.75573143513906633035e-07 + z * (2.08757232129817482790e-09 + z * "
+     "-1.13596475577881948265e-11)))); "
      "$F h = 0.5 * z; $F w = 1.0 - h; c = w + (((1.0 - w) - h) + z * z * c); "
      "$F r = $S((q & 1) != ($I)0, c, s); return $S((q & 2) != ($I)0, -r, r); }\n"},
     {"sin",
      "FN $F sin_$n($F x) { $I q; $F r = @reduce(x, &q); r = @sinr(r, q); r = $S(x == ($F)0, x, r); "
      "return $S(@abs(x) < $INF, r, $NAN); }\n"},
     {"cos",
-     "FN $F cos_$n($F x) { $I q; $F r = @reduce(x, &q); r = @sinr(r, q + 1); return $S(@abs(x) < $INF, r, $NAN); }\n"},
+     "FN $F cos_$n($F x) { $I q; $F r = @reduce(x, &q); r = @sinr(r, q + 1); return $S(@abs(x) < "
+     "$INF, r, $NAN); }\n"},
     {"atan",
-     "FN $F atan_$n($F x) { $F a = @abs(x); $M big = a > ($F)2.41421356237309504880; $M mid = a > ($F)0.66; "
+     "FN $F atan_$n($F x) { $F a = @abs(x); $M big = a > ($F)2.41421356237309504880; $M mid = a > "
+     "($F)0.66; "
      "$F t = $S(big, -1.0 / a, $S(mid, (a - 1.0) / (a + 1.0), a)); "
      "$F y = $S(big, 1.57079632679489661923, $S(mid, 7.85398163397448309616e-1, 0.0)); "
-     "$F l = $S(big, 6.123233995736765886130e-17, $S(mid, 3.061616997868382943065e-17, 0.0)); $F z = t * t; "
-     "$F p = (((-8.750608600031904122785e-1 * z - 1.615753718733365076637e1) * z - 7.500855792314704667340e1) * z - "
+     "$F l = $S(big, 6.123233995736765886130e-17, $S(mid, 3.061616997868382943065e-17, 0.0)); $F z "
+     "= t * t; "
+     "$F p = (((-8.750608600031904122785e-1 * z - 1.615753718733365076637e1) * z - "
+     "7.500855792314704667340e1) * z - "
      "1.228866684490136173410e2) * z - 6.485021904942025371773e1; "
-     "$F q = ((((z + 2.485846490142306297962e1) * z + 1.650270098316988542046e2) * z + 4.328810604912902668951e2) * z + "
+     "$F q = ((((z + 2.485846490142306297962e1) * z + 1.650270098316988542046e2) * z + "
+     "4.328810604912902668951e2) * z + "
      "4.853903996359136964868e2) * z + 1.945506571482613964425e2; "
      "return @copysign(y + (t + (t * (z * p / q) + l)), x); }\n"},
     {"atan2",
-     "FN $F atan2_$n($F y, $F x) { $F ay = @abs(y), ax = @abs(x); $M both = (ay == $INF) & (ax == $INF); "
-     "$F q = $S(both, 1.0, ay / ax); q = $S((ay == ($F)0) & (ax == ($F)0), 0.0, q); $F r = @atan(q); "
-     "$M left = $B($I, x) < ($I)0; r = $S(left, 3.14159265358979323846 - (r - 1.2246467991473531772e-16), r); "
+     "FN $F atan2_$n($F y, $F x) { $F ay = @abs(y), ax = @abs(x); $M both = (ay == $INF) & (ax == "
+     "$INF); "
+     "$F q = $S(both, 1.0, ay / ax); q = $S((ay == ($F)0) & (ax == ($F)0), 0.0, q); $F r = "
+     "@atan(q); "
+     "$M left = $B($I, x) < ($I)0; r = $S(left, 3.14159265358979323846 - (r - "
+     "1.2246467991473531772e-16), r); "
      "return $S((x != x) | (y != y), x + y, @copysign(r, y)); }\n"},
-    // erf(x) / x over x^2 on [0, 1], and exp(x^2) erfc(x) (1 + 2 x) over (x - 3) / (x + 3) on [1, 28]: Chebyshev fits.
+    // erf(x) / x over x^2 on [0, 1], and exp(x^2) erfc(x) (1 + 2 x) over (x - 3) / (x + 3) on [1,
+    // 28]: Chebyshev fits.
     {"erfs",
      "FN $F erfs_$n($F x) { $F z = x * x; $F p = ($F)5.957176147748911404e-11; "
      "p = p * z + -1.137284885679167367e-9; p = p * z + 1.465977527404743581e-8; "
@@ -227,7 +289,8 @@ constexpr Function kF64[] = {
      "}\n"},
     {"erfcp",
      "FN $F erfcp_$n($F x) { $F u = (x - 3.0) / (x + 3.0); "
-     "u = (u - 0.153225806451612903) * 1.53086419753086419753; $F p = ($F)4.345222915646862168e-13; "
+     "u = (u - 0.153225806451612903) * 1.53086419753086419753; $F p = "
+     "($F)4.345222915646862168e-13; "
      "p = p * u + -2.451735619265352558e-12; p = p * u + -8.843789421887663535e-12; "
      "p = p * u + 3.443215261272436164e-11; p = p * u + 1.204364074646901514e-10; "
      "p = p * u + -3.435197206333450222e-10; p = p * u + -1.459068593427327363e-9; "
@@ -244,65 +307,97 @@ constexpr Function kF64[] = {
      "}\n"},
     {"erf",
      "FN $F erf_$n($F x) { $F a = @abs(x); $F b = $S(a < ($F)1, 1.0, $S(a > ($F)6.5, 6.5, a)); "
-     "$F r = @copysign(1.0 - @erfcp(b), x); r = $S(a < ($F)1, @erfs($S(a < ($F)1, x, 0.0)), r); return $S(x != x, x, r); }\n"},
+     "$F r = @copysign(1.0 - @erfcp(b), x); r = $S(a < ($F)1, @erfs($S(a < ($F)1, x, 0.0)), r); "
+     "return $S(x != x, x, r); }\n"},
     {"erfc",
-     "FN $F erfc_$n($F x) { $F a = @abs(x); $F b = $S(a < ($F)1, 1.0, $S(a > ($F)28, 28.0, a)); $F r = @erfcp(b); "
-     "r = $S(x < ($F)0, 2.0 - r, r); r = $S(a < ($F)1, 1.0 - @erfs($S(a < ($F)1, x, 0.0)), r); return $S(x != x, x, r); }\n"},
-    // M. Giles's start, beyond its range that of erfc's expansion; then Halley's steps on erf, or on erfc where 1 - |x| is small.
+     "FN $F erfc_$n($F x) { $F a = @abs(x); $F b = $S(a < ($F)1, 1.0, $S(a > ($F)28, 28.0, a)); $F "
+     "r = @erfcp(b); "
+     "r = $S(x < ($F)0, 2.0 - r, r); r = $S(a < ($F)1, 1.0 - @erfs($S(a < ($F)1, x, 0.0)), r); "
+     "return $S(x != x, x, r); }\n"},
+    // M. Giles's start, beyond its range that of erfc's expansion; then Halley's steps on erf, or
+    // on erfc where 1 - |x| is small.
     {"erf_inv",
-     "FN $F erf_inv_$n($F x) { $F a = @abs(x); $F w = -@log((1.0 - a) * (1.0 + a)); $F v = w - 2.5; "
-     "$F p = 2.81022636e-08 * v + 3.43273939e-07; p = p * v - 3.5233877e-06; p = p * v - 4.39150654e-06; "
-     "p = p * v + 0.00021858087; p = p * v - 0.00125372503; p = p * v - 0.00417768164; p = p * v + 0.246640727; "
+     "FN $F erf_inv_$n($F x) { $F a = @abs(x); $F w = -@log((1.0 - a) * (1.0 + a)); $F v = w - "
+     "2.5; "
+     "$F p = 2.81022636e-08 * v + 3.43273939e-07; p = p * v - 3.5233877e-06; p = p * v - "
+     "4.39150654e-06; "
+     "p = p * v + 0.00021858087; p = p * v - 0.00125372503; p = p * v - 0.00417768164; p = p * v + "
+     "0.246640727; "
      "p = p * v + 1.50140941; $F s = @sqrt(w) - 3.0; $F q = -0.000200214257 * s + 0.000100950558; "
-     "q = q * s + 0.00134934322; q = q * s - 0.00367342844; q = q * s + 0.00573950773; q = q * s - 0.0076224613; "
-     "q = q * s + 0.00943887047; q = q * s + 1.00167406; q = q * s + 2.83297682; $F y = $S(w < ($F)5, p, q) * a; "
-     "$F l = $S(w > ($F)16, w, 16.0) + 0.69314718055994530942; y = $S(w > ($F)16, @sqrt(l - 0.5 * @log(l * 3.14159265358979323846)), y); "
+     "q = q * s + 0.00134934322; q = q * s - 0.00367342844; q = q * s + 0.00573950773; q = q * s - "
+     "0.0076224613; "
+     "q = q * s + 0.00943887047; q = q * s + 1.00167406; q = q * s + 2.83297682; $F y = $S(w < "
+     "($F)5, p, q) * a; "
+     "$F l = $S(w > ($F)16, w, 16.0) + 0.69314718055994530942; y = $S(w > ($F)16, @sqrt(l - 0.5 * "
+     "@log(l * 3.14159265358979323846)), y); "
      "y = $S(y < ($F)6.2, y, 6.2); $F c = 1.0 - a; "
-     "for (int i = 0; i < 3; ++i) { $F f = $S(a < ($F)0.5, @erf(y) - a, c - @erfc(y)); $F d = f * @exp(y * y) * 0.88622692545275801365; "
+     "for (int i = 0; i < 3; ++i) { $F f = $S(a < ($F)0.5, @erf(y) - a, c - @erfc(y)); $F d = f * "
+     "@exp(y * y) * 0.88622692545275801365; "
      "y = y - d / (1.0 + y * d); } "
-     "y = $S(a == ($F)1, $INF, y); y = $S(a > ($F)1, $NAN, y); y = $S(a == ($F)0, a, y); return @copysign($S(x != x, x, y), x); }\n"},
+     "y = $S(a == ($F)1, $INF, y); y = $S(a > ($F)1, $NAN, y); y = $S(a == ($F)0, a, y); return "
+     "@copysign($S(x != x, x, y), x); }\n"},
     // sin(pi x) and cos(pi x) with exact reduction.
-    {"sinpi", "FN $F sinpi_$n($F x) { $F n = @round_even(x + x); $F r = (x - 0.5 * n) * 3.14159265358979323846; "
-              "$F m = n - 4.0 * @floor(n * 0.25); return @sinr(r, @int(m)); }\n"},
-    {"cospi", "FN $F cospi_$n($F x) { $F n = @round_even(x + x); $F r = (x - 0.5 * n) * 3.14159265358979323846; "
-              "$F m = n - 4.0 * @floor(n * 0.25); return @sinr(r, @int(m) + 1); }\n"},
-    // log gamma of x >= 1/2: Stirling's series from 10 on, below it by the product x (x + 1) ... that leads there.
-    // Absolute error 4e-15 near the zeros at 1 and 2.
+    {"sinpi",
+     "FN $F sinpi_$n($F x) { $F n = @round_even(x + x); $F r = (x - 0.5 * n) * "
+     "3.14159265358979323846; "
+     "$F m = n - 4.0 * @floor(n * 0.25); return @sinr(r, @int(m)); }\n"},
+    {"cospi",
+     "FN $F cospi_$n($F x) { $F n = @round_even(x + x); $F r = (x - 0.5 * n) * "
+     "3.14159265358979323846; "
+     "$F m = n - 4.0 * @floor(n * 0.25); return @sinr(r, @int(m) + 1); }\n"},
+    // log gamma of x >= 1/2: Stirling's series from 10 on, below it by the product x (x + 1) ...
+    // that leads there. Absolute error 4e-15 near the zeros at 1 and 2.
     {"lgammap",
      "FN $F lgammap_$n($F x) { $F p = $B($F, ($I)($B($I, x) & 0)) + 1.0; $F y = x; "
-     "for (int i = 0; i < 10; ++i) { $M low = y < ($F)10; p = $S(low, p * y, p); y = $S(low, y + 1.0, y); } "
+     "for (int i = 0; i < 10; ++i) { $M low = y < ($F)10; p = $S(low, p * y, p); y = $S(low, y + "
+     "1.0, y); } "
      "$F z = 1.0 / y, w = z * z; "
      "$F s = 1.7964437236883057e-1 - w * 1.3924322169059011; s = -2.9550653594771241e-2 + w * s; "
-     "s = 6.4102564102564103e-3 + w * s; s = -1.9175269175269175e-3 + w * s; s = 8.4175084175084175e-4 + w * s; "
-     "s = -5.9523809523809524e-4 + w * s; s = 7.9365079365079365e-4 + w * s; s = -2.7777777777777778e-3 + w * s; "
-     "s = (8.3333333333333333e-2 + w * s) * z; $F r = (y - 0.5) * @log(y) - y + 0.91893853320467274178 + s; "
+     "s = 6.4102564102564103e-3 + w * s; s = -1.9175269175269175e-3 + w * s; s = "
+     "8.4175084175084175e-4 + w * s; "
+     "s = -5.9523809523809524e-4 + w * s; s = 7.9365079365079365e-4 + w * s; s = "
+     "-2.7777777777777778e-3 + w * s; "
+     "s = (8.3333333333333333e-2 + w * s) * z; $F r = (y - 0.5) * @log(y) - y + "
+     "0.91893853320467274178 + s; "
      "r = r - @log(p); r = $S(y > ($F)1e15, y * (@log(y) - 1.0), r); "
      "return $S((x == ($F)1) | (x == ($F)2), 0.0, $S(x == $INF, x, r)); }\n"},
     {"lgamma",
      "FN $F lgamma_$n($F x) { $M low = x < ($F)0.5; $F r = @lgammap($S(low, 1.0 - x, x)); "
-     "$F s = @abs(@sinpi(x)); $F q = 1.14472988584940017414 - @log(s) - r; q = $S(@floor(x) == x, $INF, q); "
+     "$F s = @abs(@sinpi(x)); $F q = 1.14472988584940017414 - @log(s) - r; q = $S(@floor(x) == x, "
+     "$INF, q); "
      "q = $S(@abs(x) < ($F)1e-20, -@log(@abs(x)), q); r = $S(low, q, r); "
      "return $S(x != x, x, $S(x == -$INF, $INF, r)); }\n"},
     {"digamma",
-     "FN $F digamma_$n($F x) { $M low = x < ($F)0.5; $F y = $S(low, 1.0 - x, x); $F r = y * 0.0; r = $S(y == $INF, 0.0, r); "
-     "for (int i = 0; i < 10; ++i) { $M small = y < ($F)10; r = $S(small, r - 1.0 / y, r); y = $S(small, y + 1.0, y); } "
-     "$F w = 1.0 / (y * y); $F s = 8.3333333333333333e-2; s = -2.1092796092796093e-2 + w * s; s = 7.5757575757575758e-3 + w * s; "
-     "s = -4.1666666666666667e-3 + w * s; s = 3.9682539682539683e-3 + w * s; s = -8.3333333333333333e-3 + w * s; "
+     "FN $F digamma_$n($F x) { $M low = x < ($F)0.5; $F y = $S(low, 1.0 - x, x); $F r = y * 0.0; r "
+     "= $S(y == $INF, 0.0, r); "
+     "for (int i = 0; i < 10; ++i) { $M small = y < ($F)10; r = $S(small, r - 1.0 / y, r); y = "
+     "$S(small, y + 1.0, y); } "
+     "$F w = 1.0 / (y * y); $F s = 8.3333333333333333e-2; s = -2.1092796092796093e-2 + w * s; s = "
+     "7.5757575757575758e-3 + w * s; "
+     "s = -4.1666666666666667e-3 + w * s; s = 3.9682539682539683e-3 + w * s; s = "
+     "-8.3333333333333333e-3 + w * s; "
      "s = 8.3333333333333333e-2 + w * s; r = r + @log(y) - 0.5 / y - w * s; "
      "$F c = 3.14159265358979323846 * @cospi(x) / @sinpi(x); r = $S(low, r - c, r); "
      "r = $S((x <= ($F)0) & (@floor(x) == x), $NAN, r); r = $S(x == ($F)0, ($F)-1 / x, r); "
      "return $S(x != x, x, r); }\n"},
     {"round_even0",
-     "FN $F round_even0_$n($F x) { $F a = @abs(x); $F r = (a + 4503599627370496.0) - 4503599627370496.0; "
+     "FN $F round_even0_$n($F x) { $F a = @abs(x); $F r = (a + 4503599627370496.0) - "
+     "4503599627370496.0; "
      "return @copysign($S(a < ($F)4503599627370496.0, r, a), x); }\n"},
 };
 
 // Rounding to integers from round_even0, for instruction sets without it.
 constexpr Function kRoundingByHand[] = {
     {"round_even", "FN $F round_even_$n($F x) { return @round_even0(x); }\n"},
-    {"floor", "FN $F floor_$n($F x) { $F r = @round_even0(x); return @copysign($S(r > x, r - ($F)1, r), x); }\n"},
-    {"ceil", "FN $F ceil_$n($F x) { $F r = @round_even0(x); return @copysign($S(r < x, r + ($F)1, r), x); }\n"},
-    {"trunc", "FN $F trunc_$n($F x) { $F a = @abs(x); $F r = @round_even0(a); return @copysign($S(r > a, r - ($F)1, r), x); }\n"},
+    {"floor",
+     "FN $F floor_$n($F x) { $F r = @round_even0(x); return @copysign($S(r > x, r - ($F)1, r), x); "
+     "}\n"},
+    {"ceil",
+     "FN $F ceil_$n($F x) { $F r = @round_even0(x); return @copysign($S(r < x, r + ($F)1, r), x); "
+     "}\n"},
+    {"trunc",
+     "FN $F trunc_$n($F x) { $F a = @abs(x); $F r = @round_even0(a); return @copysign($S(r > a, r "
+     "- ($F)1, r), x); }\n"},
 };
 constexpr Function kRoundingVector[] = {
     {"round_even", "FN $F round_even_$n($F x) { return __builtin_elementwise_roundeven(x); }\n"},
@@ -311,10 +406,12 @@ constexpr Function kRoundingVector[] = {
     {"trunc", "FN $F trunc_$n($F x) { return __builtin_elementwise_trunc(x); }\n"},
 };
 
-constexpr std::string_view kSqrtCpp = "FN $F sqrt_$n($F x) { return __builtin_elementwise_sqrt(x); }\n";
+constexpr std::string_view kSqrtCpp =
+    "FN $F sqrt_$n($F x) { return __builtin_elementwise_sqrt(x); }\n";
 constexpr std::string_view kSqrtOpenCl = "FN $F sqrt_$n($F x) { return sqrt(x); }\n";
 constexpr std::string_view kRemVector =
-    "FN $F rem_$n($F a, $F b) { $F r; for (int l = 0; l < $N; ++l) r[l] = @rem1<one>(a[l], b[l]); return r; }\n";
+    "FN $F rem_$n($F a, $F b) { $F r; for (int l = 0; l < $N; ++l) r[l] = @rem1<one>(a[l], b[l]); "
+    "return r; }\n";
 constexpr std::string_view kRemScalar = "FN $F rem_$n($F a, $F b) { return @rem1(a, b); }\n";
 
 // vscalefps does both halvings of the exponent and every special case at once.
@@ -322,7 +419,8 @@ constexpr std::string_view kExpAvx512 =
     "FN $F exp_$n($F x) { x = $S(x > ($F)89.f, 89.f, x); x = $S(x < ($F)-104.5f, -104.5f, x); "
     "$F n = (x * 1.44269504088896341f + 12582912.f) - 12582912.f; "
     "$F r = x - n * 0.693359375f; r = r + n * 2.12194440e-4f; "
-    "$F p = 1.9875691500e-4f * r + 1.3981999507e-3f; p = p * r + 8.3334519073e-3f; p = p * r + 4.1665795894e-2f; "
+    "$F p = 1.9875691500e-4f * r + 1.3981999507e-3f; p = p * r + 8.3334519073e-3f; p = p * r + "
+    "4.1665795894e-2f; "
     "p = p * r + 1.6666665459e-1f; p = p * r + 5.0000001201e-1f; p = p * (r * r) + r + 1.f; "
     "typedef float G __attribute__((vector_size(64))); "
     "return ($F)__builtin_ia32_scalefps512_mask((G)p, (G)n, (G)p, (unsigned short)-1, 4); }\n";
@@ -330,7 +428,8 @@ constexpr std::string_view kExpAvx512 =
 constexpr std::string_view kReduceVector =
     "FN $F reduce_$n($F x, $I* quadrant) { $I k; $F r = @reduce0(x, &k); "
     "for (int l = 0; l < $N; ++l) { f64 a = x[l] < 0 ? -x[l] : x[l]; "
-    "if (a >= 0x1p20 && a < $INF) { i64 q; r[l] = @reduce1<one>(x[l], &q); k[l] = q; } } *quadrant = k; return r; }\n";
+    "if (a >= 0x1p20 && a < $INF) { i64 q; r[l] = @reduce1<one>(x[l], &q); k[l] = q; } } *quadrant "
+    "= k; return r; }\n";
 constexpr std::string_view kReduceScalar =
     "FN $F reduce_$n($F x, $I* quadrant) { f64 a = x < 0 ? -x : x; "
     "if (a >= 0x1p20 && a < $INF) return @reduce1(x, quadrant); return @reduce0(x, quadrant); }\n";
@@ -345,12 +444,14 @@ std::string_view find(const Function (&table)[n], std::string_view name) {
 
 }  // namespace
 
-std::string_view math_text(std::string_view name, DType type, const Target& target, uint32_t lanes) {
+std::string_view math_text(std::string_view name, DType type, const Target& target,
+                           uint32_t lanes) {
   const bool opencl = target.dialect == Dialect::kOpenCl;
   if (name == "sqrt") return opencl ? kSqrtOpenCl : kSqrtCpp;
   if (name == "rem") return lanes > 1 ? kRemVector : kRemScalar;
   if (name == "reduce") return lanes > 1 ? kReduceVector : kReduceScalar;
-  if (name == "exp" && type == TENON_F32 && lanes == 16 && target.isa == "avx512") return kExpAvx512;
+  if (name == "exp" && type == TENON_F32 && lanes == 16 && target.isa == "avx512")
+    return kExpAvx512;
   const bool rounds = target.isa == "avx512" || target.isa == "avx2";
   std::string_view t = rounds ? find(kRoundingVector, name) : find(kRoundingByHand, name);
   if (t.empty()) t = find(kBoth, name);

@@ -1,18 +1,24 @@
-// Register tiles of convolutions. Rows are pixels, each with one address per tap of the filter, so that padding is an
-// address of zeros and neither borders nor strides are seen here. Text only: what a kernel calls is added once.
+// Register tiles of convolutions. Rows are pixels, each with one address per tap of the filter, so
+// that padding is an address of zeros and neither borders nor strides are seen here. Text only:
+// what a kernel calls is added once.
 #include "tenon/kernelgen/print/prelude.h"
 
 namespace tenon::kernelgen {
 namespace {
 
-std::string number(int64_t v) { return std::to_string(v); }
+std::string number(int64_t v) {
+  return std::to_string(v);
+}
 
-std::string accumulator(uint32_t r, uint32_t v) { return "c" + number(r) + "_" + number(v); }
+std::string accumulator(uint32_t r, uint32_t v) {
+  return "c" + number(r) + "_" + number(v);
+}
 
 std::string row_pointers(const std::string& element, uint32_t rows, const std::string& offset) {
   std::string s;
   for (uint32_t r = 0; r < rows; ++r) {
-    s += " const " + element + "* a" + number(r) + " = (const " + element + "*)ap[t * " + number(rows) + " + " + number(r) + "]" + offset + ";";
+    s += " const " + element + "* a" + number(r) + " = (const " + element + "*)ap[t * " +
+         number(rows) + " + " + number(r) + "]" + offset + ";";
   }
   return s;
 }
@@ -24,38 +30,53 @@ std::string Prelude::need_taps(DType t, uint32_t lanes, uint32_t rows, uint32_t 
   if (!known_.insert(name).second) return name;
   const std::string V = type(t, lanes), E = memory_type(t);
   const std::string load = lanes > 1 ? "*(const " + V + "_u*)" : "*(const " + V + "*)";
-  std::string s = "static __attribute__((noinline)) void " + name + "(const i64* ap, const i64* bt, const " + E +
-                  "* b, i64 taps, i64 k, i64 bs, " + E + "* c) {\n ";
+  std::string s = "static __attribute__((noinline)) void " + name +
+                  "(const i64* ap, const i64* bt, const " + E + "* b, i64 taps, i64 k, i64 bs, " +
+                  E + "* c) {\n ";
   for (uint32_t r = 0; r < rows; ++r) {
-    for (uint32_t v = 0; v < vectors; ++v) s += " " + V + " " + accumulator(r, v) + " = (" + V + ")0;";
+    for (uint32_t v = 0; v < vectors; ++v)
+      s += " " + V + " " + accumulator(r, v) + " = (" + V + ")0;";
   }
   auto each = [&](const std::string& assign, bool clear) {
     std::string out;
     for (uint32_t r = 0; r < rows; ++r) {
       for (uint32_t v = 0; v < vectors; ++v) {
-        const std::string to = "*(" + V + (lanes > 1 ? "_u" : "") + "*)(c + " + number(int64_t{r * vectors + v} * lanes) + ")";
-        out += " " + to + assign + accumulator(r, v) + ";" + (clear ? " " + accumulator(r, v) + " = (" + V + ")0;" : "");
+        const std::string to = "*(" + V + (lanes > 1 ? "_u" : "") + "*)(c + " +
+                               number(int64_t{r * vectors + v} * lanes) + ")";
+        out += " " + to + assign + accumulator(r, v) + ";" +
+               (clear ? " " + accumulator(r, v) + " = (" + V + ")0;" : "");
       }
     }
     return out;
   };
-  // As in products: after a block of steps the sums join the tile, so that rounding errors do not grow with the filter.
-  s += "\n  i64 n = 0; int joined = 0; const i64 most = " + sum_block("taps * k") + ";\n  for (i64 t = 0; t < taps; ++t) {\n   " + row_pointers(E, rows, "") + "\n    const " + E + "* p = b + bt[t];";
-  s += "\n    for (i64 i = 0; i < k;) {\n      const i64 e = k - i > most - n ? i + most - n : k; n += e - i;\n      for (; i < e; ++i) {\n        " + V + " x;";
-  for (uint32_t v = 0; v < vectors; ++v) s += " const " + V + " b" + number(v) + " = " + load + "(p + " + number(int64_t{v} * lanes) + ");";
+  // As in products: after a block of steps the sums join the tile, so that rounding errors do not
+  // grow with the filter.
+  s += "\n  i64 n = 0; int joined = 0; const i64 most = " + sum_block("taps * k") +
+       ";\n  for (i64 t = 0; t < taps; ++t) {\n   " + row_pointers(E, rows, "") + "\n    const " +
+       E + "* p = b + bt[t];";
+  s += "\n    for (i64 i = 0; i < k;) {\n      const i64 e = k - i > most - n ? i + most - n : k; "
+       "n += e - i;\n      for (; i < e; ++i) {\n        " +
+       V + " x;";
+  for (uint32_t v = 0; v < vectors; ++v)
+    s += " const " + V + " b" + number(v) + " = " + load + "(p + " + number(int64_t{v} * lanes) +
+         ");";
   for (uint32_t r = 0; r < rows; ++r) {
     s += "\n        x = (" + V + ")(a" + number(r) + "[i]);";
-    for (uint32_t v = 0; v < vectors; ++v) s += " " + accumulator(r, v) + " += x * b" + number(v) + ";";
+    for (uint32_t v = 0; v < vectors; ++v)
+      s += " " + accumulator(r, v) + " += x * b" + number(v) + ";";
   }
-  s += "\n        p += bs;\n      }\n      if (n < most) continue;\n      n = 0;\n      if (joined) {\n       " + each(" +=", true) +
-       "\n      } else {\n       " + each(" = ", true) + "\n        joined = 1;\n      }\n    }\n  }\n  if (joined) {\n   " + each(" +=", false) +
+  s += "\n        p += bs;\n      }\n      if (n < most) continue;\n      n = 0;\n      if "
+       "(joined) {\n       " +
+       each(" +=", true) + "\n      } else {\n       " + each(" = ", true) +
+       "\n        joined = 1;\n      }\n    }\n  }\n  if (joined) {\n   " + each(" +=", false) +
        "\n  } else {\n   " + each(" = ", false) + "\n  }";
   functions_ += s + "\n}\n";
   return name;
 }
 
 std::string Prelude::need_depthwise(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors) {
-  const std::string name = "channels" + number(rows) + "x" + number(vectors) + "_" + suffix(t, lanes);
+  const std::string name =
+      "channels" + number(rows) + "x" + number(vectors) + "_" + suffix(t, lanes);
   if (!known_.insert(name).second) return name;
   const std::string V = type(t, lanes), E = memory_type(t), M = type(TENON_PRED, lanes);
   const std::string ld = need("ld", t, lanes), ldm = need("ldm", t, lanes);
@@ -63,29 +84,37 @@ std::string Prelude::need_depthwise(DType t, uint32_t lanes, uint32_t rows, uint
   for (uint32_t l = 0; l < lanes; ++l) iota += (l ? ", " : "") + number(l);
   auto step = [&](bool masked) {
     std::string body = "  {\n   ";
-    for (uint32_t r = 0; r < rows; ++r) body += " " + V + " " + accumulator(r, 0) + " = (" + V + ")0;";
+    for (uint32_t r = 0; r < rows; ++r)
+      body += " " + V + " " + accumulator(r, 0) + " = (" + V + ")0;";
     body += "\n    for (i64 t = 0; t < taps; ++t) {\n     " + row_pointers(E, rows, " + o + v");
     body += "\n      const " + V + " w = " + ld + "(b + bt[t] + v);";
     for (uint32_t r = 0; r < rows; ++r) {
       const std::string a = "a" + number(r);
-      body += " " + accumulator(r, 0) + " += w * " + (masked ? ldm + "(" + a + ", m, (" + V + ")0)" : ld + "(" + a + ")") + ";";
+      body += " " + accumulator(r, 0) + " += w * " +
+              (masked ? ldm + "(" + a + ", m, (" + V + ")0)" : ld + "(" + a + ")") + ";";
     }
     body += "\n    }\n   ";
     for (uint32_t r = 0; r < rows; ++r) {
-      body += " *(" + V + "_u*)(c + " + number(int64_t{r} * vectors * lanes) + " + v) = " + accumulator(r, 0) + ";";
+      body += " *(" + V + "_u*)(c + " + number(int64_t{r} * vectors * lanes) +
+              " + v) = " + accumulator(r, 0) + ";";
     }
     return body + "\n  }\n";
   };
-  functions_ += "static __attribute__((noinline)) void " + name + "(const i64* ap, const i64* bt, const " + E +
-                "* b, i64 taps, i64 n, i64 o, " + E + "* c) {\n  i64 v = 0;\n  for (; v + " + number(lanes) + " <= n; v += " +
-                number(lanes) + ")\n" + step(false) + "  if (v < n) {\n    const " + M + " m = (" + M + "){" + iota + "} < (" + M +
+  functions_ += "static __attribute__((noinline)) void " + name +
+                "(const i64* ap, const i64* bt, const " + E + "* b, i64 taps, i64 n, i64 o, " + E +
+                "* c) {\n  i64 v = 0;\n  for (; v + " + number(lanes) +
+                " <= n; v += " + number(lanes) + ")\n" + step(false) +
+                "  if (v < n) {\n    const " + M + " m = (" + M + "){" + iota + "} < (" + M +
                 ")(i32)(n - v);\n" + step(true) + "  }\n}\n";
   return name;
 }
 
-// What the rows of a strip see of one line of the image overlaps: each place is loaded once, and each row takes of it what it weighs.
-std::string Prelude::need_depthwise_runs(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors, uint32_t run, uint32_t step) {
-  const std::string name = "runs" + number(rows) + "x" + number(vectors) + "of" + number(run) + "by" + number(step) + "_" + suffix(t, lanes);
+// What the rows of a strip see of one line of the image overlaps: each place is loaded once, and
+// each row takes of it what it weighs.
+std::string Prelude::need_depthwise_runs(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors,
+                                         uint32_t run, uint32_t step) {
+  const std::string name = "runs" + number(rows) + "x" + number(vectors) + "of" + number(run) +
+                           "by" + number(step) + "_" + suffix(t, lanes);
   if (!known_.insert(name).second) return name;
   const std::string V = type(t, lanes), E = memory_type(t), M = type(TENON_PRED, lanes);
   const std::string ld = need("ld", t, lanes), ldm = need("ldm", t, lanes);
@@ -94,12 +123,17 @@ std::string Prelude::need_depthwise_runs(DType t, uint32_t lanes, uint32_t rows,
   for (uint32_t l = 0; l < lanes; ++l) iota += (l ? ", " : "") + number(l);
   auto strip = [&](bool masked) {
     std::string body = "  {\n   ";
-    for (uint32_t r = 0; r < rows; ++r) body += " " + V + " " + accumulator(r, 0) + " = (" + V + ")0;";
-    body += "\n    for (i64 t = 0; t < lines; ++t) {\n      const i64* a = ap + t * " + number(places) + "; const " + E + "* w = b + bt[t] + v;\n     ";
-    for (uint32_t k = 0; k < run; ++k) body += " const " + V + " w" + number(k) + " = " + ld + "(w + " + number(k) + " * ws);";
+    for (uint32_t r = 0; r < rows; ++r)
+      body += " " + V + " " + accumulator(r, 0) + " = (" + V + ")0;";
+    body += "\n    for (i64 t = 0; t < lines; ++t) {\n      const i64* a = ap + t * " +
+            number(places) + "; const " + E + "* w = b + bt[t] + v;\n     ";
+    for (uint32_t k = 0; k < run; ++k)
+      body += " const " + V + " w" + number(k) + " = " + ld + "(w + " + number(k) + " * ws);";
     for (uint32_t at = 0; at < places; ++at) {
       const std::string from = "(const " + E + "*)a[" + number(at) + "] + o + v";
-      body += "\n      { const " + V + " x = " + (masked ? ldm + "(" + from + ", m, (" + V + ")0)" : ld + "(" + from + ")") + ";";
+      body += "\n      { const " + V +
+              " x = " + (masked ? ldm + "(" + from + ", m, (" + V + ")0)" : ld + "(" + from + ")") +
+              ";";
       for (uint32_t k = 0; k < run; ++k) {
         if (at < k || (at - k) % step != 0 || (at - k) / step >= rows) continue;
         body += " " + accumulator((at - k) / step, 0) + " += w" + number(k) + " * x;";
@@ -108,13 +142,17 @@ std::string Prelude::need_depthwise_runs(DType t, uint32_t lanes, uint32_t rows,
     }
     body += "\n    }\n   ";
     for (uint32_t r = 0; r < rows; ++r) {
-      body += " *(" + V + "_u*)(c + " + number(int64_t{r} * vectors * lanes) + " + v) = " + accumulator(r, 0) + ";";
+      body += " *(" + V + "_u*)(c + " + number(int64_t{r} * vectors * lanes) +
+              " + v) = " + accumulator(r, 0) + ";";
     }
     return body + "\n  }\n";
   };
-  functions_ += "static __attribute__((noinline)) void " + name + "(const i64* ap, const i64* bt, const " + E + "* b, i64 lines, i64 n, i64 o, i64 ws, " +
-                E + "* c) {\n  i64 v = 0;\n  for (; v + " + number(lanes) + " <= n; v += " + number(lanes) + ")\n" + strip(false) +
-                "  if (v < n) {\n    const " + M + " m = (" + M + "){" + iota + "} < (" + M + ")(i32)(n - v);\n" + strip(true) + "  }\n}\n";
+  functions_ +=
+      "static __attribute__((noinline)) void " + name + "(const i64* ap, const i64* bt, const " +
+      E + "* b, i64 lines, i64 n, i64 o, i64 ws, " + E + "* c) {\n  i64 v = 0;\n  for (; v + " +
+      number(lanes) + " <= n; v += " + number(lanes) + ")\n" + strip(false) +
+      "  if (v < n) {\n    const " + M + " m = (" + M + "){" + iota + "} < (" + M +
+      ")(i32)(n - v);\n" + strip(true) + "  }\n}\n";
   return name;
 }
 
@@ -122,10 +160,13 @@ std::string Prelude::need_any_nan(DType t, uint32_t lanes) {
   const std::string name = "any_nan_" + suffix(t, lanes);
   if (!known_.insert(name).second) return name;
   const std::string V = type(t, lanes), M = type(TENON_PRED, lanes), E = memory_type(t);
-  functions_ += "static __attribute__((noinline)) i32 " + name + "(const " + E + "* c, i64 rows, i64 stride, i64 n) {\n  " + M +
-                " bad = (" + M + ")0;\n  for (i64 r = 0; r < rows; ++r)\n    for (i64 v = 0; v < n; v += " + number(lanes) +
-                ") {\n      const " + V + " x = *(const " + V + "_u*)(c + r * stride + v);\n      bad |= x != x;\n    }\n  return "
-                "__builtin_reduce_or(bad) != 0;\n}\n";
+  functions_ +=
+      "static __attribute__((noinline)) i32 " + name + "(const " + E +
+      "* c, i64 rows, i64 stride, i64 n) {\n  " + M + " bad = (" + M +
+      ")0;\n  for (i64 r = 0; r < rows; ++r)\n    for (i64 v = 0; v < n; v += " + number(lanes) +
+      ") {\n      const " + V + " x = *(const " + V +
+      "_u*)(c + r * stride + v);\n      bad |= x != x;\n    }\n  return "
+      "__builtin_reduce_or(bad) != 0;\n}\n";
   return name;
 }
 

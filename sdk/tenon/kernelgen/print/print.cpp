@@ -1,5 +1,5 @@
-// One printer for both dialects: they differ in how a kernel begins, in address spaces, and in that OpenCL C is given
-// trees of scalars only.
+// One printer for both dialects: they differ in how a kernel begins, in address spaces, and in that
+// OpenCL C is given trees of scalars only.
 #include "tenon/kernelgen/print/print.h"
 
 #include <bit>
@@ -11,7 +11,8 @@ namespace {
 
 class Text {
  public:
-  Text(const LoopTree& tree, Prelude& prelude, bool opencl) : t_(tree), p_(prelude), opencl_(opencl) {}
+  Text(const LoopTree& tree, Prelude& prelude, bool opencl)
+      : t_(tree), p_(prelude), opencl_(opencl) {}
 
   std::string run() {
     begin();
@@ -35,28 +36,35 @@ class Text {
     out_ += s;
     out_ += '\n';
   }
-  void define(V dst, const std::string& value) { line("const " + type_text(dst) + " " + v(dst) + " = " + value + ";"); }
+  void define(V dst, const std::string& value) {
+    line("const " + type_text(dst) + " " + v(dst) + " = " + value + ";");
+  }
 
   void begin() {
     const auto& buffers = t_.buffers;
     if (opencl_) {
       out_ += "__kernel ";
-      if (t_.group != 0) out_ += "__attribute__((reqd_work_group_size(" + std::to_string(t_.group) + ", 1, 1))) ";
+      if (t_.group != 0)
+        out_ += "__attribute__((reqd_work_group_size(" + std::to_string(t_.group) + ", 1, 1))) ";
       out_ += "void " + t_.name + "(";
       for (size_t i = 0; i < buffers.size(); ++i) {
         out_ += std::string(i ? ", " : "") + "__global " + (buffers[i].written ? "" : "const ") +
                 p_.memory_type(buffers[i].type) + "* b" + std::to_string(i);
       }
-      for (uint32_t i = 0; i < t_.extent_count; ++i) out_ += (buffers.empty() && i == 0 ? "i64 n" : ", i64 n") + std::to_string(i);
+      for (uint32_t i = 0; i < t_.extent_count; ++i)
+        out_ += (buffers.empty() && i == 0 ? "i64 n" : ", i64 n") + std::to_string(i);
       if (!t_.scratch_bytes.words.empty()) out_ += ", __global u8* scratch_all";
       out_ += ") {\n";
       for (size_t i = 0; i < t_.shared.size(); ++i) {
-        line("__local " + p_.memory_type(t_.shared[i].type) + " s" + std::to_string(i) + "[" + std::to_string(t_.shared[i].elements) + "];");
+        line("__local " + p_.memory_type(t_.shared[i].type) + " s" + std::to_string(i) + "[" +
+             std::to_string(t_.shared[i].elements) + "];");
       }
       // Whole groups are started: the last may have items to spare.
-      if (t_.group != 0 && !t_.together) line("if (" + item() + " >= " + size_text(t_.range) + ") return;");
+      if (t_.group != 0 && !t_.together)
+        line("if (" + item() + " >= " + size_text(t_.range) + ") return;");
       if (!t_.scratch_bytes.words.empty()) {
-        line("__global u8* scratch = scratch_all + " + item() + " * (" + size_text(t_.scratch_bytes) + ");");
+        line("__global u8* scratch = scratch_all + " + item() + " * (" +
+             size_text(t_.scratch_bytes) + ");");
       }
       return;
     }
@@ -65,13 +73,16 @@ class Text {
     for (size_t i = 0; i < buffers.size(); ++i) {
       const std::string e = p_.memory_type(buffers[i].type);
       const std::string c = buffers[i].written ? "" : "const ";
-      line(c + e + "* const b" + std::to_string(i) + " = (" + c + e + "*)buf[" + std::to_string(i) + "];");
+      line(c + e + "* const b" + std::to_string(i) + " = (" + c + e + "*)buf[" + std::to_string(i) +
+           "];");
     }
     line("(void)buf; (void)ext; (void)scratch;");
   }
 
   // The work item's place in the range.
-  std::string item() const { return t_.together ? "(i64)get_group_id(0)" : "(i64)get_global_id(0)"; }
+  std::string item() const {
+    return t_.together ? "(i64)get_group_id(0)" : "(i64)get_global_id(0)";
+  }
 
   // A size program in C, over n0, n1...
   static std::string size_text(const SizeProgram& p) {
@@ -85,10 +96,15 @@ class Text {
       const std::string b = stack.back();
       stack.pop_back();
       if (w == TENON_S_MIN || w == TENON_S_MAX) {
-        stack.back() = std::string(w == TENON_S_MIN ? "min(" : "max(") + stack.back() + ", " + b + ")";
+        stack.back() =
+            std::string(w == TENON_S_MIN ? "min(" : "max(") + stack.back() + ", " + b + ")";
         continue;
       }
-      const char* op = w == TENON_S_ADD ? " + " : w == TENON_S_SUB ? " - " : w == TENON_S_MUL ? " * " : w == kMod ? " % " : " / ";
+      const char* op = w == TENON_S_ADD   ? " + "
+                       : w == TENON_S_SUB ? " - "
+                       : w == TENON_S_MUL ? " * "
+                       : w == kMod        ? " % "
+                                          : " / ";
       stack.back() = "(" + stack.back() + op + b + ")";
     }
     return stack.empty() ? "0" : stack.back();
@@ -98,11 +114,14 @@ class Text {
 
   std::string number(const Node& n) {
     if (!is_float(n.type)) {
-      if (n.type == TENON_U64) return std::to_string(static_cast<uint64_t>(n.bits)) + (opencl_ ? "UL" : "ull");
-      if (n.bits == INT64_MIN) return opencl_ ? "(-9223372036854775807L - 1)" : "(-9223372036854775807ll - 1)";
+      if (n.type == TENON_U64)
+        return std::to_string(static_cast<uint64_t>(n.bits)) + (opencl_ ? "UL" : "ull");
+      if (n.bits == INT64_MIN)
+        return opencl_ ? "(-9223372036854775807L - 1)" : "(-9223372036854775807ll - 1)";
       if (n.type == TENON_I64) return std::to_string(n.bits) + (opencl_ ? "L" : "ll");
       if (n.type == TENON_I32 && n.bits == INT32_MIN) return "(-2147483647 - 1)";
-      return "(" + p_.type(n.type, 1) + ")" + std::to_string(n.bits) + (n.type == TENON_U32 ? "u" : "");
+      return "(" + p_.type(n.type, 1) + ")" + std::to_string(n.bits) +
+             (n.type == TENON_U32 ? "u" : "");
     }
     const double d = std::bit_cast<double>(n.bits);
     if (n.type == TENON_F16 || n.type == TENON_BF16) {
@@ -147,18 +166,29 @@ class Text {
     const std::string a = v(n.args[0]), b = n.args[1] == kNoValue ? "" : v(n.args[1]);
     const bool vector = lanes(n.dst) > 1;
     switch (n.op) {
-      case TENON_S_AND: case TENON_S_MUL: case TENON_S_MIN: return "(" + a + " & " + b + ")";
-      case TENON_S_OR: case TENON_S_ADD: case TENON_S_MAX: return "(" + a + " | " + b + ")";
-      case TENON_S_XOR: return "(" + a + " ^ " + b + ")";
-      default: return vector ? "~" + a : "!" + a;
+      case TENON_S_AND:
+      case TENON_S_MUL:
+      case TENON_S_MIN:
+        return "(" + a + " & " + b + ")";
+      case TENON_S_OR:
+      case TENON_S_ADD:
+      case TENON_S_MAX:
+        return "(" + a + " | " + b + ")";
+      case TENON_S_XOR:
+        return "(" + a + " ^ " + b + ")";
+      default:
+        return vector ? "~" + a : "!" + a;
     }
   }
 
   static const char* function(uint16_t op) {
     switch (op) {
-      case kFloorDiv: return "fdiv";
-      case kMod: return "fmod";
-      default: return nullptr;
+      case kFloorDiv:
+        return "fdiv";
+      case kMod:
+        return "fmod";
+      default:
+        return nullptr;
     }
   }
 
@@ -166,14 +196,22 @@ class Text {
     const DType t = type(n.dst);
     const uint32_t w = lanes(n.dst);
     switch (n.op) {
-      case TENON_S_CMP: return compare(n);
-      case TENON_S_IS_NAN: return to_pred("(" + v(n.args[0]) + " != " + v(n.args[0]) + ")", type(n.args[0]), w);
+      case TENON_S_CMP:
+        return compare(n);
+      case TENON_S_IS_NAN:
+        return to_pred("(" + v(n.args[0]) + " != " + v(n.args[0]) + ")", type(n.args[0]), w);
       case TENON_S_SELECT:
-        return w > 1 ? call(p_.need("sel", t, w), n) : "(" + v(n.args[0]) + " ? " + v(n.args[1]) + " : " + v(n.args[2]) + ")";
-      case TENON_S_CONVERT: case kRound: return call(p_.need_convert(type(n.args[0]), t, w, false), n);
-      case TENON_S_CONVERT_WRAP: return call(p_.need_convert(type(n.args[0]), t, w, true), n);
-      case TENON_S_BITCAST_RESULT: return "BITS(" + type_text(n.dst) + ", " + v(n.args[0]) + ")";
-      default: break;
+        return w > 1 ? call(p_.need("sel", t, w), n)
+                     : "(" + v(n.args[0]) + " ? " + v(n.args[1]) + " : " + v(n.args[2]) + ")";
+      case TENON_S_CONVERT:
+      case kRound:
+        return call(p_.need_convert(type(n.args[0]), t, w, false), n);
+      case TENON_S_CONVERT_WRAP:
+        return call(p_.need_convert(type(n.args[0]), t, w, true), n);
+      case TENON_S_BITCAST_RESULT:
+        return "BITS(" + type_text(n.dst) + ", " + v(n.args[0]) + ")";
+      default:
+        break;
     }
     if (t == TENON_PRED) return pred_op(n);
     const bool f = t == TENON_F32 || t == TENON_F64;
@@ -200,7 +238,8 @@ class Text {
     if (n.space == Space::kLocal) base = "l" + std::to_string(n.ref);
     if (n.space == Space::kShared) base = "s" + std::to_string(n.ref);
     if (n.space == Space::kScratch) {
-      base = std::string("((") + (opencl_ ? "__global " : "") + p_.memory_type(n.type) + "*)scratch)";
+      base =
+          std::string("((") + (opencl_ ? "__global " : "") + p_.memory_type(n.type) + "*)scratch)";
     }
     return scalar_address ? base + " + " + v(n.args[0]) : base;
   }
@@ -217,10 +256,13 @@ class Text {
       return at;
     }
     const std::string p = pointer(n, lanes(n.args[0]) == 1);
-    if (lanes(n.args[0]) > 1) return p_.need("gam", n.type, w) + "(" + p + ", " + wide(n.args[0]) + ", " + mask_or_all(mask, w) + ", " + other + ")";
+    if (lanes(n.args[0]) > 1)
+      return p_.need("gam", n.type, w) + "(" + p + ", " + wide(n.args[0]) + ", " +
+             mask_or_all(mask, w) + ", " + other + ")";
     if (n.stride != kNoValue) {
       if (mask == kNoValue) return p_.need("lds", n.type, w) + "(" + p + ", " + v(n.stride) + ")";
-      return p_.need("ldsm", n.type, w) + "(" + p + ", " + v(n.stride) + ", " + v(mask) + ", " + other + ")";
+      return p_.need("ldsm", n.type, w) + "(" + p + ", " + v(n.stride) + ", " + v(mask) + ", " +
+             other + ")";
     }
     if (mask == kNoValue) return p_.need("ld", n.type, w) + "(" + p + ")";
     return p_.need("ldm", n.type, w) + "(" + p + ", " + v(mask) + ", " + other + ")";
@@ -245,11 +287,14 @@ class Text {
       return;
     }
     if (lanes(n.args[0]) > 1) {
-      line(p_.need("scm", n.type, w) + "(" + p + ", " + wide(n.args[0]) + ", " + v(value) + ", " + mask_or_all(mask, w) + ");");
+      line(p_.need("scm", n.type, w) + "(" + p + ", " + wide(n.args[0]) + ", " + v(value) + ", " +
+           mask_or_all(mask, w) + ");");
     } else if (n.stride != kNoValue) {
-      line(p_.need("stsm", n.type, w) + "(" + p + ", " + v(n.stride) + ", " + v(value) + ", " + mask_or_all(mask, w) + ");");
+      line(p_.need("stsm", n.type, w) + "(" + p + ", " + v(n.stride) + ", " + v(value) + ", " +
+           mask_or_all(mask, w) + ");");
     } else if (n.stream) {
-      line(p_.need("stn", n.type, w) + "(" + p + ", " + v(value) + ", " + (n.args[3] == kNoValue ? "true" : v(n.args[3])) + ");");
+      line(p_.need("stn", n.type, w) + "(" + p + ", " + v(value) + ", " +
+           (n.args[3] == kNoValue ? "true" : v(n.args[3])) + ");");
     } else if (mask == kNoValue) {
       line(p_.need("st", n.type, w) + "(" + p + ", " + v(value) + ");");
     } else {
@@ -257,42 +302,60 @@ class Text {
     }
   }
 
-  // Lane l of the result's vector o is lane (o * lanes + l) / n of operand (o * lanes + l) mod n: one operand after another is
-  // shuffled in.
+  // Lane l of the result's vector o is lane (o * lanes + l) / n of operand (o * lanes + l) mod n:
+  // one operand after another is shuffled in.
   void weave(const Node& n) {
-    const int64_t lanes = t_.values[n.list[0]].lanes, operands = static_cast<int64_t>(n.list.size());
+    const int64_t lanes = t_.values[n.list[0]].lanes,
+                  operands = static_cast<int64_t>(n.list.size());
     for (int64_t o = 0; o < operands; ++o) {
       std::string value = v(n.list[0]);
       for (int64_t next = 1; next < operands; ++next) {
         std::string picks;
         for (int64_t l = 0; l < lanes; ++l) {
           const int64_t from = (o * lanes + l) % operands, lane = (o * lanes + l) / operands;
-          picks += ", " + std::to_string(from > next ? -1 : from == next ? lanes + lane : next == 1 ? lane : l);
+          picks += ", " + std::to_string(from > next    ? -1
+                                         : from == next ? lanes + lane
+                                         : next == 1    ? lane
+                                                        : l);
         }
-        value = "__builtin_shufflevector(" + value + ", " + v(n.list[static_cast<size_t>(next)]) + picks + ")";
+        value = "__builtin_shufflevector(" + value + ", " + v(n.list[static_cast<size_t>(next)]) +
+                picks + ")";
       }
-      line(p_.need("st", n.type, static_cast<uint32_t>(lanes)) + "(" + pointer(n, true) + " + " + std::to_string(o * lanes) + ", " + value + ");");
+      line(p_.need("st", n.type, static_cast<uint32_t>(lanes)) + "(" + pointer(n, true) + " + " +
+           std::to_string(o * lanes) + ", " + value + ");");
     }
   }
 
   void mma(const Node& n) {
-    const DType c = is_integer(n.type) ? static_cast<DType>(size_of(n.type) == 4 ? TENON_U32 : TENON_U64) : n.type;
-    const std::string e = p_.memory_type(n.pairs ? DType{TENON_BF16} : c), scratch = "((const " + e + "*)scratch)";
-    auto at = [&](bool in_scratch, uint32_t buffer) { return in_scratch ? scratch : "((const " + e + "*)b" + std::to_string(buffer) + ")"; };
-    std::string s = p_.need_mma(n.type, n.lanes, static_cast<uint32_t>(n.list.size()), static_cast<uint32_t>(n.bits), n.pairs) + "(";
+    const DType c = is_integer(n.type)
+                        ? static_cast<DType>(size_of(n.type) == 4 ? TENON_U32 : TENON_U64)
+                        : n.type;
+    const std::string e = p_.memory_type(n.pairs ? DType{TENON_BF16} : c),
+                      scratch = "((const " + e + "*)scratch)";
+    auto at = [&](bool in_scratch, uint32_t buffer) {
+      return in_scratch ? scratch : "((const " + e + "*)b" + std::to_string(buffer) + ")";
+    };
+    std::string s = p_.need_mma(n.type, n.lanes, static_cast<uint32_t>(n.list.size()),
+                                static_cast<uint32_t>(n.bits), n.pairs) +
+                    "(";
     for (V row : n.list) s += at(n.space == Space::kScratch, n.ref) + " + " + v(row) + ", ";
-    s += v(n.args[1]) + ", " + at(n.b_buffer < 0, static_cast<uint32_t>(n.b_buffer)) + " + " + v(n.args[0]) + ", " + v(n.stride) + ", " +
-         v(n.args[2]) + ", (" + p_.memory_type(c) + "*)l" + std::to_string(n.op) + ");";
+    s += v(n.args[1]) + ", " + at(n.b_buffer < 0, static_cast<uint32_t>(n.b_buffer)) + " + " +
+         v(n.args[0]) + ", " + v(n.stride) + ", " + v(n.args[2]) + ", (" + p_.memory_type(c) +
+         "*)l" + std::to_string(n.op) + ");";
     line(s);
   }
 
   void taps(const Node& n) {
     const std::string table = "((const i64*)scratch) + ";
-    const std::string name = n.run != 0 ? p_.need_depthwise_runs(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits), n.run, n.run_step)
-                             : n.full ? p_.need_depthwise(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits))
-                                    : p_.need_taps(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits));
-    line(name + "(" + table + v(n.args[0]) + ", " + table + v(n.args[1]) + ", b" + std::to_string(n.b_buffer) + " + " + v(n.args[3]) + ", " +
-         v(n.args[2]) + ", " + v(n.list[0]) + ", " + v(n.stride) + (n.run != 0 ? ", " + v(n.list[1]) : "") + ", l" + std::to_string(n.op) + ");");
+    const std::string name =
+        n.run != 0 ? p_.need_depthwise_runs(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits),
+                                            n.run, n.run_step)
+        : n.full   ? p_.need_depthwise(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits))
+                   : p_.need_taps(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits));
+    line(name + "(" + table + v(n.args[0]) + ", " + table + v(n.args[1]) + ", b" +
+         std::to_string(n.b_buffer) + " + " + v(n.args[3]) + ", " + v(n.args[2]) + ", " +
+         v(n.list[0]) + ", " + v(n.stride) + (n.run != 0 ? ", " + v(n.list[1]) : "") + ", l" +
+         std::to_string(n.op) + ");");
   }
 
   // ---- Control ----
@@ -304,15 +367,17 @@ class Text {
       ++indent_;
       line("const i64 " + i + " = " + item() + ";");
     } else if (n.bind == Bind::kLanes) {
-      line("for (i64 " + i + " = " + v(n.args[0]) + " + (i64)get_local_id(0); " + i + " < " + v(n.args[1]) + "; " + i + " += " +
-           std::to_string(t_.group) + ") {");
+      line("for (i64 " + i + " = " + v(n.args[0]) + " + (i64)get_local_id(0); " + i + " < " +
+           v(n.args[1]) + "; " + i + " += " + std::to_string(t_.group) + ") {");
       ++indent_;
     } else if (n.bind == Bind::kHalving) {
       line("for (i64 " + i + " = " + v(n.args[0]) + "; " + i + " > 0; " + i + " /= 2) {");
       ++indent_;
     } else {
-      const std::string limit = n.full ? i + " + " + step + " <= " + v(n.args[1]) : i + " < " + v(n.args[1]);
-      line("for (i64 " + i + " = " + v(n.args[0]) + "; " + limit + "; " + i + " += " + step + ") {");
+      const std::string limit =
+          n.full ? i + " + " + step + " <= " + v(n.args[1]) : i + " < " + v(n.args[1]);
+      line("for (i64 " + i + " = " + v(n.args[0]) + "; " + limit + "; " + i + " += " + step +
+           ") {");
       ++indent_;
     }
     nodes(n.body);
@@ -326,7 +391,9 @@ class Text {
 
   void node(const Node& n) {
     switch (n.kind) {
-      case N::kLoop: loop(n); break;
+      case N::kLoop:
+        loop(n);
+        break;
       case N::kIf:
         line("if (" + v(n.args[0]) + ") {");
         ++indent_;
@@ -340,12 +407,19 @@ class Text {
         }
         line("}");
         break;
-      case N::kConst: define(n.dst, number(n)); break;
-      case N::kExt: define(n.dst, opencl_ ? "n" + std::to_string(n.ref) : "ext[" + std::to_string(n.ref) + "]"); break;
-      case N::kOp: define(n.dst, operation(n)); break;
+      case N::kConst:
+        define(n.dst, number(n));
+        break;
+      case N::kExt:
+        define(n.dst, opencl_ ? "n" + std::to_string(n.ref) : "ext[" + std::to_string(n.ref) + "]");
+        break;
+      case N::kOp:
+        define(n.dst, operation(n));
+        break;
       case N::kSplat: {
         const std::string T = type_text(n.dst);
-        const std::string x = type(n.dst) == TENON_PRED ? "-(" + v(n.args[0]) + " != 0)" : v(n.args[0]);
+        const std::string x =
+            type(n.dst) == TENON_PRED ? "-(" + v(n.args[0]) + " != 0)" : v(n.args[0]);
         define(n.dst, "(" + T + ")(" + x + ")");
         break;
       }
@@ -353,7 +427,8 @@ class Text {
         std::string list;
         for (uint32_t l = 0; l < lanes(n.dst); ++l) list += (l ? ", " : "") + std::to_string(l);
         const std::string T = type_text(n.dst);
-        define(n.dst, "(" + T + ")((" + p_.type(type(n.dst), 1) + ")" + v(n.args[0]) + ") + (" + T + "){" + list + "}");
+        define(n.dst, "(" + T + ")((" + p_.type(type(n.dst), 1) + ")" + v(n.args[0]) + ") + (" + T +
+                          "){" + list + "}");
         break;
       }
       case N::kShuffle: {
@@ -363,35 +438,71 @@ class Text {
         define(n.dst, "__builtin_shufflevector(" + v(n.args[0]) + ", " + v(n.args[0]) + list + ")");
         break;
       }
-      case N::kLane: define(n.dst, type(n.dst) == TENON_PRED ? "(" + v(n.args[0]) + "[0] != 0)" : v(n.args[0]) + "[0]"); break;
-      case N::kLoad: define(n.dst, load(n)); break;
-      case N::kStore: store(n); break;
-      case N::kFence: line((n.args[0] == kNoValue ? std::string() : "if (" + v(n.args[0]) + ") ") + "__builtin_ia32_sfence();"); break;
-      case N::kVar: line(type_text(n.dst) + " " + v(n.dst) + " = " + v(n.args[0]) + ";"); break;
-      case N::kSet: line(v(n.dst) + " = " + v(n.args[0]) + ";"); break;
-      case N::kLocal: line(p_.memory_type(n.type) + " l" + std::to_string(n.ref) + "[" + std::to_string(n.bits) + "] " + (opencl_ ? "" : "__attribute__((aligned(64)))") + ";"); break;
-      case N::kTranspose:
-        line(p_.need("tile", n.type, static_cast<uint32_t>(n.bits)) + "(" + pointer(n, true) + ", " + v(n.stride) + ", ((" +
-             p_.memory_type(n.type) + "*)scratch) + " + v(n.args[1]) + ", " + v(n.args[2]) + ");");
+      case N::kLane:
+        define(n.dst,
+               type(n.dst) == TENON_PRED ? "(" + v(n.args[0]) + "[0] != 0)" : v(n.args[0]) + "[0]");
         break;
-      case N::kWeave: weave(n); break;
-      case N::kMma: mma(n); break;
-      case N::kAddress: define(n.dst, "(i64)(" + pointer(n, true) + ")"); break;
-      case N::kTaps: taps(n); break;
+      case N::kLoad:
+        define(n.dst, load(n));
+        break;
+      case N::kStore:
+        store(n);
+        break;
+      case N::kFence:
+        line((n.args[0] == kNoValue ? std::string() : "if (" + v(n.args[0]) + ") ") +
+             "__builtin_ia32_sfence();");
+        break;
+      case N::kVar:
+        line(type_text(n.dst) + " " + v(n.dst) + " = " + v(n.args[0]) + ";");
+        break;
+      case N::kSet:
+        line(v(n.dst) + " = " + v(n.args[0]) + ";");
+        break;
+      case N::kLocal:
+        line(p_.memory_type(n.type) + " l" + std::to_string(n.ref) + "[" + std::to_string(n.bits) +
+             "] " + (opencl_ ? "" : "__attribute__((aligned(64)))") + ";");
+        break;
+      case N::kTranspose:
+        line(p_.need("tile", n.type, static_cast<uint32_t>(n.bits)) + "(" + pointer(n, true) +
+             ", " + v(n.stride) + ", ((" + p_.memory_type(n.type) + "*)scratch) + " + v(n.args[1]) +
+             ", " + v(n.args[2]) + ");");
+        break;
+      case N::kWeave:
+        weave(n);
+        break;
+      case N::kMma:
+        mma(n);
+        break;
+      case N::kAddress:
+        define(n.dst, "(i64)(" + pointer(n, true) + ")");
+        break;
+      case N::kTaps:
+        taps(n);
+        break;
       case N::kSort: {
-        auto at = [&](const std::string& e, V x) { return std::string("((") + (opencl_ ? "__global " : "") + e + "*)scratch) + " + v(x); };
+        auto at = [&](const std::string& e, V x) {
+          return std::string("((") + (opencl_ ? "__global " : "") + e + "*)scratch) + " + v(x);
+        };
         const std::string e = p_.memory_type(n.type);
-        line(p_.need_sort(n.type) + "(" + at(e, n.args[0]) + ", " + at("i64", n.args[1]) + ", " + at(e, n.args[2]) + ", " +
-             at("i64", n.args[3]) + ", " + v(n.stride) + ");");
+        line(p_.need_sort(n.type) + "(" + at(e, n.args[0]) + ", " + at("i64", n.args[1]) + ", " +
+             at(e, n.args[2]) + ", " + at("i64", n.args[3]) + ", " + v(n.stride) + ");");
         break;
       }
       case N::kAnyNan:
-        define(n.dst, p_.need_any_nan(n.type, n.lanes) + "(l" + std::to_string(n.op) + ", " + std::to_string(n.ref) + ", " + std::to_string(n.bits) + ", " +
+        define(n.dst, p_.need_any_nan(n.type, n.lanes) + "(l" + std::to_string(n.op) + ", " +
+                          std::to_string(n.ref) + ", " + std::to_string(n.bits) + ", " +
                           v(n.args[0]) + ")");
         break;
-      case N::kLaneId: define(n.dst, "(i64)get_local_id(0)"); break;
-      case N::kBarrier: line(n.bits != 0 ? "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);" : "barrier(CLK_LOCAL_MEM_FENCE);"); break;
-      case N::kComment: line("// " + n.text); break;
+      case N::kLaneId:
+        define(n.dst, "(i64)get_local_id(0)");
+        break;
+      case N::kBarrier:
+        line(n.bits != 0 ? "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
+                         : "barrier(CLK_LOCAL_MEM_FENCE);");
+        break;
+      case N::kComment:
+        line("// " + n.text);
+        break;
     }
   }
 
@@ -404,7 +515,11 @@ class Text {
 
 }  // namespace
 
-std::string print_cpp(const LoopTree& tree, Prelude& prelude) { return Text(tree, prelude, false).run(); }
-std::string print_opencl(const LoopTree& tree, Prelude& prelude) { return Text(tree, prelude, true).run(); }
+std::string print_cpp(const LoopTree& tree, Prelude& prelude) {
+  return Text(tree, prelude, false).run();
+}
+std::string print_opencl(const LoopTree& tree, Prelude& prelude) {
+  return Text(tree, prelude, true).run();
+}
 
 }  // namespace tenon::kernelgen

@@ -1,4 +1,5 @@
-// Integers, predicates and conversions bit by bit as scalar.h defines them, on every instruction set of this machine.
+// Integers, predicates and conversions bit by bit as scalar.h defines them, on every instruction
+// set of this machine.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -11,7 +12,8 @@ namespace {
 using testing::Data;
 
 std::vector<Target> targets() {
-  std::vector<Target> all = {Target::avx512(), Target::avx2(), Target::baseline(), Target::scalar()};
+  std::vector<Target> all = {Target::avx512(), Target::avx2(), Target::baseline(),
+                             Target::scalar()};
   std::erase_if(all, [](const Target& t) { return !testing::machine_has(t); });
   return all;
 }
@@ -36,40 +38,80 @@ T meaning(uint32_t op, T a, T b) {
   const bool is_signed = std::is_signed_v<T>;
   const bool wide_shift = static_cast<U>(b) >= static_cast<U>(kBits);
   switch (op) {
-    case TENON_S_ADD: return static_cast<T>(static_cast<__int128>(a) + b);
-    case TENON_S_SUB: return static_cast<T>(static_cast<__int128>(a) - b);
-    case TENON_S_MUL: return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-    case TENON_S_DIV: return b == 0 ? static_cast<T>(-1) : is_signed && b == static_cast<T>(-1) ? static_cast<T>(-static_cast<__int128>(a)) : a / b;
-    case TENON_S_REM: return b == 0 ? a : is_signed && b == static_cast<T>(-1) ? 0 : a % b;
-    case TENON_S_MAX: return std::max(a, b);
-    case TENON_S_MIN: return std::min(a, b);
-    case TENON_S_AND: return a & b;
-    case TENON_S_OR: return a | b;
-    case TENON_S_XOR: return a ^ b;
-    case TENON_S_SHL: return wide_shift ? 0 : static_cast<T>(static_cast<U>(a) << b);
-    case TENON_S_SHR_L: return wide_shift ? 0 : static_cast<T>(static_cast<U>(a) >> b);
+    case TENON_S_ADD:
+      return static_cast<T>(static_cast<__int128>(a) + b);
+    case TENON_S_SUB:
+      return static_cast<T>(static_cast<__int128>(a) - b);
+    case TENON_S_MUL:
+      return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+    case TENON_S_DIV:
+      return b == 0                                 ? static_cast<T>(-1)
+             : is_signed && b == static_cast<T>(-1) ? static_cast<T>(-static_cast<__int128>(a))
+                                                    : a / b;
+    case TENON_S_REM:
+      return b == 0 ? a : is_signed && b == static_cast<T>(-1) ? 0 : a % b;
+    case TENON_S_MAX:
+      return std::max(a, b);
+    case TENON_S_MIN:
+      return std::min(a, b);
+    case TENON_S_AND:
+      return a & b;
+    case TENON_S_OR:
+      return a | b;
+    case TENON_S_XOR:
+      return a ^ b;
+    case TENON_S_SHL:
+      return wide_shift ? 0 : static_cast<T>(static_cast<U>(a) << b);
+    case TENON_S_SHR_L:
+      return wide_shift ? 0 : static_cast<T>(static_cast<U>(a) >> b);
     case TENON_S_SHR_A:
       if (!is_signed) return wide_shift ? 0 : static_cast<T>(static_cast<U>(a) >> b);
-      return static_cast<T>(static_cast<std::make_signed_t<T>>(a) >> (wide_shift ? kBits - 1 : static_cast<int>(b)));
-    case TENON_S_NEG: return static_cast<T>(-static_cast<__int128>(a));
-    case TENON_S_ABS: return a < 0 ? static_cast<T>(-static_cast<__int128>(a)) : a;
-    case TENON_S_SIGN: return static_cast<T>((a > 0) - (a < 0));
-    case TENON_S_NOT: return static_cast<T>(~a);
-    case TENON_S_POPCOUNT: return static_cast<T>(std::popcount(static_cast<U>(a)));
-    default: return static_cast<T>(std::countl_zero(static_cast<U>(a)));
+      return static_cast<T>(static_cast<std::make_signed_t<T>>(a) >>
+                            (wide_shift ? kBits - 1 : static_cast<int>(b)));
+    case TENON_S_NEG:
+      return static_cast<T>(-static_cast<__int128>(a));
+    case TENON_S_ABS:
+      return a < 0 ? static_cast<T>(-static_cast<__int128>(a)) : a;
+    case TENON_S_SIGN:
+      return static_cast<T>((a > 0) - (a < 0));
+    case TENON_S_NOT:
+      return static_cast<T>(~a);
+    case TENON_S_POPCOUNT:
+      return static_cast<T>(std::popcount(static_cast<U>(a)));
+    default:
+      return static_cast<T>(std::countl_zero(static_cast<U>(a)));
   }
 }
 
-constexpr uint32_t kBinary[] = {TENON_S_ADD, TENON_S_SUB, TENON_S_MUL, TENON_S_DIV, TENON_S_REM, TENON_S_MAX, TENON_S_MIN,
-                                TENON_S_AND, TENON_S_OR,  TENON_S_XOR, TENON_S_SHL, TENON_S_SHR_L, TENON_S_SHR_A};
-constexpr uint32_t kUnary[] = {TENON_S_NEG, TENON_S_ABS, TENON_S_SIGN, TENON_S_NOT, TENON_S_POPCOUNT, TENON_S_CLZ};
+constexpr uint32_t kBinary[] = {TENON_S_ADD, TENON_S_SUB,   TENON_S_MUL,  TENON_S_DIV, TENON_S_REM,
+                                TENON_S_MAX, TENON_S_MIN,   TENON_S_AND,  TENON_S_OR,  TENON_S_XOR,
+                                TENON_S_SHL, TENON_S_SHR_L, TENON_S_SHR_A};
+constexpr uint32_t kUnary[] = {TENON_S_NEG, TENON_S_ABS,      TENON_S_SIGN,
+                               TENON_S_NOT, TENON_S_POPCOUNT, TENON_S_CLZ};
 
 template <class T>
 void integers() {
   SCOPED_TRACE(name_of(type_of<T>()));
   std::vector<T> a, b;
-  const T odd[] = {0, 1, 2, 3, 7, 8, 15, 16, 31, 32, 63, 64, 100, static_cast<T>(-1), static_cast<T>(-2), static_cast<T>(-8), std::numeric_limits<T>::min(),
-                   std::numeric_limits<T>::max(), static_cast<T>(std::numeric_limits<T>::max() - 1)};
+  const T odd[] = {0,
+                   1,
+                   2,
+                   3,
+                   7,
+                   8,
+                   15,
+                   16,
+                   31,
+                   32,
+                   63,
+                   64,
+                   100,
+                   static_cast<T>(-1),
+                   static_cast<T>(-2),
+                   static_cast<T>(-8),
+                   std::numeric_limits<T>::min(),
+                   std::numeric_limits<T>::max(),
+                   static_cast<T>(std::numeric_limits<T>::max() - 1)};
   for (T x : odd) {
     for (T y : odd) {
       a.push_back(x);
@@ -83,10 +125,12 @@ void integers() {
   }
   Builder builder;
   const DType t[] = {type_of<T>()};
-  const Tensor in[] = {builder.input(t[0], {builder.dim(static_cast<int64_t>(a.size()))}), builder.input(t[0], {builder.dim(static_cast<int64_t>(a.size()))})};
+  const Tensor in[] = {builder.input(t[0], {builder.dim(static_cast<int64_t>(a.size()))}),
+                       builder.input(t[0], {builder.dim(static_cast<int64_t>(a.size()))})};
   std::vector<std::pair<uint32_t, uint32_t>> results;  // op, buffer
   for (uint32_t op : kBinary) {
-    const uint32_t program[] = {TENON_SCALAR_WORD(TENON_S_ARG, 0), TENON_SCALAR_WORD(TENON_S_ARG, 1), TENON_SCALAR_WORD(op, 0)};
+    const uint32_t program[] = {TENON_SCALAR_WORD(TENON_S_ARG, 0),
+                                TENON_SCALAR_WORD(TENON_S_ARG, 1), TENON_SCALAR_WORD(op, 0)};
     const Tensor y = builder.map(program, in, {}, t)[0];
     builder.output(y);
     results.push_back({op, y.buffer});
@@ -109,7 +153,8 @@ void integers() {
     for (auto& [op, buffer] : results) {
       for (size_t i = 0; i < a.size(); ++i) {
         ASSERT_EQ(memory[buffer].raw<T>(i), meaning<T>(op, a[i], b[i]))
-            << target.isa << " " << name_of_op(static_cast<uint16_t>(op)) << " of " << +a[i] << ", " << +b[i];
+            << target.isa << " " << name_of_op(static_cast<uint16_t>(op)) << " of " << +a[i] << ", "
+            << +b[i];
       }
     }
   }
@@ -171,7 +216,8 @@ TEST(Scalar, FloatsRoundToHalvesOnceKeepingDenormals) {
   for (size_t i = 0; i < in.size(); ++i) in.put(i, static_cast<uint32_t>(rng()));
   // Around every f16: exact values and the ties between them.
   for (uint32_t h = 0; h < 0x7c00; h += 2) {
-    const float x = testing::half_to_float(static_cast<uint16_t>(h)), y = testing::half_to_float(static_cast<uint16_t>(h + 1));
+    const float x = testing::half_to_float(static_cast<uint16_t>(h)),
+                y = testing::half_to_float(static_cast<uint16_t>(h + 1));
     in.set(h, (static_cast<double>(x) + y) / 2);
     in.set(h + 1, -x);
   }
@@ -184,7 +230,8 @@ TEST(Scalar, FloatsRoundToHalvesOnceKeepingDenormals) {
         if (std::isnan(in.get(i))) {
           ASSERT_TRUE(std::isnan(memory[k].get(i)));
         } else {
-          ASSERT_EQ(memory[k].raw<uint16_t>(i), want.raw<uint16_t>(0)) << name_of(to[k]) << " of " << in.get(i);
+          ASSERT_EQ(memory[k].raw<uint16_t>(i), want.raw<uint16_t>(0))
+              << name_of(to[k]) << " of " << in.get(i);
         }
       }
     }
@@ -197,13 +244,15 @@ TEST(Scalar, WideIntegersWrapWhereBoundsAreKnown) {
   Builder b;
   const Tensor at = b.iota(TENON_I64, {b.dim(4)}, 0), x = b.input(TENON_I64, {b.dim(4)});
   const uint32_t low = static_cast<uint32_t>(kFactor), high = static_cast<uint32_t>(kFactor >> 32);
-  const uint32_t negative[] = {TENON_SCALAR_WORD(TENON_S_ARG, 0), TENON_SCALAR_WORD(TENON_S_CONST_I, 0), low, high,
-                               TENON_SCALAR_WORD(TENON_S_MUL, 0), TENON_SCALAR_WORD(TENON_S_CONST_I, 0), 0, 0,
-                               TENON_SCALAR_WORD(TENON_S_CMP, TENON_CMP_LT)};
-  const uint32_t next[] = {TENON_SCALAR_WORD(TENON_S_ARG, 0), TENON_SCALAR_WORD(TENON_S_CONST_I, 0), 0, 0,
-                           TENON_SCALAR_WORD(TENON_S_MAX, 0), TENON_SCALAR_WORD(TENON_S_CONST_I, 0), 1, 0,
-                           TENON_SCALAR_WORD(TENON_S_ADD, 0), TENON_SCALAR_WORD(TENON_S_CONST_I, 0), 0, 0,
-                           TENON_SCALAR_WORD(TENON_S_MAX, 0)};
+  const uint32_t negative[] = {
+      TENON_SCALAR_WORD(TENON_S_ARG, 0),           TENON_SCALAR_WORD(TENON_S_CONST_I, 0), low, high,
+      TENON_SCALAR_WORD(TENON_S_MUL, 0),           TENON_SCALAR_WORD(TENON_S_CONST_I, 0), 0,   0,
+      TENON_SCALAR_WORD(TENON_S_CMP, TENON_CMP_LT)};
+  const uint32_t next[] = {
+      TENON_SCALAR_WORD(TENON_S_ARG, 0), TENON_SCALAR_WORD(TENON_S_CONST_I, 0), 0, 0,
+      TENON_SCALAR_WORD(TENON_S_MAX, 0), TENON_SCALAR_WORD(TENON_S_CONST_I, 0), 1, 0,
+      TENON_SCALAR_WORD(TENON_S_ADD, 0), TENON_SCALAR_WORD(TENON_S_CONST_I, 0), 0, 0,
+      TENON_SCALAR_WORD(TENON_S_MAX, 0)};
   const DType pred[] = {TENON_PRED}, wide[] = {TENON_I64};
   b.output(b.map(negative, std::span(&at, 1), {}, pred)[0]);
   const Tensor y = b.map(next, std::span(&x, 1), {}, wide)[0];
@@ -228,7 +277,8 @@ TEST(Scalar, WideIntegersWrapWhereBoundsAreKnown) {
       EXPECT_EQ(memory[wraps].raw<uint8_t>(i), product < 0) << target.isa << " " << i;
     }
     const int64_t want[] = {0, INT64_MAX, 1, 8};
-    for (size_t i = 0; i < 4; ++i) EXPECT_EQ(memory[last].raw<int64_t>(i), want[i]) << target.isa << " " << i;
+    for (size_t i = 0; i < 4; ++i)
+      EXPECT_EQ(memory[last].raw<int64_t>(i), want[i]) << target.isa << " " << i;
   }
 }
 
@@ -255,7 +305,8 @@ void rounds_once(DType from, const std::vector<T>& values) {
     SCOPED_TRACE(targets()[isa++].isa);
     for (size_t i = 0; i < values.size(); ++i) {
       for (int k = 0; k < 2; ++k) {
-        ASSERT_EQ(memory[k].raw<uint16_t>(i), nearest_half(to[k], static_cast<long double>(values[i])))
+        ASSERT_EQ(memory[k].raw<uint16_t>(i),
+                  nearest_half(to[k], static_cast<long double>(values[i])))
             << name_of(to[k]) << " of " << values[i];
       }
     }
@@ -264,24 +315,50 @@ void rounds_once(DType from, const std::vector<T>& values) {
 
 TEST(Scalar, WideNumbersRoundToHalvesOnce) {
   std::mt19937_64 rng(5);
-  std::vector<double> doubles = {0, -0.0, 1 + 0x1p-11 + 0x1p-40, -1 - 0x1p-11 - 0x1p-40, 1 + 0x1p-11 - 0x1p-40, 1 + 0x1p-8 + 0x1p-40,
-                                 1e300, -1e300, 1e-300, 0x1p-25 + 0x1p-70, 65520 - 0x1p-30, 65520, INFINITY, -INFINITY};
-  std::vector<int32_t> narrow = {16842753, -16842753, 16842751, INT32_MAX, INT32_MIN, 65519, 65520, 1 << 24};
+  std::vector<double> doubles = {0,
+                                 -0.0,
+                                 1 + 0x1p-11 + 0x1p-40,
+                                 -1 - 0x1p-11 - 0x1p-40,
+                                 1 + 0x1p-11 - 0x1p-40,
+                                 1 + 0x1p-8 + 0x1p-40,
+                                 1e300,
+                                 -1e300,
+                                 1e-300,
+                                 0x1p-25 + 0x1p-70,
+                                 65520 - 0x1p-30,
+                                 65520,
+                                 INFINITY,
+                                 -INFINITY};
+  std::vector<int32_t> narrow = {16842753,  -16842753, 16842751, INT32_MAX,
+                                 INT32_MIN, 65519,     65520,    1 << 24};
   std::vector<uint32_t> natural = {16842753, UINT32_MAX, 0x80800001u};
-  std::vector<int64_t> wide = {16842753, -16842753, INT64_MAX, INT64_MIN, (int64_t{1} << 62) + (int64_t{1} << 54) + 1, -(int64_t{1} << 62) - (int64_t{1} << 54) - 1};
-  std::vector<uint64_t> whole = {UINT64_MAX, (uint64_t{1} << 63) + (uint64_t{1} << 55) + 1, 16842753};
+  std::vector<int64_t> wide = {16842753,
+                               -16842753,
+                               INT64_MAX,
+                               INT64_MIN,
+                               (int64_t{1} << 62) + (int64_t{1} << 54) + 1,
+                               -(int64_t{1} << 62) - (int64_t{1} << 54) - 1};
+  std::vector<uint64_t> whole = {UINT64_MAX, (uint64_t{1} << 63) + (uint64_t{1} << 55) + 1,
+                                 16842753};
   for (int i = 0; i < 2000; ++i) {
     // A tie of f16 or bf16, and a little beside it.
     const int digits = i % 2 ? 11 : 8, exponent = static_cast<int>(rng() % 40) - 20;
-    const double tie = 1 + std::ldexp(static_cast<double>(2 * (rng() % (1u << (digits - 1))) + 1), -digits);
-    doubles.push_back(std::ldexp(tie + std::ldexp(static_cast<double>(static_cast<int>(rng() % 3)) - 1, -30 - static_cast<int>(rng() % 20)), exponent));
+    const double tie =
+        1 + std::ldexp(static_cast<double>(2 * (rng() % (1u << (digits - 1))) + 1), -digits);
+    doubles.push_back(
+        std::ldexp(tie + std::ldexp(static_cast<double>(static_cast<int>(rng() % 3)) - 1,
+                                    -30 - static_cast<int>(rng() % 20)),
+                   exponent));
     const int up = static_cast<int>(rng() % 55);
-    wide.push_back((static_cast<int64_t>(256 + rng() % 256) << up) + static_cast<int64_t>(rng() % 3) - 1);
+    wide.push_back((static_cast<int64_t>(256 + rng() % 256) << up) +
+                   static_cast<int64_t>(rng() % 3) - 1);
     wide.push_back(-wide.back());
     whole.push_back((uint64_t{257 + 2 * (rng() % 128)} << (up + 1)) + rng() % 3 - 1);
-    narrow.push_back((static_cast<int32_t>(257 + 2 * (rng() % 128)) << (up % 22)) + static_cast<int32_t>(rng() % 3) - 1);
+    narrow.push_back((static_cast<int32_t>(257 + 2 * (rng() % 128)) << (up % 22)) +
+                     static_cast<int32_t>(rng() % 3) - 1);
     narrow.push_back(-narrow.back());
-    natural.push_back((uint32_t{257} + 2 * static_cast<uint32_t>(rng() % 128)) * (1u << (up % 24)) + static_cast<uint32_t>(rng() % 3) - 1);
+    natural.push_back((uint32_t{257} + 2 * static_cast<uint32_t>(rng() % 128)) * (1u << (up % 24)) +
+                      static_cast<uint32_t>(rng() % 3) - 1);
   }
   rounds_once(TENON_F64, doubles);
   rounds_once(TENON_I32, narrow);
@@ -293,7 +370,8 @@ TEST(Scalar, WideNumbersRoundToHalvesOnce) {
 template <class T>
 T saturated(double x) {
   if (std::isnan(x)) return 0;
-  const double low = static_cast<double>(std::numeric_limits<T>::min()), high = std::ldexp(1.0, std::numeric_limits<T>::digits);
+  const double low = static_cast<double>(std::numeric_limits<T>::min()),
+               high = std::ldexp(1.0, std::numeric_limits<T>::digits);
   if (x <= low) return std::numeric_limits<T>::min();
   if (x >= high) return std::numeric_limits<T>::max();
   return static_cast<T>(x);
@@ -303,13 +381,46 @@ TEST(Scalar, FloatsToIntegersSaturate) {
   for (DType f : {TENON_F32, TENON_F64}) {
     Data in(static_cast<DType>(f), 400);
     std::mt19937_64 rng(4);
-    const double odd[] = {0, -0.0, 0.9, -0.9, 1.5, -1.5, 127, 128, -128, -129, -129.5, 255, 256, 32767, 32768, 65535.5, 65536, 2147483520.0,
-                          2147483648.0, -2147483648.0, -2147483904.0, 4294967040.0, 4294967296.0, 9.2e18, 9.3e18, -9.3e18, 1.8e19, 1.9e19,
-                          1e30, -1e30, INFINITY, -INFINITY, NAN};
+    const double odd[] = {0,
+                          -0.0,
+                          0.9,
+                          -0.9,
+                          1.5,
+                          -1.5,
+                          127,
+                          128,
+                          -128,
+                          -129,
+                          -129.5,
+                          255,
+                          256,
+                          32767,
+                          32768,
+                          65535.5,
+                          65536,
+                          2147483520.0,
+                          2147483648.0,
+                          -2147483648.0,
+                          -2147483904.0,
+                          4294967040.0,
+                          4294967296.0,
+                          9.2e18,
+                          9.3e18,
+                          -9.3e18,
+                          1.8e19,
+                          1.9e19,
+                          1e30,
+                          -1e30,
+                          INFINITY,
+                          -INFINITY,
+                          NAN};
     for (size_t i = 0; i < in.size(); ++i) {
-      in.set(i, i < std::size(odd) ? odd[i] : std::ldexp(static_cast<double>(static_cast<int64_t>(rng())), -static_cast<int>(rng() % 64)));
+      in.set(i, i < std::size(odd) ? odd[i]
+                                   : std::ldexp(static_cast<double>(static_cast<int64_t>(rng())),
+                                                -static_cast<int>(rng() % 64)));
     }
-    const DType to[] = {TENON_I8, TENON_I16, TENON_I32, TENON_I64, TENON_U8, TENON_U16, TENON_U32, TENON_U64, TENON_PRED};
+    const DType to[] = {TENON_I8,  TENON_I16, TENON_I32, TENON_I64, TENON_U8,
+                        TENON_U16, TENON_U32, TENON_U64, TENON_PRED};
     size_t isa = 0;
     for (const auto& m : convert_all(in, to)) {
       SCOPED_TRACE(targets()[isa++].isa);
@@ -337,7 +448,8 @@ TEST(Scalar, FloatsToIntegersWrapOnRequest) {
   const Tensor x = b.input(TENON_F32, {b.dim(6)});
   const DType to[] = {TENON_U8, TENON_I32};
   for (const DType& t : to) {
-    const uint32_t program[] = {TENON_SCALAR_WORD(TENON_S_ARG, 0), TENON_SCALAR_WORD(TENON_S_CONVERT_WRAP, 0)};
+    const uint32_t program[] = {TENON_SCALAR_WORD(TENON_S_ARG, 0),
+                                TENON_SCALAR_WORD(TENON_S_CONVERT_WRAP, 0)};
     b.output(b.map(program, std::span(&x, 1), {}, std::span(&t, 1))[0]);
   }
   const Kernel program = b.take_program();
@@ -349,7 +461,8 @@ TEST(Scalar, FloatsToIntegersWrapOnRequest) {
     const int32_t want[] = {300, -1, 2048, 0, 65543, 0};
     for (size_t i = 0; i < 6; ++i) {
       EXPECT_EQ(memory[2].raw<int32_t>(i), want[i]) << target.isa << " " << values[i];
-      EXPECT_EQ(memory[1].raw<uint8_t>(i), static_cast<uint8_t>(want[i])) << target.isa << " " << values[i];
+      EXPECT_EQ(memory[1].raw<uint8_t>(i), static_cast<uint8_t>(want[i]))
+          << target.isa << " " << values[i];
     }
   }
 }
@@ -367,7 +480,8 @@ TEST(Scalar, EmptyExtentsDoNothingOrGiveTheIdentity) {
   for (const Target& target : targets()) {
     testing::Session s;
     ASSERT_TRUE(s.build(program, target, {5, 0})) << s.why;
-    std::vector<Data> memory = {Data(TENON_F32, 0), Data(TENON_F32, 0), Data(TENON_F32, 5), Data(TENON_F32, 0), Data(TENON_F32, 25), Data(TENON_F32, 0)};
+    std::vector<Data> memory = {Data(TENON_F32, 0), Data(TENON_F32, 0),  Data(TENON_F32, 5),
+                                Data(TENON_F32, 0), Data(TENON_F32, 25), Data(TENON_F32, 0)};
     for (size_t i = 0; i < 25; ++i) memory[4].set(i, 7);
     for (size_t i = 0; i < 5; ++i) memory[2].set(i, 7);
     s.run(&memory, 1);

@@ -16,7 +16,8 @@ struct ContractAxes {
 };
 ContractAxes contract_axes(const Pool& pool, const Stage& stage);
 
-// Registers as rows x vectors: the shape that wastes least of m rows and n columns. nr fixed when not 0.
+// Registers as rows x vectors: the shape that wastes least of m rows and n columns. nr fixed when
+// not 0.
 struct TileShape {
   uint32_t mr = 1, nr = 1;
 };

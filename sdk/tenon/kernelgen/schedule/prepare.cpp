@@ -9,7 +9,9 @@
 namespace tenon::kernelgen {
 namespace {
 
-bool contains(const std::vector<uint32_t>& v, uint32_t x) { return std::find(v.begin(), v.end(), x) != v.end(); }
+bool contains(const std::vector<uint32_t>& v, uint32_t x) {
+  return std::find(v.begin(), v.end(), x) != v.end();
+}
 
 template <class F>
 void for_each_slot(Stage& s, F f) {
@@ -37,7 +39,8 @@ class Flattener {
   }
 
  private:
-  // A contraction with one free side (a matrix times a vector, a depthwise convolution) is a sum of products.
+  // A contraction with one free side (a matrix times a vector, a depthwise convolution) is a sum of
+  // products.
   void one_sided_contractions() {
     for (Stage& s : k_.stages) {
       if (s.kind != StageKind::kContract || s.panel != 0) continue;
@@ -87,8 +90,9 @@ class Flattener {
     }
   }
 
-  // Inner axes of equal extent in different stages are the same loop variable, but no two axes of one stage are: an
-  // axis that is a loop variable already stays what it is, and only then do the others choose among those left.
+  // Inner axes of equal extent in different stages are the same loop variable, but no two axes of
+  // one stage are: an axis that is a loop variable already stays what it is, and only then do the
+  // others choose among those left.
   void unify_inner_axes() {
     std::vector<uint32_t> loops;
     for (Stage& s : k_.stages) {
@@ -114,8 +118,10 @@ class Flattener {
       if (!rename.empty()) for_each_slot(s, [&](E& e) { e = p_.substitute(e, rename); });
     }
   }
-  // The first loop variable of the axis' extent that the stage does not run along yet; else the axis itself.
-  uint32_t free_loop(const std::vector<uint32_t>& loops, const std::vector<uint32_t>& taken, uint32_t axis) const {
+  // The first loop variable of the axis' extent that the stage does not run along yet; else the
+  // axis itself.
+  uint32_t free_loop(const std::vector<uint32_t>& loops, const std::vector<uint32_t>& taken,
+                     uint32_t axis) const {
     for (uint32_t loop : loops) {
       if (!contains(taken, loop) && p_.axes()[loop].extent == p_.axes()[axis].extent) return loop;
     }
@@ -155,7 +161,8 @@ class Flattener {
     if (e == kNone || !p_.first_visit(e)) return false;
     const Expr& x = p_.at(e);
     if (x.kind == X::kAxis) return x.ref == axis;
-    if (x.kind == X::kLoad) return bare_unseen(p_.arg(e, 0), axis) || bare_unseen(p_.arg(e, 1), axis);
+    if (x.kind == X::kLoad)
+      return bare_unseen(p_.arg(e, 0), axis) || bare_unseen(p_.arg(e, 1), axis);
     for (E a : p_.args(e)) {
       if (bare_unseen(a, axis)) return true;
     }
@@ -195,7 +202,8 @@ class Flattener {
         ok = ok && !bare(e, outer) && !bare(e, inner);
         p_.loads(e, &loads);
       }
-      for (const View& v : s.store) ok = ok && v.guard == kNone && walks_as_one(v.index[0], outer, inner);
+      for (const View& v : s.store)
+        ok = ok && v.guard == kNone && walks_as_one(v.index[0], outer, inner);
       for (E l : loads) ok = ok && walks_as_one(p_.arg(l, 2), outer, inner);
       if (!ok) return false;
     }
@@ -289,8 +297,9 @@ class Flattener {
     return memory_allows(pass, s);
   }
 
-  // In one loop nest a point of s runs before the next point of the others. So what s reads of theirs is the element
-  // of its own point, and s writes into no memory that they read elsewhere or write.
+  // In one loop nest a point of s runs before the next point of the others. So what s reads of
+  // theirs is the element of its own point, and s writes into no memory that they read elsewhere or
+  // write.
   bool memory_allows(const Pass& pass, const Stage& s) const {
     const std::vector<E> loads = loads_of(p_, s);
     for (size_t i : pass.stages) {
@@ -301,12 +310,15 @@ class Flattener {
         }
         for (E l : loads) {
           if (v.buffer != p_.at(l).ref) continue;
-          if (before.kind == StageKind::kReduce || v.index[0] != p_.arg(l, 2) || p_.arg(l, 0) != kNone) return false;
+          if (before.kind == StageKind::kReduce || v.index[0] != p_.arg(l, 2) ||
+              p_.arg(l, 0) != kNone)
+            return false;
         }
       }
       for (E l : loads_of(p_, before)) {
         for (const View& w : s.store) {
-          if (memory_of(k_, p_.at(l).ref) == memory_of(k_, w.buffer) && w.index[0] != p_.arg(l, 2)) return false;
+          if (memory_of(k_, p_.at(l).ref) == memory_of(k_, w.buffer) && w.index[0] != p_.arg(l, 2))
+            return false;
         }
       }
     }

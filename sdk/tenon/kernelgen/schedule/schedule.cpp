@@ -11,14 +11,18 @@ int64_t access_score(Pool& p, const Stage& s, uint32_t axis);
 
 namespace {
 
-bool contains(const std::vector<uint32_t>& v, uint32_t x) { return std::find(v.begin(), v.end(), x) != v.end(); }
+bool contains(const std::vector<uint32_t>& v, uint32_t x) {
+  return std::find(v.begin(), v.end(), x) != v.end();
+}
 
-// The widest element that vectors of this kernel hold. Index arithmetic does not count: it is narrowed.
+// The widest element that vectors of this kernel hold. Index arithmetic does not count: it is
+// narrowed.
 uint32_t widest_element(const Kernel& k) {
   uint32_t bytes = 4;
   std::vector<E> todo;
   for (const Stage& s : k.stages) {
-    for (const auto* list : {&s.value, &s.init, &s.step, &s.merge, &s.final}) todo.insert(todo.end(), list->begin(), list->end());
+    for (const auto* list : {&s.value, &s.init, &s.step, &s.merge, &s.final})
+      todo.insert(todo.end(), list->begin(), list->end());
     if (s.a != kNone) todo.insert(todo.end(), {s.a, s.b});
     for (const View& v : s.store) bytes = std::max(bytes, size_of(k.buffers[v.buffer].type));
   }
@@ -29,7 +33,8 @@ uint32_t widest_element(const Kernel& k) {
     if (e == kNone || seen[e]) continue;
     seen[e] = true;
     const Expr& x = k.pool.at(e);
-    if (x.kind == X::kLoad || x.kind == X::kState || (x.kind == X::kOp && x.type != TENON_I64)) bytes = std::max(bytes, size_of(x.type));
+    if (x.kind == X::kLoad || x.kind == X::kState || (x.kind == X::kOp && x.type != TENON_I64))
+      bytes = std::max(bytes, size_of(x.type));
     for (E a : k.pool.args(e)) todo.push_back(a);
   }
   return bytes;
@@ -37,7 +42,8 @@ uint32_t widest_element(const Kernel& k) {
 
 int64_t likely(const Pool& p, E e) {
   std::vector<int64_t> ext;
-  for (const Extent& x : p.extents()) ext.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 1024));
+  for (const Extent& x : p.extents())
+    ext.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 1024));
   return std::max<int64_t>(1, p.evaluate(e, ext));
 }
 
@@ -52,7 +58,8 @@ int64_t weight(const Pool& p, const Stage& s) {
     if (e == kNone || seen[e]) continue;
     seen[e] = true;
     const Expr& x = p.at(e);
-    if (x.kind == X::kOp && x.type != TENON_I64) n += x.op >= TENON_S_EXP && x.op <= TENON_S_DIGAMMA ? 12 : 1;
+    if (x.kind == X::kOp && x.type != TENON_I64)
+      n += x.op >= TENON_S_EXP && x.op <= TENON_S_DIGAMMA ? 12 : 1;
     for (E a : p.args(e)) todo.push_back(a);
   }
   return n;
@@ -75,9 +82,10 @@ bool is_convex(const Pool& p, E guard) {
   return x.op == TENON_S_CMP && x.ref != TENON_CMP_EQ && x.ref != TENON_CMP_NE && data.empty();
 }
 
-// Lead axes that walk `offset` contiguously one after another (a filter's columns, rows and channels), in that order, until they have
-// `enough` points.
-std::vector<uint32_t> contiguous_axes(Kernel& k, E offset, uint32_t without, int64_t enough, int64_t* points) {
+// Lead axes that walk `offset` contiguously one after another (a filter's columns, rows and
+// channels), in that order, until they have `enough` points.
+std::vector<uint32_t> contiguous_axes(Kernel& k, E offset, uint32_t without, int64_t enough,
+                                      int64_t* points) {
   Pool& p = k.pool;
   std::vector<uint32_t> chain;
   *points = 1;
@@ -85,7 +93,9 @@ std::vector<uint32_t> contiguous_axes(Kernel& k, E offset, uint32_t without, int
     found = false;
     for (uint32_t a : k.lead) {
       const auto extent = p.value(p.axes()[a].extent);
-      if (a == without || contains(chain, a) || !extent || *extent <= 1 || *points > INT32_MAX / *extent) continue;
+      if (a == without || contains(chain, a) || !extent || *extent <= 1 ||
+          *points > INT32_MAX / *extent)
+        continue;
       const E step = coefficient(p, offset, a);
       if (step == kNone || !p.is_const(step, *points)) continue;
       chain.push_back(a);
@@ -97,8 +107,10 @@ std::vector<uint32_t> contiguous_axes(Kernel& k, E offset, uint32_t without, int
   return chain;
 }
 
-// Makes `joined` a lead axis in their place; map: what each of them is, and what else is to be replaced.
-uint32_t join_axes(Kernel& k, const std::vector<uint32_t>& chain, uint32_t joined, const std::unordered_map<E, E>& map) {
+// Makes `joined` a lead axis in their place; map: what each of them is, and what else is to be
+// replaced.
+uint32_t join_axes(Kernel& k, const std::vector<uint32_t>& chain, uint32_t joined,
+                   const std::unordered_map<E, E>& map) {
   Pool& p = k.pool;
   Stage& stage = k.stages[0];
   for (E& v : stage.value) v = p.substitute(v, map);
@@ -125,25 +137,31 @@ std::unordered_map<E, E> parts_of(Pool& p, const std::vector<uint32_t>& chain, u
   return map;
 }
 
-// What is contiguous in an operand becomes one axis, so that squares of it can be turned over. ~0u: it is shorter than a vector.
+// What is contiguous in an operand becomes one axis, so that squares of it can be turned over. ~0u:
+// it is shorter than a vector.
 uint32_t join_reads(Kernel& k, const Schedule& s, E load) {
   Pool& p = k.pool;
   int64_t points = 1;
-  const std::vector<uint32_t> chain = contiguous_axes(k, p.arg(load, 2), s.vector_axis, INT32_MAX, &points);
+  const std::vector<uint32_t> chain =
+      contiguous_axes(k, p.arg(load, 2), s.vector_axis, INT32_MAX, &points);
   const E guard = p.arg(load, 0);
-  if (guard != kNone && std::ranges::any_of(chain, [&](uint32_t a) { return p.uses_axis(guard, a); })) return ~0u;
+  if (guard != kNone &&
+      std::ranges::any_of(chain, [&](uint32_t a) { return p.uses_axis(guard, a); }))
+    return ~0u;
   std::vector<E> c;
   E rest;
-  if (chain.size() < 2 || points < s.lanes || !p.affine(p.arg(load, 2), chain, &c, &rest)) return ~0u;
+  if (chain.size() < 2 || points < s.lanes || !p.affine(p.arg(load, 2), chain, &c, &rest))
+    return ~0u;
   const uint32_t joined = p.add_axis(p.integer(points));
   std::unordered_map<E, E> map = parts_of(p, chain, joined);
   const E offset[] = {p.add(rest, p.axis(joined))};
-  map[load] = p.load(p.at(load).ref, p.type(load), offset, p.substitute(guard, map), p.substitute(p.arg(load, 1), map));
+  map[load] = p.load(p.at(load).ref, p.type(load), offset, p.substitute(guard, map),
+                     p.substitute(p.arg(load, 1), map));
   return join_axes(k, chain, joined, map);
 }
 
-// Few channels that end up side by side (a photograph's): the vectors of all of them are woven into the result, which would cost a
-// scattered store each, and lines that several threads write.
+// Few channels that end up side by side (a photograph's): the vectors of all of them are woven into
+// the result, which would cost a scattered store each, and lines that several threads write.
 void weave(Kernel& k, const Target& t, Schedule* s) {
   constexpr int64_t kMost = 4;
   if (k.stages.size() != 1 || k.stages[0].store.size() != 1 || s->lanes < 4) return;
@@ -155,17 +173,19 @@ void weave(Kernel& k, const Target& t, Schedule* s) {
     return c == kNone ? std::nullopt : p.value(c);
   };
   const int64_t channels = step(s->vector_axis).value_or(0);
-  const bool whole = size_of(type) * s->lanes == t.vector_bytes && type != TENON_PRED && p.type(k.stages[0].value[0]) == type;
+  const bool whole = size_of(type) * s->lanes == t.vector_bytes && type != TENON_PRED &&
+                     p.type(k.stages[0].value[0]) == type;
   if (store.guard != kNone || !whole || channels < 2 || channels > kMost) return;
   for (uint32_t a : k.lead) {
     if (a == s->vector_axis || step(a) != 1 || !p.is_const(p.axes()[a].extent, channels)) continue;
     s->woven_axis = a;
-    s->grain = std::max<int64_t>(1, 16384 / (likely(p, p.axes()[s->vector_axis].extent) * channels));
+    s->grain =
+        std::max<int64_t>(1, 16384 / (likely(p, p.axes()[s->vector_axis].extent) * channels));
   }
 }
 
-// One element-wise stage whose lanes walk some operand with a stride while another lead axis walks that operand
-// contiguously: squares of it are turned over in registers.
+// One element-wise stage whose lanes walk some operand with a stride while another lead axis walks
+// that operand contiguously: squares of it are turned over in registers.
 bool transposes(Kernel& k, const Target& t, Schedule* s) {
   if (k.stages.size() != 1 || s->lanes < 4 || t.vector_bytes == 0) return false;
   Pool& p = k.pool;
@@ -185,9 +205,12 @@ bool transposes(Kernel& k, const Target& t, Schedule* s) {
       s->grain = std::max<int64_t>(1, 16384 / (likely(p, p.axes()[a].extent) * s->block));
       return true;
     };
-    const auto depends = [&](uint32_t a) { return p.arg(l, 0) != kNone && p.uses_axis(p.arg(l, 0), a); };
+    const auto depends = [&](uint32_t a) {
+      return p.arg(l, 0) != kNone && p.uses_axis(p.arg(l, 0), a);
+    };
     for (uint32_t a : k.lead) {
-      if (a == s->vector_axis || depends(a) || !p.is_const(coefficient(p, p.arg(l, 2), a), 1)) continue;
+      if (a == s->vector_axis || depends(a) || !p.is_const(coefficient(p, p.arg(l, 2), a), 1))
+        continue;
       if (likely(p, p.axes()[a].extent) >= s->lanes) return turn(a);
     }
     if (const uint32_t a = loads.size() == 1 ? join_reads(k, *s, l) : ~0u; a != ~0u) return turn(a);
@@ -196,7 +219,9 @@ bool transposes(Kernel& k, const Target& t, Schedule* s) {
 }
 
 // The group of kernels whose work items know nothing of each other.
-uint32_t alone(const Target& t) { return std::min<uint32_t>(t.group, 64); }
+uint32_t alone(const Target& t) {
+  return std::min<uint32_t>(t.group, 64);
+}
 
 std::vector<uint32_t> inner_axes(const Kernel& k, const Stage& s) {
   std::vector<uint32_t> out;
@@ -211,16 +236,21 @@ std::vector<uint32_t> inner_axes(const Kernel& k, const Stage& s) {
 }  // namespace
 
 std::string_view name_of(Shape shape) {
-  static constexpr std::string_view kNames[] = {"pointwise", "row reduction", "column reduction", "transpose", "contraction", "convolution", "ordered", "attention"};
+  static constexpr std::string_view kNames[] = {"pointwise", "row reduction", "column reduction",
+                                                "transpose", "contraction",   "convolution",
+                                                "ordered",   "attention"};
   return kNames[static_cast<int>(shape)];
 }
 
 std::string to_text(const Schedule& s) {
-  std::string out = "schedule " + std::string(name_of(s.shape)) + " {\n  lanes " + std::to_string(s.lanes);
+  std::string out =
+      "schedule " + std::string(name_of(s.shape)) + " {\n  lanes " + std::to_string(s.lanes);
   if (s.shape != Shape::kContraction && s.shape != Shape::kConvolution) {
-    out += s.vector_axis == ~0u ? " along each stage's innermost axis" : " along i" + std::to_string(s.vector_axis);
+    out += s.vector_axis == ~0u ? " along each stage's innermost axis"
+                                : " along i" + std::to_string(s.vector_axis);
   }
-  out += ", unroll " + std::to_string(s.unroll) + "\n  block " + std::to_string(s.block) + ", grain " + std::to_string(s.grain) + "\n";
+  out += ", unroll " + std::to_string(s.unroll) + "\n  block " + std::to_string(s.block) +
+         ", grain " + std::to_string(s.grain) + "\n";
   if (s.together) out += "  groups of " + std::to_string(s.group) + " work together\n";
   if (s.shape == Shape::kContraction) {
     auto list = [](const std::vector<uint32_t>& axes) {
@@ -228,18 +258,27 @@ std::string to_text(const Schedule& s) {
       for (uint32_t a : axes) t += (t.empty() ? "i" : ", i") + std::to_string(a);
       return t;
     };
-    out += "  tile " + std::to_string(s.mr) + " rows of [" + list(s.rows) + "] x " + std::to_string(s.nr) + " vectors of [" +
-           list(s.columns) + "]" + (s.together ? ", " + std::to_string(s.group_columns) + " items wide, " + std::to_string(s.depth) + " steps deep" : "") + (s.swapped ? ", operands swapped" : "") + "\n  row block " + std::to_string(s.row_block) +
-           "\n  a " + (s.pack_a ? "packed" : "direct") + ", b " +
-           (s.packed ? std::string("in panels ") + (s.pairs ? "of bf16 pairs " : "") + "since load" : s.pack_b ? (s.transpose_b ? "packed through transposed tiles" : "packed") : "direct") + "\n";
+    out += "  tile " + std::to_string(s.mr) + " rows of [" + list(s.rows) + "] x " +
+           std::to_string(s.nr) + " vectors of [" + list(s.columns) + "]" +
+           (s.together ? ", " + std::to_string(s.group_columns) + " items wide, " +
+                             std::to_string(s.depth) + " steps deep"
+                       : "") +
+           (s.swapped ? ", operands swapped" : "") + "\n  row block " +
+           std::to_string(s.row_block) + "\n  a " + (s.pack_a ? "packed" : "direct") + ", b " +
+           (s.packed ? std::string("in panels ") + (s.pairs ? "of bf16 pairs " : "") + "since load"
+            : s.pack_b ? (s.transpose_b ? "packed through transposed tiles" : "packed")
+                       : "direct") +
+           "\n";
   }
   if (s.shape == Shape::kConvolution) {
-    out += "  " + std::string(s.depthwise ? "depthwise " : "") + "tile " + std::to_string(s.mr) + " rows x " + std::to_string(s.nr) +
-           " vectors of i" + std::to_string(s.columns[0]) +
-           (s.run_axis == ~0u ? "" : ", runs of i" + std::to_string(s.run_axis)) + "\n  row block " + std::to_string(s.row_block) + ", panels " +
+    out += "  " + std::string(s.depthwise ? "depthwise " : "") + "tile " + std::to_string(s.mr) +
+           " rows x " + std::to_string(s.nr) + " vectors of i" + std::to_string(s.columns[0]) +
+           (s.run_axis == ~0u ? "" : ", runs of i" + std::to_string(s.run_axis)) +
+           "\n  row block " + std::to_string(s.row_block) + ", panels " +
            (s.panels == 0 ? "all" : std::to_string(s.panels)) + "\n";
   }
-  if (s.nontemporal != 0) out += "  results past the caches from " + std::to_string(s.nontemporal) + " bytes on\n";
+  if (s.nontemporal != 0)
+    out += "  results past the caches from " + std::to_string(s.nontemporal) + " bytes on\n";
   if (s.woven_axis != ~0u) out += "  woven with i" + std::to_string(s.woven_axis) + "\n";
   if (s.tile_axis != ~0u) out += "  tiles along i" + std::to_string(s.tile_axis) + "\n";
   return out + "}\n";
@@ -295,7 +334,9 @@ bool schedule_pointwise(Kernel& k, const Target& t, Schedule* out, std::string*)
   }
   // Reads that are turned over in registers cost less than stores that are strided.
   for (uint32_t a : k.lead) {
-    if (a == chosen || k.stages.size() != 1 || !p.is_const(coefficient(p, k.stages[0].store[0].index[0], a), 1)) continue;
+    if (a == chosen || k.stages.size() != 1 ||
+        !p.is_const(coefficient(p, k.stages[0].store[0].index[0], a), 1))
+      continue;
     s.vector_axis = a;
     if (transposes(k, t, &s)) {
       *out = s;
@@ -317,7 +358,8 @@ bool schedule_pointwise(Kernel& k, const Target& t, Schedule* out, std::string*)
   return true;
 }
 
-// The work items of a group share rows that are long enough, unless neighbours along a lead axis read side by side and are many.
+// The work items of a group share rows that are long enough, unless neighbours along a lead axis
+// read side by side and are many.
 static void share_rows(Kernel& k, const Target& t, int64_t row, Schedule* s) {
   Pool& p = k.pool;
   constexpr int64_t kShortRow = 32;
@@ -341,13 +383,16 @@ static void share_rows(Kernel& k, const Target& t, int64_t row, Schedule* s) {
   s->group = std::min(s->group, t.group);
 }
 
-// Results do not wait for the kernel's own reductions. Those that do are written while their rows are in the cache, and
-// gained nothing from being stored past it.
+// Results do not wait for the kernel's own reductions. Those that do are written while their rows
+// are in the cache, and gained nothing from being stored past it.
 bool one_visit(const Kernel& k) {
   for (const Stage& s : k.stages) {
     std::vector<E> loads;
     for (E e : s.value) k.pool.loads(e, &loads);
-    if (std::ranges::any_of(loads, [&](E l) { return k.buffers[memory_of(k, k.pool.at(l).ref)].role == Role::kTemp; })) return false;
+    if (std::ranges::any_of(loads, [&](E l) {
+          return k.buffers[memory_of(k, k.pool.at(l).ref)].role == Role::kTemp;
+        }))
+      return false;
   }
   return true;
 }
@@ -422,7 +467,8 @@ bool schedule_ordered(Kernel& k, const Target& t, Schedule* out, std::string*) {
   }
   for (const auto* list : {&st.reduce, &st.fill}) {
     int64_t points = 1;
-    for (uint32_t a : *list) points = std::min<int64_t>(INT32_MAX, points * likely(p, p.axes()[a].extent));
+    for (uint32_t a : *list)
+      points = std::min<int64_t>(INT32_MAX, points * likely(p, p.axes()[a].extent));
     line = std::max(line, points);
   }
   s.grain = std::max<int64_t>(1, 8192 / (line * std::max<int64_t>(1, s.block)));

@@ -15,11 +15,14 @@ uint32_t panel_of(const Kernel& k, E e) {
 
 E bf16_of(const Pool& p, E e) {
   const Expr& x = p.at(e);
-  const bool widens = x.kind == X::kOp && x.type == TENON_F32 && (x.op == TENON_S_CONVERT || x.op == kRound);
+  const bool widens =
+      x.kind == X::kOp && x.type == TENON_F32 && (x.op == TENON_S_CONVERT || x.op == kRound);
   return widens && p.type(p.arg(e, 0)) == TENON_BF16 ? p.arg(e, 0) : kNone;
 }
 
-bool in_pairs(const Kernel& k, E e) { return bf16_of(k.pool, e) != kNone && panel_of(k, e) != 0; }
+bool in_pairs(const Kernel& k, E e) {
+  return bf16_of(k.pool, e) != kNone && panel_of(k, e) != 0;
+}
 
 bool plain_load(const Pool& p, E e, DType acc) {
   return p.at(e).kind == X::kLoad && p.arg(e, 0) == kNone && p.type(e) == acc;
@@ -28,7 +31,8 @@ bool plain_load(const Pool& p, E e, DType acc) {
 bool chain(Pool& p, E offset, std::vector<uint32_t>* axes, E* step, E* rest) {
   std::vector<E> c;
   if (!p.affine(offset, *axes, &c, rest)) return false;
-  // Innermost first: the axis whose coefficient is the step, then each that continues where the last ended.
+  // Innermost first: the axis whose coefficient is the step, then each that continues where the
+  // last ended.
   std::vector<uint32_t> order;
   std::vector<bool> used(axes->size());
   for (size_t first = 0; first < axes->size(); ++first) {
@@ -97,12 +101,14 @@ bool epilogue_walks_as_one(Pool& p, const Stage& s, uint32_t outer, uint32_t inn
   return true;
 }
 
-// Rows of one range item: `wanted` items for threads to share, by shape alone, and no fewer rows than pay for fetching
-// or packing a panel once more. others: items per block of rows.
+// Rows of one range item: `wanted` items for threads to share, by shape alone, and no fewer rows
+// than pay for fetching or packing a panel once more. others: items per block of rows.
 int64_t rows_per_item(Pool& p, int64_t mr, E rows, int64_t others, int64_t wanted) {
-  const int64_t m = likely(p, rows), most = std::max<int64_t>(mr, 192 / mr * mr), least = std::max<int64_t>(mr, 48 / mr * mr);
+  const int64_t m = likely(p, rows), most = std::max<int64_t>(mr, 192 / mr * mr),
+                least = std::max<int64_t>(mr, 48 / mr * mr);
   int64_t block = most;
-  while (block / 2 >= least && others * ((m + block - 1) / block) < wanted) block = (block / 2 + mr - 1) / mr * mr;
+  while (block / 2 >= least && others * ((m + block - 1) / block) < wanted)
+    block = (block / 2 + mr - 1) / mr * mr;
   return block;
 }
 
@@ -124,20 +130,24 @@ bool is_guessed(const Pool& p, E size) {
   return p.evaluate(size, small) != p.evaluate(size, large);
 }
 
-// Of two sizes that are guessed the inner one: batches come first and are mostly few, and a size that is computed from another (the
-// positions that a network leaves of an image's width) is no shorter for it.
+// Of two sizes that are guessed the inner one: batches come first and are mostly few, and a size
+// that is computed from another (the positions that a network leaves of an image's width) is no
+// shorter for it.
 uint32_t longest(Pool& p, const std::vector<uint32_t>& axes) {
   uint32_t best = axes[0];
   for (uint32_t axis : axes) {
     const E size = p.axes()[axis].extent, other = p.axes()[best].extent;
-    if (is_guessed(p, size) && is_guessed(p, other) ? axis != best : likely(p, size) > likely(p, other)) best = axis;
+    if (is_guessed(p, size) && is_guessed(p, other) ? axis != best
+                                                    : likely(p, size) > likely(p, other))
+      best = axis;
   }
   return best;
 }
 
 // Both sides of the decision are pack.h's: the tile is as wide as a panel, or divides it.
-bool schedule_packed(Kernel& k, const Target& t, bool swapped, const std::vector<uint32_t>& row_axes, uint32_t column,
-                     Schedule s, Schedule* out) {
+bool schedule_packed(Kernel& k, const Target& t, bool swapped,
+                     const std::vector<uint32_t>& row_axes, uint32_t column, Schedule s,
+                     Schedule* out) {
   Pool& p = k.pool;
   const Stage& st = k.stages[0];
   const E a = swapped ? st.b : st.a, b = swapped ? st.a : st.b;
@@ -156,8 +166,8 @@ bool schedule_packed(Kernel& k, const Target& t, bool swapped, const std::vector
   E step, rest;
   s.pairs = in_pairs(k, b);
   const E read = s.pairs && bf16_of(p, a) != kNone ? bf16_of(p, a) : a;
-  bool walks = plain_load(p, read, s.pairs ? DType{TENON_BF16} : p.type(a)) && chain(p, p.arg(read, 2), &order, &step, &rest) &&
-               order == st.reduce;
+  bool walks = plain_load(p, read, s.pairs ? DType{TENON_BF16} : p.type(a)) &&
+               chain(p, p.arg(read, 2), &order, &step, &rest) && order == st.reduce;
   // Pairs are read as one word: side by side, and all of the row's.
   if (walks && s.pairs) walks = p.is_const(step, 1) && sum_of(p, order) % 2 == 0;
   s.pack_a = !walks;
@@ -171,7 +181,8 @@ bool schedule_packed(Kernel& k, const Target& t, bool swapped, const std::vector
 }
 
 // A tile of 64 x 64 for a group of 256, smaller where the result is.
-void schedule_group(Kernel& k, const Target& t, const std::vector<uint32_t>& rows, const std::vector<uint32_t>& columns, Schedule* s) {
+void schedule_group(Kernel& k, const Target& t, const std::vector<uint32_t>& rows,
+                    const std::vector<uint32_t>& columns, Schedule* s) {
   Pool& p = k.pool;
   auto count = [&](const std::vector<uint32_t>& axes) {
     int64_t n = 1;
@@ -186,7 +197,9 @@ void schedule_group(Kernel& k, const Target& t, const std::vector<uint32_t>& row
   while (high * wide < t.group) wide <= high ? wide *= 2 : high *= 2;
   for (; high > 1 && high / 2 >= m; high /= 2) wide *= 2;
   for (; wide > 1 && wide / 2 >= n; wide /= 2) high = high < m ? high * 2 : high;
-  auto each = [](int64_t size, uint32_t items) { return size > 2 * int64_t{items} ? 4u : size > int64_t{items} ? 2u : 1u; };
+  auto each = [](int64_t size, uint32_t items) {
+    return size > 2 * int64_t{items} ? 4u : size > int64_t{items} ? 2u : 1u;
+  };
   s->mr = each(m, high);
   s->nr = each(n, wide);
   s->group = high * wide;
@@ -218,7 +231,9 @@ bool schedule_contraction(Kernel& k, const Target& t, Schedule* out, std::string
     *why = "a contraction with one free side is a reduction";
     return false;
   }
-  if (packed) return schedule_packed(k, t, packed_a, packed_a ? only_b : only_a, packed_a ? only_a[0] : only_b[0], s, out);
+  if (packed)
+    return schedule_packed(k, t, packed_a, packed_a ? only_b : only_a,
+                           packed_a ? only_a[0] : only_b[0], s, out);
   const E store = st.store[0].index[0];
   auto unit = [&](const std::vector<uint32_t>& list) {
     for (uint32_t axis : list) {
@@ -247,11 +262,14 @@ bool schedule_contraction(Kernel& k, const Target& t, Schedule* out, std::string
   E step = kNone, rest = kNone;
   const bool unit_b = plain_b && p.is_const(coefficient(p, p.arg(b, 2), column), 1);
   for (uint32_t outer : only_b) {
-    if (outer != column && s.columns.size() == 1 && !unit_b && epilogue_walks_as_one(p, st, outer, column)) {
+    if (outer != column && s.columns.size() == 1 && !unit_b &&
+        epilogue_walks_as_one(p, st, outer, column)) {
       s.columns = {outer, column};
     }
-    // A guarded or strided operand is packed anyway; a plain one with two column axes too when one alone is short.
-    if (outer != column && s.columns.size() == 1 && unit_b && likely(p, p.axes()[column].extent) < 4 * int64_t{s.lanes} &&
+    // A guarded or strided operand is packed anyway; a plain one with two column axes too when one
+    // alone is short.
+    if (outer != column && s.columns.size() == 1 && unit_b &&
+        likely(p, p.axes()[column].extent) < 4 * int64_t{s.lanes} &&
         epilogue_walks_as_one(p, st, outer, column)) {
       s.columns = {outer, column};
     }
@@ -282,7 +300,8 @@ bool schedule_contraction(Kernel& k, const Target& t, Schedule* out, std::string
       }
     }
   }
-  if (const auto m = p.value(rows); m && *m < s.mr) s.mr = static_cast<uint32_t>(std::max<int64_t>(1, *m));
+  if (const auto m = p.value(rows); m && *m < s.mr)
+    s.mr = static_cast<uint32_t>(std::max<int64_t>(1, *m));
 
   std::vector<uint32_t> order = st.reduce;
   const bool chain_a = plain_load(p, a, acc) && chain(p, p.arg(a, 2), &order, &step, &rest);
@@ -300,13 +319,16 @@ bool schedule_contraction(Kernel& k, const Target& t, Schedule* out, std::string
     s.pack_a = !chain_a;
     int64_t others = likely(p, p.ceildiv(columns, int64_t{s.nr} * s.lanes));
     for (uint32_t axis : st.space) {
-      if (axis != row && std::find(s.columns.begin(), s.columns.end(), axis) == s.columns.end()) others *= likely(p, p.axes()[axis].extent);
+      if (axis != row && std::find(s.columns.begin(), s.columns.end(), axis) == s.columns.end())
+        others *= likely(p, p.axes()[axis].extent);
     }
     s.row_block = rows_per_item(p, s.mr, rows, others, 8);
-    // Contiguous along the reduction instead of along columns: whole square tiles are turned over in registers.
+    // Contiguous along the reduction instead of along columns: whole square tiles are turned over
+    // in registers.
     if (plain_b && s.columns.size() == 1 && !unit_b && acc == TENON_F32 && !st.reduce.empty()) {
       std::vector<uint32_t> k_order = s.pack_a ? st.reduce : order;
-      s.transpose_b = p.is_const(coefficient(p, p.arg(b, 2), k_order.back()), 1) && coefficient(p, p.arg(b, 2), column) != kNone;
+      s.transpose_b = p.is_const(coefficient(p, p.arg(b, 2), k_order.back()), 1) &&
+                      coefficient(p, p.arg(b, 2), column) != kNone;
     }
   } else {
     s.row_block = int64_t{s.mr} * 8;

@@ -1,4 +1,5 @@
-// Convolutions whose operands layout.h has laid out: rows are output pixels, columns are output channels.
+// Convolutions whose operands layout.h has laid out: rows are output pixels, columns are output
+// channels.
 #include <algorithm>
 #include <unordered_map>
 
@@ -23,8 +24,10 @@ int64_t likely_size(const Pool& p, E e) {
 }
 
 TileShape convolution_tile(const Target& t, uint32_t lanes, int64_t m, int64_t n, uint32_t nr) {
-  // What fits: rows x vectors accumulators, the vectors of b and one broadcast, and no more row pointers than a core has.
-  static constexpr TileShape kMany[] = {{6, 4}, {8, 3}, {7, 3}, {10, 2}, {9, 2}, {8, 2}, {7, 2}, {10, 1}, {9, 1}, {8, 1}};
+  // What fits: rows x vectors accumulators, the vectors of b and one broadcast, and no more row
+  // pointers than a core has.
+  static constexpr TileShape kMany[] = {{6, 4}, {8, 3}, {7, 3},  {10, 2}, {9, 2},
+                                        {8, 2}, {7, 2}, {10, 1}, {9, 1},  {8, 1}};
   static constexpr TileShape kFew[] = {{6, 2}, {5, 2}, {4, 2}, {8, 1}, {7, 1}, {6, 1}};
   static constexpr TileShape kNoFma[] = {{4, 2}, {3, 2}, {6, 1}, {4, 1}};
   const std::span<const TileShape> shapes = t.registers >= 32 ? std::span<const TileShape>(kMany)
@@ -35,8 +38,10 @@ TileShape convolution_tile(const Target& t, uint32_t lanes, int64_t m, int64_t n
   for (const TileShape& s : shapes) {
     if (nr != 0 && s.nr != nr) continue;
     const int64_t columns = int64_t{s.nr} * lanes;
-    const double tiles = static_cast<double>((m + s.mr - 1) / s.mr) * static_cast<double>((n + columns - 1) / columns);
-    // Beside its products a step loads nr vectors and broadcasts mr numbers, mostly in their shadow.
+    const double tiles = static_cast<double>((m + s.mr - 1) / s.mr) *
+                         static_cast<double>((n + columns - 1) / columns);
+    // Beside its products a step loads nr vectors and broadcasts mr numbers, mostly in their
+    // shadow.
     const double cost = tiles * (s.mr * s.nr + 0.15 * s.mr + 0.4 * s.nr);
     if (least == 0 || cost < least) {
       least = cost;
@@ -56,9 +61,13 @@ static void find_run(Pool& p, const Stage& st, Schedule* s) {
     const uint32_t axes[] = {row, tap};
     std::vector<E> x, w;
     E rest;
-    if (!points || *points < 2 || !p.affine(offset, axes, &x, &rest) || !p.affine(p.arg(st.a, 2), axes, &w, &rest)) continue;
+    if (!points || *points < 2 || !p.affine(offset, axes, &x, &rest) ||
+        !p.affine(p.arg(st.a, 2), axes, &w, &rest))
+      continue;
     const auto of_row = p.value(x[0]), of_tap = p.value(x[1]);
-    if (!of_row || !of_tap || *of_row <= 0 || *of_tap <= 0 || *of_row % *of_tap != 0 || *of_row / *of_tap > *points) continue;
+    if (!of_row || !of_tap || *of_row <= 0 || *of_tap <= 0 || *of_row % *of_tap != 0 ||
+        *of_row / *of_tap > *points)
+      continue;
     const int64_t step = *of_row / *of_tap;
     const std::unordered_map<E, E> next = {{p.axis(row), p.add(p.axis(row), p.integer(1))}};
     const std::unordered_map<E, E> along = {{p.axis(tap), p.add(p.axis(tap), p.integer(step))}};
@@ -76,7 +85,8 @@ static void find_run(Pool& p, const Stage& st, Schedule* s) {
 bool schedule_convolution(Kernel& k, const Target& t, Schedule* out, std::string* why) {
   Pool& p = k.pool;
   const Stage& st = k.stages[0];
-  if (k.stages.size() != 1 || t.vector_bytes == 0 || p.at(st.a).kind != X::kLoad || p.at(st.b).kind != X::kLoad) {
+  if (k.stages.size() != 1 || t.vector_bytes == 0 || p.at(st.a).kind != X::kLoad ||
+      p.at(st.b).kind != X::kLoad) {
     *why = "a convolution in panels runs on vectors and with its epilogue only";
     return false;
   }
@@ -91,7 +101,8 @@ bool schedule_convolution(Kernel& k, const Target& t, Schedule* out, std::string
     std::vector<E> c;
     E rest;
     const uint32_t one[] = {a};
-    if (s.depthwise || !p.affine(p.arg(st.a, 2), one, &c, &rest) || p.is_const(c[0], 1)) s.columns.push_back(a);
+    if (s.depthwise || !p.affine(p.arg(st.a, 2), one, &c, &rest) || p.is_const(c[0], 1))
+      s.columns.push_back(a);
   }
   s.rows = axes.only_b;
   if (s.columns.size() != 1) {
@@ -111,7 +122,8 @@ bool schedule_convolution(Kernel& k, const Target& t, Schedule* out, std::string
     const bool row = std::find(s.rows.begin(), s.rows.end(), a) != s.rows.end();
     if (!row && a != s.columns[0]) outer *= likely_size(p, p.axes()[a].extent);
   }
-  // All panels for one block of rows while the weights stay in L2; else one panel for block after block.
+  // All panels for one block of rows while the weights stay in L2; else one panel for block after
+  // block.
   const int64_t weights = points * panels * int64_t{st.panel} * size_of(acc);
   constexpr int64_t kItems = 16;  // that share the work of one small image among threads
   s.panels = s.depthwise || weights <= t.l2_bytes / 2 ? 0 : 1;
@@ -121,11 +133,13 @@ bool schedule_convolution(Kernel& k, const Target& t, Schedule* out, std::string
     s.panels = std::clamp<int64_t>(panels / kItems, 1, std::max<int64_t>(fit, 1));
   }
   const int64_t together = s.panels == 0 ? panels : s.panels;
-  const int64_t split = std::max<int64_t>(1, kItems / (outer * ((panels + together - 1) / together)));
+  const int64_t split =
+      std::max<int64_t>(1, kItems / (outer * ((panels + together - 1) / together)));
   const int64_t work = points * (s.depthwise ? n : together * st.panel);  // of one row
   constexpr int64_t kWorthAnItem = 100000;
   int64_t rows = std::max((m + split - 1) / split, kWorthAnItem / work);
-  rows = std::min<int64_t>(rows, s.depthwise ? std::max<int64_t>(s.mr, 65536 * points / work) : 192);
+  rows =
+      std::min<int64_t>(rows, s.depthwise ? std::max<int64_t>(s.mr, 65536 * points / work) : 192);
   s.row_block = (std::max<int64_t>(rows, 1) + s.mr - 1) / s.mr * s.mr;
   s.grain = std::max<int64_t>(1, kWorthAnItem / 4 / std::max<int64_t>(1, work * s.row_block));
   *out = s;

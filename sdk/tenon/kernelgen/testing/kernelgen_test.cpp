@@ -27,8 +27,8 @@ struct Case {
   double tolerance = 2e-5;
   bool odd_values = false;  // NaN, infinities, denormals among the inputs
   double low = -2, high = 2;
-  size_t kernels = 0;       // expected number; 0: any
-  bool vectors = false;     // only for processors with vectors
+  size_t kernels = 0;    // expected number; 0: any
+  bool vectors = false;  // only for processors with vectors
 };
 
 size_t elements(const Kernel& k, uint32_t b, const std::vector<int64_t>& ext) {
@@ -48,12 +48,18 @@ double random_value(DType t, const Case& c, std::mt19937& rng) {
   if (!is_float(t)) return std::floor(is_signed(t) ? 20 * u(rng) : 20 * std::fabs(u(rng)));
   if (c.odd_values) {
     switch (rng() % 23) {
-      case 0: return NAN;
-      case 1: return INFINITY;
-      case 2: return -INFINITY;
-      case 3: return 1e-41;
-      case 4: return -0.0;
-      default: break;
+      case 0:
+        return NAN;
+      case 1:
+        return INFINITY;
+      case 2:
+        return -INFINITY;
+      case 3:
+        return 1e-41;
+      case 4:
+        return -0.0;
+      default:
+        break;
     }
   }
   return u(rng);
@@ -69,7 +75,8 @@ void check(Case& c) {
   std::vector<std::vector<double>> meaning;
   for (uint32_t b = 0; b < program.buffers.size(); ++b) {
     Data d(program.buffers[b].type, elements(program, b, c.ext));
-    const bool given = program.buffers[b].role == Role::kIn || program.buffers[b].role == Role::kConstant;
+    const bool given =
+        program.buffers[b].role == Role::kIn || program.buffers[b].role == Role::kConstant;
     for (size_t i = 0; i < d.size(); ++i) d.set(i, given ? random_value(d.type, c, rng) : 0);
     for (auto& [buffer, v] : c.special) {
       for (size_t i = 0; i < d.size() && buffer == b; ++i) d.set(i, v);
@@ -100,7 +107,8 @@ void check(Case& c) {
     if (target.isa == targets().front().isa) {
       SCOPED_TRACE("for any sizes");
       Session general;
-      ASSERT_TRUE(general.build(program, target, c.ext, "-O1", true)) << general.why << "\n" << general.module.text;
+      ASSERT_TRUE(general.build(program, target, c.ext, "-O1", true)) << general.why << "\n"
+                                                                      << general.module.text;
       std::vector<Data> memory = input;
       general.run(&memory, 3);
       for (uint32_t b = 0; b < program.buffers.size(); ++b) {
@@ -126,15 +134,20 @@ void check(Case& c) {
   }
 }
 
-Tensor unary(Builder& b, uint32_t op, const Tensor& x) { return testing::op(b, op, {x}); }
-Tensor binary(Builder& b, uint32_t op, const Tensor& x, const Tensor& y) { return testing::op(b, op, {x, y}); }
+Tensor unary(Builder& b, uint32_t op, const Tensor& x) {
+  return testing::op(b, op, {x});
+}
+Tensor binary(Builder& b, uint32_t op, const Tensor& x, const Tensor& y) {
+  return testing::op(b, op, {x, y});
+}
 Tensor rows(Builder& b, const Tensor& x, std::vector<E> dims) {  // [r] to [r, n]
   const uint32_t at[] = {0};
   return b.broadcast(x, std::move(dims), at);
 }
 
 Tensor softmax(Builder& b, const Tensor& x, const Tensor& scale, const Tensor& mask) {
-  const Tensor t = binary(b, TENON_S_ADD, binary(b, TENON_S_MUL, x, b.broadcast(scale, x.dims, {})), mask);
+  const Tensor t =
+      binary(b, TENON_S_ADD, binary(b, TENON_S_MUL, x, b.broadcast(scale, x.dims, {})), mask);
   const uint32_t last[] = {1};
   const Tensor mx = b.reduce(t, last, Fold::kMax);
   const Tensor e = unary(b, TENON_S_EXP, binary(b, TENON_S_SUB, t, rows(b, mx, x.dims)));
@@ -182,15 +195,19 @@ TEST(Rows, LayerNorm) {
   Case c;
   Builder& b = c.b;
   const Tensor x = b.input(TENON_F32, dims(b, {3, 4, 100}));
-  const Tensor gamma = b.input(TENON_F32, dims(b, {100})), beta = b.input(TENON_F32, dims(b, {100}));
+  const Tensor gamma = b.input(TENON_F32, dims(b, {100})),
+               beta = b.input(TENON_F32, dims(b, {100}));
   const uint32_t last[] = {2}, lead[] = {0, 1}, column[] = {2};
-  const Tensor n = b.fill(TENON_F32, dims(b, {3, 4}), 100), eps = b.fill(TENON_F32, dims(b, {3, 4}), 1e-5);
+  const Tensor n = b.fill(TENON_F32, dims(b, {3, 4}), 100),
+               eps = b.fill(TENON_F32, dims(b, {3, 4}), 1e-5);
   const Tensor mean = binary(b, TENON_S_DIV, b.reduce(x, last, Fold::kSum), n);
   const Tensor d = binary(b, TENON_S_SUB, x, b.broadcast(mean, x.dims, lead));
-  const Tensor var = binary(b, TENON_S_DIV, b.reduce(binary(b, TENON_S_MUL, d, d), last, Fold::kSum), n);
+  const Tensor var =
+      binary(b, TENON_S_DIV, b.reduce(binary(b, TENON_S_MUL, d, d), last, Fold::kSum), n);
   const Tensor r = unary(b, TENON_S_RSQRT, binary(b, TENON_S_ADD, var, eps));
   const Tensor y = binary(b, TENON_S_MUL, d, b.broadcast(r, x.dims, lead));
-  b.output(binary(b, TENON_S_ADD, binary(b, TENON_S_MUL, y, b.broadcast(gamma, x.dims, column)), b.broadcast(beta, x.dims, column)));
+  b.output(binary(b, TENON_S_ADD, binary(b, TENON_S_MUL, y, b.broadcast(gamma, x.dims, column)),
+                  b.broadcast(beta, x.dims, column)));
   c.kernels = 1;
   check(c);
 }
@@ -199,7 +216,8 @@ TEST(Rows, FullReduction) {
   Case c;
   const Tensor x = c.b.input(TENON_F32, dims(c.b, {7, 33}));
   const uint32_t all[] = {0, 1};
-  for (Fold f : {Fold::kSum, Fold::kMax, Fold::kMin, Fold::kProd}) c.b.output(c.b.reduce(x, all, f));
+  for (Fold f : {Fold::kSum, Fold::kMax, Fold::kMin, Fold::kProd})
+    c.b.output(c.b.reduce(x, all, f));
   check(c);
 }
 
@@ -227,7 +245,8 @@ TEST(Rows, MiddleSoftmaxIsOneKernel) {
   check(c);
 }
 
-// Each of the vectors side by side stores each result: all but the last result of a map were once easy to lose.
+// Each of the vectors side by side stores each result: all but the last result of a map were once
+// easy to lose.
 TEST(Rows, SeveralResultsInColumns) {
   for (int64_t n : {3, 64, 150}) {
     Case c;
@@ -235,8 +254,10 @@ TEST(Rows, SeveralResultsInColumns) {
     const Tensor x = b.input(TENON_F32, dims(b, {9, n}));
     const uint32_t first[] = {0}, columns[] = {1};
     const Tensor most = b.broadcast(b.reduce(x, first, Fold::kMax), x.dims, columns);
-    const uint32_t program[] = {TENON_SCALAR_WORD(TENON_S_ARG, 0), TENON_SCALAR_WORD(TENON_S_ARG, 1), TENON_SCALAR_WORD(TENON_S_SUB, 0),
-                                TENON_SCALAR_WORD(TENON_S_ARG, 0), TENON_SCALAR_WORD(TENON_S_ARG, 1), TENON_SCALAR_WORD(TENON_S_MUL, 0)};
+    const uint32_t program[] = {
+        TENON_SCALAR_WORD(TENON_S_ARG, 0), TENON_SCALAR_WORD(TENON_S_ARG, 1),
+        TENON_SCALAR_WORD(TENON_S_SUB, 0), TENON_SCALAR_WORD(TENON_S_ARG, 0),
+        TENON_SCALAR_WORD(TENON_S_ARG, 1), TENON_SCALAR_WORD(TENON_S_MUL, 0)};
     const Tensor both[] = {x, most};
     const DType types[] = {TENON_F32, TENON_F32};
     for (const Tensor& result : b.map(program, both, {}, types)) b.output(result);
@@ -282,7 +303,8 @@ TEST(Pointwise, BroadcastsAndSymbols) {
   Case c;
   Builder& b = c.b;
   const E m = b.extent(), n = b.extent();
-  const Tensor x = b.input(TENON_F32, {m, n}), bias = b.input(TENON_F32, {n}), col = b.input(TENON_F32, {m});
+  const Tensor x = b.input(TENON_F32, {m, n}), bias = b.input(TENON_F32, {n}),
+               col = b.input(TENON_F32, {m});
   const uint32_t at1[] = {1}, at0[] = {0};
   const Tensor s = binary(b, TENON_S_ADD, x, b.broadcast(bias, x.dims, at1));
   b.output(unary(b, TENON_S_TANH, binary(b, TENON_S_MUL, s, b.broadcast(col, x.dims, at0))));
@@ -294,7 +316,8 @@ TEST(Pointwise, BroadcastsAndSymbols) {
 TEST(Pointwise, DataMovement) {
   Case c;
   Builder& b = c.b;
-  const Tensor x = b.input(TENON_F32, dims(b, {4, 6, 10})), y = b.input(TENON_F32, dims(b, {4, 3, 10}));
+  const Tensor x = b.input(TENON_F32, dims(b, {4, 6, 10})),
+               y = b.input(TENON_F32, dims(b, {4, 3, 10}));
   const Tensor zero = b.input(TENON_F32, {});
   const uint32_t perm[] = {2, 0, 1}, rev[] = {2};
   b.output(b.transpose(x, perm));
@@ -331,7 +354,8 @@ TEST(Pointwise, WideConcat) {
   ASSERT_TRUE(s.build(program, Target::scalar(), {}, "-O0")) << s.why;
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
   std::vector<Data> memory;
-  for (uint32_t i = 0; i < program.buffers.size(); ++i) memory.emplace_back(program.buffers[i].type, elements(program, i, {}));
+  for (uint32_t i = 0; i < program.buffers.size(); ++i)
+    memory.emplace_back(program.buffers[i].type, elements(program, i, {}));
   std::vector<float> want;
   for (uint32_t i = 0; i < kParts; ++i) {
     for (size_t j = 0; j < memory[parts[i].buffer].size(); ++j) {
@@ -350,18 +374,23 @@ TEST(Pointwise, OpenClRoundsToHalvesOnceAndWraps) {
   testing::OpenCl opencl(64);
   if (!opencl.present()) GTEST_SKIP() << "no OpenCL platform";
   Builder b;
-  const Tensor n = b.input(TENON_I32, dims(b, {2})), w = b.input(TENON_I64, dims(b, {2})), d = b.input(TENON_F64, dims(b, {2}));
+  const Tensor n = b.input(TENON_I32, dims(b, {2})), w = b.input(TENON_I64, dims(b, {2})),
+               d = b.input(TENON_F64, dims(b, {2}));
   const Tensor i = b.iota(TENON_I64, dims(b, {4}), 0);
   constexpr uint64_t kFactor = 6364136223846793005;
-  const uint32_t program[] = {TENON_SCALAR_WORD(TENON_S_ARG, 0), TENON_SCALAR_WORD(TENON_S_CONST_I, 0), static_cast<uint32_t>(kFactor),
-                              static_cast<uint32_t>(kFactor >> 32), TENON_SCALAR_WORD(TENON_S_MUL, 0)};
+  const uint32_t program[] = {TENON_SCALAR_WORD(TENON_S_ARG, 0),
+                              TENON_SCALAR_WORD(TENON_S_CONST_I, 0), static_cast<uint32_t>(kFactor),
+                              static_cast<uint32_t>(kFactor >> 32),
+                              TENON_SCALAR_WORD(TENON_S_MUL, 0)};
   const DType t[] = {TENON_I64};
-  const Tensor out[] = {b.convert(n, TENON_BF16), b.convert(w, TENON_BF16), b.convert(d, TENON_F16), b.map(program, std::span(&i, 1), {}, t)[0]};
+  const Tensor out[] = {b.convert(n, TENON_BF16), b.convert(w, TENON_BF16), b.convert(d, TENON_F16),
+                        b.map(program, std::span(&i, 1), {}, t)[0]};
   for (const Tensor& x : out) b.output(x);
   ASSERT_TRUE(b.ok()) << b.why();
   const Kernel kernel = b.take_program();
   std::vector<Data> memory;
-  for (uint32_t x = 0; x < kernel.buffers.size(); ++x) memory.emplace_back(kernel.buffers[x].type, elements(kernel, x, {}));
+  for (uint32_t x = 0; x < kernel.buffers.size(); ++x)
+    memory.emplace_back(kernel.buffers[x].type, elements(kernel, x, {}));
   for (int k = 0; k < 2; ++k) {
     const int sign = k ? -1 : 1;
     memory[n.buffer].put<int32_t>(k, sign * 16842753);
@@ -376,7 +405,8 @@ TEST(Pointwise, OpenClRoundsToHalvesOnceAndWraps) {
     EXPECT_EQ(memory[out[1].buffer].get(k), sign * (0x1p62 + 0x1p55));
     EXPECT_EQ(memory[out[2].buffer].get(k), sign * (1 + 0x1p-10));
   }
-  for (uint64_t k = 0; k < 4; ++k) EXPECT_EQ(memory[out[3].buffer].raw<uint64_t>(k), k * kFactor) << k;
+  for (uint64_t k = 0; k < 4; ++k)
+    EXPECT_EQ(memory[out[3].buffer].raw<uint64_t>(k), k * kFactor) << k;
 }
 #endif
 
@@ -384,18 +414,21 @@ TEST(Pointwise, Transposes) {
   for (DType t : {TENON_F32, TENON_F64, TENON_I32, TENON_F16}) {
     Case c;
     Builder& b = c.b;
-    const Tensor x = b.input(static_cast<DType>(t), dims(b, {3, 37, 50})), y = b.input(static_cast<DType>(t), {b.extent(), b.extent()});
+    const Tensor x = b.input(static_cast<DType>(t), dims(b, {3, 37, 50})),
+                 y = b.input(static_cast<DType>(t), {b.extent(), b.extent()});
     c.ext = {35, 67};
     const uint32_t perm[] = {0, 2, 1}, flip[] = {1, 0};
     b.output(b.transpose(x, perm));
     const Tensor z = b.transpose(y, flip);
-    b.output(binary(b, TENON_S_ADD, z, b.transpose(b.reshape(y, {c.b.dim(35), c.b.dim(67)}), flip)));
+    b.output(
+        binary(b, TENON_S_ADD, z, b.transpose(b.reshape(y, {c.b.dim(35), c.b.dim(67)}), flip)));
     c.tolerance = t == TENON_F16 ? 1e-3 : 0;
     check(c);
   }
 }
 
-// A filter's rows, columns and channels are read as one run; the last block of results is padding in part, or as a whole.
+// A filter's rows, columns and channels are read as one run; the last block of results is padding
+// in part, or as a whole.
 TEST(Pointwise, TurnsPanelsOver) {
   Case c;
   Builder& b = c.b;
@@ -403,15 +436,18 @@ TEST(Pointwise, TurnsPanelsOver) {
   const uint32_t perm[] = {2, 3, 1, 0}, flip[] = {1, 0};
   const int64_t none[] = {0, 0, 0, 0};
   for (int64_t columns : {50, 64}) {
-    const Tensor x = b.input(TENON_F32, dims(b, {columns, 5, 3, 3})), y = b.input(TENON_F32, dims(b, {columns, 37}));
+    const Tensor x = b.input(TENON_F32, dims(b, {columns, 5, 3, 3})),
+                 y = b.input(TENON_F32, dims(b, {columns, 37}));
     b.output(b.pad(b.transpose(x, perm), zero, none, none, dims(b, {3, 3, 5, 80})));
-    b.output(b.pad(b.transpose(y, flip), zero, std::span(none).first(2), std::span(none).first(2), dims(b, {37, 80})));
+    b.output(b.pad(b.transpose(y, flip), zero, std::span(none).first(2), std::span(none).first(2),
+                   dims(b, {37, 80})));
   }
   c.tolerance = 0;
   check(c);
 }
 
-// Few channels side by side, padded, with widths known and not; results that the last vector does not fill.
+// Few channels side by side, padded, with widths known and not; results that the last vector does
+// not fill.
 TEST(Pointwise, WeavesFewChannels) {
   Case c;
   Builder& b = c.b;
@@ -420,8 +456,10 @@ TEST(Pointwise, WeavesFewChannels) {
   const uint32_t perm[] = {0, 2, 3, 1};
   const int64_t low[] = {0, 1, 2, 0}, none[] = {0, 0, 0, 0};
   for (int64_t channels : {1, 2, 3, 4, 5}) {
-    const Tensor x = b.input(TENON_F32, dims(b, {2, channels, 6, 37})), y = b.input(TENON_I32, {b.dim(1), b.dim(channels), b.dim(3), wide});
-    b.output(b.pad(b.transpose(x, perm), b.fill(TENON_F32, {}, 0), low, none, dims(b, {2, 8, 40, channels})));
+    const Tensor x = b.input(TENON_F32, dims(b, {2, channels, 6, 37})),
+                 y = b.input(TENON_I32, {b.dim(1), b.dim(channels), b.dim(3), wide});
+    b.output(b.pad(b.transpose(x, perm), b.fill(TENON_F32, {}, 0), low, none,
+                   dims(b, {2, 8, 40, channels})));
     b.output(b.transpose(y, perm));
   }
   c.tolerance = 0;
@@ -440,7 +478,8 @@ TEST(Pointwise, Take) {
   }
 }
 
-void attention_case(int64_t queries, int64_t keys, int64_t features, int64_t columns, bool causal, bool heads_inside, bool symbolic) {
+void attention_case(int64_t queries, int64_t keys, int64_t features, int64_t columns, bool causal,
+                    bool heads_inside, bool symbolic) {
   Case c;
   Builder& b = c.b;
   Pool& p = b.pool();
@@ -449,14 +488,18 @@ void attention_case(int64_t queries, int64_t keys, int64_t features, int64_t col
   const uint32_t perm[] = {0, 2, 1, 3};
   auto operand = [&](E rows, int64_t heads, int64_t width) {
     if (!heads_inside) return b.input(TENON_F32, {b.dim(2), b.dim(heads), rows, b.dim(width)});
-    return b.transpose(b.reshape(b.input(TENON_F32, {b.dim(2), rows, b.dim(heads * width)}), {b.dim(2), rows, b.dim(heads), b.dim(width)}), perm);
+    return b.transpose(b.reshape(b.input(TENON_F32, {b.dim(2), rows, b.dim(heads * width)}),
+                                 {b.dim(2), rows, b.dim(heads), b.dim(width)}),
+                       perm);
   };
   const Tensor q = operand(n, 4, features), k = operand(m, 2, features), v = operand(m, 2, columns);
   const Tensor mask = b.input(TENON_F32, {n, m});
   const Tensor y = b.attention(q, k, v, 2, [&](E x, std::span<const E> at) {
-    x = p.op(TENON_S_ADD, {p.op(TENON_S_MUL, {x, p.number(0.3, TENON_F32)}), b.load(mask, at.subspan(2))});
+    x = p.op(TENON_S_ADD,
+             {p.op(TENON_S_MUL, {x, p.number(0.3, TENON_F32)}), b.load(mask, at.subspan(2))});
     if (!causal) return x;
-    return p.op(TENON_S_SELECT, {p.cmp(TENON_CMP_LE, at[3], at[2]), x, p.number(-INFINITY, TENON_F32)});
+    return p.op(TENON_S_SELECT,
+                {p.cmp(TENON_CMP_LE, at[3], at[2]), x, p.number(-INFINITY, TENON_F32)});
   });
   b.output(heads_inside ? b.reshape(b.transpose(y, perm), {b.dim(2), n, b.dim(4 * columns)}) : y);
   c.kernels = 1;
@@ -474,7 +517,8 @@ TEST(Ordered, Scans) {
       Builder& b = c.b;
       const Tensor x = b.input(TENON_F32, {b.extent(), b.dim(5), b.dim(37)});
       const Fold fold = mode & 1 ? Fold::kSum : Fold::kMax;
-      b.output(b.scan(unary(b, TENON_S_NEG, x), dim, fold, mode & 2, mode & 1, TENON_DTYPE_NONE, TENON_F32));
+      b.output(b.scan(unary(b, TENON_S_NEG, x), dim, fold, mode & 2, mode & 1, TENON_DTYPE_NONE,
+                      TENON_F32));
       c.ext = {19};
       c.kernels = 1;
       check(c);
@@ -487,13 +531,15 @@ TEST(Ordered, ScatterAddsInOrder) {
     Case c;
     Builder& b = c.b;
     Pool& p = b.pool();
-    const Tensor x = b.input(TENON_F32, {b.dim(7), b.dim(45)}), at = b.input(TENON_I64, {b.dim(11)});
+    const Tensor x = b.input(TENON_F32, {b.dim(7), b.dim(45)}),
+                 at = b.input(TENON_I64, {b.dim(11)});
     const Tensor u = b.input(TENON_F32, rows ? dims(b, {11, 45}) : dims(b, {11}));
     b.output(b.scatter(
         x, u.dims,
         [&](std::span<const E> axes) {
           const E row = b.load(at, {axes.data(), 1});
-          const E inside = p.both(p.cmp(TENON_CMP_GE, row, p.integer(0)), p.cmp(TENON_CMP_LT, row, x.dims[0]));
+          const E inside =
+              p.both(p.cmp(TENON_CMP_GE, row, p.integer(0)), p.cmp(TENON_CMP_LT, row, x.dims[0]));
           return Place{{row, rows ? axes[1] : p.integer(3)}, inside};
         },
         [&](std::span<const E> axes, E old) { return p.op(TENON_S_ADD, {old, b.load(u, axes)}); }));
@@ -505,7 +551,8 @@ TEST(Ordered, SortsKeepTheOrderOfEqualKeys) {
   for (const int64_t n : {1, 2, 16, 17, 33, 200}) {
     Case c;
     Builder& b = c.b;
-    const Tensor x = b.input(TENON_F32, {b.extent(), b.dim(n), b.dim(3)}), y = b.input(TENON_I32, {x.dims});
+    const Tensor x = b.input(TENON_F32, {b.extent(), b.dim(n), b.dim(3)}),
+                 y = b.input(TENON_I32, {x.dims});
     const Tensor in[] = {y, x};
     const int64_t descending[] = {1, 0};
     for (const Tensor& t : b.sort(in, 1, 2, descending, b.dim(n), TENON_I64)) b.output(t);
@@ -562,10 +609,12 @@ TEST(Rows, ReduceWindow) {
 }
 
 void dot_case(DType type, int64_t m, int64_t n, int64_t k, bool ta, bool tb, double tolerance) {
-  SCOPED_TRACE(std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k) + (ta ? " a^T" : "") + (tb ? " b^T" : ""));
+  SCOPED_TRACE(std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k) +
+               (ta ? " a^T" : "") + (tb ? " b^T" : ""));
   Case c;
   Builder& b = c.b;
-  const Tensor x = b.input(type, ta ? dims(b, {k, m}) : dims(b, {m, k})), y = b.input(type, tb ? dims(b, {n, k}) : dims(b, {k, n}));
+  const Tensor x = b.input(type, ta ? dims(b, {k, m}) : dims(b, {m, k})),
+               y = b.input(type, tb ? dims(b, {n, k}) : dims(b, {k, n}));
   const uint32_t ka[] = {ta ? 0u : 1u}, kb[] = {tb ? 1u : 0u};
   b.output(b.dot(x, y, {}, {}, ka, kb));
   c.tolerance = tolerance;
@@ -591,7 +640,8 @@ TEST(Contraction, BatchSymbolicEpilogue) {
   Case c;
   Builder& b = c.b;
   const E batch = b.extent(), m = b.extent(), n = b.extent();
-  const Tensor x = b.input(TENON_F32, {batch, m, b.dim(24)}), y = b.input(TENON_F32, {batch, b.dim(24), n});
+  const Tensor x = b.input(TENON_F32, {batch, m, b.dim(24)}),
+               y = b.input(TENON_F32, {batch, b.dim(24), n});
   const Tensor bias = b.input(TENON_F32, {n});
   const uint32_t zero[] = {0}, one[] = {1}, two[] = {2};
   const Tensor d = b.dot(x, y, zero, zero, two, one);
@@ -602,12 +652,15 @@ TEST(Contraction, BatchSymbolicEpilogue) {
   check(c);
 }
 TEST(Contraction, AttentionHeads) {
-  // [B, S, H * D] split into heads, scores by head: reshapes and transposes disappear into the operands.
+  // [B, S, H * D] split into heads, scores by head: reshapes and transposes disappear into the
+  // operands.
   Case c;
   Builder& b = c.b;
-  const Tensor q = b.input(TENON_F32, dims(b, {2, 11, 24})), k = b.input(TENON_F32, dims(b, {2, 11, 24}));
+  const Tensor q = b.input(TENON_F32, dims(b, {2, 11, 24})),
+               k = b.input(TENON_F32, dims(b, {2, 11, 24}));
   const uint32_t perm[] = {0, 2, 1, 3};
-  const Tensor qh = b.transpose(b.reshape(q, dims(b, {2, 11, 3, 8})), perm), kh = b.transpose(b.reshape(k, dims(b, {2, 11, 3, 8})), perm);
+  const Tensor qh = b.transpose(b.reshape(q, dims(b, {2, 11, 3, 8})), perm),
+               kh = b.transpose(b.reshape(k, dims(b, {2, 11, 3, 8})), perm);
   const uint32_t batch[] = {0, 1}, sum[] = {3};
   const Tensor scores = b.dot(qh, kh, batch, batch, sum, sum);
   const Tensor v = b.dot(scores, kh, batch, batch, std::array{3u}, std::array{2u});
@@ -616,11 +669,13 @@ TEST(Contraction, AttentionHeads) {
   check(c);
 }
 TEST(Contraction, ProjectionsOfHeadsWithSymbols) {
-  // A projection's bias, a head split that a sum of products reads in place, a factor, and heads joined by the store.
+  // A projection's bias, a head split that a sum of products reads in place, a factor, and heads
+  // joined by the store.
   Case c;
   Builder& b = c.b;
   const E n = b.extent(), s = b.extent();
-  const Tensor x = b.input(TENON_F32, {n, s, b.dim(24)}), w = b.input(TENON_F32, dims(b, {24, 48})), bias = b.input(TENON_F32, dims(b, {48}));
+  const Tensor x = b.input(TENON_F32, {n, s, b.dim(24)}), w = b.input(TENON_F32, dims(b, {24, 48})),
+               bias = b.input(TENON_F32, dims(b, {48}));
   const uint32_t zero[] = {0}, two[] = {2}, perm[] = {0, 2, 1, 3}, batch[] = {0, 1}, three[] = {3};
   const Tensor d = b.dot(x, w, {}, {}, two, zero);
   const Tensor both = binary(b, TENON_S_ADD, d, b.broadcast(bias, d.dims, two));
@@ -640,7 +695,8 @@ TEST(Contraction, ProjectionsOfHeadsWithSymbols) {
   check(c);
 }
 
-void conv_case(std::vector<int64_t> x_dims, std::vector<int64_t> w_dims, WindowDim h, WindowDim v, int64_t groups, bool nhwc) {
+void conv_case(std::vector<int64_t> x_dims, std::vector<int64_t> w_dims, WindowDim h, WindowDim v,
+               int64_t groups, bool nhwc) {
   Case c;
   Builder& b = c.b;
   std::vector<E> xd, wd;
@@ -655,10 +711,16 @@ void conv_case(std::vector<int64_t> x_dims, std::vector<int64_t> w_dims, WindowD
     n.w_out = 3;
   }
   const WindowDim window[] = {h, v};
-  auto out = [](int64_t d, const WindowDim& w) { return (d + w.pad_low + w.pad_high - (w.size - 1) * w.dilation - 1) / w.stride + 1; };
-  const int64_t oh = out(x_dims[n.x_spatial[0]], h), ow = out(x_dims[n.x_spatial[1]], v), oc = w_dims[n.w_out];
-  const Tensor x = b.input(TENON_F32, xd), w = b.input(TENON_F32, wd), bias = b.input(TENON_F32, dims(b, {oc}));
-  const Tensor y = b.conv(x, w, n, window, groups, nhwc ? dims(b, {x_dims[0], oh, ow, oc}) : dims(b, {x_dims[0], oc, oh, ow}));
+  auto out = [](int64_t d, const WindowDim& w) {
+    return (d + w.pad_low + w.pad_high - (w.size - 1) * w.dilation - 1) / w.stride + 1;
+  };
+  const int64_t oh = out(x_dims[n.x_spatial[0]], h), ow = out(x_dims[n.x_spatial[1]], v),
+                oc = w_dims[n.w_out];
+  const Tensor x = b.input(TENON_F32, xd), w = b.input(TENON_F32, wd),
+               bias = b.input(TENON_F32, dims(b, {oc}));
+  const Tensor y =
+      b.conv(x, w, n, window, groups,
+             nhwc ? dims(b, {x_dims[0], oh, ow, oc}) : dims(b, {x_dims[0], oc, oh, ow}));
   ASSERT_TRUE(b.ok()) << b.why();
   const uint32_t feature[] = {n.out_feature};
   const Tensor z = binary(b, TENON_S_ADD, y, b.broadcast(bias, y.dims, feature));
@@ -676,7 +738,9 @@ TEST(Convolution, Groups) {
   conv_case({2, 6, 9, 19}, {8, 3, 3, 3}, {3, 1, 1, 1}, {3, 1, 1, 1}, 2, false);
   conv_case({1, 6, 9, 33}, {6, 1, 3, 3}, {3, 1, 1, 1}, {3, 1, 1, 1}, 6, false);
 }
-TEST(Convolution, Nhwc) { conv_case({2, 9, 11, 5}, {3, 3, 5, 18}, {3, 1, 1, 1}, {3, 1, 1, 1}, 1, true); }
+TEST(Convolution, Nhwc) {
+  conv_case({2, 9, 11, 5}, {3, 3, 5, 18}, {3, 1, 1, 1}, {3, 1, 1, 1}, 1, true);
+}
 
 // ---- Random programs: fusion, schedules and lowering in combinations nobody thought of ----
 
@@ -721,11 +785,14 @@ class RandomProgram {
     const Known x = pick();
     const uint32_t rank = static_cast<uint32_t>(x.second.size());
     switch (rng_() % 9) {
-      case 0: case 1: {
-        const uint32_t ops[] = {TENON_S_TANH, TENON_S_NEG, TENON_S_ABS, TENON_S_LOGISTIC, TENON_S_ERF};
+      case 0:
+      case 1: {
+        const uint32_t ops[] = {TENON_S_TANH, TENON_S_NEG, TENON_S_ABS, TENON_S_LOGISTIC,
+                                TENON_S_ERF};
         return add(unary(b_, ops[rng_() % 5], x.first), x.second);
       }
-      case 2: case 3: {
+      case 2:
+      case 3: {
         // Something broadcast along the tail of x.
         for (const Known& y : pool_) {
           if (y.second.size() > x.second.size() || rng_() % 3 == 0) continue;
@@ -734,11 +801,13 @@ class RandomProgram {
           for (uint32_t d = 0; d < y.second.size(); ++d) {
             const uint32_t to = static_cast<uint32_t>(rank - y.second.size() + d);
             at.push_back(to);
-            fits = fits && (y.first.dims[d] == x.first.dims[to] || b_.pool().is_const(y.first.dims[d], 1));
+            fits = fits &&
+                   (y.first.dims[d] == x.first.dims[to] || b_.pool().is_const(y.first.dims[d], 1));
           }
           if (!fits) continue;
           const uint32_t ops[] = {TENON_S_ADD, TENON_S_MUL, TENON_S_SUB, TENON_S_MAX};
-          return add(binary(b_, ops[rng_() % 4], x.first, b_.broadcast(y.first, x.first.dims, at)), x.second);
+          return add(binary(b_, ops[rng_() % 4], x.first, b_.broadcast(y.first, x.first.dims, at)),
+                     x.second);
         }
         return;
       }
@@ -782,7 +851,9 @@ class RandomProgram {
         if (rank == 0) return;
         const uint32_t last[] = {rank - 1};
         const int64_t n = size();
-        const Tensor w = b_.input(TENON_F32, rng_() % 2 ? std::vector<E>{x.first.dims[rank - 1], b_.dim(n)} : std::vector<E>{b_.dim(n), x.first.dims[rank - 1]});
+        const Tensor w =
+            b_.input(TENON_F32, rng_() % 2 ? std::vector<E>{x.first.dims[rank - 1], b_.dim(n)}
+                                           : std::vector<E>{b_.dim(n), x.first.dims[rank - 1]});
         const uint32_t sum[] = {w.dims[0] == x.first.dims[rank - 1] ? 0u : 1u};
         std::vector<int64_t> shape = x.second;
         shape.back() = n;

@@ -1,4 +1,5 @@
-// For tests of kernelgen only: runs generated OpenCL C on the first platform of the machine (PoCL in CI).
+// For tests of kernelgen only: runs generated OpenCL C on the first platform of the machine (PoCL
+// in CI).
 #ifndef TENON_KERNELGEN_TESTING_TEST_OPENCL_H_
 #define TENON_KERNELGEN_TESTING_TEST_OPENCL_H_
 
@@ -21,7 +22,8 @@ class OpenCl {
   }
   bool present() const { return queue_ != nullptr; }
 
-  bool run(const Kernel& source, const std::vector<int64_t>& ext, std::vector<Data>* memory, std::string* why) {
+  bool run(const Kernel& source, const std::vector<int64_t>& ext, std::vector<Data>* memory,
+           std::string* why) {
     std::vector<Kernel> kernels = partition(source, target_);
     Module m;
     if (!generate(kernels, target_, &m, why)) return false;
@@ -29,18 +31,23 @@ class OpenCl {
     cl_program program = clCreateProgramWithSource(context_, 1, &text, nullptr, nullptr);
     if (clBuildProgram(program, 1, &device_, "-cl-std=CL1.2 -w", nullptr, nullptr) != CL_SUCCESS) {
       std::string log(20000, 0);
-      clGetProgramBuildInfo(program, device_, CL_PROGRAM_BUILD_LOG, log.size(), log.data(), nullptr);
+      clGetProgramBuildInfo(program, device_, CL_PROGRAM_BUILD_LOG, log.size(), log.data(),
+                            nullptr);
       *why = log.c_str() + m.text;
       return false;
     }
     std::vector<cl_mem> buffers;
     for (Data& d : *memory) {
-      buffers.push_back(clCreateBuffer(context_, CL_MEM_COPY_HOST_PTR, std::max<size_t>(1, d.bytes.size()), d.bytes.data(), nullptr));
+      buffers.push_back(clCreateBuffer(context_, CL_MEM_COPY_HOST_PTR,
+                                       std::max<size_t>(1, d.bytes.size()), d.bytes.data(),
+                                       nullptr));
     }
     bool ok = true;
-    for (size_t i = 0; i < kernels.size() && ok; ++i) ok = launch(program, kernels[i], m.launches[i], ext, buffers, why);
+    for (size_t i = 0; i < kernels.size() && ok; ++i)
+      ok = launch(program, kernels[i], m.launches[i], ext, buffers, why);
     for (size_t i = 0; i < buffers.size(); ++i) {
-      clEnqueueReadBuffer(queue_, buffers[i], CL_TRUE, 0, (*memory)[i].bytes.size(), (*memory)[i].bytes.data(), 0, nullptr, nullptr);
+      clEnqueueReadBuffer(queue_, buffers[i], CL_TRUE, 0, (*memory)[i].bytes.size(),
+                          (*memory)[i].bytes.data(), 0, nullptr, nullptr);
       clReleaseMemObject(buffers[i]);
     }
     clReleaseProgram(program);
@@ -54,17 +61,20 @@ class OpenCl {
     std::vector<int64_t> e;
     for (uint32_t x : k.extent_origin) e.push_back(ext[x]);
     cl_uint arg = 0;
-    for (uint32_t b : l.buffers) clSetKernelArg(kernel, arg++, sizeof(cl_mem), &buffers[k.buffer_origin[b]]);
+    for (uint32_t b : l.buffers)
+      clSetKernelArg(kernel, arg++, sizeof(cl_mem), &buffers[k.buffer_origin[b]]);
     for (int64_t& x : e) clSetKernelArg(kernel, arg++, sizeof x, &x);
     const size_t items = static_cast<size_t>(l.range.evaluate(e)), group = l.group;
     if (items == 0) return clReleaseKernel(kernel), true;
     const size_t n = global_size(items, l.group, l.together);
     cl_mem scratch = nullptr;
     if (const int64_t s = l.scratch_bytes.evaluate(e); s != 0) {
-      scratch = clCreateBuffer(context_, CL_MEM_READ_WRITE, static_cast<size_t>(s) * items, nullptr, nullptr);
+      scratch = clCreateBuffer(context_, CL_MEM_READ_WRITE, static_cast<size_t>(s) * items, nullptr,
+                               nullptr);
       clSetKernelArg(kernel, arg++, sizeof(cl_mem), &scratch);
     }
-    const cl_int rc = clEnqueueNDRangeKernel(queue_, kernel, 1, nullptr, &n, group == 0 ? nullptr : &group, 0, nullptr, nullptr);
+    const cl_int rc = clEnqueueNDRangeKernel(queue_, kernel, 1, nullptr, &n,
+                                             group == 0 ? nullptr : &group, 0, nullptr, nullptr);
     clFinish(queue_);
     if (rc != CL_SUCCESS) *why = "clEnqueueNDRangeKernel: " + std::to_string(rc);
     if (scratch) clReleaseMemObject(scratch);

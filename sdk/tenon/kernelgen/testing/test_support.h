@@ -1,5 +1,5 @@
-// For tests of kernelgen only: a program's meaning by brute force in double precision, and generated C++ run through
-// the system's clang.
+// For tests of kernelgen only: a program's meaning by brute force in double precision, and
+// generated C++ run through the system's clang.
 #ifndef TENON_KERNELGEN_TESTING_TEST_SUPPORT_H_
 #define TENON_KERNELGEN_TESTING_TEST_SUPPORT_H_
 
@@ -28,13 +28,15 @@ namespace tenon::kernelgen::testing {
 inline float half_to_float(uint16_t h) {
   const uint32_t s = (h & 0x8000u) << 16, e = h >> 10 & 31, m = h & 0x3ff;
   if (e == 31) return std::bit_cast<float>(s | 0x7f800000u | m << 13);
-  const float v = e ? std::ldexp(1 + m / 1024.f, static_cast<int>(e) - 15) : std::ldexp(m / 1024.f, -14);
+  const float v =
+      e ? std::ldexp(1 + m / 1024.f, static_cast<int>(e) - 15) : std::ldexp(m / 1024.f, -14);
   return s ? -v : v;
 }
 inline uint16_t float_to_half(float f) {
   uint16_t best = 0;
   if (std::isnan(f)) return 0x7e00;
-  if (std::isinf(f) || std::fabs(f) >= 65520) return static_cast<uint16_t>((f < 0 ? 0x8000 : 0) | 0x7c00);
+  if (std::isinf(f) || std::fabs(f) >= 65520)
+    return static_cast<uint16_t>((f < 0 ? 0x8000 : 0) | 0x7c00);
   int e = 0;
   std::frexp(f, &e);
   const int shift = std::max(e, -13) - 11;
@@ -74,39 +76,75 @@ struct Data {
   }
   double get(size_t i) const {
     switch (type) {
-      case TENON_PRED: case TENON_U8: return raw<uint8_t>(i);
-      case TENON_I8: return raw<int8_t>(i);
-      case TENON_I16: return raw<int16_t>(i);
-      case TENON_U16: return raw<uint16_t>(i);
-      case TENON_I32: return raw<int32_t>(i);
-      case TENON_U32: return raw<uint32_t>(i);
-      case TENON_I64: return static_cast<double>(raw<int64_t>(i));
-      case TENON_U64: return static_cast<double>(raw<uint64_t>(i));
-      case TENON_F16: return half_to_float(raw<uint16_t>(i));
-      case TENON_BF16: return std::bit_cast<float>(uint32_t{raw<uint16_t>(i)} << 16);
-      case TENON_F32: return raw<float>(i);
-      default: return raw<double>(i);
+      case TENON_PRED:
+      case TENON_U8:
+        return raw<uint8_t>(i);
+      case TENON_I8:
+        return raw<int8_t>(i);
+      case TENON_I16:
+        return raw<int16_t>(i);
+      case TENON_U16:
+        return raw<uint16_t>(i);
+      case TENON_I32:
+        return raw<int32_t>(i);
+      case TENON_U32:
+        return raw<uint32_t>(i);
+      case TENON_I64:
+        return static_cast<double>(raw<int64_t>(i));
+      case TENON_U64:
+        return static_cast<double>(raw<uint64_t>(i));
+      case TENON_F16:
+        return half_to_float(raw<uint16_t>(i));
+      case TENON_BF16:
+        return std::bit_cast<float>(uint32_t{raw<uint16_t>(i)} << 16);
+      case TENON_F32:
+        return raw<float>(i);
+      default:
+        return raw<double>(i);
     }
   }
   void set(size_t i, double v) {
     switch (type) {
-      case TENON_PRED: put<uint8_t>(i, v != 0); break;
-      case TENON_U8: put(i, static_cast<uint8_t>(v)); break;
-      case TENON_I8: put(i, static_cast<int8_t>(v)); break;
-      case TENON_I16: put(i, static_cast<int16_t>(v)); break;
-      case TENON_U16: put(i, static_cast<uint16_t>(v)); break;
-      case TENON_I32: put(i, static_cast<int32_t>(v)); break;
-      case TENON_U32: put(i, static_cast<uint32_t>(v)); break;
-      case TENON_I64: put(i, static_cast<int64_t>(v)); break;
-      case TENON_U64: put(i, static_cast<uint64_t>(v)); break;
-      case TENON_F16: put(i, float_to_half(static_cast<float>(v))); break;
+      case TENON_PRED:
+        put<uint8_t>(i, v != 0);
+        break;
+      case TENON_U8:
+        put(i, static_cast<uint8_t>(v));
+        break;
+      case TENON_I8:
+        put(i, static_cast<int8_t>(v));
+        break;
+      case TENON_I16:
+        put(i, static_cast<int16_t>(v));
+        break;
+      case TENON_U16:
+        put(i, static_cast<uint16_t>(v));
+        break;
+      case TENON_I32:
+        put(i, static_cast<int32_t>(v));
+        break;
+      case TENON_U32:
+        put(i, static_cast<uint32_t>(v));
+        break;
+      case TENON_I64:
+        put(i, static_cast<int64_t>(v));
+        break;
+      case TENON_U64:
+        put(i, static_cast<uint64_t>(v));
+        break;
+      case TENON_F16:
+        put(i, float_to_half(static_cast<float>(v)));
+        break;
       case TENON_BF16: {
         const uint32_t b = std::bit_cast<uint32_t>(static_cast<float>(v));
         put(i, static_cast<uint16_t>(std::isnan(v) ? 0x7fc0 : (b + 0x7fff + (b >> 16 & 1)) >> 16));
         break;
       }
-      case TENON_F32: put(i, static_cast<float>(v)); break;
-      default: put(i, v);
+      case TENON_F32:
+        put(i, static_cast<float>(v));
+        break;
+      default:
+        put(i, v);
     }
   }
 };
@@ -211,7 +249,9 @@ class Oracle {
         keys.emplace_back();
         for (E e : s.step) keys.back().push_back(eval(e));
       });
-      std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return keys[size_t(a)] != keys[size_t(b)] ? keys[size_t(a)] < keys[size_t(b)] : a < b; });
+      std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+        return keys[size_t(a)] != keys[size_t(b)] ? keys[size_t(a)] < keys[size_t(b)] : a < b;
+      });
       points(s.fill, 0, [&] {
         axis_[s.reduce[0]] = order[static_cast<size_t>(axis_[s.fill[0]])];
         for (size_t i = 0; i < s.store.size(); ++i) put(s.store[i], eval(s.value[i]));
@@ -230,57 +270,91 @@ class Oracle {
     const Pool& p = k_.pool;
     const Expr& x = p.at(e);
     switch (x.kind) {
-      case X::kConst: return p.number_value(e);
-      case X::kExtent: return static_cast<double>(ext_[x.ref]);
-      case X::kAxis: return static_cast<double>(axis_[x.ref]);
-      case X::kState: return states_[x.ref];
+      case X::kConst:
+        return p.number_value(e);
+      case X::kExtent:
+        return static_cast<double>(ext_[x.ref]);
+      case X::kAxis:
+        return static_cast<double>(axis_[x.ref]);
+      case X::kState:
+        return states_[x.ref];
       case X::kLoad: {
         if (p.arg(e, 0) != kNone && !eval(p.arg(e, 0))) return eval(p.arg(e, 1));
         return buffers_[x.ref][offset(x.ref, p.args(e).subspan(2))];
       }
-      case X::kOp: break;
+      case X::kOp:
+        break;
     }
     const double a = eval(p.arg(e, 0)), b = x.args_count > 1 ? eval(p.arg(e, 1)) : 0;
     switch (x.op) {
-      case TENON_S_ADD: return a + b;
-      case TENON_S_SUB: return a - b;
-      case TENON_S_MUL: return a * b;
-      case TENON_S_DIV: return is_float(x.type) ? a / b : b == 0 ? -1 : std::trunc(a / b);
-      case kFloorDiv: return std::floor(a / b);
-      case kMod: return a - b * std::floor(a / b);
-      case TENON_S_NEG: return -a;
-      case TENON_S_ABS: return std::fabs(a);
-      case TENON_S_EXP: return std::exp(a);
-      case TENON_S_LOG: return std::log(a);
-      case TENON_S_TANH: return std::tanh(a);
-      case TENON_S_ERF: return std::erf(a);
-      case TENON_S_SQRT: return std::sqrt(a);
-      case TENON_S_RSQRT: return 1 / std::sqrt(a);
-      case TENON_S_LOGISTIC: return 1 / (1 + std::exp(-a));
-      case TENON_S_MAX: return std::isnan(a) || std::isnan(b) ? NAN : std::fmax(a, b);
-      case TENON_S_MIN: return std::isnan(a) || std::isnan(b) ? NAN : std::fmin(a, b);
-      case TENON_S_AND: return static_cast<double>(static_cast<int64_t>(a) & static_cast<int64_t>(b));
-      case TENON_S_OR: return static_cast<double>(static_cast<int64_t>(a) | static_cast<int64_t>(b));
-      case TENON_S_XOR: return static_cast<double>(static_cast<uint32_t>(static_cast<int64_t>(a)) ^ static_cast<uint32_t>(static_cast<int64_t>(b)));
+      case TENON_S_ADD:
+        return a + b;
+      case TENON_S_SUB:
+        return a - b;
+      case TENON_S_MUL:
+        return a * b;
+      case TENON_S_DIV:
+        return is_float(x.type) ? a / b : b == 0 ? -1 : std::trunc(a / b);
+      case kFloorDiv:
+        return std::floor(a / b);
+      case kMod:
+        return a - b * std::floor(a / b);
+      case TENON_S_NEG:
+        return -a;
+      case TENON_S_ABS:
+        return std::fabs(a);
+      case TENON_S_EXP:
+        return std::exp(a);
+      case TENON_S_LOG:
+        return std::log(a);
+      case TENON_S_TANH:
+        return std::tanh(a);
+      case TENON_S_ERF:
+        return std::erf(a);
+      case TENON_S_SQRT:
+        return std::sqrt(a);
+      case TENON_S_RSQRT:
+        return 1 / std::sqrt(a);
+      case TENON_S_LOGISTIC:
+        return 1 / (1 + std::exp(-a));
+      case TENON_S_MAX:
+        return std::isnan(a) || std::isnan(b) ? NAN : std::fmax(a, b);
+      case TENON_S_MIN:
+        return std::isnan(a) || std::isnan(b) ? NAN : std::fmin(a, b);
+      case TENON_S_AND:
+        return static_cast<double>(static_cast<int64_t>(a) & static_cast<int64_t>(b));
+      case TENON_S_OR:
+        return static_cast<double>(static_cast<int64_t>(a) | static_cast<int64_t>(b));
+      case TENON_S_XOR:
+        return static_cast<double>(static_cast<uint32_t>(static_cast<int64_t>(a)) ^
+                                   static_cast<uint32_t>(static_cast<int64_t>(b)));
       case TENON_S_BITCAST_RESULT: {  // of 32 bits
         const DType from = p.type(p.arg(e, 0));
-        const uint32_t bits = from == TENON_F32 ? std::bit_cast<uint32_t>(static_cast<float>(a)) : static_cast<uint32_t>(static_cast<int64_t>(a));
-        return x.type == TENON_F32 ? std::bit_cast<float>(bits) : x.type == TENON_I32 ? static_cast<int32_t>(bits) : double(bits);
+        const uint32_t bits = from == TENON_F32 ? std::bit_cast<uint32_t>(static_cast<float>(a))
+                                                : static_cast<uint32_t>(static_cast<int64_t>(a));
+        return x.type == TENON_F32   ? std::bit_cast<float>(bits)
+               : x.type == TENON_I32 ? static_cast<int32_t>(bits)
+                                     : double(bits);
       }
       case TENON_S_NOT:
         if (x.type == TENON_U32) return ~static_cast<uint32_t>(static_cast<int64_t>(a));
         return x.type == TENON_PRED ? !a : static_cast<double>(~static_cast<int64_t>(a));
-      case TENON_S_IS_NAN: return std::isnan(a);
+      case TENON_S_IS_NAN:
+        return std::isnan(a);
       case TENON_S_CMP: {
-        const bool r[] = {a == b, a != b, a < b, a <= b, a > b, a >= b};
+        const bool r[] = {a == b, a != b, a<b, a <= b, a> b, a >= b};
         return r[x.ref];
       }
-      case TENON_S_SELECT: return a ? b : eval(p.arg(e, 2));
-      case TENON_S_CONVERT: case kRound:
+      case TENON_S_SELECT:
+        return a ? b : eval(p.arg(e, 2));
+      case TENON_S_CONVERT:
+      case kRound:
         if (is_float(x.type)) return a;
         if (x.type == TENON_PRED) return a != 0;
         return std::isnan(a) ? 0 : std::trunc(a);
-      default: std::fprintf(stderr, "oracle: no %s\n", std::string(name_of_op(x.op)).c_str()); std::abort();
+      default:
+        std::fprintf(stderr, "oracle: no %s\n", std::string(name_of_op(x.op)).c_str());
+        std::abort();
     }
   }
 
@@ -297,15 +371,20 @@ class Oracle {
 using Entry = void (*)(void* const*, const int64_t*, int64_t, int64_t, void*);
 
 inline std::string isa_flags(const Target& t) {
-  if (t.bf16) return "-mavx512f -mavx512vl -mavx512bw -mavx512dq -mavx512bf16 -mfma -mprefer-vector-width=512";
-  if (t.isa == "avx512") return "-mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mprefer-vector-width=512";
+  if (t.bf16)
+    return "-mavx512f -mavx512vl -mavx512bw -mavx512dq -mavx512bf16 -mfma "
+           "-mprefer-vector-width=512";
+  if (t.isa == "avx512")
+    return "-mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mprefer-vector-width=512";
   if (t.isa == "avx2") return "-mavx2 -mfma -mf16c";
   return "";
 }
 
 inline bool machine_has(const Target& t) {
   if (t.bf16 && !__builtin_cpu_supports("avx512bf16")) return false;
-  if (t.isa == "avx512") return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  if (t.isa == "avx512")
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512dq");
   if (t.isa == "avx2") return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   return true;
 }
@@ -319,17 +398,21 @@ struct Library {
 #define TENON_TEST_CCACHE ""
 #endif
 
-// Compiles to a shared object that may use nothing but itself, and opens it. Two steps, which start one compiler less than the
-// compiler's own driver would, and names without a folder, so that equal text is found compiled.
+// Compiles to a shared object that may use nothing but itself, and opens it. Two steps, which start
+// one compiler less than the compiler's own driver would, and names without a folder, so that equal
+// text is found compiled.
 inline Library compile(const std::string& text, const Target& t, const char* level = "-O1") {
   char dir[] = "/tmp/kernelgen_testXXXXXX";
   Library lib;
   if (!mkdtemp(dir)) return lib;
   const std::string base = std::string(dir) + "/k";
   std::ofstream(base + ".cpp") << text;
-  const std::string command = "cd " + std::string(dir) + " && exec > k.log 2>&1 && " TENON_TEST_CCACHE " clang++-19 -std=c++20 " + level +
+  const std::string command =
+      "cd " + std::string(dir) +
+      " && exec > k.log 2>&1 && " TENON_TEST_CCACHE " clang++-19 -std=c++20 " + level +
       " -ffreestanding -fwrapv -fno-math-errno -fno-trapping-math -ffp-contract=fast "
-      "-Wall -Werror -Wno-unused-but-set-variable -Wno-unused-variable -Wno-unused-function -Wno-psabi -Wno-bitwise-instead-of-logical -Wno-literal-range -fPIC " +
+      "-Wall -Werror -Wno-unused-but-set-variable -Wno-unused-variable -Wno-unused-function "
+      "-Wno-psabi -Wno-bitwise-instead-of-logical -Wno-literal-range -fPIC " +
       isa_flags(t) + " -MD -c k.cpp -o k.o && ld.lld-19 -shared -z defs k.o -o k.so";
   const int rc = std::system(command.c_str());
   std::ifstream log(base + ".log");
@@ -338,8 +421,10 @@ inline Library compile(const std::string& text, const Target& t, const char* lev
     lib.handle = dlopen((base + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!lib.handle) lib.log = dlerror();
   }
-  if (const char* keep = std::getenv("KERNELGEN_KEEP"); !keep) (void)!std::system(("rm -rf " + std::string(dir)).c_str());
-  else std::fprintf(stderr, "kept %s\n", dir);
+  if (const char* keep = std::getenv("KERNELGEN_KEEP"); !keep)
+    (void)!std::system(("rm -rf " + std::string(dir)).c_str());
+  else
+    std::fprintf(stderr, "kept %s\n", dir);
   return lib;
 }
 
@@ -354,16 +439,19 @@ struct Session {
   std::string why;
 
   // `any_sizes`: kernels in their general form, where they have one.
-  bool build(const Kernel& program, const Target& target, std::vector<int64_t> ext_values, const char* level = "-O1", bool any_sizes = false) {
+  bool build(const Kernel& program, const Target& target, std::vector<int64_t> ext_values,
+             const char* level = "-O1", bool any_sizes = false) {
     Verifier verifier(Verifier::kThorough);
-    return build(program, target, std::move(ext_values), level, any_sizes, &verifier) && (why = join(verifier.notes)).empty();
+    return build(program, target, std::move(ext_values), level, any_sizes, &verifier) &&
+           (why = join(verifier.notes)).empty();
   }
   static std::string join(const std::vector<std::string>& notes) {
     std::string all;
     for (const std::string& n : notes) all += n + "\n";
     return all;
   }
-  bool build(const Kernel& program, const Target& target, std::vector<int64_t> ext_values, const char* level, bool any_sizes, Verifier* verifier) {
+  bool build(const Kernel& program, const Target& target, std::vector<int64_t> ext_values,
+             const char* level, bool any_sizes, Verifier* verifier) {
     ext = std::move(ext_values);
     laid_out = program;
     lay_out(laid_out, target, verifier);
@@ -394,14 +482,17 @@ struct Session {
     for (size_t i = 0; i < kernels.size(); ++i) {
       const Launch& l = module.launches[i];
       std::vector<void*> buf;
-      for (uint32_t b : l.buffers) buf.push_back((*memory)[kernels[i].buffer_origin[b]].bytes.data());
+      for (uint32_t b : l.buffers)
+        buf.push_back((*memory)[kernels[i].buffer_origin[b]].bytes.data());
       std::vector<int64_t> e;
       for (const SizeProgram& size : sizes[i]) e.push_back(size.evaluate(ext));
       const int64_t n = l.range.evaluate(e);
-      void* scratch = std::aligned_alloc(64, static_cast<size_t>(l.scratch_bytes.evaluate(e) + 64) / 64 * 64);
+      void* scratch =
+          std::aligned_alloc(64, static_cast<size_t>(l.scratch_bytes.evaluate(e) + 64) / 64 * 64);
       const auto entry = reinterpret_cast<Entry>(dlsym(library.handle, l.entry.c_str()));
       // Last piece first: order must not matter.
-      for (int64_t p = pieces; p-- > 0;) entry(buf.data(), e.data(), n * p / pieces, n * (p + 1) / pieces, scratch);
+      for (int64_t p = pieces; p-- > 0;)
+        entry(buf.data(), e.data(), n * p / pieces, n * (p + 1) / pieces, scratch);
       std::free(scratch);
     }
   }

@@ -1,4 +1,5 @@
-// For tests of kernelgen only, beside test_support.h: drawing inputs and comparing results with GoogleTest.
+// For tests of kernelgen only, beside test_support.h: drawing inputs and comparing results with
+// GoogleTest.
 #ifndef TENON_KERNELGEN_TESTING_TEST_VALUES_H_
 #define TENON_KERNELGEN_TESTING_TEST_VALUES_H_
 
@@ -15,7 +16,8 @@ namespace tenon::kernelgen::testing {
 
 // Every instruction set of this machine.
 inline std::vector<Target> targets() {
-  std::vector<Target> all = {Target::avx512(), Target::avx2(), Target::baseline(), Target::scalar()};
+  std::vector<Target> all = {Target::avx512(), Target::avx2(), Target::baseline(),
+                             Target::scalar()};
   std::erase_if(all, [](const Target& t) { return !machine_has(t); });
   return all;
 }
@@ -43,13 +45,17 @@ inline double draw(std::mt19937& rng, uint32_t odd_in) {
 }
 
 // NaN for NaN, infinities alike, the others within tolerance times the largest.
-inline void compare(const Data& got, const std::vector<double>& want, double tolerance, uint32_t buffer) {
+inline void compare(const Data& got, const std::vector<double>& want, double tolerance,
+                    uint32_t buffer) {
   double scale = 1e-30;
   for (double v : want) scale = std::isfinite(v) ? std::max(scale, std::fabs(v)) : scale;
   for (size_t i = 0; i < got.size(); ++i) {
     const double x = got.get(i);
-    const bool same = std::isnan(want[i]) ? std::isnan(x) : std::isinf(want[i]) ? x == want[i] : std::fabs(x - want[i]) <= tolerance * scale;
-    ASSERT_TRUE(same) << "buffer " << buffer << " element " << i << ": " << x << ", not " << want[i];
+    const bool same = std::isnan(want[i])   ? std::isnan(x)
+                      : std::isinf(want[i]) ? x == want[i]
+                                            : std::fabs(x - want[i]) <= tolerance * scale;
+    ASSERT_TRUE(same) << "buffer " << buffer << " element " << i << ": " << x << ", not "
+                      << want[i];
   }
 }
 
@@ -72,7 +78,8 @@ struct Meaning {
       int64_t n = 1;
       for (E d : x.dims) n *= program.pool.evaluate(d, ext);
       Data data(x.type, static_cast<size_t>(n));
-      for (size_t i = 0; given && i < data.size(); ++i) data.set(i, is_float(x.type) ? draw(rng, odd ? 61 : 0) : std::floor(3 + draw(rng, 0)));
+      for (size_t i = 0; given && i < data.size(); ++i)
+        data.set(i, is_float(x.type) ? draw(rng, odd ? 61 : 0) : std::floor(3 + draw(rng, 0)));
       want.emplace_back();
       for (size_t i = 0; i < data.size(); ++i) want.back().push_back(data.get(i));
       input.push_back(std::move(data));
@@ -81,10 +88,12 @@ struct Meaning {
   }
 };
 
-// Runs the program on every instruction set at every tuple of sizes, in one range and in three, and compares what it
-// puts out. The bits must not depend on how ranges are cut. change: of the targets.
-inline void check(Builder& b, const std::vector<std::vector<int64_t>>& sizes, const Values& values = {},
-                  const std::function<void(Target&)>& change = [](Target&) {}) {
+// Runs the program on every instruction set at every tuple of sizes, in one range and in three, and
+// compares what it puts out. The bits must not depend on how ranges are cut. change: of the
+// targets.
+inline void check(
+    Builder& b, const std::vector<std::vector<int64_t>>& sizes, const Values& values = {},
+    const std::function<void(Target&)>& change = [](Target&) {}) {
   ASSERT_TRUE(b.ok()) << b.why();
   const Kernel program = b.take_program();
   std::vector<Meaning> meanings;

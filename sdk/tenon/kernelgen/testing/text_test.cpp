@@ -1,5 +1,5 @@
-// The texts of both levels and of C++ for the shapes that others build on. Assertions name the lines that matter, in
-// order; numbering of values is not asked.
+// The texts of both levels and of C++ for the shapes that others build on. Assertions name the
+// lines that matter, in order; numbering of values is not asked.
 #include <functional>
 
 #include "tenon/kernelgen/device/text_executable.h"
@@ -48,9 +48,11 @@ Texts texts(Builder& b, const Target& target) {
 }
 
 void softmax(Builder& b, E rows, E n) {
-  const Tensor x = b.input(TENON_F32, {rows, n}), scale = b.input(TENON_F32, {}), mask = b.input(TENON_F32, {rows, n});
+  const Tensor x = b.input(TENON_F32, {rows, n}), scale = b.input(TENON_F32, {}),
+               mask = b.input(TENON_F32, {rows, n});
   const uint32_t last[] = {1}, row[] = {0};
-  const Tensor t = op(b, TENON_S_ADD, {op(b, TENON_S_MUL, {x, b.broadcast(scale, x.dims, {})}), mask});
+  const Tensor t =
+      op(b, TENON_S_ADD, {op(b, TENON_S_MUL, {x, b.broadcast(scale, x.dims, {})}), mask});
   const Tensor mx = b.reduce(t, last, Fold::kMax);
   const Tensor e = op(b, TENON_S_EXP, {op(b, TENON_S_SUB, {t, b.broadcast(mx, x.dims, row)})});
   const Tensor s = b.reduce(e, last, Fold::kSum);
@@ -62,22 +64,42 @@ TEST(Text, SoftmaxIsOneKernelOfThreeLoops) {
   const E rows = b.extent(), n = b.extent();
   softmax(b, rows, n);
   const Texts t = texts(b, Target::avx512());
-  expect_in_order(t.levels, {
-      "kernel lead [i0] {",
-      "b0 f32[n0, n1] strides [n1, 1] in",
-      "temp in b7",  // x * scale + mask, then the exponentials, live in the result's row
-      "stage 0 Map over [i0, i1]", "= b0[i0, i1] + b1[]*b2[i0, i1]",
-      "stage 1 Reduce over [i0] reduce [i2]", "init -inf; step max(s0, b3[i0, i2]); merge max(s0, s1)",
-      "stage 2 Map over [i0, i3]", "= exp(b3[i0, i3] - b4[i0])",
-      "stage 3 Reduce over [i0] reduce [i4]", "init 0; step s0 + b5[i0, i4]; merge s0 + s1",
-      "stage 4 Map over [i0, i5]", "= b5[i0, i5] / b6[i0]",
-      "schedule row reduction {", "lanes 16 along each stage's innermost axis",
-      "range {", "do stage 1 Init", "vector full {", "do stage 0 Map", "do stage 1 Step", "do stage 1 Merge", "rotate",
-      "do stage 1 Final", "do stage 3 Init", "vector full {", "do stage 2 Map", "do stage 3 Step", "do stage 3 Final",
-      "vector full {", "do stage 4 Map"});
-  expect_in_order(t.code, {
-      "FN f32x16 exp_f32x16(f32x16 x)", "extern \"C\"", "void* const* buf, const i64* ext, i64 begin, i64 end, void* scratch)",
-      "= begin;", "= ld_f32x16(b0 + ", "= max_f32x16(", "= __builtin_shufflevector(", "= exp_f32x16(", " / ", "st_f32x16(b3 + "});
+  expect_in_order(
+      t.levels, {"kernel lead [i0] {",
+                 "b0 f32[n0, n1] strides [n1, 1] in",
+                 "temp in b7",  // x * scale + mask, then the exponentials, live in the result's row
+                 "stage 0 Map over [i0, i1]",
+                 "= b0[i0, i1] + b1[]*b2[i0, i1]",
+                 "stage 1 Reduce over [i0] reduce [i2]",
+                 "init -inf; step max(s0, b3[i0, i2]); merge max(s0, s1)",
+                 "stage 2 Map over [i0, i3]",
+                 "= exp(b3[i0, i3] - b4[i0])",
+                 "stage 3 Reduce over [i0] reduce [i4]",
+                 "init 0; step s0 + b5[i0, i4]; merge s0 + s1",
+                 "stage 4 Map over [i0, i5]",
+                 "= b5[i0, i5] / b6[i0]",
+                 "schedule row reduction {",
+                 "lanes 16 along each stage's innermost axis",
+                 "range {",
+                 "do stage 1 Init",
+                 "vector full {",
+                 "do stage 0 Map",
+                 "do stage 1 Step",
+                 "do stage 1 Merge",
+                 "rotate",
+                 "do stage 1 Final",
+                 "do stage 3 Init",
+                 "vector full {",
+                 "do stage 2 Map",
+                 "do stage 3 Step",
+                 "do stage 3 Final",
+                 "vector full {",
+                 "do stage 4 Map"});
+  expect_in_order(
+      t.code, {"FN f32x16 exp_f32x16(f32x16 x)", "extern \"C\"",
+               "void* const* buf, const i64* ext, i64 begin, i64 end, void* scratch)", "= begin;",
+               "= ld_f32x16(b0 + ", "= max_f32x16(", "= __builtin_shufflevector(", "= exp_f32x16(",
+               " / ", "st_f32x16(b3 + "});
   // One Range loop, three passes with a main loop and a masked rest each, and no scratch.
   EXPECT_EQ(count(t.code.substr(t.code.find("extern")), "for ("), 7u) << t.code;
   EXPECT_EQ(t.code.find("*)scratch"), std::string::npos);
@@ -91,7 +113,8 @@ TEST(Text, WindowsLargerThanTheInputRunOverTheInput) {
   b.output(b.reduce_window(x, window, Fold::kSum, {b.dim(2), b.dim(500)}));
   const std::string levels = texts(b, Target::avx512()).levels;
   EXPECT_EQ(count(levels, "< 510\n"), 0u) << levels;
-  expect_in_order(levels, {"axis i2 < 3\n", "axis i3 < 511\n", "Reduce over [i0, i1] reduce [i2, i3]"});
+  expect_in_order(levels,
+                  {"axis i2 < 3\n", "axis i3 < 511\n", "Reduce over [i0, i1] reduce [i2, i3]"});
 }
 
 TEST(Text, EqualKernelsOfDifferentProgramsHashEqual) {
@@ -99,24 +122,30 @@ TEST(Text, EqualKernelsOfDifferentProgramsHashEqual) {
   softmax(a, a.dim(8), a.dim(64));
   // The same after other inputs and another order of axes and extents.
   b.input(TENON_I32, {b.extent()});
-  b.map(TENON_F32, {b.dim(5)}, [&](std::span<const E> axes) { return b.pool().convert(axes[0], TENON_F32); });
+  b.map(TENON_F32, {b.dim(5)},
+        [&](std::span<const E> axes) { return b.pool().convert(axes[0], TENON_F32); });
   softmax(b, b.dim(8), b.dim(64));
-  const auto ka = partition(a.take_program(), Target::avx2()), kb = partition(b.take_program(), Target::avx2());
+  const auto ka = partition(a.take_program(), Target::avx2()),
+             kb = partition(b.take_program(), Target::avx2());
   ASSERT_EQ(ka.size(), 1u);
   ASSERT_EQ(kb.size(), 1u);
   EXPECT_EQ(structural_hash(ka[0]), structural_hash(kb[0]));
   Builder c;
   softmax(c, c.dim(8), c.dim(65));
-  EXPECT_FALSE(structural_hash(partition(c.take_program(), Target::avx2())[0]) == structural_hash(ka[0]));
+  EXPECT_FALSE(structural_hash(partition(c.take_program(), Target::avx2())[0]) ==
+               structural_hash(ka[0]));
 }
 
-// Panels of weights: what is contiguous in the filter is one axis of the squares, and the guard of the last panel is asked per block.
+// Panels of weights: what is contiguous in the filter is one axis of the squares, and the guard of
+// the last panel is asked per block.
 TEST(Text, PanelsAreTurnedOver) {
   Builder b;
-  const Tensor x = b.input(TENON_F32, {b.dim(50), b.dim(5), b.dim(3), b.dim(3)}), zero = b.fill(TENON_F32, {}, 0);
+  const Tensor x = b.input(TENON_F32, {b.dim(50), b.dim(5), b.dim(3), b.dim(3)}),
+               zero = b.fill(TENON_F32, {}, 0);
   const uint32_t perm[] = {2, 3, 1, 0};
   const int64_t none[] = {0, 0, 0, 0};
-  b.output(b.pad(b.transpose(x, perm), zero, none, none, {b.dim(3), b.dim(3), b.dim(5), b.dim(64)}));
+  b.output(
+      b.pad(b.transpose(x, perm), zero, none, none, {b.dim(3), b.dim(3), b.dim(5), b.dim(64)}));
   const Texts t = texts(b, Target::avx512());
   expect_in_order(t.levels, {"schedule transpose {", "tiles along i", "transpose"});
 }
@@ -131,26 +160,33 @@ TEST(Text, FewChannelsAreWoven) {
 
 TEST(Text, GeluOfMatmulIsAnEpilogue) {
   Builder b;
-  const Tensor x = b.input(TENON_F32, {b.dim(128), b.dim(96)}), w = b.input(TENON_F32, {b.dim(96), b.dim(256)});
+  const Tensor x = b.input(TENON_F32, {b.dim(128), b.dim(96)}),
+               w = b.input(TENON_F32, {b.dim(96), b.dim(256)});
   const Tensor bias = b.input(TENON_F32, {b.dim(256)});
   const uint32_t last[] = {1}, first[] = {0};
   const Tensor d = b.dot(x, w, {}, {}, last, first);
   const Tensor h = op(b, TENON_S_ADD, {d, b.broadcast(bias, d.dims, last)});
-  const Tensor one = b.fill(TENON_F32, d.dims, 1), half = b.fill(TENON_F32, d.dims, 0.5), root = b.fill(TENON_F32, d.dims, 0.70710678);
+  const Tensor one = b.fill(TENON_F32, d.dims, 1), half = b.fill(TENON_F32, d.dims, 0.5),
+               root = b.fill(TENON_F32, d.dims, 0.70710678);
   const Tensor erf = op(b, TENON_S_ERF, {op(b, TENON_S_MUL, {h, root})});
   b.output(op(b, TENON_S_MUL, {op(b, TENON_S_MUL, {h, half}), op(b, TENON_S_ADD, {erf, one})}));
   const Texts t = texts(b, Target::avx512());
-  expect_in_order(t.levels, {"stage 0 Contract over [i0, i1] reduce [i2]", "s0 = sum(b0[i0, i2] * b1[i2, i1])", "erf(",
-                             "schedule contraction {", "tile 6 rows of [i0] x 4 vectors of [i1]", "a direct, b packed",
-                             "do stage 0 Pack b", "local0 f32[384]", "do stage 0 Step", "mma 6 rows x 4 vectors of f32x16", "do stage 0 Final"});
-  expect_in_order(t.code, {"mma6x4_f32x16(const f32* a0", "extern", "st_f32x16(((f32*)scratch) + ", "l0[384]", "mma6x4_f32x16(", "erf_f32x16("});
+  expect_in_order(
+      t.levels, {"stage 0 Contract over [i0, i1] reduce [i2]", "s0 = sum(b0[i0, i2] * b1[i2, i1])",
+                 "erf(", "schedule contraction {", "tile 6 rows of [i0] x 4 vectors of [i1]",
+                 "a direct, b packed", "do stage 0 Pack b", "local0 f32[384]", "do stage 0 Step",
+                 "mma 6 rows x 4 vectors of f32x16", "do stage 0 Final"});
+  expect_in_order(t.code, {"mma6x4_f32x16(const f32* a0", "extern", "st_f32x16(((f32*)scratch) + ",
+                           "l0[384]", "mma6x4_f32x16(", "erf_f32x16("});
 }
 
-// Two projections, scores, sums of values and the last projection as a transformer's exporter writes them.
+// Two projections, scores, sums of values and the last projection as a transformer's exporter
+// writes them.
 void attention(Builder& b, E positions, E heads, E width) {
   Pool& p = b.pool();
   const E model = p.mul(heads, width);
-  const Tensor x = b.input(TENON_F32, {positions, model}), v = b.input(TENON_F32, {heads, positions, width});
+  const Tensor x = b.input(TENON_F32, {positions, model}),
+               v = b.input(TENON_F32, {heads, positions, width});
   const uint32_t zero[] = {0}, one[] = {1}, two[] = {2}, swap[] = {1, 0, 2}, turn[] = {1, 2, 0};
   auto project = [&](const Tensor& t) {
     const Tensor d = b.dot(t, b.constant(TENON_F32, {model, model}), {}, {}, one, zero);
@@ -178,15 +214,19 @@ TEST(Text, HeadsAreViewsOfContractions) {
     EXPECT_EQ(k.pool.at(k.stages[0].b).kind, X::kLoad);
   }
   EXPECT_NE(to_text(kernels[0]).find("= s0 + b2[i1]"), std::string::npos) << to_text(kernels[0]);
-  EXPECT_NE(to_text(kernels[2]).find("*64 + i3] * b1[i2, "), std::string::npos) << to_text(kernels[2]);
-  EXPECT_NE(to_text(kernels[3]).find("b2[i1, i0*64 + i2] = s0"), std::string::npos) << to_text(kernels[3]);
+  EXPECT_NE(to_text(kernels[2]).find("*64 + i3] * b1[i2, "), std::string::npos)
+      << to_text(kernels[2]);
+  EXPECT_NE(to_text(kernels[3]).find("b2[i1, i0*64 + i2] = s0"), std::string::npos)
+      << to_text(kernels[3]);
 }
 
 TEST(Text, AConstantFactorLeavesTheSum) {
   Builder b;
-  const Tensor x = b.input(TENON_F32, {b.dim(64), b.dim(96)}), w = b.input(TENON_F32, {b.dim(96), b.dim(256)});
+  const Tensor x = b.input(TENON_F32, {b.dim(64), b.dim(96)}),
+               w = b.input(TENON_F32, {b.dim(96), b.dim(256)});
   const uint32_t last[] = {1}, first[] = {0};
-  b.output(b.dot(op(b, TENON_S_MUL, {x, b.fill(TENON_F32, x.dims, 0.125)}), w, {}, {}, last, first));
+  b.output(
+      b.dot(op(b, TENON_S_MUL, {x, b.fill(TENON_F32, x.dims, 0.125)}), w, {}, {}, last, first));
   const Texts t = texts(b, Target::avx512());
   expect_in_order(t.levels, {"s0 = sum(b0[i0, i2] * b1[i2, i1])", "= 0.125*s0"});
 }
@@ -194,7 +234,8 @@ TEST(Text, AConstantFactorLeavesTheSum) {
 TEST(Text, AMaskThatManyRowsReadIsComputedOnce) {
   Builder b;
   const E heads = b.dim(12), n = b.dim(128);
-  const Tensor q = b.input(TENON_F32, {heads, n, b.dim(64)}), k = b.input(TENON_F32, {heads, n, b.dim(64)});
+  const Tensor q = b.input(TENON_F32, {heads, n, b.dim(64)}),
+               k = b.input(TENON_F32, {heads, n, b.dim(64)});
   const Tensor table = b.input(TENON_F32, {b.dim(512)}), ids = b.input(TENON_I64, {n, n});
   const uint32_t zero[] = {0}, two[] = {2}, inner[] = {1, 2};
   const Tensor scores = b.dot(q, k, zero, zero, two, two);
@@ -215,7 +256,8 @@ TEST(Text, TransposeGoesThroughSquareTiles) {
   expect_in_order(t.levels, {"schedule transpose {", "tiles along", "transpose b0["});
 }
 
-// Known to be large: always; symbolic: decided by the kernel; small, or rows that begin inside a vector: never.
+// Known to be large: always; symbolic: decided by the kernel; small, or rows that begin inside a
+// vector: never.
 TEST(Text, LargeResultsAreStoredPastTheCaches) {
   auto code = [](const std::function<std::vector<E>(Builder&)>& dims, const Target& target) {
     Builder b;
@@ -225,16 +267,22 @@ TEST(Text, LargeResultsAreStoredPastTheCaches) {
     b.output(op(b, TENON_S_ADD, {x, b.broadcast(b.input(TENON_F32, {d[1]}), d, last)}));
     return texts(b, target);
   };
-  const Texts large = code([](Builder& b) { return std::vector{b.dim(8192), b.dim(1024)}; }, Target::avx512());
-  expect_in_order(large.levels, {"results past the caches from 33554432 bytes on", "address of", "stream if", "fence if"});
-  expect_in_order(large.code, {"__builtin_nontemporal_store", "extern", "stn_f32x16(", "__builtin_ia32_sfence()"});
-  const Texts symbolic = code([](Builder& b) { return std::vector{b.extent(), b.extent()}; }, Target::avx2());
+  const Texts large =
+      code([](Builder& b) { return std::vector{b.dim(8192), b.dim(1024)}; }, Target::avx512());
+  expect_in_order(large.levels, {"results past the caches from 33554432 bytes on", "address of",
+                                 "stream if", "fence if"});
+  expect_in_order(large.code, {"__builtin_nontemporal_store", "extern", "stn_f32x16(",
+                               "__builtin_ia32_sfence()"});
+  const Texts symbolic =
+      code([](Builder& b) { return std::vector{b.extent(), b.extent()}; }, Target::avx2());
   expect_in_order(symbolic.levels, {"33554432", "fence if"});
   for (const auto& [rows, n] : {std::pair{8191, 1024}, std::pair{8192, 1025}}) {
-    const Texts none = code([&](Builder& b) { return std::vector{b.dim(rows), b.dim(n)}; }, Target::avx512());
+    const Texts none =
+        code([&](Builder& b) { return std::vector{b.dim(rows), b.dim(n)}; }, Target::avx512());
     EXPECT_EQ(count(none.code, "sfence"), 0u) << rows;
   }
-  const Texts plain = code([](Builder& b) { return std::vector{b.dim(8192), b.dim(1024)}; }, Target::generic());
+  const Texts plain =
+      code([](Builder& b) { return std::vector{b.dim(8192), b.dim(1024)}; }, Target::generic());
   EXPECT_EQ(count(plain.code, "sfence"), 0u);
 }
 
@@ -244,7 +292,8 @@ TEST(Text, ColumnReductionRunsLanesAlongColumns) {
   const uint32_t first[] = {0};
   b.output(b.reduce(x, first, Fold::kSum));
   const Texts t = texts(b, Target::avx2());
-  expect_in_order(t.levels, {"schedule column reduction {", "lanes 8 along i0, unroll 4", "do stage 0 Init", "serial", "do stage 0 Step"});
+  expect_in_order(t.levels, {"schedule column reduction {", "lanes 8 along i0, unroll 4",
+                             "do stage 0 Init", "serial", "do stage 0 Step"});
   EXPECT_EQ(t.code.find("shufflevector"), std::string::npos);
 }
 
@@ -263,10 +312,12 @@ TEST(Text, DepthwiseStripsLieInLines) {
     ASSERT_TRUE(explain(k, Target::avx512(), &one, &why)) << why;
     levels += one;
   }
-  expect_in_order(levels, {"schedule convolution {", "depthwise tile 7 rows x 2 vectors", ", runs of i", "depthwise taps", " in runs of 3 by 1"});
+  expect_in_order(levels, {"schedule convolution {", "depthwise tile 7 rows x 2 vectors",
+                           ", runs of i", "depthwise taps", " in runs of 3 by 1"});
 }
 
-// Two convolutions in the order of NCHW: turned over at the edges only, weights in panels, relu on the tile.
+// Two convolutions in the order of NCHW: turned over at the edges only, weights in panels, relu on
+// the tile.
 TEST(Text, ConvolutionsAreChannelsLastBetweenTheEdges) {
   Builder b;
   const Tensor x = b.input(TENON_F32, {b.dim(1), b.dim(16), b.dim(28), b.dim(28)});
@@ -288,52 +339,73 @@ TEST(Text, ConvolutionsAreChannelsLastBetweenTheEdges) {
   EXPECT_EQ(count(levels, "schedule convolution {"), 2u) << levels;
   EXPECT_EQ(count(levels, "Contract over"), 2u);
   EXPECT_EQ(count(levels, "Map over"), 4u) << "two edges and two packs of weights\n" << levels;
-  expect_in_order(levels, {"strides [12544, 1, 448, 16] out", "Contract over", "max(", "schedule convolution {", "rows x 1 vectors", "panels all",
-                           "do stage 0 Pack zeros", "do stage 0 Pack addresses", "do stage 0 Step", "mma taps", "do stage 0 Final",
-                           "schedule convolution {", "schedule "});
+  expect_in_order(levels, {"strides [12544, 1, 448, 16] out", "Contract over", "max(",
+                           "schedule convolution {", "rows x 1 vectors", "panels all",
+                           "do stage 0 Pack zeros", "do stage 0 Pack addresses", "do stage 0 Step",
+                           "mma taps", "do stage 0 Final", "schedule convolution {", "schedule "});
 }
 
 TEST(Text, OpenClIsScalarsAndOneItemPerRow) {
   Builder b;
   softmax(b, b.extent(), b.extent());
   const Texts t = texts(b, Target::opencl(true));
-  expect_in_order(t.code, {"__kernel void k_", "__global const f32* b0", "__global f32* b3", "i64 n0", "get_global_id(0)", "exp_f32("});
+  expect_in_order(t.code, {"__kernel void k_", "__global const f32* b0", "__global f32* b3",
+                           "i64 n0", "get_global_id(0)", "exp_f32("});
   EXPECT_EQ(t.code.find("f32x"), std::string::npos);
   EXPECT_EQ(t.code.find("barrier"), std::string::npos);
 }
 
-// A row to a group: partial results meet in shared memory, passes meet at barriers, one item stores what all know.
+// A row to a group: partial results meet in shared memory, passes meet at barriers, one item stores
+// what all know.
 TEST(Text, OpenClGroupsShareRows) {
   Builder b;
   softmax(b, b.extent(), b.extent());
   const Texts t = texts(b, Target::opencl(true, 64));
-  expect_in_order(t.levels, {"groups of 64 work together", "group of 64", "shared0 f32[64]", "do stage 1 Init", "lanes {", "do stage 0 Map",
-                             "do stage 1 Step", "do stage 1 Merge", "halving {", "barrier", "if ", "shared0[", "barrier of all memory", "do stage 3 Merge"});
-  expect_in_order(t.code, {"reqd_work_group_size(64, 1, 1)", "__local f32 s0[64];", "get_group_id(0)", "get_local_id(0)", "barrier(", "/= 2"});
+  expect_in_order(
+      t.levels, {"groups of 64 work together", "group of 64", "shared0 f32[64]", "do stage 1 Init",
+                 "lanes {", "do stage 0 Map", "do stage 1 Step", "do stage 1 Merge", "halving {",
+                 "barrier", "if ", "shared0[", "barrier of all memory", "do stage 3 Merge"});
+  expect_in_order(t.code, {"reqd_work_group_size(64, 1, 1)", "__local f32 s0[64];",
+                           "get_group_id(0)", "get_local_id(0)", "barrier(", "/= 2"});
 }
 
 // A matrix product is a tile of registers over a tile in shared memory.
 TEST(Text, OpenClGroupsShareTiles) {
   Builder b;
-  const Tensor x = b.input(TENON_F32, {b.dim(200), b.dim(100)}), y = b.input(TENON_F32, {b.dim(100), b.dim(300)});
+  const Tensor x = b.input(TENON_F32, {b.dim(200), b.dim(100)}),
+               y = b.input(TENON_F32, {b.dim(100), b.dim(300)});
   const uint32_t ka[] = {1}, kb[] = {0};
   b.output(b.dot(x, y, {}, {}, ka, kb));
   const Texts t = texts(b, Target::opencl(true, 256));
-  expect_in_order(t.levels, {"schedule contraction {", "groups of 256 work together", "tile 4 rows", "4 vectors", "16 items wide, 16 steps deep", "group of 256",
-                             "shared0 f32[1040]", "shared1 f32[1040]", "do stage 0 Fill a", "do stage 0 Fill b", "barrier",
-                             "do stage 0 Step", "barrier", "do stage 0 Final"});
+  expect_in_order(t.levels,
+                  {"schedule contraction {", "groups of 256 work together", "tile 4 rows",
+                   "4 vectors", "16 items wide, 16 steps deep", "group of 256", "shared0 f32[1040]",
+                   "shared1 f32[1040]", "do stage 0 Fill a", "do stage 0 Fill b", "barrier",
+                   "do stage 0 Step", "barrier", "do stage 0 Final"});
 }
 
-// Each step uses the one before twice: 64 shared expressions, and 2^64 nodes of a tree. Whatever walks one meets each of them once.
+// Each step uses the one before twice: 64 shared expressions, and 2^64 nodes of a tree. Whatever
+// walks one meets each of them once.
 Tensor chained(Builder& b, Tensor x, uint32_t step, int length) {
   for (int i = 0; i < length; ++i) {
     switch (step) {
-      case 0: x = op(b, TENON_S_ADD, {x, x}); break;
-      case 1: x = op(b, TENON_S_MUL, {x, x}); break;
-      case 2: x = op(b, TENON_S_MAX, {op(b, TENON_S_NEG, {x}), x}); break;
-      case 3: x = op(b, TENON_S_ADD, {op(b, TENON_S_MAX, {op(b, TENON_S_NEG, {x}), x}), x}); break;
-      case 4: x = op(b, TENON_S_MIN, {op(b, TENON_S_MUL, {x, x}), x}); break;
-      default: x = op(b, TENON_S_SUB, {op(b, TENON_S_DIV, {x, op(b, TENON_S_ADD, {x, x})}), x});
+      case 0:
+        x = op(b, TENON_S_ADD, {x, x});
+        break;
+      case 1:
+        x = op(b, TENON_S_MUL, {x, x});
+        break;
+      case 2:
+        x = op(b, TENON_S_MAX, {op(b, TENON_S_NEG, {x}), x});
+        break;
+      case 3:
+        x = op(b, TENON_S_ADD, {op(b, TENON_S_MAX, {op(b, TENON_S_NEG, {x}), x}), x});
+        break;
+      case 4:
+        x = op(b, TENON_S_MIN, {op(b, TENON_S_MUL, {x, x}), x});
+        break;
+      default:
+        x = op(b, TENON_S_SUB, {op(b, TENON_S_DIV, {x, op(b, TENON_S_ADD, {x, x})}), x});
     }
   }
   return x;
@@ -372,9 +444,12 @@ TEST(Shared, ChainsOfIndicesAreLinear) {
     for (bool data : {true, false}) {
       for (uint32_t step = 0; step < kChains; ++step) {
         Builder b;
-        const Tensor start = data ? b.input(TENON_I64, {b.dim(64)}) : b.iota(TENON_I64, {b.dim(64)}, 0);
-        b.output(b.take(b.input(TENON_F32, {b.dim(100)}), chained(b, start, step, 64), 0, Builder::Outside::kClip));
-        expect_short(b, target, std::string(data ? "data" : "positions") + ", chain " + std::to_string(step));
+        const Tensor start =
+            data ? b.input(TENON_I64, {b.dim(64)}) : b.iota(TENON_I64, {b.dim(64)}, 0);
+        b.output(b.take(b.input(TENON_F32, {b.dim(100)}), chained(b, start, step, 64), 0,
+                        Builder::Outside::kClip));
+        expect_short(b, target,
+                     std::string(data ? "data" : "positions") + ", chain " + std::to_string(step));
       }
     }
   }
@@ -387,7 +462,8 @@ TEST(Shared, LargeExpressionsNameWhatTheyShare) {
   expect_in_order(text, {"t0 = b0[i0]", "t1 = t0*t0", "t2 = t1*t1", "= t11*t11"});
   Builder small;
   small.output(chained(small, small.input(TENON_F32, {small.dim(8)}), 1, 2));
-  expect_in_order(to_text(partition(small.take_program(), Target::avx512())[0]), {"= b0[i0]*b0[i0]*b0[i0]*b0[i0]"});
+  expect_in_order(to_text(partition(small.take_program(), Target::avx512())[0]),
+                  {"= b0[i0]*b0[i0]*b0[i0]*b0[i0]"});
 }
 
 TEST(Refusals, SayWhatAndWhy) {
@@ -396,7 +472,8 @@ TEST(Refusals, SayWhatAndWhy) {
   EXPECT_EQ(b.why(), "kernelgen has no elements of type c64");
   Builder c;
   const Tensor x = c.input(TENON_F32, {c.dim(2)}), y = c.input(TENON_I32, {c.dim(2)});
-  const uint32_t program[] = {TENON_SCALAR_WORD(TENON_S_ARG, 0), TENON_SCALAR_WORD(TENON_S_ARG, 1), TENON_SCALAR_WORD(TENON_S_ADD, 0)};
+  const uint32_t program[] = {TENON_SCALAR_WORD(TENON_S_ARG, 0), TENON_SCALAR_WORD(TENON_S_ARG, 1),
+                              TENON_SCALAR_WORD(TENON_S_ADD, 0)};
   const Tensor in[] = {x, y};
   const DType t[] = {TENON_F32};
   EXPECT_FALSE(c.map(program, in, {}, t)[0].valid());
@@ -427,14 +504,17 @@ TEST(Index, ReshapesAndPadsFoldToPlainIndices) {
   const uint32_t a = p.add_axis(p.integer(768));
   const E x = p.axis(a), c = p.integer(64);
   EXPECT_EQ(p.add(p.mul(p.floordiv(x, c), c), p.mod(x, c)), x);
-  EXPECT_EQ(p.add(p.mul(p.floordiv(x, c), p.integer(640)), p.mul(p.mod(x, c), p.integer(10))), p.mul(x, p.integer(10)));
+  EXPECT_EQ(p.add(p.mul(p.floordiv(x, c), p.integer(640)), p.mul(p.mod(x, c), p.integer(10))),
+            p.mul(x, p.integer(10)));
   EXPECT_EQ(p.cmp(TENON_CMP_LT, p.axis(i), n), p.boolean(true));
   EXPECT_EQ(p.cmp(TENON_CMP_GE, p.axis(j), p.integer(12)), p.boolean(false));
 }
 
 TEST(TextExecutable, TimesOfADeviceMoveToTheHostsClock) {
   for (const uint64_t device_ns : {uint64_t{100}, uint64_t{1} << 62}) {
-    KernelTime times[] = {{device_ns, device_ns + 20}, {device_ns + 30, device_ns + 70}, {device_ns + 25, device_ns + 50}};
+    KernelTime times[] = {{device_ns, device_ns + 20},
+                          {device_ns + 30, device_ns + 70},
+                          {device_ns + 25, device_ns + 50}};
     move_to_host_clock(times, 5000);
     EXPECT_EQ(times[1].end_ns, 5000u);
     EXPECT_EQ(times[1].begin_ns, 4960u);

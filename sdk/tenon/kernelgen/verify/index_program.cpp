@@ -10,16 +10,24 @@ int64_t wrapped(uint16_t op, int64_t a, int64_t b) {
   return static_cast<int64_t>(op == TENON_S_ADD ? x + y : op == TENON_S_SUB ? x - y : x * y);
 }
 
-int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
+int64_t floor_div(int64_t a, int64_t b) {
+  return a / b - (a % b < 0 ? 1 : 0);
+}
 
 bool holds(uint32_t relation, int64_t a, int64_t b) {
   switch (relation) {
-    case TENON_CMP_EQ: return a == b;
-    case TENON_CMP_NE: return a != b;
-    case TENON_CMP_LT: return a < b;
-    case TENON_CMP_LE: return a <= b;
-    case TENON_CMP_GT: return a > b;
-    default: return a >= b;
+    case TENON_CMP_EQ:
+      return a == b;
+    case TENON_CMP_NE:
+      return a != b;
+    case TENON_CMP_LT:
+      return a < b;
+    case TENON_CMP_LE:
+      return a <= b;
+    case TENON_CMP_GT:
+      return a > b;
+    default:
+      return a >= b;
   }
 }
 
@@ -31,9 +39,20 @@ bool is_index_op(const Pool& pool, E e) {
     if (pool.type(a) != TENON_I64 && pool.type(a) != TENON_PRED) return false;
   }
   switch (x.op) {
-    case TENON_S_ADD: case TENON_S_SUB: case TENON_S_MUL: case TENON_S_MIN: case TENON_S_MAX: case kFloorDiv: case kMod:
-    case TENON_S_CMP: case TENON_S_SELECT: case TENON_S_NEG: return true;
-    default: return x.type == TENON_PRED && (x.op == TENON_S_AND || x.op == TENON_S_OR || x.op == TENON_S_NOT);
+    case TENON_S_ADD:
+    case TENON_S_SUB:
+    case TENON_S_MUL:
+    case TENON_S_MIN:
+    case TENON_S_MAX:
+    case kFloorDiv:
+    case kMod:
+    case TENON_S_CMP:
+    case TENON_S_SELECT:
+    case TENON_S_NEG:
+      return true;
+    default:
+      return x.type == TENON_PRED &&
+             (x.op == TENON_S_AND || x.op == TENON_S_OR || x.op == TENON_S_NOT);
   }
 }
 
@@ -73,30 +92,43 @@ void IndexProgram::bind_unknown(uint32_t axis) {
   if (const auto at = axes_.find(axis); at != axes_.end()) values_[at->second] = {};
 }
 
-IndexProgram::Value IndexProgram::apply(const Step& step, const Value* a, const Value* b, const Value* c) {
+IndexProgram::Value IndexProgram::apply(const Step& step, const Value* a, const Value* b,
+                                        const Value* c) {
   if (step.op == TENON_S_SELECT) return a->known ? (a->number != 0 ? *b : *c) : Value{};
   // One side may decide: false and anything, true or anything.
-  if (step.op == TENON_S_AND && ((a->known && a->number == 0) || (b->known && b->number == 0))) return {0, true};
-  if (step.op == TENON_S_OR && ((a->known && a->number == 1) || (b->known && b->number == 1))) return {1, true};
+  if (step.op == TENON_S_AND && ((a->known && a->number == 0) || (b->known && b->number == 0)))
+    return {0, true};
+  if (step.op == TENON_S_OR && ((a->known && a->number == 1) || (b->known && b->number == 1)))
+    return {1, true};
   if (!a->known || (step.count > 1 && !b->known)) return {};
   switch (step.op) {
-    case TENON_S_NOT: return {a->number == 0 ? 1 : 0, true};
-    case TENON_S_NEG: return {wrapped(TENON_S_SUB, 0, a->number), true};
-    case TENON_S_AND: return {a->number & b->number, true};
-    case TENON_S_OR: return {a->number | b->number, true};
-    case TENON_S_MIN: return {std::min(a->number, b->number), true};
-    case TENON_S_MAX: return {std::max(a->number, b->number), true};
-    case TENON_S_CMP: return {holds(step.relation, a->number, b->number) ? 1 : 0, true};
-    case kFloorDiv: return b->number > 0 ? Value{floor_div(a->number, b->number), true} : Value{};
+    case TENON_S_NOT:
+      return {a->number == 0 ? 1 : 0, true};
+    case TENON_S_NEG:
+      return {wrapped(TENON_S_SUB, 0, a->number), true};
+    case TENON_S_AND:
+      return {a->number & b->number, true};
+    case TENON_S_OR:
+      return {a->number | b->number, true};
+    case TENON_S_MIN:
+      return {std::min(a->number, b->number), true};
+    case TENON_S_MAX:
+      return {std::max(a->number, b->number), true};
+    case TENON_S_CMP:
+      return {holds(step.relation, a->number, b->number) ? 1 : 0, true};
+    case kFloorDiv:
+      return b->number > 0 ? Value{floor_div(a->number, b->number), true} : Value{};
     case kMod:
       if (b->number <= 0) return {};
       return {a->number - floor_div(a->number, b->number) * b->number, true};
-    default: return {wrapped(step.op, a->number, b->number), true};
+    default:
+      return {wrapped(step.op, a->number, b->number), true};
   }
 }
 
 void IndexProgram::run() {
-  for (const Step& s : steps_) values_[s.out] = apply(s, &values_[s.args[0]], &values_[s.args[1]], &values_[s.args[2]]);
+  for (const Step& s : steps_)
+    values_[s.out] = apply(s, &values_[s.args[0]], &values_[s.args[1]], &values_[s.args[2]]);
 }
 
 }  // namespace tenon::kernelgen

@@ -1,7 +1,8 @@
-// Index expressions as straight-line code over concrete sizes: what a check asks for at thousands of points. Internal to
-// kernelgen.
+// Index expressions as straight-line code over concrete sizes: what a check asks for at thousands
+// of points. Internal to kernelgen.
 //
-// What follows from data (loads, states) is unknown; an operation on unknowns is unknown unless the known operand decides it.
+// What follows from data (loads, states) is unknown; an operation on unknowns is unknown unless the
+// known operand decides it.
 #ifndef TENON_KERNELGEN_VERIFY_INDEX_PROGRAM_H_
 #define TENON_KERNELGEN_VERIFY_INDEX_PROGRAM_H_
 
@@ -16,7 +17,8 @@ namespace tenon::kernelgen {
 class IndexProgram {
  public:
   // `sizes`: one per extent of the pool. The pool outlives the program.
-  IndexProgram(const Pool& pool, std::span<const int64_t> sizes) : pool_(&pool), sizes_(sizes.begin(), sizes.end()) {}
+  IndexProgram(const Pool& pool, std::span<const int64_t> sizes)
+      : pool_(&pool), sizes_(sizes.begin(), sizes.end()) {}
 
   // Where the value of `e` is after run(). Before the first run.
   uint32_t slot(E e);

@@ -10,9 +10,13 @@ namespace {
 
 constexpr int64_t kMostCells = 1 << 22;
 
-bool contains(const std::vector<uint32_t>& list, uint32_t x) { return std::find(list.begin(), list.end(), x) != list.end(); }
+bool contains(const std::vector<uint32_t>& list, uint32_t x) {
+  return std::find(list.begin(), list.end(), x) != list.end();
+}
 
-std::string buffer_name(uint32_t b) { return "b" + std::to_string(b); }
+std::string buffer_name(uint32_t b) {
+  return "b" + std::to_string(b);
+}
 
 // Elements of one memory and whose values they hold.
 struct Cells {
@@ -43,7 +47,12 @@ struct Point {
 class Trace {
  public:
   Trace(const Kernel& k, const Prepared* prepared, const TraceOptions& options, std::string* why)
-      : k_(k), p_(k.pool), prepared_(prepared), options_(options), why_(*why), extents_(p_.axes().size(), 0) {
+      : k_(k),
+        p_(k.pool),
+        prepared_(prepared),
+        options_(options),
+        why_(*why),
+        extents_(p_.axes().size(), 0) {
     for (const Stage& s : k_.stages) {
       for (const auto* list : {&s.space, &s.reduce, &s.fill}) {
         for (uint32_t a : *list) extents_[a] = std::max<int64_t>(0, size(p_.axes()[a].extent));
@@ -74,7 +83,9 @@ class Trace {
   void note_load(E load, Point* to);
   void note_store(const View& view, bool replaces, Point* to);
   bool is_tracked(uint32_t buffer) const { return !memory_[memory_of(k_, buffer)].cells.empty(); }
-  bool is_shared(uint32_t buffer) const { return buffer < options_.shared.size() && options_.shared[buffer]; }
+  bool is_shared(uint32_t buffer) const {
+    return buffer < options_.shared.size() && options_.shared[buffer];
+  }
   bool may_leave(uint32_t buffer, std::span<const E> index) const;
   StageTrace collect(const Stage& s);
   bool affordable(const std::vector<StageTrace>& all);
@@ -90,7 +101,8 @@ class Trace {
   bool stage_rows(const Stage& s, StageTrace& trace, const std::vector<uint32_t>& inner);
   bool all_stored();
   bool run_pass(const Pass& pass, std::vector<StageTrace>& all, bool by_stage);
-  // What is found may follow from sizes that do not fit each other. The trace is good for nothing then, and goes on.
+  // What is found may follow from sizes that do not fit each other. The trace is good for nothing
+  // then, and goes on.
   bool misfit() {
     misfit_ = misfit_ || options_.kind == Sizes::kUnrelated;
     return misfit_;
@@ -113,14 +125,14 @@ class Trace {
   const Prepared* prepared_;
   const TraceOptions& options_;
   std::string& why_;
-  std::vector<int64_t> extents_;             // by axis
-  std::vector<Cells> memory_;                // by buffer; empty: nobody in here writes it
-  std::vector<std::vector<int64_t>> dims_;   // by buffer, of the kernel before it is prepared
-  std::vector<bool> named_;                  // by buffer: its values are handed on by name, not by memory
+  std::vector<int64_t> extents_;            // by axis
+  std::vector<Cells> memory_;               // by buffer; empty: nobody in here writes it
+  std::vector<std::vector<int64_t>> dims_;  // by buffer, of the kernel before it is prepared
+  std::vector<bool> named_;  // by buffer: its values are handed on by name, not by memory
   size_t stage_ = 0;
   uint32_t row_ = 0;
-  uint64_t point_ = 0;                       // of a pass; 0: outside of its loops
-  uint64_t serial_ = 0;                      // point numbers below are taken
+  uint64_t point_ = 0;   // of a pass; 0: outside of its loops
+  uint64_t serial_ = 0;  // point numbers below are taken
   bool backwards_ = false;
   bool misfit_ = false;
 };
@@ -142,7 +154,9 @@ bool Trace::prepare_memory() {
     for (size_t d = 0; d < x.dims.size(); ++d) {
       dims_[b].push_back(std::max<int64_t>(0, size(x.dims[d])));
       elements = std::min<__int128>(elements * dims_[b].back(), INT64_MAX);
-      if (prepared_ != nullptr) last += static_cast<__int128>(std::max<int64_t>(0, dims_[b].back() - 1)) * size(x.strides[d]);
+      if (prepared_ != nullptr)
+        last +=
+            static_cast<__int128>(std::max<int64_t>(0, dims_[b].back() - 1)) * size(x.strides[d]);
     }
     const bool scratch = prepared_ != nullptr && prepared_->temp_elements[b] != kNone;
     if (scratch) {
@@ -154,8 +168,10 @@ bool Trace::prepare_memory() {
     }
     elements = std::max<__int128>(elements, 0);
     if (!written[b]) continue;
-    // Each element is stored in a step, except where others store the rest: more than there are steps need no memory.
-    const int64_t most = is_shared(b) || named_[b] ? kMostCells : std::min(kMostCells, options_.most_steps);
+    // Each element is stored in a step, except where others store the rest: more than there are
+    // steps need no memory.
+    const int64_t most =
+        is_shared(b) || named_[b] ? kMostCells : std::min(kMostCells, options_.most_steps);
     if (elements > most || (all += static_cast<int64_t>(elements)) > kMostCells) return false;
     // One cell where there are no elements, so that the memory counts as tracked.
     memory_[b].cells.resize(std::max<size_t>(1, static_cast<size_t>(elements)));
@@ -187,7 +203,8 @@ void Trace::note_load(E load, Point* to) {
 }
 
 void Trace::note_store(const View& view, bool replaces, Point* to) {
-  Access a{view.buffer, {}, view.guard == kNone ? ~0u : to->program.slot(view.guard), true, replaces};
+  Access a{
+      view.buffer, {}, view.guard == kNone ? ~0u : to->program.slot(view.guard), true, replaces};
   for (E e : view.index) a.index.push_back(to->program.slot(e));
   to->accesses.push_back(std::move(a));
 }
@@ -208,22 +225,32 @@ Point Trace::point(const std::vector<E>& values, const std::vector<View>& stores
   return out;
 }
 
-// By kind: Map: value. Reduce, Contract: step, final. Scan: step with store. Scatter: fill, update. Sort: keys, result. Attention: scores,
-// values, final.
+// By kind: Map: value. Reduce, Contract: step, final. Scan: step with store. Scatter: fill, update.
+// Sort: keys, result. Attention: scores, values, final.
 Trace::StageTrace Trace::collect(const Stage& s) {
   StageTrace t;
   const std::vector<View> none;
   const std::vector<View>& stores = s.store;
   switch (s.kind) {
-    case StageKind::kMap: t.points = {point(s.value, stores, s.overlay)}; break;
-    case StageKind::kReduce: case StageKind::kScan: t.points = {point(s.step, none, false), point(s.final, stores, false)}; break;
-    case StageKind::kContract: t.points = {point({s.a, s.b}, none, false), point(s.final, stores, false)}; break;
+    case StageKind::kMap:
+      t.points = {point(s.value, stores, s.overlay)};
+      break;
+    case StageKind::kReduce:
+    case StageKind::kScan:
+      t.points = {point(s.step, none, false), point(s.final, stores, false)};
+      break;
+    case StageKind::kContract:
+      t.points = {point({s.a, s.b}, none, false), point(s.final, stores, false)};
+      break;
     case StageKind::kScatter:
       t.points = {point(s.init, {stores[0]}, false), point(s.step, {stores[1]}, true)};
       break;
-    case StageKind::kSort: t.points = {point(s.step, none, false), point(s.value, stores, false)}; break;
+    case StageKind::kSort:
+      t.points = {point(s.step, none, false), point(s.value, stores, false)};
+      break;
     case StageKind::kAttention:
-      t.points = {point({s.a, s.b}, none, false), point(s.value, none, false), point(s.final, stores, false)};
+      t.points = {point({s.a, s.b}, none, false), point(s.value, none, false),
+                  point(s.final, stores, false)};
       break;
   }
   return t;
@@ -256,13 +283,16 @@ bool Trace::each(const std::vector<uint32_t>& axes, size_t at, Point* to, F f) {
   return true;
 }
 
-std::optional<int64_t> Trace::cell_of(const Access& a, const IndexProgram& program, bool* outside) const {
+std::optional<int64_t> Trace::cell_of(const Access& a, const IndexProgram& program,
+                                      bool* outside) const {
   *outside = false;
   int64_t cell = 0;
   for (size_t d = 0; d < a.index.size(); ++d) {
     if (!program.is_known(a.index[d])) return std::nullopt;
     const int64_t at = program.value(a.index[d]);
-    const int64_t limit = prepared_ != nullptr ? static_cast<int64_t>(memory_[memory_of(k_, a.buffer)].cells.size()) : dims_[a.buffer][d];
+    const int64_t limit = prepared_ != nullptr
+                              ? static_cast<int64_t>(memory_[memory_of(k_, a.buffer)].cells.size())
+                              : dims_[a.buffer][d];
     if (at < 0 || at >= limit) *outside = true;
     cell = prepared_ != nullptr ? at : cell * dims_[a.buffer][d] + at;
   }
@@ -279,7 +309,9 @@ bool Trace::touch(const Access& a, const IndexProgram& program) {
   const std::optional<int64_t> at = cell_of(a, program, &outside);
   if (!at || !sure) return true;
   if (outside && options_.kind != Sizes::kReal) return true;
-  if (outside) return bad((a.store ? "stores beyond the end of " : "reads beyond the end of ") + buffer_name(a.buffer));
+  if (outside)
+    return bad((a.store ? "stores beyond the end of " : "reads beyond the end of ") +
+               buffer_name(a.buffer));
   if (!is_tracked(a.buffer)) return true;
   Cells& memory = memory_[memory_of(k_, a.buffer)];
   Cells::Cell& cell = memory.cells[static_cast<size_t>(*at)];
@@ -291,22 +323,31 @@ bool Trace::load(const Access& a, Cells::Cell& cell) {
   if (cell.owner == 0 && is_shared(a.buffer)) return cell.read = true;
   if (cell.owner == 0) return misfit() || bad("reads an " + what + " that nobody has stored yet");
   if (cell.row != row_) return bad("reads an " + what + " that another row stores");
-  if (cell.owner != a.buffer + 1) return bad("reads an " + what + " where " + buffer_name(cell.owner - 1) + " lies now");
-  if (named_[a.buffer] && cell.point != 0 && cell.point != point_) return bad("reads an " + what + " that was kept for its own point only");
+  if (cell.owner != a.buffer + 1)
+    return bad("reads an " + what + " where " + buffer_name(cell.owner - 1) + " lies now");
+  if (named_[a.buffer] && cell.point != 0 && cell.point != point_)
+    return bad("reads an " + what + " that was kept for its own point only");
   return true;
 }
 
 bool Trace::store(const Access& a, Cells& memory, Cells::Cell& cell) {
-  if (cell.read) return bad("stores an element of " + buffer_name(a.buffer) + " that it read before others stored it");
+  if (cell.read)
+    return bad("stores an element of " + buffer_name(a.buffer) +
+               " that it read before others stored it");
   if (memory_of(k_, a.buffer) != a.buffer && is_shared(memory_of(k_, a.buffer))) {
-    return bad("stores " + buffer_name(a.buffer) + " where other kernels store parts of " + buffer_name(memory_of(k_, a.buffer)));
+    return bad("stores " + buffer_name(a.buffer) + " where other kernels store parts of " +
+               buffer_name(memory_of(k_, a.buffer)));
   }
   const bool own_row = cell.owner == 0 || cell.row == row_;
-  if (!own_row && !memory.by_row) return misfit() || bad("stores an element of " + buffer_name(a.buffer) + " that another row stores too");
+  if (!own_row && !memory.by_row)
+    return misfit() ||
+           bad("stores an element of " + buffer_name(a.buffer) + " that another row stores too");
   const bool again = own_row && cell.owner == a.buffer + 1;
-  if (again && !a.replaces) return misfit() || bad("stores an element of " + buffer_name(a.buffer) + " a second time");
+  if (again && !a.replaces)
+    return misfit() || bad("stores an element of " + buffer_name(a.buffer) + " a second time");
   if (own_row && cell.owner != 0 && memory_of(k_, a.buffer) + 1 == cell.owner && !again) {
-    return bad("stores an element of " + buffer_name(a.buffer) + " where " + buffer_name(cell.owner - 1) + " lies");
+    return bad("stores an element of " + buffer_name(a.buffer) + " where " +
+               buffer_name(cell.owner - 1) + " lies");
   }
   cell = {a.buffer + 1, row_, point_, false};
   return true;
@@ -331,10 +372,15 @@ bool Trace::stage_rows(const Stage& s, StageTrace& t, const std::vector<uint32_t
     return each(all, 0, &p[n], [&] { return visit(p[n]); });
   };
   switch (s.kind) {
-    case StageKind::kMap: return over(0, {});
-    case StageKind::kReduce: case StageKind::kContract: return over(0, s.reduce) && over(1, {});
-    case StageKind::kScan: return over(0, s.reduce) && over(1, s.reduce);
-    case StageKind::kScatter: return over(0, s.fill) && over(1, s.reduce);
+    case StageKind::kMap:
+      return over(0, {});
+    case StageKind::kReduce:
+    case StageKind::kContract:
+      return over(0, s.reduce) && over(1, {});
+    case StageKind::kScan:
+      return over(0, s.reduce) && over(1, s.reduce);
+    case StageKind::kScatter:
+      return over(0, s.fill) && over(1, s.reduce);
     case StageKind::kSort:
       if (!over(0, s.reduce)) return false;
       p[1].program.bind_unknown(s.reduce[0]);
@@ -356,9 +402,11 @@ bool Trace::all_stored() {
     for (int64_t d : dims_[b]) elements *= d;
     for (const Cells::Cell& c : memory_[b].cells) {
       stored += c.owner == b + 1;
-      if (c.owner != 0 && c.owner != b + 1) return bad("leaves " + buffer_name(c.owner - 1) + " where " + buffer_name(b) + " is to be");
+      if (c.owner != 0 && c.owner != b + 1)
+        return bad("leaves " + buffer_name(c.owner - 1) + " where " + buffer_name(b) + " is to be");
     }
-    if (stored != elements && !misfit()) return bad("an element of " + buffer_name(b) + " is never stored");
+    if (stored != elements && !misfit())
+      return bad("an element of " + buffer_name(b) + " is never stored");
   }
   return true;
 }
@@ -371,12 +419,14 @@ Traced Trace::run_kernel() {
   const int64_t rows = count(k_.lead);
   for (row_ = 0; static_cast<int64_t>(row_) < rows; ++row_) {
     int64_t rest = row_;
-    for (size_t d = k_.lead.size(); d-- > 0; rest /= extent(k_.lead[d])) at[d] = rest % extent(k_.lead[d]);
+    for (size_t d = k_.lead.size(); d-- > 0; rest /= extent(k_.lead[d]))
+      at[d] = rest % extent(k_.lead[d]);
     for (stage_ = 0; stage_ < k_.stages.size(); ++stage_) {
       for (Point& p : all[stage_].points) {
         for (size_t d = 0; d < at.size(); ++d) p.program.bind(k_.lead[d], at[d]);
       }
-      if (!stage_rows(k_.stages[stage_], all[stage_], inner(k_.stages[stage_].space))) return Traced::kWrong;
+      if (!stage_rows(k_.stages[stage_], all[stage_], inner(k_.stages[stage_].space)))
+        return Traced::kWrong;
     }
   }
   stage_ = k_.stages.size() - 1;
@@ -387,11 +437,13 @@ Traced Trace::run_kernel() {
 
 bool Trace::run_pass(const Pass& pass, std::vector<StageTrace>& all, bool by_stage) {
   bool nested = false;
-  for (size_t i : pass.stages) nested |= k_.stages[i].kind == StageKind::kReduce && !pass.space.empty();
+  for (size_t i : pass.stages)
+    nested |= k_.stages[i].kind == StageKind::kReduce && !pass.space.empty();
   std::vector<uint32_t> outer = nested ? pass.space : std::vector<uint32_t>{};
   std::vector<uint32_t> loops = nested ? std::vector<uint32_t>{} : pass.space;
   loops.insert(loops.end(), pass.reduce.begin(), pass.reduce.end());
-  // One program of all stages' axes would be simpler, but each stage has its own: all of them are bound.
+  // One program of all stages' axes would be simpler, but each stage has its own: all of them are
+  // bound.
   auto bind = [&](uint32_t axis, int64_t value) {
     for (size_t i : pass.stages) {
       for (Point& p : all[i].points) p.program.bind(axis, value);
@@ -412,12 +464,14 @@ bool Trace::run_pass(const Pass& pass, std::vector<StageTrace>& all, bool by_sta
     stage_ = i;
     return visit(all[i].points[0]);
   };
-  // The stages from..to at every point of the loops; point numbers of one turn of the outer loops are the same for all.
+  // The stages from..to at every point of the loops; point numbers of one turn of the outer loops
+  // are the same for all.
   auto turn = [&](size_t from, size_t to) {
     number = serial_;
     return walk(walk, loops, 0, [&] {
       point_ = looped ? ++number : 0;
-      return std::all_of(pass.stages.begin() + static_cast<std::ptrdiff_t>(from), pass.stages.begin() + static_cast<std::ptrdiff_t>(to), body);
+      return std::all_of(pass.stages.begin() + static_cast<std::ptrdiff_t>(from),
+                         pass.stages.begin() + static_cast<std::ptrdiff_t>(to), body);
     });
   };
   return walk(walk, outer, 0, [&] {
@@ -443,7 +497,8 @@ Traced Trace::run_passes(bool by_stage) {
   const int64_t rows = count(k_.lead);
   for (row_ = 0; static_cast<int64_t>(row_) < rows; ++row_) {
     int64_t rest = row_;
-    for (size_t d = k_.lead.size(); d-- > 0; rest /= extent(k_.lead[d])) at[d] = rest % extent(k_.lead[d]);
+    for (size_t d = k_.lead.size(); d-- > 0; rest /= extent(k_.lead[d]))
+      at[d] = rest % extent(k_.lead[d]);
     for (StageTrace& t : all) {
       for (Point& p : t.points) {
         for (size_t d = 0; d < at.size(); ++d) p.program.bind(k_.lead[d], at[d]);
@@ -464,10 +519,13 @@ Traced trace_kernel(const Kernel& kernel, const TraceOptions& options, std::stri
   return trace.prepare_memory() ? trace.run_kernel() : Traced::kUndecided;
 }
 
-Traced trace_prepared(const Prepared& prepared, const TraceOptions& options, bool by_stage, std::string* why) {
+Traced trace_prepared(const Prepared& prepared, const TraceOptions& options, bool by_stage,
+                      std::string* why) {
   // Ordered stages and contractions have loops of their own, which are checked where they run.
   const Kernel& k = prepared.kernel;
-  const bool rows = std::ranges::all_of(k.stages, [](const Stage& s) { return s.kind == StageKind::kMap || s.kind == StageKind::kReduce; });
+  const bool rows = std::ranges::all_of(k.stages, [](const Stage& s) {
+    return s.kind == StageKind::kMap || s.kind == StageKind::kReduce;
+  });
   Trace trace(k, &prepared, options, why);
   return rows && trace.prepare_memory() ? trace.run_passes(by_stage) : Traced::kUndecided;
 }

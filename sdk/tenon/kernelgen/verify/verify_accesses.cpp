@@ -1,5 +1,5 @@
-// Bounds and counts of programs of known sizes, which may be too large for a trace: what the pool's intervals say, else a visit of the
-// few axes that one index depends on.
+// Bounds and counts of programs of known sizes, which may be too large for a trace: what the pool's
+// intervals say, else a visit of the few axes that one index depends on.
 #include <algorithm>
 #include <optional>
 
@@ -14,7 +14,8 @@ constexpr int64_t kMostPoints = 4096;
 
 class Accesses {
  public:
-  Accesses(const Kernel& k, const std::vector<bool>& shared, std::string* why) : copy_(k), k_(copy_), p_(copy_.pool), shared_(shared), why_(*why) {}
+  Accesses(const Kernel& k, const std::vector<bool>& shared, std::string* why)
+      : copy_(k), k_(copy_), p_(copy_.pool), shared_(shared), why_(*why) {}
 
   bool run() {
     std::vector<__int128> stored(k_.buffers.size(), 0);
@@ -28,7 +29,9 @@ class Accesses {
         const View& v = s.store[i];
         if (!inside(s, v.buffer, v.index, v.guard, "stores")) return false;
         if (s.overlay || (s.kind == StageKind::kScatter && i == 1)) continue;
-        if (const uint32_t a = idle_axis(s, v); a != ~0u) return bad("stores each element of b" + std::to_string(v.buffer) + " at every point of i" + std::to_string(a));
+        if (const uint32_t a = idle_axis(s, v); a != ~0u)
+          return bad("stores each element of b" + std::to_string(v.buffer) +
+                     " at every point of i" + std::to_string(a));
         if (v.guard == kNone) stored[v.buffer] += points(s);
         counted[v.buffer] = counted[v.buffer] && v.guard == kNone && once(s, v);
       }
@@ -37,14 +40,17 @@ class Accesses {
   }
 
  private:
-  bool bad(const std::string& fact) { return why_ = "stage " + std::to_string(stage_) + ": " + fact, false; }
+  bool bad(const std::string& fact) {
+    return why_ = "stage " + std::to_string(stage_) + ": " + fact, false;
+  }
   std::optional<int64_t> extent(uint32_t axis) const { return p_.value(p_.axes()[axis].extent); }
 
   // The axes that results are stored along.
   static std::vector<uint32_t> stored_along(const Stage& s) {
     std::vector<uint32_t> axes = s.space;
     if (s.kind == StageKind::kScan) axes.insert(axes.end(), s.reduce.begin(), s.reduce.end());
-    if (s.kind == StageKind::kSort || s.kind == StageKind::kScatter) axes.insert(axes.end(), s.fill.begin(), s.fill.end());
+    if (s.kind == StageKind::kSort || s.kind == StageKind::kScatter)
+      axes.insert(axes.end(), s.fill.begin(), s.fill.end());
     return axes;
   }
   __int128 points(const Stage& s) const {
@@ -53,17 +59,21 @@ class Accesses {
     return n;
   }
 
-  bool inside(const Stage& s, uint32_t buffer, std::span<const E> index, E guard, const char* verb) {
+  bool inside(const Stage& s, uint32_t buffer, std::span<const E> index, E guard,
+              const char* verb) {
     for (size_t d = 0; d < index.size(); ++d) {
       const std::optional<int64_t> dim = p_.value(k_.buffers[buffer].dims[d]);
       const Interval r = p_.range(index[d]);
       if (!dim || (r.lo >= 0 && r.hi < *dim)) continue;
-      if (leaves(s, index[d], guard, *dim)) return bad(std::string(verb) + " beyond dim " + std::to_string(d) + " of b" + std::to_string(buffer));
+      if (leaves(s, index[d], guard, *dim))
+        return bad(std::string(verb) + " beyond dim " + std::to_string(d) + " of b" +
+                   std::to_string(buffer));
     }
     return true;
   }
 
-  // Whether the index leaves [0, dim) where the guard surely holds, at some point of the axes that the index depends on.
+  // Whether the index leaves [0, dim) where the guard surely holds, at some point of the axes that
+  // the index depends on.
   bool leaves(const Stage& s, E index, E guard, int64_t dim) {
     std::vector<uint32_t> axes;
     __int128 n = 1;
@@ -86,7 +96,8 @@ class Accesses {
       }
       program.run();
       const bool sure = holds == ~0u || (program.is_known(holds) && program.value(holds) != 0);
-      if (sure && program.is_known(at) && (program.value(at) < 0 || program.value(at) >= dim)) return true;
+      if (sure && program.is_known(at) && (program.value(at) < 0 || program.value(at) >= dim))
+        return true;
     }
     return false;
   }
@@ -114,10 +125,12 @@ class Accesses {
     return ~0u;
   }
 
-  // No two points store one element: strides from small to large, each beyond all that the smaller ones reach.
+  // No two points store one element: strides from small to large, each beyond all that the smaller
+  // ones reach.
   bool once(const Stage& s, const View& v) {
     E offset = p_.integer(0);
-    for (size_t d = 0; d < v.index.size(); ++d) offset = p_.add(p_.mul(offset, k_.buffers[v.buffer].dims[d]), v.index[d]);
+    for (size_t d = 0; d < v.index.size(); ++d)
+      offset = p_.add(p_.mul(offset, k_.buffers[v.buffer].dims[d]), v.index[d]);
     const std::vector<uint32_t> axes = stored_along(s);
     std::vector<E> c;
     E rest = kNone;
@@ -145,7 +158,10 @@ class Accesses {
       __int128 n = 1;
       for (E d : k_.buffers[b].dims) n *= p_.value(d).value_or(-1);
       if (n < 0 || stored[b] == n) continue;
-      return why_ = "b" + std::to_string(b) + (stored[b] < n ? ": not every element is stored" : ": more is stored than it holds"), false;
+      return why_ = "b" + std::to_string(b) +
+                    (stored[b] < n ? ": not every element is stored"
+                                   : ": more is stored than it holds"),
+             false;
     }
     return true;
   }
@@ -172,8 +188,11 @@ bool verify_order(const Kernel& program, const std::vector<size_t>& group_of, st
   for (size_t i = 0; i < program.stages.size(); ++i) {
     const Stage& s = program.stages[i];
     const auto late = [&](const Last& other, const char* does, uint32_t buffer) {
-      if (!other.any || other.group <= group_of[i] || program.buffers[buffer].role == Role::kPersistent) return false;
-      *why = "stage " + std::to_string(i) + does + "b" + std::to_string(buffer) + " before stage " + std::to_string(other.stage) + " has run";
+      if (!other.any || other.group <= group_of[i] ||
+          program.buffers[buffer].role == Role::kPersistent)
+        return false;
+      *why = "stage " + std::to_string(i) + does + "b" + std::to_string(buffer) + " before stage " +
+             std::to_string(other.stage) + " has run";
       return true;
     };
     const std::vector<E> loads = loads_of(program.pool, s);
@@ -181,7 +200,9 @@ bool verify_order(const Kernel& program, const std::vector<size_t>& group_of, st
       if (late(written[program.pool.at(l).ref], " reads ", program.pool.at(l).ref)) return false;
     }
     for (const View& v : s.store) {
-      if (s.overlay && (late(written[v.buffer], " is stored over ", v.buffer) || late(read[v.buffer], " is stored over ", v.buffer))) return false;
+      if (s.overlay && (late(written[v.buffer], " is stored over ", v.buffer) ||
+                        late(read[v.buffer], " is stored over ", v.buffer)))
+        return false;
       written[v.buffer].add(i, group_of[i]);
     }
     for (E l : loads) read[program.pool.at(l).ref].add(i, group_of[i]);

@@ -8,8 +8,8 @@
 namespace tenon::kernelgen {
 namespace {
 
-// Small numbers in the place of sizes, within what is known of them: different ones, so that axes are not mistaken for each other, and
-// in the second tuple the least.
+// Small numbers in the place of sizes, within what is known of them: different ones, so that axes
+// are not mistaken for each other, and in the second tuple the least.
 std::vector<std::vector<int64_t>> small_sizes(const Pool& p) {
   static constexpr int64_t kNumbers[] = {3, 5, 2, 4, 7, 6};
   std::vector<std::vector<int64_t>> out(2);
@@ -31,18 +31,26 @@ bool one_loop_each(const Kernel& k, std::string* why) {
   for (size_t i = 0; i < k.stages.size(); ++i) {
     const Stage& s = k.stages[i];
     std::vector<uint32_t> axes;
-    for (const auto* list : {&s.space, &s.reduce, &s.fill}) axes.insert(axes.end(), list->begin(), list->end());
+    for (const auto* list : {&s.space, &s.reduce, &s.fill})
+      axes.insert(axes.end(), list->begin(), list->end());
     std::ranges::sort(axes);
     const auto twice = std::ranges::adjacent_find(axes);
-    if (twice != axes.end()) return *why = "stage " + std::to_string(i) + ": runs twice along i" + std::to_string(*twice), false;
+    if (twice != axes.end())
+      return *why = "stage " + std::to_string(i) + ": runs twice along i" + std::to_string(*twice),
+             false;
     for (uint32_t a : axes) {
       std::vector<E> loads;
       k.pool.loads(k.pool.axes()[a].extent, &loads);
-      if (!loads.empty()) return *why = "stage " + std::to_string(i) + ": data decides how often it runs along i" + std::to_string(a), false;
+      if (!loads.empty())
+        return *why = "stage " + std::to_string(i) + ": data decides how often it runs along i" +
+                      std::to_string(a),
+               false;
     }
     for (uint32_t lead : k.lead) {
       if (std::ranges::find(s.space, lead) != s.space.end()) continue;
-      return *why = "stage " + std::to_string(i) + ": does not run along the lead axis i" + std::to_string(lead), false;
+      return *why = "stage " + std::to_string(i) + ": does not run along the lead axis i" +
+                    std::to_string(lead),
+             false;
     }
   }
   return true;
@@ -68,11 +76,15 @@ std::optional<Verifier> verifier_for(size_t stages, std::string_view setting) {
   return Verifier(Verifier::kQuick);
 }
 
-bool Verifier::holds(const Kernel& k, bool prepared, const std::vector<bool>& shared, std::string* why) const {
+bool Verifier::holds(const Kernel& k, bool prepared, const std::vector<bool>& shared,
+                     std::string* why) const {
   if (!verify(k, why) || !one_loop_each(k, why)) return false;
   bool traced = true;
   for (const std::vector<int64_t>& sizes : small_sizes(k.pool)) {
-    const Traced found = trace(k, prepared, {sizes, most_steps_, k.pool.extents().empty() ? Sizes::kReal : Sizes::kSymbolic, shared}, why);
+    const Traced found = trace(
+        k, prepared,
+        {sizes, most_steps_, k.pool.extents().empty() ? Sizes::kReal : Sizes::kSymbolic, shared},
+        why);
     if (found == Traced::kWrong) return false;
     traced = traced && found == Traced::kRight;
   }
@@ -81,9 +93,12 @@ bool Verifier::holds(const Kernel& k, bool prepared, const std::vector<bool>& sh
   General general;
   if (!prepared || !generalise(k, &general)) return true;
   std::vector<bool> also_shared;
-  for (uint32_t origin : general.kernel.buffer_origin) also_shared.push_back(origin < shared.size() && shared[origin]);
+  for (uint32_t origin : general.kernel.buffer_origin)
+    also_shared.push_back(origin < shared.size() && shared[origin]);
   for (const std::vector<int64_t>& sizes : small_sizes(general.kernel.pool)) {
-    if (trace(general.kernel, true, {sizes, most_steps_, Sizes::kUnrelated, also_shared}, why) != Traced::kWrong) continue;
+    if (trace(general.kernel, true, {sizes, most_steps_, Sizes::kUnrelated, also_shared}, why) !=
+        Traced::kWrong)
+      continue;
     *why += " (in its form for any sizes)";
     return false;
   }

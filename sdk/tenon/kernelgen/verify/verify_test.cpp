@@ -1,4 +1,5 @@
-// What the verifier says of programs and kernels that are wrong in one place each, and what becomes of them.
+// What the verifier says of programs and kernels that are wrong in one place each, and what becomes
+// of them.
 #include <gtest/gtest.h>
 
 #include "tenon/kernelgen/ir/stages.h"
@@ -13,10 +14,15 @@ using testing::Data;
 using testing::dims;
 using testing::Session;
 
-Tensor unary(Builder& b, uint32_t code, const Tensor& x) { return testing::op(b, code, {x}); }
-Tensor binary(Builder& b, uint32_t code, const Tensor& x, const Tensor& y) { return testing::op(b, code, {x, y}); }
+Tensor unary(Builder& b, uint32_t code, const Tensor& x) {
+  return testing::op(b, code, {x});
+}
+Tensor binary(Builder& b, uint32_t code, const Tensor& x, const Tensor& y) {
+  return testing::op(b, code, {x, y});
+}
 
-// exp(x - max) / sum along the last dim: a row kernel of four stages, whose temp lies in the result.
+// exp(x - max) / sum along the last dim: a row kernel of four stages, whose temp lies in the
+// result.
 void softmax(Builder& b, std::vector<E> size) {
   const Tensor x = b.input(TENON_F32, size);
   const uint32_t last[] = {static_cast<uint32_t>(size.size() - 1)};
@@ -65,7 +71,8 @@ TEST(Verify, AnAxisTwiceInAStage) {
   EXPECT_SAYS(complaint(k), "runs twice along");
 }
 
-// The first of the original defects: two axes of equal extent became one loop, and only the diagonal was written.
+// The first of the original defects: two axes of equal extent became one loop, and only the
+// diagonal was written.
 TEST(Verify, TheDiagonalOnly) {
   for (int64_t n : {3, 3000}) {
     Builder b;
@@ -77,7 +84,8 @@ TEST(Verify, TheDiagonalOnly) {
     rewrite(k.pool, s, same);
     EXPECT_SAYS(complaint_of_program(k), n == 3 ? "a second time" : "at every point of") << n;
     s.space.pop_back();
-    EXPECT_SAYS(complaint_of_program(k), n == 3 ? "never stored" : "not every element is stored") << n;
+    EXPECT_SAYS(complaint_of_program(k), n == 3 ? "never stored" : "not every element is stored")
+        << n;
   }
 }
 
@@ -113,9 +121,12 @@ TEST(Verify, AReadBeforeTheStore) {
 TEST(Verify, MemoryTakenAStageEarly) {
   for (const std::vector<int64_t>& size : {std::vector<int64_t>{3, 5}, {-1, -1}, {3000, 5000}}) {
     Builder b;
-    const Tensor x = b.input(TENON_F32, {size[0] < 0 ? b.extent() : b.dim(size[0]), size[0] < 0 ? b.extent() : b.dim(size[1])});
+    const Tensor x = b.input(TENON_F32, {size[0] < 0 ? b.extent() : b.dim(size[0]),
+                                         size[0] < 0 ? b.extent() : b.dim(size[1])});
     const uint32_t last[] = {1}, row[] = {0};
-    const Tensor e = unary(b, TENON_S_EXP, binary(b, TENON_S_SUB, x, b.broadcast(b.reduce(x, last, Fold::kMax), x.dims, row)));
+    const Tensor e =
+        unary(b, TENON_S_EXP,
+              binary(b, TENON_S_SUB, x, b.broadcast(b.reduce(x, last, Fold::kMax), x.dims, row)));
     const Tensor sum = b.reduce(e, last, Fold::kSum);
     const Tensor y = binary(b, TENON_S_DIV, e, b.broadcast(sum, x.dims, row));
     b.output(y);
@@ -146,7 +157,8 @@ TEST(Verify, AGuardThatIsGone) {
     Stage& s = k.stages[0];
     std::unordered_map<E, E> map;
     for (E l : loads_of(k.pool, s)) {
-      if (k.pool.arg(l, 0) != kNone) map[l] = k.pool.load(k.pool.at(l).ref, k.pool.type(l), k.pool.args(l).subspan(2));
+      if (k.pool.arg(l, 0) != kNone)
+        map[l] = k.pool.load(k.pool.at(l).ref, k.pool.type(l), k.pool.args(l).subspan(2));
     }
     ASSERT_FALSE(map.empty());
     rewrite(k.pool, s, map);
@@ -177,7 +189,9 @@ TEST(Verify, SwappedAxes) {
 std::string complaint_of_loops(const Prepared& p) {
   std::string why;
   for (bool by_stage : {false, true}) {
-    if (trace_prepared(p, {{}, Verifier::kThorough, Sizes::kReal, {}}, by_stage, &why) == Traced::kWrong) return why;
+    if (trace_prepared(p, {{}, Verifier::kThorough, Sizes::kReal, {}}, by_stage, &why) ==
+        Traced::kWrong)
+      return why;
   }
   return "";
 }
@@ -193,14 +207,16 @@ TEST(Verify, TheOrderOfKernels) {
   std::string why;
   EXPECT_TRUE(verify_order(k, {0, 0, 1, 2}, &why)) << why;
   EXPECT_FALSE(verify_order(k, {0, 1, 0, 2}, &why));
-  EXPECT_EQ(why, "stage 2 reads b" + std::to_string(k.stages[1].store[0].buffer) + " before stage 1 has run");
+  EXPECT_EQ(why, "stage 2 reads b" + std::to_string(k.stages[1].store[0].buffer) +
+                     " before stage 1 has run");
   // Stored over the exponentials, which their sum and the quotient read.
   Stage over = k.stages[1];
   over.overlay = true;
   k.stages.push_back(over);
   EXPECT_TRUE(verify_order(k, {0, 0, 1, 2, 2}, &why)) << why;
   EXPECT_FALSE(verify_order(k, {0, 0, 1, 2, 1}, &why));
-  EXPECT_EQ(why, "stage 4 is stored over b" + std::to_string(over.store[0].buffer) + " before stage 3 has run");
+  EXPECT_EQ(why, "stage 4 is stored over b" + std::to_string(over.store[0].buffer) +
+                     " before stage 3 has run");
 }
 
 TEST(Verify, ALengthThatDataTells) {
@@ -229,7 +245,8 @@ TEST(Verify, ATempWithoutMemory) {
   const Tensor x = b.input(TENON_F32, dims(b, {3, 5}));
   const uint32_t last[] = {1}, row[] = {0};
   const Tensor e = unary(b, TENON_S_EXP, x);
-  const Tensor y = binary(b, TENON_S_SUB, e, b.broadcast(b.reduce(e, last, Fold::kSum), x.dims, row));
+  const Tensor y =
+      binary(b, TENON_S_SUB, e, b.broadcast(b.reduce(e, last, Fold::kSum), x.dims, row));
   b.output(b.reduce(binary(b, TENON_S_MUL, y, y), last, Fold::kSum));
   Prepared p = prepare(partition(b.take_program(), Target::avx512())[0]);
   ASSERT_EQ(complaint_of_loops(p), "");
@@ -245,7 +262,9 @@ TEST(Verify, ATempWithoutMemory) {
 class Suspicious : public Verifier {
  public:
   Suspicious() : Verifier(kThorough) {}
-  bool program(const Kernel&, std::string_view step) override { return refuse("after " + std::string(step)); }
+  bool program(const Kernel&, std::string_view step) override {
+    return refuse("after " + std::string(step));
+  }
   bool kernel(const Kernel& k, const std::vector<bool>& shared) override {
     return k.stages.size() == 1 ? Verifier::kernel(k, shared) : refuse("a kernel");
   }

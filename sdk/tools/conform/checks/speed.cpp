@@ -145,8 +145,8 @@ Outcome queue_latency(Session& s) {
   uint64_t value = 0;
   const double round = best_of(kSmallRounds, [&] {
     ++value;
-    return queues.submit_code(queue, async_write(buffer, 0, bytes.data(), kSmall), {}, {fence, value}) ==
-               TENON_OK &&
+    return queues.submit_code(queue, async_write(buffer, 0, bytes.data(), kSmall), {},
+                              {fence, value}) == TENON_OK &&
            queues.wait_code(fence, value, kPatienceNs) == TENON_OK;
   });
   if (round < 0) return skipped("its queues do not work, as group D tells");

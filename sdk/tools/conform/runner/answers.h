@@ -1,6 +1,6 @@
 // What the process of a check tells the runner: lines through a pipe. Each begins with a token that
-// the runner made for this process, so that what a plugin writes there is no answer. What is kept of
-// them is bounded, however much is written.
+// the runner made for this process, so that what a plugin writes there is no answer. What is kept
+// of them is bounded, however much is written.
 #pragma once
 #include <optional>
 #include <string>

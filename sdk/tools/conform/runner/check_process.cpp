@@ -94,8 +94,8 @@ struct Pipe {
 };
 
 Error no_process(int number) {
-  return {"T0112", fmt::format("no process for a check can be started: {}", ::strerror(number)),
-          {}};
+  return {
+      "T0112", fmt::format("no process for a check can be started: {}", ::strerror(number)), {}};
 }
 
 void dont_wait(int descriptor) {
@@ -126,8 +126,7 @@ Result<std::unique_ptr<CheckProcess>> CheckProcess::start(
     const std::vector<std::string>& examples) {
   std::string token = make_token();
   Pipe secret, answer, output;
-  if (token.empty() || !secret.open() || !answer.open() || !output.open())
-    return no_process(errno);
+  if (token.empty() || !secret.open() || !answer.open() || !output.open()) return no_process(errno);
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_adddup2(&actions, secret.ends[0], 0);
@@ -158,8 +157,7 @@ Result<std::unique_ptr<CheckProcess>> CheckProcess::start(
   }
   swap_group(0, made->process_);
   // An older system has no such descriptor: the end is looked for now and then.
-  made->process_descriptor_ =
-      static_cast<int>(::syscall(SYS_pidfd_open, made->process_, 0u));
+  made->process_descriptor_ = static_cast<int>(::syscall(SYS_pidfd_open, made->process_, 0u));
   made->answer_ = answer.take(0);
   made->output_end_ = output.take(0);
   dont_wait(made->answer_);

@@ -1,6 +1,6 @@
-// The process of one check, as the runner sees it. What the plugin does in there is bounded here: it
-// ends when the process does, whoever else holds its pipes, or when it is told to; what it started
-// ends with it; what it writes costs the runner no memory.
+// The process of one check, as the runner sees it. What the plugin does in there is bounded here:
+// it ends when the process does, whoever else holds its pipes, or when it is told to; what it
+// started ends with it; what it writes costs the runner no memory.
 #pragma once
 #include <poll.h>
 #include <sys/types.h>

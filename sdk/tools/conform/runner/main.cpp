@@ -102,7 +102,8 @@ bool is_kernel_set(const tenon::host::Manifest& manifest) {
   return provides("kernels") && !provides("device");
 }
 
-// What to say when a pattern chooses no check, so that a slip of the pen leaves nothing out in silence.
+// What to say when a pattern chooses no check, so that a slip of the pen leaves nothing out in
+// silence.
 Error each_filter_chooses(const RunOptions& options) {
   for (const std::string& filter : options.filters) {
     RunOptions one = options;
@@ -111,16 +112,18 @@ Error each_filter_chooses(const RunOptions& options) {
     one.level = highest_level();
     const std::vector<Selected> beyond = select_checks(one);
     if (beyond.empty()) {
-      return {"T0008",
-              fmt::format("no check and no requirement matches {}; `tenon conform --list` names them.",
-                          quoted(filter)),
-              {}};
+      return {
+          "T0008",
+          fmt::format("no check and no requirement matches {}; `tenon conform --list` names them.",
+                      quoted(filter)),
+          {}};
     }
     int lowest = highest_level();
     for (const Selected& selected : beyond) lowest = std::min(lowest, selected.group->level);
     return {"T0008",
-            fmt::format("{} matches checks of level {} and higher alone, and --level {} leaves them out.",
-                        quoted(filter), lowest, options.level),
+            fmt::format(
+                "{} matches checks of level {} and higher alone, and --level {} leaves them out.",
+                quoted(filter), lowest, options.level),
             {}};
   }
   return {};
@@ -130,7 +133,7 @@ int list(const Options& options) {
   if (Error none = each_filter_chooses(options.run); none.failed()) return usage_error(none.text());
   const std::vector<Selected> checks = select_checks(options.run);
   const Error error = options.json.empty() ? write_to("-", list_text(checks))
-                                               : write_to(options.json, list_json(checks));
+                                           : write_to(options.json, list_json(checks));
   return error.failed() ? plain_error(error.text()) : kConforms;
 }
 
@@ -190,26 +193,33 @@ int main(int argc, char** argv) {
   Options options;
   options.run.level = highest_level();
   options.run.jobs = std::max(1u, std::thread::hardware_concurrency());
-  CLI::App app("Checks a plugin against the requirements of spec/plugin.md (share/doc/Tenon, docs/spec).", "tenon conform");
+  CLI::App app(
+      "Checks a plugin against the requirements of spec/plugin.md (share/doc/Tenon, docs/spec).",
+      "tenon conform");
   app.get_formatter()->column_width(26);
   app.add_option("PATH", options.path, "manifest, library or folder of one plugin")->type_name("");
-  app.add_option("--level", options.run.level, "this level, and no more: 1 loads, 2 memory, 3 compute, 4 asynchronous")
+  app.add_option("--level", options.run.level,
+                 "this level, and no more: 1 loads, 2 memory, 3 compute, 4 asynchronous")
       ->check(CLI::Range(1, kWholeLevels).description(""))
       ->type_name("N");
-  app.add_option("--filter", options.run.filters, "only checks whose names or requirements match one: 'C.copy-*', 'R-D1?,R-C2'")
+  app.add_option("--filter", options.run.filters,
+                 "only checks whose names or requirements match one: 'C.copy-*', 'R-D1?,R-C2'")
       ->type_name("GLOB,...")
       ->delimiter(',')
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_flag("--list", options.list, "list the checks that the other options choose; as JSON with --json -");
-  app.add_option("--json", options.json, "write the results as JSON, to standard output for -")->type_name("FILE");
+  app.add_flag("--list", options.list,
+               "list the checks that the other options choose; as JSON with --json -");
+  app.add_option("--json", options.json, "write the results as JSON, to standard output for -")
+      ->type_name("FILE");
   app.add_option("--junit", options.junit, "write the results for a CI system")->type_name("FILE");
   app.add_option("--html", options.html, "write the results as one page")->type_name("FILE");
   app.add_option("--badge", options.badge, "write the level as an SVG picture")->type_name("FILE");
   app.add_option("--known", options.known, "known failures, lines of GLOB REASON")
       ->type_name("FILE");
-  app.add_option("--example", options.run.examples,
-                 "a file of a frontend's format, or a model that a kernel set is for; may be repeated")
+  app.add_option(
+         "--example", options.run.examples,
+         "a file of a frontend's format, or a model that a kernel set is for; may be repeated")
       ->type_name("FILE");
   app.add_option("--jobs", options.run.jobs, "checks at once")
       ->check(CLI::Range(1u, 256u).description(""))
@@ -218,7 +228,9 @@ int main(int argc, char** argv) {
                  "seconds that one check may take (30 to 300)")
       ->check(CLI::Range(0.001, 1e6).description(""))
       ->check([](const std::string& text) {
-        return std::isfinite(std::strtod(text.c_str(), nullptr)) ? "" : text + " is no number of seconds";
+        return std::isfinite(std::strtod(text.c_str(), nullptr))
+                   ? ""
+                   : text + " is no number of seconds";
       })
       ->type_name("S");
   app.add_flag("-v,--verbose", options.verbose, "print what passes too");

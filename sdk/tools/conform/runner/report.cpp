@@ -41,8 +41,8 @@ std::string line_of(const Finding& f) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   if (f.stale()) text = "listed as a known failure (" + f.known + "), and it passes";
   if (!f.known.empty() && !f.stale()) text += " (known: " + f.known + ")";
-  std::string line = fmt::format("{:<12} {} {}{}{}\n", word_of(f), f.check->requirement,
-                                 name_of(f), text.empty() ? "" : ": ", text);
+  std::string line = fmt::format("{:<12} {} {}{}{}\n", word_of(f), f.check->requirement, name_of(f),
+                                 text.empty() ? "" : ": ", text);
   if (f.counts())
     line += fmt::format("{:<12} {}\n", "", requirement_sentence(f.check->requirement));
   return line;
@@ -189,13 +189,12 @@ std::vector<std::string> needs_of(const RunRecord& record) {
       break;
     }
     const Verdict verdict = f->outcome.verdict;
-    lines.push_back(fmt::format(
-        "level {} needs {} ({}), which {}{}{}", record.reached.level + 1, name_of(*f),
-        f->check->requirement,
-        verdict == Verdict::kFail   ? "fails"
-        : verdict == Verdict::kSkip ? "was skipped"
-                                    : "is not offered",
-        f->outcome.text.empty() ? "" : ": ", f->outcome.text));
+    lines.push_back(fmt::format("level {} needs {} ({}), which {}{}{}", record.reached.level + 1,
+                                name_of(*f), f->check->requirement,
+                                verdict == Verdict::kFail   ? "fails"
+                                : verdict == Verdict::kSkip ? "was skipped"
+                                                            : "is not offered",
+                                f->outcome.text.empty() ? "" : ": ", f->outcome.text));
   }
   if (!record.reached.why.empty() && (record.reached.level < 2 || record.level_given))
     lines.push_back(record.reached.why);
@@ -246,8 +245,9 @@ std::string needs_html(const RunRecord& record) {
 
 // When, where, and of which devices.
 std::string facts_html(const RunRecord& record) {
-  std::string rows = fmt::format("<tr><td>Date</td><td>{}</td></tr><tr><td>Machine</td><td>{}</td></tr>",
-                                 escaped(record.date), escaped(record.machine));
+  std::string rows =
+      fmt::format("<tr><td>Date</td><td>{}</td></tr><tr><td>Machine</td><td>{}</td></tr>",
+                  escaped(record.date), escaped(record.machine));
   for (const std::string& device : devices_of(record))
     rows += fmt::format("<tr><td>Device</td><td>{}</td></tr>", escaped(device.substr(7)));
   return rows;
@@ -256,7 +256,8 @@ std::string facts_html(const RunRecord& record) {
 std::string legend_html() {
   return "<h2>What the words mean</h2>\n<table>"
          "<tr><td>level 1</td><td>The plugin loads: groups A and B hold.</td></tr>"
-         "<tr><td>level 2</td><td>Its device memory works, or what else it offers: C and I, G, or F of "
+         "<tr><td>level 2</td><td>Its device memory works, or what else it offers: C and I, G, or "
+         "F of "
          "a kernel set.</td></tr>"
          "<tr><td>level 3</td><td>The device computes: E and F.</td></tr>"
          "<tr><td>level 4</td><td>It works asynchronously and survives faults: D and J.</td></tr>"
@@ -264,7 +265,8 @@ std::string legend_html() {
          "<tr><td>skip</td><td>It could not be tried here, for the reason beside it.</td></tr>"
          "<tr><td>not offered</td><td>The plugin has no such interface or slot, which is no "
          "fault.</td></tr>"
-         "<tr><td>known, stale</td><td>A failure on the list of known ones, or one of that list that "
+         "<tr><td>known, stale</td><td>A failure on the list of known ones, or one of that list "
+         "that "
          "passes.</td></tr>"
          "<tr><td>told</td><td>A figure that is never judged.</td></tr></table>\n";
 }
@@ -396,8 +398,8 @@ std::string html_report(const RunRecord& record) {
       "sha256</td><td><code>{7}</code></td></tr><tr><td>Manifest, "
       "sha256</td><td><code>{8}</code></td></tr><tr><td>Checks, "
       "sha256</td><td><code>{9}</code></td></tr></table>\n",
-      escaped(m.name), escaped(m.version), badge(record), escaped(sums(record)),
-      TENON_VERSION, TENON_ABI_MAJOR, TENON_ABI_MINOR,
+      escaped(m.name), escaped(m.version), badge(record), escaped(sums(record)), TENON_VERSION,
+      TENON_ABI_MAJOR, TENON_ABI_MINOR,
       record.library_sha256.empty() ? "unknown" : record.library_sha256, manifest_digest(record),
       checks_digest(), needs_html(record), facts_html(record));
   text += legend_html();
@@ -412,7 +414,8 @@ std::string html_report(const RunRecord& record) {
     if (rows.empty()) continue;
     text += fmt::format(
         "<h2>{} "
-        "{}</h2>\n<table><tr><th>Requirement</th><th></th><th>Check</th><th>Result</th><th></th></tr>\n{}</"
+        "{}</h2>\n<table><tr><th>Requirement</th><th></th><th>Check</th><th>Result</th><th></th></"
+        "tr>\n{}</"
         "table>\n",
         group.letter, group.title, rows);
   }

@@ -26,9 +26,9 @@ struct Counts {
 };
 Counts count(const RunRecord& record);
 
-// Failures, stale known failures and skips with their reasons, then one line of sums, the level, what
-// kept the next one from being reached, and what of this one could not be checked. verbose: every
-// check.
+// Failures, stale known failures and skips with their reasons, then one line of sums, the level,
+// what kept the next one from being reached, and what of this one could not be checked. verbose:
+// every check.
 std::string text_report(const RunRecord& record, bool verbose);
 std::string json_report(const RunRecord& record);
 std::string junit_report(const RunRecord& record);

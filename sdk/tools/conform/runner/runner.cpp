@@ -60,11 +60,10 @@ void wait_for_one(std::vector<Running>& running) {
 
 // Starts it, where the machine has a process for it now or when one of the others has ended.
 Error start(Finding& finding, const Subject& subject, const RunOptions& options,
-             std::vector<Running>& running) {
+            std::vector<Running>& running) {
   for (;;) {
-    Result<std::unique_ptr<CheckProcess>> process =
-        CheckProcess::start(subject.manifest_path, full_name(*finding.group, *finding.check),
-                            options.examples);
+    Result<std::unique_ptr<CheckProcess>> process = CheckProcess::start(
+        subject.manifest_path, full_name(*finding.group, *finding.check), options.examples);
     if (process.ok()) {
       Running run;
       run.finding = &finding;
@@ -108,8 +107,8 @@ void attribute_refusals(std::vector<Finding>& findings, const std::string& plugi
     if (finding.outcome.verdict != Verdict::kFail) continue;
     // As the checks' fixtures say it when a handle is null, which B.handles is about.
     if (nulls != nullptr && text.find("gives OK and no ") != std::string::npos) {
-      finding.outcome = skipped(fmt::format("a handle is null, as {} tells",
-                                            full_name(*nulls->group, *nulls->check)));
+      finding.outcome = skipped(
+          fmt::format("a handle is null, as {} tells", full_name(*nulls->group, *nulls->check)));
       continue;
     }
     if (std::string_view(finding.check->requirement) == "R-B30") nulls = &finding;
@@ -123,8 +122,10 @@ void attribute_refusals(std::vector<Finding>& findings, const std::string& plugi
 }
 
 bool matches(const std::vector<std::string>& filters, const Group& group, const Check& check) {
-  return filters.empty() || std::any_of(filters.begin(), filters.end(), [&](const std::string& filter) {
-           return glob_match(filter, full_name(group, check)) || glob_match(filter, check.requirement);
+  return filters.empty() ||
+         std::any_of(filters.begin(), filters.end(), [&](const std::string& filter) {
+           return glob_match(filter, full_name(group, check)) ||
+                  glob_match(filter, check.requirement);
          });
 }
 
@@ -176,10 +177,10 @@ Result<std::vector<KnownFailure>> read_known_failures(const std::string& path) {
     if (line.empty() || line[0] == '#') continue;
     const size_t blank = line.find_first_of(" \t");
     if (blank == std::string_view::npos) {
-      return Error{"T0004",
-                     fmt::format("{} in {} gives no reason: write GLOB REASON", quoted(line),
-                                 quoted(path)),
-                     {}};
+      return Error{
+          "T0004",
+          fmt::format("{} in {} gives no reason: write GLOB REASON", quoted(line), quoted(path)),
+          {}};
     }
     known.push_back({std::string(line.substr(0, blank)), std::string(trim(line.substr(blank)))});
   }

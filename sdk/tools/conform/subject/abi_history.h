@@ -1,5 +1,6 @@
 // The layouts that the ABI had: the size of every interface's table under each that
-// sdk/tenon/abi/CHANGELOG.md names, oldest first. Written by tests/abi/history.py, which a test compares.
+// sdk/tenon/abi/CHANGELOG.md names, oldest first. Written by tests/abi/history.py, which a test
+// compares.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -49,7 +49,7 @@ Outcome leaves_nothing(int rounds, std::string_view what, const std::function<Ou
   }
   const auto count = static_cast<uint64_t>(rounds);
   // By how much it grew in the part in which it grew least.
-  const auto least = [&](uint64_t Holdings::*field) {
+  const auto least = [&](uint64_t Holdings::* field) {
     uint64_t out = UINT64_MAX;
     for (int part = 1; part < kParts; ++part)
       out = std::min(out, grown(seen[part - 1].*field, seen[part].*field));

@@ -10,7 +10,8 @@
 
 namespace tenon::conform {
 
-// Whether the runner is compiled with the thread sanitizer, which keeps threads and maps of its own.
+// Whether the runner is compiled with the thread sanitizer, which keeps threads and maps of its
+// own.
 #if defined(__has_feature)
 inline constexpr bool kThreadSanitizer = __has_feature(thread_sanitizer);
 #else

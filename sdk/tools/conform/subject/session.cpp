@@ -60,8 +60,9 @@ std::string_view view(tenon_str_t text) {
 
 std::string code_text(tenon_code_t code) {
   // A number that base.h does not have is said as such, with its bytes.
-  return code <= TENON_DEVICE_LOST ? fmt::format("{} ({})", code_name(code), code)
-                                 : fmt::format("{} ({:#x}), which is no code of base.h", code, code);
+  return code <= TENON_DEVICE_LOST
+             ? fmt::format("{} ({})", code_name(code), code)
+             : fmt::format("{} ({:#x}), which is no code of base.h", code, code);
 }
 
 // What a process apart tells the one that waits for it. Memory, since a pipe is something that a
@@ -160,8 +161,8 @@ const void* Session::table(std::string_view id, size_t optional_slots) {
 }
 
 Outcome Session::apart(const std::function<Outcome()>& what, End end) {
-  void* memory = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                        -1, 0);
+  void* memory =
+      ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return skipped("no memory for a process apart");
   auto* shared = new (memory) Shared{};
   const pid_t child = ::fork();
@@ -182,8 +183,9 @@ Outcome Session::apart(const std::function<Outcome()>& what, End end) {
   }
   Outcome outcome = {shared->verdict, shared->text};
   const bool answered = shared->answered;
-  const std::string last =
-      shared->step[0] == '\0' ? "" : fmt::format(" while {}", static_cast<const char*>(shared->step));
+  const std::string last = shared->step[0] == '\0'
+                               ? ""
+                               : fmt::format(" while {}", static_cast<const char*>(shared->step));
   ::munmap(memory, sizeof(Shared));
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
     return failed("no answer within {} s{}", kApartSeconds, last);

@@ -69,9 +69,9 @@ class Session {
 
   // How a process apart ends: at once, or as programs do, with handlers and static destructors.
   enum class End { kAtOnce, kAsPrograms };
-  // Runs `what` in a fork of this process, and gives its outcome, text included; a failure, with the
-  // last step, when the process dies or gives no answer within kApartSeconds. For what can be done once per process,
-  // and for what may end one.
+  // Runs `what` in a fork of this process, and gives its outcome, text included; a failure, with
+  // the last step, when the process dies or gives no answer within kApartSeconds. For what can be
+  // done once per process, and for what may end one.
   Outcome apart(const std::function<Outcome()>& what, End end = End::kAtOnce);
 
  private:
@@ -97,7 +97,8 @@ constexpr uint32_t kTableBytesMax = 1u << 16;
 constexpr uint64_t kInterfacesMax = 64;
 constexpr uint32_t kLastCode = TENON_DEVICE_LOST;  // no code is larger
 
-// Passes when the plugin's record and its list of interfaces can be walked; skips where they make no sense, which B.sizes tells.
+// Passes when the plugin's record and its list of interfaces can be walked; skips where they make
+// no sense, which B.sizes tells.
 Outcome walkable(Session& s);
 
 }  // namespace tenon::conform

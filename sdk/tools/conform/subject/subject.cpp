@@ -30,9 +30,9 @@ std::vector<std::string> manifests_of(const std::string& folder) {
 Result<std::string> only_one(const std::vector<std::string>& paths, const std::string& folder) {
   if (paths.size() == 1) return paths.front();
   return Error{"P0103",
-                 fmt::format("{} *{} lies in {}{}", paths.empty() ? "no" : "more than one", kSuffix,
-                             quoted(folder), paths.empty() ? "" : ": name it"),
-                 {}};
+               fmt::format("{} *{} lies in {}{}", paths.empty() ? "no" : "more than one", kSuffix,
+                           quoted(folder), paths.empty() ? "" : ": name it"),
+               {}};
 }
 
 Result<Subject> read_subject(std::string path) {

@@ -10,9 +10,9 @@ namespace tenon::conform {
 struct Subject {
   std::string manifest_path;  // absolute
   std::string manifest_text;  // empty when it cannot be read
-  Error manifest_error;   // why the host would not take it
+  Error manifest_error;       // why the host would not take it
   host::Manifest manifest;    // as far as it could be read
-  Error library_error;    // why there is no library
+  Error library_error;        // why there is no library
   std::string library_path;   // absolute, without links; empty when there is none
 };
 

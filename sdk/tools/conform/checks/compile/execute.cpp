@@ -53,7 +53,8 @@ Outcome needs_of_large(Session& s) {
   for (const Symbols& symbols : large) {
     Needs needs;
     s.step(fmt::format("needs for {}", fmt::join(symbols, ", ")));
-    const tenon_code_t code = needs_code(l.fixture, l.compiled.executable, *l.part, symbols, &needs);
+    const tenon_code_t code =
+        needs_code(l.fixture, l.compiled.executable, *l.part, symbols, &needs);
     if (code == TENON_RESOURCE_EXHAUSTED) {
       CONFORM_EXPECT(heard_failure().any, "needs for symbols [{}] gives {} without a reason",
                      fmt::join(symbols, ", "), code_text(code));

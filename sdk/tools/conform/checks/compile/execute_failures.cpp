@@ -106,7 +106,8 @@ Outcome wrong_needs(Session& s) {
   Needs needs;
   for (const Symbols& symbols : {Symbols{5}, Symbols{}, Symbols{5, 3, 7}}) {
     s.step(fmt::format("needs with {} symbols of 2", symbols.size()));
-    const tenon_code_t code = needs_code(l.fixture, l.compiled.executable, *l.part, symbols, &needs);
+    const tenon_code_t code =
+        needs_code(l.fixture, l.compiled.executable, *l.part, symbols, &needs);
     CONFORM_EXPECT(code == TENON_INVALID_ARGUMENT, "needs with {} symbols of 2 gives {}",
                    symbols.size(), code_text(code));
     CONFORM_EXPECT(heard_failure().any, "needs with {} symbols of 2 fails without a reason",

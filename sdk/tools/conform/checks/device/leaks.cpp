@@ -32,13 +32,13 @@ Outcome free_gives_back(Session& s) {
   CONFORM_TRY(device.open());
   for (const uint64_t size : {uint64_t{0}, uint64_t{1000}, uint64_t{1} << 20}) {
     s.step(fmt::format("allocating and freeing {} bytes", size));
-    CONFORM_TRY(leaves_nothing(
-        kRounds, fmt::format("buffers of {} bytes were allocated and freed", size),
-        [&]() -> Outcome {
-          tenon_buffer_t* buffer = nullptr;
-          CONFORM_TRY(device.alloc(size, &buffer));
-          return device.free(buffer);
-        }));
+    CONFORM_TRY(leaves_nothing(kRounds,
+                               fmt::format("buffers of {} bytes were allocated and freed", size),
+                               [&]() -> Outcome {
+                                 tenon_buffer_t* buffer = nullptr;
+                                 CONFORM_TRY(device.alloc(size, &buffer));
+                                 return device.free(buffer);
+                               }));
   }
   return device.close();
 }

@@ -101,7 +101,8 @@ struct Kernel {
   }
 };
 
-Outcome create(KernelFixture& fixture, const KernelCall& call, const std::string& what, Kernel* out) {
+Outcome create(KernelFixture& fixture, const KernelCall& call, const std::string& what,
+               Kernel* out) {
   fixture.session().step("making a kernel for " + what);
   forget_failure();
   const tenon_code_t code =

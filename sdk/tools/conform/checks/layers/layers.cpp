@@ -572,7 +572,8 @@ Outcome layer_threads(Session& s) {
         problems[t] = "fence_query fails";
     }
   };
-  // A layer may make calls of its own besides those it is asked for: as many as it makes for one thread after the other.
+  // A layer may make calls of its own besides those it is asked for: as many as it makes for one
+  // thread after the other.
   s.step("calling through the layer from one thread");
   below->calls = 0;
   for (unsigned t = 0; t < kThreads; ++t) rounds(t);
@@ -589,7 +590,8 @@ Outcome layer_threads(Session& s) {
                          (attached.queue.fence_query != nullptr);
   CONFORM_EXPECT(alone >= slots * kThreads * kRounds, "{} calls from one thread become {} below",
                  slots * kThreads * kRounds, alone);
-  CONFORM_EXPECT(below->calls == alone, "{} calls from several threads become {} below, and {} from one",
+  CONFORM_EXPECT(below->calls == alone,
+                 "{} calls from several threads become {} below, and {} from one",
                  slots * kThreads * kRounds, below->calls.load(), alone);
   return pass();
 }

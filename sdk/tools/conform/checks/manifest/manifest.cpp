@@ -42,8 +42,7 @@ Outcome manifest_json(Session& s) {
   const std::string& code = subject.manifest_error.code;
   CONFORM_EXPECT(
       !subject.manifest_text.empty() && code != "P0201" && code != "P0202" && code != "P0203", "{}",
-      subject.manifest_text.empty() ? "it is empty or too large"
-                                    : subject.manifest_error.message);
+      subject.manifest_text.empty() ? "it is empty or too large" : subject.manifest_error.message);
   const std::string twice = repeated_key(subject.manifest_text);
   CONFORM_EXPECT(twice.empty(), "the key {} is given twice in one object", quoted(twice));
   return pass();
@@ -111,8 +110,7 @@ Outcome library_place(Session& s) {
 
 Outcome trusted_files(Session& s) {
   const Subject& subject = s.subject();
-  std::vector<std::string> paths = {subject.manifest_path,
-                                    folder_of(subject.manifest_path)};
+  std::vector<std::string> paths = {subject.manifest_path, folder_of(subject.manifest_path)};
   if (!subject.library_path.empty())
     paths.insert(paths.end(), {subject.library_path, folder_of(subject.library_path)});
   for (const std::string& path : paths) {

@@ -129,8 +129,7 @@ Outcome op_meanings(Session& s) {
     for (const Example& example : examples_of(plugin.host, op)) {
       if (example.has_regions) continue;
       for (tenon_dtype_t dtype = TENON_PRED; dtype < TENON_DTYPE_COUNT; ++dtype) {
-        s.step(fmt::format("evaluating {} in {}", printable(example.text, 300),
-                           dtype_name(dtype)));
+        s.step(fmt::format("evaluating {} in {}", printable(example.text, 300), dtype_name(dtype)));
         const bool own = !example.operands.empty() && example.operands[0].dtype == dtype;
         if (own) CONFORM_TRY(meanings_agree(plugin.host, example, dtype, Values::kOwn, &calls));
         CONFORM_TRY(meanings_agree(plugin.host, example, dtype, Values::kTame, &calls));
@@ -255,8 +254,7 @@ std::vector<std::pair<std::string, Call>> fold_inputs(const HostTables& host, co
       if (width == 0 || changed.dtype >= TENON_C64) continue;
       unsigned char element[8] = {};
       const auto narrow = static_cast<float>(value);
-      const uint16_t half =
-          changed.dtype == TENON_F16 ? f16_from(narrow) : bf16_from(narrow);
+      const uint16_t half = changed.dtype == TENON_F16 ? f16_from(narrow) : bf16_from(narrow);
       const auto integer = static_cast<int64_t>(value);
       if (changed.dtype == TENON_F64)
         std::memcpy(element, &value, 8);

@@ -412,8 +412,11 @@ Outcome pass_declared(Session& s) {
 // "line 3 is `A`, and `B` was declared", of two graphs as text.
 std::string first_difference(std::string_view got, std::string_view declared) {
   for (size_t line = 1; !got.empty() || !declared.empty(); ++line) {
-    const std::string_view a = got.substr(0, got.find('\n')), b = declared.substr(0, declared.find('\n'));
-    if (a != b) return fmt::format("line {} is {}, and {} was declared", line, quoted(printable(a, 400)), quoted(printable(b, 400)));
+    const std::string_view a = got.substr(0, got.find('\n')),
+                           b = declared.substr(0, declared.find('\n'));
+    if (a != b)
+      return fmt::format("line {} is {}, and {} was declared", line, quoted(printable(a, 400)),
+                         quoted(printable(b, 400)));
     got.remove_prefix(std::min(got.size(), a.size() + 1));
     declared.remove_prefix(std::min(declared.size(), b.size() + 1));
   }
@@ -435,7 +438,8 @@ Outcome pass_example(Session& s) {
                    problem);
     CONFORM_EXPECT(same_structure(plugin.host, before.get(), after.get()),
                    "{} does not turn its before into its after: {}", name_of(*def),
-                   first_difference(write_graph(plugin.host, before.get()), write_graph(plugin.host, after.get())));
+                   first_difference(write_graph(plugin.host, before.get()),
+                                    write_graph(plugin.host, after.get())));
   }
   return pass();
 }
@@ -455,7 +459,8 @@ bool count_rewrites(const HostTables& host, const tenon_pass_def_t& def, tenon_g
                                &sink) != TENON_OK)
     return *why = last_failure(host).text, false;
   const auto json = nlohmann::json::parse(stats, nullptr, false);
-  if (!json.is_object() || !json.contains("passes")) return *why = "the host tells no counts", false;
+  if (!json.is_object() || !json.contains("passes"))
+    return *why = "the host tells no counts", false;
   for (const auto& pass : json["passes"]) {
     if (!pass.is_object() || !pass.contains("statistics")) continue;
     for (const auto& [name, count] : pass["statistics"].items())
@@ -493,9 +498,10 @@ Outcome pass_rewrites(Session& s) {
       if (applied[name] <= 0) never.push_back(name_of(*def) + "'s " + name);
     }
   }
-  CONFORM_EXPECT(never.empty(),
-                 "never applied in its example, which may have several outputs and needs one more: {}",
-                 join_names(never, 20));
+  CONFORM_EXPECT(
+      never.empty(),
+      "never applied in its example, which may have several outputs and needs one more: {}",
+      join_names(never, 20));
   return rewrites == 0 ? not_offered("a rewrite that starts from an op of a name") : pass();
 }
 
@@ -558,7 +564,7 @@ Outcome pass_same(Session& s) {
     std::string why;
     if (!read_graph(plugin.host, std::string(view(def->before)), &once, &failure)) continue;
     GraphRef source = clone_graph(plugin.host, once.get());
-    if (!run_pass(plugin.host, *def, once.get(), &why)) continue;  // G.pass-example tells
+    if (!run_pass(plugin.host, *def, once.get(), &why)) continue;    // G.pass-example tells
     plugin.host.graph->freeze(plugin.host.graph->self, once.get());  // all threads read it
     s.step("running " + name_of(*def) + " in several threads");
     std::vector<std::vector<GraphRef>> graphs(kThreads);

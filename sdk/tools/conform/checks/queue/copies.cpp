@@ -17,12 +17,13 @@ using Clock = std::chrono::steady_clock;
 // ---------------------------------------------------------------------------------------------
 
 // What is expected in the buffers goes on from queue to queue.
-Outcome directions_of(Session& s, OpenQueues& d, const QueueFixture& b, tenon_queue_t* queue, Bytes& first,
-                      Bytes& second, uint64_t& value) {
+Outcome directions_of(Session& s, OpenQueues& d, const QueueFixture& b, tenon_queue_t* queue,
+                      Bytes& first, Bytes& second, uint64_t& value) {
   const Bytes& source = d.keep(pattern_bytes(kFixtureBytes, 5 + static_cast<uint32_t>(value)));
   for (size_t size : {1, 3, 8, 31, 64, 100, 1000}) {
     s.step(fmt::format("copies of {} bytes on a queue", size));
-    const size_t to = (size * 29) % (kFixtureBytes - size), from = (size * 13) % (kFixtureBytes - size);
+    const size_t to = (size * 29) % (kFixtureBytes - size),
+                 from = (size * 13) % (kFixtureBytes - size);
     Bytes &got = d.keep(Bytes(size + 2, 0x5a)), got_expected = got;
     CONFORM_TRY(
         d.submit(queue, async_write(b.buffer, to, source.data() + 1, size), kNoPoint, kNoPoint));
@@ -32,8 +33,8 @@ Outcome directions_of(Session& s, OpenQueues& d, const QueueFixture& b, tenon_qu
     std::copy_n(first.begin() + static_cast<ptrdiff_t>(to), size,
                 second.begin() + static_cast<ptrdiff_t>(from));
     const size_t filled = size / 4 * 4, fill_at = (size * 7) % (kFixtureBytes - size) / 8 * 8;
-    CONFORM_TRY(d.submit(queue, async_fill(b.buffer, fill_at, filled, 0x99887766, 4), kNoPoint,
-                         kNoPoint));
+    CONFORM_TRY(
+        d.submit(queue, async_fill(b.buffer, fill_at, filled, 0x99887766, 4), kNoPoint, kNoPoint));
     for (size_t i = 0; i < filled; ++i)
       first[fill_at + i] = static_cast<unsigned char>(0x99887766u >> 8 * (i % 4));
     CONFORM_TRY(d.submit(queue, async_read(got.data() + 1, b.other, from, size), kNoPoint,
@@ -63,8 +64,8 @@ Outcome one_outside(OpenQueues& d, tenon_queue_t* queue, const tenon_copy_t& cop
   tenon_code_t code = d.submit_code(queue, copy, {}, {done, 1});
   if (code == TENON_OK) {
     code = d.wait_code(done, 1, kPatienceNs);
-    CONFORM_EXPECT(code == TENON_OUT_OF_RANGE, "{} is submitted, and a wait for its signal gives {}",
-                   what, code_text(code));
+    CONFORM_EXPECT(code == TENON_OUT_OF_RANGE,
+                   "{} is submitted, and a wait for its signal gives {}", what, code_text(code));
     // The failure is told once more, and to nobody else.
     (void)d.memory().api().sync(d.memory().api().self, d.memory().device());
     return d.destroy(done);
@@ -77,13 +78,14 @@ Outcome one_outside(OpenQueues& d, tenon_queue_t* queue, const tenon_copy_t& cop
 Outcome outside(Session& s, OpenQueues& d) {
   constexpr uint64_t kSize = kFixtureBytes;
   const std::pair<uint64_t, uint64_t> ranges[] = {
-      {kSize, 1},      {0, kSize + 1},      {kSize - 1, 2},      {kSize + 1, 0},           {1, kSize},
+      {kSize, 1},      {0, kSize + 1},      {kSize - 1, 2},      {kSize + 1, 0},        {1, kSize},
       {UINT64_MAX, 1}, {8, UINT64_MAX - 7}, {UINT64_MAX - 7, 8}, {128, UINT64_MAX - 64}};
   QueueFixture b;
   CONFORM_TRY(make_fixture(d, &b));
   Bytes& host = d.keep(Bytes(2 * kSize, 0x5a));
   for (const auto& [offset, length] : ranges) {
-    const std::string range = fmt::format("{} bytes at {} of a buffer of {}", length, offset, kSize);
+    const std::string range =
+        fmt::format("{} bytes at {} of a buffer of {}", length, offset, kSize);
     for (tenon_queue_t* queue : {b.first, b.second}) {
       s.step("copying " + range + " on a queue");
       CONFORM_TRY(one_outside(d, queue, async_write(b.buffer, offset, host.data(), length),
@@ -94,12 +96,14 @@ Outcome outside(Session& s, OpenQueues& d) {
                               "copying to another buffer " + range));
       CONFORM_TRY(one_outside(d, queue, async_between(b.other, offset, b.buffer, 0, length),
                               "copying from another buffer to " + range));
-      CONFORM_TRY(one_outside(d, queue, async_fill(b.buffer, offset, length, 1, 1),
-                              "filling " + range));
+      CONFORM_TRY(
+          one_outside(d, queue, async_fill(b.buffer, offset, length, 1, 1), "filling " + range));
     }
   }
-  CONFORM_TRY(same_bytes(host, Bytes(2 * kSize, 0x5a), "host memory of copies that leave a buffer"));
-  CONFORM_TRY(d.memory().holds(b.buffer, pattern_bytes(kSize, 1), "a buffer that copies would leave"));
+  CONFORM_TRY(
+      same_bytes(host, Bytes(2 * kSize, 0x5a), "host memory of copies that leave a buffer"));
+  CONFORM_TRY(
+      d.memory().holds(b.buffer, pattern_bytes(kSize, 1), "a buffer that copies would leave"));
   return d.memory().holds(b.other, pattern_bytes(kSize, 2), "the other buffer of such copies");
 }
 
@@ -125,14 +129,16 @@ Outcome host_memory(Session& s, OpenQueues& d) {
   QueueFixture b;
   CONFORM_TRY(make_fixture(d, &b));
   const Bytes late = pattern_bytes(kFixtureBytes, 6);
-  Bytes &source = d.keep(pattern_bytes(kFixtureBytes, 7)), &got = d.keep(Bytes(kFixtureBytes, 0x33));
+  Bytes &source = d.keep(pattern_bytes(kFixtureBytes, 7)),
+        &got = d.keep(Bytes(kFixtureBytes, 0x33));
   s.step("host memory of copies that wait");
   CONFORM_TRY(d.submit(b.first, async_write(b.buffer, 0, source.data(), kFixtureBytes), {b.gate, 1},
                        {b.done, 1}));
   CONFORM_TRY(d.submit(b.first, async_read(got.data(), b.buffer, 0, kFixtureBytes), {b.gate, 2},
                        {b.done, 2}));
   pause_a_while();
-  std::copy(late.begin(), late.end(), source.begin());  // what stands there when the wait is reached
+  std::copy(late.begin(), late.end(),
+            source.begin());  // what stands there when the wait is reached
   CONFORM_TRY(same_bytes(got, Bytes(kFixtureBytes, 0x33), "the target of a copy that waits"));
   CONFORM_TRY(d.signal(b.gate, 1));
   CONFORM_TRY(d.reaches(b.done, 1, "a copy to the device"));
@@ -250,7 +256,8 @@ Outcome mapped(Session& s, OpenQueues& d) {
                          {b.done, value}));
     CONFORM_TRY(d.reaches(b.done, value, "work on a mapped buffer"));
     const auto* seen = static_cast<const unsigned char*>(address);
-    CONFORM_TRY(same_bytes(Bytes(seen, seen + kFixtureBytes), bytes, "a mapped buffer after a wait"));
+    CONFORM_TRY(
+        same_bytes(Bytes(seen, seen + kFixtureBytes), bytes, "a mapped buffer after a wait"));
   }
   return pass();
 }
@@ -300,22 +307,23 @@ Outcome failing_submit(Session& s, OpenQueues& d) {
     CONFORM_EXPECT(synced == TENON_OK, "sync after a refused copy gives {}", code_text(synced));
   }
   CONFORM_TRY(same_bytes(host, Bytes(64, 0x5a), "host memory of refused copies"));
-  CONFORM_TRY(
-      d.memory().holds(b.buffer, pattern_bytes(kFixtureBytes, 1), "a buffer, after refused copies"));
+  CONFORM_TRY(d.memory().holds(b.buffer, pattern_bytes(kFixtureBytes, 1),
+                               "a buffer, after refused copies"));
   return refused == 0 ? skipped("it refuses no copy at its submission") : pass();
 }
 
 // How work is made to fail: a copy beyond the end of a buffer, where the device finds that when the
 // work runs; else the variable by which the device fails on purpose.
 struct Failing {
-  std::string variable;  // empty: by its range
+  std::string variable;          // empty: by its range
   tenon_code_t code = TENON_OK;  // that it has to give; OK: any but that
 
   bool is(tenon_code_t got) const { return code == TENON_OK ? got != TENON_OK : got == code; }
 };
 
 constexpr std::string_view kNoFailure =
-    "it finds copies that leave a buffer at their submission, and its manifest names no variable of "
+    "it finds copies that leave a buffer at their submission, and its manifest names no variable "
+    "of "
     "its own that ends in _FAULTS: no work of it can be made to fail";
 
 // To be asked for while nothing is in flight. Skipped where no work can be made to fail.
@@ -343,7 +351,8 @@ Outcome submit_failing(OpenQueues& d, const QueueFixture& b, const Failing& how,
     return d.submit(b.first, async_between(b.other, kFixtureBytes - 8, b.buffer, 0, 16), wait,
                     signal);
   ::setenv(how.variable.c_str(), fmt::format("copy={}", number).c_str(), 1);
-  return d.submit(b.first, async_between(b.other, kFixtureBytes - 16, b.buffer, 0, 16), wait, signal);
+  return d.submit(b.first, async_between(b.other, kFixtureBytes - 16, b.buffer, 0, 16), wait,
+                  signal);
 }
 
 Outcome failed_work(Session& s, OpenQueues& d) {
@@ -359,10 +368,10 @@ Outcome failed_work(Session& s, OpenQueues& d) {
   CONFORM_TRY(d.stays_below(b.done, 1, "work that waits before it fails"));
   CONFORM_TRY(d.signal(b.gate, 1));
   const tenon_code_t first = d.wait_code(b.done, 2, kPatienceNs);
-  CONFORM_EXPECT(how.is(first), "a wait for the signal of a copy that {} gives {}",
-                 how.variable.empty() ? "leaves a buffer"
-                                      : fmt::format("{} makes fail", how.variable),
-                 code_text(first));
+  CONFORM_EXPECT(
+      how.is(first), "a wait for the signal of a copy that {} gives {}",
+      how.variable.empty() ? "leaves a buffer" : fmt::format("{} makes fail", how.variable),
+      code_text(first));
   CONFORM_EXPECT(heard_failure().any && heard_failure().code == first,
                  "a wait for the signal of failed work gives {} without a reason",
                  code_text(first));
@@ -429,8 +438,10 @@ Outcome waits_for_failed(Session& s, OpenQueues& d) {
   const tenon_code_t code = d.wait_code(last, 1, kPatienceNs);
   const tenon_code_t first = d.wait_code(b.done, 1, kPatienceNs);
   CONFORM_EXPECT(how.is(first), "the signal of failed work gives {}", code_text(first));
-  CONFORM_EXPECT(code == first, "work that waits for failed work gives {} through its signal, and "
-                 "that work gave {}", code_text(code), code_text(first));
+  CONFORM_EXPECT(code == first,
+                 "work that waits for failed work gives {} through its signal, and "
+                 "that work gave {}",
+                 code_text(code), code_text(first));
   (void)d.memory().api().sync(d.memory().api().self, d.memory().device());
   CONFORM_TRY(d.memory().holds(b.other, pattern_bytes(kFixtureBytes, 2),
                                "a buffer that work behind a failed wait names"));
@@ -440,10 +451,11 @@ Outcome waits_for_failed(Session& s, OpenQueues& d) {
   CONFORM_TRY(
       d.submit(b.second, async_fill(b.other, 0, kFixtureBytes, 4, 1), {b.done, 1}, {behind, 1}));
   const tenon_code_t late = d.wait_code(behind, 1, kPatienceNs);
-  CONFORM_EXPECT(late == first,
-                 "work submitted behind work that has failed before gives {} through its signal, and "
-                 "that work gave {}",
-                 code_text(late), code_text(first));
+  CONFORM_EXPECT(
+      late == first,
+      "work submitted behind work that has failed before gives {} through its signal, and "
+      "that work gave {}",
+      code_text(late), code_text(first));
   (void)d.memory().api().sync(d.memory().api().self, d.memory().device());
   CONFORM_TRY(d.memory().holds(b.other, pattern_bytes(kFixtureBytes, 2),
                                "a buffer that work behind work that has failed before names"));
@@ -463,8 +475,7 @@ Outcome sync_tells(Session& s, OpenQueues& d) {
   s.step("sync after failed work");
   CONFORM_TRY(submit_failing(d, b, how, 1, kNoPoint, {b.done, 1}));
   const tenon_code_t code = d.memory().api().sync(d.memory().api().self, d.memory().device());
-  CONFORM_EXPECT(how.is(code), "sync after work that failed gives {}",
-                 code_text(code));
+  CONFORM_EXPECT(how.is(code), "sync after work that failed gives {}", code_text(code));
   const tenon_code_t again = d.memory().api().sync(d.memory().api().self, d.memory().device());
   CONFORM_EXPECT(again == TENON_OK, "a second sync after failed work gives {}", code_text(again));
   return pass();

@@ -16,7 +16,8 @@ using Clock = std::chrono::steady_clock;
 // ---------------------------------------------------------------------------------------------
 
 // Work that waits for `fences`, all reached but one.
-Outcome waits_for(OpenQueues& d, const QueueFixture& b, size_t fences, size_t last, uint64_t round) {
+Outcome waits_for(OpenQueues& d, const QueueFixture& b, size_t fences, size_t last,
+                  uint64_t round) {
   std::vector<tenon_fence_point_t> points;
   for (size_t i = 0; i < fences; ++i) {
     tenon_fence_t* fence = nullptr;
@@ -127,7 +128,8 @@ Outcome queues_apart(Session& s, OpenQueues& d) {
   std::vector<tenon_queue_t*> more(3);
   for (tenon_queue_t*& queue : more) CONFORM_TRY(d.queue(&queue));
   CONFORM_TRY(d.submit(b.first, async_fill(b.buffer, 0, 8, 1, 1), {b.gate, 3}, {b.done, 9}));
-  // It has begun to wait before what it waits for comes, also where the machine has much else to do.
+  // It has begun to wait before what it waits for comes, also where the machine has much else to
+  // do.
   CONFORM_TRY(d.stays_below(b.done, 9, "work that waits"));
   for (uint64_t i = 0; i < 3; ++i) {
     CONFORM_TRY(d.submit(more[i], async_fill(b.buffer, 64 * (i + 1), 8, 1, 1), {b.gate, i},

@@ -280,8 +280,8 @@ Outcome devices_apart(Session& s) {
   CONFORM_TRY(make_fixture(*first, &a));
   CONFORM_TRY(make_fixture(*second, &b));
   s.step("work on two devices");
-  CONFORM_TRY(
-      first->submit(a.first, async_fill(a.buffer, 0, kFixtureBytes, 1, 1), {a.gate, 1}, {a.done, 1}));
+  CONFORM_TRY(first->submit(a.first, async_fill(a.buffer, 0, kFixtureBytes, 1, 1), {a.gate, 1},
+                            {a.done, 1}));
   CONFORM_TRY(
       second->submit(b.first, async_fill(b.buffer, 0, kFixtureBytes, 2, 1), kNoPoint, {b.done, 1}));
   CONFORM_TRY(second->reaches(b.done, 1, "work of device 1 while work of device 0 waits"));
