@@ -141,8 +141,7 @@ Result<tenon_kernel_candidate_t> query(const Adapter& adapter, tenon_str_t targe
   return candidate;
 }
 
-// ---- Executable
-// -------------------------------------------------------------------------------------------------
+// ---- Executable ----
 
 // Device memory of the adapter's own: constants and the kernels' workspace.
 class OwnBuffer {
@@ -398,8 +397,7 @@ class KernelProgram {
   std::mutex mutex_;
 };
 
-// ---- The table
-// ----------------------------------------------------------------------------------------------------
+// ---- The table ----
 
 const Adapter& of(void* self) {
   return *static_cast<const Adapter*>(self);

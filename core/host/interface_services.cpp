@@ -20,8 +20,7 @@ std::span<const std::byte> bytes_of(const void* data, uint64_t size) {
   return {static_cast<const std::byte*>(data), data == nullptr ? 0 : size};
 }
 
-// ---- Threads
-// -----------------------------------------------------------------------------------------------
+// ---- Threads ----
 
 tenon_code_t threads_parallel(void*, tenon_range_fn_t fn, void* context, int64_t n, int64_t grain) {
   return guarded([&] { return parallel(fn, context, n, grain); });
@@ -32,8 +31,7 @@ uint32_t threads_count(void*) {
 constexpr tenon_host_threads_t kThreads = {sizeof(kThreads), nullptr, threads_parallel,
                                            threads_count};
 
-// ---- Cache
-// -------------------------------------------------------------------------------------------------
+// ---- Cache ----
 
 bool is_kind(std::string_view kind) {
   if (kind.empty() || kind.size() > 32) return false;
@@ -104,8 +102,7 @@ tenon_code_t cache_scratch_path(void*, tenon_str_t name, const tenon_sink_t* out
 constexpr tenon_host_cache_t kCache = {sizeof(kCache), nullptr, cache_get, cache_put,
                                        cache_scratch_path};
 
-// ---- Files
-// -------------------------------------------------------------------------------------------------
+// ---- Files ----
 
 void give_mapped(std::shared_ptr<const MappedRegion> region, tenon_blob_t** out_blob) {
   *out_blob = ir::blob_mapped(std::move(region)).detach()->abi();
@@ -143,8 +140,7 @@ tenon_code_t files_write(void*, tenon_str_t path, const void* data, uint64_t siz
 constexpr tenon_host_files_t kFiles = {sizeof(kFiles), nullptr, files_map, files_map_beneath,
                                        files_write};
 
-// ---- Memory
-// ------------------------------------------------------------------------------------------------
+// ---- Memory ----
 
 tenon_code_t count_memory(void*, uint64_t bytes, tenon_str_t what) {
   return guarded([&] { return memory_reserve(bytes, printable(from_abi_str(what))); });

@@ -31,8 +31,7 @@ OpSet* op_set() {
   return g_op_set;
 }
 
-// ---- Arena
-// ---------------------------------------------------------------------------------------------
+// ---- Arena ----
 
 void* Arena::allocate(size_t bytes, size_t alignment) {
   const uintptr_t at = (reinterpret_cast<uintptr_t>(cursor_) + alignment - 1) & ~(alignment - 1);
@@ -53,8 +52,7 @@ void* Arena::allocate(size_t bytes, size_t alignment) {
   return reinterpret_cast<void*>(at);
 }
 
-// ---- Lifetime
-// ------------------------------------------------------------------------------------------
+// ---- Lifetime ----
 
 Ref<Graph> Graph::create(std::string_view name) {
   Graph* g = new Graph();
@@ -79,8 +77,7 @@ void Graph::freeze() {
   frozen_ = true;
 }
 
-// ---- Reading
-// -------------------------------------------------------------------------------------------
+// ---- Reading ----
 
 std::string_view Graph::op_name(Node n) const {
   return sym_text(nodes_[n].op);
@@ -232,8 +229,7 @@ std::string Graph::type_text(const tenon_type_t& type) const {
   return out + ']';
 }
 
-// ---- Views
-// ---------------------------------------------------------------------------------------------
+// ---- Views ----
 
 namespace {
 Status no_such(std::string_view what, uint64_t index, uint64_t limit) {
@@ -319,8 +315,7 @@ Status Graph::view_dim(Dim dim, tenon_dim_view_t* out) const {
   return {};
 }
 
-// ---- Locations
-// -----------------------------------------------------------------------------------------
+// ---- Locations ----
 
 Result<Loc> Graph::make_loc(std::span<const Origin> origins) {
   TENON_RETURN_IF_ERROR(mutable_or_fail());
@@ -376,8 +371,7 @@ std::string Graph::loc_text(Loc loc) const {
   return out.empty() ? "unknown location" : out;
 }
 
-// ---- Attributes
-// ----------------------------------------------------------------------------------------
+// ---- Attributes ----
 
 int64_t attr_i64(const tenon_attr_t* attr, int64_t fallback) {
   if (attr == nullptr || (attr->kind != TENON_ATTR_I64 && attr->kind != TENON_ATTR_DTYPE))

@@ -36,8 +36,7 @@ Status Graph::mutable_or_fail() const {
                quoted(name_));
 }
 
-// ---- Types and attributes
-// ------------------------------------------------------------------------------
+// ---- Types and attributes ----
 
 Status Graph::check_type(const tenon_type_t& type) const {
   if (type.kind == TENON_KIND_TOKEN) {
@@ -176,8 +175,7 @@ void Graph::count_symbols_of(Node n, int delta) {
   for (const tenon_attr_t& a : attrs(n)) count_symbols(a, delta);
 }
 
-// ---- Uses and order
-// ------------------------------------------------------------------------------------
+// ---- Uses and order ----
 
 uint32_t Graph::add_use(Value v, Use use) {
   std::vector<Use>& uses = values_[v].uses;
@@ -245,8 +243,7 @@ Status Graph::check_place(Place place) const {
   return {};
 }
 
-// ---- Building
-// ------------------------------------------------------------------------------------------
+// ---- Building ----
 
 Result<Value> Graph::add_argument(Region r, const tenon_type_t& type, std::string_view name,
                                   Loc loc) {
@@ -644,8 +641,7 @@ Status Graph::set_operand(Node n, uint32_t index, Value v) {
   return {};
 }
 
-// ---- Erasing and moving
-// --------------------------------------------------------------------------------
+// ---- Erasing and moving ----
 
 void Graph::drop_region(Region r) {
   RegionData& d = regions_[r];
@@ -724,8 +720,7 @@ Status Graph::move(Node n, Node before) {
   return {};
 }
 
-// ---- Dims and symbols
-// ----------------------------------------------------------------------------------
+// ---- Dims and symbols ----
 
 Result<Dim> Graph::make_dim(uint32_t op, Dim a, Dim b) {
   return frozen_ ? dims_.find(op, a, b) : dims_.make(op, a, b);

@@ -86,8 +86,7 @@ Status allocate_outputs(Call& call) {
   return {};
 }
 
-// ---- By reference
-// --------------------------------------------------------------------------------
+// ---- By reference ----
 
 tenon_code_t alloc_output(void* host, uint32_t i, const int64_t* dims, uint32_t rank) {
   return guarded([&]() -> Status {
@@ -130,8 +129,7 @@ Status by_reference(Call& call) {
   return from_abi(code, fmt::format("the reference of {}", from_abi_str(call.def->name)));
 }
 
-// ---- By decomposition, and whole bodies
-// ----------------------------------------------------------
+// ---- By decomposition, and whole bodies ----
 
 // Evaluates the nodes of a region one after another; keeps what they made until the end.
 class Body {

@@ -33,8 +33,7 @@ std::string kind_name(uint32_t kind) {
   return kind < std::size(kNames) ? kNames[kind] : "unknown kind";
 }
 
-// ---- Known values
-// --------------------------------------------------------------------------------------
+// ---- Known values ----
 
 using Known = std::optional<std::vector<Dim>>;
 
@@ -247,8 +246,7 @@ Known known(Graph& graph, Value value, KnownCache* cache, int depth) {
   return out;
 }
 
-// ---- Schema
-// --------------------------------------------------------------------------------------------
+// ---- Schema ----
 
 Status check_operands(const Graph& graph, const tenon_op_def_t& def,
                       std::span<const Value> operands) {

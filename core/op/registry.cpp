@@ -156,8 +156,7 @@ std::vector<const OpRecord*> Registry::all_records() {
   return records();
 }
 
-// ---- Declarations
-// --------------------------------------------------------------------------------------
+// ---- Declarations ----
 
 namespace {
 

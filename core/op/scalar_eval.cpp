@@ -48,8 +48,7 @@ struct Lanes {
   int64_t i[kBlock];
 };
 
-// ---- One element
-// ---------------------------------------------------------------------------------
+// ---- One element ----
 
 template <class T>
 T load(const std::byte* p) {
@@ -182,8 +181,7 @@ void store_int(tenon_dtype_t type, std::byte* p, int64_t x) {
   }
 }
 
-// ---- Instructions
-// --------------------------------------------------------------------------------
+// ---- Instructions ----
 
 // exp(-x) would overflow before the result is 0.
 double logistic(double x) {
@@ -412,8 +410,7 @@ void bitcast(Lanes& x, tenon_dtype_t to, int64_t n) {
   x.type = x.stored = to;
 }
 
-// ---- The machine
-// ---------------------------------------------------------------------------------
+// ---- The machine ----
 
 // Walks an array in row-major order of the common dims.
 struct Cursor {
@@ -656,8 +653,7 @@ Status run_scalar(const tenon_op_def_t& def, std::span<const tenon_attr_t> attrs
   return Machine(def, attrs, inputs, outputs).run();
 }
 
-// ---- One element at a time
-// -----------------------------------------------------------------------
+// ---- One element at a time ----
 
 double scalar_round(tenon_dtype_t type, double x) {
   return round_to(type, x);

@@ -53,8 +53,7 @@ struct LateOutputs {
 
 }  // namespace
 
-// ---- State
-// --------------------------------------------------------------------------------------------------
+// ---- State ----
 
 Runner::Runner(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {
   for (uint32_t d = 0; d < plan_->devices.size(); ++d) {

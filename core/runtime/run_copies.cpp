@@ -48,8 +48,7 @@ Status Runner::take_host(uint64_t size_bytes, bool zeroed, std::shared_ptr<std::
   return {};
 }
 
-// ---- A run
-// --------------------------------------------------------------------------------------------------
+// ---- A run ----
 
 Status Runner::copy_to_device(uint32_t slot, uint32_t device_index) {
   SlotState& slot_state = slots_[slot];

@@ -17,8 +17,7 @@
 namespace tenon::runtime {
 namespace {
 
-// ---- A toy device: host memory, an executable that adds all inputs of i32
-// ------------------------------------------
+// ---- A toy device: host memory, an executable that adds all inputs of i32 ----
 
 struct Toy {
   bool hidden = false;  // the host cannot touch its memory
@@ -251,8 +250,7 @@ tenon_code_t toy_fence_wait(void* self, tenon_fence_t* fence, uint64_t value, ui
   return reinterpret_cast<ToyFence*>(fence)->wait(value, timeout_ns);
 }
 
-// ---- A graph of three arguments, enough of the table for Shapes
-// ----------------------------------------------------
+// ---- A graph of three arguments, enough of the table for Shapes ----
 
 struct Fixture : testing::Test {
   Toy toy;

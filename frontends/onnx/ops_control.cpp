@@ -8,8 +8,7 @@
 
 namespace tenon::onnx {
 
-// ---- Regions
-// -------------------------------------------------------------------------------------
+// ---- Regions ----
 
 // What the body needs from around has to stand before the node, not inside of it.
 void Importer::materialise(const GraphProto& graph, const Scope& scope) {
@@ -100,8 +99,7 @@ bool Importer::fill_body(const GraphProto& graph, const BindBody& bind, const Fi
   return true;
 }
 
-// ---- What an importer asks
-// -------------------------------------------------------------------------
+// ---- What an importer asks ----
 
 const GraphProto* NodeContext::body_of(std::string_view name) {
   const AttributeProto* attribute = typed(name, kAttrGraph, "a graph");

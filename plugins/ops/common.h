@@ -42,8 +42,7 @@ inline Axes list_or(std::span<const int64_t> list, size_t count, int64_t otherwi
   return list.empty() ? Axes(count, otherwise) : Axes(list.begin(), list.end());
 }
 
-// ---- Decompositions
-// ------------------------------------------------------------------------------
+// ---- Decompositions ----
 
 inline bool is_narrow(tenon_dtype_t dtype) {
   return dtype == TENON_F16 || dtype == TENON_BF16;
@@ -96,8 +95,7 @@ inline Value activate(Builder& b, Value x, std::string_view activation) {
   return activation == "none" || activation.empty() ? x : b.build(activation, {x});
 }
 
-// ---- Inference
-// -----------------------------------------------------------------------------------
+// ---- Inference ----
 
 // Whether an accumulation over operand 0 may be kept in `acc`: a number of the same kind.
 inline Status require_acc(const InferQuery& q, std::string_view label) {
@@ -155,8 +153,7 @@ inline int64_t upper_bound(Dim d) {
   return high;
 }
 
-// ---- Shape arithmetic
-// ----------------------------------------------------------------------------
+// ---- Shape arithmetic ----
 
 // An operand whose elements are known as dims, with its constant shape.
 struct Known {

@@ -161,8 +161,7 @@ inline DimRange range_of(Dim d) {
   return {std::max<int64_t>(view.lo, 0), view.hi};
 }
 
-// ---- References
-// ----------------------------------------------------------------------------------
+// ---- References ----
 
 using Arrays = std::vector<tenon_array_t>;
 

@@ -39,8 +39,7 @@ const tenon_host_registry_t& registry() {
   return *table;
 }
 
-// ---- Loading
-// --------------------------------------------------------------------------------------------------------
+// ---- Loading ----
 
 Status Interpreter::load(const ArtifactView& artifact, std::span<tenon_blob_t* const> constants,
                          std::unique_ptr<Interpreter>* out) {
@@ -125,8 +124,7 @@ void Interpreter::find_last_uses() {
   }
 }
 
-// ---- Sizes
-// ----------------------------------------------------------------------------------------------------------
+// ---- Sizes ----
 
 std::vector<int64_t> Interpreter::symbol_values(tenon_symbols_t symbols) const {
   std::vector<int64_t> values(whole_.symbol_limit, 0);
@@ -208,8 +206,7 @@ Status Interpreter::needs(tenon_symbols_t symbols, tenon_needs_t* out) const {
   return {};
 }
 
-// ---- Running
-// ----------------------------------------------------------------------------------------------------------
+// ---- Running ----
 
 struct Interpreter::Values {
   explicit Values(uint32_t count) : arrays(count), shapes(count), owned(count, false) {}

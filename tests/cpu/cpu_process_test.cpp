@@ -16,8 +16,7 @@
 
 namespace {
 
-// ---- The child
-// -------------------------------------------------------------------------------------------------
+// ---- The child ----
 
 bool mapped(const char* name) {
   FILE* maps = fopen("/proc/self/maps", "r");
@@ -80,8 +79,7 @@ int child(const char* device) {
   return 0;
 }
 
-// ---- The parent
-// ------------------------------------------------------------------------------------------------
+// ---- The parent ----
 
 struct Outcome {
   int status = -1;

@@ -75,8 +75,7 @@ tenon_copy_t copy_of(uint32_t direction, uint64_t length) {
   return c;
 }
 
-// ---- Mutants
-// --------------------------------------------------------------------------------------------------
+// ---- Mutants ----
 
 // Asks a device everything once, also for what it has to refuse.
 void exercise(const tenon_device_api_t& d) {
@@ -209,8 +208,7 @@ INSTANTIATE_TEST_SUITE_P(All, Mutants,
                          }),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// ---- A device made here, with queues and a compiler
-// --------------------------------------------------------------
+// ---- A device made here, with queues and a compiler ----
 
 struct Fence {
   uint64_t value = 0;
@@ -458,8 +456,7 @@ TEST_F(ValidationTest, RightUseIsSilent) {
   expect({});
 }
 
-// ---- What a caller does wrong
-// ------------------------------------------------------------------------------------
+// ---- What a caller does wrong ----
 
 TEST_F(ValidationTest, HandlesThatAreNone) {
   open();
@@ -651,8 +648,7 @@ TEST_F(ValidationTest, WrongCalls) {
   expect({"R-M01"});
 }
 
-// ---- What the plugin does wrong
-// -------------------------------------------------------------------------------
+// ---- What the plugin does wrong ----
 
 TEST_F(ValidationTest, Objects) {
   b_.wrong = "null_device";

@@ -35,8 +35,7 @@ const std::vector<const op::OpRecord*>& ops() {
   return all;
 }
 
-// ---- Arrays
-// --------------------------------------------------------------------------------------
+// ---- Arrays ----
 
 std::vector<double> numbers(const tenon_array_t& a) {
   std::vector<double> out;
@@ -132,8 +131,7 @@ std::string difference(const tenon_array_t& got, const tenon_array_t& wanted, do
   return {};
 }
 
-// ---- Expressions
-// ---------------------------------------------------------------------------------
+// ---- Expressions ----
 
 struct Built {
   ir::Expression expression;
@@ -221,8 +219,7 @@ void check_values(std::string_view text, double factor) {
   }
 }
 
-// ---- The tests
-// -----------------------------------------------------------------------------------
+// ---- The tests ----
 
 // Ops that nothing can be computed of: a token has no data, and a custom call no meaning but its
 // plugin's.

@@ -18,8 +18,7 @@
 namespace tenon {
 namespace {
 
-// ---- Reading examples
-// ----------------------------------------------------------------------------
+// ---- Reading examples ----
 
 // Complex numbers are looked at as their parts.
 tenon_dtype_t part_of(tenon_dtype_t dtype) {
@@ -148,8 +147,7 @@ bool has_regions(std::string_view text) {
   return text.find(" regions {") != std::string_view::npos;
 }
 
-// ---- Building and running
-// ------------------------------------------------------------------------
+// ---- Building and running ----
 
 const tenon_host_registry_t& registry() {
   return *context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID);

@@ -29,8 +29,7 @@ struct Routed {
   const void* next;
 };
 
-// ---- One slot: through the layer, or past it
-// ---------------------------------------------------------------
+// ---- One slot: through the layer, or past it ----
 
 template <auto Member>
 struct Slot;
@@ -51,8 +50,7 @@ struct Slot<Member> {
   }
 };
 
-// ---- The interfaces and their slots
-// ------------------------------------------------------------------------
+// ---- The interfaces and their slots ----
 
 struct LayeredInterface {
   std::string_view id;

@@ -39,8 +39,7 @@ TEST(ParseLayers, Malformed) {
   }
 }
 
-// ---- Routing
-// -------------------------------------------------------------------------------------------------
+// ---- Routing ----
 
 // A device whose every slot tells that it was called with its own self, and what came before.
 struct Log {

@@ -69,8 +69,7 @@ int64_t floor_mod(int64_t a, int64_t b) {
   return r < 0 ? r + b : r;
 }
 
-// ---- Polynomials -------------------------------------------------------------------------------
-
+// ---- Polynomials ----
 DimTable::MaybePoly DimTable::add(const DimPoly& a, const DimPoly& b, int64_t scale) {
   DimPoly out;
   int64_t c;
@@ -171,8 +170,7 @@ DimTable::MaybePoly DimTable::divide_exactly(const DimPoly& p, const DimPoly& d)
   return {};
 }
 
-// ---- Interning ---------------------------------------------------------------------------------
-
+// ---- Interning ----
 DimPoly DimTable::poly_of(Dim dim) const {
   if (dim >= 0) return DimPoly{dim, {}};
   return entries_[static_cast<size_t>(~dim)].poly;
@@ -277,8 +275,7 @@ Result<Dim> DimTable::constant(int64_t value) {
   return intern(DimPoly{value, {}});
 }
 
-// ---- Making
-// --------------------------------------------------------------------------------------
+// ---- Making ----
 
 Result<DimPoly> DimTable::make_poly(uint32_t op, const DimPoly& a, const DimPoly& b) {
   MaybePoly out;
@@ -322,8 +319,7 @@ Result<Dim> DimTable::find(uint32_t op, Dim a, Dim b) const {
   return const_cast<DimTable*>(this)->make(op, a, b);
 }
 
-// ---- Symbols -----------------------------------------------------------------------------------
-
+// ---- Symbols ----
 std::string DimTable::unique_name(std::string_view wanted) const {
   std::string name(wanted.empty() ? std::string_view("d") : wanted);
   if (!wanted.empty() && !symbol_by_name_.contains(name)) return name;
@@ -391,8 +387,7 @@ std::optional<Symbol> DimTable::symbol_find(std::string_view name) const {
   return it == symbol_by_name_.end() ? std::nullopt : std::optional<Symbol>(it->second);
 }
 
-// ---- Import ------------------------------------------------------------------------------------
-
+// ---- Import ----
 Result<Dim> DimTable::import(const DimTable& from, Dim dim, std::span<const Dim> symbol_map) {
   if (dim >= 0) return dim;
   const DimPoly source = from.poly_of(dim);
@@ -432,8 +427,7 @@ Result<Dim> DimTable::import(const DimTable& from, Dim dim, std::span<const Dim>
   return intern(sum);
 }
 
-// ---- Walking -----------------------------------------------------------------------------------
-
+// ---- Walking ----
 void DimTable::collect_symbols(const DimPoly& poly, std::vector<Symbol>* out) const {
   for (const DimTerm& t : poly.terms) {
     for (uint32_t a : t.atoms) {
@@ -538,8 +532,7 @@ uint64_t DimTable::structural_hash(Dim dim, std::span<const uint64_t> symbol_has
   return hash_of(poly_of(dim), symbol_hash);
 }
 
-// ---- Text --------------------------------------------------------------------------------------
-
+// ---- Text ----
 std::string DimTable::text_of_atom(uint32_t index) const {
   const Atom& atom = atoms_[index];
   switch (atom.kind) {
@@ -668,8 +661,7 @@ std::string string_text(std::string_view text) {
   return out + "\"";
 }
 
-// ---- Views -------------------------------------------------------------------------------------
-
+// ---- Views ----
 // Splits one polynomial into an operation on two smaller ones, which are interned.
 void DimTable::build_view(uint32_t index) {
   if (entries_[index].view_op != TENON_NONE) return;

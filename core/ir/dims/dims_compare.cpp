@@ -49,8 +49,7 @@ int64_t saturating_gcd(int64_t a, int64_t b) {
 
 }  // namespace
 
-// ---- Ranges and multiples ----------------------------------------------------------------------
-
+// ---- Ranges and multiples ----
 DimRange DimTable::range_of_atom(uint32_t index) const {
   const Atom& atom = atoms_[index];
   return atom.kind == AtomKind::kSymbol
@@ -186,8 +185,7 @@ int64_t DimTable::multiple_of(Dim dim) const {
   return multiple_of_poly(poly_of(dim));
 }
 
-// ---- Equalities --------------------------------------------------------------------------------
-
+// ---- Equalities ----
 bool DimTable::mentions_atom(const DimPoly& poly, uint32_t wanted) const {
   for (const DimTerm& t : poly.terms) {
     for (uint32_t a : t.atoms) {
@@ -450,8 +448,7 @@ Status DimTable::narrow(const DimPoly& poly, bool* absorbed) {
   return {};
 }
 
-// ---- Proving -----------------------------------------------------------------------------------
-
+// ---- Proving ----
 // What bounds a search for a proof.
 struct DimTable::Search {
   bool facts;   // what was asserted counts
@@ -631,8 +628,7 @@ uint32_t DimTable::compare(uint32_t rel, Dim a, Dim b) const {
   return TENON_MAYBE;
 }
 
-// ---- Asserting ---------------------------------------------------------------------------------
-
+// ---- Asserting ----
 Status DimTable::assert_fact(uint32_t rel, Dim a, Dim b) {
   if (rel > TENON_REL_DIVISIBLE || !valid(a) || !valid(b)) {
     return error(TENON_INVALID_ARGUMENT, "T0301", "{} is no relation of two dims of this graph",

@@ -55,8 +55,7 @@ int64_t coefficient_of(const DimPoly& p, const std::vector<uint32_t>& atoms) {
 
 }  // namespace
 
-// ---- Sums
-// ----------------------------------------------------------------------------------------
+// ---- Sums ----
 
 // p modulo d as short as it gets: terms that d divides leave, and mod(x, m) stands for x where d
 // divides what they differ by.
@@ -201,8 +200,7 @@ DimTable::MaybePoly DimTable::settle(DimPoly poly, bool compared) const {
   return poly;
 }
 
-// ---- floordiv
-// ------------------------------------------------------------------------------------
+// ---- floordiv ----
 
 Result<DimPoly> DimTable::make_floordiv(const DimPoly& p, const DimPoly& d) {
   if (range_of(d).hi <= 0) {
@@ -382,8 +380,7 @@ Result<DimPoly> DimTable::floordiv_of_rest(const DimPoly& rest, const DimPoly& d
   return atom_poly(AtomKind::kFloorDiv, {a, b});
 }
 
-// ---- mod
-// -----------------------------------------------------------------------------------------
+// ---- mod ----
 
 Result<DimPoly> DimTable::make_mod(const DimPoly& p, const DimPoly& d) {
   const DimRange dr = range_of(d);
@@ -432,8 +429,7 @@ Result<DimPoly> DimTable::make_mod(const DimPoly& p, const DimPoly& d) {
   return atom_poly(AtomKind::kMod, {a, b});
 }
 
-// ---- min and max
-// ---------------------------------------------------------------------------------
+// ---- min and max ----
 
 // An argument that is a min of its own, or a max where its sign turns it, gives its arguments: c *
 // min(x, y) + r is min(c*x + r, c*y + r), and a max for a negative c.

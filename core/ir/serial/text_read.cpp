@@ -151,8 +151,7 @@ class Parser {
     return {};
   }
 
-  // ---- Numbers and dims
-  // --------------------------------------------------------------------------------
+  // ---- Numbers and dims ----
 
   Result<Number> number() {
     Number n;
@@ -295,8 +294,7 @@ class Parser {
     return punct("]");
   }
 
-  // ---- Types
-  // -------------------------------------------------------------------------------------------
+  // ---- Types ----
 
   Result<TypeDraft> type() {
     const Token t = lex_.peek();
@@ -335,8 +333,7 @@ class Parser {
     return {};
   }
 
-  // ---- Symbols: `<n in [0, 4096] % 8 hint 128, m; n <= m>`
-  // -----------------------------------------------
+  // ---- Symbols: `<n in [0, 4096] % 8 hint 128, m; n <= m>` ----
 
   struct Declared {
     std::string name;
@@ -470,8 +467,7 @@ class Parser {
     return facts();
   }
 
-  // ---- Values
-  // ------------------------------------------------------------------------------------------
+  // ---- Values ----
 
   // The key of a value's name: numbers and quoted digits are not the same.
   static std::string key_of(const Token& t) {
@@ -520,8 +516,7 @@ class Parser {
     return {};
   }
 
-  // ---- Regions
-  // -----------------------------------------------------------------------------------------
+  // ---- Regions ----
 
   // `<symbols>(%a: type, ...)`, both optional for an inner region.
   Status region_header(Region r) {
@@ -619,8 +614,7 @@ class Parser {
     return at(start, g_->set_yields(0, yields, views));
   }
 
-  // ---- Statements
-  // --------------------------------------------------------------------------------------
+  // ---- Statements ----
 
   Status statement(Region r, int depth) {
     std::vector<Token> results;
@@ -748,8 +742,7 @@ class Parser {
     return g_->make_loc(origins);
   }
 
-  // ---- Constants
-  // ---------------------------------------------------------------------------------------
+  // ---- Constants ----
 
   Status constant(const std::vector<Token>& results, size_t begin) {
     lex_.take();
@@ -972,8 +965,7 @@ class Parser {
     return out;
   }
 
-  // ---- Attributes
-  // --------------------------------------------------------------------------------------
+  // ---- Attributes ----
 
   // `{name = value, ...}`. The declaration settles what an empty list and an integer mean.
   Status attributes(tenon_sym_t op, uint32_t version, AttrStore* store,

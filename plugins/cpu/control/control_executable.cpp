@@ -63,8 +63,7 @@ std::string_view relation_text(uint32_t rel) {
 
 }  // namespace
 
-// ---- Loading
-// -------------------------------------------------------------------------------------
+// ---- Loading ----
 
 Status ControlExecutable::load(tenon_device_t* device, std::string_view artifact,
                                std::span<tenon_blob_t* const> constants,
@@ -162,8 +161,7 @@ void ControlExecutable::info(tenon_executable_info_t* out) const {
   }
 }
 
-// ---- Sizes
-// ---------------------------------------------------------------------------------------
+// ---- Sizes ----
 
 Status ControlExecutable::shape_for(tenon_symbols_t symbols,
                                     std::shared_ptr<const ControlShape>& out) {
@@ -287,8 +285,7 @@ Status ControlExecutable::needs(tenon_symbols_t symbols, tenon_needs_t* needs) {
   return {};
 }
 
-// ---- Running
-// -------------------------------------------------------------------------------------
+// ---- Running ----
 
 // One execution.
 class ControlRun {

@@ -276,8 +276,7 @@ Status Faults::shutdown() {
   return {};
 }
 
-// ---- Which device, and whether this call fails
-// ---------------------------------------------------------------
+// ---- Which device, and whether this call fails ----
 
 // "sim:1": ordinals count the devices of one kind.
 Status Faults::device_name(uint32_t ordinal, std::string* out) {
@@ -330,8 +329,7 @@ Status Faults::hit(Device& device, Site site, bool waits) {
   return n == 0 ? Status() : fail_now(site, n);
 }
 
-// ---- tenon.device/1
-// ------------------------------------------------------------------------------------------
+// ---- tenon.device/1 ----
 
 tenon_code_t Faults::open(uint32_t ordinal, tenon_device_t** out) {
   auto device = std::make_shared<Device>();
@@ -380,8 +378,7 @@ tenon_code_t Faults::memory(tenon_device_t* device, uint64_t* used, uint64_t* pe
   return device_->memory(device_->self, device, used, peak);
 }
 
-// ---- tenon.queue/1
-// -------------------------------------------------------------------------------------------
+// ---- tenon.queue/1 ----
 
 tenon_code_t Faults::queue_create(tenon_device_t* device, tenon_queue_t** out) {
   const auto d = device_of(device);
@@ -479,8 +476,7 @@ tenon_code_t Faults::fence_wait(tenon_fence_t* fence, uint64_t value, uint64_t t
   return failed_by(fence, value).code();
 }
 
-// ---- tenon.compile/1
-// -----------------------------------------------------------------------------------------
+// ---- tenon.compile/1 ----
 
 tenon_code_t Faults::compile(tenon_str_t target, tenon_graph_t* graph,
                              const tenon_compile_options_t* options, tenon_artifact_t** out) {
@@ -510,8 +506,7 @@ tenon_code_t Faults::execute(tenon_executable_t* executable, const tenon_call_t*
                                 : submit(*d, call->waits, call->wait_count, call->signal, pass_on);
 }
 
-// ---- tenon.kernels/1: a kernel is an executable of one op
-// ----------------------------------------------------
+// ---- tenon.kernels/1: a kernel is an executable of one op ----
 
 tenon_code_t Faults::create(tenon_device_t* device, const tenon_kernel_call_t* call,
                             tenon_kernel_t** out) {

@@ -110,8 +110,7 @@ Status Poison::attach(LayerSubject& subject) {
   return {};
 }
 
-// ---- Filling
-// ---------------------------------------------------------------------------------------------------
+// ---- Filling ----
 
 Status Poison::fill_mapped(tenon_device_t* device, tenon_copy_t copy) const {
   void* data = nullptr;
@@ -159,8 +158,7 @@ tenon_code_t Poison::alloc(tenon_device_t* device, uint64_t size, tenon_buffer_t
   return filled.code();
 }
 
-// ---- Executables
-// -----------------------------------------------------------------------------------------------
+// ---- Executables ----
 
 std::vector<int64_t> values_of(const tenon_symbols_t& symbols) {
   return {symbols.values, symbols.values + symbols.count};
@@ -243,8 +241,7 @@ tenon_code_t Poison::execute(tenon_executable_t* executable, const tenon_call_t*
   return compile_->execute(compile_->self, executable, &call);
 }
 
-// ---- Kernels
-// ---------------------------------------------------------------------------------------------------
+// ---- Kernels ----
 
 tenon_code_t Poison::create(tenon_device_t* device, const tenon_kernel_call_t* call,
                             tenon_kernel_t** out) {

@@ -64,8 +64,7 @@ Status Segments::attach(LayerSubject& subject) {
   return {};
 }
 
-// ---- From graph to executable
-// ----------------------------------------------------------------------------------
+// ---- From graph to executable ----
 
 // In order of value index, as `load` gets them.
 std::vector<std::array<uint64_t, 2>> Segments::constants_of(tenon_graph_t* graph) const {
@@ -192,8 +191,7 @@ void Segments::executable_release(tenon_executable_t* executable) {
   compile_->executable_release(compile_->self, executable);
 }
 
-// ---- Executions
-// ------------------------------------------------------------------------------------------------
+// ---- Executions ----
 
 std::optional<Array> Segments::read(const Segment& segment, tenon_value_t value,
                                     tenon_device_t* device, const tenon_span_t& span,

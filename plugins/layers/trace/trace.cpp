@@ -65,8 +65,7 @@ class Trace {
   std::map<const void*, std::string> names_;  // of devices and what has no device in its calls
 };
 
-// ---- What a call says of itself
-// ----------------------------------------------------------------------------------
+// ---- What a call says of itself ----
 
 [[maybe_unused]] const void* handle_of() {
   return nullptr;
@@ -128,8 +127,7 @@ auto last_of(Args... args) {
   return std::get<sizeof...(args) - 1>(std::tuple(args...));
 }
 
-// ---- One slot
-// ----------------------------------------------------------------------------------------------------
+// ---- One slot ----
 
 template <size_t N>
 struct Name {

@@ -138,8 +138,7 @@ bool Validator::check_graph(std::string_view slot, tenon_graph_t* graph) {
   return true;
 }
 
-// ---- Claims and artifacts
-// ------------------------------------------------------------------------------------
+// ---- Claims and artifacts ----
 
 tenon_code_t Validator::claim(tenon_str_t target, tenon_graph_t* graph,
                               const tenon_claim_sink_t* sink) {
@@ -237,8 +236,7 @@ tenon_code_t Validator::dump(tenon_artifact_t* artifact, tenon_str_t what,
   return ask("dump", [&] { return compile_->dump(compile_->self, artifact, what, sink); });
 }
 
-// ---- Executables
-// ---------------------------------------------------------------------------------------------
+// ---- Executables ----
 
 tenon_code_t Validator::load(tenon_device_t* device, const void* bytes, uint64_t size,
                              tenon_blob_t* const* constants, uint32_t count,

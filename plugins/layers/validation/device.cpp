@@ -89,8 +89,7 @@ void Validator::attach_device(LayerSubject& subject) {
   subject.put(TENON_DEVICE_ID, &t, this);
 }
 
-// ---- What there is
-// -------------------------------------------------------------------------------------------
+// ---- What there is ----
 
 tenon_code_t Validator::count(uint32_t* out) {
   if (!need_pointer("count", out, "out_count")) return refuse("count");
@@ -182,8 +181,7 @@ tenon_code_t Validator::close(tenon_device_t* device) {
   return ask("close", [&] { return device_->close(device_->self, device); });
 }
 
-// ---- Memory
-// --------------------------------------------------------------------------------------------------
+// ---- Memory ----
 
 tenon_code_t Validator::alloc(tenon_device_t* device, uint64_t size, tenon_buffer_t** out) {
   const ObjectRef d = need("alloc", Kind::kDevice, device);

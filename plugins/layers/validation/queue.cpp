@@ -31,8 +31,7 @@ void Validator::attach_queue(LayerSubject& subject) {
   subject.put(TENON_QUEUE_ID, &t, this);
 }
 
-// ---- Work that is not over
-// ------------------------------------------------------------------------------------
+// ---- Work that is not over ----
 
 // A failed fence counts as reached: what it failed with says nothing of the work any more.
 bool Validator::in_flight(const Object& object, bool written) {
@@ -124,8 +123,7 @@ void Validator::check_unsignalled(std::string_view requirement, std::string_view
     broken(requirement, slot, cat("it failed, and its signal ", signal.value, " was made"));
 }
 
-// ---- Slots
-// ---------------------------------------------------------------------------------------------------
+// ---- Slots ----
 
 tenon_code_t Validator::queue_create(tenon_device_t* device, tenon_queue_t** out) {
   const ObjectRef d = need("queue_create", Kind::kDevice, device);

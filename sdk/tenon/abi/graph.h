@@ -141,8 +141,9 @@ typedef struct tenon_symbol_view_t {
 
 #define TENON_NO 0u
 #define TENON_YES 1u
-#define TENON_MAYBE 2u /* the optimiser takes the general path; a frontend specialises or asserts \
-                        */
+#define TENON_MAYBE                                                             \
+  2u /* the optimiser takes the general path; a frontend specialises or asserts \
+      */
 
 #define TENON_REL_EQ 0u
 #define TENON_REL_LT 1u

@@ -35,8 +35,9 @@
 #define TENON_S_ATTR \
   4u /* a: ordinal in the op's declared attributes (a number), converted likewise */
 #define TENON_S_PICK 5u /* pushes a copy of the entry a below the top */
-#define TENON_S_WORK 6u /* a: operand ordinal whose type becomes the working type; pushes nothing \
-                         */
+#define TENON_S_WORK                                                           \
+  6u /* a: operand ordinal whose type becomes the working type; pushes nothing \
+      */
 #define TENON_S_CONST_MIN 7u /* lowest finite (floats) or smallest value of the working type */
 #define TENON_S_CONST_MAX 8u /* highest finite or largest value of the working type */
 

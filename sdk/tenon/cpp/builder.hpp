@@ -20,8 +20,7 @@
 
 namespace tenon::inline sdk {
 
-// ---- Attributes --------------------------------------------------------------------------------
-
+// ---- Attributes ----
 // An attribute on its way into a node: {"dim", 1}, {"dims", {0, 1}}, {"shape", dims}, {"dtype",
 // dtype(TENON_F32)}. Borrows lists and texts until the end of the full expression; a node's own
 // list is copied first. Whole numbers become I64, floating ones F64; symbolic lists are Dims.
@@ -82,8 +81,7 @@ class Attr {
 };
 using Attrs = std::vector<Attr>;
 
-// ---- Building ----------------------------------------------------------------------------------
-
+// ---- Building ----
 // A type to give to an argument or a constant.
 struct Type {
   tenon_dtype_t dtype = TENON_DTYPE_NONE;

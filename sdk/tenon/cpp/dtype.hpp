@@ -66,8 +66,7 @@ constexpr tenon_dtype_t dtype_of(std::string_view name) {
   return TENON_DTYPE_NONE;
 }
 
-// ---- Narrow floats
-// -------------------------------------------------------------------------------
+// ---- Narrow floats ----
 
 // Rounds to a binary format with `mantissa` stored bits, nearest even, from a double: one rounding
 // only. Gives the pattern without sign; subnormals included.
@@ -113,8 +112,7 @@ inline float bf16_to(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
-// ---- One element
-// ---------------------------------------------------------------------------------
+// ---- One element ----
 
 template <class T>
 T load_as(const void* at) {

@@ -114,8 +114,7 @@ class LayerSubject {
   std::vector<bool> taken_;
 };
 
-// ---- Member functions as slots
-// -------------------------------------------------------------------
+// ---- Member functions as slots ----
 
 namespace detail {
 template <auto Function, class Signature>

@@ -11,8 +11,7 @@
 
 namespace tenon::inline sdk {
 
-// ---- Reading constants -------------------------------------------------------------------------
-
+// ---- Reading constants ----
 // The number that every element equals: a splat constant, a one-element constant, or a broadcast of
 // either.
 inline std::optional<double> splat_of(Value value) {
@@ -34,8 +33,7 @@ inline std::optional<double> splat_of(Value value) {
   return load_double(v.type.dtype, bytes.data());
 }
 
-// ---- Patterns ----------------------------------------------------------------------------------
-
+// ---- Patterns ----
 // Small objects that look at a value and may capture. Nested, they match a tree:
 //
 //     Value x, y;

@@ -91,8 +91,7 @@ void log(std::string_view component, uint32_t level, const Parts&... parts) {
   host->log(host->self, str(component), level, str(cat(parts...)));
 }
 
-// ---- C++ functions as slots of a table
-// -----------------------------------------------------------
+// ---- C++ functions as slots of a table ----
 
 namespace detail {
 template <auto Function, class Signature>

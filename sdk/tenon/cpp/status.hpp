@@ -18,8 +18,7 @@
 
 namespace tenon::inline sdk {
 
-// ---- Strings
-// -------------------------------------------------------------------------------------
+// ---- Strings ----
 
 constexpr tenon_str_t str(std::string_view text) {
   return {text.data(), text.size()};
@@ -67,8 +66,7 @@ inline std::string quoted(std::string_view text) {
   return out + (text.size() > kLimit ? "...'" : "'");
 }
 
-// ---- Status
-// --------------------------------------------------------------------------------------
+// ---- Status ----
 
 // A code. The reason, if there is one, is with the host (tenon_host_t::last_failure).
 class [[nodiscard]] Status {
@@ -101,8 +99,7 @@ Status fail(const tenon_host_t* host, tenon_code_t code, std::string_view messag
                          : Status(host->fail(host->self, code, str(message), nullptr, 0));
 }
 
-// ---- Trampolines
-// ---------------------------------------------------------------------------------
+// ---- Trampolines ----
 
 namespace detail {
 inline tenon_code_t code_of(Status status) {

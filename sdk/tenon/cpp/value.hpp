@@ -16,8 +16,7 @@
 
 namespace tenon::inline sdk {
 
-// ---- Types -------------------------------------------------------------------------------------
-
+// ---- Types ----
 // A borrowed type with its graph, so that its dims can be computed with.
 class TypeView {
  public:
@@ -79,8 +78,7 @@ class TypeView {
   tenon_type_t type_ = {};
 };
 
-// ---- Blobs -------------------------------------------------------------------------------------
-
+// ---- Blobs ----
 // Owns one reference to a blob.
 class Blob {
  public:
@@ -121,8 +119,7 @@ inline std::span<const std::byte> blob_bytes(tenon_blob_t* blob) {
   return {static_cast<const std::byte*>(data), size};
 }
 
-// ---- Values, nodes, regions --------------------------------------------------------------------
-
+// ---- Values, nodes, regions ----
 class Node;
 
 class Value {

@@ -93,8 +93,7 @@ std::string list_names(const Range& names, size_t most = 12) {
 // Whether escape sequences may be written to stderr: a terminal, NO_COLOR, CLICOLOR_FORCE.
 bool color_on_stderr();
 
-// ---- Ctrl-C
-// ----------------------------------------------------------------------------------------------
+// ---- Ctrl-C ----
 
 // From now on SIGINT calls cancel(self, 1), async-signal-safe, and ends the process with 130 after
 // a second if nothing stopped by itself.

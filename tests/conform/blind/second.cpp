@@ -22,8 +22,7 @@
 
 namespace {
 
-// ---- Devices and memory
-// ---------------------------------------------------------------------------------
+// ---- Devices and memory ----
 
 std::map<tenon_buffer_t*, uint64_t> sizes;    // of live buffers
 std::map<uint64_t, tenon_buffer_t*> by_size;  // for alloc_twice_the_same
@@ -174,8 +173,7 @@ tenon_code_t memory(void*, tenon_device_t* device, uint64_t* used, uint64_t* pea
   return code;
 }
 
-// ---- Queues and fences
-// ----------------------------------------------------------------------------------
+// ---- Queues and fences ----
 
 std::map<tenon_fence_t*, uint64_t> lasts;
 std::map<tenon_queue_t*, tenon_device_t*> device_of;
@@ -302,8 +300,7 @@ tenon_code_t fence_wait(void*, tenon_fence_t* fence, uint64_t value, uint64_t ti
   return code;
 }
 
-// ---- Compile
-// --------------------------------------------------------------------------------------------
+// ---- Compile ----
 
 struct Sink {
   const tenon_claim_sink_t* next;

@@ -33,8 +33,7 @@ namespace {
 const tenon_host_graph_t* graphs;
 tenon_device_api_t* device_mine;
 
-// ---- Devices and memory
-// ---------------------------------------------------------------------------------
+// ---- Devices and memory ----
 
 struct Q {
   int uses = 1;
@@ -374,8 +373,7 @@ tenon_code_t memory(void*, tenon_device_t* device, uint64_t* used, uint64_t* pea
   return code;
 }
 
-// ---- Queues and fences
-// ----------------------------------------------------------------------------------
+// ---- Queues and fences ----
 
 std::map<tenon_fence_t*, uint64_t> forced, initials;
 std::set<tenon_fence_t*> timed_out;
@@ -889,8 +887,7 @@ uint64_t split(const void* bytes, uint64_t size, std::string& text) {
   return size - 16 - n;
 }
 
-// ---- Compile
-// --------------------------------------------------------------------------------------------
+// ---- Compile ----
 
 struct Artifact {
   std::string facts, bytes;

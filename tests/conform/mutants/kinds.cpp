@@ -25,8 +25,7 @@ bool is(const char* name) {
   return mutant != nullptr && std::strcmp(mutant, name) == 0;
 }
 
-// ---- mutant_sum: times (a + b)
-// -------------------------------------------------------------------
+// ---- mutant_sum: times (a + b) ----
 
 constexpr uint32_t kTypes = 1u << TENON_F32 | 1u << TENON_I64;
 
@@ -197,8 +196,7 @@ void make_op() {
   if (is("elementwise_without_program")) the_op.scalar_words = 0;
 }
 
-// ---- mutant-double: mul(x, 2) becomes add(x, x)
-// --------------------------------------------------
+// ---- mutant-double: mul(x, 2) becomes add(x, x) ----
 
 bool is_two(const Value& value) {
   if (value.view().kind != TENON_VALUE_CONSTANT || value.dtype() != TENON_F32) return false;
@@ -305,8 +303,7 @@ void make_passes() {
   if (is("pass_same_name")) look_pass.name = double_pass.name;
 }
 
-// ---- .toy: "TOY1", rank, dims of one byte, floats
-// -------------------------------------------------
+// ---- .toy: "TOY1", rank, dims of one byte, floats ----
 
 std::string_view bytes_of(const tenon_source_t* source) {
   const void* data = nullptr;
@@ -444,8 +441,7 @@ tenon_frontend_api_t frontend = {
     slot<put_tensor, const tenon_tensor_t*, const tenon_sink_t*>,
     nullptr};
 
-// ---- A toolchain for texts that begin with "ok"
-// --------------------------------------------------
+// ---- A toolchain for texts that begin with "ok" ----
 
 tenon_code_t build(void*, tenon_str_t, tenon_str_t dialect, tenon_str_t text,
                    const tenon_toolchain_options_t*, const tenon_sink_t* object,

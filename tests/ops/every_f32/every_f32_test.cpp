@@ -61,8 +61,7 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-// ---- What a result may be
-// --------------------------------------------------------------------------------------
+// ---- What a result may be ----
 
 constexpr double kSlack = 1 + 0x1p-9;  // for what double precision is off
 constexpr double kRoundsToInfinity = 0x1p128 * (1 - 0x1p-25);
@@ -122,8 +121,7 @@ class Judge {
   int lowest_;
 };
 
-// ---- Generated code
-// --------------------------------------------------------------------------------------------
+// ---- Generated code ----
 
 std::vector<kg::ScalarAttr> defaults_of(const tenon_op_def_t& op) {
   std::vector<kg::ScalarAttr> out;
@@ -192,8 +190,7 @@ class Runner {
   uint32_t in_, out_;
 };
 
-// ---- Blocks
-// ----------------------------------------------------------------------------------------------------
+// ---- Blocks ----
 
 constexpr size_t kBlock = size_t{1} << 20;
 constexpr uint64_t kAll = uint64_t{1} << 32;

@@ -20,8 +20,7 @@ bool same_dims(const Dims& a, const Dims& b) {
 
 GraphMaker::GraphMaker(uint64_t seed) : random_(seed * 0x9e3779b97f4a7c15u + 0x632be59bd9b4e019u) {}
 
-// ---- Begin and end
-// ---------------------------------------------------------------------------------------------
+// ---- Begin and end ----
 
 Status GraphMaker::begin(bool symbolic) {
   TENON_TRY(Graph::create("random", &graph_));
@@ -117,8 +116,7 @@ Status GraphMaker::end(int64_t others, Generated* out) {
   return graph_api().verify(graph_api().self, out->graph.get());
 }
 
-// ---- Choices
-// ---------------------------------------------------------------------------------------------------
+// ---- Choices ----
 
 std::vector<int64_t> GraphMaker::some_of(size_t rank) {
   std::vector<int64_t> dims;
@@ -180,8 +178,7 @@ bool GraphMaker::fits(const Dims& dims) const {
   return true;
 }
 
-// ---- Values
-// ----------------------------------------------------------------------------------------------------
+// ---- Values ----
 
 Known GraphMaker::adopt(Value value, std::vector<Tensor> held) {
   Known known{value, value.dtype(), value.dims(), std::move(held), INFINITY, -INFINITY};
@@ -243,8 +240,7 @@ Known GraphMaker::like(tenon_dtype_t dtype, const Dims& dims) {
   return values_[pick(fit)];
 }
 
-// ---- Nodes
-// -----------------------------------------------------------------------------------------------------
+// ---- Nodes ----
 
 Known GraphMaker::build(std::string_view op, const std::vector<Known>& operands,
                         const std::vector<Attr>& attrs) {

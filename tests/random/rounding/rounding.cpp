@@ -104,8 +104,7 @@ Rule rule_of(const tenon_op_def_t& op) {
   return (op.traits & TENON_TRAIT_SHAPE_ONLY) != 0 ? Rule::kExact : Rule::kUnknown;
 }
 
-// ---- Elements
-// --------------------------------------------------------------------------------------------------
+// ---- Elements ----
 
 // What is computed in for this type: narrow floats are computed in f32 and rounded at the end.
 tenon_dtype_t working(tenon_dtype_t dtype) {
@@ -148,8 +147,7 @@ double largest_distance(const Tensor& t) {
              : *std::max_element(t.allowed->begin(), t.allowed->end());
 }
 
-// ---- One node
-// --------------------------------------------------------------------------------------------------
+// ---- One node ----
 
 class Allowance {
  public:

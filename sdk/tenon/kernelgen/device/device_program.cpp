@@ -12,8 +12,7 @@
 namespace tenon::kernelgen {
 namespace {
 
-// ---- Bytes
-// ------------------------------------------------------------------------------------------------
+// ---- Bytes ----
 
 constexpr uint32_t kMagic =
     0x36504454;  // "TDP6": the layout below; another layout gets another number
@@ -239,8 +238,7 @@ bool consistent(const DeviceProgram& p, std::string* why) {
   return consistent_times(p, why);
 }
 
-// ---- Building
-// ---------------------------------------------------------------------------------------------
+// ---- Building ----
 
 E product(Pool& pool, const std::vector<E>& dims) {
   E n = pool.integer(1);

@@ -11,8 +11,7 @@
 namespace tenon::kernelgen {
 namespace {
 
-// ---- Facts about stages
-// --------------------------------------------------------------------------------------
+// ---- Facts about stages ----
 
 // Rough cycles of one element, loads beyond the first included. 0: only moves data.
 struct Cost {
@@ -79,8 +78,7 @@ Cost cost_of(const Pool& p, const std::vector<E>& values) {
   return c;
 }
 
-// ---- Inlining
-// ------------------------------------------------------------------------------------------------
+// ---- Inlining ----
 
 class Inliner {
  public:
@@ -270,8 +268,7 @@ class Inliner {
   std::vector<bool> of_contraction_;          // by buffer: written by a contraction or its epilogue
 };
 
-// ---- Joining
-// -------------------------------------------------------------------------------------------------
+// ---- Joining ----
 
 struct Group {
   std::vector<size_t> stages;

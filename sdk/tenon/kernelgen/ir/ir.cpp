@@ -206,8 +206,7 @@ std::string_view name_of_op(uint16_t op) {
   }
 }
 
-// ---- Polynomials: the normal form of i64 sums and products
-// ------------------------------------------------
+// ---- Polynomials: the normal form of i64 sums and products ----
 
 namespace {
 
@@ -297,8 +296,7 @@ void divide_terms(const Poly& a, const std::vector<E>& atoms, int64_t c, Poly* q
 
 }  // namespace
 
-// ---- Pool
-// ----------------------------------------------------------------------------------------------------
+// ---- Pool ----
 
 Pool::Pool() {
   exprs_.push_back(Expr{});
@@ -1006,8 +1004,7 @@ int64_t Pool::evaluate(E e, std::span<const int64_t> ext) const {
   return size_program(*this, e).evaluate(ext);
 }
 
-// ---- Sizes as data
-// -------------------------------------------------------------------------------------------
+// ---- Sizes as data ----
 
 namespace {
 enum : int64_t { kPush = 0, kPushExtent = 1, kApply = 2 };

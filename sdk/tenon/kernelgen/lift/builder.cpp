@@ -189,8 +189,7 @@ Tensor Builder::map(DType type, std::vector<E> dims, const Body& body) {
   return t;
 }
 
-// ---- Data movement
-// -------------------------------------------------------------------------------------------
+// ---- Data movement ----
 
 Tensor Builder::broadcast(const Tensor& t, std::vector<E> dims,
                           std::span<const uint32_t> dim_of_operand) {
@@ -391,8 +390,7 @@ Tensor Builder::take(const Tensor& t, const Tensor& indices, uint32_t axis, Outs
   });
 }
 
-// ---- Reductions
-// ----------------------------------------------------------------------------------------------
+// ---- Reductions ----
 
 bool Builder::fold_parts(Fold fold, DType acc, DType out, E x, E position, Stage* s) {
   Pool& p = pool();
@@ -552,8 +550,7 @@ std::vector<Tensor> Builder::window_argmax(const Tensor& t, std::span<const Wind
   return out;
 }
 
-// ---- In order
-// ------------------------------------------------------------------------------------------------
+// ---- In order ----
 
 Tensor Builder::attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t group,
                           const std::function<E(E product, std::span<const E> place)>& score) {
@@ -718,8 +715,7 @@ std::vector<Tensor> Builder::sort(std::span<const Tensor> operands, uint32_t dim
   return out;
 }
 
-// ---- Contractions
-// --------------------------------------------------------------------------------------------
+// ---- Contractions ----
 
 static DType contract_acc(DType t) {
   if (t == TENON_F16 || t == TENON_BF16) return TENON_F32;

@@ -168,8 +168,7 @@ void Emitter::set(V var, Val v) {
   emit(depth(), n);
 }
 
-// ---- Expressions
-// ---------------------------------------------------------------------------------------------
+// ---- Expressions ----
 
 Val Emitter::eval(E e, bool as_vector) {
   if (width == 1) as_vector = false;
@@ -284,8 +283,7 @@ bool Emitter::has_data(E e) {
   return has_data_[e] = found;
 }
 
-// ---- Memory
-// --------------------------------------------------------------------------------------------------
+// ---- Memory ----
 
 uint32_t Emitter::argument(uint32_t named, bool written) {
   const uint32_t buffer = memory_of(k_, named);

@@ -51,19 +51,19 @@ enum class N : uint8_t {
   kTranspose,  // scratch[args[1] + l * args[2] + r] = memory[args[0] + r * stride + l] for r, l <
                // bits
   kWeave,      // memory[args[0] + l * n + i] = list[i] lane l, of n vectors
-  kMma,  // local `op` = sum over args[2] steps of rows x vectors: a at memory[list[r] + step *
-         // args[1]] of `space` and `ref`, b at args[0] + step * stride in scratch, or in buffer
-         // `b_buffer`; bits vectors of type x lanes
+  kMma,      // local `op` = sum over args[2] steps of rows x vectors: a at memory[list[r] + step *
+             // args[1]] of `space` and `ref`, b at args[0] + step * stride in scratch, or in buffer
+             // `b_buffer`; bits vectors of type x lanes
   kAddress,  // dst = the address of memory[args[0]] as i64
-  kTaps,  // local `op` = sum over args[2] taps: rows at the addresses scratch i64[args[0] + tap *
-          // ref + row], weights at `b_buffer`[args[3] + i64 scratch[args[1] + tap]]. full:
-          // element-wise along list[0] columns, else sums of list[0] products, weights `stride`
-          // apart; ref rows, bits vectors of type x lanes
-  kSort,  // scratch: puts `stride` keys of `type` at args[0] and what belongs to them, i64 at
-          // args[1], in order; equal keys keep theirs; room for as many at args[2] and args[3]
-  kAnyNan,   // dst = whether local `op` holds a NaN in its first args[0] columns of `ref` rows that
-             // are `bits` apart
-  kLaneId,   // dst = number of the work item in its group, i64
+  kTaps,    // local `op` = sum over args[2] taps: rows at the addresses scratch i64[args[0] + tap *
+            // ref + row], weights at `b_buffer`[args[3] + i64 scratch[args[1] + tap]]. full:
+            // element-wise along list[0] columns, else sums of list[0] products, weights `stride`
+            // apart; ref rows, bits vectors of type x lanes
+  kSort,    // scratch: puts `stride` keys of `type` at args[0] and what belongs to them, i64 at
+            // args[1], in order; equal keys keep theirs; room for as many at args[2] and args[3]
+  kAnyNan,  // dst = whether local `op` holds a NaN in its first args[0] columns of `ref` rows that
+            // are `bits` apart
+  kLaneId,  // dst = number of the work item in its group, i64
   kBarrier,  // the items of a group meet; shared memory, and if bits is 1 global memory too, is
              // seen by all afterwards
   kFence,    // stores past the caches are seen by other threads from here on, if args[0] says that

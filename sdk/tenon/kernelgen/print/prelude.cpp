@@ -177,8 +177,7 @@ std::string Prelude::expand(std::string_view text, DType t, uint32_t lanes) {
   return s;
 }
 
-// ---- Integers
-// ------------------------------------------------------------------------------------------------
+// ---- Integers ----
 
 // Division and shifts are loops over lanes: no instruction set has them as scalar.h defines them.
 std::string Prelude::integer_text(std::string_view f, DType t, uint32_t lanes) {
@@ -260,8 +259,7 @@ std::string Prelude::integer_text(std::string_view f, DType t, uint32_t lanes) {
   return "";
 }
 
-// ---- Memory
-// --------------------------------------------------------------------------------------------------
+// ---- Memory ----
 
 namespace {
 
@@ -448,8 +446,7 @@ std::string Prelude::memory_text(std::string_view f, DType t, uint32_t lanes) {
   return "";
 }
 
-// ---- One function
-// --------------------------------------------------------------------------------------------
+// ---- One function ----
 
 std::string Prelude::need(std::string_view f, DType t, uint32_t lanes) {
   const std::string name = std::string(f) + "_" + suffix(t, lanes);

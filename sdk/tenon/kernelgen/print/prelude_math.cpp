@@ -13,8 +13,7 @@ struct Function {
   std::string_view name, text;
 };
 
-// ---- Both widths
-// ---------------------------------------------------------------------------------------------
+// ---- Both widths ----
 
 constexpr Function kBoth[] = {
     {"neg", "FN $F neg_$n($F x) { return -x; }\n"},
@@ -61,8 +60,7 @@ constexpr Function kBoth[] = {
      "while (t >= y) { if (x >= t) x -= t; t *= ($F)0.5; } } return @copysign(x, a); }\n"},
 };
 
-// ---- f32
-// -----------------------------------------------------------------------------------------------------
+// ---- f32 ----
 
 constexpr Function kF32[] = {
     {"exp",
@@ -122,8 +120,7 @@ constexpr Function kF32[] = {
      "return @copysign($S(a < ($F)8388608.f, r, a), x); }\n"},
 };
 
-// ---- f64
-// -----------------------------------------------------------------------------------------------------
+// ---- f64 ----
 
 constexpr Function kF64[] = {
     {"pow2i", "FN $F pow2i_$n($I i) { return $B($F, ($I)((i + 1023) << 52)); }\n"},

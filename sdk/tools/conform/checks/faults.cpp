@@ -21,8 +21,7 @@
 namespace tenon::conform {
 namespace {
 
-// ---- Directly
-// ---------------------------------------------------------------------------------------------
+// ---- Directly ----
 
 Outcome first_device(Session& s, const tenon_device_api_t** api) {
   uint32_t count = 0;
@@ -209,8 +208,7 @@ Outcome failures_of_threads(Session& s) {
   return pass();
 }
 
-// ---- Through the layer
-// ---------------------------------------------------------------------------------------------
+// ---- Through the layer ----
 
 // The kind and what it computes with: nothing is loaded in this process.
 Outcome kind_of(Session& s, std::string* kind) {

@@ -46,8 +46,7 @@ Outcome opened(Session& s) {
              : skipped("the library does not open, as A.opens tells");
 }
 
-// ---- Variables
-// ---------------------------------------------------------------------------------------------
+// ---- Variables ----
 
 char* noted_getenv(const char* name) {
   Notes& all = notes();
@@ -83,8 +82,7 @@ std::set<std::string> settings_of_host() {
   return names;
 }
 
-// ---- Libraries
-// ---------------------------------------------------------------------------------------------
+// ---- Libraries ----
 
 // As on a machine that has none of them. The reason is one that dlerror tells.
 void* refused_dlopen(const char* name, int flags) {
@@ -105,8 +103,7 @@ Outcome load_without_libraries(Session& s, std::set<std::string>* by_query) {
   return pass();
 }
 
-// ---- Exceptions
-// ---------------------------------------------------------------------------------------------
+// ---- Exceptions ----
 
 // The n-th allocation of this thread by `new` fails; 0: none.
 thread_local uint64_t t_fails = 0;
@@ -139,8 +136,7 @@ Outcome with_failing_new(Session& s, uint64_t n) {
   return {Verdict::kPass, t_failed ? "more" : ""};
 }
 
-// ---- Memory
-// ---------------------------------------------------------------------------------------------
+// ---- Memory ----
 
 bool is_lent(const void* at) {
   Notes& all = notes();

@@ -49,8 +49,7 @@ bool sound_text(tenon_str_t text, Lines lines) {
   });
 }
 
-// ---- The query
-// ------------------------------------------------------------------------------------------------------
+// ---- The query ----
 
 Outcome query_answers(Session& s) {
   tenon_code_t code = TENON_OK;
@@ -205,8 +204,7 @@ Outcome query_keeps_output(Session& s) {
   return skipped("its query does not fail, whatever the host lacks");
 }
 
-// ---- The record and the tables
-// -----------------------------------------------------------------------------------------
+// ---- The record and the tables ----
 
 Outcome record_version(Session& s) {
   CONFORM_TRY(s.load());
@@ -358,8 +356,7 @@ Outcome reserved_fields(Session& s) {
   return pass();
 }
 
-// ---- Use
-// -----------------------------------------------------------------------------------------------------------------
+// ---- Use ----
 
 std::string bytes_of(const tenon_plugin_t& record) {
   std::string bytes(reinterpret_cast<const char*>(&record), sizeof(record));
@@ -411,8 +408,7 @@ Outcome cut_tables(Session& s) {
   return with_cut_tables(s, true);
 }
 
-// ---- Hosts of then, and of some day
-// --------------------------------------------------------------
+// ---- Hosts of then, and of some day ----
 
 // What it says and whether it works under a host of this shape.
 Outcome works_under(Session& s, const HostShape& shape, const std::string& what) {

@@ -31,8 +31,7 @@ Outcome compiled_of(CompileFixture& fixture, const std::string& text, std::uniqu
   return fixture.compile(**part, compiled);
 }
 
-// ---- Artifacts
-// ---------------------------------------------------------------------------------------------
+// ---- Artifacts ----
 
 Outcome bytes_stay(Session& s) {
   CompileFixture fixture(s);
@@ -171,8 +170,7 @@ Outcome dumps(Session& s) {
   return pass();
 }
 
-// ---- Bytes
-// ---------------------------------------------------------------------------------------------
+// ---- Bytes ----
 
 tenon_code_t fits_code(CompileFixture& fixture, tenon_str_t target, const Bytes& bytes) {
   forget_failure();

@@ -17,8 +17,7 @@
 namespace tenon::conform {
 namespace {
 
-// ---- Sizes
-// ---------------------------------------------------------------------------------------------
+// ---- Sizes ----
 
 Outcome needs_of_plain(Session& s) {
   for (const std::string& text : {pair_graph(), chain_graph(), constant_graph(100)}) {
@@ -85,8 +84,7 @@ Outcome runs_symbols(Session& s) {
   return pass();
 }
 
-// ---- Memory
-// ---------------------------------------------------------------------------------------------
+// ---- Memory ----
 
 Outcome writes_outputs(Session& s) {
   return each_taken(
@@ -171,8 +169,7 @@ Outcome aliases(Session& s) {
   return offered == 0 ? skipped("it offers no alias") : pass();
 }
 
-// ---- The same every time
-// ---------------------------------------------------------------------------------------------
+// ---- The same every time ----
 
 Outcome same_again(Session& s) {
   return each_taken(s, {chain_graph(), sum_graph()}, [](Loaded& l) {

@@ -24,8 +24,7 @@ namespace {
 
 constexpr uint32_t kDevicesMax = 64;
 
-// ---- Enumeration
-// -------------------------------------------------------------------------------------------------------
+// ---- Enumeration ----
 
 Outcome device_count(Session& s) {
   CONFORM_TRY(s.load());
@@ -157,8 +156,7 @@ Outcome beyond_the_last(Session& s) {
   return pass();
 }
 
-// ---- Opening
-// ------------------------------------------------------------------------------------------------------------
+// ---- Opening ----
 
 Outcome open_again(Session& s) {
   const tenon_device_api_t* api = nullptr;
@@ -187,8 +185,7 @@ Outcome open_twice(Session& s, OpenDevice& first) {
   return first.holds(buffer, bytes, "a buffer of the first device, after a second open");
 }
 
-// ---- Allocation
-// ------------------------------------------------------------------------------------------------------------
+// ---- Allocation ----
 
 Outcome empty_buffers(Session& s, OpenDevice& d) {
   s.step("alloc of 0 bytes");
@@ -270,8 +267,7 @@ Outcome memory_comes_back(Session& s, OpenDevice& d) {
   return pass();
 }
 
-// ---- Optional slots
-// ------------------------------------------------------------------------------------------------------------
+// ---- Optional slots ----
 
 // The address, or not offered.
 Outcome map_buffer(OpenDevice& d, tenon_buffer_t* buffer, unsigned char** out) {
@@ -407,8 +403,7 @@ Outcome idle_sync(Session& s, OpenDevice& d) {
   return pass();
 }
 
-// ---- Several devices, several threads
-// ---------------------------------------------------------------------------------------------
+// ---- Several devices, several threads ----
 
 Outcome ordinals_apart(Session& s) {
   const tenon_device_api_t* api = nullptr;

@@ -32,8 +32,7 @@ constexpr uint64_t kExampleBytesMax = uint64_t{64} << 20;
 constexpr int kMutations = 400;
 constexpr double kMutationSeconds = 10;
 
-// ---- What is under test
-// --------------------------------------------------------------------------
+// ---- What is under test ----
 
 struct Frontend {
   HostTables host;
@@ -135,8 +134,7 @@ std::vector<Sample> samples_of(Session& s, const Frontend& f) {
 constexpr std::string_view kNoSample =
     "there is no file of its format: put one beside the manifest, or name it with --example";
 
-// ---- Calls
-// ---------------------------------------------------------------------------------------
+// ---- Calls ----
 
 uint32_t accepts(const Frontend& f, std::string_view name, const Bytes& bytes) {
   // A copy that ends where the bytes end.
@@ -258,8 +256,7 @@ Outcome take_any(const Frontend& f, const std::string& name, const Bytes& bytes)
   return pass();
 }
 
-// ---- Bytes
-// ---------------------------------------------------------------------------------------
+// ---- Bytes ----
 
 std::vector<Sample> foreign_samples() {
   std::vector<Sample> out = {{"empty", {}},
@@ -331,8 +328,7 @@ double seconds_now() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// ---- Checks of frontends
-// -------------------------------------------------------------------------
+// ---- Checks of frontends ----
 
 Outcome frontend_names(Session& s) {
   Frontend f;
@@ -469,8 +465,7 @@ Outcome frontend_tensors(Session& s) {
   return pass();
 }
 
-// ---- Files
-// ---------------------------------------------------------------------------------------
+// ---- Files ----
 
 char g_opened[256];
 
@@ -553,8 +548,7 @@ Outcome frontend_files(Session& s) {
                      : skipped("it opens nothing for foreign bytes; and " + std::string(kNoSample));
 }
 
-// ---- Toolchains
-// ----------------------------------------------------------------------------------
+// ---- Toolchains ----
 
 struct Toolchain {
   HostTables host;

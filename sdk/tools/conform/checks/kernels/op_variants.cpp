@@ -28,8 +28,7 @@ constexpr size_t kMostOperands = 3;  // whose subsets are tried
 constexpr int64_t kLong = 263;       // no multiple of anything, and more than any tile
 constexpr int64_t kMostMoved = 8;    // the last number that could be one of a dim
 
-// ---- Values of attributes
-// -------------------------------------------------------------------------------------------------
+// ---- Values of attributes ----
 
 // Appends every order of `length` of the first `count` dims.
 void add_orders(int64_t count, size_t length, Dims* chosen, std::vector<Dims>* out) {
@@ -126,8 +125,7 @@ std::vector<std::string> values_of(const tenon_attr_def_t& attr, const Attribute
   return once(std::move(out));
 }
 
-// ---- Shapes of operands
-// -------------------------------------------------------------------------------------------------
+// ---- Shapes of operands ----
 
 OpCase with_dims(OpCase c, size_t operand, const Dims& dims) {
   c.operands[operand] = changed_dims(c.operands[operand], dims_text(dims));
@@ -191,8 +189,7 @@ std::vector<OpCase> scalars_of(const OpCase& shaped) {
   return out;
 }
 
-// ---- Choosing
-// -------------------------------------------------------------------------------------------------
+// ---- Choosing ----
 
 // What a case shows that another might not.
 using Features = std::vector<std::string>;

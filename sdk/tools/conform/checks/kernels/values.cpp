@@ -39,8 +39,7 @@ std::vector<OpCase> in_all_dtypes(const OpCase& example) {
   return out;
 }
 
-// ---- Checks
-// -------------------------------------------------------------------------------------------------------------
+// ---- Checks ----
 
 // The kind of the first device; not offered for a plugin that computes nothing.
 Outcome computing_device(Session& s, std::string* kind) {

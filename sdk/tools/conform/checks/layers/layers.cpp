@@ -23,8 +23,7 @@ namespace {
 constexpr unsigned kThreads = 4;
 constexpr std::string_view kBelow = "conform: this comes from below";
 
-// ---- What lies below the layer
-// -------------------------------------------------------------------
+// ---- What lies below the layer ----
 
 // A plugin that does nothing but remember. Its tables lie in as many bytes as a layer may read.
 struct Below {
@@ -181,8 +180,7 @@ std::unique_ptr<Below> make_below(Session& s, bool optional = true) {
   return below;
 }
 
-// ---- The layer
-// ------------------------------------------------------------------------------------
+// ---- The layer ----
 
 struct Layer {
   const tenon_layer_api_t* api = nullptr;
@@ -257,8 +255,7 @@ Outcome attach_well(Session& s, const Layer& layer, Below& below, Attached* out,
   return skipped("it does not attach without options: " + printable(heard_failure().text));
 }
 
-// ---- Calls through it
-// ------------------------------------------------------------------------------
+// ---- Calls through it ----
 
 struct Call {
   std::string slot;
@@ -390,8 +387,7 @@ Outcome pass_through(Session& s, Below& below, Attached& attached, size_t* tried
   return pass();
 }
 
-// ---- The checks
-// ----------------------------------------------------------------------------------
+// ---- The checks ----
 
 constexpr std::string_view kUnknownOption = "conform_nonesuch";
 

@@ -14,8 +14,7 @@
 namespace tenon::conform {
 namespace {
 
-// ---- Meaning
-// -------------------------------------------------------------------------------------
+// ---- Meaning ----
 
 bool decompose(const HostTables& host, const tenon_op_def_t& op, Call* call, std::string* why) {
   tenon_graph_t* graph = call->graph.get();
@@ -171,8 +170,7 @@ Outcome op_decomposition(Session& s) {
   return tried == 0 ? not_offered("its ops have no decomposition") : pass();
 }
 
-// ---- Folds and rewrites
-// --------------------------------------------------------------------------
+// ---- Folds and rewrites ----
 
 struct Simplifier {
   std::string name;

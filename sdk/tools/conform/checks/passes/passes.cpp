@@ -54,8 +54,7 @@ std::string name_of(const tenon_pass_def_t& def) {
   return printable(view(def.name));
 }
 
-// ---- Running one
-// ---------------------------------------------------------------------------------
+// ---- Running one ----
 
 // The options of a pass in memory that ends where they end: reading one more is a crash.
 const tenon_attr_t* guarded_options(const HostTables& host, const tenon_pass_def_t& def) {
@@ -120,8 +119,7 @@ bool run_pass(const HostTables& host, const tenon_pass_def_t& def, tenon_graph_t
   return code == TENON_OK;
 }
 
-// ---- Graphs to run it on
-// -------------------------------------------------------------------------
+// ---- Graphs to run it on ----
 
 struct Trial {
   std::string name;
@@ -368,8 +366,7 @@ Outcome on_trials(Session& s, Look look, bool failures_count = false) {
   return pass();
 }
 
-// ---- The checks
-// ----------------------------------------------------------------------------------
+// ---- The checks ----
 
 Outcome pass_declared(Session& s) {
   PluginPasses plugin;

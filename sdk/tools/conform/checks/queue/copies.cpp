@@ -13,8 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// ---- Copies
-// ---------------------------------------------------------------------------------------------
+// ---- Copies ----
 
 // What is expected in the buffers goes on from queue to queue.
 Outcome directions_of(Session& s, OpenQueues& d, const QueueFixture& b, tenon_queue_t* queue,
@@ -262,8 +261,7 @@ Outcome mapped(Session& s, OpenQueues& d) {
   return pass();
 }
 
-// ---- Failures
-// ---------------------------------------------------------------------------------------------
+// ---- Failures ----
 
 // Copies that cannot work.
 std::vector<tenon_copy_t> bad_copies(const QueueFixture& b, Bytes& host) {

@@ -12,8 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// ---- Waits and signals
-// ---------------------------------------------------------------------------------------------
+// ---- Waits and signals ----
 
 // Work that waits for `fences`, all reached but one.
 Outcome waits_for(OpenQueues& d, const QueueFixture& b, size_t fences, size_t last,
@@ -189,8 +188,7 @@ Outcome no_signal_point(Session& s, OpenQueues& d) {
   return d.memory().holds(b.buffer, Bytes(kFixtureBytes, 7), "what work without a signal filled");
 }
 
-// ---- Fences
-// ---------------------------------------------------------------------------------------------
+// ---- Fences ----
 
 // Values of which a signed number would say that they are reached.
 Outcome values_of_64_bits(Session& s, OpenQueues& d) {

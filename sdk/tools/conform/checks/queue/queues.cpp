@@ -17,8 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// ---- Queues
-// ---------------------------------------------------------------------------------------------
+// ---- Queues ----
 
 Outcome creates(Session& s, OpenQueues& d) {
   constexpr uint32_t kQueues = 8;
@@ -151,8 +150,7 @@ Outcome large_then_small(Session& s, OpenQueues& d) {
   return pass();
 }
 
-// ---- Many of them
-// ---------------------------------------------------------------------------------------------
+// ---- Many of them ----
 
 size_t process_threads() {
   return list_folder("/proc/self/task").size();
