@@ -13,18 +13,18 @@
 
 namespace opencl_sample {
 
-#define OPENCL_SAMPLE_FUNCTIONS(F)                                                                \
-  F(clGetPlatformIDs)                                                                             \
-  F(clGetDeviceIDs)                                                                               \
-  F(clGetDeviceInfo) F(clCreateContext) F(clReleaseContext) F(clCreateCommandQueue)               \
-      F(clReleaseCommandQueue) F(clCreateBuffer) F(clCreateSubBuffer) F(clReleaseMemObject)       \
-          F(clEnqueueReadBuffer) F(clEnqueueWriteBuffer) F(clEnqueueCopyBuffer)                   \
-              F(clEnqueueFillBuffer) F(clFlush) F(clFinish) F(clReleaseEvent)                     \
-                  F(clSetEventCallback) F(clGetEventProfilingInfo) F(clEnqueueMarkerWithWaitList) \
-                      F(clCreateProgramWithSource) F(clCreateProgramWithBinary) F(clBuildProgram) \
-                          F(clGetProgramInfo) F(clGetProgramBuildInfo) F(clReleaseProgram)        \
-                              F(clCreateKernel) F(clReleaseKernel) F(clSetKernelArg)              \
-                                  F(clEnqueueNDRangeKernel)
+// clang-format off: it would indent each line further than the one before.
+#define OPENCL_SAMPLE_FUNCTIONS(F) \
+  F(clGetPlatformIDs) F(clGetDeviceIDs) F(clGetDeviceInfo) F(clCreateContext) \
+  F(clReleaseContext) F(clCreateCommandQueue) F(clReleaseCommandQueue) F(clCreateBuffer) \
+  F(clCreateSubBuffer) F(clReleaseMemObject) F(clEnqueueReadBuffer) \
+  F(clEnqueueWriteBuffer) F(clEnqueueCopyBuffer) F(clEnqueueFillBuffer) F(clFlush) \
+  F(clFinish) F(clReleaseEvent) F(clSetEventCallback) F(clGetEventProfilingInfo) \
+  F(clEnqueueMarkerWithWaitList) F(clCreateProgramWithSource) \
+  F(clCreateProgramWithBinary) F(clBuildProgram) F(clGetProgramInfo) \
+  F(clGetProgramBuildInfo) F(clReleaseProgram) F(clCreateKernel) F(clReleaseKernel) \
+  F(clSetKernelArg) F(clEnqueueNDRangeKernel)
+// clang-format on
 
 struct Functions {
 #define OPENCL_SAMPLE_MEMBER(name) decltype(&::name) name = nullptr;

@@ -190,6 +190,8 @@ int main(int argc, char** argv) {
     return run_child(argv[2], argv[3], {argv + 4, argv + argc});
   // A reader of what is written that has gone, or a check that died at once, is told by the call.
   ::signal(SIGPIPE, SIG_IGN);
+  // A rule of code generation that is broken fails a check instead of writing a line to the log.
+  ::setenv("TENON_VERIFY", "strict", 0);
   Options options;
   options.run.level = highest_level();
   options.run.jobs = std::max(1u, std::thread::hardware_concurrency());
