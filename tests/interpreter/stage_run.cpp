@@ -298,13 +298,15 @@ void StageRun::attention() {
       values.push_back(x[1].f);
     });
     double top = -INFINITY, sum = 0, all = 0;
-    for (double x : scores) top = std::fmax(top, x);
+    for (double x : scores) top = std::isnan(x) || std::isnan(top) ? NAN : std::fmax(top, x);
+    if (top == -INFINITY) top = 0;  // no key is seen: all weights are 0
     for (size_t n = 0; n < scores.size(); ++n) {
       const double weight = std::exp(scores[n] - top);
       sum += weight;
       all += weight * values[n];
     }
-    const Reg state[] = {Reg{.f = static_cast<float>(all / sum)}};
+    const Reg state[] = {Reg{.f = static_cast<float>(all / sum)},
+                         Reg{.f = static_cast<float>(sum)}};
     compute(final_, state);
     store_all(final_, s_.store.size());
   });

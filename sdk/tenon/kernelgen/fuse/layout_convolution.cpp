@@ -22,7 +22,8 @@ class Operands {
     Window w{contract_axes(p_, s), {}, {}};
     const E channels = p_.args(operand(p_, s.b))[2 + static_cast<size_t>(s.x_channel)];
     for (uint32_t a : s.reduce) (p_.uses_axis(channels, a) ? w.in : w.spatial).push_back(a);
-    const bool depthwise = w.axes.only_a.empty() && w.axes.both.size() == 1 && w.in.empty();
+    const bool depthwise = w.axes.only_a.empty() && w.axes.both.size() == 1 && w.in.empty() &&
+                           side_by_side(s, w.axes.both[0]);
     // One pixel is a matrix times a vector, which is best read along its rows.
     const bool tiled = (depthwise || widest_column(p_, s, w.axes.only_a) != ~0u) &&
                        w.in.size() <= 1 && !w.axes.only_b.empty() && known(s);
@@ -36,6 +37,24 @@ class Operands {
     ContractAxes axes;
     std::vector<uint32_t> spatial, in;  // of the reduction: positions of the filter; features
   };
+
+  // Neighbours along the axis are neighbouring channels of the input, and nothing else depends on
+  // it: lanes read them as one vector. Reversed, strided or repeated channels are not so.
+  bool side_by_side(const Stage& s, uint32_t axis) {
+    const E load = operand(p_, s.b);
+    const std::vector<E> args(p_.args(load).begin(), p_.args(load).end());
+    if (args[0] != kNone && p_.uses_axis(args[0], axis)) return false;
+    const uint32_t axes[] = {axis};
+    for (size_t d = 0; d + 2 < args.size(); ++d) {
+      std::vector<E> c;
+      E rest;
+      const bool channels = static_cast<int32_t>(d) == s.x_channel;
+      if (!channels && p_.uses_axis(args[d + 2], axis)) return false;
+      if (channels && (!p_.affine(args[d + 2], axes, &c, &rest) || !p_.is_const(c[0], 1)))
+        return false;
+    }
+    return true;
+  }
 
   // The filter has a known size that is worth a table of its taps.
   bool known(const Stage& s) const {

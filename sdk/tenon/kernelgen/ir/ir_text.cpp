@@ -369,7 +369,7 @@ struct Checker {
     if (s.kind == StageKind::kContract) {
       if (s.a == kNone || s.b == kNone || k.pool.type(s.a) != k.pool.type(s.b))
         return bad("operand types differ");
-      return all({s.a, s.b}, axes, 0) && all(s.final, s.space, 1) && results(s.final, s);
+      return all({s.a, s.b}, axes, 0) && all(s.final, s.space, 2) && results(s.final, s);
     }
     const uint32_t n = static_cast<uint32_t>(s.init.size());
     std::vector<uint32_t> filled = s.space;

@@ -553,7 +553,8 @@ std::vector<Tensor> Builder::window_argmax(const Tensor& t, std::span<const Wind
 // ---- In order ----
 
 Tensor Builder::attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t group,
-                          const std::function<E(E product, std::span<const E> place)>& score) {
+                          const std::function<E(E product, std::span<const E> place)>& score,
+                          const std::function<E(E mean, E sum)>& final) {
   if (!q.valid() || !k.valid() || !v.valid()) return {};
   if (q.type != TENON_F32 || k.type != TENON_F32 || v.type != TENON_F32)
     return fail("attention in one pass is computed in f32");
@@ -577,6 +578,7 @@ Tensor Builder::attention(const Tensor& q, const Tensor& k, const Tensor& v, int
   s.value = {load(v, at_v)};
   s.step = {score(p.state(0, TENON_F32), place)};
   s.final = {p.state(0, TENON_F32)};
+  if (final) s.final = {final(s.final[0], p.state(1, TENON_F32))};
   Tensor r = add_buffer(TENON_F32, {q.dims[0], q.dims[1], q.dims[2], v.dims[3]}, Role::kTemp);
   if (!ok()) return {};
   s.store = {{r.buffer, {to, to + 4}, kNone}};

@@ -106,9 +106,12 @@ class Builder {
   // One WindowDim per dim of t. Padding counts as the identity of the fold.
   // Attention over q [batch, heads, queries, features], k and v [batch, key heads, keys, features]:
   // f32, heads a multiple of key heads. score gives the score at (batch, head, query, key) from the
-  // product of query and key.
+  // product of query and key. final gives the result from the weighted mean of the values and from
+  // the sum of the weights relative to the largest: 0 for a query that sees no key (its mean is
+  // NaN), NaN where a score is NaN, else 1 or more. Empty: the mean.
   Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t group,
-                   const std::function<E(E product, std::span<const E> place)>& score);
+                   const std::function<E(E product, std::span<const E> place)>& score,
+                   const std::function<E(E mean, E sum)>& final = {});
   // The running fold along a dim; exclusive: without the element itself.
   Tensor scan(const Tensor& t, uint32_t dim, Fold fold, bool reverse, bool exclusive, DType acc,
               DType out);

@@ -126,7 +126,7 @@ std::vector<Tensor> sdpa(LoweringSite& s) {
                            : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(*features, 1)));
   const double cap = real("softcap");
   const std::string_view causal = s.text("causal");
-  return {s.b.attention(q, k, v, group, [&](E x, std::span<const E> at) {
+  const auto score = [&](E x, std::span<const E> at) {
     const E hidden = p.number(-std::numeric_limits<double>::infinity(), TENON_F32);
     x = p.op(TENON_S_MUL, {x, p.number(scale, TENON_F32)});
     if (cap != 0) {
@@ -144,7 +144,17 @@ std::vector<Tensor> sdpa(LoweringSite& s) {
     if (causal.empty() || causal == "none") return x;
     const E last = causal == "first" ? at[2] : p.add(at[2], p.sub(k.dims[2], q.dims[2]));
     return p.op(TENON_S_SELECT, {p.cmp(TENON_CMP_LE, at[3], last), x, hidden});
-  })};
+  };
+  // A query that sees no key has weights of sum 0; all its weights are NaN where their sum is.
+  const bool zero_nan = s.integer("zero_nan", 0) != 0;
+  const bool zero_blind = s.integer("zero_blind", 0) != 0;
+  const auto final = [&](E mean, E sum) {
+    if (!zero_nan && !zero_blind) return mean;
+    E nothing = p.op(TENON_S_CMP, {sum, p.number(0, TENON_F32)}, TENON_CMP_EQ);
+    if (zero_nan) nothing = p.op(TENON_S_OR, {nothing, p.op(TENON_S_IS_NAN, {sum})});
+    return p.op(TENON_S_SELECT, {nothing, p.number(0, TENON_F32), mean});
+  };
+  return {s.b.attention(q, k, v, group, score, final)};
 }
 
 constexpr Lowering kTable[] = {

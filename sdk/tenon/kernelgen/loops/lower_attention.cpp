@@ -365,7 +365,7 @@ class Attention {
         e_.open_alias();
         Val x = f(TENON_S_DIV, get(e_.add(mine, c), s_.lanes), sum);
         x.depth = e_.depth();
-        e_.states = {x};
+        e_.states = {x, sum};
         e_.store(st_.store[0], e_.vector(st_.final[0]), true);
         e_.states.clear();
         e_.close_alias();

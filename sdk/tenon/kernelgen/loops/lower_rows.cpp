@@ -296,13 +296,7 @@ class Rows {
   // A guard that is known for a block: bounds that do not depend on the tile axis (schedule.cpp saw
   // to it for one load at least).
   bool may_hold_whole(E guard) {
-    const Expr& x = p_.at(guard);
-    if (x.kind != X::kOp || p_.uses_axis(guard, s_.tile_axis)) return false;
-    if (x.op == TENON_S_AND)
-      return may_hold_whole(p_.arg(guard, 0)) && may_hold_whole(p_.arg(guard, 1));
-    std::vector<E> data;
-    p_.loads(guard, &data);
-    return x.op == TENON_S_CMP && x.ref != TENON_CMP_EQ && x.ref != TENON_CMP_NE && data.empty();
+    return !p_.uses_axis(guard, s_.tile_axis) && holds_between(p_, guard, s_.vector_axis);
   }
 
   // One line of lanes at point `at` of the tile axis.

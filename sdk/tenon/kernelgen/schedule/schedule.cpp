@@ -72,16 +72,6 @@ E coefficient(Pool& p, E offset, uint32_t axis) {
   return p.affine(offset, axes, &c, &rest) ? c[0] : kNone;
 }
 
-// True between two lanes wherever it is true at both of them: bounds, all of which have to hold.
-bool is_convex(const Pool& p, E guard) {
-  const Expr& x = p.at(guard);
-  if (x.kind != X::kOp) return false;
-  if (x.op == TENON_S_AND) return is_convex(p, p.arg(guard, 0)) && is_convex(p, p.arg(guard, 1));
-  std::vector<E> data;
-  p.loads(guard, &data);
-  return x.op == TENON_S_CMP && x.ref != TENON_CMP_EQ && x.ref != TENON_CMP_NE && data.empty();
-}
-
 // Lead axes that walk `offset` contiguously one after another (a filter's columns, rows and
 // channels), in that order, until they have `enough` points.
 std::vector<uint32_t> contiguous_axes(Kernel& k, E offset, uint32_t without, int64_t enough,
@@ -197,7 +187,7 @@ bool transposes(Kernel& k, const Target& t, Schedule* s) {
     const E along = coefficient(p, p.arg(l, 2), s->vector_axis);
     if (along == kNone || p.is_const(along, 0) || p.is_const(along, 1)) continue;
     if (likely(p, p.axes()[s->vector_axis].extent) < s->lanes) continue;
-    if (p.arg(l, 0) != kNone && !is_convex(p, p.arg(l, 0))) continue;
+    if (p.arg(l, 0) != kNone && !holds_between(p, p.arg(l, 0), s->vector_axis)) continue;
     const auto turn = [&](uint32_t a) {
       s->shape = Shape::kTranspose;
       s->tile_axis = a;
@@ -234,6 +224,18 @@ std::vector<uint32_t> inner_axes(const Kernel& k, const Stage& s) {
 }
 
 }  // namespace
+
+bool holds_between(Pool& p, E guard, uint32_t axis) {
+  const Expr x = p.at(guard);
+  if (x.kind != X::kOp) return false;
+  const E a = p.arg(guard, 0), b = p.args(guard).size() > 1 ? p.arg(guard, 1) : kNone;
+  if (x.op == TENON_S_AND) return holds_between(p, a, axis) && holds_between(p, b, axis);
+  std::vector<E> data;
+  p.loads(guard, &data);
+  if (x.op != TENON_S_CMP || x.ref == TENON_CMP_EQ || x.ref == TENON_CMP_NE || !data.empty())
+    return false;
+  return p.type(a) == TENON_I64 && coefficient(p, p.sub(a, b), axis) != kNone;
+}
 
 std::string_view name_of(Shape shape) {
   static constexpr std::string_view kNames[] = {"pointwise", "row reduction", "column reduction",

@@ -66,6 +66,10 @@ struct Schedule {
 
 std::string to_text(const Schedule& schedule);
 
+// Whether a guard that holds at two points of an axis holds at all points between them: bounds that
+// are linear in it, all of which have to be met, and no data. A remainder is not linear.
+bool holds_between(Pool& pool, E guard, uint32_t axis);
+
 // Chooses for a kernel as prepare() gives it (its axes are what a schedule names). False: no shape
 // fits, `*why` says what stands in the way.
 bool schedule_kernel(Kernel& kernel, const Target& target, Schedule* out, std::string* why);

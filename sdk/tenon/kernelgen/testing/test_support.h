@@ -231,15 +231,16 @@ class Oracle {
         points(s.fill, 0, [&] { dot += eval(s.a) * eval(s.b); });
         states_ = {dot};
         scores.push_back(eval(s.step[0]));
-        top = std::fmax(top, scores.back());
+        top = std::isnan(scores.back()) || std::isnan(top) ? NAN : std::fmax(top, scores.back());
       });
+      if (top == -INFINITY) top = 0;  // no key is seen: all weights are 0
       size_t n = 0;
       points(s.reduce, 0, [&] {
         const double w = std::exp(scores[n++] - top);
         sum += w;
         all += w * eval(s.value[0]);
       });
-      states_ = {all / sum};
+      states_ = {all / sum, sum};
       put(s.store[0], eval(s.final[0]));
     } else {
       std::vector<int64_t> order;
