@@ -369,7 +369,7 @@ struct Checker {
     if (s.kind == StageKind::kContract) {
       if (s.a == kNone || s.b == kNone || k.pool.type(s.a) != k.pool.type(s.b))
         return bad("operand types differ");
-      return all({s.a, s.b}, axes, 0) && all(s.final, s.space, 2) && results(s.final, s);
+      return all({s.a, s.b}, axes, 0) && all(s.final, s.space, 1) && results(s.final, s);
     }
     const uint32_t n = static_cast<uint32_t>(s.init.size());
     std::vector<uint32_t> filled = s.space;
@@ -394,7 +394,7 @@ struct Checker {
       std::vector<uint32_t> every = axes;
       every.insert(every.end(), s.fill.begin(), s.fill.end());
       return all({s.a, s.b}, every, 0) && all(s.value, axes, 0) && all(s.step, axes, 1) &&
-             all(s.final, s.space, 1) && results(s.final, s);
+             all(s.final, s.space, 2) && results(s.final, s);
     }
     if (s.kind == StageKind::kSort) {
       if (s.reduce.size() != 1 || s.fill.size() != 1 || s.step.empty())
