@@ -142,7 +142,9 @@ constexpr auto kPass =
         .describe(
             "softmax(scale q k' + mask) v over four dims becomes sdpa, wherever the scale stands: "
             "on q, on k, on both or on the scores. "
-            "A mask that is 0 or -inf by a predicate becomes that predicate.")
+            "A mask that is 0 or -inf by a predicate becomes that predicate: a score that is NaN "
+            "or "
+            "infinite where it is hidden then stays hidden, and does not spread along its row.")
         .example(kBefore, kAfter)
         .statistics(kStatistics)
         .rewrites(kRewrites);

@@ -191,7 +191,10 @@ void window(GraphMaker& make) {
                 {"pad_high", make.keep(low)}});
     return;
   }
-  Dims weights = {make.dim(1 + make.below(3)), x.dims[1]};
+  // Depthwise: each channel has a filter of its own.
+  const bool depthwise = x.dims[1].is_constant() && make.chance(3);
+  Dims weights = {depthwise ? x.dims[1] : make.dim(1 + make.below(3)),
+                  depthwise ? make.dim(1) : x.dims[1]};
   std::vector<int64_t> strides, pads;
   for (size_t d = 2; d < x.rank(); ++d) {
     weights.push_back(make.dim(window[d]));
@@ -201,7 +204,8 @@ void window(GraphMaker& make) {
   epilogue(make, make.build("conv", {x, make.like(x.dtype, weights)},
                             {{"strides", make.keep(strides)},
                              {"pad_low", make.keep(pads)},
-                             {"pad_high", make.keep(pads)}}));
+                             {"pad_high", make.keep(pads)},
+                             {"groups", depthwise ? x.dims[1].constant() : int64_t{1}}}));
 }
 
 void counted(GraphMaker& make) {
