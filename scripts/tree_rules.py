@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Rules of the tree that a machine can check: who includes whom; that core/ names no op, device, vendor,
-format or library of others; and that pages are found: links lead somewhere, headings that they name
-exist, decisions have a number of their own and a line in their index, and each top folder has a
-README.
+format or library of others; and that pages are found and true: links lead somewhere, headings that
+they name exist, files that they name exist, decisions have a number of their own and a line in their
+index, each top folder has a README, and each source file is named in the README of its room.
 
 Prints one line per violation and exits with 1. The table is architecture.md's section 3 in code.
 
     tree_rules.py                  everything
     tree_rules.py --links FOLDER   the links of the pages below a folder alone, which may be an installed one
 """
+import fnmatch
+import os
 import pathlib
 import re
 import sys
@@ -241,6 +243,90 @@ def check_readmes():
             yield f"{room}: there is no README.md"
 
 
+# Files that pages name though the tree holds none of that name: (page, name): why. A page that ends in "/" is all below that folder.
+NAMED_ELSEWHERE = {
+    ("CONTRIBUTING.md", "build/compile_commands.json"): "the build makes it",
+    ("docs/", "manifest.json.in"): "each plugin has one of its own",
+    ("sdk/cmake/README.md", "manifest.json.in"): "each plugin has one of its own",
+    ("docs/guide/device.md", "acme.c"): "`tenon new` makes it",
+    ("docs/guide/kernels.md", "lightning.c"): "`tenon new` makes it",
+    ("docs/guide/pass.md", "unpair.cpp"): "`tenon new` makes it",
+    ("docs/spec/plugin.md", "base.h"): "a header of sdk/tenon/abi; requirements name them without their folder",
+    ("passes/README.md", "passes/tidy_up.cpp"): "what a new pass would be called",
+    ("passes/README.md", "tests/passes/tidy_up.tir"): "what a new pass would be called",
+}
+NAMED = re.compile(r"[\w@*.+/-]+\.(?:h|hpp|c|cpp|py|sh|def|inc|cmake|tir|md|json|in)")
+FORM_OF_NAMES = re.compile(r"\..*|(?!README|CHANGELOG|CONTRIBUTING|SECURITY)[A-Z]{2,}.*")  # `.plugin.json`, `NAME_test.cpp`
+SOURCE_ROOMS = ("bench", "core", "frontends", "passes", "plugins", "samples", "sdk", "tests")
+# Rooms of one file per op: `*.cpp` may stand for all of them. Elsewhere a pattern has to say more.
+ONE_FILE_EACH = ("plugins/ops",)
+
+
+def back_ticked(text):
+    """The names in back-ticks, outside of blocks of code."""
+    return re.findall(r"`((?:[^`\n]|\n(?!\n))+)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
+
+
+def tree_files():
+    """All files of the tree, as paths from its root."""
+    for folder, folders, names in os.walk(ROOT):
+        here = pathlib.Path(folder).relative_to(ROOT).as_posix()
+        folders[:] = [name for name in folders if not name.startswith((".", "__")) and not (here == "." and name.startswith("build"))]
+        yield from (name if here == "." else f"{here}/{name}" for name in names)
+
+
+def check_named_files(files):
+    """Back-ticked names of files lead to files: from the page's folder or below it, from the root, or from the root of includes."""
+    used = set()
+    for path in pages(ROOT):
+        page = path.relative_to(ROOT).as_posix()
+        if path.name == "CHANGELOG.md":
+            continue  # it names what was there
+        folder = page.rpartition("/")[0]
+        below = [file for file in files if file.startswith(folder + "/") or not folder]
+        for name in sorted(set(back_ticked(path.read_text()))):
+            if not NAMED.fullmatch(name) or FORM_OF_NAMES.fullmatch(name.rsplit("/", 1)[-1]):
+                continue
+            if any(is_named(file, name) for file in below) or (path.parent / name).exists() \
+                    or any(fnmatch.fnmatchcase(file, root + name) for file in files for root in ("", "sdk/")):
+                continue
+            row = next(((place, other) for place, other in NAMED_ELSEWHERE if other == name
+                        and (page == place or place.endswith("/") and page.startswith(place))), None)
+            used.add(row)
+            if row is None:
+                yield f"{page}: there is no file `{name}`"
+    for place, name in sorted(NAMED_ELSEWHERE.keys() - used):
+        yield f"scripts/tree_rules.py: {place} needs no exception for `{name}`: take the row out"
+
+
+def is_named(file, name):
+    """A name, path or pattern means this file if it is the end of its path."""
+    return fnmatch.fnmatchcase("/".join(file.split("/")[-1 - name.count("/"):]), name)
+
+
+def check_sources_are_named(files):
+    """Every source file is named in the nearest README up the tree, by itself or by a pattern."""
+    names = {}
+    for file in files:
+        if not file.startswith(tuple(room + "/" for room in SOURCE_ROOMS)) or "/templates/" in file \
+                or pathlib.PurePath(file).suffix not in SOURCE | {".py", ".sh"}:
+            continue
+        folder = file.rpartition("/")[0]
+        room = folder
+        while f"{room}/README.md" not in files:
+            room = room.rpartition("/")[0]
+        if room not in names:
+            names[room] = [name for name in back_ticked((ROOT / room / "README.md").read_text()) if "." in name and " " not in name]
+        stem = file.rpartition(".")[0]
+        same = [file] + [stem + ending for ending in (".h", ".hpp") if file.endswith((".c", ".cpp")) and stem + ending in files]
+        tested = stem.removesuffix("_test")
+        if tested != stem and any(tested + ending in files for ending in (".cpp", ".c", ".h", ".hpp")):
+            continue
+        if not any(is_named(path, name) for path in same for name in names[room]
+                   if not name.startswith("*.") or folder in ONE_FILE_EACH):
+            yield f"{room}/README.md: {file[len(room) + 1:]} is not named"
+
+
 def links_below(root):
     return [problem for path in pages(root) for problem in check_links(root, path)]
 
@@ -256,6 +342,8 @@ def main():
     if sys.argv[1:2] == ["--links"]:
         return report(links_below(pathlib.Path(sys.argv[2]).resolve()))
     problems = list(check_decisions()) + list(check_readmes()) + list(check_waiting()) + links_below(ROOT)
+    files = dict.fromkeys(sorted(tree_files()))
+    problems += list(check_named_files(files)) + list(check_sources_are_named(files))
     problems += check_core()
     for path in sources():
         problems += check_includes(path.relative_to(ROOT).as_posix(), path.read_text(errors="replace"))
