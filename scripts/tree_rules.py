@@ -245,7 +245,6 @@ def check_readmes():
 
 # Files that pages name though the tree holds none of that name: (page, name): why. A page that ends in "/" is all below that folder.
 NAMED_ELSEWHERE = {
-    ("CONTRIBUTING.md", "build/compile_commands.json"): "the build makes it",
     ("docs/", "manifest.json.in"): "each plugin has one of its own",
     ("sdk/cmake/README.md", "manifest.json.in"): "each plugin has one of its own",
     ("docs/guide/device.md", "acme.c"): "`tenon new` makes it",
