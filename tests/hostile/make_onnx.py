@@ -37,7 +37,7 @@ class Case:
     outputs: dict = field(default_factory=dict)   # output name -> the bytes its .npy ends with
     mentions: str = ""                            # text the message must hold
     seconds: float = 5.0                          # of processor time
-    stop: float = 0                               # S: after so many seconds it is interrupted, and has to end
+    stop: float = 0                               # S: after so many of those it is interrupted, and has to end
 
 
 def one(name, expect, body, **rest):

@@ -19,10 +19,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 import make_onnx
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import busy  # noqa: E402
 
 # Sanitizers make everything slower and larger, and reserve terabytes of addresses.
 SANITIZED = any(name in os.environ for name in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"))
@@ -48,15 +50,19 @@ def start(command, folder, out, err, environment):
                             env=environment, preexec_fn=limit)
 
 
-def wait(process, seconds):
-    """Exit status (negative: signal; None: still running at the end of its time), peak bytes and
+def wait(process, seconds, stop):
+    """Interrupts it when it has worked for `stop` seconds, unless that is 0. Exit status (negative: signal; None: still running at the end of its time), peak bytes and
     seconds of processor time."""
     end = time.monotonic() + seconds
+    is_interrupted = not stop
     while True:
         pid, status, usage = os.wait4(process.pid, os.WNOHANG)
         if pid:
             process.returncode = os.waitstatus_to_exitcode(status)
             return process.returncode, usage.ru_maxrss * 1024, usage.ru_utime + usage.ru_stime
+        if not is_interrupted and busy.is_at_work(process.pid, stop):
+            process.send_signal(signal.SIGINT)
+            is_interrupted = True
         if time.monotonic() > end:
             process.kill()
             os.wait4(process.pid, 0)
@@ -126,11 +132,7 @@ def run(case, folder, tenon, cache):
     before = listing(folder)
     with open(out, "wb") as stdout, open(err, "wb") as stderr:
         process = start([tenon, *args], folder, stdout, stderr, environment)
-        interrupt = threading.Timer(case.stop, lambda: process.send_signal(signal.SIGINT))
-        if case.stop:
-            interrupt.start()
-        status, peak, seconds = wait(process, SECONDS)
-        interrupt.cancel()
+        status, peak, seconds = wait(process, SECONDS, case.stop)
     stray = [f for f in listing(folder) if f not in before]
     outputs = {n: (results / f"{n}.npy").read_bytes() for n in case.outputs
                if (results / f"{n}.npy").exists()}

@@ -83,8 +83,7 @@ def main():
     slow = run("faults:timeout=3+,device=sim:0", "--device", "sim", TENON_SIM_LATENCY="launch=300000-300000,seed=1")
     assert slow.returncode == 0 and slow.stdout == run("", "--device", "sim").stdout and "never fired" not in slow.stderr, slow.stderr
     # A device that never answers is given up, and the others go on.
-    os.environ["TENON_LIMIT_DEVICE_WAIT_SECONDS"] = "1"
-    result = run("", "--device", "sim", TENON_SIM_FAULTS="0/stall=1")
+    result = run("", "--device", "sim", TENON_SIM_FAULTS="0/stall=1", TENON_LIMIT_DEVICE_WAIT_SECONDS="1")
     assert result.returncode == 3 and "T0618" in result.stderr and result.stdout == "", result.stderr
     assert run("", "--device", "sim:1", TENON_SIM_FAULTS="0/stall=1").stdout == run("", "--device", "sim").stdout
     for device, sites in (("cpu", "open alloc import load compile execute lost"),

@@ -89,7 +89,7 @@ TEST_F(PoolTest, OthersDoTheShareOfOneHeldUp) {
                              [&](uint32_t worker, int64_t begin, int64_t end) {
                                if (worker == held_up) {
                                  of_held_up += end - begin;
-                                 for (int ms = 0; ms < 10'000 && done < kItems - (end - begin);
+                                 for (int ms = 0; ms < 60'000 && done < kItems - (end - begin);
                                       ++ms)
                                    usleep(1000);
                                }

@@ -1,9 +1,9 @@
 // Generated C++ against the meaning of level 1, for every instruction set of this machine.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <random>
 
 #include "tenon/kernelgen/testing/test_values.h"
@@ -338,6 +338,19 @@ TEST(Pointwise, DataMovement) {
   check(c);
 }
 
+// Of the processor, by this process and by compilers that it ran: what else a machine does is no
+// part of it.
+double seconds_worked() {
+  double seconds = 0;
+  for (int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
+    rusage used = {};
+    getrusage(who, &used);
+    for (const timeval& time : {used.ru_utime, used.ru_stime})
+      seconds += static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  }
+  return seconds;
+}
+
 // Two thousand parts: neither depth nor time may grow with them as a chain's would.
 TEST(Pointwise, WideConcat) {
   Builder b;
@@ -349,10 +362,10 @@ TEST(Pointwise, WideConcat) {
   b.output(y);
   ASSERT_TRUE(b.ok()) << b.why();
   const Kernel program = b.take_program();
-  const auto start = std::chrono::steady_clock::now();
+  const double before = seconds_worked();
   Session s;
   ASSERT_TRUE(s.build(program, Target::scalar(), {}, "-O0")) << s.why;
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+  EXPECT_LT(seconds_worked() - before, 60);
   std::vector<Data> memory;
   for (uint32_t i = 0; i < program.buffers.size(); ++i)
     memory.emplace_back(program.buffers[i].type, elements(program, i, {}));

@@ -30,7 +30,7 @@ constexpr size_t kReadAtOnce = size_t{64} << 10;
 // What is left in the pipes when a process has ended: what it held at most, and a little more.
 constexpr int kLastReads = 64;
 // How long a process that was killed may take to end: one that sleeps in a driver may never.
-constexpr auto kDying = std::chrono::seconds(10);
+constexpr auto kDying = std::chrono::seconds(30);
 
 // Leaders of the groups that run now, for the handler of signals. As many as --jobs allows.
 constexpr size_t kGroups = 256;

@@ -58,6 +58,14 @@ double load_factor() {
   return std::clamp(std::strtod(text.c_str(), nullptr) / processors, 1.0, kMost);
 }
 
+double seconds_queued() {
+  const std::string text = read_system_file("/proc/thread-self/schedstat");
+  const std::vector<std::string_view> fields = split(trim(text), ' ');
+  uint64_t ns = 0;
+  if (fields.size() > 1) (void)parse_u64(fields[1], &ns);
+  return 1e-9 * static_cast<double>(ns);
+}
+
 uint64_t allocated_bytes() {
   const struct mallinfo2 info = ::mallinfo2();
   return info.uordblks + info.hblkhd;

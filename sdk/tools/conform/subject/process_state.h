@@ -37,6 +37,10 @@ uint64_t allocated_bytes();
 // finding.
 double load_factor();
 
+// For how long the calling thread has wanted a processor and had none, since it began: what takes
+// so much longer by the clock is no work of its own. 0 where the system does not tell.
+double seconds_queued();
+
 // Failed with what differs; `who` did it: "opening the library".
 Outcome compare_process_state(const ProcessState& before, const ProcessState& after,
                               const char* who);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cmath>
 #include <memory>
 #include <set>
@@ -17,6 +16,7 @@
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/fixtures/compile_fixture.h"
 #include "sdk/tools/conform/fixtures/compile_graphs.h"
+#include "sdk/tools/conform/fixtures/open_queue.h"
 #include "sdk/tools/conform/subject/session.h"
 
 namespace tenon::conform {
@@ -96,7 +96,7 @@ Outcome claim_ends(Session& s) {
       fixture.compiler().claim(fixture.compiler().self, fixture.target(), part->graph(), &sink);
   heard->open = false;
   CONFORM_EXPECT(code == TENON_OK, "claim gives {}", code_text(code));
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  pause_a_while(std::chrono::milliseconds(200));
   CONFORM_EXPECT(heard->late == 0, "the sink is called {} times after claim returned",
                  heard->late.load());
   return pass();

@@ -2,16 +2,15 @@
 #include <time.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/fixtures/compile_graphs.h"
 #include "sdk/tools/conform/fixtures/loaded_graph.h"
+#include "sdk/tools/conform/fixtures/open_queue.h"
 #include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/session.h"
 
@@ -77,7 +76,7 @@ Outcome profiles(Session& s) {
     count = events->count;
   }
   CONFORM_EXPECT(code == TENON_OK, "execute with a profile gives {}", code_text(code));
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  pause_a_while(std::chrono::milliseconds(200));
   CONFORM_TRY(execution->run());
   const std::lock_guard lock(events->mutex);
   CONFORM_EXPECT(events->late == 0, "{} events are told after execute returned", events->late);

@@ -1,6 +1,7 @@
 #include "sdk/tools/conform/checks/kernels/case_run.h"
 
 #include <algorithm>
+#include <barrier>
 #include <cmath>
 #include <memory>
 #include <thread>
@@ -200,11 +201,15 @@ Outcome run_in_threads(const Batch& batch, const std::string& text, const Api& a
     CONFORM_EXPECT(programs.back()->compile(text, options.device, false) == TENON_OK,
                    "a second time it does not compile: {}", last_failure(api));
   }
+  // On a busy machine they would hardly meet by themselves.
+  std::barrier together(static_cast<ptrdiff_t>(options.threads));
   {
     std::vector<std::jthread> threads;
     for (unsigned t = 0; t < options.threads; ++t) {
       threads.emplace_back([&, t] {
-        for (int round = 0; round < 10 && outcomes[t].verdict == Verdict::kPass; ++round) {
+        for (int round = 0; round < 10; ++round) {
+          together.arrive_and_wait();
+          if (outcomes[t].verdict != Verdict::kPass) continue;
           std::vector<Named> found;
           std::string why;
           const bool ran = run_program(*programs[t], inputs, &found, &why);

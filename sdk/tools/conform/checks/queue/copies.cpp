@@ -182,12 +182,16 @@ Outcome comes_after_work(OpenQueues& d, const QueueFixture& b, uint64_t last, st
                        {b.done, last}));
   CONFORM_TRY(d.submit(b.second, async_fill(b.other, 0, kFixtureBytes, 8, 1), {b.gate, 3 - last},
                        {b.done, 3 - last}));
+  auto begun = std::make_shared<std::atomic<bool>>(false);
   auto over = std::make_shared<std::atomic<int>>(0);
   auto outcome = std::make_shared<Outcome>();
-  std::thread([call, over, outcome] {
+  std::thread([call, begun, over, outcome] {
+    *begun = true;
+    begun->notify_one();
     *outcome = call();
     *over = 1;
   }).detach();
+  begun->wait(false);
   for (uint64_t value : {1, 2}) {
     pause_a_while();
     CONFORM_EXPECT(*over == 0, "{} returns while work submitted before it waits", what);

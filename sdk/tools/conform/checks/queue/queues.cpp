@@ -47,11 +47,15 @@ Outcome destroy_waits(Session& s, OpenQueues& d) {
                        {b.done, 2}));
   s.step("destroying a queue whose work waits");
   d.forget(b.first);
+  auto begun = std::make_shared<std::atomic<bool>>(false);
   auto returned = std::make_shared<std::atomic<bool>>(false);
-  std::thread([&d, q = b.first, returned] {
+  std::thread([&d, q = b.first, begun, returned] {
+    *begun = true;
+    begun->notify_one();
     (void)d.api().queue_destroy(d.api().self, q);
     *returned = true;
   }).detach();
+  begun->wait(false);
   pause_a_while();
   CONFORM_EXPECT(!*returned, "queue_destroy returns while work of the queue waits for a fence");
   CONFORM_TRY(d.signal(b.gate, 1));
