@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <tenon/abi/facts.h>
+
 #include "tests/random/rounding/evaluation.h"
 
 namespace tenon::random_tests {
@@ -83,7 +85,38 @@ bool GraphMaker::bindings_hold() const {
       if (size < seen.lo || size > seen.hi || size % seen.multiple_of != 0) return false;
     }
   }
+  const auto* facts = context().query<tenon_host_facts_t>(TENON_HOST_FACTS_ID);
+  const uint32_t count = facts == nullptr ? 0 : facts->count(facts->self, graph_.get());
+  for (uint32_t i = 0; i < count; ++i) {
+    uint32_t rel = 0;
+    tenon_dim_t a = {}, b = {};
+    if (facts->fact(facts->self, graph_.get(), i, &rel, &a, &b) != TENON_OK) return false;
+    for (const auto& sizes : symbols_) {
+      if (!holds(rel, a, b, sizes)) return false;
+    }
+  }
   return true;
+}
+
+// Of sizes for which a side has no value nothing is said.
+bool GraphMaker::holds(uint32_t rel, tenon_dim_t a, tenon_dim_t b,
+                       const std::vector<int64_t>& sizes) const {
+  int64_t left = 0, right = 0;
+  const auto evaluate = [&](tenon_dim_t dim, int64_t* out) {
+    return graph_api().dim_evaluate(graph_api().self, graph_.get(), dim, sizes.data(),
+                                    static_cast<uint32_t>(sizes.size()), out) == TENON_OK;
+  };
+  if (!evaluate(a, &left) || !evaluate(b, &right)) return true;
+  switch (rel) {
+    case TENON_REL_EQ:
+      return left == right;
+    case TENON_REL_LT:
+      return left < right;
+    case TENON_REL_LE:
+      return left <= right;
+    default:
+      return right != 0 && left % right == 0;
+  }
 }
 
 Status GraphMaker::end(int64_t others, Generated* out) {

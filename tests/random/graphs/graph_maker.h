@@ -83,6 +83,7 @@ class GraphMaker {
   bool bindings_hold() const;
 
  private:
+  bool holds(uint32_t rel, tenon_dim_t a, tenon_dim_t b, const std::vector<int64_t>& sizes) const;
   Status define(std::string_view name, const std::vector<int64_t>& sizes);
   std::vector<int64_t> sizes_of(const Dims& dims, size_t binding) const;
   Known adopt(Value value, std::vector<Tensor> held);

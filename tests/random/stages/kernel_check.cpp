@@ -68,11 +68,12 @@ std::set<std::string> special_parts(const std::vector<kg::Node>& nodes) {
 }  // namespace
 
 KernelCheck::KernelCheck(kg::BuiltProgram* built, const kg::Target& target,
-                         std::vector<bool> overlaid, uint64_t seed, bool trees, bool texts,
-                         StageStatistics* statistics)
+                         std::vector<bool> overlaid, std::vector<bool> joined, uint64_t seed,
+                         bool trees, bool texts, StageStatistics* statistics)
     : built_(*built),
       target_(target),
       overlaid_(std::move(overlaid)),
+      joined_(std::move(joined)),
       seed_(seed),
       trees_(trees),
       texts_(texts),
@@ -178,6 +179,8 @@ std::vector<std::pair<uint32_t, uint32_t>> KernelCheck::shared_operands(
   const std::vector<uint32_t>& pairs = launch.step->in_place;
   for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
     const uint32_t written = local(pairs[i]), read = local(pairs[i + 1]);
+    // Where other kernels wrote parts of it, the planner leaves a buffer in memory of its own.
+    if (joined_[pairs[i]]) continue;
     if (written < launch.program_buffer.size() && read < launch.program_buffer.size())
       out.push_back({written, read});
   }

@@ -17,9 +17,10 @@ namespace tenon::random_tests {
 class KernelCheck {
  public:
   // overlaid: by buffer of the program, whether a stage replaces elements that others stored.
+  // joined: whether several stages store to it.
   KernelCheck(kernelgen::BuiltProgram* built, const kernelgen::Target& target,
-              std::vector<bool> overlaid, uint64_t seed, bool trees, bool texts,
-              StageStatistics* statistics);
+              std::vector<bool> overlaid, std::vector<bool> joined, uint64_t seed, bool trees,
+              bool texts, StageStatistics* statistics);
 
   // Runs all steps on the memory of one binding and compares the forms of each kernel. Empty when
   // all agree.
@@ -55,7 +56,7 @@ class KernelCheck {
 
   kernelgen::BuiltProgram& built_;
   const kernelgen::Target& target_;
-  std::vector<bool> overlaid_;
+  std::vector<bool> overlaid_, joined_;
   uint64_t seed_;
   bool trees_, texts_;
   StageStatistics& statistics_;

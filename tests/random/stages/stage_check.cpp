@@ -112,6 +112,14 @@ std::vector<bool> overlaid_buffers(const kg::Kernel& program) {
   return out;
 }
 
+std::vector<bool> joined_buffers(const kg::Kernel& program) {
+  std::vector<bool> once(program.buffers.size()), out(program.buffers.size());
+  for (const kg::Stage& s : program.stages) {
+    for (const kg::View& v : s.store) (once[v.buffer] ? out : once)[v.buffer] = true;
+  }
+  return out;
+}
+
 }  // namespace
 
 bool choose_targets(std::string_view names, std::vector<kg::Target>* out) {
@@ -178,13 +186,14 @@ std::string StageCheck::on_target(const Generated& generated, const kg::Target& 
   std::string wrong = ProgramSteps(check, &lifted.program, verifies).run(target), why;
   if (!wrong.empty()) return options_.texts ? wrong + "\n" + kg::to_text(lifted.program) : wrong;
   kg::BuiltProgram built;
-  std::vector<bool> overlaid = overlaid_buffers(lifted.program);
+  std::vector<bool> overlaid = overlaid_buffers(lifted.program),
+                    joined = joined_buffers(lifted.program);
   if (!kg::build_kernels(host_, graph, std::move(lifted), target, verifies, &built, &why))
     return "build_kernels: " + why;
   if (verifier && !verifier->notes.empty()) return "the verifier says: " + verifier->notes.front();
   const bool trees = options_.trees_every != 0 && generated.seed % options_.trees_every == 0;
-  KernelCheck kernels(&built, target, std::move(overlaid), generated.seed, trees, options_.texts,
-                      &statistics_);
+  KernelCheck kernels(&built, target, std::move(overlaid), std::move(joined), generated.seed, trees,
+                      options_.texts, &statistics_);
   for (size_t b = 0; b < generated.bindings.size() && wrong.empty(); ++b)
     wrong = kernels.run(*check, b);
   return wrong;
