@@ -96,6 +96,7 @@ std::string Prelude::header() const {
         "#ifndef FN\n#define FN static\n#endif\n#define TABLE __constant\n"
         "#define SEL(T, m, a, b) ((m) ? (T)(a) : (T)(b))\n"
         "#define CVTS(T, x) ((T)(x))\n"
+        "#define HOLD(x) (void)0\n"
         "#define BITS(T, x) BITS_##T(x)\n"
         "#define BITS_i32(x) as_int(x)\n#define BITS_u32(x) as_uint(x)\n#define BITS_f32(x) "
         "as_float(x)\n"
@@ -112,6 +113,12 @@ std::string Prelude::header() const {
     }
     return s;
   }
+  // See kCopysignAvx512 in prelude_math.cpp.
+  const std::string_view hold =
+      target_.isa == "avx512"
+          ? "template <class T> FN void hold(T& x) { if constexpr (sizeof(T) >= 16 && sizeof(T) <= "
+            "64) __asm__(\"\" : \"+v\"(x)); }\n#define HOLD(x) hold(x)\n"
+          : "#define HOLD(x) (void)0\n";
   return "typedef signed char i8; typedef unsigned char u8; typedef short i16; typedef unsigned "
          "short u16;\n"
          "typedef int i32; typedef unsigned u32; typedef long i64; typedef unsigned long u64;\n"
@@ -121,7 +128,8 @@ std::string Prelude::header() const {
          "#define SEL(T, m, a, b) ((m) ? (T)(a) : (T)(b))\n"
          "#define CVTV(T, x) __builtin_convertvector(x, T)\n"
          "#define CVTS(T, x) ((T)(x))\n"
-         "#define BITS(T, x) __builtin_bit_cast(T, x)\n"
+         "#define BITS(T, x) __builtin_bit_cast(T, x)\n" +
+         std::string(hold) +
          "#define INF_f32 __builtin_inff()\n#define NAN_f32 __builtin_nanf(\"\")\n"
          "#define INF_f64 __builtin_inf()\n#define NAN_f64 __builtin_nan(\"\")\n";
 }
@@ -213,10 +221,10 @@ std::string Prelude::integer_text(std::string_view f, DType t, uint32_t lanes) {
   }
   if (f == "max") return two("return $S(a > b, a, b);");
   if (f == "min") return two("return $S(a < b, a, b);");
-  if (f == "and") return two("return ($F)(a & b);");
-  if (f == "or") return two("return ($F)(a | b);");
-  if (f == "xor") return two("return ($F)(a ^ b);");
-  if (f == "not") return one("return ($F)(~a);");
+  if (f == "and") return two("$F r = ($F)(a & b); HOLD(r); return r;");
+  if (f == "or") return two("$F r = ($F)(a | b); HOLD(r); return r;");
+  if (f == "xor") return two("$F r = ($F)(a ^ b); HOLD(r); return r;");
+  if (f == "not") return one("$F r = ($F)(~a); HOLD(r); return r;");
   if (f == "floor" || f == "ceil" || f == "trunc" || f == "round_even") return one("return a;");
   if (v && (f == "div" || f == "rem" || f == "fdiv" || f == "fmod" || f == "shl" || f == "shr_a" ||
             f == "shr_l" || f == "pow")) {

@@ -13,6 +13,16 @@ struct Function {
   std::string_view name, text;
 };
 
+// LLVM's instruction selection for AVX-512 gives a masked vpternlog with an operand in memory the
+// immediate of another order of operands (llvm-project issue 157929, pull request 209782; versions
+// 19 to 22). A select of two bitwise operations with a constant was wrong by that. So a constant
+// comes from a register here, and where one register holds the result, it is made before anybody
+// selects from it (HOLD).
+constexpr std::string_view kCopysignAvx512 =
+    "FN $F copysign_$n($F a, $F b) { u64 k = 1ul << (sizeof($E) * 8 - 1); __asm__(\"\" : "
+    "\"+r\"(k)); $U s = ($U)(k); $U r = ($U)(($B($U, a) & ~s) | ($B($U, b) & s)); HOLD(r); return "
+    "$B($F, r); }\n";
+
 // ---- Both widths ----
 
 constexpr Function kBoth[] = {
@@ -449,6 +459,7 @@ std::string_view math_text(std::string_view name, DType type, const Target& targ
   if (name == "reduce") return lanes > 1 ? kReduceVector : kReduceScalar;
   if (name == "exp" && type == TENON_F32 && lanes == 16 && target.isa == "avx512")
     return kExpAvx512;
+  if (name == "copysign" && lanes > 1 && target.isa == "avx512") return kCopysignAvx512;
   const bool rounds = target.isa == "avx512" || target.isa == "avx2";
   std::string_view t = rounds ? find(kRoundingVector, name) : find(kRoundingByHand, name);
   if (t.empty()) t = find(kBoth, name);
