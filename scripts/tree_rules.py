@@ -48,10 +48,10 @@ WAITING = {
 # Folders that are not listed (device, testing) and the tests beside the sources may include all of kernelgen.
 KERNELGEN = {
     "ir": ["ir"],
-    "lift": ["ir", "lift"],
+    "lower": ["ir", "lower"],
     "schedule": ["ir", "schedule"],
     "verify": ["ir", "schedule", "verify"],
-    "fuse": ["ir", "lift", "schedule", "verify", "fuse"],
+    "fuse": ["ir", "lower", "schedule", "verify", "fuse"],
     "loops": ["ir", "schedule", "loops"],
     "print": ["ir", "loops", "print"],
 }

@@ -68,14 +68,14 @@ struct KernelSets : testing::Test {
   }
 };
 
-TEST_F(KernelSets, TheCheapestTakesANodeAndPaysForTheBorder) {
+TEST_F(KernelSets, TheCheapestTakesANodeAndPaysForTheBoundary) {
   const Taker own("", 10'000), dear("every", 9'000), cheap("every", 5'000);
   const Claims claims = collect_claims(device(own, {&dear, &cheap}), graph);
   EXPECT_EQ(claims.by, (std::vector<uint32_t>{0, 2, 0}));
   EXPECT_EQ(claims.cost_ns[1], 5'000 + kKernelSetNs);
   ASSERT_EQ(claims.all.size(), 3u);
   EXPECT_EQ(claims.all[0].cost_ns[1], 10'000);
-  EXPECT_EQ(claims.all[1].cost_ns[1], 9'000);  // dearer than the device itself, with the border
+  EXPECT_EQ(claims.all[1].cost_ns[1], 9'000);  // dearer than the device itself, with the boundary
   EXPECT_EQ(claims.all[1].refusals[0].reason, "not mine");
 }
 

@@ -19,7 +19,7 @@ struct Subgraph {
 
 // nodes: of the main region of `from`, in order. outputs: results of them that somebody else reads.
 // Symbols of outside become symbols of the new main region, constants are shared, locations are
-// kept. T0506 for a value that is no tensor and crosses the border.
+// kept. T0506 for a value that is no tensor and crosses the boundary.
 Result<Subgraph> extract(const ir::Graph& from, std::span<const ir::Node> nodes,
                          std::span<const ir::Value> outputs, std::string_view name);
 

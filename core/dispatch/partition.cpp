@@ -5,7 +5,7 @@
 namespace tenon::dispatch {
 namespace {
 
-// A border between two devices costs at least this, even in shared memory: two executions instead
+// A boundary between two devices costs at least this, even in shared memory: two executions instead
 // of one, and no fusion across. Keeps equal-cost devices from alternating.
 constexpr double kBorderNs = 3000;
 constexpr int kSweepsMax = 8;

@@ -124,7 +124,7 @@ double best_of_chain(const PartitionProblem& p) {
     std::vector<double> next(devices, kNotClaimed);
     for (uint32_t d = 0; d < devices; ++d) {
       for (uint32_t from = 0; from < devices; ++from) {
-        // What two nodes cost together, less what each costs alone, is the border between them.
+        // What two nodes cost together, less what each costs alone, is the boundary between them.
         PartitionProblem pair = chain(2, p.values[n].bytes);
         pair.values[0].bytes = n == 0 ? p.values[0].bytes : 0;
         pair.values[2].bytes = n + 1 == p.node_count ? p.values[n + 1].bytes : 0;
@@ -134,9 +134,9 @@ double best_of_chain(const PartitionProblem& p) {
           pair.devices.push_back(p.devices[k]);
           pair.devices.back().cost_ns = {0, p.devices[k].cost_ns[n]};
         }
-        const double border =
+        const double boundary =
             n == 0 ? p.devices[d].cost_ns[n] : total_cost(pair, std::vector<uint32_t>{from, d});
-        next[d] = std::min(next[d], best[from] + border);
+        next[d] = std::min(next[d], best[from] + boundary);
       }
     }
     best = next;

@@ -1,4 +1,4 @@
-// The C table over ir::Graph: checks what comes over the border, converts, records failures.
+// The C table over ir::Graph: checks what comes over the boundary, converts, records failures.
 #include "core/ir/host_graph.h"
 
 #include <utility>

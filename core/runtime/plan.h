@@ -14,7 +14,7 @@ namespace tenon::runtime {
 
 inline constexpr uint32_t kHostPlace = 0xffffffffu;  // host memory, as a place beside the devices
 
-// A value that crosses a border: an input, a segment's output, or a constant that is an output.
+// A value that crosses a boundary: an input, a segment's output, or a constant that is an output.
 struct Slot {
   enum class Source : uint8_t { kInput, kSegment, kConstant };
   Source source = Source::kSegment;

@@ -118,10 +118,10 @@ tenon_code_t Relay::wait_for(const Item& item) const {
 void Relay::pass_on(const Item& item) {
   clear_failure();
   const tenon_code_t code = wait_for(item);
-  const bool spoilt = item.source_spoilt->load(std::memory_order_acquire);
+  const bool tainted = item.source_tainted->load(std::memory_order_acquire);
   // What the target reads may still be written: a failed wait ends nothing. So it is left as it is,
   // defined since it was taken.
-  if (code != TENON_OK || spoilt) item.target_spoilt->store(true, std::memory_order_release);
+  if (code != TENON_OK || tainted) item.target_tainted->store(true, std::memory_order_release);
   Status failure, refused;
   try {
     failure = source_->check(code, "run");
@@ -130,7 +130,7 @@ void Relay::pass_on(const Item& item) {
           fmt::format("waiting for device {}", quoted(source_->name())));
   } catch (const std::exception&) {  // no memory for words
   }
-  if (code != TENON_OK && !spoilt && !source_->abandoned()) keep(code, std::move(failure));
+  if (code != TENON_OK && !tainted && !source_->abandoned()) keep(code, std::move(failure));
   try {
     refused = item.target->signal(item.target_value);
   } catch (const std::exception&) {

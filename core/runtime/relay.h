@@ -18,7 +18,7 @@ namespace tenon::runtime {
 
 // Set once what a device works on is no result any more, since work of another that it came from
 // failed.
-using Spoilt = std::atomic<bool>;
+using Tainted = std::atomic<bool>;
 
 // A fence that the host signals, for what one device sends to another.
 class RelayFence {
@@ -53,14 +53,14 @@ class Relay {
     uint64_t value = 0;
     RelayFence* target = nullptr;
     uint64_t target_value = 0;
-    const Spoilt* source_spoilt = nullptr;
-    Spoilt* target_spoilt = nullptr;
+    const Tainted* source_tainted = nullptr;
+    Tainted* target_tainted = nullptr;
   };
   // Items of one source are added in order of their values.
   void add(const Item& item);
   // Waits until every item was passed on.
   void drain();
-  // The first wait for the source that failed, unless the source was spoilt by then, or the first
+  // The first wait for the source that failed, unless the source was tainted by then, or the first
   // signal that a target refused: the source's own fence may be fine, and then nobody else knows.
   // OK afterwards. After drain.
   Status take_failure();

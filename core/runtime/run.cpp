@@ -22,7 +22,7 @@ void keep_for_good(std::shared_ptr<void> memory) {
 }
 
 // Buffers of outputs whose size the device learns while it runs.
-struct LateOutputs {
+struct OutputRequests {
   const Device& device;
   BufferPool* pool;
   std::vector<std::shared_ptr<Buffer>> buffers;
@@ -30,21 +30,21 @@ struct LateOutputs {
   std::mutex mutex;  // a device may work on several threads
 
   static tenon_code_t give(void* self, uint32_t index, uint64_t size_bytes, tenon_span_t* out) try {
-    auto& late = *static_cast<LateOutputs*>(self);
-    std::lock_guard lock(late.mutex);
-    const Device::SameTurn turn(late.device);  // execute has it, and waits for this
-    if (index >= late.buffers.size() || late.buffers[index] != nullptr) {
-      late.failure = error(TENON_INTERNAL, "T0612",
-                           "a device asks for the buffer of output {} out of turn", index);
-      return to_abi(late.failure);
+    auto& requests = *static_cast<OutputRequests*>(self);
+    std::lock_guard lock(requests.mutex);
+    const Device::SameTurn turn(requests.device);  // execute has it, and waits for this
+    if (index >= requests.buffers.size() || requests.buffers[index] != nullptr) {
+      requests.failure = error(TENON_INTERNAL, "T0612",
+                               "a device asks for the buffer of output {} out of turn", index);
+      return to_abi(requests.failure);
     }
-    Result<std::shared_ptr<Buffer>> made = late.pool->take(size_bytes);
+    Result<std::shared_ptr<Buffer>> made = requests.pool->take(size_bytes);
     if (!made.ok()) {
-      late.failure = made.status();
-      return to_abi(late.failure);
+      requests.failure = made.status();
+      return to_abi(requests.failure);
     }
-    late.buffers[index] = std::move(*made);
-    *out = {late.buffers[index]->handle(), 0};
+    requests.buffers[index] = std::move(*made);
+    *out = {requests.buffers[index]->handle(), 0};
     return TENON_OK;
   } catch (const std::exception&) {
     return TENON_RESOURCE_EXHAUSTED;  // nothing passes through the plugin's frames
@@ -59,7 +59,7 @@ Runner::Runner(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {
   for (uint32_t d = 0; d < plan_->devices.size(); ++d) {
     BufferPool pool(plan_->devices[d], [this, d] { return wait(d); });
     devices_.push_back(
-        {std::move(pool), nullptr, std::make_unique<Spoilt>(false), nullptr, {}, {}});
+        {std::move(pool), nullptr, std::make_unique<Tainted>(false), nullptr, {}, {}});
     devices_.back().from.resize(plan_->devices.size());
   }
   slots_.resize(plan_->slots.size());
@@ -137,7 +137,7 @@ Status Runner::run(std::span<const tenon_array_t* const> inputs) {
     sinks_.push_back(std::make_unique<TraceSink>(trace_, plan_->devices[d]->name()));
   }
   for (DeviceState& device : devices_) {
-    device.spoilt->store(false, std::memory_order_relaxed);
+    device.tainted->store(false, std::memory_order_relaxed);
     device.dependences.clear();
   }
   given_up_ = {};
@@ -307,15 +307,15 @@ Status Runner::execute(const Step& step) {
     call.signal = state.queue->next_signal();
     for (const tenon_fence_point_t& point : waits) state.depends(point);
   }
-  LateOutputs late{
+  OutputRequests requests{
       *device, &state.pool, std::vector<std::shared_ptr<Buffer>>(outputs.size()), {}, {}};
-  call.output_self = &late;
-  call.output = call.queue == nullptr ? LateOutputs::give : nullptr;
+  call.output_self = &requests;
+  call.output = call.queue == nullptr ? OutputRequests::give : nullptr;
   Status status = executable.execute(call);
-  if (!late.failure.ok()) status = std::move(late.failure);
+  if (!requests.failure.ok()) status = std::move(requests.failure);
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (late.buffers[i] != nullptr)
-      slots_[step.outputs[i]].places[step.device] = {std::move(late.buffers[i]), true};
+    if (requests.buffers[i] != nullptr)
+      slots_[step.outputs[i]].places[step.device] = {std::move(requests.buffers[i]), true};
   }
   if (!status.ok() && call.queue != nullptr) state.queue->refused();
   // Later work of the device runs after this one, so that it may use the workspace again.

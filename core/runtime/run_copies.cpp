@@ -103,8 +103,8 @@ Status Runner::relay_to(uint32_t slot, uint32_t device, tenon_fence_point_t* out
   }
   if (source.relay == nullptr) source.relay = std::make_unique<Relay>(plan_->devices[state.source]);
   const uint64_t value = fence->next();
-  source.relay->add({source.queue->fence(), state.ready, fence.get(), value, source.spoilt.get(),
-                     devices_[device].spoilt.get()});
+  source.relay->add({source.queue->fence(), state.ready, fence.get(), value, source.tainted.get(),
+                     devices_[device].tainted.get()});
   *out = {fence->fence(), value};
   return {};
 }

@@ -23,8 +23,8 @@ struct Runner::Place {
 struct Runner::DeviceState {
   BufferPool pool;
   std::unique_ptr<Queue> queue;
-  std::unique_ptr<Spoilt> spoilt;  // some of its work is on what another device failed to make
-  std::unique_ptr<Relay> relay;    // carries its results to others
+  std::unique_ptr<Tainted> tainted;  // some of its work is on what another device failed to make
+  std::unique_ptr<Relay> relay;      // carries its results to others
   std::vector<std::unique_ptr<RelayFence>>
       from;  // by source: signalled when something of it has arrived
   // Which of its work waits for others: the value that it signals, and what it waits for.

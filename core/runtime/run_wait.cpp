@@ -60,11 +60,11 @@ void Runner::give_up_one(uint32_t waited_for) {
 // The first failure of a device, before what relays met and nobody else did, before those of
 // devices that only worked on what others did not make. Nothing is left in relays.
 Status Runner::wait_all() {
-  Status first = given_up_, relayed, spoilt;
+  Status first = given_up_, relayed, tainted;
   for (uint32_t d = 0; d < devices_.size(); ++d) {
     if (devices_[d].queue == nullptr) continue;
     Status status = wait(d);
-    Status& kept = devices_[d].spoilt->load(std::memory_order_acquire) ? spoilt : first;
+    Status& kept = devices_[d].tainted->load(std::memory_order_acquire) ? tainted : first;
     if (kept.ok() && !status.ok())
       kept = std::move(status).with_context(kernel_context(*plan_->devices[d]));
   }
@@ -77,7 +77,7 @@ Status Runner::wait_all() {
       relayed = std::move(status).with_context(kernel_context(*plan_->devices[d]));
   }
   if (!first.ok()) return first;
-  return relayed.ok() ? spoilt : relayed;
+  return relayed.ok() ? tainted : relayed;
 }
 
 // Waits, also for what follows failed work. A device that was abandoned keeps its queue.

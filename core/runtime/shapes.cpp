@@ -268,7 +268,7 @@ Result<Port> Shapes::read_port(tenon_value_t value, std::string name) const {
   TENON_RETURN_IF_ERROR(from_abi(api_->value_view(api_->self, graph_, value, &view), "value_view"));
   if (view.type.kind != TENON_KIND_TENSOR) {
     return error(TENON_UNIMPLEMENTED, "T0506",
-                 "{} is no tensor; only tensors cross the border of a program", quoted(name));
+                 "{} is no tensor; only tensors cross the boundary of a program", quoted(name));
   }
   Port port{std::move(name),
             value,

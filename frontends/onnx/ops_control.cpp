@@ -190,8 +190,8 @@ bool same_dim(const DimProto& a, const DimProto& b) {
   return a.has_value ? a.value == b.value : a.param == b.param && !a.param.empty();
 }
 
-// Whether the file says that dim d of a carried value changes from turn to turn. Without shapes it
-// stays.
+// Whether the file says that dim d of a carried value changes from iteration to iteration. Without
+// shapes it stays.
 bool changes(const GraphProto& body, size_t input, size_t output, size_t d) {
   const ValueProto &in = body.inputs[input], &out = body.outputs[output];
   if (!in.has_shape || !out.has_shape || d >= in.dims.size() || d >= out.dims.size()) return false;
@@ -214,7 +214,7 @@ Dim open_dim(NodeContext& n, Region region, size_t value, size_t d) {
 
 struct LoopShape {
   const GraphProto* body;
-  std::vector<Value> carried;  // Turn, whether to go on, the model's values.
+  std::vector<Value> carried;  // Iteration, whether to go on, the model's values.
 };
 
 // Arguments of one region of the loop.

@@ -202,9 +202,10 @@ Value mean_of_windows(NodeContext& n, Value x, Window w, bool count_pad) {
 bool average_pool(NodeContext& n, Window w, bool count_pad) {
   const Value x = n.value(0);
   if (!n.ok() || !x.valid()) return n.ok();
-  const bool late = !w.skip.empty();
+  const bool data_dependent = !w.skip.empty();
   const bool grown = std::any_of(w.more.begin(), w.more.end(), [](int64_t m) { return m > 0; });
-  if (count_pad ? grown && !late : late) return n.set(0, mean_of_windows(n, x, w, count_pad));
+  if (count_pad ? grown && !data_dependent : data_dependent)
+    return n.set(0, mean_of_windows(n, x, w, count_pad));
   const Value in = bordered(n, x, &w, n.scalar(n.dtype(0), 0));
   return n.set(0, slide(n, "avg_pool", in, w, {{"count_pad", int64_t{count_pad}}}));
 }

@@ -330,12 +330,13 @@ bool conv_transpose(NodeContext& n) {
   const auto kind = auto_pad(n);
   if (!n.ok() || !kind) return false;
   const bool upper = *kind == AutoPad::kSameUpper, same = upper || *kind == AutoPad::kSameLower;
-  const bool late = !wanted.empty() &&
-                    std::any_of(dims.begin(), dims.end(), [](Dim d) { return !d.is_constant(); });
-  if ((!wanted.empty() && !late) || (wanted.empty() && same)) {
+  const bool data_dependent = !wanted.empty() && std::any_of(dims.begin(), dims.end(), [](Dim d) {
+    return !d.is_constant();
+  });
+  if ((!wanted.empty() && !data_dependent) || (wanted.empty() && same)) {
     n.integers("pads");
     if (!pads_for(n, wanted, dims, further, upper, &w)) return false;
-  } else if (late || *kind == AutoPad::kValid) {
+  } else if (data_dependent || *kind == AutoPad::kValid) {
     n.integers("pads");
     w.low.assign(spatial, 0);
     w.high.assign(spatial, 0);
@@ -351,7 +352,7 @@ bool conv_transpose(NodeContext& n) {
                            {"dilation", w.dilations},
                            {"output_padding", further},
                            {"groups", n.integer("group", 1)}});
-  return n.set(0, late ? cut_to(n, y, wanted, upper) : y);
+  return n.set(0, data_dependent ? cut_to(n, y, wanted, upper) : y);
 }
 
 // ---- Reading at places ----

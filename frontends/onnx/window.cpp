@@ -37,7 +37,8 @@ void split_padding(int64_t total, bool upper, Window* w) {
 
 // The same over a symbolic dim: all of max(0, span - stride + (-dim mod stride)) elements are never
 // more than span - 1.
-bool late_same_pads(NodeContext& n, bool upper, Dim dim, int64_t span, size_t i, Window* w) {
+bool data_dependent_same_pads(NodeContext& n, bool upper, Dim dim, int64_t span, size_t i,
+                              Window* w) {
   const int64_t stride = w->strides[i];
   const Dim one = n.dim(1), lacking = (n.dim(0) - dim) % n.dim(stride);
   if (!n.require(TENON_REL_LE, one, dim, "1 and the dim that its window slides over")) return false;
@@ -62,7 +63,7 @@ bool same_pads(NodeContext& n, bool upper, std::span<const Dim> dims, Window* w)
     } else if (dims[i].is_constant()) {
       const int64_t rest = dims[i].constant() % stride;
       split_padding(std::max<int64_t>(0, spanned - (rest == 0 ? stride : rest)), upper, w);
-    } else if (!late_same_pads(n, upper, dims[i], spanned, i, w)) {
+    } else if (!data_dependent_same_pads(n, upper, dims[i], spanned, i, w)) {
       return false;
     }
   }

@@ -27,8 +27,8 @@ struct tenon_executable_t {
 namespace tenon::cpu {
 namespace {
 
-Status host_tables(kernelgen::LiftHost& out) {
-  return lift_host(context().host, &out);
+Status host_tables(kernelgen::HostTables& out) {
+  return open_host_tables(context().host, &out);
 }
 
 Status isa_for(tenon_str_t target, Isa& out) {
@@ -70,7 +70,7 @@ Status settings_for(tenon_str_t target, const tenon_compile_options_t* options,
 Status claim(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_claim_sink_t* sink) {
   Isa isa;
   TENON_TRY(isa_for(target, isa));
-  kernelgen::LiftHost host;
+  kernelgen::HostTables host;
   TENON_TRY(host_tables(host));
   return claim_nodes(host, graph, isa, *sink);
 }
@@ -79,7 +79,7 @@ Status compile(void*, tenon_str_t target, tenon_graph_t* graph,
                const tenon_compile_options_t* options, tenon_artifact_t** out_artifact) {
   auto artifact = std::make_unique<tenon_artifact_t>();
   TENON_TRY(settings_for(target, options, artifact->settings));
-  kernelgen::LiftHost host;
+  kernelgen::HostTables host;
   TENON_TRY(host_tables(host));
   TENON_TRY(has_control(graph)
                 ? compile_control(host, graph, artifact->settings, artifact->compiled)
@@ -191,7 +191,7 @@ Status execute(void*, tenon_executable_t* executable, const tenon_call_t* call) 
 }
 
 Status dump(void*, tenon_artifact_t* artifact, tenon_str_t what, const tenon_sink_t* sink) {
-  kernelgen::LiftHost host;
+  kernelgen::HostTables host;
   TENON_TRY(host_tables(host));
   std::string text;
   TENON_TRY(has_control(artifact->graph)

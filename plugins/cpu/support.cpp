@@ -23,7 +23,7 @@ kernelgen::DeviceRates rates_of(Isa isa) {
 
 // kernelgen knows no regions and no calls: such nodes are looked at here.
 struct ControlClaims {
-  const kernelgen::LiftHost& host;
+  const kernelgen::HostTables& host;
   tenon_graph_t* graph;
   Isa isa;
   const tenon_claim_sink_t* sink;
@@ -77,7 +77,7 @@ struct ControlClaims {
         for (tenon_node_t n : inner.node_ids()) {
           std::string why;
           if (Node(graph, n).view().region_count != 0) continue;
-          if (!is_native(Node(graph, n)) && !kernelgen::can_lift(host, graph, n, {}, &why))
+          if (!is_native(Node(graph, n)) && !kernelgen::can_lower(host, graph, n, {}, &why))
             continue;
           TENON_TRY(sink->claim(sink->self, &n, 1, cost_of(n, 0)));
         }
@@ -90,12 +90,12 @@ struct ControlClaims {
 
 }  // namespace
 
-Status claim_nodes(const kernelgen::LiftHost& host, tenon_graph_t* graph, Isa isa,
+Status claim_nodes(const kernelgen::HostTables& host, tenon_graph_t* graph, Isa isa,
                    const tenon_claim_sink_t& sink) {
   const ControlClaims claims = {host, graph, isa, &sink};
   const tenon_claim_sink_t all = {const_cast<ControlClaims*>(&claims), &ControlClaims::claim,
                                   &ControlClaims::refuse};
-  kernelgen::LiftLimits limits;
+  kernelgen::LoweringLimits limits;
   limits.attention = true;
   TENON_TRY(kernelgen::claim_nodes(host, graph, limits, rates_of(isa), &all));
   return claims.claim_inside(main_region(graph));

@@ -108,7 +108,7 @@ inline Status require_arguments(const InferQuery& q, std::string_view label, Reg
   return {};
 }
 
-// Yield `index` may become the same argument of the next turn.
+// Yield `index` may become the same argument of the next iteration.
 inline Status require_carried(const InferQuery& q, std::string_view label, Region region,
                               uint32_t index) {
   const TypeView argument = region.arguments()[index].type();
@@ -116,8 +116,8 @@ inline Status require_carried(const InferQuery& q, std::string_view label, Regio
   TENON_TRY(require_form(q, label, argument, yield, cat("argument and yield ", index)));
   for (uint32_t d = 0; d < argument.rank(); ++d) {
     if (is_open(region, argument.dim(d))) continue;
-    // A size that changes from turn to turn is compared in each turn (T0324); as a fact it would
-    // bind the symbol for good.
+    // A size that changes from iteration to iteration is compared in each iteration (T0324); as a
+    // fact it would bind the symbol for good.
     if (is_inner(region, yield.dim(d)) &&
         compare(TENON_REL_EQ, argument.dim(d), yield.dim(d)) != TENON_NO)
       continue;

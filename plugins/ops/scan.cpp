@@ -57,8 +57,8 @@ Status reference(const Eval& e) {
   const int64_t length = e.i64s("length").empty() ? e.input(carry).dim(0) : e.i64s("length")[0];
   const bool reverse = e.i64("reverse") != 0;
   Arrays in(e.raw().inputs, e.raw().inputs + e.input_count()), out(e.raw().output_count);
-  for (int64_t turn = 0; turn < length; ++turn) {
-    const int64_t at = reverse ? length - 1 - turn : turn;
+  for (int64_t iteration = 0; iteration < length; ++iteration) {
+    const int64_t at = reverse ? length - 1 - iteration : iteration;
     for (uint32_t i = carry; i < e.input_count(); ++i) in[i] = slice_at(e.raw().inputs[i], at);
     TENON_TRY(run_region(e, 0, in, &out));
     std::copy_n(out.begin(), carry, in.begin());
@@ -90,7 +90,7 @@ constexpr OpDraft declare() {
       .variadic("x", "the carried values at the beginning, then the values to cut", kTensor)
       .result("y", "the carried values at the end, then one value per further yield")
       .attr_i64("carry", "how many operands are carried", 0)
-      .attr_dims("length", "the number of turns; may be left out where an operand is cut")
+      .attr_dims("length", "the number of iterations; may be left out where an operand is cut")
       .attr_i64("reverse", "1: last slice first", 0)
       .constraint("C1", "there is one region", "scan(f32[2, 3])")
       .constraint("C2", "carry is in [0, operands]",

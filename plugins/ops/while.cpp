@@ -54,16 +54,17 @@ Status infer(const InferQuery& q) {
   return {};
 }
 
-// The values of one result, one turn behind another.
+// The values of one result, one iteration behind another.
 struct Collected {
   std::vector<std::byte> bytes;
   std::vector<int64_t> dims;
-  Status add(const tenon_array_t& turn) {
-    const Array array(turn);
+  Status add(const tenon_array_t& iteration) {
+    const Array array(iteration);
     if (bytes.empty()) dims.assign(array.dims().begin(), array.dims().end());
     if (!std::equal(dims.begin(), dims.end(), array.dims().begin(), array.dims().end())) {
-      return fail(TENON_INVALID_ARGUMENT,
-                  "T0324: while: a collected value changed its size from one turn to the next");
+      return fail(
+          TENON_INVALID_ARGUMENT,
+          "T0324: while: a collected value changed its size from one iteration to the next");
     }
     each_index(array.dims(), [&](const Index& at) {
       bytes.insert(bytes.end(), array.at(at), array.at(at) + array.element_bytes());
@@ -80,7 +81,7 @@ Status check_carried(const Eval& e, uint32_t i, const tenon_array_t& next) {
     return fail(TENON_INVALID_ARGUMENT,
                 cat("T0324: while: dim ", d, " of carried value ", i, " was ", fixed.dims[d],
                     " and became ", next.dims[d],
-                    " in a turn; only dims that are symbols of the body may change"));
+                    " in a iteration; only dims that are symbols of the body may change"));
   }
   return {};
 }
@@ -88,16 +89,16 @@ Status check_carried(const Eval& e, uint32_t i, const tenon_array_t& next) {
 Status reference(const Eval& e) {
   const uint32_t count = e.input_count();
   const int64_t most = e.i64("max_trip");
-  Arrays carried(e.raw().inputs, e.raw().inputs + count), holds(1), turn(e.raw().output_count);
+  Arrays carried(e.raw().inputs, e.raw().inputs + count), holds(1), iteration(e.raw().output_count);
   std::vector<Collected> collected(e.raw().output_count - count);
   int64_t trips = 0;
   for (; most < 0 || trips < most; ++trips) {
     TENON_TRY(run_region(e, 0, carried, &holds));
     if (load_int(TENON_PRED, static_cast<const std::byte*>(holds[0].data)) == 0) break;
-    TENON_TRY(run_region(e, 1, carried, &turn));
-    for (uint32_t i = 0; i < count; ++i) TENON_TRY(check_carried(e, i, turn[i]));
-    std::copy_n(turn.begin(), count, carried.begin());
-    for (size_t k = 0; k < collected.size(); ++k) TENON_TRY(collected[k].add(turn[count + k]));
+    TENON_TRY(run_region(e, 1, carried, &iteration));
+    for (uint32_t i = 0; i < count; ++i) TENON_TRY(check_carried(e, i, iteration[i]));
+    std::copy_n(iteration.begin(), count, carried.begin());
+    for (size_t k = 0; k < collected.size(); ++k) TENON_TRY(collected[k].add(iteration[count + k]));
   }
   for (uint32_t i = 0; i < count; ++i) TENON_TRY(give_output(e, i, carried[i]));
   for (uint32_t k = 0; k < collected.size(); ++k) {
@@ -121,13 +122,15 @@ constexpr OpDraft declare() {
           "as the operands. The "
           "body yields the next carried values, and after them any number of values that are "
           "collected: each becomes a "
-          "result with a new first dim, the number of turns. A dim of an argument that is a symbol "
+          "result with a new first dim, the number of iterations. A dim of an argument that is a "
+          "symbol "
           "of the region may change "
-          "from turn to turn. With max_trip at least 0 the loop ends after so many turns at the "
+          "from iteration to iteration. With max_trip at least 0 the loop ends after so many "
+          "iterations at the "
           "latest.")
       .variadic("x", "the carried values at the beginning", kTensor)
       .result("y", "the carried values at the end, then the collected ones")
-      .attr_i64("max_trip", "most turns; -1: no bound", -1)
+      .attr_i64("max_trip", "most iterations; -1: no bound", -1)
       .constraint("C1", "there are two regions", "while(i32[] 0)")
       .constraint(
           "C2",

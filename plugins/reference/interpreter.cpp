@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kNever = 0xffffffffu;
 // An output whose size only the run tells, and that may be larger, gets its buffer then.
-constexpr int64_t kLateBytes = int64_t{1} << 20;
+constexpr int64_t kDataDependentBytes = int64_t{1} << 20;
 
 tenon_node_view_t node_view(tenon_graph_t* graph, tenon_node_t node) {
   return Node(graph, node).view();
@@ -168,10 +168,10 @@ bool Interpreter::mixes(const tenon_type_t& type, const std::vector<bool>& symbo
 }
 
 // Those that only a run tells.
-std::vector<bool> Interpreter::late_symbols() const {
-  std::vector<bool> late(whole_.symbol_limit, false);
-  for (tenon_symbol_t s : out_symbols_) late[s] = true;
-  return late;
+std::vector<bool> Interpreter::data_dependent_symbols() const {
+  std::vector<bool> data_dependent(whole_.symbol_limit, false);
+  for (tenon_symbol_t s : out_symbols_) data_dependent[s] = true;
+  return data_dependent;
 }
 
 Status Interpreter::needs(tenon_symbols_t symbols, tenon_needs_t* out) const {
@@ -181,13 +181,13 @@ Status Interpreter::needs(tenon_symbols_t symbols, tenon_needs_t* out) const {
                                             symbols.count, " and ", out->output_count, "."));
   }
   std::vector<int64_t> values = symbol_values(symbols);
-  const std::vector<bool> late = late_symbols();
+  const std::vector<bool> data_dependent = data_dependent_symbols();
   std::vector<bool> unbounded(whole_.symbol_limit, false);
   for (tenon_symbol_t s : out_symbols_) {
     tenon_symbol_view_t view{};
     view.size_bytes = sizeof view;
     TENON_TRY(graph_api().symbol_view(graph_api().self, graph_, s, &view));
-    unbounded[s] = view.hi > kLateBytes;
+    unbounded[s] = view.hi > kDataDependentBytes;
     values[s] = unbounded[s] ? 0 : view.hi;
   }
   for (uint32_t i = 0; i < main_.yield_count; ++i) {
@@ -196,9 +196,11 @@ Status Interpreter::needs(tenon_symbols_t symbols, tenon_needs_t* out) const {
     TENON_TRY(dims_of(value.type, values, &dims));
     std::copy(dims.begin(), dims.end(), out->outputs[i].dims);
     const uint64_t bytes = bytes_of(value.type.dtype, dims);
-    const bool is_late = mentions(value.type, unbounded) || mixes(value.type, late) ||
-                         (bytes > static_cast<uint64_t>(kLateBytes) && mentions(value.type, late));
-    out->outputs[i].size_bytes_max = is_late ? TENON_SIZE_UNKNOWN : bytes;
+    const bool is_data_dependent = mentions(value.type, unbounded) ||
+                                   mixes(value.type, data_dependent) ||
+                                   (bytes > static_cast<uint64_t>(kDataDependentBytes) &&
+                                    mentions(value.type, data_dependent));
+    out->outputs[i].size_bytes_max = is_data_dependent ? TENON_SIZE_UNKNOWN : bytes;
     out->outputs[i].alias_input = TENON_NO_ALIAS;
   }
   out->workspace_bytes = 0;  // intermediate arrays are the host's

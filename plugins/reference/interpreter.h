@@ -46,7 +46,7 @@ class Interpreter {
                  std::vector<int64_t>* out) const;
   bool mentions(const tenon_type_t& type, const std::vector<bool>& symbols) const;
   bool mixes(const tenon_type_t& type, const std::vector<bool>& symbols) const;
-  std::vector<bool> late_symbols() const;
+  std::vector<bool> data_dependent_symbols() const;
   std::vector<int64_t> symbol_values(tenon_symbols_t symbols) const;
 
   tenon_graph_t* graph_ = nullptr;

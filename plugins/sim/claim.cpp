@@ -57,8 +57,8 @@ std::string ops_for(std::string_view list, std::string_view target) {
 }  // namespace
 
 Status claim_ops(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_claim_sink_t* sink) {
-  kg::LiftHost host;
-  TENON_TRY(kg::lift_host(context().host, &host));
+  kg::HostTables host;
+  TENON_TRY(kg::open_host_tables(context().host, &host));
   const std::string_view list = setting("TENON_SIM_OPS");
   if (list.empty()) return kg::claim_nodes(host, graph, {}, kRates, sink);
   OpFilter filter{sink, context().graph, graph, ops_for(list, view(target))};

@@ -1,4 +1,4 @@
-// What a simulated device takes: whatever can be lifted, or those ops of it that TENON_SIM_OPS
+// What a simulated device takes: whatever can be lowered, or those ops of it that TENON_SIM_OPS
 // leaves.
 #ifndef TENON_PLUGINS_SIM_CLAIM_H_
 #define TENON_PLUGINS_SIM_CLAIM_H_

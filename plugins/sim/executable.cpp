@@ -51,8 +51,8 @@ Executable* executable_of(tenon_executable_t* e) {
   return reinterpret_cast<Executable*>(e);
 }
 
-Status lift_host(kg::LiftHost* out) {
-  return kg::lift_host(context().host, out);
+Status open_host_tables(kg::HostTables* out) {
+  return kg::open_host_tables(context().host, out);
 }
 
 Status toolchain(const tenon_toolchain_api_t** out) {
@@ -64,9 +64,9 @@ Status toolchain(const tenon_toolchain_api_t** out) {
 
 Status compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_options_t* options,
                tenon_artifact_t** out) {
-  kg::LiftHost host;
+  kg::HostTables host;
   const tenon_toolchain_api_t* tools = nullptr;
-  TENON_TRY(lift_host(&host));
+  TENON_TRY(open_host_tables(&host));
   TENON_TRY(kg::refuse_options(host, kName, options));
   TENON_TRY(toolchain(&tools));
   auto artifact = std::make_unique<kg::TextArtifact>();
@@ -97,10 +97,10 @@ Status fits(void*, tenon_str_t target, const void* bytes, uint64_t size_bytes) {
     return fail(
         TENON_FAILED_PRECONDITION,
         cat("sim: the artifact is for a device of sim, and not for ", quoted(view(target))));
-  kg::LiftHost host;
+  kg::HostTables host;
   kg::DeviceProgram program;
   std::string_view object;
-  TENON_TRY(lift_host(&host));
+  TENON_TRY(open_host_tables(&host));
   return kg::read_artifact(host, kName, bytes, size_bytes, &program, &object);
 }
 
@@ -113,7 +113,7 @@ Status resolve_kernels(Executable* exe, std::string_view object) {
   return {};
 }
 
-Status upload_constants(const kg::LiftHost& host, Executable* exe, tenon_blob_t* const* blobs,
+Status upload_constants(const kg::HostTables& host, Executable* exe, tenon_blob_t* const* blobs,
                         uint32_t count) {
   std::vector<std::string_view> constants;
   TENON_TRY(kg::constant_bytes(host, kName, exe->program, blobs, count, &constants));
@@ -137,9 +137,9 @@ Status load(void*, tenon_device_t* device, const void* bytes, uint64_t size_byte
   auto exe = std::make_unique<Executable>();
   exe->device = device_of(device);
   TENON_TRY(exe->device->alive());
-  kg::LiftHost host;
+  kg::HostTables host;
   std::string_view object;
-  TENON_TRY(lift_host(&host));
+  TENON_TRY(open_host_tables(&host));
   TENON_TRY(kg::read_artifact(host, kName, bytes, size_bytes, &exe->program, &object));
   if (!exe->program.kernels.empty()) TENON_TRY(resolve_kernels(exe.get(), object));
   TENON_TRY(upload_constants(host, exe.get(), constants, constant_count));
@@ -386,8 +386,8 @@ Status execute(void*, tenon_executable_t* e, const tenon_call_t* call) {
 }
 
 Status dump(void*, tenon_artifact_t* artifact, tenon_str_t what, const tenon_sink_t* sink) {
-  kg::LiftHost host;
-  TENON_TRY(lift_host(&host));
+  kg::HostTables host;
+  TENON_TRY(open_host_tables(&host));
   return kg::dump_artifact(host, kName, *artifact_of(artifact), what, sink);
 }
 

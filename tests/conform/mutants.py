@@ -60,9 +60,9 @@ other_code B.error-text
 silent_ranges B.error-text
 info_writes_on_failure B.error-outputs
 alloc_writes_on_failure B.error-outputs
-long_record B.record-borders
-whole_record B.record-borders
-silent_record B.record-borders
+long_record B.record-ends
+whole_record B.record-ends
+silent_record B.record-ends
 shutdown_fails B.shutdown
 null_handle B.handles
 count_grows C.count

@@ -41,7 +41,7 @@ double magnitude_of(const Memory& memory) {
 DType computed_type(const kernelgen::Kernel& kernel) {
   double most = 0;
   DType out = TENON_F64;
-  for (kernelgen::E e = 1; e < kernel.pool.size(); ++e) {
+  for (kernelgen::ExprId e = 1; e < kernel.pool.size(); ++e) {
     const DType t = kernel.pool.type(e);
     if (!kernelgen::is_float(t) || tolerance(t).of_results <= most) continue;
     most = tolerance(t).of_results;

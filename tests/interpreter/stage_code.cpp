@@ -25,10 +25,10 @@ class Maker {
     for (size_t d = 0; d < request_.loops.size(); ++d)
       out_.loops.push_back(new_axis(request_.loops[d], level_of_loop(d)));
     innermost_ = level_of_loop(request_.loops.size()) - 1;
-    for (E e : request_.results) out_.results.push_back(reg(e));
+    for (ExprId e : request_.results) out_.results.push_back(reg(e));
     for (const kernelgen::View* v : request_.views) {
       CodeView view{v->buffer, v->guard == kNone ? kNoReg : reg(v->guard), {}};
-      for (E e : v->index) view.index.push_back(reg(e));
+      for (ExprId e : v->index) view.index.push_back(reg(e));
       out_.views.push_back(std::move(view));
     }
     sort_by_level();
@@ -43,12 +43,12 @@ class Maker {
   }
   R new_axis(uint32_t axis, uint32_t level) { return axis_[axis] = new_register(level); }
 
-  R reg(E e) {
+  R reg(ExprId e) {
     if (known_[e] == kNoReg) known_[e] = make(e);
     return known_[e];
   }
 
-  R make(E e) {
+  R make(ExprId e) {
     const Expr& x = p_.at(e);
     switch (x.kind) {
       case X::kConst: {
@@ -77,16 +77,16 @@ class Maker {
     return kNoReg;
   }
 
-  R make_load(E e) {
+  R make_load(ExprId e) {
     Load load;
     const Expr x = p_.at(e);
-    const std::span<const E> args = p_.args(e);
+    const std::span<const ExprId> args = p_.args(e);
     load.buffer = x.ref;
     // What was stored at this point of the lead axes, or before, is there before the loops; what
     // they store is not.
     uint32_t level =
         request_.stored != nullptr && (*request_.stored)[x.ref] ? innermost_ : kPerPoint;
-    auto use = [&](E a) {
+    auto use = [&](ExprId a) {
       const R r = reg(a);
       level = std::max(level, level_[r]);
       return r;
@@ -95,7 +95,7 @@ class Maker {
       load.guard = use(args[0]);
       load.other = use(args[1]);
     }
-    for (E a : args.subspan(2)) load.index.push_back(use(a));
+    for (ExprId a : args.subspan(2)) load.index.push_back(use(a));
     out_.loads.push_back(std::move(load));
     Instruction i;
     i.load = true;
@@ -103,9 +103,9 @@ class Maker {
     return emit(i, level);
   }
 
-  R make_operation_of(E e) {
+  R make_operation_of(ExprId e) {
     const Expr x = p_.at(e);
-    const std::span<const E> args = p_.args(e);
+    const std::span<const ExprId> args = p_.args(e);
     Instruction i;
     uint32_t level = kOnce;
     R* slots[] = {&i.a, &i.b, &i.c};

@@ -12,7 +12,7 @@
 
 namespace tenon::interpreter {
 
-using kernelgen::E;
+using kernelgen::ExprId;
 using kernelgen::kNone;
 
 // Where code runs: before all loops, once for each point of the lead axes, or in loop d of a nest.
@@ -56,7 +56,7 @@ struct StageCode {
 
 struct CodeRequest {
   std::span<const uint32_t> lead, loops;  // axes, outermost first
-  std::vector<E> results;
+  std::vector<ExprId> results;
   std::vector<const kernelgen::View*> views;
   // Buffers that the loops store to: what is loaded from them is loaded where it is used.
   const std::vector<bool>* stored = nullptr;

@@ -216,7 +216,7 @@ bool all_axes_fit(const Kernel& k, StageState& state) {
 
 int64_t element_count(const Kernel& kernel, uint32_t buffer, std::span<const int64_t> extents) {
   int64_t n = 1;
-  for (E d : kernel.buffers[buffer].dims) n *= kernel.pool.evaluate(d, extents);
+  for (ExprId d : kernel.buffers[buffer].dims) n *= kernel.pool.evaluate(d, extents);
   return n;
 }
 
@@ -255,7 +255,7 @@ void run_prepared(const kernelgen::Prepared& prepared, std::span<const int64_t> 
                   std::span<const Place> places, const RunOptions& options, Report* report) {
   const Kernel& k = prepared.kernel;
   std::vector<int64_t> temp_elements;
-  for (E e : prepared.temp_elements)
+  for (ExprId e : prepared.temp_elements)
     temp_elements.push_back(e == kNone ? -1 : k.pool.evaluate(e, extents));
   StageState state(k, extents, places, options, &temp_elements, report);
   if (!all_axes_fit(k, state)) return;

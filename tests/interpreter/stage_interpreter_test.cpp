@@ -7,7 +7,7 @@ namespace tenon::interpreter {
 namespace {
 
 using kg::Builder;
-using kg::E;
+using kg::ExprId;
 using kg::Kernel;
 using kg::kNone;
 using kg::Role;
@@ -18,12 +18,12 @@ bool has(const std::string& text, const std::string& part) {
 }
 
 // One Map of one input of `type`.
-Kernel map_kernel(DType type, int64_t n, const std::function<E(kg::Pool&, E)>& body) {
+Kernel map_kernel(DType type, int64_t n, const std::function<ExprId(kg::Pool&, ExprId)>& body) {
   Builder b;
   const Tensor x = b.input(type, dims_of(b, {n}));
   const DType result = b.pool().type(body(b.pool(), b.pool().number(0, type)));
-  b.output(
-      b.map(result, x.dims, [&](std::span<const E> i) { return body(b.pool(), b.load(x, i)); }));
+  b.output(b.map(result, x.dims,
+                 [&](std::span<const ExprId> i) { return body(b.pool(), b.load(x, i)); }));
   return only_kernel(b);
 }
 
@@ -39,19 +39,19 @@ Reg result_of(Kernel kernel, Reg operand) {
 TEST(Values, WordsAreExact) {
   const int64_t large = (int64_t{1} << 62) + 1;
   const Kernel k =
-      map_kernel(TENON_I64, 1, [](kg::Pool& p, E x) { return p.op(TENON_S_ADD, {x, x}); });
+      map_kernel(TENON_I64, 1, [](kg::Pool& p, ExprId x) { return p.op(TENON_S_ADD, {x, x}); });
   EXPECT_EQ(result_of(k, Reg{.i = large}).i, INT64_MIN + 2);
 }
 
 TEST(Values, IntegersWrapInTheirType) {
   const Kernel k =
-      map_kernel(TENON_U8, 1, [](kg::Pool& p, E x) { return p.op(TENON_S_MUL, {x, x}); });
+      map_kernel(TENON_U8, 1, [](kg::Pool& p, ExprId x) { return p.op(TENON_S_MUL, {x, x}); });
   EXPECT_EQ(result_of(k, Reg{.i = 17}).i, 289 - 256);
-  const Kernel least = map_kernel(TENON_I32, 1, [](kg::Pool& p, E x) {
+  const Kernel least = map_kernel(TENON_I32, 1, [](kg::Pool& p, ExprId x) {
     return p.op(TENON_S_DIV, {x, p.integer(-1, TENON_I32)});
   });
   EXPECT_EQ(result_of(least, Reg{.i = INT32_MIN}).i, INT32_MIN);
-  const Kernel zero = map_kernel(TENON_I32, 1, [](kg::Pool& p, E x) {
+  const Kernel zero = map_kernel(TENON_I32, 1, [](kg::Pool& p, ExprId x) {
     return p.op(TENON_S_DIV, {p.integer(7, TENON_I32), x});
   });
   EXPECT_EQ(result_of(zero, Reg{.i = 0}).i, -1);
@@ -59,10 +59,10 @@ TEST(Values, IntegersWrapInTheirType) {
 
 TEST(Values, NarrowFloatsRoundOnce) {
   const Kernel k =
-      map_kernel(TENON_F32, 1, [](kg::Pool& p, E x) { return p.convert(x, TENON_F16); });
+      map_kernel(TENON_F32, 1, [](kg::Pool& p, ExprId x) { return p.convert(x, TENON_F16); });
   EXPECT_EQ(result_of(k, Reg{.f = 2049}).f, 2048);  // to even
   EXPECT_EQ(result_of(k, Reg{.f = 65520}).f, INFINITY);
-  const Kernel exact = map_kernel(TENON_F32, 1, [](kg::Pool& p, E x) {
+  const Kernel exact = map_kernel(TENON_F32, 1, [](kg::Pool& p, ExprId x) {
     return p.op(TENON_S_ADD, {x, p.number(1, TENON_F32)});
   });
   EXPECT_EQ(result_of(exact, Reg{.f = 16777216}).f, 16777216);
@@ -70,7 +70,7 @@ TEST(Values, NarrowFloatsRoundOnce) {
 
 TEST(Values, ConversionsSaturate) {
   const Kernel k =
-      map_kernel(TENON_F32, 1, [](kg::Pool& p, E x) { return p.convert(x, TENON_I8); });
+      map_kernel(TENON_F32, 1, [](kg::Pool& p, ExprId x) { return p.convert(x, TENON_I8); });
   EXPECT_EQ(result_of(k, Reg{.f = 1000}).i, 127);
   EXPECT_EQ(result_of(k, Reg{.f = NAN}).i, 0);
 }
@@ -125,11 +125,11 @@ TEST(Stages, ScansRunInOrder) {
 TEST(Stages, ScattersAddToWhatIsThere) {
   Builder b;
   const Tensor x = b.input(TENON_I32, dims_of(b, {3})), at = b.input(TENON_I64, dims_of(b, {4}));
-  const auto place = [&](std::span<const E> i) {
-    const E index = b.load(at, i);
+  const auto place = [&](std::span<const ExprId> i) {
+    const ExprId index = b.load(at, i);
     return kg::Place{{index}, b.pool().cmp(TENON_CMP_LT, index, b.pool().integer(3))};
   };
-  b.output(b.scatter(x, at.dims, place, [&](std::span<const E>, E old) {
+  b.output(b.scatter(x, at.dims, place, [&](std::span<const ExprId>, ExprId old) {
     return b.pool().op(TENON_S_ADD, {old, b.pool().integer(10, TENON_I32)});
   }));
   Subject s(only_kernel(b));
@@ -180,8 +180,8 @@ TEST(Stages, RowsThatShareMemoryOfTheResult) {
 Kernel transposing() {
   Builder b;
   const Tensor x = b.input(TENON_F32, dims_of(b, {4, 3}));
-  b.output(b.map(x.type, dims_of(b, {3, 4}), [&](std::span<const E> i) {
-    const E turned[] = {i[1], i[0]};
+  b.output(b.map(x.type, dims_of(b, {3, 4}), [&](std::span<const ExprId> i) {
+    const ExprId turned[] = {i[1], i[0]};
     return b.pool().op(TENON_S_ADD, {b.load(x, turned), b.pool().number(1, TENON_F32)});
   }));
   return only_kernel(b);
@@ -223,9 +223,10 @@ TEST(Planted, AStoreThatLeavesElementsOut) {
   Kernel k = transposing();
   k.pool.add_axis(k.pool.integer(2));
   const uint32_t shorter = static_cast<uint32_t>(k.pool.axes().size() - 1);
-  const std::unordered_map<E, E> rename = {{k.pool.axis(k.lead[1]), k.pool.axis(shorter)}};
-  for (E& e : k.stages[0].value) e = k.pool.substitute(e, rename);
-  for (E& e : k.stages[0].store[0].index) e = k.pool.substitute(e, rename);
+  const std::unordered_map<ExprId, ExprId> rename = {
+      {k.pool.axis(k.lead[1]), k.pool.axis(shorter)}};
+  for (ExprId& e : k.stages[0].value) e = k.pool.substitute(e, rename);
+  for (ExprId& e : k.stages[0].store[0].index) e = k.pool.substitute(e, rename);
   k.stages[0].space[1] = k.lead[1] = shorter;
   Subject s(k);
   EXPECT_EQ(s.run(), "");
@@ -238,10 +239,10 @@ TEST(Planted, ADroppedGuard) {
   b.output(b.pad(b.input(TENON_I32, dims_of(b, {2})), b.fill(TENON_I32, {}, 9), low, interior,
                  dims_of(b, {5})));
   Kernel k = only_kernel(b);
-  std::vector<E> loads;
+  std::vector<ExprId> loads;
   k.pool.loads(k.stages[0].value[0], &loads);
   ASSERT_FALSE(loads.empty());
-  const E l = loads[0], at[] = {k.pool.arg(l, 2)};
+  const ExprId l = loads[0], at[] = {k.pool.arg(l, 2)};
   ASSERT_NE(k.pool.arg(l, 0), kNone);
   k.stages[0].value[0] =
       k.pool.substitute(k.stages[0].value[0], {{l, k.pool.load(k.pool.at(l).ref, TENON_I32, at)}});
@@ -279,17 +280,17 @@ TEST(Planted, ATempThatNobodyStored) {
 TEST(Planted, ARowThatReadsAnotherRow) {
   Kernel k = softmax_kernel(5, 3);
   kg::Stage& last = k.stages.back();
-  const E lead = k.pool.axis(k.lead[0]);
-  const E wrong = k.pool.min(k.pool.add(lead, k.pool.integer(1)), k.pool.integer(4));
-  std::vector<E> loads;
+  const ExprId lead = k.pool.axis(k.lead[0]);
+  const ExprId wrong = k.pool.min(k.pool.add(lead, k.pool.integer(1)), k.pool.integer(4));
+  std::vector<ExprId> loads;
   k.pool.loads(last.value[0], &loads);
-  std::unordered_map<E, E> map;
-  for (E l : loads) {
-    std::vector<E> at(k.pool.args(l).begin() + 2, k.pool.args(l).end());
-    for (E& e : at) e = k.pool.substitute(e, {{lead, wrong}});
+  std::unordered_map<ExprId, ExprId> map;
+  for (ExprId l : loads) {
+    std::vector<ExprId> at(k.pool.args(l).begin() + 2, k.pool.args(l).end());
+    for (ExprId& e : at) e = k.pool.substitute(e, {{lead, wrong}});
     map[l] = k.pool.load(k.pool.at(l).ref, k.pool.type(l), at);
   }
-  for (E& e : last.value) e = k.pool.substitute(e, map);
+  for (ExprId& e : last.value) e = k.pool.substitute(e, map);
   const std::string told = Subject(k).run();
   EXPECT_TRUE(has(told, "which nobody stored") ||
               has(told, "another point of the lead axes stored"))
@@ -317,8 +318,9 @@ TEST(Planted, AnOperandInPlaceThatIsReadElsewhere) {
 TEST(Planted, LoopsThatOverwriteWhatOtherPointsRead) {
   Builder b;
   const Tensor x = b.input(TENON_F32, dims_of(b, {3, 3}));
-  b.output(b.map(x.type, x.dims,
-                 [&](std::span<const E> i) { return b.pool().op(TENON_S_NEG, {b.load(x, i)}); }));
+  b.output(b.map(x.type, x.dims, [&](std::span<const ExprId> i) {
+    return b.pool().op(TENON_S_NEG, {b.load(x, i)});
+  }));
   kg::Prepared p = kg::prepare(only_kernel(b));
   Kernel& k = p.kernel;
   // The stage again, in the same loops, which stores to the operand, one element further.

@@ -46,7 +46,7 @@ StageRun::StageRun(StageState& state, const Kernel& kernel, size_t stage,
   stored_ = nullptr;
 }
 
-void StageRun::make(StageCode* code, std::vector<uint32_t> loops, std::vector<E> results,
+void StageRun::make(StageCode* code, std::vector<uint32_t> loops, std::vector<ExprId> results,
                     std::vector<const View*> views) {
   std::string why;
   CodeRequest request{k_.lead, loops, std::move(results), std::move(views), stored_};

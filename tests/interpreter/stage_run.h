@@ -50,7 +50,7 @@ class StageRun {
  private:
   using Values = std::vector<Reg>;
 
-  void make(StageCode* code, std::vector<uint32_t> loops, std::vector<E> results,
+  void make(StageCode* code, std::vector<uint32_t> loops, std::vector<ExprId> results,
             std::vector<const kernelgen::View*> views);
   void make_all(const std::vector<bool>& stored);
   bool any(std::span<const uint32_t> axes) const;

@@ -47,7 +47,7 @@ StageState::StageState(const Kernel& kernel, std::span<const int64_t> extents,
   }
 }
 
-int64_t StageState::size(E e) const {
+int64_t StageState::size(ExprId e) const {
   const auto known = k_.pool.value(e);
   return known ? *known : k_.pool.evaluate(e, extents_);
 }
@@ -57,11 +57,11 @@ Form StageState::form_of(uint32_t b) const {
   Form form;
   form.offset = buffer.offset == kNone ? 0 : size(buffer.offset);
   form.elements = 1;
-  for (E d : buffer.dims) {
+  for (ExprId d : buffer.dims) {
     form.dims.push_back(size(d));
     form.elements *= form.dims.back();
   }
-  for (E s : buffer.strides) form.strides.push_back(size(s));
+  for (ExprId s : buffer.strides) form.strides.push_back(size(s));
   return form;
 }
 

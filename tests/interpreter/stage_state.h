@@ -18,7 +18,7 @@ class StageState {
              std::span<const Place> places, const RunOptions& options,
              const std::vector<int64_t>* temp_elements, Report* report);
 
-  int64_t size(E e) const;
+  int64_t size(ExprId e) const;
   int64_t extent_of_axis(uint32_t axis) const { return axes_[axis]; }
   std::span<const int64_t> extents() const { return extents_; }
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <tenon/kernelgen/fuse/fuse.h>
-#include <tenon/kernelgen/lift/builder.h>
+#include <tenon/kernelgen/lower/builder.h>
 
 #include "tests/interpreter/stage_interpreter.h"
 
@@ -11,8 +11,8 @@ namespace tenon::interpreter {
 
 namespace kg = kernelgen;
 
-inline std::vector<kg::E> dims_of(kg::Builder& b, std::initializer_list<int64_t> sizes) {
-  std::vector<kg::E> out;
+inline std::vector<kg::ExprId> dims_of(kg::Builder& b, std::initializer_list<int64_t> sizes) {
+  std::vector<kg::ExprId> out;
   for (int64_t n : sizes) out.push_back(b.dim(n));
   return out;
 }
@@ -94,14 +94,14 @@ inline kg::Kernel softmax_kernel(int64_t rows, int64_t columns, DType result = T
   kg::Builder b;
   const uint32_t last[] = {1}, first[] = {0};
   const auto apply = [&](uint16_t op, const kg::Tensor& x, const kg::Tensor& y) {
-    return b.map(x.type, x.dims, [&](std::span<const kg::E> i) {
+    return b.map(x.type, x.dims, [&](std::span<const kg::ExprId> i) {
       return b.pool().op(op, {b.load(x, i), b.load(y, i)});
     });
   };
   const kg::Tensor x = b.input(TENON_F32, dims_of(b, {rows, columns}));
   const kg::Tensor top = b.broadcast(b.reduce(x, last, kg::Fold::kMax), x.dims, first);
   const kg::Tensor shifted = apply(TENON_S_SUB, x, top);
-  const kg::Tensor e = b.map(x.type, x.dims, [&](std::span<const kg::E> i) {
+  const kg::Tensor e = b.map(x.type, x.dims, [&](std::span<const kg::ExprId> i) {
     return b.pool().op(TENON_S_EXP, {b.load(shifted, i)});
   });
   const kg::Tensor quotients =

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include <tenon/kernelgen/loops/l2.h>
+#include <tenon/kernelgen/loops/loop_ir.h>
 
 #include "tests/interpreter/memory.h"
 

@@ -2,7 +2,7 @@
 // planted defects are told.
 #include <cmath>
 
-#include <tenon/kernelgen/loops/l2.h>
+#include <tenon/kernelgen/loops/loop_ir.h>
 
 #include "tests/interpreter/agreement.h"
 #include "tests/interpreter/test_programs.h"
@@ -13,11 +13,11 @@ namespace {
 
 using kg::Bind;
 using kg::Builder;
-using kg::E;
+using kg::ExprId;
 using kg::Kernel;
 using kg::LoopTree;
-using kg::N;
 using kg::Node;
+using kg::NodeKind;
 using kg::Role;
 using kg::Target;
 using kg::Tensor;
@@ -55,7 +55,7 @@ std::string run(Subject& s, const LoopTree& tree, const Target& target, int64_t 
 }
 
 // The first node of the kind in order of the text; null: there is none.
-Node* find(std::vector<Node>& nodes, N kind,
+Node* find(std::vector<Node>& nodes, NodeKind kind,
            const std::function<bool(const Node&)>& fits = nullptr) {
   for (Node& n : nodes) {
     if (n.kind == kind && (!fits || fits(n))) return &n;
@@ -65,7 +65,7 @@ Node* find(std::vector<Node>& nodes, N kind,
   }
   return nullptr;
 }
-Node* find(LoopTree& tree, N kind, const std::function<bool(const Node&)>& fits = nullptr) {
+Node* find(LoopTree& tree, NodeKind kind, const std::function<bool(const Node&)>& fits = nullptr) {
   return find(tree.body, kind, fits);
 }
 
@@ -73,7 +73,7 @@ bool to_buffer(const Node& n) {
   return n.space == kg::Space::kBuffer;
 }
 bool masked(const Node& n) {
-  return n.args[n.kind == N::kStore ? 2 : 1] != kg::kNoValue;
+  return n.args[n.kind == NodeKind::kStore ? 2 : 1] != kg::kNoValue;
 }
 
 std::vector<Target> targets() {
@@ -117,7 +117,7 @@ Kernel products(int64_t m, int64_t k, int64_t n) {
 Kernel doubled(int64_t n) {
   Builder b;
   const Tensor x = b.input(TENON_F32, dims_of(b, {n}));
-  b.output(b.map(x.type, x.dims, [&](std::span<const E> i) {
+  b.output(b.map(x.type, x.dims, [&](std::span<const ExprId> i) {
     return b.pool().op(TENON_S_ADD, {b.load(x, i), b.load(x, i)});
   }));
   return only_kernel(b);
@@ -161,7 +161,7 @@ TEST(Trees, OrderedKindsAgreeWithTheirStages) {
 TEST(PlantedInTrees, ADroppedMaskOfALoad) {
   Subject s(doubled(19));
   LoopTree t = tree_of(s.kernel, Target::avx2());
-  Node* load = find(t, N::kLoad, masked);
+  Node* load = find(t, NodeKind::kLoad, masked);
   ASSERT_NE(load, nullptr);
   load->args[1] = load->args[2] = kg::kNoValue;
   EXPECT_TRUE(has(run(s, t, Target::avx2()), "loads b0[19], which is outside of it"));
@@ -170,7 +170,7 @@ TEST(PlantedInTrees, ADroppedMaskOfALoad) {
 TEST(PlantedInTrees, ADroppedMaskOfAStore) {
   Subject s(doubled(19));
   LoopTree t = tree_of(s.kernel, Target::avx2());
-  Node* store = find(t, N::kStore, masked);
+  Node* store = find(t, NodeKind::kStore, masked);
   ASSERT_NE(store, nullptr);
   store->args[2] = kg::kNoValue;
   EXPECT_TRUE(has(run(s, t, Target::avx2()), "which is outside of it"));
@@ -180,13 +180,13 @@ TEST(PlantedInTrees, AStoreMovedOutOfItsLoop) {
   Subject s(softmax_kernel(3, 5, TENON_F16));
   LoopTree t = tree_of(s.kernel, Target::scalar());
   // The innermost loop that stores results, and its store behind it.
-  Node* inner = find(t, N::kLoop, [](const Node& n) {
+  Node* inner = find(t, NodeKind::kLoop, [](const Node& n) {
     const Node* last = n.body.empty() ? nullptr : &n.body.back();
-    return last != nullptr && last->kind == N::kStore && to_buffer(*last);
+    return last != nullptr && last->kind == NodeKind::kStore && to_buffer(*last);
   });
   ASSERT_NE(inner, nullptr);
   const Node store = inner->body.back();
-  Node* outer = find(t, N::kLoop, [](const Node& n) { return n.bind == Bind::kRange; });
+  Node* outer = find(t, NodeKind::kLoop, [](const Node& n) { return n.bind == Bind::kRange; });
   ASSERT_NE(outer, nullptr);
   inner->body.pop_back();
   outer->body.push_back(store);
@@ -199,7 +199,7 @@ TEST(PlantedInTrees, AStoreMovedOutOfItsLoop) {
 TEST(PlantedInTrees, AWholeVectorLoopThatGoesTooFar) {
   Subject s(doubled(21));
   LoopTree t = tree_of(s.kernel, Target::avx2());
-  Node* loop = find(t, N::kLoop, [](const Node& n) { return n.full; });
+  Node* loop = find(t, NodeKind::kLoop, [](const Node& n) { return n.full; });
   ASSERT_NE(loop, nullptr);
   loop->full = false;
   const std::string told = run(s, t, Target::avx2());
@@ -209,11 +209,11 @@ TEST(PlantedInTrees, AWholeVectorLoopThatGoesTooFar) {
 TEST(PlantedInTrees, AStateThatStartsAsGarbage) {
   Subject s(sums(3, 5));
   LoopTree t = tree_of(s.kernel, Target::scalar());
-  Node* var = find(t, N::kVar);
+  Node* var = find(t, NodeKind::kVar);
   ASSERT_NE(var, nullptr);
   // A scratch element that nobody stored is what the sum starts with.
   Node load;
-  load.kind = N::kLoad;
+  load.kind = NodeKind::kLoad;
   load.space = kg::Space::kScratch;
   load.type = TENON_F32;
   load.dst = var->dst;
@@ -229,17 +229,18 @@ TEST(PlantedInTrees, ScratchOfTheItemBefore) {
   Subject right(s.kernel);
   ASSERT_EQ(run(right, t, Target::scalar(), 1), "");
   // The exponentials are stored by the first item only: what the others load is what it left.
-  Node* store = find(t, N::kStore, [](const Node& n) { return n.space == kg::Space::kScratch; });
-  Node* range = find(t, N::kLoop, [](const Node& n) { return n.bind == Bind::kRange; });
+  Node* store =
+      find(t, NodeKind::kStore, [](const Node& n) { return n.space == kg::Space::kScratch; });
+  Node* range = find(t, NodeKind::kLoop, [](const Node& n) { return n.bind == Bind::kRange; });
   ASSERT_NE(store, nullptr);
   ASSERT_NE(range, nullptr);
   Node first;
-  first.kind = N::kOp;
+  first.kind = NodeKind::kOp;
   first.op = TENON_S_CMP;
   first.ref = TENON_CMP_EQ;
   first.args[0] = range->dst;
   first.args[1] = t.begin;
-  first.dst = static_cast<kg::V>(t.values.size());
+  first.dst = static_cast<kg::ValueId>(t.values.size());
   t.values.push_back({TENON_PRED, 1});
   store->args[2] = first.dst;
   range->body.insert(range->body.begin(), first);
@@ -250,9 +251,10 @@ TEST(PlantedInTrees, ScratchOfTheItemBefore) {
 TEST(PlantedInTrees, TwoItemsOnOneElement) {
   Subject s(sums(4, 3));
   LoopTree t = tree_of(s.kernel, Target::scalar());
-  Node* store = find(t, N::kStore, to_buffer);
+  Node* store = find(t, NodeKind::kStore, to_buffer);
   ASSERT_NE(store, nullptr);
-  Node* zero = find(t, N::kConst, [](const Node& n) { return n.type == TENON_I64 && n.bits == 0; });
+  Node* zero =
+      find(t, NodeKind::kConst, [](const Node& n) { return n.type == TENON_I64 && n.bits == 0; });
   ASSERT_NE(zero, nullptr);
   store->args[0] = zero->dst;
   EXPECT_TRUE(has(run(s, t, Target::scalar()), "stores what another item stores: b1[0]"));
@@ -261,12 +263,13 @@ TEST(PlantedInTrees, TwoItemsOnOneElement) {
 TEST(PlantedInTrees, AWrongStride) {
   Subject s(products(5, 4, 9));
   LoopTree t = tree_of(s.kernel, Target::avx2());
-  Node* node = find(t, N::kMma);
-  if (node == nullptr) node = find(t, N::kLoad, to_buffer);
+  Node* node = find(t, NodeKind::kMma);
+  if (node == nullptr) node = find(t, NodeKind::kLoad, to_buffer);
   ASSERT_NE(node, nullptr);
   Subject right(s.kernel);
   ASSERT_EQ(run(right, t, Target::avx2()), "");
-  Node* zero = find(t, N::kConst, [](const Node& n) { return n.type == TENON_I64 && n.bits == 0; });
+  Node* zero =
+      find(t, NodeKind::kConst, [](const Node& n) { return n.type == TENON_I64 && n.bits == 0; });
   ASSERT_NE(zero, nullptr);
   node->stride = zero->dst;
   const std::string told = run(s, t, Target::avx2());
@@ -282,9 +285,9 @@ TEST(PlantedInTrees, AMissingBarrier) {
   ASSERT_TRUE(t.together);
   Subject right(s.kernel);
   ASSERT_EQ(run(right, t, target), "");
-  Node* barrier = find(t, N::kBarrier);
+  Node* barrier = find(t, NodeKind::kBarrier);
   ASSERT_NE(barrier, nullptr);
-  barrier->kind = N::kComment;
+  barrier->kind = NodeKind::kComment;
   EXPECT_TRUE(has(run(s, t, target), "what another item stores"));
 }
 
@@ -292,10 +295,10 @@ TEST(PlantedInTrees, ABarrierThatSomeItemsMiss) {
   const Target target = Target::opencl(true, 8);
   Subject s(sums(2, 4096));
   LoopTree t = tree_of(s.kernel, target);
-  Node* branch = find(t, N::kIf);
+  Node* branch = find(t, NodeKind::kIf);
   ASSERT_NE(branch, nullptr);
   Node barrier;
-  barrier.kind = N::kBarrier;
+  barrier.kind = NodeKind::kBarrier;
   branch->body.push_back(barrier);
   EXPECT_TRUE(has(run(s, t, target), "meets a barrier that not all items of the group reach"));
 }
@@ -304,11 +307,11 @@ TEST(PlantedInTrees, PlainDivisionOfANegativeNumber) {
   Subject s(doubled(4));
   LoopTree t = tree_of(s.kernel, Target::scalar());
   Node minus, divide;
-  minus.kind = N::kConst;
+  minus.kind = NodeKind::kConst;
   minus.type = TENON_I64;
   minus.bits = -3;
-  minus.dst = static_cast<kg::V>(t.values.size());
-  divide.kind = N::kOp;
+  minus.dst = static_cast<kg::ValueId>(t.values.size());
+  divide.kind = NodeKind::kOp;
   divide.op = kg::kFloorDiv;
   divide.bits = 1;
   divide.args[0] = minus.dst;

@@ -7,16 +7,16 @@ namespace tenon::interpreter {
 using kernelgen::Bind;
 using kernelgen::kNoValue;
 using kernelgen::LoopTree;
-using kernelgen::N;
 using kernelgen::Node;
+using kernelgen::NodeKind;
 
 bool make_steps(const LoopTree& tree, const std::vector<Node>& nodes, std::vector<TreeStep>* out,
                 std::string* why) {
   for (const Node& n : nodes) {
     TreeStep& s = out->emplace_back();
     s.node = &n;
-    if (n.kind == N::kOp && !make_operation(n.op, n.ref, tree.values[n.dst].type,
-                                            tree.values[n.args[0]].type, &s.operation)) {
+    if (n.kind == NodeKind::kOp && !make_operation(n.op, n.ref, tree.values[n.dst].type,
+                                                   tree.values[n.args[0]].type, &s.operation)) {
       *why = "there is no " + std::string(kernelgen::name_of_op(n.op)) + " of " +
              std::string(kernelgen::name_of(tree.values[n.dst].type));
       return false;
@@ -73,13 +73,13 @@ void TreeRun::fact(const std::string& text) {
   report_.add((doing_ == nullptr ? "" : *doing_ + " ") + text);
 }
 
-int64_t TreeRun::number(V v, uint32_t item, const char* what) {
+int64_t TreeRun::number(ValueId v, uint32_t item, const char* what) {
   const Lane x = lane(v, item);
   if (!x.known) fact(std::string(what) + " is not known");
   return x.known ? x.value.i : 0;
 }
 
-bool TreeRun::condition(V v, uint32_t item, uint32_t l, const char* what) {
+bool TreeRun::condition(ValueId v, uint32_t item, uint32_t l, const char* what) {
   const Lane x = lane(v, item, l);
   if (!x.known) fact(std::string(what) + " is not known");
   return x.known && x.value.i != 0;
@@ -99,54 +99,54 @@ void TreeRun::run(const std::vector<TreeStep>& steps) {
 void TreeRun::step(const TreeStep& s) {
   const Node& n = *s.node;
   switch (n.kind) {
-    case N::kLoop:
+    case NodeKind::kLoop:
       return n.bind == Bind::kRange ? range(s) : loop(s);
-    case N::kIf:
+    case NodeKind::kIf:
       return branch(s);
-    case N::kConst:
+    case NodeKind::kConst:
       return each_item([&](uint32_t k) { set(n.dst, k, 0, {constant(n.type, n.bits), true}); });
-    case N::kExt:
+    case NodeKind::kExt:
       return each_item([&](uint32_t k) { set_number(n.dst, k, extents_[n.ref]); });
-    case N::kOp:
+    case NodeKind::kOp:
       return operation(s);
-    case N::kSplat:
+    case NodeKind::kSplat:
       return splat(n);
-    case N::kIota:
+    case NodeKind::kIota:
       return iota(n);
-    case N::kShuffle:
+    case NodeKind::kShuffle:
       return shuffle(n);
-    case N::kLane:
+    case NodeKind::kLane:
       return each_item([&](uint32_t k) { set(n.dst, k, 0, lane(n.args[0], k, 0)); });
-    case N::kLoad:
+    case NodeKind::kLoad:
       return load(n);
-    case N::kStore:
+    case NodeKind::kStore:
       return store(n);
-    case N::kVar:
-    case N::kSet:
+    case NodeKind::kVar:
+    case NodeKind::kSet:
       return copy(n.dst, n.args[0]);
-    case N::kLocal:
+    case NodeKind::kLocal:
       return declare_local(n);
-    case N::kTranspose:
+    case NodeKind::kTranspose:
       return transpose(n);
-    case N::kWeave:
-      return weave(n);
-    case N::kMma:
+    case NodeKind::kInterleave:
+      return interleave(n);
+    case NodeKind::kMma:
       return mma(n);
-    case N::kAddress:
+    case NodeKind::kAddress:
       return address_of(n);
-    case N::kTaps:
+    case NodeKind::kTaps:
       return n.full ? channels(n) : taps(n);
-    case N::kSort:
+    case NodeKind::kSort:
       return sort(n);
-    case N::kAnyNan:
+    case NodeKind::kAnyNan:
       return any_nan(n);
-    case N::kLaneId:
+    case NodeKind::kLaneId:
       return each_item([&](uint32_t k) { set_number(n.dst, k, k); });
-    case N::kBarrier:
+    case NodeKind::kBarrier:
       return barrier(n);
-    case N::kFence:
+    case NodeKind::kFence:
       return;
-    case N::kComment:
+    case NodeKind::kComment:
       doing_ = &n.text;
       return;
   }
@@ -206,7 +206,7 @@ void TreeRun::shuffle(const Node& n) {
   });
 }
 
-void TreeRun::copy(V dst, V from) {
+void TreeRun::copy(ValueId dst, ValueId from) {
   each_item([&](uint32_t k) {
     for (uint32_t l = 0; l < lanes(dst); ++l) set(dst, k, l, lane(from, k, l));
   });

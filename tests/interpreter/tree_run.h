@@ -1,6 +1,6 @@
 // One call of a loop tree: its nodes, run. Internal to the interpreter.
 #pragma once
-#include <tenon/kernelgen/loops/l2.h>
+#include <tenon/kernelgen/loops/loop_ir.h>
 
 #include "tests/interpreter/tree_interpreter.h"
 #include "tests/interpreter/tree_memory.h"
@@ -35,25 +35,25 @@ class TreeRun {
   void call(int64_t begin, int64_t end);
 
  private:
-  using V = kernelgen::V;
+  using ValueId = kernelgen::ValueId;
   using Node = kernelgen::Node;
   using Space = kernelgen::Space;
 
-  uint32_t lanes(V v) const { return tree_.values[v].lanes; }
-  size_t place(V v, uint32_t item, uint32_t lane = 0) const {
+  uint32_t lanes(ValueId v) const { return tree_.values[v].lanes; }
+  size_t place(ValueId v, uint32_t item, uint32_t lane = 0) const {
     return offset_[v] + item * lanes(v) + (lanes(v) == 1 ? 0 : lane);
   }
-  Lane lane(V v, uint32_t item, uint32_t lane = 0) const {
+  Lane lane(ValueId v, uint32_t item, uint32_t lane = 0) const {
     return {regs_[place(v, item, lane)], known_[place(v, item, lane)] != 0};
   }
-  void set(V v, uint32_t item, uint32_t lane, Lane x) {
+  void set(ValueId v, uint32_t item, uint32_t lane, Lane x) {
     regs_[place(v, item, lane)] = x.value;
     known_[place(v, item, lane)] = x.known;
   }
-  void set_number(V v, uint32_t item, int64_t x) { set(v, item, 0, {Reg{.i = x}, true}); }
+  void set_number(ValueId v, uint32_t item, int64_t x) { set(v, item, 0, {Reg{.i = x}, true}); }
   // A number that decides where something goes or what runs: it must be known.
-  int64_t number(V v, uint32_t item, const char* what);
-  bool condition(V v, uint32_t item, uint32_t lane, const char* what);
+  int64_t number(ValueId v, uint32_t item, const char* what);
+  bool condition(ValueId v, uint32_t item, uint32_t lane, const char* what);
   template <class F>
   void each_item(F f) {
     for (uint32_t k = 0; k < items_; ++k) {
@@ -73,7 +73,7 @@ class TreeRun {
   void splat(const Node& n);
   void iota(const Node& n);
   void shuffle(const Node& n);
-  void copy(V dst, V from);
+  void copy(ValueId dst, ValueId from);
   void loop(const TreeStep& s);
   void range(const TreeStep& s);
   void branch(const TreeStep& s);
@@ -90,7 +90,7 @@ class TreeRun {
 
   void declare_local(const Node& n);
   void transpose(const Node& n);
-  void weave(const Node& n);
+  void interleave(const Node& n);
   void mma(const Node& n);
   void address_of(const Node& n);
   void taps(const Node& n);

@@ -1,5 +1,5 @@
-// What a loop tree does with whole tiles: transposes, woven vectors, register tiles of products and
-// convolutions, sorts.
+// What a loop tree does with whole tiles: transposes, interleaved vectors, register tiles of
+// products and convolutions, sorts.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -89,12 +89,12 @@ void TreeRun::transpose(const Node& n) {
   });
 }
 
-void TreeRun::weave(const Node& n) {
+void TreeRun::interleave(const Node& n) {
   const int64_t count = static_cast<int64_t>(n.list.size());
   each_item([&](uint32_t k) {
     const int64_t to = number(n.args[0], k, "an address");
     for (int64_t i = 0; i < count; ++i) {
-      const V from = n.list[static_cast<size_t>(i)];
+      const ValueId from = n.list[static_cast<size_t>(i)];
       for (uint32_t l = 0; l < lanes(from); ++l)
         write(n.space, n.ref, n.type, to + int64_t{l} * count + i, lane(from, k, l), k);
     }

@@ -128,12 +128,12 @@ class Driver {
 // Empty when one of the targets is unknown.
 Runner stage_runner(const Options& options, std::shared_ptr<StageCheck>* check) {
   StageCheckOptions chosen;
-  kernelgen::LiftHost host;
+  kernelgen::HostTables host;
   chosen.targets_per_graph = static_cast<uint32_t>(options.targets);
   chosen.trees_every = static_cast<uint32_t>(options.trees);
   chosen.verify = options.verify != 0;
   chosen.texts = options.texts != 0;
-  if (!choose_targets(options.target, &chosen.targets) || !open_lift_host(&host).ok()) return {};
+  if (!choose_targets(options.target, &chosen.targets) || !find_host_tables(&host).ok()) return {};
   *check = std::make_shared<StageCheck>(host, chosen);
   return [check = *check](const Generated& generated) { return (*check)(generated); };
 }

@@ -31,8 +31,8 @@ void set_thread_count(uint32_t count);
 // Runs fn(context, worker, begin, end) over [0, n) in chunks of at least `grain`, at least four
 // chunks for each thread where the grain allows. Returns when no thread is in `fn`: OK, the first
 // failure (after which no new chunk starts; its details are in the caller's failure record), or
-// CANCELLED if the operation was. fn must not throw. Chunk borders depend on the number of threads.
-// Threads: safe.
+// CANCELLED if the operation was. fn must not throw. Chunk boundaries depend on the number of
+// threads. Threads: safe.
 tenon_code_t parallel(tenon_range_fn_t fn, void* context, int64_t n, int64_t grain);
 
 // The same with a callable (worker, begin, end) that cannot fail or returns a tenon_code_t.

@@ -13,7 +13,7 @@
 #include "tenon/abi/extract.h"
 #include "tenon/abi/facts.h"
 #include "tenon/cpp/graph.hpp"
-#include "tenon/kernelgen/lift/lift.h"
+#include "tenon/kernelgen/lower/lower_graph.h"
 
 namespace tenon::cpu {
 namespace {
@@ -116,10 +116,10 @@ class Cutter {
     program.bounds.assign(whole_.symbol_limit, std::numeric_limits<int64_t>::max());
     program.lows.assign(whole_.symbol_limit, 0);
     program.multiples.assign(whole_.symbol_limit, 1);
-    late_.assign(whole_.symbol_limit, true);
+    data_dependent_.assign(whole_.symbol_limit, true);
     const tenon_region_view_t view = main.view();
     program.main_symbols.assign(view.symbols, view.symbols + view.symbol_count);
-    for (uint32_t s : program.main_symbols) late_[s] = false;
+    for (uint32_t s : program.main_symbols) data_dependent_[s] = false;
     for (uint32_t s = 0; s < whole_.symbol_limit; ++s) {
       tenon_symbol_view_t symbol = {};
       symbol.size_bytes = sizeof symbol;
@@ -132,21 +132,22 @@ class Cutter {
     }
     return {};
   }
-  void describe_late(tenon_dim_t dim, ControlValue* out) const {
+  void describe_data_dependent(tenon_dim_t dim, ControlValue* out) const {
     tenon_type_t one = {};
     one.rank = 1;
     one.dims = &dim;
     const std::vector<tenon_symbol_t> symbols = TypeView(graph_, one).symbols();
-    if (std::ranges::none_of(symbols, [this](tenon_symbol_t s) { return late_[s]; })) return;
+    if (std::ranges::none_of(symbols, [this](tenon_symbol_t s) { return data_dependent_[s]; }))
+      return;
     tenon_dim_view_t view = {};
     view.size_bytes = sizeof view;
     const bool plain = graph_api().dim_view(graph_api().self, graph_, dim, &view) == TENON_OK &&
                        view.op == TENON_DIM_SYMBOL;
-    out->late = true;
+    out->data_dependent = true;
     out->mixed = out->mixed || !plain;
   }
   Status size(tenon_dim_t dim, kernelgen::SizeProgram* out) {
-    const kernelgen::E e = dims_.of(dim);
+    const kernelgen::ExprId e = dims_.of(dim);
     if (e == kernelgen::kNone) return fail(TENON_INTERNAL, "A dim cannot be read.");
     *out = kernelgen::size_program(pool_, e);
     return {};
@@ -167,7 +168,8 @@ class Cutter {
       value.dtype = view.type.dtype;
       for (uint32_t d = 0; d < view.type.rank; ++d)
         TENON_TRY(size(view.type.dims[d], &value.dims.emplace_back()));
-      for (uint32_t d = 0; d < view.type.rank; ++d) describe_late(view.type.dims[d], &value);
+      for (uint32_t d = 0; d < view.type.rank; ++d)
+        describe_data_dependent(view.type.dims[d], &value);
     }
     for (const Value& v : main.arguments()) {
       program.values[v.id()].kind = ControlValue::Kind::kInput;
@@ -206,7 +208,7 @@ class Cutter {
       std::ranges::sort(symbols);
       symbols.erase(std::unique(symbols.begin(), symbols.end()), symbols.end());
       for (tenon_symbol_t s : symbols) {
-        if (late_[s]) fact.symbols.push_back(s);
+        if (data_dependent_[s]) fact.symbols.push_back(s);
       }
       if (fact.symbols.empty()) continue;
       TENON_TRY(size(a, &fact.a));
@@ -441,8 +443,8 @@ class Cutter {
   tenon_graph_t* graph_;
   tenon_graph_view_t whole_ = {};
   kernelgen::Pool pool_;
-  kernelgen::DimExpressions dims_;  // Over the symbols as extents of pool_.
-  std::vector<bool> late_;          // By symbol: known only in a run.
+  kernelgen::DimExpressions dims_;    // Over the symbols as extents of pool_.
+  std::vector<bool> data_dependent_;  // By symbol: known only in a run.
   std::unordered_map<tenon_blob_t*, uint32_t> constant_of_blob_;
   int depth_ = 0;
 };
@@ -476,8 +478,8 @@ bool is_native(const Node& node) {
   return op != nullptr && facts_table() != nullptr && op->takes(native_signature(*op, node));
 }
 
-bool can_compile_control(const kernelgen::LiftHost& host, tenon_graph_t* graph, tenon_node_t id,
-                         const kernelgen::LiftLimits& limits, std::string* why) {
+bool can_compile_control(const kernelgen::HostTables& host, tenon_graph_t* graph, tenon_node_t id,
+                         const kernelgen::LoweringLimits& limits, std::string* why) {
   const Node node(graph, id);
   Kind kind;
   if (!kind_of(node.op(), &kind)) {
@@ -491,7 +493,7 @@ bool can_compile_control(const kernelgen::LiftHost& host, tenon_graph_t* graph, 
       const bool can = is_native(inner) ? true
                        : inner.view().region_count != 0
                            ? can_compile_control(host, graph, inner.id(), limits, &reason)
-                           : kernelgen::can_lift(host, graph, inner.id(), limits, &reason);
+                           : kernelgen::can_lower(host, graph, inner.id(), limits, &reason);
       if (can) continue;
       *why = cat("in ", node.op(), ": ", reason);
       return false;
@@ -500,7 +502,7 @@ bool can_compile_control(const kernelgen::LiftHost& host, tenon_graph_t* graph, 
   return true;
 }
 
-Status compile_control(const kernelgen::LiftHost& host, tenon_graph_t* graph,
+Status compile_control(const kernelgen::HostTables& host, tenon_graph_t* graph,
                        const CompileSettings& settings, CompiledGraph& out) {
   Cutter cutter(graph);
   TENON_TRY(cutter.run());
@@ -516,7 +518,7 @@ Status compile_control(const kernelgen::LiftHost& host, tenon_graph_t* graph,
   return {};
 }
 
-Status explain_control(const kernelgen::LiftHost& host, tenon_graph_t* graph,
+Status explain_control(const kernelgen::HostTables& host, tenon_graph_t* graph,
                        const CompileSettings& settings, std::string_view what, std::string& out) {
   Cutter cutter(graph);
   TENON_TRY(cutter.run());

@@ -16,15 +16,15 @@ bool is_native(const Node& node);
 
 // Whether everything inside of a node of control flow becomes kernels, calls or control flow.
 // False: `why` names the inner op.
-bool can_compile_control(const kernelgen::LiftHost& host, tenon_graph_t* graph, tenon_node_t node,
-                         const kernelgen::LiftLimits& limits, std::string* why);
+bool can_compile_control(const kernelgen::HostTables& host, tenon_graph_t* graph, tenon_node_t node,
+                         const kernelgen::LoweringLimits& limits, std::string* why);
 
 // As compile_graph, of a graph with control flow.
-Status compile_control(const kernelgen::LiftHost& host, tenon_graph_t* graph,
+Status compile_control(const kernelgen::HostTables& host, tenon_graph_t* graph,
                        const CompileSettings& settings, CompiledGraph& out);
 
 // As explain_graph, part after part; "plan" begins with the tree of regions and parts.
-Status explain_control(const kernelgen::LiftHost& host, tenon_graph_t* graph,
+Status explain_control(const kernelgen::HostTables& host, tenon_graph_t* graph,
                        const CompileSettings& settings, std::string_view what, std::string& out);
 
 }  // namespace tenon::cpu

@@ -283,8 +283,8 @@ Status link(Work& work, CompiledGraph& out, std::vector<std::string>& code) {
   return {};
 }
 
-Status lift_and_fuse(const kernelgen::LiftHost& host, tenon_graph_t* graph, Isa isa,
-                     BuiltProgram& out, std::vector<bool>& general) {
+Status lower_and_fuse(const kernelgen::HostTables& host, tenon_graph_t* graph, Isa isa,
+                      BuiltProgram& out, std::vector<bool>& general) {
   std::string why;
   if (!build_program(host, graph, target_of(isa), &out, &why)) {
     return fail(out.broken ? TENON_INTERNAL : TENON_UNIMPLEMENTED,
@@ -348,7 +348,7 @@ kernelgen::Target target_of(Isa isa) {
   return kernelgen::Target::baseline();
 }
 
-Status compile_graph(const kernelgen::LiftHost& host, tenon_graph_t* graph,
+Status compile_graph(const kernelgen::HostTables& host, tenon_graph_t* graph,
                      const CompileSettings& settings, CompiledGraph& out) {
   const std::string key = artifact_key(graph, settings);
   if (!key.empty()) {
@@ -366,7 +366,7 @@ Status compile_graph(const kernelgen::LiftHost& host, tenon_graph_t* graph,
     }
   }
   Work work = {settings, {}, {}, {}, {}, {}, {}};
-  TENON_TRY(lift_and_fuse(host, graph, settings.isa, work.built, work.general));
+  TENON_TRY(lower_and_fuse(host, graph, settings.isa, work.built, work.general));
   const auto* threads = context().query<tenon_host_threads_t>(TENON_HOST_THREADS_ID);
   make_batches(work, threads ? threads->count(threads->self) : 1);
   TENON_TRY(build_batches(work, threads));
@@ -383,14 +383,14 @@ Status compile_graph(const kernelgen::LiftHost& host, tenon_graph_t* graph,
   return {};
 }
 
-Status explain_graph(const kernelgen::LiftHost& host, tenon_graph_t* graph,
+Status explain_graph(const kernelgen::HostTables& host, tenon_graph_t* graph,
                      const CompileSettings& settings, std::string_view what, std::string& out) {
   BuiltProgram built;
   std::vector<bool> general;
-  TENON_TRY(lift_and_fuse(host, graph, settings.isa, built, general));
+  TENON_TRY(lower_and_fuse(host, graph, settings.isa, built, general));
   const kernelgen::Target target = target_of(settings.isa);
   std::string why;
-  if (what == "l1" || what == "l2") {
+  if (what == "stages" || what == "loops") {
     if (!explain_program(&built, target, &out, &why)) {
       return fail(TENON_INTERNAL, why);
     }
@@ -398,8 +398,9 @@ Status explain_graph(const kernelgen::LiftHost& host, tenon_graph_t* graph,
   }
   std::string text;
   if (what != "source" && what != "asm" && what != "plan") {
-    return fail(TENON_NOT_FOUND, cat("The cpu device can show l1, l2, source, asm and plan, not ",
-                                     quoted(what), "."));
+    return fail(TENON_NOT_FOUND,
+                cat("The cpu device can show stages, loops, source, asm and plan, not ",
+                    quoted(what), "."));
   }
   if (!generate_batch(&built, 0, static_cast<uint32_t>(built.program.kernels.size()), target, &text,
                       &why)) {

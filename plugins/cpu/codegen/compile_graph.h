@@ -9,7 +9,7 @@
 #include "isa.h"
 #include "tenon/abi/graph.h"
 #include "tenon/cpp/status.hpp"
-#include "tenon/kernelgen/lift/lift.h"
+#include "tenon/kernelgen/lower/lower_graph.h"
 #include "tenon/kernelgen/schedule/schedule.h"
 
 namespace tenon::cpu {
@@ -26,12 +26,12 @@ struct CompiledGraph {
 
 // Answers from the cache without opening the compiler when it can: the whole artifact, or single
 // kernels that another subgraph brought. Safe.
-Status compile_graph(const kernelgen::LiftHost& host, tenon_graph_t* graph,
+Status compile_graph(const kernelgen::HostTables& host, tenon_graph_t* graph,
                      const CompileSettings& settings, CompiledGraph& out);
 
-// Text for people: "l1" and "l2" (kernelgen's explanation), "source", "asm", "plan".
+// Text for people: "stages" and "loops" (kernelgen's explanation), "source", "asm", "plan".
 // NOT_FOUND for others.
-Status explain_graph(const kernelgen::LiftHost& host, tenon_graph_t* graph,
+Status explain_graph(const kernelgen::HostTables& host, tenon_graph_t* graph,
                      const CompileSettings& settings, std::string_view what, std::string& out);
 
 kernelgen::Target target_of(Isa isa);

@@ -1,4 +1,4 @@
-/* The border between the cpu plugin and libtenon-clang.so.
+/* The boundary between the cpu plugin and libtenon-clang.so.
  *
  * libtenon-clang.so holds clang 19 and lld, linked statically and hidden, and exports one function,
  * tenon_clang_query. It is opened on a miss of the object cache only, so a warm process never maps

@@ -16,8 +16,8 @@ namespace {
 
 using Kind = ControlPart::Kind;
 
-// A late output that may be larger gets its buffer when its size is known.
-constexpr uint64_t kLateBytes = uint64_t{1} << 20;
+// A data-dependent output that may be larger gets its buffer when its size is known.
+constexpr uint64_t kDataDependentBytes = uint64_t{1} << 20;
 constexpr size_t kMaxShapes = 64;
 constexpr uint64_t kMaxBytes = uint64_t{1} << 62;
 
@@ -131,8 +131,8 @@ Status ControlExecutable::adopt_constants(std::span<tenon_blob_t* const> constan
 }
 
 void ControlExecutable::find_order() {
-  late_symbols_.assign(program_.symbol_count, true);
-  for (uint32_t s : program_.main_symbols) late_symbols_[s] = false;
+  data_dependent_symbols_.assign(program_.symbol_count, true);
+  for (uint32_t s : program_.main_symbols) data_dependent_symbols_[s] = false;
   facts_of_.resize(program_.symbol_count);
   for (uint32_t f = 0; f < program_.facts.size(); ++f) {
     for (uint32_t s : program_.facts[f].symbols) facts_of_[s].push_back(f);
@@ -186,8 +186,8 @@ Status ControlExecutable::shape_for(tenon_symbols_t symbols,
   return {};
 }
 
-bool ControlExecutable::late_part(const ControlPart& part) const {
-  return std::ranges::any_of(part.symbols, [&](uint32_t s) { return late_symbols_[s]; });
+bool ControlExecutable::has_data_dependent_sizes(const ControlPart& part) const {
+  return std::ranges::any_of(part.symbols, [&](uint32_t s) { return data_dependent_symbols_[s]; });
 }
 
 Status ControlExecutable::make_shape(std::span<const int64_t> values, ControlShape& out) {
@@ -197,7 +197,7 @@ Status ControlExecutable::make_shape(std::span<const int64_t> values, ControlSha
   for (const ControlValue& value : program_.values) out.bytes.push_back(bytes_of(value, symbols));
   for (size_t a = 0; a < parts_.size(); ++a) {
     out.workspace_bytes.push_back(0);
-    if (late_part(*part_of_[a])) continue;
+    if (has_data_dependent_sizes(*part_of_[a])) continue;
     std::vector<int64_t> own;
     for (uint32_t s : part_of_[a]->symbols) own.push_back(symbols[s]);
     std::vector<tenon_output_need_t> outputs(part_of_[a]->outputs.size());
@@ -227,7 +227,7 @@ uint64_t ControlExecutable::region_bytes(const ControlShape& shape, uint32_t ind
   uint64_t made = 0, most = 0;
   for (const ControlPart& part : region.parts) {
     for (uint32_t v : part.outputs) {
-      if (std::ranges::find(elsewhere, v) == elsewhere.end()) made += late_or_bytes(shape, v);
+      if (std::ranges::find(elsewhere, v) == elsewhere.end()) made += arena_bytes_of(shape, v);
     }
     const uint64_t own = part_bytes(shape, part);
     if (part.kind == Kind::kSwitch) {
@@ -239,9 +239,9 @@ uint64_t ControlExecutable::region_bytes(const ControlShape& shape, uint32_t ind
   return std::min(made + most, 4 * kMaxBytes - 1);
 }
 
-// Late values live in blocks of their own.
-uint64_t ControlExecutable::late_or_bytes(const ControlShape& shape, uint32_t v) const {
-  return program_.values[v].late ? 0 : aligned(shape.bytes[v]);
+// Data-dependent values live in blocks of their own.
+uint64_t ControlExecutable::arena_bytes_of(const ControlShape& shape, uint32_t v) const {
+  return program_.values[v].data_dependent ? 0 : aligned(shape.bytes[v]);
 }
 
 uint64_t ControlExecutable::part_bytes(const ControlShape& shape, const ControlPart& part) const {
@@ -255,7 +255,7 @@ uint64_t ControlExecutable::part_bytes(const ControlShape& shape, const ControlP
   const size_t count = part.kind == Kind::kScan    ? part.carried
                        : part.kind == Kind::kWhile ? part.inputs.size()
                                                    : 0;
-  for (size_t i = 0; i < count; ++i) carried += late_or_bytes(shape, part.outputs[i]);
+  for (size_t i = 0; i < count; ++i) carried += arena_bytes_of(shape, part.outputs[i]);
   return most + carried;
 }
 
@@ -275,7 +275,7 @@ Status ControlExecutable::needs(tenon_symbols_t symbols, tenon_needs_t* needs) {
     tenon_output_need_t& need = needs->outputs[i];
     need.alias_input = TENON_NO_ALIAS;
     need.size_bytes_max = bytes_of(value, most);
-    if (value.mixed || (value.late && need.size_bytes_max > kLateBytes))
+    if (value.mixed || (value.data_dependent && need.size_bytes_max > kDataDependentBytes))
       need.size_bytes_max = TENON_SIZE_UNKNOWN;
     for (size_t d = 0; d < value.dims.size() && need.dims != nullptr; ++d)
       need.dims[d] = value.dims[d].evaluate(most);
@@ -309,8 +309,10 @@ class ControlRun {
     TENON_TRY(bind_values());
     const ControlRegion& main = program_.regions[0];
     for (size_t i = 0; i < main.yields.size(); ++i) {
-      // A late value has its exact size only when it is there: it goes through memory of the arena.
-      if (exe_.direct_[0][i] && !value(main.yields[i]).late) wanted_[main.yields[i]] = output(i);
+      // A data-dependent value has its exact size only when it is there: it goes through memory of
+      // the arena.
+      if (exe_.direct_[0][i] && !value(main.yields[i]).data_dependent)
+        wanted_[main.yields[i]] = output(i);
     }
     TENON_TRY(run_region(0));
     for (size_t i = 0; i < main.yields.size(); ++i) {
@@ -334,7 +336,7 @@ class ControlRun {
  private:
   const ControlValue& value(uint32_t v) const { return program_.values[v]; }
   uint64_t size_of(uint32_t v) const {
-    return value(v).late ? bytes_of(value(v), symbols_) : shape_.bytes[v];
+    return value(v).data_dependent ? bytes_of(value(v), symbols_) : shape_.bytes[v];
   }
   char* output(size_t i) const {
     return call_.outputs[i].buffer->data + call_.outputs[i].offset_bytes;
@@ -363,9 +365,9 @@ class ControlRun {
     for (size_t i = 0; i < program_.regions[0].yields.size(); ++i) {
       const tenon_span_t& span = call_.outputs[i];
       const uint32_t v = program_.regions[0].yields[i];
-      if (!span.buffer && value(v).late) continue;
+      if (!span.buffer && value(v).data_dependent) continue;
       if (!span.buffer || span.offset_bytes > span.buffer->size_bytes ||
-          (!value(v).late && size_of(v) > span.buffer->size_bytes - span.offset_bytes)) {
+          (!value(v).data_dependent && size_of(v) > span.buffer->size_bytes - span.offset_bytes)) {
         return fail(TENON_OUT_OF_RANGE, cat("The buffer of an output is smaller than the ",
                                             size_of(v), " bytes it needs."));
       }
@@ -412,7 +414,7 @@ class ControlRun {
     }
     return {};
   }
-  // What an earlier turn told is not known of this one.
+  // What an earlier iteration told is not known of this one.
   void forget(const ControlRegion& region) {
     for (const ControlPart& part : region.parts) {
       for (const ControlSize& s : part.defines) known_[s.symbol] = false;
@@ -460,7 +462,7 @@ class ControlRun {
     std::vector<tenon_output_need_t> needs;
     tenon_call_t call = {};
     uint64_t workspace_bytes = 0;
-    bool late = false, ready = false;
+    bool data_dependent = false, ready = false;
   };
 
   void prepare(const ControlPart& part, PartState& state) {
@@ -475,7 +477,7 @@ class ControlRun {
     for (uint32_t s : part.symbols) state.symbols.push_back(symbols_[s]);
     state.needs.resize(part.outputs.size());
     state.workspace_bytes = shape_.workspace_bytes[part.artifact];
-    state.late = exe_.late_part(part);
+    state.data_dependent = exe_.has_data_dependent_sizes(part);
     state.ready = true;
     tenon_call_t& call = state.call;
     call.size_bytes = sizeof call;
@@ -508,7 +510,7 @@ class ControlRun {
   Status run_kernels(const ControlPart& part) {
     PartState& state = states_[part.artifact];
     if (!state.ready) prepare(part, state);
-    if (state.late) TENON_TRY(learn_sizes(part, state));
+    if (state.data_dependent) TENON_TRY(learn_sizes(part, state));
     tenon_buffer_t* buffer = state.buffers.data();
     for (uint32_t v : part.inputs) (buffer++)->data = data_[v];
     for (uint32_t v : part.outputs) {
@@ -614,45 +616,46 @@ class ControlRun {
   }
 
   // ---- Loops ----
-  // A value that goes from turn to turn, between two buffers; the operand's own memory is never
-  // written.
+  // A value that goes from iteration to iteration, between two buffers; the operand's own memory is
+  // never written.
   struct Carried {
-    bool stays = false;   // The body yields its own argument.
-    bool late = false;    // Its size may change.
-    bool direct = false;  // A part of the body writes it where it is wanted.
+    bool stays = false;           // The body yields its own argument.
+    bool data_dependent = false;  // Its size may change.
+    bool direct = false;          // A part of the body writes it where it is wanted.
     char* current = nullptr;
-    char* next = nullptr;    // Where this turn's value goes.
+    char* next = nullptr;    // Where this iteration's value goes.
     char* spare = nullptr;   // The other buffer, as long as the operand is current.
     char* final = nullptr;   // Where the result has to end up; null: anywhere.
-    GrowingBlock blocks[2];  // Of a late one, in turns.
+    GrowingBlock blocks[2];  // Of a data-dependent one, in iterations.
     int block = 0;
   };
   using Dims = std::array<int64_t, TENON_RANK_MAX>;
 
-  // turns: their number where it is known, so that the last one writes the result in its place;
-  // else 0.
-  Status begin_loop(const ControlPart& part, uint32_t body, size_t count, int64_t turns,
+  // iterations: their number where it is known, so that the last one writes the result in its
+  // place; else 0.
+  Status begin_loop(const ControlPart& part, uint32_t body, size_t count, int64_t iterations,
                     std::vector<Carried>* out) {
     const ControlRegion& region = program_.regions[body];
     *out = std::vector<Carried>(count);
     for (size_t i = 0; i < count; ++i) {
       Carried& c = (*out)[i];
       c.stays = region.yields[i] == region.arguments[i];
-      c.late = value(region.arguments[i]).late || value(region.yields[i]).late;
-      c.direct = exe_.direct_[body][i] != 0 && !c.late;
+      c.data_dependent =
+          value(region.arguments[i]).data_dependent || value(region.yields[i]).data_dependent;
+      c.direct = exe_.direct_[body][i] != 0 && !c.data_dependent;
       c.current = data_[part.inputs[i]];
       c.final = std::exchange(wanted_[part.outputs[i]], nullptr);
-      if (c.stays || c.late) continue;
+      if (c.stays || c.data_dependent) continue;
       const uint64_t bytes = size_of(part.outputs[i]);
       TENON_TRY(arena_.take(bytes, &c.next));
       c.spare = c.final;
       if (c.spare == nullptr) TENON_TRY(arena_.take(bytes, &c.spare));
-      if (turns % 2 == 1) std::swap(c.next, c.spare);
+      if (iterations % 2 == 1) std::swap(c.next, c.spare);
     }
     return {};
   }
 
-  Status keep_late(Carried& c, uint32_t yield) {
+  Status keep_data_dependent(Carried& c, uint32_t yield) {
     GrowingBlock& block = c.blocks[c.block ^= 1];
     const uint64_t bytes = size_of(yield);
     TENON_TRY(block.reserve(bytes));
@@ -665,13 +668,13 @@ class ControlRun {
   Status advance(const ControlRegion& body, std::vector<Carried>& carried) {
     for (size_t i = 0; i < carried.size(); ++i) {
       Carried& c = carried[i];
-      if (!c.stays && !c.late && !c.direct) copy(c.next, body.yields[i]);
+      if (!c.stays && !c.data_dependent && !c.direct) copy(c.next, body.yields[i]);
     }
     for (size_t i = 0; i < carried.size(); ++i) {
       Carried& c = carried[i];
       if (c.stays) continue;
-      if (c.late) {
-        TENON_TRY(keep_late(c, body.yields[i]));
+      if (c.data_dependent) {
+        TENON_TRY(keep_data_dependent(c, body.yields[i]));
         continue;
       }
       char* const used = c.current;
@@ -685,7 +688,7 @@ class ControlRun {
     for (size_t i = 0; i < carried.size(); ++i) data_[region.arguments[i]] = carried[i].current;
   }
 
-  // Dims that the turn leaves open, from the values that are carried into it.
+  // Dims that the iteration leaves open, from the values that are carried into it.
   Status learn_open(const ControlRegion& region, const std::vector<Dims>& dims) {
     for (const ControlSize& s : region.opens) known_[s.symbol] = false;
     forget(region);
@@ -702,7 +705,7 @@ class ControlRun {
         return fail(TENON_INVALID_ARGUMENT,
                     cat("T0324: ", part.place, ": dim ", s.dim, " of carried value ", s.index,
                         " was ", was, " and became ", is,
-                        " in a turn; only dims that are symbols of the body may change."));
+                        " in a iteration; only dims that are symbols of the body may change."));
       }
     }
     return {};
@@ -725,10 +728,10 @@ class ControlRun {
     return {};
   }
 
-  // Values of all turns, one behind another.
+  // Values of all iterations, one behind another.
   struct Collected {
     GrowingBlock block;
-    uint64_t bytes = 0;  // Of one turn.
+    uint64_t bytes = 0;  // Of one iteration.
   };
 
   Status run_while(const ControlPart& part) {
@@ -754,12 +757,13 @@ class ControlRun {
       arena_.release(mark);
       if (!holds) break;
       TENON_TRY(learn_open(body, dims));
-      TENON_TRY(run_turn(part, body_index, carried, trips, [&](size_t i, int64_t turn) -> Status {
-        Collected& c = collected[i - count];
-        TENON_TRY(c.block.reserve(c.bytes * (static_cast<uint64_t>(turn) + 1)));
-        collect_to_ = c.block.data() + c.bytes * static_cast<uint64_t>(turn);
-        return {};
-      }));
+      TENON_TRY(run_iteration(
+          part, body_index, carried, trips, [&](size_t i, int64_t iteration) -> Status {
+            Collected& c = collected[i - count];
+            TENON_TRY(c.block.reserve(c.bytes * (static_cast<uint64_t>(iteration) + 1)));
+            collect_to_ = c.block.data() + c.bytes * static_cast<uint64_t>(iteration);
+            return {};
+          }));
       for (const ControlSize& s : body.opens)
         dims[s.index][s.dim] = value(body.yields[s.index]).dims[s.dim].evaluate(symbols_);
     }
@@ -776,10 +780,10 @@ class ControlRun {
     return {};
   }
 
-  // One turn: `where(i, turn)` sets collect_to_ for the yields that are not carried.
+  // One iteration: `where(i, iteration)` sets collect_to_ for the yields that are not carried.
   template <class Where>
-  Status run_turn(const ControlPart& part, uint32_t body_index, std::vector<Carried>& carried,
-                  int64_t turn, Where&& where) {
+  Status run_iteration(const ControlPart& part, uint32_t body_index, std::vector<Carried>& carried,
+                       int64_t iteration, Where&& where) {
     const ControlRegion& body = program_.regions[body_index];
     const std::vector<uint8_t>& direct = exe_.direct_[body_index];
     const ControlArena::Mark mark = arena_.mark();
@@ -788,14 +792,14 @@ class ControlRun {
       if (i < carried.size()) {
         if (carried[i].direct) wanted_[body.yields[i]] = carried[i].next;
       } else if (direct[i] != 0) {
-        TENON_TRY(where(i, turn));
+        TENON_TRY(where(i, iteration));
         wanted_[body.yields[i]] = collect_to_;
       }
     }
     TENON_TRY(run_region(body_index));
     for (size_t i = carried.size(); i < body.yields.size(); ++i) {
       if (direct[i] != 0) continue;
-      TENON_TRY(where(i, turn));
+      TENON_TRY(where(i, iteration));
       copy(collect_to_, body.yields[i]);
     }
     TENON_TRY(check_turn(part, body));
@@ -811,15 +815,16 @@ class ControlRun {
     std::vector<Carried> carried;
     TENON_TRY(begin_loop(part, body_index, part.carried, length, &carried));
     for (size_t i = part.carried; i < part.outputs.size(); ++i) TENON_TRY(place(part.outputs[i]));
-    for (int64_t turn = 0; turn < length; ++turn) {
-      const auto at = static_cast<uint64_t>(part.reverse ? length - 1 - turn : turn);
+    for (int64_t iteration = 0; iteration < length; ++iteration) {
+      const auto at = static_cast<uint64_t>(part.reverse ? length - 1 - iteration : iteration);
       for (size_t i = part.carried; i < part.inputs.size(); ++i) {
         data_[body.arguments[i]] = data_[part.inputs[i]] + at * size_of(body.arguments[i]);
       }
-      TENON_TRY(run_turn(part, body_index, carried, turn, [&](size_t i, int64_t) -> Status {
-        collect_to_ = data_[part.outputs[i]] + at * size_of(body.yields[i]);
-        return {};
-      }));
+      TENON_TRY(
+          run_iteration(part, body_index, carried, iteration, [&](size_t i, int64_t) -> Status {
+            collect_to_ = data_[part.outputs[i]] + at * size_of(body.yields[i]);
+            return {};
+          }));
     }
     return end_loop(part, carried);
   }
@@ -830,7 +835,7 @@ class ControlRun {
   const tenon_call_t& call_;
   ControlArena arena_;
   std::vector<int64_t> symbols_;
-  std::vector<bool> known_;    // By symbol: late ones that were told in this turn.
+  std::vector<bool> known_;    // By symbol: data-dependent ones that were told in this iteration.
   std::vector<char*> data_;    // By value: where it is.
   std::vector<char*> wanted_;  // By value: where whoever makes it has to put it.
   std::vector<PartState> states_;

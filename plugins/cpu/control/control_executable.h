@@ -1,5 +1,6 @@
 // A loaded program of control flow. Runs its parts; loops swap the buffers of carried values, so
-// that nothing is copied from turn to turn, and sizes that a run tells are learnt as it goes.
+// that nothing is copied from iteration to iteration, and sizes that a run tells are learnt as it
+// goes.
 #ifndef TENON_PLUGINS_CPU_CONTROL_CONTROL_EXECUTABLE_H_
 #define TENON_PLUGINS_CPU_CONTROL_CONTROL_EXECUTABLE_H_
 
@@ -18,9 +19,10 @@ namespace tenon::cpu {
 // What a tuple of the subgraph's symbols settles before a run. Immutable.
 struct ControlShape {
   std::vector<int64_t> main_symbols;
-  std::vector<uint64_t> bytes;            // By value; of late ones it means nothing.
-  std::vector<uint64_t> workspace_bytes;  // By artifact, where no late symbol is among its own.
-  uint64_t arena_bytes = 0;               // Enough for a run without late sizes.
+  std::vector<uint64_t> bytes;  // By value; of data-dependent ones it means nothing.
+  std::vector<uint64_t>
+      workspace_bytes;       // By artifact, where no data-dependent symbol is among its own.
+  uint64_t arena_bytes = 0;  // Enough for a run without data-dependent sizes.
 };
 
 class ControlExecutable {
@@ -42,14 +44,14 @@ class ControlExecutable {
   Status shape_for(tenon_symbols_t symbols, std::shared_ptr<const ControlShape>& out);
   Status make_shape(std::span<const int64_t> symbols, ControlShape& out);
   uint64_t region_bytes(const ControlShape& shape, uint32_t region, bool wanted) const;
-  uint64_t late_or_bytes(const ControlShape& shape, uint32_t value) const;
+  uint64_t arena_bytes_of(const ControlShape& shape, uint32_t value) const;
   uint64_t part_bytes(const ControlShape& shape, const ControlPart& part) const;
-  bool late_part(const ControlPart& part) const;
+  bool has_data_dependent_sizes(const ControlPart& part) const;
 
   ControlProgram program_;
   std::vector<std::unique_ptr<Executable>> parts_;  // By artifact.
   std::vector<const ControlPart*> part_of_;         // By artifact.
-  std::vector<bool> late_symbols_;
+  std::vector<bool> data_dependent_symbols_;
   std::vector<std::vector<uint32_t>> facts_of_;  // By symbol: facts that mention it.
   std::vector<tenon_blob_t*>
       blobs_;  // Retained; null where no value is yielded or carried as it is.

@@ -96,7 +96,7 @@ void sizes(W& w, std::vector<ControlSize>& items) {
 template <class W>
 void value(W& w, ControlValue& v) {
   w.number(v.kind);
-  w.number(v.late);
+  w.number(v.data_dependent);
   w.number(v.mixed);
   w.number(v.index);
   w.number(v.element_bytes);

@@ -18,7 +18,7 @@ namespace tenon::cpu {
 struct ControlValue {
   enum class Kind : uint8_t { kUnused, kInput, kConstant, kLocal };
   Kind kind = Kind::kUnused;
-  bool late = false;   // Its size mentions a symbol that only a run tells,
+  bool data_dependent = false;  // Its size mentions a symbol that only a run tells,
   bool mixed = false;  // in a dim that is more than this symbol: the largest symbols need not give
                        // the largest size.
   uint32_t index = 0;  // Which input or constant.
@@ -53,7 +53,7 @@ struct ControlPart {
 
 struct ControlRegion {
   std::vector<uint32_t> arguments, yields;
-  std::vector<ControlSize> opens;  // Dims of arguments that a turn may change.
+  std::vector<ControlSize> opens;  // Dims of arguments that a iteration may change.
   std::vector<ControlSize>
       checks;  // Dims of carried yields that may differ from the argument's; `symbol` is not used.
   std::vector<ControlPart> parts;

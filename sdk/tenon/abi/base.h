@@ -3,7 +3,7 @@
  *
  * Rules of the whole ABI (docs/adr/0001-c-abi.md):
  *  - C11 and C++20; fixed-width integers, explicit-length strings, opaque handles; no bool, no enum
- * in a struct, no exception and no allocator across the border.
+ * in a struct, no exception and no allocator across the boundary.
  *  - Every table and every record that may grow begins with `uint32_t size_bytes`, set to sizeof by
  * whoever fills it. The host copies the known prefix of a table into a full-size zeroed one, so
  * neither side compares sizes.

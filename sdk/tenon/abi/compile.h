@@ -171,7 +171,8 @@ typedef struct tenon_compile_api_t {
   tenon_code_t (*execute)(void* self, tenon_executable_t* executable, const tenon_call_t* call);
 
   /* ---- Optional ---- */
-  /* Generated text for people: what is "l1", "l2", "source", "plan" or "asm". NOT_FOUND for others.
+  /* Generated text for people: what is "stages", "loops", "source", "plan" or "asm". NOT_FOUND for
+   * others.
    */
   tenon_code_t (*dump)(void* self, tenon_artifact_t* artifact, tenon_str_t what,
                        const tenon_sink_t* sink);

@@ -42,7 +42,7 @@ typedef struct tenon_host_extract_t {
   void* self;
   /* Cuts nodes out of a frozen graph. What they use from outside becomes arguments, constants and
    * locations are shared, symbols of outside become symbols of the part. UNIMPLEMENTED for a token
-   * that crosses the border. Safe. */
+   * that crosses the boundary. Safe. */
   tenon_code_t (*extract)(void* self, tenon_graph_t* graph, const tenon_extract_spec_t* spec,
                           tenon_extracted_t* out);
   void (*release)(

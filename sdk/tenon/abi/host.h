@@ -14,7 +14,7 @@ extern "C" {
 
 /* ---- tenon.host.registry/1: ops and other plugins' interfaces
  * --------------------------------------------------- Users: plugins/reference and passes
- * (evaluate), sdk/tenon/kernelgen's lift (op_find), plugins/sim (plugin_interface). */
+ * (evaluate), sdk/tenon/kernelgen's lower (op_find), plugins/sim (plugin_interface). */
 
 #define TENON_HOST_REGISTRY_ID "tenon.host.registry/1"
 
@@ -68,7 +68,7 @@ typedef struct tenon_host_threads_t {
   void* self;
   /* Runs fn over [0, n) in chunks of at least `grain`, the caller taking part; returns when all are
    * done, with the first failure, after which no new chunk starts. Inside a region it runs inline.
-   * Cancelled operations stop between chunks. Chunk borders depend on the number of threads:
+   * Cancelled operations stop between chunks. Chunk boundaries depend on the number of threads:
    * results must not depend on them. */
   tenon_code_t (*parallel)(void* self, tenon_range_fn_t fn, void* context, int64_t n,
                            int64_t grain);

@@ -129,7 +129,8 @@ typedef struct tenon_host_session_t {
   tenon_code_t (*placement)(void* self, tenon_program_t* program, const tenon_sink_t* json);
   /* The one line for people: "12 of 340 nodes on cpu: ..."; nothing when one device took all. */
   tenon_code_t (*placement_summary)(void* self, tenon_program_t* program, const tenon_sink_t* text);
-  /* A stage's text: "graph", "partition", or "DEVICE/l1" and whatever the device's dump knows. */
+  /* A stage's text: "graph", "partition", or "DEVICE/stages" and whatever the device's dump knows.
+   */
   tenon_code_t (*dump)(void* self, tenon_program_t* program, tenon_str_t what,
                        const tenon_sink_t* text);
   void (*program_release)(void* self, tenon_program_t* program); /* bindings keep it alive */

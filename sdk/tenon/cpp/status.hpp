@@ -1,5 +1,5 @@
 // Status and text for plugins written in C++: a code, a macro that propagates it, a way to say why,
-// and the trampoline that keeps C++ exceptions on this side of the border. Used by everything in
+// and the trampoline that keeps C++ exceptions on this side of the boundary. Used by everything in
 // sdk/tenon/cpp.
 #ifndef TENON_CPP_STATUS_HPP_
 #define TENON_CPP_STATUS_HPP_
@@ -116,13 +116,13 @@ tenon_code_t guarded(const tenon_host_t* host, Body&& body) noexcept {
   } catch (const std::exception& error) {
     try {
       return fail(host, TENON_INTERNAL,
-                  cat("An exception reached the plugin's border: ", error.what()))
+                  cat("An exception reached the plugin's boundary: ", error.what()))
           .code();
     } catch (...) {
       return TENON_INTERNAL;
     }
   } catch (...) {
-    return fail(host, TENON_INTERNAL, "An exception of unknown type reached the plugin's border.")
+    return fail(host, TENON_INTERNAL, "An exception of unknown type reached the plugin's boundary.")
         .code();
   }
 }

@@ -122,7 +122,7 @@ CLI::App* add_run(CLI::App& app, RunOptions& o) {
                   "timeline for Perfetto; also prints the costliest kernels")
       ->check(not_empty())
       ->type_name("FILE");
-  run->add_option("--dump", o.dump, "print a stage and stop: graph, partition, DEVICE/l1, ...")
+  run->add_option("--dump", o.dump, "print a stage and stop: graph, partition, DEVICE/stages, ...")
       ->check(not_empty())
       ->type_name("STAGE");
   return run;

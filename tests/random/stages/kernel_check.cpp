@@ -35,25 +35,25 @@ std::set<std::string> special_parts(const std::vector<kg::Node>& nodes) {
   std::set<std::string> out;
   for (const kg::Node& n : nodes) {
     switch (n.kind) {
-      case kg::N::kTranspose:
+      case kg::NodeKind::kTranspose:
         out.insert("transpose");
         break;
-      case kg::N::kWeave:
-        out.insert("weave");
+      case kg::NodeKind::kInterleave:
+        out.insert("interleave");
         break;
-      case kg::N::kMma:
+      case kg::NodeKind::kMma:
         out.insert(n.pairs ? "mma of pairs" : n.b_buffer < 0 ? "mma" : "mma of panels");
         break;
-      case kg::N::kTaps:
+      case kg::NodeKind::kTaps:
         out.insert(!n.full ? "taps" : n.run == 0 ? "depthwise taps" : "depthwise runs");
         break;
-      case kg::N::kSort:
+      case kg::NodeKind::kSort:
         out.insert("sort");
         break;
-      case kg::N::kAnyNan:
+      case kg::NodeKind::kAnyNan:
         out.insert("any nan");
         break;
-      case kg::N::kBarrier:
+      case kg::NodeKind::kBarrier:
         out.insert("barrier");
         break;
       default:

@@ -6,7 +6,7 @@
 
 #include <tenon/kernelgen/device/device_program.h>
 #include <tenon/kernelgen/ir/general.h>
-#include <tenon/kernelgen/loops/l2.h>
+#include <tenon/kernelgen/loops/loop_ir.h>
 #include <tenon/kernelgen/schedule/prepare.h>
 
 #include "tests/random/stages/program_check.h"

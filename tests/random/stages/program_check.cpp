@@ -32,15 +32,15 @@ bool same_buffer(const Buffer& a, const Buffer& b) {
 
 }  // namespace
 
-ProgramCheck::ProgramCheck(const Generated& subject, const kernelgen::LiftHost& host,
-                           tenon_graph_t* graph, const kernelgen::Lifted& lifted)
+ProgramCheck::ProgramCheck(const Generated& subject, const kernelgen::HostTables& host,
+                           tenon_graph_t* graph, const kernelgen::Lowered& lowered)
     : subject_(subject),
       host_(host),
       graph_(graph),
-      inputs_(lifted.inputs),
-      constants_(lifted.constants),
-      outputs_(lifted.outputs),
-      constant_values_(lifted.constant_values) {
+      inputs_(lowered.inputs),
+      constants_(lowered.constants),
+      outputs_(lowered.outputs),
+      constant_values_(lowered.constant_values) {
   const Region main = main_region(subject.graph.get());
   tenon_region_view_t view = {};
   view.size_bytes = sizeof view;
@@ -49,8 +49,8 @@ ProgramCheck::ProgramCheck(const Generated& subject, const kernelgen::LiftHost& 
     std::vector<int64_t>& sizes = extents_.emplace_back();
     for (uint32_t i = 0; i < view.symbol_count; ++i) sizes.push_back(b.symbols[view.symbols[i]]);
     std::vector<Check>& checks = checks_.emplace_back();
-    const kernelgen::Pool& pool = lifted.program.pool;
-    for (const kernelgen::LiftedCheck& c : lifted.checks)
+    const kernelgen::Pool& pool = lowered.program.pool;
+    for (const kernelgen::LoweredCheck& c : lowered.checks)
       checks.push_back(
           {c.buffer, pool.evaluate(c.limit, sizes), pool.evaluate(c.count, sizes), c.text});
   }

@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include <tenon/kernelgen/lift/lift.h>
+#include <tenon/kernelgen/lower/lower_graph.h>
 
 #include "tests/interpreter/stage_interpreter.h"
 #include "tests/random/runner.h"
@@ -11,10 +11,10 @@ namespace tenon::random_tests {
 
 class ProgramCheck {
  public:
-  // `subject`: what the graph means; the program was lifted from a graph of the same interface.
-  // `lifted` is not kept.
-  ProgramCheck(const Generated& subject, const kernelgen::LiftHost& host, tenon_graph_t* graph,
-               const kernelgen::Lifted& lifted);
+  // `subject`: what the graph means; the program was lowered from a graph of the same interface.
+  // `lowered` is not kept.
+  ProgramCheck(const Generated& subject, const kernelgen::HostTables& host, tenon_graph_t* graph,
+               const kernelgen::Lowered& lowered);
 
   // Empty when the program gives what the graph means, else what is wrong, with the step's name. A
   // program that is the one looked at last is not run again.
@@ -22,7 +22,8 @@ class ProgramCheck {
 
   // Sizes of the program's extents in one binding.
   const std::vector<int64_t>& extents(size_t binding) const { return extents_[binding]; }
-  // Fills the inputs and constants of a program whose buffers have the numbers of the lifted one's.
+  // Fills the inputs and constants of a program whose buffers have the numbers of the lowered
+  // one's.
   void fill(size_t binding, std::vector<interpreter::Memory>* memory) const;
   // Empty when the outputs in this memory are right.
   std::string outputs(size_t binding, const std::vector<interpreter::Memory>& memory) const;
@@ -40,9 +41,9 @@ class ProgramCheck {
   };
 
   const Generated& subject_;
-  const kernelgen::LiftHost& host_;
+  const kernelgen::HostTables& host_;
   tenon_graph_t* graph_;
-  std::vector<uint32_t> inputs_, constants_, outputs_;  // as Lifted has them
+  std::vector<uint32_t> inputs_, constants_, outputs_;  // as Lowered has them
   std::vector<tenon_value_t> constant_values_;
   std::vector<std::vector<Check>> checks_;  // by binding
   std::vector<std::vector<int64_t>> extents_;

@@ -143,52 +143,53 @@ std::string target_names() {
   return out;
 }
 
-Status open_lift_host(kg::LiftHost* out) {
-  return Status(kg::lift_host(context().host, out));
+Status find_host_tables(kg::HostTables* out) {
+  return Status(kg::open_host_tables(context().host, out));
 }
 
 std::string StageCheck::operator()(const Generated& generated) {
   ++statistics_.graphs;
-  kg::Lifted lifted;
+  kg::Lowered lowered;
   std::string why;
   Graph decomposed;
   tenon_graph_t* graph = generated.graph.get();
-  if (!kg::lift(host_, graph, &lifted, &why)) {
+  if (!kg::lower_graph(host_, graph, &lowered, &why)) {
     // Ops that no device has code for are taken apart first, as a session does it.
     decomposed = after_passes(graph);
     graph = decomposed.get();
     if (graph == nullptr) return "passes: " + failure_text();
-    if (!kg::lift(host_, graph, &lifted, &why)) {
+    if (!kg::lower_graph(host_, graph, &lowered, &why)) {
       ++statistics_.left_out[why];
       return "";
     }
   }
-  ProgramCheck lifted_check(generated, host_, graph, lifted);
-  std::string wrong = lifted_check.step("lift", lifted.program);
+  ProgramCheck lowered_check(generated, host_, graph, lowered);
+  std::string wrong = lowered_check.step("lower", lowered.program);
   if (!wrong.empty()) return wrong;
   const size_t count = std::min<size_t>(options_.targets_per_graph, options_.targets.size());
   for (size_t n = 0; n < count; ++n) {
     const uint64_t number = generated.seed + n;
     kg::Target target = options_.targets[number % options_.targets.size()];
     if (number / options_.targets.size() % 2 == 1) make_thresholds_small(&target);
-    ProgramCheck check = lifted_check;
-    wrong = on_target(generated, target, graph, n + 1 < count ? lifted : std::move(lifted), &check);
+    ProgramCheck check = lowered_check;
+    wrong =
+        on_target(generated, target, graph, n + 1 < count ? lowered : std::move(lowered), &check);
     if (!wrong.empty()) return name_of(target) + ", " + wrong;
   }
   return "";
 }
 
 std::string StageCheck::on_target(const Generated& generated, const kg::Target& target,
-                                  tenon_graph_t* graph, kg::Lifted lifted, ProgramCheck* check) {
+                                  tenon_graph_t* graph, kg::Lowered lowered, ProgramCheck* check) {
   std::optional<kg::Verifier> verifier;
   if (options_.verify) verifier.emplace(kg::Verifier::kThorough);
   kg::Verifier* const verifies = verifier ? &*verifier : nullptr;
-  std::string wrong = ProgramSteps(check, &lifted.program, verifies).run(target), why;
-  if (!wrong.empty()) return options_.texts ? wrong + "\n" + kg::to_text(lifted.program) : wrong;
+  std::string wrong = ProgramSteps(check, &lowered.program, verifies).run(target), why;
+  if (!wrong.empty()) return options_.texts ? wrong + "\n" + kg::to_text(lowered.program) : wrong;
   kg::BuiltProgram built;
-  std::vector<bool> overlaid = overlaid_buffers(lifted.program),
-                    joined = joined_buffers(lifted.program);
-  if (!kg::build_kernels(host_, graph, std::move(lifted), target, verifies, &built, &why))
+  std::vector<bool> overlaid = overlaid_buffers(lowered.program),
+                    joined = joined_buffers(lowered.program);
+  if (!kg::build_kernels(host_, graph, std::move(lowered), target, verifies, &built, &why))
     return "build_kernels: " + why;
   if (verifier && !verifier->notes.empty()) return "the verifier says: " + verifier->notes.front();
   const bool trees = options_.trees_every != 0 && generated.seed % options_.trees_every == 0;

@@ -2,7 +2,7 @@
 // with what the graph means: no compiler takes part. What goes wrong is told with the step that
 // brought it, the target and the stage.
 //
-// Steps of the whole program: lift, keep_what_pays, place_stores, inline_maps, choose_layouts,
+// Steps of the whole program: lower, keep_what_pays, place_stores, inline_maps, choose_layouts,
 // split_reductions, place_parts, keep_the_rest, pack_constants. Then build_kernels(), as devices
 // call it, and of each kernel: split (its own stages, the points of its lead axes shuffled),
 // in_place, general (any sizes), prepare, lower (loop trees with shadow memory).
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include <tenon/kernelgen/lift/lift.h>
+#include <tenon/kernelgen/lower/lower_graph.h>
 #include <tenon/kernelgen/schedule/schedule.h>
 
 #include "tests/random/runner.h"
@@ -44,7 +44,7 @@ class ProgramCheck;
 
 class StageCheck {
  public:
-  StageCheck(const kernelgen::LiftHost& host, StageCheckOptions options)
+  StageCheck(const kernelgen::HostTables& host, StageCheckOptions options)
       : host_(host), options_(std::move(options)) {}
 
   // A Runner: empty when all is right.
@@ -53,14 +53,14 @@ class StageCheck {
 
  private:
   std::string on_target(const Generated& generated, const kernelgen::Target& target,
-                        tenon_graph_t* graph, kernelgen::Lifted lifted, ProgramCheck* check);
+                        tenon_graph_t* graph, kernelgen::Lowered lowered, ProgramCheck* check);
 
-  kernelgen::LiftHost host_;
+  kernelgen::HostTables host_;
   StageCheckOptions options_;
   StageStatistics statistics_;
 };
 
 // The host's tables, once a session is open.
-Status open_lift_host(kernelgen::LiftHost* out);
+Status find_host_tables(kernelgen::HostTables* out);
 
 }  // namespace tenon::random_tests

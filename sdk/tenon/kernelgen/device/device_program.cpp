@@ -240,19 +240,19 @@ bool consistent(const DeviceProgram& p, std::string* why) {
 
 // ---- Building ----
 
-E product(Pool& pool, const std::vector<E>& dims) {
-  E n = pool.integer(1);
-  for (E d : dims) n = pool.mul(n, d);
+ExprId product(Pool& pool, const std::vector<ExprId>& dims) {
+  ExprId n = pool.integer(1);
+  for (ExprId d : dims) n = pool.mul(n, d);
   return n;
 }
 
-void describe_buffers(Lifted& lifted, DeviceProgram* out) {
-  Kernel& k = lifted.program;
+void describe_buffers(Lowered& lowered, DeviceProgram* out) {
+  Kernel& k = lowered.program;
   out->buffers.resize(k.buffers.size());
   for (size_t i = 0; i < k.buffers.size(); ++i) {
     ProgramBuffer& b = out->buffers[i];
     b.type = k.buffers[i].type;
-    const E elements = product(k.pool, k.buffers[i].dims);
+    const ExprId elements = product(k.pool, k.buffers[i].dims);
     b.bytes = size_program(k.pool, k.pool.mul(elements, k.pool.integer(size_of(b.type))));
   }
   auto mark = [&](const std::vector<uint32_t>& ids, BufferKind kind) {
@@ -262,23 +262,23 @@ void describe_buffers(Lifted& lifted, DeviceProgram* out) {
       out->buffers[ids[i]].index = i;
     }
   };
-  mark(lifted.inputs, BufferKind::kInput);
-  mark(lifted.constants, BufferKind::kConstant);
-  mark(lifted.outputs, BufferKind::kOutput);
+  mark(lowered.inputs, BufferKind::kInput);
+  mark(lowered.constants, BufferKind::kConstant);
+  mark(lowered.outputs, BufferKind::kOutput);
   for (size_t i = 0; i < k.buffers.size(); ++i) {
     if (k.buffers[i].role == Role::kPersistent) out->buffers[i].kind = BufferKind::kPersistent;
   }
-  for (uint32_t id : lifted.outputs) {
-    for (E d : k.buffers[id].dims) out->buffers[id].dims.push_back(size_program(k.pool, d));
+  for (uint32_t id : lowered.outputs) {
+    for (ExprId d : k.buffers[id].dims) out->buffers[id].dims.push_back(size_program(k.pool, d));
   }
-  out->input_count = static_cast<uint32_t>(lifted.inputs.size());
-  out->constant_count = static_cast<uint32_t>(lifted.constants.size());
-  out->output_count = static_cast<uint32_t>(lifted.outputs.size());
+  out->input_count = static_cast<uint32_t>(lowered.inputs.size());
+  out->constant_count = static_cast<uint32_t>(lowered.constants.size());
+  out->output_count = static_cast<uint32_t>(lowered.outputs.size());
   out->symbol_count = static_cast<uint32_t>(k.pool.extents().size());
 }
 
 struct Naming {
-  const LiftHost& host;
+  const HostTables& host;
   tenon_graph_t* graph;
   const std::vector<tenon_node_t>& nodes;
 };
@@ -298,7 +298,7 @@ void name_step(const Naming& naming, const Kernel& kernel, ProgramStep* step) {
     }
   }
   std::sort(seen.begin(), seen.end());
-  const LiftHost& h = naming.host;
+  const HostTables& h = naming.host;
   for (uint32_t o : seen) {
     tenon_node_view_t n{};
     n.size_bytes = sizeof n;
@@ -322,7 +322,7 @@ void name_step(const Naming& naming, const Kernel& kernel, ProgramStep* step) {
 std::string node_place(const Naming& naming, uint32_t ordinal) {
   tenon_node_view_t n{};
   n.size_bytes = sizeof n;
-  const LiftHost& h = naming.host;
+  const HostTables& h = naming.host;
   if (ordinal >= naming.nodes.size() ||
       h.graph->node_view(h.graph->self, naming.graph, naming.nodes[ordinal], &n) != TENON_OK) {
     return "a node";
@@ -342,21 +342,21 @@ bool plain(const Buffer& b) {
 }
 
 // What the values that a stage stores are computed from.
-std::vector<E> loads_of_values(const Kernel& kernel, const Stage& stage) {
-  std::vector<E> loads;
-  for (E e : stage.kind == StageKind::kMap ? stage.value : stage.final)
+std::vector<ExprId> loads_of_values(const Kernel& kernel, const Stage& stage) {
+  std::vector<ExprId> loads;
+  for (ExprId e : stage.kind == StageKind::kMap ? stage.value : stage.final)
     kernel.pool.loads(e, &loads);
   return loads;
 }
 
 // What else the stage reads, at any time.
-std::vector<E> other_loads(const Kernel& kernel, const Stage& stage) {
-  std::vector<E> loads;
-  for (E e : {stage.a, stage.b}) {
+std::vector<ExprId> other_loads(const Kernel& kernel, const Stage& stage) {
+  std::vector<ExprId> loads;
+  for (ExprId e : {stage.a, stage.b}) {
     if (e != kNone) kernel.pool.loads(e, &loads);
   }
   for (const View& v : stage.store) {
-    for (E e : v.index) kernel.pool.loads(e, &loads);
+    for (ExprId e : v.index) kernel.pool.loads(e, &loads);
     if (v.guard != kNone) kernel.pool.loads(v.guard, &loads);
   }
   return loads;
@@ -370,15 +370,16 @@ std::vector<uint32_t> in_place_pairs(const Kernel& kernel) {
   if (kernel.stages.size() != 1) return out;
   const Stage& stage = kernel.stages[0];
   if (stage.kind != StageKind::kMap && stage.kind != StageKind::kContract) return out;
-  const std::vector<E> loads = loads_of_values(kernel, stage), others = other_loads(kernel, stage);
+  const std::vector<ExprId> loads = loads_of_values(kernel, stage),
+                            others = other_loads(kernel, stage);
   std::vector<bool> taken(kernel.buffers.size(), false);
-  for (E l : others) taken[kernel.pool.at(l).ref] = true;
+  for (ExprId l : others) taken[kernel.pool.at(l).ref] = true;
   for (size_t r = 0; r < stage.store.size(); ++r) {
     const View& store = stage.store[r];
     const Buffer& to = kernel.buffers[store.buffer];
     if (store.guard != kNone || !plain(to)) continue;
     // Element-wise results are stored one after the other: what a later one reads stays until then.
-    std::vector<E> later;
+    std::vector<ExprId> later;
     for (size_t n = r + 1; stage.kind == StageKind::kMap && n < stage.value.size(); ++n)
       kernel.pool.loads(stage.value[n], &later);
     for (uint32_t b = 0; b < kernel.buffers.size(); ++b) {
@@ -387,16 +388,16 @@ std::vector<uint32_t> in_place_pairs(const Kernel& kernel) {
                                 from.dims == to.dims &&
                                 (from.role == Role::kIn || from.role == Role::kTemp) &&
                                 from.strides == to.strides && plain(from);
-      for (E load : loads) {
+      for (ExprId load : loads) {
         if (kernel.pool.at(load).ref != b) continue;
         // Guard, other, index...
-        const std::span<const E> args = kernel.pool.args(load);
+        const std::span<const ExprId> args = kernel.pool.args(load);
         read = true;
         same = same && args.size() == store.index.size() + 2 && args[0] == kNone &&
                std::equal(store.index.begin(), store.index.end(), args.begin() + 2);
       }
-      const bool awaited =
-          std::any_of(later.begin(), later.end(), [&](E l) { return kernel.pool.at(l).ref == b; });
+      const bool awaited = std::any_of(later.begin(), later.end(),
+                                       [&](ExprId l) { return kernel.pool.at(l).ref == b; });
       if (!read || !same || awaited) continue;
       if (kernel.buffer_origin[store.buffer] == ~0u || kernel.buffer_origin[b] == ~0u) continue;
       taken[b] = true;
@@ -407,40 +408,40 @@ std::vector<uint32_t> in_place_pairs(const Kernel& kernel) {
   return out;
 }
 
-E points(Kernel& k, const std::vector<uint32_t>& axes) {
-  E n = k.pool.integer(1);
+ExprId points(Kernel& k, const std::vector<uint32_t>& axes) {
+  ExprId n = k.pool.integer(1);
   for (uint32_t a : axes) n = k.pool.mul(n, k.pool.axes()[a].extent);
   return n;
 }
 
 // Operations on numbers under these expressions; what is shared counts once.
-int64_t operations(const Pool& pool, std::vector<E> todo) {
+int64_t operations(const Pool& pool, std::vector<ExprId> todo) {
   int64_t n = 0;
   pool.begin_walk();
   while (!todo.empty()) {
-    const E e = todo.back();
+    const ExprId e = todo.back();
     todo.pop_back();
     if (e == kNone || !pool.first_visit(e)) continue;
     const Expr& x = pool.at(e);
     n += x.kind == X::kOp && x.type != TENON_I64;
-    for (E a : pool.args(e)) todo.push_back(a);
+    for (ExprId a : pool.args(e)) todo.push_back(a);
   }
   return n;
 }
 
-E flops_of(Kernel& k) {
+ExprId flops_of(Kernel& k) {
   Pool& pool = k.pool;
-  E flops = pool.integer(0);
-  auto add = [&](E count, int64_t each) {
+  ExprId flops = pool.integer(0);
+  auto add = [&](ExprId count, int64_t each) {
     flops = pool.add(flops, pool.mul(count, pool.integer(each)));
   };
   for (const Stage& s : k.stages) {
-    const E space = points(k, s.space), all = pool.mul(space, points(k, s.reduce));
+    const ExprId space = points(k, s.space), all = pool.mul(space, points(k, s.reduce));
     if (s.kind == StageKind::kContract) add(all, 2);
     if (s.kind == StageKind::kAttention) {
       // Per key two products: queries with keys as long as features, and one for each column (in
       // space already).
-      const E columns = pool.axes()[s.space.back()].extent;
+      const ExprId columns = pool.axes()[s.space.back()].extent;
       add(pool.floordiv(pool.mul(all, points(k, s.fill)), columns), 2);
       add(all, 2);
     }
@@ -452,26 +453,26 @@ E flops_of(Kernel& k) {
 
 // Of every buffer that is not the kernel's own: all of it, or what the stages can touch if that is
 // less.
-E bytes_of(Kernel& k) {
+ExprId bytes_of(Kernel& k) {
   Pool& pool = k.pool;
-  std::vector<E> touched(k.buffers.size(), pool.integer(0));
+  std::vector<ExprId> touched(k.buffers.size(), pool.integer(0));
   for (const Stage& s : k.stages) {
-    const E space = points(k, s.space), all = pool.mul(space, points(k, s.reduce));
-    std::vector<E> loads;
+    const ExprId space = points(k, s.space), all = pool.mul(space, points(k, s.reduce));
+    std::vector<ExprId> loads;
     for (const auto* list : {&s.value, &s.step, &s.final}) {
-      for (E e : *list) pool.loads(e, &loads);
+      for (ExprId e : *list) pool.loads(e, &loads);
     }
     if (s.kind == StageKind::kContract) {
       pool.loads(s.a, &loads);
       pool.loads(s.b, &loads);
     }
-    for (E l : loads) touched[pool.at(l).ref] = pool.add(touched[pool.at(l).ref], all);
+    for (ExprId l : loads) touched[pool.at(l).ref] = pool.add(touched[pool.at(l).ref], all);
     for (const View& v : s.store) touched[v.buffer] = pool.add(touched[v.buffer], space);
   }
-  E bytes = pool.integer(0);
+  ExprId bytes = pool.integer(0);
   for (size_t b = 0; b < k.buffers.size(); ++b) {
     if (k.buffers[b].role == Role::kTemp || pool.is_const(touched[b], 0)) continue;
-    const E elements = pool.min(product(pool, k.buffers[b].dims), touched[b]);
+    const ExprId elements = pool.min(product(pool, k.buffers[b].dims), touched[b]);
     bytes = pool.add(bytes, pool.mul(elements, pool.integer(size_of(k.buffers[b].type))));
   }
   return bytes;
@@ -577,12 +578,12 @@ std::vector<bool> used_at_run(const DeviceProgram& program) {
 
 namespace {
 
-std::string_view setting(const LiftHost& host, std::string_view name) {
+std::string_view setting(const HostTables& host, std::string_view name) {
   const tenon_str_t value = host.host->setting(host.host->self, {name.data(), name.size()});
   return {value.data, value.size};
 }
 
-void warn(const LiftHost& host, const std::string& text) {
+void warn(const HostTables& host, const std::string& text) {
   constexpr std::string_view kComponent = "kernelgen";
   host.host->log(host.host->self, {kComponent.data(), kComponent.size()}, TENON_LOG_WARN,
                  {text.data(), text.size()});
@@ -590,7 +591,7 @@ void warn(const LiftHost& host, const std::string& text) {
 
 // A value that nobody knows would be taken for the default, by someone who believes that more is
 // checked.
-void check_setting(const LiftHost& host) {
+void check_setting(const HostTables& host) {
   static std::atomic_flag told;
   const std::string_view value = setting(host, "TENON_VERIFY");
   if (value.empty() || value == "0" || value == "1" || value == kVerifyStrictly ||
@@ -608,7 +609,8 @@ bool broken(std::string rule, BuiltProgram* out, std::string* why) {
 }
 
 // Steps that were taken back are told; what could not be is an error.
-bool settled(const LiftHost& host, const Verifier& verifier, BuiltProgram* out, std::string* why) {
+bool settled(const HostTables& host, const Verifier& verifier, BuiltProgram* out,
+             std::string* why) {
   if (verifier.notes.empty()) return true;
   if (!verifier.error.empty()) return broken(verifier.error, out, why);
   if (setting(host, "TENON_VERIFY") == kVerifyStrictly) return broken(verifier.notes[0], out, why);
@@ -619,34 +621,34 @@ bool settled(const LiftHost& host, const Verifier& verifier, BuiltProgram* out, 
 
 }  // namespace
 
-bool build_program(const LiftHost& host, tenon_graph_t* graph, const Target& target,
+bool build_program(const HostTables& host, tenon_graph_t* graph, const Target& target,
                    BuiltProgram* out, std::string* why) {
-  Lifted lifted;
+  Lowered lowered;
   *out = BuiltProgram{};
-  if (!lift(host, graph, &lifted, why)) return false;
+  if (!lower_graph(host, graph, &lowered, why)) return false;
   check_setting(host);
   std::optional<Verifier> verifier =
-      verifier_for(lifted.program.stages.size(), setting(host, "TENON_VERIFY"));
+      verifier_for(lowered.program.stages.size(), setting(host, "TENON_VERIFY"));
   Verifier* const checks = verifier ? &*verifier : nullptr;
-  if (checks != nullptr && !checks->program(lifted.program, "lifting"))
+  if (checks != nullptr && !checks->program(lowered.program, "lowering"))
     return broken(checks->notes.back(), out, why);
-  move_to_load(lifted.program, target, checks);
-  return build_kernels(host, graph, std::move(lifted), target, checks, out, why);
+  move_to_load(lowered.program, target, checks);
+  return build_kernels(host, graph, std::move(lowered), target, checks, out, why);
 }
 
-bool build_kernels(const LiftHost& host, tenon_graph_t* graph, Lifted lifted, const Target& target,
-                   Verifier* checks, BuiltProgram* out, std::string* why) {
+bool build_kernels(const HostTables& host, tenon_graph_t* graph, Lowered lowered,
+                   const Target& target, Verifier* checks, BuiltProgram* out, std::string* why) {
   *out = BuiltProgram{};
   DeviceProgram& program = out->program;
-  describe_buffers(lifted, &program);
-  const Naming naming{host, graph, lifted.nodes};
-  for (const LiftedCheck& c : lifted.checks) {
-    program.checks.push_back({c.buffer, size_program(lifted.program.pool, c.limit),
-                              size_program(lifted.program.pool, c.count),
+  describe_buffers(lowered, &program);
+  const Naming naming{host, graph, lowered.nodes};
+  for (const LoweredCheck& c : lowered.checks) {
+    program.checks.push_back({c.buffer, size_program(lowered.program.pool, c.limit),
+                              size_program(lowered.program.pool, c.count),
                               node_place(naming, c.origin), c.text});
   }
   Distinct distinct(out);
-  std::vector<Kernel> kernels = split(std::move(lifted.program), target, checks);
+  std::vector<Kernel> kernels = split(std::move(lowered.program), target, checks);
   if (checks != nullptr && !settled(host, *checks, out, why)) return false;
   for (Kernel& kernel : kernels) {
     std::vector<uint32_t> buffer_order, extent_order;

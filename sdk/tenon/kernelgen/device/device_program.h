@@ -2,7 +2,7 @@
 // subgraph's symbols. What code-generating devices keep in their artifacts beside the object code;
 // it holds no pointer and no constant.
 //
-//   build():      graph -> lift -> partition -> distinct kernels -> text, and this record
+//   build():      graph -> lower -> partition -> distinct kernels -> text, and this record
 //   write/read:   bytes; reading checks them as hostile (counts, indices, lengths), so that a
 //   loaded record can be trusted needs/bind:   concrete sizes for a tuple of symbols at load: the
 //   load steps run once, in order, and fill the persistent buffers; then constants and persistent
@@ -18,7 +18,7 @@
 
 #include "tenon/kernelgen/device/generate.h"
 #include "tenon/kernelgen/ir/general.h"
-#include "tenon/kernelgen/lift/lift.h"
+#include "tenon/kernelgen/lower/lower_graph.h"
 #include "tenon/kernelgen/verify/verify_memory.h"
 
 namespace tenon::kernelgen {
@@ -98,16 +98,16 @@ struct BuiltProgram {
       load_steps_of;  // by kernel: the steps that launch it
 };
 
-// Lifts, fuses and schedules. Fills everything of DeviceProgram but entry, range, scratch_bytes and
-// grain, which generate() decides: record them with set_launches. A step's order of buffers is the
-// Launch's.
-bool build_program(const LiftHost& host, tenon_graph_t* graph, const Target& target,
+// Lowers, fuses and schedules. Fills everything of DeviceProgram but entry, range, scratch_bytes
+// and grain, which generate() decides: record them with set_launches. A step's order of buffers is
+// the Launch's.
+bool build_program(const HostTables& host, tenon_graph_t* graph, const Target& target,
                    BuiltProgram* out, std::string* why);
 
 // Its second half: from a program after move_to_load() to kernels and steps. The verifier may be
 // null.
-bool build_kernels(const LiftHost& host, tenon_graph_t* graph, Lifted lifted, const Target& target,
-                   Verifier* verifier, BuiltProgram* out, std::string* why);
+bool build_kernels(const HostTables& host, tenon_graph_t* graph, Lowered lowered,
+                   const Target& target, Verifier* verifier, BuiltProgram* out, std::string* why);
 
 // The kernel of a program gives way to its general form. Before generate_batch.
 void take_general(BuiltProgram* built, uint32_t kernel, General general);
@@ -118,7 +118,7 @@ void take_general(BuiltProgram* built, uint32_t kernel, General general);
 bool generate_batch(BuiltProgram* built, uint32_t begin, uint32_t end, const Target& target,
                     std::string* out_text, std::string* why);
 
-// Explanations for people: all kernels' L1, schedules and L2 in order of steps.
+// Explanations for people: all kernels' stages, schedules and loops in order of steps.
 bool explain_program(BuiltProgram* built, const Target& target, std::string* out, std::string* why);
 
 }  // namespace tenon::kernelgen

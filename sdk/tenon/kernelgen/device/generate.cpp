@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "tenon/kernelgen/loops/l2.h"
+#include "tenon/kernelgen/loops/loop_ir.h"
 #include "tenon/kernelgen/print/print.h"
 #include "tenon/kernelgen/schedule/prepare.h"
 

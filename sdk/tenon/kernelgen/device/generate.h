@@ -48,7 +48,7 @@ struct Module {
 // and the reason.
 bool generate(std::span<Kernel> kernels, const Target& target, Module* out, std::string* why);
 
-// One kernel's explanation: L1, schedule and L2 as text.
+// One kernel's explanation: stages, schedule and loops as text.
 bool explain(Kernel& kernel, const Target& target, std::string* out, std::string* why);
 
 }  // namespace tenon::kernelgen

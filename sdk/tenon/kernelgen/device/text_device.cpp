@@ -3,12 +3,12 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "tenon/kernelgen/lift/node_form.h"
+#include "tenon/kernelgen/lower/node_form.h"
 
 namespace tenon::kernelgen {
 namespace {
 
-tenon_code_t fail(const LiftHost& host, tenon_code_t code, std::string_view device,
+tenon_code_t fail(const HostTables& host, tenon_code_t code, std::string_view device,
                   std::string_view reason) {
   const std::string text = std::string(device) + ": " + std::string(reason);
   return host.host->fail(host.host->self, code, {text.data(), text.size()}, nullptr, 0);
@@ -34,25 +34,25 @@ struct Answer {
   std::string why;
 };
 
-Answer answer_to(const LiftHost& host, tenon_graph_t* graph, tenon_node_t node,
-                 const LiftLimits& limits, const DeviceRates& rates,
+Answer answer_to(const HostTables& host, tenon_graph_t* graph, tenon_node_t node,
+                 const LoweringLimits& limits, const DeviceRates& rates,
                  const std::vector<int64_t>& symbols) {
   Answer a;
-  a.claimed = can_lift(host, graph, node, limits, &a.why);
+  a.claimed = can_lower(host, graph, node, limits, &a.why);
   if (!a.claimed) return a;
   a.cost_ns = node_cost_ns(host, graph, node, symbols, rates.gigabytes_per_second,
                            rates.gigaflops_per_second, rates.launch_ns);
   return a;
 }
 
-tenon_code_t stopped(const LiftHost& host, std::string_view device) {
+tenon_code_t stopped(const HostTables& host, std::string_view device) {
   if (host.host->cancelled(host.host->self) == 0) return TENON_OK;
   return fail(host, TENON_CANCELLED, device, "the compilation was cancelled");
 }
 
 }  // namespace
 
-tenon_code_t claim_nodes(const LiftHost& host, tenon_graph_t* graph, const LiftLimits& limits,
+tenon_code_t claim_nodes(const HostTables& host, tenon_graph_t* graph, const LoweringLimits& limits,
                          const DeviceRates& rates, const tenon_claim_sink_t* sink) {
   tenon_graph_view_t g{};
   g.size_bytes = sizeof g;
@@ -84,7 +84,7 @@ tenon_code_t claim_nodes(const LiftHost& host, tenon_graph_t* graph, const LiftL
   return code;
 }
 
-tenon_code_t refuse_options(const LiftHost& host, std::string_view device,
+tenon_code_t refuse_options(const HostTables& host, std::string_view device,
                             const tenon_compile_options_t* options) {
   for (uint32_t i = 0; options != nullptr && i < options->option_count; ++i) {
     const tenon_str_t text = options->options[i].key;
@@ -100,7 +100,7 @@ TextArtifact::~TextArtifact() {
   if (graph != nullptr) graphs->release(graphs->self, graph);
 }
 
-tenon_code_t build_text(const LiftHost& host, std::string_view device, tenon_graph_t* graph,
+tenon_code_t build_text(const HostTables& host, std::string_view device, tenon_graph_t* graph,
                         const Target& target, TextArtifact* out) {
   BuiltProgram built;
   std::string why;
@@ -133,7 +133,7 @@ tenon_code_t write_artifact(const TextArtifact& artifact, const tenon_sink_t* si
   return code;
 }
 
-tenon_code_t read_artifact(const LiftHost& host, std::string_view device, const void* bytes,
+tenon_code_t read_artifact(const HostTables& host, std::string_view device, const void* bytes,
                            uint64_t size_bytes, DeviceProgram* program, std::string_view* code) {
   ArtifactHead head = {};
   if (size_bytes < sizeof head)
@@ -154,13 +154,13 @@ tenon_code_t read_artifact(const LiftHost& host, std::string_view device, const 
   return TENON_OK;
 }
 
-tenon_code_t dump_artifact(const LiftHost& host, std::string_view device,
+tenon_code_t dump_artifact(const HostTables& host, std::string_view device,
                            const TextArtifact& artifact, tenon_str_t what,
                            const tenon_sink_t* sink) {
   const std::string_view name(what.data, what.size);
   if (name == "source") return sink->write(sink->self, artifact.text.data(), artifact.text.size());
-  if (name != "l1" && name != "l2")
-    return fail(host, TENON_NOT_FOUND, device, "there are the dumps l1, l2 and source");
+  if (name != "stages" && name != "loops")
+    return fail(host, TENON_NOT_FOUND, device, "there are the dumps stages, loops and source");
   BuiltProgram built;
   std::string why, text;
   if (!build_program(host, artifact.graph, artifact.target, &built, &why) ||
@@ -170,7 +170,7 @@ tenon_code_t dump_artifact(const LiftHost& host, std::string_view device,
   return sink->write(sink->self, text.data(), text.size());
 }
 
-tenon_code_t constant_bytes(const LiftHost& host, std::string_view device,
+tenon_code_t constant_bytes(const HostTables& host, std::string_view device,
                             const DeviceProgram& program, tenon_blob_t* const* blobs,
                             uint32_t count, std::vector<std::string_view>* out) {
   if (count != program.constant_count) {

@@ -76,8 +76,8 @@ bool split(std::string_view bytes, Code* out) {
 }
 
 Status open_artifact(const TextDevice& device, const void* bytes, uint64_t size_bytes,
-                     LiftHost* host, DeviceProgram* program, Code* code) {
-  TENON_TRY(lift_host(context().host, host));
+                     HostTables* host, DeviceProgram* program, Code* code) {
+  TENON_TRY(open_host_tables(context().host, host));
   std::string_view packed;
   TENON_TRY(read_artifact(*host, device.name(), bytes, size_bytes, program, &packed));
   if (!split(packed, code))
@@ -255,7 +255,7 @@ Status executable_info(void*, tenon_executable_t* exe, tenon_executable_info_t* 
 
 // ---- Loading ----
 
-Status upload_constants(const LiftHost& host, Executable* exe, tenon_blob_t* const* blobs,
+Status upload_constants(const HostTables& host, Executable* exe, tenon_blob_t* const* blobs,
                         uint32_t count) {
   std::vector<std::string_view> constants;
   TENON_TRY(constant_bytes(host, exe->owner.name(), exe->program, blobs, count, &constants));
@@ -365,17 +365,17 @@ Status TextDevice::cached_binary(std::string_view target, std::string_view text,
 }
 
 Status TextDevice::claim(tenon_str_t text, tenon_graph_t* graph, const tenon_claim_sink_t* sink) {
-  LiftHost host;
-  TENON_TRY(lift_host(context().host, &host));
-  LiftLimits limits;
+  HostTables host;
+  TENON_TRY(open_host_tables(context().host, &host));
+  LoweringLimits limits;
   if (!target(view(text)).fp64) limits.dtypes &= ~(1u << TENON_F64);
   return claim_nodes(host, graph, limits, rates(), sink);
 }
 
 Status TextDevice::compile_graph(tenon_str_t text, tenon_graph_t* graph,
                                  const tenon_compile_options_t* options, tenon_artifact_t** out) {
-  LiftHost host;
-  TENON_TRY(lift_host(context().host, &host));
+  HostTables host;
+  TENON_TRY(open_host_tables(context().host, &host));
   TENON_TRY(refuse_options(host, name(), options));
   // A runtime's compiler cannot be stopped once it has begun.
   const auto stopped = [&] {
@@ -396,7 +396,7 @@ Status TextDevice::compile_graph(tenon_str_t text, tenon_graph_t* graph,
 }
 
 Status TextDevice::fits(tenon_str_t text, const void* bytes, uint64_t size_bytes) {
-  LiftHost host;
+  HostTables host;
   DeviceProgram program;
   Code code;
   TENON_TRY(open_artifact(*this, bytes, size_bytes, &host, &program, &code));
@@ -409,7 +409,7 @@ Status TextDevice::load_bytes(tenon_device_t* device, const void* bytes, uint64_
                               tenon_blob_t* const* constants, uint32_t constant_count,
                               tenon_executable_t** out) {
   std::unique_ptr<Executable> exe(new Executable{*this, device, {}, {}, {}, {}, 0, {}, {}});
-  LiftHost host;
+  HostTables host;
   Code code;
   TENON_TRY(open_artifact(*this, bytes, size_bytes, &host, &exe->program, &code));
   if (!exe->program.kernels.empty())
@@ -421,8 +421,8 @@ Status TextDevice::load_bytes(tenon_device_t* device, const void* bytes, uint64_
 }
 
 Status TextDevice::dump(tenon_artifact_t* artifact, tenon_str_t what, const tenon_sink_t* sink) {
-  LiftHost host;
-  TENON_TRY(lift_host(context().host, &host));
+  HostTables host;
+  TENON_TRY(open_host_tables(context().host, &host));
   return dump_artifact(host, name(), *artifact_of(artifact), what, sink);
 }
 

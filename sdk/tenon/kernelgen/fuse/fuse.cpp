@@ -19,17 +19,17 @@ struct Cost {
 };
 
 // Where the element is comes from memory, at every point anew.
-bool gathers(const Pool& p, E load) {
-  for (E at : p.args(load).subspan(2)) {
+bool gathers(const Pool& p, ExprId load) {
+  for (ExprId at : p.args(load).subspan(2)) {
     if (p.at(at).kind == X::kAxis || p.is_const(at)) continue;
-    std::vector<E> todo{at};
-    std::unordered_set<E> seen;  // the pool's own walk may be going on
+    std::vector<ExprId> todo{at};
+    std::unordered_set<ExprId> seen;  // the pool's own walk may be going on
     while (!todo.empty()) {
-      const E e = todo.back();
+      const ExprId e = todo.back();
       todo.pop_back();
       if (!seen.insert(e).second) continue;
       if (p.at(e).kind == X::kLoad) {
-        for (E a : p.args(e).subspan(2)) {
+        for (ExprId a : p.args(e).subspan(2)) {
           if (!p.is_const(a)) return true;
         }
       }
@@ -39,7 +39,7 @@ bool gathers(const Pool& p, E load) {
   return false;
 }
 
-void count(const Pool& p, E e, Cost* c) {
+void count(const Pool& p, ExprId e, Cost* c) {
   if (e == kNone || !p.first_visit(e)) return;
   const Expr& x = p.at(e);
   ++c->nodes;
@@ -68,13 +68,13 @@ void count(const Pool& p, E e, Cost* c) {
   }
   // Indices cost little unless they divide.
   if (x.kind == X::kOp && x.type == TENON_I64 && (x.op == kFloorDiv || x.op == kMod)) c->ops += 1;
-  for (E a : p.args(e)) count(p, a, c);
+  for (ExprId a : p.args(e)) count(p, a, c);
 }
 
-Cost cost_of(const Pool& p, const std::vector<E>& values) {
+Cost cost_of(const Pool& p, const std::vector<ExprId>& values) {
   Cost c;
   p.begin_walk();
-  for (E v : values) count(p, v, &c);
+  for (ExprId v : values) count(p, v, &c);
   return c;
 }
 
@@ -110,7 +110,7 @@ class Inliner {
 
  private:
   void note_reads(size_t stage) {
-    for (E l : loads_of(p_, k_.stages[stage])) {
+    for (ExprId l : loads_of(p_, k_.stages[stage])) {
       std::vector<size_t>& readers = readers_[p_.at(l).ref];
       const auto at = std::lower_bound(readers.begin(), readers.end(), stage);
       if (at == readers.end() || *at != stage) readers.insert(at, stage);
@@ -120,15 +120,15 @@ class Inliner {
   // A factor that is one number leaves the sum of products: the operand is a plain load again.
   void factor_out(Stage& s) {
     if (s.kind != StageKind::kContract || p_.type(s.a) != TENON_F32) return;
-    for (E* side : {&s.a, &s.b}) {
+    for (ExprId* side : {&s.a, &s.b}) {
       const Expr x = p_.at(*side);
       if (x.kind != X::kOp || x.op != TENON_S_MUL) continue;
       for (uint32_t i = 0; i < 2; ++i) {
-        const E factor = p_.arg(*side, i), rest = p_.arg(*side, 1 - i);
+        const ExprId factor = p_.arg(*side, i), rest = p_.arg(*side, 1 - i);
         if (!p_.is_const(factor) || p_.at(rest).kind != X::kLoad) continue;
-        const E state = p_.state(0, x.type);
-        const E scaled = p_.op(TENON_S_MUL, {state, factor});
-        for (E& f : s.final) f = p_.substitute(f, {{state, scaled}});
+        const ExprId state = p_.state(0, x.type);
+        const ExprId scaled = p_.op(TENON_S_MUL, {state, factor});
+        for (ExprId& f : s.final) f = p_.substitute(f, {{state, scaled}});
         *side = rest;
         break;
       }
@@ -136,7 +136,7 @@ class Inliner {
   }
 
   void own_axes(Stage& s, std::unordered_set<uint32_t>* taken) {
-    std::unordered_map<E, E> rename;
+    std::unordered_map<ExprId, ExprId> rename;
     for (uint32_t& a : s.space) {
       if (taken->insert(a).second) continue;
       const uint32_t own = p_.add_axis(p_.axes()[a].extent);
@@ -153,9 +153,9 @@ class Inliner {
         !plain_store(k_, s, v))
       return;
     if (k_.buffers[v.buffer].keep) return;
-    std::vector<std::pair<size_t, E>> uses;
+    std::vector<std::pair<size_t, ExprId>> uses;
     for (size_t i : readers_[v.buffer]) {
-      for (E l : loads_of(p_, k_.stages[i])) {
+      for (ExprId l : loads_of(p_, k_.stages[i])) {
         if (p_.at(l).ref == v.buffer) uses.push_back({i, l});
       }
     }
@@ -177,11 +177,11 @@ class Inliner {
   }
 
   // Repeated: the consumer visits points that read the same element again.
-  bool repeated(const Stage& consumer, E load) const {
+  bool repeated(const Stage& consumer, ExprId load) const {
     for (const auto* list : {&consumer.space, &consumer.reduce}) {
       for (uint32_t a : *list) {
         bool used = false;
-        for (E e : p_.args(load).subspan(2)) used |= p_.uses_axis(e, a);
+        for (ExprId e : p_.args(load).subspan(2)) used |= p_.uses_axis(e, a);
         if (!used) return true;
       }
     }
@@ -189,12 +189,12 @@ class Inliner {
   }
 
   // An element of memory at sums of multiples of axes.
-  bool in_strides(E value) const {
+  bool in_strides(ExprId value) const {
     if (p_.at(value).kind != X::kLoad || p_.arg(value, 0) != kNone) return false;
-    std::vector<E> todo(p_.args(value).begin() + 2, p_.args(value).end());
+    std::vector<ExprId> todo(p_.args(value).begin() + 2, p_.args(value).end());
     while (!todo.empty()) {
       const Expr x = p_.at(todo.back());
-      const std::span<const E> args = p_.args(todo.back());
+      const std::span<const ExprId> args = p_.args(todo.back());
       todo.pop_back();
       if (x.kind == X::kLoad ||
           (x.kind == X::kOp && x.op != TENON_S_ADD && x.op != TENON_S_SUB && x.op != TENON_S_MUL))
@@ -204,7 +204,7 @@ class Inliner {
     return true;
   }
 
-  bool wanted(const Cost& c, size_t uses, const Stage& consumer, E load) const {
+  bool wanted(const Cost& c, size_t uses, const Stage& consumer, ExprId load) const {
     constexpr int kCheap = 3;
     const Cost there =
         cost_of(p_, consumer.kind == StageKind::kMap ? consumer.value : consumer.step);
@@ -219,20 +219,20 @@ class Inliner {
 
   void replace(Stage& consumer, const Stage& producer, size_t result) {
     const View& v = producer.store[result];
-    std::vector<E> loads = loads_of(p_, consumer);
-    // Inner loads first: E numbers grow from arguments to users.
+    std::vector<ExprId> loads = loads_of(p_, consumer);
+    // Inner loads first: ExprId numbers grow from arguments to users.
     std::sort(loads.begin(), loads.end());
-    std::unordered_map<E, E> map;
-    for (E l : loads) {
+    std::unordered_map<ExprId, ExprId> map;
+    for (ExprId l : loads) {
       if (p_.at(l).ref != v.buffer) continue;
-      const std::vector<E> args(p_.args(l).begin(), p_.args(l).end());
-      std::unordered_map<E, E> axes;
+      const std::vector<ExprId> args(p_.args(l).begin(), p_.args(l).end());
+      std::unordered_map<ExprId, ExprId> axes;
       for (size_t d = 0; d < v.index.size(); ++d) {
-        const E at = p_.substitute(args[d + 2], map);
+        const ExprId at = p_.substitute(args[d + 2], map);
         if (p_.at(v.index[d]).kind == X::kAxis && at != v.index[d]) axes[v.index[d]] = at;
       }
-      const E guard = p_.substitute(args[0], map);
-      E value = p_.substitute(producer.value[result], axes, guard);
+      const ExprId guard = p_.substitute(args[0], map);
+      ExprId value = p_.substitute(producer.value[result], axes, guard);
       if (guard != kNone)
         value = p_.op(TENON_S_SELECT, {guard, value, p_.substitute(args[1], map)});
       map[l] = value;
@@ -253,7 +253,7 @@ class Inliner {
         live |= k_.buffers[v.buffer].role == Role::kOut || read[v.buffer];
       dead[i] = !live;
       if (!live) continue;
-      for (E l : loads_of(p_, k_.stages[i])) read[p_.at(l).ref] = true;
+      for (ExprId l : loads_of(p_, k_.stages[i])) read[p_.at(l).ref] = true;
     }
     size_t kept = 0;
     for (size_t i = 0; i < k_.stages.size(); ++i) {
@@ -291,7 +291,7 @@ class Partition {
     group_of_.assign(k_.stages.size(), SIZE_MAX);
     readers_.resize(k_.buffers.size());
     for (size_t i = 0; i < k_.stages.size(); ++i) {
-      for (E l : loads_of(p_, k_.stages[i])) readers_[p_.at(l).ref].push_back(i);
+      for (ExprId l : loads_of(p_, k_.stages[i])) readers_[p_.at(l).ref].push_back(i);
     }
     for (size_t i = 0; i < k_.stages.size(); ++i) place(i);
     if (verifier_ != nullptr && !verifier_->order(k_, group_of_)) each_alone();
@@ -355,7 +355,7 @@ class Partition {
     std::vector<bool> late(k_.buffers.size(), false);
     auto early = [&](const Stage& s) {
       bool wait = s.kind != StageKind::kMap;
-      for (E l : loads_of(p_, s)) wait = wait || late[p_.at(l).ref];
+      for (ExprId l : loads_of(p_, s)) wait = wait || late[p_.at(l).ref];
       wait = wait || s.overlay;
       for (const View& v : s.store) late[v.buffer] = late[v.buffer] || wait;
       return !wait;
@@ -372,7 +372,7 @@ class Partition {
     auto after = [&](uint32_t buffer) {
       for (size_t w : writers_[buffer]) last = std::max(last, static_cast<int64_t>(group_of_[w]));
     };
-    for (E l : loads_of(p_, s)) {
+    for (ExprId l : loads_of(p_, s)) {
       if (!persistent(p_.at(l).ref)) after(p_.at(l).ref);
     }
     // What is stored over a buffer comes after those who wrote it, and after those who read what
@@ -419,10 +419,11 @@ class Partition {
   }
 
   // A data-dependent index from what the group itself computes.
-  bool indexed_by_own(const Group& g, E load) const {
-    std::vector<E> inner;
-    for (E a : p_.args(load).subspan(2)) p_.loads(a, &inner);
-    return std::ranges::any_of(inner, [&](E l) { return own_writer(g, p_.at(l).ref) != SIZE_MAX; });
+  bool indexed_by_own(const Group& g, ExprId load) const {
+    std::vector<ExprId> inner;
+    for (ExprId a : p_.args(load).subspan(2)) p_.loads(a, &inner);
+    return std::ranges::any_of(inner,
+                               [&](ExprId l) { return own_writer(g, p_.at(l).ref) != SIZE_MAX; });
   }
 
   // Which axis of `s` runs along each lead axis of the group, from how s reads what the group
@@ -430,7 +431,7 @@ class Partition {
   bool lead_map(const Group& g, const Stage& s, std::unordered_map<uint32_t, uint32_t>* out) {
     std::unordered_map<uint32_t, uint32_t> map;
     std::vector<uint32_t> lost;
-    for (E l : loads_of(p_, s)) {
+    for (ExprId l : loads_of(p_, s)) {
       if (indexed_by_own(g, l)) return false;
       const size_t w = own_writer(g, p_.at(l).ref);
       if (w == SIZE_MAX) continue;
@@ -440,7 +441,7 @@ class Partition {
         if (v.buffer == p_.at(l).ref) store = &v;
       }
       for (uint32_t lead : g.lead) {
-        const E axis = p_.axis(lead);
+        const ExprId axis = p_.axis(lead);
         uint32_t found = ~0u;
         for (size_t d = 0; d < store->index.size(); ++d) {
           const Expr& x = p_.at(p_.arg(l, static_cast<uint32_t>(d + 2)));
@@ -465,7 +466,7 @@ class Partition {
     return true;
   }
 
-  int64_t likely(E e) const {
+  int64_t likely(ExprId e) const {
     std::vector<int64_t> ext;
     for (const Extent& x : p_.extents())
       ext.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 1024));
@@ -486,8 +487,8 @@ class Partition {
   // elements are.
   bool join_epilogue(Group& g, Stage& s) {
     if (s.kind != StageKind::kMap) return false;
-    std::unordered_map<E, E> rename;
-    for (E l : loads_of(p_, s)) {
+    std::unordered_map<ExprId, ExprId> rename;
+    for (ExprId l : loads_of(p_, s)) {
       if (indexed_by_own(g, l)) return false;
       const size_t w = own_writer(g, p_.at(l).ref);
       if (w == SIZE_MAX) continue;
@@ -495,7 +496,7 @@ class Partition {
       for (const View& v : k_.stages[w].store) {
         if (v.buffer != p_.at(l).ref) continue;
         for (size_t d = 0; d < v.index.size(); ++d) {
-          const E at = p_.arg(l, static_cast<uint32_t>(d + 2));
+          const ExprId at = p_.arg(l, static_cast<uint32_t>(d + 2));
           if (p_.is_const(at, 0) && p_.is_const(v.index[d], 0)) continue;
           if (p_.at(at).kind != X::kAxis ||
               p_.axes()[p_.at(at).ref].extent != k_.buffers[v.buffer].dims[d])
@@ -522,7 +523,7 @@ class Partition {
 
   // What a layout wrote for its own sake is read in its own order.
   bool reads_kept(const Group& g, const Stage& s) const {
-    for (E l : loads_of(p_, s)) {
+    for (ExprId l : loads_of(p_, s)) {
       const uint32_t b = p_.at(l).ref;
       if (k_.buffers[b].keep && own_writer(g, b) != SIZE_MAX) return true;
     }
@@ -537,7 +538,7 @@ class Partition {
         std::ranges::any_of(readers_[s.store[0].buffer], [&](size_t r) { return in_group(g, r); }))
       return true;
     return std::ranges::any_of(s.store, [&](const View& v) { return meets(v.buffer); }) ||
-           std::ranges::any_of(loads_of(p_, s), [&](E l) { return meets(p_.at(l).ref); });
+           std::ranges::any_of(loads_of(p_, s), [&](ExprId l) { return meets(p_.at(l).ref); });
   }
 
   bool join(Group& g, Stage& s) {
@@ -560,7 +561,7 @@ class Partition {
     constexpr int64_t kLongRow = 1 << 16;
     if (points(lead, {}) <= 1 && std::max(points(s.space, lead), points(s.reduce, {})) > kLongRow)
       return false;
-    std::unordered_map<E, E> rename;
+    std::unordered_map<ExprId, ExprId> rename;
     for (uint32_t l : lead) rename[p_.axis(map[l])] = p_.axis(l);
     rewrite(p_, s, rename);
     for (uint32_t l : lead) std::replace(s.space.begin(), s.space.end(), map[l], l);
@@ -579,7 +580,7 @@ class Partition {
   size_t buffers_of(const Group& g, const Stage& s) const {
     std::vector<uint32_t> ids;
     auto add = [&](const Stage& t) {
-      for (E l : loads_of(p_, t)) ids.push_back(p_.at(l).ref);
+      for (ExprId l : loads_of(p_, t)) ids.push_back(p_.at(l).ref);
       for (const View& v : t.store) ids.push_back(v.buffer);
     };
     for (size_t i : g.stages) add(k_.stages[i]);
@@ -628,7 +629,7 @@ class Partition {
       const uint32_t origin = out.buffer_origin[b];
       const bool reads = std::ranges::any_of(out.stages, [&](const Stage& s) {
         return std::ranges::any_of(loads_of(out.pool, s),
-                                   [&](E l) { return out.pool.at(l).ref == b; });
+                                   [&](ExprId l) { return out.pool.at(l).ref == b; });
       });
       if (origin != ~0u && !reads && own_writer(g, origin) != SIZE_MAX && disjoint(origin))
         out.parts.push_back(origin);
@@ -648,10 +649,10 @@ class Partition {
   // wrote are replaced by the values themselves.
   Stage with_epilogue(const Group& g) {
     Stage out = k_.stages[g.stages[0]];
-    std::unordered_map<E, E> known;
-    std::vector<E> values = out.final;
+    std::unordered_map<ExprId, ExprId> known;
+    std::vector<ExprId> values = out.final;
     std::vector<View> stores = out.store;
-    auto remember = [&](const View& v, E value) {
+    auto remember = [&](const View& v, ExprId value) {
       known[p_.load(v.buffer, k_.buffers[v.buffer].type, v.index)] = value;
     };
     remember(stores[0], values[0]);
@@ -743,7 +744,7 @@ class Partition {
       if (k.stages[w].kind != StageKind::kMap || writer(k, u) >= w || k.stages[w].store.size() != 1)
         return false;
       for (size_t i = w; i < k.stages.size(); ++i) {
-        for (E l : loads_of(k.pool, k.stages[i])) {
+        for (ExprId l : loads_of(k.pool, k.stages[i])) {
           if (k.pool.at(l).ref != u) continue;
           const auto args = k.pool.args(l).subspan(2);
           if (i > w || !std::equal(args.begin(), args.end(), k.stages[w].store[0].index.begin()))
@@ -766,7 +767,7 @@ class Partition {
     if (written == k.stages.size() || k.stages[written].kind != StageKind::kMap) return false;
     if (k.stages[written].store.size() != 1) return false;
     for (size_t i = 0; i < k.stages.size(); ++i) {
-      for (E l : loads_of(k.pool, k.stages[i])) {
+      for (ExprId l : loads_of(k.pool, k.stages[i])) {
         if (k.pool.at(l).ref == o) return false;
         if (k.pool.at(l).ref != t || i < written) continue;
         if (i > written) return false;

@@ -1,4 +1,4 @@
-// Level 1 to level 1: which stages run together.
+// Stage IR to stage IR: which stages run together.
 //
 // inline_maps: a Map that only moves data, is cheap, or is used once disappears into its consumers;
 // a guard of the load that is replaced goes with every load it brings. partition: stages in order

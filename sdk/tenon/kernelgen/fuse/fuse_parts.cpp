@@ -19,8 +19,8 @@ namespace {
 constexpr size_t kMostBoxes = 40;
 
 struct Box {
-  std::vector<E> lo, hi;
-  E value = kNone;
+  std::vector<ExprId> lo, hi;
+  ExprId value = kNone;
 };
 
 class Parts {
@@ -48,7 +48,7 @@ class Parts {
 
   void note(Stage& s) {
     for (const View& v : s.store) add(writers_[v.buffer], &s);
-    for (E l : loads_of(p_, s)) add(readers_[p_.at(l).ref], &s);
+    for (ExprId l : loads_of(p_, s)) add(readers_[p_.at(l).ref], &s);
   }
   static void add(std::vector<Stage*>& list, Stage* s) {
     if (std::find(list.begin(), list.end(), s) == list.end()) list.push_back(s);
@@ -59,20 +59,20 @@ class Parts {
   struct Bound {
     size_t dim;
     bool lower;
-    E at;
+    ExprId at;
   };
 
   // A comparison that bounds one axis of the result: lower: axis >= at, else axis < at.
-  bool bound(const Stage& s, E condition, std::vector<Bound>* out) {
+  bool bound(const Stage& s, ExprId condition, std::vector<Bound>* out) {
     const Expr x = p_.at(condition);
     if (x.kind != X::kOp) return false;
     if (x.op == TENON_S_AND)
       return bound(s, p_.arg(condition, 0), out) && bound(s, p_.arg(condition, 1), out);
     if (x.op != TENON_S_CMP || x.ref == TENON_CMP_EQ || x.ref == TENON_CMP_NE) return false;
     if (p_.type(p_.arg(condition, 0)) != TENON_I64) return false;
-    const E difference = p_.sub(p_.arg(condition, 0), p_.arg(condition, 1));
-    std::vector<E> c;
-    E rest = kNone;
+    const ExprId difference = p_.sub(p_.arg(condition, 0), p_.arg(condition, 1));
+    std::vector<ExprId> c;
+    ExprId rest = kNone;
     if (!p_.affine(difference, s.space, &c, &rest)) return false;
     size_t moving = s.space.size();
     for (size_t i = 0; i < c.size(); ++i) {
@@ -86,23 +86,23 @@ class Parts {
     // axis + rest > 0 and the like; a negative coefficient turns the relation over.
     const bool greater = (x.ref == TENON_CMP_GT || x.ref == TENON_CMP_GE) == up;
     const bool strict = x.ref == TENON_CMP_GT || x.ref == TENON_CMP_LT;
-    const E zero = up ? p_.sub(p_.integer(0), rest) : rest;
+    const ExprId zero = up ? p_.sub(p_.integer(0), rest) : rest;
     const bool next = greater ? strict : !strict;
-    const E axis = p_.axis(s.space[moving]);
-    const std::vector<E>& to = s.store[0].index;
+    const ExprId axis = p_.axis(s.space[moving]);
+    const std::vector<ExprId>& to = s.store[0].index;
     const auto dim = static_cast<size_t>(std::find(to.begin(), to.end(), axis) - to.begin());
     out->push_back({dim, greater, next ? p_.add(zero, p_.integer(1)) : zero});
     return dim < to.size();
   }
 
   // The value where the condition holds, and elsewhere.
-  bool choice(E value, E* condition, E* inside, E* outside) {
+  bool choice(ExprId value, ExprId* condition, ExprId* inside, ExprId* outside) {
     const Expr x = p_.at(value);
     if (x.kind == X::kLoad && p_.arg(value, 0) != kNone) {
-      const std::vector<E> args(p_.args(value).begin(), p_.args(value).end());
+      const std::vector<ExprId> args(p_.args(value).begin(), p_.args(value).end());
       *condition = args[0];
       *outside = args[1];
-      *inside = p_.load(x.ref, x.type, std::span<const E>(args).subspan(2));
+      *inside = p_.load(x.ref, x.type, std::span<const ExprId>(args).subspan(2));
       return true;
     }
     if (x.kind != X::kOp || x.op != TENON_S_SELECT) return false;
@@ -112,7 +112,7 @@ class Parts {
     return true;
   }
 
-  bool at_most(E a, E b) {
+  bool at_most(ExprId a, ExprId b) {
     if (a == b) return true;
     return p_.range(p_.sub(b, a)).lo >= 0;
   }
@@ -126,12 +126,12 @@ class Parts {
       if (box.lo[d] == box.hi[d]) return true;
     }
     if (out->size() >= kMostBoxes) return false;
-    E condition = kNone, inside = kNone, outside = kNone;
+    ExprId condition = kNone, inside = kNone, outside = kNone;
     if (!choice(box.value, &condition, &inside, &outside)) return out->push_back(box), true;
     std::vector<Bound> bounds;
     if (!bound(s, condition, &bounds)) return out->push_back(box), true;
     for (const Bound& b : bounds) {
-      E &lo = box.lo[b.dim], &hi = box.hi[b.dim];
+      ExprId &lo = box.lo[b.dim], &hi = box.hi[b.dim];
       if (b.lower ? at_most(b.at, lo) : at_most(hi, b.at)) continue;
       Box side = box;
       side.value = outside;
@@ -146,7 +146,7 @@ class Parts {
   // No data decides how many elements the box has: loops are counted before a kernel reads any.
   bool known_size(const Box& box) {
     for (size_t d = 0; d < box.lo.size(); ++d) {
-      std::vector<E> loads;
+      std::vector<ExprId> loads;
       p_.loads(p_.sub(box.hi[d], box.lo[d]), &loads);
       if (!loads.empty()) return false;
     }
@@ -156,11 +156,11 @@ class Parts {
   // The stage that writes one box, over axes of its own.
   Stage part(const Stage& s, const Box& box) {
     Stage out;
-    std::unordered_map<E, E> map;
+    std::unordered_map<ExprId, ExprId> map;
     View to{s.store[0].buffer, {}, kNone};
     for (size_t d = 0; d < box.lo.size(); ++d) {
-      const E extent = p_.sub(box.hi[d], box.lo[d]);
-      E at = box.lo[d];
+      const ExprId extent = p_.sub(box.hi[d], box.lo[d]);
+      ExprId at = box.lo[d];
       if (!p_.is_const(extent, 1)) {
         out.space.push_back(p_.add_axis(extent));
         at = p_.add(at, p_.axis(out.space.back()));
@@ -181,7 +181,7 @@ class Parts {
     for (const Extent& x : p_.extents())
       ext.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 1024));
     __int128 n = size_of(k_.buffers[buffer].type);
-    for (E d : k_.buffers[buffer].dims)
+    for (ExprId d : k_.buffers[buffer].dims)
       n = std::min<__int128>(n * std::max<int64_t>(0, p_.evaluate(d, ext)), INT64_MAX);
     return static_cast<int64_t>(n);
   }
@@ -218,14 +218,14 @@ class Parts {
 
   // The temp that `value` is, point by point of the stage's own axes, if each element lies `lo`
   // further on in the result, dim by dim: a column that becomes a row does not.
-  std::optional<uint32_t> copied(const Stage& s, const std::vector<E>& lo) {
-    const E value = s.value[0];
+  std::optional<uint32_t> copied(const Stage& s, const std::vector<ExprId>& lo) {
+    const ExprId value = s.value[0];
     if (p_.at(value).kind != X::kLoad || p_.arg(value, 0) != kNone) return std::nullopt;
     const uint32_t t = p_.at(value).ref;
-    const std::vector<E>& dims = k_.buffers[t].dims;
+    const std::vector<ExprId>& dims = k_.buffers[t].dims;
     size_t next = 0;
     for (size_t d = 0; d < dims.size(); ++d) {
-      const E at = p_.arg(value, static_cast<uint32_t>(d + 2));
+      const ExprId at = p_.arg(value, static_cast<uint32_t>(d + 2));
       if (p_.is_const(dims[d], 1) && p_.is_const(at, 0)) continue;
       if (next == s.space.size() || at != p_.axis(s.space[next]) ||
           dims[d] != p_.axes()[s.space[next]].extent)
@@ -241,18 +241,18 @@ class Parts {
   }
 
   // Element `lo` of y becomes the first of t: all stages name it there.
-  void retarget(uint32_t t, uint32_t y, const std::vector<E>& lo, const Stage* except) {
+  void retarget(uint32_t t, uint32_t y, const std::vector<ExprId>& lo, const Stage* except) {
     std::vector<Stage*> all = writers_[t];
     for (Stage* r : readers_[t]) add(all, r);
     for (Stage* s : all) {
       if (s == except) continue;
-      std::unordered_map<E, E> map;
-      std::vector<E> loads = loads_of(p_, *s);
+      std::unordered_map<ExprId, ExprId> map;
+      std::vector<ExprId> loads = loads_of(p_, *s);
       std::sort(loads.begin(), loads.end());
-      for (E l : loads) {
+      for (ExprId l : loads) {
         if (p_.at(l).ref != t) continue;
-        const std::vector<E> args(p_.args(l).begin(), p_.args(l).end());
-        std::vector<E> index;
+        const std::vector<ExprId> args(p_.args(l).begin(), p_.args(l).end());
+        std::vector<ExprId> index;
         for (size_t d = 0; d < lo.size(); ++d)
           index.push_back(p_.add(p_.substitute(args[d + 2], map), lo[d]));
         map[l] =
@@ -287,12 +287,12 @@ class Parts {
   bool join(Place at) {
     Stage& s = *at;
     if (!whole(s)) return false;
-    E condition = kNone, inside = kNone, outside = kNone;
+    ExprId condition = kNone, inside = kNone, outside = kNone;
     if (!choice(s.value[0], &condition, &inside, &outside)) return false;
     const uint32_t y = s.store[0].buffer;
-    const std::vector<E>& dims = k_.buffers[y].dims;
+    const std::vector<ExprId>& dims = k_.buffers[y].dims;
     std::vector<Box> boxes;
-    if (!carve(s, {std::vector<E>(dims.size(), p_.integer(0)), dims, s.value[0]}, &boxes) ||
+    if (!carve(s, {std::vector<ExprId>(dims.size(), p_.integer(0)), dims, s.value[0]}, &boxes) ||
         boxes.size() < 2)
       return false;
     if (!std::ranges::all_of(boxes, [&](const Box& b) { return known_size(b); })) return false;
@@ -329,7 +329,7 @@ class Parts {
   // select(place is inside a box, update, x) where x can become the result.
   void update(Place at) {
     Stage& s = *at;
-    E condition = kNone, inside = kNone, outside = kNone;
+    ExprId condition = kNone, inside = kNone, outside = kNone;
     if (!whole(s) || !choice(s.value[0], &condition, &inside, &outside)) return;
     std::vector<Bound> bounds;
     if (p_.at(outside).kind != X::kLoad || !bound(s, condition, &bounds)) return;
@@ -337,25 +337,26 @@ class Parts {
     as_copy.value = {outside};
     const uint32_t y = s.store[0].buffer;
     const std::optional<uint32_t> t =
-        copied(as_copy, std::vector<E>(k_.buffers[y].dims.size(), p_.integer(0)));
+        copied(as_copy, std::vector<ExprId>(k_.buffers[y].dims.size(), p_.integer(0)));
     if (!t || *t == y ||
-        s.store[0].index != std::vector<E>(p_.args(outside).begin() + 2, p_.args(outside).end()))
+        s.store[0].index !=
+            std::vector<ExprId>(p_.args(outside).begin() + 2, p_.args(outside).end()))
       return;
-    std::vector<E> own;
+    std::vector<ExprId> own;
     p_.loads(inside, &own);
     p_.loads(condition, &own);
-    for (E l : own) {
+    for (ExprId l : own) {
       if (p_.at(l).ref == *t) return;
     }
-    const std::vector<E>& dims = k_.buffers[y].dims;
-    Box box{std::vector<E>(dims.size(), p_.integer(0)), dims, inside};
+    const std::vector<ExprId>& dims = k_.buffers[y].dims;
+    Box box{std::vector<ExprId>(dims.size(), p_.integer(0)), dims, inside};
     std::vector<bool> low(dims.size()), high(dims.size());
     for (const Bound& b : bounds) {
       if ((b.lower ? low : high)[b.dim]) return;
       (b.lower ? low : high)[b.dim] = true;
       (b.lower ? box.lo : box.hi)[b.dim] = b.at;
     }
-    E guard = kNone;
+    ExprId guard = kNone;
     if (!known_size(box)) return;
     for (size_t d = 0; d < dims.size(); ++d) {
       if (!at_most(box.lo[d], box.hi[d])) return;
@@ -364,14 +365,14 @@ class Parts {
     Stage over = part(s, box);
     // What is unguarded inside the box was guarded by it.
     for (size_t d = 0; d < dims.size(); ++d) {
-      const E at = over.store[0].index[d];
+      const ExprId at = over.store[0].index[d];
       if (p_.range(at).lo < 0) guard = p_.both(guard, p_.cmp(TENON_CMP_GE, at, p_.integer(0)));
       if (!at_most(p_.add(at, p_.integer(1)), dims[d]))
         guard = p_.both(guard, p_.cmp(TENON_CMP_LT, at, dims[d]));
     }
     over.store[0].guard = guard;
     over.overlay = true;
-    retarget(*t, y, std::vector<E>(dims.size(), p_.integer(0)), &s);
+    retarget(*t, y, std::vector<ExprId>(dims.size(), p_.integer(0)), &s);
     forget(s);
     s = std::move(over);
     note(s);

@@ -4,14 +4,14 @@
 #include <unordered_set>
 
 #include "tenon/kernelgen/fuse/fuse_internal.h"
-#include "tenon/kernelgen/lift/builder.h"
+#include "tenon/kernelgen/lower/builder.h"
 
 namespace tenon::kernelgen {
 
 bool in_epilogue(const Kernel& k, const Stage& s, const std::vector<bool>& of_contraction) {
   if (s.kind != StageKind::kMap || s.store.size() != 1) return false;
   if (k.pool.at(s.value[0]).kind == X::kLoad) return false;
-  for (E l : loads_of(k.pool, s)) {
+  for (ExprId l : loads_of(k.pool, s)) {
     if (of_contraction[k.pool.at(l).ref] && element_wise(k, s, l)) return true;
   }
   return false;
@@ -30,7 +30,7 @@ class Placement {
     dead_.assign(k_.stages.size(), false);
     for (size_t i = 0; i < k_.stages.size(); ++i) {
       const Stage& s = k_.stages[i];
-      for (E l : loads_of(p_, s)) {
+      for (ExprId l : loads_of(p_, s)) {
         std::vector<size_t>& r = readers_[p_.at(l).ref];
         if (r.empty() || r.back() != i) r.push_back(i);
       }
@@ -66,11 +66,11 @@ class Placement {
     return x.ref;
   }
 
-  bool divides(E e) const {
-    std::vector<E> todo{e};
-    std::unordered_set<E> seen;
+  bool divides(ExprId e) const {
+    std::vector<ExprId> todo{e};
+    std::unordered_set<ExprId> seen;
     while (!todo.empty()) {
-      const E at = todo.back();
+      const ExprId at = todo.back();
       todo.pop_back();
       if (at == kNone || !seen.insert(at).second) continue;
       const Expr& x = p_.at(at);
@@ -86,24 +86,24 @@ class Placement {
     if (!of_contraction_[source]) return;
     // The chain of movements, and where its last element comes from.
     std::vector<size_t> chain{first};
-    std::vector<E> from(p_.args(k_.stages[first].value[0]).begin() + 2,
-                        p_.args(k_.stages[first].value[0]).end());
+    std::vector<ExprId> from(p_.args(k_.stages[first].value[0]).begin() + 2,
+                             p_.args(k_.stages[first].value[0]).end());
     for (;;) {
       const Stage& s = k_.stages[chain.back()];
       const uint32_t y = s.store[0].buffer;
       if (readers_[y].size() != 1 || moves(readers_[y][0]) != y) break;
       const Stage& next = k_.stages[readers_[y][0]];
-      std::unordered_map<E, E> map;
+      std::unordered_map<ExprId, ExprId> map;
       for (size_t d = 0; d < s.store[0].index.size(); ++d) {
-        const E axis = s.store[0].index[d],
-                at = p_.arg(next.value[0], static_cast<uint32_t>(d + 2));
+        const ExprId axis = s.store[0].index[d],
+                     at = p_.arg(next.value[0], static_cast<uint32_t>(d + 2));
         if (p_.at(axis).kind == X::kAxis) map[axis] = at;
       }
-      for (E& e : from) e = p_.substitute(e, map);
+      for (ExprId& e : from) e = p_.substitute(e, map);
       chain.push_back(readers_[y][0]);
     }
     bool nameable = k_.buffers[k_.stages[chain.back()].store[0].buffer].role == Role::kTemp;
-    for (E e : from) nameable = nameable && !divides(e);
+    for (ExprId e : from) nameable = nameable && !divides(e);
     if (nameable) return;
     for (size_t i : chain) {
       if (!absorb(i)) return;
@@ -120,7 +120,7 @@ class Placement {
       if (v.buffer == x) store = &v;
     }
     if (store == nullptr || store->guard != kNone) return false;
-    std::vector<E> index;
+    std::vector<ExprId> index;
     if (!permuted(s, *store, &index) && !relabelled(s, *store, &index)) return false;
     if (!rows_stay(*store, s.store[0], index)) return false;
     const uint32_t y = s.store[0].buffer;
@@ -136,12 +136,12 @@ class Placement {
   }
 
   // y[.. a ..] = x[.. a ..] with the axes in another order.
-  bool permuted(const Stage& s, const View& store, std::vector<E>* out) const {
+  bool permuted(const Stage& s, const View& store, std::vector<ExprId>* out) const {
     if (!element_wise(k_, s, s.value[0])) return false;
-    std::unordered_map<E, E> place;
+    std::unordered_map<ExprId, ExprId> place;
     for (size_t d = 0; d < store.index.size(); ++d)
       place[p_.arg(s.value[0], static_cast<uint32_t>(d + 2))] = store.index[d];
-    for (E e : s.store[0].index) {
+    for (ExprId e : s.store[0].index) {
       const auto it = place.find(e);
       out->push_back(p_.at(e).kind != X::kAxis || it == place.end() ? p_.integer(0) : it->second);
     }
@@ -149,17 +149,17 @@ class Placement {
   }
 
   // The same elements in the same order under other dims.
-  bool relabelled(const Stage& s, const View& store, std::vector<E>* out) {
+  bool relabelled(const Stage& s, const View& store, std::vector<ExprId>* out) {
     out->clear();
     if (!s.relabels) return false;
-    const std::vector<E>&from = k_.buffers[store.buffer].dims,
+    const std::vector<ExprId>&from = k_.buffers[store.buffer].dims,
           &to = k_.buffers[s.store[0].buffer].dims;
     *out = relabel(p_, from, store.index, to);
     return true;
   }
 
-  E offset(const View& v, const std::vector<E>& index) {
-    E sum = p_.integer(0);
+  ExprId offset(const View& v, const std::vector<ExprId>& index) {
+    ExprId sum = p_.integer(0);
     const Buffer& b = k_.buffers[v.buffer];
     for (size_t d = 0; d < index.size(); ++d) sum = p_.add(sum, p_.mul(index[d], b.strides[d]));
     return sum;
@@ -167,13 +167,13 @@ class Placement {
 
   // Neighbours in memory stay neighbours: else a movement of its own, by tiles, is faster than
   // scattered stores.
-  bool rows_stay(const View& before, const View& after, const std::vector<E>& index) {
-    const E a = offset(before, before.index), b = offset(after, index);
+  bool rows_stay(const View& before, const View& after, const std::vector<ExprId>& index) {
+    const ExprId a = offset(before, before.index), b = offset(after, index);
     for (uint32_t axis = 0; axis < p_.axes().size(); ++axis) {
       if (!p_.uses_axis(a, axis)) continue;
       const uint32_t one[] = {axis};
-      std::vector<E> c0, c1;
-      E rest = kNone;
+      std::vector<ExprId> c0, c1;
+      ExprId rest = kNone;
       if (!p_.affine(a, one, &c0, &rest) || !p_.is_const(c0[0], 1)) continue;
       return p_.affine(b, one, &c1, &rest) && p_.is_const(c1[0], 1);
     }

@@ -20,7 +20,7 @@ bool Edges::same_order(uint32_t buffer) const {
 
 void Edges::order(uint32_t buffer) {
   Buffer& b = k_.buffers[buffer];
-  E stride = p_.integer(1);
+  ExprId stride = p_.integer(1);
   auto lay = [&](size_t d) {
     b.strides[d] = stride;
     stride = p_.mul(stride, b.dims[d]);
@@ -32,7 +32,7 @@ void Edges::order(uint32_t buffer) {
   }
 }
 
-uint32_t Edges::temp(DType type, std::vector<E> dims, int32_t channel) {
+uint32_t Edges::temp(DType type, std::vector<ExprId> dims, int32_t channel) {
   const uint32_t id = static_cast<uint32_t>(k_.buffers.size());
   Buffer b{type, std::move(dims), {}, kNone, Role::kTemp, -1, 0, true};
   b.strides.resize(b.dims.size());
@@ -45,9 +45,9 @@ uint32_t Edges::like(uint32_t buffer, int32_t channel) {
   return temp(k_.buffers[buffer].type, k_.buffers[buffer].dims, channel);
 }
 
-std::vector<E> Edges::fresh_axes(const std::vector<E>& dims, std::vector<uint32_t>* ids) {
-  std::vector<E> axes;
-  for (E d : dims) {
+std::vector<ExprId> Edges::fresh_axes(const std::vector<ExprId>& dims, std::vector<uint32_t>* ids) {
+  std::vector<ExprId> axes;
+  for (ExprId d : dims) {
     if (p_.is_const(d, 1)) {
       axes.push_back(p_.integer(0));
       continue;
@@ -60,7 +60,7 @@ std::vector<E> Edges::fresh_axes(const std::vector<E>& dims, std::vector<uint32_
 
 void Edges::copy(uint32_t from, uint32_t to, const std::vector<uint32_t>& origins) {
   Stage s;
-  const std::vector<E> axes = fresh_axes(k_.buffers[to].dims, &s.space);
+  const std::vector<ExprId> axes = fresh_axes(k_.buffers[to].dims, &s.space);
   s.value = {p_.convert(p_.load(from, k_.buffers[from].type, axes), k_.buffers[to].type)};
   s.store = {{to, axes, kNone}};
   s.origins = origins;
@@ -77,15 +77,15 @@ uint32_t Edges::reordered(uint32_t buffer, int32_t channel, DType type,
   return it->second;
 }
 
-bool floats(const Pool& p, E e) {
+bool floats(const Pool& p, ExprId e) {
   return p.at(e).kind == X::kLoad && p.type(e) == TENON_F32;
 }
 
-E operand(const Pool& p, E e) {
+ExprId operand(const Pool& p, ExprId e) {
   if (p.type(e) != TENON_F32) return kNone;
   const Expr& x = p.at(e);
   if (x.kind == X::kOp && x.op == TENON_S_CONVERT) {
-    const E from = p.arg(e, 0);
+    const ExprId from = p.arg(e, 0);
     const bool half = p.type(from) == TENON_F16 || p.type(from) == TENON_BF16;
     return half && p.at(from).kind == X::kLoad ? from : kNone;
   }
@@ -95,7 +95,7 @@ E operand(const Pool& p, E e) {
 uint32_t widest_column(Pool& p, const Stage& s, const std::vector<uint32_t>& axes) {
   uint32_t best = ~0u;
   for (uint32_t a : axes) {
-    const std::vector<E>& to = s.store[0].index;
+    const std::vector<ExprId>& to = s.store[0].index;
     if (std::find(to.begin(), to.end(), p.axis(a)) == to.end()) continue;
     if (best == ~0u || likely_size(p, p.axes()[a].extent) > likely_size(p, p.axes()[best].extent))
       best = a;
@@ -103,11 +103,11 @@ uint32_t widest_column(Pool& p, const Stage& s, const std::vector<uint32_t>& axe
   return best;
 }
 
-bool divides(const Pool& p, E e) {
-  std::vector<E> todo{e};
-  std::unordered_set<E> seen;
+bool divides(const Pool& p, ExprId e) {
+  std::vector<ExprId> todo{e};
+  std::unordered_set<ExprId> seen;
   while (!todo.empty()) {
-    const E at = todo.back();
+    const ExprId at = todo.back();
     todo.pop_back();
     if (!seen.insert(at).second) continue;
     const Expr& x = p.at(at);
@@ -172,20 +172,21 @@ class Layouts {
     const bool plain = s.kind == StageKind::kContract && s.panel == 0 &&
                        operand(p_, s.a) != kNone && operand(p_, s.b) != kNone &&
                        p_.arg(operand(p_, s.a), 0) == kNone && zero_outside(operand(p_, s.b));
-    const E x = plain ? operand(p_, s.b) : kNone;
+    const ExprId x = plain ? operand(p_, s.b) : kNone;
     const ContractAxes axes = plain ? contract_axes(p_, s) : ContractAxes{};
-    auto uses = [&](E e, const std::vector<uint32_t>& list) {
+    auto uses = [&](ExprId e, const std::vector<uint32_t>& list) {
       return std::any_of(list.begin(), list.end(), [&](uint32_t a) { return p_.uses_axis(e, a); });
     };
-    const std::vector<E> at =
-        plain ? std::vector<E>(p_.args(x).begin() + 2, p_.args(x).end()) : std::vector<E>{};
+    const std::vector<ExprId> at =
+        plain ? std::vector<ExprId>(p_.args(x).begin() + 2, p_.args(x).end())
+              : std::vector<ExprId>{};
     // Features lie side by side: a step along them moves in no other dim and changes no bound.
-    auto holds_channels = [&](E e) {
+    auto holds_channels = [&](ExprId e) {
       if (uses(e, axes.only_b) || p_.range(e).lo < 0) return false;
       return std::ranges::none_of(s.reduce, [&](uint32_t a) {
         const bool elsewhere =
-            std::ranges::count_if(at, [&](E other) { return p_.uses_axis(other, a); }) > 1;
-        const E guard = p_.arg(x, 0);
+            std::ranges::count_if(at, [&](ExprId other) { return p_.uses_axis(other, a); }) > 1;
+        const ExprId guard = p_.arg(x, 0);
         return p_.uses_axis(e, a) && (elsewhere || (guard != kNone && p_.uses_axis(guard, a)));
       });
     };
@@ -197,7 +198,7 @@ class Layouts {
     // Of the result: the one dim that the columns run along.
     s.out_channel = -1;
     for (size_t d = 0; plain && d < s.store[0].index.size(); ++d) {
-      const E e = s.store[0].index[d];
+      const ExprId e = s.store[0].index[d];
       if (!uses(e, axes.only_a) && !uses(e, axes.both)) continue;
       const bool alone = s.out_channel == -1 && !uses(e, axes.only_b) && !divides(p_, e);
       s.out_channel = alone ? static_cast<int32_t>(d) : -2;
@@ -206,8 +207,8 @@ class Layouts {
 
   // Tiles of pixels leave out what is outside the input, so it must be zero; a pad of another value
   // is none.
-  bool zero_outside(E load) const {
-    const E other = p_.arg(load, 1);
+  bool zero_outside(ExprId load) const {
+    const ExprId other = p_.arg(load, 1);
     return p_.arg(load, 0) == kNone || (p_.is_const(other) && p_.number_value(other) == 0);
   }
 
@@ -226,7 +227,7 @@ class Layouts {
     return true;
   }
 
-  std::vector<uint32_t> axes_in(const Stage& s, E e) const {
+  std::vector<uint32_t> axes_in(const Stage& s, ExprId e) const {
     std::vector<uint32_t> out;
     for (uint32_t a : s.space) {
       if (p_.uses_axis(e, a)) out.push_back(a);
@@ -235,7 +236,7 @@ class Layouts {
   }
 
   // Dim by dim the load runs along what the store runs along, if it runs at all.
-  bool element_wise(const Stage& s, E load, const View& store) const {
+  bool element_wise(const Stage& s, ExprId load, const View& store) const {
     const auto at = p_.args(load).subspan(2);
     if (at.size() != store.index.size()) return false;
     for (size_t d = 0; d < at.size(); ++d) {
@@ -244,12 +245,12 @@ class Layouts {
     return true;
   }
 
-  bool plain_axis(E e) const { return p_.at(e).kind == X::kAxis; }
+  bool plain_axis(ExprId e) const { return p_.at(e).kind == X::kAxis; }
 
   // The dim of `to` that runs along what dim `channel` of `from` runs along, alone; -1: none.
-  int32_t counterpart(const Stage& s, E load, const View& store, bool to_store) const {
-    const std::vector<E> at(p_.args(load).begin() + 2, p_.args(load).end());
-    const std::vector<E>&from = to_store ? at : store.index, &to = to_store ? store.index : at;
+  int32_t counterpart(const Stage& s, ExprId load, const View& store, bool to_store) const {
+    const std::vector<ExprId> at(p_.args(load).begin() + 2, p_.args(load).end());
+    const std::vector<ExprId>&from = to_store ? at : store.index, &to = to_store ? store.index : at;
     const auto channel = static_cast<size_t>(channel_[to_store ? p_.at(load).ref : store.buffer]);
     if (element_wise(s, load, store)) return static_cast<int32_t>(channel);
     const auto found = std::find(to.begin(), to.end(), from[channel]);
@@ -278,7 +279,7 @@ class Layouts {
       s.a = w;
       s.b = x;
       s.x_channel = channel;
-      const std::vector<E>& to = s.store[0].index;
+      const std::vector<ExprId>& to = s.store[0].index;
       s.out_channel =
           static_cast<int32_t>(std::find(to.begin(), to.end(), p_.axis(column)) - to.begin());
       want(s.store[0].buffer, s.out_channel);
@@ -294,11 +295,11 @@ class Layouts {
         changed |= adopt(s);
         continue;
       }
-      std::vector<E> loads;
+      std::vector<ExprId> loads;
       for (const auto* list : {&s.value, &s.step, &s.final}) {
-        for (E e : *list) p_.loads(e, &loads);
+        for (ExprId e : *list) p_.loads(e, &loads);
       }
-      for (E l : loads) {
+      for (ExprId l : loads) {
         for (const View& v : s.store) {
           const uint32_t from = p_.at(l).ref;
           const bool forward = channel_[from] >= 0;
@@ -314,29 +315,30 @@ class Layouts {
   // Sums and products that read a channels-last temp through a reshape get it in the order of the
   // reshape.
   void linear_operands(Stage& s) {
-    std::vector<E> loads;
+    std::vector<ExprId> loads;
     for (const auto* list : {&s.step}) {
-      for (E e : *list) p_.loads(e, &loads);
+      for (ExprId e : *list) p_.loads(e, &loads);
     }
-    for (E e : {s.a, s.b}) {
+    for (ExprId e : {s.a, s.b}) {
       if (e != kNone) p_.loads(e, &loads);
     }
     std::sort(loads.begin(), loads.end());
-    std::unordered_map<E, E> map;
-    for (E l : loads) {
+    std::unordered_map<ExprId, ExprId> map;
+    for (ExprId l : loads) {
       const uint32_t b = p_.at(l).ref;
-      const std::vector<E> args(p_.args(l).begin(), p_.args(l).end());
+      const std::vector<ExprId> args(p_.args(l).begin(), p_.args(l).end());
       if (channel_[b] < 0 || k_.buffers[b].role != Role::kTemp || edges_.same_order(b)) continue;
-      if (std::none_of(args.begin() + 2, args.end(), [&](E e) { return divides(p_, e); })) continue;
+      if (std::none_of(args.begin() + 2, args.end(), [&](ExprId e) { return divides(p_, e); }))
+        continue;
       bool apart = true;
       for (const View& v : s.store) apart = apart && !element_wise(s, l, v);
       if (!apart) continue;
       map[l] = p_.load(edges_.reordered(b, -1, p_.type(l), s.origins), p_.type(l),
-                       std::span<const E>(args).subspan(2), args[0], args[1]);
+                       std::span<const ExprId>(args).subspan(2), args[0], args[1]);
     }
     if (map.empty()) return;
     for (auto* list : {&s.step, &s.final}) {
-      for (E& e : *list) e = p_.substitute(e, map);
+      for (ExprId& e : *list) e = p_.substitute(e, map);
     }
     s.a = p_.substitute(s.a, map);
     s.b = p_.substitute(s.b, map);

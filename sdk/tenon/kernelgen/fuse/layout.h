@@ -1,4 +1,4 @@
-// Level 1 to level 1: in which order the elements of temps lie, for the whole program.
+// Stage IR to stage IR: in which order the elements of temps lie, for the whole program.
 //
 // Index expressions are logical; what is contiguous is the matter of a Buffer's strides. Temps that
 // convolutions write or read, and all that is connected to them element by element (activations,

@@ -20,7 +20,7 @@ class Operands {
 
   void convolution(Stage& s) {
     Window w{contract_axes(p_, s), {}, {}};
-    const E channels = p_.args(operand(p_, s.b))[2 + static_cast<size_t>(s.x_channel)];
+    const ExprId channels = p_.args(operand(p_, s.b))[2 + static_cast<size_t>(s.x_channel)];
     for (uint32_t a : s.reduce) (p_.uses_axis(channels, a) ? w.in : w.spatial).push_back(a);
     const bool depthwise = w.axes.only_a.empty() && w.axes.both.size() == 1 && w.in.empty() &&
                            side_by_side(s, w.axes.both[0]);
@@ -41,13 +41,13 @@ class Operands {
   // Neighbours along the axis are neighbouring channels of the input, and nothing else depends on
   // it: lanes read them as one vector. Reversed, strided or repeated channels are not so.
   bool side_by_side(const Stage& s, uint32_t axis) {
-    const E load = operand(p_, s.b);
-    const std::vector<E> args(p_.args(load).begin(), p_.args(load).end());
+    const ExprId load = operand(p_, s.b);
+    const std::vector<ExprId> args(p_.args(load).begin(), p_.args(load).end());
     if (args[0] != kNone && p_.uses_axis(args[0], axis)) return false;
     const uint32_t axes[] = {axis};
     for (size_t d = 0; d + 2 < args.size(); ++d) {
-      std::vector<E> c;
-      E rest;
+      std::vector<ExprId> c;
+      ExprId rest;
       const bool channels = static_cast<int32_t>(d) == s.x_channel;
       if (!channels && p_.uses_axis(args[d + 2], axis)) return false;
       if (channels && (!p_.affine(args[d + 2], axes, &c, &rest) || !p_.is_const(c[0], 1)))
@@ -61,7 +61,7 @@ class Operands {
     constexpr double kTaps = 2048;
     double taps = 1;
     for (uint32_t a : s.reduce) taps *= static_cast<double>(likely_size(p_, p_.axes()[a].extent));
-    const E channels = p_.args(operand(p_, s.b))[2 + static_cast<size_t>(s.x_channel)];
+    const ExprId channels = p_.args(operand(p_, s.b))[2 + static_cast<size_t>(s.x_channel)];
     for (uint32_t a : s.reduce) {
       if (p_.uses_axis(channels, a))
         taps /= static_cast<double>(likely_size(p_, p_.axes()[a].extent));
@@ -73,7 +73,7 @@ class Operands {
 
   // The input with its channels side by side, as f32.
   void channels_last_input(Stage& s) {
-    const E from = operand(p_, s.b);
+    const ExprId from = operand(p_, s.b);
     const uint32_t x = p_.at(from).ref;
     const Buffer& b = k_.buffers[x];
     const bool in_order = b.dims.size() < 3 ||
@@ -81,8 +81,8 @@ class Operands {
                           p_.is_const(b.dims[static_cast<size_t>(s.x_channel)], 1);
     if (from == s.b && in_order) return;
     const uint32_t turned = edges_.reordered(x, s.x_channel, TENON_F32, s.origins);
-    const std::vector<E> args(p_.args(from).begin(), p_.args(from).end());
-    s.b = p_.load(turned, TENON_F32, std::span<const E>(args).subspan(2), args[0],
+    const std::vector<ExprId> args(p_.args(from).begin(), p_.args(from).end());
+    s.b = p_.load(turned, TENON_F32, std::span<const ExprId>(args).subspan(2), args[0],
                   args[0] == kNone ? kNone : p_.number(0, TENON_F32));
   }
 
@@ -92,7 +92,7 @@ class Operands {
     return in < kFew && !w.spatial.empty() && w.axes.both.empty();
   }
 
-  bool bounds_only(E guard) const {
+  bool bounds_only(ExprId guard) const {
     const Expr& x = p_.at(guard);
     if (x.kind != X::kOp) return false;
     if (x.op == TENON_S_AND) return bounds_only(p_.arg(guard, 0)) && bounds_only(p_.arg(guard, 1));
@@ -103,18 +103,18 @@ class Operands {
   // A copy of the input that has its padding around it: then no tap is outside, and the taps of a
   // row lie in one run.
   bool padded_input(Stage& s, const Window& w) {
-    const E load = operand(p_, s.b);
+    const ExprId load = operand(p_, s.b);
     const uint32_t x = p_.at(load).ref;
-    const std::vector<E> args(p_.args(load).begin(), p_.args(load).end());
+    const std::vector<ExprId> args(p_.args(load).begin(), p_.args(load).end());
     // Gaps between the elements of a spread input are no padding.
     if (args[0] != kNone && !bounds_only(args[0])) return false;
-    std::vector<E> dims, low, index;
+    std::vector<ExprId> dims, low, index;
     std::vector<uint32_t> moving = w.axes.only_b;
     moving.insert(moving.end(), w.spatial.begin(), w.spatial.end());
     for (size_t d = 0; d < k_.buffers[x].dims.size(); ++d) {
-      const E at = args[d + 2];
-      std::vector<E> c;
-      E rest;
+      const ExprId at = args[d + 2];
+      std::vector<ExprId> c;
+      ExprId rest;
       if (static_cast<int32_t>(d) == s.x_channel) {
         dims.push_back(k_.buffers[x].dims[d]);
         low.push_back(p_.integer(0));
@@ -122,7 +122,7 @@ class Operands {
         continue;
       }
       if (!p_.affine(at, moving, &c, &rest)) return false;
-      E size = p_.integer(1);
+      ExprId size = p_.integer(1);
       for (size_t i = 0; i < moving.size(); ++i) {
         if (p_.range(c[i]).lo < 0) return false;
         size = p_.add(size, p_.mul(c[i], p_.sub(p_.axes()[moving[i]].extent, p_.integer(1))));
@@ -136,9 +136,9 @@ class Operands {
       return false;
     const uint32_t padded = edges_.temp(TENON_F32, dims, s.x_channel);
     Stage fill;
-    const std::vector<E> axes = edges_.fresh_axes(dims, &fill.space);
-    std::vector<E> from;
-    E guard = kNone;
+    const std::vector<ExprId> axes = edges_.fresh_axes(dims, &fill.space);
+    std::vector<ExprId> from;
+    ExprId guard = kNone;
     for (size_t d = 0; d < dims.size(); ++d) {
       from.push_back(p_.add(axes[d], low[d]));
       guard = p_.both(guard, p_.cmp(TENON_CMP_GE, from[d], p_.integer(0)));
@@ -155,22 +155,22 @@ class Operands {
   uint32_t lanes() const { return t_.vector_bytes / size_of(TENON_F32); }
 
   // Runs `fill` for new axes in place of those of the weights; returns the buffer.
-  uint32_t packed(const Stage& s, const std::vector<uint32_t>& kept, E columns, uint32_t column,
-                  int64_t panel, bool channels) {
-    std::vector<E> dims;
+  uint32_t packed(const Stage& s, const std::vector<uint32_t>& kept, ExprId columns,
+                  uint32_t column, int64_t panel, bool channels) {
+    std::vector<ExprId> dims;
     for (uint32_t a : kept) dims.push_back(p_.axes()[a].extent);
-    const E panels = p_.ceildiv(columns, panel);
+    const ExprId panels = p_.ceildiv(columns, panel);
     Stage fill;
-    std::unordered_map<E, E> map;
-    std::vector<E> index = edges_.fresh_axes(dims, &fill.space);
+    std::unordered_map<ExprId, ExprId> map;
+    std::vector<ExprId> index = edges_.fresh_axes(dims, &fill.space);
     for (size_t i = 0; i < kept.size(); ++i) map[p_.axis(kept[i])] = index[i];
     dims.push_back(panels);
     dims.push_back(p_.integer(panel));
     std::vector<uint32_t> last;
-    const std::vector<E> split = edges_.fresh_axes({panels, p_.integer(panel)}, &last);
+    const std::vector<ExprId> split = edges_.fresh_axes({panels, p_.integer(panel)}, &last);
     fill.space.insert(fill.space.end(), last.begin(), last.end());
     index.insert(index.end(), split.begin(), split.end());
-    const E col = p_.add(p_.mul(split[0], p_.integer(panel)), split[1]);
+    const ExprId col = p_.add(p_.mul(split[0], p_.integer(panel)), split[1]);
     const bool exact = p_.value(columns) && *p_.value(columns) % panel == 0;
     map[p_.axis(column)] = col;
     fill.value = {p_.substitute(s.a, map, exact ? kNone : p_.cmp(TENON_CMP_LT, col, columns))};
@@ -180,7 +180,7 @@ class Operands {
     // comes after the panels.
     const size_t n = kept.size();
     if (!channels) {
-      E stride = p_.integer(1);
+      ExprId stride = p_.integer(1);
       auto lay = [&](size_t d) {
         b.strides[d] = stride;
         stride = p_.mul(stride, b.dims[d]);
@@ -200,9 +200,9 @@ class Operands {
 
   void use_packed(Stage& s, uint32_t id, const std::vector<uint32_t>& kept, uint32_t column,
                   int64_t panel) {
-    std::vector<E> index;
+    std::vector<ExprId> index;
     for (uint32_t a : kept) index.push_back(p_.axis(a));
-    const E c = p_.axis(column);
+    const ExprId c = p_.axis(column);
     index.push_back(p_.floordiv(c, p_.integer(panel)));
     index.push_back(p_.mod(c, p_.integer(panel)));
     s.a = p_.load(id, p_.type(s.a), index);
@@ -213,7 +213,7 @@ class Operands {
     int64_t m = 1;
     for (uint32_t a : w.axes.only_b) m *= likely_size(p_, p_.axes()[a].extent);
     const uint32_t column = widest_column(p_, s, w.axes.only_a);
-    const E columns = p_.axes()[column].extent;
+    const ExprId columns = p_.axes()[column].extent;
     const TileShape tile = convolution_tile(t_, lanes(), m, likely_size(p_, columns), 0);
     const int64_t panel = int64_t{tile.nr} * lanes();
     std::vector<uint32_t> kept = w.axes.both;
@@ -227,7 +227,7 @@ class Operands {
   // [taps, channels], the channels rounded up to whole vectors.
   void pack_channels(Stage& s, const Window& w) {
     const uint32_t column = w.axes.both[0];
-    const E columns = p_.axes()[column].extent;
+    const ExprId columns = p_.axes()[column].extent;
     const uint32_t id = packed(s, w.spatial, columns, column, lanes(), true);
     use_packed(s, id, w.spatial, column, lanes());
     const int64_t vectors =

@@ -27,9 +27,9 @@ class Edges {
   // Strides of a buffer with its channels innermost.
   void order(uint32_t buffer);
   // A new temp; channel < 0: row-major.
-  uint32_t temp(DType type, std::vector<E> dims, int32_t channel);
+  uint32_t temp(DType type, std::vector<ExprId> dims, int32_t channel);
   uint32_t like(uint32_t buffer, int32_t channel);
-  std::vector<E> fresh_axes(const std::vector<E>& dims, std::vector<uint32_t>* ids);
+  std::vector<ExprId> fresh_axes(const std::vector<ExprId>& dims, std::vector<uint32_t>* ids);
   void copy(uint32_t from, uint32_t to, const std::vector<uint32_t>& origins);
   // A copy in that order and type; one for all who ask.
   uint32_t reordered(uint32_t buffer, int32_t channel, DType type,
@@ -41,10 +41,10 @@ class Edges {
   std::map<std::tuple<uint32_t, int32_t, DType>, uint32_t> copies_;
 };
 
-bool floats(const Pool& p, E e);  // a load of f32
+bool floats(const Pool& p, ExprId e);  // a load of f32
 // The load of an operand that is f32, or 16 bits widened to f32; kNone: another operand.
-E operand(const Pool& p, E e);
-bool divides(const Pool& p, E e);
+ExprId operand(const Pool& p, ExprId e);
+bool divides(const Pool& p, ExprId e);
 // Of these axes the longest that a dim of the result runs along alone; ~0u: none.
 uint32_t widest_column(Pool& p, const Stage& s, const std::vector<uint32_t>& axes);
 

@@ -10,64 +10,64 @@ namespace tenon::kernelgen {
 namespace {
 
 // Mentions a size of a run, directly or as the extent of an axis.
-bool varies(const Pool& p, std::vector<E> todo) {
+bool varies(const Pool& p, std::vector<ExprId> todo) {
   p.begin_walk();
   while (!todo.empty()) {
-    const E e = todo.back();
+    const ExprId e = todo.back();
     todo.pop_back();
     if (e == kNone || !p.first_visit(e)) continue;
     const Expr& x = p.at(e);
     if (x.kind == X::kExtent) return true;
     if (x.kind == X::kAxis) todo.push_back(p.axes()[x.ref].extent);
-    for (E a : p.args(e)) todo.push_back(a);
+    for (ExprId a : p.args(e)) todo.push_back(a);
   }
   return false;
 }
 
 bool varies(const Pool& p, const Stage& s) {
-  std::vector<E> all;
-  for (const E* e : slots(const_cast<Stage&>(s))) all.push_back(*e);
+  std::vector<ExprId> all;
+  for (const ExprId* e : slots(const_cast<Stage&>(s))) all.push_back(*e);
   for (const auto* list : {&s.space, &s.reduce, &s.fill}) {
     for (uint32_t a : *list) all.push_back(p.axes()[a].extent);
   }
   return varies(p, std::move(all));
 }
 
-int64_t known_elements(const Pool& p, const std::vector<E>& dims) {
+int64_t known_elements(const Pool& p, const std::vector<ExprId>& dims) {
   __int128 n = 1;
-  for (E d : dims) n = std::min<__int128>(n * p.value(d).value_or(0), INT64_MAX / 2);
+  for (ExprId d : dims) n = std::min<__int128>(n * p.value(d).value_or(0), INT64_MAX / 2);
   return static_cast<int64_t>(n);
 }
 
 // A load at a place that data decides.
-bool gathers(const Pool& p, E load) {
-  std::vector<E> inner;
-  for (E a : p.args(load).subspan(2)) p.loads(a, &inner);
+bool gathers(const Pool& p, ExprId load) {
+  std::vector<ExprId> inner;
+  for (ExprId a : p.args(load).subspan(2)) p.loads(a, &inner);
   return !inner.empty();
 }
 
-bool computes(const Pool& p, const std::vector<E>& values) {
-  std::vector<E> todo = values;
+bool computes(const Pool& p, const std::vector<ExprId>& values) {
+  std::vector<ExprId> todo = values;
   p.begin_walk();
   while (!todo.empty()) {
-    const E e = todo.back();
+    const ExprId e = todo.back();
     todo.pop_back();
     if (e == kNone || !p.first_visit(e)) continue;
     if (p.at(e).kind == X::kOp && p.type(e) != TENON_I64) return true;
-    for (E a : p.args(e)) todo.push_back(a);
+    for (ExprId a : p.args(e)) todo.push_back(a);
   }
   return false;
 }
 
 // Moves elements so that neighbours of the result were none before.
 bool turns_over(const Pool& p, const Stage& s, size_t result) {
-  const E v = s.value[result];
+  const ExprId v = s.value[result];
   if (p.at(v).kind != X::kLoad || s.store[result].index.empty() || p.args(v).size() < 3)
     return false;
-  const E last = s.store[result].index.back();
+  const ExprId last = s.store[result].index.back();
   return p.at(last).kind == X::kAxis && p.args(v).back() != last &&
          !p.is_const(p.axes()[p.at(last).ref].extent, 1) && [&] {
-           for (E i : p.args(v).subspan(2)) {
+           for (ExprId i : p.args(v).subspan(2)) {
              if (p.uses_axis(i, p.at(last).ref)) return true;
            }
            return false;
@@ -84,7 +84,7 @@ class Mover {
         readers_(k.buffers.size()) {
     for (size_t i = 0; i < k_.stages.size(); ++i) {
       for (const View& v : k_.stages[i].store) at_run_[v.buffer] = at_run_[v.buffer] || !fixed_[i];
-      for (E l : loads_of(p_, k_.stages[i])) readers_[p_.at(l).ref].push_back({i, l});
+      for (ExprId l : loads_of(p_, k_.stages[i])) readers_[p_.at(l).ref].push_back({i, l});
     }
   }
 
@@ -108,7 +108,7 @@ class Mover {
  private:
   struct Reader {
     size_t stage;
-    E load;
+    ExprId load;
   };
 
   // All results of a stage move or none: it runs once.
@@ -122,7 +122,7 @@ class Mover {
   bool pays(const Stage& s, size_t result) {
     if (!computes(p_, {s.value[result]}) && !turns_over(p_, s, result)) return false;
     int64_t read = 0;
-    for (E l : loads_of(p_, s)) read += known_elements(p_, k_.buffers[p_.at(l).ref].dims);
+    for (ExprId l : loads_of(p_, s)) read += known_elements(p_, k_.buffers[p_.at(l).ref].dims);
     if (known_elements(p_, k_.buffers[s.store[result].buffer].dims) > 2 * read) return false;
     bool at_run = false;
     for (const Reader& r : readers_[s.store[result].buffer]) {
@@ -143,11 +143,11 @@ class Mover {
 
 }  // namespace
 
-bool is_fixed(const Kernel& k, E e) {
-  std::vector<E> loads;
+bool is_fixed(const Kernel& k, ExprId e) {
+  std::vector<ExprId> loads;
   k.pool.loads(e, &loads);
-  if (loads.empty() || varies(k.pool, std::vector<E>{e})) return false;
-  return std::ranges::all_of(loads, [&](E l) {
+  if (loads.empty() || varies(k.pool, std::vector<ExprId>{e})) return false;
+  return std::ranges::all_of(loads, [&](ExprId l) {
     const Role role = k.buffers[k.pool.at(l).ref].role;
     return role == Role::kConstant || role == Role::kPersistent;
   });
@@ -158,7 +158,7 @@ std::vector<bool> fixed_stages(const Kernel& k) {
   std::vector<std::vector<uint32_t>> reads(n);
   std::vector<bool> fixed(n), written(k.buffers.size()), at_run(k.buffers.size());
   for (size_t i = 0; i < n; ++i) {
-    for (E l : loads_of(k.pool, k.stages[i])) reads[i].push_back(k.pool.at(l).ref);
+    for (ExprId l : loads_of(k.pool, k.stages[i])) reads[i].push_back(k.pool.at(l).ref);
     for (const View& v : k.stages[i].store) written[v.buffer] = true;
     fixed[i] = !reads[i].empty() && !varies(k.pool, k.stages[i]);
   }

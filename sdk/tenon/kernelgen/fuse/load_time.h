@@ -1,4 +1,5 @@
-// Level 1 to level 1: what depends on constants only is computed once, when the program is loaded.
+// Stage IR to stage IR: what depends on constants only is computed once, when the program is
+// loaded.
 //
 // A stage is fixed when every element it reads is a constant's, or was written by a fixed stage,
 // and every size in it is known. What a fixed stage computes for a run becomes a persistent buffer
@@ -21,7 +22,7 @@ std::vector<bool> fixed_stages(const Kernel& program);
 
 // True if `e` loads, and loads only constants and persistent buffers, at places that no run
 // changes: every axis below has a known extent.
-bool is_fixed(const Kernel& program, E e);
+bool is_fixed(const Kernel& program, ExprId e);
 
 // lay_out() (fuse.h), and fixed work moves to load. Before split(). The verifier (may be null) as
 // there.

@@ -61,7 +61,7 @@ class Packer {
     if (column == ~0u || !has(s.space, column)) return false;
     const bool is_b = p_.uses_axis(s.b, column), is_a = p_.uses_axis(s.a, column);
     if (is_a == is_b) return false;
-    const E operand = is_b ? s.b : s.a, other = is_b ? s.a : s.b;
+    const ExprId operand = is_b ? s.b : s.a, other = is_b ? s.a : s.b;
     const auto n = p_.value(p_.axes()[column].extent);
     const int64_t panel = n && *n > 0 ? panel_columns(target_, p_.type(operand), *n) : 0;
     if (panel == 0 || !is_fixed(k_, operand)) return false;
@@ -73,17 +73,18 @@ class Packer {
       const auto extent = p_.value(p_.axes()[axis].extent);
       if (!extent || *extent <= 0 || !p_.uses_axis(operand, axis)) return false;
     }
-    const E narrow = bf16_of(p_, operand);
+    const ExprId narrow = bf16_of(p_, operand);
     const bool pairs = target_.bf16 && narrow != kNone && bf16_of(p_, other) != kNone;
     const Stage packed = packing(s, pairs ? narrow : operand, column, *n, panel, pairs);
-    E load = reading(s, pairs ? narrow : operand, column, packed.store[0].buffer, panel, pairs);
+    ExprId load =
+        reading(s, pairs ? narrow : operand, column, packed.store[0].buffer, panel, pairs);
     if (pairs) load = p_.convert(load, TENON_F32);
     (is_b ? k_.stages[at].b : k_.stages[at].a) = load;
     k_.stages.insert(k_.stages.begin() + static_cast<std::ptrdiff_t>(at), packed);
     return true;
   }
 
-  std::vector<uint32_t> batch_axes(const Stage& s, E operand, uint32_t column) const {
+  std::vector<uint32_t> batch_axes(const Stage& s, ExprId operand, uint32_t column) const {
     std::vector<uint32_t> out;
     for (uint32_t axis : s.space) {
       if (axis != column && p_.uses_axis(operand, axis)) out.push_back(axis);
@@ -92,9 +93,10 @@ class Packer {
   }
 
   // Splits the number of a step into the reduction axes, in the order of the stage.
-  void split(const std::vector<uint32_t>& reduce, E step, std::unordered_map<E, E>* map) {
+  void split(const std::vector<uint32_t>& reduce, ExprId step,
+             std::unordered_map<ExprId, ExprId>* map) {
     for (size_t i = reduce.size(); i-- > 0;) {
-      const E extent = p_.axes()[reduce[i]].extent;
+      const ExprId extent = p_.axes()[reduce[i]].extent;
       (*map)[p_.axis(reduce[i])] = i == 0 ? step : p_.mod(step, extent);
       step = p_.floordiv(step, extent);
     }
@@ -102,7 +104,8 @@ class Packer {
 
   // [batch...][panel][k][lane]; k counts the reduction axes in the order of the stage. In pairs:
   // [...][k / 2][lane][2].
-  Stage packing(const Stage& s, E operand, uint32_t column, int64_t n, int64_t panel, bool pairs) {
+  Stage packing(const Stage& s, ExprId operand, uint32_t column, int64_t n, int64_t panel,
+                bool pairs) {
     Stage out;
     out.kind = StageKind::kMap;
     out.origins = s.origins;
@@ -110,9 +113,9 @@ class Packer {
     buffer.type = p_.type(operand);
     buffer.role = Role::kPersistent;
     buffer.panel = static_cast<uint32_t>(panel);
-    std::unordered_map<E, E> map;
-    std::vector<E> index;
-    auto axis_of = [&](E extent) {
+    std::unordered_map<ExprId, ExprId> map;
+    std::vector<ExprId> index;
+    auto axis_of = [&](ExprId extent) {
       out.space.push_back(p_.add_axis(extent));
       return p_.axis(out.space.back());
     };
@@ -120,38 +123,38 @@ class Packer {
       buffer.dims.push_back(p_.axes()[a].extent);
       index.push_back(map[p_.axis(a)] = axis_of(p_.axes()[a].extent));
     }
-    const E panels = p_.integer((n + panel - 1) / panel), wide = p_.integer(panel);
-    const E q = axis_of(panels);
-    E k = p_.integer(0), sum = p_.integer(1);
+    const ExprId panels = p_.integer((n + panel - 1) / panel), wide = p_.integer(panel);
+    const ExprId q = axis_of(panels);
+    ExprId k = p_.integer(0), sum = p_.integer(1);
     for (uint32_t a : s.reduce) sum = p_.mul(sum, p_.axes()[a].extent);
     if (pairs) {
       k = axis_of(p_.ceildiv(sum, 2));
     } else {
       for (uint32_t a : s.reduce) {
-        const E extent = p_.axes()[a].extent, own = axis_of(extent);
+        const ExprId extent = p_.axes()[a].extent, own = axis_of(extent);
         map[p_.axis(a)] = own;
         k = p_.add(p_.mul(k, extent), own);
       }
     }
-    const E lane = axis_of(wide), at = p_.add(p_.mul(q, wide), lane);
+    const ExprId lane = axis_of(wide), at = p_.add(p_.mul(q, wide), lane);
     map[p_.axis(column)] = at;
     buffer.dims.insert(buffer.dims.end(), {panels, pairs ? p_.ceildiv(sum, 2) : sum, wide});
     index.insert(index.end(), {q, k, lane});
-    E guard = n % panel == 0 ? kNone : p_.cmp(TENON_CMP_LT, at, p_.integer(n));
+    ExprId guard = n % panel == 0 ? kNone : p_.cmp(TENON_CMP_LT, at, p_.integer(n));
     if (pairs) {
-      const E two = p_.integer(2), half = axis_of(two), step = p_.add(p_.mul(k, two), half);
+      const ExprId two = p_.integer(2), half = axis_of(two), step = p_.add(p_.mul(k, two), half);
       buffer.dims.push_back(two);
       index.push_back(half);
       split(s.reduce, step, &map);
       if (*p_.value(sum) % 2 != 0) guard = p_.both(guard, p_.cmp(TENON_CMP_LT, step, sum));
     }
-    E stride = p_.integer(1);
+    ExprId stride = p_.integer(1);
     buffer.strides.resize(buffer.dims.size());
     for (size_t d = buffer.dims.size(); d-- > 0;) {
       buffer.strides[d] = stride;
       stride = p_.mul(stride, buffer.dims[d]);
     }
-    E value = p_.substitute(operand, map, guard);
+    ExprId value = p_.substitute(operand, map, guard);
     if (guard != kNone) value = padded(value, guard);
     out.value = {value};
     out.store = {{static_cast<uint32_t>(k_.buffers.size()), index, kNone}};
@@ -160,25 +163,25 @@ class Packer {
   }
 
   // Zero where the guard is false. A plain load says it itself.
-  E padded(E value, E guard) {
-    const E zero = p_.number(0, p_.type(value));
+  ExprId padded(ExprId value, ExprId guard) {
+    const ExprId zero = p_.number(0, p_.type(value));
     if (p_.at(value).kind == X::kLoad && p_.arg(value, 0) == guard) {
-      const std::vector<E> args(p_.args(value).begin(), p_.args(value).end());
-      return p_.load(p_.at(value).ref, p_.type(value), std::span<const E>(args).subspan(2), guard,
-                     zero);
+      const std::vector<ExprId> args(p_.args(value).begin(), p_.args(value).end());
+      return p_.load(p_.at(value).ref, p_.type(value), std::span<const ExprId>(args).subspan(2),
+                     guard, zero);
     }
     return p_.op(TENON_S_SELECT, {guard, value, zero});
   }
 
-  E reading(const Stage& s, E operand, uint32_t column, uint32_t buffer, int64_t panel,
-            bool pairs) {
-    std::vector<E> index;
+  ExprId reading(const Stage& s, ExprId operand, uint32_t column, uint32_t buffer, int64_t panel,
+                 bool pairs) {
+    std::vector<ExprId> index;
     for (uint32_t a : batch_axes(s, operand, column)) index.push_back(p_.axis(a));
-    E k = p_.integer(0);
+    ExprId k = p_.integer(0);
     for (uint32_t a : s.reduce) k = p_.add(p_.mul(k, p_.axes()[a].extent), p_.axis(a));
-    const E j = p_.axis(column), wide = p_.integer(panel);
+    const ExprId j = p_.axis(column), wide = p_.integer(panel);
     if (pairs) {
-      const E two = p_.integer(2);
+      const ExprId two = p_.integer(2);
       index.insert(index.end(),
                    {p_.floordiv(j, wide), p_.floordiv(k, two), p_.mod(j, wide), p_.mod(k, two)});
     } else {

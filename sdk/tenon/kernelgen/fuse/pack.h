@@ -1,5 +1,5 @@
-// Level 1 to level 1: operands of contractions that are known at load are laid out as the register
-// tile reads them.
+// Stage IR to stage IR: operands of contractions that are known at load are laid out as the
+// register tile reads them.
 #ifndef TENON_KERNELGEN_FUSE_PACK_H_
 #define TENON_KERNELGEN_FUSE_PACK_H_
 

@@ -36,11 +36,11 @@ class Splitter {
     uint32_t axis = 0;
     int64_t chunk = 1;
     bool exact = true;  // chunks are full
-    E count = kNone;
+    ExprId count = kNone;
   };
 
   // What a size is at least, or probably.
-  int64_t likely(E e) const {
+  int64_t likely(ExprId e) const {
     std::vector<int64_t> ext;
     for (const Extent& x : p_.extents()) ext.push_back(x.hint ? x.hint : x.lo);
     return std::max<int64_t>(0, p_.evaluate(e, ext));
@@ -86,8 +86,8 @@ class Splitter {
     Stage out;
     out.kind = StageKind::kReduce;
     out.origins = s.origins;
-    std::unordered_map<E, E> own;
-    std::vector<E> dims, index;
+    std::unordered_map<ExprId, ExprId> own;
+    std::vector<ExprId> dims, index;
     for (uint32_t a : s.space) {
       out.space.push_back(p_.add_axis(p_.axes()[a].extent));
       own[p_.axis(a)] = p_.axis(out.space.back());
@@ -107,20 +107,20 @@ class Splitter {
                                          : p_.add(p_.mul(p_.axis(number), p_.integer(cut.chunk)),
                                                   p_.axis(out.reduce.back()));
     }
-    const E inside = cut.exact
-                         ? kNone
-                         : p_.cmp(TENON_CMP_LT, own[p_.axis(cut.axis)], p_.axes()[cut.axis].extent);
+    const ExprId inside =
+        cut.exact ? kNone
+                  : p_.cmp(TENON_CMP_LT, own[p_.axis(cut.axis)], p_.axes()[cut.axis].extent);
     out.init = s.init;
     out.merge = s.merge;
-    std::unordered_map<E, E> loaded;
-    std::vector<E> at = index;
+    std::unordered_map<ExprId, ExprId> loaded;
+    std::vector<ExprId> at = index;
     const uint32_t merged = p_.add_axis(cut.count);
     for (size_t i = 0; i < s.space.size(); ++i) at[i] = p_.axis(s.space[i]);
     at.back() = p_.axis(merged);
     const auto n = static_cast<uint32_t>(s.init.size());
     for (uint32_t i = 0; i < n; ++i) {
       const DType type = p_.type(s.init[i]);
-      const E state = p_.state(i, type), step = p_.substitute(s.step[i], own, inside);
+      const ExprId state = p_.state(i, type), step = p_.substitute(s.step[i], own, inside);
       out.step.push_back(inside == kNone ? step : p_.op(TENON_S_SELECT, {inside, step, state}));
       out.final.push_back(state);
       const uint32_t id = temp(type, dims);
@@ -133,9 +133,9 @@ class Splitter {
   }
 
   // Nobody joins the loop that writes it: merging waits for all chunks.
-  uint32_t temp(DType type, const std::vector<E>& dims) {
-    Buffer b{type, dims, std::vector<E>(dims.size()), kNone, Role::kTemp, -1, 0, true};
-    E stride = p_.integer(1);
+  uint32_t temp(DType type, const std::vector<ExprId>& dims) {
+    Buffer b{type, dims, std::vector<ExprId>(dims.size()), kNone, Role::kTemp, -1, 0, true};
+    ExprId stride = p_.integer(1);
     for (size_t d = dims.size(); d-- > 0;) {
       b.strides[d] = stride;
       stride = p_.mul(stride, dims[d]);
@@ -147,8 +147,8 @@ class Splitter {
   // Element-wise stages that write what stage `reader` sums along the cut axis.
   void cut_producers(size_t reader, const Cut& cut) {
     std::vector<std::pair<uint32_t, size_t>> found;  // buffer, dim
-    for (E l : loads_of(p_, k_.stages[reader])) {
-      const std::span<const E> at = p_.args(l).subspan(2);
+    for (ExprId l : loads_of(p_, k_.stages[reader])) {
+      const std::span<const ExprId> at = p_.args(l).subspan(2);
       const auto d = std::ranges::find(at, p_.axis(cut.axis));
       if (d != at.end() && p_.arg(l, 0) == kNone)
         found.push_back({p_.at(l).ref, static_cast<size_t>(d - at.begin())});
@@ -159,7 +159,7 @@ class Splitter {
       if (writer == nullptr || b.role != Role::kTemp || b.keep ||
           b.dims[dim] != p_.axes()[cut.axis].extent)
         continue;
-      const E at = writer->store[0].index[dim];
+      const ExprId at = writer->store[0].index[dim];
       if (writer->kind != StageKind::kMap || !plain_store(k_, *writer, writer->store[0]) ||
           p_.at(at).kind != X::kAxis)
         continue;
@@ -192,21 +192,21 @@ class Splitter {
 
   // The same memory under one dim more, for all who name it.
   void cut_dim(uint32_t buffer, size_t dim, const Cut& cut) {
-    const E chunk = p_.integer(cut.chunk);
-    auto split = [&](std::vector<E> index) {
-      const E i = index[dim];
+    const ExprId chunk = p_.integer(cut.chunk);
+    auto split = [&](std::vector<ExprId> index) {
+      const ExprId i = index[dim];
       index[dim] = p_.mod(i, chunk);
       index.insert(index.begin() + static_cast<std::ptrdiff_t>(dim), p_.floordiv(i, chunk));
       return index;
     };
     for (Stage& s : k_.stages) {
-      std::unordered_map<E, E> map;
-      std::vector<E> loads = loads_of(p_, s);
+      std::unordered_map<ExprId, ExprId> map;
+      std::vector<ExprId> loads = loads_of(p_, s);
       std::sort(loads.begin(), loads.end());
-      for (E l : loads) {
+      for (ExprId l : loads) {
         if (p_.at(l).ref != buffer || map.count(l)) continue;
-        const std::vector<E> args(p_.args(l).begin(), p_.args(l).end());
-        std::vector<E> index;
+        const std::vector<ExprId> args(p_.args(l).begin(), p_.args(l).end());
+        std::vector<ExprId> index;
         for (size_t d = 2; d < args.size(); ++d) index.push_back(p_.substitute(args[d], map));
         map[l] = p_.load(buffer, p_.type(l), split(index), p_.substitute(args[0], map),
                          p_.substitute(args[1], map));

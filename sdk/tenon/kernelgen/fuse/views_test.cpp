@@ -9,7 +9,7 @@ using testing::check;
 using testing::dims;
 using testing::op;
 
-Tensor linear(Builder& b, const Tensor& x, E n) {
+Tensor linear(Builder& b, const Tensor& x, ExprId n) {
   const uint32_t sum_a[] = {1}, sum_b[] = {0};
   return b.dot(x, b.constant(TENON_F32, {x.dims[1], n}), {}, {}, sum_a, sum_b);
 }
@@ -29,7 +29,7 @@ Tensor conv3(Builder& b, const Tensor& x, int64_t out) {
   ConvDims n;
   n.x_spatial = n.w_spatial = n.out_spatial = {2, 3};
   const WindowDim window[] = {{3, 1, 1, 1}, {3, 1, 1, 1}};
-  std::vector<E> to = x.dims;
+  std::vector<ExprId> to = x.dims;
   to[1] = b.dim(out);
   return b.conv(x, b.constant(TENON_F32, {b.dim(out), x.dims[1], b.dim(3), b.dim(3)}), n, window, 1,
                 to);
@@ -61,7 +61,7 @@ size_t copies(const std::vector<Kernel>& kernels) {
 
 // Products with their epilogues, a softmax and a column sum, each into its part; an input is
 // copied.
-void joined(Builder& b, E rows, const std::vector<E>& n, uint32_t axis) {
+void joined(Builder& b, ExprId rows, const std::vector<ExprId>& n, uint32_t axis) {
   const Tensor x = b.input(TENON_F32, {rows, b.dim(40)});
   const Tensor given =
       b.input(TENON_F32, axis == 1 ? std::vector{rows, n[2]} : std::vector{n[2], n[0]});
@@ -87,9 +87,9 @@ TEST(Views, OperandsAreWrittenIntoTheirPart) {
 
 TEST(Views, ValuesOfPartsOddAndSymbolic) {
   Builder b, s;
-  const std::vector<E> n = {s.extent({0, INT64_MAX, 1, 128}), s.extent({0, INT64_MAX, 1, 100}),
-                            s.extent()};
-  const E rows = s.extent({0, INT64_MAX, 1, 64});
+  const std::vector<ExprId> n = {s.extent({0, INT64_MAX, 1, 128}), s.extent({0, INT64_MAX, 1, 100}),
+                                 s.extent()};
+  const ExprId rows = s.extent({0, INT64_MAX, 1, 64});
   for (uint32_t axis : {0u, 1u}) {
     joined(b, b.dim(97), {b.dim(77), b.dim(61), b.dim(3)}, axis);
     joined(s, rows, n, axis);
@@ -145,11 +145,11 @@ TEST(Views, AnUpdateIsStoredOverItsOperand) {
     Pool& p = b.pool();
     const Tensor x = relu(b, linear(b, b.input(TENON_F32, dims(b, {rows, 12})), b.dim(61)));
     const Tensor u = b.input(TENON_F32, dims(b, {7, 61})), start = b.input(TENON_I64, {});
-    b.output(b.map(TENON_F32, x.dims, [&](std::span<const E> axes) {
-      const E at = p.max(p.integer(0), p.min(b.load(start, {}), p.integer(rows - 7)));
-      const E index[] = {p.sub(axes[0], at), axes[1]};
-      const E inside = p.both(p.cmp(TENON_CMP_GE, index[0], p.integer(0)),
-                              p.cmp(TENON_CMP_LT, index[0], p.integer(7)));
+    b.output(b.map(TENON_F32, x.dims, [&](std::span<const ExprId> axes) {
+      const ExprId at = p.max(p.integer(0), p.min(b.load(start, {}), p.integer(rows - 7)));
+      const ExprId index[] = {p.sub(axes[0], at), axes[1]};
+      const ExprId inside = p.both(p.cmp(TENON_CMP_GE, index[0], p.integer(0)),
+                                   p.cmp(TENON_CMP_LT, index[0], p.integer(7)));
       return p.op(TENON_S_SELECT, {inside, b.load(u, index, inside), b.load(x, axes)});
     }));
   };
@@ -216,7 +216,7 @@ TEST(HugeRows, Values) {
   b.output(b.reduce(b.input(TENON_F32, dims(b, {30, 9000, 1})), all, Fold::kSum));
   check(b, {{}}, {{}, 1e-4});
   Builder s;
-  const E n = s.extent({0, INT64_MAX, 1, 300000});
+  const ExprId n = s.extent({0, INT64_MAX, 1, 300000});
   s.output(softmax(s, s.input(TENON_F32, {s.dim(1), n})));
   check(s, {{0}, {1}, {40000}, {65536}}, {{}, 1e-4});
   Builder o;
@@ -231,7 +231,7 @@ TEST(Streams, Values) {
     t.stream_bytes = t.vector_bytes == 0 ? 0 : 1;
   };
   const uint32_t last[] = {1};
-  auto pointwise = [&](Builder& b, DType type, E rows, E n) {
+  auto pointwise = [&](Builder& b, DType type, ExprId rows, ExprId n) {
     const Tensor x = b.input(type, {rows, n});
     b.output(op(b, TENON_S_ADD, {x, b.broadcast(b.input(type, {n}), x.dims, last)}));
     b.output(op(b, TENON_S_MUL, {x, x}));

@@ -12,10 +12,10 @@ namespace {
 
 struct Access {
   uint32_t buffer;
-  std::vector<E> index;
+  std::vector<ExprId> index;
 };
 
-std::vector<const std::vector<E>*> value_lists(const Stage& s) {
+std::vector<const std::vector<ExprId>*> value_lists(const Stage& s) {
   return {&s.value, &s.init, &s.step, &s.merge, &s.final};
 }
 std::vector<const std::vector<uint32_t>*> axis_lists(const Kernel& k) {
@@ -33,12 +33,12 @@ class Uses {
       value(s.a);
       value(s.b);
       for (const auto* list : value_lists(s)) {
-        for (E e : *list) value(e);
+        for (ExprId e : *list) value(e);
       }
       for (const View& v : s.store) {
         accesses.push_back({v.buffer, v.index});
         value(v.guard);
-        for (E e : v.index) place(e);
+        for (ExprId e : v.index) place(e);
       }
     }
   }
@@ -47,23 +47,23 @@ class Uses {
   std::vector<bool> pinned;  // by axis: its number is computed with
 
  private:
-  void place(E e) {
+  void place(ExprId e) {
     if (k_.pool.at(e).kind != X::kAxis) value(e);
   }
-  void value(E e) {
+  void value(ExprId e) {
     if (e == kNone) return;
     const Expr& x = k_.pool.at(e);
     if (x.kind == X::kAxis) pinned[x.ref] = true;
     if (!k_.pool.first_visit(e)) return;
-    const std::span<const E> args = k_.pool.args(e);
+    const std::span<const ExprId> args = k_.pool.args(e);
     if (x.kind != X::kLoad) {
-      for (E a : args) value(a);
+      for (ExprId a : args) value(a);
       return;
     }
     accesses.push_back({x.ref, {args.begin() + 2, args.end()}});
     value(args[0]);
     value(args[1]);
-    for (E a : args.subspan(2)) place(a);
+    for (ExprId a : args.subspan(2)) place(a);
   }
 
   const Kernel& k_;
@@ -86,8 +86,8 @@ class Runs {
   bool continues(uint32_t axis) const { return follower_.contains(axis); }
   bool continues(uint32_t buffer, size_t dim) const { return inner_dims_.contains({buffer, dim}); }
   // The last axis of the run and the product of the extents.
-  E extent(uint32_t axis) {
-    E n = k_.pool.axes()[axis].extent;
+  ExprId extent(uint32_t axis) {
+    ExprId n = k_.pool.axes()[axis].extent;
     for (auto it = next_.find(axis); it != next_.end(); it = next_.find(it->second)) {
       n = k_.pool.mul(n, k_.pool.axes()[it->second].extent);
     }
@@ -96,7 +96,7 @@ class Runs {
 
  private:
   const Pool& pool() const { return k_.pool; }
-  bool is_axis(E e, uint32_t* axis) const {
+  bool is_axis(ExprId e, uint32_t* axis) const {
     if (e == kNone || pool().at(e).kind != X::kAxis) return false;
     return *axis = pool().at(e).ref, true;
   }
@@ -133,7 +133,7 @@ class Runs {
     const Buffer& buffer = k_.buffers[access.buffer];
     uint32_t b = 0;
     if (!is_axis(access.index[d + 1], &b)) return false;
-    const E inner = k_.pool.axes()[b].extent;
+    const ExprId inner = k_.pool.axes()[b].extent;
     return buffer.dims[d + 1] == inner &&
            buffer.strides[d] == k_.pool.mul(buffer.strides[d + 1], inner);
   }
@@ -187,7 +187,7 @@ class Runs {
 // Numbers of one size: a set of axes and dims that name each other by indexing.
 class Sizes {
  public:
-  uint32_t add(E size) {
+  uint32_t add(ExprId size) {
     parent_.push_back(static_cast<uint32_t>(parent_.size()));
     size_.push_back(size);
     return parent_.back();
@@ -196,12 +196,12 @@ class Sizes {
   void join(uint32_t a, uint32_t b) {
     if (size_[a] == size_[b]) parent_[root(b)] = root(a);
   }
-  E size(uint32_t i) const { return size_[i]; }
+  ExprId size(uint32_t i) const { return size_[i]; }
   uint32_t count() const { return static_cast<uint32_t>(size_.size()); }
 
  private:
   std::vector<uint32_t> parent_;
-  std::vector<E> size_;
+  std::vector<ExprId> size_;
 };
 
 class Generaliser : private KernelCopy {
@@ -263,7 +263,7 @@ class Generaliser : private KernelCopy {
     const Buffer& buffer = k_.buffers[b];
     std::vector<uint32_t>& names = dim_size_.emplace_back();
     for (size_t d = 0; d < buffer.dims.size(); ++d) {
-      E n = buffer.dims[d];
+      ExprId n = buffer.dims[d];
       for (size_t i = d + 1; i < buffer.dims.size() && runs_.continues(b, i); ++i)
         n = p_.mul(n, buffer.dims[i]);
       names.push_back(sizes_.add(n));
@@ -272,21 +272,21 @@ class Generaliser : private KernelCopy {
   }
 
   // One extent for all numbers of a set.
-  E extent_of(uint32_t name) {
+  ExprId extent_of(uint32_t name) {
     const uint32_t root = sizes_.root(name);
-    const E size = sizes_.size(root);
+    const ExprId size = sizes_.size(root);
     if (p_.is_const(size, 1)) return to_.pool.integer(1);
     if (const auto it = made_.find(root); it != made_.end()) return it->second;
     return made_[root] = make(size);
   }
-  E make(E size) {
+  ExprId make(ExprId size) {
     out_.sizes.push_back(size_program(p_, size));
     open_ = open_ && is_open(size);
     first_of_size_.try_emplace(size, static_cast<uint32_t>(out_.sizes.size() - 1));
     return new_extent({}, static_cast<uint32_t>(out_.sizes.size() - 1));
   }
   // A symbol of which nothing is known, or a product of such.
-  bool is_open(E size) const {
+  bool is_open(ExprId size) const {
     const Expr& x = p_.at(size);
     if (x.kind == X::kExtent) {
       const Extent& info = p_.extents()[x.ref];
@@ -296,9 +296,9 @@ class Generaliser : private KernelCopy {
            is_open(p_.arg(size, 1));
   }
 
-  E axis_extent(uint32_t a) override { return extent_of(axis_size_[a]); }
-  E extent(uint32_t ordinal) override {
-    const E size = p_.extent(ordinal);
+  ExprId axis_extent(uint32_t a) override { return extent_of(axis_size_[a]); }
+  ExprId extent(uint32_t ordinal) override {
+    const ExprId size = p_.extent(ordinal);
     if (const auto it = first_of_size_.find(size); it != first_of_size_.end())
       return to_.pool.extent(it->second);
     return make(size);
@@ -310,8 +310,8 @@ class Generaliser : private KernelCopy {
     }
     return out;
   }
-  std::vector<E> index(uint32_t b, std::span<const E> at) override {
-    std::vector<E> out;
+  std::vector<ExprId> index(uint32_t b, std::span<const ExprId> at) override {
+    std::vector<ExprId> out;
     for (size_t d = 0; d < at.size(); ++d) {
       if (keeps(b, d)) out.push_back(expr(at[d]));
     }
@@ -320,8 +320,8 @@ class Generaliser : private KernelCopy {
 
   void form(uint32_t b, Buffer* out) override {
     const Buffer& buffer = k_.buffers[b];
-    std::map<size_t, E> dense;
-    E product = to_.pool.integer(1);
+    std::map<size_t, ExprId> dense;
+    ExprId product = to_.pool.integer(1);
     for (size_t d : dense_order_[b]) {
       dense[d] = product;
       product = to_.pool.mul(product, extent_of(dim_size_[b][d]));
@@ -334,7 +334,7 @@ class Generaliser : private KernelCopy {
     out->offset = buffer.offset == kNone ? kNone : free_size(buffer.offset);
   }
   // Of the last dim of the run.
-  E stride(uint32_t b, size_t d) const {
+  ExprId stride(uint32_t b, size_t d) const {
     const Buffer& buffer = k_.buffers[b];
     while (d + 1 < buffer.dims.size() && runs_.continues(b, d + 1)) ++d;
     return buffer.strides[d];
@@ -346,7 +346,7 @@ class Generaliser : private KernelCopy {
     for (size_t d = 0; d < k_.buffers[b].dims.size(); ++d) {
       if (keeps(b, d)) left.push_back(d);
     }
-    for (E product = p_.integer(1); !left.empty();) {
+    for (ExprId product = p_.integer(1); !left.empty();) {
       const auto fits = [&](size_t d) { return stride(b, d) == product; };
       const auto next = std::find_if(left.rbegin(), left.rend(), fits);
       if (next == left.rend()) break;
@@ -356,7 +356,7 @@ class Generaliser : private KernelCopy {
     }
     return out;
   }
-  E free_size(E size) {
+  ExprId free_size(ExprId size) {
     if (p_.is_const(size) && p_.at(size).bits <= 1) return to_.pool.integer(p_.at(size).bits);
     const auto [it, fresh] = free_.try_emplace(size, kNone);
     if (fresh) it->second = make(size);
@@ -373,9 +373,9 @@ class Generaliser : private KernelCopy {
   std::vector<std::vector<uint32_t>> dim_size_;
   std::vector<std::vector<size_t>> dense_order_;
   std::set<std::pair<uint32_t, size_t>> dropped_;
-  std::map<uint32_t, E> made_;  // by set
-  std::map<E, uint32_t> first_of_size_;
-  std::map<E, E> free_;
+  std::map<uint32_t, ExprId> made_;  // by set
+  std::map<ExprId, uint32_t> first_of_size_;
+  std::map<ExprId, ExprId> free_;
   bool may_drop_ = false, open_ = true;
 };
 

@@ -39,7 +39,7 @@ struct Tree {
         return a - quotient() * b;
     }
   }
-  E build(Pool& pool, const std::vector<E>& leaves) const {
+  ExprId build(Pool& pool, const std::vector<ExprId>& leaves) const {
     if (op == 0) return leaf < 0 ? pool.integer(constant) : leaves[static_cast<size_t>(leaf)];
     return pool.op(op, {args[0].build(pool, leaves), args[1].build(pool, leaves)});
   }
@@ -64,9 +64,10 @@ Tree random_tree(std::mt19937& rng, int depth, int leaves) {
 // Two extents of any size (the second at least 1) and axes over sizes that follow from them.
 struct Setting {
   Pool pool;
-  std::vector<E> leaves, extents;  // leaves: the two sizes, then the axes; extents: of the axes
+  std::vector<ExprId> leaves,
+      extents;  // leaves: the two sizes, then the axes; extents: of the axes
   Setting() {
-    const E n = pool.extent(pool.add_extent({0})), m = pool.extent(pool.add_extent({1}));
+    const ExprId n = pool.extent(pool.add_extent({0})), m = pool.extent(pool.add_extent({1}));
     leaves = {n, m};
     extents = {
         n,
@@ -75,14 +76,14 @@ struct Setting {
         pool.integer(3),
         m,
         pool.add(pool.floordiv(pool.sub(m, pool.integer(1)), pool.integer(3)), pool.integer(1))};
-    for (const E extent : extents) leaves.push_back(pool.axis(pool.add_axis(extent)));
+    for (const ExprId extent : extents) leaves.push_back(pool.axis(pool.add_axis(extent)));
   }
   // Every leaf's value at a point: the last and the first element of each axis among them. Empty:
   // an axis has no elements.
   std::vector<int64_t> point(std::mt19937& rng) {
     static constexpr int64_t kSizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 31, 64, 1000};
     std::vector<int64_t> out = {rng() % 9 == 0 ? 0 : kSizes[rng() % 13], kSizes[rng() % 13]};
-    for (const E extent : extents) {
+    for (const ExprId extent : extents) {
       const int64_t size = pool.evaluate(extent, out);
       if (size <= 0) return {};
       out.push_back(rng() % 3 == 0   ? size - 1
@@ -91,8 +92,8 @@ struct Setting {
     }
     return out;
   }
-  int64_t value(E e, const std::vector<int64_t>& at) {
-    std::unordered_map<E, E> known;
+  int64_t value(ExprId e, const std::vector<int64_t>& at) {
+    std::unordered_map<ExprId, ExprId> known;
     for (size_t i = 0; i < leaves.size(); ++i) known.emplace(leaves[i], pool.integer(at[i]));
     const auto v = pool.value(pool.substitute(e, known));
     EXPECT_TRUE(v.has_value()) << pool.text(e);
@@ -109,7 +110,7 @@ TEST(Index, RandomExpressionsKeepTheirValues) {
   }
   for (int i = 0; i < 2500; ++i) {
     const Tree tree = random_tree(rng, 4, static_cast<int>(s.leaves.size()));
-    const E e = tree.build(s.pool, s.leaves);
+    const ExprId e = tree.build(s.pool, s.leaves);
     const Interval range = s.pool.range(e);
     for (const auto& p : points) {
       const int64_t want = tree.evaluate(p);
@@ -132,7 +133,7 @@ TEST(Index, DecidedComparisonsHold) {
   int decided = 0;
   for (int i = 0; i < 6000; ++i) {
     const Tree a = random_tree(rng, 3, leaves), b = random_tree(rng, 2, leaves);
-    const E x = a.build(s.pool, s.leaves), y = b.build(s.pool, s.leaves);
+    const ExprId x = a.build(s.pool, s.leaves), y = b.build(s.pool, s.leaves);
     for (const uint32_t relation : {TENON_CMP_LT, TENON_CMP_LE, TENON_CMP_EQ}) {
       const auto answer = s.pool.value(s.pool.cmp(relation, x, y));
       if (!answer) continue;
@@ -152,12 +153,12 @@ TEST(Index, DecidedComparisonsHold) {
 
 TEST(Index, SizesThatWereDividedBoundWhatIsReadOfThem) {
   Pool p;
-  const E n = p.extent(p.add_extent({}));
-  const E half = p.axis(p.add_axis(p.floordiv(n, p.integer(2)))),
-          two = p.axis(p.add_axis(p.integer(2)));
-  const E rounded = p.axis(p.add_axis(p.ceildiv(n, 2))),
-          quarter = p.axis(p.add_axis(p.floordiv(n, p.integer(4))));
-  const auto below = [&](E at) { return p.value(p.cmp(TENON_CMP_LT, at, n)) == 1; };
+  const ExprId n = p.extent(p.add_extent({}));
+  const ExprId half = p.axis(p.add_axis(p.floordiv(n, p.integer(2)))),
+               two = p.axis(p.add_axis(p.integer(2)));
+  const ExprId rounded = p.axis(p.add_axis(p.ceildiv(n, 2))),
+               quarter = p.axis(p.add_axis(p.floordiv(n, p.integer(4))));
+  const auto below = [&](ExprId at) { return p.value(p.cmp(TENON_CMP_LT, at, n)) == 1; };
   // Windows side by side lie inside of what they slide over; rounded up, the last may hang over.
   EXPECT_TRUE(below(p.add(p.mul(half, p.integer(2)), two)));
   EXPECT_FALSE(below(p.add(p.mul(rounded, p.integer(2)), two)));

@@ -211,14 +211,14 @@ std::string_view name_of_op(uint16_t op) {
 namespace {
 
 // Sorted atoms to coefficient. The empty key is the constant term.
-using Poly = std::map<std::vector<E>, int64_t>;
+using Poly = std::map<std::vector<ExprId>, int64_t>;
 
-bool is_index_op(const Pool& p, E e, uint16_t code) {
+bool is_index_op(const Pool& p, ExprId e, uint16_t code) {
   const Expr& x = p.at(e);
   return x.kind == X::kOp && x.op == code && x.type == TENON_I64;
 }
 
-void add_term(Poly* p, const std::vector<E>& key, int64_t c) {
+void add_term(Poly* p, const std::vector<ExprId>& key, int64_t c) {
   int64_t& slot = (*p)[key];
   slot = wrap_add(slot, c);
   if (slot == 0) p->erase(key);
@@ -234,7 +234,7 @@ Poly poly_product(const Poly& a, const Poly& b) {
   Poly r;
   for (auto& [ka, ca] : a) {
     for (auto& [kb, cb] : b) {
-      std::vector<E> k = ka;
+      std::vector<ExprId> k = ka;
       k.insert(k.end(), kb.begin(), kb.end());
       std::sort(k.begin(), k.end());
       add_term(&r, k, wrap_mul(ca, cb));
@@ -257,7 +257,7 @@ bool multiplies_out(const Poly& a, const Poly& b) {
   return a.size() * b.size() <= kMaxTerms && factors(a) + factors(b) <= kMaxFactors;
 }
 
-Poly poly_of(const Pool& p, E e) {
+Poly poly_of(const Pool& p, ExprId e) {
   if (auto v = p.value(e)) return *v == 0 ? Poly{} : Poly{{{}, *v}};
   if (is_index_op(p, e, TENON_S_ADD))
     return poly_sum(poly_of(p, p.arg(e, 0)), poly_of(p, p.arg(e, 1)), 1);
@@ -272,7 +272,7 @@ Poly poly_of(const Pool& p, E e) {
 }
 
 // The divisor's single monomial, or false.
-bool monomial(const Poly& p, std::vector<E>* atoms, int64_t* c) {
+bool monomial(const Poly& p, std::vector<ExprId>* atoms, int64_t* c) {
   if (p.size() != 1) return false;
   *atoms = p.begin()->first;
   *c = p.begin()->second;
@@ -280,10 +280,10 @@ bool monomial(const Poly& p, std::vector<E>* atoms, int64_t* c) {
 }
 
 // a = q * divisor + r, term by term. Always true arithmetically; q takes what divides exactly.
-void divide_terms(const Poly& a, const std::vector<E>& atoms, int64_t c, Poly* q, Poly* r) {
+void divide_terms(const Poly& a, const std::vector<ExprId>& atoms, int64_t c, Poly* q, Poly* r) {
   for (auto& [k, v] : a) {
     if (std::includes(k.begin(), k.end(), atoms.begin(), atoms.end())) {
-      std::vector<E> rest;
+      std::vector<ExprId> rest;
       std::set_difference(k.begin(), k.end(), atoms.begin(), atoms.end(), std::back_inserter(rest));
       const int64_t quotient = floor_div(v, c);
       if (quotient != 0) add_term(q, rest, quotient);
@@ -308,10 +308,10 @@ static uint64_t mix(uint64_t h, uint64_t v) {
   return h ^ (h >> 32);
 }
 
-E Pool::intern(Expr x, std::span<const E> args) {
+ExprId Pool::intern(Expr x, std::span<const ExprId> args) {
   uint64_t h = mix(static_cast<uint64_t>(x.kind) << 48 | uint64_t{x.type} << 32 | x.op, x.ref);
   h = mix(h, static_cast<uint64_t>(x.bits));
-  for (E a : args) h = mix(h, a);
+  for (ExprId a : args) h = mix(h, a);
   auto [it, last] = table_.equal_range(h);
   for (; it != last; ++it) {
     const Expr& y = exprs_[it->second];
@@ -322,22 +322,22 @@ E Pool::intern(Expr x, std::span<const E> args) {
     }
   }
   // `args` may lie inside args_, which grows here.
-  std::vector<E> copy(args.begin(), args.end());
+  std::vector<ExprId> copy(args.begin(), args.end());
   x.args_begin = static_cast<uint32_t>(args_.size());
   x.args_count = static_cast<uint32_t>(copy.size());
   args_.insert(args_.end(), copy.begin(), copy.end());
-  const E id = static_cast<E>(exprs_.size());
+  const ExprId id = static_cast<ExprId>(exprs_.size());
   exprs_.push_back(x);
   table_.emplace(h, id);
   return id;
 }
 
-E Pool::integer(int64_t v, DType type) {
+ExprId Pool::integer(int64_t v, DType type) {
   if (is_float(type)) return number(static_cast<double>(v), type);
   return intern({X::kConst, type, 0, 0, 0, 0, wrap_to(v, type)}, {});
 }
 
-E Pool::number(double v, DType type) {
+ExprId Pool::number(double v, DType type) {
   if (!is_float(type)) return integer(static_cast<int64_t>(v), type);
   if (type == TENON_F32) v = static_cast<float>(v);
   return intern({X::kConst, type, 0, 0, 0, 0, std::bit_cast<int64_t>(v)}, {});
@@ -348,53 +348,54 @@ uint32_t Pool::add_extent(Extent e) {
   return static_cast<uint32_t>(extents_.size() - 1);
 }
 
-E Pool::extent(uint32_t ordinal) {
+ExprId Pool::extent(uint32_t ordinal) {
   return intern({X::kExtent, TENON_I64, 0, ordinal, 0, 0, 0}, {});
 }
 
-uint32_t Pool::add_axis(E extent) {
+uint32_t Pool::add_axis(ExprId extent) {
   axes_.push_back({extent});
   return static_cast<uint32_t>(axes_.size() - 1);
 }
 
-E Pool::axis(uint32_t id) {
+ExprId Pool::axis(uint32_t id) {
   if (is_const(axes_[id].extent, 1)) return integer(0);
   return intern({X::kAxis, TENON_I64, 0, id, 0, 0, 0}, {});
 }
 
-E Pool::state(uint32_t ordinal, DType type) {
+ExprId Pool::state(uint32_t ordinal, DType type) {
   return intern({X::kState, type, 0, ordinal, 0, 0, 0}, {});
 }
 
-E Pool::load(uint32_t buffer, DType type, std::span<const E> index, E guard, E other) {
+ExprId Pool::load(uint32_t buffer, DType type, std::span<const ExprId> index, ExprId guard,
+                  ExprId other) {
   if (guard != kNone && is_const(guard, 1)) guard = kNone;
   if (guard != kNone && other == kNone) other = number(0, type);
   if (guard != kNone && is_const(guard, 0)) return other;
   if (guard == kNone) other = kNone;
-  std::vector<E> args{guard, other};
+  std::vector<ExprId> args{guard, other};
   args.insert(args.end(), index.begin(), index.end());
   return intern({X::kLoad, type, 0, buffer, 0, 0, 0}, args);
 }
 
-std::optional<int64_t> Pool::value(E e) const {
+std::optional<int64_t> Pool::value(ExprId e) const {
   if (e == kNone || at(e).kind != X::kConst || is_float(at(e).type)) return std::nullopt;
   return at(e).bits;
 }
 
-double Pool::number_value(E e) const {
+double Pool::number_value(ExprId e) const {
   const Expr& x = at(e);
   if (is_float(x.type)) return std::bit_cast<double>(x.bits);
   return x.type == TENON_U64 ? static_cast<double>(static_cast<uint64_t>(x.bits))
                              : static_cast<double>(x.bits);
 }
 
-E Pool::both(E p, E q) {
+ExprId Pool::both(ExprId p, ExprId q) {
   if (p == kNone) return q;
   if (q == kNone) return p;
   return op(TENON_S_AND, {p, q});
 }
 
-E Pool::convert(E x, DType to, uint16_t code) {
+ExprId Pool::convert(ExprId x, DType to, uint16_t code) {
   const DType from = type(x);
   if (from == to) return x;
   const Expr& e = at(x);
@@ -405,39 +406,39 @@ E Pool::convert(E x, DType to, uint16_t code) {
   // An implicit rounding that is widened again between fused ops is not wanted (scalar.h: never
   // less precision).
   if (e.kind == X::kOp && e.op == kRound && type(arg(x, 0)) == to) return arg(x, 0);
-  E a[] = {x};
+  ExprId a[] = {x};
   return intern({X::kOp, to, code, 0, 0, 0, 0}, a);
 }
 
-E Pool::op(uint16_t code, std::span<const E> in, uint32_t ref) {
-  std::vector<E> args(in.begin(), in.end());
+ExprId Pool::op(uint16_t code, std::span<const ExprId> in, uint32_t ref) {
+  std::vector<ExprId> args(in.begin(), in.end());
   // Predicates have no order in a printer: in a vector mask true is all ones, below false.
   if (code == TENON_S_CMP && type(args[0]) == TENON_PRED && ref >= TENON_CMP_LT) {
     const bool less = ref == TENON_CMP_LT || ref == TENON_CMP_LE;
     const size_t negated = less ? 0 : 1;
-    E flipped[] = {args[negated]};
-    E both[] = {op(TENON_S_NOT, flipped), args[1 - negated]};
+    ExprId flipped[] = {args[negated]};
+    ExprId both[] = {op(TENON_S_NOT, flipped), args[1 - negated]};
     return op(ref == TENON_CMP_LT || ref == TENON_CMP_GT ? TENON_S_AND : TENON_S_OR, both);
   }
   if (commutes(code) && args[0] > args[1]) std::swap(args[0], args[1]);
-  if (E e = simplify(code, args, ref)) return e;
+  if (ExprId e = simplify(code, args, ref)) return e;
   DType t = type(args[0]);
   if (code == TENON_S_CMP || code == TENON_S_IS_NAN) t = TENON_PRED;
   if (code == TENON_S_SELECT) t = type(args[1]);
-  const E made = intern({X::kOp, t, code, ref, 0, 0, 0}, args);
+  const ExprId made = intern({X::kOp, t, code, ref, 0, 0, 0}, args);
   if (code == TENON_S_MUL && t == TENON_I64) atoms_.insert(made);
   return made;
 }
 
-static E from_poly(Pool& pool, const Poly& p, E (*raw)(Pool&, uint16_t, E, E)) {
-  E sum = kNone;
+static ExprId from_poly(Pool& pool, const Poly& p, ExprId (*raw)(Pool&, uint16_t, ExprId, ExprId)) {
+  ExprId sum = kNone;
   int64_t constant = 0;
   for (auto& [k, c] : p) {
     if (k.empty()) {
       constant = c;
       continue;
     }
-    E product = k[0];
+    ExprId product = k[0];
     for (size_t i = 1; i < k.size(); ++i) product = raw(pool, TENON_S_MUL, product, k[i]);
     if (c != 1) product = raw(pool, TENON_S_MUL, product, pool.integer(c));
     sum = sum == kNone ? product : raw(pool, TENON_S_ADD, sum, product);
@@ -457,16 +458,16 @@ bool upper_poly(Pool& pool, const Poly& p, Poly* out) {
       add_term(out, {}, c);
       continue;
     }
-    for (E a : k) {
+    for (ExprId a : k) {
       if (pool.range(a).lo < 0) return false;
     }
     bool has_axis = false;
-    for (E a : k) {
+    for (ExprId a : k) {
       const Expr& x = pool.at(a);
       has_axis |= x.kind == X::kAxis || (x.kind == X::kOp && x.op == kMod);
     }
     if (c < 0 && has_axis) continue;
-    for (E a : k) {
+    for (ExprId a : k) {
       const Expr x = pool.at(a);
       Poly f{{{a}, 1}};
       if (x.kind == X::kAxis)
@@ -484,7 +485,7 @@ int64_t poly_low(const Pool& pool, const Poly& p) {
   __int128 sum = 0;
   for (auto& [k, c] : p) {
     __int128 lo = 1, hi = 1;
-    for (E a : k) {
+    for (ExprId a : k) {
       const Interval r = pool.range(a);
       if (r.lo < 0) return INT64_MIN;
       lo = saturate(lo * r.lo);
@@ -498,15 +499,15 @@ int64_t poly_low(const Pool& pool, const Poly& p) {
 
 }  // namespace
 
-static E raw_op(Pool& pool, uint16_t code, E a, E b);
+static ExprId raw_op(Pool& pool, uint16_t code, ExprId a, ExprId b);
 
 // The polynomial of e is its value: no sum of it wraps.
-static bool never_wraps(const Pool& pool, E e) {
+static bool never_wraps(const Pool& pool, ExprId e) {
   const long double limit = 0x1p61L;
   long double sum = 0;
   for (auto& [k, c] : poly_of(pool, e)) {
     long double term = std::fabs(static_cast<long double>(c));
-    for (E a : k) {
+    for (ExprId a : k) {
       const Interval r = pool.range(a);
       term *= std::max(std::fabs(static_cast<long double>(r.lo)),
                        std::fabs(static_cast<long double>(r.hi)));
@@ -518,7 +519,7 @@ static bool never_wraps(const Pool& pool, E e) {
 
 // Whether a divisor is a number and the dividend a size: extents and constants, no axis among them,
 // which never wraps.
-static bool is_divided_size(const Pool& pool, E e) {
+static bool is_divided_size(const Pool& pool, ExprId e) {
   const Expr& x = pool.at(e);
   if (x.kind != X::kOp || x.op != kFloorDiv || !pool.is_const(pool.arg(e, 1))) return false;
   return pool.is_size(pool.arg(e, 0)) && never_wraps(pool, pool.arg(e, 0));
@@ -536,10 +537,10 @@ static bool surely_positive(Pool& pool, const Poly& sum, int depth) {
     for (size_t i = 0; i < k.size(); ++i) {
       if (!is_divided_size(pool, k[i])) continue;
       const int64_t d = *pool.value(pool.arg(k[i], 1));
-      std::vector<E> others = k;
+      std::vector<ExprId> others = k;
       others.erase(others.begin() + static_cast<int64_t>(i));
-      const bool keeps_sign =
-          std::all_of(others.begin(), others.end(), [&](E a) { return pool.range(a).lo >= 0; });
+      const bool keeps_sign = std::all_of(others.begin(), others.end(),
+                                          [&](ExprId a) { return pool.range(a).lo >= 0; });
       Poly rest = sum, bound = poly_of(pool, pool.arg(k[i], 0));
       rest.erase(k);
       // No product of coefficients wraps.
@@ -561,7 +562,7 @@ static bool surely_positive(Pool& pool, const Poly& sum, int depth) {
 }
 
 // a < b everywhere, as far as this can see.
-static bool provably_less(Pool& pool, E a, E b) {
+static bool provably_less(Pool& pool, ExprId a, ExprId b) {
   if (pool.range(a).hi < pool.range(b).lo) return true;
   if (!never_wraps(pool, a) || !never_wraps(pool, b)) return false;
   Poly up;
@@ -574,13 +575,13 @@ static bool rejoin(Pool& pool, Poly* sum) {
   for (const auto& [key, factor] : *sum) {
     for (size_t i = 0; i < key.size(); ++i) {
       if (!is_index_op(pool, key[i], kMod)) continue;
-      const E x = pool.arg(key[i], 0), divisor = pool.arg(key[i], 1);
-      std::vector<E> atoms;
+      const ExprId x = pool.arg(key[i], 0), divisor = pool.arg(key[i], 1);
+      std::vector<ExprId> atoms;
       int64_t c = 0;
       if (!monomial(poly_of(pool, divisor), &atoms, &c) || c > INT32_MAX || factor > INT32_MAX ||
           factor < 0)
         continue;
-      std::vector<E> rest = key;
+      std::vector<ExprId> rest = key;
       rest.erase(rest.begin() + static_cast<int64_t>(i));
       const Poly whole =
           poly_product(poly_product(poly_of(pool, pool.floordiv(x, divisor)), Poly{{atoms, c}}),
@@ -591,7 +592,7 @@ static bool rejoin(Pool& pool, Poly* sum) {
         present = present && at != sum->end() && at->second == v;
       }
       if (!present) continue;
-      const std::vector<E> gone = key;
+      const std::vector<ExprId> gone = key;
       const Poly joined = poly_product(poly_of(pool, x), Poly{{rest, factor}});
       *sum = poly_sum(*sum, whole, -1);
       sum->erase(gone);
@@ -602,7 +603,7 @@ static bool rejoin(Pool& pool, Poly* sum) {
   return false;
 }
 
-E Pool::fold(uint16_t code, std::span<const E> args, uint32_t ref) {
+ExprId Pool::fold(uint16_t code, std::span<const ExprId> args, uint32_t ref) {
   const DType t = type(args[0]);
   if (is_float(t)) {
     if (t != TENON_F32 && t != TENON_F64) return kNone;
@@ -660,14 +661,16 @@ E Pool::fold(uint16_t code, std::span<const E> args, uint32_t ref) {
   }
 }
 
-E Pool::simplify_float(uint16_t code, std::span<const E> args) {
+ExprId Pool::simplify_float(uint16_t code, std::span<const ExprId> args) {
   if (args.size() != 2) return kNone;
-  auto is = [&](E e, double v) { return is_const(e) && is_float(type(e)) && number_value(e) == v; };
+  auto is = [&](ExprId e, double v) {
+    return is_const(e) && is_float(type(e)) && number_value(e) == v;
+  };
   if (code == TENON_S_MUL && is(args[0], 1)) return args[1];
   if ((code == TENON_S_MUL || code == TENON_S_DIV) && is(args[1], 1)) return args[0];
   if (code == TENON_S_POW && (type(args[0]) == TENON_F32 || type(args[0]) == TENON_F64)) {
     // Products, at most one rounding more than the power itself.
-    const E x = args[0];
+    const ExprId x = args[0];
     if (is(args[1], 1)) return x;
     if (is(args[1], 2)) return mul(x, x);
     if (is(args[1], 3)) return mul(mul(x, x), x);
@@ -676,15 +679,15 @@ E Pool::simplify_float(uint16_t code, std::span<const E> args) {
   return kNone;
 }
 
-E Pool::simplify(uint16_t code, std::span<const E> args, uint32_t ref) {
+ExprId Pool::simplify(uint16_t code, std::span<const ExprId> args, uint32_t ref) {
   if (code == TENON_S_SELECT) {
     if (auto c = value(args[0])) return *c ? args[1] : args[2];
     return args[1] == args[2] ? args[1] : kNone;
   }
   bool all_const = true;
-  for (E a : args) all_const &= is_const(a);
+  for (ExprId a : args) all_const &= is_const(a);
   if (all_const) {
-    if (E e = fold(code, args, ref)) return e;
+    if (ExprId e = fold(code, args, ref)) return e;
   }
   const DType t = type(args[0]);
   if (is_float(t)) return simplify_float(code, args);
@@ -697,7 +700,7 @@ E Pool::simplify(uint16_t code, std::span<const E> args, uint32_t ref) {
     return kNone;
   }
   if (t != TENON_I64) return kNone;
-  auto raw = [](Pool& p, uint16_t c, E a, E b) { return raw_op(p, c, a, b); };
+  auto raw = [](Pool& p, uint16_t c, ExprId a, ExprId b) { return raw_op(p, c, a, b); };
   switch (code) {
     case TENON_S_ADD:
     case TENON_S_SUB: {
@@ -717,15 +720,15 @@ E Pool::simplify(uint16_t code, std::span<const E> args, uint32_t ref) {
     case kFloorDiv:
     case kMod: {
       if (is_const(args[1], 1)) return code == kFloorDiv ? args[0] : integer(0);
-      std::vector<E> atoms;
+      std::vector<ExprId> atoms;
       int64_t c = 0;
       if (!monomial(poly_of(*this, args[1]), &atoms, &c)) return kNone;
       Poly q, r;
       divide_terms(poly_of(*this, args[0]), atoms, c, &q, &r);
-      const E rest = from_poly(*this, r, raw);
+      const ExprId rest = from_poly(*this, r, raw);
       const bool small = range(rest).lo >= 0 && provably_less(*this, rest, args[1]);
       if (code == kMod) return small ? rest : raw_op(*this, kMod, rest, args[1]);
-      const E quotient = from_poly(*this, q, raw);
+      const ExprId quotient = from_poly(*this, q, raw);
       if (small) return quotient;
       if (q.empty()) {
         // (x / c1) / c2 = x / (c1 * c2)
@@ -749,7 +752,7 @@ E Pool::simplify(uint16_t code, std::span<const E> args, uint32_t ref) {
       if (ref == TENON_CMP_GT) return cmp(TENON_CMP_LT, args[1], args[0]);
       if (ref == TENON_CMP_GE) return cmp(TENON_CMP_LE, args[1], args[0]);
       if (args[0] == args[1]) return boolean(ref == TENON_CMP_EQ || ref == TENON_CMP_LE);
-      const E one = integer(1);
+      const ExprId one = integer(1);
       if (ref == TENON_CMP_LT) {
         if (provably_less(*this, args[0], args[1])) return boolean(true);
         if (provably_less(*this, args[1], add(args[0], one))) return boolean(false);
@@ -764,44 +767,44 @@ E Pool::simplify(uint16_t code, std::span<const E> args, uint32_t ref) {
   }
 }
 
-static E raw_op(Pool& pool, uint16_t code, E a, E b) {
+static ExprId raw_op(Pool& pool, uint16_t code, ExprId a, ExprId b) {
   return pool.raw_index_op(code, a, b);
 }
 
-E Pool::raw_index_op(uint16_t code, E a, E b) {
-  E args[] = {a, b};
+ExprId Pool::raw_index_op(uint16_t code, ExprId a, ExprId b) {
+  ExprId args[] = {a, b};
   return intern({X::kOp, TENON_I64, code, 0, 0, 0, 0}, args);
 }
 
 // Integers wrap: beyond 64 bits nothing is known, but of an index into a tensor of symbolic size,
 // which fits memory.
-Interval Pool::bounded(E e, __int128 lo, __int128 hi) const {
+Interval Pool::bounded(ExprId e, __int128 lo, __int128 hi) const {
   const bool fits = lo >= INT64_MIN && hi <= INT64_MAX;
   return fits || is_symbolic_index(e) ? Interval{saturate(lo), saturate(hi)} : Interval{};
 }
 
 // Axes, extents and constants that a stride could be, some extent among them symbolic.
-bool Pool::is_symbolic_index(E e) const {
+bool Pool::is_symbolic_index(ExprId e) const {
   bool symbolic = false;
   begin_walk();
   return is_index_unseen(e, &symbolic) && symbolic;
 }
 
-bool Pool::is_size(E e) const {
+bool Pool::is_size(ExprId e) const {
   begin_walk();
   return is_size_unseen(e);
 }
 
-bool Pool::is_size_unseen(E e) const {
+bool Pool::is_size_unseen(ExprId e) const {
   if (!first_visit(e)) return true;
   const Expr& x = at(e);
   if (x.type != TENON_I64) return false;
   if (x.kind == X::kConst || x.kind == X::kExtent) return true;
-  return x.kind == X::kOp &&
-         std::all_of(args(e).begin(), args(e).end(), [this](E a) { return is_size_unseen(a); });
+  return x.kind == X::kOp && std::all_of(args(e).begin(), args(e).end(),
+                                         [this](ExprId a) { return is_size_unseen(a); });
 }
 
-bool Pool::is_index_unseen(E e, bool* symbolic) const {
+bool Pool::is_index_unseen(ExprId e, bool* symbolic) const {
   if (e == kNone || !first_visit(e)) return true;
   constexpr int64_t kMemory = int64_t{1} << 47;
   const Expr& x = at(e);
@@ -817,14 +820,14 @@ bool Pool::is_index_unseen(E e, bool* symbolic) const {
     default:
       return false;
   }
-  for (E a : args(e)) {
+  for (ExprId a : args(e)) {
     if (!is_index_unseen(a, symbolic)) return false;
   }
   return true;
 }
 
 // Of operations it is kept: what is shared is asked for once for every way to it.
-Interval Pool::range(E e) const {
+Interval Pool::range(ExprId e) const {
   if (e == kNone || at(e).kind != X::kOp) return range_unseen(e);
   if (const auto known = ranges_.find(e); known != ranges_.end()) return known->second;
   const Interval made = range_unseen(e);
@@ -832,7 +835,7 @@ Interval Pool::range(E e) const {
   return made;
 }
 
-Interval Pool::range_unseen(E e) const {
+Interval Pool::range_unseen(ExprId e) const {
   if (e == kNone) return {};
   const Expr& x = at(e);
   switch (x.kind) {
@@ -881,25 +884,26 @@ Interval Pool::range_unseen(E e) const {
   }
 }
 
-bool Pool::uses_axis(E e, uint32_t axis) const {
+bool Pool::uses_axis(ExprId e, uint32_t axis) const {
   begin_walk();
   return uses_axis_unseen(e, axis);
 }
 
-bool Pool::uses_axis_unseen(E e, uint32_t axis) const {
+bool Pool::uses_axis_unseen(ExprId e, uint32_t axis) const {
   if (e == kNone || !first_visit(e)) return false;
   const Expr& x = at(e);
   if (x.kind == X::kAxis) return x.ref == axis;
-  for (E a : args(e)) {
+  for (ExprId a : args(e)) {
     if (uses_axis_unseen(a, axis)) return true;
   }
   return false;
 }
 
-bool Pool::affine(E x, std::span<const uint32_t> axes, std::vector<E>* coefficients, E* rest) {
+bool Pool::affine(ExprId x, std::span<const uint32_t> axes, std::vector<ExprId>* coefficients,
+                  ExprId* rest) {
   std::vector<Poly> parts(axes.size());
   Poly left;
-  auto listed = [&](E a) -> int {
+  auto listed = [&](ExprId a) -> int {
     for (size_t i = 0; i < axes.size(); ++i) {
       if (at(a).kind == X::kAxis && at(a).ref == axes[i]) return static_cast<int>(i);
     }
@@ -907,8 +911,8 @@ bool Pool::affine(E x, std::span<const uint32_t> axes, std::vector<E>* coefficie
   };
   for (auto& [k, c] : poly_of(*this, x)) {
     int found = -1;
-    std::vector<E> others;
-    for (E a : k) {
+    std::vector<ExprId> others;
+    for (ExprId a : k) {
       const int i = listed(a);
       if (i >= 0 && found >= 0) return false;
       if (i >= 0) {
@@ -922,42 +926,42 @@ bool Pool::affine(E x, std::span<const uint32_t> axes, std::vector<E>* coefficie
     }
     add_term(found >= 0 ? &parts[found] : &left, found >= 0 ? others : k, c);
   }
-  auto raw = [](Pool& p, uint16_t c, E a, E b) { return raw_op(p, c, a, b); };
+  auto raw = [](Pool& p, uint16_t c, ExprId a, ExprId b) { return raw_op(p, c, a, b); };
   coefficients->clear();
   for (auto& p : parts) coefficients->push_back(from_poly(*this, p, raw));
   *rest = from_poly(*this, left, raw);
   return true;
 }
 
-E Pool::substitute(E e, const std::unordered_map<E, E>& map, E guard) {
+ExprId Pool::substitute(ExprId e, const std::unordered_map<ExprId, ExprId>& map, ExprId guard) {
   if (map.empty() && guard == kNone) return e;
-  std::unordered_map<E, E> done(map);
+  std::unordered_map<ExprId, ExprId> done(map);
   return substitute_known(e, &done, guard);
 }
 
 // `done` grows: an expression that many others share is visited once, else squaring forty times
 // would never end.
-E Pool::substitute_known(E e, std::unordered_map<E, E>* done, E guard) {
+ExprId Pool::substitute_known(ExprId e, std::unordered_map<ExprId, ExprId>* done, ExprId guard) {
   if (e == kNone) return kNone;
   if (auto it = done->find(e); it != done->end()) return it->second;
   if (at(e).args_count == 0) return e;
-  const E result = substitute_args(e, done, guard);
+  const ExprId result = substitute_args(e, done, guard);
   done->emplace(e, result);
   return result;
 }
 
-E Pool::substitute_args(E e, std::unordered_map<E, E>* done, E guard) {
+ExprId Pool::substitute_args(ExprId e, std::unordered_map<ExprId, ExprId>* done, ExprId guard) {
   const Expr x = at(e);
-  std::vector<E> in(args(e).begin(), args(e).end());
+  std::vector<ExprId> in(args(e).begin(), args(e).end());
   if (x.kind == X::kLoad) {
-    std::vector<E> index;
+    std::vector<ExprId> index;
     for (size_t i = 2; i < in.size(); ++i) index.push_back(substitute_known(in[i], done, guard));
-    const E inner = both(substitute_known(in[0], done, guard), guard);
+    const ExprId inner = both(substitute_known(in[0], done, guard), guard);
     return load(x.ref, x.type, index, inner, substitute_known(in[1], done, guard));
   }
   bool changed = false;
-  for (E& a : in) {
-    const E b = substitute_known(a, done, guard);
+  for (ExprId& a : in) {
+    const ExprId b = substitute_known(a, done, guard);
     changed |= a != b;
     a = b;
   }
@@ -968,8 +972,8 @@ E Pool::substitute_args(E e, std::unordered_map<E, E>* done, E guard) {
   return op(x.op, in, x.ref);
 }
 
-E Pool::bitcast(E x, DType to) {
-  E a[] = {x};
+ExprId Pool::bitcast(ExprId x, DType to) {
+  ExprId a[] = {x};
   return type(x) == to ? x : intern({X::kOp, to, TENON_S_BITCAST_RESULT, 0, 0, 0, 0}, a);
 }
 
@@ -981,26 +985,26 @@ void Pool::begin_walk() const {
   }
 }
 
-bool Pool::first_visit(E e) const {
+bool Pool::first_visit(ExprId e) const {
   const bool first = visited_[e] != walk_;
   visited_[e] = walk_;
   return first;
 }
 
-void Pool::loads(E e, std::vector<E>* out) const {
+void Pool::loads(ExprId e, std::vector<ExprId>* out) const {
   begin_walk();
-  for (E known : *out) first_visit(known);
+  for (ExprId known : *out) first_visit(known);
   loads_unseen(e, out);
 }
 
 // Arguments first, every shared expression once: else squaring forty times would never end.
-void Pool::loads_unseen(E e, std::vector<E>* out) const {
+void Pool::loads_unseen(ExprId e, std::vector<ExprId>* out) const {
   if (e == kNone || !first_visit(e)) return;
-  for (E a : args(e)) loads_unseen(a, out);
+  for (ExprId a : args(e)) loads_unseen(a, out);
   if (at(e).kind == X::kLoad) out->push_back(e);
 }
 
-int64_t Pool::evaluate(E e, std::span<const int64_t> ext) const {
+int64_t Pool::evaluate(ExprId e, std::span<const int64_t> ext) const {
   return size_program(*this, e).evaluate(ext);
 }
 
@@ -1009,7 +1013,7 @@ int64_t Pool::evaluate(E e, std::span<const int64_t> ext) const {
 namespace {
 enum : int64_t { kPush = 0, kPushExtent = 1, kApply = 2 };
 
-void emit_size(const Pool& pool, E e, std::vector<int64_t>* out) {
+void emit_size(const Pool& pool, ExprId e, std::vector<int64_t>* out) {
   const Expr& x = pool.at(e);
   if (x.kind == X::kConst) {
     out->insert(out->end(), {kPush, x.bits});
@@ -1025,7 +1029,7 @@ void emit_size(const Pool& pool, E e, std::vector<int64_t>* out) {
 }
 }  // namespace
 
-SizeProgram size_program(const Pool& pool, E e) {
+SizeProgram size_program(const Pool& pool, ExprId e) {
   SizeProgram p;
   if (e != kNone) emit_size(pool, e, &p.words);
   return p;

@@ -3,7 +3,7 @@
 // A Kernel is a list of stages over axes; every element a stage reads or writes is named by index
 // expressions in a hash-consed pool. Stages pass values through buffers only, so fusion is a
 // rewrite of loads. Extents may be symbolic: then the kernel takes them as 64-bit arguments
-// `ext[]`. Schedules (schedule.h) say how a kernel runs, the loop tree (l2.h) is what printers
+// `ext[]`. Schedules (schedule.h) say how a kernel runs, the loop tree (loop_ir.h) is what printers
 // walk.
 //
 // Threads: one Kernel, one thread at a time; different kernels are independent. Errors: functions
@@ -29,8 +29,8 @@ namespace tenon::kernelgen {
 using DType = tenon_dtype_t;
 
 // Index of an expression in its pool. Equal indices mean equal expressions. 0 is "none".
-using E = uint32_t;
-inline constexpr E kNone = 0;
+using ExprId = uint32_t;
+inline constexpr ExprId kNone = 0;
 
 enum class X : uint8_t {
   kConst,   // bits: the integer, or the pattern of the double that is then rounded to `type`
@@ -63,7 +63,7 @@ struct Interval {
 };
 
 struct Axis {
-  E extent = kNone;
+  ExprId extent = kNone;
 };
 
 // One symbolic size. hint and multiple_of are for speed only.
@@ -81,115 +81,120 @@ std::string_view name_of(DType t);
 std::string_view name_of_op(uint16_t op);
 
 // Expressions, axes and extents of one kernel. Every make function folds constants and simplifies
-// index arithmetic, so that structurally equal index expressions usually meet in one E.
+// index arithmetic, so that structurally equal index expressions usually meet in one ExprId.
 class Pool {
  public:
   Pool();
 
-  E integer(int64_t v, DType type = TENON_I64);
-  E number(double v, DType type);
-  E boolean(bool v) { return integer(v ? 1 : 0, TENON_PRED); }
+  ExprId integer(int64_t v, DType type = TENON_I64);
+  ExprId number(double v, DType type);
+  ExprId boolean(bool v) { return integer(v ? 1 : 0, TENON_PRED); }
   uint32_t add_extent(Extent info);
-  E extent(uint32_t ordinal);
-  uint32_t add_axis(E extent);
-  E axis(uint32_t id);
-  E state(uint32_t ordinal, DType type);
+  ExprId extent(uint32_t ordinal);
+  uint32_t add_axis(ExprId extent);
+  ExprId axis(uint32_t id);
+  ExprId state(uint32_t ordinal, DType type);
   // Result type: CMP and IS_NAN give pred, SELECT its second argument's, everything else the first
   // argument's.
-  E op(uint16_t code, std::span<const E> args, uint32_t ref = 0);
-  E op(uint16_t code, std::initializer_list<E> args, uint32_t ref = 0) {
-    return op(code, std::span<const E>(args.begin(), args.size()), ref);
+  ExprId op(uint16_t code, std::span<const ExprId> args, uint32_t ref = 0);
+  ExprId op(uint16_t code, std::initializer_list<ExprId> args, uint32_t ref = 0) {
+    return op(code, std::span<const ExprId>(args.begin(), args.size()), ref);
   }
-  E convert(E x, DType to, uint16_t code = TENON_S_CONVERT);
-  E bitcast(E x, DType to);                 // same width
-  E raw_index_op(uint16_t code, E a, E b);  // i64, as it stands: for the simplifier itself
-  E load(uint32_t buffer, DType type, std::span<const E> index, E guard = kNone, E other = kNone);
+  ExprId convert(ExprId x, DType to, uint16_t code = TENON_S_CONVERT);
+  ExprId bitcast(ExprId x, DType to);  // same width
+  ExprId raw_index_op(uint16_t code, ExprId a,
+                      ExprId b);  // i64, as it stands: for the simplifier itself
+  ExprId load(uint32_t buffer, DType type, std::span<const ExprId> index, ExprId guard = kNone,
+              ExprId other = kNone);
 
   // Index arithmetic on i64 and predicates over it.
-  E add(E a, E b) { return op(TENON_S_ADD, {a, b}); }
-  E sub(E a, E b) { return op(TENON_S_SUB, {a, b}); }
-  E mul(E a, E b) { return op(TENON_S_MUL, {a, b}); }
-  E floordiv(E a, E b) { return op(kFloorDiv, {a, b}); }
-  E ceildiv(E a, int64_t b) { return floordiv(add(a, integer(b - 1)), integer(b)); }
-  E mod(E a, E b) { return op(kMod, {a, b}); }
-  E min(E a, E b) { return op(TENON_S_MIN, {a, b}); }
-  E max(E a, E b) { return op(TENON_S_MAX, {a, b}); }
-  E cmp(uint32_t relation, E a, E b) { return op(TENON_S_CMP, {a, b}, relation); }
-  E both(E p, E q);  // logical and of guards; kNone is true
+  ExprId add(ExprId a, ExprId b) { return op(TENON_S_ADD, {a, b}); }
+  ExprId sub(ExprId a, ExprId b) { return op(TENON_S_SUB, {a, b}); }
+  ExprId mul(ExprId a, ExprId b) { return op(TENON_S_MUL, {a, b}); }
+  ExprId floordiv(ExprId a, ExprId b) { return op(kFloorDiv, {a, b}); }
+  ExprId ceildiv(ExprId a, int64_t b) { return floordiv(add(a, integer(b - 1)), integer(b)); }
+  ExprId mod(ExprId a, ExprId b) { return op(kMod, {a, b}); }
+  ExprId min(ExprId a, ExprId b) { return op(TENON_S_MIN, {a, b}); }
+  ExprId max(ExprId a, ExprId b) { return op(TENON_S_MAX, {a, b}); }
+  ExprId cmp(uint32_t relation, ExprId a, ExprId b) { return op(TENON_S_CMP, {a, b}, relation); }
+  ExprId both(ExprId p, ExprId q);  // logical and of guards; kNone is true
 
-  const Expr& at(E e) const { return exprs_[e]; }
-  std::span<const E> args(E e) const { return {args_.data() + at(e).args_begin, at(e).args_count}; }
-  E arg(E e, uint32_t i) const { return args_[at(e).args_begin + i]; }
-  DType type(E e) const { return at(e).type; }
-  bool is_const(E e) const { return e != kNone && at(e).kind == X::kConst; }
-  bool is_const(E e, int64_t v) const {
+  const Expr& at(ExprId e) const { return exprs_[e]; }
+  std::span<const ExprId> args(ExprId e) const {
+    return {args_.data() + at(e).args_begin, at(e).args_count};
+  }
+  ExprId arg(ExprId e, uint32_t i) const { return args_[at(e).args_begin + i]; }
+  DType type(ExprId e) const { return at(e).type; }
+  bool is_const(ExprId e) const { return e != kNone && at(e).kind == X::kConst; }
+  bool is_const(ExprId e, int64_t v) const {
     return is_const(e) && !is_float(type(e)) && at(e).bits == v;
   }
-  double number_value(E e) const;           // of a Const, whatever its type
-  std::optional<int64_t> value(E e) const;  // of an integer Const
+  double number_value(ExprId e) const;           // of a Const, whatever its type
+  std::optional<int64_t> value(ExprId e) const;  // of an integer Const
 
-  Interval range(E e) const;
+  Interval range(ExprId e) const;
   // A product on i64 that index arithmetic does not look into, since multiplied out it would be too
   // long.
-  bool is_atom(E product) const { return atoms_.contains(product); }
+  bool is_atom(ExprId product) const { return atoms_.contains(product); }
   // Arithmetic on sizes and positions of a tensor whose extents are not all known: it fits 64 bits
   // as memory does.
-  bool is_symbolic_index(E e) const;
+  bool is_symbolic_index(ExprId e) const;
   // Arithmetic on extents and constants alone.
-  bool is_size(E e) const;
+  bool is_size(ExprId e) const;
   // True if the expression mentions the axis.
-  bool uses_axis(E e, uint32_t axis) const;
+  bool uses_axis(ExprId e, uint32_t axis) const;
   // x = sum(coefficient * axis) + rest for the listed axes, with coefficients free of them; false
   // if x is not so.
-  bool affine(E x, std::span<const uint32_t> axes, std::vector<E>* coefficients, E* rest);
+  bool affine(ExprId x, std::span<const uint32_t> axes, std::vector<ExprId>* coefficients,
+              ExprId* rest);
   // Replaces expressions bottom-up. `guard` (may be kNone) is added to every load inside.
-  E substitute(E e, const std::unordered_map<E, E>& map, E guard = kNone);
+  ExprId substitute(ExprId e, const std::unordered_map<ExprId, ExprId>& map, ExprId guard = kNone);
   // Calls f(load) once for every distinct load under e.
-  void loads(E e, std::vector<E>* out) const;
+  void loads(ExprId e, std::vector<ExprId>* out) const;
   // For walks that visit shared expressions once: begin_walk, then true for the first visit of
   // each. One walk at a time.
   void begin_walk() const;
-  bool first_visit(E e) const;
+  bool first_visit(ExprId e) const;
   // Value with the given extents; division by 0 gives 0. For sizes: no loads, no axes.
-  int64_t evaluate(E e, std::span<const int64_t> ext) const;
+  int64_t evaluate(ExprId e, std::span<const int64_t> ext) const;
 
   std::span<const Axis> axes() const { return axes_; }
   std::span<const Extent> extents() const { return extents_; }
   uint32_t size() const { return static_cast<uint32_t>(exprs_.size()); }
   // Linear in what is under e: of a large expression what is shared is named first ("t0 = b0[i0] +
   // 1; t0*t0").
-  std::string text(E e) const;
+  std::string text(ExprId e) const;
 
  private:
-  E intern(Expr e, std::span<const E> args);
-  E substitute_known(E e, std::unordered_map<E, E>* done, E guard);
-  E substitute_args(E e, std::unordered_map<E, E>* done, E guard);
-  void loads_unseen(E e, std::vector<E>* out) const;
-  bool uses_axis_unseen(E e, uint32_t axis) const;
-  Interval bounded(E e, __int128 lo, __int128 hi) const;
-  Interval range_unseen(E e) const;
-  bool is_index_unseen(E e, bool* symbolic) const;
-  bool is_size_unseen(E e) const;
-  E fold(uint16_t code, std::span<const E> args, uint32_t ref);
-  E simplify(uint16_t code, std::span<const E> args, uint32_t ref);
-  E simplify_float(uint16_t code, std::span<const E> args);
+  ExprId intern(Expr e, std::span<const ExprId> args);
+  ExprId substitute_known(ExprId e, std::unordered_map<ExprId, ExprId>* done, ExprId guard);
+  ExprId substitute_args(ExprId e, std::unordered_map<ExprId, ExprId>* done, ExprId guard);
+  void loads_unseen(ExprId e, std::vector<ExprId>* out) const;
+  bool uses_axis_unseen(ExprId e, uint32_t axis) const;
+  Interval bounded(ExprId e, __int128 lo, __int128 hi) const;
+  Interval range_unseen(ExprId e) const;
+  bool is_index_unseen(ExprId e, bool* symbolic) const;
+  bool is_size_unseen(ExprId e) const;
+  ExprId fold(uint16_t code, std::span<const ExprId> args, uint32_t ref);
+  ExprId simplify(uint16_t code, std::span<const ExprId> args, uint32_t ref);
+  ExprId simplify_float(uint16_t code, std::span<const ExprId> args);
 
   std::vector<Expr> exprs_;
-  std::vector<E> args_;
-  std::unordered_multimap<uint64_t, E> table_;
+  std::vector<ExprId> args_;
+  std::unordered_multimap<uint64_t, ExprId> table_;
   std::vector<Axis> axes_;
   std::vector<Extent> extents_;
-  std::unordered_set<E> atoms_;
-  mutable std::unordered_map<E, Interval> ranges_;  // of operations
-  mutable std::vector<uint32_t> visited_;           // by expression: the walk that saw it last
+  std::unordered_set<ExprId> atoms_;
+  mutable std::unordered_map<ExprId, Interval> ranges_;  // of operations
+  mutable std::vector<uint32_t> visited_;                // by expression: the walk that saw it last
   mutable uint32_t walk_ = 0;
 };
 
 // Where an element is. guard false: a store is skipped (a load gives its `other`).
 struct View {
   uint32_t buffer = 0;
-  std::vector<E> index;
-  E guard = kNone;
+  std::vector<ExprId> index;
+  ExprId guard = kNone;
 };
 
 // A persistent buffer is written once, when the program is loaded, from constants and other
@@ -201,8 +206,8 @@ enum class Role : uint8_t { kIn, kOut, kTemp, kConstant, kPersistent };
 // slice work in place. Temp buffers that stay inside one kernel need no memory of the caller.
 struct Buffer {
   DType type = TENON_DTYPE_NONE;
-  std::vector<E> dims, strides;
-  E offset = kNone;  // kNone: 0
+  std::vector<ExprId> dims, strides;
+  ExprId offset = kNone;  // kNone: 0
   Role role = Role::kIn;
   int32_t alias_of =
       -1;              // another buffer whose memory this one may use (same element count and type)
@@ -239,9 +244,9 @@ struct Stage {
   bool ordered() const { return kind >= StageKind::kScan; }
   std::vector<uint32_t> space, reduce;  // axis ids
   std::vector<uint32_t> fill;           // Scatter, Sort
-  std::vector<E> value;
-  std::vector<E> init, step, merge, final;
-  E a = kNone, b = kNone;
+  std::vector<ExprId> value;
+  std::vector<ExprId> init, step, merge, final;
+  ExprId a = kNone, b = kNone;
   std::vector<View> store;
   bool overlay = false;  // Map: replaces elements that earlier stages wrote
   bool relabels =
@@ -312,7 +317,7 @@ struct SizeProgram {
   // The same size over what these programs are over, which stand for the extents.
   SizeProgram over(std::span<const SizeProgram> extents) const;
 };
-SizeProgram size_program(const Pool& pool, E e);
+SizeProgram size_program(const Pool& pool, ExprId e);
 
 }  // namespace tenon::kernelgen
 #endif

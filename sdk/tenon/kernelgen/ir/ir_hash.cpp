@@ -58,8 +58,8 @@ class Hasher {
     if (fresh) {
       const Buffer& b = k_.buffers[id];
       word(uint64_t{b.panel} << 32 | uint64_t{b.type} << 8 | static_cast<uint64_t>(b.role));
-      for (E e : b.dims) word(expr(e));
-      for (E e : b.strides) word(expr(e));
+      for (ExprId e : b.dims) word(expr(e));
+      for (ExprId e : b.strides) word(expr(e));
       word(expr(b.offset));
       word(b.alias_of < 0 ? ~0ull : buffer(static_cast<uint32_t>(b.alias_of)));
     }
@@ -85,12 +85,12 @@ class Hasher {
       word(axis_extent_[axes_[a]]);
     }
   }
-  void list(const std::vector<E>& es) {
+  void list(const std::vector<ExprId>& es) {
     word(es.size());
-    for (E e : es) word(expr(e));
+    for (ExprId e : es) word(expr(e));
   }
 
-  Hash128 expr(E e) {
+  Hash128 expr(ExprId e) {
     if (e == kNone) return {1, 2};
     if (auto it = memo_.find(e); it != memo_.end()) return it->second;
     const Expr& x = k_.pool.at(e);
@@ -101,13 +101,13 @@ class Hasher {
     const uint64_t head = static_cast<uint64_t>(x.kind) << 32 | uint64_t{x.op} << 16 | x.type;
     Hash128 r{mix(mix(head, ref), static_cast<uint64_t>(x.bits)),
               mix(mix(head + 77, ref), ~static_cast<uint64_t>(x.bits))};
-    // The order of a commutative operation's arguments follows E numbers, which differ between
+    // The order of a commutative operation's arguments follows ExprId numbers, which differ between
     // pools.
     const bool symmetric =
         x.kind == X::kOp && (x.op == TENON_S_ADD || x.op == TENON_S_MUL || x.op == TENON_S_AND ||
                              x.op == TENON_S_OR || x.op == TENON_S_XOR);
     Hash128 sum{};
-    for (E a : k_.pool.args(e)) {
+    for (ExprId a : k_.pool.args(e)) {
       const Hash128 h = expr(a);
       if (symmetric) {
         sum.lo += mix(h.lo, 3);
@@ -146,7 +146,7 @@ class Hasher {
   Hash128 h_{0x6a09e667f3bcc908ull, 0xbb67ae8584caa73bull};
   Names axes_, buffers_, extents_;
   std::unordered_map<uint64_t, Hash128> axis_extent_;
-  std::unordered_map<E, Hash128> memo_;
+  std::unordered_map<ExprId, Hash128> memo_;
 };
 
 }  // namespace

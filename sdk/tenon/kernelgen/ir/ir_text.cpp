@@ -52,11 +52,11 @@ constexpr uint64_t kTreeMost = 500;
 class Writer {
  public:
   // `roots`: all that is going to be written.
-  Writer(const Pool& p, std::span<const E> roots) : p_(p) {
+  Writer(const Pool& p, std::span<const ExprId> roots) : p_(p) {
     uint64_t size = 0;
-    for (E e : roots) size = std::min(size + measure(e), kTreeMost + 1);
+    for (ExprId e : roots) size = std::min(size + measure(e), kTreeMost + 1);
     if (size <= kTreeMost) return;
-    for (E e : order_) {
+    for (ExprId e : order_) {
       if (uses_[e] < 2 || p_.at(e).args_count == 0) continue;
       std::string text = "t" + std::to_string(names_.size()) + " = ";
       write_plain(e, &text);
@@ -67,12 +67,12 @@ class Writer {
   // One for each name, which only mentions names before it.
   const std::vector<std::string>& definitions() const { return definitions_; }
 
-  std::string text(E e) const {
+  std::string text(ExprId e) const {
     std::string out;
     write(e, &out);
     return out;
   }
-  std::string list(const std::vector<E>& es) const {
+  std::string list(const std::vector<ExprId>& es) const {
     std::string out;
     write_list(es, &out);
     return out;
@@ -86,23 +86,23 @@ class Writer {
  private:
   // Nodes of the tree, up to more than the most. Lists what is under e, arguments first, and counts
   // its uses.
-  uint64_t measure(E e) {
+  uint64_t measure(ExprId e) {
     if (e == kNone) return 1;
     if (++uses_[e] > 1) return sizes_[e];
     uint64_t size = 1;
-    for (E a : p_.args(e)) size = std::min(size + measure(a), kTreeMost + 1);
+    for (ExprId a : p_.args(e)) size = std::min(size + measure(a), kTreeMost + 1);
     order_.push_back(e);
     return sizes_[e] = size;
   }
 
-  void write_list(std::span<const E> es, std::string* out) const {
+  void write_list(std::span<const ExprId> es, std::string* out) const {
     for (size_t i = 0; i < es.size(); ++i) {
       if (i) *out += ", ";
       write(es[i], out);
     }
   }
 
-  void write_operand(E e, std::string* out) const {
+  void write_operand(ExprId e, std::string* out) const {
     const Expr& x = p_.at(e);
     const bool paren = x.kind == X::kOp && (infix(x.op) || x.op == TENON_S_CMP) &&
                        x.op != TENON_S_MUL && !names_.contains(e);
@@ -111,7 +111,7 @@ class Writer {
     if (paren) *out += ')';
   }
 
-  void write_op(E e, std::string* out) const {
+  void write_op(ExprId e, std::string* out) const {
     const Expr& x = p_.at(e);
     const char* text = x.op == TENON_S_CMP ? kRelations[x.ref % 6] : infix(x.op);
     if (text && x.args_count == 2) {
@@ -137,7 +137,7 @@ class Writer {
     *out += ')';
   }
 
-  void write(E e, std::string* out) const {
+  void write(ExprId e, std::string* out) const {
     const auto name = names_.find(e);
     if (e == kNone) {
       *out += "none";
@@ -148,7 +148,7 @@ class Writer {
     }
   }
 
-  void write_plain(E e, std::string* out) const {
+  void write_plain(ExprId e, std::string* out) const {
     const Expr& x = p_.at(e);
     switch (x.kind) {
       case X::kConst:
@@ -186,9 +186,9 @@ class Writer {
   }
 
   const Pool& p_;
-  std::unordered_map<E, uint32_t> uses_, names_;
-  std::unordered_map<E, uint64_t> sizes_;
-  std::vector<E> order_;
+  std::unordered_map<ExprId, uint32_t> uses_, names_;
+  std::unordered_map<ExprId, uint64_t> sizes_;
+  std::vector<ExprId> order_;
   std::vector<std::string> definitions_;
 };
 
@@ -198,13 +198,13 @@ std::string axis_list(const std::vector<uint32_t>& axes) {
   return s + "]";
 }
 
-std::string expr_list(const Pool& p, const std::vector<E>& list) {
+std::string expr_list(const Pool& p, const std::vector<ExprId>& list) {
   return Writer(p, list).list(list);
 }
 
 // All that a stage's text mentions.
-std::vector<E> written(const Stage& s) {
-  std::vector<E> all;
+std::vector<ExprId> written(const Stage& s) {
+  std::vector<ExprId> all;
   for (const auto* list : {&s.init, &s.step, &s.merge, &s.final, &s.value})
     all.insert(all.end(), list->begin(), list->end());
   all.insert(all.end(), {s.a, s.b});
@@ -243,7 +243,7 @@ std::string stage_text(const Kernel& k, size_t i) {
     return out + "    " + w.store(s.store[0]) + " = " + w.text(s.init[0]) + "\n    " +
            w.store(s.store[1]) + " = " + w.text(s.step[0]) + "\n";
   }
-  const std::vector<E>& results =
+  const std::vector<ExprId>& results =
       s.kind == StageKind::kMap || s.kind == StageKind::kSort ? s.value : s.final;
   for (size_t j = 0; j < s.store.size(); ++j) {
     out += "    " + w.store(s.store[j]) + " = " + w.text(results[j]) + "\n";
@@ -253,7 +253,7 @@ std::string stage_text(const Kernel& k, size_t i) {
 
 }  // namespace
 
-std::string Pool::text(E e) const {
+std::string Pool::text(ExprId e) const {
   const Writer w(*this, {&e, 1});
   std::string out;
   for (const std::string& definition : w.definitions()) out += definition + "; ";
@@ -303,7 +303,7 @@ struct Checker {
     return false;
   }
 
-  bool expr(E e, const std::vector<uint32_t>& axes, uint32_t states, std::vector<bool>* seen) {
+  bool expr(ExprId e, const std::vector<uint32_t>& axes, uint32_t states, std::vector<bool>* seen) {
     if (e == kNone) return true;
     if ((*seen)[e]) return true;
     (*seen)[e] = true;
@@ -324,23 +324,26 @@ struct Checker {
                    std::to_string(b.dims.size()) + " dims");
       }
     }
-    for (E a : k.pool.args(e)) {
+    for (ExprId a : k.pool.args(e)) {
       if (!expr(a, axes, states, seen)) return false;
     }
     return true;
   }
 
-  bool all(const std::vector<E>& list, const std::vector<uint32_t>& axes, uint32_t states) {
+  bool all(const std::vector<ExprId>& list, const std::vector<uint32_t>& axes, uint32_t states) {
     std::vector<bool> seen(k.pool.size());
-    for (E e : list) {
+    for (ExprId e : list) {
       if (e == kNone) return bad("an expression is missing");
       if (!expr(e, axes, states, &seen)) return false;
     }
     return true;
   }
 
-  bool results(const std::vector<E>& values, const Stage& s) { return results(values, s, s.space); }
-  bool results(const std::vector<E>& values, const Stage& s, const std::vector<uint32_t>& axes) {
+  bool results(const std::vector<ExprId>& values, const Stage& s) {
+    return results(values, s, s.space);
+  }
+  bool results(const std::vector<ExprId>& values, const Stage& s,
+               const std::vector<uint32_t>& axes) {
     if (values.size() != s.store.size() || values.empty())
       return bad("results and stores differ in number");
     for (size_t i = 0; i < values.size(); ++i) {
@@ -385,7 +388,7 @@ struct Checker {
           s.value.size() != 1) {
         return bad("attention has one axis of keys, one of features, queries and columns");
       }
-      for (E x : {s.a, s.b, s.value[0]}) {
+      for (ExprId x : {s.a, s.b, s.value[0]}) {
         if (k.pool.at(x).kind != X::kLoad || k.pool.type(x) != TENON_F32 ||
             k.pool.arg(x, 0) != kNone) {
           return bad("queries, keys and values are plain loads of f32");
@@ -399,7 +402,7 @@ struct Checker {
     if (s.kind == StageKind::kSort) {
       if (s.reduce.size() != 1 || s.fill.size() != 1 || s.step.empty())
         return bad("a sort has one axis, one result axis and keys");
-      for (E key : s.step) {
+      for (ExprId key : s.step) {
         if (k.pool.type(key) != TENON_U32 && k.pool.type(key) != TENON_U64)
           return bad("a key is neither u32 nor u64");
       }

@@ -21,8 +21,8 @@ std::vector<uint32_t> KernelCopy::axes(const std::vector<uint32_t>& list) {
 void KernelCopy::form(uint32_t b, Buffer* out) {
   const Buffer& src = from_.buffers[b];
   out->offset = expr(src.offset);
-  for (E e : src.dims) out->dims.push_back(expr(e));
-  for (E e : src.strides) out->strides.push_back(expr(e));
+  for (ExprId e : src.dims) out->dims.push_back(expr(e));
+  for (ExprId e : src.strides) out->strides.push_back(expr(e));
 }
 
 uint32_t KernelCopy::buffer(uint32_t b) {
@@ -36,12 +36,12 @@ uint32_t KernelCopy::buffer(uint32_t b) {
   return buffers_[b] = id;
 }
 
-E KernelCopy::new_extent(Extent info, uint32_t origin) {
+ExprId KernelCopy::new_extent(Extent info, uint32_t origin) {
   to_.extent_origin.push_back(origin);
   return to_.pool.extent(to_.pool.add_extent(info));
 }
 
-E KernelCopy::extent(uint32_t ordinal) {
+ExprId KernelCopy::extent(uint32_t ordinal) {
   if (!extents_.count(ordinal)) {
     extents_[ordinal] = static_cast<uint32_t>(to_.pool.extents().size());
     new_extent(from_.pool.extents()[ordinal], ordinal);
@@ -49,18 +49,18 @@ E KernelCopy::extent(uint32_t ordinal) {
   return to_.pool.extent(extents_[ordinal]);
 }
 
-std::vector<E> KernelCopy::index(uint32_t, std::span<const E> index) {
-  std::vector<E> out;
-  for (E e : index) out.push_back(expr(e));
+std::vector<ExprId> KernelCopy::index(uint32_t, std::span<const ExprId> index) {
+  std::vector<ExprId> out;
+  for (ExprId e : index) out.push_back(expr(e));
   return out;
 }
 
-E KernelCopy::expr(E e) {
+ExprId KernelCopy::expr(ExprId e) {
   if (e == kNone) return kNone;
   if (auto it = memo_.find(e); it != memo_.end()) return it->second;
   const Expr& x = from_.pool.at(e);
-  const std::span<const E> args = from_.pool.args(e);
-  E r = kNone;
+  const std::span<const ExprId> args = from_.pool.args(e);
+  ExprId r = kNone;
   switch (x.kind) {
     case X::kConst:
       r = is_float(x.type) ? to_.pool.number(from_.pool.number_value(e), x.type)
@@ -76,8 +76,8 @@ E KernelCopy::expr(E e) {
       r = to_.pool.state(x.ref, x.type);
       break;
     case X::kLoad: {
-      const E guard = expr(args[0]), other = expr(args[1]);
-      const std::vector<E> at = index(x.ref, args.subspan(2));
+      const ExprId guard = expr(args[0]), other = expr(args[1]);
+      const std::vector<ExprId> at = index(x.ref, args.subspan(2));
       r = to_.pool.load(buffer(x.ref), x.type, at, guard, other);
       break;
     }
@@ -87,9 +87,9 @@ E KernelCopy::expr(E e) {
   return memo_[e] = r;
 }
 
-E KernelCopy::operation(const Expr& x, std::span<const E> args) {
-  std::vector<E> copied;
-  for (E a : args) copied.push_back(expr(a));
+ExprId KernelCopy::operation(const Expr& x, std::span<const ExprId> args) {
+  std::vector<ExprId> copied;
+  for (ExprId a : args) copied.push_back(expr(a));
   if (x.op == TENON_S_CONVERT || x.op == kRound || x.op == TENON_S_CONVERT_WRAP)
     return to_.pool.convert(copied[0], x.type, x.op);
   if (x.op == TENON_S_BITCAST_RESULT) return to_.pool.bitcast(copied[0], x.type);
@@ -106,8 +106,8 @@ void KernelCopy::stage(const Stage& s) {
   d.fill = axes(s.fill);
   d.a = expr(s.a);
   d.b = expr(s.b);
-  const auto copy = [&](const std::vector<E>& from, std::vector<E>* to) {
-    for (E e : from) to->push_back(expr(e));
+  const auto copy = [&](const std::vector<ExprId>& from, std::vector<ExprId>* to) {
+    for (ExprId e : from) to->push_back(expr(e));
   };
   copy(s.value, &d.value);
   copy(s.init, &d.init);

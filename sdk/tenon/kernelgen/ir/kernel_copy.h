@@ -22,26 +22,26 @@ class KernelCopy {
   // The number in the copy.
   uint32_t axis(uint32_t a);
   uint32_t buffer(uint32_t b);
-  E expr(E e);
+  ExprId expr(ExprId e);
 
  protected:
-  virtual E axis_extent(uint32_t a) { return expr(from_.pool.axes()[a].extent); }
+  virtual ExprId axis_extent(uint32_t a) { return expr(from_.pool.axes()[a].extent); }
   // dims, strides and offset; the rest is copied, without alias_of.
   virtual void form(uint32_t b, Buffer* out);
-  virtual E extent(uint32_t ordinal);
+  virtual ExprId extent(uint32_t ordinal);
   // Axes of a list, and what takes their place.
   virtual std::vector<uint32_t> axes(const std::vector<uint32_t>& list);
-  virtual std::vector<E> index(uint32_t b, std::span<const E> index);
-  E new_extent(Extent info, uint32_t origin);
+  virtual std::vector<ExprId> index(uint32_t b, std::span<const ExprId> index);
+  ExprId new_extent(Extent info, uint32_t origin);
 
   const Kernel& from_;
   Kernel& to_;
 
  private:
-  E operation(const Expr& x, std::span<const E> args);
+  ExprId operation(const Expr& x, std::span<const ExprId> args);
 
   std::unordered_map<uint32_t, uint32_t> axes_, buffers_, extents_;
-  std::unordered_map<E, E> memo_;
+  std::unordered_map<ExprId, ExprId> memo_;
 };
 
 }  // namespace tenon::kernelgen

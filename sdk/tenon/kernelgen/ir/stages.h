@@ -12,28 +12,28 @@
 namespace tenon::kernelgen {
 
 // Every expression of a stage, to be read or replaced.
-inline std::vector<E*> slots(Stage& s) {
-  std::vector<E*> out;
+inline std::vector<ExprId*> slots(Stage& s) {
+  std::vector<ExprId*> out;
   for (auto* list : {&s.value, &s.init, &s.step, &s.merge, &s.final}) {
-    for (E& e : *list) out.push_back(&e);
+    for (ExprId& e : *list) out.push_back(&e);
   }
   if (s.a != kNone) out.push_back(&s.a);
   if (s.b != kNone) out.push_back(&s.b);
   for (View& v : s.store) {
-    for (E& e : v.index) out.push_back(&e);
+    for (ExprId& e : v.index) out.push_back(&e);
     if (v.guard != kNone) out.push_back(&v.guard);
   }
   return out;
 }
 
-inline std::vector<E> loads_of(const Pool& p, const Stage& s) {
-  std::vector<E> out;
-  for (E* e : slots(const_cast<Stage&>(s))) p.loads(*e, &out);
+inline std::vector<ExprId> loads_of(const Pool& p, const Stage& s) {
+  std::vector<ExprId> out;
+  for (ExprId* e : slots(const_cast<Stage&>(s))) p.loads(*e, &out);
   return out;
 }
 
-inline void rewrite(Pool& p, Stage& s, const std::unordered_map<E, E>& map) {
-  for (E* e : slots(s)) *e = p.substitute(*e, map);
+inline void rewrite(Pool& p, Stage& s, const std::unordered_map<ExprId, ExprId>& map) {
+  for (ExprId* e : slots(s)) *e = p.substitute(*e, map);
 }
 
 // A store to distinct axes of the stage, all of them: each element has one point.
@@ -41,7 +41,7 @@ inline bool plain_store(const Kernel& k, const Stage& s, const View& v) {
   const Pool& p = k.pool;
   if (v.guard != kNone) return false;
   std::vector<uint32_t> seen;
-  for (E e : v.index) {
+  for (ExprId e : v.index) {
     const Expr& x = p.at(e);
     if (p.is_const(e, 0)) continue;
     if (x.kind != X::kAxis || std::find(seen.begin(), seen.end(), x.ref) != seen.end())
@@ -53,13 +53,13 @@ inline bool plain_store(const Kernel& k, const Stage& s, const View& v) {
 
 // A load without guard of the element that the axes of `s` name in some order, each axis once; `s`
 // visits every element of the buffer exactly once.
-inline bool element_wise(const Kernel& k, const Stage& s, E load) {
+inline bool element_wise(const Kernel& k, const Stage& s, ExprId load) {
   const Pool& p = k.pool;
   if (p.arg(load, 0) != kNone) return false;
-  const std::vector<E>& dims = k.buffers[p.at(load).ref].dims;
+  const std::vector<ExprId>& dims = k.buffers[p.at(load).ref].dims;
   std::vector<uint32_t> seen;
   for (size_t d = 0; d < dims.size(); ++d) {
-    const E e = p.arg(load, static_cast<uint32_t>(d + 2));
+    const ExprId e = p.arg(load, static_cast<uint32_t>(d + 2));
     if (p.is_const(dims[d], 1) && p.is_const(e, 0)) continue;
     const Expr& x = p.at(e);
     if (x.kind != X::kAxis || p.axes()[x.ref].extent != dims[d]) return false;

@@ -1,5 +1,5 @@
-// Contractions against the meaning of level 1, on every instruction set of this machine: packed and
-// unpacked weights, few and many rows, odd sizes, fused producers and results; and what
+// Contractions against what the stage IR means, on every instruction set of this machine: packed
+// and unpacked weights, few and many rows, odd sizes, fused producers and results; and what
 // pack_constants decides.
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ class Checked {
     for (uint32_t b = 0; b < moved_.buffers.size(); ++b) {
       const Buffer& x = moved_.buffers[b];
       int64_t n = 1;
-      for (E d : x.dims) n *= moved_.pool.evaluate(d, ext);
+      for (ExprId d : x.dims) n *= moved_.pool.evaluate(d, ext);
       Data data(x.type, static_cast<size_t>(n));
       const bool given = x.role == Role::kIn || x.role == Role::kConstant;
       for (size_t i = 0; given && i < data.size(); ++i)
@@ -90,7 +90,7 @@ void linear_layers(DType type, bool constant, const Values& values,
       continue;  // as avx2, with fewer lanes
     SCOPED_TRACE(target.isa);
     Builder b;
-    const E m = b.extent();
+    const ExprId m = b.extent();
     bool transposed = false;
     std::vector<std::pair<int64_t, int64_t>> sizes = {{77, 31}, {16, 16}, {7, 3}};
     if (type == TENON_F32 && !values.odd)
@@ -98,7 +98,7 @@ void linear_layers(DType type, bool constant, const Values& values,
                    {{1, 5}, {33, 7}, {64, 64}, {130, 40}, {96, 1}, {5, 64}, {0, 4}, {4, 0}});
     for (auto [n, k] : sizes) {
       const Tensor x = b.input(type, {m, b.dim(k)});
-      const std::vector<E> dims =
+      const std::vector<ExprId> dims =
           transposed ? std::vector{b.dim(n), b.dim(k)} : std::vector{b.dim(k), b.dim(n)};
       b.output(linear(b, x, constant ? b.constant(type, dims) : b.input(type, dims), transposed));
       transposed = !transposed;

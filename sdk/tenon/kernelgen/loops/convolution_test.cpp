@@ -1,4 +1,4 @@
-// Convolutions against the meaning of level 1, on every instruction set of this machine: generated
+// Convolutions against what the stage IR means, on every instruction set of this machine: generated
 // windows in one to three dims, groups, depthwise, strides, dilations, uneven paddings, transposed
 // ones, sizes known at run time only; and chains of them with what networks put between.
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@ using testing::Data;
 using testing::op;
 using testing::targets;
 
-// odd: these inputs hold NaN and infinities. Weights do not: level 1 multiplies padding by them,
-// the kernels leave it out (PaddingIsNoProduct).
+// odd: these inputs hold NaN and infinities. Weights do not: the stage IR multiplies padding by
+// them, the kernels leave it out (PaddingIsNoProduct).
 void check(Builder& b, const std::vector<std::vector<int64_t>>& sizes,
            const std::vector<uint32_t>& odd = {}, double tolerance = 2e-5) {
   testing::check(b, sizes, {odd, tolerance});
@@ -42,24 +42,25 @@ ConvDims numbers(size_t spatial) {
   return n;
 }
 
-E out_size(Builder& b, E in, const WindowDim& w) {
+ExprId out_size(Builder& b, ExprId in, const WindowDim& w) {
   Pool& p = b.pool();
-  const E spread = p.add(p.mul(p.sub(in, p.integer(1)), p.integer(w.base_dilation)), p.integer(1));
-  const E room = p.sub(p.add(spread, p.integer(w.pad_low + w.pad_high)),
-                       p.integer((w.size - 1) * w.dilation + 1));
+  const ExprId spread =
+      p.add(p.mul(p.sub(in, p.integer(1)), p.integer(w.base_dilation)), p.integer(1));
+  const ExprId room = p.sub(p.add(spread, p.integer(w.pad_low + w.pad_high)),
+                            p.integer((w.size - 1) * w.dilation + 1));
   return p.add(p.floordiv(room, p.integer(w.stride)), p.integer(1));
 }
 
 Tensor conv(Builder& b, const Tensor& x, const Tensor& w, std::vector<WindowDim> window,
             int64_t groups = 1) {
-  std::vector<E> dims = {x.dims[0], w.dims[0]};
+  std::vector<ExprId> dims = {x.dims[0], w.dims[0]};
   for (size_t d = 0; d < window.size(); ++d) dims.push_back(out_size(b, x.dims[2 + d], window[d]));
   return b.conv(x, w, numbers(window.size()), window, groups, dims);
 }
 
 Tensor weights(Builder& b, int64_t out, int64_t in, const std::vector<WindowDim>& window,
                bool constant = true, DType type = TENON_F32) {
-  std::vector<E> dims = {b.dim(out), b.dim(in)};
+  std::vector<ExprId> dims = {b.dim(out), b.dim(in)};
   for (const WindowDim& w : window) dims.push_back(b.dim(w.size));
   return constant ? b.constant(type, dims) : b.input(type, dims);
 }
@@ -89,7 +90,7 @@ Tensor generated(Builder& b, std::mt19937& rng, bool symbolic, std::vector<int64
     ext->push_back(v);
     return b.extent({1, 4096, 1, v});
   };
-  std::vector<E> dims = {size(one_of({1, 1, 2})), b.dim(per_group * g)};
+  std::vector<ExprId> dims = {size(one_of({1, 1, 2})), b.dim(per_group * g)};
   for (size_t d = 0; d < spatial; ++d) {
     WindowDim w;
     w.size = one_of({1, 2, 3, spatial == 1 ? 7 : 3});
@@ -158,7 +159,7 @@ TEST(Convolution, SymbolicSizes) {
 // one and two, padding on both sides or none, the image narrower than the filter.
 TEST(Convolution, DepthwiseRuns) {
   Builder b;
-  const E h = b.extent({1, 512, 1, 6}), w = b.extent({1, 512, 1, 28});
+  const ExprId h = b.extent({1, 512, 1, 6}), w = b.extent({1, 512, 1, 28});
   const WindowDim windows[] = {{3, 1, 1, 1}, {3, 2, 1, 1}, {5, 1, 2, 2},
                                {5, 2, 2, 1}, {3, 2, 0, 1}, {4, 1, 3, 0}};
   for (const WindowDim& across : windows) {
@@ -178,7 +179,8 @@ TEST(Convolution, DepthwiseRuns) {
 TEST(Convolution, ChainOfANetwork) {
   Builder b;
   Pool& p = b.pool();
-  const E n = b.extent({1, 64, 1, 1}), h = b.extent({4, 512, 1, 9}), w = b.extent({4, 512, 1, 11});
+  const ExprId n = b.extent({1, 64, 1, 1}), h = b.extent({4, 512, 1, 9}),
+               w = b.extent({4, 512, 1, 11});
   const std::vector<WindowDim> three = {{3, 1, 1, 1}, {3, 1, 1, 1}}, one = {{1}, {1}},
                                stem = {{3, 2, 1, 1}, {3, 2, 1, 1}};
   const Tensor x = b.input(TENON_F32, {n, b.dim(3), h, w});
@@ -195,8 +197,8 @@ TEST(Convolution, ChainOfANetwork) {
   const Tensor both = b.concat(parts, 1);
   const Tensor wide =
       b.map(TENON_F32, {n, both.dims[1], p.mul(both.dims[2], p.integer(2)), both.dims[3]},
-            [&](std::span<const E> a) {
-              const E at[] = {a[0], a[1], p.floordiv(a[2], p.integer(2)), a[3]};
+            [&](std::span<const ExprId> a) {
+              const ExprId at[] = {a[0], a[1], p.floordiv(a[2], p.integer(2)), a[3]};
               return b.load(both, at);
             });
   const Tensor last = conv(b, wide, weights(b, 5, 40, one), one);
@@ -224,7 +226,7 @@ TEST(Convolution, FlattenAndProduct) {
 TEST(Convolution, TransposedBlocks) {
   Builder b;
   Pool& p = b.pool();
-  const E h = b.extent({1, 512, 1, 6}), w = b.extent({1, 512, 1, 5});
+  const ExprId h = b.extent({1, 512, 1, 6}), w = b.extent({1, 512, 1, 5});
   const std::vector<WindowDim> one = {{1}, {1}};
   const Tensor x = b.input(TENON_F32, {b.dim(1), b.dim(10), h, w});
   Tensor y = relu(b, conv(b, x, weights(b, 12, 10, one), one));
@@ -295,7 +297,7 @@ TEST(Convolution, PaddingIsNoProduct) {
       std::mt19937 rng(3);
       for (const Buffer& buffer : program.buffers) {
         int64_t n = 1;
-        for (E d : buffer.dims) n *= program.pool.evaluate(d, {});
+        for (ExprId d : buffer.dims) n *= program.pool.evaluate(d, {});
         Data& data = memory.emplace_back(TENON_F32, static_cast<size_t>(n));
         for (size_t i = 0; i < data.size(); ++i) data.set(i, testing::draw(rng, 0));
       }

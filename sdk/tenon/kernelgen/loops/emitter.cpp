@@ -40,20 +40,20 @@ void Emitter::bind(uint32_t axis, Val v) {
   scopes_.back()->axes[uint64_t{axis} << 8 | (axis == vector_axis ? copy : 0)] = v;
 }
 
-V Emitter::value(DType type, uint32_t lanes) {
+ValueId Emitter::value(DType type, uint32_t lanes) {
   out_->values.push_back({type, lanes});
-  return static_cast<V>(out_->values.size() - 1);
+  return static_cast<ValueId>(out_->values.size() - 1);
 }
 
-V Emitter::emit(uint32_t depth, Node n) {
-  const V dst = n.dst;
+ValueId Emitter::emit(uint32_t depth, Node n) {
+  const ValueId dst = n.dst;
   scopes_[depth]->nodes->push_back(std::move(n));
   return dst;
 }
 
 void Emitter::comment(const std::string& text) {
   Node n;
-  n.kind = N::kComment;
+  n.kind = NodeKind::kComment;
   n.text = text;
   emit(depth(), n);
 }
@@ -65,14 +65,14 @@ uint32_t Emitter::share(DType t, int64_t elements) {
 
 Val Emitter::lane_id() {
   Node n;
-  n.kind = N::kLaneId;
+  n.kind = NodeKind::kLaneId;
   n.dst = value(TENON_I64, 1);
   return {emit(0, n), 0, false};
 }
 
 void Emitter::barrier(bool global) {
   Node n;
-  n.kind = N::kBarrier;
+  n.kind = NodeKind::kBarrier;
   n.bits = global ? 1 : 0;
   emit(depth(), n);
 }
@@ -86,7 +86,7 @@ Val Emitter::splat(Val v, uint32_t n) {
   const uint64_t id = uint64_t{v.v} << 16 | n;
   if (auto it = splats_.find(id); it != splats_.end()) return it->second;
   Node node;
-  node.kind = N::kSplat;
+  node.kind = NodeKind::kSplat;
   node.dst = value(type(v.v), n);
   node.args[0] = v.v;
   const Val r{emit(v.depth, node), v.depth, v.varies};
@@ -110,7 +110,7 @@ Val Emitter::apply(uint16_t code, DType t, std::vector<Val> args, uint32_t relat
   for (const Val& a : args) n = std::max(n, lanes(a.v));
   Val r;
   Node node;
-  node.kind = N::kOp;
+  node.kind = NodeKind::kOp;
   node.op = code;
   node.ref = relation;
   node.bits = index ? 1 : 0;
@@ -152,17 +152,17 @@ Val Emitter::folded(uint16_t code, const std::vector<Val>& args) {
   return {};
 }
 
-V Emitter::declare(Val init) {
+ValueId Emitter::declare(Val init) {
   Node n;
-  n.kind = N::kVar;
+  n.kind = NodeKind::kVar;
   n.args[0] = init.v;
   n.dst = value(type(init.v), lanes(init.v));
   return emit(depth(), n);
 }
 
-void Emitter::set(V var, Val v) {
+void Emitter::set(ValueId var, Val v) {
   Node n;
-  n.kind = N::kSet;
+  n.kind = NodeKind::kSet;
   n.dst = var;
   n.args[0] = splat(v, lanes(var)).v;
   emit(depth(), n);
@@ -170,7 +170,7 @@ void Emitter::set(V var, Val v) {
 
 // ---- Expressions ----
 
-Val Emitter::eval(E e, bool as_vector) {
+Val Emitter::eval(ExprId e, bool as_vector) {
   if (width == 1) as_vector = false;
   for (size_t i = scopes_.size(); i-- > 0;) {
     const auto &memo = scopes_[i]->memo, &forwards = scopes_[i]->forwards;
@@ -184,9 +184,9 @@ Val Emitter::eval(E e, bool as_vector) {
   return r;
 }
 
-Val Emitter::constant(E e) {
+Val Emitter::constant(ExprId e) {
   Node n;
-  n.kind = N::kConst;
+  n.kind = NodeKind::kConst;
   n.type = p_.type(e);
   n.bits = p_.at(e).bits;
   n.dst = value(n.type, 1);
@@ -194,19 +194,19 @@ Val Emitter::constant(E e) {
   return {emit(0, n), 0, false};
 }
 
-bool Emitter::fits32(E e) const {
+bool Emitter::fits32(ExprId e) const {
   const Interval r = p_.range(e);
   return r.lo >= INT32_MIN && r.hi <= INT32_MAX;
 }
 
-Val Emitter::eval_new(E e, bool as_vector) {
+Val Emitter::eval_new(ExprId e, bool as_vector) {
   const Expr& x = p_.at(e);
   switch (x.kind) {
     case X::kConst:
       return constant(e);
     case X::kExtent: {
       Node n;
-      n.kind = N::kExt;
+      n.kind = NodeKind::kExt;
       n.ref = x.ref;
       n.dst = value(TENON_I64, 1);
       return {emit(0, n), 0, false};
@@ -219,7 +219,7 @@ Val Emitter::eval_new(E e, bool as_vector) {
       }
       if (!as_vector || x.ref != vector_axis) return base;
       Node n;
-      n.kind = N::kIota;
+      n.kind = NodeKind::kIota;
       n.args[0] = base.v;
       n.dst = value(fits32(e) ? DType{TENON_I32} : DType{TENON_I64}, width);
       return {emit(base.depth, n), base.depth, true};
@@ -237,12 +237,12 @@ Val Emitter::eval_new(E e, bool as_vector) {
   return {};
 }
 
-Val Emitter::eval_op(E e, bool as_vector) {
+Val Emitter::eval_op(ExprId e, bool as_vector) {
   const Expr x = p_.at(e);
-  const std::vector<E> in(p_.args(e).begin(), p_.args(e).end());
+  const std::vector<ExprId> in(p_.args(e).begin(), p_.args(e).end());
   std::vector<Val> args;
   uint32_t n = 1;
-  for (E a : in) {
+  for (ExprId a : in) {
     args.push_back(eval(a, as_vector));
     n = std::max(n, lanes(args.back().v));
   }
@@ -271,7 +271,7 @@ Val Emitter::eval_op(E e, bool as_vector) {
   return apply(x.op, x.type, args, x.ref, plain);
 }
 
-bool Emitter::has_data(E e) {
+bool Emitter::has_data(ExprId e) {
   if (e == kNone) return false;
   const X kind = p_.at(e).kind;
   if (kind == X::kLoad || kind == X::kState) return true;
@@ -279,7 +279,7 @@ bool Emitter::has_data(E e) {
   const auto [known, fresh] = has_data_.try_emplace(e, false);
   if (!fresh) return known->second;
   bool found = false;
-  for (E a : p_.args(e)) found = found || has_data(a);
+  for (ExprId a : p_.args(e)) found = found || has_data(a);
   return has_data_[e] = found;
 }
 
@@ -297,19 +297,19 @@ bool Emitter::is_scratch(uint32_t buffer) const {
   return k_.buffers[memory_of(k_, buffer)].role == Role::kTemp;
 }
 
-E Emitter::reserve(E elements, DType t, uint32_t multiple) {
-  const E at = scratch_ == kNone ? p_.integer(0) : scratch_;
-  const E bytes = p_.mul(elements, p_.integer(int64_t{size_of(t)} * multiple));
+ExprId Emitter::reserve(ExprId elements, DType t, uint32_t multiple) {
+  const ExprId at = scratch_ == kNone ? p_.integer(0) : scratch_;
+  const ExprId bytes = p_.mul(elements, p_.integer(int64_t{size_of(t)} * multiple));
   scratch_ = p_.add(
       at, p_.mul(p_.floordiv(p_.add(bytes, p_.integer(63)), p_.integer(64)), p_.integer(64)));
   out_->scratch_bytes = size_program(p_, scratch_);
   return at;
 }
 
-Val Emitter::load_at(Space space, uint32_t ref, DType t, Val at, uint32_t n, V m, V other,
-                     V stride) {
+Val Emitter::load_at(Space space, uint32_t ref, DType t, Val at, uint32_t n, ValueId m,
+                     ValueId other, ValueId stride) {
   Node node;
-  node.kind = N::kLoad;
+  node.kind = NodeKind::kLoad;
   node.space = space;
   node.ref = ref;
   node.type = t;
@@ -321,11 +321,12 @@ Val Emitter::load_at(Space space, uint32_t ref, DType t, Val at, uint32_t n, V m
   return {emit(at.depth, node), at.depth, at.varies};
 }
 
-void Emitter::store_at(Space space, uint32_t ref, DType t, Val at, Val v, V m, V stride) {
+void Emitter::store_at(Space space, uint32_t ref, DType t, Val at, Val v, ValueId m,
+                       ValueId stride) {
   // An index vector may be narrower than the memory it goes to (iota).
   if (t == TENON_I64) v = as_type(v, t);
   Node node;
-  node.kind = N::kStore;
+  node.kind = NodeKind::kStore;
   node.space = space;
   node.ref = ref;
   node.type = t;
@@ -338,9 +339,9 @@ void Emitter::store_at(Space space, uint32_t ref, DType t, Val at, Val v, V m, V
 
 // Rows of which each lane names another element: what data decides, or where the row's own number
 // takes part.
-Val Emitter::each_in_its_slot(Val base, E offset, uint32_t slots) {
+Val Emitter::each_in_its_slot(Val base, ExprId offset, uint32_t slots) {
   Node n;
-  n.kind = N::kIota;
+  n.kind = NodeKind::kIota;
   n.args[0] = add(base, integer(int64_t{copy} * width)).v;
   n.dst = value(TENON_I64, width);
   const Val slot{emit(base.depth, n), base.depth, true};
@@ -349,7 +350,8 @@ Val Emitter::each_in_its_slot(Val base, E offset, uint32_t slots) {
   return apply(TENON_S_ADD, TENON_I64, {slot, at});
 }
 
-Emitter::Address Emitter::address(uint32_t buffer, E offset, bool as_vector, bool masked_by_lane) {
+Emitter::Address Emitter::address(uint32_t buffer, ExprId offset, bool as_vector,
+                                  bool masked_by_lane) {
   Address a;
   if (is_scratch(buffer)) {
     const DType t = k_.buffers[buffer].type;
@@ -369,8 +371,8 @@ Emitter::Address Emitter::address(uint32_t buffer, E offset, bool as_vector, boo
       return a;
     }
     a = {};
-    std::vector<E> c;
-    E rest;
+    std::vector<ExprId> c;
+    ExprId rest;
     const uint32_t axes[] = {vector_axis};
     a.at = add(base, scalar(offset));
     if (as_vector && p_.uses_axis(offset, vector_axis)) {
@@ -392,8 +394,8 @@ Emitter::Address Emitter::address(uint32_t buffer, E offset, bool as_vector, boo
     return a;
   }
   a.lanes = width;
-  std::vector<E> c;
-  E rest;
+  std::vector<ExprId> c;
+  ExprId rest;
   const uint32_t axes[] = {vector_axis};
   if (!p_.affine(offset, axes, &c, &rest)) {
     a.at = vector(offset);
@@ -407,9 +409,9 @@ Emitter::Address Emitter::address(uint32_t buffer, E offset, bool as_vector, boo
   return a;
 }
 
-Val Emitter::load(E e, bool as_vector) {
+Val Emitter::load(ExprId e, bool as_vector) {
   const Expr x = p_.at(e);
-  const E guard = p_.arg(e, 0), other = p_.arg(e, 1), offset = p_.arg(e, 2);
+  const ExprId guard = p_.arg(e, 0), other = p_.arg(e, 1), offset = p_.arg(e, 2);
   Val m, o;
   if (guard != kNone) m = eval(guard, as_vector);
   const bool lane_guard = m.v != kNoValue && lanes(m.v) > 1;
@@ -462,9 +464,9 @@ void Emitter::store(const View& view, Val v, bool as_vector) {
   node.args[3] = stream;
 }
 
-void Emitter::forward(uint32_t buffer, E offset, Val v, bool as_vector) {
-  const E index[] = {offset};
-  const E l = p_.load(buffer, k_.buffers[buffer].type, index);
+void Emitter::forward(uint32_t buffer, ExprId offset, Val v, bool as_vector) {
+  const ExprId index[] = {offset};
+  const ExprId l = p_.load(buffer, k_.buffers[buffer].type, index);
   v.depth = depth();
   v.varies = as_vector;
   Scope& scope = *scopes_.back();
@@ -473,7 +475,7 @@ void Emitter::forward(uint32_t buffer, E offset, Val v, bool as_vector) {
   if (lanes(v.v) == 1) scope.forwards[key(l, false, as_vector)] = v;
 }
 
-void Emitter::forward_guarded(E load, Val v) {
+void Emitter::forward_guarded(ExprId load, Val v) {
   v.depth = depth();
   v.varies = true;
   scopes_.back()->forwards[key(load, true, true)] = v;

@@ -24,8 +24,8 @@ class Attention {
     panel_ = int64_t{s_.nr} * w_;
     e_.width = s_.lanes;
     const uint32_t qd[] = {d_}, kd[] = {j_, d_}, vd[] = {j_, v_};
-    std::vector<E> q, k, v;
-    E rest = kNone;
+    std::vector<ExprId> q, k, v;
+    ExprId rest = kNone;
     if (!p_.affine(p_.arg(st_.a, 2), qd, &q, &rest) ||
         !p_.affine(p_.arg(st_.b, 2), kd, &k, &rest) ||
         !p_.affine(p_.arg(st_.value[0], 2), vd, &v, &rest)) {
@@ -46,8 +46,8 @@ class Attention {
     for (uint32_t a : st_.space) {
       if (a != i_ && a != v_) outer.push_back(a);
     }
-    const E blocks = p_.ceildiv(queries_, s_.row_block);
-    E items = blocks;
+    const ExprId blocks = p_.ceildiv(queries_, s_.row_block);
+    ExprId items = blocks;
     for (uint32_t a : outer) items = p_.mul(items, p_.axes()[a].extent);
     e_.tree().range = size_program(p_, items);
     e_.tree().grain = s_.grain;
@@ -62,7 +62,7 @@ class Attention {
   }
 
  private:
-  Val at(E bytes) { return e_.scalar(p_.floordiv(bytes, p_.integer(4))); }
+  Val at(ExprId bytes) { return e_.scalar(p_.floordiv(bytes, p_.integer(4))); }
   Val num(double x) { return e_.scalar(p_.number(x, TENON_F32)); }
   Val wide(double x) { return e_.splat(num(x), s_.lanes); }
   Val get(Val place, uint32_t n) {
@@ -78,7 +78,7 @@ class Attention {
 
   void reserve() {
     const int64_t rows = s_.row_block, keys = s_.block;
-    auto take = [&](E n) { return e_.reserve(p_.add(n, p_.integer(w_)), TENON_F32, 1); };
+    auto take = [&](ExprId n) { return e_.reserve(p_.add(n, p_.integer(w_)), TENON_F32, 1); };
     scores_ = take(p_.integer(rows * keys));
     top_ = take(p_.integer(rows));
     sum_ = take(p_.integer(rows));
@@ -90,7 +90,7 @@ class Attention {
   void block(Val i0) {
     const Val rows = e_.min(e_.integer(s_.row_block), e_.sub(e_.scalar(queries_), i0));
     Node tile;
-    tile.kind = N::kLocal;
+    tile.kind = NodeKind::kLocal;
     tile.type = TENON_F32;
     tile.bits = int64_t{s_.mr} * panel_;
     e_.emit(e_.depth(), tile);
@@ -133,7 +133,7 @@ class Attention {
         });
       };
       Node branch;
-      branch.kind = N::kIf;
+      branch.kind = NodeKind::kIf;
       branch.args[0] =
           e_.apply(TENON_S_CMP, TENON_I64, {e_.add(j, e_.integer(w_)), jn}, TENON_CMP_LE).v;
       e_.open();
@@ -144,7 +144,7 @@ class Attention {
           e_.bind(d_, d);
           e_.bind(j_, j);
           Node t;
-          t.kind = N::kTranspose;
+          t.kind = NodeKind::kTranspose;
           t.ref = e_.argument(p_.at(st_.b).ref, false);
           t.type = TENON_F32;
           t.args[0] = e_.scalar(p_.arg(st_.b, 2)).v;
@@ -182,7 +182,7 @@ class Attention {
   }
 
   // A vector of x along an axis from `base`; from `end` on (if given) zeros.
-  Val along(uint32_t axis, Val base, Val end, E x) {
+  Val along(uint32_t axis, Val base, Val end, ExprId x) {
     e_.vector_axis = axis;
     base.varies = true;
     e_.bind(axis, base);
@@ -199,7 +199,7 @@ class Attention {
 
   Node product(Val steps) {
     Node n;
-    n.kind = N::kMma;
+    n.kind = NodeKind::kMma;
     n.type = TENON_F32;
     n.lanes = s_.lanes;
     n.bits = s_.nr;
@@ -270,20 +270,20 @@ class Attention {
   Val across(Val v, uint16_t code) {
     for (uint32_t h = s_.lanes / 2; h >= 1; h /= 2) {
       Node n;
-      n.kind = N::kShuffle;
+      n.kind = NodeKind::kShuffle;
       n.args[0] = v.v;
       n.ref = h;
       n.dst = e_.value(TENON_F32, s_.lanes);
       v = f(code, v, {e_.emit(e_.depth(), n), e_.depth(), true});
     }
     Node n;
-    n.kind = N::kLane;
+    n.kind = NodeKind::kLane;
     n.args[0] = v.v;
     n.dst = e_.value(TENON_F32, 1);
     return {e_.emit(e_.depth(), n), e_.depth(), false};
   }
 
-  Val now(V var) const { return {var, e_.depth(), true}; }
+  Val now(ValueId var) const { return {var, e_.depth(), true}; }
 
   // Scores of one query to weights; what it had gathered, and its sum, in terms of the largest
   // score so far.
@@ -291,7 +291,7 @@ class Attention {
     e_.comment("stage 0 Merge");
     const Val row = e_.add(at(scores_), e_.mul(r, e_.integer(s_.block)));
     const double low = -std::numeric_limits<double>::infinity();
-    const V best = e_.declare(wide(low));
+    const ValueId best = e_.declare(wide(low));
     loop(e_.integer(0), padded, w_,
          [&](Val c) { e_.set(best, f(TENON_S_MAX, now(best), get(e_.add(row, c), s_.lanes))); });
     const Val before = get(e_.add(at(top_), r), 1);
@@ -299,7 +299,7 @@ class Attention {
     // A query that has seen no key yet: its weights are zero, not undefined.
     const Val none = e_.apply(TENON_S_CMP, TENON_F32, {top, num(low)}, TENON_CMP_EQ);
     const Val base = e_.apply(TENON_S_SELECT, TENON_F32, {none, num(0), top});
-    const V sum = e_.declare(wide(0));
+    const ValueId sum = e_.declare(wide(0));
     loop(e_.integer(0), padded, w_, [&](Val c) {
       const Val x =
           e_.apply(TENON_S_EXP, TENON_F32, {f(TENON_S_SUB, get(e_.add(row, c), s_.lanes), base)});
@@ -312,7 +312,7 @@ class Attention {
         f(TENON_S_ADD, f(TENON_S_MUL, get(place, 1), shrink), across(now(sum), TENON_S_ADD)));
     put(e_.add(at(top_), r), top);
     Node branch;
-    branch.kind = N::kIf;
+    branch.kind = NodeKind::kIf;
     branch.args[0] = e_.apply(TENON_S_CMP, TENON_F32, {shrink, num(1)}, TENON_CMP_NE).v;
     e_.open();
     const Val mine = e_.add(at(gathered_), e_.mul(r, e_.scalar(value_row_)));
@@ -386,13 +386,13 @@ class Attention {
   uint32_t i_ = 0, j_ = 0, d_ = 0, v_ = 0;  // queries, keys, features, columns of values
   int64_t w_ = 1, panel_ = 1;
   bool k_unit_ = false;
-  E q_step_ = kNone, k_row_ = kNone;
-  E queries_ = kNone, keys_ = kNone, features_ = kNone, wide_ = kNone, value_panels_ = kNone,
-    value_row_ = kNone;
+  ExprId q_step_ = kNone, k_row_ = kNone;
+  ExprId queries_ = kNone, keys_ = kNone, features_ = kNone, wide_ = kNone, value_panels_ = kNone,
+         value_row_ = kNone;
   // Byte offsets in scratch. scores: [row][key of the block]; panels as the product reads them;
   // gathered: [row][column].
-  E scores_ = kNone, top_ = kNone, sum_ = kNone, k_panels_ = kNone, v_panels_ = kNone,
-    gathered_ = kNone;
+  ExprId scores_ = kNone, top_ = kNone, sum_ = kNone, k_panels_ = kNone, v_panels_ = kNone,
+         gathered_ = kNone;
 };
 
 }  // namespace

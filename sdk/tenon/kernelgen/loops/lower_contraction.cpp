@@ -21,7 +21,7 @@ class Contraction {
     acc_ = read_ = p_.type(a_);
     if (s_.pairs) {
       read_ = TENON_BF16;
-      const E narrow = bf16_of(p_, a_);
+      const ExprId narrow = bf16_of(p_, a_);
       a_ = narrow != kNone ? narrow : p_.convert(a_, TENON_BF16);
       b_ = bf16_of(p_, b_);
     }
@@ -41,7 +41,7 @@ class Contraction {
       if (axis != row_ && std::find(s_.columns.begin(), s_.columns.end(), axis) == s_.columns.end())
         outer.push_back(axis);
     }
-    const E panels = p_.ceildiv(n_, panel_), blocks = p_.ceildiv(m_, s_.row_block);
+    const ExprId panels = p_.ceildiv(n_, panel_), blocks = p_.ceildiv(m_, s_.row_block);
     loop_over_tiles(e_, s_, blocks, panels, outer,
                     [&](Val block, Val panel) { one_item(block, panel); });
     return true;
@@ -57,7 +57,7 @@ class Contraction {
     if (s_.pack_b) pack_b();
     if (s_.packed) find_panel();
     Node tile;
-    tile.kind = N::kLocal;
+    tile.kind = NodeKind::kLocal;
     tile.type = acc_;
     tile.bits = int64_t{s_.mr} * panel_;
     e_.emit(e_.depth(), tile);
@@ -72,7 +72,7 @@ class Contraction {
   void find_panel() {
     const uint32_t first = p_.add_axis(n_);
     e_.bind(first, j0_);
-    std::unordered_map<E, E> map = {{p_.axis(s_.columns[0]), p_.axis(first)}};
+    std::unordered_map<ExprId, ExprId> map = {{p_.axis(s_.columns[0]), p_.axis(first)}};
     for (uint32_t r : st_.reduce) map[p_.axis(r)] = p_.integer(0);
     panel_at_ = e_.scalar(p_.substitute(p_.arg(b_, 2), map));
     stride_ = int64_t{panel_of(e_.prepared().kernel, b_)} * (s_.pairs ? 2 : 1);
@@ -118,13 +118,13 @@ class Contraction {
     e_.vector_axis = ~0u;
   }
 
-  E linear_k() {
-    E k = p_.integer(0);
+  ExprId linear_k() {
+    ExprId k = p_.integer(0);
     for (uint32_t r : order_) k = p_.add(p_.mul(k, p_.axes()[r].extent), p_.axis(r));
     return k;
   }
 
-  Val scratch(E base_bytes, DType t) {
+  Val scratch(ExprId base_bytes, DType t) {
     return e_.scalar(p_.floordiv(base_bytes, p_.integer(size_of(t))));
   }
 
@@ -178,7 +178,7 @@ class Contraction {
     const uint32_t k = order_.back();
     const Val extent = e_.scalar(p_.axes()[k].extent);
     Node branch;
-    branch.kind = N::kIf;
+    branch.kind = NodeKind::kIf;
     const Val whole =
         e_.apply(TENON_S_CMP, TENON_I64, {e_.sub(jn_, j0_), e_.integer(panel_)}, TENON_CMP_EQ);
     branch.args[0] = whole.v;
@@ -190,13 +190,14 @@ class Contraction {
         for (uint32_t v = 0; v < s_.nr; ++v) {
           const uint32_t column = p_.add_axis(n_);
           e_.bind(column, e_.add(j0_, e_.integer(int64_t{v} * w_)));
-          const E off = p_.substitute(p_.arg(b_, 2), {{p_.axis(s_.columns[0]), p_.axis(column)}});
-          std::vector<E> c;
-          E rest;
+          const ExprId off =
+              p_.substitute(p_.arg(b_, 2), {{p_.axis(s_.columns[0]), p_.axis(column)}});
+          std::vector<ExprId> c;
+          ExprId rest;
           const uint32_t axes[] = {column};
           p_.affine(off, axes, &c, &rest);
           Node n;
-          n.kind = N::kTranspose;
+          n.kind = NodeKind::kTranspose;
           n.ref = e_.argument(p_.at(b_).ref, false);
           n.type = acc_;
           n.args[0] = e_.scalar(off).v;
@@ -224,7 +225,7 @@ class Contraction {
   }
 
   // Steps of one packed row of a.
-  E a_row() { return s_.pairs ? p_.mul(p_.ceildiv(k_, 2), p_.integer(2)) : k_; }
+  ExprId a_row() { return s_.pairs ? p_.mul(p_.ceildiv(k_, 2), p_.integer(2)) : k_; }
 
   void pack_a(Val i, Val m) {
     e_.comment("stage 0 Pack a");
@@ -257,7 +258,7 @@ class Contraction {
     const Val m = e_.scalar(m_);
     const auto rows = p_.value(m_);
     const bool exact = rows && *rows % s_.mr == 0 && s_.row_block % s_.mr == 0;
-    std::vector<E> a(s_.mr);
+    std::vector<ExprId> a(s_.mr);
     std::vector<uint32_t> row(s_.mr);
     for (uint32_t r = 0; r < s_.mr; ++r) {
       // Rows beyond the last compute it again; they are not stored.
@@ -273,7 +274,7 @@ class Contraction {
       return;
     }
     e_.comment("stage 0 Init");
-    std::vector<V> acc;
+    std::vector<ValueId> acc;
     const Val zero = e_.splat(e_.scalar(p_.number(0, acc_)), s_.lanes);
     for (uint32_t x = 0; x < s_.mr * s_.nr; ++x) acc.push_back(e_.declare(zero));
     direct_loop(row, acc);
@@ -309,7 +310,7 @@ class Contraction {
                      std::span<const uint32_t> choices) {
     if (choices.size() == 1) return mma(row, choices[0]);
     Node branch;
-    branch.kind = N::kIf;
+    branch.kind = NodeKind::kIf;
     branch.args[0] =
         e_.apply(TENON_S_CMP, TENON_I64, {left, e_.integer(choices[1])}, TENON_CMP_GT).v;
     e_.open();
@@ -325,7 +326,7 @@ class Contraction {
   void mma(const std::vector<uint32_t>& row, uint32_t height) {
     e_.comment("stage 0 Step");
     Node n;
-    n.kind = N::kMma;
+    n.kind = NodeKind::kMma;
     n.type = acc_;
     n.lanes = s_.lanes;
     n.bits = s_.nr;
@@ -354,23 +355,24 @@ class Contraction {
     e_.emit(e_.depth(), n);
   }
 
-  void accumulate(const std::vector<Val>& b, const std::vector<Val>& a, const std::vector<V>& acc) {
+  void accumulate(const std::vector<Val>& b, const std::vector<Val>& a,
+                  const std::vector<ValueId>& acc) {
     for (uint32_t r = 0; r < s_.mr; ++r) {
       const Val x = e_.splat(a[r], s_.lanes);
       for (uint32_t v = 0; v < s_.nr; ++v) {
-        const V into = acc[r * s_.nr + v];
+        const ValueId into = acc[r * s_.nr + v];
         const Val product = e_.apply(TENON_S_MUL, acc_, {x, b[v]});
         e_.set(into, e_.apply(TENON_S_ADD, acc_, {Val{into, e_.depth(), true}, product}));
       }
     }
   }
 
-  void direct_loop(const std::vector<uint32_t>& row, const std::vector<V>& acc) {
+  void direct_loop(const std::vector<uint32_t>& row, const std::vector<ValueId>& acc) {
     const Val n = e_.scalar(n_);
     const auto columns = p_.value(n_);
     const bool exact = columns && *columns % panel_ == 0;
     std::vector<uint32_t> column(s_.nr);
-    std::vector<V> masks(s_.nr, kNoValue);
+    std::vector<ValueId> masks(s_.nr, kNoValue);
     for (uint32_t v = 0; v < s_.nr; ++v) {
       column[v] = p_.add_axis(n_);
       Val at = e_.add(j0_, e_.integer(int64_t{v} * w_));
@@ -388,7 +390,7 @@ class Contraction {
       e_.comment("stage 0 Step");
       std::vector<Val> a, b;
       for (uint32_t v = 0; v < s_.nr; ++v) {
-        const E x = p_.substitute(b_, column_map(column[v]));
+        const ExprId x = p_.substitute(b_, column_map(column[v]));
         e_.vector_axis = w_ > 1 ? column[v] : ~0u;
         e_.mask = masks[v];
         e_.mask_depth = mask_depth;
@@ -403,20 +405,20 @@ class Contraction {
     });
   }
 
-  std::unordered_map<E, E> column_map(uint32_t linear) {
-    const E j = p_.axis(linear);
+  std::unordered_map<ExprId, ExprId> column_map(uint32_t linear) {
+    const ExprId j = p_.axis(linear);
     if (s_.columns.size() == 1) return {{p_.axis(s_.columns[0]), j}};
-    const E c = p_.axes()[s_.columns[1]].extent;
+    const ExprId c = p_.axes()[s_.columns[1]].extent;
     return {{p_.axis(s_.columns[0]), p_.floordiv(j, c)}, {p_.axis(s_.columns[1]), p_.mod(j, c)}};
   }
 
   // ---- Final values over the tile ----
 
   // An offset over (outer, inner) columns in terms of their linear number.
-  E linear_offset(E off, uint32_t linear) {
+  ExprId linear_offset(ExprId off, uint32_t linear) {
     if (s_.columns.size() == 1) return p_.substitute(off, column_map(linear));
-    std::vector<E> c;
-    E rest;
+    std::vector<ExprId> c;
+    ExprId rest;
     p_.affine(off, s_.columns, &c, &rest);
     return p_.add(rest, p_.mul(c[1], p_.axis(linear)));
   }
@@ -427,19 +429,19 @@ class Contraction {
     const Val end = e_.min(in, e_.add(i, e_.integer(s_.mr)));
     const auto n = p_.value(n_);
     const auto whole = n && *n % panel_ == 0 ? std::optional<int64_t>(panel_) : std::nullopt;
-    std::vector<E> loads;
-    for (E f : st_.final) p_.loads(f, &loads);
+    std::vector<ExprId> loads;
+    for (ExprId f : st_.final) p_.loads(f, &loads);
     std::sort(loads.begin(), loads.end());
-    std::unordered_map<E, E> map;
+    std::unordered_map<ExprId, ExprId> map;
     if (s_.columns.size() == 1) map = column_map(column);
-    for (E l : loads) {
+    for (ExprId l : loads) {
       if (s_.columns.size() == 1) break;
-      const E off[] = {linear_offset(p_.arg(l, 2), column)};
+      const ExprId off[] = {linear_offset(p_.arg(l, 2), column)};
       map[l] = p_.load(p_.at(l).ref, p_.type(l), off);
     }
     e_.loop(Bind::kSerial, i, end, 1, false, [&](Val r) {
       e_.bind(row, r);
-      const std::unordered_map<E, E> rows = {{p_.axis(row_), p_.axis(row)}};
+      const std::unordered_map<ExprId, ExprId> rows = {{p_.axis(row_), p_.axis(row)}};
       const Val line = e_.mul(e_.sub(r, i), e_.integer(panel_));
       auto body = [&](Val at) {
         const Val x =
@@ -447,7 +449,7 @@ class Contraction {
         e_.open_alias();
         e_.states = {x};
         std::vector<Val> values;
-        for (E f : st_.final)
+        for (ExprId f : st_.final)
           values.push_back(e_.vector(p_.substitute(p_.substitute(f, map), rows)));
         e_.states.clear();
         e_.close_alias();
@@ -478,8 +480,8 @@ class Contraction {
   const Schedule& s_;
   Pool& p_;
   const Stage& st_;
-  E a_ = kNone, b_ = kNone, m_ = kNone, n_ = kNone, k_ = kNone;
-  E a_step_ = kNone, a_rest_ = kNone, a_at_ = kNone, b_at_ = kNone;
+  ExprId a_ = kNone, b_ = kNone, m_ = kNone, n_ = kNone, k_ = kNone;
+  ExprId a_step_ = kNone, a_rest_ = kNone, a_at_ = kNone, b_at_ = kNone;
   DType acc_ = TENON_DTYPE_NONE, read_ = TENON_DTYPE_NONE;  // of sums and of what the tile reads
   int64_t w_ = 1, panel_ = 1, stride_ = 1;
   std::vector<uint32_t> order_;

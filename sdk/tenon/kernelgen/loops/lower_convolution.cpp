@@ -41,8 +41,8 @@ class Convolution {
         strips_ = p_.mul(strips_, p_.axes()[s_.rows[r]].extent);
       strips_ = p_.mul(strips_, p_.ceildiv(line_, s_.mr));
     }
-    const E panels = s_.panels == 0 ? p_.integer(1) : p_.ceildiv(n_, panel_ * s_.panels);
-    const E blocks =
+    const ExprId panels = s_.panels == 0 ? p_.integer(1) : p_.ceildiv(n_, panel_ * s_.panels);
+    const ExprId blocks =
         runs() ? p_.ceildiv(strips_, s_.row_block / s_.mr) : p_.ceildiv(m_, s_.row_block);
     reserve_tables();
     loop_over_tiles(e_, s_, blocks, panels, outer,
@@ -64,8 +64,8 @@ class Convolution {
     } else {
       for (uint32_t a : st_.reduce) {
         const uint32_t axes[] = {a};
-        std::vector<E> cx, cw;
-        E rest;
+        std::vector<ExprId> cx, cw;
+        ExprId rest;
         if (guard_ != kNone && p_.uses_axis(guard_, a)) continue;
         if (!p_.affine(p_.arg(st_.b, 2), axes, &cx, &rest) ||
             !p_.affine(p_.arg(st_.a, 2), axes, &cw, &rest))
@@ -83,7 +83,9 @@ class Convolution {
     return why->empty();
   }
 
-  Val scratch(E bytes, DType t) { return e_.scalar(p_.floordiv(bytes, p_.integer(size_of(t)))); }
+  Val scratch(ExprId bytes, DType t) {
+    return e_.scalar(p_.floordiv(bytes, p_.integer(size_of(t))));
+  }
 
   void reserve_tables() {
     table_at_ = e_.reserve(p_.mul(tap_count_, p_.integer(s_.mr)), TENON_I64, 1);
@@ -91,7 +93,7 @@ class Convolution {
     if (guard_ == kNone) return;
     row_table_at_ = e_.reserve(p_.mul(tap_count_, p_.integer(s_.mr)), TENON_I64, 1);
     row_offsets_at_ = e_.reserve(tap_count_, TENON_I64, 1);
-    const E length = s_.depthwise ? n_ : length_;
+    const ExprId length = s_.depthwise ? n_ : length_;
     zeros_at_ = e_.reserve(p_.add(length, p_.integer(w_)), acc_, 1);
     e_.comment("stage 0 Pack zeros");
     const Val base = scratch(zeros_at_, acc_),
@@ -103,7 +105,7 @@ class Convolution {
 
   Val address(Space space, uint32_t ref, Val at) {
     Node n;
-    n.kind = N::kAddress;
+    n.kind = NodeKind::kAddress;
     n.space = space;
     n.ref = ref;
     n.type = acc_;
@@ -117,7 +119,7 @@ class Convolution {
     const Val i0 = e_.mul(block, e_.integer(s_.row_block));
     const Val in = e_.min(m, e_.add(i0, e_.integer(s_.row_block)));
     Node tile;
-    tile.kind = N::kLocal;
+    tile.kind = NodeKind::kLocal;
     tile.type = acc_;
     tile.bits = int64_t{s_.mr} * panel_;
     e_.emit(e_.depth(), tile);
@@ -166,7 +168,7 @@ class Convolution {
   Val table(Val i) {
     e_.comment("stage 0 Pack addresses");
     const Val m = e_.scalar(m_), last = e_.sub(m, e_.integer(1));
-    std::vector<std::unordered_map<E, E>> rename(s_.mr);
+    std::vector<std::unordered_map<ExprId, ExprId>> rename(s_.mr);
     for (uint32_t r = 0; r < s_.mr; ++r) {
       // Rows beyond the last compute it again; they are not stored.
       std::vector<uint32_t> own;
@@ -178,12 +180,12 @@ class Convolution {
       if (s_.depthwise) rename[r][p_.axis(column_)] = p_.integer(0);
       if (!own.empty()) decode(e_, r == 0 ? i : e_.min(last, e_.add(i, e_.integer(r))), own);
     }
-    const V count = e_.declare(e_.integer(0));
+    const ValueId count = e_.declare(e_.integer(0));
     if (guard_ != kNone) border_ = e_.declare(e_.integer(0));
     const Val base = scratch(table_at_, TENON_I64), offsets = scratch(offsets_at_, TENON_I64);
     const uint32_t x = e_.argument(p_.at(st_.b).ref, false);
-    const E tap_offset = weights_at(p_.integer(0));
-    const E first = weight_base(p_.integer(0));
+    const ExprId tap_offset = weights_at(p_.integer(0));
+    const ExprId first = weight_base(p_.integer(0));
     nest(taps_, [&] {
       const Val at{count, e_.depth(), false};
       const Val slot = e_.add(base, e_.mul(at, e_.integer(s_.mr)));
@@ -223,8 +225,8 @@ class Convolution {
     e_.comment("stage 0 Pack addresses");
     const int64_t places = (int64_t{s_.mr} - 1) * s_.run_step + run_taps();
     const uint32_t place = p_.add_axis(p_.integer(places));
-    std::unordered_map<E, E> rename = {{p_.axis(column_), p_.integer(0)},
-                                       {p_.axis(s_.run_axis), p_.axis(place)}};
+    std::unordered_map<ExprId, ExprId> rename = {{p_.axis(column_), p_.integer(0)},
+                                                 {p_.axis(s_.run_axis), p_.axis(place)}};
     std::vector<uint32_t> own, lines;
     for (uint32_t a : s_.rows) {
       own.push_back(p_.add_axis(p_.axes()[a].extent));
@@ -235,17 +237,18 @@ class Convolution {
                  [&](uint32_t a) { return a != s_.run_axis; });
     const Val rows = e_.sub(e_.sub(in, i), e_.integer(1)),
               last = e_.add(e_.mul(rows, e_.integer(s_.run_step)), e_.integer(run_taps() - 1));
-    const V count = e_.declare(e_.integer(0));
+    const ValueId count = e_.declare(e_.integer(0));
     if (guard_ != kNone) border_ = e_.declare(e_.integer(0));
     const Val base = scratch(table_at_, TENON_I64), offsets = scratch(offsets_at_, TENON_I64),
               one = e_.integer(1);
     const uint32_t x = e_.argument(p_.at(st_.b).ref, false);
-    const E weights = p_.substitute(p_.sub(weights_at(p_.integer(0)), weight_base(p_.integer(0))),
-                                    {{p_.axis(s_.run_axis), p_.integer(0)}});
+    const ExprId weights =
+        p_.substitute(p_.sub(weights_at(p_.integer(0)), weight_base(p_.integer(0))),
+                      {{p_.axis(s_.run_axis), p_.integer(0)}});
     nest(lines, [&] {
       const Val at{count, e_.depth(), false}, slot = e_.add(base, e_.mul(at, e_.integer(places)));
-      const V inside = guard_ == kNone ? kNoValue : e_.declare(e_.integer(0)),
-              outside = guard_ == kNone ? kNoValue : e_.declare(e_.integer(0));
+      const ValueId inside = guard_ == kNone ? kNoValue : e_.declare(e_.integer(0)),
+                    outside = guard_ == kNone ? kNoValue : e_.declare(e_.integer(0));
       e_.loop(Bind::kSerial, e_.integer(0), e_.integer(places), 1, false, [&](Val number) {
         e_.bind(place, e_.min(number, last));
         Val to = address(Space::kBuffer, x, e_.scalar(p_.substitute(p_.arg(st_.b, 2), rename)));
@@ -272,13 +275,13 @@ class Convolution {
   }
 
   // Offset in the weights with the column at `column` and the inner axis at its begin.
-  E weights_at(E column) {
-    std::unordered_map<E, E> map = {{p_.axis(column_), column}};
+  ExprId weights_at(ExprId column) {
+    std::unordered_map<ExprId, ExprId> map = {{p_.axis(column_), column}};
     if (inner_ != ~0u) map[p_.axis(inner_)] = p_.integer(0);
     return p_.substitute(p_.arg(st_.a, 2), map);
   }
-  E weight_base(E column) {
-    std::unordered_map<E, E> map;
+  ExprId weight_base(ExprId column) {
+    std::unordered_map<ExprId, ExprId> map;
     for (uint32_t a : taps_) map[p_.axis(a)] = p_.integer(0);
     return p_.substitute(weights_at(column), map);
   }
@@ -296,11 +299,11 @@ class Convolution {
     epilogue(i, in);
   }
 
-  void sum_taps(E table, E offsets, Val taps, Val weights, uint16_t tile, bool of_runs) {
+  void sum_taps(ExprId table, ExprId offsets, Val taps, Val weights, uint16_t tile, bool of_runs) {
     taps.depth = e_.depth();
     Node node;
     node.op = tile;
-    node.kind = N::kTaps;
+    node.kind = NodeKind::kTaps;
     node.type = acc_;
     node.lanes = s_.lanes;
     node.ref = s_.mr;
@@ -322,10 +325,10 @@ class Convolution {
   }
 
   // Elements between the weights of neighbours in a run.
-  E run_stride() {
+  ExprId run_stride() {
     const uint32_t axes[] = {s_.run_axis};
-    std::vector<E> c;
-    E rest;
+    std::vector<ExprId> c;
+    ExprId rest;
     p_.affine(p_.arg(st_.a, 2), axes, &c, &rest);
     return c[0];
   }
@@ -333,7 +336,7 @@ class Convolution {
   template <class F>
   void when(Val condition, F body) {
     Node branch;
-    branch.kind = N::kIf;
+    branch.kind = NodeKind::kIf;
     branch.args[0] = condition.v;
     e_.open();
     body();
@@ -345,7 +348,7 @@ class Convolution {
     const Val border{border_, e_.depth(), false};
     when(e_.apply(TENON_S_CMP, TENON_I64, {border, e_.integer(0)}, TENON_CMP_NE), [&] {
       Node nan;
-      nan.kind = N::kAnyNan;
+      nan.kind = NodeKind::kAnyNan;
       nan.type = acc_;
       nan.lanes = s_.lanes;
       nan.ref = s_.mr;
@@ -363,7 +366,7 @@ class Convolution {
 
   // Row r again, in every row of the second tile, from the taps inside.
   void one_row(Val r, Val place, Val weights) {
-    std::unordered_map<E, E> rename;
+    std::unordered_map<ExprId, ExprId> rename;
     std::vector<uint32_t> own;
     for (uint32_t a : s_.rows) {
       own.push_back(p_.add_axis(p_.axes()[a].extent));
@@ -372,10 +375,10 @@ class Convolution {
     if (inner_ != ~0u) rename[p_.axis(inner_)] = p_.integer(0);
     if (s_.depthwise) rename[p_.axis(column_)] = p_.integer(0);
     decode(e_, r, own);
-    const V count = e_.declare(e_.integer(0));
+    const ValueId count = e_.declare(e_.integer(0));
     const Val base = scratch(row_table_at_, TENON_I64),
               offsets = scratch(row_offsets_at_, TENON_I64);
-    const E tap = p_.sub(weights_at(p_.integer(0)), weight_base(p_.integer(0)));
+    const ExprId tap = p_.sub(weights_at(p_.integer(0)), weight_base(p_.integer(0)));
     nest(taps_, [&] {
       const Val at{count, e_.depth(), false};
       const Val inside = e_.scalar(p_.substitute(guard_, rename));
@@ -438,7 +441,7 @@ class Convolution {
         e_.open_alias();
         e_.states = {x};
         std::vector<Val> values;
-        for (E f : st_.final) values.push_back(e_.vector(f));
+        for (ExprId f : st_.final) values.push_back(e_.vector(f));
         e_.states.clear();
         e_.close_alias();
         for (size_t f = 0; f < st_.store.size(); ++f) e_.store(st_.store[f], values[f], true);
@@ -454,11 +457,13 @@ class Convolution {
   int64_t w_ = 1, panel_ = 1;
   uint32_t column_ = 0, inner_ = ~0u;
   std::vector<uint32_t> taps_;
-  E line_ = kNone, strips_ = kNone;  // where strips lie in lines: rows of a line, strips of all
-  E n_ = kNone, m_ = kNone, guard_ = kNone, length_ = kNone, tap_count_ = kNone;
-  E table_at_ = kNone, offsets_at_ = kNone, zeros_at_ = kNone;
-  E row_table_at_ = kNone, row_offsets_at_ = kNone;
-  V border_ = kNoValue;  // set when a tap is padding for some rows of the strip and not for others
+  ExprId line_ = kNone,
+         strips_ = kNone;  // where strips lie in lines: rows of a line, strips of all
+  ExprId n_ = kNone, m_ = kNone, guard_ = kNone, length_ = kNone, tap_count_ = kNone;
+  ExprId table_at_ = kNone, offsets_at_ = kNone, zeros_at_ = kNone;
+  ExprId row_table_at_ = kNone, row_offsets_at_ = kNone;
+  ValueId border_ =
+      kNoValue;  // set when a tap is padding for some rows of the strip and not for others
   Val zeros_, j0_, jn_;
 };
 

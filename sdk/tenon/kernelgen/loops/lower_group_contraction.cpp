@@ -42,16 +42,16 @@ class GroupContraction {
  private:
   // An operand: its free axes as one, and the part of it that the group holds.
   struct Side {
-    E value = kNone;
+    ExprId value = kNone;
     std::vector<uint32_t> axes;
-    E count = kNone;
+    ExprId count = kNone;
     int64_t width = 0;  // of the tile
     uint32_t shared = 0;
     Val first;  // of the tile
   };
 
-  E product(const std::vector<uint32_t>& axes) {
-    E n = p_.integer(1);
+  ExprId product(const std::vector<uint32_t>& axes) {
+    ExprId n = p_.integer(1);
     for (uint32_t a : axes) n = p_.mul(n, p_.axes()[a].extent);
     return n;
   }
@@ -60,7 +60,7 @@ class GroupContraction {
     a_.first = e_.mul(block, e_.integer(a_.width));
     b_.first = e_.mul(panel, e_.integer(b_.width));
     e_.comment("stage 0 Init");
-    std::vector<V> acc;
+    std::vector<ValueId> acc;
     for (uint32_t x = 0; x < s_.mr * s_.nr; ++x)
       acc.push_back(e_.declare(e_.scalar(p_.number(0, acc_))));
     e_.loop(Bind::kSerial, e_.integer(0), e_.scalar(sum_), depth_, false, [&](Val step) {
@@ -78,11 +78,11 @@ class GroupContraction {
   // Whether neighbours along the sum lie side by side in memory, rather than neighbours along the
   // free axes.
   bool along_sum(const Side& side) {
-    std::vector<E> loads;
+    std::vector<ExprId> loads;
     p_.loads(side.value, &loads);
-    for (E l : loads) {
-      std::vector<E> c;
-      E rest;
+    for (ExprId l : loads) {
+      std::vector<ExprId> c;
+      ExprId rest;
       const uint32_t axes[] = {st_.reduce.empty() ? side.axes.back() : st_.reduce.back(),
                                side.axes.back()};
       if (!st_.reduce.empty() && p_.affine(p_.arg(l, 2), axes, &c, &rest))
@@ -114,7 +114,7 @@ class GroupContraction {
     });
   }
 
-  void multiply(Val at, const std::vector<V>& acc) {
+  void multiply(Val at, const std::vector<ValueId>& acc) {
     auto column = [&](const Side& side, Val mine, uint32_t count, int64_t apart) {
       std::vector<Val> out;
       const Val line = e_.add(e_.mul(at, e_.integer(side.width + 1)), mine);
@@ -128,7 +128,7 @@ class GroupContraction {
                            b = column(b_, column_, s_.nr, s_.group_columns);
     for (uint32_t r = 0; r < s_.mr; ++r) {
       for (uint32_t c = 0; c < s_.nr; ++c) {
-        const V into = acc[r * s_.nr + c];
+        const ValueId into = acc[r * s_.nr + c];
         const Val product = e_.apply(TENON_S_MUL, acc_, {a[r], b[c]});
         e_.set(into, e_.apply(TENON_S_ADD, acc_, {Val{into, e_.depth(), false}, product}));
       }
@@ -140,10 +140,10 @@ class GroupContraction {
     return v;
   }
 
-  void epilogue(const std::vector<V>& acc) {
+  void epilogue(const std::vector<ValueId>& acc) {
     e_.comment("stage 0 Final");
     Node tile;
-    tile.kind = N::kLocal;
+    tile.kind = NodeKind::kLocal;
     tile.type = acc_;
     tile.bits = int64_t{s_.mr} * s_.nr;
     e_.emit(e_.depth(), tile);
@@ -158,7 +158,7 @@ class GroupContraction {
         e_.open_alias();
         e_.states = {x};
         std::vector<Val> values;
-        for (E f : st_.final) values.push_back(e_.scalar(f));
+        for (ExprId f : st_.final) values.push_back(e_.scalar(f));
         e_.states.clear();
         e_.close_alias();
         for (size_t f = 0; f < st_.store.size(); ++f) e_.store(st_.store[f], values[f], false);
@@ -187,7 +187,7 @@ class GroupContraction {
   const int64_t depth_, group_rows_;
   DType acc_ = TENON_DTYPE_NONE;
   Side a_, b_;
-  E sum_ = kNone;
+  ExprId sum_ = kNone;
   Val row_, column_;
 };
 

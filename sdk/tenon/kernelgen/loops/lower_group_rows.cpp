@@ -18,7 +18,7 @@ class GroupRows {
       if (s.kind != StageKind::kMap && s.kind != StageKind::kReduce)
         return *why = "only maps and reductions run as rows", false;
     }
-    E items = p_.integer(1);
+    ExprId items = p_.integer(1);
     for (uint32_t a : k_.lead) items = p_.mul(items, p_.axes()[a].extent);
     e_.tree().range = size_program(p_, items);
     e_.tree().grain = s_.grain;
@@ -37,8 +37,8 @@ class GroupRows {
   }
 
  private:
-  E product(const std::vector<uint32_t>& axes) {
-    E n = p_.integer(1);
+  ExprId product(const std::vector<uint32_t>& axes) {
+    ExprId n = p_.integer(1);
     for (uint32_t a : axes) n = p_.mul(n, p_.axes()[a].extent);
     return n;
   }
@@ -98,12 +98,12 @@ class GroupRows {
 
   template <class F>
   void sums(const Pass& pass, F loops, bool meet) {
-    std::vector<std::vector<V>> states(pass.stages.size());
+    std::vector<std::vector<ValueId>> states(pass.stages.size());
     for (size_t n = 0; n < pass.stages.size(); ++n) {
       const Stage& s = k_.stages[pass.stages[n]];
       if (s.kind != StageKind::kReduce) continue;
       e_.comment(label(pass.stages[n], "Init"));
-      for (E init : s.init) states[n].push_back(e_.declare(e_.scalar(init)));
+      for (ExprId init : s.init) states[n].push_back(e_.declare(e_.scalar(init)));
     }
     loops([&] {
       for (size_t n = 0; n < pass.stages.size(); ++n) {
@@ -144,25 +144,25 @@ class GroupRows {
     }
   }
 
-  std::vector<Val> current(const std::vector<V>& vars) const {
+  std::vector<Val> current(const std::vector<ValueId>& vars) const {
     std::vector<Val> out;
-    for (V v : vars) out.push_back({v, e_.depth(), false});
+    for (ValueId v : vars) out.push_back({v, e_.depth(), false});
     return out;
   }
 
   // Values of `list` where states mean `states`.
-  std::vector<Val> given(const std::vector<E>& list, std::vector<Val> states) {
+  std::vector<Val> given(const std::vector<ExprId>& list, std::vector<Val> states) {
     e_.open_alias();
     e_.states = std::move(states);
     std::vector<Val> out;
-    for (E x : list) out.push_back(e_.scalar(x));
+    for (ExprId x : list) out.push_back(e_.scalar(x));
     e_.states.clear();
     e_.close_alias();
     for (Val& v : out) v.depth = std::min(v.depth, e_.depth());
     return out;
   }
 
-  void step(const Stage& s, const std::vector<V>& vars) {
+  void step(const Stage& s, const std::vector<ValueId>& vars) {
     const std::vector<Val> next = given(s.step, current(vars));
     for (size_t i = 0; i < vars.size(); ++i) {
       if (next[i].v != vars[i]) e_.set(vars[i], next[i]);

@@ -12,13 +12,13 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tenon/kernelgen/loops/l2.h"
+#include "tenon/kernelgen/loops/loop_ir.h"
 #include "tenon/kernelgen/schedule/prepare.h"
 
 namespace tenon::kernelgen {
 
 struct Val {
-  V v = kNoValue;
+  ValueId v = kNoValue;
   uint32_t depth = 0;   // scope that defines it
   bool varies = false;  // differs between the unrolled copies
 };
@@ -36,13 +36,13 @@ class Emitter {
   void bind(uint32_t axis, Val v);  // in the innermost scope, for the current copy
 
   // ---- Values ----
-  V value(DType type, uint32_t lanes);
-  DType type(V v) const { return out_->values[v].type; }
-  uint32_t lanes(V v) const { return out_->values[v].lanes; }
-  V emit(uint32_t depth, Node n);
+  ValueId value(DType type, uint32_t lanes);
+  DType type(ValueId v) const { return out_->values[v].type; }
+  uint32_t lanes(ValueId v) const { return out_->values[v].lanes; }
+  ValueId emit(uint32_t depth, Node n);
   Val integer(int64_t v) { return scalar(p_.integer(v)); }
-  Val scalar(E e) { return eval(e, false); }
-  Val vector(E e) { return eval(e, true); }
+  Val scalar(ExprId e) { return eval(e, false); }
+  Val vector(ExprId e) { return eval(e, true); }
   Val apply(uint16_t code, DType type, std::vector<Val> args, uint32_t relation = 0,
             bool index = false);
   Val add(Val a, Val b) { return apply(TENON_S_ADD, TENON_I64, {a, b}, 0, true); }
@@ -55,24 +55,24 @@ class Emitter {
   Val less(Val a, Val b) { return apply(TENON_S_CMP, TENON_I64, {a, b}, TENON_CMP_LT); }
   Val splat(Val v, uint32_t lanes);
   Val as_type(Val v, DType t);
-  V declare(Val init);  // a mutable copy, in the innermost scope
-  void set(V var, Val v);
+  ValueId declare(Val init);  // a mutable copy, in the innermost scope
+  void set(ValueId var, Val v);
 
   // Loads and stores by flat offset. `kind` vector: lanes along the vector axis.
-  Val load(E load_expr, bool as_vector);
+  Val load(ExprId load_expr, bool as_vector);
   void store(const View& view, Val v, bool as_vector);
-  Val load_at(Space space, uint32_t ref, DType t, Val address, uint32_t lanes, V mask = kNoValue,
-              V other = kNoValue, V stride = kNoValue);
-  void store_at(Space space, uint32_t ref, DType t, Val address, Val v, V mask = kNoValue,
-                V stride = kNoValue);
+  Val load_at(Space space, uint32_t ref, DType t, Val address, uint32_t lanes,
+              ValueId mask = kNoValue, ValueId other = kNoValue, ValueId stride = kNoValue);
+  void store_at(Space space, uint32_t ref, DType t, Val address, Val v, ValueId mask = kNoValue,
+                ValueId stride = kNoValue);
   // Makes loads of this element (unguarded) mean v from now on in the innermost scope.
-  void forward(uint32_t buffer, E offset, Val v, bool as_vector);
+  void forward(uint32_t buffer, ExprId offset, Val v, bool as_vector);
   // In this scope the lanes of `load` are v: its guard is known to hold.
-  void forward_guarded(E load, Val v);
+  void forward_guarded(ExprId load, Val v);
 
   uint32_t argument(uint32_t buffer, bool written);
   // Scratch: byte offset of a new region.
-  E reserve(E elements, DType t, uint32_t multiple);
+  ExprId reserve(ExprId elements, DType t, uint32_t multiple);
   void comment(const std::string& text);
   // Groups: an array that its items share, the item's number, a meeting of all (`global`: what was
   // written to any memory is seen).
@@ -83,7 +83,7 @@ class Emitter {
   template <class F>
   void only_if(Val condition, F body) {
     Node n;
-    n.kind = N::kIf;
+    n.kind = NodeKind::kIf;
     n.args[0] = condition.v;
     open();
     body();
@@ -95,7 +95,7 @@ class Emitter {
   template <class F>
   void loop(Bind bind, Val begin, Val end, int64_t step, bool full, F body, bool add_after = true) {
     Node n;
-    n.kind = N::kLoop;
+    n.kind = NodeKind::kLoop;
     n.bind = bind;
     n.args[0] = begin.v;
     n.args[1] = end.v;
@@ -115,17 +115,17 @@ class Emitter {
   // Lanes.
   uint32_t vector_axis = ~0u;
   uint32_t width = 1;
-  uint32_t copy = 0;  // which unrolled copy is being emitted
-  V mask = kNoValue;  // active lanes of the tail; kNoValue: all
+  uint32_t copy = 0;        // which unrolled copy is being emitted
+  ValueId mask = kNoValue;  // active lanes of the tail; kNoValue: all
   uint32_t mask_depth = 0;
   uint32_t vector_depth = 0;  // scope in which all lanes are there: whole vectors are loaded inside
   uint32_t row_depth = 0;  // scope in which passes run: loads of what the kernel writes stay inside
   bool lanes_are_rows = false;  // temps have one slot per lane
   uint32_t temp_copies = 1;
   std::vector<bool>
-      streamed;         // by buffer: whole vectors are stored past the caches, if `stream` says so
-  V stream = kNoValue;  // kNoValue: always
-  std::vector<Val> states;  // what State means now; by ordinal
+      streamed;  // by buffer: whole vectors are stored past the caches, if `stream` says so
+  ValueId stream = kNoValue;  // kNoValue: always
+  std::vector<Val> states;    // what State means now; by ordinal
 
  private:
   struct Scope {
@@ -135,23 +135,23 @@ class Emitter {
     std::unordered_map<uint64_t, Val> axes;
   };
 
-  Val eval(E e, bool as_vector);
-  Val eval_new(E e, bool as_vector);
-  Val eval_op(E e, bool as_vector);
-  Val constant(E e);
-  bool fits32(E e) const;
-  bool has_data(E e);
+  Val eval(ExprId e, bool as_vector);
+  Val eval_new(ExprId e, bool as_vector);
+  Val eval_op(ExprId e, bool as_vector);
+  Val constant(ExprId e);
+  bool fits32(ExprId e) const;
+  bool has_data(ExprId e);
   Val folded(uint16_t code, const std::vector<Val>& args);
-  uint64_t key(E e, bool as_vector, bool varies) const {
+  uint64_t key(ExprId e, bool as_vector, bool varies) const {
     return uint64_t{e} << 8 | uint64_t{varies ? copy + 1 : 0} << 1 | (as_vector ? 1 : 0);
   }
   struct Address {
     Val at;
     uint32_t lanes = 1;
-    V stride = kNoValue;
+    ValueId stride = kNoValue;
   };
-  Address address(uint32_t buffer, E offset, bool as_vector, bool masked_by_lane);
-  Val each_in_its_slot(Val base, E offset, uint32_t slots);
+  Address address(uint32_t buffer, ExprId offset, bool as_vector, bool masked_by_lane);
+  Val each_in_its_slot(Val base, ExprId offset, uint32_t slots);
   bool is_scratch(uint32_t buffer) const;
 
   Prepared& prepared_;
@@ -161,11 +161,11 @@ class Emitter {
   std::vector<std::unique_ptr<Scope>> scopes_;
   std::unordered_map<uint32_t, uint32_t> arguments_;
   std::unordered_map<uint64_t, Val> splats_;
-  std::unordered_map<V, int64_t> known_;  // scalar i64 constants
+  std::unordered_map<ValueId, int64_t> known_;  // scalar i64 constants
   std::vector<bool> written_;
-  std::unordered_map<uint32_t, E> temp_offset_;
-  std::unordered_map<E, bool> has_data_;  // of operations
-  E scratch_ = kNone;
+  std::unordered_map<uint32_t, ExprId> temp_offset_;
+  std::unordered_map<ExprId, bool> has_data_;  // of operations
+  ExprId scratch_ = kNone;
 };
 
 // For groups of work items that work together.
@@ -184,10 +184,10 @@ void decode(Emitter& e, Val item, const std::vector<uint32_t>& axes);
 // The range of a kernel over tiles: items are blocks of rows, within panels of columns, within the
 // points of `outer`. Binds the outer axes and calls body(block, panel).
 template <class F>
-void loop_over_tiles(Emitter& e, const Schedule& s, E blocks, E panels,
+void loop_over_tiles(Emitter& e, const Schedule& s, ExprId blocks, ExprId panels,
                      const std::vector<uint32_t>& outer, F body) {
   Pool& p = e.pool();
-  E items = p.mul(panels, blocks);
+  ExprId items = p.mul(panels, blocks);
   for (uint32_t axis : outer) items = p.mul(items, p.axes()[axis].extent);
   e.tree().range = size_program(p, items);
   e.tree().grain = s.grain;

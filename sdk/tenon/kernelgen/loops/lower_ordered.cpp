@@ -15,7 +15,7 @@ class Ordered {
   void run() {
     std::vector<uint32_t> outer = k_.lead;
     if (s_.vector_axis != ~0u) outer.erase(std::find(outer.begin(), outer.end(), s_.vector_axis));
-    E items = p_.integer(1), blocks = p_.integer(1);
+    ExprId items = p_.integer(1), blocks = p_.integer(1);
     for (uint32_t a : outer) items = p_.mul(items, p_.axes()[a].extent);
     if (s_.vector_axis != ~0u) blocks = p_.ceildiv(p_.axes()[s_.vector_axis].extent, s_.block);
     e_.width = s_.lanes;
@@ -92,8 +92,8 @@ class Ordered {
 
   void scan() {
     e_.comment("stage 0 Init");
-    std::vector<V> vars;
-    for (E init : st_.init) {
+    std::vector<ValueId> vars;
+    for (ExprId init : st_.init) {
       Val v = e_.scalar(init);
       if (vectors() && e_.width > 1) v = e_.splat(v, e_.width);
       vars.push_back(e_.declare(v));
@@ -102,9 +102,9 @@ class Ordered {
       e_.comment("stage 0 Step");
       e_.open_alias();
       std::vector<Val> states;
-      for (V v : vars) states.push_back({v, e_.depth(), true});
+      for (ValueId v : vars) states.push_back({v, e_.depth(), true});
       e_.states = states;
-      for (E x : st_.step) {
+      for (ExprId x : st_.step) {
         Val next = e_.splat(e_.vector(x), e_.lanes(vars[states.size() - vars.size()]));
         next.depth = e_.depth();
         states.push_back(next);
@@ -112,7 +112,7 @@ class Ordered {
       // The states before the step have names of their own: what is stored may be either.
       e_.states = states;
       std::vector<Val> results;
-      for (E x : st_.final) {
+      for (ExprId x : st_.final) {
         Val v = e_.vector(x);
         v.depth = e_.depth();
         results.push_back(v);
@@ -142,13 +142,13 @@ class Ordered {
     e_.comment("stage 0 Step");
     serial(st_.reduce, 0, [&] {
       const View& v = st_.store[1];
-      const E old = p_.load(v.buffer, k_.buffers[v.buffer].type, v.index, v.guard);
+      const ExprId old = p_.load(v.buffer, k_.buffers[v.buffer].type, v.index, v.guard);
       // Only what combines with the old element reads it.
       bool reads = false;
-      std::vector<E> todo = st_.step;
+      std::vector<ExprId> todo = st_.step;
       p_.begin_walk();
       while (!todo.empty()) {
-        const E x = todo.back();
+        const ExprId x = todo.back();
         todo.pop_back();
         if (x == kNone || !p_.first_visit(x)) continue;
         reads |= p_.at(x).kind == X::kState;
@@ -170,15 +170,15 @@ class Ordered {
   uint32_t fill_axis() {
     if (st_.fill.empty()) return ~0u;
     const uint32_t axis[] = {st_.fill.back()};
-    std::vector<E> offsets{st_.store[0].index[0]}, loads;
+    std::vector<ExprId> offsets{st_.store[0].index[0]}, loads;
     p_.loads(st_.init[0], &loads);
-    for (E l : loads) {
+    for (ExprId l : loads) {
       if (p_.arg(l, 0) != kNone) return ~0u;
       offsets.push_back(p_.arg(l, 2));
     }
-    for (E off : offsets) {
-      std::vector<E> c;
-      E rest = kNone;
+    for (ExprId off : offsets) {
+      std::vector<ExprId> c;
+      ExprId rest = kNone;
       if (!p_.affine(off, axis, &c, &rest) ||
           !(p_.is_const(c[0], 1) || (p_.is_const(c[0], 0) && off != offsets[0])))
         return ~0u;
@@ -189,12 +189,12 @@ class Ordered {
   // One stable sort per key, the least significant first: keys and places in scratch, and room to
   // merge.
   void sort() {
-    const E n = p_.axes()[st_.reduce[0]].extent;
+    const ExprId n = p_.axes()[st_.reduce[0]].extent;
     DType widest = TENON_U32;
-    for (E k : st_.step) widest = size_of(p_.type(k)) == 8 ? DType{TENON_U64} : widest;
-    const E keys = reserve(n, TENON_U64), places = reserve(n, TENON_I64);
-    const E keys2 = reserve(n, TENON_U64), places2 = reserve(n, TENON_I64);
-    auto element = [&](E region, DType t, Val i) {
+    for (ExprId k : st_.step) widest = size_of(p_.type(k)) == 8 ? DType{TENON_U64} : widest;
+    const ExprId keys = reserve(n, TENON_U64), places = reserve(n, TENON_I64);
+    const ExprId keys2 = reserve(n, TENON_U64), places2 = reserve(n, TENON_I64);
+    auto element = [&](ExprId region, DType t, Val i) {
       return e_.add(e_.scalar(p_.floordiv(region, p_.integer(size_of(t)))), i);
     };
     const Val count = e_.scalar(n);
@@ -214,7 +214,7 @@ class Ordered {
         e_.store_at(Space::kScratch, 0, t, element(keys, t, i), e_.scalar(st_.step[k]));
       });
       Node node;
-      node.kind = N::kSort;
+      node.kind = NodeKind::kSort;
       node.type = t;
       const Val at[] = {element(keys, t, e_.integer(0)), element(places, TENON_I64, e_.integer(0)),
                         element(keys2, t, e_.integer(0)),
@@ -235,7 +235,7 @@ class Ordered {
             });
   }
 
-  E reserve(E elements, DType t) { return e_.reserve(elements, t, 1); }
+  ExprId reserve(ExprId elements, DType t) { return e_.reserve(elements, t, 1); }
 
   Emitter& e_;
   const Schedule& s_;

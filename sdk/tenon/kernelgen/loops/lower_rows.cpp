@@ -30,15 +30,15 @@ class Rows {
       tiles();
       return true;
     }
-    if (s_.woven_axis != ~0u) {
-      woven_rows();
+    if (s_.interleaved_axis != ~0u) {
+      interleaved_rows();
       return true;
     }
     std::vector<uint32_t> outer = k_.lead;
     if (lead_lanes) outer.erase(std::find(outer.begin(), outer.end(), s_.vector_axis));
-    E items = p_.integer(1);
+    ExprId items = p_.integer(1);
     for (uint32_t a : outer) items = p_.mul(items, p_.axes()[a].extent);
-    E blocks = p_.integer(1);
+    ExprId blocks = p_.integer(1);
     if (lead_lanes && s_.block > 0) blocks = p_.ceildiv(p_.axes()[s_.vector_axis].extent, s_.block);
     e_.tree().range = size_program(p_, p_.mul(items, blocks));
     e_.tree().grain = s_.grain;
@@ -47,7 +47,7 @@ class Rows {
             [&](Val item) { row(item, outer, blocks, lead_lanes); });
     if (!e_.streamed.empty()) {
       Node fence;
-      fence.kind = N::kFence;
+      fence.kind = NodeKind::kFence;
       fence.args[0] = e_.stream;
       e_.emit(e_.depth(), fence);
     }
@@ -60,13 +60,13 @@ class Rows {
   void stream_results() {
     std::vector<bool> read(k_.buffers.size()), streamed(k_.buffers.size());
     for (const Stage& s : k_.stages) {
-      std::vector<E> loads;
+      std::vector<ExprId> loads;
       for (const auto* list : {&s.value, &s.init, &s.step, &s.merge, &s.final}) {
-        for (E e : *list) p_.loads(e, &loads);
+        for (ExprId e : *list) p_.loads(e, &loads);
       }
-      for (E l : loads) read[memory_of(k_, p_.at(l).ref)] = true;
+      for (ExprId l : loads) read[memory_of(k_, p_.at(l).ref)] = true;
     }
-    const E large = p_.cmp(TENON_CMP_GE, result_bytes(k_), p_.integer(s_.nontemporal));
+    const ExprId large = p_.cmp(TENON_CMP_GE, result_bytes(k_), p_.integer(s_.nontemporal));
     Val when;
     if (!p_.is_const(large)) when = e_.scalar(large);
     for (uint32_t b = 0; b < k_.buffers.size(); ++b) {
@@ -91,13 +91,14 @@ class Rows {
   bool lines_stay_whole(uint32_t buffer, Val* when) {
     for (const Stage& s : k_.stages) {
       for (const View& v : s.store) {
-        std::vector<E> c;
-        E rest = kNone;
+        std::vector<ExprId> c;
+        ExprId rest = kNone;
         if (v.buffer != buffer) continue;
         if (!p_.affine(v.index[0], s.space, &c, &rest)) return false;
-        for (E each : c) {
+        for (ExprId each : c) {
           if (p_.is_const(each, 1)) continue;
-          const E whole = p_.cmp(TENON_CMP_EQ, p_.mod(each, p_.integer(e_.width)), p_.integer(0));
+          const ExprId whole =
+              p_.cmp(TENON_CMP_EQ, p_.mod(each, p_.integer(e_.width)), p_.integer(0));
           if (p_.is_const(whole, 0)) return false;
           if (!p_.is_const(whole)) all_of(when, e_.scalar(whole));
         }
@@ -112,7 +113,7 @@ class Rows {
 
   Val address_of(uint32_t buffer) {
     Node n;
-    n.kind = N::kAddress;
+    n.kind = NodeKind::kAddress;
     n.space = Space::kBuffer;
     n.ref = e_.argument(buffer, k_.buffers[buffer].role == Role::kOut);
     n.type = k_.buffers[buffer].type;
@@ -121,7 +122,7 @@ class Rows {
     return {e_.emit(e_.depth(), n), e_.depth(), false};
   }
 
-  void row(Val item, const std::vector<uint32_t>& outer, E blocks, bool lead_lanes) {
+  void row(Val item, const std::vector<uint32_t>& outer, ExprId blocks, bool lead_lanes) {
     if (!lead_lanes) {
       decode(e_, item, outer);
       e_.row_depth = e_.depth();
@@ -153,10 +154,11 @@ class Rows {
 
   // ---- Woven results: lanes along one lead axis, a few vectors side by side ----
 
-  void woven_rows() {
+  void interleaved_rows() {
     std::vector<uint32_t> outer = k_.lead;
-    std::erase_if(outer, [&](uint32_t a) { return a == s_.vector_axis || a == s_.woven_axis; });
-    E items = p_.integer(1);
+    std::erase_if(outer,
+                  [&](uint32_t a) { return a == s_.vector_axis || a == s_.interleaved_axis; });
+    ExprId items = p_.integer(1);
     for (uint32_t a : outer) items = p_.mul(items, p_.axes()[a].extent);
     e_.lanes_are_rows = false;
     e_.vector_axis = s_.vector_axis;
@@ -168,19 +170,21 @@ class Rows {
       e_.row_depth = e_.depth();
       decode(e_, item, outer);
       const Val n = e_.scalar(p_.axes()[s_.vector_axis].extent);
-      e_.loop(Bind::kVector, e_.integer(0), n, w, true, [&](Val at) { weave(at); });
+      e_.loop(Bind::kVector, e_.integer(0), n, w, true, [&](Val at) { interleave(at); });
       const Val done = e_.sub(n, e_.mod(n, e_.integer(w)));
-      e_.loop(Bind::kVector, done, n, w, false, [&](Val at) { woven_rest(at, n); });
+      e_.loop(Bind::kVector, done, n, w, false, [&](Val at) { interleaved_rest(at, n); });
     });
   }
 
-  // The stage at one point of the woven axis. Not a binding: an axis is bound once along any path
-  // of scopes.
-  E at_point(E e, int64_t point) {
-    return p_.substitute(e, {{p_.axis(s_.woven_axis), p_.integer(point)}});
+  // The stage at one point of the interleaved axis. Not a binding: an axis is bound once along any
+  // path of scopes.
+  ExprId at_point(ExprId e, int64_t point) {
+    return p_.substitute(e, {{p_.axis(s_.interleaved_axis), p_.integer(point)}});
   }
 
-  int64_t woven_points() { return p_.value(p_.axes()[s_.woven_axis].extent).value_or(0); }
+  int64_t interleaved_points() {
+    return p_.value(p_.axes()[s_.interleaved_axis].extent).value_or(0);
+  }
 
   void bind_lanes(Val at) {
     at.varies = true;
@@ -188,26 +192,26 @@ class Rows {
     e_.comment(label(0, "Map"));
   }
 
-  void weave(Val at) {
+  void interleave(Val at) {
     bind_lanes(at);
     const Stage& s = k_.stages[0];
     const View& to = s.store[0];
     Node n;
-    n.kind = N::kWeave;
+    n.kind = NodeKind::kInterleave;
     n.ref = e_.argument(to.buffer, true);
     n.type = k_.buffers[to.buffer].type;
-    for (int64_t i = 0; i < woven_points(); ++i)
+    for (int64_t i = 0; i < interleaved_points(); ++i)
       n.list.push_back(e_.splat(e_.vector(at_point(s.value[0], i)), e_.width).v);
     n.args[0] = e_.scalar(at_point(to.index[0], 0)).v;
     e_.emit(e_.depth(), n);
   }
 
-  void woven_rest(Val at, Val n) {
+  void interleaved_rest(Val at, Val n) {
     bind_lanes(at);
     const Val lane = e_.vector(p_.axis(s_.vector_axis));
     e_.mask_depth = e_.depth();
     e_.mask = e_.less(lane, e_.as_type(n, e_.type(lane.v))).v;
-    for (int64_t i = 0; i < woven_points(); ++i) {
+    for (int64_t i = 0; i < interleaved_points(); ++i) {
       const View to{
           k_.stages[0].store[0].buffer, {at_point(k_.stages[0].store[0].index[0], i)}, kNone};
       e_.store(to, e_.vector(at_point(k_.stages[0].value[0], i)), true);
@@ -228,8 +232,8 @@ class Rows {
     for (uint32_t a : k_.lead) {
       if (a != s_.vector_axis && a != s_.tile_axis) outer.push_back(a);
     }
-    const E extent = p_.axes()[s_.vector_axis].extent, blocks = p_.ceildiv(extent, w);
-    E items = blocks;
+    const ExprId extent = p_.axes()[s_.vector_axis].extent, blocks = p_.ceildiv(extent, w);
+    ExprId items = blocks;
     for (uint32_t a : outer) items = p_.mul(items, p_.axes()[a].extent);
     e_.tree().range = size_program(p_, items);
     e_.tree().grain = s_.grain;
@@ -247,17 +251,17 @@ class Rows {
       base.varies = true;
       e_.bind(s_.vector_axis, base);
       Val whole = e_.apply(TENON_S_CMP, TENON_I64, {e_.add(lo, e_.integer(w)), n}, TENON_CMP_LE);
-      for (E l : turned_loads()) {
-        const E guard = p_.arg(l, 0);
+      for (ExprId l : turned_loads()) {
+        const ExprId guard = p_.arg(l, 0);
         if (guard == kNone) continue;
         // Bounds that hold for the first and the last lane hold for all.
-        const E last = p_.substitute(
+        const ExprId last = p_.substitute(
             guard, {{p_.axis(s_.vector_axis), p_.add(p_.axis(s_.vector_axis), p_.integer(w - 1))}});
-        for (E bound : {guard, last})
+        for (ExprId bound : {guard, last})
           whole = e_.apply(TENON_S_AND, TENON_PRED, {whole, e_.scalar(bound)}, 0);
       }
       Node branch;
-      branch.kind = N::kIf;
+      branch.kind = NodeKind::kIf;
       branch.args[0] = whole.v;
       e_.open();
       e_.vector_depth = e_.depth();
@@ -276,13 +280,13 @@ class Rows {
 
   // Loads of f32-sized elements that are turned over: contiguous along the tile axis, with a stride
   // along the lanes.
-  std::vector<E> turned_loads() {
-    std::vector<E> loads, out;
-    for (E v : k_.stages[0].value) p_.loads(v, &loads);
+  std::vector<ExprId> turned_loads() {
+    std::vector<ExprId> loads, out;
+    for (ExprId v : k_.stages[0].value) p_.loads(v, &loads);
     const uint32_t axes[] = {s_.vector_axis, s_.tile_axis};
-    for (E l : loads) {
-      std::vector<E> c;
-      E rest;
+    for (ExprId l : loads) {
+      std::vector<ExprId> c;
+      ExprId rest;
       const uint32_t bytes = size_of(p_.type(l)) * e_.width;
       if (p_.type(l) == TENON_PRED || (bytes != 64 && bytes != 32 && bytes != 16) ||
           !p_.affine(p_.arg(l, 2), axes, &c, &rest))
@@ -295,12 +299,12 @@ class Rows {
 
   // A guard that is known for a block: bounds that do not depend on the tile axis (schedule.cpp saw
   // to it for one load at least).
-  bool may_hold_whole(E guard) {
+  bool may_hold_whole(ExprId guard) {
     return !p_.uses_axis(guard, s_.tile_axis) && holds_between(p_, guard, s_.vector_axis);
   }
 
   // One line of lanes at point `at` of the tile axis.
-  void line(Val at, Val base, E limit) {
+  void line(Val at, Val base, ExprId limit) {
     e_.bind(s_.tile_axis, at);
     e_.bind(s_.vector_axis, base);
     if (limit != kNone) {
@@ -319,16 +323,16 @@ class Rows {
     const uint32_t corner = p_.add_axis(p_.axes()[s_.tile_axis].extent);
     e_.bind(corner, at);
     const int64_t w = e_.width;
-    std::vector<std::pair<E, E>> turned;  // load, its place in scratch
+    std::vector<std::pair<ExprId, ExprId>> turned;  // load, its place in scratch
     const uint32_t axes[] = {s_.vector_axis, s_.tile_axis};
-    for (E l : turned_loads()) {
-      std::vector<E> c;
-      E rest;
+    for (ExprId l : turned_loads()) {
+      std::vector<ExprId> c;
+      ExprId rest;
       const DType t = p_.type(l);
       p_.affine(p_.arg(l, 2), axes, &c, &rest);
       if (!tile_at_.count(l)) tile_at_[l] = e_.reserve(p_.integer(w * w), t, 1);
       Node n;
-      n.kind = N::kTranspose;
+      n.kind = NodeKind::kTranspose;
       n.ref = e_.argument(p_.at(l).ref, false);
       n.type = t;
       n.args[0] =
@@ -372,7 +376,7 @@ class Rows {
       }
       e_.copy = 0;
       if (masked) {
-        const E x = p_.axis(axis);
+        const ExprId x = p_.axis(axis);
         e_.mask_depth = e_.depth();
         e_.mask = e_.less(e_.vector(x), e_.as_type(limit, e_.type(e_.vector(x).v))).v;
       }
@@ -424,16 +428,16 @@ class Rows {
 
  public:
   static int64_t contiguity(Pool& p, const Stage& s, uint32_t axis) {
-    std::vector<E> offsets, loads;
+    std::vector<ExprId> offsets, loads;
     for (const auto* list : {&s.value, &s.step, &s.final}) {
-      for (E e : *list) p.loads(e, &loads);
+      for (ExprId e : *list) p.loads(e, &loads);
     }
-    for (E l : loads) offsets.push_back(p.arg(l, 2));
+    for (ExprId l : loads) offsets.push_back(p.arg(l, 2));
     for (const View& v : s.store) offsets.push_back(v.index[0]);
     int64_t score = 0;
-    for (E off : offsets) {
-      std::vector<E> c;
-      E rest;
+    for (ExprId off : offsets) {
+      std::vector<ExprId> c;
+      ExprId rest;
       const uint32_t axes[] = {axis};
       if (!p.uses_axis(off, axis)) continue;
       if (!p.affine(off, axes, &c, &rest)) {
@@ -447,7 +451,7 @@ class Rows {
 
  private:
   struct States {
-    std::vector<std::vector<V>> vars;  // [copy][state]
+    std::vector<std::vector<ValueId>> vars;  // [copy][state]
   };
 
   template <class F>
@@ -510,8 +514,8 @@ class Rows {
       if (s.kind != StageKind::kReduce) continue;
       e_.comment(label(pass.stages[n], "Init"));
       for (uint32_t c = 0; c < copies; ++c) {
-        std::vector<V> vars;
-        for (E init : s.init) {
+        std::vector<ValueId> vars;
+        for (ExprId init : s.init) {
           Val v = e_.scalar(init);
           if (e_.vector_axis != ~0u && e_.width > 1) v = e_.splat(v, e_.width);
           vars.push_back(e_.declare(v));
@@ -549,16 +553,16 @@ class Rows {
     }
   }
 
-  void bind_states(const std::vector<V>& vars) {
+  void bind_states(const std::vector<ValueId>& vars) {
     e_.states.clear();
-    for (V v : vars) e_.states.push_back({v, e_.depth(), true});
+    for (ValueId v : vars) e_.states.push_back({v, e_.depth(), true});
   }
 
-  void step(const Stage& s, const std::vector<V>& vars) {
+  void step(const Stage& s, const std::vector<ValueId>& vars) {
     e_.open_alias();
     bind_states(vars);
     std::vector<Val> next;
-    for (E x : s.step) next.push_back(e_.vector(x));
+    for (ExprId x : s.step) next.push_back(e_.vector(x));
     for (size_t i = 0; i < vars.size(); ++i) {
       Val v = e_.splat(next[i], e_.lanes(vars[i]));
       if (e_.mask != kNoValue && across_) {
@@ -580,7 +584,7 @@ class Rows {
     e_.states = a;
     e_.states.insert(e_.states.end(), b.begin(), b.end());
     std::vector<Val> out;
-    for (E x : s.merge) {
+    for (ExprId x : s.merge) {
       Val v = e_.vector(x);
       v.depth = e_.depth() - 1;
       out.push_back(v);
@@ -590,9 +594,9 @@ class Rows {
     return out;
   }
 
-  std::vector<Val> current(const std::vector<V>& vars) const {
+  std::vector<Val> current(const std::vector<ValueId>& vars) const {
     std::vector<Val> out;
-    for (V v : vars) out.push_back({v, e_.depth(), true});
+    for (ValueId v : vars) out.push_back({v, e_.depth(), true});
     return out;
   }
 
@@ -602,7 +606,7 @@ class Rows {
       std::vector<Val> b;
       for (const Val& v : a) {
         Node n;
-        n.kind = N::kShuffle;
+        n.kind = NodeKind::kShuffle;
         n.args[0] = v.v;
         n.ref = h;
         n.dst = e_.value(e_.type(v.v), e_.width);
@@ -613,7 +617,7 @@ class Rows {
     std::vector<Val> out;
     for (const Val& v : a) {
       Node n;
-      n.kind = N::kLane;
+      n.kind = NodeKind::kLane;
       n.args[0] = v.v;
       n.dst = e_.value(e_.type(v.v), 1);
       out.push_back({e_.emit(e_.depth(), n), e_.depth(), false});
@@ -657,7 +661,7 @@ class Rows {
     std::vector<Val> values;
     e_.open_alias();
     e_.states = states;
-    for (E x : s.final) values.push_back(as_vector ? e_.vector(x) : e_.scalar(x));
+    for (ExprId x : s.final) values.push_back(as_vector ? e_.vector(x) : e_.scalar(x));
     e_.states.clear();
     e_.close_alias();
     for (size_t r = 0; r < s.store.size(); ++r) {
@@ -673,7 +677,7 @@ class Rows {
   const Schedule& s_;
   Pool& p_;
   Kernel& k_;
-  std::unordered_map<E, E> tile_at_;
+  std::unordered_map<ExprId, ExprId> tile_at_;
   uint32_t copies_ = 1;
   uint32_t inner_unroll_ = 1;
   bool across_ = false;

@@ -22,21 +22,21 @@ class Text {
   }
 
  private:
-  std::string v(V x) const {
+  std::string v(ValueId x) const {
     if (x == t_.begin) return "begin";
     if (x == t_.end) return "end";
     return "v" + std::to_string(x);
   }
-  DType type(V x) const { return t_.values[x].type; }
-  uint32_t lanes(V x) const { return t_.values[x].lanes; }
-  std::string type_text(V x) { return p_.type(type(x), lanes(x)); }
+  DType type(ValueId x) const { return t_.values[x].type; }
+  uint32_t lanes(ValueId x) const { return t_.values[x].lanes; }
+  std::string type_text(ValueId x) { return p_.type(type(x), lanes(x)); }
 
   void line(const std::string& s) {
     out_.append(indent_ * 2, ' ');
     out_ += s;
     out_ += '\n';
   }
-  void define(V dst, const std::string& value) {
+  void define(ValueId dst, const std::string& value) {
     line("const " + type_text(dst) + " " + v(dst) + " = " + value + ";");
   }
 
@@ -151,7 +151,7 @@ class Text {
 
   std::string compare(const Node& n) {
     static constexpr const char* kRelations[] = {"==", "!=", "<", "<=", ">", ">="};
-    const V a = n.args[0];
+    const ValueId a = n.args[0];
     std::string s = "(" + v(a) + " " + kRelations[n.ref % 6] + " " + v(n.args[1]) + ")";
     return to_pred(s, type(a), lanes(a));
   }
@@ -248,7 +248,7 @@ class Text {
 
   std::string load(const Node& n) {
     const uint32_t w = lanes(n.dst);
-    const V mask = n.args[1];
+    const ValueId mask = n.args[1];
     const std::string other = n.args[2] != kNoValue ? v(n.args[2]) : zero(n.type, w);
     if (w == 1) {
       std::string at = "*(" + pointer(n, true) + ")";
@@ -268,16 +268,16 @@ class Text {
     return p_.need("ldm", n.type, w) + "(" + p + ", " + v(mask) + ", " + other + ")";
   }
 
-  std::string wide(V index) {
+  std::string wide(ValueId index) {
     if (type(index) == TENON_I64) return v(index);
     return "CVTV(" + p_.type(TENON_I64, lanes(index)) + ", " + v(index) + ")";
   }
-  std::string mask_or_all(V mask, uint32_t w) {
+  std::string mask_or_all(ValueId mask, uint32_t w) {
     return mask != kNoValue ? v(mask) : "(" + p_.type(TENON_PRED, w) + ")-1";
   }
 
   void store(const Node& n) {
-    const V value = n.args[1], mask = n.args[2];
+    const ValueId value = n.args[1], mask = n.args[2];
     const uint32_t w = lanes(value);
     const std::string p = pointer(n, lanes(n.args[0]) == 1);
     if (w == 1) {
@@ -304,7 +304,7 @@ class Text {
 
   // Lane l of the result's vector o is lane (o * lanes + l) / n of operand (o * lanes + l) mod n:
   // one operand after another is shuffled in.
-  void weave(const Node& n) {
+  void interleave(const Node& n) {
     const int64_t lanes = t_.values[n.list[0]].lanes,
                   operands = static_cast<int64_t>(n.list.size());
     for (int64_t o = 0; o < operands; ++o) {
@@ -338,7 +338,7 @@ class Text {
     std::string s = p_.need_mma(n.type, n.lanes, static_cast<uint32_t>(n.list.size()),
                                 static_cast<uint32_t>(n.bits), n.pairs) +
                     "(";
-    for (V row : n.list) s += at(n.space == Space::kScratch, n.ref) + " + " + v(row) + ", ";
+    for (ValueId row : n.list) s += at(n.space == Space::kScratch, n.ref) + " + " + v(row) + ", ";
     s += v(n.args[1]) + ", " + at(n.b_buffer < 0, static_cast<uint32_t>(n.b_buffer)) + " + " +
          v(n.args[0]) + ", " + v(n.stride) + ", " + v(n.args[2]) + ", (" + p_.memory_type(c) +
          "*)l" + std::to_string(n.op) + ");";
@@ -391,10 +391,10 @@ class Text {
 
   void node(const Node& n) {
     switch (n.kind) {
-      case N::kLoop:
+      case NodeKind::kLoop:
         loop(n);
         break;
-      case N::kIf:
+      case NodeKind::kIf:
         line("if (" + v(n.args[0]) + ") {");
         ++indent_;
         nodes(n.body);
@@ -407,23 +407,23 @@ class Text {
         }
         line("}");
         break;
-      case N::kConst:
+      case NodeKind::kConst:
         define(n.dst, number(n));
         break;
-      case N::kExt:
+      case NodeKind::kExt:
         define(n.dst, opencl_ ? "n" + std::to_string(n.ref) : "ext[" + std::to_string(n.ref) + "]");
         break;
-      case N::kOp:
+      case NodeKind::kOp:
         define(n.dst, operation(n));
         break;
-      case N::kSplat: {
+      case NodeKind::kSplat: {
         const std::string T = type_text(n.dst);
         const std::string x =
             type(n.dst) == TENON_PRED ? "-(" + v(n.args[0]) + " != 0)" : v(n.args[0]);
         define(n.dst, "(" + T + ")(" + x + ")");
         break;
       }
-      case N::kIota: {
+      case NodeKind::kIota: {
         std::string list;
         for (uint32_t l = 0; l < lanes(n.dst); ++l) list += (l ? ", " : "") + std::to_string(l);
         const std::string T = type_text(n.dst);
@@ -431,56 +431,56 @@ class Text {
                           "){" + list + "}");
         break;
       }
-      case N::kShuffle: {
+      case NodeKind::kShuffle: {
         std::string list;
         const uint32_t w = lanes(n.dst);
         for (uint32_t l = 0; l < w; ++l) list += ", " + std::to_string((l + n.ref) % w);
         define(n.dst, "__builtin_shufflevector(" + v(n.args[0]) + ", " + v(n.args[0]) + list + ")");
         break;
       }
-      case N::kLane:
+      case NodeKind::kLane:
         define(n.dst,
                type(n.dst) == TENON_PRED ? "(" + v(n.args[0]) + "[0] != 0)" : v(n.args[0]) + "[0]");
         break;
-      case N::kLoad:
+      case NodeKind::kLoad:
         define(n.dst, load(n));
         break;
-      case N::kStore:
+      case NodeKind::kStore:
         store(n);
         break;
-      case N::kFence:
+      case NodeKind::kFence:
         line((n.args[0] == kNoValue ? std::string() : "if (" + v(n.args[0]) + ") ") +
              "__builtin_ia32_sfence();");
         break;
-      case N::kVar:
+      case NodeKind::kVar:
         line(type_text(n.dst) + " " + v(n.dst) + " = " + v(n.args[0]) + ";");
         break;
-      case N::kSet:
+      case NodeKind::kSet:
         line(v(n.dst) + " = " + v(n.args[0]) + ";");
         break;
-      case N::kLocal:
+      case NodeKind::kLocal:
         line(p_.memory_type(n.type) + " l" + std::to_string(n.ref) + "[" + std::to_string(n.bits) +
              "] " + (opencl_ ? "" : "__attribute__((aligned(64)))") + ";");
         break;
-      case N::kTranspose:
+      case NodeKind::kTranspose:
         line(p_.need("tile", n.type, static_cast<uint32_t>(n.bits)) + "(" + pointer(n, true) +
              ", " + v(n.stride) + ", ((" + p_.memory_type(n.type) + "*)scratch) + " + v(n.args[1]) +
              ", " + v(n.args[2]) + ");");
         break;
-      case N::kWeave:
-        weave(n);
+      case NodeKind::kInterleave:
+        interleave(n);
         break;
-      case N::kMma:
+      case NodeKind::kMma:
         mma(n);
         break;
-      case N::kAddress:
+      case NodeKind::kAddress:
         define(n.dst, "(i64)(" + pointer(n, true) + ")");
         break;
-      case N::kTaps:
+      case NodeKind::kTaps:
         taps(n);
         break;
-      case N::kSort: {
-        auto at = [&](const std::string& e, V x) {
+      case NodeKind::kSort: {
+        auto at = [&](const std::string& e, ValueId x) {
           return std::string("((") + (opencl_ ? "__global " : "") + e + "*)scratch) + " + v(x);
         };
         const std::string e = p_.memory_type(n.type);
@@ -488,19 +488,19 @@ class Text {
              at(e, n.args[2]) + ", " + at("i64", n.args[3]) + ", " + v(n.stride) + ");");
         break;
       }
-      case N::kAnyNan:
+      case NodeKind::kAnyNan:
         define(n.dst, p_.need_any_nan(n.type, n.lanes) + "(l" + std::to_string(n.op) + ", " +
                           std::to_string(n.ref) + ", " + std::to_string(n.bits) + ", " +
                           v(n.args[0]) + ")");
         break;
-      case N::kLaneId:
+      case NodeKind::kLaneId:
         define(n.dst, "(i64)get_local_id(0)");
         break;
-      case N::kBarrier:
+      case NodeKind::kBarrier:
         line(n.bits != 0 ? "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
                          : "barrier(CLK_LOCAL_MEM_FENCE);");
         break;
-      case N::kComment:
+      case NodeKind::kComment:
         line("// " + n.text);
         break;
     }

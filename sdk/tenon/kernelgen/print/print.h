@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "tenon/kernelgen/loops/l2.h"
+#include "tenon/kernelgen/loops/loop_ir.h"
 #include "tenon/kernelgen/print/prelude.h"
 
 namespace tenon::kernelgen {

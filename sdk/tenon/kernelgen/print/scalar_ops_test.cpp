@@ -469,7 +469,7 @@ TEST(Scalar, FloatsToIntegersWrapOnRequest) {
 
 TEST(Scalar, EmptyExtentsDoNothingOrGiveTheIdentity) {
   Builder b;
-  const E m = b.extent(), n = b.extent();
+  const ExprId m = b.extent(), n = b.extent();
   const Tensor x = b.input(TENON_F32, {m, n}), y = b.input(TENON_F32, {n, m});
   const uint32_t last[] = {1}, first[] = {0};
   b.output(b.reduce(x, last, Fold::kSum));

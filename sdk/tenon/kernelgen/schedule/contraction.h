@@ -9,20 +9,20 @@
 namespace tenon::kernelgen {
 
 // Columns of a panel if e reads a packed operand, widened or not; else 0.
-uint32_t panel_of(const Kernel& k, E e);
+uint32_t panel_of(const Kernel& k, ExprId e);
 
 // The bf16 number that e widens; kNone if it is another.
-E bf16_of(const Pool& p, E e);
+ExprId bf16_of(const Pool& p, ExprId e);
 // Whether e reads a packed operand of bf16, which lies in pairs along the sum: [...][sum /
 // 2][panel][2].
-bool in_pairs(const Kernel& k, E e);
+bool in_pairs(const Kernel& k, ExprId e);
 
 // A load of that type without a guard.
-bool plain_load(const Pool& p, E e, DType acc);
+bool plain_load(const Pool& p, ExprId e, DType acc);
 
 // Orders the axes, outermost first, so that offset = rest + step * (their linear number); false if
 // none does.
-bool chain(Pool& p, E offset, std::vector<uint32_t>* axes, E* step, E* rest);
+bool chain(Pool& p, ExprId offset, std::vector<uint32_t>* axes, ExprId* step, ExprId* rest);
 
 }  // namespace tenon::kernelgen
 #endif

@@ -27,7 +27,7 @@ TileShape convolution_tile(const Target& target, uint32_t lanes, int64_t m, int6
 inline constexpr uint32_t kDepthwiseVectors = 8;
 
 // A size for decisions about speed.
-int64_t likely_size(const Pool& pool, E e);
+int64_t likely_size(const Pool& pool, ExprId e);
 
 }  // namespace tenon::kernelgen
 #endif

@@ -15,7 +15,7 @@ bool contains(const std::vector<uint32_t>& v, uint32_t x) {
 
 template <class F>
 void for_each_slot(Stage& s, F f) {
-  for (E* e : slots(s)) f(*e);
+  for (ExprId* e : slots(s)) f(*e);
 }
 
 class Flattener {
@@ -78,7 +78,7 @@ class Flattener {
           if (v.buffer == b) store = &v;
         }
       }
-      E n = p_.integer(1);
+      ExprId n = p_.integer(1);
       for (size_t d = t.dims.size(); d-- > 0;) {
         bool lead = false;
         for (uint32_t a : k_.lead) lead |= store && p_.uses_axis(store->index[d], a);
@@ -102,7 +102,7 @@ class Flattener {
           if (contains(loops, a)) taken.push_back(a);
         }
       }
-      std::unordered_map<E, E> rename;
+      std::unordered_map<ExprId, ExprId> rename;
       for (auto* list : {&s.space, &s.reduce}) {
         for (uint32_t& a : *list) {
           if (contains(k_.lead, a) || contains(loops, a)) continue;
@@ -115,7 +115,7 @@ class Flattener {
       for (uint32_t a : taken) {
         if (!contains(loops, a)) loops.push_back(a);
       }
-      if (!rename.empty()) for_each_slot(s, [&](E& e) { e = p_.substitute(e, rename); });
+      if (!rename.empty()) for_each_slot(s, [&](ExprId& e) { e = p_.substitute(e, rename); });
     }
   }
   // The first loop variable of the axis' extent that the stage does not run along yet; else the
@@ -128,50 +128,50 @@ class Flattener {
     return axis;
   }
 
-  E offset(uint32_t buffer, std::span<const E> index) {
+  ExprId offset(uint32_t buffer, std::span<const ExprId> index) {
     const Buffer& b = k_.buffers[buffer];
-    E sum = b.offset == kNone ? p_.integer(0) : b.offset;
+    ExprId sum = b.offset == kNone ? p_.integer(0) : b.offset;
     for (size_t d = 0; d < index.size(); ++d) sum = p_.add(sum, p_.mul(index[d], b.strides[d]));
     return sum;
   }
 
   void flatten(Stage& s) {
-    std::vector<E> loads;
-    for_each_slot(s, [&](E& e) { p_.loads(e, &loads); });
+    std::vector<ExprId> loads;
+    for_each_slot(s, [&](ExprId& e) { p_.loads(e, &loads); });
     std::sort(loads.begin(), loads.end());
-    std::unordered_map<E, E> map;
-    for (E l : loads) {
+    std::unordered_map<ExprId, ExprId> map;
+    for (ExprId l : loads) {
       const Expr x = p_.at(l);
-      std::vector<E> args(p_.args(l).begin(), p_.args(l).end());
-      for (E& a : args) a = p_.substitute(a, map);
-      const E at[] = {offset(x.ref, std::span<const E>(args).subspan(2))};
+      std::vector<ExprId> args(p_.args(l).begin(), p_.args(l).end());
+      for (ExprId& a : args) a = p_.substitute(a, map);
+      const ExprId at[] = {offset(x.ref, std::span<const ExprId>(args).subspan(2))};
       map[l] = p_.load(x.ref, x.type, at, args[0], args[1]);
     }
-    for_each_slot(s, [&](E& e) { e = p_.substitute(e, map); });
+    for_each_slot(s, [&](ExprId& e) { e = p_.substitute(e, map); });
     for (View& v : s.store) v.index = {offset(v.buffer, v.index)};
   }
 
   // ---- Collapsing: two axes that every access walks like one ----
 
-  bool bare(E e, uint32_t axis) const {  // mentioned outside of load offsets
+  bool bare(ExprId e, uint32_t axis) const {  // mentioned outside of load offsets
     p_.begin_walk();
     return bare_unseen(e, axis);
   }
-  bool bare_unseen(E e, uint32_t axis) const {
+  bool bare_unseen(ExprId e, uint32_t axis) const {
     if (e == kNone || !p_.first_visit(e)) return false;
     const Expr& x = p_.at(e);
     if (x.kind == X::kAxis) return x.ref == axis;
     if (x.kind == X::kLoad)
       return bare_unseen(p_.arg(e, 0), axis) || bare_unseen(p_.arg(e, 1), axis);
-    for (E a : p_.args(e)) {
+    for (ExprId a : p_.args(e)) {
       if (bare_unseen(a, axis)) return true;
     }
     return false;
   }
 
-  bool walks_as_one(E off, uint32_t outer, uint32_t inner) {
-    std::vector<E> c;
-    E rest;
+  bool walks_as_one(ExprId off, uint32_t outer, uint32_t inner) {
+    std::vector<ExprId> c;
+    ExprId rest;
     const uint32_t axes[] = {outer, inner};
     if (!p_.affine(off, axes, &c, &rest)) return false;
     return c[0] == p_.mul(c[1], p_.axes()[inner].extent);
@@ -190,29 +190,29 @@ class Flattener {
       bool present = false;
       if (!same_place(s, outer, inner, &present)) return false;
       if (!present) continue;
-      std::vector<E> loads;
+      std::vector<ExprId> loads;
       bool ok = true;
       for (auto* list : {&s.value, &s.init, &s.step, &s.merge, &s.final}) {
-        for (E e : *list) {
+        for (ExprId e : *list) {
           ok = ok && !bare(e, outer) && !bare(e, inner);
           p_.loads(e, &loads);
         }
       }
-      for (E e : {s.a, s.b}) {
+      for (ExprId e : {s.a, s.b}) {
         ok = ok && !bare(e, outer) && !bare(e, inner);
         p_.loads(e, &loads);
       }
       for (const View& v : s.store)
         ok = ok && v.guard == kNone && walks_as_one(v.index[0], outer, inner);
-      for (E l : loads) ok = ok && walks_as_one(p_.arg(l, 2), outer, inner);
+      for (ExprId l : loads) ok = ok && walks_as_one(p_.arg(l, 2), outer, inner);
       if (!ok) return false;
     }
     return true;
   }
 
-  E merged(E off, uint32_t outer, uint32_t inner, E axis) {
-    std::vector<E> c;
-    E rest;
+  ExprId merged(ExprId off, uint32_t outer, uint32_t inner, ExprId axis) {
+    std::vector<ExprId> c;
+    ExprId rest;
     const uint32_t axes[] = {outer, inner};
     if (!p_.affine(off, axes, &c, &rest)) return off;
     return p_.add(rest, p_.mul(c[1], axis));
@@ -220,20 +220,21 @@ class Flattener {
 
   void collapse(uint32_t outer, uint32_t inner) {
     const uint32_t id = p_.add_axis(p_.mul(p_.axes()[outer].extent, p_.axes()[inner].extent));
-    const E axis = p_.axis(id);
+    const ExprId axis = p_.axis(id);
     for (Stage& s : k_.stages) {
-      std::vector<E> loads;
-      for_each_slot(s, [&](E& e) { p_.loads(e, &loads); });
+      std::vector<ExprId> loads;
+      for_each_slot(s, [&](ExprId& e) { p_.loads(e, &loads); });
       std::sort(loads.begin(), loads.end());
-      std::unordered_map<E, E> map;
-      for (E l : loads) {
+      std::unordered_map<ExprId, ExprId> map;
+      for (ExprId l : loads) {
         const Expr x = p_.at(l);
-        const E at[] = {merged(p_.substitute(p_.arg(l, 2), map), outer, inner, axis)};
-        const E guard = p_.substitute(p_.arg(l, 0), map), other = p_.substitute(p_.arg(l, 1), map);
+        const ExprId at[] = {merged(p_.substitute(p_.arg(l, 2), map), outer, inner, axis)};
+        const ExprId guard = p_.substitute(p_.arg(l, 0), map),
+                     other = p_.substitute(p_.arg(l, 1), map);
         map[l] = p_.load(x.ref, x.type, at, guard, other);
       }
       for (auto* list : {&s.value, &s.init, &s.step, &s.merge, &s.final}) {
-        for (E& e : *list) e = p_.substitute(e, map);
+        for (ExprId& e : *list) e = p_.substitute(e, map);
       }
       s.a = p_.substitute(s.a, map);
       s.b = p_.substitute(s.b, map);
@@ -301,21 +302,21 @@ class Flattener {
   // theirs is the element of its own point, and s writes into no memory that they read elsewhere or
   // write.
   bool memory_allows(const Pass& pass, const Stage& s) const {
-    const std::vector<E> loads = loads_of(p_, s);
+    const std::vector<ExprId> loads = loads_of(p_, s);
     for (size_t i : pass.stages) {
       const Stage& before = k_.stages[i];
       for (const View& v : before.store) {
         for (const View& w : s.store) {
           if (memory_of(k_, v.buffer) == memory_of(k_, w.buffer)) return false;
         }
-        for (E l : loads) {
+        for (ExprId l : loads) {
           if (v.buffer != p_.at(l).ref) continue;
           if (before.kind == StageKind::kReduce || v.index[0] != p_.arg(l, 2) ||
               p_.arg(l, 0) != kNone)
             return false;
         }
       }
-      for (E l : loads_of(p_, before)) {
+      for (ExprId l : loads_of(p_, before)) {
         for (const View& w : s.store) {
           if (memory_of(k_, p_.at(l).ref) == memory_of(k_, w.buffer) && w.index[0] != p_.arg(l, 2))
             return false;
@@ -348,9 +349,9 @@ class Flattener {
       for (const Pass& reader : o_.passes) {
         bool reads = false, writes = false;
         for (size_t i : reader.stages) {
-          std::vector<E> loads;
-          for_each_slot(k_.stages[i], [&](E& e) { p_.loads(e, &loads); });
-          for (E l : loads) reads |= p_.at(l).ref == b;
+          std::vector<ExprId> loads;
+          for_each_slot(k_.stages[i], [&](ExprId& e) { p_.loads(e, &loads); });
+          for (ExprId l : loads) reads |= p_.at(l).ref == b;
           for (const View& v : k_.stages[i].store) writes |= v.buffer == b;
         }
         if (reads && !writes) o_.temp_memory[b] = true;

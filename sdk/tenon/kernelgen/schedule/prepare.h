@@ -1,5 +1,5 @@
-// Between level 1 and a schedule: one number per memory access, as few axes as possible, and which
-// stages share loops. Internal to kernelgen.
+// Between the stage IR and a schedule: one number per memory access, as few axes as possible, and
+// which stages share loops. Internal to kernelgen.
 //
 // Accesses keep the names of their buffers, also where a temp lies in the memory of an output
 // (Buffer::alias_of): each element of a buffer has one value while a point of the lead axes runs,
@@ -28,14 +28,14 @@ struct Pass {
 struct Prepared {
   Kernel kernel;
   std::vector<Pass> passes;
-  std::vector<E> temp_elements;   // by buffer: elements per row of a temp; kNone for others
-  std::vector<bool> temp_memory;  // by buffer: read in another pass than the one that writes it
+  std::vector<ExprId> temp_elements;  // by buffer: elements per row of a temp; kNone for others
+  std::vector<bool> temp_memory;      // by buffer: read in another pass than the one that writes it
 };
 
 Prepared prepare(const Kernel& kernel);
 
 // What a kernel puts out, in bytes.
-E result_bytes(Kernel& kernel);
+ExprId result_bytes(Kernel& kernel);
 
 }  // namespace tenon::kernelgen
 #endif

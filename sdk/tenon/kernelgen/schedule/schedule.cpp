@@ -19,7 +19,7 @@ bool contains(const std::vector<uint32_t>& v, uint32_t x) {
 // narrowed.
 uint32_t widest_element(const Kernel& k) {
   uint32_t bytes = 4;
-  std::vector<E> todo;
+  std::vector<ExprId> todo;
   for (const Stage& s : k.stages) {
     for (const auto* list : {&s.value, &s.init, &s.step, &s.merge, &s.final})
       todo.insert(todo.end(), list->begin(), list->end());
@@ -28,19 +28,19 @@ uint32_t widest_element(const Kernel& k) {
   }
   std::vector<bool> seen(k.pool.size());
   while (!todo.empty()) {
-    const E e = todo.back();
+    const ExprId e = todo.back();
     todo.pop_back();
     if (e == kNone || seen[e]) continue;
     seen[e] = true;
     const Expr& x = k.pool.at(e);
     if (x.kind == X::kLoad || x.kind == X::kState || (x.kind == X::kOp && x.type != TENON_I64))
       bytes = std::max(bytes, size_of(x.type));
-    for (E a : k.pool.args(e)) todo.push_back(a);
+    for (ExprId a : k.pool.args(e)) todo.push_back(a);
   }
   return bytes;
 }
 
-int64_t likely(const Pool& p, E e) {
+int64_t likely(const Pool& p, ExprId e) {
   std::vector<int64_t> ext;
   for (const Extent& x : p.extents())
     ext.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 1024));
@@ -49,32 +49,32 @@ int64_t likely(const Pool& p, E e) {
 
 // Rough operations of one step or element; decides how far to unroll.
 int64_t weight(const Pool& p, const Stage& s) {
-  std::vector<E> todo = s.kind == StageKind::kMap ? s.value : s.step;
+  std::vector<ExprId> todo = s.kind == StageKind::kMap ? s.value : s.step;
   std::vector<bool> seen(p.size());
   int64_t n = 0;
   while (!todo.empty()) {
-    const E e = todo.back();
+    const ExprId e = todo.back();
     todo.pop_back();
     if (e == kNone || seen[e]) continue;
     seen[e] = true;
     const Expr& x = p.at(e);
     if (x.kind == X::kOp && x.type != TENON_I64)
       n += x.op >= TENON_S_EXP && x.op <= TENON_S_DIGAMMA ? 12 : 1;
-    for (E a : p.args(e)) todo.push_back(a);
+    for (ExprId a : p.args(e)) todo.push_back(a);
   }
   return n;
 }
 
-E coefficient(Pool& p, E offset, uint32_t axis) {
-  std::vector<E> c;
-  E rest;
+ExprId coefficient(Pool& p, ExprId offset, uint32_t axis) {
+  std::vector<ExprId> c;
+  ExprId rest;
   const uint32_t axes[] = {axis};
   return p.affine(offset, axes, &c, &rest) ? c[0] : kNone;
 }
 
 // Lead axes that walk `offset` contiguously one after another (a filter's columns, rows and
 // channels), in that order, until they have `enough` points.
-std::vector<uint32_t> contiguous_axes(Kernel& k, E offset, uint32_t without, int64_t enough,
+std::vector<uint32_t> contiguous_axes(Kernel& k, ExprId offset, uint32_t without, int64_t enough,
                                       int64_t* points) {
   Pool& p = k.pool;
   std::vector<uint32_t> chain;
@@ -86,7 +86,7 @@ std::vector<uint32_t> contiguous_axes(Kernel& k, E offset, uint32_t without, int
       if (a == without || contains(chain, a) || !extent || *extent <= 1 ||
           *points > INT32_MAX / *extent)
         continue;
-      const E step = coefficient(p, offset, a);
+      const ExprId step = coefficient(p, offset, a);
       if (step == kNone || !p.is_const(step, *points)) continue;
       chain.push_back(a);
       *points *= *extent;
@@ -100,12 +100,12 @@ std::vector<uint32_t> contiguous_axes(Kernel& k, E offset, uint32_t without, int
 // Makes `joined` a lead axis in their place; map: what each of them is, and what else is to be
 // replaced.
 uint32_t join_axes(Kernel& k, const std::vector<uint32_t>& chain, uint32_t joined,
-                   const std::unordered_map<E, E>& map) {
+                   const std::unordered_map<ExprId, ExprId>& map) {
   Pool& p = k.pool;
   Stage& stage = k.stages[0];
-  for (E& v : stage.value) v = p.substitute(v, map);
+  for (ExprId& v : stage.value) v = p.substitute(v, map);
   for (View& v : stage.store) {
-    for (E& i : v.index) i = p.substitute(i, map);
+    for (ExprId& i : v.index) i = p.substitute(i, map);
     v.guard = p.substitute(v.guard, map);
   }
   for (auto* list : {&k.lead, &stage.space}) {
@@ -116,11 +116,12 @@ uint32_t join_axes(Kernel& k, const std::vector<uint32_t>& chain, uint32_t joine
 }
 
 // What each of the axes is, in terms of the one that takes their place.
-std::unordered_map<E, E> parts_of(Pool& p, const std::vector<uint32_t>& chain, uint32_t joined) {
-  std::unordered_map<E, E> map;
-  E left = p.axis(joined);
+std::unordered_map<ExprId, ExprId> parts_of(Pool& p, const std::vector<uint32_t>& chain,
+                                            uint32_t joined) {
+  std::unordered_map<ExprId, ExprId> map;
+  ExprId left = p.axis(joined);
   for (uint32_t a : chain) {
-    const E extent = p.axes()[a].extent;
+    const ExprId extent = p.axes()[a].extent;
     map[p.axis(a)] = a == chain.back() ? left : p.mod(left, extent);
     left = p.floordiv(left, extent);
   }
@@ -129,37 +130,38 @@ std::unordered_map<E, E> parts_of(Pool& p, const std::vector<uint32_t>& chain, u
 
 // What is contiguous in an operand becomes one axis, so that squares of it can be turned over. ~0u:
 // it is shorter than a vector.
-uint32_t join_reads(Kernel& k, const Schedule& s, E load) {
+uint32_t join_reads(Kernel& k, const Schedule& s, ExprId load) {
   Pool& p = k.pool;
   int64_t points = 1;
   const std::vector<uint32_t> chain =
       contiguous_axes(k, p.arg(load, 2), s.vector_axis, INT32_MAX, &points);
-  const E guard = p.arg(load, 0);
+  const ExprId guard = p.arg(load, 0);
   if (guard != kNone &&
       std::ranges::any_of(chain, [&](uint32_t a) { return p.uses_axis(guard, a); }))
     return ~0u;
-  std::vector<E> c;
-  E rest;
+  std::vector<ExprId> c;
+  ExprId rest;
   if (chain.size() < 2 || points < s.lanes || !p.affine(p.arg(load, 2), chain, &c, &rest))
     return ~0u;
   const uint32_t joined = p.add_axis(p.integer(points));
-  std::unordered_map<E, E> map = parts_of(p, chain, joined);
-  const E offset[] = {p.add(rest, p.axis(joined))};
+  std::unordered_map<ExprId, ExprId> map = parts_of(p, chain, joined);
+  const ExprId offset[] = {p.add(rest, p.axis(joined))};
   map[load] = p.load(p.at(load).ref, p.type(load), offset, p.substitute(guard, map),
                      p.substitute(p.arg(load, 1), map));
   return join_axes(k, chain, joined, map);
 }
 
-// Few channels that end up side by side (a photograph's): the vectors of all of them are woven into
-// the result, which would cost a scattered store each, and lines that several threads write.
-void weave(Kernel& k, const Target& t, Schedule* s) {
+// Few channels that end up side by side (a photograph's): the vectors of all of them are
+// interleaved into the result, which would cost a scattered store each, and lines that several
+// threads write.
+void interleave(Kernel& k, const Target& t, Schedule* s) {
   constexpr int64_t kMost = 4;
   if (k.stages.size() != 1 || k.stages[0].store.size() != 1 || s->lanes < 4) return;
   Pool& p = k.pool;
   const View& store = k.stages[0].store[0];
   const DType type = k.buffers[store.buffer].type;
   const auto step = [&](uint32_t a) {
-    const E c = coefficient(p, store.index[0], a);
+    const ExprId c = coefficient(p, store.index[0], a);
     return c == kNone ? std::nullopt : p.value(c);
   };
   const int64_t channels = step(s->vector_axis).value_or(0);
@@ -168,7 +170,7 @@ void weave(Kernel& k, const Target& t, Schedule* s) {
   if (store.guard != kNone || !whole || channels < 2 || channels > kMost) return;
   for (uint32_t a : k.lead) {
     if (a == s->vector_axis || step(a) != 1 || !p.is_const(p.axes()[a].extent, channels)) continue;
-    s->woven_axis = a;
+    s->interleaved_axis = a;
     s->grain =
         std::max<int64_t>(1, 16384 / (likely(p, p.axes()[s->vector_axis].extent) * channels));
   }
@@ -179,12 +181,12 @@ void weave(Kernel& k, const Target& t, Schedule* s) {
 bool transposes(Kernel& k, const Target& t, Schedule* s) {
   if (k.stages.size() != 1 || s->lanes < 4 || t.vector_bytes == 0) return false;
   Pool& p = k.pool;
-  std::vector<E> loads;
-  for (E v : k.stages[0].value) p.loads(v, &loads);
-  for (E l : loads) {
+  std::vector<ExprId> loads;
+  for (ExprId v : k.stages[0].value) p.loads(v, &loads);
+  for (ExprId l : loads) {
     // Tiles are of f32-sized elements, one to a lane.
     if (size_of(p.type(l)) * s->lanes != t.vector_bytes || p.type(l) == TENON_PRED) continue;
-    const E along = coefficient(p, p.arg(l, 2), s->vector_axis);
+    const ExprId along = coefficient(p, p.arg(l, 2), s->vector_axis);
     if (along == kNone || p.is_const(along, 0) || p.is_const(along, 1)) continue;
     if (likely(p, p.axes()[s->vector_axis].extent) < s->lanes) continue;
     if (p.arg(l, 0) != kNone && !holds_between(p, p.arg(l, 0), s->vector_axis)) continue;
@@ -225,12 +227,12 @@ std::vector<uint32_t> inner_axes(const Kernel& k, const Stage& s) {
 
 }  // namespace
 
-bool holds_between(Pool& p, E guard, uint32_t axis) {
+bool holds_between(Pool& p, ExprId guard, uint32_t axis) {
   const Expr x = p.at(guard);
   if (x.kind != X::kOp) return false;
-  const E a = p.arg(guard, 0), b = p.args(guard).size() > 1 ? p.arg(guard, 1) : kNone;
+  const ExprId a = p.arg(guard, 0), b = p.args(guard).size() > 1 ? p.arg(guard, 1) : kNone;
   if (x.op == TENON_S_AND) return holds_between(p, a, axis) && holds_between(p, b, axis);
-  std::vector<E> data;
+  std::vector<ExprId> data;
   p.loads(guard, &data);
   if (x.op != TENON_S_CMP || x.ref == TENON_CMP_EQ || x.ref == TENON_CMP_NE || !data.empty())
     return false;
@@ -281,17 +283,18 @@ std::string to_text(const Schedule& s) {
   }
   if (s.nontemporal != 0)
     out += "  results past the caches from " + std::to_string(s.nontemporal) + " bytes on\n";
-  if (s.woven_axis != ~0u) out += "  woven with i" + std::to_string(s.woven_axis) + "\n";
+  if (s.interleaved_axis != ~0u)
+    out += "  interleaved with i" + std::to_string(s.interleaved_axis) + "\n";
   if (s.tile_axis != ~0u) out += "  tiles along i" + std::to_string(s.tile_axis) + "\n";
   return out + "}\n";
 }
 
-E result_bytes(Kernel& k) {
-  E bytes = k.pool.integer(0);
+ExprId result_bytes(Kernel& k) {
+  ExprId bytes = k.pool.integer(0);
   for (const Buffer& b : k.buffers) {
     if (b.role != Role::kOut) continue;
-    E n = k.pool.integer(size_of(b.type));
-    for (E d : b.dims) n = k.pool.mul(n, d);
+    ExprId n = k.pool.integer(size_of(b.type));
+    for (ExprId d : b.dims) n = k.pool.mul(n, d);
     bytes = k.pool.add(bytes, n);
   }
   return bytes;
@@ -346,8 +349,8 @@ bool schedule_pointwise(Kernel& k, const Target& t, Schedule* out, std::string*)
     }
   }
   s.vector_axis = chosen;
-  weave(k, t, &s);
-  if (s.woven_axis != ~0u) {
+  interleave(k, t, &s);
+  if (s.interleaved_axis != ~0u) {
     *out = s;
     return true;
   }
@@ -389,9 +392,9 @@ static void share_rows(Kernel& k, const Target& t, int64_t row, Schedule* s) {
 // are in the cache, and gained nothing from being stored past it.
 bool one_visit(const Kernel& k) {
   for (const Stage& s : k.stages) {
-    std::vector<E> loads;
-    for (E e : s.value) k.pool.loads(e, &loads);
-    if (std::ranges::any_of(loads, [&](E l) {
+    std::vector<ExprId> loads;
+    for (ExprId e : s.value) k.pool.loads(e, &loads);
+    if (std::ranges::any_of(loads, [&](ExprId l) {
           return k.buffers[memory_of(k, k.pool.at(l).ref)].role == Role::kTemp;
         }))
       return false;

@@ -58,7 +58,7 @@ struct Schedule {
   uint32_t tile_axis = ~0u;
   // Pointwise: the few points of this axis lie side by side in the result, those of the vector axis
   // behind them.
-  uint32_t woven_axis = ~0u;
+  uint32_t interleaved_axis = ~0u;
   // Whole vectors of results are stored past the caches when all results take at least so many
   // bytes; 0: never.
   int64_t nontemporal = 0;
@@ -68,7 +68,7 @@ std::string to_text(const Schedule& schedule);
 
 // Whether a guard that holds at two points of an axis holds at all points between them: bounds that
 // are linear in it, all of which have to be met, and no data. A remainder is not linear.
-bool holds_between(Pool& pool, E guard, uint32_t axis);
+bool holds_between(Pool& pool, ExprId guard, uint32_t axis);
 
 // Chooses for a kernel as prepare() gives it (its axes are what a schedule names). False: no shape
 // fits, `*why` says what stands in the way.

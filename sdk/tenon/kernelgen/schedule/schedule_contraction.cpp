@@ -7,29 +7,29 @@ namespace tenon::kernelgen {
 
 uint32_t lanes_of(const Kernel& k, const Target& t);
 
-uint32_t panel_of(const Kernel& k, E e) {
-  if (const E narrow = bf16_of(k.pool, e); narrow != kNone) e = narrow;
+uint32_t panel_of(const Kernel& k, ExprId e) {
+  if (const ExprId narrow = bf16_of(k.pool, e); narrow != kNone) e = narrow;
   const Expr& x = k.pool.at(e);
   return x.kind == X::kLoad && k.pool.arg(e, 0) == kNone ? k.buffers[x.ref].panel : 0;
 }
 
-E bf16_of(const Pool& p, E e) {
+ExprId bf16_of(const Pool& p, ExprId e) {
   const Expr& x = p.at(e);
   const bool widens =
       x.kind == X::kOp && x.type == TENON_F32 && (x.op == TENON_S_CONVERT || x.op == kRound);
   return widens && p.type(p.arg(e, 0)) == TENON_BF16 ? p.arg(e, 0) : kNone;
 }
 
-bool in_pairs(const Kernel& k, E e) {
+bool in_pairs(const Kernel& k, ExprId e) {
   return bf16_of(k.pool, e) != kNone && panel_of(k, e) != 0;
 }
 
-bool plain_load(const Pool& p, E e, DType acc) {
+bool plain_load(const Pool& p, ExprId e, DType acc) {
   return p.at(e).kind == X::kLoad && p.arg(e, 0) == kNone && p.type(e) == acc;
 }
 
-bool chain(Pool& p, E offset, std::vector<uint32_t>* axes, E* step, E* rest) {
-  std::vector<E> c;
+bool chain(Pool& p, ExprId offset, std::vector<uint32_t>* axes, ExprId* step, ExprId* rest) {
+  std::vector<ExprId> c;
   if (!p.affine(offset, *axes, &c, rest)) return false;
   // Innermost first: the axis whose coefficient is the step, then each that continues where the
   // last ended.
@@ -39,7 +39,7 @@ bool chain(Pool& p, E offset, std::vector<uint32_t>* axes, E* step, E* rest) {
     order = {static_cast<uint32_t>(first)};
     std::fill(used.begin(), used.end(), false);
     used[first] = true;
-    E next = p.mul(c[first], p.axes()[(*axes)[first]].extent);
+    ExprId next = p.mul(c[first], p.axes()[(*axes)[first]].extent);
     for (bool found = true; found && order.size() < axes->size();) {
       found = false;
       for (size_t i = 0; i < axes->size() && !found; ++i) {
@@ -62,48 +62,48 @@ bool chain(Pool& p, E offset, std::vector<uint32_t>* axes, E* step, E* rest) {
 
 namespace {
 
-int64_t likely(const Pool& p, E e) {
+int64_t likely(const Pool& p, ExprId e) {
   std::vector<int64_t> ext;
   for (const Extent& x : p.extents()) ext.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 256));
   return std::max<int64_t>(1, p.evaluate(e, ext));
 }
 
-E coefficient(Pool& p, E offset, uint32_t axis) {
-  std::vector<E> c;
-  E rest;
+ExprId coefficient(Pool& p, ExprId offset, uint32_t axis) {
+  std::vector<ExprId> c;
+  ExprId rest;
   const uint32_t axes[] = {axis};
   return p.affine(offset, axes, &c, &rest) ? c[0] : kNone;
 }
 
 // All accesses of the epilogue walk (outer, inner) like one axis, or not at all.
 bool epilogue_walks_as_one(Pool& p, const Stage& s, uint32_t outer, uint32_t inner) {
-  std::vector<E> offsets, loads;
-  for (E e : s.final) p.loads(e, &loads);
-  for (E l : loads) {
+  std::vector<ExprId> offsets, loads;
+  for (ExprId e : s.final) p.loads(e, &loads);
+  for (ExprId l : loads) {
     if (p.arg(l, 0) != kNone) return false;
     offsets.push_back(p.arg(l, 2));
   }
   for (const View& v : s.store) offsets.push_back(v.index[0]);
-  for (E off : offsets) {
-    const E o = coefficient(p, off, outer), i = coefficient(p, off, inner);
+  for (ExprId off : offsets) {
+    const ExprId o = coefficient(p, off, outer), i = coefficient(p, off, inner);
     if (o == kNone || i == kNone || o != p.mul(i, p.axes()[inner].extent)) return false;
   }
   // Values must not use the axes themselves.
-  std::vector<E> todo = s.final;
+  std::vector<ExprId> todo = s.final;
   p.begin_walk();
   while (!todo.empty()) {
-    const E e = todo.back();
+    const ExprId e = todo.back();
     todo.pop_back();
     if (e == kNone || !p.first_visit(e) || p.at(e).kind == X::kLoad) continue;
     if (p.at(e).kind == X::kAxis && (p.at(e).ref == outer || p.at(e).ref == inner)) return false;
-    for (E a : p.args(e)) todo.push_back(a);
+    for (ExprId a : p.args(e)) todo.push_back(a);
   }
   return true;
 }
 
 // Rows of one range item: `wanted` items for threads to share, by shape alone, and no fewer rows
 // than pay for fetching or packing a panel once more. others: items per block of rows.
-int64_t rows_per_item(Pool& p, int64_t mr, E rows, int64_t others, int64_t wanted) {
+int64_t rows_per_item(Pool& p, int64_t mr, ExprId rows, int64_t others, int64_t wanted) {
   const int64_t m = likely(p, rows), most = std::max<int64_t>(mr, 192 / mr * mr),
                 least = std::max<int64_t>(mr, 48 / mr * mr);
   int64_t block = most;
@@ -120,7 +120,7 @@ int64_t sum_of(Pool& p, const std::vector<uint32_t>& axes) {
 }
 
 // Nothing tells how large it may be.
-bool is_guessed(const Pool& p, E size) {
+bool is_guessed(const Pool& p, ExprId size) {
   if (p.value(size)) return false;
   std::vector<int64_t> small, large;
   for (const Extent& x : p.extents()) {
@@ -136,7 +136,7 @@ bool is_guessed(const Pool& p, E size) {
 uint32_t longest(Pool& p, const std::vector<uint32_t>& axes) {
   uint32_t best = axes[0];
   for (uint32_t axis : axes) {
-    const E size = p.axes()[axis].extent, other = p.axes()[best].extent;
+    const ExprId size = p.axes()[axis].extent, other = p.axes()[best].extent;
     if (is_guessed(p, size) && is_guessed(p, other) ? axis != best
                                                     : likely(p, size) > likely(p, other))
       best = axis;
@@ -150,7 +150,7 @@ bool schedule_packed(Kernel& k, const Target& t, bool swapped,
                      Schedule* out) {
   Pool& p = k.pool;
   const Stage& st = k.stages[0];
-  const E a = swapped ? st.b : st.a, b = swapped ? st.a : st.b;
+  const ExprId a = swapped ? st.b : st.a, b = swapped ? st.a : st.b;
   s.swapped = swapped;
   s.packed = true;
   s.columns = {column};
@@ -163,9 +163,9 @@ bool schedule_packed(Kernel& k, const Target& t, bool swapped,
   const auto m = p.value(p.axes()[row].extent);
   if (m && *m < s.mr) s.mr = static_cast<uint32_t>(std::max<int64_t>(1, *m));
   std::vector<uint32_t> order = st.reduce;
-  E step, rest;
+  ExprId step, rest;
   s.pairs = in_pairs(k, b);
-  const E read = s.pairs && bf16_of(p, a) != kNone ? bf16_of(p, a) : a;
+  const ExprId read = s.pairs && bf16_of(p, a) != kNone ? bf16_of(p, a) : a;
   bool walks = plain_load(p, read, s.pairs ? DType{TENON_BF16} : p.type(a)) &&
                chain(p, p.arg(read, 2), &order, &step, &rest) && order == st.reduce;
   // Pairs are read as one word: side by side, and all of the row's.
@@ -234,7 +234,7 @@ bool schedule_contraction(Kernel& k, const Target& t, Schedule* out, std::string
   if (packed)
     return schedule_packed(k, t, packed_a, packed_a ? only_b : only_a,
                            packed_a ? only_a[0] : only_b[0], s, out);
-  const E store = st.store[0].index[0];
+  const ExprId store = st.store[0].index[0];
   auto unit = [&](const std::vector<uint32_t>& list) {
     for (uint32_t axis : list) {
       if (p.is_const(coefficient(p, store, axis), 1)) return axis;
@@ -255,11 +255,11 @@ bool schedule_contraction(Kernel& k, const Target& t, Schedule* out, std::string
   s.group = t.group;
   if (column == ~0u) column = only_b.back();
   s.columns = {column};
-  const E a = s.swapped ? st.b : st.a, b = s.swapped ? st.a : st.b;
+  const ExprId a = s.swapped ? st.b : st.a, b = s.swapped ? st.a : st.b;
   const DType acc = p.type(a);
 
   const bool plain_b = plain_load(p, b, acc);
-  E step = kNone, rest = kNone;
+  ExprId step = kNone, rest = kNone;
   const bool unit_b = plain_b && p.is_const(coefficient(p, p.arg(b, 2), column), 1);
   for (uint32_t outer : only_b) {
     if (outer != column && s.columns.size() == 1 && !unit_b &&
@@ -280,9 +280,9 @@ bool schedule_contraction(Kernel& k, const Target& t, Schedule* out, std::string
   }
   s.rows = {row};
 
-  E columns = p.integer(1);
+  ExprId columns = p.integer(1);
   for (uint32_t c : s.columns) columns = p.mul(columns, p.axes()[c].extent);
-  const E rows = p.axes()[row].extent;
+  const ExprId rows = p.axes()[row].extent;
   const auto n = p.value(columns);
   const bool vectors = s.lanes > 1;
   s.mr = vectors ? (t.registers >= 32 ? 6 : 4) : 4;

@@ -17,7 +17,7 @@ ContractAxes contract_axes(const Pool& p, const Stage& s) {
   return out;
 }
 
-int64_t likely_size(const Pool& p, E e) {
+int64_t likely_size(const Pool& p, ExprId e) {
   std::vector<int64_t> ext;
   for (const Extent& x : p.extents()) ext.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 128));
   return std::max<int64_t>(1, p.evaluate(e, ext));
@@ -55,12 +55,12 @@ TileShape convolution_tile(const Target& t, uint32_t lanes, int64_t m, int64_t n
 static void find_run(Pool& p, const Stage& st, Schedule* s) {
   if (s->rows.empty()) return;
   const uint32_t row = s->rows.back();
-  const E offset = p.arg(st.b, 2), guard = p.arg(st.b, 0);
+  const ExprId offset = p.arg(st.b, 2), guard = p.arg(st.b, 0);
   for (uint32_t tap : st.reduce) {
     const auto points = p.value(p.axes()[tap].extent);
     const uint32_t axes[] = {row, tap};
-    std::vector<E> x, w;
-    E rest;
+    std::vector<ExprId> x, w;
+    ExprId rest;
     if (!points || *points < 2 || !p.affine(offset, axes, &x, &rest) ||
         !p.affine(p.arg(st.a, 2), axes, &w, &rest))
       continue;
@@ -69,8 +69,10 @@ static void find_run(Pool& p, const Stage& st, Schedule* s) {
         *of_row / *of_tap > *points)
       continue;
     const int64_t step = *of_row / *of_tap;
-    const std::unordered_map<E, E> next = {{p.axis(row), p.add(p.axis(row), p.integer(1))}};
-    const std::unordered_map<E, E> along = {{p.axis(tap), p.add(p.axis(tap), p.integer(step))}};
+    const std::unordered_map<ExprId, ExprId> next = {
+        {p.axis(row), p.add(p.axis(row), p.integer(1))}};
+    const std::unordered_map<ExprId, ExprId> along = {
+        {p.axis(tap), p.add(p.axis(tap), p.integer(step))}};
     if (p.substitute(offset, next) != p.substitute(offset, along)) continue;
     if (guard != kNone && p.substitute(guard, next) != p.substitute(guard, along)) continue;
     s->run_axis = tap;
@@ -98,8 +100,8 @@ bool schedule_convolution(Kernel& k, const Target& t, Schedule* out, std::string
   s.depthwise = axes.only_a.empty();
   for (uint32_t a : s.depthwise ? axes.both : axes.only_a) {
     // The one whose number is split into panel and place; the others are outer.
-    std::vector<E> c;
-    E rest;
+    std::vector<ExprId> c;
+    ExprId rest;
     const uint32_t one[] = {a};
     if (s.depthwise || !p.affine(p.arg(st.a, 2), one, &c, &rest) || p.is_const(c[0], 1))
       s.columns.push_back(a);

@@ -1,4 +1,4 @@
-// Generated C++ against the meaning of level 1, for every instruction set of this machine.
+// Generated C++ against what the stage IR means, for every instruction set of this machine.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -140,7 +140,7 @@ Tensor unary(Builder& b, uint32_t op, const Tensor& x) {
 Tensor binary(Builder& b, uint32_t op, const Tensor& x, const Tensor& y) {
   return testing::op(b, op, {x, y});
 }
-Tensor rows(Builder& b, const Tensor& x, std::vector<E> dims) {  // [r] to [r, n]
+Tensor rows(Builder& b, const Tensor& x, std::vector<ExprId> dims) {  // [r] to [r, n]
   const uint32_t at[] = {0};
   return b.broadcast(x, std::move(dims), at);
 }
@@ -155,7 +155,7 @@ Tensor softmax(Builder& b, const Tensor& x, const Tensor& scale, const Tensor& m
   return binary(b, TENON_S_DIV, e, rows(b, sum, x.dims));
 }
 
-void softmax_case(Case& c, DType type, E r, E n) {
+void softmax_case(Case& c, DType type, ExprId r, ExprId n) {
   Builder& b = c.b;
   const Tensor x = b.input(type, {r, n}), scale = b.input(type, {}), mask = b.input(type, {r, n});
   b.output(softmax(b, x, scale, mask));
@@ -170,7 +170,7 @@ TEST(Rows, SoftmaxStatic) {
 TEST(Rows, SoftmaxSymbolic) {
   for (int64_t n : {1, 16, 129}) {
     Case c;
-    const E r = c.b.extent(), e = c.b.extent();
+    const ExprId r = c.b.extent(), e = c.b.extent();
     softmax_case(c, TENON_F32, r, e);
     c.ext = {4, n};
     check(c);
@@ -302,7 +302,7 @@ TEST(Rows, IntegersAndPredicates) {
 TEST(Pointwise, BroadcastsAndSymbols) {
   Case c;
   Builder& b = c.b;
-  const E m = b.extent(), n = b.extent();
+  const ExprId m = b.extent(), n = b.extent();
   const Tensor x = b.input(TENON_F32, {m, n}), bias = b.input(TENON_F32, {n}),
                col = b.input(TENON_F32, {m});
   const uint32_t at1[] = {1}, at0[] = {0};
@@ -327,7 +327,7 @@ TEST(Pointwise, DataMovement) {
   const Tensor parts[] = {x, y, x};
   b.output(b.concat(parts, 1));
   b.output(b.reverse(x, rev));
-  const E start[] = {b.dim(1), b.dim(0), b.dim(2)};
+  const ExprId start[] = {b.dim(1), b.dim(0), b.dim(2)};
   const int64_t step[] = {2, 1, 3};
   b.output(b.slice(x, start, step, dims(b, {2, 6, 3})));
   const int64_t low[] = {1, -1, 2}, interior[] = {0, 0, 1};
@@ -464,7 +464,7 @@ TEST(Pointwise, TurnsPanelsOver) {
 TEST(Pointwise, WeavesFewChannels) {
   Case c;
   Builder& b = c.b;
-  const E wide = b.extent();
+  const ExprId wide = b.extent();
   c.ext = {45};
   const uint32_t perm[] = {0, 2, 3, 1};
   const int64_t low[] = {0, 1, 2, 0}, none[] = {0, 0, 0, 0};
@@ -496,10 +496,10 @@ void attention_case(int64_t queries, int64_t keys, int64_t features, int64_t col
   Case c;
   Builder& b = c.b;
   Pool& p = b.pool();
-  const E n = symbolic ? b.extent() : b.dim(queries), m = symbolic ? b.extent() : b.dim(keys);
+  const ExprId n = symbolic ? b.extent() : b.dim(queries), m = symbolic ? b.extent() : b.dim(keys);
   if (symbolic) c.ext = {queries, keys};
   const uint32_t perm[] = {0, 2, 1, 3};
-  auto operand = [&](E rows, int64_t heads, int64_t width) {
+  auto operand = [&](ExprId rows, int64_t heads, int64_t width) {
     if (!heads_inside) return b.input(TENON_F32, {b.dim(2), b.dim(heads), rows, b.dim(width)});
     return b.transpose(b.reshape(b.input(TENON_F32, {b.dim(2), rows, b.dim(heads * width)}),
                                  {b.dim(2), rows, b.dim(heads), b.dim(width)}),
@@ -507,7 +507,7 @@ void attention_case(int64_t queries, int64_t keys, int64_t features, int64_t col
   };
   const Tensor q = operand(n, 4, features), k = operand(m, 2, features), v = operand(m, 2, columns);
   const Tensor mask = b.input(TENON_F32, {n, m});
-  const Tensor y = b.attention(q, k, v, 2, [&](E x, std::span<const E> at) {
+  const Tensor y = b.attention(q, k, v, 2, [&](ExprId x, std::span<const ExprId> at) {
     x = p.op(TENON_S_ADD,
              {p.op(TENON_S_MUL, {x, p.number(0.3, TENON_F32)}), b.load(mask, at.subspan(2))});
     if (!causal) return x;
@@ -549,13 +549,15 @@ TEST(Ordered, ScatterAddsInOrder) {
     const Tensor u = b.input(TENON_F32, rows ? dims(b, {11, 45}) : dims(b, {11}));
     b.output(b.scatter(
         x, u.dims,
-        [&](std::span<const E> axes) {
-          const E row = b.load(at, {axes.data(), 1});
-          const E inside =
+        [&](std::span<const ExprId> axes) {
+          const ExprId row = b.load(at, {axes.data(), 1});
+          const ExprId inside =
               p.both(p.cmp(TENON_CMP_GE, row, p.integer(0)), p.cmp(TENON_CMP_LT, row, x.dims[0]));
           return Place{{row, rows ? axes[1] : p.integer(3)}, inside};
         },
-        [&](std::span<const E> axes, E old) { return p.op(TENON_S_ADD, {old, b.load(u, axes)}); }));
+        [&](std::span<const ExprId> axes, ExprId old) {
+          return p.op(TENON_S_ADD, {old, b.load(u, axes)});
+        }));
     c.kernels = 1;
     check(c);
   }
@@ -577,7 +579,7 @@ TEST(Ordered, SortsKeepTheOrderOfEqualKeys) {
 TEST(Ordered, TopK) {
   Case c;
   Builder& b = c.b;
-  const E n = b.extent();
+  const ExprId n = b.extent();
   const Tensor x = b.input(TENON_F32, {b.dim(5), n});
   const int64_t descending[] = {1};
   for (const Tensor& t : b.sort({&x, 1}, 1, 1, descending, b.dim(4), TENON_I32)) b.output(t);
@@ -592,10 +594,11 @@ TEST(Rows, LanesGatherFromTheirTemps) {
   const Tensor at = b.input(TENON_I32, dims(b, {3, 6, 37}));
   const uint32_t last[] = {3};
   const Tensor low = b.reduce(x, last, Fold::kMin);  // [3, 5, 37]
-  const Tensor chosen = b.map(TENON_F32, at.dims, [&](std::span<const E> i) {
+  const Tensor chosen = b.map(TENON_F32, at.dims, [&](std::span<const ExprId> i) {
     Pool& p = b.pool();
-    const E index = p.max(p.integer(0), p.min(p.convert(b.load(at, i), TENON_I64), p.integer(4)));
-    const E from[] = {i[0], index, i[2]};
+    const ExprId index =
+        p.max(p.integer(0), p.min(p.convert(b.load(at, i), TENON_I64), p.integer(4)));
+    const ExprId from[] = {i[0], index, i[2]};
     return b.load(low, from);
   });
   b.output(chosen);
@@ -652,7 +655,7 @@ TEST(Contraction, Types) {
 TEST(Contraction, BatchSymbolicEpilogue) {
   Case c;
   Builder& b = c.b;
-  const E batch = b.extent(), m = b.extent(), n = b.extent();
+  const ExprId batch = b.extent(), m = b.extent(), n = b.extent();
   const Tensor x = b.input(TENON_F32, {batch, m, b.dim(24)}),
                y = b.input(TENON_F32, {batch, b.dim(24), n});
   const Tensor bias = b.input(TENON_F32, {n});
@@ -686,7 +689,7 @@ TEST(Contraction, ProjectionsOfHeadsWithSymbols) {
   // joined by the store.
   Case c;
   Builder& b = c.b;
-  const E n = b.extent(), s = b.extent();
+  const ExprId n = b.extent(), s = b.extent();
   const Tensor x = b.input(TENON_F32, {n, s, b.dim(24)}), w = b.input(TENON_F32, dims(b, {24, 48})),
                bias = b.input(TENON_F32, dims(b, {48}));
   const uint32_t zero[] = {0}, two[] = {2}, perm[] = {0, 2, 1, 3}, batch[] = {0, 1}, three[] = {3};
@@ -694,7 +697,7 @@ TEST(Contraction, ProjectionsOfHeadsWithSymbols) {
   const Tensor both = binary(b, TENON_S_ADD, d, b.broadcast(bias, d.dims, two));
   auto head = [&](int64_t from) {
     const int64_t step[] = {1, 1, 1};
-    const std::vector<E> start{b.dim(0), b.dim(0), b.dim(from)};
+    const std::vector<ExprId> start{b.dim(0), b.dim(0), b.dim(from)};
     const Tensor part = b.slice(both, start, step, {n, s, b.dim(24)});
     return b.transpose(b.reshape(part, {n, s, b.dim(3), b.dim(8)}), perm);
   };
@@ -712,7 +715,7 @@ void conv_case(std::vector<int64_t> x_dims, std::vector<int64_t> w_dims, WindowD
                int64_t groups, bool nhwc) {
   Case c;
   Builder& b = c.b;
-  std::vector<E> xd, wd;
+  std::vector<ExprId> xd, wd;
   for (int64_t d : x_dims) xd.push_back(b.dim(d));
   for (int64_t d : w_dims) wd.push_back(b.dim(d));
   ConvDims n;
@@ -781,13 +784,13 @@ class RandomProgram {
     return sizes[rng_() % std::size(sizes)];
   }
   // Some sizes are symbols.
-  E end(int64_t n) {
+  ExprId end(int64_t n) {
     if (rng_() % 4) return b_.dim(n);
     c_.ext.push_back(n);
     return b_.extent();
   }
-  std::vector<E> ends(const std::vector<int64_t>& shape) {
-    std::vector<E> out;
+  std::vector<ExprId> ends(const std::vector<int64_t>& shape) {
+    std::vector<ExprId> out;
     for (int64_t n : shape) out.push_back(end(n));
     return out;
   }
@@ -864,9 +867,9 @@ class RandomProgram {
         if (rank == 0) return;
         const uint32_t last[] = {rank - 1};
         const int64_t n = size();
-        const Tensor w =
-            b_.input(TENON_F32, rng_() % 2 ? std::vector<E>{x.first.dims[rank - 1], b_.dim(n)}
-                                           : std::vector<E>{b_.dim(n), x.first.dims[rank - 1]});
+        const Tensor w = b_.input(
+            TENON_F32, rng_() % 2 ? std::vector<ExprId>{x.first.dims[rank - 1], b_.dim(n)}
+                                  : std::vector<ExprId>{b_.dim(n), x.first.dims[rank - 1]});
         const uint32_t sum[] = {w.dims[0] == x.first.dims[rank - 1] ? 0u : 1u};
         std::vector<int64_t> shape = x.second;
         shape.back() = n;

@@ -19,7 +19,7 @@
 #include "tenon/kernelgen/device/generate.h"
 #include "tenon/kernelgen/fuse/fuse.h"
 #include "tenon/kernelgen/ir/general.h"
-#include "tenon/kernelgen/lift/builder.h"
+#include "tenon/kernelgen/lower/builder.h"
 
 namespace tenon::kernelgen::testing {
 
@@ -177,21 +177,21 @@ class Oracle {
   void one(const Stage& s) {
     std::vector<double> values;
     if (s.kind == StageKind::kMap) {
-      for (E e : s.value) values.push_back(eval(e));
+      for (ExprId e : s.value) values.push_back(eval(e));
     } else if (s.kind == StageKind::kReduce) {
       states_.clear();
-      for (E e : s.init) states_.push_back(eval(e));
+      for (ExprId e : s.init) states_.push_back(eval(e));
       points(s.reduce, 0, [&] {
         std::vector<double> next;
-        for (E e : s.step) next.push_back(eval(e));
+        for (ExprId e : s.step) next.push_back(eval(e));
         states_ = next;
       });
-      for (E e : s.final) values.push_back(eval(e));
+      for (ExprId e : s.final) values.push_back(eval(e));
     } else {
       double sum = 0;
       points(s.reduce, 0, [&] { sum += eval(s.a) * eval(s.b); });
       states_ = {sum};
-      for (E e : s.final) values.push_back(eval(e));
+      for (ExprId e : s.final) values.push_back(eval(e));
     }
     for (size_t i = 0; i < values.size(); ++i) {
       buffers_[s.store[i].buffer][offset(s.store[i].buffer, s.store[i].index)] = values[i];
@@ -206,11 +206,11 @@ class Oracle {
     if (s.kind == StageKind::kScan) {
       std::vector<double> now;
       states_.clear();
-      for (E e : s.init) now.push_back(eval(e));
+      for (ExprId e : s.init) now.push_back(eval(e));
       points(s.reduce, 0, [&] {
         states_ = now;
         std::vector<double> next;
-        for (E e : s.step) next.push_back(eval(e));
+        for (ExprId e : s.step) next.push_back(eval(e));
         states_.insert(states_.end(), next.begin(), next.end());
         for (size_t i = 0; i < s.store.size(); ++i) put(s.store[i], eval(s.final[i]));
         now = next;
@@ -248,7 +248,7 @@ class Oracle {
       points(s.reduce, 0, [&] {
         order.push_back(axis_[s.reduce[0]]);
         keys.emplace_back();
-        for (E e : s.step) keys.back().push_back(eval(e));
+        for (ExprId e : s.step) keys.back().push_back(eval(e));
       });
       std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
         return keys[size_t(a)] != keys[size_t(b)] ? keys[size_t(a)] < keys[size_t(b)] : a < b;
@@ -260,14 +260,14 @@ class Oracle {
     }
   }
 
-  size_t offset(uint32_t b, std::span<const E> index) {
+  size_t offset(uint32_t b, std::span<const ExprId> index) {
     const Buffer& x = k_.buffers[b];
     double at = x.offset == kNone ? 0 : eval(x.offset);
     for (size_t d = 0; d < index.size(); ++d) at += eval(index[d]) * eval(x.strides[d]);
     return static_cast<size_t>(at);
   }
 
-  double eval(E e) {
+  double eval(ExprId e) {
     const Pool& p = k_.pool;
     const Expr& x = p.at(e);
     switch (x.kind) {
@@ -477,7 +477,7 @@ struct Session {
   void run(std::vector<Data>* memory, int64_t pieces) const {
     for (size_t b = memory->size(); b < laid_out.buffers.size(); ++b) {
       int64_t n = 1;
-      for (E d : laid_out.buffers[b].dims) n *= laid_out.pool.evaluate(d, ext);
+      for (ExprId d : laid_out.buffers[b].dims) n *= laid_out.pool.evaluate(d, ext);
       memory->emplace_back(laid_out.buffers[b].type, static_cast<size_t>(n));
     }
     for (size_t i = 0; i < kernels.size(); ++i) {

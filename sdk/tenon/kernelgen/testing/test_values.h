@@ -32,8 +32,8 @@ inline Tensor op(Builder& b, uint32_t code, std::initializer_list<Tensor> in) {
   return b.map(program, args, {}, t)[0];
 }
 
-inline std::vector<E> dims(Builder& b, std::initializer_list<int64_t> list) {
-  std::vector<E> out;
+inline std::vector<ExprId> dims(Builder& b, std::initializer_list<int64_t> list) {
+  std::vector<ExprId> out;
   for (int64_t d : list) out.push_back(b.dim(d));
   return out;
 }
@@ -76,7 +76,7 @@ struct Meaning {
       const bool odd = std::find(values.odd.begin(), values.odd.end(), id) != values.odd.end();
       const bool given = x.role == Role::kIn || x.role == Role::kConstant;
       int64_t n = 1;
-      for (E d : x.dims) n *= program.pool.evaluate(d, ext);
+      for (ExprId d : x.dims) n *= program.pool.evaluate(d, ext);
       Data data(x.type, static_cast<size_t>(n));
       for (size_t i = 0; given && i < data.size(); ++i)
         data.set(i, is_float(x.type) ? draw(rng, odd ? 61 : 0) : std::floor(3 + draw(rng, 0)));

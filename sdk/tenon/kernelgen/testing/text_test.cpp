@@ -47,7 +47,7 @@ Texts texts(Builder& b, const Target& target) {
   return t;
 }
 
-void softmax(Builder& b, E rows, E n) {
+void softmax(Builder& b, ExprId rows, ExprId n) {
   const Tensor x = b.input(TENON_F32, {rows, n}), scale = b.input(TENON_F32, {}),
                mask = b.input(TENON_F32, {rows, n});
   const uint32_t last[] = {1}, row[] = {0};
@@ -61,7 +61,7 @@ void softmax(Builder& b, E rows, E n) {
 
 TEST(Text, SoftmaxIsOneKernelOfThreeLoops) {
   Builder b;
-  const E rows = b.extent(), n = b.extent();
+  const ExprId rows = b.extent(), n = b.extent();
   softmax(b, rows, n);
   const Texts t = texts(b, Target::avx512());
   expect_in_order(
@@ -123,7 +123,7 @@ TEST(Text, EqualKernelsOfDifferentProgramsHashEqual) {
   // The same after other inputs and another order of axes and extents.
   b.input(TENON_I32, {b.extent()});
   b.map(TENON_F32, {b.dim(5)},
-        [&](std::span<const E> axes) { return b.pool().convert(axes[0], TENON_F32); });
+        [&](std::span<const ExprId> axes) { return b.pool().convert(axes[0], TENON_F32); });
   softmax(b, b.dim(8), b.dim(64));
   const auto ka = partition(a.take_program(), Target::avx2()),
              kb = partition(b.take_program(), Target::avx2());
@@ -155,7 +155,7 @@ TEST(Text, FewChannelsAreWoven) {
   const uint32_t perm[] = {0, 2, 3, 1};
   b.output(b.transpose(b.input(TENON_F32, {b.dim(1), b.dim(3), b.dim(5), b.extent()}), perm));
   const Texts t = texts(b, Target::avx512());
-  expect_in_order(t.levels, {"schedule pointwise {", "woven with i", "weave ", " if "});
+  expect_in_order(t.levels, {"schedule pointwise {", "interleaved with i", "interleave ", " if "});
 }
 
 TEST(Text, GeluOfMatmulIsAnEpilogue) {
@@ -182,9 +182,9 @@ TEST(Text, GeluOfMatmulIsAnEpilogue) {
 
 // Two projections, scores, sums of values and the last projection as a transformer's exporter
 // writes them.
-void attention(Builder& b, E positions, E heads, E width) {
+void attention(Builder& b, ExprId positions, ExprId heads, ExprId width) {
   Pool& p = b.pool();
-  const E model = p.mul(heads, width);
+  const ExprId model = p.mul(heads, width);
   const Tensor x = b.input(TENON_F32, {positions, model}),
                v = b.input(TENON_F32, {heads, positions, width});
   const uint32_t zero[] = {0}, one[] = {1}, two[] = {2}, swap[] = {1, 0, 2}, turn[] = {1, 2, 0};
@@ -233,7 +233,7 @@ TEST(Text, AConstantFactorLeavesTheSum) {
 
 TEST(Text, AMaskThatManyRowsReadIsComputedOnce) {
   Builder b;
-  const E heads = b.dim(12), n = b.dim(128);
+  const ExprId heads = b.dim(12), n = b.dim(128);
   const Tensor q = b.input(TENON_F32, {heads, n, b.dim(64)}),
                k = b.input(TENON_F32, {heads, n, b.dim(64)});
   const Tensor table = b.input(TENON_F32, {b.dim(512)}), ids = b.input(TENON_I64, {n, n});
@@ -259,9 +259,9 @@ TEST(Text, TransposeGoesThroughSquareTiles) {
 // Known to be large: always; symbolic: decided by the kernel; small, or rows that begin inside a
 // vector: never.
 TEST(Text, LargeResultsAreStoredPastTheCaches) {
-  auto code = [](const std::function<std::vector<E>(Builder&)>& dims, const Target& target) {
+  auto code = [](const std::function<std::vector<ExprId>(Builder&)>& dims, const Target& target) {
     Builder b;
-    const std::vector<E> d = dims(b);
+    const std::vector<ExprId> d = dims(b);
     const uint32_t last[] = {1};
     const Tensor x = b.input(TENON_F32, d);
     b.output(op(b, TENON_S_ADD, {x, b.broadcast(b.input(TENON_F32, {d[1]}), d, last)}));
@@ -482,7 +482,7 @@ TEST(Refusals, SayWhatAndWhy) {
 
 TEST(Index, SmallPowersAreProducts) {
   Pool p;
-  const E x = p.load(0, TENON_F32, {}), three = p.number(3, TENON_F32);
+  const ExprId x = p.load(0, TENON_F32, {}), three = p.number(3, TENON_F32);
   EXPECT_EQ(p.text(p.op(TENON_S_POW, {x, three})), "b0[]*b0[]*b0[]");
   EXPECT_EQ(p.op(TENON_S_POW, {x, p.number(1, TENON_F32)}), x);
   EXPECT_EQ(p.at(p.op(TENON_S_POW, {x, p.number(2.5, TENON_F32)})).op, TENON_S_POW);
@@ -490,19 +490,19 @@ TEST(Index, SmallPowersAreProducts) {
 
 TEST(Index, ReshapesAndPadsFoldToPlainIndices) {
   Pool p;
-  const E n = p.extent(p.add_extent({}));
+  const ExprId n = p.extent(p.add_extent({}));
   const uint32_t i = p.add_axis(n), j = p.add_axis(p.integer(12));
-  const E linear = p.add(p.mul(p.axis(i), p.integer(12)), p.axis(j));
+  const ExprId linear = p.add(p.mul(p.axis(i), p.integer(12)), p.axis(j));
   EXPECT_EQ(p.floordiv(linear, p.integer(12)), p.axis(i));
   EXPECT_EQ(p.mod(linear, p.integer(12)), p.axis(j));
   EXPECT_EQ(p.text(p.floordiv(linear, p.integer(4))), "i0*3 + (i1 // 4)");
   // Symbolic: (j * n + i) / n with i < n.
-  const E symbolic = p.add(p.mul(p.axis(j), n), p.axis(i));
+  const ExprId symbolic = p.add(p.mul(p.axis(j), n), p.axis(i));
   EXPECT_EQ(p.floordiv(symbolic, n), p.axis(j));
   EXPECT_EQ(p.mod(symbolic, n), p.axis(i));
   // Taken apart and joined.
   const uint32_t a = p.add_axis(p.integer(768));
-  const E x = p.axis(a), c = p.integer(64);
+  const ExprId x = p.axis(a), c = p.integer(64);
   EXPECT_EQ(p.add(p.mul(p.floordiv(x, c), c), p.mod(x, c)), x);
   EXPECT_EQ(p.add(p.mul(p.floordiv(x, c), p.integer(640)), p.mul(p.mod(x, c), p.integer(10))),
             p.mul(x, p.integer(10)));

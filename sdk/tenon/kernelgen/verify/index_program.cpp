@@ -32,10 +32,10 @@ bool holds(uint32_t relation, int64_t a, int64_t b) {
 }
 
 // Whether code of 64-bit integers and predicates says what this operation means.
-bool is_index_op(const Pool& pool, E e) {
+bool is_index_op(const Pool& pool, ExprId e) {
   const Expr& x = pool.at(e);
   if (x.type != TENON_I64 && x.type != TENON_PRED) return false;
-  for (E a : pool.args(e)) {
+  for (ExprId a : pool.args(e)) {
     if (pool.type(a) != TENON_I64 && pool.type(a) != TENON_PRED) return false;
   }
   switch (x.op) {
@@ -63,7 +63,7 @@ uint32_t IndexProgram::constant(int64_t number) {
   return static_cast<uint32_t>(values_.size() - 1);
 }
 
-uint32_t IndexProgram::slot(E e) {
+uint32_t IndexProgram::slot(ExprId e) {
   if (const auto known = slots_.find(e); known != slots_.end()) return known->second;
   const Expr x = pool_->at(e);
   uint32_t at = 0;

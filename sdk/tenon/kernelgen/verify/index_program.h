@@ -21,7 +21,7 @@ class IndexProgram {
       : pool_(&pool), sizes_(sizes.begin(), sizes.end()) {}
 
   // Where the value of `e` is after run(). Before the first run.
-  uint32_t slot(E e);
+  uint32_t slot(ExprId e);
   void bind(uint32_t axis, int64_t value);
   void bind_unknown(uint32_t axis);
   void run();
@@ -46,7 +46,7 @@ class IndexProgram {
   std::vector<int64_t> sizes_;
   std::vector<Value> values_;
   std::vector<Step> steps_;
-  std::unordered_map<E, uint32_t> slots_;
+  std::unordered_map<ExprId, uint32_t> slots_;
   std::unordered_map<uint32_t, uint32_t> axes_;  // by axis: its slot
 };
 

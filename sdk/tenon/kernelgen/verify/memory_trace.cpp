@@ -70,7 +70,7 @@ class Trace {
   };
 
   // ---- Sizes ----
-  int64_t size(E e) const { return p_.evaluate(e, options_.sizes); }
+  int64_t size(ExprId e) const { return p_.evaluate(e, options_.sizes); }
   int64_t extent(uint32_t axis) const { return extents_[axis]; }
   int64_t count(const std::vector<uint32_t>& axes) const {
     __int128 n = 1;
@@ -79,14 +79,14 @@ class Trace {
   }
 
   // ---- What is visited ----
-  Point point(const std::vector<E>& values, const std::vector<View>& stores, bool replaces);
-  void note_load(E load, Point* to);
+  Point point(const std::vector<ExprId>& values, const std::vector<View>& stores, bool replaces);
+  void note_load(ExprId load, Point* to);
   void note_store(const View& view, bool replaces, Point* to);
   bool is_tracked(uint32_t buffer) const { return !memory_[memory_of(k_, buffer)].cells.empty(); }
   bool is_shared(uint32_t buffer) const {
     return buffer < options_.shared.size() && options_.shared[buffer];
   }
-  bool may_leave(uint32_t buffer, std::span<const E> index) const;
+  bool may_leave(uint32_t buffer, std::span<const ExprId> index) const;
   StageTrace collect(const Stage& s);
   bool affordable(const std::vector<StageTrace>& all);
 
@@ -182,7 +182,7 @@ bool Trace::prepare_memory() {
 // ---- What is visited ----
 
 // Bounds that the pool knows need no visit.
-bool Trace::may_leave(uint32_t buffer, std::span<const E> index) const {
+bool Trace::may_leave(uint32_t buffer, std::span<const ExprId> index) const {
   if (prepared_ != nullptr) return false;
   for (size_t d = 0; d < index.size(); ++d) {
     const Expr& x = p_.at(index[d]);
@@ -193,33 +193,34 @@ bool Trace::may_leave(uint32_t buffer, std::span<const E> index) const {
   return false;
 }
 
-void Trace::note_load(E load, Point* to) {
+void Trace::note_load(ExprId load, Point* to) {
   const uint32_t buffer = p_.at(load).ref;
-  const std::span<const E> args = p_.args(load), index = args.subspan(2);
+  const std::span<const ExprId> args = p_.args(load), index = args.subspan(2);
   if (!is_tracked(buffer) && (options_.kind != Sizes::kReal || !may_leave(buffer, index))) return;
   Access a{buffer, {}, args[0] == kNone ? ~0u : to->program.slot(args[0]), false, false};
-  for (E e : index) a.index.push_back(to->program.slot(e));
+  for (ExprId e : index) a.index.push_back(to->program.slot(e));
   to->accesses.push_back(std::move(a));
 }
 
 void Trace::note_store(const View& view, bool replaces, Point* to) {
   Access a{
       view.buffer, {}, view.guard == kNone ? ~0u : to->program.slot(view.guard), true, replaces};
-  for (E e : view.index) a.index.push_back(to->program.slot(e));
+  for (ExprId e : view.index) a.index.push_back(to->program.slot(e));
   to->accesses.push_back(std::move(a));
 }
 
 // Results are stored one after the other, each after what it is computed from.
-Point Trace::point(const std::vector<E>& values, const std::vector<View>& stores, bool replaces) {
+Point Trace::point(const std::vector<ExprId>& values, const std::vector<View>& stores,
+                   bool replaces) {
   Point out{IndexProgram(p_, options_.sizes), {}};
   for (size_t i = 0; i < std::max(values.size(), stores.size()); ++i) {
-    std::vector<E> loads;
+    std::vector<ExprId> loads;
     if (i < values.size() && values[i] != kNone) p_.loads(values[i], &loads);
     if (i < stores.size()) {
-      for (E e : stores[i].index) p_.loads(e, &loads);
+      for (ExprId e : stores[i].index) p_.loads(e, &loads);
       if (stores[i].guard != kNone) p_.loads(stores[i].guard, &loads);
     }
-    for (E l : loads) note_load(l, &out);
+    for (ExprId l : loads) note_load(l, &out);
     if (i < stores.size()) note_store(stores[i], replaces, &out);
   }
   return out;

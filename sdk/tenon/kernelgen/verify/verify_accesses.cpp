@@ -22,7 +22,7 @@ class Accesses {
     std::vector<bool> counted(k_.buffers.size(), true);
     for (stage_ = 0; stage_ < k_.stages.size(); ++stage_) {
       Stage& s = k_.stages[stage_];
-      for (E l : loads_of(p_, s)) {
+      for (ExprId l : loads_of(p_, s)) {
         if (!inside(s, p_.at(l).ref, p_.args(l).subspan(2), p_.arg(l, 0), "reads")) return false;
       }
       for (size_t i = 0; i < s.store.size(); ++i) {
@@ -59,7 +59,7 @@ class Accesses {
     return n;
   }
 
-  bool inside(const Stage& s, uint32_t buffer, std::span<const E> index, E guard,
+  bool inside(const Stage& s, uint32_t buffer, std::span<const ExprId> index, ExprId guard,
               const char* verb) {
     for (size_t d = 0; d < index.size(); ++d) {
       const std::optional<int64_t> dim = p_.value(k_.buffers[buffer].dims[d]);
@@ -74,7 +74,7 @@ class Accesses {
 
   // Whether the index leaves [0, dim) where the guard surely holds, at some point of the axes that
   // the index depends on.
-  bool leaves(const Stage& s, E index, E guard, int64_t dim) {
+  bool leaves(const Stage& s, ExprId index, ExprId guard, int64_t dim) {
     std::vector<uint32_t> axes;
     __int128 n = 1;
     for (const auto* list : {&s.space, &s.reduce, &s.fill}) {
@@ -103,9 +103,9 @@ class Accesses {
   }
 
   // Whether a sum of multiples of axes leaves [0, dim) at one of its ends.
-  bool spans(E index, const std::vector<uint32_t>& axes, int64_t dim) {
-    std::vector<E> c;
-    E rest = kNone;
+  bool spans(ExprId index, const std::vector<uint32_t>& axes, int64_t dim) {
+    std::vector<ExprId> c;
+    ExprId rest = kNone;
     if (!p_.affine(index, axes, &c, &rest) || !p_.value(rest)) return false;
     __int128 lo = *p_.value(rest), hi = lo;
     for (size_t i = 0; i < axes.size(); ++i) {
@@ -119,7 +119,7 @@ class Accesses {
   // An axis of more than one point that decides nothing about where the result goes; ~0u: none.
   uint32_t idle_axis(const Stage& s, const View& v) const {
     for (uint32_t a : stored_along(s)) {
-      const bool used = std::ranges::any_of(v.index, [&](E e) { return p_.uses_axis(e, a); });
+      const bool used = std::ranges::any_of(v.index, [&](ExprId e) { return p_.uses_axis(e, a); });
       if (!used && v.guard == kNone && extent(a).value_or(0) > 1) return a;
     }
     return ~0u;
@@ -128,12 +128,12 @@ class Accesses {
   // No two points store one element: strides from small to large, each beyond all that the smaller
   // ones reach.
   bool once(const Stage& s, const View& v) {
-    E offset = p_.integer(0);
+    ExprId offset = p_.integer(0);
     for (size_t d = 0; d < v.index.size(); ++d)
       offset = p_.add(p_.mul(offset, k_.buffers[v.buffer].dims[d]), v.index[d]);
     const std::vector<uint32_t> axes = stored_along(s);
-    std::vector<E> c;
-    E rest = kNone;
+    std::vector<ExprId> c;
+    ExprId rest = kNone;
     if (!p_.affine(offset, axes, &c, &rest)) return false;
     std::vector<std::pair<int64_t, int64_t>> steps;  // stride, extent
     for (size_t i = 0; i < axes.size(); ++i) {
@@ -156,7 +156,7 @@ class Accesses {
       const bool elsewhere = b < shared_.size() && shared_[b];
       if (k_.buffers[b].role != Role::kOut || !counted[b] || elsewhere) continue;
       __int128 n = 1;
-      for (E d : k_.buffers[b].dims) n *= p_.value(d).value_or(-1);
+      for (ExprId d : k_.buffers[b].dims) n *= p_.value(d).value_or(-1);
       if (n < 0 || stored[b] == n) continue;
       return why_ = "b" + std::to_string(b) +
                     (stored[b] < n ? ": not every element is stored"
@@ -195,8 +195,8 @@ bool verify_order(const Kernel& program, const std::vector<size_t>& group_of, st
              std::to_string(other.stage) + " has run";
       return true;
     };
-    const std::vector<E> loads = loads_of(program.pool, s);
-    for (E l : loads) {
+    const std::vector<ExprId> loads = loads_of(program.pool, s);
+    for (ExprId l : loads) {
       if (late(written[program.pool.at(l).ref], " reads ", program.pool.at(l).ref)) return false;
     }
     for (const View& v : s.store) {
@@ -205,7 +205,7 @@ bool verify_order(const Kernel& program, const std::vector<size_t>& group_of, st
         return false;
       written[v.buffer].add(i, group_of[i]);
     }
-    for (E l : loads) read[program.pool.at(l).ref].add(i, group_of[i]);
+    for (ExprId l : loads) read[program.pool.at(l).ref].add(i, group_of[i]);
   }
   return true;
 }

@@ -39,7 +39,7 @@ bool one_loop_each(const Kernel& k, std::string* why) {
       return *why = "stage " + std::to_string(i) + ": runs twice along i" + std::to_string(*twice),
              false;
     for (uint32_t a : axes) {
-      std::vector<E> loads;
+      std::vector<ExprId> loads;
       k.pool.loads(k.pool.axes()[a].extent, &loads);
       if (!loads.empty())
         return *why = "stage " + std::to_string(i) + ": data decides how often it runs along i" +

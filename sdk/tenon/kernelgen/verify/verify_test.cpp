@@ -23,7 +23,7 @@ Tensor binary(Builder& b, uint32_t code, const Tensor& x, const Tensor& y) {
 
 // exp(x - max) / sum along the last dim: a row kernel of four stages, whose temp lies in the
 // result.
-void softmax(Builder& b, std::vector<E> size) {
+void softmax(Builder& b, std::vector<ExprId> size) {
   const Tensor x = b.input(TENON_F32, size);
   const uint32_t last[] = {static_cast<uint32_t>(size.size() - 1)};
   std::vector<uint32_t> rows(size.size() - 1);
@@ -35,7 +35,7 @@ void softmax(Builder& b, std::vector<E> size) {
 
 Kernel softmax_kernel(std::vector<int64_t> size = {3, 5}) {
   Builder b;
-  std::vector<E> d;
+  std::vector<ExprId> d;
   for (int64_t n : size) d.push_back(n < 0 ? b.extent() : b.dim(n));
   softmax(b, d);
   return partition(b.take_program(), Target::avx512())[0];
@@ -80,7 +80,8 @@ TEST(Verify, TheDiagonalOnly) {
     b.output(unary(b, TENON_S_EXP, x));
     Kernel k = b.take_program();
     Stage& s = k.stages[0];
-    const std::unordered_map<E, E> same = {{k.pool.axis(s.space[1]), k.pool.axis(s.space[0])}};
+    const std::unordered_map<ExprId, ExprId> same = {
+        {k.pool.axis(s.space[1]), k.pool.axis(s.space[0])}};
     rewrite(k.pool, s, same);
     EXPECT_SAYS(complaint_of_program(k), n == 3 ? "a second time" : "at every point of") << n;
     s.space.pop_back();
@@ -100,10 +101,10 @@ TEST(Verify, AReadOfAnotherRow) {
   for (const std::vector<int64_t>& size : {std::vector<int64_t>{5, 5}, {-1, 7}, {30000, 3000}}) {
     Kernel k = softmax_kernel(size);
     Stage& s = k.stages.back();
-    std::unordered_map<E, E> map;
-    for (E l : loads_of(k.pool, s)) {
+    std::unordered_map<ExprId, ExprId> map;
+    for (ExprId l : loads_of(k.pool, s)) {
       if (k.buffers[k.pool.at(l).ref].role != Role::kTemp) continue;
-      std::vector<E> index(k.pool.args(l).begin() + 2, k.pool.args(l).end());
+      std::vector<ExprId> index(k.pool.args(l).begin() + 2, k.pool.args(l).end());
       index[0] = k.pool.integer(0);
       map[l] = k.pool.load(k.pool.at(l).ref, k.pool.type(l), index);
     }
@@ -155,8 +156,8 @@ TEST(Verify, AGuardThatIsGone) {
     Kernel k = b.take_program();
     EXPECT_EQ(complaint_of_program(k), "");
     Stage& s = k.stages[0];
-    std::unordered_map<E, E> map;
-    for (E l : loads_of(k.pool, s)) {
+    std::unordered_map<ExprId, ExprId> map;
+    for (ExprId l : loads_of(k.pool, s)) {
       if (k.pool.arg(l, 0) != kNone)
         map[l] = k.pool.load(k.pool.at(l).ref, k.pool.type(l), k.pool.args(l).subspan(2));
     }
@@ -174,9 +175,9 @@ TEST(Verify, SwappedAxes) {
     b.output(b.transpose(x, flip));
     Kernel k = b.take_program();
     Stage& s = k.stages[0];
-    std::unordered_map<E, E> map;
-    for (E l : loads_of(k.pool, s)) {
-      const E index[] = {k.pool.arg(l, 3), k.pool.arg(l, 2)};
+    std::unordered_map<ExprId, ExprId> map;
+    for (ExprId l : loads_of(k.pool, s)) {
+      const ExprId index[] = {k.pool.arg(l, 3), k.pool.arg(l, 2)};
       map[l] = k.pool.load(k.pool.at(l).ref, k.pool.type(l), index);
     }
     rewrite(k.pool, s, map);

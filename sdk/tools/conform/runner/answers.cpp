@@ -24,7 +24,7 @@ std::string make_token() {
   return token;
 }
 
-Teller Teller::take(int descriptor) {
+Reporter Reporter::take(int descriptor) {
   std::string token(kTokenBytes * 2, '\0');
   size_t got = 0;
   while (got < token.size()) {
@@ -46,7 +46,7 @@ Teller Teller::take(int descriptor) {
   return {moved, std::move(token)};
 }
 
-bool Teller::line(std::string_view word, std::string_view text, size_t most) {
+bool Reporter::line(std::string_view word, std::string_view text, size_t most) {
   if (descriptor_ < 0) return false;
   const std::string line = fmt::format("{} {} {}\n", token_, word, printable(text, most));
   const ssize_t written = ::write(descriptor_, line.data(), line.size());
@@ -54,7 +54,7 @@ bool Teller::line(std::string_view word, std::string_view text, size_t most) {
   return written == static_cast<ssize_t>(line.size());
 }
 
-bool Teller::result(const Outcome& outcome) {
+bool Reporter::result(const Outcome& outcome) {
   const std::string text =
       fmt::format("{} {}", static_cast<int>(outcome.verdict), printable(outcome.text, 2000));
   return line("result", text, 3000);

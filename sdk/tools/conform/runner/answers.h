@@ -15,14 +15,14 @@ namespace tenon::conform {
 std::string make_token();
 
 // The side of the check.
-class Teller {
+class Reporter {
  public:
-  Teller() = default;  // tells nobody
-  Teller(int descriptor, std::string token) : descriptor_(descriptor), token_(std::move(token)) {}
+  Reporter() = default;  // tells nobody
+  Reporter(int descriptor, std::string token) : descriptor_(descriptor), token_(std::move(token)) {}
   // Takes the token from standard input, which is nothing afterwards, and the pipe from
   // `descriptor` to a number that is no constant; both before the plugin is there. Tells nobody
   // without a token.
-  static Teller take(int descriptor);
+  static Reporter take(int descriptor);
 
   bool tells() const { return descriptor_ >= 0; }
   void step(std::string_view what) { line("step", what, 400); }

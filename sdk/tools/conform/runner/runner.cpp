@@ -274,13 +274,13 @@ int run_child(const std::string& manifest_path, const std::string& name,
   end_with_parent();
   const rlimit no_core = {0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
-  Teller teller = Teller::take(kAnswerDescriptor);
+  Reporter reporter = Reporter::take(kAnswerDescriptor);
   const Selected* selected = find_check(name);
   Result<Subject> subject = find_subject(manifest_path);
-  if (selected == nullptr || !subject.ok() || !teller.tells()) return 2;
-  Session session(std::move(*subject), std::move(teller), std::move(examples));
+  if (selected == nullptr || !subject.ok() || !reporter.tells()) return 2;
+  Session session(std::move(*subject), std::move(reporter), std::move(examples));
   const Outcome outcome = selected->check->run(session);
-  ::_exit(session.teller().result(outcome) ? 0 : 1);  // no destructor of the plugin runs
+  ::_exit(session.reporter().result(outcome) ? 0 : 1);  // no destructor of the plugin runs
 }
 
 }  // namespace tenon::conform

@@ -85,12 +85,12 @@ void put_text(char (&to)[kSize], std::string_view text) {
 }  // namespace
 
 void Session::step(std::string_view what) {
-  teller_.step(what);
+  reporter_.step(what);
   if (shared_ != nullptr) put_text(shared_->step, what);
 }
 
 void Session::note(std::string_view what) {
-  teller_.note(what);
+  reporter_.note(what);
 }
 
 Outcome Session::open() {
@@ -113,7 +113,7 @@ Outcome Session::ask(HostShape shape, uint32_t max_abi, tenon_code_t* out_code) 
   std::string why;
   const tenon_host_t* installed = installed_host(&why);
   if (installed == nullptr) return skipped("the installed host does not start: " + why);
-  host_ = stand_host(installed, std::move(shape));
+  host_ = fake_host(installed, std::move(shape));
   step("asking tenon_plugin_query");
   forget_failure();
   record_ = untouched_record();
@@ -190,12 +190,12 @@ Outcome Session::apart(const std::function<Outcome()>& what, End end) {
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
     return failed("no answer within {} s{}", kApartSeconds, last);
   if (WIFSIGNALED(status)) {
-    teller_.died();
+    reporter_.died();
     return failed("the process ended with signal {} ({}){}", WTERMSIG(status),
                   ::strsignal(WTERMSIG(status)), last);
   }
   if (!answered) {
-    teller_.died();
+    reporter_.died();
     return failed("the process ended with status {} in the middle{}", WEXITSTATUS(status), last);
   }
   return outcome;

@@ -11,7 +11,7 @@
 
 #include "sdk/tools/conform/runner/answers.h"
 #include "sdk/tools/conform/runner/check.h"
-#include "sdk/tools/conform/subject/stand_host.h"
+#include "sdk/tools/conform/subject/fake_host.h"
 #include "sdk/tools/conform/subject/subject.h"
 
 namespace tenon::conform {
@@ -33,10 +33,12 @@ constexpr unsigned kApartSeconds = 60;
 class Session {
  public:
   // examples: files of its format, for frontends; models, for kernel sets.
-  Session(Subject subject, Teller teller, std::vector<std::string> examples = {})
-      : subject_(std::move(subject)), teller_(std::move(teller)), examples_(std::move(examples)) {}
+  Session(Subject subject, Reporter reporter, std::vector<std::string> examples = {})
+      : subject_(std::move(subject)),
+        reporter_(std::move(reporter)),
+        examples_(std::move(examples)) {}
 
-  Teller& teller() { return teller_; }
+  Reporter& reporter() { return reporter_; }
 
   const Subject& subject() const { return subject_; }
   const std::vector<std::string>& examples() const { return examples_; }
@@ -76,7 +78,7 @@ class Session {
 
  private:
   Subject subject_;
-  Teller teller_;
+  Reporter reporter_;
   struct Shared;
   Shared* shared_ = nullptr;  // in a process apart, with the one that waits for it
   std::vector<std::string> examples_;

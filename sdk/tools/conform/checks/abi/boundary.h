@@ -1,4 +1,4 @@
-// Checks of what crosses the border between host and plugin beside the tables: variables,
+// Checks of what crosses the boundary between host and plugin beside the tables: variables,
 // libraries, exceptions, memory and pointers. What the library calls is seen through call_hooks.h.
 #pragma once
 #include "sdk/tools/conform/runner/check.h"

@@ -212,7 +212,7 @@ struct Filled {
 // The call with a record of `size` bytes that lies at the end of a page that nothing may be written
 // behind; what lies before it is looked at. base: that page, and one behind it. Where the record is
 // longer than its type, its end stays as it was and the size becomes that of the type.
-Outcome record_at_border(const Filled& f, unsigned char* base, size_t page_bytes, uint32_t size) {
+Outcome record_at_page_end(const Filled& f, unsigned char* base, size_t page_bytes, uint32_t size) {
   std::memset(base, 0x5a, page_bytes);
   const uint32_t known = std::min(size, f.whole);
   unsigned char* const record = base + page_bytes - size;
@@ -252,7 +252,7 @@ Outcome borders_of(Session& s, const Filled& f) {
   ::mprotect(base + kPage, kPage, PROT_NONE);
   for (uint32_t size : {f.whole, f.less, f.whole + 24}) {
     s.step(fmt::format("{} with a record of {} bytes at the end of a page", f.name, size));
-    CONFORM_TRY(record_at_border(f, base, kPage, size));
+    CONFORM_TRY(record_at_page_end(f, base, kPage, size));
   }
   ::munmap(base, 2 * kPage);
   return pass();
@@ -292,7 +292,7 @@ Outcome borders_of_compiled(Session& s) {
   return borders_of(s, needs);
 }
 
-Outcome record_borders(Session& s) {
+Outcome record_ends(Session& s) {
   const tenon_device_api_t* api = nullptr;
   uint32_t count = 0;
   CONFORM_TRY(find_devices(s, &api, &count));
@@ -331,7 +331,7 @@ Outcome handles(Session& s) {
 constexpr Check kChecks[] = {
     {"R-B17", "error-text", failures_say_why},
     {"R-B18", "error-outputs", failures_keep_outputs},
-    {"R-B19", "record-borders", record_borders},
+    {"R-B19", "record-ends", record_ends},
     {"R-B30", "handles", handles},
 };
 

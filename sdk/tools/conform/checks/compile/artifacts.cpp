@@ -149,7 +149,7 @@ Outcome dumps(Session& s) {
   CONFORM_TRY(fixture.taken(chain_graph(), &part));
   Compiled compiled;
   CONFORM_TRY(fixture.compile(*part, &compiled));
-  for (std::string_view what : {"l1", "l2", "source", "plan", "asm", "no such thing", ""}) {
+  for (std::string_view what : {"stages", "loops", "source", "plan", "asm", "no such thing", ""}) {
     s.step(fmt::format("dump of {}", quoted(what)));
     std::string text;
     const tenon_sink_t sink = {&text, [](void* self, const void* data, uint64_t size) {

@@ -35,38 +35,38 @@ constexpr double kZeros[16] = {-0.0, 0.0, 1.0, -1.0, 0.25, -0.25, -0.0, 3.5,
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-constexpr double kBorders[32] = {0.5,
-                                 -0.5,
-                                 1.9,
-                                 -1.9,
-                                 kNan,
-                                 127.5,
-                                 128,
-                                 -128.9,
-                                 -129,
-                                 255.9,
-                                 256,
-                                 -1,
-                                 kInfinity,
-                                 32767.5,
-                                 32768,
-                                 -32769,
-                                 65535.5,
-                                 65536,
-                                 -kInfinity,
-                                 2147483e3,
-                                 2147483648.,
-                                 -2147483648.,
-                                 -2147483904.,
-                                 4294967040.,
-                                 4294967296.,
-                                 1e12,
-                                 -1e12,
-                                 9223371487098961920.,
-                                 9223372036854775808.,
-                                 -9223373136366403584.,
-                                 18446744073709551616.,
-                                 -0.0};
+constexpr double kBoundaryValues[32] = {0.5,
+                                        -0.5,
+                                        1.9,
+                                        -1.9,
+                                        kNan,
+                                        127.5,
+                                        128,
+                                        -128.9,
+                                        -129,
+                                        255.9,
+                                        256,
+                                        -1,
+                                        kInfinity,
+                                        32767.5,
+                                        32768,
+                                        -32769,
+                                        65535.5,
+                                        65536,
+                                        -kInfinity,
+                                        2147483e3,
+                                        2147483648.,
+                                        -2147483648.,
+                                        -2147483904.,
+                                        4294967040.,
+                                        4294967296.,
+                                        1e12,
+                                        -1e12,
+                                        9223371487098961920.,
+                                        9223372036854775808.,
+                                        -9223373136366403584.,
+                                        18446744073709551616.,
+                                        -0.0};
 
 size_t special_index(uint64_t stream, int64_t i) {
   return static_cast<size_t>(stream % 2 == 0 ? i % 16 : i / 16 % 16);
@@ -186,11 +186,12 @@ void fill_zeros(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned ch
   store_floats(dtype, kZeros, stream, count, bytes);
 }
 
-void fill_integer_borders(tenon_dtype_t dtype, uint64_t stream, int64_t count,
-                          unsigned char* bytes) {
+void fill_integer_boundaries(tenon_dtype_t dtype, uint64_t stream, int64_t count,
+                             unsigned char* bytes) {
   if (format_of(dtype).mantissa == 0) return fill_ends(dtype, stream, count, bytes);
   const uint32_t width = dtype_bits(dtype) / 8;
-  for (int64_t i = 0; i < count; ++i) store_float(dtype, kBorders[i % 32], bytes + i * width);
+  for (int64_t i = 0; i < count; ++i)
+    store_float(dtype, kBoundaryValues[i % 32], bytes + i * width);
 }
 
 void fill_halves(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes) {

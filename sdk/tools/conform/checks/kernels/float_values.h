@@ -23,8 +23,8 @@ void fill_zeros(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned ch
 // The ends of the range of integers and what lies beside them.
 void fill_ends(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes);
 // Around the ends of every integer type, NaN and infinities among them: 32 values over and over.
-void fill_integer_borders(tenon_dtype_t dtype, uint64_t stream, int64_t count,
-                          unsigned char* bytes);
+void fill_integer_boundaries(tenon_dtype_t dtype, uint64_t stream, int64_t count,
+                             unsigned char* bytes);
 // Few different numbers, multiples of a half: what ties, and what is halfway between two.
 void fill_halves(tenon_dtype_t dtype, uint64_t stream, int64_t count, unsigned char* bytes);
 // Usual values, with zeros of both signs and, by `round`, some NaN (0) or infinities of both signs

@@ -391,7 +391,7 @@ void offer_chosen_lists(const HostTables& host, const OpCase& shaped, const Attr
 
 // What a list may become where dims come before those of its operand: as it is, counted from behind
 // the new ones, with the new ones named as well, or with a count for each of them.
-std::vector<std::string> lifted(const Dims& list, const Dims& before) {
+std::vector<std::string> with_leading_dims(const Dims& list, const Dims& before) {
   std::vector<Dims> out(3, list);
   const auto by = static_cast<int64_t>(before.size());
   for (Dims* shifted : {&out[1], &out[2]})
@@ -420,7 +420,7 @@ void offer_batches(const OpCase& example, const Attributes& own, const Dims& bef
     const std::string given = own.get(name);
     if (is_list(op.attrs[i]) && (!given.empty() || few)) {
       lists.names.push_back(name);
-      lists.values.push_back(lifted(dims_of(given), before));
+      lists.values.push_back(with_leading_dims(dims_of(given), before));
     } else if (op.attrs[i].kind == TENON_ATTR_I64) {
       const int64_t dim =
           given.empty() ? op.attrs[i].default_i : dims_of("[" + given + "]").front();

@@ -163,14 +163,14 @@ Outcome special_arguments(Session& s) {
   });
 }
 
-// Of numbers that every other type can hold, and of those at its borders.
+// Of numbers that every other type can hold, and of those at its boundaries.
 Outcome conversions(Session& s) {
-  return compare_lists(
-      s,
-      [](const tenon_host_t* host) {
-        return std::vector<CaseList>{{conversion_cases(host), {fill_usual, fill_integer_borders}}};
-      },
-      {"", 1, Judge::kExact});
+  return compare_lists(s,
+                       [](const tenon_host_t* host) {
+                         return std::vector<CaseList>{
+                             {conversion_cases(host), {fill_usual, fill_integer_boundaries}}};
+                       },
+                       {"", 1, Judge::kExact});
 }
 
 Outcome denormals(Session& s) {

@@ -1,5 +1,5 @@
-// Scalar programs (tenon/abi/scalar.h) as expressions of level 1. The only reader of those words in
-// kernelgen.
+// Scalar programs (tenon/abi/scalar.h) as expressions of the stage IR. The only reader of those
+// words in kernelgen.
 #ifndef TENON_KERNELGEN_LIFT_SCALAR_PROGRAM_H_
 #define TENON_KERNELGEN_LIFT_SCALAR_PROGRAM_H_
 
@@ -24,9 +24,10 @@ struct ScalarAttr {
 // rounding disappears when ops are fused. Effect: `*values` gets one expression per result, of
 // types `results`. False: malformed program or a type that kernelgen does not compute in; `*why`
 // says which.
-bool append_scalar_program(Pool& pool, std::span<const uint32_t> program, std::span<const E> args,
-                           std::span<const ScalarAttr> attrs, std::span<const DType> results,
-                           std::vector<E>* values, std::string* why);
+bool append_scalar_program(Pool& pool, std::span<const uint32_t> program,
+                           std::span<const ExprId> args, std::span<const ScalarAttr> attrs,
+                           std::span<const DType> results, std::vector<ExprId>* values,
+                           std::string* why);
 
 }  // namespace tenon::kernelgen
 #endif

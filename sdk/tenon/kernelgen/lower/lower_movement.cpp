@@ -3,13 +3,13 @@
 #include <cstring>
 #include <optional>
 
-#include "tenon/kernelgen/lift/lift_internal.h"
+#include "tenon/kernelgen/lower/op_lowering.h"
 
 namespace tenon::kernelgen {
 namespace {
 
 std::vector<Tensor> broadcast(LoweringSite& s) {
-  std::vector<E> dims;
+  std::vector<ExprId> dims;
   if (!s.result_dims(0, &dims)) return s.refuse("its size depends on data");
   const Tensor x = s.in[0];
   std::vector<uint32_t> map = s.ordinals("dims");
@@ -18,8 +18,8 @@ std::vector<Tensor> broadcast(LoweringSite& s) {
       map.push_back(static_cast<uint32_t>(dims.size() - x.rank() + i));
   }
   Builder& b = s.b;
-  return {b.map(x.type, dims, [&](std::span<const E> axes) {
-    std::vector<E> index;
+  return {b.map(x.type, dims, [&](std::span<const ExprId> axes) {
+    std::vector<ExprId> index;
     for (size_t i = 0; i < x.rank(); ++i) {
       index.push_back(b.pool().is_const(x.dims[i], 1) ? b.pool().integer(0) : axes[map[i]]);
     }
@@ -28,7 +28,7 @@ std::vector<Tensor> broadcast(LoweringSite& s) {
 }
 
 std::vector<Tensor> reshape(LoweringSite& s) {
-  std::vector<E> dims;
+  std::vector<ExprId> dims;
   if (!s.result_dims(0, &dims)) return s.refuse("its size depends on data");
   return {s.b.reshape(s.in[0], dims)};
 }
@@ -38,7 +38,7 @@ std::vector<Tensor> transpose(LoweringSite& s) {
 }
 
 std::vector<Tensor> slice(LoweringSite& s) {
-  std::vector<E> start, dims;
+  std::vector<ExprId> start, dims;
   if (!s.sizes("start", &start) || !s.result_dims(0, &dims))
     return s.refuse("its size depends on data");
   std::vector<int64_t> stride = s.integers("stride");
@@ -47,7 +47,7 @@ std::vector<Tensor> slice(LoweringSite& s) {
 }
 
 std::vector<Tensor> pad(LoweringSite& s) {
-  std::vector<E> dims;
+  std::vector<ExprId> dims;
   if (!s.result_dims(0, &dims)) return s.refuse("its size depends on data");
   std::vector<int64_t> low = s.integers("low"), interior = s.integers("interior");
   low.resize(s.in[0].rank(), 0);
@@ -64,30 +64,30 @@ std::vector<Tensor> reverse(LoweringSite& s) {
 }
 
 std::vector<Tensor> iota(LoweringSite& s) {
-  std::vector<E> dims;
+  std::vector<ExprId> dims;
   if (!s.result_dims(0, &dims)) return s.refuse("its size depends on data");
   return {s.b.iota(s.result_types[0].dtype, dims, static_cast<uint32_t>(s.integer("dim")))};
 }
 
 std::vector<Tensor> dim_size(LoweringSite& s) {
-  const E size = s.in[0].dims[static_cast<size_t>(s.integer("dim"))];
-  return {s.b.map(TENON_I64, {}, [size](std::span<const E>) { return size; })};
+  const ExprId size = s.in[0].dims[static_cast<size_t>(s.integer("dim"))];
+  return {s.b.map(TENON_I64, {}, [size](std::span<const ExprId>) { return size; })};
 }
 
-E as_index(Builder& b, E x) {
+ExprId as_index(Builder& b, ExprId x) {
   return b.pool().type(x) == TENON_I64 ? x : b.pool().convert(x, TENON_I64);
 }
 
 // Keeps a start inside [0, extent - size], so that no value of an input can reach outside a buffer.
-E clamped(Pool& pool, E start, E extent, E size) {
+ExprId clamped(Pool& pool, ExprId start, ExprId extent, ExprId size) {
   return pool.max(pool.integer(0), pool.min(start, pool.sub(extent, size)));
 }
 
-std::vector<E> clamped_starts(LoweringSite& s, const Tensor& starts, const Tensor& x,
-                              const std::vector<E>& sizes) {
-  std::vector<E> out;
+std::vector<ExprId> clamped_starts(LoweringSite& s, const Tensor& starts, const Tensor& x,
+                                   const std::vector<ExprId>& sizes) {
+  std::vector<ExprId> out;
   for (size_t d = 0; d < x.rank(); ++d) {
-    const E at = s.b.pool().integer(static_cast<int64_t>(d));
+    const ExprId at = s.b.pool().integer(static_cast<int64_t>(d));
     out.push_back(
         clamped(s.b.pool(), as_index(s.b, s.b.load(starts, {&at, 1})), x.dims[d], sizes[d]));
   }
@@ -95,11 +95,11 @@ std::vector<E> clamped_starts(LoweringSite& s, const Tensor& starts, const Tenso
 }
 
 std::vector<Tensor> dynamic_slice(LoweringSite& s) {
-  std::vector<E> sizes;
+  std::vector<ExprId> sizes;
   if (!s.sizes("sizes", &sizes)) return s.refuse("its size depends on data");
   const Tensor x = s.in[0];
-  return {s.b.map(x.type, sizes, [&](std::span<const E> axes) {
-    std::vector<E> index = clamped_starts(s, s.in[1], x, sizes);
+  return {s.b.map(x.type, sizes, [&](std::span<const ExprId> axes) {
+    std::vector<ExprId> index = clamped_starts(s, s.in[1], x, sizes);
     for (size_t d = 0; d < index.size(); ++d) index[d] = s.b.pool().add(index[d], axes[d]);
     return s.b.load(x, index);
   })};
@@ -108,15 +108,15 @@ std::vector<Tensor> dynamic_slice(LoweringSite& s) {
 std::vector<Tensor> dynamic_update_slice(LoweringSite& s) {
   const Tensor x = s.in[0], update = s.in[1];
   Pool& pool = s.b.pool();
-  return {s.b.map(x.type, x.dims, [&](std::span<const E> axes) {
-    std::vector<E> index = clamped_starts(s, s.in[2], x, update.dims);
-    E inside = kNone;
+  return {s.b.map(x.type, x.dims, [&](std::span<const ExprId> axes) {
+    std::vector<ExprId> index = clamped_starts(s, s.in[2], x, update.dims);
+    ExprId inside = kNone;
     for (size_t d = 0; d < index.size(); ++d) {
       index[d] = pool.sub(axes[d], index[d]);
       inside = pool.both(inside, pool.both(pool.cmp(TENON_CMP_GE, index[d], pool.integer(0)),
                                            pool.cmp(TENON_CMP_LT, index[d], update.dims[d])));
     }
-    const E old = s.b.load(x, axes);
+    const ExprId old = s.b.load(x, axes);
     if (inside == kNone) return s.b.load(update, index);
     return pool.op(TENON_S_SELECT,
                    {inside, s.b.load(update, index, inside, pool.number(0, x.type)), old});
@@ -125,10 +125,10 @@ std::vector<Tensor> dynamic_update_slice(LoweringSite& s) {
 
 // Which axes of the result run over what: the dims of a slice, or the positions of the indices.
 struct GatherAxes {
-  std::vector<E> offsets, positions;
+  std::vector<ExprId> offsets, positions;
 };
 
-GatherAxes split_axes(std::span<const E> axes, const std::vector<int64_t>& offset_dims) {
+GatherAxes split_axes(std::span<const ExprId> axes, const std::vector<int64_t>& offset_dims) {
   GatherAxes out;
   for (size_t i = 0; i < axes.size(); ++i) {
     const bool offset = std::find(offset_dims.begin(), offset_dims.end(),
@@ -149,7 +149,7 @@ bool contains(const std::vector<int64_t>& list, int64_t v, size_t* at = nullptr)
 std::vector<Tensor> lower_assert(LoweringSite& s) {
   Pool& pool = s.b.pool();
   const Tensor holds = s.in[0];
-  const Tensor broken = s.b.map(TENON_PRED, holds.dims, [&](std::span<const E> axes) {
+  const Tensor broken = s.b.map(TENON_PRED, holds.dims, [&](std::span<const ExprId> axes) {
     return pool.cmp(TENON_CMP_EQ, s.b.load(holds, axes), pool.number(0, TENON_PRED));
   });
   const std::string_view message = s.text("message");
@@ -162,7 +162,7 @@ std::vector<Tensor> lower_assert(LoweringSite& s) {
   for (size_t i = 1; i < s.in.size(); ++i) {
     const Tensor t = s.in[i];
     out.push_back(
-        s.b.map(t.type, t.dims, [&](std::span<const E> axes) { return s.b.load(t, axes); }));
+        s.b.map(t.type, t.dims, [&](std::span<const ExprId> axes) { return s.b.load(t, axes); }));
   }
   return out;
 }
@@ -193,19 +193,19 @@ bool surely_inside(const LoweringSite& s, const Tensor& indices, std::optional<i
 }  // namespace
 
 bool check_indices(LoweringSite& s, const Tensor& x, const Tensor& indices,
-                   const std::vector<int64_t>& index_map, const std::vector<E>& sizes,
+                   const std::vector<int64_t>& index_map, const std::vector<ExprId>& sizes,
                    int64_t vector_dim) {
   Pool& pool = s.b.pool();
   for (size_t j = 0; j < index_map.size(); ++j) {
     const auto d = static_cast<size_t>(index_map[j]);
-    const E limit = pool.add(pool.sub(x.dims[d], sizes[d]), pool.integer(1));
+    const ExprId limit = pool.add(pool.sub(x.dims[d], sizes[d]), pool.integer(1));
     if (index_map.size() == 1 && surely_inside(s, indices, pool.value(limit))) continue;
     Tensor one = indices;
     if (vector_dim >= 0) {
-      std::vector<E> dims = indices.dims;
+      std::vector<ExprId> dims = indices.dims;
       dims.erase(dims.begin() + vector_dim);
-      one = s.b.map(indices.type, dims, [&](std::span<const E> axes) {
-        std::vector<E> where(axes.begin(), axes.end());
+      one = s.b.map(indices.type, dims, [&](std::span<const ExprId> axes) {
+        std::vector<ExprId> where(axes.begin(), axes.end());
         where.insert(where.begin() + vector_dim, pool.integer(static_cast<int64_t>(j)));
         return s.b.load(indices, where);
       });
@@ -218,7 +218,7 @@ bool check_indices(LoweringSite& s, const Tensor& x, const Tensor& indices,
 namespace {
 
 std::vector<Tensor> gather(LoweringSite& s) {
-  std::vector<E> dims, sizes;
+  std::vector<ExprId> dims, sizes;
   if (!s.result_dims(0, &dims) || !s.sizes("sizes", &sizes))
     return s.refuse("its size depends on data");
   const Tensor x = s.in[0], indices = s.in[1];
@@ -234,17 +234,17 @@ std::vector<Tensor> gather(LoweringSite& s) {
       !check_indices(s, x, indices, index_map, sizes, scalar_indices ? -1 : vector_dim)) {
     return s.refuse(s.b.why());
   }
-  return {s.b.map(x.type, dims, [&](std::span<const E> axes) {
+  return {s.b.map(x.type, dims, [&](std::span<const ExprId> axes) {
     const GatherAxes at = split_axes(axes, offset_dims);
     // The position axes follow the dims of `indices` without its vector dim.
     auto index_number = [&](size_t j) {
-      std::vector<E> where = at.positions;
+      std::vector<ExprId> where = at.positions;
       if (!scalar_indices)
         where.insert(where.begin() + vector_dim, pool.integer(static_cast<int64_t>(j)));
       return as_index(s.b, s.b.load(indices, where));
     };
-    std::vector<E> index;
-    E inside = kNone;
+    std::vector<ExprId> index;
+    ExprId inside = kNone;
     size_t offset = 0;
     for (size_t d = 0; d < x.rank(); ++d) {
       size_t k = 0;
@@ -255,7 +255,7 @@ std::vector<Tensor> gather(LoweringSite& s) {
                          (!scalar_indices && static_cast<int64_t>(dim) > vector_dim ? 1 : 0)]);
         continue;
       }
-      E start = pool.integer(0);
+      ExprId start = pool.integer(0);
       if (contains(index_map, static_cast<int64_t>(d), &k)) {
         start = index_number(k);
         if (fill) {

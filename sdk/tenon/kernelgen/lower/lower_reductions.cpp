@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tenon/kernelgen/lift/lift_internal.h"
+#include "tenon/kernelgen/lower/op_lowering.h"
 
 namespace tenon::kernelgen {
 namespace {
@@ -24,8 +24,8 @@ std::vector<Tensor> arg_reduce(LoweringSite& s) {
   const Tensor first =
       b.reduce(b.reverse(s.in[0], {&dim, 1}), {&dim, 1}, fold, TENON_DTYPE_NONE, type);
   if (!first.valid()) return {first};
-  const E last = b.pool().convert(b.pool().sub(s.in[0].dims[dim], b.pool().integer(1)), type);
-  return {b.map(type, first.dims, [&](std::span<const E> axes) {
+  const ExprId last = b.pool().convert(b.pool().sub(s.in[0].dims[dim], b.pool().integer(1)), type);
+  return {b.map(type, first.dims, [&](std::span<const ExprId> axes) {
     return b.pool().op(TENON_S_SUB, {last, b.load(first, axes)});
   })};
 }
@@ -75,7 +75,7 @@ std::vector<Tensor> conv(LoweringSite& s) {
     window.push_back({*size, strides[i], low[i], high[i], dilation[i], base[i]});
   }
   if (!flipped.empty()) w = s.b.reverse(w, flipped);
-  std::vector<E> dims;
+  std::vector<ExprId> dims;
   if (!s.result_dims(0, &dims)) return s.refuse("its size depends on data");
   return {s.b.conv(x, w, numbers, window, s.integer("groups", 1), dims, s.acc(),
                    s.result_types[0].dtype)};
@@ -94,7 +94,7 @@ std::vector<Tensor> reduce_window(LoweringSite& s) {
     window.push_back({sizes[i], strides[i], low[i], high[i], dilation[i], base[i]});
   const std::string_view kind = s.text("kind");
   const Fold fold = kind == "max" ? Fold::kMax : kind == "min" ? Fold::kMin : Fold::kSum;
-  std::vector<E> dims;
+  std::vector<ExprId> dims;
   if (!s.result_dims(0, &dims)) return s.refuse("its size depends on data");
   return {s.b.reduce_window(s.in[0], window, fold, dims, s.acc(), s.result_types[0].dtype)};
 }
@@ -126,31 +126,31 @@ std::vector<Tensor> sdpa(LoweringSite& s) {
                            : 1 / std::sqrt(static_cast<double>(std::max<int64_t>(*features, 1)));
   const double cap = real("softcap");
   const std::string_view causal = s.text("causal");
-  const auto score = [&](E x, std::span<const E> at) {
-    const E hidden = p.number(-std::numeric_limits<double>::infinity(), TENON_F32);
+  const auto score = [&](ExprId x, std::span<const ExprId> at) {
+    const ExprId hidden = p.number(-std::numeric_limits<double>::infinity(), TENON_F32);
     x = p.op(TENON_S_MUL, {x, p.number(scale, TENON_F32)});
     if (cap != 0) {
       x = p.op(TENON_S_DIV, {x, p.number(cap, TENON_F32)});
       x = p.op(TENON_S_MUL, {p.op(TENON_S_TANH, {x}), p.number(cap, TENON_F32)});
     }
     if (mask.valid()) {
-      std::vector<E> where;
+      std::vector<ExprId> where;
       for (size_t d = 0; d < 4; ++d)
         where.push_back(p.is_const(mask.dims[d], 1) ? p.integer(0) : at[d]);
-      const E m = s.b.load(mask, where);
+      const ExprId m = s.b.load(mask, where);
       x = mask.type == TENON_PRED ? p.op(TENON_S_SELECT, {m, x, hidden})
                                   : p.op(TENON_S_ADD, {x, m});
     }
     if (causal.empty() || causal == "none") return x;
-    const E last = causal == "first" ? at[2] : p.add(at[2], p.sub(k.dims[2], q.dims[2]));
+    const ExprId last = causal == "first" ? at[2] : p.add(at[2], p.sub(k.dims[2], q.dims[2]));
     return p.op(TENON_S_SELECT, {p.cmp(TENON_CMP_LE, at[3], last), x, hidden});
   };
   // A query that sees no key has weights of sum 0; all its weights are NaN where their sum is.
   const bool zero_nan = s.integer("zero_nan", 0) != 0;
   const bool zero_blind = s.integer("zero_blind", 0) != 0;
-  const auto final = [&](E mean, E sum) {
+  const auto final = [&](ExprId mean, ExprId sum) {
     if (!zero_nan && !zero_blind) return mean;
-    E nothing = p.op(TENON_S_CMP, {sum, p.number(0, TENON_F32)}, TENON_CMP_EQ);
+    ExprId nothing = p.op(TENON_S_CMP, {sum, p.number(0, TENON_F32)}, TENON_CMP_EQ);
     if (zero_nan) nothing = p.op(TENON_S_OR, {nothing, p.op(TENON_S_IS_NAN, {sum})});
     return p.op(TENON_S_SELECT, {nothing, p.number(0, TENON_F32), mean});
   };

@@ -1,4 +1,4 @@
-#include "tenon/kernelgen/lift/node_form.h"
+#include "tenon/kernelgen/lower/node_form.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@ namespace {
 
 class Form {
  public:
-  Form(const LiftHost& host, tenon_graph_t* graph) : graph_api_(*host.graph), graph_(graph) {}
+  Form(const HostTables& host, tenon_graph_t* graph) : graph_api_(*host.graph), graph_(graph) {}
 
   bool node(tenon_node_t node) {
     tenon_node_view_t n{};
@@ -112,7 +112,7 @@ class Form {
 
 }  // namespace
 
-std::string node_form(const LiftHost& host, tenon_graph_t* graph, tenon_node_t node) {
+std::string node_form(const HostTables& host, tenon_graph_t* graph, tenon_node_t node) {
   Form form(host, graph);
   return form.node(node) ? form.take() : std::string();
 }

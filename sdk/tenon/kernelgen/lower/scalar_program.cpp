@@ -1,4 +1,4 @@
-#include "tenon/kernelgen/lift/scalar_program.h"
+#include "tenon/kernelgen/lower/scalar_program.h"
 
 #include <bit>
 #include <limits>
@@ -26,7 +26,7 @@ int64_t extreme(DType t, bool max) {
 }
 
 // A number in the working type, converted as CONVERT does: truncated and saturated, NaN gives 0.
-E converted(Pool& pool, double v, DType type) {
+ExprId converted(Pool& pool, double v, DType type) {
   if (is_float(type)) return pool.number(v, type);
   if (v != v) return pool.integer(0, type);
   for (const bool max : {false, true}) {
@@ -41,11 +41,11 @@ E converted(Pool& pool, double v, DType type) {
 
 class Reader {
  public:
-  Reader(Pool& pool, std::span<const uint32_t> words, std::span<const E> args,
+  Reader(Pool& pool, std::span<const uint32_t> words, std::span<const ExprId> args,
          std::span<const ScalarAttr> attrs, std::span<const DType> results, std::string* why)
       : pool_(pool), words_(words), args_(args), attrs_(attrs), results_(results), why_(why) {}
 
-  bool run(std::vector<E>* values) {
+  bool run(std::vector<ExprId>* values) {
     if (!args_.empty()) work_ = computed(pool_.type(args_[0]));
     // An op without operands works in its result's type.
     if (args_.empty() && !results_.empty()) work_ = computed(results_[0]);
@@ -66,7 +66,7 @@ class Reader {
  private:
   static DType computed(DType t) { return is_half(t) ? TENON_F32 : t; }
 
-  E to_result(E x, DType t) {
+  ExprId to_result(ExprId x, DType t) {
     const DType from = pool_.type(x);
     if (from == t) return x;
     return pool_.convert(x, t, is_half(t) && from == TENON_F32 ? kRound : TENON_S_CONVERT);
@@ -76,7 +76,7 @@ class Reader {
     *why_ = "scalar program: " + text;
     return false;
   }
-  bool push(E e) {
+  bool push(ExprId e) {
     stack_.push_back(e);
     return true;
   }
@@ -84,8 +84,8 @@ class Reader {
     return stack_.size() >= n ||
            bad("word " + std::to_string(at_) + " needs " + std::to_string(n) + " entries");
   }
-  E pop() {
-    const E e = stack_.back();
+  ExprId pop() {
+    const ExprId e = stack_.back();
     stack_.pop_back();
     return e;
   }
@@ -139,7 +139,7 @@ class Reader {
       to = results_[a];
     }
     if (size_of(to) == 0) return bad("kernelgen does not compute " + std::string(name_of(to)));
-    E x = pop();
+    ExprId x = pop();
     if (op == TENON_S_BITCAST_RESULT) {
       // Bits of a half operand are those that were stored, not of its widened value.
       if (is_half(to) || size_of(pool_.type(x)) != size_of(to)) x = narrow_for_bits(x, to);
@@ -153,7 +153,7 @@ class Reader {
   }
 
   // x was widened on ARG: go back to the operand itself.
-  E narrow_for_bits(E x, DType to) {
+  ExprId narrow_for_bits(ExprId x, DType to) {
     const Expr& e = pool_.at(x);
     if (e.kind == X::kOp && e.op == TENON_S_CONVERT &&
         size_of(pool_.type(pool_.arg(x, 0))) == size_of(to)) {
@@ -164,7 +164,7 @@ class Reader {
 
   bool binary(uint32_t op, uint32_t a) {
     if (!need(2)) return false;
-    const E y = pop(), x = pop();
+    const ExprId y = pop(), x = pop();
     if (pool_.type(x) != pool_.type(y)) {
       return bad(std::string(name_of_op(static_cast<uint16_t>(op))) + " of " +
                  std::string(name_of(pool_.type(x))) + " and " +
@@ -186,14 +186,14 @@ class Reader {
     if (op >= TENON_S_CONVERT && op <= TENON_S_CONVERT_WRAP) return conversion(op, a);
     if (op <= TENON_S_IS_NAN) {
       if (!need(1)) return false;
-      const E x = pop();
+      const ExprId x = pop();
       if (op == TENON_S_IS_NAN && !is_float(pool_.type(x))) return push(pool_.boolean(false));
       return push(pool_.op(static_cast<uint16_t>(op), {x}));
     }
     if (op >= TENON_S_ADD && op <= TENON_S_CMP_ATTR) return binary(op, a);
     if (op != TENON_S_SELECT) return bad("unknown opcode " + std::to_string(op));
     if (!need(3)) return false;
-    const E y = pop(), x = pop(), p = pop();
+    const ExprId y = pop(), x = pop(), p = pop();
     if (pool_.type(p) != TENON_PRED || pool_.type(x) != pool_.type(y))
       return bad("select of unequal types");
     return push(pool_.op(TENON_S_SELECT, {p, x, y}));
@@ -201,20 +201,21 @@ class Reader {
 
   Pool& pool_;
   std::span<const uint32_t> words_;
-  std::span<const E> args_;
+  std::span<const ExprId> args_;
   std::span<const ScalarAttr> attrs_;
   std::span<const DType> results_;
   std::string* why_;
-  std::vector<E> stack_;
+  std::vector<ExprId> stack_;
   size_t at_ = 0;
   DType work_ = TENON_DTYPE_NONE;
 };
 
 }  // namespace
 
-bool append_scalar_program(Pool& pool, std::span<const uint32_t> program, std::span<const E> args,
-                           std::span<const ScalarAttr> attrs, std::span<const DType> results,
-                           std::vector<E>* values, std::string* why) {
+bool append_scalar_program(Pool& pool, std::span<const uint32_t> program,
+                           std::span<const ExprId> args, std::span<const ScalarAttr> attrs,
+                           std::span<const DType> results, std::vector<ExprId>* values,
+                           std::string* why) {
   return Reader(pool, program, args, attrs, results, why).run(values);
 }
 

@@ -2,7 +2,7 @@
 // element.
 #include <algorithm>
 
-#include "tenon/kernelgen/lift/lift_internal.h"
+#include "tenon/kernelgen/lower/op_lowering.h"
 
 namespace tenon::kernelgen {
 namespace {
@@ -32,7 +32,7 @@ std::vector<Tensor> scatter(LoweringSite& s) {
   const bool clip = s.text("mode") == "clip";
   Pool& p = s.b.pool();
   if (s.text("mode") == "in_bounds") {
-    std::vector<E> sizes(x.rank(), p.integer(1));
+    std::vector<ExprId> sizes(x.rank(), p.integer(1));
     size_t next = 0, at = 0;
     for (size_t d = 0; d < x.rank(); ++d) {
       if (!among(inserted, d, &at) && !among(batch, d, &at))
@@ -41,14 +41,14 @@ std::vector<Tensor> scatter(LoweringSite& s) {
     const int64_t components = vector_dim == indices.rank() ? -1 : static_cast<int64_t>(vector_dim);
     if (!check_indices(s, x, indices, index_map, sizes, components)) return s.refuse(s.b.why());
   }
-  auto place = [&](std::span<const E> axes) {
-    std::vector<E> window, positions;
+  auto place = [&](std::span<const ExprId> axes) {
+    std::vector<ExprId> window, positions;
     size_t at = 0;
     for (size_t i = 0; i < axes.size(); ++i)
       (among(window_dims, i, &at) ? window : positions).push_back(axes[i]);
     auto position_of = [&](size_t dim) { return positions[dim - (dim > vector_dim ? 1 : 0)]; };
     auto component = [&](size_t j) {
-      std::vector<E> where = positions;
+      std::vector<ExprId> where = positions;
       if (vector_dim < indices.rank())
         where.insert(where.begin() + static_cast<int64_t>(vector_dim),
                      p.integer(static_cast<int64_t>(j)));
@@ -62,10 +62,11 @@ std::vector<Tensor> scatter(LoweringSite& s) {
         continue;
       }
       const bool whole = !among(inserted, d, &at);
-      const E size = whole ? updates.dims[static_cast<size_t>(window_dims[next])] : p.integer(1);
-      E start = p.integer(0);
+      const ExprId size =
+          whole ? updates.dims[static_cast<size_t>(window_dims[next])] : p.integer(1);
+      ExprId start = p.integer(0);
       if (among(index_map, d, &at)) {
-        const E last = p.sub(x.dims[d], size);
+        const ExprId last = p.sub(x.dims[d], size);
         start = component(at);
         if (clip) {
           start = p.max(p.integer(0), p.min(start, last));
@@ -78,8 +79,8 @@ std::vector<Tensor> scatter(LoweringSite& s) {
     }
     return out;
   };
-  auto combine = [&](std::span<const E> axes, E old) {
-    const E update = s.b.load(updates, axes);
+  auto combine = [&](std::span<const ExprId> axes, ExprId old) {
+    const ExprId update = s.b.load(updates, axes);
     uint16_t code = 0;
     if (kind == "add") code = TENON_S_ADD;
     if (kind == "mul") code = TENON_S_MUL;
@@ -102,7 +103,7 @@ std::vector<Tensor> sort(LoweringSite& s) {
 
 std::vector<Tensor> top_k(LoweringSite& s) {
   const uint32_t dim = static_cast<uint32_t>(s.integer("dim"));
-  std::vector<E> dims;
+  std::vector<ExprId> dims;
   if (!s.result_dims(0, &dims)) return s.refuse("its size depends on data");
   const int64_t descending = s.integer("largest", 1);
   return s.b.sort({s.in.data(), 1}, dim, 1, {&descending, 1}, dims[dim], s.result_types[1].dtype);
@@ -121,7 +122,7 @@ std::vector<Tensor> window_argmax(LoweringSite& s) {
   std::vector<WindowDim> window;
   for (size_t i = 0; i < rank; ++i)
     window.push_back({sizes[i], strides[i], low[i], high[i], dilation[i], 1});
-  std::vector<E> dims;
+  std::vector<ExprId> dims;
   if (!s.result_dims(0, &dims)) return s.refuse("its size depends on data");
   return s.b.window_argmax(s.in[0], window, dims, s.result_types[1].dtype);
 }

@@ -14,8 +14,8 @@
 namespace tenon::kernelgen {
 
 // A value of the tree. Scalars have 1 lane. Assigned once unless declared by kVar.
-using V = uint32_t;
-inline constexpr V kNoValue = ~0u;
+using ValueId = uint32_t;
+inline constexpr ValueId kNoValue = ~0u;
 
 struct Value {
   DType type = TENON_DTYPE_NONE;
@@ -30,7 +30,7 @@ enum class Space : uint8_t { kBuffer, kScratch, kLocal, kShared };
 // kHalving: dst = args[0]; dst > 0; dst /= 2.
 enum class Bind : uint8_t { kSerial, kRange, kVector, kLanes, kHalving };
 
-enum class N : uint8_t {
+enum class NodeKind : uint8_t {
   kLoop,   // for dst = args[0]; dst < args[1] (or dst + step <= args[1] when `full`); dst += step:
            // body
   kIf,     // args[0]: body, else `other`
@@ -50,7 +50,7 @@ enum class N : uint8_t {
   kLocal,      // declares the local array `ref` of `bits` elements of `type`
   kTranspose,  // scratch[args[1] + l * args[2] + r] = memory[args[0] + r * stride + l] for r, l <
                // bits
-  kWeave,      // memory[args[0] + l * n + i] = list[i] lane l, of n vectors
+  kInterleave,  // memory[args[0] + l * n + i] = list[i] lane l, of n vectors
   kMma,      // local `op` = sum over args[2] steps of rows x vectors: a at memory[list[r] + step *
              // args[1]] of `space` and `ref`, b at args[0] + step * stride in scratch, or in buffer
              // `b_buffer`; bits vectors of type x lanes
@@ -72,22 +72,22 @@ enum class N : uint8_t {
 };
 
 struct Node {
-  N kind = N::kComment;
+  NodeKind kind = NodeKind::kComment;
   Bind bind = Bind::kSerial;
-  V dst = kNoValue;
+  ValueId dst = kNoValue;
   uint16_t op = 0;
   uint32_t ref = 0;
   Space space = Space::kBuffer;
   DType type = TENON_DTYPE_NONE;  // of memory
-  V args[4] = {kNoValue, kNoValue, kNoValue, kNoValue};
-  V stride = kNoValue;  // kLoad, kStore: distance of lanes in elements, when not 1
-  int64_t bits = 0;     // kConst: pattern; kLoop: step; kLocal: elements
+  ValueId args[4] = {kNoValue, kNoValue, kNoValue, kNoValue};
+  ValueId stride = kNoValue;  // kLoad, kStore: distance of lanes in elements, when not 1
+  int64_t bits = 0;           // kConst: pattern; kLoop: step; kLocal: elements
   bool full = false;
   std::string text;
-  std::vector<V> list;    // kMma: where each row of a begins
-  uint32_t lanes = 1;     // kMma
-  int32_t b_buffer = -1;  // kMma: -1 is scratch
-  bool stream = false;    // kStore: of a whole vector, past the caches if args[3] says so
+  std::vector<ValueId> list;  // kMma: where each row of a begins
+  uint32_t lanes = 1;         // kMma
+  int32_t b_buffer = -1;      // kMma: -1 is scratch
+  bool stream = false;        // kStore: of a whole vector, past the caches if args[3] says so
   // kTaps, element-wise: a tap is a run of so many neighbours. Its table has one address for each
   // place that the rows, run_step apart, see; their weights lie list[1] apart. 0: one address for
   // each row.
@@ -100,7 +100,7 @@ struct LoopTree {
   std::string name;
   std::vector<Value> values;
   std::vector<Node> body;  // inside: values named begin and end
-  V begin = kNoValue, end = kNoValue;
+  ValueId begin = kNoValue, end = kNoValue;
   uint32_t lanes = 1;
   struct Argument {
     uint32_t buffer;  // ordinal in the kernel

@@ -1,4 +1,4 @@
-#include "tenon/kernelgen/lift/builder.h"
+#include "tenon/kernelgen/lower/builder.h"
 
 #include <algorithm>
 #include <limits>
@@ -17,13 +17,13 @@ double float_top() {
   return std::numeric_limits<double>::infinity();
 }
 
-E least(Pool& p, DType t) {
+ExprId least(Pool& p, DType t) {
   if (is_float(t)) return p.number(-float_top(), t);
   if (!is_signed(t)) return p.integer(0, t);
   return p.integer(size_of(t) == 8 ? INT64_MIN : -(int64_t{1} << (size_of(t) * 8 - 1)), t);
 }
 
-E greatest(Pool& p, DType t) {
+ExprId greatest(Pool& p, DType t) {
   if (is_float(t)) return p.number(float_top(), t);
   if (t == TENON_PRED) return p.boolean(true);
   const int bits = static_cast<int>(size_of(t)) * 8;
@@ -31,7 +31,7 @@ E greatest(Pool& p, DType t) {
   return p.integer(bits == 64 ? INT64_MAX : (int64_t{1} << (bits - 1)) - 1, t);
 }
 
-E identity(Pool& p, Fold fold, DType t) {
+ExprId identity(Pool& p, Fold fold, DType t) {
   switch (fold) {
     case Fold::kSum:
     case Fold::kOr:
@@ -48,9 +48,9 @@ E identity(Pool& p, Fold fold, DType t) {
   }
 }
 
-std::vector<E> row_major(Pool& p, const std::vector<E>& dims) {
-  std::vector<E> strides(dims.size());
-  E s = p.integer(1);
+std::vector<ExprId> row_major(Pool& p, const std::vector<ExprId>& dims) {
+  std::vector<ExprId> strides(dims.size());
+  ExprId s = p.integer(1);
   for (size_t i = dims.size(); i-- > 0;) {
     strides[i] = s;
     s = p.mul(s, dims[i]);
@@ -65,27 +65,28 @@ Tensor Builder::fail(std::string why) {
   return {};
 }
 
-E Builder::extent(Extent info) {
+ExprId Builder::extent(Extent info) {
   return kernel_.pool.extent(kernel_.pool.add_extent(info));
 }
 
-Tensor Builder::add_buffer(DType type, std::vector<E> dims, Role role) {
+Tensor Builder::add_buffer(DType type, std::vector<ExprId> dims, Role role) {
   if (size_of(type) == 0)
     return fail("kernelgen has no elements of type " + std::string(name_of(type)));
   Tensor t{static_cast<uint32_t>(kernel_.buffers.size()), type, dims};
-  std::vector<E> strides = row_major(kernel_.pool, dims);
+  std::vector<ExprId> strides = row_major(kernel_.pool, dims);
   kernel_.buffers.push_back({type, std::move(dims), std::move(strides), kNone, role, -1});
   return t;
 }
 
-Tensor Builder::input(DType type, std::vector<E> dims, std::vector<E> strides, E offset) {
+Tensor Builder::input(DType type, std::vector<ExprId> dims, std::vector<ExprId> strides,
+                      ExprId offset) {
   Tensor t = add_buffer(type, std::move(dims), Role::kIn);
   if (t.valid() && !strides.empty()) kernel_.buffers.back().strides = std::move(strides);
   if (t.valid()) kernel_.buffers.back().offset = offset;
   return t;
 }
 
-Tensor Builder::constant(DType type, std::vector<E> dims) {
+Tensor Builder::constant(DType type, std::vector<ExprId> dims) {
   return add_buffer(type, std::move(dims), Role::kConstant);
 }
 
@@ -108,9 +109,10 @@ void Builder::append(Stage s) {
 }
 
 // Axes of extent 1 are the constant 0 and never appear in a stage.
-std::vector<E> Builder::fresh_axes(const std::vector<E>& dims, std::vector<uint32_t>* ids) {
-  std::vector<E> axes;
-  for (E d : dims) {
+std::vector<ExprId> Builder::fresh_axes(const std::vector<ExprId>& dims,
+                                        std::vector<uint32_t>* ids) {
+  std::vector<ExprId> axes;
+  for (ExprId d : dims) {
     if (pool().is_const(d, 1)) {
       axes.push_back(pool().integer(0));
       continue;
@@ -123,18 +125,19 @@ std::vector<E> Builder::fresh_axes(const std::vector<E>& dims, std::vector<uint3
 
 // Element-wise stages of one shape share their axes, so that a chain of them is inlined without
 // renaming anything; inline_maps gives every stage that is left axes of its own.
-std::vector<E> Builder::shared_axes(const std::vector<E>& dims, std::vector<uint32_t>* ids) {
+std::vector<ExprId> Builder::shared_axes(const std::vector<ExprId>& dims,
+                                         std::vector<uint32_t>* ids) {
   auto [it, fresh] = shapes_.try_emplace(dims);
   if (fresh) it->second.axes = fresh_axes(dims, &it->second.ids);
   *ids = it->second.ids;
   return it->second.axes;
 }
 
-E Builder::load(const Tensor& t, std::span<const E> index, E guard, E other) {
+ExprId Builder::load(const Tensor& t, std::span<const ExprId> index, ExprId guard, ExprId other) {
   return pool().load(t.buffer, t.type, index, guard, other);
 }
 
-E Builder::widened(E x, DType acc) {
+ExprId Builder::widened(ExprId x, DType acc) {
   return pool().convert(x, acc);
 }
 
@@ -155,8 +158,8 @@ std::vector<Tensor> Builder::map(std::span<const uint32_t> program,
     }
   }
   std::vector<uint32_t> ids;
-  const std::vector<E> axes = shared_axes(operands[0].dims, &ids);
-  std::vector<E> args, values;
+  const std::vector<ExprId> axes = shared_axes(operands[0].dims, &ids);
+  std::vector<ExprId> args, values;
   for (const Tensor& t : operands) args.push_back(load(t, axes));
   std::string why;
   if (!append_scalar_program(pool(), program, args, attrs, results, &values, &why)) {
@@ -173,11 +176,11 @@ std::vector<Tensor> Builder::map(std::span<const uint32_t> program,
   return out;
 }
 
-Tensor Builder::map(DType type, std::vector<E> dims, const Body& body) {
+Tensor Builder::map(DType type, std::vector<ExprId> dims, const Body& body) {
   if (!ok()) return {};
   std::vector<uint32_t> ids;
-  const std::vector<E> axes = fresh_axes(dims, &ids);
-  const E value = body(axes);
+  const std::vector<ExprId> axes = fresh_axes(dims, &ids);
+  const ExprId value = body(axes);
   if (!ok()) return {};
   if (pool().type(value) != type) return fail("a body gives another type than its tensor");
   Tensor t = add_buffer(type, std::move(dims), Role::kTemp);
@@ -191,13 +194,13 @@ Tensor Builder::map(DType type, std::vector<E> dims, const Body& body) {
 
 // ---- Data movement ----
 
-Tensor Builder::broadcast(const Tensor& t, std::vector<E> dims,
+Tensor Builder::broadcast(const Tensor& t, std::vector<ExprId> dims,
                           std::span<const uint32_t> dim_of_operand) {
   if (!t.valid()) return {};
   if (dim_of_operand.size() != t.rank())
     return fail("broadcast maps another number of dims than its operand has");
-  return map(t.type, std::move(dims), [&](std::span<const E> axes) {
-    std::vector<E> index;
+  return map(t.type, std::move(dims), [&](std::span<const ExprId> axes) {
+    std::vector<ExprId> index;
     for (size_t i = 0; i < t.rank(); ++i) {
       index.push_back(pool().is_const(t.dims[i], 1) ? pool().integer(0) : axes[dim_of_operand[i]]);
     }
@@ -209,10 +212,10 @@ Tensor Builder::transpose(const Tensor& t, std::span<const uint32_t> permutation
   if (!t.valid()) return {};
   if (permutation.size() != t.rank())
     return fail("transpose permutes another number of dims than its operand has");
-  std::vector<E> dims;
+  std::vector<ExprId> dims;
   for (uint32_t p : permutation) dims.push_back(t.dims[p]);
-  return map(t.type, dims, [&](std::span<const E> axes) {
-    std::vector<E> index(t.rank());
+  return map(t.type, dims, [&](std::span<const ExprId> axes) {
+    std::vector<ExprId> index(t.rank());
     for (size_t i = 0; i < permutation.size(); ++i) index[permutation[i]] = axes[i];
     return load(t, index);
   });
@@ -220,13 +223,13 @@ Tensor Builder::transpose(const Tensor& t, std::span<const uint32_t> permutation
 
 // Dims are matched from the right in groups of equal products, so that most reshapes keep their
 // plain axes; inside a group the index goes through one linear number.
-std::vector<E> relabel(Pool& p, std::span<const E> from, std::span<const E> at,
-                       std::span<const E> to) {
-  std::vector<E> index(to.size(), p.integer(0));
+std::vector<ExprId> relabel(Pool& p, std::span<const ExprId> from, std::span<const ExprId> at,
+                            std::span<const ExprId> to) {
+  std::vector<ExprId> index(to.size(), p.integer(0));
   size_t i = to.size(), j = from.size();
   while (i > 0 || j > 0) {
     const size_t i1 = i, j1 = j;
-    E a = p.integer(1), b = p.integer(1);
+    ExprId a = p.integer(1), b = p.integer(1);
     do {
       // Take from the side that is behind; when sizes are not comparable take both.
       const bool behind_a = p.range(a).hi < p.range(b).lo, behind_b = p.range(b).hi < p.range(a).lo;
@@ -236,11 +239,11 @@ std::vector<E> relabel(Pool& p, std::span<const E> from, std::span<const E> at,
       if (take_b && (!take_a || a != b)) b = p.mul(b, from[--j]);
       if (!take_a && !take_b) break;
     } while (a != b && (i > 0 || j > 0));
-    E linear = p.integer(0);
+    ExprId linear = p.integer(0);
     for (size_t d = j; d < j1; ++d) linear = p.add(p.mul(linear, from[d]), at[d]);
-    E inner = p.integer(1);
+    ExprId inner = p.integer(1);
     for (size_t d = i1; d-- > i;) {
-      E x = p.floordiv(linear, inner);
+      ExprId x = p.floordiv(linear, inner);
       if (d > i) x = p.mod(x, to[d]);
       index[d] = x;
       inner = p.mul(inner, to[d]);
@@ -249,24 +252,24 @@ std::vector<E> relabel(Pool& p, std::span<const E> from, std::span<const E> at,
   return index;
 }
 
-Tensor Builder::reshape(const Tensor& t, std::vector<E> dims) {
+Tensor Builder::reshape(const Tensor& t, std::vector<ExprId> dims) {
   if (!t.valid()) return {};
-  const std::vector<E> to = dims;
-  Tensor r = map(t.type, std::move(dims), [&](std::span<const E> axes) {
+  const std::vector<ExprId> to = dims;
+  Tensor r = map(t.type, std::move(dims), [&](std::span<const ExprId> axes) {
     return load(t, relabel(pool(), to, axes, t.dims));
   });
   if (r.valid()) kernel_.stages.back().relabels = true;
   return r;
 }
 
-Tensor Builder::slice(const Tensor& t, std::span<const E> start, std::span<const int64_t> step,
-                      std::vector<E> dims) {
+Tensor Builder::slice(const Tensor& t, std::span<const ExprId> start, std::span<const int64_t> step,
+                      std::vector<ExprId> dims) {
   if (!t.valid()) return {};
   if (start.size() != t.rank() || step.size() != t.rank() || dims.size() != t.rank()) {
     return fail("slice has bounds for another number of dims than its operand has");
   }
-  return map(t.type, std::move(dims), [&](std::span<const E> axes) {
-    std::vector<E> index;
+  return map(t.type, std::move(dims), [&](std::span<const ExprId> axes) {
+    std::vector<ExprId> index;
     for (size_t i = 0; i < axes.size(); ++i) {
       index.push_back(pool().add(start[i], pool().mul(axes[i], pool().integer(step[i]))));
     }
@@ -275,17 +278,17 @@ Tensor Builder::slice(const Tensor& t, std::span<const E> start, std::span<const
 }
 
 Tensor Builder::pad(const Tensor& t, const Tensor& value, std::span<const int64_t> low,
-                    std::span<const int64_t> interior, std::vector<E> dims) {
+                    std::span<const int64_t> interior, std::vector<ExprId> dims) {
   if (!t.valid() || !value.valid()) return {};
   if (value.rank() != 0 || value.type != t.type)
     return fail("pad needs one element of its operand's type");
   Pool& p = pool();
-  return map(t.type, std::move(dims), [&](std::span<const E> axes) {
-    std::vector<E> index;
-    E guard = kNone;
+  return map(t.type, std::move(dims), [&](std::span<const ExprId> axes) {
+    std::vector<ExprId> index;
+    ExprId guard = kNone;
     for (size_t i = 0; i < axes.size(); ++i) {
       const int64_t gap = interior.empty() ? 1 : interior[i] + 1;
-      E x = p.sub(axes[i], p.integer(low[i]));
+      ExprId x = p.sub(axes[i], p.integer(low[i]));
       guard = p.both(guard, p.cmp(TENON_CMP_GE, x, p.integer(0)));
       if (gap > 1)
         guard = p.both(guard, p.cmp(TENON_CMP_EQ, p.mod(x, p.integer(gap)), p.integer(0)));
@@ -315,21 +318,21 @@ Tensor Builder::concat(std::span<const Tensor> parts, uint32_t axis) {
     return concat(joined, axis);
   }
   Pool& p = pool();
-  std::vector<E> dims = parts[0].dims;
-  std::vector<E> begin;
-  E total = p.integer(0);
+  std::vector<ExprId> dims = parts[0].dims;
+  std::vector<ExprId> begin;
+  ExprId total = p.integer(0);
   for (const Tensor& t : parts) {
     begin.push_back(total);
     total = p.add(total, t.dims[axis]);
   }
   dims[axis] = total;
-  return map(parts[0].type, std::move(dims), [&](std::span<const E> axes) {
-    E value = kNone;
+  return map(parts[0].type, std::move(dims), [&](std::span<const ExprId> axes) {
+    ExprId value = kNone;
     for (size_t i = parts.size(); i-- > 0;) {
-      std::vector<E> index(axes.begin(), axes.end());
+      std::vector<ExprId> index(axes.begin(), axes.end());
       index[axis] = p.sub(axes[axis], begin[i]);
-      const E end = p.add(begin[i], parts[i].dims[axis]);
-      const E guard =
+      const ExprId end = p.add(begin[i], parts[i].dims[axis]);
+      const ExprId guard =
           p.both(p.cmp(TENON_CMP_LE, begin[i], axes[axis]), p.cmp(TENON_CMP_LT, axes[axis], end));
       value = load(parts[i], index, guard, value);
     }
@@ -339,29 +342,30 @@ Tensor Builder::concat(std::span<const Tensor> parts, uint32_t axis) {
 
 Tensor Builder::reverse(const Tensor& t, std::span<const uint32_t> dims) {
   if (!t.valid()) return {};
-  return map(t.type, t.dims, [&](std::span<const E> axes) {
-    std::vector<E> index(axes.begin(), axes.end());
+  return map(t.type, t.dims, [&](std::span<const ExprId> axes) {
+    std::vector<ExprId> index(axes.begin(), axes.end());
     for (uint32_t d : dims)
       index[d] = pool().sub(pool().sub(t.dims[d], pool().integer(1)), axes[d]);
     return load(t, index);
   });
 }
 
-Tensor Builder::iota(DType type, std::vector<E> dims, uint32_t axis) {
-  return map(type, std::move(dims), [&](std::span<const E> axes) {
+Tensor Builder::iota(DType type, std::vector<ExprId> dims, uint32_t axis) {
+  return map(type, std::move(dims), [&](std::span<const ExprId> axes) {
     if (type != TENON_F16 && type != TENON_BF16) return pool().convert(axes[axis], type);
     return pool().convert(pool().convert(axes[axis], TENON_F32), type, kRound);
   });
 }
 
-Tensor Builder::fill(DType type, std::vector<E> dims, double value) {
-  return map(type, std::move(dims), [&](std::span<const E>) { return pool().number(value, type); });
+Tensor Builder::fill(DType type, std::vector<ExprId> dims, double value) {
+  return map(type, std::move(dims),
+             [&](std::span<const ExprId>) { return pool().number(value, type); });
 }
 
 Tensor Builder::convert(const Tensor& t, DType to) {
   if (!t.valid()) return {};
-  return map(to, t.dims, [&](std::span<const E> axes) {
-    const E x = load(t, axes);
+  return map(to, t.dims, [&](std::span<const ExprId> axes) {
+    const ExprId x = load(t, axes);
     const bool via = (t.type == TENON_F16 || t.type == TENON_BF16) && to != TENON_F32;
     return pool().convert(via ? pool().convert(x, TENON_F32) : x, to);
   });
@@ -371,14 +375,14 @@ Tensor Builder::take(const Tensor& t, const Tensor& indices, uint32_t axis, Outs
   if (!t.valid() || !indices.valid()) return {};
   if (!is_integer(indices.type)) return fail("take needs integer indices");
   Pool& p = pool();
-  std::vector<E> dims(t.dims.begin(), t.dims.begin() + axis);
+  std::vector<ExprId> dims(t.dims.begin(), t.dims.begin() + axis);
   dims.insert(dims.end(), indices.dims.begin(), indices.dims.end());
   dims.insert(dims.end(), t.dims.begin() + axis + 1, t.dims.end());
-  return map(t.type, std::move(dims), [&](std::span<const E> axes) {
+  return map(t.type, std::move(dims), [&](std::span<const ExprId> axes) {
     const size_t n = indices.rank();
-    E at = p.convert(load(indices, axes.subspan(axis, n)), TENON_I64);
-    std::vector<E> index(axes.begin(), axes.begin() + axis);
-    E guard = kNone;
+    ExprId at = p.convert(load(indices, axes.subspan(axis, n)), TENON_I64);
+    std::vector<ExprId> index(axes.begin(), axes.begin() + axis);
+    ExprId guard = kNone;
     if (outside == Outside::kClip) {
       at = p.max(p.integer(0), p.min(at, p.sub(t.dims[axis], p.integer(1))));
     } else if (outside == Outside::kFill) {
@@ -392,9 +396,9 @@ Tensor Builder::take(const Tensor& t, const Tensor& indices, uint32_t axis, Outs
 
 // ---- Reductions ----
 
-bool Builder::fold_parts(Fold fold, DType acc, DType out, E x, E position, Stage* s) {
+bool Builder::fold_parts(Fold fold, DType acc, DType out, ExprId x, ExprId position, Stage* s) {
   Pool& p = pool();
-  const E a = p.state(0, acc);
+  const ExprId a = p.state(0, acc);
   if (fold != Fold::kArgMax && fold != Fold::kArgMin) {
     static constexpr uint16_t kCodes[] = {TENON_S_ADD, TENON_S_MUL, TENON_S_MAX,
                                           TENON_S_MIN, TENON_S_AND, TENON_S_OR};
@@ -409,23 +413,23 @@ bool Builder::fold_parts(Fold fold, DType acc, DType out, E x, E position, Stage
   if (!is_integer(out)) return false;
   const bool max = fold == Fold::kArgMax;
   // Second better than first: greater, or NaN against a number, or equal and earlier.
-  auto better = [&](E v0, E i0, E v1, E i1) {
-    E yes = p.cmp(max ? TENON_CMP_GT : TENON_CMP_LT, v1, v0);
-    E same = p.cmp(TENON_CMP_EQ, v1, v0);
+  auto better = [&](ExprId v0, ExprId i0, ExprId v1, ExprId i1) {
+    ExprId yes = p.cmp(max ? TENON_CMP_GT : TENON_CMP_LT, v1, v0);
+    ExprId same = p.cmp(TENON_CMP_EQ, v1, v0);
     if (is_float(acc)) {
-      const E n0 = p.op(TENON_S_IS_NAN, {v0}), n1 = p.op(TENON_S_IS_NAN, {v1});
+      const ExprId n0 = p.op(TENON_S_IS_NAN, {v0}), n1 = p.op(TENON_S_IS_NAN, {v1});
       yes = p.op(TENON_S_OR, {yes, p.op(TENON_S_AND, {n1, p.op(TENON_S_NOT, {n0})})});
       same = p.op(TENON_S_OR, {same, p.op(TENON_S_AND, {n0, n1})});
     }
     return p.op(TENON_S_OR, {yes, p.op(TENON_S_AND, {same, p.cmp(TENON_CMP_LT, i1, i0)})});
   };
-  const E i = p.state(1, out);
-  const E at = p.convert(position, out);
+  const ExprId i = p.state(1, out);
+  const ExprId at = p.convert(position, out);
   s->init = {identity(p, fold, acc), greatest(p, out)};
-  const E b = better(a, i, x, at);
+  const ExprId b = better(a, i, x, at);
   s->step = {p.op(TENON_S_SELECT, {b, x, a}), p.op(TENON_S_SELECT, {b, at, i})};
-  const E a1 = p.state(2, acc), i1 = p.state(3, out);
-  const E m = better(a, i, a1, i1);
+  const ExprId a1 = p.state(2, acc), i1 = p.state(3, out);
+  const ExprId m = better(a, i, a1, i1);
   s->merge = {p.op(TENON_S_SELECT, {m, a1, a}), p.op(TENON_S_SELECT, {m, i1, i})};
   s->final = {i};
   return true;
@@ -439,8 +443,8 @@ Tensor Builder::reduce(const Tensor& t, std::span<const uint32_t> dims, Fold fol
   if (out == TENON_DTYPE_NONE) out = t.type;
   Stage s;
   s.kind = StageKind::kReduce;
-  std::vector<E> index(t.rank()), store, out_dims;
-  E position = p.integer(0);
+  std::vector<ExprId> index(t.rank()), store, out_dims;
+  ExprId position = p.integer(0);
   for (uint32_t d = 0; d < t.rank(); ++d) {
     const bool reduced = std::find(dims.begin(), dims.end(), d) != dims.end();
     index[d] = fresh_axes({t.dims[d]}, reduced ? &s.reduce : &s.space)[0];
@@ -465,18 +469,19 @@ Tensor Builder::reduce(const Tensor& t, std::span<const uint32_t> dims, Fold fol
 
 // A window with more places than the input has elements steps over the elements: most of its places
 // see only padding.
-Builder::Tap Builder::add_tap(const WindowDim& w, E out, E extent, std::vector<uint32_t>* reduce) {
+Builder::Tap Builder::add_tap(const WindowDim& w, ExprId out, ExprId extent,
+                              std::vector<uint32_t>* reduce) {
   Pool& p = pool();
-  const E begin = p.sub(p.mul(out, p.integer(w.stride)), p.integer(w.pad_low));
+  const ExprId begin = p.sub(p.mul(out, p.integer(w.stride)), p.integer(w.pad_low));
   const std::optional<int64_t> elements = p.value(extent);
   if (elements && *elements < w.size && w.dilation == 1 && w.base_dilation <= 1) {
-    const E at = fresh_axes({extent}, reduce)[0], place = p.sub(at, begin);
+    const ExprId at = fresh_axes({extent}, reduce)[0], place = p.sub(at, begin);
     return {at, p.both(p.cmp(TENON_CMP_GE, place, p.integer(0)),
                        p.cmp(TENON_CMP_LT, place, p.integer(w.size)))};
   }
-  const E place = fresh_axes({p.integer(w.size)}, reduce)[0];
-  E at = p.add(begin, p.mul(place, p.integer(w.dilation)));
-  E guard = p.cmp(TENON_CMP_GE, at, p.integer(0));
+  const ExprId place = fresh_axes({p.integer(w.size)}, reduce)[0];
+  ExprId at = p.add(begin, p.mul(place, p.integer(w.dilation)));
+  ExprId guard = p.cmp(TENON_CMP_GE, at, p.integer(0));
   if (w.base_dilation > 1) {
     guard = p.both(guard, p.cmp(TENON_CMP_EQ, p.mod(at, p.integer(w.base_dilation)), p.integer(0)));
     at = p.floordiv(at, p.integer(w.base_dilation));
@@ -485,7 +490,7 @@ Builder::Tap Builder::add_tap(const WindowDim& w, E out, E extent, std::vector<u
 }
 
 Tensor Builder::reduce_window(const Tensor& t, std::span<const WindowDim> window, Fold fold,
-                              std::vector<E> dims, DType acc, DType out) {
+                              std::vector<ExprId> dims, DType acc, DType out) {
   if (!t.valid()) return {};
   if (window.size() != t.rank() || dims.size() != t.rank())
     return fail("reduce_window needs one window per dim");
@@ -495,15 +500,15 @@ Tensor Builder::reduce_window(const Tensor& t, std::span<const WindowDim> window
   if (out == TENON_DTYPE_NONE) out = t.type;
   Stage s;
   s.kind = StageKind::kReduce;
-  const std::vector<E> axes = fresh_axes(dims, &s.space);
-  std::vector<E> index;
-  E guard = kNone;
+  const std::vector<ExprId> axes = fresh_axes(dims, &s.space);
+  std::vector<ExprId> index;
+  ExprId guard = kNone;
   for (size_t d = 0; d < t.rank(); ++d) {
     const Tap tap = add_tap(window[d], axes[d], t.dims[d], &s.reduce);
     guard = p.both(guard, tap.guard);
     index.push_back(tap.at);
   }
-  const E x = widened(load(t, index, guard, identity(p, fold, t.type)), acc);
+  const ExprId x = widened(load(t, index, guard, identity(p, fold, t.type)), acc);
   if (!fold_parts(fold, acc, out, x, kNone, &s)) return fail("an arg reduction gives integers");
   Tensor r = add_buffer(out, dims, Role::kTemp);
   if (!r.valid()) return r;
@@ -515,15 +520,15 @@ Tensor Builder::reduce_window(const Tensor& t, std::span<const WindowDim> window
 }
 
 std::vector<Tensor> Builder::window_argmax(const Tensor& t, std::span<const WindowDim> window,
-                                           std::vector<E> dims, DType index) {
+                                           std::vector<ExprId> dims, DType index) {
   if (!t.valid()) return {Tensor{}, Tensor{}};
   Pool& p = pool();
   const DType acc = default_acc(t.type);
   Stage s;
   s.kind = StageKind::kReduce;
-  const std::vector<E> axes = fresh_axes(dims, &s.space);
-  std::vector<E> at;
-  E guard = kNone, place = p.integer(0);
+  const std::vector<ExprId> axes = fresh_axes(dims, &s.space);
+  std::vector<ExprId> at;
+  ExprId guard = kNone, place = p.integer(0);
   for (size_t d = 0; d < window.size(); ++d) {
     const Tap tap = add_tap(window[d], axes[d], t.dims[d], &s.reduce);
     guard = p.both(guard, tap.guard);
@@ -531,14 +536,14 @@ std::vector<Tensor> Builder::window_argmax(const Tensor& t, std::span<const Wind
     place = p.add(p.mul(place, t.dims[d]), tap.at);
   }
   // A place beyond all others loses against every element, as the state does that has seen none.
-  const E nowhere = p.integer(size_of(index) == 8 ? INT64_MAX : INT32_MAX);
+  const ExprId nowhere = p.integer(size_of(index) == 8 ? INT64_MAX : INT32_MAX);
   if (guard != kNone && !p.is_const(guard)) place = p.op(TENON_S_SELECT, {guard, place, nowhere});
-  const E x = widened(load(t, at, guard, identity(p, Fold::kMax, t.type)), acc);
+  const ExprId x = widened(load(t, at, guard, identity(p, Fold::kMax, t.type)), acc);
   if (!fold_parts(Fold::kArgMax, acc, index, x, place, &s)) {
     fail("a place is an integer");
     return {Tensor{}, Tensor{}};
   }
-  const E none = p.convert(nowhere, index), found = p.state(1, index);
+  const ExprId none = p.convert(nowhere, index), found = p.state(1, index);
   const bool half = t.type == TENON_F16 || t.type == TENON_BF16;
   s.final = {p.convert(p.state(0, acc), t.type, half ? kRound : TENON_S_CONVERT),
              p.op(TENON_S_SELECT, {p.cmp(TENON_CMP_EQ, found, none), p.integer(-1, index), found})};
@@ -552,27 +557,28 @@ std::vector<Tensor> Builder::window_argmax(const Tensor& t, std::span<const Wind
 
 // ---- In order ----
 
-Tensor Builder::attention(const Tensor& q, const Tensor& k, const Tensor& v, int64_t group,
-                          const std::function<E(E product, std::span<const E> place)>& score,
-                          const std::function<E(E mean, E sum)>& final) {
+Tensor Builder::attention(
+    const Tensor& q, const Tensor& k, const Tensor& v, int64_t group,
+    const std::function<ExprId(ExprId product, std::span<const ExprId> place)>& score,
+    const std::function<ExprId(ExprId mean, ExprId sum)>& final) {
   if (!q.valid() || !k.valid() || !v.valid()) return {};
   if (q.type != TENON_F32 || k.type != TENON_F32 || v.type != TENON_F32)
     return fail("attention in one pass is computed in f32");
   Pool& p = pool();
   Stage s;
   s.kind = StageKind::kAttention;
-  const std::vector<E> outer = fresh_axes({q.dims[0], q.dims[1]}, &s.space);
+  const std::vector<ExprId> outer = fresh_axes({q.dims[0], q.dims[1]}, &s.space);
   // These have a loop of their own whatever their extent.
-  auto own = [&](E extent, std::vector<uint32_t>* list) {
+  auto own = [&](ExprId extent, std::vector<uint32_t>* list) {
     list->push_back(p.add_axis(extent));
     return p.axis(list->back());
   };
-  const E i = own(q.dims[2], &s.space), e = own(v.dims[3], &s.space);
-  const E j = own(k.dims[2], &s.reduce), d = own(q.dims[3], &s.fill);
-  const E head = group == 1 ? outer[1] : p.floordiv(outer[1], p.integer(group));
-  const E at_q[] = {outer[0], outer[1], i, d}, at_k[] = {outer[0], head, j, d},
-          at_v[] = {outer[0], head, j, e};
-  const E place[] = {outer[0], outer[1], i, j}, to[] = {outer[0], outer[1], i, e};
+  const ExprId i = own(q.dims[2], &s.space), e = own(v.dims[3], &s.space);
+  const ExprId j = own(k.dims[2], &s.reduce), d = own(q.dims[3], &s.fill);
+  const ExprId head = group == 1 ? outer[1] : p.floordiv(outer[1], p.integer(group));
+  const ExprId at_q[] = {outer[0], outer[1], i, d}, at_k[] = {outer[0], head, j, d},
+               at_v[] = {outer[0], head, j, e};
+  const ExprId place[] = {outer[0], outer[1], i, j}, to[] = {outer[0], outer[1], i, e};
   s.a = load(q, at_q);
   s.b = load(k, at_k);
   s.value = {load(v, at_v)};
@@ -593,13 +599,13 @@ Tensor Builder::scan(const Tensor& t, uint32_t dim, Fold fold, bool reverse, boo
   if (acc == TENON_DTYPE_NONE) acc = default_acc(t.type);
   if (p.is_const(t.dims[dim], 1)) {
     // One step: the element, or nothing before it.
-    return map(out, t.dims, [&](std::span<const E> axes) {
+    return map(out, t.dims, [&](std::span<const ExprId> axes) {
       return exclusive ? identity(p, fold, out) : p.convert(widened(load(t, axes), acc), out);
     });
   }
   Stage s;
   s.kind = StageKind::kScan;
-  std::vector<E> index(t.rank());
+  std::vector<ExprId> index(t.rank());
   for (uint32_t d = 0; d < t.rank(); ++d)
     index[d] = fresh_axes({t.dims[d]}, d == dim ? &s.reduce : &s.space)[0];
   if (reverse) index[dim] = p.sub(p.sub(t.dims[dim], p.integer(1)), index[dim]);
@@ -617,22 +623,22 @@ Tensor Builder::scan(const Tensor& t, uint32_t dim, Fold fold, bool reverse, boo
   return r;
 }
 
-Tensor Builder::scatter(const Tensor& x, std::vector<E> updates,
-                        const std::function<Place(std::span<const E>)>& place,
-                        const std::function<E(std::span<const E>, E old)>& combine) {
+Tensor Builder::scatter(const Tensor& x, std::vector<ExprId> updates,
+                        const std::function<Place(std::span<const ExprId>)>& place,
+                        const std::function<ExprId(std::span<const ExprId>, ExprId old)>& combine) {
   if (!x.valid()) return {};
   Pool& p = pool();
   Stage s;
   s.kind = StageKind::kScatter;
   std::vector<uint32_t> ids;
-  const std::vector<E> axes = fresh_axes(updates, &ids);
+  const std::vector<ExprId> axes = fresh_axes(updates, &ids);
   const Place to = place(axes);
   if (!ok()) return {};
   Tensor r = add_buffer(x.type, x.dims, Role::kTemp);
   if (!r.valid()) return r;
   // A dim of x that an axis of the updates runs through as a whole: its points have nothing to do
   // with each other.
-  std::vector<E> from(x.rank(), kNone);
+  std::vector<ExprId> from(x.rank(), kNone);
   for (size_t d = 0; d < x.rank(); ++d) {
     const Expr& e = p.at(to.index[d]);
     const bool whole = e.kind == X::kAxis && p.axes()[e.ref].extent == x.dims[d] &&
@@ -651,17 +657,18 @@ Tensor Builder::scatter(const Tensor& x, std::vector<E> updates,
 }
 
 // An unsigned number in the order of sorting.
-E Builder::sort_key(E x, bool descending) {
+ExprId Builder::sort_key(ExprId x, bool descending) {
   Pool& p = pool();
   DType t = p.type(x);
   if (t == TENON_F16 || t == TENON_BF16) x = p.convert(x, t = TENON_F32);
   if (t == TENON_I8 || t == TENON_I16 || t == TENON_PRED) x = p.convert(x, t = TENON_I32);
   if (t == TENON_U8 || t == TENON_U16) x = p.convert(x, t = TENON_U32);
   const DType key = size_of(t) == 8 ? TENON_U64 : TENON_U32;
-  const E top = p.integer(static_cast<int64_t>(size_of(t) == 8 ? 1ull << 63 : 1ull << 31), key);
-  E k = t == key ? x : p.bitcast(x, key);
+  const ExprId top =
+      p.integer(static_cast<int64_t>(size_of(t) == 8 ? 1ull << 63 : 1ull << 31), key);
+  ExprId k = t == key ? x : p.bitcast(x, key);
   if (is_float(t)) {
-    const E negative = p.cmp(TENON_CMP_LT, x, p.number(0, t));
+    const ExprId negative = p.cmp(TENON_CMP_LT, x, p.number(0, t));
     k = p.op(TENON_S_SELECT, {negative, p.op(TENON_S_NOT, {k}), p.op(TENON_S_OR, {k, top})});
     k = p.op(TENON_S_SELECT, {p.cmp(TENON_CMP_EQ, x, p.number(0, t)), top, k});
     k = p.op(TENON_S_SELECT,
@@ -673,7 +680,7 @@ E Builder::sort_key(E x, bool descending) {
 }
 
 std::vector<Tensor> Builder::sort(std::span<const Tensor> operands, uint32_t dim, size_t keys,
-                                  std::span<const int64_t> descending, E length, DType index) {
+                                  std::span<const int64_t> descending, ExprId length, DType index) {
   Pool& p = pool();
   std::vector<Tensor> out;
   for (const Tensor& t : operands) {
@@ -682,7 +689,7 @@ std::vector<Tensor> Builder::sort(std::span<const Tensor> operands, uint32_t dim
   const Tensor& first = operands[0];
   Stage s;
   s.kind = StageKind::kSort;
-  std::vector<E> from(first.rank()), to(first.rank()), dims = first.dims;
+  std::vector<ExprId> from(first.rank()), to(first.rank()), dims = first.dims;
   dims[dim] = length;
   for (uint32_t d = 0; d < first.rank(); ++d) {
     if (d != dim) {
@@ -724,13 +731,14 @@ static DType contract_acc(DType t) {
   return t == TENON_I8 || t == TENON_U8 ? TENON_I32 : t;
 }
 
-Tensor Builder::finish_contract(Stage s, DType out, std::vector<E> dims, std::vector<E> store) {
+Tensor Builder::finish_contract(Stage s, DType out, std::vector<ExprId> dims,
+                                std::vector<ExprId> store) {
   Pool& p = pool();
   const DType acc = p.type(s.a);
   Tensor r = add_buffer(out, std::move(dims), Role::kTemp);
   if (!r.valid()) return r;
   const bool half = out == TENON_F16 || out == TENON_BF16;
-  auto result = [&](E x) { return p.convert(x, out, half ? kRound : TENON_S_CONVERT); };
+  auto result = [&](ExprId x) { return p.convert(x, out, half ? kRound : TENON_S_CONVERT); };
   const bool nothing = std::any_of(s.reduce.begin(), s.reduce.end(), [&](uint32_t axis) {
     return p.is_const(p.axes()[axis].extent, 0);
   });
@@ -766,9 +774,9 @@ Tensor Builder::dot(const Tensor& a, const Tensor& b, std::span<const uint32_t> 
   if (out == TENON_DTYPE_NONE) out = a.type;
   Stage s;
   s.kind = StageKind::kContract;
-  std::vector<E> ia(a.rank(), kNone), ib(b.rank(), kNone), dims, store;
+  std::vector<ExprId> ia(a.rank(), kNone), ib(b.rank(), kNone), dims, store;
   for (size_t i = 0; i < batch_a.size(); ++i) {
-    const E d = a.dims[batch_a[i]];
+    const ExprId d = a.dims[batch_a[i]];
     ia[batch_a[i]] = ib[batch_b[i]] = fresh_axes({d}, &s.space)[0];
     dims.push_back(d);
     store.push_back(ia[batch_a[i]]);
@@ -776,7 +784,7 @@ Tensor Builder::dot(const Tensor& a, const Tensor& b, std::span<const uint32_t> 
   for (size_t i = 0; i < sum_a.size(); ++i) {
     ia[sum_a[i]] = ib[sum_b[i]] = fresh_axes({a.dims[sum_a[i]]}, &s.reduce)[0];
   }
-  auto free_dims = [&](const Tensor& t, std::vector<E>* index) {
+  auto free_dims = [&](const Tensor& t, std::vector<ExprId>* index) {
     for (size_t i = 0; i < t.rank(); ++i) {
       if ((*index)[i] != kNone) continue;
       (*index)[i] = fresh_axes({t.dims[i]}, &s.space)[0];
@@ -792,7 +800,7 @@ Tensor Builder::dot(const Tensor& a, const Tensor& b, std::span<const uint32_t> 
 }
 
 Tensor Builder::conv(const Tensor& x, const Tensor& w, const ConvDims& n,
-                     std::span<const WindowDim> window, int64_t groups, std::vector<E> dims,
+                     std::span<const WindowDim> window, int64_t groups, std::vector<ExprId> dims,
                      DType acc, DType out) {
   if (!x.valid() || !w.valid()) return {};
   if (x.type != w.type) return fail("convolution of unlike types");
@@ -807,24 +815,24 @@ Tensor Builder::conv(const Tensor& x, const Tensor& w, const ConvDims& n,
   if (out == TENON_DTYPE_NONE) out = x.type;
   Stage s;
   s.kind = StageKind::kContract;
-  const E g_count = p.integer(groups);
-  const E out_per_group = p.floordiv(dims[n.out_feature], g_count);
-  const E batch = fresh_axes({dims[n.out_batch]}, &s.space)[0];
-  const E group = fresh_axes({g_count}, &s.space)[0];
-  const E feature = fresh_axes({out_per_group}, &s.space)[0];
-  const E in = fresh_axes({w.dims[n.w_in]}, &s.reduce)[0];
-  std::vector<E> ix(x.rank()), iw(w.rank()), store(x.rank());
+  const ExprId g_count = p.integer(groups);
+  const ExprId out_per_group = p.floordiv(dims[n.out_feature], g_count);
+  const ExprId batch = fresh_axes({dims[n.out_batch]}, &s.space)[0];
+  const ExprId group = fresh_axes({g_count}, &s.space)[0];
+  const ExprId feature = fresh_axes({out_per_group}, &s.space)[0];
+  const ExprId in = fresh_axes({w.dims[n.w_in]}, &s.reduce)[0];
+  std::vector<ExprId> ix(x.rank()), iw(w.rank()), store(x.rank());
   ix[n.x_batch] = store[n.out_batch] = batch;
   ix[n.x_feature] = p.add(p.mul(group, w.dims[n.w_in]), in);
   iw[n.w_out] = store[n.out_feature] = p.add(p.mul(group, out_per_group), feature);
   iw[n.w_in] = in;
-  E guard = kNone;
+  ExprId guard = kNone;
   for (size_t i = 0; i < spatial; ++i) {
     const WindowDim& v = window[i];
-    const E o = fresh_axes({dims[n.out_spatial[i]]}, &s.space)[0];
-    const E k = fresh_axes({w.dims[n.w_spatial[i]]}, &s.reduce)[0];
-    E at = p.add(p.mul(o, p.integer(v.stride)),
-                 p.sub(p.mul(k, p.integer(v.dilation)), p.integer(v.pad_low)));
+    const ExprId o = fresh_axes({dims[n.out_spatial[i]]}, &s.space)[0];
+    const ExprId k = fresh_axes({w.dims[n.w_spatial[i]]}, &s.reduce)[0];
+    ExprId at = p.add(p.mul(o, p.integer(v.stride)),
+                      p.sub(p.mul(k, p.integer(v.dilation)), p.integer(v.pad_low)));
     guard = p.both(guard, p.cmp(TENON_CMP_GE, at, p.integer(0)));
     if (v.base_dilation > 1) {
       guard =

@@ -1,4 +1,4 @@
-#include "tenon/kernelgen/loops/l2.h"
+#include "tenon/kernelgen/loops/loop_ir.h"
 
 namespace tenon::kernelgen {
 namespace {
@@ -8,13 +8,13 @@ struct Writer {
   std::string out;
   int depth = 1;
 
-  std::string v(V x) const {
+  std::string v(ValueId x) const {
     if (x == kNoValue) return "-";
     if (x == t.begin) return "begin";
     if (x == t.end) return "end";
     return "%" + std::to_string(x);
   }
-  std::string typed(V x) const {
+  std::string typed(ValueId x) const {
     const Value& y = t.values[x];
     std::string s(name_of(y.type));
     return y.lanes > 1 ? s + "x" + std::to_string(y.lanes) : s;
@@ -49,10 +49,10 @@ struct Writer {
   void node(const Node& n) {
     auto def = [&](const std::string& s) { line(v(n.dst) + " = " + s + " : " + typed(n.dst)); };
     switch (n.kind) {
-      case N::kLoop:
+      case NodeKind::kLoop:
         loop(n);
         break;
-      case N::kIf:
+      case NodeKind::kIf:
         line("if " + v(n.args[0]) + " {");
         ++depth;
         for (const Node& c : n.body) node(c);
@@ -65,13 +65,13 @@ struct Writer {
         }
         line("}");
         break;
-      case N::kConst:
+      case NodeKind::kConst:
         def("const " + std::to_string(n.bits));
         break;
-      case N::kExt:
+      case NodeKind::kExt:
         def("ext " + std::to_string(n.ref));
         break;
-      case N::kOp: {
+      case NodeKind::kOp: {
         std::string s(name_of_op(n.op));
         if (n.op == TENON_S_CMP) {
           static constexpr const char* kRelations[] = {"eq", "ne", "lt", "le", "gt", "ge"};
@@ -81,62 +81,62 @@ struct Writer {
         def(s);
         break;
       }
-      case N::kSplat:
+      case NodeKind::kSplat:
         def("splat " + v(n.args[0]));
         break;
-      case N::kIota:
+      case NodeKind::kIota:
         def("iota " + v(n.args[0]));
         break;
-      case N::kShuffle:
+      case NodeKind::kShuffle:
         def("rotate " + v(n.args[0]) + " by " + std::to_string(n.ref));
         break;
-      case N::kLane:
+      case NodeKind::kLane:
         def("lane " + v(n.args[0]));
         break;
-      case N::kLoad: {
+      case NodeKind::kLoad: {
         std::string s = "load " + place(n);
         if (n.args[1] != kNoValue) s += " if " + v(n.args[1]) + " else " + v(n.args[2]);
         def(s);
         break;
       }
-      case N::kFence:
+      case NodeKind::kFence:
         line("fence" + (n.args[0] != kNoValue ? " if " + v(n.args[0]) : std::string()));
         break;
-      case N::kStore:
+      case NodeKind::kStore:
         line(std::string(!n.stream               ? "store "
                          : n.args[3] == kNoValue ? "stream "
                                                  : "stream if " + v(n.args[3]) + " ") +
              place(n) + " = " + v(n.args[1]) +
              (n.args[2] != kNoValue ? " if " + v(n.args[2]) : ""));
         break;
-      case N::kVar:
+      case NodeKind::kVar:
         def("var " + v(n.args[0]));
         break;
-      case N::kSet:
+      case NodeKind::kSet:
         line("set " + v(n.dst) + " = " + v(n.args[0]));
         break;
-      case N::kLocal:
+      case NodeKind::kLocal:
         line("local" + std::to_string(n.ref) + " " + std::string(name_of(n.type)) + "[" +
              std::to_string(n.bits) + "]");
         break;
-      case N::kTranspose:
+      case NodeKind::kTranspose:
         line("transpose " + place(n) + " to scratch[" + v(n.args[1]) + " by " + v(n.args[2]) + "]");
         break;
-      case N::kWeave: {
+      case NodeKind::kInterleave: {
         std::string all;
-        for (V x : n.list) all += (all.empty() ? "" : ", ") + v(x);
-        line("weave " + place(n) + " = " + all);
+        for (ValueId x : n.list) all += (all.empty() ? "" : ", ") + v(x);
+        line("interleave " + place(n) + " = " + all);
         break;
       }
-      case N::kMma:
+      case NodeKind::kMma:
         line("mma " + std::to_string(n.list.size()) + " rows x " + std::to_string(n.bits) +
              " vectors of " + std::string(name_of(n.type)) + "x" + std::to_string(n.lanes) + ", " +
              v(n.args[2]) + " steps, to local" + std::to_string(n.op));
         break;
-      case N::kAddress:
+      case NodeKind::kAddress:
         def("address of " + place(n));
         break;
-      case N::kTaps:
+      case NodeKind::kTaps:
         line(std::string(n.full ? "depthwise" : "mma") + " taps " + v(n.args[2]) + ", " +
              std::to_string(n.ref) + " rows x " + std::to_string(n.bits) + " vectors of " +
              std::string(name_of(n.type)) + "x" + std::to_string(n.lanes) + ", " + v(n.list[0]) +
@@ -146,21 +146,21 @@ struct Writer {
                   : std::string()) +
              ", to local" + std::to_string(n.op));
         break;
-      case N::kSort:
+      case NodeKind::kSort:
         line("sort scratch[" + v(n.args[0]) + "] of " + v(n.stride) + " " +
              std::string(name_of(n.type)) + " with scratch[" + v(n.args[1]) + "]");
         break;
-      case N::kAnyNan:
+      case NodeKind::kAnyNan:
         def("any nan in " + std::to_string(n.ref) + " rows x " + v(n.args[0]) + " of local" +
             std::to_string(n.op));
         break;
-      case N::kLaneId:
+      case NodeKind::kLaneId:
         def("lane id");
         break;
-      case N::kBarrier:
+      case NodeKind::kBarrier:
         line(n.bits != 0 ? "barrier of all memory" : "barrier");
         break;
-      case N::kComment:
+      case NodeKind::kComment:
         line("do " + n.text);
         break;
     }

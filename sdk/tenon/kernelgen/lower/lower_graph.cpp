@@ -1,4 +1,4 @@
-#include "tenon/kernelgen/lift/lift.h"
+#include "tenon/kernelgen/lower/lower_graph.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "tenon/kernelgen/lift/lift_internal.h"
+#include "tenon/kernelgen/lower/op_lowering.h"
 
 namespace tenon::kernelgen {
 namespace {
@@ -38,13 +38,13 @@ std::string type_text(const tenon_type_t& t) {
          " of rank " + std::to_string(t.rank);
 }
 
-bool computable(const tenon_type_t& t, const LiftLimits& limits) {
+bool computable(const tenon_type_t& t, const LoweringLimits& limits) {
   return is_tensor(t) && size_of(t.dtype) != 0 && ((limits.dtypes >> t.dtype) & 1u);
 }
 
 // The number that all elements of a blob are, when code can carry it: exactly representable as a
 // double.
-bool uniform_value(const LiftHost& host, const tenon_value_view_t& v, double* out) {
+bool uniform_value(const HostTables& host, const tenon_value_view_t& v, double* out) {
   const void* element = nullptr;
   uint32_t bytes = 0;
   uint64_t size = 0;
@@ -128,7 +128,7 @@ ScalarAttr scalar_attr(const tenon_attr_t& a) {
 std::vector<Tensor> lower_elementwise(LoweringSite& site) {
   std::vector<tenon_attr_t> attrs(site.op->attr_count);
   if (site.op->attr_count != 0) {
-    const LiftHost& h = site.host;
+    const HostTables& h = site.host;
     tenon_node_t self = TENON_NONE;
     tenon_value_view_t r = sized<tenon_value_view_t>();
     h.graph->value_view(h.graph->self, site.graph, site.node.results[0], &r);
@@ -141,7 +141,7 @@ std::vector<Tensor> lower_elementwise(LoweringSite& site) {
   for (const tenon_attr_t& a : attrs) scalars.push_back(scalar_attr(a));
   std::vector<DType> results;
   for (const tenon_type_t& t : site.result_types) results.push_back(t.dtype);
-  std::vector<E> shape;
+  std::vector<ExprId> shape;
   if (!site.result_dims(0, &shape)) return site.refuse("its size depends on data");
   std::vector<Tensor> operands = site.in;
   for (Tensor& t : operands) {
@@ -167,9 +167,9 @@ std::vector<Tensor> lower_node(LoweringSite& site) {
 }
 
 // The parts of a subgraph that lowering walks through.
-class Lifter {
+class GraphLowering {
  public:
-  Lifter(const LiftHost& host, tenon_graph_t* graph, std::string* why)
+  GraphLowering(const HostTables& host, tenon_graph_t* graph, std::string* why)
       : host_(host), graph_(graph), dims_(host, graph, &builder_), why_(why) {}
 
   DimMap& dims() { return dims_; }
@@ -212,11 +212,11 @@ class Lifter {
     *why_ = std::move(reason);
     return false;
   }
-  const std::vector<LiftedCheck>& checks() const { return checks_; }
+  const std::vector<LoweredCheck>& checks() const { return checks_; }
 
  private:
-  std::vector<LiftedCheck> checks_;
-  LiftHost host_;
+  std::vector<LoweredCheck> checks_;
+  HostTables host_;
   tenon_graph_t* graph_;
   Builder builder_;
   DimMap dims_;
@@ -226,28 +226,28 @@ class Lifter {
 };
 
 // Operands become immediates or constants or inputs.
-bool bind_operand(const LiftHost& host, tenon_graph_t* graph, Lifter* lifter, tenon_value_t value,
-                  Tensor* out) {
+bool bind_operand(const HostTables& host, tenon_graph_t* graph, GraphLowering* lowering,
+                  tenon_value_t value, Tensor* out) {
   tenon_value_view_t v = sized<tenon_value_view_t>();
   host.graph->value_view(host.graph->self, graph, value, &v);
-  std::vector<E> dims;
-  if (!lifter->dims().expressions(v.type.dims, v.type.rank, &dims))
-    return lifter->fail("an operand's size depends on data");
+  std::vector<ExprId> dims;
+  if (!lowering->dims().expressions(v.type.dims, v.type.rank, &dims))
+    return lowering->fail("an operand's size depends on data");
   double number = 0;
   if (v.kind == TENON_VALUE_CONSTANT && uniform_value(host, v, &number)) {
-    *out = lifter->builder().fill(v.type.dtype, dims, number);
+    *out = lowering->builder().fill(v.type.dtype, dims, number);
   } else if (v.kind == TENON_VALUE_CONSTANT) {
-    *out = lifter->builder().constant(v.type.dtype, dims);
+    *out = lowering->builder().constant(v.type.dtype, dims);
   } else {
-    *out = lifter->builder().input(v.type.dtype, dims);
+    *out = lowering->builder().input(v.type.dtype, dims);
   }
-  if (!out->valid()) return lifter->fail(lifter->builder().why());
-  lifter->bind(value, *out);
+  if (!out->valid()) return lowering->fail(lowering->builder().why());
+  lowering->bind(value, *out);
   return true;
 }
 
-bool types_fit(const LiftHost& host, tenon_graph_t* graph, const tenon_value_t* values,
-               uint32_t count, const LiftLimits& limits, std::string* bad) {
+bool types_fit(const HostTables& host, tenon_graph_t* graph, const tenon_value_t* values,
+               uint32_t count, const LoweringLimits& limits, std::string* bad) {
   for (uint32_t i = 0; i < count; ++i) {
     if (values[i] == TENON_NONE) continue;
     tenon_value_view_t v = sized<tenon_value_view_t>();
@@ -260,7 +260,7 @@ bool types_fit(const LiftHost& host, tenon_graph_t* graph, const tenon_value_t* 
   return true;
 }
 
-std::vector<tenon_value_t> constants_of(const LiftHost& host, tenon_graph_t* graph) {
+std::vector<tenon_value_t> constants_of(const HostTables& host, tenon_graph_t* graph) {
   tenon_graph_view_t g = sized<tenon_graph_view_t>();
   host.graph->graph_view(host.graph->self, graph, &g);
   std::vector<tenon_value_t> out;
@@ -276,7 +276,7 @@ std::vector<tenon_value_t> constants_of(const LiftHost& host, tenon_graph_t* gra
 
 }  // namespace
 
-tenon_code_t lift_host(const tenon_host_t* host, LiftHost* out) {
+tenon_code_t open_host_tables(const tenon_host_t* host, HostTables* out) {
   out->host = host;
   tenon_code_t code = host->query(host->self, str(TENON_HOST_GRAPH_ID), 0,
                                   reinterpret_cast<const void**>(&out->graph));
@@ -285,15 +285,15 @@ tenon_code_t lift_host(const tenon_host_t* host, LiftHost* out) {
                      reinterpret_cast<const void**>(&out->registry));
 }
 
-E DimExpressions::of(tenon_dim_t dim, int depth) {
+ExprId DimExpressions::of(tenon_dim_t dim, int depth) {
   if (dim >= 0) return pool_->integer(dim);
   if (const auto it = known_.find(dim); it != known_.end()) return it->second;
-  const E e = compute(dim, depth);
+  const ExprId e = compute(dim, depth);
   if (e != kNone) known_.emplace(dim, e);
   return e;
 }
 
-E DimExpressions::compute(tenon_dim_t dim, int depth) {
+ExprId DimExpressions::compute(tenon_dim_t dim, int depth) {
   tenon_dim_view_t v = sized<tenon_dim_view_t>();
   if (depth > kDimDepthMax || api_->dim_view(api_->self, graph_, dim, &v) != TENON_OK) return kNone;
   if (v.op == TENON_DIM_CONSTANT) return pool_->integer(v.constant);
@@ -301,7 +301,7 @@ E DimExpressions::compute(tenon_dim_t dim, int depth) {
     const auto it = symbols_.find(v.symbol);
     return it != symbols_.end() ? it->second : undefined(v.symbol);
   }
-  const E a = of(v.a, depth + 1), b = of(v.b, depth + 1);
+  const ExprId a = of(v.a, depth + 1), b = of(v.b, depth + 1);
   if (a == kNone || b == kNone) return kNone;
   switch (v.op) {
     case TENON_DIM_ADD:
@@ -333,18 +333,19 @@ bool DimMap::add_symbols(tenon_region_t region, std::string* why) {
   return true;
 }
 
-E DimMap::declare(tenon_symbol_t s) {
+ExprId DimMap::declare(tenon_symbol_t s) {
   tenon_symbol_view_t v = sized<tenon_symbol_view_t>();
   if (api_->symbol_view(api_->self, graph_, s, &v) != TENON_OK) return kNone;
-  const E e = builder_->extent({v.lo < 0 ? 0 : v.lo, v.hi, v.multiple_of, v.hint > 0 ? v.hint : 0});
+  const ExprId e =
+      builder_->extent({v.lo < 0 ? 0 : v.lo, v.hi, v.multiple_of, v.hint > 0 ? v.hint : 0});
   define(s, e);
   return e;
 }
 
-bool DimMap::expressions(const tenon_dim_t* dims, uint64_t count, std::vector<E>* out) {
+bool DimMap::expressions(const tenon_dim_t* dims, uint64_t count, std::vector<ExprId>* out) {
   out->clear();
   for (uint64_t i = 0; i < count; ++i) {
-    const E e = of(dims[i]);
+    const ExprId e = of(dims[i]);
     if (e == kNone) return false;
     out->push_back(e);
   }
@@ -387,7 +388,7 @@ std::vector<uint32_t> LoweringSite::to_ordinals(const std::vector<int64_t>& valu
   return out;
 }
 
-bool LoweringSite::sizes(std::string_view name, std::vector<E>* out) const {
+bool LoweringSite::sizes(std::string_view name, std::vector<ExprId>* out) const {
   const tenon_attr_t* a = attr(name);
   out->clear();
   if (a == nullptr) return true;
@@ -397,22 +398,22 @@ bool LoweringSite::sizes(std::string_view name, std::vector<E>* out) const {
 }
 
 bool LoweringSite::constants(std::string_view name, std::vector<int64_t>* out) const {
-  std::vector<E> values;
+  std::vector<ExprId> values;
   if (!sizes(name, &values)) return false;
   out->clear();
-  for (E e : values) {
+  for (ExprId e : values) {
     if (!b.pool().is_const(e)) return false;
     out->push_back(*b.pool().value(e));
   }
   return true;
 }
 
-bool LoweringSite::result_dims(uint32_t i, std::vector<E>* out) const {
+bool LoweringSite::result_dims(uint32_t i, std::vector<ExprId>* out) const {
   return dims.expressions(result_types[i].dims, result_types[i].rank, out);
 }
 
-bool LoweringSite::check_below(const Tensor& numbers, E limit, std::string text) {
-  E count = b.pool().integer(1);
+bool LoweringSite::check_below(const Tensor& numbers, ExprId limit, std::string text) {
+  ExprId count = b.pool().integer(1);
   std::vector<uint32_t> all;
   for (uint32_t d = 0; d < numbers.rank(); ++d) {
     count = b.pool().mul(count, numbers.dims[d]);
@@ -423,7 +424,7 @@ bool LoweringSite::check_below(const Tensor& numbers, E limit, std::string text)
   if (!worst.valid()) return false;
   if (worst.buffer == numbers.buffer) {
     const Tensor same = worst;
-    worst = b.map(same.type, {}, [&](std::span<const E>) { return b.load(same, {}); });
+    worst = b.map(same.type, {}, [&](std::span<const ExprId>) { return b.load(same, {}); });
   }
   checks->push_back({worst.buffer, limit, count, origin, std::move(text)});
   b.output(worst);
@@ -450,8 +451,8 @@ std::vector<Tensor> LoweringSite::refuse(std::string reason) const {
   return {};
 }
 
-bool can_lift(const LiftHost& host, tenon_graph_t* graph, tenon_node_t node,
-              const LiftLimits& limits, std::string* why) {
+bool can_lower(const HostTables& host, tenon_graph_t* graph, tenon_node_t node,
+               const LoweringLimits& limits, std::string* why) {
   tenon_node_view_t n = sized<tenon_node_view_t>();
   if (host.graph->node_view(host.graph->self, graph, node, &n) != TENON_OK) return false;
   const std::string_view name = view(host.host->sym_text(host.host->self, n.op));
@@ -473,57 +474,57 @@ bool can_lift(const LiftHost& host, tenon_graph_t* graph, tenon_node_t node,
     *why = "sdpa: attention is computed by this device from its parts";
     return false;
   }
-  Lifter lifter(host, graph, why);
-  lifter.dims().set_open(true);
+  GraphLowering lowering(host, graph, why);
+  lowering.dims().set_open(true);
   for (uint32_t i = 0; i < n.operand_count; ++i) {
     Tensor t;
-    if (n.operands[i] == TENON_NONE || lifter.value(n.operands[i]).valid()) continue;
-    if (!bind_operand(host, graph, &lifter, n.operands[i], &t)) return false;
+    if (n.operands[i] == TENON_NONE || lowering.value(n.operands[i]).valid()) continue;
+    if (!bind_operand(host, graph, &lowering, n.operands[i], &t)) return false;
   }
-  return lifter.node(node, 0);
+  return lowering.node(node, 0);
 }
 
-bool lift(const LiftHost& host, tenon_graph_t* graph, Lifted* out, std::string* why) {
+bool lower_graph(const HostTables& host, tenon_graph_t* graph, Lowered* out, std::string* why) {
   tenon_graph_view_t g = sized<tenon_graph_view_t>();
   tenon_region_view_t main = sized<tenon_region_view_t>();
   host.graph->graph_view(host.graph->self, graph, &g);
   host.graph->region_view(host.graph->self, graph, g.main, &main);
-  Lifter lifter(host, graph, why);
-  if (!lifter.dims().add_symbols(g.main, why)) return false;
-  *out = Lifted{};
+  GraphLowering lowering(host, graph, why);
+  if (!lowering.dims().add_symbols(g.main, why)) return false;
+  *out = Lowered{};
   for (uint32_t i = 0; i < main.argument_count; ++i) {
     Tensor t;
-    if (!bind_operand(host, graph, &lifter, main.arguments[i], &t)) return false;
+    if (!bind_operand(host, graph, &lowering, main.arguments[i], &t)) return false;
     out->inputs.push_back(t.buffer);
   }
   out->constant_values = constants_of(host, graph);
   for (tenon_value_t v : out->constant_values) {
     Tensor t;
-    if (!bind_operand(host, graph, &lifter, v, &t)) return false;
+    if (!bind_operand(host, graph, &lowering, v, &t)) return false;
     out->constants.push_back(t.buffer);
   }
   for (uint32_t i = 0; i < main.node_count; ++i) {
     out->nodes.push_back(main.nodes[i]);
-    if (!lifter.node(main.nodes[i], i)) return false;
+    if (!lowering.node(main.nodes[i], i)) return false;
   }
   // A yield that is an argument, a constant or yielded before needs memory of its own: a copy.
   std::unordered_set<uint32_t> taken;
   for (uint32_t i = 0; i < main.yield_count; ++i) {
-    Tensor t = lifter.value(main.yields[i]);
+    Tensor t = lowering.value(main.yields[i]);
     tenon_value_view_t v = sized<tenon_value_view_t>();
     host.graph->value_view(host.graph->self, graph, main.yields[i], &v);
     const bool repeated = taken.contains(t.buffer);
     if (v.kind != TENON_VALUE_RESULT || repeated) {
-      Builder& b = lifter.builder();
-      t = b.map(t.type, t.dims, [&b, t](std::span<const E> axes) { return b.load(t, axes); });
+      Builder& b = lowering.builder();
+      t = b.map(t.type, t.dims, [&b, t](std::span<const ExprId> axes) { return b.load(t, axes); });
     }
-    lifter.builder().output(t);
+    lowering.builder().output(t);
     taken.insert(t.buffer);
     out->outputs.push_back(t.buffer);
   }
-  if (!lifter.builder().ok()) return lifter.fail(lifter.builder().why());
-  out->checks = lifter.checks();
-  out->program = lifter.builder().take_program();
+  if (!lowering.builder().ok()) return lowering.fail(lowering.builder().why());
+  out->checks = lowering.checks();
+  out->program = lowering.builder().take_program();
   // Constants that became immediates own no memory.
   for (uint32_t& c : out->constants) {
     if (out->program.buffers[c].role != Role::kConstant) c = ~0u;
@@ -531,7 +532,7 @@ bool lift(const LiftHost& host, tenon_graph_t* graph, Lifted* out, std::string* 
   return true;
 }
 
-std::vector<int64_t> likely_symbols(const LiftHost& host, tenon_graph_t* graph) {
+std::vector<int64_t> likely_symbols(const HostTables& host, tenon_graph_t* graph) {
   tenon_graph_view_t g = sized<tenon_graph_view_t>();
   host.graph->graph_view(host.graph->self, graph, &g);
   std::vector<int64_t> symbols(g.symbol_limit, 1);
@@ -543,7 +544,7 @@ std::vector<int64_t> likely_symbols(const LiftHost& host, tenon_graph_t* graph) 
   return symbols;
 }
 
-double node_cost_ns(const LiftHost& host, tenon_graph_t* graph, tenon_node_t node,
+double node_cost_ns(const HostTables& host, tenon_graph_t* graph, tenon_node_t node,
                     const std::vector<int64_t>& symbols, double gigabytes_per_second,
                     double gigaflops_per_second, double launch_ns) {
   tenon_node_view_t n = sized<tenon_node_view_t>();

@@ -1,5 +1,5 @@
-// Shared by lift.cpp and the files of op lowerings. Not installed API: included within this folder
-// only.
+// Shared by lower_graph.cpp and the files of op lowerings. Not installed API: included within this
+// folder only.
 #ifndef TENON_KERNELGEN_LIFT_LIFT_INTERNAL_H_
 #define TENON_KERNELGEN_LIFT_LIFT_INTERNAL_H_
 
@@ -9,25 +9,25 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tenon/kernelgen/lift/builder.h"
-#include "tenon/kernelgen/lift/lift.h"
+#include "tenon/kernelgen/lower/builder.h"
+#include "tenon/kernelgen/lower/lower_graph.h"
 
 namespace tenon::kernelgen {
 
 // Dims over extents that stand for the symbols.
 class DimMap : public DimExpressions {
  public:
-  DimMap(const LiftHost& host, tenon_graph_t* graph, Builder* builder)
+  DimMap(const HostTables& host, tenon_graph_t* graph, Builder* builder)
       : DimExpressions(host.graph, graph, &builder->pool()), builder_(builder) {}
   // Declares the symbols of `region` as extents, in order.
   bool add_symbols(tenon_region_t region, std::string* why);
-  bool expressions(const tenon_dim_t* dims, uint64_t count, std::vector<E>* out);
+  bool expressions(const tenon_dim_t* dims, uint64_t count, std::vector<ExprId>* out);
   // Declares a symbol met outside the main region's list, for trying single nodes.
   void set_open(bool open) { open_ = open; }
 
  private:
-  E undefined(tenon_symbol_t s) override { return open_ ? declare(s) : kNone; }
-  E declare(tenon_symbol_t s);
+  ExprId undefined(tenon_symbol_t s) override { return open_ ? declare(s) : kNone; }
+  ExprId declare(tenon_symbol_t s);
 
   Builder* builder_;
   bool open_ = false;
@@ -35,7 +35,7 @@ class DimMap : public DimExpressions {
 
 // One node being lowered: its operands as tensors, its attributes by name, its result types.
 struct LoweringSite {
-  const LiftHost& host;
+  const HostTables& host;
   tenon_graph_t* graph;
   Builder& b;
   DimMap& dims;
@@ -44,12 +44,12 @@ struct LoweringSite {
   std::vector<Tensor> in;  // invalid: an absent optional operand
   std::vector<tenon_type_t> result_types;
   std::string* why;
-  std::vector<LiftedCheck>* checks;
+  std::vector<LoweredCheck>* checks;
   uint32_t origin = 0;
 
   // Asks for an error unless every element of `numbers` (integers, negative ones are large) is
   // below `limit`.
-  bool check_below(const Tensor& numbers, E limit, std::string text);
+  bool check_below(const Tensor& numbers, ExprId limit, std::string text);
   // The constant that operand i is, null when it is none.
   tenon_blob_t* constant_operand(uint32_t i) const;
 
@@ -65,17 +65,17 @@ struct LoweringSite {
   }
   static std::vector<uint32_t> to_ordinals(const std::vector<int64_t>& values);
   // A DIMS or I64S attribute as expressions; false when one is data-dependent.
-  bool sizes(std::string_view name, std::vector<E>* out) const;
+  bool sizes(std::string_view name, std::vector<ExprId>* out) const;
   // A DIMS or I64S attribute whose entries must be constants.
   bool constants(std::string_view name, std::vector<int64_t>* out) const;
-  bool result_dims(uint32_t i, std::vector<E>* out) const;
+  bool result_dims(uint32_t i, std::vector<ExprId>* out) const;
   std::vector<Tensor> refuse(std::string reason) const;
 };
 
 // Every start of a gather or scatter lies in [0, dim - size]: a check of each run. vector_dim < 0:
 // an index is one number.
 bool check_indices(LoweringSite& s, const Tensor& x, const Tensor& indices,
-                   const std::vector<int64_t>& index_map, const std::vector<E>& sizes,
+                   const std::vector<int64_t>& index_map, const std::vector<ExprId>& sizes,
                    int64_t vector_dim);
 
 // Gives one tensor per result; empty: refused, `*site.why` says why.
@@ -84,9 +84,9 @@ struct Lowering {
   std::string_view op;
   LoweringFn fn;
 };
-std::span<const Lowering> movement_lowerings();   // lift_movement.cpp
-std::span<const Lowering> reduction_lowerings();  // lift_reductions.cpp
-std::span<const Lowering> order_lowerings();      // lift_order.cpp
+std::span<const Lowering> movement_lowerings();   // lower_movement.cpp
+std::span<const Lowering> reduction_lowerings();  // lower_reductions.cpp
+std::span<const Lowering> order_lowerings();      // lower_order.cpp
 
 }  // namespace tenon::kernelgen
 #endif

@@ -24,7 +24,7 @@ const tenon_host_t* installed_host(std::string* out_why);
 
 // A table in front of `installed`, which ends where its page ends: reading past it is a crash.
 // Lives as long as the process.
-const tenon_host_t* stand_host(const tenon_host_t* installed, HostShape shape);
+const tenon_host_t* fake_host(const tenon_host_t* installed, HostShape shape);
 
 // What the stand-in heard.
 struct Heard {

@@ -1,4 +1,4 @@
-#include "sdk/tools/conform/subject/stand_host.h"
+#include "sdk/tools/conform/subject/fake_host.h"
 
 #include <sys/mman.h>
 #include <time.h>
@@ -141,7 +141,7 @@ const tenon_host_t* installed_host(std::string* out_why) {
   return nullptr;
 }
 
-const tenon_host_t* stand_host(const tenon_host_t* installed, HostShape shape) {
+const tenon_host_t* fake_host(const tenon_host_t* installed, HostShape shape) {
   g_installed = installed;
   g_shape = std::move(shape);
   tenon_host_t table = *installed;
