@@ -1,6 +1,6 @@
-// Level 1 of kernelgen, run: a program before fusion or one kernel after it, on memory with shadow
-// state, exactly as ir.h says what its stages mean. Each expression is computed in its own type
-// with the reference's own arithmetic.
+// The stage IR of kernelgen, run: a program before fusion or one kernel after it, on memory with
+// shadow state, exactly as ir.h says what its stages mean. Each expression is computed in its own
+// type with the reference's own arithmetic.
 //
 // It reports, with the stage and the buffer: elements that are loaded although nobody stored them,
 // or although another value lies there by now (a temp in the memory of an output, an operand that a
