@@ -78,7 +78,7 @@ TEST_F(DimLawsTest, FormsKeepTheirMeaningAndAnswersHold) {
   std::mt19937 rng(29);
   const Points points = points_of(rng);
   std::vector<std::pair<Tree, Dim>> built;
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < 1000 / TENON_RANDOM_SHARE; ++i) {
     Tree tree = random_tree(rng, 5, kSymbols);
     const auto dim = tree.build(table);
     if (!dim) continue;
@@ -86,8 +86,8 @@ TEST_F(DimLawsTest, FormsKeepTheirMeaningAndAnswersHold) {
     if (HasFatalFailure()) return;
     built.emplace_back(std::move(tree), *dim);
   }
-  ASSERT_GT(built.size(), 400u);
-  for (int i = 0; i < 1500; ++i) {
+  ASSERT_GT(built.size(), 400u / TENON_RANDOM_SHARE);
+  for (int i = 0; i < 1500 / TENON_RANDOM_SHARE; ++i) {
     const auto& [ta, a] = built[rng() % built.size()];
     const auto& [tb, b] = built[rng() % built.size()];
     check_answers(ta, a, tb, b, points);
@@ -101,7 +101,7 @@ TEST_F(DimLawsTest, SidesOfIdentitiesAreProvedEqual) {
   std::mt19937 rng(31);
   const Points points = points_of(rng);
   int proved = 0, made = 0;
-  for (int i = 0; i < 800; ++i) {
+  for (int i = 0; i < 800 / TENON_RANDOM_SHARE; ++i) {
     const Tree x = random_tree(rng, 2, kSymbols), y = random_tree(rng, 2, kSymbols),
                d = number(static_cast<int64_t>(rng() % 7) + 1);
     const auto floor = [&](const Tree& of) { return call(TENON_DIM_FLOORDIV, of, d); };
@@ -132,7 +132,7 @@ TEST_F(DimLawsTest, SidesOfIdentitiesAreProvedEqual) {
       proved += answer == TENON_YES;
     }
   }
-  EXPECT_GT(made, 4000);
+  EXPECT_GT(made, 4000 / TENON_RANDOM_SHARE);
   EXPECT_GT(proved, made * 9 / 10);
 }
 

@@ -37,7 +37,7 @@ TEST_F(DimsTest, RandomExpressionsMeanWhatTheyEvaluateTo) {
     for (int64_t m = 1; m <= 5; ++m)
       for (int64_t k = 0; k <= 8; k += 4) points.push_back({n, m, k});
   std::vector<std::pair<Tree, Dim>> built;
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < 3000 / TENON_RANDOM_SHARE; ++i) {
     Tree t = random_tree(rng, 4);
     const auto d = t.build(table);
     if (!d) continue;
@@ -54,9 +54,9 @@ TEST_F(DimsTest, RandomExpressionsMeanWhatTheyEvaluateTo) {
     }
     built.emplace_back(std::move(t), *d);
   }
-  ASSERT_GT(built.size(), 1000u);
+  ASSERT_GT(built.size(), 1000u / TENON_RANDOM_SHARE);
   // Comparisons: YES must hold everywhere, NO nowhere (both where the expressions have values).
-  for (int i = 0; i < 6000; ++i) {
+  for (int i = 0; i < 6000 / TENON_RANDOM_SHARE; ++i) {
     const auto& [ta, a] = built[rng() % built.size()];
     const auto& [tb, b] = built[rng() % built.size()];
     for (uint32_t rel = 0; rel < 4; ++rel) {
@@ -130,7 +130,7 @@ TEST_F(DimsTest, FactsAreUsed) {
 TEST_F(DimsTest, RandomFactsNeverProveWhatIsFalse) {
   std::mt19937 rng(11);
   int used = 0;
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 300 / TENON_RANDOM_SHARE; ++round) {
     DimTable t;
     for (const char* name : {"a", "b", "c"}) ASSERT_TRUE(t.symbol_add(name, 0, 5, 1, -1).ok());
     std::vector<std::vector<int64_t>> points;
@@ -177,7 +177,7 @@ TEST_F(DimsTest, RandomFactsNeverProveWhatIsFalse) {
       }
     }
   }
-  EXPECT_GT(used, 100);
+  EXPECT_GT(used, 100 / TENON_RANDOM_SHARE);
 }
 
 TEST_F(DimsTest, OverflowAndLimitsAreErrors) {

@@ -5,7 +5,7 @@
 // Steps of the whole program: lower, keep_what_pays, place_stores, inline_maps, choose_layouts,
 // split_reductions, place_parts, keep_the_rest, pack_constants. Then build_kernels(), as devices
 // call it, and of each kernel: split (its own stages, the points of its lead axes shuffled),
-// in_place, general (any sizes), prepare, lower (loop trees with shadow memory).
+// in_place, general (any sizes), prepare, loops (trees, run with shadow memory).
 #pragma once
 #include <map>
 #include <span>
