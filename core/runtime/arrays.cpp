@@ -22,21 +22,85 @@ bool is_dense(const tenon_array_t& array) {
   return true;
 }
 
-void pack(const tenon_array_t& array, std::byte* out) {
-  const uint64_t item = dtype_bits(array.dtype) / 8;
+namespace {
+
+// Calls each(address) for the elements in row-major order. The array is not empty.
+template <class Each>
+void walk(const tenon_array_t& array, Each&& each) {
   std::vector<int64_t> index(array.rank, 0);
-  const auto* from = static_cast<const std::byte*>(array.data);
+  auto* at = static_cast<std::byte*>(array.data);
   while (true) {
-    std::memcpy(out, from, item);
-    out += item;
+    each(at);
     uint32_t axis = array.rank;
     for (; axis-- > 0; index[axis] = 0) {
-      from += array.strides_bytes[axis];
+      at += array.strides_bytes[axis];
       if (++index[axis] < array.dims[axis]) break;
-      from -= array.strides_bytes[axis] * array.dims[axis];
+      at -= array.strides_bytes[axis] * array.dims[axis];
     }
     if (axis == UINT32_MAX) return;
   }
+}
+
+bool is_empty(const tenon_array_t& array) {
+  return std::find(array.dims, array.dims + array.rank, 0) != array.dims + array.rank;
+}
+
+}  // namespace
+
+void pack(const tenon_array_t& array, std::byte* out) {
+  const uint64_t item = dtype_bits(array.dtype) / 8;
+  walk(array, [&](const std::byte* at) {
+    std::memcpy(out, at, item);
+    out += item;
+  });
+}
+
+void unpack(const std::byte* dense, const tenon_array_t& array) {
+  if (is_empty(array)) return;
+  const uint64_t item = dtype_bits(array.dtype) / 8;
+  if (!is_dense(array)) {
+    walk(array, [&](std::byte* at) {
+      std::memcpy(at, dense, item);
+      dense += item;
+    });
+    return;
+  }
+  uint64_t bytes = item;
+  for (uint32_t i = 0; i < array.rank; ++i) bytes *= static_cast<uint64_t>(array.dims[i]);
+  std::memcpy(array.data, dense, bytes);
+}
+
+bool elements_overlap(const tenon_array_t& array) {
+  if (array.strides_bytes == nullptr || is_empty(array)) return false;
+  std::vector<std::pair<uint64_t, uint64_t>> axes;  // stride and steps, longer than one
+  for (uint32_t i = 0; i < array.rank; ++i) {
+    const int64_t stride = array.strides_bytes[i];
+    if (array.dims[i] > 1)
+      axes.emplace_back(
+          stride < 0 ? 0 - static_cast<uint64_t>(stride) : static_cast<uint64_t>(stride),
+          static_cast<uint64_t>(array.dims[i] - 1));
+  }
+  std::ranges::sort(axes);
+  uint64_t span = dtype_bits(array.dtype) / 8;  // bytes that the axes so far reach over
+  for (const auto& [stride, steps] : axes) {
+    uint64_t reach = 0;
+    if (stride < span || __builtin_mul_overflow(stride, steps, &reach) ||
+        __builtin_add_overflow(span, reach, &span) || span > INT64_MAX)
+      return true;
+  }
+  return false;
+}
+
+std::pair<uintptr_t, uintptr_t> byte_range(const tenon_array_t& array) {
+  if (is_empty(array)) return {0, 0};
+  const int64_t item = dtype_bits(array.dtype) / 8;
+  int64_t low = 0, high = item, dense = item;
+  for (uint32_t i = array.rank; i-- > 0; dense *= array.dims[i]) {
+    const int64_t stride = array.strides_bytes == nullptr ? dense : array.strides_bytes[i];
+    (stride < 0 ? low : high) += stride * (array.dims[i] - 1);
+  }
+  const auto at = reinterpret_cast<uintptr_t>(array.data);
+  return {at + static_cast<uintptr_t>(low), at + static_cast<uintptr_t>(high)};
 }
 
 Result<std::vector<std::byte>> dense_bytes(const tenon_array_t& array) {

@@ -1,6 +1,8 @@
 // Arrays of callers as dense bytes.
 #pragma once
 #include <cstddef>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <tenon/abi/session.h>
@@ -14,6 +16,13 @@ bool is_dense(const tenon_array_t& array);
 // Copies a checked array of whole bytes, with strides, into dense bytes at `out`. The array is not
 // empty.
 void pack(const tenon_array_t& array, std::byte* out);
+// The other way: dense bytes into a checked array of whole bytes, with strides or without.
+void unpack(const std::byte* dense, const tenon_array_t& array);
+// Whether two elements of an array of whole bytes may share bytes. Exact for strides of slices,
+// transposes and reversals; true for the rare others that interleave without sharing.
+bool elements_overlap(const tenon_array_t& array);
+// The bytes between the first and the last byte of its elements, both in; empty: [0, 0).
+std::pair<uintptr_t, uintptr_t> byte_range(const tenon_array_t& array);
 // The same in memory of its own; also of an empty array, and of one whose elements share bytes.
 Result<std::vector<std::byte>> dense_bytes(const tenon_array_t& array);
 

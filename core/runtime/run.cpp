@@ -229,6 +229,7 @@ Status Runner::place_inputs(std::span<const tenon_array_t* const> inputs) {
       TENON_RETURN_IF_ERROR(bytes_of(static_cast<uint32_t>(s), &bytes));
       TENON_RETURN_IF_ERROR(take_host(bytes, false, &packed));
       pack(array, packed.get());
+      statistics_.repacked_bytes += bytes;
       state.host = packed.get();
       state.host_owner = packed;
     }
@@ -374,6 +375,28 @@ Status Runner::take_outputs() {
     outputs_.push_back(std::move(out));
   }
   return {};
+}
+
+Result<std::shared_ptr<void>> Runner::detach(size_t output, uint64_t* out_copied_bytes) {
+  const uint32_t slot = plan_->output_slots[output];
+  SlotState& state = slots_[slot];
+  const bool once = std::ranges::count(plan_->output_slots, slot) == 1;
+  if (once && state.host_owner != nullptr) return std::move(state.host_owner);
+  for (size_t d = 0; once && d < state.places.size(); ++d) {
+    Place& place = state.places[d];
+    if (place.buffer == nullptr || !place.pooled || place.buffer->host() != state.host) continue;
+    devices_[d].pool.forget(*place.buffer);
+    const std::shared_ptr<Buffer> buffer = std::move(place.buffer);
+    place = {};
+    return std::shared_ptr<void>(buffer, buffer->host());
+  }
+  uint64_t bytes = 0;
+  std::shared_ptr<std::byte> memory;
+  TENON_RETURN_IF_ERROR(bytes_of(slot, &bytes));
+  TENON_RETURN_IF_ERROR(take_host(bytes, false, &memory));
+  if (bytes != 0) std::memcpy(memory.get(), state.host, bytes);
+  *out_copied_bytes += bytes;
+  return std::shared_ptr<void>(std::move(memory));
 }
 
 void Runner::release_dead(uint32_t step) {

@@ -20,6 +20,7 @@ struct RunStatistics {
   uint64_t arena_bytes = 0;              // device memory that this run used
   uint64_t arena_lower_bound_bytes = 0;  // most bytes live at once, as far as devices say
   uint64_t transferred_bytes = 0;
+  uint64_t repacked_bytes = 0;  // strided inputs that were made dense
   double run_ms = 0;
 };
 
@@ -33,6 +34,8 @@ class BufferPool {
   // Buffer::allocate do.
   Result<std::shared_ptr<Buffer>> take(uint64_t size_bytes);
   void give_back(std::shared_ptr<Buffer> buffer);
+  // The buffer was taken from here and does not come back.
+  void forget(const Buffer& buffer) { held_bytes_ -= buffer.size_bytes(); }
   // Frees what the run just ended did not use.
   void end_run();
   uint64_t held_bytes() const { return held_bytes_; }
@@ -65,6 +68,12 @@ class Runner {
   // Dense outputs of the last run that succeeded; valid until the next, whatever becomes of the
   // inputs.
   const std::vector<OutputArray>& outputs() const { return outputs_; }
+  // Moves the memory of an output of the last run out of the Runner, to somebody who may write it
+  // and keep it for good. *out_copied_bytes grows by what had to be copied, because the memory is
+  // that of a constant or of another output as well. At most once for each output.
+  Result<std::shared_ptr<void>> detach(size_t output, uint64_t* out_copied_bytes);
+  // Ends the use of a call's arrays and outputs; buffers are kept for the next run.
+  void end_call() { drop_run_state(); }
   const RunStatistics& statistics() const { return statistics_; }
   void set_trace(std::shared_ptr<Trace> trace) { trace_ = std::move(trace); }  // null: no profile
 

@@ -9,6 +9,7 @@
 #include "core/ir/form.h"
 #include "core/ir/host_graph.h"
 #include "core/runtime/device.h"
+#include "core/session/call.h"
 #include "core/session/host_extract.h"
 #include "core/session/host_kernels.h"
 #include "core/session/session.h"
@@ -26,6 +27,7 @@ void start_host() {
     host::register_host_interface(TENON_HOST_EXTRACT_ID, 0, host_extract_table());
     host::register_host_interface(TENON_HOST_KERNELS_ID, 0, host_kernels_table());
     host::register_host_interface(TENON_HOST_SESSION_ID, 0, host_session_table());
+    host::register_host_interface(TENON_HOST_CALL_ID, 0, host_call_table());
     (void)host::PluginHost::process();
     // A normal end of the process; who calls exit while a call is in flight has asked for it.
     (void)std::atexit([] {

@@ -45,6 +45,7 @@ class ProgramBuilder {
     TENON_RETURN_IF_ERROR(compile_segments());
     TENON_RETURN_IF_ERROR(make_plan());
     program_->plan_ = plan_;
+    program_->runners_ = std::make_unique<runtime::RunnerPool>(plan_);
     program_->compile_ms_ = static_cast<double>(runtime::now_ns() - begin) / 1e6;
     return program_;
   }

@@ -12,6 +12,7 @@
 #include "core/dispatch/extract.h"
 #include "core/dispatch/placement.h"
 #include "core/runtime/plan.h"
+#include "core/runtime/runner_pool.h"
 
 namespace tenon::session {
 
@@ -62,6 +63,7 @@ class Program {
 
   const ir::Graph& graph() const { return *graph_; }
   const std::shared_ptr<const runtime::Plan>& plan() const { return plan_; }
+  runtime::RunnerPool& runners() const { return *runners_; }  // of the plan
   const dispatch::Placement& placement() const { return placement_; }
   const std::vector<CompiledSegment>& segments() const { return segments_; }
   const std::vector<CopyRecord>& copies() const { return copies_; }
@@ -86,6 +88,7 @@ class Program {
   std::vector<CompiledSegment> segments_;
   std::vector<CopyRecord> copies_;
   std::shared_ptr<const runtime::Plan> plan_;
+  std::unique_ptr<runtime::RunnerPool> runners_;
   double compile_ms_ = 0, load_ms_ = 0;
 };
 

@@ -3,53 +3,14 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/base/errors/guard.h"
 #include "core/base/process/operation.h"
-#include "core/base/record.h"
 #include "core/base/str.h"
-#include "core/session/binding.h"
-#include "core/session/model.h"
+#include "core/session/handles.h"
 #include "core/session/pipeline.h"
 #include "core/session/session.h"
 
-// What the opaque handles are.
-struct tenon_model_t {
-  std::shared_ptr<tenon::session::Model> model;
-};
-struct tenon_program_t {
-  std::shared_ptr<tenon::session::Program> program;
-};
-struct tenon_binding_t {
-  std::unique_ptr<tenon::session::Binding> binding;
-};
-
 namespace tenon::session {
 namespace {
-
-// Runs a slot's body, after forgetting what failed before.
-template <typename F>
-tenon_code_t slot(F&& body) {
-  clear_failure();
-  return guarded(std::forward<F>(body));
-}
-
-Status null_argument(std::string_view what) {
-  return error(TENON_INVALID_ARGUMENT, "T0616", "{} was called without its {}", "the session",
-               what);
-}
-#define TENON_REQUIRE(pointer, what) \
-  if ((pointer) == nullptr) return null_argument(what)
-
-// The known prefix of a record that may be older or newer than this host. One that does not say its
-// size would be read as empty.
-template <typename T>
-Result<T> prefix_of(const T* record) {
-  T full{};
-  if (tenon_record_take(&full, sizeof(T), record) == TENON_OK) return full;
-  return error(TENON_INVALID_ARGUMENT, "T0616",
-               "a record to be read says that it has {} bytes; set its size_bytes to sizeof",
-               record->size_bytes);
-}
 
 Status write(const tenon_sink_t* sink, std::string_view text) {
   if (text.empty()) return {};

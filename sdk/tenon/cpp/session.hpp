@@ -10,6 +10,11 @@
 //     TENON_TRY(binding.run());
 //     tenon::ArrayView y;       TENON_TRY(binding.output("y", &y));
 //
+// A server calls a program from any thread instead, by position and without a Binding:
+//
+//     tenon::Output y;          TENON_TRY(program.call({{tenon::ArrayView::of(x, {1, 64})}}, {&y,
+//     1}));
+//
 // Handles release what they hold and may be moved. When a call fails, failure_text() says why.
 // Threads: as session.h says of each object.
 #ifndef TENON_CPP_SESSION_HPP_
@@ -21,8 +26,8 @@
 #include <utility>
 #include <vector>
 
+#include "tenon/abi/call.h"
 #include "tenon/abi/host.h"
-#include "tenon/abi/session.h"
 #include "tenon/cpp/plugin.hpp"
 
 namespace tenon::inline sdk {
@@ -58,6 +63,17 @@ namespace detail {
 
 // What every handle needs, found once by Session::open.
 inline const tenon_host_session_t* g_session = nullptr;
+inline const tenon_host_call_t* g_call = nullptr;
+
+inline tenon_array_t raw(const ArrayView& array) {
+  tenon_array_t out{};
+  out.size_bytes = sizeof out;
+  out.dtype = array.dtype;
+  out.rank = static_cast<uint32_t>(array.dims.size());
+  out.data = const_cast<void*>(array.data);
+  out.dims = array.dims.data();
+  return out;
+}
 
 inline tenon_code_t append_to(void* self, const void* data, uint64_t size_bytes) {
   static_cast<std::string*>(self)->append(static_cast<const char*>(data), size_bytes);
@@ -110,12 +126,7 @@ class Binding : public detail::Handle<tenon_binding_t, &tenon_host_session_t::bi
  public:
   // The data stays the caller's and must live until another is bound or this is gone.
   Status input(std::string_view name, const ArrayView& array) {
-    tenon_array_t raw{};
-    raw.size_bytes = sizeof raw;
-    raw.dtype = array.dtype;
-    raw.rank = static_cast<uint32_t>(array.dims.size());
-    raw.data = const_cast<void*>(array.data);
-    raw.dims = array.dims.data();
+    const tenon_array_t raw = detail::raw(array);
     return detail::g_session->bind_input(detail::g_session->self, object_, str(name), &raw);
   }
   Status run() { return detail::g_session->run(detail::g_session->self, object_); }
@@ -134,11 +145,71 @@ class Binding : public detail::Handle<tenon_binding_t, &tenon_host_session_t::bi
   }
 };
 
+// An output of Program::call: memory of the caller where `array` has data, else memory that this
+// owns afterwards. It outlives the program.
+class Output {
+ public:
+  Output() = default;
+  // The caller's memory for a result of this type and these dims.
+  explicit Output(ArrayView given) : array_(std::move(given)), given_(true) {}
+  Output(Output&& other) noexcept { *this = std::move(other); }
+  Output& operator=(Output&& other) noexcept {
+    std::swap(array_, other.array_);
+    std::swap(result_, other.result_);
+    std::swap(given_, other.given_);
+    return *this;
+  }
+  ~Output() {
+    if (result_ != nullptr) detail::g_call->result_release(detail::g_call->self, result_);
+  }
+  const ArrayView& array() const { return array_; }
+  template <class T>
+  std::span<const T> as() const {
+    return array_.as<T>();
+  }
+
+ private:
+  friend class Program;
+  ArrayView array_;
+  tenon_result_t* result_ = nullptr;
+  bool given_ = false;
+};
+
 // Compiled and loaded on its devices.
 class Program : public detail::Handle<tenon_program_t, &tenon_host_session_t::program_release> {
  public:
   Status bind(Binding* out) const {
     return detail::g_session->binding_create(detail::g_session->self, object_, out->out());
+  }
+  // Runs with arrays by position, from any thread; calls of one program run at the same time.
+  // `information`, when given, gets what was copied.
+  Status call(std::span<const ArrayView> inputs, std::span<Output> outputs,
+              tenon_program_call_t* information = nullptr) const {
+    std::vector<tenon_array_t> in, out;
+    std::vector<tenon_output_t> records;
+    for (const ArrayView& array : inputs) in.push_back(detail::raw(array));
+    for (Output& output : outputs) {
+      out.push_back(detail::raw(output.array_));
+      records.push_back({sizeof(tenon_output_t),
+                         output.given_ ? TENON_OUTPUT_GIVEN : TENON_OUTPUT_OWNED, nullptr,
+                         nullptr});
+    }
+    for (size_t i = 0; i < records.size(); ++i) records[i].array = &out[i];
+    tenon_program_call_t raw{};
+    raw.size_bytes = sizeof raw;
+    raw.input_count = static_cast<uint32_t>(in.size());
+    raw.output_count = static_cast<uint32_t>(out.size());
+    raw.inputs = in.data();
+    raw.outputs = records.data();
+    TENON_TRY(detail::g_call->call(detail::g_call->self, object_, &raw));
+    for (size_t i = 0; i < records.size(); ++i) {
+      if (outputs[i].given_) continue;
+      outputs[i] = Output();  // what a call before this one left
+      outputs[i].result_ = records[i].result;
+      outputs[i].array_ = {out[i].dtype, {out[i].dims, out[i].dims + out[i].rank}, out[i].data};
+    }
+    if (information != nullptr) *information = raw;
+    return {};
   }
   Status info(tenon_program_info_t* out) const {
     *out = {};
@@ -188,7 +259,9 @@ class Session {
     TENON_TRY(tenon_host_open(TENON_ABI_VERSION, &host));
     attach(host);
     detail::g_session = context().query<tenon_host_session_t>(TENON_HOST_SESSION_ID);
-    return detail::g_session == nullptr ? Status(TENON_FAILED_PRECONDITION) : Status();
+    detail::g_call = context().query<tenon_host_call_t>(TENON_HOST_CALL_ID);
+    const bool found = detail::g_session != nullptr && detail::g_call != nullptr;
+    return found ? Status() : Status(TENON_FAILED_PRECONDITION);
   }
   const tenon_host_session_t& api() const { return *detail::g_session; }
 

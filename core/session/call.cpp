@@ -1,0 +1,139 @@
+#include "core/session/call.h"
+
+#include <algorithm>
+
+#include "core/base/process/float_state.h"
+#include "core/base/str.h"
+#include "core/ir/dtype.h"
+#include "core/runtime/arrays.h"
+#include "core/session/variants.h"
+
+namespace tenon::session {
+namespace {
+
+using runtime::OutputArray;
+using runtime::RunnerPool;
+
+Status check_counts(const runtime::Shapes& shapes, size_t inputs, size_t outputs) {
+  if (inputs == shapes.inputs().size() && outputs == shapes.outputs().size()) return {};
+  return error(TENON_INVALID_ARGUMENT, "T0601",
+               "the model has {} inputs and {} outputs, and the call brings {} and {}",
+               shapes.inputs().size(), shapes.outputs().size(), inputs, outputs);
+}
+
+std::string type_text(tenon_dtype_t dtype, std::span<const int64_t> dims) {
+  std::vector<std::string> texts;
+  for (const int64_t dim : dims) texts.push_back(std::to_string(dim));
+  return fmt::format("{}[{}]", ir::dtype_name(dtype), join_names(texts));
+}
+
+// Whether the memory that is given for an output can hold it, and alone.
+Status check_given(const runtime::Port& port, const OutputArray& made, const tenon_array_t& given) {
+  const std::span<const int64_t> dims(given.dims, given.rank);
+  if (given.dtype != made.dtype || !std::ranges::equal(dims, made.dims)) {
+    return error(TENON_INVALID_ARGUMENT, "T0620", "output {} is {}, and the memory is for {}",
+                 quoted(port.name), type_text(made.dtype, made.dims), type_text(given.dtype, dims));
+  }
+  if (given.data == nullptr && std::ranges::find(dims, 0) == dims.end()) {
+    return error(TENON_INVALID_ARGUMENT, "T0620", "output {} has dims and no memory",
+                 quoted(port.name));
+  }
+  if (given.strides_bytes != nullptr && ir::dtype_bits(given.dtype) < 8) {
+    return error(TENON_INVALID_ARGUMENT, "T0620",
+                 "output {} has strides, and elements of {} share bytes", quoted(port.name),
+                 ir::dtype_name(given.dtype));
+  }
+  if (runtime::elements_overlap(given)) {
+    return error(TENON_INVALID_ARGUMENT, "T0620",
+                 "the strides of output {} let elements share bytes", quoted(port.name));
+  }
+  return {};
+}
+
+Status check_outputs(const std::vector<runtime::Port>& ports, const std::vector<OutputArray>& made,
+                     std::span<const CallOutput> outputs) {
+  std::vector<std::pair<std::pair<uintptr_t, uintptr_t>, size_t>> ranges;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].given == nullptr) continue;
+    TENON_RETURN_IF_ERROR(check_given(ports[i], made[i], *outputs[i].given));
+    ranges.emplace_back(runtime::byte_range(*outputs[i].given), i);
+  }
+  std::ranges::sort(ranges);
+  for (size_t i = 1; i < ranges.size(); ++i) {
+    if (ranges[i - 1].first.second <= ranges[i].first.first) continue;
+    return error(TENON_INVALID_ARGUMENT, "T0620", "outputs {} and {} share memory",
+                 quoted(ports[ranges[i - 1].second].name), quoted(ports[ranges[i].second].name));
+  }
+  return {};
+}
+
+uint64_t size_of(const OutputArray& array) {
+  uint64_t count = 1;
+  for (const int64_t dim : array.dims) count *= static_cast<uint64_t>(dim);
+  return (count * ir::dtype_bits(array.dtype) + 7) / 8;
+}
+
+void copy_out(const OutputArray& made, const tenon_array_t& given) {
+  if (ir::dtype_bits(made.dtype) >= 8)
+    runtime::unpack(static_cast<const std::byte*>(made.data), given);
+  else if (const uint64_t bytes = size_of(made); bytes != 0)
+    std::memcpy(given.data, made.data, bytes);
+}
+
+// Everything that can fail comes before the first byte is written.
+Status hand_over(runtime::Runner& runner, const std::vector<runtime::Port>& ports,
+                 std::span<CallOutput> outputs, CallStatistics* statistics) {
+  const std::vector<OutputArray>& made = runner.outputs();
+  TENON_RETURN_IF_ERROR(check_outputs(ports, made, outputs));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].given != nullptr) continue;
+    TENON_ASSIGN_OR_RETURN(outputs[i].memory,
+                           runner.detach(i, &statistics->copied_out_bytes));
+    outputs[i].array = {outputs[i].memory.get(), made[i].dims, made[i].dtype};
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].given == nullptr) continue;
+    copy_out(made[i], *outputs[i].given);
+    statistics->copied_out_bytes += size_of(made[i]);
+  }
+  return {};
+}
+
+Status run(const Program& program, const std::vector<runtime::Port>& ports,
+           std::span<const tenon_array_t* const> inputs, std::span<CallOutput> outputs,
+           CallStatistics* statistics) {
+  const RunnerPool::Lease runner(program.runners());
+  TENON_RETURN_IF_ERROR(runner->run(inputs));
+  statistics->transferred_bytes = runner->statistics().transferred_bytes;
+  statistics->repacked_bytes = runner->statistics().repacked_bytes;
+  return hand_over(*runner.get(), ports, outputs, statistics);
+}
+
+}  // namespace
+
+Status call(const Program& program, std::span<const tenon_array_t> inputs,
+            std::span<CallOutput> outputs, CallStatistics* statistics) {
+  const runtime::Shapes& shapes = program.shapes();
+  TENON_RETURN_IF_ERROR(check_counts(shapes, inputs.size(), outputs.size()));
+  std::vector<const tenon_array_t*> arrays;
+  arrays.reserve(inputs.size());
+  for (uint32_t i = 0; i < inputs.size(); ++i) {
+    TENON_RETURN_IF_ERROR(shapes.check_input(i, inputs[i]));
+    arrays.push_back(&inputs[i]);
+  }
+  // Results are those of IEEE 754's defaults, whatever rounding the caller has set.
+  const FloatScope floats(region_float_control());
+  if (program.variants() == nullptr)
+    return run(program, shapes.outputs(), arrays, outputs, statistics);
+  // The general variant refuses some sizes that mean something by value (-1, or 0 as "keep").
+  Variants& variants = *program.variants();
+  TENON_ASSIGN_OR_RETURN(std::shared_ptr<Variant> variant, variants.choose(arrays, false));
+  Status status = run(*variant->program, shapes.outputs(), arrays, outputs, statistics);
+  const bool refused =
+      status.code() == TENON_INVALID_ARGUMENT || status.code() == TENON_OUT_OF_RANGE;
+  if (status.ok() || !refused || !variant->general()) return status;
+  TENON_ASSIGN_OR_RETURN(variant, variants.choose(arrays, true));
+  return run(*variant->program, shapes.outputs(), arrays, outputs, statistics);
+}
+
+}  // namespace tenon::session

@@ -1,0 +1,34 @@
+// One call of a program with arrays by position: tenon.host.call/1.
+//
+// Threads: safe.
+#pragma once
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <tenon/abi/call.h>
+
+#include "core/runtime/run.h"
+#include "core/session/program.h"
+
+namespace tenon::session {
+
+// An output of a call: memory of the caller, or none when the host is to give it.
+struct CallOutput {
+  const tenon_array_t* given = nullptr;
+  std::shared_ptr<void> memory;  // filled where nothing is given
+  runtime::OutputArray array;    // likewise
+};
+
+struct CallStatistics {
+  uint64_t repacked_bytes = 0, transferred_bytes = 0, copied_out_bytes = 0;
+};
+
+// Runs to the end. T0601 for another number of inputs or outputs; what Binding::bind_input and
+// Binding::run fail with; T0620 for an output that does not fit. On failure no output is written.
+Status call(const Program& program, std::span<const tenon_array_t> inputs,
+            std::span<CallOutput> outputs, CallStatistics* statistics);
+
+const tenon_host_call_t* host_call_table();
+
+}  // namespace tenon::session

@@ -1,0 +1,49 @@
+// What the opaque handles of sessions are, and what every slot of their tables does first.
+#pragma once
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "core/base/errors/guard.h"
+#include "core/base/record.h"
+#include "core/session/binding.h"
+#include "core/session/model.h"
+
+struct tenon_model_t {
+  std::shared_ptr<tenon::session::Model> model;
+};
+struct tenon_program_t {
+  std::shared_ptr<tenon::session::Program> program;
+};
+struct tenon_binding_t {
+  std::unique_ptr<tenon::session::Binding> binding;
+};
+
+namespace tenon::session {
+
+// Runs a slot's body, after forgetting what failed before.
+template <typename F>
+tenon_code_t slot(F&& body) {
+  clear_failure();
+  return guarded(std::forward<F>(body));
+}
+
+inline Status null_argument(std::string_view what) {
+  return error(TENON_INVALID_ARGUMENT, "T0616", "{} was called without its {}", "the session",
+               what);
+}
+#define TENON_REQUIRE(pointer, what) \
+  if ((pointer) == nullptr) return null_argument(what)
+
+// The known prefix of a record that may be older or newer than this host. One that does not say its
+// size would be read as empty.
+template <typename T>
+Result<T> prefix_of(const T* record) {
+  T full{};
+  if (tenon_record_take(&full, sizeof(T), record) == TENON_OK) return full;
+  return error(TENON_INVALID_ARGUMENT, "T0616",
+               "a record to be read says that it has {} bytes; set its size_bytes to sizeof",
+               record->size_bytes);
+}
+
+}  // namespace tenon::session

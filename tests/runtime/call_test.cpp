@@ -1,0 +1,252 @@
+// Calls by position (tenon.host.call/1): from many threads, into memory of the caller, with results
+// that outlive their program, and with what callers get wrong.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <numeric>
+#include <thread>
+
+#include <tenon/cpp/session.hpp>
+
+namespace {
+
+using tenon::ArrayView;
+using tenon::Output;
+
+// One result twice, an input as a result, a constant as a result.
+constexpr std::string_view kModel = R"(tenon.tir 1
+graph @g<n in [1, 64]>(%x: f32[n, 3], %z: f32[n, 3]) -> (e: f32[n, 3], y: f32[n, 3], again: f32[n, 3], same: f32[n, 3], k: f32[2]) {
+  %k = const f32[2] [1.5, 2.5]
+  %y = add(%x, %z) : f32[n, 3]
+  %m = mul(%y, %z) : f32[n, 3]
+  %e = exp(%m) : f32[n, 3]
+  yield %e, %y, %y, %x, %k
+}
+)";
+constexpr size_t kOutputs = 5;
+
+struct Case {
+  explicit Case(int64_t rows, float shift = 0) : n(rows) {
+    for (int64_t i = 0; i < rows * 3; ++i) {
+      x.push_back(0.25f * static_cast<float>(i % 7) - 1 + shift);
+      z.push_back(0.5f - 0.125f * static_cast<float>(i % 5));
+    }
+  }
+  std::vector<ArrayView> inputs() const {
+    return {ArrayView::of(x, {n, 3}), ArrayView::of(z, {n, 3})};
+  }
+  // Empty when all outputs are right.
+  std::string fault(std::span<const Output> out) const {
+    for (int64_t i = 0; i < n * 3; ++i) {
+      const float sum = x[i] + z[i];
+      if (std::fabs(out[0].as<float>()[i] - std::exp(sum * z[i])) > 1e-5) return "e";
+      if (out[1].as<float>()[i] != sum) return "y";
+      if (out[2].as<float>()[i] != sum) return "again";
+      if (out[3].as<float>()[i] != x[i]) return "same";
+    }
+    return out[4].as<float>()[0] == 1.5f && out[4].as<float>()[1] == 2.5f ? "" : "k";
+  }
+
+  int64_t n;
+  std::vector<float> x, z;
+};
+
+class CallTest : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(session.open().ok());
+    tenon::Model model;
+    ASSERT_TRUE(session.load_bytes(kModel, "g.tir", &model).ok()) << tenon::failure_text();
+    ASSERT_TRUE(model.compile({.device = GetParam()}, &program).ok()) << tenon::failure_text();
+  }
+  tenon::Session session;
+  tenon::Program program;
+};
+
+TEST_P(CallTest, ResultsAreTheCallersAndOutliveTheProgram) {
+  const Case small(2), large(40, 0.125f);
+  std::vector<Output> first(kOutputs), second(kOutputs);
+  tenon_program_call_t information{};
+  ASSERT_TRUE(program.call(small.inputs(), first, &information).ok()) << tenon::failure_text();
+  // Only the result that is there twice and the constant lie in memory of others; an input that is
+  // a result is copied once as well.
+  EXPECT_EQ(information.repacked_bytes, 0u);
+  EXPECT_LE(information.copied_out_bytes, 2u * 2 * 3 * 4 + 8);
+  ASSERT_TRUE(program.call(large.inputs(), second).ok()) << tenon::failure_text();
+  program = {};
+  EXPECT_EQ(small.fault(first), "");
+  EXPECT_EQ(large.fault(second), "");
+  EXPECT_NE(first[1].array().data, first[2].array().data);
+  for (Output& output : first) {  // all of it may be written
+    auto* data = static_cast<float*>(const_cast<void*>(output.array().data));
+    std::fill_n(data, output.array().element_count(), 7.0f);
+  }
+  EXPECT_EQ(large.fault(second), "");
+}
+
+TEST_P(CallTest, OutputsLandWhereTheCallerSays) {
+  const Case c(4);
+  std::vector<std::vector<float>> memory(4, std::vector<float>(12, -1));
+  std::vector<Output> out;
+  for (std::vector<float>& values : memory) out.emplace_back(ArrayView::of(values, {4, 3}));
+  out.emplace_back();  // the constant in memory of its own
+  ASSERT_TRUE(program.call(c.inputs(), out).ok()) << tenon::failure_text();
+  EXPECT_EQ(c.fault(out), "");
+  EXPECT_EQ(out[0].array().data, memory[0].data());
+}
+
+// The memory of an input may be that of an output: it is read first.
+TEST_P(CallTest, InPlace) {
+  Case c(4);
+  const Case before = c;
+  std::vector<Output> out(kOutputs);
+  out[1] = Output(ArrayView::of(c.x, {4, 3}));
+  ASSERT_TRUE(program.call(c.inputs(), out).ok()) << tenon::failure_text();
+  EXPECT_EQ(before.fault(out), "");
+}
+
+TEST_P(CallTest, EightThreadsOfDifferentSizes) {
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      const Case c(1 + t * 5, 0.0625f * static_cast<float>(t));
+      for (int i = 0; i < 50; ++i) {
+        std::vector<Output> out(kOutputs);
+        if (!program.call(c.inputs(), out).ok() || !c.fault(out).empty()) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+class RawCallTest : public CallTest {
+ protected:
+  void SetUp() override {
+    CallTest::SetUp();
+    calls = tenon::context().query<tenon_host_call_t>(TENON_HOST_CALL_ID);
+    ASSERT_NE(calls, nullptr);
+    for (size_t i = 0; i < 2; ++i) inputs[i] = array(i == 0 ? c.x.data() : c.z.data(), dims);
+    for (size_t i = 0; i < kOutputs; ++i) {
+      given[i] = array(memory[i], i == 4 ? two : dims);
+      if (i == 4) given[i].rank = 1;
+      outputs[i] = {sizeof(tenon_output_t), TENON_OUTPUT_GIVEN, &given[i], nullptr};
+      std::fill_n(memory[i], 12, -1.0f);
+    }
+    record.size_bytes = sizeof record;
+    record.input_count = 2;
+    record.output_count = kOutputs;
+    record.inputs = inputs;
+    record.outputs = outputs;
+  }
+  static tenon_array_t array(float* data, const int64_t* dims) {
+    tenon_array_t a{};
+    a.size_bytes = sizeof a;
+    a.dtype = TENON_F32;
+    a.rank = 2;
+    a.data = data;
+    a.dims = dims;
+    return a;
+  }
+  tenon_code_t call() { return calls->call(calls->self, program.get(), &record); }
+  // The call fails with a text that has `says`, and writes nothing.
+  void expect_refused(std::string_view says) {
+    EXPECT_EQ(call(), TENON_INVALID_ARGUMENT);
+    EXPECT_NE(tenon::failure_text().find(says), std::string::npos) << tenon::failure_text();
+    for (const auto& values : memory) EXPECT_EQ(values[0], -1.0f);
+    for (const tenon_output_t& output : outputs) EXPECT_EQ(output.result, nullptr);
+  }
+
+  const tenon_host_call_t* calls = nullptr;
+  Case c{4};
+  int64_t dims[2] = {4, 3}, two[1] = {2}, other[2] = {3, 4};
+  float memory[kOutputs][12];
+  tenon_array_t inputs[2], given[kOutputs];
+  tenon_output_t outputs[kOutputs];
+  tenon_program_call_t record{};
+};
+
+TEST_P(RawCallTest, StridedInputsAndOutputs) {
+  // Columns of both are stored backwards.
+  float reversed[12];
+  for (int i = 0; i < 12; ++i) reversed[i] = c.x[i / 3 * 3 + 2 - i % 3];
+  const int64_t backwards[2] = {12, -4};
+  inputs[0].data = reversed + 2;
+  inputs[0].strides_bytes = given[3].strides_bytes = backwards;
+  given[3].data = memory[3] + 2;
+  ASSERT_EQ(call(), TENON_OK) << tenon::failure_text();
+  EXPECT_EQ(record.repacked_bytes, 48u);
+  EXPECT_EQ(record.copied_out_bytes, 4 * 48u + 8);
+  for (int i = 0; i < 12; ++i) {
+    EXPECT_EQ(memory[3][i], reversed[i]);
+    EXPECT_EQ(memory[1][i], c.x[i] + c.z[i]);
+  }
+}
+
+TEST_P(RawCallTest, RecordsOfAnotherSize) {
+  // A caller that was built with a longer record of arrays.
+  struct Longer {
+    tenon_array_t array;
+    uint64_t more;
+  } longer[2] = {{inputs[0], 1}, {inputs[1], 2}};
+  for (Longer& record_of : longer) record_of.array.size_bytes = sizeof(Longer);
+  record.inputs = &longer[0].array;
+  ASSERT_EQ(call(), TENON_OK) << tenon::failure_text();
+  EXPECT_EQ(memory[1][0], c.x[0] + c.z[0]);
+  longer[0].array.size_bytes = 0;
+  std::fill_n(&memory[0][0], kOutputs * 12, -1.0f);
+  expect_refused("T0616");
+}
+
+TEST_P(RawCallTest, WhatCallersGetWrong) {
+  record.output_count = 4;
+  expect_refused("T0601: the model has 2 inputs and 5 outputs, and the call brings 2 and 4");
+  record.output_count = kOutputs;
+  outputs[0].kind = 7;
+  expect_refused("T0620: output 0 of the call is of kind 7");
+  outputs[0].kind = TENON_OUTPUT_GIVEN;
+  given[0].dims = other;
+  expect_refused("T0620: output `e` is f32[4, 3], and the memory is for f32[3, 4]");
+  given[0].dims = dims;
+  given[0].dtype = TENON_I32;
+  expect_refused("the memory is for i32[4, 3]");
+  given[0].dtype = TENON_F32;
+  given[0].data = nullptr;
+  expect_refused("T0620: output `e` has dims and no memory");
+  given[0].data = memory[0];
+  const int64_t shared[2] = {4, 4};
+  given[0].strides_bytes = shared;
+  expect_refused("T0620: the strides of output `e` let elements share bytes");
+  const int64_t endless[2] = {INT64_MAX, 4};
+  given[0].strides_bytes = endless;
+  expect_refused("let elements share bytes");
+  given[0].strides_bytes = nullptr;
+  given[1].data = memory[0] + 4;
+  expect_refused("T0620: outputs `e` and `y` share memory");
+  given[1].data = memory[1];
+  inputs[1].dims = other;
+  expect_refused("T0605");
+  inputs[1].dims = dims;
+  outputs[3].array = nullptr;
+  expect_refused("T0616");
+  outputs[3].array = &given[3];
+  record.inputs = nullptr;
+  expect_refused("T0616");
+  EXPECT_EQ(calls->call(calls->self, nullptr, &record), TENON_INVALID_ARGUMENT);
+  calls->result_release(calls->self, nullptr);
+  record.inputs = inputs;
+  EXPECT_EQ(call(), TENON_OK) << tenon::failure_text();
+}
+
+const auto kDevices = testing::Values("reference", "sim"
+#if TENON_WITH_CPU
+                                      ,
+                                      "cpu", "sim,cpu"
+#endif
+);
+INSTANTIATE_TEST_SUITE_P(Devices, CallTest, kDevices);
+INSTANTIATE_TEST_SUITE_P(Devices, RawCallTest, kDevices);
+
+}  // namespace
