@@ -206,7 +206,7 @@ void Graph::link(Node n, Place place) {
   ++r.node_count;
   if (d.next == kNone) {
     d.order = (d.prev == kNone ? 0 : nodes_[d.prev].order) + (uint64_t{1} << 20);
-    // Appending keeps the list current, so that building in order costs nothing.
+    // Appending keeps the list current, so that building in order costs nothing extra.
     if (r.list_valid) r.node_list.push_back(n);
   } else {
     const uint64_t lo = d.prev == kNone ? 0 : nodes_[d.prev].order;
@@ -323,7 +323,7 @@ Result<Region> Graph::begin_region(Place place) {
   return r;
 }
 
-// `types` are interned already, everything is checked.
+// `types` are interned and everything is checked already.
 Node Graph::insert(Place place, const RawNode& raw, std::span<const uint32_t> types,
                    uint64_t traits) {
   const Node n = static_cast<Node>(nodes_.size());
@@ -433,7 +433,7 @@ Result<Node> Graph::build(Place place, const NodeDraft& draft) {
                        "result {} is declared as {} but inferred as {}", i,
                        type_text(draft.result_types[i]), type_text(type));
         }
-        // Provably equal: the declared way to write it is kept.
+        // Provably equal: the form of the declared type is kept.
         type = draft.result_types[i];
       }
       TENON_ASSIGN_OR_RETURN(const uint32_t t, intern_type(type));
@@ -613,7 +613,7 @@ Status Graph::set_operand(Node n, uint32_t index, Value v) {
   }
   const bool same_type = old != kNone && v != kNone && types_agree(type(old), type(v));
   if (!same_type) {
-    // Another type may mean other results: ask the op, and refuse when they would change.
+    // Another type may change the results: ask the op, and refuse if they would change.
     std::vector<Value> operands(d.operands, d.operands + d.operand_count);
     operands[index] = v;
     const NodeDraft draft{d.op, d.op_version, d.loc, operands, attrs(n), regions(n), {}};
@@ -669,7 +669,7 @@ void Graph::drop(Node n) {
   --live_nodes_;
 }
 
-// Symbols of node n that something other than n itself and its regions mentions.
+// Fails if something other than node n and its regions mentions symbols of n.
 Status Graph::symbols_unused_outside(Node n) {
   if (nodes_[n].symbol_count == 0) return {};
   const std::vector<uint32_t> before = symbol_uses_;

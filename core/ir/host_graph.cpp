@@ -1,4 +1,4 @@
-// The C table over ir::Graph: checks what comes over the boundary, converts, records failures.
+// The C table over ir::Graph: checks arguments, converts, records failures.
 #include "core/ir/host_graph.h"
 
 #include <utility>
@@ -13,8 +13,7 @@
 namespace tenon::ir {
 namespace {
 
-using tenon::guarded;  // the one for a Status; that for a Result, whose value goes to *out, stands
-                       // beside it
+using tenon::guarded;  // for a Status; the overload for a Result, whose value goes to *out, follows
 
 template <typename F, typename T>
 tenon_code_t guarded(F&& body, T* out) {
@@ -24,8 +23,8 @@ tenon_code_t guarded(F&& body, T* out) {
   });
 }
 
-// Runs `view`, which fills a record of this host's size, and gives the caller as much of it as it
-// has room for.
+// Runs `view`, which fills a record of this host's size, and gives the caller as much of it as
+// fits.
 template <typename Record, typename F>
 tenon_code_t viewed(Record* out, F&& view) {
   return guarded([&]() -> Status {

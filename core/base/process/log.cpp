@@ -55,7 +55,7 @@ State& state() {
 }
 
 void write_to_stderr(std::string_view line) {
-  while (!line.empty()) {  // a closed stderr loses messages and nothing else
+  while (!line.empty()) {  // if stderr is closed, messages are lost and nothing else happens
     ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return;
