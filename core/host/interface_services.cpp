@@ -46,7 +46,7 @@ Status check_kind(std::string_view kind) {
                "the kind {} of a cache entry must be 1 to 32 of a-z 0-9 -", quoted(kind));
 }
 
-// What the installation ships: TENON_SEED_DIR, else `seed` beside the plugins.
+// The cache that the installation ships: TENON_SEED_DIR, else `seed` beside the plugins.
 const std::string& seed_folder() {
   static const std::string* folder = [] {
     if (const auto chosen = env("TENON_SEED_DIR"); chosen && !is_privileged_process())

@@ -34,7 +34,7 @@ void append_list(std::string_view variable, std::vector<Place>& places) {
   }
 }
 
-// tenon_plugins in the site-packages of an active Python environment.
+// The folder tenon_plugins in the site-packages of an active Python environment.
 void append_virtual_env(std::vector<Place>& places) {
   auto root = env("VIRTUAL_ENV");
   if (!root || !root->starts_with('/')) return;
@@ -50,8 +50,8 @@ bool is_manifest_name(std::string_view name) {
   return name.size() > kSuffix.size() && name.ends_with(kSuffix);
 }
 
-// A folder that was named and holds none: often the source's, and the manifest is in the folder of
-// its build.
+// A folder that was named but holds no manifest: often the source folder, with the manifest in the
+// build folder.
 void warn_of_no_manifest(const Place& place, const std::vector<std::string>& names) {
   constexpr size_t kFoldersAsked = 64;
   std::string instead;

@@ -36,8 +36,7 @@ bool is_digest(std::string_view text) {
          text.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
 }
 
-// A lock that is not understood locks nothing, so that everything in it has to be: one misspelt
-// key, and the digest is not looked at.
+// Every key of a lock file must be understood: with a misspelt key, a digest would go unchecked.
 Status check_keys(const Json& object, std::initializer_list<std::string_view> known,
                   std::string_view what) {
   if (!object.is_object())
@@ -78,7 +77,7 @@ Result<LockedPlugin> read_entry(const Json& entry) {
   return plugin;
 }
 
-// nlohmann's parser lets the last of two equal keys win; the first could be what a person reads.
+// nlohmann's parser keeps the last of two equal keys, while a person may read the first.
 Result<Json> parse_without_twins(std::string_view text) {
   std::vector<std::set<std::string>> keys;
   std::string twin;

@@ -22,14 +22,15 @@ namespace {
 constexpr size_t kLayersMax = 16;
 constexpr size_t kOptionsMax = 64;
 
-// A table in the room that layers are promised, and, behind the layers' view, where its slots lead.
+// A table with the spare room that layers are promised and, behind the part that layers see, the
+// targets of its slots.
 struct Routed {
   alignas(16) std::byte table[TENON_LAYER_TABLE_BYTES];
-  const void* layer;  // full-size, slots that the layer lacks are null
+  const void* layer;  // full-size; slots that the layer lacks are null
   const void* next;
 };
 
-// ---- One slot: through the layer, or past it ----
+// ---- One slot: through the layer, or around it ----
 
 template <auto Member>
 struct Slot;
@@ -58,7 +59,7 @@ struct LayeredInterface {
   void (*route)(Routed* routed);
 };
 
-// Data is the next table's; every slot is named, which the assert counts.
+// Data members are copied from the next table. Every slot is named; the assert counts them.
 template <class Api, size_t kFirstSlot, auto... Members>
 constexpr LayeredInterface interface_of(std::string_view id) {
   static_assert(kFirstSlot + sizeof...(Members) * sizeof(void*) == sizeof(Api),
@@ -103,7 +104,7 @@ const LayeredInterface* layered(std::string_view id) {
   return nullptr;
 }
 
-// Records of data, whose functions the host does not call through the table.
+// Tables of data records, whose functions the host does not call through the table.
 bool is_record_table(std::string_view id) {
   return id == TENON_OPS_ID || id == TENON_PASS_ID || id == TENON_LAYER_ID;
 }
@@ -118,12 +119,12 @@ Status check_table(const void* table, std::string_view id, std::string_view laye
 
 Routed* new_routed() {
   auto* routed =
-      new Routed();  // zeroed; never freed: callers keep tables for as long as the process lives
+      new Routed();  // zeroed; never freed: callers keep tables for the life of the process
   keep_for_process(routed);
   return routed;
 }
 
-// The same table in the room that layers are promised.
+// The same table with the spare room that layers are promised.
 const void* with_room(const LayeredInterface& known, const void* table) {
   Routed* room = new_routed();
   std::memcpy(room->table, table, known.size_bytes);
