@@ -121,7 +121,7 @@ Status set_value(const tenon_pass_option_def_t& def, std::string_view value,
   }
 }
 
-// The calls that a pipeline's parts stand for: `standard` is all of those, where it stands.
+// The pipeline with each `standard` replaced in place by the standard passes.
 Result<std::vector<PassCall>> expanded(std::vector<PassCall> written) {
   std::vector<PassCall> calls;
   for (PassCall& call : written) {

@@ -88,7 +88,7 @@ TEST(Options, ErrorsSuggest) {
       "T0404: `1x` is no whole number (while the option `max_bytes` of the pass `p` (column 3))");
 }
 
-// A table from a plugin compiled when rewrites were smaller.
+// A table from a plugin compiled when the rewrite record was smaller.
 tenon_code_t never(void*, const tenon_builder_t*, tenon_node_t, tenon_value_t*, uint32_t* matched) {
   *matched = 0;
   return TENON_OK;

@@ -34,7 +34,7 @@ Result<std::unique_ptr<Executable>> Executable::load(std::shared_ptr<Device> dev
   auto guard = device->serialise();
   clear_failure();
   tenon_executable_t* handle =
-      nullptr;  // a local: what stands beside an error is not ours to release
+      nullptr;  // a local: what a plugin stores beside an error must not be released
   TENON_RETURN_IF_ERROR(
       device->check(api->load(api->self, device->handle(), bytes.data(), bytes.size(),
                               constants.data(), static_cast<uint32_t>(constants.size()), &handle),
