@@ -15,7 +15,7 @@ struct Collector {
   Answers* claims;
   std::vector<bool> live;  // whether the node is in the graph. Claims inside regions tell passes
                            // what to keep whole
-  Status bad;  // how the plugin broke the rules
+  Status bad;              // how the plugin broke the rules
 };
 
 tenon_code_t take_claim(void* self, const tenon_node_t* nodes, uint32_t count, double cost_ns) try {

@@ -38,9 +38,9 @@ struct Toy {
   std::atomic<uint64_t> fence_waits{0};  // also from relay threads
   std::atomic<int> fail_relay_waits{0};  // this many further waits on threads other than the test's
                                          // fail, though the fence is fine
-  std::atomic<int> refuse_signals{0};  // this many further signals by the host report a refusal,
-                                       // though they take effect
-  bool hung = false;  // from here on no submitted work begins
+  std::atomic<int> refuse_signals{0};    // this many further signals by the host report a refusal,
+                                         // though they take effect
+  bool hung = false;                     // from here on no submitted work begins
   int queues = 0;
   std::thread::id home = std::this_thread::get_id();
 };

@@ -1,4 +1,4 @@
-// The only file that knows CLI11. What it throws is caught here.
+// The only file that uses CLI11. Its exceptions are caught here.
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -22,12 +22,12 @@ constexpr const char* kFooter =
     "2 usage or input error, 3 a plugin or device failed, 130 interrupted.\n"
     "`tenon COMMAND --help` tells the options, `tenon explain CODE` what an error code means.";
 
-// A validator that does not show in the help: the error tells what it wants.
+// A validator that does not show in the help: its error states what it expects.
 CLI::Validator quiet(CLI::Validator validator) {
   return validator.description("");
 }
 
-// An empty text is a variable of a script that is not set, not a wish for the default.
+// An empty text means an unset variable of a script, not a wish for the default.
 CLI::Validator not_empty() {
   return CLI::Validator(
       [](std::string& text) {
@@ -38,7 +38,8 @@ CLI::Validator not_empty() {
       "");
 }
 
-// A finite number of at least 0: what compares as neither less nor more makes every check agree.
+// A finite number of at least 0: a NaN, which compares neither less nor greater, would pass every
+// check.
 CLI::Validator tolerance_number() {
   return CLI::Validator(
       [](std::string& text) {
@@ -53,7 +54,7 @@ CLI::Validator tolerance_number() {
       "");
 }
 
-// A whole number that 64 bits hold; CLI11 would take -1 and what is too large for the largest.
+// A whole number that fits in 64 bits; CLI11 would turn -1 or a larger one into the maximum.
 CLI::Validator seed_number() {
   return CLI::Validator(
       [](std::string& text) {
@@ -221,7 +222,7 @@ CLI::App* add_help(CLI::App& app, std::vector<std::string>& words) {
   return help;
 }
 
-// Options that say how to do what the others do not ask for. What is wrong, or nothing.
+// What is wrong with options that modify work that no other option requests; empty if nothing.
 std::string idle_option(const Command& command) {
   const RunOptions& run = command.run;
   const OptOptions& opt = command.opt;
@@ -249,7 +250,7 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
-// The deepest subcommand that was named.
+// The deepest subcommand that was given.
 const CLI::App& current(const CLI::App& app) {
   const auto parsed = app.get_subcommands();
   return parsed.empty() ? app : current(*parsed.back());
@@ -260,7 +261,7 @@ std::string command_path(const CLI::App& app) {
   return (parent != nullptr ? command_path(*parent) + " " : "") + app.get_name();
 }
 
-// The first argument on the command line that nobody took.
+// The first argument on the command line that was not used.
 std::string first_extra(const CLI::App& app, int argc, char** argv) {
   const std::vector<std::string> extras = app.remaining(true);
   for (int i = 1; i < argc; ++i) {
@@ -319,8 +320,8 @@ Command::Kind kind_of(const std::string& name) {
   return Command::Kind::Doctor;
 }
 
-// `tenon help plugins lock` is `tenon plugins lock --help`; one word that is no command is looked
-// up by the command itself.
+// `tenon help plugins lock` is `tenon plugins lock --help`; a single word that is no command is
+// looked up by the help command itself.
 Command::Kind give_help(const CLI::App& app, const std::vector<std::string>& words,
                         HelpOptions& out) {
   const CLI::App* at = &app;
@@ -334,7 +335,9 @@ Command::Kind give_help(const CLI::App& app, const std::vector<std::string>& wor
     }
     at = found.front();
   }
-  if (at->get_prefix_command()) return kind_of(at->get_name());  // the program behind it tells
+  if (at->get_prefix_command())
+    return kind_of(at->get_name());  // the program behind it prints its
+                                     // own help
   // App::help() would print that of the subcommand that was parsed, `help`.
   write_out(at->get_formatter()->make_help(at, command_path(*at), CLI::AppFormatMode::Normal));
   return Command::Kind::Done;
@@ -367,7 +370,7 @@ Command parse_command_line(int argc, char** argv) {
   doctor->add_flag("--verbose", command.verbose, "settings too that are at their defaults");
   doctor->add_flag("--json", command.json, "one JSON object on stdout");
   add_new(app, command.scaffold);
-  // A program of its own reads what follows, `--help` too.
+  // A separate program reads the arguments that follow, `--help` included.
   CLI::App* conform = app.add_subcommand("conform", "check a plugin against what plugins must do");
   conform->prefix_command()->set_help_flag();
   std::vector<std::string> words;

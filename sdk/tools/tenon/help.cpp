@@ -1,4 +1,4 @@
-// tenon help WORD for a word that is no command: an operator's page, or what an error code means.
+// tenon help WORD, if WORD is no command: an operator's page, or the meaning of an error code.
 #include <algorithm>
 
 #include "sdk/tools/tenon/console.h"
