@@ -1,5 +1,4 @@
-// Group L: how fast it is, told and never judged: machines differ, and a slow device is no wrong
-// one.
+// Group L: speed, reported but never judged: machines differ, and a slow device is not a wrong one.
 #include <algorithm>
 #include <chrono>
 #include <ctime>
@@ -24,7 +23,7 @@ double seconds_of(const std::function<bool()>& call) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// The best of several rounds; negative when one fails.
+// The best of several rounds; negative if one fails.
 double best_of(int rounds, const std::function<bool()>& call) {
   double best = -1;
   for (int i = 0; i < rounds; ++i) {
@@ -60,7 +59,7 @@ Outcome load_time(Session& s) {
       seconds * 1e3, 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC));
 }
 
-// An open device, with two buffers; the speed of one that does not work is nobody's business.
+// An open device with two buffers. The speed of a device that does not work is not measured.
 Outcome prepare(Session& s, uint64_t size, std::unique_ptr<OpenDevice>* device,
                 tenon_buffer_t* buffers[2]) {
   const tenon_device_api_t* api = nullptr;

@@ -21,7 +21,7 @@ class Reader {
     std::memcpy(out, bytes_.data() + offset, sizeof(T));
     return true;
   }
-  // A text that ends inside [offset, end).
+  // A string that ends inside [offset, end).
   std::string text(uint64_t offset, uint64_t end) const {
     std::string out;
     for (char c = 0; offset < end && at(offset, &c) && c != 0; ++offset) out += c;

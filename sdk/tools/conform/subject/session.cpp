@@ -21,8 +21,8 @@
 namespace tenon::conform {
 namespace {
 
-// Tables that are a head (size_bytes, self, texts) and then slots only: every pointer from the
-// first required slot on.
+// For tables that are a head (size_bytes, self, texts) followed by slots only: takes every pointer
+// from the first required slot on.
 SlotList slots_of(const interfaces::InterfaceInfo& info) {
   SlotList list{std::string(info.id), info.size_bytes, {}, {}, {}};
   for (const interfaces::RequiredSlot& slot : info.required) {
@@ -59,14 +59,14 @@ std::string_view view(tenon_str_t text) {
 }
 
 std::string code_text(tenon_code_t code) {
-  // A number that base.h does not have is said as such, with its bytes.
+  // A number that base.h lacks is reported as such, with its bytes.
   return code <= TENON_DEVICE_LOST
              ? fmt::format("{} ({})", code_name(code), code)
              : fmt::format("{} ({:#x}), which is no code of base.h", code, code);
 }
 
-// What a process apart tells the one that waits for it. Memory, since a pipe is something that a
-// plugin may close or write to.
+// What a separate process reports to the one that waits for it. In shared memory, since a plugin
+// may close a pipe or write to it.
 struct Session::Shared {
   bool answered;
   Verdict verdict;

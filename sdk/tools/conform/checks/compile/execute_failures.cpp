@@ -14,7 +14,7 @@
 namespace tenon::conform {
 namespace {
 
-// Calls with another number of something.
+// Calls with a wrong number of something.
 std::vector<std::pair<std::string, tenon_call_t>> wrong_calls(
     const tenon_call_t& good, const std::vector<tenon_span_t>& inputs,
     const std::vector<tenon_span_t>& outputs, const int64_t* symbols) {
@@ -38,7 +38,7 @@ std::vector<std::pair<std::string, tenon_call_t>> wrong_calls(
   return out;
 }
 
-// `execution` is of `l`, and not prepared yet.
+// `execution` belongs to `l` and is not prepared yet.
 Outcome failing_execute(Session& s, tenon_queue_t* queue, OpenQueues* queues, Loaded& l,
                         Execution* execution) {
   CONFORM_TRY(execution->prepare(l.inputs, 0x21));

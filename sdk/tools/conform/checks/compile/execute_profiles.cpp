@@ -1,4 +1,4 @@
-// Group E: what an execution tells of itself.
+// Group E: the events that an execution reports.
 #include <time.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace tenon::conform {
 namespace {
 
-// Stays, since it may be called too late.
+// Leaked, since it may be called too late.
 struct Events {
   std::mutex mutex;
   bool open = true;
@@ -51,8 +51,8 @@ void heard_event(void* self, tenon_str_t name, tenon_str_t origins, uint64_t beg
   events->why = why;
 }
 
-// By which a device's clock may differ from the host's, in ns. What is the wrong clock or the wrong
-// unit differs by more.
+// Allowed difference between a device's clock and the host's, in ns. A wrong clock or a wrong unit
+// differs by more.
 constexpr uint64_t kClockError = 100'000'000;
 
 Outcome profiles(Session& s) {

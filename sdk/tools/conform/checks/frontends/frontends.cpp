@@ -1,4 +1,4 @@
-// Group G, frontends and toolchains: bytes and texts of all kinds, from whoever wrote them.
+// Group G, frontends and toolchains: bytes and texts of all kinds, from untrusted sources.
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -84,7 +84,7 @@ std::string example_name(const tenon_frontend_api_t& api) {
   return "conform" + (extensions.empty() ? "" : std::string(extensions[0]));
 }
 
-// A tensor with tame values.
+// A tensor with small values.
 struct Tensor {
   Array array;
   tenon_blob_t* blob = nullptr;
@@ -105,7 +105,8 @@ bool make_tensor(const HostTables& host, tenon_dtype_t dtype, std::vector<int64_
   return true;
 }
 
-// Files of the format: what the user names, what lies beside the manifest, what it writes itself.
+// Files of the format: those that the user named, those beside the manifest, those that it writes
+// itself.
 std::vector<Sample> samples_of(Session& s, const Frontend& f) {
   std::vector<std::string> paths = s.examples();
   const std::vector<std::string_view> extensions = extensions_of(*f.api);
@@ -137,7 +138,7 @@ constexpr std::string_view kNoSample =
 // ---- Calls ----
 
 uint32_t accepts(const Frontend& f, std::string_view name, const Bytes& bytes) {
-  // A copy that ends where the bytes end.
+  // A copy that is allocated to end where the bytes end.
   const Bytes head(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(
                                                       std::min<size_t>(bytes.size(), kHeadBytes)));
   return f.api->accepts(f.api->self, {name.data(), name.size()},
@@ -170,7 +171,8 @@ Outcome check_reason(const Frontend& f, std::string_view what, tenon_code_t code
   return pass();
 }
 
-// Loads; what comes is a valid graph or a reason. The graph's text, or the reason, goes to `out`.
+// Loads the bytes, which must give a valid graph or a reason. The graph's text, or the reason, goes
+// to `out`.
 Outcome load_any(const Frontend& f, const std::string& name, const Bytes& bytes, std::string* out) {
   Source source;
   if (!make_source(f, name, bytes, &source)) return skipped("no memory for a blob");
@@ -469,7 +471,7 @@ Outcome frontend_tensors(Session& s) {
 
 char g_opened[256];
 
-// The system call that was stopped: its path is kept, and it is refused.
+// A trapped system call: records its path and refuses it.
 void on_open(int, siginfo_t* info, void* context) {
   auto* ucontext = static_cast<ucontext_t*>(context);
 #if defined(__x86_64__)
@@ -485,11 +487,11 @@ void on_open(int, siginfo_t* info, void* context) {
 #endif
   if (path == nullptr || std::strncmp(path, "/proc/", 6) == 0 ||
       std::strncmp(path, "/sys/", 5) == 0)
-    return;  // the C library's own business
+    return;  // made by the C library itself
   if (g_opened[0] == '\0') std::strncpy(g_opened, path, sizeof(g_opened) - 1);
 }
 
-// From here on this thread opens no file; false where the system does not do that.
+// From here on this thread opens no file; false if the system does not support that.
 bool watch_opens() {
 #if defined(__x86_64__)
   constexpr uint32_t kArch = AUDIT_ARCH_X86_64;

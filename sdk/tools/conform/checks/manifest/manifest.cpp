@@ -1,4 +1,4 @@
-// Group A, first half: what the manifest says, and whether the library says the same.
+// Group A, first half: what the manifest states, and whether the library agrees.
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The first key that one object has twice; the parser itself would keep the last.
+// The first key that occurs twice in one object; the parser itself would keep the last.
 std::string repeated_key(const std::string& text) {
   std::vector<std::set<std::string>> open;
   std::string found;
@@ -167,7 +167,7 @@ Outcome interfaces_agree(Session& s) {
   return pass();
 }
 
-// What the tables offer, or why that cannot be told.
+// What the tables offer, or why that cannot be determined.
 Outcome offered_of(Session& s, std::set<std::string>* names, std::set<std::string>* interfaces) {
   CONFORM_TRY(needs_manifest(s));
   CONFORM_TRY(s.load());

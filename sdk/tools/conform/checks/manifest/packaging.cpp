@@ -20,7 +20,7 @@ namespace {
 constexpr double kOpenSecondsMax = 0.5;
 constexpr const char* kSymbol = "tenon_plugin_query";
 
-// The library's own account of itself; skipped when it gives none, which A.exports reports.
+// The parsed library file; skipped if it cannot be parsed, which A.exports reports.
 Outcome with_elf(Session& s, ElfFile* out) {
   if (s.subject().library_path.empty())
     return skipped("there is no library, as A.library-path tells");
@@ -34,8 +34,8 @@ std::string listed(const std::vector<std::string>& names) {
   return names.empty() ? "nothing" : join_names(names, 8);
 }
 
-// Everything the process does before the plugin, so that only the plugin's own doing shows in a
-// difference.
+// Does everything that a process does before the plugin is loaded, so that differences come from
+// the plugin alone.
 Outcome with_host(Session& s) {
   if (s.subject().library_path.empty())
     return skipped("there is no library, as A.library-path tells");
@@ -164,7 +164,7 @@ Outcome opens_fast(Session& s) {
   return pass();
 }
 
-// Standard output and error go to a file in memory meanwhile.
+// Redirects standard output and error to a file in memory.
 Outcome quiet(Session& s) {
   CONFORM_TRY(with_host(s));
   const int file = ::memfd_create("tenon-conform", MFD_CLOEXEC);

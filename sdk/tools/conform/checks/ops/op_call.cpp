@@ -12,7 +12,7 @@
 namespace tenon::conform {
 namespace {
 
-// What stands between the operands and the results of an expression.
+// The part of an expression between its operands and its results.
 struct Middle {
   std::string attributes, regions;
 };
@@ -52,7 +52,7 @@ bool has_literal(std::string_view typed) {
   return !trim(typed.substr(tools::type_of(typed).size())).empty();
 }
 
-// `graph` with one node on these operands, as constants where they have values.
+// A graph with one node on these operands, which are constants if they have values.
 std::string text_of(const tools::OpExample& e) {
   std::string arguments, constants, operands, symbols;
   std::set<std::string> names;

@@ -14,7 +14,7 @@ using Clock = std::chrono::steady_clock;
 
 // ---- Waits and signals ----
 
-// Work that waits for `fences`, all reached but one.
+// Work that waits for `fences` fences, all reached but one.
 Outcome waits_for(OpenQueues& d, const QueueFixture& b, size_t fences, size_t last,
                   uint64_t round) {
   std::vector<tenon_fence_point_t> points;
@@ -49,7 +49,7 @@ Outcome waits_for(OpenQueues& d, const QueueFixture& b, size_t fences, size_t la
   return same_bytes(got, expected, "work whose waits are all reached");
 }
 
-// Two points of one fence, of which the higher counts, wherever it stands.
+// Two points of one fence: the higher counts, in either order.
 Outcome waits_twice_for_one(OpenQueues& d, const QueueFixture& b, uint64_t* round) {
   for (bool higher_first : {false, true}) {
     tenon_fence_t* fence = nullptr;
@@ -98,8 +98,8 @@ Outcome waits_reached_before(Session& s, OpenQueues& d) {
   return pass();
 }
 
-// One value handed on through 50 pieces of work, in turn on two queues; those of the second are
-// submitted first.
+// Passes one value through 50 pieces of work that alternate between two queues; those of the second
+// are submitted first.
 Outcome across_queues(Session& s, OpenQueues& d) {
   constexpr uint64_t kCount = 50;
   QueueFixture b;
@@ -127,8 +127,7 @@ Outcome queues_apart(Session& s, OpenQueues& d) {
   std::vector<tenon_queue_t*> more(3);
   for (tenon_queue_t*& queue : more) CONFORM_TRY(d.queue(&queue));
   CONFORM_TRY(d.submit(b.first, async_fill(b.buffer, 0, 8, 1, 1), {b.gate, 3}, {b.done, 9}));
-  // It has begun to wait before what it waits for comes, also where the machine has much else to
-  // do.
+  // Makes sure that the work waits before the fence is signalled, even on a busy machine.
   CONFORM_TRY(d.stays_below(b.done, 9, "work that waits"));
   for (uint64_t i = 0; i < 3; ++i) {
     CONFORM_TRY(d.submit(more[i], async_fill(b.buffer, 64 * (i + 1), 8, 1, 1), {b.gate, i},
@@ -148,7 +147,7 @@ Outcome not_signalled_before(Session& s, OpenQueues& d) {
   return d.reaches(b.done, 2, "work whose wait is reached");
 }
 
-// Looks at the last byte in the moment in which the signal is seen.
+// Reads the last byte at the moment the signal is seen.
 Outcome signalled_when_done(Session& s, OpenQueues& d) {
   constexpr size_t kSize = size_t{32} << 20;
   QueueFixture b;
@@ -190,7 +189,7 @@ Outcome no_signal_point(Session& s, OpenQueues& d) {
 
 // ---- Fences ----
 
-// Values of which a signed number would say that they are reached.
+// Values that would look reached to signed arithmetic.
 Outcome values_of_64_bits(Session& s, OpenQueues& d) {
   constexpr uint64_t kHigh = (uint64_t{1} << 63) + 1;
   QueueFixture b;
@@ -230,7 +229,7 @@ Outcome fence_only_grows(Session& s, OpenQueues& d) {
   s.step("signals of lower values");
   CONFORM_TRY(d.signal(b.done, 100));
   for (uint64_t lower : {99, 7, 0}) {
-    (void)d.api().fence_signal(d.api().self, b.done, lower);  // a refusal is as good
+    (void)d.api().fence_signal(d.api().self, b.done, lower);  // refusing it is fine too
     CONFORM_TRY(
         stands_at(d, b.done, 100, fmt::format("after a signal of {} from the host", lower)));
   }
@@ -275,7 +274,7 @@ Outcome long_waits(Session& s, OpenQueues& d) {
     s.step(what);
     const std::shared_ptr<Waiter> waiter = start_waiter(d, fence, ++value, timeout);
     pause_a_while();
-    // Some have a limit of their own where none was asked for.
+    // Some devices have a limit of their own even if none was given.
     if (timeout == UINT64_MAX) pause_a_while(std::chrono::seconds(1));
     CONFORM_EXPECT(!waiter->over, "{} is over early, with {}", what, code_text(waiter->code));
     CONFORM_TRY(d.signal(fence, value));
@@ -284,9 +283,8 @@ Outcome long_waits(Session& s, OpenQueues& d) {
   return pass();
 }
 
-// The same wait in vain, again and again, judged by the one that took least: a busy machine makes
-// some of them longer, and never one shorter. The thread that waits reads the clock, so that its
-// own start is no part of the time.
+// Repeats a wait that times out and judges the shortest: a busy machine makes some longer, but none
+// shorter. The waiting thread reads the clock itself, so that its start-up is not counted.
 Outcome times_out(OpenQueues& d, tenon_fence_t* fence, uint64_t timeout, int times) {
   auto least = std::chrono::nanoseconds::max();
   for (int time = 0; time < times; ++time) {
@@ -308,8 +306,8 @@ Outcome timeouts(Session& s, OpenQueues& d) {
     uint64_t timeout;
     int times;
   };
-  // Some that are no whole milliseconds: what a device makes of them differs most from them where
-  // they are short, and those are tried most often.
+  // Some are no whole milliseconds. Rounding errors matter most for short timeouts, so those are
+  // tried most often.
   for (const auto [timeout, times] :
        {Wait{0, 1}, Wait{1, 1}, Wait{1'000'000, 10}, Wait{999'999, 20}, Wait{1'900'000, 20},
         Wait{40'000'000, 1}, Wait{40'900'000, 3}, Wait{250'000'000, 1}}) {
@@ -345,7 +343,7 @@ Outcome host_signal(Session& s, OpenQueues& d) {
   return d.reaches(b.done, 2, "work that waits for a value lower than the one signalled");
 }
 
-// One of several threads that signal, query and wait for two fences.
+// One of several threads that signal, query and wait on two fences.
 Outcome one_of_several(OpenQueues& d, tenon_fence_t* shared, tenon_fence_t* turns, uint64_t thread,
                        uint64_t threads) {
   constexpr uint64_t kRounds = 300;
@@ -364,7 +362,7 @@ Outcome one_of_several(OpenQueues& d, tenon_fence_t* shared, tenon_fence_t* turn
   return pass();
 }
 
-// All at once: the highest has to stay.
+// All at once: the highest value must remain.
 Outcome signals_at_once(OpenQueues& d, uint64_t threads) {
   for (uint64_t round = 0; round < 50; ++round) {
     tenon_fence_t* fence = nullptr;
