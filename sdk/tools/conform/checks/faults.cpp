@@ -225,7 +225,7 @@ Outcome kind_of(Session& s, std::string* kind) {
     *kind = provided.name;
     return pass();
   }
-  return skipped("the manifest names no device, as A.provides-all tells");
+  return skipped("the manifest names no device, as A.provides-all reports");
 }
 
 struct Attempt {

@@ -126,7 +126,7 @@ Outcome starts_program(Session& s) {
   CONFORM_TRY(s.load());
   const Outcome opened = open_and_keep(s);
   if (opened.verdict == Verdict::kFail)
-    return skipped("its memory does not work, as group C tells");
+    return skipped("its memory does not work, as group C reports");
   s.step("starting another program after a fork");
   const pid_t child = ::fork();
   if (child < 0) return skipped("no process apart");
@@ -184,7 +184,7 @@ Outcome threads_block_signals(Session& s) {
   const tenon_queue_api_t* queues = nullptr;
   if (find_queues(s, &queues).verdict == Verdict::kPass) {
     if (work_and_keep(s, queues).verdict == Verdict::kFail)
-      return skipped("its queues do not work, as group D tells");
+      return skipped("its queues do not work, as group D reports");
   } else {
     CONFORM_TRY(s.offered(TENON_DEVICE_ID) == nullptr ? pass() : open_and_keep(s));
   }
@@ -252,7 +252,7 @@ Outcome safe_calls(Session& s) {
     tenon_device_info_t info = {};
     info.size_bytes = sizeof(info);
     if (api->info(api->self, ordinal, &info) != TENON_OK)
-      return skipped("info fails, as C.info tells");
+      return skipped("info fails, as C.info reports");
     before.push_back(told(info));
   }
   constexpr unsigned kThreads = 4;

@@ -227,16 +227,15 @@ int main(int argc, char** argv) {
   app.add_option("--jobs", options.run.jobs, "checks at once")
       ->check(CLI::Range(1u, 256u).description(""))
       ->type_name("N");
-  app.add_option("--limit", options.run.limit_seconds,
-                 "seconds that one check may take (30 to 300)")
+  app.add_option("--limit", options.run.limit_seconds, "time limit per check (default: 30 to 300)")
       ->check(CLI::Range(0.001, 1e6).description(""))
       ->check([](const std::string& text) {
         return std::isfinite(std::strtod(text.c_str(), nullptr))
                    ? ""
-                   : text + " is no number of seconds";
+                   : text + " is not a number of seconds";
       })
       ->type_name("S");
-  app.add_flag("-v,--verbose", options.verbose, "print what passes too");
+  app.add_flag("-v,--verbose", options.verbose, "also print checks that pass");
   app.footer(
       "\nExit status: 0 no failure, 1 some check failed or the level was not reached, 2 usage "
       "error.");

@@ -30,7 +30,7 @@ std::string name_of(const Finding& f) {
 // The word in the column of verdicts.
 std::string word_of(const Finding& f) {
   if (f.stale()) return "stale";
-  if (f.group->letter == kSpeed && f.outcome.verdict == Verdict::kPass) return "told";
+  if (f.group->letter == kSpeed && f.outcome.verdict == Verdict::kPass) return "reported";
   if (f.outcome.verdict == Verdict::kFail && f.group->letter == kSpeed) return "skip";
   if (f.outcome.verdict == Verdict::kFail) return f.known.empty() ? "FAIL" : "known";
   return std::string(verdict_name(f.outcome.verdict));
@@ -263,12 +263,12 @@ std::string legend_html() {
          "<tr><td>level 4</td><td>It works asynchronously and survives faults: D and J.</td></tr>"
          "<tr><td>pass, FAIL</td><td>The requirement was seen to be met, or to be broken.</td></tr>"
          "<tr><td>skip</td><td>It could not be tried here, for the reason beside it.</td></tr>"
-         "<tr><td>not offered</td><td>The plugin has no such interface or slot, which is no "
+         "<tr><td>not offered</td><td>The plugin does not have this interface or slot, which is no "
          "fault.</td></tr>"
          "<tr><td>known, stale</td><td>A failure on the list of known ones, or one of that list "
          "that "
          "passes.</td></tr>"
-         "<tr><td>told</td><td>A figure that is never judged.</td></tr></table>\n";
+         "<tr><td>reported</td><td>A figure that is never judged.</td></tr></table>\n";
 }
 
 }  // namespace

@@ -108,14 +108,14 @@ void attribute_refusals(std::vector<Finding>& findings, const std::string& plugi
     // The fixtures' message for a null handle, which is the subject of B.handles.
     if (nulls != nullptr && text.find("gives OK and no ") != std::string::npos) {
       finding.outcome = skipped(
-          fmt::format("a handle is null, as {} tells", full_name(*nulls->group, *nulls->check)));
+          fmt::format("a handle is null, as {} reports", full_name(*nulls->group, *nulls->check)));
       continue;
     }
     if (std::string_view(finding.check->requirement) == "R-B30") nulls = &finding;
     if (!is_refusal(text, plugin)) {
       if (cause == nullptr && finding.group->letter <= 'C') cause = &finding;
     } else if (cause != nullptr) {
-      finding.outcome = skipped(fmt::format("the host does not use it, as {} tells",
+      finding.outcome = skipped(fmt::format("the host does not use it, as {} reports",
                                             full_name(*cause->group, *cause->check)));
     }
   }

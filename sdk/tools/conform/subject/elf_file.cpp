@@ -33,7 +33,7 @@ class Reader {
 };
 
 Error damaged(const std::string& path, std::string_view what) {
-  return {"P0701", fmt::format("{} is no sound ELF file: {}", quoted(path), what), {}};
+  return {"P0701", fmt::format("{} is not a sound ELF file: {}", quoted(path), what), {}};
 }
 
 std::string arch_name(uint16_t machine) {

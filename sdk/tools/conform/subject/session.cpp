@@ -62,7 +62,7 @@ std::string code_text(tenon_code_t code) {
   // A number that base.h lacks is reported as such, with its bytes.
   return code <= TENON_DEVICE_LOST
              ? fmt::format("{} ({})", code_name(code), code)
-             : fmt::format("{} ({:#x}), which is no code of base.h", code, code);
+             : fmt::format("{} ({:#x}), which is not a code of base.h", code, code);
 }
 
 // What a separate process reports to the one that waits for it. In shared memory, since a plugin
@@ -107,9 +107,10 @@ Outcome Session::open() {
 Outcome Session::ask(HostShape shape, uint32_t max_abi, tenon_code_t* out_code) {
   Outcome opened = open();
   if (opened.verdict != Verdict::kPass)
-    return skipped("the library does not open, as A.opens tells");
+    return skipped("the library does not open, as A.opens reports");
   auto query = reinterpret_cast<tenon_plugin_query_t>(::dlsym(library_, "tenon_plugin_query"));
-  if (query == nullptr) return skipped("the library has no tenon_plugin_query, as A.exports tells");
+  if (query == nullptr)
+    return skipped("the library has no tenon_plugin_query, as A.exports reports");
   std::string why;
   const tenon_host_t* installed = installed_host(&why);
   if (installed == nullptr) return skipped("the installed host does not start: " + why);
@@ -131,7 +132,7 @@ Outcome Session::load(HostShape shape) {
         fmt::format("the plugin refuses on this machine: {}", printable(heard_failure().text)));
   }
   if (record_ == untouched_record()) record_ = nullptr;
-  if (record_ == nullptr) return skipped("the query gives no record, as B.query tells");
+  if (record_ == nullptr) return skipped("the query gives no record, as B.query reports");
   return pass();
 }
 
@@ -206,7 +207,7 @@ Outcome walkable(Session& s) {
   if (s.record()->size_bytes < offsetof(tenon_plugin_t, shutdown) ||
       s.record()->size_bytes > kTableBytesMax || s.record()->interface_count > kInterfacesMax ||
       (s.record()->interface_count != 0 && s.record()->interfaces == nullptr)) {
-    return skipped("the record makes no sense, as B.sizes tells");
+    return skipped("the record makes no sense, as B.sizes reports");
   }
   return pass();
 }

@@ -38,12 +38,12 @@ Notes& notes() {
 
 Outcome opened(Session& s) {
   if (s.subject().library_path.empty())
-    return skipped("there is no library, as A.library-path tells");
+    return skipped("there is no library, as A.library-path reports");
   std::string why;
   if (installed_host(&why) == nullptr) return skipped("the installed host does not start: " + why);
   return s.open().verdict == Verdict::kPass
              ? pass()
-             : skipped("the library does not open, as A.opens tells");
+             : skipped("the library does not open, as A.opens reports");
 }
 
 // ---- Variables ----

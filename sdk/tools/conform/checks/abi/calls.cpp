@@ -151,7 +151,7 @@ void provoke_others(Session& s, std::vector<Provoked>& all) {
   if (const auto* toolchain =
           static_cast<const tenon_toolchain_api_t*>(s.table(TENON_TOOLCHAIN_ID));
       toolchain != nullptr && toolchain->build != nullptr) {
-    all.push_back(provoke(s, "a build in a dialect that nobody has", [&](bool*) {
+    all.push_back(provoke(s, "a build in an unknown dialect", [&](bool*) {
       tenon_toolchain_options_t options = {};
       options.size_bytes = sizeof(options);
       return toolchain->build(toolchain->self, {nullptr, 0}, {"nonesuch", 8},
@@ -160,7 +160,7 @@ void provoke_others(Session& s, std::vector<Provoked>& all) {
   }
   if (const auto* compile = static_cast<const tenon_compile_api_t*>(s.table(TENON_COMPILE_ID));
       compile != nullptr && compile->fits != nullptr) {
-    all.push_back(provoke(s, "fits of bytes that are no artifact", [&](bool*) {
+    all.push_back(provoke(s, "fits of bytes that are not an artifact", [&](bool*) {
       return compile->fits(compile->self, {"", 0}, kGarbage.data(), kGarbage.size());
     }));
   }
@@ -312,7 +312,7 @@ Outcome handles(Session& s) {
   tenon_device_t* device = nullptr;
   s.step("open, alloc, queue_create and fence_create");
   if (api->open(api->self, 0, &device) != TENON_OK)
-    return skipped("the device does not open, as group C tells");
+    return skipped("the device does not open, as group C reports");
   CONFORM_EXPECT(device != nullptr, "open gives OK and null");
   tenon_buffer_t* buffer = nullptr;
   CONFORM_EXPECT(api->alloc(api->self, device, 64, &buffer) != TENON_OK || buffer != nullptr,

@@ -77,7 +77,7 @@ Outcome query_time(Session& s) {
   for (int time = 0; time < 6 && best > kQuerySecondsMax; ++time) {
     const Outcome outcome = s.apart([&]() -> Outcome {
       if (s.open().verdict != Verdict::kPass)
-        return skipped("the library does not open, as A.opens tells");
+        return skipped("the library does not open, as A.opens reports");
       const double queued = seconds_queued();
       const auto begin = std::chrono::steady_clock::now();
       CONFORM_TRY(s.load());
@@ -124,7 +124,7 @@ Outcome answer_under(Session& s, const HostShape& shape, uint32_t max_abi) {
 Outcome same_under(Session& s, const HostShape& shape, uint32_t max_abi, std::string_view host) {
   const Outcome usual = answer_under(s, {}, TENON_ABI_VERSION);
   if (usual.verdict != Verdict::kPass)
-    return skipped("the query does not answer this host, as B.query tells");
+    return skipped("the query does not answer this host, as B.query reports");
   s.step(fmt::format("asking the query under {}", host));
   const Outcome other = answer_under(s, shape, max_abi);
   CONFORM_EXPECT(other.verdict == Verdict::kPass, "under {}: {}", host, other.text);
@@ -280,7 +280,7 @@ Outcome interface_ids(Session& s) {
   for (uint64_t i = 0; i < s.record()->interface_count; ++i) {
     const tenon_interface_t& interface = s.record()->interfaces[i];
     const std::string_view id = view(interface.id);
-    CONFORM_EXPECT(sound_id(id), "{} is no NAME/MAJOR", quoted(id));
+    CONFORM_EXPECT(sound_id(id), "{} is not of the form NAME/MAJOR", quoted(id));
     CONFORM_EXPECT(seen.insert(id).second, "{} is offered twice", id);
     CONFORM_EXPECT(interface.table != nullptr, "{} has no table", id);
   }
@@ -377,7 +377,8 @@ Outcome static_tables(Session& s) {
   CONFORM_TRY(walkable(s));
   const std::string before = bytes_of(*s.record());
   const Outcome used = exercise(s);
-  if (used.verdict == Verdict::kFail) return skipped("its memory does not work, as group C tells");
+  if (used.verdict == Verdict::kFail)
+    return skipped("its memory does not work, as group C reports");
   const std::string after = bytes_of(*s.record());
   CONFORM_EXPECT(before == after, "the record or a table changed after the query");
   return pass();

@@ -165,7 +165,7 @@ Outcome dumps(Session& s) {
                    quoted(what));
     CONFORM_EXPECT(what.find("such") == std::string_view::npos || code == TENON_NOT_FOUND,
                    "dump of something unknown gives OK");
-    CONFORM_EXPECT(is_valid_utf8(text), "dump of {} is no UTF-8", quoted(what));
+    CONFORM_EXPECT(is_valid_utf8(text), "dump of {} is not UTF-8", quoted(what));
   }
   return pass();
 }
@@ -271,7 +271,7 @@ Outcome fits_targets(Session& s) {
   tenon_device_info_t info = {};
   info.size_bytes = sizeof(info);
   const tenon_device_api_t& api = second->api();
-  if (api.info(api.self, 1, &info) != TENON_OK) return skipped("info fails, as C.info tells");
+  if (api.info(api.self, 1, &info) != TENON_OK) return skipped("info fails, as C.info reports");
   const std::string other(view(info.target));
   s.step("fits for the target of device 1");
   const tenon_code_t code = fits_code(fixture, info.target, compiled.bytes);

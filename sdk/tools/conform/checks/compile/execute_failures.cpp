@@ -69,7 +69,7 @@ Outcome failing_execute(Session& s, tenon_queue_t* queue, OpenQueues* queues, Lo
     if (queues != nullptr) {
       uint64_t value = 0;
       CONFORM_TRY(queues->value_of(signal, &value));
-      CONFORM_EXPECT(value == 3, "the signal of an execute that failed stands at {} and stood at 3",
+      CONFORM_EXPECT(value == 3, "the signal of an execute that failed is at {} and was at 3",
                      value);
       const tenon_code_t waited = queues->wait_code(signal, 4, 0);
       CONFORM_EXPECT(waited == TENON_DEADLINE_EXCEEDED,

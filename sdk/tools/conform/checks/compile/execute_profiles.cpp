@@ -43,7 +43,7 @@ void heard_event(void* self, tenon_str_t name, tenon_str_t origins, uint64_t beg
   std::string_view why;
   if (view(name).empty()) why = "an event has no name";
   if (!is_valid_utf8(view(name)) || !is_valid_utf8(view(origins)))
-    why = "a text of an event is no UTF-8";
+    why = "a text of an event is not UTF-8";
   if (begin > end) why = "an event ends before it begins";
   if (!(flops >= 0) || !(bytes >= 0)) why = "an event has a negative number of operations or bytes";
   if (why.empty()) return;
@@ -89,7 +89,7 @@ Outcome profiles(Session& s) {
   std::vector<Named> got;
   CONFORM_TRY(execution->outputs(&got));
   CONFORM_TRY(same_tensors(got, l.expected, "an execution with a profile"));
-  return count == 0 ? skipped("it tells of no event") : pass();
+  return count == 0 ? skipped("it reports no event") : pass();
 }
 
 constexpr Check kChecks[] = {

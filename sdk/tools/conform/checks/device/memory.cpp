@@ -30,7 +30,7 @@ Outcome device_count(Session& s) {
   CONFORM_TRY(s.load());
   const auto* api = static_cast<const tenon_device_api_t*>(s.table(TENON_DEVICE_ID));
   if (api == nullptr) return not_offered(TENON_DEVICE_ID);
-  if (api->count == nullptr) return skipped("count is null, as B.required-slots tells");
+  if (api->count == nullptr) return skipped("count is null, as B.required-slots reports");
   uint32_t first = 0;
   for (int i = 0; i < 10; ++i) {
     uint32_t count = 0xdead;
@@ -386,7 +386,7 @@ Outcome memory_counts(Session& s, OpenDevice& d) {
   s.step("an allocation that fails, between two questions");
   tenon_buffer_t* none = nullptr;
   if (d.api().alloc(d.api().self, d.device(), UINT64_MAX - 4096, &none) == TENON_OK)
-    return skipped("alloc of nearly 2^64 bytes gives OK, as C.alloc-too-much tells");
+    return skipped("alloc of nearly 2^64 bytes gives OK, as C.alloc-too-much reports");
   CONFORM_TRY(ask_memory(s, d, &after));
   CONFORM_EXPECT(after.used == before.used && after.peak == before.peak,
                  "{} bytes in use, {} at most, became {} and {} by an allocation that failed",

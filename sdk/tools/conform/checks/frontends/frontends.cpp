@@ -41,7 +41,7 @@ struct Frontend {
 
 Outcome find_frontend(Session& s, Frontend* out) {
   if (s.subject().manifest_error.failed())
-    return skipped("the manifest cannot be read, as A.manifest-keys tells");
+    return skipped("the manifest cannot be read, as A.manifest-keys reports");
   const host::Provided* first = nullptr;
   for (const host::Provided& provided : s.subject().manifest.provides)
     first = first == nullptr && provided.kind == "frontend" ? &provided : first;
@@ -341,7 +341,7 @@ Outcome frontend_names(Session& s) {
   for (std::string_view extension : extensions)
     CONFORM_EXPECT(extension.size() > 1 && extension[0] == '.' &&
                        extension.find('/') == std::string_view::npos,
-                   "{} is no extension: it begins with a dot", quoted(extension));
+                   "{} is not an extension: extensions begin with a dot", quoted(extension));
   const std::vector<Sample> samples = samples_of(s, f);
   for (const Sample& sample : samples) {
     s.step("accepts of " + sample.name);
@@ -559,7 +559,7 @@ struct Toolchain {
 
 Outcome find_toolchain(Session& s, Toolchain* out) {
   if (s.subject().manifest_error.failed())
-    return skipped("the manifest cannot be read, as A.manifest-keys tells");
+    return skipped("the manifest cannot be read, as A.manifest-keys reports");
   const host::Provided* first = nullptr;
   for (const host::Provided& provided : s.subject().manifest.provides)
     first = first == nullptr && provided.kind == "toolchain" ? &provided : first;
@@ -589,17 +589,17 @@ Outcome toolchain_builds(Session& s) {
     for (std::string_view text : {std::string_view("this is no text of any language ("),
                                   std::string_view("\0\1\2\xff", 4)}) {
       Bytes object, said;
-      s.step(fmt::format("building what is no {}", dialect));
+      s.step(fmt::format("building text that is not {}", dialect));
       const tenon_code_t code = build(t, trim(dialect), text, &object, &said);
       CONFORM_EXPECT(code == TENON_INVALID_ARGUMENT || code == TENON_UNAVAILABLE,
-                     "text that is no {} gives {}", dialect, code_text(code));
+                     "text that is not {} gives {}", dialect, code_text(code));
       CONFORM_EXPECT(heard_failure().code == code && !heard_failure().text.empty(),
-                     "text that is no {} gives {} and no reason", dialect, code_text(code));
-      CONFORM_EXPECT(object.empty(), "text that is no {} gives an object", dialect);
+                     "text that is not {} gives {} and no reason", dialect, code_text(code));
+      CONFORM_EXPECT(object.empty(), "text that is not {} gives an object", dialect);
     }
   }
   Bytes object, said;
-  s.step("building in a dialect that nobody has");
+  s.step("building in an unknown dialect");
   CONFORM_EXPECT(build(t, "conform-nonesuch", "", &object, &said) != TENON_OK,
                  "it builds in a dialect that it does not name");
   return pass();

@@ -47,7 +47,7 @@ Outcome right_candidate(const KernelCall& call, const tenon_kernel_candidate_t& 
   const tenon_kernel_call_t& asked = call.call();
   CONFORM_EXPECT(!view(candidate.name).empty(), "the candidate for {} has no name", what);
   CONFORM_EXPECT(is_valid_utf8(view(candidate.name)),
-                 "the candidate for {} has a name that is no UTF-8", what);
+                 "the candidate for {} has a name that is not UTF-8", what);
   CONFORM_EXPECT(candidate.part_count >= 1, "the candidate for {} has no part", what);
   CONFORM_EXPECT(std::isfinite(candidate.cost_ns) && candidate.cost_ns >= 0,
                  "the candidate for {} costs {} ns", what, candidate.cost_ns);

@@ -52,7 +52,7 @@ Outcome computing_device(Session& s, std::string* kind) {
   }
   tenon_device_info_t info = {};
   info.size_bytes = sizeof(info);
-  if (api->info(api->self, 0, &info) != TENON_OK) return skipped("info fails, as C.info tells");
+  if (api->info(api->self, 0, &info) != TENON_OK) return skipped("info fails, as C.info reports");
   *kind = std::string(view(info.kind));
   return pass();
 }
@@ -315,7 +315,7 @@ Outcome set_model(Session& s, const Api& api, std::string_view kind, const std::
   const std::vector<std::string> makers = program.makers();
   const std::string name(view(s.record()->name));
   CONFORM_EXPECT(std::count(makers.begin(), makers.end(), name) != 0,
-                 "the set takes no node of {}; `tenon ops OP --explain --model {}` tells why", path,
+                 "the set takes no node of {}; `tenon ops OP --explain --model {}` shows why", path,
                  path);
   if (reference.compile(*text, kReference, false) != TENON_OK)
     return skipped("the reference does not compile it: " + last_failure(api));

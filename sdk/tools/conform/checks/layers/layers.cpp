@@ -192,7 +192,7 @@ Outcome find_layer(Session& s, Layer* out) {
   out->api = static_cast<const tenon_layer_api_t*>(s.table(TENON_LAYER_ID));
   if (out->api == nullptr) return not_offered(TENON_LAYER_ID);
   if (out->api->attach == nullptr)
-    return skipped("a required slot is null, as B.required-slots tells");
+    return skipped("a required slot is null, as B.required-slots reports");
   out->name = view(out->api->name);
   return pass();
 }
@@ -394,7 +394,7 @@ constexpr std::string_view kUnknownOption = "conform_nonesuch";
 
 Attached attach_with_unknown_option(Session& s, const Layer& layer, Below& below) {
   const tenon_key_value_t options[] = {{{kUnknownOption.data(), kUnknownOption.size()}, {"1", 1}}};
-  s.step("attaching with an option that nobody knows");
+  s.step("attaching with an unknown option");
   return attach(layer, below, "conform", options);
 }
 
@@ -403,7 +403,7 @@ Outcome layer_options(Session& s) {
   CONFORM_TRY(find_layer(s, &layer));
   auto below = make_below(s);
   const Attached attached = attach_with_unknown_option(s, layer, *below);
-  CONFORM_EXPECT(attached.code == TENON_INVALID_ARGUMENT, "an option that nobody knows gives {}",
+  CONFORM_EXPECT(attached.code == TENON_INVALID_ARGUMENT, "an unknown option gives {}",
                  code_text(attached.code));
   CONFORM_EXPECT(heard_failure().code == attached.code &&
                      heard_failure().text.find(kUnknownOption) != std::string::npos,
@@ -418,7 +418,7 @@ Outcome layer_error_text(Session& s) {
   CONFORM_TRY(find_layer(s, &layer));
   auto below = make_below(s);
   if (attach_with_unknown_option(s, layer, *below).code == TENON_OK)
-    return skipped("it takes any option, as G.layer-options tells");
+    return skipped("it takes any option, as G.layer-options reports");
   const std::string name(view(layer.api->name));
   const std::string text = heard_failure().text;
   CONFORM_EXPECT(text.starts_with(name) &&

@@ -145,7 +145,7 @@ Outcome op_negatives(Session& s) {
       Failure why;
       CONFORM_EXPECT(!read_negative(plugin.host, view(c.negative), &of, &why),
                      "{} is accepted, and should break {}", text, view(c.label));
-      CONFORM_EXPECT(of == view(op->name), "{} is no call of {}", text, name_of(*op));
+      CONFORM_EXPECT(of == view(op->name), "{} is not a call of {}", text, name_of(*op));
       CONFORM_EXPECT(why.constraint == view(c.label), "{} should break {}: {}", text, view(c.label),
                      why.text);
       ++tried;

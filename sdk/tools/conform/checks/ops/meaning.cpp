@@ -35,7 +35,7 @@ bool decompose(const HostTables& host, const tenon_op_def_t& op, Call* call, std
              false;
   }
   if (!replace_node(host, graph, call->node, results))
-    return *why = "its results cannot stand for the node's: " + last_failure(host).text, false;
+    return *why = "its results cannot replace the node's: " + last_failure(host).text, false;
   return true;
 }
 
@@ -146,7 +146,7 @@ Outcome op_decomposition(Session& s) {
   for (const tenon_op_def_t* op : plugin.ops) {
     if (op->decompose == nullptr) {
       CONFORM_EXPECT((op->traits & TENON_TRAIT_COMPOSITE) == 0,
-                     "{} says that it is composite and has no decomposition", name_of(*op));
+                     "{} is declared composite but has no decomposition", name_of(*op));
       continue;
     }
     for (Example& example : examples_of(plugin.host, op)) {
@@ -163,7 +163,7 @@ Outcome op_decomposition(Session& s) {
       }
       CONFORM_EXPECT(
           plugin.host.graph->verify(plugin.host.graph->self, example.call.graph.get()) == TENON_OK,
-          "{}: its decomposition is no valid graph: {}", what, last_failure(plugin.host).text);
+          "{}: its decomposition is not a valid graph: {}", what, last_failure(plugin.host).text);
       ++tried;
     }
   }
@@ -218,7 +218,7 @@ Outcome simplify(const HostTables& host, std::span<const Simplifier> all, tenon_
         CONFORM_EXPECT(applied < kApplicationsMax, "the {} does not end: it matched {} times",
                        simplifier.name, applied);
         CONFORM_EXPECT(replace_node(host, graph, n, results),
-                       "what the {} builds cannot stand for the node: {}", simplifier.name,
+                       "what the {} builds cannot replace the node: {}", simplifier.name,
                        last_failure(host).text);
         changed = true;
         break;

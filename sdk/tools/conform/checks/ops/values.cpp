@@ -125,7 +125,7 @@ Outcome check_traits(const HostTables& host, const Example& e, size_t* tried) {
     for (const Array& operand : e.operands) {
       CONFORM_EXPECT(operand.dtype == TENON_DTYPE_NONE || operand.dims.empty() ||
                          operand.dims == e.expected[0].dims,
-                     "{}: it says that it is elementwise, and shapes differ", what);
+                     "{}: it is declared elementwise, but shapes differ", what);
     }
   }
   if ((op.traits & TENON_TRAIT_COMMUTATIVE) != 0 && e.operands.size() == 2) {
@@ -138,7 +138,7 @@ Outcome check_traits(const HostTables& host, const Example& e, size_t* tried) {
     CONFORM_EXPECT(
         build_call(host, &op, attributes, swapped, true, &call, &why) &&
             evaluate_graph(host, call.graph.get(), {}, &found, &problem),
-        "{}: it says that it commutes, and does not take its operands in the other order", what);
+        "{}: it is declared commutative, but does not take its operands in the other order", what);
     CONFORM_TRY(
         compare_all(what, "result with operands in the other order", op, found, e.expected));
   }
@@ -150,7 +150,7 @@ Outcome check_traits(const HostTables& host, const Example& e, size_t* tried) {
     std::string problem;
     CONFORM_EXPECT(build_call(host, &op, attributes, {&e.expected[0], 1}, true, &call, &why) &&
                        evaluate_graph(host, call.graph.get(), {}, &found, &problem),
-                   "{}: it says that it is idempotent, and does not take its result", what);
+                   "{}: it is declared idempotent, but does not take its result", what);
     CONFORM_TRY(compare_all(what, "second application", op, found, e.expected));
   }
   return pass();

@@ -33,7 +33,7 @@ struct PluginPasses {
 
 Outcome find_passes(Session& s, PluginPasses* out) {
   if (s.subject().manifest_error.failed())
-    return skipped("the manifest cannot be read, as A.manifest-keys tells");
+    return skipped("the manifest cannot be read, as A.manifest-keys reports");
   const host::Provided* first = nullptr;
   for (const host::Provided& provided : s.subject().manifest.provides)
     first = first == nullptr && provided.kind == "pass" ? &provided : first;
@@ -400,7 +400,7 @@ Outcome pass_declared(Session& s) {
         CONFORM_EXPECT(option.kind == TENON_ATTR_STRING, "option {} of {} is of kind {}", i, name,
                        option.kind);
       CONFORM_EXPECT(end == nullptr || (!text.empty() && *end == '\0'),
-                     "the default of option {} of {} is {}, which is no number", i, name,
+                     "the default of option {} of {} is {}, which is not a number", i, name,
                      quoted(text));
     }
   }
@@ -430,7 +430,7 @@ Outcome pass_example(Session& s) {
     Failure why;
     if (!read_graph(plugin.host, std::string(view(def->before)), &before, &why) ||
         !read_graph(plugin.host, std::string(view(def->after)), &after, &why))
-      return skipped("a graph cannot be read, as G.pass-declared tells");
+      return skipped("a graph cannot be read, as G.pass-declared reports");
     std::string problem;
     CONFORM_EXPECT(run_pass(plugin.host, *def, before.get(), &problem), "{}: {}", name_of(*def),
                    problem);
@@ -458,7 +458,7 @@ bool count_rewrites(const HostTables& host, const tenon_pass_def_t& def, tenon_g
     return *why = last_failure(host).text, false;
   const auto json = nlohmann::json::parse(stats, nullptr, false);
   if (!json.is_object() || !json.contains("passes"))
-    return *why = "the host tells no counts", false;
+    return *why = "the host reports no counts", false;
   for (const auto& pass : json["passes"]) {
     if (!pass.is_object() || !pass.contains("statistics")) continue;
     for (const auto& [name, count] : pass["statistics"].items())
@@ -479,11 +479,11 @@ Outcome pass_rewrites(Session& s) {
     GraphRef before;
     Failure unread;
     if (!read_graph(plugin.host, std::string(view(def->before)), &before, &unread))
-      return skipped("a graph cannot be read, as G.pass-declared tells");
+      return skipped("a graph cannot be read, as G.pass-declared reports");
     std::map<std::string, int64_t> applied;
     std::string why;
     if (!count_rewrites(plugin.host, *def, before.get(), &applied, &why))
-      return skipped(fmt::format("{} does not run on its example, as G.pass-example tells: {}",
+      return skipped(fmt::format("{} does not run on its example, as G.pass-example reports: {}",
                                  name_of(*def), why));
     const auto* record = reinterpret_cast<const char*>(def->rewrites);
     for (uint32_t i = 0; i < def->rewrite_count; ++i) {

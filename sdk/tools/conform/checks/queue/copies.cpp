@@ -301,7 +301,7 @@ Outcome failing_submit(Session& s, OpenQueues& d) {
     CONFORM_TRY(d.reaches(b.done, refused, "work behind a copy that was refused"));
     uint64_t value = 0;
     CONFORM_TRY(d.value_of(signal, &value));
-    CONFORM_EXPECT(value == 4, "the signal of a refused copy stands at {} and stood at 4", value);
+    CONFORM_EXPECT(value == 4, "the signal of a refused copy is at {} and was at 4", value);
     const tenon_code_t waited = d.wait_code(signal, 5, 0);
     CONFORM_EXPECT(waited == TENON_DEADLINE_EXCEEDED,
                    "a wait for the signal of a refused copy gives {}", code_text(waited));

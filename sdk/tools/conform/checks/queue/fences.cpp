@@ -59,8 +59,8 @@ Outcome waits_twice_for_one(OpenQueues& d, const QueueFixture& b, uint64_t* roun
     CONFORM_TRY(
         d.submit_behind(b.first, async_fill(b.buffer, 64, 8, 1, 1), points, {b.done, ++*round}));
     CONFORM_TRY(d.signal(fence, 1));
-    CONFORM_TRY(d.stays_below(b.done, *round,
-                              "work that waits for 1 and 2 of one fence, which stands at 1"));
+    CONFORM_TRY(
+        d.stays_below(b.done, *round, "work that waits for 1 and 2 of one fence, which is at 1"));
     CONFORM_TRY(d.signal(fence, 2));
     CONFORM_TRY(d.reaches(b.done, *round, "work that waits for two values of one fence"));
   }
@@ -194,11 +194,11 @@ Outcome values_of_64_bits(Session& s, OpenQueues& d) {
   constexpr uint64_t kHigh = (uint64_t{1} << 63) + 1;
   QueueFixture b;
   CONFORM_TRY(make_fixture(d, &b));
-  s.step(fmt::format("waits for {} of a fence that stands at 5", kHigh));
+  s.step(fmt::format("waits for {} of a fence that is at 5", kHigh));
   CONFORM_TRY(d.signal(b.gate, 5));
   CONFORM_TRY(
       d.submit(b.first, async_fill(b.buffer, 0, 8, 1, 1), {b.gate, kHigh}, {b.done, kHigh}));
-  CONFORM_TRY(d.stays_below(b.gate, kHigh, "a fence that stands at 5"));
+  CONFORM_TRY(d.stays_below(b.gate, kHigh, "a fence that is at 5"));
   CONFORM_TRY(d.stays_below(b.done, kHigh, "work that waits for a value of 64 bits"));
   CONFORM_TRY(d.signal(b.gate, kHigh));
   return d.reaches(b.done, kHigh, "work that waits for a value of 64 bits");
@@ -214,7 +214,7 @@ Outcome fence_values(Session& s, OpenQueues& d) {
     CONFORM_TRY(d.reaches(fence, initial, "a fence in the beginning"));
     uint64_t value = initial;
     for (uint64_t step : {uint64_t{1}, uint64_t{2}, uint64_t{1000}, uint64_t{1} << 33}) {
-      CONFORM_TRY(d.stays_below(fence, value + step, "a fence that nobody signalled"));
+      CONFORM_TRY(d.stays_below(fence, value + step, "a fence that was not signalled"));
       value += step;
       CONFORM_TRY(d.signal(fence, value));
       CONFORM_TRY(stands_at(d, fence, value, fmt::format("after a signal of {}", value)));
@@ -246,7 +246,7 @@ Outcome wait_when_reached(Session& s, OpenQueues& d) {
   for (uint64_t value : {0, 1, 9, 10}) {
     for (uint64_t timeout : {uint64_t{0}, uint64_t{1000}, UINT64_MAX}) {
       const tenon_code_t code = d.wait_code(fence, value, timeout);
-      CONFORM_EXPECT(code == TENON_OK, "the fence stands at 10, and a wait for {} gives {}", value,
+      CONFORM_EXPECT(code == TENON_OK, "the fence is at 10, and a wait for {} gives {}", value,
                      code_text(code));
     }
   }
@@ -335,7 +335,7 @@ Outcome host_signal(Session& s, OpenQueues& d) {
     CONFORM_TRY(ends_ok(*waiters[i], "a wait for the value that the host signals"));
   pause_a_while();
   for (size_t i = 2; i < 6; ++i)
-    CONFORM_EXPECT(!waiters[i]->over, "a wait for {} ends when the fence stands at 1", i / 2 + 1);
+    CONFORM_EXPECT(!waiters[i]->over, "a wait for {} ends when the fence is at 1", i / 2 + 1);
   CONFORM_TRY(d.signal(b.gate, 3));
   for (const auto& waiter : waiters)
     CONFORM_TRY(
@@ -356,7 +356,7 @@ Outcome one_of_several(OpenQueues& d, tenon_fence_t* shared, tenon_fence_t* turn
     uint64_t now = 0;
     CONFORM_TRY(d.value_of(shared, &now));
     CONFORM_EXPECT(now >= before && now >= i * 3 + thread,
-                   "the fence stood at {} and {}, and stands at {}", before, i * 3 + thread, now);
+                   "the fence was at {} and {}, and is at {}", before, i * 3 + thread, now);
     before = now;
   }
   return pass();

@@ -222,7 +222,7 @@ Outcome queue_per_thread(Session& s, OpenQueues& d) {
   tenon_device_info_t info = {};
   info.size_bytes = sizeof(info);
   const tenon_device_api_t& api = d.memory().api();
-  if (api.info(api.self, 0, &info) != TENON_OK) return skipped("info fails, as C.info tells");
+  if (api.info(api.self, 0, &info) != TENON_OK) return skipped("info fails, as C.info reports");
   if (info.threading == TENON_THREADING_SERIAL)
     return skipped("the device wants one call at a time");
   constexpr uint32_t kThreads = 4;
