@@ -119,7 +119,7 @@ TEST(Failure, DetailsThatLieAboutTheirSizeAreCut) {
                                        {to_abi_str("l"), to_abi_str(long_text)}};
   record_failure(TENON_INTERNAL, "P0801: no", details);
   EXPECT_EQ(last_failure().evidence_value("a"),
-            "(a text that says it has 18446744073709551615 bytes)");
+            "(a text that claims to have 18446744073709551615 bytes)");
   EXPECT_EQ(last_failure().evidence_value("l").size(), 4096u);
   record_failure(TENON_INTERNAL, std::string_view("x", SIZE_MAX / 2), {});
   EXPECT_NE(last_failure().message().find("says it has"), std::string_view::npos);
@@ -295,7 +295,7 @@ TEST(Log, ChosenByComponent) {
   warn_unknown_log_names({});
   warn_unknown_log_names({});
   ASSERT_EQ(captured.lines.size(), 1u);
-  EXPECT_NE(captured.lines[0].find("`plugns`, which is no component; did you mean `plugins`?"),
+  EXPECT_NE(captured.lines[0].find("`plugns`, which is not a component; did you mean `plugins`?"),
             std::string::npos);
 }
 

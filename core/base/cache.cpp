@@ -69,7 +69,7 @@ const char* check_entry(std::span<const std::byte> bytes, std::string_view kind,
   if (bytes.size() < sizeof(header)) return "it is cut short";
   std::memcpy(&header, bytes.data(), sizeof(header));
   if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0)
-    return "it is no cache entry of this version";
+    return "it is not a cache entry of this version";
   uint64_t begin = 0, end = 0;
   if (!checked_add(uint64_t{sizeof(header)}, header.key_bytes, &begin) ||
       !checked_align_up(begin, kAlignment, &begin) ||
@@ -93,7 +93,7 @@ std::string why_unusable(const std::string& folder) {
   Result<FileIdentity> identity = identify_link(folder);
   if (!identity.ok()) return identity.status().text();
   if (S_ISLNK(identity->mode)) return "it is a symbolic link";
-  if (!S_ISDIR(identity->mode)) return "it is no folder";
+  if (!S_ISDIR(identity->mode)) return "it is not a folder";
   if (identity->owner != ::geteuid()) return fmt::format("it belongs to user {}", identity->owner);
   if ((identity->mode & 0022) != 0) return "other users may write to it";
   return {};

@@ -15,7 +15,7 @@ template <typename T>
 Status give_record(T* out, const T& from) {
   if (tenon_record_give(out, &from, sizeof(T)) == TENON_OK) return {};
   return error(TENON_INVALID_ARGUMENT, "T0616",
-               "a record to be filled says that it has {} bytes; set its size_bytes to sizeof",
+               "a record to be filled claims {} bytes; set its size_bytes to sizeof",
                out->size_bytes);
 }
 

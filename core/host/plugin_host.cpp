@@ -401,7 +401,7 @@ Status PluginHost::check_files(Candidate& c, const FileIdentity& seen) {
   }
   if (c.in_prefix || probe_mode() != ProbeMode::kChild) {
     c.pass(Gate::kProbe,
-           c.in_prefix ? "part of the installation" : "not probed, as TENON_PLUGIN_PROBE says");
+           c.in_prefix ? "part of the installation" : "not probed, because of TENON_PLUGIN_PROBE");
     return Status();
   }
   Status status = probe_library(c.library_path, seen, c.name(), c.manifest.required_libraries);

@@ -308,7 +308,7 @@ Status Graph::view_symbol(Symbol s, tenon_symbol_view_t* out) const {
 
 Status Graph::view_dim(Dim dim, tenon_dim_view_t* out) const {
   if (!dims_.valid(dim)) {
-    return error(TENON_INVALID_ARGUMENT, "T0301", "{} is no dim of this graph", dim);
+    return error(TENON_INVALID_ARGUMENT, "T0301", "{} is not a dim of this graph", dim);
   }
   // Interning the parts of a dim changes no existing dim.
   const_cast<DimTable&>(dims_).view(dim, out);

@@ -50,8 +50,8 @@ Status Graph::check_type(const tenon_type_t& type) const {
     return {};
   }
   if (type.kind != TENON_KIND_TENSOR || !dtype_valid(type.dtype)) {
-    return error(TENON_INVALID_ARGUMENT, "T0310", "{} is no element type of kind {}", type.dtype,
-                 type.kind);
+    return error(TENON_INVALID_ARGUMENT, "T0310", "{} is not an element type of kind {}",
+                 type.dtype, type.kind);
   }
   TENON_RETURN_IF_ERROR(check_limit(Limit::kRank, type.rank, "a tensor type"));
   uint64_t count = 1;
@@ -237,8 +237,8 @@ Status Graph::check_place(Place place) const {
   if (!region_live(place.region)) return bad("region", place.region);
   if (place.before != kNone &&
       (!node_live(place.before) || nodes_[place.before].parent != place.region)) {
-    return error(TENON_INVALID_ARGUMENT, "T0301", "node {} does not stand in region {}",
-                 place.before, place.region);
+    return error(TENON_INVALID_ARGUMENT, "T0301", "node {} is not in region {}", place.before,
+                 place.region);
   }
   return {};
 }
@@ -582,7 +582,7 @@ Status Graph::replace(Value from, Value to) {
   if (from == to) return {};
   if (!types_agree(type(from), type(to))) {
     return error(TENON_INVALID_ARGUMENT, "T0316",
-                 "a value of type {} cannot stand for one of type {}", type_text(type(to)),
+                 "a value of type {} cannot replace one of type {}", type_text(type(to)),
                  type_text(type(from)));
   }
   for (const Use& use : values_[from].uses) {

@@ -93,7 +93,7 @@ class RegionCloner {
     const tenon_type_t& b = to_.type(given);
     if (a.kind != b.kind || a.dtype != b.dtype || a.rank != b.rank || a.object != b.object) {
       return error(TENON_INVALID_ARGUMENT, "T0316",
-                   "a value of type {} cannot stand for one of type {}", to_.type_text(b),
+                   "a value of type {} cannot replace one of type {}", to_.type_text(b),
                    from_.type_text(a));
     }
     for (uint32_t i = 0; i < a.rank; ++i) {
@@ -116,7 +116,7 @@ class RegionCloner {
       for (uint32_t d = 0; d < have.rank; ++d) {
         if (to_.dims_.compare(TENON_REL_EQ, want.dims[d], have.dims[d]) == TENON_NO) {
           return error(TENON_INVALID_ARGUMENT, "T0316",
-                       "a value of type {} cannot stand for argument {} of type {}",
+                       "a value of type {} cannot replace argument {} of type {}",
                        to_.type_text(have), i, to_.type_text(want.view()));
         }
       }

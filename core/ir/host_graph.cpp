@@ -179,8 +179,8 @@ tenon_code_t dim_compare(void*, tenon_graph_t* g, uint32_t rel, tenon_dim_t a, t
   return guarded([&]() -> Status {
     const DimTable& dims = std::as_const(graph_of(g)).dims();
     if (rel > TENON_REL_DIVISIBLE || !dims.valid(a) || !dims.valid(b)) {
-      return error(TENON_INVALID_ARGUMENT, "T0301", "no dims of this graph, or {} is no relation",
-                   rel);
+      return error(TENON_INVALID_ARGUMENT, "T0301",
+                   "no dims of this graph, or {} is not a relation", rel);
     }
     *out = dims.compare(rel, a, b);
     return {};
@@ -310,7 +310,7 @@ tenon_code_t graph_write(void*, tenon_graph_t* g, uint32_t format, const tenon_s
       return from_abi(sink->write(sink->self, bytes.data(), bytes.size()),
                       "the sink of a graph's bytes");
     }
-    return error(TENON_INVALID_ARGUMENT, "T0301", "{} is no form of graphs", format);
+    return error(TENON_INVALID_ARGUMENT, "T0301", "{} is not a form of graphs", format);
   });
 }
 tenon_code_t graph_read(void*, tenon_blob_t* bytes, tenon_str_t name, tenon_blob_t* sidecar,

@@ -418,7 +418,7 @@ Result<HostArray> HostArray::create(tenon_dtype_t dtype, std::span<const int64_t
       new (std::nothrow) std::byte[std::max<uint64_t>(bytes, 1)](), FreeCounted{bytes});
   if (!out.data_) {
     memory_return(bytes);
-    return error(TENON_RESOURCE_EXHAUSTED, "T0111", "there is no memory for an array of {} bytes",
+    return error(TENON_RESOURCE_EXHAUSTED, "T0111", "not enough memory for an array of {} bytes",
                  bytes);
   }
   int64_t stride = ir::dtype_bits(dtype) / 8;

@@ -325,7 +325,7 @@ Status check_attrs(const tenon_op_def_t& def, std::span<const tenon_attr_t> attr
     }
     if (a.kind == TENON_ATTR_DTYPE && !ir::dtype_valid(static_cast<tenon_dtype_t>(a.u.i)) &&
         a.u.i != 0) {
-      return error(TENON_INVALID_ARGUMENT, "T0311", "{}: attribute {} is no element type", op,
+      return error(TENON_INVALID_ARGUMENT, "T0311", "{}: attribute {} is not an element type", op,
                    quoted(name));
     }
     if (d.choices.size == 0) continue;

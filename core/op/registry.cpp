@@ -231,7 +231,7 @@ Status check_declaration(const tenon_op_def_t& def) {
     const std::string_view choices = from_abi_str(a.choices);
     if (choices.empty()) continue;
     if (a.kind != TENON_ATTR_STRING)
-      return bad(fmt::format("attribute {} has choices but is no string", quoted(attr)));
+      return bad(fmt::format("attribute {} has choices but is not a string", quoted(attr)));
     if (!(a.flags & TENON_ATTR_REQUIRED) && !has_choice(choices, from_abi_str(a.default_s))) {
       return bad(fmt::format("the default of {} is none of its choices", quoted(attr)));
     }

@@ -95,7 +95,7 @@ class Checker {
     }
     if (op >= TENON_S_CONST_F && op <= TENON_S_CONST_MAX) {
       if (op == TENON_S_ATTR && !number_attr(a))
-        return "the attribute does not exist or is no number";
+        return "the attribute does not exist or is not a number";
       if (op == TENON_S_PICK) {
         if (a >= stack_.size()) return "the stack is too short";
         stack_.push_back(stack_[stack_.size() - 1 - a]);
@@ -127,7 +127,7 @@ class Checker {
       if (op == TENON_S_CMP && a > TENON_CMP_GE) return "no such comparison";
       if (op == TENON_S_CMP_ATTR &&
           (a >= def_.attr_count || def_.attrs[a].kind != TENON_ATTR_I64)) {
-        return "the attribute does not exist or is no integer";
+        return "the attribute does not exist or is not an integer";
       }
       stack_.push_back(op >= TENON_S_CMP ? static_cast<uint16_t>(TENON_PRED)
                        : x == kUnknown   ? y

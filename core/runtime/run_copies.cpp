@@ -36,8 +36,8 @@ Status Runner::take_host(uint64_t size_bytes, bool zeroed, std::shared_ptr<std::
   }
   if (data == nullptr) {
     memory_return(size_bytes);
-    return error(TENON_RESOURCE_EXHAUSTED, "T0111", "the system gave no {} bytes for a tensor",
-                 size_bytes);
+    return error(TENON_RESOURCE_EXHAUSTED, "T0111",
+                 "the system could not allocate {} bytes for a tensor", size_bytes);
   }
   *out =
       std::shared_ptr<std::byte>(static_cast<std::byte*>(aligned), [size_bytes, data](std::byte*) {

@@ -84,8 +84,8 @@ Result<std::shared_ptr<runtime::Device>> find_device(std::string_view name) {
     kind = name.substr(0, colon);
     if (!parse_u64(name.substr(colon + 1), &ordinal) || ordinal > UINT32_MAX) {
       return error(TENON_INVALID_ARGUMENT, "T0502",
-                   "{} is no device name: after the colon stands a number, as in {}", quoted(name),
-                   quoted(fmt::format("{}:1", kind)));
+                   "{} is not a device name: the colon must be followed by a number, as in {}",
+                   quoted(name), quoted(fmt::format("{}:1", kind)));
     }
   }
   const std::string key = fmt::format("{}:{}", kind, ordinal);

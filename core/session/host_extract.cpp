@@ -42,8 +42,8 @@ Status extract_into(tenon_graph_t* graph, const tenon_extract_spec_t* spec,
   TENON_RETURN_IF_ERROR(check_spec(from, *spec));
   if (out->size_bytes < kExtractedBytesMin) {
     return error(TENON_INVALID_ARGUMENT, "T0616",
-                 "the record of a part says that it has {} bytes; it needs at least {}",
-                 out->size_bytes, kExtractedBytesMin);
+                 "the record of a part claims {} bytes; it needs at least {}", out->size_bytes,
+                 kExtractedBytesMin);
   }
   TENON_ASSIGN_OR_RETURN(
       dispatch::Subgraph made,

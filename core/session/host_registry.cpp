@@ -112,7 +112,7 @@ Status give(const op::HostArray& array, tenon_array_t* out) {
   auto* block = static_cast<std::byte*>(std::malloc(shape_bytes + array.size_bytes()));
   if (block == nullptr) {
     memory_return(array.size_bytes());
-    return error(TENON_RESOURCE_EXHAUSTED, "T0111", "there is no memory for a result of {} bytes",
+    return error(TENON_RESOURCE_EXHAUSTED, "T0111", "not enough memory for a result of {} bytes",
                  array.size_bytes());
   }
   auto* shape = reinterpret_cast<int64_t*>(block);

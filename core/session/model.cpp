@@ -151,9 +151,10 @@ class SourceOfModel : public std::enable_shared_from_this<SourceOfModel> {
       const auto port = std::find_if(ports.begin(), ports.end(),
                                      [&](const runtime::Port& p) { return p.name == input.name; });
       if (port == ports.end()) {
-        return error(TENON_INTERNAL, "T0792",
-                     "frontend {} wants the values of {}, which is no input of what it loaded",
-                     quoted(frontend_.name), quoted(input.name));
+        return error(
+            TENON_INTERNAL, "T0792",
+            "frontend {} needs the values of {}, which is not an input of the model that it loaded",
+            quoted(frontend_.name), quoted(input.name));
       }
       input.index = static_cast<uint32_t>(port - ports.begin());
     }

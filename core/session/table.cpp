@@ -47,7 +47,7 @@ Result<T> prefix_of(const T* record) {
   T full{};
   if (tenon_record_take(&full, sizeof(T), record) == TENON_OK) return full;
   return error(TENON_INVALID_ARGUMENT, "T0616",
-               "a record to be read says that it has {} bytes; set its size_bytes to sizeof",
+               "a record to be read claims {} bytes; set its size_bytes to sizeof",
                record->size_bytes);
 }
 

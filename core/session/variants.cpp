@@ -211,7 +211,7 @@ Status Variants::compile(Variant* variant, std::span<const tenon_array_t* const>
       }
       if (inputs.size() == before || turn > model_->shapes().inputs().size()) {
         return error(TENON_INTERNAL, "T0792",
-                     "the frontend wants the values of inputs that it was given: {}",
+                     "the frontend asks again for the values of inputs that it was given: {}",
                      loaded->only_by_value());
       }
       TENON_RETURN_IF_ERROR(check(arrays, inputs));

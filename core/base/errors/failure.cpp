@@ -23,7 +23,7 @@ constexpr uint64_t kSizeThatIsNone =
 
 std::string bounded(std::string_view text, size_t max_bytes) {
   if (text.size() >= kSizeThatIsNone)
-    return fmt::format("(a text that says it has {} bytes)", text.size());
+    return fmt::format("(a text that claims to have {} bytes)", text.size());
   return std::string(text.substr(0, max_bytes));
 }
 

@@ -125,7 +125,7 @@ void warn_unknown_log_names(std::span<const std::string> more) {
   }
   for (const std::string& name : unknown) {
     if (!log_once("TENON_LOGS:" + name)) continue;
-    log_warning("base", "TENON_LOGS names {}, which is no component{}; the names are all, {}",
+    log_warning("base", "TENON_LOGS names {}, which is not a component{}; the names are all, {}",
                 quoted(name), did_you_mean(name, std::span<const std::string>(names)),
                 join_names(names, 100));
   }

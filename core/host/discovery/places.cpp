@@ -28,7 +28,7 @@ void append_list(std::string_view variable, std::vector<Place>& places) {
     if (part.starts_with('/')) {
       places.push_back({std::string(part), std::string(variable), true, false});
     } else {
-      log_warning("plugins", "P0104: {} holds {}, which is no absolute path, and is skipped",
+      log_warning("plugins", "P0104: {} contains {}, which is not an absolute path and is skipped",
                   variable, part.empty() ? "an empty part" : quoted(part));
     }
   }
@@ -200,7 +200,7 @@ Result<std::string> library_path(std::string_view manifest_path, std::string_vie
     return error(TENON_PERMISSION_DENIED, "P0207", "the library {} {}", quoted(library), why);
   };
   if (library.empty() || library.find('\0') != std::string_view::npos)
-    return refuse("is no file name");
+    return refuse("is not a file name");
   if (library.find('/') == std::string_view::npos) {
     return refuse("is a bare name, which the system would search for: write ./ before it");
   }

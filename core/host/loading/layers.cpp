@@ -114,7 +114,7 @@ Status check_table(const void* table, std::string_view id, std::string_view laye
   std::memcpy(&size, table, sizeof(size));
   if (size >= 16 && size <= TENON_LAYER_TABLE_BYTES) return Status();
   return error(TENON_INVALID_ARGUMENT, "P1003",
-               "the layer {} gives a table {} that says it has {} bytes", quoted(layer), id, size);
+               "the layer {} gives a table {} that claims {} bytes", quoted(layer), id, size);
 }
 
 Routed* new_routed() {
@@ -174,7 +174,7 @@ Result<std::vector<LayerChoice>> parse_layers(std::string_view text) {
       option = part.substr(colon + 1);
     }
     const size_t equals = option.find('=');
-    if (layers.empty()) return wrong(part, "is an option, and no layer stands before it");
+    if (layers.empty()) return wrong(part, "is an option, but no layer precedes it");
     if (equals == std::string_view::npos || equals == 0)
       return wrong(part, "should be NAME:KEY=VALUE");
     if (layers.back().options.size() == kOptionsMax)
@@ -221,8 +221,8 @@ Status apply_layer(const tenon_layer_api_t& layer, const LayerChoice& choice, ui
   if (const tenon_code_t code = layer.attach(layer.self, &subject, tables.data());
       code != TENON_OK) {
     const Status why = from_abi(code, "attach");
-    return error(code, "P1002", "the layer {} refuses to stand in front of {}: {}",
-                 quoted(choice.text()), quoted(plugin->name), why.message());
+    return error(code, "P1002", "the layer {} refuses to wrap {}: {}", quoted(choice.text()),
+                 quoted(plugin->name), why.message());
   }
   std::vector<const void*> routed(interfaces.size());
   for (size_t i = 0; i < interfaces.size(); ++i) {

@@ -298,7 +298,7 @@ Result<DimPoly> DimTable::make_poly(uint32_t op, const DimPoly& a, const DimPoly
     case TENON_DIM_MAX:
       return make_min_max(false, a, b);
     default:
-      return error(TENON_INVALID_ARGUMENT, "T0301", "{} is no operation on dims", op);
+      return error(TENON_INVALID_ARGUMENT, "T0301", "{} is not an operation on dims", op);
   }
   if (out) out = settle(std::move(*out));
   if (!out) return why_not(a, b);
@@ -307,7 +307,8 @@ Result<DimPoly> DimTable::make_poly(uint32_t op, const DimPoly& a, const DimPoly
 
 Result<Dim> DimTable::make(uint32_t op, Dim a, Dim b) {
   if (!valid(a) || !valid(b)) {
-    return error(TENON_INVALID_ARGUMENT, "T0301", "{} is no dim of this graph", valid(a) ? b : a);
+    return error(TENON_INVALID_ARGUMENT, "T0301", "{} is not a dim of this graph",
+                 valid(a) ? b : a);
   }
   TENON_ASSIGN_OR_RETURN(const DimPoly made, make_poly(op, poly_of(a), poly_of(b)));
   return intern(made);
@@ -501,7 +502,8 @@ Status DimTable::evaluate(Dim dim, std::span<const int64_t> values, int64_t* out
     *out = dim;
     return {};
   }
-  if (!valid(dim)) return error(TENON_INVALID_ARGUMENT, "T0301", "{} is no dim of this graph", dim);
+  if (!valid(dim))
+    return error(TENON_INVALID_ARGUMENT, "T0301", "{} is not a dim of this graph", dim);
   return evaluate_poly(entries_[static_cast<size_t>(~dim)].poly, values, out);
 }
 

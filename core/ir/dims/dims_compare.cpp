@@ -631,7 +631,7 @@ uint32_t DimTable::compare(uint32_t rel, Dim a, Dim b) const {
 // ---- Asserting ----
 Status DimTable::assert_fact(uint32_t rel, Dim a, Dim b) {
   if (rel > TENON_REL_DIVISIBLE || !valid(a) || !valid(b)) {
-    return error(TENON_INVALID_ARGUMENT, "T0301", "{} is no relation of two dims of this graph",
+    return error(TENON_INVALID_ARGUMENT, "T0301", "{} is not a relation of two dims of this graph",
                  rel);
   }
   const uint32_t known = compare(rel, a, b);

@@ -103,7 +103,7 @@ Result<Ref<Graph>> read_binary(Ref<Blob> blob, std::string_view name) {
     } else if (s.id == kBytes && !bytes) {
       TENON_ASSIGN_OR_RETURN(bytes, blob_range(blob, s.offset, s.size));
     } else {
-      return damaged(name, "a section is unknown or stands there twice");
+      return damaged(name, "a section is unknown or occurs twice");
     }
   }
   if (end != size) return damaged(name, "bytes follow the last section");

@@ -171,7 +171,7 @@ class Parser {
     const uint64_t top = static_cast<uint64_t>(INT64_MAX) + (n.negative ? 1 : 0);
     if (!n.integral() || ec != std::errc() || magnitude > top) {
       return lex_.error_at(n.at, "T0204",
-                           fmt::format("{} is no 64-bit integer", quoted(n.text.substr(0, 64))),
+                           fmt::format("{} is not a 64-bit integer", quoted(n.text.substr(0, 64))),
                            TENON_OUT_OF_RANGE);
     }
     return static_cast<int64_t>(n.negative ? 0 - magnitude : magnitude);

@@ -98,7 +98,7 @@ void at_end() {
   if (g_status == kUnfinished) {
     fail(kDevice, "T0009",
          "a plugin, or a library that it uses, ended the process in the middle of the command.",
-         "TENON_LOGS=+plugins tells what was loaded; TENON_PLUGINS_DISABLE=NAME leaves one out.");
+         "TENON_LOGS=+plugins shows what was loaded; TENON_PLUGINS_DISABLE=NAME disables one.");
     _exit(kDevice);
   }
   const int status = g_look == nullptr ? kOk : g_look();

@@ -44,10 +44,11 @@ int values_taken(const Host& host, const RunOptions& options, const Model& model
     const std::string_view name = std::string_view(text).substr(0, text.find('='));
     for (uint32_t i = 0; i < info.input_count; ++i) {
       if (view(info.inputs[i].name) != name) continue;
-      return fail(kUsage, "T0005",
-                  fmt::format("{}: the input {} is one still: this format takes no --value.",
-                              safe(options.model), in_quotes(name)),
-                  fmt::format("Give it with --input {}=FILE.", safe(name)));
+      return fail(
+          kUsage, "T0005",
+          fmt::format("{}: the input {} was not replaced: this format does not support --value.",
+                      safe(options.model), in_quotes(name)),
+          fmt::format("Give it with --input {}=FILE.", safe(name)));
     }
   }
   return kOk;
@@ -102,7 +103,8 @@ namespace {
 std::string where_from(const Input& input) {
   if (input.file.empty()) return "";
   return fmt::format(
-      "{} holds {}: save it again as the model asks, nothing is converted in silence.",
+      "{} holds {}: save it again with the type that the model expects; Tenon never converts "
+      "silently.",
       in_quotes(input.file), type_text(input.tensor));
 }
 }  // namespace

@@ -30,7 +30,7 @@ int command_help(const HelpOptions& options) {
     return command_ops({.name = options.word});
   return fail(
       kUsage, "T0008",
-      fmt::format("{} is no command, operator or error code{}", in_quotes(options.word),
+      fmt::format("{} is not a command, operator or error code{}", in_quotes(options.word),
                   did_you_mean(options.word, names)),
       "`tenon --help` lists the commands, `tenon ops` the operators, `tenon explain` the codes.");
 }

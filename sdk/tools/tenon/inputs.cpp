@@ -323,8 +323,9 @@ int Input::randomize(tenon_dtype_t dtype, std::vector<int64_t> dims, uint64_t se
   const int64_t physical = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   tensor = {dtype, std::move(dims), nullptr};
   if (dtype_bits(dtype) == 0) {
-    return fail(kUsage, "T0005",
-                fmt::format("the input {} is no tensor: it cannot be random.", in_quotes(name)));
+    return fail(
+        kUsage, "T0005",
+        fmt::format("the input {} is not a tensor, so it cannot be random.", in_quotes(name)));
   }
   // Allocating more than the machine has would end the process rather than the command.
   if (!overflow && bits / 8 <= physical) memory_ = malloc(static_cast<size_t>(bits / 8 + 8));

@@ -145,7 +145,7 @@ int command_new(const NewOptions& options) {
     return fail(kDevice, "T0101", "the templates are not in share/tenon of this installation.");
   if (!is_name(options.name)) {
     return fail(kUsage, "T0004",
-                fmt::format("{} is no name for a plugin: a lower-case letter, then letters, digits "
+                fmt::format("{} is not a plugin name: a lower-case letter, then letters, digits "
                             "and _, at most {}",
                             in_quotes(options.name), kNameMax),
                 "The name becomes that of the plugin, of its file and of its folder.");

@@ -62,7 +62,7 @@ class Ops {
     return fail(kUsage, "T0008",
                 fmt::format("there is no operator {}{}", in_quotes(options_.name),
                             did_you_mean(options_.name, names)),
-                names.empty() ? "No plugin offers operators: `tenon plugins explain` tells why."
+                names.empty() ? "No plugin offers operators: `tenon plugins explain` shows why."
                               : "`tenon ops` lists them.");
   }
 

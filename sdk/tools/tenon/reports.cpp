@@ -36,7 +36,7 @@ int ask(const Host& host, const char* what, std::string_view filter, Json& json)
   if (int s = explain(host, what, filter, text)) return s;
   json = Json::parse(text, nullptr, false);
   if (json.is_discarded())
-    return fail(kDevice, "T0003", fmt::format("the report on {} is no JSON.", what));
+    return fail(kDevice, "T0003", fmt::format("the report on {} is not JSON.", what));
   return kOk;
 }
 
@@ -137,7 +137,7 @@ int write_lock(const Host& host, const PluginsOptions& options) {
       return fail(
           kUsage, "T0008",
           fmt::format("the plugin {} is not usable: {}", in_quotes(name), stopped_by(unusable[0])),
-          fmt::format("`tenon plugins explain {}` tells more.", name));
+          fmt::format("`tenon plugins explain {}` shows more.", name));
     }
     for (const Json& row : rows) {
       const auto same = [&](const Json& other) {
@@ -201,7 +201,7 @@ int command_plugins(const PluginsOptions& options) {
   for (const Json& layer : rows_of(json, "layers")) print_layer(layer);
   if (plugins.empty()) {
     talk(
-        "no plugin was found; `tenon plugins explain` tells where it looked, TENON_PLUGIN_ADD adds "
+        "no plugin was found; `tenon plugins explain` shows where it looked, TENON_PLUGIN_ADD adds "
         "a folder\n");
   }
   return kOk;
