@@ -13,8 +13,7 @@ namespace {
 
 struct Collector {
   Answers* claims;
-  std::vector<bool> live;  // whether the node is in the graph. Claims inside regions tell passes
-                           // what to keep whole
+  std::vector<bool> live;  // node is in the graph; claims inside regions tell passes what to keep
   Status bad;              // how the plugin broke the rules
 };
 

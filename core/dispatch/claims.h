@@ -29,10 +29,9 @@ struct Answers {
 // they share the device's memory, so nothing is copied between them.
 struct Claims : Answers {
   std::shared_ptr<runtime::Device> device;
-  std::vector<uint32_t> by;  // the compiler that takes a node, numbered as in
-                             // runtime::DeviceApis::compiler
-  std::vector<Answers> all;  // in the same order: the device's own plugin, then the kernel sets;
-                             // empty if there are no sets
+  std::vector<uint32_t> by;  // a node's compiler, numbered as in runtime::DeviceApis::compiler
+  std::vector<Answers>
+      all;  // by compiler: the device's own, then the kernel sets; empty without sets
 };
 
 // The cost of taking a node out of its device's own code: two more executions, and no fusion

@@ -19,7 +19,7 @@ struct Subgraph {
 
 // nodes: of the main region of `from`, in order. outputs: those of their results that are read
 // elsewhere. Outside symbols become symbols of the new main region, constants are shared, locations
-// are kept. T0506 if a value that is no tensor crosses the boundary.
+// are kept. T0506 if a value that is not a tensor crosses the boundary.
 Result<Subgraph> extract(const ir::Graph& from, std::span<const ir::Node> nodes,
                          std::span<const ir::Value> outputs, std::string_view name);
 

@@ -160,8 +160,7 @@ class OwnBuffer {
   Status allocate(uint64_t bytes, std::string_view what) {
     TENON_RETURN_IF_ERROR(memory_reserve(bytes, what));
     counted_bytes_ = bytes;
-    tenon_buffer_t* made = nullptr;  // a local: what a plugin stores beside an error must not be
-                                     // freed
+    tenon_buffer_t* made = nullptr;  // a local: a handle stored beside an error is not ours
     TENON_RETURN_IF_ERROR(from_abi(api_->alloc(api_->self, device_, bytes, &made), "alloc"));
     if (made == nullptr)
       return error(TENON_INTERNAL, "T0612", "the device gave no buffer for {} bytes", bytes);

@@ -19,8 +19,7 @@ struct PartitionDevice {
   double latency_ns = 0;        // of one copy
   bool asynchronous = false;    // has a queue: its work is submitted before that of other devices
                                 // of the same level, which keep the host busy
-  bool fallback = false;        // takes only nodes that no other device claims, in order of the
-                                // list
+  bool fallback = false;        // takes only nodes that no other device claims, in list order
   std::vector<double> cost_ns;  // per node; kNotClaimed where it refuses
 };
 

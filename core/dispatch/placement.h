@@ -26,8 +26,7 @@ struct Candidates {
 
 struct Placement {
   std::vector<Claims> asked;             // candidates, then the fallbacks that were tried
-  std::vector<std::string> unavailable;  // "reference: reason" for fallbacks that could not be
-                                         // opened
+  std::vector<std::string> unavailable;  // "reference: reason" of fallbacks that failed
   std::vector<uint32_t> at;  // by node index: index into `asked`; kUnplaced outside the main region
   std::vector<Segment> segments;  // nodes are graph nodes; device is an index into `asked`
 };

@@ -311,8 +311,7 @@ std::vector<const Plugin*> PluginHost::load_all(std::string_view kind) {
   for (const auto& candidate : candidates_) {
     if (!is_usable(candidate->state)) continue;
     const std::vector<Provided>& provides = candidate->manifest.provides;
-    bool wanted = candidate->state != State::kLoading &&  // a plugin whose query is running has
-                                                          // nothing to give yet
+    bool wanted = candidate->state != State::kLoading &&  // its query is running
                   std::any_of(provides.begin(), provides.end(),
                               [&](const Provided& p) { return p.kind == kind; });
     if (wanted && load_candidate(*candidate).ok()) plugins.push_back(candidate->plugin);

@@ -129,8 +129,7 @@ class PluginHost {
   Status unusable(std::string_view kind, std::string_view name) const;
 
   const tenon_host_t* host_;
-  mutable std::recursive_mutex mutex_;  // recursive: a plugin's query may request another plugin's
-                                        // interface
+  mutable std::recursive_mutex mutex_;  // a plugin's query may request another plugin
   std::vector<std::unique_ptr<Candidate>> candidates_;
   std::vector<const Candidate*> loading_;  // by the thread that holds the lock, outermost first
 };

@@ -363,9 +363,7 @@ std::string Graph::loc_text(Loc loc) const {
   for (const Origin& o : origins(loc)) {
     if (!out.empty()) out += ", ";
     std::string one = o.source != 0 ? printable(sym_text(o.source)) : std::string();
-    if (o.line != 0)
-      one += ":" + std::to_string(o.line);  // the form that editors and terminals
-                                            // open
+    if (o.line != 0) one += ":" + std::to_string(o.line);  // as editors and terminals open it
     if (o.name != 0) one += (one.empty() ? "" : ": ") + quoted(sym_text(o.name));
     out += one;
   }

@@ -195,8 +195,7 @@ Result<Buffer> Buffer::allocate(std::shared_ptr<Device> device, uint64_t size_by
   {
     auto guard = device->serialise();
     clear_failure();
-    tenon_buffer_t* handle = nullptr;  // a local: what a plugin stores beside an error must not be
-                                       // freed
+    tenon_buffer_t* handle = nullptr;  // a local: a handle stored beside an error is not ours
     status = device->check(api->alloc(api->self, device->handle(), size_bytes, &handle), "alloc");
     if (status.ok()) buffer.handle_ = handle;
     if (status.ok() && handle == nullptr) {

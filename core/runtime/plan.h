@@ -12,8 +12,7 @@
 
 namespace tenon::runtime {
 
-inline constexpr uint32_t kHostPlace = 0xffffffffu;  // host memory, as a place alongside the
-                                                     // devices
+inline constexpr uint32_t kHostPlace = 0xffffffffu;  // host memory as a place, like the devices
 
 // A value that crosses a boundary: an input, a segment's output, or a constant that is an output.
 struct Slot {
@@ -23,8 +22,7 @@ struct Slot {
   tenon_blob_t* constant = nullptr;  // kConstant; the graph keeps it
   tenon_dtype_t dtype = TENON_DTYPE_NONE;
   std::vector<tenon_dim_t> dims;  // of the program's graph
-  uint32_t last_step = 0;  // the last step that reads the value; UINT32_MAX: an output of the
-                           // program
+  uint32_t last_step = 0;  // last step that reads the value; UINT32_MAX: an output of the program
 };
 
 struct Step {

@@ -32,8 +32,7 @@ struct OutputRequests {
   static tenon_code_t give(void* self, uint32_t index, uint64_t size_bytes, tenon_span_t* out) try {
     auto& requests = *static_cast<OutputRequests*>(self);
     std::lock_guard lock(requests.mutex);
-    const Device::SameTurn turn(requests.device);  // the execute call holds the turn and waits for
-                                                   // this
+    const Device::SameTurn turn(requests.device);  // the execute call holds it and waits
     if (index >= requests.buffers.size() || requests.buffers[index] != nullptr) {
       requests.failure = error(TENON_INTERNAL, "T0612",
                                "a device asks for the buffer of output {} out of turn", index);

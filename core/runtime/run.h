@@ -111,8 +111,7 @@ class Runner {
   std::shared_ptr<Trace> trace_;
   std::vector<std::unique_ptr<TraceSink>> sinks_;  // one per device, while a trace is taken
   std::vector<std::vector<uint32_t>> dead_after_;  // by step: slots that no later step reads
-  std::vector<bool> leaves_;                       // by slot: it is copied from the device that
-                                                   // makes it
+  std::vector<bool> leaves_;                       // by slot: copied from where it is made
   std::vector<bool> relayed_;                      // by slot: it is copied to a device with a queue
 };
 

@@ -16,8 +16,7 @@ inline std::string kernel_context(const Device& device) {
 struct Runner::Place {
   std::shared_ptr<Buffer> buffer;
   bool pooled = false;          // false: imported host memory
-  tenon_fence_point_t after{};  // work that reads it waits for this; null: the device's queue
-                                // orders it already
+  tenon_fence_point_t after{};  // readers wait for this; null: the queue's order suffices
 };
 
 struct Runner::DeviceState {

@@ -36,10 +36,8 @@ struct Toy {
   uint32_t threading = TENON_THREADING_SERIAL;
   uint64_t submitted = 0;                // the last values of any fence
   std::atomic<uint64_t> fence_waits{0};  // also from relay threads
-  std::atomic<int> fail_relay_waits{0};  // this many further waits on threads other than the test's
-                                         // fail, though the fence is fine
-  std::atomic<int> refuse_signals{0};    // this many further signals by the host report a refusal,
-                                         // though they take effect
+  std::atomic<int> fail_relay_waits{0};  // this many more relay waits fail; the fence is fine
+  std::atomic<int> refuse_signals{0};    // this many more signals take effect but report a refusal
   bool hung = false;                     // from here on no submitted work begins
   int queues = 0;
   std::thread::id home = std::this_thread::get_id();

@@ -118,8 +118,7 @@ Result<std::shared_ptr<Variant>> Variants::pick(std::span<const tenon_array_t* c
   const uint32_t in_a_row = new_in_a_row_.fetch_add(1, std::memory_order_relaxed) + 1;
   const bool many = variants_.size() >= kMost || in_a_row > kNewMost;
   if (!many || by_value || !no_general_.empty()) {
-    TENON_RETURN_IF_ERROR(check(arrays, inputs_));  // checked before existing variants are dropped
-                                                    // to make room
+    TENON_RETURN_IF_ERROR(check(arrays, inputs_));  // before existing variants make room
     return add(arrays, inputs_);
   }
   if (general_ == nullptr) general_ = std::make_shared<Variant>();

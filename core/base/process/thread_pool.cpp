@@ -23,8 +23,7 @@
 namespace tenon {
 namespace {
 
-constexpr uint32_t kSlotCount = 8;  // regions of distinct callers that run at once; further ones
-                                    // run inline
+constexpr uint32_t kSlotCount = 8;  // regions that run at once; further ones run inline
 constexpr uint32_t kThreadsMax = 1024;
 constexpr int64_t kChunksPerThread =
     16;  // many, so that a thread that lost its core, or took the last chunk, delays little
@@ -97,8 +96,7 @@ struct alignas(64) Slot {
   uint32_t thread_total = 0;
   Share* shares = nullptr;  // one per thread; lives as long as the pool
   alignas(64) std::atomic<bool> taken{false};
-  Status failure;  // written by the thread that sets `code` first, read by the caller once all have
-                   // left
+  Status failure;  // set by the first thread to set `code`, read once all have left
 };
 
 struct Pool {

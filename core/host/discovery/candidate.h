@@ -39,8 +39,7 @@ struct GateResult {
 
 enum class State : uint8_t {
   kAvailable,  // may be loaded
-  kLoading,    // being opened, queried or wrapped in layers by the thread that holds the host's
-               // lock
+  kLoading,    // being opened, queried or layered by the thread that holds the host's lock
   kLoaded,
   kOff,     // shadowed or disabled, as requested
   kFailed,  // something is wrong

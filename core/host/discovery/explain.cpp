@@ -121,8 +121,7 @@ std::string in_full(const Candidate& c) {
   if (!remedy.package.empty())
     out += fmt::format("  {} is in the package {}\n", remedy.library, remedy.package);
   if (!remedy.command.empty())
-    out += "  $ " + remedy.command + "\n";  // quoted for a shell, which makes it safe for a
-                                            // terminal too
+    out += "  $ " + remedy.command + "\n";  // quoted for a shell, so safe for a terminal
   if (!c.manifest.unknown_keys.empty())
     out += "  unknown keys: " + join_names(c.manifest.unknown_keys) + "\n";
   if (!c.manifest.idle_keys.empty())

@@ -31,8 +31,8 @@ inline constexpr uint32_t kDimDegreeMax = 16;  // factors of one term
 inline constexpr uint32_t kDimDepthMax = 32;   // nesting: floordiv inside min inside mod ...
 inline constexpr uint32_t kDimPartsMax =
     4096;  // of the expression written out as a tree: shared parts count each time
-inline constexpr uint32_t kDimLawPartsMax = 128;  // parts of an expression on which laws that
-                                                  // search or copy are tried
+inline constexpr uint32_t kDimLawPartsMax =
+    128;  // parts up to which laws that search or copy are tried
 inline constexpr uint32_t kDimExpressionsMax = 1u << 20;
 inline constexpr uint32_t kDimFactsMax = 1u << 12;
 // Facts beyond these limits are kept for run-time checks, but are not used in proofs: a file of
@@ -88,8 +88,7 @@ struct DimFact {
 struct SymbolData {
   tenon_sym_t name = 0;
   int64_t lo = 0, hi = INT64_MAX, multiple_of = 1, hint = -1;
-  uint32_t lo_place = 0, hi_place = 0, multiple_place = 0;  // where each was asserted, as in
-                                                            // DimFact
+  uint32_t lo_place = 0, hi_place = 0, multiple_place = 0;  // as in DimFact
   tenon_node_t node = TENON_NONE;
   tenon_region_t region = TENON_NONE;
   Dim dim = 0;
@@ -254,12 +253,10 @@ class DimTable {
   std::vector<uint32_t> symbol_atom_;
   std::unordered_map<std::string, Symbol> symbol_by_name_;
   std::vector<DimFact> facts_;
-  std::vector<std::pair<uint32_t, DimPoly>> equalities_;  // atom == polynomial that does not
-                                                          // mention it
+  std::vector<std::pair<uint32_t, DimPoly>> equalities_;  // atom == polynomial without it
   std::unordered_map<uint32_t, size_t> equality_of_;      // atom to its index above
-  std::vector<DimPoly> zeros_;                            // polynomials == 0 that could be solved
-                                                          // for no atom
-  std::vector<DimPoly> nonneg_;                           // polynomials >= 0
+  std::vector<DimPoly> zeros_;                            // == 0, but solved for no atom
+  std::vector<DimPoly> nonneg_;                           // >= 0
   uint32_t refreshed_ = 0;
   uint32_t place_ = 0;
   bool canonical_ = false;  // some atom is known to equal something else

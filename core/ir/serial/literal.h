@@ -20,7 +20,8 @@ bool element_is_plain(tenon_dtype_t dtype, const std::byte* data, uint64_t index
 std::string float_text(double value);
 
 // Stores a number written as `text` (without sign; also "inf", "nan", "true", "false") into element
-// `index`. OUT_OF_RANGE T0204 if it does not fit, INVALID_ARGUMENT if it is no number of that type.
+// `index`. OUT_OF_RANGE T0204 if it does not fit, INVALID_ARGUMENT if it is not a number of that
+// type.
 Status read_element(tenon_dtype_t dtype, bool negative, std::string_view text, std::byte* data,
                     uint64_t index);
 

@@ -79,7 +79,7 @@ const std::set<std::string_view> kNeedExact = {"floor",
                                                "one_hot",
                                                "dynamic_slice",
                                                "dynamic_update_slice"};
-// Left to the ops' own tests: they need regions, or contain something that is no tensor.
+// Left to the ops' own tests: they need regions, or contain something that is not a tensor.
 const std::set<std::string_view> kLeftOut = {"if",   "while",           "scan",   "map",
                                              "sort", "dim_from_scalar", "nonzero"};
 

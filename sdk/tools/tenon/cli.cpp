@@ -320,7 +320,7 @@ Command::Kind kind_of(const std::string& name) {
   return Command::Kind::Doctor;
 }
 
-// `tenon help plugins lock` is `tenon plugins lock --help`; a single word that is no command is
+// `tenon help plugins lock` is `tenon plugins lock --help`; a single word that is not a command is
 // looked up by the help command itself.
 Command::Kind give_help(const CLI::App& app, const std::vector<std::string>& words,
                         HelpOptions& out) {
@@ -335,9 +335,7 @@ Command::Kind give_help(const CLI::App& app, const std::vector<std::string>& wor
     }
     at = found.front();
   }
-  if (at->get_prefix_command())
-    return kind_of(at->get_name());  // the program behind it prints its
-                                     // own help
+  if (at->get_prefix_command()) return kind_of(at->get_name());  // that program prints its help
   // App::help() would print that of the subcommand that was parsed, `help`.
   write_out(at->get_formatter()->make_help(at, command_path(*at), CLI::AppFormatMode::Normal));
   return Command::Kind::Done;

@@ -1,4 +1,4 @@
-// tenon help WORD, if WORD is no command: an operator's page, or the meaning of an error code.
+// tenon help WORD, if WORD is not a command: an operator's page, or the meaning of an error code.
 #include <algorithm>
 
 #include "sdk/tools/tenon/console.h"

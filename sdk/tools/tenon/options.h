@@ -69,7 +69,7 @@ struct ExplainOptions {
 };
 
 struct HelpOptions {
-  std::string word;                   // a word that is no command, to be looked up
+  std::string word;                   // a word that is not a command, to be looked up
   std::vector<std::string> commands;  // for a suggestion
 };
 

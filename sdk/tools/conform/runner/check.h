@@ -55,8 +55,7 @@ struct Check {
   const char* requirement;  // "R-A01"
   const char* name;         // "manifest-json"; unique in its group
   Outcome (*run)(Session& session);
-  bool needed = false;  // its group's level requires a pass; for other checks it is enough not to
-                        // fail
+  bool needed = false;  // its group's level requires a pass, not only no failure
 };
 
 // "A", its subject, and the level that requires it.

@@ -69,7 +69,7 @@ std::vector<std::string> clean_environment(const std::string& manifest_path) {
   return out;
 }
 
-// A pipe whose ends are no standard streams: dup2 of a descriptor to its own number would leave it
+// A pipe whose ends are not standard streams: dup2 of a descriptor to its own number would leave it
 // close-on-exec.
 struct Pipe {
   int ends[2] = {-1, -1};

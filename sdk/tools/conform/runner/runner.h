@@ -33,8 +33,7 @@ struct RunOptions {
   int level = 0;                     // run groups up to this level
   std::vector<std::string> filters;  // globs on full names or requirements; empty: all
   unsigned jobs = 1;
-  bool kernel_set = false;            // kernels for another plugin's device: level 2 includes group
-                                      // F
+  bool kernel_set = false;            // kernels for another plugin's device: F counts for level 2
   std::vector<std::string> examples;  // files of a frontend's format
   double limit_seconds = 0;           // time limit per check; 0: that of its group
 };

@@ -14,8 +14,7 @@ namespace tenon::conform {
 namespace {
 
 Outcome after_release(Session& s) {
-  constexpr size_t kElements = 1 << 16;  // constants of 256 KiB, which the allocator returns to the
-                                         // system
+  constexpr size_t kElements = 1 << 16;  // 256 KiB constants, which the allocator unmaps when freed
   Loaded l(s);
   CONFORM_TRY(l.make(constant_graph(kElements)));
   const std::unique_ptr<Execution> execution = l.execution();
@@ -34,8 +33,7 @@ Outcome after_release(Session& s) {
   Execution again(l.fixture, *l.device, *second, l.compiled.executable, {});
   CONFORM_TRY(again.prepare(l.inputs, 0));
   l.part.reset();
-  std::vector<Bytes> others(8, Bytes(kElements * 4, 0xee));  // reuses the memory where the
-                                                             // constants were
+  std::vector<Bytes> others(8, Bytes(kElements * 4, 0xee));  // overwrites the old constants
   std::vector<Named> got;
   CONFORM_TRY(again.run());
   CONFORM_TRY(again.outputs(&got));

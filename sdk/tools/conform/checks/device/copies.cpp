@@ -132,8 +132,8 @@ Outcome fills(Session& s, OpenDevice& d) {
   tenon_buffer_t* buffer = nullptr;
   CONFORM_TRY(alloc_filled(d, expected, &buffer));
   for (uint32_t width : {1u, 2u, 4u, 8u}) {
-    // Also at offsets that are no multiple of the pattern, which restarts at each of them, and over
-    // as many bytes as a wider pattern would have.
+    // Also at offsets that are not multiples of the pattern, which restarts at each of them, and
+    // over as many bytes as a wider pattern would have.
     for (size_t offset :
          {size_t{0}, size_t{8}, size_t{24}, size_t{3} * width, size_t{1}, size_t{6}, size_t{13}}) {
       for (size_t repeats : {size_t{0}, size_t{1}, size_t{2}, size_t{16}, size_t{17}}) {

@@ -18,8 +18,7 @@ namespace tenon::conform {
 // How results are judged.
 enum class Judge {
   kTolerance,  // that of the op and its element type
-  kDenormals,  // only denormals matter: kept, or replaced by zeros of their sign, in operands and
-               // results
+  kDenormals,  // only denormals matter: kept, or flushed to zeros of their sign
   kZeroSigns,  // also the sign of each zero
   kExact,      // the same numbers, and NaN for NaN
 };

@@ -9,7 +9,7 @@ namespace tenon::conform {
 struct FloatLimits {
   double smallest = 0, smallest_normal = 0;  // both above zero
 };
-FloatLimits float_limits(tenon_dtype_t dtype);  // zeros for a type that is no float
+FloatLimits float_limits(tenon_dtype_t dtype);  // zeros for a type that is not a float
 
 // Rounded to the element type.
 void store_float(tenon_dtype_t dtype, double value, unsigned char* to);

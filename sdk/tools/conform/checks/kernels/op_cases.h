@@ -38,8 +38,7 @@ std::string graph_of(std::span<const OpCase> cases);
 // The examples of all ops, except ops that have effects or regions and ops with a data-dependent
 // result dim. Those of one op are adjacent.
 std::vector<OpCase> op_examples(const tenon_host_t* host);
-HostTables host_tables(const tenon_host_t* host);  // null where the host lacks one; without
-                                                   // sessions
+HostTables host_tables(const tenon_host_t* host);  // null if absent; without sessions
 // Infers the types of the results. False if inference refuses the case or a result dim is
 // data-dependent.
 bool infer_results(const HostTables& host, OpCase* c);

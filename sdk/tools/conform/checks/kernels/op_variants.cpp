@@ -446,7 +446,7 @@ void offer_batches(const OpCase& example, const Attributes& own, const Dims& bef
   }
 }
 
-// The attributes that are no lists: only those that name element types, or only the others.
+// The attributes that are not lists: only those that name element types, or only the others.
 void offer_single(const OpCase& shaped, const Attributes& own, bool dtypes, Choice* choice) {
   const tenon_op_def_t& op = *shaped.declaration;
   const bool elementwise = (op.traits & TENON_TRAIT_ELEMENTWISE) != 0;

@@ -129,7 +129,7 @@ struct Trial {
   bool has_values = false;
 };
 
-// Arguments with small values; false if the graph has an argument that is no tensor.
+// Arguments with small values; false if the graph has an argument that is not a tensor.
 bool make_inputs(const HostTables& host, Trial* trial, bool both_signs) {
   tenon_graph_t* graph = trial->graph.get();
   tenon_graph_view_t whole = {};

@@ -306,7 +306,7 @@ Outcome timeouts(Session& s, OpenQueues& d) {
     uint64_t timeout;
     int times;
   };
-  // Some are no whole milliseconds. Rounding errors matter most for short timeouts, so those are
+  // Some are not whole milliseconds. Rounding errors matter most for short timeouts, so those are
   // tried most often.
   for (const auto [timeout, times] :
        {Wait{0, 1}, Wait{1, 1}, Wait{1'000'000, 10}, Wait{999'999, 20}, Wait{1'900'000, 20},
