@@ -55,7 +55,7 @@ TEST_F(DimsTest, RandomExpressionsMeanWhatTheyEvaluateTo) {
     built.emplace_back(std::move(t), *d);
   }
   ASSERT_GT(built.size(), 1000u);
-  // Comparisons: YES must hold everywhere, NO nowhere (wherever both expressions have values).
+  // Comparisons: YES must hold everywhere, NO nowhere (both where the expressions have values).
   for (int i = 0; i < 6000; ++i) {
     const auto& [ta, a] = built[rng() % built.size()];
     const auto& [tb, b] = built[rng() % built.size()];
