@@ -46,7 +46,7 @@ struct TextArtifact {
   Target target = Target::generic();
 };
 
-// An error if there is any option but the host's own `ops`: for devices that have none.
+// An error if there is any option besides the host's own `ops`. For devices without options.
 tenon_code_t refuse_options(const HostTables& host, std::string_view device,
                             const tenon_compile_options_t* options);
 

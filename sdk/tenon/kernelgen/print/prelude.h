@@ -35,8 +35,9 @@ class Prelude {
   std::string need(std::string_view function, DType type, uint32_t lanes);
   // Conversion functions have two types.
   std::string need_convert(DType from, DType to, uint32_t lanes, bool wrap);
-  // The register tile: rows of a times vectors of b over steps, stored to a tile. pairs: operands
-  // are bf16, two to a lane and step (vdpbf16ps). Never inlined: its registers are its own.
+  // The register tile: rows of a times vectors of b over the steps, stored to a tile. pairs:
+  // operands are bf16, two per lane and step (vdpbf16ps). Never inlined, so that it has all
+  // registers to itself.
   std::string need_mma(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors, bool pairs);
   // The same for convolutions: rows at addresses per tap, with `k` products each; or element-wise
   // along the columns.
