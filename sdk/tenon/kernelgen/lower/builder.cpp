@@ -124,7 +124,7 @@ std::vector<ExprId> Builder::fresh_axes(const std::vector<ExprId>& dims,
 }
 
 // Element-wise stages of one shape share their axes, so that a chain of them is inlined without
-// renaming anything; inline_maps gives every stage that is left axes of its own.
+// renaming. inline_maps gives every remaining stage its own axes.
 std::vector<ExprId> Builder::shared_axes(const std::vector<ExprId>& dims,
                                          std::vector<uint32_t>* ids) {
   auto [it, fresh] = shapes_.try_emplace(dims);
@@ -221,8 +221,8 @@ Tensor Builder::transpose(const Tensor& t, std::span<const uint32_t> permutation
   });
 }
 
-// Dims are matched from the right in groups of equal products, so that most reshapes keep their
-// plain axes; inside a group the index goes through one linear number.
+// Dims are matched from the right in groups of equal products, so that most reshapes keep plain
+// axes. Within a group the index is computed from one linear number.
 std::vector<ExprId> relabel(Pool& p, std::span<const ExprId> from, std::span<const ExprId> at,
                             std::span<const ExprId> to) {
   std::vector<ExprId> index(to.size(), p.integer(0));
@@ -231,7 +231,7 @@ std::vector<ExprId> relabel(Pool& p, std::span<const ExprId> from, std::span<con
     const size_t i1 = i, j1 = j;
     ExprId a = p.integer(1), b = p.integer(1);
     do {
-      // Take from the side that is behind; when sizes are not comparable take both.
+      // Extend the side whose product is smaller; if the sizes are not comparable, extend both.
       const bool behind_a = p.range(a).hi < p.range(b).lo, behind_b = p.range(b).hi < p.range(a).lo;
       const bool take_a = i > 0 && (!behind_b || j == 0);
       const bool take_b = j > 0 && (!behind_a || i == 0);
@@ -307,7 +307,7 @@ Tensor Builder::concat(std::span<const Tensor> parts, uint32_t axis) {
     if (t.rank() != parts[0].rank() || t.type != parts[0].type)
       return fail("concat of unlike tensors");
   }
-  // A tree: one value that nests every part is too deep for those who walk it.
+  // Joined as a tree: one expression that nests every part would be too deep for recursive walks.
   constexpr size_t kWidth = 32;
   if (parts.size() > kWidth) {
     std::vector<Tensor> joined;
@@ -412,7 +412,8 @@ bool Builder::fold_parts(Fold fold, DType acc, DType out, ExprId x, ExprId posit
   }
   if (!is_integer(out)) return false;
   const bool max = fold == Fold::kArgMax;
-  // Second better than first: greater, or NaN against a number, or equal and earlier.
+  // Whether the second is better than the first: greater, or NaN against a number, or equal and
+  // earlier.
   auto better = [&](ExprId v0, ExprId i0, ExprId v1, ExprId i1) {
     ExprId yes = p.cmp(max ? TENON_CMP_GT : TENON_CMP_LT, v1, v0);
     ExprId same = p.cmp(TENON_CMP_EQ, v1, v0);
@@ -467,8 +468,8 @@ Tensor Builder::reduce(const Tensor& t, std::span<const uint32_t> dims, Fold fol
   return r;
 }
 
-// A window with more places than the input has elements steps over the elements: most of its places
-// see only padding.
+// If a window has more places than the input has elements, the loop runs over the elements instead:
+// most of the window's places see only padding.
 Builder::Tap Builder::add_tap(const WindowDim& w, ExprId out, ExprId extent,
                               std::vector<uint32_t>* reduce) {
   Pool& p = pool();
@@ -535,7 +536,7 @@ std::vector<Tensor> Builder::window_argmax(const Tensor& t, std::span<const Wind
     at.push_back(tap.at);
     place = p.add(p.mul(place, t.dims[d]), tap.at);
   }
-  // A place beyond all others loses against every element, as the state does that has seen none.
+  // A position beyond all others loses to every element, like the initial state.
   const ExprId nowhere = p.integer(size_of(index) == 8 ? INT64_MAX : INT32_MAX);
   if (guard != kNone && !p.is_const(guard)) place = p.op(TENON_S_SELECT, {guard, place, nowhere});
   const ExprId x = widened(load(t, at, guard, identity(p, Fold::kMax, t.type)), acc);
@@ -568,7 +569,7 @@ Tensor Builder::attention(
   Stage s;
   s.kind = StageKind::kAttention;
   const std::vector<ExprId> outer = fresh_axes({q.dims[0], q.dims[1]}, &s.space);
-  // These have a loop of their own whatever their extent.
+  // These axes have a loop whatever their extent.
   auto own = [&](ExprId extent, std::vector<uint32_t>* list) {
     list->push_back(p.add_axis(extent));
     return p.axis(list->back());
@@ -598,7 +599,7 @@ Tensor Builder::scan(const Tensor& t, uint32_t dim, Fold fold, bool reverse, boo
   Pool& p = pool();
   if (acc == TENON_DTYPE_NONE) acc = default_acc(t.type);
   if (p.is_const(t.dims[dim], 1)) {
-    // One step: the element, or nothing before it.
+    // One step: the element, or for exclusive the identity.
     return map(out, t.dims, [&](std::span<const ExprId> axes) {
       return exclusive ? identity(p, fold, out) : p.convert(widened(load(t, axes), acc), out);
     });
@@ -636,8 +637,7 @@ Tensor Builder::scatter(const Tensor& x, std::vector<ExprId> updates,
   if (!ok()) return {};
   Tensor r = add_buffer(x.type, x.dims, Role::kTemp);
   if (!r.valid()) return r;
-  // A dim of x that an axis of the updates runs through as a whole: its points have nothing to do
-  // with each other.
+  // A dim of x that an axis of the updates covers completely: its points are independent.
   std::vector<ExprId> from(x.rank(), kNone);
   for (size_t d = 0; d < x.rank(); ++d) {
     const Expr& e = p.at(to.index[d]);
@@ -656,7 +656,7 @@ Tensor Builder::scatter(const Tensor& x, std::vector<ExprId> updates,
   return r;
 }
 
-// An unsigned number in the order of sorting.
+// An unsigned number that sorts like x.
 ExprId Builder::sort_key(ExprId x, bool descending) {
   Pool& p = pool();
   DType t = p.type(x);
@@ -696,7 +696,7 @@ std::vector<Tensor> Builder::sort(std::span<const Tensor> operands, uint32_t dim
       from[d] = to[d] = fresh_axes({first.dims[d]}, &s.space)[0];
       continue;
     }
-    // Axes of extent 1 are numbers; a line of one element is in order.
+    // Elsewhere axes of extent 1 are constants; here one element is already sorted.
     if (p.is_const(first.dims[d], 1) || p.is_const(length, 1)) {
       s.reduce.push_back(p.add_axis(first.dims[d]));
       s.fill.push_back(p.add_axis(length));
@@ -743,8 +743,8 @@ Tensor Builder::finish_contract(Stage s, DType out, std::vector<ExprId> dims,
     return p.is_const(p.axes()[axis].extent, 0);
   });
   if (nothing) {
-    // A sum of no products: its operands have no elements, hence no strides to tell their sides
-    // apart by.
+    // A sum of no products. Its operands have no elements, so no strides that could tell their
+    // sides apart.
     s.kind = StageKind::kMap;
     s.reduce.clear();
     s.value = {result(p.number(0, acc))};
