@@ -218,8 +218,8 @@ class Parts {
     });
   }
 
-  // The temp that `value` is, point by point of the stage's own axes, if each element lies `lo`
-  // further on in the result, dim by dim: a column that becomes a row does not.
+  // The temp that `value` copies, point by point of the stage's own axes, if each element moves by
+  // `lo`, dim by dim. A column that becomes a row does not qualify.
   std::optional<uint32_t> copied(const Stage& s, const std::vector<ExprId>& lo) {
     const ExprId value = s.value[0];
     if (p_.at(value).kind != X::kLoad || p_.arg(value, 0) != kNone) return std::nullopt;
