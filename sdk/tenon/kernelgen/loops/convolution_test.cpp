@@ -74,8 +74,8 @@ Tensor with_bias(Builder& b, const Tensor& y) {
 // The random convolutions, for the message of a failure.
 std::string specs_of_trace;
 
-// Adds a convolution with random parameters; returns its input. symbolic: batch and spatial sizes are
-// extents, whose values go to `ext`.
+// Adds a convolution with random parameters; returns its input. symbolic: batch and spatial sizes
+// are extents, whose values go to `ext`.
 Tensor generated(Builder& b, std::mt19937& rng, bool symbolic, std::vector<int64_t>* ext) {
   auto one_of = [&](std::initializer_list<int64_t> list) {
     return list.begin()[rng() % list.size()];
