@@ -177,20 +177,21 @@ ProgramStep read_step(Reader& r) {
 }
 
 bool consistent_step(const DeviceProgram& p, const ProgramStep& s, std::string* why) {
-  if (s.kernel >= p.kernels.size()) return *why = "a step names a kernel that is not there", false;
+  if (s.kernel >= p.kernels.size())
+    return *why = "a step names a kernel that does not exist", false;
   const ProgramKernel& k = p.kernels[s.kernel];
   if (s.buffers.size() != k.buffer_count || s.extents.size() != k.extent_count) {
     return *why = "a step's arguments do not match its kernel", false;
   }
-  if (s.in_place.size() % 2 != 0) return *why = "a step pairs one buffer with none", false;
+  if (s.in_place.size() % 2 != 0) return *why = "a step has an odd number of paired buffers", false;
   for (const auto* list : {&s.buffers, &s.in_place, &s.parts}) {
     for (uint32_t b : *list) {
-      if (b >= p.buffers.size()) return *why = "a step names a buffer that is not there", false;
+      if (b >= p.buffers.size()) return *why = "a step names a buffer that does not exist", false;
     }
   }
   for (const SizeProgram& e : s.extents) {
     if (e.extent_limit() > p.symbol_count)
-      return *why = "a step names a symbol that is not there", false;
+      return *why = "a step names a symbol that does not exist", false;
   }
   return true;
 }
@@ -200,19 +201,19 @@ bool consistent_times(const DeviceProgram& p, std::string* why) {
   for (const ProgramStep& s : p.load_steps) {
     const auto needs_symbol = [](const SizeProgram& e) { return e.extent_limit() != 0; };
     if (std::any_of(s.extents.begin(), s.extents.end(), needs_symbol)) {
-      return *why = "a step of the load depends on a size of a run", false;
+      return *why = "a load step depends on a size of a run", false;
     }
     for (size_t i = 0; i < s.buffers.size(); ++i) {
       const BufferKind kind = p.buffers[s.buffers[i]].kind;
       const bool fits =
           kind == BufferKind::kPersistent || (kind == BufferKind::kConstant && !s.written[i]);
-      if (!fits) return *why = "a step of the load uses a buffer that only a run has", false;
+      if (!fits) return *why = "a load step uses a buffer that only runs have", false;
     }
   }
   for (const ProgramStep& s : p.steps) {
     for (size_t i = 0; i < s.buffers.size(); ++i) {
       if (s.written[i] && p.buffers[s.buffers[i]].kind == BufferKind::kPersistent) {
-        return *why = "a step of a run writes what was made at load", false;
+        return *why = "a run step writes a persistent buffer", false;
       }
     }
   }
@@ -224,7 +225,7 @@ bool consistent(const DeviceProgram& p, std::string* why) {
   const uint32_t limit[] = {p.input_count, p.output_count, p.constant_count, ~0u, ~0u};
   for (const ProgramBuffer& b : p.buffers) {
     if (b.index >= limit[static_cast<size_t>(b.kind)])
-      return *why = "a buffer names an operand that is not there", false;
+      return *why = "a buffer names an operand that does not exist", false;
   }
   for (const auto* steps : {&p.load_steps, &p.steps}) {
     for (const ProgramStep& s : *steps) {
@@ -233,7 +234,7 @@ bool consistent(const DeviceProgram& p, std::string* why) {
   }
   for (const ProgramCheck& c : p.checks) {
     if (c.buffer >= p.buffers.size() || p.buffers[c.buffer].type != TENON_U64)
-      return *why = "a check reads no number", false;
+      return *why = "a check does not read a u64", false;
   }
   return consistent_times(p, why);
 }
@@ -598,7 +599,7 @@ void check_setting(const HostTables& host) {
       told.test_and_set())
     return;
   warn(host, "TENON_VERIFY is '" + std::string(value) +
-                 "', which is none of 0, 1 and strict; the default stays");
+                 "', which is not 0, 1 or strict; the default is used");
 }
 
 bool broken(std::string rule, BuiltProgram* out, std::string* why) {

@@ -182,7 +182,7 @@ Tensor Builder::map(DType type, std::vector<ExprId> dims, const Body& body) {
   const std::vector<ExprId> axes = fresh_axes(dims, &ids);
   const ExprId value = body(axes);
   if (!ok()) return {};
-  if (pool().type(value) != type) return fail("a body gives another type than its tensor");
+  if (pool().type(value) != type) return fail("a body has another type than its tensor");
   Tensor t = add_buffer(type, std::move(dims), Role::kTemp);
   if (!t.valid()) return t;
   Stage& s = add_stage(StageKind::kMap);
@@ -301,11 +301,11 @@ Tensor Builder::pad(const Tensor& t, const Tensor& value, std::span<const int64_
 }
 
 Tensor Builder::concat(std::span<const Tensor> parts, uint32_t axis) {
-  if (parts.empty()) return fail("concat of nothing");
+  if (parts.empty()) return fail("concat needs an operand");
   for (const Tensor& t : parts) {
     if (!t.valid()) return {};
     if (t.rank() != parts[0].rank() || t.type != parts[0].type)
-      return fail("concat of unlike tensors");
+      return fail("concat of tensors of different rank or type");
   }
   // Joined as a tree: one expression that nests every part would be too deep for recursive walks.
   constexpr size_t kWidth = 32;
@@ -457,7 +457,7 @@ Tensor Builder::reduce(const Tensor& t, std::span<const uint32_t> dims, Fold fol
     }
   }
   if (!fold_parts(fold, acc, out, widened(load(t, index), acc), position, &s)) {
-    return fail("an arg reduction gives integers");
+    return fail("an arg reduction needs an integer result type");
   }
   Tensor r = add_buffer(out, out_dims, Role::kTemp);
   if (!r.valid()) return r;
@@ -495,7 +495,8 @@ Tensor Builder::reduce_window(const Tensor& t, std::span<const WindowDim> window
   if (!t.valid()) return {};
   if (window.size() != t.rank() || dims.size() != t.rank())
     return fail("reduce_window needs one window per dim");
-  if (fold == Fold::kArgMax || fold == Fold::kArgMin) return fail("reduce_window gives no places");
+  if (fold == Fold::kArgMax || fold == Fold::kArgMin)
+    return fail("reduce_window computes no positions");
   Pool& p = pool();
   if (acc == TENON_DTYPE_NONE) acc = default_acc(t.type);
   if (out == TENON_DTYPE_NONE) out = t.type;
@@ -510,7 +511,8 @@ Tensor Builder::reduce_window(const Tensor& t, std::span<const WindowDim> window
     index.push_back(tap.at);
   }
   const ExprId x = widened(load(t, index, guard, identity(p, fold, t.type)), acc);
-  if (!fold_parts(fold, acc, out, x, kNone, &s)) return fail("an arg reduction gives integers");
+  if (!fold_parts(fold, acc, out, x, kNone, &s))
+    return fail("an arg reduction needs an integer result type");
   Tensor r = add_buffer(out, dims, Role::kTemp);
   if (!r.valid()) return r;
   s.store = {{r.buffer, axes, kNone}};
@@ -541,7 +543,7 @@ std::vector<Tensor> Builder::window_argmax(const Tensor& t, std::span<const Wind
   if (guard != kNone && !p.is_const(guard)) place = p.op(TENON_S_SELECT, {guard, place, nowhere});
   const ExprId x = widened(load(t, at, guard, identity(p, Fold::kMax, t.type)), acc);
   if (!fold_parts(Fold::kArgMax, acc, index, x, place, &s)) {
-    fail("a place is an integer");
+    fail("positions need an integer type");
     return {Tensor{}, Tensor{}};
   }
   const ExprId none = p.convert(nowhere, index), found = p.state(1, index);
@@ -767,9 +769,9 @@ Tensor Builder::dot(const Tensor& a, const Tensor& b, std::span<const uint32_t> 
                     std::span<const uint32_t> batch_b, std::span<const uint32_t> sum_a,
                     std::span<const uint32_t> sum_b, DType acc, DType out) {
   if (!a.valid() || !b.valid()) return {};
-  if (a.type != b.type) return fail("dot of unlike types");
+  if (a.type != b.type) return fail("dot of different types");
   if (batch_a.size() != batch_b.size() || sum_a.size() != sum_b.size())
-    return fail("dot pairs dims unevenly");
+    return fail("dot pairs different numbers of dims");
   if (acc == TENON_DTYPE_NONE) acc = contract_acc(a.type);
   if (out == TENON_DTYPE_NONE) out = a.type;
   Stage s;
@@ -803,7 +805,7 @@ Tensor Builder::conv(const Tensor& x, const Tensor& w, const ConvDims& n,
                      std::span<const WindowDim> window, int64_t groups, std::vector<ExprId> dims,
                      DType acc, DType out) {
   if (!x.valid() || !w.valid()) return {};
-  if (x.type != w.type) return fail("convolution of unlike types");
+  if (x.type != w.type) return fail("convolution of different types");
   const size_t spatial = window.size();
   if (n.x_spatial.size() != spatial || n.w_spatial.size() != spatial ||
       n.out_spatial.size() != spatial || dims.size() != x.rank() || x.rank() != spatial + 2 ||

@@ -470,7 +470,7 @@ bool can_lower(const HostTables& host, tenon_graph_t* graph, tenon_node_t node,
     return false;
   }
   if (name == "sdpa" && !limits.attention) {
-    *why = "sdpa: attention is computed by this device from its parts";
+    *why = "sdpa: this device computes attention from its decomposition";
     return false;
   }
   GraphLowering lowering(host, graph, why);

@@ -111,7 +111,7 @@ std::vector<Tensor> sdpa(LoweringSite& s) {
   for (const Extent& x : p.extents())
     hints.push_back(x.hint != 0 ? x.hint : std::max<int64_t>(x.lo, 1));
   if (q.type != TENON_F32 || p.evaluate(k.dims[2], hints) < kLongRow)
-    return s.refuse("short or narrow rows are faster in parts");
+    return s.refuse("short or narrow rows are faster as separate kernels");
   const auto heads = p.value(q.dims[1]), key_heads = p.value(k.dims[1]),
              features = p.value(q.dims[3]);
   if (!features || (q.dims[1] != k.dims[1] && (!heads || !key_heads || *key_heads == 0)))

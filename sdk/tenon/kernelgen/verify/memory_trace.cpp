@@ -322,12 +322,12 @@ bool Trace::touch(const Access& a, const IndexProgram& program) {
 bool Trace::load(const Access& a, Cells::Cell& cell) {
   const std::string what = "element of " + buffer_name(a.buffer);
   if (cell.owner == 0 && is_shared(a.buffer)) return cell.read = true;
-  if (cell.owner == 0) return misfit() || bad("reads an " + what + " that nobody has stored yet");
+  if (cell.owner == 0) return misfit() || bad("reads an " + what + " that has not been stored yet");
   if (cell.row != row_) return bad("reads an " + what + " that another row stores");
   if (cell.owner != a.buffer + 1)
-    return bad("reads an " + what + " where " + buffer_name(cell.owner - 1) + " lies now");
+    return bad("reads an " + what + " that " + buffer_name(cell.owner - 1) + " has overwritten");
   if (named_[a.buffer] && cell.point != 0 && cell.point != point_)
-    return bad("reads an " + what + " that was kept for its own point only");
+    return bad("reads an " + what + " that exists only at its own point");
   return true;
 }
 
@@ -404,7 +404,7 @@ bool Trace::all_stored() {
     for (const Cells::Cell& c : memory_[b].cells) {
       stored += c.owner == b + 1;
       if (c.owner != 0 && c.owner != b + 1)
-        return bad("leaves " + buffer_name(c.owner - 1) + " where " + buffer_name(b) + " is to be");
+        return bad("leaves " + buffer_name(c.owner - 1) + " in the memory of " + buffer_name(b));
     }
     if (stored != elements && !misfit())
       return bad("an element of " + buffer_name(b) + " is never stored");

@@ -116,7 +116,7 @@ TEST(Verify, AReadOfAnotherRow) {
 TEST(Verify, AReadBeforeTheStore) {
   Kernel k = softmax_kernel();
   std::swap(k.stages[0], k.stages[1]);
-  EXPECT_SAYS(complaint(k), "nobody has stored yet");
+  EXPECT_SAYS(complaint(k), "has not been stored yet");
 }
 
 TEST(Verify, MemoryTakenAStageEarly) {
@@ -143,7 +143,7 @@ TEST(Verify, MemoryTakenAStageEarly) {
     }
     ASSERT_NE(temp, ~0u) << to_text(k);
     k.buffers[temp].alias_of = static_cast<int32_t>(first);
-    EXPECT_SAYS(complaint(k), "lies now");
+    EXPECT_SAYS(complaint(k), "has overwritten");
   }
 }
 
@@ -239,7 +239,7 @@ TEST(Verify, ALoopThatReadsAhead) {
   Pass& sum = p.passes[1];
   sum.stages.insert(sum.stages.end(), p.passes[2].stages.begin(), p.passes[2].stages.end());
   p.passes.erase(p.passes.begin() + 2);
-  EXPECT_SAYS(complaint_of_loops(p), "nobody has stored yet");
+  EXPECT_SAYS(complaint_of_loops(p), "has not been stored yet");
 }
 
 TEST(Verify, ATempWithoutMemory) {
