@@ -69,9 +69,8 @@ typedef struct tenon_result_def_t {
   (1ull << 1) /* equal shapes (a rank-0 predicate of select excepted), has a scalar program */
 #define TENON_TRAIT_COMMUTATIVE (1ull << 2)
 #define TENON_TRAIT_IDEMPOTENT (1ull << 3)
-#define TENON_TRAIT_COMPOSITE                                                                     \
-  (1ull << 4) /* has a decomposition; legalize inlines it if no planned device takes the op whole \
-               */
+#define TENON_TRAIT_COMPOSITE \
+  (1ull << 4) /* has a decomposition; legalize inlines it unless a planned device takes the op */
 #define TENON_TRAIT_DEFINES_SYMBOL (1ull << 5)
 #define TENON_TRAIT_ORDERED (1ull << 6) /* effects through tokens; never removed or reordered */
 #define TENON_TRAIT_NO_RECOMPUTE (1ull << 7)

@@ -213,8 +213,8 @@ struct Buffer {
   Role role = Role::kIn;
   // Another buffer whose memory this one may use (same element count and type); -1: none.
   int32_t alias_of = -1;
-  uint32_t panel =
-      0;              // columns of a panel, for a packed operand of a contraction (pack.h); 0: none
+  // Columns of a panel, for a packed operand of a contraction (pack.h); 0: not packed.
+  uint32_t panel = 0;
   bool keep = false;  // a temp that must be stored: readers load it instead of inlining its value
 };
 

@@ -30,25 +30,26 @@ enum class Space : uint8_t { kBuffer, kScratch, kLocal, kShared };
 enum class Bind : uint8_t { kSerial, kRange, kVector, kLanes, kHalving };
 
 enum class NodeKind : uint8_t {
-  kLoop,   // for dst = args[0]; dst < args[1] (or dst + step <= args[1] when `full`); dst += step:
-           // body
+  // for dst = args[0]; dst < args[1] (or dst + step <= args[1] if `full`); dst += step: body
+  kLoop,
   kIf,     // args[0]: body, else `other`
   kConst,  // dst = bits as type
   kExt,    // dst = ext[ref]
-  kOp,     // dst = op(args); ref: CMP relation; bits 1: index arithmetic, never negative or
-           // overflowing
-  kSplat,  // dst = all lanes args[0]
-  kIota,   // dst = args[0] + lane, i64 or i32
-  kShuffle,    // dst lane l = args[0] lane (l + ref) mod lanes
-  kLane,       // dst = lane 0 of args[0]
-  kLoad,       // dst = memory[args[0] ...]; lanes 1: scalar; contiguous lanes unless `stride`; mask
-               // args[1], else args[2]
-  kStore,      // memory[args[0] ...] = args[1]; mask args[2]
-  kVar,        // declares mutable dst = args[0]
-  kSet,        // dst = args[0], dst declared by kVar
-  kLocal,      // declares the local array `ref` of `bits` elements of `type`
-  kTranspose,  // scratch[args[1] + l * args[2] + r] = memory[args[0] + r * stride + l] for r, l <
-               // bits
+  // dst = op(args); ref: CMP relation; bits 1: index arithmetic, never negative or overflowing.
+  kOp,
+  kSplat,    // dst = all lanes args[0]
+  kIota,     // dst = args[0] + lane, i64 or i32
+  kShuffle,  // dst lane l = args[0] lane (l + ref) mod lanes
+  kLane,     // dst = lane 0 of args[0]
+  // dst = memory[args[0] ...] where the mask args[1] is set, else args[2]. 1 lane: scalar; lanes
+  // are contiguous unless there is a `stride`.
+  kLoad,
+  kStore,  // memory[args[0] ...] = args[1]; mask args[2]
+  kVar,    // declares mutable dst = args[0]
+  kSet,    // dst = args[0], dst declared by kVar
+  kLocal,  // declares the local array `ref` of `bits` elements of `type`
+  // scratch[args[1] + l * args[2] + r] = memory[args[0] + r * stride + l] for r, l < bits
+  kTranspose,
   kInterleave,  // memory[args[0] + l * n + i] = list[i] lane l, of n vectors
   // local `op` = sum over args[2] steps of rows x vectors. Row r of a is at memory[list[r] + step *
   // args[1]] of `space` and `ref`; b is at args[0] + step * stride in scratch, or in buffer
