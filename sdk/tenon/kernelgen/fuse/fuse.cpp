@@ -521,7 +521,7 @@ class Partition {
     return true;
   }
 
-  // A buffer that layout reordered on purpose is read in its own order.
+  // Whether s reads a `keep` buffer that the group writes: such a buffer is read in its own order.
   bool reads_kept(const Group& g, const Stage& s) const {
     for (ExprId l : loads_of(p_, s)) {
       const uint32_t b = p_.at(l).ref;

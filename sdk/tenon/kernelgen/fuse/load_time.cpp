@@ -174,7 +174,7 @@ std::vector<bool> fixed_stages(const Kernel& k) {
     return !fixed[i] || std::ranges::any_of(k.stages[i].store, late);
   };
   // A buffer is available at load only if all of it is: a stage that writes one part in a run may
-  // depend on readers of another part.
+  // come after a stage that reads another part.
   for (bool changed = true; changed;) {
     changed = false;
     for (size_t i = 0; i < n; ++i) {

@@ -27,9 +27,9 @@ struct HostTables {
 // the reason.
 tenon_code_t open_host_tables(const tenon_host_t* host, HostTables* out);
 
-// Generated code depends only on the type and place of a constant larger than this. Nothing here
-// reads its bytes, except to see whether all elements are equal. Artifact keys rely on it
-// (graph_hash_form).
+// Generated code must depend only on the type and place of a constant with more bytes than this,
+// unless it is a splat, whose element may be written into the code. Artifact keys rely on it
+// (tenon.host.form/1).
 inline constexpr uint64_t kMostInlineConstantBytes = 4096;
 
 // Dims of a graph as expressions over a pool. Dims share subexpressions; each is converted once.

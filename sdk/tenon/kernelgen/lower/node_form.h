@@ -12,10 +12,9 @@
 
 namespace tenon::kernelgen {
 
-// Of constants larger than kMostInlineConstantBytes, the key has only the type, and the element if
-// all are equal (see lower_graph.h). Empty: the node has no key and must be examined itself,
-// because it has regions, defines symbols, or holds something that is not compared. Safe on a
-// frozen graph.
+// Of constants larger than kMostInlineConstantBytes, the key has only the type, and the element of
+// a splat (see lower_graph.h). Empty: the node has no key and must be examined itself, because it
+// has regions, defines symbols, or holds something that is not compared. Safe on a frozen graph.
 std::string node_form(const HostTables& host, tenon_graph_t* graph, tenon_node_t node);
 
 }  // namespace tenon::kernelgen
