@@ -1,8 +1,8 @@
 // The loop IR: the loop tree that a printer walks. It records every decision: the lanes of each
 // value; whether a load is contiguous, strided or masked; where a partial result is kept. A printer
 // only spells it.
-#ifndef TENON_KERNELGEN_LOOPS_L2_H_
-#define TENON_KERNELGEN_LOOPS_L2_H_
+#ifndef TENON_KERNELGEN_LOOPS_LOOP_IR_H_
+#define TENON_KERNELGEN_LOOPS_LOOP_IR_H_
 
 #include <cstdint>
 #include <string>

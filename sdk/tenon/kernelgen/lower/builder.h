@@ -5,8 +5,8 @@
 // Threads: one at a time per builder. Errors: a call that cannot be built returns a Tensor whose
 // valid() is false, and why() gives the reason in one sentence. Later calls on invalid tensors are
 // harmless and return invalid tensors.
-#ifndef TENON_KERNELGEN_LIFT_BUILDER_H_
-#define TENON_KERNELGEN_LIFT_BUILDER_H_
+#ifndef TENON_KERNELGEN_LOWER_BUILDER_H_
+#define TENON_KERNELGEN_LOWER_BUILDER_H_
 
 #include <functional>
 #include <map>

@@ -3,8 +3,8 @@
 // define them completely.
 //
 // Users: every device plugin that generates code (cpu, sim, out-of-tree OpenCL).
-#ifndef TENON_KERNELGEN_LIFT_LIFT_H_
-#define TENON_KERNELGEN_LIFT_LIFT_H_
+#ifndef TENON_KERNELGEN_LOWER_LOWER_GRAPH_H_
+#define TENON_KERNELGEN_LOWER_LOWER_GRAPH_H_
 
 #include <string>
 #include <unordered_map>

@@ -177,6 +177,7 @@ bool surely_inside(const LoweringSite& s, const Tensor& indices, std::optional<i
   if (blob == nullptr || !limit || (indices.type != TENON_I32 && indices.type != TENON_I64))
     return false;
   if (s.host.graph->blob_data(s.host.graph->self, blob, &data, &bytes) != TENON_OK) return false;
+  if (bytes > kMostInlineConstantBytes) return false;
   for (uint64_t at = 0; at < bytes; at += width) {
     int64_t index = 0;
     int32_t narrow = 0;

@@ -3,8 +3,8 @@
 // examined once.
 //
 // Users: claim_nodes.
-#ifndef TENON_KERNELGEN_LIFT_NODE_FORM_H_
-#define TENON_KERNELGEN_LIFT_NODE_FORM_H_
+#ifndef TENON_KERNELGEN_LOWER_NODE_FORM_H_
+#define TENON_KERNELGEN_LOWER_NODE_FORM_H_
 
 #include <string>
 

@@ -1,7 +1,7 @@
 // Shared by lower_graph.cpp and the lowerings of op families. Not installed: included only within
 // this folder.
-#ifndef TENON_KERNELGEN_LIFT_LIFT_INTERNAL_H_
-#define TENON_KERNELGEN_LIFT_LIFT_INTERNAL_H_
+#ifndef TENON_KERNELGEN_LOWER_OP_LOWERING_H_
+#define TENON_KERNELGEN_LOWER_OP_LOWERING_H_
 
 #include <span>
 #include <string>

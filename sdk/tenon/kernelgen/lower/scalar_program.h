@@ -1,7 +1,7 @@
 // Scalar programs (tenon/abi/scalar.h) as expressions of the stage IR. Nothing else in kernelgen
 // reads their words.
-#ifndef TENON_KERNELGEN_LIFT_SCALAR_PROGRAM_H_
-#define TENON_KERNELGEN_LIFT_SCALAR_PROGRAM_H_
+#ifndef TENON_KERNELGEN_LOWER_SCALAR_PROGRAM_H_
+#define TENON_KERNELGEN_LOWER_SCALAR_PROGRAM_H_
 
 #include <span>
 #include <string>
