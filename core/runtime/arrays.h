@@ -1,4 +1,4 @@
-// Arrays of callers as dense bytes.
+// Callers' arrays as dense bytes.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,8 +13,7 @@ namespace tenon::runtime {
 
 // Row-major without gaps.
 bool is_dense(const tenon_array_t& array);
-// Copies a checked array of whole bytes, with strides, into dense bytes at `out`. The array is not
-// empty.
+// Copies a checked, non-empty array of whole bytes, with strides, into dense bytes at `out`.
 void pack(const tenon_array_t& array, std::byte* out);
 // The other way: dense bytes into a checked array of whole bytes, with strides or without.
 void unpack(const std::byte* dense, const tenon_array_t& array);
@@ -23,7 +22,7 @@ void unpack(const std::byte* dense, const tenon_array_t& array);
 bool elements_overlap(const tenon_array_t& array);
 // The bytes between the first and the last byte of its elements, both in; empty: [0, 0).
 std::pair<uintptr_t, uintptr_t> byte_range(const tenon_array_t& array);
-// The same in memory of its own; also of an empty array, and of one whose elements share bytes.
+// The same into new memory; also accepts empty arrays, and arrays whose elements share bytes.
 Result<std::vector<std::byte>> dense_bytes(const tenon_array_t& array);
 
 }  // namespace tenon::runtime

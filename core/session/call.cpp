@@ -87,8 +87,7 @@ Status hand_over(runtime::Runner& runner, const std::vector<runtime::Port>& port
   TENON_RETURN_IF_ERROR(check_outputs(ports, made, outputs));
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].given != nullptr) continue;
-    TENON_ASSIGN_OR_RETURN(outputs[i].memory,
-                           runner.detach(i, &statistics->copied_out_bytes));
+    TENON_ASSIGN_OR_RETURN(outputs[i].memory, runner.detach(i, &statistics->copied_out_bytes));
     outputs[i].array = {outputs[i].memory.get(), made[i].dims, made[i].dtype};
   }
   for (size_t i = 0; i < outputs.size(); ++i) {

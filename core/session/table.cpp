@@ -20,7 +20,7 @@ Status write(const tenon_sink_t* sink, std::string_view text) {
 // ---- Models ----
 
 Status give_model(Result<std::shared_ptr<Model>> model, tenon_model_t** out) {
-  TENON_RETURN_IF_ERROR(model.ok() ? Status() : std::move(model).status());
+  if (!model.ok()) return std::move(model).status();
   *out = new tenon_model_t{std::move(*model)};
   return {};
 }

@@ -146,7 +146,7 @@ TEST_F(DimsTest, RandomFactsNeverProveWhatIsFalse) {
         if (!x.evaluate(p, &u) || !y.evaluate(p, &v)) continue;
         if (rel == TENON_REL_EQ ? u == v : rel == TENON_REL_LT ? u < v : u <= v) left.push_back(p);
       }
-      if (left.empty()) continue;  // a contradiction that the table need not see
+      if (left.empty()) continue;  // a contradiction that the table need not detect
       if (!t.assert_fact(rel, *a, *b).ok()) continue;
       points = left;
       ++used;
@@ -209,8 +209,8 @@ TEST_F(DimsTest, OverflowAndLimitsAreErrors) {
   EXPECT_EQ(last.error_code(), "T0305");
 }
 
-// Each level holds the one below twice: 22 of them, 2 KB of a model, did not load within half a
-// minute.
+// Each level contains the one below twice. With 22 levels, 2 KB of a model did not load within half
+// a minute.
 TEST_F(DimsTest, TreesOfSharedDimsAreBounded) {
   Dim dim = this->dim(add("n", 0, INT64_MAX));
   Status last;
@@ -227,7 +227,7 @@ TEST_F(DimsTest, TreesOfSharedDimsAreBounded) {
   EXPECT_EQ(last.error_code(), "T0305");
   EXPECT_EQ(last.message(), "a symbolic dim has more than 4096 parts");
   EXPECT_LT(table.text(dim).size(), size_t{1} << 16);
-  // What was made can be looked at part by part.
+  // What was made can be viewed part by part.
   table.freeze_views();
   tenon_dim_view_t view;
   table.view(dim, &view);
@@ -261,7 +261,7 @@ TEST_F(DimsTest, SettlingMayLeaveNothing) {
   }
 }
 
-// A bound that is asserted late serves dims that were made before it, inside of others too.
+// A bound that is asserted late applies to dims that were made before it, nested ones included.
 TEST_F(DimsTest, LateBoundsReachWhatWasMadeBefore) {
   const Dim n = dim(add("n", 0, INT64_MAX));
   const Dim early = make(TENON_DIM_FLOORDIV, make(TENON_DIM_SUB, make(TENON_DIM_MAX, n, 3), 1), 2);

@@ -56,7 +56,8 @@ typedef struct tenon_host_call_t {
   /* Runs the program to its end. Calls of one program run at the same time, each with working
    * memory of its own, which is kept for later calls. The program is compiled first where its
    * shapes follow from values of inputs. Fails as tenon_host_session_t::run does, with T0620 for an
-   * output that does not fit, and cancelled as that is; then no output is written or given. Safe. */
+   * output that does not fit, and cancelled as that is; then no output is written or given. Safe.
+   */
   tenon_code_t (*call)(void* self, tenon_program_t* program, tenon_program_call_t* call);
   /* Null is fine. Safe. */
   void (*result_release)(void* self, tenon_result_t* result);

@@ -10,13 +10,13 @@
 //     TENON_TRY(binding.run());
 //     tenon::ArrayView y;       TENON_TRY(binding.output("y", &y));
 //
-// A server calls a program from any thread instead, by position and without a Binding:
+// A server calls a program by position instead, from any thread:
 //
-//     tenon::Output y;          TENON_TRY(program.call({{tenon::ArrayView::of(x, {1, 64})}}, {&y,
-//     1}));
+//     tenon::Output y;
+//     TENON_TRY(program.call({{tenon::ArrayView::of(x, {1, 64})}}, {&y, 1}));
 //
-// Handles release what they hold and may be moved. When a call fails, failure_text() says why.
-// Threads: as session.h says of each object.
+// Handles release what they own and can be moved. If a call fails, failure_text() says why.
+// Threads: as session.h says for each object.
 #ifndef TENON_CPP_SESSION_HPP_
 #define TENON_CPP_SESSION_HPP_
 
@@ -61,7 +61,7 @@ struct CompileOptions {
 
 namespace detail {
 
-// What every handle needs, found once by Session::open.
+// Used by every handle; set once by Session::open.
 inline const tenon_host_session_t* g_session = nullptr;
 inline const tenon_host_call_t* g_call = nullptr;
 
@@ -93,7 +93,7 @@ class Handle {
     if (object_ != nullptr) (g_session->*Release)(g_session->self, object_);
   }
   T* get() const { return object_; }
-  // For calls that make one; releases what was held.
+  // For calls that create an object; releases the current one.
   T** out() {
     *this = Handle();
     return &object_;
@@ -121,10 +121,11 @@ inline std::string failure_text() {
   return id.empty() || text.starts_with(id) ? text : cat(id, ": ", text);
 }
 
-// Inputs and outputs of one run after another.
+// Inputs and outputs for successive runs.
 class Binding : public detail::Handle<tenon_binding_t, &tenon_host_session_t::binding_release> {
  public:
-  // The data stays the caller's and must live until another is bound or this is gone.
+  // The data remains the caller's. It must live until another array is bound or the binding is
+  // gone.
   Status input(std::string_view name, const ArrayView& array) {
     const tenon_array_t raw = detail::raw(array);
     return detail::g_session->bind_input(detail::g_session->self, object_, str(name), &raw);
@@ -251,7 +252,7 @@ class Model : public detail::Handle<tenon_model_t, &tenon_host_session_t::model_
   }
 };
 
-// The process's one session with the host.
+// The process's single session with the host.
 class Session {
  public:
   Status open() {
