@@ -1,5 +1,5 @@
-// What a call costs beyond its kernel: an addition of two small arrays, by name through a binding and by position
-// (tenon.host.call/1), and how calls from several threads of one program scale.
+// What a call costs beyond its kernel: an addition of two small arrays, by name through a binding
+// and by position (tenon.host.call/1), and how calls from several threads of one program scale.
 //
 //     ninja -C build bench_calls && build/bin/bench_calls [DEVICE]
 //
