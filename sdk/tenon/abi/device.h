@@ -32,7 +32,7 @@ typedef struct tenon_device_info_t {
   tenon_str_t kind;        /* "cpu", "sim": the NAME of --device NAME[:N] */
   tenon_str_t description; /* for people: "AMD EPYC, 2 cores, avx512" */
   tenon_str_t target;    /* plain text that names what code must be compiled for: "cpu isa=avx512";
-                            compile and    claim get it without an open device */
+                            compile and claim get it without an open device */
   uint64_t memory_bytes; /* 0: unknown */
   uint64_t alignment_bytes;         /* of every allocation; a power of two */
   double copy_gigabytes_per_second; /* to and from the host; 0: shares the host's memory */

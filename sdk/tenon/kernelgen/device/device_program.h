@@ -2,11 +2,11 @@
 // subgraph's symbols. What code-generating devices keep in their artifacts beside the object code;
 // it holds no pointer and no constant.
 //
-//   build():      graph -> lower -> partition -> distinct kernels -> text, and this record
-//   write/read:   bytes; reading checks them as hostile (counts, indices, lengths), so that a
-//   loaded record can be trusted needs/bind:   concrete sizes for a tuple of symbols at load: the
-//   load steps run once, in order, and fill the persistent buffers; then constants and persistent
-//                 buffers that no step of a run reads can go (used_at_run)
+// build_program() makes it of a graph, generate_batch() makes the text of its kernels. bytes() and
+// read() keep it; read() trusts no count, index or length. layout_program() (program_layout.h)
+// gives it concrete sizes.
+// At load the load steps run once, in order, and fill the persistent buffers. Then constants and
+// persistent buffers that no step of a run reads can go (used_at_run).
 //
 // Users: plugins/cpu, plugins/sim, samples/opencl.
 #ifndef TENON_KERNELGEN_DEVICE_DEVICE_PROGRAM_H_
