@@ -2,7 +2,7 @@
 """Every check of the runner is seen to fail: on a device that does one thing wrong, on a manifest that says one thing wrong, or on a library
 that was linked in one wrong way. And the good device passes all.
 
-    mutants.py TENON INCLUDE COMPILER [--filter TEXT] [-v]
+    mutants.py TENON INCLUDE COMPILER [--filter PART_OF_A_NAME|CHECK] [-v]
 """
 import argparse
 import concurrent.futures

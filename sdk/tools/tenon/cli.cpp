@@ -121,7 +121,9 @@ CLI::App* add_run(CLI::App& app, RunOptions& o) {
                   "write a timeline for Perfetto; also print the costliest kernels")
       ->check(not_empty())
       ->type_name("FILE");
-  run->add_option("--dump", o.dump, "print a stage and stop: graph, partition, DEVICE/stages, ...")
+  run->add_option("--dump", o.dump,
+                  "print a stage and stop: graph, partition, or DEVICE/ and one of stages, loops, "
+                  "source, plan, asm")
       ->check(not_empty())
       ->type_name("STAGE");
   return run;
