@@ -11,6 +11,8 @@
 
 #include <fmt/format.h>
 
+#include <tenon/cpp/arithmetic.hpp>
+
 #include "core/base/errors/failure.h"
 #include "core/base/process/operation.h"
 #include "core/base/str.h"
@@ -21,6 +23,8 @@
 
 namespace tenon::op {
 namespace {
+
+using arithmetic::comparison_holds;
 
 constexpr int64_t kBlock = 256;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -358,24 +362,6 @@ int64_t int_binary(uint32_t op, tenon_dtype_t type, int64_t a, int64_t b) {
       return int_shift(op, type, a, b);
   }
 }
-template <class T>
-bool compare(uint32_t direction, T a, T b) {
-  switch (direction) {
-    case TENON_CMP_EQ:
-      return a == b;
-    case TENON_CMP_NE:
-      return a != b;
-    case TENON_CMP_LT:
-      return a < b;
-    case TENON_CMP_LE:
-      return a <= b;
-    case TENON_CMP_GT:
-      return a > b;
-    default:
-      return a >= b;
-  }
-}
-
 ScalarElement convert_element(tenon_dtype_t from, tenon_dtype_t to, bool wraps, ScalarElement x) {
   if (is_float(from) && is_float(to)) return {round_to(to, x.f), 0};
   if (is_float(from)) {
@@ -585,11 +571,12 @@ class Machine {
       const uint32_t direction = op == TENON_S_CMP ? a : static_cast<uint32_t>(attrs_[a].u.i);
       for (int64_t k = 0; k < n_; ++k) {
         if (is_float(x.type)) {
-          x.i[k] = compare(direction, x.f[k], y.f[k]);
+          x.i[k] = comparison_holds(direction, x.f[k], y.f[k]);
         } else if (is_unsigned(x.type)) {
-          x.i[k] = compare(direction, static_cast<uint64_t>(x.i[k]), static_cast<uint64_t>(y.i[k]));
+          x.i[k] = comparison_holds(direction, static_cast<uint64_t>(x.i[k]),
+                                    static_cast<uint64_t>(y.i[k]));
         } else {
-          x.i[k] = compare(direction, x.i[k], y.i[k]);
+          x.i[k] = comparison_holds(direction, x.i[k], y.i[k]);
         }
       }
       x.type = TENON_PRED;

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "tenon/abi/base.h"
+#include "tenon/cpp/elements.hpp"
 
 namespace tenon::inline sdk {
 
@@ -43,27 +44,18 @@ constexpr bool is_int(tenon_dtype_t dtype) {
   return is_in(dtype, kInt);
 }
 
-// Bits of one element; 0 for an unknown type.
-constexpr uint32_t dtype_bits(tenon_dtype_t dtype) {
-  constexpr uint8_t kBits[TENON_DTYPE_COUNT] = {0,  8,  4, 4, 8,  16, 32, 64, 8,  16,
-                                                32, 64, 8, 8, 16, 16, 32, 64, 64, 128};
-  return dtype < TENON_DTYPE_COUNT ? kBits[dtype] : 0;
-}
+using elements::dtype_bits;
+
 constexpr uint32_t dtype_bytes(tenon_dtype_t dtype) {
   return dtype_bits(dtype) / 8;
 }
-
+// "none" for none, "?" for a number that is no type.
 constexpr std::string_view dtype_name(tenon_dtype_t dtype) {
-  constexpr std::string_view kNames[TENON_DTYPE_COUNT] = {
-      "none", "pred", "i4",       "u4",     "i8",  "i16",  "i32", "i64", "u8",  "u16",
-      "u32",  "u64",  "f8e4m3fn", "f8e5m2", "f16", "bf16", "f32", "f64", "c64", "c128"};
-  return dtype < TENON_DTYPE_COUNT ? kNames[dtype] : std::string_view("?");
+  if (dtype == TENON_DTYPE_NONE) return "none";
+  return elements::dtype_valid(dtype) ? elements::dtype_name(dtype) : "?";
 }
 constexpr tenon_dtype_t dtype_of(std::string_view name) {
-  for (tenon_dtype_t d = 1; d < TENON_DTYPE_COUNT; ++d) {
-    if (dtype_name(d) == name) return d;
-  }
-  return TENON_DTYPE_NONE;
+  return elements::dtype_from_name(name);
 }
 
 // ---- Narrow floats ----

@@ -5,29 +5,14 @@
 #include <cmath>
 #include <map>
 
+#include "tenon/cpp/arithmetic.hpp"
+#include "tenon/cpp/elements.hpp"
+
 namespace tenon::kernelgen {
 namespace {
 
-struct TypeInfo {
-  const char* name;
-  uint32_t size;
-  bool is_float, is_integer, is_signed;
-};
-
-const TypeInfo& info(DType t) {
-  static constexpr TypeInfo kTypes[] = {
-      {"none", 0, false, false, false},   {"pred", 1, false, false, false},
-      {"i4", 0, false, true, true},       {"u4", 0, false, true, false},
-      {"i8", 1, false, true, true},       {"i16", 2, false, true, true},
-      {"i32", 4, false, true, true},      {"i64", 8, false, true, true},
-      {"u8", 1, false, true, false},      {"u16", 2, false, true, false},
-      {"u32", 4, false, true, false},     {"u64", 8, false, true, false},
-      {"f8e4m3fn", 0, true, false, true}, {"f8e5m2", 0, true, false, true},
-      {"f16", 2, true, false, true},      {"bf16", 2, true, false, true},
-      {"f32", 4, true, false, true},      {"f64", 8, true, false, true},
-      {"c64", 0, false, false, true},     {"c128", 0, false, false, true}};
-  return kTypes[t < TENON_DTYPE_COUNT ? t : 0];
-}
+using arithmetic::floor_div;
+using arithmetic::mix;
 
 int64_t saturate(__int128 v) {
   if (v > INT64_MAX) return INT64_MAX;
@@ -35,10 +20,9 @@ int64_t saturate(__int128 v) {
   return static_cast<int64_t>(v);
 }
 
-int64_t floor_div(int64_t a, int64_t b) {
-  if (b <= 0) return 0;
-  int64_t q = a / b;
-  return a % b < 0 ? q - 1 : q;
+// As generated code computes an index: by 0 or less it gives 0.
+int64_t index_div(int64_t a, int64_t b) {
+  return b > 0 ? floor_div(a, b) : 0;
 }
 
 int64_t wrap_add(int64_t a, int64_t b) {
@@ -86,19 +70,21 @@ bool commutes(uint16_t code) {
 }  // namespace
 
 bool is_float(DType t) {
-  return info(t).is_float;
+  return elements::dtype_is_float(t);
 }
 bool is_integer(DType t) {
-  return info(t).is_integer;
+  return elements::dtype_is_integer(t);
 }
 bool is_signed(DType t) {
-  return info(t).is_signed;
+  return elements::dtype_is_signed(t) || is_float(t) || elements::dtype_is_complex(t);
 }
+// Floats of a byte and complex numbers have none: kernels do not compute with them.
 uint32_t size_of(DType t) {
-  return info(t).size;
+  const uint32_t bytes = elements::dtype_bits(t) / 8;
+  return elements::dtype_is_complex(t) || (is_float(t) && bytes == 1) ? 0 : bytes;
 }
 std::string_view name_of(DType t) {
-  return info(t).name;
+  return elements::dtype_valid(t) ? elements::dtype_name(t) : "none";
 }
 
 std::string_view name_of_op(uint16_t op) {
@@ -300,12 +286,6 @@ void divide_terms(const Poly& a, const std::vector<ExprId>& atoms, int64_t c, Po
 
 Pool::Pool() {
   exprs_.push_back(Expr{});
-}
-
-static uint64_t mix(uint64_t h, uint64_t v) {
-  h ^= v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
-  h *= 0xff51afd7ed558ccdull;
-  return h ^ (h >> 32);
 }
 
 ExprId Pool::intern(Expr x, std::span<const ExprId> args) {
@@ -648,7 +628,7 @@ ExprId Pool::fold(uint16_t code, std::span<const ExprId> args, uint32_t ref) {
     case TENON_S_NOT:
       return integer(t == TENON_PRED ? !a : ~a, t);
     case kFloorDiv:
-      return integer(floor_div(a, b), t);
+      return integer(index_div(a, b), t);
     case kMod:
       return b > 0 ? integer(a - floor_div(a, b) * b, t) : kNone;
     case TENON_S_CMP: {
@@ -1091,7 +1071,7 @@ int64_t SizeProgram::evaluate(std::span<const int64_t> ext) const {
           a = std::max(a, b);
           break;
         case kFloorDiv:
-          a = floor_div(a, b);
+          a = index_div(a, b);
           break;
         case kMod:
           a = b > 0 ? a - floor_div(a, b) * b : 0;
