@@ -1,5 +1,5 @@
-// Loops: carried values swap buffers from iteration to iteration, so that nothing is copied that the
-// body writes where it is wanted.
+// Loops: carried values swap buffers from iteration to iteration, so that nothing is copied that
+// the body writes where it is wanted.
 #include <array>
 #include <cstring>
 #include <utility>
@@ -110,8 +110,7 @@ class ControlRun::Loop {
       if (c.final == nullptr && in_block)
         TENON_TRY(values_.arena().take(sizes_.bytes(out), &c.final));
       if (c.final != nullptr && c.current != c.final) {
-        if (const uint64_t bytes = sizes_.bytes(out); bytes != 0)
-          memcpy(c.final, c.current, bytes);
+        if (const uint64_t bytes = sizes_.bytes(out); bytes != 0) memcpy(c.final, c.current, bytes);
         c.current = c.final;
       }
       values_[out] = c.current;

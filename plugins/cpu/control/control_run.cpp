@@ -57,7 +57,8 @@ Status ControlRun::bind_values() {
     const uint32_t v = program_.regions[0].yields[i];
     if (!span.buffer && value(v).data_dependent) continue;
     if (!span.buffer || span.offset_bytes > span.buffer->size_bytes ||
-        (!value(v).data_dependent && sizes_.bytes(v) > span.buffer->size_bytes - span.offset_bytes)) {
+        (!value(v).data_dependent &&
+         sizes_.bytes(v) > span.buffer->size_bytes - span.offset_bytes)) {
       return fail(TENON_OUT_OF_RANGE, cat("The buffer of an output is smaller than the ",
                                           sizes_.bytes(v), " bytes it needs."));
     }

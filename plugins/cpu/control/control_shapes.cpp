@@ -52,8 +52,7 @@ bool LoadedProgram::has_data_dependent_sizes(const ControlPart& part) const {
   return std::ranges::any_of(part.symbols, [&](uint32_t s) { return data_dependent_symbols[s]; });
 }
 
-Status ControlShapes::find(tenon_symbols_t symbols,
-                                    std::shared_ptr<const ControlShape>& out) {
+Status ControlShapes::find(tenon_symbols_t symbols, std::shared_ptr<const ControlShape>& out) {
   if (symbols.count != program_.main_symbols.size()) {
     return fail(TENON_INVALID_ARGUMENT, cat("The executable has ", program_.main_symbols.size(),
                                             " symbols and was given ", symbols.count, "."));
@@ -102,8 +101,7 @@ Status ControlShapes::make(std::span<const int64_t> values, ControlShape& out) {
 
 // What a region takes at once: all that its parts make, and the largest part's own memory. What
 // somebody waits for is made there.
-uint64_t ControlShapes::region_bytes(const ControlShape& shape, uint32_t index,
-                                         bool wanted) const {
+uint64_t ControlShapes::region_bytes(const ControlShape& shape, uint32_t index, bool wanted) const {
   const ControlRegion& region = program_.regions[index];
   std::vector<uint32_t> elsewhere;
   for (size_t i = 0; i < region.yields.size() && wanted; ++i) {

@@ -44,8 +44,7 @@ struct ControlShape {
 // Threads: safe.
 class ControlShapes {
  public:
-  explicit ControlShapes(const LoadedProgram& loaded)
-      : loaded_(loaded), program_(loaded.program) {}
+  explicit ControlShapes(const LoadedProgram& loaded) : loaded_(loaded), program_(loaded.program) {}
 
   Status find(tenon_symbols_t symbols, std::shared_ptr<const ControlShape>& out);
 

@@ -1,4 +1,5 @@
-// What one run knows: the sizes that it was given and that its parts tell, and where its values are.
+// What one run knows: the sizes that it was given and that its parts tell, and where its values
+// are.
 #ifndef TENON_PLUGINS_CPU_CONTROL_CONTROL_STATE_H_
 #define TENON_PLUGINS_CPU_CONTROL_CONTROL_STATE_H_
 
