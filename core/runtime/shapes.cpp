@@ -8,8 +8,8 @@
 #include "core/base/limits.h"
 #include "core/base/process/log.h"
 #include "core/base/str.h"
-#include "core/ir/dims/dims.h"
 #include "core/ir/dtype.h"
+#include "core/ir/graph.h"
 
 namespace tenon::runtime {
 
@@ -27,14 +27,17 @@ tenon_dim_view_t view_of(const tenon_host_graph_t& api, tenon_graph_t* graph, te
   return view;
 }
 
-// Joins what is wrong into one status with the code of the first problem ("T0605: ...").
-Status joined(const std::vector<std::string>& wrong) {
+// One status with the code of the first problem.
+Status joined(const std::vector<Status>& wrong) {
   if (wrong.empty()) return {};
-  std::string text = wrong[0].substr(7);
-  for (size_t i = 1; i < wrong.size() && i < kProblemsMax; ++i) text += "; " + wrong[i].substr(7);
+  std::string text(wrong[0].message());
+  for (size_t i = 1; i < wrong.size() && i < kProblemsMax; ++i) {
+    text += "; ";
+    text += wrong[i].message();
+  }
   if (wrong.size() > kProblemsMax)
     text += fmt::format("; and {} more", wrong.size() - kProblemsMax);
-  return Status(TENON_INVALID_ARGUMENT, std::string_view(wrong[0]).substr(0, 5), std::move(text));
+  return Status(TENON_INVALID_ARGUMENT, wrong[0].error_code(), std::move(text));
 }
 
 std::string dtype_text(tenon_dtype_t dtype) {
@@ -55,37 +58,9 @@ std::string_view rel_text(uint32_t rel) {
   }
 }
 
-std::string text_of_dim(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_dim_t dim,
-                        int depth) {
-  if (dim >= 0) return std::to_string(dim);
-  if (depth > 16) return "...";
-  const tenon_dim_view_t v = view_of(api, graph, dim);
-  if (v.op == TENON_DIM_CONSTANT) return std::to_string(v.constant);
-  if (v.op == TENON_DIM_SYMBOL) {
-    tenon_symbol_view_t symbol{};
-    symbol.size_bytes = sizeof(symbol);
-    if (api.symbol_view(api.self, graph, v.symbol, &symbol) != TENON_OK) return "?";
-    return std::string(sym_text(symbol.name));
-  }
-  const std::string a = text_of_dim(api, graph, v.a, depth + 1),
-                    b = text_of_dim(api, graph, v.b, depth + 1);
-  auto inner = [](const std::string& text) {
-    return text.find_first_of("+ ") == std::string::npos ? text : "(" + text + ")";
-  };
-  switch (v.op) {
-    case TENON_DIM_ADD:
-      return b.starts_with('-') ? a + " - " + b.substr(1) : a + " + " + b;
-    case TENON_DIM_MUL:
-      return inner(a) + "*" + inner(b);
-    case TENON_DIM_FLOORDIV:
-      return "floordiv(" + a + ", " + b + ")";
-    case TENON_DIM_MOD:
-      return "mod(" + a + ", " + b + ")";
-    case TENON_DIM_MIN:
-      return "min(" + a + ", " + b + ")";
-    default:
-      return "max(" + a + ", " + b + ")";
-  }
+// As .tir writes it: "2*n + 1".
+std::string dim_text(tenon_graph_t* graph, tenon_dim_t dim) {
+  return ir::Graph::from(graph)->dims().text(dim);
 }
 
 // ---- Who is to blame: looked for only once something is wrong ----
@@ -258,10 +233,6 @@ class Culprit {
 
 }  // namespace
 
-std::string dim_text(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_dim_t dim) {
-  return text_of_dim(api, graph, dim, 0);
-}
-
 Result<Port> Shapes::read_port(tenon_value_t value, std::string name) const {
   tenon_value_view_t view{};
   view.size_bytes = sizeof(view);
@@ -275,7 +246,7 @@ Result<Port> Shapes::read_port(tenon_value_t value, std::string name) const {
             view.type.dtype,
             {view.type.dims, view.type.dims + view.type.rank},
             {}};
-  for (tenon_dim_t dim : port.dims) port.dim_texts.push_back(dim_text(*api_, graph_, dim));
+  for (tenon_dim_t dim : port.dims) port.dim_texts.push_back(dim_text(graph_, dim));
   return port;
 }
 
@@ -412,7 +383,7 @@ Status Shapes::solve(std::span<const std::span<const int64_t>> dims,
       }
     }
   }
-  std::vector<std::string> wrong;
+  std::vector<Status> wrong;
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const Port& port = inputs_[i];
     for (size_t j = 0; j < port.dims.size(); ++j) {
@@ -423,19 +394,21 @@ Status Shapes::solve(std::span<const std::span<const int64_t>> dims,
                                              symbol_limit_, &expected) == TENON_OK;
         if (!fits) {
           clear_failure();
-          wrong.push_back(fmt::format("T0606: dim {} of input {} is {}, which no value of {} gives",
-                                      j, quoted(port.name), dims[i][j], port.dim_texts[j]));
+          wrong.push_back(error(TENON_INVALID_ARGUMENT, "T0606",
+                                "dim {} of input {} is {}, which no value of {} gives", j,
+                                quoted(port.name), dims[i][j], port.dim_texts[j]));
           continue;
         }
       }
       if (expected == dims[i][j]) continue;
       wrong.push_back(port.dims[j] >= 0
-                          ? fmt::format("T0605: dim {} of input {} is {}, expected {}", j,
-                                        quoted(port.name), dims[i][j], expected)
-                          : fmt::format("T0606: dim {} of input {} is {}, expected {} since {} is "
-                                        "bound by the other dims",
-                                        j, quoted(port.name), dims[i][j], expected,
-                                        port.dim_texts[j]));
+                          ? error(TENON_INVALID_ARGUMENT, "T0605",
+                                  "dim {} of input {} is {}, expected {}", j, quoted(port.name),
+                                  dims[i][j], expected)
+                          : error(TENON_INVALID_ARGUMENT, "T0606",
+                                  "dim {} of input {} is {}, expected {} since {} is "
+                                  "bound by the other dims",
+                                  j, quoted(port.name), dims[i][j], expected, port.dim_texts[j]));
     }
   }
   check_symbols(bound, symbols, &wrong);
@@ -450,7 +423,7 @@ Status Shapes::solve(std::span<const std::span<const int64_t>> dims,
 }
 
 void Shapes::check_symbols(const std::vector<bool>& bound, std::span<const int64_t> symbols,
-                           std::vector<std::string>* wrong) const {
+                           std::vector<Status>* wrong) const {
   for (uint32_t s = 0; s < symbol_limit_; ++s) {
     tenon_symbol_view_t view{};
     view.size_bytes = sizeof(view);
@@ -471,13 +444,14 @@ void Shapes::check_symbols(const std::vector<bool>& bound, std::span<const int64
     if (where.empty()) where = culprit.negative();
     if (where.empty()) where = culprit.resized();
     if (where.empty()) where = culprit.emptied();
-    wrong->push_back(fmt::format("T0608: dim {} is {}, and the model wants it {}{}",
-                                 quoted(sym_text(view.name)), value, rule, where));
+    wrong->push_back(error(TENON_INVALID_ARGUMENT, "T0608",
+                           "dim {} is {}, and the model wants it {}{}", quoted(sym_text(view.name)),
+                           value, rule, where));
   }
 }
 
 void Shapes::check_assertion(const Assertion& fact, std::span<const int64_t> symbols,
-                             std::vector<std::string>* wrong) const {
+                             std::vector<Status>* wrong) const {
   int64_t a = 0, b = 0;
   const auto where = [&] {
     const std::string text = at_place(*api_, graph_, fact.loc);
@@ -488,14 +462,14 @@ void Shapes::check_assertion(const Assertion& fact, std::span<const int64_t> sym
       api_->dim_evaluate(api_->self, graph_, fact.b, symbols.data(), symbol_limit_, &b) !=
           TENON_OK) {
     clear_failure();
-    wrong->push_back(fmt::format("T0608: {} or {} cannot be computed for these inputs{}",
-                                 dim_text(*api_, graph_, fact.a), dim_text(*api_, graph_, fact.b),
-                                 where()));
+    wrong->push_back(error(TENON_INVALID_ARGUMENT, "T0608",
+                           "{} or {} cannot be computed for these inputs{}",
+                           dim_text(graph_, fact.a), dim_text(graph_, fact.b), where()));
   } else if (!ir::relation_holds(fact.rel, a, b)) {
-    wrong->push_back(
-        fmt::format("T0607: the model needs {} {} {}, and these inputs give {} and {}{}",
-                    dim_text(*api_, graph_, fact.a), rel_text(fact.rel),
-                    dim_text(*api_, graph_, fact.b), a, b, where()));
+    wrong->push_back(error(TENON_INVALID_ARGUMENT, "T0607",
+                           "the model needs {} {} {}, and these inputs give {} and {}{}",
+                           dim_text(graph_, fact.a), rel_text(fact.rel), dim_text(graph_, fact.b),
+                           a, b, where()));
   }
 }
 
@@ -504,7 +478,7 @@ Status Shapes::check_told(std::span<const tenon_symbol_t> now, const std::vector
   std::vector<bool> bound = of_inputs_, fresh(symbol_limit_);
   for (uint32_t s = 0; s < symbol_limit_; ++s) bound[s] = bound[s] || told[s];
   for (tenon_symbol_t s : now) fresh[s] = true;
-  std::vector<std::string> wrong;
+  std::vector<Status> wrong;
   check_symbols(fresh, symbols, &wrong);
   for (const Assertion& fact : assertions_) {
     if (!known(fact.a, bound) || !known(fact.b, bound)) continue;
@@ -533,7 +507,7 @@ Status Shapes::evaluate(std::span<const tenon_dim_t> dims, std::span<const int64
                  "dim_evaluate"));
     if ((*out)[i] < 0) {
       return error(TENON_INVALID_ARGUMENT, "T0608", "dim {} comes out as {} for these inputs{}",
-                   dim_text(*api_, graph_, dims[i]), (*out)[i],
+                   dim_text(graph_, dims[i]), (*out)[i],
                    Culprit(*api_, graph_, symbols).negative());
     }
   }

@@ -38,9 +38,6 @@ struct Port {
   std::vector<std::string> dim_texts;
 };
 
-// The text of a dim as a person would write it: "2*n + 1".
-std::string dim_text(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_dim_t dim);
-
 class Shapes {
  public:
   // Reads the ports of a frozen graph, which must outlive this. assertions: all of the graph's.
@@ -77,9 +74,9 @@ class Shapes {
   bool invert(tenon_dim_t dim, int64_t target, std::vector<bool>* bound,
               std::vector<int64_t>* symbols) const;
   void check_symbols(const std::vector<bool>& bound, std::span<const int64_t> symbols,
-                     std::vector<std::string>* wrong) const;
+                     std::vector<Status>* wrong) const;
   void check_assertion(const Assertion& fact, std::span<const int64_t> symbols,
-                       std::vector<std::string>* wrong) const;
+                       std::vector<Status>* wrong) const;
 
   const tenon_host_graph_t* api_ = nullptr;
   tenon_graph_t* graph_ = nullptr;

@@ -31,24 +31,24 @@ bool is_small(const Dims& dims) {
 
 // An item that follows from constants alone becomes one.
 bool Importer::fold(Item* item) {
-  if (item->constant != nullptr || item->elements != nullptr || item->input != nullptr ||
+  if (item->constant() != nullptr || item->elements() != nullptr || item->input() != nullptr ||
       !builder_->status().ok())
     return false;
   const Constant* constant = folding_.of(value_of(item));
   if (constant == nullptr) return false;
-  item->constant = std::make_shared<Constant>(
-      Constant{constant->dtype, constant->dims, Blob::retain(constant->blob.get())});
+  item->set_constant(std::make_shared<Constant>(
+      Constant{constant->dtype, constant->dims, Blob::retain(constant->blob.get())}));
   return true;
 }
 
 // What an item follows from; of each this is found out once.
 Importer::Follows Importer::follows(const Item* item) {
   const auto by_itself = [&](const Item* at) {
-    if (at->constant != nullptr || (at->elements != nullptr && !symbolic_.contains(at)))
+    if (at->constant() != nullptr || (at->elements() != nullptr && !symbolic_.contains(at)))
       return Follows::kConstants;
-    if (at->input != nullptr)
-      return is_small(at->dims) && is_in(at->dtype, kInt | kPred) ? Follows::kInputs
-                                                                  : Follows::kUnknown;
+    if (at->input() != nullptr)
+      return is_small(at->dims()) && is_in(at->dtype(), kInt | kPred) ? Follows::kInputs
+                                                                      : Follows::kUnknown;
     return origins_.contains(at) ? Follows::kOpen : Follows::kUnknown;
   };
   std::vector<const Item*> open = {item};
@@ -77,16 +77,16 @@ Importer::Follows Importer::follows(const Item* item) {
 bool Importer::note_inputs(const Item* item, std::string_view why) {
   // Floats only where they are the operand itself, like the scales of Resize: what is computed from
   // them changes at every call.
-  if (item->input != nullptr ? !is_small(item->dims) : follows(item) != Follows::kInputs)
+  if (item->input() != nullptr ? !is_small(item->dims()) : follows(item) != Follows::kInputs)
     return false;
   std::vector<const Item*> open = {item};
   while (!open.empty()) {
     const Item* at = open.back();
     open.pop_back();
-    if (at->input != nullptr) {
-      const auto noted = [&](const auto& entry) { return entry.first == at->input->name; };
+    if (at->input() != nullptr) {
+      const auto noted = [&](const auto& entry) { return entry.first == at->input()->name; };
       if (std::none_of(value_inputs_.begin(), value_inputs_.end(), noted))
-        value_inputs_.emplace_back(at->input->name, why);
+        value_inputs_.emplace_back(at->input()->name, why);
       continue;
     }
     if (!noted_.insert(at).second) continue;
@@ -111,35 +111,35 @@ const Extents* Importer::symbols_of(Item* item, std::string_view why, int64_t le
   if (from_inputs && unknown_ == Unknown::kPostpone) return nullptr;
   const tenon_host_graph_t& api = graph_api();
   if (symbolic_.contains(item)) {
-    for (const Extent& e : *item->elements) {
+    for (const Extent& e : *item->elements()) {
       if (least > 0 && e.symbolic &&
           api.symbol_assert(api.self, graph_.get(), TENON_REL_LT, Dim(graph_.get(), 0).raw(),
                             e.symbolic->raw()) != TENON_OK)
         return nullptr;
     }
-    return item->elements.get();
+    return item->elements();
   }
-  if (item->dims.size() > 1 || !is_constant(item->dims) || !is_in(item->dtype, kInt))
+  if (item->dims().size() > 1 || !is_constant(item->dims()) || !is_in(item->dtype(), kInt))
     return nullptr;
-  const int64_t count = item->dims.empty() ? 1 : item->dims[0].constant();
+  const int64_t count = item->dims().empty() ? 1 : item->dims()[0].constant();
   const Value all = value_of(item);
   if (count > static_cast<int64_t>(kMaxSymbols) || !all.valid()) return nullptr;
-  auto elements = std::make_shared<Extents>();
+  Extents elements;
   for (int64_t i = 0; i < count; ++i) {
     Value one = all;
-    if (!item->dims.empty()) {
+    if (!item->dims().empty()) {
       const Dims start = {Dim(graph_.get(), i)}, limit = {Dim(graph_.get(), i + 1)};
       one = builder_->build("slice", {all}, {{"start", start}, {"limit", limit}});
       one = builder_->build("reshape", {one}, {{"shape", Dims()}});
     }
     const Value extent = builder_->build("dim_from_scalar", {one}, {{"lo", least}});
     if (!extent.valid()) return nullptr;
-    elements->push_back(Extent::of(extent.dim(0)));
+    elements.push_back(Extent::of(extent.dim(0)));
     sources_.try_emplace(extent.dim(0).raw(), extent, 0);
   }
-  item->elements = std::move(elements);
+  item->set_elements(std::move(elements));
   symbolic_.insert(item);
-  return item->elements.get();
+  return item->elements();
 }
 
 // ---- The outline of a model whose graph depends on values ----
@@ -180,7 +180,7 @@ bool Importer::outline(Graph* out) {
   std::vector<Value> operands, results;
   for (const ValueProto& input : main.inputs) {
     const Item* item = scope.find(input.name)->second;
-    if (item->value.valid()) operands.push_back(item->value);
+    if (item->value().valid()) operands.push_back(item->value());
   }
   std::vector<Type> types(main.outputs.size());
   std::vector<tenon_dim_t> dims;

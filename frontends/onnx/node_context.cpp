@@ -121,12 +121,12 @@ std::optional<std::vector<double>> NodeContext::constants(size_t i) {
   if (!has(i)) return {};
   const Item& operand = *inputs_[i];
   std::vector<double> out;
-  if (operand.constant != nullptr && is_in(operand.dtype, kNumber | kPred)) {
-    const std::span<const std::byte> bytes = blob_bytes(operand.constant->blob.get());
-    const size_t width = dtype_bytes(operand.dtype);
+  if (operand.constant() != nullptr && is_in(operand.dtype(), kNumber | kPred)) {
+    const std::span<const std::byte> bytes = blob_bytes(operand.constant()->blob.get());
+    const size_t width = dtype_bytes(operand.dtype());
     if (bytes.size() / width > kMaxKnownElements) return {};
     for (size_t at = 0; at < bytes.size(); at += width)
-      out.push_back(load_double(operand.dtype, &bytes[at]));
+      out.push_back(load_double(operand.dtype(), &bytes[at]));
     return out;
   }
   const Extents* elements = known(i);
@@ -341,9 +341,7 @@ bool NodeContext::require(uint32_t rel, Dim a, Dim b, std::string_view what) {
 
 Value NodeContext::number_of(const Extent& e) {
   if (!ok_) return Value();
-  Item item;
-  item.dtype = TENON_I64;
-  item.elements = std::make_shared<Extents>(Extents{e});
+  Item item = Item::of(TENON_I64, {}, {e});
   return importer_->value_of(&item);
 }
 
@@ -414,28 +412,18 @@ bool NodeContext::same_types(size_t first) {
 
 bool NodeContext::set(size_t i, Value value) {
   if (!ok_ || !value.valid()) return ok_;
-  Item item;
-  item.value = value;
-  const TypeView type = value.type();
-  item.dtype = type.dtype();
-  item.dims = type.dims();
-  return set(i, std::move(item));
+  return set(i, Item::of(value));
 }
 
 bool NodeContext::set(size_t i, Item item) {
   if (!ok_ || !wants(i)) return ok_;
-  if (!importer_->check_elements(item.dims, node_text(node_))) return ok_ = false;
+  if (!importer_->check_elements(item.dims(), node_text(node_))) return ok_ = false;
   outputs_[i] = std::move(item);
-  outputs_[i].failed = false;
   return true;
 }
 
 bool NodeContext::set_known(size_t i, Extents elements, Dims dims, tenon_dtype_t dtype) {
-  Item item;
-  item.dtype = dtype;
-  item.dims = std::move(dims);
-  item.elements = std::make_shared<Extents>(std::move(elements));
-  return set(i, std::move(item));
+  return set(i, Item::of(dtype, std::move(dims), std::move(elements)));
 }
 
 bool NodeContext::finish(bool result) {
@@ -457,7 +445,7 @@ bool NodeContext::finish(bool result) {
     }
   }
   for (size_t i = 0; i < outputs_.size(); ++i) {
-    if (wants(i) && outputs_[i].dtype == TENON_DTYPE_NONE) {
+    if (wants(i) && outputs_[i].dtype() == TENON_DTYPE_NONE) {
       return fail("T0714",
                   fmt::format("its output {} ({}) is not supported", i, quote(node_.outputs[i])));
     }

@@ -138,14 +138,6 @@ Region NodeContext::current_region() {
 
 namespace {
 
-Item item_of(Value value) {
-  Item item;
-  item.value = value;
-  item.dtype = value.dtype();
-  item.dims = value.dims();
-  return item;
-}
-
 bool nothing(std::vector<Value>*) {
   return true;
 }
@@ -250,8 +242,8 @@ bool loop_condition(NodeContext& n, const LoopShape& loop, Value limit, Region* 
 
 // A scalar in the rank that the body's input declares.
 Item as_declared(NodeContext& n, Value scalar, const ValueProto& input) {
-  return item_of(input.has_shape && input.dims.size() == 1 ? n.reshape(scalar, {n.dim(1)})
-                                                           : scalar);
+  return Item::of(input.has_shape && input.dims.size() == 1 ? n.reshape(scalar, {n.dim(1)})
+                                                            : scalar);
 }
 
 bool loop_body(NodeContext& n, const LoopShape& loop, Region* out) {
@@ -261,7 +253,7 @@ bool loop_body(NodeContext& n, const LoopShape& loop, Region* out) {
     if (!n.ok()) return false;
     for (size_t i = 0; i < arguments.size(); ++i) {
       items->push_back(i < 2 ? as_declared(n, arguments[i], loop.body->inputs[i])
-                             : item_of(arguments[i]));
+                             : Item::of(arguments[i]));
     }
     return true;
   };
@@ -362,7 +354,7 @@ bool import_scan(NodeContext& n) {
       if (i >= carried) dims.erase(dims.begin());
       const Value argument = n.new_argument(n.current_region(), operands[i].dtype(), dims);
       if (!n.ok()) return false;
-      items->push_back(item_of(argument));
+      items->push_back(Item::of(argument));
     }
     return true;
   };

@@ -160,21 +160,6 @@ bool pad_by(NodeContext& n, const Extents& low, const Extents& high, Value value
   return n.set(0, padded(n, n.value(0), low, high, value));
 }
 
-bool pad_attributes(NodeContext& n) {
-  if (!n.arity(1, 1)) return false;
-  const std::vector<int64_t> pads = n.integers("pads");
-  const size_t rank = n.dims(0).size();
-  if (pads.size() != 2 * rank)
-    return n.fail("T0713", cat("it has ", pads.size(), " paddings, and needs two for each of ",
-                               rank, " dims"));
-  Extents low, high;
-  for (size_t i = 0; i < rank; ++i) {
-    low.push_back(Extent::of(pads[i]));
-    high.push_back(Extent::of(pads[rank + i]));
-  }
-  return pad_by(n, low, high, n.scalar(n.dtype(0), n.number("value", 0)));
-}
-
 // The dims that an op names, or all.
 bool named_axes(NodeContext& n, std::optional<std::vector<int64_t>> given,
                 std::vector<int64_t>* out) {
@@ -185,20 +170,38 @@ bool named_axes(NodeContext& n, std::optional<std::vector<int64_t>> given,
   return n.ok();
 }
 
+// All paddings before the named dims, then all behind them; other dims have none.
+bool split_pads(NodeContext& n, const Extents& pads, const std::vector<int64_t>& axes, Extents* low,
+                Extents* high) {
+  if (pads.size() != 2 * axes.size())
+    return n.fail("T0713", cat("it has ", pads.size(), " paddings, and needs two for each of ",
+                               axes.size(), " dims"));
+  low->resize(n.rank(0));
+  high->resize(n.rank(0));
+  for (size_t i = 0; i < axes.size(); ++i) {
+    (*low)[axes[i]] = pads[i];
+    (*high)[axes[i]] = pads[axes.size() + i];
+  }
+  return true;
+}
+
+bool pad_attributes(NodeContext& n) {
+  if (!n.arity(1, 1)) return false;
+  Extents pads, low, high;
+  for (const int64_t pad : n.integers("pads")) pads.push_back(Extent::of(pad));
+  std::vector<int64_t> axes;
+  if (!named_axes(n, std::nullopt, &axes) || !split_pads(n, pads, axes, &low, &high)) return false;
+  return pad_by(n, low, high, n.scalar(n.dtype(0), n.number("value", 0)));
+}
+
 bool pad(NodeContext& n) {
   if (!n.arity(2, 4)) return false;
   const Extents* pads = n.need(1, "the paddings");
   std::vector<int64_t> axes;
   const auto given = n.has(3) ? n.need_numbers(3, "the axes") : std::nullopt;
   if (!n.ok() || pads == nullptr || !named_axes(n, given, &axes)) return false;
-  if (pads->size() != 2 * axes.size())
-    return n.fail("T0713", cat("it has ", pads->size(), " paddings, and needs two for each of ",
-                               axes.size(), " dims"));
-  Extents low(n.rank(0)), high(n.rank(0));
-  for (size_t i = 0; i < axes.size(); ++i) {
-    low[axes[i]] = (*pads)[i];
-    high[axes[i]] = (*pads)[axes.size() + i];
-  }
+  Extents low, high;
+  if (!split_pads(n, *pads, axes, &low, &high)) return false;
   if (n.has(2) && n.dtype(2) != n.dtype(0))
     return n.fail("T0710", "its value has another element type than its data");
   return pad_by(n, low, high,

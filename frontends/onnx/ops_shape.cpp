@@ -28,10 +28,10 @@ bool set_reshaped(NodeContext& n, const Dims& shape) {
   const Extents* known = n.known(0);
   if (known == nullptr || !is_count(shape, known->size()))
     return n.set(0, n.reshape(n.value(0), shape));
-  if (from.elements != nullptr && from.constant == nullptr && !from.value.valid()) {
-    return n.set_known(0, *from.elements, shape, from.dtype);
+  if (from.elements() != nullptr && from.constant() == nullptr && !from.value().valid()) {
+    return n.set_known(0, *from.elements(), shape, from.dtype());
   }
-  if (shape.size() <= 1) return n.set_known(0, *known, shape, from.dtype);
+  if (shape.size() <= 1) return n.set_known(0, *known, shape, from.dtype());
   return n.set(0, n.reshape(n.value(0), shape));
 }
 
@@ -80,15 +80,13 @@ bool size(NodeContext& n) {
 
 bool constant(NodeContext& n) {
   if (!n.arity(0, 0)) return false;
-  Item item;
   if (n.has_attribute("value")) {
     const TensorProto* tensor = n.tensor("value");
     auto data = std::make_shared<Constant>();
     if (tensor == nullptr || !n.read(*tensor, data.get())) return false;
-    item.dtype = data->dtype;
-    for (const int64_t d : data->dims) item.dims.push_back(n.dim(d));
-    item.constant = std::move(data);
-    return n.set(0, std::move(item));
+    Dims dims;
+    for (const int64_t d : data->dims) dims.push_back(n.dim(d));
+    return n.set(0, Item::of(std::move(data), std::move(dims)));
   }
   if (n.has_attribute("value_int"))
     return n.set_known(0, {Extent::of(n.integer("value_int", 0))}, {});

@@ -210,6 +210,51 @@ inline Status answer_in(tenon_dtype_t dtype, std::span<const Dim> values, tenon_
   return answer(values, out);
 }
 
+// ---- Windows ----
+
+inline constexpr int64_t kBound = int64_t{1} << 31;  // of attributes: keeps sums of them in range
+
+// One entry per dim that a window slides over.
+struct Window {
+  Axes window, strides, low, high, base_dilation, dilation;
+};
+// The attributes of those names. What is empty, or is none of the op's, has its neutral value.
+template <class Source>
+Window window_of(const Source& q, size_t count) {
+  return {list_or(q.i64s("window"), count, 1),        list_or(q.i64s("strides"), count, 1),
+          list_or(q.i64s("pad_low"), count, 0),       list_or(q.i64s("pad_high"), count, 0),
+          list_or(q.i64s("base_dilation"), count, 1), list_or(q.i64s("dilation"), count, 1)};
+}
+// fitting_window() of entry i, with the window's extent where that is no attribute.
+inline Status fitting(const InferQuery& q, std::string_view label, Dim input, const Window& w,
+                      size_t i, int64_t window, Dim* out) {
+  return fitting_window(q, label, input, w.base_dilation[i], w.low[i], w.high[i], window,
+                        w.dilation[i], w.strides[i], out);
+}
+inline Status fitting(const InferQuery& q, std::string_view label, Dim input, const Window& w,
+                      size_t i, Dim* out) {
+  return fitting(q, label, input, w, i, w.window[i], out);
+}
+// Strides and dilations are at least 1, paddings at least 0, one per spatial dim.
+inline Status check_window_lists(const InferQuery& q, std::string_view length_label,
+                                 size_t spatial) {
+  for (std::string_view name : {"strides", "pad_low", "pad_high", "dilation"}) {
+    if (!q.i64s(name).empty())
+      TENON_TRY(require_length(q, length_label, name, q.i64s(name).size(), spatial));
+    const int64_t least = name.starts_with("pad") ? 0 : 1;
+    for (int64_t v : q.i64s(name)) {
+      if (v < least || v > kBound) return q.fail("C2", cat(name, " holds ", v));
+    }
+  }
+  return {};
+}
+// One entry per dim of an image: batch and channels take no part.
+inline Axes with_batch(const Axes& spatial, int64_t neutral) {
+  Axes out(2, neutral);
+  out.insert(out.end(), spatial.begin(), spatial.end());
+  return out;
+}
+
 }  // namespace tenon::ops
 
 #endif

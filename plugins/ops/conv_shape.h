@@ -60,7 +60,6 @@ inline Status infer_conv(const InferQuery& q, Dims* out) {
        {&c.strides, &c.pad_low, &c.pad_high, &c.x_dilation, &c.w_dilation, &c.reversal}) {
     TENON_TRY(require_length(q, "C3", "a window attribute", list->size(), rank - 2));
   }
-  constexpr int64_t kBound = int64_t{1} << 31;  // keeps every sum below in range
   for (size_t i = 0; i + 2 < rank; ++i) {
     if (c.strides[i] < 1 || c.x_dilation[i] < 1 || c.w_dilation[i] < 1 || c.strides[i] > kBound ||
         c.x_dilation[i] > kBound || c.w_dilation[i] > kBound || std::abs(c.pad_low[i]) > kBound ||

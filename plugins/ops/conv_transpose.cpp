@@ -3,8 +3,6 @@
 
 namespace tenon::ops::conv_transpose_op {
 
-constexpr int64_t kBound = int64_t{1} << 31;  // keeps every sum below in range
-
 struct Window {
   Axes strides, low, high, dilation, more;
   int64_t groups;
@@ -20,7 +18,7 @@ Window window_of(const Source& q, size_t spatial) {
 // result have elements. Without any in x the windows would be fewer than none.
 Status spread(const InferQuery& q, Dim x, const Window& w, uint32_t i, int64_t window, Dim* out) {
   const int64_t shift =
-      (window - 1) * w.dilation[i] + 1 - w.strides[i] - w.low[i] - w.high[i] + w.more[i];
+      window_span(window, w.dilation[i]) - w.strides[i] - w.low[i] - w.high[i] + w.more[i];
   const int64_t least =
       shift >= 1 ? 1 : std::max<int64_t>(1, (w.strides[i] - shift) / w.strides[i]);
   TENON_TRY(q.require("C7", TENON_REL_LE, q.constant(least), x,

@@ -3,8 +3,6 @@
 
 namespace tenon::ops::diagonal_op {
 
-constexpr int64_t kBound = int64_t{1} << 31;
-
 Status infer_diagonal(const InferQuery& q) {
   const int64_t a = q.i64("dim1"), c = q.i64("dim2"), offset = q.i64("offset");
   const int64_t both[] = {a, c};

@@ -3,18 +3,8 @@
 
 namespace tenon::ops::patches {
 
-constexpr int64_t kBound = int64_t{1} << 31;  // keeps every sum below in range
-constexpr int64_t kWindowMax = 4096;          // elements of a window: each is a node
+constexpr int64_t kWindowMax = 4096;  // elements of a window: each is a node
 
-struct Window {
-  Axes window, strides, low, high, dilation;
-};
-template <class Source>
-Window window_of(const Source& q, size_t spatial) {
-  return {list_or(q.i64s("window"), spatial, 1), list_or(q.i64s("strides"), spatial, 1),
-          list_or(q.i64s("pad_low"), spatial, 0), list_or(q.i64s("pad_high"), spatial, 0),
-          list_or(q.i64s("dilation"), spatial, 1)};
-}
 // C1 and C2.
 Status check_window(const InferQuery& q, const Window& w, size_t spatial) {
   for (const Axes* list : {&w.window, &w.strides, &w.low, &w.high, &w.dilation})
@@ -47,8 +37,7 @@ Status infer_im2col(const InferQuery& q) {
   Dim count = q.constant(1);
   for (size_t i = 0; i < spatial; ++i) {
     Dim fits;
-    TENON_TRY(fitting_window(q, "C2", q.dim(0, static_cast<uint32_t>(i + 2)), 1, w.low[i],
-                             w.high[i], w.window[i], w.dilation[i], w.strides[i], &fits));
+    TENON_TRY(fitting(q, "C2", q.dim(0, static_cast<uint32_t>(i + 2)), w, i, &fits));
     count = count * fits;
   }
   return q.result(q.dtype(0), {q.dim(0, 0), q.dim(0, 1) * q.constant(count_of(w.window)), count});
@@ -59,9 +48,7 @@ Status decompose_im2col(Builder& b, const Node& node, tenon_value_t* out) {
   const Window w = window_of(node, spatial);
   const Dims result = node.result().dims(), from = x.dims();
   if (!all_equal(w.low, 0) || !all_equal(w.high, 0)) {
-    Axes low(2, 0), high(2, 0);
-    low.insert(low.end(), w.low.begin(), w.low.end());
-    high.insert(high.end(), w.high.begin(), w.high.end());
+    const Axes low = with_batch(w.low, 0), high = with_batch(w.high, 0);
     x = {b, b.build("pad", {x.v, constant(b, x.dtype(), 0).v}, {{"low", low}, {"high", high}})};
   }
   std::vector<Value> rows;

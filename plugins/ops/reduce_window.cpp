@@ -3,20 +3,9 @@
 
 namespace tenon::ops::reduce_window {
 
-struct Window {
-  Axes window, strides, low, high, base_dilation, dilation;
-};
-template <class Source>
-Window window_of(const Source& q, size_t rank) {
-  return {list_or(q.i64s("window"), rank, 1),        list_or(q.i64s("strides"), rank, 1),
-          list_or(q.i64s("pad_low"), rank, 0),       list_or(q.i64s("pad_high"), rank, 0),
-          list_or(q.i64s("base_dilation"), rank, 1), list_or(q.i64s("dilation"), rank, 1)};
-}
-
 Status infer(const InferQuery& q) {
   const size_t rank = q.rank(0);
   const Window w = window_of(q, rank);
-  constexpr int64_t kBound = int64_t{1} << 31;  // keeps every sum below in range
   for (const Axes* list : {&w.window, &w.strides, &w.low, &w.high, &w.base_dilation, &w.dilation}) {
     TENON_TRY(require_length(q, "C1", "a window attribute", list->size(), rank));
   }
@@ -33,8 +22,7 @@ Status infer(const InferQuery& q) {
   TENON_TRY(require_acc(q, "C3"));
   Dims dims;
   for (uint32_t i = 0; i < rank; ++i) {
-    TENON_TRY(fitting_window(q, "C2", q.dim(0, i), w.base_dilation[i], w.low[i], w.high[i],
-                             w.window[i], w.dilation[i], w.strides[i], &dims.emplace_back()));
+    TENON_TRY(fitting(q, "C2", q.dim(0, i), w, i, &dims.emplace_back()));
   }
   return q.result(q.dtype(0), dims);
 }

@@ -3,18 +3,6 @@
 
 namespace tenon::ops::window_argmax_op {
 
-constexpr int64_t kBound = int64_t{1} << 31;  // keeps every sum below in range
-
-struct Window {
-  Axes window, strides, low, high, dilation;
-};
-template <class Source>
-Window window_of(const Source& q, size_t rank) {
-  return {list_or(q.i64s("window"), rank, 1), list_or(q.i64s("strides"), rank, 1),
-          list_or(q.i64s("pad_low"), rank, 0), list_or(q.i64s("pad_high"), rank, 0),
-          list_or(q.i64s("dilation"), rank, 1)};
-}
-
 Status infer(const InferQuery& q) {
   const size_t rank = q.rank(0);
   const Window w = window_of(q, rank);
@@ -27,11 +15,10 @@ Status infer(const InferQuery& q) {
         return q.fail("C2", cat("dim ", i, " has a window attribute of ", v));
     }
     // A window that lies in the border as a whole would have no element.
-    const int64_t reach = (w.window[i] - 1) * w.dilation[i];
+    const int64_t reach = window_span(w.window[i], w.dilation[i]) - 1;
     if (w.low[i] < 0 || w.high[i] < 0 || w.low[i] > reach || w.high[i] > reach)
       return q.fail("C3", cat("dim ", i, " has paddings ", w.low[i], " and ", w.high[i]));
-    TENON_TRY(fitting_window(q, "C3", q.dim(0, i), 1, w.low[i], w.high[i], w.window[i],
-                             w.dilation[i], w.strides[i], &dims.emplace_back()));
+    TENON_TRY(fitting(q, "C3", q.dim(0, i), w, i, &dims.emplace_back()));
   }
   if (!is_in(q.dtype("index_dtype"), kIndex))
     return q.fail("C4", cat("index_dtype is ", dtype_name(q.dtype("index_dtype"))));
