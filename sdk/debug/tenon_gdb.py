@@ -5,10 +5,10 @@
     (gdb) print node          # handles of the SDK show what they stand for
     (gdb) tenon-dump graph    # the whole text, written by the program itself
 
-Printers read memory only, so that they work on a core file and while the program is in the middle of
-something. What belongs to core (graphs, and what a handle of the SDK stands for) needs a libtenon with
-debug information; without it a handle shows its number. `tenon-dump` calls the program, and needs
-none.
+Printers read memory only, so that they work on a core file and while the program is in the middle
+of something. What belongs to core (graphs, and what a handle of the SDK stands for) needs a
+libtenon with debug information; without it a handle shows its number. `tenon-dump` calls the
+program, and needs none.
 """
 import gdb
 import gdb.printing
@@ -16,8 +16,8 @@ import gdb.types
 
 NONE = 0xFFFFFFFF  # TENON_NONE
 # Names by TENON_<NAME> of tenon/abi/base.h; a test compares the two.
-DTYPES = ("none", "pred", "i4", "u4", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f8e4m3fn", "f8e5m2", "f16",
-          "bf16", "f32", "f64", "c64", "c128")
+DTYPES = ("none", "pred", "i4", "u4", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64",
+          "f8e4m3fn", "f8e5m2", "f16", "bf16", "f32", "f64", "c64", "c128")
 
 
 # ---- Containers of libstdc++ ----
@@ -54,12 +54,12 @@ def string(value):
 
 
 def sym_text(symbol):
-    """The text of a tenon_sym_t, by core/base/intern.cpp; its number where that has no debug information."""
+    """The text of a tenon_sym_t; its number where core/base/intern.cpp has no debug information."""
     if int(symbol) == 0:
         return ""
     try:
-        names = gdb.parse_and_eval("'tenon::(anonymous namespace)::interner()'::instance").dereference()
-        block = names["blocks"][int(symbol) >> 12]["_M_b"]["_M_p"]
+        names = gdb.parse_and_eval("'tenon::(anonymous namespace)::interner()'::instance")
+        block = names.dereference()["blocks"][int(symbol) >> 12]["_M_b"]["_M_p"]
         text = block[int(symbol) & 4095]["_M_b"]["_M_p"]["text"]
         return text["_M_str"].string(length=int(text["_M_len"]))
     except (gdb.error, gdb.MemoryError):
@@ -77,7 +77,9 @@ class DimTable:
     """Reads a tenon::ir::DimTable. Texts are those of DimTable::text."""
 
     def __init__(self, value):
-        self.entries, self.atoms, self.symbols = (vector(value[name]) for name in ("entries_", "atoms_", "symbols_"))
+        self.entries = vector(value["entries_"])
+        self.atoms = vector(value["atoms_"])
+        self.symbols = vector(value["symbols_"])
 
     def symbol(self, index):
         return sym_text(self.symbols[index]["name"])
@@ -86,7 +88,9 @@ class DimTable:
         dim = int(dim)
         if dim >= 0:
             return str(dim)
-        return self.poly(self.entries[~dim]["poly"], precedence) if ~dim < len(self.entries) else "?"
+        if ~dim >= len(self.entries):
+            return "?"
+        return self.poly(self.entries[~dim]["poly"], precedence)
 
     def atom(self, index):
         atom = self.atoms[index]
@@ -114,9 +118,9 @@ class DimTable:
             out += f" {'-' if constant < 0 else '+'} {abs(constant)}"
         alone = len(terms) == 1 and constant == 0
         is_atom = alone and terms[0][2] == 1 and terms[0][0] == -1
-        if precedence == 0 or is_atom or (precedence == 1 and alone):
-            return out[1:-1] if precedence == 0 and is_atom and out[0] == "(" and out[-1] == ")" else out
-        return f"({out})"
+        if precedence == 0 and is_atom and out[0] == "(" and out[-1] == ")":
+            return out[1:-1]
+        return out if precedence == 0 or is_atom or (precedence == 1 and alone) else f"({out})"
 
 
 class Graph:
@@ -152,11 +156,14 @@ class Graph:
 
     def node_text(self, index):
         node = self.nodes[index]
-        operands = ", ".join(self.value_name(node["operands"][i]) for i in range(int(node["operand_count"])))
+        operands = (node["operands"][i] for i in range(int(node["operand_count"])))
+        text = f"{sym_text(node['op'])}({', '.join(self.value_name(v) for v in operands)})"
         types = ", ".join(self.type(result) for result in self.results(index))
-        regions = int(node["region_count"])
-        return f"{sym_text(node['op'])}({operands}){f' : {types}' if types else ''}" + \
-            (f" with {regions} region{'s' if regions > 1 else ''}" if regions else "")
+        if types:
+            text += f" : {types}"
+        if int(node["region_count"]) != 0:
+            text += f", regions: {int(node['region_count'])}"
+        return text
 
     def main_nodes(self):
         at = int(deque_at(self.value["regions_"], 0)["first"])
@@ -179,8 +186,9 @@ class GraphPrinter:
     def children(self):
         """The nodes of the main region; those in regions of nodes are counted only."""
         for node in self.graph.main_nodes():
-            results = ", ".join(self.graph.value_name(result) for result in self.graph.results(node))
-            yield f"node {node}", f"{results} = {self.graph.node_text(node)}" if results else self.graph.node_text(node)
+            results = ", ".join(self.graph.value_name(v) for v in self.graph.results(node))
+            text = self.graph.node_text(node)
+            yield f"node {node}", f"{results} = {text}" if results else text
         yields = vector(deque_at(self.graph.value["regions_"], 0)["yields"])
         yield "yield", ", ".join(self.graph.value_name(value) for value in yields)
 
@@ -242,11 +250,14 @@ class SdkHandlePrinter:
 # ---- kernelgen ----
 
 class KernelPrinter:
-    INFIX = {64: " + ", 65: " - ", 66: "*", 240: " // ", 241: " % "}  # of sizes; TENON_S_ADD and so on
+    # What sizes are made of: TENON_S_ADD, SUB, MUL, and the two of kernelgen/ir/ir.h.
+    INFIX = {64: " + ", 65: " - ", 66: "*", 240: " // ", 241: " % "}
 
     def __init__(self, value):
         self.value = value
-        self.expressions, self.arguments, self.axes = (vector(value["pool"][name]) for name in ("exprs_", "args_", "axes_"))
+        pool = value["pool"]
+        self.expressions, self.arguments = vector(pool["exprs_"]), vector(pool["args_"])
+        self.axes = vector(pool["axes_"])
         self.buffers, self.stages = vector(value["buffers"]), vector(value["stages"])
 
     def size(self, index):
@@ -259,7 +270,8 @@ class KernelPrinter:
             return f"n{int(x['ref'])}"
         if kind == "Op" and int(x["op"]) in self.INFIX and int(x["args_count"]) == 2:
             first = int(x["args_begin"])
-            return "(" + self.INFIX[int(x["op"])].join(self.size(self.arguments[first + i]) for i in (0, 1)) + ")"
+            a, b = (self.size(self.arguments[first + i]) for i in (0, 1))
+            return f"({a}{self.INFIX[int(x['op'])]}{b})"
         return f"expression {int(index)}"
 
     def to_string(self):
@@ -268,11 +280,13 @@ class KernelPrinter:
     def children(self):
         for i, buffer in enumerate(self.buffers):
             dims = ", ".join(self.size(dim) for dim in vector(buffer["dims"]))
-            yield f"b{i}", f"{DTYPES[int(buffer['type'])]}[{dims}] {enumerator(buffer['role']).lower()}"
+            role = enumerator(buffer["role"]).lower()
+            yield f"b{i}", f"{DTYPES[int(buffer['type'])]}[{dims}] {role}"
         for i, stage in enumerate(self.stages):
             text = enumerator(stage["kind"])
             for word, name in (("over", "space"), ("reduce", "reduce"), ("fill", "fill")):
-                axes = [f"i{int(a)} < {self.size(self.axes[int(a)]['extent'])}" for a in vector(stage[name])]
+                axes = [f"i{int(a)} < {self.size(self.axes[int(a)]['extent'])}"
+                        for a in vector(stage[name])]
                 if axes or name == "space":
                     text += f" {word} [{', '.join(axes)}]"
             stores = ", ".join(f"b{int(view['buffer'])}" for view in vector(stage["store"]))
@@ -282,8 +296,8 @@ class KernelPrinter:
 # ---- tenon-dump ----
 
 class Dump(gdb.Command):
-    """tenon-dump EXPRESSION: the whole text of a graph, of the graph of a handle, or of a kernel, on the stderr of the
-program, which has to be running. Works without debug information of libtenon."""
+    """tenon-dump EXPRESSION: the whole text of a graph, of a handle's graph, or of a kernel.
+The program, which has to be running, writes it to stderr. libtenon needs no debug information."""
 
     def __init__(self):
         super().__init__("tenon-dump", gdb.COMMAND_DATA, gdb.COMPLETE_EXPRESSION)
@@ -293,15 +307,16 @@ program, which has to be running. Works without debug information of libtenon.""
         if value.type.code in (gdb.TYPE_CODE_REF, gdb.TYPE_CODE_RVALUE_REF):
             value = value.referenced_value()
         type_ = value.type.strip_typedefs()
-        if type_.code == gdb.TYPE_CODE_STRUCT and any(field.name == "graph_" for field in type_.fields()):
+        if type_.code == gdb.TYPE_CODE_STRUCT and "graph_" in (f.name for f in type_.fields()):
             value, type_ = value["graph_"], value["graph_"].type
         if type_.code != gdb.TYPE_CODE_PTR:
             value, type_ = value.address, value.address.type
         what = str(type_.target().unqualified().strip_typedefs())
-        owner = "tenon::kernelgen::Kernel" if what == "tenon::kernelgen::Kernel" else "tenon::ir::Graph"
-        if what not in ("tenon::kernelgen::Kernel", "tenon::ir::Graph", "tenon_graph_t"):
-            raise gdb.GdbError(f"tenon-dump takes a graph, a handle of the SDK or a kernel, not a {what}")
-        gdb.execute(f"call ((void (*)(const void*)) '{owner}::dump() const')((const void*) {int(value)})")
+        owner = {"tenon_graph_t": "tenon::ir::Graph"}.get(what, what)
+        if owner not in ("tenon::kernelgen::Kernel", "tenon::ir::Graph"):
+            raise gdb.GdbError(f"tenon-dump takes a graph, a handle of the SDK or a kernel, not {what}")
+        function = f"((void (*)(const void*)) '{owner}::dump() const')"
+        gdb.execute(f"call {function}((const void*) {int(value)})")
 
 
 def register():

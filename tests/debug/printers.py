@@ -18,8 +18,9 @@ EXPECTED = {
     "print graph": ["graph @pairs<n, m>, 2 nodes", "%sum = plus(%x, %x) : f32[n, 2*m]",
                     "= reshape_to(%sum) : f32[2*m, n]", "yield = "],
     "print graph.dims_": ["2 symbols, ", "= n", "= 2*m"],
-    "print kernel": ["kernel, 2 buffers, 1 stages", "b0 = f32[n0, 4] in", "stage 0 = Reduce over [i0 < n0] reduce [i1 < 4] into b1"],
-    "call graph.dump()": ["tenon.tir 1", "%0 = reshape_to(%sum) {shape = dims [2*m, n]} : f32[2*m, n]"],
+    "print kernel": ["kernel, 2 buffers, 1 stages", "b0 = f32[n0, 4] in",
+                     "stage 0 = Reduce over [i0 < n0] reduce [i1 < 4] into b1"],
+    "call graph.dump()": ["tenon.tir 1", "%0 = reshape_to(%sum) {shape = dims [2*m, n]}"],
     "call graph.dims_.dump(dim)": ["2*m"],
     "call kernel.dump()": ["kernel lead [] {", "stage 0 Reduce over [i0] reduce [i1]"],
     "tenon-dump graph": ["tenon.tir 1"],
@@ -43,14 +44,17 @@ def skip(why):
 
 
 def gdb(*arguments):
-    done = subprocess.run(["gdb", "-nx", "-batch", "-ex", "set width 0", "-ex", "set debuginfod enabled off", *arguments],
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
+    command = ["gdb", "-nx", "-batch", "-ex", "set width 0", "-ex", "set debuginfod enabled off"]
+    done = subprocess.run([*command, *arguments], stdin=subprocess.DEVNULL, text=True, timeout=240,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     return done.stdout
 
 
 def at_stop(program):
     """What each command printed, by command."""
-    arguments = ["-ex", f"source {SCRIPT}", "-ex", "break stop_here", "-ex", "break stop_with", "-ex", "run"]
+    arguments = []
+    for command in (f"source {SCRIPT}", "break stop_here", "break stop_with", "run"):
+        arguments += ["-ex", command]
     for command in EXPECTED:
         arguments += ["-ex", f"echo \\n=== {command}\\n", "-ex", command]
     arguments += ["-ex", "echo \\n=== \\n", "-ex", "kill", program]
@@ -71,7 +75,7 @@ def complaints(printed):
         for line in lines:
             found = text.find(line, at)
             if found < 0:
-                yield f"`{command}` does not print `{line}`{' after what came before' if at else ''}, but:\n{text}"
+                yield f"`{command}` does not print `{line}` where it should, but:\n{text}"
                 break
             at = found + len(line)
 
@@ -79,14 +83,16 @@ def complaints(printed):
 def kept(libraries):
     for library, functions in KEPT.items():
         text = gdb("-ex", "info functions ::dump(", str(libraries / library))
-        yield from (f"{library} has lost {function}" for function in functions if function not in text)
+        yield from (f"{library} has lost {name}" for name in functions if name not in text)
 
 
 def names_of_types():
     """DTYPES of the script are those of the header."""
     header = (ROOT / "sdk/tenon/abi/base.h").read_text()
-    block = header[header.index("#define TENON_DTYPE_NONE"):header.index("#define TENON_DTYPE_COUNT")]
-    wanted = [name.removeprefix("DTYPE_").lower() for name in re.findall(r"^#define TENON_(\w+) \d+u", block, flags=re.M)]
+    block = header[header.index("#define TENON_DTYPE_NONE"):]
+    block = block[:block.index("#define TENON_DTYPE_COUNT")]
+    names = re.findall(r"^#define TENON_(\w+) \d+u", block, flags=re.M)
+    wanted = [name.removeprefix("DTYPE_").lower() for name in names]
     row = re.search(r"^DTYPES = \((.*?)\)$", SCRIPT.read_text(), flags=re.M | re.S).group(1)
     if re.findall(r'"(\w+)"', row) != wanted:
         yield f"DTYPES of {SCRIPT.name} are not those of tenon/abi/base.h: {wanted}"
