@@ -280,7 +280,10 @@ NAMED_ELSEWHERE = {
     ("docs/", "manifest.json.in"): "each plugin has one of its own",
     ("sdk/cmake/README.md", "manifest.json.in"): "each plugin has one of its own",
     ("docs/guide/device.md", "acme.c"): "`tenon new` makes it",
+    ("docs/guide/frontend.md", "expected.tir"): "`tenon new` makes it",
     ("docs/guide/kernels.md", "lightning.c"): "`tenon new` makes it",
+    ("docs/guide/pass.md", "expected.tir"): "`tenon new` makes it",
+    ("docs/guide/pass.md", "test.tir"): "`tenon new` makes it",
     ("docs/guide/pass.md", "unpair.cpp"): "`tenon new` makes it",
     ("docs/spec/plugin.md", "base.h"):
         "a header of sdk/tenon/abi; requirements name them without their folder",

@@ -3,6 +3,7 @@
 #include "core/ir/dims/dims.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <numeric>
 
 #include "core/base/intern.h"
@@ -599,6 +600,10 @@ std::string DimTable::text_of(const DimPoly& poly, int precedence) const {
 
 std::string DimTable::text(Dim dim) const {
   return dim >= 0 ? std::to_string(dim) : valid(dim) ? text_of(poly_of(dim), 0) : "?";
+}
+
+[[gnu::used, gnu::retain]] void DimTable::dump(Dim dim) const {
+  std::fprintf(stderr, "%s\n", text(dim).c_str());
 }
 
 // A symbol's name as .tir writes it: bare if it is a word, else quoted.

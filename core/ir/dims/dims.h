@@ -130,6 +130,8 @@ class DimTable {
   // The dim as .tir writes it. Terms are ordered by their text, so that printing does not depend on
   // history.
   std::string text(Dim dim) const;
+  // The text on stderr, for a debugger: `call graph->dims_.dump(d)`. The library keeps it uncalled.
+  void dump(Dim dim) const;
   // A hash that depends on structure only; symbol_hash gives the hash of each symbol.
   uint64_t structural_hash(Dim dim, std::span<const uint64_t> symbol_hash) const;
 

@@ -163,9 +163,10 @@ CLI::App* add_opt(CLI::App& app, OptOptions& o) {
   opt->add_option("-o,--output", o.output, "write here instead of stdout")->type_name("FILE");
   opt->add_flag("--verify-each", o.verify_each, "verify after each pass");
   opt->add_flag("--timing", o.timing, "statistics and time of each pass, on stderr");
-  opt->add_flag("--binary", o.binary, "write the binary form");
+  CLI::Option* binary = opt->add_flag("--binary", o.binary, "write the binary form");
   opt->add_flag("--split-input", o.split_input,
-                "the file holds several graphs, between lines `// -----`");
+                ".tir text of several graphs between lines `// -----`: each by itself")
+      ->excludes(binary);
   opt->add_flag("--list", o.list, "list the passes with their options");
   opt->add_flag("--json", o.json, "with --list: one JSON object on stdout");
   return opt;

@@ -276,6 +276,9 @@ struct Kernel {
   // Program buffers that this kernel shares with other writers: each element has one writing
   // kernel.
   std::vector<uint32_t> parts;
+
+  // to_text on stderr, for a debugger: `call kernel.dump()`. A plugin keeps it uncalled.
+  void dump() const;
 };
 
 // The buffer that owns this one's memory: the output, for a temp that shares an output's memory;
