@@ -1,5 +1,5 @@
-/* The smallest device: host memory that complains about nothing, and one kernel. The template of a
- * device in C, and the first to break when the ABI changes. */
+/* The smallest device: plain host memory, and one kernel. The template of a device in C, and the
+ * first to break when the ABI changes. */
 #include <stdlib.h>
 #include <string.h>
 

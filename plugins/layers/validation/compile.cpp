@@ -27,14 +27,14 @@ struct Collected {
   tenon_sink_t sink() { return {this, write}; }
 };
 
-// Stands between a plugin and the host's sink of claims. Kept for good, since a plugin may call it
+// Sits between a plugin and the host's sink of claims. Never freed, because a plugin may call it
 // too late.
 struct ClaimWatch {
   Report* report;
   const tenon_claim_sink_t* sink;
   bool knows_nodes = false;
-  std::set<tenon_node_t> nodes;   // of the main region
-  std::set<tenon_node_t> inside;  // of the regions in it
+  std::set<tenon_node_t> nodes;   // in the main region
+  std::set<tenon_node_t> inside;  // in nested regions
   std::atomic<bool> over = false;
 
   bool stands_in_main(tenon_node_t node) const { return !knows_nodes || nodes.count(node) != 0; }
@@ -98,7 +98,7 @@ ClaimWatch& new_claim_watch() {
   static auto* kept = new std::vector<std::unique_ptr<ClaimWatch>>();
   const std::lock_guard lock(mutex);
   for (auto& known : *kept) {
-    // Only the oldest are used again, long after.
+    // Reuses only the oldest, long after they ended.
     if (kept->size() < 256 || !known->over) continue;
     known = std::make_unique<ClaimWatch>();
     return *known;
@@ -290,7 +290,7 @@ tenon_code_t Validator::needs(tenon_executable_t* executable, tenon_symbols_t sy
     return refuse("needs");
   if (symbols.count != 0 && !need_pointer("needs", symbols.values, "the array of symbols"))
     return refuse("needs");
-  // The array of outputs with one behind it that nobody may write.
+  // The array of outputs, with a guard element behind it.
   std::vector<tenon_output_need_t> outputs(out->outputs, out->outputs + out->output_count);
   tenon_output_need_t behind;
   std::memset(&behind, 0xa5, sizeof behind);
@@ -356,7 +356,7 @@ bool Validator::check_call(const Object& executable, const tenon_call_t& call,
     uint64_t begin, end;
   };
   std::vector<Range> inputs, outputs;
-  // The buffer is alive and on the device, and what follows its offset is long enough.
+  // Checks that the buffer is alive and on the device, and long enough after its offset.
   auto check_span = [&](const tenon_span_t& span, uint64_t least, const std::string& what,
                         bool writes, std::vector<Range>* ranges) {
     const ObjectRef buffer = need(kSlot, Kind::kBuffer, span.buffer, executable.device);

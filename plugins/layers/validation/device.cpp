@@ -1,4 +1,4 @@
-// tenon.device/1: what is asked of devices and their memory, and of who uses them.
+// tenon.device/1: requirements on devices and their memory, and on those who use them.
 #include <bit>
 #include <cmath>
 
@@ -41,10 +41,10 @@ uint64_t digest(const void* data, uint64_t size) {
   return hash;
 }
 
-// What is wrong with a copy that is asked for; the plugin must refuse it with `code`.
+// What is wrong with a requested copy; the plugin must refuse it with `code`.
 struct Wrong {
   std::string text;
-  std::string_view requirement;  // that the plugin breaks if it does not
+  std::string_view requirement;  // the requirement that the plugin breaks if it does not refuse
   tenon_code_t code = TENON_OK;
 };
 
@@ -140,7 +140,7 @@ tenon_code_t Validator::open(uint32_t ordinal, tenon_device_t** out) {
   TENON_TRY(ask_for("open", out,
                     [&](tenon_device_t** o) { return device_->open(device_->self, ordinal, o); }));
   Guarded<tenon_device_info_t>
-      guarded;  // a device that writes beyond is named by `info`, and does no harm here
+      guarded;  // `info` reports a device that writes beyond the record; here it does no harm
   tenon_device_info_t& info = guarded.record;
   const bool known = device_->info(device_->self, ordinal, &info) == TENON_OK;
   {
@@ -217,7 +217,7 @@ tenon_code_t Validator::free(tenon_device_t* device, tenon_buffer_t* buffer) {
            cat("the memory at ", hex(b->imported), " was changed while it was imported"));
   }
   const Inside inside = enter(d, "free");
-  objects_.remove(*b);  // before: the address may come again at once
+  objects_.remove(*b);  // before the call: the address may be reused at once
   const tenon_code_t code =
       ask("free", [&] { return device_->free(device_->self, device, buffer); });
   if (code != TENON_OK) broken(d->lost ? "R-J04" : "R-C11", "free", cat("it failed with ", code));

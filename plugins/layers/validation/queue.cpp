@@ -7,7 +7,7 @@
 namespace tenon::validation {
 namespace {
 
-constexpr size_t kWorkKept = 64;  // beyond it, what is over is looked for at every submission
+constexpr size_t kWorkKept = 64;  // beyond it, every submission removes completed work
 
 uint64_t now_ns() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -31,9 +31,9 @@ void Validator::attach_queue(LayerSubject& subject) {
   subject.put(TENON_QUEUE_ID, &t, this);
 }
 
-// ---- Work that is not over ----
+// ---- Work in flight ----
 
-// A failed fence counts as reached: what it failed with says nothing of the work any more.
+// A failed fence counts as reached: its failure says nothing about the work.
 bool Validator::in_flight(const Object& object, bool written) {
   std::vector<tenon_fence_point_t> points;
   {
@@ -112,7 +112,7 @@ bool Validator::check_points(std::string_view slot, const tenon_fence_point_t* w
   return true;
 }
 
-// After a submission that failed.
+// Called after a submission that failed.
 void Validator::check_unsignalled(std::string_view requirement, std::string_view slot,
                                   tenon_fence_point_t signal) {
   uint64_t value = 0;
@@ -210,7 +210,7 @@ tenon_code_t Validator::fence_query(tenon_fence_t* fence, uint64_t* out) {
   uint64_t least = 0;
   {
     const std::lock_guard lock(objects_.mutex);
-    least = f->seen;  // what was seen before this call began
+    least = f->seen;  // seen before this call began
   }
   const tenon_code_t code = ask_for(
       "fence_query", out, [&](uint64_t* o) { return queue_->fence_query(queue_->self, fence, o); });

@@ -9,7 +9,7 @@
 namespace tenon::validation {
 namespace {
 
-// Rounding, masks and flushing; the sticky flags are anybody's.
+// Rounding, masks and flushing. The sticky flags may change.
 uint32_t float_state() {
 #if defined(__SSE__)
   return _mm_getcsr() & ~uint32_t{0x3f};
@@ -18,7 +18,7 @@ uint32_t float_state() {
 #endif
 }
 
-// The device whose execution asks the host for an output on this thread.
+// The device whose execution is asking the host for an output on this thread.
 thread_local const Object* t_asking = nullptr;
 
 constexpr std::string_view kNothingSaid = "validation: the plugin gave no text";
@@ -44,7 +44,7 @@ All& all() {
 
 Watch::Watch(Report& report, std::string_view slot)
     : report_(report), slot_(slot), float_state_(float_state()) {
-  // A record that is there already would pass for the text of this call.
+  // A record left from an earlier call would pass for the text of this call.
   if (last_failure().code != TENON_OK) (void)fail(TENON_UNKNOWN, kNothingSaid);
 }
 
@@ -107,8 +107,8 @@ Status Validator::attach(LayerSubject& subject) {
   return {};
 }
 
-// Whatever lives now lives at the end of the process: no breach, and worth knowing for who looks
-// for a leak.
+// Objects alive here are alive at the end of the process. That breaks nothing, but helps to find a
+// leak.
 Status Validator::shutdown() {
   const std::lock_guard lock(all().mutex);
   for (auto& [report, objects] : all().plugins) {
