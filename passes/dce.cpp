@@ -5,8 +5,7 @@ namespace {
 
 constexpr tenon_str_t kStatistics[] = {str("removed")};
 
-// Regions inside come first, and nodes are visited backwards, so that one visit removes whole
-// chains.
+// Visits inner regions first and nodes backwards, so that one traversal removes whole chains.
 Status sweep(Region region, const PassContext& context) {
   const std::vector<tenon_node_t> ids = region.node_ids();
   for (auto id = ids.rbegin(); id != ids.rend(); ++id) {
@@ -14,8 +13,8 @@ Status sweep(Region region, const PassContext& context) {
     bool used = false;
     for (uint32_t i = 0; i < node.result_count(); ++i) used |= node.result(i).use_count() > 0;
     const bool dead = !used && is_removable(op_of(node));
-    // The host refuses to erase a node whose symbols stand in somebody's type: those definitions
-    // stay.
+    // The host refuses to erase a node whose symbols occur in another value's type; such
+    // definitions stay.
     if (dead && erase(node).ok()) {
       context.count("removed");
       continue;

@@ -14,9 +14,9 @@ bool same_placement(const Node& a, const Node& b) {
   return a.i64s("dims") == b.i64s("dims") && a.dims("shape") == b.dims("shape");
 }
 
-// The op on what was broadcast, then the broadcast. Ends: every application brings a broadcast
-// nearer to the end of the graph. Never worse: the op runs on fewer elements, and a broadcast with
-// another user is left alone.
+// Applies the op before the broadcast instead of after it. Ends: every application moves a
+// broadcast nearer to the end of the graph. Never worse: the op runs on fewer elements, and a
+// broadcast with another user is left alone.
 Status rebuild(Builder& builder, const Node& node, std::vector<Value> inner,
                std::vector<Value>* out) {
   const Node broadcast = node.operand(0).node();

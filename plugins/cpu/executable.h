@@ -84,8 +84,7 @@ class Executable {
   std::vector<tenon_blob_t*> blobs_;  // Retained; null where no kernel reads the constant.
   std::vector<const void*> constant_data_;
   std::vector<uint64_t> constant_bytes_;
-  std::vector<std::unique_ptr<char[]>>
-      copies_;  // By constant: copies of those that were not aligned.
+  std::vector<std::unique_ptr<char[]>> copies_;  // By constant: aligned copies, where needed.
   uint64_t copied_bytes_ = 0;
 
   std::mutex mutex_;

@@ -1,4 +1,4 @@
-// call: a region in place of the node, kept together until somebody inlines it.
+// call: a region in place of the node, kept together until it is inlined.
 #include "control.h"
 
 namespace tenon::ops::call_op {

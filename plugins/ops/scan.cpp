@@ -1,4 +1,4 @@
-// scan: a body over the slices of values along their first dim.
+// scan: runs a body over the slices of values along their first dim.
 #include "control.h"
 
 namespace tenon::ops::scan_op {

@@ -1,9 +1,9 @@
-// while: a body that runs as long as a condition holds.
+// while: repeats a body as long as a condition holds.
 #include "control.h"
 
 namespace tenon::ops::while_op {
 
-// The dim of a carried value after the loop: where the body leaves it open, what came out.
+// The dim of a carried value after the loop; data-dependent if the body leaves it open.
 Dim carried_dim(const InferQuery& q, Region body, Dim argument) {
   if (!is_open(body, argument)) return argument;
   const tenon_symbol_view_t symbol = symbol_view(argument.graph(), *bare_symbol(argument));
@@ -54,7 +54,7 @@ Status infer(const InferQuery& q) {
   return {};
 }
 
-// The values of one result, one iteration behind another.
+// The values of one collected result, one iteration after another.
 struct Collected {
   std::vector<std::byte> bytes;
   std::vector<int64_t> dims;
@@ -73,7 +73,7 @@ struct Collected {
   }
 };
 
-// What is carried keeps the sizes that its type fixes.
+// Checks that a carried value keeps the sizes that its type fixes.
 Status check_carried(const Eval& e, uint32_t i, const tenon_array_t& next) {
   const tenon_array_t& fixed = e.raw().outputs[i];
   for (uint32_t d = 0; d < next.rank; ++d) {

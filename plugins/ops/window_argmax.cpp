@@ -1,4 +1,4 @@
-// window_argmax: the largest element of a sliding window, and where it is.
+// window_argmax: the largest element of a sliding window, and its position.
 #include "common.h"
 
 namespace tenon::ops::window_argmax_op {
@@ -26,7 +26,7 @@ Status infer(const InferQuery& q) {
       if (v < 1 || v > kBound)
         return q.fail("C2", cat("dim ", i, " has a window attribute of ", v));
     }
-    // A window that lies in the border as a whole would have no element.
+    // A window that lies entirely in the padding would have no element.
     const int64_t reach = (w.window[i] - 1) * w.dilation[i];
     if (w.low[i] < 0 || w.high[i] < 0 || w.low[i] > reach || w.high[i] > reach)
       return q.fail("C3", cat("dim ", i, " has paddings ", w.low[i], " and ", w.high[i]));
@@ -63,7 +63,7 @@ Status reference(const Eval& e) {
         if (best < 0 || value(best) < value(at)) best = at;
       });
       store_int(index.dtype(), index.at(o), best);
-      if (best < 0) {  // dilation jumps over a small x
+      if (best < 0) {  // dilation skips over a small x
         if constexpr (std::is_same_v<Number, double>) {
           store_double(y.dtype(), y.at(o), lowest_of<double>(x.dtype()));
         } else {

@@ -11,12 +11,12 @@ namespace {
 struct Head {
   char magic[8];
   uint32_t constant_count, ordinal_count;
-  uint64_t digest;  // of the numbers before it and of all that follows
+  uint64_t digest;  // of the fields before it and of everything after it
 };
 constexpr char kMagic[8] = {'T', 'N', 'R', 'E', 'F', '0', '0', '1'};
 
 uint64_t digest_of(const Head& head, std::string_view rest) {
-  uint64_t hash = 1469598103934665603u;  // FNV-1a: against damage, not against malice
+  uint64_t hash = 1469598103934665603u;  // FNV-1a: detects damage, not tampering
   const auto add = [&](std::string_view bytes) {
     for (char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
   };

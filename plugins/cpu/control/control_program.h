@@ -54,9 +54,9 @@ struct ControlPart {
 
 struct ControlRegion {
   std::vector<uint32_t> arguments, yields;
-  std::vector<ControlSize>
-      opens;  // Dims of arguments that an iteration may change.
-              // Dims of carried yields that may differ from the argument's; `symbol` is not used.
+  // Dims of arguments that an iteration may change.
+  std::vector<ControlSize> opens;
+  // Dims of carried yields that may differ from the argument's; `symbol` is not used.
   std::vector<ControlSize> checks;
   std::vector<ControlPart> parts;
 };

@@ -146,8 +146,7 @@ class Faults {
   std::shared_ptr<Device> device_of(const Handle* handle) {
     const std::lock_guard lock(mutex_);
     std::shared_ptr<Device>& device = owners_[key(handle)];
-    if (device == nullptr)
-      device = std::make_shared<Device>();  // the caller passed an invalid handle
+    if (device == nullptr) device = std::make_shared<Device>();  // an invalid handle
     return device;
   }
   template <class Handle>
@@ -188,8 +187,7 @@ class Faults {
   std::mutex mutex_;
   std::map<Key, std::shared_ptr<Device>>
       owners_;  // of devices, queues, fences, executables and kernels
-  std::map<const tenon_fence_t*, uint64_t>
-      fences_;  // the value from which on each fence has failed
+  std::map<const tenon_fence_t*, uint64_t> fences_;  // the value from which on each has failed
 
   // Never destroyed: destructors of libraries run before the host's shutdown.
   struct All {

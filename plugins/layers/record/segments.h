@@ -96,8 +96,7 @@ class Segments {
   std::mutex mutex_;
   std::map<std::string, std::unique_ptr<Segment>> segments_;  // by hash
   std::map<const tenon_artifact_t*, Segment*> artifacts_;
-  std::map<std::string, Segment*>
-      by_bytes_;  // by bytes of the artifact and digests of the constants
+  std::map<std::string, Segment*> by_bytes_;  // by key_of
   std::map<const tenon_executable_t*, Loaded> executables_;
 };
 

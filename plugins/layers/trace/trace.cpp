@@ -62,8 +62,7 @@ class Trace {
   Side<tenon_kernels_api_t> kernels_;
   Side<tenon_toolchain_api_t> toolchain_;
   std::mutex mutex_;
-  std::map<const void*, std::string>
-      names_;  // of devices, and of objects whose calls do not name a device
+  std::map<const void*, std::string> names_;  // device names, by handle
 };
 
 // ---- What the arguments of a call tell ----
