@@ -64,7 +64,7 @@ const Extents* NodeContext::known(size_t i) {
 
 void NodeContext::fail_unknown(size_t i, std::string_view what) {
   if (importer_->postpone(inputs_[i], fmt::format("{} of {}", what, node_text(node_)))) {
-    ok_ = false;  // no problem: it is imported once the values are known
+    ok_ = false;  // not an error: the node is imported once the values are known
     waits_ = true;
   } else {
     fail("T0714", fmt::format("{} (input {}) is computed when the model runs; it must be a "
@@ -74,13 +74,13 @@ void NodeContext::fail_unknown(size_t i, std::string_view what) {
   }
 }
 
-// The same, computed here where it follows from constants through nodes.
+// The same, but computed now if the operand follows from constants through nodes.
 const Extents* NodeContext::known_now(size_t i) {
   const Extents* elements = known(i);
   return elements == nullptr && importer_->fold(inputs_[i]) ? known(i) : elements;
 }
 
-// Whether nothing more is to be read.
+// Whether the importer has stopped reading. If it waits for values, also notes what else it needs.
 bool NodeContext::stopped(size_t i, std::string_view what) {
   item(i);
   if (waits_ && has(i) && known(i) == nullptr)

@@ -1,4 +1,4 @@
-// Losses, Einsum, and the steps of optimisers that models of the training domain hold.
+// Losses, Einsum, and the optimiser steps of the training domain.
 #include <array>
 #include <string>
 

@@ -14,7 +14,7 @@ namespace {
 struct DataType {
   int32_t onnx;
   tenon_dtype_t dtype;
-  uint32_t field;  // the typed field that may hold its elements
+  uint32_t field;  // the typed field that may hold the elements
   std::string_view name;
 };
 constexpr DataType kDataTypes[] = {{kFloat, TENON_F32, 4, "FLOAT"},
@@ -44,8 +44,8 @@ const DataType* find(int32_t onnx) {
   return nullptr;
 }
 
-// Tensors this small are copied when the file does not align them; larger ones are used where they
-// stand.
+// Tensors up to this size are copied if the file does not align them; larger ones are used in
+// place.
 constexpr uint64_t kCopyBytes = 64 << 10;
 
 class Reader {
