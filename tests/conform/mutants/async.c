@@ -1,6 +1,6 @@
-/* A good asynchronous device, and with CONFORM_MUTANT=NAME one that does one thing wrong. A thread
- * for each queue, fences with a lock, host memory. Ranges are checked when work runs, patterns and
- * directions when it is submitted. */
+/* A good asynchronous device and, with CONFORM_MUTANT=NAME, one that does one thing wrong. It has a
+ * thread for each queue, fences with a lock, and host memory. Ranges are checked when work runs,
+ * patterns and directions when it is submitted. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -113,7 +113,7 @@ static int reached(const tenon_fence_t* fence, uint64_t value) {
          fence->failed_at <= value;
 }
 
-/* Under the fence's lock. */
+/* Call under the fence's lock. */
 static tenon_code_t result_of(const tenon_fence_t* fence, uint64_t value) {
   if (fence->failed_at > value || (is("wait_of_failed_later_ok") && value > fence->failed_at))
     return TENON_OK;
@@ -236,8 +236,8 @@ static tenon_code_t wait_for_points(const work_t* work, uint32_t count) {
 
 static tenon_buffer_t* shared_from;
 
-/* Where ranges are checked at submission, no work fails by itself: the variable ASYNC_FAULTS makes
- * the N-th copy of a queue fail. */
+/* If ranges are checked at submission, no work fails by itself; then the variable ASYNC_FAULTS
+ * makes the N-th copy of a queue fail. */
 static int asked_to_fail(void) {
 #ifdef CHECKS_AT_SUBMISSION
   static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
