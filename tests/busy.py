@@ -3,7 +3,7 @@ import os
 import signal
 import time
 
-PATIENCE_SECONDS = 120  # only against a test that hangs
+PATIENCE_SECONDS = 120  # only a guard against a hanging test
 
 
 def waits_until(holds):

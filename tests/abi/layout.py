@@ -42,7 +42,7 @@ def table(text):
         fields = []
         for line in lines[1:]:
             field = FIELD.match(line)
-            if field and len(field[2]) == 3:  # three blanks: a field of this record; more: of a nested one
+            if field and len(field[2]) == 3:  # three blanks: a field of this record; more: of a nested record
                 fields.append(f"  {field[1]:>4}  {field[3].rsplit(' ', 1)[-1]}: {field[3].rsplit(' ', 1)[0]}")
         fields = [re.sub(r'\(unnamed at [^)]*\)', '(unnamed)', f) for f in fields]
         size = SIZE.search(block)

@@ -14,7 +14,7 @@ import mutants
 from blind import blind
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# What is seen to fail where the host or a layer does the checking: a test that names the requirement.
+# Requirements that the host or a layer checks are tested by these files.
 SEEN = {"host": ["tests/hostile/plugins/run.py"], "layer": ["tests/layers/validation_test.cpp"]}
 ROW = re.compile(r"^\| (R-[A-L]\d\d) \| (\w+) \| (.+) \|$")
 

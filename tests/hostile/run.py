@@ -26,10 +26,10 @@ import make_onnx
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import busy  # noqa: E402
 
-# Sanitizers make everything slower and larger, and reserve terabytes of addresses.
+# Sanitizers are slower, need more memory, and reserve terabytes of address space.
 SANITIZED = any(name in os.environ for name in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"))
 SLOWER = 12.0 if SANITIZED else 1.0
-# On the clock, for what waits instead of working; generous, since the machine may have other work.
+# Of the clock, for cases that wait instead of working; generous, because the machine may be busy.
 SECONDS = 120.0 if SANITIZED else 30.0
 RESIDENT_BYTES = (8 << 30) if SANITIZED else (1 << 30)
 ADDRESS_SPACE_BYTES = 16 << 30

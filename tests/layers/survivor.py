@@ -25,7 +25,8 @@ def survive(site, n, device, other):
     if "never fired" in result.stderr:
         assert last[1] == "right" and last[2] == "0", where
         return False
-    # Memory that lies unused is given back, and it works; a device that is lost when the results are there is not missed.
+    # Unused memory is returned, and the retry works; a device lost after the results are there goes
+    # unnoticed.
     assert int(last[2]) >= 1 or site in ("alloc", "lost"), where
     assert last[1] == ("lost" if site == "lost" and int(last[2]) else "right"), where
     return True

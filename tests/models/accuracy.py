@@ -23,7 +23,7 @@ import shapes
 HERE = pathlib.Path(__file__).resolve().parent
 FACTOR = 2
 WIDE = "widen-floats,dce,legalize,dce"
-# Below this an error says nothing: a few roundings of f32 relative to the largest value.
+# Smaller errors mean nothing: a few roundings of f32, relative to the largest value.
 FLOOR = 2**-20
 FORMS = ("resnet_torchscript17_symbolic", "mobilenet_torchscript17_symbolic", "bert_torchscript17_symbolic", "gpt2_dynamo18_symbolic")
 OCR = {ocr.DETECTOR: (1, 3, 32, 64), ocr.RECOGNISER: (1, 3, 48, 32), ocr.CLASSIFIER: (1, 3, 48, 32)}

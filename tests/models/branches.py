@@ -28,7 +28,7 @@ def branch(*nodes):
 
 
 X = value("x", TensorProto.FLOAT, ["n", 3])
-# Both branches use what stands outside; the sizes of x are asked for in one of them and after it.
+# Both branches use values from outside; one of them, and a node after it, use the sizes of x.
 DOUBLED = branch(helper.make_node("Mul", ["x", "two"], ["t"]))
 MORE = branch(helper.make_node("Cast", ["shape"], ["s"], to=1), helper.make_node("ReduceSum", ["s"], ["sum"], keepdims=0),
               helper.make_node("Add", ["x", "sum"], ["t"]))

@@ -134,7 +134,8 @@ def main():
     x = torch.randn(5, 32)
     export("mlp", Mlp(), {"x": x}, {"x": {0: "batch"}, "y": {0: "batch"}}, {"x": x})
 
-    # The layer is exported twice: all sizes known, and with symbols whose reshapes need arithmetic.
+    # The layer is exported twice: with constant sizes, and with symbols, whose reshapes need
+    # arithmetic.
     layer, x = EncoderLayer(), torch.randn(2, 24, 64)
     feeds = {"x": x, "mask": causal_mask(24)}
     export("encoder", layer, feeds, None, feeds)

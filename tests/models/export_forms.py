@@ -89,7 +89,7 @@ def module_of(name, attention):
     build = NETWORKS[name][0]
     torch.manual_seed(3)
     module = build(attention) if name in ("bert", "gpt2") else build()
-    for parameter in module.parameters():  # normalisations start at 1 and 0, which would hide a mistake
+    for parameter in module.parameters():  # normalisations start with 1 and 0, which would hide a mistake
         if parameter.dim() == 1:
             parameter.data.add_(torch.randn(parameter.shape) * 0.1)
     torch.manual_seed(4)
@@ -101,7 +101,7 @@ def export(name, exporter, opset, symbolic, path):
     _, cases, symbols, outputs = NETWORKS[name]
     torch.manual_seed(5)
     inputs = cases()[0]
-    # The attention op has an export from opset 14 on.
+    # The attention op can be exported from opset 14 on.
     module = module_of(name, "sdpa" if opset >= 14 else "eager")
     options = {"input_names": list(inputs), "output_names": outputs, "opset_version": opset}
     if exporter == "dynamo":

@@ -21,9 +21,10 @@ import numpy as np
 import shapes
 
 SKIPPED = 77
-GROWTH = 1.05  # of resident memory over random shapes
+GROWTH = 1.05  # limit for resident memory over random shapes
 DETECTOR, RECOGNISER, CLASSIFIER = ("ch_PP-OCRv4_det_infer", "ch_PP-OCRv4_rec_infer", "ch_ppocr_mobile_v2.0_cls_infer")
-# Sides of the detector are multiples of 32, as its upsampling needs; the recogniser takes any width from 8 on.
+# The detector's sides are multiples of 32, as its upsampling requires; the recogniser accepts any
+# width from 8 on.
 SHAPES = {
     DETECTOR: [(1, 3, 64, 64), (1, 3, 96, 64), (1, 3, 32, 160), (2, 3, 64, 96), (1, 3, 128, 128), (3, 3, 32, 32), (1, 3, 160, 96),
                (1, 3, 64, 224), (2, 3, 96, 96), (1, 3, 192, 64)],

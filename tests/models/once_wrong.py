@@ -19,7 +19,7 @@ import onnxruntime
 HERE = pathlib.Path(__file__).resolve().parent
 FOLDER = HERE / "once_wrong"
 SECONDS = 120
-# Of what a fused chain may keep longer than the graph says: roundings to the output's type.
+# A fused chain may keep more precision than the graph's types: roundings to the output's type.
 TOLERANCES = {np.dtype(np.float16): 2e-2, np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-10}
 SIZES = {"H": 5, "W": 3}
 

@@ -26,7 +26,7 @@ import onnx
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 REFUSALS = {"T0310", "T0312", "T0704", "T0710", "T0714", "T0124"}
-# Cases whose answer ONNX leaves open, or where Tenon's own rule differs, with the reason.
+# Cases whose result ONNX leaves open, or where Tenon has a rule of its own, with the reason.
 OTHER_RULES = {}
 
 
@@ -45,7 +45,7 @@ def compare(case, name, got, want):
         return f"{name} has shape {got.shape}, expected {want.shape}"
     if got.dtype.kind == "V":
         got = got.view(want.dtype)
-    # Of 16 bits, the last two units depend on what is rounded on the way.
+    # In 16 bits, the last two units depend on intermediate rounding.
     rtol = max(case.rtol, {"bfloat16": 2 ** -6, "float16": 2 ** -9}.get(want.dtype.name, 0))
     with np.errstate(all="ignore"):
         got, want = got.astype(np.complex128), want.astype(np.complex128)
@@ -58,7 +58,7 @@ def compare(case, name, got, want):
 
 def run(case, tenon, device):
     """("ok" | "refused" | "failed", text)."""
-    # Cases of narrow types come as protos.
+    # Cases of narrow types are stored as protos.
     inputs, outputs = ([onnx.numpy_helper.to_array(v) if isinstance(v, onnx.TensorProto) else v for v in side] for side in case.data_sets[0])
     if any(isinstance(v, (list, dict)) or v is None for v in [*inputs, *outputs]):
         return "refused", "no tensors"

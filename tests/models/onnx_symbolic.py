@@ -74,7 +74,7 @@ def cases():
 def expected(name, made, feeds):
     if not name.startswith(("RNN", "GRU", "LSTM")):
         return onnx.reference.ReferenceEvaluator(made).run(None, feeds)
-    for output in made.graph.output:  # ONNX's reference leaves lengths and clipping out
+    for output in made.graph.output:  # ONNX's reference omits lengths and clipping
         output.type.tensor_type.elem_type = TensorProto.FLOAT
     return onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)
 

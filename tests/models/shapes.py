@@ -6,7 +6,7 @@ import tempfile
 
 import numpy as np
 
-TOLERANCE = 1e-4  # of `tenon run --check`: max|a-b| over max|b|
+TOLERANCE = 1e-4  # as in `tenon run --check`: max|a-b| over max|b|
 SECONDS = 600
 
 

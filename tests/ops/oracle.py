@@ -719,7 +719,7 @@ def words(count, counter, key, generator=philox):
 
 
 def random_numbers():
-    # The known answers that come with Random123.
+    # The known answers published with Random123.
     assert philox(0, (0, 0)) == [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]
     assert threefry(0, (0, 0)) == [0x6b200159, 0x99ba4efe]
     assert threefry(MASK << 32 | MASK, (MASK, MASK)) == [0x1cb996fc, 0xbb002be7]

@@ -33,7 +33,7 @@ def commits():
 def export(commit, folder):
     target = folder / "tenon" / "abi"
     target.mkdir(parents=True)
-    # The headers lay in sdk/abi once.
+    # The headers used to be in sdk/abi.
     for path in git("ls-tree", "--name-only", commit, "sdk/tenon/abi/", "sdk/abi/").decode().split():
         if path.endswith(".h"):
             (target / os.path.basename(path)).write_bytes(git("show", f"{commit}:{path}"))

@@ -40,7 +40,7 @@ def listed():
 
 
 def build(folder, of, base, include, compiler):
-    # Its own copy of the C++ library: what the shim itself allocates is no part of what is judged.
+    # A separate copy of the C++ library, so that the shim's own allocations are not judged.
     folder.mkdir(mode=0o755)
     subprocess.run([compiler, "-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-fvisibility=hidden", "-fno-sanitize=all", "-I", include,
                     str(HERE / f"{of}.cpp"), "-o", str(folder / "shim.so"), "-Wl,-z,now", "-static-libstdc++",

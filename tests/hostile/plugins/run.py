@@ -90,7 +90,7 @@ def group_6():
     yield bad_manifest(93, "library outside", manifest("bad", "../../x.so"), "P020[78]")
     yield bad_manifest(93, "library is absolute", manifest("bad", "/etc/hostname"), "P0207")
     yield bad_manifest(94, "library is a bare name", manifest("bad", "libc.so.6"), "P0207")
-    # The requirements of docs/spec/plugin.md that the host sees to stand in the names.
+    # The names contain the requirements of docs/spec/plugin.md that the host checks.
     yield Case(90, "keys of tomorrow (R-A27)", fake("good", key_of_tomorrow={"a": [1]}), ["opt", "g.tir", "--passes", "fake-pass"], (0,),
                prints=r"add\(")
     yield bad_manifest(90, "schema of tomorrow (R-A27)", json.dumps({"schema": 99}), "P0204")
@@ -143,7 +143,7 @@ def group_6():
     yield Case(100, "a required library that aborts when it is opened (R-B22)", required_library_aborts,
                ["opt", "g.tir", "--passes", "fake-pass"], (3,), "P0601.*a library that it requires")
 
-    # What `explain` tells a person to run is made of words that a manifest cannot leave.
+    # A manifest cannot escape the quoting of commands that `explain` suggests.
     for what, more, command in (("path", {"probe": {"paths": ["/nope; touch PWNED #"]}}, r"\$ ls -l -- '/nope; touch PWNED #'"),
                                 ("path with quotes", {"probe": {"paths": ["/a'$(touch PWNED)\n"]}}, r"\$ ls -l -- \$'/a\\'\$\(touch PWNED\)\\x0a'")):
         yield Case(91, f"a command in a {what}", fake("good", **more), ["plugins", "explain", "good"], (0,), prints=command)
@@ -319,7 +319,7 @@ def group_7():
     def fake_dependency(folder):
         for library in ("libtenon-clang.so", "libtenon-clang.so.0", "cpu.so"):
             shutil.copy(FAKES / "fake_aborts_when_opened.so", folder / library)
-        return {"LD_LIBRARY_PATH": str(folder)}  # and an empty cache: the compiler library is really opened
+        return {"LD_LIBRARY_PATH": str(folder)}  # and an empty cache, so that the compiler library is opened
     yield Case(135, "LD_LIBRARY_PATH with a fake compiler library", fake_dependency, run, (0,), prints="y: f32")
 
     def link(folder):

@@ -42,7 +42,7 @@ def softplus(x):
     return mpmath.log1p(mpmath.exp(x)) if x < 30 else x + mpmath.log1p(mpmath.exp(-x))
 
 
-# Those that are no plain formula: what is left out is arithmetic.
+# Functions that are not plain formulas; the others are arithmetic.
 FUNCTIONS = {
     "sqrt": inside(lambda x: x >= 0, mpmath.sqrt),
     "rsqrt": inside(lambda x: x > 0, lambda x: 1 / mpmath.sqrt(x)),

@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 
 LD = np.longdouble
-MANY = 20000  # arguments of 16 bits: double is more than exact
+MANY = 20000  # with 16-bit arguments, double is more than exact
 mpmath.mp.prec = 200
 
 

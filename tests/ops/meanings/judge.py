@@ -6,7 +6,7 @@ import numpy as np
 
 from values import FORMATS, LD, exact
 
-SLACK = LD(1 + 2**-9)  # for what the exact value itself is off
+SLACK = LD(1 + 2**-9)  # for the error of the exact value itself
 
 
 def elements(dtype, array):
@@ -60,7 +60,7 @@ def units(want, dtype, operands, op):
         scale = np.fmax(scale, 1)
     one = unit(scale, working, FORMATS[working][1] + (8 if op["decomposition"] else 0))
     room = LD(accuracy[working]) * one * SLACK
-    if working != dtype:  # rounded once more
+    if working != dtype:  # rounded a second time
         half = LD(0.5) * unit(abs(want) + room, dtype)
         one, room = one + half, room + half
     return one, room
@@ -70,7 +70,7 @@ def wrong(got, want, dtype, unit_and_room):
     """True where a float result is not what it has to be."""
     digits, _, high = FORMATS[dtype]
     room = unit_and_room[1]
-    largest = np.ldexp(LD(2) - np.ldexp(LD(1), -digits), high)  # what rounds to a number
+    largest = np.ldexp(LD(2) - np.ldexp(LD(1), -digits), high)  # the largest value that rounds to a finite number
     with np.errstate(all="ignore"):
         near = abs(got - want) <= room
         signs = np.signbit(got) == np.signbit(want)
@@ -80,7 +80,7 @@ def wrong(got, want, dtype, unit_and_room):
         np.isnan(got),
         np.where(np.isinf(want), got == want, np.where(np.isinf(got), over, near)),
     )
-    # A zero has a sign, and what is exactly 0 is 0; not where larger numbers cancel.
+    # Zeros have signs, and an exact 0 must be 0, except where larger numbers cancel.
     strict = room <= unit(want, dtype) * 64
     zero = (got == 0) | (want == 0)
     return ~good | strict & zero & ~np.isnan(want) & (~signs | (want == 0) & (got != 0))
@@ -105,7 +105,7 @@ def rounded_once_or_twice(got, a, b, c, dtype):
         if not (np.isfinite(x) and np.isfinite(y)):
             continue
         if not np.isfinite(z):
-            bad[i] = got[i] != z  # x y alone is too large
+            bad[i] = got[i] != z  # only x y overflows
             continue
         value = fractions.Fraction(float(x)) * fractions.Fraction(float(y)) + fractions.Fraction(
             float(z)

@@ -23,7 +23,7 @@ import judge
 import oracle
 import values
 
-# Attributes that are tried; ops that are not here have none, or are written below.
+# Attribute values to test; ops not listed here have none, or are handled below.
 ATTRIBUTES = {
     "leaky_relu": [{"alpha": 0.01}, {"alpha": -2.0}],
     "elu": [{"alpha": 1.0}, {"alpha": 0.3}],

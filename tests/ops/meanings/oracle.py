@@ -260,7 +260,7 @@ def meaning(op, dtype, operands, attributes):
     values = [exact(dtype, x) for x in operands]
     if (
         op == "swiglu"
-    ):  # silu(x) is a number of the working type: where it is 0, no infinity changes that
+    ):  # silu(x) is a number of the working type: if it is 0, an infinity does not change that
         working = "f64" if dtype == "f64" else "f32"
         gate = FLOATS["silu"](values[0])
         return (

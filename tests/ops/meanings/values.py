@@ -17,7 +17,7 @@ INTS = {
 FLOATS = ("f16", "bf16", "f32", "f64")
 LD = np.longdouble
 
-# Precision and exponents: digits, the smallest and the largest exponent of normal numbers.
+# Precision and exponents: digits, and the smallest and largest exponent of normal numbers.
 FORMATS = {
     "f16": (11, -14, 15),
     "bf16": (8, -126, 127),
@@ -78,9 +78,10 @@ def beside(dtype, array):
     return np.concatenate([p, p + unsigned(1), p - unsigned(1)]).view(array.dtype)
 
 
-# Where something changes: thirds and tenths, borders between the formulas of generated functions, where
-# exp, sinh, erfc, logistic and exp2 leave the numbers, zeros of lgamma and digamma, poles, large halves,
-# arguments that are hard to reduce. Whole numbers, halves and multiples of pi stand below.
+# Points where behaviour changes: thirds and tenths, boundaries between the formulas of generated
+# functions, overflow and underflow of exp, sinh, erfc, logistic and exp2, zeros of lgamma and
+# digamma, poles, large halves, arguments that are hard to reduce. Whole numbers, halves and
+# multiples of pi are added below.
 PLACES = [float(v) for v in """
     0.1 0.3 0.3333333333333333 0.66 0.75 0.84375 0.9 0.927734375 0.99 0.999 0.9999 1.0001 1.25 2.414213562373095
     1.4616321449683622 2.4570247382208006 2.7476826467274127 2.857 3.14351 3.9192 3.95529 4.0392
@@ -198,7 +199,7 @@ def pairs(dtype):
         one = np.array([False, True])
     elif dtype in INTS:
         one = integers(dtype)
-        if len(one) > 40:  # powers of two twice are no news
+        if len(one) > 40:  # powers of two twice show nothing new
             width = bits_of(dtype)
             keep = {int(v) for v in one if abs(int(v)) < 130 or bin(abs(int(v))).count("1") > 1} | {
                 1 << (width // 2),
