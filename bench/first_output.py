@@ -3,7 +3,7 @@
 
     bench/first_output.py [--tenon build/bin/tenon] [--runs 20]
 
-The whole process is timed, so the figure is an upper bound of the time to the first output.
+Times the whole process, so the figure is an upper bound of the time to the first output.
 """
 import argparse
 import os

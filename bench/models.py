@@ -4,9 +4,9 @@
     bench/models.py --list
     bench/models.py [--only NAME,...] [--cache DIR] [--opset N] [--exporter torchscript|dynamo] [--attention eager|sdpa] [--force]
 
-Files lie in DIR/EXPORTER-opsetN-ATTENTION/NAME.onnx; DIR is --cache, else BENCH_MODELS_DIR, else ~/.cache/tenon-bench. A file that is
-there is kept. Importable: `get(NAME)`, `export(NAME, ...)`, `inputs(NAME, seed)`, `torch_module(NAME)`. Torch is imported only to export or to
-run; the models of the package rapidocr-onnxruntime need nothing but the package.
+Files are DIR/EXPORTER-opsetN-ATTENTION/NAME.onnx; DIR is --cache, else BENCH_MODELS_DIR, else ~/.cache/tenon-bench. An existing file is
+kept. Importable: `get(NAME)`, `export(NAME, ...)`, `inputs(NAME, seed)`, `torch_module(NAME)`. Torch is imported only to export or to run;
+the models of the package rapidocr-onnxruntime need only that package.
 """
 import argparse
 import dataclasses
@@ -106,7 +106,7 @@ def get(name):
 
 
 def inputs(name, seed=1, dims=None):
-    """Random inputs by name as numpy arrays; bfloat16 comes as its bits in uint16. `dims` overrides symbolic sizes."""
+    """Random inputs by name as numpy arrays; bfloat16 is represented by its bits in uint16. `dims` overrides symbolic sizes."""
     import numpy as np
     rng = np.random.default_rng(seed)
     return {i.name: _random(np, rng, i, i.sizes(dims)) for i in get(name).inputs}
@@ -134,7 +134,7 @@ def to_torch(name, arrays):
 
 
 def torch_module(name, attention="eager"):
-    """The module with its weights, the same every time; None for a packaged model."""
+    """The module with its weights, the same for every call; None for a packaged model."""
     model = get(name)
     if model.build is None:
         return None
@@ -150,7 +150,7 @@ def cache_folder(cache=None):
 
 
 def packaged_path(file):
-    """Where a model of rapidocr-onnxruntime lies, None without the package. The package is not imported."""
+    """The path of a model of rapidocr-onnxruntime; None without the package, which is not imported."""
     spec = importlib.util.find_spec("rapidocr_onnxruntime")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         path = os.path.join(folder, "models", file)
@@ -160,7 +160,7 @@ def packaged_path(file):
 
 
 def export(name, cache=None, opset=DEFAULT_OPSET, exporter="torchscript", attention="eager", force=False):
-    """The path of the model's ONNX file, exported if it is not there; None for a packaged model whose package is missing."""
+    """The path of the model's ONNX file, which is exported if it is missing; None for a packaged model whose package is missing."""
     model = get(name)
     if model.packaged:
         return packaged_path(model.packaged)

@@ -1,7 +1,7 @@
 """The networks that bench/models.py exports, in plain torch modules, with random weights that keep activations sane.
 
-Nothing here is trained. `settle` replaces what training would have done: one pass over random inputs sets the statistics of every batch
-norm, so that activations stay near unit size through any depth and comparisons of outputs mean something.
+Nothing here is trained. `settle` replaces training: one pass over random inputs sets the statistics of every batch norm, so that
+activations stay near unit size at any depth and comparisons of outputs are meaningful.
 """
 import torch
 from torch import nn

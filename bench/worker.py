@@ -3,9 +3,9 @@
 
     bench/worker.py torch|onnxruntime|openvino MODEL_NAME MODEL_FILE FOLDER
 
-FOLDER/in.NAME.npy are the inputs; the outputs of the first run are written to FOLDER/PEER.I.npy. A line is "THREADS SECONDS", the answer one
-JSON object with the keys of `tenon bench --serve`. The first answer tells the set-up. A peer that is not installed answers {"missing": true}, one that
-refuses the model {"failed": REASON}.
+FOLDER/in.NAME.npy are the inputs; the outputs of the first run are written to FOLDER/PEER.I.npy. A line is "THREADS SECONDS", the
+answer one JSON object with the keys of `tenon bench --serve`. The first answer describes the set-up. A peer that is not installed answers
+{"missing": true}, one that refuses the model {"failed": REASON}.
 """
 import gc
 import importlib.util

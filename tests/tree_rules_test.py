@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/tree_rules.py finds what it says it finds: breaches planted in a copy of the tree are told, and nothing else is."""
+"""scripts/tree_rules.py reports breaches planted in a copy of the tree, and nothing else."""
 import contextlib
 import io
 import pathlib

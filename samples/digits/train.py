@@ -27,7 +27,7 @@ MAX_MODEL_BYTES = 300_000
 
 
 class DigitsNet(nn.Module):
-    """Two convolutions and a linear layer; answers a probability for each of the ten digits."""
+    """Two convolutions and a linear layer; returns a probability for each of the ten digits."""
 
     def __init__(self):
         super().__init__()
@@ -55,7 +55,7 @@ def digits():
 
 
 def shifted(images, generator):
-    """Moves each image by at most one pixel: the whole of the augmentation."""
+    """Moves each image by at most one pixel; there is no other augmentation."""
     padded = nn.functional.pad(images, (1, 1, 1, 1))
     moves = torch.randint(0, 3, (len(images), 2), generator=generator)
     return torch.stack([image[:, y:y + 8, x:x + 8] for image, (y, x) in zip(padded, moves)])

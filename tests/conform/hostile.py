@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The runner against plugins that mean harm to it: it ends, it tells the truth, it keeps its memory, and nothing of theirs lives on.
+"""The runner with plugins that attack it: it ends, reports correctly, stays within its memory, and leaves none of their processes behind.
 
     hostile.py TENON INCLUDE COMPILER
 """
@@ -65,7 +65,7 @@ MEMORY_KIB = 500 << 10  # limit of the runner; a flood of two seconds exceeds it
 
 
 def left(manifest):
-    """Processes of that name, and those that have the manifest among their arguments: checks."""
+    """Processes of that name, and checks, which have the manifest among their arguments."""
     numbers = []
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -78,12 +78,12 @@ def left(manifest):
 
 
 def none_left(manifest):
-    """Killed processes are gone a little later."""
+    """Waits for killed processes to disappear."""
     return busy.waits_until(lambda: not left(manifest))
 
 
 def hangs(process, runner):
-    """A process that is not the runner's and has closed all but its first descriptors: the library is open in it."""
+    """A process other than the runner that has closed all but its first descriptors: the library is open in it."""
     try:
         return int(process) != runner and all(int(d.name) < 3 for d in pathlib.Path(f"/proc/{process}/fd").iterdir())
     except OSError:

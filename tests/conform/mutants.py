@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Every check of the runner is seen to fail: on a device that does one thing wrong, on a manifest that says one thing wrong, or on a library
-that was linked in one wrong way. And the good device passes all.
+"""Every check of the runner fails on some mutant: a device with one fault, a manifest with one wrong entry, or a library with one
+fault of its link. The good device passes all checks.
 
     mutants.py TENON INCLUDE COMPILER [--filter TEXT] [-v]
 """

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Every plugin of the build reaches the level that it can.
+"""Every plugin of the build reaches its expected level.
 
     plugins.py TENON PLUGINS_FOLDER [LEVEL]
 
-LEVEL: no checks beyond it; without it all, those of kernels too.
+LEVEL: runs no checks beyond it; without it runs all, including those of kernels.
 """
 import json
 import os

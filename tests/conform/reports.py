@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `tenon conform` writes: JSON, JUnit, HTML, badge and text say the same, and known failures are accounted for.
+"""What `tenon conform` writes: JSON, JUnit, HTML, badge and text agree, and known failures are handled.
 
     reports.py TENON PLUGINS_FOLDER
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""docs/spec/plugin.md, `tenon conform --list` and the mutants say the same: each requirement has a check, each check names one, and each
-check has something in the tree on which it is seen to fail.
+"""docs/spec/plugin.md, `tenon conform --list` and the mutants agree: each requirement has a check, each check names one, and each
+check fails on something in the tree.
 
     spec.py SPEC TENON
 """

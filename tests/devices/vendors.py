@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Devices of two vendors, made from the C template outside of the tree, in one graph with two simulated ones and the cpu: whoever is named first,
-the results are the reference's; and one vendor's device that is lost harms nobody else.
+"""Devices of two vendors, made from the C template outside the tree, in one graph with two simulated devices and the cpu. In any order of the
+names, the results are the reference's; losing one vendor's device does not affect the others.
 
     vendors.py TENON TEMPLATE INCLUDE COMPILER
 """
@@ -21,7 +21,7 @@ SIM_OPS = "0/mul,1/sub,0/max,1/max"
 
 
 def make_vendor(folder, name):
-    """A plugin as the template gives it, by another name."""
+    """A plugin made from the template, with another name."""
     source = folder / f"{name}.c"
     source.write_text((pathlib.Path(TEMPLATE) / "@NAME@.c").read_text().replace("@NAME@", name))
     subprocess.run([COMPILER, "-std=c11", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-z,now", f"-I{INCLUDE}", source, "-o", folder / f"{name}.so"],

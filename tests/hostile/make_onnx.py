@@ -4,12 +4,12 @@
     python3 tests/hostile/make_onnx.py FOLDER          writes every case below FOLDER and lists them
     python3 tests/hostile/make_onnx.py --seeds FOLDER  writes small models for a fuzzer
 
-cases() is the table that run.py walks. Each case has its outcome:
+cases() is the table that run.py runs. Each case has an expected outcome:
 
     E   a clean error: exit status 2, one message with a stable code, nothing written
     L   the same, and the message names the limit
-    OK  exit status 0, and the values where the case tells them
-    E|OK, L|OK, E|L   whichever of the two; what is never allowed is the same for all
+    OK  exit status 0, and the case's values, if it has any
+    E|OK, L|OK, E|L   either of the two; what is never allowed is the same for all
 """
 import contextlib
 import os
@@ -304,7 +304,7 @@ def shapes():
 
 
 def windows():
-    """What slides, grows and is cropped: each attribute and each operand at the ends of 64 bits."""
+    """Windows, resizing and cropping: each attribute and each operand at the limits of 64 bits."""
     def over(name, op, dims=(1, 1, 4), more=(), expect="E|L", inputs=(), version=18, outputs=("y",), **attributes):
         """`op` over x f32 [dims], then inputs (name, dtype, dims) and constants (name, values) in that order."""
         graph_inputs = [value("x", list(dims))] + [value(n, d, t) for n, t, d in inputs]
@@ -343,7 +343,7 @@ def windows():
 
 
 def known_numbers():
-    """Integers that are followed at import, where only a run can tell how many there are."""
+    """Integers tracked at import whose number is data-dependent."""
     def over(name, expect, nodes, initializers, dtype=INT64, n=5, **rest):
         return one(name, expect, simple([node("Shape", ["x"], ["s"]), *nodes], initializers, [value("x", ["n"])], [typed("y", dtype)]),
                    args=["run", "model.onnx", "--seed", "1", "--dim", f"n={n}"], **rest)
@@ -515,7 +515,7 @@ def growth():
 
 
 def doubled(first, levels):
-    """F0, and functions that each call the one before twice."""
+    """F0, and functions that each call the previous one twice."""
     return [first] + [
         function(f"F{i}", ["a"], ["b"], [node(f"F{i - 1}", ["a"], ["c"], domain="own"),
                                          node(f"F{i - 1}", ["c"], ["b"], domain="own")])
@@ -523,7 +523,7 @@ def doubled(first, levels):
 
 
 def calls_of_calls(own):
-    """Functions whose bodies tell little of what they become when they are inlined."""
+    """Small functions that become large when they are inlined."""
     def call(name, nodes, functions, **rest):
         return one(name, "L", simple(nodes, opsets=own, functions=functions, **rest))
 
@@ -571,7 +571,7 @@ def calls_of_calls(own):
 
 
 def small_and_long(own):
-    """Small files that took minutes or gigabytes to load."""
+    """Small files that once took minutes or gigabytes to load."""
     def load(name, nodes, initializers=(), result=FLOAT, **rest):
         return Case(name, "OK", {"model.onnx": simple(nodes, initializers, outputs=[typed("y", result)], **rest)},
                     ["opt", "model.onnx"])
@@ -764,7 +764,7 @@ def cases():
 
 
 def write(case, folder):
-    """Puts the files of a case below folder, which must not exist."""
+    """Writes the files of a case below folder, which must not exist."""
     folder.mkdir(parents=True)
     late = []
     for name, body in case.files.items():
@@ -779,7 +779,7 @@ def write(case, folder):
 
 
 def write_seeds(folder):
-    """Small models, one file each, for fuzzers to start from; with the onnx package also those that it tests each op with."""
+    """Small models, one file each, as seeds for fuzzers; with the onnx package also its own tests of each op."""
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(ImportError), warnings.catch_warnings(action="ignore"):
         from onnx.backend.test.case.node import collect_testcases

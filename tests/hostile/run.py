@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Runs build/bin/tenon on every case of the hostile corpus and judges how it answers.
+"""Runs build/bin/tenon on every case of the hostile corpus and checks the result.
 
     python3 tests/hostile/run.py [--tenon PATH] [--filter TEXT] [--jobs N] [--keep FOLDER] [-v]
 
-Whatever the case: no signal, no hang (5 s of processor time unless the case says more, 30 s in
+For every case: no signal, no hang (5 s of processor time unless the case says more, 30 s in
 all), at most 1 GiB of resident memory, exit status 0 or 2, stderr valid UTF-8 without control
-characters, and when the status is 2 one message that carries one stable code; no file written but
-the outputs asked for. The outcome itself is told by the case.
+characters, and when the status is 2 one message that carries one stable code; no file written but the requested outputs. The case has the expected outcome.
 """
 import argparse
 import concurrent.futures
@@ -51,8 +50,8 @@ def start(command, folder, out, err, environment):
 
 
 def wait(process, seconds, stop):
-    """Interrupts it when it has worked for `stop` seconds, unless that is 0. Exit status (negative: signal; None: still running at the end of its time), peak bytes and
-    seconds of processor time."""
+    """Interrupts it after `stop` seconds of processor time, unless that is 0. Returns the exit status (negative: signal; None: still running at the end of its time),
+    peak bytes and seconds of processor time."""
     end = time.monotonic() + seconds
     is_interrupted = not stop
     while True:
@@ -76,7 +75,7 @@ def listing(folder):
 
 
 def judge(case, status, peak, seconds, stderr, outputs, stray):
-    """What is wrong with the answer, or nothing."""
+    """What is wrong with the result, or nothing."""
     if status is None:
         yield f"hangs: no answer within {SECONDS:.0f} s"
         return

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Each fault on each device, one after another: an error that names it, or the right result; never a signal, a hang or half an
-output; and other devices go on. Usage: faults.py TENON [DEVICE...] (cpu, sim and reference, and what is known of them)"""
+"""Each fault on each device in turn: an error that names it, or the right result; never a signal, a hang or a partial output; other
+devices go on. Usage: faults.py TENON [DEVICE...] (cpu, sim and reference)"""
 import os
 import subprocess
 import sys
@@ -25,7 +25,7 @@ def run(layers, *arguments, model=MODEL, **settings):
 
 
 def sweep(device, site, mode, expected):
-    """Fails calls 1, 2, 3 ... until there is none left to fail. Gives how many fired."""
+    """Fails calls 1, 2, 3 ... until the option no longer fires. Returns how many fired."""
     for n in range(1, MOST):
         layers = f"faults:{site}={mode.format(n)},device={device}"
         result = run(layers, "--device", device, "--no-fallback")
@@ -44,8 +44,8 @@ def sweep(device, site, mode, expected):
 
 
 def lost_between_two(lost):
-    """A device is lost at each of its calls, those of the other's relay among them, while the queues of both wait for each other: the run ends.
-    How many calls there are depends on how often a wait looks."""
+    """Loses a device at each of its calls, including relayed waits for the other device, while the queues of both wait for each other: the
+    run must end. The number of calls depends on how often waits poll."""
     def zigzag(layers):
         return run(layers, "--device", "sim,sim:1", model=ZIGZAG, TENON_SIM_OPS="0/add,1/mul")
 

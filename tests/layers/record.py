@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `record` keeps can be run again, `replay` sees what differs, and damaged files are survived. Usage: record.py TENON"""
+"""Recorded graphs run again, `replay` detects differences, and damaged files do not crash it. Usage: record.py TENON"""
 import glob
 import os
 import pathlib

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""One process goes on through each fault: what failed works when it is tried again, a lost device is told as lost, another device gives right
-results, and nothing is left behind on either side of the plugin's boundary (the layer `validation` counts). Usage: survivor.py SURVIVOR"""
+"""One process continues through each fault: a failed call works when it is repeated, a lost device is reported as lost, another device gives
+right results, and nothing leaks on either side of the plugin's boundary (counted by the layer `validation`). Usage: survivor.py SURVIVOR"""
 import os
 import re
 import subprocess

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Errors against a run in float64: the cpu device's at most twice ONNX Runtime's.
+"""Errors relative to a run in float64: the cpu device's are at most twice ONNX Runtime's.
 
     python3 tests/models/accuracy.py --tenon build/bin/tenon [--full] [--filter TEXT]
 
-The graph is computed in f64 by the pass widen-floats on the reference device: for one form of each network in forms/, and for the
-models of rapidocr-onnxruntime at small sizes. With --full, the four networks of bench/models.py at their sizes too, against torch in
-double. Skipped, with a reason and status 77, without onnxruntime.
+The reference device computes the graph in f64 after the pass widen-floats, for one form of each network in forms/ and for the models of
+rapidocr-onnxruntime at small sizes. With --full, also the four full-size networks of bench/models.py, against torch in double. Skipped, with a reason and status 77, without onnxruntime.
 """
 import argparse
 import os
@@ -42,7 +41,7 @@ def tenon_run(tenon, model, feeds, *options):
 
 
 def judge(got, theirs, exact):
-    """A line for each output, and whether all hold."""
+    """A line for each output, and whether all are within the bound."""
     lines, good = [], True
     for name, value in exact.items():
         scale = max(np.abs(value).max(initial=0), 1e-30)
@@ -73,7 +72,7 @@ def small_cases():
 
 
 def full_cases():
-    """The networks at their sizes, with torch's outputs in double."""
+    """The full-size networks, with torch's outputs in double."""
     sys.path.insert(0, str(HERE.parents[1] / "bench"))
     try:
         import torch

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""If by a condition that is known, and by one that is not; inputs of integers that decide shapes, fixed by --value.
+"""If with a known and with an unknown condition; integer inputs that determine shapes, fixed by --value.
 
     python3 tests/models/branches.py --tenon build/bin/tenon
 """

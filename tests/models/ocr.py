@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""PP-OCRv4 from the package rapidocr-onnxruntime: ten shapes of each model by one compilation, against ONNX Runtime.
+"""PP-OCRv4 from the package rapidocr-onnxruntime: ten shapes of each model with one compilation, compared with ONNX Runtime.
 
     python3 tests/models/ocr.py --tool build/tests/model_shapes [--device cpu] [--filter TEXT]
 
-Then the recogniser runs on 1,000 random shapes, over which memory may grow by 5 %.
+Then the recogniser runs on 1,000 random shapes, during which memory may grow by 5 %.
 
 Skipped, with a reason and status 77, without the package or without onnxruntime.
 """
@@ -35,7 +35,7 @@ SHAPES = {
 
 
 def package_models():
-    """The folder of the models; None when the package is not there. It is not imported."""
+    """The folder of the models; None without the package, which is not imported."""
     spec = importlib.util.find_spec("rapidocr_onnxruntime")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         models = pathlib.Path(folder) / "models"
@@ -45,7 +45,7 @@ def package_models():
 
 
 def page(rng, shape):
-    """White paper with dark strokes in lines. On noise the detector answers 0 up to rounding, which compares nothing."""
+    """White paper with dark strokes in lines. On noise the detector's output is 0 up to rounding, which would test nothing."""
     image = np.ones(shape, np.float32)
     for sample in image:
         for top in range(6, shape[2] - 10, 20):
@@ -67,7 +67,7 @@ def cached_files(folder):
 
 
 def check(options, onnxruntime, path):
-    """What is wrong, or nothing. Nothing may be compiled after the first shape: the cache does not grow."""
+    """What is wrong, or nothing. Nothing may be compiled after the first shape: the cache must not grow."""
     reference = session(onnxruntime, path)
     rng = np.random.default_rng(7)
     cases = [{"x": page(rng, shape)} for shape in SHAPES[path.stem]]
@@ -90,7 +90,7 @@ def check(options, onnxruntime, path):
 
 
 def soak(options, path, runs):
-    """What is wrong, or nothing: memory after random shapes, against that after a quarter of them, when plans by shape have filled up."""
+    """What is wrong, or nothing. Compares memory after all random shapes with that after a quarter of them, when the plans per shape are full."""
     command = [options.tool, str(path), options.device, "--soak", str(runs), "5", "x:0=1..2", "x:2=48..48", "x:3=8..120"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=shapes.SECONDS, check=False)
     if done.returncode != 0:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sizes that a model cannot have are errors that name the user's node, when it is loaded or when a run brings them.
+"""Invalid sizes give errors that name the user's node, when the model is loaded or when it runs.
 
     python3 tests/models/shape_errors.py --tenon build/bin/tenon
 """

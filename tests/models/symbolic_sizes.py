@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sizes that follow from symbolic dims: models of a few nodes, each compiled once for any sizes and run at several, against ONNX Runtime.
+"""Sizes computed from symbolic dims: models of a few nodes, each compiled once for all sizes and run at several, compared with ONNX Runtime.
 
     python3 tests/models/symbolic_sizes.py --tool build/tests/model_shapes [--devices reference,cpu] [--filter TEXT]
 
@@ -276,7 +276,7 @@ def all_cases():
 
 
 def expected(case, feeds):
-    """ONNX Runtime's outputs; those of ONNX's reference where ONNX Runtime takes positions by another rule."""
+    """ONNX Runtime's outputs; those of ONNX's reference where ONNX Runtime computes positions by another rule."""
     if case.oracle == "onnx":
         names = [o.name for o in case.model.graph.output]
         return dict(zip(names, onnx.reference.ReferenceEvaluator(case.model).run(None, feeds)))

@@ -3,8 +3,7 @@
 
     build.py [--compiler clang-19]
 
-The headers of a layout are those of the first commit whose tests/abi/layout.txt has its digest. A binary is never built again: what was
-released stays what it was. `--now sdk` takes the newest layout from the tree instead, before it was committed.
+The headers of a layout are those of the first commit whose tests/abi/layout.txt has its digest. A binary is never rebuilt: a release is final. `--now sdk` takes the newest layout from the tree instead, before it was committed.
 """
 import argparse
 import hashlib
@@ -22,7 +21,7 @@ def git(*words):
 
 
 def commits():
-    """digest: the first commit that has this layout."""
+    """digest -> the first commit with this layout."""
     found = {}
     for commit in git("log", "--reverse", "--format=%H", "--diff-filter=AM", "--", "tests/abi/layout.txt").decode().split():
         digest = hashlib.sha256(git("show", f"{commit}:tests/abi/layout.txt")).hexdigest()[:8]

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Today's host loads and runs the plugin as it was built against each layout that the ABI had.
+"""Today's host loads and runs the plugin built against each layout that the ABI has had.
 
     run.py TENON
 
-The first and the newest are asked everything up to level 2, the others whether each of their interfaces works.
+The oldest and the newest run all checks up to level 2; the others, whether each of their interfaces works.
 """
 import json
 import pathlib

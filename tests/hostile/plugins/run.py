@@ -3,8 +3,8 @@
 
     run.py --tenon build/bin/tenon --fakes build/tests/plugins/fakes [--filter 09] [-v]
 
-Each case makes its own folder, runs one command, and judges: no signal, no hang, the exit status, what stderr
-says, and that work which does not depend on the broken thing still gives the right result. Ends with `N passed,
+Each case makes its own folder, runs one command, and checks: no signal, no hang, the exit status, stderr, and that work
+which does not depend on the broken part still gives the right result. Ends with `N passed,
 N failed`.
 """
 import argparse
@@ -29,8 +29,8 @@ INTERNAL = ("terminate called", "AddressSanitizer", "runtime error:", "std::bad_
 
 
 class Case:
-    """One hostile situation. `prepare(folder)` makes it and may return environment variables; `status` are the exit
-    statuses that are right; `says` is a pattern on stderr, `prints` one on stdout, `silent` one that must not appear."""
+    """One hostile situation. `prepare(folder)` creates it and may return environment variables; `status` are the allowed exit
+    statuses; `says` is a pattern on stderr, `prints` one on stdout, `silent` one that must not appear."""
 
     def __init__(self, number, name, prepare=None, args=None, status=(0,), says="", prints="", silent=None, stack=None,
                  closed=False, umask=None):
@@ -73,7 +73,7 @@ def fake(kind, **more):
 
 
 def fake_case(number, kind, code, requirement="", **more):
-    """A broken plugin: asking for its pass fails with the code and status 3 or 2."""
+    """A broken plugin: requesting its pass fails with the code and status 3 or 2."""
     return Case(number, f"plugin {kind} {requirement}".strip(), fake(kind, **more), ["opt", "g.tir", "--passes", "fake-pass"], (3,), code)
 
 
@@ -244,7 +244,7 @@ def group_6():
 
 
 def group_8():
-    """Each cut at a token boundary, and the ways in which text lies."""
+    """Text cut at each token boundary, and inconsistent text."""
     def text(body):
         return lambda folder: write(folder / "g.tir", body)
 
@@ -313,7 +313,7 @@ def group_10():
 
 
 def group_7():
-    """The cache folder as found by a run on the cpu, which compiles; only where that plugin was built."""
+    """A prepared cache folder, used by a run on the cpu that compiles; only if that plugin was built."""
     run = ["run", "g.tir", "--seed", "1", "--device", "cpu"]
 
     def fake_dependency(folder):

@@ -1,4 +1,4 @@
-"""Whether a result is near enough to the exact one, as the op declares: in units in the last place."""
+"""Decides whether a result is as close to the exact one as the op declares, in units in the last place."""
 
 import fractions
 
@@ -10,7 +10,7 @@ SLACK = LD(1 + 2**-9)  # for the error of the exact value itself
 
 
 def elements(dtype, array):
-    """What a file holds, to be compared: floats as long doubles."""
+    """The contents of a file for comparison: floats as long doubles."""
     return (
         exact(dtype, array.view("V2") if dtype == "bf16" else array) if dtype in FORMATS else array
     )
@@ -45,12 +45,12 @@ def rounded(v, dtype):
 
 
 def same(got, want):
-    """Equal, with the sign of zeros; any NaN is as good."""
+    """Equal, including the sign of zeros; any NaN equals any other."""
     return (got == want) & (np.signbit(got) == np.signbit(want)) | np.isnan(got) & np.isnan(want)
 
 
 def units(want, dtype, operands, op):
-    """What one unit of the op's accuracy is at each result, and how far off a result may be."""
+    """One unit of the op's accuracy at each result, and the allowed error."""
     working, accuracy = "f64" if dtype == "f64" else "f32", op["accuracy"]
     scale = abs(want)
     if accuracy["of"] == "operands":
@@ -67,7 +67,7 @@ def units(want, dtype, operands, op):
 
 
 def wrong(got, want, dtype, unit_and_room):
-    """True where a float result is not what it has to be."""
+    """True where a float result is wrong."""
     digits, _, high = FORMATS[dtype]
     room = unit_and_room[1]
     largest = np.ldexp(LD(2) - np.ldexp(LD(1), -digits), high)  # the largest value that rounds to a finite number
@@ -87,14 +87,14 @@ def wrong(got, want, dtype, unit_and_room):
 
 
 def errors(got, want, unit_and_room):
-    """How many units results are off, where they are numbers."""
+    """The errors of results in units, where they are numbers."""
     with np.errstate(all="ignore"):
         e = abs(got - want) / unit_and_room[0]
     return np.where(np.isfinite(e), e, 0)
 
 
 def rounded_once_or_twice(got, a, b, c, dtype):
-    """fma, true where it is wrong: neither the nearest number to x y + z, nor that of two roundings."""
+    """fma: true where the result is neither x y + z rounded once, nor rounded twice."""
     working = "f64" if dtype == "f64" else "f32"
     kind = {"f32": np.float32, "f64": np.float64}[working]
     with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""Special values of every element type, at which meanings go wrong. bf16 is two bytes without a type."""
+"""Special values of every element type, at which ops often go wrong. bf16 is two bytes without a type."""
 
 import itertools
 
@@ -33,7 +33,7 @@ def bits_of(dtype):
 
 
 def storage(dtype):
-    """The NumPy type that a file holds; bf16 is two bytes without a type."""
+    """The NumPy type of a file; bf16 is two bytes without a type."""
     return {
         "pred": np.bool_,
         "f16": np.float16,
@@ -72,7 +72,7 @@ def patterns(dtype):
 
 
 def beside(dtype, array):
-    """With the next element on either side of each."""
+    """Each with its neighbours on either side."""
     unsigned = {32: np.uint32, 64: np.uint64}[bits_of(dtype)]
     p = array.view(unsigned)
     return np.concatenate([p, p + unsigned(1), p - unsigned(1)]).view(array.dtype)
@@ -99,7 +99,7 @@ PLACES += [k * np.pi / 4 for k in [*range(1, 42), 202, 710, 2002, 20002, 823114,
 
 
 def unary(dtype):
-    """For ops of one operand: every float of 16 bits, else the borders of the type, powers of two and
+    """For ops of one operand: every 16-bit float; for other types, the limits of the type, powers of two and
     PLACES, with their neighbours."""
     if dtype in INTS:
         return integers(dtype)
@@ -213,7 +213,7 @@ def pairs(dtype):
 
 
 def triples(dtype):
-    """Triples in which every special element stands at every place."""
+    """Triples in which every special element occurs at every position."""
     one = pairs(dtype)[0]
     one = one[:: round(len(one) ** 0.5)]
     n = len(one)
