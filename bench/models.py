@@ -43,7 +43,7 @@ class Model:
     build: typing.Optional[typing.Callable] = None  # attention -> torch module
     packaged: str = ""  # file in rapidocr-onnxruntime
     outputs: tuple = ("output",)
-    flops: float = 0  # of the contractions, multiply and add counted apart; 0 where unknown
+    flops: float = 0  # of the contractions, counting multiply and add separately; 0 if unknown
     headline: bool = False  # in the table of a full run
     extra: bool = False  # exported only by name
 
@@ -182,7 +182,7 @@ def _export_to(model, path, opset, exporter, attention):
         sys.exit(f"{model.name}: the random weights give outputs that compare nothing (max {result.abs().max()})")
     options = {"input_names": [i.name for i in model.inputs], "output_names": list(model.outputs), "opset_version": opset}
     symbols = {i.name: i.symbols() for i in model.inputs if i.symbols()}
-    with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as scratch:  # a stopped export leaves no half a file
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as scratch:  # an interrupted export must not leave a partial file
         file = os.path.join(scratch, model.name + ".onnx")
         if exporter == "dynamo":
             shapes = tuple({d: torch.export.Dim(s, min=1, max=4096) for d, s in symbols.get(i.name, {}).items()} for i in model.inputs)

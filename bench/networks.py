@@ -178,7 +178,7 @@ def settle(module, inputs):
     for m in norms:
         nn.init.uniform_(m.weight, 0.6, 1.0)
         nn.init.normal_(m.bias, 0.0, 0.2)
-        m.momentum = None  # the average of what comes
+        m.momentum = None  # averages everything
     if norms:
         module.train()
         with torch.no_grad():

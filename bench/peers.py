@@ -26,7 +26,7 @@ import models
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 PEERS = ("tenon", "torch", "onnxruntime", "openvino")
-CACHES = 32 << 20  # bytes that no cache is assumed to hold
+CACHES = 32 << 20  # bytes that exceed any cache
 START_MODELS = ("resnet50", "mobilenetv2", "bert", "gpt2")
 
 
@@ -244,7 +244,7 @@ def measure_model(name, path, args, peaks):
     exact = not args.quick and all(i.dtype != "bfloat16" for i in models.get(name).inputs)
     with tempfile.TemporaryDirectory() as folder:
         write_inputs(name, folder)
-        outputs = {"tenon": tenon_outputs(args.tenon, name, path, folder)}  # also fills the cache of kernels
+        outputs = {"tenon": tenon_outputs(args.tenon, name, path, folder)}  # also fills the kernel cache
         peers = [Peer(k, name, path, folder, args.threads, args.tenon, exact) for k in args.peers]
         rows = []
         try:

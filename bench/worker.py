@@ -102,7 +102,7 @@ class OpenVino:
         import openvino
         self.ov, self.path = openvino, path
         self.imported = rss()
-        # f32 stays f32 where the model says f32; a bf16 model may compute in bf16.
+        # f32 stays f32 if the model says f32; a bf16 model may compute in bf16.
         kinds = {i.dtype for i in models.get(name).inputs}
         self.precision = "bf16" if "bfloat16" in kinds else "f32"
 
@@ -189,7 +189,7 @@ def main():
                 np.save(os.path.join(folder, f"exact.{i}.npy"), array)
             say({"exact": True})
         serve(peer, feed)
-    except Exception as error:  # a peer that refuses is a result, not a crash of the table
+    except Exception as error:  # a refusal by a peer is a result and must not end the table
         say({"failed": str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__})
 
 

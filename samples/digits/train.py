@@ -86,7 +86,7 @@ def main():
     train_images, test_images, train_labels, test_labels = digits()
     model = train(torch.from_numpy(train_images), torch.from_numpy(train_labels))
     path = HERE / "digits.onnx"
-    # PRESERVE keeps batch normalization as a node of its own: folding it is the compiler's work.
+    # PRESERVE keeps batch normalization as a node of its own: folding it is the compiler's job.
     torch.onnx.export(model, (torch.from_numpy(test_images[:1]),), str(path), opset_version=17,
                       input_names=["image"], output_names=["digit_scores"],
                       dynamic_axes={"image": {0: "batch"}, "digit_scores": {0: "batch"}},
@@ -100,7 +100,7 @@ def main():
     hits = scores.argmax(1) == test_labels
     right = int(hits.sum())
     assert right >= 0.975 * HELD_OUT, right
-    example = int(hits.argmax())  # the first that is read right
+    example = int(hits.argmax())  # the first correctly classified one
 
     np.save(HERE / "heldout_images.npy", test_images)
     np.save(HERE / "heldout_labels.npy", test_labels)

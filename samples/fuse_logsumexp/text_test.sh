@@ -1,2 +1,2 @@
-# The pass on test.tir gives the text in expected.tir.   sh text_test.sh TENON
+# The pass on test.tir must print expected.tir.   sh text_test.sh TENON
 "$1" opt test.tir --verify-each --passes fuse_logsumexp | diff expected.tir -
