@@ -77,7 +77,7 @@ class Literal {
   }
   std::string wrong(std::string_view expected) const {
     return fmt::format(
-        "T0123: the header is no array header: at its byte {} stands {}, expected {}", at_,
+        "T0123: the header is not an array header: at byte {} it has {}, expected {}", at_,
         quoted(text_.substr(at_, 16)), expected);
   }
   bool string(std::string_view* out) {

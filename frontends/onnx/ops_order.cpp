@@ -214,7 +214,7 @@ bool cosine_window(NodeContext& n) {
   if (!n.ok() || size == nullptr) return false;
   if (size->size() != 1) return n.fail("T0713", "its size must be one number");
   const Dims dims = {(*size)[0].dim(n.graph())};
-  if (!dims[0].valid()) return n.fail("T0713", "its size is no size");
+  if (!dims[0].valid()) return n.fail("T0713", "its size is negative or too large");
   const Value k = iota(n, dims, 0, TENON_F32);
   if (!k.valid()) return n.ok();
   const auto all = [&](double v) { return n.full_like(k, v); };

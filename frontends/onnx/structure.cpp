@@ -294,7 +294,7 @@ bool read_opsets(std::span<const OpsetProto> opsets, OpsetVersions* out, Problem
           "T0703", fmt::format("the opset of domain {} is named twice", quote(shown(domain))));
     }
     if (opset.version < 1) {
-      return problems->add("T0703", fmt::format("opset {} of domain {} is no version",
+      return problems->add("T0703", fmt::format("opset {} of domain {} is not a valid version",
                                                 opset.version, quote(shown(domain))));
     }
     if (domain.empty() && (opset.version < kOldestOpset || opset.version > kNewestOpset)) {

@@ -607,7 +607,7 @@ Status Executable::execute(const tenon_call_t& call) {
   if (available < shape->arena_bytes + stride) {
     return fail(TENON_OUT_OF_RANGE,
                 cat("The workspace is smaller than the ", shape->arena_bytes + stride,
-                    " bytes that one thread needs; needs() tells the size for all."));
+                    " bytes that one thread needs; needs() gives the size for all threads."));
   }
   // The pool may have grown since needs() was called (in a child process with more cores); then one
   // thread runs everything.

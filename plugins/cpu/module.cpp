@@ -28,7 +28,7 @@ std::unique_ptr<Module> Module::open(std::string_view bytes, std::string& why) {
   // library.
   const int fd = memfd_create("tenon-kernels", MFD_CLOEXEC);
   if (fd < 0) {
-    why = cat("there is no file in memory for generated code: ", strerror(errno));
+    why = cat("cannot create a file in memory for generated code: ", strerror(errno));
     return nullptr;
   }
   for (std::string_view rest = bytes; !rest.empty();) {

@@ -31,8 +31,7 @@ bool each_pair(std::string_view variable, std::string_view text, std::string* wh
     const size_t equals = item.find('=');
     if (equals != std::string_view::npos && visit(item.substr(0, equals), item.substr(equals + 1)))
       continue;
-    *why = cat("sim: ", quoted(item), " in ", variable,
-               " makes no sense; plugins/sim/README.md says what does");
+    *why = cat("sim: ", quoted(item), " in ", variable, " is not valid; see plugins/sim/README.md");
     return false;
   }
   return true;

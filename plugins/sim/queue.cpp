@@ -57,7 +57,7 @@ Status Fence::wait(uint64_t value, uint64_t timeout_ns) const {
     changed_.wait(lock, done);
   } else if (!changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), done)) {
     return tenon::fail(TENON_DEADLINE_EXCEEDED,
-                       cat("sim: the fence stands at ", value_, " and did not reach ", value,
+                       cat("sim: the fence is at ", value_, " and did not reach ", value,
                            " within ", timeout_ns, " ns"));
   }
   return failed_at_ <= value ? tenon::fail(fault_.code, fault_.message) : Status();

@@ -66,11 +66,11 @@ struct ClaimWatch {
         w.report->broken("R-E02", "claim", cat("node ", nodes[i], " is twice in one claim"));
       if (w.stands_in_main(nodes[i])) continue;
       if (!w.stands_inside(nodes[i]))
-        w.report->broken("R-E02", "claim", cat("node ", nodes[i], " is none of the graph"));
+        w.report->broken("R-E02", "claim", cat("node ", nodes[i], " is not in the graph"));
       if (w.stands_inside(nodes[i]) && count != 1)
         w.report->broken(
             "R-E02", "claim",
-            cat("node ", nodes[i], " stands inside of a region and is claimed with others"));
+            cat("node ", nodes[i], " is inside a region and is claimed together with others"));
     }
     if (count == 0 || nodes == nullptr) w.report->broken("R-E02", "claim", "a claim of no nodes");
     if (!std::isfinite(cost_ns) || cost_ns < 0)
@@ -82,7 +82,7 @@ struct ClaimWatch {
     if (w.is_over("refuse")) return TENON_FAILED_PRECONDITION;
     if (!w.stands_in_main(node) && !w.stands_inside(node))
       w.report->broken("R-E04", "claim",
-                       cat("it refuses node ", node, ", which is none of the graph"));
+                       cat("it refuses node ", node, ", which is not in the graph"));
     if (code != TENON_UNIMPLEMENTED)
       w.report->broken(
           "R-E04", "claim",
@@ -321,7 +321,7 @@ tenon_code_t Validator::needs(tenon_executable_t* executable, tenon_symbols_t sy
     equal = before->second.outputs[i].size_bytes_max == known.outputs[i].size_bytes_max &&
             before->second.outputs[i].alias_input == known.outputs[i].alias_input;
   }
-  if (!equal) broken("R-E10", "needs", "two calls with the same symbols give different answers");
+  if (!equal) broken("R-E10", "needs", "two calls with the same symbols give different results");
   return TENON_OK;
 }
 
@@ -347,7 +347,7 @@ bool Validator::check_call(const Object& executable, const tenon_call_t& call,
         known != executable.needs.end())
       needs = known->second;
   }
-  if (!needs) broken("R-M16", kSlot, "nobody asked what these symbols need");
+  if (!needs) broken("R-M16", kSlot, "needs was not called for these symbols");
   if (needs && needs->outputs.size() != call.output_count)
     broken("R-M16", kSlot,
            cat(call.output_count, " outputs, and there are ", needs->outputs.size()));
@@ -365,7 +365,7 @@ bool Validator::check_call(const Object& executable, const tenon_call_t& call,
     if (call.queue == nullptr) check_waited(kSlot, buffer, writes, what);
     if (span.offset_bytes % alignment != 0)
       broken("R-M16", kSlot,
-             cat(what, " has the offset ", span.offset_bytes, ", which is no multiple of ",
+             cat(what, " has the offset ", span.offset_bytes, ", which is not a multiple of ",
                  alignment));
     if (span.offset_bytes > buffer->size_bytes || least > buffer->size_bytes - span.offset_bytes) {
       broken("R-M16", kSlot,

@@ -39,7 +39,7 @@ tenon_code_t Validator::copy_and_compare(
     const auto untouched = [](unsigned char byte) { return byte == 0x5c; };
     if (!std::all_of(wide.begin(), wide.begin() + kAround, untouched) ||
         !std::all_of(wide.end() - kAround, wide.end(), untouched)) {
-      broken("R-C14", "copy", cat("a copy of ", n, " bytes to the host wrote beside its range"));
+      broken("R-C14", "copy", cat("a copy of ", n, " bytes to the host wrote outside its range"));
     }
     if (code == TENON_OK) std::memcpy(c.host_to, wide.data() + kAround, n);
     return code;
@@ -73,7 +73,7 @@ tenon_code_t Validator::copy_and_compare(
       std::memcmp(after.data() + at + n, before.data() + at + n, after.size() - at - n) != 0) {
     broken("R-C14", "copy",
            cat("a copy of ", n, " bytes to offset ", c.to_offset_bytes,
-               " changed bytes beside its range"));
+               " changed bytes outside its range"));
   }
   return code;
 }

@@ -36,7 +36,7 @@ tenon_code_t Validator::query(tenon_str_t target, const tenon_kernel_call_t* cal
     broken("R-F01", "query", "a candidate without a name");
   if (made.part_count == 0) broken("R-F01", "query", "a candidate of no parts");
   if (!std::isfinite(made.cost_ns) || made.cost_ns < 0)
-    broken("R-F01", "query", "a cost that is no number");
+    broken("R-F01", "query", "a cost that is not a finite number >= 0");
   if (made.epilogue_taken > call->epilogue_count)
     broken(
         "R-F01", "query",

@@ -60,8 +60,8 @@ void Validator::check_waited(std::string_view slot, const ObjectRef& buffer, boo
                              std::string_view what) {
   if (!in_flight(*buffer, !writes)) return;
   broken("R-M19", slot,
-         cat("submitted work that is not over ", writes ? "refers to " : "writes ", what, ", ",
-             hex(buffer->handle), ", and nobody waited for it"));
+         cat("submitted work in flight ", writes ? "refers to " : "writes ", what, ", ",
+             hex(buffer->handle), ", and was not waited for"));
 }
 
 void Validator::forget_work_of(const tenon_device_t* device, const tenon_queue_t* queue) {
@@ -199,7 +199,7 @@ tenon_code_t Validator::fence_destroy(tenon_fence_t* fence) {
   if (f == nullptr) return refuse("fence_destroy");
   if (in_flight(*f))
     broken("R-M13", "fence_destroy",
-           cat("submitted work that is not over signals the fence ", hex(fence)));
+           cat("submitted work in flight signals the fence ", hex(fence)));
   objects_.remove(*f);
   return ask("fence_destroy", [&] { return queue_->fence_destroy(queue_->self, fence); });
 }
@@ -222,7 +222,7 @@ tenon_code_t Validator::fence_query(tenon_fence_t* fence, uint64_t* out) {
   if (*out < least) broken("R-D05", "fence_query", cat("it gives ", *out, " after ", least));
   if (*out > f->promised)
     broken("R-D06", "fence_query",
-           cat("it gives ", *out, ", and nobody was to signal more than ", f->promised));
+           cat("it gives ", *out, ", but the highest value to be signalled is ", f->promised));
   f->seen = std::max(f->seen, *out);
   return code;
 }

@@ -53,7 +53,7 @@ void Watch::after(tenon_code_t code) {
     report_.broken("R-I08", slot_, "it changed the floating-point state of the thread");
   if (code == TENON_OK) return;
   if (code > TENON_DEVICE_LOST)
-    return report_.broken("R-B17", slot_, cat("it gave ", code, ", which is no code of base.h"));
+    return report_.broken("R-B17", slot_, cat("it gave ", code, ", which is not a code of base.h"));
   const tenon_failure_t failure = last_failure();
   if (failure.code == TENON_OK || view(failure.message) == kNothingSaid ||
       view(failure.message).empty()) {
@@ -171,7 +171,7 @@ void Validator::note_lost(Object& device, std::string_view slot, tenon_code_t co
   if (code == TENON_DEVICE_LOST) {
     device.lost = true;
   } else if (device.lost && !is_release && code == TENON_OK) {
-    broken("R-C30", slot, "it gives OK on a device that was lost");
+    broken("R-C30", slot, "it returns OK on a lost device");
   }
 }
 
