@@ -214,7 +214,7 @@ bool rotary_embedding(NodeContext& n) {
   if (!d[3].is_constant()) return n.fail("T0714", "heads of symbolic size are not supported");
   if (turned == 0) turned = d[3].constant();
   if (turned < 2 || turned % 2 != 0 || turned > d[3].constant())
-    return n.fail("T0713", "the part of a head that is turned must be even and within the head");
+    return n.fail("T0713", "the rotated part of a head must be even and within the head");
   const Dims half = {d[0], d[1], d[2], n.dim(turned / 2)};
   // One angle per position: the caches are [positions, half], or [batch, length, half] without
   // position ids.

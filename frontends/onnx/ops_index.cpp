@@ -320,7 +320,7 @@ bool scatter_nd(NodeContext& n) {
   const std::string_view reduction = n.text("reduction", "none");
   if (reduction != "none" && reduction != "add" && reduction != "mul" && reduction != "max" &&
       reduction != "min") {
-    return n.fail("T0708", "attribute 'reduction' is none of none, add, mul, max and min");
+    return n.fail("T0708", "attribute 'reduction' must be none, add, mul, max or min");
   }
   const int64_t length = vector_length(n, 0);
   if (length < 0) return false;

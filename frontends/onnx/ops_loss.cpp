@@ -12,7 +12,7 @@ bool loss(NodeContext& n) {
   if (!n.arity(2, 3, entropy ? 2 : 1)) return false;
   const std::string_view reduction = n.text("reduction", "mean");
   if (reduction != "none" && reduction != "sum" && reduction != "mean")
-    return n.fail("T0708", "attribute 'reduction' is none of none, sum and mean");
+    return n.fail("T0708", "attribute 'reduction' must be none, sum or mean");
   const int64_t ignore = n.has_attribute("ignore_index") ? n.integer("ignore_index", 0) : INT64_MIN;
   std::vector<Value> operands = {n.value(0), n.value(1)};
   if (n.has(2)) operands.push_back(n.value(2));

@@ -123,7 +123,7 @@ std::string_view kind_of(NodeContext& n) {
   const std::string_view r = n.version() >= 16 ? n.text("reduction", "none") : "none";
   if (r == "none") return "set";
   if (r != "add" && r != "mul" && r != "max" && r != "min")
-    n.fail("T0708", "attribute 'reduction' is none of none, add, mul, max and min");
+    n.fail("T0708", "attribute 'reduction' must be none, add, mul, max or min");
   return r;
 }
 

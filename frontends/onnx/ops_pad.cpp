@@ -155,7 +155,7 @@ bool pad_by(NodeContext& n, const Extents& low, const Extents& high, Value value
   if (mode == "reflect" || mode == "edge" || mode == "wrap")
     return pad_by_index(n, low, high, mode);
   if (mode != "constant")
-    return n.fail("T0708", "attribute 'mode' is none of constant, reflect, edge and wrap");
+    return n.fail("T0708", "attribute 'mode' must be constant, reflect, edge or wrap");
   return n.set(0, padded(n, n.value(0), low, high, value));
 }
 

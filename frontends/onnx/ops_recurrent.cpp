@@ -169,7 +169,7 @@ bool read_attributes(NodeContext& n, Recurrence* r) {
   r->gates = op == "RNN" ? 1 : op == "GRU" ? 3 : 4;
   const std::string_view direction = n.text("direction", "forward");
   if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
-    return n.fail("T0708", "attribute 'direction' is none of forward, reverse and bidirectional");
+    return n.fail("T0708", "attribute 'direction' must be forward, reverse or bidirectional");
   r->directions = direction == "bidirectional" ? 2 : 1;
   r->clip = n.number("clip", 0);
   r->linear_before_reset = op == "GRU" && n.integer("linear_before_reset", 0) != 0;
@@ -177,7 +177,7 @@ bool read_attributes(NodeContext& n, Recurrence* r) {
   if (op == "LSTM" && n.integer("input_forget", 0) != 0)
     return n.fail("T0714", "coupled input and forget gates are not supported");
   if (!n.numbers("activation_alpha").empty() || !n.numbers("activation_beta").empty())
-    return n.fail("T0714", "activations with numbers of their own are not supported");
+    return n.fail("T0714", "activations with parameters are not supported");
   const std::vector<std::string> usual = r->gates == 1 ? std::vector<std::string>{"Tanh"}
                                          : r->gates == 3
                                              ? std::vector<std::string>{"Sigmoid", "Tanh"}

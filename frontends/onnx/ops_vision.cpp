@@ -98,8 +98,8 @@ bool aspect_at_run(NodeContext& n, bool larger, Resampling* r) {
 bool keep_aspect(NodeContext& n, std::string_view policy, Resampling* r) {
   if (policy != "not_larger" && policy != "not_smaller")
     return n.fail("T0708",
-                  "attribute 'keep_aspect_ratio_policy' is none of stretch, not_larger "
-                  "and not_smaller");
+                  "attribute 'keep_aspect_ratio_policy' must be stretch, not_larger "
+                  "or not_smaller");
   const Dims x = n.dims(0);
   double scale = 0;
   for (size_t i = 0; i < r->axes.size(); ++i) {
@@ -208,7 +208,7 @@ Resampling all_dims(NodeContext& n) {
 }
 bool known_mode(NodeContext& n, std::string_view mode) {
   return mode == "nearest" || mode == "linear" || mode == "cubic" ||
-         n.fail("T0708", "attribute 'mode' is none of nearest, linear and cubic");
+         n.fail("T0708", "attribute 'mode' must be nearest, linear or cubic");
 }
 
 // Resize of opset 10, and Upsample, before the coordinate mode could be chosen.

@@ -11,7 +11,7 @@ std::optional<AutoPad> auto_pad(NodeContext& n) {
   if (kind == "VALID") return AutoPad::kValid;
   if (kind == "SAME_UPPER") return AutoPad::kSameUpper;
   if (kind == "SAME_LOWER") return AutoPad::kSameLower;
-  n.fail("T0708", "attribute 'auto_pad' is none of NOTSET, SAME_UPPER, SAME_LOWER and VALID");
+  n.fail("T0708", "attribute 'auto_pad' must be NOTSET, SAME_UPPER, SAME_LOWER or VALID");
   return {};
 }
 

@@ -73,7 +73,7 @@ inline Status require_argument(const InferQuery& q, std::string_view label, Regi
                                uint32_t index, const TypeView& given, bool open) {
   const std::vector<Value> arguments = region.arguments();
   const TypeView type = arguments[index].type();
-  const std::string what = cat("argument ", index, " and what it stands for");
+  const std::string what = cat("argument ", index, " and its value");
   TENON_TRY(require_form(q, label, type, given, what));
   for (uint32_t d = 0; d < type.rank(); ++d) {
     if (!open || !is_open(region, type.dim(d))) {
@@ -89,7 +89,7 @@ inline Status require_argument(const InferQuery& q, std::string_view label, Regi
     }
     if (uses != 1)
       return q.fail(label,
-                    cat("dim ", d, " of argument ", index, " is a symbol that stands twice"));
+                    cat("dim ", d, " of argument ", index, " is a symbol that occurs twice"));
   }
   return {};
 }
@@ -133,7 +133,7 @@ inline Status require_outside(const InferQuery& q, std::string_view label, Regio
   *out = yield.dims();
   for (size_t d = 0; d < out->size(); ++d) {
     if (is_inner(region, (*out)[d]))
-      return q.fail(label, cat("dim ", d, " of a yield is known in the region only"));
+      return q.fail(label, cat("dim ", d, " of a yield is known only inside the region"));
   }
   return {};
 }

@@ -36,7 +36,7 @@ Status infer_call(const InferQuery& q) {
   const tenon_attr_t& results = q.attr("results");
   for (uint64_t i = 0; i < results.count; ++i) {
     const tenon_type_t& type = results.u.types[i];
-    if (type.kind != TENON_KIND_TENSOR) return q.fail("C2", cat("result ", i, " is no tensor"));
+    if (type.kind != TENON_KIND_TENSOR) return q.fail("C2", cat("result ", i, " is not a tensor"));
     Dims dims;
     for (uint32_t d = 0; d < type.rank; ++d) dims.push_back(Dim(q.raw().graph, type.dims[d]));
     TENON_TRY(q.result(type.dtype, dims));

@@ -15,7 +15,7 @@ Status infer(const InferQuery& q) {
   const auto heads = constant_of(q.dim(0, 1)), shared = constant_of(q.dim(1, 1));
   if (heads && shared ? *shared == 0 || *heads % *shared != 0
                       : compare(TENON_REL_EQ, q.dim(0, 1), q.dim(1, 1)) != TENON_YES) {
-    return q.fail("C2", "the heads of q are no constant multiple of those of k");
+    return q.fail("C2", "the heads of q are not a constant multiple of those of k");
   }
   if (q.has(3)) {
     if (!is_in(q.dtype(3), kPred) && q.dtype(3) != q.dtype(0))

@@ -19,7 +19,7 @@ Status infer(const InferQuery& q) {
   TENON_TRY(require_arguments(q, "C2", body, 0, count, true));
   const std::vector<Value> answer = condition.yields(), yields = body.yields();
   if (answer.size() != 1 || answer[0].dtype() != TENON_PRED || answer[0].rank() != 0) {
-    return q.fail("C3", "region 0 yields something else than one predicate of rank 0");
+    return q.fail("C3", "region 0 yields something other than one predicate of rank 0");
   }
   if (yields.size() < count) {
     return q.fail(
@@ -47,7 +47,7 @@ Status infer(const InferQuery& q) {
     Dims dims;
     TENON_TRY(require_outside(q, "C5", body, yields[i], &dims));
     if (yields[i].view().type.kind != TENON_KIND_TENSOR)
-      return q.fail("C5", "a collected value is no tensor");
+      return q.fail("C5", "a collected value is not a tensor");
     dims.insert(dims.begin(), trips);
     TENON_TRY(q.result(yields[i].dtype(), dims));
   }

@@ -128,7 +128,7 @@ Status fits(void*, tenon_str_t target, const void* bytes, uint64_t size) {
   ArtifactView parts;
   if (!read_head(bytes, size, &parts).ok() || !Interpreter::load(parts, {}, &loaded).ok()) {
     return fail(TENON_FAILED_PRECONDITION,
-                cat("These ", size, " bytes are no graph that this reference reads."));
+                cat("These ", size, " bytes are not a graph that this reference device can read."));
   }
   return {};
 }
@@ -170,7 +170,7 @@ Status execute(void*, tenon_executable_t* executable, const tenon_call_t* call) 
 
 Status dump(void*, tenon_artifact_t* artifact, tenon_str_t what, const tenon_sink_t* sink) {
   if (view(what) != "plan")
-    return fail(TENON_NOT_FOUND, "The reference device shows its plan and nothing else.");
+    return fail(TENON_NOT_FOUND, "The reference device can only show its plan.");
   return graph_api().graph_write(graph_api().self, artifact_of(artifact)->graph, TENON_FORMAT_TEXT,
                                  sink);
 }
