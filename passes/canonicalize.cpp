@@ -122,15 +122,16 @@ graph @g(%x: f32[2]) -> (y: f32[2]) {
 }
 )";
 
-constexpr auto kPass = pass("canonicalize", "Applies the simplifications that ops declare.")
-                           .describe(
-                               "Runs the fold and the rewrites of every op until nothing changes: "
-                               "x + 0, transpose of transpose, a "
-                               "reshape to the same shape. An idempotent op of itself is done "
-                               "once. Constants of commutative ops go to the right.")
-                           .example(kBefore, kAfter)
-                           .statistics(kStatistics)
-                           .rewrites(kRewrites);
+constexpr auto kPass =
+    pass("canonicalize", "Applies the simplifications that ops declare.")
+        .describe(
+            "Runs the folds and the rewrites of every op until nothing changes: x + "
+            "0, a transpose of a transpose, a reshape to the same shape. An "
+            "idempotent op applied to itself is done once. Constants of commutative "
+            "ops move to the right.")
+        .example(kBefore, kAfter)
+        .statistics(kStatistics)
+        .rewrites(kRewrites);
 
 }  // namespace
 }  // namespace tenon::passes

@@ -113,11 +113,11 @@ graph @g(%x: f32[2]) -> (y: f32[2], z: f32[2]) {
 )";
 
 constexpr auto kPass =
-    pass("compose-activations", "Recognises activations that exporters wrote out.")
+    pass("compose-activations", "Recognises activations that exporters decomposed.")
         .describe(
-            "Products that are gelu (by erf or tanh), silu, mish, hard_swish or hard_sigmoid "
-            "become that op, whatever the order "
-            "of their factors. Numbers are compared as exactly as the element type holds them.")
+            "Products that are gelu (by erf or tanh), silu, mish, hard_swish or "
+            "hard_sigmoid become that op, with their factors in any order. Numbers "
+            "are compared up to the precision of the element type.")
         .example(kBefore, kAfter)
         .statistics(kStatistics)
         .rewrites(kRewrites);

@@ -138,13 +138,12 @@ graph @g(%q: f32[1, 2, 3, 4], %k: f32[1, 2, 4, 5], %v: f32[1, 2, 5, 4]) -> (y: f
 )";
 
 constexpr auto kPass =
-    pass("compose-attention", "Recognises scaled dot-product attention that exporters wrote out.")
+    pass("compose-attention", "Recognises scaled dot-product attention that exporters decomposed.")
         .describe(
-            "softmax(scale q k' + mask) v over four dims becomes sdpa, wherever the scale stands: "
-            "on q, on k, on both or on the scores. "
-            "A mask that is 0 or -inf by a predicate becomes that predicate: a score that is NaN "
-            "or "
-            "infinite where it is hidden then stays hidden, and does not spread along its row.")
+            "softmax(scale q k' + mask) v over four dims becomes sdpa. The scale may "
+            "be on q, on k, on both or on the scores. A mask that a predicate makes 0 "
+            "or -inf becomes that predicate. So a hidden score that is NaN or "
+            "infinite stays hidden and does not spread along its row.")
         .example(kBefore, kAfter)
         .statistics(kStatistics)
         .rewrites(kRewrites);

@@ -173,12 +173,11 @@ graph @g(%x: f32[2, 4], %s: f32[4], %b: f32[4]) -> (y: f32[2, 4], z: f32[2, 4]) 
 )";
 
 constexpr auto kPass =
-    pass("compose-norms", "Recognises layer_norm and rms_norm that exporters wrote out.")
+    pass("compose-norms", "Recognises layer_norm and rms_norm that exporters decomposed.")
         .describe(
-            "A difference from a mean over the last dims, divided by the root of the mean of its "
-            "squares, becomes layer_norm; without "
-            "the difference, rms_norm. A scale and a shift along the last dims become its "
-            "operands.")
+            "A difference from a mean over the last dims, divided by the root of the "
+            "mean of its squares, becomes layer_norm; without the difference, "
+            "rms_norm. A scale and a shift along the last dims become its operands.")
         .example(kBefore, kAfter)
         .statistics(kStatistics)
         .rewrites(kRewrites);

@@ -182,17 +182,17 @@ graph @g(%x: f32[2], %y: f32[2]) -> (z: f32[2]) {
 }
 )";
 
-constexpr auto kPass = pass("cse", "Computes equal things once.")
-                           .describe(
-                               "Merges nodes with the same op, attributes and operands (in either "
-                               "order for commutative ops) where "
-                               "the first is visible from the second, and constants with equal "
-                               "bytes. Ops with effects and ops that "
-                               "define a symbol are never merged.")
-                           .example(kBefore, kAfter)
-                           .statistics(kStatistics)
-                           .preserves("legal, folded")
-                           .run<run>();
+constexpr auto kPass =
+    pass("cse", "Computes equal nodes once.")
+        .describe(
+            "Merges nodes with the same op, attributes and operands (in either order "
+            "for commutative ops) where the first is visible from the second, and "
+            "constants with equal bytes. Ops with effects and ops that define a "
+            "symbol are never merged.")
+        .example(kBefore, kAfter)
+        .statistics(kStatistics)
+        .preserves("legal, folded")
+        .run<run>();
 
 }  // namespace
 }  // namespace tenon::passes

@@ -45,15 +45,16 @@ graph @g(%x: f32[2]) -> (y: f32[2]) {
 }
 )";
 
-constexpr auto kPass = pass("dce", "Removes nodes whose results nobody uses.")
-                           .describe(
-                               "A node stays when it has an effect, when it is ordered by tokens, "
-                               "or when it defines a symbol that "
-                               "a type mentions. Bodies of control flow are swept too.")
-                           .example(kBefore, kAfter)
-                           .statistics(kStatistics)
-                           .preserves("legal, folded")
-                           .run<run>();
+constexpr auto kPass =
+    pass("dce", "Removes nodes with unused results.")
+        .describe(
+            "A node stays if it has an effect, if it is ordered by tokens, or if it "
+            "defines a symbol that a type mentions. Bodies of control flow are "
+            "cleaned too.")
+        .example(kBefore, kAfter)
+        .statistics(kStatistics)
+        .preserves("legal, folded")
+        .run<run>();
 
 }  // namespace
 }  // namespace tenon::passes

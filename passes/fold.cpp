@@ -152,11 +152,11 @@ graph @g(%x: f32[2]) -> (y: f32[2]) {
 )";
 
 constexpr auto kPass =
-    pass("fold", "Evaluates what depends on constants only.")
+    pass("fold", "Evaluates nodes that depend only on constants.")
         .describe(
-            "Nodes whose operands are all constant are evaluated by the meaning of their op. No "
-            "constant becomes "
-            "larger than max_bytes, and none above 4096 bytes larger than what it is made of.")
+            "Nodes with only constant operands are evaluated by the meaning of their "
+            "op. No constant becomes larger than max_bytes, and none above 4096 bytes "
+            "becomes larger than its operands.")
         .example(kBefore, kAfter)
         .options(kOptions)
         .statistics(kStatistics)

@@ -78,17 +78,17 @@ graph @g(%x: f32[2]) -> (y: f32[2]) {
 }
 )";
 
-constexpr auto kPass = pass("legalize", "Inlines composites that no planned device takes whole.")
-                           .describe(
-                               "Each composite (softmax, layer_norm, ...) that no device claims is "
-                               "replaced by its decomposition, "
-                               "until only claimed composites and smaller ops are left. Without "
-                               "devices, as in `tenon opt`, every "
-                               "composite is inlined.")
-                           .example(kBefore, kAfter)
-                           .statistics(kStatistics)
-                           .establishes("legal")
-                           .run<run>();
+constexpr auto kPass =
+    pass("legalize", "Inlines composites that no planned device takes whole.")
+        .describe(
+            "Each composite (softmax, layer_norm, ...) that no device claims is "
+            "replaced by its decomposition, until only claimed composites and smaller "
+            "ops are left. Without devices, as in `tenon opt`, every composite is "
+            "inlined.")
+        .example(kBefore, kAfter)
+        .statistics(kStatistics)
+        .establishes("legal")
+        .run<run>();
 
 }  // namespace
 }  // namespace tenon::passes

@@ -68,11 +68,11 @@ graph @g(%x: f32[4]) -> (y: f32[4, 8]) {
 )";
 
 constexpr auto kPass =
-    pass("sink-broadcasts", "Computes before broadcasting where that gives the same.")
+    pass("sink-broadcasts", "Computes before broadcasting if the result is the same.")
         .describe(
-            "An element-wise op whose operands are all broadcast in the same way is done on what "
-            "is broadcast: "
-            "the same numbers from fewer elements. After it, fold sees constants that were hidden.")
+            "An element-wise op whose operands are all broadcast in the same way is "
+            "applied before the broadcast: the same numbers from fewer elements. "
+            "Afterwards, fold sees constants that the broadcast hid.")
         .example(kBefore, kAfter)
         .statistics(kStatistics)
         .rewrites(kRewrites);

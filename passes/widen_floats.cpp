@@ -119,13 +119,12 @@ graph @g(%x: f32[2]) -> (y: f64[2]) {
 )";
 
 constexpr auto kPass =
-    pass("widen-floats", "Computes in f64 what the graph computes in narrower floats.")
+    pass("widen-floats", "Computes in f64 instead of narrower floats.")
         .describe(
-            "Inputs keep their types and are converted; constants, nodes and outputs of f16, bf16 "
-            "and f32 become f64. The result on "
-            "the reference device is what errors of other devices are measured against. Nodes with "
-            "regions, that define symbols, "
-            "and bitcast are refused.")
+            "Inputs keep their types and are converted; constants, nodes and outputs "
+            "of f16, bf16 and f32 become f64. The errors of other devices are "
+            "measured against the result on the reference device. Nodes with regions, "
+            "nodes that define symbols, and bitcast are refused.")
         .example(kBefore, kAfter)
         .statistics(kStatistics)
         .run<run>();

@@ -15,8 +15,8 @@ extern "C" {
 #define SIM_STATISTICS_ID "sim.statistics/1"
 
 typedef struct tenon_sim_counts_t {
-  uint64_t buffers, bytes, queues, fences; /* now; the device's own queue is not counted */
-  uint64_t copies, launches;               /* begun since it was opened */
+  uint64_t buffers, bytes, queues, fences; /* now; without the device's own queue */
+  uint64_t copies, launches;               /* started since it was opened */
 } tenon_sim_counts_t;
 
 typedef struct tenon_sim_statistics_t {

@@ -37,8 +37,8 @@ enum { TENON_CLANG_CXX = 0, TENON_CLANG_OPENCL_C = 1, TENON_CLANG_OPENCL_C_WATCH
 enum { TENON_CLANG_OBJECT = 0, TENON_CLANG_ASSEMBLY = 1, TENON_CLANG_LLVM_IR = 2 };
 enum {
   TENON_CLANG_OK = 0,
-  TENON_CLANG_BAD_ARGUMENT = 1, /* an option that this library does not know */
-  TENON_CLANG_BAD_TEXT = 2,     /* the text has errors; the diagnostics tell */
+  TENON_CLANG_BAD_ARGUMENT = 1, /* an option that this library lacks */
+  TENON_CLANG_BAD_TEXT = 2,     /* the text has errors; see diagnostics */
   TENON_CLANG_BROKEN = 3        /* lld failed in a way that forbids another link in this process */
 };
 
