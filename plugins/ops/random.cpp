@@ -3,11 +3,11 @@
 
 namespace tenon::ops::random_op {
 
-// Random bits from the counter's position on; each op here draws once.
+// One draw of random bits. Each op here draws once; the caller advances the counter.
 Term bits(Builder& b, Value key, Value counter, const Dims& shape, tenon_dtype_t type) {
   return {b, b.build("rng_bits", {key, counter}, {{"shape", shape}, {"dtype", dtype(type)}})};
 }
-// In [0, 1), a multiple of the spacing of numbers just below 1 in `type`; with `centred`, in (0,
+// In [0, 1), a multiple of the spacing of numbers just below 1 in `type`. With `centred`: in (0,
 // 1).
 Term unit(Builder& b, Value key, Value counter, const Dims& shape, tenon_dtype_t type,
           bool centred) {

@@ -1,7 +1,6 @@
 /* sim.statistics/1: current objects and past commands of the simulated devices, for tests. An
  * interface of sim's own; query it with tenon_host_registry_t::plugin_interface("device", "sim",
  * SIM_STATISTICS_ID).
- *
  */
 #ifndef TENON_PLUGINS_SIM_STATISTICS_H_
 #define TENON_PLUGINS_SIM_STATISTICS_H_

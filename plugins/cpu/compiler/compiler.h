@@ -9,7 +9,6 @@
  * thread; calls are serialised, because lld keeps its state in globals.
  * Safety: text that clang accepts can still abort its code generator, which ends the process. Text
  * written by users is therefore compiled by the program tenon-cc (compiler_process.h).
- *
  */
 #ifndef TENON_PLUGINS_CPU_COMPILER_COMPILER_H_
 #define TENON_PLUGINS_CPU_COMPILER_COMPILER_H_
@@ -79,7 +78,6 @@ typedef struct {
    * The module also lists its own variables, those in local memory as the calling thread sees them:
    *   void tenon_opencl_variables(void (*visit)(void* context, const char* name, void* address,
    *                               uint64_t size, uint32_t local), void* context);
-   *
    */
   int32_t (*build)(tenon_clang_str_t text, const tenon_clang_options_t* options,
                    tenon_clang_sink_fn output, void* output_context,
