@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Milliseconds from process start to the end of `tenon run` on the digits, with a cold and with a warm cache.
+"""Milliseconds from process start to the end of `tenon run` on the digits, with a cold and with a
+warm cache.
 
     bench/first_output.py [--tenon build/bin/tenon] [--runs 20]
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""The models of the benchmarks: defined here with a fixed seed and random weights, exported to ONNX in a folder outside the tree.
+"""The models of the benchmarks: defined here with a fixed seed and random weights, exported to ONNX
+in a folder outside the tree.
 
     bench/models.py --list
     bench/models.py [--only NAME,...] [--cache DIR] [--opset N] [--exporter torchscript|dynamo] [--attention eager|sdpa] [--force]
 
-Files are DIR/EXPORTER-opsetN-ATTENTION/NAME.onnx; DIR is --cache, else BENCH_MODELS_DIR, else ~/.cache/tenon-bench. An existing file is
-kept. Importable: `get(NAME)`, `export(NAME, ...)`, `inputs(NAME, seed)`, `torch_module(NAME)`. Torch is imported only to export or to run;
-the models of the package rapidocr-onnxruntime need only that package.
+Files are DIR/EXPORTER-opsetN-ATTENTION/NAME.onnx; DIR is --cache, else BENCH_MODELS_DIR, else
+~/.cache/tenon-bench. An existing file is kept. Importable: `get(NAME)`, `export(NAME, ...)`,
+`inputs(NAME, seed)`, `torch_module(NAME)`. Torch is imported only to export or to run; the models
+of the package rapidocr-onnxruntime need only that package.
 """
 import argparse
 import dataclasses
@@ -106,7 +108,8 @@ def get(name):
 
 
 def inputs(name, seed=1, dims=None):
-    """Random inputs by name as numpy arrays; bfloat16 is represented by its bits in uint16. `dims` overrides symbolic sizes."""
+    """Random inputs by name as numpy arrays; bfloat16 is represented by its bits in uint16. `dims`
+    overrides symbolic sizes."""
     import numpy as np
     rng = np.random.default_rng(seed)
     return {i.name: _random(np, rng, i, i.sizes(dims)) for i in get(name).inputs}
@@ -150,7 +153,8 @@ def cache_folder(cache=None):
 
 
 def packaged_path(file):
-    """The path of a model of rapidocr-onnxruntime; None without the package, which is not imported."""
+    """The path of a model of rapidocr-onnxruntime; None without the package, which is not
+    imported."""
     spec = importlib.util.find_spec("rapidocr_onnxruntime")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         path = os.path.join(folder, "models", file)
@@ -160,7 +164,8 @@ def packaged_path(file):
 
 
 def export(name, cache=None, opset=DEFAULT_OPSET, exporter="torchscript", attention="eager", force=False):
-    """The path of the model's ONNX file, which is exported if it is missing; None for a packaged model whose package is missing."""
+    """The path of the model's ONNX file, which is exported if it is missing; None for a packaged
+    model whose package is missing."""
     model = get(name)
     if model.packaged:
         return packaged_path(model.packaged)

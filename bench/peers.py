@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Tenon beside torch eager, ONNX Runtime and OpenVINO on the models of models.py: interleaved rounds, outputs compared, peaks of the same minute.
+"""Tenon beside torch eager, ONNX Runtime and OpenVINO on the models of models.py: interleaved
+rounds, outputs compared, peaks of the same minute.
 
     bench/peers.py [--quick] [--only NAME,...] [--threads 1,2] [--rounds 5] [--seconds 0.25] [--json FILE] [--skip PART,...]
 
-Every runtime has a process of its own with the loaded model, and they measure rounds in rotating order. Inputs are random (seed 1) and the
-same for all. One thread is pinned to one processor. Outputs are compared as max|a-b| / max|b|; `f64` is the distance from the same network
-computed in double. The bound is the larger of flops at the multiply-add peak and, if weights and tensors exceed the caches, bytes at the read
-peak, both measured beside each model. A peer that is not installed is "not run"; a model that a runtime refuses is "failed" with its reason.
+Every runtime has a process of its own with the loaded model, and they measure rounds in rotating
+order. Inputs are random (seed 1) and the same for all. One thread is pinned to one processor.
+Outputs are compared as max|a-b| / max|b|; `f64` is the distance from the same network computed in
+double. The bound is the larger of flops at the multiply-add peak and, if weights and tensors exceed
+the caches, bytes at the read peak, both measured beside each model. A peer that is not installed is
+"not run"; a model that a runtime refuses is "failed" with its reason.
 
 Parts for --skip: models, start (cold compile, second start, depth), contention.
 """
@@ -33,7 +36,8 @@ START_MODELS = ("resnet50", "mobilenetv2", "bert", "gpt2")
 # ---- Workers ----
 
 class Worker:
-    """A process that answers with lines of JSON. `info` is its first answer; `problem` is why it cannot measure, or empty."""
+    """A process that answers with lines of JSON. `info` is its first answer; `problem` is why it
+    cannot measure, or empty."""
 
     def __init__(self, command, env=None, pinned=False):
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -172,7 +176,8 @@ def saved_outputs(kind, folder):
 
 
 def distance(a, b):
-    """Largest max|a-b| / max|b| over the outputs; infinite where they differ in shape or are not finite."""
+    """Largest max|a-b| / max|b| over the outputs; infinite where they differ in shape or are not
+    finite."""
     import numpy as np
     worst = 0.0
     for x, y in zip(a, b):
@@ -209,7 +214,8 @@ def bound_ms(name, path, peaks):
 
 
 def rounds_of(peers, threads, rounds, seconds):
-    """Medians by peer, from rounds in rotating order. A pause lets the threads of the previous one go to sleep."""
+    """Medians by peer, from rounds in rotating order. A pause lets the threads of the previous one
+    go to sleep."""
     for peer in peers:
         if not peer.problem(threads):
             peer.round(threads, min(seconds, 0.05))
@@ -294,7 +300,8 @@ def bench_once(tenon, path, cache, inputs):
 
 
 def measure_start(name, path, args):
-    """Cold compile, and the time until the first output that a second start adds to reading the weights and computing."""
+    """Cold compile, and the time until the first output that a second start adds to reading the
+    weights and computing."""
     with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as folder:
         write_inputs(name, folder)
         inputs = [part for i in models.get(name).inputs for part in ("--input", f"{i.name}={folder}/in.{i.name}.npy")]

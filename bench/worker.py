@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""One peer in a process of its own, for peers.py: loads a model, then measures a round for every line of standard input.
+"""One peer in a process of its own, for peers.py: loads a model, then measures a round for every
+line of standard input.
 
     bench/worker.py torch|onnxruntime|openvino MODEL_NAME MODEL_FILE FOLDER
 
-FOLDER/in.NAME.npy are the inputs; the outputs of the first run are written to FOLDER/PEER.I.npy. A line is "THREADS SECONDS", the
-answer one JSON object with the keys of `tenon bench --serve`. The first answer describes the set-up. A peer that is not installed answers
-{"missing": true}, one that refuses the model {"failed": REASON}.
+FOLDER/in.NAME.npy are the inputs; the outputs of the first run are written to FOLDER/PEER.I.npy. A
+line is "THREADS SECONDS", the answer one JSON object with the keys of `tenon bench --serve`. The
+first answer describes the set-up. A peer that is not installed answers {"missing": true}, one that
+refuses the model {"failed": REASON}.
 """
 import gc
 import importlib.util

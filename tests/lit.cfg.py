@@ -1,4 +1,5 @@
-"""lit over the text tests: graphs and the command line. Usage: lit -sv tests -Dbuild=BUILD_DIR [--filter RE]"""
+"""lit over the text tests: graphs and the command line. Usage: lit -sv tests -Dbuild=BUILD_DIR
+[--filter RE]"""
 import os
 import pathlib
 

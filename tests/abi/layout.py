@@ -4,7 +4,8 @@
     layout.py --include sdk            compares; exits with 1 on a difference
     layout.py --include sdk --bless    writes layout.txt and prints what CHANGELOG.md must mention
 
-A change of layout without a line in sdk/tenon/abi/CHANGELOG.md fails: the line must contain the newest layout's digest.
+A change of layout without a line in sdk/tenon/abi/CHANGELOG.md fails: the line must contain the
+newest layout's digest.
 """
 import argparse
 import difflib

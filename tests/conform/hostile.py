@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The runner with plugins that attack it: it ends, reports correctly, stays within its memory, and leaves none of their processes behind.
+"""The runner with plugins that attack it: it ends, reports correctly, stays within its memory, and
+leaves none of their processes behind.
 
     hostile.py TENON INCLUDE COMPILER
 """
@@ -83,7 +84,8 @@ def none_left(manifest):
 
 
 def hangs(process, runner):
-    """A process other than the runner that has closed all but its first descriptors: the library is open in it."""
+    """A process other than the runner that has closed all but its first descriptors: the library is
+    open in it."""
     try:
         return int(process) != runner and all(int(d.name) < 3 for d in pathlib.Path(f"/proc/{process}/fd").iterdir())
     except OSError:

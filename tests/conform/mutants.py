@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Every check of the runner fails on some mutant: a device with one fault, a manifest with one wrong entry, or a library with one
-fault of its link. The good device passes all checks.
+"""Every check of the runner fails on some mutant: a device with one fault, a manifest with one
+wrong entry, or a library with one fault of its link. The good device passes all checks.
 
     mutants.py TENON INCLUDE COMPILER [--filter TEXT] [-v]
 """

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What `tenon conform` writes: JSON, JUnit, HTML, badge and text agree, and known failures are handled.
+"""What `tenon conform` writes: JSON, JUnit, HTML, badge and text agree, and known failures are
+handled.
 
     reports.py TENON PLUGINS_FOLDER
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""docs/spec/plugin.md, `tenon conform --list` and the mutants agree: each requirement has a check, each check names one, and each
-check fails on something in the tree.
+"""docs/spec/plugin.md, `tenon conform --list` and the mutants agree: each requirement has a check,
+each check names one, and each check fails on something in the tree.
 
     spec.py SPEC TENON
 """

@@ -3,7 +3,8 @@
 
     threads.py TENON MANIFEST LEVEL
 
-Checks run in processes of their own, and their findings are written to files. Every check up to LEVEL must pass, and no file may be written.
+Checks run in processes of their own, and their findings are written to files. Every check up to
+LEVEL must pass, and no file may be written.
 """
 import json
 import os

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Devices of two vendors, made from the C template outside the tree, in one graph with two simulated devices and the cpu. In any order of the
-names, the results are the reference's; losing one vendor's device does not affect the others.
+"""Devices of two vendors, made from the C template outside the tree, in one graph with two
+simulated devices and the cpu. In any order of the names, the results are the reference's; losing
+one vendor's device does not affect the others.
 
     vendors.py TENON TEMPLATE INCLUDE COMPILER
 """

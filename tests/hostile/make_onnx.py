@@ -306,7 +306,8 @@ def shapes():
 def windows():
     """Windows, resizing and cropping: each attribute and each operand at the limits of 64 bits."""
     def over(name, op, dims=(1, 1, 4), more=(), expect="E|L", inputs=(), version=18, outputs=("y",), **attributes):
-        """`op` over x f32 [dims], then inputs (name, dtype, dims) and constants (name, values) in that order."""
+        """`op` over x f32 [dims], then inputs (name, dtype, dims) and constants (name, values) in
+        that order."""
         graph_inputs = [value("x", list(dims))] + [value(n, d, t) for n, t, d in inputs]
         constants = [tensor(n, INT64, [len(v)], longs(*v)) if isinstance(v[0], int) else tensor(n, FLOAT, [len(v)], floats(*v))
                      for n, v in more if n]
@@ -779,7 +780,8 @@ def write(case, folder):
 
 
 def write_seeds(folder):
-    """Small models, one file each, as seeds for fuzzers; with the onnx package also its own tests of each op."""
+    """Small models, one file each, as seeds for fuzzers; with the onnx package also its own tests
+    of each op."""
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(ImportError), warnings.catch_warnings(action="ignore"):
         from onnx.backend.test.case.node import collect_testcases

@@ -3,9 +3,10 @@
 
     python3 tests/hostile/run.py [--tenon PATH] [--filter TEXT] [--jobs N] [--keep FOLDER] [-v]
 
-For every case: no signal, no hang (5 s of processor time unless the case says more, 30 s in
-all), at most 1 GiB of resident memory, exit status 0 or 2, stderr valid UTF-8 without control
-characters, and when the status is 2 one message that carries one stable code; no file written but the requested outputs. The case has the expected outcome.
+For every case: no signal, no hang (5 s of processor time unless the case says more, 30 s in all),
+at most 1 GiB of resident memory, exit status 0 or 2, stderr valid UTF-8 without control characters,
+and when the status is 2 one message that carries one stable code; no file written but the requested
+outputs. The case has the expected outcome.
 """
 import argparse
 import concurrent.futures
@@ -50,8 +51,9 @@ def start(command, folder, out, err, environment):
 
 
 def wait(process, seconds, stop):
-    """Interrupts it after `stop` seconds of processor time, unless that is 0. Returns the exit status (negative: signal; None: still running at the end of its time),
-    peak bytes and seconds of processor time."""
+    """Interrupts it after `stop` seconds of processor time, unless that is 0. Returns the exit
+    status (negative: signal; None: still running at the end of its time), peak bytes and seconds of
+    processor time."""
     end = time.monotonic() + seconds
     is_interrupted = not stop
     while True:

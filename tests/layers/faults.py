@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Each fault on each device in turn: an error that names it, or the right result; never a signal, a hang or a partial output; other
-devices go on. Usage: faults.py TENON [DEVICE...] (cpu, sim and reference)"""
+"""Each fault on each device in turn: an error that names it, or the right result; never a signal, a
+hang or a partial output; other devices go on. Usage: faults.py TENON [DEVICE...] (cpu, sim and
+reference)"""
 import os
 import subprocess
 import sys
@@ -44,8 +45,9 @@ def sweep(device, site, mode, expected):
 
 
 def lost_between_two(lost):
-    """Loses a device at each of its calls, including relayed waits for the other device, while the queues of both wait for each other: the
-    run must end. The number of calls depends on how often waits poll."""
+    """Loses a device at each of its calls, including relayed waits for the other device, while the
+    queues of both wait for each other: the run must end. The number of calls depends on how often
+    waits poll."""
     def zigzag(layers):
         return run(layers, "--device", "sim,sim:1", model=ZIGZAG, TENON_SIM_OPS="0/add,1/mul")
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Recorded graphs run again, `replay` detects differences, and damaged files do not crash it. Usage: record.py TENON"""
+"""Recorded graphs run again, `replay` detects differences, and damaged files do not crash it.
+Usage: record.py TENON"""
 import glob
 import os
 import pathlib

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""One process continues through each fault: a failed call works when it is repeated, a lost device is reported as lost, another device gives
-right results, and nothing leaks on either side of the plugin's boundary (counted by the layer `validation`). Usage: survivor.py SURVIVOR"""
+"""One process continues through each fault: a failed call works when it is repeated, a lost device
+is reported as lost, another device gives right results, and nothing leaks on either side of the
+plugin's boundary (counted by the layer `validation`). Usage: survivor.py SURVIVOR"""
 import os
 import re
 import subprocess

@@ -3,8 +3,10 @@
 
     python3 tests/models/accuracy.py --tenon build/bin/tenon [--full] [--filter TEXT]
 
-The reference device computes the graph in f64 after the pass widen-floats, for one form of each network in forms/ and for the models of
-rapidocr-onnxruntime at small sizes. With --full, also the four full-size networks of bench/models.py, against torch in double. Skipped, with a reason and status 77, without onnxruntime.
+The reference device computes the graph in f64 after the pass widen-floats, for one form of each
+network in forms/ and for the models of rapidocr-onnxruntime at small sizes. With --full, also the
+four full-size networks of bench/models.py, against torch in double. Skipped, with a reason and
+status 77, without onnxruntime.
 """
 import argparse
 import os

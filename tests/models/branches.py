@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""If with a known and with an unknown condition; integer inputs that determine shapes, fixed by --value.
+"""If with a known and with an unknown condition; integer inputs that determine shapes, fixed by
+--value.
 
     python3 tests/models/branches.py --tenon build/bin/tenon
 """

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Shapes, axes and counts as inputs of the model: one program for many values, the variants that it compiles, and what it refuses.
+"""Shapes, axes and counts as inputs of the model: one program for many values, the variants that it
+compiles, and what it refuses.
 
     python3 tests/models/by_value.py --tenon build/bin/tenon --tool build/tests/model_shapes
 """

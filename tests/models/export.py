@@ -59,7 +59,8 @@ class EncoderLayer(nn.Module):
 
 
 class Block(nn.Module):
-    """conv-bn-relu-conv-bn with a shortcut, which is a strided 1x1 convolution when shapes change."""
+    """conv-bn-relu-conv-bn with a shortcut, which is a strided 1x1 convolution when shapes
+    change."""
 
     def __init__(self, inputs, outputs, stride):
         super().__init__()

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Writes tests/models/forms: four small networks in the forms of ONNX files that PyTorch's exporters have written over the years.
+"""Writes tests/models/forms: four small networks in the forms of ONNX files that PyTorch's
+exporters have written over the years.
 
     pip install torch==2.13.0 transformers==5.23.0 numpy onnx onnxscript onnxruntime
     python3 tests/models/export_forms.py
 
-Each network has the blocks of its full-size namesake in bench/networks.py. Its weights are the same in every form, so that all share one pair of inputs and outputs: NAME.CASE.in.INPUT.npy and NAME.CASE.out.OUTPUT.npy. Case `a` has the sizes of the export; case `b`
-has others, for forms with symbolic sizes. The results are committed; running the tests needs no torch.
+Each network has the blocks of its full-size namesake in bench/networks.py. Its weights are the same
+in every form, so that all share one pair of inputs and outputs: NAME.CASE.in.INPUT.npy and
+NAME.CASE.out.OUTPUT.npy. Case `a` has the sizes of the export; case `b` has others, for forms with
+symbolic sizes. The results are committed; running the tests needs no torch.
 """
 import pathlib
 import sys

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""PP-OCRv4 from the package rapidocr-onnxruntime: ten shapes of each model with one compilation, compared with ONNX Runtime.
+"""PP-OCRv4 from the package rapidocr-onnxruntime: ten shapes of each model with one compilation,
+compared with ONNX Runtime.
 
     python3 tests/models/ocr.py --tool build/tests/model_shapes [--device cpu] [--filter TEXT]
 
@@ -45,7 +46,8 @@ def package_models():
 
 
 def page(rng, shape):
-    """White paper with dark strokes in lines. On noise the detector's output is 0 up to rounding, which would test nothing."""
+    """White paper with dark strokes in lines. On noise the detector's output is 0 up to rounding,
+    which would test nothing."""
     image = np.ones(shape, np.float32)
     for sample in image:
         for top in range(6, shape[2] - 10, 20):
@@ -67,7 +69,8 @@ def cached_files(folder):
 
 
 def check(options, onnxruntime, path):
-    """What is wrong, or nothing. Nothing may be compiled after the first shape: the cache must not grow."""
+    """What is wrong, or nothing. Nothing may be compiled after the first shape: the cache must not
+    grow."""
     reference = session(onnxruntime, path)
     rng = np.random.default_rng(7)
     cases = [{"x": page(rng, shape)} for shape in SHAPES[path.stem]]
@@ -90,7 +93,8 @@ def check(options, onnxruntime, path):
 
 
 def soak(options, path, runs):
-    """What is wrong, or nothing. Compares memory after all random shapes with that after a quarter of them, when the plans per shape are full."""
+    """What is wrong, or nothing. Compares memory after all random shapes with that after a quarter
+    of them, when the plans per shape are full."""
     command = [options.tool, str(path), options.device, "--soak", str(runs), "5", "x:0=1..2", "x:2=48..48", "x:3=8..120"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=shapes.SECONDS, check=False)
     if done.returncode != 0:

@@ -3,7 +3,8 @@
 
     python3 tests/models/once_wrong.py [--tenon PATH] [--runs cpu,sim] [--filter TEXT]
 
-A run is DEVICE, or cpu:ISA:THREADS. An instruction set that this machine lacks is skipped with a line.
+A run is DEVICE, or cpu:ISA:THREADS. An instruction set that this machine lacks is skipped with a
+line.
 """
 import argparse
 import os
@@ -40,7 +41,8 @@ def inputs_of(path, model):
 
 
 def expected_of(tenon, path, model, inputs):
-    """onnxruntime's result; if it lacks a kernel, that of the cpu's baseline code. Most graphs do not need that."""
+    """onnxruntime's result; if it lacks a kernel, that of the cpu's baseline code. Most graphs do
+    not need that."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4

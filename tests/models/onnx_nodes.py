@@ -5,8 +5,8 @@
     python3 tests/models/onnx_nodes.py [--tenon PATH] [--device reference] [--filter TEXT] [-v]
 
 Each case of the package that uses only ops with an importer is run and compared within the case's
-own tolerance. A case whose form is refused with the right code (T0704 unknown op, T0710 element type,
-T0714 form, T0310 and T0312 operand of an op) is counted separately; any other wrong result
+own tolerance. A case whose form is refused with the right code (T0704 unknown op, T0710 element
+type, T0714 form, T0310 and T0312 operand of an op) is counted separately; any other wrong result
 fails. In most of these models, shapes, axes and paddings are inputs, set when they run.
 """
 import argparse

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Imported ops over symbolic dims, where runs compute the sizes, compared with ONNX's reference and ONNX Runtime.
+"""Imported ops over symbolic dims, where runs compute the sizes, compared with ONNX's reference and
+ONNX Runtime.
 
     python3 tests/models/onnx_symbolic.py --tenon build/bin/tenon --devices reference,cpu
 """

@@ -1,4 +1,5 @@
-"""Runs one compiled model over many shapes through model_shapes; shared by the tests of this folder."""
+"""Runs one compiled model over many shapes through model_shapes; shared by the tests of this
+folder."""
 import json
 import pathlib
 import subprocess
@@ -11,7 +12,8 @@ SECONDS = 600
 
 
 def run_many(tool, model, device, cases):
-    """Outputs by name for each case (arrays by input name), and the tool's report; one compilation for all."""
+    """Outputs by name for each case (arrays by input name), and the tool's report; one compilation
+    for all."""
     with tempfile.TemporaryDirectory() as root:
         folders = []
         for i, feeds in enumerate(cases):

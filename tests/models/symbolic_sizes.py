@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Sizes computed from symbolic dims: models of a few nodes, each compiled once for all sizes and run at several, compared with ONNX Runtime.
+"""Sizes computed from symbolic dims: models of a few nodes, each compiled once for all sizes and
+run at several, compared with ONNX Runtime.
 
     python3 tests/models/symbolic_sizes.py --tool build/tests/model_shapes [--devices reference,cpu] [--filter TEXT]
 
-Sizes are chosen where rounding differs: 1, even and odd, multiples of a stride and their neighbours.
+Sizes are chosen where rounding differs: 1, even and odd, multiples of a stride and their
+neighbours.
 """
 import argparse
 import pathlib
@@ -276,7 +278,8 @@ def all_cases():
 
 
 def expected(case, feeds):
-    """ONNX Runtime's outputs; those of ONNX's reference where ONNX Runtime computes positions by another rule."""
+    """ONNX Runtime's outputs; those of ONNX's reference where ONNX Runtime computes positions by
+    another rule."""
     if case.oracle == "onnx":
         names = [o.name for o in case.model.graph.output]
         return dict(zip(names, onnx.reference.ReferenceEvaluator(case.model).run(None, feeds)))

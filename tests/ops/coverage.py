@@ -3,8 +3,9 @@
 
     tests/ops/coverage.py build/bin/tenon docs/generated/ops_coverage.md [--bless]
 
-The planned names come from planned_ops.txt beside this file, the existing ops from `tenon ops`. Fails if the table in the
-tree differs from the one that would be generated, or if the registry has an op that the list does not name.
+The planned names come from planned_ops.txt beside this file, the existing ops from `tenon ops`.
+Fails if the table in the tree differs from the one that would be generated, or if the registry has
+an op that the list does not name.
 """
 import pathlib
 import re
@@ -16,7 +17,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def registry(tenon):
-    """Name -> whether it has (scalar, reference, decomposition), from the pages that tenon writes."""
+    """Name -> whether it has (scalar, reference, decomposition), from the pages that tenon
+    writes."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([tenon, "ops", "--markdown", "--output-dir", folder], check=True, capture_output=True)
         text = (pathlib.Path(folder) / "README.md").read_text()

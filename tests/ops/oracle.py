@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Writes values.cases: for every op a few calls with the results of NumPy, SciPy or ONNX's reference.
+"""Writes values.cases: for every op a few calls with the results of NumPy, SciPy or ONNX's
+reference.
 
     python3 tests/ops/oracle.py > tests/ops/values.cases
 
-The file is kept in the tree and read by derived_test; this script runs only when ops are added. One case is one line in
-the expression form of .tir: op(type literal, ...) {attributes} -> type literal. Nothing here may depend on Tenon's own code.
+The file is kept in the tree and read by derived_test; this script runs only when ops are added. One
+case is one line in the expression form of .tir: op(type literal, ...) {attributes} -> type literal.
+Nothing here may depend on Tenon's own code.
 """
 import sys
 

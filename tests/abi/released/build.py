@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""Builds plugin.c against the headers of every layout that has no binary here yet, for x86-64 Linux with glibc.
+"""Builds plugin.c against the headers of every layout that has no binary here yet, for x86-64 Linux
+with glibc.
 
     build.py [--compiler clang-19]
 
-The headers of a layout are those of the first commit whose tests/abi/layout.txt has its digest. A binary is never rebuilt: a release is final. `--now sdk` takes the newest layout from the tree instead, before it was committed.
+The headers of a layout are those of the first commit whose tests/abi/layout.txt has its digest. A
+binary is never rebuilt: a release is final. `--now sdk` takes the newest layout from the tree
+instead, before it was committed.
 """
 import argparse
 import hashlib

@@ -3,7 +3,8 @@
 
     run.py TENON
 
-The oldest and the newest run all checks up to level 2; the others, whether each of their interfaces works.
+The oldest and the newest run all checks up to level 2; the others, whether each of their interfaces
+works.
 """
 import json
 import pathlib

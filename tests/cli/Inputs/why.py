@@ -1,5 +1,5 @@
-"""Manifests of plugins that cannot be used here: one requires an unknown library, one a library of a known
-package, one is for another processor."""
+"""Manifests of plugins that cannot be used here: one requires an unknown library, one a library of
+a known package, one is for another processor."""
 import json
 import pathlib
 import sys

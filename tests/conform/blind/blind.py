@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Runs the sets of blind mutants, written from docs/spec/plugin.md and the headers alone. Each word of second.list and third.list must fail a
-check of a requirement that its line names.
+"""Runs the sets of blind mutants, written from docs/spec/plugin.md and the headers alone. Each word
+of second.list and third.list must fail a check of a requirement that its line names.
 
     blind.py --tenon build/bin/tenon --base build/lib/tenon/plugins.d/sim.plugin.json --include sdk [--only GLOB,...] [--jobs 2] [--full]
 
-The good device is that of --base; SET.cpp is a shim in front of its library. Marks may follow the requirements of a line:
+The good device is that of --base; SET.cpp is a shim in front of its library. Marks may follow the
+requirements of a line:
 
     hangs           the fault makes a check wait forever, so a timeout counts as caught. It does not for other words, because on a busy
                     machine good devices may time out too.
@@ -58,8 +59,9 @@ class Bench:
             self.checks.setdefault(check["requirement"], []).append(check["check"])
 
     def fails(self, of, check, word="", hangs=False):
-        """The text of that check's failure on that mutant; None if it does not fail. The good device (no word) and mutants that do not
-        hang get the runner's time limit, however busy the machine is."""
+        """The text of that check's failure on that mutant; None if it does not fail. The good
+        device (no word) and mutants that do not hang get the runner's time limit, however busy the
+        machine is."""
         answer = self.folder / f"{of}-{word}-{check}.json"
         environment = os.environ | {"BLIND_MUTANT": word, "BLIND_BASE": self.library, "TENON_CACHE_DIR": str(self.folder / "cache")}
         subprocess.run([self.tenon, "conform", str(self.folder / of / "shim.plugin.json"), "--filter", check, *(["--limit", "20"] if hangs else []),

@@ -1,4 +1,5 @@
-"""If, Loop and Scan as exporters write them, through the onnx frontend: onnx_control.py FOLDER [DEVICE OPTIONS...]"""
+"""If, Loop and Scan as exporters write them, through the onnx frontend: onnx_control.py FOLDER
+[DEVICE OPTIONS...]"""
 import pathlib
 import subprocess
 import sys

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Hostile plugins (group 6), caches (7), text IR (8) and surroundings (10) against the command line.
+"""Hostile plugins (group 6), caches (7), text IR (8) and surroundings (10) against the command
+line.
 
     run.py --tenon build/bin/tenon --fakes build/tests/plugins/fakes [--filter 09] [-v]
 
-Each case makes its own folder, runs one command, and checks: no signal, no hang, the exit status, stderr, and that work
-which does not depend on the broken part still gives the right result. Ends with `N passed,
-N failed`.
+Each case makes its own folder, runs one command, and checks: no signal, no hang, the exit status,
+stderr, and that work which does not depend on the broken part still gives the right result. Ends
+with `N passed, N failed`.
 """
 import argparse
 import json
@@ -29,8 +30,9 @@ INTERNAL = ("terminate called", "AddressSanitizer", "runtime error:", "std::bad_
 
 
 class Case:
-    """One hostile situation. `prepare(folder)` creates it and may return environment variables; `status` are the allowed exit
-    statuses; `says` is a pattern on stderr, `prints` one on stdout, `silent` one that must not appear."""
+    """One hostile situation. `prepare(folder)` creates it and may return environment variables;
+    `status` are the allowed exit statuses; `says` is a pattern on stderr, `prints` one on stdout,
+    `silent` one that must not appear."""
 
     def __init__(self, number, name, prepare=None, args=None, status=(0,), says="", prints="", silent=None, stack=None,
                  closed=False, umask=None):
@@ -313,7 +315,8 @@ def group_10():
 
 
 def group_7():
-    """A prepared cache folder, used by a run on the cpu that compiles; only if that plugin was built."""
+    """A prepared cache folder, used by a run on the cpu that compiles; only if that plugin was
+    built."""
     run = ["run", "g.tir", "--seed", "1", "--device", "cpu"]
 
     def fake_dependency(folder):

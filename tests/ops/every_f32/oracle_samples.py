@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Compares the oracle of every_f32_test with mpmath, at numbers in every exponent: it must be far more
-accurate than half a unit of f32.
+"""Compares the oracle of every_f32_test with mpmath, at numbers in every exponent: it must be far
+more accurate than half a unit of f32.
 
 oracle_samples.py EVERY_F32_TEST
 """

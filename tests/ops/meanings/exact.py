@@ -1,4 +1,5 @@
-"""Functions that NumPy lacks, as long doubles: from mpmath or, for many 16-bit arguments, from C."""
+"""Functions that NumPy lacks, as long doubles: from mpmath or, for many 16-bit arguments, from
+C."""
 
 import math
 

@@ -1,4 +1,5 @@
-"""Decides whether a result is as close to the exact one as the op declares, in units in the last place."""
+"""Decides whether a result is as close to the exact one as the op declares, in units in the last
+place."""
 
 import fractions
 

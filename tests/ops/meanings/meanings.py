@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Every element-wise op in every element type, over special values, against NumPy and mpmath, within
-the accuracy that its declaration states.
+"""Every element-wise op in every element type, over special values, against NumPy and mpmath,
+within the accuracy that its declaration states.
 
     meanings.py TENON [DEVICE | cpu/ISA ...] [--op NAME] [--type TYPE] [--report]
 
-The ops, their types and their accuracy come from the registry (`tenon ops --json`); their meanings are in
-oracle.py. --report prints the largest error of each op, and where it occurs.
+The ops, their types and their accuracy come from the registry (`tenon ops --json`); their meanings
+are in oracle.py. --report prints the largest error of each op, and where it occurs.
 """
 
 import argparse

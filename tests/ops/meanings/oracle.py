@@ -1,5 +1,6 @@
-"""The meaning of every element-wise op, by NumPy and mpmath alone. A meaning takes exact operands (floats as long doubles,
-integers as Python's, predicates as booleans) and returns the exact result, which the test rounds.
+"""The meaning of every element-wise op, by NumPy and mpmath alone. A meaning takes exact operands
+(floats as long doubles, integers as Python's, predicates as booleans) and returns the exact result,
+which the test rounds.
 """
 
 import numpy as np
@@ -45,7 +46,8 @@ def floor_div(a, b):
 
 
 def power_of(a, b):
-    """As C's pow; infinities and zeros are computed in double, because glibc 2.36 is wrong there in long double."""
+    """As C's pow; infinities and zeros are computed in double, because glibc 2.36 is wrong there in
+    long double."""
     return np.where(
         np.isfinite(a) & (a != 0) & np.isfinite(b),
         np.power(a, b),
@@ -218,7 +220,8 @@ COMPARISONS = [np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.gr
 
 
 def whole_of(to, v, wraps):
-    """Floats as integers: truncated, then saturated or modulo 2^n; NaN is 0, as is an infinity modulo."""
+    """Floats as integers: truncated, then saturated or modulo 2^n; NaN is 0, as is an infinity
+    modulo."""
     v = np.trunc(np.where(np.isnan(v) | wraps & np.isinf(v), 0, v))
     if not wraps:
         info = np.iinfo(INTS[to])

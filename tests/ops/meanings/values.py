@@ -1,4 +1,5 @@
-"""Special values of every element type, at which ops often go wrong. bf16 is two bytes without a type."""
+"""Special values of every element type, at which ops often go wrong. bf16 is two bytes without a
+type."""
 
 import itertools
 
@@ -99,8 +100,8 @@ PLACES += [k * np.pi / 4 for k in [*range(1, 42), 202, 710, 2002, 20002, 823114,
 
 
 def unary(dtype):
-    """For ops of one operand: every 16-bit float; for other types, the limits of the type, powers of two and
-    PLACES, with their neighbours."""
+    """For ops of one operand: every 16-bit float; for other types, the limits of the type, powers
+    of two and PLACES, with their neighbours."""
     if dtype in INTS:
         return integers(dtype)
     if bits_of(dtype) == 16:
