@@ -297,8 +297,8 @@ class Cutter {
     }
   }
 
-  // Control flow and calls are at odd levels, the nodes between them at even ones. A level is
-  // compiled as one part.
+  // Control flow and calls are at odd levels, the nodes between them at even ones. An even level
+  // becomes one part of kernels; each node of an odd level is a part.
   Status add_parts(const Region& region, ControlRegion* out) {
     std::map<uint32_t, std::vector<tenon_node_t>> levels;
     std::unordered_map<tenon_value_t, uint32_t> level_of;
